@@ -1,0 +1,85 @@
+// Package collectives holds the algorithms behind MPI's collective operations,
+// one algorithm in one file, over the small interface Comm. It knows bytes,
+// ranks and the order in which messages leave; it refuses to know sockets,
+// links, sites, datatypes and tags. It keeps no state between calls: what a
+// call needs lives in its arguments and on its stack, and every buffer it
+// posted is idle again when it returns, also when it returns an error.
+//
+// A collective is called by every rank of a communicator with matching
+// arguments. Bcast, Allreduce and the others check their arguments, choose an
+// algorithm from the table in table.go and run it; Algorithms and Find hand
+// out single algorithms, for forcing one and for tests.
+//
+// Reductions are deterministic: the order in which operands meet depends on
+// the algorithm and the number of ranks, never on which message came first,
+// and every rank of an Allreduce ends with the same bits.
+package collectives
+
+import (
+	"context"
+	"errors"
+)
+
+// ErrArgument is wrapped by the error of a call whose arguments cannot be
+// meant: a root outside the communicator, a buffer that is too short, counts
+// of the wrong number. Nothing was sent when a call returns it.
+var ErrArgument = errors.New("bad argument")
+
+// Comm is what an algorithm needs of a communicator: blocking and nonblocking
+// transfer of whole messages between ranks. One Comm serves one collective
+// call on one rank; its messages match no other call's (the implementer gives
+// each call a tag or context of its own).
+//
+// Between a pair of ranks messages arrive in the order they were sent and
+// match receives in the order these were posted. No algorithm sends to its own
+// rank. A message whose length differs from the receiver's buffer is an error
+// at the receiver, never a truncation. Messages may be empty.
+//
+// When a call fails on one rank its peers may be waiting for it. The
+// implementer must make their operations with that rank fail too (or let
+// their contexts expire); every algorithm then returns on every rank.
+//
+// An algorithm calls a Comm from one goroutine only.
+type Comm interface {
+	// Rank is the caller's rank, 0 <= Rank() < Size().
+	Rank() int
+	// Size is the number of ranks, at least 1.
+	Size() int
+	// Send returns when buf may be reused; the receiver may not have it yet.
+	// It may wait for the receiver to ask for the message.
+	Send(ctx context.Context, dst int, buf []byte) error
+	// Recv fills buf with the next message from src, of exactly len(buf) bytes.
+	Recv(ctx context.Context, src int, buf []byte) error
+	// Isend starts a Send and does not wait; buf must not change until Wait
+	// returns. An error found at once is reported by Wait.
+	Isend(dst int, buf []byte) Request
+	// Irecv starts a Recv and does not wait; buf belongs to the request until
+	// Wait returns. An error found at once is reported by Wait.
+	Irecv(src int, buf []byte) Request
+}
+
+// Request is one transfer under way. The algorithm waits for each exactly once.
+type Request interface {
+	// Wait returns when the transfer is complete, has failed, or ctx is done;
+	// in the last case the transfer is given up. In every case its buffer is
+	// not touched after Wait returned. Progress does not depend on Wait being
+	// called: all requests of a rank advance together.
+	Wait(ctx context.Context) error
+}
+
+// Op is a reduction operator on vectors of equal elements.
+type Op struct {
+	// Name is what errors call it: "sum", "max".
+	Name string
+	// Elem is the size of an element in bytes, at least 1. Vectors are cut
+	// only between elements, and their lengths are multiples of it.
+	Elem int
+	// Commutative allows operands to be exchanged. Every Op must be
+	// associative, up to rounding.
+	Commutative bool
+	// Apply sets inout[i] = in[i] op inout[i] for every element, in being the
+	// operand of the lower ranks (the argument order of MPI_User_function).
+	// Both slices have the same length and do not overlap; Apply keeps neither
+	// and does not change in.
+	Apply func(inout, in []byte) error
+}
