@@ -1,0 +1,137 @@
+// Package overlay holds the vocabulary of Isthmus: the names of sites, nodes,
+// jobs and processes, what a site's firewall lets through, the techniques by
+// which two processes connect, the plan that a broker makes of them, and the
+// roles that the daemons play for each other, as interfaces.
+//
+// It knows no socket, clock, file or encoding; everything here is a value or a
+// promise. Every other package may import it, and it imports none of them.
+package overlay
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+)
+
+// MaxNameLen is the longest site, node, proxy or job name, in bytes. Names
+// travel behind a one-byte length and inside certificates.
+const MaxNameLen = 63
+
+// CheckName says what is wrong with a site, node, proxy or job name, or
+// returns nil. A name is 1 to MaxNameLen bytes of a-z, 0-9, '-', '_' or '.',
+// and starts with a letter or a digit, so that it can stand in a host name, a
+// file name, a URI and a log line without quoting.
+func CheckName(what, name string) error {
+	if name == "" {
+		return fmt.Errorf("%s name is empty", what)
+	}
+	if len(name) > MaxNameLen {
+		return fmt.Errorf("%s name %.20q... has %d bytes, at most %d are allowed", what, name, len(name), MaxNameLen)
+	}
+	for i := 0; i < len(name); i++ {
+		c := name[i]
+		alnum := c >= 'a' && c <= 'z' || c >= '0' && c <= '9'
+		if !alnum && (i == 0 || c != '-' && c != '_' && c != '.') {
+			return fmt.Errorf("%s name %q: byte %d is %q; allowed are a-z, 0-9 and, after the first, - _ .", what, name, i, c)
+		}
+	}
+	return nil
+}
+
+// SiteID names a site: hosts behind one gateway, under one admin.
+type SiteID string
+
+// NodeID names a host of a site. Its text form is "site/node".
+type NodeID struct {
+	Site SiteID
+	Name string
+}
+
+// String returns "site/node".
+func (n NodeID) String() string { return string(n.Site) + "/" + n.Name }
+
+// ParseNodeID reads the "site/node" form.
+func ParseNodeID(s string) (NodeID, error) {
+	site, node, ok := strings.Cut(s, "/")
+	if !ok {
+		return NodeID{}, fmt.Errorf("node %q: want site/node", s)
+	}
+	if err := CheckName("site", site); err != nil {
+		return NodeID{}, err
+	}
+	if err := CheckName("node", node); err != nil {
+		return NodeID{}, err
+	}
+	return NodeID{SiteID(site), node}, nil
+}
+
+// JobID names a job: the name its user gave, '-', and 32 hexadecimal digits
+// that only a holder of the job's key can claim (package jobkey). At most
+// MaxJobIDLen bytes.
+type JobID string
+
+// MaxJobIDLen is the longest JobID in bytes.
+const MaxJobIDLen = MaxNameLen + 1 + 32
+
+// CheckJobID says what is wrong with a job id, or returns nil.
+func CheckJobID(id JobID) error {
+	name, digest, ok := cutLast(string(id), '-')
+	if !ok || len(digest) != 32 || strings.Trim(digest, "0123456789abcdef") != "" {
+		return fmt.Errorf("job id %.110q: want NAME-<32 hexadecimal digits>", string(id))
+	}
+	return CheckName("job", name)
+}
+
+// Name returns the part of the id that the user chose.
+func (id JobID) Name() string {
+	name, _, _ := cutLast(string(id), '-')
+	return name
+}
+
+func cutLast(s string, sep byte) (before, after string, found bool) {
+	if i := strings.LastIndexByte(s, sep); i >= 0 {
+		return s[:i], s[i+1:], true
+	}
+	return s, "", false
+}
+
+// ProcessName names one process of a job by its rank in the job's world. It is
+// the key under which an access point is registered and looked up.
+type ProcessName struct {
+	Job  JobID
+	Rank uint32
+}
+
+// String returns "rank R of job J".
+func (p ProcessName) String() string { return fmt.Sprintf("rank %d of job %s", p.Rank, p.Job) }
+
+// Generation orders the lives of a process: a rank that was started again
+// carries a greater one. What was learned of an older life is stale.
+type Generation uint64
+
+// AccessPoint says where a process can be reached: the listener of its node's
+// helper, or of its site's frontal when the node has no route out.
+type AccessPoint struct {
+	Process    ProcessName
+	Generation Generation
+	Node       NodeID
+	Local      netip.AddrPort // for processes of the same site
+	Public     netip.AddrPort // for other sites; invalid when none can connect
+}
+
+// Check says what is wrong with the access point, or returns nil.
+func (a AccessPoint) Check() error {
+	if err := CheckJobID(a.Process.Job); err != nil {
+		return err
+	}
+	if err := CheckName("site", string(a.Node.Site)); err != nil {
+		return err
+	}
+	if err := CheckName("node", a.Node.Name); err != nil {
+		return err
+	}
+	if !a.Local.IsValid() {
+		return fmt.Errorf("access point of %v has no local address", a.Process)
+	}
+	return nil
+}

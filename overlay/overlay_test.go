@@ -1,0 +1,128 @@
+package overlay
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestCheckName(t *testing.T) {
+	for _, tc := range []struct{ name, fault string }{
+		{"a", ""},
+		{"gw-1.lan_x", ""},
+		{strings.Repeat("n", MaxNameLen), ""},
+		{"", "empty"},
+		{"-a", `byte 0 is '-'`},
+		{"Upper", `byte 0 is 'U'`},
+		{"a/b", `byte 1 is '/'`},
+		{"a\nb", `byte 1 is '\n'`},
+		{strings.Repeat("n", MaxNameLen+1), "at most 63"},
+	} {
+		err := CheckName("site", tc.name)
+		if tc.fault == "" && err != nil || tc.fault != "" && (err == nil || !strings.Contains(err.Error(), tc.fault)) {
+			t.Errorf("CheckName(%q) = %v, want %q", tc.name, err, tc.fault)
+		}
+	}
+}
+
+func TestJobID(t *testing.T) {
+	digest := strings.Repeat("0f", 16)
+	good := JobID("my-run-" + digest)
+	if err := CheckJobID(good); err != nil {
+		t.Fatal(err)
+	}
+	if got := good.Name(); got != "my-run" {
+		t.Errorf("Name() = %q", got)
+	}
+	for _, bad := range []JobID{"", "my-run", JobID(digest), JobID("-" + digest), JobID("a-" + digest[1:]), JobID("a-" + strings.ToUpper(digest))} {
+		if CheckJobID(bad) == nil {
+			t.Errorf("CheckJobID(%q) = nil", bad)
+		}
+	}
+}
+
+func TestParseNodeID(t *testing.T) {
+	n, err := ParseNodeID("siteb/b1")
+	if err != nil || n != (NodeID{"siteb", "b1"}) || n.String() != "siteb/b1" {
+		t.Fatalf("got %v, %v", n, err)
+	}
+	for _, bad := range []string{"", "b1", "/b1", "siteb/", "siteb/b/1"} {
+		if _, err := ParseNodeID(bad); err == nil {
+			t.Errorf("ParseNodeID(%q) succeeded", bad)
+		}
+	}
+}
+
+// Every enumeration must read back what it prints, and refuse other words.
+func TestTextForms(t *testing.T) {
+	for _, tech := range Techniques() {
+		b, err := tech.MarshalText()
+		var back Technique
+		if err != nil || back.UnmarshalText(b) != nil || back != tech {
+			t.Errorf("%v: %q, %v, back %v", tech, b, err, back)
+		}
+	}
+	if _, err := Technique(0).MarshalText(); err == nil {
+		t.Error("the zero technique has a text form")
+	}
+	for i := range inboundNames {
+		roundTrip(t, Inbound(i), new(Inbound))
+	}
+	for i := range filterNames {
+		roundTrip(t, Filter(i), new(Filter))
+	}
+	for i := range refusalNames {
+		roundTrip(t, Refusal(i), new(Refusal))
+	}
+	for i := range natNames {
+		roundTrip(t, NATBehaviour(i), new(NATBehaviour))
+	}
+	for i := range egressNames {
+		roundTrip(t, Egress(i), new(Egress))
+	}
+}
+
+func roundTrip[V comparable, P interface {
+	*V
+	UnmarshalText([]byte) error
+}](t *testing.T, v V, back P) {
+	t.Helper()
+	text, err := any(v).(interface{ MarshalText() ([]byte, error) }).MarshalText()
+	if err != nil || back.UnmarshalText(text) != nil || *back != v {
+		t.Errorf("%v: text %q, back %v, %v", v, text, *back, err)
+	}
+	if back.UnmarshalText([]byte("nonsense")) == nil {
+		t.Errorf("%T accepts nonsense", v)
+	}
+}
+
+func TestProfileCheck(t *testing.T) {
+	nat := NAT{Mapping: EndpointIndependent, Filtering: AddressAndPortDependent}
+	for _, tc := range []struct {
+		p     SiteProfile
+		fault string
+	}{
+		{SiteProfile{}, ""},
+		{SiteProfile{Inbound: InboundPorts, Ports: Ports{20000, 20999}, NAT: nat}, ""},
+		{SiteProfile{Inbound: InboundPorts}, "port range 0-0"},
+		{SiteProfile{Inbound: InboundPorts, Ports: Ports{9, 8}}, "port range 9-8"},
+		{SiteProfile{Inbound: InboundOpen, Ports: Ports{1, 2}}, "say inbound: ports"},
+		{SiteProfile{NAT: NAT{Mapping: EndpointIndependent}}, "give both or neither"},
+	} {
+		err := tc.p.Check()
+		if tc.fault == "" && err != nil || tc.fault != "" && (err == nil || !strings.Contains(err.Error(), tc.fault)) {
+			t.Errorf("%+v: %v, want %q", tc.p, err, tc.fault)
+		}
+	}
+}
+
+func TestPathString(t *testing.T) {
+	for want, p := range map[string]Path{
+		"same node":                           {},
+		"direct":                              {Technique: Direct},
+		"relay through p1, via both gateways": {Technique: Relay, Proxy: "p1", Via: ViaAsker | ViaTarget},
+	} {
+		if got := p.String(); got != want {
+			t.Errorf("%+v prints %q, want %q", p, got, want)
+		}
+	}
+}

@@ -1,0 +1,220 @@
+package overlay
+
+import (
+	"fmt"
+	"slices"
+)
+
+// SiteProfile says what a site's firewall, NAT and routes let through, as its
+// admin declares it or as probes measured it. Two profiles are all a broker
+// needs to decide how two sites connect.
+type SiteProfile struct {
+	Site    SiteID  `json:"site" yaml:"-"`
+	Inbound Inbound `json:"inbound" yaml:"inbound"`
+	Ports   Ports   `json:"ports,omitzero" yaml:"ports,omitempty"` // with InboundPorts
+	Filter  Filter  `json:"filter" yaml:"filter"`
+	Refusal Refusal `json:"refusal" yaml:"refusal"`
+	NAT     NAT     `json:"nat" yaml:"nat"`
+	Egress  Egress  `json:"egress" yaml:"egress"`
+	UDP     bool    `json:"udp" yaml:"udp"` // datagrams pass outward and their answers come back
+
+	// GatewayOnly says that compute nodes have no route out at all: the frontal
+	// carries their data, and every other field describes the gateway.
+	GatewayOnly bool `json:"gateway_only" yaml:"gateway_only"`
+
+	// Privileged says that every helper of the site holds CAP_NET_RAW.
+	Privileged bool `json:"privileged" yaml:"privileged"`
+
+	// Forbidden lists the techniques that the admin does not allow.
+	Forbidden []Technique `json:"forbidden,omitempty" yaml:"forbidden,omitempty"`
+}
+
+// Forbids reports whether the site's admin forbids t.
+func (p SiteProfile) Forbids(t Technique) bool { return slices.Contains(p.Forbidden, t) }
+
+// Check says what is contradictory in the profile, or returns nil.
+func (p SiteProfile) Check() error {
+	if p.Inbound == InboundPorts {
+		if err := p.Ports.Check(); err != nil {
+			return fmt.Errorf("inbound is %v: %w", p.Inbound, err)
+		}
+	} else if p.Ports != (Ports{}) {
+		return fmt.Errorf("ports %v are given, but inbound is %v; say inbound: ports", p.Ports, p.Inbound)
+	}
+	if p.NAT.Translates() && p.NAT.Filtering == NATNone || !p.NAT.Translates() && p.NAT.Filtering != NATNone {
+		return fmt.Errorf("nat mapping is %v but filtering is %v: give both or neither", p.NAT.Mapping, p.NAT.Filtering)
+	}
+	return nil
+}
+
+// Ports is a closed range of TCP ports.
+type Ports struct {
+	First uint16 `json:"first" yaml:"first"`
+	Last  uint16 `json:"last" yaml:"last"`
+}
+
+// Contains reports whether port lies in the range.
+func (r Ports) Contains(port uint16) bool { return r.First <= port && port <= r.Last }
+
+// Check says what is wrong with the range, or returns nil.
+func (r Ports) Check() error {
+	if r.First == 0 || r.Last < r.First {
+		return fmt.Errorf("port range %v: want first >= 1 and last >= first", r)
+	}
+	return nil
+}
+
+// String returns "first-last".
+func (r Ports) String() string { return fmt.Sprintf("%d-%d", r.First, r.Last) }
+
+// Inbound says which connections from other sites reach a listener.
+type Inbound uint8
+
+// The kinds of inbound rule. The zero value is the closed one.
+const (
+	InboundNone  Inbound = iota // none
+	InboundPorts                // those to SiteProfile.Ports
+	InboundOpen                 // all
+)
+
+// Filter says how the site's packet filter judges an inbound segment.
+type Filter uint8
+
+// The kinds of filter.
+const (
+	FilterNone      Filter = iota // no filter
+	FilterStateless               // by its flags alone: a bare SYN is refused
+	FilterStateful                // by whether it belongs to a tracked connection
+	FilterStrict                  // stateful, and what is INVALID to the tracker is dropped both ways
+)
+
+// Refusal says what the filter does with a segment it refuses.
+type Refusal uint8
+
+// The kinds of refusal.
+const (
+	RefuseDrop  Refusal = iota // nothing comes back
+	RefuseReset                // a TCP reset or an ICMP error comes back
+)
+
+// NATBehaviour is a mapping or filtering behaviour in the words of RFC 4787,
+// sections 4.1 and 5.
+type NATBehaviour uint8
+
+// The behaviours.
+const (
+	NATNone                 NATBehaviour = iota // no translation
+	EndpointIndependent                         // RFC 4787: for any destination
+	AddressDependent                            // RFC 4787: per destination address
+	AddressAndPortDependent                     // RFC 4787: per destination address and port
+)
+
+// NAT describes the site's address translation.
+type NAT struct {
+	Mapping   NATBehaviour `json:"mapping" yaml:"mapping"`
+	Filtering NATBehaviour `json:"filtering" yaml:"filtering"`
+	KeepsPort bool         `json:"keeps_port,omitempty" yaml:"keeps_port,omitempty"` // RFC 4787 port preservation
+}
+
+// Translates reports whether there is a NAT at all.
+func (n NAT) Translates() bool { return n.Mapping != NATNone }
+
+// Egress says which connections leave the site.
+type Egress uint8
+
+// The kinds of egress rule. The zero value lets everything out.
+const (
+	EgressAny       Egress = iota // all
+	Egress443                     // those to TCP port 443
+	EgressHTTPProxy               // only through the site's HTTP CONNECT proxy, to port 443
+	EgressNone                    // none
+)
+
+var (
+	inboundNames = []string{"none", "ports", "open"}
+	filterNames  = []string{"none", "stateless", "stateful", "strict"}
+	refusalNames = []string{"drop", "reset"}
+	natNames     = []string{"none", "endpoint-independent", "address-dependent", "address-and-port-dependent"}
+	egressNames  = []string{"any", "443", "http-proxy", "none"}
+)
+
+// enumText and parseEnum serve the text forms of the small enumerations above:
+// a value is its index in names.
+func enumText(names []string, v uint8) string {
+	if int(v) < len(names) {
+		return names[v]
+	}
+	return fmt.Sprintf("unknown(%d)", v)
+}
+
+func parseEnum(what string, names []string, text []byte) (uint8, error) {
+	if i := slices.Index(names, string(text)); i >= 0 {
+		return uint8(i), nil
+	}
+	return 0, fmt.Errorf("unknown %s %q; known are %q", what, text, names)
+}
+
+// String returns the text form.
+func (v Inbound) String() string { return enumText(inboundNames, uint8(v)) }
+
+// MarshalText implements encoding.TextMarshaler.
+func (v Inbound) MarshalText() ([]byte, error) { return []byte(v.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (v *Inbound) UnmarshalText(b []byte) error {
+	i, err := parseEnum("inbound", inboundNames, b)
+	*v = Inbound(i)
+	return err
+}
+
+// String returns the text form.
+func (v Filter) String() string { return enumText(filterNames, uint8(v)) }
+
+// MarshalText implements encoding.TextMarshaler.
+func (v Filter) MarshalText() ([]byte, error) { return []byte(v.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (v *Filter) UnmarshalText(b []byte) error {
+	i, err := parseEnum("filter", filterNames, b)
+	*v = Filter(i)
+	return err
+}
+
+// String returns the text form.
+func (v Refusal) String() string { return enumText(refusalNames, uint8(v)) }
+
+// MarshalText implements encoding.TextMarshaler.
+func (v Refusal) MarshalText() ([]byte, error) { return []byte(v.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (v *Refusal) UnmarshalText(b []byte) error {
+	i, err := parseEnum("refusal", refusalNames, b)
+	*v = Refusal(i)
+	return err
+}
+
+// String returns the text form.
+func (v NATBehaviour) String() string { return enumText(natNames, uint8(v)) }
+
+// MarshalText implements encoding.TextMarshaler.
+func (v NATBehaviour) MarshalText() ([]byte, error) { return []byte(v.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (v *NATBehaviour) UnmarshalText(b []byte) error {
+	i, err := parseEnum("NAT behaviour", natNames, b)
+	*v = NATBehaviour(i)
+	return err
+}
+
+// String returns the text form.
+func (v Egress) String() string { return enumText(egressNames, uint8(v)) }
+
+// MarshalText implements encoding.TextMarshaler.
+func (v Egress) MarshalText() ([]byte, error) { return []byte(v.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (v *Egress) UnmarshalText(b []byte) error {
+	i, err := parseEnum("egress", egressNames, b)
+	*v = Egress(i)
+	return err
+}

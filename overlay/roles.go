@@ -1,0 +1,81 @@
+package overlay
+
+import (
+	"context"
+	"errors"
+	"net"
+	"time"
+)
+
+// Path describes how a carrier was made: what a person is told when asking
+// which way the data goes.
+type Path struct {
+	Technique Technique     // zero for processes of one node
+	Via       Via           // gateways that carry the data
+	Proxy     string        // the relay's name, with Technique Relay
+	Peer      NodeID        // where the other process runs
+	Reason    string        // why this technique was taken
+	Setup     time.Duration // from the request to the connected carrier, seen by the helper
+}
+
+// String describes the path in one line: "relay through p1, via asker's gateway".
+func (p Path) String() string {
+	s := "same node"
+	if p.Technique != 0 {
+		s = p.Technique.String()
+	}
+	if p.Proxy != "" {
+		s += " through " + p.Proxy
+	}
+	if v := p.Via.String(); v != "" {
+		s += ", via " + v
+	}
+	return s
+}
+
+// Carrier is a connected byte stream between two processes, not yet
+// authenticated to them: the first bytes on it are the link's hello.
+type Carrier struct {
+	Conn net.Conn
+	Path Path
+
+	// Fault returns what the local helper learned later about this carrier,
+	// such as that the other end could not reach the relay; nil if nothing. It
+	// may be nil. Ask it when Conn fails: it knows more than the socket.
+	Fault func() error
+}
+
+// Connector is what a process needs in order to reach the others of its job
+// and to be reached by them. The node's helper stands behind it, or, where no
+// daemon runs, sockets in a directory. Safe for concurrent use.
+type Connector interface {
+	// Dial returns a carrier to the peer. It waits for a peer that has not
+	// started yet. It ends with ctx; the error names the peer, what was tried
+	// and why each try failed.
+	Dial(ctx context.Context, peer ProcessName) (Carrier, error)
+
+	// Accept returns the next carrier that another process of the job opened,
+	// in order of arrival. It fails with net.ErrClosed after Close.
+	Accept(ctx context.Context) (Carrier, error)
+
+	// Close withdraws the process: its name can no longer be dialled. Carriers
+	// handed out stay as they are.
+	Close() error
+}
+
+// What callers tell apart with errors.Is. Every error that crosses a daemon
+// keeps its class on the way.
+var (
+	ErrUnknownProcess = errors.New("process is not registered")         // it may yet start
+	ErrUnknownSite    = errors.New("site is not connected")             // its frontal has no session with the broker
+	ErrNoPath         = errors.New("no technique connects the sites")   // the plan has no step
+	ErrRefused        = errors.New("refused")                           // the other side said no
+	ErrTimeout        = errors.New("timed out")                         // nobody said anything
+	ErrOverloaded     = errors.New("overloaded")                        // a bound was reached; try later
+	ErrUnreachable    = errors.New("unreachable")                       // the network said no
+	ErrDuplicate      = errors.New("another link of the pair was kept") // both dialled at once
+	ErrStale          = errors.New("access point is stale")             // an older life of the process
+	ErrForbidden      = errors.New("not permitted")                     // identity or policy
+	ErrPortRangeFull  = errors.New("no free port in the site's range")
+	ErrNoRelay        = errors.New("no proxy is available")
+)

@@ -1,0 +1,110 @@
+package overlay
+
+import "fmt"
+
+// Technique is a way to connect two processes of different nodes. The names
+// are those of the QCG-OMPI paper where it has one.
+type Technique uint8
+
+// The techniques, in the order in which they are preferred when several work.
+const (
+	Direct           Technique = iota + 1 // the asker dials the target
+	PortRange                             // as Direct; the target's site opens a port range, its listeners bind inside
+	Reversed                              // the target dials the asker and shows the connect-id it was given
+	SimultaneousOpen                      // both dial at an agreed instant
+	Traversing                            // the asker's SYN is carried by the broker and injected at the target
+	HolePunching                          // UDP: ICE candidates, then QUIC
+	Relay                                 // both dial a proxy, which joins them
+)
+
+// Techniques lists every technique in order of preference.
+func Techniques() []Technique {
+	return []Technique{Direct, PortRange, Reversed, SimultaneousOpen, Traversing, HolePunching, Relay}
+}
+
+var techniqueNames = [...]string{
+	Direct:           "direct",
+	PortRange:        "port-range",
+	Reversed:         "reversed",
+	SimultaneousOpen: "simultaneous-open",
+	Traversing:       "traversing",
+	HolePunching:     "hole-punching",
+	Relay:            "relay",
+}
+
+// String returns the technique's name as configuration files and logs use it.
+func (t Technique) String() string {
+	if t == 0 || int(t) >= len(techniqueNames) {
+		return fmt.Sprintf("technique(%d)", uint8(t))
+	}
+	return techniqueNames[t]
+}
+
+// Known reports whether t is one of the techniques above.
+func (t Technique) Known() bool { return t != 0 && int(t) < len(techniqueNames) }
+
+// MarshalText implements encoding.TextMarshaler with the names of String.
+func (t Technique) MarshalText() ([]byte, error) {
+	if !t.Known() {
+		return nil, fmt.Errorf("unknown technique %d", uint8(t))
+	}
+	return []byte(t.String()), nil
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (t *Technique) UnmarshalText(text []byte) error {
+	for _, known := range Techniques() {
+		if known.String() == string(text) {
+			*t = known
+			return nil
+		}
+	}
+	return fmt.Errorf("unknown technique %q; known are %v", text, Techniques())
+}
+
+// Via says at which ends of a link the site's gateway carries the data,
+// because the node there has no route out.
+type Via uint8
+
+// The ends, to be combined with |.
+const (
+	ViaAsker  Via = 1 << iota // the frontal of the asking process's site
+	ViaTarget                 // the frontal of the target's site
+)
+
+// String returns "", "asker's gateway", "target's gateway" or "both gateways".
+func (v Via) String() string {
+	switch v & (ViaAsker | ViaTarget) {
+	case ViaAsker:
+		return "asker's gateway"
+	case ViaTarget:
+		return "target's gateway"
+	case ViaAsker | ViaTarget:
+		return "both gateways"
+	}
+	return ""
+}
+
+// Step is one technique of a plan, with the reason for trying it.
+type Step struct {
+	Technique Technique `json:"technique"`
+	Via       Via       `json:"via,omitempty"`
+	Reason    string    `json:"reason"`
+}
+
+// Rejection is a technique that a plan leaves out, with the reason.
+type Rejection struct {
+	Technique Technique `json:"technique"`
+	Reason    string    `json:"reason"`
+}
+
+// Plan says how processes of one site connect to processes of another: which
+// techniques to try in which order, and why each other one is left out. Steps
+// and Rejected together name every technique exactly once. A plan without
+// steps means that the sites cannot be joined; Rejected says why.
+type Plan struct {
+	Asker    SiteID      `json:"asker"`
+	Target   SiteID      `json:"target"`
+	Steps    []Step      `json:"steps"`
+	Rejected []Rejection `json:"rejected"`
+}
