@@ -1,0 +1,215 @@
+package wire
+
+import (
+	"encoding/binary"
+	"fmt"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// LocalHello is the first frame from a process to its helper. Auth is the
+// job's authentication key; the helper checks that Job follows from it.
+type LocalHello struct {
+	Features   uint32
+	Auth       [32]byte
+	Job        overlay.JobID
+	Rank       uint32
+	Generation overlay.Generation
+}
+
+// Type implements Frame.
+func (*LocalHello) Type() Type { return TypeLocalHello }
+
+func (f *LocalHello) appendBody(b []byte) []byte {
+	b = binary.BigEndian.AppendUint32(b, f.Features)
+	b = append(b, f.Auth[:]...)
+	b = appendStr8(b, string(f.Job))
+	b = binary.BigEndian.AppendUint32(b, f.Rank)
+	return binary.BigEndian.AppendUint64(b, uint64(f.Generation))
+}
+
+func (f *LocalHello) decodeBody(r *reader) {
+	f.Features = r.u32()
+	r.bytes(f.Auth[:])
+	f.Job = overlay.JobID(r.str8())
+	f.Rank = r.u32()
+	f.Generation = overlay.Generation(r.u64())
+	checkJob(r, f.Job)
+}
+
+// LocalWelcome answers LocalHello once the process is registered. A Refuse
+// takes its place when it is not.
+type LocalWelcome struct {
+	Features uint32
+	Node     overlay.NodeID
+}
+
+// Type implements Frame.
+func (*LocalWelcome) Type() Type { return TypeLocalWelcome }
+
+func (f *LocalWelcome) appendBody(b []byte) []byte {
+	b = binary.BigEndian.AppendUint32(b, f.Features)
+	return appendNode(b, f.Node)
+}
+
+func (f *LocalWelcome) decodeBody(r *reader) {
+	f.Features = r.u32()
+	f.Node = r.node()
+}
+
+// LocalDial asks the helper to connect the process to Rank of its own job. The
+// helper answers with LocalDialled or LocalFailed within Budget.
+type LocalDial struct {
+	Request uint32 // chosen by the process, unique among its open requests
+	Rank    uint32
+	Budget  time.Duration // whole milliseconds on the wire, rounded up
+}
+
+// Type implements Frame.
+func (*LocalDial) Type() Type { return TypeLocalDial }
+
+func (f *LocalDial) appendBody(b []byte) []byte {
+	b = binary.BigEndian.AppendUint32(b, f.Request)
+	b = binary.BigEndian.AppendUint32(b, f.Rank)
+	ms := (f.Budget + time.Millisecond - 1) / time.Millisecond
+	return binary.BigEndian.AppendUint32(b, uint32(min(max(ms, 0), 1<<32-1)))
+}
+
+func (f *LocalDial) decodeBody(r *reader) {
+	f.Request = r.u32()
+	f.Rank = r.u32()
+	f.Budget = time.Duration(r.u32()) * time.Millisecond
+}
+
+// LocalCancel takes a LocalDial back. The helper may already have answered.
+type LocalCancel struct{ Request uint32 }
+
+// Type implements Frame.
+func (*LocalCancel) Type() Type { return TypeLocalCancel }
+
+func (f *LocalCancel) appendBody(b []byte) []byte {
+	return binary.BigEndian.AppendUint32(b, f.Request)
+}
+
+func (f *LocalCancel) decodeBody(r *reader) { f.Request = r.u32() }
+
+// LocalDialled answers LocalDial; the connected socket travels with it. The
+// helper numbers carriers so that a later LocalFault can name one.
+type LocalDialled struct {
+	Request uint32
+	Carrier uint64
+	Path    overlay.Path
+}
+
+// Type implements Frame.
+func (*LocalDialled) Type() Type { return TypeLocalDialled }
+
+func (f *LocalDialled) appendBody(b []byte) []byte {
+	b = binary.BigEndian.AppendUint32(b, f.Request)
+	b = binary.BigEndian.AppendUint64(b, f.Carrier)
+	return appendPath(b, f.Path)
+}
+
+func (f *LocalDialled) decodeBody(r *reader) {
+	f.Request = r.u32()
+	f.Carrier = r.u64()
+	f.Path = r.path()
+}
+
+// LocalFailed answers LocalDial when no technique connected.
+type LocalFailed struct {
+	Request uint32
+	Code    Code
+	Text    string
+}
+
+// Type implements Frame.
+func (*LocalFailed) Type() Type { return TypeLocalFailed }
+
+func (f *LocalFailed) appendBody(b []byte) []byte {
+	b = binary.BigEndian.AppendUint32(b, f.Request)
+	b = append(b, byte(f.Code))
+	return appendText(b, f.Text)
+}
+
+func (f *LocalFailed) decodeBody(r *reader) {
+	f.Request = r.u32()
+	f.Code = Code(r.u8())
+	f.Text = r.text()
+}
+
+// LocalIncoming hands the process a carrier that another process opened; the
+// connected socket travels with it.
+type LocalIncoming struct {
+	Carrier uint64
+	Path    overlay.Path
+}
+
+// Type implements Frame.
+func (*LocalIncoming) Type() Type { return TypeLocalIncoming }
+
+func (f *LocalIncoming) appendBody(b []byte) []byte {
+	b = binary.BigEndian.AppendUint64(b, f.Carrier)
+	return appendPath(b, f.Path)
+}
+
+func (f *LocalIncoming) decodeBody(r *reader) {
+	f.Carrier = r.u64()
+	f.Path = r.path()
+}
+
+// LocalFault tells the process that a carrier it was handed will not work, and
+// why: the other end could not reach the relay, say.
+type LocalFault struct {
+	Carrier uint64
+	Code    Code
+	Text    string
+}
+
+// Type implements Frame.
+func (*LocalFault) Type() Type { return TypeLocalFault }
+
+func (f *LocalFault) appendBody(b []byte) []byte {
+	b = binary.BigEndian.AppendUint64(b, f.Carrier)
+	b = append(b, byte(f.Code))
+	return appendText(b, f.Text)
+}
+
+func (f *LocalFault) decodeBody(r *reader) {
+	f.Carrier = r.u64()
+	f.Code = Code(r.u8())
+	f.Text = r.text()
+}
+
+// A path is laid out as technique:u8 via:u8 proxy:str8 site:str8 node:str8
+// setup:u32(us) reason:str16; site and node are empty when not known.
+func appendPath(b []byte, p overlay.Path) []byte {
+	b = append(b, byte(p.Technique), byte(p.Via))
+	b = appendStr8(b, p.Proxy)
+	b = appendNode(b, p.Peer)
+	b = binary.BigEndian.AppendUint32(b, uint32(min(max(p.Setup.Microseconds(), 0), 1<<32-1)))
+	return appendText(b, p.Reason)
+}
+
+func (r *reader) path() (p overlay.Path) {
+	p.Technique = overlay.Technique(r.u8())
+	p.Via = overlay.Via(r.u8())
+	p.Proxy = r.str8()
+	p.Peer = r.node()
+	p.Setup = time.Duration(r.u32()) * time.Microsecond
+	p.Reason = r.text()
+	if r.err == nil && p.Technique != 0 && !p.Technique.Known() {
+		r.err = fmt.Errorf("unknown technique %d", uint8(p.Technique))
+	}
+	return p
+}
+
+func appendNode(b []byte, n overlay.NodeID) []byte {
+	return appendStr8(appendStr8(b, string(n.Site)), n.Name)
+}
+
+func (r *reader) node() overlay.NodeID {
+	site := overlay.SiteID(r.str8())
+	return overlay.NodeID{Site: site, Name: r.str8()}
+}

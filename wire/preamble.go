@@ -1,0 +1,224 @@
+package wire
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// ID is a random 128-bit number: a connect-id, a carry-id or a link's id.
+// Who shows it proves that it was told.
+type ID [16]byte
+
+// IntroKind says what the dialler of a helper's or frontal's listener wants.
+type IntroKind uint8
+
+// The kinds of introduction.
+const (
+	IntroProcess IntroKind = 1 // reach the process Job, Rank
+	IntroReverse IntroKind = 2 // I dial back; ID is the connect-id that the broker passed on
+	IntroCarry   IntroKind = 3 // I am a node of this site; ID is the carry-id that the frontal gave
+)
+
+// Intro is the first frame on a connection to a helper's or frontal's
+// listener. With IntroReverse and IntroCarry, ID counts and Job and Rank say
+// for the logs who dials.
+type Intro struct {
+	Kind IntroKind
+	ID   ID
+	Job  overlay.JobID
+	Rank uint32
+}
+
+// Type implements Frame.
+func (*Intro) Type() Type { return TypeIntro }
+
+func (f *Intro) appendBody(b []byte) []byte {
+	b = append(b, byte(f.Kind))
+	b = append(b, f.ID[:]...)
+	b = appendStr8(b, string(f.Job))
+	return binary.BigEndian.AppendUint32(b, f.Rank)
+}
+
+func (f *Intro) decodeBody(r *reader) {
+	f.Kind = IntroKind(r.u8())
+	r.bytes(f.ID[:])
+	f.Job = overlay.JobID(r.str8())
+	f.Rank = r.u32()
+	if r.err == nil && (f.Kind < IntroProcess || f.Kind > IntroCarry) {
+		r.err = fmt.Errorf("kind %d", f.Kind)
+	}
+	checkJob(r, f.Job)
+}
+
+// Ticket is the first frame on a connection to a proxy. A broker issues two
+// for a link, one for each end; MAC is over Signed under the key that the
+// proxy gave the broker.
+type Ticket struct {
+	Link    ID
+	End     uint8 // 0 the asker, 1 the target
+	Job     overlay.JobID
+	Asker   uint32 // rank
+	Target  uint32 // rank
+	Proxy   string // the only proxy that honours it
+	Expires uint64 // Unix time in milliseconds, by the broker's clock
+	Limit   uint64 // bytes in both directions together; 0 is no limit
+	MAC     [32]byte
+}
+
+// Type implements Frame.
+func (*Ticket) Type() Type { return TypeTicket }
+
+// Signed returns the bytes that MAC covers: the body without the MAC, behind
+// the protocol version.
+func (f *Ticket) Signed() []byte { return f.appendClaims([]byte{Version}) }
+
+func (f *Ticket) appendClaims(b []byte) []byte {
+	b = append(b, f.Link[:]...)
+	b = append(b, f.End)
+	b = appendStr8(b, string(f.Job))
+	b = binary.BigEndian.AppendUint32(b, f.Asker)
+	b = binary.BigEndian.AppendUint32(b, f.Target)
+	b = appendStr8(b, f.Proxy)
+	b = binary.BigEndian.AppendUint64(b, f.Expires)
+	return binary.BigEndian.AppendUint64(b, f.Limit)
+}
+
+func (f *Ticket) appendBody(b []byte) []byte { return append(f.appendClaims(b), f.MAC[:]...) }
+
+func (f *Ticket) decodeBody(r *reader) {
+	r.bytes(f.Link[:])
+	f.End = r.u8()
+	f.Job = overlay.JobID(r.str8())
+	f.Asker = r.u32()
+	f.Target = r.u32()
+	f.Proxy = r.str8()
+	f.Expires = r.u64()
+	f.Limit = r.u64()
+	r.bytes(f.MAC[:])
+	if r.err == nil && f.End > 1 {
+		r.err = fmt.Errorf("end %d", f.End)
+	}
+	checkJob(r, f.Job)
+}
+
+// Refuse is sent in place of the expected answer by whoever stands in the way:
+// a proxy, a frontal, a helper or the peer. The sender closes afterwards.
+type Refuse struct {
+	Code Code
+	By   string // who refuses: "proxy p1", "helper siteb/b1"
+	Text string // one sentence for people
+}
+
+// Type implements Frame.
+func (*Refuse) Type() Type { return TypeRefuse }
+
+func (f *Refuse) appendBody(b []byte) []byte {
+	b = append(b, byte(f.Code))
+	b = appendStr8(b, f.By)
+	return appendText(b, f.Text)
+}
+
+func (f *Refuse) decodeBody(r *reader) {
+	f.Code = Code(r.u8())
+	f.By = r.str8()
+	f.Text = r.text()
+}
+
+// Err returns the refusal as an error: "BY: TEXT", with the class of Code.
+func (f *Refuse) Err() error { return f.Code.Errorf("%s: %s", f.By, f.Text) }
+
+// Hello is what both processes of a link send first, each without waiting for
+// the other's. It is not secret; Proof binds it.
+type Hello struct {
+	Features   uint32
+	Job        overlay.JobID
+	From, To   uint32 // ranks
+	Generation overlay.Generation
+	Dialled    bool // the sender asked for this carrier
+	Nonce      [32]byte
+}
+
+// Type implements Frame.
+func (*Hello) Type() Type { return TypeHello }
+
+func (f *Hello) appendBody(b []byte) []byte {
+	b = binary.BigEndian.AppendUint32(b, f.Features)
+	b = appendStr8(b, string(f.Job))
+	b = binary.BigEndian.AppendUint32(b, f.From)
+	b = binary.BigEndian.AppendUint32(b, f.To)
+	b = binary.BigEndian.AppendUint64(b, uint64(f.Generation))
+	b = append(b, boolByte(f.Dialled))
+	return append(b, f.Nonce[:]...)
+}
+
+func (f *Hello) decodeBody(r *reader) {
+	f.Features = r.u32()
+	f.Job = overlay.JobID(r.str8())
+	f.From = r.u32()
+	f.To = r.u32()
+	f.Generation = overlay.Generation(r.u64())
+	f.Dialled = r.bool()
+	r.bytes(f.Nonce[:])
+	checkJob(r, f.Job)
+}
+
+// Proof shows that its sender holds the job's link key: a MAC over both
+// hellos, the sender's first.
+type Proof struct{ MAC [32]byte }
+
+// Type implements Frame.
+func (*Proof) Type() Type { return TypeProof }
+
+func (f *Proof) appendBody(b []byte) []byte { return append(b, f.MAC[:]...) }
+func (f *Proof) decodeBody(r *reader)       { r.bytes(f.MAC[:]) }
+
+// ControlHello is the first frame on a control connection, from both ends.
+// The ends go on if their ranges of versions overlap, with the newest common
+// one; otherwise each says so with a Refuse and closes.
+type ControlHello struct {
+	Oldest, Newest uint8 // control protocol versions that the sender speaks
+	Features       uint32
+	Software       string // name and version, for logs
+}
+
+// Type implements Frame.
+func (*ControlHello) Type() Type { return TypeControlHello }
+
+func (f *ControlHello) appendBody(b []byte) []byte {
+	b = append(b, f.Oldest, f.Newest)
+	b = binary.BigEndian.AppendUint32(b, f.Features)
+	return appendStr8(b, f.Software)
+}
+
+func (f *ControlHello) decodeBody(r *reader) {
+	f.Oldest = r.u8()
+	f.Newest = r.u8()
+	f.Features = r.u32()
+	f.Software = r.str8()
+	if r.err == nil && f.Oldest > f.Newest {
+		r.err = fmt.Errorf("versions %d to %d", f.Oldest, f.Newest)
+	}
+}
+
+func checkJob(r *reader, id overlay.JobID) {
+	if r.err == nil {
+		r.err = overlay.CheckJobID(id)
+	}
+}
+
+func boolByte(v bool) byte {
+	if v {
+		return 1
+	}
+	return 0
+}
+
+func (r *reader) bool() bool {
+	v := r.u8()
+	if v > 1 && r.err == nil {
+		r.err = fmt.Errorf("truth value %d", v)
+	}
+	return v == 1
+}

@@ -1,0 +1,217 @@
+// Package wire holds every frame of the data plane and of the socket between a
+// process and its helper: layout, encode, decode, and nothing else. It opens
+// no socket, checks no permission and keeps no state. docs/protocol.md says
+// when each frame is sent and what the receiver does.
+//
+// A frame is a six-byte header and a body of at most MaxBody bytes, all
+// integers big-endian:
+//
+//	magic[2]="IS" version:u8 type:u8 length:u16 body[length]
+//
+// In the layouts below str8 and str16 are strings behind a length of one and
+// two bytes. A body that is shorter or longer than its layout is an error,
+// never padding; new fields need a new version or a feature bit. A frame whose type has OptionalBit set is skipped
+// by a receiver that does not know it; any other unknown type ends the
+// connection.
+package wire
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// Type tells the frames apart.
+type Type uint8
+
+// The frames. What an older peer does with a new type is said by OptionalBit.
+const (
+	// First frames of a data connection, before any payload.
+	TypeIntro  = Type(0x01) // kind:u8 id[16] job:str8 rank:u32
+	TypeTicket = Type(0x02) // link[16] end:u8 job:str8 asker:u32 target:u32 proxy:str8 expires:u64(unix ms) limit:u64(bytes, 0 none) mac[32]
+	TypeRefuse = Type(0x03) // code:u8 by:str8 text:str16
+
+	// Between the two processes of a link.
+	TypeHello = Type(0x10) // features:u32 job:str8 from:u32 to:u32 generation:u64 dialled:u8 nonce[32]
+	TypeProof = Type(0x11) // mac[32]
+
+	// Between a process and its helper, over a Unix socket.
+	TypeLocalHello    = Type(0x20) // features:u32 auth[32] job:str8 rank:u32 generation:u64
+	TypeLocalWelcome  = Type(0x21) // features:u32 site:str8 node:str8
+	TypeLocalDial     = Type(0x22) // request:u32 rank:u32 budget:u32(ms)
+	TypeLocalCancel   = Type(0x23) // request:u32
+	TypeLocalDialled  = Type(0x24) // request:u32 carrier:u64 path ; one descriptor
+	TypeLocalFailed   = Type(0x25) // request:u32 code:u8 text:str16
+	TypeLocalIncoming = Type(0x26) // carrier:u64 path ; one descriptor
+	TypeLocalFault    = Type(0x27) // carrier:u64 code:u8 text:str16
+
+	// First frame of a control connection, both ways, before yamux.
+	TypeControlHello = Type(0x30) // oldest:u8 newest:u8 features:u32 software:str8
+)
+
+// OptionalBit marks types that a receiver which does not know them skips.
+const OptionalBit = Type(0x80)
+
+// Version is the version of every layout in this package. A peer with another
+// version is refused with CodeVersion.
+const Version = 1
+
+// HeaderLen is the size of a frame's header and MaxBody the longest body, both
+// in bytes.
+const (
+	HeaderLen = 6
+	MaxBody   = 4096
+)
+
+// What is wrong with a frame. Errors of this package wrap one of these.
+var (
+	ErrMagic     = errors.New("not an Isthmus frame")
+	ErrVersion   = errors.New("unknown protocol version")
+	ErrType      = errors.New("unexpected frame")
+	ErrMalformed = errors.New("malformed frame")
+)
+
+// Frame is implemented by the frame types of this package.
+type Frame interface {
+	Type() Type
+	appendBody([]byte) []byte
+}
+
+// decoder is a frame that can be read.
+type decoder interface {
+	Frame
+	decodeBody(*reader)
+}
+
+// Append appends the encoded frame to dst and returns the extended slice. It
+// panics when a string or the body is over its bound: senders check their
+// names, so that is a broken promise of our own.
+func Append(dst []byte, f Frame) []byte {
+	start := len(dst)
+	dst = append(dst, 'I', 'S', Version, byte(f.Type()), 0, 0)
+	dst = f.appendBody(dst)
+	n := len(dst) - start - HeaderLen
+	if n > MaxBody {
+		panic(fmt.Sprintf("wire: %v body of %d bytes", f.Type(), n))
+	}
+	binary.BigEndian.PutUint16(dst[start+4:], uint16(n))
+	return dst
+}
+
+// Header is a decoded frame header.
+type Header struct {
+	Type   Type
+	Length int // of the body, at most MaxBody
+}
+
+// ParseHeader decodes the first HeaderLen bytes of a frame.
+func ParseHeader(b []byte) (Header, error) {
+	if len(b) < HeaderLen {
+		return Header{}, fmt.Errorf("%w: header of %d bytes", ErrMalformed, len(b))
+	}
+	if b[0] != 'I' || b[1] != 'S' {
+		return Header{}, fmt.Errorf("%w: it starts with % x", ErrMagic, b[:2])
+	}
+	if b[2] != Version {
+		return Header{}, fmt.Errorf("%w: the peer speaks version %d, this side %d", ErrVersion, b[2], Version)
+	}
+	h := Header{Type: Type(b[3]), Length: int(binary.BigEndian.Uint16(b[4:]))}
+	if h.Length > MaxBody {
+		return Header{}, fmt.Errorf("%w: %v says it has %d bytes, at most %d are allowed", ErrMalformed, h.Type, h.Length, MaxBody)
+	}
+	return h, nil
+}
+
+// Read reads one frame and not a byte more, so that what follows it can be
+// handed on or spliced. It skips unknown frames whose type has OptionalBit.
+// An end of input before the first byte is io.EOF, one inside a frame
+// io.ErrUnexpectedEOF.
+func Read(r io.Reader) (Frame, error) {
+	var buf [HeaderLen + MaxBody]byte
+	for {
+		if _, err := io.ReadFull(r, buf[:HeaderLen]); err != nil {
+			return nil, err
+		}
+		h, err := ParseHeader(buf[:HeaderLen])
+		if err != nil {
+			return nil, err
+		}
+		body := buf[HeaderLen : HeaderLen+h.Length]
+		if _, err := io.ReadFull(r, body); err != nil {
+			if err == io.EOF {
+				err = io.ErrUnexpectedEOF
+			}
+			return nil, err
+		}
+		f, err := DecodeBody(h.Type, body)
+		if errors.Is(err, ErrType) && h.Type&OptionalBit != 0 {
+			continue
+		}
+		return f, err
+	}
+}
+
+// DecodeBody decodes the body of a frame of type t. The result shares no
+// memory with body.
+func DecodeBody(t Type, body []byte) (Frame, error) {
+	f := newFrame(t)
+	if f == nil {
+		return nil, fmt.Errorf("%w: type %#02x", ErrType, uint8(t))
+	}
+	r := reader{rest: body}
+	f.decodeBody(&r)
+	if err := r.end(); err != nil {
+		return nil, fmt.Errorf("%w: %v: %w", ErrMalformed, t, err)
+	}
+	return f, nil
+}
+
+func newFrame(t Type) decoder {
+	switch t {
+	case TypeIntro:
+		return new(Intro)
+	case TypeTicket:
+		return new(Ticket)
+	case TypeRefuse:
+		return new(Refuse)
+	case TypeHello:
+		return new(Hello)
+	case TypeProof:
+		return new(Proof)
+	case TypeLocalHello:
+		return new(LocalHello)
+	case TypeLocalWelcome:
+		return new(LocalWelcome)
+	case TypeLocalDial:
+		return new(LocalDial)
+	case TypeLocalCancel:
+		return new(LocalCancel)
+	case TypeLocalDialled:
+		return new(LocalDialled)
+	case TypeLocalFailed:
+		return new(LocalFailed)
+	case TypeLocalIncoming:
+		return new(LocalIncoming)
+	case TypeLocalFault:
+		return new(LocalFault)
+	case TypeControlHello:
+		return new(ControlHello)
+	}
+	return nil
+}
+
+var typeNames = map[Type]string{
+	TypeIntro: "intro", TypeTicket: "ticket", TypeRefuse: "refuse", TypeHello: "hello", TypeProof: "proof",
+	TypeLocalHello: "local hello", TypeLocalWelcome: "local welcome", TypeLocalDial: "local dial",
+	TypeLocalCancel: "local cancel", TypeLocalDialled: "local dialled", TypeLocalFailed: "local failed",
+	TypeLocalIncoming: "local incoming", TypeLocalFault: "local fault", TypeControlHello: "control hello",
+}
+
+// String returns the frame's name.
+func (t Type) String() string {
+	if s, ok := typeNames[t]; ok {
+		return s
+	}
+	return fmt.Sprintf("type %#02x", uint8(t))
+}
