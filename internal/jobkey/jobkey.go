@@ -1,0 +1,121 @@
+// Package jobkey makes and keeps the secret that the processes of one job
+// share, and the two keys that follow from it: one shows to a helper that a
+// process belongs to the job, the other authenticates links end to end and is
+// seen by no daemon.
+//
+// A job's id is its name and a digest of the first key. So the id can only be
+// claimed by who holds the secret, and neither broker nor helper needs a list
+// of jobs to tell a process of another job. The package keeps no state.
+package jobkey
+
+import (
+	"crypto/hkdf"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// EnvKey is the environment variable that carries a job's key, in the form
+// of String, to its processes.
+const EnvKey = "ISTHMUS_JOB_KEY"
+
+// Key is a job's name and secret. Treat it as a password.
+type Key struct {
+	Name   string
+	secret [32]byte
+}
+
+// New makes a key for a new job of the given name from the system's random
+// source.
+func New(name string) (Key, error) {
+	if err := overlay.CheckName("job", name); err != nil {
+		return Key{}, err
+	}
+	k := Key{Name: name}
+	rand.Read(k.secret[:]) // never fails (crypto/rand)
+	return k, nil
+}
+
+// ForAuth is the key that a process shows to its helper.
+type ForAuth [32]byte
+
+// ForLinks is the key that authenticates the hellos of a link.
+type ForLinks [32]byte
+
+// Auth derives the key to show to a helper.
+func (k Key) Auth() ForAuth { return ForAuth(k.derive("isthmus v1 helper authentication")) }
+
+// Links derives the key of the job's links.
+func (k Key) Links() ForLinks { return ForLinks(k.derive("isthmus v1 link authentication")) }
+
+func (k Key) derive(label string) []byte {
+	out, err := hkdf.Key(sha256.New, k.secret[:], []byte(k.Name), label, 32)
+	if err != nil {
+		panic(err) // only for lengths that HKDF cannot give
+	}
+	return out
+}
+
+// ID returns the job's id.
+func (k Key) ID() overlay.JobID { return idOf(k.Name, k.Auth()) }
+
+func idOf(name string, a ForAuth) overlay.JobID {
+	sum := sha256.Sum256(a[:])
+	return overlay.JobID(name + "-" + hex.EncodeToString(sum[:16]))
+}
+
+// Owns reports whether the holder of a may act for job id.
+func (a ForAuth) Owns(id overlay.JobID) bool {
+	return subtle.ConstantTimeCompare([]byte(idOf(id.Name(), a)), []byte(id)) == 1
+}
+
+// String returns the key as one line, "NAME:SECRET". Print it only where the
+// job's owner asked for it.
+func (k Key) String() string {
+	return k.Name + ":" + base64.RawURLEncoding.EncodeToString(k.secret[:])
+}
+
+// Parse reads the form of String. The error never repeats the secret.
+func Parse(s string) (Key, error) {
+	name, text, ok := strings.Cut(strings.TrimSpace(s), ":")
+	if !ok {
+		return Key{}, fmt.Errorf("job key: want NAME:SECRET as `isthmus job new NAME` prints it")
+	}
+	if err := overlay.CheckName("job", name); err != nil {
+		return Key{}, fmt.Errorf("job key: %w", err)
+	}
+	secret, err := base64.RawURLEncoding.Strict().DecodeString(text)
+	k := Key{Name: name}
+	if err != nil || len(secret) != len(k.secret) {
+		return Key{}, fmt.Errorf("job key of %s: the secret is not %d bytes in base64url; was the line cut?", name, len(k.secret))
+	}
+	copy(k.secret[:], secret)
+	return k, nil
+}
+
+// Load reads a key from a file. It refuses a file that others can read.
+func Load(file string) (Key, error) {
+	info, err := os.Stat(file)
+	if err != nil {
+		return Key{}, fmt.Errorf("job key: %w", err)
+	}
+	if info.Mode().Perm()&0o077 != 0 {
+		return Key{}, fmt.Errorf("job key %s can be read by others (mode %04o): run chmod 600 %[1]s", file, info.Mode().Perm())
+	}
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return Key{}, fmt.Errorf("job key: %w", err)
+	}
+	k, err := Parse(string(b))
+	if err != nil {
+		return Key{}, fmt.Errorf("%s: %w", file, err)
+	}
+	return k, nil
+}

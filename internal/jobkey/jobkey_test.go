@@ -1,0 +1,85 @@
+package jobkey
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+func TestIdentity(t *testing.T) {
+	k, err := New("my-run")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := overlay.CheckJobID(k.ID()); err != nil {
+		t.Fatal(err)
+	}
+	back, err := Parse(k.String() + "\n")
+	if err != nil || back != k {
+		t.Fatalf("Parse(String()) = %v, %v", back, err)
+	}
+	if !k.Auth().Owns(k.ID()) {
+		t.Error("the key does not own its own job")
+	}
+	other, _ := New("my-run")
+	if other.Auth().Owns(k.ID()) || other.ID() == k.ID() || other.Links() == k.Links() {
+		t.Error("a second job of the same name is taken for the first")
+	}
+	renamed := k
+	renamed.Name = "your-run"
+	if renamed.Auth().Owns(k.ID()) {
+		t.Error("the name is not bound to the secret")
+	}
+	if ForLinks(k.Auth()) == k.Links() {
+		t.Error("a helper that is shown the one key learns the other")
+	}
+}
+
+// A fixed vector keeps ids and keys of different builds compatible.
+func TestVector(t *testing.T) {
+	k, err := Parse("demo:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := k.ID(), overlay.JobID("demo-27ce6cf407a4806050cf7ce0f69f4473"); got != want {
+		t.Errorf("id = %s, want %s", got, want)
+	}
+}
+
+func TestBadKeys(t *testing.T) {
+	for in, fault := range map[string]string{
+		"":             "want NAME:SECRET",
+		"demo":         "want NAME:SECRET",
+		"De:AAAA":      "allowed are",
+		"demo:AAAA":    "was the line cut?",
+		"demo:sec ret": "was the line cut?",
+	} {
+		_, err := Parse(in)
+		if err == nil || !strings.Contains(err.Error(), fault) || strings.Contains(err.Error(), "sec ret") {
+			t.Errorf("Parse(%q) = %v, want %q", in, err, fault)
+		}
+	}
+}
+
+func TestLoad(t *testing.T) {
+	k, _ := New("demo")
+	file := filepath.Join(t.TempDir(), "job.key")
+	if err := os.WriteFile(file, []byte(k.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if back, err := Load(file); err != nil || back != k {
+		t.Fatalf("Load = %v, %v", back, err)
+	}
+	if err := os.Chmod(file, 0o640); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Load(file); err == nil || !strings.Contains(err.Error(), "chmod 600") {
+		t.Errorf("a key that the group can read was taken: %v", err)
+	}
+	if _, err := Load(file + "x"); err == nil {
+		t.Error("a missing file was taken")
+	}
+}
