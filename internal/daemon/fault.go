@@ -1,0 +1,93 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// A Fault is one thing wrong with a daemon's settings.
+type Fault struct {
+	Origin string // where: "broker.yaml:3:9", "flag --listen", "environment ISTHMUS_BROKER_LISTEN"
+	Key    string // full key, as in "tls.cert" or "sites[2].name"; "" when no key is to blame
+	Err    error  // what is wrong, and what to write instead
+
+	missing bool // nobody gave a value that is required, or a named file is not there
+}
+
+func (f Fault) Error() string {
+	text := f.Err.Error()
+	if f.Key != "" {
+		text = f.Key + ": " + text
+	}
+	if f.Origin != "" {
+		text = f.Origin + ": " + text
+	}
+	return text
+}
+
+// Unwrap returns the cause.
+func (f Fault) Unwrap() error { return f.Err }
+
+// Faults is everything wrong with a daemon's settings, in the order of the sources.
+type Faults []Fault
+
+func (f Faults) Error() string {
+	if len(f) == 1 {
+		return f[0].Error()
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d faults in the settings:", len(f))
+	for _, fault := range f {
+		b.WriteString("\n  " + fault.Error())
+	}
+	return b.String()
+}
+
+// Unwrap returns the single faults, for errors.Is and errors.As.
+func (f Faults) Unwrap() []error {
+	errs := make([]error, len(f))
+	for i := range f {
+		errs[i] = f[i]
+	}
+	return errs
+}
+
+// wrong is the faults without those that are only missing: a sample of the
+// settings in effect can be printed in spite of these.
+func (f Faults) wrong() Faults {
+	var wrong Faults
+	for _, fault := range f {
+		if !fault.missing {
+			wrong = append(wrong, fault)
+		}
+	}
+	return wrong
+}
+
+// Wrong is what a Check method returns for one bad key; several are joined
+// with errors.Join. The key is relative to the struct that is checked. The
+// report adds where the key's value came from.
+func Wrong(key, format string, args ...any) error {
+	return Fault{Key: key, Err: fmt.Errorf(format, args...)}
+}
+
+// checkFaults turns what a Check method returned into faults below key.
+func checkFaults(key string, err error, origin func(string) string) Faults {
+	if err == nil {
+		return nil
+	}
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		var all Faults
+		for _, e := range joined.Unwrap() {
+			all = append(all, checkFaults(key, e, origin)...)
+		}
+		return all
+	}
+	if f, ok := errors.AsType[Fault](err); ok {
+		f.Key = join(key, f.Key)
+		f.Origin = origin(f.Key)
+		return Faults{f}
+	}
+	return Faults{{Origin: origin(key), Key: key, Err: err}}
+}

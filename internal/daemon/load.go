@@ -1,0 +1,222 @@
+package daemon
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+)
+
+// maxFile bounds a settings file: far above any real one, far below harm.
+const maxFile = 4 << 20
+
+// sources are where values come from, beside the defaults.
+type sources struct {
+	file   string                      // name of the text; "" is no file
+	text   []byte                      // what the file holds
+	env    func(string) (string, bool) // as os.LookupEnv; nil is no environment
+	prefix string                      // of the environment's variables
+	flags  map[string][]string         // key -> what the command line gave for it
+	exists bool                        // whether files with a path tag must be there
+}
+
+// load fills v, the struct that root describes, from all sources, the weakest
+// first, and returns what is wrong.
+func load(root *field, v reflect.Value, src sources) Faults {
+	root.setDefaults(v)
+	d := &decoder{origins: map[string]string{}}
+	if src.file != "" {
+		d.file, d.dir = src.file, filepath.Dir(src.file)
+		d.document(root, v, src.text)
+		d.file, d.dir = "", ""
+	}
+	root.leaves(v, func(f *field, v reflect.Value) {
+		name := envName(src.prefix, f.key)
+		if src.env != nil {
+			// An empty variable is an unset one: many launchers cannot unset.
+			if text, _ := src.env(name); text != "" {
+				d.text(f, v, f.key, "environment "+name, text)
+			}
+		}
+		if texts := src.flags[f.key]; len(texts) > 0 {
+			d.text(f, v, f.key, "flag --"+flagName(f.key), texts...)
+		}
+	})
+	c := checker{src: src, dec: d}
+	c.values(root, v, "")
+	if len(d.faults) == 0 { // Check may rely on every key being a value of its type
+		c.methods(root, v, "")
+	}
+	return d.faults
+}
+
+// document reads a whole file.
+func (d *decoder) document(root *field, v reflect.Value, text []byte) {
+	dec := yaml.NewDecoder(bytes.NewReader(text))
+	var doc, next yaml.Node
+	switch err := dec.Decode(&doc); {
+	case errors.Is(err, io.EOF):
+		return // empty, or comments alone: the defaults
+	case err != nil:
+		d.wrong(d.file, "", "%s", strings.TrimPrefix(err.Error(), "yaml: "))
+		return
+	}
+	if err := dec.Decode(&next); !errors.Is(err, io.EOF) {
+		d.wrong(d.file, "", "more than one document; remove what follows the second ---")
+	}
+	d.node(root, v, "", d.file, doc.Content[0])
+}
+
+// readFile reads a settings file; no name is no text.
+func readFile(name string) ([]byte, error) {
+	if name == "" {
+		return nil, nil
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, fmt.Errorf("settings file: %w", err)
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err != nil {
+		return nil, fmt.Errorf("settings file: %w", err)
+	}
+	if len(text) > maxFile {
+		return nil, fmt.Errorf("settings file %s: more than %s", name, Size(maxFile))
+	}
+	return text, nil
+}
+
+// A checker looks at settings that have been read.
+type checker struct {
+	src sources
+	dec *decoder
+}
+
+// origin says where to look for a key's value: its own place, or that of the
+// nearest key above that has one, or the file as a whole.
+func (c *checker) origin(key string) string {
+	for k := key; k != ""; k = k[:max(0, strings.LastIndexAny(k, ".["))] {
+		if at, ok := c.dec.origins[k]; ok {
+			return at
+		}
+	}
+	return sourceName(c.src.file)
+}
+
+// faulty reports whether key has a fault already: one per key is enough.
+func (c *checker) faulty(key string) bool {
+	return slices.ContainsFunc(c.dec.faults, func(f Fault) bool { return f.Key == key })
+}
+
+// values looks at what the tags demand of values rather than of their text.
+func (c *checker) values(f *field, v reflect.Value, key string) {
+	if f.required && v.IsZero() && !c.faulty(key) {
+		c.dec.faults = append(c.dec.faults, Fault{
+			Origin: c.origin(key), Key: key, missing: true,
+			Err: fmt.Errorf("needs a value%s", c.howToSet(f, key)),
+		})
+	}
+	if text, ok := reflect.TypeAssert[Path](v); ok && c.src.exists && f.exists != "" && text != "" && !c.faulty(key) {
+		if err := mustExist(string(text), f.exists); err != nil {
+			c.dec.faults = append(c.dec.faults, Fault{Origin: c.origin(key), Key: key, missing: true, Err: err})
+		}
+	}
+	f.below(v, key, c.values)
+}
+
+// methods runs the Check method of every struct that has one, inner ones first.
+func (c *checker) methods(f *field, v reflect.Value, key string) {
+	f.below(v, key, c.methods)
+	if f.kind != section {
+		return
+	}
+	for _, part := range inlined(v) {
+		checked, ok := part.Addr().Interface().(interface{ Check() error })
+		if ok {
+			c.dec.faults = append(c.dec.faults, checkFaults(key, checked.Check(), c.origin)...)
+		}
+	}
+}
+
+// inlined returns the struct v and those whose keys are lifted into it. The
+// promoted method of an embedded struct would run twice: it is left to the
+// embedding one.
+func inlined(v reflect.Value) []reflect.Value {
+	all := []reflect.Value{v}
+	for i := range v.NumField() {
+		sf := v.Type().Field(i)
+		if !sf.Anonymous && strings.HasSuffix(sf.Tag.Get("yaml"), ",inline") {
+			all = append(all, inlined(v.Field(i))...)
+		}
+	}
+	return all
+}
+
+// below calls visit for every child or element of v.
+func (f *field) below(v reflect.Value, key string, visit func(*field, reflect.Value, string)) {
+	switch f.kind {
+	case section:
+		for _, child := range f.children {
+			visit(child, v.FieldByIndex(child.index), join(key, child.name))
+		}
+	case list:
+		for i := range v.Len() {
+			visit(f.elem, v.Index(i), fmt.Sprintf("%s[%d]", key, i))
+		}
+	case table:
+		for _, k := range sortedKeys(v) {
+			// An element of a map has no address; Check may have a pointer receiver.
+			elem := reflect.New(f.elem.typ).Elem()
+			elem.Set(v.MapIndex(k))
+			visit(f.elem, elem, join(key, k.String()))
+		}
+	}
+}
+
+func sortedKeys(m reflect.Value) []reflect.Value {
+	return slices.SortedFunc(slices.Values(m.MapKeys()), func(a, b reflect.Value) int {
+		return strings.Compare(a.String(), b.String())
+	})
+}
+
+func (c *checker) howToSet(f *field, key string) string {
+	if f.key != key || c.src.prefix == "" { // inside a list, or no command line
+		return ""
+	}
+	return fmt.Sprintf(", in the file, as --%s or in %s", flagName(key), envName(c.src.prefix, key))
+}
+
+// mustExist reports a path that is not there, is of another kind, or cannot be read.
+func mustExist(name, kind string) error {
+	f, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+		return err
+	case kind == "dir" && !info.IsDir():
+		return fmt.Errorf("%s is not a folder", name)
+	case kind == "file" && info.IsDir():
+		return fmt.Errorf("%s is a folder, not a file", name)
+	}
+	return nil
+}
+
+// sourceName is what to call the settings as a whole.
+func sourceName(file string) string {
+	if file == "" {
+		return "settings without a file"
+	}
+	return file
+}

@@ -1,0 +1,231 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"reflect"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+)
+
+// Spec describes one daemon whose settings are a C, a struct as the package
+// comment describes.
+type Spec[C any] struct {
+	// Name is the program's name, as in "isthmus-broker". It prefixes what
+	// the daemon writes to stderr, and gives the environment's prefix:
+	// ISTHMUS_BROKER_.
+	Name string
+
+	// Usage says in one line what the daemon is for.
+	Usage string
+
+	// Default holds the settings before anything is read. A field that is
+	// zero here takes its default tag; most daemons leave Default empty.
+	Default C
+
+	// Serve does the daemon's work until ctx is done, and returns when every
+	// goroutine it started has ended. Nil, and any error that wraps
+	// context.Canceled once ctx is done, mean a clean end. Another error is
+	// printed and becomes exit status 1.
+	//
+	// Serve calls ready once it can be reached: systemd is told, and whoever
+	// passed --ready-fd or --ready-file reads the line "ready". Arguments
+	// follow on that line, as in ready("listen=127.0.0.1:4711"), so that a
+	// test may listen on port 0. Calls after the first do nothing; ready may
+	// be called from any goroutine.
+	//
+	// cfg belongs to Serve. log has the level and format of the settings.
+	Serve func(ctx context.Context, cfg C, log *slog.Logger, ready func(facts ...string)) error
+}
+
+// Common are the keys that every daemon has beside its own.
+type Common struct {
+	Log           Log           `yaml:"log" help:"What the daemon writes to standard error."`
+	ShutdownGrace time.Duration `yaml:"shutdown_grace" default:"10s" min:"0s" help:"Time the daemon has to end after SIGTERM or SIGINT. When it is over, the daemon prints what still runs and ends with status 1. A second signal does not wait for it."`
+}
+
+// Log says what a daemon logs, and how.
+type Log struct {
+	Level  string `yaml:"level" default:"info" enum:"debug,info,warn,error" help:"The least important line to write."`
+	Format string `yaml:"format" default:"text" enum:"text,json" help:"The shape of a line: text for people, json for collectors."`
+}
+
+// whole is what a file holds: a daemon's own keys and the common ones.
+type whole[C any] struct {
+	Own    C      `yaml:",inline"`
+	Common Common `yaml:",inline"`
+}
+
+// Exit statuses.
+const (
+	exitFailed = 1 // settings are wrong, or Serve failed
+	exitUsage  = 2 // the command line cannot be read
+)
+
+// exitError is an error that knows the process's exit status. A silent one has
+// already been reported.
+type exitError struct {
+	err    error
+	code   int
+	silent bool
+}
+
+func (e *exitError) Error() string {
+	if e.silent {
+		return ""
+	}
+	return e.err.Error()
+}
+func (e *exitError) Unwrap() error { return e.err }
+func (e *exitError) ExitCode() int { return e.code }
+
+// Main runs the daemon with the process's arguments, environment and signals,
+// and ends the process: 0 after a clean end or an --check without faults, 1
+// when the settings are wrong or Serve fails, 2 when the command line cannot be
+// read. An error is written to stderr once, after the program's name.
+func Main[C any](spec Spec[C]) {
+	os.Exit(run(spec, os.Args, os.Stdout, os.Stderr))
+}
+
+// run is Main without the end of the process.
+func run[C any](spec Spec[C], args []string, stdout, stderr io.Writer) int {
+	cmd := Command(spec)
+	app := &cli.App{
+		Name:            spec.Name,
+		Usage:           spec.Usage,
+		UsageText:       cmd.UsageText,
+		Flags:           cmd.Flags,
+		Action:          cmd.Action,
+		OnUsageError:    cmd.OnUsageError,
+		HideHelpCommand: true,
+		HideVersion:     true, // the command has its own --version
+		Writer:          stdout,
+		ErrWriter:       stderr,
+		ExitErrHandler:  func(*cli.Context, error) {}, // reported below, once
+	}
+	err := app.Run(args)
+	if err == nil {
+		return 0
+	}
+	code := exitFailed
+	if exit, ok := errors.AsType[*exitError](err); ok {
+		code = exit.code
+	}
+	if text := err.Error(); text != "" {
+		fmt.Fprintf(stderr, "%s: %s\n", spec.Name, text)
+	}
+	return code
+}
+
+// Command returns the daemon as a command, named after the last word of the
+// program: "broker" for isthmus-broker. It is how one binary may hold several
+// daemons; the flags and the behaviour are those of [Main]. It panics when C is
+// not a struct as the package comment describes. A Command runs once.
+func Command[C any](spec Spec[C]) *cli.Command {
+	root := mustSchema(reflect.TypeFor[whole[C]]())
+	own := &ownFlags{}
+	keys := newKeyFlags(root, envPrefix(spec.Name))
+	return &cli.Command{
+		Name:            ShortName(spec.Name),
+		Usage:           spec.Usage,
+		UsageText:       spec.Name + " [--config FILE] [--KEY VALUE]...",
+		Flags:           append(own.flags(), keys.flags()...),
+		HideHelpCommand: true,
+		OnUsageError: func(_ *cli.Context, err error, _ bool) error {
+			return &exitError{err: usageFault(err, append(own.flags(), keys.flags()...)), code: exitUsage}
+		},
+		Action: func(c *cli.Context) error {
+			if extra := c.Args().First(); extra != "" {
+				return &exitError{err: fmt.Errorf("%q is not expected here; settings are flags, see --help", extra), code: exitUsage}
+			}
+			return act(c, spec, root, own, keys)
+		},
+	}
+}
+
+// ShortName is the last word of a program's name: "broker" for isthmus-broker.
+// The sample file of the daemon and its systemd unit are named after it.
+func ShortName(program string) string {
+	return program[strings.LastIndex(program, "-")+1:]
+}
+
+func envPrefix(program string) string {
+	return strings.ToUpper(strings.ReplaceAll(program, "-", "_")) + "_"
+}
+
+// act does what the flags ask for: one of the printing modes, or serving.
+func act[C any](c *cli.Context, spec Spec[C], root *field, own *ownFlags, keys *keyFlags) error {
+	stdout, stderr := c.App.Writer, c.App.ErrWriter
+	if own.version {
+		fmt.Fprintln(stdout, versionLine(spec.Name))
+		return nil
+	}
+	file := own.file(spec.Name)
+	all := whole[C]{Own: spec.Default}
+	text, err := readFile(file)
+	if err != nil {
+		return &exitError{err: err, code: exitFailed}
+	}
+	faults := load(root, reflect.ValueOf(&all).Elem(), sources{
+		file: file, text: text, env: os.LookupEnv, flags: keys.given(), prefix: envPrefix(spec.Name), exists: !own.printConfig,
+	})
+	switch {
+	case own.printConfig && len(faults.wrong()) == 0:
+		_, err := stdout.Write(render(spec.Name, root, reflect.ValueOf(&all).Elem()))
+		return err
+	case own.check && len(faults) == 0:
+		fmt.Fprintf(stdout, "%s: ok\n", sourceName(file))
+		return nil
+	case own.check:
+		for _, f := range faults {
+			fmt.Fprintln(stderr, f)
+		}
+		return &exitError{err: faults, code: exitFailed, silent: true}
+	case len(faults) > 0:
+		return &exitError{err: faults, code: exitFailed}
+	}
+	log := newLogger(all.Common.Log, stderr)
+	return live(c.Context, life{
+		name: spec.Name, log: log, stderr: stderr, grace: all.Common.ShutdownGrace,
+		readyFD: own.readyFD, readyFile: own.readyFile, notifySocket: os.Getenv("NOTIFY_SOCKET"),
+	}, func(ctx context.Context, ready func(...string)) error {
+		return spec.Serve(ctx, all.Own, log, ready)
+	})
+}
+
+// Defaults returns the settings of a daemon that nobody configured.
+func Defaults[C any]() C {
+	var all whole[C]
+	mustSchema(reflect.TypeFor[whole[C]]()).setDefaults(reflect.ValueOf(&all).Elem())
+	return all.Own
+}
+
+// Sample returns the commented file that --print-config writes when nothing is
+// configured. The name is the program's, as in [Spec].
+func Sample[C any](name string) []byte {
+	root := mustSchema(reflect.TypeFor[whole[C]]())
+	var all whole[C]
+	root.setDefaults(reflect.ValueOf(&all).Elem())
+	return render(name, root, reflect.ValueOf(&all).Elem())
+}
+
+// Parse reads the text of a daemon's settings strictly, over the defaults and
+// without the environment, and checks it as --check does except that the files
+// it names need not exist. The error, a [Faults], lists every fault with file,
+// line and column; file is the name to call the text by, and relative paths
+// are relative to its folder.
+func Parse[C any](file string, text []byte) (C, error) {
+	root := mustSchema(reflect.TypeFor[whole[C]]())
+	var all whole[C]
+	faults := load(root, reflect.ValueOf(&all).Elem(), sources{file: file, text: text})
+	if len(faults) > 0 {
+		return all.Own, faults
+	}
+	return all.Own, nil
+}
