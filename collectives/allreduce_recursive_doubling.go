@@ -1,0 +1,84 @@
+package collectives
+
+import "context"
+
+// Recursive doubling allreduce: in round k partners at distance 2^k exchange
+// all they have and both fold it, so that after log2 p rounds everyone has the
+// whole. When p is not a power of two, the lowest 2(p-2^k) ranks first fold in
+// pairs, the upper of each pair takes part for both and hands the result back.
+//
+// Both partners compute lower op upper over contiguous runs of ranks: rank
+// order is kept for operators that need it, and all results have the same
+// bits. (For a commutative operator too: x op y and y op x are the same bits
+// only as long as everyone groups alike, and they do.)
+//
+// Cost: log2 p (α + nβ + nγ), and 2(α + nβ) + nγ more for the fold.
+func allreduceRecursiveDoubling(ctx context.Context, c Comm, a *Args) error {
+	copy(a.Recv, a.Send)
+	f := fold{rank: c.Rank()}
+	f.pow2 = 1
+	for f.pow2*2 <= c.Size() {
+		f.pow2 *= 2
+	}
+	f.extra = c.Size() - f.pow2
+
+	if f.foldedAway() {
+		if err := send(ctx, c, f.rank+1, a.Recv); err != nil {
+			return err
+		}
+		return recv(ctx, c, f.rank+1, a.Recv)
+	}
+	acc, in := a.Recv, make([]byte, len(a.Recv))
+	if f.actsForTwo() {
+		if err := recv(ctx, c, f.rank-1, in); err != nil {
+			return err
+		}
+		if err := a.Op.apply(acc, in); err != nil {
+			return err
+		}
+	}
+	me := f.seat()
+	for bit := 1; bit < f.pow2; bit *= 2 {
+		partner := f.rankOf(me ^ bit)
+		if err := sendrecv(ctx, c, partner, acc, partner, in); err != nil {
+			return err
+		}
+		lower, upper := in, acc
+		if me&bit == 0 {
+			lower, upper = acc, in
+		}
+		if err := a.Op.apply(upper, lower); err != nil {
+			return err
+		}
+		acc, in = upper, lower
+	}
+	if f.actsForTwo() {
+		if err := send(ctx, c, f.rank-1, acc); err != nil {
+			return err
+		}
+	}
+	copy(a.Recv, acc)
+	return nil
+}
+
+// fold maps p ranks to pow2 seats: ranks 2i and 2i+1 below 2*extra share seat
+// i, which the odd one takes; each rank above has a seat of its own. Seats are
+// in rank order.
+type fold struct{ rank, pow2, extra int }
+
+func (f fold) foldedAway() bool { return f.rank < 2*f.extra && f.rank%2 == 0 }
+func (f fold) actsForTwo() bool { return f.rank < 2*f.extra && f.rank%2 == 1 }
+
+func (f fold) seat() int {
+	if f.rank < 2*f.extra {
+		return f.rank / 2
+	}
+	return f.rank - f.extra
+}
+
+func (f fold) rankOf(seat int) int {
+	if seat < f.extra {
+		return 2*seat + 1
+	}
+	return seat + f.extra
+}
