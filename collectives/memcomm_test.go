@@ -1,0 +1,188 @@
+package collectives_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/isthmus-grid/isthmus/collectives"
+)
+
+var (
+	errGone     = errors.New("peer has left")
+	errInjected = errors.New("injected fault")
+	errLength   = errors.New("message length differs from the buffer")
+)
+
+// world joins ranks in memory. Nothing is buffered, on purpose: a send ends
+// only when its receive is there, so an algorithm that relies on buffering
+// deadlocks and the test's deadline says so.
+type world struct {
+	mu     sync.Mutex // guards everything below and every memRequest
+	queues map[pair]*queue
+	gone   []bool
+	sent   int // messages matched
+}
+
+type pair struct{ src, dst int }
+
+// queue holds what is posted and unmatched between a pair of ranks; at most
+// one of the two is non-empty.
+type queue struct{ sends, recvs []*memRequest }
+
+func newWorld(p int) *world {
+	return &world{queues: map[pair]*queue{}, gone: make([]bool, p)}
+}
+
+func (w *world) comm(rank int) *memComm { return &memComm{w: w, rank: rank, failAt: -1} }
+
+// leave makes every present and future transfer with rank fail.
+func (w *world) leave(rank int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.gone[rank] = true
+	for ends, q := range w.queues {
+		if ends.src != rank && ends.dst != rank {
+			continue
+		}
+		for _, r := range append(q.sends, q.recvs...) {
+			r.finish(errGone)
+		}
+		*q = queue{}
+	}
+}
+
+// unmatched counts the transfers that a rank posted and never finished.
+func (w *world) unmatched(rank int) (n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for ends, q := range w.queues {
+		if ends.src == rank {
+			n += len(q.sends)
+		}
+		if ends.dst == rank {
+			n += len(q.recvs)
+		}
+	}
+	return n
+}
+
+// memComm is one rank's Comm. Transfer number failAt fails.
+type memComm struct {
+	w      *world
+	rank   int
+	failAt int
+	posted int
+	failed bool
+}
+
+var _ collectives.Comm = (*memComm)(nil)
+
+func (c *memComm) Rank() int { return c.rank }
+func (c *memComm) Size() int { return len(c.w.gone) }
+
+func (c *memComm) Send(ctx context.Context, dst int, buf []byte) error {
+	return c.Isend(dst, buf).Wait(ctx)
+}
+
+func (c *memComm) Recv(ctx context.Context, src int, buf []byte) error {
+	return c.Irecv(src, buf).Wait(ctx)
+}
+
+func (c *memComm) Isend(dst int, buf []byte) collectives.Request {
+	return c.post(pair{c.rank, dst}, dst, buf)
+}
+
+func (c *memComm) Irecv(src int, buf []byte) collectives.Request {
+	return c.post(pair{src, c.rank}, src, buf)
+}
+
+func (c *memComm) post(ends pair, peer int, buf []byte) *memRequest {
+	r := &memRequest{w: c.w, ends: ends, isSend: peer == ends.dst, buf: buf, done: make(chan struct{})}
+	c.w.mu.Lock()
+	defer c.w.mu.Unlock()
+	c.posted++
+	switch {
+	case ends.src == ends.dst:
+		r.finish(fmt.Errorf("rank %d talks to itself", c.rank))
+	case c.posted-1 == c.failAt:
+		c.failed = true
+		r.finish(errInjected)
+	case c.w.gone[peer]:
+		r.finish(errGone)
+	default:
+		c.w.match(r)
+	}
+	return r
+}
+
+// match pairs r with the oldest counterpart or queues it. Called with mu held.
+func (w *world) match(r *memRequest) {
+	q := w.queues[r.ends]
+	if q == nil {
+		q = &queue{}
+		w.queues[r.ends] = q
+	}
+	mine, theirs := &q.sends, &q.recvs
+	if !r.isSend {
+		mine, theirs = theirs, mine
+	}
+	if len(*theirs) == 0 {
+		*mine = append(*mine, r)
+		return
+	}
+	s, d := r, (*theirs)[0]
+	*theirs = (*theirs)[1:]
+	if !r.isSend {
+		s, d = d, s
+	}
+	w.sent++
+	s.finish(nil)
+	if len(s.buf) != len(d.buf) {
+		d.finish(fmt.Errorf("%w: %d and %d", errLength, len(s.buf), len(d.buf)))
+		return
+	}
+	copy(d.buf, s.buf)
+	d.finish(nil)
+}
+
+type memRequest struct {
+	w      *world
+	ends   pair
+	isSend bool
+	buf    []byte
+	done   chan struct{}
+	err    error // set before done is closed
+}
+
+func (r *memRequest) finish(err error) {
+	r.err = err
+	close(r.done)
+}
+
+func (r *memRequest) Wait(ctx context.Context) error {
+	select {
+	case <-r.done:
+		return r.err
+	case <-ctx.Done():
+	}
+	r.w.mu.Lock()
+	defer r.w.mu.Unlock()
+	select {
+	case <-r.done:
+		return r.err
+	default:
+	}
+	q := r.w.queues[r.ends]
+	for _, list := range []*[]*memRequest{&q.sends, &q.recvs} {
+		for i, other := range *list {
+			if other == r {
+				*list = append((*list)[:i:i], (*list)[i+1:]...)
+				break
+			}
+		}
+	}
+	r.finish(ctx.Err())
+	return r.err
+}

@@ -1,0 +1,211 @@
+package collectives_test
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+
+	"github.com/isthmus-grid/isthmus/collectives"
+)
+
+// exercise is one collective call: every rank's arguments, and what every
+// rank's receive buffer must hold afterwards. The expectation is computed from
+// all arguments at once by the plainest loop there is, with no communication.
+type exercise struct {
+	args []*collectives.Args
+	want [][]byte
+}
+
+const canary = 0xEE // fills every receive buffer beforehand
+
+// oracles makes an exercise for each collective: p ranks, n elements, a root.
+var oracles = map[string]func(rng *rand.Rand, p, n, root int, op collectives.Op) exercise{
+	"barrier":   func(_ *rand.Rand, p, _, _ int, _ collectives.Op) exercise { return blank(p, 0, 0) },
+	"bcast":     oracleBcast,
+	"reduce":    oracleReduce,
+	"allreduce": oracleReduce,
+	"gather":    oracleGather,
+	"allgather": oracleGather,
+	"gatherv":   oracleGatherv,
+	"scatter":   oracleScatter,
+	"alltoall":  oracleAlltoall,
+	"alltoallv": oracleAlltoallv,
+}
+
+func blank(p, send, recv int) exercise {
+	e := exercise{args: make([]*collectives.Args, p), want: make([][]byte, p)}
+	for r := range p {
+		e.args[r] = &collectives.Args{Send: make([]byte, send), Recv: canaries(recv)}
+		e.want[r] = canaries(recv)
+	}
+	return e
+}
+
+func canaries(n int) []byte {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = canary
+	}
+	return b
+}
+
+func fill(rng *rand.Rand, b []byte) {
+	for i := range b {
+		b[i] = byte(rng.Uint32())
+	}
+}
+
+func (e *exercise) root(root int) {
+	for _, a := range e.args {
+		a.Root = root
+	}
+}
+
+func oracleBcast(rng *rand.Rand, p, n, root int, _ collectives.Op) exercise {
+	e := blank(p, 0, n)
+	e.root(root)
+	fill(rng, e.args[root].Recv)
+	for r := range p {
+		copy(e.want[r], e.args[root].Recv)
+	}
+	return e
+}
+
+// oracleReduce folds from rank 0 upwards. It serves allreduce too; for reduce
+// the buffers of ranks other than the root are left alone.
+func oracleReduce(rng *rand.Rand, p, n, root int, op collectives.Op) exercise {
+	size := n * op.Elem
+	e := blank(p, size, size)
+	e.root(root)
+	var acc []byte
+	for r := range p {
+		send := e.args[r].Send
+		e.args[r].Op = op
+		fill(rng, send)
+		if acc == nil {
+			acc = append([]byte{}, send...)
+			continue
+		}
+		in := acc
+		acc = append([]byte{}, send...)
+		if err := op.Apply(acc, in); err != nil {
+			panic(err)
+		}
+	}
+	for r := range p {
+		copy(e.want[r], acc)
+	}
+	return e
+}
+
+func oracleGather(rng *rand.Rand, p, n, root int, _ collectives.Op) exercise {
+	e := blank(p, n, p*n)
+	e.root(root)
+	for r := range p {
+		fill(rng, e.args[r].Send)
+		for d := range p {
+			copy(e.want[d][r*n:], e.args[r].Send)
+		}
+	}
+	return e
+}
+
+func oracleScatter(rng *rand.Rand, p, n, root int, _ collectives.Op) exercise {
+	e := blank(p, p*n, n)
+	e.root(root)
+	fill(rng, e.args[root].Send)
+	for r := range p {
+		copy(e.want[r], e.args[root].Send[r*n:])
+	}
+	return e
+}
+
+// oracleGatherv uses blocks of 0..n bytes, in reverse order with gaps.
+func oracleGatherv(rng *rand.Rand, p, n, root int, _ collectives.Op) exercise {
+	e := exercise{args: make([]*collectives.Args, p), want: make([][]byte, p)}
+	counts, displs, total := layout(rng, p, func(int) int { return rng.IntN(n + 1) })
+	e.want[root] = canaries(total)
+	for r := range p {
+		e.args[r] = &collectives.Args{Send: make([]byte, counts[r]), Root: root}
+		fill(rng, e.args[r].Send)
+		copy(e.want[root][displs[r]:], e.args[r].Send)
+	}
+	root0 := e.args[root]
+	root0.Recv, root0.RecvCounts, root0.RecvDispls = canaries(total), counts, displs
+	return e
+}
+
+// layout places blocks from the last rank down with a gap of 0..2 bytes each.
+func layout(rng *rand.Rand, p int, count func(rank int) int) (counts, displs []int, total int) {
+	counts, displs = make([]int, p), make([]int, p)
+	for r := p - 1; r >= 0; r-- {
+		counts[r] = count(r)
+		displs[r] = total
+		total += counts[r] + rng.IntN(3)
+	}
+	return counts, displs, total
+}
+
+func oracleAlltoall(rng *rand.Rand, p, n, _ int, _ collectives.Op) exercise {
+	e := blank(p, p*n, p*n)
+	for s := range p {
+		fill(rng, e.args[s].Send)
+		for d := range p {
+			copy(e.want[d][s*n:(s+1)*n], e.args[s].Send[d*n:])
+		}
+	}
+	return e
+}
+
+func oracleAlltoallv(rng *rand.Rand, p, n, _ int, _ collectives.Op) exercise {
+	e := exercise{args: make([]*collectives.Args, p), want: make([][]byte, p)}
+	size := make([][]int, p) // size[s][d]
+	for s := range p {
+		size[s] = make([]int, p)
+		for d := range p {
+			if rng.IntN(3) > 0 {
+				size[s][d] = rng.IntN(n + 1)
+			}
+		}
+	}
+	for r := range p {
+		a := &collectives.Args{}
+		var sendTotal, recvTotal int
+		a.SendCounts, a.SendDispls, sendTotal = layout(rng, p, func(d int) int { return size[r][d] })
+		a.RecvCounts, a.RecvDispls, recvTotal = layout(rng, p, func(s int) int { return size[s][r] })
+		a.Send, a.Recv = make([]byte, sendTotal), canaries(recvTotal)
+		fill(rng, a.Send)
+		e.args[r], e.want[r] = a, canaries(recvTotal)
+	}
+	for s := range p {
+		for d := range p {
+			from, to := e.args[s], e.args[d]
+			copy(e.want[d][to.RecvDispls[s]:][:size[s][d]], from.Send[from.SendDispls[d]:])
+		}
+	}
+	return e
+}
+
+// sum32 adds little-endian uint32 elements.
+var sum32 = collectives.Op{Name: "sum", Elem: 4, Commutative: true, Apply: func(inout, in []byte) error {
+	if len(inout) != len(in) || len(in)%4 != 0 {
+		return fmt.Errorf("cut inside an element: %d and %d bytes", len(inout), len(in))
+	}
+	for i := 0; i < len(in); i += 4 {
+		binary.LittleEndian.PutUint32(inout[i:], binary.LittleEndian.Uint32(in[i:])+binary.LittleEndian.Uint32(inout[i:]))
+	}
+	return nil
+}}
+
+// compose composes maps x -> ax+b over the integers mod 256, an element being
+// (a, b): associative, and almost never commutative.
+var compose = collectives.Op{Name: "compose", Elem: 2, Apply: func(inout, in []byte) error {
+	if len(inout) != len(in) || len(in)%2 != 0 {
+		return fmt.Errorf("cut inside an element: %d and %d bytes", len(inout), len(in))
+	}
+	for i := 0; i < len(in); i += 2 {
+		a, b := in[i], in[i+1]
+		inout[i], inout[i+1] = a*inout[i], a*inout[i+1]+b
+	}
+	return nil
+}}
