@@ -1,0 +1,68 @@
+package carrier
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync/atomic"
+	"time"
+)
+
+// Options of a join. The zero value bounds nothing.
+type Options struct {
+	// Limit ends the join with ErrLimit once more than so many bytes arrived,
+	// both directions together. 0 is no limit.
+	Limit uint64
+
+	// Idle ends the join with an overlay.ErrTimeout when neither direction
+	// moved a byte for that long (noticed after at most twice that). 0 is for
+	// ever.
+	Idle time.Duration
+
+	// Meter counts while the join runs. It serves one join and may be nil.
+	Meter *Meter
+}
+
+// ErrLimit says that a join moved all the bytes it was allowed.
+var ErrLimit = errors.New("the link's byte limit is used up")
+
+// Meter counts live what a join moves. Read it at any time with Stats.
+type Meter struct {
+	spliced, copied [2]atomic.Uint64 // by direction: 0 from a to b
+}
+
+// Stats is what a join moved.
+type Stats struct {
+	AToB, BToA uint64 // bytes, each way
+	Spliced    uint64 // bytes of both that went from socket to socket inside the kernel
+	Copied     uint64 // bytes of both that passed through this process's memory
+}
+
+// Total returns the bytes of both directions.
+func (s Stats) Total() uint64 { return s.AToB + s.BToA }
+
+// Stats returns the counts so far. Safe for concurrent use.
+func (m *Meter) Stats() Stats {
+	s0, s1, c0, c1 := m.spliced[0].Load(), m.spliced[1].Load(), m.copied[0].Load(), m.copied[1].Load()
+	return Stats{AToB: s0 + c0, BToA: s1 + c1, Spliced: s0 + s1, Copied: c0 + c1}
+}
+
+// Join copies from a to b and from b to a until both have ended, and closes
+// both before it returns. On Linux the bytes go through a pipe inside the
+// kernel and never through this process's memory.
+//
+// An end of stream on one side becomes an end of stream on the other while the
+// opposite direction goes on. A reset stays a reset. A side that does not read
+// stops the other from sending once socket buffers and pipe are full.
+//
+// Join returns nil when both directions ended properly. Otherwise it says what
+// ended it: ErrLimit, overlay.ErrTimeout (idle), the cause of ctx, or the
+// socket error that came first; then both sides get a reset, so that nobody
+// takes a cut stream for a whole one. a and b must not be in use elsewhere.
+func Join(ctx context.Context, a, b *net.TCPConn, o Options) (Stats, error) {
+	if o.Meter == nil {
+		o.Meter = new(Meter)
+	}
+	err := newJoint(a, b, o).run(ctx)
+	return o.Meter.Stats(), err
+}

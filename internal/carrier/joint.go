@@ -1,0 +1,188 @@
+package carrier
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// drainBound is how long the other direction may still deliver what is on its
+// way once one side no longer accepts data.
+const drainBound = 2 * time.Second
+
+// flowError says on which of its two sockets a flow failed.
+type flowError struct {
+	writing bool
+	peer    net.Addr // at the other end of that socket
+	err     error
+}
+
+func (e *flowError) Error() string {
+	if e.writing {
+		return fmt.Sprintf("write to %v: %v", e.peer, e.err)
+	}
+	return fmt.Sprintf("read from %v: %v", e.peer, e.err)
+}
+
+func (e *flowError) Unwrap() error { return e.err }
+
+func (f *flow) readFailed(err error) error  { return &flowError{false, f.from.RemoteAddr(), bare(err)} }
+func (f *flow) writeFailed(err error) error { return &flowError{true, f.to.RemoteAddr(), bare(err)} }
+
+// bare takes the addresses off an error that flowError will put them on.
+func bare(err error) error {
+	if op, ok := errors.AsType[*net.OpError](err); ok {
+		return op.Err
+	}
+	return err
+}
+
+// joint is one running join.
+//
+//	both flows run --end of stream--> its target is half-closed, the other goes on --end of stream--> ended, closed
+//	      |  \--cannot write--> the other may deliver for drainBound --\
+//	      \--cannot read, limit, idle, ctx-----------------------------+--> cut, both sides reset
+type joint struct {
+	a, b   *net.TCPConn
+	opts   Options
+	budget *budget // of both flows
+
+	once  sync.Once
+	cause error // of the cut; written under once, read after the flows ended
+}
+
+func newJoint(a, b *net.TCPConn, o Options) *joint {
+	return &joint{a: a, b: b, opts: o, budget: &budget{limit: o.Limit}}
+}
+
+// flow is one direction of a joint.
+type flow struct {
+	from, to *net.TCPConn
+	meter    *Meter
+	dir      int // index into the meter
+	budget   *budget
+}
+
+func (j *joint) run(ctx context.Context) error {
+	var watch sync.WaitGroup
+	done := make(chan struct{})
+	watch.Go(func() { j.watch(ctx, done) })
+
+	var flows sync.WaitGroup
+	flows.Go(func() { j.flow(&flow{j.a, j.b, j.opts.Meter, 0, j.budget}) })
+	flows.Go(func() { j.flow(&flow{j.b, j.a, j.opts.Meter, 1, j.budget}) })
+	flows.Wait()
+	close(done)
+	watch.Wait()
+
+	if j.cause != nil {
+		j.a.SetLinger(0) // close sends a reset
+		j.b.SetLinger(0)
+	}
+	j.a.Close()
+	j.b.Close()
+	return j.cause
+}
+
+// flow runs one direction and acts on how it ended.
+func (j *joint) flow(f *flow) {
+	err := f.copy()
+	if err == nil {
+		f.to.CloseWrite() // if it fails, the other flow will find out
+		return
+	}
+	if failed, ok := errors.AsType[*flowError](err); ok && failed.writing {
+		// What the dead side sent before it died is still worth delivering.
+		j.note(err)
+		end := time.Now().Add(drainBound)
+		f.to.SetReadDeadline(end)
+		f.from.SetWriteDeadline(end)
+		return
+	}
+	j.cut(err)
+}
+
+// cut ends both flows at once.
+func (j *joint) cut(cause error) {
+	j.note(cause)
+	past := time.Unix(1, 0)
+	j.a.SetDeadline(past)
+	j.b.SetDeadline(past)
+}
+
+func (j *joint) note(cause error) { j.once.Do(func() { j.cause = cause }) }
+
+// watch cuts the joint when ctx ends or nothing moves for too long.
+func (j *joint) watch(ctx context.Context, done <-chan struct{}) {
+	var tick <-chan time.Time
+	if j.opts.Idle > 0 {
+		t := time.NewTicker(j.opts.Idle)
+		defer t.Stop()
+		tick = t.C
+	}
+	last := uint64(0)
+	for {
+		select {
+		case <-done:
+			return
+		case <-ctx.Done():
+			j.cut(context.Cause(ctx))
+			return
+		case <-tick:
+			now := j.opts.Meter.Stats().Total()
+			if now == last {
+				j.cut(fmt.Errorf("%w: neither end sent anything for %v", overlay.ErrTimeout, j.opts.Idle))
+				return
+			}
+			last = now
+		}
+	}
+}
+
+// copyThrough is the copy through this process's memory, where the kernel
+// cannot do it.
+func (f *flow) copyThrough() error {
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := f.from.Read(buf)
+		pass := f.budget.spend(n)
+		if pass > 0 {
+			if _, err := f.to.Write(buf[:pass]); err != nil {
+				return f.writeFailed(err)
+			}
+			f.meter.copied[f.dir].Add(uint64(pass))
+		}
+		switch {
+		case pass < n:
+			return ErrLimit
+		case err == io.EOF:
+			return nil
+		case err != nil:
+			return f.readFailed(err)
+		}
+	}
+}
+
+// budget is the byte limit that two flows share.
+type budget struct {
+	limit uint64 // 0 is none
+	spent atomic.Uint64
+}
+
+// spend says how many of n bytes that arrived may pass.
+func (b *budget) spend(n int) int {
+	if b.limit == 0 {
+		return n
+	}
+	if over := int64(b.spent.Add(uint64(n)) - b.limit); over > 0 {
+		return max(n-int(over), 0)
+	}
+	return n
+}

@@ -1,0 +1,70 @@
+package carrier
+
+import (
+	"fmt"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxIdlePipes bounds the stock. Each idle pipe is two descriptors and, as it
+// is empty, no memory.
+const maxIdlePipes = 32
+
+// pipe is what a flow's bytes pass through inside the kernel.
+type pipe struct{ r, w int }
+
+// pipes is the process's stock of empty pipes.
+var pipes stock
+
+type stock struct {
+	mu   sync.Mutex
+	idle []*pipe
+}
+
+// get lends an empty pipe.
+func (s *stock) get() (*pipe, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n := len(s.idle); n > 0 {
+		p := s.idle[n-1]
+		s.idle = s.idle[:n-1]
+		return p, nil
+	}
+	return newPipe()
+}
+
+func newPipe() (*pipe, error) {
+	var fd [2]int
+	if err := unix.Pipe2(fd[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
+		return nil, fmt.Errorf("pipe to splice through: %w; raise the limit of open files (ulimit -n)", err)
+	}
+	// Refused to an ordinary user who has many pipes: a small one works, slower.
+	unix.FcntlInt(uintptr(fd[0]), unix.F_SETPIPE_SZ, chunk)
+	return &pipe{fd[0], fd[1]}, nil
+}
+
+// put takes an empty pipe back.
+func (s *stock) put(p *pipe) {
+	s.mu.Lock()
+	keep := len(s.idle) < maxIdlePipes
+	if keep {
+		s.idle = append(s.idle, p)
+	}
+	s.mu.Unlock()
+	if !keep {
+		p.close()
+	}
+}
+
+// drop ends a pipe that may have bytes in it. nil is none.
+func (s *stock) drop(p *pipe) {
+	if p != nil {
+		p.close()
+	}
+}
+
+func (p *pipe) close() {
+	unix.Close(p.r)
+	unix.Close(p.w)
+}
