@@ -17,7 +17,7 @@ import (
 )
 
 // deadline is only ever reached by a deadlock.
-const deadline = 30 * time.Second
+const deadline = 20 * time.Second
 
 // run lets every rank call f; a rank that fails leaves the world, as a process
 // that gives up would. It returns the ranks' errors.
@@ -460,4 +460,29 @@ func forced(ctx context.Context, c collectives.Comm, collective, name string, op
 		return err
 	}
 	return alg.Run(ctx, c, &collectives.Args{Op: op})
+}
+
+// When one transfer of an exchange has failed, its companions are given up at
+// once, though their peers are alive and have not come yet.
+func TestFailedTransferGivesUpItsCompanions(t *testing.T) {
+	for _, collective := range []string{"barrier", "allgather", "alltoall", "alltoallv"} {
+		for _, alg := range collectives.Algorithms(collective) {
+			e := oracles[collective](rand.New(rand.NewPCG(9, 9)), 3, 8, 0, sum32)
+			w := newWorld(3)
+			c := w.comm(0)
+			c.failAt = 0
+			ctx, cancel := context.WithTimeout(t.Context(), deadline)
+			err := alg.Run(ctx, c, e.args[0])
+			if ctx.Err() != nil {
+				t.Fatalf("%s/%s waited until its context ended", collective, alg.Name)
+			}
+			cancel()
+			if !errors.Is(err, errInjected) {
+				t.Errorf("%s/%s: %v", collective, alg.Name, err)
+			}
+			if n := w.unmatched(0); n != 0 {
+				t.Errorf("%s/%s returned with %d transfers under way", collective, alg.Name, n)
+			}
+		}
+	}
 }
