@@ -1,0 +1,202 @@
+// Package ca is the grid's certificate authority in a folder: it makes the
+// root, and issues the certificate by which a daemon is known. It holds no
+// connection and keeps no list; what it issued is found in the files.
+package ca
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/big"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/control"
+)
+
+// The files of a CA and of an issued certificate. CertFile may be given to
+// everybody, the keys to nobody.
+const (
+	CertFile = "ca.pem"
+	KeyFile  = "ca.key"
+)
+
+// clockSlack is how far back validity starts, for peers whose clock is behind.
+const clockSlack = 5 * time.Minute
+
+// CA is a certificate authority, loaded. Safe for concurrent use.
+type CA struct {
+	cert    *x509.Certificate
+	certPEM []byte
+	key     *ecdsa.PrivateKey
+}
+
+// Create makes a new CA for a grid of the given name and writes CertFile and
+// KeyFile into dir, which it makes if need be. It refuses to overwrite one.
+func Create(dir, grid string, validity time.Duration) (*CA, error) {
+	for _, name := range []string{CertFile, KeyFile} {
+		if _, err := os.Stat(filepath.Join(dir, name)); !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("%s exists already (or cannot be looked at: %v); a grid has one CA, choose another folder", filepath.Join(dir, name), err)
+		}
+	}
+	a, keyPEM, err := New(grid, validity)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	if err := os.WriteFile(filepath.Join(dir, KeyFile), keyPEM, 0o600); err != nil {
+		return nil, err
+	}
+	return a, os.WriteFile(filepath.Join(dir, CertFile), a.certPEM, 0o644)
+}
+
+// New makes a CA in memory and returns it and its key in PEM.
+func New(grid string, validity time.Duration) (*CA, []byte, error) {
+	key, keyPEM, err := newKey()
+	if err != nil {
+		return nil, nil, err
+	}
+	now := time.Now()
+	template := &x509.Certificate{
+		SerialNumber:          serial(),
+		Subject:               pkix.Name{CommonName: grid + " Isthmus CA"},
+		NotBefore:             now.Add(-clockSlack),
+		NotAfter:              now.Add(validity),
+		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
+		IsCA:                  true,
+		BasicConstraintsValid: true,
+		MaxPathLenZero:        true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		return nil, nil, err
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		return nil, nil, err
+	}
+	return &CA{cert: cert, certPEM: pemOf("CERTIFICATE", der), key: key}, keyPEM, nil
+}
+
+// Load reads the CA that Create left in dir.
+func Load(dir string) (*CA, error) {
+	pair, err := tls.LoadX509KeyPair(filepath.Join(dir, CertFile), filepath.Join(dir, KeyFile))
+	if err != nil {
+		return nil, fmt.Errorf("CA in %s: %w; make one with `isthmus ca init`", dir, err)
+	}
+	key, ok := pair.PrivateKey.(*ecdsa.PrivateKey)
+	if !ok {
+		return nil, fmt.Errorf("CA in %s: the key is a %T, want ECDSA", dir, pair.PrivateKey)
+	}
+	cert, err := x509.ParseCertificate(pair.Certificate[0])
+	if err != nil {
+		return nil, fmt.Errorf("CA in %s: %w", dir, err)
+	}
+	return &CA{cert: cert, certPEM: pemOf("CERTIFICATE", cert.Raw), key: key}, nil
+}
+
+// CertPEM returns the CA's certificate, which every daemon of the grid needs.
+func (a *CA) CertPEM() []byte { return a.certPEM }
+
+// Issue makes a key and a certificate for id, both PEM, valid until the given
+// time. The validity must not be over already unless a test wants it so.
+func (a *CA) Issue(id control.Identity, notAfter time.Time) (certPEM, keyPEM []byte, err error) {
+	if _, err := control.ParseIdentity(id.String()); err != nil {
+		return nil, nil, err
+	}
+	key, keyPEM, err := newKey()
+	if err != nil {
+		return nil, nil, err
+	}
+	notBefore := time.Now().Add(-clockSlack)
+	if notAfter.Before(notBefore) {
+		notBefore = notAfter.Add(-time.Hour)
+	}
+	template := &x509.Certificate{
+		SerialNumber: serial(),
+		Subject:      pkix.Name{CommonName: id.String()},
+		NotBefore:    notBefore,
+		NotAfter:     notAfter,
+		KeyUsage:     x509.KeyUsageDigitalSignature,
+		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
+		URIs:         []*url.URL{id.URI()},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, key.Public(), a.key)
+	if err != nil {
+		return nil, nil, err
+	}
+	return pemOf("CERTIFICATE", der), keyPEM, nil
+}
+
+// Files are the paths of what a daemon needs to be known.
+type Files struct{ Cert, Key, CA string }
+
+// FilesFor returns the paths that Write uses for id in dir.
+func FilesFor(dir string, id control.Identity) Files {
+	base := filepath.Join(dir, strings.NewReplacer(" ", "-", "/", "-").Replace(id.String()))
+	return Files{Cert: base + ".pem", Key: base + ".key", CA: filepath.Join(dir, CertFile)}
+}
+
+// Write issues a certificate for id and writes it, its key and the CA's
+// certificate into dir.
+func (a *CA) Write(dir string, id control.Identity, notAfter time.Time) (Files, error) {
+	certPEM, keyPEM, err := a.Issue(id, notAfter)
+	if err != nil {
+		return Files{}, err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return Files{}, err
+	}
+	f := FilesFor(dir, id)
+	if err := os.WriteFile(f.Key, keyPEM, 0o600); err != nil {
+		return Files{}, err
+	}
+	if err := os.WriteFile(f.Cert, certPEM, 0o644); err != nil {
+		return Files{}, err
+	}
+	return f, os.WriteFile(f.CA, a.certPEM, 0o644)
+}
+
+// Credentials issues a certificate for id, valid for an hour, and returns it
+// ready for use: for grids within one process.
+func (a *CA) Credentials(id control.Identity) (*control.Credentials, error) {
+	certPEM, keyPEM, err := a.Issue(id, time.Now().Add(time.Hour))
+	if err != nil {
+		return nil, err
+	}
+	return control.NewCredentials(certPEM, keyPEM, a.certPEM)
+}
+
+func newKey() (*ecdsa.PrivateKey, []byte, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, nil, err
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return nil, nil, err
+	}
+	return key, pemOf("PRIVATE KEY", der), nil
+}
+
+func pemOf(kind string, der []byte) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
+}
+
+func serial() *big.Int {
+	var b [16]byte
+	rand.Read(b[:])
+	return new(big.Int).SetBytes(b[:])
+}

@@ -1,0 +1,164 @@
+package control
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/fnv"
+	"net/netip"
+
+	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// What comes from a peer is checked here once, so that the daemons behind
+// hold only values that make sense.
+
+// ProcessToPB and the other ...ToPB give a value its message form.
+func ProcessToPB(p overlay.ProcessName) *controlpb.Process {
+	return &controlpb.Process{Job: string(p.Job), Rank: p.Rank}
+}
+
+// ProcessFromPB checks and converts a process name.
+func ProcessFromPB(p *controlpb.Process) (overlay.ProcessName, error) {
+	name := overlay.ProcessName{Job: overlay.JobID(p.GetJob()), Rank: p.GetRank()}
+	return name, overlay.CheckJobID(name.Job)
+}
+
+// PointToPB gives an access point its message form.
+func PointToPB(a overlay.AccessPoint) *controlpb.AccessPoint {
+	m := &controlpb.AccessPoint{
+		Process: ProcessToPB(a.Process), Generation: uint64(a.Generation),
+		Site: string(a.Node.Site), Node: a.Node.Name, Local: a.Local.String(),
+	}
+	if a.Public.IsValid() {
+		m.Public = a.Public.String()
+	}
+	return m
+}
+
+// PointFromPB checks and converts an access point.
+func PointFromPB(m *controlpb.AccessPoint) (overlay.AccessPoint, error) {
+	a := overlay.AccessPoint{
+		Generation: overlay.Generation(m.GetGeneration()),
+		Node:       overlay.NodeID{Site: overlay.SiteID(m.GetSite()), Name: m.GetNode()},
+	}
+	var err error
+	if a.Process, err = ProcessFromPB(m.GetProcess()); err != nil {
+		return a, err
+	}
+	if a.Local, err = netip.ParseAddrPort(m.GetLocal()); err != nil {
+		return a, fmt.Errorf("local address of %v: %w", a.Process, err)
+	}
+	if m.GetPublic() != "" {
+		if a.Public, err = netip.ParseAddrPort(m.GetPublic()); err != nil {
+			return a, fmt.Errorf("public address of %v: %w", a.Process, err)
+		}
+	}
+	return a, a.Check()
+}
+
+// PlanToPB gives a plan its message form, with its digest: equal plans have
+// equal digests on every build, and no plan has digest 0.
+func PlanToPB(p overlay.Plan) *controlpb.Plan {
+	m := &controlpb.Plan{Asker: string(p.Asker), Target: string(p.Target)}
+	h := fnv.New64a()
+	add := func(number uint8, text string) {
+		h.Write(binary.BigEndian.AppendUint32([]byte{number}, uint32(len(text))))
+		h.Write([]byte(text))
+	}
+	add(0, m.Asker)
+	add(0, m.Target)
+	for _, s := range p.Steps {
+		m.Steps = append(m.Steps, &controlpb.Step{Technique: uint32(s.Technique), Via: uint32(s.Via), Reason: s.Reason})
+		add(uint8(s.Technique), s.Reason)
+		add(uint8(s.Via), "")
+	}
+	for _, r := range p.Rejected {
+		m.Rejected = append(m.Rejected, &controlpb.Rejection{Technique: uint32(r.Technique), Reason: r.Reason})
+		add(0x80|uint8(r.Technique), r.Reason)
+	}
+	m.Digest = max(h.Sum64(), 1)
+	return m
+}
+
+// PlanFromPB converts a plan. Techniques that this build does not know, from
+// a newer broker, are left out.
+func PlanFromPB(m *controlpb.Plan) (overlay.Plan, error) {
+	p := overlay.Plan{Asker: overlay.SiteID(m.GetAsker()), Target: overlay.SiteID(m.GetTarget())}
+	for _, site := range []overlay.SiteID{p.Asker, p.Target} {
+		if err := overlay.CheckName("site", string(site)); err != nil {
+			return p, fmt.Errorf("plan: %w", err)
+		}
+	}
+	for _, s := range m.GetSteps() {
+		if t, ok := techniqueFromPB(s.GetTechnique()); ok {
+			p.Steps = append(p.Steps, overlay.Step{Technique: t, Via: overlay.Via(s.GetVia()), Reason: s.GetReason()})
+		}
+	}
+	for _, r := range m.GetRejected() {
+		if t, ok := techniqueFromPB(r.GetTechnique()); ok {
+			p.Rejected = append(p.Rejected, overlay.Rejection{Technique: t, Reason: r.GetReason()})
+		}
+	}
+	return p, nil
+}
+
+func techniqueFromPB(v uint32) (overlay.Technique, bool) {
+	t := overlay.Technique(min(v, 255))
+	return t, t.Known()
+}
+
+// TechniqueFromPB checks and converts a technique.
+func TechniqueFromPB(v uint32) (overlay.Technique, error) {
+	t, ok := techniqueFromPB(v)
+	if !ok {
+		return 0, fmt.Errorf("unknown technique %d", v)
+	}
+	return t, nil
+}
+
+// ProfileToPB gives a profile its message form; the site is the session's.
+func ProfileToPB(p overlay.SiteProfile) *controlpb.Profile {
+	m := &controlpb.Profile{
+		Inbound: uint32(p.Inbound), FirstPort: uint32(p.Ports.First), LastPort: uint32(p.Ports.Last),
+		Filter: uint32(p.Filter), Refusal: uint32(p.Refusal),
+		NatMapping: uint32(p.NAT.Mapping), NatFiltering: uint32(p.NAT.Filtering), NatKeepsPort: p.NAT.KeepsPort,
+		Egress: uint32(p.Egress), Udp: p.UDP, GatewayOnly: p.GatewayOnly, Privileged: p.Privileged,
+	}
+	for _, t := range p.Forbidden {
+		m.Forbidden = append(m.Forbidden, uint32(t))
+	}
+	return m
+}
+
+// ProfileFromPB checks and converts the profile of a site.
+func ProfileFromPB(site overlay.SiteID, m *controlpb.Profile) (overlay.SiteProfile, error) {
+	p := overlay.SiteProfile{Site: site, UDP: m.GetUdp(), GatewayOnly: m.GetGatewayOnly(), Privileged: m.GetPrivileged()}
+	p.NAT.KeepsPort = m.GetNatKeepsPort()
+	var bad error
+	enum := func(what string, v uint32, last uint8) uint8 {
+		if v > uint32(last) && bad == nil {
+			bad = fmt.Errorf("profile of %s: unknown %s %d", site, what, v)
+		}
+		return uint8(v)
+	}
+	p.Inbound = overlay.Inbound(enum("inbound rule", m.GetInbound(), uint8(overlay.InboundOpen)))
+	p.Filter = overlay.Filter(enum("filter", m.GetFilter(), uint8(overlay.FilterStrict)))
+	p.Refusal = overlay.Refusal(enum("refusal", m.GetRefusal(), uint8(overlay.RefuseReset)))
+	p.NAT.Mapping = overlay.NATBehaviour(enum("NAT mapping", m.GetNatMapping(), uint8(overlay.AddressAndPortDependent)))
+	p.NAT.Filtering = overlay.NATBehaviour(enum("NAT filtering", m.GetNatFiltering(), uint8(overlay.AddressAndPortDependent)))
+	p.Egress = overlay.Egress(enum("egress rule", m.GetEgress(), uint8(overlay.EgressNone)))
+	if m.GetFirstPort() > 65535 || m.GetLastPort() > 65535 {
+		return p, fmt.Errorf("profile of %s: ports %d-%d", site, m.GetFirstPort(), m.GetLastPort())
+	}
+	p.Ports = overlay.Ports{First: uint16(m.GetFirstPort()), Last: uint16(m.GetLastPort())}
+	for _, v := range m.GetForbidden() {
+		if t, ok := techniqueFromPB(v); ok {
+			p.Forbidden = append(p.Forbidden, t)
+		}
+	}
+	if bad != nil {
+		return p, bad
+	}
+	return p, p.Check()
+}

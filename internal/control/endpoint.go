@@ -1,0 +1,311 @@
+// Package control is the control plane's ground: mutual TLS 1.3 between
+// daemons that know each other by role and name, a yamux session on it, and
+// gRPC in both directions on that, so that a broker can call a frontal which
+// nobody can dial. It also carries the errors and values of package overlay
+// across calls.
+//
+// It knows no site, job or technique; what the calls mean is the daemons'
+// business. Its state is the set of open sessions, each owned by the Endpoint
+// method that made it.
+package control
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// Endpoint is one daemon's side of all its control sessions, dialled and
+// accepted. One gRPC server answers the calls of every peer. Safe for
+// concurrent use.
+type Endpoint struct {
+	creds *Credentials
+	log   *slog.Logger
+	rpc   *grpc.Server
+	in    chan net.Conn // streams opened by peers, to rpc
+	done  chan struct{} // closed by Close
+	once  sync.Once
+	serve sync.WaitGroup
+}
+
+// NewEndpoint returns an endpoint that answers the services which register
+// adds. Close it when all its sessions are over.
+func NewEndpoint(creds *Credentials, log *slog.Logger, register func(grpc.ServiceRegistrar)) *Endpoint {
+	e := &Endpoint{
+		creds: creds,
+		log:   log,
+		rpc: grpc.NewServer(grpc.Creds(streamCredentials{}),
+			grpc.InitialWindowSize(streamWindow), grpc.InitialConnWindowSize(streamWindow)),
+		in:   make(chan net.Conn),
+		done: make(chan struct{}),
+	}
+	if register != nil {
+		register(e.rpc)
+	}
+	return e
+}
+
+// Identity returns who this endpoint is.
+func (e *Endpoint) Identity() Identity { return e.creds.id }
+
+// startServing starts the gRPC server with the first session: a constructor
+// starts nothing.
+func (e *Endpoint) startServing() {
+	e.once.Do(func() { e.serve.Go(func() { e.rpc.Serve(streamListener{e}) }) })
+}
+
+// Close ends all sessions and returns when nothing of the endpoint runs.
+func (e *Endpoint) Close() {
+	select {
+	case <-e.done:
+	default:
+		close(e.done)
+	}
+	e.once.Do(func() {})
+	e.rpc.Stop()
+	e.serve.Wait()
+}
+
+// streamListener makes the streams of all sessions look like the accepted
+// connections of one listener.
+type streamListener struct{ e *Endpoint }
+
+func (l streamListener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.e.in:
+		return c, nil
+	case <-l.e.done:
+		return nil, net.ErrClosed
+	}
+}
+func (l streamListener) Close() error   { return nil }
+func (l streamListener) Addr() net.Addr { return &net.UnixAddr{Name: "control", Net: "yamux"} }
+
+// run passes the streams that the peer opens to the gRPC server, until the
+// session or ctx ends. It closes the session.
+func (e *Endpoint) run(ctx context.Context, s *Session) {
+	defer context.AfterFunc(ctx, func() { s.Close() })()
+	defer s.Close()
+	for {
+		c, err := s.mux.Accept()
+		if err != nil {
+			return
+		}
+		select {
+		case e.in <- &stream{Conn: c, session: s}:
+		case <-e.done:
+			c.Close()
+			return
+		}
+	}
+}
+
+// Serve accepts sessions on ln until ctx ends or ln fails, and closes ln. A
+// peer whose certificate holds is then judged by admit, whose refusal it is
+// told in words. For each session joined runs, if not nil; its context ends
+// with the session. Serve returns when every session it accepted has ended
+// and every joined has returned.
+func (e *Endpoint) Serve(ctx context.Context, ln net.Listener, admit func(Identity) error, joined func(context.Context, *Session)) error {
+	e.startServing()
+	ctx, cancel := context.WithCancel(ctx)
+	var sessions sync.WaitGroup
+	defer sessions.Wait()
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { ln.Close() })()
+	for {
+		c, err := ln.Accept()
+		if err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			if ne := net.Error(nil); errors.As(err, &ne) && ne.Timeout() || isExhaustion(err) {
+				e.log.Warn("cannot accept control sessions for now", "error", err)
+				sleep(ctx, 100*time.Millisecond)
+				continue
+			}
+			return fmt.Errorf("control: accepting sessions on %v: %w", ln.Addr(), err)
+		}
+		sessions.Go(func() { e.accept(ctx, c, admit, joined) })
+	}
+}
+
+func (e *Endpoint) accept(ctx context.Context, c net.Conn, admit func(Identity) error, joined func(context.Context, *Session)) {
+	conn := tls.Server(c, e.creds.serverTLS())
+	id, err := shake(ctx, conn, func(state tls.ConnectionState) (Identity, error) {
+		id, err := e.creds.verify(rawChain(state))
+		if err == nil && admit != nil {
+			err = admit(id)
+		}
+		return id, err
+	}, e.creds.id)
+	if err != nil {
+		e.log.Warn("control session refused", "from", c.RemoteAddr().String(), "error", err)
+		return
+	}
+	s, err := e.start(conn, id, false)
+	if err != nil {
+		e.log.Error("control session", "peer", id.String(), "error", err)
+		return
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	if joined != nil {
+		wg.Go(func() { joined(ctx, s) })
+	}
+	e.run(ctx, s)
+}
+
+// DialConfig says where a session goes and who must be there.
+type DialConfig struct {
+	Addr string // host:port
+	Role Role   // of the daemon expected there
+
+	// Dial opens the TCP connection, or one through an HTTP proxy; nil dials
+	// Addr directly.
+	Dial func(ctx context.Context, addr string) (net.Conn, error)
+}
+
+// Dial makes one session, which lives until ctx ends, either end closes it or
+// the path dies. The session serves calls of the peer meanwhile.
+func (e *Endpoint) Dial(ctx context.Context, cfg DialConfig) (*Session, error) {
+	s, err := e.connect(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	e.startServing()
+	e.serve.Go(func() { e.run(ctx, s) })
+	return s, nil
+}
+
+func (e *Endpoint) connect(ctx context.Context, cfg DialConfig) (*Session, error) {
+	fail := func(err error) (*Session, error) {
+		if class := dialClass(err); class != nil {
+			return nil, fmt.Errorf("%v at %s: %w: %w", cfg.Role, cfg.Addr, class, err)
+		}
+		return nil, fmt.Errorf("%v at %s: %w", cfg.Role, cfg.Addr, err)
+	}
+	dial := cfg.Dial
+	if dial == nil {
+		dial = func(ctx context.Context, addr string) (net.Conn, error) {
+			return (&net.Dialer{Timeout: handshakeTimeout}).DialContext(ctx, "tcp", addr)
+		}
+	}
+	c, err := dial(ctx, cfg.Addr)
+	if err != nil {
+		return fail(err)
+	}
+	host, _, err := net.SplitHostPort(cfg.Addr)
+	if err != nil || net.ParseIP(host) != nil {
+		host = "" // SNI carries names only
+	}
+	conn := tls.Client(c, e.creds.clientTLS(cfg.Role, host))
+	id, err := shake(ctx, conn, func(state tls.ConnectionState) (Identity, error) {
+		return identityOf(state.PeerCertificates[0])
+	}, e.creds.id)
+	if err != nil {
+		return fail(err)
+	}
+	s, err := e.start(conn, id, true)
+	if err != nil {
+		return fail(err)
+	}
+	return s, nil
+}
+
+// Keep keeps one session up until ctx ends: it dials, runs up for the new
+// session, and dials again when the session ended. The wait between tries
+// doubles from 100 ms to 10 s, with jitter, and starts over after a session
+// that up accepted. An error of up closes the session. Keep returns nil when
+// ctx ended and up has returned.
+func (e *Endpoint) Keep(ctx context.Context, cfg DialConfig, up func(context.Context, *Session) error) error {
+	const first, last = 100 * time.Millisecond, 10 * time.Second
+	wait := first
+	for {
+		accepted, err := e.keepOnce(ctx, cfg, up)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if accepted {
+			wait = first
+		}
+		e.log.Warn("no control session", "with", cfg.Role.String(), "address", cfg.Addr, "error", err, "retry_in", wait.String())
+		if !sleep(ctx, wait/2+rand.N(wait)) {
+			return nil
+		}
+		wait = min(2*wait, last)
+	}
+}
+
+func (e *Endpoint) keepOnce(ctx context.Context, cfg DialConfig, up func(context.Context, *Session) error) (accepted bool, err error) {
+	s, err := e.connect(ctx, cfg)
+	if err != nil {
+		return false, err
+	}
+	e.startServing()
+	ctx, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	result := make(chan error, 1)
+	wg.Go(func() {
+		err := up(ctx, s)
+		result <- err
+		if err != nil {
+			s.Close()
+		}
+	})
+	e.run(ctx, s)
+	cancel()
+	wg.Wait()
+	if err := <-result; err != nil && !errors.Is(err, context.Canceled) {
+		return false, err
+	}
+	return true, errors.New("the session ended")
+}
+
+// sleep waits for d and reports whether ctx is still going on.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// dialClass tells the ways in which a session cannot be made apart; nil if
+// the error has a class already or is none of them.
+func dialClass(err error) error {
+	for _, class := range []error{overlay.ErrForbidden, overlay.ErrRefused, overlay.ErrTimeout, overlay.ErrUnreachable} {
+		if errors.Is(err, class) {
+			return nil
+		}
+	}
+	var op *net.OpError
+	switch {
+	case errors.Is(err, context.DeadlineExceeded), isTimeout(err):
+		return overlay.ErrTimeout
+	case errors.As(err, &op):
+		return overlay.ErrUnreachable
+	}
+	return nil
+}
+
+func isTimeout(err error) bool {
+	var ne net.Error
+	return errors.As(err, &ne) && ne.Timeout()
+}

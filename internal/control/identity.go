@@ -1,0 +1,96 @@
+package control
+
+import (
+	"crypto/x509"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// Role is what a certificate lets its holder be.
+type Role uint8
+
+// The roles.
+const (
+	RoleBroker Role = iota + 1
+	RoleFrontal
+	RoleProxy
+	RoleHelper
+	RoleAdmin
+)
+
+var roleNames = [...]string{RoleBroker: "broker", RoleFrontal: "frontal", RoleProxy: "proxy", RoleHelper: "helper", RoleAdmin: "admin"}
+
+// String returns the role's name, as in the daemon's.
+func (r Role) String() string {
+	if r == 0 || int(r) >= len(roleNames) {
+		return fmt.Sprintf("role(%d)", uint8(r))
+	}
+	return roleNames[r]
+}
+
+// Identity says who holds a certificate.
+type Identity struct {
+	Role Role
+	Site overlay.SiteID // of frontals and helpers
+	Name string         // node of a helper; name of a broker, proxy or admin
+}
+
+// String names the holder as logs and errors do: "helper sitea/a1",
+// "frontal sitea", "proxy p1".
+func (id Identity) String() string {
+	switch id.Role {
+	case RoleFrontal:
+		return "frontal " + string(id.Site)
+	case RoleHelper:
+		return "helper " + id.Node().String()
+	}
+	return id.Role.String() + " " + id.Name
+}
+
+// Node returns the node of a helper.
+func (id Identity) Node() overlay.NodeID { return overlay.NodeID{Site: id.Site, Name: id.Name} }
+
+// ParseIdentity reads the form of String.
+func ParseIdentity(s string) (Identity, error) {
+	role, name, ok := strings.Cut(s, " ")
+	if !ok {
+		return Identity{}, fmt.Errorf("identity %q: want ROLE NAME, such as helper sitea/a1", s)
+	}
+	for r := RoleBroker; r <= RoleAdmin; r++ {
+		if r.String() != role {
+			continue
+		}
+		switch r {
+		case RoleFrontal:
+			return Identity{Role: r, Site: overlay.SiteID(name)}, overlay.CheckName("site", name)
+		case RoleHelper:
+			node, err := overlay.ParseNodeID(name)
+			return Identity{Role: r, Site: node.Site, Name: node.Name}, err
+		}
+		return Identity{Role: r, Name: name}, overlay.CheckName(role, name)
+	}
+	return Identity{}, fmt.Errorf("identity %q: unknown role; known are %q", s, roleNames[1:])
+}
+
+// uriScheme marks the name in a certificate that holds an identity:
+// isthmus:ROLE/NAME.
+const uriScheme = "isthmus"
+
+// URI returns the identity as the certificate carries it, in a subject
+// alternative name of type URI (RFC 5280, section 4.2.1.6).
+func (id Identity) URI() *url.URL {
+	return &url.URL{Scheme: uriScheme, Opaque: strings.Replace(id.String(), " ", "/", 1)}
+}
+
+// identityOf reads the identity that a certificate carries.
+func identityOf(cert *x509.Certificate) (Identity, error) {
+	for _, u := range cert.URIs {
+		if u.Scheme == uriScheme {
+			return ParseIdentity(strings.Replace(u.Opaque, "/", " ", 1))
+		}
+	}
+	return Identity{}, fmt.Errorf("the certificate of %q carries no Isthmus identity", cert.Subject)
+}

@@ -1,0 +1,224 @@
+package control
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/hashicorp/yamux"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/peer"
+
+	"github.com/isthmus-grid/isthmus/overlay"
+	"github.com/isthmus-grid/isthmus/wire"
+)
+
+// The control protocol versions that this build speaks.
+const (
+	OldestVersion = 1
+	NewestVersion = 1
+)
+
+// Software names this build to its peers, for their logs.
+const Software = "isthmus/0.1"
+
+// handshakeTimeout bounds everything before the first call of a session.
+const handshakeTimeout = 10 * time.Second
+
+// streamWindow is yamux's receive window for a stream: 60 ms x 1 Gb/s. The
+// default of 256 KiB would hold a session across a continent to 35 Mb/s.
+const streamWindow = 8 << 20
+
+// Session is one control connection. Calls go both ways on it.
+type Session struct {
+	peer Identity
+	conn net.Conn // TLS
+	mux  *yamux.Session
+	rpc  *grpc.ClientConn
+	log  *slog.Logger
+}
+
+// Peer returns who is at the other end.
+func (s *Session) Peer() Identity { return s.peer }
+
+// Conn returns the connection on which to call the other end. It is valid
+// until the session ends; calls then fail with overlay.ErrUnreachable (see
+// FromStatus).
+func (s *Session) Conn() *grpc.ClientConn { return s.rpc }
+
+// RemoteAddr returns the address that the other end is seen to come from.
+func (s *Session) RemoteAddr() netip.AddrPort {
+	if a, ok := s.conn.RemoteAddr().(*net.TCPAddr); ok {
+		ap := a.AddrPort()
+		return netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port())
+	}
+	return netip.AddrPort{}
+}
+
+// LocalAddr returns the address that this end of the connection has.
+func (s *Session) LocalAddr() netip.AddrPort {
+	if a, ok := s.conn.LocalAddr().(*net.TCPAddr); ok {
+		ap := a.AddrPort()
+		return netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port())
+	}
+	return netip.AddrPort{}
+}
+
+// Done is closed when the session has ended.
+func (s *Session) Done() <-chan struct{} { return s.mux.CloseChan() }
+
+// Close ends the session; calls in flight fail. It may be called often.
+func (s *Session) Close() error {
+	s.rpc.Close()
+	return s.mux.Close()
+}
+
+// shake does everything on a fresh TLS connection that comes before yamux:
+// certificates, versions, and the words in which a refusal is told. client is
+// the side that dialled. It closes conn when it fails.
+func shake(ctx context.Context, conn *tls.Conn, verify func(tls.ConnectionState) (Identity, error), by Identity) (Identity, error) {
+	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
+	id, err := exchange(ctx, conn, verify, by)
+	if !stop() && err == nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		conn.Close()
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			err = fmt.Errorf("the control hand-shake did not end within %v (%w)", handshakeTimeout, err)
+		}
+		return Identity{}, err
+	}
+	return id, nil
+}
+
+func exchange(ctx context.Context, conn *tls.Conn, verify func(tls.ConnectionState) (Identity, error), by Identity) (Identity, error) {
+	if err := conn.HandshakeContext(ctx); err != nil {
+		return Identity{}, fmt.Errorf("TLS: %w", err)
+	}
+	id, err := verify(conn.ConnectionState())
+	if err != nil {
+		refuse(conn, by, overlay.ErrForbidden, err)
+		return Identity{}, fmt.Errorf("%w: %w", overlay.ErrForbidden, err)
+	}
+	hello := wire.Append(nil, &wire.ControlHello{Oldest: OldestVersion, Newest: NewestVersion, Software: Software})
+	if _, err := conn.Write(hello); err != nil {
+		return Identity{}, err
+	}
+	frame, err := wire.Read(conn)
+	if err != nil {
+		return Identity{}, fmt.Errorf("waiting for the hello of %v: %w", id, err)
+	}
+	switch f := frame.(type) {
+	case *wire.Refuse:
+		return Identity{}, f.Err()
+	case *wire.ControlHello:
+		if f.Newest < OldestVersion || f.Oldest > NewestVersion {
+			err := fmt.Errorf("%w: %v (%s) speaks control versions %d to %d, %v (%s) speaks %d to %d; upgrade the older one",
+				wire.ErrVersion, id, f.Software, f.Oldest, f.Newest, by, Software, OldestVersion, NewestVersion)
+			refuse(conn, by, wire.ErrVersion, err)
+			return Identity{}, err
+		}
+		return id, nil
+	default:
+		return Identity{}, fmt.Errorf("%w: a %v in place of a control hello", wire.ErrType, frame.Type())
+	}
+}
+
+// refuse tells the peer why, and waits for it to hang up, since closing with
+// unread input would reset the connection and lose the words.
+func refuse(conn *tls.Conn, by Identity, class, reason error) {
+	conn.SetDeadline(time.Now().Add(2 * time.Second))
+	conn.Write(wire.Append(nil, &wire.Refuse{Code: wire.CodeOf(class), By: by.String(), Text: reason.Error()}))
+	conn.CloseWrite()
+	io.Copy(io.Discard, io.LimitReader(conn, 64<<10))
+}
+
+// start puts yamux and gRPC on a connection after its hand-shake. The
+// connection belongs to the session from then on.
+func (e *Endpoint) start(conn net.Conn, id Identity, client bool) (*Session, error) {
+	cfg := yamux.DefaultConfig()
+	cfg.MaxStreamWindowSize = streamWindow
+	cfg.KeepAliveInterval = 5 * time.Second
+	cfg.ConnectionWriteTimeout = 10 * time.Second
+	cfg.LogOutput = nil
+	cfg.Logger = slog.NewLogLogger(e.log.With("peer", id.String()).Handler(), slog.LevelDebug)
+	open := yamux.Server
+	if client {
+		open = yamux.Client
+	}
+	mux, err := open(conn, cfg)
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	s := &Session{peer: id, conn: conn, mux: mux, log: e.log}
+	s.rpc, err = grpc.NewClient("passthrough:///"+id.Role.String(),
+		grpc.WithTransportCredentials(insecure.NewCredentials()), // yamux runs inside TLS
+		grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) { return mux.Open() }),
+		grpc.WithInitialWindowSize(streamWindow), grpc.WithInitialConnWindowSize(streamWindow),
+		grpc.WithDisableServiceConfig(), grpc.WithIdleTimeout(0),
+	)
+	if err != nil {
+		mux.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// stream is one yamux stream of a session; the session rides along so that a
+// handler can ask whose call it serves.
+type stream struct {
+	net.Conn
+	session *Session
+}
+
+// sessionInfo is the credentials.AuthInfo of calls on a session.
+type sessionInfo struct {
+	credentials.CommonAuthInfo
+	session *Session
+}
+
+// AuthType implements credentials.AuthInfo.
+func (sessionInfo) AuthType() string { return "isthmus-session" }
+
+// streamCredentials hands the session of a stream to gRPC.
+type streamCredentials struct{}
+
+func (streamCredentials) ServerHandshake(c net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	st, ok := c.(*stream)
+	if !ok {
+		return nil, nil, fmt.Errorf("control: a connection of type %T outside any session", c)
+	}
+	return c, sessionInfo{credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity}, st.session}, nil
+}
+
+func (streamCredentials) ClientHandshake(context.Context, string, net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	return nil, nil, errors.New("control: server credentials used by a client")
+}
+
+func (streamCredentials) Info() credentials.ProtocolInfo {
+	return credentials.ProtocolInfo{SecurityProtocol: "isthmus-session"}
+}
+func (c streamCredentials) Clone() credentials.TransportCredentials { return c }
+func (streamCredentials) OverrideServerName(string) error           { return nil }
+
+// SessionOf returns the session on which the call that ctx belongs to came
+// in. It panics outside a handler of an Endpoint.
+func SessionOf(ctx context.Context) *Session {
+	p, ok := peer.FromContext(ctx)
+	if !ok {
+		panic("control.SessionOf: not in a call")
+	}
+	return p.AuthInfo.(sessionInfo).session
+}
