@@ -1,0 +1,179 @@
+package lab
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// proxyPort is where a site's CONNECT proxy listens.
+const proxyPort = 3128
+
+// Bounds of a CONNECT proxy.
+const (
+	proxyMaxConns = 1024             // beyond them a client is told 503
+	proxyHeader   = 16 << 10         // bytes of a request
+	proxyPatience = 10 * time.Second // for the request, and for the dial
+)
+
+// A ConnectProxy is the HTTP proxy of one site (RFC 9110 section 9.3.6). It
+// knows CONNECT only, serves clients of its site only and lets them reach port 443
+// only. Its methods are safe for concurrent use.
+type ConnectProxy struct {
+	ln      net.Listener
+	clients func(netip.Addr) bool                                   // who may use it
+	resolve func(name string) (netip.Addr, bool)                    // names of the lab
+	dial    func(context.Context, netip.AddrPort) (net.Conn, error) // from the proxy's host
+
+	opened, refused, failed atomic.Uint64
+	active                  atomic.Int64
+}
+
+// ProxyCounts says what a CONNECT proxy has done.
+type ProxyCounts struct {
+	Opened  uint64 // tunnels opened
+	Refused uint64 // requests against the proxy's policy
+	Failed  uint64 // targets that could not be reached
+	Active  int64  // clients connected now
+}
+
+// Counts returns the proxy's counters so far.
+func (p *ConnectProxy) Counts() ProxyCounts {
+	return ProxyCounts{p.opened.Load(), p.refused.Load(), p.failed.Load(), p.active.Load()}
+}
+
+// serve accepts clients until ctx is done or its listener fails, and returns when
+// the last of its goroutines has. It closes the listener.
+func (p *ConnectProxy) serve(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var clients sync.WaitGroup
+	defer clients.Wait()
+	defer cancel()
+	defer p.ln.Close()
+	defer context.AfterFunc(ctx, func() { p.ln.Close() })()
+	for {
+		c, err := p.ln.Accept()
+		if err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			return fmt.Errorf("CONNECT proxy: %w", err)
+		}
+		p.active.Add(1)
+		clients.Go(func() {
+			defer p.active.Add(-1)
+			p.serveClient(ctx, c.(*net.TCPConn))
+		})
+	}
+}
+
+// serveClient owns c until the tunnel ends or ctx is done.
+func (p *ConnectProxy) serveClient(ctx context.Context, c *net.TCPConn) {
+	defer c.Close()
+	defer context.AfterFunc(ctx, func() { c.Close() })()
+	c.SetDeadline(time.Now().Add(proxyPatience))
+	limited := &io.LimitedReader{R: c, N: proxyHeader}
+	r := bufio.NewReader(limited)
+	req, err := http.ReadRequest(r)
+	if err != nil {
+		p.refused.Add(1)
+		answer(c, http.StatusBadRequest, "no HTTP request")
+		return
+	}
+	target, status, reason := p.admit(c.RemoteAddr(), req)
+	if status != http.StatusOK {
+		p.refused.Add(1)
+		answer(c, status, reason)
+		return
+	}
+	dialCtx, cancel := context.WithTimeout(ctx, proxyPatience)
+	up, err := p.dial(dialCtx, target)
+	cancel()
+	if err != nil {
+		p.failed.Add(1)
+		answer(c, statusOf(err), err.Error())
+		return
+	}
+	defer up.Close()
+	defer context.AfterFunc(ctx, func() { up.Close() })()
+	c.SetDeadline(time.Time{})
+	p.opened.Add(1)
+	if _, err := io.WriteString(c, "HTTP/1.1 200 Connection established\r\n\r\n"); err != nil {
+		return
+	}
+	early, _ := r.Peek(r.Buffered()) // what the client sent right behind its request
+	if _, err := up.Write(early); err != nil {
+		return
+	}
+	splice(c, up.(*net.TCPConn))
+}
+
+// admit decides on a request: the target and 200, or a status and the reason.
+func (p *ConnectProxy) admit(client net.Addr, req *http.Request) (target netip.AddrPort, status int, reason string) {
+	from, err := netip.ParseAddrPort(client.String())
+	if err != nil || !p.clients(from.Addr()) {
+		return target, http.StatusForbidden, fmt.Sprintf("%v is not a client of this proxy", client)
+	}
+	if p.active.Load() > proxyMaxConns {
+		return target, http.StatusServiceUnavailable, fmt.Sprintf("%d clients are connected already", proxyMaxConns)
+	}
+	if req.Method != http.MethodConnect {
+		return target, http.StatusMethodNotAllowed, "this proxy knows CONNECT only"
+	}
+	host, portText, err := net.SplitHostPort(req.Host)
+	port, portErr := strconv.ParseUint(portText, 10, 16)
+	if err != nil || portErr != nil {
+		return target, http.StatusBadRequest, fmt.Sprintf("%q is not host:port", req.Host)
+	}
+	if port != 443 {
+		return target, http.StatusForbidden, fmt.Sprintf("port %d is forbidden, only 443 is allowed", port)
+	}
+	addr, err := netip.ParseAddr(host)
+	if err != nil {
+		var ok bool
+		if addr, ok = p.resolve(host); !ok {
+			return target, http.StatusBadGateway, fmt.Sprintf("the name %q is unknown", host)
+		}
+	}
+	return netip.AddrPortFrom(addr, uint16(port)), http.StatusOK, ""
+}
+
+// statusOf tells a target that does not answer from one that cannot be reached.
+func statusOf(err error) int {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return http.StatusGatewayTimeout
+	}
+	return http.StatusBadGateway
+}
+
+func answer(w io.Writer, status int, reason string) {
+	fmt.Fprintf(w, "HTTP/1.1 %d %s\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s\n",
+		status, http.StatusText(status), len(reason)+1, reason)
+}
+
+// splice copies both ways until both directions have ended; the end of one is
+// passed on. Both connections are bare TCP, so that the kernel moves the bytes.
+func splice(a, b *net.TCPConn) {
+	var back sync.WaitGroup
+	back.Go(func() { copyHalf(a, b) })
+	copyHalf(b, a)
+	back.Wait()
+}
+
+func copyHalf(dst, src *net.TCPConn) {
+	if _, err := io.Copy(dst, src); err != nil {
+		dst.Close() // broken, not ended: the other direction must not wait for it
+		src.Close()
+		return
+	}
+	dst.CloseWrite() // an error means that it is closed already
+}

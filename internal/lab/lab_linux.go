@@ -1,0 +1,284 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/isthmus-grid/isthmus/internal/lab/wan"
+)
+
+// A Lab is a set of running sites. Its methods are safe for concurrent use.
+type Lab struct {
+	plan     plan
+	spec     Spec
+	internet *Host
+	hosts    map[string]*Host
+	proxies  map[string]*ConnectProxy // by site
+	emulator *wan.Emulator            // nil when there is one place on the WAN only
+
+	cancel   context.CancelFunc
+	services sync.WaitGroup
+	done     chan struct{} // closed when a service has failed
+
+	mu     sync.Mutex
+	err    error                   // of the first service that failed
+	shapes map[[2]string]wan.Shape // what SetWAN asked for; Cut leaves it alone
+	closed bool
+}
+
+// Up builds the sites of spec, starts their CONNECT proxies and the emulator of
+// the WAN, and returns when hosts can be used. The process must have passed
+// Main or Enter. The caller must Close the lab; it ends with the process anyway.
+// ctx bounds the building, not the lab's life.
+func Up(ctx context.Context, spec Spec) (*Lab, error) {
+	if !isolated {
+		return nil, ErrNotIsolated
+	}
+	if err := spec.Check(); err != nil {
+		return nil, err
+	}
+	life, cancel := context.WithCancel(context.Background())
+	l := &Lab{
+		plan: makePlan(spec), spec: spec, hosts: make(map[string]*Host), proxies: make(map[string]*ConnectProxy),
+		cancel: cancel, done: make(chan struct{}), shapes: make(map[[2]string]wan.Shape),
+	}
+	if err := l.build(ctx); err != nil {
+		l.Close()
+		return nil, fmt.Errorf("lab.Up: %w", err)
+	}
+	l.serve(life)
+	return l, nil
+}
+
+// build makes everything that Up promises but starts nothing.
+func (l *Lab) build(ctx context.Context) error {
+	if err := l.makeHosts(ctx); err != nil {
+		return err
+	}
+	if err := l.connectHosts(ctx); err != nil {
+		return err
+	}
+	for _, h := range l.plan.hosts {
+		if h.role != roleProxy {
+			continue
+		}
+		if err := l.makeProxy(h); err != nil {
+			return err
+		}
+	}
+	if err := os.WriteFile(filepath.Join(Dir(), "hosts"), []byte(l.plan.hostsFile()), 0o644); err != nil {
+		return fmt.Errorf("writing the hosts file: %w", err)
+	}
+	if len(l.plan.paths) == 0 {
+		return nil
+	}
+	for _, p := range l.plan.paths {
+		l.shapes[[2]string{p.From, p.To}] = p.Shape
+	}
+	return l.internet.Do(func() (err error) {
+		l.emulator, err = wan.New(l.plan.paths, wan.Options{})
+		return err
+	})
+}
+
+// serve starts what runs as long as the lab.
+func (l *Lab) serve(life context.Context) {
+	if l.emulator != nil {
+		l.services.Go(func() { l.fail(l.emulator.Serve(life)) })
+	}
+	for _, p := range l.proxies {
+		l.services.Go(func() { l.fail(p.serve(life)) })
+	}
+}
+
+func (l *Lab) fail(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err != nil && l.err == nil {
+		l.err = err
+		close(l.done)
+	}
+}
+
+// Done returns a channel that is closed when the emulator or a CONNECT proxy has
+// failed; Err then says how.
+func (l *Lab) Done() <-chan struct{} { return l.done }
+
+// Err returns why Done is closed, or nil.
+func (l *Lab) Err() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.err
+}
+
+// Close kills the processes that run in the lab's hosts, ends the emulator and the
+// proxies, waits for these and gives the namespaces back to the kernel; the sockets
+// that others opened in them keep theirs until they close. It returns Err. A second
+// Close does nothing.
+func (l *Lab) Close() error {
+	l.mu.Lock()
+	again := l.closed
+	l.closed = true
+	l.mu.Unlock()
+	if again {
+		return l.Err()
+	}
+	for _, h := range l.hosts {
+		h.killAll()
+	}
+	l.cancel()
+	l.services.Wait()
+	for _, p := range l.proxies {
+		p.ln.Close() // an error means that it is closed: it served
+	}
+	if l.emulator != nil {
+		if err := l.emulator.Close(); err != nil {
+			l.fail(err)
+		}
+	}
+	for _, h := range l.hosts {
+		h.close()
+	}
+	if l.internet != nil {
+		l.internet.close()
+	}
+	return l.Err()
+}
+
+// Host returns the host with the given name, "site/host"; a gateway is a host
+// like others ("site/gw" unless the spec names it). It panics when there is no
+// such host: the spec that made the lab is the caller's own.
+func (l *Lab) Host(name string) *Host {
+	h, ok := l.hosts[name]
+	if !ok {
+		panic(fmt.Sprintf("lab.Host: no host %q", name))
+	}
+	return h
+}
+
+// Lookup is Host for names that come from outside: it returns an error that
+// lists the hosts.
+func (l *Lab) Lookup(name string) (*Host, error) {
+	if h, ok := l.hosts[name]; ok {
+		return h, nil
+	}
+	names := make([]string, len(l.plan.hosts))
+	for i, h := range l.plan.hosts {
+		names[i] = h.name
+	}
+	return nil, fmt.Errorf("lab: no host %q; there are %q", name, names)
+}
+
+// Hosts returns all hosts in the order of the spec, a gateway before its nodes.
+func (l *Lab) Hosts() []*Host {
+	hosts := make([]*Host, len(l.plan.hosts))
+	for i, h := range l.plan.hosts {
+		hosts[i] = l.hosts[h.name]
+	}
+	return hosts
+}
+
+// Proxy returns the CONNECT proxy of an http-proxy site, or nil. It listens on
+// port 3128 of the host "site/proxy".
+func (l *Lab) Proxy(site string) *ConnectProxy { return l.proxies[site] }
+
+// Traffic returns what the WAN has carried, for each ordered pair of places: a
+// site's name stands for its gateway and all behind it, public hosts and proxies
+// have their own ("site/host"). It is empty when there is one place only.
+func (l *Lab) Traffic() []wan.Counter {
+	if l.emulator == nil {
+		return nil
+	}
+	return l.emulator.Counters()
+}
+
+// SetWAN gives the paths from one site or place to another a new shape, in that
+// direction only, and ends a Cut of it. Packets on their way keep their due time.
+func (l *Lab) SetWAN(from, to string, s wan.Shape) error {
+	return l.reshape(from, to, func(wan.Shape) (remembered, used wan.Shape) { return s, s })
+}
+
+// Cut drops everything between a and b, silently and in both directions, until
+// Restore or SetWAN.
+func (l *Lab) Cut(a, b string) error {
+	cut := func(s wan.Shape) (remembered, used wan.Shape) {
+		used = s
+		used.Loss = 1
+		return s, used
+	}
+	return errors.Join(l.reshape(a, b, cut), l.reshape(b, a, cut))
+}
+
+// Restore gives the paths between a and b the shape they had before Cut.
+func (l *Lab) Restore(a, b string) error {
+	restore := func(s wan.Shape) (remembered, used wan.Shape) { return s, s }
+	return errors.Join(l.reshape(a, b, restore), l.reshape(b, a, restore))
+}
+
+// reshape asks change, for each path from one to the other, what to remember and
+// what to use.
+func (l *Lab) reshape(from, to string, change func(wan.Shape) (remembered, used wan.Shape)) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	found := false
+	for _, f := range l.spec.expand(from) {
+		for _, t := range l.spec.expand(to) {
+			s, ok := l.shapes[[2]string{f, t}]
+			if !ok {
+				continue
+			}
+			found = true
+			remembered, used := change(s)
+			if err := l.emulator.Shape(f, t, used); err != nil {
+				return fmt.Errorf("lab: the way from %s to %s: %w", f, t, err)
+			}
+			l.shapes[[2]string{f, t}] = remembered
+		}
+	}
+	if !found {
+		return fmt.Errorf("lab: no way from %q to %q; places are %q", from, to, l.spec.endpoints())
+	}
+	return nil
+}
+
+// Resolve returns the address of a host by the name that programs in the lab
+// use, host.site.
+func (l *Lab) Resolve(name string) (netip.Addr, bool) {
+	for _, h := range l.plan.hosts {
+		if h.dnsName() == name {
+			return h.addr, true
+		}
+	}
+	return netip.Addr{}, false
+}
+
+// makeProxy makes the CONNECT proxy that host h runs for its site.
+func (l *Lab) makeProxy(h hostPlan) error {
+	site := siteOf(h.name)
+	ours := make(map[netip.Addr]bool)
+	for _, other := range l.plan.hosts {
+		if siteOf(other.name) == site {
+			ours[other.addr], ours[other.wan] = true, true
+		}
+	}
+	host := l.hosts[h.name]
+	ln, err := host.Listen("tcp4", fmt.Sprintf("%v:%d", h.addr, proxyPort))
+	if err != nil {
+		return err
+	}
+	l.proxies[site] = &ConnectProxy{
+		ln:      ln,
+		clients: func(a netip.Addr) bool { return ours[a.Unmap()] },
+		resolve: l.Resolve,
+		dial: func(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
+			return host.Dial(ctx, "tcp4", to.String())
+		},
+	}
+	return nil
+}

@@ -1,0 +1,120 @@
+//go:build !linux
+
+package lab
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+
+	"github.com/isthmus-grid/isthmus/internal/lab/wan"
+)
+
+// Dir returns where a lab's files would lie.
+func Dir() string { return os.TempDir() }
+
+// Enter returns ErrNotLinux.
+func Enter() error { return ErrNotLinux }
+
+// A Lab is a set of running sites; it exists on Linux only.
+type Lab struct{}
+
+// Up returns ErrNotLinux.
+func Up(context.Context, Spec) (*Lab, error) { return nil, ErrNotLinux }
+
+// Done returns nil.
+func (*Lab) Done() <-chan struct{} { return nil }
+
+// Err returns ErrNotLinux.
+func (*Lab) Err() error { return ErrNotLinux }
+
+// Close returns ErrNotLinux.
+func (*Lab) Close() error { return ErrNotLinux }
+
+// Host returns an empty host.
+func (*Lab) Host(string) *Host { return &Host{} }
+
+// Lookup returns ErrNotLinux.
+func (*Lab) Lookup(string) (*Host, error) { return nil, ErrNotLinux }
+
+// Hosts returns nil.
+func (*Lab) Hosts() []*Host { return nil }
+
+// Proxy returns nil.
+func (*Lab) Proxy(string) *ConnectProxy { return nil }
+
+// Traffic returns nil.
+func (*Lab) Traffic() []wan.Counter { return nil }
+
+// SetWAN returns ErrNotLinux.
+func (*Lab) SetWAN(from, to string, s wan.Shape) error { return ErrNotLinux }
+
+// Cut returns ErrNotLinux.
+func (*Lab) Cut(a, b string) error { return ErrNotLinux }
+
+// Restore returns ErrNotLinux.
+func (*Lab) Restore(a, b string) error { return ErrNotLinux }
+
+// Resolve finds nothing.
+func (*Lab) Resolve(string) (netip.Addr, bool) { return netip.Addr{}, false }
+
+// A Host is one machine of a lab; it exists on Linux only.
+type Host struct{}
+
+// Name returns "".
+func (*Host) Name() string { return "" }
+
+// Addr returns an address that is not valid.
+func (*Host) Addr() netip.Addr { return netip.Addr{} }
+
+// WANAddr returns an address that is not valid.
+func (*Host) WANAddr() netip.Addr { return netip.Addr{} }
+
+// Role returns "".
+func (*Host) Role() string { return "" }
+
+// Preset returns "".
+func (*Host) Preset() string { return "" }
+
+// Rules returns "".
+func (*Host) Rules() string { return "" }
+
+// Do returns ErrNotLinux.
+func (*Host) Do(func() error) error { return ErrNotLinux }
+
+// Dial returns ErrNotLinux.
+func (*Host) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	return nil, ErrNotLinux
+}
+
+// Listen returns ErrNotLinux.
+func (*Host) Listen(network, addr string) (net.Listener, error) { return nil, ErrNotLinux }
+
+// ListenPacket returns ErrNotLinux.
+func (*Host) ListenPacket(network, addr string) (net.PacketConn, error) { return nil, ErrNotLinux }
+
+// A Cmd is a command on a host; it exists on Linux only.
+type Cmd struct{ *exec.Cmd }
+
+// Command prepares a command that cannot start.
+func (*Host) Command(ctx context.Context, name string, args ...string) *Cmd {
+	return &Cmd{exec.CommandContext(ctx, name, args...)}
+}
+
+// Start returns ErrNotLinux.
+func (*Cmd) Start() error { return ErrNotLinux }
+
+// Wait returns ErrNotLinux.
+func (*Cmd) Wait() error { return ErrNotLinux }
+
+// Run returns ErrNotLinux.
+func (*Cmd) Run() error { return ErrNotLinux }
+
+// Output returns ErrNotLinux.
+func (*Cmd) Output() ([]byte, error) { return nil, ErrNotLinux }
+
+// CombinedOutput returns ErrNotLinux.
+func (*Cmd) CombinedOutput() ([]byte, error) { return nil, ErrNotLinux }
+
