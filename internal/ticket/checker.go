@@ -3,12 +3,10 @@ package ticket
 import (
 	"container/heap"
 	"crypto/subtle"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
 
-	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
@@ -50,8 +48,7 @@ func NewChecker(proxy string, remember int, keys ...Key) *Checker {
 }
 
 // Check says at time now why t is not honoured. With nil the ticket counts as
-// used. Errors are overlay.ErrForbidden, and overlay.ErrOverloaded when the
-// memory is full.
+// used. The error is an *Error.
 func (c *Checker) Check(t *wire.Ticket, now time.Time) error {
 	if err := c.claims(t, now); err != nil {
 		return err
@@ -64,17 +61,17 @@ func (c *Checker) Check(t *wire.Ticket, now time.Time) error {
 // because another proxy's ticket is always under another key.
 func (c *Checker) claims(t *wire.Ticket, now time.Time) error {
 	if t.Proxy != c.proxy {
-		return forbidden("the ticket is for proxy %.64s, this is %s", t.Proxy, c.proxy)
+		return refuse(Foreign, "the ticket is for proxy %.64s, this is %s", t.Proxy, c.proxy)
 	}
 	if !c.signed(t) {
-		return forbidden("the ticket is forged or issued under another key")
+		return refuse(Foreign, "the ticket is forged or issued under another key")
 	}
 	left := expiry(t).Sub(now)
 	switch {
 	case left < -Skew:
-		return forbidden("the ticket expired %v ago", (-left).Round(time.Second))
+		return refuse(Expired, "the ticket expired %v ago", (-left).Round(time.Second))
 	case left > MaxLife+Skew:
-		return forbidden("the ticket expires in %v, at most %v are allowed; are the clocks of broker and proxy right?",
+		return refuse(TooLong, "the ticket expires in %v, at most %v are allowed; are the clocks of broker and proxy right?",
 			left.Round(time.Second), MaxLife)
 	}
 	return nil
@@ -97,11 +94,11 @@ func (c *Checker) use(u use, until, now time.Time) error {
 		delete(c.used, heap.Pop(&c.due).(expiring).use)
 	}
 	if _, again := c.used[u]; again {
-		return forbidden("the ticket was used before")
+		return refuse(Used, "the ticket was used before")
 	}
 	if len(c.used) >= c.max {
-		return fmt.Errorf("%w: the memory of used tickets is full (%d); the oldest is forgotten in %v",
-			overlay.ErrOverloaded, c.max, c.due[0].until.Sub(now).Round(time.Second))
+		return refuse(Full, "the memory of used tickets is full (%d); the oldest is forgotten in %v",
+			c.max, c.due[0].until.Sub(now).Round(time.Second))
 	}
 	c.used[u] = struct{}{}
 	heap.Push(&c.due, expiring{u, until})
@@ -118,10 +115,6 @@ func (c *Checker) Remembered() int {
 func expiry(t *wire.Ticket) time.Time {
 	// More milliseconds than any clock reaches: too far is as good as exact.
 	return time.UnixMilli(int64(min(t.Expires, 1<<50)))
-}
-
-func forbidden(format string, args ...any) error {
-	return wire.CodeForbidden.Errorf(format, args...)
 }
 
 // expiring is a use and when to forget it.
