@@ -1,0 +1,393 @@
+package control_test
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/isthmus-grid/isthmus/internal/ca"
+	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/overlay"
+	"github.com/isthmus-grid/isthmus/wire"
+)
+
+var (
+	broker  = control.Identity{Role: control.RoleBroker, Name: "main"}
+	frontal = control.Identity{Role: control.RoleFrontal, Site: "sitea"}
+	helper  = control.Identity{Role: control.RoleHelper, Site: "sitea", Name: "a1"}
+)
+
+type grid struct {
+	t  *testing.T
+	ca *ca.CA
+}
+
+func newGrid(t *testing.T) *grid {
+	a, _, err := ca.New("test", time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &grid{t, a}
+}
+
+func (g *grid) creds(id control.Identity) *control.Credentials {
+	c, err := g.ca.Credentials(id)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return c
+}
+
+// admin answers Status with who asks, and calls the asker's own Status when
+// it offers one: a call in each direction on the same session.
+type admin struct {
+	controlpb.UnimplementedAdminServer
+	err error
+}
+
+func (a admin) Status(ctx context.Context, _ *controlpb.StatusRequest) (*controlpb.StatusResponse, error) {
+	if a.err != nil {
+		return nil, control.Status(a.err)
+	}
+	s := control.SessionOf(ctx)
+	if s.Peer().Role != control.RoleFrontal {
+		return &controlpb.StatusResponse{Json: []byte("I was called by " + s.Peer().String())}, nil
+	}
+	r, err := controlpb.NewAdminClient(s.Conn()).Status(ctx, &controlpb.StatusRequest{})
+	if err != nil {
+		return nil, control.Status(control.FromStatus(err))
+	}
+	return &controlpb.StatusResponse{Json: append([]byte("back: "), r.Json...)}, nil
+}
+
+func endpoint(t *testing.T, c *control.Credentials, a admin) *control.Endpoint {
+	e := control.NewEndpoint(c, slog.New(slog.DiscardHandler), func(r grpc.ServiceRegistrar) { controlpb.RegisterAdminServer(r, a) })
+	t.Cleanup(e.Close)
+	return e
+}
+
+// serve runs e on loopback until the test ends and returns its address.
+func serve(t *testing.T, e *control.Endpoint, admit func(control.Identity) error, joined func(context.Context, *control.Session)) string {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := e.Serve(ctx, ln, admit, joined); err != nil {
+			t.Errorf("Serve: %v", err)
+		}
+	})
+	t.Cleanup(func() { cancel(); wg.Wait() })
+	return ln.Addr().String()
+}
+
+func TestCallsGoBothWays(t *testing.T) {
+	g := newGrid(t)
+	addr := serve(t, endpoint(t, g.creds(broker), admin{}), nil, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	s, err := endpoint(t, g.creds(frontal), admin{}).Dial(ctx, control.DialConfig{Addr: addr, Role: control.RoleBroker})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Peer() != broker {
+		t.Errorf("peer is %v", s.Peer())
+	}
+	r, err := controlpb.NewAdminClient(s.Conn()).Status(ctx, &controlpb.StatusRequest{})
+	if err != nil || string(r.Json) != "back: I was called by broker main" {
+		t.Fatalf("got %q, %v", r.GetJson(), err)
+	}
+	s.Close()
+	if _, err := controlpb.NewAdminClient(s.Conn()).Status(ctx, &controlpb.StatusRequest{}); err == nil {
+		t.Error("a call on a closed session succeeded")
+	}
+}
+
+func TestErrorsKeepTheirClass(t *testing.T) {
+	g := newGrid(t)
+	for _, class := range []error{overlay.ErrUnknownSite, overlay.ErrNoRelay, overlay.ErrOverloaded, overlay.ErrForbidden, overlay.ErrStale, overlay.ErrTimeout} {
+		addr := serve(t, endpoint(t, g.creds(broker), admin{err: fmt.Errorf("broker main: siteb: %w", class)}), nil, nil)
+		s, err := endpoint(t, g.creds(frontal), admin{}).Dial(t.Context(), control.DialConfig{Addr: addr, Role: control.RoleBroker})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = controlpb.NewAdminClient(s.Conn()).Status(t.Context(), &controlpb.StatusRequest{})
+		if err = control.FromStatus(err); !errors.Is(err, class) || err.Error() != "broker main: siteb: "+class.Error() {
+			t.Errorf("%v arrived as %v", class, err)
+		}
+	}
+}
+
+// TestRefusals: whoever may not come in is told why, in words, and so is this
+// side when the daemon it dialled is not the one it wanted.
+func TestRefusals(t *testing.T) {
+	g, other := newGrid(t), newGrid(t)
+	issue := func(notAfter time.Time) func() (*control.Credentials, error) {
+		return func() (*control.Credentials, error) {
+			cert, key, err := g.ca.Issue(helper, notAfter)
+			if err != nil {
+				return nil, err
+			}
+			return control.NewCredentials(cert, key, g.ca.CertPEM())
+		}
+	}
+	if _, err := issue(time.Now().Add(-time.Minute))(); err == nil || !strings.Contains(err.Error(), "the certificate of helper sitea/a1 expired at") {
+		t.Errorf("own expired certificate: %v", err)
+	}
+	addr := serve(t, endpoint(t, g.creds(frontal), admin{}), func(id control.Identity) error {
+		if id.Site != "sitea" {
+			return fmt.Errorf("%w: %v is not of sitea", overlay.ErrForbidden, id)
+		}
+		return nil
+	}, nil)
+
+	dial := func(c *control.Credentials, role control.Role) error {
+		_, err := endpoint(t, c, admin{}).Dial(t.Context(), control.DialConfig{Addr: addr, Role: role})
+		return err
+	}
+	for name, tc := range map[string]struct {
+		err  error
+		want string
+	}{
+		"wanted another daemon": {dial(g.creds(helper), control.RoleBroker), "this is frontal sitea, wanted a broker"},
+		"foreign server":        {dial(other.creds(helper), control.RoleFrontal), "the certificate of frontal sitea was not issued by this grid's CA"},
+		"another site's helper": {dial(g.creds(control.Identity{Role: control.RoleHelper, Site: "siteb", Name: "b1"}), control.RoleFrontal), "frontal sitea: not permitted: helper siteb/b1 is not of sitea"},
+	} {
+		if tc.err == nil || !strings.Contains(tc.err.Error(), tc.want) {
+			t.Errorf("%s: %v, want %q", name, tc.err, tc.want)
+		}
+	}
+	if err := dial(g.creds(helper), control.RoleFrontal); err != nil {
+		t.Errorf("a helper of the site: %v", err)
+	}
+}
+
+// rawClient makes the TLS connection of a client by hand, with whatever
+// certificate, and returns the first frame that the server sends.
+func rawClient(t *testing.T, addr string, cert tls.Certificate, send wire.Frame) wire.Frame {
+	t.Helper()
+	c, err := tls.Dial("tcp", addr, &tls.Config{
+		Certificates: []tls.Certificate{cert}, InsecureSkipVerify: true, NextProtos: []string{"isthmus-control"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	c.SetDeadline(time.Now().Add(10 * time.Second))
+	if send != nil {
+		if _, err := c.Write(wire.Append(nil, send)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for {
+		f, err := wire.Read(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, own := f.(*wire.ControlHello); !own || send == nil {
+			return f
+		}
+	}
+}
+
+func TestClientIsToldWhatIsWrongWithItsCertificate(t *testing.T) {
+	g, other := newGrid(t), newGrid(t)
+	addr := serve(t, endpoint(t, g.creds(frontal), admin{}), nil, nil)
+	pair := func(a *ca.CA, notAfter time.Time) tls.Certificate {
+		cert, key, err := a.Issue(helper, notAfter)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := tls.X509KeyPair(cert, key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	for _, tc := range []struct {
+		cert tls.Certificate
+		want string
+	}{
+		{pair(g.ca, time.Now().Add(-time.Minute)), "the certificate of helper sitea/a1 expired at "},
+		{pair(other.ca, time.Now().Add(time.Hour)), "the certificate of helper sitea/a1 was not issued by this grid's CA"},
+	} {
+		f := rawClient(t, addr, tc.cert, nil)
+		refusal, ok := f.(*wire.Refuse)
+		if !ok || refusal.Code != wire.CodeForbidden || refusal.By != "frontal sitea" || !strings.Contains(refusal.Text, tc.want) {
+			t.Errorf("got %+v, want a refusal with %q", f, tc.want)
+		}
+	}
+}
+
+func TestUnknownVersionIsRefused(t *testing.T) {
+	g := newGrid(t)
+	addr := serve(t, endpoint(t, g.creds(frontal), admin{}), nil, nil)
+	cert, key, err := g.ca.Issue(helper, time.Now().Add(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := rawClient(t, addr, pair, &wire.ControlHello{Oldest: 7, Newest: 9, Software: "isthmus/9"})
+	refusal, ok := f.(*wire.Refuse)
+	if !ok || refusal.Code != wire.CodeVersion || !strings.Contains(refusal.Text, "helper sitea/a1 (isthmus/9) speaks control versions 7 to 9, frontal sitea (isthmus/0.1) speaks 1 to 1; upgrade the older one") {
+		t.Errorf("got %+v", f)
+	}
+}
+
+// TestKeep: the session comes back after the server went away and returned on
+// the same address, and nothing is left at the end.
+func TestKeep(t *testing.T) {
+	g := newGrid(t)
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := endpoint(t, g.creds(frontal), admin{})
+	ups := make(chan *control.Session)
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		client.Keep(ctx, control.DialConfig{Addr: ln.Addr().String(), Role: control.RoleBroker}, func(ctx context.Context, s *control.Session) error {
+			select {
+			case ups <- s:
+			case <-ctx.Done():
+			}
+			return nil
+		})
+	})
+	for range 3 {
+		serverCtx, stop := context.WithCancel(t.Context())
+		server := endpoint(t, g.creds(broker), admin{})
+		wg.Go(func() { server.Serve(serverCtx, ln, nil, nil) })
+		s := <-ups
+		if _, err := controlpb.NewAdminClient(s.Conn()).Status(ctx, &controlpb.StatusRequest{}); err != nil {
+			t.Fatal(control.FromStatus(err))
+		}
+		stop()
+		<-s.Done()
+		if ln, err = net.Listen("tcp", ln.Addr().String()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cancel()
+	wg.Wait()
+	ln.Close()
+}
+
+func TestUnreachableAndSilentServers(t *testing.T) {
+	g := newGrid(t)
+	e := endpoint(t, g.creds(frontal), admin{})
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := ln.Addr().String()
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	// The kernel accepts, nobody answers.
+	if _, err := e.Dial(ctx, control.DialConfig{Addr: addr, Role: control.RoleBroker}); !errors.Is(err, overlay.ErrTimeout) || !strings.Contains(err.Error(), "broker at "+addr) {
+		t.Errorf("silent server: %v", err)
+	}
+	ln.Close()
+	if _, err := e.Dial(t.Context(), control.DialConfig{Addr: addr, Role: control.RoleBroker}); !errors.Is(err, overlay.ErrUnreachable) || !strings.Contains(err.Error(), "connection refused") {
+		t.Errorf("nobody there: %v", err)
+	}
+}
+
+func TestSessionsLeakNothing(t *testing.T) {
+	g := newGrid(t)
+	server := endpoint(t, g.creds(broker), admin{})
+	addr := serve(t, server, nil, nil)
+	client := endpoint(t, g.creds(helper), admin{})
+	once := func() {
+		ctx, cancel := context.WithCancel(t.Context())
+		s, err := client.Dial(ctx, control.DialConfig{Addr: addr, Role: control.RoleBroker})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := controlpb.NewAdminClient(s.Conn()).Status(ctx, &controlpb.StatusRequest{}); err != nil {
+			t.Fatal(err)
+		}
+		cancel()
+		<-s.Done()
+	}
+	once() // what starts with the first session stays
+	before := runtime.NumGoroutine()
+	for range 50 {
+		once()
+	}
+	deadline := time.Now().Add(20 * time.Second)
+	for runtime.NumGoroutine() > before+5 {
+		if time.Now().After(deadline) {
+			buf := make([]byte, 1<<20)
+			t.Fatalf("%d goroutines before, %d after 50 sessions:\n%s", before, runtime.NumGoroutine(), buf[:runtime.Stack(buf, true)])
+		}
+		runtime.Gosched()
+	}
+}
+
+func TestConversionsAreChecked(t *testing.T) {
+	job := overlay.JobID("demo-00112233445566778899aabbccddeeff")
+	good := func() *controlpb.AccessPoint {
+		return &controlpb.AccessPoint{Process: &controlpb.Process{Job: string(job), Rank: 3}, Generation: 4, Site: "sitea", Node: "a1", Local: "10.1.0.11:7000", Public: "[2001:db8::1]:443"}
+	}
+	point, err := control.PointFromPB(good())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if back, err := control.PointFromPB(control.PointToPB(point)); err != nil || back != point {
+		t.Errorf("%+v became %+v, %v", point, back, err)
+	}
+	for name, spoil := range map[string]func(*controlpb.AccessPoint){
+		"no process": func(m *controlpb.AccessPoint) { m.Process = nil },
+		"job":        func(m *controlpb.AccessPoint) { m.Process.Job = "demo" },
+		"site":       func(m *controlpb.AccessPoint) { m.Site = "A site" },
+		"local":      func(m *controlpb.AccessPoint) { m.Local = "" },
+		"public":     func(m *controlpb.AccessPoint) { m.Public = "host:1" },
+	} {
+		m := good()
+		spoil(m)
+		if _, err := control.PointFromPB(m); err == nil {
+			t.Errorf("%s: accepted", name)
+		}
+	}
+	profile := overlay.SiteProfile{Site: "sitea", Inbound: overlay.InboundPorts, Ports: overlay.Ports{First: 20000, Last: 20999},
+		Filter: overlay.FilterStrict, Refusal: overlay.RefuseReset, Egress: overlay.Egress443, UDP: true, GatewayOnly: true, Privileged: true,
+		NAT:       overlay.NAT{Mapping: overlay.AddressDependent, Filtering: overlay.AddressAndPortDependent, KeepsPort: true},
+		Forbidden: []overlay.Technique{overlay.Direct}}
+	if back, err := control.ProfileFromPB("sitea", control.ProfileToPB(profile)); err != nil || fmt.Sprint(back) != fmt.Sprint(profile) {
+		t.Errorf("%+v became %+v, %v", profile, back, err)
+	}
+	for _, bad := range []*controlpb.Profile{{Inbound: 9}, {Inbound: 1}, {FirstPort: 70000}, {Egress: 4}} {
+		if _, err := control.ProfileFromPB("sitea", bad); err == nil {
+			t.Errorf("%v: accepted", bad)
+		}
+	}
+	plan := overlay.Plan{Asker: "sitea", Target: "siteb",
+		Steps:    []overlay.Step{{Technique: overlay.Relay, Via: overlay.ViaAsker, Reason: "both closed"}},
+		Rejected: []overlay.Rejection{{Technique: overlay.Direct, Reason: "siteb refuses"}}}
+	m := control.PlanToPB(plan)
+	if back, err := control.PlanFromPB(m); err != nil || fmt.Sprint(back) != fmt.Sprint(plan) {
+		t.Errorf("%+v became %+v, %v", plan, back, err)
+	}
+	plan.Steps[0].Via = 0
+	if control.PlanToPB(plan).Digest == m.Digest {
+		t.Error("different plans have one digest")
+	}
+}
