@@ -3,27 +3,263 @@ package wan
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
 )
 
-// An Emulator applies Shapes to the packets of its namespace.
-type Emulator struct{}
+// defaultMaxQueues keeps the threads few while up to eight places have a queue
+// per ordered pair.
+const defaultMaxQueues = 64
 
-// New installs the rules and opens the queues in the calling thread's network namespace.
-func New(paths []Path, opt Options) (*Emulator, error) {
-	return nil, errors.New("wan: not ready")
+// An Emulator applies Shapes to the packets of one network namespace. Its
+// methods may be called from any goroutine and any thread.
+type Emulator struct {
+	paths  []*path
+	byName map[[2]string]*path
+	queues []*queue
+	rules  *rules
+	start  time.Time // what now counts from
+
+	served atomic.Bool
+	closed sync.Once
+	mu     sync.Mutex // serialises Shape
 }
 
-// Serve runs until ctx is done.
-func (e *Emulator) Serve(ctx context.Context) error { return nil }
+// A path is a Path at work. Only the goroutine of its queue touches link.
+type path struct {
+	Path  // its Shape is the first one; shape holds the present one
+	in    uint32
+	out   uint32
+	mtu   int // of Out
+	queue *queue
+	link  *link
+	shape atomic.Pointer[Shape]
+	tally tally
+}
 
-// Close releases sockets and rules when Serve is never called.
-func (e *Emulator) Close() error { return nil }
+// A tally is written by one goroutine and read by any.
+type tally struct {
+	packets, bytes, messages atomic.Uint64
+	lost, overflowed         atomic.Uint64
+	duplicated, released     atomic.Uint64
+	lateMax, lateSum         atomic.Int64 // nanoseconds
+}
 
-// Counters returns a Counter per path, in the order New was given.
-func (e *Emulator) Counters() []Counter { return nil }
+func (t *tally) late(d time.Duration) {
+	t.released.Add(1)
+	t.lateSum.Add(int64(d))
+	if int64(d) > t.lateMax.Load() {
+		t.lateMax.Store(int64(d))
+	}
+}
 
-// Overruns returns how many packets the kernel dropped before the emulator saw them.
-func (e *Emulator) Overruns() uint64 { return 0 }
+// New opens the queues and installs the rules in the network namespace of the
+// calling thread, which the caller has locked (runtime.LockOSThread) if that is
+// not the process's own. In and Out must exist there and must not be
+// replaced while the emulator lives. From then on matching packets wait for
+// Serve; call Serve or, if it will never come to that, Close. It needs
+// CAP_NET_ADMIN and CAP_NET_RAW in the namespace's user namespace.
+func New(paths []Path, opt Options) (*Emulator, error) {
+	if opt.MaxQueues <= 0 {
+		opt.MaxQueues = defaultMaxQueues
+	}
+	e := &Emulator{start: time.Now(), byName: make(map[[2]string]*path, len(paths))}
+	if err := e.addPaths(paths, opt.Seed); err != nil {
+		return nil, err
+	}
+	of, n, own := assign(paths, opt.MaxQueues)
+	if int(opt.FirstQueue)+n > 1<<16 {
+		return nil, fmt.Errorf("wan: %d queues from number %d: the last number is 65535", n, opt.FirstQueue)
+	}
+	again, err := openResender()
+	if err != nil {
+		return nil, err
+	}
+	for i := range n {
+		e.queues = append(e.queues, &queue{
+			number: opt.FirstQueue + uint16(i), start: e.start, again: again,
+			nl: -1, wake: -1, paths: make(map[[2]uint32]*path),
+		})
+	}
+	for i, p := range e.paths {
+		p.queue = e.queues[of[i]]
+		p.queue.paths[[2]uint32{p.in, p.out}] = p
+	}
+	if len(e.queues) == 0 {
+		again.close()
+	}
+	for _, q := range e.queues {
+		if err := q.open(); err != nil {
+			e.Close()
+			return nil, err
+		}
+	}
+	// The rules come last: a packet sent to a queue without a reader is lost.
+	e.rules, err = installRules(fmt.Sprintf("wan-%d", opt.FirstQueue), e.diversions(own))
+	if err != nil {
+		e.Close()
+		return nil, err
+	}
+	return e, nil
+}
 
-// Shape changes a path while the emulator runs.
-func (e *Emulator) Shape(from, to string, s Shape) error { return nil }
+// addPaths checks paths against each other and the namespace's interfaces.
+func (e *Emulator) addPaths(paths []Path, seed uint64) error {
+	ifaces, err := net.Interfaces()
+	if err != nil {
+		return fmt.Errorf("wan: list interfaces: %w", err)
+	}
+	byName := make(map[string]net.Interface, len(ifaces))
+	for _, i := range ifaces {
+		byName[i.Name] = i
+	}
+	byDev := make(map[[2]string]bool, len(paths))
+	for _, p := range paths {
+		in, okIn := byName[p.In]
+		out, okOut := byName[p.Out]
+		names, devs := [2]string{p.From, p.To}, [2]string{p.In, p.Out}
+		err := p.Validate()
+		switch {
+		case err != nil:
+		case !okIn:
+			err = fmt.Errorf("no interface %q in this namespace", p.In)
+		case !okOut:
+			err = fmt.Errorf("no interface %q in this namespace", p.Out)
+		case e.byName[names] != nil:
+			err = errors.New("given twice")
+		case byDev[devs]:
+			err = fmt.Errorf("another path goes from %s to %s already", p.In, p.Out)
+		}
+		if err != nil {
+			return fmt.Errorf("wan: path %s -> %s: %w", p.From, p.To, err)
+		}
+		n := &path{Path: p, in: uint32(in.Index), out: uint32(out.Index), mtu: out.MTU, link: newLink(seed, p.From, p.To)}
+		n.shape.Store(&p.Shape)
+		e.paths = append(e.paths, n)
+		e.byName[names], byDev[devs] = n, true
+	}
+	return nil
+}
+
+// diversions returns a rule per path where each has its own queue, else a rule
+// per interface of entry: packets pass all rules in turn.
+func (e *Emulator) diversions(own bool) []diversion {
+	var to []diversion
+	seen := make(map[uint32]bool)
+	for _, p := range e.paths {
+		if own {
+			to = append(to, diversion{in: p.in, out: p.out, queue: p.queue.number})
+		} else if !seen[p.in] {
+			seen[p.in] = true
+			to = append(to, diversion{in: p.in, queue: p.queue.number})
+		}
+	}
+	return to
+}
+
+// Serve carries packets until ctx is done, which is no error, or a queue
+// fails. When it returns, its goroutines have ended, the rules are removed, the
+// packets on their way are dropped and the emulator is of no more use but for
+// Counters.
+func (e *Emulator) Serve(ctx context.Context) error {
+	if e.served.Swap(true) {
+		return errors.New("wan: Serve called twice")
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	errs := make([]error, len(e.queues))
+	var all sync.WaitGroup
+	for i, q := range e.queues {
+		all.Go(func() { // ends with ctx or its queue
+			defer cancel()
+			errs[i] = q.run(ctx)
+		})
+	}
+	if len(e.queues) == 0 {
+		<-ctx.Done()
+	}
+	all.Wait()
+	return errors.Join(append(errs, e.release())...)
+}
+
+// Close frees what New made if Serve was not called; otherwise it does nothing.
+func (e *Emulator) Close() error {
+	if e.served.Swap(true) {
+		return nil
+	}
+	return e.release()
+}
+
+func (e *Emulator) release() (err error) {
+	e.closed.Do(func() {
+		// Rules first: a packet sent to a queue without a reader is lost.
+		if e.rules != nil {
+			err = e.rules.remove()
+		}
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		for i, q := range e.queues {
+			q.close()
+			if i == 0 {
+				q.again.close() // all queues share it
+			}
+		}
+	})
+	return err
+}
+
+// Shape changes what the path from -> to does. It holds for every packet that
+// arrives after Shape has returned; those on their way keep their times, and
+// later ones do not overtake them.
+func (e *Emulator) Shape(from, to string, s Shape) error {
+	p := e.byName[[2]string{from, to}]
+	if p == nil {
+		return fmt.Errorf("wan: no path %s -> %s", from, to)
+	}
+	if err := s.Validate(); err != nil {
+		return fmt.Errorf("wan: path %s -> %s: %w", from, to, err)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if err := p.queue.adapt(p, &s); err != nil {
+		return fmt.Errorf("wan: path %s -> %s: %w", from, to, err)
+	}
+	p.shape.Store(&s)
+	return nil
+}
+
+// Counters returns a Counter per path, in the order New was given. A counter's
+// fields are read one after the other while packets flow.
+func (e *Emulator) Counters() []Counter {
+	all := make([]Counter, len(e.paths))
+	for i, p := range e.paths {
+		t := &p.tally
+		c := Counter{
+			From: p.From, To: p.To,
+			Packets: t.packets.Load(), Bytes: t.bytes.Load(), Messages: t.messages.Load(),
+			Lost: t.lost.Load(), Overflowed: t.overflowed.Load(),
+			Duplicated: t.duplicated.Load(),
+			LateMax:    time.Duration(t.lateMax.Load()),
+		}
+		c.Dropped = c.Lost + c.Overflowed
+		if n := t.released.Load(); n > 0 {
+			c.LateAvg = time.Duration(t.lateSum.Load() / int64(n))
+		}
+		all[i] = c
+	}
+	return all
+}
+
+// Overruns returns how many packets the kernel dropped before telling of them,
+// because the emulator was too slow to listen. They are in no Counter; a run
+// that has any measured this machine and not the WAN it meant to.
+func (e *Emulator) Overruns() uint64 {
+	var n uint64
+	for _, q := range e.queues {
+		n += q.overruns.Load()
+	}
+	return n
+}

@@ -75,13 +75,16 @@ type Counter struct {
 	LateAvg    time.Duration // mean of the same
 }
 
+// maxDelay bounds Delay and Jitter; no path on earth needs more.
+const maxDelay = time.Minute
+
 // Validate says what is wrong with s, naming the field and its value.
 func (s Shape) Validate() error {
 	switch {
-	case s.Delay < 0:
-		return fmt.Errorf("delay %v is negative", s.Delay)
-	case s.Jitter < 0:
-		return fmt.Errorf("jitter %v is negative", s.Jitter)
+	case s.Delay < 0 || s.Delay > maxDelay:
+		return fmt.Errorf("delay %v is not between 0 and %v", s.Delay, maxDelay)
+	case s.Jitter < 0 || s.Jitter > maxDelay:
+		return fmt.Errorf("jitter %v is not between 0 and %v", s.Jitter, maxDelay)
 	case !(s.Loss >= 0 && s.Loss <= 1):
 		return fmt.Errorf("loss %v is not between 0 and 1", s.Loss)
 	case !(s.Duplicate >= 0 && s.Duplicate <= 1):

@@ -1,0 +1,182 @@
+// Package star builds the smallest network that has a middle: hosts in network
+// namespaces of their own around one namespace that forwards between them. The
+// emulator's tests and benchmark run on it. It knows nothing of sites,
+// firewalls or delay, and needs the rights of root in the caller's user
+// namespace. Everything is in memory: a namespace ends with its thread and its
+// sockets, so nothing survives the process.
+package star
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"runtime"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// A Space is a network namespace and the one thread that lives in it.
+type Space struct {
+	jobs  chan func()
+	ended chan struct{}
+	fd    int // of the namespace, to move interfaces into it
+}
+
+// NewSpace makes a namespace with its loopback up and room for 32 MiB of TCP
+// data each way.
+func NewSpace() (*Space, error) {
+	s := &Space{jobs: make(chan func()), ended: make(chan struct{}), fd: -1}
+	ready := make(chan error, 1)
+	go func() { // ends with Close
+		defer close(s.ended)
+		runtime.LockOSThread() // for good: the thread must not return to other goroutines
+		err := s.enter()
+		ready <- err
+		if err != nil {
+			return
+		}
+		for job := range s.jobs {
+			job()
+		}
+	}()
+	if err := <-ready; err != nil {
+		<-s.ended
+		s.closeFD()
+		return nil, fmt.Errorf("star: new namespace: %w", err)
+	}
+	return s, nil
+}
+
+func (s *Space) enter() (err error) {
+	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+		return err
+	}
+	if s.fd, err = unix.Open("/proc/thread-self/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
+		return err
+	}
+	lo, err := netlink.LinkByName("lo")
+	if err != nil {
+		return err
+	}
+	return errors.Join(netlink.LinkSetUp(lo),
+		sysctl("ipv4/tcp_rmem", "4096 131072 33554432"),
+		sysctl("ipv4/tcp_wmem", "4096 65536 33554432"))
+}
+
+// sysctl sets a value of the calling thread's namespace.
+func sysctl(key, value string) error {
+	return os.WriteFile("/proc/sys/net/"+key, []byte(value), 0)
+}
+
+// Do runs f on the thread in the namespace and returns its error. Sockets that
+// f makes stay in the namespace and may be used anywhere. Name addresses as
+// literals with "tcp4" or "udp4": lookups use other threads. Do must not be
+// called after Close, nor from within f.
+func (s *Space) Do(f func() error) error {
+	done := make(chan error, 1)
+	s.jobs <- func() { done <- f() }
+	return <-done
+}
+
+// Close ends the thread, and with it the namespace once no socket is left.
+func (s *Space) Close() {
+	close(s.jobs)
+	<-s.ended
+	s.closeFD()
+}
+
+func (s *Space) closeFD() {
+	if s.fd >= 0 {
+		unix.Close(s.fd)
+	}
+}
+
+// A Star is a centre that forwards IPv4 between hosts.
+type Star struct {
+	Centre *Space
+	Hosts  []*Space
+}
+
+// New makes a star of n hosts, at most 250. The centre's interface towards
+// host i is Port(i), the host's address Addr(i).
+func New(n int) (_ *Star, err error) {
+	s := new(Star)
+	defer func() {
+		if err != nil {
+			s.Close()
+		}
+	}()
+	if s.Centre, err = NewSpace(); err != nil {
+		return nil, err
+	}
+	if err := s.Centre.Do(func() error { return sysctl("ipv4/ip_forward", "1") }); err != nil {
+		return nil, fmt.Errorf("star: forwarding: %w", err)
+	}
+	for i := range n {
+		h, err := NewSpace()
+		if err != nil {
+			return nil, err
+		}
+		s.Hosts = append(s.Hosts, h)
+		if err := s.plug(i, h); err != nil {
+			return nil, fmt.Errorf("star: host %d: %w", i, err)
+		}
+	}
+	return s, nil
+}
+
+// Port is the name of the centre's interface towards host i.
+func Port(i int) string { return fmt.Sprintf("h%d", i) }
+
+// Addr is the address of host i.
+func Addr(i int) netip.Addr { return netip.AddrFrom4([4]byte{10, 9, byte(i), 2}) }
+
+// plug connects host i to the centre.
+func (s *Star) plug(i int, h *Space) error {
+	gw := netip.AddrFrom4([4]byte{10, 9, byte(i), 1})
+	err := s.Centre.Do(func() error {
+		attrs := netlink.NewLinkAttrs()
+		attrs.Name = Port(i)
+		veth := &netlink.Veth{LinkAttrs: attrs, PeerName: "eth0", PeerNamespace: netlink.NsFd(h.fd)}
+		if err := netlink.LinkAdd(veth); err != nil {
+			return err
+		}
+		return address(Port(i), gw)
+	})
+	if err != nil {
+		return err
+	}
+	return h.Do(func() error {
+		if err := address("eth0", Addr(i)); err != nil {
+			return err
+		}
+		return netlink.RouteAdd(&netlink.Route{Gw: gw.AsSlice()})
+	})
+}
+
+// address gives the calling thread's interface an address of a /24 and sets
+// it up.
+func address(name string, a netip.Addr) error {
+	link, err := netlink.LinkByName(name)
+	if err != nil {
+		return err
+	}
+	ip := &net.IPNet{IP: a.AsSlice(), Mask: net.CIDRMask(24, 32)}
+	if err := netlink.AddrAdd(link, &netlink.Addr{IPNet: ip}); err != nil {
+		return err
+	}
+	return netlink.LinkSetUp(link)
+}
+
+// Close ends all namespaces.
+func (s *Star) Close() {
+	for _, h := range s.Hosts {
+		h.Close()
+	}
+	if s.Centre != nil {
+		s.Centre.Close()
+	}
+}
