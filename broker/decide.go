@@ -1,0 +1,192 @@
+package broker
+
+import (
+	"fmt"
+
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// Decide says how processes of the asker's site connect to processes of the
+// target's: the techniques to try, in order, each with its reason, and why each
+// other one is left out. Every technique appears exactly once, in Steps or in
+// Rejected. It is a pure function of the two profiles; the reasons name the
+// site and its rule, so that an admin knows which line to change.
+//
+// Within one site there is nothing to decide: nodes reach each other directly,
+// and what an admin forbids concerns other sites only.
+func Decide(asker, target overlay.SiteProfile) overlay.Plan {
+	plan := overlay.Plan{Asker: asker.Site, Target: target.Site}
+	p := pair{asker: asker, target: target}
+	for _, t := range overlay.Techniques() {
+		v := p.judge(t)
+		if !v.take {
+			plan.Rejected = append(plan.Rejected, overlay.Rejection{Technique: t, Reason: v.reason})
+			continue
+		}
+		plan.Steps = append(plan.Steps, overlay.Step{Technique: t, Via: p.via(), Reason: v.reason})
+		p.dials = p.dials || t == overlay.Direct || t == overlay.PortRange
+	}
+	return plan
+}
+
+// pair is what Decide knows while it goes through the techniques in their
+// order of preference.
+type pair struct {
+	asker, target overlay.SiteProfile
+	dials         bool // a technique by which the asker dials the target was taken
+}
+
+// verdict says whether a technique is taken, and why or why not.
+type verdict struct {
+	take   bool
+	reason string
+}
+
+func take(format string, args ...any) verdict   { return verdict{true, fmt.Sprintf(format, args...)} }
+func reject(format string, args ...any) verdict { return verdict{false, fmt.Sprintf(format, args...)} }
+
+// notBuilt is the verdict on a technique that might work, were it there.
+var notBuilt = verdict{false, "not available in this version"}
+
+func (p pair) judge(t overlay.Technique) verdict {
+	if p.asker.Site == p.target.Site {
+		if t == overlay.Direct {
+			return take("both processes are in %s", p.asker.Site)
+		}
+		return reject("both processes are in %s, where nodes reach each other directly", p.asker.Site)
+	}
+	for _, s := range []overlay.SiteProfile{p.asker, p.target} {
+		if s.Forbids(t) {
+			return reject("the admin of %s forbids it", s.Site)
+		}
+	}
+	switch t {
+	case overlay.Direct:
+		return p.direct()
+	case overlay.PortRange:
+		return p.portRange()
+	case overlay.Reversed:
+		return p.reversed()
+	case overlay.SimultaneousOpen:
+		return p.simultaneousOpen()
+	case overlay.Traversing:
+		return p.traversing()
+	case overlay.HolePunching:
+		return p.holePunching()
+	case overlay.Relay:
+		return p.relay()
+	}
+	return notBuilt
+}
+
+// via names the gateways that carry the data. A node without a route out needs
+// its gateway for every technique, whichever end dials.
+func (p pair) via() overlay.Via {
+	var v overlay.Via
+	if p.asker.GatewayOnly {
+		v |= overlay.ViaAsker
+	}
+	if p.target.GatewayOnly {
+		v |= overlay.ViaTarget
+	}
+	return v
+}
+
+func (p pair) direct() verdict {
+	if p.target.Inbound == overlay.InboundPorts {
+		return reject("%s lets in only its ports %v, which is technique %v", p.target.Site, p.target.Ports, overlay.PortRange)
+	}
+	return dial(p.asker, p.target)
+}
+
+func (p pair) portRange() verdict {
+	switch p.target.Inbound {
+	case overlay.InboundPorts:
+		return dial(p.asker, p.target)
+	case overlay.InboundOpen:
+		return reject("%s lets every port in, which is technique %v", p.target.Site, overlay.Direct)
+	}
+	return reject("%s opens no port range", p.target.Site)
+}
+
+// reversed is for the case that only the asker can be reached: where the asker
+// can dial, having the target dial back gains nothing.
+func (p pair) reversed() verdict {
+	if p.dials {
+		return reject("%s can dial %s itself", p.asker.Site, p.target.Site)
+	}
+	v := dial(p.target, p.asker)
+	if v.take {
+		v.reason = fmt.Sprintf("%s cannot dial %s, but the other way works: %s", p.asker.Site, p.target.Site, v.reason)
+	} else {
+		v.reason = fmt.Sprintf("%s cannot dial back: %s", p.target.Site, v.reason)
+	}
+	return v
+}
+
+// relayPort is where proxies listen, and the one port that a site with
+// restricted egress lets out.
+const relayPort = 443
+
+// dial says whether a connection from one site reaches a listener of another.
+// Helpers of an open site listen on ports that their kernel picks, so a site
+// that lets only port 443 out reaches none of them.
+func dial(from, to overlay.SiteProfile) verdict {
+	if to.Inbound != overlay.InboundOpen && to.Inbound != overlay.InboundPorts {
+		if to.NAT.Translates() {
+			return reject("%s is behind a NAT that forwards no port inward", to.Site)
+		}
+		return reject("%s lets no connection in", to.Site)
+	}
+	if from.Egress == overlay.EgressAny {
+		return take("%s", lets(to))
+	}
+	limit := egressLimit(from)
+	switch {
+	case from.Egress != overlay.Egress443 && from.Egress != overlay.EgressHTTPProxy:
+		return reject("%s", limit)
+	case to.Inbound == overlay.InboundPorts && to.Ports.Contains(relayPort):
+		return take("%s, and %s", limit, lets(to))
+	case to.Inbound == overlay.InboundPorts:
+		return reject("%s, and %s", limit, lets(to))
+	}
+	return reject("%s, and a %s of %s listens elsewhere", limit, listener(to), to.Site)
+}
+
+// lets describes an inbound rule that lets something in.
+func lets(s overlay.SiteProfile) string {
+	if s.Inbound == overlay.InboundPorts {
+		return fmt.Sprintf("%s opens ports %v", s.Site, s.Ports)
+	}
+	return fmt.Sprintf("%s lets every connection in", s.Site)
+}
+
+// egressLimit describes an egress rule that does not let everything out.
+func egressLimit(s overlay.SiteProfile) string {
+	switch s.Egress {
+	case overlay.Egress443:
+		return fmt.Sprintf("%s lets only port 443 out", s.Site)
+	case overlay.EgressHTTPProxy:
+		return fmt.Sprintf("%s lets only its HTTP proxy out, to port 443", s.Site)
+	}
+	return fmt.Sprintf("%s lets nothing out", s.Site)
+}
+
+func listener(s overlay.SiteProfile) string {
+	if s.GatewayOnly {
+		return "gateway"
+	}
+	return "helper"
+}
+
+// relay works wherever both sites can connect to port 443 of a public host.
+func (p pair) relay() verdict {
+	for _, s := range []overlay.SiteProfile{p.asker, p.target} {
+		switch s.Egress {
+		case overlay.EgressAny, overlay.Egress443, overlay.EgressHTTPProxy:
+		default:
+			return reject("%s, so that no proxy can be reached", egressLimit(s))
+		}
+	}
+	return take("both sites can reach a proxy on port 443")
+}

@@ -1,0 +1,409 @@
+package broker
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+	"unique"
+
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// Memory is the embedded Registry: maps under one lock, which is never held
+// while anything else is waited for. A process costs about 250 bytes.
+type Memory struct {
+	lease  time.Duration
+	limits Limits
+
+	mu        sync.RWMutex
+	sites     map[overlay.SiteID]*siteState
+	holders   map[Holder]*siteState // sessions of sites
+	jobs      map[overlay.JobID]*jobState
+	proxies   map[string]*proxyState
+	turn      uint64 // of the choice among proxies
+	processes int
+	waiting   int
+}
+
+type siteState struct {
+	now       *Site     // replaced, never changed
+	sweep     time.Time // when processes of other sessions than now.Holder go; zero: never
+	processes int
+}
+
+type jobState struct {
+	id      overlay.JobID // the one copy that all entries of the job share
+	ranks   map[uint32]*process
+	waiters map[uint32]*waiters
+}
+
+// process is an access point without what its place in the maps says already.
+type process struct {
+	generation overlay.Generation
+	node       unique.Handle[string]
+	local      netip.AddrPort
+	public     netip.AddrPort
+	site       *siteState
+	holder     Holder // the session that registered it last
+}
+
+// waiters wait for one process; done is closed when it registers.
+type waiters struct {
+	done  chan struct{}
+	count int
+}
+
+type proxyState struct {
+	offer    Offer
+	holder   Holder
+	pending  int // links assigned since the offer
+	assigned uint64
+	last     uint64
+}
+
+// NewMemory returns an empty registry. The lease is how long the processes of
+// a site outlive its frontal's session.
+func NewMemory(lease time.Duration, limits Limits) *Memory {
+	return &Memory{
+		lease: lease, limits: limits,
+		sites:   make(map[overlay.SiteID]*siteState),
+		holders: make(map[Holder]*siteState),
+		jobs:    make(map[overlay.JobID]*jobState),
+		proxies: make(map[string]*proxyState),
+	}
+}
+
+// Join implements Registry.
+func (m *Memory) Join(profile overlay.SiteProfile, holder Holder, now time.Time) (Holder, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := m.sites[profile.Site]
+	if s == nil {
+		if len(m.sites) >= m.limits.Sites {
+			return 0, fmt.Errorf("%w: the broker already knows %d sites, its limit", overlay.ErrOverloaded, len(m.sites))
+		}
+		s = &siteState{now: new(Site)}
+		m.sites[profile.Site] = s
+	}
+	previous := s.now
+	s.now = &Site{Profile: profile, Holder: holder, Since: now}
+	m.holders[holder] = s
+	if previous.Holder == holder {
+		s.now.Since = previous.Since
+		return 0, nil
+	}
+	delete(m.holders, previous.Holder)
+	s.sweep = now.Add(m.lease)
+	return previous.Holder, nil
+}
+
+// Register implements Registry.
+func (m *Memory) Register(holder Holder, points []overlay.AccessPoint) []error {
+	errs := make([]error, len(points))
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	site := m.holders[holder]
+	for i, point := range points {
+		switch {
+		case site == nil:
+			errs[i] = fmt.Errorf("%w: %s has not joined on this session, or joined again on another", overlay.ErrUnknownSite, point.Node.Site)
+		case point.Node.Site != site.now.Profile.Site:
+			errs[i] = fmt.Errorf("%w: %v runs at %v, but this session is that of %s", overlay.ErrForbidden, point.Process, point.Node, site.now.Profile.Site)
+		default:
+			errs[i] = m.register(site, point)
+		}
+	}
+	return errs
+}
+
+func (m *Memory) register(site *siteState, point overlay.AccessPoint) error {
+	job := m.jobs[point.Process.Job]
+	var p *process
+	if job != nil {
+		p = job.ranks[point.Process.Rank]
+	}
+	if p != nil {
+		if err := replaceable(p, site, point); err != nil {
+			return err
+		}
+	}
+	if p == nil || p.site != site {
+		if site.processes >= m.limits.PerSite {
+			return fmt.Errorf("%w: %s already has %d processes registered, the limit for a site", overlay.ErrOverloaded, site.now.Profile.Site, site.processes)
+		}
+	}
+	if p == nil {
+		if m.processes >= m.limits.Processes {
+			return fmt.Errorf("%w: %d processes are registered, the broker's limit", overlay.ErrOverloaded, m.processes)
+		}
+		if job == nil {
+			job = m.newJob(point.Process.Job)
+		}
+		p = new(process)
+		job.ranks[point.Process.Rank] = p
+		m.processes++
+	} else {
+		p.site.processes--
+	}
+	*p = process{
+		generation: point.Generation, node: unique.Make(point.Node.Name),
+		local: point.Local, public: point.Public, site: site, holder: site.now.Holder,
+	}
+	site.processes++
+	if w := job.waiters[point.Process.Rank]; w != nil {
+		close(w.done)
+		delete(job.waiters, point.Process.Rank)
+	}
+	return nil
+}
+
+// replaceable says whether point may take the place of p. Between two sites
+// the generations must differ: the same life of a process cannot be in two
+// places.
+func replaceable(p *process, site *siteState, point overlay.AccessPoint) error {
+	if point.Generation > p.generation || point.Generation == p.generation && p.site == site {
+		return nil
+	}
+	return fmt.Errorf("%w: %v is registered in generation %d by %s; generation %d from %s is not newer",
+		overlay.ErrStale, point.Process, p.generation, p.site.now.Profile.Site, point.Generation, site.now.Profile.Site)
+}
+
+func (m *Memory) newJob(id overlay.JobID) *jobState {
+	job := &jobState{id: overlay.JobID(string([]byte(id))), ranks: make(map[uint32]*process)}
+	m.jobs[job.id] = job
+	return job
+}
+
+// Withdraw implements Registry.
+func (m *Memory) Withdraw(holder Holder, name overlay.ProcessName, generation overlay.Generation) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	job, site := m.jobs[name.Job], m.holders[holder]
+	if job == nil || site == nil {
+		return
+	}
+	if p := job.ranks[name.Rank]; p != nil && p.site == site && p.generation == generation {
+		m.drop(job, name.Rank, p)
+	}
+}
+
+func (m *Memory) drop(job *jobState, rank uint32, p *process) {
+	delete(job.ranks, rank)
+	p.site.processes--
+	m.processes--
+	m.tidy(job)
+}
+
+// tidy forgets a job of which nothing is left.
+func (m *Memory) tidy(job *jobState) {
+	if len(job.ranks) == 0 && len(job.waiters) == 0 {
+		delete(m.jobs, job.id)
+	}
+}
+
+// Lookup implements Registry.
+func (m *Memory) Lookup(dst []Entry, names []overlay.ProcessName) []Entry {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	for _, name := range names {
+		dst = append(dst, m.entry(name))
+	}
+	return dst
+}
+
+func (m *Memory) entry(name overlay.ProcessName) Entry {
+	job := m.jobs[name.Job]
+	if job == nil {
+		return Entry{}
+	}
+	p := job.ranks[name.Rank]
+	if p == nil {
+		return Entry{}
+	}
+	return Entry{Site: p.site.now, Point: overlay.AccessPoint{
+		Process: overlay.ProcessName{Job: job.id, Rank: name.Rank}, Generation: p.generation,
+		Node: overlay.NodeID{Site: p.site.now.Profile.Site, Name: p.node.Value()}, Local: p.local, Public: p.public,
+	}}
+}
+
+// Await implements Registry.
+func (m *Memory) Await(ctx context.Context, name overlay.ProcessName) (Entry, error) {
+	for {
+		e, w, err := m.wait(name)
+		if w == nil {
+			return e, err
+		}
+		select {
+		case <-w.done:
+			m.leaveQueue(name, w)
+		case <-ctx.Done():
+			m.leaveQueue(name, w)
+			return Entry{}, fmt.Errorf("%w: waited for %v, which did not register", overlay.ErrUnknownProcess, name)
+		}
+	}
+}
+
+// wait returns the entry, or joins those who wait for it.
+func (m *Memory) wait(name overlay.ProcessName) (Entry, *waiters, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if e := m.entry(name); e.Site != nil {
+		return e, nil, nil
+	}
+	if m.waiting >= m.limits.Waiting {
+		return Entry{}, nil, fmt.Errorf("%w: %d callers wait for processes, the broker's limit", overlay.ErrOverloaded, m.waiting)
+	}
+	job := m.jobs[name.Job]
+	if job == nil {
+		job = m.newJob(name.Job)
+	}
+	if job.waiters == nil {
+		job.waiters = make(map[uint32]*waiters)
+	}
+	w := job.waiters[name.Rank]
+	if w == nil {
+		w = &waiters{done: make(chan struct{})}
+		job.waiters[name.Rank] = w
+	}
+	w.count++
+	m.waiting++
+	return Entry{}, w, nil
+}
+
+func (m *Memory) leaveQueue(name overlay.ProcessName, w *waiters) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.waiting--
+	w.count--
+	job := m.jobs[name.Job]
+	if job == nil || w.count > 0 || job.waiters[name.Rank] != w {
+		return
+	}
+	delete(job.waiters, name.Rank)
+	m.tidy(job)
+}
+
+// Site implements Registry.
+func (m *Memory) Site(id overlay.SiteID) (*Site, error) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	if s := m.sites[id]; s != nil {
+		return s.now, nil
+	}
+	return nil, fmt.Errorf("%w: %s has not joined; does its frontal run, and reach the broker?", overlay.ErrUnknownSite, id)
+}
+
+// Offer implements Registry.
+func (m *Memory) Offer(offer Offer, holder Holder) (Holder, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	p := m.proxies[offer.Name]
+	if p == nil {
+		if len(m.proxies) >= m.limits.Proxies {
+			return 0, fmt.Errorf("%w: the broker already knows %d proxies, its limit", overlay.ErrOverloaded, len(m.proxies))
+		}
+		p = new(proxyState)
+		m.proxies[offer.Name] = p
+	}
+	var replaced Holder
+	if p.holder != holder {
+		replaced = p.holder
+	}
+	p.offer, p.holder, p.pending = offer, holder, 0
+	return replaced, nil
+}
+
+// Assign implements Registry.
+func (m *Memory) Assign(how Choice) (Offer, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	candidates := make([]candidate, 0, len(m.proxies))
+	for name, p := range m.proxies {
+		candidates = append(candidates, candidate{
+			name: name, load: p.offer.Live + p.pending, capacity: p.offer.Capacity, draining: p.offer.Draining, last: p.last,
+		})
+	}
+	i, err := choose(how, candidates)
+	if err != nil {
+		return Offer{}, err
+	}
+	p := m.proxies[candidates[i].name]
+	m.turn++
+	p.last = m.turn
+	p.pending++
+	p.assigned++
+	return p.offer, nil
+}
+
+// Leave implements Registry.
+func (m *Memory) Leave(holder Holder, now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if s := m.holders[holder]; s != nil {
+		delete(m.holders, holder)
+		s.now = &Site{Profile: s.now.Profile, Since: now}
+		s.sweep = now.Add(m.lease)
+	}
+	maps.DeleteFunc(m.proxies, func(_ string, p *proxyState) bool { return p.holder == holder })
+}
+
+// Expire implements Registry. It looks at every process, but only when a
+// site's lease is over.
+func (m *Memory) Expire(now time.Time) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	due := make(map[*siteState]bool)
+	for id, s := range m.sites {
+		if s.sweep.IsZero() || now.Before(s.sweep) {
+			continue
+		}
+		due[s] = true
+		s.sweep = time.Time{}
+		if s.now.Holder == 0 {
+			delete(m.sites, id)
+		}
+	}
+	if len(due) == 0 {
+		return 0
+	}
+	before := m.processes
+	for _, job := range m.jobs {
+		for rank, p := range job.ranks {
+			if due[p.site] && (p.site.now.Holder == 0 || p.holder != p.site.now.Holder) {
+				m.drop(job, rank, p)
+			}
+		}
+	}
+	return before - m.processes
+}
+
+// Inventory implements Registry.
+func (m *Memory) Inventory() Inventory {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	inv := Inventory{Waiting: m.waiting}
+	for _, s := range m.sites {
+		inv.Sites = append(inv.Sites, SiteInventory{*s.now, s.processes})
+	}
+	for _, job := range m.jobs {
+		counts := make(map[overlay.SiteID]int)
+		for _, p := range job.ranks {
+			counts[p.site.now.Profile.Site]++
+		}
+		inv.Jobs = append(inv.Jobs, JobInventory{job.id, counts})
+	}
+	for _, p := range m.proxies {
+		offer := p.offer
+		offer.Live += p.pending
+		inv.Proxies = append(inv.Proxies, ProxyInventory{offer, p.assigned})
+	}
+	slices.SortFunc(inv.Sites, func(a, b SiteInventory) int { return cmp.Compare(a.Profile.Site, b.Profile.Site) })
+	slices.SortFunc(inv.Jobs, func(a, b JobInventory) int { return cmp.Compare(a.Job, b.Job) })
+	slices.SortFunc(inv.Proxies, func(a, b ProxyInventory) int { return cmp.Compare(a.Name, b.Name) })
+	return inv
+}

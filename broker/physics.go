@@ -1,0 +1,94 @@
+package broker
+
+import "github.com/isthmus-grid/isthmus/overlay"
+
+// This file judges the techniques that are not built yet. Where a site's rules
+// make one impossible, that is the reason to show: a later version will not
+// change it.
+
+// symmetric reports whether the site's NAT gives a node another outside port for
+// each destination, so that nobody can know beforehand where to send.
+func symmetric(s overlay.SiteProfile) bool {
+	return s.NAT.Mapping == overlay.AddressDependent || s.NAT.Mapping == overlay.AddressAndPortDependent
+}
+
+// takesAnyone reports whether a segment from a port that nobody knew beforehand
+// reaches a node of the site: it is open, or its NAT filters for no endpoint.
+func takesAnyone(s overlay.SiteProfile) bool {
+	return s.Inbound == overlay.InboundOpen || s.NAT.Filtering == overlay.EndpointIndependent
+}
+
+// sides calls judge with each site as self and the other as peer, and returns
+// the first reason against the technique, or notBuilt.
+func (p pair) sides(judge func(self, peer overlay.SiteProfile) *verdict) verdict {
+	if v := judge(p.asker, p.target); v != nil {
+		return *v
+	}
+	if v := judge(p.target, p.asker); v != nil {
+		return *v
+	}
+	return notBuilt
+}
+
+func against(format string, args ...any) *verdict {
+	v := reject(format, args...)
+	return &v
+}
+
+// simultaneousOpen needs both SYNs to leave and at least one to arrive, or both
+// to meet a tracker that saw the other's.
+func (p pair) simultaneousOpen() verdict {
+	return p.sides(func(self, peer overlay.SiteProfile) *verdict {
+		switch {
+		case self.Egress == overlay.EgressNone || self.Egress == overlay.EgressHTTPProxy:
+			return against("%s, which carries no SYN of its own", egressLimit(self))
+		case stateless(self) && stateless(peer):
+			return against("%s and %s both refuse every SYN, whoever sent one first", self.Site, peer.Site)
+		case symmetric(self) && !takesAnyone(peer):
+			return against("%s's NAT takes another port for every destination, so %s cannot aim at it", self.Site, peer.Site)
+		}
+		return nil
+	})
+}
+
+// stateless reports whether the site refuses bare SYNs by their flags alone.
+func stateless(s overlay.SiteProfile) bool {
+	return s.Filter == overlay.FilterStateless && s.Inbound == overlay.InboundNone
+}
+
+// traversing needs raw sockets at both ends, a SYN that leaves the asker's site
+// and no reset that answers it before the target's helper can.
+func (p pair) traversing() verdict {
+	if t := p.target; t.Refusal == overlay.RefuseReset && t.Filter != overlay.FilterNone && t.Inbound != overlay.InboundOpen {
+		return reject("%s answers the asker's SYN with a reset", t.Site)
+	}
+	if a := p.asker; stateless(a) && a.Refusal == overlay.RefuseReset && p.target.Filter > overlay.FilterStateless && !takesAnyone(p.target) {
+		return reject("%s answers with a reset the SYN by which %s would open its filter", a.Site, p.target.Site)
+	}
+	return p.sides(func(self, peer overlay.SiteProfile) *verdict {
+		switch {
+		case self.Egress != overlay.EgressAny:
+			return against("%s, and the technique needs every port", egressLimit(self))
+		case !self.Privileged:
+			return against("the helpers of %s have no CAP_NET_RAW", self.Site)
+		case symmetric(self) && !takesAnyone(peer):
+			return against("%s's NAT takes another port for every destination, which the carried SYN cannot name", self.Site)
+		}
+		return nil
+	})
+}
+
+// holePunching needs datagrams both ways and a mapping that the peer can aim at.
+// Filters without state refuse only TCP.
+func (p pair) holePunching() verdict {
+	return p.sides(func(self, peer overlay.SiteProfile) *verdict {
+		takesAll := takesAnyone(peer) || !peer.NAT.Translates() && peer.Filter <= overlay.FilterStateless
+		switch {
+		case !self.UDP:
+			return against("%s lets no UDP through", self.Site)
+		case symmetric(self) && !takesAll:
+			return against("%s's NAT takes another port for every destination, and %s takes no datagram from a port it did not write to", self.Site, peer.Site)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,126 @@
+package broker
+
+import (
+	"context"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/ticket"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// Holder names the session of a frontal or a proxy. What a session put into
+// the registry is its own. Zero is no session.
+type Holder uint64
+
+// Registry is who is where: sites, processes and proxies. The embedded one is
+// NewMemory's; others may keep it elsewhere, for several brokers. All methods
+// are safe for concurrent use, none calls a peer, and time is an argument, so
+// that a registry has no clock. Errors wrap those of package overlay.
+type Registry interface {
+	// Join makes holder the session of the profile's site and returns the one
+	// it replaces, zero if none. Processes of the site that are not registered
+	// again within the lease are dropped.
+	Join(profile overlay.SiteProfile, holder Holder, now time.Time) (replaced Holder, err error)
+
+	// Register adds or renews processes of the site that holder joined with.
+	// The result has one error for each point, nil where it was taken:
+	// ErrStale for an older life of a process, ErrForbidden for another site's
+	// node, ErrOverloaded over the limits. If holder is not the session of a
+	// site, all fail with ErrUnknownSite.
+	Register(holder Holder, points []overlay.AccessPoint) []error
+
+	// Withdraw removes a process of holder's site, if it is still in the given
+	// generation.
+	Withdraw(holder Holder, process overlay.ProcessName, generation overlay.Generation)
+
+	// Lookup returns one entry for each process, in order, with a nil Site for
+	// those that are not registered. It appends to dst.
+	Lookup(dst []Entry, processes []overlay.ProcessName) []Entry
+
+	// Await returns the process's entry as soon as there is one. It fails with
+	// ErrUnknownProcess when ctx ends, and with ErrOverloaded at once when too
+	// many wait.
+	Await(ctx context.Context, process overlay.ProcessName) (Entry, error)
+
+	// Site returns what is known of a site; ErrUnknownSite if nothing is.
+	Site(id overlay.SiteID) (*Site, error)
+
+	// Offer adds or renews a proxy and returns the session it replaces, zero
+	// if none.
+	Offer(offer Offer, holder Holder) (replaced Holder, err error)
+
+	// Assign chooses a proxy for a new link and counts the link as the proxy's
+	// until its next offer. It fails with ErrNoRelay when no proxy offers itself
+	// and ErrOverloaded when none takes another link.
+	Assign(choice Choice) (Offer, error)
+
+	// Leave says that a session ended. A proxy is gone with it; a site's
+	// processes stay for the lease, in which its frontal may join again.
+	Leave(holder Holder, now time.Time)
+
+	// Expire drops what outlived its lease, and returns how many processes.
+	Expire(now time.Time) int
+
+	// Inventory returns what is registered.
+	Inventory() Inventory
+}
+
+// Entry is a registered process and its site. The zero Entry is no process.
+type Entry struct {
+	Point overlay.AccessPoint
+	Site  *Site
+}
+
+// Site is what the registry knows of a site. A Site never changes: when a
+// frontal joins or leaves, there is a new one.
+type Site struct {
+	Profile overlay.SiteProfile
+	Holder  Holder    // the frontal's session; zero while it is away
+	Since   time.Time // when it joined, or left if away
+}
+
+// Offer is a proxy as it described itself.
+type Offer struct {
+	Name      string
+	Addresses []string // address:port where nodes reach it; not to be changed
+	Key       ticket.Key
+	Live      int // links when it last said so
+	Capacity  int // links at most
+	Draining  bool
+}
+
+// Inventory is the registry's content in numbers, for status pages.
+type Inventory struct {
+	Sites   []SiteInventory
+	Jobs    []JobInventory
+	Proxies []ProxyInventory
+	Waiting int // callers of Await
+}
+
+// SiteInventory is one site.
+type SiteInventory struct {
+	Site
+	Processes int
+}
+
+// JobInventory is one job.
+type JobInventory struct {
+	Job       overlay.JobID
+	Processes map[overlay.SiteID]int
+}
+
+// ProxyInventory is one proxy.
+type ProxyInventory struct {
+	Offer
+	Assigned uint64 // links since it first offered itself
+}
+
+// Limits bound what a registry holds. Zero values are not limits: nothing is
+// taken then.
+type Limits struct {
+	Sites     int
+	Proxies   int
+	Processes int // of all sites
+	PerSite   int // processes of one site
+	Waiting   int // callers of Await
+}
