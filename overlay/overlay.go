@@ -115,7 +115,7 @@ type AccessPoint struct {
 	Process    ProcessName
 	Generation Generation
 	Node       NodeID
-	Local      netip.AddrPort // for processes of the same site
+	Local      netip.AddrPort // for processes of the same site; invalid when the site's port range was full
 	Public     netip.AddrPort // for other sites; invalid when none can connect
 }
 
@@ -127,11 +127,5 @@ func (a AccessPoint) Check() error {
 	if err := CheckName("site", string(a.Node.Site)); err != nil {
 		return err
 	}
-	if err := CheckName("node", a.Node.Name); err != nil {
-		return err
-	}
-	if !a.Local.IsValid() {
-		return fmt.Errorf("access point of %v has no local address", a.Process)
-	}
-	return nil
+	return CheckName("node", a.Node.Name)
 }

@@ -22,13 +22,17 @@ const (
 )
 
 // Intro is the first frame on a connection to a helper's or frontal's
-// listener. With IntroReverse and IntroCarry, ID counts and Job and Rank say
-// for the logs who dials.
+// listener. With IntroProcess, Job and Rank are the target and From, Technique
+// and Via describe the path to it; with the others, ID counts and the rest
+// says for the logs who dials. Nothing in it is proven.
 type Intro struct {
-	Kind IntroKind
-	ID   ID
-	Job  overlay.JobID
-	Rank uint32
+	Kind      IntroKind
+	ID        ID
+	Job       overlay.JobID
+	Rank      uint32
+	From      overlay.NodeID
+	Technique overlay.Technique
+	Via       overlay.Via
 }
 
 // Type implements Frame.
@@ -38,7 +42,9 @@ func (f *Intro) appendBody(b []byte) []byte {
 	b = append(b, byte(f.Kind))
 	b = append(b, f.ID[:]...)
 	b = appendStr8(b, string(f.Job))
-	return binary.BigEndian.AppendUint32(b, f.Rank)
+	b = binary.BigEndian.AppendUint32(b, f.Rank)
+	b = appendNode(b, f.From)
+	return append(b, byte(f.Technique), byte(f.Via))
 }
 
 func (f *Intro) decodeBody(r *reader) {
@@ -46,6 +52,9 @@ func (f *Intro) decodeBody(r *reader) {
 	r.bytes(f.ID[:])
 	f.Job = overlay.JobID(r.str8())
 	f.Rank = r.u32()
+	f.From = r.node()
+	f.Technique = overlay.Technique(r.u8())
+	f.Via = overlay.Via(r.u8())
 	if r.err == nil && (f.Kind < IntroProcess || f.Kind > IntroCarry) {
 		r.err = fmt.Errorf("kind %d", f.Kind)
 	}

@@ -28,7 +28,7 @@ type Type uint8
 // The frames. What an older peer does with a new type is said by OptionalBit.
 const (
 	// First frames of a data connection, before any payload.
-	TypeIntro  = Type(0x01) // kind:u8 id[16] job:str8 rank:u32
+	TypeIntro  = Type(0x01) // kind:u8 id[16] job:str8 rank:u32 site:str8 node:str8 technique:u8 via:u8
 	TypeTicket = Type(0x02) // link[16] end:u8 job:str8 asker:u32 target:u32 proxy:str8 expires:u64(unix ms) limit:u64(bytes, 0 none) mac[32]
 	TypeRefuse = Type(0x03) // code:u8 by:str8 text:str16
 

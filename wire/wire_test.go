@@ -37,7 +37,7 @@ func samples() []Frame {
 		Reason: "both sites refuse inbound connections", Setup: 40250 * time.Microsecond,
 	}
 	return []Frame{
-		&Intro{Kind: IntroReverse, ID: id, Job: job, Rank: 7},
+		&Intro{Kind: IntroReverse, ID: id, Job: job, Rank: 7, From: overlay.NodeID{Site: "sitea", Name: "a1"}, Technique: overlay.Direct, Via: overlay.ViaAsker},
 		&Ticket{Link: id, End: 1, Job: job, Asker: 3, Target: 4, Proxy: "p1", Expires: 1_700_000_000_123, Limit: 1 << 40, MAC: secret},
 		&Refuse{Code: CodeForbidden, By: "proxy p1", Text: "the ticket expired 3 s ago"},
 		&Hello{Features: 1, Job: job, From: 1, To: 2, Generation: 99, Dialled: true, Nonce: secret},

@@ -358,7 +358,7 @@ func TestConversionsAreChecked(t *testing.T) {
 		"no process": func(m *controlpb.AccessPoint) { m.Process = nil },
 		"job":        func(m *controlpb.AccessPoint) { m.Process.Job = "demo" },
 		"site":       func(m *controlpb.AccessPoint) { m.Site = "A site" },
-		"local":      func(m *controlpb.AccessPoint) { m.Local = "" },
+		"local":      func(m *controlpb.AccessPoint) { m.Local = "a1" },
 		"public":     func(m *controlpb.AccessPoint) { m.Public = "host:1" },
 	} {
 		m := good()

@@ -28,7 +28,10 @@ func ProcessFromPB(p *controlpb.Process) (overlay.ProcessName, error) {
 func PointToPB(a overlay.AccessPoint) *controlpb.AccessPoint {
 	m := &controlpb.AccessPoint{
 		Process: ProcessToPB(a.Process), Generation: uint64(a.Generation),
-		Site: string(a.Node.Site), Node: a.Node.Name, Local: a.Local.String(),
+		Site: string(a.Node.Site), Node: a.Node.Name,
+	}
+	if a.Local.IsValid() {
+		m.Local = a.Local.String()
 	}
 	if a.Public.IsValid() {
 		m.Public = a.Public.String()
@@ -46,8 +49,10 @@ func PointFromPB(m *controlpb.AccessPoint) (overlay.AccessPoint, error) {
 	if a.Process, err = ProcessFromPB(m.GetProcess()); err != nil {
 		return a, err
 	}
-	if a.Local, err = netip.ParseAddrPort(m.GetLocal()); err != nil {
-		return a, fmt.Errorf("local address of %v: %w", a.Process, err)
+	if m.GetLocal() != "" {
+		if a.Local, err = netip.ParseAddrPort(m.GetLocal()); err != nil {
+			return a, fmt.Errorf("local address of %v: %w", a.Process, err)
+		}
 	}
 	if m.GetPublic() != "" {
 		if a.Public, err = netip.ParseAddrPort(m.GetPublic()); err != nil {

@@ -138,7 +138,7 @@ type AccessPoint struct {
 	Generation    uint64                 `protobuf:"varint,2,opt,name=generation,proto3" json:"generation,omitempty"`
 	Site          string                 `protobuf:"bytes,3,opt,name=site,proto3" json:"site,omitempty"`
 	Node          string                 `protobuf:"bytes,4,opt,name=node,proto3" json:"node,omitempty"`
-	Local         string                 `protobuf:"bytes,5,opt,name=local,proto3" json:"local,omitempty"`   // address:port for processes of the same site
+	Local         string                 `protobuf:"bytes,5,opt,name=local,proto3" json:"local,omitempty"`   // address:port for processes of the same site; empty: none can connect
 	Public        string                 `protobuf:"bytes,6,opt,name=public,proto3" json:"public,omitempty"` // address:port for other sites; empty: none can connect
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
