@@ -175,6 +175,10 @@ type DialConfig struct {
 	// Dial opens the TCP connection, or one through an HTTP proxy; nil dials
 	// Addr directly.
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
+
+	// Down is told by Keep why each try failed and why a session ended, before
+	// it waits for the next try; for errors that name the cause. It may be nil.
+	Down func(err error)
 }
 
 // Dial makes one session, which lives until ctx ends, either end closes it or
@@ -239,6 +243,9 @@ func (e *Endpoint) Keep(ctx context.Context, cfg DialConfig, up func(context.Con
 		}
 		if accepted {
 			wait = first
+		}
+		if cfg.Down != nil {
+			cfg.Down(err)
 		}
 		e.log.Warn("no control session", "with", cfg.Role.String(), "address", cfg.Addr, "error", err, "retry_in", wait.String())
 		if !sleep(ctx, wait/2+rand.N(wait)) {
