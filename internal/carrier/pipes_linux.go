@@ -3,6 +3,7 @@ package carrier
 import (
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 )
@@ -20,18 +21,33 @@ var pipes stock
 type stock struct {
 	mu   sync.Mutex
 	idle []*pipe
+	lent atomic.Int32 // pipes in use
 }
 
-// get lends an empty pipe.
+// get lends an empty pipe. It must be given back with put or drop.
 func (s *stock) get() (*pipe, error) {
+	p := s.pop()
+	if p == nil {
+		var err error
+		if p, err = newPipe(); err != nil {
+			return nil, err
+		}
+	}
+	s.lent.Add(1)
+	return p, nil
+}
+
+// pop returns an idle pipe, or nil.
+func (s *stock) pop() *pipe {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if n := len(s.idle); n > 0 {
-		p := s.idle[n-1]
-		s.idle = s.idle[:n-1]
-		return p, nil
+	n := len(s.idle)
+	if n == 0 {
+		return nil
 	}
-	return newPipe()
+	p := s.idle[n-1]
+	s.idle = s.idle[:n-1]
+	return p
 }
 
 func newPipe() (*pipe, error) {
@@ -46,6 +62,7 @@ func newPipe() (*pipe, error) {
 
 // put takes an empty pipe back.
 func (s *stock) put(p *pipe) {
+	s.lent.Add(-1)
 	s.mu.Lock()
 	keep := len(s.idle) < maxIdlePipes
 	if keep {
@@ -57,11 +74,10 @@ func (s *stock) put(p *pipe) {
 	}
 }
 
-// drop ends a pipe that may have bytes in it. nil is none.
+// drop ends a pipe that may have bytes in it.
 func (s *stock) drop(p *pipe) {
-	if p != nil {
-		p.close()
-	}
+	s.lent.Add(-1)
+	p.close()
 }
 
 func (p *pipe) close() {

@@ -1,6 +1,8 @@
 package carrier
 
 import (
+	"syscall"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -22,55 +24,85 @@ func (f *flow) copy() error {
 	if err != nil {
 		return f.writeFailed(err)
 	}
-	var p *pipe
-	defer func() { pipes.drop(p) }() // it may have bytes left
+	s := splicer{flow: f, src: src, dst: dst}
+	defer s.dropPipe()
 	for {
-		n := 0
-		var serr error
-		err := src.Read(func(fd uintptr) bool {
-			if p == nil {
-				if p, serr = pipes.get(); serr != nil {
-					return true
-				}
-			}
-			n, serr = splice(int(fd), p.w, chunk)
-			if serr == unix.EAGAIN {
-				pipes.put(p)
-				p = nil
-				return false
-			}
-			return true
-		})
-		if err == nil {
-			err = serr
-		}
+		n, err := s.fill()
 		if err != nil {
 			return f.readFailed(err)
 		}
 		if n == 0 {
-			pipes.put(p)
-			p = nil
 			return nil
 		}
 		pass := f.budget.spend(n)
-		for left := pass; left > 0; {
-			m := 0
-			err := dst.Write(func(fd uintptr) bool {
-				m, serr = splice(p.r, int(fd), left)
-				return serr != unix.EAGAIN
-			})
-			if err == nil {
-				err = serr
-			}
-			if err != nil {
-				return f.writeFailed(err)
-			}
-			left -= m
-			f.meter.spliced[f.dir].Add(uint64(m))
+		if err := s.drain(pass); err != nil {
+			return f.writeFailed(err)
 		}
 		if pass < n {
 			return ErrLimit
 		}
+	}
+}
+
+// splicer is one flow's way through the kernel.
+type splicer struct {
+	*flow
+	src, dst syscall.RawConn
+	pipe     *pipe // nil while there is nothing to move
+}
+
+// fill waits for bytes and moves them from the source into the empty pipe. At
+// the end of the stream it returns 0.
+func (s *splicer) fill() (n int, err error) {
+	rerr := s.src.Read(func(fd uintptr) bool {
+		n, err = s.fillNow(int(fd))
+		if err != unix.EAGAIN {
+			return true
+		}
+		pipes.put(s.pipe)
+		s.pipe = nil
+		return false // and park until there is something
+	})
+	if rerr != nil {
+		return 0, rerr
+	}
+	return n, err
+}
+
+func (s *splicer) fillNow(fd int) (n int, err error) {
+	if s.pipe == nil {
+		if s.pipe, err = pipes.get(); err != nil {
+			return 0, err
+		}
+	}
+	return splice(fd, s.pipe.w, chunk)
+}
+
+// drain moves n bytes from the pipe to the target, at the target's pace.
+func (s *splicer) drain(n int) error {
+	for n > 0 {
+		moved, err := 0, error(nil)
+		werr := s.dst.Write(func(fd uintptr) bool {
+			moved, err = splice(s.pipe.r, int(fd), n)
+			return err != unix.EAGAIN
+		})
+		if werr != nil {
+			return werr
+		}
+		if err != nil {
+			return err
+		}
+		n -= moved
+		s.meter.spliced[s.dir].Add(uint64(moved))
+	}
+	return nil
+}
+
+// dropPipe ends the pipe of a flow that ended: it may have bytes left.
+func (s *splicer) dropPipe() {
+	if s.pipe != nil {
+		pipes.drop(s.pipe)
+		s.pipe = nil
 	}
 }
 
