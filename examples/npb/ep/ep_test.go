@@ -1,0 +1,110 @@
+package ep
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/isthmus-grid/isthmus/examples/npb"
+	"github.com/isthmus-grid/isthmus/examples/npb/random"
+	"github.com/isthmus-grid/isthmus/mpilib"
+)
+
+func TestOfficialValues(t *testing.T) {
+	for _, n := range []int{1, 2, 3, 4, 5, 8} {
+		t.Run(fmt.Sprintf("S/ranks=%d", n), func(t *testing.T) { verify(t, "S", n) })
+	}
+	if testing.Short() {
+		t.Log("class W left out by -short")
+		return
+	}
+	t.Run("W/ranks=4", func(t *testing.T) { verify(t, "W", 4) })
+}
+
+func verify(t *testing.T, c npb.Class, n int) {
+	mpilib.TestWorld(t, n, func(ctx context.Context, comm *mpilib.Comm) error {
+		r, err := Run(ctx, comm, c)
+		if err != nil {
+			return err
+		}
+		if len(r.Checks) != 3 || !r.Verified || r.Ranks != n || r.Class != c {
+			return fmt.Errorf("result %+v", r)
+		}
+		return nil
+	})
+}
+
+func TestUnknownClass(t *testing.T) {
+	mpilib.TestWorld(t, 1, func(ctx context.Context, comm *mpilib.Comm) error {
+		if _, err := Run(ctx, comm, "X"); err == nil || !strings.Contains(err.Error(), `no class "X", have [S W A B C]`) {
+			return fmt.Errorf("error is %v", err)
+		}
+		return nil
+	})
+}
+
+// A single wrong pair, sum or digit must show.
+func TestWrongTalliesAreSeen(t *testing.T) {
+	s := classes["S"]
+	right := tally{sumX: s.sumX, sumY: s.sumY}
+	right.annulus[0] = int64(s.pairs)
+	times := []float64{1, 0}
+	if r := result("S", s, 1, right, times); !r.Verified {
+		t.Fatalf("the official values are refused: %+v", r.Checks)
+	}
+	for name, spoil := range map[string]func(*tally){
+		"sum X": func(w *tally) { w.sumX *= 1 + 1e-7 },
+		"sum Y": func(w *tally) { w.sumY = -w.sumY },
+		"pairs": func(w *tally) { w.annulus[9]++ },
+		"NaN":   func(w *tally) { w.sumX = math.NaN() },
+	} {
+		wrong := right
+		spoil(&wrong)
+		if r := result("S", s, 1, wrong, times); r.Verified {
+			t.Errorf("%s: verified %+v", name, r.Checks)
+		}
+	}
+}
+
+// However the batches are dealt, together they are the same pairs.
+func TestSharesAreTheWhole(t *testing.T) {
+	const m = batchBits + 3 // eight batches
+	whole, err := share(t.Context(), 0, 1, m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, size := range []int{2, 3, 7, 8, 11} {
+		var sum tally
+		for rank := range size {
+			part, err := share(t.Context(), rank, size, m)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, q := range part.annulus {
+				sum.annulus[i] += q
+			}
+			sum.sumX += part.sumX
+		}
+		if sum.annulus != whole.annulus || math.Abs(sum.sumX-whole.sumX) > 1e-9*math.Abs(whole.sumX) {
+			t.Errorf("%d shares give %+v, want %+v", size, sum, whole)
+		}
+	}
+}
+
+func TestCancelledBetweenBatches(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := share(ctx, 0, 1, 32); err != context.Canceled {
+		t.Errorf("error is %v", err)
+	}
+}
+
+func BenchmarkPairs(b *testing.B) {
+	g := random.New(seed)
+	var t tally
+	for b.Loop() {
+		t.add(&g, 1)
+	}
+}
