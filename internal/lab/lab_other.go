@@ -4,6 +4,7 @@ package lab
 
 import (
 	"context"
+	"io"
 	"net"
 	"net/netip"
 	"os"
@@ -118,3 +119,8 @@ func (*Cmd) Output() ([]byte, error) { return nil, ErrNotLinux }
 // CombinedOutput returns ErrNotLinux.
 func (*Cmd) CombinedOutput() ([]byte, error) { return nil, ErrNotLinux }
 
+// Stay returns ErrNotLinux.
+func Stay(context.Context, string, io.Writer) error { return ErrNotLinux }
+
+// RunAt returns ErrNotLinux.
+func RunAt(ctx context.Context, file, at string, argv []string) (int, error) { return 1, ErrNotLinux }

@@ -1,0 +1,58 @@
+package main
+
+import (
+	"errors"
+
+	"github.com/isthmus-grid/isthmus/internal/lab"
+	"github.com/urfave/cli/v2"
+)
+
+// labCommand is "isthmus lab": sites with firewalls on this machine, from a file.
+func labCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "lab",
+		Usage: "build sites with their firewalls on this machine, to rehearse with",
+		Description: "FILE is YAML:\n\n" + `  wan: {rtt: 10ms, loss: 0.1%, rate: 1Gbit}
+  sites:
+    - {name: alpha, preset: stateful, nodes: 2}
+    - {name: beta, preset: no-route/egress-443, nodes: [login, c1]}
+    - {name: pub, preset: public, nodes: [broker, proxy]}`,
+		Subcommands: []*cli.Command{labUpCommand(), labRunCommand()},
+	}
+}
+
+func labUpCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "up",
+		Usage:     "build the sites of FILE and stay until Ctrl-C",
+		ArgsUsage: "FILE",
+		Action: func(c *cli.Context) error {
+			if c.NArg() != 1 {
+				return errors.New("lab up: want one FILE")
+			}
+			return lab.Stay(c.Context, c.Args().First(), c.App.Writer)
+		},
+	}
+}
+
+func labRunCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "run",
+		Usage:     "build the sites of FILE, run a command on one host, and exit with its status",
+		ArgsUsage: "FILE [--at SITE/HOST] -- COMMAND [ARGUMENT...]",
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "at", Usage: "the `SITE/HOST` to run on (default: the first node of the first site)"},
+		},
+		Action: func(c *cli.Context) error {
+			file, at, argv, err := lab.RunArgs(c.String("at"), c.Args().Slice())
+			if err != nil {
+				return err
+			}
+			status, err := lab.RunAt(c.Context, file, at, argv)
+			if err != nil {
+				return cli.Exit("isthmus lab run: "+err.Error(), status)
+			}
+			return cli.Exit("", status)
+		},
+	}
+}

@@ -1,0 +1,32 @@
+package lab
+
+import (
+	"errors"
+	"strings"
+)
+
+// errRunUsage says how RunArgs wants its words.
+var errRunUsage = errors.New("lab run: want FILE [--at SITE/HOST] -- COMMAND [ARGUMENT...]")
+
+// RunArgs splits the words behind "isthmus lab run": FILE [--at SITE/HOST] --
+// COMMAND [ARGUMENT...]. at is what a flag in front of FILE said; flag parsers
+// leave the one behind it, and the --, to us.
+func RunArgs(at string, words []string) (file, host string, argv []string, err error) {
+	if len(words) < 2 {
+		return "", "", nil, errRunUsage
+	}
+	file, words = words[0], words[1:]
+	switch value, joined := strings.CutPrefix(words[0], "--at="); {
+	case joined:
+		at, words = value, words[1:]
+	case words[0] == "--at" && len(words) > 1:
+		at, words = words[1], words[2:]
+	}
+	if len(words) > 0 && words[0] == "--" {
+		words = words[1:]
+	}
+	if len(words) == 0 || strings.HasPrefix(words[0], "-") {
+		return "", "", nil, errRunUsage
+	}
+	return file, at, words, nil
+}
