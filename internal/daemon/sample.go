@@ -16,7 +16,7 @@ func render(name string, root *field, v reflect.Value) []byte {
 	defaults := reflect.New(root.typ).Elem()
 	root.setDefaults(defaults)
 	w := &sampleWriter{prefix: envPrefix(name)}
-	w.comment("", fmt.Sprintf("Settings of %s. A line that begins with # and a key shows that key's default: remove the # to change it. Every key is also a flag (tls.cert is --tls-cert) and an environment variable (%s). A flag wins over the environment, the environment over this file. \"%s --check --config FILE\" finds mistakes.",
+	w.comment("", fmt.Sprintf("Settings of %s. A key behind a # has the default shown; remove the mark to change it. Every key is also a flag (tls.cert is --tls-cert) and an environment variable (%s). A flag wins over the environment, the environment over this file. \"%s --check --config FILE\" finds mistakes.",
 		name, envName(w.prefix, "tls.cert"), name))
 	w.section(root, v, defaults, "")
 	return w.Bytes()
@@ -43,10 +43,13 @@ func (w *sampleWriter) comment(indent, text string) {
 }
 
 func (w *sampleWriter) section(f *field, v, defaults reflect.Value, indent string) {
-	for _, c := range f.children {
+	for i, c := range f.children {
 		value, preset := v.FieldByIndex(c.index), defaults.FieldByIndex(c.index)
-		w.WriteString("\n")
-		w.comment(indent, c.help+w.facts(c))
+		if i > 0 || indent == "" {
+			w.WriteString("\n")
+		}
+		w.comment(indent, c.help+c.facts())
+		w.elements(c, indent)
 		if c.kind == section {
 			fmt.Fprintf(w, "%s%s:\n", indent, c.name)
 			w.section(c, value, preset, indent+"  ")
@@ -67,7 +70,7 @@ func (f *field) mustParse(tag, text string) reflect.Value {
 }
 
 // facts is the part of a key's comment that comes from the other tags.
-func (w *sampleWriter) facts(f *field) string {
+func (f *field) facts() string {
 	text := ""
 	if len(f.enum) > 0 {
 		text += " One of: " + strings.Join(f.enum, ", ") + "."
@@ -83,23 +86,23 @@ func (w *sampleWriter) facts(f *field) string {
 	if f.required {
 		text += " Required."
 	}
-	if f.kind == list || f.kind == table {
-		text += elementKeys(f.elem)
-	}
 	return text
 }
 
-// elementKeys lists the keys of a list's or table's elements, which have no
-// lines of their own.
-func elementKeys(f *field) string {
-	var b strings.Builder
-	for _, c := range f.children {
-		fmt.Fprintf(&b, " - %s: %s", c.name, c.help)
+// elements lists the keys of a list's or table's elements, which have no lines
+// of their own.
+func (w *sampleWriter) elements(f *field, indent string) {
+	if f.elem == nil || f.elem.kind != section {
+		return
 	}
-	if b.Len() == 0 {
-		return ""
-	}
-	return " Each has:" + b.String()
+	w.comment(indent, "Each has:")
+	f.elem.leaves(reflect.New(f.elem.typ).Elem(), func(c *field, _ reflect.Value) {
+		text := "- " + c.key + ": " + c.help + c.facts()
+		if c.preset != "" {
+			text += " Default: " + c.preset + "."
+		}
+		w.comment(indent, text)
+	})
 }
 
 func (w *sampleWriter) key(f *field, v, preset reflect.Value, indent string) {

@@ -1,0 +1,259 @@
+package daemon_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/daemon"
+	"github.com/isthmus-grid/isthmus/internal/daemon/daemontest"
+)
+
+// fakeConfig is the settings of a small daemon: an echo service.
+type fakeConfig struct {
+	Listen string      `yaml:"listen" default:"127.0.0.1:0" help:"Address to accept on."`
+	Fail   string      `yaml:"fail" help:"Error to return at once."`
+	Deaf   bool        `yaml:"deaf" help:"Whether to ignore the order to end."`
+	Key    daemon.Path `yaml:"key" path:"file" help:"A file."`
+}
+
+func (c fakeConfig) Check() error {
+	if c.Listen == "nowhere" {
+		return daemon.Wrong("listen", "nowhere is no place")
+	}
+	return nil
+}
+
+var fake = daemon.Spec[fakeConfig]{Name: "isthmus-fake", Usage: "echo what is sent", Serve: serveFake}
+
+func serveFake(ctx context.Context, cfg fakeConfig, log *slog.Logger, ready func(...string)) error {
+	if cfg.Fail != "" {
+		return errors.New(cfg.Fail)
+	}
+	ln, err := net.Listen("tcp", cfg.Listen)
+	if err != nil {
+		return err
+	}
+	defer context.AfterFunc(ctx, func() {
+		log.Debug("told to end")
+		if cfg.Deaf {
+			fmt.Println("deaf") // the test waits for this before it goes on
+			return
+		}
+		ln.Close()
+	})()
+	ready("listen=" + ln.Addr().String())
+	ready("listen=twice")
+	for {
+		c, err := ln.Accept()
+		if err != nil {
+			return ctx.Err()
+		}
+		line, _ := bufio.NewReader(c).ReadString('\n')
+		fmt.Fprint(c, line)
+		c.Close()
+	}
+}
+
+// The test binary is the fake daemon when this variable is set.
+const beFake = "BE_THE_FAKE_DAEMON"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(beFake) != "" {
+		daemon.Main(fake)
+	}
+	os.Exit(m.Run())
+}
+
+func fakeCommand(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(self, args...)
+	cmd.Env = append(os.Environ(), beFake+"=1")
+	return cmd
+}
+
+// result runs the fake daemon to its end.
+func result(t *testing.T, cmd *exec.Cmd) (status int, stdout, stderr string) {
+	t.Helper()
+	var out, errOut strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &errOut
+	err := cmd.Run()
+	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return cmd.ProcessState.ExitCode(), out.String(), errOut.String()
+}
+
+func writeFile(t *testing.T, text string) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "fake.yaml")
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+func TestServesUntilSignalled(t *testing.T) {
+	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
+		t.Run(s.String(), func(t *testing.T) {
+			p := daemontest.Start(t, fakeCommand(t, "--log-level=debug", "--log-format", "json"))
+			c, err := net.Dial("tcp", p.Facts["listen"])
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			fmt.Fprintln(c, "hello")
+			if line, err := bufio.NewReader(c).ReadString('\n'); line != "hello\n" {
+				t.Errorf("echo %q, %v", line, err)
+			}
+			p.Signal(s)
+			status, _, stderr := p.Wait()
+			if status != 0 || !strings.Contains(stderr, `"msg":"stopping"`) || !strings.Contains(stderr, `"level":"DEBUG"`) {
+				t.Errorf("status %d, stderr %s", status, stderr)
+			}
+		})
+	}
+}
+
+func TestSecondSignalEndsAtOnce(t *testing.T) {
+	cmd := fakeCommand(t, "--deaf", "--shutdown-grace=1h")
+	p := daemontest.Start(t, cmd)
+	p.Signal(syscall.SIGTERM)
+	p.Signal(syscall.SIGINT) // another signal: two of one kind may merge before they are seen
+	status, _, stderr := p.Wait()
+	if status != 1 || !strings.Contains(stderr, "isthmus-fake: second signal (") ||
+		!strings.Contains(stderr, "daemon_test.serveFake") && !strings.Contains(stderr, "daemon.live") {
+		t.Errorf("status %d, stderr:\n%s", status, stderr)
+	}
+}
+
+func TestGraceEnds(t *testing.T) {
+	p := daemontest.Start(t, fakeCommand(t, "--deaf", "--shutdown-grace=10ms"))
+	p.Signal(syscall.SIGTERM)
+	status, stdout, stderr := p.Wait()
+	if status != 1 || stdout != "deaf\n" || !strings.Contains(stderr, "serveFake(") ||
+		!strings.Contains(stderr, "isthmus-fake: did not end within shutdown_grace (10ms)") {
+		t.Errorf("status %d, stdout %q, stderr:\n%s", status, stdout, stderr)
+	}
+}
+
+func TestEndsWithoutServing(t *testing.T) {
+	good := writeFile(t, "listen: 127.0.0.1:0\n")
+	bad := writeFile(t, "listn: 1\nlog: {level: loud}\n")
+	for _, c := range []struct {
+		name           string
+		args           []string
+		env            string
+		status         int
+		stdout, stderr string // the whole stdout; the start of stderr
+	}{
+		{name: "check", args: []string{"--check", "--config", good}, stdout: good + ": ok\n"},
+		{name: "check without a file", args: []string{"--check"}, stdout: "settings without a file: ok\n"},
+		{name: "check by environment", args: []string{"--check"}, env: "ISTHMUS_FAKE_CONFIG=" + good, stdout: good + ": ok\n"},
+		{name: "check of a bad file", args: []string{"--check", "--config", bad}, status: 1,
+			stderr: bad + ":1:1: listn: unknown key; did you mean listen?\n" + bad + ":2:14: log.level: \"loud\" is not one of debug, info, warn, error\n"},
+		{name: "bad file", args: []string{"--config", bad}, status: 1,
+			stderr: "isthmus-fake: 2 faults in the settings:\n  " + bad + ":1:1: listn: unknown key"},
+		{name: "no such file", args: []string{"--config", "/no/such"}, status: 1,
+			stderr: "isthmus-fake: settings file: open /no/such: no such file or directory\n"},
+		{name: "Check method", args: []string{"--listen", "nowhere"}, status: 1,
+			stderr: "isthmus-fake: flag --listen: listen: nowhere is no place\n"},
+		{name: "bad flag value", args: []string{"--log-format=xml"}, status: 1,
+			stderr: "isthmus-fake: flag --log-format: log.format: \"xml\" is not one of text, json\n"},
+		{name: "bad environment", env: "ISTHMUS_FAKE_SHUTDOWN_GRACE=soon", status: 1,
+			stderr: "isthmus-fake: environment ISTHMUS_FAKE_SHUTDOWN_GRACE: shutdown_grace: \"soon\" is not a duration"},
+		{name: "missing named file", args: []string{"--check", "--key=/no/key"}, status: 1,
+			stderr: "flag --key: key: open /no/key: no such file or directory\n"},
+		{name: "unknown flag", args: []string{"--lisen=x"}, status: 2,
+			stderr: "isthmus-fake: unknown flag --lisen; did you mean --listen? (--help lists them)\n"},
+		{name: "flag without value", args: []string{"--listen"}, status: 2, stderr: "isthmus-fake: flag needs an argument: -listen\n"},
+		{name: "argument", args: []string{"start"}, status: 2, stderr: "isthmus-fake: \"start\" is not expected here"},
+		{name: "serve fails", args: []string{"--fail=no luck"}, status: 1, stderr: "isthmus-fake: no luck\n"},
+		{name: "closed ready descriptor", args: []string{"--ready-fd=99"}, status: 1, stderr: "isthmus-fake: --ready-fd 99: nothing is open there"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			cmd := fakeCommand(t, c.args...)
+			cmd.Env = append(cmd.Env, c.env)
+			status, stdout, stderr := result(t, cmd)
+			if status != c.status || stdout != c.stdout || !strings.HasPrefix(stderr, c.stderr) || c.stderr == "" && stderr != "" {
+				t.Errorf("status %d, want %d\nstdout %q\n  want %q\nstderr %q\n  want %q", status, c.status, stdout, c.stdout, stderr, c.stderr)
+			}
+		})
+	}
+}
+
+// What --print-config prints is in effect again when it is read.
+func TestPrintConfigIsTheSettingsInEffect(t *testing.T) {
+	status, text, stderr := result(t, fakeCommand(t, "--print-config", "--listen=127.0.0.1:7", "--deaf", "--shutdown-grace=1h"))
+	if status != 0 || !strings.Contains(text, "\nlisten: 127.0.0.1:7\n") || !strings.Contains(text, "\ndeaf: true\n") ||
+		!strings.Contains(text, "\nshutdown_grace: 1h\n") || !strings.Contains(text, "\n#fail: \"\"\n") {
+		t.Errorf("status %d, stderr %s, stdout:\n%s", status, stderr, text)
+	}
+	file := writeFile(t, text)
+	if _, again, _ := result(t, fakeCommand(t, "--print-config", "--config", file)); again != text {
+		t.Errorf("read again it prints:\n%s", again)
+	}
+}
+
+func TestVersionAndHelp(t *testing.T) {
+	if status, text, _ := result(t, fakeCommand(t, "--version")); status != 0 || !strings.HasPrefix(text, "isthmus-fake ") || !strings.Contains(text, "protocol 1,") {
+		t.Errorf("--version: status %d, %q", status, text)
+	}
+	if status, text, _ := result(t, fakeCommand(t, "--help")); status != 0 || !strings.Contains(text, "--log-level") || !strings.Contains(text, "$ISTHMUS_FAKE_LOG_LEVEL") {
+		t.Errorf("--help: status %d, %q", status, text)
+	}
+}
+
+func TestReadyFileAndSystemd(t *testing.T) {
+	dir := t.TempDir()
+	ready := filepath.Join(dir, "ready")
+	if err := os.WriteFile(ready, []byte("of an earlier run"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	socket := filepath.Join(dir, "notify")
+	notify, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer notify.Close()
+	told := func() string {
+		notify.SetReadDeadline(time.Now().Add(time.Minute))
+		buf := make([]byte, 64)
+		n, err := notify.Read(buf)
+		if err != nil {
+			t.Fatalf("nothing told to systemd: %v", err)
+		}
+		return string(buf[:n])
+	}
+	cmd := fakeCommand(t, "--ready-file", ready)
+	cmd.Env = append(cmd.Env, "NOTIFY_SOCKET="+socket)
+	p := daemontest.Start(t, cmd)
+	if got := told(); got != "READY=1" {
+		t.Errorf("systemd was told %q", got)
+	}
+	// The file is written before systemd is told.
+	if text, err := os.ReadFile(ready); string(text) != "ready listen="+p.Facts["listen"]+"\n" {
+		t.Errorf("ready file %q, %v", text, err)
+	}
+	p.Stop()
+	if got := told(); got != "STOPPING=1" {
+		t.Errorf("systemd was told %q", got)
+	}
+	if _, err := os.Stat(ready); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the ready file of a daemon that has ended: %v", err)
+	}
+}
