@@ -64,7 +64,7 @@ func (c *Checker) claims(t *wire.Ticket, now time.Time) error {
 		return refuse(Foreign, "the ticket is for proxy %.64s, this is %s", t.Proxy, c.proxy)
 	}
 	if !c.signed(t) {
-		return refuse(Foreign, "the ticket is forged or issued under another key")
+		return refuse(Forged, "the ticket is forged or issued under another key")
 	}
 	left := expiry(t).Sub(now)
 	switch {

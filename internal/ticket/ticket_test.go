@@ -42,18 +42,19 @@ func TestCheck(t *testing.T) {
 	for name, tc := range map[string]struct {
 		ticket wire.Ticket
 		fault  string
+		reason Reason
 	}{
-		"good":                     {Issue(current, at(time.Minute)), ""},
-		"under the previous key":   {Issue(previous, at(time.Minute)), ""},
-		"expired within the skew":  {Issue(current, at(-Skew)), ""},
-		"expired":                  {Issue(current, at(-8*time.Second)), "the ticket expired 8s ago"},
-		"expired since ever":       {Issue(current, claims(time.UnixMilli(0))), "the ticket expired 472222h13m20s ago"},
-		"for ever":                 {Issue(current, claims(time.UnixMilli(math.MaxInt64))), "at most 10m0s are allowed"},
-		"under a foreign key":      {Issue(foreign, at(time.Minute)), "the ticket is forged or issued under another key"},
-		"never signed":             {at(time.Minute), "the ticket is forged or issued under another key"},
-		"for another proxy":        {Issue(current, change(at(time.Minute), func(t *wire.Ticket) { t.Proxy = "p2" })), "the ticket is for proxy p2, this is p1"},
-		"expired and forged":       {at(-time.Hour), "forged"},
-		"expiry beyond all clocks": {Issue(current, change(at(0), func(t *wire.Ticket) { t.Expires = math.MaxUint64 })), "at most 10m0s"},
+		"good":                     {Issue(current, at(time.Minute)), "", ""},
+		"under the previous key":   {Issue(previous, at(time.Minute)), "", ""},
+		"expired within the skew":  {Issue(current, at(-Skew)), "", ""},
+		"expired":                  {Issue(current, at(-8*time.Second)), "the ticket expired 8s ago", Expired},
+		"expired since ever":       {Issue(current, claims(time.UnixMilli(0))), "the ticket expired 472222h13m20s ago", Expired},
+		"for ever":                 {Issue(current, claims(time.UnixMilli(math.MaxInt64))), "at most 10m0s are allowed", TooLong},
+		"under a foreign key":      {Issue(foreign, at(time.Minute)), "the ticket is forged or issued under another key", Forged},
+		"never signed":             {at(time.Minute), "the ticket is forged or issued under another key", Forged},
+		"for another proxy":        {Issue(current, change(at(time.Minute), func(t *wire.Ticket) { t.Proxy = "p2" })), "the ticket is for proxy p2, this is p1", Foreign},
+		"expired and forged":       {at(-time.Hour), "forged", Forged},
+		"expiry beyond all clocks": {Issue(current, change(at(0), func(t *wire.Ticket) { t.Expires = math.MaxUint64 })), "at most 10m0s", TooLong},
 	} {
 		err := NewChecker("p1", 10, current, previous).Check(&tc.ticket, now)
 		if tc.fault == "" && err != nil {
@@ -61,6 +62,9 @@ func TestCheck(t *testing.T) {
 		}
 		if tc.fault != "" && (!errors.Is(err, overlay.ErrForbidden) || !strings.Contains(err.Error(), tc.fault)) {
 			t.Errorf("%s: %v, want %q", name, err, tc.fault)
+		}
+		if bad, ok := errors.AsType[*Error](err); ok && bad.Reason != tc.reason {
+			t.Errorf("%s: counted as %s, want %s", name, bad.Reason, tc.reason)
 		}
 	}
 }

@@ -1,0 +1,121 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/carrier"
+	"github.com/isthmus-grid/isthmus/internal/ticket"
+	"github.com/isthmus-grid/isthmus/wire"
+)
+
+// end is one connection that showed a good ticket.
+type end struct {
+	conn   *net.TCPConn
+	ticket *wire.Ticket
+	since  time.Time // when it was accepted
+}
+
+// serveConn takes a connection from its first byte to its link's end, or to
+// the hands of the other end's goroutine.
+//
+//	accepted --ticket--> first of its link --second comes--> joined by the second's goroutine
+//	    |                        \--nobody comes--> refused
+//	    |---ticket--> second of its link --> joined here
+//	    \---no ticket, bad ticket, over a limit--> refused
+func (s *Server) serveConn(ctx context.Context, c *net.TCPConn) {
+	e := &end{conn: c, since: time.Now()}
+	if !s.beginHandshake() {
+		s.refuseUnread(c)
+		return
+	}
+	if err := carrier.Tune(c, s.set.Tuning); err != nil {
+		s.log.Debug("socket not tuned", "error", err)
+	}
+	err := s.readTicket(ctx, e)
+	s.endHandshake()
+	if err != nil {
+		s.refuse(e, err)
+		return
+	}
+	s.meet(ctx, e)
+}
+
+// readTicket reads the ticket and nothing after it, and checks it.
+func (s *Server) readTicket(ctx context.Context, e *end) error {
+	e.conn.SetReadDeadline(time.Now().Add(s.set.TicketTime))
+	stop := context.AfterFunc(ctx, func() { e.conn.SetReadDeadline(time.Unix(1, 0)) })
+	frame, err := wire.Read(e.conn)
+	if !stop() {
+		return stopping()
+	}
+	e.conn.SetReadDeadline(time.Time{})
+	if err != nil {
+		return s.unreadable(err)
+	}
+	t, ok := frame.(*wire.Ticket)
+	if !ok {
+		return refusal(NotATicket, wire.CodeMalformed, "the first frame must be a ticket, this is a %v frame", frame.Type())
+	}
+	e.ticket = t
+	if err := s.checker.Check(t, time.Now()); err != nil {
+		var bad *ticket.Error
+		errors.As(err, &bad)
+		return refusal(Reason(bad.Reason), wire.CodeOf(err), "%v", err)
+	}
+	return nil
+}
+
+// unreadable says why no frame could be read.
+func (s *Server) unreadable(err error) error {
+	var ne net.Error
+	switch {
+	case errors.As(err, &ne) && ne.Timeout():
+		return refusal(NoTicket, wire.CodeTimeout, "waited %v for a ticket; it did not come", s.set.TicketTime)
+	case errors.Is(err, wire.ErrMagic), errors.Is(err, wire.ErrVersion), errors.Is(err, wire.ErrMalformed), errors.Is(err, wire.ErrType):
+		return refusal(NotATicket, wire.CodeOf(err), "%v", err)
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return refusal(NoTicket, wire.CodeRefused, "the connection ended before a ticket came")
+	}
+	return refusal(NoTicket, wire.CodeRefused, "no ticket came: %v", err)
+}
+
+func (s *Server) beginHandshake() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.handshakes >= s.set.Limits.Handshakes {
+		return false
+	}
+	s.handshakes++
+	return true
+}
+
+func (s *Server) endHandshake() {
+	s.mu.Lock()
+	s.handshakes--
+	s.mu.Unlock()
+}
+
+// refuseUnread turns a connection away before reading its ticket. Those who
+// are told so are as many as may show a ticket; the rest is closed on.
+func (s *Server) refuseUnread(c *net.TCPConn) {
+	s.mu.Lock()
+	told := s.refusing < s.set.Limits.Handshakes
+	if told {
+		s.refusing++
+	}
+	s.mu.Unlock()
+	if !told {
+		s.count.refuse(TooManyHandshakes)
+		c.Close()
+		return
+	}
+	s.refuse(&end{conn: c}, refusal(TooManyHandshakes, wire.CodeOverloaded,
+		"%d connections are showing their tickets already; try again", s.set.Limits.Handshakes))
+	s.mu.Lock()
+	s.refusing--
+	s.mu.Unlock()
+}

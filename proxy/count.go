@@ -1,0 +1,90 @@
+package proxy
+
+import (
+	"maps"
+	"sync"
+
+	"github.com/isthmus-grid/isthmus/internal/carrier"
+)
+
+// Status is what a Server does and did. Its JSON form is what status commands
+// show.
+type Status struct {
+	Name       string            `json:"name"`
+	Links      int               `json:"links"`      // joined now
+	Waiting    int               `json:"waiting"`    // ends that wait for their partner
+	Handshakes int               `json:"handshakes"` // connections that show their tickets
+	Capacity   int               `json:"capacity"`   // Links + Waiting at most
+	Accepted   uint64            `json:"accepted"`   // connections since the start
+	Joined     uint64            `json:"joined"`     // links since the start
+	Broken     uint64            `json:"broken"`     // links that did not end properly
+	Bytes      uint64            `json:"bytes"`      // moved since the start, live links included
+	Spliced    uint64            `json:"spliced"`    // of Bytes, those that stayed in the kernel
+	Copied     uint64            `json:"copied"`     // of Bytes, those that passed the proxy's memory
+	Refused    map[Reason]uint64 `json:"refused"`    // connections, by reason
+}
+
+// Status returns the present state. The map belongs to the caller.
+func (s *Server) Status() Status {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st := s.count.status()
+	st.Name, st.Capacity = s.set.Name, s.set.Limits.Links
+	st.Links, st.Waiting, st.Handshakes = len(s.links), len(s.waiting), s.handshakes
+	for l := range s.links {
+		now := l.meter.Stats()
+		st.Bytes += now.Total()
+		st.Spliced += now.Spliced
+		st.Copied += now.Copied
+	}
+	st.Joined += uint64(len(s.links))
+	return st
+}
+
+// Changed returns a channel that holds a value after links came or went.
+func (s *Server) Changed() <-chan struct{} { return s.changed }
+
+// counters are of what is over; Status adds what is live.
+type counters struct {
+	mu       sync.Mutex // guards the fields below
+	accepted uint64
+	joined   uint64
+	broken   uint64
+	moved    carrier.Stats
+	refused  map[Reason]uint64
+}
+
+func (c *counters) accept() {
+	c.mu.Lock()
+	c.accepted++
+	c.mu.Unlock()
+}
+
+func (c *counters) refuse(r Reason) {
+	c.mu.Lock()
+	c.refused[r]++
+	c.mu.Unlock()
+}
+
+func (c *counters) ended(s carrier.Stats, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.joined++
+	if err != nil {
+		c.broken++
+	}
+	c.moved.AToB += s.AToB
+	c.moved.BToA += s.BToA
+	c.moved.Spliced += s.Spliced
+	c.moved.Copied += s.Copied
+}
+
+func (c *counters) status() Status {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return Status{
+		Accepted: c.accepted, Joined: c.joined, Broken: c.broken,
+		Bytes: c.moved.Total(), Spliced: c.moved.Spliced, Copied: c.moved.Copied,
+		Refused: maps.Clone(c.refused),
+	}
+}

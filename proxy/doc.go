@@ -1,0 +1,14 @@
+// Package proxy relays byte streams between two processes that cannot reach
+// each other. Both connect to it and show a ticket that the broker issued for
+// their link; it joins the two connections in the kernel and closes them. It
+// never dials anybody.
+//
+// It knows nothing of what it carries: bytes are opaque, and it asks nobody
+// whether a ticket is good. Without its broker it goes on serving; only new
+// tickets stop coming.
+//
+// All state is in memory: tickets used, ends that wait for their partner, live
+// links, counters. It belongs to one Server and is guarded by its mutex. A
+// proxy that starts anew makes a new ticket key, so tickets that the old one
+// honoured are of no use to anybody.
+package proxy

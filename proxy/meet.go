@@ -1,0 +1,150 @@
+package proxy
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/carrier"
+	"github.com/isthmus-grid/isthmus/overlay"
+	"github.com/isthmus-grid/isthmus/wire"
+)
+
+// meeting is the first end of a link, waiting for the second.
+type meeting struct {
+	first *end
+	taken chan struct{} // closed when the second took first over
+}
+
+// meet brings an end together with its partner.
+func (s *Server) meet(ctx context.Context, e *end) {
+	l, m, err := s.enter(e)
+	switch {
+	case err != nil:
+		s.refuse(e, err)
+	case l != nil:
+		s.join(ctx, l)
+	default:
+		s.await(ctx, m)
+	}
+}
+
+// enter returns the link if e's partner waits, and else where e waits itself.
+func (s *Server) enter(e *end) (*link, *meeting, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if m := s.waiting[e.ticket.Link]; m != nil {
+		if err := sameLink(m.first.ticket, e.ticket); err != nil {
+			return nil, nil, err
+		}
+		delete(s.waiting, e.ticket.Link)
+		close(m.taken)
+		l := newLink(m.first, e)
+		s.links[l] = struct{}{}
+		return l, nil, nil
+	}
+	if len(s.waiting) >= s.set.Limits.Waiting {
+		return nil, nil, refusal(TooManyWaiting, wire.CodeOverloaded, "%d links wait for their second end already", len(s.waiting))
+	}
+	if len(s.waiting)+len(s.links) >= s.set.Limits.Links {
+		return nil, nil, refusal(TooManyLinks, wire.CodeOverloaded, "all %d links are in use", s.set.Limits.Links)
+	}
+	m := &meeting{first: e, taken: make(chan struct{})}
+	s.waiting[e.ticket.Link] = m
+	return nil, m, nil
+}
+
+// sameLink reports tickets that the broker did not issue as a pair. Their ends
+// differ: each end is honoured once.
+func sameLink(a, b *wire.Ticket) error {
+	x, y := *a, *b
+	x.End, x.MAC = y.End, y.MAC
+	if x != y {
+		return refusal(Mismatch, wire.CodeForbidden, "this ticket and that of the link's other end do not belong together")
+	}
+	return nil
+}
+
+// await keeps the first end until the second took it over, or refuses it.
+func (s *Server) await(ctx context.Context, m *meeting) {
+	t := time.NewTimer(s.set.PairTimeout)
+	defer t.Stop()
+	why := stopping()
+	select {
+	case <-m.taken:
+		return
+	case <-t.C:
+		missing := overlay.ProcessName{Job: m.first.ticket.Job, Rank: m.first.ticket.Target}
+		if m.first.ticket.End == 1 {
+			missing.Rank = m.first.ticket.Asker
+		}
+		why = refusal(NoPartner, wire.CodeTimeout, "waited %v for %v; it did not connect", s.set.PairTimeout, missing)
+	case <-ctx.Done():
+	}
+	s.mu.Lock()
+	mine := s.waiting[m.first.ticket.Link] == m
+	if mine {
+		delete(s.waiting, m.first.ticket.Link)
+	}
+	s.mu.Unlock()
+	if mine { // else the second came at the last instant and has it
+		s.refuse(m.first, why)
+	}
+}
+
+// link is two ends that are joined.
+type link struct {
+	asker, target *end
+	meter         carrier.Meter
+}
+
+func newLink(a, b *end) *link {
+	if a.ticket.End == 1 {
+		a, b = b, a
+	}
+	return &link{asker: a, target: b}
+}
+
+// join runs a link to its end.
+func (s *Server) join(ctx context.Context, l *link) {
+	s.noteChange()
+	start := time.Now()
+	stats, err := carrier.Join(ctx, l.asker.conn, l.target.conn, carrier.Options{
+		Limit: l.asker.ticket.Limit, Idle: s.set.IdleTimeout, Meter: &l.meter,
+	})
+	if ctx.Err() != nil {
+		err = errStopping
+	}
+	s.logEnd(l.asker, start, stats.AToB, stats.BToA, err)
+	s.logEnd(l.target, start, stats.BToA, stats.AToB, err)
+	s.mu.Lock()
+	delete(s.links, l)
+	s.count.ended(stats, err)
+	s.mu.Unlock()
+	s.noteChange()
+}
+
+// logEnd writes the audit line of one end of a link.
+func (s *Server) logEnd(e *end, start time.Time, sent, received uint64, err error) {
+	t := e.ticket
+	rank, peer := t.Asker, t.Target
+	if t.End == 1 {
+		rank, peer = peer, rank
+	}
+	cause := "both ends closed"
+	if err != nil {
+		cause = err.Error()
+	}
+	s.log.Info("link ended",
+		"link", fmt.Sprintf("%x", t.Link[:]), "job", string(t.Job), "rank", rank, "peer", peer,
+		"from", e.conn.RemoteAddr().String(), "sent", sent, "received", received,
+		"waited", start.Sub(e.since).Round(time.Microsecond), "duration", time.Since(start).Round(time.Microsecond), "cause", cause)
+}
+
+// noteChange tells whoever listens to Changed.
+func (s *Server) noteChange() {
+	select {
+	case s.changed <- struct{}{}:
+	default:
+	}
+}

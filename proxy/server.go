@@ -1,0 +1,155 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/carrier"
+	"github.com/isthmus-grid/isthmus/internal/ticket"
+	"github.com/isthmus-grid/isthmus/wire"
+)
+
+// Settings are what a Server needs to know. Zero bounds take the defaults
+// of Limits and the constants below.
+type Settings struct {
+	Name        string         // as in the tickets it honours
+	Key         ticket.Key     // under which the broker issues them
+	Limits      Limits         // see there
+	TicketTime  time.Duration  // from accepting a connection to its whole ticket
+	PairTimeout time.Duration  // that the first end of a link waits for the second
+	IdleTimeout time.Duration  // after which a link that moves no byte is cut; 0 is never
+	Tuning      carrier.Tuning // of the sockets
+}
+
+// Limits bound what a Server takes on. What comes on top is refused as
+// overloaded.
+type Limits struct {
+	Handshakes int // connections that have not shown a ticket yet
+	Waiting    int // ends that wait for their partner
+	Links      int // links, those that wait for an end included
+	Tickets    int // used tickets to remember until they expire
+}
+
+// Defaults of Settings.
+const (
+	DefaultTicketTime  = 5 * time.Second
+	DefaultPairTimeout = 10 * time.Second
+)
+
+// DefaultLimits are for a host that allows about 65,000 open files: a busy
+// link is two sockets and up to two pipes, six descriptors.
+var DefaultLimits = Limits{Handshakes: 1024, Waiting: 4096, Links: 10000, Tickets: 1 << 18}
+
+// Server is one proxy. Safe for concurrent use.
+type Server struct {
+	set     Settings
+	checker *ticket.Checker
+	log     *slog.Logger
+	count   counters
+
+	mu         sync.Mutex // guards the fields below; never held while waiting or writing to a peer
+	waiting    map[wire.ID]*meeting
+	links      map[*link]struct{}
+	handshakes int
+	refusing   int // connections that are being told no before they showed a ticket
+	changed    chan struct{}
+}
+
+// New returns a Server, which does nothing until Serve.
+func New(set Settings, log *slog.Logger) *Server {
+	set.TicketTime = orDefault(set.TicketTime, DefaultTicketTime)
+	set.PairTimeout = orDefault(set.PairTimeout, DefaultPairTimeout)
+	set.Limits.Handshakes = orDefault(set.Limits.Handshakes, DefaultLimits.Handshakes)
+	set.Limits.Waiting = orDefault(set.Limits.Waiting, DefaultLimits.Waiting)
+	set.Limits.Links = orDefault(set.Limits.Links, DefaultLimits.Links)
+	set.Limits.Tickets = orDefault(set.Limits.Tickets, DefaultLimits.Tickets)
+	return &Server{
+		set:     set,
+		checker: ticket.NewChecker(set.Name, set.Limits.Tickets, set.Key),
+		log:     log,
+		count:   counters{refused: map[Reason]uint64{}},
+		waiting: map[wire.ID]*meeting{},
+		links:   map[*link]struct{}{},
+		changed: make(chan struct{}, 1),
+	}
+}
+
+func orDefault[T comparable](v, preset T) T {
+	var zero T
+	if v == zero {
+		return preset
+	}
+	return v
+}
+
+// Serve accepts connections on every listener until ctx is done or one of
+// them fails, closes the listeners, cuts the links and returns when every
+// goroutine that it started has ended.
+func (s *Server) Serve(ctx context.Context, listeners ...*net.TCPListener) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var all sync.WaitGroup
+	for _, ln := range listeners {
+		all.Go(func() {
+			if err := s.accept(ctx, ln); err != nil {
+				cancel(err)
+			}
+		})
+	}
+	all.Wait()
+	if err := context.Cause(ctx); err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, errStopping) {
+		return err
+	}
+	return nil
+}
+
+var errStopping = errors.New("the proxy is stopping")
+
+// accept serves one listener. It returns when its connections have ended.
+func (s *Server) accept(ctx context.Context, ln *net.TCPListener) error {
+	var conns sync.WaitGroup
+	defer conns.Wait()
+	stop := context.AfterFunc(ctx, func() { ln.Close() })
+	defer stop()
+	for {
+		c, err := ln.AcceptTCP()
+		switch {
+		case err == nil:
+			s.count.accept()
+			conns.Go(func() { s.serveConn(ctx, c) })
+		case ctx.Err() != nil:
+			return nil
+		case passing(err):
+			s.log.Warn("cannot accept connections for now", "listener", ln.Addr().String(), "error", err)
+			pause(ctx, 100*time.Millisecond)
+		default:
+			return fmt.Errorf("proxy %s: accepting on %v: %w", s.set.Name, ln.Addr(), err)
+		}
+	}
+}
+
+// passing reports whether accepting failed for want of something that others
+// will give back, or because a client was quicker to leave.
+func passing(err error) bool {
+	for _, e := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ECONNABORTED} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
