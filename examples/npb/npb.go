@@ -61,7 +61,7 @@ func (r *Result) WriteTo(w io.Writer) (int64, error) {
 	fmt.Fprintf(&b, "\n\n NAS Parallel Benchmarks in Go -- %s Benchmark\n\n", r.Kernel)
 	r.writeChecks(&b)
 	line := func(name, format string, args ...any) {
-		fmt.Fprintf(&b, " %-16s= %24s\n", name, fmt.Sprintf(format, args...))
+		fmt.Fprintf(&b, " %-17s= %24s\n", name, fmt.Sprintf(format, args...))
 	}
 	verdict := "UNSUCCESSFUL"
 	if r.Verified {

@@ -53,8 +53,8 @@ func TestReport(t *testing.T) {
 	for _, want := range []string{
 		" rank of key 2                  7, official 8: wrong\n",
 		" 6 of 7 check values are right\n",
-		" Verification    =             UNSUCCESSFUL\n",
-		" Time in seconds =                     0.50\n",
+		" Verification     =             UNSUCCESSFUL\n",
+		" Time in seconds  =                     0.50\n",
 	} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("no %q in\n%s", want, b.String())
@@ -66,7 +66,7 @@ func TestReport(t *testing.T) {
 	r.Verify(checks)
 	b.Reset()
 	r.WriteTo(&b)
-	if want := " Verification    =               SUCCESSFUL\n"; !strings.Contains(b.String(), want) {
+	if want := " Verification     =               SUCCESSFUL\n"; !strings.Contains(b.String(), want) {
 		t.Errorf("no %q in\n%s", want, b.String())
 	}
 }

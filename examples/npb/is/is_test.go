@@ -45,7 +45,7 @@ func verify(t *testing.T, c npb.Class, n int) {
 
 func TestUnknownClass(t *testing.T) {
 	mpilib.TestWorld(t, 1, func(ctx context.Context, comm *mpilib.Comm) error {
-		if _, err := Run(ctx, comm, "X"); err == nil || !strings.Contains(err.Error(), `no class "X", have [S W A B]`) {
+		if _, err := Run(ctx, comm, "X"); err == nil || !strings.Contains(err.Error(), `no class "X", have [S W A B C]`) {
 			return fmt.Errorf("error is %v", err)
 		}
 		return nil

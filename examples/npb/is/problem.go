@@ -45,10 +45,14 @@ var problems = map[npb.Class]problem{
 		[tests]int{41869, 812306, 5102857, 18232239, 26860214},
 		[tests]int64{33422937, 10244, 59149, 33135281, 99},
 		[tests]drift{down, up, up, down, up}},
+	"C": {27, 23, 10,
+		[tests]int{44172927, 72999161, 74326391, 129606274, 21736814},
+		[tests]int64{61147, 882988, 266290, 133997595, 133525895},
+		[tests]drift{up, up, up, down, down}},
 }
 
 // Classes lists the classes that Run accepts, smallest first.
-var Classes = []npb.Class{"S", "W", "A", "B"}
+var Classes = []npb.Class{"S", "W", "A", "B", "C"}
 
 func (p problem) keys() int   { return 1 << p.logKeys }
 func (p problem) maxKey() int { return 1 << p.logMax }

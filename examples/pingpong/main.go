@@ -1,0 +1,103 @@
+// Command pingpong measures the round trip of messages between two ranks of
+// its job.
+//
+// Usage: pingpong [--from 0] [--to N] [--reps 20] [--max 1048576] [--json]
+//
+// Rank --from, 0 by default, sends and rank --to, the last by default, sends
+// back. Rank --from prints a line for each message size up to --max bytes:
+// median and least round trip, and bytes a second one way. With --json it
+// prints one object for each figure. The exit code is 1 if the run failed and
+// 2 for a mistake in the arguments.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/isthmus-grid/isthmus/mpilib"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
+
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	o, err := parse(args, stderr)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return 0
+	case err != nil:
+		fmt.Fprintf(stderr, "pingpong: %v\n", err)
+		return 2
+	}
+	if err := inJob(ctx, o, stdout); err != nil {
+		fmt.Fprintf(stderr, "pingpong: %v\n", err)
+		return 1
+	}
+	return 0
+}
+
+type options struct {
+	plan plan // to is -1 for the last rank
+	json bool
+}
+
+func parse(args []string, stderr io.Writer) (options, error) {
+	var o options
+	var limit int
+	flags := flag.NewFlagSet("pingpong", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	flags.IntVar(&o.plan.from, "from", 0, "`rank` that sends first")
+	flags.IntVar(&o.plan.to, "to", -1, "`rank` that sends back; -1 is the last")
+	flags.IntVar(&o.plan.reps, "reps", 20, "round trips of each size")
+	flags.IntVar(&limit, "max", 1<<20, "largest message in `bytes`, at most 1 GiB")
+	flags.BoolVar(&o.json, "json", false, "print one JSON object for each figure")
+	if err := flags.Parse(args); err != nil {
+		return o, err
+	}
+	if flags.NArg() > 0 {
+		return o, fmt.Errorf("unexpected argument %q; see pingpong --help", flags.Arg(0))
+	}
+	if limit < 0 || limit > 1<<30 {
+		return o, fmt.Errorf("--max %d: want 0 to %d", limit, 1<<30)
+	}
+	o.plan.sizes = sizesUpTo(limit)
+	return o, nil
+}
+
+// inJob joins the job, plays and leaves; it leaves after a failure too, so
+// that the peer hears of it at once.
+func inJob(ctx context.Context, o options, stdout io.Writer) (err error) {
+	comm, err := mpilib.Init(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, mpilib.Finalize(ctx)) }()
+	return play(ctx, comm, o, stdout)
+}
+
+func play(ctx context.Context, comm *mpilib.Comm, o options, stdout io.Writer) error {
+	if o.plan.to == -1 {
+		o.plan.to = comm.Size() - 1
+	}
+	out, err := measure(ctx, comm, o.plan)
+	if err != nil {
+		return fmt.Errorf("rank %d: %w", comm.Rank(), err)
+	}
+	if comm.Rank() != o.plan.from {
+		return nil
+	}
+	if o.json {
+		return writeJSON(stdout, o.plan, out)
+	}
+	return writeTable(stdout, o.plan, out)
+}
