@@ -1,0 +1,7 @@
+// Isthmus-helper is the daemon on a node that connects its processes to those
+// of other nodes; see package connhelper.
+package main
+
+import "github.com/isthmus-grid/isthmus/connhelper"
+
+func main() { connhelper.Main() }

@@ -1,0 +1,120 @@
+package connhelper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"syscall"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/isthmus-grid/isthmus/internal/carrier"
+	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/internal/daemon"
+)
+
+// Config is the helper's file and flags.
+type Config struct {
+	Frontal   string     `yaml:"frontal" required:"true" example:"gateway.site-a.example:7443" help:"Where the site's frontal listens for helpers, host:port."`
+	Socket    string     `yaml:"socket" default:"/run/isthmus/helper.sock" help:"The Unix socket on which local processes reach this helper. Processes find it in ISTHMUS_HELPER."`
+	Public    bool       `yaml:"public" default:"true" help:"Whether processes of every user of the node may use the socket (mode 0666). With false only those of the helper's own user may (mode 0600): for a helper that belongs to one job."`
+	Address   netip.Addr `yaml:"address" example:"10.1.0.11" help:"The node's address on which other nodes dial it. Empty: the address from which the frontal is reached."`
+	Advertise netip.Addr `yaml:"advertise" example:"198.51.100.11" help:"The address under which other sites dial this node, where a 1:1 NAT makes it differ from address."`
+	HTTPProxy HTTPProxy  `yaml:"http_proxy" help:"The site's HTTP proxy; used when the site's profile says that nothing else leaves the site."`
+	TLS       TLS        `yaml:"tls" help:"Who this helper is, and whom it believes."`
+	MaxOpen   int        `yaml:"max_open" default:"1024" min:"1" max:"65536" help:"Connections that may be in the making at once; more are refused as overload."`
+}
+
+// HTTPProxy is the way out through an HTTP CONNECT proxy.
+type HTTPProxy struct {
+	Address  string `yaml:"address" example:"proxy.site-a.example:3128" help:"The proxy's host:port; empty for none."`
+	User     string `yaml:"user" example:"isthmus" help:"User for Basic credentials; empty for none."`
+	Password string `yaml:"password" example:"secret" help:"Password for Basic credentials."`
+}
+
+// TLS names the files of the helper's identity.
+type TLS struct {
+	Cert daemon.Path `yaml:"cert" required:"true" path:"file" example:"/etc/isthmus/helper.pem" help:"Certificate of this helper, PEM; it says site and node."`
+	Key  daemon.Path `yaml:"key" required:"true" path:"file" example:"/etc/isthmus/helper.key" help:"Its private key, PEM."`
+	CA   daemon.Path `yaml:"ca" required:"true" path:"file" example:"/etc/isthmus/ca.pem" help:"Certificate of the grid's CA, PEM."`
+}
+
+// Check relates the keys to each other.
+func (c Config) Check() error {
+	_, _, err := net.SplitHostPort(c.Frontal)
+	if err != nil && c.Frontal != "" {
+		return daemon.Wrong("frontal", "want host:port: %v", err)
+	}
+	return nil
+}
+
+var spec = daemon.Spec[Config]{
+	Name:  "isthmus-helper",
+	Usage: "connect the processes of this node to those of other nodes",
+	Serve: serve,
+}
+
+// Command returns the daemon as a command of another program.
+func Command() *cli.Command { return daemon.Command(spec) }
+
+// Main runs the daemon as a program of its own.
+func Main() { daemon.Main(spec) }
+
+func serve(ctx context.Context, cfg Config, log *slog.Logger, ready func(facts ...string)) error {
+	creds, err := control.LoadCredentials(string(cfg.TLS.Cert), string(cfg.TLS.Key), string(cfg.TLS.CA))
+	if err != nil {
+		return err
+	}
+	h, err := New(Options{
+		Credentials: creds,
+		Frontal:     cfg.Frontal,
+		HTTPProxy:   carrier.HTTPProxy{Addr: cfg.HTTPProxy.Address, User: cfg.HTTPProxy.User, Password: cfg.HTTPProxy.Password},
+		Address:     cfg.Address,
+		Advertise:   cfg.Advertise,
+		Log:         log,
+		MaxOpen:     cfg.MaxOpen,
+	})
+	if err != nil {
+		return err
+	}
+	mode := fs.FileMode(0o600)
+	if cfg.Public {
+		mode = 0o666
+	}
+	ln, err := ListenLocal(cfg.Socket, mode)
+	if err != nil {
+		return err
+	}
+	ready("socket=" + cfg.Socket)
+	return h.Serve(ctx, ln)
+}
+
+// ListenLocal makes the Unix socket for local processes. A socket that a dead
+// helper left behind is removed; one that answers is not.
+func ListenLocal(path string, mode fs.FileMode) (*net.UnixListener, error) {
+	addr := &net.UnixAddr{Name: path, Net: "unix"}
+	ln, err := net.ListenUnix("unix", addr)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		if c, dialErr := net.DialUnix("unix", nil, addr); dialErr == nil {
+			c.Close()
+			return nil, fmt.Errorf("socket %s: another helper serves it already", path)
+		}
+		if err := os.Remove(path); err != nil {
+			return nil, fmt.Errorf("socket %s: a dead helper left it and it cannot be removed: %w", path, err)
+		}
+		ln, err = net.ListenUnix("unix", addr)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("socket %s: %w", path, err)
+	}
+	if err := os.Chmod(path, mode); err != nil {
+		ln.Close()
+		return nil, fmt.Errorf("socket %s: %w", path, err)
+	}
+	return ln, nil
+}

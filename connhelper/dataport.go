@@ -1,0 +1,175 @@
+package connhelper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/carrier"
+	"github.com/isthmus-grid/isthmus/overlay"
+	"github.com/isthmus-grid/isthmus/wire"
+)
+
+// maxHalfOpen bounds the connections whose intro has not come yet. One more
+// is closed at once: whoever dials many and says nothing gets no memory.
+const maxHalfOpen = 512
+
+// dataPort is the listener on which other nodes dial this one. It survives
+// sessions with the frontal, so that what was registered stays true.
+type dataPort struct {
+	h  *Helper
+	mu sync.Mutex // guards the fields below; held while listening anew
+
+	ln     *net.TCPListener
+	ip     netip.Addr
+	ports  overlay.Ports
+	stop   context.CancelFunc
+	served sync.WaitGroup
+}
+
+// listen opens the port that the site's profile asks for, unless it is open
+// already, and returns its address.
+func (d *dataPort) listen(ip netip.Addr, profile overlay.SiteProfile) (netip.AddrPort, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var ports overlay.Ports
+	if profile.Inbound == overlay.InboundPorts && !profile.GatewayOnly {
+		ports = profile.Ports // every listener of the site stays inside
+	}
+	if d.ln != nil && d.ip == ip && d.ports == ports {
+		return addrOf(d.ln), nil
+	}
+	d.end()
+	ctx, cancel := context.WithCancel(context.Background())
+	ln, err := carrier.ListenIn(ctx, ip, ports)
+	if err != nil {
+		cancel()
+		return netip.AddrPort{}, err
+	}
+	d.ln, d.ip, d.ports, d.stop = ln, ip, ports, cancel
+	d.served.Go(func() { d.accept(ctx, ln) })
+	return addrOf(ln), nil
+}
+
+func addrOf(ln *net.TCPListener) netip.AddrPort {
+	a := ln.Addr().(*net.TCPAddr).AddrPort()
+	return netip.AddrPortFrom(a.Addr().Unmap(), a.Port())
+}
+
+// close ends the listener and what it accepted and did not hand on.
+func (d *dataPort) close() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.end()
+}
+
+func (d *dataPort) end() {
+	if d.ln != nil {
+		d.stop()
+		d.ln.Close()
+		d.served.Wait()
+		d.ln = nil
+	}
+}
+
+func (d *dataPort) accept(ctx context.Context, ln *net.TCPListener) {
+	var conns sync.WaitGroup
+	defer conns.Wait()
+	places := make(chan struct{}, maxHalfOpen)
+	for {
+		c, err := ln.AcceptTCP()
+		if err != nil {
+			if ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
+				return
+			}
+			d.h.log.Warn("cannot accept connections for now", "error", err)
+			select {
+			case <-time.After(100 * time.Millisecond):
+			case <-ctx.Done():
+				return
+			}
+			continue
+		}
+		select {
+		case places <- struct{}{}:
+			conns.Go(func() {
+				defer func() { <-places }()
+				d.h.incoming(ctx, c)
+			})
+		default:
+			d.h.log.Warn("connection dropped", "from", c.RemoteAddr().String(), "reason", "too many without an intro", "limit", maxHalfOpen)
+			c.Close()
+		}
+	}
+}
+
+// incoming reads the intro of a connection and hands it to whom it is for.
+func (h *Helper) incoming(ctx context.Context, c *net.TCPConn) {
+	defer context.AfterFunc(ctx, func() { c.SetDeadline(time.Unix(1, 0)) })()
+	c.SetDeadline(time.Now().Add(introTimeout))
+	frame, err := wire.Read(c)
+	if err != nil {
+		if !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET) {
+			h.log.Warn("connection refused", "from", c.RemoteAddr().String(), "error", err)
+		}
+		h.refuse(c, err)
+		return
+	}
+	c.SetDeadline(time.Time{})
+	intro, ok := frame.(*wire.Intro)
+	if !ok {
+		h.refuse(c, fmt.Errorf("%w: a %v in place of an intro", wire.ErrType, frame.Type()))
+		return
+	}
+	if err := h.introduce(c, intro); err != nil {
+		h.log.Warn("connection refused", "from", c.RemoteAddr().String(), "job", string(intro.Job), "error", err)
+		h.refuse(c, err)
+	}
+}
+
+// introduce gives c to the process or to the dial that intro names; it owns c
+// unless it fails.
+func (h *Helper) introduce(c *net.TCPConn, intro *wire.Intro) error {
+	switch intro.Kind {
+	case wire.IntroProcess:
+		name := overlay.ProcessName{Job: intro.Job, Rank: intro.Rank}
+		p := h.here.get(name)
+		if p == nil {
+			return fmt.Errorf("%w: no %v at node %v", overlay.ErrUnknownProcess, name, h.node)
+		}
+		tune(c)
+		path := overlay.Path{Technique: intro.Technique, Via: intro.Via, Peer: intro.From, Reason: "the other process dialled"}
+		if err := h.deliver(p, c, path); err != nil {
+			h.log.Warn("cannot hand a connection to its process", "process", name.String(), "error", err)
+		}
+		return nil
+	case wire.IntroReverse:
+		if !h.here.arrived(intro.ID, c) {
+			return fmt.Errorf("%w: nobody here expects this connection any more", overlay.ErrStale)
+		}
+		return nil
+	default:
+		return fmt.Errorf("%w: a helper carries nothing for others", overlay.ErrForbidden)
+	}
+}
+
+// refuse tells the other side why and closes. Unread input would turn the
+// close into a reset that overtakes the words, so it is drained first.
+func (h *Helper) refuse(c *net.TCPConn, err error) {
+	defer c.Close()
+	c.SetDeadline(time.Now().Add(2 * time.Second))
+	c.Write(wire.Append(nil, &wire.Refuse{Code: wire.CodeOf(err), By: "helper " + h.node.String(), Text: err.Error()}))
+	c.CloseWrite()
+	io.Copy(io.Discard, io.LimitReader(c, 1<<20))
+}
+
+// tune prepares a socket that a process will get.
+func tune(c *net.TCPConn) {
+	carrier.Tune(c, carrier.Tuning{KeepAlive: 15 * time.Second}) // best effort: it works untuned
+}

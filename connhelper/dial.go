@@ -1,0 +1,255 @@
+package connhelper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// made is a connection that is ready for its process.
+type made struct {
+	conn   socket
+	path   overlay.Path
+	handed func(p *process, carrier uint64, err error) // if not nil, told that p got it, or did not
+}
+
+// target is where a process is, as the directory says.
+type target struct {
+	point overlay.AccessPoint
+	plan  overlay.Plan
+}
+
+// dial connects p to another process of its job, by whatever works. It waits
+// for a process that has not started yet and for a frontal that is away. When
+// every technique failed it asks the directory afresh, once: a cached answer
+// may be of an earlier life of the process.
+func (h *Helper) dial(ctx context.Context, p *process, name overlay.ProcessName) (made, error) {
+	if name == p.name {
+		return made{}, fmt.Errorf("%v: %w: a process does not dial itself", name, overlay.ErrRefused)
+	}
+	release, err := h.admit()
+	if err != nil {
+		return made{}, err
+	}
+	defer release()
+	if q := h.here.get(name); q != nil {
+		return h.pair(p, q)
+	}
+	fresh := p.askedBefore(name.Rank)
+	at, err := h.locate(ctx, name, fresh)
+	if err != nil {
+		return made{}, err
+	}
+	m, err := h.connect(ctx, p, at)
+	if err == nil || fresh || ctx.Err() != nil {
+		return m, err
+	}
+	now, freshErr := h.locate(ctx, name, true)
+	if freshErr != nil || now.point == at.point {
+		return made{}, err
+	}
+	return h.connect(ctx, p, now)
+}
+
+// askedBefore reports whether p was connected to rank already, and notes it.
+func (p *process) askedBefore(rank uint32) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	before := p.again[rank]
+	p.again[rank] = true
+	return before
+}
+
+// locate asks the directory where a process is, and waits until it starts.
+func (h *Helper) locate(ctx context.Context, name overlay.ProcessName, fresh bool) (target, error) {
+	start := time.Now()
+	for {
+		f, err := h.frontal(ctx)
+		if err != nil {
+			return target{}, err
+		}
+		answer, err := ask(ctx, f, name, fresh)
+		switch {
+		case err == nil:
+			return readAnswer(answer)
+		case errors.Is(ctx.Err(), context.Canceled):
+			return target{}, ctx.Err()
+		case errors.Is(err, overlay.ErrUnknownProcess) && ctx.Err() == nil:
+			continue // ask has waited
+		case errors.Is(err, overlay.ErrUnknownProcess), errors.Is(err, overlay.ErrTimeout) && ctx.Err() != nil:
+			return target{}, fmt.Errorf("%w: waited %v for %v to start; it has not registered with any helper",
+				overlay.ErrUnknownProcess, time.Since(start).Round(10*time.Millisecond), name)
+		case errors.Is(err, overlay.ErrUnreachable) && ctx.Err() == nil:
+			if !f.wait(ctx) { // the session is gone, or the broker is: both come back
+				return target{}, err
+			}
+		default:
+			return target{}, fmt.Errorf("asking for %v: %w", name, err)
+		}
+	}
+}
+
+// wait pauses before a question is put again, unless the session ends first.
+func (f *frontal) wait(ctx context.Context) bool {
+	t := time.NewTimer(250 * time.Millisecond)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-f.session.Done():
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// ask puts one question; a process that is unknown is waited for a while.
+func ask(ctx context.Context, f *frontal, name overlay.ProcessName, fresh bool) (*controlpb.Answer, error) {
+	r, err := f.directory().Resolve(ctx, &controlpb.ResolveRequest{Questions: []*controlpb.Question{
+		{Process: control.ProcessToPB(name), Fresh: fresh},
+	}})
+	if err != nil {
+		return nil, control.FromStatus(err)
+	}
+	if len(r.Answers) != 1 {
+		return nil, fmt.Errorf("%v gave %d answers to one question", f.session.Peer(), len(r.Answers))
+	}
+	if err = control.FaultErr(r.Answers[0].Fault); !errors.Is(err, overlay.ErrUnknownProcess) {
+		return r.Answers[0], err
+	}
+	wait := awaitStep
+	if deadline, ok := ctx.Deadline(); ok {
+		wait = min(wait, time.Until(deadline))
+	}
+	answer, err := f.directory().Await(ctx, &controlpb.AwaitRequest{Process: control.ProcessToPB(name), WaitMs: uint32(max(wait.Milliseconds(), 1))})
+	if err != nil {
+		return nil, control.FromStatus(err)
+	}
+	return answer, control.FaultErr(answer.Fault)
+}
+
+func readAnswer(a *controlpb.Answer) (target, error) {
+	point, err := control.PointFromPB(a.Point)
+	if err != nil {
+		return target{}, fmt.Errorf("the directory's answer: %w", err)
+	}
+	plan, err := control.PlanFromPB(a.PlanIfNew)
+	if err != nil {
+		return target{}, fmt.Errorf("the directory's answer: %w", err)
+	}
+	return target{point, plan}, nil
+}
+
+// connect carries out a plan, step by step, each bounded, and tells the
+// directory which answers did not hold.
+func (h *Helper) connect(ctx context.Context, p *process, to target) (made, error) {
+	if to.point.Node == h.node {
+		// Registered from here, but gone from the table: this helper was started
+		// again and the process has not said hello yet.
+		if q := h.here.wait(ctx, to.point.Process); q != nil {
+			return h.pair(p, q)
+		}
+		return made{}, fmt.Errorf("%v: %w: it was on this node, %v, and has not come back", to.point.Process, overlay.ErrUnknownProcess, h.node)
+	}
+	if len(to.plan.Steps) == 0 {
+		return made{}, noPath(to)
+	}
+	var tried []string
+	var last error
+	for _, step := range to.plan.Steps {
+		m, err := h.attempt(ctx, p, to, step)
+		if err == nil {
+			return m, nil
+		}
+		if errors.Is(ctx.Err(), context.Canceled) {
+			return made{}, ctx.Err()
+		}
+		tried = append(tried, fmt.Sprintf("%v: %v", step.Technique, err))
+		last = err
+		h.report(ctx, to.point, step.Technique, err)
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return made{}, fmt.Errorf("%v at %v: %w", to.point.Process, to.point.Node, &attemptsError{tried, last})
+}
+
+// attemptsError says what was tried, and has the class of the last try.
+type attemptsError struct {
+	tried []string
+	last  error
+}
+
+func (e *attemptsError) Error() string { return strings.Join(e.tried, "; ") }
+func (e *attemptsError) Unwrap() error { return e.last }
+
+func noPath(to target) error {
+	var why []string
+	for _, r := range to.plan.Rejected {
+		why = append(why, fmt.Sprintf("%v: %s", r.Technique, r.Reason))
+	}
+	return fmt.Errorf("%v at %v: %w: %s", to.point.Process, to.point.Node, overlay.ErrNoPath, strings.Join(why, "; "))
+}
+
+// report tells the directory that an answer of its did not lead to a
+// connection. It must not hold up the next step, nor fail the dial.
+func (h *Helper) report(ctx context.Context, point overlay.AccessPoint, t overlay.Technique, cause error) {
+	f, _ := h.home.now()
+	if f == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	_, err := f.directory().Report(ctx, &controlpb.ReportRequest{
+		Target: control.ProcessToPB(point.Process), Generation: uint64(point.Generation),
+		Technique: uint32(t), Fault: control.Fault(cause),
+	})
+	if err != nil {
+		h.log.Debug("cannot report", "error", control.FromStatus(err))
+	}
+}
+
+// pair connects two processes of this node: a socket pair, one end each.
+func (h *Helper) pair(p, q *process) (made, error) {
+	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
+	if err != nil {
+		return made{}, fmt.Errorf("socketpair: %w", err)
+	}
+	ours, err := socketOf(fds[0])
+	theirs, err2 := socketOf(fds[1])
+	if err := errors.Join(err, err2); err != nil {
+		for _, c := range []socket{ours, theirs} {
+			if c != nil {
+				c.Close()
+			}
+		}
+		return made{}, err
+	}
+	err = h.deliver(q, theirs, overlay.Path{Peer: h.node, Reason: "the other process dialled"})
+	if err != nil {
+		ours.Close()
+		return made{}, fmt.Errorf("%v: %w: %w", q.name, overlay.ErrUnreachable, err)
+	}
+	return made{conn: ours, path: overlay.Path{Peer: h.node, Reason: "both processes run on this node"}}, nil
+}
+
+// socketOf takes over a descriptor.
+func socketOf(fd int) (socket, error) {
+	syscall.CloseOnExec(fd)
+	f := os.NewFile(uintptr(fd), "socketpair")
+	defer f.Close() // FileConn has a copy
+	c, err := net.FileConn(f)
+	if err != nil {
+		return nil, err
+	}
+	return c.(*net.UnixConn), nil
+}

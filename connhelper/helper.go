@@ -1,0 +1,268 @@
+// Package connhelper is the daemon on every node that connects the processes
+// there to those of other nodes. A process tells it over a Unix socket whom it
+// wants to reach; the helper asks its frontal how, carries out the techniques,
+// and hands the connected socket to the process. After that no helper stands
+// in the way of a byte, and a helper that dies takes no connection with it.
+//
+// It decides nothing about techniques (the broker does), knows nothing of what
+// processes say to each other, and never reads past the first frame of a
+// connection. Its state is the table of the node's processes, kept in memory
+// and rebuilt by their clients when it starts anew.
+package connhelper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/isthmus-grid/isthmus/internal/carrier"
+	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// How long the helper waits for what.
+const (
+	introTimeout   = 5 * time.Second  // for the first frame of a connection
+	attemptTimeout = 5 * time.Second  // for one technique, unless the budget is shorter
+	relayTimeout   = 15 * time.Second // for the relay: both ends have to get there
+	awaitStep      = 20 * time.Second // for one long question about a process that has not started
+	registerWait   = 5 * time.Second  // for the frontal to take a registration
+	maxBudget      = 10 * time.Minute // for one dial, whatever the process asks
+	watchTimeout   = 30 * time.Second // for news of a carrier that was handed out
+)
+
+// Options of a helper. All fields but HTTPProxy, Address and Advertise are
+// needed.
+type Options struct {
+	Credentials *control.Credentials // of a helper: they say site and node
+	Frontal     string               // host:port of the site's frontal
+	HTTPProxy   carrier.HTTPProxy    // the way out, where the site's profile says so
+	Address     netip.Addr           // where to listen for data; invalid: the address that faces the frontal
+	Advertise   netip.Addr           // under which other sites reach Address, if not itself
+	Log         *slog.Logger
+	MaxOpen     int // dials and introductions in progress at once, per helper
+}
+
+// Helper is the daemon. Make it with New, run it with Serve.
+type Helper struct {
+	node overlay.NodeID
+	opts Options
+	log  *slog.Logger
+	ctl  *control.Endpoint
+	home frontalHolder
+	here table
+	work sync.WaitGroup // goroutines of Serve that nothing else waits for
+	open chan struct{}  // one token for each dial or introduction in progress
+	seq  atomic.Uint64  // numbers carriers
+}
+
+// New returns a helper that runs with Serve.
+func New(opts Options) (*Helper, error) {
+	id := opts.Credentials.Identity()
+	if id.Role != control.RoleHelper {
+		return nil, fmt.Errorf("the certificate is that of %v; a helper needs one of its own", id)
+	}
+	h := &Helper{
+		node: id.Node(), opts: opts, log: opts.Log,
+		here: newTable(), home: newFrontalHolder(),
+		open: make(chan struct{}, opts.MaxOpen),
+	}
+	h.ctl = control.NewEndpoint(opts.Credentials, opts.Log, func(r grpc.ServiceRegistrar) {
+		controlpb.RegisterTargetServer(r, targetService{h: h})
+	})
+	return h, nil
+}
+
+// Serve accepts processes on ln, a Unix socket, and does what they ask until
+// ctx ends. It returns when everything it started has ended; carriers that
+// were handed out live on.
+func (h *Helper) Serve(ctx context.Context, ln *net.UnixListener) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer h.ctl.Close()
+	defer h.work.Wait()
+	defer cancel()
+	data := &dataPort{h: h}
+	h.work.Go(func() {
+		h.ctl.Keep(ctx, control.DialConfig{Addr: h.opts.Frontal, Role: control.RoleFrontal}, func(ctx context.Context, s *control.Session) error {
+			return h.enter(ctx, s, data)
+		})
+	})
+	defer data.close()
+	return h.serveLocal(ctx, ln)
+}
+
+// enter declares the node on a fresh session and registers its processes, and
+// keeps the session in use until it ends.
+func (h *Helper) enter(ctx context.Context, s *control.Session, data *dataPort) error {
+	callCtx, cancel := context.WithTimeout(ctx, registerWait)
+	defer cancel()
+	r, err := controlpb.NewNodesClient(s.Conn()).Enter(callCtx, &controlpb.EnterRequest{Software: control.Software})
+	if err != nil {
+		return fmt.Errorf("entering %v at %v: %w", h.node, s.Peer(), control.FromStatus(err))
+	}
+	profile, err := control.ProfileFromPB(overlay.SiteID(r.Site), r.Profile)
+	if err != nil {
+		return err
+	}
+	if profile.Site != h.node.Site {
+		return fmt.Errorf("%w: %v says it serves %s, this node is %v", overlay.ErrForbidden, s.Peer(), profile.Site, h.node)
+	}
+	f := &frontal{session: s, profile: profile, data: r.DataAddress}
+	ip := h.opts.Address
+	if !ip.IsValid() {
+		ip = s.LocalAddr().Addr()
+	}
+	f.local, err = data.listen(ip, profile)
+	if err != nil {
+		// Others cannot dial this node, but it can dial, and relays work.
+		h.log.Warn("no data port: other nodes cannot dial this one", "error", err)
+	}
+	f.public = publicAddress(profile, f.local, h.opts.Advertise)
+	h.home.set(f)
+	defer h.home.clear(f)
+	h.log.Info("joined", "site", profile.Site, "frontal", h.opts.Frontal, "listening", f.local.String(), "public", f.public.String())
+	for _, p := range h.here.all() {
+		if err := h.register(ctx, f, p); err != nil {
+			p.reject(err)
+		}
+	}
+	<-ctx.Done()
+	return nil
+}
+
+// publicAddress is where other sites dial this node's listener; invalid when
+// they cannot. The frontal fills it in for nodes behind the gateway.
+func publicAddress(p overlay.SiteProfile, local netip.AddrPort, advertise netip.Addr) netip.AddrPort {
+	if !local.IsValid() || p.GatewayOnly || p.Inbound == overlay.InboundNone {
+		return netip.AddrPort{}
+	}
+	if advertise.IsValid() {
+		return netip.AddrPortFrom(advertise, local.Port())
+	}
+	if p.NAT.Translates() {
+		return netip.AddrPort{}
+	}
+	return local
+}
+
+// register tells the frontal of one process.
+func (h *Helper) register(ctx context.Context, f *frontal, p *process) error {
+	ctx, cancel := context.WithTimeout(ctx, registerWait)
+	defer cancel()
+	point := overlay.AccessPoint{Process: p.name, Generation: p.generation, Node: h.node, Local: f.local, Public: f.public}
+	r, err := f.directory().Register(ctx, &controlpb.RegisterRequest{Points: []*controlpb.AccessPoint{control.PointToPB(point)}})
+	if err != nil {
+		return control.FromStatus(err)
+	}
+	if len(r.Faults) > 0 {
+		return control.FaultErr(r.Faults[0])
+	}
+	return nil
+}
+
+// withdraw tells the frontal that a process is gone. If nobody can be told
+// now, the registration ends with its lease.
+func (h *Helper) withdraw(ctx context.Context, p *process) {
+	f, _ := h.home.now()
+	if f == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, registerWait)
+	defer cancel()
+	_, err := f.directory().Withdraw(ctx, &controlpb.WithdrawRequest{Processes: []*controlpb.Withdrawal{
+		{Process: control.ProcessToPB(p.name), Generation: uint64(p.generation)},
+	}})
+	if err != nil && ctx.Err() == nil {
+		h.log.Warn("cannot withdraw", "process", p.name.String(), "error", control.FromStatus(err))
+	}
+}
+
+// admit takes one of the helper's tokens for work in progress.
+func (h *Helper) admit() (release func(), err error) {
+	select {
+	case h.open <- struct{}{}:
+		return func() { <-h.open }, nil
+	default:
+		return nil, fmt.Errorf("helper %v: %w: %d connections are being made; more must wait", h.node, overlay.ErrOverloaded, cap(h.open))
+	}
+}
+
+// frontal is one session with the site's frontal and what it said.
+type frontal struct {
+	session *control.Session
+	profile overlay.SiteProfile
+	data    string         // the frontal's data port inside the site
+	local   netip.AddrPort // this node's data port
+	public  netip.AddrPort
+}
+
+func (f *frontal) directory() controlpb.DirectoryClient {
+	return controlpb.NewDirectoryClient(f.session.Conn())
+}
+
+// frontalHolder holds the current session and lets dials wait for one.
+type frontalHolder struct {
+	mu      sync.Mutex
+	current *frontal
+	changed chan struct{} // closed and renewed at every change
+	lost    time.Time     // since when there is none
+}
+
+func newFrontalHolder() frontalHolder {
+	return frontalHolder{changed: make(chan struct{}), lost: time.Now()}
+}
+
+func (f *frontalHolder) set(to *frontal) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.current = to
+	close(f.changed)
+	f.changed = make(chan struct{})
+}
+
+// clear forgets from, unless another has taken its place.
+func (f *frontalHolder) clear(from *frontal) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.current == from {
+		f.current, f.lost = nil, time.Now()
+	}
+}
+
+func (f *frontalHolder) now() (*frontal, <-chan struct{}) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.current, f.changed
+}
+
+// frontal returns the current session, or the next one if there is none.
+func (h *Helper) frontal(ctx context.Context) (*frontal, error) {
+	for {
+		f, changed := h.home.now()
+		if f != nil {
+			return f, nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			h.home.mu.Lock()
+			lost := h.home.lost
+			h.home.mu.Unlock()
+			err := fmt.Errorf("%w: helper %v has had no session with its frontal at %s since %s; is isthmus-frontal running?",
+				overlay.ErrUnreachable, h.node, h.opts.Frontal, lost.Format(time.TimeOnly))
+			if errors.Is(ctx.Err(), context.Canceled) {
+				err = ctx.Err()
+			}
+			return nil, err
+		}
+	}
+}

@@ -1,0 +1,228 @@
+package connhelper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"google.golang.org/grpc"
+
+	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/overlay"
+	"github.com/isthmus-grid/isthmus/wire"
+)
+
+// introduction is the asker's side of one Introduce call. A goroutine of the
+// helper passes its events on until the call ends.
+type introduction struct {
+	link   wire.ID
+	events <-chan *controlpb.IntroduceEvent // closed when the call ended
+	err    error                            // why it ended; read after events is closed
+	end    context.CancelFunc
+	detach func() bool // unties the call from the dial's context
+	life   context.Context
+}
+
+// introduction makes the request that all techniques share.
+func (h *Helper) introduction(p *process, to target, t overlay.Technique) *controlpb.IntroduceRequest {
+	link := newID()
+	return &controlpb.IntroduceRequest{
+		Link: link[:], Technique: uint32(t), Asker: control.ProcessToPB(p.name), AskerNode: h.node.Name,
+		Target: control.ProcessToPB(to.point.Process), TargetGeneration: uint64(to.point.Generation),
+	}
+}
+
+// openIntroduction starts the call. It ends with ctx until detach is called,
+// and after watchTimeout in any case.
+func (h *Helper) openIntroduction(ctx context.Context, f *frontal, request *controlpb.IntroduceRequest) (*introduction, error) {
+	life, end := context.WithTimeout(context.WithoutCancel(ctx), watchTimeout)
+	detach := context.AfterFunc(ctx, end)
+	stream, err := f.directory().Introduce(life, request)
+	if err != nil {
+		end()
+		return nil, control.FromStatus(err)
+	}
+	events := make(chan *controlpb.IntroduceEvent, 4) // more than there are
+	in := &introduction{link: wire.ID(request.Link), events: events, end: end, detach: detach, life: life}
+	h.work.Go(func() {
+		defer end()
+		defer close(events)
+		in.err = receive(life, stream, events)
+	})
+	return in, nil
+}
+
+func receive(ctx context.Context, stream grpc.ServerStreamingClient[controlpb.IntroduceEvent], events chan<- *controlpb.IntroduceEvent) error {
+	for {
+		e, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return control.FromStatus(err)
+		}
+		if e.Kind == controlpb.IntroduceEvent_FAILED {
+			return control.FaultErr(e.Fault)
+		}
+		select {
+		case events <- e:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// failure says why the call ended; call it after events was closed.
+func (in *introduction) failure() error {
+	if in.err == nil {
+		return fmt.Errorf("%w: the introduction ended without a result", overlay.ErrRefused)
+	}
+	return in.err
+}
+
+// await returns the next event of the given kind.
+func (in *introduction) await(ctx context.Context, kind controlpb.IntroduceEvent_Kind) (*controlpb.IntroduceEvent, error) {
+	for {
+		select {
+		case e, ok := <-in.events:
+			if !ok {
+				return nil, in.failure()
+			}
+			if e.Kind == kind {
+				return e, nil
+			}
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%w: waited for the introduction to be %v", context.Cause(ctx), kind)
+		}
+	}
+}
+
+// outcome waits for the end of the call and returns what went wrong at the
+// target's side, if that is known.
+func (in *introduction) outcome() error {
+	for e := range in.events {
+		if e.Kind == controlpb.IntroduceEvent_CONNECTED {
+			return nil
+		}
+	}
+	if in.life.Err() != nil {
+		return nil // no news within the time: the relay's own bound will tell
+	}
+	return in.err
+}
+
+// targetService answers introductions that others asked for.
+type targetService struct {
+	controlpb.UnimplementedTargetServer
+	h *Helper
+}
+
+// Introduced does the target's part of a technique.
+func (s targetService) Introduced(m *controlpb.Introduction, stream grpc.ServerStreamingServer[controlpb.IntroduceEvent]) error {
+	if role := control.SessionOf(stream.Context()).Peer().Role; role != control.RoleFrontal {
+		return control.Status(fmt.Errorf("%w: a %v does not introduce", overlay.ErrForbidden, role))
+	}
+	err := s.h.introduced(stream.Context(), m, func(kind controlpb.IntroduceEvent_Kind) error {
+		return stream.Send(&controlpb.IntroduceEvent{Kind: kind})
+	})
+	if err != nil {
+		err = fmt.Errorf("helper %v: %w", s.h.node, err)
+		s.h.log.Warn("introduction failed", "asker", m.GetAsker().String(), "site", m.AskerSite, "error", err)
+		return stream.Send(&controlpb.IntroduceEvent{Kind: controlpb.IntroduceEvent_FAILED, Fault: control.Fault(err)})
+	}
+	return nil
+}
+
+func (h *Helper) introduced(ctx context.Context, m *controlpb.Introduction, tell func(controlpb.IntroduceEvent_Kind) error) error {
+	release, err := h.admit()
+	if err != nil {
+		return err
+	}
+	defer release()
+	name, err := control.ProcessFromPB(m.Target)
+	if err != nil {
+		return err
+	}
+	asker, err := control.ProcessFromPB(m.Asker)
+	if err != nil {
+		return err
+	}
+	if asker.Job != name.Job {
+		return fmt.Errorf("%w: %v asks for %v of another job", overlay.ErrForbidden, asker, name)
+	}
+	p := h.here.get(name)
+	if p == nil {
+		return fmt.Errorf("%w: no %v here", overlay.ErrUnknownProcess, name)
+	}
+	if m.TargetGeneration != 0 && m.TargetGeneration != uint64(p.generation) {
+		return fmt.Errorf("%w: %v has started again since", overlay.ErrStale, name)
+	}
+	f, err := h.frontal(ctx)
+	if err != nil {
+		return err
+	}
+	if err := tell(controlpb.IntroduceEvent_ACCEPTED); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, relayTimeout, fmt.Errorf("%w after %v", overlay.ErrTimeout, relayTimeout))
+	defer cancel()
+	c, path, err := h.meet(ctx, f, asker, m)
+	if err != nil {
+		return err
+	}
+	if err := h.deliver(p, c, path); err != nil {
+		return fmt.Errorf("handing the connection to %v: %w", name, err)
+	}
+	h.log.Info("introduced", "from", asker.String(), "to", name.String(), "technique", path.String())
+	return tell(controlpb.IntroduceEvent_CONNECTED)
+}
+
+// meet makes the target's connection: to the relay with its ticket, or back
+// to the asker with the connect-id.
+func (h *Helper) meet(ctx context.Context, f *frontal, asker overlay.ProcessName, m *controlpb.Introduction) (socket, overlay.Path, error) {
+	path := overlay.Path{
+		Technique: overlay.Technique(m.Technique), Reason: m.Reason,
+		Peer: overlay.NodeID{Site: overlay.SiteID(m.AskerSite), Name: m.AskerNode},
+	}
+	if f.profile.GatewayOnly {
+		path.Via = overlay.ViaTarget
+	}
+	link, err := idOf(m.Link)
+	if err != nil {
+		return nil, path, err
+	}
+	name, err := control.ProcessFromPB(m.Target)
+	if err != nil {
+		return nil, path, err
+	}
+	j := journey{asker: asker, target: name, link: link}
+	var greeting []byte
+	switch path.Technique {
+	case overlay.Relay:
+		if m.Relay == nil {
+			return nil, path, fmt.Errorf("%w: an introduction to a relay that names none", wire.ErrMalformed)
+		}
+		path.Proxy = m.Relay.Proxy
+		j.addrs, greeting = m.Relay.Addresses, m.Relay.Ticket
+	case overlay.Reversed:
+		id, err := idOf(m.ConnectId)
+		if err != nil {
+			return nil, path, err
+		}
+		j.inside = overlay.SiteID(m.AskerSite) == h.node.Site
+		j.addrs = []string{m.ConnectAddress}
+		greeting = wire.Append(nil, &wire.Intro{Kind: wire.IntroReverse, ID: id, Job: name.Job, Rank: name.Rank, From: h.node, Technique: path.Technique, Via: path.Via})
+	default:
+		return nil, path, fmt.Errorf("%w: technique %v; upgrade this helper", wire.ErrVersion, path.Technique)
+	}
+	c, err := h.reach(ctx, f, j)
+	if err != nil {
+		return nil, path, err
+	}
+	if err := write(ctx, c, greeting); err != nil {
+		return nil, path, err
+	}
+	return c, path, nil
+}

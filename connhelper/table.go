@@ -1,0 +1,140 @@
+package connhelper
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync"
+
+	"github.com/isthmus-grid/isthmus/overlay"
+	"github.com/isthmus-grid/isthmus/wire"
+)
+
+// table holds the node's processes by name, and the connect-ids that this
+// helper gave out and waits to see again.
+type table struct {
+	mu        sync.Mutex
+	processes map[overlay.ProcessName]*process
+	owners    map[overlay.JobID]owner
+	expected  map[wire.ID]chan<- *net.TCPConn // capacity 1; removed by the first arrival
+	changed   chan struct{}                   // closed and renewed when a process is added
+}
+
+// owner is the user whose processes a job's are, and how many there are.
+type owner struct {
+	uid   uint32
+	count int
+}
+
+func newTable() table {
+	return table{
+		processes: map[overlay.ProcessName]*process{},
+		owners:    map[overlay.JobID]owner{},
+		expected:  map[wire.ID]chan<- *net.TCPConn{},
+		changed:   make(chan struct{}),
+	}
+}
+
+// add enters p, in place of an older life of it, which it returns.
+func (t *table) add(p *process) (replaced *process, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	who, known := t.owners[p.name.Job]
+	if known && who.uid != p.uid {
+		return nil, fmt.Errorf("%w: job %s belongs to user %d on this node, not to user %d", overlay.ErrForbidden, p.name.Job, who.uid, p.uid)
+	}
+	old := t.processes[p.name]
+	if old != nil && old.generation > p.generation {
+		return nil, fmt.Errorf("%w: %v has started again since (generation %d, not %d)", overlay.ErrStale, p.name, old.generation, p.generation)
+	}
+	t.processes[p.name] = p
+	if old == nil {
+		who.count++
+	}
+	who.uid = p.uid
+	t.owners[p.name.Job] = who
+	close(t.changed)
+	t.changed = make(chan struct{})
+	return old, nil
+}
+
+// remove takes p out, if it is still the one entered under its name.
+func (t *table) remove(p *process) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.processes[p.name] != p {
+		return false
+	}
+	delete(t.processes, p.name)
+	who := t.owners[p.name.Job]
+	if who.count--; who.count == 0 {
+		delete(t.owners, p.name.Job)
+	} else {
+		t.owners[p.name.Job] = who
+	}
+	return true
+}
+
+func (t *table) get(name overlay.ProcessName) *process {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.processes[name]
+}
+
+// wait returns the process of that name, at the latest when ctx ends, then nil.
+func (t *table) wait(ctx context.Context, name overlay.ProcessName) *process {
+	for {
+		t.mu.Lock()
+		p, changed := t.processes[name], t.changed
+		t.mu.Unlock()
+		if p != nil {
+			return p
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+func (t *table) all() []*process {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var ps []*process
+	for _, p := range t.processes {
+		ps = append(ps, p)
+	}
+	return ps
+}
+
+// expect makes a channel on which the connection that shows id will come. Call
+// cancel when done; a connection that came and was not taken is closed.
+func (t *table) expect(id wire.ID) (arrival <-chan *net.TCPConn, cancel func()) {
+	ch := make(chan *net.TCPConn, 1)
+	t.mu.Lock()
+	t.expected[id] = ch
+	t.mu.Unlock()
+	return ch, func() {
+		t.mu.Lock()
+		delete(t.expected, id)
+		t.mu.Unlock()
+		select {
+		case c := <-ch:
+			c.Close()
+		default:
+		}
+	}
+}
+
+// arrived gives c to whoever expects id, and reports whether anybody does.
+func (t *table) arrived(id wire.ID, c *net.TCPConn) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	ch, ok := t.expected[id]
+	if ok {
+		delete(t.expected, id)
+		ch <- c
+	}
+	return ok
+}

@@ -1,0 +1,266 @@
+package connhelper
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/carrier"
+	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/overlay"
+	"github.com/isthmus-grid/isthmus/wire"
+)
+
+// attempt carries out one step of a plan from the asker's side.
+func (h *Helper) attempt(ctx context.Context, p *process, to target, step overlay.Step) (made, error) {
+	f, err := h.frontal(ctx)
+	if err != nil {
+		return made{}, err
+	}
+	bound := attemptTimeout
+	try := h.direct
+	switch step.Technique {
+	case overlay.Direct, overlay.PortRange:
+	case overlay.Reversed:
+		try = h.reversed
+	case overlay.Relay:
+		try, bound = h.relay, relayTimeout
+	default:
+		return made{}, fmt.Errorf("%w: this helper does not know the technique; upgrade it", wire.ErrVersion)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, bound, fmt.Errorf("%w after %v", overlay.ErrTimeout, bound))
+	defer cancel()
+	m, err := try(ctx, f, p, to, step)
+	if err != nil {
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) && !errors.Is(err, overlay.ErrTimeout) {
+			err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
+		}
+		return made{}, err
+	}
+	m.path.Technique, m.path.Via, m.path.Reason, m.path.Peer = step.Technique, step.Via, step.Reason, to.point.Node
+	return m, nil
+}
+
+// direct dials the target's helper, or the frontal of its site, and says whom
+// it wants. It does not wait for an answer: the first one comes from the
+// process, or is a refusal that the process reads.
+func (h *Helper) direct(ctx context.Context, f *frontal, p *process, to target, step overlay.Step) (made, error) {
+	addr, inside := to.point.Public, to.point.Node.Site == h.node.Site
+	if inside {
+		addr = to.point.Local
+	}
+	if !addr.IsValid() {
+		return made{}, fmt.Errorf("%w: %v listens nowhere that this site can dial; its port range may be full", overlay.ErrUnreachable, to.point.Node)
+	}
+	c, err := h.reach(ctx, f, journey{addrs: []string{addr.String()}, inside: inside, asker: p.name, target: to.point.Process})
+	if err != nil {
+		return made{}, err
+	}
+	intro := &wire.Intro{
+		Kind: wire.IntroProcess, Job: to.point.Process.Job, Rank: to.point.Process.Rank,
+		From: h.node, Technique: step.Technique, Via: step.Via,
+	}
+	if err := say(ctx, c, intro); err != nil {
+		return made{}, err
+	}
+	return made{conn: c}, nil
+}
+
+// reversed asks the target's helper to dial back, and waits for the
+// connection that shows the connect-id.
+func (h *Helper) reversed(ctx context.Context, f *frontal, p *process, to target, step overlay.Step) (made, error) {
+	back := f.public
+	if to.point.Node.Site == h.node.Site {
+		back = f.local
+	}
+	if !back.IsValid() && !f.profile.GatewayOnly {
+		return made{}, fmt.Errorf("%w: this node listens nowhere that %s can dial", overlay.ErrUnreachable, to.point.Node.Site)
+	}
+	id := newID()
+	arrival, cancel := h.here.expect(id)
+	defer cancel()
+	request := h.introduction(p, to, overlay.Reversed)
+	request.ConnectId = id[:]
+	if back.IsValid() {
+		request.ConnectAddress = back.String()
+	}
+	in, err := h.openIntroduction(ctx, f, request)
+	if err != nil {
+		return made{}, err
+	}
+	defer in.end()
+	for {
+		select {
+		case c := <-arrival:
+			tune(c)
+			return made{conn: c}, nil
+		case e, ok := <-in.events:
+			if !ok {
+				return made{}, in.failure()
+			}
+			if e.Kind == controlpb.IntroduceEvent_CONNECTED {
+				in.events = nil // now only the connection itself counts
+			}
+		case <-ctx.Done():
+			return made{}, fmt.Errorf("%w: waited for helper %v to dial back", context.Cause(ctx), to.point.Node)
+		}
+	}
+}
+
+// relay gets a proxy and two tickets from the broker. Both ends then dial the
+// proxy at once; the process is given the connection when the target's helper
+// has taken its part on. What goes wrong there later reaches the process as a
+// fault of the carrier.
+func (h *Helper) relay(ctx context.Context, f *frontal, p *process, to target, step overlay.Step) (made, error) {
+	in, err := h.openIntroduction(ctx, f, h.introduction(p, to, overlay.Relay))
+	if err != nil {
+		return made{}, err
+	}
+	m, err := h.relayCarrier(ctx, f, p, to, in)
+	if err != nil {
+		in.end()
+		return made{}, err
+	}
+	in.detach()
+	m.handed = func(p *process, carrier uint64, err error) {
+		if err != nil {
+			in.end()
+			return
+		}
+		h.work.Go(func() {
+			defer in.end()
+			if err := in.outcome(); err != nil {
+				p.conn.Send(&wire.LocalFault{Carrier: carrier, Code: wire.CodeOf(err), Text: err.Error()}, nil)
+			}
+		})
+	}
+	return m, nil
+}
+
+func (h *Helper) relayCarrier(ctx context.Context, f *frontal, p *process, to target, in *introduction) (made, error) {
+	assigned, err := in.await(ctx, controlpb.IntroduceEvent_ASSIGNED)
+	if err != nil {
+		return made{}, err
+	}
+	if assigned.Relay == nil {
+		return made{}, fmt.Errorf("%v assigned no proxy", f.session.Peer())
+	}
+	c, err := h.reach(ctx, f, journey{addrs: assigned.Relay.Addresses, asker: p.name, target: to.point.Process, link: in.link})
+	if err != nil {
+		return made{}, fmt.Errorf("proxy %s: %w", assigned.Relay.Proxy, err)
+	}
+	if _, err := in.await(ctx, controlpb.IntroduceEvent_ACCEPTED); err != nil {
+		c.Close()
+		return made{}, err
+	}
+	if err := write(ctx, c, assigned.Relay.Ticket); err != nil {
+		return made{}, fmt.Errorf("proxy %s: %w", assigned.Relay.Proxy, err)
+	}
+	return made{conn: c, path: overlay.Path{Proxy: assigned.Relay.Proxy}}, nil
+}
+
+// journey says where a connection is to go, and on whose behalf.
+type journey struct {
+	addrs  []string // address:port, tried in order
+	inside bool     // they are addresses of this site
+	asker  overlay.ProcessName
+	target overlay.ProcessName
+	link   wire.ID // zero when no introduction precedes
+}
+
+// reach opens a connection to the first address that answers: by the node's
+// own route, through the site's HTTP proxy, or carried by the frontal when the
+// node has no route out. Addresses inside the site are dialled as they are.
+func (h *Helper) reach(ctx context.Context, f *frontal, j journey) (*net.TCPConn, error) {
+	if f.profile.GatewayOnly && !j.inside {
+		return h.carried(ctx, f, j)
+	}
+	var proxy carrier.HTTPProxy
+	if f.profile.Egress == overlay.EgressHTTPProxy && !j.inside {
+		proxy = h.opts.HTTPProxy
+		if proxy.Addr == "" {
+			return nil, fmt.Errorf("%w: the site lets nothing out but through its HTTP proxy, and this helper has none configured (http_proxy)", overlay.ErrUnreachable)
+		}
+	}
+	err := fmt.Errorf("%w: there is no address to dial", overlay.ErrUnreachable)
+	for _, addr := range j.addrs {
+		if err = checkAddress(addr); err != nil && !j.inside {
+			continue
+		}
+		var c *net.TCPConn
+		if c, err = carrier.DialTCP(ctx, addr, proxy); err == nil {
+			tune(c)
+			return c, nil
+		}
+	}
+	return nil, err
+}
+
+// carried has the frontal dial, and connects to its data port.
+func (h *Helper) carried(ctx context.Context, f *frontal, j journey) (*net.TCPConn, error) {
+	r, err := controlpb.NewNodesClient(f.session.Conn()).Carry(ctx, &controlpb.CarryRequest{
+		Addresses: j.addrs, Link: j.link[:], Asker: control.ProcessToPB(j.asker), Target: control.ProcessToPB(j.target),
+	})
+	if err != nil {
+		return nil, control.FromStatus(err)
+	}
+	id, err := idOf(r.CarryId)
+	if err != nil {
+		return nil, err
+	}
+	c, err := carrier.DialTCP(ctx, f.data, carrier.HTTPProxy{})
+	if err != nil {
+		return nil, fmt.Errorf("data port of %v: %w", f.session.Peer(), err)
+	}
+	tune(c)
+	if err := say(ctx, c, &wire.Intro{Kind: wire.IntroCarry, ID: id, Job: j.asker.Job, Rank: j.asker.Rank, From: h.node}); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// checkAddress refuses to be sent to addresses that belong to this host alone:
+// an introduction must not become a way into it.
+func checkAddress(addr string) error {
+	a, err := netip.ParseAddrPort(addr)
+	if err != nil {
+		return nil // a name; the resolver is the site's own
+	}
+	if ip := a.Addr().Unmap(); ip.IsLoopback() || ip.IsLinkLocalUnicast() || ip.IsMulticast() || ip.IsUnspecified() {
+		return fmt.Errorf("%w: %v is no address that a helper dials", overlay.ErrForbidden, a)
+	}
+	return nil
+}
+
+// say writes a frame as the first bytes of c, and closes c if that fails.
+func say(ctx context.Context, c *net.TCPConn, f wire.Frame) error {
+	return write(ctx, c, wire.Append(nil, f))
+}
+
+func write(ctx context.Context, c *net.TCPConn, b []byte) error {
+	if deadline, ok := ctx.Deadline(); ok {
+		c.SetWriteDeadline(deadline)
+	}
+	if _, err := c.Write(b); err != nil {
+		c.Close()
+		return fmt.Errorf("%w: %w", overlay.ErrUnreachable, err)
+	}
+	return c.SetWriteDeadline(time.Time{})
+}
+
+func newID() (id wire.ID) {
+	rand.Read(id[:]) // never fails (crypto/rand)
+	return id
+}
+
+func idOf(b []byte) (wire.ID, error) {
+	if len(b) != len(wire.ID{}) {
+		return wire.ID{}, fmt.Errorf("an id of %d bytes, want %d", len(b), len(wire.ID{}))
+	}
+	return wire.ID(b), nil
+}
