@@ -1,0 +1,164 @@
+// Package bench is the one shape of every benchmark's result: a row per figure,
+// printed as a table for people or as one JSON object per line for programs.
+// It measures nothing itself and keeps no state; how to measure is each
+// benchmark's own business, except that what a figure is compared with is run
+// in turn with it (Interleave), so that a busy minute meets both.
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+)
+
+// A Row is one figure.
+type Row struct {
+	Bench   string         `json:"bench"`             // which benchmark, such as "lab"
+	Figure  string         `json:"figure"`            // what was measured, such as "rtt_p50"
+	Params  map[string]any `json:"params,omitempty"`  // under which conditions
+	Value   float64        `json:"value"`             // in Unit
+	Unit    string         `json:"unit"`              // such as "ms" or "Mbit/s"
+	Against string         `json:"against,omitempty"` // what Value is compared with, run interleaved
+	Ratio   float64        `json:"ratio,omitempty"`   // Value over that of Against
+	Target  float64        `json:"target,omitempty"`  // what Value, or Ratio if there is one, should reach
+	Met     *bool          `json:"met,omitempty"`     // whether it did; nil without a target
+}
+
+// AtLeast returns r with the target that its Ratio, or its Value if it is
+// compared with nothing, be no less than target.
+func (r Row) AtLeast(target float64) Row { return r.judge(target, r.judged() >= target) }
+
+// AtMost returns r with the target that its Ratio, or its Value if it is
+// compared with nothing, be no more than target.
+func (r Row) AtMost(target float64) Row { return r.judge(target, r.judged() <= target) }
+
+// Within returns r with target as its aim: met if the judged figure differs
+// from it by no more than tolerance.
+func (r Row) Within(target, tolerance float64) Row {
+	d := r.judged() - target
+	return r.judge(target, d <= tolerance && -d <= tolerance)
+}
+
+func (r Row) judged() float64 {
+	if r.Against != "" {
+		return r.Ratio
+	}
+	return r.Value
+}
+
+func (r Row) judge(target float64, met bool) Row {
+	r.Target, r.Met = target, &met
+	return r
+}
+
+// WriteJSON writes one object per row and line.
+func WriteJSON(w io.Writer, rows ...Row) error {
+	enc := json.NewEncoder(w)
+	for _, r := range rows {
+		if err := enc.Encode(r); err != nil {
+			return fmt.Errorf("bench: write %s %s: %w", r.Bench, r.Figure, err)
+		}
+	}
+	return nil
+}
+
+// WriteTable writes rows for people, with a line of headings.
+func WriteTable(w io.Writer, rows ...Row) error {
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(tw, "FIGURE\tCONDITIONS\tVALUE\tAGAINST\tRATIO\tTARGET\tMET")
+	for _, r := range rows {
+		ratio, target, met := "", "", ""
+		if r.Against != "" {
+			ratio = fmt.Sprintf("%.3f", r.Ratio)
+		}
+		if r.Met != nil {
+			target, met = number(r.Target), "no"
+			if *r.Met {
+				met = "yes"
+			}
+		}
+		fmt.Fprintf(tw, "%s\t%s\t%s %s\t%s\t%s\t%s\t%s\n",
+			r.Figure, conditions(r.Params), number(r.Value), r.Unit, r.Against, ratio, target, met)
+	}
+	return tw.Flush()
+}
+
+// Write writes rows as asJSON says.
+func Write(w io.Writer, asJSON bool, rows ...Row) error {
+	if asJSON {
+		return WriteJSON(w, rows...)
+	}
+	return WriteTable(w, rows...)
+}
+
+func conditions(params map[string]any) string {
+	var parts []string
+	for _, k := range slices.Sorted(maps.Keys(params)) {
+		parts = append(parts, fmt.Sprintf("%s=%v", k, params[k]))
+	}
+	return strings.Join(parts, " ")
+}
+
+// number prints v with about four digits and no exponent.
+func number(v float64) string {
+	switch a := max(v, -v); {
+	case a == 0 || a >= 1000:
+		return fmt.Sprintf("%.0f", v)
+	case a >= 10:
+		return fmt.Sprintf("%.2f", v)
+	case a >= 0.01:
+		return fmt.Sprintf("%.4f", v)
+	default:
+		return fmt.Sprintf("%.6f", v)
+	}
+}
+
+// Quantile returns the q-quantile, 0 to 1, of values by linear interpolation
+// between neighbours. It leaves values as they are; none give 0.
+func Quantile(values []float64, q float64) float64 {
+	if len(values) == 0 {
+		return 0
+	}
+	v := slices.Sorted(slices.Values(values))
+	at := min(max(q, 0), 1) * float64(len(v)-1)
+	low := int(at)
+	high := min(low+1, len(v)-1)
+	return v[low] + (at-float64(low))*(v[high]-v[low])
+}
+
+// Median returns the middle of values.
+func Median(values []float64) float64 { return Quantile(values, 0.5) }
+
+// Spread returns the distance between the quartiles of values over their
+// median: how far repetitions disagree. It is 0 if the median is.
+func Spread(values []float64) float64 {
+	m := Median(values)
+	if m == 0 {
+		return 0
+	}
+	return (Quantile(values, 0.75) - Quantile(values, 0.25)) / m
+}
+
+// Interleave runs every case once, then all again, n times, and returns the
+// values of each case in order. The first error ends it.
+func Interleave(ctx context.Context, n int, cases ...func(context.Context) (float64, error)) ([][]float64, error) {
+	values := make([][]float64, len(cases))
+	for range n {
+		for i, run := range cases {
+			if err := ctx.Err(); err != nil {
+				return nil, err
+			}
+			v, err := run(ctx)
+			if err != nil {
+				return nil, err
+			}
+			values[i] = append(values[i], v)
+		}
+	}
+	return values, nil
+}
