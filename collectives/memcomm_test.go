@@ -22,7 +22,6 @@ type world struct {
 	mu     sync.Mutex // guards everything below and every memRequest
 	queues map[pair]*queue
 	gone   []bool
-	sent   int // messages matched
 }
 
 type pair struct{ src, dst int }
@@ -137,14 +136,14 @@ func (w *world) match(r *memRequest) {
 	if !r.isSend {
 		s, d = d, s
 	}
-	w.sent++
-	s.finish(nil)
-	if len(s.buf) != len(d.buf) {
-		d.finish(fmt.Errorf("%w: %d and %d", errLength, len(s.buf), len(d.buf)))
-		return
+	var err error
+	if len(s.buf) == len(d.buf) {
+		copy(d.buf, s.buf)
+	} else {
+		err = fmt.Errorf("%w: %d and %d", errLength, len(s.buf), len(d.buf))
 	}
-	copy(d.buf, s.buf)
-	d.finish(nil)
+	s.finish(nil) // only now may the sender change its buffer
+	d.finish(err)
 }
 
 type memRequest struct {
