@@ -16,17 +16,18 @@ import (
 	"text/tabwriter"
 )
 
-// A Row is one figure.
+// A Row is one figure. Every key is in its JSON, whether it says something or
+// not; target means nothing while met is null.
 type Row struct {
-	Bench   string         `json:"bench"`             // which benchmark, such as "lab"
-	Figure  string         `json:"figure"`            // what was measured, such as "rtt_p50"
-	Params  map[string]any `json:"params,omitempty"`  // under which conditions
-	Value   float64        `json:"value"`             // in Unit
-	Unit    string         `json:"unit"`              // such as "ms" or "Mbit/s"
-	Against string         `json:"against,omitempty"` // what Value is compared with, run interleaved
-	Ratio   float64        `json:"ratio,omitempty"`   // Value over that of Against
-	Target  float64        `json:"target,omitempty"`  // what Value, or Ratio if there is one, should reach
-	Met     *bool          `json:"met,omitempty"`     // whether it did; nil without a target
+	Bench   string         `json:"bench"`   // which benchmark, such as "lab"
+	Figure  string         `json:"figure"`  // what was measured, such as "rtt_p50"
+	Params  map[string]any `json:"params"`  // under which conditions
+	Value   float64        `json:"value"`   // in Unit
+	Unit    string         `json:"unit"`    // such as "ms" or "Mbit/s"
+	Against string         `json:"against"` // what Value is compared with, run interleaved
+	Ratio   float64        `json:"ratio"`   // Value over that of Against
+	Target  float64        `json:"target"`  // what Value, or Ratio if there is one, should reach
+	Met     *bool          `json:"met"`     // whether it did; nil without a target
 }
 
 // AtLeast returns r with the target that its Ratio, or its Value if it is

@@ -18,7 +18,7 @@ func TestWriteJSON(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := `{"bench":"lab","figure":"goodput","params":{"streams":1},"value":900,"unit":"Mbit/s","against":"plain","ratio":0.9,"target":0.95,"met":false}
-{"bench":"lab","figure":"rtt","value":20,"unit":"ms"}
+{"bench":"lab","figure":"rtt","params":null,"value":20,"unit":"ms","against":"","ratio":0,"target":0,"met":null}
 `
 	if b.String() != want {
 		t.Errorf("got\n%swant\n%s", b.String(), want)
