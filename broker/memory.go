@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 	"unique"
@@ -174,7 +175,7 @@ func replaceable(p *process, site *siteState, point overlay.AccessPoint) error {
 }
 
 func (m *Memory) newJob(id overlay.JobID) *jobState {
-	job := &jobState{id: overlay.JobID(string([]byte(id))), ranks: make(map[uint32]*process)}
+	job := &jobState{id: overlay.JobID(strings.Clone(string(id))), ranks: make(map[uint32]*process)}
 	m.jobs[job.id] = job
 	return job
 }
@@ -319,14 +320,20 @@ func (m *Memory) Offer(offer Offer, holder Holder) (Holder, error) {
 }
 
 // Assign implements Registry.
-func (m *Memory) Assign(how Choice) (Offer, error) {
+func (m *Memory) Assign(how Choice, only443 bool) (Offer, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	candidates := make([]candidate, 0, len(m.proxies))
 	for name, p := range m.proxies {
+		if only443 && !p.offer.on443() {
+			continue
+		}
 		candidates = append(candidates, candidate{
 			name: name, load: p.offer.Live + p.pending, capacity: p.offer.Capacity, draining: p.offer.Draining, last: p.last,
 		})
+	}
+	if len(candidates) == 0 && len(m.proxies) > 0 {
+		return Offer{}, fmt.Errorf("%w: none of the %d proxies offers an address of port 443, and a site lets only that out", overlay.ErrNoRelay, len(m.proxies))
 	}
 	i, err := choose(how, candidates)
 	if err != nil {

@@ -2,6 +2,8 @@ package broker
 
 import (
 	"context"
+	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/ticket"
@@ -50,9 +52,10 @@ type Registry interface {
 	Offer(offer Offer, holder Holder) (replaced Holder, err error)
 
 	// Assign chooses a proxy for a new link and counts the link as the proxy's
-	// until its next offer. It fails with ErrNoRelay when no proxy offers itself
-	// and ErrOverloaded when none takes another link.
-	Assign(choice Choice) (Offer, error)
+	// until its next offer. With only443, proxies that no address of port 443
+	// leads to are left out. It fails with ErrNoRelay when no proxy is there and
+	// ErrOverloaded when none takes another link.
+	Assign(choice Choice, only443 bool) (Offer, error)
 
 	// Leave says that a session ended. A proxy is gone with it; a site's
 	// processes stay for the lease, in which its frontal may join again.
@@ -82,11 +85,16 @@ type Site struct {
 // Offer is a proxy as it described itself.
 type Offer struct {
 	Name      string
-	Addresses []string // address:port where nodes reach it; not to be changed
+	Addresses []netip.AddrPort // where nodes reach it, in order; not to be changed
 	Key       ticket.Key
 	Live      int // links when it last said so
 	Capacity  int // links at most
 	Draining  bool
+}
+
+// on443 reports whether a site that lets only port 443 out reaches the proxy.
+func (o Offer) on443() bool {
+	return slices.ContainsFunc(o.Addresses, func(a netip.AddrPort) bool { return a.Port() == relayPort })
 }
 
 // Inventory is the registry's content in numbers, for status pages.
@@ -112,15 +120,5 @@ type JobInventory struct {
 // ProxyInventory is one proxy.
 type ProxyInventory struct {
 	Offer
-	Assigned uint64 // links since it first offered itself
-}
-
-// Limits bound what a registry holds. Zero values are not limits: nothing is
-// taken then.
-type Limits struct {
-	Sites     int
-	Proxies   int
-	Processes int // of all sites
-	PerSite   int // processes of one site
-	Waiting   int // callers of Await
+	Assigned uint64 // links since its session began
 }

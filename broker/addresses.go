@@ -1,0 +1,31 @@
+package broker
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// checkTarget refuses addresses that no other site may be sent to: who
+// registers one would have foreign helpers dial their own host or their own
+// network's management services.
+func checkTarget(what string, addr netip.AddrPort, loopback bool) error {
+	ip := addr.Addr().Unmap()
+	why := ""
+	switch {
+	case ip.IsUnspecified():
+		why = "is no host's address"
+	case addr.Port() == 0:
+		why = "has no port"
+	case ip.IsMulticast() || ip == netip.AddrFrom4([4]byte{255, 255, 255, 255}):
+		why = "is not one host's address"
+	case ip.IsLinkLocalUnicast():
+		why = "is link-local"
+	case ip.IsLoopback() && !loopback:
+		why = "is the loopback of whoever dials it (allow_loopback permits it, for a grid on one machine)"
+	default:
+		return nil
+	}
+	return fmt.Errorf("%w: %s %v %s", overlay.ErrForbidden, what, addr, why)
+}

@@ -1,0 +1,108 @@
+package broker
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// Status is what a broker tells an admin, as JSON.
+type Status struct {
+	Broker   string        `json:"broker"`
+	Epoch    uint64        `json:"epoch"`
+	Started  time.Time     `json:"started"`
+	Sessions int           `json:"sessions"` // open now
+	Waiting  int           `json:"waiting"`  // callers that wait for a process
+	Sites    []SiteStatus  `json:"sites"`
+	Jobs     []JobStatus   `json:"jobs"`
+	Proxies  []ProxyStatus `json:"proxies"`
+	Counters CounterStatus `json:"counters"`
+}
+
+// SiteStatus is one site. Since is when its frontal joined or, if it is away,
+// left.
+type SiteStatus struct {
+	Profile   overlay.SiteProfile `json:"profile"`
+	Connected bool                `json:"connected"`
+	Since     time.Time           `json:"since"`
+	Processes int                 `json:"processes"`
+}
+
+// JobStatus is one job.
+type JobStatus struct {
+	Job       overlay.JobID          `json:"job"`
+	Processes map[overlay.SiteID]int `json:"processes"`
+}
+
+// ProxyStatus is one proxy. Live counts the links assigned since it last
+// reported, too.
+type ProxyStatus struct {
+	Name      string   `json:"name"`
+	Addresses []string `json:"addresses"`
+	Live      int      `json:"live"`
+	Capacity  int      `json:"capacity"`
+	Draining  bool     `json:"draining"`
+	Assigned  uint64   `json:"assigned"`
+}
+
+// Status returns the broker's state.
+func (b *Broker) Status() Status {
+	inv := b.registry.Inventory()
+	s := Status{
+		Broker: b.name, Epoch: b.epoch, Started: b.started, Sessions: b.sessions.count(), Waiting: inv.Waiting,
+		Sites: []SiteStatus{}, Jobs: []JobStatus{}, Proxies: []ProxyStatus{}, Counters: b.counters.status(),
+	}
+	for _, site := range inv.Sites {
+		s.Sites = append(s.Sites, SiteStatus{site.Profile, site.Holder != 0, site.Since, site.Processes})
+	}
+	for _, job := range inv.Jobs {
+		s.Jobs = append(s.Jobs, JobStatus(job))
+	}
+	for _, p := range inv.Proxies {
+		var addresses []string
+		for _, a := range p.Addresses {
+			addresses = append(addresses, a.String())
+		}
+		s.Proxies = append(s.Proxies, ProxyStatus{p.Name, addresses, p.Live, p.Capacity, p.Draining, p.Assigned})
+	}
+	return s
+}
+
+// admin answers admins.
+type admin struct {
+	controlpb.UnimplementedAdminServer
+	b *Broker
+}
+
+// Status implements controlpb.AdminServer.
+func (a admin) Status(ctx context.Context, _ *controlpb.StatusRequest) (*controlpb.StatusResponse, error) {
+	if _, _, err := a.b.caller(ctx, control.RoleAdmin); err != nil {
+		return nil, a.b.fail(err)
+	}
+	text, err := json.Marshal(a.b.Status())
+	if err != nil {
+		return nil, a.b.fail(fmt.Errorf("broker status: %w", err))
+	}
+	return &controlpb.StatusResponse{Json: text}, nil
+}
+
+// Decide implements controlpb.AdminServer.
+func (a admin) Decide(ctx context.Context, req *controlpb.DecideRequest) (*controlpb.Plan, error) {
+	if _, _, err := a.b.caller(ctx, control.RoleAdmin); err != nil {
+		return nil, a.b.fail(err)
+	}
+	asker, err := a.b.registry.Site(overlay.SiteID(req.GetAsker()))
+	if err != nil {
+		return nil, a.b.fail(err)
+	}
+	target, err := a.b.registry.Site(overlay.SiteID(req.GetTarget()))
+	if err != nil {
+		return nil, a.b.fail(err)
+	}
+	return a.b.plans.decide(a.b.log, asker, target).msg, nil
+}

@@ -1,0 +1,144 @@
+package broker
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// Broker answers frontals, proxies and admins. Safe for concurrent use.
+type Broker struct {
+	name     string
+	epoch    uint64
+	cfg      Config
+	log      *slog.Logger
+	registry Registry
+	plans    planner
+	sessions sessions
+	counters counters
+	endpoint *control.Endpoint
+	started  time.Time
+
+	introductions chan struct{} // a place for each in flight
+	introduceMax  time.Duration // bound of one introduction
+}
+
+// introduceMax is how long one introduction takes at most: what the target's
+// helper does has shorter bounds, so this one is for peers that say nothing.
+const introduceMax = 15 * time.Second
+
+// New returns a broker that keeps everything in memory. Its name is that of
+// its credentials. It starts nothing; call Serve, once.
+func New(cfg Config, creds *control.Credentials, log *slog.Logger) (*Broker, error) {
+	id := creds.Identity()
+	if id.Role != control.RoleBroker {
+		return nil, fmt.Errorf("the certificate is that of %v, not of a broker; issue one for \"broker NAME\"", id)
+	}
+	b := &Broker{
+		name: id.Name, epoch: max(rand.Uint64(), 1), cfg: cfg, log: log, started: time.Now(),
+		registry:      NewMemory(cfg.Lease, cfg.Limits),
+		introductions: make(chan struct{}, cfg.Limits.Introductions),
+		introduceMax:  introduceMax,
+	}
+	b.endpoint = control.NewEndpoint(creds, log, func(r grpc.ServiceRegistrar) {
+		controlpb.RegisterDirectoryServer(r, directory{b: b})
+		controlpb.RegisterSitesServer(r, sites{b: b})
+		controlpb.RegisterRelaysServer(r, relays{b: b})
+		controlpb.RegisterAdminServer(r, admin{b: b})
+	})
+	return b, nil
+}
+
+// Serve accepts sessions on ln until ctx ends or ln fails, and closes ln. It
+// returns when everything it started has ended.
+func (b *Broker) Serve(ctx context.Context, ln net.Listener) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var sweeper sync.WaitGroup
+	defer sweeper.Wait()
+	defer b.endpoint.Close()
+	defer cancel()
+	sweeper.Go(func() { b.sweep(ctx) })
+	b.log.Info("broker serves", "name", b.name, "listen", ln.Addr().String(), "epoch", b.epoch)
+	return b.endpoint.Serve(ctx, ln, b.admit, b.joined)
+}
+
+// sweep drops what outlived its lease, until ctx ends.
+func (b *Broker) sweep(ctx context.Context) {
+	tick := time.NewTicker(min(max(b.cfg.Lease/4, 10*time.Millisecond), 5*time.Second))
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-tick.C:
+			if n := b.registry.Expire(now); n > 0 {
+				b.counters.expired.Add(uint64(n))
+				b.log.Info("processes dropped: their lease is over", "count", n)
+			}
+		}
+	}
+}
+
+// admit says who may have a session with a broker.
+func (b *Broker) admit(id control.Identity) error {
+	switch id.Role {
+	case control.RoleFrontal, control.RoleProxy, control.RoleAdmin:
+	case control.RoleHelper:
+		return fmt.Errorf("%w: %v is not for the broker to serve; a helper joins the frontal of its site", overlay.ErrForbidden, id)
+	default:
+		return fmt.Errorf("%w: %v is not for the broker to serve", overlay.ErrForbidden, id)
+	}
+	if n := b.sessions.count(); n >= b.cfg.Limits.Sessions {
+		return fmt.Errorf("%w: the broker has %d sessions, its limit", overlay.ErrOverloaded, n)
+	}
+	return nil
+}
+
+// joined follows one session to its end.
+func (b *Broker) joined(ctx context.Context, s *control.Session) {
+	b.counters.sessions.Add(1)
+	holder, err := b.sessions.holder(s)
+	if err != nil {
+		return // it ended before this ran
+	}
+	b.log.Info("session began", "peer", s.Peer().String(), "from", s.RemoteAddr().String())
+	<-ctx.Done()
+	s.Close() // so that no late call of it can join again
+	b.sessions.remove(s)
+	b.registry.Leave(holder, time.Now())
+	b.log.Info("session ended", "peer", s.Peer().String())
+}
+
+// replaced ends a session whose site or proxy has a newer one.
+func (b *Broker) replaced(old Holder, by control.Identity) {
+	if s := b.sessions.of(old); s != nil {
+		b.log.Warn("session replaced by a newer one of the same peer", "peer", by.String(), "old_from", s.RemoteAddr().String())
+		s.Close()
+	}
+}
+
+// caller returns the session that a call came on, if its peer has the role.
+func (b *Broker) caller(ctx context.Context, want control.Role) (*control.Session, Holder, error) {
+	s := control.SessionOf(ctx)
+	if got := s.Peer(); got.Role != want {
+		return nil, 0, fmt.Errorf("%w: this call is for a %v, and this session is that of %v", overlay.ErrForbidden, want, got)
+	}
+	holder, err := b.sessions.holder(s)
+	return s, holder, err
+}
+
+// fail counts an error by its class and gives it to gRPC.
+func (b *Broker) fail(err error) error {
+	b.counters.fault(err)
+	return control.Status(err)
+}

@@ -1,0 +1,87 @@
+package broker
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// N links over k equal proxies: any two counts differ by at most one, after
+// every single link.
+func TestChoiceIsFair(t *testing.T) {
+	for _, how := range []Choice{RoundRobin, LeastLoaded} {
+		for k := 1; k <= 7; k++ {
+			proxies := make([]candidate, k)
+			for i := range proxies {
+				proxies[i] = candidate{name: fmt.Sprintf("p%d", i), capacity: 1000}
+			}
+			for n := uint64(1); n <= 100; n++ {
+				i, err := choose(how, proxies)
+				if err != nil {
+					t.Fatal(err)
+				}
+				proxies[i].load++
+				proxies[i].last = n
+				least, most := proxies[0].load, proxies[0].load
+				for _, p := range proxies {
+					least, most = min(least, p.load), max(most, p.load)
+				}
+				if most-least > 1 {
+					t.Fatalf("%s, k=%d, n=%d: %+v", how, k, n, proxies)
+				}
+			}
+		}
+	}
+}
+
+// Against the definitions, over random loads.
+func TestChoiceAgainstDefinition(t *testing.T) {
+	seed := rand.Uint64()
+	rng := rand.New(rand.NewPCG(seed, 0))
+	for range 20_000 {
+		proxies := make([]candidate, rng.IntN(6))
+		open := 0
+		for i := range proxies {
+			c := candidate{name: fmt.Sprintf("p%d", i), capacity: 1 + rng.IntN(4), last: uint64(i)*10 + uint64(rng.IntN(10))}
+			c.load, c.draining = rng.IntN(c.capacity+1), rng.IntN(4) == 0
+			if !c.draining && c.load < c.capacity {
+				open++
+			}
+			proxies[i] = c
+		}
+		for _, how := range []Choice{RoundRobin, LeastLoaded} {
+			i, err := choose(how, proxies)
+			if len(proxies) == 0 {
+				if !errors.Is(err, overlay.ErrNoRelay) {
+					t.Fatalf("seed %d: no proxy: %v", seed, err)
+				}
+				continue
+			}
+			if open == 0 {
+				if !errors.Is(err, overlay.ErrOverloaded) {
+					t.Fatalf("seed %d: %+v: %v", seed, proxies, err)
+				}
+				continue
+			}
+			if err != nil {
+				t.Fatalf("seed %d: %s of %+v: %v", seed, how, proxies, err)
+			}
+			got := proxies[i]
+			for _, c := range proxies {
+				if c.draining || c.load == c.capacity {
+					continue
+				}
+				fuller := float64(got.load)/float64(got.capacity) - float64(c.load)/float64(c.capacity)
+				if how == LeastLoaded && fuller > 1e-9 || how == RoundRobin && c.last < got.last {
+					t.Fatalf("seed %d: %s of %+v took %+v", seed, how, proxies, got)
+				}
+			}
+			if got.draining || got.load >= got.capacity {
+				t.Fatalf("seed %d: %s took %+v", seed, how, got)
+			}
+		}
+	}
+}

@@ -1,0 +1,79 @@
+package broker
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/internal/daemon"
+)
+
+// Config are the settings of a broker. Its name is in its certificate.
+type Config struct {
+	Listen        netip.AddrPort `yaml:"listen" default:"[::]:443" help:"Address to accept frontals, proxies and admins on. Sites need no more than a way out to it."`
+	TLS           TLS            `yaml:"tls" help:"Who this broker is, and whom it believes."`
+	Lease         time.Duration  `yaml:"lease" default:"60s" min:"1s" max:"1h" help:"How long a site's processes stay known after its frontal's session ended. A frontal that comes back within it has lost nothing."`
+	ProxyChoice   Choice         `yaml:"proxy_choice" default:"least-loaded" enum:"least-loaded,round-robin" help:"How to choose the proxy of a link: by the part of its capacity in use, or each in turn."`
+	RelayLimit    daemon.Size    `yaml:"relay_limit" default:"0B" min:"0B" help:"Bytes that one relayed link may carry, both ways together; 0B is no limit."`
+	AllowLoopback bool           `yaml:"allow_loopback" default:"false" help:"Let sites and proxies register loopback addresses. Only for a grid whose daemons all run on one machine."`
+	Limits        Limits         `yaml:"limits" help:"What the broker holds at most. Whoever asks for more is told that it is overloaded."`
+}
+
+// TLS are the files of a broker's credentials, all PEM.
+type TLS struct {
+	Cert daemon.Path `yaml:"cert" required:"true" path:"file" example:"/etc/isthmus/broker.pem" help:"Certificate of this broker, issued by the grid's CA."`
+	Key  daemon.Path `yaml:"key" required:"true" path:"file" example:"/etc/isthmus/broker.key" help:"Private key of the certificate."`
+	CA   daemon.Path `yaml:"ca" required:"true" path:"file" example:"/etc/isthmus/ca.pem" help:"Certificate of the grid's CA."`
+}
+
+// Limits bound what a broker and its registry hold.
+type Limits struct {
+	Sessions      int `yaml:"sessions" default:"4096" min:"1" help:"Sessions of frontals, proxies and admins."`
+	Sites         int `yaml:"sites" default:"1000" min:"1" help:"Sites, those whose frontal is away included."`
+	Proxies       int `yaml:"proxies" default:"1000" min:"1" help:"Proxies."`
+	Processes     int `yaml:"processes" default:"1000000" min:"1" help:"Registered processes of all sites."`
+	PerSite       int `yaml:"processes_per_site" default:"100000" min:"1" help:"Registered processes of one site."`
+	Waiting       int `yaml:"waiting" default:"100000" min:"1" help:"Callers that wait for a process to start."`
+	Introductions int `yaml:"introductions" default:"10000" min:"1" help:"Introductions in flight."`
+}
+
+// DefaultConfig returns the settings of a broker that nobody configured.
+func DefaultConfig() Config { return daemon.Defaults[Config]() }
+
+// Name is the program's name.
+const Name = "isthmus-broker"
+
+// Spec describes the broker as a daemon.
+func Spec() daemon.Spec[Config] {
+	return daemon.Spec[Config]{
+		Name:  Name,
+		Usage: "know who is where, and decide how two sites connect",
+		Serve: serve,
+	}
+}
+
+// Command returns the broker as a command, for a binary that holds several.
+func Command() *cli.Command { return daemon.Command(Spec()) }
+
+func serve(ctx context.Context, cfg Config, log *slog.Logger, ready func(facts ...string)) error {
+	creds, err := control.LoadCredentials(string(cfg.TLS.Cert), string(cfg.TLS.Key), string(cfg.TLS.CA))
+	if err != nil {
+		return err
+	}
+	b, err := New(cfg, creds, log)
+	if err != nil {
+		return err
+	}
+	ln, err := net.Listen("tcp", cfg.Listen.String())
+	if err != nil {
+		return fmt.Errorf("listen %v: %w; is another daemon on that port, or the right to ports below 1024 missing?", cfg.Listen, err)
+	}
+	ready("listen=" + ln.Addr().String())
+	return b.Serve(ctx, ln)
+}

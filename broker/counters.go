@@ -1,0 +1,64 @@
+package broker
+
+import (
+	"sync/atomic"
+
+	"github.com/isthmus-grid/isthmus/overlay"
+	"github.com/isthmus-grid/isthmus/wire"
+)
+
+// counters count since the broker's start. The zero value is ready.
+type counters struct {
+	sessions  atomic.Uint64 // begun
+	resolves  atomic.Uint64 // calls
+	questions atomic.Uint64 // in them
+	awaits    atomic.Uint64
+	reports   atomic.Uint64
+	expired   atomic.Uint64 // processes dropped at the end of a lease
+	faults    [wire.CodeMalformed + 1]atomic.Uint64
+	byTech    [overlay.Relay + 1]introductionCounters
+}
+
+type introductionCounters struct {
+	asked, connected atomic.Uint64
+}
+
+func (c *counters) fault(err error) { c.faults[wire.CodeOf(err)].Add(1) }
+
+// CounterStatus is the counters' part of Status.
+type CounterStatus struct {
+	Sessions      uint64                                      `json:"sessions"`
+	Resolves      uint64                                      `json:"resolves"`
+	Questions     uint64                                      `json:"questions"`
+	Awaits        uint64                                      `json:"awaits"`
+	Reports       uint64                                      `json:"reports"`
+	Expired       uint64                                      `json:"expired_processes"`
+	Introductions map[overlay.Technique]IntroductionsByResult `json:"introductions"`
+	Faults        map[string]uint64                           `json:"faults"` // by the text of their class
+}
+
+// IntroductionsByResult counts the introductions of one technique.
+type IntroductionsByResult struct {
+	Asked     uint64 `json:"asked"`
+	Connected uint64 `json:"connected"`
+}
+
+func (c *counters) status() CounterStatus {
+	s := CounterStatus{
+		Sessions: c.sessions.Load(), Resolves: c.resolves.Load(), Questions: c.questions.Load(),
+		Awaits: c.awaits.Load(), Reports: c.reports.Load(), Expired: c.expired.Load(),
+		Introductions: make(map[overlay.Technique]IntroductionsByResult),
+		Faults:        make(map[string]uint64),
+	}
+	for _, t := range overlay.Techniques() {
+		if asked := c.byTech[t].asked.Load(); asked > 0 {
+			s.Introductions[t] = IntroductionsByResult{asked, c.byTech[t].connected.Load()}
+		}
+	}
+	for code := range c.faults {
+		if n := c.faults[code].Load(); n > 0 {
+			s.Faults[wire.Code(code).Err().Error()] += n
+		}
+	}
+	return s
+}

@@ -1,0 +1,314 @@
+package broker
+
+import (
+	"flag"
+	"fmt"
+	"iter"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/isthmus-grid/isthmus/internal/lab"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// The oracle: two gateways as rules on single SYNs, and hosts that try. It
+// knows no technique's conditions, only what each technique sends.
+
+// syn is a connection attempt as the two gateways on its way see it.
+type syn struct {
+	port     uint16 // destination
+	viaProxy bool   // asked of the site's HTTP proxy by CONNECT
+}
+
+// leaves applies a site's egress rule.
+func leaves(s overlay.SiteProfile, p syn) bool {
+	switch s.Egress {
+	case overlay.EgressAny:
+		return !p.viaProxy // there is no proxy to ask
+	case overlay.Egress443:
+		return !p.viaProxy && p.port == 443
+	case overlay.EgressHTTPProxy:
+		return p.viaProxy && p.port == 443
+	}
+	return false
+}
+
+// enters applies a site's inbound rule.
+func enters(s overlay.SiteProfile, p syn) bool {
+	return s.Inbound == overlay.InboundOpen || s.Inbound == overlay.InboundPorts && s.Ports.Contains(p.port)
+}
+
+// listening returns ports where a listener of the site may be: the kernel's
+// choice, or any within the site's range.
+func listening(s overlay.SiteProfile) iter.Seq[uint16] {
+	return func(yield func(uint16) bool) {
+		first, last := uint16(32768), uint16(32770)
+		if s.Inbound == overlay.InboundPorts {
+			first, last = s.Ports.First, s.Ports.Last
+		}
+		for p := first; p <= last; p++ {
+			if !yield(p) {
+				return
+			}
+		}
+	}
+}
+
+// connects reports whether some SYN from one site gets to a listener of the
+// other.
+func connects(from, to overlay.SiteProfile) bool {
+	for port := range listening(to) {
+		for _, proxied := range []bool{false, true} {
+			if p := (syn{port, proxied}); leaves(from, p) && enters(to, p) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// works lists the techniques that the packets allow.
+func works(asker, target overlay.SiteProfile) map[overlay.Technique]bool {
+	public := overlay.SiteProfile{Inbound: overlay.InboundPorts, Ports: overlay.Ports{First: 443, Last: 443}}
+	return map[overlay.Technique]bool{
+		overlay.Direct:    connects(asker, target) && target.Inbound == overlay.InboundOpen,
+		overlay.PortRange: connects(asker, target) && target.Inbound == overlay.InboundPorts,
+		overlay.Reversed:  connects(target, asker),
+		overlay.Relay:     connects(asker, public) && connects(target, public),
+	}
+}
+
+// expected is what works less what is forbidden and what is useless.
+func expected(asker, target overlay.SiteProfile) []overlay.Technique {
+	w := works(asker, target)
+	for _, t := range slices.Concat(asker.Forbidden, target.Forbidden) {
+		delete(w, t)
+	}
+	if w[overlay.Direct] || w[overlay.PortRange] {
+		delete(w, overlay.Reversed)
+	}
+	var list []overlay.Technique
+	for _, t := range overlay.Techniques() {
+		if w[t] {
+			list = append(list, t)
+		}
+	}
+	return list
+}
+
+// profiles yields all combinations of the fields that the built techniques
+// read.
+func profiles() []overlay.SiteProfile {
+	var all []overlay.SiteProfile
+	for _, in := range []overlay.SiteProfile{
+		{Inbound: overlay.InboundNone},
+		{Inbound: overlay.InboundOpen},
+		{Inbound: overlay.InboundPorts, Ports: overlay.Ports{First: 20000, Last: 20003}},
+		{Inbound: overlay.InboundPorts, Ports: overlay.Ports{First: 443, Last: 443}},
+		{Inbound: overlay.InboundPorts, Ports: overlay.Ports{First: 440, Last: 445}},
+		{Inbound: overlay.InboundPorts, Ports: overlay.Ports{First: 444, Last: 446}},
+	} {
+		for egress := overlay.EgressAny; egress <= overlay.EgressNone; egress++ {
+			for _, nat := range []overlay.NATBehaviour{overlay.NATNone, overlay.AddressAndPortDependent} {
+				for _, hidden := range []bool{false, true} {
+					for _, forbidden := range [][]overlay.Technique{nil, {overlay.Direct}, {overlay.PortRange}, {overlay.Reversed}, {overlay.Relay}} {
+						p := in
+						p.Egress, p.GatewayOnly, p.Forbidden = egress, hidden, forbidden
+						p.NAT = overlay.NAT{Mapping: nat, Filtering: nat}
+						all = append(all, p)
+					}
+				}
+			}
+		}
+	}
+	return all
+}
+
+func TestDecideAgainstPackets(t *testing.T) {
+	all := profiles()
+	for _, a := range all {
+		a.Site = "sitea"
+		for _, b := range all {
+			b.Site = "siteb"
+			checkPlan(t, a, b)
+			if t.Failed() {
+				return
+			}
+		}
+	}
+}
+
+// Fields that only techniques of later versions read must not change a step,
+// nor a technique's place.
+func TestDecideIgnoresTheRest(t *testing.T) {
+	base := profiles()
+	seed := rand.Uint64()
+	rng := rand.New(rand.NewPCG(seed, 0))
+	for range 200_000 {
+		a, b := scramble(rng, base[rng.IntN(len(base))]), scramble(rng, base[rng.IntN(len(base))])
+		a.Site, b.Site = "sitea", "siteb"
+		checkPlan(t, a, b)
+		if t.Failed() {
+			t.Fatalf("seed %d", seed)
+		}
+	}
+}
+
+func scramble(rng *rand.Rand, p overlay.SiteProfile) overlay.SiteProfile {
+	p.Filter = overlay.Filter(rng.IntN(4))
+	p.Refusal = overlay.Refusal(rng.IntN(2))
+	p.UDP, p.Privileged = rng.IntN(2) == 0, rng.IntN(2) == 0
+	if p.NAT.Translates() {
+		p.NAT = overlay.NAT{Mapping: overlay.NATBehaviour(1 + rng.IntN(3)), Filtering: overlay.NATBehaviour(1 + rng.IntN(3)), KeepsPort: rng.IntN(2) == 0}
+	}
+	p.Forbidden = nil
+	for _, t := range overlay.Techniques() {
+		if rng.IntN(8) == 0 {
+			p.Forbidden = append(p.Forbidden, t)
+		}
+	}
+	return p
+}
+
+func checkPlan(t *testing.T, a, b overlay.SiteProfile) {
+	t.Helper()
+	plan := Decide(a, b)
+	fail := func(format string, args ...any) {
+		t.Errorf("%s\nasker  %+v\ntarget %+v\nplan   %+v", fmt.Sprintf(format, args...), a, b, plan)
+	}
+	seen := map[overlay.Technique]int{}
+	var steps []overlay.Technique
+	var via overlay.Via
+	if a.GatewayOnly {
+		via |= overlay.ViaAsker
+	}
+	if b.GatewayOnly {
+		via |= overlay.ViaTarget
+	}
+	for _, s := range plan.Steps {
+		seen[s.Technique]++
+		steps = append(steps, s.Technique)
+		if s.Reason == "" || s.Via != via {
+			fail("step %v: reason %q, via %v, want %v", s.Technique, s.Reason, s.Via, via)
+		}
+	}
+	for _, r := range plan.Rejected {
+		seen[r.Technique]++
+		named := strings.Contains(r.Reason, string(a.Site)) || strings.Contains(r.Reason, string(b.Site))
+		if !named && r.Reason != notBuilt.reason {
+			fail("the reason against %v names no site: %q", r.Technique, r.Reason)
+		}
+	}
+	for _, tech := range overlay.Techniques() {
+		if seen[tech] != 1 {
+			fail("%v appears %d times", tech, seen[tech])
+		}
+	}
+	if want := expected(a, b); !slices.Equal(steps, want) {
+		fail("steps %v, the packets say %v", steps, want)
+	}
+}
+
+func TestDecideSameSite(t *testing.T) {
+	p := overlay.SiteProfile{Site: "sitea", Egress: overlay.EgressNone, GatewayOnly: true, Forbidden: overlay.Techniques()}
+	plan := Decide(p, p)
+	if len(plan.Steps) != 1 || plan.Steps[0].Technique != overlay.Direct {
+		t.Errorf("steps %v", plan.Steps)
+	}
+	if len(plan.Rejected) != len(overlay.Techniques())-1 {
+		t.Errorf("rejected %v", plan.Rejected)
+	}
+}
+
+// preset returns the profile of one of the lab's kinds of site.
+func preset(t testing.TB, name string, site overlay.SiteID) overlay.SiteProfile {
+	t.Helper()
+	p, err := lab.Profile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Site = site
+	return p
+}
+
+// The table of plans for the kinds of site that people have, with every
+// reason. Review its diff when a decision changes.
+func TestPlanTable(t *testing.T) {
+	kinds := []string{"open", "port-range", "stateful", "nat", "egress-443", "http-proxy", "no-route/stateful", "no-route/egress-443"}
+	var b strings.Builder
+	for _, asker := range kinds {
+		for _, target := range kinds {
+			plan := Decide(preset(t, asker, "sitea"), preset(t, target, "siteb"))
+			fmt.Fprintf(&b, "%s -> %s\n", asker, target)
+			for i, s := range plan.Steps {
+				via := ""
+				if s.Via != 0 {
+					via = " [via " + s.Via.String() + "]"
+				}
+				fmt.Fprintf(&b, "  %d %-17s  %s%s\n", i+1, s.Technique, s.Reason, via)
+			}
+			for _, r := range plan.Rejected {
+				fmt.Fprintf(&b, "  - %-17s  %s\n", r.Technique, r.Reason)
+			}
+			b.WriteString("\n")
+		}
+	}
+	golden(t, "testdata/plans.txt", b.String())
+}
+
+// What is physically possible for the techniques that are not built yet, over
+// every kind of gateway. The first two tables agree with the measured ones for
+// simultaneous open and UDP; '.' is possible, 'x' is not.
+func TestPhysicsTable(t *testing.T) {
+	var kinds []string
+	for _, k := range lab.Presets() {
+		if !strings.HasPrefix(k, "no-route/") {
+			kinds = append(kinds, k)
+		}
+	}
+	var b strings.Builder
+	for _, tech := range []overlay.Technique{overlay.SimultaneousOpen, overlay.HolePunching, overlay.Traversing} {
+		fmt.Fprintf(&b, "%s (rows ask; columns in the same order)\n", tech)
+		for _, asker := range kinds {
+			fmt.Fprintf(&b, "  %-20s", asker)
+			for _, target := range kinds {
+				plan := plan{Plan: Decide(preset(t, asker, "sitea"), preset(t, target, "siteb"))}
+				mark := " x"
+				if plan.rejection(tech) == notBuilt.reason {
+					mark = " ."
+				}
+				b.WriteString(mark)
+			}
+			b.WriteString("\n")
+		}
+		b.WriteString("\n")
+	}
+	golden(t, "testdata/physics.txt", b.String())
+}
+
+func golden(t *testing.T, file, got string) {
+	t.Helper()
+	// The flag is daemontest's, which renews the sample settings by it.
+	if flag.Lookup("update").Value.String() == "true" {
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("%s is not what Decide says now; look at the difference after: go test ./broker -update", file)
+	}
+}
+
+func BenchmarkDecide(b *testing.B) {
+	a, t := preset(b, "no-route/egress-443", "sitea"), preset(b, "stateful", "siteb")
+	for b.Loop() {
+		Decide(a, t)
+	}
+}

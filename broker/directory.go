@@ -1,0 +1,182 @@
+package broker
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/overlay"
+	"github.com/isthmus-grid/isthmus/wire"
+)
+
+// directory answers frontals.
+type directory struct {
+	controlpb.UnimplementedDirectoryServer
+	b *Broker
+}
+
+// Bounds of one call.
+const (
+	maxQuestions = 10_000          // their answers fit gRPC's 4 MiB
+	maxAwait     = 5 * time.Minute // who waits longer asks again
+)
+
+// malformed gives an error of a conversion its class.
+func malformed(err error) error { return fmt.Errorf("%w: %w", wire.ErrMalformed, err) }
+
+// Register implements controlpb.DirectoryServer.
+func (d directory) Register(ctx context.Context, req *controlpb.RegisterRequest) (*controlpb.RegisterResponse, error) {
+	s, holder, err := d.b.caller(ctx, control.RoleFrontal)
+	if err != nil {
+		return nil, d.b.fail(err)
+	}
+	resp := &controlpb.RegisterResponse{}
+	refuse := func(err error) {
+		d.b.counters.fault(err)
+		d.b.log.Info("access point refused", "by", s.Peer().String(), "error", err)
+		resp.Faults = append(resp.Faults, control.Fault(err))
+	}
+	// Those between two refused points are registered together, so that the
+	// faults come in the order of the points.
+	points := make([]overlay.AccessPoint, 0, len(req.Points))
+	flush := func() {
+		for _, err := range d.b.registry.Register(holder, points) {
+			if err != nil {
+				refuse(err)
+			}
+		}
+		points = points[:0]
+	}
+	for _, m := range req.Points {
+		point, err := control.PointFromPB(m)
+		if err != nil {
+			err = malformed(err)
+		} else if point.Public.IsValid() {
+			err = checkTarget(fmt.Sprintf("public address of %v", point.Process), point.Public, d.b.cfg.AllowLoopback)
+		}
+		if err != nil {
+			flush()
+			refuse(err)
+			continue
+		}
+		points = append(points, point)
+	}
+	flush()
+	d.b.log.Debug("registered", "by", s.Peer().String(), "points", len(req.Points), "refused", len(resp.Faults))
+	return resp, nil
+}
+
+// Withdraw implements controlpb.DirectoryServer.
+func (d directory) Withdraw(ctx context.Context, req *controlpb.WithdrawRequest) (*controlpb.WithdrawResponse, error) {
+	_, holder, err := d.b.caller(ctx, control.RoleFrontal)
+	if err != nil {
+		return nil, d.b.fail(err)
+	}
+	for _, w := range req.Processes {
+		name, err := control.ProcessFromPB(w.GetProcess())
+		if err != nil {
+			return nil, d.b.fail(malformed(err))
+		}
+		d.b.registry.Withdraw(holder, name, overlay.Generation(w.GetGeneration()))
+	}
+	return &controlpb.WithdrawResponse{}, nil
+}
+
+// Resolve implements controlpb.DirectoryServer.
+func (d directory) Resolve(ctx context.Context, req *controlpb.ResolveRequest) (*controlpb.ResolveResponse, error) {
+	asker, err := d.asker(ctx)
+	if err != nil {
+		return nil, d.b.fail(err)
+	}
+	if n := len(req.Questions); n > maxQuestions {
+		return nil, d.b.fail(fmt.Errorf("%w: %d questions in one call, at most %d are answered; ask in several calls", overlay.ErrOverloaded, n, maxQuestions))
+	}
+	d.b.counters.resolves.Add(1)
+	d.b.counters.questions.Add(uint64(len(req.Questions)))
+	names := make([]overlay.ProcessName, len(req.Questions))
+	for i, q := range req.Questions {
+		// A name that cannot be is nobody's: it needs no check of its own.
+		names[i] = overlay.ProcessName{Job: overlay.JobID(q.GetProcess().GetJob()), Rank: q.GetProcess().GetRank()}
+	}
+	resp := &controlpb.ResolveResponse{Answers: make([]*controlpb.Answer, 0, len(names))}
+	for i, e := range d.b.registry.Lookup(make([]Entry, 0, len(names)), names) {
+		answer, p := d.answer(asker, names[i], e)
+		resp.Answers = append(resp.Answers, answer)
+		if p != nil && !slices.Contains(req.KnownPlans, p.Digest) && !slices.Contains(resp.Plans, p) {
+			resp.Plans = append(resp.Plans, p)
+		}
+	}
+	return resp, nil
+}
+
+// asker returns the site that a frontal's call comes from.
+func (d directory) asker(ctx context.Context) (*Site, error) {
+	s, _, err := d.b.caller(ctx, control.RoleFrontal)
+	if err != nil {
+		return nil, err
+	}
+	return d.b.registry.Site(s.Peer().Site)
+}
+
+// answer says where a process is and how the asker's site connects to it; the
+// plan is nil within one site.
+func (d directory) answer(asker *Site, name overlay.ProcessName, e Entry) (*controlpb.Answer, *controlpb.Plan) {
+	if e.Site == nil {
+		err := fmt.Errorf("%w: %v is not known to broker %s", overlay.ErrUnknownProcess, name, d.b.name)
+		d.b.counters.fault(err)
+		return &controlpb.Answer{Fault: control.Fault(err)}, nil
+	}
+	answer := &controlpb.Answer{Point: control.PointToPB(e.Point)}
+	if e.Point.Node.Site == asker.Profile.Site {
+		return answer, nil
+	}
+	p := d.b.plans.decide(d.b.log, asker, e.Site)
+	answer.Plan = p.msg.Digest
+	return answer, p.msg
+}
+
+// Await implements controlpb.DirectoryServer.
+func (d directory) Await(ctx context.Context, req *controlpb.AwaitRequest) (*controlpb.Answer, error) {
+	asker, err := d.asker(ctx)
+	if err != nil {
+		return nil, d.b.fail(err)
+	}
+	name, err := control.ProcessFromPB(req.GetProcess())
+	if err != nil {
+		return nil, d.b.fail(malformed(err))
+	}
+	d.b.counters.awaits.Add(1)
+	wait := min(time.Duration(req.GetWaitMs())*time.Millisecond, maxAwait)
+	waitCtx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	start := time.Now()
+	e, err := d.b.registry.Await(waitCtx, name)
+	if err != nil {
+		d.b.counters.fault(err)
+		return &controlpb.Answer{Fault: control.Fault(fmt.Errorf("%w (after %v)", err, time.Since(start).Round(time.Millisecond)))}, nil
+	}
+	answer, p := d.answer(asker, name, e)
+	answer.PlanIfNew = p
+	return answer, nil
+}
+
+// Report implements controlpb.DirectoryServer. The broker only counts and
+// logs: what a site learned of a connection is no ground to forget what
+// another site registered.
+func (d directory) Report(ctx context.Context, req *controlpb.ReportRequest) (*controlpb.ReportResponse, error) {
+	s, _, err := d.b.caller(ctx, control.RoleFrontal)
+	if err != nil {
+		return nil, d.b.fail(err)
+	}
+	name, err := control.ProcessFromPB(req.GetTarget())
+	if err != nil {
+		return nil, d.b.fail(malformed(err))
+	}
+	d.b.counters.reports.Add(1)
+	d.b.log.Info("connection failed", "by", s.Peer().String(), "job", name.Job, "target", name.Rank,
+		"generation", req.GetGeneration(), "technique", overlay.Technique(min(req.GetTechnique(), 255)).String(), "error", control.FaultErr(req.GetFault()))
+	return &controlpb.ReportResponse{}, nil
+}

@@ -1,0 +1,269 @@
+package broker
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/internal/ticket"
+	"github.com/isthmus-grid/isthmus/overlay"
+	"github.com/isthmus-grid/isthmus/wire"
+)
+
+// ticketLife is how long a relay's tickets are good: both ends dial at once,
+// so a minute is for slow clocks and slow networks.
+const ticketLife = time.Minute
+
+// introduction is one request for the target's help, checked.
+type introduction struct {
+	link       wire.ID
+	technique  overlay.Technique
+	asker      overlay.ProcessName
+	askerNode  string // as registered
+	target     overlay.ProcessName
+	generation overlay.Generation
+	address    string // where a reversed dial goes
+	connectID  []byte
+
+	askerSite *Site
+	entry     Entry // the target's
+	frontal   *control.Session
+	reason    string
+	proxy     string
+	assigned  bool // the asker was sent ASSIGNED
+}
+
+// Introduce implements controlpb.DirectoryServer. What fails before the asker
+// was sent ASSIGNED fails the call; what fails later is sent as FAILED.
+func (d directory) Introduce(req *controlpb.IntroduceRequest, stream grpc.ServerStreamingServer[controlpb.IntroduceEvent]) error {
+	in, err := d.introduce(req, stream)
+	result := "connected"
+	if err != nil {
+		result = err.Error()
+	}
+	d.b.log.Info("introduction", "by", control.SessionOf(stream.Context()).Peer().String(), "job", in.asker.Job,
+		"asker", in.asker.Rank, "target", in.target.Rank, "target_site", in.entry.Point.Node.Site,
+		"technique", in.technique.String(), "proxy", in.proxy, "link", hex.EncodeToString(in.link[:]), "result", result)
+	switch {
+	case err == nil:
+		return nil
+	case !in.assigned:
+		return d.b.fail(err)
+	}
+	d.b.counters.fault(err)
+	return stream.Send(&controlpb.IntroduceEvent{Kind: controlpb.IntroduceEvent_FAILED, Fault: control.Fault(err)})
+}
+
+// introduce checks the request, tells the asker its relay and lets the
+// target's side do its part. The introduction is never nil.
+func (d directory) introduce(req *controlpb.IntroduceRequest, stream grpc.ServerStreamingServer[controlpb.IntroduceEvent]) (*introduction, error) {
+	session, _, err := d.b.caller(stream.Context(), control.RoleFrontal)
+	if err != nil {
+		return new(introduction), err
+	}
+	in, err := parseIntroduction(req)
+	if err != nil {
+		return in, malformed(err)
+	}
+	d.b.counters.byTech[in.technique].asked.Add(1)
+	select {
+	case d.b.introductions <- struct{}{}:
+		defer func() { <-d.b.introductions }()
+	default:
+		return in, fmt.Errorf("%w: %d introductions are in flight, the broker's limit", overlay.ErrOverloaded, cap(d.b.introductions))
+	}
+	if err := d.permit(session.Peer().Site, in); err != nil {
+		return in, err
+	}
+	message, toAsker, err := d.arrange(in)
+	if err != nil {
+		return in, err
+	}
+	in.assigned = true
+	if err := stream.Send(&controlpb.IntroduceEvent{Kind: controlpb.IntroduceEvent_ASSIGNED, Relay: toAsker}); err != nil {
+		return in, fmt.Errorf("%w: the asker is gone: %w", overlay.ErrUnreachable, err)
+	}
+	if err := d.pass(stream, in, message); err != nil {
+		return in, err
+	}
+	d.b.counters.byTech[in.technique].connected.Add(1)
+	return in, nil
+}
+
+// parseIntroduction checks the request's form. The result is never nil.
+func parseIntroduction(req *controlpb.IntroduceRequest) (*introduction, error) {
+	in := &introduction{
+		generation: overlay.Generation(req.GetTargetGeneration()),
+		address:    req.GetConnectAddress(), connectID: req.GetConnectId(),
+	}
+	if len(req.GetLink()) != len(in.link) {
+		return in, fmt.Errorf("a link id of %d bytes, want %d", len(req.GetLink()), len(in.link))
+	}
+	in.link = wire.ID(req.GetLink())
+	var err error
+	if in.asker, err = control.ProcessFromPB(req.GetAsker()); err != nil {
+		return in, fmt.Errorf("asker: %w", err)
+	}
+	if in.target, err = control.ProcessFromPB(req.GetTarget()); err != nil {
+		return in, fmt.Errorf("target: %w", err)
+	}
+	technique, err := control.TechniqueFromPB(req.GetTechnique())
+	if err != nil {
+		return in, err
+	}
+	in.technique = technique
+	switch in.technique {
+	case overlay.Relay:
+	case overlay.Reversed:
+		if len(in.connectID) != len(wire.ID{}) {
+			return in, fmt.Errorf("a connect id of %d bytes, want %d", len(in.connectID), len(wire.ID{}))
+		}
+	default:
+		return in, fmt.Errorf("technique %v needs no introduction", in.technique)
+	}
+	return in, nil
+}
+
+// permit says whether a frontal of site may ask for the introduction, and fills
+// in what is known of both ends.
+func (d directory) permit(site overlay.SiteID, in *introduction) error {
+	if in.asker.Job != in.target.Job {
+		return fmt.Errorf("%w: %v asks for %v, which is a process of another job", overlay.ErrForbidden, in.asker, in.target)
+	}
+	var err error
+	if in.askerSite, err = d.b.registry.Site(site); err != nil {
+		return err
+	}
+	var found [2]Entry
+	entries := d.b.registry.Lookup(found[:0], []overlay.ProcessName{in.asker, in.target})
+	asker, target := entries[0], entries[1]
+	switch {
+	case asker.Site == nil:
+		return fmt.Errorf("%w: the asker, %v, is not known to broker %s; it must register before it dials", overlay.ErrUnknownProcess, in.asker, d.b.name)
+	case asker.Point.Node.Site != site:
+		return fmt.Errorf("%w: %v is a process of %s, not of %s", overlay.ErrForbidden, in.asker, asker.Point.Node.Site, site)
+	case target.Site == nil:
+		return fmt.Errorf("%w: %v is not known to broker %s", overlay.ErrUnknownProcess, in.target, d.b.name)
+	case target.Point.Generation != in.generation:
+		return fmt.Errorf("%w: %v is in generation %d, the asker knows generation %d; resolve it again", overlay.ErrStale, in.target, target.Point.Generation, in.generation)
+	}
+	in.entry = target
+	in.askerNode = asker.Point.Node.Name
+	return d.permitTechnique(in, asker.Point)
+}
+
+// permitTechnique checks the technique against the plan of the two sites.
+func (d directory) permitTechnique(in *introduction, asker overlay.AccessPoint) error {
+	p := d.b.plans.decide(d.b.log, in.askerSite, in.entry.Site)
+	step := p.step(in.technique)
+	if step == nil {
+		return fmt.Errorf("%w: %s to %s by %v: %s", overlay.ErrNoPath, p.Asker, p.Target, in.technique, p.rejection(in.technique))
+	}
+	in.reason = step.Reason
+	if in.technique == overlay.Reversed {
+		if err := d.checkConnectAddress(in, asker); err != nil {
+			return err
+		}
+	}
+	if in.frontal = d.b.sessions.of(in.entry.Site.Holder); in.frontal == nil {
+		return fmt.Errorf("%w: the frontal of %s has no session with broker %s since %v",
+			overlay.ErrUnknownSite, p.Target, d.b.name, in.entry.Site.Since.UTC().Format(time.RFC3339))
+	}
+	return nil
+}
+
+// checkConnectAddress lets the target be sent only to the host where the asker
+// registered: an asker must not make foreign helpers dial whom it likes.
+func (d directory) checkConnectAddress(in *introduction, asker overlay.AccessPoint) error {
+	addr, err := netip.ParseAddrPort(in.address)
+	if err != nil {
+		return malformed(fmt.Errorf("connect address: %w", err))
+	}
+	if addr.Addr().Unmap() != asker.Public.Addr().Unmap() {
+		return fmt.Errorf("%w: the connect address %v is not on the host of %v, which registered %v", overlay.ErrForbidden, addr, in.asker, asker.Public)
+	}
+	return checkTarget("connect address", addr, d.b.cfg.AllowLoopback)
+}
+
+// arrange makes what each side is told: the introduction for the target and,
+// with a relay, the asker's assignment.
+func (d directory) arrange(in *introduction) (*controlpb.Introduction, *controlpb.Assignment, error) {
+	message := &controlpb.Introduction{
+		Link: in.link[:], Technique: uint32(in.technique),
+		Asker: control.ProcessToPB(in.asker), AskerSite: string(in.askerSite.Profile.Site), AskerNode: in.askerNode,
+		Target: control.ProcessToPB(in.target), TargetGeneration: uint64(in.generation),
+		Reason: in.reason,
+	}
+	if in.technique != overlay.Relay {
+		message.ConnectAddress, message.ConnectId = in.address, in.connectID
+		return message, nil, nil
+	}
+	only443 := in.askerSite.Profile.Egress != overlay.EgressAny || in.entry.Site.Profile.Egress != overlay.EgressAny
+	offer, err := d.b.registry.Assign(d.b.cfg.ProxyChoice, only443)
+	if err != nil {
+		return nil, nil, err
+	}
+	in.proxy = offer.Name
+	expires := time.Now().Add(ticketLife)
+	message.Relay = in.assignment(offer, 1, expires, uint64(d.b.cfg.RelayLimit))
+	return message, in.assignment(offer, 0, expires, uint64(d.b.cfg.RelayLimit)), nil
+}
+
+// assignment makes the ticket for one end of the link.
+func (in *introduction) assignment(offer Offer, end uint8, expires time.Time, limit uint64) *controlpb.Assignment {
+	t := ticket.Issue(offer.Key, wire.Ticket{
+		Link: in.link, End: end, Job: in.asker.Job, Asker: in.asker.Rank, Target: in.target.Rank,
+		Proxy: offer.Name, Expires: uint64(expires.UnixMilli()), Limit: limit,
+	})
+	a := &controlpb.Assignment{Proxy: offer.Name, Ticket: wire.Append(nil, &t)}
+	for _, addr := range offer.Addresses {
+		a.Addresses = append(a.Addresses, addr.String())
+	}
+	return a
+}
+
+// pass calls the target's frontal and sends its events to the asker, until one
+// of them is the last. The error is for the asker to be told.
+func (d directory) pass(stream grpc.ServerStreamingServer[controlpb.IntroduceEvent], in *introduction, message *controlpb.Introduction) error {
+	ctx, cancel := context.WithTimeout(stream.Context(), d.b.introduceMax)
+	defer cancel()
+	who := in.frontal.Peer()
+	events, err := controlpb.NewTargetClient(in.frontal.Conn()).Introduced(ctx, message)
+	for err == nil {
+		var event *controlpb.IntroduceEvent
+		if event, err = events.Recv(); err != nil {
+			break
+		}
+		switch event.GetKind() {
+		case controlpb.IntroduceEvent_CONNECTED:
+			return stream.Send(&controlpb.IntroduceEvent{Kind: event.Kind})
+		case controlpb.IntroduceEvent_ACCEPTED:
+			err = stream.Send(&controlpb.IntroduceEvent{Kind: event.Kind})
+		case controlpb.IntroduceEvent_FAILED:
+			return failure(who, event.GetFault())
+		}
+	}
+	switch {
+	case errors.Is(err, io.EOF):
+		return fmt.Errorf("%w: %v ended the introduction without a result", overlay.ErrUnreachable, who)
+	case ctx.Err() != nil && stream.Context().Err() == nil:
+		return fmt.Errorf("%w: waited %v for %v to do its part of the link", overlay.ErrTimeout, d.b.introduceMax, who)
+	}
+	return fmt.Errorf("%v: %w", who, control.FromStatus(err))
+}
+
+// failure is what the target's side reported.
+func failure(who control.Identity, f *controlpb.Fault) error {
+	if f == nil {
+		return fmt.Errorf("%w: %v gave no reason", overlay.ErrRefused, who)
+	}
+	return control.FaultErr(f)
+}

@@ -1,0 +1,100 @@
+package broker
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/internal/ticket"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// sites takes in what frontals say of their sites.
+type sites struct {
+	controlpb.UnimplementedSitesServer
+	b *Broker
+}
+
+// Join implements controlpb.SitesServer.
+func (s sites) Join(ctx context.Context, req *controlpb.JoinRequest) (*controlpb.JoinResponse, error) {
+	session, holder, err := s.b.caller(ctx, control.RoleFrontal)
+	if err != nil {
+		return nil, s.b.fail(err)
+	}
+	site := session.Peer().Site
+	profile, err := control.ProfileFromPB(site, req.GetProfile())
+	if err != nil {
+		return nil, s.b.fail(malformed(err))
+	}
+	old, err := s.b.registry.Join(profile, holder, time.Now())
+	if err != nil {
+		return nil, s.b.fail(err)
+	}
+	s.b.replaced(old, session.Peer())
+	s.b.log.Info("site joined", "site", site, "inbound", profile.Inbound.String(), "ports", profile.Ports.String(),
+		"filter", profile.Filter.String(), "nat", profile.NAT.Mapping.String(), "egress", profile.Egress.String(),
+		"gateway_only", profile.GatewayOnly, "forbidden", fmt.Sprint(profile.Forbidden))
+	return &controlpb.JoinResponse{Broker: s.b.name, Epoch: s.b.epoch}, nil
+}
+
+// relays takes in what proxies offer.
+type relays struct {
+	controlpb.UnimplementedRelaysServer
+	b *Broker
+}
+
+// maxAddresses bounds what a link's ends have to try.
+const maxAddresses = 8
+
+// Offer implements controlpb.RelaysServer.
+func (r relays) Offer(ctx context.Context, req *controlpb.OfferRequest) (*controlpb.OfferResponse, error) {
+	session, holder, err := r.b.caller(ctx, control.RoleProxy)
+	if err != nil {
+		return nil, r.b.fail(err)
+	}
+	offer, err := r.offer(session.Peer(), req)
+	if err != nil {
+		return nil, r.b.fail(err)
+	}
+	old, err := r.b.registry.Offer(offer, holder)
+	if err != nil {
+		return nil, r.b.fail(err)
+	}
+	r.b.replaced(old, session.Peer())
+	r.b.log.Debug("proxy offers itself", "proxy", offer.Name, "addresses", fmt.Sprint(offer.Addresses),
+		"live", offer.Live, "capacity", offer.Capacity, "draining", offer.Draining)
+	return &controlpb.OfferResponse{}, nil
+}
+
+// offer checks an offer.
+func (r relays) offer(peer control.Identity, req *controlpb.OfferRequest) (Offer, error) {
+	o := Offer{Name: req.GetName(), Live: int(req.GetLive()), Capacity: int(req.GetCapacity()), Draining: req.GetDraining()}
+	if o.Name != peer.Name {
+		return o, fmt.Errorf("%w: the certificate names proxy %s, the offer proxy %q", overlay.ErrForbidden, peer.Name, o.Name)
+	}
+	if o.Capacity == 0 {
+		return o, malformed(fmt.Errorf("%v offers room for 0 links; set its capacity", peer))
+	}
+	if n := len(req.GetAddresses()); n == 0 || n > maxAddresses {
+		return o, malformed(fmt.Errorf("%v offers %d addresses, want 1 to %d", peer, n, maxAddresses))
+	}
+	for _, text := range req.GetAddresses() {
+		addr, err := netip.ParseAddrPort(text)
+		if err != nil {
+			return o, malformed(fmt.Errorf("%v offers address %q: %w", peer, text, err))
+		}
+		if err := checkTarget(fmt.Sprintf("%v: address", peer), addr, r.b.cfg.AllowLoopback); err != nil {
+			return o, err
+		}
+		o.Addresses = append(o.Addresses, addr)
+	}
+	key, err := ticket.ParseKey(req.GetTicketKey())
+	if err != nil {
+		return o, malformed(fmt.Errorf("%v: %w", peer, err))
+	}
+	o.Key = key
+	return o, nil
+}

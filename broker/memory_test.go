@@ -1,0 +1,330 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+const testLease = time.Minute
+
+var (
+	testLimits = Limits{Sites: 10, Proxies: 10, Processes: 100, PerSite: 100, Waiting: 100}
+	testJob    = overlay.JobID("run-" + strings.Repeat("0a", 16))
+	otherJob   = overlay.JobID("run-" + strings.Repeat("0b", 16))
+	zero       = time.Unix(1_000_000, 0)
+)
+
+func at(d time.Duration) time.Time { return zero.Add(d) }
+
+func rank(r uint32) overlay.ProcessName { return overlay.ProcessName{Job: testJob, Rank: r} }
+
+func pointOf(site overlay.SiteID, name overlay.ProcessName, generation overlay.Generation) overlay.AccessPoint {
+	return overlay.AccessPoint{
+		Process: name, Generation: generation, Node: overlay.NodeID{Site: site, Name: "n1"},
+		Local: netip.MustParseAddrPort("10.1.0.1:4001"), Public: netip.MustParseAddrPort("192.0.2.1:4001"),
+	}
+}
+
+func lookup(m Registry, name overlay.ProcessName) Entry {
+	return m.Lookup(nil, []overlay.ProcessName{name})[0]
+}
+
+func join(t *testing.T, m Registry, site overlay.SiteID, h Holder, now time.Time) {
+	t.Helper()
+	if _, err := m.Join(overlay.SiteProfile{Site: site}, h, now); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func register(t *testing.T, m Registry, h Holder, p overlay.AccessPoint) {
+	t.Helper()
+	if err := m.Register(h, []overlay.AccessPoint{p})[0]; err != nil {
+		t.Fatal(err)
+	}
+}
+
+func wantErr(t *testing.T, what string, err, class error, text string) {
+	t.Helper()
+	if !errors.Is(err, class) || err.Error() != text {
+		t.Errorf("%s:\n got %v\nwant %s (class %v)", what, err, text, class)
+	}
+}
+
+func TestRegisterGenerations(t *testing.T) {
+	m := NewMemory(testLease, testLimits)
+	join(t, m, "sitea", 1, zero)
+	join(t, m, "siteb", 2, zero)
+	register(t, m, 1, pointOf("sitea", rank(0), 5))
+	register(t, m, 1, pointOf("sitea", rank(0), 5)) // renewed
+	err := m.Register(1, []overlay.AccessPoint{pointOf("sitea", rank(0), 4)})[0]
+	wantErr(t, "older life", err, overlay.ErrStale,
+		fmt.Sprintf("access point is stale: rank 0 of job %s is registered in generation 5 by sitea; generation 4 from sitea is not newer", testJob))
+	err = m.Register(2, []overlay.AccessPoint{pointOf("siteb", rank(0), 5)})[0]
+	wantErr(t, "same life elsewhere", err, overlay.ErrStale,
+		fmt.Sprintf("access point is stale: rank 0 of job %s is registered in generation 5 by sitea; generation 5 from siteb is not newer", testJob))
+	if e := lookup(m, rank(0)); e.Point != pointOf("sitea", rank(0), 5) {
+		t.Errorf("entry %+v", e)
+	}
+	register(t, m, 2, pointOf("siteb", rank(0), 6))
+	if e := lookup(m, rank(0)); e.Point != pointOf("siteb", rank(0), 6) || e.Site.Profile.Site != "siteb" {
+		t.Errorf("after the move: %+v", e)
+	}
+	inv := m.Inventory()
+	if inv.Sites[0].Processes != 0 || inv.Sites[1].Processes != 1 {
+		t.Errorf("counts after the move: %+v", inv.Sites)
+	}
+	m.Withdraw(1, rank(0), 6) // not the owner's session
+	m.Withdraw(2, rank(0), 5) // an older life
+	if lookup(m, rank(0)).Site == nil {
+		t.Error("withdrawn by who may not, or in an older generation")
+	}
+	m.Withdraw(2, rank(0), 6)
+	if lookup(m, rank(0)).Site != nil || len(m.Inventory().Jobs) != 0 {
+		t.Error("still there after it was withdrawn")
+	}
+}
+
+func TestRegisterRefusals(t *testing.T) {
+	m := NewMemory(testLease, Limits{Sites: 2, Processes: 3, PerSite: 2})
+	err := m.Register(1, []overlay.AccessPoint{pointOf("sitea", rank(0), 1)})[0]
+	wantErr(t, "before joining", err, overlay.ErrUnknownSite, "site is not connected: sitea has not joined on this session, or joined again on another")
+	join(t, m, "sitea", 1, zero)
+	join(t, m, "siteb", 2, zero)
+	_, err = m.Join(overlay.SiteProfile{Site: "sitec"}, 3, zero)
+	wantErr(t, "a third site", err, overlay.ErrOverloaded, "overloaded: the broker already knows 2 sites, its limit")
+	err = m.Register(1, []overlay.AccessPoint{pointOf("siteb", rank(0), 1)})[0]
+	wantErr(t, "foreign node", err, overlay.ErrForbidden,
+		fmt.Sprintf("not permitted: rank 0 of job %s runs at siteb/n1, but this session is that of sitea", testJob))
+	for r := range uint32(2) {
+		register(t, m, 1, pointOf("sitea", rank(r), 1))
+	}
+	errs := m.Register(1, []overlay.AccessPoint{pointOf("sitea", rank(1), 2), pointOf("sitea", rank(2), 1)})
+	if errs[0] != nil {
+		t.Errorf("renewing at the limit: %v", errs[0])
+	}
+	wantErr(t, "site's limit", errs[1], overlay.ErrOverloaded, "overloaded: sitea already has 2 processes registered, the limit for a site")
+	register(t, m, 2, pointOf("siteb", rank(2), 1))
+	err = m.Register(2, []overlay.AccessPoint{pointOf("siteb", rank(3), 1)})[0]
+	wantErr(t, "broker's limit", err, overlay.ErrOverloaded, "overloaded: 3 processes are registered, the broker's limit")
+}
+
+// A frontal that comes back within the lease loses nothing but what it does
+// not register again.
+func TestLease(t *testing.T) {
+	m := NewMemory(testLease, testLimits)
+	join(t, m, "sitea", 1, zero)
+	register(t, m, 1, pointOf("sitea", rank(0), 1))
+	register(t, m, 1, pointOf("sitea", rank(1), 1))
+	if n := m.Expire(at(time.Hour)); n != 0 {
+		t.Errorf("%d processes of a present site expired", n)
+	}
+	m.Leave(1, at(time.Hour))
+	if s, err := m.Site("sitea"); err != nil || s.Holder != 0 || !s.Since.Equal(at(time.Hour)) {
+		t.Errorf("away: %+v, %v", s, err)
+	}
+	if n := m.Expire(at(time.Hour + testLease - 1)); n != 0 || lookup(m, rank(0)).Site == nil {
+		t.Errorf("%d processes expired within the lease", n)
+	}
+	join(t, m, "sitea", 2, at(time.Hour+testLease/2))
+	register(t, m, 2, pointOf("sitea", rank(0), 1))
+	if n := m.Expire(at(time.Hour + testLease)); n != 0 {
+		t.Errorf("%d processes expired though the site came back", n)
+	}
+	if n := m.Expire(at(time.Hour + testLease/2 + testLease)); n != 1 {
+		t.Errorf("%d processes expired, want the one not registered again", n)
+	}
+	if lookup(m, rank(0)).Site == nil || lookup(m, rank(1)).Site != nil {
+		t.Error("the wrong one expired")
+	}
+	m.Leave(2, at(2*time.Hour))
+	if n := m.Expire(at(2*time.Hour + testLease)); n != 1 {
+		t.Errorf("%d expired at the end of the lease, want 1", n)
+	}
+	_, err := m.Site("sitea")
+	wantErr(t, "forgotten site", err, overlay.ErrUnknownSite, "site is not connected: sitea has not joined; does its frontal run, and reach the broker?")
+}
+
+func TestSecondFrontalReplacesTheFirst(t *testing.T) {
+	m := NewMemory(testLease, testLimits)
+	join(t, m, "sitea", 1, zero)
+	if old, err := m.Join(overlay.SiteProfile{Site: "sitea"}, 1, zero); old != 0 || err != nil {
+		t.Errorf("a changed profile replaced session %d, %v", old, err)
+	}
+	if old, err := m.Join(overlay.SiteProfile{Site: "sitea"}, 2, zero); old != 1 || err != nil {
+		t.Errorf("replaced session %d, %v, want 1", old, err)
+	}
+	m.Leave(1, zero) // its end comes later and harms nothing
+	if s, err := m.Site("sitea"); err != nil || s.Holder != 2 {
+		t.Errorf("site %+v, %v", s, err)
+	}
+}
+
+func TestAwait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := NewMemory(testLease, testLimits)
+		join(t, m, "sitea", 1, zero)
+		var wg sync.WaitGroup
+		for range 5 {
+			wg.Go(func() {
+				if e, err := m.Await(t.Context(), rank(7)); err != nil || e.Point.Generation != 3 {
+					t.Errorf("%+v, %v", e, err)
+				}
+			})
+		}
+		synctest.Wait() // all five wait
+		if n := m.Inventory().Waiting; n != 5 {
+			t.Errorf("%d wait", n)
+		}
+		register(t, m, 1, pointOf("sitea", rank(7), 3))
+		wg.Wait()
+		if e, err := m.Await(t.Context(), rank(7)); err != nil || e.Site == nil {
+			t.Errorf("registered already: %v", err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := m.Await(ctx, rank(8))
+		wantErr(t, "nobody came", err, overlay.ErrUnknownProcess,
+			fmt.Sprintf("process is not registered: waited for rank 8 of job %s, which did not register", testJob))
+		m.Withdraw(1, rank(7), 3)
+		if inv := m.Inventory(); inv.Waiting != 0 || len(inv.Jobs) != 0 || len(m.jobs) != 0 {
+			t.Errorf("left behind: %+v, %d jobs", inv, len(m.jobs))
+		}
+	})
+}
+
+func TestAwaitIsBounded(t *testing.T) {
+	m := NewMemory(testLease, Limits{})
+	_, err := m.Await(t.Context(), rank(0))
+	wantErr(t, "no room to wait", err, overlay.ErrOverloaded, "overloaded: 0 callers wait for processes, the broker's limit")
+}
+
+func proxyOffer(name string, port uint16, live, capacity int) Offer {
+	return Offer{Name: name, Addresses: []netip.AddrPort{netip.AddrPortFrom(netip.MustParseAddr("198.51.100.1"), port)}, Live: live, Capacity: capacity}
+}
+
+func TestAssign(t *testing.T) {
+	m := NewMemory(testLease, testLimits)
+	_, err := m.Assign(LeastLoaded, false)
+	wantErr(t, "no proxy", err, overlay.ErrNoRelay, "no proxy is available: no proxy has a session with the broker; start one, or look at its log")
+	m.Offer(proxyOffer("p1", 8443, 0, 2), 11)
+	_, err = m.Assign(LeastLoaded, true)
+	wantErr(t, "no 443", err, overlay.ErrNoRelay, "no proxy is available: none of the 1 proxies offers an address of port 443, and a site lets only that out")
+	m.Offer(proxyOffer("p2", 443, 0, 2), 12)
+	var names []string
+	for range 4 {
+		o, err := m.Assign(LeastLoaded, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		names = append(names, o.Name)
+	}
+	if !slices.Equal(names, []string{"p1", "p2", "p1", "p2"}) {
+		t.Errorf("chosen %v", names)
+	}
+	_, err = m.Assign(RoundRobin, false)
+	wantErr(t, "full", err, overlay.ErrOverloaded, "overloaded: all 2 proxies are full or draining; start another or raise their capacity")
+	m.Offer(proxyOffer("p2", 443, 1, 2), 12) // one link ended
+	if o, err := m.Assign(LeastLoaded, true); err != nil || o.Name != "p2" {
+		t.Errorf("%v, %v", o.Name, err)
+	}
+	m.Leave(12, zero) // dead
+	m.Offer(proxyOffer("p1", 8443, 0, 2), 13)
+	m.Leave(11, zero) // the session that 13 replaced
+	if o, err := m.Assign(RoundRobin, false); err != nil || o.Name != "p1" {
+		t.Errorf("%v, %v", o.Name, err)
+	}
+}
+
+// What ten thousand processes cost, without sessions.
+func TestMemoryPerProcess(t *testing.T) {
+	const n = 10_000
+	heap := func() uint64 {
+		runtime.GC()
+		var s runtime.MemStats
+		runtime.ReadMemStats(&s)
+		return s.HeapAlloc
+	}
+	before := heap()
+	m := NewMemory(testLease, Limits{Sites: 50, Processes: n, PerSite: n})
+	for s := range 50 {
+		site := overlay.SiteID(fmt.Sprintf("site%d", s))
+		join(t, m, site, Holder(s+1), zero)
+		for r := range n / 50 {
+			p := pointOf(site, overlay.ProcessName{Job: overlay.JobID(strings.Clone(string(testJob))), Rank: uint32(s*n/50 + r)}, 1)
+			p.Node.Name = fmt.Sprintf("node%d", r)
+			register(t, m, Holder(s+1), p)
+		}
+	}
+	per := (heap() - before) / n
+	t.Logf("%d bytes a process", per)
+	if per > 512 {
+		t.Errorf("%d bytes a process", per)
+	}
+	runtime.KeepAlive(m)
+}
+
+func TestMemoryIsRaceFree(t *testing.T) {
+	m := NewMemory(testLease, Limits{Sites: 10, Proxies: 10, Processes: 1000, PerSite: 1000, Waiting: 1000})
+	var wg sync.WaitGroup
+	for g := range 4 {
+		site, h := overlay.SiteID(fmt.Sprintf("site%d", g)), Holder(g+1)
+		wg.Go(func() {
+			for i := range 200 {
+				now := at(time.Duration(i) * time.Minute)
+				m.Join(overlay.SiteProfile{Site: site}, h, now)
+				m.Register(h, []overlay.AccessPoint{pointOf(site, rank(uint32(i%8)), overlay.Generation(i))})
+				m.Offer(proxyOffer(string(site), 443, 0, 10), h+100)
+				m.Assign(LeastLoaded, true)
+				m.Lookup(nil, []overlay.ProcessName{rank(0), rank(1)})
+				if i%10 == 0 {
+					m.Leave(h, now)
+					m.Leave(h+100, now)
+				}
+				m.Expire(now)
+				m.Withdraw(h, rank(uint32(i%8)), overlay.Generation(i))
+				m.Inventory()
+			}
+		})
+		wg.Go(func() {
+			for i := range 200 {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Microsecond)
+				m.Await(ctx, rank(uint32(i%8)))
+				cancel()
+			}
+		})
+	}
+	wg.Wait()
+	for g := range 4 {
+		m.Leave(Holder(g+1), at(0))
+		m.Leave(Holder(g+101), at(0))
+	}
+	m.Expire(at(24 * time.Hour))
+	if m.processes != 0 || len(m.jobs) != 0 || len(m.sites) != 0 || len(m.holders) != 0 || len(m.proxies) != 0 || m.waiting != 0 {
+		t.Errorf("left behind: %d processes, %d jobs, %d sites, %d holders, %d proxies, %d waiting",
+			m.processes, len(m.jobs), len(m.sites), len(m.holders), len(m.proxies), m.waiting)
+	}
+}
+
+func BenchmarkLookup(b *testing.B) {
+	m := NewMemory(testLease, Limits{Sites: 1, Processes: 10000, PerSite: 10000})
+	m.Join(overlay.SiteProfile{Site: "sitea"}, 1, zero)
+	for r := range uint32(10000) {
+		m.Register(1, []overlay.AccessPoint{pointOf("sitea", rank(r), 1)})
+	}
+	var buf [1]Entry
+	b.ReportAllocs()
+	for i := uint32(0); b.Loop(); i++ {
+		m.Lookup(buf[:0], []overlay.ProcessName{rank(i % 10000)})
+	}
+}

@@ -1,0 +1,94 @@
+package broker
+
+import (
+	"log/slog"
+	"strings"
+	"sync"
+
+	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// planner keeps the plans for pairs of sites that were asked for. A plan holds
+// for the two Site values it was made from; when one of them is replaced, the
+// next question makes it anew. The zero value is ready.
+type planner struct {
+	mu    sync.RWMutex
+	plans map[sitePair]*plan
+}
+
+type sitePair struct{ asker, target overlay.SiteID }
+
+// plan is a decision with its message, which is shared: not to be changed.
+type plan struct {
+	asker, target *Site
+	overlay.Plan
+	msg *controlpb.Plan
+}
+
+// maxPlans bounds the pairs kept. Beyond it all are forgotten: making a plan
+// takes microseconds.
+const maxPlans = 1 << 14
+
+// decide returns the plan for the pair. A plan that is new, or differs from
+// the one before, is logged.
+func (pl *planner) decide(log *slog.Logger, asker, target *Site) *plan {
+	pair := sitePair{asker.Profile.Site, target.Profile.Site}
+	pl.mu.RLock()
+	p := pl.plans[pair]
+	pl.mu.RUnlock()
+	if p != nil && p.asker == asker && p.target == target {
+		return p
+	}
+	made := &plan{asker: asker, target: target, Plan: Decide(asker.Profile, target.Profile)}
+	made.msg = control.PlanToPB(made.Plan)
+	if p == nil || p.msg.Digest != made.msg.Digest {
+		log.Info("plan decided", "asker", pair.asker, "target", pair.target, "steps", made.steps(), "rejected", made.rejections())
+	}
+	pl.mu.Lock()
+	defer pl.mu.Unlock()
+	if pl.plans == nil || len(pl.plans) >= maxPlans {
+		pl.plans = make(map[sitePair]*plan)
+	}
+	pl.plans[pair] = made
+	return made
+}
+
+// step returns the plan's step of a technique, or nil.
+func (p *plan) step(t overlay.Technique) *overlay.Step {
+	for i := range p.Steps {
+		if p.Steps[i].Technique == t {
+			return &p.Steps[i]
+		}
+	}
+	return nil
+}
+
+// rejection returns why the plan leaves a technique out.
+func (p *plan) rejection(t overlay.Technique) string {
+	for _, r := range p.Rejected {
+		if r.Technique == t {
+			return r.Reason
+		}
+	}
+	return "the plan does not name it"
+}
+
+// steps lists the techniques in order, for logs.
+func (p *plan) steps() string {
+	var names []string
+	for _, s := range p.Steps {
+		names = append(names, s.Technique.String())
+	}
+	return strings.Join(names, ",")
+}
+
+// rejections lists what the plan leaves out and why, for logs.
+func (p *plan) rejections() string {
+	var parts []string
+	for _, r := range p.Rejected {
+		parts = append(parts, r.Technique.String()+": "+r.Reason)
+	}
+	return strings.Join(parts, "; ")
+}

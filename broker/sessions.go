@@ -1,0 +1,60 @@
+package broker
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// sessions numbers the open sessions, so that the registry need not know what
+// a session is. The zero value is ready.
+type sessions struct {
+	mu   sync.Mutex // guards the fields below
+	next Holder
+	ids  map[*control.Session]Holder
+	open map[Holder]*control.Session
+}
+
+// holder returns the session's number, and numbers it if it has none. It fails
+// for a session that has ended: nothing would ever remove it.
+func (t *sessions) holder(s *control.Session) (Holder, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if h, ok := t.ids[s]; ok {
+		return h, nil
+	}
+	select {
+	case <-s.Done():
+		return 0, fmt.Errorf("%w: the session of %v has ended", overlay.ErrUnreachable, s.Peer())
+	default:
+	}
+	if t.ids == nil {
+		t.ids, t.open = make(map[*control.Session]Holder), make(map[Holder]*control.Session)
+	}
+	t.next++
+	t.ids[s], t.open[t.next] = t.next, s
+	return t.next, nil
+}
+
+// of returns the open session of that number, or nil.
+func (t *sessions) of(h Holder) *control.Session {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.open[h]
+}
+
+// remove forgets a session that has ended.
+func (t *sessions) remove(s *control.Session) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.open, t.ids[s])
+	delete(t.ids, s)
+}
+
+func (t *sessions) count() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.open)
+}
