@@ -7,10 +7,9 @@ import "context"
 // whole. When p is not a power of two, the lowest 2(p-2^k) ranks first fold in
 // pairs, the upper of each pair takes part for both and hands the result back.
 //
-// Both partners compute lower op upper over contiguous runs of ranks: rank
-// order is kept for operators that need it, and all results have the same
-// bits. (For a commutative operator too: x op y and y op x are the same bits
-// only as long as everyone groups alike, and they do.)
+// Both partners compute lower op upper, over contiguous runs of ranks: rank
+// order is kept for operators that need it, and since everyone groups and
+// orders alike, all results have the same bits.
 //
 // Cost: log2 p (α + nβ + nγ), and 2(α + nβ) + nγ more for the fold.
 func allreduceRecursiveDoubling(ctx context.Context, c Comm, a *Args) error {

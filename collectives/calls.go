@@ -16,8 +16,10 @@ func Bcast(ctx context.Context, c Comm, buf []byte, root int) error {
 }
 
 // Reduce leaves at root, in recv, the elementwise reduction of every rank's
-// send in rank order: send(0) op send(1) op ... op send(p-1). recv is as long
-// as send at root, where it may be send itself, and ignored elsewhere.
+// send: send(0) op send(1) op ... op send(p-1), grouped in any way and, if the
+// operator is commutative, in any order; which way depends on the algorithm,
+// the number of ranks and root alone. recv is as long as send at root, where
+// it may be send itself, and ignored elsewhere.
 func Reduce(ctx context.Context, c Comm, send, recv []byte, op Op, root int) error {
 	return call(ctx, c, "reduce", &Args{Send: send, Recv: recv, Op: op, Root: root})
 }

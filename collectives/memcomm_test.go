@@ -22,6 +22,7 @@ type world struct {
 	mu     sync.Mutex // guards everything below and every memRequest
 	queues map[pair]*queue
 	gone   []bool
+	sent   map[pair]int // messages delivered
 }
 
 type pair struct{ src, dst int }
@@ -31,7 +32,7 @@ type pair struct{ src, dst int }
 type queue struct{ sends, recvs []*memRequest }
 
 func newWorld(p int) *world {
-	return &world{queues: map[pair]*queue{}, gone: make([]bool, p)}
+	return &world{queues: map[pair]*queue{}, gone: make([]bool, p), sent: map[pair]int{}}
 }
 
 func (w *world) comm(rank int) *memComm { return &memComm{w: w, rank: rank, failAt: -1} }
@@ -136,6 +137,7 @@ func (w *world) match(r *memRequest) {
 	if !r.isSend {
 		s, d = d, s
 	}
+	w.sent[r.ends]++
 	var err error
 	if len(s.buf) == len(d.buf) {
 		copy(d.buf, s.buf)
