@@ -140,26 +140,36 @@ func (s *Star) plug(i int, h *Space) error {
 	err := s.Centre.Do(func() error {
 		attrs := netlink.NewLinkAttrs()
 		attrs.Name = Port(i)
-		veth := &netlink.Veth{LinkAttrs: attrs, PeerName: "eth0", PeerNamespace: netlink.NsFd(h.fd)}
+		attrs.HardwareAddr = mac(gw)
+		veth := &netlink.Veth{
+			LinkAttrs: attrs, PeerName: "eth0", PeerHardwareAddr: mac(Addr(i)), PeerNamespace: netlink.NsFd(h.fd),
+		}
 		if err := netlink.LinkAdd(veth); err != nil {
 			return err
 		}
-		return address(Port(i), gw)
+		return address(Port(i), gw, Addr(i))
 	})
 	if err != nil {
 		return err
 	}
 	return h.Do(func() error {
-		if err := address("eth0", Addr(i)); err != nil {
+		if err := address("eth0", Addr(i), gw); err != nil {
 			return err
 		}
 		return netlink.RouteAdd(&netlink.Route{Gw: gw.AsSlice()})
 	})
 }
 
-// address gives the calling thread's interface an address of a /24 and sets
-// it up.
-func address(name string, a netip.Addr) error {
+// mac is the hardware address of the interface with address a.
+func mac(a netip.Addr) net.HardwareAddr {
+	b := a.As4()
+	return net.HardwareAddr{2, 0, b[0], b[1], b[2], b[3]}
+}
+
+// address gives the calling thread's interface the address a of a /24, sets it
+// up and makes it know its peer for good: nothing waits for, or is lost while,
+// the kernel asks for hardware addresses.
+func address(name string, a, peer netip.Addr) error {
 	link, err := netlink.LinkByName(name)
 	if err != nil {
 		return err
@@ -168,7 +178,12 @@ func address(name string, a netip.Addr) error {
 	if err := netlink.AddrAdd(link, &netlink.Addr{IPNet: ip}); err != nil {
 		return err
 	}
-	return netlink.LinkSetUp(link)
+	if err := netlink.LinkSetUp(link); err != nil {
+		return err
+	}
+	return netlink.NeighSet(&netlink.Neigh{
+		LinkIndex: link.Attrs().Index, State: netlink.NUD_PERMANENT, IP: peer.AsSlice(), HardwareAddr: mac(peer),
+	})
 }
 
 // Close ends all namespaces.

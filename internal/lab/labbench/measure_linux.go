@@ -1,0 +1,185 @@
+package labbench
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// roundTrips returns the times of n small exchanges, sorted, in milliseconds.
+func (r *rig) roundTrips(ctx context.Context, n int) ([]float64, error) {
+	a, err := r.udp(0)
+	if err != nil {
+		return nil, err
+	}
+	defer a.Close()
+	b, err := r.udp(1)
+	if err != nil {
+		return nil, err
+	}
+	defer b.Close()
+	echoed := make(chan struct{})
+	defer func() { <-echoed }()
+	defer b.Close()
+	go func() { // ends when b is closed
+		defer close(echoed)
+		buf := make([]byte, 64)
+		for {
+			k, from, err := b.ReadFromUDPAddrPort(buf)
+			if err != nil {
+				return
+			}
+			b.WriteToUDPAddrPort(buf[:k], from)
+		}
+	}()
+	to := b.LocalAddr().(*net.UDPAddr).AddrPort()
+	times := make([]float64, 0, n)
+	msg, buf := make([]byte, 8), make([]byte, 64)
+	for i := range n + 1 {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		binary.BigEndian.PutUint64(msg, uint64(i))
+		start := time.Now()
+		if _, err := a.WriteToUDPAddrPort(msg, to); err != nil {
+			return nil, err
+		}
+		k, err := a.Read(buf)
+		if err != nil {
+			return nil, fmt.Errorf("round trip %d: %w", i, err)
+		}
+		if k != 8 || binary.BigEndian.Uint64(buf) != uint64(i) {
+			return nil, fmt.Errorf("round trip %d: another datagram came back", i)
+		}
+		if i > 0 { // the first one waits for address resolution
+			times = append(times, time.Since(start).Seconds()*1e3)
+		}
+	}
+	slices.Sort(times)
+	return times, nil
+}
+
+// goodput returns the Mbit/s that n TCP streams carry from a to b, counted at
+// the receivers in the time between warm and warm+span.
+func (r *rig) goodput(ctx context.Context, n int, warm, span time.Duration) (float64, error) {
+	from, to, err := r.tcp(n)
+	if err != nil {
+		return 0, err
+	}
+	var got atomic.Int64
+	var all sync.WaitGroup
+	defer all.Wait()
+	defer closeAll(from, to)
+	for i := range n {
+		all.Go(func() { // ends when from[i] is closed
+			block := make([]byte, 1<<20)
+			for {
+				if _, err := from[i].Write(block); err != nil {
+					return
+				}
+			}
+		})
+		all.Go(func() { // ends when to[i] is closed
+			block := make([]byte, 1<<20)
+			for {
+				k, err := to[i].Read(block)
+				got.Add(int64(k))
+				if err != nil {
+					return
+				}
+			}
+		})
+	}
+	if err := sleep(ctx, warm); err != nil {
+		return 0, err
+	}
+	start, before := time.Now(), got.Load()
+	if err := sleep(ctx, span); err != nil {
+		return 0, err
+	}
+	bytes, took := got.Load()-before, time.Since(start)
+	if bytes == 0 {
+		return 0, fmt.Errorf("%d TCP streams carried nothing in %v", n, took)
+	}
+	return float64(bytes) * 8 / 1e6 / took.Seconds(), nil
+}
+
+// sleep waits for d or for ctx.
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+		return nil
+	}
+}
+
+// deliver sends n datagrams from a to b at an even pace and returns the one-way
+// times, sorted, in milliseconds, of those that arrived.
+func (r *rig) deliver(ctx context.Context, n int, pace time.Duration) ([]float64, error) {
+	a, err := r.udp(0)
+	if err != nil {
+		return nil, err
+	}
+	defer a.Close()
+	b, err := r.udp(1)
+	if err != nil {
+		return nil, err
+	}
+	defer b.Close()
+	epoch := time.Now()
+	sent := make(chan error, 1)
+	go func() { sent <- sendPaced(ctx, a, b.LocalAddr().(*net.UDPAddr), epoch, n, pace) }() // ends after n datagrams
+	var times []float64
+	buf := make([]byte, 64)
+	for {
+		k, err := b.Read(buf)
+		if err != nil {
+			return nil, err
+		}
+		if k != 8 {
+			return nil, io.ErrUnexpectedEOF
+		}
+		stamp := binary.BigEndian.Uint64(buf)
+		if stamp == endStamp {
+			break
+		}
+		times = append(times, (time.Since(epoch)-time.Duration(stamp)).Seconds()*1e3)
+	}
+	slices.Sort(times)
+	return times, <-sent
+}
+
+const (
+	endStamp   = ^uint64(0) // says that all other datagrams were sent
+	endRepeats = 20         // how often, since some are lost
+)
+
+func sendPaced(ctx context.Context, a *net.UDPConn, to *net.UDPAddr, epoch time.Time, n int, pace time.Duration) error {
+	msg := make([]byte, 8)
+	for i := range n + endRepeats {
+		stamp := endStamp
+		if i < n {
+			if err := sleep(ctx, time.Until(epoch.Add(time.Duration(i)*pace))); err != nil {
+				a.SetDeadline(time.Now())
+				return err
+			}
+			stamp = uint64(time.Since(epoch))
+		} else if err := sleep(ctx, pace); err != nil {
+			return err
+		}
+		binary.BigEndian.PutUint64(msg, stamp)
+		if _, err := a.WriteTo(msg, to); err != nil {
+			return err
+		}
+	}
+	return nil
+}
