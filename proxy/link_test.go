@@ -157,8 +157,10 @@ func TestBoundsAreKept(t *testing.T) {
 		}
 		silent.Close()
 		r.until("it to leave", func(st Status) bool { return st.Handshakes == 0 })
-		a, b := r.link()
-		echoes(t, a, b)
+		pair := r.tickets()
+		a := r.show(pair[0])
+		r.until("the first end to wait", func(st Status) bool { return st.Waiting == 1 && st.Handshakes == 0 })
+		echoes(t, a, r.show(pair[1]))
 		if st := r.Status(); st.Refused[TooManyHandshakes] != 1 {
 			t.Errorf("%+v", st)
 		}

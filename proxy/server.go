@@ -30,9 +30,9 @@ type Settings struct {
 // Limits bound what a Server takes on. What comes on top is refused as
 // overloaded.
 type Limits struct {
-	Handshakes int // connections that have not shown a ticket yet
-	Waiting    int // ends that wait for their partner
 	Links      int // links, those that wait for an end included
+	Waiting    int // ends that wait for their partner
+	Handshakes int // connections that have not shown a ticket yet
 	Tickets    int // used tickets to remember until they expire
 }
 

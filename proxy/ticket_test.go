@@ -97,6 +97,7 @@ func TestMismatchedTickets(t *testing.T) {
 	one := r.tickets()
 	other := r.tickets(func(t *wire.Ticket) { t.Link, t.Target = one[0].Link, 6 })
 	waiting := r.show(one[0])
+	r.until("the first end to wait", func(st Status) bool { return st.Waiting == 1 })
 	no := r.refused(r.show(other[1]))
 	if no.Code != wire.CodeForbidden || !strings.Contains(no.Text, "do not belong together") {
 		t.Errorf("refused with %+v", no)

@@ -1,0 +1,88 @@
+package proxy
+
+import (
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/carrier"
+	"github.com/isthmus-grid/isthmus/internal/daemon"
+)
+
+// Config is what the daemon's file and flags set. The proxy's name is that of
+// its certificate.
+type Config struct {
+	Listen    []netip.AddrPort `yaml:"listen" default:"[::]:443" help:"Addresses to accept the ends of links on. 443 is the port that most sites let out; it needs CAP_NET_BIND_SERVICE or root."`
+	Advertise []netip.AddrPort `yaml:"advertise" example:"203.0.113.7:443" help:"Addresses at which the nodes of all sites reach this proxy, in the order to try them. Without any these are the addresses of listen, with the address from which the proxy reaches its broker in place of a [::] or 0.0.0.0."`
+	Broker    string           `yaml:"broker" required:"true" example:"broker.example.org:443" help:"Host and port of the broker. The proxy keeps one connection to it, and serves on while it is away."`
+	TLS       TLS              `yaml:"tls" help:"Who this proxy is, and whom it believes. Used towards the broker; links are encrypted by their ends."`
+
+	TicketTimeout time.Duration `yaml:"ticket_timeout" default:"5s" min:"100ms" max:"1m" help:"Time a new connection has to show its ticket."`
+	PairTimeout   time.Duration `yaml:"pair_timeout" default:"10s" min:"100ms" max:"5m" help:"Time the first end of a link waits for the second."`
+	IdleTimeout   time.Duration `yaml:"idle_timeout" default:"0s" min:"0s" help:"Silence after which a link is cut; 0s is never. Links of this suite are never silent for more than a second while their processes live."`
+
+	Limits LimitConfig  `yaml:"limits" help:"What the proxy takes on at most. What comes on top is refused as overloaded."`
+	Socket SocketConfig `yaml:"socket" help:"How the sockets of links are set up."`
+}
+
+// TLS names the files of the proxy's certificate.
+type TLS struct {
+	Cert daemon.Path `yaml:"cert" required:"true" path:"file" example:"/etc/isthmus/proxy.pem" help:"This proxy's certificate (PEM)."`
+	Key  daemon.Path `yaml:"key" required:"true" path:"file" example:"/etc/isthmus/proxy.key" help:"Its private key (PEM)."`
+	CA   daemon.Path `yaml:"ca" required:"true" path:"file" example:"/etc/isthmus/ca.pem" help:"The grid's CA certificate (PEM)."`
+}
+
+// LimitConfig is Limits as settings.
+type LimitConfig struct {
+	Links      int `yaml:"links" default:"10000" min:"1" max:"1000000" help:"Links, those that wait for their second end included. A busy link takes up to six descriptors, an idle one two."`
+	Waiting    int `yaml:"waiting" default:"4096" min:"1" max:"1000000" help:"Ends that wait for their partner."`
+	Handshakes int `yaml:"handshakes" default:"1024" min:"1" max:"1000000" help:"Connections that have not shown their ticket yet."`
+	Tickets    int `yaml:"tickets" default:"262144" min:"2" max:"16777216" help:"Used tickets to remember until they expire, about 150 bytes each."`
+}
+
+// SocketConfig is carrier.Tuning as settings.
+type SocketConfig struct {
+	Congestion []string      `yaml:"congestion" default:"cubic" help:"Congestion control algorithms; the first that the kernel has is used. Empty keeps the system's choice."`
+	Buffer     daemon.Size   `yaml:"buffer" default:"0" max:"64MiB" help:"Send and receive buffer of each socket. 0 lets the kernel adapt them, which is best unless measured otherwise."`
+	KeepAlive  time.Duration `yaml:"keepalive" default:"15s" min:"1s" max:"2h" help:"Silence after which the kernel asks whether a peer is still there; unanswered for as long again, its link is cut. Keep it below the idle time of the NATs on the way."`
+}
+
+// Check relates the keys to each other.
+func (c Config) Check() error {
+	if len(c.Listen) == 0 {
+		return daemon.Wrong("listen", "needs at least one address")
+	}
+	for _, a := range c.Advertise {
+		if a.Addr().IsUnspecified() || a.Port() == 0 {
+			return daemon.Wrong("advertise", "%v is no address that a node could dial", a)
+		}
+	}
+	return nil
+}
+
+// settings are what the Server takes from the configuration.
+func (c Config) settings() Settings {
+	return Settings{
+		Limits:      Limits(c.Limits),
+		TicketTime:  c.TicketTimeout,
+		PairTimeout: c.PairTimeout,
+		IdleTimeout: c.IdleTimeout,
+		Tuning: carrier.Tuning{
+			Congestion: c.Socket.Congestion, Buffer: int(c.Socket.Buffer), KeepAlive: c.Socket.KeepAlive,
+		},
+	}
+}
+
+// descriptors is how many files the limits may need open at once.
+func (l Limits) descriptors() uint64 {
+	const own = 64 // listeners, the broker's connection, idle pipes
+	return uint64(6*l.Links + 2*l.Handshakes + own)
+}
+
+// openFiles warns when the process may not open what its limits allow for.
+func (l Limits) openFiles(allowed uint64) error {
+	if need := l.descriptors(); allowed < need {
+		return fmt.Errorf("limits allow for %d open files, the system for %d; raise the latter (ulimit -n, LimitNOFILE=) or lower limits.links", need, allowed)
+	}
+	return nil
+}

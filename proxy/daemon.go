@@ -1,0 +1,125 @@
+package proxy
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"sync"
+	"syscall"
+
+	"github.com/urfave/cli/v2"
+	"google.golang.org/grpc"
+
+	"github.com/isthmus-grid/isthmus/internal/carrier"
+	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/internal/daemon"
+	"github.com/isthmus-grid/isthmus/internal/ticket"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// Spec describes the daemon.
+func Spec() daemon.Spec[Config] {
+	return daemon.Spec[Config]{
+		Name:  "isthmus-proxy",
+		Usage: "relay links between processes that cannot reach each other",
+		Serve: serve,
+	}
+}
+
+// Main runs the daemon as a program of its own.
+func Main() { daemon.Main(Spec()) }
+
+// Command returns the daemon as a command of a larger program.
+func Command() *cli.Command { return daemon.Command(Spec()) }
+
+// serve is the daemon from its settings to its end.
+func serve(ctx context.Context, cfg Config, log *slog.Logger, ready func(...string)) error {
+	creds, err := control.LoadCredentials(string(cfg.TLS.Cert), string(cfg.TLS.Key), string(cfg.TLS.CA))
+	if err != nil {
+		return err
+	}
+	if id := creds.Identity(); id.Role != control.RoleProxy {
+		return fmt.Errorf("%s is the certificate of %v, want one of a proxy", cfg.TLS.Cert, id)
+	}
+	set := cfg.settings()
+	set.Name, set.Key = creds.Identity().Name, ticket.NewKey()
+	warnOfLimits(set.Limits, log)
+
+	listeners, err := listenAll(ctx, cfg.Listen)
+	if err != nil {
+		return err
+	}
+	s := New(set, log)
+	e := control.NewEndpoint(creds, log, func(r grpc.ServiceRegistrar) {
+		controlpb.RegisterAdminServer(r, admin{server: s})
+	})
+	defer e.Close()
+
+	ctx, cancel := context.WithCancel(ctx)
+	var session sync.WaitGroup
+	defer session.Wait()
+	defer cancel()
+	session.Go(func() {
+		o := offerer{server: s, key: set.Key, advertise: cfg.Advertise, listen: bound(listeners), log: log}
+		e.Keep(ctx, control.DialConfig{Addr: cfg.Broker, Role: control.RoleBroker}, o.run)
+	})
+	log.Info("serving", "name", set.Name, "listen", fmt.Sprint(bound(listeners)), "broker", cfg.Broker)
+	ready("listen=" + bound(listeners)[0].String())
+	return s.Serve(ctx, listeners...)
+}
+
+// listenAll opens every listener or none.
+func listenAll(ctx context.Context, addrs []netip.AddrPort) ([]*net.TCPListener, error) {
+	var open []*net.TCPListener
+	for _, a := range addrs {
+		ports := overlay.Ports{First: a.Port(), Last: a.Port()}
+		ln, err := carrier.ListenIn(ctx, a.Addr(), ports)
+		if err != nil {
+			for _, ln := range open {
+				ln.Close()
+			}
+			if errors.Is(err, overlay.ErrPortRangeFull) {
+				err = fmt.Errorf("%v is in use; another program, or another proxy, listens there (ss -ltnp)", a)
+			}
+			return nil, fmt.Errorf("listen: %w", err)
+		}
+		open = append(open, ln)
+	}
+	return open, nil
+}
+
+// bound returns the addresses that are listened on.
+func bound(listeners []*net.TCPListener) []netip.AddrPort {
+	var out []netip.AddrPort
+	for _, ln := range listeners {
+		out = append(out, ln.Addr().(*net.TCPAddr).AddrPort())
+	}
+	return out
+}
+
+func warnOfLimits(l Limits, log *slog.Logger) {
+	var files syscall.Rlimit
+	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files) != nil {
+		return
+	}
+	if err := l.openFiles(uint64(files.Cur)); err != nil {
+		log.Warn("too few open files allowed", "error", err)
+	}
+}
+
+// admin lets the broker, and nobody else, see the status.
+type admin struct {
+	controlpb.UnimplementedAdminServer
+	server *Server
+}
+
+// Status implements controlpb.AdminServer.
+func (a admin) Status(context.Context, *controlpb.StatusRequest) (*controlpb.StatusResponse, error) {
+	b, err := json.Marshal(a.server.Status())
+	return &controlpb.StatusResponse{Json: b}, err
+}
