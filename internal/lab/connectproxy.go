@@ -86,13 +86,13 @@ func (p *ConnectProxy) serveClient(ctx context.Context, c *net.TCPConn) {
 	req, err := http.ReadRequest(r)
 	if err != nil {
 		p.refused.Add(1)
-		answer(c, http.StatusBadRequest, "no HTTP request")
+		refuse(c, http.StatusBadRequest, "no HTTP request")
 		return
 	}
 	target, status, reason := p.admit(c.RemoteAddr(), req)
 	if status != http.StatusOK {
 		p.refused.Add(1)
-		answer(c, status, reason)
+		refuse(c, status, reason)
 		return
 	}
 	dialCtx, cancel := context.WithTimeout(ctx, proxyPatience)
@@ -100,7 +100,7 @@ func (p *ConnectProxy) serveClient(ctx context.Context, c *net.TCPConn) {
 	cancel()
 	if err != nil {
 		p.failed.Add(1)
-		answer(c, statusOf(err), err.Error())
+		refuse(c, statusOf(err), err.Error())
 		return
 	}
 	defer up.Close()
@@ -155,9 +155,14 @@ func statusOf(err error) int {
 	return http.StatusBadGateway
 }
 
-func answer(w io.Writer, status int, reason string) {
-	fmt.Fprintf(w, "HTTP/1.1 %d %s\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s\n",
+// refuse answers and ends the connection. It reads on for a moment, since closing
+// with bytes unread would reset the connection and take the answer back.
+func refuse(c *net.TCPConn, status int, reason string) {
+	fmt.Fprintf(c, "HTTP/1.1 %d %s\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s\n",
 		status, http.StatusText(status), len(reason)+1, reason)
+	c.CloseWrite()
+	c.SetReadDeadline(time.Now().Add(time.Second))
+	io.CopyN(io.Discard, c, proxyHeader)
 }
 
 // splice copies both ways until both directions have ended; the end of one is

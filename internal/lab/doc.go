@@ -13,7 +13,8 @@
 // 10.s.0.1 and its nodes from 10.s.0.11, and the gateway's WAN address is
 // 100.64.s.2. Public hosts and the CONNECT proxies of http-proxy sites own one
 // address of 203.0.113.0/24 each. The internet routes a site's LAN only when its
-// gateway neither translates addresses nor hides its nodes.
+// gateway neither translates addresses nor hides its nodes; packets to other
+// private addresses vanish there.
 //
 // Everything needs a process tree that Main (or Enter) has put into namespaces
 // of its own: it runs as root and, through a user namespace, as an ordinary

@@ -46,6 +46,7 @@ type hostPlan struct {
 }
 
 var (
+	privateNet   = netip.MustParsePrefix("10.0.0.0/8")
 	publicRouter = netip.MustParseAddr("203.0.113.1")
 	publicNet    = [3]byte{203, 0, 113}
 )

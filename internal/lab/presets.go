@@ -45,6 +45,10 @@ var (
 		`iifname LAN oifname WAN accept`,
 	}
 	strict = slices.Concat([]string{`ct state invalid drop`}, stateful)
+	reject = []string{
+		`iifname WAN meta l4proto tcp reject with tcp reset`,
+		`iifname WAN reject with icmpx admin-prohibited`,
+	}
 )
 
 const (
@@ -101,11 +105,7 @@ var presets = []preset{
 	},
 	{name: "stateful", forward: stateful, profile: closedProfile},
 	{
-		name: "stateful-reject",
-		forward: slices.Concat(stateful, []string{
-			`iifname WAN meta l4proto tcp reject with tcp reset`,
-			`iifname WAN reject with icmpx admin-prohibited`,
-		}),
+		name: "stateful-reject", forward: slices.Concat(stateful, reject),
 		profile: with(closedProfile, func(p *overlay.SiteProfile) { p.Refusal = overlay.RefuseReset }),
 	},
 	{
@@ -274,6 +274,11 @@ func Profile(name string) (overlay.SiteProfile, error) {
 		return overlay.SiteProfile{}, err
 	}
 	p.profile.GatewayOnly = strings.HasPrefix(name, noRoute)
+	if p.profile.GatewayOnly && p.name == "nat-fullcone" {
+		// The map leads to where packets for the gateway go anyway, so nothing is
+		// translated and the filter alone judges them.
+		p.profile.NAT.Filtering = overlay.AddressAndPortDependent
+	}
 	return p.profile, nil
 }
 
@@ -295,20 +300,21 @@ func (p preset) ruleset(hidden bool, v ruleVars) string {
 		policy = "accept"
 	}
 	b.WriteString("table inet fw {\n")
-	if p.answers {
+	input := p.local("iifname LAN ", "oifname WAN ", "iifname")
+	switch {
+	case p.answers && hidden: // open would give the gateway more than its site has
+		chain(&b, "input", policy, slices.Concat(input, reject))
+	case p.answers:
 		chain(&b, "input", "accept", nil)
-	} else {
-		chain(&b, "input", policy, p.local("iifname LAN ", "oifname WAN ", "iifname"))
+	default:
+		chain(&b, "input", policy, input)
 	}
 	chain(&b, "output", policy, p.local("iifname WAN ", "iifname LAN ", "oifname"))
 	if hidden {
 		forward, policy = nil, "drop"
 	}
 	chain(&b, "forward", policy, forward)
-	b.WriteString("}\n")
-	if !hidden {
-		b.WriteString(p.nat)
-	}
+	b.WriteString("}\n" + p.nat)
 	return strings.NewReplacer("LAN", `"lan0"`, "WAN", `"wan0"`, "EXT", v.ext.String(),
 		"HOST", v.host.String(), "PROXY", v.proxy.String()).Replace(b.String())
 }

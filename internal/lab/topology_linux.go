@@ -148,7 +148,8 @@ func configureHost(p hostPlan) error {
 	return c.err
 }
 
-// configureInternet routes among the uplinks.
+// configureInternet routes among the uplinks. As on the real one, packets to
+// private networks that nobody announces vanish.
 func (l *Lab) configureInternet() error {
 	c, err := newConfigurer()
 	if err != nil {
@@ -156,6 +157,9 @@ func (l *Lab) configureInternet() error {
 	}
 	defer c.nl.Close()
 	c.up("lo")
+	c.do("dropping packets to private networks", func() error {
+		return c.nl.RouteAdd(&netlink.Route{Dst: ipNet(privateNet), Type: unix.RTN_BLACKHOLE})
+	})
 	for _, p := range l.plan.hosts {
 		if p.uplink == "" {
 			continue
