@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"strings"
 	"syscall"
 
 	"github.com/urfave/cli/v2"
@@ -32,9 +33,22 @@ type Config struct {
 
 // HTTPProxy is the way out through an HTTP CONNECT proxy.
 type HTTPProxy struct {
-	Address  string `yaml:"address" example:"proxy.site-a.example:3128" help:"The proxy's host:port; empty for none."`
-	User     string `yaml:"user" example:"isthmus" help:"User for Basic credentials; empty for none."`
-	Password string `yaml:"password" example:"secret" help:"Password for Basic credentials."`
+	Address      string      `yaml:"address" example:"proxy.site-a.example:3128" help:"The proxy's host:port; empty for none."`
+	User         string      `yaml:"user" example:"isthmus" help:"User for Basic credentials; empty for none."`
+	PasswordFile daemon.Path `yaml:"password_file" path:"file" help:"File with the password for Basic credentials."`
+}
+
+// carrier returns the settings with the password read.
+func (p HTTPProxy) carrier() (carrier.HTTPProxy, error) {
+	c := carrier.HTTPProxy{Addr: p.Address, User: p.User}
+	if p.PasswordFile != "" {
+		b, err := os.ReadFile(string(p.PasswordFile))
+		if err != nil {
+			return c, fmt.Errorf("http_proxy.password_file: %w", err)
+		}
+		c.Password = strings.TrimRight(string(b), "\r\n")
+	}
+	return c, nil
 }
 
 // TLS names the files of the helper's identity.
@@ -70,10 +84,14 @@ func serve(ctx context.Context, cfg Config, log *slog.Logger, ready func(facts .
 	if err != nil {
 		return err
 	}
+	httpProxy, err := cfg.HTTPProxy.carrier()
+	if err != nil {
+		return err
+	}
 	h, err := New(Options{
 		Credentials: creds,
 		Frontal:     cfg.Frontal,
-		HTTPProxy:   carrier.HTTPProxy{Addr: cfg.HTTPProxy.Address, User: cfg.HTTPProxy.User, Password: cfg.HTTPProxy.Password},
+		HTTPProxy:   httpProxy,
 		Address:     cfg.Address,
 		Advertise:   cfg.Advertise,
 		Log:         log,

@@ -1,0 +1,246 @@
+// Package grid runs a whole Isthmus in a lab: a CA, a broker, proxies, a
+// frontal on every gateway and a helper on every node, each a real process in
+// its host's network namespace, with settings files as an admin would write
+// them. Demo, benchmarks and whole-system tests stand on it.
+//
+// It knows the daemons only from outside: their command lines, files and
+// control calls. Its state is the Grid value and the files in its folder.
+package grid
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"time"
+
+	"gopkg.in/yaml.v3"
+
+	"github.com/isthmus-grid/isthmus/internal/ca"
+	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/internal/lab"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// Ports that the daemons of a grid listen on.
+const (
+	brokerPort       = 443
+	proxyPort        = 443
+	frontalPort      = 7440
+	frontalData      = 7441
+	frontalPublic    = lab.FirstOpenPort // inside the range that port-range sites open
+	connectProxyPort = 3128
+)
+
+// Config says which daemons run where.
+type Config struct {
+	// Binary returns the command line that runs a daemon: "broker", "frontal",
+	// "proxy" or "helper".
+	Binary func(daemon string) []string
+
+	Broker  string   // host of the broker, "site/host"
+	Proxies []string // hosts of the proxies; each is named after its host
+
+	// Settings are added to a daemon's settings file, by the name of the daemon
+	// ("broker", "proxy p1", "frontal sitea", "helper sitea/n1") or of its kind.
+	Settings map[string]map[string]any
+
+	// Profile, if not nil, replaces the profile that a site's preset has.
+	Profile func(site string, p overlay.SiteProfile) overlay.SiteProfile
+}
+
+// Grid is a running Isthmus. Its methods are safe for concurrent use, except
+// that one daemon is started and stopped by one goroutine at a time.
+type Grid struct {
+	Lab     *lab.Lab
+	cfg     Config
+	dir     string
+	ca      *ca.CA
+	order   []*Daemon
+	daemons map[string]*Daemon
+	sites   map[string]string // preset by site
+}
+
+// Start issues certificates, writes settings, starts the daemons in order and
+// returns when all are ready. Close the grid before the lab.
+func Start(ctx context.Context, l *lab.Lab, cfg Config) (*Grid, error) {
+	dir, err := os.MkdirTemp(lab.Dir(), "grid-")
+	if err != nil {
+		return nil, err
+	}
+	authority, _, err := ca.New("lab", 24*time.Hour)
+	if err != nil {
+		return nil, err
+	}
+	g := &Grid{Lab: l, cfg: cfg, dir: dir, ca: authority, daemons: map[string]*Daemon{}, sites: map[string]string{}}
+	if err := g.plan(); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	for _, d := range g.order {
+		if err := d.Start(ctx); err != nil {
+			return nil, errors.Join(err, g.Close())
+		}
+	}
+	if err := g.Settled(ctx); err != nil {
+		return nil, errors.Join(err, g.Close())
+	}
+	return g, nil
+}
+
+// Close stops the daemons, last started first, and removes their files.
+func (g *Grid) Close() error {
+	var errs []error
+	for i := len(g.order) - 1; i >= 0; i-- {
+		errs = append(errs, g.order[i].Stop())
+	}
+	return errors.Join(append(errs, os.RemoveAll(g.dir))...)
+}
+
+// Daemon returns a daemon by name: "broker", "proxy p1", "frontal sitea",
+// "helper sitea/n1". It panics when there is none of that name.
+func (g *Grid) Daemon(name string) *Daemon {
+	d, ok := g.daemons[name]
+	if !ok {
+		panic("grid: no daemon " + name)
+	}
+	return d
+}
+
+// Daemons returns all daemons in the order in which they were started.
+func (g *Grid) Daemons() []*Daemon { return g.order }
+
+// Socket returns the path of the helper's socket on a node.
+func (g *Grid) Socket(node string) string {
+	return filepath.Join(g.dir, safe("helper "+node)+".sock")
+}
+
+// Preset returns the preset of a site.
+func (g *Grid) Preset(site string) string { return g.sites[site] }
+
+// plan decides who runs where with which settings, and writes the files.
+func (g *Grid) plan() error {
+	broker := g.Lab.Host(g.cfg.Broker)
+	brokerAddr := netip.AddrPortFrom(broker.Addr(), brokerPort).String()
+	err := g.add("broker", broker, control.Identity{Role: control.RoleBroker, Name: "broker"}, map[string]any{
+		"listen": fmt.Sprintf("0.0.0.0:%d", brokerPort),
+	})
+	if err != nil {
+		return err
+	}
+	for _, name := range g.cfg.Proxies {
+		host := g.Lab.Host(name)
+		_, short, _ := cut(name)
+		err := g.add("proxy "+short, host, control.Identity{Role: control.RoleProxy, Name: short}, map[string]any{
+			"listen":    []string{fmt.Sprintf("0.0.0.0:%d", proxyPort)},
+			"advertise": []string{netip.AddrPortFrom(host.Addr(), proxyPort).String()},
+			"broker":    brokerAddr,
+		})
+		if err != nil {
+			return err
+		}
+	}
+	for _, host := range g.Lab.Hosts() {
+		if host.Role() == "gateway" {
+			if err := g.addSite(host, brokerAddr); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// addSite adds the frontal on a gateway and the helpers on the nodes behind.
+func (g *Grid) addSite(gateway *lab.Host, broker string) error {
+	site, _, _ := cut(gateway.Name())
+	g.sites[site] = gateway.Preset()
+	profile, err := lab.Profile(gateway.Preset())
+	if err != nil {
+		return err
+	}
+	profile.Site = overlay.SiteID(site)
+	if g.cfg.Profile != nil {
+		profile = g.cfg.Profile(site, profile)
+	}
+	var connect map[string]any
+	if p := g.Lab.Proxy(site); p != nil {
+		host := g.Lab.Host(site + "/proxy")
+		connect = map[string]any{"address": netip.AddrPortFrom(host.Addr(), connectProxyPort).String()}
+	}
+	frontalAddr := netip.AddrPortFrom(gateway.Addr(), frontalPort).String()
+	settings := map[string]any{
+		"site": site, "broker": broker, "listen": frontalAddr,
+		"data_listen": netip.AddrPortFrom(gateway.Addr(), frontalData).String(),
+		"profile":     profile,
+	}
+	if profile.GatewayOnly && profile.Inbound != overlay.InboundNone {
+		settings["public_listen"] = netip.AddrPortFrom(gateway.WANAddr(), frontalPublic).String()
+	}
+	if connect != nil {
+		settings["http_proxy"] = connect
+	}
+	err = g.add("frontal "+site, gateway, control.Identity{Role: control.RoleFrontal, Site: profile.Site}, settings)
+	if err != nil {
+		return err
+	}
+	for _, host := range g.Lab.Hosts() {
+		owner, node, _ := cut(host.Name())
+		if owner != site || host.Role() != "node" {
+			continue
+		}
+		settings := map[string]any{"frontal": frontalAddr, "socket": g.Socket(host.Name())}
+		if connect != nil && !profile.GatewayOnly {
+			settings["http_proxy"] = connect
+		}
+		err := g.add("helper "+host.Name(), host, control.Identity{Role: control.RoleHelper, Site: profile.Site, Name: node}, settings)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// add issues a daemon's certificate and writes its settings file.
+func (g *Grid) add(name string, host *lab.Host, id control.Identity, settings map[string]any) error {
+	files, err := g.ca.Write(g.dir, id, time.Now().Add(24*time.Hour))
+	if err != nil {
+		return err
+	}
+	settings["tls"] = map[string]any{"cert": files.Cert, "key": files.Key, "ca": files.CA}
+	settings["log"] = map[string]any{"format": "json"}
+	for _, key := range []string{id.Role.String(), name} {
+		for k, v := range g.cfg.Settings[key] {
+			settings[k] = v
+		}
+	}
+	text, err := yaml.Marshal(settings)
+	if err != nil {
+		return fmt.Errorf("settings of %s: %w", name, err)
+	}
+	file := filepath.Join(g.dir, safe(name)+".yaml")
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		return err
+	}
+	d := &Daemon{Name: name, Host: host, argv: append(g.cfg.Binary(id.Role.String()), "--config", file), log: filepath.Join(g.dir, safe(name)+".log")}
+	g.order = append(g.order, d)
+	g.daemons[name] = d
+	return nil
+}
+
+// Admin makes a control session with a daemon from its own host, as an admin
+// would.
+func (g *Grid) Admin(ctx context.Context, name string) (*control.Session, func(), error) {
+	d := g.Daemon(name)
+	creds, err := g.ca.Credentials(control.Identity{Role: control.RoleAdmin, Name: "grid"})
+	if err != nil {
+		return nil, nil, err
+	}
+	return dialAdmin(ctx, creds, d)
+}
+
+// Issue writes a certificate of this grid's CA for id, as a second daemon or a
+// misbehaving one would hold it, and returns its files.
+func (g *Grid) Issue(id control.Identity, notAfter time.Time) (ca.Files, error) {
+	return g.ca.Write(g.dir, id, notAfter)
+}

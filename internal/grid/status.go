@@ -1,0 +1,115 @@
+package grid
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+)
+
+// settleTimeout bounds the time in which everybody finds everybody.
+const settleTimeout = 30 * time.Second
+
+// dialAdmin makes an admin's session with a broker or frontal, from the
+// daemon's own host.
+func dialAdmin(ctx context.Context, creds *control.Credentials, d *Daemon) (*control.Session, func(), error) {
+	role, port := control.RoleBroker, brokerPort
+	if d.Name != "broker" {
+		role, port = control.RoleFrontal, frontalPort
+	}
+	e := control.NewEndpoint(creds, slog.New(slog.DiscardHandler), nil)
+	s, err := e.Dial(ctx, control.DialConfig{
+		Addr: netip.AddrPortFrom(d.Host.Addr(), uint16(port)).String(), Role: role,
+		Dial: func(ctx context.Context, addr string) (net.Conn, error) { return d.Host.Dial(ctx, "tcp", addr) },
+	})
+	if err != nil {
+		e.Close()
+		return nil, nil, err
+	}
+	return s, func() { s.Close(); e.Close() }, nil
+}
+
+// Status returns the status of the broker or a frontal, as `isthmus status
+// --json` shows it.
+func (g *Grid) Status(ctx context.Context, name string) (map[string]any, error) {
+	s, done, err := g.Admin(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	return statusOf(ctx, s)
+}
+
+func statusOf(ctx context.Context, s *control.Session) (map[string]any, error) {
+	r, err := controlpb.NewAdminClient(s.Conn()).Status(ctx, &controlpb.StatusRequest{})
+	if err != nil {
+		return nil, control.FromStatus(err)
+	}
+	var status map[string]any
+	return status, json.Unmarshal(r.Json, &status)
+}
+
+// Settled waits until the broker knows every site and proxy of the grid, and
+// every frontal its helpers.
+func (g *Grid) Settled(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
+	defer cancel()
+	helpers := map[string]int{}
+	for _, d := range g.order {
+		if d.Name != "broker" && d.Host.Role() == "node" {
+			site, _, _ := cut(d.Host.Name())
+			helpers[site]++
+		}
+	}
+	if err := g.until(ctx, "broker", func(st map[string]any) bool {
+		return length(st["sites"]) == len(g.sites) && length(st["proxies"]) == len(g.cfg.Proxies)
+	}); err != nil {
+		return fmt.Errorf("waited for %d sites and %d proxies to join the broker: %w", len(g.sites), len(g.cfg.Proxies), err)
+	}
+	for site := range g.sites {
+		if err := g.until(ctx, "frontal "+site, func(st map[string]any) bool { return length(st["helpers"]) == helpers[site] }); err != nil {
+			return fmt.Errorf("waited for %d helpers to join the frontal of %s: %w", helpers[site], site, err)
+		}
+	}
+	return nil
+}
+
+// until asks for a daemon's status until it is as wanted.
+func (g *Grid) until(ctx context.Context, name string, ok func(map[string]any) bool) error {
+	s, done, err := g.Admin(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer done()
+	for {
+		st, err := statusOf(ctx, s)
+		if err != nil {
+			return err
+		}
+		if ok(st) {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%w; its last status: %v", ctx.Err(), st)
+		case <-time.After(5 * time.Millisecond): // nothing announces the change
+		}
+	}
+}
+
+// length counts a list or an object of a status.
+func length(v any) int {
+	switch v := v.(type) {
+	case []any:
+		return len(v)
+	case map[string]any:
+		return len(v)
+	}
+	return 0
+}
