@@ -44,7 +44,7 @@ func NewEndpoint(creds *Credentials, log *slog.Logger, register func(grpc.Servic
 	e := &Endpoint{
 		creds: creds,
 		log:   log,
-		rpc: grpc.NewServer(grpc.Creds(streamCredentials{}),
+		rpc: grpc.NewServer(grpc.Creds(streamCredentials{}), grpc.WaitForHandlers(true),
 			grpc.InitialWindowSize(streamWindow), grpc.InitialConnWindowSize(streamWindow)),
 		in:   make(chan net.Conn),
 		done: make(chan struct{}),
