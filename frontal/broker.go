@@ -1,0 +1,152 @@
+package frontal
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// chunk is how many processes are registered or withdrawn in one call: some
+// hundred kilobytes, far below the 4 MiB that gRPC takes.
+const chunk = 1000
+
+// brokerJoined makes a new session with the broker fit for use: the site is
+// joined and everything that runs here registered. An error closes the
+// session, to be tried again.
+func (f *Frontal) brokerJoined(ctx context.Context, s *control.Session) error {
+	call, cancel := context.WithTimeout(ctx, brokerCall)
+	defer cancel()
+	resp, err := controlpb.NewSitesClient(s.Conn()).Join(call, &controlpb.JoinRequest{Profile: control.ProfileToPB(f.profile)})
+	if err != nil {
+		return fmt.Errorf("the broker does not let site %s join: %w", f.site, control.FromStatus(err))
+	}
+	// From here on a process that registers is told to the broker by itself;
+	// those before are in the roster that registerAll reads. None is missed.
+	f.up.opened(s, resp.Broker, resp.Epoch)
+	context.AfterFunc(ctx, func() { f.up.lost(s) })
+	n, err := f.registerAll(ctx, s)
+	if err != nil {
+		f.up.lost(s)
+		return fmt.Errorf("registering the processes of %s: %w", f.site, err)
+	}
+	f.log.Info("joined the broker", "broker", resp.Broker, "address", f.cfg.Broker, "epoch", resp.Epoch, "processes", n)
+	return nil
+}
+
+// registerAll tells the broker of every process of the site.
+func (f *Frontal) registerAll(ctx context.Context, s *control.Session) (n int, err error) {
+	f.mu.Lock()
+	points := f.roster.points()
+	f.mu.Unlock()
+	for rest := points; len(rest) > 0; rest = rest[min(chunk, len(rest)):] {
+		batch := rest[:min(chunk, len(rest))]
+		faults, err := f.registerAt(ctx, s, batch)
+		if err != nil {
+			return 0, err
+		}
+		for i, fault := range faults {
+			if fault != nil {
+				f.log.Warn("the broker refuses a process that was registered before", "job", batch[i].Process.Job, "rank", batch[i].Process.Rank, "node", batch[i].Node.String(), "error", fault)
+				f.forget(batch[i])
+			}
+		}
+	}
+	// A process may have left while its registration was under way, and its
+	// withdrawal may have come first.
+	var left []overlay.AccessPoint
+	f.mu.Lock()
+	for _, p := range points {
+		if reg := f.roster.processes[p.Process]; reg == nil {
+			left = append(left, p)
+		}
+	}
+	f.mu.Unlock()
+	return len(points), f.withdrawAt(ctx, s, left)
+}
+
+func (f *Frontal) forget(p overlay.AccessPoint) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.roster.withdraw(p.Node.Name, p.Process, p.Generation)
+}
+
+// registerAt registers points at the broker and returns one error for each,
+// nil where it was taken.
+func (f *Frontal) registerAt(ctx context.Context, s *control.Session, points []overlay.AccessPoint) ([]error, error) {
+	call, cancel := context.WithTimeout(ctx, brokerCall)
+	defer cancel()
+	req := &controlpb.RegisterRequest{}
+	for _, p := range points {
+		req.Points = append(req.Points, control.PointToPB(p))
+	}
+	resp, err := controlpb.NewDirectoryClient(s.Conn()).Register(call, req)
+	if err != nil {
+		return nil, f.up.callError(s, err)
+	}
+	faults := make([]error, len(points))
+	switch len(resp.Faults) {
+	case 0:
+	case len(points):
+		for i, fault := range resp.Faults {
+			faults[i] = control.FaultErr(fault)
+		}
+	default: // some were refused; asking for each alone tells which
+		for i := range points {
+			one, err := f.registerAt(ctx, s, points[i:i+1])
+			if err != nil {
+				return nil, err
+			}
+			faults[i] = one[0]
+		}
+	}
+	return faults, nil
+}
+
+// withdrawAtBroker withdraws points if there is a session. Without one it
+// need not: the next session registers what is left.
+func (f *Frontal) withdrawAtBroker(ctx context.Context, points []overlay.AccessPoint) error {
+	s := f.up.current()
+	if s == nil {
+		return nil
+	}
+	return f.withdrawAt(ctx, s, points)
+}
+
+func (f *Frontal) withdrawAt(ctx context.Context, s *control.Session, points []overlay.AccessPoint) error {
+	for rest := points; len(rest) > 0; rest = rest[min(chunk, len(rest)):] {
+		req := &controlpb.WithdrawRequest{}
+		for _, p := range rest[:min(chunk, len(rest))] {
+			req.Processes = append(req.Processes, &controlpb.Withdrawal{Process: control.ProcessToPB(p.Process), Generation: uint64(p.Generation)})
+		}
+		call, cancel := context.WithTimeout(ctx, brokerCall)
+		_, err := controlpb.NewDirectoryClient(s.Conn()).Withdraw(call, req)
+		cancel()
+		if err != nil {
+			return f.up.callError(s, err)
+		}
+	}
+	return nil
+}
+
+// askBroker is the resolver's way to the broker. A session that dies under
+// the question costs one more try: the broker may have been restarted.
+func (f *Frontal) askBroker(ctx context.Context, req *controlpb.ResolveRequest) (*controlpb.ResolveResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, brokerCall)
+	defer cancel()
+	for try := 0; ; try++ {
+		s, err := f.up.get(ctx)
+		if err != nil {
+			return nil, err
+		}
+		resp, err := controlpb.NewDirectoryClient(s.Conn()).Resolve(ctx, req)
+		if err == nil {
+			return resp, nil
+		}
+		if err = f.up.callError(s, err); try > 0 || f.up.current() == s || !isAway(err) {
+			return nil, err
+		}
+	}
+}

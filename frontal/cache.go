@@ -1,0 +1,109 @@
+package frontal
+
+import (
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// answer says where a process is and how this site connects to it. The
+// messages are shared by all who ask: read only.
+type answer struct {
+	name  overlay.ProcessName
+	point *controlpb.AccessPoint // nil when err is set
+	plan  *controlpb.Plan        // nil within one site
+	err   error
+}
+
+// cache remembers where processes are, and how this site connects to others.
+// The two are kept apart: a plan is for a pair of sites, so a new one serves
+// all processes of the target's site at once. Faults are not remembered: the
+// commonest, a process that is not there yet, is over in a moment, and asking
+// once for all who want to know keeps the broker from a storm. Neither are
+// proxy assignments, which are for one link each.
+type cache struct {
+	maxAge time.Duration
+	points *lru[overlay.ProcessName, cached]
+	plans  *lru[overlay.SiteID, *controlpb.Plan]
+	own    overlay.SiteID
+	pushed uint64 // points that went for want of room
+}
+
+type cached struct {
+	point   *controlpb.AccessPoint
+	expires time.Time
+}
+
+const (
+	// maxPlans bounds the sites whose plan is remembered.
+	maxPlans = 4096
+
+	// maxKnownPlans bounds the digests in one question to the broker. What is
+	// not mentioned is sent again, which costs only bytes.
+	maxKnownPlans = 256
+)
+
+func newCache(own overlay.SiteID, maxPoints int, maxAge time.Duration) *cache {
+	return &cache{
+		maxAge: maxAge, own: own,
+		points: newLRU[overlay.ProcessName, cached](maxPoints),
+		plans:  newLRU[overlay.SiteID, *controlpb.Plan](maxPlans),
+	}
+}
+
+// get returns what is known of a process. An entry that is over its age
+// counts only when old is set, which it is while the broker cannot be asked.
+func (c *cache) get(name overlay.ProcessName, now time.Time, old bool) (answer, bool) {
+	e, ok := c.points.get(name)
+	if !ok || !old && !now.Before(e.expires) {
+		return answer{}, false
+	}
+	a := answer{name: name, point: e.point}
+	if site := overlay.SiteID(e.point.Site); site != c.own {
+		if a.plan, ok = c.plans.get(site); !ok {
+			return answer{}, false
+		}
+	}
+	return a, true
+}
+
+// put remembers an answer of the broker. An older life of a process does not
+// replace a newer one: answers may cross each other.
+func (c *cache) put(a answer, now time.Time) {
+	if a.err != nil {
+		return
+	}
+	if e, ok := c.points.get(a.name); ok && e.point.Generation > a.point.Generation {
+		return
+	}
+	if c.points.put(a.name, cached{a.point, now.Add(c.maxAge)}) {
+		c.pushed++
+	}
+	if a.plan != nil {
+		c.plans.put(overlay.SiteID(a.plan.Target), a.plan)
+	}
+}
+
+// drop forgets a process if what is known is of the given generation.
+func (c *cache) drop(name overlay.ProcessName, generation overlay.Generation) bool {
+	e, ok := c.points.get(name)
+	if !ok || e.point.Generation != uint64(generation) {
+		return false
+	}
+	c.points.drop(name)
+	return true
+}
+
+// known returns plans by digest, the most recently used ones: those that the
+// broker need not send again.
+func (c *cache) known() map[uint64]*controlpb.Plan {
+	known := make(map[uint64]*controlpb.Plan)
+	for _, plan := range c.plans.recent() {
+		if len(known) == maxKnownPlans {
+			break
+		}
+		known[plan.Digest] = plan
+	}
+	return known
+}

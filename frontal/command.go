@@ -1,0 +1,35 @@
+package frontal
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/internal/daemon"
+)
+
+// Spec returns the daemon as daemon.Main runs it.
+func Spec() daemon.Spec[Config] {
+	return daemon.Spec[Config]{
+		Name:  "isthmus-frontal",
+		Usage: "a site's gateway: the one way between its helpers and the broker, and the carrier of data for nodes with no route out",
+		Serve: serve,
+	}
+}
+
+// Command returns the daemon as a command of a larger program.
+func Command() *cli.Command { return daemon.Command(Spec()) }
+
+func serve(ctx context.Context, cfg Config, log *slog.Logger, ready func(facts ...string)) error {
+	creds, err := control.LoadCredentials(string(cfg.TLS.Cert), string(cfg.TLS.Key), string(cfg.TLS.CA))
+	if err != nil {
+		return err
+	}
+	f, err := New(cfg, creds, log)
+	if err != nil {
+		return err
+	}
+	return f.Serve(ctx, ready)
+}

@@ -1,0 +1,145 @@
+package frontal
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/daemon"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// Config is a frontal's settings, as its file and flags give them.
+type Config struct {
+	Site      string    `yaml:"site" required:"true" example:"sitea" help:"The site this gateway stands for. The certificate must say the same."`
+	Broker    string    `yaml:"broker" required:"true" example:"broker.example.org:443" help:"Where the broker is, as host:port. One connection goes there, out of the site; none comes in."`
+	HTTPProxy HTTPProxy `yaml:"http_proxy" help:"The HTTP proxy through which the site reaches the outside, if it must. The session with the broker goes through it, and, with profile.egress: http-proxy, what is carried for nodes."`
+	TLS       TLS       `yaml:"tls" help:"Who this daemon is, and whom it believes."`
+
+	Listen        netip.AddrPort `yaml:"listen" required:"true" example:"10.1.0.1:7440" help:"Address inside the site to accept the helpers' control sessions on."`
+	DataListen    netip.AddrPort `yaml:"data_listen" example:"10.1.0.1:7441" help:"Address inside the site to accept the data of nodes that have no route out. With profile.gateway_only, and only then. Port 0 lets the system choose; helpers are told."`
+	PublicListen  netip.AddrPort `yaml:"public_listen" example:"192.0.2.1:20000" help:"Address to accept data for the site's processes from other sites on. With profile.gateway_only and inbound ports or open, and only then. Port 0 chooses a free one of profile.ports."`
+	PublicAddress netip.AddrPort `yaml:"public_address" example:"198.51.100.7:20000" help:"The address by which other sites reach public_listen, where a NAT makes it another. Port 0 stands for the port of public_listen."`
+
+	Profile Profile        `yaml:"profile" help:"What the site's firewall, NAT and routes let through. The broker decides from it how this site's processes connect."`
+	Deny    []netip.Prefix `yaml:"deny" example:"[10.0.0.0/8]" help:"Networks that are never dialled for a node, beside loopback, link-local and multicast ones: the site's management network, say."`
+
+	Grace    time.Duration `yaml:"grace" default:"60s" min:"1s" help:"How long the processes of a helper whose session ended stay registered, waiting for it to come back."`
+	CacheAge time.Duration `yaml:"cache_age" default:"10m" min:"1s" help:"How long an answer of the broker is used before it is asked again. An answer whose connection fails is dropped at once; while the broker is away, old answers stay good."`
+	Patience time.Duration `yaml:"patience" default:"2s" min:"0s" max:"1m" help:"How long into an outage of the broker calls wait for it to come back. After that they fail at once."`
+	Dial     time.Duration `yaml:"dial_timeout" default:"10s" min:"1s" max:"2m" help:"How long to try to reach an address that data is to be carried to."`
+	Limits   Limits        `yaml:"limits" help:"Bounds on what the frontal holds. What is over one is refused with a clear error."`
+}
+
+// HTTPProxy says how to get out of the site through an HTTP proxy.
+type HTTPProxy struct {
+	Address      string      `yaml:"address" example:"proxy.example.org:3128" help:"The proxy, as host:port. It must allow CONNECT to port 443."`
+	User         string      `yaml:"user" help:"Name to show the proxy, if it asks for one (RFC 7617)."`
+	PasswordFile daemon.Path `yaml:"password_file" path:"file" help:"File with the password to that name. Its last line ending does not count."`
+}
+
+// TLS names the files that say who the frontal is.
+type TLS struct {
+	Cert daemon.Path `yaml:"cert" required:"true" path:"file" example:"/etc/isthmus/frontal.pem" help:"The frontal's certificate, PEM, issued by the grid's CA for this site."`
+	Key  daemon.Path `yaml:"key" required:"true" path:"file" example:"/etc/isthmus/frontal.key" help:"The certificate's key, PEM."`
+	CA   daemon.Path `yaml:"ca" required:"true" path:"file" example:"/etc/isthmus/ca.pem" help:"The certificate of the grid's CA, PEM."`
+}
+
+// Profile is a site's profile as its admin writes it.
+type Profile struct {
+	Inbound     overlay.Inbound     `yaml:"inbound" default:"none" help:"Which connections from other sites reach a listener: none, ports (those of profile.ports) or open (all). For a gateway_only site, a listener of the gateway."`
+	Ports       Ports               `yaml:"ports" help:"The TCP ports that the firewall lets in, with inbound: ports. Every listener of the site binds to one of them."`
+	Filter      overlay.Filter      `yaml:"filter" default:"stateful" help:"How the packet filter judges what comes in: none, stateless (by flags), stateful (by tracked connection) or strict (stateful, and invalid packets are dropped both ways)."`
+	Refusal     overlay.Refusal     `yaml:"refusal" default:"drop" help:"What the filter does with what it refuses: drop or reset."`
+	NAT         NAT                 `yaml:"nat" help:"The site's address translation (RFC 4787)."`
+	Egress      overlay.Egress      `yaml:"egress" default:"any" help:"What the site lets out: any, 443 (only to that port), http-proxy (only through the proxy) or none."`
+	UDP         bool                `yaml:"udp" default:"false" help:"Whether datagrams get out and their answers back in."`
+	GatewayOnly bool                `yaml:"gateway_only" default:"false" help:"Whether compute nodes have no route out at all, so that this gateway must carry their data. Everything else in the profile then describes the gateway."`
+	Privileged  bool                `yaml:"privileged" default:"false" help:"Whether every helper of the site holds CAP_NET_RAW."`
+	Forbidden   []overlay.Technique `yaml:"forbidden" example:"[relay]" help:"Techniques that this site does not allow: direct, port-range, reversed, simultaneous-open, traversing, hole-punching, relay."`
+}
+
+// Ports is a range of TCP ports, both ends included.
+type Ports struct {
+	First uint16 `yaml:"first" help:"The first port."`
+	Last  uint16 `yaml:"last" help:"The last port."`
+}
+
+// NAT is a site's address translation in the words of RFC 4787.
+type NAT struct {
+	Mapping   overlay.NATBehaviour `yaml:"mapping" default:"none" help:"none, endpoint-independent, address-dependent or address-and-port-dependent."`
+	Filtering overlay.NATBehaviour `yaml:"filtering" default:"none" help:"none, endpoint-independent, address-dependent or address-and-port-dependent."`
+	KeepsPort bool                 `yaml:"keeps_port" default:"false" help:"Whether the NAT keeps a connection's source port where it can."`
+}
+
+// Limits bound what a frontal holds.
+type Limits struct {
+	Processes int `yaml:"processes" default:"100000" min:"1" help:"Registered processes of the site."`
+	Cache     int `yaml:"cache" default:"100000" min:"1" help:"Answers remembered; the least used goes first."`
+	HalfOpen  int `yaml:"half_open" default:"512" min:"1" help:"Data connections whose first frame has not come yet."`
+	Pending   int `yaml:"pending" default:"4096" min:"1" help:"Connections dialled for a node, or expected from outside, that wait for their other half."`
+	Links     int `yaml:"links" default:"8192" min:"1" help:"Connections carried at a time."`
+}
+
+// SiteProfile returns the profile in the form that the broker is told.
+func (c Config) SiteProfile() overlay.SiteProfile {
+	p := c.Profile
+	return overlay.SiteProfile{
+		Site: overlay.SiteID(c.Site), Inbound: p.Inbound, Ports: overlay.Ports{First: p.Ports.First, Last: p.Ports.Last},
+		Filter: p.Filter, Refusal: p.Refusal,
+		NAT:    overlay.NAT{Mapping: p.NAT.Mapping, Filtering: p.NAT.Filtering, KeepsPort: p.NAT.KeepsPort},
+		Egress: p.Egress, UDP: p.UDP, GatewayOnly: p.GatewayOnly, Privileged: p.Privileged, Forbidden: p.Forbidden,
+	}
+}
+
+// Check says what is wrong with the settings as a whole.
+func (c Config) Check() error {
+	var errs []error
+	wrong := func(key, format string, args ...any) { errs = append(errs, daemon.Wrong(key, format, args...)) }
+	if err := overlay.CheckName("site", c.Site); c.Site != "" && err != nil {
+		wrong("site", "%v", err)
+	}
+	if _, _, err := net.SplitHostPort(c.Broker); c.Broker != "" && err != nil {
+		wrong("broker", "want host:port: %v", err)
+	}
+	if _, _, err := net.SplitHostPort(c.HTTPProxy.Address); c.HTTPProxy.Address != "" && err != nil {
+		wrong("http_proxy.address", "want host:port: %v", err)
+	}
+	if err := c.SiteProfile().Check(); err != nil {
+		wrong("profile", "%v", err)
+	}
+	if c.Profile.Egress == overlay.EgressHTTPProxy && c.HTTPProxy.Address == "" {
+		wrong("http_proxy.address", "profile.egress is http-proxy, so the proxy must be named")
+	}
+	c.checkData(wrong)
+	c.checkPublic(wrong)
+	return errors.Join(errs...)
+}
+
+func (c Config) checkData(wrong func(key, format string, args ...any)) {
+	switch gateway := c.Profile.GatewayOnly; {
+	case gateway && !c.DataListen.IsValid():
+		wrong("data_listen", "profile.gateway_only says that the gateway carries the nodes' data; say on which address")
+	case !gateway && c.DataListen.IsValid():
+		wrong("data_listen", "only a site with profile.gateway_only: true needs it; elsewhere nodes connect by themselves")
+	case gateway && c.DataListen.Addr().IsUnspecified():
+		wrong("data_listen", "%v is not an address that nodes could dial; give the gateway's address inside the site", c.DataListen)
+	}
+}
+
+func (c Config) checkPublic(wrong func(key, format string, args ...any)) {
+	port := c.PublicListen.Port()
+	switch wanted := c.Profile.GatewayOnly && c.Profile.Inbound != overlay.InboundNone; {
+	case wanted && !c.PublicListen.IsValid():
+		wrong("public_listen", "profile.inbound is %v for a gateway_only site; say on which address the gateway accepts what comes in", c.Profile.Inbound)
+	case !wanted && c.PublicListen.IsValid():
+		wrong("public_listen", "only a site with profile.gateway_only: true and inbound connections needs it")
+	case !c.PublicListen.IsValid() && c.PublicAddress.IsValid():
+		wrong("public_address", "there is no public_listen that it could lead to")
+	case wanted && !c.PublicAddress.IsValid() && c.PublicListen.Addr().IsUnspecified():
+		wrong("public_address", "public_listen is %v; say by which address other sites reach it", c.PublicListen)
+	case wanted && c.Profile.Inbound == overlay.InboundPorts && port != 0 && !c.SiteProfile().Ports.Contains(port):
+		wrong("public_listen", "port %d is outside profile.ports %v", port, c.SiteProfile().Ports)
+	}
+}

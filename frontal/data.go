@@ -1,0 +1,191 @@
+package frontal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/carrier"
+	"github.com/isthmus-grid/isthmus/overlay"
+	"github.com/isthmus-grid/isthmus/wire"
+)
+
+const (
+	// introBound is how long a connection may take to say what it wants.
+	introBound = 5 * time.Second
+
+	// localDial bounds the way from the gateway to a node of the site.
+	localDial = 5 * time.Second
+
+	// refuseBound is how long a refusal waits to be read.
+	refuseBound = 2 * time.Second
+)
+
+// tuning of both sides of a carried link. The keepalive is shorter than the
+// idle timeouts that firewalls are known for.
+var tuning = carrier.Tuning{KeepAlive: 30 * time.Second}
+
+// dataListener accepts one kind of data connection. handle owns the
+// connection if it returns nil, and else says why it is refused.
+type dataListener struct {
+	*net.TCPListener
+	handle func(context.Context, *net.TCPConn, *wire.Intro) error
+}
+
+// serveData accepts until the frontal ends or the listener fails, and closes
+// the listener. Connections go on after it, in the frontal's work.
+func (f *Frontal) serveData(ln dataListener) error {
+	defer ln.Close()
+	defer context.AfterFunc(f.ctx, func() { ln.Close() })()
+	for {
+		conn, err := ln.AcceptTCP()
+		switch {
+		case err == nil:
+		case f.ctx.Err() != nil:
+			return nil
+		case passes(err):
+			f.log.Warn("cannot accept data connections for now", "error", err)
+			pause(f.ctx, 100*time.Millisecond)
+			continue
+		default:
+			return fmt.Errorf("accepting data connections on %v: %w", ln.Addr(), err)
+		}
+		select {
+		case f.half <- struct{}{}:
+			f.work.Go(func() { f.greet(conn, ln.handle) })
+		default:
+			f.overload(conn)
+		}
+	}
+}
+
+// passes reports whether accepting failed for a want that passes.
+func passes(err error) bool {
+	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOBUFS) || errors.Is(err, syscall.ECONNABORTED)
+}
+
+// overload turns a connection away without spending a goroutine on it. The
+// words are lost if the other side has sent already; the end is not.
+func (f *Frontal) overload(conn *net.TCPConn) {
+	f.mu.Lock()
+	f.links.refused++
+	f.mu.Unlock()
+	conn.SetWriteDeadline(time.Now().Add(10 * time.Millisecond))
+	conn.Write(f.refusal(fmt.Errorf("%w: %d connections are being let in already (limits.half_open)", overlay.ErrOverloaded, cap(f.half))))
+	conn.Close()
+}
+
+// greet reads the first frame of a connection and hands the connection on, or
+// refuses it.
+func (f *Frontal) greet(conn *net.TCPConn, handle func(context.Context, *net.TCPConn, *wire.Intro) error) {
+	intro, err := f.readIntro(conn)
+	<-f.half
+	if err == nil {
+		err = handle(f.ctx, conn, intro)
+	}
+	if err == nil {
+		return
+	}
+	f.log.Warn("data connection refused", "from", conn.RemoteAddr().String(), "error", err)
+	f.mu.Lock()
+	f.links.refused++
+	f.mu.Unlock()
+	f.refuse(conn, err)
+}
+
+func (f *Frontal) readIntro(conn *net.TCPConn) (*wire.Intro, error) {
+	defer context.AfterFunc(f.ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })()
+	conn.SetReadDeadline(time.Now().Add(introBound))
+	frame, err := wire.Read(conn)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return nil, fmt.Errorf("%w: no intro came within %v", overlay.ErrTimeout, introBound)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the intro: %w", err)
+	}
+	intro, ok := frame.(*wire.Intro)
+	if !ok {
+		return nil, fmt.Errorf("%w: a %v in place of an intro", wire.ErrType, frame.Type())
+	}
+	conn.SetReadDeadline(time.Time{})
+	return intro, nil
+}
+
+// fromOutside brings a connection from another site to the process or to the
+// waiting asker that it names.
+func (f *Frontal) fromOutside(ctx context.Context, conn *net.TCPConn, intro *wire.Intro) error {
+	point, err := f.pointFor(intro)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, localDial)
+	defer cancel()
+	inner, err := carrier.DialTCP(ctx, point.Local.String(), carrier.HTTPProxy{})
+	if err != nil {
+		return fmt.Errorf("helper %v of %v: %w", point.Node, point.Process, err)
+	}
+	inner.SetWriteDeadline(time.Now().Add(localDial))
+	if _, err := inner.Write(wire.Append(nil, intro)); err != nil {
+		inner.Close()
+		return fmt.Errorf("helper %v of %v: %w: %w", point.Node, point.Process, overlay.ErrUnreachable, err)
+	}
+	inner.SetWriteDeadline(time.Time{})
+	l := link{
+		kind: "inbound", job: point.Process.Job, ranks: []uint32{point.Process.Rank}, node: point.Node.Name,
+		peer: intro.From.String(), from: conn.RemoteAddr().String(), to: point.Local.String(),
+	}
+	if intro.Kind == wire.IntroReverse {
+		l.kind, l.ranks = "reversed", append(l.ranks, intro.Rank)
+	}
+	f.join(l, inner, conn)
+	return nil
+}
+
+// pointFor finds the process that an intro from outside is for.
+func (f *Frontal) pointFor(intro *wire.Intro) (overlay.AccessPoint, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	name := overlay.ProcessName{Job: intro.Job, Rank: intro.Rank}
+	switch intro.Kind {
+	case wire.IntroProcess:
+	case wire.IntroReverse:
+		asker, ok := f.returns.find(intro.ID, time.Now())
+		if !ok || asker.Job != intro.Job {
+			return overlay.AccessPoint{}, fmt.Errorf("%w: unknown connect-id, or its introduction is over", overlay.ErrForbidden)
+		}
+		name = asker
+	default:
+		return overlay.AccessPoint{}, fmt.Errorf("%w: carry-ids count only inside the site", overlay.ErrForbidden)
+	}
+	reg := f.roster.processes[name]
+	if reg == nil {
+		return overlay.AccessPoint{}, fmt.Errorf("%w: %v is not at %s", overlay.ErrUnknownProcess, name, f.site)
+	}
+	if !reg.point.Local.IsValid() {
+		return reg.point, fmt.Errorf("%w: the helper of %v listens nowhere", overlay.ErrUnreachable, name)
+	}
+	return reg.point, nil
+}
+
+func (f *Frontal) refusal(err error) []byte {
+	return wire.Append(nil, &wire.Refuse{Code: wire.CodeOf(err), By: f.who, Text: err.Error()})
+}
+
+// refuse tells the other end why it is not served, and waits a little for it
+// to hang up: closing with unread input would reset the connection, and the
+// words would be lost.
+func (f *Frontal) refuse(conn *net.TCPConn, err error) {
+	defer conn.Close()
+	conn.SetDeadline(time.Now().Add(refuseBound))
+	defer context.AfterFunc(f.ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })()
+	if _, err := conn.Write(f.refusal(err)); err != nil {
+		return
+	}
+	conn.CloseWrite()
+	io.Copy(io.Discard, io.LimitReader(conn, 1<<20))
+}

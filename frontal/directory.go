@@ -1,0 +1,330 @@
+package frontal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/overlay"
+	"github.com/isthmus-grid/isthmus/wire"
+)
+
+const (
+	// maxIntroduction bounds one introduction from request to last event.
+	maxIntroduction = 30 * time.Second
+
+	// returnLinger is how long a connect-id is good after its introduction: the
+	// broker's word that the target connected may overtake the connection.
+	returnLinger = 10 * time.Second
+
+	// maxQuestions bounds the questions of one call.
+	maxQuestions = 16 << 10
+)
+
+// directory is what helpers ask of their frontal.
+type directory struct {
+	controlpb.UnimplementedDirectoryServer
+	f *Frontal
+}
+
+// helperOf returns the helper whose call ctx belongs to, or says that
+// somebody else called.
+func (f *Frontal) helperOf(ctx context.Context, call string) (control.Identity, error) {
+	s := control.SessionOf(ctx)
+	if id := s.Peer(); id.Role != control.RoleHelper || id.Site != f.site {
+		return id, f.forbidden("%v may not call %s; helpers of %s may", id, call, f.site)
+	}
+	return s.Peer(), nil
+}
+
+func (f *Frontal) forbidden(format string, args ...any) error {
+	return fmt.Errorf("%s: %w: %s", f.who, overlay.ErrForbidden, fmt.Sprintf(format, args...))
+}
+
+// Register notes a node's processes and passes them on to the broker. While
+// the broker is away it succeeds: the next session registers all.
+func (d *directory) Register(ctx context.Context, req *controlpb.RegisterRequest) (*controlpb.RegisterResponse, error) {
+	id, err := d.f.helperOf(ctx, "Register")
+	if err != nil {
+		return nil, control.Status(err)
+	}
+	faults := make([]error, len(req.Points))
+	var taken []overlay.AccessPoint
+	var index []int // of taken in faults
+	for i, m := range req.Points {
+		p, err := d.f.takePoint(id, control.SessionOf(ctx).RemoteAddr().Addr(), m)
+		if err != nil {
+			faults[i] = err
+			continue
+		}
+		taken, index = append(taken, p), append(index, i)
+	}
+	if s := d.f.up.current(); s != nil && len(taken) > 0 {
+		refused, err := d.f.registerAt(ctx, s, taken)
+		if err != nil && !isAway(err) {
+			return nil, control.Status(err)
+		}
+		for i, err := range refused {
+			if err != nil {
+				faults[index[i]] = err
+				d.f.forget(taken[i])
+			}
+		}
+	}
+	return &controlpb.RegisterResponse{Faults: d.f.logRegistered(id, req.Points, faults)}, nil
+}
+
+func (f *Frontal) logRegistered(id control.Identity, points []*controlpb.AccessPoint, errs []error) (faults []*controlpb.Fault) {
+	for i, m := range points {
+		if errs[i] != nil {
+			faults = append(faults, control.Fault(errs[i]))
+			f.log.Warn("process refused", "job", m.GetProcess().GetJob(), "rank", m.GetProcess().GetRank(), "node", id.Node().String(), "error", errs[i])
+			continue
+		}
+		f.log.Info("process registered", "job", m.Process.Job, "rank", m.Process.Rank, "node", id.Node().String(), "generation", m.Generation, "local", m.Local)
+	}
+	return faults
+}
+
+// takePoint checks an access point of a helper and puts it into the roster.
+// A public address of a gateway_only site is this gateway's.
+func (f *Frontal) takePoint(id control.Identity, from netip.Addr, m *controlpb.AccessPoint) (overlay.AccessPoint, error) {
+	p, err := control.PointFromPB(m)
+	if err != nil {
+		return p, fmt.Errorf("%s: %w: %w", f.who, wire.ErrMalformed, err)
+	}
+	if p.Node != id.Node() {
+		return p, f.forbidden("%v may not register a process of node %v", id, p.Node)
+	}
+	// The gateway will dial the local address for others. An address of this
+	// host would lead them into it, unless the helper runs here itself.
+	if ip := p.Local.Addr(); p.Local.IsValid() && neverDialled(ip) != "" && ip.Unmap() != from.Unmap() {
+		return p, f.forbidden("%v registers %v at %v, a %s address that is not its own", id, p.Process, p.Local, neverDialled(ip))
+	}
+	if f.profile.GatewayOnly {
+		p.Public = f.publicAddr
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := f.roster.register(p, time.Now()); err != nil {
+		return p, fmt.Errorf("%s: %w", f.who, err)
+	}
+	return p, nil
+}
+
+// Withdraw forgets processes of a node, here and at the broker.
+func (d *directory) Withdraw(ctx context.Context, req *controlpb.WithdrawRequest) (*controlpb.WithdrawResponse, error) {
+	id, err := d.f.helperOf(ctx, "Withdraw")
+	if err != nil {
+		return nil, control.Status(err)
+	}
+	var gone []overlay.AccessPoint
+	for _, w := range req.Processes {
+		name, err := control.ProcessFromPB(w.Process)
+		if err != nil {
+			return nil, control.Status(fmt.Errorf("%s: %w: %w", d.f.who, wire.ErrMalformed, err))
+		}
+		d.f.mu.Lock()
+		if d.f.roster.withdraw(id.Name, name, overlay.Generation(w.Generation)) {
+			gone = append(gone, overlay.AccessPoint{Process: name, Generation: overlay.Generation(w.Generation), Node: id.Node()})
+		}
+		d.f.mu.Unlock()
+		d.f.log.Info("process withdrawn", "job", name.Job, "rank", name.Rank, "node", id.Node().String(), "generation", w.Generation)
+	}
+	if err := d.f.withdrawAtBroker(ctx, gone); err != nil && !isAway(err) {
+		return nil, control.Status(err)
+	}
+	return &controlpb.WithdrawResponse{}, nil
+}
+
+// Resolve answers from roster and cache, and asks the broker for the rest.
+func (d *directory) Resolve(ctx context.Context, req *controlpb.ResolveRequest) (*controlpb.ResolveResponse, error) {
+	if _, err := d.f.helperOf(ctx, "Resolve"); err != nil {
+		return nil, control.Status(err)
+	}
+	if n := len(req.Questions); n > maxQuestions {
+		return nil, control.Status(fmt.Errorf("%s: %w: %d questions in one call, at most %d are answered", d.f.who, overlay.ErrOverloaded, n, maxQuestions))
+	}
+	answers := make([]answer, len(req.Questions))
+	var open []question
+	var index []int // of open in answers
+	for i, q := range req.Questions {
+		name, err := control.ProcessFromPB(q.Process)
+		if err != nil {
+			answers[i].err = fmt.Errorf("%s: %w: %w", d.f.who, wire.ErrMalformed, err)
+			continue
+		}
+		if a, ok := d.f.local(name); ok && !q.Fresh {
+			answers[i] = a
+			continue
+		}
+		open, index = append(open, question{name, q.Fresh}), append(index, i)
+	}
+	for i, a := range d.f.resolver.resolve(ctx, open) {
+		answers[index[i]] = a
+	}
+	resp := &controlpb.ResolveResponse{}
+	for _, a := range answers {
+		resp.Answers = append(resp.Answers, d.f.tell(a))
+	}
+	return resp, nil
+}
+
+// tell gives an answer its message form for a helper, with the plan itself,
+// and allows the address in it to be dialled.
+func (f *Frontal) tell(a answer) *controlpb.Answer {
+	if a.err != nil {
+		return &controlpb.Answer{Fault: control.Fault(a.err)}
+	}
+	if f.profile.GatewayOnly && a.point.Public != "" && a.plan != nil {
+		f.mu.Lock()
+		f.allowed.name(a.point.Public, time.Now())
+		f.mu.Unlock()
+	}
+	return &controlpb.Answer{Point: a.point, Plan: a.plan.GetDigest(), PlanIfNew: a.plan}
+}
+
+// Await answers when the process has registered.
+func (d *directory) Await(ctx context.Context, req *controlpb.AwaitRequest) (*controlpb.Answer, error) {
+	if _, err := d.f.helperOf(ctx, "Await"); err != nil {
+		return nil, control.Status(err)
+	}
+	name, err := control.ProcessFromPB(req.Process)
+	if err != nil {
+		return nil, control.Status(fmt.Errorf("%s: %w: %w", d.f.who, wire.ErrMalformed, err))
+	}
+	ctx, cancel := context.WithTimeout(ctx, min(time.Duration(req.WaitMs)*time.Millisecond, maxAwait))
+	defer cancel()
+	return d.f.tell(d.f.await(ctx, name)), nil
+}
+
+// Report drops what was learned of a process, if a connection made from it
+// failed, and lets the broker know.
+func (d *directory) Report(ctx context.Context, req *controlpb.ReportRequest) (*controlpb.ReportResponse, error) {
+	id, err := d.f.helperOf(ctx, "Report")
+	if err != nil {
+		return nil, control.Status(err)
+	}
+	name, err := control.ProcessFromPB(req.Target)
+	if err != nil {
+		return nil, control.Status(fmt.Errorf("%s: %w: %w", d.f.who, wire.ErrMalformed, err))
+	}
+	d.f.resolver.report(name, overlay.Generation(req.Generation))
+	d.f.log.Info("connection failed", "node", id.Node().String(), "job", name.Job, "rank", name.Rank, "generation", req.Generation,
+		"technique", overlay.Technique(min(req.Technique, 255)).String(), "error", req.Fault.GetText())
+	select {
+	case d.f.reports <- req:
+	default: // the broker only counts them
+	}
+	return &controlpb.ReportResponse{}, nil
+}
+
+// Introduce passes an introduction to the broker and its events back.
+func (d *directory) Introduce(req *controlpb.IntroduceRequest, out grpc.ServerStreamingServer[controlpb.IntroduceEvent]) error {
+	ctx, cancel := context.WithTimeout(out.Context(), maxIntroduction)
+	defer cancel()
+	id, err := d.f.helperOf(ctx, "Introduce")
+	if err != nil {
+		return control.Status(err)
+	}
+	release, err := d.f.completeIntroduce(id, req)
+	if err != nil {
+		return control.Status(err)
+	}
+	defer release()
+	s, err := d.f.up.get(ctx)
+	if err != nil {
+		return control.Status(err)
+	}
+	in, err := controlpb.NewDirectoryClient(s.Conn()).Introduce(ctx, req)
+	if err != nil {
+		return control.Status(d.f.up.callError(s, err))
+	}
+	return control.Status(d.f.passEvents(in, out, func(err error) error { return d.f.up.callError(s, err) }))
+}
+
+// passEvents copies events until the stream ends, allowing what they name.
+func (f *Frontal) passEvents(in grpc.ServerStreamingClient[controlpb.IntroduceEvent], out grpc.ServerStreamingServer[controlpb.IntroduceEvent], callError func(error) error) error {
+	for {
+		event, err := in.Recv()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return callError(err)
+		}
+		f.allowRelay(event.Relay)
+		if err := out.Send(event); err != nil {
+			return err
+		}
+	}
+}
+
+func (f *Frontal) allowRelay(a *controlpb.Assignment) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, addr := range a.GetAddresses() {
+		f.allowed.name(addr, time.Now())
+	}
+}
+
+// completeIntroduce checks a helper's request and fills in what only the
+// frontal knows. release ends what it set up.
+func (f *Frontal) completeIntroduce(id control.Identity, req *controlpb.IntroduceRequest) (release func(), err error) {
+	asker, err := control.ProcessFromPB(req.Asker)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w: asker: %w", f.who, wire.ErrMalformed, err)
+	}
+	technique, err := control.TechniqueFromPB(req.Technique)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w: %w", f.who, wire.ErrMalformed, err)
+	}
+	if err := f.runsAt(id, asker); err != nil {
+		return nil, err
+	}
+	req.AskerNode = id.Name
+	if technique != overlay.Reversed || !f.profile.GatewayOnly && req.ConnectAddress != "" {
+		return func() {}, nil
+	}
+	if !f.publicAddr.IsValid() {
+		return nil, fmt.Errorf("%s: %w: the gateway of %s listens nowhere for connections from outside (public_listen), so nobody can dial back", f.who, overlay.ErrNoPath, f.site)
+	}
+	if len(req.ConnectId) != len(wire.ID{}) {
+		return nil, fmt.Errorf("%s: %w: a connect-id of %d bytes, want %d", f.who, wire.ErrMalformed, len(req.ConnectId), len(wire.ID{}))
+	}
+	req.ConnectAddress = f.publicAddr.String()
+	return f.expectReturn(wire.ID(req.ConnectId), asker)
+}
+
+// expectReturn lets a connection that shows id through to asker until the
+// returned function is called, and a little longer.
+func (f *Frontal) expectReturn(id wire.ID, asker overlay.ProcessName) (release func(), err error) {
+	now := time.Now()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := f.returns.add(id, returning{asker, now.Add(maxIntroduction + returnLinger)}, now); err != nil {
+		return nil, fmt.Errorf("%s: %w", f.who, err)
+	}
+	return func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.returns.end(id, time.Now().Add(returnLinger))
+	}, nil
+}
+
+// runsAt says that a helper may not speak for a process, or returns nil.
+func (f *Frontal) runsAt(id control.Identity, name overlay.ProcessName) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if reg := f.roster.processes[name]; reg == nil || reg.point.Node != id.Node() {
+		return f.forbidden("%v may not speak for %v, which is not registered at its node", id, name)
+	}
+	return nil
+}

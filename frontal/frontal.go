@@ -1,0 +1,349 @@
+package frontal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/isthmus-grid/isthmus/internal/carrier"
+	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+const (
+	// brokerCall bounds a call to the broker that its asker did not bound closer.
+	brokerCall = 15 * time.Second
+
+	// allowedFor is how long an address that the broker named may be dialled
+	// for a node. Helpers dial at once; a slow one asks again.
+	allowedFor = 2 * time.Minute
+)
+
+// Frontal is one site's gateway. Its methods are its own; peers reach it
+// through Serve.
+type Frontal struct {
+	cfg     Config
+	site    overlay.SiteID
+	profile overlay.SiteProfile
+	who     string // "frontal sitea", for errors and refusals
+	log     *slog.Logger
+	epoch   uint64
+	start   time.Time
+
+	endpoint *control.Endpoint
+	up       *uplink
+	resolver *resolver
+	awaits   awaits
+	reports  chan *controlpb.ReportRequest // to the broker; what does not fit is dropped
+
+	// dial reaches out of the site as its egress allows, dialBroker to the broker.
+	dial       func(ctx context.Context, addr string) (*net.TCPConn, error)
+	dialBroker func(ctx context.Context, addr string) (net.Conn, error)
+
+	ctx    context.Context // ends with Serve
+	cancel context.CancelFunc
+	work   sync.WaitGroup // everything Serve must wait for
+	half   chan struct{}  // one token for each connection before its first frame
+
+	// Set by Serve before anything reads them.
+	dataAddr, publicAddr netip.AddrPort
+
+	mu      sync.Mutex // guards the fields below; never held while calling or dialling
+	roster  *roster
+	allowed *allowed
+	carries *carries
+	returns *returns
+	links   links
+}
+
+// New makes a frontal of checked settings. It fails when the certificate is
+// not that of the site's frontal. Nothing runs until Serve.
+func New(cfg Config, creds *control.Credentials, log *slog.Logger) (*Frontal, error) {
+	site := overlay.SiteID(cfg.Site)
+	if id := creds.Identity(); id.Role != control.RoleFrontal || id.Site != site {
+		return nil, fmt.Errorf("site is %s, but the certificate is that of %v; it must be that of frontal %s", site, id, site)
+	}
+	proxy, err := cfg.HTTPProxy.load()
+	if err != nil {
+		return nil, err
+	}
+	f := &Frontal{
+		cfg: cfg, site: site, profile: cfg.SiteProfile(), who: "frontal " + cfg.Site, log: log,
+		epoch: rand.Uint64() | 1, start: time.Now(),
+		reports: make(chan *controlpb.ReportRequest, 256),
+		half:    make(chan struct{}, cfg.Limits.HalfOpen),
+		roster:  newRoster(site, cfg.Grace, cfg.Limits.Processes),
+		allowed: newAllowed(cfg.Deny, allowedFor),
+		carries: newCarries(cfg.Limits.Pending),
+		returns: newReturns(cfg.Limits.Pending),
+		links:   newLinks(cfg.Limits.Links),
+	}
+	f.ctx, f.cancel = context.WithCancel(context.Background())
+	f.up = newUplink(f.who, cfg.Broker, cfg.Patience)
+	f.awaits.flights = make(map[overlay.ProcessName]*awaiting)
+	f.resolver = &resolver{
+		who: f.who, ask: f.askBroker, up: f.up.up, now: time.Now, work: &f.work, ctx: f.ctx,
+		cache:  newCache(site, cfg.Limits.Cache, cfg.CacheAge),
+		queued: make(map[overlay.ProcessName]*flight), asked: make(map[overlay.ProcessName]*flight),
+	}
+	f.dial = func(ctx context.Context, addr string) (*net.TCPConn, error) {
+		if f.profile.Egress == overlay.EgressHTTPProxy {
+			return carrier.DialTCP(ctx, addr, proxy)
+		}
+		return carrier.DialTCP(ctx, addr, carrier.HTTPProxy{})
+	}
+	f.dialBroker = func(ctx context.Context, addr string) (net.Conn, error) {
+		c, err := carrier.DialTCP(ctx, addr, proxy)
+		if err != nil {
+			return nil, err // not a nil *net.TCPConn in a net.Conn
+		}
+		return c, nil
+	}
+	f.endpoint = control.NewEndpoint(creds, log, func(r grpc.ServiceRegistrar) {
+		controlpb.RegisterDirectoryServer(r, &directory{f: f})
+		controlpb.RegisterNodesServer(r, &nodes{f: f})
+		controlpb.RegisterTargetServer(r, &target{f: f})
+		controlpb.RegisterAdminServer(r, &admin{f: f})
+	})
+	return f, nil
+}
+
+// load returns the proxy with its password.
+func (h HTTPProxy) load() (carrier.HTTPProxy, error) {
+	p := carrier.HTTPProxy{Addr: h.Address, User: h.User}
+	if h.PasswordFile != "" {
+		text, err := os.ReadFile(string(h.PasswordFile))
+		if err != nil {
+			return p, fmt.Errorf("http_proxy.password_file: %w", err)
+		}
+		p.Password = strings.TrimRight(string(text), "\r\n")
+	}
+	return p, nil
+}
+
+// Serve listens, keeps the session with the broker and serves the site's
+// helpers until ctx ends or a listener fails. It calls ready once it listens,
+// with the addresses as facts; it does not wait for the broker. It returns
+// when everything it started has ended. A Frontal serves once.
+func (f *Frontal) Serve(ctx context.Context, ready func(facts ...string)) error {
+	var sessions sync.WaitGroup // ended before the endpoint, and with it the last handler, ends
+	defer f.work.Wait()
+	defer f.endpoint.Close()
+	defer sessions.Wait()
+	defer f.cancel()
+	defer context.AfterFunc(ctx, f.cancel)()
+
+	ln, err := f.listen()
+	if err != nil {
+		return err
+	}
+	failed := make(chan error, 3)
+	sessions.Go(func() { failed <- f.endpoint.Serve(f.ctx, ln.control, f.admit, f.helperJoined) })
+	for _, d := range ln.data {
+		f.work.Go(func() { failed <- f.serveData(d) })
+	}
+	sessions.Go(func() {
+		f.endpoint.Keep(f.ctx, control.DialConfig{
+			Addr: f.cfg.Broker, Role: control.RoleBroker, Dial: f.dialBroker, Down: f.up.failed,
+		}, f.brokerJoined)
+	})
+	f.work.Go(f.forwardReports)
+	f.work.Go(f.sweep)
+	f.log.Info("serving", "site", f.site, "control", ln.control.Addr().String(), "data", addrText(f.dataAddr), "public", addrText(f.publicAddr), "broker", f.cfg.Broker)
+	ready(ln.facts...)
+
+	select {
+	case <-f.ctx.Done():
+		return nil
+	case err := <-failed:
+		if f.ctx.Err() != nil {
+			return nil
+		}
+		return err
+	}
+}
+
+// listeners are what Serve accepts on.
+type listeners struct {
+	control net.Listener
+	data    []dataListener
+	facts   []string
+}
+
+func (l *listeners) close() {
+	if l.control != nil {
+		l.control.Close()
+	}
+	for _, d := range l.data {
+		d.Close()
+	}
+}
+
+func (f *Frontal) listen() (l listeners, err error) {
+	defer func() {
+		if err != nil {
+			l.close()
+		}
+	}()
+	c, err := listenTCP(f.ctx, f.cfg.Listen)
+	if err != nil {
+		return l, fmt.Errorf("listen: %w", err)
+	}
+	l.control = c
+	l.facts = append(l.facts, "listen="+c.Addr().String())
+	if f.cfg.DataListen.IsValid() {
+		d, err := listenTCP(f.ctx, f.cfg.DataListen)
+		if err != nil {
+			return l, fmt.Errorf("data_listen: %w", err)
+		}
+		f.dataAddr = addrOf(d)
+		l.data = append(l.data, dataListener{d, f.fromNode})
+		l.facts = append(l.facts, "data="+f.dataAddr.String())
+	}
+	if f.cfg.PublicListen.IsValid() {
+		d, err := f.listenPublic()
+		if err != nil {
+			return l, fmt.Errorf("public_listen: %w", err)
+		}
+		l.data = append(l.data, dataListener{d, f.fromOutside})
+		l.facts = append(l.facts, "public="+f.publicAddr.String())
+	}
+	return l, nil
+}
+
+// listenPublic listens inside the site's port range and notes the address
+// that other sites are told.
+func (f *Frontal) listenPublic() (*net.TCPListener, error) {
+	at := f.cfg.PublicListen
+	var d *net.TCPListener
+	var err error
+	if at.Port() == 0 {
+		d, err = carrier.ListenIn(f.ctx, at.Addr(), f.profile.Ports)
+	} else {
+		d, err = listenTCP(f.ctx, at)
+	}
+	if err != nil {
+		return nil, err
+	}
+	f.publicAddr = f.cfg.PublicAddress
+	if !f.publicAddr.IsValid() {
+		f.publicAddr = addrOf(d)
+	}
+	if f.publicAddr.Port() == 0 {
+		f.publicAddr = netip.AddrPortFrom(f.publicAddr.Addr(), addrOf(d).Port())
+	}
+	return d, nil
+}
+
+func listenTCP(ctx context.Context, at netip.AddrPort) (*net.TCPListener, error) {
+	lc := net.ListenConfig{KeepAlive: -1}
+	lc.SetMultipathTCP(false) // such a socket cannot be spliced
+	ln, err := lc.Listen(ctx, "tcp", at.String())
+	if err != nil {
+		return nil, err
+	}
+	return ln.(*net.TCPListener), nil
+}
+
+func addrOf(ln *net.TCPListener) netip.AddrPort {
+	return plainAddr(ln.Addr().(*net.TCPAddr).AddrPort())
+}
+
+func addrText(a netip.AddrPort) string {
+	if !a.IsValid() {
+		return ""
+	}
+	return a.String()
+}
+
+// admit lets in the helpers of this site, and admins.
+func (f *Frontal) admit(id control.Identity) error {
+	switch {
+	case id.Role == control.RoleAdmin, id.Role == control.RoleHelper && id.Site == f.site:
+		return nil
+	case id.Role == control.RoleHelper:
+		return fmt.Errorf("%v belongs to another site than %s", id, f.who)
+	}
+	return fmt.Errorf("%v has no business with %s, which serves the helpers of its site", id, f.who)
+}
+
+// helperJoined keeps the roster right about one session.
+func (f *Frontal) helperJoined(ctx context.Context, s *control.Session) {
+	id := s.Peer()
+	if id.Role != control.RoleHelper {
+		return
+	}
+	f.mu.Lock()
+	replaced := f.roster.attach(id.Name, s, time.Now())
+	f.mu.Unlock()
+	f.log.Info("helper joined", "node", id.Node().String(), "from", s.RemoteAddr().String(), "replaces", replaced != nil)
+	if replaced != nil {
+		replaced.Close()
+	}
+	<-ctx.Done()
+	f.mu.Lock()
+	f.roster.detach(id.Name, s, time.Now())
+	f.mu.Unlock()
+	f.log.Info("helper left", "node", id.Node().String(), "grace", f.cfg.Grace.String())
+}
+
+// sweep withdraws the processes of helpers that did not come back, until the
+// frontal ends.
+func (f *Frontal) sweep() {
+	tick := time.NewTicker(min(max(f.cfg.Grace/8, 10*time.Millisecond), 5*time.Second))
+	defer tick.Stop()
+	for {
+		select {
+		case <-f.ctx.Done():
+			return
+		case <-tick.C:
+		}
+		now := time.Now()
+		f.mu.Lock()
+		gone := f.roster.expire(now)
+		f.returns.expire(now)
+		f.mu.Unlock()
+		for _, p := range gone {
+			f.log.Warn("process dropped: its helper did not register it again in time", "job", p.Process.Job, "rank", p.Process.Rank, "node", p.Node.String(), "grace", f.cfg.Grace.String())
+		}
+		if err := f.withdrawAtBroker(f.ctx, gone); err != nil && f.ctx.Err() == nil {
+			f.log.Warn("cannot withdraw processes at the broker; it drops them by itself", "processes", len(gone), "error", err)
+		}
+	}
+}
+
+// forwardReports tells the broker which connections failed, so that it counts
+// them. Nobody waits for it.
+func (f *Frontal) forwardReports() {
+	for {
+		select {
+		case <-f.ctx.Done():
+			return
+		case r := <-f.reports:
+			s := f.up.current()
+			if s == nil {
+				continue
+			}
+			ctx, cancel := context.WithTimeout(f.ctx, brokerCall)
+			if _, err := controlpb.NewDirectoryClient(s.Conn()).Report(ctx, r); err != nil {
+				f.log.Debug("report not delivered", "error", control.FromStatus(err))
+			}
+			cancel()
+		}
+	}
+}
+
+// isAway reports whether err says that a peer cannot be reached, so that what
+// was to be told it will be told with its next session.
+func isAway(err error) bool { return errors.Is(err, overlay.ErrUnreachable) }

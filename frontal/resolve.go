@@ -1,0 +1,266 @@
+package frontal
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+const (
+	// maxBatch bounds the questions of one call to the broker; what is over
+	// waits for the next call.
+	maxBatch = 1024
+
+	// maxQueued bounds the questions that wait for a call. One more is refused.
+	maxQueued = 64 << 10
+)
+
+// resolver answers questions from the cache, and asks the broker for the rest:
+// one call at a time, each with all the questions that came up during the one
+// before. Equal questions are asked once.
+type resolver struct {
+	who  string // for errors
+	ask  func(context.Context, *controlpb.ResolveRequest) (*controlpb.ResolveResponse, error)
+	up   func() bool // the broker can be asked
+	now  func() time.Time
+	work *sync.WaitGroup // of the frontal: the goroutine that calls
+	ctx  context.Context // of the frontal: a call outlives the asker who caused it
+
+	mu      sync.Mutex // guards the fields below; never held during a call
+	cache   *cache
+	queue   []*flight                       // not asked yet, oldest first
+	queued  map[overlay.ProcessName]*flight // the same by name
+	asked   map[overlay.ProcessName]*flight // in the call that is under way
+	calling bool
+	count   ResolveCounters
+}
+
+// ResolveCounters count what became of the helpers' questions, and what they
+// cost the broker.
+type ResolveCounters struct {
+	Hits    uint64 `json:"hits"`    // answered from the cache
+	Misses  uint64 `json:"misses"`  // became a question to the broker
+	Shared  uint64 `json:"shared"`  // waited for the answer to the same question of another
+	Refused uint64 `json:"refused"` // not asked: the queue was full
+	Faults  uint64 `json:"faults"`  // questions that the broker answered with a fault, or not at all
+	Calls   uint64 `json:"calls"`   // Resolve calls to the broker
+	Dropped uint64 `json:"dropped"` // entries that a report removed
+	Entries int    `json:"entries"` // now in the cache
+	Plans   int    `json:"plans"`   // now in the cache
+	Pushed  uint64 `json:"pushed"`  // entries that went for want of room
+}
+
+// flight is one question on its way to the broker, for all who asked it.
+type flight struct {
+	name   overlay.ProcessName
+	fresh  bool
+	done   chan struct{} // closed when the answer is there
+	answer answer
+}
+
+// question is one process to look up; a fresh one is not answered from the cache.
+type question struct {
+	name  overlay.ProcessName
+	fresh bool
+}
+
+// resolve answers all questions, in their order. When ctx ends, those that
+// are still open fail with overlay.ErrTimeout.
+func (r *resolver) resolve(ctx context.Context, questions []question) []answer {
+	answers := make([]answer, len(questions))
+	flights := make([]*flight, len(questions))
+	r.mu.Lock()
+	up, now := r.up(), r.now()
+	for i, q := range questions {
+		answers[i], flights[i] = r.look(q, now, !up)
+	}
+	r.startCalling()
+	r.mu.Unlock()
+	for i, f := range flights {
+		if f == nil {
+			continue
+		}
+		select {
+		case <-f.done:
+			answers[i] = f.answer
+		case <-ctx.Done():
+			answers[i] = answer{name: f.name, err: fmt.Errorf("%s: %w: the broker has not said yet where %v is", r.who, overlay.ErrTimeout, f.name)}
+		}
+	}
+	return answers
+}
+
+// look answers one question or returns the flight that will. A fresh question
+// does not join the call under way: that may have been answered before the
+// asker learnt that it needs a fresh one.
+func (r *resolver) look(q question, now time.Time, old bool) (answer, *flight) {
+	if !q.fresh {
+		if a, ok := r.cache.get(q.name, now, old); ok {
+			r.count.Hits++
+			return a, nil
+		}
+		if f := r.asked[q.name]; f != nil {
+			r.count.Shared++
+			return answer{}, f
+		}
+	}
+	if f := r.queued[q.name]; f != nil {
+		f.fresh = f.fresh || q.fresh
+		r.count.Shared++
+		return answer{}, f
+	}
+	if len(r.queue) >= maxQueued {
+		r.count.Refused++
+		return answer{name: q.name, err: fmt.Errorf("%s: %w: %d questions wait for the broker already", r.who, overlay.ErrOverloaded, maxQueued)}, nil
+	}
+	r.count.Misses++
+	f := &flight{name: q.name, fresh: q.fresh, done: make(chan struct{})}
+	r.queue = append(r.queue, f)
+	r.queued[q.name] = f
+	return answer{}, f
+}
+
+// startCalling starts the goroutine that empties the queue, if none runs.
+func (r *resolver) startCalling() {
+	if r.calling || len(r.queue) == 0 {
+		return
+	}
+	r.calling = true
+	r.work.Go(r.callUntilEmpty)
+}
+
+func (r *resolver) callUntilEmpty() {
+	for {
+		r.mu.Lock()
+		if len(r.queue) == 0 {
+			r.calling = false
+			r.mu.Unlock()
+			return
+		}
+		batch := r.queue[:min(len(r.queue), maxBatch)]
+		r.queue = slices.Clone(r.queue[len(batch):])
+		for _, f := range batch {
+			delete(r.queued, f.name)
+			r.asked[f.name] = f
+		}
+		known := r.cache.known()
+		r.count.Calls++
+		r.mu.Unlock()
+
+		answers := r.call(batch, known)
+
+		r.mu.Lock()
+		now := r.now()
+		clear(r.asked)
+		for i, f := range batch {
+			f.answer = answers[i]
+			r.cache.put(f.answer, now)
+			if f.answer.err != nil {
+				r.count.Faults++
+			}
+			close(f.done)
+		}
+		r.mu.Unlock()
+	}
+}
+
+// call asks the broker one batch and takes its answer apart.
+func (r *resolver) call(batch []*flight, known map[uint64]*controlpb.Plan) []answer {
+	req := &controlpb.ResolveRequest{}
+	for _, f := range batch {
+		req.Questions = append(req.Questions, &controlpb.Question{Process: control.ProcessToPB(f.name), Fresh: f.fresh})
+	}
+	for digest := range known {
+		req.KnownPlans = append(req.KnownPlans, digest)
+	}
+	resp, err := r.ask(r.ctx, req)
+	if err == nil && len(resp.Answers) != len(batch) {
+		err = fmt.Errorf("%s: %w: the broker gave %d answers to %d questions", r.who, overlay.ErrRefused, len(resp.Answers), len(batch))
+	}
+	for _, plan := range resp.GetPlans() {
+		known[plan.Digest] = plan
+	}
+	answers := make([]answer, len(batch))
+	for i, f := range batch {
+		if err != nil {
+			answers[i] = answer{name: f.name, err: err}
+		} else {
+			answers[i] = r.read(f.name, resp.Answers[i], known)
+		}
+	}
+	return answers
+}
+
+// read checks one answer of the broker.
+func (r *resolver) read(name overlay.ProcessName, m *controlpb.Answer, known map[uint64]*controlpb.Plan) answer {
+	if m.GetFault() != nil {
+		return answer{name: name, err: control.FaultErr(m.Fault)}
+	}
+	wrong := func(format string, args ...any) answer {
+		return answer{name: name, err: fmt.Errorf("%s: %w: the broker's answer about %v: %s", r.who, overlay.ErrRefused, name, fmt.Sprintf(format, args...))}
+	}
+	point, err := control.PointFromPB(m.GetPoint())
+	if err != nil {
+		return wrong("%v", err)
+	}
+	if point.Process != name {
+		return wrong("it is about %v", point.Process)
+	}
+	a := answer{name: name, point: m.Point}
+	if point.Node.Site == r.cache.own {
+		return a
+	}
+	if a.plan = m.PlanIfNew; a.plan == nil {
+		a.plan = known[m.Plan]
+	}
+	if a.plan == nil {
+		return wrong("it names a plan (%016x) that was never sent", m.Plan)
+	}
+	if plan, err := control.PlanFromPB(a.plan); err != nil {
+		return wrong("%v", err)
+	} else if plan.Target != point.Node.Site || plan.Asker != r.cache.own {
+		return wrong("its plan is for %s to %s", plan.Asker, plan.Target)
+	}
+	return a
+}
+
+// remember puts an answer that came by another call into the cache.
+func (r *resolver) remember(a answer) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.cache.put(a, r.now())
+}
+
+// cached answers from the cache alone.
+func (r *resolver) cached(name overlay.ProcessName) (answer, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	a, ok := r.cache.get(name, r.now(), !r.up())
+	if ok {
+		r.count.Hits++
+	}
+	return a, ok
+}
+
+// report drops what was known of a process, if it still is what failed.
+func (r *resolver) report(name overlay.ProcessName, generation overlay.Generation) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.cache.drop(name, generation) {
+		r.count.Dropped++
+	}
+}
+
+func (r *resolver) counters() ResolveCounters {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c := r.count
+	c.Entries, c.Plans, c.Pushed = r.cache.points.len(), r.cache.plans.len(), r.cache.pushed
+	return c
+}

@@ -1,0 +1,188 @@
+package frontal
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// roster knows the site's helpers and the processes they registered.
+//
+//	            register                     attach, detach
+//	(unknown) ------------> confirmed ------------------------> in doubt, until a deadline
+//	    ^                       ^                                  |       |
+//	    |                       +------------ register ------------+       |
+//	    +------------------ withdraw, expire after the grace --------------+
+//
+// A helper registers its processes again with each new session, so what it
+// does not mention within the grace is gone.
+type roster struct {
+	site      overlay.SiteID
+	grace     time.Duration
+	max       int                // processes
+	helpers   map[string]*helper // by node
+	processes map[overlay.ProcessName]*registration
+}
+
+type helper struct {
+	session   *control.Session // nil while away
+	since     time.Time        // of the session, or of its absence
+	processes map[overlay.ProcessName]*registration
+}
+
+type registration struct {
+	point overlay.AccessPoint
+	doubt time.Time // when to drop it; zero while confirmed
+}
+
+func newRoster(site overlay.SiteID, grace time.Duration, max int) *roster {
+	return &roster{site: site, grace: grace, max: max,
+		helpers: make(map[string]*helper), processes: make(map[overlay.ProcessName]*registration)}
+}
+
+func (r *roster) helper(node string, now time.Time) *helper {
+	h := r.helpers[node]
+	if h == nil {
+		h = &helper{since: now, processes: make(map[overlay.ProcessName]*registration)}
+		r.helpers[node] = h
+	}
+	return h
+}
+
+// attach makes s the session of a node and returns the one it replaces.
+func (r *roster) attach(node string, s *control.Session, now time.Time) (replaced *control.Session) {
+	h := r.helper(node, now)
+	replaced, h.session, h.since = h.session, s, now
+	h.inDoubt(now.Add(r.grace))
+	return replaced
+}
+
+// detach says that a session ended. It does nothing when another replaced it.
+func (r *roster) detach(node string, s *control.Session, now time.Time) {
+	h := r.helpers[node]
+	if h == nil || h.session != s {
+		return
+	}
+	h.session, h.since = nil, now
+	h.inDoubt(now.Add(r.grace))
+	if len(h.processes) == 0 {
+		delete(r.helpers, node)
+	}
+}
+
+func (h *helper) inDoubt(until time.Time) {
+	for _, reg := range h.processes {
+		reg.doubt = until
+	}
+}
+
+// register adds or confirms a process. The node may take a process over from
+// another node of the site only with a newer generation.
+func (r *roster) register(p overlay.AccessPoint, now time.Time) error {
+	old := r.processes[p.Process]
+	switch {
+	case old == nil && len(r.processes) >= r.max:
+		return fmt.Errorf("%w: %d processes are registered at %s already (limits.processes)", overlay.ErrOverloaded, r.max, r.site)
+	case old != nil && p.Generation < old.point.Generation:
+		return fmt.Errorf("%w: %v is registered at %v in generation %d, this is generation %d",
+			overlay.ErrStale, p.Process, old.point.Node, old.point.Generation, p.Generation)
+	case old != nil && p.Generation == old.point.Generation && p.Node != old.point.Node:
+		return fmt.Errorf("%w: %v runs at %v already, in the same generation %d",
+			overlay.ErrForbidden, p.Process, old.point.Node, p.Generation)
+	}
+	if old != nil {
+		r.remove(old)
+	}
+	h := r.helper(p.Node.Name, now)
+	reg := &registration{point: p}
+	if h.session == nil {
+		reg.doubt = now.Add(r.grace) // its session ended while the call was under way
+	}
+	h.processes[p.Process] = reg
+	r.processes[p.Process] = reg
+	return nil
+}
+
+// withdraw removes a process of a node, if it is still in that generation.
+func (r *roster) withdraw(node string, name overlay.ProcessName, generation overlay.Generation) bool {
+	reg := r.processes[name]
+	if reg == nil || reg.point.Node.Name != node || reg.point.Generation != generation {
+		return false
+	}
+	r.remove(reg)
+	return true
+}
+
+func (r *roster) remove(reg *registration) {
+	node, name := reg.point.Node.Name, reg.point.Process
+	delete(r.processes, name)
+	h := r.helpers[node]
+	delete(h.processes, name)
+	if h.session == nil && len(h.processes) == 0 {
+		delete(r.helpers, node)
+	}
+}
+
+// expire removes the processes whose helper did not confirm them in time, and
+// returns them.
+func (r *roster) expire(now time.Time) []overlay.AccessPoint {
+	var gone []overlay.AccessPoint
+	for _, reg := range r.processes {
+		if !reg.doubt.IsZero() && !now.Before(reg.doubt) {
+			gone = append(gone, reg.point)
+		}
+	}
+	for _, p := range gone {
+		r.remove(r.processes[p.Process])
+	}
+	return gone
+}
+
+// points returns all processes, in no order.
+func (r *roster) points() []overlay.AccessPoint {
+	all := make([]overlay.AccessPoint, 0, len(r.processes))
+	for _, reg := range r.processes {
+		all = append(all, reg.point)
+	}
+	return all
+}
+
+// confirmed returns a process whose helper is here and speaks for it.
+func (r *roster) confirmed(name overlay.ProcessName) (overlay.AccessPoint, bool) {
+	reg := r.processes[name]
+	if reg == nil || !reg.doubt.IsZero() {
+		return overlay.AccessPoint{}, false
+	}
+	return reg.point, true
+}
+
+// target returns a process and its helper's session. Generation 0 takes any.
+func (r *roster) target(name overlay.ProcessName, generation overlay.Generation) (overlay.AccessPoint, *control.Session, error) {
+	reg := r.processes[name]
+	switch {
+	case reg == nil:
+		return overlay.AccessPoint{}, nil, fmt.Errorf("%w: %v is not at %s", overlay.ErrUnknownProcess, name, r.site)
+	case generation != 0 && generation != reg.point.Generation:
+		return reg.point, nil, fmt.Errorf("%w: %v is in generation %d, asked for is generation %d",
+			overlay.ErrStale, name, reg.point.Generation, generation)
+	}
+	h := r.helpers[reg.point.Node.Name]
+	if h.session == nil {
+		return reg.point, nil, fmt.Errorf("%w: helper %v has no session with its frontal since %s",
+			overlay.ErrUnreachable, reg.point.Node, h.since.Format(time.TimeOnly))
+	}
+	return reg.point, h.session, nil
+}
+
+// nodes returns the names of the nodes that are known, sorted.
+func (r *roster) nodes() []string {
+	names := make([]string, 0, len(r.helpers))
+	for node := range r.helpers {
+		names = append(names, node)
+	}
+	slices.Sort(names)
+	return names
+}

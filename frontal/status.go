@@ -1,0 +1,99 @@
+package frontal
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// Status is what Admin.Status tells, as JSON.
+type Status struct {
+	Site    overlay.SiteID        `json:"site"`
+	Profile overlay.SiteProfile   `json:"profile"`
+	Epoch   uint64                `json:"epoch"` // of this start of the frontal
+	Started time.Time             `json:"started"`
+	Data    string                `json:"data,omitempty"`   // address for the site's own nodes
+	Public  string                `json:"public,omitempty"` // address that other sites are told
+	Broker  BrokerStatus          `json:"broker"`
+	Helpers []HelperStatus        `json:"helpers"` // by node
+	Jobs    map[overlay.JobID]int `json:"jobs"`    // processes of this site
+	Resolve ResolveCounters       `json:"resolve"`
+	Links   LinkCounters          `json:"links"`
+	Waiting map[string]int        `json:"waiting"` // what holds a place under limits
+}
+
+// BrokerStatus is the state of the session with the broker.
+type BrokerStatus struct {
+	Address string    `json:"address"`
+	Name    string    `json:"name,omitempty"` // of the last session
+	Up      bool      `json:"up"`
+	Since   time.Time `json:"since"`           // of the session or of the outage
+	Cause   string    `json:"cause,omitempty"` // of the outage
+	Epoch   uint64    `json:"epoch,omitempty"`
+}
+
+// HelperStatus is one node's helper.
+type HelperStatus struct {
+	Node      string    `json:"node"`
+	Up        bool      `json:"up"`
+	Since     time.Time `json:"since"` // of the session or of its absence
+	Address   string    `json:"address,omitempty"`
+	Processes int       `json:"processes"`
+}
+
+// admin serves holders of an admin certificate.
+type admin struct {
+	controlpb.UnimplementedAdminServer
+	f *Frontal
+}
+
+// Status returns the frontal's Status as JSON.
+func (a *admin) Status(ctx context.Context, _ *controlpb.StatusRequest) (*controlpb.StatusResponse, error) {
+	if id := control.SessionOf(ctx).Peer(); id.Role != control.RoleAdmin {
+		return nil, control.Status(a.f.forbidden("%v may not call Status; an admin may", id))
+	}
+	text, err := json.Marshal(a.f.status())
+	if err != nil {
+		return nil, control.Status(err)
+	}
+	return &controlpb.StatusResponse{Json: text}, nil
+}
+
+func (f *Frontal) status() Status {
+	s := Status{
+		Site: f.site, Profile: f.profile, Epoch: f.epoch, Started: f.start,
+		Data: addrText(f.dataAddr), Public: addrText(f.publicAddr),
+		Broker: f.up.status(), Jobs: map[overlay.JobID]int{}, Helpers: []HelperStatus{},
+		Resolve: f.resolver.counters(),
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s.Links = f.links.counters()
+	s.Waiting = map[string]int{"half_open": len(f.half), "carries": len(f.carries.wait), "returns": len(f.returns.wait)}
+	for name := range f.roster.processes {
+		s.Jobs[name.Job]++
+	}
+	for _, node := range f.roster.nodes() {
+		h := f.roster.helpers[node]
+		hs := HelperStatus{Node: node, Up: h.session != nil, Since: h.since, Processes: len(h.processes)}
+		if h.session != nil {
+			hs.Address = h.session.RemoteAddr().String()
+		}
+		s.Helpers = append(s.Helpers, hs)
+	}
+	return s
+}
+
+func (u *uplink) status() BrokerStatus {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	s := BrokerStatus{Address: u.addr, Name: u.broker, Up: u.session != nil, Since: u.since, Epoch: u.epoch}
+	if u.cause != nil {
+		s.Cause = u.cause.Error()
+	}
+	return s
+}

@@ -1,0 +1,59 @@
+package frontal
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/overlay"
+	"github.com/isthmus-grid/isthmus/wire"
+)
+
+// target is what the broker asks of a frontal.
+type target struct {
+	controlpb.UnimplementedTargetServer
+	f *Frontal
+}
+
+// Introduced passes an introduction to the helper of the process that it
+// names, and the helper's events back.
+func (t *target) Introduced(in *controlpb.Introduction, out grpc.ServerStreamingServer[controlpb.IntroduceEvent]) error {
+	ctx, cancel := context.WithTimeout(out.Context(), maxIntroduction)
+	defer cancel()
+	if id := control.SessionOf(ctx).Peer(); id.Role != control.RoleBroker {
+		return control.Status(t.f.forbidden("%v may not call Introduced; the broker may", id))
+	}
+	name, err := control.ProcessFromPB(in.Target)
+	if err != nil {
+		return control.Status(fmt.Errorf("%s: %w: target: %w", t.f.who, wire.ErrMalformed, err))
+	}
+	t.f.mu.Lock()
+	point, s, err := t.f.roster.target(name, overlay.Generation(in.TargetGeneration))
+	t.f.allowed.name(in.ConnectAddress, time.Now())
+	t.f.mu.Unlock()
+	if err != nil {
+		return control.Status(fmt.Errorf("%s: %w", t.f.who, err))
+	}
+	t.f.allowRelay(in.Relay)
+	t.f.log.Info("introduction", "link", fmt.Sprintf("%x", in.Link), "job", name.Job, "asker", in.Asker.GetRank(), "asker_node", in.AskerSite+"/"+in.AskerNode,
+		"target", name.Rank, "node", point.Node.String(), "technique", overlay.Technique(min(in.Technique, 255)).String(), "proxy", in.Relay.GetProxy())
+	events, err := controlpb.NewTargetClient(s.Conn()).Introduced(ctx, in)
+	if err != nil {
+		return control.Status(t.f.helperError(s, point, err))
+	}
+	return control.Status(t.f.passEvents(events, out, func(err error) error { return t.f.helperError(s, point, err) }))
+}
+
+// helperError gives the error of a call to a helper its class and its words.
+func (f *Frontal) helperError(s *control.Session, p overlay.AccessPoint, err error) error {
+	select {
+	case <-s.Done():
+		return fmt.Errorf("%s: %w: helper %v left while it was asked about %v", f.who, overlay.ErrUnreachable, p.Node, p.Process)
+	default:
+		return control.FromStatus(err)
+	}
+}
