@@ -13,6 +13,7 @@ import (
 	"net/netip"
 	"os"
 	"runtime"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -125,7 +126,36 @@ func New(n int) (_ *Star, err error) {
 			return nil, fmt.Errorf("star: host %d: %w", i, err)
 		}
 	}
+	for i, h := range s.Hosts {
+		err := errors.Join(
+			s.Centre.Do(func() error { return awaitUp(Port(i)) }),
+			h.Do(func() error { return awaitUp("eth0") }))
+		if err != nil {
+			return nil, fmt.Errorf("star: host %d: %w", i, err)
+		}
+	}
 	return s, nil
+}
+
+// upWait bounds the wait for an interface; the kernel lets a second pass
+// between rounds of looking at carriers.
+const upWait = 10 * time.Second
+
+// awaitUp waits until the calling thread's interface is operational: the
+// kernel drops what is sent before.
+func awaitUp(name string) error {
+	for end := time.Now().Add(upWait); ; time.Sleep(time.Millisecond) {
+		link, err := netlink.LinkByName(name)
+		if err != nil {
+			return err
+		}
+		if link.Attrs().OperState == netlink.OperUp {
+			return nil
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("waited %v for interface %s to come up", upWait, name)
+		}
+	}
 }
 
 // Port is the name of the centre's interface towards host i.
