@@ -60,8 +60,8 @@ func (c Config) Check() error {
 	return nil
 }
 
-// settings are what the Server takes from the configuration.
-func (c Config) settings() Settings {
+// Settings are what a Server takes from the configuration: all but Name and Key.
+func (c Config) Settings() Settings {
 	return Settings{
 		Limits:      Limits(c.Limits),
 		TicketTime:  c.TicketTimeout,

@@ -46,7 +46,7 @@ func serve(ctx context.Context, cfg Config, log *slog.Logger, ready func(...stri
 	if id := creds.Identity(); id.Role != control.RoleProxy {
 		return fmt.Errorf("%s is the certificate of %v, want one of a proxy", cfg.TLS.Cert, id)
 	}
-	set := cfg.settings()
+	set := cfg.Settings()
 	set.Name, set.Key = creds.Identity().Name, ticket.NewKey()
 	warnOfLimits(set.Limits, log)
 

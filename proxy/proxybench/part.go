@@ -1,0 +1,97 @@
+package proxybench
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+
+	"github.com/isthmus-grid/isthmus/internal/carrier"
+	"github.com/isthmus-grid/isthmus/internal/daemon"
+	"github.com/isthmus-grid/isthmus/internal/ticket"
+	"github.com/isthmus-grid/isthmus/overlay"
+	"github.com/isthmus-grid/isthmus/proxy"
+)
+
+// The parts that other processes of the same program play.
+const (
+	partServer = "server"
+	partProxy  = "proxy"
+)
+
+const proxyName = "bench"
+
+// Part plays a part until the standard input ends. It listens on the address
+// that the first line of input names, prints the one it got, and for a proxy
+// takes its ticket key, in hexadecimal, from the second word.
+func Part(ctx context.Context, name string, in io.Reader, out io.Writer) error {
+	var at, key string
+	if _, err := fmt.Fscanln(in, &at, &key); err != nil {
+		return fmt.Errorf("part %s: first line of input: %w", name, err)
+	}
+	addr, err := netip.ParseAddrPort(at)
+	if err != nil {
+		return err
+	}
+	ln, err := carrier.ListenIn(ctx, addr.Addr(), overlay.Ports{})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() { // ends with its input, which the parent closes, or with the process
+		io.Copy(io.Discard, in)
+		cancel()
+	}()
+	fmt.Fprintln(out, ln.Addr())
+	switch name {
+	case partServer:
+		return serve(ctx, ln)
+	case partProxy:
+		return serveProxy(ctx, ln, key)
+	}
+	return fmt.Errorf("there is no part %q", name)
+}
+
+func serve(ctx context.Context, ln *net.TCPListener) error {
+	defer context.AfterFunc(ctx, func() { ln.Close() })()
+	for {
+		c, err := ln.AcceptTCP()
+		if err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			return err
+		}
+		go func() { // ends with its client, or with the process
+			if err := serveConn(c); err != nil && err != io.EOF {
+				fmt.Fprintln(os.Stderr, "bench relay: server:", err)
+			}
+		}()
+	}
+}
+
+// serveProxy is the daemon as it is configured by default, less its broker.
+func serveProxy(ctx context.Context, ln *net.TCPListener, key string) error {
+	b, err := hex.DecodeString(strings.TrimSpace(key))
+	if err != nil {
+		return err
+	}
+	set := daemon.Defaults[proxy.Config]().Settings()
+	set.Name = proxyName
+	if set.Key, err = ticket.ParseKey(b); err != nil {
+		return err
+	}
+	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	s := proxy.New(set, log)
+	err = s.Serve(ctx, ln)
+	if st := s.Status(); st.Copied != 0 {
+		return fmt.Errorf("the proxy copied %d of %d bytes through its memory", st.Copied, st.Bytes)
+	}
+	return err
+}
