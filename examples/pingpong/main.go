@@ -77,12 +77,12 @@ func parse(args []string, stderr io.Writer) (options, error) {
 // inJob joins the job, plays and leaves; it leaves after a failure too, so
 // that the peer hears of it at once.
 func inJob(ctx context.Context, o options, stdout io.Writer) (err error) {
-	comm, err := mpilib.Init(ctx)
+	world, err := mpilib.Init(ctx)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, mpilib.Finalize(ctx)) }()
-	return play(ctx, comm, o, stdout)
+	defer func() { err = errors.Join(err, world.Finalize(ctx)) }()
+	return play(ctx, world.Comm(), o, stdout)
 }
 
 func play(ctx context.Context, comm *mpilib.Comm, o options, stdout io.Writer) error {

@@ -78,12 +78,12 @@ func parse(name string, classes []npb.Class, args []string, stderr io.Writer) (o
 // inJob joins the job, runs and leaves. Leaving happens after a failure too,
 // so that peers hear of it at once.
 func inJob(ctx context.Context, o options, run Runner, stdout io.Writer) (verified bool, err error) {
-	comm, err := mpilib.Init(ctx)
+	world, err := mpilib.Init(ctx)
 	if err != nil {
 		return false, err
 	}
-	defer func() { err = errors.Join(err, mpilib.Finalize(ctx)) }()
-	return report(ctx, comm, o, run, stdout)
+	defer func() { err = errors.Join(err, world.Finalize(ctx)) }()
+	return report(ctx, world.Comm(), o, run, stdout)
 }
 
 func report(ctx context.Context, comm *mpilib.Comm, o options, run Runner, stdout io.Writer) (verified bool, err error) {
