@@ -1,0 +1,28 @@
+package lab
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestRuleErrors: a rule that is not understood must not load as something else.
+func TestRuleErrors(t *testing.T) {
+	for _, c := range []struct{ rule, want string }{
+		{"ct state establishd accept", `unknown ct state "establishd"`},
+		{"tcp dport 70000 accept", `"70000" is no port`},
+		{"tcp sport 7 accept", `want "dport"`},
+		{"tcp flags & (fin|sin) == sin drop", "unknown TCP flag"},
+		{"ip daddr invalid accept", `"invalid" is no IPv4 address`},
+		{"meta l4proto icmp drop", `unknown protocol "icmp"`},
+		{"reject with icmpx host-unreachable", `want "icmpx admin-prohibited"`},
+		{"iifname", "it ends too early"},
+		{"acept", `unknown word "acept"`},
+		{"update @m { udp sprt timeout 5m : ip saddr }", `unknown field "udp sprt"`},
+		{"update @m { udp sport timeout x : ip saddr }", "invalid duration"},
+	} {
+		r := ruleReader{words: nftToken.FindAllString(c.rule, -1)}
+		if err := r.read(); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%q: %v, want %q", c.rule, err, c.want)
+		}
+	}
+}
