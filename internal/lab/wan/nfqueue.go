@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"time"
 )
 
 // The messages of the kernel's nfnetlink_queue that the emulator speaks. All
@@ -18,6 +19,7 @@ const (
 
 	attrPacketHdr = 1  // id:u32 protocol:u16 hook:u8
 	attrVerdict   = 2  // verdict:u32 id:u32
+	attrTime      = 4  // arrival, seconds:u64 microseconds:u64
 	attrInDev     = 5  // interface index:u32
 	attrOutDev    = 6  // interface index:u32
 	attrPayload   = 10 // the first bytes of the packet
@@ -132,6 +134,7 @@ type message struct {
 	head    []byte // the packet's first bytes
 	total   int    // the packet's length
 	super   bool
+	arrival time.Time // zero if the kernel does not tell
 }
 
 var errMessage = errors.New("malformed netlink message")
@@ -175,6 +178,10 @@ func (m *message) attributes(b []byte) error {
 		b = b[min(len(b), (size+3)&^3):]
 		if typ == attrPayload {
 			m.head = v
+			continue
+		}
+		if typ == attrTime && len(v) == 16 {
+			m.arrival = time.Unix(int64(be.Uint64(v)), int64(be.Uint64(v[8:])%1e6)*1000)
 			continue
 		}
 		if len(v) < 4 {

@@ -50,6 +50,7 @@ func packetMessage(id, in, out uint32, head []byte, total int, super bool) []byt
 	b = appendAttr(b, attrPacketHdr, byte(id>>24), byte(id>>16), byte(id>>8), byte(id), 8, 0, 2)
 	b = appendAttr32(b, attrInDev, in)
 	b = appendAttr32(b, attrOutDev, out)
+	b = appendAttr(b, attrTime, 0, 0, 0, 0, 0, 0, 0, 100, 0, 0, 0, 0, 0, 0, 0, 7)
 	b = appendAttr(b, 9, 1, 2, 3, 4, 5, 6) // a hardware address, unknown here
 	if super {
 		b = appendAttr32(b, attrSkbInfo, skbGSO)
@@ -67,7 +68,7 @@ func TestDecodePacket(t *testing.T) {
 	if err != nil || string(rest) != "more" {
 		t.Fatalf("rest %q, %v", rest, err)
 	}
-	if m.id != 77 || m.in != 3 || m.out != 4 || !bytes.Equal(m.head, head) || m.total != 40000 || !m.super {
+	if m.id != 77 || m.in != 3 || m.out != 4 || !bytes.Equal(m.head, head) || m.total != 40000 || !m.super || m.arrival.UnixMicro() != 100_000_007 {
 		t.Errorf("%+v", m)
 	}
 	m, _, err = nextMessage(packetMessage(78, 3, 4, head, len(head), false))

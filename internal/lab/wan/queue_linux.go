@@ -41,6 +41,7 @@ type queue struct {
 	free   []uint32 // ids to accept in this round
 	buf    []byte
 
+	latest   time.Duration // arrival of the newest packet
 	overruns atomic.Uint64
 }
 
@@ -299,6 +300,25 @@ func (q *queue) take(m *message) error {
 	return nil
 }
 
+// trustAge bounds how long ago the kernel may say that a packet arrived. More
+// is a clock that was set in between, and the present stands in for it.
+const trustAge = 100 * time.Millisecond
+
+// arrival returns when the packet reached the namespace, by the kernel's stamp
+// where there is one: the time until this thread woke up to read of it is then
+// part of the delay and not on top. It never decreases.
+func (q *queue) arrival(m *message) time.Duration {
+	at := q.now()
+	if !m.arrival.IsZero() {
+		// The stamp is cut to microseconds; the packet must not seem older.
+		if age := time.Since(m.arrival) - time.Microsecond; age > 0 && age < trustAge {
+			at -= age
+		}
+	}
+	q.latest = max(q.latest, at)
+	return q.latest
+}
+
 // admit decides about a packet that has just arrived.
 func (q *queue) admit(m *message) error {
 	skipped, ok := q.window.add(m.id)
@@ -312,8 +332,7 @@ func (q *queue) admit(m *message) error {
 		return nil
 	}
 	see := inspect(m.head, m.total, p.mtu, m.super)
-	now := q.now()
-	f, due, twice := p.link.admit(p.shape.Load(), now, see.wire)
+	f, due, twice := p.link.admit(p.shape.Load(), q.arrival(m), see.wire)
 	if f == fatePass && len(q.heap) >= heldMax {
 		f = fateOverflow
 	}

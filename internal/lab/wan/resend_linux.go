@@ -13,6 +13,15 @@ type resender struct {
 	v4, v6 int // raw sockets; v6 is -1 where the kernel has no IPv6
 }
 
+// stampArrivals makes the kernel stamp packets when they arrive, which it does
+// for all as long as any socket wants stamps; fd is such a socket.
+func stampArrivals(fd int) error {
+	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1); err != nil {
+		return fmt.Errorf("wan: SO_TIMESTAMPNS: %w", err)
+	}
+	return nil
+}
+
 func openResender() (*resender, error) {
 	const kind = unix.SOCK_RAW | unix.SOCK_CLOEXEC | unix.SOCK_NONBLOCK
 	v4, err := unix.Socket(unix.AF_INET, kind, unix.IPPROTO_RAW)
@@ -23,7 +32,12 @@ func openResender() (*resender, error) {
 	if err != nil {
 		v6 = -1
 	}
-	return &resender{v4: v4, v6: v6}, nil
+	r := &resender{v4: v4, v6: v6}
+	if err := stampArrivals(v4); err != nil {
+		r.close()
+		return nil, err
+	}
+	return r, nil
 }
 
 // send routes and sends ip, a whole IP packet with its checksums in place.
