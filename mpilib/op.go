@@ -1,0 +1,171 @@
+package mpilib
+
+import (
+	"cmp"
+	"fmt"
+	"unsafe"
+
+	"github.com/isthmus-grid/isthmus/collectives"
+)
+
+// Op names a reduction for elements of type T. Pass one of this package's by
+// its bare name, Allreduce(ctx, comm, in, out, mpilib.Sum), or make one with
+// NewOp.
+type Op[T Elem] func() Operator[T]
+
+// Operator is what an Op stands for.
+type Operator[T Elem] struct {
+	name        string
+	commutative bool
+	apply       func(inout, in []T)
+}
+
+// NewOp makes a reduction of the program's own (MPI_Op_create). apply sets
+// inout[i] = in[i] op inout[i] for every i, in being the operand of the lower
+// ranks; both have the same length. It must be associative, up to rounding,
+// and keep neither slice. All ranks must use the same one.
+func NewOp[T Elem](name string, commutative bool, apply func(inout, in []T)) Op[T] {
+	return func() Operator[T] { return Operator[T]{name, commutative, apply} }
+}
+
+// Integer, Real and Number constrain the elements of the predefined
+// reductions.
+type (
+	Integer interface {
+		~int | ~int8 | ~int16 | ~int32 | ~int64 | ~uint | ~uint8 | ~uint16 | ~uint32 | ~uint64
+	}
+	Real interface {
+		Integer | ~float32 | ~float64
+	}
+	Number interface {
+		Real | ~complex64 | ~complex128
+	}
+)
+
+// Sum adds.
+func Sum[T Number]() Operator[T] {
+	return Operator[T]{"sum", true, func(inout, in []T) {
+		for i, v := range in {
+			inout[i] = v + inout[i]
+		}
+	}}
+}
+
+// Prod multiplies.
+func Prod[T Number]() Operator[T] {
+	return Operator[T]{"prod", true, func(inout, in []T) {
+		for i, v := range in {
+			inout[i] = v * inout[i]
+		}
+	}}
+}
+
+// Min takes the least element. A NaN on any rank gives NaN.
+func Min[T cmp.Ordered]() Operator[T] {
+	return Operator[T]{"min", true, func(inout, in []T) {
+		for i, v := range in {
+			inout[i] = min(v, inout[i])
+		}
+	}}
+}
+
+// Max takes the greatest element. A NaN on any rank gives NaN.
+func Max[T cmp.Ordered]() Operator[T] {
+	return Operator[T]{"max", true, func(inout, in []T) {
+		for i, v := range in {
+			inout[i] = max(v, inout[i])
+		}
+	}}
+}
+
+// LAnd is true where all ranks' elements are.
+func LAnd[T ~bool]() Operator[T] {
+	return Operator[T]{"land", true, func(inout, in []T) {
+		for i, v := range in {
+			inout[i] = v && inout[i]
+		}
+	}}
+}
+
+// LOr is true where some rank's element is.
+func LOr[T ~bool]() Operator[T] {
+	return Operator[T]{"lor", true, func(inout, in []T) {
+		for i, v := range in {
+			inout[i] = v || inout[i]
+		}
+	}}
+}
+
+// LXor is true where an odd number of ranks' elements are.
+func LXor[T ~bool]() Operator[T] {
+	return Operator[T]{"lxor", true, func(inout, in []T) {
+		for i, v := range in {
+			inout[i] = v != inout[i]
+		}
+	}}
+}
+
+// BAnd is the bitwise and.
+func BAnd[T Integer]() Operator[T] {
+	return Operator[T]{"band", true, func(inout, in []T) {
+		for i, v := range in {
+			inout[i] &= v
+		}
+	}}
+}
+
+// BOr is the bitwise or.
+func BOr[T Integer]() Operator[T] {
+	return Operator[T]{"bor", true, func(inout, in []T) {
+		for i, v := range in {
+			inout[i] |= v
+		}
+	}}
+}
+
+// BXor is the bitwise exclusive or.
+func BXor[T Integer]() Operator[T] {
+	return Operator[T]{"bxor", true, func(inout, in []T) {
+		for i, v := range in {
+			inout[i] ^= v
+		}
+	}}
+}
+
+// bytesOp is op over raw memory. Vectors that an algorithm cut out of its own
+// scratch space may lie unaligned for T; those are copied.
+func bytesOp[T Elem](op Op[T]) (collectives.Op, error) {
+	size, err := elemSize[T]()
+	if err != nil {
+		return collectives.Op{}, err
+	}
+	if op == nil {
+		return collectives.Op{}, fmt.Errorf("mpilib: %w: the operator is nil", ErrType)
+	}
+	o := op()
+	if o.apply == nil {
+		return collectives.Op{}, fmt.Errorf("mpilib: %w: operator %q has no function", ErrType, o.name)
+	}
+	return collectives.Op{Name: o.name, Elem: size, Commutative: o.commutative, Apply: func(inout, in []byte) error {
+		a, aCopied := aligned[T](inout, size)
+		b, _ := aligned[T](in, size)
+		o.apply(a, b)
+		if aCopied {
+			v, _ := view(a)
+			copy(inout, v)
+		}
+		return nil
+	}}, nil
+}
+
+// aligned returns b as elements, in place if b's address allows it.
+func aligned[T Elem](b []byte, size int) (elems []T, copied bool) {
+	var t T
+	if uintptr(unsafe.Pointer(unsafe.SliceData(b)))%unsafe.Alignof(t) == 0 {
+		return typed[T](b, size), false
+	}
+	elems = make([]T, len(b)/size)
+	v, _ := view(elems) // T was judged before
+	copy(v, b)
+	return elems, true
+}
