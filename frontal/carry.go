@@ -12,9 +12,6 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// carryLife is how long a carry-id waits for its node.
-const carryLife = 10 * time.Second
-
 // carry is one connection that the frontal dials for a node.
 //
 //	Carry -> dialling ----------------> dialled
@@ -65,14 +62,14 @@ func (f *Frontal) runCarry(c *carry) {
 		return
 	}
 	if d.err == nil || lan == nil {
-		d.err = fmt.Errorf("%w: node %s did not fetch the connection within %v", overlay.ErrTimeout, c.node, carryLife)
+		d.err = fmt.Errorf("%w: node %s did not fetch the connection within %v", overlay.ErrTimeout, c.node, f.bounds.carry)
 	}
 	f.logLink(c.link, "not carried", d.err)
 }
 
 // awaitLAN waits for the node's connection; nil if it did not come in time.
 func (f *Frontal) awaitLAN(c *carry) *net.TCPConn {
-	over := time.NewTimer(carryLife)
+	over := time.NewTimer(f.bounds.carry)
 	defer over.Stop()
 	select {
 	case end := <-c.lan:
@@ -116,7 +113,7 @@ func (f *Frontal) fromNode(_ context.Context, conn *net.TCPConn, intro *wire.Int
 	c := f.carries.take(intro.ID)
 	f.mu.Unlock()
 	if c == nil {
-		return fmt.Errorf("%w: unknown carry-id; it works once, for %v", overlay.ErrForbidden, carryLife)
+		return fmt.Errorf("%w: unknown carry-id; it works once, for %v", overlay.ErrForbidden, f.bounds.carry)
 	}
 	c.lan <- lanEnd{conn}
 	return nil

@@ -23,7 +23,7 @@ type Config struct {
 	PublicAddress netip.AddrPort `yaml:"public_address" example:"198.51.100.7:20000" help:"The address by which other sites reach public_listen, where a NAT makes it another. Port 0 stands for the port of public_listen."`
 
 	Profile Profile        `yaml:"profile" help:"What the site's firewall, NAT and routes let through. The broker decides from it how this site's processes connect."`
-	Deny    []netip.Prefix `yaml:"deny" example:"[10.0.0.0/8]" help:"Networks that are never dialled for a node, beside loopback, link-local and multicast ones: the site's management network, say."`
+	Deny    []netip.Prefix `yaml:"deny" example:"10.9.0.0/16" help:"Networks that are never dialled for a node, beside loopback, link-local and multicast ones: the site's management network, say."`
 
 	Grace    time.Duration `yaml:"grace" default:"60s" min:"1s" help:"How long the processes of a helper whose session ended stay registered, waiting for it to come back."`
 	CacheAge time.Duration `yaml:"cache_age" default:"10m" min:"1s" help:"How long an answer of the broker is used before it is asked again. An answer whose connection fails is dropped at once; while the broker is away, old answers stay good."`
@@ -57,7 +57,7 @@ type Profile struct {
 	UDP         bool                `yaml:"udp" default:"false" help:"Whether datagrams get out and their answers back in."`
 	GatewayOnly bool                `yaml:"gateway_only" default:"false" help:"Whether compute nodes have no route out at all, so that this gateway must carry their data. Everything else in the profile then describes the gateway."`
 	Privileged  bool                `yaml:"privileged" default:"false" help:"Whether every helper of the site holds CAP_NET_RAW."`
-	Forbidden   []overlay.Technique `yaml:"forbidden" example:"[relay]" help:"Techniques that this site does not allow: direct, port-range, reversed, simultaneous-open, traversing, hole-punching, relay."`
+	Forbidden   []overlay.Technique `yaml:"forbidden" example:"relay" help:"Techniques that this site does not allow: direct, port-range, reversed, simultaneous-open, traversing, hole-punching, relay."`
 }
 
 // Ports is a range of TCP ports, both ends included.

@@ -15,16 +15,8 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-const (
-	// introBound is how long a connection may take to say what it wants.
-	introBound = 5 * time.Second
-
-	// localDial bounds the way from the gateway to a node of the site.
-	localDial = 5 * time.Second
-
-	// refuseBound is how long a refusal waits to be read.
-	refuseBound = 2 * time.Second
-)
+// localDial bounds the way from the gateway to a node of the site.
+const localDial = 5 * time.Second
 
 // tuning of both sides of a carried link. The keepalive is shorter than the
 // idle timeouts that firewalls are known for.
@@ -100,10 +92,10 @@ func (f *Frontal) greet(conn *net.TCPConn, handle func(context.Context, *net.TCP
 
 func (f *Frontal) readIntro(conn *net.TCPConn) (*wire.Intro, error) {
 	defer context.AfterFunc(f.ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })()
-	conn.SetReadDeadline(time.Now().Add(introBound))
+	conn.SetReadDeadline(time.Now().Add(f.bounds.intro))
 	frame, err := wire.Read(conn)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return nil, fmt.Errorf("%w: no intro came within %v", overlay.ErrTimeout, introBound)
+		return nil, fmt.Errorf("%w: no intro came within %v", overlay.ErrTimeout, f.bounds.intro)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading the intro: %w", err)
@@ -181,7 +173,7 @@ func (f *Frontal) refusal(err error) []byte {
 // words would be lost.
 func (f *Frontal) refuse(conn *net.TCPConn, err error) {
 	defer conn.Close()
-	conn.SetDeadline(time.Now().Add(refuseBound))
+	conn.SetDeadline(time.Now().Add(f.bounds.refuse))
 	defer context.AfterFunc(f.ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })()
 	if _, err := conn.Write(f.refusal(err)); err != nil {
 		return

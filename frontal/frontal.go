@@ -30,6 +30,15 @@ const (
 	allowedFor = 2 * time.Minute
 )
 
+// bounds are waits that no setting changes; tests shorten them.
+type bounds struct {
+	intro  time.Duration // for a connection to say what it wants
+	carry  time.Duration // for a node to fetch what was dialled for it
+	refuse time.Duration // for a refusal to be read
+}
+
+var standardBounds = bounds{intro: 5 * time.Second, carry: 10 * time.Second, refuse: 2 * time.Second}
+
 // Frontal is one site's gateway. Its methods are its own; peers reach it
 // through Serve.
 type Frontal struct {
@@ -54,7 +63,8 @@ type Frontal struct {
 	ctx    context.Context // ends with Serve
 	cancel context.CancelFunc
 	work   sync.WaitGroup // everything Serve must wait for
-	half   chan struct{}  // one token for each connection before its first frame
+	bounds bounds
+	half   chan struct{} // one token for each connection before its first frame
 
 	// Set by Serve before anything reads them.
 	dataAddr, publicAddr netip.AddrPort
@@ -80,7 +90,8 @@ func New(cfg Config, creds *control.Credentials, log *slog.Logger) (*Frontal, er
 	}
 	f := &Frontal{
 		cfg: cfg, site: site, profile: cfg.SiteProfile(), who: "frontal " + cfg.Site, log: log,
-		epoch: rand.Uint64() | 1, start: time.Now(),
+		bounds: standardBounds,
+		epoch:  rand.Uint64() | 1, start: time.Now(),
 		reports: make(chan *controlpb.ReportRequest, 256),
 		half:    make(chan struct{}, cfg.Limits.HalfOpen),
 		roster:  newRoster(site, cfg.Grace, cfg.Limits.Processes),

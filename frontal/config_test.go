@@ -1,0 +1,49 @@
+package frontal
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/isthmus-grid/isthmus/internal/daemon"
+	"github.com/isthmus-grid/isthmus/internal/daemon/daemontest"
+)
+
+func TestSampleSettings(t *testing.T) { daemontest.Sample[Config](t, "isthmus-frontal") }
+
+// TestSettingsAreChecked changes one line of good settings at a time.
+func TestSettingsAreChecked(t *testing.T) {
+	const good = `site: sitea
+broker: broker.example.org:443
+tls: {cert: c, key: k, ca: a}
+listen: 10.1.0.1:7440
+data_listen: 10.1.0.1:7441
+public_listen: 192.0.2.1:20000
+profile:
+  inbound: ports
+  ports: {first: 20000, last: 20999}
+  gateway_only: true
+`
+	if _, err := daemon.Parse[Config]("f.yaml", []byte(good)); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct{ old, new, want string }{
+		{"site: sitea", "site: Site A", `site: site name "Site A": byte 0 is 'S'`},
+		{"broker.example.org:443", "broker.example.org", "broker: want host:port"},
+		{"data_listen: 10.1.0.1:7441\n", "", "data_listen: profile.gateway_only says that the gateway carries the nodes' data; say on which address"},
+		{"data_listen: 10.1.0.1", "data_listen: 0.0.0.0", "data_listen: 0.0.0.0:7441 is not an address that nodes could dial"},
+		{"public_listen: 192.0.2.1:20000\n", "", "public_listen: profile.inbound is ports for a gateway_only site; say on which address"},
+		{"192.0.2.1:20000", "192.0.2.1:443", "public_listen: port 443 is outside profile.ports 20000-20999"},
+		{"192.0.2.1:20000", "0.0.0.0:20000", "public_address: public_listen is 0.0.0.0:20000; say by which address other sites reach it"},
+		{"gateway_only: true", "gateway_only: false", "data_listen: only a site with profile.gateway_only: true needs it"},
+		{"gateway_only: true", "gateway_only: false", "public_listen: only a site with profile.gateway_only: true and inbound connections needs it"},
+		{"inbound: ports", "inbound: open", "profile: ports 20000-20999 are given, but inbound is open"},
+		{"gateway_only: true", "gateway_only: true\n  egress: http-proxy", "http_proxy.address: profile.egress is http-proxy, so the proxy must be named"},
+		{"profile:", "http_proxy: {address: proxy}\nprofile:", "http_proxy.address: want host:port"},
+		{"public_listen: 192.0.2.1:20000\nprofile:\n  inbound: ports\n  ports: {first: 20000, last: 20999}", "public_address: 192.0.2.1:20000\nprofile:", "public_address: there is no public_listen that it could lead to"},
+	} {
+		_, err := daemon.Parse[Config]("f.yaml", []byte(strings.Replace(good, tc.old, tc.new, 1)))
+		if err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%q: got %v, want %q", tc.new, err, tc.want)
+		}
+	}
+}
