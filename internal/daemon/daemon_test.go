@@ -322,3 +322,20 @@ func TestPathsMustExist(t *testing.T) {
 		}
 	}
 }
+
+// A ready file of an earlier run is gone before the daemon starts, not when it
+// serves: whoever waits for the file must not see the old one.
+func TestOldReadyFileIsGoneAtStart(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "ready")
+	if err := os.WriteFile(name, []byte("ready\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a, err := newAnnouncer(life{readyFile: name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.close()
+	if _, err := os.Stat(name); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the old file is still there: %v", err)
+	}
+}
