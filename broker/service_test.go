@@ -763,4 +763,3 @@ func TestForeignCertificate(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
-
