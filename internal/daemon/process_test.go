@@ -86,12 +86,17 @@ func fakeCommand(t *testing.T, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// result runs the fake daemon to its end.
+// result runs the fake daemon to its end. One that serves where it should have
+// ended is killed after a minute, and has status -1.
 func result(t *testing.T, cmd *exec.Cmd) (status int, stdout, stderr string) {
 	t.Helper()
 	var out, errOut strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &errOut
-	err := cmd.Run()
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer time.AfterFunc(time.Minute, func() { cmd.Process.Kill() }).Stop()
+	err := cmd.Wait()
 	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
 		t.Fatal(err)
 	}
