@@ -152,10 +152,13 @@ func runOn(ctx context.Context, h *Host, argv []string, signals <-chan os.Signal
 	defer kill()
 	cmd := h.Command(ctx, argv[0], argv[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	terminal := foreground()
-	// A shell needs to stay in the terminal's group to read from it, and Ctrl-C
-	// reaches it there without our help.
-	cmd.SysProcAttr.Setpgid = !terminal
+	if tty := foreground(); tty != nil {
+		// The command gets the terminal, and with it Ctrl-C. Nobody could
+		// continue it after Ctrl-Z, so that does nothing.
+		signal.Ignore(unix.SIGTSTP)
+		cmd.SysProcAttr.Foreground, cmd.SysProcAttr.Ctty = true, int(tty.Fd())
+		defer tty.Close()
+	}
 	if err := cmd.Start(); err != nil {
 		return 127, err
 	}
@@ -166,9 +169,6 @@ func runOn(ctx context.Context, h *Host, argv []string, signals <-chan os.Signal
 		case err := <-ended:
 			return commandStatus(err)
 		case s := <-signals:
-			if s == unix.SIGINT && terminal {
-				continue
-			}
 			cmd.Process.Signal(s) // an error means that it has ended
 			defer time.AfterFunc(stopPatience, kill).Stop()
 		}

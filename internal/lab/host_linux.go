@@ -194,7 +194,9 @@ func (h *Host) Command(ctx context.Context, name string, args ...string) *Cmd {
 }
 
 // ownGroup reports whether the process leads a group of its own.
-func (c *Cmd) ownGroup() bool { return c.SysProcAttr != nil && c.SysProcAttr.Setpgid }
+func (c *Cmd) ownGroup() bool {
+	return c.SysProcAttr != nil && (c.SysProcAttr.Setpgid || c.SysProcAttr.Foreground)
+}
 
 // Start is exec.Cmd.Start in the host's network namespace.
 func (c *Cmd) Start() error {

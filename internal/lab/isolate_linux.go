@@ -77,9 +77,13 @@ func superviseNamespaces() (int, error) {
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT)
 
-	cmd, err := startInit(os.Geteuid() != 0)
+	tty := foreground()
+	if tty != nil {
+		defer takeTerminal(tty) // a command that RunAt started may have had it
+	}
+	cmd, err := startInit(os.Geteuid() != 0, tty != nil)
 	if errors.Is(err, os.ErrPermission) && os.Geteuid() == 0 {
-		cmd, err = startInit(true) // root without CAP_SYS_ADMIN, as in a container
+		cmd, err = startInit(true, tty != nil) // root without CAP_SYS_ADMIN, as in a container
 	}
 	if err != nil {
 		return 0, refusal(err, readText)
@@ -96,11 +100,11 @@ func superviseNamespaces() (int, error) {
 	return exitStatus(cmd.ProcessState.Sys().(syscall.WaitStatus)), nil
 }
 
-func startInit(newUser bool) (*exec.Cmd, error) {
+func startInit(newUser, atTerminal bool) (*exec.Cmd, error) {
 	attr := &syscall.SysProcAttr{
 		Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWNS | unix.CLONE_NEWPID,
 		Pdeathsig:  unix.SIGKILL,
-		Setpgid:    !foreground(), // else the terminal's signals and input would not reach it
+		Setpgid:    !atTerminal, // else the terminal's signals and input would not reach it
 	}
 	if newUser {
 		attr.Cloneflags |= unix.CLONE_NEWUSER
@@ -115,16 +119,27 @@ func startInit(newUser bool) (*exec.Cmd, error) {
 	return cmd, cmd.Start()
 }
 
-// foreground reports whether this process belongs to the foreground group of a
-// terminal, so that Ctrl-C there signals all of it.
-func foreground() bool {
+// foreground returns the terminal whose foreground group this process belongs to,
+// so that Ctrl-C there signals all of it, or nil.
+func foreground() *os.File {
 	tty, err := os.Open("/dev/tty")
 	if err != nil {
-		return false
+		return nil
 	}
-	defer tty.Close()
 	group, err := unix.IoctlGetInt(int(tty.Fd()), unix.TIOCGPGRP)
-	return err == nil && group == unix.Getpgrp()
+	if err != nil || group != unix.Getpgrp() {
+		tty.Close()
+		return nil
+	}
+	return tty
+}
+
+// takeTerminal makes this process's group the foreground of tty again and closes
+// it.
+func takeTerminal(tty *os.File) {
+	signal.Ignore(unix.SIGTTOU) // or a background process would be stopped
+	unix.IoctlSetPointerInt(int(tty.Fd()), unix.TIOCSPGRP, unix.Getpgrp())
+	tty.Close()
 }
 
 func exitStatus(ws syscall.WaitStatus) int {

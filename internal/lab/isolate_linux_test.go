@@ -34,6 +34,8 @@ var helpers = map[string]func(){
 	"term":    helperTerm,
 	"orphan":  helperOrphan,
 	"refused": helperRefused,
+	"masked":  helperMasked,
+	"build":   helperBuild,
 }
 
 // helper prepares this program as a new caller of Main.
@@ -233,7 +235,7 @@ func helperRefused() {
 	if err := os.WriteFile("/proc/sys/user/max_user_namespaces", []byte("0"), 0); err != nil {
 		panic(err)
 	}
-	_, err := startInit(true)
+	_, err := startInit(true, false)
 	fmt.Println(refusal(err, readText))
 }
 
@@ -247,6 +249,49 @@ func TestRefusalByTheKernel(t *testing.T) {
 	for _, want := range []string{"user.max_user_namespaces is 0", "sysctl -w user.max_user_namespaces=", "no space left", "still do"} {
 		if !strings.Contains(string(out), want) {
 			t.Errorf("%q is missing in %q", want, out)
+		}
+	}
+}
+
+// helperMasked hides a part of /proc, as containers do, and builds a lab behind
+// that as an ordinary user: the kernel then refuses a new /proc.
+func helperMasked() {
+	if err := unix.Mount("tmpfs", "/proc/fs", "tmpfs", 0, ""); err != nil {
+		panic(err)
+	}
+	cmd := helper("build")
+	asOrdinaryUser(cmd)
+	cmd.Stdout = os.Stdout
+	if err := cmd.Run(); err != nil {
+		panic(err)
+	}
+}
+
+// helperBuild builds a lab and says how /proc was got.
+func helperBuild() {
+	l, err := Up(context.Background(), twoSites())
+	if err != nil {
+		panic(err)
+	}
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		panic(err)
+	}
+	fmt.Printf("built %d hosts, /proc mounted %d times\n", len(l.Hosts()), strings.Count(string(mounts), " /proc "))
+	if err := l.Close(); err != nil {
+		panic(err)
+	}
+}
+
+func TestMaskedProc(t *testing.T) {
+	for _, c := range []struct{ helper, want string }{
+		// the machine's, the lab's of these tests, the helper's; a further one when it may
+		{"build", "built 7 hosts, /proc mounted 3 times\n"},
+		{"masked", "built 7 hosts, /proc mounted 3 times\n"},
+	} {
+		out, err := helper(c.helper).Output()
+		if err != nil || string(out) != c.want {
+			t.Errorf("%s: %q, %v; want %q", c.helper, out, err, c.want)
 		}
 	}
 }
