@@ -1,12 +1,16 @@
 package carrier
 
 import (
+	"io"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 )
 
-// chunk is the most that one splice moves, and the size of a pipe, in bytes.
+// chunk is the most that one splice moves, and the size of a pipe, in bytes:
+// the largest that an ordinary user may have (fs.pipe-max-size). Of smaller
+// ones a gigabyte costs more CPU time: 0.33 s with 1 MiB, 0.48 s with 512 KiB,
+// 0.74 s with 64 KiB.
 const chunk = 1 << 20
 
 // copy moves f's bytes until from ends: from the socket into a pipe, from the
@@ -92,6 +96,9 @@ func (s *splicer) drain(n int) error {
 		if err != nil {
 			return err
 		}
+		if moved == 0 {
+			return io.ErrUnexpectedEOF // the kernel promises that this cannot be
+		}
 		n -= moved
 		s.meter.spliced[s.dir].Add(uint64(moved))
 	}
@@ -107,11 +114,24 @@ func (s *splicer) dropPipe() {
 }
 
 // splice moves up to n bytes without waiting.
+//
+// It is a raw system call: both ends are non-blocking, so the thread has work
+// for as long as it takes, and telling the Go scheduler of every call costs
+// more than the call. On two busy CPUs, a byte's round trip through a relay
+// took 109 us with the telling and 74 without (31 directly); a gigabyte took
+// 0.54 and 0.42 s of CPU time. Polling the socket before parking, which helps
+// ends of a link, lost here: 112 us after 5 us of polling, because a relay that
+// polls takes the CPU from the ends that it serves.
 func splice(from, to, n int) (int, error) {
+	const flags = unix.SPLICE_F_NONBLOCK | unix.SPLICE_F_MOVE
 	for {
-		m, err := unix.Splice(from, nil, to, nil, n, unix.SPLICE_F_NONBLOCK|unix.SPLICE_F_MOVE)
-		if err != unix.EINTR {
-			return int(max(m, 0)), err
+		m, _, errno := unix.RawSyscall6(unix.SYS_SPLICE, uintptr(from), 0, uintptr(to), 0, uintptr(n), flags)
+		switch errno {
+		case 0:
+			return int(m), nil
+		case unix.EINTR:
+			continue
 		}
+		return 0, errno
 	}
 }
