@@ -1,5 +1,67 @@
-// Package wan emulates wide-area paths for packets that a network namespace
-// forwards between its interfaces.
+// Package wan emulates wide-area paths: delay, jitter, loss, duplication and
+// rate for the packets that one network namespace, the lab's internet, forwards
+// between its interfaces, and counters of what they carried. The kernel does
+// the forwarding; the emulator only decides when and whether each packet goes
+// on. It refuses to know sites, hosts, addresses and firewalls: a Path is two
+// interfaces and two names. All state is in memory, and in one nftables table
+// and the queues, which end with Serve or, at the latest, with the namespace.
+//
+// # How it works
+//
+// A forward rule per ordered pair of interfaces sends packets to an NFQUEUE, by
+// the iptables target (through nft_compat), which kernels have that lack the
+// nftables queue expression. One goroutine per queue, alone on its thread, reads
+// the first 64 bytes of each packet, gives it a due time and answers when that
+// has come; payload stays in the kernel. Super-packets (GSO) stay whole, unless
+// a shape needs single packets: a rate below 500 Mbit/s, loss, duplication or
+// reordering. Up to 64 paths have a queue each; with more, all paths of an entering
+// interface share one. Answers go out in batches where the order of due times
+// allows and singly where not. Duplicates are sent by a raw socket. It runs as
+// root, or as an ordinary user who is root in a user namespace.
+//
+// A packet's due time counts from its arrival in the namespace by the kernel's
+// stamp and is never early: it is released at its due time or, by as much as the
+// machine is slow to wake, later. LateMax and LateAvg tell by how much. Held packets put no
+// pressure on their senders, so Shape.Queue is the only buffer in front of a
+// slow link; when it is full, the newest packet is dropped. A queue holds 65,536
+// packets; one more is dropped too. Both count as Overflowed.
+//
+// # What a message is
+//
+// The emulator sees packets and not writes. It counts as a message a UDP
+// datagram with payload, and a TCP segment with payload and the PSH flag, which
+// Linux sets on the last segment of a write. So for a conversation of small
+// writes that wait for answers, Messages is exactly the number of writes. It is
+// more than that where a write exceeds half the peer's window or the free send
+// buffer (PSH in between) or a segment is sent again, and less where small
+// writes follow each other so fast that they share a segment. A TLS record or
+// a QUIC packet counts as whatever carries it. How many packets are in a
+// super-packet the kernel does not tell: Packets, Bytes and a UDP super-packet's
+// Messages take all but the last to fill the MTU, which is right for TCP. Only the
+// first fragment of a datagram counts as a message, and behind an IPv6 extension
+// header nothing does.
+//
+// # Figures
+//
+// By "isthmus bench lab" at 10 ms one way, as root, on a virtual machine of two
+// processors shared with other work; "busy" is with five to ten more programs
+// than processors wanting to run.
+//
+//	                             quieter            busy
+//	round trip p50/p90/p99, ms   20.5/20.6/21.0     20.6/23.5/25.2
+//	late, average and worst      0.12 and 4.5 ms    0.36 and 4.8 ms
+//	1 TCP stream                 8.0 Gbit/s         3.9 Gbit/s
+//	  without emulator           13.7               5.8
+//	4 TCP streams                14.7 Gbit/s        8.5 Gbit/s
+//	  without emulator           14.2               7.4
+//	1 stream at rate 1 Gbit/s    965 Mbit/s         923 Mbit/s
+//	1 stream at rate 100 Mbit/s  96.5 Mbit/s        95.7 Mbit/s
+//	jitter 5 ms: p5, p95         within 0.3 ms of 5.5 and 14.5 in both
+//	20,000 packets, loss 0.1     every one accounted for in both
+//	processor time when idle     0.3 to 0.5 ms a second in both, most of it the runtime's
+//
+// An ordinary user's threads have no priority over the programs under test, so
+// on a busy machine the slowest percents of round trips take longer still.
 package wan
 
 import (
