@@ -13,6 +13,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/overlay"
+	"github.com/isthmus-grid/isthmus/wire"
 )
 
 // made is a connection that is ready for its process.
@@ -30,8 +31,9 @@ type target struct {
 
 // dial connects p to another process of its job, by whatever works. It waits
 // for a process that has not started yet and for a frontal that is away. When
-// every technique failed it asks the directory afresh, once: a cached answer
-// may be of an earlier life of the process.
+// every technique failed it asks the directory afresh and tries again for a
+// while: a cached answer may be of an earlier life of the process, and a
+// daemon on the way may be starting anew.
 func (h *Helper) dial(ctx context.Context, p *process, name overlay.ProcessName) (made, error) {
 	if name == p.name {
 		return made{}, fmt.Errorf("%v: %w: a process does not dial itself", name, overlay.ErrRefused)
@@ -41,23 +43,52 @@ func (h *Helper) dial(ctx context.Context, p *process, name overlay.ProcessName)
 		return made{}, err
 	}
 	defer release()
+	fresh := p.askedBefore(name.Rank)
+	giveUp := time.Now().Add(persistence)
+	for pause := 100 * time.Millisecond; ; pause *= 2 {
+		m, err := h.dialOnce(ctx, p, name, fresh)
+		if err == nil || !passing(err) || ctx.Err() != nil || !rest(ctx, pause, giveUp) {
+			return m, err
+		}
+		fresh = true
+	}
+}
+
+func (h *Helper) dialOnce(ctx context.Context, p *process, name overlay.ProcessName, fresh bool) (made, error) {
 	if q := h.here.get(name); q != nil {
 		return h.pair(p, q)
 	}
-	fresh := p.askedBefore(name.Rank)
 	at, err := h.locate(ctx, name, fresh)
 	if err != nil {
 		return made{}, err
 	}
-	m, err := h.connect(ctx, p, at)
-	if err == nil || fresh || ctx.Err() != nil {
-		return m, err
+	return h.connect(ctx, p, at)
+}
+
+// passing reports whether a failure may go away by itself.
+func passing(err error) bool {
+	for _, class := range []error{overlay.ErrNoPath, overlay.ErrForbidden, overlay.ErrOverloaded, wire.ErrVersion, wire.ErrMalformed} {
+		if errors.Is(err, class) {
+			return false
+		}
 	}
-	now, freshErr := h.locate(ctx, name, true)
-	if freshErr != nil || now.point == at.point {
-		return made{}, err
+	return true
+}
+
+// rest pauses between two tries, and reports whether there is to be another.
+func rest(ctx context.Context, pause time.Duration, giveUp time.Time) bool {
+	next := time.Now().Add(pause)
+	if deadline, ok := ctx.Deadline(); next.After(giveUp) || ok && next.After(deadline) {
+		return false
 	}
-	return h.connect(ctx, p, now)
+	t := time.NewTimer(pause)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 // askedBefore reports whether p was connected to rank already, and notes it.
@@ -83,9 +114,9 @@ func (h *Helper) locate(ctx context.Context, name overlay.ProcessName, fresh boo
 			return readAnswer(answer)
 		case errors.Is(ctx.Err(), context.Canceled):
 			return target{}, ctx.Err()
-		case errors.Is(err, overlay.ErrUnknownProcess) && ctx.Err() == nil:
+		case errors.Is(err, overlay.ErrUnknownProcess) && left(ctx) > answerMargin:
 			continue // ask has waited
-		case errors.Is(err, overlay.ErrUnknownProcess), errors.Is(err, overlay.ErrTimeout) && ctx.Err() != nil:
+		case errors.Is(err, overlay.ErrUnknownProcess):
 			return target{}, fmt.Errorf("%w: waited %v for %v to start; it has not registered with any helper",
 				overlay.ErrUnknownProcess, time.Since(start).Round(10*time.Millisecond), name)
 		case errors.Is(err, overlay.ErrUnreachable) && ctx.Err() == nil:
@@ -126,15 +157,24 @@ func ask(ctx context.Context, f *frontal, name overlay.ProcessName, fresh bool) 
 	if err = control.FaultErr(r.Answers[0].Fault); !errors.Is(err, overlay.ErrUnknownProcess) {
 		return r.Answers[0], err
 	}
-	wait := awaitStep
-	if deadline, ok := ctx.Deadline(); ok {
-		wait = min(wait, time.Until(deadline))
-	}
+	wait := min(awaitStep, left(ctx)-answerMargin) // the answer must be here in time
 	answer, err := f.directory().Await(ctx, &controlpb.AwaitRequest{Process: control.ProcessToPB(name), WaitMs: uint32(max(wait.Milliseconds(), 1))})
 	if err != nil {
 		return nil, control.FromStatus(err)
 	}
 	return answer, control.FaultErr(answer.Fault)
+}
+
+// answerMargin is the time in which an answer comes back.
+const answerMargin = 50 * time.Millisecond
+
+// left returns how long ctx still has.
+func left(ctx context.Context) time.Duration {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return maxBudget
+	}
+	return time.Until(deadline)
 }
 
 func readAnswer(a *controlpb.Answer) (target, error) {

@@ -36,6 +36,7 @@ const (
 	relayTimeout   = 15 * time.Second // for the relay: both ends have to get there
 	awaitStep      = 20 * time.Second // for one long question about a process that has not started
 	registerWait   = 5 * time.Second  // for the frontal to take a registration
+	persistence    = 8 * time.Second  // for trying again after every technique failed
 	maxBudget      = 10 * time.Minute // for one dial, whatever the process asks
 	watchTimeout   = 30 * time.Second // for news of a carrier that was handed out
 )
@@ -50,6 +51,10 @@ type Options struct {
 	Advertise   netip.Addr           // under which other sites reach Address, if not itself
 	Log         *slog.Logger
 	MaxOpen     int // dials and introductions in progress at once, per helper
+
+	// AllowLoopback lets introductions name loopback addresses: for a grid
+	// that runs on one host.
+	AllowLoopback bool
 }
 
 // Helper is the daemon. Make it with New, run it with Serve.

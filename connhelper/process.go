@@ -24,6 +24,7 @@ type process struct {
 	generation overlay.Generation
 	uid        uint32
 	conn       *local.Conn
+	ready      chan struct{} // closed once it was welcomed or refused: nothing reaches it before
 
 	mu    sync.Mutex
 	dials map[uint32]context.CancelFunc // requests in progress
@@ -101,18 +102,25 @@ func (h *Helper) serveProcess(ctx context.Context, conn *local.Conn) {
 			h.withdraw(ctx, p)
 		}
 	}()
-	if f, _ := h.home.now(); f != nil { // else enter will, as soon as there is one
-		if err := h.register(ctx, f, p); err != nil && !errors.Is(err, overlay.ErrUnreachable) {
-			h.log.Warn("process refused", "process", p.name.String(), "error", err)
-			refuseLocal(conn, h.node, err)
-			return
-		}
-	}
-	if err := conn.Send(&wire.LocalWelcome{Node: h.node}, nil); err != nil {
+	if err := h.welcome(ctx, p); err != nil {
+		h.log.Warn("process refused", "process", p.name.String(), "error", err)
+		refuseLocal(conn, h.node, err)
 		return
 	}
 	h.log.Info("process joined", "process", p.name.String(), "generation", uint64(p.generation), "uid", p.uid)
 	h.serveRequests(ctx, p)
+}
+
+// welcome registers p with the frontal, if there is one now (else enter does,
+// as soon as there is), and tells it that it is known.
+func (h *Helper) welcome(ctx context.Context, p *process) error {
+	defer close(p.ready)
+	if f, _ := h.home.now(); f != nil {
+		if err := h.register(ctx, f, p); err != nil && !errors.Is(err, overlay.ErrUnreachable) {
+			return err
+		}
+	}
+	return p.conn.Send(&wire.LocalWelcome{Node: h.node}, nil)
 }
 
 // greet reads and checks the hello of a process.
@@ -143,6 +151,7 @@ func (h *Helper) greet(conn *local.Conn) (*process, error) {
 		generation: hello.Generation,
 		uid:        cred.UID,
 		conn:       conn,
+		ready:      make(chan struct{}),
 		dials:      map[uint32]context.CancelFunc{},
 		again:      map[uint32]bool{},
 	}, nil
@@ -172,8 +181,13 @@ func (h *Helper) serveRequests(ctx context.Context, p *process) {
 				continue
 			}
 			dials.Go(func() {
-				defer done()
-				h.answerDial(dialCtx, p, f)
+				start := time.Now()
+				m, err := h.dial(dialCtx, p, overlay.ProcessName{Job: p.name.Job, Rank: f.Rank})
+				takenBack := errors.Is(dialCtx.Err(), context.Canceled)
+				done() // before the answer, after which the number may be used again
+				if m.path.Setup = time.Since(start); err == nil || !takenBack {
+					h.answerDial(p, f, m, err)
+				}
 			})
 		case *wire.LocalCancel:
 			p.cancel(f.Request)
@@ -212,29 +226,22 @@ func (p *process) cancel(request uint32) {
 	}
 }
 
-// answerDial carries a request out and tells the process the outcome.
-func (h *Helper) answerDial(ctx context.Context, p *process, f *wire.LocalDial) {
-	target := overlay.ProcessName{Job: p.name.Job, Rank: f.Rank}
-	start := time.Now()
-	made, err := h.dial(ctx, p, target)
+// answerDial tells the process the outcome of a request.
+func (h *Helper) answerDial(p *process, f *wire.LocalDial, m made, err error) {
 	if err != nil {
-		if errors.Is(ctx.Err(), context.Canceled) {
-			return // the process took it back, or is gone
-		}
-		h.log.Info("not connected", "from", p.name.String(), "to", target.String(), "error", err)
+		h.log.Info("not connected", "from", p.name.String(), "to", f.Rank, "error", err)
 		p.conn.Send(&wire.LocalFailed{Request: f.Request, Code: wire.CodeOf(err), Text: err.Error()}, nil)
 		return
 	}
-	made.path.Setup = time.Since(start)
 	id := h.seq.Add(1)
-	err = p.conn.Send(&wire.LocalDialled{Request: f.Request, Carrier: id, Path: made.path}, made.conn)
-	made.conn.Close()
-	if made.handed != nil {
-		made.handed(p, id, err)
+	err = p.conn.Send(&wire.LocalDialled{Request: f.Request, Carrier: id, Path: m.path}, m.conn)
+	m.conn.Close()
+	if m.handed != nil {
+		m.handed(p, id, err)
 	}
 	if err == nil {
-		h.log.Info("connected", "from", p.name.String(), "to", target.String(), "node", made.path.Peer.String(),
-			"technique", made.path.String(), "setup", made.path.Setup.String(), "reason", made.path.Reason)
+		h.log.Info("connected", "from", p.name.String(), "to", f.Rank, "node", m.path.Peer.String(),
+			"technique", m.path.String(), "setup", m.path.Setup.String(), "reason", m.path.Reason)
 	}
 }
 
@@ -242,6 +249,7 @@ func (h *Helper) answerDial(ctx context.Context, p *process, f *wire.LocalDial) 
 // helper's copy either way.
 func (h *Helper) deliver(p *process, c socket, path overlay.Path) error {
 	defer c.Close()
+	<-p.ready // within registerWait
 	return p.conn.Send(&wire.LocalIncoming{Carrier: h.seq.Add(1), Path: path}, c)
 }
 

@@ -189,7 +189,7 @@ func (h *Helper) reach(ctx context.Context, f *frontal, j journey) (*net.TCPConn
 	}
 	err := fmt.Errorf("%w: there is no address to dial", overlay.ErrUnreachable)
 	for _, addr := range j.addrs {
-		if err = checkAddress(addr); err != nil && !j.inside {
+		if err = h.checkAddress(addr); err != nil && !j.inside {
 			continue
 		}
 		var c *net.TCPConn
@@ -226,12 +226,14 @@ func (h *Helper) carried(ctx context.Context, f *frontal, j journey) (*net.TCPCo
 
 // checkAddress refuses to be sent to addresses that belong to this host alone:
 // an introduction must not become a way into it.
-func checkAddress(addr string) error {
+func (h *Helper) checkAddress(addr string) error {
 	a, err := netip.ParseAddrPort(addr)
 	if err != nil {
-		return nil // a name; the resolver is the site's own
+		return fmt.Errorf("%w: address %q: %w", wire.ErrMalformed, addr, err)
 	}
-	if ip := a.Addr().Unmap(); ip.IsLoopback() || ip.IsLinkLocalUnicast() || ip.IsMulticast() || ip.IsUnspecified() {
+	if ip := a.Addr().Unmap(); ip.IsLoopback() && h.opts.AllowLoopback {
+		return nil
+	} else if ip.IsLoopback() || ip.IsLinkLocalUnicast() || ip.IsMulticast() || ip.IsUnspecified() {
 		return fmt.Errorf("%w: %v is no address that a helper dials", overlay.ErrForbidden, a)
 	}
 	return nil

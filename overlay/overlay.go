@@ -26,7 +26,7 @@ func CheckName(what, name string) error {
 		return fmt.Errorf("%s name is empty", what)
 	}
 	if len(name) > MaxNameLen {
-		return fmt.Errorf("%s name %.20q... has %d bytes, at most %d are allowed", what, name, len(name), MaxNameLen)
+		return fmt.Errorf("%s name of %d bytes, at most %d are allowed: it starts with %.20q", what, len(name), MaxNameLen, name)
 	}
 	for i := 0; i < len(name); i++ {
 		c := name[i]

@@ -1,0 +1,368 @@
+package connhelper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/isthmus-grid/isthmus/internal/ca"
+	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/internal/jobkey"
+	"github.com/isthmus-grid/isthmus/internal/local"
+	"github.com/isthmus-grid/isthmus/overlay"
+	"github.com/isthmus-grid/isthmus/wire"
+)
+
+// fakeFrontal is broker and frontal of one site in one: a directory in memory,
+// a plan that the test sets, and introductions straight to the target's
+// helper. Sessions are real.
+type fakeFrontal struct {
+	controlpb.UnimplementedDirectoryServer
+	controlpb.UnimplementedNodesServer
+
+	t       *testing.T
+	ca      *ca.CA
+	addr    string
+	profile overlay.SiteProfile
+
+	mu        sync.Mutex
+	plan      overlay.Plan
+	points    map[overlay.ProcessName]overlay.AccessPoint
+	registers chan struct{} // closed and renewed at every registration
+	helpers   map[string]*control.Session
+	relay     *controlpb.Assignment
+	reports   []*controlpb.ReportRequest
+	resolves  int
+	refuse    error // for Register
+}
+
+func newFakeFrontal(t *testing.T, profile overlay.SiteProfile, techniques ...overlay.Technique) *fakeFrontal {
+	authority, _, err := ca.New("test", time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	profile.Site = "sitea"
+	f := &fakeFrontal{t: t, ca: authority, profile: profile,
+		points: map[overlay.ProcessName]overlay.AccessPoint{}, helpers: map[string]*control.Session{}, registers: make(chan struct{}),
+		plan: overlay.Plan{Asker: "sitea", Target: "sitea"},
+	}
+	for _, tech := range techniques {
+		f.plan.Steps = append(f.plan.Steps, overlay.Step{Technique: tech, Reason: "the test says so"})
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.addr = ln.Addr().String()
+	f.start(ln)
+	return f
+}
+
+// nowhere is an address at which nobody listens.
+const nowhere = "127.0.0.1:1"
+
+// start serves on ln until the test ends or stop is called.
+func (f *fakeFrontal) start(ln net.Listener) (stop func()) {
+	creds, err := f.ca.Credentials(control.Identity{Role: control.RoleFrontal, Site: "sitea"})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	e := control.NewEndpoint(creds, slog.New(slog.DiscardHandler), func(r grpc.ServiceRegistrar) {
+		controlpb.RegisterDirectoryServer(r, f)
+		controlpb.RegisterNodesServer(r, f)
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() { e.Serve(ctx, ln, nil, nil) })
+	var once sync.Once
+	stop = func() { once.Do(func() { cancel(); wg.Wait(); e.Close() }) }
+	f.t.Cleanup(stop)
+	return stop
+}
+
+func (f *fakeFrontal) Enter(ctx context.Context, _ *controlpb.EnterRequest) (*controlpb.EnterResponse, error) {
+	s := control.SessionOf(ctx)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.helpers[s.Peer().Name] = s
+	return &controlpb.EnterResponse{Site: "sitea", Profile: control.ProfileToPB(f.profile)}, nil
+}
+
+func (f *fakeFrontal) Register(_ context.Context, r *controlpb.RegisterRequest) (*controlpb.RegisterResponse, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.refuse != nil {
+		return &controlpb.RegisterResponse{Faults: []*controlpb.Fault{control.Fault(f.refuse)}}, nil
+	}
+	for _, m := range r.Points {
+		p, err := control.PointFromPB(m)
+		if err != nil {
+			return nil, control.Status(err)
+		}
+		f.points[p.Process] = p
+	}
+	close(f.registers)
+	f.registers = make(chan struct{})
+	return &controlpb.RegisterResponse{}, nil
+}
+
+func (f *fakeFrontal) Withdraw(_ context.Context, r *controlpb.WithdrawRequest) (*controlpb.WithdrawResponse, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, w := range r.Processes {
+		name, _ := control.ProcessFromPB(w.Process)
+		delete(f.points, name)
+	}
+	return &controlpb.WithdrawResponse{}, nil
+}
+
+func (f *fakeFrontal) answer(m *controlpb.Process) (*controlpb.Answer, <-chan struct{}) {
+	name, err := control.ProcessFromPB(m)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.resolves++
+	p, ok := f.points[name]
+	if err == nil && !ok {
+		err = fmt.Errorf("%w: %v", overlay.ErrUnknownProcess, name)
+	}
+	if err != nil {
+		return &controlpb.Answer{Fault: control.Fault(err)}, f.registers
+	}
+	plan := control.PlanToPB(f.plan)
+	return &controlpb.Answer{Point: control.PointToPB(p), Plan: plan.Digest, PlanIfNew: plan}, nil
+}
+
+func (f *fakeFrontal) Resolve(_ context.Context, r *controlpb.ResolveRequest) (*controlpb.ResolveResponse, error) {
+	response := &controlpb.ResolveResponse{}
+	for _, q := range r.Questions {
+		a, _ := f.answer(q.Process)
+		response.Answers = append(response.Answers, a)
+	}
+	return response, nil
+}
+
+func (f *fakeFrontal) Await(ctx context.Context, r *controlpb.AwaitRequest) (*controlpb.Answer, error) {
+	over := time.After(time.Duration(r.WaitMs) * time.Millisecond)
+	for {
+		a, changed := f.answer(r.Process)
+		if a.Fault == nil {
+			return a, nil
+		}
+		select {
+		case <-changed:
+		case <-over:
+			return a, nil
+		case <-ctx.Done():
+			return nil, control.Status(ctx.Err())
+		}
+	}
+}
+
+func (f *fakeFrontal) Report(_ context.Context, r *controlpb.ReportRequest) (*controlpb.ReportResponse, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.reports = append(f.reports, r)
+	return &controlpb.ReportResponse{}, nil
+}
+
+func (f *fakeFrontal) Introduce(r *controlpb.IntroduceRequest, up grpc.ServerStreamingServer[controlpb.IntroduceEvent]) error {
+	name, err := control.ProcessFromPB(r.Target)
+	if err != nil {
+		return control.Status(err)
+	}
+	f.mu.Lock()
+	node := f.points[name].Node
+	helper, relay := f.helpers[node.Name], f.relay
+	f.mu.Unlock()
+	if err := up.Send(&controlpb.IntroduceEvent{Kind: controlpb.IntroduceEvent_ASSIGNED, Relay: relay}); err != nil {
+		return err
+	}
+	down, err := controlpb.NewTargetClient(helper.Conn()).Introduced(up.Context(), &controlpb.Introduction{
+		Link: r.Link, Technique: r.Technique, Asker: r.Asker, AskerSite: "sitea", AskerNode: r.AskerNode,
+		Target: r.Target, TargetGeneration: r.TargetGeneration, ConnectAddress: r.ConnectAddress, ConnectId: r.ConnectId, Relay: relay,
+	})
+	if err != nil {
+		return err
+	}
+	for {
+		e, err := down.Recv()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := up.Send(e); err != nil {
+			return err
+		}
+	}
+}
+
+// helper runs a helper of the site until the test ends, and returns the path
+// of its socket and a way to stop it before.
+func (f *fakeFrontal) helper(name string) (socket string, stop func()) {
+	f.t.Helper()
+	creds, err := f.ca.Credentials(control.Identity{Role: control.RoleHelper, Site: "sitea", Name: name})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	h, err := New(Options{Credentials: creds, Frontal: f.addr, Log: slog.New(slog.DiscardHandler), MaxOpen: 64, AllowLoopback: true})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	dir, err := os.MkdirTemp("", "h") // short: a socket's path has few bytes
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	socket = filepath.Join(dir, "s")
+	ln, err := ListenLocal(socket, 0o600)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := h.Serve(ctx, ln); err != nil {
+			f.t.Errorf("helper %s: %v", name, err)
+		}
+	})
+	var once sync.Once
+	stop = func() { once.Do(func() { cancel(); wg.Wait(); os.RemoveAll(dir) }) }
+	f.t.Cleanup(stop)
+	if f.addr != nowhere {
+		entered, cancel := context.WithTimeout(ctx, 20*time.Second)
+		defer cancel()
+		if _, err := h.frontal(entered); err != nil {
+			f.t.Fatal(err)
+		}
+	}
+	return socket, stop
+}
+
+// rank is the other end of a helper's socket, by hand.
+type rank struct {
+	t    *testing.T
+	conn *local.Conn
+}
+
+func hello(key jobkey.Key, n uint32, generation overlay.Generation) *wire.LocalHello {
+	return &wire.LocalHello{Auth: key.Auth(), Job: key.ID(), Rank: n, Generation: generation}
+}
+
+// say connects to a helper and sends one frame.
+func say2helper(t *testing.T, socket string, first wire.Frame) *rank {
+	t.Helper()
+	c, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: socket, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &rank{t, local.NewConn(c)}
+	t.Cleanup(func() { r.conn.Close() })
+	r.send(first)
+	return r
+}
+
+func join(t *testing.T, socket string, key jobkey.Key, n uint32) *rank {
+	t.Helper()
+	r := say2helper(t, socket, hello(key, n, 1))
+	f, _ := r.next()
+	if _, ok := f.(*wire.LocalWelcome); !ok {
+		t.Fatalf("rank %d got %+v", n, f)
+	}
+	return r
+}
+
+func (r *rank) send(f wire.Frame) {
+	r.t.Helper()
+	if err := r.conn.Send(f, nil); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// next returns the next frame and the connection that came with it.
+func (r *rank) next() (wire.Frame, net.Conn) {
+	r.t.Helper()
+	r.conn.SetReadDeadline(time.Now().Add(20 * time.Second))
+	f, file, err := r.conn.Receive()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if file == nil {
+		return f, nil
+	}
+	defer file.Close()
+	c, err := net.FileConn(file)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() { c.Close() })
+	return f, c
+}
+
+// dialled asks for a connection and returns it with its path.
+func (r *rank) dialled(to uint32) (overlay.Path, net.Conn) {
+	r.t.Helper()
+	r.send(&wire.LocalDial{Request: 1, Rank: to, Budget: 10 * time.Second})
+	f, c := r.next()
+	d, ok := f.(*wire.LocalDialled)
+	if !ok {
+		r.t.Fatalf("got %+v", f)
+	}
+	return d.Path, c
+}
+
+// failed asks for a connection that cannot be had and returns why.
+func (r *rank) failed(to uint32, budget time.Duration) *wire.LocalFailed {
+	r.t.Helper()
+	r.send(&wire.LocalDial{Request: 1, Rank: to, Budget: budget})
+	f, _ := r.next()
+	d, ok := f.(*wire.LocalFailed)
+	if !ok {
+		r.t.Fatalf("got %+v", f)
+	}
+	return d
+}
+
+func (r *rank) incoming() (overlay.Path, net.Conn) {
+	r.t.Helper()
+	f, c := r.next()
+	in, ok := f.(*wire.LocalIncoming)
+	if !ok {
+		r.t.Fatalf("got %+v", f)
+	}
+	return in.Path, c
+}
+
+// joined checks that two connections are the ends of one.
+func joined(t *testing.T, a, b net.Conn) {
+	t.Helper()
+	for _, pair := range [][2]net.Conn{{a, b}, {b, a}} {
+		if _, err := pair[0].Write([]byte("ping")); err != nil {
+			t.Fatal(err)
+		}
+		buf := make([]byte, 4)
+		pair[1].SetReadDeadline(time.Now().Add(10 * time.Second))
+		if _, err := io.ReadFull(pair[1], buf); err != nil || string(buf) != "ping" {
+			t.Fatalf("got %q, %v", buf, err)
+		}
+	}
+}
+
+func newKey(t *testing.T) jobkey.Key {
+	k, err := jobkey.New("demo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}

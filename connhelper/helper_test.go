@@ -1,0 +1,401 @@
+package connhelper
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/overlay"
+	"github.com/isthmus-grid/isthmus/wire"
+)
+
+var open = overlay.SiteProfile{Inbound: overlay.InboundOpen}
+
+func TestSameNode(t *testing.T) {
+	f := newFakeFrontal(t, open)
+	socket, _ := f.helper("a1")
+	key := newKey(t)
+	r0, r1 := join(t, socket, key, 0), join(t, socket, key, 1)
+	path, c := r0.dialled(1)
+	in, d := r1.incoming()
+	if path.String() != "same node" || in.String() != "same node" || path.Peer.String() != "sitea/a1" {
+		t.Errorf("paths %+v, %+v", path, in)
+	}
+	joined(t, c, d)
+}
+
+func TestDirect(t *testing.T) {
+	f := newFakeFrontal(t, open, overlay.Direct)
+	s1, _ := f.helper("a1")
+	s2, _ := f.helper("a2")
+	key := newKey(t)
+	r0, r1 := join(t, s1, key, 0), join(t, s2, key, 1)
+	path, c := r0.dialled(1)
+	if path.Technique != overlay.Direct || path.Peer.String() != "sitea/a2" || path.Reason != "the test says so" || path.Setup <= 0 {
+		t.Errorf("path %+v", path)
+	}
+	in, d := r1.incoming()
+	if in.Technique != overlay.Direct || in.Peer.String() != "sitea/a1" {
+		t.Errorf("incoming path %+v", in)
+	}
+	joined(t, c, d)
+}
+
+func TestReversed(t *testing.T) {
+	f := newFakeFrontal(t, open, overlay.Reversed)
+	s1, _ := f.helper("a1")
+	s2, _ := f.helper("a2")
+	key := newKey(t)
+	r0, r1 := join(t, s1, key, 0), join(t, s2, key, 1)
+	path, c := r0.dialled(1)
+	in, d := r1.incoming()
+	if path.Technique != overlay.Reversed || in.Technique != overlay.Reversed || in.Peer.String() != "sitea/a1" {
+		t.Errorf("paths %+v, %+v", path, in)
+	}
+	joined(t, c, d)
+}
+
+// relay pretends to be a proxy: it reads the tickets of two connections and
+// joins them in memory.
+func (f *fakeFrontal) startRelay(want wire.Frame) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(func() { ln.Close() })
+	f.relay = &controlpb.Assignment{Proxy: "p1", Addresses: []string{ln.Addr().String()}, Ticket: wire.Append(nil, want)}
+	go func() { // ends with the listener and the test's connections
+		var ends []net.Conn
+		for len(ends) < 2 {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			if got, err := wire.Read(c); err != nil || got.Type() != want.Type() {
+				f.t.Errorf("the relay read %+v, %v", got, err)
+			}
+			ends = append(ends, c)
+		}
+		go io.Copy(ends[0], ends[1])
+		io.Copy(ends[1], ends[0])
+	}()
+}
+
+func TestRelay(t *testing.T) {
+	key := newKey(t)
+	f := newFakeFrontal(t, open, overlay.Relay)
+	f.startRelay(&wire.Ticket{Job: key.ID(), Proxy: "p1"})
+	s1, _ := f.helper("a1")
+	s2, _ := f.helper("a2")
+	r0, r1 := join(t, s1, key, 0), join(t, s2, key, 1)
+	path, c := r0.dialled(1)
+	in, d := r1.incoming()
+	if path.String() != "relay through p1" || in.String() != "relay through p1" {
+		t.Errorf("paths %v, %v", path, in)
+	}
+	joined(t, c, d)
+}
+
+// TestFallback: a step that fails is reported and the next one taken.
+func TestFallback(t *testing.T) {
+	f := newFakeFrontal(t, open, overlay.Direct, overlay.Reversed)
+	s1, _ := f.helper("a1")
+	s2, _ := f.helper("a2")
+	key := newKey(t)
+	r0, r1 := join(t, s1, key, 0), join(t, s2, key, 1)
+	f.mu.Lock()
+	name := overlay.ProcessName{Job: key.ID(), Rank: 1}
+	point := f.points[name]
+	dead, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	point.Local = dead.Addr().(*net.TCPAddr).AddrPort()
+	dead.Close() // a port at which nobody listens
+	f.points[name] = point
+	f.mu.Unlock()
+	path, c := r0.dialled(1)
+	_, d := r1.incoming()
+	joined(t, c, d)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if path.Technique != overlay.Reversed || len(f.reports) != 1 || f.reports[0].Technique != uint32(overlay.Direct) || !strings.Contains(f.reports[0].Fault.Text, "refused") {
+		t.Errorf("path %+v, reports %v", path, f.reports)
+	}
+}
+
+func TestWaitsForAProcessThatStartsLater(t *testing.T) {
+	f := newFakeFrontal(t, open, overlay.Direct)
+	s1, _ := f.helper("a1")
+	s2, _ := f.helper("a2")
+	key := newKey(t)
+	r0 := join(t, s1, key, 0)
+	r0.send(&wire.LocalDial{Request: 1, Rank: 1, Budget: 20 * time.Second})
+	for asked := false; !asked; { // until the question is there
+		f.mu.Lock()
+		asked = f.resolves > 1
+		f.mu.Unlock()
+		runtime.Gosched()
+	}
+	r1 := join(t, s2, key, 1)
+	frame, c := r0.next()
+	if _, ok := frame.(*wire.LocalDialled); !ok {
+		t.Fatalf("got %+v", frame)
+	}
+	_, d := r1.incoming()
+	joined(t, c, d)
+}
+
+// TestFailures: each ends within its budget, with its class and these words.
+func TestFailures(t *testing.T) {
+	key := newKey(t)
+	t.Run("never starts", func(t *testing.T) {
+		f := newFakeFrontal(t, open, overlay.Direct)
+		s1, _ := f.helper("a1")
+		got := join(t, s1, key, 0).failed(9, 100*time.Millisecond)
+		if got.Code != wire.CodeUnknownProcess || !strings.Contains(got.Text, fmt.Sprintf("for rank 9 of job %s to start; it has not registered with any helper", key.ID())) {
+			t.Errorf("%+v", got)
+		}
+	})
+	t.Run("itself", func(t *testing.T) {
+		f := newFakeFrontal(t, open, overlay.Direct)
+		s1, _ := f.helper("a1")
+		if got := join(t, s1, key, 0).failed(0, time.Second); got.Code != wire.CodeRefused || !strings.Contains(got.Text, "does not dial itself") {
+			t.Errorf("%+v", got)
+		}
+	})
+	t.Run("no technique", func(t *testing.T) {
+		f := newFakeFrontal(t, open)
+		f.plan.Rejected = []overlay.Rejection{{Technique: overlay.Relay, Reason: "sitea lets nothing out"}}
+		s1, _ := f.helper("a1")
+		s2, _ := f.helper("a2")
+		r0 := join(t, s1, key, 0)
+		join(t, s2, key, 1)
+		got := r0.failed(1, time.Second)
+		if got.Code != wire.CodeNoPath || !strings.Contains(got.Text, "at sitea/a2: no technique connects the sites: relay: sitea lets nothing out") {
+			t.Errorf("%+v", got)
+		}
+	})
+	t.Run("no proxy answers", func(t *testing.T) {
+		f := newFakeFrontal(t, open, overlay.Relay)
+		f.relay = &controlpb.Assignment{Proxy: "p1", Addresses: []string{nowhere}}
+		s1, _ := f.helper("a1")
+		s2, _ := f.helper("a2")
+		r0 := join(t, s1, key, 0)
+		join(t, s2, key, 1)
+		got := r0.failed(1, 300*time.Millisecond)
+		if got.Code == wire.CodeTimeout || !strings.Contains(got.Text, "relay: proxy p1: ") || !strings.Contains(got.Text, "127.0.0.1:1") {
+			t.Errorf("%+v", got)
+		}
+	})
+	t.Run("forbidden address", func(t *testing.T) {
+		f := newFakeFrontal(t, open, overlay.Relay)
+		f.relay = &controlpb.Assignment{Proxy: "p1", Addresses: []string{"169.254.169.254:80"}}
+		s1, _ := f.helper("a1")
+		s2, _ := f.helper("a2")
+		r0 := join(t, s1, key, 0)
+		join(t, s2, key, 1)
+		if got := r0.failed(1, 5*time.Second); got.Code != wire.CodeForbidden || !strings.Contains(got.Text, "169.254.169.254:80 is no address that a helper dials") {
+			t.Errorf("%+v", got)
+		}
+	})
+	t.Run("frontal away", func(t *testing.T) {
+		f := newFakeFrontal(t, open)
+		f.addr = nowhere
+		s1, _ := f.helper("a1")
+		got := join(t, s1, key, 0).failed(1, 50*time.Millisecond)
+		if got.Code != wire.CodeUnreachable || !strings.Contains(got.Text, "helper sitea/a1 has had no session with its frontal at 127.0.0.1:1 since ") {
+			t.Errorf("%+v", got)
+		}
+	})
+}
+
+// TestRefusedProcesses: who may not register is told why.
+func TestRefusedProcesses(t *testing.T) {
+	f := newFakeFrontal(t, open)
+	socket, _ := f.helper("a1")
+	key, other := newKey(t), newKey(t)
+	stranger := hello(key, 0, 1)
+	stranger.Auth = other.Auth()
+	current := say2helper(t, socket, hello(key, 3, 5))
+	current.next()
+	for name, tc := range map[string]struct {
+		first wire.Frame
+		code  wire.Code
+		text  string
+	}{
+		"another job's key": {stranger, wire.CodeForbidden, fmt.Sprintf("process %d of user %d does not hold the key of job %s", os.Getpid(), os.Getuid(), key.ID())},
+		"no hello":          {&wire.LocalDial{}, wire.CodeMalformed, "a local dial in place of a local hello"},
+		"an older life":     {hello(key, 3, 4), wire.CodeStale, "has started again since (generation 5, not 4)"},
+	} {
+		got, _ := say2helper(t, socket, tc.first).next()
+		refusal, ok := got.(*wire.Refuse)
+		if !ok || refusal.Code != tc.code || !strings.Contains(refusal.Text, tc.text) || refusal.By != "helper sitea/a1" {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+	f.mu.Lock()
+	f.refuse = fmt.Errorf("%w: job is not welcome", overlay.ErrForbidden)
+	f.mu.Unlock()
+	got, _ := say2helper(t, socket, hello(key, 7, 1)).next()
+	if refusal, ok := got.(*wire.Refuse); !ok || refusal.Code != wire.CodeForbidden || !strings.Contains(refusal.Text, "job is not welcome") {
+		t.Errorf("refused by the directory: %+v", got)
+	}
+}
+
+// TestStrangersAtTheDataPort: garbage, silence cut short and unknown names get
+// a refusal in words, and nothing reaches a process.
+func TestStrangersAtTheDataPort(t *testing.T) {
+	f := newFakeFrontal(t, open)
+	socket, _ := f.helper("a1")
+	key := newKey(t)
+	join(t, socket, key, 0)
+	f.mu.Lock()
+	addr := f.points[overlay.ProcessName{Job: key.ID(), Rank: 0}].Local.String()
+	f.mu.Unlock()
+	for name, tc := range map[string]struct {
+		say  []byte
+		code wire.Code
+		text string
+	}{
+		"HTTP":            {[]byte("GET / HTTP/1.1\r\n\r\n"), wire.CodeMalformed, "not an Isthmus frame: it starts with 47 45"},
+		"another version": {[]byte{'I', 'S', 9, 1, 0, 0}, wire.CodeVersion, "the peer speaks version 9, this side 1"},
+		"a lying length":  {[]byte{'I', 'S', 1, 1, 0xff, 0xff}, wire.CodeMalformed, "intro says it has 65535 bytes, at most 4096 are allowed"},
+		"unknown process": {wire.Append(nil, &wire.Intro{Kind: wire.IntroProcess, Job: key.ID(), Rank: 5}), wire.CodeUnknownProcess, "no rank 5 of job"},
+		"old connect-id":  {wire.Append(nil, &wire.Intro{Kind: wire.IntroReverse, Job: key.ID()}), wire.CodeStale, "nobody here expects this connection"},
+		"carry":           {wire.Append(nil, &wire.Intro{Kind: wire.IntroCarry, Job: key.ID()}), wire.CodeForbidden, "a helper carries nothing for others"},
+		"a hello":         {wire.Append(nil, &wire.Proof{}), wire.CodeMalformed, "a proof in place of an intro"},
+	} {
+		c, err := net.Dial("tcp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Write(tc.say)
+		c.SetReadDeadline(time.Now().Add(10 * time.Second))
+		got, err := wire.Read(c)
+		if refusal, ok := got.(*wire.Refuse); !ok || refusal.Code != tc.code || !strings.Contains(refusal.Text, tc.text) {
+			t.Errorf("%s: %+v, %v", name, got, err)
+		}
+		c.Close()
+	}
+}
+
+// TestCarriersOutliveTheHelper: connections go on after the helpers that made
+// them are gone, and processes that come back connect again.
+func TestCarriersOutliveTheHelper(t *testing.T) {
+	f := newFakeFrontal(t, open, overlay.Direct)
+	s1, stop1 := f.helper("a1")
+	s2, stop2 := f.helper("a2")
+	key := newKey(t)
+	r0, r1 := join(t, s1, key, 0), join(t, s2, key, 1)
+	_, c := r0.dialled(1)
+	_, d := r1.incoming()
+	stop1()
+	stop2()
+	joined(t, c, d)
+	s1, _ = f.helper("a1")
+	s2, _ = f.helper("a2")
+	r0, r1 = join(t, s1, key, 0), join(t, s2, key, 1)
+	_, c = r0.dialled(1)
+	_, d = r1.incoming()
+	joined(t, c, d)
+}
+
+// TestPortRangeFull: a helper that finds no port in the range opens none
+// outside, and its processes can still dial.
+func TestPortRangeFull(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	port := uint16(taken.Addr().(*net.TCPAddr).Port)
+	f := newFakeFrontal(t, overlay.SiteProfile{Inbound: overlay.InboundPorts, Ports: overlay.Ports{First: port, Last: port}}, overlay.Direct)
+	socket, _ := f.helper("a1")
+	key := newKey(t)
+	join(t, socket, key, 0)
+	f.mu.Lock()
+	point := f.points[overlay.ProcessName{Job: key.ID(), Rank: 0}]
+	f.mu.Unlock()
+	if point.Local.IsValid() || point.Public.IsValid() {
+		t.Errorf("registered %+v", point)
+	}
+	s2, _ := f.helper("a2")
+	got := join(t, s2, key, 1).failed(0, time.Second)
+	if got.Code != wire.CodeUnreachable || !strings.Contains(got.Text, "direct: unreachable: sitea/a1 listens nowhere that this site can dial; its port range may be full") {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestLinksLeakNothing opens and closes many links of every kind and counts.
+func TestLinksLeakNothing(t *testing.T) {
+	f := newFakeFrontal(t, open, overlay.Direct)
+	s1, _ := f.helper("a1")
+	s2, _ := f.helper("a2")
+	key := newKey(t)
+	r0, r1, r2 := join(t, s1, key, 0), join(t, s2, key, 1), join(t, s1, key, 2)
+	techniques := []overlay.Technique{overlay.Direct, overlay.Reversed}
+	once := func(i int) {
+		f.mu.Lock()
+		f.plan.Steps = []overlay.Step{{Technique: techniques[i%2]}}
+		f.mu.Unlock()
+		peer := r1
+		to := uint32(1)
+		if i%3 == 0 {
+			peer, to = r2, 2
+		}
+		_, c := r0.dialled(to)
+		_, d := peer.incoming()
+		joined(t, c, d)
+		c.Close()
+		d.Close()
+	}
+	for i := range 6 {
+		once(i)
+	}
+	goroutines, descriptors := settle(t, 0, 0)
+	for i := range 1000 {
+		once(i)
+	}
+	settle(t, goroutines, descriptors)
+}
+
+// settle waits until no more goroutines and descriptors are there than given,
+// or, given zero, returns how many there are.
+func settle(t *testing.T, maxGoroutines, maxDescriptors int) (int, int) {
+	t.Helper()
+	deadline := time.Now().Add(20 * time.Second)
+	for {
+		fds, err := os.ReadDir("/dev/fd")
+		if err != nil {
+			t.Fatal(err)
+		}
+		g, d := runtime.NumGoroutine(), len(fds)
+		if maxGoroutines == 0 || g <= maxGoroutines+4 && d <= maxDescriptors+2 {
+			return g, d
+		}
+		if time.Now().After(deadline) {
+			buf := make([]byte, 1<<20)
+			t.Fatalf("%d goroutines and %d descriptors became %d and %d\n%s", maxGoroutines, maxDescriptors, g, d, buf[:runtime.Stack(buf, true)])
+		}
+		runtime.Gosched()
+	}
+}
+
+func TestWrongCertificate(t *testing.T) {
+	f := newFakeFrontal(t, open)
+	creds, err := f.ca.Credentials(control.Identity{Role: control.RoleProxy, Name: "p1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := New(Options{Credentials: creds}); err == nil || !strings.Contains(err.Error(), "the certificate is that of proxy p1; a helper needs one of its own") {
+		t.Errorf("%v", err)
+	}
+}
