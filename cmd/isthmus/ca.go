@@ -1,0 +1,74 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/isthmus-grid/isthmus/internal/ca"
+	"github.com/isthmus-grid/isthmus/internal/control"
+)
+
+// caCommand is "isthmus ca": the grid's certificate authority in a folder.
+func caCommand() *cli.Command {
+	dir := &cli.StringFlag{Name: "dir", Value: "ca", Usage: "the CA's folder"}
+	return &cli.Command{
+		Name:  "ca",
+		Usage: "make the grid's certificate authority and its certificates",
+		Subcommands: []*cli.Command{
+			{
+				Name:      "init",
+				Usage:     "make a new CA for the grid NAME",
+				ArgsUsage: "NAME",
+				Flags: []cli.Flag{dir,
+					&cli.DurationFlag{Name: "valid", Value: 10 * 365 * 24 * time.Hour, Usage: "how long the CA is valid"}},
+				Action: func(c *cli.Context) error {
+					if c.NArg() != 1 {
+						return usage("ca init: want one NAME")
+					}
+					if _, err := ca.Create(c.String("dir"), c.Args().First(), c.Duration("valid")); err != nil {
+						return err
+					}
+					fmt.Fprintf(c.App.Writer, "made %s/%s (give it to every daemon) and %[1]s/%[3]s (keep it)\n", c.String("dir"), ca.CertFile, ca.KeyFile)
+					return nil
+				},
+			},
+			{
+				Name:  "issue",
+				Usage: "issue a certificate",
+				Description: "ROLE NAME is one of\n  broker NAME\n  frontal SITE\n  proxy NAME\n  helper SITE/NODE\n  admin NAME\n\n" +
+					"The certificate, its key and the CA's certificate are written into the folder --out.",
+				ArgsUsage: "ROLE NAME",
+				Flags: []cli.Flag{dir,
+					&cli.StringFlag{Name: "out", Value: ".", Usage: "folder to write to"},
+					&cli.DurationFlag{Name: "valid", Value: 90 * 24 * time.Hour, Usage: "how long the certificate is valid"}},
+				Action: func(c *cli.Context) error {
+					if c.NArg() != 2 {
+						return usage("ca issue: want ROLE NAME, such as: frontal sitea")
+					}
+					id, err := control.ParseIdentity(c.Args().Get(0) + " " + c.Args().Get(1))
+					if err != nil {
+						return err
+					}
+					if c.Duration("valid") <= 0 {
+						return usage("ca issue: --valid must be positive")
+					}
+					authority, err := ca.Load(c.String("dir"))
+					if err != nil {
+						return err
+					}
+					files, err := authority.Write(c.String("out"), id, time.Now().Add(c.Duration("valid")))
+					if err != nil {
+						return err
+					}
+					fmt.Fprintf(c.App.Writer, "tls:\n  cert: %s\n  key: %s\n  ca: %s\n", files.Cert, files.Key, files.CA)
+					return nil
+				},
+			},
+		},
+	}
+}
+
+// usage is a mistake on the command line: exit status 2.
+func usage(text string) error { return cli.Exit(text, 2) }

@@ -1,0 +1,39 @@
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/isthmus-grid/isthmus/cmd/internal/demo"
+	"github.com/isthmus-grid/isthmus/internal/lab"
+)
+
+// demoCommand is "isthmus demo".
+func demoCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "demo",
+		Usage: "run one job over two closed sites, all on this machine",
+		Flags: []cli.Flag{&cli.BoolFlag{Name: "json", Usage: "print objects, one a line, in place of tables"}},
+		Action: func(c *cli.Context) error {
+			if err := lab.Enter(); err != nil {
+				return fmt.Errorf("the demo needs namespaces of its own: %w", err)
+			}
+			program, err := self()
+			if err != nil {
+				return err
+			}
+			return demo.Run(c.Context, demo.Options{Program: program, Out: c.App.Writer, JSON: c.Bool("json")})
+		},
+	}
+}
+
+// self returns how to run this very binary with other words.
+func self() (func(words ...string) []string, error) {
+	path, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	return func(words ...string) []string { return append([]string{path}, words...) }, nil
+}

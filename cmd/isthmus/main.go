@@ -1,0 +1,51 @@
+// Isthmus is the command of users and admins: it shows the suite on this
+// machine, makes certificates and job keys, starts the ranks of a job, builds
+// rehearsal sites and measures. It also holds the four daemons, so that one
+// file is enough to try everything.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/isthmus-grid/isthmus/broker"
+	"github.com/isthmus-grid/isthmus/connhelper"
+	"github.com/isthmus-grid/isthmus/frontal"
+	"github.com/isthmus-grid/isthmus/proxy"
+)
+
+func main() {
+	app := &cli.App{
+		Name:  "isthmus",
+		Usage: "one message-passing job over sites that firewalls keep apart",
+		Commands: []*cli.Command{
+			demoCommand(), runCommand(), jobCommand(), caCommand(), statusCommand(), planCommand(),
+			labCommand(), benchCommand(), exampleCommand(),
+		},
+		HideVersion: true,
+	}
+	for _, d := range []*cli.Command{broker.Command(), frontal.Command(), proxy.Command(), connhelper.Command()} {
+		d.Category = "daemons"
+		app.Commands = append(app.Commands, d)
+	}
+	if err := app.Run(os.Args); err != nil {
+		fmt.Fprintln(os.Stderr, "isthmus:", err)
+		status := 1
+		var coder cli.ExitCoder
+		if errors.As(err, &coder) {
+			status = coder.ExitCode()
+		}
+		os.Exit(status)
+	}
+}
+
+func benchCommand() *cli.Command {
+	return &cli.Command{
+		Name:        "bench",
+		Usage:       "measure, against what it is to be compared with",
+		Subcommands: []*cli.Command{benchSetupCommand(), benchRelayCommand(), benchBrokerCommand(), benchLabCommand()},
+	}
+}

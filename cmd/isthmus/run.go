@@ -1,0 +1,111 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/isthmus-grid/isthmus/internal/jobkey"
+	"github.com/isthmus-grid/isthmus/internal/ranks"
+)
+
+// jobCommand is "isthmus job": the secret that a job's processes share.
+func jobCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "job",
+		Usage: "make the key of a job",
+		Subcommands: []*cli.Command{{
+			Name:        "new",
+			Usage:       "print a new key for the job NAME",
+			Description: "Keep it in a file that only you can read and give the same file to `isthmus run` at every site:\n\n  (umask 077; isthmus job new myjob > myjob.key)",
+			ArgsUsage:   "NAME",
+			Action: func(c *cli.Context) error {
+				if c.NArg() != 1 {
+					return usage("job new: want one NAME")
+				}
+				k, err := jobkey.New(c.Args().First())
+				if err != nil {
+					return err
+				}
+				fmt.Fprintln(c.App.Writer, k)
+				return nil
+			},
+		}},
+	}
+}
+
+// runCommand is "isthmus run": this node's share of a job.
+func runCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "run",
+		Usage: "start this node's processes of a job",
+		Description: "On one machine, without any daemon:\n\n  isthmus run -n 4 ./program\n\n" +
+			"On the nodes of several sites, each with its helper, the same key and the same size everywhere:\n\n" +
+			"  site a:  isthmus run --key myjob.key --size 8 --ranks 0-3 ./program\n" +
+			"  site b:  isthmus run --key myjob.key --size 8 --ranks 4-7 ./program",
+		ArgsUsage: "PROGRAM [ARGUMENT...]",
+		Flags: []cli.Flag{
+			&cli.IntFlag{Name: "n", Usage: "number of processes, all on this node"},
+			&cli.StringFlag{Name: "ranks", Usage: "in place of -n: the ranks that run on this node, FIRST-LAST"},
+			&cli.IntFlag{Name: "size", Usage: "number of processes of the whole job (default: those of this node)"},
+			&cli.StringFlag{Name: "key", Usage: "file with the job's key (isthmus job new); needed when other nodes take part"},
+			&cli.StringFlag{Name: "helper", EnvVars: []string{ranks.EnvHelper}, Usage: "socket of this node's helper"},
+			&cli.StringFlag{Name: "label", Value: hostname(), Usage: "output is tagged [LABEL:rank]; empty for no tags"},
+		},
+		Action: func(c *cli.Context) error {
+			job, err := jobOf(c)
+			if err != nil {
+				return err
+			}
+			err = ranks.Run(c.Context, job)
+			var exit *ranks.ExitError
+			if errors.As(err, &exit) {
+				return cli.Exit(err, exit.Status)
+			}
+			return err
+		},
+	}
+}
+
+func jobOf(c *cli.Context) (ranks.Job, error) {
+	j := ranks.Job{
+		Argv: c.Args().Slice(), Count: c.Int("n"), Size: c.Int("size"), Helper: c.String("helper"), Label: c.String("label"),
+		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
+	}
+	if c.IsSet("n") == c.IsSet("ranks") {
+		return j, usage("run: give either -n or --ranks")
+	}
+	var err error
+	if c.IsSet("ranks") {
+		if j.First, j.Count, err = ranks.ParseRanks(c.String("ranks")); err != nil {
+			return j, usage("run: --ranks: " + err.Error())
+		}
+	}
+	if j.Size == 0 {
+		j.Size = j.First + j.Count
+	}
+	if c.IsSet("key") {
+		j.Key, err = jobkey.Load(c.String("key"))
+	} else if j.Count < j.Size {
+		return j, usage("run: other nodes take part, so all need the same --key; make one with: isthmus job new NAME")
+	} else {
+		j.Key, err = jobkey.New("local")
+	}
+	if err != nil {
+		return j, err
+	}
+	if err := j.Check(); err != nil {
+		return j, usage("run: " + err.Error())
+	}
+	return j, nil
+}
+
+func hostname() string {
+	name, err := os.Hostname()
+	if err != nil {
+		return "localhost"
+	}
+	return name
+}

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+)
+
+// adminFlags say which daemon to ask, and as whom.
+func adminFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "broker", Usage: "address of the broker to ask, host:port"},
+		&cli.StringFlag{Name: "frontal", Usage: "in place of --broker: address of a frontal"},
+		&cli.StringFlag{Name: "cert", Required: true, Usage: "certificate of an admin (isthmus ca issue admin NAME)"},
+		&cli.StringFlag{Name: "tls-key", Required: true, Usage: "its key"},
+		&cli.StringFlag{Name: "ca", Required: true, Usage: "certificate of the grid's CA"},
+	}
+}
+
+// askAdmin makes one call to the daemon that the flags name.
+func askAdmin(c *cli.Context, call func(context.Context, controlpb.AdminClient) error) error {
+	addr, role := c.String("broker"), control.RoleBroker
+	if c.IsSet("frontal") {
+		addr, role = c.String("frontal"), control.RoleFrontal
+	}
+	if addr == "" {
+		return usage(c.Command.Name + ": give --broker or --frontal")
+	}
+	creds, err := control.LoadCredentials(c.String("cert"), c.String("tls-key"), c.String("ca"))
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(c.Context, 10*time.Second)
+	defer cancel()
+	e := control.NewEndpoint(creds, slog.New(slog.DiscardHandler), nil)
+	defer e.Close()
+	s, err := e.Dial(ctx, control.DialConfig{Addr: addr, Role: role})
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	return control.FromStatus(call(ctx, controlpb.NewAdminClient(s.Conn())))
+}
+
+// statusCommand is "isthmus status".
+func statusCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "status",
+		Usage: "show what a broker or frontal knows, as JSON",
+		Flags: adminFlags(),
+		Action: func(c *cli.Context) error {
+			return askAdmin(c, func(ctx context.Context, admin controlpb.AdminClient) error {
+				r, err := admin.Status(ctx, &controlpb.StatusRequest{})
+				if err != nil {
+					return err
+				}
+				var pretty bytes.Buffer
+				if err := json.Indent(&pretty, r.Json, "", "  "); err != nil {
+					return fmt.Errorf("the daemon's answer: %w", err)
+				}
+				fmt.Fprintln(c.App.Writer, pretty.String())
+				return nil
+			})
+		},
+	}
+}
+
+// planCommand is "isthmus plan": the decision for two sites.
+func planCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "plan",
+		Usage:     "show how processes of one site connect to those of another, and why",
+		ArgsUsage: "ASKER TARGET",
+		Flags:     append(adminFlags(), &cli.BoolFlag{Name: "json", Usage: "print the plan as JSON"}),
+		Action: func(c *cli.Context) error {
+			if c.NArg() != 2 {
+				return usage("plan: want two sites")
+			}
+			return askAdmin(c, func(ctx context.Context, admin controlpb.AdminClient) error {
+				m, err := admin.Decide(ctx, &controlpb.DecideRequest{Asker: c.Args().Get(0), Target: c.Args().Get(1)})
+				if err != nil {
+					return err
+				}
+				plan, err := control.PlanFromPB(m)
+				if err != nil {
+					return err
+				}
+				if c.Bool("json") {
+					return json.NewEncoder(c.App.Writer).Encode(plan)
+				}
+				for i, s := range plan.Steps {
+					via := ""
+					if v := s.Via.String(); v != "" {
+						via = " via " + v
+					}
+					fmt.Fprintf(c.App.Writer, "%d. %v%s: %s\n", i+1, s.Technique, via, s.Reason)
+				}
+				for _, r := range plan.Rejected {
+					fmt.Fprintf(c.App.Writer, "-  %v: %s\n", r.Technique, r.Reason)
+				}
+				return nil
+			})
+		},
+	}
+}
