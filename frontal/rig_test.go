@@ -1,0 +1,496 @@
+package frontal
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/isthmus-grid/isthmus/internal/ca"
+	"github.com/isthmus-grid/isthmus/internal/carrier"
+	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/internal/daemon"
+	"github.com/isthmus-grid/isthmus/overlay"
+	"github.com/isthmus-grid/isthmus/wire"
+)
+
+// patience bounds every wait of the tests. It decides only how long a broken
+// one takes.
+const patience = 20 * time.Second
+
+// rig is a frontal between a scripted broker and helpers made by hand, all in
+// this process, on real sessions over loopback.
+type rig struct {
+	t      *testing.T
+	ca     *ca.CA
+	broker *fakeBroker
+	f      *Frontal
+	at     string // the frontal's control address
+	log    *logText
+	stop   func() // ends the frontal and waits for it
+
+	mu     sync.Mutex
+	mapped map[string]string // where an address outside really is
+}
+
+// logText is a log that a test can read while it is written.
+type logText struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *logText) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *logText) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// newRig starts a broker and the frontal of sitea, a gateway_only site with
+// an open inbound side, and waits until the site has joined.
+func newRig(t *testing.T, change func(*Config)) *rig {
+	t.Helper()
+	authority, _, err := ca.New("test", time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &rig{t: t, ca: authority, log: new(logText), mapped: map[string]string{}}
+	r.broker = newFakeBroker(r)
+	cfg := daemon.Defaults[Config]()
+	loop := netip.MustParseAddrPort("127.0.0.1:0")
+	cfg.Site, cfg.Broker, cfg.Listen, cfg.DataListen, cfg.PublicListen = "sitea", r.broker.addr, loop, loop, loop
+	cfg.Profile.GatewayOnly, cfg.Profile.Inbound = true, overlay.InboundOpen
+	cfg.Patience = 0
+	if change != nil {
+		change(&cfg)
+	}
+	r.startFrontal(cfg)
+	r.waitUp()
+	return r
+}
+
+func (r *rig) startFrontal(cfg Config) {
+	r.t.Helper()
+	f, err := New(cfg, r.creds(control.Identity{Role: control.RoleFrontal, Site: "sitea"}), slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	outward := f.dial
+	f.dial = func(ctx context.Context, addr string) (*net.TCPConn, error) { return outward(ctx, r.really(addr)) }
+	r.f = f
+	ctx, cancel := context.WithCancel(context.Background())
+	ready, ended := make(chan []string, 1), make(chan error, 1)
+	go func() { ended <- f.Serve(ctx, func(facts ...string) { ready <- facts }) }()
+	select {
+	case facts := <-ready:
+		r.at = strings.TrimPrefix(facts[0], "listen=")
+	case err := <-ended:
+		r.t.Fatal(err)
+	}
+	r.stop = sync.OnceFunc(func() {
+		cancel()
+		select {
+		case err := <-ended:
+			if err != nil {
+				r.t.Errorf("Serve: %v", err)
+			}
+		case <-time.After(patience):
+			r.t.Error("Serve did not end")
+		}
+	})
+	r.t.Cleanup(r.stop)
+}
+
+func (r *rig) creds(id control.Identity) *control.Credentials {
+	r.t.Helper()
+	c, err := r.ca.Credentials(id)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return c
+}
+
+func (r *rig) really(addr string) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if to, ok := r.mapped[addr]; ok {
+		return to
+	}
+	return addr
+}
+
+// outside makes addr, an address of the wide world, lead to a loopback one.
+func (r *rig) outside(addr, really string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.mapped[addr] = really
+}
+
+func (r *rig) waitUp() {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(r.t.Context(), patience)
+	defer cancel()
+	if r.f.up.come(ctx) == nil {
+		r.t.Fatalf("the frontal did not join the broker\n%s", r.log)
+	}
+}
+
+// until waits for something that is under way to have happened.
+func (r *rig) until(what string, happened func() bool) {
+	r.t.Helper()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(patience); !happened(); <-tick.C {
+		if time.Now().After(end) {
+			r.t.Fatalf("waited %v for this: %s\n%s", patience, what, r.log)
+		}
+	}
+}
+
+// fakeBroker does what its functions say, and remembers what it was asked.
+type fakeBroker struct {
+	controlpb.UnimplementedDirectoryServer
+	controlpb.UnimplementedSitesServer
+	r    *rig
+	addr string
+	stop func()
+
+	mu         sync.Mutex
+	resolves   []*controlpb.ResolveRequest
+	awaits     int
+	joins      []*controlpb.JoinRequest
+	registered map[uint32]*controlpb.AccessPoint // by rank
+	withdrawn  []uint32
+	reports    []*controlpb.ReportRequest
+	asked      []*controlpb.IntroduceRequest
+	session    *control.Session
+	epoch      uint64
+
+	resolve   func(context.Context, *controlpb.ResolveRequest) (*controlpb.ResolveResponse, error)
+	await     func(context.Context, *controlpb.AwaitRequest) (*controlpb.Answer, error)
+	refuse    func(*controlpb.AccessPoint) *controlpb.Fault
+	introduce func(*controlpb.IntroduceRequest, grpc.ServerStreamingServer[controlpb.IntroduceEvent]) error
+}
+
+func newFakeBroker(r *rig) *fakeBroker {
+	b := &fakeBroker{r: r, registered: map[uint32]*controlpb.AccessPoint{}}
+	b.resolve = b.everybodyAtSiteB(1)
+	b.start()
+	return b
+}
+
+// start listens, at the former address if there was one.
+func (b *fakeBroker) start() {
+	b.r.t.Helper()
+	at := b.addr
+	if at == "" {
+		at = "127.0.0.1:0"
+	}
+	ln, err := net.Listen("tcp", at)
+	if err != nil {
+		b.r.t.Fatal(err)
+	}
+	b.addr = ln.Addr().String()
+	b.mu.Lock()
+	b.epoch++
+	b.mu.Unlock()
+	ep := control.NewEndpoint(b.r.creds(control.Identity{Role: control.RoleBroker, Name: "main"}), slog.New(slog.DiscardHandler), func(s grpc.ServiceRegistrar) {
+		controlpb.RegisterDirectoryServer(s, b)
+		controlpb.RegisterSitesServer(s, b)
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() { ep.Serve(ctx, ln, nil, nil) })
+	b.stop = sync.OnceFunc(func() { cancel(); wg.Wait(); ep.Close() })
+	b.r.t.Cleanup(b.stop)
+}
+
+// everybodyAtSiteB answers every question with a process at siteb.
+func (b *fakeBroker) everybodyAtSiteB(generation uint64) func(context.Context, *controlpb.ResolveRequest) (*controlpb.ResolveResponse, error) {
+	plan := planTo("siteb", "siteb is open")
+	return func(_ context.Context, req *controlpb.ResolveRequest) (*controlpb.ResolveResponse, error) {
+		resp := &controlpb.ResolveResponse{}
+		for _, q := range req.Questions {
+			resp.Answers = append(resp.Answers, &controlpb.Answer{Point: pointAt(q.Process.Rank, generation, "siteb", "b1"), Plan: plan.Digest})
+		}
+		for _, known := range req.KnownPlans {
+			if known == plan.Digest {
+				return resp, nil
+			}
+		}
+		resp.Plans = append(resp.Plans, plan)
+		return resp, nil
+	}
+}
+
+func (b *fakeBroker) set(change func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	change()
+}
+
+func (b *fakeBroker) calls() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.resolves)
+}
+
+func (b *fakeBroker) has(rank uint32) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.registered[rank] != nil
+}
+
+func (b *fakeBroker) Join(ctx context.Context, req *controlpb.JoinRequest) (*controlpb.JoinResponse, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.joins = append(b.joins, req)
+	b.session = control.SessionOf(ctx)
+	return &controlpb.JoinResponse{Broker: "main", Epoch: b.epoch}, nil
+}
+
+func (b *fakeBroker) Register(_ context.Context, req *controlpb.RegisterRequest) (*controlpb.RegisterResponse, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	resp := &controlpb.RegisterResponse{}
+	for _, p := range req.Points {
+		if b.refuse != nil {
+			if fault := b.refuse(p); fault != nil {
+				resp.Faults = append(resp.Faults, fault)
+				continue
+			}
+		}
+		b.registered[p.Process.Rank] = p
+	}
+	return resp, nil
+}
+
+func (b *fakeBroker) Withdraw(_ context.Context, req *controlpb.WithdrawRequest) (*controlpb.WithdrawResponse, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, w := range req.Processes {
+		delete(b.registered, w.Process.Rank)
+		b.withdrawn = append(b.withdrawn, w.Process.Rank)
+	}
+	return &controlpb.WithdrawResponse{}, nil
+}
+
+func (b *fakeBroker) Resolve(ctx context.Context, req *controlpb.ResolveRequest) (*controlpb.ResolveResponse, error) {
+	b.mu.Lock()
+	b.resolves = append(b.resolves, req)
+	resolve := b.resolve
+	b.mu.Unlock()
+	return resolve(ctx, req)
+}
+
+func (b *fakeBroker) Await(ctx context.Context, req *controlpb.AwaitRequest) (*controlpb.Answer, error) {
+	b.mu.Lock()
+	b.awaits++
+	await := b.await
+	b.mu.Unlock()
+	return await(ctx, req)
+}
+
+func (b *fakeBroker) Report(_ context.Context, req *controlpb.ReportRequest) (*controlpb.ReportResponse, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.reports = append(b.reports, req)
+	return &controlpb.ReportResponse{}, nil
+}
+
+func (b *fakeBroker) Introduce(req *controlpb.IntroduceRequest, out grpc.ServerStreamingServer[controlpb.IntroduceEvent]) error {
+	b.mu.Lock()
+	b.asked = append(b.asked, req)
+	introduce := b.introduce
+	b.mu.Unlock()
+	return introduce(req, out)
+}
+
+// introduced calls the frontal as the broker does and returns its events.
+func (b *fakeBroker) introduced(in *controlpb.Introduction) ([]*controlpb.IntroduceEvent, error) {
+	b.mu.Lock()
+	s := b.session
+	b.mu.Unlock()
+	return eventsOf(b.r.t, func(ctx context.Context) (grpc.ServerStreamingClient[controlpb.IntroduceEvent], error) {
+		return controlpb.NewTargetClient(s.Conn()).Introduced(ctx, in)
+	})
+}
+
+func eventsOf(t *testing.T, open func(context.Context) (grpc.ServerStreamingClient[controlpb.IntroduceEvent], error)) (events []*controlpb.IntroduceEvent, err error) {
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	stream, err := open(ctx)
+	for err == nil {
+		var e *controlpb.IntroduceEvent
+		if e, err = stream.Recv(); err == nil {
+			events = append(events, e)
+		}
+	}
+	if err == io.EOF {
+		err = nil
+	}
+	return events, control.FromStatus(err)
+}
+
+// fakeHelper is one node's session with the frontal, and the node's listener.
+type fakeHelper struct {
+	controlpb.UnimplementedTargetServer
+	r          *rig
+	node       string
+	s          *control.Session
+	dir        controlpb.DirectoryClient
+	nodes      controlpb.NodesClient
+	ln         net.Listener
+	introduced func(*controlpb.Introduction, grpc.ServerStreamingServer[controlpb.IntroduceEvent]) error
+}
+
+func (h *fakeHelper) Introduced(in *controlpb.Introduction, out grpc.ServerStreamingServer[controlpb.IntroduceEvent]) error {
+	return h.introduced(in, out)
+}
+
+// dialAs makes a session with the frontal under any identity.
+func (r *rig) dialAs(id control.Identity, services func(grpc.ServiceRegistrar)) (*control.Session, error) {
+	ep := control.NewEndpoint(r.creds(id), slog.New(slog.DiscardHandler), services)
+	r.t.Cleanup(ep.Close)
+	return ep.Dial(r.t.Context(), control.DialConfig{Addr: r.at, Role: control.RoleFrontal})
+}
+
+func (r *rig) helper(node string) *fakeHelper {
+	r.t.Helper()
+	h := &fakeHelper{r: r, node: node}
+	s, err := r.dialAs(control.Identity{Role: control.RoleHelper, Site: "sitea", Name: node}, func(reg grpc.ServiceRegistrar) {
+		controlpb.RegisterTargetServer(reg, h)
+	})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	h.s, h.dir, h.nodes = s, controlpb.NewDirectoryClient(s.Conn()), controlpb.NewNodesClient(s.Conn())
+	h.ln = listenLoop(r.t)
+	r.until("helper "+node+" is on the roster", func() bool {
+		r.f.mu.Lock()
+		defer r.f.mu.Unlock()
+		known := r.f.roster.helpers[node]
+		return known != nil && known.session != nil && known.session.RemoteAddr() == s.LocalAddr()
+	})
+	return h
+}
+
+func (h *fakeHelper) ctx() context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	h.r.t.Cleanup(cancel)
+	return ctx
+}
+
+func (h *fakeHelper) point(rank uint32, generation uint64) *controlpb.AccessPoint {
+	return &controlpb.AccessPoint{Process: control.ProcessToPB(proc(rank)), Generation: generation, Site: "sitea", Node: h.node, Local: h.ln.Addr().String()}
+}
+
+// register registers ranks in generation 1 and expects no fault.
+func (h *fakeHelper) register(ranks ...uint32) {
+	h.r.t.Helper()
+	req := &controlpb.RegisterRequest{}
+	for _, rank := range ranks {
+		req.Points = append(req.Points, h.point(rank, 1))
+	}
+	resp, err := h.dir.Register(h.ctx(), req)
+	if err != nil || len(resp.Faults) > 0 {
+		h.r.t.Fatalf("register: %v, %v", resp, control.FromStatus(err))
+	}
+}
+
+// ask resolves one process.
+func (h *fakeHelper) ask(rank uint32, fresh bool) (*controlpb.Answer, error) {
+	resp, err := h.dir.Resolve(h.ctx(), &controlpb.ResolveRequest{Questions: []*controlpb.Question{{Process: control.ProcessToPB(proc(rank)), Fresh: fresh}}})
+	if err != nil {
+		return nil, control.FromStatus(err)
+	}
+	return resp.Answers[0], control.FaultErr(resp.Answers[0].Fault)
+}
+
+func (h *fakeHelper) introduce(req *controlpb.IntroduceRequest) ([]*controlpb.IntroduceEvent, error) {
+	return eventsOf(h.r.t, func(ctx context.Context) (grpc.ServerStreamingClient[controlpb.IntroduceEvent], error) {
+		return h.dir.Introduce(ctx, req)
+	})
+}
+
+// carry asks for addrs and returns the connection that shows the carry-id.
+func (h *fakeHelper) carry(addrs ...string) (*net.TCPConn, error) {
+	resp, err := h.nodes.Carry(h.ctx(), &controlpb.CarryRequest{Addresses: addrs, Asker: control.ProcessToPB(proc(0)), Target: control.ProcessToPB(proc(9))})
+	if err != nil {
+		return nil, control.FromStatus(err)
+	}
+	return h.r.show(h.r.f.dataAddr, &wire.Intro{Kind: wire.IntroCarry, ID: wire.ID(resp.CarryId), Job: job}), nil
+}
+
+// show connects to a data port and sends an intro.
+func (r *rig) show(at netip.AddrPort, f wire.Frame) *net.TCPConn {
+	r.t.Helper()
+	conn, err := carrier.DialTCP(r.t.Context(), at.String(), carrier.HTTPProxy{})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() { conn.Close() })
+	conn.SetDeadline(time.Now().Add(patience))
+	if f != nil {
+		if _, err := conn.Write(wire.Append(nil, f)); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	return conn
+}
+
+// refused reads the refusal that a connection must end with.
+func (r *rig) refused(conn net.Conn) *wire.Refuse {
+	r.t.Helper()
+	frame, err := wire.Read(conn)
+	refuse, ok := frame.(*wire.Refuse)
+	if !ok {
+		r.t.Fatalf("got %v, %v; want a refusal", frame, err)
+	}
+	if n, err := conn.Read(make([]byte, 1)); err != io.EOF {
+		r.t.Errorf("after the refusal: %d bytes, %v; want the end", n, err)
+	}
+	return refuse
+}
+
+func listenLoop(t *testing.T) net.Listener {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ln.Close() })
+	return ln
+}
+
+// echo answers every connection to ln with what it sends, until it ends.
+func echo(t *testing.T, ln net.Listener) {
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			wg.Go(func() {
+				defer conn.Close()
+				io.Copy(conn, conn)
+			})
+		}
+	})
+	t.Cleanup(func() { ln.Close(); wg.Wait() })
+}
