@@ -36,6 +36,7 @@ type rig struct {
 	f      *Frontal
 	at     string // the frontal's control address
 	log    *logText
+	bounds bounds
 	stop   func() // ends the frontal and waits for it
 
 	mu     sync.Mutex
@@ -64,11 +65,17 @@ func (l *logText) String() string {
 // an open inbound side, and waits until the site has joined.
 func newRig(t *testing.T, change func(*Config)) *rig {
 	t.Helper()
+	return newRigWith(t, standardBounds, change)
+}
+
+// newRigWith is newRig with other bounds.
+func newRigWith(t *testing.T, b bounds, change func(*Config)) *rig {
+	t.Helper()
 	authority, _, err := ca.New("test", time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &rig{t: t, ca: authority, log: new(logText), mapped: map[string]string{}}
+	r := &rig{t: t, bounds: b, ca: authority, log: new(logText), mapped: map[string]string{}}
 	r.broker = newFakeBroker(r)
 	cfg := daemon.Defaults[Config]()
 	loop := netip.MustParseAddrPort("127.0.0.1:0")
@@ -89,6 +96,7 @@ func (r *rig) startFrontal(cfg Config) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
+	f.bounds = r.bounds
 	outward := f.dial
 	f.dial = func(ctx context.Context, addr string) (*net.TCPConn, error) { return outward(ctx, r.really(addr)) }
 	r.f = f
