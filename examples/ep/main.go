@@ -15,5 +15,5 @@ import (
 )
 
 func main() {
-	os.Exit(kernel.Main("ep", ep.Classes, ep.Run))
+	os.Exit(kernel.Main("ep", ep.Classes, ep.Run, os.Args[1:]))
 }

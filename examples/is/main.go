@@ -15,5 +15,5 @@ import (
 )
 
 func main() {
-	os.Exit(kernel.Main("is", is.Classes, is.Run))
+	os.Exit(kernel.Main("is", is.Classes, is.Run, os.Args[1:]))
 }

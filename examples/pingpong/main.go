@@ -11,93 +11,9 @@
 package main
 
 import (
-	"context"
-	"errors"
-	"flag"
-	"fmt"
-	"io"
 	"os"
-	"os/signal"
-	"syscall"
 
-	"github.com/isthmus-grid/isthmus/mpilib"
+	"github.com/isthmus-grid/isthmus/examples/pingpong/measure"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
-	stop()
-	os.Exit(code)
-}
-
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	o, err := parse(args, stderr)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		return 0
-	case err != nil:
-		fmt.Fprintf(stderr, "pingpong: %v\n", err)
-		return 2
-	}
-	if err := inJob(ctx, o, stdout); err != nil {
-		fmt.Fprintf(stderr, "pingpong: %v\n", err)
-		return 1
-	}
-	return 0
-}
-
-type options struct {
-	plan plan // to is -1 for the last rank
-	json bool
-}
-
-func parse(args []string, stderr io.Writer) (options, error) {
-	var o options
-	var limit int
-	flags := flag.NewFlagSet("pingpong", flag.ContinueOnError)
-	flags.SetOutput(stderr)
-	flags.IntVar(&o.plan.from, "from", 0, "`rank` that sends first")
-	flags.IntVar(&o.plan.to, "to", -1, "`rank` that sends back; -1 is the last")
-	flags.IntVar(&o.plan.reps, "reps", 20, "round trips of each size")
-	flags.IntVar(&limit, "max", 1<<20, "largest message in `bytes`, at most 1 GiB")
-	flags.BoolVar(&o.json, "json", false, "print one JSON object for each figure")
-	if err := flags.Parse(args); err != nil {
-		return o, err
-	}
-	if flags.NArg() > 0 {
-		return o, fmt.Errorf("unexpected argument %q; see pingpong --help", flags.Arg(0))
-	}
-	if limit < 0 || limit > 1<<30 {
-		return o, fmt.Errorf("--max %d: want 0 to %d", limit, 1<<30)
-	}
-	o.plan.sizes = sizesUpTo(limit)
-	return o, nil
-}
-
-// inJob joins the job, plays and leaves; it leaves after a failure too, so
-// that the peer hears of it at once.
-func inJob(ctx context.Context, o options, stdout io.Writer) (err error) {
-	world, err := mpilib.Init(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, world.Finalize(ctx)) }()
-	return play(ctx, world.Comm(), o, stdout)
-}
-
-func play(ctx context.Context, comm *mpilib.Comm, o options, stdout io.Writer) error {
-	if o.plan.to == -1 {
-		o.plan.to = comm.Size() - 1
-	}
-	out, err := measure(ctx, comm, o.plan)
-	if err != nil {
-		return fmt.Errorf("rank %d: %w", comm.Rank(), err)
-	}
-	if comm.Rank() != o.plan.from {
-		return nil
-	}
-	if o.json {
-		return writeJSON(stdout, o.plan, out)
-	}
-	return writeTable(stdout, o.plan, out)
-}
+func main() { os.Exit(measure.Main(os.Args[1:])) }

@@ -171,8 +171,10 @@ func (g *Grid) addSite(gateway *lab.Host, broker string) error {
 	frontalAddr := netip.AddrPortFrom(gateway.Addr(), frontalPort).String()
 	settings := map[string]any{
 		"site": site, "broker": broker, "listen": frontalAddr,
-		"data_listen": netip.AddrPortFrom(gateway.Addr(), frontalData).String(),
-		"profile":     profile,
+		"profile": profile,
+	}
+	if profile.GatewayOnly {
+		settings["data_listen"] = netip.AddrPortFrom(gateway.Addr(), frontalData).String()
 	}
 	if profile.GatewayOnly && profile.Inbound != overlay.InboundNone {
 		settings["public_listen"] = netip.AddrPortFrom(gateway.WANAddr(), frontalPublic).String()

@@ -29,12 +29,12 @@ const (
 // Runner runs one kernel on all ranks and returns the same Result on each.
 type Runner func(ctx context.Context, comm *mpilib.Comm, c npb.Class) (npb.Result, error)
 
-// Main runs a kernel as a process of its job, with the arguments of the
-// command line, and returns the exit code. An interrupt ends the run.
-func Main(name string, classes []npb.Class, run Runner) int {
+// Main runs a kernel as a process of its job, with the given arguments (those
+// behind the program's name), and returns the exit code. An interrupt ends it.
+func Main(name string, classes []npb.Class, run Runner, args []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	opts, err := parse(name, classes, os.Args[1:], os.Stderr)
+	opts, err := parse(name, classes, args, os.Stderr)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
 		return ok

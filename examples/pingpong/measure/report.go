@@ -1,4 +1,4 @@
-package main
+package measure
 
 import (
 	"encoding/json"
