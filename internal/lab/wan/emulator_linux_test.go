@@ -14,6 +14,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -172,6 +173,34 @@ func TestDelayBothWays(t *testing.T) {
 	}
 	if n := e.Overruns(); n != 0 {
 		t.Errorf("%d overruns", n)
+	}
+}
+
+// TestNeverEarly keeps the queue busy, so that it looks at its packets at all
+// times and not only when the next one is due.
+func TestNeverEarly(t *testing.T) {
+	s := newStar(t, 2)
+	const n, delay = 300, 10 * time.Millisecond
+	serve(t, s, mesh(2, wan.Shape{Delay: delay}), wan.Options{})
+	a, b := udp(t, s, 0), udp(t, s, 1)
+	var sent [n]atomic.Int64
+	epoch := time.Now()
+	go func() { // ends after n datagrams, which the test waits for
+		for i := range n {
+			sent[i].Store(int64(time.Since(epoch)))
+			a.WriteToUDPAddrPort([]byte{byte(i), byte(i >> 8)}, b.LocalAddr().(*net.UDPAddr).AddrPort())
+			time.Sleep(100 * time.Microsecond) // any pace will do
+		}
+	}()
+	buf := make([]byte, 10)
+	for i := range n {
+		receive(t, b, buf)
+		if got := int(buf[0]) | int(buf[1])<<8; got != i {
+			t.Fatalf("packet %d in place of %d", got, i)
+		}
+		if d := time.Since(epoch) - time.Duration(sent[i].Load()); d < delay {
+			t.Fatalf("packet %d took %v, less than the delay %v", i, d, delay)
+		}
 	}
 }
 
