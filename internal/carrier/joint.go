@@ -1,6 +1,7 @@
 package carrier
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +17,9 @@ import (
 // drainBound is how long the other direction may still deliver what is on its
 // way once one side no longer accepts data.
 const drainBound = 2 * time.Second
+
+// pulse is how often a joint asks the kernel whether both sides still live.
+const pulse = 5 * time.Second
 
 // flowError says on which of its two sockets a flow failed.
 type flowError struct {
@@ -48,18 +52,19 @@ func bare(err error) error {
 //
 //	both flows run --end of stream--> its target is half-closed, the other goes on --end of stream--> ended, closed
 //	      |  \--cannot write--> the other may deliver for drainBound --\
-//	      \--cannot read, limit, idle, ctx-----------------------------+--> cut, both sides reset
+//	      \--cannot read, limit, idle, dead, ctx-----------------------+--> cut, both sides reset
 type joint struct {
 	a, b   *net.TCPConn
 	opts   Options
 	budget *budget // of both flows
+	pulse  time.Duration
 
 	once  sync.Once
 	cause error // of the cut; written under once, read after the flows ended
 }
 
 func newJoint(a, b *net.TCPConn, o Options) *joint {
-	return &joint{a: a, b: b, opts: o, budget: &budget{limit: o.Limit}}
+	return &joint{a: a, b: b, opts: o, budget: &budget{limit: o.Limit}, pulse: pulse}
 }
 
 // flow is one direction of a joint.
@@ -119,13 +124,16 @@ func (j *joint) cut(cause error) {
 
 func (j *joint) note(cause error) { j.once.Do(func() { j.cause = cause }) }
 
-// watch cuts the joint when ctx ends or nothing moves for too long.
+// watch cuts the joint when ctx ends, when nothing moves for too long, and
+// when a side is dead while both flows wait for the other.
 func (j *joint) watch(ctx context.Context, done <-chan struct{}) {
-	var tick <-chan time.Time
+	beat := time.NewTicker(j.pulse)
+	defer beat.Stop()
+	var idle <-chan time.Time
 	if j.opts.Idle > 0 {
 		t := time.NewTicker(j.opts.Idle)
 		defer t.Stop()
-		tick = t.C
+		idle = t.C
 	}
 	last := uint64(0)
 	for {
@@ -135,7 +143,12 @@ func (j *joint) watch(ctx context.Context, done <-chan struct{}) {
 		case <-ctx.Done():
 			j.cut(context.Cause(ctx))
 			return
-		case <-tick:
+		case <-beat.C:
+			if err := cmp.Or(dead(j.a), dead(j.b)); err != nil {
+				j.cut(err)
+				return
+			}
+		case <-idle:
 			now := j.opts.Meter.Stats().Total()
 			if now == last {
 				j.cut(fmt.Errorf("%w: neither end sent anything for %v", overlay.ErrTimeout, j.opts.Idle))
