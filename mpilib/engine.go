@@ -2,6 +2,7 @@ package mpilib
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -285,7 +286,11 @@ func (e *engine) iprobe(c *Comm, src, tag int) (Status, bool, error) {
 			p.readOneMore()
 		}
 	}
-	return Status{}, false, e.hopeless(c, source)
+	err := e.hopeless(c, source)
+	if e.closed == nil && errors.Is(err, ErrFinalized) {
+		err = nil // the peer has left in order: there is no message, and that is all
+	}
+	return Status{}, false, err
 }
 
 func (e *engine) probe(ctx context.Context, c *Comm, src, tag int) (Status, error) {

@@ -42,8 +42,9 @@ type peer struct {
 	oneMore  bool // a probe looked and found nothing: read a message
 	toReader chan struct{}
 
-	confirmed chan struct{} // closed when it has read all we sent, or there is no one to read it
-	isClosed  bool          // confirmed is
+	confirmed      chan struct{} // closed when it has read all we sent, or there is no one to read it
+	isClosed       bool          // confirmed is
+	confirmedFirst bool          // it was by the peer, before the link ended
 
 	stats traffic
 }
@@ -141,7 +142,7 @@ func (e *engine) attach(l *link.Link) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	rank := int(l.Peer.Rank)
-	if e.closed != nil || rank >= e.size || e.peers[rank] == nil || e.peers[rank].link != nil || e.peers[rank].failed != nil {
+	if e.ctx.Err() != nil || rank >= e.size || e.peers[rank] == nil || e.peers[rank].link != nil || e.peers[rank].failed != nil {
 		l.Conn.Close()
 		return
 	}

@@ -55,6 +55,7 @@ func (p *peer) readMessages(in *incoming) error {
 			p.engine.mu.Unlock()
 		case wire.EnvelopeConfirm:
 			p.engine.mu.Lock()
+			p.confirmedFirst = true
 			p.confirm()
 			p.engine.mu.Unlock()
 		}

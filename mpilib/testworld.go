@@ -1,6 +1,16 @@
 package mpilib
 
-import "context"
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/jobkey"
+	"github.com/isthmus-grid/isthmus/internal/local"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
 
 // TB is what TestWorld needs of a *testing.T or *testing.B.
 type TB interface {
@@ -9,4 +19,59 @@ type TB interface {
 	Cleanup(func())
 	Errorf(format string, args ...any)
 	Fatalf(format string, args ...any)
+}
+
+// testTimeout bounds a TestWorld.
+const testTimeout = 2 * time.Minute
+
+// TestWorld runs f as each of n ranks of one world within this process, over
+// real sockets, and returns when all have returned and finalized. An error of
+// f fails the test, names the rank and ends ctx for the others.
+func TestWorld(t TB, n int, f func(ctx context.Context, comm *Comm) error, opts ...Option) {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "isthmus") // t.TempDir's path may be too long for a socket
+	if err != nil {
+		t.Fatalf("TestWorld: %v", err)
+	}
+	defer os.RemoveAll(dir)
+	key, err := jobkey.New("test")
+	if err != nil {
+		t.Fatalf("TestWorld: %v", err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
+	defer cancel()
+	var ranks sync.WaitGroup
+	for rank := range n {
+		ranks.Go(func() {
+			if err := runRank(ctx, dir, key, rank, n, f, opts); err != nil {
+				t.Errorf("rank %d of %d: %v", rank, n, err)
+				cancel()
+			}
+		})
+	}
+	ranks.Wait()
+}
+
+func runRank(ctx context.Context, dir string, key jobkey.Key, rank, size int, f func(context.Context, *Comm) error, opts []Option) error {
+	conn, err := local.Listen(dir, overlay.ProcessName{Job: key.ID(), Rank: uint32(rank)})
+	if err != nil {
+		return err
+	}
+	w, err := Init(ctx, append([]Option{WithConnector(conn, key, rank, size)}, opts...)...)
+	if err != nil {
+		conn.Close()
+		return err
+	}
+	err = f(ctx, w.Comm())
+	if err != nil {
+		// Leave at once: a goodbye would wait for ranks that wait for this one.
+		gone, cancel := context.WithCancel(ctx)
+		cancel()
+		w.Finalize(gone)
+		return err
+	}
+	if err := w.Finalize(ctx); err != nil {
+		return fmt.Errorf("after it returned: %w", err)
+	}
+	return nil
 }

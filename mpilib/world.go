@@ -3,10 +3,14 @@ package mpilib
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/jobkey"
+	"github.com/isthmus-grid/isthmus/internal/local"
+	"github.com/isthmus-grid/isthmus/link"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -16,6 +20,15 @@ type World struct {
 	comm   *Comm
 	engine *engine
 	config config
+
+	connector overlay.Connector // nil in a world of one
+	mesh      *link.Mesh
+	stop      context.CancelFunc // ends what serving waits for
+	serving   sync.WaitGroup
+	meshErr   error // of mesh.Serve; read after serving
+
+	once     sync.Once
+	finalErr error
 }
 
 type config struct {
@@ -58,6 +71,9 @@ func WithFinalizeTimeout(d time.Duration) Option { return func(cfg *config) { cf
 // ISTHMUS_HELPER or ISTHMUS_DIR must say how to reach the others. ctx bounds
 // the joining, not the world.
 func Init(ctx context.Context, opts ...Option) (*World, error) {
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("mpilib: Init: %w", ctx.Err())
+	}
 	cfg := config{lookup: os.LookupEnv, limit: 64 << 20, connectTimeout: time.Minute, byeTimeout: time.Minute,
 		generation: overlay.Generation(time.Now().UnixMicro())}
 	for _, opt := range opts {
@@ -80,7 +96,65 @@ func Init(ctx context.Context, opts ...Option) (*World, error) {
 	}
 	w.comm = newComm(w, "world", ranks, 0)
 	w.engine.nextContext(2)
+	if cfg.place.size == 1 && cfg.connector == nil {
+		return w, nil
+	}
+	if err := w.join(ctx); err != nil {
+		return nil, fmt.Errorf("mpilib: Init: rank %d of %d: %w", cfg.place.rank, cfg.place.size, err)
+	}
 	return w, nil
+}
+
+// join starts what reaches the other ranks and is reached by them.
+func (w *World) join(ctx context.Context) error {
+	p := w.config.place
+	self := link.Identity{
+		Process:    overlay.ProcessName{Job: p.key.ID(), Rank: uint32(p.rank)},
+		Generation: w.config.generation,
+		Key:        p.key.Links(),
+	}
+	serving, stop := context.WithCancel(context.Background())
+	w.stop = stop
+	if err := w.openConnector(ctx, serving, self); err != nil {
+		stop()
+		w.serving.Wait()
+		return err
+	}
+	w.mesh = link.NewMesh(link.Config{Self: self, Size: uint32(p.size), Connector: w.connector, Up: w.engine.attach})
+	w.engine.connect = func(ctx context.Context, rank int) error {
+		ctx, cancel := context.WithTimeout(ctx, w.config.connectTimeout)
+		defer cancel()
+		return w.mesh.Connect(ctx, uint32(rank))
+	}
+	w.serving.Go(func() { w.meshErr = w.mesh.Serve(serving) })
+	return nil
+}
+
+// openConnector takes the connector that was given, or the helper's, or makes
+// one of sockets in a directory.
+func (w *World) openConnector(ctx, serving context.Context, self link.Identity) error {
+	p := w.config.place
+	switch {
+	case w.config.connector != nil:
+		w.connector = w.config.connector
+		return nil
+	case p.dir != "":
+		d, err := local.Listen(p.dir, self.Process)
+		if err != nil {
+			return err
+		}
+		w.connector = d
+		return nil
+	}
+	client := local.NewClient(local.ClientConfig{Socket: p.helper, Process: self.Process, Generation: self.Generation, Auth: p.key.Auth()})
+	w.serving.Go(func() { client.Serve(serving) }) // what ends it, Ready and Dial report
+	ctx, cancel := context.WithTimeout(ctx, w.config.connectTimeout)
+	defer cancel()
+	if _, err := client.Ready(ctx); err != nil {
+		return err
+	}
+	w.connector = client
+	return nil
 }
 
 func littleEndian() bool {
@@ -91,9 +165,37 @@ func littleEndian() bool {
 // Comm returns the communicator of all processes (MPI_COMM_WORLD).
 func (w *World) Comm() *Comm { return w.comm }
 
-// Finalize leaves the world (MPI_Finalize).
+// Finalize leaves the world (MPI_Finalize). It returns when every peer this
+// process has a link with has read everything that was sent to it, which needs
+// no call there, and writes the report that ISTHMUS_REPORT asks for. Messages
+// that nobody here received are dropped; requests that are not complete fail
+// with ErrFinalized. It is bounded by ctx and WithFinalizeTimeout; its error
+// names who did not confirm. In every case all goroutines and sockets of the
+// world are gone when it returns. A second call does nothing.
 func (w *World) Finalize(ctx context.Context) error {
-	w.engine.cancel()
-	w.engine.wg.Wait()
+	w.once.Do(func() { w.finalErr = w.finalize(ctx) })
+	return w.finalErr
+}
+
+func (w *World) finalize(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, w.config.byeTimeout)
+	defer cancel()
+	errs := []error{w.engine.sayGoodbye(ctx)}
+	links := w.Links()
+	if w.stop != nil {
+		w.stop()
+	}
+	w.engine.shut()
+	if w.connector != nil {
+		errs = append(errs, w.connector.Close())
+	}
+	w.serving.Wait()
+	errs = append(errs, w.meshErr)
+	if name, ok := w.config.lookup(EnvReport); ok && name != "" {
+		errs = append(errs, writeReport(name, w.engine.rank, links))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("mpilib: Finalize: rank %d: %w", w.engine.rank, err)
+	}
 	return nil
 }

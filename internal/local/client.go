@@ -1,0 +1,469 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/jobkey"
+	"github.com/isthmus-grid/isthmus/overlay"
+	"github.com/isthmus-grid/isthmus/wire"
+)
+
+const (
+	// maxIncoming bounds the carriers that wait for Accept. When it is reached,
+	// further ones are closed and counted; their diallers see the close.
+	maxIncoming = 64
+	// rememberFaults bounds the carriers whose faults are still listened for.
+	// A fault concerns a carrier's first seconds, so the oldest are forgotten.
+	rememberFaults = 1024
+	// greetTimeout bounds the connection to the helper and its welcome.
+	greetTimeout = 10 * time.Second
+	// defaultBudget is a Dial's when its context has no deadline.
+	defaultBudget = time.Minute
+	minBackoff    = 20 * time.Millisecond
+	maxBackoff    = time.Second
+)
+
+// ClientConfig says who a process is and where its helper listens.
+type ClientConfig struct {
+	Socket     string // the helper's Unix socket
+	Process    overlay.ProcessName
+	Generation overlay.Generation
+	Auth       jobkey.ForAuth // shown to the helper
+}
+
+// Client reaches the other processes of a job through the node's helper. It is
+// an overlay.Connector once Serve runs. When the helper dies, carriers it gave
+// out live on; the client registers with the next one under the same
+// generation, and Dials wait for that.
+type Client struct {
+	cfg ClientConfig
+
+	incoming chan overlay.Carrier
+
+	mu      sync.Mutex // guards the fields below; never held while sending to the helper
+	conn    *Conn      // nil while no helper has welcomed us
+	node    overlay.NodeID
+	changed chan struct{} // closed and replaced when conn, ended or dials change
+	lastErr error         // why conn is nil
+	ended   error         // why it stays nil
+	stop    context.CancelFunc
+	request uint32
+	dials   map[uint32]chan dialResult
+	faults  map[uint64]*fault
+	order   []uint64 // keys of faults, oldest first
+	dropped uint64
+}
+
+var _ overlay.Connector = (*Client)(nil)
+
+type dialResult struct {
+	carrier overlay.Carrier
+	err     error
+	again   bool // the helper is gone: ask the next one
+}
+
+// fault is what the helper reports about one carrier.
+type fault struct {
+	conn net.Conn
+	mu   sync.Mutex
+	err  error
+}
+
+func (f *fault) get() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.err
+}
+
+// NewClient returns a client that reaches nobody until Serve is called.
+func NewClient(cfg ClientConfig) *Client {
+	return &Client{
+		cfg:      cfg,
+		incoming: make(chan overlay.Carrier, maxIncoming),
+		changed:  make(chan struct{}),
+		lastErr:  errors.New("not tried yet"),
+		dials:    map[uint32]chan dialResult{},
+		faults:   map[uint64]*fault{},
+	}
+}
+
+// Serve keeps the process registered with its helper until ctx is done, Close
+// is called or the helper refuses the process for good. It returns nil in the
+// first two cases, when nothing it started is left running. Call it once.
+func (c *Client) Serve(ctx context.Context) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	defer c.drain()
+	c.mu.Lock()
+	c.stop = stop
+	ended := c.ended
+	c.mu.Unlock()
+	if ended != nil {
+		return nil
+	}
+	backoff := minBackoff
+	for {
+		err := c.session(ctx, func() { backoff = minBackoff })
+		final := ctx.Err() != nil || permanent(err)
+		if ctx.Err() != nil {
+			err = net.ErrClosed
+		}
+		c.disconnected(err, final)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if final {
+			return err
+		}
+		t := time.NewTimer(backoff)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+		}
+		backoff = min(2*backoff, maxBackoff)
+	}
+}
+
+// permanent reports whether asking again would get the same answer.
+func permanent(err error) bool {
+	for _, class := range []error{overlay.ErrForbidden, overlay.ErrStale, overlay.ErrDuplicate, wire.ErrVersion, wire.ErrMagic} {
+		if errors.Is(err, class) {
+			return true
+		}
+	}
+	return false
+}
+
+// session registers with the helper and serves its frames until it goes away.
+func (c *Client) session(ctx context.Context, welcomed func()) error {
+	conn, welcome, err := c.greet(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	welcomed()
+	c.mu.Lock()
+	c.conn, c.node = conn, welcome.Node
+	c.announce()
+	c.mu.Unlock()
+	for {
+		f, file, err := conn.Receive()
+		if err != nil {
+			return fmt.Errorf("the helper went away: %w", err)
+		}
+		if err := c.handle(f, file); err != nil {
+			return err
+		}
+	}
+}
+
+func (c *Client) greet(ctx context.Context) (*Conn, *wire.LocalWelcome, error) {
+	ctx, cancel := context.WithTimeout(ctx, greetTimeout)
+	defer cancel()
+	var d net.Dialer
+	raw, err := d.DialContext(ctx, "unix", c.cfg.Socket)
+	if err != nil {
+		return nil, nil, err
+	}
+	conn := NewConn(raw.(*net.UnixConn))
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	defer stop()
+	welcome, err := c.register(conn)
+	if err != nil {
+		conn.Close()
+		if ctx.Err() != nil {
+			err = fmt.Errorf("it accepted the connection but did not answer within %v: %w", greetTimeout, overlay.ErrTimeout)
+		}
+		return nil, nil, err
+	}
+	return conn, welcome, nil
+}
+
+func (c *Client) register(conn *Conn) (*wire.LocalWelcome, error) {
+	err := conn.Send(&wire.LocalHello{Auth: c.cfg.Auth, Job: c.cfg.Process.Job, Rank: c.cfg.Process.Rank, Generation: c.cfg.Generation}, nil)
+	for {
+		// A helper that refuses at once may have closed before our hello was
+		// out: what it said counts more than that the hello failed.
+		f, file, readErr := conn.Receive()
+		switch f := f.(type) {
+		case *wire.LocalWelcome:
+			return f, nil
+		case *wire.Refuse:
+			return nil, f.Err()
+		case *wire.LocalIncoming: // we can be dialled a moment before we are welcomed
+			readErr = c.handle(f, file)
+		case nil:
+		default:
+			readErr = fmt.Errorf("%w: %v in place of a welcome", wire.ErrType, f.Type())
+			if file != nil {
+				file.Close()
+			}
+		}
+		if readErr != nil {
+			return nil, errors.Join(err, readErr)
+		}
+	}
+}
+
+// handle acts on one frame. It owns file.
+func (c *Client) handle(f wire.Frame, file *os.File) error {
+	switch f := f.(type) {
+	case *wire.LocalDialled:
+		return c.dialled(f, file)
+	case *wire.LocalIncoming:
+		carrier, err := c.carrier(f.Carrier, f.Path, file)
+		if err != nil {
+			return err
+		}
+		select {
+		case c.incoming <- carrier:
+		default:
+			carrier.Conn.Close()
+			c.mu.Lock()
+			c.dropped++
+			c.mu.Unlock()
+		}
+	case *wire.LocalFailed:
+		c.answer(f.Request, dialResult{err: f.Code.Errorf("%s", f.Text)})
+	case *wire.LocalFault:
+		c.fault(f)
+	case *wire.Refuse:
+		return f.Err()
+	default:
+		return fmt.Errorf("%w: the helper sent %v", wire.ErrType, f.Type())
+	}
+	return nil
+}
+
+func (c *Client) dialled(f *wire.LocalDialled, file *os.File) error {
+	carrier, err := c.carrier(f.Carrier, f.Path, file)
+	if err != nil {
+		return err
+	}
+	if !c.answer(f.Request, dialResult{carrier: carrier}) {
+		carrier.Conn.Close() // the Dial has ended meanwhile
+	}
+	return nil
+}
+
+// carrier makes file, which it closes, a carrier whose faults are heard.
+func (c *Client) carrier(id uint64, path overlay.Path, file *os.File) (overlay.Carrier, error) {
+	conn, err := net.FileConn(file)
+	file.Close()
+	if err != nil {
+		return overlay.Carrier{}, fmt.Errorf("%w: the helper passed what is no socket: %w", wire.ErrMalformed, err)
+	}
+	f := &fault{conn: conn}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.faults[id] = f
+	if c.order = append(c.order, id); len(c.order) > rememberFaults {
+		delete(c.faults, c.order[0])
+		c.order = c.order[1:]
+	}
+	return overlay.Carrier{Conn: conn, Path: path, Fault: f.get}, nil
+}
+
+// fault notes what is wrong with a carrier and closes it, which ends the
+// handshake that waits on it. An established link has none: the helper reports
+// only that the other end never came.
+func (c *Client) fault(f *wire.LocalFault) {
+	c.mu.Lock()
+	known := c.faults[f.Carrier]
+	delete(c.faults, f.Carrier)
+	c.mu.Unlock()
+	if known == nil {
+		return
+	}
+	known.mu.Lock()
+	known.err = f.Code.Errorf("%s", f.Text)
+	known.mu.Unlock()
+	known.conn.Close()
+}
+
+// answer hands a Dial its result, if it still waits.
+func (c *Client) answer(request uint32, r dialResult) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	wait, ok := c.dials[request]
+	if ok {
+		delete(c.dials, request)
+		wait <- r // has room for one
+	}
+	return ok
+}
+
+// disconnected notes the loss of the helper and sends every Dial that waits
+// for its answer to ask again.
+func (c *Client) disconnected(err error, final bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.conn, c.lastErr = nil, err
+	if final && c.ended == nil {
+		c.ended = err
+	}
+	for request, wait := range c.dials {
+		delete(c.dials, request)
+		wait <- dialResult{again: true}
+	}
+	clear(c.faults) // the next helper numbers its carriers anew
+	c.order = nil
+	c.announce()
+}
+
+// announce tells waiters to look again. mu is held.
+func (c *Client) announce() {
+	close(c.changed)
+	c.changed = make(chan struct{})
+}
+
+// Ready waits until the helper has registered the process, and returns the
+// name of the node. The error says why it has not.
+func (c *Client) Ready(ctx context.Context) (overlay.NodeID, error) {
+	if _, err := c.connected(ctx); err != nil {
+		return overlay.NodeID{}, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.node, nil
+}
+
+func (c *Client) connected(ctx context.Context) (*Conn, error) {
+	for {
+		c.mu.Lock()
+		conn, ended, lastErr, changed := c.conn, c.ended, c.lastErr, c.changed
+		c.mu.Unlock()
+		switch {
+		case ended != nil:
+			return nil, fmt.Errorf("helper %s: %w", c.cfg.Socket, ended)
+		case conn != nil:
+			return conn, nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("helper %s is not reachable: %w; is isthmus-helper running? (%w)", c.cfg.Socket, lastErr, ctx.Err())
+		}
+	}
+}
+
+// Dial implements overlay.Connector.
+func (c *Client) Dial(ctx context.Context, peer overlay.ProcessName) (overlay.Carrier, error) {
+	if peer.Job != c.cfg.Process.Job {
+		return overlay.Carrier{}, fmt.Errorf("local.Dial: %v: %w: this process belongs to job %s", peer, overlay.ErrForbidden, c.cfg.Process.Job)
+	}
+	for {
+		conn, err := c.connected(ctx)
+		if err != nil {
+			return overlay.Carrier{}, fmt.Errorf("local.Dial: %v: %w", peer, err)
+		}
+		r := c.ask(ctx, conn, peer.Rank)
+		switch {
+		case r.again && ctx.Err() == nil:
+			continue
+		case r.err != nil:
+			return overlay.Carrier{}, fmt.Errorf("local.Dial: %v: %w", peer, r.err)
+		case !r.again:
+			return r.carrier, nil
+		}
+	}
+}
+
+// ask puts one question to one helper.
+func (c *Client) ask(ctx context.Context, conn *Conn, rank uint32) dialResult {
+	wait := make(chan dialResult, 1)
+	c.mu.Lock()
+	if c.conn != conn {
+		c.mu.Unlock()
+		return dialResult{again: true}
+	}
+	c.request++
+	request := c.request
+	c.dials[request] = wait
+	c.mu.Unlock()
+
+	budget := defaultBudget
+	if deadline, ok := ctx.Deadline(); ok {
+		budget = max(time.Until(deadline), time.Millisecond)
+	}
+	// A failure to send closes conn, which ends the session, which answers.
+	conn.Send(&wire.LocalDial{Request: request, Rank: rank, Budget: budget}, nil)
+	select {
+	case r := <-wait:
+		return r
+	case <-ctx.Done():
+	}
+	c.mu.Lock()
+	delete(c.dials, request)
+	c.mu.Unlock()
+	conn.Send(&wire.LocalCancel{Request: request}, nil)
+	select {
+	case r := <-wait: // the answer was just ahead of us
+		if r.carrier.Conn != nil {
+			r.carrier.Conn.Close()
+		}
+	default:
+	}
+	return dialResult{err: fmt.Errorf("the helper was still trying: %w", ctx.Err())}
+}
+
+// Accept implements overlay.Connector.
+func (c *Client) Accept(ctx context.Context) (overlay.Carrier, error) {
+	for {
+		c.mu.Lock()
+		ended, changed := c.ended, c.changed
+		c.mu.Unlock()
+		if ended != nil {
+			return overlay.Carrier{}, fmt.Errorf("local.Accept: helper %s: %w", c.cfg.Socket, ended)
+		}
+		select {
+		case carrier := <-c.incoming:
+			return carrier, nil
+		case <-changed:
+		case <-ctx.Done():
+			return overlay.Carrier{}, ctx.Err()
+		}
+	}
+}
+
+// Dropped returns how many incoming carriers were closed because nobody
+// accepted them in time.
+func (c *Client) Dropped() uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.dropped
+}
+
+// Close implements overlay.Connector: the helper withdraws the process when
+// its socket closes. Carriers that nobody accepted are closed.
+func (c *Client) Close() error {
+	c.mu.Lock()
+	c.ended = net.ErrClosed
+	if c.stop != nil {
+		c.stop()
+	}
+	c.announce()
+	c.mu.Unlock()
+	c.drain()
+	return nil
+}
+
+// drain closes the carriers that nobody will accept.
+func (c *Client) drain() {
+	for {
+		select {
+		case carrier := <-c.incoming:
+			carrier.Conn.Close()
+		default:
+			return
+		}
+	}
+}

@@ -1,0 +1,132 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// pollEvery is how often a Dial looks again for a process that has not started
+// and maxSocketPath the longest path that fits a Unix socket's address on
+// every supported system.
+const (
+	pollEvery     = 5 * time.Millisecond
+	maxSocketPath = 103
+)
+
+// Directory joins processes of one machine and one user with no daemon: rank N
+// listens on the socket rank-N.sock in a directory that only its owner can
+// enter. It starts no goroutine.
+type Directory struct {
+	dir     string
+	process overlay.ProcessName
+	ln      *net.UnixListener
+}
+
+var _ overlay.Connector = (*Directory)(nil)
+
+// Listen makes dir if need be (mode 0700) and listens there as process. It
+// refuses a directory that others can enter, and a rank that is taken by a
+// live process; a dead one's socket is replaced.
+func Listen(dir string, process overlay.ProcessName) (*Directory, error) {
+	d := &Directory{dir: dir, process: process}
+	if err := d.listen(); err != nil {
+		return nil, fmt.Errorf("local.Listen: %v: %w", process, err)
+	}
+	return d, nil
+}
+
+func (d *Directory) listen() error {
+	if err := os.MkdirAll(d.dir, 0o700); err != nil {
+		return err
+	}
+	info, err := os.Stat(d.dir)
+	if err != nil {
+		return err
+	}
+	if !info.IsDir() || info.Mode().Perm()&0o077 != 0 {
+		return fmt.Errorf("%w: %s can be entered by others (mode %04o): run chmod 700 %[2]s", overlay.ErrForbidden, d.dir, info.Mode().Perm())
+	}
+	name := d.socket(d.process.Rank)
+	if len(name) > maxSocketPath {
+		return fmt.Errorf("socket path %s has %d bytes, at most %d are allowed: choose a shorter directory", name, len(name), maxSocketPath)
+	}
+	d.ln, err = net.ListenUnix("unix", &net.UnixAddr{Name: name, Net: "unix"})
+	if !errors.Is(err, syscall.EADDRINUSE) {
+		return err
+	}
+	if other, dialErr := net.Dial("unix", name); dialErr == nil {
+		other.Close()
+		return fmt.Errorf("%w: %s is served by another process", overlay.ErrDuplicate, name)
+	}
+	if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	d.ln, err = net.ListenUnix("unix", &net.UnixAddr{Name: name, Net: "unix"})
+	return err
+}
+
+func (d *Directory) socket(rank uint32) string {
+	return filepath.Join(d.dir, fmt.Sprintf("rank-%d.sock", rank))
+}
+
+// Dial implements overlay.Connector.
+func (d *Directory) Dial(ctx context.Context, peer overlay.ProcessName) (overlay.Carrier, error) {
+	start := time.Now()
+	name := d.socket(peer.Rank)
+	var dialer net.Dialer
+	tick := time.NewTicker(pollEvery)
+	defer tick.Stop()
+	for {
+		conn, err := dialer.DialContext(ctx, "unix", name)
+		if err == nil {
+			return overlay.Carrier{Conn: conn, Path: d.path(time.Since(start))}, nil
+		}
+		// Not there yet, there but dead (its successor may come), or its queue
+		// of connections is full: each may pass.
+		passing := errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.EAGAIN)
+		if !passing && ctx.Err() == nil {
+			return overlay.Carrier{}, fmt.Errorf("local.Dial: %v: %w: %w", peer, overlay.ErrUnreachable, err)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return overlay.Carrier{}, fmt.Errorf("local.Dial: %v: waited %v for a process to listen on %s: %w (%w)",
+				peer, time.Since(start).Round(time.Millisecond), name, err, ctx.Err())
+		}
+	}
+}
+
+func (d *Directory) path(setup time.Duration) overlay.Path {
+	return overlay.Path{Setup: setup, Reason: "same machine, no helper: sockets in " + d.dir}
+}
+
+// Accept implements overlay.Connector. One goroutine at a time.
+func (d *Directory) Accept(ctx context.Context) (overlay.Carrier, error) {
+	d.ln.SetDeadline(time.Time{})
+	defer context.AfterFunc(ctx, func() { d.ln.SetDeadline(time.Unix(1, 0)) })()
+	conn, err := d.ln.AcceptUnix()
+	if err != nil {
+		if ctx.Err() != nil {
+			err = ctx.Err()
+		}
+		return overlay.Carrier{}, fmt.Errorf("local.Accept: %w", err)
+	}
+	return overlay.Carrier{Conn: conn, Path: d.path(0)}, nil
+}
+
+// Close implements overlay.Connector. It removes the socket.
+func (d *Directory) Close() error {
+	if err := d.ln.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+		return fmt.Errorf("local.Close: %w", err)
+	}
+	return nil
+}

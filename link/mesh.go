@@ -1,0 +1,361 @@
+package link
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/overlay"
+	"github.com/isthmus-grid/isthmus/wire"
+)
+
+const (
+	// handshakeTimeout bounds everything between a carrier and its link.
+	handshakeTimeout = 30 * time.Second
+	// patience is how long a carrier of the higher rank waits for the lower
+	// rank's own dial: a plan's first technique may take seconds to time out,
+	// while this carrier is ready.
+	patience = 3 * time.Second
+	// maxHandshakes bounds the incoming carriers under way. When it is reached
+	// none is accepted until one is done; they wait in the connector's queue.
+	maxHandshakes = 64
+	// maxDials bounds the tries after a carrier broke in its handshake.
+	maxDials = 5
+)
+
+// Config says whose mesh it is and what to do with its links.
+type Config struct {
+	Self      Identity
+	Size      uint32 // ranks of the job
+	Connector overlay.Connector
+
+	// Up is called once for each link, before Connect for its rank returns. It
+	// owns the link from then on. It must not call the mesh.
+	Up func(*Link)
+}
+
+// Mesh makes the links of one process with the others of its job, at most one
+// for each, whoever dials. Safe for concurrent use.
+type Mesh struct {
+	cfg Config
+
+	mu     sync.Mutex // guards the fields below and every attempt; never held while waiting
+	serve  context.Context
+	closed error
+	pairs  map[uint32]*attempt
+	ids    carrierID
+	work   sync.WaitGroup // dials and handshakes
+}
+
+// attempt carries out what a pair decides.
+type attempt struct {
+	pair
+	rank       uint32
+	cancelDial context.CancelFunc
+	verdicts   map[carrierID]chan error // of incoming carriers that wait for theirs
+	settled    chan struct{}            // closed when the link was handed up or err says why not
+	handed     bool
+	err        error // of the last dial
+}
+
+// NewMesh returns a mesh that makes no link until Serve is called.
+func NewMesh(cfg Config) *Mesh {
+	return &Mesh{cfg: cfg, pairs: map[uint32]*attempt{}}
+}
+
+// Serve accepts carriers from the connector and makes links of them until ctx
+// is done, which returns nil, or the connector fails. When it returns every
+// dial and handshake has ended. Call it once; Connect waits for it.
+func (m *Mesh) Serve(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	m.mu.Lock()
+	m.serve = ctx
+	for _, a := range m.pairs { // wanted before there was a Serve
+		if a.dialling && a.cancelDial == nil {
+			m.startDial(a)
+		}
+	}
+	m.mu.Unlock()
+	err := m.accept(ctx)
+	if ctx.Err() != nil {
+		err = nil
+	}
+	cancel()
+	m.shut(err)
+	m.work.Wait()
+	return err
+}
+
+func (m *Mesh) accept(ctx context.Context) error {
+	slots := make(chan struct{}, maxHandshakes)
+	for {
+		select {
+		case slots <- struct{}{}:
+		case <-ctx.Done():
+			return nil
+		}
+		c, err := m.cfg.Connector.Accept(ctx)
+		if err != nil {
+			return err
+		}
+		m.work.Go(func() {
+			m.answer(ctx, c)
+			<-slots
+		})
+	}
+}
+
+// shut ends every attempt.
+func (m *Mesh) shut(cause error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.closed = errors.New("link: the mesh is closed")
+	if cause != nil {
+		m.closed = fmt.Errorf("link: %w", cause)
+	}
+	for _, a := range m.pairs {
+		if a.err == nil {
+			a.err = m.closed
+		}
+		m.step(a, event{kind: evClose})
+	}
+}
+
+// attemptFor returns the rank's attempt. mu is held.
+func (m *Mesh) attemptFor(rank uint32) *attempt {
+	a := m.pairs[rank]
+	if a == nil {
+		a = &attempt{rank: rank, verdicts: map[carrierID]chan error{}, settled: make(chan struct{})}
+		a.lower = m.cfg.Self.Process.Rank < rank
+		m.pairs[rank] = a
+	}
+	return a
+}
+
+// Connect returns nil once Up was called with the link to rank, making it if
+// need be. When it fails, the next Connect tries again. It ends with ctx; what
+// it started may still succeed.
+func (m *Mesh) Connect(ctx context.Context, rank uint32) error {
+	if rank >= m.cfg.Size || rank == m.cfg.Self.Process.Rank {
+		return fmt.Errorf("link: rank %d of %d has no link with rank %d", m.cfg.Self.Process.Rank, m.cfg.Size, rank)
+	}
+	m.mu.Lock()
+	if m.closed != nil {
+		m.mu.Unlock()
+		return m.closed
+	}
+	a := m.attemptFor(rank)
+	settled := a.settled
+	if !a.handed {
+		m.step(a, event{kind: evWant})
+	}
+	m.mu.Unlock()
+	select {
+	case <-settled:
+	case <-ctx.Done():
+		return fmt.Errorf("link to rank %d: %w", rank, ctx.Err())
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if a.handed {
+		return nil
+	}
+	return a.err
+}
+
+// step feeds the pair an event and carries out its actions, apart from those
+// for the event's own carrier: that one's verdict is returned, nil to go on.
+// mu is held.
+func (m *Mesh) step(a *attempt, e event) (verdict error) {
+	var acts []action
+	a.pair, acts = a.pair.step(e)
+	for _, act := range acts {
+		switch act.kind {
+		case actDial:
+			if m.serve != nil {
+				m.startDial(a)
+			}
+		case actCancelDial:
+			if a.cancelDial != nil {
+				a.cancelDial()
+			}
+		case actGrant:
+			a.decide(act.id, nil)
+		case actRefuse:
+			a.decide(act.id, act.err)
+		case actPark:
+			time.AfterFunc(patience, func() {
+				m.mu.Lock()
+				defer m.mu.Unlock()
+				m.step(a, event{kind: evPatience, id: act.id})
+			})
+		case actDrop:
+			verdict = act.err
+		case actFail:
+			a.settle()
+		}
+	}
+	return verdict
+}
+
+// decide tells an incoming carrier's handshake how it goes on. One that was
+// granted before is past asking and sees its end by itself.
+func (a *attempt) decide(id carrierID, err error) {
+	if c, ok := a.verdicts[id]; ok {
+		delete(a.verdicts, id)
+		c <- err // has room for one
+	}
+}
+
+// settle lets those who wait look at handed and err.
+func (a *attempt) settle() {
+	close(a.settled)
+	a.settled = make(chan struct{})
+}
+
+// handUp gives the link to its owner.
+func (m *Mesh) handUp(a *attempt, l *Link) {
+	m.cfg.Up(l)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	a.handed = true
+	a.settle()
+}
+
+// answer makes a link of an incoming carrier, if its pair wants it.
+func (m *Mesh) answer(ctx context.Context, c overlay.Carrier) {
+	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
+	defer cancel()
+	var a *attempt
+	var id carrierID
+	l, err := Establish(ctx, c, m.cfg.Self, nil, func(h *wire.Hello) error {
+		if h.From >= m.cfg.Size {
+			return fmt.Errorf("%w: rank %d of a job of %d", overlay.ErrForbidden, h.From, m.cfg.Size)
+		}
+		var verdict chan error
+		a, id, verdict = m.incoming(h)
+		select {
+		case err := <-verdict:
+			return err
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	})
+	if a == nil {
+		return // it never said who it was; its dialler knows why
+	}
+	m.mu.Lock()
+	delete(a.verdicts, id)
+	if err != nil {
+		m.step(a, event{kind: evGone, id: id})
+		m.step(a, event{kind: evGrantFailed, id: id})
+	} else {
+		err = m.step(a, event{kind: evGranted, id: id, life: l.Generation})
+		if err != nil {
+			l.Conn.Close()
+		}
+	}
+	m.mu.Unlock()
+	if err == nil {
+		m.handUp(a, l)
+	}
+}
+
+// incoming asks the pair about a carrier whose peer sent h.
+func (m *Mesh) incoming(h *wire.Hello) (*attempt, carrierID, chan error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	verdict := make(chan error, 1)
+	if m.closed != nil {
+		verdict <- fmt.Errorf("%w: this process is leaving", overlay.ErrRefused)
+		return nil, 0, verdict
+	}
+	a := m.attemptFor(h.From)
+	m.ids++
+	a.verdicts[m.ids] = verdict
+	m.step(a, event{kind: evIncoming, id: m.ids, life: h.Generation})
+	return a, m.ids, verdict
+}
+
+// startDial begins the pair's own dial. mu is held.
+func (m *Mesh) startDial(a *attempt) {
+	ctx, cancel := context.WithCancel(m.serve)
+	a.cancelDial = cancel
+	m.work.Go(func() {
+		defer cancel()
+		m.dial(ctx, a)
+	})
+}
+
+func (m *Mesh) dial(ctx context.Context, a *attempt) {
+	l, err := m.tryDial(ctx, a)
+	if err == nil {
+		m.handUp(a, l)
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if ctx.Err() == nil || a.err == nil {
+		a.err = err
+	}
+	switch {
+	case l != nil: // we had committed ourselves
+		m.step(a, event{kind: evLost})
+	case ctx.Err() == nil || m.serve.Err() != nil: // else it was cancelled, and the pair has gone on
+		m.step(a, event{kind: evDialFailed})
+	}
+}
+
+// tryDial dials until a carrier holds through its handshake. A link beside an
+// error means that the pair had chosen the carrier when it broke.
+func (m *Mesh) tryDial(ctx context.Context, a *attempt) (*Link, error) {
+	peer := overlay.ProcessName{Job: m.cfg.Self.Process.Job, Rank: a.rank}
+	pause := 20 * time.Millisecond
+	for try := 1; ; try++ {
+		c, err := m.cfg.Connector.Dial(ctx, peer)
+		if err != nil {
+			return nil, err
+		}
+		chosen := false
+		handshake, cancel := context.WithTimeout(ctx, handshakeTimeout)
+		l, err := Establish(handshake, c, m.cfg.Self, &peer, func(h *wire.Hello) error {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			if ctx.Err() != nil { // cancelled; a later dial may be under way
+				return errKept
+			}
+			err := m.step(a, event{kind: evReady, life: h.Generation})
+			chosen = err == nil
+			return err
+		})
+		cancel()
+		switch {
+		case err == nil:
+			return l, nil
+		case chosen:
+			return new(Link), err
+		case try == maxDials || ctx.Err() != nil || lasting(err):
+			return nil, err
+		}
+		t := time.NewTimer(pause)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			return nil, err
+		}
+		pause *= 4
+	}
+}
+
+// lasting reports whether another carrier would meet the same refusal.
+func lasting(err error) bool {
+	for _, class := range []error{overlay.ErrForbidden, overlay.ErrStale, overlay.ErrRefused, wire.ErrVersion, wire.ErrMalformed, wire.ErrType} {
+		if errors.Is(err, class) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,235 @@
+package link
+
+import (
+	"fmt"
+
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// This file decides, without sockets or clocks, which carrier becomes the one
+// link of a pair of processes. A side commits itself to a carrier by sending
+// its proof as the dialler (who then knows the other's), or by receiving the
+// dialler's. Sending its proof on an incoming carrier (granting) commits it to
+// nothing: that is why the higher rank may grant the lower's carrier while its
+// own dial goes on.
+//
+//	                want                   ready
+//	   idle ----------------> dialling ------------------> up
+//	    | incoming               | incoming, failed         ^
+//	    v                        v                          |
+//	  granting <-------- lower rank: parked until own       |
+//	    |                dial fails or patience ends        |
+//	    |                higher rank: granted meanwhile     |
+//	    '---------------------------------------------------'
+//	                granted (peer's proof is here)
+//
+// So the carrier dialled by the lower rank wins, unless it does not come.
+
+// carrierID tells incoming carriers of a pair apart; zero is none.
+type carrierID uint64
+
+// phase is what a pair has come to.
+type phase uint8
+
+const (
+	idle phase = iota // no link yet
+	up                // one carrier was chosen
+	down              // the chosen one broke before it was a link, or the mesh closed
+)
+
+// pair is one side's state.
+type pair struct {
+	lower    bool // this side has the lower rank
+	phase    phase
+	wanted   bool      // somebody here waits for the link
+	dialling bool      // our own dial is under way
+	granting carrierID // the incoming carrier on which we have proven ourselves
+	parked   carrierID // the incoming carrier that waits for us to decide
+	life     overlay.Generation
+}
+
+// eventKind says what happened to a pair.
+type eventKind uint8
+
+const (
+	evWant        eventKind = iota // a link is wanted
+	evIncoming                     // a hello came on an incoming carrier
+	evReady                        // our dial has the peer's proof; ours is not sent
+	evDialFailed                   // our dial ended without a link
+	evGranted                      // the peer has proven itself on the carrier we granted
+	evGrantFailed                  // the carrier we granted broke
+	evGone                         // the carrier we parked broke
+	evPatience                     // the parked carrier has waited long enough
+	evLost                         // the chosen carrier broke before it was handed up
+	evClose                        // no link is made any more
+)
+
+type event struct {
+	kind eventKind
+	id   carrierID          // with evIncoming, evGranted, evGrantFailed, evGone and evPatience
+	life overlay.Generation // of the peer, with evIncoming, evReady and evGranted
+}
+
+// actionKind says what is to be done for a pair.
+type actionKind uint8
+
+const (
+	actDial       actionKind = iota // start to dial
+	actCancelDial                   // end the dial; its outcome no longer counts
+	actGrant                        // send our proof on carrier id
+	actPark                         // wait with carrier id, at most patience
+	actRefuse                       // refuse carrier id with err
+	actChoose                       // the event's carrier is the link
+	actDrop                         // the event's carrier is not: refuse it with err
+	actFail                         // nobody here gets a link: tell those who wait
+)
+
+type action struct {
+	kind actionKind
+	id   carrierID
+	err  error
+}
+
+var errKept = fmt.Errorf("%w: it has one already, or makes one the other way", overlay.ErrDuplicate)
+
+// step returns the pair after an event, and what to do.
+func (p pair) step(e event) (pair, []action) {
+	if p.phase != idle {
+		return p.late(e)
+	}
+	switch e.kind {
+	case evWant:
+		p.wanted = true
+		return p.pursue(nil)
+	case evIncoming:
+		return p.incoming(e)
+	case evReady:
+		if !p.dialling || p.lower && p.granting != 0 {
+			return p, []action{{kind: actDrop, err: errKept}}
+		}
+		return p.choose(e)
+	case evDialFailed:
+		if !p.dialling {
+			return p, nil // it was cancelled
+		}
+		p.dialling = false
+		if p.parked == 0 && p.granting == 0 {
+			p.wanted = false
+			return p, []action{{kind: actFail}}
+		}
+		return p.pursue(nil)
+	case evGranted:
+		if e.id != p.granting {
+			return p, []action{{kind: actDrop, err: errKept}}
+		}
+		p.granting = 0
+		return p.choose(e)
+	case evGrantFailed:
+		if e.id == p.granting {
+			p.granting = 0
+		}
+		return p.pursue(nil)
+	case evGone:
+		if e.id == p.parked {
+			p.parked = 0
+		}
+		return p.pursue(nil)
+	case evPatience:
+		if e.id != p.parked || !p.dialling || p.granting != 0 {
+			return p, nil
+		}
+		p.dialling = false
+		return p.pursue([]action{{kind: actCancelDial}})
+	case evClose:
+		return p.close()
+	}
+	return p, nil
+}
+
+// late is step once the pair has its link, or can have none.
+func (p pair) late(e event) (pair, []action) {
+	switch e.kind {
+	case evWant:
+		if p.phase == down {
+			return p, []action{{kind: actFail}}
+		}
+	case evIncoming:
+		return p, []action{{kind: actRefuse, id: e.id, err: p.refusal(e.life)}}
+	case evReady, evGranted:
+		return p, []action{{kind: actDrop, err: errKept}}
+	case evLost:
+		p.phase, p.wanted = down, false
+		return p, []action{{kind: actFail}}
+	case evClose:
+		p.phase, p.wanted = down, false
+	}
+	return p, nil
+}
+
+// refusal is what a carrier from a peer in the given life is told when the
+// pair has had its link.
+func (p pair) refusal(life overlay.Generation) error {
+	switch {
+	case p.phase == down && p.life == 0:
+		return fmt.Errorf("%w: this process is leaving", overlay.ErrRefused)
+	case life < p.life:
+		return fmt.Errorf("%w: the process that dials was replaced by a newer one, which has a link", overlay.ErrStale)
+	case life > p.life:
+		return fmt.Errorf("%w: this process has had a link with an earlier life of that rank and cannot begin again", overlay.ErrRefused)
+	}
+	return errKept
+}
+
+func (p pair) incoming(e event) (pair, []action) {
+	var acts []action
+	if p.granting == 0 && p.parked == 0 && !(p.dialling && p.lower) {
+		p.granting = e.id
+		return p, []action{{kind: actGrant, id: e.id}}
+	}
+	if p.parked != 0 { // its dialler gave up on it, or would not have dialled again
+		acts = append(acts, action{kind: actRefuse, id: p.parked, err: errKept})
+	}
+	p.parked = e.id
+	return p, append(acts, action{kind: actPark, id: e.id})
+}
+
+// pursue takes the next way to the link that is open, if none is under way.
+func (p pair) pursue(acts []action) (pair, []action) {
+	switch {
+	case p.granting != 0 || p.dialling && p.lower:
+	case p.parked != 0:
+		p.granting, p.parked = p.parked, 0
+		acts = append(acts, action{kind: actGrant, id: p.granting})
+	case p.wanted && !p.dialling:
+		p.dialling = true
+		acts = append(acts, action{kind: actDial})
+	}
+	return p, acts
+}
+
+// choose makes the event's carrier the link and sends the others away.
+func (p pair) choose(e event) (pair, []action) {
+	acts := []action{{kind: actChoose}}
+	if p.dialling && e.kind != evReady {
+		acts = append(acts, action{kind: actCancelDial})
+	}
+	for _, id := range []carrierID{p.parked, p.granting} {
+		if id != 0 {
+			acts = append(acts, action{kind: actRefuse, id: id, err: errKept})
+		}
+	}
+	return pair{lower: p.lower, phase: up, life: e.life}, acts
+}
+
+func (p pair) close() (pair, []action) {
+	var acts []action
+	if p.dialling {
+		acts = append(acts, action{kind: actCancelDial})
+	}
+	for _, id := range []carrierID{p.parked, p.granting} {
+		if id != 0 {
+			acts = append(acts, action{kind: actRefuse, id: id, err: fmt.Errorf("%w: this process is leaving", overlay.ErrRefused)})
+		}
+	}
+	return pair{lower: p.lower, phase: down}, append(acts, action{kind: actFail})
+}

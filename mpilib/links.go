@@ -1,0 +1,88 @@
+package mpilib
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// LinkInfo describes the link to one other rank and what went over it. Bytes
+// are those of messages, without envelopes.
+type LinkInfo struct {
+	Rank             int     `json:"rank"` // this process
+	Peer             int     `json:"peer"`
+	PeerNode         string  `json:"peer_node"` // site/node; empty without a helper
+	Dialled          bool    `json:"dialled"`   // this process asked for the link
+	Technique        string  `json:"technique"` // "local" on one node
+	Via              string  `json:"via"`
+	Proxy            string  `json:"proxy"`
+	Reason           string  `json:"reason"`
+	SetupMS          float64 `json:"setup_ms"`
+	RTTMS            float64 `json:"rtt_ms"` // of the handshake
+	MessagesSent     uint64  `json:"messages_sent"`
+	BytesSent        uint64  `json:"bytes_sent"`
+	MessagesReceived uint64  `json:"messages_received"`
+	BytesReceived    uint64  `json:"bytes_received"`
+}
+
+// Links describes the links made so far, by rank of the peer.
+func (w *World) Links() []LinkInfo {
+	e := w.engine
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var infos []LinkInfo
+	for _, p := range e.peers {
+		if p == nil || p.link == nil {
+			continue
+		}
+		path := p.link.Path
+		info := LinkInfo{
+			Rank: e.rank, Peer: p.rank, Dialled: p.link.Dialled,
+			Technique: "local", Via: path.Via.String(), Proxy: path.Proxy, Reason: path.Reason,
+			SetupMS: milliseconds(path.Setup), RTTMS: milliseconds(p.link.RTT),
+			MessagesSent: p.stats.messagesSent, BytesSent: p.stats.bytesSent,
+			MessagesReceived: p.stats.messagesReceived, BytesReceived: p.stats.bytesReceived,
+		}
+		if path.Technique.Known() {
+			info.Technique = path.Technique.String()
+		}
+		if path.Peer.Name != "" {
+			info.PeerNode = path.Peer.String()
+		}
+		infos = append(infos, info)
+	}
+	return infos
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+// writeReport writes the links as JSON, one object per line: to the file
+// rank-N.json when name is a directory, else behind what name holds, in one
+// write, so that all ranks of a machine may share it.
+func writeReport(name string, rank int, links []LinkInfo) error {
+	var out bytes.Buffer
+	enc := json.NewEncoder(&out)
+	for _, l := range links {
+		if err := enc.Encode(l); err != nil {
+			return fmt.Errorf("report: %w", err)
+		}
+	}
+	if info, err := os.Stat(name); err == nil && info.IsDir() {
+		name = filepath.Join(name, fmt.Sprintf("rank-%d.json", rank))
+	}
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o666)
+	if err != nil {
+		return fmt.Errorf("report: %w", err)
+	}
+	_, err = f.Write(out.Bytes())
+	if closeErr := f.Close(); err == nil {
+		err = closeErr
+	}
+	if err != nil {
+		return fmt.Errorf("report: %w", err)
+	}
+	return nil
+}
