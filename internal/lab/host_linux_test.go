@@ -2,6 +2,7 @@ package lab
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -36,7 +37,7 @@ func TestCommandGroupEnds(t *testing.T) {
 	spec := Spec{Sites: []Site{{Name: "a", Preset: "open", Nodes: Nodes(1)}}}
 	for _, end := range []string{"context", "waited", "lab closed"} {
 		l := up(t, spec)
-		ctx, cancel := context.WithCancel(context.Background())
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
 		script := "sleep 1000 & echo $!; wait"
 		if end == "waited" {
@@ -61,6 +62,9 @@ func TestCommandGroupEnds(t *testing.T) {
 			l.Close()
 		}
 		cmd.Wait()
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			t.Errorf("%s: the command had to be ended", end)
+		}
 		if !endsSoon(child) {
 			t.Errorf("%s: the child %d of the command lives on", end, child)
 		}
@@ -187,6 +191,12 @@ sites:
 	for _, dir := range [][2]string{{"a/n1", "b/n1"}, {"b/n1", "a/n1"}} {
 		if got := probeAll(l.Host(dir[0]), "udp", netip.AddrPortFrom(l.Host(dir[1]).Addr(), 7000)); got != "drop" {
 			t.Errorf("%v while cut: %s", dir, got)
+		}
+	}
+	for _, c := range l.Traffic() {
+		cut := c.From == "a" && c.To == "b" || c.From == "b" && c.To == "a"
+		if (c.Dropped > 0) != cut {
+			t.Errorf("%s to %s: %d packets dropped", c.From, c.To, c.Dropped)
 		}
 	}
 	ping("a/n1", "pub/x", 4*time.Millisecond)
