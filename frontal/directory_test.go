@@ -21,7 +21,7 @@ import (
 // hold makes the broker's answers wait for the returned function.
 func (b *fakeBroker) hold() (release func()) {
 	gate := make(chan struct{})
-	b.set(func() {
+	b.locked(func() {
 		inner := b.resolve
 		b.resolve = func(ctx context.Context, req *controlpb.ResolveRequest) (*controlpb.ResolveResponse, error) {
 			select {
@@ -79,7 +79,7 @@ func TestOneQuestionForTheSite(t *testing.T) {
 		t.Errorf("counters %+v", c)
 	}
 
-	r.broker.set(func() { r.broker.resolve = r.broker.everybodyAtSiteB(2) })
+	r.broker.locked(func() { r.broker.resolve = r.broker.everybodyAtSiteB(2) })
 	for range p { // every rank finds the old address dead
 		if _, err := h.dir.Report(h.ctx(), &controlpb.ReportRequest{Target: control.ProcessToPB(proc(9)), Generation: 1, Technique: uint32(overlay.Direct), Fault: control.Fault(overlay.ErrRefused)}); err != nil {
 			t.Fatal(err)
@@ -135,7 +135,7 @@ func TestFreshReplaces(t *testing.T) {
 	r := newRig(t, nil)
 	h := r.helper("a1")
 	h.ask(9, false)
-	r.broker.set(func() { r.broker.resolve = r.broker.everybodyAtSiteB(2) })
+	r.broker.locked(func() { r.broker.resolve = r.broker.everybodyAtSiteB(2) })
 	if a, err := h.ask(9, false); err != nil || a.Point.Generation != 1 {
 		t.Errorf("from the cache: %v, %v", a, err)
 	}
@@ -148,9 +148,11 @@ func TestFreshReplaces(t *testing.T) {
 	if n := r.broker.calls(); n != 2 {
 		t.Errorf("%d calls, want 2", n)
 	}
-	if !r.broker.resolves[1].Questions[0].Fresh {
-		t.Error("the broker was not told that the question is fresh")
-	}
+	r.broker.locked(func() {
+		if !r.broker.resolves[1].Questions[0].Fresh {
+			t.Error("the broker was not told that the question is fresh")
+		}
+	})
 }
 
 // TestFreshDoesNotJoinACallUnderWay: its answer may be older than the reason
@@ -190,7 +192,7 @@ func TestFaultsAndLies(t *testing.T) {
 		{"no point", &controlpb.Answer{}, nil, overlay.ErrRefused, "the broker's answer about rank 9"},
 	} {
 		before := r.broker.calls()
-		r.broker.set(func() {
+		r.broker.locked(func() {
 			r.broker.resolve = func(context.Context, *controlpb.ResolveRequest) (*controlpb.ResolveResponse, error) {
 				resp := &controlpb.ResolveResponse{Answers: []*controlpb.Answer{tc.answer}}
 				if tc.plan != nil {
@@ -208,7 +210,7 @@ func TestFaultsAndLies(t *testing.T) {
 			t.Errorf("%s: the broker was asked %d times by two questions", tc.what, n)
 		}
 	}
-	r.broker.set(func() {
+	r.broker.locked(func() {
 		r.broker.resolve = func(context.Context, *controlpb.ResolveRequest) (*controlpb.ResolveResponse, error) {
 			return &controlpb.ResolveResponse{}, nil
 		}
@@ -281,7 +283,7 @@ func TestBrokerAway(t *testing.T) {
 		t.Errorf("withdraw: %v", err)
 	}
 
-	r.broker.set(func() { clear(r.broker.registered) })
+	r.broker.locked(func() { clear(r.broker.registered) })
 	r.broker.start()
 	r.waitUp()
 	r.until("all is registered again", func() bool { return r.broker.has(1) && r.broker.has(3) })
@@ -326,7 +328,7 @@ func TestBrokerDiesUnderAQuestion(t *testing.T) {
 	go func() { _, err := h.ask(8, false); asked <- err }()
 	r.until("the question is under way", func() bool { return r.broker.calls() == 1 })
 	r.broker.stop()
-	r.broker.set(func() { r.broker.resolve = r.broker.everybodyAtSiteB(1) })
+	r.broker.locked(func() { r.broker.resolve = r.broker.everybodyAtSiteB(1) })
 	r.broker.start()
 	if err := <-asked; err != nil || r.broker.calls() != 2 {
 		t.Errorf("%v, %d calls", err, r.broker.calls())
@@ -339,7 +341,7 @@ func TestAwaitIsSharedToo(t *testing.T) {
 	r := newRig(t, nil)
 	h := r.helper("a1")
 	started := make(chan struct{})
-	r.broker.set(func() {
+	r.broker.locked(func() {
 		r.broker.await = func(ctx context.Context, req *controlpb.AwaitRequest) (*controlpb.Answer, error) {
 			select {
 			case <-started:
@@ -366,7 +368,7 @@ func TestAwaitIsSharedToo(t *testing.T) {
 		defer r.f.awaits.mu.Unlock()
 		return len(r.f.awaits.flights) == 0
 	})
-	before := r.broker.awaits
+	before := r.broker.waits()
 	var wg sync.WaitGroup
 	for range p {
 		wg.Go(func() {
@@ -383,11 +385,11 @@ func TestAwaitIsSharedToo(t *testing.T) {
 	})
 	close(started)
 	wg.Wait()
-	if n := r.broker.awaits - before; n != 1 {
+	if n := r.broker.waits() - before; n != 1 {
 		t.Errorf("the broker was asked %d times, want 1", n)
 	}
-	if err := wait(9, 5); err != nil || r.broker.awaits != before+1 {
-		t.Errorf("once known: %v, %d calls", err, r.broker.awaits-before)
+	if err := wait(9, 5); err != nil || r.broker.waits() != before+1 {
+		t.Errorf("once known: %v, %d calls", err, r.broker.waits()-before)
 	}
 }
 
@@ -396,7 +398,7 @@ func TestAwaitOutlivesABrokerRestart(t *testing.T) {
 	r := newRig(t, nil)
 	h := r.helper("a1")
 	arrived := make(chan struct{}, 10)
-	r.broker.set(func() {
+	r.broker.locked(func() {
 		r.broker.await = func(ctx context.Context, req *controlpb.AwaitRequest) (*controlpb.Answer, error) {
 			arrived <- struct{}{}
 			<-ctx.Done()
@@ -413,7 +415,7 @@ func TestAwaitOutlivesABrokerRestart(t *testing.T) {
 	}()
 	<-arrived
 	r.broker.stop()
-	r.broker.set(func() {
+	r.broker.locked(func() {
 		r.broker.await = func(context.Context, *controlpb.AwaitRequest) (*controlpb.Answer, error) {
 			plan := planTo("siteb", "open")
 			return &controlpb.Answer{Point: pointAt(9, 1, "siteb", "b1"), Plan: plan.Digest, PlanIfNew: plan}, nil
@@ -468,7 +470,7 @@ func TestRegisterRefusals(t *testing.T) {
 	r := newRig(t, nil)
 	h := r.helper("a1")
 	stale := fmt.Errorf("broker main: %w: rank 4", overlay.ErrStale)
-	r.broker.set(func() {
+	r.broker.locked(func() {
 		r.broker.refuse = func(p *controlpb.AccessPoint) *controlpb.Fault {
 			if p.Process.Rank == 4 {
 				return control.Fault(stale)

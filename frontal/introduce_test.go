@@ -41,18 +41,20 @@ func TestIntroduceByRelay(t *testing.T) {
 	r := newRig(t, nil)
 	h := r.helper("a1")
 	h.register(0)
-	r.broker.introduce = sendAll(
-		&controlpb.IntroduceEvent{Kind: controlpb.IntroduceEvent_ASSIGNED, Relay: &controlpb.Assignment{Proxy: "p1", Addresses: []string{"203.0.113.20:443"}, Ticket: []byte("t")}},
-		&controlpb.IntroduceEvent{Kind: controlpb.IntroduceEvent_ACCEPTED},
-		&controlpb.IntroduceEvent{Kind: controlpb.IntroduceEvent_CONNECTED},
-	)
+	r.broker.locked(func() {
+		r.broker.introduce = sendAll(
+			&controlpb.IntroduceEvent{Kind: controlpb.IntroduceEvent_ASSIGNED, Relay: &controlpb.Assignment{Proxy: "p1", Addresses: []string{"203.0.113.20:443"}, Ticket: []byte("t")}},
+			&controlpb.IntroduceEvent{Kind: controlpb.IntroduceEvent_ACCEPTED},
+			&controlpb.IntroduceEvent{Kind: controlpb.IntroduceEvent_CONNECTED},
+		)
+	})
 	for call := 1; call <= 2; call++ { // an assignment is never answered from a cache
 		events, err := h.introduce(introduction(overlay.Relay, 0))
 		if err != nil || len(events) != 3 || events[0].Relay.Proxy != "p1" || events[2].Kind != controlpb.IntroduceEvent_CONNECTED {
 			t.Fatalf("%v, %v", events, err)
 		}
-		if len(r.broker.asked) != call || r.broker.asked[call-1].AskerNode != "a1" {
-			t.Errorf("the broker was asked %v", r.broker.asked)
+		if asked := r.broker.introductions(); len(asked) != call || asked[call-1].AskerNode != "a1" {
+			t.Errorf("the broker was asked %v", asked)
 		}
 	}
 	r.f.mu.Lock()
@@ -68,9 +70,11 @@ func TestIntroduceErrors(t *testing.T) {
 	h := r.helper("a1")
 	h.register(0)
 	r.helper("a2").register(7)
-	r.broker.introduce = func(*controlpb.IntroduceRequest, grpc.ServerStreamingServer[controlpb.IntroduceEvent]) error {
-		return control.Status(fmt.Errorf("broker main: %w", overlay.ErrNoRelay))
-	}
+	r.broker.locked(func() {
+		r.broker.introduce = func(*controlpb.IntroduceRequest, grpc.ServerStreamingServer[controlpb.IntroduceEvent]) error {
+			return control.Status(fmt.Errorf("broker main: %w", overlay.ErrNoRelay))
+		}
+	})
 	noJob := introduction(overlay.Relay, 0)
 	noJob.Asker.Job = "x"
 	shortID := introduction(overlay.Reversed, 0)
@@ -100,12 +104,14 @@ func TestReversedToTheGateway(t *testing.T) {
 	h := r.helper("a1")
 	h.register(0)
 	id := wire.ID{1, 2, 3}
-	r.broker.introduce = func(req *controlpb.IntroduceRequest, out grpc.ServerStreamingServer[controlpb.IntroduceEvent]) error {
-		if req.ConnectAddress != r.f.publicAddr.String() {
-			t.Errorf("connect address %q, want the gateway's %v", req.ConnectAddress, r.f.publicAddr)
+	r.broker.locked(func() {
+		r.broker.introduce = func(req *controlpb.IntroduceRequest, out grpc.ServerStreamingServer[controlpb.IntroduceEvent]) error {
+			if req.ConnectAddress != r.f.publicAddr.String() {
+				t.Errorf("connect address %q, want the gateway's %v", req.ConnectAddress, r.f.publicAddr)
+			}
+			return out.Send(&controlpb.IntroduceEvent{Kind: controlpb.IntroduceEvent_CONNECTED})
 		}
-		return out.Send(&controlpb.IntroduceEvent{Kind: controlpb.IntroduceEvent_CONNECTED})
-	}
+	})
 	intro := &wire.Intro{Kind: wire.IntroReverse, ID: id, Job: job, Rank: 9, From: overlay.NodeID{Site: "siteb", Name: "b1"}, Technique: overlay.Reversed}
 	refuse := r.refused(r.show(r.f.publicAddr, intro))
 	if want := "not permitted: unknown connect-id, or its introduction is over"; refuse.Code != wire.CodeForbidden || refuse.Text != want || refuse.By != "frontal sitea" {
@@ -137,7 +143,7 @@ func TestNoReturnWithoutAPublicPort(t *testing.T) {
 		t.Errorf("got %v, want %s", err, want)
 	}
 	r.until("the broker has the process", func() bool { return r.broker.has(0) })
-	if p := r.broker.registered[0].Public; p != "" {
+	if p := r.broker.point(0).Public; p != "" {
 		t.Errorf("registered with the public address %q", p)
 	}
 }
@@ -160,11 +166,11 @@ func TestNodesWithARouteNameTheirOwnAddress(t *testing.T) {
 	r := newRig(t, plain)
 	h := r.helper("a1")
 	h.register(0)
-	r.broker.set(func() { r.broker.introduce = sendAll() })
+	r.broker.locked(func() { r.broker.introduce = sendAll() })
 	req := introduction(overlay.Reversed, 0)
 	req.ConnectId, req.ConnectAddress = make([]byte, 16), "198.51.100.1:4000"
-	if _, err := h.introduce(req); err != nil || r.broker.asked[0].ConnectAddress != "198.51.100.1:4000" {
-		t.Errorf("%v, %v", err, r.broker.asked)
+	if _, err := h.introduce(req); err != nil || r.broker.introductions()[0].ConnectAddress != "198.51.100.1:4000" {
+		t.Errorf("%v, %v", err, r.broker.introductions())
 	}
 }
 
@@ -174,9 +180,9 @@ func TestIntroducedReachesTheHelper(t *testing.T) {
 	r := newRig(t, nil)
 	h := r.helper("a1")
 	h.register(0)
-	var got *controlpb.Introduction
+	seen := make(chan *controlpb.Introduction, 1)
 	h.introduced = func(in *controlpb.Introduction, out grpc.ServerStreamingServer[controlpb.IntroduceEvent]) error {
-		got = in
+		seen <- in
 		return errors.Join(out.Send(&controlpb.IntroduceEvent{Kind: controlpb.IntroduceEvent_ACCEPTED}),
 			out.Send(&controlpb.IntroduceEvent{Kind: controlpb.IntroduceEvent_FAILED, Fault: control.Fault(fmt.Errorf("helper sitea/a1: %w", overlay.ErrTimeout))}))
 	}
@@ -187,7 +193,7 @@ func TestIntroducedReachesTheHelper(t *testing.T) {
 	if err != nil || len(events) != 2 || !errors.Is(control.FaultErr(events[1].Fault), overlay.ErrTimeout) {
 		t.Fatalf("%v, %v", events, err)
 	}
-	if got.AskerNode != "b1" || got.Link[0] != 7 {
+	if got := <-seen; got.AskerNode != "b1" || got.Link[0] != 7 {
 		t.Errorf("the helper got %v", got)
 	}
 	for _, addr := range []string{"203.0.113.20:443", "203.0.113.21:4000"} {

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -245,16 +246,37 @@ func (b *fakeBroker) everybodyAtSiteB(generation uint64) func(context.Context, *
 	}
 }
 
-func (b *fakeBroker) set(change func()) {
+// locked runs f while nothing of the broker changes.
+func (b *fakeBroker) locked(f func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	change()
+	f()
 }
 
 func (b *fakeBroker) calls() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return len(b.resolves)
+}
+
+func (b *fakeBroker) waits() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.awaits
+}
+
+// point returns what the broker has of a process.
+func (b *fakeBroker) point(rank uint32) *controlpb.AccessPoint {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.registered[rank]
+}
+
+// introductions returns what the broker was asked to introduce.
+func (b *fakeBroker) introductions() []*controlpb.IntroduceRequest {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.asked)
 }
 
 func (b *fakeBroker) has(rank uint32) bool {
