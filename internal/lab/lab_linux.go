@@ -35,7 +35,8 @@ type Lab struct {
 // Up builds the sites of spec, starts their CONNECT proxies and the emulator of
 // the WAN, and returns when hosts can be used. The process must have passed
 // Main or Enter. The caller must Close the lab; it ends with the process anyway.
-// ctx bounds the building, not the lab's life.
+// ctx bounds the building, not the lab's life. Several labs may be up at once; the
+// hosts file holds the names of the latest.
 func Up(ctx context.Context, spec Spec) (*Lab, error) {
 	if !isolated {
 		return nil, ErrNotIsolated
