@@ -3,8 +3,8 @@ package labbench
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
-	"io"
 	"net"
 	"slices"
 	"sync"
@@ -38,6 +38,7 @@ func (r *rig) roundTrips(ctx context.Context, n int) ([]float64, error) {
 			b.WriteToUDPAddrPort(buf[:k], from)
 		}
 	}()
+	defer expire(ctx, a)()
 	to := b.LocalAddr().(*net.UDPAddr).AddrPort()
 	times := make([]float64, 0, n)
 	msg, buf := make([]byte, 8), make([]byte, 64)
@@ -135,18 +136,22 @@ func (r *rig) deliver(ctx context.Context, n int, pace time.Duration) ([]float64
 		return nil, err
 	}
 	defer b.Close()
+	defer expire(ctx, b)()
+	ctx, cancel := context.WithCancel(ctx)
 	epoch := time.Now()
 	sent := make(chan error, 1)
-	go func() { sent <- sendPaced(ctx, a, b.LocalAddr().(*net.UDPAddr), epoch, n, pace) }() // ends after n datagrams
+	go func() { sent <- sendPaced(ctx, a, b.LocalAddr().(*net.UDPAddr), epoch, n, pace) }() // ends after n datagrams, or cancel
 	var times []float64
 	buf := make([]byte, 64)
 	for {
 		k, err := b.Read(buf)
 		if err != nil {
-			return nil, err
+			cancel()
+			return nil, errors.Join(err, <-sent)
 		}
 		if k != 8 {
-			return nil, io.ErrUnexpectedEOF
+			cancel()
+			return nil, errors.Join(fmt.Errorf("a datagram of %d bytes, sent were 8", k), <-sent)
 		}
 		stamp := binary.BigEndian.Uint64(buf)
 		if stamp == endStamp {
@@ -155,7 +160,15 @@ func (r *rig) deliver(ctx context.Context, n int, pace time.Duration) ([]float64
 		times = append(times, (time.Since(epoch)-time.Duration(stamp)).Seconds()*1e3)
 	}
 	slices.Sort(times)
-	return times, <-sent
+	err = <-sent
+	cancel()
+	return times, err
+}
+
+// expire makes reads from c fail when ctx ends; the caller calls the returned
+// function when it reads no more.
+func expire(ctx context.Context, c *net.UDPConn) (stop func() bool) {
+	return context.AfterFunc(ctx, func() { c.SetReadDeadline(time.Now()) })
 }
 
 const (
@@ -169,7 +182,6 @@ func sendPaced(ctx context.Context, a *net.UDPConn, to *net.UDPAddr, epoch time.
 		stamp := endStamp
 		if i < n {
 			if err := sleep(ctx, time.Until(epoch.Add(time.Duration(i)*pace))); err != nil {
-				a.SetDeadline(time.Now())
 				return err
 			}
 			stamp = uint64(time.Since(epoch))

@@ -11,11 +11,11 @@ import (
 // integers of the payload are big-endian, those of the netlink and attribute
 // headers are the machine's (include/uapi/linux/netfilter/nfnetlink_queue.h).
 const (
-	msgPacket  = 3<<8 | 0 // a packet to decide about
-	msgVerdict = 3<<8 | 1 // the answer for one id
-	msgConfig  = 3<<8 | 2
-	msgBatch   = 3<<8 | 3 // the answer for all ids up to one
-	msgError   = 2        // NLMSG_ERROR
+	msgPacket  = 0x0300 // a packet to decide about
+	msgVerdict = 0x0301 // the answer for one id
+	msgConfig  = 0x0302
+	msgBatch   = 0x0303 // the answer for all ids up to one
+	msgError   = 0x0002 // NLMSG_ERROR
 
 	attrPacketHdr = 1  // id:u32 protocol:u16 hook:u8
 	attrVerdict   = 2  // verdict:u32 id:u32
