@@ -17,7 +17,7 @@ func labCommand() *cli.Command {
     - {name: alpha, preset: stateful, nodes: 2}
     - {name: beta, preset: no-route/egress-443, nodes: [login, c1]}
     - {name: pub, preset: public, nodes: [broker, proxy]}`,
-		Subcommands: []*cli.Command{labUpCommand(), labRunCommand()},
+		Subcommands: []*cli.Command{labUpCommand(), labRunCommand(), labMatrixCommand()},
 	}
 }
 

@@ -129,9 +129,6 @@ func runProgram(ctx context.Context, o Options, g *grid.Grid, prog program, p *p
 	before := wanTotal(g)
 	start := time.Now()
 	if err := runNodes(ctx, o, g, prog, keyFile, dir, p); err != nil {
-		if cause := context.Cause(ctx); cause != nil {
-			err = fmt.Errorf("%w; %w", cause, err)
-		}
 		return err
 	}
 	elapsed := time.Since(start)
@@ -146,10 +143,9 @@ func runProgram(ctx context.Context, o Options, g *grid.Grid, prog program, p *p
 
 // runNodes runs each node's share by `isthmus run` there, as a user would.
 func runNodes(ctx context.Context, o Options, g *grid.Grid, prog program, keyFile, dir string, p *printer) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
 	var running sync.WaitGroup
-	errs := make([]error, len(nodes))
 	out := &lockedWriter{w: p.output()}
 	for i, node := range nodes {
 		first := i * ranksPerNode
@@ -160,14 +156,13 @@ func runNodes(ctx context.Context, o Options, g *grid.Grid, prog program, keyFil
 		cmd.Env = append(os.Environ(), "ISTHMUS_REPORT="+dir)
 		cmd.Stdout, cmd.Stderr = out, out
 		running.Go(func() {
-			if errs[i] = cmd.Run(); errs[i] != nil {
-				errs[i] = fmt.Errorf("the ranks on %s: %w", node, errs[i])
-				cancel() // the others would wait for these
+			if err := cmd.Run(); err != nil {
+				fail(fmt.Errorf("the ranks on %s: %w", node, err)) // the others would wait for these
 			}
 		})
 	}
 	running.Wait()
-	return errors.Join(errs...)
+	return context.Cause(ctx)
 }
 
 // lockedWriter lets several commands share an output, line by line as they

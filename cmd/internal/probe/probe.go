@@ -1,0 +1,140 @@
+// Package probe puts ranks of a job into a running grid without a process
+// each: this process registers with the helpers as a rank would, dials,
+// accepts and authenticates. Daemons, sockets and firewalls are as real as
+// ever; what is left out is the program, so that a connection can be looked at
+// by itself.
+package probe
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/grid"
+	"github.com/isthmus-grid/isthmus/internal/jobkey"
+	"github.com/isthmus-grid/isthmus/internal/local"
+	"github.com/isthmus-grid/isthmus/link"
+	"github.com/isthmus-grid/isthmus/overlay"
+	"github.com/isthmus-grid/isthmus/wire"
+)
+
+// Rank is a rank that lives in this process. Its methods are safe for
+// concurrent use.
+type Rank struct {
+	Identity link.Identity
+	Node     overlay.NodeID
+	client   *local.Client
+	leave    context.CancelFunc
+	served   sync.WaitGroup
+}
+
+// Join registers a rank with the helper of a node, "site/node", and returns
+// when the helper has welcomed it. Leave it when done.
+func Join(ctx context.Context, g *grid.Grid, node string, key jobkey.Key, rank uint32) (*Rank, error) {
+	r := &Rank{Identity: link.Identity{
+		Process:    overlay.ProcessName{Job: key.ID(), Rank: rank},
+		Generation: overlay.Generation(time.Now().UnixNano()),
+		Key:        key.Links(),
+	}}
+	r.client = local.NewClient(local.ClientConfig{
+		Socket: g.Socket(node), Process: r.Identity.Process, Generation: r.Identity.Generation, Auth: key.Auth(),
+	})
+	life, leave := context.WithCancel(context.WithoutCancel(ctx))
+	r.leave = leave
+	r.served.Go(func() { r.client.Serve(life) })
+	var err error
+	if r.Node, err = r.client.Ready(ctx); err != nil {
+		r.Leave()
+		return nil, fmt.Errorf("%v at %s: %w", r.Identity.Process, node, err)
+	}
+	return r, nil
+}
+
+// Leave takes the rank out of the grid.
+func (r *Rank) Leave() {
+	r.client.Close()
+	r.leave()
+	r.served.Wait()
+}
+
+// Dial links this rank to another of its job.
+func (r *Rank) Dial(ctx context.Context, peer uint32) (*link.Link, error) {
+	name := overlay.ProcessName{Job: r.Identity.Process.Job, Rank: peer}
+	c, err := r.client.Dial(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	return link.Establish(ctx, c, r.Identity, &name, welcome)
+}
+
+// Accept links this rank to the next one that dials it.
+func (r *Rank) Accept(ctx context.Context) (*link.Link, error) {
+	c, err := r.client.Accept(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return link.Establish(ctx, c, r.Identity, nil, welcome)
+}
+
+// Pair links two ranks, the first dialling, and returns both ends and how long
+// the dialler took.
+func Pair(ctx context.Context, from, to *Rank) (near, far *link.Link, took time.Duration, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var accepting sync.WaitGroup
+	var farErr error
+	accepting.Go(func() { far, farErr = to.Accept(ctx) })
+	start := time.Now()
+	near, err = from.Dial(ctx, to.Identity.Process.Rank)
+	took = time.Since(start)
+	if err != nil {
+		cancel() // nobody will come
+	}
+	accepting.Wait()
+	if err != nil {
+		if far != nil {
+			far.Conn.Close()
+		}
+		return nil, nil, took, err
+	}
+	if farErr != nil {
+		near.Conn.Close()
+		return nil, nil, took, fmt.Errorf("the dialler was linked, the other end: %w", farErr)
+	}
+	return near, far, took, nil
+}
+
+// Exchange sends n random bytes each way at once over a link and checks that
+// they come out the same.
+func Exchange(ctx context.Context, near, far *link.Link, n int) error {
+	defer context.AfterFunc(ctx, func() {
+		near.Conn.SetDeadline(time.Unix(1, 0))
+		far.Conn.SetDeadline(time.Unix(1, 0))
+	})()
+	var both sync.WaitGroup
+	errs := make([]error, 4)
+	for i, d := range []struct{ from, to *link.Link }{{near, far}, {far, near}} {
+		sent := make([]byte, n)
+		source := rand.NewChaCha8([32]byte{byte(i)})
+		source.Read(sent)
+		both.Go(func() { _, errs[2*i] = d.from.Conn.Write(sent) })
+		both.Go(func() {
+			got := make([]byte, n)
+			if _, err := io.ReadFull(d.to.Conn, got); err != nil {
+				errs[2*i+1] = d.to.Explain(err)
+			} else if !bytes.Equal(got, sent) {
+				errs[2*i+1] = fmt.Errorf("%d bytes arrived changed", n)
+			}
+		})
+	}
+	both.Wait()
+	return errors.Join(errs...)
+}
+
+// welcome admits every peer that proves itself.
+func welcome(*wire.Hello) error { return nil }

@@ -1,0 +1,172 @@
+// Package setupbench is `isthmus bench setup`: how long a link takes from the
+// dial to the authenticated stream, for each technique, when the frontal has
+// never heard of the target (cold) and when it has (warm), in multiples of the
+// round trip that a bare TCP connect takes in the same minute.
+package setupbench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/cmd/internal/probe"
+	"github.com/isthmus-grid/isthmus/internal/bench"
+	"github.com/isthmus-grid/isthmus/internal/grid"
+	"github.com/isthmus-grid/isthmus/internal/jobkey"
+	"github.com/isthmus-grid/isthmus/internal/lab"
+	"github.com/isthmus-grid/isthmus/internal/lab/wan"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// Options of a run.
+type Options struct {
+	RTT    time.Duration // between any two places
+	Repeat int
+	Binary func(daemon string) []string
+	JSON   bool
+	Out    io.Writer
+	Err    io.Writer // progress
+}
+
+// allowance is what a set-up may take beside its round trips.
+const allowance = 10 * time.Millisecond
+
+// way is one technique between two kinds of site.
+type way struct {
+	technique overlay.Technique
+	from, to  string // sites
+	trips     int    // round trips that a warm set-up may take; 0 is no target
+}
+
+// The sites of the bench are named after their presets.
+var (
+	sites = []lab.Site{
+		{Name: "public", Preset: lab.Public, Nodes: []string{"broker", "proxy"}},
+		{Name: "open-1", Preset: "open", Nodes: []string{"n1"}},
+		{Name: "open-2", Preset: "open", Nodes: []string{"n1"}},
+		{Name: "range", Preset: "port-range", Nodes: []string{"n1"}},
+		{Name: "closed-1", Preset: "stateful", Nodes: []string{"n1"}},
+		{Name: "closed-2", Preset: "stateful", Nodes: []string{"n1"}},
+		{Name: "hidden", Preset: "no-route/egress-443", Nodes: []string{"n1"}},
+	}
+	ways = []way{
+		{overlay.Direct, "open-1", "open-2", 2},
+		{overlay.PortRange, "closed-1", "range", 2},
+		{overlay.Reversed, "open-1", "closed-2", 0},
+		{overlay.Relay, "closed-1", "closed-2", 4},
+		{overlay.Relay, "hidden", "closed-2", 4}, // via the asker's gateway
+	}
+)
+
+// Run measures and prints the rows. It must run in a process that went through
+// lab.Enter. Missing a target is no error.
+func Run(ctx context.Context, o Options) (err error) {
+	l, err := lab.Up(ctx, lab.Spec{WAN: lab.WAN{Default: wan.Shape{Delay: o.RTT / 2}}, Sites: sites})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, l.Close()) }()
+	g, err := grid.Start(ctx, l, grid.Config{Binary: o.Binary, Broker: "public/broker", Proxies: []string{"public/proxy"}})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, g.Close()) }()
+	samples := make([]sample, len(ways))
+	var trips []float64
+	for i := range o.Repeat {
+		fmt.Fprintf(o.Err, "\rrepetition %d of %d\x1b[K", i+1, o.Repeat)
+		for k, w := range ways {
+			trip, err := roundTrip(ctx, g, w.from)
+			if err != nil {
+				return err
+			}
+			trips = append(trips, trip)
+			if err := samples[k].measure(ctx, g, w); err != nil {
+				return fmt.Errorf("%v from %s to %s: %w", w.technique, w.from, w.to, err)
+			}
+		}
+	}
+	fmt.Fprint(o.Err, "\r\x1b[K")
+	return bench.Write(o.Out, o.JSON, rows(o, samples, bench.Median(trips))...)
+}
+
+// sample holds a way's times in milliseconds.
+type sample struct{ cold, warm []float64 }
+
+// measure links a rank of the asking site to one that nobody has asked for
+// yet, and then another rank of that site to the same target.
+func (s *sample) measure(ctx context.Context, g *grid.Grid, w way) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, 30*time.Second, errors.New("not done after 30 s"))
+	defer cancel()
+	key, err := jobkey.New("setup")
+	if err != nil {
+		return err
+	}
+	target, err := probe.Join(ctx, g, w.to+"/n1", key, 0)
+	if err != nil {
+		return err
+	}
+	defer target.Leave()
+	for rank, times := range []*[]float64{&s.cold, &s.warm} {
+		asker, err := probe.Join(ctx, g, w.from+"/n1", key, uint32(rank)+1)
+		if err != nil {
+			return err
+		}
+		near, far, took, err := probe.Pair(ctx, asker, target)
+		if err != nil {
+			asker.Leave()
+			return err
+		}
+		*times = append(*times, float64(took.Microseconds())/1000)
+		near.Conn.Close()
+		far.Conn.Close()
+		asker.Leave()
+		if near.Path.Technique != w.technique {
+			return fmt.Errorf("linked by %v", near.Path)
+		}
+	}
+	return nil
+}
+
+// roundTrip is how long a TCP connect from a site's gateway to the broker's
+// host takes, in milliseconds.
+func roundTrip(ctx context.Context, g *grid.Grid, site string) (float64, error) {
+	to := netip.AddrPortFrom(g.Lab.Host("public/broker").Addr(), 443).String()
+	start := time.Now()
+	var c net.Conn
+	c, err := g.Lab.Host(site+"/gw").Dial(ctx, "tcp", to)
+	if err != nil {
+		return 0, err
+	}
+	took := time.Since(start)
+	return float64(took.Microseconds()) / 1000, c.Close()
+}
+
+func rows(o Options, samples []sample, trip float64) []bench.Row {
+	var rows []bench.Row
+	for k, w := range ways {
+		for _, s := range []struct {
+			cache string
+			times []float64
+		}{{"cold", samples[k].cold}, {"warm", samples[k].warm}} {
+			m := bench.Median(s.times)
+			r := bench.Row{
+				Bench: "setup", Figure: w.technique.String(), Value: m, Unit: "ms",
+				Against: "TCP connect", Ratio: m / trip,
+				Params: map[string]any{
+					"cache": s.cache, "from": w.from, "to": w.to, "rtt_ms": float64(o.RTT.Microseconds()) / 1000,
+					"connect_ms": trip, "repeat": o.Repeat, "spread": bench.Spread(s.times),
+				},
+			}
+			if s.cache == "warm" && w.trips > 0 {
+				r = r.AtMost(float64(w.trips) + float64(allowance.Microseconds())/1000/trip)
+			}
+			rows = append(rows, r)
+		}
+	}
+	return rows
+}

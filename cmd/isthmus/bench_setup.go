@@ -1,0 +1,38 @@
+package main
+
+import (
+	"os"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/isthmus-grid/isthmus/cmd/internal/setupbench"
+	"github.com/isthmus-grid/isthmus/internal/lab"
+)
+
+// benchSetupCommand is "isthmus bench setup": how long links take to make.
+func benchSetupCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "setup",
+		Usage: "measure how long a link takes to set up, for each technique, in round trips",
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "json", Usage: "print one JSON object per figure"},
+			&cli.IntFlag{Name: "repeat", Value: 20, Usage: "set each link up `N` times"},
+			&cli.DurationFlag{Name: "rtt", Value: 10 * time.Millisecond, Usage: "round-trip time between any two places"},
+		},
+		Action: func(c *cli.Context) error {
+			if err := lab.Enter(); err != nil {
+				return err
+			}
+			program, err := self()
+			if err != nil {
+				return err
+			}
+			return setupbench.Run(c.Context, setupbench.Options{
+				RTT: c.Duration("rtt"), Repeat: c.Int("repeat"), JSON: c.Bool("json"),
+				Binary: func(daemon string) []string { return program(daemon) },
+				Out:    c.App.Writer, Err: os.Stderr,
+			})
+		},
+	}
+}
