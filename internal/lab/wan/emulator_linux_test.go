@@ -238,16 +238,16 @@ func TestLossIsCountedExactly(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
 		done := make(chan error, 1)
 		go func() { done <- e.Serve(ctx) }()
+		buf := make([]byte, 100)
 		for i := range n {
 			send(t, a, b, fmt.Appendf(nil, "%d", i))
-			settled(t, e, "h0", "h1", uint64(i+1)) // so that no socket buffer fills
+			settled(t, e, "h0", "h1", uint64(i+1))
+			if counter(t, e, "h0", "h1").Packets > uint64(len(arrived)) {
+				k, _ := receive(t, b, buf)
+				arrived = append(arrived, string(buf[:k]))
+			}
 		}
 		c := counter(t, e, "h0", "h1")
-		buf := make([]byte, 100)
-		for range c.Packets {
-			k, _ := receive(t, b, buf)
-			arrived = append(arrived, string(buf[:k]))
-		}
 		if c.Packets+c.Lost != n || c.Dropped != c.Lost || c.Messages != c.Packets {
 			t.Errorf("%+v", c)
 		}
@@ -413,7 +413,7 @@ func TestSharedQueue(t *testing.T) {
 	e := serve(t, s, paths, wan.Options{MaxQueues: 1})
 	from := udp(t, s, 0)
 	to := []*net.UDPConn{udp(t, s, 1), udp(t, s, 2), udp(t, s, 3)}
-	const n = 300
+	const n = 200
 	start := time.Now()
 	for i := range n {
 		for _, c := range to {

@@ -24,7 +24,9 @@
 // machine is slow to wake, later. LateMax and LateAvg tell by how much. Held packets put no
 // pressure on their senders, so Shape.Queue is the only buffer in front of a
 // slow link; when it is full, the newest packet is dropped. A queue holds 65,536
-// packets; one more is dropped too. Both count as Overflowed.
+// packets; one more is dropped too. Both count as Overflowed. The kernel tells of
+// new packets through a socket buffer, 32 MiB for root and net.core.rmem_max for
+// others; what does not fit is dropped unseen and told by Overruns.
 //
 // # What a message is
 //
