@@ -54,6 +54,7 @@ type attempt struct {
 	pair
 	rank       uint32
 	cancelDial context.CancelFunc
+	held       chan error               // lets a dial go on that waits for the pair's verdict
 	verdicts   map[carrierID]chan error // of incoming carriers that wait for theirs
 	settled    chan struct{}            // closed when the link was handed up or err says why not
 	handed     bool
@@ -181,6 +182,10 @@ func (m *Mesh) step(a *attempt, e event) (verdict error) {
 			if a.cancelDial != nil {
 				a.cancelDial()
 			}
+		case actHold:
+			a.held = make(chan error, 1)
+		case actChooseDial:
+			a.held <- nil
 		case actGrant:
 			a.decide(act.id, nil)
 		case actRefuse:
@@ -321,12 +326,7 @@ func (m *Mesh) tryDial(ctx context.Context, a *attempt) (*Link, error) {
 		chosen := false
 		handshake, cancel := context.WithTimeout(ctx, handshakeTimeout)
 		l, err := Establish(handshake, c, m.cfg.Self, &peer, func(h *wire.Hello) error {
-			m.mu.Lock()
-			defer m.mu.Unlock()
-			if ctx.Err() != nil { // cancelled; a later dial may be under way
-				return errKept
-			}
-			err := m.step(a, event{kind: evReady, life: h.Generation})
+			err := m.ready(ctx, a, h.Generation)
 			chosen = err == nil
 			return err
 		})
@@ -347,6 +347,36 @@ func (m *Mesh) tryDial(ctx context.Context, a *attempt) (*Link, error) {
 			return nil, err
 		}
 		pause *= 4
+	}
+}
+
+// ready asks the pair whether its dial, which has the peer's proof, shall be
+// the link. It waits while the pair does not know yet.
+func (m *Mesh) ready(ctx context.Context, a *attempt, life overlay.Generation) error {
+	m.mu.Lock()
+	if ctx.Err() != nil { // cancelled; a later dial may be under way
+		m.mu.Unlock()
+		return errKept
+	}
+	a.held = nil
+	err := m.step(a, event{kind: evReady, life: life})
+	held := a.held
+	m.mu.Unlock()
+	if held == nil {
+		return err
+	}
+	select {
+	case err := <-held:
+		return err
+	case <-ctx.Done():
+	}
+	m.mu.Lock() // the verdict may have come at the same instant
+	defer m.mu.Unlock()
+	select {
+	case err := <-held:
+		return err
+	default:
+		return errKept
 	}
 }
 

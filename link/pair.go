@@ -24,6 +24,11 @@ import (
 //	                granted (peer's proof is here)
 //
 // So the carrier dialled by the lower rank wins, unless it does not come.
+//
+// The higher rank may hold proofs of the lower on both carriers: on its own
+// dial, and a hello on the one it granted. The lower rank made one of them
+// after giving up the other; which, its next word on the granted one tells: its
+// proof, or the end. Until then the own dial is held.
 
 // carrierID tells incoming carriers of a pair apart; zero is none.
 type carrierID uint64
@@ -45,6 +50,8 @@ type pair struct {
 	dialling bool      // our own dial is under way
 	granting carrierID // the incoming carrier on which we have proven ourselves
 	parked   carrierID // the incoming carrier that waits for us to decide
+	held     bool      // our dial has the peer\'s proof and waits for granting to end
+	heldLife overlay.Generation
 	life     overlay.Generation
 }
 
@@ -76,6 +83,8 @@ type actionKind uint8
 const (
 	actDial       actionKind = iota // start to dial
 	actCancelDial                   // end the dial; its outcome no longer counts
+	actHold                         // let the dial wait before it sends our proof
+	actChooseDial                   // the dial that was held is the link
 	actGrant                        // send our proof on carrier id
 	actPark                         // wait with carrier id, at most patience
 	actRefuse                       // refuse carrier id with err
@@ -104,15 +113,19 @@ func (p pair) step(e event) (pair, []action) {
 	case evIncoming:
 		return p.incoming(e)
 	case evReady:
-		if !p.dialling || p.lower && p.granting != 0 {
+		if !p.dialling {
 			return p, []action{{kind: actDrop, err: errKept}}
+		}
+		if p.granting != 0 {
+			p.held, p.heldLife = true, e.life
+			return p, []action{{kind: actHold}}
 		}
 		return p.choose(e)
 	case evDialFailed:
 		if !p.dialling {
 			return p, nil // it was cancelled
 		}
-		p.dialling = false
+		p.dialling, p.held, p.heldLife = false, false, 0
 		if p.parked == 0 && p.granting == 0 {
 			p.wanted = false
 			return p, []action{{kind: actFail}}
@@ -200,6 +213,8 @@ func (p pair) pursue(acts []action) (pair, []action) {
 	case p.parked != 0:
 		p.granting, p.parked = p.parked, 0
 		acts = append(acts, action{kind: actGrant, id: p.granting})
+	case p.held:
+		return pair{lower: p.lower, phase: up, life: p.heldLife}, append(acts, action{kind: actChooseDial})
 	case p.wanted && !p.dialling:
 		p.dialling = true
 		acts = append(acts, action{kind: actDial})
