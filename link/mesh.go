@@ -148,10 +148,12 @@ func (m *Mesh) Connect(ctx context.Context, rank uint32) error {
 		return m.closed
 	}
 	a := m.attemptFor(rank)
-	settled := a.settled
-	if !a.handed {
-		m.step(a, event{kind: evWant})
+	if a.handed {
+		m.mu.Unlock()
+		return nil
 	}
+	settled := a.settled
+	m.step(a, event{kind: evWant})
 	m.mu.Unlock()
 	select {
 	case <-settled:
