@@ -137,6 +137,16 @@ func (b *Broker) caller(ctx context.Context, want control.Role) (*control.Sessio
 	return s, holder, err
 }
 
+// entered is called after a session put itself into the registry. If it ended
+// meanwhile, joined may have cleared up too early, and this does it again.
+func (b *Broker) entered(s *control.Session, h Holder) error {
+	if b.sessions.of(h) != nil {
+		return nil
+	}
+	b.registry.Leave(h, time.Now())
+	return fmt.Errorf("%w: the session of %v has ended", overlay.ErrUnreachable, s.Peer())
+}
+
 // fail counts an error by its class and gives it to gRPC.
 func (b *Broker) fail(err error) error {
 	b.counters.fault(err)

@@ -29,6 +29,7 @@ type grid struct {
 	logs *logBuffer
 	cfg  Config
 	addr string
+	tune func(*Broker) // changes a new broker before it serves
 	b    *Broker
 	stop func()
 }
@@ -78,6 +79,9 @@ func (g *grid) start() {
 	b, err := New(g.cfg, g.credentials(control.Identity{Role: control.RoleBroker, Name: "main"}), g.log)
 	if err != nil {
 		g.t.Fatal(err)
+	}
+	if g.tune != nil {
+		g.tune(b)
 	}
 	ln, err := net.Listen("tcp", g.addr)
 	if err != nil {

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
@@ -254,10 +256,18 @@ func (d directory) pass(stream grpc.ServerStreamingServer[controlpb.IntroduceEve
 	switch {
 	case errors.Is(err, io.EOF):
 		return fmt.Errorf("%w: %v ended the introduction without a result", overlay.ErrUnreachable, who)
-	case ctx.Err() != nil && stream.Context().Err() == nil:
+	case (ctx.Err() != nil || isDeadline(err)) && stream.Context().Err() == nil:
 		return fmt.Errorf("%w: waited %v for %v to do its part of the link", overlay.ErrTimeout, d.b.introduceMax, who)
 	}
 	return fmt.Errorf("%v: %w", who, control.FromStatus(err))
+}
+
+// isDeadline reports whether a call failed by the deadline that went with it,
+// rather than by a fault that its handler found: the far end may notice the
+// deadline first.
+func isDeadline(err error) bool {
+	st := status.Convert(err)
+	return st.Code() == codes.DeadlineExceeded && len(st.Details()) == 0
 }
 
 // failure is what the target's side reported.

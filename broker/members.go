@@ -33,6 +33,9 @@ func (s sites) Join(ctx context.Context, req *controlpb.JoinRequest) (*controlpb
 	if err != nil {
 		return nil, s.b.fail(err)
 	}
+	if err := s.b.entered(session, holder); err != nil {
+		return nil, s.b.fail(err)
+	}
 	s.b.replaced(old, session.Peer())
 	s.b.log.Info("site joined", "site", site, "inbound", profile.Inbound.String(), "ports", profile.Ports.String(),
 		"filter", profile.Filter.String(), "nat", profile.NAT.Mapping.String(), "egress", profile.Egress.String(),
@@ -61,6 +64,9 @@ func (r relays) Offer(ctx context.Context, req *controlpb.OfferRequest) (*contro
 	}
 	old, err := r.b.registry.Offer(offer, holder)
 	if err != nil {
+		return nil, r.b.fail(err)
+	}
+	if err := r.b.entered(session, holder); err != nil {
 		return nil, r.b.fail(err)
 	}
 	r.b.replaced(old, session.Peer())

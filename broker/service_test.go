@@ -153,6 +153,7 @@ func TestRegisterFaults(t *testing.T) {
 		{public("[::ffff:169.254.169.254]:80"), overlay.ErrForbidden, "not permitted: public address of " + name + " [::ffff:169.254.169.254]:80 is link-local"},
 		{public("[fe80::1]:80"), overlay.ErrForbidden, "not permitted: public address of " + name + " [fe80::1]:80 is link-local"},
 		{public("0.0.0.0:80"), overlay.ErrForbidden, "not permitted: public address of " + name + " 0.0.0.0:80 is no host's address"},
+		{public("[::ffff:0.0.0.0]:80"), overlay.ErrForbidden, "not permitted: public address of " + name + " [::ffff:0.0.0.0]:80 is no host's address"},
 		{public("224.0.0.1:80"), overlay.ErrForbidden, "not permitted: public address of " + name + " 224.0.0.1:80 is not one host's address"},
 		{public("255.255.255.255:80"), overlay.ErrForbidden, "not permitted: public address of " + name + " 255.255.255.255:80 is not one host's address"},
 		{public("192.0.2.1:0"), overlay.ErrForbidden, "not permitted: public address of " + name + " 192.0.2.1:0 has no port"},
@@ -315,8 +316,9 @@ const (
 )
 
 // pairGrid is a grid with ranks 0 at siteb and 1 at sitec, both closed.
-func pairGrid(t *testing.T, target targetFunc) (*grid, *peer, *peer) {
+func pairGrid(t *testing.T, target targetFunc, tune func(*Broker)) (*grid, *peer, *peer) {
 	g := newGrid(t)
+	g.tune = tune
 	g.start()
 	b, c := g.frontal(closedB, nil), g.frontal(closedC, target)
 	g.register(b, pointOf("siteb", rank(0), 1))
@@ -330,7 +332,7 @@ func TestIntroduceByRelay(t *testing.T) {
 	g, b, _ := pairGrid(t, func(in *controlpb.Introduction, s grpc.ServerStreamingServer[controlpb.IntroduceEvent]) error {
 		told <- in
 		return next(in, s)
-	})
+	}, nil)
 	g.proxy("p1", "192.0.2.7:443")
 	list, err := introduce(g.ctx(), b, relayRequest())
 	if err != nil || kinds(list) != "ASSIGNED ACCEPTED CONNECTED" {
@@ -371,17 +373,17 @@ func TestAssignedComesAtOnce(t *testing.T) {
 	g, b, _ := pairGrid(t, func(in *controlpb.Introduction, s grpc.ServerStreamingServer[controlpb.IntroduceEvent]) error {
 		<-goOn
 		return events(connected)(in, s)
-	})
-	defer sync.OnceFunc(func() { close(goOn) })
+	}, nil)
 	g.proxy("p1", "192.0.2.7:443")
 	stream, err := b.directory.Introduce(g.ctx(), relayRequest())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if e, err := stream.Recv(); err != nil || e.Kind != assigned {
+	e, err := stream.Recv()
+	close(goOn)
+	if err != nil || e.Kind != assigned {
 		t.Errorf("%v, %v", e, err)
 	}
-	close(goOn)
 	if e, err := stream.Recv(); err != nil || e.Kind != connected {
 		t.Errorf("%v, %v", e, err)
 	}
@@ -414,7 +416,7 @@ func TestIntroduceReversed(t *testing.T) {
 		},
 		`malformed frame: connect address: no colon at end of name "gateway"`: func(r *controlpb.IntroduceRequest) { r.ConnectAddress = "gateway" },
 	} {
-		bad := proto(req)
+		bad := fieldsOf(req)
 		change(bad)
 		err := introduceErr(g.ctx(), a, bad)
 		if err = control.FromStatus(err); err == nil || !strings.HasPrefix(err.Error(), strings.Split(what, " no colon")[0]) {
@@ -423,14 +425,14 @@ func TestIntroduceReversed(t *testing.T) {
 	}
 }
 
-// proto copies a request's fields.
-func proto(r *controlpb.IntroduceRequest) *controlpb.IntroduceRequest {
+// fieldsOf copies a request's fields.
+func fieldsOf(r *controlpb.IntroduceRequest) *controlpb.IntroduceRequest {
 	return &controlpb.IntroduceRequest{Link: r.Link, Technique: r.Technique, Asker: r.Asker, Target: r.Target,
 		TargetGeneration: r.TargetGeneration, ConnectAddress: r.ConnectAddress, ConnectId: r.ConnectId}
 }
 
 func TestIntroduceRefusals(t *testing.T) {
-	g, b, c := pairGrid(t, events(connected))
+	g, b, c := pairGrid(t, events(connected), nil)
 	err := introduceErr(g.ctx(), b, relayRequest())
 	wantStatus(t, "no proxy", err, overlay.ErrNoRelay, "no proxy is available: no proxy has a session with the broker; start one, or look at its log")
 	g.proxy("p1", "192.0.2.7:8443")
@@ -513,10 +515,11 @@ func TestIntroduceFailures(t *testing.T) {
 		{"knows no such call", nil, "ASSIGNED FAILED", wire.ErrVersion, "frontal sitec: unknown protocol version: the peer does not know this call: unknown service isthmus.control.v1.Target"},
 	} {
 		t.Run(tc.what, func(t *testing.T) {
-			g, b, _ := pairGrid(t, tc.target)
-			if tc.class == overlay.ErrTimeout {
-				g.b.introduceMax = 50 * time.Millisecond
-			}
+			g, b, _ := pairGrid(t, tc.target, func(b *Broker) {
+				if tc.class == overlay.ErrTimeout {
+					b.introduceMax = 50 * time.Millisecond
+				}
+			})
 			g.proxy("p1", "192.0.2.7:443")
 			list, err := introduce(g.ctx(), b, relayRequest())
 			if err != nil || kinds(list) != tc.kinds {
@@ -533,7 +536,7 @@ func TestIntroduceFrontalDies(t *testing.T) {
 	g, b, c := pairGrid(t, func(*controlpb.Introduction, grpc.ServerStreamingServer[controlpb.IntroduceEvent]) error {
 		c.s.Close()
 		return nil
-	})
+	}, nil)
 	g.proxy("p1", "192.0.2.7:443")
 	list, err := introduce(g.ctx(), b, relayRequest())
 	if err != nil || kinds(list) != "ASSIGNED FAILED" {
@@ -701,6 +704,56 @@ func TestNumberingRefusesEndedSessions(t *testing.T) {
 	var table sessions
 	_, err := table.holder(a.s)
 	wantErr(t, "ended session", err, overlay.ErrUnreachable, "unreachable: the session of broker main has ended")
+}
+
+// late is a registry that takes a session in only after the session has ended
+// and was cleared up.
+type late struct {
+	Registry
+	before func()
+}
+
+func (l late) Offer(o Offer, h Holder) (Holder, error) {
+	l.before()
+	return l.Registry.Offer(o, h)
+}
+
+func (l late) Join(p overlay.SiteProfile, h Holder, now time.Time) (Holder, error) {
+	l.before()
+	return l.Registry.Join(p, h, now)
+}
+
+func TestLateCallsLeaveNothing(t *testing.T) {
+	for _, id := range []control.Identity{frontalA, {Role: control.RoleProxy, Name: "p1"}} {
+		g := newGrid(t)
+		g.cfg.Lease = 20 * time.Millisecond
+		entering, gone, entered := make(chan struct{}), make(chan struct{}), make(chan struct{})
+		var registry Registry
+		g.tune = func(b *Broker) {
+			registry = b.registry
+			b.registry = late{registry, func() { close(entering); <-gone }}
+		}
+		g.start()
+		p := g.peer(id, nil)
+		go func() {
+			defer close(entered)
+			if id.Role == control.RoleProxy {
+				p.relays.Offer(g.ctx(), offerOf("p1", "192.0.2.7:443"))
+			} else {
+				p.sites.Join(g.ctx(), &controlpb.JoinRequest{Profile: control.ProfileToPB(openA)})
+			}
+		}()
+		<-entering
+		p.s.Close()
+		g.until("the session's end was logged", func() bool { return strings.Contains(g.logs.String(), "session ended") })
+		close(gone)
+		<-entered
+		g.until("the late call was refused", func() bool { return g.b.Status().Counters.Faults["unreachable"] == 1 })
+		g.until("nothing is left", func() bool {
+			inv := registry.Inventory()
+			return len(inv.Sites) == 0 && len(inv.Proxies) == 0
+		})
+	}
 }
 
 // A thousand sessions, opened and closed, leave nothing behind.

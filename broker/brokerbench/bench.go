@@ -143,9 +143,13 @@ func rates(ctx context.Context, b *process, l *load, o Options) ([]bench.Row, er
 			params := o.params()
 			params["questions_per_call"], params["callers"] = way.batch, way.callers*o.Sites
 			params["spread"] = fmt.Sprintf("%.3f", bench.Spread(values))
-			return bench.Row{Bench: "broker", Figure: figure, Params: params, Value: bench.Median(values), Unit: "1/s"}.AtLeast(targetRate)
+			return bench.Row{Bench: "broker", Figure: figure, Params: params, Value: bench.Median(values), Unit: "1/s"}
 		}
-		rows = append(rows, row("resolves", perSecond[i]), row("resolves_per_cpu_second", perCPU[i]))
+		clock := row("resolves", perSecond[i])
+		if way.batch > 1 { // with single questions the askers need more CPU time than the broker
+			clock = clock.AtLeast(targetRate)
+		}
+		rows = append(rows, clock, row("resolves_per_cpu_second", perCPU[i]).AtLeast(targetRate))
 	}
 	return rows, nil
 }

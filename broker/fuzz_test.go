@@ -1,0 +1,40 @@
+package broker
+
+import (
+	"log/slog"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// Whatever a frontal or proxy sends is refused or makes sense.
+func FuzzRequests(f *testing.F) {
+	for _, m := range []proto.Message{relayRequest(), offerOf("p1", "192.0.2.7:443"), &controlpb.IntroduceRequest{Technique: 1 << 30}} {
+		b, err := proto.Marshal(m)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b)
+	}
+	r := relays{b: &Broker{log: slog.New(slog.DiscardHandler)}}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var introduce controlpb.IntroduceRequest
+		if proto.Unmarshal(data, &introduce) == nil {
+			in, err := parseIntroduction(&introduce)
+			if in == nil || err == nil && in.technique != overlay.Relay && in.technique != overlay.Reversed {
+				t.Errorf("%v became %+v, %v", &introduce, in, err)
+			}
+		}
+		var offer controlpb.OfferRequest
+		if proto.Unmarshal(data, &offer) == nil {
+			o, err := r.offer(control.Identity{Role: control.RoleProxy, Name: offer.GetName()}, &offer)
+			if err == nil && (o.Capacity <= 0 || o.Live < 0 || len(o.Addresses) == 0) {
+				t.Errorf("%v became %+v", &offer, o)
+			}
+		}
+	})
+}
