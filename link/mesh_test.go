@@ -100,10 +100,8 @@ func TestBothDialAtOnce(t *testing.T) {
 			t.Fatalf("repeat %d: the ends hold different carriers", i)
 		}
 		for _, l := range []*Link{a, b} {
-			go func() {
-				fmt.Fprintf(l.Conn, "to rank %d", l.Peer.Rank)
-				l.Conn.(*net.UnixConn).CloseWrite()
-			}()
+			fmt.Fprintf(l.Conn, "to rank %d", l.Peer.Rank)
+			l.Conn.(*net.UnixConn).CloseWrite()
 		}
 		for rank, l := range []*Link{a, b} {
 			got, err := io.ReadAll(l.Conn)
