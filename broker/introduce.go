@@ -256,18 +256,21 @@ func (d directory) pass(stream grpc.ServerStreamingServer[controlpb.IntroduceEve
 	switch {
 	case errors.Is(err, io.EOF):
 		return fmt.Errorf("%w: %v ended the introduction without a result", overlay.ErrUnreachable, who)
-	case (ctx.Err() != nil || isDeadline(err)) && stream.Context().Err() == nil:
+	case (ctx.Err() != nil || plain(err, codes.DeadlineExceeded)) && stream.Context().Err() == nil:
 		return fmt.Errorf("%w: waited %v for %v to do its part of the link", overlay.ErrTimeout, d.b.introduceMax, who)
+	}
+	if plain(err, codes.Canceled) && stream.Context().Err() == nil {
+		return fmt.Errorf("%v: %w: its session ended", who, overlay.ErrUnreachable)
 	}
 	return fmt.Errorf("%v: %w", who, control.FromStatus(err))
 }
 
-// isDeadline reports whether a call failed by the deadline that went with it,
-// rather than by a fault that its handler found: the far end may notice the
-// deadline first.
-func isDeadline(err error) bool {
+// plain reports whether a call failed with the code by gRPC's own judgement,
+// not by a fault that its handler found: the far end may notice a deadline
+// first, and a session that ends here cancels its calls.
+func plain(err error, code codes.Code) bool {
 	st := status.Convert(err)
-	return st.Code() == codes.DeadlineExceeded && len(st.Details()) == 0
+	return st.Code() == code && len(st.Details()) == 0
 }
 
 // failure is what the target's side reported.
