@@ -44,7 +44,7 @@ func Main(name string, classes []npb.Class, run Runner, args []string) int {
 	}
 	verified, err := inJob(ctx, opts, run, os.Stdout)
 	if err != nil {
-		fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
+		fmt.Fprintln(os.Stderr, err) // names the kernel or the library already
 	}
 	if err != nil || !verified {
 		return failed
