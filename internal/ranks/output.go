@@ -23,12 +23,15 @@ func (o *outputs) of(rank int) (stdout, stderr io.Writer) {
 	if o.job.Label != "" {
 		tag = fmt.Sprintf("[%s:%d] ", o.job.Label, rank)
 	}
-	make := func(to io.Writer) io.Writer {
+	add := func(to io.Writer) io.Writer {
+		if to == nil {
+			to = io.Discard
+		}
 		w := &lineWriter{to: to, tag: tag, shared: &o.mu}
 		o.lines = append(o.lines, w)
 		return w
 	}
-	return make(o.job.Stdout), make(o.job.Stderr)
+	return add(o.job.Stdout), add(o.job.Stderr)
 }
 
 // flush writes the lines that did not end; call it when all processes have.

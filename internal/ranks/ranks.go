@@ -3,7 +3,8 @@
 // passes signals on, and ends the whole lot when one fails. What starts the
 // other nodes' share of the job is somebody else's business.
 //
-// All state belongs to Run; when it returns no process of the job is left.
+// All state belongs to Run; when it returns no process of the job is left, but
+// for one that moved itself to another process group.
 package ranks
 
 import (
@@ -11,8 +12,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
-	"os/exec"
 	"os/signal"
 	"strconv"
 	"strings"
@@ -44,9 +45,9 @@ type Job struct {
 	Helper string    // the helper's socket; empty: all ranks are here and meet in a folder
 	Label  string    // tags output as [Label:rank]; empty: no tags
 	Env    []string  // added to the environment
-	Stdin  io.Reader // goes to rank 0, if it is here
-	Stdout io.Writer // whole lines, from one process at a time
-	Stderr io.Writer
+	Stdin  io.Reader // goes to rank 0, if it is here; one that is no file may still be read when Run returns
+	Stdout io.Writer // whole lines, from one process at a time; nil discards them
+	Stderr io.Writer // as Stdout, and not at the same time
 }
 
 // Check says what is contradictory, or returns nil.
@@ -56,7 +57,9 @@ func (j Job) Check() error {
 		return errors.New("no program to run")
 	case j.Count < 1:
 		return fmt.Errorf("%d processes: want at least 1", j.Count)
-	case j.First < 0 || j.First+j.Count > j.Size:
+	case j.Size < 1 || j.Size > math.MaxInt32:
+		return fmt.Errorf("a job of %d processes: want 1 to %d", j.Size, math.MaxInt32)
+	case j.First < 0 || j.Count > j.Size || j.First > j.Size-j.Count:
 		return fmt.Errorf("ranks %d-%d do not lie in a job of %d", j.First, j.First+j.Count-1, j.Size)
 	case j.Helper == "" && j.Count != j.Size:
 		return fmt.Errorf("ranks %d-%d of %d run here and no helper was named, so they could not reach the others; give --helper or %s", j.First, j.First+j.Count-1, j.Size, EnvHelper)
@@ -67,24 +70,36 @@ func (j Job) Check() error {
 // ExitError says which process ended the job, and how.
 type ExitError struct {
 	Rank   int
-	Status int // exit status, or 128 + signal
+	Status int // exit status, or 128 + signal; 126 and 127, as in shells, for a program that could not be started
 	Err    error
 }
 
 func (e *ExitError) Error() string { return fmt.Sprintf("rank %d: %v", e.Rank, e.Err) }
 func (e *ExitError) Unwrap() error { return e.Err }
 
+// ExitCode returns the status with which a launcher ends for the job.
+func (e *ExitError) ExitCode() int { return e.Status }
+
+// SignalError says which signal to this process ended the job.
+type SignalError struct{ Signal syscall.Signal }
+
+func (e *SignalError) Error() string { return fmt.Sprintf("the job was ended: %v", e.Signal) }
+
+// ExitCode returns 128 + signal, as shells do.
+func (e *SignalError) ExitCode() int { return 128 + int(e.Signal) }
+
 // Run starts the processes and returns when all have ended. If one fails, or
 // ctx ends, or SIGINT, SIGTERM or SIGHUP comes, the others get SIGTERM and, 2 s
-// later, SIGKILL. The error is an *ExitError of the process that failed first.
+// later, SIGKILL. The error is an *ExitError of the process that failed first,
+// a *SignalError, or wraps the cause of ctx's end. A signal that this process
+// was started to ignore, as by nohup, ends nothing.
 func Run(ctx context.Context, j Job) error {
 	if err := j.Check(); err != nil {
 		return err
 	}
-	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
-	defer stop()
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
+	defer failOnSignal(fail)()
 	place := EnvHelper + "=" + j.Helper
 	if j.Helper == "" {
 		dir, err := os.MkdirTemp("", "isthmus-job-")
@@ -98,59 +113,57 @@ func Run(ctx context.Context, j Job) error {
 	var running sync.WaitGroup
 	for i := range j.Count {
 		rank := j.First + i
-		cmd, err := start(ctx, j, rank, place, outputs)
+		p, err := start(ctx, j, rank, place, outputs)
 		if err != nil {
-			fail(&ExitError{Rank: rank, Status: 127, Err: err})
+			fail(&ExitError{Rank: rank, Status: startStatus(err), Err: err})
 			break
 		}
 		running.Go(func() {
-			if err := wait(cmd); err != nil {
-				fail(&ExitError{Rank: rank, Status: status(cmd), Err: err})
+			if err := p.wait(); err != nil {
+				fail(&ExitError{Rank: rank, Status: p.status(), Err: err})
 			}
 		})
 	}
 	running.Wait()
 	outputs.flush()
+	cause := context.Cause(ctx)
 	var exit *ExitError
-	if cause := context.Cause(ctx); errors.As(cause, &exit) {
+	var signalled *SignalError
+	switch {
+	case errors.As(cause, &exit):
 		return exit
-	} else if cause != nil {
+	case errors.As(cause, &signalled):
+		return signalled
+	case cause != nil:
 		return fmt.Errorf("the job was ended: %w", cause)
 	}
 	return nil
 }
 
-func start(ctx context.Context, j Job, rank int, place string, outputs *outputs) (*exec.Cmd, error) {
-	cmd := exec.CommandContext(ctx, j.Argv[0], j.Argv[1:]...)
-	cmd.Env = append(os.Environ(), j.Env...)
-	cmd.Env = append(cmd.Env, jobkey.EnvKey+"="+j.Key.String(), place,
-		EnvRank+"="+strconv.Itoa(rank), EnvSize+"="+strconv.Itoa(j.Size))
-	cmd.Stdout, cmd.Stderr = outputs.of(rank)
-	if rank == 0 {
-		cmd.Stdin = j.Stdin
+// failOnSignal calls fail at the first signal that is to end a job, until
+// the returned function is called.
+func failOnSignal(fail func(error)) (stop func()) {
+	signals := make(chan os.Signal, 1)
+	over := make(chan struct{})
+	for _, s := range []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
+		if !signal.Ignored(s) {
+			signal.Notify(signals, s)
+		}
 	}
-	cmd.SysProcAttr = group() // so that a signal reaches what it starts, too
-	cmd.Cancel = func() error { return signalGroup(cmd.Process.Pid, syscall.SIGTERM) }
-	cmd.WaitDelay = grace
-	return cmd, cmd.Start()
-}
-
-func wait(cmd *exec.Cmd) error {
-	err := cmd.Wait()
-	signalGroup(cmd.Process.Pid, syscall.SIGKILL) // what it left behind
-	return err
-}
-
-func status(cmd *exec.Cmd) int {
-	if ws, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
-		return 128 + int(ws.Signal())
+	var waiting sync.WaitGroup
+	waiting.Go(func() {
+		select {
+		case s := <-signals:
+			fail(&SignalError{s.(syscall.Signal)})
+		case <-over:
+		}
+	})
+	return func() {
+		signal.Stop(signals)
+		close(over)
+		waiting.Wait()
 	}
-	return cmd.ProcessState.ExitCode()
 }
-
-func group() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
-
-func signalGroup(pid int, sig syscall.Signal) error { return syscall.Kill(-pid, sig) }
 
 // ParseRanks reads "3" or "0-3".
 func ParseRanks(s string) (first, count int, err error) {
@@ -160,7 +173,7 @@ func ParseRanks(s string) (first, count int, err error) {
 	if err == nil && isRange {
 		last, err = strconv.Atoi(b)
 	}
-	if err != nil || first < 0 || last < first {
+	if err != nil || first < 0 || last < first || last >= math.MaxInt32 {
 		return 0, 0, fmt.Errorf("ranks %q: want FIRST-LAST, such as 0-3", s)
 	}
 	return first, last - first + 1, nil
