@@ -72,6 +72,7 @@ func TestReplayedTicket(t *testing.T) {
 	r := start(t, Settings{})
 	pair := r.tickets()
 	asker := r.show(pair[0])
+	r.until("the first end to wait", func(st Status) bool { return st.Waiting == 1 })
 	if no := r.refused(r.show(pair[0])); no.Code != wire.CodeForbidden || no.Text != "the ticket was used before" {
 		t.Errorf("while the first user waits: %+v", no)
 	}

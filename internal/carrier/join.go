@@ -58,7 +58,8 @@ func (m *Meter) Stats() Stats {
 // Join returns nil when both directions ended properly. Otherwise it says what
 // ended it: ErrLimit, overlay.ErrTimeout (idle), the cause of ctx, or the
 // socket error that came first; then both sides get a reset, so that nobody
-// takes a cut stream for a whole one. a and b must not be in use elsewhere.
+// takes a cut stream for a whole one. a and b must not be in use elsewhere;
+// deadlines set on them before are lifted.
 func Join(ctx context.Context, a, b *net.TCPConn, o Options) (Stats, error) {
 	if o.Meter == nil {
 		o.Meter = new(Meter)

@@ -228,6 +228,28 @@ func TestIdle(t *testing.T) {
 	}
 }
 
+// A deadline of the hand-shake before does not end the join.
+func TestOldDeadlinesAreLifted(t *testing.T) {
+	left, a := pair(t)
+	right, b := pair(t)
+	a.SetDeadline(time.Unix(1, 0))
+	b.SetDeadline(time.Unix(1, 0))
+	result := make(chan error, 1)
+	go func() {
+		_, err := Join(context.Background(), a, b, Options{})
+		result <- err
+	}()
+	io.WriteString(left, "hello")
+	if _, err := io.ReadFull(right, make([]byte, 5)); err != nil {
+		t.Error(err)
+	}
+	left.Close()
+	right.Close()
+	if err := <-result; err != nil {
+		t.Error(err)
+	}
+}
+
 func TestMeterIsLive(t *testing.T) {
 	j := startJoin(t, context.Background(), Options{})
 	io.WriteString(j.left, "four")

@@ -76,14 +76,16 @@ type flow struct {
 }
 
 func (j *joint) run(ctx context.Context) error {
+	j.a.SetDeadline(time.Time{}) // whatever a hand-shake left behind
+	j.b.SetDeadline(time.Time{})
 	var watch sync.WaitGroup
 	done := make(chan struct{})
 	watch.Go(func() { j.watch(ctx, done) })
 
-	var flows sync.WaitGroup
-	flows.Go(func() { j.flow(&flow{j.a, j.b, j.opts.Meter, 0, j.budget}) })
-	flows.Go(func() { j.flow(&flow{j.b, j.a, j.opts.Meter, 1, j.budget}) })
-	flows.Wait()
+	var back sync.WaitGroup
+	back.Go(func() { j.flow(&flow{j.b, j.a, j.opts.Meter, 1, j.budget}) })
+	j.flow(&flow{j.a, j.b, j.opts.Meter, 0, j.budget})
+	back.Wait()
 	close(done)
 	watch.Wait()
 

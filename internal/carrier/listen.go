@@ -15,7 +15,8 @@ import (
 // ListenIn listens on ip inside the port range. It begins at a random port, so
 // that the processes of a host do not all fight for the first, and tries every
 // one before it gives up with overlay.ErrPortRangeFull. The zero range leaves
-// the port to the kernel. ctx ends the search. MPTCP is off.
+// the port to the kernel. ctx ends the search. MPTCP is off, and so is
+// keepalive until Tune sets it.
 func ListenIn(ctx context.Context, ip netip.Addr, ports overlay.Ports) (*net.TCPListener, error) {
 	if ports == (overlay.Ports{}) {
 		return listen(ctx, netip.AddrPortFrom(ip, 0))

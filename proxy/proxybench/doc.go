@@ -7,6 +7,13 @@
 // takes the same two wires; what is relayed ends there twice. The client is
 // this process; server and proxy are two more of the same program.
 //
+// On two CPUs that other work kept busy (load 8 to 15), medians of 7 to 9
+// repetitions in turn, over four runs: 0.97 to 1.01 of direct at 1 Gb/s; 15 to
+// 26 us added one way; 0.66 to 0.83 of direct unlimited, where client, proxy and
+// server share two CPUs that direct traffic has for client and server alone. A
+// relayed gigabyte takes the proxy 0.3 to 0.4 s of CPU time, an idle link 20 KB
+// of its memory and two descriptors.
+//
 // It knows of a proxy what a broker knows: its address and its ticket key. It
 // keeps no state; lab.Enter sees to it that the kernel clears everything away.
 package proxybench
