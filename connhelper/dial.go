@@ -182,11 +182,30 @@ func readAnswer(a *controlpb.Answer) (target, error) {
 	if err != nil {
 		return target{}, fmt.Errorf("the directory's answer: %w", err)
 	}
+	if a.PlanIfNew == nil { // the broker makes no plan for a site with itself
+		return target{point, planInside(point)}, nil
+	}
 	plan, err := control.PlanFromPB(a.PlanIfNew)
 	if err != nil {
 		return target{}, fmt.Errorf("the directory's answer: %w", err)
 	}
 	return target{point, plan}, nil
+}
+
+// planInside is the plan for two nodes of one site: they reach each other
+// unless the target found no free port in the site's range.
+func planInside(point overlay.AccessPoint) overlay.Plan {
+	site := point.Node.Site
+	p := overlay.Plan{Asker: site, Target: site}
+	if point.Local.IsValid() {
+		p.Steps = append(p.Steps, overlay.Step{Technique: overlay.Direct, Reason: "both processes run at " + string(site)})
+	} else {
+		p.Rejected = append(p.Rejected, overlay.Rejection{Technique: overlay.Direct, Reason: fmt.Sprintf("%v found no free port in the site's range", point.Node)})
+	}
+	p.Steps = append(p.Steps,
+		overlay.Step{Technique: overlay.Reversed, Reason: fmt.Sprintf("%v cannot be dialled, but can dial", point.Node)},
+		overlay.Step{Technique: overlay.Relay, Reason: fmt.Sprintf("nodes of %s do not reach each other", site)})
+	return p
 }
 
 // connect carries out a plan, step by step, each bounded, and tells the

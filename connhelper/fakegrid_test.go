@@ -45,6 +45,7 @@ type fakeFrontal struct {
 	reports   []*controlpb.ReportRequest
 	resolves  int
 	refuse    error // for Register
+	noPlan    bool  // answer without one
 }
 
 func newFakeFrontal(t *testing.T, profile overlay.SiteProfile, techniques ...overlay.Technique) *fakeFrontal {
@@ -138,6 +139,9 @@ func (f *fakeFrontal) answer(m *controlpb.Process) (*controlpb.Answer, <-chan st
 	}
 	if err != nil {
 		return &controlpb.Answer{Fault: control.Fault(err)}, f.registers
+	}
+	if f.noPlan {
+		return &controlpb.Answer{Point: control.PointToPB(p)}, nil
 	}
 	plan := control.PlanToPB(f.plan)
 	return &controlpb.Answer{Point: control.PointToPB(p), Plan: plan.Digest, PlanIfNew: plan}, nil

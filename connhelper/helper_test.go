@@ -48,6 +48,22 @@ func TestDirect(t *testing.T) {
 	joined(t, c, d)
 }
 
+// TestNoPlanInsideTheSite: the directory gives none, and the nodes dial.
+func TestNoPlanInsideTheSite(t *testing.T) {
+	f := newFakeFrontal(t, open)
+	f.noPlan = true
+	s1, _ := f.helper("a1")
+	s2, _ := f.helper("a2")
+	key := newKey(t)
+	r0, r1 := join(t, s1, key, 0), join(t, s2, key, 1)
+	path, c := r0.dialled(1)
+	_, d := r1.incoming()
+	if path.Technique != overlay.Direct || path.Reason != "both processes run at sitea" {
+		t.Errorf("path %+v", path)
+	}
+	joined(t, c, d)
+}
+
 func TestReversed(t *testing.T) {
 	f := newFakeFrontal(t, open, overlay.Reversed)
 	s1, _ := f.helper("a1")
