@@ -165,8 +165,8 @@ func TestPresetTruth(t *testing.T) {
 	spec := Spec{Sites: []Site{{Name: "pub", Preset: Public, Nodes: []string{"x"}}}}
 	for i, tr := range truths {
 		spec.Sites = append(spec.Sites,
-			Site{Name: fmt.Sprintf("p%d", i), Preset: tr.preset, Nodes: Nodes(1)},
-			Site{Name: fmt.Sprintf("h%d", i), Preset: noRoute + tr.preset, Nodes: Nodes(1)})
+			Site{Name: fmt.Sprintf("p%d", i), Preset: tr.preset, Nodes: Nodes(2)},
+			Site{Name: fmt.Sprintf("h%d", i), Preset: noRoute + tr.preset, Nodes: Nodes(2)})
 	}
 	l := up(t, spec)
 	pub := l.Host("pub/x")
@@ -181,6 +181,8 @@ func TestPresetTruth(t *testing.T) {
 		serveSite(t, l, hidden)
 		p.plain(plain, tr)
 		p.hidden(hidden, tr)
+		p.expect(tr.preset, l.Host(plain+"/n2"), "tcp", l.Host(plain+"/n1").Addr(), 7000, "node")
+		p.expect(noRoute+tr.preset, l.Host(hidden+"/n2"), "tcp", l.Host(hidden+"/n1").Addr(), 7000, "node")
 	}
 }
 

@@ -2,7 +2,9 @@ package lab
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/netip"
 	"os"
@@ -38,6 +40,17 @@ func setSysctls(values map[string]string) error {
 		}
 	}
 	return nil
+}
+
+// switchFrames lets the nodes of a LAN reach each other whatever the gateway's
+// rules say: its bridge stands for a switch. Where the kernel has br_netfilter
+// it passes bridged frames to the rules for routed packets by default.
+func switchFrames() error {
+	err := setSysctls(map[string]string{"bridge/bridge-nf-call-iptables": "0", "bridge/bridge-nf-call-ip6tables": "0"})
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
 }
 
 // makeHosts makes a namespace for the internet and for every host.
@@ -269,6 +282,7 @@ func (c *configurer) gateway(p hostPlan) {
 	c.route(netip.Prefix{}, p.router, wanIface)
 	c.do("loading the rules of "+p.presetIs, func() error { return loadRules(p.rules) })
 	c.do("setting sysctls", func() error { return setSysctls(p.preset.sysctl) })
+	c.do("keeping the LAN's own frames out of the firewall", switchFrames)
 	if !p.hidden {
 		c.do("forwarding", func() error { return setSysctls(map[string]string{"ipv4/ip_forward": "1"}) })
 	}
