@@ -7,10 +7,11 @@
 // takes the same two wires; what is relayed ends there twice. The client is
 // this process; server and proxy are two more of the same program.
 //
-// On two CPUs that other work kept busy (load 8 to 15), medians of 7 to 9
-// repetitions in turn, over four runs: 0.97 to 1.01 of direct at 1 Gb/s; 15 to
-// 26 us added one way; 0.66 to 0.83 of direct unlimited, where client, proxy and
-// server share two CPUs that direct traffic has for client and server alone. A
+// On two CPUs that other work kept busy (load 6 to 15), medians of 5 to 9
+// repetitions in turn, range of six runs: 0.97 to 1.01 of direct at 1 Gb/s; 15 to
+// 30 us added one way, four of the six within the target of 25; 0.66 to 0.83 of
+// direct unlimited, short of the target of 0.9: client, proxy and server share two
+// CPUs that direct traffic has for client and server alone. A
 // relayed gigabyte takes the proxy 0.3 to 0.4 s of CPU time, an idle link 20 KB
 // of its memory and two descriptors.
 //
