@@ -14,13 +14,15 @@ import (
 
 // carry is one connection that the frontal dials for a node.
 //
-//	Carry -> dialling ----------------> dialled
-//	            |  the node shows the id   |
-//	            v                          v
-//	         waiting --- dialled --->   joined ---> over
-//	            \----- dial failed ---> refused
+//	Carry -> dialling --- dial failed ---> the call's error
+//	            |
+//	            v             the node shows the id
+//	          waiting (the id is told) ------------> joined ---> over
+//	            \--- nobody shows it in time ------> closed
 //
-// Who takes it out of the table owes it a lanEnd; nobody else sends one.
+// The node learns that a dial failed while it can still try another way. Who
+// takes a waiting carry out of the table owes it a lanEnd; nobody else sends
+// one.
 type carry struct {
 	link
 	id    wire.ID
@@ -31,40 +33,31 @@ type carry struct {
 // lanEnd is the node's connection, which showed the id.
 type lanEnd struct{ conn *net.TCPConn }
 
-type dialled struct {
-	conn *net.TCPConn
-	err  error
+// answerMargin is what a caller keeps of its time to hear why a dial failed.
+const answerMargin = 200 * time.Millisecond
+
+// dialCarry dials what c asks for, within the caller's time less the margin.
+func (f *Frontal) dialCarry(ctx context.Context, c *carry) (*net.TCPConn, error) {
+	bound := f.cfg.Dial
+	if deadline, ok := ctx.Deadline(); ok {
+		bound = min(bound, max(time.Until(deadline)-answerMargin, 0))
+	}
+	ctx, cancel := context.WithTimeout(ctx, bound)
+	defer cancel()
+	defer context.AfterFunc(f.ctx, cancel)()
+	return f.dialAny(ctx, c.addrs)
 }
 
-// runCarry sees one carry to its end: joined, refused or not fetched in time.
-func (f *Frontal) runCarry(c *carry) {
-	ctx, cancel := context.WithTimeout(f.ctx, f.cfg.Dial)
-	defer cancel()
-	result := make(chan dialled, 1)
-	f.work.Go(func() {
-		conn, err := f.dialAny(ctx, c.addrs)
-		result <- dialled{conn, err}
-	})
+// runCarry sees one dialled carry to its end: joined, or not fetched in time.
+func (f *Frontal) runCarry(c *carry, out *net.TCPConn) {
 	lan := f.awaitLAN(c)
 	if lan == nil {
-		cancel()
-	}
-	d := <-result // within the dial's bound
-	switch {
-	case lan == nil && d.conn != nil:
-		d.conn.Close()
-	case lan == nil:
-	case d.err != nil:
-		f.refuse(lan, d.err)
-	default:
-		c.from, c.to = lan.RemoteAddr().String(), d.conn.RemoteAddr().String()
-		f.join(c.link, lan, d.conn)
+		out.Close()
+		f.logLink(c.link, "not carried", fmt.Errorf("%w: node %s did not fetch the connection within %v", overlay.ErrTimeout, c.node, f.bounds.carry))
 		return
 	}
-	if d.err == nil || lan == nil {
-		d.err = fmt.Errorf("%w: node %s did not fetch the connection within %v", overlay.ErrTimeout, c.node, f.bounds.carry)
-	}
-	f.logLink(c.link, "not carried", d.err)
+	c.from, c.to = lan.RemoteAddr().String(), out.RemoteAddr().String()
+	f.join(c.link, lan, out)
 }
 
 // awaitLAN waits for the node's connection; nil if it did not come in time.

@@ -2,6 +2,7 @@ package frontal
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -135,8 +136,8 @@ func TestCarryOnlyWithoutARoute(t *testing.T) {
 	}
 }
 
-// TestCarryToNowhere: the node is told why the dial failed, also when it has
-// sent already.
+// TestCarryToNowhere: the node is told why the dial failed before it connects,
+// so that it can try another way, and nothing stays behind.
 func TestCarryToNowhere(t *testing.T) {
 	r := newRig(t, nil)
 	h := r.helper("a1")
@@ -145,14 +146,33 @@ func TestCarryToNowhere(t *testing.T) {
 	gone.Close()
 	r.outside(farAway, gone.Addr().String())
 	h.ask(9, false)
-	conn, err := h.carry(farAway)
-	if err != nil {
-		t.Fatal(err)
+	_, err := h.carry(farAway)
+	want := "frontal sitea: dial " + gone.Addr().String() + ": refused: nothing listens there, or a firewall resets"
+	if !errors.Is(err, overlay.ErrRefused) || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
 	}
-	conn.Write(wire.Append(nil, &wire.Ticket{Job: job, Proxy: "p1"}))
-	refuse := r.refused(conn)
-	if refuse.Code != wire.CodeRefused || refuse.By != "frontal sitea" || !strings.Contains(refuse.Text, "nothing listens there, or a firewall resets") {
-		t.Errorf("%+v", refuse)
+	if n := r.f.status().Waiting["carries"]; n != 0 {
+		t.Errorf("%d connections wait for their node", n)
+	}
+}
+
+// TestCarryToSilence: a dial that nobody answers ends before the caller's time
+// does, and says so.
+func TestCarryToSilence(t *testing.T) {
+	r := newRig(t, nil)
+	h := r.helper("a1")
+	h.register(0)
+	r.outside(farAway, farAway)
+	r.f.dial = func(ctx context.Context, addr string) (*net.TCPConn, error) {
+		<-ctx.Done()
+		return nil, fmt.Errorf("dial %s: %w", addr, overlay.ErrTimeout)
+	}
+	h.ask(9, false)
+	ctx, cancel := context.WithTimeout(h.ctx(), 2*answerMargin)
+	defer cancel()
+	_, err := h.nodes.Carry(ctx, &controlpb.CarryRequest{Addresses: []string{farAway}, Asker: control.ProcessToPB(proc(0)), Target: control.ProcessToPB(proc(9))})
+	if err = control.FromStatus(err); !errors.Is(err, overlay.ErrTimeout) || err.Error() != "frontal sitea: dial "+farAway+": timed out" {
+		t.Errorf("got %v", err)
 	}
 }
 

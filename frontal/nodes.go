@@ -34,7 +34,7 @@ func (n *nodes) Enter(ctx context.Context, req *controlpb.EnterRequest) (*contro
 	}, nil
 }
 
-// Carry begins to dial for a node and gives it the id under which to be joined.
+// Carry dials for a node and gives it the id under which to be joined.
 func (n *nodes) Carry(ctx context.Context, req *controlpb.CarryRequest) (*controlpb.CarryResponse, error) {
 	id, err := n.f.helperOf(ctx, "Carry")
 	if err != nil {
@@ -45,10 +45,20 @@ func (n *nodes) Carry(ctx context.Context, req *controlpb.CarryRequest) (*contro
 		n.f.log.Warn("carry refused", "node", id.Node().String(), "addresses", req.Addresses, "job", req.Asker.GetJob(), "asker", req.Asker.GetRank(), "target", req.Target.GetRank(), "error", err)
 		return nil, control.Status(err)
 	}
+	out, err := n.f.dialCarry(ctx, c)
+	if err != nil {
+		n.f.mu.Lock()
+		n.f.carries.take(c.id)
+		n.f.mu.Unlock()
+		n.f.logLink(c.link, "not carried", err)
+		return nil, control.Status(fmt.Errorf("%s: %w", n.f.who, err))
+	}
+	n.f.work.Go(func() { n.f.runCarry(c, out) }) // Serve waits for this call, and then for that
 	return &controlpb.CarryResponse{CarryId: c.id[:]}, nil
 }
 
-// newCarry checks a node's request and starts what it asks for.
+// newCarry checks a node's request and reserves its place: from then on the
+// caller takes it out of the table or runs it.
 func (f *Frontal) newCarry(id control.Identity, req *controlpb.CarryRequest) (*carry, error) {
 	if !f.profile.GatewayOnly {
 		return nil, f.forbidden("site %s is not gateway_only; its nodes dial for themselves", f.site)
@@ -77,7 +87,6 @@ func (f *Frontal) newCarry(id control.Identity, req *controlpb.CarryRequest) (*c
 	if err := f.carries.add(c.id, c); err != nil {
 		return nil, fmt.Errorf("%s: %w", f.who, err)
 	}
-	f.work.Go(func() { f.runCarry(c) })
 	return c, nil
 }
 
