@@ -12,7 +12,7 @@ import (
 
 // caCommand is "isthmus ca": the grid's certificate authority in a folder.
 func caCommand() *cli.Command {
-	dir := &cli.StringFlag{Name: "dir", Value: "ca", Usage: "the CA's folder"}
+	dir := &cli.StringFlag{Name: "dir", Value: "ca", Usage: "the CA's `FOLDER`"}
 	return &cli.Command{
 		Name:  "ca",
 		Usage: "make the grid's certificate authority and its certificates",
@@ -22,10 +22,10 @@ func caCommand() *cli.Command {
 				Usage:     "make a new CA for the grid NAME",
 				ArgsUsage: "NAME",
 				Flags: []cli.Flag{dir,
-					&cli.DurationFlag{Name: "valid", Value: 10 * 365 * 24 * time.Hour, Usage: "how long the CA is valid"}},
+					&cli.DurationFlag{Name: "valid", Value: 10 * 365 * 24 * time.Hour, Usage: "how long the CA is valid, in hours: `TIME`", DefaultText: "ten years"}},
 				Action: func(c *cli.Context) error {
-					if c.NArg() != 1 {
-						return usage("ca init: want one NAME")
+					if err := words(c, "ca init", 1); err != nil {
+						return err
 					}
 					if _, err := ca.Create(c.String("dir"), c.Args().First(), c.Duration("valid")); err != nil {
 						return err
@@ -36,20 +36,20 @@ func caCommand() *cli.Command {
 			},
 			{
 				Name:  "issue",
-				Usage: "issue a certificate",
+				Usage: "issue a daemon's or an admin's certificate",
 				Description: "ROLE NAME is one of\n  broker NAME\n  frontal SITE\n  proxy NAME\n  helper SITE/NODE\n  admin NAME\n\n" +
 					"The certificate, its key and the CA's certificate are written into the folder --out.",
 				ArgsUsage: "ROLE NAME",
 				Flags: []cli.Flag{dir,
-					&cli.StringFlag{Name: "out", Value: ".", Usage: "folder to write to"},
-					&cli.DurationFlag{Name: "valid", Value: 90 * 24 * time.Hour, Usage: "how long the certificate is valid"}},
+					&cli.StringFlag{Name: "out", Value: ".", Usage: "`FOLDER` to write to"},
+					&cli.DurationFlag{Name: "valid", Value: 90 * 24 * time.Hour, Usage: "how long the certificate is valid, in hours: `TIME`", DefaultText: "90 days"}},
 				Action: func(c *cli.Context) error {
-					if c.NArg() != 2 {
-						return usage("ca issue: want ROLE NAME, such as: frontal sitea")
+					if err := words(c, "ca issue", 2); err != nil {
+						return err
 					}
 					id, err := control.ParseIdentity(c.Args().Get(0) + " " + c.Args().Get(1))
 					if err != nil {
-						return err
+						return usage("ca issue: " + err.Error())
 					}
 					if c.Duration("valid") <= 0 {
 						return usage("ca issue: --valid must be positive")
@@ -69,6 +69,3 @@ func caCommand() *cli.Command {
 		},
 	}
 }
-
-// usage is a mistake on the command line: exit status 2.
-func usage(text string) error { return cli.Exit(text, 2) }

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"errors"
-
 	"github.com/isthmus-grid/isthmus/internal/lab"
 	"github.com/urfave/cli/v2"
 )
@@ -27,8 +25,8 @@ func labUpCommand() *cli.Command {
 		Usage:     "build the sites of FILE and stay until Ctrl-C",
 		ArgsUsage: "FILE",
 		Action: func(c *cli.Context) error {
-			if c.NArg() != 1 {
-				return errors.New("lab up: want one FILE")
+			if err := words(c, "lab up", 1); err != nil {
+				return err
 			}
 			return lab.Stay(c.Context, c.Args().First(), c.App.Writer)
 		},
@@ -46,11 +44,11 @@ func labRunCommand() *cli.Command {
 		Action: func(c *cli.Context) error {
 			file, at, argv, err := lab.RunArgs(c.String("at"), c.Args().Slice())
 			if err != nil {
-				return err
+				return usage(err.Error())
 			}
 			status, err := lab.RunAt(c.Context, file, at, argv)
 			if err != nil {
-				return cli.Exit("isthmus lab run: "+err.Error(), status)
+				return cli.Exit("lab run: "+err.Error(), status)
 			}
 			return cli.Exit("", status)
 		},

@@ -5,9 +5,8 @@
 package main
 
 import (
-	"errors"
-	"fmt"
 	"os"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -25,21 +24,19 @@ func main() {
 			demoCommand(), runCommand(), jobCommand(), caCommand(), statusCommand(), planCommand(),
 			labCommand(), benchCommand(), exampleCommand(),
 		},
-		HideVersion: true,
+		HideVersion:     true,
+		HideHelpCommand: true,
+		Action:          wantCommand(""),
+		OnUsageError:    badFlags(""),
+		ExitErrHandler:  func(*cli.Context, error) {}, // exit reports it, once
 	}
 	for _, d := range []*cli.Command{broker.Command(), frontal.Command(), proxy.Command(), connhelper.Command()} {
 		d.Category = "daemons"
+		d.UsageText = strings.Replace(d.UsageText, "isthmus-", "isthmus ", 1)
 		app.Commands = append(app.Commands, d)
 	}
-	if err := app.Run(os.Args); err != nil {
-		fmt.Fprintln(os.Stderr, "isthmus:", err)
-		status := 1
-		var coder cli.ExitCoder
-		if errors.As(err, &coder) {
-			status = coder.ExitCode()
-		}
-		os.Exit(status)
-	}
+	strict("", app.Commands)
+	os.Exit(exit(app.Run(os.Args)))
 }
 
 func benchCommand() *cli.Command {

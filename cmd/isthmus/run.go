@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"os"
 
@@ -22,12 +21,12 @@ func jobCommand() *cli.Command {
 			Description: "Keep it in a file that only you can read and give the same file to `isthmus run` at every site:\n\n  (umask 077; isthmus job new myjob > myjob.key)",
 			ArgsUsage:   "NAME",
 			Action: func(c *cli.Context) error {
-				if c.NArg() != 1 {
-					return usage("job new: want one NAME")
+				if err := words(c, "job new", 1); err != nil {
+					return err
 				}
 				k, err := jobkey.New(c.Args().First())
 				if err != nil {
-					return err
+					return usage("job new: " + err.Error())
 				}
 				fmt.Fprintln(c.App.Writer, k)
 				return nil
@@ -44,27 +43,24 @@ func runCommand() *cli.Command {
 		Description: "On one machine, without any daemon:\n\n  isthmus run -n 4 ./program\n\n" +
 			"On the nodes of several sites, each with its helper, the same key and the same size everywhere:\n\n" +
 			"  site a:  isthmus run --key myjob.key --size 8 --ranks 0-3 ./program\n" +
-			"  site b:  isthmus run --key myjob.key --size 8 --ranks 4-7 ./program",
+			"  site b:  isthmus run --key myjob.key --size 8 --ranks 4-7 ./program\n\n" +
+			"Rank 0 reads the standard input. When a process fails, the others are ended, and the exit status is the first failed one's: its own,\n" +
+			"128 + signal, 126 or 127 when it could not be started. A signal is passed on as SIGTERM and, 2 s later, as SIGKILL.",
 		ArgsUsage: "PROGRAM [ARGUMENT...]",
 		Flags: []cli.Flag{
-			&cli.IntFlag{Name: "n", Usage: "number of processes, all on this node"},
-			&cli.StringFlag{Name: "ranks", Usage: "in place of -n: the ranks that run on this node, FIRST-LAST"},
-			&cli.IntFlag{Name: "size", Usage: "number of processes of the whole job (default: those of this node)"},
-			&cli.StringFlag{Name: "key", Usage: "file with the job's key (isthmus job new); needed when other nodes take part"},
-			&cli.StringFlag{Name: "helper", EnvVars: []string{ranks.EnvHelper}, Usage: "socket of this node's helper"},
-			&cli.StringFlag{Name: "label", Value: hostname(), Usage: "output is tagged [LABEL:rank]; empty for no tags"},
+			&cli.IntFlag{Name: "n", Usage: "`NUMBER` of processes, all on this node", DefaultText: "none"},
+			&cli.StringFlag{Name: "ranks", Usage: "in place of -n: the ranks that run on this node, `FIRST-LAST`"},
+			&cli.IntFlag{Name: "size", Usage: "`NUMBER` of processes of the whole job", DefaultText: "up to the last of this node"},
+			&cli.StringFlag{Name: "key", Usage: "`FILE` with the job's key (isthmus job new); needed when other nodes take part"},
+			&cli.StringFlag{Name: "helper", EnvVars: []string{ranks.EnvHelper}, Usage: "`SOCKET` of this node's helper; without one, all ranks are on this node"},
+			&cli.StringFlag{Name: "label", Value: hostname(), Usage: "output is tagged [`LABEL`:rank]; empty for no tags"},
 		},
 		Action: func(c *cli.Context) error {
 			job, err := jobOf(c)
 			if err != nil {
 				return err
 			}
-			err = ranks.Run(c.Context, job)
-			var exit *ranks.ExitError
-			if errors.As(err, &exit) {
-				return cli.Exit(err, exit.Status)
-			}
-			return err
+			return ranks.Run(c.Context, job) // its errors know the exit status
 		},
 	}
 }

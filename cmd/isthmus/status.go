@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"net"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -17,11 +18,11 @@ import (
 // adminFlags say which daemon to ask, and as whom.
 func adminFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "broker", Usage: "address of the broker to ask, host:port"},
-		&cli.StringFlag{Name: "frontal", Usage: "in place of --broker: address of a frontal"},
-		&cli.StringFlag{Name: "cert", Required: true, Usage: "certificate of an admin (isthmus ca issue admin NAME)"},
-		&cli.StringFlag{Name: "tls-key", Required: true, Usage: "its key"},
-		&cli.StringFlag{Name: "ca", Required: true, Usage: "certificate of the grid's CA"},
+		&cli.StringFlag{Name: "broker", Usage: "address of the broker to ask, `HOST:PORT`"},
+		&cli.StringFlag{Name: "frontal", Usage: "in place of --broker: address of a frontal, `HOST:PORT`"},
+		&cli.StringFlag{Name: "cert", Usage: "`FILE` with the certificate of an admin (isthmus ca issue admin NAME)"},
+		&cli.StringFlag{Name: "tls-key", Usage: "`FILE` with its key"},
+		&cli.StringFlag{Name: "ca", Usage: "`FILE` with the certificate of the grid's CA"},
 	}
 }
 
@@ -31,8 +32,16 @@ func askAdmin(c *cli.Context, call func(context.Context, controlpb.AdminClient) 
 	if c.IsSet("frontal") {
 		addr, role = c.String("frontal"), control.RoleFrontal
 	}
-	if addr == "" {
-		return usage(c.Command.Name + ": give --broker or --frontal")
+	if addr == "" || c.IsSet("broker") && c.IsSet("frontal") {
+		return usage(c.Command.Name + ": give either --broker or --frontal")
+	}
+	if _, _, err := net.SplitHostPort(addr); err != nil {
+		return usage(fmt.Sprintf("%s: --%v %s: want HOST:PORT", c.Command.Name, role, addr))
+	}
+	for _, name := range []string{"cert", "tls-key", "ca"} {
+		if !c.IsSet(name) {
+			return usage(fmt.Sprintf("%s: give --%s: who asks must show an admin's certificate (isthmus ca issue admin NAME)", c.Command.Name, name))
+		}
 	}
 	creds, err := control.LoadCredentials(c.String("cert"), c.String("tls-key"), c.String("ca"))
 	if err != nil {
@@ -81,8 +90,8 @@ func planCommand() *cli.Command {
 		ArgsUsage: "ASKER TARGET",
 		Flags:     append(adminFlags(), &cli.BoolFlag{Name: "json", Usage: "print the plan as JSON"}),
 		Action: func(c *cli.Context) error {
-			if c.NArg() != 2 {
-				return usage("plan: want two sites")
+			if err := words(c, "plan", 2); err != nil {
+				return err
 			}
 			return askAdmin(c, func(ctx context.Context, admin controlpb.AdminClient) error {
 				m, err := admin.Decide(ctx, &controlpb.DecideRequest{Asker: c.Args().Get(0), Target: c.Args().Get(1)})

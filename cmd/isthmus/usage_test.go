@@ -1,0 +1,193 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestMain makes this binary the command itself, so that tests meet it as a
+// shell does: as a process with words, two outputs and a status.
+func TestMain(m *testing.M) {
+	if os.Getenv("ISTHMUS_TEST_MAIN") != "" {
+		main()
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// result is how a command ended.
+type result struct {
+	stdout, stderr string
+	status         int
+}
+
+// isthmus runs the command in folder dir. It must end by itself.
+func isthmus(t *testing.T, dir string, words ...string) result {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, self, words...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "ISTHMUS_TEST_MAIN=1")
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	err = cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatalf("isthmus %q: %v", words, err)
+	}
+	return result{stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()}
+}
+
+// TestMistakesOnTheCommandLine: one line that says what is wrong, on stderr,
+// and status 2.
+func TestMistakesOnTheCommandLine(t *testing.T) {
+	admin := []string{"--broker", "host:443", "--cert", "c", "--tls-key", "k", "--ca", "a"}
+	for _, tc := range []struct {
+		words []string
+		text  string
+	}{
+		{[]string{"frobnicate"}, `unknown command "frobnicate" (--help lists them)`},
+		{[]string{"--frobnicate"}, `unknown flag --frobnicate (--help lists the flags)`},
+		{[]string{"job", "frobnicate"}, `job: unknown command "frobnicate" (--help lists them)`},
+		{[]string{"bench", "frobnicate"}, `bench: unknown command "frobnicate" (--help lists them)`},
+		{[]string{"example", "frobnicate"}, `example: unknown command "frobnicate" (--help lists them)`},
+		{[]string{"demo", "now"}, `demo: "now" is not expected here; see --help`},
+		{[]string{"bench", "relay", "now"}, `bench relay: "now" is not expected here; see --help`},
+
+		{[]string{"run"}, "run: give either -n or --ranks"},
+		{[]string{"run", "-n", "2", "--ranks", "0-1", "true"}, "run: give either -n or --ranks"},
+		{[]string{"run", "-n", "2"}, "run: no program to run"},
+		{[]string{"run", "-n", "0", "true"}, "run: 0 processes: want at least 1"},
+		{[]string{"run", "-n", "some", "true"}, `run: invalid value "some" for flag -n: parse error (--help lists the flags)`},
+		{[]string{"run", "--rank", "0", "true"}, "run: unknown flag --rank (--help lists the flags)"},
+		{[]string{"run", "--ranks", "3-1", "true"}, `run: --ranks: ranks "3-1": want FIRST-LAST, such as 0-3`},
+		{[]string{"run", "--ranks", "0-1", "--size", "4", "true"}, "run: other nodes take part, so all need the same --key; make one with: isthmus job new NAME"},
+		{[]string{"run", "-n", "4", "--size", "2", "true"}, "run: ranks 0-3 do not lie in a job of 2"},
+
+		{[]string{"job", "new"}, "job new: want NAME"},
+		{[]string{"job", "new", "a", "b"}, "job new: want NAME"},
+		{[]string{"job", "new", "Upper"}, `job new: job name "Upper": byte 0 is 'U'; allowed are a-z, 0-9 and, after the first, - _ .`},
+		{[]string{"ca", "init"}, "ca init: want NAME"},
+		{[]string{"ca", "issue", "frontal"}, "ca issue: want ROLE NAME"},
+		{[]string{"ca", "issue", "king", "arthur"}, `ca issue: identity "king arthur": unknown role; known are ["broker" "frontal" "proxy" "helper" "admin"]`},
+		{[]string{"ca", "issue", "helper", "sitea"}, `ca issue: node "sitea": want site/node`},
+		{[]string{"ca", "issue", "--valid", "0s", "frontal", "sitea"}, "ca issue: --valid must be positive"},
+		{[]string{"ca", "issue", "frontal", "sitea", "--out", "x"}, "ca issue: flags come before other words: put --out in front of frontal"},
+
+		{[]string{"status"}, "status: give either --broker or --frontal"},
+		{append([]string{"status", "--frontal", "host:1"}, admin...), "status: give either --broker or --frontal"},
+		{[]string{"status", "--broker", "host"}, "status: --broker host: want HOST:PORT"},
+		{[]string{"status", "--broker", "host:443"}, "status: give --cert: who asks must show an admin's certificate (isthmus ca issue admin NAME)"},
+		{append([]string{"plan"}, admin...), "plan: want ASKER TARGET"},
+		{append(append([]string{"plan"}, admin...), "one"), "plan: want ASKER TARGET"},
+		{append([]string{"plan", "one", "two"}, admin...), "plan: flags come before other words: put --broker in front of one"},
+
+		{[]string{"lab", "up"}, "lab up: want FILE"},
+		{[]string{"lab", "run"}, "lab run: want FILE [--at SITE/HOST] -- COMMAND [ARGUMENT...]"},
+		{[]string{"lab", "run", "file", "--"}, "lab run: want FILE [--at SITE/HOST] -- COMMAND [ARGUMENT...]"},
+
+		{[]string{"broker", "--lesae", "1m"}, "unknown flag --lesae; did you mean --lease? (--help lists them)"},
+		{[]string{"helper", "now"}, `"now" is not expected here; settings are flags, see --help`},
+	} {
+		got := isthmus(t, t.TempDir(), tc.words...)
+		if want := "isthmus: " + tc.text + "\n"; got.status != 2 || got.stderr != want || got.stdout != "" {
+			t.Errorf("isthmus %s: status %d, stdout %q, stderr\n %q, want\n %q", strings.Join(tc.words, " "), got.status, got.stdout, got.stderr, want)
+		}
+	}
+}
+
+// TestWhatIsWrongOtherwise has status 1: the command line was fine.
+func TestWhatIsWrongOtherwise(t *testing.T) {
+	dir := t.TempDir()
+	loose := filepath.Join(dir, "loose.key")
+	if err := os.WriteFile(loose, []byte("x"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		words []string
+		text  string
+	}{
+		{[]string{"run", "--ranks", "0-1", "--size", "4", "--key", "none.key", "true"}, "job key: stat none.key: no such file or directory"},
+		{[]string{"run", "-n", "1", "--key", "loose.key", "true"}, "job key loose.key can be read by others (mode 0644): run chmod 600 loose.key"},
+		{[]string{"ca", "issue", "--dir", "none", "frontal", "sitea"}, "CA in none: open none/ca.pem: no such file or directory; make one with `isthmus ca init`"},
+		{[]string{"status", "--broker", "host:443", "--cert", "none.pem", "--tls-key", "k", "--ca", "a"}, "certificate: open none.pem: no such file or directory"},
+	} {
+		got := isthmus(t, dir, tc.words...)
+		if want := "isthmus: " + tc.text + "\n"; got.status != 1 || got.stderr != want {
+			t.Errorf("isthmus %s: status %d, stderr\n %q, want\n %q", strings.Join(tc.words, " "), got.status, got.stderr, want)
+		}
+	}
+	if got := isthmus(t, dir, "broker", "--check"); got.status != 1 || !strings.Contains(got.stderr, "tls.cert: needs a value") {
+		t.Errorf("broker --check: %+v", got)
+	}
+}
+
+func TestRunEndsAsItsRanksDo(t *testing.T) {
+	for _, tc := range []struct {
+		words  []string
+		status int
+		stdout string
+		stderr string
+	}{
+		{[]string{"sh", "-c", "echo hello"}, 0, "[x:0] hello\n", ""},
+		{[]string{"sh", "-c", "exit 7"}, 7, "", "isthmus: rank 0: exit status 7\n"},
+		{[]string{"sh", "-c", "kill -9 $$"}, 137, "", "isthmus: rank 0: signal: killed\n"},
+		{[]string{"./none"}, 127, "", "isthmus: rank 0: fork/exec ./none: no such file or directory\n"},
+		{[]string{"help"}, 127, "", "isthmus: rank 0: exec: \"help\": executable file not found in $PATH\n"},
+	} {
+		got := isthmus(t, t.TempDir(), append([]string{"run", "-n", "1", "--label", "x"}, tc.words...)...)
+		if got != (result{tc.stdout, tc.stderr, tc.status}) {
+			t.Errorf("run %q: %+v", tc.words, got)
+		}
+	}
+}
+
+// TestHelp: every command has its page, on stdout, with status 0.
+func TestHelp(t *testing.T) {
+	for _, words := range [][]string{
+		nil, {"job"}, {"ca"}, {"lab"}, {"bench"}, {"example"},
+		{"--help"}, {"demo", "--help"}, {"run", "--help"}, {"job", "new", "--help"}, {"ca", "init", "--help"}, {"ca", "issue", "--help"},
+		{"status", "--help"}, {"plan", "--help"}, {"lab", "up", "--help"}, {"lab", "run", "--help"}, {"bench", "relay", "--help"},
+		{"broker", "--help"}, {"frontal", "--help"}, {"proxy", "--help"}, {"helper", "--help"},
+	} {
+		got := isthmus(t, t.TempDir(), words...)
+		if got.status != 0 || !strings.HasPrefix(got.stdout, "NAME:\n   isthmus") || got.stderr != "" {
+			t.Errorf("isthmus %q: %+v", words, got)
+		}
+	}
+}
+
+// TestCertificatesAndKeys walks through what an admin and a user make by hand.
+func TestCertificatesAndKeys(t *testing.T) {
+	dir := t.TempDir()
+	if got := isthmus(t, dir, "ca", "init", "--dir", "ca", "mygrid"); got.status != 0 || got.stdout != "made ca/ca.pem (give it to every daemon) and ca/ca.key (keep it)\n" {
+		t.Fatalf("%+v", got)
+	}
+	if got := isthmus(t, dir, "ca", "init", "--dir", "ca", "mygrid"); got.status != 1 || !strings.Contains(got.stderr, "ca/ca.pem exists already") {
+		t.Errorf("a second CA: %+v", got)
+	}
+	got := isthmus(t, dir, "ca", "issue", "--out", "certs", "helper", "sitea/n1")
+	if want := "tls:\n  cert: certs/helper-sitea-n1.pem\n  key: certs/helper-sitea-n1.key\n  ca: certs/ca.pem\n"; got.status != 0 || got.stdout != want {
+		t.Errorf("%+v, want %q", got, want)
+	}
+	for name, mode := range map[string]os.FileMode{"ca/ca.key": 0o600, "certs/helper-sitea-n1.key": 0o600} {
+		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Mode().Perm() != mode {
+			t.Errorf("%s: %v, %v; want mode %v", name, info, err, mode)
+		}
+	}
+	if got := isthmus(t, dir, "job", "new", "myjob"); got.status != 0 || !strings.HasPrefix(got.stdout, "myjob:") || strings.Count(got.stdout, "\n") != 1 {
+		t.Errorf("%+v", got)
+	}
+}
