@@ -12,8 +12,9 @@ import (
 // Rejected. It is a pure function of the two profiles; the reasons name the
 // site and its rule, so that an admin knows which line to change.
 //
-// Within one site there is nothing to decide: nodes reach each other directly,
-// and what an admin forbids concerns other sites only.
+// Nodes of one site reach each other directly, and what an admin forbids there
+// is only the relay, because it takes data out of the site. The other ways are
+// for a node that found no free port in the site's range.
 func Decide(asker, target overlay.SiteProfile) overlay.Plan {
 	plan := overlay.Plan{Asker: asker.Site, Target: target.Site}
 	p := pair{asker: asker, target: target}
@@ -23,7 +24,7 @@ func Decide(asker, target overlay.SiteProfile) overlay.Plan {
 			plan.Rejected = append(plan.Rejected, overlay.Rejection{Technique: t, Reason: v.reason})
 			continue
 		}
-		plan.Steps = append(plan.Steps, overlay.Step{Technique: t, Via: p.via(), Reason: v.reason})
+		plan.Steps = append(plan.Steps, overlay.Step{Technique: t, Via: p.via(t), Reason: v.reason})
 		p.dials = p.dials || t == overlay.Direct || t == overlay.PortRange
 	}
 	return plan
@@ -49,11 +50,8 @@ func reject(format string, args ...any) verdict { return verdict{false, fmt.Spri
 var notBuilt = verdict{false, "not available in this version"}
 
 func (p pair) judge(t overlay.Technique) verdict {
-	if p.asker.Site == p.target.Site {
-		if t == overlay.Direct {
-			return take("both processes are in %s", p.asker.Site)
-		}
-		return reject("both processes are in %s, where nodes reach each other directly", p.asker.Site)
+	if p.inside() && t != overlay.Relay {
+		return p.judgeInside(t)
 	}
 	for _, s := range []overlay.SiteProfile{p.asker, p.target} {
 		if s.Forbids(t) {
@@ -79,10 +77,27 @@ func (p pair) judge(t overlay.Technique) verdict {
 	return notBuilt
 }
 
+// inside reports whether both ends are nodes of one site.
+func (p pair) inside() bool { return p.asker.Site == p.target.Site }
+
+// judgeInside is judge for nodes of one site.
+func (p pair) judgeInside(t overlay.Technique) verdict {
+	switch t {
+	case overlay.Direct:
+		return take("both processes are in %s", p.asker.Site)
+	case overlay.Reversed:
+		return take("both processes are in %s, and a target without a free port to listen on can still dial", p.asker.Site)
+	}
+	return reject("both processes are in %s, where nodes reach each other directly", p.asker.Site)
+}
+
 // via names the gateways that carry the data. A node without a route out needs
-// its gateway for every technique, whichever end dials.
-func (p pair) via() overlay.Via {
+// its gateway for every technique that leaves the site, whichever end dials.
+func (p pair) via(t overlay.Technique) overlay.Via {
 	var v overlay.Via
+	if p.inside() && t != overlay.Relay {
+		return v
+	}
 	if p.asker.GatewayOnly {
 		v |= overlay.ViaAsker
 	}
@@ -187,6 +202,9 @@ func (p pair) relay() verdict {
 		default:
 			return reject("%s, so that no proxy can be reached", egressLimit(s))
 		}
+	}
+	if p.inside() {
+		return take("%s can reach a proxy on port 443, should its nodes not reach each other", p.asker.Site)
 	}
 	return take("both sites can reach a proxy on port 443")
 }

@@ -213,13 +213,30 @@ func checkPlan(t *testing.T, a, b overlay.SiteProfile) {
 }
 
 func TestDecideSameSite(t *testing.T) {
-	p := overlay.SiteProfile{Site: "sitea", Egress: overlay.EgressNone, GatewayOnly: true, Forbidden: overlay.Techniques()}
-	plan := Decide(p, p)
-	if len(plan.Steps) != 1 || plan.Steps[0].Technique != overlay.Direct {
-		t.Errorf("steps %v", plan.Steps)
-	}
-	if len(plan.Rejected) != len(overlay.Techniques())-1 {
-		t.Errorf("rejected %v", plan.Rejected)
+	const viaBoth = overlay.ViaAsker | overlay.ViaTarget
+	for name, tc := range map[string]struct {
+		profile overlay.SiteProfile
+		want    []overlay.Step
+	}{
+		"any":           {overlay.SiteProfile{}, []overlay.Step{{Technique: overlay.Direct}, {Technique: overlay.Reversed}, {Technique: overlay.Relay}}},
+		"no route":      {overlay.SiteProfile{GatewayOnly: true}, []overlay.Step{{Technique: overlay.Direct}, {Technique: overlay.Reversed}, {Technique: overlay.Relay, Via: viaBoth}}},
+		"no egress":     {overlay.SiteProfile{Egress: overlay.EgressNone}, []overlay.Step{{Technique: overlay.Direct}, {Technique: overlay.Reversed}}},
+		"all forbidden": {overlay.SiteProfile{Forbidden: overlay.Techniques()}, []overlay.Step{{Technique: overlay.Direct}, {Technique: overlay.Reversed}}},
+	} {
+		tc.profile.Site = "sitea"
+		plan := Decide(tc.profile, tc.profile)
+		for i := range plan.Steps {
+			if plan.Steps[i].Reason == "" {
+				t.Errorf("%s: %v without a reason", name, plan.Steps[i].Technique)
+			}
+			plan.Steps[i].Reason = ""
+		}
+		if !slices.Equal(plan.Steps, tc.want) {
+			t.Errorf("%s: steps %v, want %v", name, plan.Steps, tc.want)
+		}
+		if n := len(plan.Steps) + len(plan.Rejected); n != len(overlay.Techniques()) {
+			t.Errorf("%s: %d techniques", name, n)
+		}
 	}
 }
 

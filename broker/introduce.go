@@ -117,6 +117,9 @@ func parseIntroduction(req *controlpb.IntroduceRequest) (*introduction, error) {
 	if in.target, err = control.ProcessFromPB(req.GetTarget()); err != nil {
 		return in, fmt.Errorf("target: %w", err)
 	}
+	if in.asker == in.target {
+		return in, fmt.Errorf("%v asks for itself", in.asker)
+	}
 	technique, err := control.TechniqueFromPB(req.GetTechnique())
 	if err != nil {
 		return in, err
@@ -183,14 +186,19 @@ func (d directory) permitTechnique(in *introduction, asker overlay.AccessPoint) 
 }
 
 // checkConnectAddress lets the target be sent only to the host where the asker
-// registered: an asker must not make foreign helpers dial whom it likes.
+// registered for its kind of caller, one inside its site or one outside: an
+// asker must not make other helpers dial whom it likes.
 func (d directory) checkConnectAddress(in *introduction, asker overlay.AccessPoint) error {
 	addr, err := netip.ParseAddrPort(in.address)
 	if err != nil {
 		return malformed(fmt.Errorf("connect address: %w", err))
 	}
-	if addr.Addr().Unmap() != asker.Public.Addr().Unmap() {
-		return fmt.Errorf("%w: the connect address %v is not on the host of %v, which registered %v", overlay.ErrForbidden, addr, in.asker, asker.Public)
+	registered := asker.Public
+	if in.entry.Point.Node.Site == asker.Node.Site {
+		registered = asker.Local
+	}
+	if addr.Addr().Unmap() != registered.Addr().Unmap() {
+		return fmt.Errorf("%w: the connect address %v is not on the host of %v, which registered %v", overlay.ErrForbidden, addr, in.asker, registered)
 	}
 	return checkTarget("connect address", addr, d.b.cfg.AllowLoopback)
 }

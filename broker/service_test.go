@@ -425,6 +425,23 @@ func TestIntroduceReversed(t *testing.T) {
 	}
 }
 
+// Within a site the target may be sent to the asker's address there, and to
+// no other host.
+func TestIntroduceReversedInside(t *testing.T) {
+	g := newGrid(t)
+	g.start()
+	b := g.frontal(closedB, events(connected))
+	g.register(b, pointOf("siteb", rank(0), 1), pointOf("siteb", rank(1), 3))
+	req := relayRequest()
+	req.Technique, req.ConnectAddress, req.ConnectId = uint32(overlay.Reversed), "10.1.0.1:5555", secretID
+	if list, err := introduce(g.ctx(), b, req); err != nil || kinds(list) != "ASSIGNED CONNECTED" {
+		t.Errorf("%v, %v", list, err)
+	}
+	req.ConnectAddress = "10.1.0.2:22"
+	wantStatus(t, "another host", introduceErr(g.ctx(), b, req), overlay.ErrForbidden,
+		"not permitted: the connect address 10.1.0.2:22 is not on the host of rank 0 of job "+string(testJob)+", which registered 10.1.0.1:4001")
+}
+
 // fieldsOf copies a request's fields.
 func fieldsOf(r *controlpb.IntroduceRequest) *controlpb.IntroduceRequest {
 	return &controlpb.IntroduceRequest{Link: r.Link, Technique: r.Technique, Asker: r.Asker, Target: r.Target,
@@ -454,7 +471,7 @@ func TestIntroduceRefusals(t *testing.T) {
 			"not permitted: rank 0 of job " + job + " asks for rank 1 of job " + string(otherJob) + ", which is a process of another job"},
 		{"unregistered asker", func(r *controlpb.IntroduceRequest) { r.Asker = control.ProcessToPB(rank(7)) }, overlay.ErrUnknownProcess,
 			"process is not registered: the asker, rank 7 of job " + job + ", is not known to broker main; it must register before it dials"},
-		{"foreign asker", func(r *controlpb.IntroduceRequest) { r.Asker = control.ProcessToPB(rank(1)) }, overlay.ErrForbidden,
+		{"foreign asker", func(r *controlpb.IntroduceRequest) { r.Asker, r.Target = r.Target, r.Asker }, overlay.ErrForbidden,
 			"not permitted: rank 1 of job " + job + " is a process of sitec, not of siteb"},
 		{"unregistered target", func(r *controlpb.IntroduceRequest) { r.Target = control.ProcessToPB(rank(7)) }, overlay.ErrUnknownProcess,
 			"process is not registered: rank 7 of job " + job + " is not known to broker main"},
@@ -463,8 +480,8 @@ func TestIntroduceRefusals(t *testing.T) {
 		{"not in the plan", func(r *controlpb.IntroduceRequest) {
 			r.Technique, r.ConnectId, r.ConnectAddress = uint32(overlay.Reversed), secretID, "192.0.2.1:1"
 		}, overlay.ErrNoPath, "no technique connects the sites: siteb to sitec by reversed: sitec cannot dial back: siteb lets no connection in"},
-		{"same site", func(r *controlpb.IntroduceRequest) { r.Target, r.TargetGeneration = r.Asker, 1 }, overlay.ErrNoPath,
-			"no technique connects the sites: siteb to siteb by relay: both processes are in siteb, where nodes reach each other directly"},
+		{"itself", func(r *controlpb.IntroduceRequest) { r.Target, r.TargetGeneration = r.Asker, 1 }, wire.ErrMalformed,
+			"malformed frame: rank 0 of job " + job + " asks for itself"},
 	} {
 		req := relayRequest()
 		tc.change(req)
