@@ -211,7 +211,7 @@ func (e *engine) hopeless(c *Comm, source int) error {
 		return p.failed
 	}
 	for _, global := range c.ranks {
-		if global != e.rank && e.peers[global].failed != nil {
+		if global != e.rank && e.peers[global].failed != nil && !e.peers[global].gone {
 			return e.peers[global].failed
 		}
 	}

@@ -34,7 +34,7 @@ type peer struct {
 
 	queue    []segment // waits for the writer, in order
 	gathered int       // bytes of copied messages in queue
-	writing  bool      // the writer holds a part of the queue
+	spare    []byte    // memory for the next batch
 	toWriter chan struct{}
 
 	held     int  // what unexpected messages are charged
@@ -102,7 +102,8 @@ func (p *peer) enqueue(r *Request) {
 func (p *peer) gather(env wire.Envelope, b []byte) {
 	n := len(p.queue)
 	if n == 0 || p.queue[n-1].lent != nil || len(p.queue[n-1].copied)+wire.EnvelopeLen+len(b) > batchSize {
-		p.queue = append(p.queue, segment{})
+		p.queue = append(p.queue, segment{copied: p.spare})
+		p.spare = nil
 		n++
 	}
 	last := &p.queue[n-1]
@@ -226,6 +227,10 @@ func (p *peer) confirm() {
 // lost describes the end of the peer's link.
 func (p *peer) lost(doing string, cause error) error {
 	l := p.link
-	return fmt.Errorf("rank %d of the world on %v: %w: the link (%v) broke while %s: %w",
-		p.rank, l.Path.Peer, ErrProcFailed, l.Path, doing, l.Explain(cause))
+	where := ""
+	if l.Path.Peer.Name != "" {
+		where = " on " + l.Path.Peer.String()
+	}
+	return fmt.Errorf("rank %d of the world%s: %w: the link (%v) broke while %s: %w",
+		p.rank, where, ErrProcFailed, l.Path, doing, l.Explain(cause))
 }

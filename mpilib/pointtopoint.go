@@ -68,7 +68,7 @@ func (c *Comm) Probe(ctx context.Context, src, tag int) (Status, error) {
 	}
 	st, err := c.world.engine.probe(ctx, c, src, tag)
 	if err != nil {
-		return Status{}, fmt.Errorf("mpilib: Probe for %v: %w", transfer{comm: c, peer: src, tag: tag}, err)
+		return Status{}, fmt.Errorf("mpilib: Probe: %v: %w", transfer{comm: c, peer: src, tag: tag}, err)
 	}
 	return st, nil
 }

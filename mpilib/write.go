@@ -13,9 +13,8 @@ const maxTaken = 4 << 20
 
 // write sends what is queued until the peer fails or the engine closes.
 func (p *peer) write() {
-	var spare []byte // a batch's memory, to be filled again
 	for {
-		taken := p.takeQueue(spare)
+		taken := p.takeQueue()
 		if taken == nil {
 			return
 		}
@@ -31,12 +30,12 @@ func (p *peer) write() {
 			p.engine.mu.Unlock()
 			return
 		}
-		spare = p.written(taken)
+		p.written(taken)
 	}
 }
 
 // takeQueue waits for something to send and takes it; nil means the end.
-func (p *peer) takeQueue(spare []byte) []segment {
+func (p *peer) takeQueue() []segment {
 	e := p.engine
 	for {
 		e.mu.Lock()
@@ -46,10 +45,6 @@ func (p *peer) takeQueue(spare []byte) []segment {
 		}
 		if len(p.queue) > 0 {
 			taken := p.cutQueue()
-			if len(p.queue) == 0 && spare != nil {
-				p.queue = append(p.queue, segment{copied: spare[:0]})
-			}
-			p.writing = true
 			e.mu.Unlock()
 			return taken
 		}
@@ -129,18 +124,16 @@ func (p *peer) detach(taken []segment, rest net.Buffers) net.Buffers {
 	return net.Buffers{own}
 }
 
-// written completes the sends and returns a batch's memory for reuse.
-func (p *peer) written(taken []segment) (spare []byte) {
+// written completes the sends and keeps one batch's memory for the next.
+func (p *peer) written(taken []segment) {
 	e := p.engine
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	p.writing = false
 	for _, s := range taken {
 		if s.lent != nil {
 			e.finish(s.lent, nil)
-		} else if cap(s.copied) <= batchSize {
-			spare = s.copied
+		} else if cap(s.copied) <= 2*batchSize {
+			p.spare = s.copied[:0]
 		}
 	}
-	return spare
 }

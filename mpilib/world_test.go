@@ -1,0 +1,328 @@
+package mpilib
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/jobkey"
+)
+
+const testKey = "demo:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8"
+
+func TestEnvironment(t *testing.T) {
+	for _, tc := range []struct {
+		name       string
+		env        string
+		rank, size int
+		fault      string
+	}{
+		{"none", "", 0, 1, ""},
+		{"isthmus run", "ISTHMUS_RANK=1 ISTHMUS_SIZE=2 ISTHMUS_JOB_KEY=K ISTHMUS_DIR=/d", 1, 2, ""},
+		{"before all others", "ISTHMUS_RANK=1 ISTHMUS_SIZE=2 PMI_RANK=3 PMI_SIZE=4 SLURM_PROCID=5 SLURM_NTASKS=6 ISTHMUS_JOB_KEY=K ISTHMUS_HELPER=/h", 1, 2, ""},
+		{"PMI before Slurm", "PMI_RANK=3 PMI_SIZE=4 SLURM_PROCID=5 SLURM_NTASKS=6 ISTHMUS_JOB_KEY=K ISTHMUS_HELPER=/h", 3, 4, ""},
+		{"PMIx", "PMIX_RANK=2 OMPI_COMM_WORLD_SIZE=3 ISTHMUS_JOB_KEY=K ISTHMUS_HELPER=/h", 2, 3, ""},
+		{"Slurm", "SLURM_PROCID=5 SLURM_NTASKS=6 ISTHMUS_JOB_KEY=K ISTHMUS_HELPER=/h", 5, 6, ""},
+		{"one of one needs no key", "SLURM_PROCID=0 SLURM_NTASKS=1", 0, 1, ""},
+		{"rank too great", "ISTHMUS_RANK=2 ISTHMUS_SIZE=2", 0, 0, `ISTHMUS_RANK="2" of ISTHMUS_SIZE="2": want a rank from 0`},
+		{"no number", "PMI_RANK=x PMI_SIZE=2", 0, 0, `PMI_RANK="x"`},
+		{"rank alone", "ISTHMUS_RANK=0", 0, 0, "ISTHMUS_RANK is set but ISTHMUS_SIZE is not"},
+		{"size alone", "ISTHMUS_SIZE=2", 0, 0, "ISTHMUS_SIZE is set but ISTHMUS_RANK is not"},
+		{"both ways", "ISTHMUS_RANK=0 ISTHMUS_SIZE=2 ISTHMUS_JOB_KEY=K ISTHMUS_HELPER=/h ISTHMUS_DIR=/d", 0, 0, "both ISTHMUS_HELPER (/h) and ISTHMUS_DIR (/d)"},
+		{"no way", "SLURM_PROCID=0 SLURM_NTASKS=2 ISTHMUS_JOB_KEY=K", 0, 0, "Slurm numbers this process 0 of 2, but to reach the others it needs"},
+		{"bad key", "ISTHMUS_RANK=0 ISTHMUS_SIZE=2 ISTHMUS_JOB_KEY=demo:x ISTHMUS_DIR=/d", 0, 0, "ISTHMUS_JOB_KEY: job key of demo: the secret is not 32 bytes"},
+	} {
+		env := map[string]string{}
+		for _, pair := range strings.Fields(strings.ReplaceAll(tc.env, "KEY=K", "KEY="+testKey)) {
+			name, value, _ := strings.Cut(pair, "=")
+			env[name] = value
+		}
+		p, err := placeFrom(func(name string) (string, bool) { v, ok := env[name]; return v, ok })
+		switch {
+		case tc.fault == "" && (err != nil || p.rank != tc.rank || p.size != tc.size):
+			t.Errorf("%s: rank %d of %d, %v", tc.name, p.rank, p.size, err)
+		case tc.fault != "" && (!errors.Is(err, ErrEnv) || !strings.Contains(err.Error(), tc.fault)):
+			t.Errorf("%s: %v, want %q", tc.name, err, tc.fault)
+		}
+	}
+}
+
+func TestRoom(t *testing.T) {
+	for _, tc := range []struct {
+		held, n, limit int
+		wanted         bool
+		want           roomVerdict
+	}{
+		{0, 100, 100, false, roomNow},
+		{1, 100, 100, false, roomLater},
+		{1, 100, 100, true, roomNow},
+		{0, 1600, 100, false, roomNow},
+		{0, 1601, 100, false, roomLater},
+		{1500, 100, 100, true, roomNow},
+		{1500, 101, 100, true, roomNever},
+	} {
+		if got := room(tc.held, tc.n, tc.limit, tc.wanted); got != tc.want {
+			t.Errorf("%+v: %v", tc, got)
+		}
+	}
+}
+
+// A receiver that is behind stops its peer, loses nothing, and a receive for a
+// message far behind still gets it; beyond the hard limit it gets an error.
+func TestUnexpectedLimit(t *testing.T) {
+	const n, size = 64, 10000
+	TestWorld(t, 2, func(ctx context.Context, c *Comm) error {
+		if c.Rank() == 0 {
+			for i := range n {
+				if err := Send(ctx, c, bytes.Repeat([]byte{byte(i)}, size), 1, 1); err != nil {
+					return err
+				}
+			}
+			return Send(ctx, c, []byte{99}, 1, 2)
+		}
+		buf := make([]byte, size)
+		if _, err := Recv(ctx, c, buf, 0, 2); err != nil || buf[0] != 99 {
+			return fmt.Errorf("%d, %w", buf[0], err)
+		}
+		for i := range n {
+			if _, err := Recv(ctx, c, buf, 0, 1); err != nil || buf[size-1] != byte(i) {
+				return fmt.Errorf("message %d: %d, %w", i, buf[size-1], err)
+			}
+		}
+		return nil
+	}, WithUnexpectedLimit(n*(size+128)/(hardLimit-1)))
+}
+
+func TestHardLimit(t *testing.T) {
+	dir, err := os.MkdirTemp("", "isthmus")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	key, err := jobkey.Parse(testKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var ranks sync.WaitGroup
+	for rank := range 2 {
+		ranks.Go(func() {
+			err := runRank(ctx, dir, key, rank, 2, func(ctx context.Context, c *Comm) error {
+				if rank == 1 {
+					_, err := Recv(ctx, c, make([]byte, 1), 0, 2)
+					return err
+				}
+				for {
+					if err := Send(ctx, c, make([]byte, 10000), 1, 1); err != nil {
+						return err
+					}
+				}
+			}, []Option{WithUnexpectedLimit(20000)})
+			text := "rank 1 of the world: process failed: the link (same node) broke while "
+			if rank == 1 {
+				text = "10000 more came, and a receive waits for another message; receive them in the order they are sent or raise WithUnexpectedLimit (20000)"
+			}
+			if !errors.Is(err, ErrProcFailed) || !strings.Contains(err.Error(), text) {
+				t.Errorf("rank %d: got %v, want %q", rank, err, text)
+			}
+		})
+	}
+	ranks.Wait()
+}
+
+// TestChild is rank 1 of TestKilledPeer, in a process of its own.
+func TestChild(t *testing.T) {
+	if os.Getenv("ISTHMUS_TEST_CHILD") == "" {
+		t.Log("only as a child of TestKilledPeer")
+		return
+	}
+	w, err := Init(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := Send(t.Context(), w.Comm(), []int{42}, 0, 1); err != nil {
+		t.Fatal(err)
+	}
+	Recv(t.Context(), w.Comm(), []int{0}, 0, 9) // until the kill
+}
+
+// Everything that needs a killed peer fails and names it.
+func TestKilledPeer(t *testing.T) {
+	dir, err := os.MkdirTemp("", "isthmus")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	child := exec.Command(os.Args[0], "-test.run=^TestChild$", "-test.timeout=60s")
+	child.Env = append(os.Environ(), "ISTHMUS_TEST_CHILD=1", EnvRank+"=1", EnvSize+"=2", EnvJobKey+"="+testKey, EnvDir+"="+dir)
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer child.Process.Kill()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	env := map[string]string{EnvRank: "0", EnvSize: "2", EnvJobKey: testKey, EnvDir: dir}
+	w, err := Init(ctx, func(c *config) { c.lookup = func(name string) (string, bool) { v, ok := env[name]; return v, ok } })
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := w.Comm()
+	buf := []int{0}
+	if _, err := Recv(ctx, c, buf, 1, 1); err != nil || buf[0] != 42 {
+		t.Fatal(buf, err)
+	}
+	named, any := Irecv(c, buf, 1, 1), Irecv(c, make([]int, 1), AnySource, 2)
+	big := Isend(c, make([]byte, 100<<20), 1, 3) // more than it will read before the end
+	child.Process.Kill()
+	child.Wait()
+	for _, r := range []*Request{named, any, big} {
+		_, err := r.Wait(ctx)
+		if !errors.Is(err, ErrProcFailed) || !strings.Contains(err.Error(), "rank 1 of the world") || !strings.Contains(err.Error(), "the link (same node) broke while ") {
+			t.Errorf("%v", err)
+		}
+	}
+	for _, err := range []error{
+		Send(ctx, c, buf, 1, 1), Barrier(ctx, c),
+		func() error { _, err := c.Probe(ctx, 1, 1); return err }(),
+		w.Finalize(ctx),
+	} {
+		if !errors.Is(err, ErrProcFailed) {
+			t.Errorf("%v", err)
+		}
+	}
+}
+
+func TestFinalize(t *testing.T) {
+	goroutines := runtime.NumGoroutine()
+	w, err := Init(t.Context(), func(c *config) { c.lookup = func(string) (string, bool) { return "", false } })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w.Comm().Rank() != 0 || w.Comm().Size() != 1 {
+		t.Errorf("rank %d of %d", w.Comm().Rank(), w.Comm().Size())
+	}
+	waits := Irecv(w.Comm(), []int{0}, 0, 1)
+	for range 2 {
+		if err := w.Finalize(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := waits.Wait(t.Context()); !errors.Is(err, ErrFinalized) {
+		t.Errorf("a receive: %v", err)
+	}
+	if err := Send(t.Context(), w.Comm(), []int{1}, 0, 1); !errors.Is(err, ErrFinalized) {
+		t.Errorf("a send: %v", err)
+	}
+	if n := runtime.NumGoroutine(); n > goroutines {
+		t.Errorf("%d goroutines before, %d after", goroutines, n)
+	}
+}
+
+// What was sent before Finalize arrives, although its receiver looks for it
+// long after its sender is gone.
+func TestNothingIsLostAtTheEnd(t *testing.T) {
+	gone := make(chan struct{})
+	TestWorld(t, 2, func(ctx context.Context, c *Comm) error {
+		if c.Rank() == 0 {
+			for i := range 100 {
+				if err := Send(ctx, c, []int{i}, 1, 0); err != nil {
+					return err
+				}
+			}
+			defer close(gone)
+			return c.world.Finalize(ctx)
+		}
+		<-gone
+		for i := range 100 {
+			got := []int{-1}
+			if _, err := Recv(ctx, c, got, 0, 0); err != nil || got[0] != i {
+				return fmt.Errorf("message %d: %d, %w", i, got[0], err)
+			}
+		}
+		_, err := Recv(ctx, c, []int{0}, 0, 0)
+		if !errors.Is(err, ErrFinalized) || !strings.Contains(err.Error(), "rank 0 of the world: world is finalized") {
+			return fmt.Errorf("after the last: %v", err)
+		}
+		return nil
+	})
+}
+
+func TestReport(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "links.json")
+	TestWorld(t, 2, func(ctx context.Context, c *Comm) error {
+		if c.Rank() == 0 {
+			return Send(ctx, c, make([]int64, 5), 1, 0)
+		}
+		_, err := Recv(ctx, c, make([]int64, 5), 0, 0)
+		return err
+	}, func(cfg *config) { cfg.lookup = func(name string) (string, bool) { return file, name == EnvReport } })
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[int]LinkInfo{}
+	for dec := json.NewDecoder(bytes.NewReader(text)); dec.More(); {
+		var l LinkInfo
+		if err := dec.Decode(&l); err != nil {
+			t.Fatal(err)
+		}
+		seen[l.Rank] = l
+	}
+	a, b := seen[0], seen[1]
+	if a.Peer != 1 || b.Peer != 0 || a.MessagesSent != 1 || a.BytesSent != 40 || b.MessagesReceived != 1 || b.BytesReceived != 40 ||
+		b.BytesSent != 0 || a.Technique != "local" || !a.Dialled || b.Dialled || a.RTTMS <= 0 || !strings.Contains(a.Reason, "no helper") {
+		t.Errorf("%s", text)
+	}
+}
+
+// A thousand links opened, used and closed leave nothing behind.
+func TestLinksLeaveNothing(t *testing.T) {
+	count := func() (goroutines, files int) {
+		entries, _ := os.ReadDir("/proc/self/fd")
+		return runtime.NumGoroutine(), len(entries)
+	}
+	goroutines, files := count()
+	for range 22 {
+		TestWorld(t, 10, func(ctx context.Context, c *Comm) error { // 45 links
+			out, in := make([]int, 10), make([]int, 10)
+			return Alltoall(ctx, c, out, in)
+		})
+	}
+	for range 400 {
+		if g, f := count(); g <= goroutines && f <= files {
+			return
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	g, f := count()
+	t.Errorf("%d goroutines and %d descriptors before, %d and %d after", goroutines, files, g, f)
+}
+
+func TestInitFails(t *testing.T) {
+	key, err := jobkey.Parse(testKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := runtime.NumGoroutine()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
+	defer cancel()
+	socket := filepath.Join(t.TempDir(), "no-helper")
+	_, err = Init(ctx, func(c *config) { c.place = &place{rank: 0, size: 2, key: key, helper: socket} })
+	if err == nil || !strings.Contains(err.Error(), "mpilib: Init: rank 0 of 2: helper "+socket+" is not reachable: ") || !strings.Contains(err.Error(), "is isthmus-helper running?") {
+		t.Errorf("%v", err)
+	}
+	if n := runtime.NumGoroutine(); n > before {
+		t.Errorf("%d goroutines before, %d after", before, n)
+	}
+}
