@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -110,8 +111,8 @@ func (u *uplink) away() error {
 	if cause == nil {
 		cause = errors.New("the session ended while the broker was asked") // and there is a new one by now
 	}
-	return wire.CodeUnreachable.Errorf("%s has no session with the broker at %s since %s: %v",
-		u.who, u.addr, u.since.Format(time.TimeOnly), cause)
+	return wire.CodeUnreachable.Errorf("%s has no session with the broker at %s since %s: %s",
+		u.who, u.addr, u.since.Format(time.TimeOnly), strings.TrimPrefix(cause.Error(), "broker at "+u.addr+": "))
 }
 
 // callError gives the error of a call on s its class and its words.
