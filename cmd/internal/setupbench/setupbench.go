@@ -13,12 +13,12 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/isthmus-grid/isthmus/cmd/internal/probe"
 	"github.com/isthmus-grid/isthmus/internal/bench"
 	"github.com/isthmus-grid/isthmus/internal/grid"
 	"github.com/isthmus-grid/isthmus/internal/jobkey"
 	"github.com/isthmus-grid/isthmus/internal/lab"
 	"github.com/isthmus-grid/isthmus/internal/lab/wan"
+	"github.com/isthmus-grid/isthmus/link/probe"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 

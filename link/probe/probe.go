@@ -2,7 +2,10 @@
 // each: this process registers with the helpers as a rank would, dials,
 // accepts and authenticates. Daemons, sockets and firewalls are as real as
 // ever; what is left out is the program, so that a connection can be looked at
-// by itself.
+// by itself. It is for measurements and tests; no program of a user needs it.
+//
+// It knows the grid's sockets and the link's handshake, and nothing of why a
+// technique was taken. Its state is the Rank values.
 package probe
 
 import (
@@ -54,6 +57,10 @@ func Join(ctx context.Context, g *grid.Grid, node string, key jobkey.Key, rank u
 	}
 	return r, nil
 }
+
+// Connector returns what the rank reaches others by, for a mesh of its own in
+// place of Dial and Accept. It belongs to the rank.
+func (r *Rank) Connector() overlay.Connector { return r.client }
 
 // Leave takes the rank out of the grid.
 func (r *Rank) Leave() {
