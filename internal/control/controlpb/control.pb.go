@@ -963,6 +963,7 @@ type IntroduceRequest struct {
 	TargetGeneration uint64                 `protobuf:"varint,6,opt,name=target_generation,json=targetGeneration,proto3" json:"target_generation,omitempty"`
 	ConnectAddress   string                 `protobuf:"bytes,7,opt,name=connect_address,json=connectAddress,proto3" json:"connect_address,omitempty"` // REVERSED: where to dial; empty: the frontal fills in the gateway's
 	ConnectId        []byte                 `protobuf:"bytes,8,opt,name=connect_id,json=connectId,proto3" json:"connect_id,omitempty"`                // REVERSED: 16 random bytes to show there
+	Offer            []byte                 `protobuf:"bytes,9,opt,name=offer,proto3" json:"offer,omitempty"`                                         // the asker's half of what the technique negotiates
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -1053,6 +1054,13 @@ func (x *IntroduceRequest) GetConnectId() []byte {
 	return nil
 }
 
+func (x *IntroduceRequest) GetOffer() []byte {
+	if x != nil {
+		return x.Offer
+	}
+	return nil
+}
+
 // Introduction is what the target's side learns.
 type Introduction struct {
 	state            protoimpl.MessageState `protogen:"open.v1"`
@@ -1067,6 +1075,7 @@ type Introduction struct {
 	ConnectId        []byte                 `protobuf:"bytes,9,opt,name=connect_id,json=connectId,proto3" json:"connect_id,omitempty"`
 	Relay            *Assignment            `protobuf:"bytes,10,opt,name=relay,proto3" json:"relay,omitempty"`
 	Reason           string                 `protobuf:"bytes,11,opt,name=reason,proto3" json:"reason,omitempty"` // why this technique
+	Offer            []byte                 `protobuf:"bytes,12,opt,name=offer,proto3" json:"offer,omitempty"`   // as IntroduceRequest.offer
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -1178,6 +1187,13 @@ func (x *Introduction) GetReason() string {
 	return ""
 }
 
+func (x *Introduction) GetOffer() []byte {
+	if x != nil {
+		return x.Offer
+	}
+	return nil
+}
+
 // Assignment names a relay and the ticket for one end of the link.
 type Assignment struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1242,8 +1258,9 @@ func (x *Assignment) GetTicket() []byte {
 type IntroduceEvent struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Kind          IntroduceEvent_Kind    `protobuf:"varint,1,opt,name=kind,proto3,enum=isthmus.control.v1.IntroduceEvent_Kind" json:"kind,omitempty"`
-	Relay         *Assignment            `protobuf:"bytes,2,opt,name=relay,proto3" json:"relay,omitempty"` // ASSIGNED
-	Fault         *Fault                 `protobuf:"bytes,3,opt,name=fault,proto3" json:"fault,omitempty"` // FAILED
+	Relay         *Assignment            `protobuf:"bytes,2,opt,name=relay,proto3" json:"relay,omitempty"`   // ASSIGNED
+	Fault         *Fault                 `protobuf:"bytes,3,opt,name=fault,proto3" json:"fault,omitempty"`   // FAILED
+	Answer        []byte                 `protobuf:"bytes,4,opt,name=answer,proto3" json:"answer,omitempty"` // ACCEPTED: the target's half of what the technique negotiates
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1299,6 +1316,109 @@ func (x *IntroduceEvent) GetFault() *Fault {
 	return nil
 }
 
+func (x *IntroduceEvent) GetAnswer() []byte {
+	if x != nil {
+		return x.Answer
+	}
+	return nil
+}
+
+type BearingsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BearingsRequest) Reset() {
+	*x = BearingsRequest{}
+	mi := &file_control_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BearingsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BearingsRequest) ProtoMessage() {}
+
+func (x *BearingsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_control_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BearingsRequest.ProtoReflect.Descriptor instead.
+func (*BearingsRequest) Descriptor() ([]byte, []int) {
+	return file_control_proto_rawDescGZIP(), []int{20}
+}
+
+type BearingsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Time          int64                  `protobuf:"varint,1,opt,name=time,proto3" json:"time,omitempty"` // Unix time of the broker in nanoseconds
+	Tcp           []string               `protobuf:"bytes,2,rep,name=tcp,proto3" json:"tcp,omitempty"`    // address:port of two or more vantage points that answer an observe frame
+	Stun          []string               `protobuf:"bytes,3,rep,name=stun,proto3" json:"stun,omitempty"`  // address:port of two or more STUN servers
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BearingsResponse) Reset() {
+	*x = BearingsResponse{}
+	mi := &file_control_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BearingsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BearingsResponse) ProtoMessage() {}
+
+func (x *BearingsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_control_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BearingsResponse.ProtoReflect.Descriptor instead.
+func (*BearingsResponse) Descriptor() ([]byte, []int) {
+	return file_control_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *BearingsResponse) GetTime() int64 {
+	if x != nil {
+		return x.Time
+	}
+	return 0
+}
+
+func (x *BearingsResponse) GetTcp() []string {
+	if x != nil {
+		return x.Tcp
+	}
+	return nil
+}
+
+func (x *BearingsResponse) GetStun() []string {
+	if x != nil {
+		return x.Stun
+	}
+	return nil
+}
+
 type ReportRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Target        *Process               `protobuf:"bytes,1,opt,name=target,proto3" json:"target,omitempty"`
@@ -1311,7 +1431,7 @@ type ReportRequest struct {
 
 func (x *ReportRequest) Reset() {
 	*x = ReportRequest{}
-	mi := &file_control_proto_msgTypes[20]
+	mi := &file_control_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1323,7 +1443,7 @@ func (x *ReportRequest) String() string {
 func (*ReportRequest) ProtoMessage() {}
 
 func (x *ReportRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[20]
+	mi := &file_control_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1336,7 +1456,7 @@ func (x *ReportRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportRequest.ProtoReflect.Descriptor instead.
 func (*ReportRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{20}
+	return file_control_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ReportRequest) GetTarget() *Process {
@@ -1375,7 +1495,7 @@ type ReportResponse struct {
 
 func (x *ReportResponse) Reset() {
 	*x = ReportResponse{}
-	mi := &file_control_proto_msgTypes[21]
+	mi := &file_control_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1387,7 +1507,7 @@ func (x *ReportResponse) String() string {
 func (*ReportResponse) ProtoMessage() {}
 
 func (x *ReportResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[21]
+	mi := &file_control_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1400,7 +1520,7 @@ func (x *ReportResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportResponse.ProtoReflect.Descriptor instead.
 func (*ReportResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{21}
+	return file_control_proto_rawDescGZIP(), []int{23}
 }
 
 type Profile struct {
@@ -1424,7 +1544,7 @@ type Profile struct {
 
 func (x *Profile) Reset() {
 	*x = Profile{}
-	mi := &file_control_proto_msgTypes[22]
+	mi := &file_control_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1436,7 +1556,7 @@ func (x *Profile) String() string {
 func (*Profile) ProtoMessage() {}
 
 func (x *Profile) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[22]
+	mi := &file_control_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1449,7 +1569,7 @@ func (x *Profile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Profile.ProtoReflect.Descriptor instead.
 func (*Profile) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{22}
+	return file_control_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Profile) GetInbound() uint32 {
@@ -1552,7 +1672,7 @@ type JoinRequest struct {
 
 func (x *JoinRequest) Reset() {
 	*x = JoinRequest{}
-	mi := &file_control_proto_msgTypes[23]
+	mi := &file_control_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1564,7 +1684,7 @@ func (x *JoinRequest) String() string {
 func (*JoinRequest) ProtoMessage() {}
 
 func (x *JoinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[23]
+	mi := &file_control_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1577,7 +1697,7 @@ func (x *JoinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinRequest.ProtoReflect.Descriptor instead.
 func (*JoinRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{23}
+	return file_control_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *JoinRequest) GetProfile() *Profile {
@@ -1597,7 +1717,7 @@ type JoinResponse struct {
 
 func (x *JoinResponse) Reset() {
 	*x = JoinResponse{}
-	mi := &file_control_proto_msgTypes[24]
+	mi := &file_control_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1609,7 +1729,7 @@ func (x *JoinResponse) String() string {
 func (*JoinResponse) ProtoMessage() {}
 
 func (x *JoinResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[24]
+	mi := &file_control_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1622,7 +1742,7 @@ func (x *JoinResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinResponse.ProtoReflect.Descriptor instead.
 func (*JoinResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{24}
+	return file_control_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *JoinResponse) GetBroker() string {
@@ -1653,7 +1773,7 @@ type OfferRequest struct {
 
 func (x *OfferRequest) Reset() {
 	*x = OfferRequest{}
-	mi := &file_control_proto_msgTypes[25]
+	mi := &file_control_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1665,7 +1785,7 @@ func (x *OfferRequest) String() string {
 func (*OfferRequest) ProtoMessage() {}
 
 func (x *OfferRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[25]
+	mi := &file_control_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1678,7 +1798,7 @@ func (x *OfferRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OfferRequest.ProtoReflect.Descriptor instead.
 func (*OfferRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{25}
+	return file_control_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *OfferRequest) GetName() string {
@@ -1731,7 +1851,7 @@ type OfferResponse struct {
 
 func (x *OfferResponse) Reset() {
 	*x = OfferResponse{}
-	mi := &file_control_proto_msgTypes[26]
+	mi := &file_control_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1743,7 +1863,7 @@ func (x *OfferResponse) String() string {
 func (*OfferResponse) ProtoMessage() {}
 
 func (x *OfferResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[26]
+	mi := &file_control_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1756,7 +1876,7 @@ func (x *OfferResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OfferResponse.ProtoReflect.Descriptor instead.
 func (*OfferResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{26}
+	return file_control_proto_rawDescGZIP(), []int{28}
 }
 
 type EnterRequest struct {
@@ -1768,7 +1888,7 @@ type EnterRequest struct {
 
 func (x *EnterRequest) Reset() {
 	*x = EnterRequest{}
-	mi := &file_control_proto_msgTypes[27]
+	mi := &file_control_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1780,7 +1900,7 @@ func (x *EnterRequest) String() string {
 func (*EnterRequest) ProtoMessage() {}
 
 func (x *EnterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[27]
+	mi := &file_control_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1793,7 +1913,7 @@ func (x *EnterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnterRequest.ProtoReflect.Descriptor instead.
 func (*EnterRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{27}
+	return file_control_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *EnterRequest) GetSoftware() string {
@@ -1815,7 +1935,7 @@ type EnterResponse struct {
 
 func (x *EnterResponse) Reset() {
 	*x = EnterResponse{}
-	mi := &file_control_proto_msgTypes[28]
+	mi := &file_control_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1827,7 +1947,7 @@ func (x *EnterResponse) String() string {
 func (*EnterResponse) ProtoMessage() {}
 
 func (x *EnterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[28]
+	mi := &file_control_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1840,7 +1960,7 @@ func (x *EnterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnterResponse.ProtoReflect.Descriptor instead.
 func (*EnterResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{28}
+	return file_control_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *EnterResponse) GetProfile() *Profile {
@@ -1883,7 +2003,7 @@ type CarryRequest struct {
 
 func (x *CarryRequest) Reset() {
 	*x = CarryRequest{}
-	mi := &file_control_proto_msgTypes[29]
+	mi := &file_control_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1895,7 +2015,7 @@ func (x *CarryRequest) String() string {
 func (*CarryRequest) ProtoMessage() {}
 
 func (x *CarryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[29]
+	mi := &file_control_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1908,7 +2028,7 @@ func (x *CarryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarryRequest.ProtoReflect.Descriptor instead.
 func (*CarryRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{29}
+	return file_control_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *CarryRequest) GetAddresses() []string {
@@ -1948,7 +2068,7 @@ type CarryResponse struct {
 
 func (x *CarryResponse) Reset() {
 	*x = CarryResponse{}
-	mi := &file_control_proto_msgTypes[30]
+	mi := &file_control_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1960,7 +2080,7 @@ func (x *CarryResponse) String() string {
 func (*CarryResponse) ProtoMessage() {}
 
 func (x *CarryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[30]
+	mi := &file_control_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1973,7 +2093,7 @@ func (x *CarryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarryResponse.ProtoReflect.Descriptor instead.
 func (*CarryResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{30}
+	return file_control_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *CarryResponse) GetCarryId() []byte {
@@ -1991,7 +2111,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_control_proto_msgTypes[31]
+	mi := &file_control_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2003,7 +2123,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[31]
+	mi := &file_control_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2016,7 +2136,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{31}
+	return file_control_proto_rawDescGZIP(), []int{33}
 }
 
 type StatusResponse struct {
@@ -2028,7 +2148,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_control_proto_msgTypes[32]
+	mi := &file_control_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2040,7 +2160,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[32]
+	mi := &file_control_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2053,7 +2173,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{32}
+	return file_control_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *StatusResponse) GetJson() []byte {
@@ -2073,7 +2193,7 @@ type DecideRequest struct {
 
 func (x *DecideRequest) Reset() {
 	*x = DecideRequest{}
-	mi := &file_control_proto_msgTypes[33]
+	mi := &file_control_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2085,7 +2205,7 @@ func (x *DecideRequest) String() string {
 func (*DecideRequest) ProtoMessage() {}
 
 func (x *DecideRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[33]
+	mi := &file_control_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2098,7 +2218,7 @@ func (x *DecideRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecideRequest.ProtoReflect.Descriptor instead.
 func (*DecideRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{33}
+	return file_control_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *DecideRequest) GetAsker() string {
@@ -2178,7 +2298,7 @@ const file_control_proto_rawDesc = "" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\"^\n" +
 	"\fAwaitRequest\x125\n" +
 	"\aprocess\x18\x01 \x01(\v2\x1b.isthmus.control.v1.ProcessR\aprocess\x12\x17\n" +
-	"\await_ms\x18\x02 \x01(\rR\x06waitMs\"\xc0\x02\n" +
+	"\await_ms\x18\x02 \x01(\rR\x06waitMs\"\xd6\x02\n" +
 	"\x10IntroduceRequest\x12\x12\n" +
 	"\x04link\x18\x01 \x01(\fR\x04link\x12\x1c\n" +
 	"\ttechnique\x18\x02 \x01(\rR\ttechnique\x121\n" +
@@ -2189,7 +2309,8 @@ const file_control_proto_rawDesc = "" +
 	"\x11target_generation\x18\x06 \x01(\x04R\x10targetGeneration\x12'\n" +
 	"\x0fconnect_address\x18\a \x01(\tR\x0econnectAddress\x12\x1d\n" +
 	"\n" +
-	"connect_id\x18\b \x01(\fR\tconnectId\"\xa9\x03\n" +
+	"connect_id\x18\b \x01(\fR\tconnectId\x12\x14\n" +
+	"\x05offer\x18\t \x01(\fR\x05offer\"\xbf\x03\n" +
 	"\fIntroduction\x12\x12\n" +
 	"\x04link\x18\x01 \x01(\fR\x04link\x12\x1c\n" +
 	"\ttechnique\x18\x02 \x01(\rR\ttechnique\x121\n" +
@@ -2205,23 +2326,30 @@ const file_control_proto_rawDesc = "" +
 	"connect_id\x18\t \x01(\fR\tconnectId\x124\n" +
 	"\x05relay\x18\n" +
 	" \x01(\v2\x1e.isthmus.control.v1.AssignmentR\x05relay\x12\x16\n" +
-	"\x06reason\x18\v \x01(\tR\x06reason\"X\n" +
+	"\x06reason\x18\v \x01(\tR\x06reason\x12\x14\n" +
+	"\x05offer\x18\f \x01(\fR\x05offer\"X\n" +
 	"\n" +
 	"Assignment\x12\x14\n" +
 	"\x05proxy\x18\x01 \x01(\tR\x05proxy\x12\x1c\n" +
 	"\taddresses\x18\x02 \x03(\tR\taddresses\x12\x16\n" +
-	"\x06ticket\x18\x03 \x01(\fR\x06ticket\"\x80\x02\n" +
+	"\x06ticket\x18\x03 \x01(\fR\x06ticket\"\x98\x02\n" +
 	"\x0eIntroduceEvent\x12;\n" +
 	"\x04kind\x18\x01 \x01(\x0e2'.isthmus.control.v1.IntroduceEvent.KindR\x04kind\x124\n" +
 	"\x05relay\x18\x02 \x01(\v2\x1e.isthmus.control.v1.AssignmentR\x05relay\x12/\n" +
-	"\x05fault\x18\x03 \x01(\v2\x19.isthmus.control.v1.FaultR\x05fault\"J\n" +
+	"\x05fault\x18\x03 \x01(\v2\x19.isthmus.control.v1.FaultR\x05fault\x12\x16\n" +
+	"\x06answer\x18\x04 \x01(\fR\x06answer\"J\n" +
 	"\x04Kind\x12\v\n" +
 	"\aUNKNOWN\x10\x00\x12\f\n" +
 	"\bASSIGNED\x10\x01\x12\f\n" +
 	"\bACCEPTED\x10\x02\x12\r\n" +
 	"\tCONNECTED\x10\x03\x12\n" +
 	"\n" +
-	"\x06FAILED\x10\x04\"\xb3\x01\n" +
+	"\x06FAILED\x10\x04\"\x11\n" +
+	"\x0fBearingsRequest\"L\n" +
+	"\x10BearingsResponse\x12\x12\n" +
+	"\x04time\x18\x01 \x01(\x03R\x04time\x12\x10\n" +
+	"\x03tcp\x18\x02 \x03(\tR\x03tcp\x12\x12\n" +
+	"\x04stun\x18\x03 \x03(\tR\x04stun\"\xb3\x01\n" +
 	"\rReportRequest\x123\n" +
 	"\x06target\x18\x01 \x01(\v2\x1b.isthmus.control.v1.ProcessR\x06target\x12\x1e\n" +
 	"\n" +
@@ -2282,13 +2410,14 @@ const file_control_proto_rawDesc = "" +
 	"\x04json\x18\x01 \x01(\fR\x04json\"=\n" +
 	"\rDecideRequest\x12\x14\n" +
 	"\x05asker\x18\x01 \x01(\tR\x05asker\x12\x16\n" +
-	"\x06target\x18\x02 \x01(\tR\x06target2\xfe\x03\n" +
+	"\x06target\x18\x02 \x01(\tR\x06target2\xd5\x04\n" +
 	"\tDirectory\x12U\n" +
 	"\bRegister\x12#.isthmus.control.v1.RegisterRequest\x1a$.isthmus.control.v1.RegisterResponse\x12U\n" +
 	"\bWithdraw\x12#.isthmus.control.v1.WithdrawRequest\x1a$.isthmus.control.v1.WithdrawResponse\x12R\n" +
 	"\aResolve\x12\".isthmus.control.v1.ResolveRequest\x1a#.isthmus.control.v1.ResolveResponse\x12E\n" +
 	"\x05Await\x12 .isthmus.control.v1.AwaitRequest\x1a\x1a.isthmus.control.v1.Answer\x12W\n" +
-	"\tIntroduce\x12$.isthmus.control.v1.IntroduceRequest\x1a\".isthmus.control.v1.IntroduceEvent0\x01\x12O\n" +
+	"\tIntroduce\x12$.isthmus.control.v1.IntroduceRequest\x1a\".isthmus.control.v1.IntroduceEvent0\x01\x12U\n" +
+	"\bBearings\x12#.isthmus.control.v1.BearingsRequest\x1a$.isthmus.control.v1.BearingsResponse\x12O\n" +
 	"\x06Report\x12!.isthmus.control.v1.ReportRequest\x1a\".isthmus.control.v1.ReportResponse2R\n" +
 	"\x05Sites\x12I\n" +
 	"\x04Join\x12\x1f.isthmus.control.v1.JoinRequest\x1a .isthmus.control.v1.JoinResponse2V\n" +
@@ -2317,7 +2446,7 @@ func file_control_proto_rawDescGZIP() []byte {
 }
 
 var file_control_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_control_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
+var file_control_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
 var file_control_proto_goTypes = []any{
 	(IntroduceEvent_Kind)(0), // 0: isthmus.control.v1.IntroduceEvent.Kind
 	(*Process)(nil),          // 1: isthmus.control.v1.Process
@@ -2340,20 +2469,22 @@ var file_control_proto_goTypes = []any{
 	(*Introduction)(nil),     // 18: isthmus.control.v1.Introduction
 	(*Assignment)(nil),       // 19: isthmus.control.v1.Assignment
 	(*IntroduceEvent)(nil),   // 20: isthmus.control.v1.IntroduceEvent
-	(*ReportRequest)(nil),    // 21: isthmus.control.v1.ReportRequest
-	(*ReportResponse)(nil),   // 22: isthmus.control.v1.ReportResponse
-	(*Profile)(nil),          // 23: isthmus.control.v1.Profile
-	(*JoinRequest)(nil),      // 24: isthmus.control.v1.JoinRequest
-	(*JoinResponse)(nil),     // 25: isthmus.control.v1.JoinResponse
-	(*OfferRequest)(nil),     // 26: isthmus.control.v1.OfferRequest
-	(*OfferResponse)(nil),    // 27: isthmus.control.v1.OfferResponse
-	(*EnterRequest)(nil),     // 28: isthmus.control.v1.EnterRequest
-	(*EnterResponse)(nil),    // 29: isthmus.control.v1.EnterResponse
-	(*CarryRequest)(nil),     // 30: isthmus.control.v1.CarryRequest
-	(*CarryResponse)(nil),    // 31: isthmus.control.v1.CarryResponse
-	(*StatusRequest)(nil),    // 32: isthmus.control.v1.StatusRequest
-	(*StatusResponse)(nil),   // 33: isthmus.control.v1.StatusResponse
-	(*DecideRequest)(nil),    // 34: isthmus.control.v1.DecideRequest
+	(*BearingsRequest)(nil),  // 21: isthmus.control.v1.BearingsRequest
+	(*BearingsResponse)(nil), // 22: isthmus.control.v1.BearingsResponse
+	(*ReportRequest)(nil),    // 23: isthmus.control.v1.ReportRequest
+	(*ReportResponse)(nil),   // 24: isthmus.control.v1.ReportResponse
+	(*Profile)(nil),          // 25: isthmus.control.v1.Profile
+	(*JoinRequest)(nil),      // 26: isthmus.control.v1.JoinRequest
+	(*JoinResponse)(nil),     // 27: isthmus.control.v1.JoinResponse
+	(*OfferRequest)(nil),     // 28: isthmus.control.v1.OfferRequest
+	(*OfferResponse)(nil),    // 29: isthmus.control.v1.OfferResponse
+	(*EnterRequest)(nil),     // 30: isthmus.control.v1.EnterRequest
+	(*EnterResponse)(nil),    // 31: isthmus.control.v1.EnterResponse
+	(*CarryRequest)(nil),     // 32: isthmus.control.v1.CarryRequest
+	(*CarryResponse)(nil),    // 33: isthmus.control.v1.CarryResponse
+	(*StatusRequest)(nil),    // 34: isthmus.control.v1.StatusRequest
+	(*StatusResponse)(nil),   // 35: isthmus.control.v1.StatusResponse
+	(*DecideRequest)(nil),    // 36: isthmus.control.v1.DecideRequest
 }
 var file_control_proto_depIdxs = []int32{
 	1,  // 0: isthmus.control.v1.AccessPoint.process:type_name -> isthmus.control.v1.Process
@@ -2381,8 +2512,8 @@ var file_control_proto_depIdxs = []int32{
 	3,  // 22: isthmus.control.v1.IntroduceEvent.fault:type_name -> isthmus.control.v1.Fault
 	1,  // 23: isthmus.control.v1.ReportRequest.target:type_name -> isthmus.control.v1.Process
 	3,  // 24: isthmus.control.v1.ReportRequest.fault:type_name -> isthmus.control.v1.Fault
-	23, // 25: isthmus.control.v1.JoinRequest.profile:type_name -> isthmus.control.v1.Profile
-	23, // 26: isthmus.control.v1.EnterResponse.profile:type_name -> isthmus.control.v1.Profile
+	25, // 25: isthmus.control.v1.JoinRequest.profile:type_name -> isthmus.control.v1.Profile
+	25, // 26: isthmus.control.v1.EnterResponse.profile:type_name -> isthmus.control.v1.Profile
 	1,  // 27: isthmus.control.v1.CarryRequest.asker:type_name -> isthmus.control.v1.Process
 	1,  // 28: isthmus.control.v1.CarryRequest.target:type_name -> isthmus.control.v1.Process
 	4,  // 29: isthmus.control.v1.Directory.Register:input_type -> isthmus.control.v1.RegisterRequest
@@ -2390,29 +2521,31 @@ var file_control_proto_depIdxs = []int32{
 	9,  // 31: isthmus.control.v1.Directory.Resolve:input_type -> isthmus.control.v1.ResolveRequest
 	16, // 32: isthmus.control.v1.Directory.Await:input_type -> isthmus.control.v1.AwaitRequest
 	17, // 33: isthmus.control.v1.Directory.Introduce:input_type -> isthmus.control.v1.IntroduceRequest
-	21, // 34: isthmus.control.v1.Directory.Report:input_type -> isthmus.control.v1.ReportRequest
-	24, // 35: isthmus.control.v1.Sites.Join:input_type -> isthmus.control.v1.JoinRequest
-	26, // 36: isthmus.control.v1.Relays.Offer:input_type -> isthmus.control.v1.OfferRequest
-	28, // 37: isthmus.control.v1.Nodes.Enter:input_type -> isthmus.control.v1.EnterRequest
-	30, // 38: isthmus.control.v1.Nodes.Carry:input_type -> isthmus.control.v1.CarryRequest
-	18, // 39: isthmus.control.v1.Target.Introduced:input_type -> isthmus.control.v1.Introduction
-	32, // 40: isthmus.control.v1.Admin.Status:input_type -> isthmus.control.v1.StatusRequest
-	34, // 41: isthmus.control.v1.Admin.Decide:input_type -> isthmus.control.v1.DecideRequest
-	5,  // 42: isthmus.control.v1.Directory.Register:output_type -> isthmus.control.v1.RegisterResponse
-	8,  // 43: isthmus.control.v1.Directory.Withdraw:output_type -> isthmus.control.v1.WithdrawResponse
-	11, // 44: isthmus.control.v1.Directory.Resolve:output_type -> isthmus.control.v1.ResolveResponse
-	12, // 45: isthmus.control.v1.Directory.Await:output_type -> isthmus.control.v1.Answer
-	20, // 46: isthmus.control.v1.Directory.Introduce:output_type -> isthmus.control.v1.IntroduceEvent
-	22, // 47: isthmus.control.v1.Directory.Report:output_type -> isthmus.control.v1.ReportResponse
-	25, // 48: isthmus.control.v1.Sites.Join:output_type -> isthmus.control.v1.JoinResponse
-	27, // 49: isthmus.control.v1.Relays.Offer:output_type -> isthmus.control.v1.OfferResponse
-	29, // 50: isthmus.control.v1.Nodes.Enter:output_type -> isthmus.control.v1.EnterResponse
-	31, // 51: isthmus.control.v1.Nodes.Carry:output_type -> isthmus.control.v1.CarryResponse
-	20, // 52: isthmus.control.v1.Target.Introduced:output_type -> isthmus.control.v1.IntroduceEvent
-	33, // 53: isthmus.control.v1.Admin.Status:output_type -> isthmus.control.v1.StatusResponse
-	13, // 54: isthmus.control.v1.Admin.Decide:output_type -> isthmus.control.v1.Plan
-	42, // [42:55] is the sub-list for method output_type
-	29, // [29:42] is the sub-list for method input_type
+	21, // 34: isthmus.control.v1.Directory.Bearings:input_type -> isthmus.control.v1.BearingsRequest
+	23, // 35: isthmus.control.v1.Directory.Report:input_type -> isthmus.control.v1.ReportRequest
+	26, // 36: isthmus.control.v1.Sites.Join:input_type -> isthmus.control.v1.JoinRequest
+	28, // 37: isthmus.control.v1.Relays.Offer:input_type -> isthmus.control.v1.OfferRequest
+	30, // 38: isthmus.control.v1.Nodes.Enter:input_type -> isthmus.control.v1.EnterRequest
+	32, // 39: isthmus.control.v1.Nodes.Carry:input_type -> isthmus.control.v1.CarryRequest
+	18, // 40: isthmus.control.v1.Target.Introduced:input_type -> isthmus.control.v1.Introduction
+	34, // 41: isthmus.control.v1.Admin.Status:input_type -> isthmus.control.v1.StatusRequest
+	36, // 42: isthmus.control.v1.Admin.Decide:input_type -> isthmus.control.v1.DecideRequest
+	5,  // 43: isthmus.control.v1.Directory.Register:output_type -> isthmus.control.v1.RegisterResponse
+	8,  // 44: isthmus.control.v1.Directory.Withdraw:output_type -> isthmus.control.v1.WithdrawResponse
+	11, // 45: isthmus.control.v1.Directory.Resolve:output_type -> isthmus.control.v1.ResolveResponse
+	12, // 46: isthmus.control.v1.Directory.Await:output_type -> isthmus.control.v1.Answer
+	20, // 47: isthmus.control.v1.Directory.Introduce:output_type -> isthmus.control.v1.IntroduceEvent
+	22, // 48: isthmus.control.v1.Directory.Bearings:output_type -> isthmus.control.v1.BearingsResponse
+	24, // 49: isthmus.control.v1.Directory.Report:output_type -> isthmus.control.v1.ReportResponse
+	27, // 50: isthmus.control.v1.Sites.Join:output_type -> isthmus.control.v1.JoinResponse
+	29, // 51: isthmus.control.v1.Relays.Offer:output_type -> isthmus.control.v1.OfferResponse
+	31, // 52: isthmus.control.v1.Nodes.Enter:output_type -> isthmus.control.v1.EnterResponse
+	33, // 53: isthmus.control.v1.Nodes.Carry:output_type -> isthmus.control.v1.CarryResponse
+	20, // 54: isthmus.control.v1.Target.Introduced:output_type -> isthmus.control.v1.IntroduceEvent
+	35, // 55: isthmus.control.v1.Admin.Status:output_type -> isthmus.control.v1.StatusResponse
+	13, // 56: isthmus.control.v1.Admin.Decide:output_type -> isthmus.control.v1.Plan
+	43, // [43:57] is the sub-list for method output_type
+	29, // [29:43] is the sub-list for method input_type
 	29, // [29:29] is the sub-list for extension type_name
 	29, // [29:29] is the sub-list for extension extendee
 	0,  // [0:29] is the sub-list for field type_name
@@ -2429,7 +2562,7 @@ func file_control_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_control_proto_rawDesc), len(file_control_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   34,
+			NumMessages:   36,
 			NumExtensions: 0,
 			NumServices:   6,
 		},

@@ -28,6 +28,7 @@ const (
 	Directory_Resolve_FullMethodName   = "/isthmus.control.v1.Directory/Resolve"
 	Directory_Await_FullMethodName     = "/isthmus.control.v1.Directory/Await"
 	Directory_Introduce_FullMethodName = "/isthmus.control.v1.Directory/Introduce"
+	Directory_Bearings_FullMethodName  = "/isthmus.control.v1.Directory/Bearings"
 	Directory_Report_FullMethodName    = "/isthmus.control.v1.Directory/Report"
 )
 
@@ -55,6 +56,10 @@ type DirectoryClient interface {
 	// (with a relay's address and ticket, if there is one), then ACCEPTED when
 	// the target's helper set to work, and CONNECTED or FAILED at the end.
 	Introduce(ctx context.Context, in *IntroduceRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[IntroduceEvent], error)
+	// Bearings returns the broker's clock, by which two ends agree on an
+	// instant, and where one can learn one's own address as others see it. The
+	// answer is never cached: the caller halves the call's round trip.
+	Bearings(ctx context.Context, in *BearingsRequest, opts ...grpc.CallOption) (*BearingsResponse, error)
 	// Report says that a connection made from an answer failed, so that whoever
 	// cached the answer drops it, and counts.
 	Report(ctx context.Context, in *ReportRequest, opts ...grpc.CallOption) (*ReportResponse, error)
@@ -127,6 +132,16 @@ func (c *directoryClient) Introduce(ctx context.Context, in *IntroduceRequest, o
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Directory_IntroduceClient = grpc.ServerStreamingClient[IntroduceEvent]
 
+func (c *directoryClient) Bearings(ctx context.Context, in *BearingsRequest, opts ...grpc.CallOption) (*BearingsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(BearingsResponse)
+	err := c.cc.Invoke(ctx, Directory_Bearings_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *directoryClient) Report(ctx context.Context, in *ReportRequest, opts ...grpc.CallOption) (*ReportResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ReportResponse)
@@ -161,6 +176,10 @@ type DirectoryServer interface {
 	// (with a relay's address and ticket, if there is one), then ACCEPTED when
 	// the target's helper set to work, and CONNECTED or FAILED at the end.
 	Introduce(*IntroduceRequest, grpc.ServerStreamingServer[IntroduceEvent]) error
+	// Bearings returns the broker's clock, by which two ends agree on an
+	// instant, and where one can learn one's own address as others see it. The
+	// answer is never cached: the caller halves the call's round trip.
+	Bearings(context.Context, *BearingsRequest) (*BearingsResponse, error)
 	// Report says that a connection made from an answer failed, so that whoever
 	// cached the answer drops it, and counts.
 	Report(context.Context, *ReportRequest) (*ReportResponse, error)
@@ -188,6 +207,9 @@ func (UnimplementedDirectoryServer) Await(context.Context, *AwaitRequest) (*Answ
 }
 func (UnimplementedDirectoryServer) Introduce(*IntroduceRequest, grpc.ServerStreamingServer[IntroduceEvent]) error {
 	return status.Error(codes.Unimplemented, "method Introduce not implemented")
+}
+func (UnimplementedDirectoryServer) Bearings(context.Context, *BearingsRequest) (*BearingsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Bearings not implemented")
 }
 func (UnimplementedDirectoryServer) Report(context.Context, *ReportRequest) (*ReportResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Report not implemented")
@@ -296,6 +318,24 @@ func _Directory_Introduce_Handler(srv interface{}, stream grpc.ServerStream) err
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Directory_IntroduceServer = grpc.ServerStreamingServer[IntroduceEvent]
 
+func _Directory_Bearings_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(BearingsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(DirectoryServer).Bearings(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Directory_Bearings_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(DirectoryServer).Bearings(ctx, req.(*BearingsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Directory_Report_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ReportRequest)
 	if err := dec(in); err != nil {
@@ -336,6 +376,10 @@ var Directory_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Await",
 			Handler:    _Directory_Await_Handler,
+		},
+		{
+			MethodName: "Bearings",
+			Handler:    _Directory_Bearings_Handler,
 		},
 		{
 			MethodName: "Report",
