@@ -29,18 +29,28 @@ func matches(wantSource, wantTag, source, tag int) bool {
 func (m *matcher) arrive(source, tag int) *Request {
 	for i, r := range m.posted {
 		if matches(r.global, r.what.tag, source, tag) {
-			m.posted = slices.Delete(m.posted, i, i+1)
+			m.posted = cut(m.posted, i)
 			return r
 		}
 	}
 	return nil
 }
 
+// cut is slices.Delete of one element that costs nothing at the front, where
+// most matches are and where a long queue would be moved each time.
+func cut[E any](s []*E, i int) []*E {
+	if i > 0 {
+		return slices.Delete(s, i, i+1)
+	}
+	s[0] = nil
+	return s[1:]
+}
+
 // take takes out the message that a receive belongs to, or returns nil.
 func (m *matcher) take(source, tag int) *message {
 	for i, msg := range m.unexpected {
 		if matches(source, tag, msg.source, msg.tag) {
-			m.unexpected = slices.Delete(m.unexpected, i, i+1)
+			m.unexpected = cut(m.unexpected, i)
 			return msg
 		}
 	}
