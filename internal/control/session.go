@@ -157,7 +157,7 @@ func (e *Endpoint) start(conn net.Conn, id Identity, client bool) (*Session, err
 	if client {
 		open = yamux.Client
 	}
-	mux, err := open(conn, cfg)
+	mux, err := open(&gather{Conn: conn}, cfg)
 	if err != nil {
 		conn.Close()
 		return nil, err
