@@ -198,6 +198,10 @@ type fakeBroker struct {
 func newFakeBroker(r *rig) *fakeBroker {
 	b := &fakeBroker{r: r, registered: map[uint32]*controlpb.AccessPoint{}}
 	b.resolve = b.everybodyAtSiteB(1)
+	b.await = func(ctx context.Context, _ *controlpb.AwaitRequest) (*controlpb.Answer, error) {
+		<-ctx.Done() // nobody starts
+		return nil, control.Status(ctx.Err())
+	}
 	b.start()
 	return b
 }
