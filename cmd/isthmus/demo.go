@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"runtime"
 
 	"github.com/urfave/cli/v2"
 
@@ -29,11 +30,16 @@ func demoCommand() *cli.Command {
 	}
 }
 
-// self returns how to run this very binary with other words.
+// self returns how to run this very binary with other words. On Linux it is not
+// the binary's path: the lab covers /run with a file system of its own, and the
+// binary may lie below it.
 func self() (func(words ...string) []string, error) {
-	path, err := os.Executable()
-	if err != nil {
-		return nil, err
+	path := "/proc/self/exe"
+	if runtime.GOOS != "linux" {
+		var err error
+		if path, err = os.Executable(); err != nil {
+			return nil, err
+		}
 	}
 	return func(words ...string) []string { return append([]string{path}, words...) }, nil
 }
