@@ -265,3 +265,53 @@ func TestPlainStructs(t *testing.T) {
 		return nil
 	})
 }
+
+// A receive that is given up in the middle of its message leaves the buffer
+// alone from then on, and the link in step.
+func TestGivingUpHalfWay(t *testing.T) {
+	const big, rounds = 32 << 20, 10
+	TestWorld(t, 2, func(ctx context.Context, c *Comm) error {
+		buf := slices.Repeat([]byte{1}, big)
+		for i := range rounds {
+			if c.Rank() == 0 {
+				if _, err := Recv(ctx, c, []byte{0}, 1, 0); err != nil {
+					return err
+				}
+				if err := Send(ctx, c, buf, 1, 1); err != nil {
+					return err
+				}
+				if err := Send(ctx, c, []int{i}, 1, 2); err != nil {
+					return err
+				}
+				continue
+			}
+			short, cancel := context.WithTimeout(ctx, time.Duration(i)*time.Millisecond)
+			r := Irecv(c, buf, 0, 1)
+			if err := Send(ctx, c, []byte{0}, 0, 0); err != nil {
+				return err
+			}
+			_, err := r.Wait(short)
+			cancel()
+			if err != nil && !errors.Is(err, context.DeadlineExceeded) {
+				return err
+			}
+			for j := range buf {
+				buf[j] = 7
+			}
+			if got := []int{-1}; true {
+				if _, err := Recv(ctx, c, got, 0, 2); err != nil || got[0] != i {
+					return fmt.Errorf("round %d: %d, %w", i, got[0], err)
+				}
+			}
+			if j := slices.IndexFunc(buf, func(b byte) bool { return b != 7 }); j >= 0 {
+				return fmt.Errorf("round %d: byte %d was written after Wait returned", i, j)
+			}
+			if _, ok, _ := c.Iprobe(0, 1); ok { // given up before it matched
+				if _, err := Recv(ctx, c, buf, 0, 1); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+}
