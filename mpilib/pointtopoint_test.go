@@ -285,11 +285,11 @@ func TestGivingUpHalfWay(t *testing.T) {
 				}
 				continue
 			}
-			short, cancel := context.WithTimeout(ctx, time.Duration(i)*time.Millisecond)
 			r := Irecv(c, buf, 0, 1)
 			if err := Send(ctx, c, []byte{0}, 0, 0); err != nil {
 				return err
 			}
+			short, cancel := context.WithTimeout(ctx, time.Duration(i)*time.Millisecond)
 			_, err := r.Wait(short)
 			cancel()
 			if err != nil && !errors.Is(err, context.DeadlineExceeded) {
@@ -298,10 +298,9 @@ func TestGivingUpHalfWay(t *testing.T) {
 			for j := range buf {
 				buf[j] = 7
 			}
-			if got := []int{-1}; true {
-				if _, err := Recv(ctx, c, got, 0, 2); err != nil || got[0] != i {
-					return fmt.Errorf("round %d: %d, %w", i, got[0], err)
-				}
+			got := []int{-1}
+			if _, err := Recv(ctx, c, got, 0, 2); err != nil || got[0] != i {
+				return fmt.Errorf("round %d: %d, %w", i, got[0], err)
 			}
 			if j := slices.IndexFunc(buf, func(b byte) bool { return b != 7 }); j >= 0 {
 				return fmt.Errorf("round %d: byte %d was written after Wait returned", i, j)
