@@ -1,0 +1,185 @@
+package test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+)
+
+func read(t *testing.T, name string) string {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join("..", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// A constant of package wire, as its source has it.
+type constant struct {
+	name, value string // "TypeIntro", "0x01"
+	layout      string // the comment on its line
+}
+
+// constants returns those whose value is a plain number, or Type(number).
+func constants(t *testing.T, file string) []constant {
+	t.Helper()
+	f, err := parser.ParseFile(token.NewFileSet(), filepath.Join("..", file), nil, parser.ParseComments)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []constant
+	for _, decl := range f.Decls {
+		gen, ok := decl.(*ast.GenDecl)
+		if !ok || gen.Tok != token.CONST {
+			continue
+		}
+		for _, spec := range gen.Specs {
+			v := spec.(*ast.ValueSpec)
+			if len(v.Values) != 1 {
+				continue
+			}
+			value := v.Values[0]
+			if call, ok := value.(*ast.CallExpr); ok && len(call.Args) == 1 {
+				value = call.Args[0]
+			}
+			if lit, ok := value.(*ast.BasicLit); ok {
+				all = append(all, constant{v.Names[0].Name, lit.Value, strings.TrimSpace(v.Comment.Text())})
+			}
+		}
+	}
+	return all
+}
+
+// bare is a layout without units and remarks.
+func bare(layout string) string {
+	layout, _, _ = strings.Cut(layout, " ;")
+	return regexp.MustCompile(`\([^)]*\)`).ReplaceAllString(layout, "")
+}
+
+// TestProtocolPageIsComplete: who writes a second implementation from the page
+// finds every frame with its layout and an example, every code, every call and
+// every label.
+func TestProtocolPageIsComplete(t *testing.T) {
+	page := read(t, "docs/protocol.md")
+	layouts := map[string]string{} // by "TypeIntro 0x01"
+	for _, m := range regexp.MustCompile("(?m)^\\*\\*(Type\\w+ 0x\\w+)\\*\\* `([^`]*)`").FindAllStringSubmatch(page, -1) {
+		layouts[m[1]] = bare(m[2])
+	}
+	frames := 0
+	for _, c := range constants(t, "wire/wire.go") {
+		if !strings.HasPrefix(c.name, "Type") {
+			continue
+		}
+		frames++
+		if got, ok := layouts[c.name+" "+c.value]; !ok || got != bare(c.layout) {
+			t.Errorf("frame %s %s: the page has layout %q, wire %q", c.name, c.value, got, bare(c.layout))
+		}
+	}
+	rows := 0
+	for file, prefix := range map[string]string{"wire/code.go": "Code", "wire/preamble.go": "Intro", "wire/message.go": "Envelope"} {
+		for _, c := range constants(t, file) {
+			if !strings.HasPrefix(c.name, prefix) || c.name == "EnvelopeLen" {
+				continue
+			}
+			rows++
+			if row := "| " + c.value + " | " + c.name + " |"; !strings.Contains(page, row) {
+				t.Errorf("%s: the page has no row %q", c.name, row)
+			}
+		}
+	}
+	squeezed := strings.NewReplacer(" ", "", "\n", "").Replace(page)
+	examples := 0
+	for line := range strings.Lines(read(t, "wire/testdata/golden.hex")) {
+		fields := strings.Fields(line)
+		examples++
+		if !strings.Contains(squeezed, fields[len(fields)-1]) {
+			t.Errorf("the page has no example of %s, or not that of wire/testdata/golden.hex", strings.Join(fields[:len(fields)-1], " "))
+		}
+	}
+	calls := 0
+	services := controlpb.File_control_proto.Services()
+	for i := range services.Len() {
+		for j := range services.Get(i).Methods().Len() {
+			calls++
+			if name := string(services.Get(i).Name() + "." + services.Get(i).Methods().Get(j).Name()); !strings.Contains(page, "`"+name+"`") {
+				t.Errorf("the page does not name call %s", name)
+			}
+		}
+	}
+	labels := 0
+	for _, file := range []string{"internal/jobkey/jobkey.go", "link/establish.go"} {
+		for _, label := range regexp.MustCompile(`"(isthmus v1 [^"]+)"`).FindAllStringSubmatch(read(t, file), -1) {
+			labels++
+			if !strings.Contains(page, label[1]) {
+				t.Errorf("the page does not name label %q", label[1])
+			}
+		}
+	}
+	// The sources must have been understood, or nothing above was asked.
+	if frames < 14 || rows < 20 || examples < 14 || calls < 12 || labels < 3 {
+		t.Errorf("found only %d frames, %d rows, %d examples, %d calls, %d labels", frames, rows, examples, calls, labels)
+	}
+}
+
+// pages returns every page of the documentation.
+func pages(t *testing.T) []string {
+	t.Helper()
+	all := []string{"README.md", "CONTRIBUTING.md"}
+	for _, pattern := range []string{"docs/*.md", "docs/decisions/*.md"} {
+		found, err := filepath.Glob(filepath.Join("..", pattern))
+		if err != nil || len(found) == 0 {
+			t.Fatalf("%s: no pages (%v)", pattern, err)
+		}
+		for _, name := range found {
+			all = append(all, strings.TrimPrefix(name, "../"))
+		}
+	}
+	return all
+}
+
+func TestLinksInPagesLeadSomewhere(t *testing.T) {
+	links := 0
+	for _, name := range pages(t) {
+		for _, m := range regexp.MustCompile(`\]\(([^)\s]+)\)`).FindAllStringSubmatch(read(t, name), -1) {
+			target, _, _ := strings.Cut(m[1], "#")
+			if target == "" || strings.Contains(target, "://") {
+				continue
+			}
+			links++
+			if _, err := os.Stat(filepath.Join("..", filepath.Dir(name), target)); err != nil {
+				t.Errorf("%s: link %s: %v", name, m[1], err)
+			}
+		}
+	}
+	if links == 0 {
+		t.Error("no links found")
+	}
+}
+
+// TestDependenciesHaveReasons: every module that go.mod requires for our own
+// code has its path in a decision's page.
+func TestDependenciesHaveReasons(t *testing.T) {
+	var reasons strings.Builder
+	for _, name := range pages(t) {
+		if strings.HasPrefix(name, "docs/decisions/") {
+			reasons.WriteString(read(t, name))
+		}
+	}
+	for line := range strings.Lines(read(t, "go.mod")) {
+		fields := strings.Fields(line)
+		if !strings.HasPrefix(line, "\t") || strings.Contains(line, "// indirect") || len(fields) < 2 {
+			continue // a tool, or somebody else's need
+		}
+		if module := fields[0]; !strings.Contains(reasons.String(), "`"+module+"`") {
+			t.Errorf("%s: no page in docs/decisions says why", module)
+		}
+	}
+}
