@@ -23,6 +23,18 @@ type made struct {
 	handed func(p *process, carrier uint64, err error) // if not nil, told that p got it, or did not
 }
 
+// drop gives up a connection that is not wanted.
+func (m made) drop() {
+	if m.conn != nil {
+		m.conn.Close()
+	}
+	if m.handed != nil {
+		m.handed(nil, 0, errDropped)
+	}
+}
+
+var errDropped = errors.New("another technique was faster")
+
 // target is where a process is, as the directory says.
 type target struct {
 	point overlay.AccessPoint
@@ -208,8 +220,8 @@ func planInside(point overlay.AccessPoint) overlay.Plan {
 	return p
 }
 
-// connect carries out a plan, step by step, each bounded, and tells the
-// directory which answers did not hold.
+// connect races the techniques of a plan, each bounded, and tells the directory
+// which did not work.
 func (h *Helper) connect(ctx context.Context, p *process, to target) (made, error) {
 	if to.point.Node == h.node {
 		// Registered from here, but gone from the table: this helper was started
@@ -222,21 +234,24 @@ func (h *Helper) connect(ctx context.Context, p *process, to target) (made, erro
 	if len(to.plan.Steps) == 0 {
 		return made{}, noPath(to)
 	}
+	entries := lineUp(to.plan.Steps, 0)
+	got, winner := race(ctx, h.work.Go, entries, func(ctx context.Context, step overlay.Step) (made, error) {
+		return h.attempt(ctx, p, to, step)
+	})
+	if errors.Is(ctx.Err(), context.Canceled) && winner < 0 {
+		return made{}, ctx.Err()
+	}
 	var tried []string
 	var last error
-	for _, step := range to.plan.Steps {
-		m, err := h.attempt(ctx, p, to, step)
-		if err == nil {
-			return m, nil
+	for _, o := range got {
+		if o.i == winner {
+			return o.made, nil
 		}
-		if errors.Is(ctx.Err(), context.Canceled) {
-			return made{}, ctx.Err()
-		}
-		tried = append(tried, fmt.Sprintf("%v: %v", step.Technique, err))
-		last = err
-		h.report(ctx, to.point, step.Technique, err)
-		if ctx.Err() != nil {
-			break
+		if o.err != nil {
+			step := entries[o.i].step
+			tried = append(tried, fmt.Sprintf("%v: %v", step.Technique, o.err))
+			last = o.err
+			h.report(ctx, to.point, step.Technique, o.err)
 		}
 	}
 	return made{}, fmt.Errorf("%v at %v: %w", to.point.Process, to.point.Node, &attemptsError{tried, last})

@@ -1,0 +1,210 @@
+package connhelper
+
+import (
+	"context"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// The techniques of a plan race: each starts a little after the one before, or
+// as soon as that one failed, so that a path which cannot work costs no more
+// than its head start. The relay starts early, because it always works, and
+// waits for a better one for a while when it is ready.
+const (
+	relayStart = 50 * time.Millisecond  // after the first technique
+	stagger    = 100 * time.Millisecond // between the others
+	patience   = 250 * time.Millisecond // that a ready carrier waits for a better one, since the race began
+)
+
+// entry is one technique in a race.
+type entry struct {
+	step  overlay.Step
+	start time.Duration // after the race began, at the latest
+}
+
+// lineUp says when each step of a plan starts. The one that won between these
+// sites before, if any, goes first.
+func lineUp(steps []overlay.Step, winner overlay.Technique) []entry {
+	var order []overlay.Step
+	for _, s := range steps {
+		if s.Technique == winner {
+			order = append([]overlay.Step{s}, order...)
+		} else {
+			order = append(order, s)
+		}
+	}
+	var entries []entry
+	next := time.Duration(0)
+	for i, s := range order {
+		switch {
+		case i == 0:
+			entries = append(entries, entry{s, 0})
+			next = stagger
+		case s.Technique == overlay.Relay:
+			entries = append(entries, entry{s, relayStart})
+		default:
+			entries = append(entries, entry{s, next})
+			next += stagger
+		}
+	}
+	return entries
+}
+
+// standing is what a race knows of one entry.
+type standing uint8
+
+const (
+	waiting standing = iota // not started
+	running
+	ready
+	failed
+)
+
+// pick says which entry to take now, or -1: the best ready one, if no better
+// one can come any more or the race has lasted long enough. Earlier techniques
+// of overlay.Techniques are better.
+func pick(entries []entry, at []standing, elapsed time.Duration) int {
+	best := -1
+	for i := range entries {
+		if at[i] == ready && (best < 0 || entries[i].step.Technique < entries[best].step.Technique) {
+			best = i
+		}
+	}
+	if best < 0 || elapsed >= patience {
+		return best
+	}
+	for i := range entries {
+		if (at[i] == waiting || at[i] == running) && entries[i].step.Technique < entries[best].step.Technique {
+			return -1
+		}
+	}
+	return best
+}
+
+// outcome is how one entry of a race ended.
+type outcome struct {
+	i    int // entry
+	made made
+	err  error
+	took time.Duration // since the race began
+}
+
+// runner is one race under way. The goroutine in run owns it.
+type runner struct {
+	entries  []entry
+	at       []standing
+	got      []outcome // of those that are ready or failed
+	begin    time.Time
+	arrivals chan outcome // has room for all: nobody waits for the owner
+	start    func(i int)
+}
+
+// race runs the entries by try until one is taken, and calls the others off:
+// their contexts end, and what they make after all is dropped. Attempts run by
+// spawn and may outlast the race; whoever gives spawn waits for them. It
+// returns the outcomes of those that ended by themselves and the index of the
+// winner among the entries, or -1.
+func race(ctx context.Context, spawn func(func()), entries []entry, try func(context.Context, overlay.Step) (made, error)) (got []outcome, winner int) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	r := &runner{
+		entries: entries, at: make([]standing, len(entries)), begin: time.Now(), arrivals: make(chan outcome, len(entries)),
+	}
+	r.start = func(i int) {
+		r.at[i] = running
+		spawn(func() {
+			m, err := try(ctx, entries[i].step)
+			r.arrivals <- outcome{i, m, err, time.Since(r.begin)}
+		})
+	}
+	winner = r.run(ctx)
+	cancel()
+	spawn(func() { r.clear(winner) })
+	return r.got, winner
+}
+
+// run returns the winner, or -1 when all have failed.
+func (r *runner) run(ctx context.Context) int {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		elapsed := time.Since(r.begin)
+		if i := pick(r.entries, r.at, elapsed); i >= 0 {
+			return i
+		}
+		if ctx.Err() == nil {
+			r.launch(elapsed)
+		}
+		if !r.busy() {
+			return -1
+		}
+		timer.Reset(r.sleep(elapsed))
+		select {
+		case o := <-r.arrivals:
+			r.at[o.i] = ready
+			if o.err != nil {
+				r.at[o.i] = failed
+			}
+			r.got = append(r.got, o)
+		case <-timer.C:
+		}
+	}
+}
+
+// launch starts the entries whose time has come; if nothing runs then, the next.
+func (r *runner) launch(elapsed time.Duration) {
+	next := -1
+	for i, e := range r.entries {
+		if r.at[i] != waiting {
+			continue
+		}
+		if e.start <= elapsed {
+			r.start(i)
+		} else if next < 0 || e.start < r.entries[next].start {
+			next = i
+		}
+	}
+	if next >= 0 && !r.busy() {
+		r.start(next)
+	}
+}
+
+func (r *runner) busy() bool {
+	for _, s := range r.at {
+		if s == running || s == ready {
+			return true
+		}
+	}
+	return false
+}
+
+// sleep returns how long nothing is due unless an attempt ends.
+func (r *runner) sleep(elapsed time.Duration) time.Duration {
+	d := time.Hour
+	if elapsed < patience {
+		d = patience - elapsed
+	}
+	for i, e := range r.entries {
+		if r.at[i] == waiting {
+			d = min(d, max(e.start-elapsed, 0))
+		}
+	}
+	return d
+}
+
+// clear waits for the attempts that still run and drops what is not wanted.
+func (r *runner) clear(winner int) {
+	for _, o := range r.got {
+		if o.err == nil && o.i != winner {
+			o.made.drop()
+		}
+	}
+	for _, s := range r.at {
+		if s == running {
+			if o := <-r.arrivals; o.err == nil {
+				o.made.drop()
+			}
+		}
+	}
+}
