@@ -25,8 +25,11 @@ const (
 	greetTimeout = 10 * time.Second
 	// defaultBudget is a Dial's when its context has no deadline.
 	defaultBudget = time.Minute
-	minBackoff    = 20 * time.Millisecond
-	maxBackoff    = time.Second
+	// answerMargin is what a Dial keeps of its time, at most a tenth, so that
+	// the helper's account of what it waited for comes before the time is up.
+	answerMargin = 200 * time.Millisecond
+	minBackoff   = 20 * time.Millisecond
+	maxBackoff   = time.Second
 )
 
 // ClientConfig says who a process is and where its helper listens.
@@ -392,7 +395,8 @@ func (c *Client) ask(ctx context.Context, conn *Conn, rank uint32) dialResult {
 
 	budget := defaultBudget
 	if deadline, ok := ctx.Deadline(); ok {
-		budget = max(time.Until(deadline), time.Millisecond)
+		left := time.Until(deadline)
+		budget = max(left-min(left/10, answerMargin), time.Millisecond)
 	}
 	// A failure to send closes conn, which ends the session, which answers.
 	conn.Send(&wire.LocalDial{Request: request, Rank: rank, Budget: budget}, nil)

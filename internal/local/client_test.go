@@ -189,7 +189,7 @@ func TestClientDialAndAccept(t *testing.T) {
 
 	answer := dial(ctx, c, peer)
 	ask := h.next(t).(*wire.LocalDial)
-	if ask.Rank != 4 || ask.Budget <= 0 || ask.Budget > testWait {
+	if ask.Rank != 4 || ask.Budget <= 0 || ask.Budget > testWait-min(testWait/10, answerMargin) {
 		t.Errorf("asked %+v", ask)
 	}
 	near, far := socketPair(t)
