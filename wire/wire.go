@@ -32,6 +32,10 @@ const (
 	TypeTicket = Type(0x02) // link[16] end:u8 job:str8 asker:u32 target:u32 proxy:str8 expires:u64(unix ms) limit:u64(bytes, 0 none) mac[32]
 	TypeRefuse = Type(0x03) // code:u8 by:str8 text:str16
 
+	// First and only frames of a connection that asks where it seems to come from.
+	TypeObserve  = Type(0x04) // nothing
+	TypeObserved = Type(0x05) // ip[16] port:u16 time:u64(unix us)
+
 	// Between the two processes of a link.
 	TypeHello = Type(0x10) // features:u32 job:str8 from:u32 to:u32 generation:u64 dialled:u8 nonce[32]
 	TypeProof = Type(0x11) // mac[32]
@@ -175,6 +179,10 @@ func newFrame(t Type) decoder {
 		return new(Ticket)
 	case TypeRefuse:
 		return new(Refuse)
+	case TypeObserve:
+		return new(Observe)
+	case TypeObserved:
+		return new(Observed)
 	case TypeHello:
 		return new(Hello)
 	case TypeProof:
@@ -203,6 +211,7 @@ func newFrame(t Type) decoder {
 
 var typeNames = map[Type]string{
 	TypeIntro: "intro", TypeTicket: "ticket", TypeRefuse: "refuse", TypeHello: "hello", TypeProof: "proof",
+	TypeObserve: "observe", TypeObserved: "observed",
 	TypeLocalHello: "local hello", TypeLocalWelcome: "local welcome", TypeLocalDial: "local dial",
 	TypeLocalCancel: "local cancel", TypeLocalDialled: "local dialled", TypeLocalFailed: "local failed",
 	TypeLocalIncoming: "local incoming", TypeLocalFault: "local fault", TypeControlHello: "control hello",

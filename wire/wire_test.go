@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -51,6 +52,8 @@ func samples() []Frame {
 		&LocalIncoming{Carrier: 13, Path: path},
 		&LocalFault{Carrier: 13, Code: CodeUnreachable, Text: "helper siteb/b1 cannot reach proxy p1"},
 		&ControlHello{Oldest: 1, Newest: 2, Features: 3, Software: "isthmus 0.1"},
+		&Observe{},
+		&Observed{From: netip.MustParseAddrPort("100.64.1.2:30100"), Time: time.UnixMicro(1_700_000_000_123_456)},
 	}
 }
 
@@ -165,6 +168,8 @@ func TestFieldChecks(t *testing.T) {
 		"technique":     bad(s[9], func(b []byte) { b[12] = 99 }),
 		"versions":      bad(s[13], func(b []byte) { b[0] = 3 }),
 		"text length":   bad(s[2], func(b []byte) { b[10] = 0xff }),
+		"nowhere":       bad(s[15], func(b []byte) { b[16], b[17] = 0, 0 }),
+		"year 10000":    bad(s[15], func(b []byte) { b[18] = 0xff }),
 		"string length": bad(s[6], func(b []byte) { b[4] = 0xff }),
 	} {
 		if !errors.Is(err, ErrMalformed) {
