@@ -13,15 +13,16 @@ import (
 
 // Status is what a broker tells an admin, as JSON.
 type Status struct {
-	Broker   string        `json:"broker"`
-	Epoch    uint64        `json:"epoch"`
-	Started  time.Time     `json:"started"`
-	Sessions int           `json:"sessions"` // open now
-	Waiting  int           `json:"waiting"`  // callers that wait for a process
-	Sites    []SiteStatus  `json:"sites"`
-	Jobs     []JobStatus   `json:"jobs"`
-	Proxies  []ProxyStatus `json:"proxies"`
-	Counters CounterStatus `json:"counters"`
+	Broker   string          `json:"broker"`
+	Epoch    uint64          `json:"epoch"`
+	Started  time.Time       `json:"started"`
+	Sessions int             `json:"sessions"` // open now
+	Waiting  int             `json:"waiting"`  // callers that wait for a process
+	Sites    []SiteStatus    `json:"sites"`
+	Jobs     []JobStatus     `json:"jobs"`
+	Proxies  []ProxyStatus   `json:"proxies"`
+	Outcomes []OutcomeStatus `json:"outcomes"` // of techniques between sites, as frontals report them
+	Counters CounterStatus   `json:"counters"`
 }
 
 // SiteStatus is one site. Since is when its frontal joined or, if it is away,
@@ -55,7 +56,7 @@ func (b *Broker) Status() Status {
 	inv := b.registry.Inventory()
 	s := Status{
 		Broker: b.name, Epoch: b.epoch, Started: b.started, Sessions: b.sessions.count(), Waiting: inv.Waiting,
-		Sites: []SiteStatus{}, Jobs: []JobStatus{}, Proxies: []ProxyStatus{}, Counters: b.counters.status(),
+		Sites: []SiteStatus{}, Jobs: []JobStatus{}, Proxies: []ProxyStatus{}, Outcomes: b.outcomes.status(), Counters: b.counters.status(),
 	}
 	for _, site := range inv.Sites {
 		s.Sites = append(s.Sites, SiteStatus{site.Profile, site.Holder != 0, site.Since, site.Processes})

@@ -26,6 +26,7 @@ type Broker struct {
 	plans    planner
 	sessions sessions
 	counters counters
+	outcomes outcomes
 	endpoint *control.Endpoint
 	started  time.Time
 

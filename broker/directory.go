@@ -175,8 +175,17 @@ func (d directory) Report(ctx context.Context, req *controlpb.ReportRequest) (*c
 	if err != nil {
 		return nil, d.b.fail(malformed(err))
 	}
+	technique, err := control.TechniqueFromPB(req.GetTechnique())
+	if err != nil {
+		return nil, d.b.fail(malformed(err))
+	}
 	d.b.counters.reports.Add(1)
-	d.b.log.Info("connection failed", "by", s.Peer().String(), "job", name.Job, "target", name.Rank,
-		"generation", req.GetGeneration(), "technique", overlay.Technique(min(req.GetTechnique(), 255)).String(), "error", control.FaultErr(req.GetFault()))
+	if overlay.CheckName("site", req.GetTargetSite()) == nil {
+		d.b.outcomes.note(s.Peer().Site, overlay.SiteID(req.TargetSite), technique, float64(req.SetupUs)/1000, req.GetFault().GetText())
+	}
+	if req.Fault != nil {
+		d.b.log.Info("connection failed", "by", s.Peer().String(), "job", name.Job, "target", name.Rank,
+			"generation", req.GetGeneration(), "technique", technique.String(), "error", req.Fault.Text)
+	}
 	return &controlpb.ReportResponse{}, nil
 }

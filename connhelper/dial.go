@@ -37,8 +37,16 @@ var errDropped = errors.New("another technique was faster")
 
 // target is where a process is, as the directory says.
 type target struct {
-	point overlay.AccessPoint
-	plan  overlay.Plan
+	point  overlay.AccessPoint
+	plan   overlay.Plan
+	digest uint64 // of the plan; 0 inside the site
+	memory memory
+}
+
+// memory is what the site has learned of the plan's techniques.
+type memory struct {
+	winner overlay.Technique            // connected last; 0 if unknown
+	barred map[overlay.Technique]string // not worth a try for now, and why
 }
 
 // dial connects p to another process of its job, by whatever works. It waits
@@ -195,13 +203,26 @@ func readAnswer(a *controlpb.Answer) (target, error) {
 		return target{}, fmt.Errorf("the directory's answer: %w", err)
 	}
 	if a.PlanIfNew == nil { // the broker makes no plan for a site with itself
-		return target{point, planInside(point)}, nil
+		return target{point: point, plan: planInside(point)}, nil
 	}
 	plan, err := control.PlanFromPB(a.PlanIfNew)
 	if err != nil {
 		return target{}, fmt.Errorf("the directory's answer: %w", err)
 	}
-	return target{point, plan}, nil
+	return target{point, plan, a.Plan, readMemory(a.Memory)}, nil
+}
+
+func readMemory(m *controlpb.Memory) memory {
+	out := memory{barred: map[overlay.Technique]string{}}
+	if t, err := control.TechniqueFromPB(m.GetWinner()); err == nil {
+		out.winner = t
+	}
+	for _, b := range m.GetBarred() {
+		if t, err := control.TechniqueFromPB(b.Technique); err == nil {
+			out.barred[t] = b.Reason
+		}
+	}
+	return out
 }
 
 // planInside is the plan for two nodes of one site: they reach each other
@@ -234,25 +255,52 @@ func (h *Helper) connect(ctx context.Context, p *process, to target) (made, erro
 	if len(to.plan.Steps) == 0 {
 		return made{}, noPath(to)
 	}
-	entries := lineUp(to.plan.Steps, 0)
-	got, winner := race(ctx, h.work.Go, entries, func(ctx context.Context, step overlay.Step) (made, error) {
+	return h.follow(ctx, p, to)
+}
+
+// follow races the plan's techniques, those that did not do lately left out,
+// and tells the directory how each did.
+func (h *Helper) follow(ctx context.Context, p *process, to target) (made, error) {
+	done, winner := h.leads.enter(ctx, to)
+	var tried []string
+	var worth []overlay.Step
+	for _, s := range to.plan.Steps {
+		if reason, barred := to.memory.barred[s.Technique]; barred {
+			tried = append(tried, fmt.Sprintf("%v: not tried: %s", s.Technique, reason))
+		} else {
+			worth = append(worth, s)
+		}
+	}
+	entries := lineUp(worth, winner)
+	got, won := race(ctx, h.work.Go, entries, func(ctx context.Context, step overlay.Step) (made, error) {
 		return h.attempt(ctx, p, to, step)
 	})
-	if errors.Is(ctx.Err(), context.Canceled) && winner < 0 {
-		return made{}, ctx.Err()
-	}
-	var tried []string
 	var last error
+	var m made
 	for _, o := range got {
-		if o.i == winner {
-			return o.made, nil
-		}
-		if o.err != nil {
-			step := entries[o.i].step
+		step := entries[o.i].step
+		switch {
+		case o.i == won:
+			m = o.made
+			if step.Technique != to.memory.winner { // else it is no news
+				h.report(to, step.Technique, o.took, nil)
+			}
+			done(step.Technique)
+		case o.err != nil && !errors.Is(o.err, context.Canceled):
 			tried = append(tried, fmt.Sprintf("%v: %v", step.Technique, o.err))
 			last = o.err
-			h.report(ctx, to.point, step.Technique, o.err)
+			h.report(to, step.Technique, 0, o.err)
 		}
+	}
+	if won >= 0 {
+		return m, nil
+	}
+	done(0)
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return made{}, ctx.Err()
+	}
+	if last == nil {
+		last = overlay.ErrNoPath
 	}
 	return made{}, fmt.Errorf("%v at %v: %w", to.point.Process, to.point.Node, &attemptsError{tried, last})
 }
@@ -274,22 +322,27 @@ func noPath(to target) error {
 	return fmt.Errorf("%v at %v: %w: %s", to.point.Process, to.point.Node, overlay.ErrNoPath, strings.Join(why, "; "))
 }
 
-// report tells the directory that an answer of its did not lead to a
-// connection. It must not hold up the next step, nor fail the dial.
-func (h *Helper) report(ctx context.Context, point overlay.AccessPoint, t overlay.Technique, cause error) {
+// report tells the directory how a technique did. It must not hold up the
+// dial, nor fail it.
+func (h *Helper) report(to target, t overlay.Technique, took time.Duration, cause error) {
 	f, _ := h.home.now()
 	if f == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
-	_, err := f.directory().Report(ctx, &controlpb.ReportRequest{
-		Target: control.ProcessToPB(point.Process), Generation: uint64(point.Generation),
-		Technique: uint32(t), Fault: control.Fault(cause),
-	})
-	if err != nil {
-		h.log.Debug("cannot report", "error", control.FromStatus(err))
+	request := &controlpb.ReportRequest{
+		Target: control.ProcessToPB(to.point.Process), Generation: uint64(to.point.Generation), Technique: uint32(t),
+		TargetSite: string(to.point.Node.Site), Plan: to.digest, SetupUs: uint32(min(took.Microseconds(), 1<<32-1)),
 	}
+	if cause != nil {
+		request.Fault = control.Fault(cause)
+	}
+	h.work.Go(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		if _, err := f.directory().Report(ctx, request); err != nil {
+			h.log.Debug("cannot report", "error", control.FromStatus(err))
+		}
+	})
 }
 
 // pair connects two processes of this node: a socket pair, one end each.

@@ -59,15 +59,16 @@ type Options struct {
 
 // Helper is the daemon. Make it with New, run it with Serve.
 type Helper struct {
-	node overlay.NodeID
-	opts Options
-	log  *slog.Logger
-	ctl  *control.Endpoint
-	home frontalHolder
-	here table
-	work sync.WaitGroup // goroutines of Serve that nothing else waits for
-	open chan struct{}  // one token for each dial or introduction in progress
-	seq  atomic.Uint64  // numbers carriers
+	node  overlay.NodeID
+	opts  Options
+	log   *slog.Logger
+	ctl   *control.Endpoint
+	home  frontalHolder
+	here  table
+	leads leads
+	work  sync.WaitGroup // goroutines of Serve that nothing else waits for
+	open  chan struct{}  // one token for each dial or introduction in progress
+	seq   atomic.Uint64  // numbers carriers
 }
 
 // New returns a helper that runs with Serve.
@@ -78,7 +79,7 @@ func New(opts Options) (*Helper, error) {
 	}
 	h := &Helper{
 		node: id.Node(), opts: opts, log: opts.Log,
-		here: newTable(), home: newFrontalHolder(),
+		here: newTable(), home: newFrontalHolder(), leads: newLeads(),
 		open: make(chan struct{}, opts.MaxOpen),
 	}
 	h.ctl = control.NewEndpoint(opts.Credentials, opts.Log, func(r grpc.ServiceRegistrar) {

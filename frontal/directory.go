@@ -188,7 +188,22 @@ func (f *Frontal) tell(a answer) *controlpb.Answer {
 		f.allowed.name(a.point.Public, time.Now())
 		f.mu.Unlock()
 	}
-	return &controlpb.Answer{Point: a.point, Plan: a.plan.GetDigest(), PlanIfNew: a.plan}
+	return &controlpb.Answer{Point: a.point, Plan: a.plan.GetDigest(), PlanIfNew: a.plan, Memory: f.advice(a.plan)}
+}
+
+// advice is what the site has learned of a plan's techniques.
+func (f *Frontal) advice(plan *controlpb.Plan) *controlpb.Memory {
+	if plan == nil {
+		return nil
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	winner, barred := f.memory.advice(overlay.SiteID(plan.Target), plan.Digest, time.Now())
+	m := &controlpb.Memory{Winner: uint32(winner)}
+	for _, b := range barred {
+		m.Barred = append(m.Barred, &controlpb.Barred{Technique: uint32(b.technique), Reason: b.reason})
+	}
+	return m
 }
 
 // Await answers when the process has registered.
@@ -216,14 +231,42 @@ func (d *directory) Report(ctx context.Context, req *controlpb.ReportRequest) (*
 	if err != nil {
 		return nil, control.Status(fmt.Errorf("%s: %w: %w", d.f.who, wire.ErrMalformed, err))
 	}
-	d.f.resolver.report(name, overlay.Generation(req.Generation))
-	d.f.log.Info("connection failed", "node", id.Node().String(), "job", name.Job, "rank", name.Rank, "generation", req.Generation,
-		"technique", overlay.Technique(min(req.Technique, 255)).String(), "error", req.Fault.GetText())
+	if err := d.f.remember(req); err != nil {
+		return nil, control.Status(fmt.Errorf("%s: %w: %w", d.f.who, wire.ErrMalformed, err))
+	}
+	if req.Fault != nil {
+		d.f.resolver.report(name, overlay.Generation(req.Generation))
+		d.f.log.Info("connection failed", "node", id.Node().String(), "job", name.Job, "rank", name.Rank, "generation", req.Generation,
+			"technique", overlay.Technique(min(req.Technique, 255)).String(), "error", req.Fault.GetText())
+	}
 	select {
 	case d.f.reports <- req:
 	default: // the broker only counts them
 	}
 	return &controlpb.ReportResponse{}, nil
+}
+
+// remember notes how a technique did between this site and another.
+func (f *Frontal) remember(req *controlpb.ReportRequest) error {
+	technique, err := control.TechniqueFromPB(req.Technique)
+	if err != nil {
+		return err
+	}
+	site := overlay.SiteID(req.TargetSite)
+	if req.Plan == 0 || site == f.site {
+		return nil // inside the site there is nothing to choose
+	}
+	if err := overlay.CheckName("site", string(site)); err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if req.Fault == nil {
+		f.memory.connected(site, req.Plan, technique, time.Duration(req.SetupUs)*time.Microsecond, time.Now())
+	} else {
+		f.memory.failed(site, req.Plan, technique, req.Fault.Text, time.Now())
+	}
+	return nil
 }
 
 // Introduce passes an introduction to the broker and its events back.

@@ -73,6 +73,7 @@ type Frontal struct {
 	roster  *roster
 	allowed *allowed
 	carries *carries
+	memory  memory
 	returns *returns
 	links   links
 }
@@ -97,6 +98,7 @@ func New(cfg Config, creds *control.Credentials, log *slog.Logger) (*Frontal, er
 		roster:  newRoster(site, cfg.Grace, cfg.Limits.Processes),
 		allowed: newAllowed(cfg.Deny, allowedFor),
 		carries: newCarries(cfg.Limits.Pending),
+		memory:  newMemory(),
 		returns: newReturns(cfg.Limits.Pending),
 		links:   newLinks(cfg.Limits.Links),
 	}

@@ -23,6 +23,7 @@ type Status struct {
 	Jobs    map[overlay.JobID]int `json:"jobs"`    // processes of this site
 	Resolve ResolveCounters       `json:"resolve"`
 	Links   LinkCounters          `json:"links"`
+	Memory  []SiteMemory          `json:"memory"`  // how techniques did towards other sites
 	Waiting map[string]int        `json:"waiting"` // what holds a place under limits
 }
 
@@ -73,6 +74,7 @@ func (f *Frontal) status() Status {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s.Links = f.links.counters()
+	s.Memory = f.memory.status(time.Now())
 	s.Waiting = map[string]int{"half_open": len(f.half), "carries": len(f.carries.wait), "returns": len(f.returns.wait)}
 	for name := range f.roster.processes {
 		s.Jobs[name.Job]++

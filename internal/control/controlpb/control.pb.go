@@ -77,7 +77,62 @@ func (x IntroduceEvent_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use IntroduceEvent_Kind.Descriptor instead.
 func (IntroduceEvent_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{19, 0}
+	return file_control_proto_rawDescGZIP(), []int{21, 0}
+}
+
+type CallBackResponse_Outcome int32
+
+const (
+	CallBackResponse_UNKNOWN     CallBackResponse_Outcome = 0
+	CallBackResponse_CONNECTED   CallBackResponse_Outcome = 1 // TCP: somebody accepted
+	CallBackResponse_RESET       CallBackResponse_Outcome = 2 // TCP: refused by a reset; UDP: an ICMP error said that no port is there
+	CallBackResponse_UNREACHABLE CallBackResponse_Outcome = 3 // another ICMP error came back
+	CallBackResponse_SILENT      CallBackResponse_Outcome = 4 // nothing came back within the vantage point's bound
+)
+
+// Enum value maps for CallBackResponse_Outcome.
+var (
+	CallBackResponse_Outcome_name = map[int32]string{
+		0: "UNKNOWN",
+		1: "CONNECTED",
+		2: "RESET",
+		3: "UNREACHABLE",
+		4: "SILENT",
+	}
+	CallBackResponse_Outcome_value = map[string]int32{
+		"UNKNOWN":     0,
+		"CONNECTED":   1,
+		"RESET":       2,
+		"UNREACHABLE": 3,
+		"SILENT":      4,
+	}
+)
+
+func (x CallBackResponse_Outcome) Enum() *CallBackResponse_Outcome {
+	p := new(CallBackResponse_Outcome)
+	*p = x
+	return p
+}
+
+func (x CallBackResponse_Outcome) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (CallBackResponse_Outcome) Descriptor() protoreflect.EnumDescriptor {
+	return file_control_proto_enumTypes[1].Descriptor()
+}
+
+func (CallBackResponse_Outcome) Type() protoreflect.EnumType {
+	return &file_control_proto_enumTypes[1]
+}
+
+func (x CallBackResponse_Outcome) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use CallBackResponse_Outcome.Descriptor instead.
+func (CallBackResponse_Outcome) EnumDescriptor() ([]byte, []int) {
+	return file_control_proto_rawDescGZIP(), []int{25, 0}
 }
 
 type Process struct {
@@ -651,6 +706,7 @@ type Answer struct {
 	Point         *AccessPoint           `protobuf:"bytes,2,opt,name=point,proto3" json:"point,omitempty"`
 	Plan          uint64                 `protobuf:"fixed64,3,opt,name=plan,proto3" json:"plan,omitempty"`                            // digest of the plan; 0 within one site
 	PlanIfNew     *Plan                  `protobuf:"bytes,4,opt,name=plan_if_new,json=planIfNew,proto3" json:"plan_if_new,omitempty"` // Await and helpers: the plan itself
+	Memory        *Memory                `protobuf:"bytes,5,opt,name=memory,proto3" json:"memory,omitempty"`                          // helpers: what the site has learned of the plan's techniques
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -713,6 +769,118 @@ func (x *Answer) GetPlanIfNew() *Plan {
 	return nil
 }
 
+func (x *Answer) GetMemory() *Memory {
+	if x != nil {
+		return x.Memory
+	}
+	return nil
+}
+
+// Memory is how the techniques of a plan did between two sites.
+type Memory struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Winner        uint32                 `protobuf:"varint,1,opt,name=winner,proto3" json:"winner,omitempty"` // technique that connected last; 0: none did lately
+	Barred        []*Barred              `protobuf:"bytes,2,rep,name=barred,proto3" json:"barred,omitempty"`  // techniques that are not worth a try for now
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Memory) Reset() {
+	*x = Memory{}
+	mi := &file_control_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Memory) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Memory) ProtoMessage() {}
+
+func (x *Memory) ProtoReflect() protoreflect.Message {
+	mi := &file_control_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Memory.ProtoReflect.Descriptor instead.
+func (*Memory) Descriptor() ([]byte, []int) {
+	return file_control_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *Memory) GetWinner() uint32 {
+	if x != nil {
+		return x.Winner
+	}
+	return 0
+}
+
+func (x *Memory) GetBarred() []*Barred {
+	if x != nil {
+		return x.Barred
+	}
+	return nil
+}
+
+type Barred struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Technique     uint32                 `protobuf:"varint,1,opt,name=technique,proto3" json:"technique,omitempty"`
+	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Barred) Reset() {
+	*x = Barred{}
+	mi := &file_control_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Barred) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Barred) ProtoMessage() {}
+
+func (x *Barred) ProtoReflect() protoreflect.Message {
+	mi := &file_control_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Barred.ProtoReflect.Descriptor instead.
+func (*Barred) Descriptor() ([]byte, []int) {
+	return file_control_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *Barred) GetTechnique() uint32 {
+	if x != nil {
+		return x.Technique
+	}
+	return 0
+}
+
+func (x *Barred) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 type Plan struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Digest        uint64                 `protobuf:"fixed64,1,opt,name=digest,proto3" json:"digest,omitempty"`
@@ -726,7 +894,7 @@ type Plan struct {
 
 func (x *Plan) Reset() {
 	*x = Plan{}
-	mi := &file_control_proto_msgTypes[12]
+	mi := &file_control_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -738,7 +906,7 @@ func (x *Plan) String() string {
 func (*Plan) ProtoMessage() {}
 
 func (x *Plan) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[12]
+	mi := &file_control_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -751,7 +919,7 @@ func (x *Plan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Plan.ProtoReflect.Descriptor instead.
 func (*Plan) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{12}
+	return file_control_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Plan) GetDigest() uint64 {
@@ -800,7 +968,7 @@ type Step struct {
 
 func (x *Step) Reset() {
 	*x = Step{}
-	mi := &file_control_proto_msgTypes[13]
+	mi := &file_control_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -812,7 +980,7 @@ func (x *Step) String() string {
 func (*Step) ProtoMessage() {}
 
 func (x *Step) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[13]
+	mi := &file_control_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -825,7 +993,7 @@ func (x *Step) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Step.ProtoReflect.Descriptor instead.
 func (*Step) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{13}
+	return file_control_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Step) GetTechnique() uint32 {
@@ -859,7 +1027,7 @@ type Rejection struct {
 
 func (x *Rejection) Reset() {
 	*x = Rejection{}
-	mi := &file_control_proto_msgTypes[14]
+	mi := &file_control_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -871,7 +1039,7 @@ func (x *Rejection) String() string {
 func (*Rejection) ProtoMessage() {}
 
 func (x *Rejection) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[14]
+	mi := &file_control_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -884,7 +1052,7 @@ func (x *Rejection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rejection.ProtoReflect.Descriptor instead.
 func (*Rejection) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{14}
+	return file_control_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Rejection) GetTechnique() uint32 {
@@ -911,7 +1079,7 @@ type AwaitRequest struct {
 
 func (x *AwaitRequest) Reset() {
 	*x = AwaitRequest{}
-	mi := &file_control_proto_msgTypes[15]
+	mi := &file_control_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -923,7 +1091,7 @@ func (x *AwaitRequest) String() string {
 func (*AwaitRequest) ProtoMessage() {}
 
 func (x *AwaitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[15]
+	mi := &file_control_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -936,7 +1104,7 @@ func (x *AwaitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AwaitRequest.ProtoReflect.Descriptor instead.
 func (*AwaitRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{15}
+	return file_control_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *AwaitRequest) GetProcess() *Process {
@@ -970,7 +1138,7 @@ type IntroduceRequest struct {
 
 func (x *IntroduceRequest) Reset() {
 	*x = IntroduceRequest{}
-	mi := &file_control_proto_msgTypes[16]
+	mi := &file_control_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -982,7 +1150,7 @@ func (x *IntroduceRequest) String() string {
 func (*IntroduceRequest) ProtoMessage() {}
 
 func (x *IntroduceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[16]
+	mi := &file_control_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -995,7 +1163,7 @@ func (x *IntroduceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IntroduceRequest.ProtoReflect.Descriptor instead.
 func (*IntroduceRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{16}
+	return file_control_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *IntroduceRequest) GetLink() []byte {
@@ -1082,7 +1250,7 @@ type Introduction struct {
 
 func (x *Introduction) Reset() {
 	*x = Introduction{}
-	mi := &file_control_proto_msgTypes[17]
+	mi := &file_control_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1094,7 +1262,7 @@ func (x *Introduction) String() string {
 func (*Introduction) ProtoMessage() {}
 
 func (x *Introduction) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[17]
+	mi := &file_control_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1107,7 +1275,7 @@ func (x *Introduction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Introduction.ProtoReflect.Descriptor instead.
 func (*Introduction) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{17}
+	return file_control_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Introduction) GetLink() []byte {
@@ -1206,7 +1374,7 @@ type Assignment struct {
 
 func (x *Assignment) Reset() {
 	*x = Assignment{}
-	mi := &file_control_proto_msgTypes[18]
+	mi := &file_control_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1218,7 +1386,7 @@ func (x *Assignment) String() string {
 func (*Assignment) ProtoMessage() {}
 
 func (x *Assignment) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[18]
+	mi := &file_control_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1231,7 +1399,7 @@ func (x *Assignment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Assignment.ProtoReflect.Descriptor instead.
 func (*Assignment) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{18}
+	return file_control_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Assignment) GetProxy() string {
@@ -1267,7 +1435,7 @@ type IntroduceEvent struct {
 
 func (x *IntroduceEvent) Reset() {
 	*x = IntroduceEvent{}
-	mi := &file_control_proto_msgTypes[19]
+	mi := &file_control_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1279,7 +1447,7 @@ func (x *IntroduceEvent) String() string {
 func (*IntroduceEvent) ProtoMessage() {}
 
 func (x *IntroduceEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[19]
+	mi := &file_control_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1292,7 +1460,7 @@ func (x *IntroduceEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IntroduceEvent.ProtoReflect.Descriptor instead.
 func (*IntroduceEvent) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{19}
+	return file_control_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *IntroduceEvent) GetKind() IntroduceEvent_Kind {
@@ -1331,7 +1499,7 @@ type BearingsRequest struct {
 
 func (x *BearingsRequest) Reset() {
 	*x = BearingsRequest{}
-	mi := &file_control_proto_msgTypes[20]
+	mi := &file_control_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1343,7 +1511,7 @@ func (x *BearingsRequest) String() string {
 func (*BearingsRequest) ProtoMessage() {}
 
 func (x *BearingsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[20]
+	mi := &file_control_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1356,21 +1524,21 @@ func (x *BearingsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BearingsRequest.ProtoReflect.Descriptor instead.
 func (*BearingsRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{20}
+	return file_control_proto_rawDescGZIP(), []int{22}
 }
 
 type BearingsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Time          int64                  `protobuf:"varint,1,opt,name=time,proto3" json:"time,omitempty"` // Unix time of the broker in nanoseconds
 	Tcp           []string               `protobuf:"bytes,2,rep,name=tcp,proto3" json:"tcp,omitempty"`    // address:port of two or more vantage points that answer an observe frame
-	Stun          []string               `protobuf:"bytes,3,rep,name=stun,proto3" json:"stun,omitempty"`  // address:port of two or more STUN servers
+	Stun          []string               `protobuf:"bytes,3,rep,name=stun,proto3" json:"stun,omitempty"`  // address:port of two or more STUN servers; they answer observe frames over TCP, too
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *BearingsResponse) Reset() {
 	*x = BearingsResponse{}
-	mi := &file_control_proto_msgTypes[21]
+	mi := &file_control_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1382,7 +1550,7 @@ func (x *BearingsResponse) String() string {
 func (*BearingsResponse) ProtoMessage() {}
 
 func (x *BearingsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[21]
+	mi := &file_control_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1395,7 +1563,7 @@ func (x *BearingsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BearingsResponse.ProtoReflect.Descriptor instead.
 func (*BearingsResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{21}
+	return file_control_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *BearingsResponse) GetTime() int64 {
@@ -1419,19 +1587,142 @@ func (x *BearingsResponse) GetStun() []string {
 	return nil
 }
 
+type CallBackRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	To            string                 `protobuf:"bytes,1,opt,name=to,proto3" json:"to,omitempty"`       // address:port
+	Udp           bool                   `protobuf:"varint,2,opt,name=udp,proto3" json:"udp,omitempty"`    // by one datagram; else by a TCP connection
+	Nonce         []byte                 `protobuf:"bytes,3,opt,name=nonce,proto3" json:"nonce,omitempty"` // 16 bytes that the vantage point sends there
+	From          string                 `protobuf:"bytes,4,opt,name=from,proto3" json:"from,omitempty"`   // the vantage point, as in BearingsResponse.tcp or .stun; empty: the broker
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CallBackRequest) Reset() {
+	*x = CallBackRequest{}
+	mi := &file_control_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CallBackRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CallBackRequest) ProtoMessage() {}
+
+func (x *CallBackRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_control_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CallBackRequest.ProtoReflect.Descriptor instead.
+func (*CallBackRequest) Descriptor() ([]byte, []int) {
+	return file_control_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *CallBackRequest) GetTo() string {
+	if x != nil {
+		return x.To
+	}
+	return ""
+}
+
+func (x *CallBackRequest) GetUdp() bool {
+	if x != nil {
+		return x.Udp
+	}
+	return false
+}
+
+func (x *CallBackRequest) GetNonce() []byte {
+	if x != nil {
+		return x.Nonce
+	}
+	return nil
+}
+
+func (x *CallBackRequest) GetFrom() string {
+	if x != nil {
+		return x.From
+	}
+	return ""
+}
+
+type CallBackResponse struct {
+	state         protoimpl.MessageState   `protogen:"open.v1"`
+	Outcome       CallBackResponse_Outcome `protobuf:"varint,1,opt,name=outcome,proto3,enum=isthmus.control.v1.CallBackResponse_Outcome" json:"outcome,omitempty"`
+	Text          string                   `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"` // the same in words
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CallBackResponse) Reset() {
+	*x = CallBackResponse{}
+	mi := &file_control_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CallBackResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CallBackResponse) ProtoMessage() {}
+
+func (x *CallBackResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_control_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CallBackResponse.ProtoReflect.Descriptor instead.
+func (*CallBackResponse) Descriptor() ([]byte, []int) {
+	return file_control_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *CallBackResponse) GetOutcome() CallBackResponse_Outcome {
+	if x != nil {
+		return x.Outcome
+	}
+	return CallBackResponse_UNKNOWN
+}
+
+func (x *CallBackResponse) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
 type ReportRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Target        *Process               `protobuf:"bytes,1,opt,name=target,proto3" json:"target,omitempty"`
 	Generation    uint64                 `protobuf:"varint,2,opt,name=generation,proto3" json:"generation,omitempty"`
 	Technique     uint32                 `protobuf:"varint,3,opt,name=technique,proto3" json:"technique,omitempty"`
-	Fault         *Fault                 `protobuf:"bytes,4,opt,name=fault,proto3" json:"fault,omitempty"`
+	Fault         *Fault                 `protobuf:"bytes,4,opt,name=fault,proto3" json:"fault,omitempty"` // empty: the technique connected
+	TargetSite    string                 `protobuf:"bytes,5,opt,name=target_site,json=targetSite,proto3" json:"target_site,omitempty"`
+	SetupUs       uint32                 `protobuf:"varint,6,opt,name=setup_us,json=setupUs,proto3" json:"setup_us,omitempty"` // how long that took
+	Plan          uint64                 `protobuf:"fixed64,7,opt,name=plan,proto3" json:"plan,omitempty"`                     // digest of the plan that was followed
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ReportRequest) Reset() {
 	*x = ReportRequest{}
-	mi := &file_control_proto_msgTypes[22]
+	mi := &file_control_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1443,7 +1734,7 @@ func (x *ReportRequest) String() string {
 func (*ReportRequest) ProtoMessage() {}
 
 func (x *ReportRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[22]
+	mi := &file_control_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1456,7 +1747,7 @@ func (x *ReportRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportRequest.ProtoReflect.Descriptor instead.
 func (*ReportRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{22}
+	return file_control_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ReportRequest) GetTarget() *Process {
@@ -1487,6 +1778,27 @@ func (x *ReportRequest) GetFault() *Fault {
 	return nil
 }
 
+func (x *ReportRequest) GetTargetSite() string {
+	if x != nil {
+		return x.TargetSite
+	}
+	return ""
+}
+
+func (x *ReportRequest) GetSetupUs() uint32 {
+	if x != nil {
+		return x.SetupUs
+	}
+	return 0
+}
+
+func (x *ReportRequest) GetPlan() uint64 {
+	if x != nil {
+		return x.Plan
+	}
+	return 0
+}
+
 type ReportResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1495,7 +1807,7 @@ type ReportResponse struct {
 
 func (x *ReportResponse) Reset() {
 	*x = ReportResponse{}
-	mi := &file_control_proto_msgTypes[23]
+	mi := &file_control_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1507,7 +1819,7 @@ func (x *ReportResponse) String() string {
 func (*ReportResponse) ProtoMessage() {}
 
 func (x *ReportResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[23]
+	mi := &file_control_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1520,7 +1832,7 @@ func (x *ReportResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportResponse.ProtoReflect.Descriptor instead.
 func (*ReportResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{23}
+	return file_control_proto_rawDescGZIP(), []int{27}
 }
 
 type Profile struct {
@@ -1544,7 +1856,7 @@ type Profile struct {
 
 func (x *Profile) Reset() {
 	*x = Profile{}
-	mi := &file_control_proto_msgTypes[24]
+	mi := &file_control_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1556,7 +1868,7 @@ func (x *Profile) String() string {
 func (*Profile) ProtoMessage() {}
 
 func (x *Profile) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[24]
+	mi := &file_control_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1569,7 +1881,7 @@ func (x *Profile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Profile.ProtoReflect.Descriptor instead.
 func (*Profile) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{24}
+	return file_control_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Profile) GetInbound() uint32 {
@@ -1665,14 +1977,15 @@ func (x *Profile) GetForbidden() []uint32 {
 
 type JoinRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Profile       *Profile               `protobuf:"bytes,1,opt,name=profile,proto3" json:"profile,omitempty"`
+	Profile       *Profile               `protobuf:"bytes,1,opt,name=profile,proto3" json:"profile,omitempty"`   // by which the broker decides
+	Measured      *Measurement           `protobuf:"bytes,2,opt,name=measured,proto3" json:"measured,omitempty"` // what probes found, for people; empty: nothing yet
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *JoinRequest) Reset() {
 	*x = JoinRequest{}
-	mi := &file_control_proto_msgTypes[25]
+	mi := &file_control_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1684,7 +1997,7 @@ func (x *JoinRequest) String() string {
 func (*JoinRequest) ProtoMessage() {}
 
 func (x *JoinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[25]
+	mi := &file_control_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1697,7 +2010,7 @@ func (x *JoinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinRequest.ProtoReflect.Descriptor instead.
 func (*JoinRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{25}
+	return file_control_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *JoinRequest) GetProfile() *Profile {
@@ -1705,6 +2018,142 @@ func (x *JoinRequest) GetProfile() *Profile {
 		return x.Profile
 	}
 	return nil
+}
+
+func (x *JoinRequest) GetMeasured() *Measurement {
+	if x != nil {
+		return x.Measured
+	}
+	return nil
+}
+
+// Measurement is a site's profile as probes saw it.
+type Measurement struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Time          int64                  `protobuf:"varint,1,opt,name=time,proto3" json:"time,omitempty"`        // Unix time of its end in nanoseconds, by the site's clock
+	Node          string                 `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`         // who measured
+	Profile       *Profile               `protobuf:"bytes,3,opt,name=profile,proto3" json:"profile,omitempty"`   // fields that findings calls unknown are meaningless
+	Findings      []*Finding             `protobuf:"bytes,4,rep,name=findings,proto3" json:"findings,omitempty"` // one for each field
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Measurement) Reset() {
+	*x = Measurement{}
+	mi := &file_control_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Measurement) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Measurement) ProtoMessage() {}
+
+func (x *Measurement) ProtoReflect() protoreflect.Message {
+	mi := &file_control_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Measurement.ProtoReflect.Descriptor instead.
+func (*Measurement) Descriptor() ([]byte, []int) {
+	return file_control_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *Measurement) GetTime() int64 {
+	if x != nil {
+		return x.Time
+	}
+	return 0
+}
+
+func (x *Measurement) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *Measurement) GetProfile() *Profile {
+	if x != nil {
+		return x.Profile
+	}
+	return nil
+}
+
+func (x *Measurement) GetFindings() []*Finding {
+	if x != nil {
+		return x.Findings
+	}
+	return nil
+}
+
+type Finding struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Field         string                 `protobuf:"bytes,1,opt,name=field,proto3" json:"field,omitempty"` // as in the settings: inbound, filter, nat.mapping, ...
+	Value         string                 `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"` // empty: could not be told
+	How           string                 `protobuf:"bytes,3,opt,name=how,proto3" json:"how,omitempty"`     // how it was learned, or why it could not be told
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Finding) Reset() {
+	*x = Finding{}
+	mi := &file_control_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Finding) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Finding) ProtoMessage() {}
+
+func (x *Finding) ProtoReflect() protoreflect.Message {
+	mi := &file_control_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Finding.ProtoReflect.Descriptor instead.
+func (*Finding) Descriptor() ([]byte, []int) {
+	return file_control_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *Finding) GetField() string {
+	if x != nil {
+		return x.Field
+	}
+	return ""
+}
+
+func (x *Finding) GetValue() string {
+	if x != nil {
+		return x.Value
+	}
+	return ""
+}
+
+func (x *Finding) GetHow() string {
+	if x != nil {
+		return x.How
+	}
+	return ""
 }
 
 type JoinResponse struct {
@@ -1717,7 +2166,7 @@ type JoinResponse struct {
 
 func (x *JoinResponse) Reset() {
 	*x = JoinResponse{}
-	mi := &file_control_proto_msgTypes[26]
+	mi := &file_control_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1729,7 +2178,7 @@ func (x *JoinResponse) String() string {
 func (*JoinResponse) ProtoMessage() {}
 
 func (x *JoinResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[26]
+	mi := &file_control_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1742,7 +2191,7 @@ func (x *JoinResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinResponse.ProtoReflect.Descriptor instead.
 func (*JoinResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{26}
+	return file_control_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *JoinResponse) GetBroker() string {
@@ -1767,13 +2216,14 @@ type OfferRequest struct {
 	Live          uint32                 `protobuf:"varint,4,opt,name=live,proto3" json:"live,omitempty"`                           // links now
 	Capacity      uint32                 `protobuf:"varint,5,opt,name=capacity,proto3" json:"capacity,omitempty"`                   // links at most
 	Draining      bool                   `protobuf:"varint,6,opt,name=draining,proto3" json:"draining,omitempty"`                   // no new links, please
+	Stun          string                 `protobuf:"bytes,7,opt,name=stun,proto3" json:"stun,omitempty"`                            // address:port of its STUN server; empty: it has none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *OfferRequest) Reset() {
 	*x = OfferRequest{}
-	mi := &file_control_proto_msgTypes[27]
+	mi := &file_control_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1785,7 +2235,7 @@ func (x *OfferRequest) String() string {
 func (*OfferRequest) ProtoMessage() {}
 
 func (x *OfferRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[27]
+	mi := &file_control_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1798,7 +2248,7 @@ func (x *OfferRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OfferRequest.ProtoReflect.Descriptor instead.
 func (*OfferRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{27}
+	return file_control_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *OfferRequest) GetName() string {
@@ -1843,6 +2293,13 @@ func (x *OfferRequest) GetDraining() bool {
 	return false
 }
 
+func (x *OfferRequest) GetStun() string {
+	if x != nil {
+		return x.Stun
+	}
+	return ""
+}
+
 type OfferResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1851,7 +2308,7 @@ type OfferResponse struct {
 
 func (x *OfferResponse) Reset() {
 	*x = OfferResponse{}
-	mi := &file_control_proto_msgTypes[28]
+	mi := &file_control_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1863,7 +2320,7 @@ func (x *OfferResponse) String() string {
 func (*OfferResponse) ProtoMessage() {}
 
 func (x *OfferResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[28]
+	mi := &file_control_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1876,7 +2333,7 @@ func (x *OfferResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OfferResponse.ProtoReflect.Descriptor instead.
 func (*OfferResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{28}
+	return file_control_proto_rawDescGZIP(), []int{34}
 }
 
 type EnterRequest struct {
@@ -1888,7 +2345,7 @@ type EnterRequest struct {
 
 func (x *EnterRequest) Reset() {
 	*x = EnterRequest{}
-	mi := &file_control_proto_msgTypes[29]
+	mi := &file_control_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1900,7 +2357,7 @@ func (x *EnterRequest) String() string {
 func (*EnterRequest) ProtoMessage() {}
 
 func (x *EnterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[29]
+	mi := &file_control_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1913,7 +2370,7 @@ func (x *EnterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnterRequest.ProtoReflect.Descriptor instead.
 func (*EnterRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{29}
+	return file_control_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *EnterRequest) GetSoftware() string {
@@ -1935,7 +2392,7 @@ type EnterResponse struct {
 
 func (x *EnterResponse) Reset() {
 	*x = EnterResponse{}
-	mi := &file_control_proto_msgTypes[30]
+	mi := &file_control_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1947,7 +2404,7 @@ func (x *EnterResponse) String() string {
 func (*EnterResponse) ProtoMessage() {}
 
 func (x *EnterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[30]
+	mi := &file_control_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1960,7 +2417,7 @@ func (x *EnterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnterResponse.ProtoReflect.Descriptor instead.
 func (*EnterResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{30}
+	return file_control_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *EnterResponse) GetProfile() *Profile {
@@ -2003,7 +2460,7 @@ type CarryRequest struct {
 
 func (x *CarryRequest) Reset() {
 	*x = CarryRequest{}
-	mi := &file_control_proto_msgTypes[31]
+	mi := &file_control_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2015,7 +2472,7 @@ func (x *CarryRequest) String() string {
 func (*CarryRequest) ProtoMessage() {}
 
 func (x *CarryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[31]
+	mi := &file_control_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2028,7 +2485,7 @@ func (x *CarryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarryRequest.ProtoReflect.Descriptor instead.
 func (*CarryRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{31}
+	return file_control_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *CarryRequest) GetAddresses() []string {
@@ -2068,7 +2525,7 @@ type CarryResponse struct {
 
 func (x *CarryResponse) Reset() {
 	*x = CarryResponse{}
-	mi := &file_control_proto_msgTypes[32]
+	mi := &file_control_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2080,7 +2537,7 @@ func (x *CarryResponse) String() string {
 func (*CarryResponse) ProtoMessage() {}
 
 func (x *CarryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[32]
+	mi := &file_control_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2093,7 +2550,7 @@ func (x *CarryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarryResponse.ProtoReflect.Descriptor instead.
 func (*CarryResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{32}
+	return file_control_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *CarryResponse) GetCarryId() []byte {
@@ -2111,7 +2568,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_control_proto_msgTypes[33]
+	mi := &file_control_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2123,7 +2580,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[33]
+	mi := &file_control_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2136,7 +2593,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{33}
+	return file_control_proto_rawDescGZIP(), []int{39}
 }
 
 type StatusResponse struct {
@@ -2148,7 +2605,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_control_proto_msgTypes[34]
+	mi := &file_control_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2160,7 +2617,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[34]
+	mi := &file_control_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2173,7 +2630,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{34}
+	return file_control_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *StatusResponse) GetJson() []byte {
@@ -2193,7 +2650,7 @@ type DecideRequest struct {
 
 func (x *DecideRequest) Reset() {
 	*x = DecideRequest{}
-	mi := &file_control_proto_msgTypes[35]
+	mi := &file_control_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2205,7 +2662,7 @@ func (x *DecideRequest) String() string {
 func (*DecideRequest) ProtoMessage() {}
 
 func (x *DecideRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[35]
+	mi := &file_control_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2218,7 +2675,7 @@ func (x *DecideRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecideRequest.ProtoReflect.Descriptor instead.
 func (*DecideRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{35}
+	return file_control_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *DecideRequest) GetAsker() string {
@@ -2277,12 +2734,19 @@ const file_control_proto_rawDesc = "" +
 	"\x05fresh\x18\x02 \x01(\bR\x05fresh\"w\n" +
 	"\x0fResolveResponse\x124\n" +
 	"\aanswers\x18\x01 \x03(\v2\x1a.isthmus.control.v1.AnswerR\aanswers\x12.\n" +
-	"\x05plans\x18\x02 \x03(\v2\x18.isthmus.control.v1.PlanR\x05plans\"\xbe\x01\n" +
+	"\x05plans\x18\x02 \x03(\v2\x18.isthmus.control.v1.PlanR\x05plans\"\xf2\x01\n" +
 	"\x06Answer\x12/\n" +
 	"\x05fault\x18\x01 \x01(\v2\x19.isthmus.control.v1.FaultR\x05fault\x125\n" +
 	"\x05point\x18\x02 \x01(\v2\x1f.isthmus.control.v1.AccessPointR\x05point\x12\x12\n" +
 	"\x04plan\x18\x03 \x01(\x06R\x04plan\x128\n" +
-	"\vplan_if_new\x18\x04 \x01(\v2\x18.isthmus.control.v1.PlanR\tplanIfNew\"\xb7\x01\n" +
+	"\vplan_if_new\x18\x04 \x01(\v2\x18.isthmus.control.v1.PlanR\tplanIfNew\x122\n" +
+	"\x06memory\x18\x05 \x01(\v2\x1a.isthmus.control.v1.MemoryR\x06memory\"T\n" +
+	"\x06Memory\x12\x16\n" +
+	"\x06winner\x18\x01 \x01(\rR\x06winner\x122\n" +
+	"\x06barred\x18\x02 \x03(\v2\x1a.isthmus.control.v1.BarredR\x06barred\">\n" +
+	"\x06Barred\x12\x1c\n" +
+	"\ttechnique\x18\x01 \x01(\rR\ttechnique\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"\xb7\x01\n" +
 	"\x04Plan\x12\x16\n" +
 	"\x06digest\x18\x01 \x01(\x06R\x06digest\x12\x14\n" +
 	"\x05asker\x18\x02 \x01(\tR\x05asker\x12\x16\n" +
@@ -2349,14 +2813,33 @@ const file_control_proto_rawDesc = "" +
 	"\x10BearingsResponse\x12\x12\n" +
 	"\x04time\x18\x01 \x01(\x03R\x04time\x12\x10\n" +
 	"\x03tcp\x18\x02 \x03(\tR\x03tcp\x12\x12\n" +
-	"\x04stun\x18\x03 \x03(\tR\x04stun\"\xb3\x01\n" +
+	"\x04stun\x18\x03 \x03(\tR\x04stun\"]\n" +
+	"\x0fCallBackRequest\x12\x0e\n" +
+	"\x02to\x18\x01 \x01(\tR\x02to\x12\x10\n" +
+	"\x03udp\x18\x02 \x01(\bR\x03udp\x12\x14\n" +
+	"\x05nonce\x18\x03 \x01(\fR\x05nonce\x12\x12\n" +
+	"\x04from\x18\x04 \x01(\tR\x04from\"\xbd\x01\n" +
+	"\x10CallBackResponse\x12F\n" +
+	"\aoutcome\x18\x01 \x01(\x0e2,.isthmus.control.v1.CallBackResponse.OutcomeR\aoutcome\x12\x12\n" +
+	"\x04text\x18\x02 \x01(\tR\x04text\"M\n" +
+	"\aOutcome\x12\v\n" +
+	"\aUNKNOWN\x10\x00\x12\r\n" +
+	"\tCONNECTED\x10\x01\x12\t\n" +
+	"\x05RESET\x10\x02\x12\x0f\n" +
+	"\vUNREACHABLE\x10\x03\x12\n" +
+	"\n" +
+	"\x06SILENT\x10\x04\"\x83\x02\n" +
 	"\rReportRequest\x123\n" +
 	"\x06target\x18\x01 \x01(\v2\x1b.isthmus.control.v1.ProcessR\x06target\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x02 \x01(\x04R\n" +
 	"generation\x12\x1c\n" +
 	"\ttechnique\x18\x03 \x01(\rR\ttechnique\x12/\n" +
-	"\x05fault\x18\x04 \x01(\v2\x19.isthmus.control.v1.FaultR\x05fault\"\x10\n" +
+	"\x05fault\x18\x04 \x01(\v2\x19.isthmus.control.v1.FaultR\x05fault\x12\x1f\n" +
+	"\vtarget_site\x18\x05 \x01(\tR\n" +
+	"targetSite\x12\x19\n" +
+	"\bsetup_us\x18\x06 \x01(\rR\asetupUs\x12\x12\n" +
+	"\x04plan\x18\a \x01(\x06R\x04plan\"\x10\n" +
 	"\x0eReportResponse\"\x88\x03\n" +
 	"\aProfile\x12\x18\n" +
 	"\ainbound\x18\x01 \x01(\rR\ainbound\x12\x1d\n" +
@@ -2376,12 +2859,22 @@ const file_control_proto_rawDesc = "" +
 	"\n" +
 	"privileged\x18\f \x01(\bR\n" +
 	"privileged\x12\x1c\n" +
-	"\tforbidden\x18\r \x03(\rR\tforbidden\"D\n" +
+	"\tforbidden\x18\r \x03(\rR\tforbidden\"\x81\x01\n" +
 	"\vJoinRequest\x125\n" +
-	"\aprofile\x18\x01 \x01(\v2\x1b.isthmus.control.v1.ProfileR\aprofile\"<\n" +
+	"\aprofile\x18\x01 \x01(\v2\x1b.isthmus.control.v1.ProfileR\aprofile\x12;\n" +
+	"\bmeasured\x18\x02 \x01(\v2\x1f.isthmus.control.v1.MeasurementR\bmeasured\"\xa5\x01\n" +
+	"\vMeasurement\x12\x12\n" +
+	"\x04time\x18\x01 \x01(\x03R\x04time\x12\x12\n" +
+	"\x04node\x18\x02 \x01(\tR\x04node\x125\n" +
+	"\aprofile\x18\x03 \x01(\v2\x1b.isthmus.control.v1.ProfileR\aprofile\x127\n" +
+	"\bfindings\x18\x04 \x03(\v2\x1b.isthmus.control.v1.FindingR\bfindings\"G\n" +
+	"\aFinding\x12\x14\n" +
+	"\x05field\x18\x01 \x01(\tR\x05field\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value\x12\x10\n" +
+	"\x03how\x18\x03 \x01(\tR\x03how\"<\n" +
 	"\fJoinResponse\x12\x16\n" +
 	"\x06broker\x18\x01 \x01(\tR\x06broker\x12\x14\n" +
-	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\"\xab\x01\n" +
+	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\"\xbf\x01\n" +
 	"\fOfferRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1c\n" +
 	"\taddresses\x18\x02 \x03(\tR\taddresses\x12\x1d\n" +
@@ -2389,7 +2882,8 @@ const file_control_proto_rawDesc = "" +
 	"ticket_key\x18\x03 \x01(\fR\tticketKey\x12\x12\n" +
 	"\x04live\x18\x04 \x01(\rR\x04live\x12\x1a\n" +
 	"\bcapacity\x18\x05 \x01(\rR\bcapacity\x12\x1a\n" +
-	"\bdraining\x18\x06 \x01(\bR\bdraining\"\x0f\n" +
+	"\bdraining\x18\x06 \x01(\bR\bdraining\x12\x12\n" +
+	"\x04stun\x18\a \x01(\tR\x04stun\"\x0f\n" +
 	"\rOfferResponse\"*\n" +
 	"\fEnterRequest\x12\x1a\n" +
 	"\bsoftware\x18\x01 \x01(\tR\bsoftware\"\x93\x01\n" +
@@ -2410,19 +2904,22 @@ const file_control_proto_rawDesc = "" +
 	"\x04json\x18\x01 \x01(\fR\x04json\"=\n" +
 	"\rDecideRequest\x12\x14\n" +
 	"\x05asker\x18\x01 \x01(\tR\x05asker\x12\x16\n" +
-	"\x06target\x18\x02 \x01(\tR\x06target2\xd5\x04\n" +
+	"\x06target\x18\x02 \x01(\tR\x06target2\xac\x05\n" +
 	"\tDirectory\x12U\n" +
 	"\bRegister\x12#.isthmus.control.v1.RegisterRequest\x1a$.isthmus.control.v1.RegisterResponse\x12U\n" +
 	"\bWithdraw\x12#.isthmus.control.v1.WithdrawRequest\x1a$.isthmus.control.v1.WithdrawResponse\x12R\n" +
 	"\aResolve\x12\".isthmus.control.v1.ResolveRequest\x1a#.isthmus.control.v1.ResolveResponse\x12E\n" +
 	"\x05Await\x12 .isthmus.control.v1.AwaitRequest\x1a\x1a.isthmus.control.v1.Answer\x12W\n" +
 	"\tIntroduce\x12$.isthmus.control.v1.IntroduceRequest\x1a\".isthmus.control.v1.IntroduceEvent0\x01\x12U\n" +
-	"\bBearings\x12#.isthmus.control.v1.BearingsRequest\x1a$.isthmus.control.v1.BearingsResponse\x12O\n" +
+	"\bBearings\x12#.isthmus.control.v1.BearingsRequest\x1a$.isthmus.control.v1.BearingsResponse\x12U\n" +
+	"\bCallBack\x12#.isthmus.control.v1.CallBackRequest\x1a$.isthmus.control.v1.CallBackResponse\x12O\n" +
 	"\x06Report\x12!.isthmus.control.v1.ReportRequest\x1a\".isthmus.control.v1.ReportResponse2R\n" +
 	"\x05Sites\x12I\n" +
 	"\x04Join\x12\x1f.isthmus.control.v1.JoinRequest\x1a .isthmus.control.v1.JoinResponse2V\n" +
 	"\x06Relays\x12L\n" +
-	"\x05Offer\x12 .isthmus.control.v1.OfferRequest\x1a!.isthmus.control.v1.OfferResponse2\xa3\x01\n" +
+	"\x05Offer\x12 .isthmus.control.v1.OfferRequest\x1a!.isthmus.control.v1.OfferResponse2a\n" +
+	"\bVantages\x12U\n" +
+	"\bCallBack\x12#.isthmus.control.v1.CallBackRequest\x1a$.isthmus.control.v1.CallBackResponse2\xa3\x01\n" +
 	"\x05Nodes\x12L\n" +
 	"\x05Enter\x12 .isthmus.control.v1.EnterRequest\x1a!.isthmus.control.v1.EnterResponse\x12L\n" +
 	"\x05Carry\x12 .isthmus.control.v1.CarryRequest\x1a!.isthmus.control.v1.CarryResponse2^\n" +
@@ -2445,110 +2942,127 @@ func file_control_proto_rawDescGZIP() []byte {
 	return file_control_proto_rawDescData
 }
 
-var file_control_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_control_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
+var file_control_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
+var file_control_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
 var file_control_proto_goTypes = []any{
-	(IntroduceEvent_Kind)(0), // 0: isthmus.control.v1.IntroduceEvent.Kind
-	(*Process)(nil),          // 1: isthmus.control.v1.Process
-	(*AccessPoint)(nil),      // 2: isthmus.control.v1.AccessPoint
-	(*Fault)(nil),            // 3: isthmus.control.v1.Fault
-	(*RegisterRequest)(nil),  // 4: isthmus.control.v1.RegisterRequest
-	(*RegisterResponse)(nil), // 5: isthmus.control.v1.RegisterResponse
-	(*WithdrawRequest)(nil),  // 6: isthmus.control.v1.WithdrawRequest
-	(*Withdrawal)(nil),       // 7: isthmus.control.v1.Withdrawal
-	(*WithdrawResponse)(nil), // 8: isthmus.control.v1.WithdrawResponse
-	(*ResolveRequest)(nil),   // 9: isthmus.control.v1.ResolveRequest
-	(*Question)(nil),         // 10: isthmus.control.v1.Question
-	(*ResolveResponse)(nil),  // 11: isthmus.control.v1.ResolveResponse
-	(*Answer)(nil),           // 12: isthmus.control.v1.Answer
-	(*Plan)(nil),             // 13: isthmus.control.v1.Plan
-	(*Step)(nil),             // 14: isthmus.control.v1.Step
-	(*Rejection)(nil),        // 15: isthmus.control.v1.Rejection
-	(*AwaitRequest)(nil),     // 16: isthmus.control.v1.AwaitRequest
-	(*IntroduceRequest)(nil), // 17: isthmus.control.v1.IntroduceRequest
-	(*Introduction)(nil),     // 18: isthmus.control.v1.Introduction
-	(*Assignment)(nil),       // 19: isthmus.control.v1.Assignment
-	(*IntroduceEvent)(nil),   // 20: isthmus.control.v1.IntroduceEvent
-	(*BearingsRequest)(nil),  // 21: isthmus.control.v1.BearingsRequest
-	(*BearingsResponse)(nil), // 22: isthmus.control.v1.BearingsResponse
-	(*ReportRequest)(nil),    // 23: isthmus.control.v1.ReportRequest
-	(*ReportResponse)(nil),   // 24: isthmus.control.v1.ReportResponse
-	(*Profile)(nil),          // 25: isthmus.control.v1.Profile
-	(*JoinRequest)(nil),      // 26: isthmus.control.v1.JoinRequest
-	(*JoinResponse)(nil),     // 27: isthmus.control.v1.JoinResponse
-	(*OfferRequest)(nil),     // 28: isthmus.control.v1.OfferRequest
-	(*OfferResponse)(nil),    // 29: isthmus.control.v1.OfferResponse
-	(*EnterRequest)(nil),     // 30: isthmus.control.v1.EnterRequest
-	(*EnterResponse)(nil),    // 31: isthmus.control.v1.EnterResponse
-	(*CarryRequest)(nil),     // 32: isthmus.control.v1.CarryRequest
-	(*CarryResponse)(nil),    // 33: isthmus.control.v1.CarryResponse
-	(*StatusRequest)(nil),    // 34: isthmus.control.v1.StatusRequest
-	(*StatusResponse)(nil),   // 35: isthmus.control.v1.StatusResponse
-	(*DecideRequest)(nil),    // 36: isthmus.control.v1.DecideRequest
+	(IntroduceEvent_Kind)(0),      // 0: isthmus.control.v1.IntroduceEvent.Kind
+	(CallBackResponse_Outcome)(0), // 1: isthmus.control.v1.CallBackResponse.Outcome
+	(*Process)(nil),               // 2: isthmus.control.v1.Process
+	(*AccessPoint)(nil),           // 3: isthmus.control.v1.AccessPoint
+	(*Fault)(nil),                 // 4: isthmus.control.v1.Fault
+	(*RegisterRequest)(nil),       // 5: isthmus.control.v1.RegisterRequest
+	(*RegisterResponse)(nil),      // 6: isthmus.control.v1.RegisterResponse
+	(*WithdrawRequest)(nil),       // 7: isthmus.control.v1.WithdrawRequest
+	(*Withdrawal)(nil),            // 8: isthmus.control.v1.Withdrawal
+	(*WithdrawResponse)(nil),      // 9: isthmus.control.v1.WithdrawResponse
+	(*ResolveRequest)(nil),        // 10: isthmus.control.v1.ResolveRequest
+	(*Question)(nil),              // 11: isthmus.control.v1.Question
+	(*ResolveResponse)(nil),       // 12: isthmus.control.v1.ResolveResponse
+	(*Answer)(nil),                // 13: isthmus.control.v1.Answer
+	(*Memory)(nil),                // 14: isthmus.control.v1.Memory
+	(*Barred)(nil),                // 15: isthmus.control.v1.Barred
+	(*Plan)(nil),                  // 16: isthmus.control.v1.Plan
+	(*Step)(nil),                  // 17: isthmus.control.v1.Step
+	(*Rejection)(nil),             // 18: isthmus.control.v1.Rejection
+	(*AwaitRequest)(nil),          // 19: isthmus.control.v1.AwaitRequest
+	(*IntroduceRequest)(nil),      // 20: isthmus.control.v1.IntroduceRequest
+	(*Introduction)(nil),          // 21: isthmus.control.v1.Introduction
+	(*Assignment)(nil),            // 22: isthmus.control.v1.Assignment
+	(*IntroduceEvent)(nil),        // 23: isthmus.control.v1.IntroduceEvent
+	(*BearingsRequest)(nil),       // 24: isthmus.control.v1.BearingsRequest
+	(*BearingsResponse)(nil),      // 25: isthmus.control.v1.BearingsResponse
+	(*CallBackRequest)(nil),       // 26: isthmus.control.v1.CallBackRequest
+	(*CallBackResponse)(nil),      // 27: isthmus.control.v1.CallBackResponse
+	(*ReportRequest)(nil),         // 28: isthmus.control.v1.ReportRequest
+	(*ReportResponse)(nil),        // 29: isthmus.control.v1.ReportResponse
+	(*Profile)(nil),               // 30: isthmus.control.v1.Profile
+	(*JoinRequest)(nil),           // 31: isthmus.control.v1.JoinRequest
+	(*Measurement)(nil),           // 32: isthmus.control.v1.Measurement
+	(*Finding)(nil),               // 33: isthmus.control.v1.Finding
+	(*JoinResponse)(nil),          // 34: isthmus.control.v1.JoinResponse
+	(*OfferRequest)(nil),          // 35: isthmus.control.v1.OfferRequest
+	(*OfferResponse)(nil),         // 36: isthmus.control.v1.OfferResponse
+	(*EnterRequest)(nil),          // 37: isthmus.control.v1.EnterRequest
+	(*EnterResponse)(nil),         // 38: isthmus.control.v1.EnterResponse
+	(*CarryRequest)(nil),          // 39: isthmus.control.v1.CarryRequest
+	(*CarryResponse)(nil),         // 40: isthmus.control.v1.CarryResponse
+	(*StatusRequest)(nil),         // 41: isthmus.control.v1.StatusRequest
+	(*StatusResponse)(nil),        // 42: isthmus.control.v1.StatusResponse
+	(*DecideRequest)(nil),         // 43: isthmus.control.v1.DecideRequest
 }
 var file_control_proto_depIdxs = []int32{
-	1,  // 0: isthmus.control.v1.AccessPoint.process:type_name -> isthmus.control.v1.Process
-	2,  // 1: isthmus.control.v1.RegisterRequest.points:type_name -> isthmus.control.v1.AccessPoint
-	3,  // 2: isthmus.control.v1.RegisterResponse.faults:type_name -> isthmus.control.v1.Fault
-	7,  // 3: isthmus.control.v1.WithdrawRequest.processes:type_name -> isthmus.control.v1.Withdrawal
-	1,  // 4: isthmus.control.v1.Withdrawal.process:type_name -> isthmus.control.v1.Process
-	10, // 5: isthmus.control.v1.ResolveRequest.questions:type_name -> isthmus.control.v1.Question
-	1,  // 6: isthmus.control.v1.Question.process:type_name -> isthmus.control.v1.Process
-	12, // 7: isthmus.control.v1.ResolveResponse.answers:type_name -> isthmus.control.v1.Answer
-	13, // 8: isthmus.control.v1.ResolveResponse.plans:type_name -> isthmus.control.v1.Plan
-	3,  // 9: isthmus.control.v1.Answer.fault:type_name -> isthmus.control.v1.Fault
-	2,  // 10: isthmus.control.v1.Answer.point:type_name -> isthmus.control.v1.AccessPoint
-	13, // 11: isthmus.control.v1.Answer.plan_if_new:type_name -> isthmus.control.v1.Plan
-	14, // 12: isthmus.control.v1.Plan.steps:type_name -> isthmus.control.v1.Step
-	15, // 13: isthmus.control.v1.Plan.rejected:type_name -> isthmus.control.v1.Rejection
-	1,  // 14: isthmus.control.v1.AwaitRequest.process:type_name -> isthmus.control.v1.Process
-	1,  // 15: isthmus.control.v1.IntroduceRequest.asker:type_name -> isthmus.control.v1.Process
-	1,  // 16: isthmus.control.v1.IntroduceRequest.target:type_name -> isthmus.control.v1.Process
-	1,  // 17: isthmus.control.v1.Introduction.asker:type_name -> isthmus.control.v1.Process
-	1,  // 18: isthmus.control.v1.Introduction.target:type_name -> isthmus.control.v1.Process
-	19, // 19: isthmus.control.v1.Introduction.relay:type_name -> isthmus.control.v1.Assignment
-	0,  // 20: isthmus.control.v1.IntroduceEvent.kind:type_name -> isthmus.control.v1.IntroduceEvent.Kind
-	19, // 21: isthmus.control.v1.IntroduceEvent.relay:type_name -> isthmus.control.v1.Assignment
-	3,  // 22: isthmus.control.v1.IntroduceEvent.fault:type_name -> isthmus.control.v1.Fault
-	1,  // 23: isthmus.control.v1.ReportRequest.target:type_name -> isthmus.control.v1.Process
-	3,  // 24: isthmus.control.v1.ReportRequest.fault:type_name -> isthmus.control.v1.Fault
-	25, // 25: isthmus.control.v1.JoinRequest.profile:type_name -> isthmus.control.v1.Profile
-	25, // 26: isthmus.control.v1.EnterResponse.profile:type_name -> isthmus.control.v1.Profile
-	1,  // 27: isthmus.control.v1.CarryRequest.asker:type_name -> isthmus.control.v1.Process
-	1,  // 28: isthmus.control.v1.CarryRequest.target:type_name -> isthmus.control.v1.Process
-	4,  // 29: isthmus.control.v1.Directory.Register:input_type -> isthmus.control.v1.RegisterRequest
-	6,  // 30: isthmus.control.v1.Directory.Withdraw:input_type -> isthmus.control.v1.WithdrawRequest
-	9,  // 31: isthmus.control.v1.Directory.Resolve:input_type -> isthmus.control.v1.ResolveRequest
-	16, // 32: isthmus.control.v1.Directory.Await:input_type -> isthmus.control.v1.AwaitRequest
-	17, // 33: isthmus.control.v1.Directory.Introduce:input_type -> isthmus.control.v1.IntroduceRequest
-	21, // 34: isthmus.control.v1.Directory.Bearings:input_type -> isthmus.control.v1.BearingsRequest
-	23, // 35: isthmus.control.v1.Directory.Report:input_type -> isthmus.control.v1.ReportRequest
-	26, // 36: isthmus.control.v1.Sites.Join:input_type -> isthmus.control.v1.JoinRequest
-	28, // 37: isthmus.control.v1.Relays.Offer:input_type -> isthmus.control.v1.OfferRequest
-	30, // 38: isthmus.control.v1.Nodes.Enter:input_type -> isthmus.control.v1.EnterRequest
-	32, // 39: isthmus.control.v1.Nodes.Carry:input_type -> isthmus.control.v1.CarryRequest
-	18, // 40: isthmus.control.v1.Target.Introduced:input_type -> isthmus.control.v1.Introduction
-	34, // 41: isthmus.control.v1.Admin.Status:input_type -> isthmus.control.v1.StatusRequest
-	36, // 42: isthmus.control.v1.Admin.Decide:input_type -> isthmus.control.v1.DecideRequest
-	5,  // 43: isthmus.control.v1.Directory.Register:output_type -> isthmus.control.v1.RegisterResponse
-	8,  // 44: isthmus.control.v1.Directory.Withdraw:output_type -> isthmus.control.v1.WithdrawResponse
-	11, // 45: isthmus.control.v1.Directory.Resolve:output_type -> isthmus.control.v1.ResolveResponse
-	12, // 46: isthmus.control.v1.Directory.Await:output_type -> isthmus.control.v1.Answer
-	20, // 47: isthmus.control.v1.Directory.Introduce:output_type -> isthmus.control.v1.IntroduceEvent
-	22, // 48: isthmus.control.v1.Directory.Bearings:output_type -> isthmus.control.v1.BearingsResponse
-	24, // 49: isthmus.control.v1.Directory.Report:output_type -> isthmus.control.v1.ReportResponse
-	27, // 50: isthmus.control.v1.Sites.Join:output_type -> isthmus.control.v1.JoinResponse
-	29, // 51: isthmus.control.v1.Relays.Offer:output_type -> isthmus.control.v1.OfferResponse
-	31, // 52: isthmus.control.v1.Nodes.Enter:output_type -> isthmus.control.v1.EnterResponse
-	33, // 53: isthmus.control.v1.Nodes.Carry:output_type -> isthmus.control.v1.CarryResponse
-	20, // 54: isthmus.control.v1.Target.Introduced:output_type -> isthmus.control.v1.IntroduceEvent
-	35, // 55: isthmus.control.v1.Admin.Status:output_type -> isthmus.control.v1.StatusResponse
-	13, // 56: isthmus.control.v1.Admin.Decide:output_type -> isthmus.control.v1.Plan
-	43, // [43:57] is the sub-list for method output_type
-	29, // [29:43] is the sub-list for method input_type
-	29, // [29:29] is the sub-list for extension type_name
-	29, // [29:29] is the sub-list for extension extendee
-	0,  // [0:29] is the sub-list for field type_name
+	2,  // 0: isthmus.control.v1.AccessPoint.process:type_name -> isthmus.control.v1.Process
+	3,  // 1: isthmus.control.v1.RegisterRequest.points:type_name -> isthmus.control.v1.AccessPoint
+	4,  // 2: isthmus.control.v1.RegisterResponse.faults:type_name -> isthmus.control.v1.Fault
+	8,  // 3: isthmus.control.v1.WithdrawRequest.processes:type_name -> isthmus.control.v1.Withdrawal
+	2,  // 4: isthmus.control.v1.Withdrawal.process:type_name -> isthmus.control.v1.Process
+	11, // 5: isthmus.control.v1.ResolveRequest.questions:type_name -> isthmus.control.v1.Question
+	2,  // 6: isthmus.control.v1.Question.process:type_name -> isthmus.control.v1.Process
+	13, // 7: isthmus.control.v1.ResolveResponse.answers:type_name -> isthmus.control.v1.Answer
+	16, // 8: isthmus.control.v1.ResolveResponse.plans:type_name -> isthmus.control.v1.Plan
+	4,  // 9: isthmus.control.v1.Answer.fault:type_name -> isthmus.control.v1.Fault
+	3,  // 10: isthmus.control.v1.Answer.point:type_name -> isthmus.control.v1.AccessPoint
+	16, // 11: isthmus.control.v1.Answer.plan_if_new:type_name -> isthmus.control.v1.Plan
+	14, // 12: isthmus.control.v1.Answer.memory:type_name -> isthmus.control.v1.Memory
+	15, // 13: isthmus.control.v1.Memory.barred:type_name -> isthmus.control.v1.Barred
+	17, // 14: isthmus.control.v1.Plan.steps:type_name -> isthmus.control.v1.Step
+	18, // 15: isthmus.control.v1.Plan.rejected:type_name -> isthmus.control.v1.Rejection
+	2,  // 16: isthmus.control.v1.AwaitRequest.process:type_name -> isthmus.control.v1.Process
+	2,  // 17: isthmus.control.v1.IntroduceRequest.asker:type_name -> isthmus.control.v1.Process
+	2,  // 18: isthmus.control.v1.IntroduceRequest.target:type_name -> isthmus.control.v1.Process
+	2,  // 19: isthmus.control.v1.Introduction.asker:type_name -> isthmus.control.v1.Process
+	2,  // 20: isthmus.control.v1.Introduction.target:type_name -> isthmus.control.v1.Process
+	22, // 21: isthmus.control.v1.Introduction.relay:type_name -> isthmus.control.v1.Assignment
+	0,  // 22: isthmus.control.v1.IntroduceEvent.kind:type_name -> isthmus.control.v1.IntroduceEvent.Kind
+	22, // 23: isthmus.control.v1.IntroduceEvent.relay:type_name -> isthmus.control.v1.Assignment
+	4,  // 24: isthmus.control.v1.IntroduceEvent.fault:type_name -> isthmus.control.v1.Fault
+	1,  // 25: isthmus.control.v1.CallBackResponse.outcome:type_name -> isthmus.control.v1.CallBackResponse.Outcome
+	2,  // 26: isthmus.control.v1.ReportRequest.target:type_name -> isthmus.control.v1.Process
+	4,  // 27: isthmus.control.v1.ReportRequest.fault:type_name -> isthmus.control.v1.Fault
+	30, // 28: isthmus.control.v1.JoinRequest.profile:type_name -> isthmus.control.v1.Profile
+	32, // 29: isthmus.control.v1.JoinRequest.measured:type_name -> isthmus.control.v1.Measurement
+	30, // 30: isthmus.control.v1.Measurement.profile:type_name -> isthmus.control.v1.Profile
+	33, // 31: isthmus.control.v1.Measurement.findings:type_name -> isthmus.control.v1.Finding
+	30, // 32: isthmus.control.v1.EnterResponse.profile:type_name -> isthmus.control.v1.Profile
+	2,  // 33: isthmus.control.v1.CarryRequest.asker:type_name -> isthmus.control.v1.Process
+	2,  // 34: isthmus.control.v1.CarryRequest.target:type_name -> isthmus.control.v1.Process
+	5,  // 35: isthmus.control.v1.Directory.Register:input_type -> isthmus.control.v1.RegisterRequest
+	7,  // 36: isthmus.control.v1.Directory.Withdraw:input_type -> isthmus.control.v1.WithdrawRequest
+	10, // 37: isthmus.control.v1.Directory.Resolve:input_type -> isthmus.control.v1.ResolveRequest
+	19, // 38: isthmus.control.v1.Directory.Await:input_type -> isthmus.control.v1.AwaitRequest
+	20, // 39: isthmus.control.v1.Directory.Introduce:input_type -> isthmus.control.v1.IntroduceRequest
+	24, // 40: isthmus.control.v1.Directory.Bearings:input_type -> isthmus.control.v1.BearingsRequest
+	26, // 41: isthmus.control.v1.Directory.CallBack:input_type -> isthmus.control.v1.CallBackRequest
+	28, // 42: isthmus.control.v1.Directory.Report:input_type -> isthmus.control.v1.ReportRequest
+	31, // 43: isthmus.control.v1.Sites.Join:input_type -> isthmus.control.v1.JoinRequest
+	35, // 44: isthmus.control.v1.Relays.Offer:input_type -> isthmus.control.v1.OfferRequest
+	26, // 45: isthmus.control.v1.Vantages.CallBack:input_type -> isthmus.control.v1.CallBackRequest
+	37, // 46: isthmus.control.v1.Nodes.Enter:input_type -> isthmus.control.v1.EnterRequest
+	39, // 47: isthmus.control.v1.Nodes.Carry:input_type -> isthmus.control.v1.CarryRequest
+	21, // 48: isthmus.control.v1.Target.Introduced:input_type -> isthmus.control.v1.Introduction
+	41, // 49: isthmus.control.v1.Admin.Status:input_type -> isthmus.control.v1.StatusRequest
+	43, // 50: isthmus.control.v1.Admin.Decide:input_type -> isthmus.control.v1.DecideRequest
+	6,  // 51: isthmus.control.v1.Directory.Register:output_type -> isthmus.control.v1.RegisterResponse
+	9,  // 52: isthmus.control.v1.Directory.Withdraw:output_type -> isthmus.control.v1.WithdrawResponse
+	12, // 53: isthmus.control.v1.Directory.Resolve:output_type -> isthmus.control.v1.ResolveResponse
+	13, // 54: isthmus.control.v1.Directory.Await:output_type -> isthmus.control.v1.Answer
+	23, // 55: isthmus.control.v1.Directory.Introduce:output_type -> isthmus.control.v1.IntroduceEvent
+	25, // 56: isthmus.control.v1.Directory.Bearings:output_type -> isthmus.control.v1.BearingsResponse
+	27, // 57: isthmus.control.v1.Directory.CallBack:output_type -> isthmus.control.v1.CallBackResponse
+	29, // 58: isthmus.control.v1.Directory.Report:output_type -> isthmus.control.v1.ReportResponse
+	34, // 59: isthmus.control.v1.Sites.Join:output_type -> isthmus.control.v1.JoinResponse
+	36, // 60: isthmus.control.v1.Relays.Offer:output_type -> isthmus.control.v1.OfferResponse
+	27, // 61: isthmus.control.v1.Vantages.CallBack:output_type -> isthmus.control.v1.CallBackResponse
+	38, // 62: isthmus.control.v1.Nodes.Enter:output_type -> isthmus.control.v1.EnterResponse
+	40, // 63: isthmus.control.v1.Nodes.Carry:output_type -> isthmus.control.v1.CarryResponse
+	23, // 64: isthmus.control.v1.Target.Introduced:output_type -> isthmus.control.v1.IntroduceEvent
+	42, // 65: isthmus.control.v1.Admin.Status:output_type -> isthmus.control.v1.StatusResponse
+	16, // 66: isthmus.control.v1.Admin.Decide:output_type -> isthmus.control.v1.Plan
+	51, // [51:67] is the sub-list for method output_type
+	35, // [35:51] is the sub-list for method input_type
+	35, // [35:35] is the sub-list for extension type_name
+	35, // [35:35] is the sub-list for extension extendee
+	0,  // [0:35] is the sub-list for field type_name
 }
 
 func init() { file_control_proto_init() }
@@ -2561,10 +3075,10 @@ func file_control_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_control_proto_rawDesc), len(file_control_proto_rawDesc)),
-			NumEnums:      1,
-			NumMessages:   36,
+			NumEnums:      2,
+			NumMessages:   42,
 			NumExtensions: 0,
-			NumServices:   6,
+			NumServices:   7,
 		},
 		GoTypes:           file_control_proto_goTypes,
 		DependencyIndexes: file_control_proto_depIdxs,

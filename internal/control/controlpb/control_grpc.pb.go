@@ -29,6 +29,7 @@ const (
 	Directory_Await_FullMethodName     = "/isthmus.control.v1.Directory/Await"
 	Directory_Introduce_FullMethodName = "/isthmus.control.v1.Directory/Introduce"
 	Directory_Bearings_FullMethodName  = "/isthmus.control.v1.Directory/Bearings"
+	Directory_CallBack_FullMethodName  = "/isthmus.control.v1.Directory/CallBack"
 	Directory_Report_FullMethodName    = "/isthmus.control.v1.Directory/Report"
 )
 
@@ -60,8 +61,14 @@ type DirectoryClient interface {
 	// instant, and where one can learn one's own address as others see it. The
 	// answer is never cached: the caller halves the call's round trip.
 	Bearings(ctx context.Context, in *BearingsRequest, opts ...grpc.CallOption) (*BearingsResponse, error)
-	// Report says that a connection made from an answer failed, so that whoever
-	// cached the answer drops it, and counts.
+	// CallBack has a vantage point of Bearings contact the caller from outside,
+	// so that a site can measure what its firewall lets in. Only an address that
+	// is proven to be the caller's is contacted: that from which the frontal's
+	// session comes, or one from which the broker was asked an observe frame
+	// within the last ten minutes.
+	CallBack(ctx context.Context, in *CallBackRequest, opts ...grpc.CallOption) (*CallBackResponse, error)
+	// Report says how a technique did that an answer named: a failure drops the
+	// cached answer, and both outcomes are remembered for the pair of sites.
 	Report(ctx context.Context, in *ReportRequest, opts ...grpc.CallOption) (*ReportResponse, error)
 }
 
@@ -142,6 +149,16 @@ func (c *directoryClient) Bearings(ctx context.Context, in *BearingsRequest, opt
 	return out, nil
 }
 
+func (c *directoryClient) CallBack(ctx context.Context, in *CallBackRequest, opts ...grpc.CallOption) (*CallBackResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CallBackResponse)
+	err := c.cc.Invoke(ctx, Directory_CallBack_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *directoryClient) Report(ctx context.Context, in *ReportRequest, opts ...grpc.CallOption) (*ReportResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ReportResponse)
@@ -180,8 +197,14 @@ type DirectoryServer interface {
 	// instant, and where one can learn one's own address as others see it. The
 	// answer is never cached: the caller halves the call's round trip.
 	Bearings(context.Context, *BearingsRequest) (*BearingsResponse, error)
-	// Report says that a connection made from an answer failed, so that whoever
-	// cached the answer drops it, and counts.
+	// CallBack has a vantage point of Bearings contact the caller from outside,
+	// so that a site can measure what its firewall lets in. Only an address that
+	// is proven to be the caller's is contacted: that from which the frontal's
+	// session comes, or one from which the broker was asked an observe frame
+	// within the last ten minutes.
+	CallBack(context.Context, *CallBackRequest) (*CallBackResponse, error)
+	// Report says how a technique did that an answer named: a failure drops the
+	// cached answer, and both outcomes are remembered for the pair of sites.
 	Report(context.Context, *ReportRequest) (*ReportResponse, error)
 	mustEmbedUnimplementedDirectoryServer()
 }
@@ -210,6 +233,9 @@ func (UnimplementedDirectoryServer) Introduce(*IntroduceRequest, grpc.ServerStre
 }
 func (UnimplementedDirectoryServer) Bearings(context.Context, *BearingsRequest) (*BearingsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Bearings not implemented")
+}
+func (UnimplementedDirectoryServer) CallBack(context.Context, *CallBackRequest) (*CallBackResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method CallBack not implemented")
 }
 func (UnimplementedDirectoryServer) Report(context.Context, *ReportRequest) (*ReportResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Report not implemented")
@@ -336,6 +362,24 @@ func _Directory_Bearings_Handler(srv interface{}, ctx context.Context, dec func(
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Directory_CallBack_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CallBackRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(DirectoryServer).CallBack(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Directory_CallBack_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(DirectoryServer).CallBack(ctx, req.(*CallBackRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Directory_Report_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ReportRequest)
 	if err := dec(in); err != nil {
@@ -380,6 +424,10 @@ var Directory_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Bearings",
 			Handler:    _Directory_Bearings_Handler,
+		},
+		{
+			MethodName: "CallBack",
+			Handler:    _Directory_CallBack_Handler,
 		},
 		{
 			MethodName: "Report",
@@ -610,6 +658,114 @@ var Relays_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Offer",
 			Handler:    _Relays_Offer_Handler,
+		},
+	},
+	Streams:  []grpc.StreamDesc{},
+	Metadata: "control.proto",
+}
+
+const (
+	Vantages_CallBack_FullMethodName = "/isthmus.control.v1.Vantages/CallBack"
+)
+
+// VantagesClient is the client API for Vantages service.
+//
+// For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
+//
+// Vantages is what the broker asks of a proxy.
+type VantagesClient interface {
+	// CallBack is Directory.CallBack, carried out: the broker has checked it.
+	CallBack(ctx context.Context, in *CallBackRequest, opts ...grpc.CallOption) (*CallBackResponse, error)
+}
+
+type vantagesClient struct {
+	cc grpc.ClientConnInterface
+}
+
+func NewVantagesClient(cc grpc.ClientConnInterface) VantagesClient {
+	return &vantagesClient{cc}
+}
+
+func (c *vantagesClient) CallBack(ctx context.Context, in *CallBackRequest, opts ...grpc.CallOption) (*CallBackResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CallBackResponse)
+	err := c.cc.Invoke(ctx, Vantages_CallBack_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// VantagesServer is the server API for Vantages service.
+// All implementations must embed UnimplementedVantagesServer
+// for forward compatibility.
+//
+// Vantages is what the broker asks of a proxy.
+type VantagesServer interface {
+	// CallBack is Directory.CallBack, carried out: the broker has checked it.
+	CallBack(context.Context, *CallBackRequest) (*CallBackResponse, error)
+	mustEmbedUnimplementedVantagesServer()
+}
+
+// UnimplementedVantagesServer must be embedded to have
+// forward compatible implementations.
+//
+// NOTE: this should be embedded by value instead of pointer to avoid a nil
+// pointer dereference when methods are called.
+type UnimplementedVantagesServer struct{}
+
+func (UnimplementedVantagesServer) CallBack(context.Context, *CallBackRequest) (*CallBackResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method CallBack not implemented")
+}
+func (UnimplementedVantagesServer) mustEmbedUnimplementedVantagesServer() {}
+func (UnimplementedVantagesServer) testEmbeddedByValue()                  {}
+
+// UnsafeVantagesServer may be embedded to opt out of forward compatibility for this service.
+// Use of this interface is not recommended, as added methods to VantagesServer will
+// result in compilation errors.
+type UnsafeVantagesServer interface {
+	mustEmbedUnimplementedVantagesServer()
+}
+
+func RegisterVantagesServer(s grpc.ServiceRegistrar, srv VantagesServer) {
+	// If the following call panics, it indicates UnimplementedVantagesServer was
+	// embedded by pointer and is nil.  This will cause panics if an
+	// unimplemented method is ever invoked, so we test this at initialization
+	// time to prevent it from happening at runtime later due to I/O.
+	if t, ok := srv.(interface{ testEmbeddedByValue() }); ok {
+		t.testEmbeddedByValue()
+	}
+	s.RegisterService(&Vantages_ServiceDesc, srv)
+}
+
+func _Vantages_CallBack_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CallBackRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(VantagesServer).CallBack(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Vantages_CallBack_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(VantagesServer).CallBack(ctx, req.(*CallBackRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+// Vantages_ServiceDesc is the grpc.ServiceDesc for Vantages service.
+// It's only intended for direct use with grpc.RegisterService,
+// and not to be introspected or modified (even as a copy)
+var Vantages_ServiceDesc = grpc.ServiceDesc{
+	ServiceName: "isthmus.control.v1.Vantages",
+	HandlerType: (*VantagesServer)(nil),
+	Methods: []grpc.MethodDesc{
+		{
+			MethodName: "CallBack",
+			Handler:    _Vantages_CallBack_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -1,0 +1,154 @@
+package frontal
+
+import (
+	"fmt"
+	"sort"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// How long an outcome counts, how many failures in a row bar a technique, and
+// how long it is barred before it gets one more try.
+const (
+	winnerLife = time.Hour
+	maxTries   = 3
+	barredFor  = time.Hour
+)
+
+// memory is how the techniques did between this site and each other one. It is
+// shared by all ranks of the site, so that a path which cannot work is tried
+// three times by the whole site and then once an hour, not once a link. What it
+// holds about a site belongs to one plan: when either site's profile changes
+// the plan does, and everything is tried anew.
+//
+// Time is an argument; the frontal's mutex guards it.
+type memory struct {
+	sites map[overlay.SiteID]*siteMemory // bounded by the number of sites of the grid
+}
+
+type siteMemory struct {
+	plan   uint64 // digest
+	winner overlay.Technique
+	won    time.Time
+	techs  map[overlay.Technique]*techniqueMemory
+}
+
+// techniqueMemory is one technique between two sites.
+type techniqueMemory struct {
+	successes, failures int // in all
+	inARow              int // failures since the last success
+	lastFailure         time.Time
+	lastReason          string
+	setup               time.Duration // of the last success
+}
+
+func newMemory() memory { return memory{sites: map[overlay.SiteID]*siteMemory{}} }
+
+// of returns what is known under that plan, forgetting what belongs to another.
+func (m *memory) of(site overlay.SiteID, plan uint64) *siteMemory {
+	s := m.sites[site]
+	if s == nil || s.plan != plan {
+		s = &siteMemory{plan: plan, techs: map[overlay.Technique]*techniqueMemory{}}
+		m.sites[site] = s
+	}
+	return s
+}
+
+func (s *siteMemory) tech(t overlay.Technique) *techniqueMemory {
+	if s.techs[t] == nil {
+		s.techs[t] = &techniqueMemory{}
+	}
+	return s.techs[t]
+}
+
+// connected notes that t worked.
+func (m *memory) connected(site overlay.SiteID, plan uint64, t overlay.Technique, setup time.Duration, now time.Time) {
+	s := m.of(site, plan)
+	s.winner, s.won = t, now
+	tm := s.tech(t)
+	tm.successes++
+	tm.inARow, tm.setup = 0, setup
+}
+
+// failed notes that t did not work, and why.
+func (m *memory) failed(site overlay.SiteID, plan uint64, t overlay.Technique, reason string, now time.Time) {
+	s := m.of(site, plan)
+	tm := s.tech(t)
+	tm.failures++
+	tm.inARow++
+	tm.lastFailure, tm.lastReason = now, reason
+	if s.winner == t {
+		s.winner = 0
+	}
+}
+
+// bar is a technique that is not to be tried now.
+type bar struct {
+	technique overlay.Technique
+	reason    string
+}
+
+// advice returns the technique that worked last, if that is not long ago, and
+// those that are barred. The relay is never barred: it is what remains.
+func (m *memory) advice(site overlay.SiteID, plan uint64, now time.Time) (winner overlay.Technique, barred []bar) {
+	s := m.sites[site]
+	if s == nil || s.plan != plan {
+		return 0, nil
+	}
+	if now.Sub(s.won) < winnerLife {
+		winner = s.winner
+	}
+	for t, tm := range s.techs {
+		if t == overlay.Relay || tm.inARow < maxTries {
+			continue
+		}
+		if again := tm.lastFailure.Add(barredFor); now.Before(again) {
+			barred = append(barred, bar{t, fmt.Sprintf("failed %d times in a row, to be tried again in %v: %s",
+				tm.inARow, again.Sub(now).Round(time.Minute), tm.lastReason)})
+		}
+	}
+	sort.Slice(barred, func(i, j int) bool { return barred[i].technique < barred[j].technique })
+	return winner, barred
+}
+
+// SiteMemory is the memory about one site, for Status.
+type SiteMemory struct {
+	Site       overlay.SiteID    `json:"site"`
+	Winner     string            `json:"winner,omitempty"`
+	Techniques []TechniqueMemory `json:"techniques"`
+}
+
+// TechniqueMemory is how one technique did between this site and another.
+type TechniqueMemory struct {
+	Technique overlay.Technique `json:"technique"`
+	Successes int               `json:"successes"`
+	Failures  int               `json:"failures"`
+	SetupMS   float64           `json:"setup_ms,omitempty"` // of the last success
+	Reason    string            `json:"reason,omitempty"`   // of the last failure
+	Barred    bool              `json:"barred,omitempty"`
+}
+
+// status lists everything by site.
+func (m *memory) status(now time.Time) []SiteMemory {
+	out := []SiteMemory{}
+	for site, s := range m.sites {
+		sm := SiteMemory{Site: site}
+		winner, barred := m.advice(site, s.plan, now)
+		if winner != 0 {
+			sm.Winner = winner.String()
+		}
+		for t, tm := range s.techs {
+			row := TechniqueMemory{Technique: t, Successes: tm.successes, Failures: tm.failures,
+				SetupMS: float64(tm.setup.Microseconds()) / 1000, Reason: tm.lastReason}
+			for _, b := range barred {
+				row.Barred = row.Barred || b.technique == t
+			}
+			sm.Techniques = append(sm.Techniques, row)
+		}
+		sort.Slice(sm.Techniques, func(i, j int) bool { return sm.Techniques[i].Technique < sm.Techniques[j].Technique })
+		out = append(out, sm)
+	}
+	sort.Slice(out, func(i, j int) bool { return out[i].Site < out[j].Site })
+	return out
+}

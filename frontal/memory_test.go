@@ -1,0 +1,65 @@
+package frontal
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+func TestMemory(t *testing.T) {
+	m := newMemory()
+	t0 := time.Unix(1_000_000, 0)
+	expect := func(when time.Time, plan uint64, winner overlay.Technique, barred ...overlay.Technique) {
+		t.Helper()
+		w, bs := m.advice("siteb", plan, when)
+		if w != winner || len(bs) != len(barred) {
+			t.Fatalf("winner %v, barred %v; want %v, %v", w, bs, winner, barred)
+		}
+		for i, b := range bs {
+			if b.technique != barred[i] {
+				t.Fatalf("barred %v, want %v", bs, barred)
+			}
+		}
+	}
+	expect(t0, 1, 0)
+	for range 2 {
+		m.failed("siteb", 1, overlay.SimultaneousOpen, "silence", t0)
+	}
+	expect(t0, 1, 0)
+	m.failed("siteb", 1, overlay.SimultaneousOpen, "silence", t0)
+	m.connected("siteb", 1, overlay.Relay, 40*time.Millisecond, t0)
+	expect(t0, 1, overlay.Relay, overlay.SimultaneousOpen)
+	if _, bs := m.advice("siteb", 1, t0.Add(20*time.Minute)); !strings.Contains(bs[0].reason, "failed 3 times in a row, to be tried again in 40m0s: silence") {
+		t.Errorf("reason %q", bs[0].reason)
+	}
+	expect(t0.Add(59*time.Minute), 1, overlay.Relay, overlay.SimultaneousOpen)
+	expect(t0.Add(61*time.Minute), 1, 0) // one more try, and the winner is old
+
+	// One more failure bars it for another hour at once; a success ends that.
+	m.failed("siteb", 1, overlay.SimultaneousOpen, "silence", t0.Add(61*time.Minute))
+	expect(t0.Add(62*time.Minute), 1, 0, overlay.SimultaneousOpen)
+	m.connected("siteb", 1, overlay.SimultaneousOpen, time.Millisecond, t0.Add(63*time.Minute))
+	expect(t0.Add(63*time.Minute), 1, overlay.SimultaneousOpen)
+
+	// A winner that fails is no winner; the relay is never barred.
+	m.failed("siteb", 1, overlay.SimultaneousOpen, "silence", t0.Add(64*time.Minute))
+	expect(t0.Add(64*time.Minute), 1, 0)
+	for range 5 {
+		m.failed("siteb", 1, overlay.Relay, "no proxy", t0.Add(64*time.Minute))
+	}
+	expect(t0.Add(64*time.Minute), 1, 0)
+
+	// Another plan is another network: nothing of the old counts.
+	for range 3 {
+		m.failed("siteb", 1, overlay.HolePunching, "silence", t0.Add(64*time.Minute))
+	}
+	expect(t0.Add(64*time.Minute), 1, 0, overlay.HolePunching)
+	expect(t0.Add(64*time.Minute), 2, 0)
+	m.failed("siteb", 2, overlay.HolePunching, "silence", t0.Add(64*time.Minute))
+	expect(t0.Add(64*time.Minute), 2, 0)
+	if st := m.status(t0.Add(64 * time.Minute)); len(st) != 1 || len(st[0].Techniques) != 1 || st[0].Techniques[0].Failures != 1 {
+		t.Errorf("status %+v", st)
+	}
+}
