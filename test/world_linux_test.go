@@ -113,12 +113,16 @@ func (w *world) end() {
 	}
 }
 
-// until waits for what nothing announces.
-func (w *world) until(what string, ok func() bool) {
+// until waits for what nothing announces. What still describes, if given, is
+// what was still amiss when the time was over.
+func (w *world) until(what string, ok func() bool, still ...func() string) {
 	w.t.Helper()
 	for !ok() {
 		select {
 		case <-w.ctx.Done():
+			for _, s := range still {
+				what += "; still " + s()
+			}
 			w.t.Fatalf("waited for %s: %v", what, context.Cause(w.ctx))
 		case <-time.After(5 * time.Millisecond):
 		}

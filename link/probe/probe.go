@@ -79,13 +79,22 @@ func (r *Rank) Dial(ctx context.Context, peer uint32) (*link.Link, error) {
 	return link.Establish(ctx, c, r.Identity, &name, welcome)
 }
 
-// Accept links this rank to the next one that dials it.
+// Accept links this rank to the next one that dials it. Carriers that break
+// before they are a link are passed over: a dialler may try several techniques
+// at once and keep the first.
 func (r *Rank) Accept(ctx context.Context) (*link.Link, error) {
-	c, err := r.client.Accept(ctx)
-	if err != nil {
-		return nil, err
+	var broken error
+	for {
+		c, err := r.client.Accept(ctx)
+		if err != nil {
+			return nil, errors.Join(broken, err)
+		}
+		l, err := link.Establish(ctx, c, r.Identity, nil, welcome)
+		if err == nil {
+			return l, nil
+		}
+		broken = err
 	}
-	return link.Establish(ctx, c, r.Identity, nil, welcome)
 }
 
 // Pair links two ranks, the first dialling, and returns both ends and how long

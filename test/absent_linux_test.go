@@ -1,0 +1,268 @@
+package test
+
+import (
+	"context"
+	"errors"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/grid"
+	"github.com/isthmus-grid/isthmus/link/probe"
+	"github.com/isthmus-grid/isthmus/mpilib"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// Processes may start before any daemon does, and daemons in any order: here
+// the one that is needed last comes first. Each waits for the next.
+func TestDaemonsComeInAnyOrder(t *testing.T) {
+	w := newWorld(t, siteClosed+siteShut+siteHidden, grid.Config{})
+	daemons := slices.Clone(w.Daemons())
+	slices.Reverse(daemons) // helpers, frontals, proxy, broker
+	for _, d := range daemons {
+		if err := d.Stop(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	joined := make(chan error, 1)
+	key := newKey(t, "early")
+	var early *probe.Rank
+	go func() {
+		var err error
+		early, err = probe.Join(w.ctx, w.Grid, "closed/n1", key, 0)
+		joined <- err
+	}()
+	var dialled chan error
+	var late *member
+	for _, d := range daemons {
+		if d.Name == "broker" {
+			select {
+			case err := <-dialled:
+				t.Fatalf("connected before the broker was there: %v", err)
+			default:
+			}
+		}
+		if err := d.Start(w.ctx); err != nil {
+			t.Fatal(err)
+		}
+		if d.Name == "helper closed/n1" { // the last of the helpers to start
+			if err := <-joined; err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(early.Leave)
+			late = w.member(key, "shut/n1", 1, 2)
+			dialled = make(chan error, 1)
+			go func() {
+				l, err := early.Dial(w.ctx, 1)
+				if err == nil {
+					l.Conn.Close()
+				}
+				dialled <- err
+			}()
+		}
+	}
+	if err := <-dialled; err != nil {
+		t.Error(err)
+	}
+	w.next(late)
+}
+
+// dialError is what a process is told that dials within a budget.
+func (w *world) dialError(r *probe.Rank, peer uint32, budget time.Duration) error {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(w.ctx, budget)
+	defer cancel()
+	l, err := r.Dial(ctx, peer)
+	if err == nil {
+		l.Conn.Close()
+		w.t.Fatal("the dial succeeded")
+	}
+	return err
+}
+
+// wantError compares an error with a text in which <job> stands for the job's
+// id, and <time>, <duration> and <address> for any; the rest is literal.
+func wantError(t *testing.T, err error, class error, job overlay.JobID, text string) {
+	t.Helper()
+	pattern := regexp.QuoteMeta(strings.ReplaceAll(text, "<job>", string(job)))
+	pattern = strings.ReplaceAll(pattern, "<time>", `\d\d:\d\d:\d\d`)
+	pattern = strings.ReplaceAll(pattern, "<duration>", `[0-9.]+m?s`)
+	pattern = strings.ReplaceAll(pattern, "<address>", `[0-9.]+:[0-9]+`)
+	if err == nil || !regexp.MustCompile("^"+pattern+"$").MatchString(err.Error()) || !errors.Is(err, class) {
+		t.Errorf("got  %v\nwant %s (%v)", err, text, class)
+	}
+}
+
+// What a person sees when a daemon stays away: which one, where and since when.
+func TestAbsentDaemons(t *testing.T) {
+	w := newWorld(t, siteClosed+siteShut, grid.Config{Settings: map[string]map[string]any{"frontal": {"patience": "200ms"}}})
+	key := newKey(t, "absent")
+	asker, target := w.member(key, "closed/n1", 0, 8), w.member(key, "shut/n1", 1, 8)
+	job := key.ID()
+	restart := func(names ...string) {
+		t.Helper()
+		for _, name := range names {
+			if err := w.Daemon(name).Start(w.ctx); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := w.Settled(w.ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	wantError(t, w.dialError(asker.Rank, 7, time.Second), overlay.ErrUnknownProcess, job,
+		"local.Dial: rank 7 of job <job>: process is not registered: waited <duration> for rank 7 of job <job> to start; it has not registered with any helper")
+
+	w.Daemon("proxy p1").Kill()
+	w.until("the broker to miss the proxy", func() bool { return len(w.status("broker", "proxies").([]any)) == 0 })
+	wantError(t, w.dialError(asker.Rank, 1, time.Second), overlay.ErrNoRelay, job,
+		"local.Dial: rank 1 of job <job>: rank 1 of job <job> at shut/n1: relay: no proxy is available: no proxy has a session with the broker; start one, or look at its log")
+	restart("proxy p1")
+
+	w.Daemon("broker").Kill()
+	wantError(t, w.dialError(asker.Rank, 1, time.Second), overlay.ErrUnreachable, job,
+		"local.Dial: rank 1 of job <job>: frontal closed has no session with the broker at 203.0.113.2:443 since <time>: "+
+			"dial 203.0.113.2:443: refused: nothing listens there, or a firewall resets")
+	wantError(t, w.dialError(asker.Rank, 6, time.Second), overlay.ErrUnreachable, job,
+		"local.Dial: rank 6 of job <job>: frontal closed has no session with the broker at 203.0.113.2:443 since <time>: "+
+			"dial 203.0.113.2:443: refused: nothing listens there, or a firewall resets")
+	restart("broker")
+
+	w.Daemon("frontal closed").Kill()
+	wantError(t, w.dialError(asker.Rank, 1, time.Second), overlay.ErrUnreachable, job,
+		"local.Dial: rank 1 of job <job>: unreachable: helper closed/n1 has had no session with its frontal at 10.1.0.1:7440 since <time>; is isthmus-frontal running?")
+	restart("frontal closed")
+
+	w.Daemon("frontal shut").Kill()
+	w.until("the broker to miss the frontal", func() bool {
+		for _, s := range w.status("broker", "sites").([]any) {
+			if s := s.(map[string]any); !s["connected"].(bool) {
+				return true
+			}
+		}
+		return false
+	})
+	if err := w.dialError(asker.Rank, 1, time.Second); !errors.Is(err, overlay.ErrUnknownSite) || !strings.Contains(err.Error(), "the frontal of shut has no session with broker broker since ") {
+		t.Errorf("without the target's frontal: %v", err)
+	}
+	restart("frontal shut")
+
+	socket := w.Socket("closed/n1")
+	w.Daemon("helper closed/n1").Kill()
+	wantError(t, w.dialError(asker.Rank, 1, time.Second), context.DeadlineExceeded, job,
+		"local.Dial: rank 1 of job <job>: helper "+socket+" is not reachable: dial unix "+socket+": connect: connection refused; is isthmus-helper running? (context deadline exceeded)")
+	restart("helper closed/n1")
+
+	l, err := asker.Dial(w.ctx, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Conn.Close()
+	w.next(target)
+}
+
+// world of mpilib for one rank of a job of two, which reaches the other by a
+// helper of the grid.
+func (w *world) mpi(node string, key string, rank int) *mpilib.World {
+	w.t.Helper()
+	for name, value := range map[string]string{
+		mpilib.EnvRank: string(rune('0' + rank)), mpilib.EnvSize: "2", mpilib.EnvHelper: w.Socket(node), mpilib.EnvJobKey: key,
+	} {
+		w.t.Setenv(name, value)
+	}
+	m, err := mpilib.Init(w.ctx)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return m
+}
+
+// A proxy that dies in the middle of a job: both ends hear it at once, by which
+// path and why; the next job's link goes by another proxy.
+func TestProxyDiesInTheMiddle(t *testing.T) {
+	w := newWorld(t, siteClosed+siteShut, grid.Config{Proxies: []string{"public/p1", "public/p2"}})
+	key := newKey(t, "loss").String()
+	a, b := w.mpi("closed/n1", key, 0), w.mpi("shut/n1", key, 1)
+	received := make(chan error, 2)
+	for i, m := range []*mpilib.World{a, b} {
+		go func() {
+			if _, err := mpilib.Recv(w.ctx, m.Comm(), make([]int, 1), 1-i, 1); err != nil {
+				received <- err
+				return
+			}
+			_, err := mpilib.Recv(w.ctx, m.Comm(), make([]int, 1), 1-i, 2) // never sent
+			received <- err
+		}()
+		if err := mpilib.Send(w.ctx, m.Comm(), []int{i}, 1-i, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.until("the link", func() bool {
+		return len(a.Links()) == 1 && a.Links()[0].MessagesReceived == 1 && len(b.Links()) == 1 && b.Links()[0].MessagesReceived == 1
+	})
+	dead := a.Links()[0].Proxy
+	w.Daemon("proxy " + dead).Kill()
+	for range 2 {
+		err := <-received
+		if err == nil || !errors.Is(err, mpilib.ErrProcFailed) || !regexp.MustCompile(
+			`rank [01] of the world on (closed|shut)/n1: .*: the link \(relay through `+dead+`\) broke while receiving: .*(the peer closed it|connection reset by peer)`).MatchString(err.Error()) {
+			t.Errorf("got %v", err)
+		}
+	}
+	for _, m := range []*mpilib.World{a, b} {
+		if err := m.Finalize(w.ctx); err != nil && !errors.Is(err, mpilib.ErrProcFailed) {
+			t.Error(err)
+		}
+	}
+	j := w.linked("closed/n1", "shut/n1")
+	if p := j.near.Path; p.Technique != overlay.Relay || p.Proxy == dead || p.Proxy == "" {
+		t.Errorf("after %s died the next link goes by %v", dead, p)
+	}
+}
+
+// A path that drops everything, silently: every technique is tried within its
+// bound, and the error names what was waited for.
+func TestSilence(t *testing.T) {
+	w := newWorld(t, siteClosed+siteOpen, grid.Config{
+		Profile: func(site string, p overlay.SiteProfile) overlay.SiteProfile {
+			if site == "open" {
+				p.Forbidden = []overlay.Technique{overlay.Relay}
+			}
+			return p
+		},
+	})
+	key := newKey(t, "silence")
+	asker, target := w.member(key, "closed/n1", 0, 3), w.member(key, "open/n1", 1, 3)
+	deaf, err := probe.Join(w.ctx, w.Grid, "open/n1", key, 2) // registered, and accepts nothing
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(deaf.Leave)
+	job := key.ID()
+
+	wantError(t, w.dialError(asker.Rank, 2, time.Second), context.DeadlineExceeded, job, silentPeer)
+
+	if err := w.Lab.Cut("closed", "open"); err != nil {
+		t.Fatal(err)
+	}
+	err = w.dialError(asker.Rank, 1, 2*time.Second)
+	if !errors.Is(err, overlay.ErrTimeout) || !regexp.MustCompile(`^local.Dial: rank 1 of job `+string(job)+`: rank 1 of job `+string(job)+
+		` at open/n1: direct: .*dial 10\.2\.0\.11:\d+: timed out: no answer within [0-9.]+s$`).MatchString(err.Error()) {
+		t.Errorf("cut off: %v", err)
+	}
+	if err := w.Lab.Restore("closed", "open"); err != nil {
+		t.Fatal(err)
+	}
+	l, err := asker.Dial(w.ctx, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Conn.Close()
+	w.next(target)
+}
+
+// silentPeer is what a dialler is told whose peer has a socket but says nothing.
+const silentPeer = "link to rank 2 of job <job> (direct): context deadline exceeded: waiting for its hello: read tcp <address>-><address>: i/o timeout"

@@ -1,0 +1,99 @@
+package test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/grid"
+	"github.com/isthmus-grid/isthmus/link"
+)
+
+// Two processes that dial each other at the same instant end with exactly one
+// link, over which each message arrives once; 100 times over every kind of
+// path between sites.
+func TestBothDialAtOnce(t *testing.T) {
+	const repeats, atOnce = 100, 10
+	w := newWorld(t, siteOpen+siteClosed+siteShut+siteHidden, grid.Config{})
+	for _, way := range ways {
+		if way.from == "closed/n1" && way.path == "port-range" {
+			continue // dials as direct does
+		}
+		t.Run(way.from+" and "+way.to, func(t *testing.T) {
+			w := &world{w.Grid, t, w.ctx}
+			for range repeats / atOnce {
+				var pairs sync.WaitGroup
+				for range atOnce {
+					j := w.members(way.from, way.to)
+					pairs.Go(func() {
+						if err := j.dialAtOnce(w.ctx); err != nil {
+							t.Error(err)
+						}
+					})
+					defer j.a.leave(t)
+					defer j.b.leave(t)
+				}
+				pairs.Wait()
+				if t.Failed() {
+					return
+				}
+			}
+		})
+	}
+}
+
+// dialAtOnce has both ends dial together and checks what they get.
+func (j *joint) dialAtOnce(ctx context.Context) error {
+	var start, connected sync.WaitGroup
+	var errs [2]error
+	start.Add(1)
+	for i, m := range []*member{j.a, j.b} {
+		connected.Go(func() {
+			start.Wait()
+			errs[i] = m.mesh.Connect(ctx, uint32(1-i))
+		})
+	}
+	start.Done()
+	connected.Wait()
+	if err := errors.Join(errs[:]...); err != nil {
+		return err
+	}
+	near, far := <-j.a.links, <-j.b.links // Connect has returned, so they are there
+	defer near.Conn.Close()
+	defer far.Conn.Close()
+	if near.Dialled == far.Dialled {
+		return fmt.Errorf("the ends hold different carriers: %v (dialled %v) and %v (dialled %v)", near.Path, near.Dialled, far.Path, far.Dialled)
+	}
+	if err := oneMessageEach(near, far); err != nil {
+		return fmt.Errorf("%v: %w", near.Path, err)
+	}
+	if n := len(j.a.links) + len(j.b.links); n > 0 {
+		return fmt.Errorf("%d links too many", n)
+	}
+	return nil
+}
+
+// oneMessageEach sends one message each way and reads to the end of both.
+func oneMessageEach(near, far *link.Link) error {
+	for _, l := range []*link.Link{near, far} {
+		l.Conn.SetDeadline(time.Now().Add(20 * time.Second))
+		if _, err := fmt.Fprintf(l.Conn, "to rank %d", l.Peer.Rank); err != nil {
+			return err
+		}
+		if err := l.Conn.(interface{ CloseWrite() error }).CloseWrite(); err != nil {
+			return err
+		}
+	}
+	for rank, l := range []net.Conn{near.Conn, far.Conn} {
+		got, err := io.ReadAll(l)
+		if want := fmt.Sprintf("to rank %d", rank); string(got) != want || err != nil {
+			return fmt.Errorf("rank %d got %q (%v), want %q", rank, got, err, want)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,85 @@
+package test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// nobody is a user who owns nothing.
+const nobody = 65534
+
+// asOrdinaryUser makes cmd run as nobody, with a home and a folder for
+// temporary files of its own; where this process is an ordinary user in a user
+// namespace already, as itself.
+func asOrdinaryUser(t *testing.T, cmd *exec.Cmd) {
+	t.Helper()
+	home, err := os.MkdirTemp(filepath.Dir(cmd.Path), "home-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.Remove(home); err != nil { // not RemoveAll: the run must have left it empty
+			t.Errorf("the run left something in its home: %v", err)
+		}
+	})
+	cmd.Dir = "/"
+	cmd.Env = []string{"HOME=" + home, "TMPDIR=" + home, "PATH=" + os.Getenv("PATH")}
+	if root(t) {
+		if err := os.Chown(home, nobody, nobody); err != nil {
+			t.Fatal(err)
+		}
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	}
+}
+
+// root reports whether this process is the machine's root, who can become
+// others.
+func root(t *testing.T) bool {
+	t.Helper()
+	text, err := os.ReadFile("/proc/self/uid_map")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var inside, outside, size uint64
+	if _, err := fmt.Sscan(string(text), &inside, &outside, &size); err != nil {
+		t.Fatalf("uid_map %q: %v", text, err)
+	}
+	return os.Geteuid() == 0 && size == 1<<32-1
+}
+
+// Demo and matrix need no privilege.
+func TestOrdinaryUser(t *testing.T) {
+	needLab(t)
+	for _, tc := range []struct {
+		argv []string
+		want []string
+	}{
+		{[]string{"demo"}, []string{
+			"\nAll check values are right.",
+			"== ping-pong between rank 0 (alpha) and rank 7 (beta), 8 ranks",
+			"== NAS IS, class S, 8 ranks", "== NAS IS, class W, 8 ranks", "== NAS EP, class S, 8 ranks", "== NAS EP, class W, 8 ranks",
+			"relay through proxy via target's gateway",
+			"both sites can reach a proxy on port 443",
+		}},
+		{[]string{"lab", "matrix", "--presets", "open,stateful"}, []string{"\nopen       direct ", "\nstateful   direct ", "reversed ", "relay "}},
+	} {
+		t.Run(tc.argv[0], func(t *testing.T) {
+			cmd := exec.Command(isthmus(t, ""), tc.argv...)
+			asOrdinaryUser(t, cmd)
+			stdout, stderr, status := run(t, cmd)
+			if status != 0 {
+				t.Fatalf("status %d\n%s\n%s", status, stdout, stderr)
+			}
+			for _, want := range tc.want {
+				if !strings.Contains(stdout, want) {
+					t.Errorf("it did not print %q but:\n%s", want, stdout)
+				}
+			}
+		})
+	}
+}
