@@ -1,0 +1,148 @@
+package vantage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/overlay"
+	"github.com/isthmus-grid/isthmus/wire"
+)
+
+// How long a call-back waits before it calls the other side silent. A SYN is
+// sent again after a second, so that one lost packet does not look like a
+// filter; a datagram is sent three times for the same reason.
+const (
+	tcpSilence = 1500 * time.Millisecond
+	udpSilence = 300 * time.Millisecond
+	udpCopies  = 3
+)
+
+// NonceLen is the length of what a call-back sends, in bytes.
+const NonceLen = 16
+
+// Target is whom to call back. ParseTarget makes one from a message.
+type Target struct {
+	To    netip.AddrPort
+	UDP   bool
+	Nonce [NonceLen]byte
+}
+
+// ParseTarget checks the form of a request. Addresses that are nobody's in
+// particular are refused, and so is the loopback unless it is asked for.
+func ParseTarget(req *controlpb.CallBackRequest, loopback bool) (Target, error) {
+	t := Target{UDP: req.GetUdp()}
+	to, err := netip.ParseAddrPort(req.GetTo())
+	if err != nil {
+		return t, fmt.Errorf("%w: call back %q: %w", wire.ErrMalformed, req.GetTo(), err)
+	}
+	if len(req.GetNonce()) != NonceLen {
+		return t, fmt.Errorf("%w: a nonce of %d bytes, want %d", wire.ErrMalformed, len(req.GetNonce()), NonceLen)
+	}
+	t.To, t.Nonce = plain(to), [NonceLen]byte(req.GetNonce())
+	ip := t.To.Addr()
+	why := ""
+	switch {
+	case t.To.Port() == 0:
+		why = "has no port"
+	case ip.IsUnspecified(), ip.IsMulticast(), ip == netip.AddrFrom4([4]byte{255, 255, 255, 255}):
+		why = "is not one host's address"
+	case ip.IsLinkLocalUnicast():
+		why = "is link-local"
+	case ip.IsLoopback() && !loopback:
+		why = "is the loopback of whoever calls back"
+	default:
+		return t, nil
+	}
+	return t, fmt.Errorf("%w: call back %v: it %s", overlay.ErrForbidden, t.To, why)
+}
+
+// CallBack contacts t once, from the local address given or, if that is not
+// valid, one that the system chooses, and says what came of it. It takes two
+// seconds at most and never fails: what goes wrong here is UNKNOWN, with the
+// reason in the text.
+func CallBack(ctx context.Context, t Target, local netip.Addr) *controlpb.CallBackResponse {
+	if t.UDP {
+		return callUDP(ctx, t, local)
+	}
+	return callTCP(ctx, t, local)
+}
+
+func callTCP(ctx context.Context, t Target, local netip.Addr) *controlpb.CallBackResponse {
+	ctx, cancel := context.WithTimeout(ctx, tcpSilence)
+	defer cancel()
+	d := net.Dialer{KeepAlive: -1}
+	d.SetMultipathTCP(false)
+	if local.IsValid() {
+		d.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(local, 0))
+	}
+	c, err := d.DialContext(ctx, "tcp", t.To.String())
+	if err != nil {
+		return outcome(t, tcpSilence, err)
+	}
+	defer c.Close()
+	c.SetDeadline(time.Now().Add(udpSilence))
+	if _, err := c.Write(t.Nonce[:]); err == nil {
+		c.(*net.TCPConn).CloseWrite()
+		io.Copy(io.Discard, io.LimitReader(c, 4<<10)) // until the other side has read and closed
+	}
+	return &controlpb.CallBackResponse{Outcome: controlpb.CallBackResponse_CONNECTED, Text: fmt.Sprintf("%v accepted the connection", t.To)}
+}
+
+func callUDP(ctx context.Context, t Target, local netip.Addr) *controlpb.CallBackResponse {
+	d := net.Dialer{}
+	if local.IsValid() {
+		d.LocalAddr = net.UDPAddrFromAddrPort(netip.AddrPortFrom(local, 0))
+	}
+	c, err := d.DialContext(ctx, "udp", t.To.String())
+	if err != nil {
+		return outcome(t, 0, err)
+	}
+	defer c.Close()
+	defer context.AfterFunc(ctx, func() { c.SetDeadline(time.Unix(1, 0)) })()
+	for range udpCopies {
+		if _, err := c.Write(t.Nonce[:]); err != nil {
+			return outcome(t, udpSilence, err)
+		}
+		// Only ICMP errors are waited for; what the other side sends is not read.
+		c.SetReadDeadline(time.Now().Add(udpSilence / udpCopies))
+		if _, err := c.Read(make([]byte, 1)); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+			return outcome(t, udpSilence, err)
+		}
+	}
+	return outcome(t, udpSilence, context.DeadlineExceeded)
+}
+
+// outcome puts the error of a call-back into a class and words.
+func outcome(t Target, bound time.Duration, err error) *controlpb.CallBackResponse {
+	var ne net.Error
+	what := "SYN"
+	if t.UDP {
+		what = "datagram"
+	}
+	switch {
+	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.ECONNRESET):
+		return &controlpb.CallBackResponse{Outcome: controlpb.CallBackResponse_RESET, Text: fmt.Sprintf("a %s to %v was refused: %v", what, t.To, cause(err))}
+	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH), errors.Is(err, syscall.EACCES), errors.Is(err, syscall.EPROTO):
+		return &controlpb.CallBackResponse{Outcome: controlpb.CallBackResponse_UNREACHABLE, Text: fmt.Sprintf("a %s to %v drew an ICMP error: %v", what, t.To, cause(err))}
+	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &ne) && ne.Timeout():
+		return &controlpb.CallBackResponse{Outcome: controlpb.CallBackResponse_SILENT, Text: fmt.Sprintf("nothing came back from %v within %v", t.To, bound)}
+	}
+	return &controlpb.CallBackResponse{Outcome: controlpb.CallBackResponse_UNKNOWN, Text: fmt.Sprintf("could not send a %s to %v: %v", what, t.To, cause(err))}
+}
+
+// cause is an error without the addresses that net adds.
+func cause(err error) error {
+	var op *net.OpError
+	if errors.As(err, &op) {
+		return op.Err
+	}
+	return err
+}

@@ -1,0 +1,190 @@
+package vantage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/overlay"
+	"github.com/isthmus-grid/isthmus/wire"
+)
+
+// Bounds of an Observer.
+const (
+	DefaultPlaces = 1024             // connections held at a time
+	DefaultHold   = 30 * time.Second // how long one is held: a NAT's mapping lives at least as long as its connection
+	firstFrame    = 5 * time.Second  // for the first frame to come
+	maxQuestions  = 64               // observe frames on one connection
+)
+
+// Observer answers observe frames. Safe for concurrent use.
+type Observer struct {
+	by     string // "broker main", for refusals
+	hold   time.Duration
+	seen   func(netip.AddrPort)
+	places chan struct{}
+
+	answered, refused, overloaded atomic.Uint64
+}
+
+// NewObserver returns an Observer that refuses in the name of by. It holds at
+// most places connections, each for at most hold; zero means the defaults.
+// seen, if not nil, is told every address that was answered; it must not block.
+func NewObserver(by string, places int, hold time.Duration, seen func(netip.AddrPort)) *Observer {
+	if places == 0 {
+		places = DefaultPlaces
+	}
+	if hold == 0 {
+		hold = DefaultHold
+	}
+	return &Observer{by: by, hold: hold, seen: seen, places: make(chan struct{}, places)}
+}
+
+// ObserverStats counts since the Observer was made.
+type ObserverStats struct {
+	Answered   uint64 `json:"answered"`   // observe frames
+	Refused    uint64 `json:"refused"`    // connections whose first frame was no observe frame
+	Overloaded uint64 `json:"overloaded"` // connections closed because too many are held
+	Held       int    `json:"held"`       // connections now
+}
+
+// Stats returns the counts so far.
+func (o *Observer) Stats() ObserverStats {
+	return ObserverStats{o.answered.Load(), o.refused.Load(), o.overloaded.Load(), len(o.places)}
+}
+
+// Serve answers the connections that ln accepts until ctx is done or ln fails,
+// and closes ln. It returns when all its connections are closed.
+func (o *Observer) Serve(ctx context.Context, ln net.Listener) error {
+	var conns sync.WaitGroup
+	defer conns.Wait()
+	defer ln.Close()
+	defer context.AfterFunc(ctx, func() { ln.Close() })()
+	for {
+		c, err := ln.Accept()
+		switch {
+		case err == nil:
+			conns.Go(func() { o.Take(ctx, c) })
+		case ctx.Err() != nil:
+			return nil
+		case passes(err):
+			pause(ctx, 100*time.Millisecond)
+		default:
+			return fmt.Errorf("observing on %v: %w", ln.Addr(), err)
+		}
+	}
+}
+
+// Take reads the first frame of c, answers it if it is an observe frame and
+// refuses it else. It owns c and returns when c is closed.
+func (o *Observer) Take(ctx context.Context, c net.Conn) {
+	defer c.Close()
+	release := o.place()
+	if release == nil {
+		return
+	}
+	defer release()
+	defer context.AfterFunc(ctx, func() { c.SetDeadline(time.Unix(1, 0)) })()
+	c.SetDeadline(time.Now().Add(firstFrame))
+	frame, err := wire.Read(c)
+	if _, ok := frame.(*wire.Observe); err != nil || !ok {
+		o.refuse(c, frame, err)
+		return
+	}
+	o.converse(c)
+}
+
+// Answer is Take for a connection whose first observe frame was read already.
+func (o *Observer) Answer(ctx context.Context, c net.Conn) {
+	defer c.Close()
+	release := o.place()
+	if release == nil {
+		return
+	}
+	defer release()
+	defer context.AfterFunc(ctx, func() { c.SetDeadline(time.Unix(1, 0)) })()
+	o.converse(c)
+}
+
+// place takes one of the places; nil if there is none, which is counted.
+func (o *Observer) place() (release func()) {
+	select {
+	case o.places <- struct{}{}:
+		return func() { <-o.places }
+	default:
+		o.overloaded.Add(1)
+		return nil
+	}
+}
+
+// converse answers the question that was read and those that follow, until the
+// peer closes or its time is over.
+func (o *Observer) converse(c net.Conn) {
+	c.SetDeadline(time.Now().Add(o.hold))
+	from := addrPort(c.RemoteAddr())
+	for range maxQuestions {
+		answer := &wire.Observed{From: from, Time: time.Now()}
+		if _, err := c.Write(wire.Append(nil, answer)); err != nil {
+			return
+		}
+		o.answered.Add(1)
+		if o.seen != nil {
+			o.seen(from)
+		}
+		if f, err := wire.Read(c); err != nil || f.Type() != wire.TypeObserve {
+			return
+		}
+	}
+}
+
+// refuse says what was wrong with the first frame.
+func (o *Observer) refuse(c net.Conn, frame wire.Frame, err error) {
+	o.refused.Add(1)
+	switch {
+	case errors.Is(err, io.EOF), errors.Is(err, net.ErrClosed):
+		return // nobody is there to be told
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		err = fmt.Errorf("%w: no frame came within %v", overlay.ErrTimeout, firstFrame)
+	case err == nil:
+		err = fmt.Errorf("%w: a %v in place of an observe frame", wire.ErrType, frame.Type())
+	}
+	c.SetDeadline(time.Now().Add(time.Second))
+	if _, err := c.Write(wire.Append(nil, &wire.Refuse{Code: wire.CodeOf(err), By: o.by, Text: err.Error()})); err != nil {
+		return
+	}
+	if half, ok := c.(interface{ CloseWrite() error }); ok {
+		half.CloseWrite() // closing with input unread would destroy the words
+		io.Copy(io.Discard, io.LimitReader(c, 64<<10))
+	}
+}
+
+// addrPort returns the address of a TCP or UDP peer, IPv4 as such.
+func addrPort(a net.Addr) netip.AddrPort {
+	switch a := a.(type) {
+	case *net.TCPAddr:
+		return plain(a.AddrPort())
+	case *net.UDPAddr:
+		return plain(a.AddrPort())
+	}
+	return netip.AddrPort{}
+}
+
+func plain(a netip.AddrPort) netip.AddrPort {
+	return netip.AddrPortFrom(a.Addr().Unmap().WithZone(""), a.Port())
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
