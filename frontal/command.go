@@ -14,7 +14,7 @@ import (
 func Spec() daemon.Spec[Config] {
 	return daemon.Spec[Config]{
 		Name:  "isthmus-frontal",
-		Usage: "a site's gateway: the one way between its helpers and the broker, and the carrier of data for nodes with no route out",
+		Usage: "stand at a site's gateway: for its helpers to the broker, and for nodes with no route out",
 		Serve: serve,
 	}
 }

@@ -26,6 +26,8 @@ func exampleCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "example",
 		Usage: "be a process of an example job, as isthmus run starts it",
+		Description: "For instance, with flags of the example behind its name (--help lists them):\n\n" +
+			"  isthmus run -n 4 isthmus example is --class W",
 		Subcommands: []*cli.Command{
 			example("pingpong", "measure round trips between two ranks", measure.Main),
 			example("is", "NAS Parallel Benchmark IS: sort integers", func(args []string) int { return kernel.Main("is", is.Classes, is.Run, args) }),

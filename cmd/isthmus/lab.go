@@ -1,6 +1,8 @@
 package main
 
 import (
+	"strings"
+
 	"github.com/isthmus-grid/isthmus/internal/lab"
 	"github.com/urfave/cli/v2"
 )
@@ -14,9 +16,30 @@ func labCommand() *cli.Command {
   sites:
     - {name: alpha, preset: stateful, nodes: 2}
     - {name: beta, preset: no-route/egress-443, nodes: [login, c1]}
-    - {name: pub, preset: public, nodes: [broker, proxy]}`,
+    - {name: pub, preset: public, nodes: [broker, proxy]}
+
+A preset is the kind of firewall: ` + presets() + `. With
+no-route/ in front, nodes have no route out but their gateway has. Public hosts have no firewall: public.`,
 		Subcommands: []*cli.Command{labUpCommand(), labRunCommand(), labMatrixCommand()},
 	}
+}
+
+// presets lists the kinds of firewall, a few to a line.
+func presets() string {
+	var text strings.Builder
+	for i, name := range lab.Presets() {
+		if strings.HasPrefix(name, "no-route/") {
+			break // the same once more
+		}
+		switch {
+		case i%8 == 7:
+			text.WriteString(",\n")
+		case i > 0:
+			text.WriteString(", ")
+		}
+		text.WriteString(name)
+	}
+	return text.String()
 }
 
 func labUpCommand() *cli.Command {
