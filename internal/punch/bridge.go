@@ -1,0 +1,77 @@
+package punch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+)
+
+// bridgeBuffer is the size of one direction's buffer: some dozens of packets,
+// so that a system call moves more than one of them.
+const bridgeBuffer = 256 << 10
+
+// closeWriter is half of a connection's end.
+type closeWriter interface{ CloseWrite() error }
+
+// Bridge copies between a stream and a local connection, usually one end of a
+// pair of Unix sockets whose other end a process has, until both directions have
+// ended. Both must have CloseWrite. An end of stream on one side becomes one on
+// the other while the opposite direction goes on.
+//
+// It closes both before it returns, and returns nil when both directions ended
+// properly. Otherwise it says what ended it, the cause of ctx among these, and
+// a *Conn is aborted, so that the peer does not take a cut stream for a whole
+// one.
+func Bridge(ctx context.Context, stream, local net.Conn) error {
+	for _, c := range []net.Conn{stream, local} {
+		if _, ok := c.(closeWriter); !ok {
+			stream.Close()
+			local.Close()
+			return fmt.Errorf("punch.Bridge: a %T cannot be closed for writing only", c)
+		}
+	}
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	var broken sync.WaitGroup
+	broken.Add(1)
+	unwatch := context.AfterFunc(ctx, func() {
+		defer broken.Done()
+		abort(stream)
+		local.Close()
+	})
+	var pumps sync.WaitGroup
+	pumps.Go(func() { pump(local, stream, "from the peer", fail) })
+	pumps.Go(func() { pump(stream, local, "from the process", fail) })
+	pumps.Wait()
+	if !unwatch() {
+		broken.Wait()
+		return fmt.Errorf("punch.Bridge: %w", context.Cause(ctx))
+	}
+	return errors.Join(stream.Close(), local.Close())
+}
+
+// pump copies src to dst until the end of src, which it passes on.
+func pump(dst, src net.Conn, direction string, fail func(error)) {
+	// The plain interfaces keep io.Copy from leaving out the buffer.
+	_, err := io.CopyBuffer(struct{ io.Writer }{dst}, struct{ io.Reader }{src}, make([]byte, bridgeBuffer))
+	if err == nil {
+		err = dst.(closeWriter).CloseWrite()
+	}
+	if err != nil {
+		fail(fmt.Errorf("%s: %w", direction, err))
+	}
+}
+
+func abort(c net.Conn) {
+	if c, ok := c.(*Conn); ok {
+		c.Abort()
+		return
+	}
+	if c, ok := c.(*net.TCPConn); ok {
+		c.SetLinger(0)
+	}
+	c.Close()
+}

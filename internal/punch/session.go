@@ -1,0 +1,178 @@
+package punch
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/pion/ice/v4"
+	"github.com/quic-go/quic-go"
+
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// Sizes and times of QUIC.
+const (
+	// A path of 1 Gb/s and 60 ms holds 7.5 MB; a window that starts there needs
+	// no time to grow, and twice that lets a reader fall behind a little.
+	firstWindow = 8 << 20
+	mostWindow  = 16 << 20
+
+	idleTimeout = 30 * time.Second
+	keepAlive   = 10 * time.Second // well below the 30 s after which NATs forget a UDP mapping
+)
+
+func quicConfig() *quic.Config {
+	return &quic.Config{
+		HandshakeIdleTimeout:           DefaultTimeout,
+		MaxIdleTimeout:                 idleTimeout,
+		KeepAlivePeriod:                keepAlive,
+		InitialStreamReceiveWindow:     firstWindow,
+		InitialConnectionReceiveWindow: firstWindow,
+		MaxStreamReceiveWindow:         mostWindow,
+		MaxConnectionReceiveWindow:     mostWindow,
+		MaxIncomingStreams:             1, // the stream
+		MaxIncomingUniStreams:          1, // the mark of Conn
+	}
+}
+
+// hello is the first byte of the stream, from the controlling end: a stream
+// without data would not show at the other end.
+const hello = 1
+
+// A session is the part of Connect that talks to the peer.
+type session struct {
+	attempt *Attempt
+	peer    Description
+	targets []Candidate
+}
+
+// connect checks the pairs of addresses and then opens QUIC on the one chosen.
+// The Conn that it returns still shares the transport with the attempt.
+func (s *session) connect(ctx context.Context) (*Conn, error) {
+	a := s.attempt
+	a.mu.Lock()
+	side, transport := a.ice, a.transport
+	a.mu.Unlock()
+	if side == nil || transport == nil {
+		return nil, net.ErrClosed
+	}
+	if err := side.addRemote(s.targets); err != nil {
+		return nil, err
+	}
+	if a.cfg.Controlling {
+		return s.dial(ctx, side, transport)
+	}
+	return s.accept(ctx, side, transport)
+}
+
+// dial is connect for the controlling end.
+func (s *session) dial(ctx context.Context, side *iceSide, transport *quic.Transport) (*Conn, error) {
+	began := time.Now()
+	if _, err := side.agent.Dial(ctx, s.peer.Ufrag, s.peer.Password); err != nil {
+		return nil, s.checksFailed(ctx, began, err)
+	}
+	checked := time.Now()
+	to, ok := side.selected()
+	if !ok {
+		return nil, s.checksFailed(ctx, began, fmt.Errorf("the chosen pair is gone"))
+	}
+	conn, err := transport.Dial(ctx, net.UDPAddrFromAddrPort(to), s.attempt.identity.config(s.peer.Fingerprint), quicConfig())
+	if err != nil {
+		return nil, s.quicFailed(ctx, to, err)
+	}
+	stream, err := conn.OpenStreamSync(ctx)
+	if err == nil {
+		_, err = stream.Write([]byte{hello})
+	}
+	if err != nil {
+		conn.CloseWithError(codeAbort, "")
+		return nil, s.quicFailed(ctx, to, err)
+	}
+	return newConn(conn, stream, Setup{Checks: checked.Sub(began), Handshake: time.Since(checked)}), nil
+}
+
+// accept is connect for the other end. It waits for QUIC and not for ICE, which
+// may still be waiting for an answer when QUIC is there already.
+func (s *session) accept(ctx context.Context, side *iceSide, transport *quic.Transport) (*Conn, error) {
+	began := time.Now()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	refused := func(from netip.AddrPort, err error) {
+		if to, ok := side.selected(); ok && to == from {
+			cancel(err) // the peer itself; others can knock as they like
+		}
+	}
+	listener, err := transport.Listen(listening(s.attempt.identity.config(s.peer.Fingerprint), refused), quicConfig())
+	if err != nil {
+		return nil, s.quicFailed(ctx, netip.AddrPort{}, err)
+	}
+	defer listener.Close()
+	if _, err := side.agent.StartAccept(s.peer.Ufrag, s.peer.Password); err != nil {
+		return nil, s.checksFailed(ctx, began, err)
+	}
+	checked := sync.OnceValue(time.Now) // when a pair was chosen, or else when QUIC was there
+	side.agent.OnSelectedCandidatePairChange(func(_, _ ice.Candidate) { checked() })
+	conn, err := listener.Accept(ctx)
+	if err != nil {
+		if to, ok := side.selected(); ok {
+			return nil, s.quicFailed(ctx, to, err)
+		}
+		return nil, s.checksFailed(ctx, began, err)
+	}
+	stream, err := acceptStream(ctx, conn)
+	if err != nil {
+		conn.CloseWithError(codeAbort, "")
+		return nil, s.quicFailed(ctx, addrPort(conn.RemoteAddr()), err)
+	}
+	return newConn(conn, stream, Setup{Checks: checked().Sub(began), Handshake: time.Since(checked())}), nil
+}
+
+// acceptStream takes the peer's stream and reads its hello.
+func acceptStream(ctx context.Context, conn *quic.Conn) (*quic.Stream, error) {
+	stream, err := conn.AcceptStream(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var first [1]byte
+	if _, err := stream.Read(first[:]); err != nil { // it is there, or the stream would not be
+		return nil, err
+	}
+	if first[0] != hello {
+		return nil, fmt.Errorf("the stream starts with %#x, not with %#x: %w", first[0], hello, overlay.ErrRefused)
+	}
+	return stream, nil
+}
+
+// selected returns the peer's address of the pair that ICE chose.
+func (s *iceSide) selected() (netip.AddrPort, bool) {
+	pair, err := s.agent.GetSelectedCandidatePair()
+	if err != nil || pair == nil {
+		return netip.AddrPort{}, false
+	}
+	addr, err := netip.ParseAddr(pair.Remote.Address())
+	if err != nil {
+		return netip.AddrPort{}, false
+	}
+	return netip.AddrPortFrom(addr.Unmap(), uint16(pair.Remote.Port())), true
+}
+
+// checksFailed is the error for ICE's part.
+func (s *session) checksFailed(ctx context.Context, began time.Time, err error) error {
+	if cause := context.Cause(ctx); cause != nil {
+		err = cause
+	}
+	return fmt.Errorf("checks: no pair of addresses answered in %v (own: %s; peer's: %s): %w",
+		time.Since(began).Round(time.Millisecond), list(s.attempt.own.Candidates), list(s.targets), classify(err))
+}
+
+// quicFailed is the error for QUIC's part; to may be invalid.
+func (s *session) quicFailed(ctx context.Context, to netip.AddrPort, err error) error {
+	if cause := context.Cause(ctx); cause != nil {
+		err = cause
+	}
+	return fmt.Errorf("QUIC with %v after the checks passed: %w", to, classify(err))
+}
