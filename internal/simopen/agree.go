@@ -1,0 +1,129 @@
+package simopen
+
+import (
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// An End is one side's report to whoever makes the agreement, the server.
+type End struct {
+	Profile overlay.SiteProfile
+	Mapping Mapping  // of the port that will dial
+	Clock   Estimate // against the server's clock
+}
+
+// An Agreement says when and where to each end dials.
+type Agreement struct {
+	A, B Start
+	// Tolerance is by how much the two instants may miss each other before the
+	// first try fails and Open has to try again. Negative is no bound.
+	Tolerance time.Duration
+	// Risky says that the clocks are known less well than that.
+	Risky bool
+}
+
+// A Start is one end's part of an agreement.
+type Start struct {
+	At     time.Time      // by this end's own clock
+	Remote netip.AddrPort // the peer; port 0: cannot be known, so only listen
+	// AnyPort says that the peer takes a SYN from any port, so that this end may
+	// dial though its own port cannot be foretold.
+	AnyPort bool
+}
+
+// lead is the time given to both ends between having the agreement in hand and
+// the first instant, for waking up.
+const lead = 5 * time.Millisecond
+
+// Agree decides when a and b dial each other, or returns why they need not try.
+// now is by the server's clock.
+//
+// What matters is the difference d of the instants, B's minus A's, measured in
+// one-way delays between the ends:
+//
+//   - A site that answers with a reset answers the peer's SYN so when that
+//     arrives before its own has left; a stateless one does it always. So no
+//     SYN may arrive before the other left: if A answers, d > -1, if B does, d < 1.
+//   - A stateless site lets the peer's SYN in never. Its own is the one that must
+//     arrive, at a peer that has dialled already: if A is stateless d < 1, if B
+//     is, d > -1. Otherwise a second try is needed.
+//   - Silent sites with state do not care: the earlier SYN dies, the later meets
+//     the hole.
+//
+// With both bounds the best d is 0. With one, the end that must not be early is
+// put a whole one-way delay, half a round trip, later: then the clocks may be
+// wrong by twice as much. The delay is not known but is at most that by way of
+// the server; too long a wait costs time only.
+func Agree(now time.Time, a, b End) (Agreement, error) {
+	if err := check(a, b); err != nil {
+		return Agreement{}, err
+	}
+	oneWay := (a.Clock.RTT + b.Clock.RTT) / 2
+	notBefore := resets(a.Profile) || stateless(b.Profile) // d > -1
+	notAfter := resets(b.Profile) || stateless(a.Profile)  // d < 1
+
+	first := now.Add(max(a.Clock.RTT, b.Clock.RTT)/2 + a.Clock.Error + b.Clock.Error + lead)
+	atA, atB := first, first
+	ag := Agreement{Tolerance: -1}
+	switch {
+	case notBefore && notAfter:
+		ag.Tolerance = oneWay
+	case notBefore:
+		atB, ag.Tolerance = first.Add(oneWay), 2*oneWay
+	case notAfter:
+		atA, ag.Tolerance = first.Add(oneWay), 2*oneWay
+	}
+	ag.Risky = ag.Tolerance >= 0 && a.Clock.Error+b.Clock.Error >= ag.Tolerance
+	ag.A = Start{At: a.Clock.Local(atA), Remote: aim(b), AnyPort: takesAnyPort(b.Profile)}
+	ag.B = Start{At: b.Clock.Local(atB), Remote: aim(a), AnyPort: takesAnyPort(a.Profile)}
+	return ag, nil
+}
+
+// check returns why the ends need not try.
+func check(a, b End) error {
+	for _, e := range []struct{ self, peer End }{{a, b}, {b, a}} {
+		self, peer := e.self.Profile, e.peer.Profile
+		switch {
+		case self.Egress == overlay.EgressNone || self.Egress == overlay.EgressHTTPProxy:
+			return fmt.Errorf("%s lets no SYN of its nodes out (egress is %v): %w", self.Site, self.Egress, overlay.ErrUnreachable)
+		case self.Egress == overlay.Egress443 && e.peer.Mapping.Outside.Port() != 443:
+			return fmt.Errorf("%s lets only SYNs to port 443 out, and %s dials from port %d: %w; let it prepare port 443",
+				self.Site, peer.Site, e.peer.Mapping.Outside.Port(), overlay.ErrUnreachable)
+		case stateless(self) && stateless(peer):
+			return fmt.Errorf("%s and %s both refuse every bare SYN, whoever sent one before: %w", self.Site, peer.Site, overlay.ErrRefused)
+		case !e.self.Mapping.Independent && !takesAnyPort(peer):
+			return fmt.Errorf("%s: %w: %s, and %s takes no SYN from a port that it did not dial",
+				self.Site, ErrUnpredictable, e.self.Mapping.difference(), peer.Site)
+		}
+	}
+	return nil
+}
+
+// aim returns where to dial e: port 0 when nobody can know.
+func aim(e End) netip.AddrPort {
+	if !e.Mapping.Independent {
+		return netip.AddrPortFrom(e.Mapping.Outside.Addr(), 0)
+	}
+	return e.Mapping.Outside
+}
+
+// closed reports whether the site refuses SYNs to the ports that are dialled
+// from, which need not lie in a range it opens.
+func closed(p overlay.SiteProfile) bool {
+	return p.Filter != overlay.FilterNone && p.Inbound != overlay.InboundOpen
+}
+
+// resets reports whether a SYN that the site refuses is answered.
+func resets(p overlay.SiteProfile) bool { return closed(p) && p.Refusal == overlay.RefuseReset }
+
+// stateless reports whether the site refuses bare SYNs by their flags alone.
+func stateless(p overlay.SiteProfile) bool { return closed(p) && p.Filter == overlay.FilterStateless }
+
+// takesAnyPort reports whether a SYN from a port that nobody dialled reaches a
+// node that dialled somebody.
+func takesAnyPort(p overlay.SiteProfile) bool {
+	return !closed(p) || p.NAT.Filtering == overlay.EndpointIndependent
+}

@@ -1,0 +1,20 @@
+//go:build !linux
+
+package simopen
+
+import (
+	"context"
+	"net"
+	"net/netip"
+)
+
+type connecting struct{}
+
+func share(uintptr) error { return ErrNotLinux }
+
+func startConnect(_, _ netip.AddrPort) (*connecting, error) { return nil, ErrNotLinux }
+
+func (c *connecting) wait(context.Context) (*net.TCPConn, error) { return nil, ErrNotLinux }
+func (c *connecting) abort()                                     {}
+func (c *connecting) unheard() bool                              { return false }
+func explain(err error, _ netip.AddrPort) error                  { return err }

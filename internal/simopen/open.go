@@ -1,0 +1,272 @@
+package simopen
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// Options of an Open. Zero fields take the defaults named.
+type Options struct {
+	// Retries bounds the tries after the first; 60.
+	Retries int
+	// Step is the grid on which both ends try again after a reset, counted from
+	// the agreed instant; 40 ms. It keeps them together where their clocks are
+	// good.
+	Step time.Duration
+	// Jitter is added to every second retry, evenly between 0 and this; 30 ms. It
+	// makes ends meet whose clocks are not.
+	Jitter time.Duration
+	// Patience is how long a try may stay without any answer before a fresh one
+	// replaces it; 300 ms. It must exceed the round trip, and is shorter than the
+	// second after which the kernel would send the SYN again.
+	Patience time.Duration
+	// Bound ends it all, counted from the agreed instant; 4 s.
+	Bound time.Duration
+	// AnyPort is Start.AnyPort.
+	AnyPort bool
+}
+
+func (o Options) withDefaults() Options {
+	def := func(v *time.Duration, d time.Duration) {
+		if *v <= 0 {
+			*v = d
+		}
+	}
+	def(&o.Step, 40*time.Millisecond)
+	def(&o.Jitter, 30*time.Millisecond)
+	def(&o.Patience, 300*time.Millisecond)
+	def(&o.Bound, 4*time.Second)
+	if o.Retries <= 0 {
+		o.Retries = 60
+	}
+	return o
+}
+
+// Open dials remote at the instant at, by the local clock, and accepts
+// meanwhile; the first connection with remote wins. With remote's port 0 it only
+// accepts, from any port of that address. It tries again on the grid of
+// o.Step, and with fresh sockets when nothing answers, until o.Bound or ctx ends.
+//
+// The error is ErrUnpredictable at once when the port was observed not to be
+// foretellable and the peer needs that; otherwise overlay.ErrRefused when resets
+// came, overlay.ErrUnreachable when the network said no, and overlay.ErrTimeout
+// when nothing came, or context.Canceled. The Port can then try a fresh
+// agreement.
+func (p *Port) Open(ctx context.Context, remote netip.AddrPort, at time.Time, o Options) (*net.TCPConn, error) {
+	o = o.withDefaults()
+	remote = netip.AddrPortFrom(remote.Addr().Unmap(), remote.Port())
+	if err := p.predictable(o); err != nil {
+		return nil, err
+	}
+	bounded, cancel := context.WithDeadline(ctx, at.Add(o.Bound))
+	defer cancel()
+	t := tries{port: p, remote: remote, at: at, o: o}
+	conn, err := t.run(bounded)
+	if err != nil {
+		return nil, t.explain(ctx, err)
+	}
+	return conn, nil
+}
+
+func (p *Port) predictable(o Options) error {
+	p.mu.Lock()
+	m := p.mapping
+	p.mu.Unlock()
+	if m == nil || m.Independent || o.AnyPort {
+		return nil
+	}
+	return fmt.Errorf("simultaneous open from %v: %w: %s; use hole punching or a relay", p.local, ErrUnpredictable, m.difference())
+}
+
+// tries is one Open under way. Everything but the waiting happens on the
+// goroutine of run.
+type tries struct {
+	port   *Port
+	remote netip.AddrPort
+	at     time.Time
+	o      Options
+
+	accepted chan outcome
+
+	made, refused, silent int
+	last                  error // of a try that was answered
+}
+
+type outcome struct {
+	conn *net.TCPConn
+	err  error
+}
+
+// errSilent says that a try was given up without an answer.
+var errSilent = errors.New("no answer")
+
+// run tries until a connection is there, ctx ends, or it may try no more.
+func (t *tries) run(ctx context.Context) (*net.TCPConn, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	t.accepted = make(chan outcome, 1)
+	go func() {
+		conn, err := t.port.Accept(ctx, t.remote)
+		t.accepted <- outcome{conn, err}
+	}()
+	conn, err := t.dials(ctx)
+	cancel()
+	if t.accepted != nil { // the accepting goroutine has not been heard yet
+		if late := <-t.accepted; late.conn != nil {
+			if conn == nil {
+				return late.conn, nil
+			}
+			late.conn.Close() // port 0 was asked for: another one of the same host
+		}
+	}
+	return conn, err
+}
+
+// dials returns the first connection, its own or an accepted one.
+func (t *tries) dials(ctx context.Context) (*net.TCPConn, error) {
+	next := t.at
+	for try := 0; ; try++ {
+		if conn, err := t.sleep(ctx, next); conn != nil || err != nil {
+			return conn, err
+		}
+		if t.remote.Port() == 0 {
+			next = t.at.Add(2 * t.o.Bound) // nowhere to dial; ctx ends before
+			continue
+		}
+		conn, err := t.once(ctx)
+		if conn != nil || ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
+			return conn, err
+		}
+		t.count(err)
+		if try == t.o.Retries {
+			return nil, fmt.Errorf("gave up after %d tries", t.made)
+		}
+		next = nextTry(t.at, time.Now(), t.o, try, rand.Float64())
+	}
+}
+
+// sleep waits for an instant, for an accepted connection or for the end.
+func (t *tries) sleep(ctx context.Context, until time.Time) (*net.TCPConn, error) {
+	timer := time.NewTimer(time.Until(until))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil, nil
+	case a := <-t.accepted:
+		t.accepted = nil
+		return a.conn, a.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// once makes one try, and watches the listener during it.
+func (t *tries) once(ctx context.Context) (*net.TCPConn, error) {
+	t.made++
+	c, err := startConnect(t.port.local, t.remote)
+	if err != nil {
+		return nil, explain(err, t.port.local)
+	}
+	dialled := make(chan outcome, 1)
+	go func() {
+		conn, err := c.wait(ctx)
+		dialled <- outcome{conn, err}
+	}()
+	patience := time.NewTimer(t.o.Patience)
+	defer patience.Stop()
+	for {
+		select {
+		case d := <-dialled:
+			if errors.Is(d.err, os.ErrDeadlineExceeded) && ctx.Err() == nil {
+				d.err = errSilent
+			}
+			return d.conn, d.err
+		case a := <-t.accepted:
+			t.accepted = nil
+			c.abort()
+			if d := <-dialled; d.conn != nil {
+				if a.conn != nil {
+					a.conn.Close()
+				}
+				return d.conn, nil
+			}
+			return a.conn, a.err
+		case <-patience.C:
+			if c.unheard() { // otherwise an answer is on its way: leave it be
+				c.abort()
+			}
+		}
+	}
+}
+
+// count remembers how a try ended.
+func (t *tries) count(err error) {
+	switch {
+	case errors.Is(err, errSilent):
+		t.silent++
+	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.ECONNRESET):
+		t.refused++
+		t.last = err
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		// The listener is just getting the connection; it will be accepted.
+	default:
+		t.last = err
+	}
+}
+
+// nextTry returns when the try after number try, which ended at now, begins.
+// Both ends count from the instant they agreed on, so that ends whose tries
+// were both refused meet again; r, in [0, 1), is drawn for jitter.
+func nextTry(at, now time.Time, o Options, try int, r float64) time.Time {
+	steps := max(0, now.Sub(at))/o.Step + 1
+	next := at.Add(steps * o.Step)
+	if try%2 == 1 {
+		next = next.Add(time.Duration(r * float64(o.Jitter)))
+	}
+	return next
+}
+
+// explain says what became of the tries.
+func (t *tries) explain(ctx context.Context, err error) error {
+	fail := func(class error, format string, args ...any) error {
+		return fmt.Errorf("simultaneous open from %v to %v: %w: %s", t.port.local, t.remote, class, fmt.Sprintf(format, args...))
+	}
+	switch {
+	case ctx.Err() == context.Canceled:
+		return fail(context.Canceled, "after %d tries", t.made)
+	case errors.Is(err, net.ErrClosed):
+		return fail(net.ErrClosed, "the port was closed")
+	case t.refused > 0:
+		return fail(overlay.ErrRefused, "%d of %d tries were answered by a reset, the others by nothing; "+
+			"a site that resets needs both ends to dial within the one-way delay: compare the clocks, or use a relay", t.refused, t.made)
+	case t.last != nil:
+		return fail(overlay.ErrUnreachable, "%d tries, the last: %v", t.made, t.last)
+	case t.remote.Port() == 0:
+		return fail(overlay.ErrTimeout, "nobody dialled from that address, and its port is not known; is the peer still trying?")
+	}
+	return fail(overlay.ErrTimeout, "nothing answered %d tries; either the peer did not dial, or a filter there refuses every SYN", t.made)
+}
+
+// outcomeError sorts a socket error into the classes of package overlay.
+func outcomeError(ctx context.Context, err error) error {
+	var timeout net.Error
+	switch {
+	case ctx.Err() == context.Canceled:
+		return context.Canceled
+	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.ECONNRESET):
+		return fmt.Errorf("%w: %w", overlay.ErrRefused, err)
+	case errors.Is(err, os.ErrDeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout(), errors.Is(err, syscall.ETIMEDOUT):
+		return fmt.Errorf("%w: nothing answered", overlay.ErrTimeout)
+	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
+		return fmt.Errorf("%w: %w", overlay.ErrUnreachable, err)
+	}
+	return err
+}

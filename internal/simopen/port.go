@@ -1,0 +1,178 @@
+package simopen
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/carrier"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// A Port is a TCP port of this host that listens and dials at once. It carries
+// out one Open at a time; its other methods are safe for concurrent use.
+type Port struct {
+	listener *net.TCPListener
+	local    netip.AddrPort
+
+	mu       sync.Mutex
+	closed   bool
+	vantages []net.Conn // keep the NAT's mapping alive
+	mapping  *Mapping   // the latest observation, or nil
+}
+
+// Prepare takes a port on the address local, inside ports or any when that is
+// zero. For a peer whose site lets out only port 443 it must be 443. The port is
+// not shared with any other Port; an error is one of overlay.ErrPortRangeFull,
+// ErrNotLinux and what listen(2) says. Close it.
+func Prepare(ctx context.Context, local netip.Addr, ports overlay.Ports) (*Port, error) {
+	local = local.Unmap()
+	if !local.IsValid() || local.IsUnspecified() {
+		return nil, fmt.Errorf("preparing a port: the address %v is not one of this host's; name the one that the peer's segments reach", local)
+	}
+	ln, err := carrier.ListenIn(ctx, local, ports)
+	if err != nil {
+		return nil, fmt.Errorf("preparing a port: %w", err)
+	}
+	raw, err := ln.SyscallConn()
+	if err == nil {
+		var shared error
+		err = errors.Join(raw.Control(func(fd uintptr) { shared = share(fd) }), shared)
+	}
+	if err != nil {
+		ln.Close()
+		return nil, fmt.Errorf("preparing port %v: %w", ln.Addr(), err)
+	}
+	bound := ln.Addr().(*net.TCPAddr).AddrPort()
+	return &Port{listener: ln, local: netip.AddrPortFrom(bound.Addr().Unmap(), bound.Port())}, nil
+}
+
+// Local returns the port.
+func (p *Port) Local() netip.AddrPort { return p.local }
+
+// Close closes the listener and the connections to vantage points. Connections
+// that the Port returned are not touched. An Open under way fails.
+func (p *Port) Close() error {
+	p.mu.Lock()
+	p.closed = true
+	held := p.vantages
+	p.vantages = nil
+	p.mu.Unlock()
+	for _, c := range held {
+		c.Close()
+	}
+	return p.listener.Close()
+}
+
+// hold keeps a connection open until Close.
+func (p *Port) hold(c net.Conn) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		c.Close()
+		return net.ErrClosed
+	}
+	p.vantages = append(p.vantages, c)
+	return nil
+}
+
+// maxVantages bounds one observation.
+const maxVantages = 8
+
+// Observe asks every vantage point, at once and from the port itself, where the
+// port seems to be, and keeps the connections until Close. It ends with ctx and
+// after some seconds in any case. It fails when nobody answers; Mapping.Failed
+// says who else did not.
+func (p *Port) Observe(ctx context.Context, vantages []netip.AddrPort) (Mapping, error) {
+	if len(vantages) == 0 || len(vantages) > maxVantages {
+		return Mapping{}, fmt.Errorf("observing port %v: %d vantage points, want 1 to %d (2 to know whether they agree)", p.local, len(vantages), maxVantages)
+	}
+	ctx, cancel := context.WithTimeout(ctx, askPatience)
+	defer cancel()
+	seen := make([]netip.AddrPort, len(vantages))
+	samples := make([]Sample, len(vantages))
+	failed := make([]error, len(vantages))
+	var asked sync.WaitGroup
+	for i, v := range vantages {
+		c, err := startConnect(p.local, v)
+		if err != nil {
+			failed[i] = fmt.Errorf("vantage point %v: %w", v, explain(err, p.local))
+			continue
+		}
+		asked.Go(func() { seen[i], samples[i], failed[i] = p.ask(ctx, c, v) })
+	}
+	asked.Wait()
+	m := newMapping(p.local, seen, samples, errors.Join(failed...))
+	if !m.Outside.IsValid() {
+		return m, fmt.Errorf("observing port %v: no vantage point answered: %w", p.local, m.Failed)
+	}
+	p.mu.Lock()
+	p.mapping = &m
+	p.mu.Unlock()
+	m.Seen, m.Samples = slices.Clone(seen), slices.Clone(samples)
+	return m, nil
+}
+
+// ask asks one vantage point. The caller's variables are its results.
+func (p *Port) ask(ctx context.Context, c *connecting, vantage netip.AddrPort) (netip.AddrPort, Sample, error) {
+	conn, err := c.wait(ctx)
+	if err != nil {
+		return netip.AddrPort{}, Sample{}, fmt.Errorf("vantage point %v: %w", vantage, outcomeError(ctx, err))
+	}
+	seen, sample, err := Ask(ctx, conn)
+	if err == nil {
+		err = p.hold(conn)
+	} else {
+		conn.Close()
+	}
+	return seen, sample, err
+}
+
+// Dial makes an ordinary connection from the port, as a client that needs the
+// port's mapping does. It ends with ctx. The error is one of
+// overlay.ErrRefused, ErrTimeout and ErrUnreachable, or context.Canceled.
+func (p *Port) Dial(ctx context.Context, remote netip.AddrPort) (*net.TCPConn, error) {
+	c, err := startConnect(p.local, remote)
+	var conn *net.TCPConn
+	if err == nil {
+		conn, err = c.wait(ctx)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("dialling %v from %v: %w", remote, p.local, outcomeError(ctx, explain(err, p.local)))
+	}
+	return conn, nil
+}
+
+// Accept waits for a connection from remote, whose port may be 0 for any, and
+// resets all others. It ends with ctx, then with overlay.ErrTimeout or
+// context.Canceled.
+func (p *Port) Accept(ctx context.Context, remote netip.AddrPort) (*net.TCPConn, error) {
+	p.listener.SetDeadline(time.Time{})
+	interrupted := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(interrupted)
+		p.listener.SetDeadline(time.Unix(1, 0))
+	})
+	defer func() {
+		if !stop() {
+			<-interrupted // or it would end the next Accept
+		}
+	}()
+	for {
+		conn, err := p.listener.AcceptTCP()
+		if err != nil {
+			return nil, fmt.Errorf("waiting on %v for a connection from %v: %w", p.local, remote, outcomeError(ctx, err))
+		}
+		from := conn.RemoteAddr().(*net.TCPAddr).AddrPort()
+		if from.Addr().Unmap() == remote.Addr().Unmap() && (remote.Port() == 0 || from.Port() == remote.Port()) {
+			return conn, nil
+		}
+		conn.SetLinger(0) // a stranger: no orderly end, and no TIME-WAIT here
+		conn.Close()
+	}
+}
