@@ -1,6 +1,9 @@
 package test
 
 import (
+	"encoding/base64"
+	"encoding/hex"
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -11,6 +14,10 @@ import (
 	"testing"
 
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/internal/jobkey"
+	"github.com/isthmus-grid/isthmus/internal/ticket"
+	"github.com/isthmus-grid/isthmus/overlay"
+	"github.com/isthmus-grid/isthmus/wire"
 )
 
 func read(t *testing.T, name string) string {
@@ -127,6 +134,65 @@ func TestProtocolPageIsComplete(t *testing.T) {
 	if frames < 14 || rows < 20 || examples < 14 || calls < 12 || labels < 3 {
 		t.Errorf("found only %d frames, %d rows, %d examples, %d calls, %d labels", frames, rows, examples, calls, labels)
 	}
+}
+
+// TestProtocolPageComputesRight: the page's worked examples are what the code
+// makes of the same input.
+func TestProtocolPageComputesRight(t *testing.T) {
+	page := read(t, "docs/protocol.md")
+	var secret [32]byte
+	for i := range secret {
+		secret[i] = byte(i)
+	}
+	text := "demo:" + base64.RawURLEncoding.EncodeToString(secret[:])
+	key, err := jobkey.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	frame, err := wire.Read(hex.NewDecoder(strings.NewReader(golden(t, "ticket"))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	issued := ticket.Issue(ticket.Key(secret), *frame.(*wire.Ticket))
+	for _, want := range []string{
+		"text   " + text,
+		fmt.Sprintf("auth   %x", key.Auth()),
+		fmt.Sprintf("links  %x", key.Links()),
+		"id     " + string(key.ID()),
+		fmt.Sprintf("%x", issued.MAC),
+		fmt.Sprintf("%x", wire.Envelope{Kind: wire.EnvelopeMessage, Context: 2, Tag: 7, Length: 3}.Append(nil)),
+	} {
+		if !strings.Contains(page, "    "+want+"\n") {
+			t.Errorf("the page has no line %q", want)
+		}
+	}
+	for field, values := range map[string][]fmt.Stringer{
+		"`inbound`":                      {overlay.InboundNone, overlay.InboundPorts, overlay.InboundOpen},
+		"`filter`":                       {overlay.FilterNone, overlay.FilterStateless, overlay.FilterStateful, overlay.FilterStrict},
+		"`refusal`":                      {overlay.RefuseDrop, overlay.RefuseReset},
+		"`nat_mapping`, `nat_filtering`": {overlay.NATNone, overlay.EndpointIndependent, overlay.AddressDependent, overlay.AddressAndPortDependent},
+		"`egress`":                       {overlay.EgressAny, overlay.Egress443, overlay.EgressHTTPProxy, overlay.EgressNone},
+	} {
+		var row []string
+		for i, v := range values {
+			row = append(row, fmt.Sprintf("%d %v", i, v))
+		}
+		if want := "| " + field + " | " + strings.Join(row, ", ") + " |"; !strings.Contains(page, want) {
+			t.Errorf("the page has no row %q", want)
+		}
+	}
+}
+
+// golden returns the hexadecimal example of a frame.
+func golden(t *testing.T, name string) string {
+	t.Helper()
+	for line := range strings.Lines(read(t, "wire/testdata/golden.hex")) {
+		if rest, ok := strings.CutPrefix(line, name+" "); ok {
+			return strings.TrimSpace(rest)
+		}
+	}
+	t.Fatalf("no golden %s", name)
+	return ""
 }
 
 // pages returns every page of the documentation.
