@@ -1,0 +1,197 @@
+package test
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/internal/ticket"
+	"github.com/isthmus-grid/isthmus/wire"
+)
+
+// keeper plays the broker for one proxy, to learn the key that its tickets are
+// made with.
+type keeper struct {
+	controlpb.UnimplementedRelaysServer
+	offers chan *controlpb.OfferRequest
+}
+
+func (k *keeper) Offer(_ context.Context, r *controlpb.OfferRequest) (*controlpb.OfferResponse, error) {
+	select {
+	case k.offers <- r:
+	default: // only the first is wanted
+	}
+	return &controlpb.OfferResponse{}, nil
+}
+
+// startProxy runs the real proxy beside a keeper, and returns where it listens
+// and the key of its tickets.
+func startProxy(t *testing.T) (at string, key ticket.Key) {
+	t.Helper()
+	needLab(t)
+	authority := newCA(t)
+	creds, err := authority.Credentials(asBroker)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := &keeper{offers: make(chan *controlpb.OfferRequest, 1)}
+	broker := control.NewEndpoint(creds, slog.New(slog.DiscardHandler), func(r grpc.ServiceRegistrar) { controlpb.RegisterRelaysServer(r, k) })
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		if err := broker.Serve(ctx, ln, nil, nil); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(func() {
+		stop()
+		serving.Wait()
+		broker.Close()
+	})
+	files, err := authority.Write(t.TempDir(), asProxy, time.Now().Add(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	settings := filepath.Join(t.TempDir(), "proxy.yaml")
+	text := "listen: [127.0.0.1:0]\nbroker: " + ln.Addr().String() + "\ntls: {cert: " + files.Cert + ", key: " + files.Key + ", ca: " + files.CA + "}\n"
+	if err := os.WriteFile(settings, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	at = startDaemon(t, exec.Command(isthmus(t, "-proxy"), "--config", settings))
+	select {
+	case offer := <-k.offers:
+		if key, err = ticket.ParseKey(offer.TicketKey); err != nil {
+			t.Fatal(err)
+		}
+	case <-time.After(patience):
+		t.Fatalf("waited %v for the proxy's offer", patience)
+	}
+	return at, key
+}
+
+// startDaemon starts a daemon and returns its "listen" fact once it is ready.
+// It is asked to end with the test, and must do so properly.
+func startDaemon(t *testing.T, cmd *exec.Cmd) (listen string) {
+	t.Helper()
+	ready, theirs, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ready.Close()
+	cmd.Args = append(cmd.Args, "--ready-fd", "3")
+	cmd.ExtraFiles = []*os.File{theirs}
+	var log strings.Builder
+	cmd.Stderr = &log
+	err = cmd.Start()
+	theirs.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cmd.Process.Signal(os.Interrupt)
+		over := time.AfterFunc(patience, func() { cmd.Process.Kill() })
+		defer over.Stop()
+		if err := cmd.Wait(); err != nil || t.Failed() {
+			t.Errorf("%v: %v; it wrote:\n%s", cmd.Args, err, &log)
+		}
+	})
+	ready.SetReadDeadline(time.Now().Add(patience))
+	line := make([]byte, 256)
+	n, err := ready.Read(line)
+	if err != nil {
+		t.Fatalf("%v did not become ready: %v", cmd.Args, err)
+	}
+	for _, fact := range strings.Fields(string(line[:n])) {
+		if at, ok := strings.CutPrefix(fact, "listen="); ok {
+			return at
+		}
+	}
+	t.Fatalf("%v says %q, not where it listens", cmd.Args, line[:n])
+	return ""
+}
+
+// show dials the proxy with a ticket.
+func show(t *testing.T, at string, ticket wire.Ticket) net.Conn {
+	t.Helper()
+	c, err := net.Dial("tcp", at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	c.SetDeadline(time.Now().Add(20 * time.Second))
+	if _, err := c.Write(wire.Append(nil, &ticket)); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// A proxy honours a good ticket once and refuses every other, in words, while
+// the links it carries go on.
+func TestTickets(t *testing.T) {
+	at, key := startProxy(t)
+	claims := func(change func(*wire.Ticket)) wire.Ticket {
+		c := wire.Ticket{
+			Link: wire.ID{1}, Job: newKey(t, "tickets").ID(), Asker: 0, Target: 1, Proxy: "px",
+			Expires: uint64(time.Now().Add(time.Minute).UnixMilli()),
+		}
+		change(&c)
+		return ticket.Issue(key, c)
+	}
+	good := claims(func(*wire.Ticket) {})
+	other := good
+	other.End = 1
+	other = ticket.Issue(key, other)
+	asker, target := show(t, at, good), show(t, at, other)
+	pass := func(from, to net.Conn) {
+		t.Helper()
+		got := make([]byte, 4)
+		if _, err := from.Write([]byte("ping")); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadFull(to, got); err != nil || string(got) != "ping" {
+			t.Fatalf("%q, %v", got, err)
+		}
+	}
+	pass(asker, target)
+
+	forged := claims(func(c *wire.Ticket) { c.Link[0] = 2 })
+	forged.Target = 7
+	for _, tc := range []struct {
+		name   string
+		ticket wire.Ticket
+		want   string
+	}{
+		{"replayed by the asker", good, "the ticket was used before"},
+		{"replayed by the target", other, "the ticket was used before"},
+		{"forged", forged, "the ticket is forged or issued under another key"},
+		{"of another proxy's key", ticket.Issue(ticket.NewKey(), good), "the ticket is forged or issued under another key"},
+		{"expired", claims(func(c *wire.Ticket) { c.Expires = uint64(time.Now().Add(-time.Hour).UnixMilli()) }), "the ticket expired 1h0m0s ago"},
+		{"for another proxy", claims(func(c *wire.Ticket) { c.Proxy = "py" }), "the ticket is for proxy py, this is px"},
+		{"for ever", claims(func(c *wire.Ticket) { c.Expires = uint64(time.Now().Add(24 * time.Hour).UnixMilli()) }), "the ticket expires in 24h0m0s, at most 10m0s are allowed"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			frame, err := wire.Read(show(t, at, tc.ticket))
+			r, ok := frame.(*wire.Refuse)
+			if err != nil || !ok || r.Code != wire.CodeForbidden || r.By != "proxy px" || !strings.HasPrefix(r.Text, tc.want) {
+				t.Errorf("got %+v, %v; want %q", frame, err, tc.want)
+			}
+		})
+	}
+	pass(target, asker)
+}
