@@ -22,6 +22,7 @@ type Status struct {
 	Jobs     []JobStatus     `json:"jobs"`
 	Proxies  []ProxyStatus   `json:"proxies"`
 	Outcomes []OutcomeStatus `json:"outcomes"` // of techniques between sites, as frontals report them
+	Vantage  VantageStatus   `json:"vantage"`  // what the broker did as a vantage point
 	Counters CounterStatus   `json:"counters"`
 }
 
@@ -56,7 +57,7 @@ func (b *Broker) Status() Status {
 	inv := b.registry.Inventory()
 	s := Status{
 		Broker: b.name, Epoch: b.epoch, Started: b.started, Sessions: b.sessions.count(), Waiting: inv.Waiting,
-		Sites: []SiteStatus{}, Jobs: []JobStatus{}, Proxies: []ProxyStatus{}, Outcomes: b.outcomes.status(), Counters: b.counters.status(),
+		Sites: []SiteStatus{}, Jobs: []JobStatus{}, Proxies: []ProxyStatus{}, Outcomes: b.outcomes.status(), Vantage: b.vantageStatus(), Counters: b.counters.status(),
 	}
 	for _, site := range inv.Sites {
 		s.Sites = append(s.Sites, SiteStatus{site.Profile, site.Holder != 0, site.Since, site.Processes})

@@ -13,6 +13,7 @@ import (
 
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/internal/vantage"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -26,6 +27,7 @@ type Broker struct {
 	plans    planner
 	sessions sessions
 	counters counters
+	vantage  vantagePoint
 	outcomes outcomes
 	endpoint *control.Endpoint
 	started  time.Time
@@ -50,6 +52,7 @@ func New(cfg Config, creds *control.Credentials, log *slog.Logger) (*Broker, err
 		registry:      NewMemory(cfg.Lease, cfg.Limits),
 		introductions: make(chan struct{}, cfg.Limits.Introductions),
 		introduceMax:  introduceMax,
+		vantage:       newVantagePoint(id.String()),
 	}
 	b.endpoint = control.NewEndpoint(creds, log, func(r grpc.ServiceRegistrar) {
 		controlpb.RegisterDirectoryServer(r, directory{b: b})
@@ -64,13 +67,16 @@ func New(cfg Config, creds *control.Credentials, log *slog.Logger) (*Broker, err
 // returns when everything it started has ended.
 func (b *Broker) Serve(ctx context.Context, ln net.Listener) error {
 	ctx, cancel := context.WithCancel(ctx)
-	var sweeper sync.WaitGroup
-	defer sweeper.Wait()
+	var own sync.WaitGroup
+	defer own.Wait()
 	defer b.endpoint.Close()
 	defer cancel()
-	sweeper.Go(func() { b.sweep(ctx) })
+	front := vantage.NewFront(ln, b.vantage.observer, b.log)
+	own.Go(func() { b.sweep(ctx) })
+	own.Go(func() { front.Serve(ctx) })
+	own.Go(func() { b.serveSTUN(ctx) })
 	b.log.Info("broker serves", "name", b.name, "listen", ln.Addr().String(), "epoch", b.epoch)
-	return b.endpoint.Serve(ctx, ln, b.admit, b.joined)
+	return b.endpoint.Serve(ctx, front, b.admit, b.joined)
 }
 
 // sweep drops what outlived its lease, until ctx ends.

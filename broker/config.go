@@ -17,6 +17,8 @@ import (
 // Config are the settings of a broker. Its name is in its certificate.
 type Config struct {
 	Listen        netip.AddrPort `yaml:"listen" default:"[::]:443" help:"Address to accept frontals, proxies and admins on. Sites need no more than a way out to it."`
+	Advertise     netip.AddrPort `yaml:"advertise" example:"203.0.113.5:443" help:"Address at which sites reach this broker, if a NAT makes it another than its own. They ask it, and the proxies, how they look from outside."`
+	STUNListen    netip.AddrPort `yaml:"stun_listen" default:"[::]:3478" help:"Address of the STUN server, by which sites learn their UDP mapping; the same TCP port tells them whether more than port 443 is let out. \"\" is none."`
 	TLS           TLS            `yaml:"tls" help:"Who this broker is, and whom it believes."`
 	Lease         time.Duration  `yaml:"lease" default:"60s" min:"1s" max:"1h" help:"How long a site's processes stay known after its frontal's session ended. A frontal that comes back within it has lost nothing."`
 	ProxyChoice   Choice         `yaml:"proxy_choice" default:"least-loaded" enum:"least-loaded,round-robin" help:"How to choose the proxy of a link: by the part of its capacity in use, or each in turn."`
@@ -74,6 +76,7 @@ func serve(ctx context.Context, cfg Config, log *slog.Logger, ready func(facts .
 	if err != nil {
 		return fmt.Errorf("listen %v: %w; is another daemon on that port, or the right to ports below 1024 missing?", cfg.Listen, err)
 	}
+	b.openSTUN(ctx)
 	ready("listen=" + ln.Addr().String())
 	return b.Serve(ctx, ln)
 }

@@ -3,6 +3,7 @@ package broker
 import (
 	"sync/atomic"
 
+	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
 )
@@ -15,8 +16,13 @@ type counters struct {
 	awaits    atomic.Uint64
 	reports   atomic.Uint64
 	expired   atomic.Uint64 // processes dropped at the end of a lease
-	faults    [wire.CodeMalformed + 1]atomic.Uint64
-	byTech    [overlay.Relay + 1]introductionCounters
+	bearings  atomic.Uint64
+
+	callBacks        [controlpb.CallBackResponse_SILENT + 1]atomic.Uint64 // by outcome
+	callBacksRefused atomic.Uint64
+
+	faults [wire.CodeMalformed + 1]atomic.Uint64
+	byTech [overlay.Relay + 1]introductionCounters
 }
 
 type introductionCounters struct {

@@ -34,6 +34,7 @@ type introduction struct {
 	generation overlay.Generation
 	address    string // where a reversed dial goes
 	connectID  []byte
+	offer      []byte // the asker's half of a negotiation, which the broker does not read
 
 	askerSite *Site
 	entry     Entry // the target's
@@ -104,7 +105,10 @@ func (d directory) introduce(req *controlpb.IntroduceRequest, stream grpc.Server
 func parseIntroduction(req *controlpb.IntroduceRequest) (*introduction, error) {
 	in := &introduction{
 		generation: overlay.Generation(req.GetTargetGeneration()),
-		address:    req.GetConnectAddress(), connectID: req.GetConnectId(),
+		address:    req.GetConnectAddress(), connectID: req.GetConnectId(), offer: req.GetOffer(),
+	}
+	if n := len(in.offer); n > control.MaxNegotiation {
+		return in, fmt.Errorf("an offer of %d bytes, at most %d are passed on", n, control.MaxNegotiation)
 	}
 	if len(req.GetLink()) != len(in.link) {
 		return in, fmt.Errorf("a link id of %d bytes, want %d", len(req.GetLink()), len(in.link))
@@ -127,6 +131,8 @@ func parseIntroduction(req *controlpb.IntroduceRequest) (*introduction, error) {
 	in.technique = technique
 	switch in.technique {
 	case overlay.Relay:
+	case overlay.SimultaneousOpen, overlay.Traversing, overlay.HolePunching:
+		// The ends negotiate in offer and answer; here they are opaque.
 	case overlay.Reversed:
 		if len(in.connectID) != len(wire.ID{}) {
 			return in, fmt.Errorf("a connect id of %d bytes, want %d", len(in.connectID), len(wire.ID{}))
@@ -204,16 +210,21 @@ func (d directory) checkConnectAddress(in *introduction, asker overlay.AccessPoi
 }
 
 // arrange makes what each side is told: the introduction for the target and,
-// with a relay, the asker's assignment.
+// with a relay, the asker's assignment. The other techniques need none, and a
+// connect address is passed on only with the one that was checked for it.
 func (d directory) arrange(in *introduction) (*controlpb.Introduction, *controlpb.Assignment, error) {
 	message := &controlpb.Introduction{
 		Link: in.link[:], Technique: uint32(in.technique),
 		Asker: control.ProcessToPB(in.asker), AskerSite: string(in.askerSite.Profile.Site), AskerNode: in.askerNode,
 		Target: control.ProcessToPB(in.target), TargetGeneration: uint64(in.generation),
-		Reason: in.reason,
+		Reason: in.reason, Offer: in.offer,
 	}
-	if in.technique != overlay.Relay {
+	switch in.technique {
+	case overlay.Relay:
+	case overlay.Reversed:
 		message.ConnectAddress, message.ConnectId = in.address, in.connectID
+		return message, nil, nil
+	default:
 		return message, nil, nil
 	}
 	only443 := in.askerSite.Profile.Egress != overlay.EgressAny || in.entry.Site.Profile.Egress != overlay.EgressAny
@@ -256,7 +267,10 @@ func (d directory) pass(stream grpc.ServerStreamingServer[controlpb.IntroduceEve
 		case controlpb.IntroduceEvent_CONNECTED:
 			return stream.Send(&controlpb.IntroduceEvent{Kind: event.Kind})
 		case controlpb.IntroduceEvent_ACCEPTED:
-			err = stream.Send(&controlpb.IntroduceEvent{Kind: event.Kind})
+			if n := len(event.GetAnswer()); n > control.MaxNegotiation {
+				return fmt.Errorf("%v: %w: an answer of %d bytes, at most %d are passed on", who, wire.ErrMalformed, n, control.MaxNegotiation)
+			}
+			err = stream.Send(&controlpb.IntroduceEvent{Kind: event.Kind, Answer: event.GetAnswer()})
 		case controlpb.IntroduceEvent_FAILED:
 			return failure(who, event.GetFault())
 		}

@@ -97,6 +97,16 @@ func (r relays) offer(peer control.Identity, req *controlpb.OfferRequest) (Offer
 		}
 		o.Addresses = append(o.Addresses, addr)
 	}
+	if req.GetStun() != "" {
+		addr, err := netip.ParseAddrPort(req.GetStun())
+		if err != nil {
+			return o, malformed(fmt.Errorf("%v offers STUN at %q: %w", peer, req.GetStun(), err))
+		}
+		if err := checkTarget(fmt.Sprintf("%v: STUN address", peer), addr, r.b.cfg.AllowLoopback); err != nil {
+			return o, err
+		}
+		o.STUN = addr
+	}
 	key, err := ticket.ParseKey(req.GetTicketKey())
 	if err != nil {
 		return o, malformed(fmt.Errorf("%v: %w", peer, err))

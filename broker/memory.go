@@ -347,6 +347,18 @@ func (m *Memory) Assign(how Choice, only443 bool) (Offer, error) {
 	return p.offer, nil
 }
 
+// Proxies implements Registry.
+func (m *Memory) Proxies() []Proxy {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	all := make([]Proxy, 0, len(m.proxies))
+	for _, p := range m.proxies {
+		all = append(all, Proxy{p.offer, p.holder})
+	}
+	slices.SortFunc(all, func(a, b Proxy) int { return cmp.Compare(a.Name, b.Name) })
+	return all
+}
+
 // Leave implements Registry.
 func (m *Memory) Leave(holder Holder, now time.Time) {
 	m.mu.Lock()

@@ -57,6 +57,9 @@ type Registry interface {
 	// ErrOverloaded when none takes another link.
 	Assign(choice Choice, only443 bool) (Offer, error)
 
+	// Proxies returns the proxies that have a session, by name.
+	Proxies() []Proxy
+
 	// Leave says that a session ended. A proxy is gone with it; a site's
 	// processes stay for the lease, in which its frontal may join again.
 	Leave(holder Holder, now time.Time)
@@ -82,10 +85,17 @@ type Site struct {
 	Since   time.Time // when it joined, or left if away
 }
 
+// Proxy is a proxy and its session.
+type Proxy struct {
+	Offer
+	Holder Holder
+}
+
 // Offer is a proxy as it described itself.
 type Offer struct {
 	Name      string
 	Addresses []netip.AddrPort // where nodes reach it, in order; not to be changed
+	STUN      netip.AddrPort   // of its STUN server; not valid if it has none
 	Key       ticket.Key
 	Live      int // links when it last said so
 	Capacity  int // links at most

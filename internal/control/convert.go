@@ -13,6 +13,11 @@ import (
 // What comes from a peer is checked here once, so that the daemons behind
 // hold only values that make sense.
 
+// MaxNegotiation is the most that an end may say to the other through an
+// introduction, in bytes: IntroduceRequest.offer and IntroduceEvent.answer. It
+// is opaque to all in between.
+const MaxNegotiation = 8 << 10
+
 // ProcessToPB and the other ...ToPB give a value its message form.
 func ProcessToPB(p overlay.ProcessName) *controlpb.Process {
 	return &controlpb.Process{Job: string(p.Job), Rank: p.Rank}

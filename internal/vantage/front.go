@@ -2,7 +2,7 @@ package vantage
 
 import (
 	"context"
-	"fmt"
+	"log/slog"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -19,6 +19,7 @@ import (
 type Front struct {
 	ln       net.Listener
 	observer *Observer
+	log      *slog.Logger
 	tls      chan net.Conn
 	silent   chan struct{} // a place for each connection whose first byte has not come
 	done     chan struct{} // closed when Serve or Close ends it
@@ -36,9 +37,9 @@ const maxSilent = 1024
 
 // NewFront returns a Front for ln, which it owns. Nothing is accepted before
 // Serve runs.
-func NewFront(ln net.Listener, observer *Observer) *Front {
+func NewFront(ln net.Listener, observer *Observer, log *slog.Logger) *Front {
 	return &Front{
-		ln: ln, observer: observer,
+		ln: ln, observer: observer, log: log,
 		tls: make(chan net.Conn), silent: make(chan struct{}, maxSilent), done: make(chan struct{}),
 	}
 }
@@ -57,6 +58,7 @@ func (f *Front) Serve(ctx context.Context) {
 		switch {
 		case err == nil:
 		case passes(err) && ctx.Err() == nil:
+			f.log.Warn("cannot accept connections for now", "listener", f.ln.Addr().String(), "error", err)
 			pause(ctx, 100*time.Millisecond)
 			continue
 		default:
@@ -123,7 +125,7 @@ func (f *Front) Close() error {
 func (f *Front) fail(err error) {
 	f.once.Do(func() {
 		f.mu.Lock()
-		f.err = fmt.Errorf("front on %v: %w", f.ln.Addr(), err)
+		f.err = err
 		f.mu.Unlock()
 		close(f.done)
 	})

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"net/netip"
 	"runtime"
@@ -133,7 +134,7 @@ func TestObserverLetsGo(t *testing.T) {
 
 // Frames and everything else share a port; not a byte of the others is lost.
 func TestFront(t *testing.T) {
-	f := NewFront(listen(t), NewObserver("broker main", 0, 0, nil))
+	f := NewFront(listen(t), NewObserver("broker main", 0, 0, nil), slog.New(slog.DiscardHandler))
 	run(t, f.Serve)
 	wantObserved(t, dial(t, f.Addr().String()))
 	dial(t, f.Addr().String()) // says nothing, and stops nobody

@@ -1,0 +1,208 @@
+package broker
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/internal/stunserver"
+	"github.com/isthmus-grid/isthmus/internal/vantage"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// A broker is a vantage point, and knows the others: its proxies.
+
+// Bounds of call-backs. A site that measures itself needs some twenty at once,
+// and measures once an hour.
+const (
+	callBackBurst   = 64              // of one site, at once
+	callBackEvery   = 5 * time.Second // of one site, after that
+	callBacksAtOnce = 256             // of all sites
+	callBackMax     = 5 * time.Second // for a proxy to carry one out
+	seenMax         = 1 << 16         // addresses that may be called back
+	seenLife        = 10 * time.Minute
+	maxVantages     = 16 // told in one answer
+)
+
+// vantagePoint is what the broker needs to be one.
+type vantagePoint struct {
+	observer *vantage.Observer
+	seen     *vantage.Seen // addresses that asked the broker over TCP
+	rates    *vantage.Rates[overlay.SiteID]
+	inFlight chan struct{} // a place for each call-back
+	stun     *stunserver.Server
+	sockets  *vantage.Sockets // nil: no STUN
+}
+
+func newVantagePoint(by string) vantagePoint {
+	v := vantagePoint{
+		seen:     vantage.NewSeen(seenMax, seenLife),
+		rates:    vantage.NewRates[overlay.SiteID](callBackBurst, callBackEvery),
+		inFlight: make(chan struct{}, callBacksAtOnce), stun: new(stunserver.Server),
+	}
+	v.observer = vantage.NewObserver(by, 0, 0, func(a netip.AddrPort) { v.seen.Note(a.Addr(), time.Now()) })
+	return v
+}
+
+// openSTUN opens the sockets of stun_listen. A broker without them serves all
+// but those who ask for them, so that it is no reason not to start.
+func (b *Broker) openSTUN(ctx context.Context) {
+	if !b.cfg.STUNListen.IsValid() {
+		return
+	}
+	s, err := vantage.Listen(ctx, b.cfg.STUNListen)
+	if err != nil {
+		b.log.Warn("no STUN server: sites cannot learn their UDP mapping here; if a proxy on this host has the port, set stun_listen to another or to \"\"", "error", err)
+		return
+	}
+	b.vantage.sockets = s
+}
+
+// serveSTUN serves the sockets of openSTUN, if there are any, until ctx ends.
+func (b *Broker) serveSTUN(ctx context.Context) {
+	if b.vantage.sockets == nil {
+		return
+	}
+	if err := b.vantage.sockets.Serve(ctx, b.vantage.stun, b.vantage.observer); err != nil {
+		b.log.Error("the STUN server ended", "error", err)
+	}
+}
+
+// ownAddresses are the broker's as a vantage point, as a peer on session s
+// reaches them; stun is not valid without a STUN server.
+func (b *Broker) ownAddresses(s *control.Session) (tcp, stun netip.AddrPort) {
+	tcp = b.cfg.Advertise
+	if !tcp.IsValid() {
+		tcp = s.LocalAddr()
+	}
+	if b.vantage.sockets != nil {
+		stun = netip.AddrPortFrom(tcp.Addr(), b.vantage.sockets.Port())
+	}
+	return tcp, stun
+}
+
+// Bearings implements controlpb.DirectoryServer.
+func (d directory) Bearings(ctx context.Context, _ *controlpb.BearingsRequest) (*controlpb.BearingsResponse, error) {
+	s, _, err := d.b.caller(ctx, control.RoleFrontal)
+	if err != nil {
+		return nil, d.b.fail(err)
+	}
+	d.b.counters.bearings.Add(1)
+	tcp, stun := d.b.ownAddresses(s)
+	resp := &controlpb.BearingsResponse{Tcp: []string{tcp.String()}}
+	if stun.IsValid() {
+		resp.Stun = append(resp.Stun, stun.String())
+	}
+	for _, p := range d.b.registry.Proxies() {
+		if len(resp.Tcp) == maxVantages {
+			break
+		}
+		resp.Tcp = append(resp.Tcp, p.Addresses[0].String())
+		if p.STUN.IsValid() {
+			resp.Stun = append(resp.Stun, p.STUN.String())
+		}
+	}
+	resp.Time = time.Now().UnixNano() // last, so that what came before does not age it
+	return resp, nil
+}
+
+// CallBack implements controlpb.DirectoryServer.
+func (d directory) CallBack(ctx context.Context, req *controlpb.CallBackRequest) (*controlpb.CallBackResponse, error) {
+	resp, err := d.callBack(ctx, req)
+	who := control.SessionOf(ctx).Peer().String()
+	if err != nil {
+		d.b.counters.callBacksRefused.Add(1)
+		d.b.log.Warn("call-back refused", "by", who, "to", req.GetTo(), "udp", req.GetUdp(), "from", req.GetFrom(), "error", err)
+		return nil, d.b.fail(err)
+	}
+	d.b.counters.callBacks[min(int(resp.Outcome), len(d.b.counters.callBacks)-1)].Add(1)
+	d.b.log.Info("call-back", "by", who, "to", req.GetTo(), "udp", req.GetUdp(), "from", req.GetFrom(), "outcome", resp.Outcome.String(), "text", resp.Text)
+	return resp, nil
+}
+
+func (d directory) callBack(ctx context.Context, req *controlpb.CallBackRequest) (*controlpb.CallBackResponse, error) {
+	s, _, err := d.b.caller(ctx, control.RoleFrontal)
+	if err != nil {
+		return nil, err
+	}
+	target, err := vantage.ParseTarget(req, d.b.cfg.AllowLoopback)
+	if err != nil {
+		return nil, err
+	}
+	now, ip := time.Now(), target.To.Addr()
+	if ip != s.RemoteAddr().Addr() && !d.b.vantage.seen.Has(ip, now) {
+		return nil, fmt.Errorf("%w: call back %v: neither does the session of %v come from %v, nor was broker %s asked an observe frame from there within %v",
+			overlay.ErrForbidden, target.To, s.Peer(), ip, d.b.name, seenLife)
+	}
+	if wait := d.b.vantage.rates.Take(s.Peer().Site, now); wait > 0 {
+		return nil, fmt.Errorf("%w: %s has been called back as often as it may; again in %v", overlay.ErrOverloaded, s.Peer().Site, wait.Round(time.Second))
+	}
+	select {
+	case d.b.vantage.inFlight <- struct{}{}:
+		defer func() { <-d.b.vantage.inFlight }()
+	default:
+		return nil, fmt.Errorf("%w: %d call-backs are under way, the broker's limit", overlay.ErrOverloaded, callBacksAtOnce)
+	}
+	return d.callBackFrom(ctx, s, target, req)
+}
+
+// callBackFrom lets the vantage point that the request names do it.
+func (d directory) callBackFrom(ctx context.Context, s *control.Session, target vantage.Target, req *controlpb.CallBackRequest) (*controlpb.CallBackResponse, error) {
+	if req.GetFrom() == "" {
+		return vantage.CallBack(ctx, target, netip.Addr{}), nil
+	}
+	from, err := netip.ParseAddrPort(req.GetFrom())
+	if err != nil {
+		return nil, malformed(fmt.Errorf("call back from %q: %w", req.GetFrom(), err))
+	}
+	if tcp, stun := d.b.ownAddresses(s); from == tcp || from == stun {
+		return vantage.CallBack(ctx, target, netip.Addr{}), nil
+	}
+	for _, p := range d.b.registry.Proxies() {
+		if from != p.STUN && !slices.Contains(p.Addresses, from) {
+			continue
+		}
+		proxy := d.b.sessions.of(p.Holder)
+		if proxy == nil {
+			break // it left just now
+		}
+		ctx, cancel := context.WithTimeout(ctx, callBackMax)
+		defer cancel()
+		resp, err := controlpb.NewVantagesClient(proxy.Conn()).CallBack(ctx, &controlpb.CallBackRequest{To: target.To.String(), Udp: target.UDP, Nonce: target.Nonce[:]})
+		if err != nil {
+			return nil, fmt.Errorf("%v: %w", proxy.Peer(), control.FromStatus(err))
+		}
+		return resp, nil
+	}
+	return nil, fmt.Errorf("%w: no vantage point has the address %v; ask for bearings again", overlay.ErrUnreachable, from)
+}
+
+// VantageStatus is what the broker did as a vantage point.
+type VantageStatus struct {
+	STUN      string                `json:"stun,omitempty"` // port, "" without a STUN server
+	Observer  vantage.ObserverStats `json:"observer"`
+	Answers   stunserver.Stats      `json:"stun_answers"`
+	Bearings  uint64                `json:"bearings"`
+	CallBacks map[string]uint64     `json:"call_backs"` // by outcome
+	Refused   uint64                `json:"call_backs_refused"`
+}
+
+func (b *Broker) vantageStatus() VantageStatus {
+	s := VantageStatus{
+		Observer: b.vantage.observer.Stats(), Answers: b.vantage.stun.Stats(),
+		Bearings: b.counters.bearings.Load(), CallBacks: map[string]uint64{}, Refused: b.counters.callBacksRefused.Load(),
+	}
+	if b.vantage.sockets != nil {
+		s.STUN = fmt.Sprintf(":%d", b.vantage.sockets.Port())
+	}
+	for i := range b.counters.callBacks {
+		if n := b.counters.callBacks[i].Load(); n > 0 {
+			s.CallBacks[controlpb.CallBackResponse_Outcome(i).String()] = n
+		}
+	}
+	return s
+}
