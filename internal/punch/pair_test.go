@@ -85,7 +85,12 @@ func connectBoth(ctx context.Context, a, b *Attempt, forA, forB []byte) (ca, cb 
 // first.
 func connected(t testing.TB) (a, b *Conn) {
 	t.Helper()
-	stun := []netip.AddrPort{loopbackSTUN(t, "udp4", "127.0.0.1:0")}
+	return connectedTo(t, []netip.AddrPort{loopbackSTUN(t, "udp4", "127.0.0.1:0")})
+}
+
+// connectedTo is connected with given STUN servers.
+func connectedTo(t testing.TB, stun []netip.AddrPort) (a, b *Conn) {
+	t.Helper()
 	return join(t, newAttempt(t, Config{STUN: stun, Controlling: true}), newAttempt(t, Config{STUN: stun}))
 }
 
