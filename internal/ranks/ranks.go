@@ -144,6 +144,10 @@ func Run(ctx context.Context, j Job) error {
 // the returned function is called.
 func failOnSignal(fail func(error)) (stop func()) {
 	signals := make(chan os.Signal, 1)
+	// Where nobody takes our output any more, we outlive that (os/signal,
+	// "SIGPIPE"): the rank that wrote it meets the same, which ends the job.
+	broken := make(chan os.Signal, 1)
+	signal.Notify(broken, syscall.SIGPIPE)
 	over := make(chan struct{})
 	for _, s := range []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
 		if !signal.Ignored(s) {
@@ -160,6 +164,7 @@ func failOnSignal(fail func(error)) (stop func()) {
 	})
 	return func() {
 		signal.Stop(signals)
+		signal.Stop(broken)
 		close(over)
 		waiting.Wait()
 	}

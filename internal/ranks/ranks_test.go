@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"math"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"slices"
@@ -86,9 +87,9 @@ func play(part, arg string) {
 		for {
 			fmt.Println("and another thing")
 		}
-	case "launch": // rank 0 in a job of its own, reading this terminal
-		if err := Run(context.Background(), jobOf("readline", "", 1, os.Stdin, os.Stdout)); err != nil {
-			fmt.Println(err)
+	case "launch": // a job of one, with this process's input and output
+		if err := Run(context.Background(), jobOf(arg, "", 1, os.Stdin, os.Stdout)); err != nil {
+			fmt.Fprintln(os.Stderr, err)
 		}
 	}
 }
@@ -480,6 +481,34 @@ func TestNobodyTakesTheOutput(t *testing.T) {
 	var exit *ExitError
 	if !errors.As(err, &exit) || exit.Status != 128+int(syscall.SIGPIPE) {
 		t.Errorf("%v, want the end by SIGPIPE", err)
+	}
+}
+
+// TestALauncherInAPipelineClearsUp: "isthmus run ... | head" leaves neither
+// ranks nor a folder behind.
+func TestALauncherInAPipelineClearsUp(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	var said bytes.Buffer
+	launcher := exec.Command(os.Args[0])
+	launcher.Env = append(os.Environ(), "RANKS_TEST_PART=launch", "RANKS_TEST_ARG=talk", "TMPDIR="+dir)
+	launcher.Stdout, launcher.Stderr = w, &said
+	if err := launcher.Start(); err != nil {
+		t.Fatal(err)
+	}
+	hung := time.AfterFunc(patience, func() { launcher.Process.Kill() })
+	defer hung.Stop()
+	w.Close()
+	io.ReadFull(r, make([]byte, 1000))
+	r.Close()
+	if err := launcher.Wait(); err != nil || said.String() != "rank 0: signal: broken pipe\n" {
+		t.Errorf("%v, %q", err, said.String())
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
 	}
 }
 

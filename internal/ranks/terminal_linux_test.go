@@ -24,7 +24,7 @@ func TestRank0ReadsTheTerminal(t *testing.T) {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(self)
-	cmd.Env = append(os.Environ(), "RANKS_TEST_PART=launch")
+	cmd.Env = append(os.Environ(), "RANKS_TEST_PART=launch", "RANKS_TEST_ARG=readline")
 	cmd.Stdin = terminal
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	out, err := cmd.StdoutPipe()
