@@ -32,6 +32,9 @@ type Start struct {
 	// AnyPort says that the peer takes a SYN from any port, so that this end may
 	// dial though its own port cannot be foretold.
 	AnyPort bool
+	// Patience is for Options: twice the round trip by way of the server, and a
+	// tenth of a second for busy hosts.
+	Patience time.Duration
 }
 
 // lead is the time given to both ends between having the agreement in hand and
@@ -77,8 +80,9 @@ func Agree(now time.Time, a, b End) (Agreement, error) {
 		atA, ag.Tolerance = first.Add(oneWay), 2*oneWay
 	}
 	ag.Risky = ag.Tolerance >= 0 && a.Clock.Error+b.Clock.Error >= ag.Tolerance
-	ag.A = Start{At: a.Clock.Local(atA), Remote: aim(b), AnyPort: takesAnyPort(b.Profile)}
-	ag.B = Start{At: b.Clock.Local(atB), Remote: aim(a), AnyPort: takesAnyPort(a.Profile)}
+	patience := 4*oneWay + 100*time.Millisecond
+	ag.A = Start{At: a.Clock.Local(atA), Remote: aim(b), AnyPort: takesAnyPort(b.Profile), Patience: patience}
+	ag.B = Start{At: b.Clock.Local(atB), Remote: aim(a), AnyPort: takesAnyPort(a.Profile), Patience: patience}
 	return ag, nil
 }
 

@@ -158,8 +158,8 @@ func (g *grid) meet(a, b string, ports overlay.Ports, skew time.Duration, o Opti
 	ag, err := Agree(time.Now(), m.a.End, m.b.End)
 	if m.agree = err; err != nil {
 		at := time.Now().Add(20 * ms)
-		ag.A = Start{At: at, Remote: m.b.Mapping.Outside, AnyPort: true}
-		ag.B = Start{At: at, Remote: m.a.Mapping.Outside, AnyPort: true}
+		ag.A = Start{At: at, Remote: m.b.Mapping.Outside, AnyPort: true, Patience: 140 * ms}
+		ag.B = Start{At: at, Remote: m.a.Mapping.Outside, AnyPort: true, Patience: 140 * ms}
 	}
 	ag.B.At = ag.B.At.Add(skew)
 	first := ag.A.At
@@ -176,6 +176,9 @@ func (g *grid) meet(a, b string, ports overlay.Ports, skew time.Duration, o Opti
 
 func (e *endpoint) open(ctx context.Context, s Start, o Options) (conn *net.TCPConn, err error) {
 	o.AnyPort = s.AnyPort
+	if o.Patience == 0 {
+		o.Patience = s.Patience
+	}
 	err = e.host.Do(func() (err error) {
 		conn, err = e.port.Open(ctx, s.Remote, s.At, o)
 		return err
@@ -285,7 +288,7 @@ func TestEveryPair(t *testing.T) {
 			})
 		}
 	}
-	limited(5, jobs)
+	limited(8, jobs)
 	slices.Sort(took)
 	if n := len(took); n > 0 {
 		t.Logf("%d pairs in %v; %d met, after the first instant by p50 %v, p90 %v, max %v",

@@ -25,9 +25,10 @@ type Options struct {
 	// Jitter is added to every second retry, evenly between 0 and this; 30 ms. It
 	// makes ends meet whose clocks are not.
 	Jitter time.Duration
-	// Patience is how long a try may stay without any answer before a fresh one
-	// replaces it; 300 ms. It must exceed the round trip, and is shorter than the
-	// second after which the kernel would send the SYN again.
+	// Patience is how long the first try may stay without any answer before a
+	// fresh one replaces it; 300 ms. It should exceed the round trip and be less
+	// than the second after which the kernel would send the SYN again. It doubles
+	// with each silent try, so that a longer round trip is found out.
 	Patience time.Duration
 	// Bound ends it all, counted from the agreed instant; 4 s.
 	Bound time.Duration
@@ -97,8 +98,9 @@ type tries struct {
 
 	accepted chan outcome
 
-	made, refused, silent int
-	last                  error // of a try that was answered
+	made, refused, silent, taken int
+
+	last error // of a try that was answered
 }
 
 type outcome struct {
@@ -180,7 +182,7 @@ func (t *tries) once(ctx context.Context) (*net.TCPConn, error) {
 		conn, err := c.wait(ctx)
 		dialled <- outcome{conn, err}
 	}()
-	patience := time.NewTimer(t.o.Patience)
+	patience := time.NewTimer(t.o.Patience << min(t.silent, 3))
 	defer patience.Stop()
 	for {
 		select {
@@ -216,7 +218,9 @@ func (t *tries) count(err error) {
 		t.refused++
 		t.last = err
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		// The listener is just getting the connection; it will be accepted.
+		// The listener is just getting the connection and will accept it, or the
+		// last one between the two ports ended within a minute.
+		t.taken++
 	default:
 		t.last = err
 	}
@@ -244,6 +248,8 @@ func (t *tries) explain(ctx context.Context, err error) error {
 		return fail(context.Canceled, "after %d tries", t.made)
 	case errors.Is(err, net.ErrClosed):
 		return fail(net.ErrClosed, "the port was closed")
+	case t.taken > 0 && t.taken == t.made:
+		return fail(overlay.ErrOverloaded, "this host still keeps a connection between these two ports, or its memory of one for a minute (ss -tan); use another port")
 	case t.refused > 0:
 		return fail(overlay.ErrRefused, "%d of %d tries were answered by a reset, the others by nothing; "+
 			"a site that resets needs both ends to dial within the one-way delay: compare the clocks, or use a relay", t.refused, t.made)

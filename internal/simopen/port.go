@@ -22,8 +22,8 @@ type Port struct {
 
 	mu       sync.Mutex
 	closed   bool
-	vantages []net.Conn // keep the NAT's mapping alive
-	mapping  *Mapping   // the latest observation, or nil
+	vantages []*net.TCPConn // keep the NAT's mapping alive
+	mapping  *Mapping       // the latest observation, or nil
 }
 
 // Prepare takes a port on the address local, inside ports or any when that is
@@ -64,13 +64,14 @@ func (p *Port) Close() error {
 	p.vantages = nil
 	p.mu.Unlock()
 	for _, c := range held {
+		c.SetLinger(0) // TIME-WAIT would keep the port from asking again for a minute
 		c.Close()
 	}
 	return p.listener.Close()
 }
 
 // hold keeps a connection open until Close.
-func (p *Port) hold(c net.Conn) error {
+func (p *Port) hold(c *net.TCPConn) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
@@ -125,12 +126,14 @@ func (p *Port) ask(ctx context.Context, c *connecting, vantage netip.AddrPort) (
 		return netip.AddrPort{}, Sample{}, fmt.Errorf("vantage point %v: %w", vantage, outcomeError(ctx, err))
 	}
 	seen, sample, err := Ask(ctx, conn)
-	if err == nil {
-		err = p.hold(conn)
-	} else {
+	if err != nil {
 		conn.Close()
+		return netip.AddrPort{}, Sample{}, err
 	}
-	return seen, sample, err
+	if err := p.hold(conn); err != nil {
+		return netip.AddrPort{}, Sample{}, err
+	}
+	return seen, sample, nil
 }
 
 // Dial makes an ordinary connection from the port, as a client that needs the

@@ -1,0 +1,226 @@
+package simopen
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/overlay"
+	"github.com/isthmus-grid/isthmus/wire"
+)
+
+var loopback = netip.MustParseAddr("127.0.0.1")
+
+func prepared(t *testing.T, ports overlay.Ports) *Port {
+	t.Helper()
+	p, err := Prepare(t.Context(), loopback, ports)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.Close() })
+	return p
+}
+
+// Sharing a port among its own sockets must not make a Port share it with
+// another, which would take its connections.
+func TestPortsAreNotShared(t *testing.T) {
+	two := overlay.Ports{First: 20100, Last: 20101}
+	a, b := prepared(t, two), prepared(t, two)
+	if a.Local() == b.Local() {
+		t.Fatalf("both have %v", a.Local())
+	}
+	if c, err := Prepare(t.Context(), loopback, two); !errors.Is(err, overlay.ErrPortRangeFull) {
+		t.Fatalf("%v, %v", c, err)
+	}
+	a.Close()
+	if c := prepared(t, two); c.Local() != a.Local() {
+		t.Errorf("%v was not given again", a.Local())
+	}
+}
+
+func TestPrepareNeedsAnAddress(t *testing.T) {
+	for _, addr := range []netip.Addr{{}, netip.IPv4Unspecified(), netip.MustParseAddr("192.0.2.1")} {
+		if p, err := Prepare(t.Context(), addr, overlay.Ports{}); err == nil {
+			p.Close()
+			t.Errorf("%v was accepted", addr)
+		}
+	}
+}
+
+// With nothing in between, over both families: whoever wins, there is one
+// connection.
+func TestOpenOnOneHost(t *testing.T) {
+	for _, addr := range []netip.Addr{loopback, netip.IPv6Loopback()} {
+		for range 50 {
+			a, err := Prepare(t.Context(), addr, overlay.Ports{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			b, err := Prepare(t.Context(), addr, overlay.Ports{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			at := time.Now().Add(2 * ms)
+			m := meeting{a: &endpoint{port: a}, b: &endpoint{port: b}}
+			done := make(chan struct{})
+			go func() {
+				m.connA, m.errA = a.Open(t.Context(), b.Local(), at, Options{})
+				close(done)
+			}()
+			m.connB, m.errB = b.Open(t.Context(), a.Local(), at, Options{})
+			<-done
+			if err := m.err(); err != nil {
+				t.Error(err)
+			}
+			m.close()
+		}
+	}
+}
+
+// Connections of others to the port are reset, and the awaited one is found
+// among them.
+func TestStrangersAreReset(t *testing.T) {
+	p, friend := prepared(t, overlay.Ports{}), prepared(t, overlay.Ports{})
+	stranger, err := net.Dial("tcp", p.Local().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stranger.Close()
+	go func() {
+		if c, err := friend.Dial(t.Context(), p.Local()); err == nil {
+			defer c.Close()
+		}
+	}()
+	c, err := p.Open(t.Context(), friend.Local(), time.Now().Add(time.Second), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if got := c.RemoteAddr().String(); got != friend.Local().String() {
+		t.Errorf("connected with %s", got)
+	}
+	stranger.SetDeadline(time.Now().Add(5 * time.Second))
+	if _, err := stranger.Read(make([]byte, 1)); err == nil || errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("the stranger read: %v", err)
+	}
+}
+
+func TestOpenEndsWithItsContextAndItsPort(t *testing.T) {
+	p, nobody := prepared(t, overlay.Ports{}), netip.MustParseAddrPort("127.0.0.1:1")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := p.Open(ctx, nobody, time.Now().Add(time.Hour), Options{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
+	}
+	time.AfterFunc(10*ms, func() { p.Close() })
+	if _, err := p.Open(t.Context(), nobody, time.Now().Add(time.Hour), Options{}); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("closed: %v", err)
+	}
+	if _, err := p.Open(t.Context(), nobody, time.Now(), Options{}); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("closed before: %v", err)
+	}
+}
+
+// vantagePoint answers one connection with answer.
+func vantagePoint(t *testing.T, answer func(net.Conn)) netip.AddrPort {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ln.Close() })
+	go func() {
+		if c, err := ln.Accept(); err == nil {
+			defer c.Close()
+			answer(c)
+		}
+	}()
+	return netip.MustParseAddrPort(ln.Addr().String())
+}
+
+func TestObserve(t *testing.T) {
+	p := prepared(t, overlay.Ports{})
+	before := time.Now()
+	good := vantagePoint(t, func(c net.Conn) {
+		if err := Answer(t.Context(), c); err != nil {
+			t.Error(err)
+		}
+		c.Read(make([]byte, 1))
+	})
+	refusing := vantagePoint(t, func(c net.Conn) {
+		wire.Read(c)
+		c.Write(wire.Append(nil, &wire.Refuse{Code: wire.CodeForbidden, By: "proxy p1", Text: "who are you?"}))
+	})
+	m, err := p.Observe(t.Context(), []netip.AddrPort{refusing, good})
+	if err != nil || m.Outside != p.Local() || !m.Independent || m.Seen[0].IsValid() || m.Seen[1] != p.Local() {
+		t.Errorf("%+v, %v", m, err)
+	}
+	if m.Failed == nil || !strings.Contains(m.Failed.Error(), "proxy p1: who are you?") {
+		t.Errorf("failed: %v", m.Failed)
+	}
+	if s := m.Samples[1]; s.Sent.Before(before) || s.Received.Before(s.Sent) || s.Server.Before(before.Add(-ms)) {
+		t.Errorf("sample %+v", s)
+	}
+}
+
+func TestObserveFails(t *testing.T) {
+	p := prepared(t, overlay.Ports{})
+	none := netip.MustParseAddrPort("127.0.0.1:1")
+	closing := vantagePoint(t, func(net.Conn) {})
+	babbling := vantagePoint(t, func(c net.Conn) { c.Write([]byte("HTTP/1.1 400 Bad Request\r\n\r\n")); c.Read(make([]byte, 64)) })
+	wrong := vantagePoint(t, func(c net.Conn) { c.Write(wire.Append(nil, &wire.Observe{})); c.Read(make([]byte, 64)) })
+	for v, class := range map[netip.AddrPort]error{none: overlay.ErrRefused, babbling: wire.ErrMagic, wrong: wire.ErrType} {
+		if _, err := p.Observe(t.Context(), []netip.AddrPort{v}); !errors.Is(err, class) {
+			t.Errorf("%v: %v, want %v", v, err, class)
+		}
+	}
+	if _, err := p.Observe(t.Context(), []netip.AddrPort{closing}); err == nil {
+		t.Error("a vantage point that closes was taken")
+	}
+	if _, err := p.Observe(t.Context(), nil); err == nil {
+		t.Error("no vantage point was enough")
+	}
+	silent := vantagePoint(t, func(c net.Conn) { c.Read(make([]byte, 64)); <-t.Context().Done() })
+	ctx, cancel := context.WithTimeout(t.Context(), 50*ms)
+	defer cancel()
+	if _, err := p.Observe(ctx, []netip.AddrPort{silent}); !errors.Is(err, overlay.ErrTimeout) {
+		t.Errorf("silence: %v", err)
+	}
+	p.Close()
+	good := vantagePoint(t, func(c net.Conn) { Answer(t.Context(), c); c.Read(make([]byte, 1)) })
+	if _, err := p.Observe(t.Context(), []netip.AddrPort{good}); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("after Close: %v", err)
+	}
+}
+
+func TestAnswerRefusesOtherFrames(t *testing.T) {
+	a, b := net.Pipe()
+	defer a.Close()
+	go a.Write(wire.Append(nil, &wire.Refuse{By: "x"}))
+	if err := Answer(t.Context(), b); !errors.Is(err, wire.ErrType) {
+		t.Error(err)
+	}
+	b.Close()
+	if err := Answer(t.Context(), b); err == nil {
+		t.Error("a closed connection was answered")
+	}
+}
+
+// Two ports that are connected cannot be once more; the error must not send
+// people after firewalls.
+func TestPortsThatAreConnected(t *testing.T) {
+	a, b := prepared(t, overlay.Ports{}), prepared(t, overlay.Ports{})
+	c, err := a.Dial(t.Context(), b.Local())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	_, err = a.Open(t.Context(), b.Local(), time.Now(), Options{Bound: 200 * ms})
+	if !errors.Is(err, overlay.ErrOverloaded) || !strings.Contains(err.Error(), "between these two ports") {
+		t.Error(err)
+	}
+}
