@@ -93,8 +93,9 @@ func New(opts Options) (*Helper, error) {
 // were handed out live on.
 func (h *Helper) Serve(ctx context.Context, ln *net.UnixListener) error {
 	ctx, cancel := context.WithCancel(ctx)
-	defer h.ctl.Close()
+	h.life = ctx
 	defer h.work.Wait()
+	defer h.ctl.Close() // waits for calls of peers, which may start work
 	defer cancel()
 	data := &dataPort{h: h}
 	h.work.Go(func() {
@@ -172,7 +173,19 @@ func (h *Helper) register(ctx context.Context, f *frontal, p *process) error {
 	if len(r.Faults) > 0 {
 		return control.FaultErr(r.Faults[0])
 	}
+	p.known.Store(f)
 	return nil
+}
+
+// frontalFor returns the current session once p is registered on it: a frontal
+// does nothing for a process that it does not know, and right after a restart
+// of either a dial may be quicker than enter.
+func (h *Helper) frontalFor(ctx context.Context, p *process) (*frontal, error) {
+	f, err := h.frontal(ctx)
+	if err != nil || p.known.Load() == f {
+		return f, err
+	}
+	return f, h.register(ctx, f, p)
 }
 
 // withdraw tells the frontal that a process is gone. If nobody can be told

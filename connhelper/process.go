@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -24,7 +25,8 @@ type process struct {
 	generation overlay.Generation
 	uid        uint32
 	conn       *local.Conn
-	ready      chan struct{} // closed once it was welcomed or refused: nothing reaches it before
+	ready      chan struct{}           // closed once it was welcomed or refused: nothing reaches it before
+	known      atomic.Pointer[frontal] // the session on which it is registered, nil before the first
 
 	mu    sync.Mutex
 	dials map[uint32]context.CancelFunc // requests in progress
@@ -257,6 +259,11 @@ func (h *Helper) deliver(p *process, c socket, path overlay.Path) error {
 func (p *process) reject(err error) {
 	p.conn.Send(&wire.Refuse{Code: wire.CodeOf(err), By: "helper", Text: err.Error()}, nil)
 	p.conn.Close()
+}
+
+// fault tells the process that a carrier it was handed will not work.
+func (p *process) fault(carrier uint64, err error) {
+	p.conn.Send(&wire.LocalFault{Carrier: carrier, Code: wire.CodeOf(err), Text: err.Error()}, nil)
 }
 
 // socket is a connection whose descriptor can be passed on.

@@ -12,13 +12,14 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/internal/meeting"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
 // attempt carries out one step of a plan from the asker's side.
 func (h *Helper) attempt(ctx context.Context, p *process, to target, step overlay.Step) (made, error) {
-	f, err := h.frontal(ctx)
+	f, err := h.frontalFor(ctx, p)
 	if err != nil {
 		return made{}, err
 	}
@@ -31,7 +32,10 @@ func (h *Helper) attempt(ctx context.Context, p *process, to target, step overla
 	case overlay.Relay:
 		try, bound = h.relay, relayTimeout
 	default:
-		return made{}, fmt.Errorf("%w: this helper does not know the technique; upgrade it", wire.ErrVersion)
+		if !meeting.Knows(step.Technique) {
+			return made{}, fmt.Errorf("%w: this helper does not know the technique; upgrade it", wire.ErrVersion)
+		}
+		try = h.negotiated
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, bound, fmt.Errorf("%w after %v", overlay.ErrTimeout, bound))
 	defer cancel()
@@ -127,18 +131,7 @@ func (h *Helper) relay(ctx context.Context, f *frontal, p *process, to target, s
 		return made{}, err
 	}
 	in.detach()
-	m.handed = func(p *process, carrier uint64, err error) {
-		if err != nil {
-			in.end()
-			return
-		}
-		h.work.Go(func() {
-			defer in.end()
-			if err := in.outcome(); err != nil {
-				p.conn.Send(&wire.LocalFault{Carrier: carrier, Code: wire.CodeOf(err), Text: err.Error()}, nil)
-			}
-		})
-	}
+	m.handed = h.watch(in)
 	return m, nil
 }
 
