@@ -25,6 +25,7 @@ type end struct {
 //	accepted --ticket--> first of its link --second comes--> joined by the second's goroutine
 //	    |                        \--nobody comes--> refused
 //	    |---ticket--> second of its link --> joined here
+//	    |---observe--> told where it comes from, and held until it closes
 //	    \---no ticket, bad ticket, over a limit--> refused
 func (s *Server) serveConn(ctx context.Context, c *net.TCPConn) {
 	e := &end{conn: c, since: time.Now()}
@@ -35,38 +36,45 @@ func (s *Server) serveConn(ctx context.Context, c *net.TCPConn) {
 	if err := carrier.Tune(c, s.set.Tuning); err != nil {
 		s.log.Debug("socket not tuned", "error", err)
 	}
-	err := s.readTicket(ctx, e)
+	asks, err := s.readTicket(ctx, e)
 	s.endHandshake()
-	if err != nil {
+	switch {
+	case err != nil:
 		s.refuse(e, err)
-		return
+	case asks:
+		s.observer.Answer(ctx, c)
+	default:
+		s.meet(ctx, e)
 	}
-	s.meet(ctx, e)
 }
 
-// readTicket reads the ticket and nothing after it, and checks it.
-func (s *Server) readTicket(ctx context.Context, e *end) error {
+// readTicket reads the ticket and nothing after it, and checks it. Instead of
+// a ticket there may be an observe frame, from somebody who only asks.
+func (s *Server) readTicket(ctx context.Context, e *end) (asks bool, err error) {
 	e.conn.SetReadDeadline(time.Now().Add(s.set.TicketTime))
 	stop := context.AfterFunc(ctx, func() { e.conn.SetReadDeadline(time.Unix(1, 0)) })
 	frame, err := wire.Read(e.conn)
 	if !stop() {
-		return stopping()
+		return false, stopping()
 	}
 	e.conn.SetReadDeadline(time.Time{})
 	if err != nil {
-		return s.unreadable(err)
+		return false, s.unreadable(err)
+	}
+	if frame.Type() == wire.TypeObserve {
+		return true, nil
 	}
 	t, ok := frame.(*wire.Ticket)
 	if !ok {
-		return refusal(NotATicket, wire.CodeMalformed, "the first frame must be a ticket, this is a %v frame", frame.Type())
+		return false, refusal(NotATicket, wire.CodeMalformed, "the first frame must be a ticket, this is a %v frame", frame.Type())
 	}
 	e.ticket = t
 	if err := s.checker.Check(t, time.Now()); err != nil {
 		var bad *ticket.Error
 		errors.As(err, &bad)
-		return refusal(Reason(bad.Reason), wire.CodeOf(err), "%v", err)
+		return false, refusal(Reason(bad.Reason), wire.CodeOf(err), "%v", err)
 	}
-	return nil
+	return false, nil
 }
 
 // unreadable says why no frame could be read.

@@ -5,6 +5,8 @@ import (
 	"sync"
 
 	"github.com/isthmus-grid/isthmus/internal/carrier"
+	"github.com/isthmus-grid/isthmus/internal/stunserver"
+	"github.com/isthmus-grid/isthmus/internal/vantage"
 )
 
 // Status is what a Server does and did. Its JSON form is what status commands
@@ -22,6 +24,9 @@ type Status struct {
 	Spliced    uint64            `json:"spliced"`    // of Bytes, those that stayed in the kernel
 	Copied     uint64            `json:"copied"`     // of Bytes, those that passed the proxy's memory
 	Refused    map[Reason]uint64 `json:"refused"`    // connections, by reason
+
+	Observer    vantage.ObserverStats `json:"observer"`     // who asked where they come from
+	STUNAnswers stunserver.Stats      `json:"stun_answers"` // the same over UDP
 }
 
 // Status returns the present state. The map belongs to the caller.
@@ -38,6 +43,7 @@ func (s *Server) Status() Status {
 		st.Copied += now.Copied
 	}
 	st.Joined += uint64(len(s.links))
+	st.Observer, st.STUNAnswers = s.observer.Stats(), s.stun.Stats()
 	return st
 }
 

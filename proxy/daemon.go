@@ -57,6 +57,7 @@ func serve(ctx context.Context, cfg Config, log *slog.Logger, ready func(...stri
 	s := New(set, log)
 	e := control.NewEndpoint(creds, log, func(r grpc.ServiceRegistrar) {
 		controlpb.RegisterAdminServer(r, admin{server: s})
+		controlpb.RegisterVantagesServer(r, vantages{log: log})
 	})
 	defer e.Close()
 
@@ -64,8 +65,9 @@ func serve(ctx context.Context, cfg Config, log *slog.Logger, ready func(...stri
 	var session sync.WaitGroup
 	defer session.Wait()
 	defer cancel()
+	stunPort := serveSTUN(ctx, &session, cfg.STUNListen, s)
 	session.Go(func() {
-		o := offerer{server: s, key: set.Key, advertise: cfg.Advertise, listen: bound(listeners), log: log}
+		o := offerer{server: s, key: set.Key, advertise: cfg.Advertise, listen: bound(listeners), stunPort: stunPort, log: log}
 		e.Keep(ctx, control.DialConfig{Addr: cfg.Broker, Role: control.RoleBroker}, o.run)
 	})
 	log.Info("serving", "name", set.Name, "listen", fmt.Sprint(bound(listeners)), "broker", cfg.Broker)

@@ -57,7 +57,7 @@ func TestAdvertised(t *testing.T) {
 		}
 		return out
 	}
-	for want, got := range map[string][]string{
+	for want, got := range map[string][]netip.AddrPort{
 		"[203.0.113.7:443]":                    advertised(at("203.0.113.7:443"), at("[::]:4443"), own),
 		"[198.51.100.9:4443 203.0.113.8:4443]": advertised(nil, at("[::]:4443", "203.0.113.8:4443"), own),
 	} {
@@ -142,6 +142,7 @@ func startDaemon(t *testing.T, grid *ca.CA, id control.Identity, broker string) 
 	}
 	cfg := daemon.Defaults[Config]()
 	cfg.Listen = []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:0")}
+	cfg.STUNListen = netip.MustParseAddrPort("127.0.0.1:0")
 	cfg.Broker = broker
 	cfg.TLS = TLS{Cert: daemon.Path(files.Cert), Key: daemon.Path(files.Key), CA: daemon.Path(files.CA)}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -195,7 +196,8 @@ func TestBrokerComesAndGoes(t *testing.T) {
 	stop := b.serveAt(t, grid, listen())
 	session := receive(t, "the session", b.peers)
 	offer := receive(t, "the offer", b.offers)
-	if offer.Name != "p1" || fmt.Sprint(offer.Addresses) != "["+addr+"]" || offer.Capacity != 10000 || offer.Live != 0 {
+	at := netip.MustParseAddrPort(offer.Stun)
+	if offer.Name != "p1" || at.Addr() != netip.MustParseAddr("127.0.0.1") || fmt.Sprint(offer.Addresses) != "["+addr+"]" || offer.Capacity != 10000 || offer.Live != 0 {
 		t.Errorf("offered %+v, want p1 at %s", offer, addr)
 	}
 

@@ -26,17 +26,19 @@ type offerer struct {
 	key       ticket.Key
 	advertise []netip.AddrPort // as set
 	listen    []netip.AddrPort // as bound
+	stunPort  uint16           // 0: no STUN server
 	log       *slog.Logger
 }
 
 // run serves one session with the broker until it ends.
 func (o *offerer) run(ctx context.Context, session *control.Session) error {
 	addresses := advertised(o.advertise, o.listen, session.LocalAddr().Addr())
+	stun := stunAddress(addresses, o.stunPort)
 	relays := controlpb.NewRelaysClient(session.Conn())
-	if err := o.offer(ctx, relays, addresses); err != nil {
+	if err := o.offer(ctx, relays, addresses, stun); err != nil {
 		return fmt.Errorf("offering to %v: %w", session.Peer(), err)
 	}
-	o.log.Info("offered to the broker", "broker", session.Peer().String(), "addresses", fmt.Sprint(addresses))
+	o.log.Info("offered to the broker", "broker", session.Peer().String(), "addresses", fmt.Sprint(addresses), "stun", stun)
 	every := time.NewTicker(offerEvery)
 	defer every.Stop()
 	for {
@@ -47,35 +49,52 @@ func (o *offerer) run(ctx context.Context, session *control.Session) error {
 			pause(ctx, offerPause)
 		case <-every.C:
 		}
-		if err := o.offer(ctx, relays, addresses); err != nil {
+		if err := o.offer(ctx, relays, addresses, stun); err != nil {
 			return fmt.Errorf("reporting load to %v: %w", session.Peer(), err)
 		}
 	}
 }
 
-func (o *offerer) offer(ctx context.Context, relays controlpb.RelaysClient, addresses []string) error {
+func (o *offerer) offer(ctx context.Context, relays controlpb.RelaysClient, addresses []netip.AddrPort, stun string) error {
 	ctx, cancel := context.WithTimeout(ctx, offerBound)
 	defer cancel()
 	st := o.server.Status()
 	_, err := relays.Offer(ctx, &controlpb.OfferRequest{
-		Name: st.Name, Addresses: addresses, TicketKey: o.key[:],
-		Live: uint32(st.Links + st.Waiting), Capacity: uint32(st.Capacity),
+		Name: st.Name, Addresses: texts(addresses), TicketKey: o.key[:],
+		Live: uint32(st.Links + st.Waiting), Capacity: uint32(st.Capacity), Stun: stun,
 	})
 	return control.FromStatus(err)
 }
 
 // advertised are the addresses to offer: those that are set, or else those
 // listened on, where own stands for "any address of this host".
-func advertised(set, listen []netip.AddrPort, own netip.Addr) []string {
+func advertised(set, listen []netip.AddrPort, own netip.Addr) []netip.AddrPort {
 	if len(set) == 0 {
 		set = listen
 	}
-	var out []string
+	var out []netip.AddrPort
 	for _, a := range set {
 		if a.Addr().IsUnspecified() {
 			a = netip.AddrPortFrom(own, a.Port())
 		}
-		out = append(out, a.String())
+		out = append(out, a)
+	}
+	return out
+}
+
+// stunAddress is where the STUN server is reached: on the host of the first
+// address; "" without one.
+func stunAddress(addresses []netip.AddrPort, port uint16) string {
+	if port == 0 {
+		return ""
+	}
+	return netip.AddrPortFrom(addresses[0].Addr(), port).String()
+}
+
+func texts(addresses []netip.AddrPort) []string {
+	out := make([]string, len(addresses))
+	for i, a := range addresses {
+		out[i] = a.String()
 	}
 	return out
 }

@@ -11,7 +11,9 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/carrier"
+	"github.com/isthmus-grid/isthmus/internal/stunserver"
 	"github.com/isthmus-grid/isthmus/internal/ticket"
+	"github.com/isthmus-grid/isthmus/internal/vantage"
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
@@ -53,6 +55,9 @@ type Server struct {
 	log     *slog.Logger
 	count   counters
 
+	observer *vantage.Observer
+	stun     *stunserver.Server // served by the daemon, if it has the sockets
+
 	mu         sync.Mutex // guards the fields below; never held while waiting or writing to a peer
 	waiting    map[wire.ID]*meeting
 	links      map[*link]struct{}
@@ -77,6 +82,9 @@ func New(set Settings, log *slog.Logger) *Server {
 		waiting: map[wire.ID]*meeting{},
 		links:   map[*link]struct{}{},
 		changed: make(chan struct{}, 1),
+
+		observer: vantage.NewObserver("proxy "+set.Name, 0, 0, nil),
+		stun:     new(stunserver.Server),
 	}
 }
 

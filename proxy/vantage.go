@@ -1,0 +1,56 @@
+package proxy
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"sync"
+
+	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/internal/vantage"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// serveSTUN runs the STUN server in wg until ctx ends, and returns its port; 0
+// if it is off or cannot listen, which is no reason for a proxy not to relay.
+func serveSTUN(ctx context.Context, wg *sync.WaitGroup, addr netip.AddrPort, s *Server) (port uint16) {
+	if !addr.IsValid() {
+		return 0
+	}
+	sockets, err := vantage.Listen(ctx, addr)
+	if err != nil {
+		s.log.Warn("no STUN server: sites cannot learn their UDP mapping here; if a broker on this host has the port, set stun_listen to another or to \"\"", "error", err)
+		return 0
+	}
+	wg.Go(func() {
+		if err := sockets.Serve(ctx, s.stun, s.observer); err != nil {
+			s.log.Error("the STUN server ended", "error", err)
+		}
+	})
+	return sockets.Port()
+}
+
+// vantages calls back for the broker.
+type vantages struct {
+	controlpb.UnimplementedVantagesServer
+	log *slog.Logger
+}
+
+// CallBack implements controlpb.VantagesServer. The broker has checked that
+// the address belongs to who asks; loopback is called only by a proxy whose
+// broker is on its own host.
+func (v vantages) CallBack(ctx context.Context, req *controlpb.CallBackRequest) (*controlpb.CallBackResponse, error) {
+	s := control.SessionOf(ctx)
+	if role := s.Peer().Role; role != control.RoleBroker {
+		return nil, control.Status(fmt.Errorf("%w: a %v has nobody called back", overlay.ErrForbidden, role))
+	}
+	target, err := vantage.ParseTarget(req, s.LocalAddr().Addr().IsLoopback())
+	if err != nil {
+		return nil, control.Status(err)
+	}
+	resp := vantage.CallBack(ctx, target, netip.Addr{})
+	v.log.Info("call-back", "to", target.To.String(), "udp", target.UDP, "outcome", resp.Outcome.String(), "text", resp.Text)
+	return resp, nil
+}
