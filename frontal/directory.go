@@ -303,6 +303,9 @@ func (f *Frontal) passEvents(in grpc.ServerStreamingClient[controlpb.IntroduceEv
 		if err != nil {
 			return callError(err)
 		}
+		if err := f.checkNegotiation("answer", event.Answer); err != nil {
+			return err
+		}
 		f.allowRelay(event.Relay)
 		if err := out.Send(event); err != nil {
 			return err
@@ -330,6 +333,9 @@ func (f *Frontal) completeIntroduce(id control.Identity, req *controlpb.Introduc
 		return nil, fmt.Errorf("%s: %w: %w", f.who, wire.ErrMalformed, err)
 	}
 	if err := f.runsAt(id, asker); err != nil {
+		return nil, err
+	}
+	if err := f.checkNegotiation("offer", req.Offer); err != nil {
 		return nil, err
 	}
 	req.AskerNode = id.Name

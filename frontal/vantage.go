@@ -1,0 +1,63 @@
+package frontal
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/wire"
+)
+
+// Bearings asks the broker anew for every caller: the answer is a clock's.
+func (d *directory) Bearings(ctx context.Context, req *controlpb.BearingsRequest) (*controlpb.BearingsResponse, error) {
+	if _, err := d.f.helperOf(ctx, "Bearings"); err != nil {
+		return nil, control.Status(err)
+	}
+	resp, err := d.f.bearings(ctx, req)
+	return resp, control.Status(err)
+}
+
+// CallBack passes a helper's wish to be called back to the broker, which knows
+// whether the address is the helper's to name.
+func (d *directory) CallBack(ctx context.Context, req *controlpb.CallBackRequest) (*controlpb.CallBackResponse, error) {
+	id, err := d.f.helperOf(ctx, "CallBack")
+	if err != nil {
+		return nil, control.Status(err)
+	}
+	resp, err := d.f.callBack(ctx, req)
+	if err != nil {
+		d.f.log.Warn("call-back refused", "node", id.Node().String(), "to", req.To, "error", err)
+	}
+	return resp, control.Status(err)
+}
+
+func (f *Frontal) bearings(ctx context.Context, req *controlpb.BearingsRequest) (*controlpb.BearingsResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, brokerCall)
+	defer cancel()
+	s, err := f.up.get(ctx)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := controlpb.NewDirectoryClient(s.Conn()).Bearings(ctx, req)
+	return resp, f.up.callError(s, err)
+}
+
+func (f *Frontal) callBack(ctx context.Context, req *controlpb.CallBackRequest) (*controlpb.CallBackResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, brokerCall)
+	defer cancel()
+	s, err := f.up.get(ctx)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := controlpb.NewDirectoryClient(s.Conn()).CallBack(ctx, req)
+	return resp, f.up.callError(s, err)
+}
+
+// checkNegotiation bounds what one end says to the other through here.
+func (f *Frontal) checkNegotiation(what string, text []byte) error {
+	if n := len(text); n > control.MaxNegotiation {
+		return fmt.Errorf("%s: %w: an %s of %d bytes, at most %d are passed on", f.who, wire.ErrMalformed, what, n, control.MaxNegotiation)
+	}
+	return nil
+}
