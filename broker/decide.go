@@ -24,8 +24,9 @@ func Decide(asker, target overlay.SiteProfile) overlay.Plan {
 			plan.Rejected = append(plan.Rejected, overlay.Rejection{Technique: t, Reason: v.reason})
 			continue
 		}
-		plan.Steps = append(plan.Steps, overlay.Step{Technique: t, Via: p.via(t), Reason: v.reason})
+		plan.Steps = append(plan.Steps, overlay.Step{Technique: t, Via: p.via(t), Reason: v.reason, Port: p.port(t)})
 		p.dials = p.dials || t == overlay.Direct || t == overlay.PortRange
+		p.reached = p.reached || p.dials || t == overlay.Reversed
 	}
 	return plan
 }
@@ -35,6 +36,7 @@ func Decide(asker, target overlay.SiteProfile) overlay.Plan {
 type pair struct {
 	asker, target overlay.SiteProfile
 	dials         bool // a technique by which the asker dials the target was taken
+	reached       bool // one by which either end dials the other was
 }
 
 // verdict says whether a technique is taken, and why or why not.
@@ -58,6 +60,11 @@ func (p pair) judge(t overlay.Technique) verdict {
 			return reject("the admin of %s forbids it", s.Site)
 		}
 	}
+	if meets(t) {
+		if v := p.meeting(); !v.take {
+			return v
+		}
+	}
 	switch t {
 	case overlay.Direct:
 		return p.direct()
@@ -75,6 +82,15 @@ func (p pair) judge(t overlay.Technique) verdict {
 		return p.relay()
 	}
 	return notBuilt
+}
+
+// port is the port from which the asker must dial: a target that lets only
+// port 443 out reaches no other.
+func (p pair) port(t overlay.Technique) uint16 {
+	if t == overlay.SimultaneousOpen && p.target.Egress == overlay.Egress443 {
+		return relayPort
+	}
+	return 0
 }
 
 // inside reports whether both ends are nodes of one site.

@@ -2,9 +2,26 @@ package broker
 
 import "github.com/isthmus-grid/isthmus/overlay"
 
-// This file judges the techniques that are not built yet. Where a site's rules
-// make one impossible, that is the reason to show: a later version will not
-// change it.
+// This file judges the techniques that need both ends at work, by what firewalls
+// and NATs let through.
+
+// meets reports whether t is such a technique.
+func meets(t overlay.Technique) bool {
+	return t == overlay.SimultaneousOpen || t == overlay.Traversing || t == overlay.HolePunching
+}
+
+// meeting says whether it is worth while to have both ends at work.
+func (p pair) meeting() verdict {
+	if p.reached {
+		return reject("%s and %s need no more than one of them to dial", p.asker.Site, p.target.Site)
+	}
+	for _, s := range []overlay.SiteProfile{p.asker, p.target} {
+		if s.GatewayOnly {
+			return reject("nodes of %s have no route out, and its gateway does not take part in this technique in this version", s.Site)
+		}
+	}
+	return verdict{take: true}
+}
 
 // symmetric reports whether the site's NAT gives a node another outside port for
 // each destination, so that nobody can know beforehand where to send.
@@ -19,15 +36,15 @@ func takesAnyone(s overlay.SiteProfile) bool {
 }
 
 // sides calls judge with each site as self and the other as peer, and returns
-// the first reason against the technique, or notBuilt.
-func (p pair) sides(judge func(self, peer overlay.SiteProfile) *verdict) verdict {
+// the first reason against the technique, or else the one for it.
+func (p pair) sides(works verdict, judge func(self, peer overlay.SiteProfile) *verdict) verdict {
 	if v := judge(p.asker, p.target); v != nil {
 		return *v
 	}
 	if v := judge(p.target, p.asker); v != nil {
 		return *v
 	}
-	return notBuilt
+	return works
 }
 
 func against(format string, args ...any) *verdict {
@@ -38,7 +55,8 @@ func against(format string, args ...any) *verdict {
 // simultaneousOpen needs both SYNs to leave and at least one to arrive, or both
 // to meet a tracker that saw the other's.
 func (p pair) simultaneousOpen() verdict {
-	return p.sides(func(self, peer overlay.SiteProfile) *verdict {
+	works := take("%s and %s each let their own SYN out, and it opens the way for the other's", p.asker.Site, p.target.Site)
+	return p.sides(works, func(self, peer overlay.SiteProfile) *verdict {
 		switch {
 		case self.Egress == overlay.EgressNone || self.Egress == overlay.EgressHTTPProxy:
 			return against("%s, which carries no SYN of its own", egressLimit(self))
@@ -65,7 +83,7 @@ func (p pair) traversing() verdict {
 	if a := p.asker; stateless(a) && a.Refusal == overlay.RefuseReset && p.target.Filter > overlay.FilterStateless && !takesAnyone(p.target) {
 		return reject("%s answers with a reset the SYN by which %s would open its filter", a.Site, p.target.Site)
 	}
-	return p.sides(func(self, peer overlay.SiteProfile) *verdict {
+	return p.sides(notBuilt, func(self, peer overlay.SiteProfile) *verdict {
 		switch {
 		case self.Egress != overlay.EgressAny:
 			return against("%s, and the technique needs every port", egressLimit(self))
@@ -81,7 +99,8 @@ func (p pair) traversing() verdict {
 // holePunching needs datagrams both ways and a mapping that the peer can aim at.
 // Filters without state refuse only TCP.
 func (p pair) holePunching() verdict {
-	return p.sides(func(self, peer overlay.SiteProfile) *verdict {
+	works := take("datagrams leave %s and %s, and open the way for the other's", p.asker.Site, p.target.Site)
+	return p.sides(works, func(self, peer overlay.SiteProfile) *verdict {
 		takesAll := takesAnyone(peer) || !peer.NAT.Translates() && peer.Filter <= overlay.FilterStateless
 		switch {
 		case !self.UDP:

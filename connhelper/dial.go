@@ -347,18 +347,8 @@ func (h *Helper) report(to target, t overlay.Technique, took time.Duration, caus
 
 // pair connects two processes of this node: a socket pair, one end each.
 func (h *Helper) pair(p, q *process) (made, error) {
-	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
+	ours, theirs, err := socketPair()
 	if err != nil {
-		return made{}, fmt.Errorf("socketpair: %w", err)
-	}
-	ours, err := socketOf(fds[0])
-	theirs, err2 := socketOf(fds[1])
-	if err := errors.Join(err, err2); err != nil {
-		for _, c := range []socket{ours, theirs} {
-			if c != nil {
-				c.Close()
-			}
-		}
 		return made{}, err
 	}
 	err = h.deliver(q, theirs, overlay.Path{Peer: h.node, Reason: "the other process dialled"})
@@ -369,8 +359,27 @@ func (h *Helper) pair(p, q *process) (made, error) {
 	return made{conn: ours, path: overlay.Path{Peer: h.node, Reason: "both processes run on this node"}}, nil
 }
 
+// socketPair returns the two ends of a new pair of connected sockets.
+func socketPair() (a, b *net.UnixConn, err error) {
+	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
+	if err != nil {
+		return nil, nil, fmt.Errorf("socketpair: %w", err)
+	}
+	a, err = socketOf(fds[0])
+	b, err2 := socketOf(fds[1])
+	if err = errors.Join(err, err2); err != nil {
+		for _, c := range []*net.UnixConn{a, b} {
+			if c != nil {
+				c.Close()
+			}
+		}
+		return nil, nil, err
+	}
+	return a, b, nil
+}
+
 // socketOf takes over a descriptor.
-func socketOf(fd int) (socket, error) {
+func socketOf(fd int) (*net.UnixConn, error) {
 	syscall.CloseOnExec(fd)
 	f := os.NewFile(uintptr(fd), "socketpair")
 	defer f.Close() // FileConn has a copy

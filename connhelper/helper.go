@@ -59,16 +59,18 @@ type Options struct {
 
 // Helper is the daemon. Make it with New, run it with Serve.
 type Helper struct {
-	node  overlay.NodeID
-	opts  Options
-	log   *slog.Logger
-	ctl   *control.Endpoint
-	home  frontalHolder
-	here  table
-	leads leads
-	work  sync.WaitGroup // goroutines of Serve that nothing else waits for
-	open  chan struct{}  // one token for each dial or introduction in progress
-	seq   atomic.Uint64  // numbers carriers
+	node     overlay.NodeID
+	opts     Options
+	log      *slog.Logger
+	ctl      *control.Endpoint
+	home     frontalHolder
+	here     table
+	leads    leads
+	work     sync.WaitGroup  // goroutines of Serve that nothing else waits for
+	life     context.Context // of Serve, for what outlasts the call that began it; set before anything runs
+	bearings bearings
+	open     chan struct{} // one token for each dial or introduction in progress
+	seq      atomic.Uint64 // numbers carriers
 }
 
 // New returns a helper that runs with Serve.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/internal/meeting"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
 )
@@ -124,9 +125,7 @@ func (s targetService) Introduced(m *controlpb.Introduction, stream grpc.ServerS
 	if role := control.SessionOf(stream.Context()).Peer().Role; role != control.RoleFrontal {
 		return control.Status(fmt.Errorf("%w: a %v does not introduce", overlay.ErrForbidden, role))
 	}
-	err := s.h.introduced(stream.Context(), m, func(kind controlpb.IntroduceEvent_Kind) error {
-		return stream.Send(&controlpb.IntroduceEvent{Kind: kind})
-	})
+	err := s.h.introduced(stream.Context(), m, stream.Send)
 	if err != nil {
 		err = fmt.Errorf("helper %v: %w", s.h.node, err)
 		s.h.log.Warn("introduction failed", "asker", m.GetAsker().String(), "site", m.AskerSite, "error", err)
@@ -135,7 +134,7 @@ func (s targetService) Introduced(m *controlpb.Introduction, stream grpc.ServerS
 	return nil
 }
 
-func (h *Helper) introduced(ctx context.Context, m *controlpb.Introduction, tell func(controlpb.IntroduceEvent_Kind) error) error {
+func (h *Helper) introduced(ctx context.Context, m *controlpb.Introduction, tell func(*controlpb.IntroduceEvent) error) error {
 	release, err := h.admit()
 	if err != nil {
 		return err
@@ -163,12 +162,12 @@ func (h *Helper) introduced(ctx context.Context, m *controlpb.Introduction, tell
 	if err != nil {
 		return err
 	}
-	if err := tell(controlpb.IntroduceEvent_ACCEPTED); err != nil {
-		return err
+	accept := func(answer []byte) error {
+		return tell(&controlpb.IntroduceEvent{Kind: controlpb.IntroduceEvent_ACCEPTED, Answer: answer})
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, relayTimeout, fmt.Errorf("%w after %v", overlay.ErrTimeout, relayTimeout))
 	defer cancel()
-	c, path, err := h.meet(ctx, f, asker, m)
+	c, path, err := h.meet(ctx, f, asker, m, accept)
 	if err != nil {
 		return err
 	}
@@ -176,18 +175,30 @@ func (h *Helper) introduced(ctx context.Context, m *controlpb.Introduction, tell
 		return fmt.Errorf("handing the connection to %v: %w", name, err)
 	}
 	h.log.Info("introduced", "from", asker.String(), "to", name.String(), "technique", path.String())
-	return tell(controlpb.IntroduceEvent_CONNECTED)
+	return tell(&controlpb.IntroduceEvent{Kind: controlpb.IntroduceEvent_CONNECTED})
 }
 
-// meet makes the target's connection: to the relay with its ticket, or back
-// to the asker with the connect-id.
-func (h *Helper) meet(ctx context.Context, f *frontal, asker overlay.ProcessName, m *controlpb.Introduction) (socket, overlay.Path, error) {
+// meet makes the target's connection: to the relay with its ticket, back to the
+// asker with the connect-id, or by what the technique negotiates. It tells the
+// asker that it set to work, with the answer if the technique has one.
+func (h *Helper) meet(ctx context.Context, f *frontal, asker overlay.ProcessName, m *controlpb.Introduction, accept func(answer []byte) error) (socket, overlay.Path, error) {
 	path := overlay.Path{
 		Technique: overlay.Technique(m.Technique), Reason: m.Reason,
 		Peer: overlay.NodeID{Site: overlay.SiteID(m.AskerSite), Name: m.AskerNode},
 	}
 	if f.profile.GatewayOnly {
 		path.Via = overlay.ViaTarget
+	}
+	if meeting.Knows(path.Technique) && !f.profile.GatewayOnly {
+		c, err := h.side(f).Answer(ctx, path.Technique, m.Offer, accept)
+		if err != nil {
+			return nil, path, err
+		}
+		s, err := h.handable(c)
+		return s, path, err
+	}
+	if err := accept(nil); err != nil {
+		return nil, path, err
 	}
 	link, err := idOf(m.Link)
 	if err != nil {

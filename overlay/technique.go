@@ -90,6 +90,10 @@ type Step struct {
 	Technique Technique `json:"technique"`
 	Via       Via       `json:"via,omitempty"`
 	Reason    string    `json:"reason"`
+
+	// Port is the port from which the asker must dial, where the target's site
+	// lets out no other; 0 is any.
+	Port uint16 `json:"port,omitempty"`
 }
 
 // Rejection is a technique that a plan leaves out, with the reason.

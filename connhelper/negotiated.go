@@ -1,0 +1,125 @@
+package connhelper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/internal/meeting"
+	"github.com/isthmus-grid/isthmus/internal/punch"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// bearingsLife is how long the vantage points that the broker named are used.
+const bearingsLife = 30 * time.Second
+
+// bearings keeps what the broker said last.
+type bearings struct {
+	mu    sync.Mutex
+	last  meeting.Bearings
+	asked time.Time
+}
+
+func (b *bearings) get(ctx context.Context, f *frontal) (meeting.Bearings, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock() // the others want the same answer
+	if time.Since(b.asked) < bearingsLife {
+		return b.last, nil
+	}
+	m, err := f.directory().Bearings(ctx, &controlpb.BearingsRequest{})
+	if err != nil {
+		return meeting.Bearings{}, fmt.Errorf("asking for vantage points: %w", control.FromStatus(err))
+	}
+	got, err := meeting.ReadBearings(m)
+	if err != nil {
+		return got, err
+	}
+	b.last, b.asked = got, time.Now()
+	return got, nil
+}
+
+// side is this node as an end of meetings.
+func (h *Helper) side(f *frontal) *meeting.Side {
+	ip := f.local.Addr()
+	if !ip.IsValid() {
+		ip = f.session.LocalAddr().Addr()
+	}
+	return &meeting.Side{
+		Address: ip, Profile: f.profile, Log: h.log,
+		Bearings: func(ctx context.Context) (meeting.Bearings, error) { return h.bearings.get(ctx, f) },
+	}
+}
+
+// negotiated carries out a technique of package meeting from the asker's side.
+func (h *Helper) negotiated(ctx context.Context, f *frontal, p *process, to target, step overlay.Step) (made, error) {
+	var in *introduction
+	c, err := h.side(f).Ask(ctx, step.Technique, step.Port, func(ctx context.Context, offer []byte) ([]byte, error) {
+		request := h.introduction(p, to, step.Technique)
+		request.Offer = offer
+		var err error
+		if in, err = h.openIntroduction(ctx, f, request); err != nil {
+			return nil, err
+		}
+		accepted, err := in.await(ctx, controlpb.IntroduceEvent_ACCEPTED)
+		if err != nil {
+			return nil, err
+		}
+		return accepted.Answer, nil
+	})
+	if err != nil {
+		if in != nil {
+			in.end()
+		}
+		return made{}, err
+	}
+	in.detach()
+	s, err := h.handable(c)
+	if err != nil {
+		in.end()
+		return made{}, err
+	}
+	return made{conn: s, handed: h.watch(in)}, nil
+}
+
+// watch tells the process that got a carrier what goes wrong at the other end.
+func (h *Helper) watch(in *introduction) func(*process, uint64, error) {
+	return func(p *process, carrier uint64, err error) {
+		if err != nil {
+			in.end()
+			return
+		}
+		h.work.Go(func() {
+			defer in.end()
+			if err := in.outcome(); err != nil {
+				p.fault(carrier, err)
+			}
+		})
+	}
+}
+
+// handable returns c in a form that a process can be given. A kernel's socket
+// is that already; of any other connection the process gets one end of a pair
+// of sockets, and this helper copies for as long as it lives.
+func (h *Helper) handable(c net.Conn) (socket, error) {
+	if tcp, ok := c.(*net.TCPConn); ok {
+		tune(tcp)
+		return tcp, nil
+	}
+	ours, theirs, err := socketPair()
+	if err != nil {
+		c.Close()
+		return nil, err
+	}
+	h.work.Go(func() {
+		if err := punch.Bridge(h.life, c, ours); err != nil && !errors.Is(err, syscall.EPIPE) {
+			h.log.Info("a bridged link ended", "peer", c.RemoteAddr().String(), "error", err)
+		}
+	})
+	return theirs, nil
+}

@@ -1,0 +1,169 @@
+package meeting
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/internal/meeting/meetingpb"
+	"github.com/isthmus-grid/isthmus/internal/simopen"
+	"github.com/isthmus-grid/isthmus/overlay"
+	"github.com/isthmus-grid/isthmus/wire"
+)
+
+// webPort is the port from which to dial a peer whose site lets only that out.
+const webPort = 443
+
+// ready is a port that listens and knows how others see it.
+type ready struct {
+	port   *simopen.Port
+	end    simopen.End
+	server netip.AddrPort // whose clock end.Clock is about
+}
+
+// prepare makes a port and asks the vantage points about it.
+func (s *Side) prepare(ctx context.Context, ports overlay.Ports) (*ready, error) {
+	b, err := s.Bearings(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if len(b.TCP) == 0 {
+		return nil, fmt.Errorf("%w: the broker names no vantage point", overlay.ErrUnreachable)
+	}
+	port, err := simopen.Prepare(ctx, s.Address, ports)
+	if err != nil {
+		return nil, err
+	}
+	m, err := port.Observe(ctx, b.TCP)
+	if err == nil && !m.Seen[0].IsValid() {
+		err = fmt.Errorf("%w: %w", overlay.ErrUnreachable, m.Failed) // without the broker's clock there is no instant
+	}
+	if err != nil {
+		port.Close()
+		return nil, err
+	}
+	var clock simopen.Clock
+	clock.Add(m.Samples[0])
+	r := &ready{port: port, server: b.TCP[0]}
+	r.end = simopen.End{Profile: s.Profile, Mapping: m}
+	r.end.Clock, _ = clock.Estimate(time.Now())
+	return r, nil
+}
+
+// ports returns where this end must bind: at the port that the peer needs, or
+// inside the site's range.
+func (s *Side) ports(needed uint16) overlay.Ports {
+	switch {
+	case needed != 0:
+		return overlay.Ports{First: needed, Last: needed}
+	case s.Profile.Inbound == overlay.InboundPorts:
+		return s.Profile.Ports
+	}
+	return overlay.Ports{}
+}
+
+// neededBy is the port from which to dial a peer with that egress.
+func neededBy(peer overlay.Egress) uint16 {
+	if peer == overlay.Egress443 {
+		return webPort
+	}
+	return 0
+}
+
+func (s *Side) askOpen(ctx context.Context, ex Exchange, port uint16) (net.Conn, error) {
+	r, err := s.prepare(ctx, s.ports(port))
+	if err != nil {
+		return nil, err
+	}
+	defer r.port.Close()
+	reply, err := ex(ctx, r.offer())
+	if err != nil {
+		return nil, err
+	}
+	var a meetingpb.OpenAnswer
+	if err := unmarshal(reply, &a); err != nil {
+		return nil, err
+	}
+	remote, err := parseAddr("the target's address", a.Remote)
+	if err != nil {
+		return nil, err
+	}
+	return s.open(ctx, r, simopen.Start{At: time.Unix(0, a.AtUnixNs), Remote: remote, AnyPort: a.AnyPort})
+}
+
+func (r *ready) offer() []byte {
+	m := &meetingpb.OpenOffer{
+		Local: r.end.Mapping.Local.String(), Outside: r.end.Mapping.Outside.String(), Independent: r.end.Mapping.Independent,
+		Server: r.server.String(), ClockOffsetNs: int64(r.end.Clock.Offset), ClockErrorNs: int64(r.end.Clock.Error), RttNs: int64(r.end.Clock.RTT),
+	}
+	m.Profile = marshal(control.ProfileToPB(r.end.Profile))
+	return marshal(m)
+}
+
+func (s *Side) answerOpen(ctx context.Context, offer []byte, reply func([]byte) error) (net.Conn, error) {
+	var m meetingpb.OpenOffer
+	if err := unmarshal(offer, &m); err != nil {
+		return nil, err
+	}
+	asker, err := endOf(&m)
+	if err != nil {
+		return nil, err
+	}
+	r, err := s.prepare(ctx, s.ports(neededBy(asker.Profile.Egress)))
+	if err != nil {
+		return nil, err
+	}
+	defer r.port.Close()
+	if m.Server != r.server.String() {
+		return nil, fmt.Errorf("%w: the asker took the time from %s, this end from %v", overlay.ErrRefused, m.Server, r.server)
+	}
+	agreed, err := simopen.Agree(r.end.Clock.Server(time.Now()), asker, r.end)
+	if err != nil {
+		return nil, err
+	}
+	answer := &meetingpb.OpenAnswer{AtUnixNs: agreed.A.At.UnixNano(), Remote: agreed.A.Remote.String(), AnyPort: agreed.A.AnyPort}
+	if err := reply(marshal(answer)); err != nil {
+		return nil, err
+	}
+	return s.open(ctx, r, agreed.B)
+}
+
+// endOf reads the asker's end.
+func endOf(m *meetingpb.OpenOffer) (e simopen.End, err error) {
+	if e.Profile, err = profileOf(m.Profile); err != nil {
+		return e, err
+	}
+	if e.Mapping.Local, err = parseAddr("the asker's local address", m.Local); err != nil {
+		return e, err
+	}
+	if e.Mapping.Outside, err = parseAddr("the asker's address", m.Outside); err != nil {
+		return e, err
+	}
+	e.Mapping.Independent = m.Independent
+	e.Clock = simopen.Estimate{Offset: time.Duration(m.ClockOffsetNs), Error: time.Duration(m.ClockErrorNs), RTT: time.Duration(m.RttNs)}
+	if e.Clock.RTT < 0 || e.Clock.RTT > time.Minute || e.Clock.Error < 0 {
+		return e, fmt.Errorf("%w: a round trip of %v, a clock right within %v", wire.ErrMalformed, e.Clock.RTT, e.Clock.Error)
+	}
+	return e, nil
+}
+
+// maxAhead bounds how far off an agreed instant may be: a peer must not make
+// this end wait.
+const maxAhead = 5 * time.Second
+
+func (s *Side) open(ctx context.Context, r *ready, start simopen.Start) (net.Conn, error) {
+	if err := s.checkTarget(start.Remote); err != nil {
+		return nil, err
+	}
+	if ahead := time.Until(start.At); ahead > maxAhead {
+		return nil, fmt.Errorf("%w: the agreed instant is %v ahead", overlay.ErrRefused, ahead)
+	}
+	c, err := r.port.Open(ctx, start.Remote, start.At, simopen.Options{AnyPort: start.AnyPort})
+	if err != nil {
+		return nil, cause(ctx, err)
+	}
+	return c, nil
+}
