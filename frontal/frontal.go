@@ -294,7 +294,7 @@ func (f *Frontal) admit(id control.Identity) error {
 // helperJoined keeps the roster right about one session.
 func (f *Frontal) helperJoined(ctx context.Context, s *control.Session) {
 	id := s.Peer()
-	if id.Role != control.RoleHelper {
+	if id.Role != control.RoleHelper || s.Visiting() {
 		return
 	}
 	f.mu.Lock()

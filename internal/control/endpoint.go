@@ -147,7 +147,7 @@ func (e *Endpoint) accept(ctx context.Context, c net.Conn, admit func(Identity) 
 			err = admit(id)
 		}
 		return id, err
-	}, e.creds.id)
+	}, e.creds.id, 0)
 	if err != nil {
 		e.log.Warn("control session refused", "from", c.RemoteAddr().String(), "error", err)
 		return
@@ -172,6 +172,10 @@ type DialConfig struct {
 	Addr string // host:port
 	Role Role   // of the daemon expected there
 
+	// Visit says that this session only asks: whoever accepts it does not take
+	// it for the daemon whose certificate it shows, nor end that one's session.
+	Visit bool
+
 	// Dial opens the TCP connection, or one through an HTTP proxy; nil dials
 	// Addr directly.
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
@@ -179,6 +183,13 @@ type DialConfig struct {
 	// Down is told by Keep why each try failed and why a session ended, before
 	// it waits for the next try; for errors that name the cause. It may be nil.
 	Down func(err error)
+}
+
+func (cfg DialConfig) features() uint32 {
+	if cfg.Visit {
+		return featureVisit
+	}
+	return 0
 }
 
 // Dial makes one session, which lives until ctx ends, either end closes it or
@@ -217,7 +228,7 @@ func (e *Endpoint) connect(ctx context.Context, cfg DialConfig) (*Session, error
 	conn := tls.Client(c, e.creds.clientTLS(cfg.Role, host))
 	id, err := shake(ctx, conn, func(state tls.ConnectionState) (Identity, error) {
 		return identityOf(state.PeerCertificates[0])
-	}, e.creds.id)
+	}, e.creds.id, cfg.features())
 	if err != nil {
 		return fail(err)
 	}

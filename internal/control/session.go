@@ -39,15 +39,20 @@ const streamWindow = 8 << 20
 
 // Session is one control connection. Calls go both ways on it.
 type Session struct {
-	peer Identity
-	conn net.Conn // TLS
-	mux  *yamux.Session
-	rpc  *grpc.ClientConn
-	log  *slog.Logger
+	peer  Identity
+	visit bool
+	conn  net.Conn // TLS
+	mux   *yamux.Session
+	rpc   *grpc.ClientConn
+	log   *slog.Logger
 }
 
 // Peer returns who is at the other end.
 func (s *Session) Peer() Identity { return s.peer }
+
+// Visiting reports whether the peer only came to ask (DialConfig.Visit): it
+// holds the daemon's certificate without standing in for the daemon.
+func (s *Session) Visiting() bool { return s.visit }
 
 // Conn returns the connection on which to call the other end. It is valid
 // until the session ends; calls then fail with overlay.ErrUnreachable (see
@@ -81,14 +86,25 @@ func (s *Session) Close() error {
 	return s.mux.Close()
 }
 
+// featureVisit, a bit of ControlHello.Features, says that the sender only
+// came to ask. Who does not know it takes a visitor for the daemon whose
+// certificate it shows.
+const featureVisit = 1 << 0
+
+// peerHello is what the hand-shake says of the peer.
+type peerHello struct {
+	Identity
+	features uint32
+}
+
 // shake does everything on a fresh TLS connection that comes before yamux:
 // certificates, versions, and the words in which a refusal is told. client is
 // the side that dialled. It closes conn when it fails.
-func shake(ctx context.Context, conn *tls.Conn, verify func(tls.ConnectionState) (Identity, error), by Identity) (Identity, error) {
+func shake(ctx context.Context, conn *tls.Conn, verify func(tls.ConnectionState) (Identity, error), by Identity, features uint32) (peerHello, error) {
 	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
-	id, err := exchange(ctx, conn, verify, by)
+	id, err := exchange(ctx, conn, verify, by, features)
 	if !stop() && err == nil {
 		err = context.Cause(ctx)
 	}
@@ -97,42 +113,59 @@ func shake(ctx context.Context, conn *tls.Conn, verify func(tls.ConnectionState)
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			err = fmt.Errorf("the control hand-shake did not end within %v (%w)", handshakeTimeout, err)
 		}
-		return Identity{}, err
+		return peerHello{}, err
 	}
 	return id, nil
 }
 
-func exchange(ctx context.Context, conn *tls.Conn, verify func(tls.ConnectionState) (Identity, error), by Identity) (Identity, error) {
+func exchange(ctx context.Context, conn *tls.Conn, verify func(tls.ConnectionState) (Identity, error), by Identity, features uint32) (peerHello, error) {
 	if err := conn.HandshakeContext(ctx); err != nil {
-		return Identity{}, fmt.Errorf("TLS: %w", err)
+		return peerHello{}, fmt.Errorf("TLS: %w", err)
 	}
 	id, err := verify(conn.ConnectionState())
 	if err != nil {
 		refuse(conn, by, overlay.ErrForbidden, err)
-		return Identity{}, fmt.Errorf("%w: %w", overlay.ErrForbidden, err)
+		return peerHello{}, fmt.Errorf("%w: %w", overlay.ErrForbidden, err)
 	}
-	hello := wire.Append(nil, &wire.ControlHello{Oldest: OldestVersion, Newest: NewestVersion, Software: Software})
+	hello := wire.Append(nil, &wire.ControlHello{Oldest: OldestVersion, Newest: NewestVersion, Features: features, Software: Software})
 	if _, err := conn.Write(hello); err != nil {
-		return Identity{}, err
+		return peerHello{}, err
 	}
 	frame, err := wire.Read(conn)
 	if err != nil {
-		return Identity{}, fmt.Errorf("waiting for the hello of %v: %w", id, err)
+		err = fmt.Errorf("waiting for the hello of %v: %w", id, err)
+		if garbled(err) {
+			refuse(conn, by, err, err)
+		}
+		return peerHello{}, err
 	}
 	switch f := frame.(type) {
 	case *wire.Refuse:
-		return Identity{}, f.Err()
+		return peerHello{}, f.Err()
 	case *wire.ControlHello:
 		if f.Newest < OldestVersion || f.Oldest > NewestVersion {
 			err := fmt.Errorf("%w: %v (%s) speaks control versions %d to %d, %v (%s) speaks %d to %d; upgrade the older one",
 				wire.ErrVersion, id, f.Software, f.Oldest, f.Newest, by, Software, OldestVersion, NewestVersion)
 			refuse(conn, by, wire.ErrVersion, err)
-			return Identity{}, err
+			return peerHello{}, err
 		}
-		return id, nil
+		return peerHello{id, f.Features}, nil
 	default:
-		return Identity{}, fmt.Errorf("%w: a %v in place of a control hello", wire.ErrType, frame.Type())
+		err := fmt.Errorf("%w: a %v in place of a control hello", wire.ErrType, frame.Type())
+		refuse(conn, by, err, err)
+		return peerHello{}, err
 	}
+}
+
+// garbled reports whether what came cannot be understood, so that its sender
+// is to be told.
+func garbled(err error) bool {
+	for _, class := range []error{wire.ErrMagic, wire.ErrVersion, wire.ErrType, wire.ErrMalformed} {
+		if errors.Is(err, class) {
+			return true
+		}
+	}
+	return false
 }
 
 // refuse tells the peer why, and waits for it to hang up, since closing with
@@ -146,7 +179,7 @@ func refuse(conn *tls.Conn, by Identity, class, reason error) {
 
 // start puts yamux and gRPC on a connection after its hand-shake. The
 // connection belongs to the session from then on.
-func (e *Endpoint) start(conn net.Conn, id Identity, client bool) (*Session, error) {
+func (e *Endpoint) start(conn net.Conn, id peerHello, client bool) (*Session, error) {
 	cfg := yamux.DefaultConfig()
 	cfg.MaxStreamWindowSize = streamWindow
 	cfg.KeepAliveInterval = 5 * time.Second
@@ -162,7 +195,7 @@ func (e *Endpoint) start(conn net.Conn, id Identity, client bool) (*Session, err
 		conn.Close()
 		return nil, err
 	}
-	s := &Session{peer: id, conn: conn, mux: mux, log: e.log}
+	s := &Session{peer: id.Identity, visit: id.features&featureVisit != 0, conn: conn, mux: mux, log: e.log}
 	s.rpc, err = grpc.NewClient("passthrough:///"+id.Role.String(),
 		grpc.WithTransportCredentials(insecure.NewCredentials()), // yamux runs inside TLS
 		grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) { return mux.Open() }),
