@@ -248,7 +248,7 @@ func (t *tries) explain(ctx context.Context, err error) error {
 		return fail(context.Canceled, "after %d tries", t.made)
 	case errors.Is(err, net.ErrClosed):
 		return fail(net.ErrClosed, "the port was closed")
-	case t.taken > 0 && t.taken == t.made:
+	case t.taken > 0 && t.refused+t.silent == 0:
 		return fail(overlay.ErrOverloaded, "this host still keeps a connection between these two ports, or its memory of one for a minute (ss -tan); use another port")
 	case t.refused > 0:
 		return fail(overlay.ErrRefused, "%d of %d tries were answered by a reset, the others by nothing; "+
