@@ -21,7 +21,7 @@ func main() {
 		Name:  "isthmus",
 		Usage: "one message-passing job over sites that firewalls keep apart",
 		Commands: []*cli.Command{
-			demoCommand(), runCommand(), jobCommand(), caCommand(), statusCommand(), planCommand(),
+			demoCommand(), runCommand(), jobCommand(), caCommand(), statusCommand(), planCommand(), doctorCommand(),
 			labCommand(), benchCommand(), exampleCommand(),
 		},
 		HideVersion:     true,

@@ -116,3 +116,9 @@ func parseStatus(head []byte) (status int, reason string, err error) {
 	}, rest)
 	return status, rest[:min(len(rest), 100)], nil
 }
+
+// Tunnel asks the proxy at the other end of conn for a tunnel to addr,
+// host:port, as DialTCP does; conn stays the caller's.
+func (p HTTPProxy) Tunnel(ctx context.Context, conn *net.TCPConn, addr string) error {
+	return p.connect(ctx, conn, addr)
+}

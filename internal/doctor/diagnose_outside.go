@@ -1,0 +1,363 @@
+package doctor
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// The clock may be off by that much before something breaks, and before it is
+// worth a word: certificates start five minutes early, tickets live a minute.
+const (
+	clockBroken = 4 * time.Minute
+	clockOff    = 2 * time.Second
+)
+
+// session judges what the daemon above told.
+func session(o Observations) []Finding {
+	s := o.Session
+	if !s.Tried || len(o.Services) == 0 {
+		return nil
+	}
+	target := o.Services[0].What + " " + o.Services[0].Address
+	f := Finding{Layer: "session", Target: target, Status: Passed, Class: OK, Evidence: "it answers calls", Meaning: "the control plane works up to the broker"}
+	var all []Finding
+	switch {
+	case s.Err != "":
+		f.Status, f.Class, f.Evidence = Failed, Refused, s.Err
+		f.Meaning, f.Fix = "the hand-shake goes through and the session fails", "look at the daemon's log"
+	case s.Bearings:
+		all = append(all, clock(o, target))
+	case s.Gone:
+		f.Status, f.Class, f.Evidence = Failed, BrokerAway, s.BearingsErr
+		f.Meaning = "this node reaches its gateway; the gateway has no session with the broker, for the reason in its words"
+		f.Device, f.Fix = "what lies between the site's gateway and the broker", "run isthmus doctor on the gateway"
+	case s.Unknown:
+		f.Status, f.Evidence, f.Meaning = NotChecked, s.BearingsErr, "not checked: a daemon on the way does not know the call by which the grid's public addresses are learned"
+		f.Fix = "upgrade the grid's daemons, or name public hosts with --proxy"
+	default:
+		f.Status, f.Class, f.Evidence = Failed, Refused, s.BearingsErr
+		f.Meaning, f.Fix = "the session works and the call for bearings fails", "look at the log of gateway and broker"
+	}
+	return append([]Finding{f}, all...)
+}
+
+// clock compares this host's clock with the broker's, by half a round trip.
+func clock(o Observations, target string) Finding {
+	s := o.Session
+	trip := s.Got.Sub(s.Sent)
+	off := s.Sent.Add(trip / 2).Sub(s.BrokerTime)
+	f := Finding{Layer: "clock", Target: target, Status: Passed, Class: OK,
+		Evidence: fmt.Sprintf("this host's clock is %s %s the broker's, give or take %s", off.Abs().Round(time.Millisecond), aheadOf(off), (trip / 2).Round(time.Millisecond)),
+		Meaning:  "the clocks agree well enough"}
+	if off.Abs() <= clockOff+trip/2 {
+		return f
+	}
+	f.Status, f.Class, f.Fix = Warning, Clock, "set the wrong clock (chrony, ntpd)"
+	f.Meaning = "one of the two clocks is wrong; agreed instants still hold, since offsets are measured, and log lines do not compare"
+	if off.Abs() > clockBroken {
+		f.Status, f.Meaning = Failed, "one of the two clocks is wrong, by more than fresh certificates and tickets allow for"
+	}
+	return f
+}
+
+func aheadOf(off time.Duration) string {
+	if off < 0 {
+		return "behind"
+	}
+	return "ahead of"
+}
+
+// profile is the site's, or one that says nothing.
+func (o Observations) profile() overlay.SiteProfile {
+	if o.Session.Profile != nil {
+		return *o.Session.Profile
+	}
+	return overlay.SiteProfile{}
+}
+
+// outside judges the way to the grid's public hosts over TCP.
+func outside(o Observations) []Finding {
+	var all []Finding
+	p := o.profile()
+	if o.Helper && p.GatewayOnly {
+		return gatewayOnly(o)
+	}
+	if o.Straight != nil {
+		all = append(all, pastProxy(*o.Straight))
+	}
+	on443 := false
+	for _, v := range o.Vantages {
+		on443 = on443 || v.At.Port() == 443 && v.Connect.Outcome == Connected
+	}
+	blocked := false
+	for _, v := range o.Vantages {
+		if v.At.Port() != 443 && on443 && v.Connect.Outcome != Connected {
+			if !blocked { // once is enough
+				all = append(all, only443(v, p))
+			}
+			blocked = true
+			continue
+		}
+		all = append(all, vantage(v))
+	}
+	return append(all, translated(o.Vantages)...)
+}
+
+// gatewayOnly judges a node whose data its gateway carries.
+func gatewayOnly(o Observations) []Finding {
+	f := Finding{Layer: "TCP", Target: "outside", Status: Warning, Class: GatewayOnly, Device: "this host: its routes",
+		Evidence: "the site's profile says gateway_only",
+		Meaning:  "by design: this node needs no way out, its gateway carries its data; what the gateway reaches is for a run there",
+		Fix:      "nothing, if this is meant; run isthmus doctor on the gateway for the rest"}
+	for _, v := range o.Vantages {
+		switch v.Connect.Outcome {
+		case Connected:
+			f.Evidence += fmt.Sprintf("; yet a connection to %s was made", v.At)
+			f.Meaning, f.Device = "this node has a way out that its site's profile does not use: every link takes the detour over the gateway", ""
+			f.Fix = "set profile.gateway_only: false at the frontal, if all nodes have that way out"
+			return []Finding{f}
+		default:
+			f.Evidence += fmt.Sprintf("; to %s: %s", v.At, v.Connect.Err)
+		}
+	}
+	return []Finding{f}
+}
+
+// pastProxy judges a connection that left the HTTP proxy aside.
+func pastProxy(c Connection) Finding {
+	f := connection("TCP", c)
+	f.Target = c.To.String() + ", past the HTTP proxy"
+	f.Status, f.Class = Warning, EgressProxy
+	f.Fix = "nothing, if this is meant: links go over relays. For direct ones ask for the rules that --firewall-request prints"
+	if c.Outcome == Connected {
+		f.Meaning = "TCP leaves the site without the proxy, though the profile says that it does not: links go over relays for nothing"
+		f.Fix = "set profile.egress at the frontal to what the firewall does"
+		return f
+	}
+	f.Meaning = "only the HTTP proxy leads out, as the profile says"
+	return f
+}
+
+// only443 judges another port of a host whose port 443 answers.
+func only443(v Vantage, p overlay.SiteProfile) Finding {
+	f := connection("TCP", v.Connect)
+	f.Target, f.Status, f.Class = v.At.String(), Warning, Egress443
+	f.Evidence += "; port 443 answers"
+	f.Meaning = "only port 443 leads out, or somebody before that host refuses its other ports: both look alike"
+	if p.Egress == overlay.Egress443 {
+		f.Meaning = "only port 443 leads out, as the profile says"
+	}
+	f.Fix = "nothing, if this is meant: links go over relays on port 443. For direct ones ask for the rules that --firewall-request prints"
+	return f
+}
+
+// vantage judges one public host.
+func vantage(v Vantage) Finding {
+	f := connection("TCP", v.Connect)
+	f.Target = v.At.String()
+	switch {
+	case v.Via != "" && v.Connect.Outcome == Connected && !v.Tunnel.Open:
+		f.Layer = "HTTP proxy"
+		return refusedTunnel(f, v.Via, v.At.String(), v.Tunnel)
+	case v.Connect.Outcome != Connected:
+		return f
+	case v.Err != "":
+		f.Status, f.Class = Warning, Refused
+		f.Evidence += "; then " + v.Err
+		f.Meaning = "TCP passes; what answers is no vantage point of the grid, or something in between lets only TLS through"
+		f.Fix = "check that the address is that of a broker or proxy; ask for a rule without inspection"
+		if strings.Contains(v.Err, "refused:") {
+			f.Status, f.Class, f.Meaning, f.Fix = Passed, OK, "TCP passes, and a daemon of the grid answers", ""
+		}
+	default:
+		f.Evidence += fmt.Sprintf("; it sees %s", v.Seen)
+		f.Meaning = "a host of the grid answers: data passes in the clear form that links use on this port"
+		if v.Via != "" {
+			f.Evidence += ", through the HTTP proxy " + v.Via
+		}
+	}
+	return f
+}
+
+// translated compares addresses here with those that were seen.
+func translated(all []Vantage) []Finding {
+	for _, v := range all {
+		if v.Via != "" || !v.Seen.IsValid() || v.Seen.Addr() == v.Connect.From.Addr() {
+			continue
+		}
+		return []Finding{{Layer: "NAT", Target: v.At.String(), Status: Warning, Class: NAT,
+			Evidence: fmt.Sprintf("this host connects from %s, and %s sees %s", v.Connect.From, v.At, v.Seen),
+			Meaning:  "a NAT on the way changes this host's address",
+			Fix:      "nothing: the grid works with it; what kind of NAT it is decides which direct paths exist"}}
+	}
+	return nil
+}
+
+// datagrams judges the questions to STUN servers.
+func datagrams(o Observations) []Finding {
+	d := o.UDP
+	f := Finding{Layer: "UDP", Target: "STUN servers", Status: NotChecked, Class: OK}
+	switch {
+	case o.Helper && o.profile().GatewayOnly:
+		return nil
+	case o.Pair != nil && !o.Session.Tried:
+		return nil
+	case len(d.Servers) == 0 && o.Session.Bearings:
+		f.Meaning = "not checked: the grid offers no STUN server"
+		return []Finding{f}
+	case len(d.Servers) == 0:
+		f.Meaning = "not checked: where the grid's STUN servers are is learned from a session with the broker, and there is none"
+		return []Finding{f}
+	case len(d.Seen) == 0:
+		return []Finding{silentUDP(d)}
+	}
+	return append([]Finding{mapping(d)}, missing(d)...)
+}
+
+func silentUDP(d Datagrams) Finding {
+	f := Finding{Layer: "UDP", Target: servers(d), Status: Warning, Class: UDPBlocked,
+		Evidence: fmt.Sprintf("none of %d STUN servers answered within %s", len(d.Servers), ms(d.Waited)),
+		Meaning:  "no datagrams get out, or no answers back in; servers that are all down would look the same",
+		Device:   "unknown: silence does not tell who drops; with several servers silent at once, most likely this site's gateway",
+		Fix:      "nothing, if this is meant: TCP techniques and relays remain. For hole punching ask for the rule that --firewall-request prints"}
+	for _, s := range d.Servers {
+		if e := d.Errs[s]; e != "" {
+			f.Evidence += fmt.Sprintf("; to %s: %s", s, e)
+			if strings.Contains(e, "operation not permitted") {
+				f.Meaning, f.Device = "this host's own firewall refuses to send datagrams", "this host: its own firewall (the system call failed)"
+			}
+		}
+	}
+	return f
+}
+
+// missing names servers that did not answer while others did.
+func missing(d Datagrams) []Finding {
+	var all []Finding
+	for _, s := range d.Servers {
+		if _, ok := d.Seen[s]; ok {
+			continue
+		}
+		all = append(all, Finding{Layer: "UDP", Target: s.String(), Status: Warning, Class: UDPBlocked,
+			Evidence: strings.TrimSuffix(fmt.Sprintf("no answer within %s, while others answered; %s", ms(d.Waited), d.Errs[s]), "; "),
+			Meaning:  "this server is down, or its own firewall is closed: datagrams do leave this site",
+			Device:   "most likely " + s.Addr().String(),
+			Fix:      "look at that daemon's stun_listen and its firewall"})
+	}
+	return all
+}
+
+// mapping compares what several servers saw of one port (RFC 4787 section 4.1).
+func mapping(d Datagrams) Finding {
+	f := Finding{Layer: "UDP", Target: servers(d), Status: Passed, Class: OK, Meaning: "datagrams pass, and no NAT changes them"}
+	var first netip.AddrPort
+	same := true
+	var texts []string
+	for _, s := range d.Servers {
+		if seen, ok := d.Seen[s]; ok {
+			texts = append(texts, fmt.Sprintf("%s sees %s", s, seen))
+			if first.IsValid() && seen != first {
+				same = false
+			}
+			first = seen
+		}
+	}
+	f.Evidence = fmt.Sprintf("from %s: %s", d.Local, strings.Join(texts, ", "))
+	switch {
+	case !same:
+		f.Status, f.Class = Warning, NATSymmetric
+		f.Meaning = "the NAT takes another port for each destination (address-dependent mapping at least): a peer cannot know where to send"
+		f.Device, f.Fix = "the NAT of this site", "nothing: relays remain. For direct paths ask for endpoint-independent mapping (RFC 4787, REQ-1)"
+	case first != d.Local:
+		f.Status, f.Class = Warning, NAT
+		f.Meaning = "a NAT on the way changes this host's address"
+		if len(texts) > 1 {
+			f.Meaning += ", the same for all servers asked: hole punching can work"
+		} else {
+			f.Meaning += "; with one server it cannot be told whether the same for all destinations"
+		}
+		f.Fix = "nothing: the grid works with it"
+	}
+	return f
+}
+
+func servers(d Datagrams) string {
+	var texts []string
+	for _, s := range d.Servers {
+		texts = append(texts, s.String())
+	}
+	return strings.Join(texts, ", ")
+}
+
+// inbound judges the call back.
+func inbound(o Observations) []Finding {
+	in := o.Inbound
+	f := Finding{Layer: "inbound", Target: "this host", Status: NotChecked, Class: OK}
+	if !in.Tried {
+		if in.Err == "" {
+			return nil
+		}
+		f.Evidence, f.Meaning = in.Err, "not checked: nobody outside could be asked to connect here"
+		return []Finding{f}
+	}
+	f.Target = in.To.String()
+	said := ""
+	if in.Text != "" {
+		said = ": " + in.Text
+	}
+	f.Evidence = fmt.Sprintf("asked to connect to %s, %s reports %s%s", in.To, in.From, in.Outcome, said)
+	f.Status, f.Device = Warning, "this site's firewall or NAT, most likely at its gateway; this host's own firewall would look the same"
+	f.Fix = "nothing, if this is meant: the other end is dialled, or links are relayed. Else open a port range (--firewall-request)"
+	switch {
+	case in.Outcome == Connected && in.Arrived:
+		f.Status, f.Class, f.Fix, f.Device = Passed, OK, "", ""
+		f.Meaning = "connections from outside reach this port"
+	case in.Outcome == Connected:
+		f.Class, f.Meaning = InboundRefused, "somebody in between accepted in this host's name; nothing arrived here"
+	case in.Outcome == Silent:
+		f.Class, f.Meaning = InboundDropped, "connections from outside vanish"
+	default:
+		f.Class, f.Meaning = InboundRefused, "connections from outside are refused with a reset or an ICMP error"
+	}
+	return []Finding{f}
+}
+
+// pair judges what the broker says of two sites.
+func pair(p Pair) []Finding {
+	target := p.A + " to " + p.B
+	f := Finding{Layer: "pair", Target: target, Status: Passed, Class: OK}
+	switch {
+	case p.Err != "" && !p.Asked:
+		f.Status, f.Evidence, f.Meaning = NotChecked, p.Err, "not checked: the broker could not be asked for its plan"
+	case p.Err != "":
+		f.Status, f.Class, f.Evidence = Failed, SiteAway, p.Err
+		f.Meaning, f.Fix = "the broker gives no plan for the pair", "run isthmus doctor on the gateway of the site that the broker does not know"
+	case len(p.Absent) > 0:
+		f.Status, f.Class = Failed, SiteAway
+		f.Evidence = fmt.Sprintf("the broker knows %s from before and has no session with its gateway", strings.Join(p.Absent, " and "))
+		f.Meaning, f.Fix = "nothing can be arranged with that site now", "run isthmus doctor on its gateway"
+	case p.Plan != nil && len(p.Plan.Steps) == 0:
+		f.Status, f.Class = Failed, NoPath
+		f.Evidence, f.Meaning = "the broker's plan has no technique: "+rejections(*p.Plan), "by their profiles the two sites cannot be joined"
+		f.Fix = "change the rule that a reason names; a relay needs no more than TCP to port 443 out of both sites"
+	case p.Plan != nil:
+		var names []string
+		for _, s := range p.Plan.Steps {
+			names = append(names, fmt.Sprintf("%v (%s)", s.Technique, s.Reason))
+		}
+		f.Evidence, f.Meaning = "the broker's plan: "+strings.Join(names, "; then "), "by their profiles the two sites can be joined"
+	}
+	return []Finding{f}
+}
+
+func rejections(p overlay.Plan) string {
+	var texts []string
+	for _, r := range p.Rejected {
+		texts = append(texts, fmt.Sprintf("%v: %s", r.Technique, r.Reason))
+	}
+	return strings.Join(texts, "; ")
+}

@@ -1,0 +1,142 @@
+package doctor
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// Rule is one line to ask a firewall's admin for.
+type Rule struct {
+	Source      string `json:"source"`      // this host; "any" for a rule inward
+	Destination string `json:"destination"` // address or host name
+	Port        string `json:"port"`
+	Protocol    string `json:"protocol"`  // TCP or UDP
+	Direction   string `json:"direction"` // outbound, inbound or inside (within the site)
+	Reason      string `json:"reason"`
+	Required    bool   `json:"required"` // nothing works without it; else it opens better paths
+	Seen        string `json:"seen"`     // passes, blocked or unknown: what this run saw of it
+}
+
+// What a run saw of a rule.
+const (
+	passes  = "passes"
+	blocked = "blocked"
+	unknown = "unknown"
+)
+
+// FirewallRequest lists the rules that this host needs, required ones first,
+// with what the run saw of each. Rules for answers are left out: every rule
+// here is for the packet that begins a connection or an exchange.
+func FirewallRequest(o Observations) []Rule {
+	var all []Rule
+	source := o.source()
+	for _, s := range o.Services {
+		all = append(all, controlRule(o, s, source))
+	}
+	if o.Helper && o.profile().GatewayOnly {
+		return all // everything else leaves by the gateway
+	}
+	for _, v := range o.Vantages {
+		r := Rule{Source: source, Destination: v.At.Addr().String(), Port: fmt.Sprint(v.At.Port()), Protocol: "TCP", Direction: "outbound",
+			Reason: "relayed links, and learning this host's outside address", Required: v.At.Port() == 443, Seen: unknown}
+		if v.At.Port() != 443 {
+			continue // its UDP port is asked for below
+		}
+		if v.Via != "" {
+			r.Source, r.Reason = "the HTTP proxy "+v.Via, "relayed links, by CONNECT"
+		}
+		r.Seen = seen(v.Connect.Outcome, v.Connect.Outcome == Connected && (v.Via == "" || v.Tunnel.Open))
+		all = append(all, r)
+	}
+	for _, s := range o.UDP.Servers {
+		r := Rule{Source: source, Destination: s.Addr().String(), Port: fmt.Sprint(s.Port()), Protocol: "UDP", Direction: "outbound",
+			Reason: "learning this host's outside address for hole punching (STUN, RFC 8489)", Seen: blocked}
+		if _, ok := o.UDP.Seen[s]; ok {
+			r.Seen = passes
+		}
+		all = append(all, r)
+	}
+	all = append(all, betterPaths(o, source)...)
+	slices.SortStableFunc(all, func(a, b Rule) int {
+		switch {
+		case a.Required == b.Required:
+			return 0
+		case a.Required:
+			return -1
+		}
+		return 1
+	})
+	return slices.Compact(all)
+}
+
+// controlRule is for the connection to the daemon above.
+func controlRule(o Observations, s Service, source string) Rule {
+	address, direction := s.Address, "outbound"
+	reason := "control connection of the site's gateway to the broker"
+	if o.Helper {
+		direction, reason = "inside", "control connection of the node to its gateway"
+	}
+	if s.Via != "" {
+		address, reason = s.Via, reason+", by CONNECT to "+s.Address
+	}
+	host, port, ok := strings.Cut(address, ":")
+	if i := strings.LastIndexByte(address, ':'); ok && i >= 0 {
+		host, port = strings.Trim(address[:i], "[]"), address[i+1:]
+	}
+	return Rule{Source: source, Destination: host, Port: port, Protocol: "TCP", Direction: direction, Reason: reason, Required: true,
+		Seen: seen(s.Connect.Outcome, s.TLS.Done)}
+}
+
+// betterPaths are rules that no link needs and that make some direct.
+func betterPaths(o Observations, source string) []Rule {
+	all := []Rule{
+		{Source: source, Destination: "the peers' sites", Port: "1024-65535", Protocol: "TCP", Direction: "outbound",
+			Reason: "direct links, dialled from here or by simultaneous open", Seen: unknown},
+		{Source: source, Destination: "the peers' sites", Port: "1024-65535", Protocol: "UDP", Direction: "outbound",
+			Reason: "direct links by hole punching (QUIC)", Seen: unknown},
+	}
+	port := "a range of your choice, about 100 per node (profile.ports)"
+	in := Rule{Source: "the peers' sites", Destination: source, Protocol: "TCP", Direction: "inbound", Reason: "direct links, dialled from other sites", Seen: unknown}
+	if p := o.profile(); p.Ports.First > 0 {
+		port = p.Ports.String()
+	}
+	in.Port = port
+	if o.Inbound.Tried {
+		in.Seen = seen(o.Inbound.Outcome, o.Inbound.Arrived)
+	}
+	return append(all, in)
+}
+
+func seen(o Outcome, whole bool) string {
+	switch {
+	case whole:
+		return passes
+	case o == NotTried:
+		return unknown
+	}
+	return blocked
+}
+
+// source is the address from which this host connects, or a word for it.
+func (o Observations) source() string {
+	var from netip.Addr
+	for _, v := range o.Vantages {
+		if v.Via == "" && v.Connect.From.IsValid() {
+			from = v.Connect.From.Addr()
+		}
+	}
+	for _, s := range o.Services {
+		if !from.IsValid() && s.Connect.From.IsValid() {
+			from = s.Connect.From.Addr()
+		}
+	}
+	switch {
+	case from.IsValid():
+		return from.String()
+	case o.Helper:
+		return "this node"
+	}
+	return "this gateway"
+}

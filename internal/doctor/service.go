@@ -1,0 +1,310 @@
+package doctor
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/carrier"
+	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/wire"
+)
+
+// service goes up the layers to a daemon until one fails.
+func (l *looker) service(ctx context.Context, what, address string, via carrier.HTTPProxy) Service {
+	s := Service{What: what, Address: address, Via: via.Addr}
+	first := address
+	if via.Addr != "" {
+		first = via.Addr
+	}
+	addrs, port := s.resolve(ctx, first)
+	if len(addrs) == 0 {
+		return s
+	}
+	conn, c := connectAny(ctx, addrs, port)
+	if s.Connect = c; conn == nil {
+		if c.Outcome == Silent {
+			s.Connect.Hops = hops(ctx, c.To)
+		}
+		return s
+	}
+	if via.Addr != "" {
+		if s.Tunnel = tunnel(ctx, conn, via, address); !s.Tunnel.Open {
+			conn.Close()
+			return s
+		}
+	}
+	s.Segment.PathMTU = pathMTU(conn)
+	l.greet(ctx, &s, conn, via)
+	return s
+}
+
+// resolve turns the host into addresses.
+func (s *Service) resolve(ctx context.Context, address string) ([]netip.Addr, uint16) {
+	host, port, err := splitPort(address)
+	if err != nil {
+		s.Resolve.Name, s.Resolve.Err = address, err.Error()
+		return nil, 0
+	}
+	if a, err := netip.ParseAddr(host); err == nil {
+		s.Resolve.Addrs = []netip.Addr{a.Unmap()}
+		return s.Resolve.Addrs, port
+	}
+	ctx, cancel := context.WithTimeout(ctx, nameBound)
+	defer cancel()
+	start := time.Now()
+	addrs, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+	s.Resolve = Resolution{Name: host, Took: time.Since(start)}
+	if err != nil {
+		var dns *net.DNSError
+		s.Resolve.Err, s.Resolve.NotFound = err.Error(), errors.As(err, &dns) && dns.IsNotFound
+		return nil, 0
+	}
+	for _, a := range addrs {
+		s.Resolve.Addrs = append(s.Resolve.Addrs, a.Unmap())
+	}
+	return s.Resolve.Addrs, port
+}
+
+func splitPort(address string) (string, uint16, error) {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return "", 0, err
+	}
+	n, err := net.LookupPort("tcp", port)
+	return host, uint16(n), err
+}
+
+// connectAny dials up to three addresses at once and returns the first
+// connection; without any, how the first address did.
+func connectAny(ctx context.Context, addrs []netip.Addr, port uint16) (*net.TCPConn, Connection) {
+	const most = 3
+	if len(addrs) > most {
+		addrs = addrs[:most]
+	}
+	conns := make([]*net.TCPConn, len(addrs))
+	seen := make([]Connection, len(addrs))
+	var all sync.WaitGroup
+	for i, a := range addrs {
+		all.Go(func() { conns[i], seen[i] = connectIn(ctx, netip.AddrPortFrom(a, port), dialOptions{}) })
+	}
+	all.Wait()
+	best := 0
+	for i := range conns {
+		if conns[best] == nil && conns[i] != nil {
+			best = i
+		}
+	}
+	for i, c := range conns {
+		if i != best && c != nil {
+			c.Close()
+		}
+	}
+	return conns[best], seen[best]
+}
+
+func connectIn(ctx context.Context, to netip.AddrPort, o dialOptions) (*net.TCPConn, Connection) {
+	ctx, cancel := context.WithTimeout(ctx, connectBound)
+	defer cancel()
+	return connect(ctx, to, o)
+}
+
+// hops sends SYNs that may pass one router, two, and so on, to where one
+// vanished: the routers that report the end of their life stand before the
+// device that drops.
+func hops(ctx context.Context, to netip.AddrPort) []Hop {
+	const most = 8
+	ctx, cancel := context.WithTimeout(ctx, hopBound)
+	defer cancel()
+	found := make([]Hop, most)
+	var all sync.WaitGroup
+	for i := range found {
+		all.Go(func() {
+			conn, c := connect(ctx, to, dialOptions{ttl: i + 1})
+			if conn != nil {
+				conn.Close()
+			}
+			if c.Replier.IsValid() && (strings.HasPrefix(c.Reply, "time to live") || strings.HasPrefix(c.Reply, "hop limit")) {
+				found[i] = Hop{TTL: i + 1, Addr: c.Replier}
+			}
+		})
+	}
+	all.Wait()
+	var out []Hop
+	for _, h := range found {
+		if h.TTL > 0 {
+			out = append(out, h)
+		}
+	}
+	return out
+}
+
+// tunnel asks an HTTP proxy to lead to address.
+func tunnel(ctx context.Context, conn *net.TCPConn, via carrier.HTTPProxy, address string) Tunnel {
+	ctx, cancel := context.WithTimeout(ctx, callBound)
+	defer cancel()
+	t := Tunnel{Asked: true, User: via.User}
+	if err := via.Tunnel(ctx, conn, address); err != nil {
+		t.Err = err.Error()
+		return t
+	}
+	t.Open = true
+	return t
+}
+
+// greet makes the TLS hand-shake and hears the first frame.
+func (l *looker) greet(ctx context.Context, s *Service, conn net.Conn, via carrier.HTTPProxy) {
+	host, _, _ := net.SplitHostPort(s.Address)
+	start := time.Now()
+	g, err := greetIn(ctx, conn, l.pair, host, false, shakeBound)
+	s.TLS = Handshake{Tried: true, Done: g.Shook, Took: time.Since(start)}
+	l.note(&s.TLS, g)
+	switch {
+	case g.Shook:
+		s.Hello.from(g, err)
+		return
+	case timedOut(err):
+		s.TLS.Silent, s.TLS.Err = true, err.Error()
+		s.Segment = l.segments(ctx, s, host, via)
+		return
+	}
+	s.TLS.Err = err.Error()
+	if len(s.TLS.Chain) > 0 {
+		return
+	}
+	// Whoever does not speak as a daemon does may show its certificate to
+	// somebody less strict.
+	if conn := again(ctx, s, via, 0); conn != nil {
+		g, _ := greetIn(ctx, conn, l.pair, host, true, segmentBound)
+		l.note(&s.TLS, g)
+	}
+}
+
+func greetIn(ctx context.Context, conn net.Conn, own tls.Certificate, host string, lenient bool, bound time.Duration) (control.Greeting, error) {
+	ctx, cancel := context.WithTimeout(ctx, bound)
+	defer cancel()
+	return control.Greet(ctx, conn, own, host, lenient)
+}
+
+// again makes a second connection to where the first led.
+func again(ctx context.Context, s *Service, via carrier.HTTPProxy, segment int) *net.TCPConn {
+	ctx, cancel := context.WithTimeout(ctx, segmentBound)
+	defer cancel()
+	conn, _ := connect(ctx, s.Connect.To, dialOptions{segment: segment})
+	if conn == nil || via.Addr == "" {
+		return conn
+	}
+	if !tunnel(ctx, conn, via, s.Address).Open {
+		conn.Close()
+		return nil
+	}
+	return conn
+}
+
+// segments repeats a hand-shake that stalled with smaller segments, all at
+// once.
+func (l *looker) segments(ctx context.Context, s *Service, host string, via carrier.HTTPProxy) Segments {
+	sizes := []int{0, 1360, 1220, 1000, 536}
+	passed := make([]bool, len(sizes))
+	var all sync.WaitGroup
+	for i, size := range sizes {
+		all.Go(func() {
+			conn := again(ctx, s, via, size)
+			if conn == nil {
+				return
+			}
+			g, _ := greetIn(ctx, conn, l.pair, host, false, segmentBound)
+			passed[i] = g.Shook || len(g.Chain) > 0
+		})
+	}
+	all.Wait()
+	seg := Segments{Tried: true, PathMTU: s.Segment.PathMTU}
+	for i, size := range sizes {
+		if passed[i] {
+			seg.Passed = append(seg.Passed, size)
+		} else {
+			seg.Stalled = append(seg.Stalled, size)
+		}
+	}
+	return seg
+}
+
+// note keeps what a greeting says of TLS.
+func (l *looker) note(h *Handshake, g control.Greeting) {
+	if g.TLS.Version != 0 {
+		h.Version = tls.VersionName(g.TLS.Version)
+	}
+	if len(g.Chain) == 0 {
+		return
+	}
+	h.Chain = nil
+	for i, c := range g.Chain {
+		cert := Cert{Subject: c.Subject.String(), Issuer: c.Issuer.String(), NotBefore: c.NotBefore, NotAfter: c.NotAfter}
+		if id, err := control.IdentityOf(c); err == nil {
+			cert.Identity = id.String()
+		}
+		if i == 0 {
+			cert.OfGrid = l.ofGrid(c, g.Chain[1:])
+		}
+		h.Chain = append(h.Chain, cert)
+	}
+}
+
+// from notes the first frame.
+func (h *Hello) from(g control.Greeting, err error) {
+	h.OwnOldest, h.OwnNewest = control.OldestVersion, control.NewestVersion
+	switch f := g.First.(type) {
+	case *wire.ControlHello:
+		h.Got, h.Oldest, h.Newest, h.Software = true, f.Oldest, f.Newest, f.Software
+	case *wire.Refuse:
+		h.Refusal, h.RefusedBy = f.Text, f.By
+	case nil:
+		h.Err = err.Error()
+	default:
+		h.Err = fmt.Sprintf("a %v in place of a control hello", f.Type())
+	}
+}
+
+func timedOut(err error) bool {
+	var ne net.Error
+	return errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded) || errors.As(err, &ne) && ne.Timeout()
+}
+
+// socket looks at the helper's socket as a process of this user would.
+func (l *looker) socket() {
+	path := l.s.Socket
+	if path == "" {
+		return
+	}
+	o := &l.o.Local
+	o.Socket = path
+	if info, err := os.Stat(path); err == nil {
+		o.SocketMode = info.Mode().String()
+	}
+	conn, err := net.DialTimeout("unix", path, time.Second)
+	if err != nil {
+		o.SocketErr = err.Error()
+		o.SocketAbsent, o.SocketDenied = errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission)
+		return
+	}
+	conn.Close()
+}
+
+func firstCert(text []byte) (*x509.Certificate, error) {
+	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+		if block.Type == "CERTIFICATE" {
+			return x509.ParseCertificate(block.Bytes)
+		}
+	}
+	return nil, errors.New("it holds no PEM certificate")
+}
