@@ -1,20 +1,17 @@
 package simopen
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
-	"net/netip"
 	"slices"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/lab"
-	"github.com/isthmus-grid/isthmus/internal/lab/wan"
+	"github.com/isthmus-grid/isthmus/internal/simopen/gridtest"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -26,64 +23,15 @@ func TestMain(m *testing.M) {
 // oneWay is the delay between any two sites of the labs.
 const oneWay = 10 * ms
 
-// A grid is a lab with a node behind each preset, twice (sites a-PRESET and
-// b-PRESET), and two vantage points.
+// A grid is a lab for a test.
 type grid struct {
-	*lab.Lab
-	t        *testing.T
-	vantages []netip.AddrPort
+	*gridtest.Grid
+	t *testing.T
 }
 
 func newGrid(t *testing.T, presets ...string) *grid {
 	t.Helper()
-	spec := lab.Spec{
-		WAN:   lab.WAN{Default: wan.Shape{Delay: oneWay}},
-		Sites: []lab.Site{{Name: "v", Preset: lab.Public, Nodes: lab.Nodes(2)}},
-	}
-	for _, p := range presets {
-		spec.Sites = append(spec.Sites,
-			lab.Site{Name: "a-" + p, Preset: p, Nodes: lab.Nodes(1)},
-			lab.Site{Name: "b-" + p, Preset: p, Nodes: lab.Nodes(1)})
-	}
-	l, err := lab.Up(t.Context(), spec)
-	if err != nil {
-		t.Fatal(err)
-	}
-	g := &grid{Lab: l, t: t}
-	t.Cleanup(func() {
-		if err := l.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	for _, name := range []string{"v/n1", "v/n2"} {
-		g.vantages = append(g.vantages, vantage(t, l.Host(name)))
-	}
-	return g
-}
-
-// vantage serves a vantage point on port 443, the only one that every site that
-// lets out anything can dial.
-func vantage(t *testing.T, h *lab.Host) netip.AddrPort {
-	ln, err := h.Listen("tcp", ":443")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { ln.Close() })
-	go func() {
-		for {
-			c, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer c.Close()
-				if err := Answer(t.Context(), c); err == nil {
-					io.Copy(io.Discard, c) // until the asker closes
-				}
-			}()
-		}
-	}()
-	return netip.AddrPortFrom(h.Addr(), 443)
+	return &grid{gridtest.Up(t, oneWay, Answer, presets...), t}
 }
 
 // An endpoint is a prepared and observed port of a host.
@@ -95,7 +43,7 @@ type endpoint struct {
 
 // prepare readies a port of a site's node.
 func (g *grid) prepare(site, preset string, ports overlay.Ports) (*endpoint, error) {
-	e := &endpoint{host: g.Host(site + "-" + preset + "/n1")}
+	e := &endpoint{host: g.Node(site, preset)}
 	profile, err := lab.Profile(preset)
 	if err != nil {
 		return nil, err
@@ -107,7 +55,7 @@ func (g *grid) prepare(site, preset string, ports overlay.Ports) (*endpoint, err
 		if e.port, err = Prepare(ctx, e.host.Addr(), ports); err != nil {
 			return err
 		}
-		e.Mapping, err = e.port.Observe(ctx, g.vantages)
+		e.Mapping, err = e.port.Observe(ctx, g.Vantages)
 		return errors.Join(err, e.Mapping.Failed)
 	})
 	if err != nil {
@@ -191,81 +139,31 @@ func (m *meeting) err() error {
 	if m.errA != nil || m.errB != nil {
 		return errors.Join(m.errA, m.errB)
 	}
-	return exchange(m.connA, m.connB)
+	return gridtest.Exchange(m.connA, m.connB)
 }
-
-// exchange moves 200 kB both ways at once.
-func exchange(a, b *net.TCPConn) error {
-	const size = 200_000
-	errs := make([]error, 4)
-	var all sync.WaitGroup
-	for i, c := range []*net.TCPConn{a, b} {
-		c.SetDeadline(time.Now().Add(10 * time.Second))
-		all.Go(func() {
-			_, errs[2*i] = c.Write(bytes.Repeat([]byte{byte('a' + i)}, size))
-			c.CloseWrite()
-		})
-		all.Go(func() {
-			got, err := io.ReadAll(c)
-			if want := bytes.Repeat([]byte{byte('b' - i)}, size); err == nil && !bytes.Equal(got, want) {
-				err = fmt.Errorf("%d bytes came, or wrong ones", len(got))
-			}
-			errs[2*i+1] = err
-		})
-	}
-	all.Wait()
-	return errors.Join(errs...)
-}
-
-// limited runs jobs, a few at a time.
-func limited(n int, jobs []func()) {
-	tokens := make(chan struct{}, n)
-	var all sync.WaitGroup
-	for _, job := range jobs {
-		tokens <- struct{}{}
-		all.Go(func() {
-			defer func() { <-tokens }()
-			job()
-		})
-	}
-	all.Wait()
-}
-
-// kinds are the gateways that let nodes dial anywhere, in three groups that
-// behave alike: those that a SYN can reach, those that refuse it by its flags,
-// those that want to have seen one go out; and the symmetric NAT.
-var (
-	reachable = []string{"open", "nat-fullcone", "nat-1to1"}
-	byFlags   = []string{"syn-drop", "syn-reset"}
-	tracking  = []string{
-		"stateful", "stateful-reject", "stateful-strict", "stateful-strict-new", "stateful-noloose",
-		"port-range", "nat", "nat-answers", "nat-random",
-	}
-	kinds = slices.Concat(reachable, byFlags, tracking, []string{"nat-symmetric"})
-)
 
 // possible says which pairs can meet.
 func possible(a, b string) bool {
 	in := slices.Contains[[]string]
 	switch {
-	case in(reachable, a) || in(reachable, b):
+	case in(gridtest.Reachable, a) || in(gridtest.Reachable, b):
 		return true
 	case a == "nat-symmetric" || b == "nat-symmetric":
 		return false
 	}
-	return !in(byFlags, a) || !in(byFlags, b)
+	return !in(gridtest.ByFlags, a) || !in(gridtest.ByFlags, b)
 }
 
 // TestEveryPair tries all 15 x 15 pairs at 10 ms one way, the impossible ones as
 // well: they must fail for good, and Agree must know beforehand.
 func TestEveryPair(t *testing.T) {
-	g := newGrid(t, kinds...)
+	g := newGrid(t, gridtest.All...)
 	begin := time.Now()
 	var mu sync.Mutex
 	var took []time.Duration
 	var jobs []func()
-	for _, a := range kinds {
-		for _, b := range kinds {
+	for _, a := range gridtest.All {
+		for _, b := range gridtest.All {
 			jobs = append(jobs, func() {
 				o := Options{}
 				if !possible(a, b) {
@@ -288,10 +186,6 @@ func TestEveryPair(t *testing.T) {
 			})
 		}
 	}
-	limited(8, jobs)
-	slices.Sort(took)
-	if n := len(took); n > 0 {
-		t.Logf("%d pairs in %v; %d met, after the first instant by p50 %v, p90 %v, max %v",
-			len(jobs), time.Since(begin).Round(ms), n, took[n/2].Round(ms), took[n*9/10].Round(ms), took[n-1].Round(ms))
-	}
+	gridtest.Limited(8, jobs)
+	t.Logf("%d pairs in %v; %d met, after the first instant by %s", len(jobs), time.Since(begin).Round(ms), len(took), gridtest.Times(took))
 }

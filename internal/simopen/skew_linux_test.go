@@ -4,12 +4,12 @@ import (
 	"errors"
 	"math/rand/v2"
 	"net/netip"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/internal/simopen/gridtest"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -59,9 +59,8 @@ func TestSkew(t *testing.T) {
 				}
 			}
 		}
-		limited(3, jobs)
-		slices.Sort(took)
-		t.Logf("%s, %s: p50 %v, max %v", tc.a, tc.b, took[len(took)/2].Round(ms), took[len(took)-1].Round(ms))
+		gridtest.Limited(3, jobs)
+		t.Logf("%s, %s: %s", tc.a, tc.b, gridtest.Times(took))
 	}
 }
 

@@ -1,0 +1,181 @@
+package traverse
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// A Request is the asker's part of a traversing connection.
+type Request struct {
+	Level  Level
+	Local  netip.AddrPort // where Dial dials from
+	Remote netip.AddrPort // where it dials to: the target as seen from here
+
+	// Dial connects Local with Remote, as any program would. It must end with
+	// its context.
+	Dial func(context.Context) (*net.TCPConn, error)
+
+	// Carry brings the packet to the target's Inject. It may return when the
+	// packet is on its way, and had better return when it has been injected.
+	Carry func(ctx context.Context, syn []byte) error
+}
+
+// resends are the times after its capture at which an asker sends its SYN again
+// for TravEcho. The first time the SYN died at the target's firewall; now the echo
+// has opened that. Later ones are for a carrying that took longer.
+var resends = []time.Duration{15 * time.Millisecond, 60 * time.Millisecond, 200 * time.Millisecond, 600 * time.Millisecond}
+
+// Connect dials while it carries the SYN to the target, and returns the
+// connection. It ends with ctx, and after flowLife in any case.
+//
+// Besides what Carry returns, errors are overlay.ErrRefused when a reset
+// answered, overlay.ErrTimeout when nothing did, and overlay.ErrOverloaded;
+// they say what to look at.
+func (e *Engine) Connect(ctx context.Context, r Request) (*net.TCPConn, error) {
+	w, err := e.Watch(r.Local, r.Remote)
+	if err != nil {
+		return nil, fmt.Errorf("traversing from %v to %v: %w", r.Local, r.Remote, err)
+	}
+	defer w.Close()
+	dialling, cancel := context.WithTimeout(ctx, flowLife)
+	defer cancel()
+	var carrying sync.WaitGroup
+	var carryErr error
+	carrying.Go(func() {
+		if carryErr = e.carry(dialling, w, r); carryErr != nil {
+			cancel()
+		}
+	})
+	conn, err := r.Dial(dialling)
+	cancel()
+	carrying.Wait()
+	if err == nil {
+		return conn, nil // whatever happened to the rest
+	}
+	if carryErr != nil && ctx.Err() == nil && !refused(err) {
+		err = carryErr
+	} else {
+		err = explain(ctx, err, r.Level)
+	}
+	return nil, fmt.Errorf("traversing from %v to %v (%v): %w", r.Local, r.Remote, r.Level, err)
+}
+
+// carry does what goes on beside the dial. It returns nil when the dial ended
+// first.
+func (e *Engine) carry(ctx context.Context, w *Watch, r Request) error {
+	syn, err := w.SYN(ctx)
+	captured := time.Now()
+	if err == nil {
+		err = r.Carry(ctx, syn.Append(nil))
+	}
+	if ctx.Err() != nil {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if r.Level != TravEcho {
+		return nil
+	}
+	for _, after := range resends {
+		timer := time.NewTimer(time.Until(captured.Add(after)))
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		case <-timer.C:
+		}
+		if err := e.sockets.send(syn); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func refused(err error) bool {
+	return errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, overlay.ErrRefused)
+}
+
+// explain says what a failed dial means.
+func explain(ctx context.Context, err error, l Level) error {
+	switch {
+	case ctx.Err() == context.Canceled:
+		return context.Canceled
+	case refused(err):
+		return fmt.Errorf("%w: a reset answered: the target's site answers SYNs by itself, so the carried one always comes too late, "+
+			"or nobody listens; use simultaneous open or a relay (%v)", overlay.ErrRefused, err)
+	}
+	if errors.Is(err, overlay.ErrUnreachable) || errors.Is(err, syscall.EHOSTUNREACH) || errors.Is(err, syscall.ENETUNREACH) {
+		return fmt.Errorf("%w: %v", overlay.ErrUnreachable, err)
+	}
+	hint := "the target's firewall lets no such answer out"
+	switch l {
+	case Trav:
+		hint = "a firewall there follows connections, and drops an answer to a SYN it did not see; use trav+ack or trav+echo"
+	case TravAck:
+		hint = "a firewall there does not pick connections up from their middle, or translates addresses; use trav+echo"
+	}
+	return fmt.Errorf("%w: the SYN was carried, and no answer came back: %s", overlay.ErrTimeout, hint)
+}
+
+// A Watch waits for the SYN of one connect.
+type Watch struct {
+	engine *Engine
+	key    endpoints
+	flow   *flow
+	syn    chan Segment // one place: the first SYN; those sent again are the same
+}
+
+// Watch begins to look for the SYN of a connect from local to remote. Close it.
+func (e *Engine) Watch(local, remote netip.AddrPort) (*Watch, error) {
+	w := &Watch{engine: e, syn: make(chan Segment, 1)}
+	w.key = endpoints{
+		local:  netip.AddrPortFrom(local.Addr().Unmap(), local.Port()),
+		remote: netip.AddrPortFrom(remote.Addr().Unmap(), remote.Port()),
+	}
+	if !w.key.local.Addr().Is4() || !w.key.remote.Addr().Is4() {
+		return nil, ErrUnsupported
+	}
+	w.flow = &flow{seen: w.seen, failed: func(error) {}}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return w, e.add(time.Now(), w.key, w.flow)
+}
+
+// seen is flow.seen.
+func (w *Watch) seen(_ time.Time, s Segment, outgoing bool) []Segment {
+	if outgoing && s.is(flagSYN) {
+		select {
+		case w.syn <- s:
+		default:
+		}
+	}
+	return nil
+}
+
+// SYN returns the copied SYN. It ends with ctx, and with overlay.ErrTimeout
+// after a second.
+func (w *Watch) SYN(ctx context.Context) (Segment, error) {
+	timer := time.NewTimer(synWait)
+	defer timer.Stop()
+	select {
+	case s := <-w.syn:
+		return s, nil
+	case <-ctx.Done():
+		return Segment{}, fmt.Errorf("waiting for the SYN from %v to %v: %w", w.key.local, w.key.remote, context.Cause(ctx))
+	case <-timer.C:
+		return Segment{}, fmt.Errorf("%w: no SYN from %v to %v left this host within %v; did the program connect, and does this host's own firewall let it?",
+			overlay.ErrTimeout, w.key.local, w.key.remote, synWait)
+	}
+}
+
+// Close ends the watch.
+func (w *Watch) Close() { w.engine.remove(w.key, w.flow) }

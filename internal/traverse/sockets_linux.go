@@ -1,0 +1,124 @@
+package traverse
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// sockets are the packet socket that sees SYNs and the raw socket that sends
+// segments.
+type sockets struct {
+	packet *os.File
+	raw    *os.File
+}
+
+// packetBuffer is the packet socket's buffer in bytes: room for a thousand SYNs
+// that come at once. More are dropped, and sent again by their kernels.
+const packetBuffer = 1 << 20
+
+func openSockets() (*sockets, error) {
+	packet, err := packetSocket()
+	if err != nil {
+		return nil, privilege("packet socket", err)
+	}
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, unix.IPPROTO_RAW)
+	if err != nil {
+		packet.Close()
+		return nil, privilege("raw socket", err)
+	}
+	return &sockets{packet, os.NewFile(uintptr(fd), "raw socket")}, nil
+}
+
+// packetSocket makes a packet socket that gets only what synFilter lets pass
+// from its very first packet on: it has no protocol until the filter is in place.
+func packetSocket() (*os.File, error) {
+	filter, err := synFilter()
+	if err != nil {
+		return nil, err
+	}
+	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, os.NewSyscallError("socket", err)
+	}
+	code := make([]unix.SockFilter, len(filter))
+	for i, f := range filter {
+		code[i] = unix.SockFilter{Code: f.Op, Jt: f.Jt, Jf: f.Jf, K: f.K}
+	}
+	program := unix.SockFprog{Len: uint16(len(code)), Filter: &code[0]}
+	unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, packetBuffer) // as much as is permitted
+	err = os.NewSyscallError("SO_ATTACH_FILTER", unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &program))
+	if err == nil {
+		// Only sockets for all protocols see what leaves.
+		err = os.NewSyscallError("bind", unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: bigEndian16(unix.ETH_P_ALL)}))
+	}
+	if err != nil {
+		unix.Close(fd)
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), "packet socket"), nil
+}
+
+// bigEndian16 returns v as the kernel wants it in network order; all systems
+// that the suite is built for are little-endian.
+func bigEndian16(v uint16) uint16 { return v<<8 | v>>8 }
+
+func privilege(what string, err error) error {
+	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {
+		return fmt.Errorf("%w: no %s: %w; give the helper that capability (systemd: AmbientCapabilities=CAP_NET_RAW)", ErrPrivilege, what, err)
+	}
+	return fmt.Errorf("traversing TCP: no %s: %w", what, err)
+}
+
+func (s *sockets) close() {
+	s.packet.Close()
+	s.raw.Close()
+}
+
+// interrupt makes receive return os.ErrDeadlineExceeded.
+func (s *sockets) interrupt() { s.packet.SetReadDeadline(time.Unix(1, 0)) }
+
+// receive waits for the next packet and says whether it was leaving.
+func (s *sockets) receive(buf []byte) (n int, outgoing bool, err error) {
+	raw, err := s.packet.SyscallConn()
+	if err != nil {
+		return 0, false, err
+	}
+	var from unix.Sockaddr
+	var received error
+	err = raw.Read(func(fd uintptr) bool {
+		n, from, received = unix.Recvfrom(int(fd), buf, 0)
+		return received != unix.EAGAIN && received != unix.EINTR
+	})
+	if err == nil {
+		err = os.NewSyscallError("recvfrom", received)
+	}
+	if link, ok := from.(*unix.SockaddrLinklayer); ok {
+		outgoing = link.Pkttype == unix.PACKET_OUTGOING
+	}
+	return n, outgoing, err
+}
+
+// send sends a segment: to the network, or to the local kernel when the
+// destination is one of this host's.
+func (s *sockets) send(seg Segment) error {
+	raw, err := s.raw.SyscallConn()
+	if err != nil {
+		return err
+	}
+	packet := seg.Append(make([]byte, 0, MaxPacket))
+	var sent error
+	err = raw.Control(func(fd uintptr) { // never waits: the buffer is emptied at once or the packet is lost, as packets are
+		sent = unix.Sendto(int(fd), packet, 0, &unix.SockaddrInet4{Addr: seg.Dst.Addr().As4()})
+	})
+	if errors.Is(sent, unix.EPERM) {
+		sent = fmt.Errorf("%w: a firewall on this host drops what leaves it", sent)
+	}
+	if err = errors.Join(err, sent); err != nil {
+		return fmt.Errorf("sending a segment from %v to %v: %w", seg.Src, seg.Dst, err)
+	}
+	return nil
+}
