@@ -1,0 +1,401 @@
+package siteprobe
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// The fields of a profile that are measured, as the settings name them.
+const (
+	Inbound      = "inbound"
+	Filter       = "filter"
+	Refusal      = "refusal"
+	NATMapping   = "nat.mapping"
+	NATFiltering = "nat.filtering"
+	NATKeepsPort = "nat.keeps_port"
+	Egress       = "egress"
+	UDP          = "udp"
+)
+
+// Fields lists them in the order of findings.
+func Fields() []string {
+	return []string{Inbound, Filter, Refusal, NATMapping, NATFiltering, NATKeepsPort, Egress, UDP}
+}
+
+// Finding is one field of a measured profile.
+type Finding struct {
+	Field string `json:"field"`
+	Value string `json:"value,omitempty"` // as the settings write it; empty: could not be told
+	How   string `json:"how"`             // how it was learned, or why it could not be told
+}
+
+// Known reports whether the field could be told.
+func (f Finding) Known() bool { return f.Value != "" }
+
+// Result is a measured profile. Fields of Profile that Findings calls unknown
+// have their zero value, which means nothing.
+type Result struct {
+	Profile  overlay.SiteProfile // without Site, GatewayOnly, Privileged and Forbidden, which are not measured
+	Findings []Finding           // one for each of Fields, in that order
+}
+
+// Finding returns the finding for a field; the zero Finding if there is none.
+func (r Result) Finding(field string) Finding {
+	for _, f := range r.Findings {
+		if f.Field == field {
+			return f
+		}
+	}
+	return Finding{}
+}
+
+// Infer says what follows from the observations.
+func Infer(o Observations) Result {
+	var r Result
+	p := &r.Profile
+	note := func(field string, value any, how string) {
+		text := ""
+		if value != nil {
+			text = fmt.Sprint(value)
+		}
+		r.Findings = append(r.Findings, Finding{field, text, how})
+	}
+	nat := o.nat()
+	note(Inbound, take(&p.Inbound, o.inbound()), o.inbound().how)
+	if p.Inbound == overlay.InboundPorts {
+		p.Ports = o.Ports
+	}
+	filter := o.filter(nat, p.Inbound)
+	note(Filter, take(&p.Filter, filter), filter.how)
+	note(Refusal, take(&p.Refusal, o.refusal()), o.refusal().how)
+	note(NATMapping, take(&p.NAT.Mapping, nat.mapping), nat.mapping.how)
+	filtering := o.natFiltering(nat)
+	note(NATFiltering, take(&p.NAT.Filtering, filtering), filtering.how)
+	note(NATKeepsPort, take(&p.NAT.KeepsPort, nat.keeps), nat.keeps.how)
+	note(Egress, take(&p.Egress, o.egress()), o.egress().how)
+	note(UDP, take(&p.UDP, o.udp()), o.udp().how)
+	return r
+}
+
+// told is a value that was learned, or not, and how.
+type told[T any] struct {
+	value T
+	known bool
+	how   string
+}
+
+func is[T any](v T, how string, args ...any) told[T] {
+	return told[T]{v, true, fmt.Sprintf(how, args...)}
+}
+
+func unknown[T any](how string, args ...any) told[T] {
+	return told[T]{how: fmt.Sprintf(how, args...)}
+}
+
+// take stores a known value and returns it for the finding, or nil.
+func take[T any](to *T, t told[T]) any {
+	if !t.known {
+		return nil
+	}
+	*to = t.value
+	return t.value
+}
+
+// call returns the calls of one kind that were made.
+func (o Observations) calls(target Target, udp bool) (made []Call, err string) {
+	err = "nobody called back"
+	for _, c := range o.Calls {
+		switch {
+		case c.Target != target || c.UDP != udp:
+		case c.Err != "":
+			err = "no call-back: " + c.Err
+		default:
+			made = append(made, c)
+		}
+	}
+	return made, err
+}
+
+func (o Observations) inbound() told[overlay.Inbound] {
+	fresh, err := o.calls(Fresh, false)
+	if len(fresh) == 0 {
+		return unknown[overlay.Inbound]("%s", err)
+	}
+	c := fresh[0]
+	if c.Arrived {
+		return is(overlay.InboundOpen, "a connection from %v to port %d, which had never sent anything, came in", c.From, c.Port)
+	}
+	refused := fmt.Sprintf("a connection from %v to a port that listens did not come in (%s)", c.From, c.Outcome)
+	if c.Outcome == Connected {
+		refused = fmt.Sprintf("a connection from %v was accepted, but by somebody else than the port's listener", c.From)
+	}
+	ranged, err := o.calls(InRange, false)
+	switch {
+	case o.Ports == (overlay.Ports{}):
+		return is(overlay.InboundNone, "%s; no port range is named that could be tried", refused)
+	case len(ranged) == 0:
+		return unknown[overlay.Inbound]("%s; ports %v: %s", refused, o.Ports, err)
+	}
+	var in, out []string
+	for _, c := range ranged {
+		if c.Arrived {
+			in = append(in, fmt.Sprint(c.Port))
+		} else {
+			out = append(out, fmt.Sprint(c.Port))
+		}
+	}
+	switch {
+	case len(out) == 0:
+		return is(overlay.InboundPorts, "connections to ports %s of %v came in, and %s", strings.Join(in, ", "), o.Ports, refused)
+	case len(in) == 0:
+		return is(overlay.InboundNone, "%s, nor did those to ports %s of %v", refused, strings.Join(out, ", "), o.Ports)
+	}
+	return unknown[overlay.Inbound]("of ports %v, connections to %s came in and those to %s did not", o.Ports, strings.Join(in, ", "), strings.Join(out, ", "))
+}
+
+func (o Observations) refusal() told[overlay.Refusal] {
+	fresh, err := o.calls(Fresh, false)
+	if len(fresh) == 0 {
+		return unknown[overlay.Refusal]("%s", err)
+	}
+	switch c := fresh[0]; {
+	case c.Arrived:
+		return unknown[overlay.Refusal]("nothing was refused")
+	case c.Outcome == Reset:
+		return is(overlay.RefuseReset, "a SYN from %v was answered with a reset", c.From)
+	case c.Outcome == Unreachable:
+		return is(overlay.RefuseReset, "a SYN from %v was answered with an ICMP error", c.From)
+	case c.Outcome == Silent:
+		return is(overlay.RefuseDrop, "a SYN from %v was not answered", c.From)
+	default:
+		return unknown[overlay.Refusal]("somebody else than the port's listener accepted the connection from %v", c.From)
+	}
+}
+
+func (o Observations) filter(nat translation, inbound overlay.Inbound) told[overlay.Filter] {
+	fresh, err := o.calls(Fresh, false)
+	switch {
+	case nat.known && nat.translates:
+		return is(overlay.FilterStateful, "a NAT tracks connections by its nature; what else filters cannot be told behind it")
+	case len(fresh) == 0:
+		return unknown[overlay.Filter]("%s", err)
+	case inbound == overlay.InboundOpen:
+		return is(overlay.FilterNone, "a connection to a port that had never sent anything came in")
+	}
+	if udp := o.udp(); !udp.value {
+		return unknown[overlay.Filter]("it refuses a SYN from outside; without UDP, stateless and stateful ones look alike")
+	}
+	datagrams, err := o.calls(Fresh, true)
+	if len(datagrams) == 0 {
+		return unknown[overlay.Filter]("%s", err)
+	}
+	if c := datagrams[0]; c.Arrived {
+		return is(overlay.FilterStateless, "it refuses a SYN from %v, but a datagram that nobody asked for came in", c.From)
+	}
+	return is(overlay.FilterStateful, "answers to datagrams come in, and one from %v that nobody asked for did not; whether invalid packets are dropped, too, cannot be told", datagrams[0].From)
+}
+
+// translation is what the views say of a NAT.
+type translation struct {
+	known      bool
+	translates bool
+	mapping    told[overlay.NATBehaviour]
+	keeps      told[bool]
+}
+
+func (o Observations) nat() translation {
+	tcp, udp := answered(o.TCP), answered(o.UDP)
+	all := slices.Concat(tcp, udp)
+	if len(all) == 0 {
+		none := "no vantage point said from where it was asked"
+		return translation{mapping: unknown[overlay.NATBehaviour]("%s", none), keeps: unknown[bool]("%s", none)}
+	}
+	changed := slices.ContainsFunc(all, func(v View) bool { return v.Seen != v.Local })
+	if !changed {
+		how := fmt.Sprintf("%s saw the socket's own address and port", hosts(all))
+		return translation{known: true, mapping: is(overlay.NATNone, "%s", how), keeps: is(false, "nothing is translated")}
+	}
+	t := translation{known: true, translates: true, keeps: keepsPort(all)}
+	t.mapping = worse(mapping("TCP", tcp), mapping("UDP", udp))
+	return t
+}
+
+func answered(views []View) []View {
+	return slices.DeleteFunc(slices.Clone(views), func(v View) bool { return !v.Seen.IsValid() })
+}
+
+// hosts names the vantage points of some views.
+func hosts(views []View) string {
+	var names []string
+	for _, v := range views {
+		if name := v.To.Addr().String(); !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return strings.Join(names, " and ")
+}
+
+// keepsPort judges the first view of each socket: a NAT that keeps ports where
+// it can may be unable to for a second destination.
+func keepsPort(views []View) told[bool] {
+	first := map[[2]uint16]View{} // by local port, and by what else tells sockets apart
+	for _, v := range views {
+		key := [2]uint16{v.Local.Port(), uint16(v.Socket)}
+		if _, ok := first[key]; !ok {
+			first[key] = v
+		}
+	}
+	for _, v := range first {
+		if v.Seen.Port() != v.Local.Port() {
+			return is(false, "port %d was seen as %d", v.Local.Port(), v.Seen.Port())
+		}
+	}
+	return is(true, "the ports of %d sockets were seen unchanged", len(first))
+}
+
+// mapping compares what different vantage points saw of each socket, in the
+// words of RFC 4787, section 4.1.
+func mapping(protocol string, views []View) told[overlay.NATBehaviour] {
+	same, other := false, ""
+	samePort := true // of two ports of one host
+	compared := false
+	for i, a := range views {
+		for _, b := range views[i+1:] {
+			if a.Socket != b.Socket || a.To == b.To {
+				continue
+			}
+			equal := a.Seen == b.Seen
+			switch sameHost := a.To.Addr() == b.To.Addr(); {
+			case sameHost:
+				compared = true
+				samePort = samePort && equal
+			case equal:
+				same = true
+			default:
+				other = fmt.Sprintf("%s: %v was seen as %v by %v and as %v by %v", protocol, a.Local, a.Seen, a.To, b.Seen, b.To)
+			}
+		}
+	}
+	switch {
+	case other != "" && compared && samePort:
+		return is(overlay.AddressDependent, "%s, but alike by two ports of one host", other)
+	case other != "" && compared:
+		return is(overlay.AddressAndPortDependent, "%s, and not alike by two ports of one host", other)
+	case other != "":
+		return is(overlay.AddressDependent, "%s; whether it depends on the port, too, was not compared", other)
+	case !samePort:
+		return is(overlay.AddressAndPortDependent, "%s: two ports of one host saw one socket differently", protocol)
+	case same:
+		return is(overlay.EndpointIndependent, "%s: %s saw the same outside address and port of one socket", protocol, hosts(views))
+	}
+	return unknown[overlay.NATBehaviour]("%s: fewer than two vantage points of different addresses saw the same socket", protocol)
+}
+
+// worse returns the mapping that is harder to cross, and a known rather than an
+// unknown one.
+func worse(a, b told[overlay.NATBehaviour]) told[overlay.NATBehaviour] {
+	switch {
+	case !b.known || a.known && a.value > b.value:
+		return a
+	case a.known && a.value == b.value:
+		return told[overlay.NATBehaviour]{a.value, true, a.how + "; " + b.how}
+	}
+	return b
+}
+
+// natFiltering judges who could reach the mapping of a socket that had asked
+// one vantage point only (RFC 4787, section 5).
+func (o Observations) natFiltering(nat translation) told[overlay.NATBehaviour] {
+	switch {
+	case !nat.known:
+		return unknown[overlay.NATBehaviour]("%s", nat.mapping.how)
+	case !nat.translates:
+		return is(overlay.NATNone, "nothing is translated")
+	}
+	for _, udp := range []bool{true, false} {
+		if udp && !o.udp().value {
+			continue
+		}
+		if t := filtering(o, udp); t.known {
+			return t
+		}
+	}
+	_, err := o.calls(Answered, false)
+	return unknown[overlay.NATBehaviour]("%s", err)
+}
+
+func filtering(o Observations, udp bool) told[overlay.NATBehaviour] {
+	what := "connection"
+	if udp {
+		what = "datagram"
+	}
+	made, err := o.calls(Answered, udp)
+	var first, stranger *Call
+	for i, c := range made {
+		if c.First {
+			first = &made[i]
+		} else {
+			stranger = &made[i]
+		}
+	}
+	switch {
+	case stranger != nil && stranger.Arrived:
+		return is(overlay.EndpointIndependent, "a %s from %v, which the socket had not written to, reached its mapping", what, stranger.From.Addr())
+	case first != nil && stranger != nil && first.Arrived:
+		return is(overlay.AddressDependent, "a %s from another port of %v, which the socket had written to, reached its mapping, and one from %v did not", what, first.From.Addr(), stranger.From.Addr())
+	case first != nil && !first.Arrived:
+		return is(overlay.AddressAndPortDependent, "a %s from another port of %v, which the socket had written to, did not reach its mapping", what, first.From.Addr())
+	}
+	return unknown[overlay.NATBehaviour]("%s", err)
+}
+
+// httpsPort is the port that sites with restricted egress let out.
+const httpsPort = 443
+
+func (o Observations) egress() told[overlay.Egress] {
+	reached := answered(o.TCP)
+	var failed []View
+	for _, v := range o.TCP {
+		if !v.Seen.IsValid() {
+			failed = append(failed, v)
+		}
+	}
+	elsewhere := func(v View) bool { return v.To.Port() != httpsPort }
+	if i := slices.IndexFunc(reached, elsewhere); i >= 0 {
+		return is(overlay.EgressAny, "reached %v", reached[i].To)
+	}
+	if len(reached) > 0 {
+		// The same host on another port, so that it is not the host that fails.
+		for _, v := range failed {
+			if elsewhere(v) && slices.ContainsFunc(reached, func(r View) bool { return r.To.Addr() == v.To.Addr() }) {
+				return is(overlay.Egress443, "reached %v on port 443 but not on port %d (%s)", v.To.Addr(), v.To.Port(), v.Err)
+			}
+		}
+		return unknown[overlay.Egress]("reached %v, and there is no vantage point on another port to try", reached[0].To)
+	}
+	switch {
+	case o.Proxy != nil && o.Proxy.Seen.IsValid():
+		return is(overlay.EgressHTTPProxy, "no vantage point was reached but through the HTTP proxy")
+	case len(failed) == 0:
+		return unknown[overlay.Egress]("there is no vantage point to try")
+	}
+	how := fmt.Sprintf("none of %s was reached (%s)", hosts(failed), failed[0].Err)
+	if o.Proxy != nil {
+		how += "; through the HTTP proxy: " + o.Proxy.Err
+	}
+	return is(overlay.EgressNone, "%s", how)
+}
+
+func (o Observations) udp() told[bool] {
+	got := answered(o.UDP)
+	switch {
+	case len(got) > 0:
+		return is(true, "%s answered over UDP", hosts(got))
+	case len(o.UDP) == 0:
+		return unknown[bool]("there is no STUN server to ask")
+	}
+	return is(false, "no answer over UDP from %s", hosts(o.UDP))
+}

@@ -1,0 +1,196 @@
+package siteprobe
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/carrier"
+	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/internal/lab"
+	"github.com/isthmus-grid/isthmus/internal/lab/wan"
+	"github.com/isthmus-grid/isthmus/internal/stunserver"
+	"github.com/isthmus-grid/isthmus/internal/vantage"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+func TestMain(m *testing.M) {
+	lab.Main()
+	os.Exit(m.Run())
+}
+
+// labGrid is a broker and a proxy of a lab, as far as a measurement needs them.
+// Sockets are made in the hosts' namespaces.
+type labGrid struct {
+	broker, proxy *lab.Host
+	seen          *vantage.Seen
+}
+
+// newLabGrid runs the two vantage points until the test ends.
+func newLabGrid(t *testing.T, l *lab.Lab) *labGrid {
+	t.Helper()
+	g := &labGrid{broker: l.Host("pub/broker"), proxy: l.Host("pub/proxy"), seen: vantage.NewSeen(1000, time.Hour)}
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	t.Cleanup(func() { cancel(); wg.Wait() })
+	for _, h := range []*lab.Host{g.broker, g.proxy} {
+		o := vantage.NewObserver(h.Name(), 0, 0, func(a netip.AddrPort) {
+			if h == g.broker {
+				g.seen.Note(a.Addr(), time.Now())
+			}
+		})
+		for _, port := range []string{":443", ":3478"} {
+			ln, err := h.Listen("tcp", port)
+			if err != nil {
+				t.Fatal(err)
+			}
+			wg.Go(func() { o.Serve(ctx, ln) })
+		}
+		pc, err := h.ListenPacket("udp", ":3478")
+		if err != nil {
+			t.Fatal(err)
+		}
+		wg.Go(func() { defer pc.Close(); new(stunserver.Server).Serve(ctx, pc) })
+	}
+	return g
+}
+
+func (g *labGrid) Bearings(context.Context, *controlpb.BearingsRequest) (*controlpb.BearingsResponse, error) {
+	resp := &controlpb.BearingsResponse{Time: time.Now().UnixNano()}
+	for _, h := range []*lab.Host{g.broker, g.proxy} {
+		resp.Tcp = append(resp.Tcp, netip.AddrPortFrom(h.Addr(), 443).String())
+		resp.Stun = append(resp.Stun, netip.AddrPortFrom(h.Addr(), 3478).String())
+	}
+	return resp, nil
+}
+
+func (g *labGrid) CallBack(ctx context.Context, req *controlpb.CallBackRequest) (resp *controlpb.CallBackResponse, err error) {
+	target, err := vantage.ParseTarget(req, false)
+	if err != nil {
+		return nil, err
+	}
+	if !g.seen.Has(target.To.Addr(), time.Now()) {
+		return nil, fmt.Errorf("%w: %v has not asked", overlay.ErrForbidden, target.To.Addr())
+	}
+	from := g.proxy
+	if strings.HasPrefix(req.From, g.broker.Addr().String()+":") {
+		from = g.broker
+	}
+	err = from.Do(func() error { resp = vantage.CallBack(ctx, target, netip.Addr{}); return nil })
+	return resp, err
+}
+
+// cannotTell are the fields in which a measurement differs from the profile of
+// a preset, with the value it must have instead; empty is unknown. The package
+// comment says why.
+func cannotTell(preset string, truth overlay.SiteProfile) map[string]string {
+	other := map[string]string{}
+	base, hidden := strings.CutPrefix(preset, "no-route/")
+	if truth.Filter == overlay.FilterStrict {
+		other[Filter] = "stateful"
+	}
+	if truth.Inbound == overlay.InboundOpen {
+		other[Refusal] = ""
+	}
+	switch base {
+	case "no-udp", "egress-443":
+		other[Filter] = ""
+	case "http-proxy":
+		for _, field := range []string{Inbound, Filter, Refusal, NATMapping, NATFiltering, NATKeepsPort} {
+			other[field] = ""
+		}
+	case "nat", "nat-answers", "nat-fullcone", "nat-1to1":
+		if hidden { // the gateway translates its own packets to what they are
+			other[NATMapping], other[NATFiltering], other[NATKeepsPort] = "none", "none", "false"
+			if base == "nat-1to1" {
+				other[Filter] = "none"
+			}
+		}
+	}
+	return other
+}
+
+// want returns the value of a field of a profile as a finding has it.
+func want(p overlay.SiteProfile, field string) string {
+	return map[string]string{
+		Inbound: p.Inbound.String(), Filter: p.Filter.String(), Refusal: p.Refusal.String(),
+		NATMapping: p.NAT.Mapping.String(), NATFiltering: p.NAT.Filtering.String(), NATKeepsPort: fmt.Sprint(p.NAT.KeepsPort),
+		Egress: p.Egress.String(), UDP: fmt.Sprint(p.UDP),
+	}[field]
+}
+
+// TestPresets measures every kind of gateway of the lab at once, from a node or
+// from the gateway itself, and compares with the preset's profile.
+func TestPresets(t *testing.T) {
+	spec := lab.Spec{
+		WAN:   lab.WAN{Default: wan.Shape{Delay: 5 * time.Millisecond}},
+		Sites: []lab.Site{{Name: "pub", Preset: lab.Public, Nodes: []string{"broker", "proxy"}}},
+	}
+	presets := lab.Presets()
+	for i, preset := range presets {
+		spec.Sites = append(spec.Sites, lab.Site{Name: fmt.Sprintf("s%d", i), Preset: preset, Nodes: lab.Nodes(1)})
+	}
+	l, err := lab.Up(t.Context(), spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	g := newLabGrid(t, l)
+	var wg sync.WaitGroup
+	for i, preset := range presets {
+		site := fmt.Sprintf("s%d", i)
+		wg.Go(func() { checkPreset(t, l, g, site, preset) })
+	}
+	wg.Wait()
+}
+
+func checkPreset(t *testing.T, l *lab.Lab, g *labGrid, site, preset string) {
+	truth, err := lab.Profile(preset)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	host := l.Host(site + "/n1")
+	if truth.GatewayOnly {
+		host = l.Host(site + "/gw")
+	}
+	opts := Options{Grid: g, Ports: truth.Ports, Do: host.Do}
+	if l.Proxy(site) != nil {
+		opts.HTTPProxy = carrier.HTTPProxy{Addr: net.JoinHostPort(l.Host(site+"/proxy").Addr().String(), "3128")}
+	}
+	o, err := Measure(t.Context(), opts)
+	if err != nil {
+		t.Errorf("%s: %v", preset, err)
+		return
+	}
+	r := Infer(o)
+	other := cannotTell(preset, truth)
+	for _, field := range Fields() {
+		expected := want(truth, field)
+		if v, ok := other[field]; ok {
+			expected = v
+		}
+		f := r.Finding(field)
+		if f.Value != expected || f.How == "" {
+			t.Errorf("%s: %s is %q, want %q: %s\n%+v", preset, field, f.Value, expected, f.How, o)
+		}
+	}
+	if r.Profile.Ports != truth.Ports && r.Finding(Inbound).Value == want(truth, Inbound) {
+		t.Errorf("%s: ports %v", preset, r.Profile.Ports)
+	}
+	text := preset + ":"
+	for _, f := range r.Findings {
+		text += fmt.Sprintf("\n  %-14s %-22s %s", f.Field, f.Value, f.How)
+	}
+	t.Log(text)
+}

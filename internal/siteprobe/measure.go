@@ -1,0 +1,316 @@
+package siteprobe
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/carrier"
+	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// Grid is what a measurement needs of the control plane. A helper's session
+// with its frontal has it, and so has a frontal's with the broker.
+type Grid interface {
+	Bearings(context.Context, *controlpb.BearingsRequest) (*controlpb.BearingsResponse, error)
+	CallBack(context.Context, *controlpb.CallBackRequest) (*controlpb.CallBackResponse, error)
+}
+
+// Options of a measurement. Only Grid is needed.
+type Options struct {
+	Grid      Grid
+	Ports     overlay.Ports     // that the admin says are let in, to be tried; zero: none
+	HTTPProxy carrier.HTTPProxy // the site's, if there is one
+
+	// Do runs the making of each socket; nil runs it as it is. A test makes
+	// sockets in other network namespaces with it.
+	Do func(func() error) error
+}
+
+// Bounds of a measurement.
+const (
+	viewTime   = 2 * time.Second        // for a vantage point to be reached and answer over TCP
+	stunTries  = 3                      // datagrams to a STUN server
+	stunWait   = 400 * time.Millisecond // for the answer to each
+	callTime   = 8 * time.Second        // for a call-back, the way through broker and proxy included
+	arriveTime = 500 * time.Millisecond // that a nonce may come later than the call's end
+)
+
+// Measure makes the observations from which Infer learns the site's profile.
+// It takes about five seconds, ten at most, and is best run from one node of a
+// site at a time. It fails only when the grid does not say where its vantage
+// points are; whatever else goes wrong is an observation.
+func Measure(ctx context.Context, opts Options) (Observations, error) {
+	b, err := opts.Grid.Bearings(ctx, &controlpb.BearingsRequest{})
+	if err != nil {
+		return Observations{}, fmt.Errorf("asking for the vantage points: %w", err)
+	}
+	points := vantages(b)
+	if len(points) == 0 {
+		return Observations{}, fmt.Errorf("%w: the broker names no vantage point", overlay.ErrNoPath)
+	}
+	m := &measurement{opts: opts, points: points, o: Observations{Ports: opts.Ports}}
+	if m.opts.Do == nil {
+		m.opts.Do = func(f func() error) error { return f() }
+	}
+	defer m.close()
+	m.look(ctx)
+	m.beCalled(ctx)
+	return m.o, nil
+}
+
+// point is one host of the grid that answers.
+type point struct {
+	tcp  netip.AddrPort
+	stun netip.AddrPort // not valid without a STUN server
+}
+
+// vantages returns the first vantage point of each address, the broker first.
+func vantages(b *controlpb.BearingsResponse) []point {
+	var points []point
+	find := func(a netip.Addr) *point {
+		for i := range points {
+			if points[i].tcp.Addr() == a {
+				return &points[i]
+			}
+		}
+		return nil
+	}
+	for _, text := range b.GetTcp() {
+		if a, err := netip.ParseAddrPort(text); err == nil && find(a.Addr()) == nil {
+			points = append(points, point{tcp: a})
+		}
+	}
+	for _, text := range b.GetStun() {
+		a, err := netip.ParseAddrPort(text)
+		if err != nil {
+			continue
+		}
+		if v := find(a.Addr()); v != nil && !v.stun.IsValid() {
+			v.stun = a
+		}
+	}
+	return points
+}
+
+// measurement is one call of Measure.
+type measurement struct {
+	opts    Options
+	points  []point
+	closers []func() // of what stays open until the end; only look and beCalled add
+
+	tcp, udp []*port // the sockets that look used; the first asked points[0] alone
+
+	mu sync.Mutex // guards the field below
+	o  Observations
+}
+
+func (m *measurement) close() {
+	for _, c := range m.closers {
+		c()
+	}
+}
+
+func (m *measurement) add(change func(*Observations)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	change(&m.o)
+}
+
+// sockets is how many sockets of each protocol are looked at from outside: a
+// NAT that assigns ports at random may keep one by chance.
+const sockets = 3
+
+// look asks the vantage points from where they are asked, over TCP and UDP, and
+// through the HTTP proxy. The connections stay open, and with them the NAT's
+// mappings, until the measurement ends.
+func (m *measurement) look(ctx context.Context) {
+	var wg sync.WaitGroup
+	for socket := range sockets {
+		points := m.points[:min(2, len(m.points))]
+		if socket == 0 {
+			points = m.points[:1] // beCalled needs one that has asked nobody else
+		}
+		m.lookTCP(ctx, &wg, socket, points)
+		m.lookUDP(ctx, &wg, socket, points)
+	}
+	if m.opts.HTTPProxy.Addr != "" {
+		wg.Go(func() { m.lookProxy(ctx) })
+	}
+	wg.Wait()
+}
+
+func (m *measurement) lookTCP(ctx context.Context, wg *sync.WaitGroup, socket int, points []point) {
+	p, err := m.open(false, 0)
+	m.tcp = append(m.tcp, p)
+	for _, point := range points {
+		for _, to := range []netip.AddrPort{point.tcp, point.stun} {
+			if !to.IsValid() || socket == 0 && to != point.tcp {
+				continue // of the STUN port nothing must be asked by the first socket
+			}
+			wg.Go(func() {
+				v := View{Socket: socket, To: to}
+				if err != nil {
+					v.Err = err.Error()
+				} else {
+					p.askTCP(ctx, m.opts.Do, &v)
+				}
+				m.add(func(o *Observations) { o.TCP = append(o.TCP, v) })
+			})
+		}
+	}
+}
+
+func (m *measurement) lookUDP(ctx context.Context, wg *sync.WaitGroup, socket int, points []point) {
+	p, err := m.open(true, 0)
+	m.udp = append(m.udp, p)
+	for _, point := range points {
+		if !point.stun.IsValid() {
+			continue
+		}
+		wg.Go(func() {
+			v := View{Socket: socket, To: point.stun}
+			if err != nil {
+				v.Err = err.Error()
+			} else {
+				p.askUDP(ctx, m.opts.Do, &v)
+			}
+			m.add(func(o *Observations) { o.UDP = append(o.UDP, v) })
+		})
+	}
+}
+
+// lookProxy asks the first vantage point through the HTTP proxy.
+func (m *measurement) lookProxy(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, viewTime)
+	defer cancel()
+	v := View{To: m.points[0].tcp}
+	var c *net.TCPConn
+	err := m.opts.Do(func() (err error) {
+		c, err = carrier.DialTCP(ctx, v.To.String(), m.opts.HTTPProxy)
+		return err
+	})
+	if err == nil {
+		defer c.Close()
+		v.Local = addrOf(c.LocalAddr())
+		v.Seen, err = observe(ctx, c)
+	}
+	if err != nil {
+		v.Err = err.Error()
+	}
+	m.add(func(o *Observations) { o.Proxy = &v })
+}
+
+// beCalled has the vantage points call back, all at once. It needs an address
+// that the first one, which is the broker, has seen over TCP.
+func (m *measurement) beCalled(ctx context.Context) {
+	var outside netip.Addr
+	for _, v := range m.o.TCP {
+		if v.Seen.IsValid() && v.To == m.points[0].tcp {
+			outside = v.Seen.Addr()
+		}
+	}
+	if !outside.IsValid() {
+		return
+	}
+	first, stranger := m.points[0], m.points[len(m.points)-1] // of which some socket has not heard, if there are two
+	if len(m.points) > 1 {
+		stranger = m.points[1]
+	}
+	var wg sync.WaitGroup
+	call := func(p *port, to netip.AddrPort, c Call) {
+		wg.Go(func() {
+			m.callBack(ctx, p, to, &c)
+			m.add(func(o *Observations) { o.Calls = append(o.Calls, c) })
+		})
+	}
+	for _, udp := range []bool{false, true} {
+		p, err := m.open(udp, 0)
+		if err != nil {
+			m.o.Calls = append(m.o.Calls, Call{Target: Fresh, UDP: udp, Err: err.Error()})
+			continue
+		}
+		call(p, netip.AddrPortFrom(outside, p.number), Call{Target: Fresh, UDP: udp, From: stranger.tcp})
+	}
+	for _, number := range sample(m.opts.Ports) {
+		p, err := m.open(false, number)
+		if err != nil {
+			continue // somebody else has the port; others are tried
+		}
+		call(p, netip.AddrPortFrom(outside, number), Call{Target: InRange, From: stranger.tcp})
+	}
+	m.callMapped(call, first, stranger)
+	wg.Wait()
+}
+
+// callMapped has the mappings of the first sockets called, which asked the
+// first vantage point alone: from another port of that one, and from a host
+// that they never wrote to.
+func (m *measurement) callMapped(call func(*port, netip.AddrPort, Call), first, stranger point) {
+	m.mu.Lock()
+	views := [][]View{m.o.TCP, m.o.UDP}
+	m.mu.Unlock()
+	for i, udp := range []bool{false, true} {
+		for _, v := range views[i] {
+			if v.Socket != 0 || !v.Seen.IsValid() || v.Seen == v.Local {
+				continue
+			}
+			p := m.tcp[0]
+			if udp {
+				p = m.udp[0]
+			}
+			call(p, v.Seen, Call{Target: Answered, UDP: udp, From: first.tcp, First: true})
+			if stranger != first {
+				call(p, v.Seen, Call{Target: Answered, UDP: udp, From: stranger.tcp})
+			}
+		}
+	}
+}
+
+// callBack has c.From call to, which leads to p or does not.
+func (m *measurement) callBack(ctx context.Context, p *port, to netip.AddrPort, c *Call) {
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	c.Port = p.number
+	nonce, arrived := p.expect()
+	resp, err := m.opts.Grid.CallBack(ctx, &controlpb.CallBackRequest{To: to.String(), Udp: c.UDP, Nonce: nonce, From: c.From.String()})
+	if err != nil {
+		c.Err = control.FromStatus(err).Error()
+		return
+	}
+	switch resp.Outcome {
+	case controlpb.CallBackResponse_CONNECTED:
+		c.Outcome = Connected
+	case controlpb.CallBackResponse_RESET:
+		c.Outcome = Reset
+	case controlpb.CallBackResponse_UNREACHABLE:
+		c.Outcome = Unreachable
+	case controlpb.CallBackResponse_SILENT:
+		c.Outcome = Silent
+	default:
+		c.Err = resp.Text
+		return
+	}
+	late := time.NewTimer(arriveTime)
+	defer late.Stop()
+	select {
+	case <-arrived:
+		c.Arrived = true
+	case <-late.C:
+	}
+}
+
+// sample returns the ends and the middle of a range.
+func sample(r overlay.Ports) []uint16 {
+	if r == (overlay.Ports{}) {
+		return nil
+	}
+	all := []uint16{r.First, r.First + (r.Last-r.First)/2, r.Last}
+	return slices.Compact(all)
+}

@@ -1,0 +1,59 @@
+package siteprobe
+
+import (
+	"net/netip"
+
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// Observations are what a measurement saw, before anything is made of it.
+type Observations struct {
+	Ports overlay.Ports // that the admin says are let in; zero: none is said to be
+
+	TCP   []View // connections to vantage points
+	UDP   []View // STUN questions to vantage points
+	Proxy *View  // the same through the site's HTTP proxy; nil: there is none
+	Calls []Call // call-backs
+}
+
+// View is one question to a vantage point: from which address did this come?
+type View struct {
+	Socket int            // questions of one socket have equal numbers
+	To     netip.AddrPort // the vantage point
+	Local  netip.AddrPort // of the socket, once it was connected or bound
+	Seen   netip.AddrPort // the answer; not valid if none came
+	Err    string         // why none came
+}
+
+// Target says what had gone on at a port before it was called back.
+type Target uint8
+
+// The targets.
+const (
+	Fresh    Target = iota + 1 // nothing: the port of the outside address that has the local port's number
+	InRange                    // nothing either, but it is one of Observations.Ports
+	Answered                   // its socket had asked the vantage point that is called First, and no other
+)
+
+// Call is one call-back.
+type Call struct {
+	Target  Target
+	UDP     bool
+	Port    uint16         // the local port
+	From    netip.AddrPort // the vantage point that called
+	First   bool           // with Answered: it is the one that was asked, from another port
+	Arrived bool           // the local socket got the nonce
+	Outcome Outcome        // what the vantage point saw
+	Err     string         // why it was not made; the other results are meaningless then
+}
+
+// Outcome is what a vantage point saw of a call-back.
+type Outcome string
+
+// The outcomes.
+const (
+	Connected   Outcome = "connected"
+	Reset       Outcome = "reset"
+	Unreachable Outcome = "unreachable" // another ICMP error than "no such port"
+	Silent      Outcome = "silent"
+)
