@@ -20,6 +20,7 @@ import (
 type made struct {
 	conn   socket
 	path   overlay.Path
+	commit func(context.Context) error                 // if not nil, to be called when it is taken
 	handed func(p *process, carrier uint64, err error) // if not nil, told that p got it, or did not
 }
 
@@ -290,6 +291,12 @@ func (h *Helper) follow(ctx context.Context, p *process, to target) (made, error
 			tried = append(tried, fmt.Sprintf("%v: %v", step.Technique, o.err))
 			last = o.err
 			h.report(to, step.Technique, 0, o.err)
+		}
+	}
+	if won >= 0 && m.commit != nil {
+		if err := m.commit(ctx); err != nil {
+			m.drop()
+			return made{}, fmt.Errorf("%v at %v: %v: %w", to.point.Process, to.point.Node, entries[won].step.Technique, err)
 		}
 	}
 	if won >= 0 {

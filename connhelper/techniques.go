@@ -151,10 +151,15 @@ func (h *Helper) relayCarrier(ctx context.Context, f *frontal, p *process, to ta
 		c.Close()
 		return made{}, err
 	}
-	if err := write(ctx, c, assigned.Relay.Ticket); err != nil {
-		return made{}, fmt.Errorf("proxy %s: %w", assigned.Relay.Proxy, err)
+	// The ticket is shown when the relay is what is taken: until then the proxy
+	// joins nothing, and not a byte passes it in vain.
+	commit := func(ctx context.Context) error {
+		if err := write(ctx, c, assigned.Relay.Ticket); err != nil {
+			return fmt.Errorf("proxy %s: %w", assigned.Relay.Proxy, err)
+		}
+		return nil
 	}
-	return made{conn: c, path: overlay.Path{Proxy: assigned.Relay.Proxy}}, nil
+	return made{conn: c, path: overlay.Path{Proxy: assigned.Relay.Proxy}, commit: commit}, nil
 }
 
 // journey says where a connection is to go, and on whose behalf.

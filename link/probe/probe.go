@@ -79,22 +79,46 @@ func (r *Rank) Dial(ctx context.Context, peer uint32) (*link.Link, error) {
 	return link.Establish(ctx, c, r.Identity, &name, welcome)
 }
 
-// Accept links this rank to the next one that dials it. Carriers that break
-// before they are a link are passed over: a dialler may try several techniques
-// at once and keep the first.
+// Accept links this rank to the next one that dials it. A dialler may try
+// several techniques at once and keep one, so the carriers that come in shake
+// hands side by side; the first that becomes a link counts, and the others are
+// closed.
 func (r *Rank) Accept(ctx context.Context) (*link.Link, error) {
-	var broken error
-	for {
-		c, err := r.client.Accept(ctx)
-		if err != nil {
-			return nil, errors.Join(broken, err)
-		}
-		l, err := link.Establish(ctx, c, r.Identity, nil, welcome)
-		if err == nil {
-			return l, nil
-		}
-		broken = err
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	type result struct {
+		l   *link.Link
+		err error
 	}
+	results := make(chan result)
+	var shaking sync.WaitGroup
+	defer shaking.Wait()
+	defer cancel()
+	report := func(l *link.Link, err error) {
+		select {
+		case results <- result{l, err}:
+		case <-ctx.Done():
+			if l != nil {
+				l.Conn.Close()
+			}
+		}
+	}
+	shaking.Go(func() {
+		for {
+			c, err := r.client.Accept(ctx)
+			if err != nil {
+				report(nil, err)
+				return
+			}
+			shaking.Go(func() {
+				if l, err := link.Establish(ctx, c, r.Identity, nil, welcome); err == nil {
+					report(l, nil)
+				}
+			})
+		}
+	})
+	got := <-results // the accepting goroutine ends with ctx at the latest
+	return got.l, got.err
 }
 
 // Pair links two ranks, the first dialling, and returns both ends and how long

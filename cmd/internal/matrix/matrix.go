@@ -49,9 +49,9 @@ type Cell struct {
 
 	SetupMS float64 `json:"setup_ms"` // from the dial to the authenticated link, at the dialler
 
-	// ProxyBytes is what the wide area network carried between the two sites
-	// and the proxy, with all headers; ThirdPartyPackets what it carried
-	// between them and anybody but each other, the broker and the proxy.
+	// ProxyBytes is what the proxy relayed for the pair, by its own account;
+	// ThirdPartyPackets what the wide area network carried between the two
+	// sites and anybody but each other, the broker and the proxies.
 	ProxyBytes        uint64 `json:"proxy_bytes"`
 	ThirdPartyPackets uint64 `json:"third_party_packets"`
 
@@ -100,6 +100,7 @@ type world struct {
 	lab  *lab.Lab
 	grid *grid.Grid
 	rtt  time.Duration
+	read int // bytes of the proxy's log that were accounted for
 }
 
 func askerSite(preset string) string  { return strings.ReplaceAll(preset, "/", "-") + "-1" }
@@ -126,7 +127,7 @@ func build(ctx context.Context, o Options) (*world, error) {
 	if err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
-	return &world{l, g, o.RTT}, nil
+	return &world{lab: l, grid: g, rtt: o.RTT}, nil
 }
 
 func (w *world) close() error { return errors.Join(w.grid.Close(), w.lab.Close()) }
@@ -186,7 +187,43 @@ func (w *world) connect(ctx context.Context, from, to string) Cell {
 		c.Error = err.Error()
 	}
 	c.count(before, w.settle(ctx, a, b), a, b)
+	if c.ProxyBytes, err = w.relayed(ctx, c.Technique == overlay.Relay.String()); err != nil && c.Error == "" {
+		c.Error = err.Error()
+	}
 	return c
+}
+
+// relayed returns how many bytes the proxy relayed since it was asked last. It
+// accounts for a link when both ends have closed it, so a link that is expected
+// is waited for.
+func (w *world) relayed(ctx context.Context, expected bool) (n uint64, err error) {
+	for {
+		log := w.grid.Daemon("proxy proxy").Log()
+		for line := range strings.Lines(log[w.read:]) {
+			if !strings.HasSuffix(line, "\n") {
+				break
+			}
+			w.read += len(line)
+			var entry struct {
+				Msg  string `json:"msg"`
+				Sent uint64 `json:"sent"`
+			}
+			if err := json.Unmarshal([]byte(line), &entry); err != nil {
+				return n, fmt.Errorf("log of the proxy: %w in %q", err, line)
+			}
+			if entry.Msg == "link ended" { // one for each end, with what that end sent
+				n += entry.Sent
+			}
+		}
+		if n > 0 || !expected {
+			return n, nil
+		}
+		select {
+		case <-ctx.Done():
+			return n, nil
+		case <-time.After(5 * time.Millisecond): // a log announces nothing
+		}
+	}
 }
 
 // settle returns the emulator's counters once nothing of the link is on its
@@ -279,16 +316,13 @@ func (c *Cell) count(before, after []wan.Counter, a, b string) {
 	friends := map[string]bool{a: true, b: true, a + "/proxy": true, b + "/proxy": true, brokerHost: true, proxyHost: true}
 	for _, t := range after {
 		was := old[[2]string{t.From, t.To}]
-		packets, bytes := t.Packets-was.Packets, t.Bytes-was.Bytes
+		packets := t.Packets - was.Packets
 		near, far := t.From, t.To
 		if !ofSite(near, a) && !ofSite(near, b) {
 			near, far = far, near
 		}
 		if !ofSite(near, a) && !ofSite(near, b) {
 			continue // nothing to do with this pair
-		}
-		if far == proxyHost {
-			c.ProxyBytes += bytes
 		}
 		if !friends[far] {
 			c.ThirdPartyPackets += packets
