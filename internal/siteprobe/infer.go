@@ -126,11 +126,11 @@ func (o Observations) inbound() told[overlay.Inbound] {
 	}
 	c := fresh[0]
 	if c.Arrived {
-		return is(overlay.InboundOpen, "a connection from %v to port %d, which had never sent anything, came in", c.From, c.Port)
+		return is(overlay.InboundOpen, "a connection from %v to port %d, which had never sent anything, came in", c.From.Addr(), c.Port)
 	}
-	refused := fmt.Sprintf("a connection from %v to a port that listens did not come in (%s)", c.From, c.Outcome)
+	refused := fmt.Sprintf("a connection from %v to a port that listens did not come in (%s)", c.From.Addr(), c.Outcome)
 	if c.Outcome == Connected {
-		refused = fmt.Sprintf("a connection from %v was accepted, but by somebody else than the port's listener", c.From)
+		refused = fmt.Sprintf("a connection from %v was accepted, but by somebody else than the port's listener", c.From.Addr())
 	}
 	ranged, err := o.calls(InRange, false)
 	switch {
@@ -165,13 +165,13 @@ func (o Observations) refusal() told[overlay.Refusal] {
 	case c.Arrived:
 		return unknown[overlay.Refusal]("nothing was refused")
 	case c.Outcome == Reset:
-		return is(overlay.RefuseReset, "a SYN from %v was answered with a reset", c.From)
+		return is(overlay.RefuseReset, "a SYN from %v was answered with a reset", c.From.Addr())
 	case c.Outcome == Unreachable:
-		return is(overlay.RefuseReset, "a SYN from %v was answered with an ICMP error", c.From)
+		return is(overlay.RefuseReset, "a SYN from %v was answered with an ICMP error", c.From.Addr())
 	case c.Outcome == Silent:
-		return is(overlay.RefuseDrop, "a SYN from %v was not answered", c.From)
+		return is(overlay.RefuseDrop, "a SYN from %v was not answered", c.From.Addr())
 	default:
-		return unknown[overlay.Refusal]("somebody else than the port's listener accepted the connection from %v", c.From)
+		return unknown[overlay.Refusal]("somebody else than the port's listener accepted the connection from %v", c.From.Addr())
 	}
 }
 
@@ -193,9 +193,9 @@ func (o Observations) filter(nat translation, inbound overlay.Inbound) told[over
 		return unknown[overlay.Filter]("%s", err)
 	}
 	if c := datagrams[0]; c.Arrived {
-		return is(overlay.FilterStateless, "it refuses a SYN from %v, but a datagram that nobody asked for came in", c.From)
+		return is(overlay.FilterStateless, "it refuses a SYN from %v, but a datagram that nobody asked for came in", c.From.Addr())
 	}
-	return is(overlay.FilterStateful, "answers to datagrams come in, and one from %v that nobody asked for did not; whether invalid packets are dropped, too, cannot be told", datagrams[0].From)
+	return is(overlay.FilterStateful, "answers to datagrams come in, and one from %v that nobody asked for did not; whether invalid packets are dropped, too, cannot be told", datagrams[0].From.Addr())
 }
 
 // translation is what the views say of a NAT.

@@ -62,6 +62,7 @@ func Measure(ctx context.Context, opts Options) (Observations, error) {
 	defer m.close()
 	m.look(ctx)
 	m.beCalled(ctx)
+	m.o.sort()
 	return m.o, nil
 }
 
@@ -231,7 +232,7 @@ func (m *measurement) beCalled(ctx context.Context) {
 		})
 	}
 	for _, udp := range []bool{false, true} {
-		p, err := m.open(udp, 0)
+		p, err := m.openOutside(udp)
 		if err != nil {
 			m.o.Calls = append(m.o.Calls, Call{Target: Fresh, UDP: udp, Err: err.Error()})
 			continue
@@ -304,6 +305,18 @@ func (m *measurement) callBack(ctx context.Context, p *port, to netip.AddrPort, 
 		c.Arrived = true
 	case <-late.C:
 	}
+}
+
+// openOutside opens a port that is not in the range that may be open.
+func (m *measurement) openOutside(udp bool) (*port, error) {
+	var p *port
+	var err error
+	for range 20 { // the range would have to be nearly all ports
+		if p, err = m.open(udp, 0); err != nil || !m.opts.Ports.Contains(p.number) {
+			break
+		}
+	}
+	return p, err
 }
 
 // sample returns the ends and the middle of a range.

@@ -1,7 +1,9 @@
 package siteprobe
 
 import (
+	"cmp"
 	"net/netip"
+	"slices"
 
 	"github.com/isthmus-grid/isthmus/overlay"
 )
@@ -57,3 +59,16 @@ const (
 	Unreachable Outcome = "unreachable" // another ICMP error than "no such port"
 	Silent      Outcome = "silent"
 )
+
+// sort puts what was observed at the same time into an order, so that equal
+// sites have equal findings.
+func (o *Observations) sort() {
+	for _, views := range [][]View{o.TCP, o.UDP} {
+		slices.SortFunc(views, func(a, b View) int {
+			return cmp.Or(cmp.Compare(a.Socket, b.Socket), a.To.Compare(b.To))
+		})
+	}
+	slices.SortFunc(o.Calls, func(a, b Call) int {
+		return cmp.Or(cmp.Compare(a.Target, b.Target), cmp.Compare(a.Port, b.Port), a.From.Compare(b.From))
+	})
+}

@@ -1987,6 +1987,7 @@ type JoinRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Profile       *Profile               `protobuf:"bytes,1,opt,name=profile,proto3" json:"profile,omitempty"`   // by which the broker decides
 	Measured      *Measurement           `protobuf:"bytes,2,opt,name=measured,proto3" json:"measured,omitempty"` // what probes found, for people; empty: nothing yet
+	Unset         []string               `protobuf:"bytes,3,rep,name=unset,proto3" json:"unset,omitempty"`       // fields of profile that the admin left to the measurement
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2035,20 +2036,80 @@ func (x *JoinRequest) GetMeasured() *Measurement {
 	return nil
 }
 
+func (x *JoinRequest) GetUnset() []string {
+	if x != nil {
+		return x.Unset
+	}
+	return nil
+}
+
+type MeasureRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	FirstPort     uint32                 `protobuf:"varint,1,opt,name=first_port,json=firstPort,proto3" json:"first_port,omitempty"` // of the range that is said to be open; 0: none is
+	LastPort      uint32                 `protobuf:"varint,2,opt,name=last_port,json=lastPort,proto3" json:"last_port,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MeasureRequest) Reset() {
+	*x = MeasureRequest{}
+	mi := &file_control_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MeasureRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MeasureRequest) ProtoMessage() {}
+
+func (x *MeasureRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_control_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MeasureRequest.ProtoReflect.Descriptor instead.
+func (*MeasureRequest) Descriptor() ([]byte, []int) {
+	return file_control_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *MeasureRequest) GetFirstPort() uint32 {
+	if x != nil {
+		return x.FirstPort
+	}
+	return 0
+}
+
+func (x *MeasureRequest) GetLastPort() uint32 {
+	if x != nil {
+		return x.LastPort
+	}
+	return 0
+}
+
 // Measurement is a site's profile as probes saw it.
 type Measurement struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Time          int64                  `protobuf:"varint,1,opt,name=time,proto3" json:"time,omitempty"`        // Unix time of its end in nanoseconds, by the site's clock
-	Node          string                 `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`         // who measured
-	Profile       *Profile               `protobuf:"bytes,3,opt,name=profile,proto3" json:"profile,omitempty"`   // fields that findings calls unknown are meaningless
-	Findings      []*Finding             `protobuf:"bytes,4,rep,name=findings,proto3" json:"findings,omitempty"` // one for each field
+	Time          int64                  `protobuf:"varint,1,opt,name=time,proto3" json:"time,omitempty"`                            // Unix time of its end in nanoseconds, by the site's clock
+	Node          string                 `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`                             // who measured
+	FirstPort     uint32                 `protobuf:"varint,3,opt,name=first_port,json=firstPort,proto3" json:"first_port,omitempty"` // with inbound ports
+	LastPort      uint32                 `protobuf:"varint,4,opt,name=last_port,json=lastPort,proto3" json:"last_port,omitempty"`
+	Findings      []*Finding             `protobuf:"bytes,5,rep,name=findings,proto3" json:"findings,omitempty"` // one for each field that is measured
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Measurement) Reset() {
 	*x = Measurement{}
-	mi := &file_control_proto_msgTypes[30]
+	mi := &file_control_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2060,7 +2121,7 @@ func (x *Measurement) String() string {
 func (*Measurement) ProtoMessage() {}
 
 func (x *Measurement) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[30]
+	mi := &file_control_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2073,7 +2134,7 @@ func (x *Measurement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Measurement.ProtoReflect.Descriptor instead.
 func (*Measurement) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{30}
+	return file_control_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Measurement) GetTime() int64 {
@@ -2090,11 +2151,18 @@ func (x *Measurement) GetNode() string {
 	return ""
 }
 
-func (x *Measurement) GetProfile() *Profile {
+func (x *Measurement) GetFirstPort() uint32 {
 	if x != nil {
-		return x.Profile
+		return x.FirstPort
 	}
-	return nil
+	return 0
+}
+
+func (x *Measurement) GetLastPort() uint32 {
+	if x != nil {
+		return x.LastPort
+	}
+	return 0
 }
 
 func (x *Measurement) GetFindings() []*Finding {
@@ -2115,7 +2183,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_control_proto_msgTypes[31]
+	mi := &file_control_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2127,7 +2195,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[31]
+	mi := &file_control_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2140,7 +2208,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{31}
+	return file_control_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Finding) GetField() string {
@@ -2174,7 +2242,7 @@ type JoinResponse struct {
 
 func (x *JoinResponse) Reset() {
 	*x = JoinResponse{}
-	mi := &file_control_proto_msgTypes[32]
+	mi := &file_control_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2186,7 +2254,7 @@ func (x *JoinResponse) String() string {
 func (*JoinResponse) ProtoMessage() {}
 
 func (x *JoinResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[32]
+	mi := &file_control_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2199,7 +2267,7 @@ func (x *JoinResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinResponse.ProtoReflect.Descriptor instead.
 func (*JoinResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{32}
+	return file_control_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *JoinResponse) GetBroker() string {
@@ -2231,7 +2299,7 @@ type OfferRequest struct {
 
 func (x *OfferRequest) Reset() {
 	*x = OfferRequest{}
-	mi := &file_control_proto_msgTypes[33]
+	mi := &file_control_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2243,7 +2311,7 @@ func (x *OfferRequest) String() string {
 func (*OfferRequest) ProtoMessage() {}
 
 func (x *OfferRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[33]
+	mi := &file_control_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2256,7 +2324,7 @@ func (x *OfferRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OfferRequest.ProtoReflect.Descriptor instead.
 func (*OfferRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{33}
+	return file_control_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *OfferRequest) GetName() string {
@@ -2316,7 +2384,7 @@ type OfferResponse struct {
 
 func (x *OfferResponse) Reset() {
 	*x = OfferResponse{}
-	mi := &file_control_proto_msgTypes[34]
+	mi := &file_control_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2328,7 +2396,7 @@ func (x *OfferResponse) String() string {
 func (*OfferResponse) ProtoMessage() {}
 
 func (x *OfferResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[34]
+	mi := &file_control_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2341,7 +2409,7 @@ func (x *OfferResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OfferResponse.ProtoReflect.Descriptor instead.
 func (*OfferResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{34}
+	return file_control_proto_rawDescGZIP(), []int{35}
 }
 
 type EnterRequest struct {
@@ -2353,7 +2421,7 @@ type EnterRequest struct {
 
 func (x *EnterRequest) Reset() {
 	*x = EnterRequest{}
-	mi := &file_control_proto_msgTypes[35]
+	mi := &file_control_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2365,7 +2433,7 @@ func (x *EnterRequest) String() string {
 func (*EnterRequest) ProtoMessage() {}
 
 func (x *EnterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[35]
+	mi := &file_control_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2378,7 +2446,7 @@ func (x *EnterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnterRequest.ProtoReflect.Descriptor instead.
 func (*EnterRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{35}
+	return file_control_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *EnterRequest) GetSoftware() string {
@@ -2400,7 +2468,7 @@ type EnterResponse struct {
 
 func (x *EnterResponse) Reset() {
 	*x = EnterResponse{}
-	mi := &file_control_proto_msgTypes[36]
+	mi := &file_control_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2412,7 +2480,7 @@ func (x *EnterResponse) String() string {
 func (*EnterResponse) ProtoMessage() {}
 
 func (x *EnterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[36]
+	mi := &file_control_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2425,7 +2493,7 @@ func (x *EnterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnterResponse.ProtoReflect.Descriptor instead.
 func (*EnterResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{36}
+	return file_control_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *EnterResponse) GetProfile() *Profile {
@@ -2468,7 +2536,7 @@ type CarryRequest struct {
 
 func (x *CarryRequest) Reset() {
 	*x = CarryRequest{}
-	mi := &file_control_proto_msgTypes[37]
+	mi := &file_control_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2480,7 +2548,7 @@ func (x *CarryRequest) String() string {
 func (*CarryRequest) ProtoMessage() {}
 
 func (x *CarryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[37]
+	mi := &file_control_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2493,7 +2561,7 @@ func (x *CarryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarryRequest.ProtoReflect.Descriptor instead.
 func (*CarryRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{37}
+	return file_control_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *CarryRequest) GetAddresses() []string {
@@ -2533,7 +2601,7 @@ type CarryResponse struct {
 
 func (x *CarryResponse) Reset() {
 	*x = CarryResponse{}
-	mi := &file_control_proto_msgTypes[38]
+	mi := &file_control_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2545,7 +2613,7 @@ func (x *CarryResponse) String() string {
 func (*CarryResponse) ProtoMessage() {}
 
 func (x *CarryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[38]
+	mi := &file_control_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2558,7 +2626,7 @@ func (x *CarryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarryResponse.ProtoReflect.Descriptor instead.
 func (*CarryResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{38}
+	return file_control_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *CarryResponse) GetCarryId() []byte {
@@ -2576,7 +2644,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_control_proto_msgTypes[39]
+	mi := &file_control_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2588,7 +2656,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[39]
+	mi := &file_control_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2601,7 +2669,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{39}
+	return file_control_proto_rawDescGZIP(), []int{40}
 }
 
 type StatusResponse struct {
@@ -2613,7 +2681,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_control_proto_msgTypes[40]
+	mi := &file_control_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2625,7 +2693,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[40]
+	mi := &file_control_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2638,7 +2706,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{40}
+	return file_control_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *StatusResponse) GetJson() []byte {
@@ -2658,7 +2726,7 @@ type DecideRequest struct {
 
 func (x *DecideRequest) Reset() {
 	*x = DecideRequest{}
-	mi := &file_control_proto_msgTypes[41]
+	mi := &file_control_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2670,7 +2738,7 @@ func (x *DecideRequest) String() string {
 func (*DecideRequest) ProtoMessage() {}
 
 func (x *DecideRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[41]
+	mi := &file_control_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2683,7 +2751,7 @@ func (x *DecideRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecideRequest.ProtoReflect.Descriptor instead.
 func (*DecideRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{41}
+	return file_control_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *DecideRequest) GetAsker() string {
@@ -2868,15 +2936,22 @@ const file_control_proto_rawDesc = "" +
 	"\n" +
 	"privileged\x18\f \x01(\bR\n" +
 	"privileged\x12\x1c\n" +
-	"\tforbidden\x18\r \x03(\rR\tforbidden\"\x81\x01\n" +
+	"\tforbidden\x18\r \x03(\rR\tforbidden\"\x97\x01\n" +
 	"\vJoinRequest\x125\n" +
 	"\aprofile\x18\x01 \x01(\v2\x1b.isthmus.control.v1.ProfileR\aprofile\x12;\n" +
-	"\bmeasured\x18\x02 \x01(\v2\x1f.isthmus.control.v1.MeasurementR\bmeasured\"\xa5\x01\n" +
+	"\bmeasured\x18\x02 \x01(\v2\x1f.isthmus.control.v1.MeasurementR\bmeasured\x12\x14\n" +
+	"\x05unset\x18\x03 \x03(\tR\x05unset\"L\n" +
+	"\x0eMeasureRequest\x12\x1d\n" +
+	"\n" +
+	"first_port\x18\x01 \x01(\rR\tfirstPort\x12\x1b\n" +
+	"\tlast_port\x18\x02 \x01(\rR\blastPort\"\xaa\x01\n" +
 	"\vMeasurement\x12\x12\n" +
 	"\x04time\x18\x01 \x01(\x03R\x04time\x12\x12\n" +
-	"\x04node\x18\x02 \x01(\tR\x04node\x125\n" +
-	"\aprofile\x18\x03 \x01(\v2\x1b.isthmus.control.v1.ProfileR\aprofile\x127\n" +
-	"\bfindings\x18\x04 \x03(\v2\x1b.isthmus.control.v1.FindingR\bfindings\"G\n" +
+	"\x04node\x18\x02 \x01(\tR\x04node\x12\x1d\n" +
+	"\n" +
+	"first_port\x18\x03 \x01(\rR\tfirstPort\x12\x1b\n" +
+	"\tlast_port\x18\x04 \x01(\rR\blastPort\x127\n" +
+	"\bfindings\x18\x05 \x03(\v2\x1b.isthmus.control.v1.FindingR\bfindings\"G\n" +
 	"\aFinding\x12\x14\n" +
 	"\x05field\x18\x01 \x01(\tR\x05field\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value\x12\x10\n" +
@@ -2931,10 +3006,11 @@ const file_control_proto_rawDesc = "" +
 	"\bCallBack\x12#.isthmus.control.v1.CallBackRequest\x1a$.isthmus.control.v1.CallBackResponse2\xa3\x01\n" +
 	"\x05Nodes\x12L\n" +
 	"\x05Enter\x12 .isthmus.control.v1.EnterRequest\x1a!.isthmus.control.v1.EnterResponse\x12L\n" +
-	"\x05Carry\x12 .isthmus.control.v1.CarryRequest\x1a!.isthmus.control.v1.CarryResponse2^\n" +
+	"\x05Carry\x12 .isthmus.control.v1.CarryRequest\x1a!.isthmus.control.v1.CarryResponse2\xae\x01\n" +
 	"\x06Target\x12T\n" +
 	"\n" +
-	"Introduced\x12 .isthmus.control.v1.Introduction\x1a\".isthmus.control.v1.IntroduceEvent0\x012\x9f\x01\n" +
+	"Introduced\x12 .isthmus.control.v1.Introduction\x1a\".isthmus.control.v1.IntroduceEvent0\x01\x12N\n" +
+	"\aMeasure\x12\".isthmus.control.v1.MeasureRequest\x1a\x1f.isthmus.control.v1.Measurement2\x9f\x01\n" +
 	"\x05Admin\x12O\n" +
 	"\x06Status\x12!.isthmus.control.v1.StatusRequest\x1a\".isthmus.control.v1.StatusResponse\x12E\n" +
 	"\x06Decide\x12!.isthmus.control.v1.DecideRequest\x1a\x18.isthmus.control.v1.PlanB<Z:github.com/isthmus-grid/isthmus/internal/control/controlpbb\x06proto3"
@@ -2952,7 +3028,7 @@ func file_control_proto_rawDescGZIP() []byte {
 }
 
 var file_control_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_control_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
+var file_control_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
 var file_control_proto_goTypes = []any{
 	(IntroduceEvent_Kind)(0),      // 0: isthmus.control.v1.IntroduceEvent.Kind
 	(CallBackResponse_Outcome)(0), // 1: isthmus.control.v1.CallBackResponse.Outcome
@@ -2986,18 +3062,19 @@ var file_control_proto_goTypes = []any{
 	(*ReportResponse)(nil),        // 29: isthmus.control.v1.ReportResponse
 	(*Profile)(nil),               // 30: isthmus.control.v1.Profile
 	(*JoinRequest)(nil),           // 31: isthmus.control.v1.JoinRequest
-	(*Measurement)(nil),           // 32: isthmus.control.v1.Measurement
-	(*Finding)(nil),               // 33: isthmus.control.v1.Finding
-	(*JoinResponse)(nil),          // 34: isthmus.control.v1.JoinResponse
-	(*OfferRequest)(nil),          // 35: isthmus.control.v1.OfferRequest
-	(*OfferResponse)(nil),         // 36: isthmus.control.v1.OfferResponse
-	(*EnterRequest)(nil),          // 37: isthmus.control.v1.EnterRequest
-	(*EnterResponse)(nil),         // 38: isthmus.control.v1.EnterResponse
-	(*CarryRequest)(nil),          // 39: isthmus.control.v1.CarryRequest
-	(*CarryResponse)(nil),         // 40: isthmus.control.v1.CarryResponse
-	(*StatusRequest)(nil),         // 41: isthmus.control.v1.StatusRequest
-	(*StatusResponse)(nil),        // 42: isthmus.control.v1.StatusResponse
-	(*DecideRequest)(nil),         // 43: isthmus.control.v1.DecideRequest
+	(*MeasureRequest)(nil),        // 32: isthmus.control.v1.MeasureRequest
+	(*Measurement)(nil),           // 33: isthmus.control.v1.Measurement
+	(*Finding)(nil),               // 34: isthmus.control.v1.Finding
+	(*JoinResponse)(nil),          // 35: isthmus.control.v1.JoinResponse
+	(*OfferRequest)(nil),          // 36: isthmus.control.v1.OfferRequest
+	(*OfferResponse)(nil),         // 37: isthmus.control.v1.OfferResponse
+	(*EnterRequest)(nil),          // 38: isthmus.control.v1.EnterRequest
+	(*EnterResponse)(nil),         // 39: isthmus.control.v1.EnterResponse
+	(*CarryRequest)(nil),          // 40: isthmus.control.v1.CarryRequest
+	(*CarryResponse)(nil),         // 41: isthmus.control.v1.CarryResponse
+	(*StatusRequest)(nil),         // 42: isthmus.control.v1.StatusRequest
+	(*StatusResponse)(nil),        // 43: isthmus.control.v1.StatusResponse
+	(*DecideRequest)(nil),         // 44: isthmus.control.v1.DecideRequest
 }
 var file_control_proto_depIdxs = []int32{
 	2,  // 0: isthmus.control.v1.AccessPoint.process:type_name -> isthmus.control.v1.Process
@@ -3029,28 +3106,28 @@ var file_control_proto_depIdxs = []int32{
 	2,  // 26: isthmus.control.v1.ReportRequest.target:type_name -> isthmus.control.v1.Process
 	4,  // 27: isthmus.control.v1.ReportRequest.fault:type_name -> isthmus.control.v1.Fault
 	30, // 28: isthmus.control.v1.JoinRequest.profile:type_name -> isthmus.control.v1.Profile
-	32, // 29: isthmus.control.v1.JoinRequest.measured:type_name -> isthmus.control.v1.Measurement
-	30, // 30: isthmus.control.v1.Measurement.profile:type_name -> isthmus.control.v1.Profile
-	33, // 31: isthmus.control.v1.Measurement.findings:type_name -> isthmus.control.v1.Finding
-	30, // 32: isthmus.control.v1.EnterResponse.profile:type_name -> isthmus.control.v1.Profile
-	2,  // 33: isthmus.control.v1.CarryRequest.asker:type_name -> isthmus.control.v1.Process
-	2,  // 34: isthmus.control.v1.CarryRequest.target:type_name -> isthmus.control.v1.Process
-	5,  // 35: isthmus.control.v1.Directory.Register:input_type -> isthmus.control.v1.RegisterRequest
-	7,  // 36: isthmus.control.v1.Directory.Withdraw:input_type -> isthmus.control.v1.WithdrawRequest
-	10, // 37: isthmus.control.v1.Directory.Resolve:input_type -> isthmus.control.v1.ResolveRequest
-	19, // 38: isthmus.control.v1.Directory.Await:input_type -> isthmus.control.v1.AwaitRequest
-	20, // 39: isthmus.control.v1.Directory.Introduce:input_type -> isthmus.control.v1.IntroduceRequest
-	24, // 40: isthmus.control.v1.Directory.Bearings:input_type -> isthmus.control.v1.BearingsRequest
-	26, // 41: isthmus.control.v1.Directory.CallBack:input_type -> isthmus.control.v1.CallBackRequest
-	28, // 42: isthmus.control.v1.Directory.Report:input_type -> isthmus.control.v1.ReportRequest
-	31, // 43: isthmus.control.v1.Sites.Join:input_type -> isthmus.control.v1.JoinRequest
-	35, // 44: isthmus.control.v1.Relays.Offer:input_type -> isthmus.control.v1.OfferRequest
-	26, // 45: isthmus.control.v1.Vantages.CallBack:input_type -> isthmus.control.v1.CallBackRequest
-	37, // 46: isthmus.control.v1.Nodes.Enter:input_type -> isthmus.control.v1.EnterRequest
-	39, // 47: isthmus.control.v1.Nodes.Carry:input_type -> isthmus.control.v1.CarryRequest
-	21, // 48: isthmus.control.v1.Target.Introduced:input_type -> isthmus.control.v1.Introduction
-	41, // 49: isthmus.control.v1.Admin.Status:input_type -> isthmus.control.v1.StatusRequest
-	43, // 50: isthmus.control.v1.Admin.Decide:input_type -> isthmus.control.v1.DecideRequest
+	33, // 29: isthmus.control.v1.JoinRequest.measured:type_name -> isthmus.control.v1.Measurement
+	34, // 30: isthmus.control.v1.Measurement.findings:type_name -> isthmus.control.v1.Finding
+	30, // 31: isthmus.control.v1.EnterResponse.profile:type_name -> isthmus.control.v1.Profile
+	2,  // 32: isthmus.control.v1.CarryRequest.asker:type_name -> isthmus.control.v1.Process
+	2,  // 33: isthmus.control.v1.CarryRequest.target:type_name -> isthmus.control.v1.Process
+	5,  // 34: isthmus.control.v1.Directory.Register:input_type -> isthmus.control.v1.RegisterRequest
+	7,  // 35: isthmus.control.v1.Directory.Withdraw:input_type -> isthmus.control.v1.WithdrawRequest
+	10, // 36: isthmus.control.v1.Directory.Resolve:input_type -> isthmus.control.v1.ResolveRequest
+	19, // 37: isthmus.control.v1.Directory.Await:input_type -> isthmus.control.v1.AwaitRequest
+	20, // 38: isthmus.control.v1.Directory.Introduce:input_type -> isthmus.control.v1.IntroduceRequest
+	24, // 39: isthmus.control.v1.Directory.Bearings:input_type -> isthmus.control.v1.BearingsRequest
+	26, // 40: isthmus.control.v1.Directory.CallBack:input_type -> isthmus.control.v1.CallBackRequest
+	28, // 41: isthmus.control.v1.Directory.Report:input_type -> isthmus.control.v1.ReportRequest
+	31, // 42: isthmus.control.v1.Sites.Join:input_type -> isthmus.control.v1.JoinRequest
+	36, // 43: isthmus.control.v1.Relays.Offer:input_type -> isthmus.control.v1.OfferRequest
+	26, // 44: isthmus.control.v1.Vantages.CallBack:input_type -> isthmus.control.v1.CallBackRequest
+	38, // 45: isthmus.control.v1.Nodes.Enter:input_type -> isthmus.control.v1.EnterRequest
+	40, // 46: isthmus.control.v1.Nodes.Carry:input_type -> isthmus.control.v1.CarryRequest
+	21, // 47: isthmus.control.v1.Target.Introduced:input_type -> isthmus.control.v1.Introduction
+	32, // 48: isthmus.control.v1.Target.Measure:input_type -> isthmus.control.v1.MeasureRequest
+	42, // 49: isthmus.control.v1.Admin.Status:input_type -> isthmus.control.v1.StatusRequest
+	44, // 50: isthmus.control.v1.Admin.Decide:input_type -> isthmus.control.v1.DecideRequest
 	6,  // 51: isthmus.control.v1.Directory.Register:output_type -> isthmus.control.v1.RegisterResponse
 	9,  // 52: isthmus.control.v1.Directory.Withdraw:output_type -> isthmus.control.v1.WithdrawResponse
 	12, // 53: isthmus.control.v1.Directory.Resolve:output_type -> isthmus.control.v1.ResolveResponse
@@ -3059,19 +3136,20 @@ var file_control_proto_depIdxs = []int32{
 	25, // 56: isthmus.control.v1.Directory.Bearings:output_type -> isthmus.control.v1.BearingsResponse
 	27, // 57: isthmus.control.v1.Directory.CallBack:output_type -> isthmus.control.v1.CallBackResponse
 	29, // 58: isthmus.control.v1.Directory.Report:output_type -> isthmus.control.v1.ReportResponse
-	34, // 59: isthmus.control.v1.Sites.Join:output_type -> isthmus.control.v1.JoinResponse
-	36, // 60: isthmus.control.v1.Relays.Offer:output_type -> isthmus.control.v1.OfferResponse
+	35, // 59: isthmus.control.v1.Sites.Join:output_type -> isthmus.control.v1.JoinResponse
+	37, // 60: isthmus.control.v1.Relays.Offer:output_type -> isthmus.control.v1.OfferResponse
 	27, // 61: isthmus.control.v1.Vantages.CallBack:output_type -> isthmus.control.v1.CallBackResponse
-	38, // 62: isthmus.control.v1.Nodes.Enter:output_type -> isthmus.control.v1.EnterResponse
-	40, // 63: isthmus.control.v1.Nodes.Carry:output_type -> isthmus.control.v1.CarryResponse
+	39, // 62: isthmus.control.v1.Nodes.Enter:output_type -> isthmus.control.v1.EnterResponse
+	41, // 63: isthmus.control.v1.Nodes.Carry:output_type -> isthmus.control.v1.CarryResponse
 	23, // 64: isthmus.control.v1.Target.Introduced:output_type -> isthmus.control.v1.IntroduceEvent
-	42, // 65: isthmus.control.v1.Admin.Status:output_type -> isthmus.control.v1.StatusResponse
-	16, // 66: isthmus.control.v1.Admin.Decide:output_type -> isthmus.control.v1.Plan
-	51, // [51:67] is the sub-list for method output_type
-	35, // [35:51] is the sub-list for method input_type
-	35, // [35:35] is the sub-list for extension type_name
-	35, // [35:35] is the sub-list for extension extendee
-	0,  // [0:35] is the sub-list for field type_name
+	33, // 65: isthmus.control.v1.Target.Measure:output_type -> isthmus.control.v1.Measurement
+	43, // 66: isthmus.control.v1.Admin.Status:output_type -> isthmus.control.v1.StatusResponse
+	16, // 67: isthmus.control.v1.Admin.Decide:output_type -> isthmus.control.v1.Plan
+	51, // [51:68] is the sub-list for method output_type
+	34, // [34:51] is the sub-list for method input_type
+	34, // [34:34] is the sub-list for extension type_name
+	34, // [34:34] is the sub-list for extension extendee
+	0,  // [0:34] is the sub-list for field type_name
 }
 
 func init() { file_control_proto_init() }
@@ -3085,7 +3163,7 @@ func file_control_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_control_proto_rawDesc), len(file_control_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   42,
+			NumMessages:   43,
 			NumExtensions: 0,
 			NumServices:   7,
 		},

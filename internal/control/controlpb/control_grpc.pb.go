@@ -928,6 +928,7 @@ var Nodes_ServiceDesc = grpc.ServiceDesc{
 
 const (
 	Target_Introduced_FullMethodName = "/isthmus.control.v1.Target/Introduced"
+	Target_Measure_FullMethodName    = "/isthmus.control.v1.Target/Measure"
 )
 
 // TargetClient is the client API for Target service.
@@ -940,6 +941,9 @@ type TargetClient interface {
 	// CONNECTED once its end has a carrier and handed it to the process, or
 	// FAILED with the reason.
 	Introduced(ctx context.Context, in *Introduction, opts ...grpc.CallOption) (grpc.ServerStreamingClient[IntroduceEvent], error)
+	// Measure has a helper measure its site's profile (frontal to helper only).
+	// It takes some seconds.
+	Measure(ctx context.Context, in *MeasureRequest, opts ...grpc.CallOption) (*Measurement, error)
 }
 
 type targetClient struct {
@@ -969,6 +973,16 @@ func (c *targetClient) Introduced(ctx context.Context, in *Introduction, opts ..
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Target_IntroducedClient = grpc.ServerStreamingClient[IntroduceEvent]
 
+func (c *targetClient) Measure(ctx context.Context, in *MeasureRequest, opts ...grpc.CallOption) (*Measurement, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Measurement)
+	err := c.cc.Invoke(ctx, Target_Measure_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // TargetServer is the server API for Target service.
 // All implementations must embed UnimplementedTargetServer
 // for forward compatibility.
@@ -979,6 +993,9 @@ type TargetServer interface {
 	// CONNECTED once its end has a carrier and handed it to the process, or
 	// FAILED with the reason.
 	Introduced(*Introduction, grpc.ServerStreamingServer[IntroduceEvent]) error
+	// Measure has a helper measure its site's profile (frontal to helper only).
+	// It takes some seconds.
+	Measure(context.Context, *MeasureRequest) (*Measurement, error)
 	mustEmbedUnimplementedTargetServer()
 }
 
@@ -991,6 +1008,9 @@ type UnimplementedTargetServer struct{}
 
 func (UnimplementedTargetServer) Introduced(*Introduction, grpc.ServerStreamingServer[IntroduceEvent]) error {
 	return status.Error(codes.Unimplemented, "method Introduced not implemented")
+}
+func (UnimplementedTargetServer) Measure(context.Context, *MeasureRequest) (*Measurement, error) {
+	return nil, status.Error(codes.Unimplemented, "method Measure not implemented")
 }
 func (UnimplementedTargetServer) mustEmbedUnimplementedTargetServer() {}
 func (UnimplementedTargetServer) testEmbeddedByValue()                {}
@@ -1024,13 +1044,36 @@ func _Target_Introduced_Handler(srv interface{}, stream grpc.ServerStream) error
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Target_IntroducedServer = grpc.ServerStreamingServer[IntroduceEvent]
 
+func _Target_Measure_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(MeasureRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(TargetServer).Measure(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Target_Measure_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(TargetServer).Measure(ctx, req.(*MeasureRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Target_ServiceDesc is the grpc.ServiceDesc for Target service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
 var Target_ServiceDesc = grpc.ServiceDesc{
 	ServiceName: "isthmus.control.v1.Target",
 	HandlerType: (*TargetServer)(nil),
-	Methods:     []grpc.MethodDesc{},
+	Methods: []grpc.MethodDesc{
+		{
+			MethodName: "Measure",
+			Handler:    _Target_Measure_Handler,
+		},
+	},
 	Streams: []grpc.StreamDesc{
 		{
 			StreamName:    "Introduced",

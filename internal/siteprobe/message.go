@@ -1,0 +1,173 @@
+package siteprobe
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/overlay"
+	"github.com/isthmus-grid/isthmus/wire"
+)
+
+// Measured is a result with its origin, as it is told and shown.
+type Measured struct {
+	Time     time.Time     `json:"time"`
+	Node     string        `json:"node"` // who measured
+	Ports    overlay.Ports `json:"ports,omitzero"`
+	Findings []Finding     `json:"findings"`
+}
+
+// MeasuredBy says when and where a result was made.
+func (r Result) MeasuredBy(node string, at time.Time) Measured {
+	return Measured{Time: at, Node: node, Ports: r.Profile.Ports, Findings: r.Findings}
+}
+
+// ToPB gives a measurement its message form.
+func (m Measured) ToPB() *controlpb.Measurement {
+	pb := &controlpb.Measurement{Time: m.Time.UnixNano(), Node: m.Node, FirstPort: uint32(m.Ports.First), LastPort: uint32(m.Ports.Last)}
+	for _, f := range m.Findings {
+		pb.Findings = append(pb.Findings, &controlpb.Finding{Field: f.Field, Value: f.Value, How: f.How})
+	}
+	return pb
+}
+
+// Bounds of a message.
+const (
+	maxFindings = 64
+	maxText     = 1 << 10 // of each text of a finding, in bytes
+)
+
+// FromPB checks and converts a measurement. Fields that this build does not
+// know, from a newer one, are kept for people to read.
+func FromPB(pb *controlpb.Measurement) (Measured, error) {
+	m := Measured{Time: time.Unix(0, pb.GetTime()), Node: pb.GetNode()}
+	if n := len(pb.GetFindings()); n > maxFindings {
+		return m, fmt.Errorf("%w: a measurement of %d findings, at most %d are taken", wire.ErrMalformed, n, maxFindings)
+	}
+	if pb.GetFirstPort() > 65535 || pb.GetLastPort() > 65535 {
+		return m, fmt.Errorf("%w: a measurement of ports %d-%d", wire.ErrMalformed, pb.GetFirstPort(), pb.GetLastPort())
+	}
+	m.Ports = overlay.Ports{First: uint16(pb.GetFirstPort()), Last: uint16(pb.GetLastPort())}
+	if len(m.Node) > 255 {
+		return m, fmt.Errorf("%w: a measurement by a node whose name has %d bytes", wire.ErrMalformed, len(m.Node))
+	}
+	for _, f := range pb.GetFindings() {
+		if max(len(f.GetField()), len(f.GetValue()), len(f.GetHow())) > maxText {
+			return m, fmt.Errorf("%w: a finding of more than %d bytes", wire.ErrMalformed, maxText)
+		}
+		m.Findings = append(m.Findings, Finding{f.GetField(), f.GetValue(), f.GetHow()})
+	}
+	return m, nil
+}
+
+// Difference is a field in which a declared profile is not what was measured.
+type Difference struct {
+	Field    string `json:"field"`
+	Declared string `json:"declared"`
+	Measured string `json:"measured"`
+	How      string `json:"how"`
+}
+
+// Differences compares a declared profile with what was measured. What could
+// not be told differs from nothing, and a strict filter is a stateful one, as
+// far as a measurement sees.
+func (m Measured) Differences(p overlay.SiteProfile) []Difference {
+	var all []Difference
+	for _, f := range m.Findings {
+		declared := Value(p, f.Field)
+		strict := f.Field == Filter && declared == overlay.FilterStrict.String() && f.Value == overlay.FilterStateful.String()
+		if f.Known() && declared != "" && declared != f.Value && !strict {
+			all = append(all, Difference{f.Field, declared, f.Value, f.How})
+		}
+	}
+	return all
+}
+
+// Value returns a field of a profile as findings and settings write it; empty
+// for a field that is not measured.
+func Value(p overlay.SiteProfile, field string) string {
+	switch field {
+	case Inbound:
+		return p.Inbound.String()
+	case Filter:
+		return p.Filter.String()
+	case Refusal:
+		return p.Refusal.String()
+	case NATMapping:
+		return p.NAT.Mapping.String()
+	case NATFiltering:
+		return p.NAT.Filtering.String()
+	case NATKeepsPort:
+		return strconv.FormatBool(p.NAT.KeepsPort)
+	case Egress:
+		return p.Egress.String()
+	case UDP:
+		return strconv.FormatBool(p.UDP)
+	}
+	return ""
+}
+
+// Fill returns p with the fields named in unset taken from the measurement,
+// where it could tell them. If the result contradicts itself, because only a
+// part of it was measured, the more closed reading wins; it always passes
+// SiteProfile.Check if p does.
+func (m Measured) Fill(p overlay.SiteProfile, unset []string) overlay.SiteProfile {
+	q := p
+	for _, f := range m.Findings {
+		if !f.Known() || !slices.Contains(unset, f.Field) {
+			continue
+		}
+		setValue(&q, f, m.Ports)
+	}
+	if !q.NAT.Translates() {
+		q.NAT.Filtering, q.NAT.KeepsPort = overlay.NATNone, false
+	} else if q.NAT.Filtering == overlay.NATNone {
+		q.NAT.Filtering = overlay.AddressAndPortDependent
+	}
+	if q.Inbound != overlay.InboundPorts {
+		q.Ports = overlay.Ports{}
+	}
+	if q.Check() != nil {
+		return p
+	}
+	return q
+}
+
+// setValue sets one field. A value that this build does not know changes
+// nothing.
+func setValue(p *overlay.SiteProfile, f Finding, ports overlay.Ports) {
+	text := []byte(f.Value)
+	switch f.Field {
+	case Inbound:
+		if set(&p.Inbound, text); p.Inbound == overlay.InboundPorts {
+			p.Ports = ports
+		}
+	case Filter:
+		set(&p.Filter, text)
+	case Refusal:
+		set(&p.Refusal, text)
+	case NATMapping:
+		set(&p.NAT.Mapping, text)
+	case NATFiltering:
+		set(&p.NAT.Filtering, text)
+	case NATKeepsPort:
+		p.NAT.KeepsPort = f.Value == "true"
+	case Egress:
+		set(&p.Egress, text)
+	case UDP:
+		p.UDP = f.Value == "true"
+	}
+}
+
+// set is UnmarshalText that keeps the old value when the text is not known.
+func set[T any, P interface {
+	*T
+	UnmarshalText([]byte) error
+}](to P, text []byte) {
+	var v T
+	if P(&v).UnmarshalText(text) == nil {
+		*to = v
+	}
+}
