@@ -14,7 +14,7 @@ import (
 const (
 	relayStart = 50 * time.Millisecond  // after the first technique
 	stagger    = 100 * time.Millisecond // between the others
-	patience   = 250 * time.Millisecond // that a ready carrier waits for a better one, since the race began
+	patience   = 500 * time.Millisecond // that a ready carrier waits for a better one, since the race began
 )
 
 // entry is one technique in a race.

@@ -195,6 +195,9 @@ func (g *Grid) addSite(gateway *lab.Host, broker string) error {
 		if connect != nil && !profile.GatewayOnly {
 			settings["http_proxy"] = connect
 		}
+		if profile.NAT.Translates() && profile.Inbound != overlay.InboundNone && !profile.GatewayOnly {
+			settings["advertise"] = gateway.WANAddr().String()
+		}
 		err := g.add("helper "+host.Name(), host, control.Identity{Role: control.RoleHelper, Site: profile.Site, Name: node}, settings)
 		if err != nil {
 			return err
