@@ -194,3 +194,31 @@ func pathMTU(c *net.TCPConn) int {
 	})
 	return mtu
 }
+
+// arrives sends padding and reports whether the other kernel acknowledged all
+// of it in time; tried is false when that cannot be told.
+func arrives(ctx context.Context, c *net.TCPConn) (tried, passed bool) {
+	ctx, cancel := context.WithTimeout(ctx, segmentBound)
+	defer cancel()
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return false, false
+	}
+	if _, err := c.Write(padding()); err != nil {
+		return false, false
+	}
+	for {
+		var info *unix.TCPInfo
+		if e := raw.Control(func(fd uintptr) { info, err = unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO) }); e != nil || err != nil {
+			return false, false
+		}
+		if info.Unacked == 0 && info.Notsent_bytes == 0 {
+			return true, true
+		}
+		select {
+		case <-ctx.Done():
+			return true, false
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}

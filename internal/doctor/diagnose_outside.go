@@ -173,13 +173,35 @@ func vantage(v Vantage) Finding {
 		if strings.Contains(v.Err, "refused:") {
 			f.Status, f.Class, f.Meaning, f.Fix = Passed, OK, "TCP passes, and a daemon of the grid answers", ""
 		}
+	case v.Bulk.Tried && !v.Bulk.Passed:
+		return lostBulk(f, v)
 	default:
 		f.Evidence += fmt.Sprintf("; it sees %s", v.Seen)
+		if v.Bulk.Passed {
+			f.Evidence += "; full-size segments arrive"
+		}
 		f.Meaning = "a host of the grid answers: data passes in the clear form that links use on this port"
 		if v.Via != "" {
 			f.Evidence += ", through the HTTP proxy " + v.Via
 		}
 	}
+	return f
+}
+
+// lostBulk judges a connection on which small segments arrive and large ones
+// do not.
+func lostBulk(f Finding, v Vantage) Finding {
+	f.Layer, f.Status, f.Class = "MTU", Failed, MTU
+	f.Evidence += fmt.Sprintf("; small frames are answered, and of 4000 bytes in full-size segments not all were acknowledged within %s (path MTU as this host knows it: %d)", ms(segmentBound), v.Bulk.PathMTU)
+	if v.Bulk.Smaller == 0 {
+		f.Class = TCPDropped
+		f.Evidence += fmt.Sprintf("; in segments of %d bytes neither", smallSegment)
+		f.Meaning = "the way loses what comes after the first packets: a device that inspects connections, or heavy loss"
+		f.Fix = "ask for a rule without inspection"
+		return f
+	}
+	f.Evidence += fmt.Sprintf("; in segments of %d bytes they were", v.Bulk.Smaller)
+	f.Meaning, f.Device, f.Fix = blackHole(0)
 	return f
 }
 

@@ -105,13 +105,22 @@ func stalled(s Service) Finding {
 	case best > 0:
 		f.Layer, f.Class = "MTU", MTU
 		f.Evidence += fmt.Sprintf("; with segments of at most %d bytes it goes on, with %s it stalls (the path's MTU as this host knows it: %d)", best, sizes(s.Segment.Stalled, best), s.Segment.PathMTU)
-		f.Meaning = "packets as large as this host believes it may send vanish on the way, and nobody tells it (ICMP \"fragmentation needed\" is filtered): a path MTU black hole"
-		f.Device = "a router or tunnel on the way with a smaller MTU, and a firewall that drops its ICMP message"
-		f.Fix = fmt.Sprintf("let ICMP type 3 code 4 in (IPv6: type 2), clamp the MSS on the gateway, or set this host's MTU to %d or less", best+40)
+		f.Meaning, f.Device, f.Fix = blackHole(best + 40)
 	case len(s.Segment.Stalled) > 0:
 		f.Evidence += fmt.Sprintf("; neither with segments of %s", sizes(s.Segment.Stalled, 0))
 	}
 	return f
+}
+
+// blackHole describes one; mtu, if not 0, is a size that passes.
+func blackHole(mtu int) (meaning, device, fix string) {
+	smaller := "a smaller MTU"
+	if mtu > 0 {
+		smaller = fmt.Sprintf("an MTU of %d or less", mtu)
+	}
+	return "packets as large as this host believes it may send vanish on the way, and nobody tells it (ICMP \"fragmentation needed\" is filtered): a path MTU black hole",
+		"a router or tunnel on the way with a smaller MTU, and a firewall that drops its ICMP message",
+		"let ICMP type 3 code 4 in (IPv6: type 2), clamp the MSS on the gateway, or give this host " + smaller
 }
 
 func sizes(all []int, above int) string {

@@ -169,6 +169,16 @@ type Vantage struct {
 	Tunnel  Tunnel
 	Seen    netip.AddrPort // where the question came from; invalid when Err
 	Err     string         // why no answer came over a connection that was made
+	Bulk    Bulk
+}
+
+// Bulk tells whether full-size segments arrive, by the other kernel's
+// acknowledgements.
+type Bulk struct {
+	Tried   bool
+	Passed  bool
+	Smaller int // segment size, in bytes, with which they did when full-size ones did not; 0 for none
+	PathMTU int // as this host's kernel knows it
 }
 
 // Datagrams are questions to STUN servers, all from one port.

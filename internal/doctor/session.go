@@ -138,8 +138,44 @@ func (l *looker) vantage(ctx context.Context, to netip.AddrPort, via carrier.HTT
 	var err error
 	if v.Seen, err = observe(ctx, conn); err != nil {
 		v.Err = err.Error()
+	} else if via.Addr == "" { // an HTTP proxy's acknowledgements say nothing of the way behind it
+		v.Bulk = bulk(ctx, conn, to)
 	}
 	return v
+}
+
+// smallSegment surely passes where anything does (RFC 791 asks for datagrams
+// of 576 bytes).
+const smallSegment = 536
+
+// bulk sends more than full-size segments over conn, on which a vantage point
+// has answered, and if they get lost the same in small ones on another.
+func bulk(ctx context.Context, conn *net.TCPConn, to netip.AddrPort) Bulk {
+	b := Bulk{PathMTU: pathMTU(conn)}
+	b.Tried, b.Passed = arrives(ctx, conn)
+	if !b.Tried || b.Passed {
+		return b
+	}
+	small, _ := connectIn(ctx, to, dialOptions{segment: smallSegment})
+	if small == nil {
+		return b
+	}
+	defer small.Close()
+	if _, err := observe(ctx, small); err != nil {
+		return b
+	}
+	if _, passed := arrives(ctx, small); passed {
+		b.Smaller = smallSegment
+	}
+	return b
+}
+
+// padding is a frame that every receiver skips, larger than two full segments.
+func padding() []byte {
+	const size = 4000
+	b := make([]byte, wire.HeaderLen+size)
+	copy(b, []byte{'I', 'S', wire.Version, byte(wire.OptionalBit | 0x7f), size >> 8, size & 0xff})
+	return b
 }
 
 // observe asks over conn where it seems to come from.
