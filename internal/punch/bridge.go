@@ -23,8 +23,10 @@ type closeWriter interface{ CloseWrite() error }
 //
 // It closes both before it returns, and returns nil when both directions ended
 // properly. Otherwise it says what ended it, the cause of ctx among these, and
-// a *Conn is aborted, so that the peer does not take a cut stream for a whole
-// one.
+// a *Conn is aborted and a TCP connection reset, so that nobody takes a cut
+// stream for a whole one. A Unix socket knows no reset: there the process reads
+// an end of stream and has to know by itself, as TLS and links do, that more
+// should have come.
 func Bridge(ctx context.Context, stream, local net.Conn) error {
 	for _, c := range []net.Conn{stream, local} {
 		if _, ok := c.(closeWriter); !ok {

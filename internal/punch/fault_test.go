@@ -175,7 +175,7 @@ func TestWrongFingerprintOfListener(t *testing.T) {
 
 // The listening end refuses, and the dialling end learns it from its first Read.
 func TestWrongFingerprintOfDialler(t *testing.T) {
-	a, b, da, db := pair(t, time.Minute)
+	a, b, da, db := pair(t, patience)
 	ca, cb, errA, errB := connectBoth(context.Background(), a, b, db, forge(t, da, otherFingerprint))
 	if cb != nil {
 		t.Fatal("the listening end connected all the same")

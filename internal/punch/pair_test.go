@@ -175,7 +175,7 @@ func TestConnectIPv6(t *testing.T) {
 		t.Fatalf("this machine has no IPv6 on its loopback interface: %v", err)
 	}
 	six, four := stunOn(t, pc), loopbackSTUN(t, "udp4", "127.0.0.1:0")
-	any := netip.MustParseAddrPort("[::]:0")
+	wildcard := netip.MustParseAddrPort("[::]:0")
 	for _, c := range []struct {
 		name string
 		stun []netip.AddrPort
@@ -186,8 +186,8 @@ func TestConnectIPv6(t *testing.T) {
 		{"IPv4 on a wildcard socket", []netip.AddrPort{four}, 2},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			a := newAttempt(t, Config{Local: any, STUN: c.stun, Controlling: true, LowTTL: lowTTLSupported})
-			b := newAttempt(t, Config{Local: any, STUN: c.stun, LowTTL: lowTTLSupported})
+			a := newAttempt(t, Config{Local: wildcard, STUN: c.stun, Controlling: true, LowTTL: lowTTLSupported})
+			b := newAttempt(t, Config{Local: wildcard, STUN: c.stun, LowTTL: lowTTLSupported})
 			ca, cb := join(t, a, b)
 			if got := len(a.own.Candidates); got != c.want {
 				t.Errorf("%d candidates, want %d: %v", got, c.want, a.own.Candidates)

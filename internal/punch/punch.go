@@ -150,21 +150,28 @@ func New(cfg Config) (*Attempt, error) {
 	return &Attempt{cfg: cfg, identity: id, socket: socket, transport: &quic.Transport{Conn: socket}}, nil
 }
 
-// begin moves the attempt on from one stage to the next and returns a context
-// that Close ends as well. done must be called at the end.
-func (a *Attempt) begin(ctx context.Context, from, to stage, limit time.Duration) (_ context.Context, done func(), _ error) {
+// A run is one running Describe or Connect, with the parts that Close may take
+// from the Attempt at any time.
+type run struct {
+	ctx       context.Context // Close ends it as well
+	done      func()          // to be called at the end
+	transport *quic.Transport
+	ice       *iceSide // nil in Describe
+}
+
+// begin moves the attempt on from one stage to the next.
+func (a *Attempt) begin(ctx context.Context, from, to stage, limit time.Duration) (run, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.stage == over {
-		return nil, nil, net.ErrClosed
+		return run{}, net.ErrClosed
 	}
 	if a.stage != from {
-		return nil, nil, errors.New("called out of order: Describe and then Connect, each once")
+		return run{}, errors.New("called out of order: Describe and then Connect, each once")
 	}
 	a.stage = to
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	a.cancel = cancel
-	return ctx, cancel, nil
+	ctx, a.cancel = context.WithTimeout(ctx, limit)
+	return run{ctx, a.cancel, a.transport, a.ice}, nil
 }
 
 // Describe asks the STUN servers for the socket's mapped addresses and returns
@@ -172,19 +179,19 @@ func (a *Attempt) begin(ctx context.Context, from, to stage, limit time.Duration
 // fails when no server answers (overlay.ErrTimeout) or none can be sent to
 // (overlay.ErrUnreachable), within cfg.GatherTimeout.
 func (a *Attempt) Describe(ctx context.Context) ([]byte, error) {
-	ctx, done, err := a.begin(ctx, fresh, describing, a.cfg.GatherTimeout)
+	run, err := a.begin(ctx, fresh, describing, a.cfg.GatherTimeout)
 	if err != nil {
 		return nil, fmt.Errorf("punch: Describe: %w", err)
 	}
-	defer done()
+	defer run.done()
 	hosts, err := ownAddresses(a.socket, a.cfg)
 	if err != nil {
 		return nil, fmt.Errorf("punch: gathering: %w", err)
 	}
-	side := newICESide(a.transport, hosts, a.cfg.Log)
-	found, err := side.gather(ctx, hosts, a.cfg)
+	side := newICESide(run.transport, hosts, a.cfg.Log)
+	found, err := side.gather(run.ctx, hosts, a.cfg)
 	if err == nil {
-		err = side.start(ctx)
+		err = side.start(run.ctx)
 	}
 	if err != nil {
 		side.close()
@@ -215,12 +222,12 @@ func (a *Attempt) Describe(ctx context.Context) ([]byte, error) {
 // it; a refusal then shows in its first Read. After an error the attempt is
 // spent and has released everything.
 func (a *Attempt) Connect(ctx context.Context, description []byte) (*Conn, error) {
-	ctx, done, err := a.begin(ctx, described, connecting, a.cfg.Timeout)
+	run, err := a.begin(ctx, described, connecting, a.cfg.Timeout)
 	if err != nil {
 		return nil, fmt.Errorf("punch: Connect: %w", err)
 	}
-	defer done()
-	conn, err := a.connect(ctx, description)
+	defer run.done()
+	conn, err := a.connect(run, description)
 	if err != nil {
 		a.Close()
 		return nil, fmt.Errorf("punch: %w", err)
@@ -228,7 +235,7 @@ func (a *Attempt) Connect(ctx context.Context, description []byte) (*Conn, error
 	return conn, nil
 }
 
-func (a *Attempt) connect(ctx context.Context, description []byte) (*Conn, error) {
+func (a *Attempt) connect(run run, description []byte) (*Conn, error) {
 	peer, err := ParseDescription(description)
 	if err != nil {
 		return nil, err
@@ -242,12 +249,12 @@ func (a *Attempt) connect(ctx context.Context, description []byte) (*Conn, error
 	}
 	began := time.Now()
 	if a.cfg.LowTTL {
-		if err := a.openGateway(ctx, targets); err != nil {
+		if err := a.openGateway(run.ctx, targets); err != nil {
 			return nil, err
 		}
 	}
-	session := session{attempt: a, peer: peer, targets: targets}
-	conn, err := session.connect(ctx)
+	session := session{attempt: a, run: run, peer: peer, targets: targets}
+	conn, err := session.connect()
 	if err != nil {
 		return nil, err
 	}

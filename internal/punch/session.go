@@ -46,41 +46,35 @@ const hello = 1
 // A session is the part of Connect that talks to the peer.
 type session struct {
 	attempt *Attempt
+	run     run
 	peer    Description
 	targets []Candidate
 }
 
 // connect checks the pairs of addresses and then opens QUIC on the one chosen.
 // The Conn that it returns still shares the transport with the attempt.
-func (s *session) connect(ctx context.Context) (*Conn, error) {
-	a := s.attempt
-	a.mu.Lock()
-	side, transport := a.ice, a.transport
-	a.mu.Unlock()
-	if side == nil || transport == nil {
-		return nil, net.ErrClosed
-	}
-	if err := side.addRemote(s.targets); err != nil {
+func (s *session) connect() (*Conn, error) {
+	if err := s.run.ice.addRemote(s.targets); err != nil {
 		return nil, err
 	}
-	if a.cfg.Controlling {
-		return s.dial(ctx, side, transport)
+	if s.attempt.cfg.Controlling {
+		return s.dial(s.run.ctx)
 	}
-	return s.accept(ctx, side, transport)
+	return s.accept(s.run.ctx)
 }
 
 // dial is connect for the controlling end.
-func (s *session) dial(ctx context.Context, side *iceSide, transport *quic.Transport) (*Conn, error) {
-	began := time.Now()
+func (s *session) dial(ctx context.Context) (*Conn, error) {
+	began, side := time.Now(), s.run.ice
 	if _, err := side.agent.Dial(ctx, s.peer.Ufrag, s.peer.Password); err != nil {
 		return nil, s.checksFailed(ctx, began, err)
 	}
 	checked := time.Now()
 	to, ok := side.selected()
 	if !ok {
-		return nil, s.checksFailed(ctx, began, fmt.Errorf("the chosen pair is gone"))
+		return nil, s.checksFailed(ctx, began, net.ErrClosed)
 	}
-	conn, err := transport.Dial(ctx, net.UDPAddrFromAddrPort(to), s.attempt.identity.config(s.peer.Fingerprint), quicConfig())
+	conn, err := s.run.transport.Dial(ctx, net.UDPAddrFromAddrPort(to), s.attempt.identity.config(s.peer.Fingerprint), quicConfig())
 	if err != nil {
 		return nil, s.quicFailed(ctx, to, err)
 	}
@@ -97,8 +91,8 @@ func (s *session) dial(ctx context.Context, side *iceSide, transport *quic.Trans
 
 // accept is connect for the other end. It waits for QUIC and not for ICE, which
 // may still be waiting for an answer when QUIC is there already.
-func (s *session) accept(ctx context.Context, side *iceSide, transport *quic.Transport) (*Conn, error) {
-	began := time.Now()
+func (s *session) accept(ctx context.Context) (*Conn, error) {
+	began, side := time.Now(), s.run.ice
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	refused := func(from netip.AddrPort, err error) {
@@ -106,7 +100,7 @@ func (s *session) accept(ctx context.Context, side *iceSide, transport *quic.Tra
 			cancel(err) // the peer itself; others can knock as they like
 		}
 	}
-	listener, err := transport.Listen(listening(s.attempt.identity.config(s.peer.Fingerprint), refused), quicConfig())
+	listener, err := s.run.transport.Listen(listening(s.attempt.identity.config(s.peer.Fingerprint), refused), quicConfig())
 	if err != nil {
 		return nil, s.quicFailed(ctx, netip.AddrPort{}, err)
 	}
