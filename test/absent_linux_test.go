@@ -226,14 +226,7 @@ func TestProxyDiesInTheMiddle(t *testing.T) {
 // A path that drops everything, silently: every technique is tried within its
 // bound, and the error names what was waited for.
 func TestSilence(t *testing.T) {
-	w := newWorld(t, siteClosed+siteOpen, grid.Config{
-		Profile: func(site string, p overlay.SiteProfile) overlay.SiteProfile {
-			if site == "open" {
-				p.Forbidden = []overlay.Technique{overlay.Relay}
-			}
-			return p
-		},
-	})
+	w := newWorld(t, siteClosed+siteOpen, grid.Config{})
 	key := newKey(t, "silence")
 	asker, target := w.member(key, "closed/n1", 0, 3), w.member(key, "open/n1", 1, 3)
 	deaf, err := probe.Join(w.ctx, w.Grid, "open/n1", key, 2) // registered, and accepts nothing

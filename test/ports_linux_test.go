@@ -12,59 +12,71 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
+const onlyPort = 20007
+
 // A node that finds no free port in its site's range says so, listens nowhere
-// else, and is reached all the same: from its own site by dialling back, from
-// others by a relay. Every other node of the site listens inside the range.
+// else, and is reached all the same: from other sites by a relay, and from its
+// own, where the admin wants no relay, by dialling back.
 func TestPortRangeFull(t *testing.T) {
-	const port = 20007
-	w := newWorld(t, siteRange+siteClosed+siteOpen, grid.Config{
-		Profile: func(site string, p overlay.SiteProfile) overlay.SiteProfile {
-			if p.Inbound == overlay.InboundPorts {
-				p.Ports = overlay.Ports{First: port, Last: port}
+	for _, tc := range []struct {
+		name    string
+		profile func(site string, p overlay.SiteProfile) overlay.SiteProfile
+		ways    [][3]string // from, to, path
+	}{
+		{"from other sites", plain, [][3]string{{"closed/n1", "range/n1", "relay"}, {"open/n1", "range/n1", "relay"}}},
+		{"from its own", settled, [][3]string{{"range/n2", "range/n1", "reversed"}, {"range/n1", "range/n2", "direct"}, {"closed/n1", "range/n2", "port-range"}}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := newWorld(t, siteRange+siteClosed+siteOpen, grid.Config{
+				Profile: func(site string, p overlay.SiteProfile) overlay.SiteProfile {
+					if p.Inbound == overlay.InboundPorts {
+						p.Ports = overlay.Ports{First: onlyPort, Last: onlyPort}
+					}
+					return tc.profile(site, p)
+				},
+			})
+			full := w.Daemon("helper range/n1")
+			for _, d := range []*grid.Daemon{full, w.Daemon("helper range/n2")} {
+				if got := listeners(t, d); len(got) != 1 || got[0] != onlyPort {
+					t.Errorf("%s listens on the ports %v, want %d only", d.Name, got, onlyPort)
+				}
 			}
-			return p
-		},
-	})
-	full := w.Daemon("helper range/n1")
-	for _, d := range []*grid.Daemon{full, w.Daemon("helper range/n2")} {
-		if got := listeners(t, d); len(got) != 1 || got[0] != port {
-			t.Errorf("%s listens on the ports %v, want %d only", d.Name, got, port)
-		}
+			w.occupy(full)
+			for _, way := range tc.ways {
+				j := w.linked(way[0], way[1])
+				if got := pathOf(j.near); got != way[2] {
+					t.Errorf("%s to %s by %s, want %s", way[0], way[1], got, way[2])
+				}
+			}
+			// Only the squatter listens in that node's namespace.
+			if got := listeners(t, full); len(got) != 1 || got[0] != onlyPort {
+				t.Errorf("on the full node the ports %v are listened on, want only the squatter's, %d", got, onlyPort)
+			}
+		})
 	}
-	if err := full.Stop(); err != nil {
-		t.Fatal(err)
+}
+
+// occupy takes the only port of a helper's site while it is away, starts it
+// anew and waits for its complaint.
+func (w *world) occupy(helper *grid.Daemon) {
+	w.t.Helper()
+	if err := helper.Stop(); err != nil {
+		w.t.Fatal(err)
 	}
-	squatter, err := full.Host.Listen("tcp", netip.AddrPortFrom(full.Host.Addr(), port).String())
+	squatter, err := helper.Host.Listen("tcp", netip.AddrPortFrom(helper.Host.Addr(), onlyPort).String())
 	if err != nil {
-		t.Fatal(err)
+		w.t.Fatal(err)
 	}
-	t.Cleanup(func() { squatter.Close() })
-	if err := full.Start(w.ctx); err != nil {
-		t.Fatal(err)
+	w.t.Cleanup(func() { squatter.Close() })
+	if err := helper.Start(w.ctx); err != nil {
+		w.t.Fatal(err)
 	}
 	if err := w.Settled(w.ctx); err != nil {
-		t.Fatal(err)
+		w.t.Fatal(err)
 	}
-	w.logged("helper range/n1", "no data port: other nodes cannot dial this one",
+	w.logged(helper.Name, "no data port: other nodes cannot dial this one",
 		fmt.Sprintf("listen on %v: no free port in the site's range: all 1 ports of %d-%d are in use; "+
-			"widen the range in the site's profile and firewall, or end what listens there (ss -ltnp)", full.Host.Addr(), port, port))
-	for _, way := range []struct{ from, to, path string }{
-		{"closed/n1", "range/n1", "relay"},
-		{"open/n1", "range/n1", "relay"},
-		{"range/n2", "range/n1", "reversed"},
-		{"range/n1", "range/n2", "direct"},
-		{"range/n1", "open/n1", "direct"},
-		{"closed/n1", "range/n2", "port-range"},
-	} {
-		j := w.linked(way.from, way.to)
-		if got := pathOf(j.near); got != way.path {
-			t.Errorf("%s to %s by %s, want %s", way.from, way.to, got, way.path)
-		}
-	}
-	// Only the squatter listens in that node's namespace.
-	if got := listeners(t, full); len(got) != 1 || got[0] != port {
-		t.Errorf("on the full node the ports %v are listened on, want only the squatter's, %d", got, port)
-	}
+			"widen the range in the site's profile and firewall, or end what listens there (ss -ltnp)", helper.Host.Addr(), onlyPort, onlyPort))
 }
 
 // listeners returns the TCP ports that are listened on where a daemon runs.
