@@ -29,16 +29,21 @@ type Request struct {
 }
 
 // resends are the times after its capture at which an asker sends its SYN again
-// for TravEcho. The first time the SYN died at the target's firewall; now the echo
-// has opened that. Later ones are for a carrying that took longer.
-var resends = []time.Duration{15 * time.Millisecond, 60 * time.Millisecond, 200 * time.Millisecond, 600 * time.Millisecond}
+// for TravEcho. The first time it died at the target's firewall; once the echo has
+// opened that, it gets through. One that comes before the echo dies as well, and
+// when one has arrived the kernel there overlooks the others for half a second;
+// the times are for carryings that take 15 ms longer than the direct way, and more.
+var resends = []time.Duration{
+	15 * time.Millisecond, 25 * time.Millisecond, 40 * time.Millisecond, 60 * time.Millisecond, 90 * time.Millisecond,
+	130 * time.Millisecond, 190 * time.Millisecond, 280 * time.Millisecond, 400 * time.Millisecond, 600 * time.Millisecond,
+}
 
 // Connect dials while it carries the SYN to the target, and returns the
 // connection. It ends with ctx, and after flowLife in any case.
 //
 // Besides what Carry returns, errors are overlay.ErrRefused when a reset
-// answered, overlay.ErrTimeout when nothing did, and overlay.ErrOverloaded;
-// they say what to look at.
+// answered, overlay.ErrTimeout when nothing did, overlay.ErrUnreachable and
+// overlay.ErrOverloaded; they say what to look at.
 func (e *Engine) Connect(ctx context.Context, r Request) (*net.TCPConn, error) {
 	w, err := e.Watch(r.Local, r.Remote)
 	if err != nil {
@@ -47,57 +52,83 @@ func (e *Engine) Connect(ctx context.Context, r Request) (*net.TCPConn, error) {
 	defer w.Close()
 	dialling, cancel := context.WithTimeout(ctx, flowLife)
 	defer cancel()
-	var carrying sync.WaitGroup
-	var carryErr error
-	carrying.Go(func() {
-		if carryErr = e.carry(dialling, w, r); carryErr != nil {
+	d := delivery{engine: e, request: r}
+	var delivering sync.WaitGroup
+	delivering.Go(func() {
+		if d.run(dialling, w) != nil {
 			cancel()
 		}
 	})
 	conn, err := r.Dial(dialling)
 	cancel()
-	carrying.Wait()
-	if err == nil {
+	delivering.Wait()
+	switch {
+	case err == nil:
+		d.confirm()
 		return conn, nil // whatever happened to the rest
-	}
-	if carryErr != nil && ctx.Err() == nil && !refused(err) {
-		err = carryErr
-	} else {
+	case d.err != nil && ctx.Err() == nil && !refused(err):
+		err = d.err
+	default:
 		err = explain(ctx, err, r.Level)
 	}
 	return nil, fmt.Errorf("traversing from %v to %v (%v): %w", r.Local, r.Remote, r.Level, err)
 }
 
-// carry does what goes on beside the dial. It returns nil when the dial ended
-// first.
-func (e *Engine) carry(ctx context.Context, w *Watch, r Request) error {
-	syn, err := w.SYN(ctx)
+// A delivery is what goes on beside a dial. Its results may be read when run has
+// returned.
+type delivery struct {
+	engine  *Engine
+	request Request
+
+	captured bool
+	syn      Segment
+	err      error // why the dial cannot succeed; nil when that ended first
+}
+
+// run captures the SYN and carries it, and for TravEcho sends it again meanwhile.
+func (d *delivery) run(ctx context.Context, w *Watch) error {
+	var err error
+	if d.syn, err = w.SYN(ctx); err == nil {
+		d.captured = true
+		var resending sync.WaitGroup
+		if d.request.Level == TravEcho {
+			resending.Go(func() { d.resend(ctx) })
+		}
+		err = d.request.Carry(ctx, d.syn.Append(nil))
+		resending.Wait()
+	}
+	if ctx.Err() == nil {
+		d.err = err
+	}
+	return d.err
+}
+
+// resend sends the SYN again at its times. What cannot be sent is as good as
+// lost on the way: the dial will tell.
+func (d *delivery) resend(ctx context.Context) {
 	captured := time.Now()
-	if err == nil {
-		err = r.Carry(ctx, syn.Append(nil))
-	}
-	if ctx.Err() != nil {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	if r.Level != TravEcho {
-		return nil
-	}
 	for _, after := range resends {
 		timer := time.NewTimer(time.Until(captured.Add(after)))
 		select {
 		case <-ctx.Done():
 			timer.Stop()
-			return nil
+			return
 		case <-timer.C:
 		}
-		if err := e.sockets.send(syn); err != nil {
-			return err
-		}
+		d.engine.sockets.send(d.syn)
 	}
-	return nil
+}
+
+// confirm sends the SYN once more after the client's kernel has been satisfied.
+// Where the target's firewall let the kernel's SYN/ACK out though it knew of no
+// connection, that came first, and to the tracker the echo is a SYN without an
+// answer: it passes data but takes the FIN for invalid. The SYN, and the SYN/ACK
+// that the target's helper then repeats, complete the simultaneous open for it.
+// To both kernels they are old duplicates.
+func (d *delivery) confirm() {
+	if d.request.Level == TravEcho && d.captured {
+		d.engine.sockets.send(d.syn)
+	}
 }
 
 func refused(err error) bool {

@@ -18,16 +18,18 @@ const again = 900 * time.Millisecond
 //	start:    [opener outward]  SYN to the local kernel
 //	          kernel's SYN/ACK leaves  ->  answered; [echo outward]
 //	          client's SYN/ACK comes   ->  [finish to the local kernel]
+//	          client's SYN comes       ->  [the SYN/ACK outward, again]
 //
-// in brackets what only TravAck (opener) and TravEcho (echo, finish) do.
+// in brackets what only TravAck (opener) and TravEcho (all others) do.
 type conversation struct {
 	level Level
 	syn   Segment // as injected: from the client's outside address to the local listener
 
-	answered bool      // the kernel has answered
-	isn      uint32    // of that answer
-	echoed   time.Time // the latest echo
-	finished time.Time // the latest finish
+	answered bool    // the kernel has answered
+	synack   Segment // that answer, the latest
+
+	// When each was sent last.
+	echoed, finished, repeated time.Time
 }
 
 // newConversation checks what is to be injected.
@@ -63,20 +65,31 @@ func (c *conversation) start() []Segment {
 // step takes a segment of the connection that left (outgoing) or reached this
 // host, and returns what to send.
 func (c *conversation) step(now time.Time, s Segment, outgoing bool) []Segment {
-	if !s.is(flagSYN | flagACK) {
-		return nil
+	due := func(last *time.Time) bool {
+		if c.level != TravEcho || now.Sub(*last) < again {
+			return false
+		}
+		*last = now
+		return true
 	}
-	if outgoing && s.Ack == c.syn.Seq+1 {
-		fresh := !c.answered || s.Seq != c.isn // a listener may have been replaced
-		c.answered, c.isn = true, s.Seq
-		if c.level == TravEcho && (fresh || now.Sub(c.echoed) >= again) {
-			c.echoed = now
+	switch {
+	case outgoing && s.is(flagSYN|flagACK) && s.Ack == c.syn.Seq+1:
+		if !c.answered || s.Seq != c.synack.Seq { // or another listener answers now
+			c.echoed = time.Time{}
+		}
+		c.answered, c.synack = true, s
+		if due(&c.echoed) {
 			return []Segment{echo(s)}
 		}
-	}
-	if !outgoing && c.level == TravEcho && c.answered && s.Seq == c.syn.Seq && s.Ack == c.isn+1 && now.Sub(c.finished) >= again {
-		c.finished = now
-		return []Segment{finish(s)}
+	case outgoing || !c.answered || s.Seq != c.syn.Seq:
+	case s.is(flagSYN|flagACK) && s.Ack == c.synack.Seq+1:
+		if due(&c.finished) {
+			return []Segment{finish(s)}
+		}
+	case s.is(flagSYN):
+		if due(&c.repeated) {
+			return []Segment{c.synack}
+		}
 	}
 	return nil
 }
