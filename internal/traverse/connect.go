@@ -39,7 +39,9 @@ var resends = []time.Duration{
 }
 
 // Connect dials while it carries the SYN to the target, and returns the
-// connection. It ends with ctx, and after flowLife in any case.
+// connection. It ends with ctx, and after flowLife in any case. That the client is
+// connected does not prove that the target is: with too low a level a firewall may
+// let the SYN/ACK out and the ACK not in.
 //
 // Besides what Carry returns, errors are overlay.ErrRefused when a reset
 // answered, overlay.ErrTimeout when nothing did, overlay.ErrUnreachable and
