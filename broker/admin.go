@@ -8,6 +8,7 @@ import (
 
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/internal/siteprobe"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -33,6 +34,11 @@ type SiteStatus struct {
 	Connected bool                `json:"connected"`
 	Since     time.Time           `json:"since"`
 	Processes int                 `json:"processes"`
+
+	// Measured is what the site's probes found, if they ran, and Differs where
+	// that is not what the profile says.
+	Measured *siteprobe.Measured    `json:"measured,omitempty"`
+	Differs  []siteprobe.Difference `json:"differs,omitempty"`
 }
 
 // JobStatus is one job.
@@ -60,7 +66,11 @@ func (b *Broker) Status() Status {
 		Sites: []SiteStatus{}, Jobs: []JobStatus{}, Proxies: []ProxyStatus{}, Outcomes: b.outcomes.status(), Vantage: b.vantageStatus(), Counters: b.counters.status(),
 	}
 	for _, site := range inv.Sites {
-		s.Sites = append(s.Sites, SiteStatus{site.Profile, site.Holder != 0, site.Since, site.Processes})
+		one := SiteStatus{Profile: site.Profile, Connected: site.Holder != 0, Since: site.Since, Processes: site.Processes}
+		if one.Measured = b.measured.get(site.Profile.Site); one.Measured != nil {
+			one.Differs = one.Measured.Differences(site.Profile)
+		}
+		s.Sites = append(s.Sites, one)
 	}
 	for _, job := range inv.Jobs {
 		s.Jobs = append(s.Jobs, JobStatus(job))

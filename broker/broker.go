@@ -28,6 +28,7 @@ type Broker struct {
 	sessions sessions
 	counters counters
 	vantage  vantagePoint
+	measured measurements
 	outcomes outcomes
 	endpoint *control.Endpoint
 	started  time.Time
@@ -92,6 +93,7 @@ func (b *Broker) sweep(ctx context.Context) {
 				b.counters.expired.Add(uint64(n))
 				b.log.Info("processes dropped: their lease is over", "count", n)
 			}
+			b.measured.keep(func(id overlay.SiteID) bool { _, err := b.registry.Site(id); return err == nil })
 		}
 	}
 }

@@ -29,6 +29,9 @@ func (s sites) Join(ctx context.Context, req *controlpb.JoinRequest) (*controlpb
 	if err != nil {
 		return nil, s.b.fail(malformed(err))
 	}
+	if err := s.b.measured.note(site, req.GetMeasured()); err != nil {
+		return nil, s.b.fail(fmt.Errorf("what %s measured: %w", site, err))
+	}
 	old, err := s.b.registry.Join(profile, holder, time.Now())
 	if err != nil {
 		return nil, s.b.fail(err)
@@ -37,6 +40,12 @@ func (s sites) Join(ctx context.Context, req *controlpb.JoinRequest) (*controlpb
 		return nil, s.b.fail(err)
 	}
 	s.b.replaced(old, session.Peer())
+	if m := s.b.measured.get(site); m != nil {
+		for _, d := range m.Differences(profile) {
+			s.b.log.Warn("a site's declared profile is not what it measured; the declared one holds", "site", site, "field", d.Field,
+				"declared", d.Declared, "measured", d.Measured, "how", d.How, "node", m.Node)
+		}
+	}
 	s.b.log.Info("site joined", "site", site, "inbound", profile.Inbound.String(), "ports", profile.Ports.String(),
 		"filter", profile.Filter.String(), "nat", profile.NAT.Mapping.String(), "egress", profile.Egress.String(),
 		"gateway_only", profile.GatewayOnly, "forbidden", fmt.Sprint(profile.Forbidden))

@@ -19,7 +19,7 @@ const chunk = 1000
 func (f *Frontal) brokerJoined(ctx context.Context, s *control.Session) error {
 	call, cancel := context.WithTimeout(ctx, brokerCall)
 	defer cancel()
-	resp, err := controlpb.NewSitesClient(s.Conn()).Join(call, &controlpb.JoinRequest{Profile: control.ProfileToPB(f.profile)})
+	resp, err := controlpb.NewSitesClient(s.Conn()).Join(call, f.joinRequest())
 	if err != nil {
 		return fmt.Errorf("the broker does not let site %s join: %w", f.site, control.FromStatus(err))
 	}

@@ -22,12 +22,13 @@ type Config struct {
 	PublicListen  netip.AddrPort `yaml:"public_listen" example:"192.0.2.1:20000" help:"Address to accept data for the site's processes from other sites on. With profile.gateway_only and inbound ports or open, and only then. Port 0 chooses a free one of profile.ports."`
 	PublicAddress netip.AddrPort `yaml:"public_address" example:"198.51.100.7:20000" help:"The address by which other sites reach public_listen, where a NAT makes it another. Port 0 stands for the port of public_listen."`
 
-	Profile Profile        `yaml:"profile" help:"What the site's firewall, NAT and routes let through. The broker decides from it how this site's processes connect."`
+	Profile Profile        `yaml:"profile" help:"What the site's firewall, NAT and routes let through. The broker decides from it how this site's processes connect. Fields that say auto are measured; until then, and where the measurement cannot tell, the site counts as closed."`
 	Deny    []netip.Prefix `yaml:"deny" example:"10.9.0.0/16" help:"Networks that are never dialled for a node, beside loopback, link-local and multicast ones: the site's management network, say."`
 
 	Grace    time.Duration `yaml:"grace" default:"60s" min:"1s" help:"How long the processes of a helper whose session ended stay registered, waiting for it to come back."`
 	CacheAge time.Duration `yaml:"cache_age" default:"10m" min:"1s" help:"How long an answer of the broker is used before it is asked again. An answer whose connection fails is dropped at once; while the broker is away, old answers stay good."`
 	Patience time.Duration `yaml:"patience" default:"2s" min:"0s" max:"1m" help:"How long into an outage of the broker calls wait for it to come back. After that they fail at once."`
+	Measure  time.Duration `yaml:"measure" default:"1h" min:"0s" help:"How often the site's profile is measured with the help of broker and proxies, for what says auto and to compare the rest with; 0s is never."`
 	Dial     time.Duration `yaml:"dial_timeout" default:"10s" min:"1s" max:"2m" help:"How long to try to reach an address that data is to be carried to."`
 	Limits   Limits        `yaml:"limits" help:"Bounds on what the frontal holds. What is over one is refused with a clear error."`
 }
@@ -48,16 +49,16 @@ type TLS struct {
 
 // Profile is a site's profile as its admin writes it.
 type Profile struct {
-	Inbound     overlay.Inbound     `yaml:"inbound" default:"none" help:"Which connections from other sites reach a listener: none, ports (those of profile.ports) or open (all). For a gateway_only site, a listener of the gateway."`
-	Ports       Ports               `yaml:"ports" help:"The TCP ports that the firewall lets in, with inbound: ports. Every listener of the site binds to one of them."`
-	Filter      overlay.Filter      `yaml:"filter" default:"stateful" help:"How the packet filter judges what comes in: none, stateless (by flags), stateful (by tracked connection) or strict (stateful, and invalid packets are dropped both ways)."`
-	Refusal     overlay.Refusal     `yaml:"refusal" default:"drop" help:"What the filter does with what it refuses: drop or reset."`
-	NAT         NAT                 `yaml:"nat" help:"The site's address translation (RFC 4787)."`
-	Egress      overlay.Egress      `yaml:"egress" default:"any" help:"What the site lets out: any, 443 (only to that port), http-proxy (only through the proxy) or none."`
-	UDP         bool                `yaml:"udp" default:"false" help:"Whether datagrams get out and their answers back in."`
-	GatewayOnly bool                `yaml:"gateway_only" default:"false" help:"Whether compute nodes have no route out at all, so that this gateway must carry their data. Everything else in the profile then describes the gateway."`
-	Privileged  bool                `yaml:"privileged" default:"false" help:"Whether every helper of the site holds CAP_NET_RAW."`
-	Forbidden   []overlay.Technique `yaml:"forbidden" example:"relay" help:"Techniques that this site does not allow: direct, port-range, reversed, simultaneous-open, traversing, hole-punching, relay."`
+	Inbound     Setting[overlay.Inbound] `yaml:"inbound" default:"auto" help:"Which connections from other sites reach a listener: none, ports (those of profile.ports) or open (all). For a gateway_only site, a listener of the gateway."`
+	Ports       Ports                    `yaml:"ports" help:"The TCP ports that the firewall lets in, with inbound: ports. Every listener of the site binds to one of them. With inbound: auto they are tried."`
+	Filter      Setting[overlay.Filter]  `yaml:"filter" default:"auto" help:"How the packet filter judges what comes in: none, stateless (by flags), stateful (by tracked connection) or strict (stateful, and invalid packets are dropped both ways)."`
+	Refusal     Setting[overlay.Refusal] `yaml:"refusal" default:"auto" help:"What the filter does with what it refuses: drop or reset."`
+	NAT         NAT                      `yaml:"nat" help:"The site's address translation (RFC 4787)."`
+	Egress      Setting[overlay.Egress]  `yaml:"egress" default:"auto" help:"What the site lets out: any, 443 (only to that port), http-proxy (only through the proxy) or none."`
+	UDP         Setting[bool]            `yaml:"udp" default:"auto" help:"Whether datagrams get out and their answers back in."`
+	GatewayOnly bool                     `yaml:"gateway_only" default:"false" help:"Whether compute nodes have no route out at all, so that this gateway must carry their data. Everything else in the profile then describes the gateway."`
+	Privileged  bool                     `yaml:"privileged" default:"false" help:"Whether every helper of the site holds CAP_NET_RAW."`
+	Forbidden   []overlay.Technique      `yaml:"forbidden" example:"relay" help:"Techniques that this site does not allow: direct, port-range, reversed, simultaneous-open, traversing, hole-punching, relay."`
 }
 
 // Ports is a range of TCP ports, both ends included.
@@ -68,9 +69,9 @@ type Ports struct {
 
 // NAT is a site's address translation in the words of RFC 4787.
 type NAT struct {
-	Mapping   overlay.NATBehaviour `yaml:"mapping" default:"none" help:"none, endpoint-independent, address-dependent or address-and-port-dependent."`
-	Filtering overlay.NATBehaviour `yaml:"filtering" default:"none" help:"none, endpoint-independent, address-dependent or address-and-port-dependent."`
-	KeepsPort bool                 `yaml:"keeps_port" default:"false" help:"Whether the NAT keeps a connection's source port where it can."`
+	Mapping   Setting[overlay.NATBehaviour] `yaml:"mapping" default:"auto" help:"none, endpoint-independent, address-dependent or address-and-port-dependent."`
+	Filtering Setting[overlay.NATBehaviour] `yaml:"filtering" default:"auto" help:"none, endpoint-independent, address-dependent or address-and-port-dependent."`
+	KeepsPort Setting[bool]                 `yaml:"keeps_port" default:"auto" help:"Whether the NAT keeps a connection's source port where it can."`
 }
 
 // Limits bound what a frontal holds.
@@ -80,17 +81,6 @@ type Limits struct {
 	HalfOpen  int `yaml:"half_open" default:"512" min:"1" help:"Data connections whose first frame has not come yet."`
 	Pending   int `yaml:"pending" default:"4096" min:"1" help:"Connections dialled for a node, or expected from outside, that wait for their other half."`
 	Links     int `yaml:"links" default:"8192" min:"1" help:"Connections carried at a time."`
-}
-
-// SiteProfile returns the profile in the form that the broker is told.
-func (c Config) SiteProfile() overlay.SiteProfile {
-	p := c.Profile
-	return overlay.SiteProfile{
-		Site: overlay.SiteID(c.Site), Inbound: p.Inbound, Ports: overlay.Ports{First: p.Ports.First, Last: p.Ports.Last},
-		Filter: p.Filter, Refusal: p.Refusal,
-		NAT:    overlay.NAT{Mapping: p.NAT.Mapping, Filtering: p.NAT.Filtering, KeepsPort: p.NAT.KeepsPort},
-		Egress: p.Egress, UDP: p.UDP, GatewayOnly: p.GatewayOnly, Privileged: p.Privileged, Forbidden: p.Forbidden,
-	}
 }
 
 // Check says what is wrong with the settings as a whole.
@@ -109,7 +99,7 @@ func (c Config) Check() error {
 	if err := c.SiteProfile().Check(); err != nil {
 		wrong("profile", "%v", err)
 	}
-	if c.Profile.Egress == overlay.EgressHTTPProxy && c.HTTPProxy.Address == "" {
+	if c.SiteProfile().Egress == overlay.EgressHTTPProxy && c.HTTPProxy.Address == "" {
 		wrong("http_proxy.address", "profile.egress is http-proxy, so the proxy must be named")
 	}
 	c.checkData(wrong)
@@ -130,16 +120,20 @@ func (c Config) checkData(wrong func(key, format string, args ...any)) {
 
 func (c Config) checkPublic(wrong func(key, format string, args ...any)) {
 	port := c.PublicListen.Port()
-	switch wanted := c.Profile.GatewayOnly && c.Profile.Inbound != overlay.InboundNone; {
+	inbound := c.SiteProfile().Inbound
+	if !c.Profile.Inbound.Given && c.PublicListen.IsValid() {
+		inbound = overlay.InboundOpen // it will be measured whether anything comes in
+	}
+	switch wanted := c.Profile.GatewayOnly && inbound != overlay.InboundNone; {
 	case wanted && !c.PublicListen.IsValid():
-		wrong("public_listen", "profile.inbound is %v for a gateway_only site; say on which address the gateway accepts what comes in", c.Profile.Inbound)
+		wrong("public_listen", "profile.inbound is %v for a gateway_only site; say on which address the gateway accepts what comes in", inbound)
 	case !wanted && c.PublicListen.IsValid():
 		wrong("public_listen", "only a site with profile.gateway_only: true and inbound connections needs it")
 	case !c.PublicListen.IsValid() && c.PublicAddress.IsValid():
 		wrong("public_address", "there is no public_listen that it could lead to")
 	case wanted && !c.PublicAddress.IsValid() && c.PublicListen.Addr().IsUnspecified():
 		wrong("public_address", "public_listen is %v; say by which address other sites reach it", c.PublicListen)
-	case wanted && c.Profile.Inbound == overlay.InboundPorts && port != 0 && !c.SiteProfile().Ports.Contains(port):
+	case wanted && inbound == overlay.InboundPorts && port != 0 && !c.SiteProfile().Ports.Contains(port):
 		wrong("public_listen", "port %d is outside profile.ports %v", port, c.SiteProfile().Ports)
 	}
 }

@@ -466,7 +466,7 @@ func TestThroughAnHTTPProxy(t *testing.T) {
 	r := newRig(t, func(c *Config) {
 		c.HTTPProxy.Address, c.HTTPProxy.User = ln.Addr().String(), "sitea"
 		c.HTTPProxy.PasswordFile = daemon.Path(password)
-		c.Profile.Egress = overlay.EgressHTTPProxy
+		c.Profile.Egress = Given(overlay.EgressHTTPProxy)
 	})
 	if got := <-tunnels; got != r.broker.addr+" sitea:secret" {
 		t.Errorf("tunnel to %s", got)

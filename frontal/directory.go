@@ -108,7 +108,7 @@ func (f *Frontal) takePoint(id control.Identity, from netip.Addr, m *controlpb.A
 	if ip := p.Local.Addr(); p.Local.IsValid() && neverDialled(ip) != "" && ip.Unmap() != from.Unmap() {
 		return p, f.forbidden("%v registers %v at %v, a %s address that is not its own", id, p.Process, p.Local, neverDialled(ip))
 	}
-	if f.profile.GatewayOnly {
+	if f.profile().GatewayOnly {
 		p.Public = f.publicAddr
 	}
 	f.mu.Lock()
@@ -183,7 +183,7 @@ func (f *Frontal) tell(a answer) *controlpb.Answer {
 	if a.err != nil {
 		return &controlpb.Answer{Fault: control.Fault(a.err)}
 	}
-	if f.profile.GatewayOnly && a.point.Public != "" && a.plan != nil {
+	if f.profile().GatewayOnly && a.point.Public != "" && a.plan != nil {
 		f.mu.Lock()
 		f.allowed.name(a.point.Public, time.Now())
 		f.mu.Unlock()
@@ -339,7 +339,7 @@ func (f *Frontal) completeIntroduce(id control.Identity, req *controlpb.Introduc
 		return nil, err
 	}
 	req.AskerNode = id.Name
-	if technique != overlay.Reversed || !f.profile.GatewayOnly && req.ConnectAddress != "" {
+	if technique != overlay.Reversed || !f.profile().GatewayOnly && req.ConnectAddress != "" {
 		return func() {}, nil
 	}
 	if !f.publicAddr.IsValid() {

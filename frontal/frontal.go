@@ -11,6 +11,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -18,6 +19,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/internal/siteprobe"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -44,8 +46,8 @@ var standardBounds = bounds{intro: 5 * time.Second, carry: 10 * time.Second, ref
 type Frontal struct {
 	cfg     Config
 	site    overlay.SiteID
-	profile overlay.SiteProfile
-	who     string // "frontal sitea", for errors and refusals
+	current atomic.Pointer[overlay.SiteProfile] // what the broker is told; see profile
+	who     string                              // "frontal sitea", for errors and refusals
 	log     *slog.Logger
 	epoch   uint64
 	start   time.Time
@@ -60,22 +62,25 @@ type Frontal struct {
 	dial       func(ctx context.Context, addr string) (*net.TCPConn, error)
 	dialBroker func(ctx context.Context, addr string) (net.Conn, error)
 
-	ctx    context.Context // ends with Serve
-	cancel context.CancelFunc
-	work   sync.WaitGroup // everything Serve must wait for
-	bounds bounds
-	half   chan struct{} // one token for each connection before its first frame
+	ctx       context.Context // ends with Serve
+	cancel    context.CancelFunc
+	work      sync.WaitGroup // everything Serve must wait for
+	bounds    bounds
+	httpProxy carrier.HTTPProxy // the site's, if there is one
+	came      chan struct{}     // holds a value after a helper came
+	half      chan struct{}     // one token for each connection before its first frame
 
 	// Set by Serve before anything reads them.
 	dataAddr, publicAddr netip.AddrPort
 
-	mu      sync.Mutex // guards the fields below; never held while calling or dialling
-	roster  *roster
-	allowed *allowed
-	carries *carries
-	memory  memory
-	returns *returns
-	links   links
+	mu       sync.Mutex          // guards the fields below; never held while calling or dialling
+	measured *siteprobe.Measured // nil: not yet
+	roster   *roster
+	allowed  *allowed
+	carries  *carries
+	memory   memory
+	returns  *returns
+	links    links
 }
 
 // New makes a frontal of checked settings. It fails when the certificate is
@@ -90,11 +95,12 @@ func New(cfg Config, creds *control.Credentials, log *slog.Logger) (*Frontal, er
 		return nil, err
 	}
 	f := &Frontal{
-		cfg: cfg, site: site, profile: cfg.SiteProfile(), who: "frontal " + cfg.Site, log: log,
+		cfg: cfg, site: site, who: "frontal " + cfg.Site, log: log,
 		bounds: standardBounds,
 		epoch:  rand.Uint64() | 1, start: time.Now(),
 		reports: make(chan *controlpb.ReportRequest, 256),
 		half:    make(chan struct{}, cfg.Limits.HalfOpen),
+		came:    make(chan struct{}, 1),
 		roster:  newRoster(site, cfg.Grace, cfg.Limits.Processes),
 		allowed: newAllowed(cfg.Deny, allowedFor),
 		carries: newCarries(cfg.Limits.Pending),
@@ -102,6 +108,9 @@ func New(cfg Config, creds *control.Credentials, log *slog.Logger) (*Frontal, er
 		returns: newReturns(cfg.Limits.Pending),
 		links:   newLinks(cfg.Limits.Links),
 	}
+	declared := cfg.SiteProfile()
+	f.current.Store(&declared)
+	f.httpProxy = proxy
 	f.ctx, f.cancel = context.WithCancel(context.Background())
 	f.up = newUplink(f.who, cfg.Broker, cfg.Patience)
 	f.awaits.flights = make(map[overlay.ProcessName]*awaiting)
@@ -111,7 +120,7 @@ func New(cfg Config, creds *control.Credentials, log *slog.Logger) (*Frontal, er
 		queued: make(map[overlay.ProcessName]*flight), asked: make(map[overlay.ProcessName]*flight),
 	}
 	f.dial = func(ctx context.Context, addr string) (*net.TCPConn, error) {
-		if f.profile.Egress == overlay.EgressHTTPProxy {
+		if f.profile().Egress == overlay.EgressHTTPProxy {
 			return carrier.DialTCP(ctx, addr, proxy)
 		}
 		return carrier.DialTCP(ctx, addr, carrier.HTTPProxy{})
@@ -173,6 +182,7 @@ func (f *Frontal) Serve(ctx context.Context, ready func(facts ...string)) error 
 	})
 	f.work.Go(f.forwardReports)
 	f.work.Go(f.sweep)
+	f.work.Go(f.keepMeasuring)
 	f.log.Info("serving", "site", f.site, "control", ln.control.Addr().String(), "data", addrText(f.dataAddr), "public", addrText(f.publicAddr), "broker", f.cfg.Broker)
 	ready(ln.facts...)
 
@@ -242,7 +252,7 @@ func (f *Frontal) listenPublic() (*net.TCPListener, error) {
 	var d *net.TCPListener
 	var err error
 	if at.Port() == 0 {
-		d, err = carrier.ListenIn(f.ctx, at.Addr(), f.profile.Ports)
+		d, err = carrier.ListenIn(f.ctx, at.Addr(), f.cfg.ports())
 	} else {
 		d, err = listenTCP(f.ctx, at)
 	}
@@ -300,6 +310,10 @@ func (f *Frontal) helperJoined(ctx context.Context, s *control.Session) {
 	f.mu.Lock()
 	replaced := f.roster.attach(id.Name, s, time.Now())
 	f.mu.Unlock()
+	select {
+	case f.came <- struct{}{}:
+	default:
+	}
 	f.log.Info("helper joined", "node", id.Node().String(), "from", s.RemoteAddr().String(), "replaces", replaced != nil)
 	if replaced != nil {
 		replaced.Close()

@@ -150,7 +150,7 @@ func TestNoReturnWithoutAPublicPort(t *testing.T) {
 
 // closed makes sitea refuse all that comes in.
 func closed(c *Config) {
-	c.Profile.Inbound = overlay.InboundNone
+	c.Profile.Inbound = Given(overlay.InboundNone)
 	c.PublicListen = netip.AddrPort{}
 }
 

@@ -29,7 +29,7 @@ func (n *nodes) Enter(ctx context.Context, req *controlpb.EnterRequest) (*contro
 	}
 	n.f.log.Info("helper entered", "node", id.Node().String(), "software", req.Software)
 	return &controlpb.EnterResponse{
-		Profile: control.ProfileToPB(n.f.profile), Site: string(n.f.site),
+		Profile: control.ProfileToPB(n.f.profile()), Site: string(n.f.site),
 		DataAddress: addrText(n.f.dataAddr), Epoch: n.f.epoch,
 	}, nil
 }
@@ -60,7 +60,7 @@ func (n *nodes) Carry(ctx context.Context, req *controlpb.CarryRequest) (*contro
 // newCarry checks a node's request and reserves its place: from then on the
 // caller takes it out of the table or runs it.
 func (f *Frontal) newCarry(id control.Identity, req *controlpb.CarryRequest) (*carry, error) {
-	if !f.profile.GatewayOnly {
+	if !f.profile().GatewayOnly {
 		return nil, f.forbidden("site %s is not gateway_only; its nodes dial for themselves", f.site)
 	}
 	asker, err := control.ProcessFromPB(req.Asker)

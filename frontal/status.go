@@ -7,24 +7,27 @@ import (
 
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/internal/siteprobe"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
 // Status is what Admin.Status tells, as JSON.
 type Status struct {
-	Site    overlay.SiteID        `json:"site"`
-	Profile overlay.SiteProfile   `json:"profile"`
-	Epoch   uint64                `json:"epoch"` // of this start of the frontal
-	Started time.Time             `json:"started"`
-	Data    string                `json:"data,omitempty"`   // address for the site's own nodes
-	Public  string                `json:"public,omitempty"` // address that other sites are told
-	Broker  BrokerStatus          `json:"broker"`
-	Helpers []HelperStatus        `json:"helpers"` // by node
-	Jobs    map[overlay.JobID]int `json:"jobs"`    // processes of this site
-	Resolve ResolveCounters       `json:"resolve"`
-	Links   LinkCounters          `json:"links"`
-	Memory  []SiteMemory          `json:"memory"`  // how techniques did towards other sites
-	Waiting map[string]int        `json:"waiting"` // what holds a place under limits
+	Site     overlay.SiteID         `json:"site"`
+	Profile  overlay.SiteProfile    `json:"profile"`
+	Measured *siteprobe.Measured    `json:"measured,omitempty"` // what the probes found
+	Differs  []siteprobe.Difference `json:"differs,omitempty"`  // where that is not what the profile says
+	Epoch    uint64                 `json:"epoch"`              // of this start of the frontal
+	Started  time.Time              `json:"started"`
+	Data     string                 `json:"data,omitempty"`   // address for the site's own nodes
+	Public   string                 `json:"public,omitempty"` // address that other sites are told
+	Broker   BrokerStatus           `json:"broker"`
+	Helpers  []HelperStatus         `json:"helpers"` // by node
+	Jobs     map[overlay.JobID]int  `json:"jobs"`    // processes of this site
+	Resolve  ResolveCounters        `json:"resolve"`
+	Links    LinkCounters           `json:"links"`
+	Memory   []SiteMemory           `json:"memory"`  // how techniques did towards other sites
+	Waiting  map[string]int         `json:"waiting"` // what holds a place under limits
 }
 
 // BrokerStatus is the state of the session with the broker.
@@ -66,13 +69,16 @@ func (a *admin) Status(ctx context.Context, _ *controlpb.StatusRequest) (*contro
 
 func (f *Frontal) status() Status {
 	s := Status{
-		Site: f.site, Profile: f.profile, Epoch: f.epoch, Started: f.start,
+		Site: f.site, Profile: f.profile(), Epoch: f.epoch, Started: f.start,
 		Data: addrText(f.dataAddr), Public: addrText(f.publicAddr),
 		Broker: f.up.status(), Jobs: map[overlay.JobID]int{}, Helpers: []HelperStatus{},
 		Resolve: f.resolver.counters(),
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.measured != nil {
+		s.Measured, s.Differs = f.measured, f.measured.Differences(s.Profile)
+	}
 	s.Links = f.links.counters()
 	s.Memory = f.memory.status(time.Now())
 	s.Waiting = map[string]int{"half_open": len(f.half), "carries": len(f.carries.wait), "returns": len(f.returns.wait)}

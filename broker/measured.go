@@ -1,0 +1,64 @@
+package broker
+
+import (
+	"sync"
+
+	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/internal/siteprobe"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// measurements are what sites measured of themselves, for people to compare
+// with their profiles; no decision is made by them. There is at most one for
+// each site that the registry knows. The zero value is ready.
+type measurements struct {
+	mu sync.Mutex // guards of
+	of map[overlay.SiteID]siteprobe.Measured
+}
+
+// note keeps what a site told when it joined, instead of what it told before.
+// Nil forgets that.
+func (m *measurements) note(site overlay.SiteID, pb *controlpb.Measurement) error {
+	measured, err := siteprobe.FromPB(pb)
+	if err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.of == nil {
+		m.of = make(map[overlay.SiteID]siteprobe.Measured)
+	}
+	if pb == nil {
+		delete(m.of, site)
+	} else {
+		m.of[site] = measured
+	}
+	return nil
+}
+
+// get returns what a site told last; nil if nothing.
+func (m *measurements) get(site overlay.SiteID) *siteprobe.Measured {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if measured, ok := m.of[site]; ok {
+		return &measured
+	}
+	return nil
+}
+
+// keep forgets the sites that known does not know.
+func (m *measurements) keep(known func(overlay.SiteID) bool) {
+	m.mu.Lock()
+	var sites []overlay.SiteID
+	for site := range m.of {
+		sites = append(sites, site)
+	}
+	m.mu.Unlock()
+	for _, site := range sites {
+		if !known(site) {
+			m.mu.Lock()
+			delete(m.of, site)
+			m.mu.Unlock()
+		}
+	}
+}

@@ -1,0 +1,73 @@
+package connhelper
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/internal/siteprobe"
+	"github.com/isthmus-grid/isthmus/overlay"
+	"github.com/isthmus-grid/isthmus/wire"
+)
+
+// measureTimeout bounds a measurement, whatever its caller asks.
+const measureTimeout = 30 * time.Second
+
+// measuring holds a token while a measurement is under way in this process:
+// two at once would take each other's traffic for the firewall's doing.
+var measuring = make(chan struct{}, 1)
+
+// Measure measures the site's profile from this node, for its frontal.
+func (s targetService) Measure(ctx context.Context, req *controlpb.MeasureRequest) (*controlpb.Measurement, error) {
+	peer := control.SessionOf(ctx).Peer()
+	if peer.Role != control.RoleFrontal {
+		return nil, control.Status(fmt.Errorf("%w: a %v does not measure", overlay.ErrForbidden, peer.Role))
+	}
+	m, err := s.h.measure(ctx, req)
+	if err != nil {
+		return nil, control.Status(fmt.Errorf("helper %v: measuring the site: %w", s.h.node, err))
+	}
+	return m.ToPB(), nil
+}
+
+func (h *Helper) measure(ctx context.Context, req *controlpb.MeasureRequest) (siteprobe.Measured, error) {
+	select {
+	case measuring <- struct{}{}:
+		defer func() { <-measuring }()
+	default:
+		return siteprobe.Measured{}, fmt.Errorf("%w: it is being measured already", overlay.ErrOverloaded)
+	}
+	if req.GetFirstPort() > 65535 || req.GetLastPort() > 65535 {
+		return siteprobe.Measured{}, fmt.Errorf("%w: ports %d-%d", wire.ErrMalformed, req.GetFirstPort(), req.GetLastPort())
+	}
+	ctx, cancel := context.WithTimeout(ctx, measureTimeout)
+	defer cancel()
+	f, err := h.frontal(ctx)
+	if err != nil {
+		return siteprobe.Measured{}, err
+	}
+	o, err := siteprobe.Measure(ctx, siteprobe.Options{
+		Grid:      askFrontal{f.directory()},
+		Ports:     overlay.Ports{First: uint16(req.GetFirstPort()), Last: uint16(req.GetLastPort())},
+		HTTPProxy: h.opts.HTTPProxy,
+	})
+	if err != nil {
+		return siteprobe.Measured{}, err
+	}
+	return siteprobe.Infer(o).MeasuredBy(h.node.Name, time.Now()), nil
+}
+
+// askFrontal is the grid as a helper reaches it.
+type askFrontal struct{ controlpb.DirectoryClient }
+
+func (a askFrontal) Bearings(ctx context.Context, req *controlpb.BearingsRequest) (*controlpb.BearingsResponse, error) {
+	resp, err := a.DirectoryClient.Bearings(ctx, req)
+	return resp, control.FromStatus(err)
+}
+
+func (a askFrontal) CallBack(ctx context.Context, req *controlpb.CallBackRequest) (*controlpb.CallBackResponse, error) {
+	resp, err := a.DirectoryClient.CallBack(ctx, req)
+	return resp, control.FromStatus(err)
+}

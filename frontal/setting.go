@@ -1,0 +1,110 @@
+package frontal
+
+import (
+	"encoding"
+	"fmt"
+
+	"github.com/isthmus-grid/isthmus/internal/siteprobe"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// Setting is a field of the profile that the admin gave, or left to be
+// measured: "auto".
+type Setting[T any] struct {
+	Value T
+	Given bool
+}
+
+// Given is a setting that the admin gave.
+func Given[T any](v T) Setting[T] { return Setting[T]{v, true} }
+
+const auto = "auto"
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *Setting[T]) UnmarshalText(text []byte) error {
+	*s = Setting[T]{}
+	if string(text) == auto {
+		return nil
+	}
+	s.Given = true
+	switch v := any(&s.Value).(type) {
+	case encoding.TextUnmarshaler:
+		if err := v.UnmarshalText(text); err != nil {
+			return fmt.Errorf("%w, or %q to have it measured", err, auto)
+		}
+	case *bool:
+		*v = string(text) == "true"
+		if !*v && string(text) != "false" {
+			return fmt.Errorf("want true, false or %q, to have it measured", auto)
+		}
+	default:
+		panic(fmt.Sprintf("frontal: a setting of type %T", s.Value))
+	}
+	return nil
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (s Setting[T]) MarshalText() ([]byte, error) {
+	if !s.Given {
+		return []byte(auto), nil
+	}
+	return fmt.Append(nil, s.Value), nil
+}
+
+// or returns the given value, or v where none is.
+func (s Setting[T]) or(v T) T {
+	if s.Given {
+		return s.Value
+	}
+	return v
+}
+
+// SiteProfile returns the profile in the form that the broker is told, as far
+// as it is known without a measurement: what the admin left open is what a
+// closed site has.
+func (c Config) SiteProfile() overlay.SiteProfile {
+	p := c.Profile
+	q := overlay.SiteProfile{
+		Site: overlay.SiteID(c.Site), Inbound: p.Inbound.or(overlay.InboundNone),
+		Filter: p.Filter.or(overlay.FilterStateful), Refusal: p.Refusal.or(overlay.RefuseDrop),
+		NAT: overlay.NAT{
+			Mapping: p.NAT.Mapping.or(overlay.NATNone), Filtering: p.NAT.Filtering.or(overlay.NATNone),
+			KeepsPort: p.NAT.KeepsPort.or(false),
+		},
+		Egress: p.Egress.or(overlay.EgressAny), UDP: p.UDP.or(false),
+		GatewayOnly: p.GatewayOnly, Privileged: p.Privileged, Forbidden: p.Forbidden,
+	}
+	if p.Inbound.Given {
+		q.Ports = c.ports() // else they are what is to be tried
+	}
+	if q.NAT.Translates() && !p.NAT.Filtering.Given {
+		q.NAT.Filtering = overlay.AddressAndPortDependent
+	}
+	if q.NAT.Filtering != overlay.NATNone && !p.NAT.Mapping.Given {
+		q.NAT.Mapping = overlay.AddressAndPortDependent
+	}
+	return q
+}
+
+func (c Config) ports() overlay.Ports {
+	return overlay.Ports{First: c.Profile.Ports.First, Last: c.Profile.Ports.Last}
+}
+
+// unset names the fields of the profile that are left to the measurement.
+func (c Config) unset() []string {
+	p := c.Profile
+	var fields []string
+	for _, f := range []struct {
+		name  string
+		given bool
+	}{
+		{siteprobe.Inbound, p.Inbound.Given}, {siteprobe.Filter, p.Filter.Given}, {siteprobe.Refusal, p.Refusal.Given},
+		{siteprobe.NATMapping, p.NAT.Mapping.Given}, {siteprobe.NATFiltering, p.NAT.Filtering.Given},
+		{siteprobe.NATKeepsPort, p.NAT.KeepsPort.Given}, {siteprobe.Egress, p.Egress.Given}, {siteprobe.UDP, p.UDP.Given},
+	} {
+		if !f.given {
+			fields = append(fields, f.name)
+		}
+	}
+	return fields
+}
