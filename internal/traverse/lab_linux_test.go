@@ -16,11 +16,6 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-func TestMain(m *testing.M) {
-	lab.Main()
-	m.Run()
-}
-
 const (
 	ms     = time.Millisecond
 	oneWay = 10 * ms // between any two sites of the labs

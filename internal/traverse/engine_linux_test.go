@@ -1,0 +1,130 @@
+package traverse
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/nftables"
+
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// TestEngineErrors: what a person reads when it does not work, and that nothing
+// hangs.
+func TestEngineErrors(t *testing.T) {
+	g := newGrid(t, "open", "syn-reset")
+	a, b := g.Node("a", "open"), g.Node("b", "open")
+	if err := a.Do(Available); err != nil {
+		t.Error(err)
+	}
+	check := func(what string, err, class error, text string) {
+		t.Helper()
+		if !errors.Is(err, class) || !strings.Contains(err.Error(), text) {
+			t.Errorf("%s: %v; want %q", what, err, text)
+		}
+	}
+	inject := func(in Injection) error {
+		return b.Do(func() error { _, err := g.engines[b].Inject(t.Context(), in); return err })
+	}
+	syn := linuxSYN(t)
+	good := Injection{Level: Trav, SYN: syn.Append(nil), Source: netip.AddrPortFrom(a.Addr(), 4000), Target: netip.AddrPortFrom(b.Addr(), 4001)}
+	check("nobody listens", inject(good), overlay.ErrRefused, "does anybody listen there (ss -ltn)")
+	elsewhere := good
+	elsewhere.Target = netip.AddrPortFrom(a.Addr(), 4001)
+	elsewhere.Source = netip.AddrPortFrom(b.Addr(), 4000)
+	check("another host", inject(elsewhere), overlay.ErrForbidden, "no interface of this host has the address")
+	garbage := good
+	garbage.SYN = []byte("not a packet")
+	check("garbage", inject(garbage), errPacket, "no IPv4 header")
+
+	connect := func(to string, dial bool, boom error) error {
+		client, err := g.place(a, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer client.port.Close()
+		remote := netip.AddrPortFrom(g.Node("b", to).Addr(), 4000)
+		return a.Do(func() error {
+			_, err := g.engines[a].Connect(t.Context(), Request{
+				Level: Trav, Local: client.port.Local(), Remote: remote,
+				Dial: func(ctx context.Context) (*net.TCPConn, error) {
+					if !dial {
+						<-ctx.Done()
+						return nil, ctx.Err()
+					}
+					return client.port.Dial(ctx, remote)
+				},
+				Carry: func(ctx context.Context, _ []byte) error { return boom },
+			})
+			return err
+		})
+	}
+	boom := errors.New("broker is down")
+	check("no SYN", connect("open", false, nil), overlay.ErrTimeout, "did the program connect")
+	check("a reset", connect("syn-reset", true, nil), overlay.ErrRefused, "use simultaneous open or a relay")
+	sysctl(t, a, "ipv4.tcp_syn_retries", "1")
+	install(t, g.Node("b", "open"), []chain{{nftables.ChainHookInput, nftables.ChainPriorityFilter, []rule{drop}}})
+	check("carrying fails", connect("open", true, boom), boom, "broker is down")
+}
+
+// The same SYN twice is one connection request; another is another.
+func TestDuplicatesAreSuppressed(t *testing.T) {
+	e := &Engine{flows: make(map[endpoints]*flow)}
+	now := time.Unix(1000, 0)
+	join := func(seq uint32) (*Injected, bool) {
+		syn := linuxSYN(t)
+		syn.Seq = seq
+		c, err := newConversation(Trav, syn, client, server)
+		if err != nil {
+			t.Fatal(err)
+		}
+		i, fresh, err := e.join(now, c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return i, fresh
+	}
+	first, fresh := join(1)
+	if again, twice := join(1); !fresh || twice || again != first {
+		t.Error("a duplicate was taken for a new one")
+	}
+	second, fresh := join(2)
+	if !fresh || second == first {
+		t.Error("a new connect was taken for a duplicate")
+	}
+	first.Close()
+	if len(e.flows) != 1 {
+		t.Error("closing the old one removed the new one")
+	}
+	now = now.Add(flowLife + time.Second)
+	if _, fresh := join(2); !fresh {
+		t.Error("the memory of a connection does not end")
+	}
+}
+
+// The table of connections is bounded, and places of old ones are used again.
+func TestFlowsAreBounded(t *testing.T) {
+	e := &Engine{flows: make(map[endpoints]*flow)}
+	local := netip.MustParseAddr("10.0.0.1")
+	for i := range maxFlows {
+		if _, err := e.Watch(netip.AddrPortFrom(local, uint16(i+1)), client); err != nil {
+			t.Fatal(err)
+		}
+	}
+	more := netip.AddrPortFrom(local, maxFlows+1)
+	if _, err := e.Watch(more, client); !errors.Is(err, overlay.ErrOverloaded) {
+		t.Errorf("one too many: %v", err)
+	}
+	for _, f := range e.flows {
+		f.expires = time.Now().Add(-time.Second)
+		break
+	}
+	if _, err := e.Watch(more, client); err != nil {
+		t.Errorf("after one has expired: %v", err)
+	}
+}
