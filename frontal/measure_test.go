@@ -1,0 +1,169 @@
+package frontal
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/internal/daemon"
+	"github.com/isthmus-grid/isthmus/internal/siteprobe"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// measurer is a helper that measures what it is told to.
+type measurer struct {
+	controlpb.UnimplementedTargetServer
+	result siteprobe.Measured
+	asked  atomic.Pointer[controlpb.MeasureRequest]
+}
+
+func (m *measurer) Measure(_ context.Context, req *controlpb.MeasureRequest) (*controlpb.Measurement, error) {
+	m.asked.Store(req)
+	return m.result.ToPB(), nil
+}
+
+// joinsSoFar returns what the broker was told when the site joined.
+func (b *fakeBroker) joinsSoFar() []*controlpb.JoinRequest {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return append([]*controlpb.JoinRequest(nil), b.joins...)
+}
+
+func finding(field, value string) siteprobe.Finding {
+	return siteprobe.Finding{Field: field, Value: value, How: "the test says so"}
+}
+
+// A routed site is measured by a helper; what the admin left open follows the
+// measurement, what the admin said holds, and the helper enters again.
+func TestMeasuredByHelper(t *testing.T) {
+	r := newRig(t, func(c *Config) {
+		declared := daemon.Defaults[Config]()
+		c.Profile, c.Measure = declared.Profile, time.Hour
+		c.Profile.Egress = Given(overlay.EgressAny)
+		c.Profile.Ports = Ports{First: 20000, Last: 20999}
+		c.DataListen, c.PublicListen = declared.DataListen, declared.PublicListen
+	})
+	m := &measurer{result: siteprobe.Measured{Time: time.Unix(9, 0), Node: "lies", Ports: overlay.Ports{First: 20000, Last: 20999}, Findings: []siteprobe.Finding{
+		finding(siteprobe.Inbound, "ports"), finding(siteprobe.Egress, "443"), finding(siteprobe.UDP, "true"), finding(siteprobe.Refusal, ""),
+	}}}
+	first := r.broker.joinsSoFar()[0]
+	if first.Profile.Udp || first.Measured != nil || strings.Join(first.Unset, " ") != "inbound filter refusal nat.mapping nat.filtering nat.keeps_port udp" {
+		t.Errorf("before the measurement: %v", first)
+	}
+	s, err := r.dialAs(control.Identity{Role: control.RoleHelper, Site: "sitea", Name: "a1"}, func(reg grpc.ServiceRegistrar) {
+		controlpb.RegisterTargetServer(reg, m)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.until("the broker hears of the measurement", func() bool { return len(r.broker.joinsSoFar()) == 2 })
+	second := r.broker.joinsSoFar()[1]
+	profile, err := control.ProfileFromPB("sitea", second.Profile)
+	if err != nil || profile.Inbound != overlay.InboundPorts || profile.Ports.Last != 20999 || !profile.UDP || profile.Egress != overlay.EgressAny {
+		t.Errorf("told %+v, %v", profile, err)
+	}
+	if second.Measured.GetNode() != "a1" || len(second.Measured.Findings) != 4 {
+		t.Errorf("measured %v", second.Measured)
+	}
+	if req := m.asked.Load(); req.FirstPort != 20000 || req.LastPort != 20999 {
+		t.Errorf("asked %v", req)
+	}
+	select {
+	case <-s.Done(): // so that it enters again, with the new profile
+	case <-time.After(patience):
+		t.Error("the helper keeps the old profile")
+	}
+	status := r.f.status()
+	if len(status.Differs) != 1 || status.Differs[0].Field != siteprobe.Egress || status.Measured == nil {
+		t.Errorf("status %+v", status)
+	}
+	if !strings.Contains(r.log.String(), "the declared profile is not what was measured") {
+		t.Error("the difference was not logged")
+	}
+	again := r.helper("a2")
+	entered, err := again.nodes.Enter(again.ctx(), &controlpb.EnterRequest{})
+	if err != nil || entered.Profile.Inbound != uint32(overlay.InboundPorts) {
+		t.Errorf("a helper that enters now is told %v, %v", entered, err)
+	}
+}
+
+// A gateway measures itself where nodes have no route; what comes in there
+// needs a listener.
+func TestMeasuredByGateway(t *testing.T) {
+	r := newRig(t, func(c *Config) {
+		c.Profile.Inbound, c.PublicListen = Setting[overlay.Inbound]{}, daemon.Defaults[Config]().PublicListen
+	})
+	r.f.adopt(siteprobe.Measured{Node: "gateway", Findings: []siteprobe.Finding{finding(siteprobe.Inbound, "open"), finding(siteprobe.UDP, "true")}})
+	if p := r.f.profile(); p.Inbound != overlay.InboundNone || !p.UDP {
+		t.Errorf("without a listener: %+v", p)
+	}
+}
+
+// A broker that knows no vantage points is an error that is told and tried
+// again, not a profile.
+func TestNotMeasured(t *testing.T) {
+	r := newRig(t, nil)
+	r.broker.stop()
+	r.until("the outage is seen", func() bool { return !r.f.up.up() })
+	_, err := r.f.measure()
+	if err == nil || !strings.Contains(err.Error(), "asking for the vantage points: ") {
+		t.Errorf("%v", err)
+	}
+	if r.f.profile().Inbound != overlay.InboundOpen || r.f.status().Measured != nil {
+		t.Error("a failure changed the profile")
+	}
+}
+
+func TestSetting(t *testing.T) {
+	var filter Setting[overlay.Filter]
+	var flag Setting[bool]
+	for _, tc := range []struct {
+		text  string
+		given bool
+		fault string
+	}{
+		{"auto", false, ""},
+		{"strict", true, ""},
+		{"loose", false, `unknown filter "loose"; known are ["none" "stateless" "stateful" "strict"], or "auto" to have it measured`},
+	} {
+		err := filter.UnmarshalText([]byte(tc.text))
+		if fmt.Sprint(err) != tc.fault && (err != nil || tc.fault != "") {
+			t.Errorf("%s: %v", tc.text, err)
+		}
+		if text, _ := filter.MarshalText(); err == nil && (filter.Given != tc.given || string(text) != tc.text) {
+			t.Errorf("%s: %+v, %s", tc.text, filter, text)
+		}
+	}
+	for text, want := range map[string]Setting[bool]{"auto": {}, "true": Given(true), "false": Given(false)} {
+		if err := flag.UnmarshalText([]byte(text)); err != nil || flag != want {
+			t.Errorf("%s: %+v, %v", text, flag, err)
+		}
+	}
+	if err := flag.UnmarshalText([]byte("yes")); err == nil {
+		t.Error("yes is taken for a truth value")
+	}
+}
+
+// What is left open reads as the closed site that it may be, without
+// contradiction, whatever else is given.
+func TestUnsetProfileIsSound(t *testing.T) {
+	for _, text := range []string{
+		"", "nat: {mapping: endpoint-independent}", "nat: {filtering: address-dependent}", "ports: {first: 5, last: 6}", "inbound: auto\n  udp: true",
+	} {
+		cfg, err := daemon.Parse[Config]("f.yaml", []byte("site: a\nbroker: b:443\ntls: {cert: c, key: k, ca: a}\nlisten: 10.1.0.1:1\nprofile:\n  privileged: true\n  "+text+"\n"))
+		if err != nil {
+			t.Errorf("%q: %v", text, err)
+			continue
+		}
+		if p := cfg.SiteProfile(); p.Check() != nil || p.Inbound != overlay.InboundNone || p.Filter != overlay.FilterStateful {
+			t.Errorf("%q: %+v, %v", text, p, p.Check())
+		}
+	}
+}
