@@ -60,7 +60,7 @@ func (r Report) Print(w io.Writer, firewall bool) error {
 		fmt.Fprintf(&b, "%s  %s: %s\n", marks[f.Status], f.Layer, f.Target)
 		line := func(what, text string) {
 			if text != "" {
-				fmt.Fprintf(&b, "      %-9s %s\n", what, text)
+				fmt.Fprintf(&b, "      %-9s %s\n", what, strings.ReplaceAll(text, "\n", "\n"+strings.Repeat(" ", 16)))
 			}
 		}
 		line("seen:", f.Evidence)
