@@ -128,7 +128,8 @@ func TestPaperLevel(t *testing.T) {
 			try.target = netip.AddrPortFrom(gateway.WANAddr(), 1)
 		}
 		if !ln.ok {
-			try.bound = 800 * ms
+			n := negative(Trav, ln.preset, 800*ms)
+			try.bound, try.carry = n.bound, n.carry
 		}
 		all.Go(func() {
 			if err := g.plain(asker, target, try.target.Addr()); ln.plain != (err == nil) {
