@@ -37,9 +37,7 @@ func TestPortRangeFull(t *testing.T) {
 			})
 			full := w.Daemon("helper range/n1")
 			for _, d := range []*grid.Daemon{full, w.Daemon("helper range/n2")} {
-				if got := listeners(t, d); len(got) != 1 || got[0] != onlyPort {
-					t.Errorf("%s listens on the ports %v, want %d only", d.Name, got, onlyPort)
-				}
+				w.onlyListener(d)
 			}
 			w.occupy(full)
 			for _, way := range tc.ways {
@@ -48,12 +46,21 @@ func TestPortRangeFull(t *testing.T) {
 					t.Errorf("%s to %s by %s, want %s", way[0], way[1], got, way[2])
 				}
 			}
-			// Only the squatter listens in that node's namespace.
-			if got := listeners(t, full); len(got) != 1 || got[0] != onlyPort {
-				t.Errorf("on the full node the ports %v are listened on, want only the squatter's, %d", got, onlyPort)
-			}
+			w.onlyListener(full) // the squatter
 		})
 	}
+}
+
+// onlyListener waits until nothing in a daemon's namespace listens but on the
+// one port. A helper that has just joined measures its site for a moment, which
+// takes listeners on other ports that its data never uses.
+func (w *world) onlyListener(d *grid.Daemon) {
+	w.t.Helper()
+	var got []uint64
+	w.until(fmt.Sprintf("%s to listen on port %d only", d.Name, onlyPort), func() bool {
+		got = listeners(w.t, d)
+		return len(got) == 1 && got[0] == onlyPort
+	}, func() string { return fmt.Sprint(got) })
 }
 
 // occupy takes the only port of a helper's site while it is away, starts it
