@@ -1,0 +1,122 @@
+package connhelper
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/netip"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/internal/siteprobe"
+	"github.com/isthmus-grid/isthmus/internal/stunserver"
+	"github.com/isthmus-grid/isthmus/internal/vantage"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// vantageFrontal is a frontal whose broker is a vantage point on loopback.
+type vantageFrontal struct {
+	*fakeFrontal
+	tcp, stun string
+	hold      chan struct{} // Bearings waits until it is closed
+}
+
+func (f vantageFrontal) Bearings(context.Context, *controlpb.BearingsRequest) (*controlpb.BearingsResponse, error) {
+	<-f.hold
+	return &controlpb.BearingsResponse{Tcp: []string{f.tcp}, Stun: []string{f.stun}}, nil
+}
+
+func (f vantageFrontal) CallBack(ctx context.Context, req *controlpb.CallBackRequest) (*controlpb.CallBackResponse, error) {
+	target, err := vantage.ParseTarget(req, true)
+	if err != nil {
+		return nil, control.Status(err)
+	}
+	return vantage.CallBack(ctx, target, netip.Addr{}), nil
+}
+
+// A helper measures for its frontal, one measurement at a time.
+func TestMeasure(t *testing.T) {
+	f := vantageFrontal{fakeFrontal: newFakeFrontal(t, overlay.SiteProfile{}), hold: make(chan struct{})}
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	t.Cleanup(func() { cancel(); wg.Wait() })
+	observer := vantage.NewObserver("broker main", 0, 0, nil)
+	main, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	wg.Go(func() { observer.Serve(ctx, main) })
+	second, err := vantage.Listen(ctx, netip.MustParseAddrPort("127.0.0.1:0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	wg.Go(func() { second.Serve(ctx, new(stunserver.Server), observer) })
+	f.tcp, f.stun = main.Addr().String(), netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), second.Port()).String()
+
+	creds, err := f.ca.Credentials(control.Identity{Role: control.RoleFrontal, Site: "sitea"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := control.NewEndpoint(creds, slog.New(slog.DiscardHandler), func(r grpc.ServiceRegistrar) {
+		controlpb.RegisterDirectoryServer(r, f)
+		controlpb.RegisterNodesServer(r, f)
+	})
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sessions := make(chan *control.Session, 1)
+	f.addr = ln.Addr().String()
+	wg.Go(func() {
+		defer e.Close()
+		e.Serve(ctx, ln, nil, func(_ context.Context, s *control.Session) { sessions <- s })
+	})
+	f.helper("a1")
+	target := controlpb.NewTargetClient((<-sessions).Conn())
+
+	type outcome struct {
+		m   *controlpb.Measurement
+		err error
+	}
+	both := make(chan outcome, 2)
+	for range 2 {
+		wg.Go(func() {
+			m, err := target.Measure(ctx, &controlpb.MeasureRequest{})
+			both <- outcome{m, err}
+		})
+	}
+	if second := <-both; !errors.Is(control.FromStatus(second.err), overlay.ErrOverloaded) { // the first is held
+		t.Errorf("two at once: %v, %v", second.m, second.err)
+	}
+	close(f.hold)
+	first := <-both
+	if first.err != nil {
+		t.Fatal(control.FromStatus(first.err))
+	}
+	m, err := siteprobe.FromPB(first.m)
+	if err != nil || m.Node != "a1" || time.Since(m.Time).Abs() > time.Hour {
+		t.Errorf("%+v, %v", m, err)
+	}
+	for _, want := range []siteprobe.Finding{
+		{Field: siteprobe.Inbound, Value: "open"}, {Field: siteprobe.NATMapping, Value: "none"},
+		{Field: siteprobe.Egress, Value: "any"}, {Field: siteprobe.UDP, Value: "true"},
+	} {
+		found := false
+		for _, f := range m.Findings {
+			found = found || f.Field == want.Field && f.Value == want.Value
+		}
+		if !found {
+			t.Errorf("no finding %s=%s in %+v", want.Field, want.Value, m.Findings)
+		}
+	}
+	_, err = target.Measure(ctx, &controlpb.MeasureRequest{LastPort: 1 << 16})
+	if err = control.FromStatus(err); err == nil || err.Error() != "helper sitea/a1: measuring the site: malformed frame: ports 0-65536" {
+		t.Errorf("impossible ports: %v", err)
+	}
+}
