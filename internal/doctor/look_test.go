@@ -10,6 +10,7 @@ import (
 	"io"
 	"math/big"
 	"net"
+	"net/netip"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -132,6 +133,7 @@ func TestLook(t *testing.T) {
 		{"a newer frontal", speak(h.pair(), &wire.ControlHello{Oldest: 200, Newest: 201, Software: "isthmus/9"}), Version, "isthmus/9 there speaks control versions 200 to 201"},
 		{"a frontal that refuses", speak(h.pair(), &wire.Refuse{Code: wire.CodeForbidden, By: "frontal sitea", Text: "not you"}), Refused, "frontal sitea: not you"},
 		{"a frontal that sends another frame", speak(h.pair(), &wire.Observe{}), Refused, "a observe in place of a control hello"},
+		{"a frontal of another grid", speak(newHost(t).pair(), &wire.ControlHello{Oldest: 1, Newest: 1}), Certificate, "a grid with another CA"},
 		{"a clock that is behind", speak(h.early(), &wire.ControlHello{Oldest: 1, Newest: 1}), Clock, "this host's clock is behind"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -192,4 +194,13 @@ func descriptors(t *testing.T) int {
 		return 0 // nothing to count by
 	}
 	return len(entries)
+}
+
+// What a peer lists and no grid should name is left out.
+func TestAddresses(t *testing.T) {
+	got := addresses([]string{"203.0.113.2:443", "[::ffff:203.0.113.3]:443", "0.0.0.0:443", "203.0.113.2:0", "224.0.0.1:443", "broker:443", ""})
+	want := []netip.AddrPort{addr("203.0.113.2:443"), addr("203.0.113.3:443")}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
 }
