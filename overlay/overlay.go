@@ -32,7 +32,7 @@ func CheckName(what, name string) error {
 		c := name[i]
 		alnum := c >= 'a' && c <= 'z' || c >= '0' && c <= '9'
 		if !alnum && (i == 0 || c != '-' && c != '_' && c != '.') {
-			return fmt.Errorf("%s name %q: byte %d is %q; allowed are a-z, 0-9 and, after the first, - _ .", what, name, i, c)
+			return fmt.Errorf("%s name %q: byte %d is %q; allowed are a-z, 0-9 and, after the first, '-', '_' and '.'", what, name, i, c)
 		}
 	}
 	return nil
