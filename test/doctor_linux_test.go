@@ -242,6 +242,7 @@ func TestDoctorOnABrokenGrid(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.fails("frontal closed", doctor.TCPDropped, "no answer to a SYN")
+	w.fails("helper closed/n1", doctor.BrokerAway, "")
 	if err := w.Lab.Restore("closed", "public/broker"); err != nil {
 		t.Fatal(err)
 	}

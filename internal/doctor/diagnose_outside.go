@@ -33,7 +33,7 @@ func session(o Observations) []Finding {
 		all = append(all, clock(o, target))
 	case s.Gone:
 		f.Status, f.Class, f.Evidence = Failed, BrokerAway, s.BearingsErr
-		f.Meaning = "this node reaches its gateway; the gateway has no session with the broker, for the reason in its words"
+		f.Meaning = "this node reaches its gateway, and the gateway gets no answer from the broker: it has no session, for the reason in its words, or the session has just gone silent"
 		f.Device, f.Fix = "what lies between the site's gateway and the broker", "run isthmus doctor on the gateway"
 	case s.Unknown:
 		f.Status, f.Evidence, f.Meaning = NotChecked, s.BearingsErr, "not checked: a daemon on the way does not know the call by which the grid's public addresses are learned"

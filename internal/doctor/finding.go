@@ -86,7 +86,7 @@ var classes = []struct {
 	{TLSBroken, 16, "the TLS hand-shake fails otherwise"},
 	{Version, 20, "the two ends have no protocol version in common"},
 	{Refused, 21, "the other end refused in words"},
-	{BrokerAway, 23, "the gateway works and has no session with the broker"},
+	{BrokerAway, 23, "the gateway works and gets no answer from the broker"},
 	{HelperSocket, 24, "processes of this node cannot reach the helper"},
 	{SiteAway, 27, "a site of the pair is not connected to the broker"},
 	{NoPath, 26, "no technique joins the pair"},

@@ -44,6 +44,7 @@ const (
 	shakeBound   = 2 * time.Second
 	segmentBound = 1200 * time.Millisecond
 	callBound    = 2 * time.Second
+	brokerBound  = 3 * time.Second // a gateway waits two seconds for its broker to come back
 	hopBound     = 700 * time.Millisecond
 	maxVantages  = 6
 )

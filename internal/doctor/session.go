@@ -77,7 +77,7 @@ func (l *looker) enter(ctx context.Context, s *control.Session) {
 
 // bearings learns the broker's clock and the grid's public addresses.
 func (l *looker) bearings(ctx context.Context, s *control.Session) {
-	ctx, cancel := context.WithTimeout(ctx, callBound)
+	ctx, cancel := context.WithTimeout(ctx, brokerBound)
 	defer cancel()
 	o := &l.o.Session
 	o.Sent = time.Now()
@@ -87,7 +87,9 @@ func (l *looker) bearings(ctx context.Context, s *control.Session) {
 		err = control.FromStatus(err)
 		o.BearingsErr = err.Error()
 		o.Unknown = errors.Is(err, wire.ErrVersion)
-		o.Gone = errors.Is(err, overlay.ErrUnreachable) && s.Peer().Role == control.RoleFrontal
+		// The gateway has answered Enter, so what does not answer is behind it.
+		away := errors.Is(err, overlay.ErrUnreachable) || errors.Is(err, overlay.ErrTimeout)
+		o.Gone = away && o.Err == "" && s.Peer().Role == control.RoleFrontal
 		return
 	}
 	o.Bearings, o.BrokerTime = true, time.Unix(0, r.Time)
