@@ -28,6 +28,7 @@ func TestPortRangeFull(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newWorld(t, siteRange+siteClosed+siteOpen, grid.Config{
+				Settings: map[string]map[string]any{"frontal": {"measure": "0s"}},
 				Profile: func(site string, p overlay.SiteProfile) overlay.SiteProfile {
 					if p.Inbound == overlay.InboundPorts {
 						p.Ports = overlay.Ports{First: onlyPort, Last: onlyPort}
@@ -51,16 +52,13 @@ func TestPortRangeFull(t *testing.T) {
 	}
 }
 
-// onlyListener waits until nothing in a daemon's namespace listens but on the
-// one port. A helper that has just joined measures its site for a moment, which
-// takes listeners on other ports that its data never uses.
+// onlyListener checks that nothing in a daemon's namespace listens but on the
+// one port. The site must not be measured, which takes listeners for a moment.
 func (w *world) onlyListener(d *grid.Daemon) {
 	w.t.Helper()
-	var got []uint64
-	w.until(fmt.Sprintf("%s to listen on port %d only", d.Name, onlyPort), func() bool {
-		got = listeners(w.t, d)
-		return len(got) == 1 && got[0] == onlyPort
-	}, func() string { return fmt.Sprint(got) })
+	if got := listeners(w.t, d); len(got) != 1 || got[0] != onlyPort {
+		w.t.Errorf("%s listens on the ports %v, want %d only", d.Name, got, onlyPort)
+	}
 }
 
 // occupy takes the only port of a helper's site while it is away, starts it
