@@ -47,11 +47,10 @@ var resends = []time.Duration{
 // answered, overlay.ErrTimeout when nothing did, overlay.ErrUnreachable and
 // overlay.ErrOverloaded; they say what to look at.
 func (e *Engine) Connect(ctx context.Context, r Request) (*net.TCPConn, error) {
-	w, err := e.Watch(r.Local, r.Remote)
+	w, err := e.watch(r.Local, r.Remote, r.Level == TravEcho)
 	if err != nil {
 		return nil, fmt.Errorf("traversing from %v to %v: %w", r.Local, r.Remote, err)
 	}
-	defer w.Close()
 	dialling, cancel := context.WithTimeout(ctx, flowLife)
 	defer cancel()
 	d := delivery{engine: e, request: r}
@@ -64,10 +63,16 @@ func (e *Engine) Connect(ctx context.Context, r Request) (*net.TCPConn, error) {
 	conn, err := r.Dial(dialling)
 	cancel()
 	delivering.Wait()
-	switch {
-	case err == nil:
-		d.confirm()
+	if err == nil {
+		if w.repeats {
+			w.linger() // the target's tracker may not be satisfied yet
+		} else {
+			w.Close()
+		}
 		return conn, nil // whatever happened to the rest
+	}
+	w.Close()
+	switch {
 	case d.err != nil && ctx.Err() == nil && !refused(err):
 		err = d.err
 	default:
@@ -82,21 +87,18 @@ type delivery struct {
 	engine  *Engine
 	request Request
 
-	captured bool
-	syn      Segment
-	err      error // why the dial cannot succeed; nil when that ended first
+	err error // why the dial cannot succeed; nil when that ended first
 }
 
 // run captures the SYN and carries it, and for TravEcho sends it again meanwhile.
 func (d *delivery) run(ctx context.Context, w *Watch) error {
-	var err error
-	if d.syn, err = w.SYN(ctx); err == nil {
-		d.captured = true
+	syn, err := w.SYN(ctx)
+	if err == nil {
 		var resending sync.WaitGroup
 		if d.request.Level == TravEcho {
-			resending.Go(func() { d.resend(ctx) })
+			resending.Go(func() { d.resend(ctx, syn) })
 		}
-		err = d.request.Carry(ctx, d.syn.Append(nil))
+		err = d.request.Carry(ctx, syn.Append(nil))
 		resending.Wait()
 	}
 	if ctx.Err() == nil {
@@ -107,7 +109,7 @@ func (d *delivery) run(ctx context.Context, w *Watch) error {
 
 // resend sends the SYN again at its times. What cannot be sent is as good as
 // lost on the way: the dial will tell.
-func (d *delivery) resend(ctx context.Context) {
+func (d *delivery) resend(ctx context.Context, syn Segment) {
 	captured := time.Now()
 	for _, after := range resends {
 		timer := time.NewTimer(time.Until(captured.Add(after)))
@@ -117,19 +119,7 @@ func (d *delivery) resend(ctx context.Context) {
 			return
 		case <-timer.C:
 		}
-		d.engine.sockets.send(d.syn)
-	}
-}
-
-// confirm sends the SYN once more after the client's kernel has been satisfied.
-// Where the target's firewall let the kernel's SYN/ACK out though it knew of no
-// connection, that came first, and to the tracker the echo is a SYN without an
-// answer: it passes data but takes the FIN for invalid. The SYN, and the SYN/ACK
-// that the target's helper then repeats, complete the simultaneous open for it.
-// To both kernels they are old duplicates.
-func (d *delivery) confirm() {
-	if d.request.Level == TravEcho && d.captured {
-		d.engine.sockets.send(d.syn)
+		d.engine.sockets.send(syn)
 	}
 }
 
@@ -165,11 +155,26 @@ type Watch struct {
 	key    endpoints
 	flow   *flow
 	syn    chan Segment // one place: the first SYN; those sent again are the same
+
+	repeats  bool // for TravEcho, see seen
+	first    *Segment
+	repeated int // times; both are guarded by engine.mu
 }
+
+// maxRepeats bounds how often a Watch has the SYN sent again.
+const maxRepeats = 6
+
+// lingering is how long a Watch goes on for its repeats when the client is
+// connected: over the first retransmission of the target's kernel.
+const lingering = 2 * time.Second
 
 // Watch begins to look for the SYN of a connect from local to remote. Close it.
 func (e *Engine) Watch(local, remote netip.AddrPort) (*Watch, error) {
-	w := &Watch{engine: e, syn: make(chan Segment, 1)}
+	return e.watch(local, remote, false)
+}
+
+func (e *Engine) watch(local, remote netip.AddrPort, repeats bool) (*Watch, error) {
+	w := &Watch{engine: e, syn: make(chan Segment, 1), repeats: repeats}
 	w.key = endpoints{
 		local:  netip.AddrPortFrom(local.Addr().Unmap(), local.Port()),
 		remote: netip.AddrPortFrom(remote.Addr().Unmap(), remote.Port()),
@@ -183,13 +188,23 @@ func (e *Engine) Watch(local, remote netip.AddrPort) (*Watch, error) {
 	return w, e.add(time.Now(), w.key, w.flow)
 }
 
-// seen is flow.seen.
+// seen is flow.seen. For TravEcho it has the SYN sent again for each SYN/ACK that
+// comes in. Where the target's firewall lets the kernel's SYN/ACK out though it
+// knows of no connection, that satisfies the client, and to the tracker there the
+// echo remains a SYN without an answer: data pass, a FIN does not. The target's
+// helper sends the SYN/ACK once more behind the echo. The SYN that answers it finds
+// the tracker ready, and the SYN/ACK which answers that completes the simultaneous
+// open for it. To both kernels these are old duplicates.
 func (w *Watch) seen(_ time.Time, s Segment, outgoing bool) []Segment {
-	if outgoing && s.is(flagSYN) {
-		select {
-		case w.syn <- s:
-		default:
+	switch {
+	case outgoing && s.is(flagSYN):
+		if w.first == nil {
+			w.first = &s
+			w.syn <- s
 		}
+	case !outgoing && s.is(flagSYN|flagACK) && w.repeats && w.first != nil && s.Ack == w.first.Seq+1 && w.repeated < maxRepeats:
+		w.repeated++
+		return []Segment{*w.first}
 	}
 	return nil
 }
@@ -212,3 +227,10 @@ func (w *Watch) SYN(ctx context.Context) (Segment, error) {
 
 // Close ends the watch.
 func (w *Watch) Close() { w.engine.remove(w.key, w.flow) }
+
+// linger ends the watch after its last repeats.
+func (w *Watch) linger() {
+	w.engine.mu.Lock()
+	defer w.engine.mu.Unlock()
+	w.flow.expires = time.Now().Add(lingering)
+}

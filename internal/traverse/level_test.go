@@ -64,7 +64,7 @@ func flags(segments []Segment) (f []uint8) {
 func TestConversationEcho(t *testing.T) {
 	now := time.Unix(1000, 0)
 	c, synack, sent := talk(t, TravEcho, now)
-	if len(sent) != 1 || sent[0].Flags != flagSYN || sent[0].Seq != 1000 || sent[0].Dst != client {
+	if len(sent) != 2 || sent[1].Flags != flagSYN|flagACK || sent[0].Flags != flagSYN || sent[0].Seq != 1000 || sent[0].Dst != client {
 		t.Fatalf("echo: %+v", sent)
 	}
 	answer := Segment{Src: client, Dst: server, Seq: c.syn.Seq, Ack: 1001, Flags: flagSYN | flagACK}
@@ -83,8 +83,8 @@ func TestConversationEcho(t *testing.T) {
 		{"the client's SYN/ACK", 20 * time.Millisecond, answer, false, []uint8{flagACK}},
 		{"and again", 20 * time.Millisecond, answer, false, nil},
 		{"one that acknowledges something else", 0, Segment{Src: client, Dst: server, Seq: c.syn.Seq, Ack: 5, Flags: flagSYN | flagACK}, false, nil},
-		{"the kernel's timer ran out", time.Second, synack, true, []uint8{flagSYN}},
-		{"another listener", 0, Segment{Src: server, Dst: client, Seq: 2000, Ack: c.syn.Seq + 1, Flags: flagSYN | flagACK}, true, []uint8{flagSYN}},
+		{"the kernel's timer ran out", time.Second, synack, true, []uint8{flagSYN, flagSYN | flagACK}},
+		{"another listener", 0, Segment{Src: server, Dst: client, Seq: 2000, Ack: c.syn.Seq + 1, Flags: flagSYN | flagACK}, true, []uint8{flagSYN, flagSYN | flagACK}},
 	} {
 		now = now.Add(tc.after)
 		if got := flags(c.step(now, tc.s, tc.outgoing)); string(got) != string(tc.want) {

@@ -16,7 +16,7 @@ const again = 900 * time.Millisecond
 // after which was seen. It is a state machine without clock and socket.
 //
 //	start:    [opener outward]  SYN to the local kernel
-//	          kernel's SYN/ACK leaves  ->  answered; [echo outward]
+//	          kernel's SYN/ACK leaves  ->  answered; [echo and the SYN/ACK outward]
 //	          client's SYN/ACK comes   ->  [finish to the local kernel]
 //	          client's SYN comes       ->  [the SYN/ACK outward, again]
 //
@@ -79,7 +79,7 @@ func (c *conversation) step(now time.Time, s Segment, outgoing bool) []Segment {
 		}
 		c.answered, c.synack = true, s
 		if due(&c.echoed) {
-			return []Segment{echo(s)}
+			return []Segment{echo(s), s} // the copy is for the asker, see Watch.seen
 		}
 	case outgoing || !c.answered || s.Seq != c.syn.Seq:
 	case s.is(flagSYN|flagACK) && s.Ack == c.synack.Seq+1:
