@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -172,6 +173,11 @@ func checkPreset(t *testing.T, l *lab.Lab, g *labGrid, site, preset string) {
 	if err != nil {
 		t.Errorf("%s: %v", preset, err)
 		return
+	}
+	for _, v := range slices.Concat(o.TCP, o.UDP) {
+		if v.Socket == 0 && v.To.Addr() != g.broker.Addr() {
+			t.Errorf("%s: the socket that strangers call has asked %v, too", preset, v.To)
+		}
 	}
 	r := Infer(o)
 	other := cannotTell(preset, truth)
