@@ -787,8 +787,9 @@ type NodesClient interface {
 	// which ports the helper must listen and whether the gateway carries data.
 	Enter(ctx context.Context, in *EnterRequest, opts ...grpc.CallOption) (*EnterResponse, error)
 	// Carry asks the frontal to dial an address that a plan or an introduction
-	// named, for a node without a route out. The frontal dials at once and
-	// joins the connection that shows carry_id on its data port to it.
+	// named, for a node without a route out. The frontal dials, answers when it
+	// is connected or could not be, and joins the connection that shows
+	// carry_id on its data port to it.
 	Carry(ctx context.Context, in *CarryRequest, opts ...grpc.CallOption) (*CarryResponse, error)
 }
 
@@ -830,8 +831,9 @@ type NodesServer interface {
 	// which ports the helper must listen and whether the gateway carries data.
 	Enter(context.Context, *EnterRequest) (*EnterResponse, error)
 	// Carry asks the frontal to dial an address that a plan or an introduction
-	// named, for a node without a route out. The frontal dials at once and
-	// joins the connection that shows carry_id on its data port to it.
+	// named, for a node without a route out. The frontal dials, answers when it
+	// is connected or could not be, and joins the connection that shows
+	// carry_id on its data port to it.
 	Carry(context.Context, *CarryRequest) (*CarryResponse, error)
 	mustEmbedUnimplementedNodesServer()
 }
