@@ -95,7 +95,8 @@ func Ask(ctx context.Context, c net.Conn) (netip.AddrPort, Sample, error) {
 }
 
 // Answer reads one question from c and answers it. The caller then keeps c until
-// the other end closes it or Linger has passed: NATs forget closed connections.
+// the other end closes it, or for as long as it can afford to: NATs forget closed
+// connections.
 func Answer(ctx context.Context, c net.Conn) error {
 	stop := bound(ctx, c)
 	defer stop()
@@ -122,9 +123,6 @@ func AnswerAsked(c net.Conn) error {
 	}
 	return nil
 }
-
-// Linger is how long a vantage point keeps an answered connection.
-const Linger = time.Minute
 
 // bound gives c a deadline of askPatience or ctx's end; the result lifts it.
 func bound(ctx context.Context, c net.Conn) (lift func()) {

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"os"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -222,5 +224,51 @@ func TestPortsThatAreConnected(t *testing.T) {
 	_, err = a.Open(t.Context(), b.Local(), time.Now(), Options{Bound: 200 * ms})
 	if !errors.Is(err, overlay.ErrOverloaded) || !strings.Contains(err.Error(), "between these two ports") {
 		t.Error(err)
+	}
+}
+
+// Whatever becomes of an Open, its sockets and goroutines end with it, except the
+// connection and the Port.
+func TestNothingIsLeft(t *testing.T) {
+	descriptors := func() int {
+		names, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(names)
+	}
+	a, b := prepared(t, overlay.Ports{}), prepared(t, overlay.Ports{})
+	once := func() {
+		refused := netip.MustParseAddrPort("127.0.0.1:1")
+		if _, err := a.Open(t.Context(), refused, time.Now(), Options{Retries: 1, Step: ms, Jitter: ms}); !errors.Is(err, overlay.ErrRefused) {
+			t.Fatal(err)
+		}
+		if _, err := a.Open(t.Context(), netip.AddrPortFrom(loopback, 0), time.Now(), Options{Bound: ms}); !errors.Is(err, overlay.ErrTimeout) {
+			t.Fatal(err)
+		}
+		c, err := a.Dial(t.Context(), b.Local())
+		if err != nil {
+			t.Fatal(err)
+		}
+		peer, err := b.Accept(t.Context(), a.Local())
+		if err != nil {
+			t.Fatal(err)
+		}
+		peer.SetLinger(0)
+		peer.Close()
+		c.Close()
+	}
+	once() // what is made once for all
+	files, routines := descriptors(), runtime.NumGoroutine()
+	for range 100 {
+		once()
+	}
+	if n := descriptors(); n > files {
+		t.Errorf("%d descriptors became %d", files, n)
+	}
+	for deadline := time.Now().Add(5 * time.Second); runtime.NumGoroutine() > routines; runtime.Gosched() {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d goroutines became %d", routines, runtime.NumGoroutine())
+		}
 	}
 }
