@@ -99,9 +99,11 @@ func (r *ready) offer() []byte {
 		Local: r.end.Mapping.Local.String(), Outside: r.end.Mapping.Outside.String(), Independent: r.end.Mapping.Independent,
 		Server: r.server.String(), ClockOffsetNs: int64(r.end.Clock.Offset), ClockErrorNs: int64(r.end.Clock.Error), RttNs: int64(r.end.Clock.RTT),
 	}
-	m.Profile = marshal(control.ProfileToPB(r.end.Profile))
+	m.Profile = r.profile()
 	return marshal(m)
 }
+
+func (r *ready) profile() []byte { return marshal(control.ProfileToPB(r.end.Profile)) }
 
 func (s *Side) answerOpen(ctx context.Context, offer []byte, reply func([]byte) error) (net.Conn, error) {
 	var m meetingpb.OpenOffer

@@ -1,0 +1,296 @@
+package meeting
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/lab"
+	"github.com/isthmus-grid/isthmus/internal/lab/wan"
+	"github.com/isthmus-grid/isthmus/internal/meeting/meetingpb"
+	"github.com/isthmus-grid/isthmus/internal/simopen"
+	"github.com/isthmus-grid/isthmus/internal/stunserver"
+	"github.com/isthmus-grid/isthmus/overlay"
+	"github.com/isthmus-grid/isthmus/wire"
+)
+
+func TestMain(m *testing.M) {
+	for _, arg := range os.Args {
+		if strings.HasPrefix(arg, "-test.fuzzworker") {
+			os.Exit(m.Run()) // which does not survive being started again
+		}
+	}
+	lab.Main()
+	m.Run()
+}
+
+// world is a lab with one node behind each preset and two vantage points.
+type world struct {
+	t *testing.T
+	*lab.Lab
+	bearings Bearings
+}
+
+func newWorld(t *testing.T, presets ...string) *world {
+	spec := lab.Spec{
+		WAN:   lab.WAN{Default: wan.Shape{Delay: 5 * time.Millisecond}},
+		Sites: []lab.Site{{Name: "v", Preset: lab.Public, Nodes: lab.Nodes(2)}},
+	}
+	for _, side := range []string{"a-", "b-"} {
+		for _, p := range presets {
+			spec.Sites = append(spec.Sites, lab.Site{Name: side + p, Preset: p, Nodes: lab.Nodes(1)})
+		}
+	}
+	l, err := lab.Up(t.Context(), spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{t: t, Lab: l}
+	ctx, cancel := context.WithCancel(context.Background())
+	var serving sync.WaitGroup
+	t.Cleanup(func() {
+		cancel()
+		serving.Wait()
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	for _, name := range []string{"v/n1", "v/n2"} {
+		w.vantage(ctx, &serving, l.Host(name))
+	}
+	return w
+}
+
+// vantage has a host answer observe frames on TCP 443 and STUN on UDP 3478.
+func (w *world) vantage(ctx context.Context, serving *sync.WaitGroup, h *lab.Host) {
+	ln, err := h.Listen("tcp", ":443")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	pc, err := h.ListenPacket("udp", netip.AddrPortFrom(h.Addr(), 3478).String())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.bearings.TCP = append(w.bearings.TCP, netip.AddrPortFrom(h.Addr(), 443))
+	w.bearings.STUN = append(w.bearings.STUN, netip.AddrPortFrom(h.Addr(), 3478))
+	serving.Go(func() { (&stunserver.Server{}).Serve(ctx, pc) })
+	serving.Go(func() {
+		defer context.AfterFunc(ctx, func() { ln.Close() })()
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			serving.Go(func() {
+				defer c.Close()
+				defer context.AfterFunc(ctx, func() { c.Close() })()
+				if simopen.Answer(ctx, c) == nil {
+					io.Copy(io.Discard, c)
+				}
+			})
+		}
+	})
+}
+
+func (w *world) side(name string) (*Side, *lab.Host) {
+	h := w.Host(name + "/n1")
+	profile, err := lab.Profile(h.Preset())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	profile.Site = overlay.SiteID(name)
+	return &Side{
+		Address: h.Addr(), Profile: profile, Log: slog.New(slog.DiscardHandler),
+		Bearings: func(context.Context) (Bearings, error) { return w.bearings, nil },
+	}, h
+}
+
+// meet has two sites meet and returns both connections.
+func (w *world) meet(t overlay.Technique, a, b string, port uint16) (ca, cb net.Conn, err error) {
+	ctx, cancel := context.WithTimeout(w.t.Context(), 15*time.Second)
+	defer cancel()
+	sa, ha := w.side(a)
+	sb, hb := w.side(b)
+	offers, answers := make(chan []byte, 1), make(chan []byte, 1)
+	var both sync.WaitGroup
+	var errA, errB error
+	both.Go(func() {
+		errA = ha.Do(func() (err error) {
+			ca, err = sa.Ask(ctx, t, port, func(ctx context.Context, offer []byte) ([]byte, error) {
+				offers <- offer
+				select {
+				case answer := <-answers:
+					return answer, nil
+				case <-ctx.Done():
+					return nil, ctx.Err()
+				}
+			})
+			return err
+		})
+		if errA != nil {
+			cancel()
+		}
+	})
+	both.Go(func() {
+		errB = hb.Do(func() (err error) {
+			select {
+			case offer := <-offers:
+				cb, err = sb.Answer(ctx, t, offer, func(answer []byte) error { answers <- answer; return nil })
+			case <-ctx.Done():
+				err = ctx.Err()
+			}
+			return err
+		})
+		if errB != nil {
+			cancel()
+		}
+	})
+	both.Wait()
+	return ca, cb, errors.Join(errA, errB)
+}
+
+// swap sends bytes both ways at once.
+func swap(a, b net.Conn) error {
+	var both sync.WaitGroup
+	errs := make([]error, 4)
+	for i, d := range [][2]net.Conn{{a, b}, {b, a}} {
+		sent := bytes.Repeat([]byte{byte(i), 7, 9}, 70_000)
+		both.Go(func() { _, errs[2*i] = d[0].Write(sent) })
+		both.Go(func() {
+			got := make([]byte, len(sent))
+			d[1].SetReadDeadline(time.Now().Add(20 * time.Second))
+			if _, err := io.ReadFull(d[1], got); err != nil {
+				errs[2*i+1] = err
+			} else if !bytes.Equal(got, sent) {
+				errs[2*i+1] = errors.New("bytes arrived changed")
+			}
+		})
+	}
+	both.Wait()
+	return errors.Join(errs...)
+}
+
+func TestMeetings(t *testing.T) {
+	w := newWorld(t, "stateful", "nat", "syn-drop", "egress-443")
+	for _, tc := range []struct {
+		technique overlay.Technique
+		a, b      string
+		port      uint16
+	}{
+		{overlay.SimultaneousOpen, "a-stateful", "b-stateful", 0},
+		{overlay.SimultaneousOpen, "a-nat", "b-nat", 0},
+		{overlay.SimultaneousOpen, "a-nat", "b-syn-drop", 0},
+		{overlay.SimultaneousOpen, "a-stateful", "b-egress-443", 443},
+		{overlay.SimultaneousOpen, "a-egress-443", "b-nat", 0},
+		{overlay.HolePunching, "a-stateful", "b-nat", 0},
+		{overlay.HolePunching, "a-syn-drop", "b-syn-drop", 0},
+		{overlay.HolePunching, "a-nat", "b-nat", 0},
+	} {
+		name := fmt.Sprintf("%v/%s/%s", tc.technique, tc.a, tc.b)
+		var ca, cb net.Conn
+		var err error
+		for range 3 { // a busy machine may miss an instant; the helper tries again, too
+			if ca, cb, err = w.meet(tc.technique, tc.a, tc.b, tc.port); err == nil {
+				break
+			}
+		}
+		if err == nil {
+			err = swap(ca, cb)
+		}
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		ca.Close()
+		cb.Close()
+	}
+}
+
+// TestWhatCannotBe: sites that no instant and no datagram joins are told so,
+// within the bounds.
+func TestWhatCannotBe(t *testing.T) {
+	w := newWorld(t, "syn-drop", "nat-symmetric", "no-udp")
+	for _, tc := range []struct {
+		technique overlay.Technique
+		a, b      string
+		words     string
+	}{
+		{overlay.SimultaneousOpen, "a-nat-symmetric", "b-nat-symmetric", "foretold"},
+		{overlay.HolePunching, "a-no-udp", "b-syn-drop", "STUN"},
+	} {
+		_, _, err := w.meet(tc.technique, tc.a, tc.b, 0)
+		if err == nil || !strings.Contains(err.Error(), tc.words) {
+			t.Errorf("%v from %s to %s: %v, want %q", tc.technique, tc.a, tc.b, err, tc.words)
+		}
+	}
+}
+
+// TestLyingPeers: what a peer sends cannot make this end dial where it must
+// not, wait long, or fall over.
+func TestLyingPeers(t *testing.T) {
+	w := newWorld(t, "stateful")
+	side, host := w.side("b-stateful")
+	other, _ := w.side("a-stateful")
+	side.Forbidden = []netip.Prefix{netip.MustParsePrefix("10.77.0.0/16")}
+	good := func() *meetingpb.OpenOffer {
+		return &meetingpb.OpenOffer{
+			Profile: (&ready{end: simopen.End{Profile: other.Profile}}).profile(), Local: "10.1.0.11:5000", Outside: "10.1.0.11:5000",
+			Independent: true, Server: w.bearings.TCP[0].String(), RttNs: int64(10 * time.Millisecond),
+		}
+	}
+	for name, tc := range map[string]struct {
+		spoil func(*meetingpb.OpenOffer)
+		class error
+	}{
+		"loopback":           {func(m *meetingpb.OpenOffer) { m.Local, m.Outside = "127.0.0.1:22", "127.0.0.1:22" }, overlay.ErrForbidden},
+		"metadata service":   {func(m *meetingpb.OpenOffer) { m.Local, m.Outside = "169.254.169.254:80", "169.254.169.254:80" }, overlay.ErrForbidden},
+		"a denied network":   {func(m *meetingpb.OpenOffer) { m.Local, m.Outside = "10.77.0.1:80", "10.77.0.1:80" }, overlay.ErrForbidden},
+		"no address":         {func(m *meetingpb.OpenOffer) { m.Outside = "here" }, wire.ErrMalformed},
+		"another clock":      {func(m *meetingpb.OpenOffer) { m.Server = "203.0.113.99:443" }, overlay.ErrRefused},
+		"a round trip below": {func(m *meetingpb.OpenOffer) { m.RttNs = -1 }, wire.ErrMalformed},
+		"a day's round trip": {func(m *meetingpb.OpenOffer) { m.RttNs = int64(24 * time.Hour) }, wire.ErrMalformed},
+		"no profile":         {func(m *meetingpb.OpenOffer) { m.Profile = []byte{0xff} }, wire.ErrMalformed},
+	} {
+		m := good()
+		tc.spoil(m)
+		err := host.Do(func() error {
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			_, err := side.Answer(ctx, overlay.SimultaneousOpen, marshal(m), func([]byte) error { return nil })
+			return err
+		})
+		if !errors.Is(err, tc.class) {
+			t.Errorf("%s: %v, want %v", name, err, tc.class)
+		}
+	}
+	if _, err := side.Answer(t.Context(), overlay.HolePunching, make([]byte, MaxOffer+1), nil); !errors.Is(err, wire.ErrMalformed) {
+		t.Errorf("a large offer: %v", err)
+	}
+	if _, err := side.Answer(t.Context(), overlay.Direct, nil, nil); !errors.Is(err, wire.ErrVersion) {
+		t.Errorf("another technique: %v", err)
+	}
+}
+
+// FuzzOffer: no offer makes the reader panic, and what it accepts is whole.
+func FuzzOffer(f *testing.F) {
+	f.Add(marshal(&meetingpb.OpenOffer{Local: "10.0.0.1:1", Outside: "10.0.0.1:1", Server: "10.0.0.2:443"}))
+	f.Fuzz(func(t *testing.T, in []byte) {
+		var m meetingpb.OpenOffer
+		if unmarshal(in, &m) != nil {
+			return
+		}
+		if e, err := endOf(&m); err == nil && (!e.Mapping.Local.IsValid() || !e.Mapping.Outside.IsValid() || e.Clock.RTT < 0) {
+			t.Fatalf("accepted %+v", e)
+		}
+	})
+}
