@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -126,5 +127,36 @@ func TestFlowsAreBounded(t *testing.T) {
 	}
 	if _, err := e.Watch(more, client); err != nil {
 		t.Errorf("after one has expired: %v", err)
+	}
+}
+
+// SYNs on the loopback interface are not seen, or an injected one would be taken
+// for one of this host's own.
+func TestLoopbackIsNotWatched(t *testing.T) {
+	g := newGrid(t, "open")
+	a, b := g.Node("a", "open"), g.Node("b", "open")
+	dial := func(local, remote netip.AddrPort) *Watch {
+		w, err := g.engines[a].Watch(local, remote)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = a.Do(func() error {
+			d := net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(local)}
+			_, err := d.DialContext(t.Context(), "tcp4", remote.String())
+			return err
+		})
+		if !errors.Is(err, syscall.ECONNREFUSED) {
+			t.Fatalf("nobody listens at %v: %v", remote, err)
+		}
+		return w
+	}
+	lo := netip.MustParseAddr("127.0.0.1")
+	inside := dial(netip.AddrPortFrom(lo, 4000), netip.AddrPortFrom(lo, 4001))
+	outside := dial(netip.AddrPortFrom(a.Addr(), 4000), netip.AddrPortFrom(b.Addr(), 4001))
+	if _, err := outside.SYN(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if len(inside.syn) != 0 { // it left before the other
+		t.Error("the SYN on lo was seen")
 	}
 }
