@@ -51,7 +51,7 @@ func run(t *testing.T, cmd *exec.Cmd) (stdout, stderr string, status int) {
 // anything of any.
 func TestMatrix(t *testing.T) {
 	needLab(t)
-	presets := []string{"open", "port-range", "stateful", "egress-443", "http-proxy", "no-route/stateful"}
+	presets := []string{"open", "port-range", "stateful", "syn-drop", "egress-443", "http-proxy", "no-route/stateful"}
 	stdout, stderr, status := run(t, exec.Command(isthmus(t, ""), "lab", "matrix", "--json", "--presets", strings.Join(presets, ",")))
 	if status != 0 {
 		t.Errorf("status %d:\n%s", status, stderr)
@@ -111,6 +111,14 @@ func technique(from, to string) string {
 		return "port-range"
 	case (from == "open" || from == "port-range") && !narrow(to):
 		return "reversed"
+	case to == "http-proxy":
+		return "relay"
+	case strings.HasPrefix(from, "no-route/") || strings.HasPrefix(to, "no-route/"):
+		return "relay"
+	case from == "syn-drop" && to == "syn-drop":
+		return "hole-punching"
+	case !narrow(from) && !narrow(to):
+		return "simultaneous-open"
 	}
 	return ""
 }

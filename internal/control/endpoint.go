@@ -117,6 +117,7 @@ func (e *Endpoint) run(ctx context.Context, s *Session) {
 // and every joined has returned.
 func (e *Endpoint) Serve(ctx context.Context, ln net.Listener, admit func(Identity) error, joined func(context.Context, *Session)) error {
 	e.startServing()
+	outer := ctx // ends before what is derived from it, ln perhaps among that
 	ctx, cancel := context.WithCancel(ctx)
 	var sessions sync.WaitGroup
 	defer sessions.Wait()
@@ -125,7 +126,7 @@ func (e *Endpoint) Serve(ctx context.Context, ln net.Listener, admit func(Identi
 	for {
 		c, err := ln.Accept()
 		if err != nil {
-			if ctx.Err() != nil {
+			if outer.Err() != nil {
 				return nil
 			}
 			if ne := net.Error(nil); errors.As(err, &ne) && ne.Timeout() || isExhaustion(err) {

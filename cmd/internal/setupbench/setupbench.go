@@ -70,7 +70,11 @@ func Run(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, l.Close()) }()
-	g, err := grid.Start(ctx, l, grid.Config{Binary: o.Binary, Broker: "public/broker", Proxies: []string{"public/proxy"}})
+	g, err := grid.Start(ctx, l, grid.Config{
+		Binary: o.Binary, Broker: "public/broker", Proxies: []string{"public/proxy"},
+		// Sites that measure themselves send packets of their own.
+		Settings: map[string]map[string]any{"frontal": {"measure": "0s"}},
+	})
 	if err != nil {
 		return err
 	}
