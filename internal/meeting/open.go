@@ -91,7 +91,7 @@ func (s *Side) askOpen(ctx context.Context, ex Exchange, port uint16) (net.Conn,
 	if err != nil {
 		return nil, err
 	}
-	return s.open(ctx, r, simopen.Start{At: time.Unix(0, a.AtUnixNs), Remote: remote, AnyPort: a.AnyPort})
+	return s.open(ctx, r, simopen.Start{At: time.Unix(0, a.AtUnixNs), Remote: remote, AnyPort: a.AnyPort, Patience: min(max(time.Duration(a.PatienceNs), 0), maxAhead)})
 }
 
 func (r *ready) offer() []byte {
@@ -126,7 +126,7 @@ func (s *Side) answerOpen(ctx context.Context, offer []byte, reply func([]byte) 
 	if err != nil {
 		return nil, err
 	}
-	answer := &meetingpb.OpenAnswer{AtUnixNs: agreed.A.At.UnixNano(), Remote: agreed.A.Remote.String(), AnyPort: agreed.A.AnyPort}
+	answer := &meetingpb.OpenAnswer{AtUnixNs: agreed.A.At.UnixNano(), Remote: agreed.A.Remote.String(), AnyPort: agreed.A.AnyPort, PatienceNs: int64(agreed.A.Patience)}
 	if err := reply(marshal(answer)); err != nil {
 		return nil, err
 	}
@@ -163,7 +163,7 @@ func (s *Side) open(ctx context.Context, r *ready, start simopen.Start) (net.Con
 	if ahead := time.Until(start.At); ahead > maxAhead {
 		return nil, fmt.Errorf("%w: the agreed instant is %v ahead", overlay.ErrRefused, ahead)
 	}
-	c, err := r.port.Open(ctx, start.Remote, start.At, simopen.Options{AnyPort: start.AnyPort})
+	c, err := r.port.Open(ctx, start.Remote, start.At, simopen.Options{AnyPort: start.AnyPort, Patience: start.Patience})
 	if err != nil {
 		return nil, cause(ctx, err)
 	}

@@ -129,9 +129,10 @@ func (x *OpenOffer) GetRttNs() int64 {
 // OpenAnswer is what the target decided.
 type OpenAnswer struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	AtUnixNs      int64                  `protobuf:"varint,1,opt,name=at_unix_ns,json=atUnixNs,proto3" json:"at_unix_ns,omitempty"` // when the asker dials, by its own clock
-	Remote        string                 `protobuf:"bytes,2,opt,name=remote,proto3" json:"remote,omitempty"`                        // where to; port 0: cannot be known, only listen
-	AnyPort       bool                   `protobuf:"varint,3,opt,name=any_port,json=anyPort,proto3" json:"any_port,omitempty"`      // the target takes a SYN from any port
+	AtUnixNs      int64                  `protobuf:"varint,1,opt,name=at_unix_ns,json=atUnixNs,proto3" json:"at_unix_ns,omitempty"`     // when the asker dials, by its own clock
+	Remote        string                 `protobuf:"bytes,2,opt,name=remote,proto3" json:"remote,omitempty"`                            // where to; port 0: cannot be known, only listen
+	AnyPort       bool                   `protobuf:"varint,3,opt,name=any_port,json=anyPort,proto3" json:"any_port,omitempty"`          // the target takes a SYN from any port
+	PatienceNs    int64                  `protobuf:"varint,4,opt,name=patience_ns,json=patienceNs,proto3" json:"patience_ns,omitempty"` // how long a try stays without any answer; 0: the usual
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -185,6 +186,13 @@ func (x *OpenAnswer) GetAnyPort() bool {
 		return x.AnyPort
 	}
 	return false
+}
+
+func (x *OpenAnswer) GetPatienceNs() int64 {
+	if x != nil {
+		return x.PatienceNs
+	}
+	return 0
 }
 
 // PunchOffer and PunchAnswer are the descriptions of hole punching's ends.
@@ -297,13 +305,15 @@ const file_meeting_proto_rawDesc = "" +
 	"\x06server\x18\x05 \x01(\tR\x06server\x12&\n" +
 	"\x0fclock_offset_ns\x18\x06 \x01(\x03R\rclockOffsetNs\x12$\n" +
 	"\x0eclock_error_ns\x18\a \x01(\x03R\fclockErrorNs\x12\x15\n" +
-	"\x06rtt_ns\x18\b \x01(\x03R\x05rttNs\"]\n" +
+	"\x06rtt_ns\x18\b \x01(\x03R\x05rttNs\"~\n" +
 	"\n" +
 	"OpenAnswer\x12\x1c\n" +
 	"\n" +
 	"at_unix_ns\x18\x01 \x01(\x03R\batUnixNs\x12\x16\n" +
 	"\x06remote\x18\x02 \x01(\tR\x06remote\x12\x19\n" +
-	"\bany_port\x18\x03 \x01(\bR\aanyPort\"G\n" +
+	"\bany_port\x18\x03 \x01(\bR\aanyPort\x12\x1f\n" +
+	"\vpatience_ns\x18\x04 \x01(\x03R\n" +
+	"patienceNs\"G\n" +
 	"\n" +
 	"PunchOffer\x12 \n" +
 	"\vdescription\x18\x01 \x01(\fR\vdescription\x12\x17\n" +
