@@ -48,6 +48,7 @@ func TestSkew(t *testing.T) {
 			skew := tc.skew()
 			jobs[i] = func() {
 				m, err := g.meet(tc.a, tc.b, overlay.Ports{}, skew, Options{Bound: 10 * time.Second, Retries: 1000})
+				m, err = g.again(m, err, tc.a, tc.b, overlay.Ports{}, skew, Options{Bound: 10 * time.Second, Retries: 1000})
 				defer m.close()
 				if err == nil {
 					err = m.err()
