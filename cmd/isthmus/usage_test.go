@@ -78,7 +78,7 @@ func TestMistakesOnTheCommandLine(t *testing.T) {
 
 		{[]string{"job", "new"}, "job new: want NAME"},
 		{[]string{"job", "new", "a", "b"}, "job new: want NAME"},
-		{[]string{"job", "new", "Upper"}, `job new: job name "Upper": byte 0 is 'U'; allowed are a-z, 0-9 and, after the first, - _ .`},
+		{[]string{"job", "new", "Upper"}, `job new: job name "Upper": byte 0 is 'U'; allowed are a-z, 0-9 and, after the first, '-', '_' and '.'`},
 		{[]string{"ca", "init"}, "ca init: want NAME"},
 		{[]string{"ca", "issue", "frontal"}, "ca issue: want ROLE NAME"},
 		{[]string{"ca", "issue", "king", "arthur"}, `ca issue: identity "king arthur": unknown role; known are ["broker" "frontal" "proxy" "helper" "admin"]`},
