@@ -51,13 +51,18 @@ var (
 		{Name: "range", Preset: "port-range", Nodes: []string{"n1"}},
 		{Name: "closed-1", Preset: "stateful", Nodes: []string{"n1"}},
 		{Name: "closed-2", Preset: "stateful", Nodes: []string{"n1"}},
+		{Name: "filter-1", Preset: "syn-drop", Nodes: []string{"n1"}},
+		{Name: "filter-2", Preset: "syn-drop", Nodes: []string{"n1"}},
+		{Name: "private", Preset: "stateful", Nodes: []string{"n1"}}, // forbids what needs both ends
 		{Name: "hidden", Preset: "no-route/egress-443", Nodes: []string{"n1"}},
 	}
 	ways = []way{
 		{overlay.Direct, "open-1", "open-2", 2},
 		{overlay.PortRange, "closed-1", "range", 2},
 		{overlay.Reversed, "open-1", "closed-2", 0},
-		{overlay.Relay, "closed-1", "closed-2", 4},
+		{overlay.SimultaneousOpen, "closed-1", "closed-2", 0},
+		{overlay.HolePunching, "filter-1", "filter-2", 0},
+		{overlay.Relay, "private", "closed-2", 4},
 		{overlay.Relay, "hidden", "closed-2", 4}, // via the asker's gateway
 	}
 )
@@ -74,6 +79,12 @@ func Run(ctx context.Context, o Options) (err error) {
 		Binary: o.Binary, Broker: "public/broker", Proxies: []string{"public/proxy"},
 		// Sites that measure themselves send packets of their own.
 		Settings: map[string]map[string]any{"frontal": {"measure": "0s"}},
+		Profile: func(site string, p overlay.SiteProfile) overlay.SiteProfile {
+			if site == "private" {
+				p.Forbidden = []overlay.Technique{overlay.SimultaneousOpen, overlay.Traversing, overlay.HolePunching}
+			}
+			return p
+		},
 	})
 	if err != nil {
 		return err
