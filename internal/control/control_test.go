@@ -274,13 +274,18 @@ func TestKeep(t *testing.T) {
 	for range 3 {
 		serverCtx, stop := context.WithCancel(t.Context())
 		server := endpoint(t, g.creds(broker), admin{})
-		wg.Go(func() { server.Serve(serverCtx, ln, nil, nil) })
+		served := make(chan struct{})
+		go func() {
+			defer close(served)
+			server.Serve(serverCtx, ln, nil, nil)
+		}()
 		s := <-ups
 		if _, err := controlpb.NewAdminClient(s.Conn()).Status(ctx, &controlpb.StatusRequest{}); err != nil {
 			t.Fatal(control.FromStatus(err))
 		}
 		stop()
 		<-s.Done()
+		<-served // the port is free again
 		if ln, err = net.Listen("tcp", ln.Addr().String()); err != nil {
 			t.Fatal(err)
 		}
