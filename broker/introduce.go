@@ -264,13 +264,14 @@ func (d directory) pass(stream grpc.ServerStreamingServer[controlpb.IntroduceEve
 			break
 		}
 		switch event.GetKind() {
-		case controlpb.IntroduceEvent_CONNECTED:
-			return stream.Send(&controlpb.IntroduceEvent{Kind: event.Kind})
-		case controlpb.IntroduceEvent_ACCEPTED:
+		case controlpb.IntroduceEvent_CONNECTED, controlpb.IntroduceEvent_ACCEPTED:
 			if n := len(event.GetAnswer()); n > control.MaxNegotiation {
 				return fmt.Errorf("%v: %w: an answer of %d bytes, at most %d are passed on", who, wire.ErrMalformed, n, control.MaxNegotiation)
 			}
 			err = stream.Send(&controlpb.IntroduceEvent{Kind: event.Kind, Answer: event.GetAnswer()})
+			if event.Kind == controlpb.IntroduceEvent_CONNECTED {
+				return err
+			}
 		case controlpb.IntroduceEvent_FAILED:
 			return failure(who, event.GetFault())
 		}

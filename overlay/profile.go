@@ -18,6 +18,25 @@ type SiteProfile struct {
 	Egress  Egress  `json:"egress" yaml:"egress"`
 	UDP     bool    `json:"udp" yaml:"udp"` // datagrams pass outward and their answers come back
 
+	// UDPRate is what datagrams get through in bits per second; 0: not known to be
+	// held below what TCP gets.
+	UDPRate uint64 `json:"udp_rate,omitempty" yaml:"udp_rate,omitempty"`
+
+	// MTU is the largest IP packet in bytes that passes to other sites; 0: not
+	// known to be less than what the hosts' own interfaces say. It matters where
+	// the way there drops what is larger and says nothing (RFC 2923, section 2.1).
+	MTU uint16 `json:"mtu,omitempty" yaml:"mtu,omitempty"`
+
+	// IdleTCP and IdleUDP are how many seconds the site's filter or NAT remembers
+	// a TCP connection or a UDP mapping on which nothing passes; 0: not measured.
+	IdleTCP uint32 `json:"idle_tcp,omitempty" yaml:"idle_tcp,omitempty"`
+	IdleUDP uint32 `json:"idle_udp,omitempty" yaml:"idle_udp,omitempty"`
+
+	// IPv6 says that nodes have, besides the IPv4 that all other fields are about,
+	// addresses that other sites' IPv6 hosts can be reached from: not translated,
+	// and filtered with state.
+	IPv6 bool `json:"ipv6,omitempty" yaml:"ipv6,omitempty"`
+
 	// GatewayOnly says that compute nodes have no route out at all: the frontal
 	// carries their data, and every other field describes the gateway.
 	GatewayOnly bool `json:"gateway_only" yaml:"gateway_only"`

@@ -136,6 +136,7 @@ func ProfileToPB(p overlay.SiteProfile) *controlpb.Profile {
 		Filter: uint32(p.Filter), Refusal: uint32(p.Refusal),
 		NatMapping: uint32(p.NAT.Mapping), NatFiltering: uint32(p.NAT.Filtering), NatKeepsPort: p.NAT.KeepsPort,
 		Egress: uint32(p.Egress), Udp: p.UDP, GatewayOnly: p.GatewayOnly, Privileged: p.Privileged,
+		UdpRate: p.UDPRate, Mtu: uint32(p.MTU), IdleTcp: p.IdleTCP, IdleUdp: p.IdleUDP, Ipv6: p.IPv6,
 	}
 	for _, t := range p.Forbidden {
 		m.Forbidden = append(m.Forbidden, uint32(t))
@@ -145,7 +146,14 @@ func ProfileToPB(p overlay.SiteProfile) *controlpb.Profile {
 
 // ProfileFromPB checks and converts the profile of a site.
 func ProfileFromPB(site overlay.SiteID, m *controlpb.Profile) (overlay.SiteProfile, error) {
-	p := overlay.SiteProfile{Site: site, UDP: m.GetUdp(), GatewayOnly: m.GetGatewayOnly(), Privileged: m.GetPrivileged()}
+	p := overlay.SiteProfile{
+		Site: site, UDP: m.GetUdp(), GatewayOnly: m.GetGatewayOnly(), Privileged: m.GetPrivileged(),
+		UDPRate: m.GetUdpRate(), IdleTCP: m.GetIdleTcp(), IdleUDP: m.GetIdleUdp(), IPv6: m.GetIpv6(),
+	}
+	if m.GetMtu() > 65535 {
+		return p, fmt.Errorf("profile of %s: an MTU of %d bytes", site, m.GetMtu())
+	}
+	p.MTU = uint16(m.GetMtu())
 	p.NAT.KeepsPort = m.GetNatKeepsPort()
 	var bad error
 	enum := func(what string, v uint32, last uint8) uint8 {

@@ -1139,9 +1139,11 @@ type IntroduceRequest struct {
 	TargetGeneration uint64                 `protobuf:"varint,6,opt,name=target_generation,json=targetGeneration,proto3" json:"target_generation,omitempty"`
 	ConnectAddress   string                 `protobuf:"bytes,7,opt,name=connect_address,json=connectAddress,proto3" json:"connect_address,omitempty"` // REVERSED: where to dial; empty: the frontal fills in the gateway's
 	ConnectId        []byte                 `protobuf:"bytes,8,opt,name=connect_id,json=connectId,proto3" json:"connect_id,omitempty"`                // REVERSED: 16 random bytes to show there
-	Offer            []byte                 `protobuf:"bytes,9,opt,name=offer,proto3" json:"offer,omitempty"`                                         // the asker's half of what the technique negotiates
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	Offer            []byte                 `protobuf:"bytes,9,opt,name=offer,proto3" json:"offer,omitempty"`                                         // the asker's half of what the technique negotiates; empty: the
+	// gateway is to negotiate, because the node has no route out
+	Port          uint32 `protobuf:"varint,10,opt,name=port,proto3" json:"port,omitempty"` // with no offer: Step.port
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *IntroduceRequest) Reset() {
@@ -1235,6 +1237,13 @@ func (x *IntroduceRequest) GetOffer() []byte {
 		return x.Offer
 	}
 	return nil
+}
+
+func (x *IntroduceRequest) GetPort() uint32 {
+	if x != nil {
+		return x.Port
+	}
+	return 0
 }
 
 // Introduction is what the target's side learns.
@@ -1432,11 +1441,13 @@ func (x *Assignment) GetTicket() []byte {
 }
 
 type IntroduceEvent struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Kind          IntroduceEvent_Kind    `protobuf:"varint,1,opt,name=kind,proto3,enum=isthmus.control.v1.IntroduceEvent_Kind" json:"kind,omitempty"`
-	Relay         *Assignment            `protobuf:"bytes,2,opt,name=relay,proto3" json:"relay,omitempty"`   // ASSIGNED
-	Fault         *Fault                 `protobuf:"bytes,3,opt,name=fault,proto3" json:"fault,omitempty"`   // FAILED
-	Answer        []byte                 `protobuf:"bytes,4,opt,name=answer,proto3" json:"answer,omitempty"` // ACCEPTED: the target's half of what the technique negotiates
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Kind   IntroduceEvent_Kind    `protobuf:"varint,1,opt,name=kind,proto3,enum=isthmus.control.v1.IntroduceEvent_Kind" json:"kind,omitempty"`
+	Relay  *Assignment            `protobuf:"bytes,2,opt,name=relay,proto3" json:"relay,omitempty"`   // ASSIGNED
+	Fault  *Fault                 `protobuf:"bytes,3,opt,name=fault,proto3" json:"fault,omitempty"`   // FAILED
+	Answer []byte                 `protobuf:"bytes,4,opt,name=answer,proto3" json:"answer,omitempty"` // ACCEPTED: the target's half of what the technique negotiates;
+	// CONNECTED: what the target has prepared for the next time, or nothing
+	CarryId       []byte `protobuf:"bytes,5,opt,name=carry_id,json=carryId,proto3" json:"carry_id,omitempty"` // ACCEPTED, frontal to helper: the gateway holds the asker's end; fetch it as with Nodes.Carry
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1495,6 +1506,13 @@ func (x *IntroduceEvent) GetFault() *Fault {
 func (x *IntroduceEvent) GetAnswer() []byte {
 	if x != nil {
 		return x.Answer
+	}
+	return nil
+}
+
+func (x *IntroduceEvent) GetCarryId() []byte {
+	if x != nil {
+		return x.CarryId
 	}
 	return nil
 }
@@ -1858,6 +1876,11 @@ type Profile struct {
 	GatewayOnly   bool                   `protobuf:"varint,11,opt,name=gateway_only,json=gatewayOnly,proto3" json:"gateway_only,omitempty"`
 	Privileged    bool                   `protobuf:"varint,12,opt,name=privileged,proto3" json:"privileged,omitempty"`
 	Forbidden     []uint32               `protobuf:"varint,13,rep,packed,name=forbidden,proto3" json:"forbidden,omitempty"`
+	UdpRate       uint64                 `protobuf:"varint,14,opt,name=udp_rate,json=udpRate,proto3" json:"udp_rate,omitempty"` // bit/s; 0: not known to be limited
+	Mtu           uint32                 `protobuf:"varint,15,opt,name=mtu,proto3" json:"mtu,omitempty"`                        // bytes; 0: not known to be limited
+	IdleTcp       uint32                 `protobuf:"varint,16,opt,name=idle_tcp,json=idleTcp,proto3" json:"idle_tcp,omitempty"` // seconds; 0: not measured
+	IdleUdp       uint32                 `protobuf:"varint,17,opt,name=idle_udp,json=idleUdp,proto3" json:"idle_udp,omitempty"` // seconds; 0: not measured
+	Ipv6          bool                   `protobuf:"varint,18,opt,name=ipv6,proto3" json:"ipv6,omitempty"`                      // nodes also have IPv6 to other sites
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1981,6 +2004,41 @@ func (x *Profile) GetForbidden() []uint32 {
 		return x.Forbidden
 	}
 	return nil
+}
+
+func (x *Profile) GetUdpRate() uint64 {
+	if x != nil {
+		return x.UdpRate
+	}
+	return 0
+}
+
+func (x *Profile) GetMtu() uint32 {
+	if x != nil {
+		return x.Mtu
+	}
+	return 0
+}
+
+func (x *Profile) GetIdleTcp() uint32 {
+	if x != nil {
+		return x.IdleTcp
+	}
+	return 0
+}
+
+func (x *Profile) GetIdleUdp() uint32 {
+	if x != nil {
+		return x.IdleUdp
+	}
+	return 0
+}
+
+func (x *Profile) GetIpv6() bool {
+	if x != nil {
+		return x.Ipv6
+	}
+	return false
 }
 
 type JoinRequest struct {
@@ -2839,7 +2897,7 @@ const file_control_proto_rawDesc = "" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\"^\n" +
 	"\fAwaitRequest\x125\n" +
 	"\aprocess\x18\x01 \x01(\v2\x1b.isthmus.control.v1.ProcessR\aprocess\x12\x17\n" +
-	"\await_ms\x18\x02 \x01(\rR\x06waitMs\"\xd6\x02\n" +
+	"\await_ms\x18\x02 \x01(\rR\x06waitMs\"\xea\x02\n" +
 	"\x10IntroduceRequest\x12\x12\n" +
 	"\x04link\x18\x01 \x01(\fR\x04link\x12\x1c\n" +
 	"\ttechnique\x18\x02 \x01(\rR\ttechnique\x121\n" +
@@ -2851,7 +2909,9 @@ const file_control_proto_rawDesc = "" +
 	"\x0fconnect_address\x18\a \x01(\tR\x0econnectAddress\x12\x1d\n" +
 	"\n" +
 	"connect_id\x18\b \x01(\fR\tconnectId\x12\x14\n" +
-	"\x05offer\x18\t \x01(\fR\x05offer\"\xbf\x03\n" +
+	"\x05offer\x18\t \x01(\fR\x05offer\x12\x12\n" +
+	"\x04port\x18\n" +
+	" \x01(\rR\x04port\"\xbf\x03\n" +
 	"\fIntroduction\x12\x12\n" +
 	"\x04link\x18\x01 \x01(\fR\x04link\x12\x1c\n" +
 	"\ttechnique\x18\x02 \x01(\rR\ttechnique\x121\n" +
@@ -2873,12 +2933,13 @@ const file_control_proto_rawDesc = "" +
 	"Assignment\x12\x14\n" +
 	"\x05proxy\x18\x01 \x01(\tR\x05proxy\x12\x1c\n" +
 	"\taddresses\x18\x02 \x03(\tR\taddresses\x12\x16\n" +
-	"\x06ticket\x18\x03 \x01(\fR\x06ticket\"\x98\x02\n" +
+	"\x06ticket\x18\x03 \x01(\fR\x06ticket\"\xb3\x02\n" +
 	"\x0eIntroduceEvent\x12;\n" +
 	"\x04kind\x18\x01 \x01(\x0e2'.isthmus.control.v1.IntroduceEvent.KindR\x04kind\x124\n" +
 	"\x05relay\x18\x02 \x01(\v2\x1e.isthmus.control.v1.AssignmentR\x05relay\x12/\n" +
 	"\x05fault\x18\x03 \x01(\v2\x19.isthmus.control.v1.FaultR\x05fault\x12\x16\n" +
-	"\x06answer\x18\x04 \x01(\fR\x06answer\"J\n" +
+	"\x06answer\x18\x04 \x01(\fR\x06answer\x12\x19\n" +
+	"\bcarry_id\x18\x05 \x01(\fR\acarryId\"J\n" +
 	"\x04Kind\x12\v\n" +
 	"\aUNKNOWN\x10\x00\x12\f\n" +
 	"\bASSIGNED\x10\x01\x12\f\n" +
@@ -2917,7 +2978,7 @@ const file_control_proto_rawDesc = "" +
 	"targetSite\x12\x19\n" +
 	"\bsetup_us\x18\x06 \x01(\rR\asetupUs\x12\x12\n" +
 	"\x04plan\x18\a \x01(\x06R\x04plan\"\x10\n" +
-	"\x0eReportResponse\"\x88\x03\n" +
+	"\x0eReportResponse\"\xff\x03\n" +
 	"\aProfile\x12\x18\n" +
 	"\ainbound\x18\x01 \x01(\rR\ainbound\x12\x1d\n" +
 	"\n" +
@@ -2936,7 +2997,12 @@ const file_control_proto_rawDesc = "" +
 	"\n" +
 	"privileged\x18\f \x01(\bR\n" +
 	"privileged\x12\x1c\n" +
-	"\tforbidden\x18\r \x03(\rR\tforbidden\"\x97\x01\n" +
+	"\tforbidden\x18\r \x03(\rR\tforbidden\x12\x19\n" +
+	"\budp_rate\x18\x0e \x01(\x04R\audpRate\x12\x10\n" +
+	"\x03mtu\x18\x0f \x01(\rR\x03mtu\x12\x19\n" +
+	"\bidle_tcp\x18\x10 \x01(\rR\aidleTcp\x12\x19\n" +
+	"\bidle_udp\x18\x11 \x01(\rR\aidleUdp\x12\x12\n" +
+	"\x04ipv6\x18\x12 \x01(\bR\x04ipv6\"\x97\x01\n" +
 	"\vJoinRequest\x125\n" +
 	"\aprofile\x18\x01 \x01(\v2\x1b.isthmus.control.v1.ProfileR\aprofile\x12;\n" +
 	"\bmeasured\x18\x02 \x01(\v2\x1f.isthmus.control.v1.MeasurementR\bmeasured\x12\x14\n" +
