@@ -48,9 +48,6 @@ type verdict struct {
 func take(format string, args ...any) verdict   { return verdict{true, fmt.Sprintf(format, args...)} }
 func reject(format string, args ...any) verdict { return verdict{false, fmt.Sprintf(format, args...)} }
 
-// notBuilt is the verdict on a technique that might work, were it there.
-var notBuilt = verdict{false, "not available in this version"}
-
 func (p pair) judge(t overlay.Technique) verdict {
 	if p.inside() && t != overlay.Relay {
 		return p.judgeInside(t)
@@ -81,7 +78,7 @@ func (p pair) judge(t overlay.Technique) verdict {
 	case overlay.Relay:
 		return p.relay()
 	}
-	return notBuilt
+	return reject("not known to this broker")
 }
 
 // port is the port from which the asker must dial: a target that lets only

@@ -1,6 +1,9 @@
 package broker
 
-import "github.com/isthmus-grid/isthmus/overlay"
+import (
+	"github.com/isthmus-grid/isthmus/internal/traverse"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
 
 // This file judges the techniques that need both ends at work, by what firewalls
 // and NATs let through.
@@ -14,11 +17,6 @@ func meets(t overlay.Technique) bool {
 func (p pair) meeting() verdict {
 	if p.reached {
 		return reject("%s and %s need no more than one of them to dial", p.asker.Site, p.target.Site)
-	}
-	for _, s := range []overlay.SiteProfile{p.asker, p.target} {
-		if s.GatewayOnly {
-			return reject("nodes of %s have no route out, and its gateway does not take part in this technique in this version", s.Site)
-		}
 	}
 	return verdict{take: true}
 }
@@ -77,24 +75,16 @@ func stateless(s overlay.SiteProfile) bool {
 // traversing needs raw sockets at both ends, a SYN that leaves the asker's site
 // and no reset that answers it before the target's helper can.
 func (p pair) traversing() verdict {
-	if t := p.target; t.Refusal == overlay.RefuseReset && t.Filter != overlay.FilterNone && t.Inbound != overlay.InboundOpen {
-		return reject("%s answers the asker's SYN with a reset", t.Site)
+	level, why, ok := traverse.Choose(p.asker, p.target)
+	if !ok {
+		return reject("%s", why)
 	}
-	if a := p.asker; stateless(a) && a.Refusal == overlay.RefuseReset && p.target.Filter > overlay.FilterStateless && !takesAnyone(p.target) {
-		return reject("%s answers with a reset the SYN by which %s would open its filter", a.Site, p.target.Site)
-	}
-	return p.sides(notBuilt, func(self, peer overlay.SiteProfile) *verdict {
-		switch {
-		case self.Egress != overlay.EgressAny:
-			return against("%s, and the technique needs every port", egressLimit(self))
-		case !self.Privileged:
-			return against("the helpers of %s have no CAP_NET_RAW", self.Site)
-		case symmetric(self) && !takesAnyone(peer):
-			return against("%s's NAT takes another port for every destination, which the carried SYN cannot name", self.Site)
-		}
-		return nil
-	})
+	return take("%s, so that a carried SYN gets through (%v)", why, level)
 }
+
+// minUDPRate is what datagrams must get through, in bit/s, for hole punching to
+// be worth its while: below it a relay is faster.
+const minUDPRate = 20_000_000
 
 // holePunching needs datagrams both ways and a mapping that the peer can aim at.
 // Filters without state refuse only TCP.
@@ -105,6 +95,8 @@ func (p pair) holePunching() verdict {
 		switch {
 		case !self.UDP:
 			return against("%s lets no UDP through", self.Site)
+		case self.UDPRate > 0 && self.UDPRate < minUDPRate:
+			return against("%s lets datagrams through at %.3g Mb/s only, and a relay is faster", self.Site, float64(self.UDPRate)/1e6)
 		case symmetric(self) && !takesAll:
 			return against("%s's NAT takes another port for every destination, and %s takes no datagram from a port it did not write to", self.Site, peer.Site)
 		}

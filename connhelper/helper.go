@@ -26,6 +26,8 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/internal/meeting"
+	"github.com/isthmus-grid/isthmus/internal/traverse"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -69,8 +71,10 @@ type Helper struct {
 	work     sync.WaitGroup  // goroutines of Serve that nothing else waits for
 	life     context.Context // of Serve, for what outlasts the call that began it; set before anything runs
 	bearings bearings
-	open     chan struct{} // one token for each dial or introduction in progress
-	seq      atomic.Uint64 // numbers carriers
+	stock    *meeting.Stock
+	engine   *traverse.Engine // nil without CAP_NET_RAW
+	open     chan struct{}    // one token for each dial or introduction in progress
+	seq      atomic.Uint64    // numbers carriers
 }
 
 // New returns a helper that runs with Serve.
@@ -81,7 +85,7 @@ func New(opts Options) (*Helper, error) {
 	}
 	h := &Helper{
 		node: id.Node(), opts: opts, log: opts.Log,
-		here: newTable(), home: newFrontalHolder(), leads: newLeads(),
+		here: newTable(), home: newFrontalHolder(), leads: newLeads(), stock: meeting.NewStock(),
 		open: make(chan struct{}, opts.MaxOpen),
 	}
 	h.ctl = control.NewEndpoint(opts.Credentials, opts.Log, func(r grpc.ServiceRegistrar) {
@@ -99,6 +103,10 @@ func (h *Helper) Serve(ctx context.Context, ln *net.UnixListener) error {
 	defer h.work.Wait()
 	defer h.ctl.Close() // waits for calls of peers, which may start work
 	defer cancel()
+	if err := h.openEngine(ctx); err != nil {
+		return err
+	}
+	h.work.Go(func() { h.stock.Serve(ctx) })
 	data := &dataPort{h: h}
 	h.work.Go(func() {
 		h.ctl.Keep(ctx, control.DialConfig{Addr: h.opts.Frontal, Role: control.RoleFrontal}, func(ctx context.Context, s *control.Session) error {
@@ -107,6 +115,26 @@ func (h *Helper) Serve(ctx context.Context, ln *net.UnixListener) error {
 	})
 	defer data.close()
 	return h.serveLocal(ctx, ln)
+}
+
+// openEngine makes the helper ready for traversing TCP, if it may.
+func (h *Helper) openEngine(ctx context.Context) error {
+	engine, err := traverse.Open()
+	switch {
+	case errors.Is(err, traverse.ErrPrivilege) || errors.Is(err, traverse.ErrUnsupported):
+		h.log.Info("no traversing TCP", "because", err)
+		return nil
+	case err != nil:
+		return fmt.Errorf("getting ready for traversing TCP: %w", err)
+	}
+	h.engine = engine
+	h.work.Go(func() {
+		defer engine.Close()
+		if err := engine.Serve(ctx); err != nil {
+			h.log.Error("traversing TCP works no more", "error", err)
+		}
+	})
+	return nil
 }
 
 // enter declares the node on a fresh session and registers its processes, and

@@ -24,6 +24,8 @@ type introduction struct {
 	end    context.CancelFunc
 	detach func() bool // unties the call from the dial's context
 	life   context.Context
+
+	promised func(next []byte) // told what the target has prepared for the next time; may be nil
 }
 
 // introduction makes the request that all techniques share.
@@ -105,6 +107,9 @@ func (in *introduction) await(ctx context.Context, kind controlpb.IntroduceEvent
 func (in *introduction) outcome() error {
 	for e := range in.events {
 		if e.Kind == controlpb.IntroduceEvent_CONNECTED {
+			if in.promised != nil {
+				in.promised(e.Answer)
+			}
 			return nil
 		}
 	}
@@ -171,11 +176,16 @@ func (h *Helper) introduced(ctx context.Context, m *controlpb.Introduction, tell
 	if err != nil {
 		return err
 	}
+	connected := &controlpb.IntroduceEvent{Kind: controlpb.IntroduceEvent_CONNECTED}
+	if c == nil {
+		return tell(connected) // the asker comes again for what was prepared
+	}
 	if err := h.deliver(p, c, path); err != nil {
 		return fmt.Errorf("handing the connection to %v: %w", name, err)
 	}
 	h.log.Info("introduced", "from", asker.String(), "to", name.String(), "technique", path.String())
-	return tell(&controlpb.IntroduceEvent{Kind: controlpb.IntroduceEvent_CONNECTED})
+	connected.Answer = h.side(f).Promise(ctx, path.Technique, path.Peer.String(), m.Offer)
+	return tell(connected)
 }
 
 // meet makes the target's connection: to the relay with its ticket, back to the
@@ -190,8 +200,8 @@ func (h *Helper) meet(ctx context.Context, f *frontal, asker overlay.ProcessName
 		path.Via = overlay.ViaTarget
 	}
 	if meeting.Knows(path.Technique) && !f.profile.GatewayOnly {
-		c, err := h.side(f).Answer(ctx, path.Technique, m.Offer, accept)
-		if err != nil {
+		c, err := h.side(f).Answer(ctx, path.Technique, path.Peer.String(), m.Offer, accept)
+		if c == nil || err != nil {
 			return nil, path, err
 		}
 		s, err := h.handable(c)

@@ -51,15 +51,23 @@ func (h *Helper) side(f *frontal) *meeting.Side {
 		ip = f.session.LocalAddr().Addr()
 	}
 	return &meeting.Side{
-		Address: ip, Profile: f.profile, Log: h.log,
+		Address: ip, Profile: f.profile, Log: h.log, Stock: h.stock, Engine: h.engine,
 		Bearings: func(ctx context.Context) (meeting.Bearings, error) { return h.bearings.get(ctx, f) },
 	}
 }
 
-// negotiated carries out a technique of package meeting from the asker's side.
+// negotiated carries out a technique of package meeting from the asker's side,
+// or has the gateway do so for a node without a route out.
 func (h *Helper) negotiated(ctx context.Context, f *frontal, p *process, to target, step overlay.Step) (made, error) {
+	if f.profile.GatewayOnly {
+		return h.negotiatedByGateway(ctx, f, p, to, step)
+	}
 	var in *introduction
-	c, err := h.side(f).Ask(ctx, step.Technique, step.Port, func(ctx context.Context, offer []byte) ([]byte, error) {
+	side, peer := h.side(f), to.point.Node.String()
+	c, err := side.Ask(ctx, step.Technique, peer, step.Port, func(ctx context.Context, offer []byte) ([]byte, error) {
+		if in != nil {
+			in.end() // the one before led to nothing
+		}
 		request := h.introduction(p, to, step.Technique)
 		request.Offer = offer
 		var err error
@@ -84,7 +92,30 @@ func (h *Helper) negotiated(ctx context.Context, f *frontal, p *process, to targ
 		in.end()
 		return made{}, err
 	}
+	in.promised = func(next []byte) { side.Keep(peer, next) }
 	return made{conn: s, handed: h.watch(in)}, nil
+}
+
+// negotiatedByGateway has the frontal be the asker's end, and fetches the
+// connection from it.
+func (h *Helper) negotiatedByGateway(ctx context.Context, f *frontal, p *process, to target, step overlay.Step) (made, error) {
+	request := h.introduction(p, to, step.Technique)
+	request.Port = uint32(step.Port)
+	in, err := h.openIntroduction(ctx, f, request)
+	if err != nil {
+		return made{}, err
+	}
+	accepted, err := in.await(ctx, controlpb.IntroduceEvent_ACCEPTED)
+	var c *net.TCPConn
+	if err == nil {
+		c, err = h.fetch(ctx, f, p.name, accepted.CarryId)
+	}
+	if err != nil {
+		in.end()
+		return made{}, err
+	}
+	in.detach()
+	return made{conn: c, handed: h.watch(in)}, nil
 }
 
 // watch tells the process that got a carrier what goes wrong at the other end.

@@ -207,7 +207,12 @@ func (h *Helper) carried(ctx context.Context, f *frontal, j journey) (*net.TCPCo
 	if err != nil {
 		return nil, control.FromStatus(err)
 	}
-	id, err := idOf(r.CarryId)
+	return h.fetch(ctx, f, j.asker, r.CarryId)
+}
+
+// fetch connects to what the gateway holds for a process of this node.
+func (h *Helper) fetch(ctx context.Context, f *frontal, asker overlay.ProcessName, carryID []byte) (*net.TCPConn, error) {
+	id, err := idOf(carryID)
 	if err != nil {
 		return nil, err
 	}
@@ -216,7 +221,7 @@ func (h *Helper) carried(ctx context.Context, f *frontal, j journey) (*net.TCPCo
 		return nil, fmt.Errorf("data port of %v: %w", f.session.Peer(), err)
 	}
 	tune(c)
-	if err := say(ctx, c, &wire.Intro{Kind: wire.IntroCarry, ID: id, Job: j.asker.Job, Rank: j.asker.Rank, From: h.node}); err != nil {
+	if err := say(ctx, c, &wire.Intro{Kind: wire.IntroCarry, ID: id, Job: asker.Job, Rank: asker.Rank, From: h.node}); err != nil {
 		return nil, err
 	}
 	return c, nil

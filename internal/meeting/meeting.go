@@ -1,7 +1,7 @@
 // Package meeting carries out the techniques that need both ends at work:
-// simultaneous open and hole punching. Each side runs its half, Ask at the
-// asker and Answer at the target; an offer and an answer, opaque to whoever
-// carries them, go between.
+// simultaneous open, traversing TCP and hole punching. Each side runs its half,
+// Ask at the asker and Answer at the target; an offer and an answer, opaque to
+// whoever carries them, go between.
 //
 //	asker                          target
 //	prepare, learn own address
@@ -9,9 +9,10 @@
 //	                               prepare, learn own address, decide
 //	        <--------- answer ----------
 //	open                           open
+//	        <--------- promise ---------    a port for the next time
 //
-// It knows sockets and firewalls, but no process, job or broker. It keeps no
-// state between two meetings.
+// It knows sockets and firewalls, but no process, job or broker. What it keeps
+// between two meetings is in a Stock.
 package meeting
 
 import (
@@ -26,6 +27,7 @@ import (
 
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/internal/traverse"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
 )
@@ -44,6 +46,9 @@ type Side struct {
 
 	Forbidden []netip.Prefix // networks that no peer may make this host contact
 	Log       *slog.Logger
+
+	Stock  *Stock           // nil: nothing is prepared ahead
+	Engine *traverse.Engine // nil: this process may not do traversing TCP
 }
 
 // Bearings are where a host learns its address as others see it.
@@ -74,16 +79,20 @@ type Exchange func(ctx context.Context, offer []byte) (answer []byte, err error)
 
 // Knows reports whether the package carries t out.
 func Knows(t overlay.Technique) bool {
-	return t == overlay.SimultaneousOpen || t == overlay.HolePunching
+	return t == overlay.SimultaneousOpen || t == overlay.Traversing || t == overlay.HolePunching
 }
 
 // Ask carries out t from the asker's side and returns the connection: a
-// *net.TCPConn, or a *punch.Conn of hole punching. port is the port to
-// dial from, 0 for any (overlay.Step.Port). It ends with ctx.
-func (s *Side) Ask(ctx context.Context, t overlay.Technique, port uint16, ex Exchange) (net.Conn, error) {
+// *net.TCPConn, or a *punch.Conn of hole punching. peer is the target under any
+// name that the caller has for it, always the same. port is the port to dial from,
+// 0 for any (overlay.Step.Port). ex is called once or more, one after the other;
+// the last call is that of the connection. It ends with ctx.
+func (s *Side) Ask(ctx context.Context, t overlay.Technique, peer string, port uint16, ex Exchange) (net.Conn, error) {
 	switch t {
 	case overlay.SimultaneousOpen:
-		return s.askOpen(ctx, ex, port)
+		return s.askOpen(ctx, peer, ex, port)
+	case overlay.Traversing:
+		return s.askTraverse(ctx, peer, ex)
 	case overlay.HolePunching:
 		return s.askPunch(ctx, ex)
 	}
@@ -91,14 +100,18 @@ func (s *Side) Ask(ctx context.Context, t overlay.Technique, port uint16, ex Exc
 }
 
 // Answer carries out t from the target's side. It calls reply once, when it
-// knows its answer, and then opens its end.
-func (s *Side) Answer(ctx context.Context, t overlay.Technique, offer []byte, reply func(answer []byte) error) (net.Conn, error) {
+// knows its answer, and then opens its end. The connection is nil, without an
+// error, when the asker only wanted something prepared. peer is the asker under
+// any name that the caller has for it, always the same.
+func (s *Side) Answer(ctx context.Context, t overlay.Technique, peer string, offer []byte, reply func(answer []byte) error) (net.Conn, error) {
 	if len(offer) > MaxOffer {
 		return nil, fmt.Errorf("%w: an offer of %d bytes", wire.ErrMalformed, len(offer))
 	}
 	switch t {
 	case overlay.SimultaneousOpen:
 		return s.answerOpen(ctx, offer, reply)
+	case overlay.Traversing:
+		return s.answerTraverse(ctx, peer, offer, reply)
 	case overlay.HolePunching:
 		return s.answerPunch(ctx, offer, reply)
 	}

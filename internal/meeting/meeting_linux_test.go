@@ -20,6 +20,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/meeting/meetingpb"
 	"github.com/isthmus-grid/isthmus/internal/simopen"
 	"github.com/isthmus-grid/isthmus/internal/stunserver"
+	"github.com/isthmus-grid/isthmus/internal/traverse"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
 )
@@ -39,6 +40,9 @@ type world struct {
 	t *testing.T
 	*lab.Lab
 	bearings Bearings
+	ctx      context.Context // ends before the lab does
+	serving  *sync.WaitGroup
+	sides    map[string]*Side
 }
 
 func newWorld(t *testing.T, presets ...string) *world {
@@ -55,9 +59,9 @@ func newWorld(t *testing.T, presets ...string) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{t: t, Lab: l}
 	ctx, cancel := context.WithCancel(context.Background())
 	var serving sync.WaitGroup
+	w := &world{t: t, Lab: l, ctx: ctx, serving: &serving, sides: map[string]*Side{}}
 	t.Cleanup(func() {
 		cancel()
 		serving.Wait()
@@ -102,61 +106,90 @@ func (w *world) vantage(ctx context.Context, serving *sync.WaitGroup, h *lab.Hos
 	})
 }
 
+// side returns the one end at a site's node, with its stock and its engine.
 func (w *world) side(name string) (*Side, *lab.Host) {
 	h := w.Host(name + "/n1")
+	if s := w.sides[name]; s != nil {
+		return s, h
+	}
 	profile, err := lab.Profile(h.Preset())
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	profile.Site = overlay.SiteID(name)
-	return &Side{
-		Address: h.Addr(), Profile: profile, Log: slog.New(slog.DiscardHandler),
+	s := &Side{
+		Address: h.Addr(), Profile: profile, Log: slog.New(slog.DiscardHandler), Stock: NewStock(),
 		Bearings: func(context.Context) (Bearings, error) { return w.bearings, nil },
-	}, h
+	}
+	err = h.Do(func() (err error) {
+		s.Engine, err = traverse.Open()
+		return err
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.serving.Go(func() { h.Do(func() error { s.Stock.Serve(w.ctx); return nil }) })
+	w.serving.Go(func() {
+		defer s.Engine.Close()
+		if err := s.Engine.Serve(w.ctx); err != nil {
+			w.t.Error(err)
+		}
+	})
+	w.sides[name] = s
+	return s, h
 }
 
-// meet has two sites meet and returns both connections.
-func (w *world) meet(t overlay.Technique, a, b string, port uint16) (ca, cb net.Conn, err error) {
+// met is what a meeting led to.
+type met struct {
+	asker, target net.Conn
+	offers        int    // that were carried
+	last          []byte // offer
+}
+
+// meet has two sites meet, each offer carried at once.
+func (w *world) meet(t overlay.Technique, a, b string, port uint16) (m met, err error) {
 	ctx, cancel := context.WithTimeout(w.t.Context(), 15*time.Second)
 	defer cancel()
 	sa, ha := w.side(a)
 	sb, hb := w.side(b)
-	offers, answers := make(chan []byte, 1), make(chan []byte, 1)
-	var both sync.WaitGroup
-	var errA, errB error
-	both.Go(func() {
-		errA = ha.Do(func() (err error) {
-			ca, err = sa.Ask(ctx, t, port, func(ctx context.Context, offer []byte) ([]byte, error) {
-				offers <- offer
-				select {
-				case answer := <-answers:
-					return answer, nil
-				case <-ctx.Done():
-					return nil, ctx.Err()
-				}
+	var answering sync.WaitGroup
+	var mu sync.Mutex
+	var errB error
+	exchange := func(ctx context.Context, offer []byte) ([]byte, error) {
+		m.offers, m.last = m.offers+1, offer
+		answers, failed := make(chan []byte, 1), make(chan error, 1)
+		answering.Go(func() {
+			var c net.Conn
+			err := hb.Do(func() (err error) {
+				c, err = sb.Answer(w.ctx, t, a, offer, func(answer []byte) error { answers <- answer; return nil })
+				return err
 			})
-			return err
-		})
-		if errA != nil {
-			cancel()
-		}
-	})
-	both.Go(func() {
-		errB = hb.Do(func() (err error) {
-			select {
-			case offer := <-offers:
-				cb, err = sb.Answer(ctx, t, offer, func(answer []byte) error { answers <- answer; return nil })
-			case <-ctx.Done():
-				err = ctx.Err()
+			failed <- err
+			mu.Lock()
+			defer mu.Unlock()
+			errB = err
+			if c != nil {
+				m.target = c
 			}
-			return err
 		})
-		if errB != nil {
-			cancel()
+		select {
+		case answer := <-answers:
+			return answer, nil
+		case err := <-failed:
+			if err == nil {
+				return <-answers, nil
+			}
+			return nil, err
+		case <-ctx.Done():
+			return nil, ctx.Err()
 		}
+	}
+	errA := ha.Do(func() (err error) {
+		m.asker, err = sa.Ask(ctx, t, b, port, exchange)
+		return err
 	})
-	both.Wait()
-	return ca, cb, errors.Join(errA, errB)
+	answering.Wait()
+	return m, errors.Join(errA, errB)
 }
 
 // swap sends bytes both ways at once.
@@ -181,7 +214,7 @@ func swap(a, b net.Conn) error {
 }
 
 func TestMeetings(t *testing.T) {
-	w := newWorld(t, "stateful", "nat", "syn-drop", "egress-443")
+	w := newWorld(t, "stateful", "nat", "syn-drop", "egress-443", "nat-random")
 	for _, tc := range []struct {
 		technique overlay.Technique
 		a, b      string
@@ -192,27 +225,91 @@ func TestMeetings(t *testing.T) {
 		{overlay.SimultaneousOpen, "a-nat", "b-syn-drop", 0},
 		{overlay.SimultaneousOpen, "a-stateful", "b-egress-443", 443},
 		{overlay.SimultaneousOpen, "a-egress-443", "b-nat", 0},
+		{overlay.Traversing, "a-syn-drop", "b-syn-drop", 0},
+		{overlay.Traversing, "a-nat", "b-stateful", 0},
+		{overlay.Traversing, "a-nat-random", "b-nat-random", 0},
 		{overlay.HolePunching, "a-stateful", "b-nat", 0},
 		{overlay.HolePunching, "a-syn-drop", "b-syn-drop", 0},
 		{overlay.HolePunching, "a-nat", "b-nat", 0},
 	} {
 		name := fmt.Sprintf("%v/%s/%s", tc.technique, tc.a, tc.b)
-		var ca, cb net.Conn
-		var err error
-		for range 3 { // a busy machine may miss an instant; the helper tries again, too
-			if ca, cb, err = w.meet(tc.technique, tc.a, tc.b, tc.port); err == nil {
-				break
+		w.mustMeet(name, tc.technique, tc.a, tc.b, tc.port)
+	}
+}
+
+// mustMeet has two sites meet, and closes what that led to when data has passed.
+func (w *world) mustMeet(name string, technique overlay.Technique, a, b string, port uint16) met {
+	w.t.Helper()
+	var m met
+	var err error
+	for range 3 { // a busy machine may miss an instant; the helper tries again, too
+		if m, err = w.meet(technique, a, b, port); err == nil {
+			break
+		}
+	}
+	if err == nil {
+		err = swap(m.asker, m.target)
+	}
+	if err != nil {
+		w.t.Fatalf("%s: %v", name, err)
+	}
+	m.asker.Close()
+	m.target.Close()
+	return m
+}
+
+// TestPromises: what the target prepared after one meeting serves the next, once,
+// and one that is not kept any more costs an offer and no more.
+func TestPromises(t *testing.T) {
+	w := newWorld(t, "stateful", "nat", "stateful-reject", "syn-drop")
+	for _, tc := range []struct {
+		technique overlay.Technique
+		a, b      string
+		cold      int // offers without a promise
+	}{
+		{overlay.SimultaneousOpen, "a-stateful", "b-nat", 1},
+		{overlay.SimultaneousOpen, "a-stateful-reject", "b-stateful-reject", 1},
+		{overlay.SimultaneousOpen, "a-syn-drop", "b-nat", 1},
+		{overlay.Traversing, "a-syn-drop", "b-syn-drop", 2},
+	} {
+		name := fmt.Sprintf("%v/%s/%s", tc.technique, tc.a, tc.b)
+		sa, _ := w.side(tc.a)
+		sb, hb := w.side(tc.b)
+		promise := func(m met) {
+			t.Helper()
+			err := hb.Do(func() error {
+				p := sb.Promise(t.Context(), tc.technique, tc.a, m.last)
+				if p == nil {
+					return errors.New("no promise")
+				}
+				if sb.Promise(t.Context(), tc.technique, tc.a, m.last) != nil {
+					return errors.New("two promises at once")
+				}
+				sa.Keep(tc.b, p)
+				return nil
+			})
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
 			}
 		}
-		if err == nil {
-			err = swap(ca, cb)
+		m := w.mustMeet(name, tc.technique, tc.a, tc.b, 0)
+		if m.offers < tc.cold {
+			t.Fatalf("%s: %d offers for the first meeting, want %d", name, m.offers, tc.cold)
 		}
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-			continue
+		promise(m)
+		if m = w.mustMeet(name+" as promised", tc.technique, tc.a, tc.b, 0); m.offers != 1 && tc.a != "a-stateful-reject" {
+			t.Errorf("%s: %d offers for a meeting by promise", name, m.offers)
 		}
-		ca.Close()
-		cb.Close()
+		promise(m)
+		for id := range sb.Stock.given { // nobody else is at work
+			sb.Stock.mu.Lock()
+			sb.Stock.given[id].ready.port.Close()
+			delete(sb.Stock.given, id)
+			sb.Stock.mu.Unlock()
+		}
+		if m = w.mustMeet(name+" after a broken promise", tc.technique, tc.a, tc.b, 0); m.offers < 1+tc.cold {
+			t.Errorf("%s: %d offers after a broken promise", name, m.offers)
+		}
 	}
 }
 
@@ -228,7 +325,7 @@ func TestWhatCannotBe(t *testing.T) {
 		{overlay.SimultaneousOpen, "a-nat-symmetric", "b-nat-symmetric", "foretold"},
 		{overlay.HolePunching, "a-no-udp", "b-syn-drop", "STUN"},
 	} {
-		_, _, err := w.meet(tc.technique, tc.a, tc.b, 0)
+		_, err := w.meet(tc.technique, tc.a, tc.b, 0)
 		if err == nil || !strings.Contains(err.Error(), tc.words) {
 			t.Errorf("%v from %s to %s: %v, want %q", tc.technique, tc.a, tc.b, err, tc.words)
 		}
@@ -266,17 +363,17 @@ func TestLyingPeers(t *testing.T) {
 		err := host.Do(func() error {
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 			defer cancel()
-			_, err := side.Answer(ctx, overlay.SimultaneousOpen, marshal(m), func([]byte) error { return nil })
+			_, err := side.Answer(ctx, overlay.SimultaneousOpen, "a", marshal(m), func([]byte) error { return nil })
 			return err
 		})
 		if !errors.Is(err, tc.class) {
 			t.Errorf("%s: %v, want %v", name, err, tc.class)
 		}
 	}
-	if _, err := side.Answer(t.Context(), overlay.HolePunching, make([]byte, MaxOffer+1), nil); !errors.Is(err, wire.ErrMalformed) {
+	if _, err := side.Answer(t.Context(), overlay.HolePunching, "a", make([]byte, MaxOffer+1), nil); !errors.Is(err, wire.ErrMalformed) {
 		t.Errorf("a large offer: %v", err)
 	}
-	if _, err := side.Answer(t.Context(), overlay.Direct, nil, nil); !errors.Is(err, wire.ErrVersion) {
+	if _, err := side.Answer(t.Context(), overlay.Direct, "a", nil, nil); !errors.Is(err, wire.ErrVersion) {
 		t.Errorf("another technique: %v", err)
 	}
 }

@@ -2,6 +2,7 @@ package meeting
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -22,6 +23,7 @@ type ready struct {
 	port   *simopen.Port
 	end    simopen.End
 	server netip.AddrPort // whose clock end.Clock is about
+	made   time.Time
 }
 
 // prepare makes a port and asks the vantage points about it.
@@ -47,7 +49,7 @@ func (s *Side) prepare(ctx context.Context, ports overlay.Ports) (*ready, error)
 	}
 	var clock simopen.Clock
 	clock.Add(m.Samples[0])
-	r := &ready{port: port, server: b.TCP[0]}
+	r := &ready{port: port, server: b.TCP[0], made: time.Now()}
 	r.end = simopen.End{Profile: s.Profile, Mapping: m}
 	r.end.Clock, _ = clock.Estimate(time.Now())
 	return r, nil
@@ -73,13 +75,57 @@ func neededBy(peer overlay.Egress) uint16 {
 	return 0
 }
 
-func (s *Side) askOpen(ctx context.Context, ex Exchange, port uint16) (net.Conn, error) {
-	r, err := s.prepare(ctx, s.ports(port))
-	if err != nil {
-		return nil, err
+// agreements bounds how often the ends agree on an instant before they give up,
+// and agreed how long they try after each.
+const (
+	agreements = 3
+	agreedTime = 1500 * time.Millisecond
+)
+
+// askOpen goes by the peer's promise if there is one, and else, or when that is
+// not kept, agrees with the peer on an instant, and again when that failed.
+func (s *Side) askOpen(ctx context.Context, peer string, ex Exchange, port uint16) (net.Conn, error) {
+	var r *ready
+	promised, warm := s.Stock.recall(peer)
+	if warm = warm && port == 0; warm {
+		r = s.Stock.take()
+	}
+	if r == nil {
+		var err error
+		if r, err = s.prepare(ctx, s.ports(port)); err != nil {
+			return nil, err
+		}
 	}
 	defer r.port.Close()
-	reply, err := ex(ctx, r.offer())
+	if warm {
+		c, err := s.openPromised(ctx, r, promised, ex)
+		if err == nil || !errors.Is(err, overlay.ErrStale) {
+			return c, err
+		}
+	}
+	for try := 1; ; try++ {
+		c, err := s.openAgreed(ctx, r, ex)
+		if err == nil || try == agreements || !again(ctx, err) {
+			return c, err
+		}
+		s.Log.Debug("agreeing on another instant", "peer", peer, "error", err)
+	}
+}
+
+// again reports whether another instant may do better.
+func again(ctx context.Context, err error) bool {
+	var missed *missedError
+	return ctx.Err() == nil && errors.As(err, &missed)
+}
+
+// missedError says that the ends did not meet.
+type missedError struct{ error }
+
+func (e *missedError) Unwrap() error { return e.error }
+
+// openAgreed has the target name an instant, and dials then.
+func (s *Side) openAgreed(ctx context.Context, r *ready, ex Exchange) (net.Conn, error) {
+	reply, err := ex(ctx, r.offer(nil))
 	if err != nil {
 		return nil, err
 	}
@@ -94,10 +140,42 @@ func (s *Side) askOpen(ctx context.Context, ex Exchange, port uint16) (net.Conn,
 	return s.open(ctx, r, simopen.Start{At: time.Unix(0, a.AtUnixNs), Remote: remote, AnyPort: a.AnyPort, Patience: min(max(time.Duration(a.PatienceNs), 0), maxAhead)})
 }
 
-func (r *ready) offer() []byte {
+// openPromised dials the promised port while its word travels to the target.
+// The error is overlay.ErrStale when the target does not keep the port any more.
+func (s *Side) openPromised(ctx context.Context, r *ready, promised received, ex Exchange) (net.Conn, error) {
+	agreed, err := simopen.Hurry(time.Now(), r.end, promised.end)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	said := make(chan error, 1)
+	go func() {
+		_, err := ex(ctx, r.offer(promised.id[:]))
+		if err != nil {
+			cancel() // nobody is going to dial
+		}
+		said <- err
+	}()
+	c, err := s.open(ctx, r, agreed.A)
+	if err != nil {
+		cancel()
+	}
+	if saidErr := <-said; saidErr != nil && !(err != nil && errors.Is(saidErr, context.Canceled)) {
+		if c != nil {
+			c.Close()
+		}
+		return nil, saidErr
+	}
+	return c, err
+}
+
+// offer is what the target is told; promise names its port, if it is known.
+func (r *ready) offer(promise []byte) []byte {
 	m := &meetingpb.OpenOffer{
 		Local: r.end.Mapping.Local.String(), Outside: r.end.Mapping.Outside.String(), Independent: r.end.Mapping.Independent,
 		Server: r.server.String(), ClockOffsetNs: int64(r.end.Clock.Offset), ClockErrorNs: int64(r.end.Clock.Error), RttNs: int64(r.end.Clock.RTT),
+		Promise: promise,
 	}
 	m.Profile = r.profile()
 	return marshal(m)
@@ -114,6 +192,9 @@ func (s *Side) answerOpen(ctx context.Context, offer []byte, reply func([]byte) 
 	if err != nil {
 		return nil, err
 	}
+	if len(m.Promise) > 0 {
+		return s.keepPromise(ctx, m.Promise, asker, reply)
+	}
 	r, err := s.prepare(ctx, s.ports(neededBy(asker.Profile.Egress)))
 	if err != nil {
 		return nil, err
@@ -128,6 +209,23 @@ func (s *Side) answerOpen(ctx context.Context, offer []byte, reply func([]byte) 
 	}
 	answer := &meetingpb.OpenAnswer{AtUnixNs: agreed.A.At.UnixNano(), Remote: agreed.A.Remote.String(), AnyPort: agreed.A.AnyPort, PatienceNs: int64(agreed.A.Patience)}
 	if err := reply(marshal(answer)); err != nil {
+		return nil, err
+	}
+	return s.open(ctx, r, agreed.B)
+}
+
+// keepPromise dials the asker at once, from the port that it was promised.
+func (s *Side) keepPromise(ctx context.Context, id []byte, asker simopen.End, reply func([]byte) error) (net.Conn, error) {
+	r, err := s.Stock.redeem(id)
+	if err != nil {
+		return nil, err
+	}
+	defer r.port.Close()
+	agreed, err := simopen.Hurry(time.Now(), asker, r.end)
+	if err != nil {
+		return nil, err
+	}
+	if err := reply(nil); err != nil {
 		return nil, err
 	}
 	return s.open(ctx, r, agreed.B)
@@ -163,9 +261,9 @@ func (s *Side) open(ctx context.Context, r *ready, start simopen.Start) (net.Con
 	if ahead := time.Until(start.At); ahead > maxAhead {
 		return nil, fmt.Errorf("%w: the agreed instant is %v ahead", overlay.ErrRefused, ahead)
 	}
-	c, err := r.port.Open(ctx, start.Remote, start.At, simopen.Options{AnyPort: start.AnyPort, Patience: start.Patience})
+	c, err := r.port.Open(ctx, start.Remote, start.At, simopen.Options{AnyPort: start.AnyPort, Patience: start.Patience, Bound: agreedTime + 2*start.Patience})
 	if err != nil {
-		return nil, cause(ctx, err)
+		return nil, &missedError{cause(ctx, err)}
 	}
 	return c, nil
 }

@@ -86,6 +86,31 @@ func Agree(now time.Time, a, b End) (Agreement, error) {
 	return ag, nil
 }
 
+// Hurry decides when a and b dial each other when each knows the other's port
+// beforehand: b does as soon as a's word reaches it, and a so that it fits. A.At
+// is for a that sends its word now, B.At for b that hears it now. No clock is
+// compared.
+//
+// a's word takes about a one-way delay by way of the server. Where no SYN is
+// answered with a reset a dials at once: its SYN dies at b's site, but opens a's
+// own, and b's goes through. Else a waits that long, so that the SYNs cross (see
+// Agree).
+func Hurry(now time.Time, a, b End) (Agreement, error) {
+	if err := check(a, b); err != nil {
+		return Agreement{}, err
+	}
+	word := (a.Clock.RTT + b.Clock.RTT) / 2
+	atA := now
+	if resets(b.Profile) || stateless(a.Profile) {
+		atA = now.Add(word)
+	}
+	patience := 2*word + 100*time.Millisecond
+	return Agreement{
+		A: Start{At: atA, Remote: aim(b), AnyPort: takesAnyPort(b.Profile), Patience: word + patience},
+		B: Start{At: now, Remote: aim(a), AnyPort: takesAnyPort(a.Profile), Patience: patience},
+	}, nil
+}
+
 // check returns why the ends need not try.
 func check(a, b End) error {
 	for _, e := range []struct{ self, peer End }{{a, b}, {b, a}} {

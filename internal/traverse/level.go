@@ -66,7 +66,8 @@ func Choose(asker, target overlay.SiteProfile) (Level, string, bool) {
 		return 0, fmt.Sprintf("the NAT of %s takes another port for every destination, which the carried SYN cannot name", asker.Site), false
 	case target.Filter == overlay.FilterStateless:
 		return Trav, fmt.Sprintf("%s refuses bare SYNs only", target.Site), true
-	case target.Filter == overlay.FilterStateful && !target.NAT.Translates():
+	case target.Filter == overlay.FilterStateful && !target.NAT.Translates() && resets(asker) && !stateless(asker):
+		// An echo that meets an established client would draw the asker's reset.
 		return TravAck, fmt.Sprintf("the tracker of %s picks connections up from their middle", target.Site), true
 	case stateless(asker) && resets(asker):
 		return 0, fmt.Sprintf("%s answers with a reset the SYN by which %s would open its filter", asker.Site, target.Site), false

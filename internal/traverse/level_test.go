@@ -25,7 +25,8 @@ func TestChooseSaysWhy(t *testing.T) {
 	}{
 		{silent, change(func(p *overlay.SiteProfile) { p.Filter = overlay.FilterNone }), Trav, "other lets every segment in"},
 		{silent, change(func(p *overlay.SiteProfile) { p.Filter = overlay.FilterStateless }), Trav, "other refuses bare SYNs only"},
-		{silent, silent, TravAck, "picks connections up from their middle"},
+		{silent, silent, TravEcho, "wants to see a SYN go out first"},
+		{change(func(p *overlay.SiteProfile) { p.Refusal = overlay.RefuseReset }), silent, TravAck, "picks connections up from their middle"},
 		{silent, change(func(p *overlay.SiteProfile) { p.Filter = overlay.FilterStrict }), TravEcho, "wants to see a SYN go out first"},
 		{silent, change(func(p *overlay.SiteProfile) {
 			p.NAT = overlay.NAT{Mapping: overlay.EndpointIndependent, Filtering: overlay.AddressDependent}

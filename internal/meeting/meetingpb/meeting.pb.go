@@ -1,4 +1,4 @@
-// What the two helpers of a technique tell each other through the broker,
+// What the two ends of a technique tell each other through the broker,
 // which carries it unread: IntroduceRequest.offer, Introduction.offer and
 // IntroduceEvent.answer of isthmus.control.v1.
 
@@ -36,6 +36,7 @@ type OpenOffer struct {
 	ClockOffsetNs int64                  `protobuf:"varint,6,opt,name=clock_offset_ns,json=clockOffsetNs,proto3" json:"clock_offset_ns,omitempty"` // its clock minus the asker's
 	ClockErrorNs  int64                  `protobuf:"varint,7,opt,name=clock_error_ns,json=clockErrorNs,proto3" json:"clock_error_ns,omitempty"`
 	RttNs         int64                  `protobuf:"varint,8,opt,name=rtt_ns,json=rttNs,proto3" json:"rtt_ns,omitempty"` // to it
+	Promise       []byte                 `protobuf:"bytes,9,opt,name=promise,proto3" json:"promise,omitempty"`           // the target's port that is meant, Promise.id; the target then dials at once
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -124,6 +125,13 @@ func (x *OpenOffer) GetRttNs() int64 {
 		return x.RttNs
 	}
 	return 0
+}
+
+func (x *OpenOffer) GetPromise() []byte {
+	if x != nil {
+		return x.Promise
+	}
+	return nil
 }
 
 // OpenAnswer is what the target decided.
@@ -292,11 +300,181 @@ func (x *PunchAnswer) GetDescription() []byte {
 	return nil
 }
 
+// Promise names a port that the target has ready for the asker.
+type Promise struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            []byte                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`                        // 16 bytes; good once
+	Local         string                 `protobuf:"bytes,2,opt,name=local,proto3" json:"local,omitempty"`                  // address:port
+	Outside       string                 `protobuf:"bytes,3,opt,name=outside,proto3" json:"outside,omitempty"`              // the same as vantage points see it
+	Independent   bool                   `protobuf:"varint,4,opt,name=independent,proto3" json:"independent,omitempty"`     // two of them saw the same
+	Profile       []byte                 `protobuf:"bytes,5,opt,name=profile,proto3" json:"profile,omitempty"`              // of the target's site: isthmus.control.v1.Profile
+	RttNs         int64                  `protobuf:"varint,6,opt,name=rtt_ns,json=rttNs,proto3" json:"rtt_ns,omitempty"`    // from the target to the vantage point whose clock counts
+	LifeNs        int64                  `protobuf:"varint,7,opt,name=life_ns,json=lifeNs,proto3" json:"life_ns,omitempty"` // how long from now the port is kept
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Promise) Reset() {
+	*x = Promise{}
+	mi := &file_meeting_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Promise) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Promise) ProtoMessage() {}
+
+func (x *Promise) ProtoReflect() protoreflect.Message {
+	mi := &file_meeting_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Promise.ProtoReflect.Descriptor instead.
+func (*Promise) Descriptor() ([]byte, []int) {
+	return file_meeting_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *Promise) GetId() []byte {
+	if x != nil {
+		return x.Id
+	}
+	return nil
+}
+
+func (x *Promise) GetLocal() string {
+	if x != nil {
+		return x.Local
+	}
+	return ""
+}
+
+func (x *Promise) GetOutside() string {
+	if x != nil {
+		return x.Outside
+	}
+	return ""
+}
+
+func (x *Promise) GetIndependent() bool {
+	if x != nil {
+		return x.Independent
+	}
+	return false
+}
+
+func (x *Promise) GetProfile() []byte {
+	if x != nil {
+		return x.Profile
+	}
+	return nil
+}
+
+func (x *Promise) GetRttNs() int64 {
+	if x != nil {
+		return x.RttNs
+	}
+	return 0
+}
+
+func (x *Promise) GetLifeNs() int64 {
+	if x != nil {
+		return x.LifeNs
+	}
+	return 0
+}
+
+// TraverseOffer asks for a promise, or redeems one with a SYN.
+type TraverseOffer struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Profile       []byte                 `protobuf:"bytes,1,opt,name=profile,proto3" json:"profile,omitempty"` // of the asker's site
+	Promise       []byte                 `protobuf:"bytes,2,opt,name=promise,proto3" json:"promise,omitempty"` // Promise.id; empty: the answer is to be a Promise, and no more happens
+	Syn           []byte                 `protobuf:"bytes,3,opt,name=syn,proto3" json:"syn,omitempty"`         // the packet as it left the asker's host
+	Source        string                 `protobuf:"bytes,4,opt,name=source,proto3" json:"source,omitempty"`   // address:port of the asker as others see it
+	Level         uint32                 `protobuf:"varint,5,opt,name=level,proto3" json:"level,omitempty"`    // traverse.Level
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TraverseOffer) Reset() {
+	*x = TraverseOffer{}
+	mi := &file_meeting_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TraverseOffer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TraverseOffer) ProtoMessage() {}
+
+func (x *TraverseOffer) ProtoReflect() protoreflect.Message {
+	mi := &file_meeting_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TraverseOffer.ProtoReflect.Descriptor instead.
+func (*TraverseOffer) Descriptor() ([]byte, []int) {
+	return file_meeting_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *TraverseOffer) GetProfile() []byte {
+	if x != nil {
+		return x.Profile
+	}
+	return nil
+}
+
+func (x *TraverseOffer) GetPromise() []byte {
+	if x != nil {
+		return x.Promise
+	}
+	return nil
+}
+
+func (x *TraverseOffer) GetSyn() []byte {
+	if x != nil {
+		return x.Syn
+	}
+	return nil
+}
+
+func (x *TraverseOffer) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *TraverseOffer) GetLevel() uint32 {
+	if x != nil {
+		return x.Level
+	}
+	return 0
+}
+
 var File_meeting_proto protoreflect.FileDescriptor
 
 const file_meeting_proto_rawDesc = "" +
 	"\n" +
-	"\rmeeting.proto\x12\x12isthmus.meeting.v1\"\xf4\x01\n" +
+	"\rmeeting.proto\x12\x12isthmus.meeting.v1\"\x8e\x02\n" +
 	"\tOpenOffer\x12\x18\n" +
 	"\aprofile\x18\x01 \x01(\fR\aprofile\x12\x14\n" +
 	"\x05local\x18\x02 \x01(\tR\x05local\x12\x18\n" +
@@ -305,7 +483,8 @@ const file_meeting_proto_rawDesc = "" +
 	"\x06server\x18\x05 \x01(\tR\x06server\x12&\n" +
 	"\x0fclock_offset_ns\x18\x06 \x01(\x03R\rclockOffsetNs\x12$\n" +
 	"\x0eclock_error_ns\x18\a \x01(\x03R\fclockErrorNs\x12\x15\n" +
-	"\x06rtt_ns\x18\b \x01(\x03R\x05rttNs\"~\n" +
+	"\x06rtt_ns\x18\b \x01(\x03R\x05rttNs\x12\x18\n" +
+	"\apromise\x18\t \x01(\fR\apromise\"~\n" +
 	"\n" +
 	"OpenAnswer\x12\x1c\n" +
 	"\n" +
@@ -319,7 +498,21 @@ const file_meeting_proto_rawDesc = "" +
 	"\vdescription\x18\x01 \x01(\fR\vdescription\x12\x17\n" +
 	"\alow_ttl\x18\x02 \x01(\bR\x06lowTtl\"/\n" +
 	"\vPunchAnswer\x12 \n" +
-	"\vdescription\x18\x01 \x01(\fR\vdescriptionB<Z:github.com/isthmus-grid/isthmus/internal/meeting/meetingpbb\x06proto3"
+	"\vdescription\x18\x01 \x01(\fR\vdescription\"\xb5\x01\n" +
+	"\aPromise\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\fR\x02id\x12\x14\n" +
+	"\x05local\x18\x02 \x01(\tR\x05local\x12\x18\n" +
+	"\aoutside\x18\x03 \x01(\tR\aoutside\x12 \n" +
+	"\vindependent\x18\x04 \x01(\bR\vindependent\x12\x18\n" +
+	"\aprofile\x18\x05 \x01(\fR\aprofile\x12\x15\n" +
+	"\x06rtt_ns\x18\x06 \x01(\x03R\x05rttNs\x12\x17\n" +
+	"\alife_ns\x18\a \x01(\x03R\x06lifeNs\"\x83\x01\n" +
+	"\rTraverseOffer\x12\x18\n" +
+	"\aprofile\x18\x01 \x01(\fR\aprofile\x12\x18\n" +
+	"\apromise\x18\x02 \x01(\fR\apromise\x12\x10\n" +
+	"\x03syn\x18\x03 \x01(\fR\x03syn\x12\x16\n" +
+	"\x06source\x18\x04 \x01(\tR\x06source\x12\x14\n" +
+	"\x05level\x18\x05 \x01(\rR\x05levelB<Z:github.com/isthmus-grid/isthmus/internal/meeting/meetingpbb\x06proto3"
 
 var (
 	file_meeting_proto_rawDescOnce sync.Once
@@ -333,12 +526,14 @@ func file_meeting_proto_rawDescGZIP() []byte {
 	return file_meeting_proto_rawDescData
 }
 
-var file_meeting_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
+var file_meeting_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
 var file_meeting_proto_goTypes = []any{
-	(*OpenOffer)(nil),   // 0: isthmus.meeting.v1.OpenOffer
-	(*OpenAnswer)(nil),  // 1: isthmus.meeting.v1.OpenAnswer
-	(*PunchOffer)(nil),  // 2: isthmus.meeting.v1.PunchOffer
-	(*PunchAnswer)(nil), // 3: isthmus.meeting.v1.PunchAnswer
+	(*OpenOffer)(nil),     // 0: isthmus.meeting.v1.OpenOffer
+	(*OpenAnswer)(nil),    // 1: isthmus.meeting.v1.OpenAnswer
+	(*PunchOffer)(nil),    // 2: isthmus.meeting.v1.PunchOffer
+	(*PunchAnswer)(nil),   // 3: isthmus.meeting.v1.PunchAnswer
+	(*Promise)(nil),       // 4: isthmus.meeting.v1.Promise
+	(*TraverseOffer)(nil), // 5: isthmus.meeting.v1.TraverseOffer
 }
 var file_meeting_proto_depIdxs = []int32{
 	0, // [0:0] is the sub-list for method output_type
@@ -359,7 +554,7 @@ func file_meeting_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_meeting_proto_rawDesc), len(file_meeting_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   4,
+			NumMessages:   6,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1,0 +1,49 @@
+package meeting
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+)
+
+// bearingsLife is how long the vantage points that the broker named are used.
+const bearingsLife = 30 * time.Second
+
+// BearingsCache keeps what the directory said last about vantage points, for
+// half a minute, and asks once for all who want to know. It is safe for
+// concurrent use.
+type BearingsCache struct {
+	turn  chan struct{} // holds a value while somebody has the fields below
+	last  Bearings
+	asked time.Time
+}
+
+// NewBearingsCache returns an empty cache.
+func NewBearingsCache() *BearingsCache { return &BearingsCache{turn: make(chan struct{}, 1)} }
+
+// Get returns what is known, or what ask says; ask ends with ctx, and so does
+// the wait for another caller's ask. A failure is not remembered.
+func (c *BearingsCache) Get(ctx context.Context, ask func(context.Context) (*controlpb.BearingsResponse, error)) (Bearings, error) {
+	select {
+	case c.turn <- struct{}{}:
+	case <-ctx.Done():
+		return Bearings{}, fmt.Errorf("asking for vantage points: %w", context.Cause(ctx))
+	}
+	defer func() { <-c.turn }()
+	if !c.asked.IsZero() && time.Since(c.asked) < bearingsLife {
+		return c.last, nil
+	}
+	m, err := ask(ctx)
+	if err != nil {
+		return Bearings{}, fmt.Errorf("asking for vantage points: %w", control.FromStatus(err))
+	}
+	b, err := ReadBearings(m)
+	if err != nil {
+		return Bearings{}, err
+	}
+	c.last, c.asked = b, time.Now()
+	return b, nil
+}

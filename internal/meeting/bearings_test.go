@@ -1,0 +1,51 @@
+package meeting
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+)
+
+// TestBearingsCache: a failure is told to whoever asked and forgotten, one
+// answer serves all, and whoever gives up does not wait for another's question.
+func TestBearingsCache(t *testing.T) {
+	c := NewBearingsCache()
+	gone := errors.New("the broker is away")
+	if _, err := c.Get(t.Context(), func(context.Context) (*controlpb.BearingsResponse, error) { return nil, gone }); !errors.Is(err, gone) {
+		t.Errorf("%v, want %v", err, gone)
+	}
+	asked, answer := make(chan struct{}), make(chan struct{})
+	ask := func(context.Context) (*controlpb.BearingsResponse, error) {
+		close(asked) // a second time would panic
+		<-answer
+		return &controlpb.BearingsResponse{Tcp: []string{"192.0.2.1:443"}}, nil
+	}
+	var callers sync.WaitGroup
+	for range 5 {
+		callers.Go(func() {
+			if b, err := c.Get(t.Context(), ask); err != nil || len(b.TCP) != 1 {
+				t.Errorf("%v, %v", b, err)
+			}
+		})
+	}
+	<-asked
+	ctx, cancel := context.WithCancelCause(t.Context())
+	enough := errors.New("enough")
+	cancel(enough)
+	if _, err := c.Get(ctx, ask); !errors.Is(err, enough) {
+		t.Errorf("a caller that gave up: %v", err)
+	}
+	close(answer)
+	callers.Wait()
+	c.asked = time.Now().Add(-bearingsLife)
+	bad := func(context.Context) (*controlpb.BearingsResponse, error) {
+		return &controlpb.BearingsResponse{Tcp: []string{"nowhere"}}, nil
+	}
+	if _, err := c.Get(t.Context(), bad); err == nil {
+		t.Error("an answer that is no address was taken")
+	}
+}
