@@ -88,6 +88,7 @@ const (
 	CallBackResponse_RESET       CallBackResponse_Outcome = 2 // TCP: refused by a reset; UDP: an ICMP error said that no port is there
 	CallBackResponse_UNREACHABLE CallBackResponse_Outcome = 3 // another ICMP error came back
 	CallBackResponse_SILENT      CallBackResponse_Outcome = 4 // nothing came back within the vantage point's bound
+	CallBackResponse_PROMISED    CallBackResponse_Outcome = 5 // with after_s: it will be sent; what comes of it only the caller learns
 )
 
 // Enum value maps for CallBackResponse_Outcome.
@@ -98,6 +99,7 @@ var (
 		2: "RESET",
 		3: "UNREACHABLE",
 		4: "SILENT",
+		5: "PROMISED",
 	}
 	CallBackResponse_Outcome_value = map[string]int32{
 		"UNKNOWN":     0,
@@ -105,6 +107,7 @@ var (
 		"RESET":       2,
 		"UNREACHABLE": 3,
 		"SILENT":      4,
+		"PROMISED":    5,
 	}
 )
 
@@ -1615,10 +1618,11 @@ func (x *BearingsResponse) GetStun() []string {
 
 type CallBackRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	To            string                 `protobuf:"bytes,1,opt,name=to,proto3" json:"to,omitempty"`       // address:port
-	Udp           bool                   `protobuf:"varint,2,opt,name=udp,proto3" json:"udp,omitempty"`    // by one datagram; else by a TCP connection
-	Nonce         []byte                 `protobuf:"bytes,3,opt,name=nonce,proto3" json:"nonce,omitempty"` // 16 bytes that the vantage point sends there
-	From          string                 `protobuf:"bytes,4,opt,name=from,proto3" json:"from,omitempty"`   // the vantage point, as in BearingsResponse.tcp or .stun; empty: the broker
+	To            string                 `protobuf:"bytes,1,opt,name=to,proto3" json:"to,omitempty"`                        // address:port
+	Udp           bool                   `protobuf:"varint,2,opt,name=udp,proto3" json:"udp,omitempty"`                     // by one datagram; else by a TCP connection
+	Nonce         []byte                 `protobuf:"bytes,3,opt,name=nonce,proto3" json:"nonce,omitempty"`                  // 16 bytes that the vantage point sends there
+	From          string                 `protobuf:"bytes,4,opt,name=from,proto3" json:"from,omitempty"`                    // the vantage point, as in BearingsResponse.tcp or .stun; empty: the broker
+	AfterS        uint32                 `protobuf:"varint,5,opt,name=after_s,json=afterS,proto3" json:"after_s,omitempty"` // 0: at once, from a new port; else so many seconds later, as an answer: from the STUN port, or on the connection that asked from there
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1679,6 +1683,13 @@ func (x *CallBackRequest) GetFrom() string {
 		return x.From
 	}
 	return ""
+}
+
+func (x *CallBackRequest) GetAfterS() uint32 {
+	if x != nil {
+		return x.AfterS
+	}
+	return 0
 }
 
 type CallBackResponse struct {
@@ -2105,6 +2116,7 @@ type MeasureRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	FirstPort     uint32                 `protobuf:"varint,1,opt,name=first_port,json=firstPort,proto3" json:"first_port,omitempty"` // of the range that is said to be open; 0: none is
 	LastPort      uint32                 `protobuf:"varint,2,opt,name=last_port,json=lastPort,proto3" json:"last_port,omitempty"`
+	IdleS         []uint32               `protobuf:"varint,3,rep,packed,name=idle_s,json=idleS,proto3" json:"idle_s,omitempty"` // measure instead, and for as long, whether idle mappings live so many seconds
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2151,6 +2163,13 @@ func (x *MeasureRequest) GetLastPort() uint32 {
 		return x.LastPort
 	}
 	return 0
+}
+
+func (x *MeasureRequest) GetIdleS() []uint32 {
+	if x != nil {
+		return x.IdleS
+	}
+	return nil
 }
 
 // Measurement is a site's profile as probes saw it.
@@ -2951,22 +2970,24 @@ const file_control_proto_rawDesc = "" +
 	"\x10BearingsResponse\x12\x12\n" +
 	"\x04time\x18\x01 \x01(\x03R\x04time\x12\x10\n" +
 	"\x03tcp\x18\x02 \x03(\tR\x03tcp\x12\x12\n" +
-	"\x04stun\x18\x03 \x03(\tR\x04stun\"]\n" +
+	"\x04stun\x18\x03 \x03(\tR\x04stun\"v\n" +
 	"\x0fCallBackRequest\x12\x0e\n" +
 	"\x02to\x18\x01 \x01(\tR\x02to\x12\x10\n" +
 	"\x03udp\x18\x02 \x01(\bR\x03udp\x12\x14\n" +
 	"\x05nonce\x18\x03 \x01(\fR\x05nonce\x12\x12\n" +
-	"\x04from\x18\x04 \x01(\tR\x04from\"\xbd\x01\n" +
+	"\x04from\x18\x04 \x01(\tR\x04from\x12\x17\n" +
+	"\aafter_s\x18\x05 \x01(\rR\x06afterS\"\xcb\x01\n" +
 	"\x10CallBackResponse\x12F\n" +
 	"\aoutcome\x18\x01 \x01(\x0e2,.isthmus.control.v1.CallBackResponse.OutcomeR\aoutcome\x12\x12\n" +
-	"\x04text\x18\x02 \x01(\tR\x04text\"M\n" +
+	"\x04text\x18\x02 \x01(\tR\x04text\"[\n" +
 	"\aOutcome\x12\v\n" +
 	"\aUNKNOWN\x10\x00\x12\r\n" +
 	"\tCONNECTED\x10\x01\x12\t\n" +
 	"\x05RESET\x10\x02\x12\x0f\n" +
 	"\vUNREACHABLE\x10\x03\x12\n" +
 	"\n" +
-	"\x06SILENT\x10\x04\"\x83\x02\n" +
+	"\x06SILENT\x10\x04\x12\f\n" +
+	"\bPROMISED\x10\x05\"\x83\x02\n" +
 	"\rReportRequest\x123\n" +
 	"\x06target\x18\x01 \x01(\v2\x1b.isthmus.control.v1.ProcessR\x06target\x12\x1e\n" +
 	"\n" +
@@ -3006,11 +3027,12 @@ const file_control_proto_rawDesc = "" +
 	"\vJoinRequest\x125\n" +
 	"\aprofile\x18\x01 \x01(\v2\x1b.isthmus.control.v1.ProfileR\aprofile\x12;\n" +
 	"\bmeasured\x18\x02 \x01(\v2\x1f.isthmus.control.v1.MeasurementR\bmeasured\x12\x14\n" +
-	"\x05unset\x18\x03 \x03(\tR\x05unset\"L\n" +
+	"\x05unset\x18\x03 \x03(\tR\x05unset\"c\n" +
 	"\x0eMeasureRequest\x12\x1d\n" +
 	"\n" +
 	"first_port\x18\x01 \x01(\rR\tfirstPort\x12\x1b\n" +
-	"\tlast_port\x18\x02 \x01(\rR\blastPort\"\xaa\x01\n" +
+	"\tlast_port\x18\x02 \x01(\rR\blastPort\x12\x15\n" +
+	"\x06idle_s\x18\x03 \x03(\rR\x05idleS\"\xaa\x01\n" +
 	"\vMeasurement\x12\x12\n" +
 	"\x04time\x18\x01 \x01(\x03R\x04time\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x1d\n" +
