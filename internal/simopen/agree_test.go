@@ -153,3 +153,36 @@ func TestNextTryStaysOnTheGrid(t *testing.T) {
 		}
 	}
 }
+
+// TestHurryFitsEveryPair: whatever the direct way takes, up to that by way of
+// the server, no SYN draws a reset and one of them gets through.
+func TestHurryFitsEveryPair(t *testing.T) {
+	tried := 0
+	for _, from := range lab.Presets() {
+		for _, to := range lab.Presets() {
+			a, b := reported(t, "a", from, 5*time.Second), reported(t, "b", to, -time.Minute)
+			ag, err := Hurry(epoch, a, b)
+			if _, impossible := Agree(epoch, a, b); (err == nil) != (impossible == nil) {
+				t.Fatalf("%s, %s: %v, but an agreement says %v", from, to, err, impossible)
+			}
+			if err != nil {
+				continue
+			}
+			tried++
+			word := 20 * ms                                         // half of both round trips
+			atA, atB := ag.A.At.Sub(epoch), word+ag.B.At.Sub(epoch) // by one clock: neither end's matters
+			for way := word / 8; way <= word; way += word / 8 {
+				reachesB, reachesA := atA+way >= atB, atB+way >= atA // after the other left
+				switch {
+				case resets(a.Profile) && !reachesA, resets(b.Profile) && !reachesB:
+					t.Errorf("%s, %s, %v apart: a SYN comes too early and draws a reset (%v, %v)", from, to, way, atA, atB)
+				case !(reachesA && !stateless(a.Profile)) && !(reachesB && !stateless(b.Profile)):
+					t.Errorf("%s, %s, %v apart: no SYN gets through (%v, %v)", from, to, way, atA, atB)
+				}
+			}
+		}
+	}
+	if tried < 100 {
+		t.Errorf("only %d pairs could be tried", tried)
+	}
+}
