@@ -18,7 +18,7 @@ type counters struct {
 	expired   atomic.Uint64 // processes dropped at the end of a lease
 	bearings  atomic.Uint64
 
-	callBacks        [controlpb.CallBackResponse_SILENT + 1]atomic.Uint64 // by outcome
+	callBacks        [controlpb.CallBackResponse_PROMISED + 1]atomic.Uint64 // by outcome
 	callBacksRefused atomic.Uint64
 
 	faults [wire.CodeMalformed + 1]atomic.Uint64

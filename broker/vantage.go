@@ -48,6 +48,11 @@ func newVantagePoint(by string) vantagePoint {
 	return v
 }
 
+// point is what the broker itself calls back from.
+func (v *vantagePoint) point() vantage.Point {
+	return vantage.Point{Observer: v.observer, Sockets: v.sockets}
+}
+
 // openSTUN opens the sockets of stun_listen. A broker without them serves all
 // but those who ask for them, so that it is no reason not to start.
 func (b *Broker) openSTUN(ctx context.Context) {
@@ -153,14 +158,14 @@ func (d directory) callBack(ctx context.Context, req *controlpb.CallBackRequest)
 // callBackFrom lets the vantage point that the request names do it.
 func (d directory) callBackFrom(ctx context.Context, s *control.Session, target vantage.Target, req *controlpb.CallBackRequest) (*controlpb.CallBackResponse, error) {
 	if req.GetFrom() == "" {
-		return vantage.CallBack(ctx, target, netip.Addr{}), nil
+		return d.b.vantage.point().CallBack(ctx, target), nil
 	}
 	from, err := netip.ParseAddrPort(req.GetFrom())
 	if err != nil {
 		return nil, malformed(fmt.Errorf("call back from %q: %w", req.GetFrom(), err))
 	}
 	if tcp, stun := d.b.ownAddresses(s); from == tcp || from == stun {
-		return vantage.CallBack(ctx, target, netip.Addr{}), nil
+		return d.b.vantage.point().CallBack(ctx, target), nil
 	}
 	for _, p := range d.b.registry.Proxies() {
 		if from != p.STUN && !slices.Contains(p.Addresses, from) {
@@ -172,7 +177,7 @@ func (d directory) callBackFrom(ctx context.Context, s *control.Session, target 
 		}
 		ctx, cancel := context.WithTimeout(ctx, callBackMax)
 		defer cancel()
-		resp, err := controlpb.NewVantagesClient(proxy.Conn()).CallBack(ctx, &controlpb.CallBackRequest{To: target.To.String(), Udp: target.UDP, Nonce: target.Nonce[:]})
+		resp, err := controlpb.NewVantagesClient(proxy.Conn()).CallBack(ctx, &controlpb.CallBackRequest{To: target.To.String(), Udp: target.UDP, Nonce: target.Nonce[:], AfterS: req.GetAfterS()})
 		if err != nil {
 			return nil, fmt.Errorf("%v: %w", proxy.Peer(), control.FromStatus(err))
 		}

@@ -19,6 +19,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/daemon"
 	"github.com/isthmus-grid/isthmus/internal/ticket"
+	"github.com/isthmus-grid/isthmus/internal/vantage"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -55,9 +56,12 @@ func serve(ctx context.Context, cfg Config, log *slog.Logger, ready func(...stri
 		return err
 	}
 	s := New(set, log)
+	var sockets *vantage.Sockets // set before the first session
 	e := control.NewEndpoint(creds, log, func(r grpc.ServiceRegistrar) {
 		controlpb.RegisterAdminServer(r, admin{server: s})
-		controlpb.RegisterVantagesServer(r, vantages{log: log})
+		controlpb.RegisterVantagesServer(r, vantages{log: log, point: func() vantage.Point {
+			return vantage.Point{Observer: s.observer, Sockets: sockets}
+		}})
 	})
 	defer e.Close()
 
@@ -65,7 +69,10 @@ func serve(ctx context.Context, cfg Config, log *slog.Logger, ready func(...stri
 	var session sync.WaitGroup
 	defer session.Wait()
 	defer cancel()
-	stunPort := serveSTUN(ctx, &session, cfg.STUNListen, s)
+	stunPort := uint16(0)
+	if sockets = serveSTUN(ctx, &session, cfg.STUNListen, s); sockets != nil {
+		stunPort = sockets.Port()
+	}
 	session.Go(func() {
 		o := offerer{server: s, key: set.Key, advertise: cfg.Advertise, listen: bound(listeners), stunPort: stunPort, log: log}
 		e.Keep(ctx, control.DialConfig{Addr: cfg.Broker, Role: control.RoleBroker}, o.run)

@@ -13,29 +13,30 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// serveSTUN runs the STUN server in wg until ctx ends, and returns its port; 0
-// if it is off or cannot listen, which is no reason for a proxy not to relay.
-func serveSTUN(ctx context.Context, wg *sync.WaitGroup, addr netip.AddrPort, s *Server) (port uint16) {
+// serveSTUN runs the STUN server in wg until ctx ends, and returns its sockets;
+// nil if it is off or cannot listen, which is no reason for a proxy not to relay.
+func serveSTUN(ctx context.Context, wg *sync.WaitGroup, addr netip.AddrPort, s *Server) *vantage.Sockets {
 	if !addr.IsValid() {
-		return 0
+		return nil
 	}
 	sockets, err := vantage.Listen(ctx, addr)
 	if err != nil {
 		s.log.Warn("no STUN server: sites cannot learn their UDP mapping here; if a broker on this host has the port, set stun_listen to another or to \"\"", "error", err)
-		return 0
+		return nil
 	}
 	wg.Go(func() {
 		if err := sockets.Serve(ctx, s.stun, s.observer); err != nil {
 			s.log.Error("the STUN server ended", "error", err)
 		}
 	})
-	return sockets.Port()
+	return sockets
 }
 
 // vantages calls back for the broker.
 type vantages struct {
 	controlpb.UnimplementedVantagesServer
-	log *slog.Logger
+	log   *slog.Logger
+	point func() vantage.Point
 }
 
 // CallBack implements controlpb.VantagesServer. The broker has checked that
@@ -50,7 +51,7 @@ func (v vantages) CallBack(ctx context.Context, req *controlpb.CallBackRequest) 
 	if err != nil {
 		return nil, control.Status(err)
 	}
-	resp := vantage.CallBack(ctx, target, netip.Addr{})
+	resp := v.point().CallBack(ctx, target)
 	v.log.Info("call-back", "to", target.To.String(), "udp", target.UDP, "outcome", resp.Outcome.String(), "text", resp.Text)
 	return resp, nil
 }

@@ -28,11 +28,15 @@ const (
 // NonceLen is the length of what a call-back sends, in bytes.
 const NonceLen = 16
 
+// MaxAfter is the longest that an answer may be asked to wait.
+const MaxAfter = 15 * time.Minute
+
 // Target is whom to call back. ParseTarget makes one from a message.
 type Target struct {
 	To    netip.AddrPort
 	UDP   bool
 	Nonce [NonceLen]byte
+	After time.Duration // 0: at once and from a new port; else as an answer, so much later
 }
 
 // ParseTarget checks the form of a request. Addresses that are nobody's in
@@ -47,6 +51,9 @@ func ParseTarget(req *controlpb.CallBackRequest, loopback bool) (Target, error) 
 		return t, fmt.Errorf("%w: a nonce of %d bytes, want %d", wire.ErrMalformed, len(req.GetNonce()), NonceLen)
 	}
 	t.To, t.Nonce = plain(to), [NonceLen]byte(req.GetNonce())
+	if t.After = time.Duration(req.GetAfterS()) * time.Second; t.After > MaxAfter {
+		return t, fmt.Errorf("%w: an answer after %v, at most %v", wire.ErrMalformed, t.After, MaxAfter)
+	}
 	ip := t.To.Addr()
 	why := ""
 	switch {

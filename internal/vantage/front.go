@@ -156,3 +156,11 @@ func (c *begunConn) CloseWrite() error {
 	}
 	return nil
 }
+
+// SetKeepAlive turns TCP's own keep-alive on or off, where there is one.
+func (c *begunConn) SetKeepAlive(on bool) error {
+	if tcp, ok := c.Conn.(interface{ SetKeepAlive(bool) error }); ok {
+		return tcp.SetKeepAlive(on)
+	}
+	return nil
+}

@@ -31,6 +31,10 @@ type Observer struct {
 	seen   func(netip.AddrPort)
 	places chan struct{}
 
+	mu   sync.Mutex                   // guards the fields below, and the promises
+	held map[netip.AddrPort]*question // by whom they came from; at most one for each place
+	owed int                          // promises among them
+
 	answered, refused, overloaded atomic.Uint64
 }
 
@@ -44,7 +48,10 @@ func NewObserver(by string, places int, hold time.Duration, seen func(netip.Addr
 	if hold == 0 {
 		hold = DefaultHold
 	}
-	return &Observer{by: by, hold: hold, seen: seen, places: make(chan struct{}, places)}
+	return &Observer{
+		by: by, hold: hold, seen: seen, places: make(chan struct{}, places),
+		held: make(map[netip.AddrPort]*question),
+	}
 }
 
 // ObserverStats counts since the Observer was made.
@@ -125,10 +132,12 @@ func (o *Observer) place() (release func()) {
 }
 
 // converse answers the question that was read and those that follow, until the
-// peer closes or its time is over.
+// peer closes, its time is over or a promise is kept.
 func (o *Observer) converse(c net.Conn) {
 	c.SetDeadline(time.Now().Add(o.hold))
 	from := addrPort(c.RemoteAddr())
+	q := o.enter(from, c)
+	defer o.leave(from, q)
 	for range maxQuestions {
 		answer := &wire.Observed{From: from, Time: time.Now()}
 		if _, err := c.Write(wire.Append(nil, answer)); err != nil {
@@ -138,7 +147,12 @@ func (o *Observer) converse(c net.Conn) {
 		if o.seen != nil {
 			o.seen(from)
 		}
-		if f, err := wire.Read(c); err != nil || f.Type() != wire.TypeObserve {
+		f, err := wire.Read(c)
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			o.keep(q)
+			return
+		}
+		if err != nil || f.Type() != wire.TypeObserve {
 			return
 		}
 	}

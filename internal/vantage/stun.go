@@ -17,6 +17,7 @@ import (
 type Sockets struct {
 	udp net.PacketConn
 	tcp net.Listener
+	due *schedule // what udp is to answer late
 }
 
 // Listen opens both sockets on addr or none. Port 0 takes a free one.
@@ -31,7 +32,7 @@ func Listen(ctx context.Context, addr netip.AddrPort) (*Sockets, error) {
 		at := netip.AddrPortFrom(addr.Addr(), addrPort(ln.Addr()).Port())
 		pc, err := lc.ListenPacket(ctx, "udp", at.String())
 		if err == nil {
-			return &Sockets{pc, ln}, nil
+			return &Sockets{pc, ln, newSchedule()}, nil
 		}
 		ln.Close()
 		if addr.Port() != 0 || try == 9 { // a free TCP port may be taken for UDP
@@ -46,7 +47,7 @@ func (s *Sockets) Port() uint16 { return addrPort(s.tcp.Addr()).Port() }
 // Close closes both sockets, for an owner that does not serve them.
 func (s *Sockets) Close() error { return errors.Join(s.udp.Close(), s.tcp.Close()) }
 
-// Serve answers STUN and observe frames until ctx is done or a socket fails,
+// Serve answers STUN and observe frames, and keeps promises, until ctx is done or a socket fails,
 // and closes both sockets. It returns when everything it started has ended.
 func (s *Sockets) Serve(ctx context.Context, stun *stunserver.Server, observer *Observer) error {
 	ctx, cancel := context.WithCancel(ctx)
@@ -57,6 +58,7 @@ func (s *Sockets) Serve(ctx context.Context, stun *stunserver.Server, observer *
 		defer cancel()
 		tcp = observer.Serve(ctx, s.tcp)
 	})
+	wg.Go(func() { s.due.serve(ctx, s.udp) })
 	udp := stun.Serve(ctx, s.udp)
 	cancel()
 	wg.Wait()

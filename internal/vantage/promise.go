@@ -1,0 +1,205 @@
+package vantage
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// A promise is a nonce that is sent after a while in which nothing else passes,
+// as a late answer to a question: from the STUN port to where a request came
+// from, or on the connection of an observe frame. Whether it arrives shows
+// whether the asker's NAT or filter still remembers that it asked.
+
+// Bounds of promises.
+const (
+	maxOwed   = 256             // connections with a promise, of one Observer
+	maxDue    = 1024            // datagrams promised, of one Sockets
+	keepBound = 5 * time.Second // to write a nonce and see the other side close
+)
+
+// Point is what one vantage point calls back from. Sockets may be nil.
+type Point struct {
+	Observer *Observer
+	Sockets  *Sockets
+}
+
+// CallBack is the function CallBack for targets of now. To one of later it
+// promises: the answer is PROMISED, or UNKNOWN with the reason.
+func (p Point) CallBack(ctx context.Context, t Target) *controlpb.CallBackResponse {
+	var err error
+	switch {
+	case t.After == 0:
+		return CallBack(ctx, t, netip.Addr{})
+	case !t.UDP:
+		err = p.Observer.promise(t)
+	case p.Sockets == nil:
+		err = fmt.Errorf("%w: there is no STUN port here to answer from", overlay.ErrNoPath)
+	default:
+		err = p.Sockets.due.add(due{to: t.To, nonce: t.Nonce, at: time.Now().Add(t.After), copies: udpCopies})
+	}
+	if err != nil {
+		return &controlpb.CallBackResponse{Outcome: controlpb.CallBackResponse_UNKNOWN, Text: err.Error()}
+	}
+	return &controlpb.CallBackResponse{Outcome: controlpb.CallBackResponse_PROMISED, Text: fmt.Sprintf("%v is answered in %v", t.To, t.After)}
+}
+
+// question is a connection that an Observer holds, with what it was promised.
+// Observer.mu guards all but conn.
+type question struct {
+	conn  net.Conn
+	at    time.Time // zero: nothing was promised
+	nonce [NonceLen]byte
+}
+
+// enter notes a connection that is held, so that it can be promised something.
+func (o *Observer) enter(from netip.AddrPort, c net.Conn) *question {
+	q := &question{conn: c}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.held[from] = q
+	return q
+}
+
+func (o *Observer) leave(from netip.AddrPort, q *question) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.held[from] == q { // an address may have asked again
+		delete(o.held, from)
+	}
+	if !q.at.IsZero() {
+		o.owed--
+	}
+}
+
+// promise has the connection from t.To held until t.After is over, and the
+// nonce sent on it then. Nothing passes on it until then: the system's
+// keep-alive is turned off, too.
+func (o *Observer) promise(t Target) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	q := o.held[t.To]
+	switch {
+	case q == nil:
+		return fmt.Errorf("%w: no connection from %v is held here", overlay.ErrUnreachable, t.To)
+	case !q.at.IsZero():
+		return fmt.Errorf("%w: %v was promised something already", overlay.ErrForbidden, t.To)
+	case o.owed >= maxOwed:
+		return fmt.Errorf("%w: %d connections wait for what they were promised, the limit", overlay.ErrOverloaded, o.owed)
+	}
+	if tcp, ok := q.conn.(interface{ SetKeepAlive(bool) error }); ok {
+		if err := tcp.SetKeepAlive(false); err != nil {
+			return fmt.Errorf("turning off the keep-alive of the connection from %v: %w", t.To, err)
+		}
+	}
+	o.owed++
+	q.at, q.nonce = time.Now().Add(t.After), t.Nonce
+	q.conn.SetDeadline(q.at) // which wakes its reader, converse
+	return nil
+}
+
+// keep sends what q was promised, if its time has come. The reader of the
+// connection calls it.
+func (o *Observer) keep(q *question) {
+	o.mu.Lock()
+	at, nonce := q.at, q.nonce
+	o.mu.Unlock()
+	if at.IsZero() || time.Now().Before(at) {
+		return // the connection is being ended
+	}
+	q.conn.SetDeadline(time.Now().Add(keepBound))
+	if _, err := q.conn.Write(nonce[:]); err != nil {
+		return
+	}
+	if half, ok := q.conn.(interface{ CloseWrite() error }); ok {
+		half.CloseWrite()
+		io.Copy(io.Discard, io.LimitReader(q.conn, 4<<10)) // until the other side has read and closed
+	}
+}
+
+// due is a datagram that is to be sent.
+type due struct {
+	to     netip.AddrPort
+	nonce  [NonceLen]byte
+	at     time.Time
+	copies int // still to be sent, a little apart
+}
+
+// schedule holds the datagrams that were promised, at most maxDue. Safe for
+// concurrent use.
+type schedule struct {
+	wake chan struct{} // holds a value after an addition
+
+	mu  sync.Mutex // guards all
+	all []due      // in no order
+}
+
+func newSchedule() *schedule { return &schedule{wake: make(chan struct{}, 1)} }
+
+func (s *schedule) add(d due) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.all) >= maxDue {
+		return fmt.Errorf("%w: %d datagrams are promised, the limit", overlay.ErrOverloaded, len(s.all))
+	}
+	s.all = append(s.all, d)
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+// take returns what is to be sent now, each once, and when to ask again; the
+// zero time is when something was added.
+func (s *schedule) take(now time.Time) (send []due, next time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	rest := s.all[:0]
+	for _, d := range s.all {
+		if !d.at.After(now) {
+			send = append(send, d)
+			d.copies--
+			d.at = now.Add(udpSilence / udpCopies)
+		}
+		if d.copies <= 0 {
+			continue
+		}
+		if next.IsZero() || d.at.Before(next) {
+			next = d.at
+		}
+		rest = append(rest, d)
+	}
+	clear(s.all[len(rest):])
+	s.all = rest
+	return send, next
+}
+
+// serve sends from pc what is due, until ctx is done. What cannot be sent was
+// in vain, as if it were lost on the way.
+func (s *schedule) serve(ctx context.Context, pc net.PacketConn) {
+	t := time.NewTimer(0)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.wake:
+		case <-t.C:
+		}
+		send, next := s.take(time.Now())
+		for _, d := range send {
+			pc.WriteTo(d.nonce[:], net.UDPAddrFromAddrPort(d.to))
+		}
+		if !next.IsZero() {
+			t.Reset(time.Until(next))
+		}
+	}
+}
