@@ -27,6 +27,7 @@ const (
 	attrXORMappedAddress = 0x0020
 	attrPriority         = 0x0024 // RFC 8445 section 16.1
 	attrUseCandidate     = 0x0025
+	attrPadding          = 0x0026 // RFC 5780 section 7.6
 	attrFingerprint      = 0x8028
 
 	firstOptional  = 0x8000     // attributes from here on may be ignored
@@ -49,6 +50,8 @@ const (
 // A request is what a reply depends on.
 type request struct {
 	transaction [12]byte
+	size        int      // of the datagram
+	padded      bool     // the asker sent padding, so the reply is made as long as the request
 	fingerprint bool     // the asker sent one, so the reply carries one
 	unknown     []uint16 // attributes that must be understood and are not
 }
@@ -66,6 +69,7 @@ func judge(b []byte) (request, verdict) {
 		return r, dropMalformed
 	}
 	copy(r.transaction[:], b[8:headerLen])
+	r.size = len(b)
 	return r, r.attributes(b)
 }
 
@@ -90,6 +94,8 @@ func (r *request) attributes(b []byte) verdict {
 				return dropMalformed
 			}
 			r.fingerprint = true
+		case kind == attrPadding:
+			r.padded = true
 		case kind < firstOptional && !understood(kind) && len(r.unknown) < maxUnknown:
 			r.unknown = append(r.unknown, kind)
 		}
@@ -114,7 +120,8 @@ func understood(kind uint16) bool {
 
 // appendReply appends the reply to r, which came from the given address, and
 // nothing that the asker can do without: 12 bytes more than an empty request
-// for IPv4, 24 for IPv6.
+// for IPv4, 24 for IPv6. Padding brings it to the request's size and not over,
+// so that nobody gets more out of it than he puts in.
 func appendReply(b []byte, r request, from netip.AddrPort) []byte {
 	kind := uint16(bindingSuccess)
 	if len(r.unknown) > 0 {
@@ -129,6 +136,7 @@ func appendReply(b []byte, r request, from netip.AddrPort) []byte {
 		b = appendUnknown(b, r.unknown)
 	} else {
 		b = appendMapped(b, r.transaction, from)
+		b = appendPadding(b, r.room(len(b)-start))
 	}
 	if r.fingerprint {
 		setLength(b[start:], 8)
@@ -164,6 +172,28 @@ func appendMapped(b []byte, transaction [12]byte, from netip.AddrPort) []byte {
 		b = append(b, raw[i]^key[i])
 	}
 	return b
+}
+
+// room is how many bytes of padding a reply that has so many bytes may carry;
+// negative if not even an empty attribute fits.
+func (r request) room(have int) int {
+	if !r.padded {
+		return -1
+	}
+	if r.fingerprint {
+		have += 8
+	}
+	return r.size - have - 4
+}
+
+// appendPadding appends PADDING of n bytes, or nothing if n is negative.
+func appendPadding(b []byte, n int) []byte {
+	if n < 0 {
+		return b
+	}
+	b = binary.BigEndian.AppendUint16(b, attrPadding)
+	b = binary.BigEndian.AppendUint16(b, uint16(n))
+	return append(b, make([]byte, n)...)
 }
 
 // appendUnknown appends ERROR-CODE 420, without a phrase, and

@@ -3,8 +3,9 @@
 // run one, and the two together show a site what its NAT does.
 //
 // It knows no credentials, no sites and no jobs. It sends one reply for one
-// request, to the asker and to nobody else, with the mapped address as its only
-// content, so that it is of no use to somebody who forges source addresses.
+// request, to the asker and to nobody else, with the mapped address and, if the
+// request was padded, as much padding as its only content, so that it is of no
+// use to somebody who forges source addresses.
 // Its only state is a set of counters.
 package stunserver
 
@@ -18,8 +19,8 @@ import (
 	"time"
 )
 
-// maxRequest is the longest datagram that is read whole; a Binding request of
-// any use is far shorter, and what is cut off here fails its own length.
+// maxRequest is the longest datagram that is read whole; only a padded Binding
+// request is as long, and what is cut off here fails its own length.
 const maxRequest = 1500
 
 // Server answers Binding requests. The zero value is ready. Safe for
@@ -68,7 +69,7 @@ func (s *Server) Serve(ctx context.Context, pc net.PacketConn) error {
 			pc.SetReadDeadline(time.Time{})
 		}
 	}()
-	in, out := make([]byte, maxRequest), make([]byte, 0, 128)
+	in, out := make([]byte, maxRequest), make([]byte, 0, maxRequest)
 	for {
 		n, from, err := pc.ReadFrom(in)
 		if ctx.Err() != nil {

@@ -43,6 +43,12 @@ func TestReply(t *testing.T) {
 		{"v6", empty, v6, answer, "0101 0018 2112a442 " + transaction + " 0020 0014 0002 a147 0113a9faa5d3f179bc25f4b5bed2b9d9"},
 		{"optional attribute", "0001 0008 2112a442 " + transaction + " 8022 0003 61626300", v4, answer,
 			"0101 000c 2112a442 " + transaction + " 0020 0008 0001 a147 e112a643"},
+		{"padding", "0001 0018 2112a442 " + transaction + " 0026 0014 " + strings.Repeat("aa", 20), v4, answer,
+			"0101 0018 2112a442 " + transaction + " 0020 0008 0001 a147 e112a643 0026 0008 0000000000000000"},
+		{"padding that says nothing", "0001 0004 2112a442 " + transaction + " 0026 0000", v4, answer,
+			"0101 000c 2112a442 " + transaction + " 0020 0008 0001 a147 e112a643"},
+		{"just enough padding", "0001 0010 2112a442 " + transaction + " 0026 000c 000000000000000000000000", v4, answer,
+			"0101 0010 2112a442 " + transaction + " 0020 0008 0001 a147 e112a643 0026 0000"},
 		{"unknown attribute", "0001 0008 2112a442 " + transaction + " 7f01 0004 00000000", v4, refuse,
 			"0111 0010 2112a442 " + transaction + " 0009 0004 00000414 000a 0002 7f01 0000"},
 		{"nothing", "", v4, dropForeign, ""},
@@ -162,7 +168,7 @@ func TestServeClosedSocket(t *testing.T) {
 }
 
 // No input makes it panic, answer what is no request, or answer with more than
-// twice and a bit of what it got.
+// an empty request draws; what is padded draws no more than it has.
 func FuzzJudge(f *testing.F) {
 	for _, s := range []string{
 		"0001 0000 2112a442 " + transaction,
@@ -171,11 +177,12 @@ func FuzzJudge(f *testing.F) {
 	} {
 		f.Add(unhex(f, s))
 	}
+	f.Add(unhex(f, "0001 0018 2112a442 "+transaction+" 0026 0014 "+strings.Repeat("aa", 20)))
 	f.Add(stun.MustBuild(stun.TransactionID, stun.BindingRequest, stun.NewUsername("a:b"), stun.Fingerprint).Raw)
 	from := netip.MustParseAddrPort("[2001:db8::1]:1000")
 	f.Fuzz(func(t *testing.T, b []byte) {
 		reply := new(Server).handle(nil, b, from)
-		if len(reply) > len(b)+24 {
+		if len(reply) > max(len(b), 20+24+8+maxUnknown*2+4) {
 			t.Errorf("%d bytes answer %d", len(reply), len(b))
 		}
 		if len(reply) == 0 {
