@@ -17,18 +17,19 @@ import (
 func labMatrixCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "matrix",
-		Usage: "connect every ordered pair of kinds of site, and compare with what the broker predicts",
+		Usage: "connect every ordered pair of kinds of site, and compare with what the broker predicts and what was measured",
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "presets", Value: "open,port-range,stateful,egress-443,http-proxy,no-route/stateful", Usage: "kinds of site, separated by commas"},
+			&cli.StringFlag{Name: "presets", Value: "plain", Usage: "`KINDS` of site, separated by commas; plain stands for all but no-route/, no-route for those, all for both"},
+			&cli.BoolFlag{Name: "unprivileged", Usage: "run helpers and frontals without CAP_NET_RAW"},
 			&cli.DurationFlag{Name: "rtt", Value: 10 * time.Millisecond, Usage: "round-trip time between any two places"},
 			&cli.BoolFlag{Name: "json", Usage: "print one JSON object per pair"},
+			&cli.PathFlag{Name: "html", Usage: "also write the grid as a page to `FILE`"},
+			&cli.PathFlag{Name: "png", Usage: "also write the grid as a picture to `FILE`"},
 		},
 		Action: func(c *cli.Context) error {
-			presets := strings.Split(c.String("presets"), ",")
-			for _, p := range presets {
-				if !slices.Contains(lab.Presets(), p) {
-					return usage(fmt.Sprintf("lab matrix: unknown preset %q; known are %s", p, strings.Join(lab.Presets(), ", ")))
-				}
+			presets, err := presetList(c.String("presets"))
+			if err != nil {
+				return usage("lab matrix: " + err.Error())
 			}
 			if err := lab.Enter(); err != nil {
 				return err
@@ -38,10 +39,35 @@ func labMatrixCommand() *cli.Command {
 				return err
 			}
 			return matrix.Run(c.Context, matrix.Options{
-				Presets: presets, RTT: c.Duration("rtt"), JSON: c.Bool("json"),
-				Binary: func(daemon string) []string { return program(daemon) },
-				Out:    c.App.Writer, Err: os.Stderr,
+				Presets: presets, RTT: c.Duration("rtt"), JSON: c.Bool("json"), HTML: c.Path("html"), PNG: c.Path("png"),
+				Unprivileged: c.Bool("unprivileged"),
+				Binary:       func(daemon string) []string { return program(daemon) },
+				Confined:     func(argv []string) []string { return program(append([]string{"lab", "unprivileged"}, argv[1:]...)...) },
+				Out:          c.App.Writer, Err: os.Stderr,
 			})
 		},
 	}
+}
+
+// presetList returns the presets that a list of kinds and groups of kinds names,
+// each once.
+func presetList(text string) ([]string, error) {
+	var presets []string
+	for word := range strings.SplitSeq(text, ",") {
+		found := false
+		for _, p := range lab.Presets() {
+			hidden := strings.HasPrefix(p, "no-route/")
+			if word != p && word != "all" && (word != "plain" || hidden) && (word != "no-route" || !hidden) {
+				continue
+			}
+			found = true
+			if !slices.Contains(presets, p) {
+				presets = append(presets, p)
+			}
+		}
+		if !found {
+			return nil, fmt.Errorf("unknown preset %q; known are %s, and all, plain, no-route", word, strings.Join(lab.Presets(), ", "))
+		}
+	}
+	return presets, nil
 }

@@ -1,0 +1,107 @@
+package matrix
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/isthmus-grid/isthmus/cmd/internal/truth"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// Cell is the outcome for one ordered pair of presets.
+type Cell struct {
+	From      string `json:"from"`
+	To        string `json:"to"`
+	Connected bool   `json:"connected"`
+	Technique string `json:"technique"`
+	Predicted string `json:"predicted"` // the first technique of the broker's plan
+
+	// DirectPossible reports whether measurements of such firewalls found a path
+	// that needs no relay, with the privileges that the run's daemons have.
+	DirectPossible bool `json:"direct_possible"`
+
+	SetupMS float64 `json:"setup_ms"` // from the dial to the authenticated link, at the dialler
+
+	// ProxyBytes is what the proxy relayed for the pair, by its own account;
+	// ThirdPartyPackets what the wide area network carried between the two
+	// sites and anybody but each other, the broker and the proxies.
+	ProxyBytes        uint64 `json:"proxy_bytes"`
+	ThirdPartyPackets uint64 `json:"third_party_packets"`
+
+	Reasons map[string]string `json:"reasons"` // for every technique, taken or left out
+	Error   string            `json:"error"`
+
+	// Tries counts the links that were made. Only one that took another way than
+	// predicted is made again, by new processes: on a busy machine the relay may
+	// win a race that it should lose. Whatever the broker and the frontals
+	// remember of the try before stays. Everything but ThirdPartyPackets is of the
+	// last.
+	Tries int `json:"tries"`
+
+	known truth.Pair
+	heard map[string]string // what the broker was told of techniques that failed
+}
+
+// maxTries bounds Tries.
+const maxTries = 3
+
+// newCell returns a cell with what the measurements say.
+func newCell(from, to string, unprivileged bool) (Cell, error) {
+	known, err := truth.Between(from, to)
+	if unprivileged {
+		known = known.Unprivileged()
+	}
+	return Cell{From: from, To: to, Reasons: map[string]string{}, DirectPossible: known.Direct(), known: known}, err
+}
+
+// astray reports whether the link took another way than the broker predicted.
+func (c *Cell) astray() bool { return c.Connected && c.Technique != c.Predicted }
+
+// relayed reports whether the link goes through a proxy.
+func (c *Cell) relayed() bool { return c.Technique == overlay.Relay.String() }
+
+// Fault says what is wrong with the cell, or "".
+func (c *Cell) Fault() string {
+	var faults []string
+	blame := func(wrong bool, format string, args ...any) {
+		if wrong {
+			faults = append(faults, fmt.Sprintf(format, args...))
+		}
+	}
+	blame(!c.Connected, "not connected: %s", c.Error)
+	blame(c.Connected && c.Error != "", "connected, but: %s", c.Error)
+	blame(c.astray(), "connected by %s in %d tries, predicted was %s%s", c.Technique, c.Tries, c.Predicted, c.hearsay())
+	c.judgePath(blame)
+	blame(!c.relayed() && c.ProxyBytes > 0, "%d bytes went to the proxy", c.ProxyBytes)
+	blame(c.relayed() && c.ProxyBytes < 2*volume, "only %d bytes went to the proxy", c.ProxyBytes)
+	blame(c.ThirdPartyPackets > 0, "%d packets to third parties", c.ThirdPartyPackets)
+	for _, t := range overlay.Techniques() {
+		blame(c.Reasons[t.String()] == "", "no reason for or against %v", t)
+	}
+	return strings.Join(faults, "; ")
+}
+
+// judgePath holds the way that was taken against the measurements.
+func (c *Cell) judgePath(blame func(bool, string, ...any)) {
+	if !c.Connected {
+		return
+	}
+	if c.relayed() {
+		blame(c.DirectPossible, "by %s although these work: %v", c.Technique, c.known.Works)
+		return
+	}
+	var t overlay.Technique
+	if err := t.UnmarshalText([]byte(c.Technique)); err != nil {
+		blame(true, "%v", err)
+		return
+	}
+	blame(!c.known.Works.Has(t) && !c.known.Unsettled.Has(t), "by %v, which measurements say cannot work", t)
+}
+
+// hearsay tells what the broker was told of the technique that was predicted.
+func (c *Cell) hearsay() string {
+	if why := c.heard[c.Predicted]; why != "" {
+		return " (" + why + ")"
+	}
+	return ""
+}

@@ -1,0 +1,95 @@
+package matrix
+
+import (
+	_ "embed"
+	"fmt"
+	"html/template"
+	"io"
+	"strconv"
+
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+//go:embed table.html
+var pageText string
+
+var page = template.Must(template.New("table").Parse(pageText))
+
+// pageCell is a cell as the page shows it.
+type pageCell struct {
+	*Cell
+	Color, Ink template.CSS
+	Text       string // in the cell
+	Fault      string
+	Right      bool // so far right that its text must open to the left
+	Reasons    []pageReason
+}
+
+type pageReason struct{ Technique, Reason, Mark string }
+
+type pageRow struct {
+	Name  string
+	Cells []*pageCell // nil where there is none
+}
+
+type pageLegend struct {
+	Name, Text string
+	Color      template.CSS
+}
+
+// html writes the grid as one file that needs no other: a cell tells its
+// reasons when it is pointed at or has the focus.
+func (t *table) html(w io.Writer) error {
+	var data struct {
+		Title, Totals string
+		Columns       []string
+		Rows          []pageRow
+		Legends       []pageLegend
+	}
+	data.Title, data.Totals, data.Columns = t.title, t.totals(), t.presets
+	for _, from := range t.presets {
+		row := pageRow{Name: from}
+		for j, to := range t.presets {
+			c := newPageCell(t.at(from, to))
+			if c != nil {
+				c.Right = 2*j >= len(t.presets)
+			}
+			row.Cells = append(row.Cells, c)
+		}
+		data.Rows = append(data.Rows, row)
+	}
+	for _, l := range t.summary() {
+		data.Legends = append(data.Legends, pageLegend{l.name, l.caption(), template.CSS(l.color)})
+	}
+	return page.Execute(w, data)
+}
+
+// caption says how often a legend occurs.
+func (l legend) caption() string { return fmt.Sprintf("%d pairs, %.0f ms", l.count, l.ms) }
+
+func newPageCell(c *Cell) *pageCell {
+	if c == nil {
+		return nil
+	}
+	l := legendOf(c)
+	p := &pageCell{
+		Cell: c, Fault: c.Fault(), Text: label(c),
+		Color: template.CSS(l.color), Ink: template.CSS(hex(ink(rgb(l.color)))),
+	}
+	for _, t := range overlay.Techniques() {
+		mark := ""
+		if t.String() == c.Technique {
+			mark = "taken"
+		}
+		p.Reasons = append(p.Reasons, pageReason{t.String(), c.Reasons[t.String()], mark})
+	}
+	return p
+}
+
+// label is what stands in a cell: the set-up time in milliseconds.
+func label(c *Cell) string {
+	if !c.Connected {
+		return "–"
+	}
+	return strconv.FormatFloat(c.SetupMS, 'f', 0, 64)
+}

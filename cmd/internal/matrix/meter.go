@@ -1,0 +1,66 @@
+package matrix
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"time"
+)
+
+// meter shows how far the run is: on a terminal one line that changes, elsewhere
+// a line now and then.
+type meter struct {
+	w          io.Writer
+	live       bool // w is a terminal
+	total, n   int
+	start      time.Time
+	announceAt time.Time // of the next line elsewhere
+}
+
+// meterStep is the time between two lines where lines stay.
+const meterStep = 15 * time.Second
+
+func newMeter(w io.Writer, total int) *meter {
+	m := &meter{w: w, total: total, start: time.Now()}
+	if f, ok := w.(*os.File); ok {
+		info, err := f.Stat()
+		m.live = err == nil && info.Mode()&os.ModeCharDevice != 0
+	}
+	m.announceAt = m.start.Add(meterStep)
+	return m
+}
+
+// say tells what is being done between pairs.
+func (m *meter) say(format string, args ...any) {
+	if m.live {
+		fmt.Fprintf(m.w, "\r"+format+"\x1b[K", args...)
+	} else {
+		fmt.Fprintf(m.w, format+"\n", args...)
+	}
+}
+
+// next tells which pair comes now.
+func (m *meter) next(from, to string) {
+	now := time.Now()
+	if m.live || now.After(m.announceAt) {
+		m.announceAt = now.Add(meterStep)
+		m.say("%d/%d pairs%s  %s -> %s", m.n, m.total, m.left(now), from, to)
+	}
+	m.n++
+}
+
+// left guesses the rest of the time from what has passed.
+func (m *meter) left(now time.Time) string {
+	if m.n < 10 {
+		return ""
+	}
+	rest := now.Sub(m.start) / time.Duration(m.n) * time.Duration(m.total-m.n)
+	return fmt.Sprintf(", about %v left", rest.Round(time.Second))
+}
+
+func (m *meter) done() {
+	m.say("%d pairs in %.1f s", m.n, time.Since(m.start).Seconds())
+	if m.live {
+		fmt.Fprintln(m.w)
+	}
+}

@@ -1,0 +1,123 @@
+package truth
+
+// The measured tables, by letter. Each function answers for an ordered pair.
+
+// Kinds that a listener can be reached at. A full cone lets in only what follows
+// a packet from inside, so a listener alone cannot be reached there.
+const (
+	anyPort   = "OD"
+	somePorts = "P"
+)
+
+// Kinds that let a SYN out to any port. The others reach no listener of a
+// process, which is never on port 443.
+const anywhere = "OSRFJXYLPNIECDMU"
+
+// dials reports whether a plain connect from a reaches a listener at b.
+func dials(a, b kind) bool { return in(a, anywhere) && in(b, anyPort+somePorts) }
+
+// The blocks of the table of simultaneous open, in which there was no exception.
+const (
+	openBlock     = "OCD"
+	flagBlock     = "SR" // refuses bare SYNs by their flags
+	statefulBlock = "FJXYLPNIEUH"
+	symmetricNAT  = "M"
+	onlyProxy     = "Z"
+)
+
+// opens reports whether simultaneous open connects the two over IPv4. The table
+// is symmetric.
+func opens(a, b kind) bool {
+	switch {
+	case in(a, onlyProxy) || in(b, onlyProxy):
+		return false
+	case in(a, "H") && !owns443(b), in(b, "H") && !owns443(a):
+		return false
+	case in(a, openBlock) || in(b, openBlock):
+		return true
+	case in(a, symmetricNAT) || in(b, symmetricNAT):
+		return false
+	case in(a, flagBlock) && in(b, flagBlock):
+		return false
+	}
+	return in(a, flagBlock+statefulBlock) && in(b, flagBlock+statefulBlock)
+}
+
+// owns443 reports whether a host at the site can appear outside with port 443,
+// the only one that a host at H sends to.
+func owns443(k kind) bool { return !in(k, "EMZ") }
+
+// What is known of a technique for a pair.
+type answer uint8
+
+const (
+	no answer = iota
+	yes
+	unsettled
+)
+
+// The kinds as the table of SYN carrying tells them apart.
+const (
+	letsCarriedIn = "OSCD"        // once the SYN is injected, the rest passes as for any connection
+	resets        = "RJI"         // as targets they answer the asker's own SYN with a reset, before the carried one arrives
+	stateful      = "FPUXYLNE"    // needs a packet outward first, and so an asker that lets it come in quietly
+	quiet         = "OSFPUXYLNCE" // askers that do
+)
+
+// traverses says whether carrying the asker's SYN connects the two, at the best
+// of its levels and with CAP_NET_RAW at both ends.
+func traverses(a, b kind) answer {
+	switch {
+	case in(a, "HZ") || in(b, "HZ"):
+		return no // only what goes to one port, or to the proxy, leaves there
+	case in(a, symmetricNAT):
+		return yesIf(in(b, openBlock))
+	case in(b, symmetricNAT):
+		return yesIf(in(a, openBlock))
+	case in(b, resets):
+		return no
+	case in(b, letsCarriedIn):
+		return yes
+	case b.hidden && in(b, "XY"):
+		// The host behind such a gateway was measured, and so was a host that drops
+		// what its own tracker calls INVALID, which failed; a gateway that is the
+		// host itself was not.
+		return unsettled
+	case in(a, quiet):
+		return yesIf(in(b, stateful))
+	case in(a, "J") && in(b, "FXYN"):
+		return yes
+	}
+	// R and J answer the packet that comes in with a reset, and which of two
+	// packets is first decides; I and D were not measured as askers.
+	return unsettled
+}
+
+func yesIf(works bool) answer {
+	if works {
+		return yes
+	}
+	return no
+}
+
+// Kinds that a datagram can be punched through, whoever is on the other side
+// unless that is a symmetric NAT.
+const punchable = "OSRFJXYLPNIECD"
+
+// Kinds that take datagrams from a port they never wrote to: no filter, or one
+// that looks at TCP only.
+const takesAnyDatagram = "OSRCD"
+
+// punches reports whether UDP hole punching connects the two.
+func punches(a, b kind) bool {
+	if !a.udp || !b.udp {
+		return false
+	}
+	switch {
+	case in(a, symmetricNAT):
+		return in(b, takesAnyDatagram)
+	case in(b, symmetricNAT):
+		return in(a, takesAnyDatagram)
+	}
+	return in(a, punchable) && in(b, punchable)
+}
