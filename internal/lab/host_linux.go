@@ -2,6 +2,7 @@ package lab
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -57,17 +58,26 @@ func (h *Host) Name() string { return h.plan.name }
 // host.
 func (h *Host) Addr() netip.Addr { return h.plan.addr }
 
-// WANAddr returns the address on the internet of a gateway or public host; it is
-// not valid for a node.
+// WANAddr returns the address of a gateway, provider or public host towards the
+// internet; it is not valid for a node. Behind a provider that translates, others
+// meet a gateway under the provider's.
 func (h *Host) WANAddr() netip.Addr { return h.plan.wan }
 
-// Role returns "node", "gateway", "public" or "proxy".
+// Addr6 returns the host's IPv6 address, on the same interface as Addr. It is not
+// valid when the host has none.
+func (h *Host) Addr6() netip.Addr { return h.plan.six.addr }
+
+// WANAddr6 is WANAddr for IPv6.
+func (h *Host) WANAddr6() netip.Addr { return h.plan.six.wan }
+
+// Role returns "node", "gateway", "provider" (a router between a gateway and the
+// internet), "public" or "proxy".
 func (h *Host) Role() string { return roleNames[h.plan.role] }
 
 // Preset returns the preset of the host's site, or Public.
 func (h *Host) Preset() string { return h.plan.presetIs }
 
-// Rules returns the text of a gateway's firewall, as nft(8) reads it, and "" for
+// Rules returns the text of a gateway's or provider's firewall, as nft(8) reads it, and "" for
 // other hosts.
 func (h *Host) Rules() string { return h.plan.rules }
 
@@ -95,7 +105,8 @@ func onThread(fn func() error) error {
 
 // Do calls fn on a thread that is in the host's network namespace. Sockets that fn
 // makes itself are born there and stay there; goroutines that it starts run
-// elsewhere, so it must dial address literals, with "tcp4" or "udp4", only.
+// elsewhere, so it must dial address literals only, with "tcp4", "udp4" or the same
+// with a 6.
 func (h *Host) Do(fn func() error) error {
 	return onThread(func() error {
 		h.mu.Lock()
@@ -111,24 +122,36 @@ func (h *Host) Do(fn func() error) error {
 	})
 }
 
-// literal checks what Do asks of addresses, and makes network the IPv4 one.
+// literal checks what Do asks of addresses, and returns network with the version
+// of IP that addr has or, where it has none, that network has or 4.
 func literal(network, addr string) (string, error) {
-	network = strings.TrimSuffix(network, "4") + "4"
-	if network != "tcp4" && network != "udp4" {
+	kind, version := strings.TrimRight(network, "46"), strings.TrimLeft(network, "tcpud")
+	if kind != "tcp" && kind != "udp" || len(version) > 1 {
 		return "", fmt.Errorf("network %q is neither tcp nor udp", network)
 	}
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
 		return "", err
 	}
-	if _, err := netip.ParseAddr(host); host != "" && err != nil {
+	if host == "" {
+		return kind + cmp.Or(version, "4"), nil
+	}
+	a, err := netip.ParseAddr(host)
+	if err != nil {
 		return "", fmt.Errorf("%q is no address: names are not looked up here", host)
 	}
-	return network, nil
+	of := "4"
+	if a.Is6() {
+		of = "6"
+	}
+	if version != "" && version != of {
+		return "", fmt.Errorf("%v is no address of %s", a, network)
+	}
+	return kind + of, nil
 }
 
-// Dial connects from the host. network is tcp or udp, addr an IPv4 literal with a
-// port; the result is a *net.TCPConn or *net.UDPConn.
+// Dial connects from the host. network is tcp or udp, addr an address literal with
+// a port; the result is a *net.TCPConn or *net.UDPConn.
 func (h *Host) Dial(ctx context.Context, network, addr string) (c net.Conn, err error) {
 	if network, err = literal(network, addr); err == nil {
 		err = h.Do(func() (err error) {
@@ -142,8 +165,9 @@ func (h *Host) Dial(ctx context.Context, network, addr string) (c net.Conn, err 
 	return c, nil
 }
 
-// Listen listens on the host for TCP; addr is "address:port", or ":port" for
-// all of the host's addresses, and port 0 chooses one. The result is a
+// Listen listens on the host for TCP; addr is "address:port", or ":port" for all of
+// the host's IPv4 addresses (with network "tcp6", its IPv6 addresses), and port 0
+// chooses one. The result is a
 // *net.TCPListener.
 func (h *Host) Listen(network, addr string) (ln net.Listener, err error) {
 	if network, err = literal(network, addr); err == nil {

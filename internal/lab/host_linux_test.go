@@ -127,7 +127,10 @@ func TestDialRefusesNames(t *testing.T) {
 	l := up(t, twoSites())
 	for _, c := range []struct{ network, addr, want string }{
 		{"tcp", "broker.pub:443", "names are not looked up"},
-		{"tcp6", "10.0.0.1:443", "neither tcp nor udp"},
+		{"tcp6", "10.0.0.1:443", "10.0.0.1 is no address of tcp6"},
+		{"udp4", "[2001:db8::1]:443", "2001:db8::1 is no address of udp4"},
+		{"sctp", "10.0.0.1:443", "neither tcp nor udp"},
+		{"udp46", "10.0.0.1:443", "neither tcp nor udp"},
 		{"tcp", "10.0.0.1", "missing port"},
 	} {
 		_, err := l.Host("alpha/n1").Dial(context.Background(), c.network, c.addr)

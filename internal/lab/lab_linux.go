@@ -21,6 +21,7 @@ type Lab struct {
 	hosts    map[string]*Host
 	proxies  map[string]*ConnectProxy // by site
 	emulator *wan.Emulator            // nil when there is one place on the WAN only
+	takers   []*undertaker
 
 	cancel   context.CancelFunc
 	services sync.WaitGroup
@@ -66,11 +67,17 @@ func (l *Lab) build(ctx context.Context) error {
 		return err
 	}
 	for _, h := range l.plan.hosts {
-		if h.role != roleProxy {
-			continue
+		if h.role == roleProxy {
+			if err := l.makeProxy(h); err != nil {
+				return err
+			}
 		}
-		if err := l.makeProxy(h); err != nil {
-			return err
+		if h.outer.udpLife > 0 {
+			u, err := newUndertaker(l.hosts[h.name])
+			if err != nil {
+				return err
+			}
+			l.takers = append(l.takers, u)
 		}
 	}
 	if err := os.WriteFile(filepath.Join(Dir(), "hosts"), []byte(l.plan.hostsFile()), 0o644); err != nil {
@@ -95,6 +102,9 @@ func (l *Lab) serve(life context.Context) {
 	}
 	for _, p := range l.proxies {
 		l.services.Go(func() { l.fail(p.serve(life)) })
+	}
+	for _, u := range l.takers {
+		l.services.Go(func() { l.fail(u.serve(life)) })
 	}
 }
 
@@ -137,6 +147,9 @@ func (l *Lab) Close() error {
 	l.services.Wait()
 	for _, p := range l.proxies {
 		p.ln.Close() // an error means that it is closed: it served
+	}
+	for _, u := range l.takers {
+		u.nl.Close()
 	}
 	if l.emulator != nil {
 		if err := l.emulator.Close(); err != nil {
@@ -265,20 +278,26 @@ func (l *Lab) makeProxy(h hostPlan) error {
 	ours := make(map[netip.Addr]bool)
 	for _, other := range l.plan.hosts {
 		if siteOf(other.name) == site {
-			ours[other.addr], ours[other.wan] = true, true
+			for _, a := range other.families() {
+				ours[a.addr], ours[a.wan] = true, true
+			}
 		}
 	}
 	host := l.hosts[h.name]
-	ln, err := host.Listen("tcp4", fmt.Sprintf("%v:%d", h.addr, proxyPort))
-	if err != nil {
+	var ln net.Listener
+	err := host.Do(func() (err error) { // all addresses, of both versions of IP
+		ln, err = net.ListenTCP("tcp", &net.TCPAddr{Port: proxyPort})
 		return err
+	})
+	if err != nil {
+		return fmt.Errorf("CONNECT proxy of %s: %w", site, err)
 	}
 	l.proxies[site] = &ConnectProxy{
 		ln:      ln,
 		clients: func(a netip.Addr) bool { return ours[a.Unmap()] },
 		resolve: l.Resolve,
 		dial: func(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
-			return host.Dial(ctx, "tcp4", to.String())
+			return host.Dial(ctx, "tcp", to.String())
 		},
 	}
 	return nil

@@ -73,6 +73,12 @@ func (*Host) Addr() netip.Addr { return netip.Addr{} }
 // WANAddr returns an address that is not valid.
 func (*Host) WANAddr() netip.Addr { return netip.Addr{} }
 
+// Addr6 returns an address that is not valid.
+func (*Host) Addr6() netip.Addr { return netip.Addr{} }
+
+// WANAddr6 returns an address that is not valid.
+func (*Host) WANAddr6() netip.Addr { return netip.Addr{} }
+
 // Role returns "".
 func (*Host) Role() string { return "" }
 

@@ -74,13 +74,15 @@ func addMap(conn *nftables.Conn, table *nftables.Table, m nftMap) error {
 	if err != nil {
 		return err
 	}
-	data, err := concatType(m.data)
-	if err != nil {
-		return err
-	}
 	set := &nftables.Set{
-		Table: table, Name: m.name, IsMap: true, Dynamic: true, HasTimeout: true,
-		KeyType: key, DataType: data, Size: m.size, Timeout: m.timeout, Concatenation: len(m.key) > 1,
+		Table: table, Name: m.name, Dynamic: true, HasTimeout: true,
+		KeyType: key, Size: m.size, Timeout: m.timeout, Concatenation: len(m.key) > 1,
+	}
+	if len(m.data) > 0 {
+		set.IsMap = true
+		if set.DataType, err = concatType(m.data); err != nil {
+			return err
+		}
 	}
 	if err := conn.AddSet(set, nil); err != nil {
 		return fmt.Errorf("rules: map %s: %w", m.name, err)
@@ -191,19 +193,19 @@ func (r *ruleReader) step(word string) {
 	case "oifname":
 		r.meta(expr.MetaKeyOIFNAME, ifname(r.next()))
 	case "meta":
-		r.expect("l4proto")
-		r.protocol(r.next())
+		r.metaWord()
 	case "ct":
 		r.conntrack()
-	case "ip":
-		r.expect("daddr")
-		r.meta(expr.MetaKeyNFPROTO, []byte{unix.NFPROTO_IPV4})
-		r.field(cmpRegister, "ip", "daddr")
-		r.compare(expr.CmpOpEq, r.address())
+	case "ip", "ip6":
+		r.network(word)
+	case "icmp", "icmpv6":
+		r.icmp(word)
 	case "tcp", "udp":
 		r.transport(word)
 	case "update":
-		r.update()
+		r.remember(unix.NFT_DYNSET_OP_UPDATE)
+	case "add":
+		r.remember(unix.NFT_DYNSET_OP_ADD)
 	case "accept":
 		r.add(&expr.Verdict{Kind: expr.VerdictAccept})
 	case "drop":
@@ -244,7 +246,78 @@ func ifname(quoted string) []byte {
 	return name
 }
 
-var nftProtocols = map[string]byte{"tcp": unix.IPPROTO_TCP, "udp": unix.IPPROTO_UDP}
+// metaWord reads "l4proto NAME" and "priority set MAJOR:MINOR", the class that a
+// scheduler of that handle puts the packet into.
+func (r *ruleReader) metaWord() {
+	if !r.accept("priority", "set") {
+		r.expect("l4proto")
+		r.protocol(r.next())
+		return
+	}
+	major := r.number(16)
+	r.expect(":")
+	class := major<<16 | r.number(16)
+	r.add(&expr.Immediate{Register: cmpRegister, Data: binaryutil.NativeEndian.PutUint32(class)},
+		&expr.Meta{Key: expr.MetaKeyPRIORITY, SourceRegister: true, Register: cmpRegister})
+}
+
+// number reads a hexadecimal number of so many bits.
+func (r *ruleReader) number(bits int) uint32 {
+	s := r.next()
+	n, err := strconv.ParseUint(s, 16, bits)
+	if err != nil {
+		r.fail("%q is no class", s)
+	}
+	return uint32(n)
+}
+
+// network reads "daddr ADDRESS", and "saddr" with the rest of a key and a set
+// that must hold it.
+func (r *ruleReader) network(word string) {
+	if word == "ip" && len(r.words) > 0 && r.words[0] == "saddr" {
+		r.words = append([]string{word}, r.words...)
+		r.concat(keyRegister)
+		r.add(&expr.Lookup{SourceRegister: keyRegister, SetName: strings.TrimPrefix(r.next(), "@")})
+		return
+	}
+	r.expect("daddr")
+	r.meta(expr.MetaKeyNFPROTO, []byte{nftVersions[word]})
+	r.field(cmpRegister, word, "daddr")
+	want := r.address()
+	if want.Is4() != (word == "ip") {
+		r.fail("%v is no address of %s", want, word)
+	}
+	r.compare(expr.CmpOpEq, want.AsSlice())
+}
+
+var nftVersions = map[string]byte{"ip": unix.NFPROTO_IPV4, "ip6": unix.NFPROTO_IPV6, "icmp": unix.NFPROTO_IPV4, "icmpv6": unix.NFPROTO_IPV6}
+
+// The types and codes of ICMP (RFC 792) and ICMPv6 (RFC 4443, RFC 4861).
+var icmpNumbers = map[string]byte{
+	"icmp type destination-unreachable": 3, "icmp code frag-needed": 4,
+	"icmpv6 type packet-too-big": 2, "icmpv6 type nd-neighbor-solicit": 135, "icmpv6 type nd-neighbor-advert": 136,
+}
+
+// icmp reads "type NAME" and "code NAME".
+func (r *ruleReader) icmp(word string) {
+	field, name := r.next(), r.next()
+	n, ok := icmpNumbers[word+" "+field+" "+name]
+	if !ok {
+		r.fail("unknown %s %s %q", word, field, name)
+	}
+	r.meta(expr.MetaKeyNFPROTO, []byte{nftVersions[word]})
+	r.protocol(word)
+	offset := uint32(0)
+	if field == "code" {
+		offset = 1
+	}
+	r.add(&expr.Payload{DestRegister: cmpRegister, Base: expr.PayloadBaseTransportHeader, Offset: offset, Len: 1})
+	r.compare(expr.CmpOpEq, []byte{n})
+}
+
+var nftProtocols = map[string]byte{
+	"tcp": unix.IPPROTO_TCP, "udp": unix.IPPROTO_UDP, "icmp": unix.IPPROTO_ICMP, "icmpv6": unix.IPPROTO_ICMPV6,
+}
 
 func (r *ruleReader) protocol(name string) {
 	n, ok := nftProtocols[name]
@@ -316,13 +389,13 @@ func (r *ruleReader) port(s string) []byte {
 	return binary.BigEndian.AppendUint16(nil, uint16(n))
 }
 
-func (r *ruleReader) address() []byte {
+func (r *ruleReader) address() netip.Addr {
 	s := r.next()
 	a, err := netip.ParseAddr(s)
-	if err != nil || !a.Is4() {
-		r.fail("%q is no IPv4 address", s)
+	if err != nil {
+		r.fail("%q is no address", s)
 	}
-	return a.AsSlice()
+	return a
 }
 
 // tcpFlags are the bits of octet 13 of the TCP header, RFC 9293 section 3.1.
@@ -367,6 +440,8 @@ func (r *ruleReader) field(register uint32, protocol, name string) {
 		r.add(&expr.Payload{DestRegister: register, Base: expr.PayloadBaseNetworkHeader, Offset: 12, Len: 4})
 	case "ip daddr":
 		r.add(&expr.Payload{DestRegister: register, Base: expr.PayloadBaseNetworkHeader, Offset: 16, Len: 4})
+	case "ip6 daddr":
+		r.add(&expr.Payload{DestRegister: register, Base: expr.PayloadBaseNetworkHeader, Offset: 24, Len: 16})
 	case "tcp sport", "udp sport":
 		r.add(&expr.Payload{DestRegister: register, Base: expr.PayloadBaseTransportHeader, Offset: 0, Len: 2})
 	case "tcp dport", "udp dport":
@@ -391,8 +466,8 @@ func (r *ruleReader) concat(first uint32) {
 	}
 }
 
-// update reads "@map { key timeout T : data }".
-func (r *ruleReader) update() {
+// remember reads "@map { key timeout T : data }", without data for a set.
+func (r *ruleReader) remember(operation uint32) {
 	name := strings.TrimPrefix(r.next(), "@")
 	r.expect("{")
 	r.concat(keyRegister)
@@ -401,13 +476,13 @@ func (r *ruleReader) update() {
 	if err != nil {
 		r.fail("%w", err)
 	}
-	r.expect(":")
-	r.concat(dataRegister)
+	dynset := &expr.Dynset{SrcRegKey: keyRegister, SetName: name, Operation: operation, Timeout: timeout}
+	if r.accept(":") {
+		r.concat(dataRegister)
+		dynset.SrcRegData = dataRegister
+	}
 	r.expect("}")
-	r.add(&expr.Dynset{
-		SrcRegKey: keyRegister, SrcRegData: dataRegister, SetName: name,
-		Operation: unix.NFT_DYNSET_OP_UPDATE, Timeout: timeout,
-	})
+	r.add(dynset)
 }
 
 // translate reads "to ADDRESS", "to KEY map @m" (the map gives an address) and
@@ -419,7 +494,7 @@ func (r *ruleReader) translate(kind expr.NATType) {
 	}
 	r.expect("to")
 	if len(r.words) == 1 {
-		r.add(&expr.Immediate{Register: dataRegister, Data: r.address()})
+		r.add(&expr.Immediate{Register: dataRegister, Data: r.address().AsSlice()})
 	} else {
 		r.concat(keyRegister)
 		r.expect("map")

@@ -9,15 +9,15 @@ import (
 )
 
 // An nftTable is a table block of nft's language. The language is cut down to
-// what presets use: maps, base chains and rules, one statement per line.
+// what presets use: maps, sets, base chains and rules, one statement per line.
 type nftTable struct {
 	family, name string
 	maps         []nftMap
 	chains       []nftChain
 }
 
-// An nftMap is a map that rules fill: its elements appear by update statements
-// and vanish after timeout.
+// An nftMap is a map, or a set when it has no data, that rules fill: its elements
+// appear by update and add statements and vanish after timeout.
 type nftMap struct {
 	name      string
 	key, data []string // type names, joined by "." in the text
@@ -33,8 +33,8 @@ type nftChain struct {
 	rules            [][]string
 }
 
-// nftToken matches one word, quoted string or sign of a rule.
-var nftToken = regexp.MustCompile(`"[^"]*"|[\w./@-]+|==|!=|[{}:;,()|&+]`)
+// nftToken matches one word, quoted string, IPv6 address or sign of a rule.
+var nftToken = regexp.MustCompile(`"[^"]*"|[0-9a-f]+:[0-9a-f:]*:[0-9a-f]*|[\w./@-]+|==|!=|[{}:;,()|&+]`)
 
 // parseNFT reads the tables of text.
 func parseNFT(text string) ([]nftTable, error) {
@@ -71,7 +71,7 @@ func (p *nftParser) statement(w []string) error {
 		p.chain.rules = append(p.chain.rules, w)
 	case p.table == nil && w[0] == "table" && len(w) == 4 && w[3] == "{":
 		p.table = &nftTable{family: w[1], name: w[2]}
-	case p.table != nil && w[0] == "map":
+	case p.table != nil && (w[0] == "map" || w[0] == "set"):
 		return p.parseMap(w)
 	case p.table != nil && w[0] == "chain":
 		return p.parseChain(w)
@@ -111,24 +111,26 @@ func (p *nftParser) parseChain(w []string) error {
 	return nil
 }
 
-var mapRE = regexp.MustCompile(`^map (\w+) \{ type ([\w. ]+) : ([\w. ]+) ; flags timeout , dynamic ; size (\d+) ; timeout (\w+) ; \}$`)
+var mapRE = regexp.MustCompile(`^(map|set) (\w+) \{ type ([\w. ]+?)(?: : ([\w. ]+))? ; flags timeout , dynamic ; size (\d+) ; timeout (\w+) ; \}$`)
 
 func (p *nftParser) parseMap(w []string) error {
 	m := mapRE.FindStringSubmatch(strings.Join(w, " "))
-	if m == nil {
-		return fmt.Errorf("want map NAME { type KEY : DATA; flags timeout,dynamic; size N; timeout T; }")
+	if m == nil || (m[1] == "map") != (m[4] != "") {
+		return fmt.Errorf("want map NAME { type KEY : DATA; flags timeout,dynamic; size N; timeout T; }, or set and no DATA")
 	}
-	size, err := strconv.ParseUint(m[4], 10, 32)
+	size, err := strconv.ParseUint(m[5], 10, 32)
 	if err != nil {
 		return err
 	}
-	timeout, err := time.ParseDuration(m[5])
+	timeout, err := time.ParseDuration(m[6])
 	if err != nil {
 		return err
 	}
-	p.table.maps = append(p.table.maps, nftMap{
-		name: m[1], key: splitConcat(m[2]), data: splitConcat(m[3]), size: uint32(size), timeout: timeout,
-	})
+	read := nftMap{name: m[2], key: splitConcat(m[3]), size: uint32(size), timeout: timeout}
+	if m[4] != "" {
+		read.data = splitConcat(m[4])
+	}
+	p.table.maps = append(p.table.maps, read)
 	return nil
 }
 

@@ -2,7 +2,6 @@ package lab
 
 import (
 	"fmt"
-	"net/netip"
 	"slices"
 	"strings"
 
@@ -19,60 +18,60 @@ type plan struct {
 type hostRole uint8
 
 const (
-	roleNode    hostRole = iota // eth0 on its site's LAN
-	roleGateway                 // lan0 bridge and wan0
-	rolePublic                  // wan0 only
-	roleProxy                   // public, and runs the site's CONNECT proxy
+	roleNode     hostRole = iota // eth0 on its site's LAN
+	roleGateway                  // lan0 bridge and wan0
+	roleProvider                 // lan0 to a gateway, and wan0
+	rolePublic                   // wan0 only
+	roleProxy                    // public, and runs the site's CONNECT proxy
 )
 
-var roleNames = [...]string{"node", "gateway", "public", "proxy"}
+var roleNames = [...]string{"node", "gateway", "provider", "public", "proxy"}
 
 type hostPlan struct {
-	name     string // site/host
-	role     hostRole
-	addr     netip.Addr // what other hosts of its site use; of a gateway its LAN address
-	wan      netip.Addr // on wan0; invalid for a node
-	router   netip.Addr // the default route; invalid when there is none
-	uplink   string     // the interface's name in the internet namespace; "" for a node
-	rate     int64      // bit/s of uplink, 0 is no limit
-	gateway  int        // index in hosts of a node's gateway
-	routed   bool       // a gateway whose LAN the internet knows
-	hidden   bool       // a gateway that forwards nothing
-	preset   preset     // of a gateway
-	rules    string     // of a gateway
-	nodes    int        // how many LAN ports a gateway has
-	lan      netip.Prefix
-	presetIs string // the preset's full name, for people
+	addrs             // IPv4
+	six      addrs    // IPv6; all invalid where the host has none
+	name     string   // site/host
+	role     hostRole // how it is connected
+	uplink   string   // the interface's name in the internet namespace; "" for what hangs on another host
+	rate     int64    // bit/s of wan0, 0 is no limit
+	on       int      // index in hosts: a node's gateway, a gateway's provider; -1 is the internet
+	hidden   bool     // a gateway that forwards nothing
+	preset   preset   // of a gateway or provider
+	outer    provider // of a provider
+	rules    string   // of a gateway or provider
+	nodes    int      // how many LAN ports a gateway has
+	presetIs string   // the preset's full name, for people
 }
-
-var (
-	privateNet   = netip.MustParsePrefix("10.0.0.0/8")
-	publicRouter = netip.MustParseAddr("203.0.113.1")
-	publicNet    = [3]byte{203, 0, 113}
-)
 
 // makePlan decides all of spec, which must have passed Check.
 func makePlan(spec Spec) plan {
 	var p plan
 	site, public := byte(0), byte(1)
-	nextPublic := func() netip.Addr {
+	addPublic := func(s Site, name string, role hostRole) hostPlan {
 		public++
-		return netip.AddrFrom4([4]byte{publicNet[0], publicNet[1], publicNet[2], public})
+		h := hostPlan{
+			addrs: four.publicHost(public), name: s.Name + "/" + name, role: role, on: -1,
+			uplink: p.uplinkName(), rate: s.Uplink, presetIs: Public,
+		}
+		if spec.anyIPv6() {
+			h.six = six.publicHost(public)
+		}
+		p.hosts = append(p.hosts, h)
+		return h
 	}
 	for _, s := range spec.Sites {
 		if s.Preset == Public {
 			for _, n := range s.Nodes {
-				p.addPublic(s, n, rolePublic, nextPublic())
+				addPublic(s, n, rolePublic)
 			}
 			continue
 		}
 		site++
-		var proxy netip.Addr
+		var proxy hostPlan
 		if s.hasProxy() {
-			proxy = nextPublic()
-			p.addPublic(s, proxyNode, roleProxy, proxy)
+			proxy = addPublic(s, proxyNode, roleProxy)
 		}
-		p.addSite(s, site, proxy)
+		p.addSite(s, site, proxy, spec.ipv6At(s))
 	}
 	p.addPaths(spec)
 	return p
@@ -88,42 +87,58 @@ func (p *plan) uplinkName() string {
 	return fmt.Sprintf("w%d", n)
 }
 
-func (p *plan) addPublic(s Site, name string, role hostRole, addr netip.Addr) {
-	p.hosts = append(p.hosts, hostPlan{
-		name: s.Name + "/" + name, role: role, addr: addr, wan: addr, router: publicRouter,
-		uplink: p.uplinkName(), rate: s.Uplink, presetIs: Public,
-	})
-}
-
-func (p *plan) addSite(s Site, number byte, proxy netip.Addr) {
-	lanAddr := func(i int) netip.Addr { return netip.AddrFrom4([4]byte{10, number, 0, byte(i)}) }
+// addSite adds the gateway, what lies before it, and the nodes behind.
+func (p *plan) addSite(s Site, number byte, proxy hostPlan, ipv6 bool) {
+	preset, _ := lookupPreset(s.Preset) // Check has found it
+	hidden := strings.HasPrefix(s.Preset, noRoute)
 	gw := hostPlan{
-		name: s.Name + "/" + s.gateway(), role: roleGateway,
-		addr: lanAddr(1), lan: netip.PrefixFrom(lanAddr(0), 24),
-		wan:    netip.AddrFrom4([4]byte{100, 64, number, 2}),
-		router: netip.AddrFrom4([4]byte{100, 64, number, 1}),
-		uplink: p.uplinkName(), rate: s.Uplink,
-		hidden: strings.HasPrefix(s.Preset, noRoute), nodes: len(s.Nodes), presetIs: s.Preset,
+		addrs: four.gateway(number, !hidden && !preset.translates()), name: s.Name + "/" + s.gateway(),
+		role: roleGateway, on: -1, rate: s.Uplink, hidden: hidden, preset: preset, nodes: len(s.Nodes), presetIs: s.Preset,
 	}
-	gw.preset, _ = lookupPreset(s.Preset) // Check has found it
-	gw.routed = !gw.hidden && !gw.preset.translates()
-	vars := ruleVars{ext: gw.wan, host: lanAddr(11), proxy: proxy}
-	if gw.hidden {
+	vars := ruleVars{ext: gw.wan, host: four.node(number, 0), proxy: proxy.addr, proxy6: proxy.six.addr, hidden: hidden, ipv6: ipv6}
+	if hidden {
 		vars.host = gw.addr // whatever a hidden host would get is for the gateway
 	}
-	gw.rules = gw.preset.ruleset(gw.hidden, vars)
+	gw.rules = preset.ruleset(vars)
+	if ipv6 {
+		gw.six = six.gateway(number, !hidden)
+	}
+	if preset.outer != nil {
+		gw.on = len(p.hosts)
+		p.addProvider(s, number, gw)
+	} else {
+		gw.uplink = p.uplinkName()
+	}
 	at := len(p.hosts)
 	p.hosts = append(p.hosts, gw)
 	for i, n := range s.Nodes {
-		node := hostPlan{
-			name: s.Name + "/" + n, role: roleNode, addr: lanAddr(11 + i), router: gw.addr,
-			gateway: at, presetIs: s.Preset,
-		}
-		if gw.hidden {
-			node.router = netip.Addr{}
+		node := hostPlan{name: s.Name + "/" + n, role: roleNode, on: at, presetIs: s.Preset}
+		node.addrs = gw.nodeBehind(four.node(number, i), hidden)
+		if ipv6 {
+			node.six = gw.six.nodeBehind(six.node(number, i), hidden)
 		}
 		p.hosts = append(p.hosts, node)
 	}
+}
+
+// addProvider adds the router between the gateway and the internet.
+func (p *plan) addProvider(s Site, number byte, gw hostPlan) {
+	outer := *gw.preset.outer
+	if s.UDPLife > 0 {
+		outer.udpLife = s.UDPLife
+	}
+	h := hostPlan{
+		addrs: four.provider(number, gw.addrs, outer.rules.translates()),
+		name:  s.Name + "/" + outer.host, role: roleProvider, on: -1, uplink: p.uplinkName(),
+		preset: outer.rules, outer: outer, presetIs: s.Preset,
+	}
+	if gw.six.wan.IsValid() {
+		h.six = six.provider(number, gw.six, false)
+	}
+	h.rules = outer.rules.ruleset(ruleVars{
+		ext: h.wan, life: outer.udpLife, ipv6: h.six.wan.IsValid(), silent: outer.mtu > 0,
+	})
+	p.hosts = append(p.hosts, h)
 }
 
 // addPaths makes a path for each ordered pair of places on the WAN, sorted by
@@ -145,9 +160,18 @@ func (p *plan) addPaths(spec Spec) {
 	})
 }
 
-// endpoint returns the host's name on the WAN: a gateway stands for its site.
+// families returns the host's addresses in the versions of IP that it has.
+func (h hostPlan) families() []addrs {
+	if !h.six.addr.IsValid() {
+		return []addrs{h.addrs}
+	}
+	return []addrs{h.addrs, h.six}
+}
+
+// endpoint returns the host's name on the WAN: a gateway, or the provider before
+// it, stands for its site.
 func (h hostPlan) endpoint() string {
-	if h.role == roleGateway {
+	if h.role == roleGateway || h.role == roleProvider {
 		return siteOf(h.name)
 	}
 	return h.name
@@ -164,9 +188,11 @@ func (p plan) hostsFile() string {
 	var b strings.Builder
 	b.WriteString("127.0.0.1 localhost\n::1 localhost\n")
 	for _, h := range p.hosts {
-		fmt.Fprintf(&b, "%v %s\n", h.addr, h.dnsName())
-		if h.role == roleGateway {
-			fmt.Fprintf(&b, "%v wan.%s\n", h.wan, siteOf(h.name))
+		for _, a := range h.families() {
+			fmt.Fprintf(&b, "%v %s\n", a.addr, h.dnsName())
+			if h.role == roleGateway {
+				fmt.Fprintf(&b, "%v wan.%s\n", a.wan, siteOf(h.name))
+			}
 		}
 	}
 	return b.String()

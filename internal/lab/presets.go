@@ -2,7 +2,6 @@ package lab
 
 import (
 	"fmt"
-	"net/netip"
 	"slices"
 	"strings"
 
@@ -21,8 +20,9 @@ const noRoute = "no-route/"
 // A preset is one kind of gateway, as data: the rules in the language of nft,
 // from which ruleset makes the complete text and loadRules the kernel's form.
 //
-// LAN, WAN, EXT (the gateway's WAN address), HOST (the first node) and PROXY
-// (the site's CONNECT proxy) stand for the values of a site.
+// LAN, WAN, EXT (the gateway's WAN address), HOST (the first node), PROXY and
+// PROXY6 (the site's CONNECT proxy) and LIFE (of a UDP mapping) stand for the
+// values of a site.
 type preset struct {
 	name    string
 	accepts bool     // the chains' policy is accept; without it they drop
@@ -33,6 +33,8 @@ type preset struct {
 	nat     string            // a whole table, or ""
 	sysctl  map[string]string // below /proc/sys/net, in the gateway
 	proxy   bool              // the lab runs a CONNECT proxy for the site
+	ipv6    bool              // hosts have IPv6 too, never translated and judged by the same rules
+	outer   *provider         // what lies between the gateway and the internet, or nil
 	// profile is what the rules mean to a broker; Site and GatewayOnly are
 	// filled in by Profile.
 	profile overlay.SiteProfile
@@ -75,8 +77,11 @@ func with(p overlay.SiteProfile, change func(*overlay.SiteProfile)) overlay.Site
 	return p
 }
 
-// presets lists every kind of gateway, the most open first.
-var presets = []preset{
+// presets lists every kind of gateway.
+var presets = slices.Concat(common, further)
+
+// common are the kinds that sites usually have, the most open first.
+var common = []preset{
 	{
 		name: "open", accepts: true,
 		profile: overlay.SiteProfile{Inbound: overlay.InboundOpen, UDP: true, Privileged: true},
@@ -159,11 +164,7 @@ var presets = []preset{
 		}),
 	},
 	{
-		name: "nat-symmetric", forward: stateful,
-		nat: strings.Replace(masquerade, "masquerade", "masquerade random,fully-random", 1),
-		profile: with(natProfile, func(p *overlay.SiteProfile) {
-			p.NAT.Mapping, p.NAT.KeepsPort = overlay.AddressAndPortDependent, false
-		}),
+		name: "nat-symmetric", forward: stateful, nat: symmetric, profile: symmetricProfile,
 	},
 	{
 		name:    "no-udp",
@@ -282,64 +283,5 @@ func Profile(name string) (overlay.SiteProfile, error) {
 	return p.profile, nil
 }
 
-// translates reports whether the gateway hides its LAN's addresses.
+// translates reports whether the gateway hides its LAN's IPv4 addresses.
 func (p preset) translates() bool { return p.nat != "" }
-
-// ruleVars are a site's values for the words in a preset's rules.
-type ruleVars struct{ ext, host, proxy netip.Addr }
-
-// ruleset returns the complete rules of a gateway as text that nft(8) loads as
-// well. The gateway itself has the access its site has: what the forward chain
-// says of packets from the LAN holds for those it sends, and what the chain says of
-// packets from the WAN for those it receives. With hidden nodes (no-route) the
-// forward chain passes nothing.
-func (p preset) ruleset(hidden bool, v ruleVars) string {
-	var b strings.Builder
-	forward, policy := p.forward, "drop"
-	if p.accepts {
-		policy = "accept"
-	}
-	b.WriteString("table inet fw {\n")
-	input := p.local("iifname LAN ", "oifname WAN ", "iifname")
-	switch {
-	case p.answers && hidden: // open would give the gateway more than its site has
-		chain(&b, "input", policy, slices.Concat(input, reject))
-	case p.answers:
-		chain(&b, "input", "accept", nil)
-	default:
-		chain(&b, "input", policy, input)
-	}
-	chain(&b, "output", policy, p.local("iifname WAN ", "iifname LAN ", "oifname"))
-	if hidden {
-		forward, policy = nil, "drop"
-	}
-	chain(&b, "forward", policy, forward)
-	b.WriteString("}\n" + p.nat)
-	return strings.NewReplacer("LAN", `"lan0"`, "WAN", `"wan0"`, "EXT", v.ext.String(),
-		"HOST", v.host.String(), "PROXY", v.proxy.String()).Replace(b.String())
-}
-
-// local turns the forward chain into one for the gateway's own packets: rules
-// that contain other are about the opposite direction and left out, the words of
-// drop say what the chain's hook says already, and what comes from or goes to
-// the gateway itself or its LAN (by iface, iifname or oifname) is free.
-func (p preset) local(other, drop, iface string) []string {
-	var rules []string
-	if !p.accepts {
-		rules = append(rules, iface+` "lo" accept`, iface+` LAN accept`)
-	}
-	for _, rule := range p.forward {
-		if !strings.Contains(rule, other) {
-			rules = append(rules, strings.Replace(rule, drop, "", 1))
-		}
-	}
-	return rules
-}
-
-func chain(b *strings.Builder, hook, policy string, rules []string) {
-	fmt.Fprintf(b, " chain %s { type filter hook %s priority filter; policy %s\n", hook, hook, policy)
-	for _, r := range rules {
-		fmt.Fprintf(b, "  %s\n", r)
-	}
-	b.WriteString(" }\n")
-}

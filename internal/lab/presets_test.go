@@ -6,8 +6,11 @@ import (
 	"testing"
 )
 
-var testVars = ruleVars{
-	ext: netip.MustParseAddr("100.64.1.2"), host: netip.MustParseAddr("10.1.0.11"), proxy: netip.MustParseAddr("203.0.113.2"),
+func testVars(hidden bool) ruleVars {
+	return ruleVars{
+		ext: netip.MustParseAddr("100.64.1.2"), host: netip.MustParseAddr("10.1.0.11"),
+		proxy: netip.MustParseAddr("203.0.113.2"), hidden: hidden,
+	}
 }
 
 // TestRuleset shows what becomes of a preset's few lines.
@@ -70,7 +73,7 @@ table ip nat {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := p.ruleset(c.hidden, testVars); got != c.want {
+		if got := p.ruleset(testVars(c.hidden)); got != c.want {
 			t.Errorf("%s hidden=%v:\n%s\nwant\n%s", c.preset, c.hidden, got, c.want)
 		}
 	}
@@ -83,7 +86,7 @@ func TestStatelessKeepsNoState(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if text := p.ruleset(false, testVars); strings.Contains(text, " ct ") || strings.Contains(text, "nat") {
+		if text := p.ruleset(testVars(false)); strings.Contains(text, " ct ") || strings.Contains(text, "nat") {
 			t.Errorf("%s tracks connections:\n%s", name, text)
 		}
 	}

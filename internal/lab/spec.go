@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -22,6 +23,10 @@ const (
 type Spec struct {
 	WAN   WAN
 	Sites []Site
+	// IPv6 gives IPv6 to all sites whose gateway does not translate addresses,
+	// judged by the same rules as their IPv4. Presets that have IPv6 by themselves
+	// need no word of this.
+	IPv6 bool
 }
 
 // A WAN is the shape of the paths between endpoints. An endpoint is a site's
@@ -46,10 +51,16 @@ type Site struct {
 	Nodes   []string // host names, unique in the site
 	Gateway string   // the gateway's host name; "" means "gw"
 	Uplink  int64    // bit/s of the gateway's access link, each way; 0 is no limit
+	// UDPLife replaces the life of UDP mappings in a preset that ends them at a
+	// certain age (nat-double), in whole milliseconds; 0 leaves it.
+	UDPLife time.Duration
 }
 
 // Public is the preset of a site whose nodes are hosts on the internet.
 const Public = "public"
+
+// minUDPLife is the shortest life of a mapping that the undertaker keeps to.
+const minUDPLife = 200 * time.Millisecond
 
 // proxyNode is the host name of a site's CONNECT proxy.
 const proxyNode = "proxy"
@@ -66,6 +77,32 @@ func (s Site) gateway() string {
 func (s Site) hasProxy() bool {
 	p, err := lookupPreset(s.Preset)
 	return err == nil && p.proxy
+}
+
+// outer returns what lies between the site's gateway and the internet, or nil.
+func (s Site) outer() *provider {
+	p, err := lookupPreset(s.Preset)
+	if err != nil {
+		return nil
+	}
+	return p.outer
+}
+
+// ipv6At reports whether the hosts of the site have IPv6.
+func (s Spec) ipv6At(site Site) bool {
+	p, err := lookupPreset(site.Preset)
+	if err != nil { // it is Public
+		return s.anyIPv6()
+	}
+	return p.ipv6 || s.IPv6 && !p.translates() && (p.outer == nil || !p.outer.rules.translates())
+}
+
+// anyIPv6 reports whether there is a site with IPv6. Public hosts then have it too.
+func (s Spec) anyIPv6() bool {
+	return s.IPv6 || slices.ContainsFunc(s.Sites, func(site Site) bool {
+		p, err := lookupPreset(site.Preset)
+		return err == nil && p.ipv6
+	})
 }
 
 // endpoints returns the names of the site's places on the WAN.
@@ -251,7 +288,19 @@ func (s Site) check(key string) error {
 	if s.Uplink < 0 {
 		return specErr(key+".uplink", "%d bit/s is negative", s.Uplink)
 	}
+	outer := s.outer()
+	if s.UDPLife != 0 {
+		if outer == nil || outer.udpLife == 0 {
+			return specErr(key+".udp-life", "preset %s does not end UDP mappings at a certain age", s.Preset)
+		}
+		if s.UDPLife < minUDPLife || s.UDPLife%time.Millisecond != 0 {
+			return specErr(key+".udp-life", "%v is not %v or more in whole milliseconds", s.UDPLife, minUDPLife)
+		}
+	}
 	names := map[string]bool{}
+	if outer != nil {
+		names[outer.host] = true
+	}
 	if s.Preset != Public {
 		names[s.gateway()] = true
 		if !wordRE.MatchString(s.gateway()) {

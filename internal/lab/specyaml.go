@@ -65,6 +65,7 @@ func (r *specReader) parse(text []byte) (Spec, error) {
 	}
 	var spec Spec
 	err := r.mapping("", doc.Content[0], map[string]field{
+		"ipv6":  scalar(r, &spec.IPv6, parseBool),
 		"wan":   func(key string, n *yaml.Node) error { return r.wan(key, n, &spec.WAN) },
 		"sites": func(key string, n *yaml.Node) error { return r.sites(key, n, &spec.Sites) },
 	})
@@ -192,11 +193,12 @@ func (r *specReader) sites(key string, n *yaml.Node, dst *[]Site) error {
 	return r.list(key, n, func(key string, n *yaml.Node) error {
 		var s Site
 		err := r.mapping(key, n, map[string]field{
-			"name":    scalar(r, &s.Name, plain),
-			"preset":  scalar(r, &s.Preset, plain),
-			"gateway": scalar(r, &s.Gateway, plain),
-			"uplink":  scalar(r, &s.Uplink, parseRate),
-			"nodes":   func(key string, n *yaml.Node) error { return r.nodes(key, n, &s.Nodes) },
+			"name":     scalar(r, &s.Name, plain),
+			"preset":   scalar(r, &s.Preset, plain),
+			"gateway":  scalar(r, &s.Gateway, plain),
+			"uplink":   scalar(r, &s.Uplink, parseRate),
+			"udp-life": scalar(r, &s.UDPLife, parseDuration),
+			"nodes":    func(key string, n *yaml.Node) error { return r.nodes(key, n, &s.Nodes) },
 		})
 		if err == nil && s.Nodes == nil {
 			s.Nodes = Nodes(1)
@@ -274,6 +276,13 @@ func pointer[T any](parse func(string) (T, error)) func(string) (*T, error) {
 		v, err := parse(s)
 		return &v, err
 	}
+}
+
+func parseBool(s string) (bool, error) {
+	if s != "true" && s != "false" {
+		return false, fmt.Errorf("%q is neither true nor false", s)
+	}
+	return s == "true", nil
 }
 
 func parseDuration(s string) (time.Duration, error) {

@@ -9,6 +9,8 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -31,7 +33,11 @@ var hostSysctls = map[string]string{
 	"ipv4/conf/default/rp_filter":     "0",
 	"ipv6/conf/default/accept_dad":    "0",
 	"ipv6/conf/default/addr_gen_mode": "1", // no link-local addresses, hence no chatter of theirs
+	"ipv6/icmp/ratelimit":             "0",
 }
+
+// forwarding makes a router of a host.
+var forwarding = map[string]string{"ipv4/ip_forward": "1", "ipv6/conf/all/forwarding": "1"}
 
 func setSysctls(values map[string]string) error {
 	for key, value := range values {
@@ -62,7 +68,7 @@ func (l *Lab) makeHosts(ctx context.Context) (err error) {
 		if err := setSysctls(hostSysctls); err != nil {
 			return err
 		}
-		return setSysctls(map[string]string{"ipv4/ip_forward": "1"})
+		return setSysctls(forwarding)
 	})
 	if err != nil {
 		return err
@@ -110,11 +116,14 @@ func (l *Lab) layWires() error {
 	ports := make(map[int]int) // LAN ports used, by gateway
 	for _, p := range l.plan.hosts {
 		var err error
-		if p.role == roleNode {
-			gw := l.plan.hosts[p.gateway]
-			err = wire(nl, l.hosts[p.name], nodeIface, l.hosts[gw.name], portName(ports[p.gateway]))
-			ports[p.gateway]++
-		} else {
+		switch {
+		case p.role == roleNode:
+			gw := l.plan.hosts[p.on]
+			err = wire(nl, l.hosts[p.name], nodeIface, l.hosts[gw.name], portName(ports[p.on]))
+			ports[p.on]++
+		case p.on >= 0:
+			err = wire(nl, l.hosts[p.name], wanIface, l.hosts[l.plan.hosts[p.on].name], lanIface)
+		default:
 			err = wire(nl, l.hosts[p.name], wanIface, l.internet, p.uplink)
 		}
 		if err != nil {
@@ -146,23 +155,25 @@ func configureHost(p hostPlan) error {
 	c.up("lo")
 	switch p.role {
 	case roleNode:
-		c.address(nodeIface, netip.PrefixFrom(p.addr, 24))
-		c.route(netip.Prefix{}, p.router, nodeIface)
+		for _, a := range p.families() {
+			c.address(nodeIface, netip.PrefixFrom(a.addr, a.bits))
+			c.route(netip.Prefix{}, a.router, nodeIface)
+		}
 	case roleGateway:
 		c.gateway(p)
+	case roleProvider:
+		c.provider(p)
 	case rolePublic, roleProxy:
-		c.address(wanIface, netip.PrefixFrom(p.wan, 32))
-		c.route(netip.PrefixFrom(p.router, 32), netip.Addr{}, wanIface)
-		c.route(netip.Prefix{}, p.router, wanIface)
+		c.onInternet(p)
 	}
 	if p.rate > 0 {
-		c.limit(wanIface, p.rate)
+		c.limit(wanIface, netlink.HANDLE_ROOT, bucketOf(p.rate))
 	}
 	return c.err
 }
 
 // configureInternet routes among the uplinks. As on the real one, packets to
-// private networks that nobody announces vanish.
+// networks that nobody announces vanish.
 func (l *Lab) configureInternet() error {
 	c, err := newConfigurer()
 	if err != nil {
@@ -170,27 +181,59 @@ func (l *Lab) configureInternet() error {
 	}
 	defer c.nl.Close()
 	c.up("lo")
-	c.do("dropping packets to private networks", func() error {
-		return c.nl.RouteAdd(&netlink.Route{Dst: ipNet(privateNet), Type: unix.RTN_BLACKHOLE})
-	})
+	silent := false
+	for _, n := range slices.Concat(four.unrouted, six.unrouted) {
+		c.do(fmt.Sprintf("dropping packets to %v", n), func() error {
+			return c.nl.RouteAdd(&netlink.Route{Dst: ipNet(n), Type: unix.RTN_BLACKHOLE})
+		})
+	}
 	for _, p := range l.plan.hosts {
 		if p.uplink == "" {
 			continue
 		}
-		if p.role == roleGateway {
-			c.address(p.uplink, netip.PrefixFrom(p.router, 24))
-		} else {
-			c.address(p.uplink, netip.PrefixFrom(p.router, 32))
-			c.route(netip.PrefixFrom(p.wan, 32), netip.Addr{}, p.uplink)
-		}
-		if p.routed {
-			c.route(p.lan, p.wan, p.uplink)
+		c.uplink(p)
+		if p.outer.mtu > 0 {
+			c.mtu(p.uplink, p.outer.mtu)
+			silent = true
 		}
 		if p.rate > 0 {
-			c.limit(p.uplink, p.rate)
+			c.limit(p.uplink, netlink.HANDLE_ROOT, bucketOf(p.rate))
 		}
 	}
+	if silent {
+		c.do("keeping ICMP errors back", func() error { return loadRules(internetSilence) })
+	}
 	return c.err
+}
+
+// internetSilence keeps the internet from telling who sent too large a packet
+// towards a provider's small link. It is only there with such a provider, and
+// then holds for all links: the error does not say which one was meant.
+var internetSilence = "table inet silence {\n chain output { type filter hook output priority filter; policy accept\n" +
+	strings.Join(silence, "\n") + "\n }\n}\n"
+
+// uplink sets up the internet's end of a wire.
+func (c *configurer) uplink(p hostPlan) {
+	for _, a := range p.families() {
+		if p.role == roleGateway {
+			c.address(p.uplink, netip.PrefixFrom(a.router, a.bits))
+		} else {
+			c.address(p.uplink, whole(a.router))
+			c.route(whole(a.wan), netip.Addr{}, p.uplink)
+		}
+		for _, n := range a.behind {
+			c.route(n, a.wan, p.uplink)
+		}
+	}
+}
+
+// onInternet sets up wan0 of a host whose other end is the internet's.
+func (c *configurer) onInternet(p hostPlan) {
+	for _, a := range p.families() {
+		c.address(wanIface, whole(a.wan))
+		c.route(whole(a.router), netip.Addr{}, wanIface)
+		c.route(netip.Prefix{}, a.router, wanIface)
+	}
 }
 
 // A configurer changes the network namespace that it was made in. The first
@@ -234,7 +277,11 @@ func (c *configurer) up(name string) {
 func (c *configurer) address(name string, p netip.Prefix) {
 	link := c.link(name)
 	c.do(fmt.Sprintf("giving %s the address %v", name, p), func() error {
-		return c.nl.AddrAdd(link, &netlink.Addr{IPNet: ipNet(p)})
+		flags := 0
+		if p.Addr().Is6() {
+			flags = unix.IFA_F_NODAD // it can be used at once
+		}
+		return c.nl.AddrAdd(link, &netlink.Addr{IPNet: ipNet(p), Flags: flags})
 	})
 	c.do("setting up "+name, func() error { return c.nl.LinkSetUp(link) })
 }
@@ -277,29 +324,46 @@ func (c *configurer) gateway(p hostPlan) {
 			return c.nl.LinkSetUp(port)
 		})
 	}
-	c.address(lanIface, netip.PrefixFrom(p.addr, 24))
-	c.address(wanIface, netip.PrefixFrom(p.wan, 24))
-	c.route(netip.Prefix{}, p.router, wanIface)
+	for _, a := range p.families() {
+		c.address(lanIface, netip.PrefixFrom(a.addr, a.bits))
+		c.address(wanIface, netip.PrefixFrom(a.wan, a.bits))
+		c.route(netip.Prefix{}, a.router, wanIface)
+	}
+	c.do("keeping the LAN's own frames out of the firewall", switchFrames)
+	c.firewall(p)
+}
+
+// provider sets up the router between a gateway and the internet.
+func (c *configurer) provider(p hostPlan) {
+	for _, a := range p.families() {
+		c.address(lanIface, netip.PrefixFrom(a.addr, a.bits))
+		for _, n := range a.behind[min(1, len(a.behind)):] { // the first is the wire itself
+			c.route(n, a.through, lanIface)
+		}
+	}
+	c.onInternet(p)
+	if p.outer.mtu > 0 {
+		c.mtu(wanIface, p.outer.mtu)
+	}
+	if p.outer.udpRate > 0 {
+		c.limitUDP(lanIface, p.outer.udpRate)
+		c.limitUDP(wanIface, p.outer.udpRate)
+	}
+	c.firewall(p)
+}
+
+// firewall loads the rules of a gateway or provider and lets it forward unless
+// the nodes are hidden.
+func (c *configurer) firewall(p hostPlan) {
 	c.do("loading the rules of "+p.presetIs, func() error { return loadRules(p.rules) })
 	c.do("setting sysctls", func() error { return setSysctls(p.preset.sysctl) })
-	c.do("keeping the LAN's own frames out of the firewall", switchFrames)
 	if !p.hidden {
-		c.do("forwarding", func() error { return setSysctls(map[string]string{"ipv4/ip_forward": "1"}) })
+		c.do("forwarding", func() error { return setSysctls(forwarding) })
 	}
 }
 
-// limit lets the interface send rate bit/s, with 10 ms of tokens and up to 50 ms
-// of packets waiting.
-func (c *configurer) limit(name string, rate int64) {
-	bytes := uint64(max(rate/8, 1))
-	burst := uint32(max(bytes/100, 64<<10))
+// mtu makes the interface's largest packet so many bytes.
+func (c *configurer) mtu(name string, bytes int) {
 	link := c.link(name)
-	c.do("limiting "+name, func() error {
-		return c.nl.QdiscAdd(&netlink.Tbf{
-			QdiscAttrs: netlink.QdiscAttrs{LinkIndex: link.Attrs().Index, Handle: netlink.MakeHandle(1, 0), Parent: netlink.HANDLE_ROOT},
-			Rate:       bytes,
-			Limit:      burst + uint32(max(bytes/20, 64<<10)),
-			Buffer:     netlink.Xmittime(bytes, burst),
-		})
-	})
+	c.do(fmt.Sprintf("giving %s an MTU of %d", name, bytes), func() error { return c.nl.LinkSetMTU(link, bytes) })
 }

@@ -1,0 +1,105 @@
+package lab
+
+import "net/netip"
+
+// A network is a part of the address plan. Where at is not 0, that byte of an
+// address holds a site's number; the last byte holds a host's.
+type network struct {
+	first netip.Addr
+	at    int
+}
+
+func (n network) host(site, host byte) netip.Addr {
+	b := n.first.AsSlice()
+	if n.at > 0 {
+		b[n.at] = site
+	}
+	b[len(b)-1] = host
+	a, _ := netip.AddrFromSlice(b)
+	return a
+}
+
+// A family is the address plan of one version of IP, as the package comment
+// tells it.
+type family struct {
+	sites     network // all LANs
+	links     network // wires between a gateway and what lies before it
+	providers network // providers' routers; the host is the site
+	publics   network // hosts on the internet; 1 is the internet itself
+	bits      int     // of the prefix of one LAN or wire
+	unrouted  []netip.Prefix
+}
+
+// RFC 1918, 6598 and 5737 for IPv4; RFC 3849 for IPv6.
+var (
+	four = family{
+		sites:     network{netip.MustParseAddr("10.0.0.0"), 1},
+		links:     network{netip.MustParseAddr("100.64.0.0"), 2},
+		providers: network{netip.MustParseAddr("198.51.100.0"), 0},
+		publics:   network{netip.MustParseAddr("203.0.113.0"), 0},
+		bits:      24,
+		unrouted:  []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("100.64.0.0/10")},
+	}
+	six = family{
+		sites:     network{netip.MustParseAddr("2001:db8::"), 5},
+		links:     network{netip.MustParseAddr("2001:db8:ff00::"), 7},
+		providers: network{netip.MustParseAddr("2001:db8:fffe::"), 0},
+		publics:   network{netip.MustParseAddr("2001:db8:ffff::"), 0},
+		bits:      64,
+		unrouted:  []netip.Prefix{netip.MustParsePrefix("2001:db8::/32")},
+	}
+)
+
+// addrs are a host's addresses and routes in one version of IP.
+type addrs struct {
+	addr    netip.Addr // what other hosts of its site use; on lan0 of a gateway and provider
+	wan     netip.Addr // on wan0; not valid for a node
+	router  netip.Addr // the default route; not valid when there is none
+	bits    int        // of the prefix of a LAN or wire
+	behind  []netip.Prefix
+	through netip.Addr // a provider's way to behind: its gateway
+}
+
+// gateway returns the addresses of a site's gateway. Its LAN is behind it for
+// others when they may know it.
+func (f family) gateway(site byte, known bool) addrs {
+	a := addrs{addr: f.sites.host(site, 1), wan: f.links.host(site, 2), router: f.links.host(site, 1), bits: f.bits}
+	if known {
+		a.behind = []netip.Prefix{netip.PrefixFrom(f.sites.host(site, 0), f.bits)}
+	}
+	return a
+}
+
+// node returns the address of the i-th node, from 0, of a site.
+func (f family) node(site byte, i int) netip.Addr { return f.sites.host(site, byte(11+i)) }
+
+// nodeBehind returns the addresses of a node with address addr; a hidden one has no
+// way out.
+func (gw addrs) nodeBehind(addr netip.Addr, hidden bool) addrs {
+	a := addrs{addr: addr, bits: gw.bits}
+	if !hidden {
+		a.router = gw.addr
+	}
+	return a
+}
+
+// provider returns the addresses of the router before a site's gateway. Unless it
+// translates, others know what is behind it: the wire to the gateway and the LAN.
+func (f family) provider(site byte, gw addrs, translates bool) addrs {
+	a := addrs{
+		addr: gw.router, wan: f.providers.host(0, site), router: f.publics.host(0, 1), bits: f.bits, through: gw.wan,
+	}
+	if !translates {
+		a.behind = append([]netip.Prefix{netip.PrefixFrom(f.links.host(site, 0), f.bits)}, gw.behind...)
+	}
+	return a
+}
+
+// publicHost returns the addresses of the n-th host on the internet.
+func (f family) publicHost(n byte) addrs {
+	a := f.publics.host(0, n)
+	return addrs{addr: a, wan: a, router: f.publics.host(0, 1), bits: f.bits}
+}
+
+// whole returns the prefix of one address.
+func whole(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }

@@ -1,0 +1,114 @@
+package lab
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+)
+
+// ruleVars are a site's values for the words in a preset's rules, and what else
+// of the site decides about them.
+type ruleVars struct {
+	ext, host, proxy netip.Addr
+	proxy6           netip.Addr // valid where the site has IPv6
+	life             time.Duration
+	hidden           bool // nodes have no route: the forward chain passes nothing
+	ipv6             bool // the gateway has IPv6
+	silent           bool // ICMP errors about large packets are kept back
+}
+
+// The rules of a gateway that are no preset's own.
+var (
+	// discovery lets a gateway with IPv6 find its neighbours, which is ARP's
+	// business in IPv4 and no filter's. A large packet is reported by an error
+	// that is "related", so that it passes where connections are tracked.
+	discovery = []string{
+		`icmpv6 type nd-neighbor-solicit accept`,
+		`icmpv6 type nd-neighbor-advert accept`,
+	}
+	silence = []string{
+		`icmp type destination-unreachable icmp code frag-needed drop`,
+		`icmpv6 type packet-too-big drop`,
+	}
+)
+
+// ruleset returns the complete rules of a gateway as text that nft(8) loads as
+// well. The gateway itself has the access its site has: what the forward chain
+// says of packets from the LAN holds for those it sends, and what the chain says of
+// packets from the WAN for those it receives.
+func (p preset) ruleset(v ruleVars) string {
+	var b strings.Builder
+	forward, policy := p.forward, "drop"
+	if p.accepts {
+		policy = "accept"
+	}
+	if v.ipv6 {
+		forward = alsoSix(forward)
+	}
+	var before []string
+	if v.silent {
+		before = silence
+	}
+	b.WriteString("table inet fw {\n")
+	near := before
+	if v.ipv6 && !p.accepts {
+		near = slices.Concat(before, discovery)
+	}
+	input := slices.Concat(near, p.local(forward, "iifname LAN ", "oifname WAN ", "iifname"))
+	switch {
+	case p.answers && v.hidden: // open would give the gateway more than its site has
+		chain(&b, "input", policy, slices.Concat(input, reject))
+	case p.answers:
+		chain(&b, "input", "accept", nil)
+	default:
+		chain(&b, "input", policy, input)
+	}
+	chain(&b, "output", policy, slices.Concat(near, p.local(forward, "iifname WAN ", "iifname LAN ", "oifname")))
+	if v.hidden {
+		chain(&b, "forward", "drop", nil)
+	} else {
+		chain(&b, "forward", policy, slices.Concat(before, forward))
+	}
+	b.WriteString("}\n" + p.nat)
+	return strings.NewReplacer("LAN", `"lan0"`, "WAN", `"wan0"`, "EXT", v.ext.String(), "HOST", v.host.String(),
+		"PROXY6", v.proxy6.String(), "PROXY", v.proxy.String(), "LIFE", fmt.Sprintf("%dms", v.life.Milliseconds())).Replace(b.String())
+}
+
+// alsoSix says of IPv6 addresses what rules say of IPv4 addresses.
+func alsoSix(rules []string) []string {
+	var all []string
+	for _, r := range rules {
+		all = append(all, r)
+		if strings.Contains(r, "ip daddr PROXY ") {
+			all = append(all, strings.Replace(r, "ip daddr PROXY ", "ip6 daddr PROXY6 ", 1))
+		}
+	}
+	return all
+}
+
+// local turns the forward chain into one for the gateway's own packets: rules
+// that contain other are about the opposite direction and left out, the words of
+// drop say what the chain's hook says already, and what comes from or goes to
+// the gateway itself or its LAN (by iface, iifname or oifname) is free.
+func (p preset) local(forward []string, other, drop, iface string) []string {
+	var rules []string
+	if !p.accepts {
+		rules = append(rules, iface+` "lo" accept`, iface+` LAN accept`)
+	}
+	for _, rule := range forward {
+		if !strings.Contains(rule, other) {
+			rules = append(rules, strings.Replace(rule, drop, "", 1))
+		}
+	}
+	return rules
+}
+
+func chain(b *strings.Builder, hook, policy string, rules []string) {
+	fmt.Fprintf(b, " chain %s { type filter hook %s priority filter; policy %s\n", hook, hook, policy)
+	for _, r := range rules {
+		fmt.Fprintf(b, "  %s\n", r)
+	}
+	b.WriteString(" }\n")
+}
