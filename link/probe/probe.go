@@ -69,14 +69,23 @@ func (r *Rank) Leave() {
 	r.served.Wait()
 }
 
-// Dial links this rank to another of its job.
-func (r *Rank) Dial(ctx context.Context, peer uint32) (*link.Link, error) {
+// Dial links this rank to another of its job. connected is when it held the
+// connection; what followed is the handshake.
+func (r *Rank) Dial(ctx context.Context, peer uint32) (l *link.Link, connected time.Time, err error) {
 	name := overlay.ProcessName{Job: r.Identity.Process.Job, Rank: peer}
 	c, err := r.client.Dial(ctx, name)
+	connected = time.Now()
 	if err != nil {
-		return nil, err
+		return nil, connected, err
 	}
-	return link.Establish(ctx, c, r.Identity, &name, welcome)
+	l, err = link.Establish(ctx, c, r.Identity, &name, welcome)
+	return l, connected, err
+}
+
+// Times are how long the dialler of a pair took.
+type Times struct {
+	Connected time.Duration // until it held a connection
+	Linked    time.Duration // until both ends had proven who they are
 }
 
 // Accept links this rank to the next one that dials it. A dialler may try
@@ -124,14 +133,20 @@ func (r *Rank) Accept(ctx context.Context) (*link.Link, error) {
 // Pair links two ranks, the first dialling, and returns both ends and how long
 // the dialler took.
 func Pair(ctx context.Context, from, to *Rank) (near, far *link.Link, took time.Duration, err error) {
+	near, far, times, err := PairTimed(ctx, from, to)
+	return near, far, times.Linked, err
+}
+
+// PairTimed is Pair, and says how the time was spent.
+func PairTimed(ctx context.Context, from, to *Rank) (near, far *link.Link, took Times, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var accepting sync.WaitGroup
 	var farErr error
 	accepting.Go(func() { far, farErr = to.Accept(ctx) })
 	start := time.Now()
-	near, err = from.Dial(ctx, to.Identity.Process.Rank)
-	took = time.Since(start)
+	near, connected, err := from.Dial(ctx, to.Identity.Process.Rank)
+	took = Times{connected.Sub(start), time.Since(start)}
 	if err != nil {
 		cancel() // nobody will come
 	}

@@ -1,7 +1,9 @@
-// Package setupbench is `isthmus bench setup`: how long a link takes from the
-// dial to the authenticated stream, for each technique, when the frontal has
-// never heard of the target (cold) and when it has (warm), in multiples of the
-// round trip that a bare TCP connect takes in the same minute.
+// Package setupbench is `isthmus bench setup`: how long a link takes, for each
+// technique, when helpers and frontals have just been started (cold) and when
+// the two nodes were linked before (warm), in multiples of the round trip that a
+// bare TCP connect takes in the same minute. It counts from the dial, once until
+// the dialler holds a connection to the other end and once until each end has
+// proven to the other who it is.
 package setupbench
 
 import (
@@ -32,14 +34,18 @@ type Options struct {
 	Err    io.Writer // progress
 }
 
-// allowance is what a set-up may take beside its round trips.
-const allowance = 10 * time.Millisecond
+// What a set-up may take: a warm one so many round trips and a little, a cold one
+// as long as a person does not notice.
+const (
+	warmTrips = 2
+	allowance = 10 * time.Millisecond
+	coldBound = 300 * time.Millisecond
+)
 
 // way is one technique between two kinds of site.
 type way struct {
 	technique overlay.Technique
 	from, to  string // sites
-	trips     int    // round trips that a warm set-up may take; 0 is no target
 }
 
 // The sites of the bench are named after their presets.
@@ -53,17 +59,20 @@ var (
 		{Name: "closed-2", Preset: "stateful", Nodes: []string{"n1"}},
 		{Name: "filter-1", Preset: "syn-drop", Nodes: []string{"n1"}},
 		{Name: "filter-2", Preset: "syn-drop", Nodes: []string{"n1"}},
+		{Name: "plain-1", Preset: "syn-drop", Nodes: []string{"n1"}}, // without privileges
+		{Name: "plain-2", Preset: "syn-drop", Nodes: []string{"n1"}},
 		{Name: "private", Preset: "stateful", Nodes: []string{"n1"}}, // forbids what needs both ends
 		{Name: "hidden", Preset: "no-route/egress-443", Nodes: []string{"n1"}},
 	}
 	ways = []way{
-		{overlay.Direct, "open-1", "open-2", 2},
-		{overlay.PortRange, "closed-1", "range", 2},
-		{overlay.Reversed, "open-1", "closed-2", 0},
-		{overlay.SimultaneousOpen, "closed-1", "closed-2", 0},
-		{overlay.HolePunching, "filter-1", "filter-2", 0},
-		{overlay.Relay, "private", "closed-2", 4},
-		{overlay.Relay, "hidden", "closed-2", 4}, // via the asker's gateway
+		{overlay.Direct, "open-1", "open-2"},
+		{overlay.PortRange, "closed-1", "range"},
+		{overlay.Reversed, "open-1", "closed-2"},
+		{overlay.SimultaneousOpen, "closed-1", "closed-2"},
+		{overlay.Traversing, "filter-1", "filter-2"},
+		{overlay.HolePunching, "plain-1", "plain-2"},
+		{overlay.Relay, "private", "closed-2"},
+		{overlay.Relay, "hidden", "closed-2"}, // via the asker's gateway
 	}
 )
 
@@ -80,7 +89,10 @@ func Run(ctx context.Context, o Options) (err error) {
 		// Sites that measure themselves send packets of their own.
 		Settings: map[string]map[string]any{"frontal": {"measure": "0s"}},
 		Profile: func(site string, p overlay.SiteProfile) overlay.SiteProfile {
-			if site == "private" {
+			switch site {
+			case "plain-1", "plain-2":
+				p.Privileged = false
+			case "private":
 				p.Forbidden = []overlay.Technique{overlay.SimultaneousOpen, overlay.Traversing, overlay.HolePunching}
 			}
 			return p
@@ -110,13 +122,22 @@ func Run(ctx context.Context, o Options) (err error) {
 }
 
 // sample holds a way's times in milliseconds.
-type sample struct{ cold, warm []float64 }
+type sample struct{ cold, warm times }
 
-// measure links a rank of the asking site to one that nobody has asked for
-// yet, and then another rank of that site to the same target.
+type times struct{ connected, linked []float64 }
+
+// afterwards is how long after the first link of two nodes the second one is
+// asked for: what the nodes prepare for it then is done.
+const afterwards = 200 * time.Millisecond
+
+// measure starts the daemons of both sites anew, links a rank of the one to a
+// rank of the other, and then another rank to the same.
 func (s *sample) measure(ctx context.Context, g *grid.Grid, w way) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, 30*time.Second, errors.New("not done after 30 s"))
 	defer cancel()
+	if err := forget(ctx, g, w); err != nil {
+		return err
+	}
 	key, err := jobkey.New("setup")
 	if err != nil {
 		return err
@@ -126,25 +147,44 @@ func (s *sample) measure(ctx context.Context, g *grid.Grid, w way) error {
 		return err
 	}
 	defer target.Leave()
-	for rank, times := range []*[]float64{&s.cold, &s.warm} {
+	for rank, times := range []*times{&s.cold, &s.warm} {
 		asker, err := probe.Join(ctx, g, w.from+"/n1", key, uint32(rank)+1)
 		if err != nil {
 			return err
 		}
-		near, far, took, err := probe.Pair(ctx, asker, target)
+		near, far, took, err := probe.PairTimed(ctx, asker, target)
 		if err != nil {
 			asker.Leave()
 			return err
 		}
-		*times = append(*times, float64(took.Microseconds())/1000)
+		times.connected = append(times.connected, float64(took.Connected.Microseconds())/1000)
+		times.linked = append(times.linked, float64(took.Linked.Microseconds())/1000)
 		near.Conn.Close()
 		far.Conn.Close()
 		asker.Leave()
 		if near.Path.Technique != w.technique {
 			return fmt.Errorf("linked by %v", near.Path)
 		}
+		select {
+		case <-time.After(afterwards):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
 	}
 	return nil
+}
+
+// forget makes both sites know nothing of each other.
+func forget(ctx context.Context, g *grid.Grid, w way) error {
+	for _, site := range []string{w.from, w.to} {
+		for _, name := range []string{"frontal " + site, "helper " + site + "/n1"} {
+			d := g.Daemon(name)
+			if err := errors.Join(d.Stop(), d.Start(ctx)); err != nil {
+				return err
+			}
+		}
+	}
+	return g.Settled(ctx)
 }
 
 // roundTrip is how long a TCP connect from a site's gateway to the broker's
@@ -165,20 +205,26 @@ func rows(o Options, samples []sample, trip float64) []bench.Row {
 	var rows []bench.Row
 	for k, w := range ways {
 		for _, s := range []struct {
-			cache string
-			times []float64
-		}{{"cold", samples[k].cold}, {"warm", samples[k].warm}} {
+			cache, until string
+			times        []float64
+			bound        float64 // round trips
+		}{
+			{"cold", "connected", samples[k].cold.connected, 0},
+			{"cold", "linked", samples[k].cold.linked, float64(coldBound.Microseconds()) / 1000 / trip},
+			{"warm", "connected", samples[k].warm.connected, warmTrips + float64(allowance.Microseconds())/1000/trip},
+			{"warm", "linked", samples[k].warm.linked, 0},
+		} {
 			m := bench.Median(s.times)
 			r := bench.Row{
 				Bench: "setup", Figure: w.technique.String(), Value: m, Unit: "ms",
 				Against: "TCP connect", Ratio: m / trip,
 				Params: map[string]any{
-					"cache": s.cache, "from": w.from, "to": w.to, "rtt_ms": float64(o.RTT.Microseconds()) / 1000,
+					"cache": s.cache, "until": s.until, "from": w.from, "to": w.to, "rtt_ms": float64(o.RTT.Microseconds()) / 1000,
 					"connect_ms": trip, "repeat": o.Repeat, "spread": bench.Spread(s.times),
 				},
 			}
-			if s.cache == "warm" && w.trips > 0 {
-				r = r.AtMost(float64(w.trips) + float64(allowance.Microseconds())/1000/trip)
+			if s.bound > 0 {
+				r = r.AtMost(s.bound)
 			}
 			rows = append(rows, r)
 		}
