@@ -64,17 +64,18 @@ func (h *Helper) negotiated(ctx context.Context, f *frontal, p *process, to targ
 	}
 	var in *introduction
 	side, peer := h.side(f), to.point.Node.String()
-	c, err := side.Ask(ctx, step.Technique, peer, step.Port, func(ctx context.Context, offer []byte) ([]byte, error) {
+	c, err := side.Ask(ctx, step.Technique, peer, step.Port, func(until context.Context, offer []byte) ([]byte, error) {
 		if in != nil {
 			in.end() // the one before led to nothing
 		}
 		request := h.introduction(p, to, step.Technique)
 		request.Offer = offer
 		var err error
+		// It outlasts the answer: what becomes of the other end is told later.
 		if in, err = h.openIntroduction(ctx, f, request); err != nil {
 			return nil, err
 		}
-		accepted, err := in.await(ctx, controlpb.IntroduceEvent_ACCEPTED)
+		accepted, err := in.await(until, controlpb.IntroduceEvent_ACCEPTED)
 		if err != nil {
 			return nil, err
 		}
