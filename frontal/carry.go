@@ -12,7 +12,8 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// carry is one connection that the frontal dials for a node.
+// carry is one connection that the frontal dials for a node, or makes by
+// meeting the other end.
 //
 //	Carry -> dialling --- dial failed ---> the call's error
 //	            |
@@ -27,7 +28,8 @@ type carry struct {
 	link
 	id    wire.ID
 	addrs []netip.AddrPort
-	lan   chan lanEnd // buffered: the sender does not wait
+	lan   chan lanEnd   // buffered: the sender does not wait
+	gone  chan struct{} // closed when the node does not want it any more; nil: nobody will say so
 }
 
 // lanEnd is the node's connection, which showed the id.
@@ -49,34 +51,39 @@ func (f *Frontal) dialCarry(ctx context.Context, c *carry) (*net.TCPConn, error)
 }
 
 // runCarry sees one dialled carry to its end: joined, or not fetched in time.
-func (f *Frontal) runCarry(c *carry, out *net.TCPConn) {
-	lan := f.awaitLAN(c)
-	if lan == nil {
-		out.Close()
-		f.logLink(c.link, "not carried", fmt.Errorf("%w: node %s did not fetch the connection within %v", overlay.ErrTimeout, c.node, f.bounds.carry))
+func (f *Frontal) runCarry(c *carry, out net.Conn) {
+	lan, err := f.awaitLAN(c)
+	if err != nil {
+		cut(out)
+		f.logLink(c.link, "not carried", err)
 		return
 	}
 	c.from, c.to = lan.RemoteAddr().String(), out.RemoteAddr().String()
 	f.join(c.link, lan, out)
 }
 
-// awaitLAN waits for the node's connection; nil if it did not come in time.
-func (f *Frontal) awaitLAN(c *carry) *net.TCPConn {
+// awaitLAN waits for the node's connection, or says why it does not come.
+func (f *Frontal) awaitLAN(c *carry) (*net.TCPConn, error) {
 	over := time.NewTimer(f.bounds.carry)
 	defer over.Stop()
+	var err error
 	select {
 	case end := <-c.lan:
-		return end.conn
+		return end.conn, nil
 	case <-over.C:
+		err = fmt.Errorf("%w: node %s did not fetch the connection within %v", overlay.ErrTimeout, c.node, f.bounds.carry)
+	case <-c.gone:
+		err = fmt.Errorf("%w: node %s gave the connection up before it fetched it", overlay.ErrStale, c.node)
 	case <-f.ctx.Done():
+		err = fmt.Errorf("%w: the frontal ended before node %s fetched the connection", overlay.ErrUnreachable, c.node)
 	}
 	f.mu.Lock()
 	mine := f.carries.take(c.id) != nil
 	f.mu.Unlock()
 	if mine {
-		return nil
+		return nil, err
 	}
-	return (<-c.lan).conn // whoever took it is about to send
+	return (<-c.lan).conn, nil // whoever took it is about to send
 }
 
 // dialAny tries the addresses in order, each with an equal share of the time

@@ -115,18 +115,10 @@ func (f *Frontal) fromOutside(ctx context.Context, conn *net.TCPConn, intro *wir
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, localDial)
-	defer cancel()
-	inner, err := carrier.DialTCP(ctx, point.Local.String(), carrier.HTTPProxy{})
+	inner, err := reachProcess(ctx, point, intro)
 	if err != nil {
-		return fmt.Errorf("helper %v of %v: %w", point.Node, point.Process, err)
+		return err
 	}
-	inner.SetWriteDeadline(time.Now().Add(localDial))
-	if _, err := inner.Write(wire.Append(nil, intro)); err != nil {
-		inner.Close()
-		return fmt.Errorf("helper %v of %v: %w: %w", point.Node, point.Process, overlay.ErrUnreachable, err)
-	}
-	inner.SetWriteDeadline(time.Time{})
 	l := link{
 		kind: "inbound", job: point.Process.Job, ranks: []uint32{point.Process.Rank}, node: point.Node.Name,
 		peer: intro.From.String(), from: conn.RemoteAddr().String(), to: point.Local.String(),

@@ -269,7 +269,9 @@ func (f *Frontal) remember(req *controlpb.ReportRequest) error {
 	return nil
 }
 
-// Introduce passes an introduction to the broker and its events back.
+// Introduce passes an introduction to the broker and its events back. Where it
+// comes without an offer for a technique that needs one, this gateway is the
+// asker's end.
 func (d *directory) Introduce(req *controlpb.IntroduceRequest, out grpc.ServerStreamingServer[controlpb.IntroduceEvent]) error {
 	ctx, cancel := context.WithTimeout(out.Context(), maxIntroduction)
 	defer cancel()
@@ -282,6 +284,9 @@ func (d *directory) Introduce(req *controlpb.IntroduceRequest, out grpc.ServerSt
 		return control.Status(err)
 	}
 	defer release()
+	if len(req.Offer) == 0 && d.f.standsIn(overlay.Technique(req.Technique)) {
+		return control.Status(d.f.askMeeting(ctx, id, req, out.Send))
+	}
 	s, err := d.f.up.get(ctx)
 	if err != nil {
 		return control.Status(err)

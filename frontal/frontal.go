@@ -19,7 +19,9 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/internal/meeting"
 	"github.com/isthmus-grid/isthmus/internal/siteprobe"
+	"github.com/isthmus-grid/isthmus/internal/traverse"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -36,10 +38,11 @@ const (
 type bounds struct {
 	intro  time.Duration // for a connection to say what it wants
 	carry  time.Duration // for a node to fetch what was dialled for it
+	meet   time.Duration // for both ends of a meeting to be connected
 	refuse time.Duration // for a refusal to be read
 }
 
-var standardBounds = bounds{intro: 5 * time.Second, carry: 10 * time.Second, refuse: 2 * time.Second}
+var standardBounds = bounds{intro: 5 * time.Second, carry: 10 * time.Second, meet: 15 * time.Second, refuse: 2 * time.Second}
 
 // Frontal is one site's gateway. Its methods are its own; peers reach it
 // through Serve.
@@ -57,6 +60,13 @@ type Frontal struct {
 	resolver *resolver
 	awaits   awaits
 	reports  chan *controlpb.ReportRequest // to the broker; what does not fit is dropped
+
+	// The gateway as an end of meetings.
+	meetings meetings
+	newEnd   func(context.Context) (end, error) // side
+	vantages *meeting.BearingsCache
+	stock    *meeting.Stock
+	engine   *traverse.Engine // nil without CAP_NET_RAW; set by Serve before anything reads it
 
 	// dial reaches out of the site as its egress allows, dialBroker to the broker.
 	dial       func(ctx context.Context, addr string) (*net.TCPConn, error)
@@ -112,6 +122,8 @@ func New(cfg Config, creds *control.Credentials, log *slog.Logger) (*Frontal, er
 	f.current.Store(&declared)
 	f.httpProxy = proxy
 	f.ctx, f.cancel = context.WithCancel(context.Background())
+	f.meetings, f.newEnd = newMeetings(cfg.Limits.Pending), f.side
+	f.vantages, f.stock = meeting.NewBearingsCache(), meeting.NewStock()
 	f.up = newUplink(f.who, cfg.Broker, cfg.Patience)
 	f.awaits.flights = make(map[overlay.ProcessName]*awaiting)
 	f.resolver = &resolver{
@@ -168,6 +180,10 @@ func (f *Frontal) Serve(ctx context.Context, ready func(facts ...string)) error 
 
 	ln, err := f.listen()
 	if err != nil {
+		return err
+	}
+	if err := f.openMeetings(); err != nil {
+		ln.close()
 		return err
 	}
 	failed := make(chan error, 3)

@@ -1,36 +1,43 @@
 package frontal
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/carrier"
+	"github.com/isthmus-grid/isthmus/internal/punch"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
 // link says what a carried connection is, for the log.
 type link struct {
-	kind     string // carry, inbound or reversed
-	job      overlay.JobID
-	ranks    []uint32 // that are known, the asker's first
-	node     string   // of this site
-	peer     string   // the other node, as it says
-	id       string   // of the link, where it is known
-	from, to string   // addresses
+	kind      string            // carry, inbound, reversed or meeting
+	technique overlay.Technique // of a meeting; 0: this side cannot know
+	job       overlay.JobID
+	ranks     []uint32 // that are known, the asker's first
+	node      string   // of this site
+	peer      string   // the other node, as it says
+	id        string   // of the link, where it is known
+	from, to  string   // addresses
 }
+
+// metered is what carries a link and counts its bytes, AToB those that leave
+// the site.
+type metered interface{ Stats() carrier.Stats }
 
 // links are the connections that are being carried, and counts of all.
 type links struct {
 	max     int
-	live    map[*carrier.Meter]struct{}
+	live    map[metered]struct{}
 	total   uint64
 	refused uint64 // data connections that were turned away
 	bytes   uint64 // of those that are over
 }
 
 func newLinks(max int) links {
-	return links{max: max, live: make(map[*carrier.Meter]struct{})}
+	return links{max: max, live: make(map[metered]struct{})}
 }
 
 // LinkCounters say what the frontal carries and has carried.
@@ -49,38 +56,92 @@ func (l *links) counters() LinkCounters {
 	return c
 }
 
-// join carries between a node of the site and the outside until both have
-// ended, closes both and leaves one line in the log.
-func (f *Frontal) join(l link, inside, outside *net.TCPConn) {
-	meter := new(carrier.Meter)
-	f.mu.Lock()
-	full := len(f.links.live) >= f.links.max
-	if !full {
-		f.links.live[meter] = struct{}{}
-		f.links.total++
-	} else {
-		f.links.refused++
+// room says that no more links can be carried, or returns nil.
+func (l *links) room() error {
+	if len(l.live) >= l.max {
+		return fmt.Errorf("%w: %d links are carried already (limits.links)", overlay.ErrOverloaded, l.max)
 	}
-	f.mu.Unlock()
-	if full {
-		err := fmt.Errorf("%w: %d links are carried already (limits.links)", overlay.ErrOverloaded, f.links.max)
+	return nil
+}
+
+// joining is a link that has its place and is about to be carried.
+type joining struct {
+	meter metered
+	run   func(context.Context) error // until both ends have ended; closes both
+}
+
+// book takes a place for the link between a node of the site and the outside.
+// Whoever books carries; who is refused still has both connections.
+func (f *Frontal) book(inside *net.TCPConn, outside net.Conn) (joining, error) {
+	f.tune(inside, outside)
+	j := joiningOf(inside, outside)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := f.links.room(); err != nil {
+		f.links.refused++
+		return j, err
+	}
+	f.links.live[j.meter] = struct{}{}
+	f.links.total++
+	return j, nil
+}
+
+func (f *Frontal) tune(conns ...net.Conn) {
+	for _, c := range conns {
+		if tcp, ok := c.(*net.TCPConn); ok {
+			if err := carrier.Tune(tcp, tuning); err != nil {
+				f.log.Debug("socket not tuned", "error", err)
+			}
+		}
+	}
+}
+
+// joiningOf has the kernel copy between two sockets of its own. Anything else
+// is a stream that only this process can read.
+func joiningOf(inside *net.TCPConn, outside net.Conn) joining {
+	if tcp, ok := outside.(*net.TCPConn); ok {
+		m := new(carrier.Meter)
+		return joining{m, func(ctx context.Context) error {
+			_, err := carrier.Join(ctx, inside, tcp, carrier.Options{Meter: m})
+			return err
+		}}
+	}
+	end := &nodeEnd{TCPConn: inside}
+	return joining{end, func(ctx context.Context) error { return punch.Bridge(ctx, outside, end) }}
+}
+
+// join books and carries, or refuses.
+func (f *Frontal) join(l link, inside *net.TCPConn, outside net.Conn) {
+	j, err := f.book(inside, outside)
+	if err != nil {
 		f.logLink(l, "not carried", err)
-		outside.Close()
+		cut(outside)
 		f.refuse(inside, err)
 		return
 	}
-	for _, c := range []*net.TCPConn{inside, outside} {
-		if err := carrier.Tune(c, tuning); err != nil {
-			f.log.Debug("socket not tuned", "error", err)
-		}
-	}
+	f.carryLink(l, j)
+}
+
+// carryLink carries until both ends have ended and leaves one line in the log.
+func (f *Frontal) carryLink(l link, j joining) {
 	start := time.Now()
-	stats, err := carrier.Join(f.ctx, inside, outside, carrier.Options{Meter: meter})
+	err := j.run(f.ctx)
+	stats := j.meter.Stats()
 	f.mu.Lock()
-	delete(f.links.live, meter)
+	delete(f.links.live, j.meter)
 	f.links.bytes += stats.Total()
 	f.mu.Unlock()
 	f.logLink(l, "carried", err, "bytes_out", stats.AToB, "bytes_in", stats.BToA, "duration", time.Since(start).Round(time.Millisecond).String())
+}
+
+// cut closes a connection that nobody has sent anything on. A stream of hole
+// punching would wait for its peer before it closes.
+func cut(c net.Conn) {
+	if p, ok := c.(*punch.Conn); ok {
+		p.Abort()
+		return
+	}
+	c.Close()
 }
 
 // logLink leaves the audit line of one link.
@@ -89,6 +150,10 @@ func (f *Frontal) logLink(l link, what string, err error, more ...any) {
 	if err != nil {
 		cause = err.Error()
 	}
-	f.log.Info(what, append([]any{"kind", l.kind, "job", l.job, "ranks", l.ranks, "node", l.node, "peer", l.peer,
-		"link", l.id, "from", l.from, "to", l.to, "cause", cause}, more...)...)
+	line := []any{"kind", l.kind, "job", l.job, "ranks", l.ranks, "node", l.node, "peer", l.peer,
+		"link", l.id, "from", l.from, "to", l.to, "cause", cause}
+	if l.technique != 0 {
+		line = append(line, "technique", l.technique.String())
+	}
+	f.log.Info(what, append(line, more...)...)
 }

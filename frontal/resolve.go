@@ -248,6 +248,16 @@ func (r *resolver) cached(name overlay.ProcessName) (answer, bool) {
 	return a, ok
 }
 
+// nodeOf names the node of a process, as far as is known: else the process.
+func (r *resolver) nodeOf(name overlay.ProcessName) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if e, ok := r.cache.points.get(name); ok {
+		return e.point.Site + "/" + e.point.Node
+	}
+	return name.String()
+}
+
 // report drops what was known of a process, if it still is what failed.
 func (r *resolver) report(name overlay.ProcessName, generation overlay.Generation) {
 	r.mu.Lock()

@@ -26,8 +26,9 @@ type Status struct {
 	Jobs     map[overlay.JobID]int  `json:"jobs"`    // processes of this site
 	Resolve  ResolveCounters        `json:"resolve"`
 	Links    LinkCounters           `json:"links"`
-	Memory   []SiteMemory           `json:"memory"`  // how techniques did towards other sites
-	Waiting  map[string]int         `json:"waiting"` // what holds a place under limits
+	Meetings MeetingCounters        `json:"meetings"` // of this gateway for nodes with no route out
+	Memory   []SiteMemory           `json:"memory"`   // how techniques did towards other sites
+	Waiting  map[string]int         `json:"waiting"`  // what holds a place under limits
 }
 
 // BrokerStatus is the state of the session with the broker.
@@ -72,7 +73,7 @@ func (f *Frontal) status() Status {
 		Site: f.site, Profile: f.profile(), Epoch: f.epoch, Started: f.start,
 		Data: addrText(f.dataAddr), Public: addrText(f.publicAddr),
 		Broker: f.up.status(), Jobs: map[overlay.JobID]int{}, Helpers: []HelperStatus{},
-		Resolve: f.resolver.counters(),
+		Resolve: f.resolver.counters(), Meetings: f.meetings.counters(),
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -81,7 +82,7 @@ func (f *Frontal) status() Status {
 	}
 	s.Links = f.links.counters()
 	s.Memory = f.memory.status(time.Now())
-	s.Waiting = map[string]int{"half_open": len(f.half), "carries": len(f.carries.wait), "returns": len(f.returns.wait)}
+	s.Waiting = map[string]int{"half_open": len(f.half), "carries": len(f.carries.wait), "returns": len(f.returns.wait), "meetings": len(f.meetings.line)}
 	for name := range f.roster.processes {
 		s.Jobs[name.Job]++
 	}

@@ -20,7 +20,7 @@ type target struct {
 }
 
 // Introduced passes an introduction to the helper of the process that it
-// names, and the helper's events back.
+// names, and the helper's events back; or this gateway is the target's end.
 func (t *target) Introduced(in *controlpb.Introduction, out grpc.ServerStreamingServer[controlpb.IntroduceEvent]) error {
 	ctx, cancel := context.WithTimeout(out.Context(), maxIntroduction)
 	defer cancel()
@@ -41,6 +41,12 @@ func (t *target) Introduced(in *controlpb.Introduction, out grpc.ServerStreaming
 	t.f.allowRelay(in.Relay)
 	t.f.log.Info("introduction", "link", fmt.Sprintf("%x", in.Link), "job", name.Job, "asker", in.Asker.GetRank(), "asker_node", in.AskerSite+"/"+in.AskerNode,
 		"target", name.Rank, "node", point.Node.String(), "technique", overlay.Technique(min(in.Technique, 255)).String(), "proxy", in.Relay.GetProxy())
+	if technique, err := control.TechniqueFromPB(in.Technique); err == nil && t.f.standsIn(technique) {
+		if err := t.f.answerMeeting(ctx, in, point, out.Send); err != nil {
+			return out.Send(&controlpb.IntroduceEvent{Kind: controlpb.IntroduceEvent_FAILED, Fault: control.Fault(t.f.says(err))})
+		}
+		return nil
+	}
 	events, err := controlpb.NewTargetClient(s.Conn()).Introduced(ctx, in)
 	if err != nil {
 		return control.Status(t.f.helperError(s, point, err))

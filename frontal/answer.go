@@ -1,0 +1,105 @@
+package frontal
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/carrier"
+	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/overlay"
+	"github.com/isthmus-grid/isthmus/wire"
+)
+
+// answerMeeting is Introduced for a process whose node cannot be the target's
+// end itself. The error is for the asker.
+func (f *Frontal) answerMeeting(ctx context.Context, in *controlpb.Introduction, point overlay.AccessPoint, tell func(*controlpb.IntroduceEvent) error) error {
+	asker, err := control.ProcessFromPB(in.Asker)
+	if err != nil {
+		return fmt.Errorf("%w: asker: %w", wire.ErrMalformed, err)
+	}
+	if asker.Job != point.Process.Job {
+		return fmt.Errorf("%w: %v asks for %v of another job", overlay.ErrForbidden, asker, point.Process)
+	}
+	if !point.Local.IsValid() {
+		return fmt.Errorf("%w: the helper of %v listens nowhere", overlay.ErrUnreachable, point.Process)
+	}
+	from := overlay.NodeID{Site: overlay.SiteID(in.AskerSite), Name: in.AskerNode}
+	l := link{
+		kind: "meeting", technique: overlay.Technique(in.Technique), job: asker.Job, ranks: []uint32{asker.Rank, point.Process.Rank},
+		node: point.Node.Name, peer: from.String(), id: fmt.Sprintf("%x", in.Link),
+	}
+	promise, err := f.meetFor(ctx, in, point, &l, tell)
+	f.meetings.count(err)
+	if err != nil {
+		f.logLink(l, "not carried", err)
+		return err
+	}
+	return tell(&controlpb.IntroduceEvent{Kind: controlpb.IntroduceEvent_CONNECTED, Answer: promise})
+}
+
+// meetFor is the target's end of a meeting and brings the connection to the
+// process. It returns what was prepared for the asker's next time, if anything.
+func (f *Frontal) meetFor(ctx context.Context, in *controlpb.Introduction, point overlay.AccessPoint, l *link, tell func(*controlpb.IntroduceEvent) error) (promise []byte, err error) {
+	f.mu.Lock()
+	err = f.links.room()
+	f.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := f.boundMeeting(ctx)
+	defer cancel()
+	leave, err := f.meetings.enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	end, err := f.newEnd(ctx)
+	if err != nil {
+		return nil, err
+	}
+	outer, err := end.Answer(ctx, l.technique, l.peer, in.Offer, func(answer []byte) error {
+		return tell(&controlpb.IntroduceEvent{Kind: controlpb.IntroduceEvent_ACCEPTED, Answer: answer})
+	})
+	if outer == nil || err != nil {
+		return nil, err // without an error, the asker comes again for what was prepared
+	}
+	l.from, l.to = outer.RemoteAddr().String(), point.Local.String()
+	inner, err := reachProcess(ctx, point, &wire.Intro{
+		Kind: wire.IntroProcess, Job: point.Process.Job, Rank: point.Process.Rank,
+		From: overlay.NodeID{Site: overlay.SiteID(in.AskerSite), Name: in.AskerNode}, Technique: l.technique, Via: overlay.ViaTarget,
+	})
+	if err != nil {
+		cut(outer)
+		return nil, err
+	}
+	j, err := f.book(inner, outer)
+	if err != nil {
+		cut(outer)
+		f.work.Go(func() { f.refuse(inner, err) })
+		return nil, err
+	}
+	booked := *l
+	f.work.Go(func() { f.carryLink(booked, j) }) // Serve waits for this call, and then for that
+	return end.Promise(ctx, l.technique, l.peer, in.Offer), nil
+}
+
+// reachProcess connects to the helper of a process of the site and sends what
+// says whom the connection is for.
+func reachProcess(ctx context.Context, point overlay.AccessPoint, intro *wire.Intro) (*net.TCPConn, error) {
+	ctx, cancel := context.WithTimeout(ctx, localDial)
+	defer cancel()
+	inner, err := carrier.DialTCP(ctx, point.Local.String(), carrier.HTTPProxy{})
+	if err != nil {
+		return nil, fmt.Errorf("helper %v of %v: %w", point.Node, point.Process, err)
+	}
+	inner.SetWriteDeadline(time.Now().Add(localDial))
+	if _, err := inner.Write(wire.Append(nil, intro)); err != nil {
+		inner.Close()
+		return nil, fmt.Errorf("helper %v of %v: %w: %w", point.Node, point.Process, overlay.ErrUnreachable, err)
+	}
+	inner.SetWriteDeadline(time.Time{})
+	return inner, nil
+}

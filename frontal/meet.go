@@ -1,0 +1,156 @@
+package frontal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"sync/atomic"
+
+	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/internal/meeting"
+	"github.com/isthmus-grid/isthmus/internal/traverse"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// Where nodes have no route out, the gateway is their end of the techniques
+// that need both ends at work, and carries what comes of it:
+//
+//	asker's helper   its gateway               broker   target's gateway     target's helper
+//	    | Introduce       |                       |            |                    |
+//	    |---------------->| Introduce with offer  | Introduced |                    |
+//	    |                 |---------------------->|----------->|                    |
+//	    |                 |<--------- ACCEPTED with answer ----|                    |
+//	    |                 |================ the link =========>|                    |
+//	    | ACCEPTED with   |                       |            | intro, the link    |
+//	    |<-- a carry-id --|                       |            |===================>|
+//	    | carry-id        |                       |            |                    |
+//	    |====the link====>|<----------------- CONNECTED -------|                    |
+//	    |<-- CONNECTED ---|                       |            |                    |
+//
+// Either gateway may as well be a node that is its own end. ask.go is the
+// left one, answer.go the right one.
+
+// maxMeetings bounds the meetings that are under way at once. Each has a few
+// sockets and must send at its instant; more than these wait for a place.
+const maxMeetings = 256
+
+// end is one end of meetings, as package meeting has it; tests have others.
+type end interface {
+	Ask(ctx context.Context, t overlay.Technique, peer string, port uint16, ex meeting.Exchange) (net.Conn, error)
+	Answer(ctx context.Context, t overlay.Technique, peer string, offer []byte, reply func(answer []byte) error) (net.Conn, error)
+	Promise(ctx context.Context, t overlay.Technique, peer string, offer []byte) []byte
+	Keep(peer string, promise []byte)
+}
+
+// meetings are those that are under way, and counts of all.
+type meetings struct {
+	line   chan struct{} // one token for each that waits for a place
+	places chan struct{} // one token for each that has one
+
+	connected, failed atomic.Uint64
+}
+
+func newMeetings(waiting int) meetings {
+	return meetings{line: make(chan struct{}, waiting), places: make(chan struct{}, maxMeetings)}
+}
+
+// MeetingCounters say how the gateway did as an end of meetings.
+type MeetingCounters struct {
+	UnderWay  int    `json:"under_way"`
+	Connected uint64 `json:"connected"`
+	Failed    uint64 `json:"failed"`
+}
+
+func (m *meetings) counters() MeetingCounters {
+	return MeetingCounters{UnderWay: len(m.places), Connected: m.connected.Load(), Failed: m.failed.Load()}
+}
+
+// enter takes a place, waiting for one while ctx goes on.
+func (m *meetings) enter(ctx context.Context) (leave func(), err error) {
+	select {
+	case m.line <- struct{}{}:
+		defer func() { <-m.line }()
+	default:
+		return nil, fmt.Errorf("%w: %d meetings wait for their turn already (limits.pending)", overlay.ErrOverloaded, cap(m.line))
+	}
+	select {
+	case m.places <- struct{}{}:
+		return func() { <-m.places }, nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("%w: %d meetings are under way, and none ended in time: %w", overlay.ErrOverloaded, cap(m.places), context.Cause(ctx))
+	}
+}
+
+// count notes how one meeting ended.
+func (m *meetings) count(err error) {
+	if err != nil {
+		m.failed.Add(1)
+		return
+	}
+	m.connected.Add(1)
+}
+
+// standsIn reports whether this gateway is the site's end of such a technique.
+func (f *Frontal) standsIn(t overlay.Technique) bool {
+	return f.profile().GatewayOnly && meeting.Knows(t)
+}
+
+// openMeetings makes the gateway ready to be an end of meetings, if it is to be
+// one: ports are prepared ahead, and with the privilege segments injected.
+func (f *Frontal) openMeetings() error {
+	if !f.cfg.Profile.GatewayOnly {
+		return nil
+	}
+	engine, err := traverse.Open()
+	switch {
+	case errors.Is(err, traverse.ErrPrivilege) || errors.Is(err, traverse.ErrUnsupported):
+		f.log.Info("no traversing TCP", "because", err)
+	case err != nil:
+		return fmt.Errorf("getting ready for traversing TCP: %w", err)
+	default:
+		f.engine = engine
+		f.work.Go(func() {
+			defer engine.Close()
+			if err := engine.Serve(f.ctx); err != nil {
+				f.log.Error("traversing TCP works no more", "error", err)
+			}
+		})
+	}
+	f.work.Go(func() { f.stock.Serve(f.ctx) })
+	return nil
+}
+
+// boundMeeting bounds one meeting, and ends it with the frontal.
+func (f *Frontal) boundMeeting(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithTimeoutCause(ctx, f.bounds.meet, fmt.Errorf("%w after %v", overlay.ErrTimeout, f.bounds.meet))
+	stop := context.AfterFunc(f.ctx, cancel)
+	return ctx, func() { stop(); cancel() }
+}
+
+// side is this gateway as an end of meetings: where its own connections out of
+// the site begin.
+func (f *Frontal) side(ctx context.Context) (end, error) {
+	s, err := f.up.get(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &meeting.Side{
+		Address: s.LocalAddr().Addr().WithZone(""), Profile: f.profile(), Log: f.log,
+		Forbidden: slices.Concat(f.cfg.Deny, neverMet), Stock: f.stock, Engine: f.engine,
+		Bearings: func(ctx context.Context) (meeting.Bearings, error) {
+			return f.vantages.Get(ctx, func(ctx context.Context) (*controlpb.BearingsResponse, error) {
+				return f.bearings(ctx, &controlpb.BearingsRequest{})
+			})
+		},
+	}, nil
+}
+
+// neverMet is what neverDialled refuses and package meeting does not refuse by
+// itself.
+var neverMet = slices.Concat(translated, []netip.Prefix{
+	netip.MustParsePrefix("0.0.0.0/8"),
+	netip.MustParsePrefix("255.255.255.255/32"),
+})

@@ -1,0 +1,58 @@
+package frontal
+
+import (
+	"io"
+	"net"
+	"sync/atomic"
+
+	"github.com/isthmus-grid/isthmus/internal/carrier"
+)
+
+// nodeEnd is a node's end of a link whose other end is no kernel's socket. It
+// counts what passes. Closed before both directions have ended it resets the
+// connection, so that the process does not take a cut stream for a whole one.
+type nodeEnd struct {
+	*net.TCPConn
+	out, in            atomic.Uint64 // bytes from the node, and to it
+	ended, closedWrite atomic.Bool   // the directions
+}
+
+// Read reads what leaves the site.
+func (e *nodeEnd) Read(b []byte) (int, error) {
+	n, err := e.TCPConn.Read(b)
+	e.out.Add(uint64(n))
+	if err == io.EOF {
+		e.ended.Store(true)
+	}
+	return n, err
+}
+
+// Write writes what came from outside.
+func (e *nodeEnd) Write(b []byte) (int, error) {
+	n, err := e.TCPConn.Write(b)
+	e.in.Add(uint64(n))
+	return n, err
+}
+
+// CloseWrite ends the direction to the node.
+func (e *nodeEnd) CloseWrite() error {
+	err := e.TCPConn.CloseWrite()
+	if err == nil {
+		e.closedWrite.Store(true)
+	}
+	return err
+}
+
+// Close closes the connection, with a reset if that cuts it.
+func (e *nodeEnd) Close() error {
+	if !e.ended.Load() || !e.closedWrite.Load() {
+		e.SetLinger(0)
+	}
+	return e.TCPConn.Close()
+}
+
+// Stats returns the counts so far.
+func (e *nodeEnd) Stats() carrier.Stats {
+	out, in := e.out.Load(), e.in.Load()
+	return carrier.Stats{AToB: out, BToA: in, Copied: out + in}
+}
