@@ -18,11 +18,18 @@ const (
 	NATKeepsPort = "nat.keeps_port"
 	Egress       = "egress"
 	UDP          = "udp"
+	UDPRate      = "udp_rate" // bits per second, or none
+	MTU          = "mtu"      // bytes, or none
+	IdleTCP      = "idle_tcp" // seconds, with a + if it may be more, or none
+	IdleUDP      = "idle_udp" // the same
+	IPv6         = "ipv6"
+	Privileged   = "privileged"
 )
 
 // Fields lists them in the order of findings.
 func Fields() []string {
-	return []string{Inbound, Filter, Refusal, NATMapping, NATFiltering, NATKeepsPort, Egress, UDP}
+	return []string{Inbound, Filter, Refusal, NATMapping, NATFiltering, NATKeepsPort, Egress, UDP,
+		UDPRate, MTU, IdleTCP, IdleUDP, IPv6, Privileged}
 }
 
 // Finding is one field of a measured profile.
@@ -38,7 +45,7 @@ func (f Finding) Known() bool { return f.Value != "" }
 // Result is a measured profile. Fields of Profile that Findings calls unknown
 // have their zero value, which means nothing.
 type Result struct {
-	Profile  overlay.SiteProfile // without Site, GatewayOnly, Privileged and Forbidden, which are not measured
+	Profile  overlay.SiteProfile // without Site, GatewayOnly and Forbidden, which are not measured
 	Findings []Finding           // one for each of Fields, in that order
 }
 
@@ -77,6 +84,15 @@ func Infer(o Observations) Result {
 	note(NATKeepsPort, take(&p.NAT.KeepsPort, nat.keeps), nat.keeps.how)
 	note(Egress, take(&p.Egress, o.egress()), o.egress().how)
 	note(UDP, take(&p.UDP, o.udp()), o.udp().how)
+	rate, mtu := o.rate(), o.mtu()
+	p.UDPRate, p.MTU = rate.value.value, uint16(mtu.value.value)
+	note(UDPRate, take(new(bound), rate), rate.how)
+	note(MTU, take(new(bound), mtu), mtu.how)
+	for _, field := range []string{IdleTCP, IdleUDP} {
+		note(field, nil, "it takes minutes, and is measured by itself")
+	}
+	note(IPv6, take(&p.IPv6, o.ipv6()), o.ipv6().how)
+	note(Privileged, take(&p.Privileged, o.privileged()), o.privileged().how)
 	return r
 }
 

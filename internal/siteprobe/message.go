@@ -72,11 +72,23 @@ type Difference struct {
 
 // Differences compares a declared profile with what was measured. What could
 // not be told differs from nothing, and a strict filter is a stateful one, as
-// far as a measurement sees.
+// far as a measurement sees. Of how much or how long, of IPv6 and of privileges
+// a site may say less than it has.
 func (m Measured) Differences(p overlay.SiteProfile) []Difference {
 	var all []Difference
 	for _, f := range m.Findings {
 		declared := Value(p, f.Field)
+		switch f.Field {
+		case UDPRate, MTU, IdleTCP, IdleUDP:
+			if b, ok := parseBound(f.Value); ok && exceeds(f.Field, p, b) {
+				all = append(all, Difference{f.Field, declared, f.Value, f.How})
+			}
+			continue
+		case IPv6, Privileged:
+			if declared == "false" {
+				continue
+			}
+		}
 		strict := f.Field == Filter && declared == overlay.FilterStrict.String() && f.Value == overlay.FilterStateful.String()
 		if f.Known() && declared != "" && declared != f.Value && !strict {
 			all = append(all, Difference{f.Field, declared, f.Value, f.How})
@@ -105,6 +117,18 @@ func Value(p overlay.SiteProfile, field string) string {
 		return p.Egress.String()
 	case UDP:
 		return strconv.FormatBool(p.UDP)
+	case UDPRate:
+		return boundText(p.UDPRate, none)
+	case MTU:
+		return boundText(p.MTU, none)
+	case IdleTCP:
+		return boundText(p.IdleTCP, "")
+	case IdleUDP:
+		return boundText(p.IdleUDP, "")
+	case IPv6:
+		return strconv.FormatBool(p.IPv6)
+	case Privileged:
+		return strconv.FormatBool(p.Privileged)
 	}
 	return ""
 }
@@ -158,6 +182,18 @@ func setValue(p *overlay.SiteProfile, f Finding, ports overlay.Ports) {
 		set(&p.Egress, text)
 	case UDP:
 		p.UDP = f.Value == "true"
+	case UDPRate:
+		setBound(&p.UDPRate, f.Value)
+	case MTU:
+		setBound(&p.MTU, f.Value)
+	case IdleTCP:
+		setBound(&p.IdleTCP, f.Value)
+	case IdleUDP:
+		setBound(&p.IdleUDP, f.Value)
+	case IPv6:
+		p.IPv6 = f.Value == "true"
+	case Privileged:
+		p.Privileged = f.Value == "true"
 	}
 }
 

@@ -16,6 +16,17 @@ type Observations struct {
 	UDP   []View // STUN questions to vantage points
 	Proxy *View  // the same through the site's HTTP proxy; nil: there is none
 	Calls []Call // call-backs
+	IPv6  []View // connections to vantage points over IPv6; Socket means nothing
+
+	Sizes   *PathSizes // nil: not tried, since no datagram was answered
+	Rate    []RateStep // in the order of time
+	RateErr string     // why there is none
+	Raw     *Privilege // nil: not tried
+}
+
+// Privilege says whether raw packets may be sent and seen.
+type Privilege struct {
+	Err string // why not; empty: they may
 }
 
 // View is one question to a vantage point: from which address did this come?
@@ -63,7 +74,7 @@ const (
 // sort puts what was observed at the same time into an order, so that equal
 // sites have equal findings.
 func (o *Observations) sort() {
-	for _, views := range [][]View{o.TCP, o.UDP} {
+	for _, views := range [][]View{o.TCP, o.UDP, o.IPv6} {
 		slices.SortFunc(views, func(a, b View) int {
 			return cmp.Or(cmp.Compare(a.Socket, b.Socket), a.To.Compare(b.To))
 		})

@@ -152,21 +152,27 @@ func (p *port) receive() {
 
 // answered notes a STUN server's answer.
 func (p *port) answered(b []byte) {
-	m := &stun.Message{Raw: append([]byte(nil), b...)}
-	var seen stun.XORMappedAddress
-	if m.Decode() != nil || m.Type != stun.BindingSuccess || seen.GetFrom(m) != nil {
-		return
-	}
-	ip, ok := netip.AddrFromSlice(seen.IP)
+	seen, id, ok := mappedAddress(b)
 	if !ok {
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if ch, ok := p.answers[m.TransactionID]; ok {
-		ch <- netip.AddrPortFrom(ip.Unmap(), uint16(seen.Port))
-		delete(p.answers, m.TransactionID)
+	if ch, ok := p.answers[id]; ok {
+		ch <- seen
+		delete(p.answers, id)
 	}
+}
+
+// mappedAddress reads a STUN server's answer.
+func mappedAddress(b []byte) (seen netip.AddrPort, id [stun.TransactionIDSize]byte, ok bool) {
+	m := &stun.Message{Raw: append([]byte(nil), b...)}
+	var mapped stun.XORMappedAddress
+	if m.Decode() != nil || m.Type != stun.BindingSuccess || mapped.GetFrom(m) != nil {
+		return seen, id, false
+	}
+	ip, ok := netip.AddrFromSlice(mapped.IP)
+	return netip.AddrPortFrom(ip.Unmap(), uint16(mapped.Port)), m.TransactionID, ok
 }
 
 // askTCP dials a vantage point from the port and asks it; the connection stays

@@ -1,0 +1,309 @@
+package siteprobe
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// bound is a value of a field that says how much or how long: 0 is no bound.
+type bound struct {
+	value   uint64
+	atLeast bool // it may be more
+}
+
+// none is how a finding and a setting say that there is no bound.
+const none = "none"
+
+// String returns the bound as findings have it: "none", "25" or, for a lower
+// bound, "290+".
+func (b bound) String() string {
+	switch {
+	case b.value == 0:
+		return none
+	case b.atLeast:
+		return strconv.FormatUint(b.value, 10) + "+"
+	}
+	return strconv.FormatUint(b.value, 10)
+}
+
+// parseBound reads what String wrote.
+func parseBound(text string) (b bound, ok bool) {
+	if text == none {
+		return b, true
+	}
+	text, b.atLeast = strings.CutSuffix(text, "+")
+	v, err := strconv.ParseUint(text, 10, 64)
+	b.value = v
+	return b, err == nil
+}
+
+// setBound stores the bound that a finding has, if the field can hold it.
+func setBound[T uint16 | uint32 | uint64](to *T, text string) {
+	if b, ok := parseBound(text); ok && b.value <= uint64(^T(0)) {
+		*to = T(b.value)
+	}
+}
+
+// boundText is the value of a profile's field; zero says what 0 means there.
+func boundText[T uint16 | uint32 | uint64](v T, zero string) string {
+	if v == 0 {
+		return zero
+	}
+	return strconv.FormatUint(uint64(v), 10)
+}
+
+// together is what share of the way out's own rate gets through when as much
+// comes back, if both directions are under one limit: a half, as measured.
+const together = 0.35
+
+func (o Observations) rate() told[bound] {
+	switch {
+	case len(answered(o.UDP)) == 0:
+		return unknown[bound]("no datagram was answered")
+	case len(o.Rate) == 0 && o.RateErr != "":
+		return unknown[bound]("%s", o.RateErr)
+	case len(o.Rate) == 0:
+		return unknown[bound]("no paces were tried")
+	}
+	both, top := climbed(o.Rate, true)
+	out, _ := climbed(o.Rate, false)
+	switch {
+	case both == nil && top == nil:
+		return unknown[bound]("%d of %d datagrams were answered, and a second try went better", o.Rate[0].Answered, o.Rate[0].Sent)
+	case both == nil:
+		return is(bound{}, "%d of %d datagrams at %s, and as large answers, got through: not limited below %s", top.Answered, top.Sent, speed(top.Pace), speed(top.Offered/4*3))
+	case top == nil:
+		return unknown[bound]("at %s, the slowest that is tried, already %d of %d datagrams were not answered", speed(both.Pace), both.Sent-both.Answered, both.Sent)
+	}
+	back := fmt.Sprintf("of %s sent, %s got through and back (%d of %d datagrams)", speed(both.Offered), speed(both.Through), both.Answered, both.Sent)
+	switch {
+	case out == nil:
+		return is(bound{value: round(both.Through)}, "%s, while with small answers nothing was held back: what comes in is limited", back)
+	case float64(both.Through) < together*float64(out.Through):
+		return is(bound{value: round(both.Through)}, "%s, while with small answers %s did: what comes in is limited more than what goes out", back, speed(out.Through))
+	case float64(both.Through) < 2*together*float64(out.Through):
+		return is(bound{value: round(out.Through)}, "of %s sent with small answers, %s got through (%d of %d datagrams); %s, as if one limit held for both directions together", speed(out.Offered), speed(out.Through), out.Answered, out.Sent, back)
+	}
+	return is(bound{value: round(out.Through)}, "of %s sent with small answers, %s got through (%d of %d datagrams); %s", speed(out.Offered), speed(out.Through), out.Answered, out.Sent, back)
+}
+
+// climbed returns the step that was limited twice running, the second time, and
+// the last one that was not limited; nil if there is none.
+func climbed(steps []RateStep, echoed bool) (limited, through *RateStep) {
+	var before *RateStep
+	for i := range steps {
+		s := &steps[i]
+		if s.Echoed != echoed {
+			continue
+		}
+		if !s.limited() {
+			through = s
+		} else if before != nil && before.limited() && before.Pace == s.Pace {
+			limited = s
+		}
+		before = s
+	}
+	return limited, through
+}
+
+// round keeps two digits: a rate is not known better than that.
+func round(v uint64) uint64 {
+	if v < 100 {
+		return v
+	}
+	unit := math.Pow(10, math.Floor(math.Log10(float64(v)))-1)
+	return uint64(math.Round(float64(v)/unit) * unit)
+}
+
+// speed writes bits per second for people.
+func speed(v uint64) string {
+	if v < 1_000_000 {
+		return fmt.Sprintf("%.3g kb/s", float64(v)/1e3)
+	}
+	return fmt.Sprintf("%.3g Mb/s", float64(v)/1e6)
+}
+
+func (o Observations) mtu() told[bound] {
+	s := o.Sizes
+	switch {
+	case s == nil:
+		return unknown[bound]("no datagram was answered")
+	case s.Err != "":
+		return unknown[bound]("%s", s.Err)
+	case len(s.Passed) == 0:
+		return unknown[bound]("no packet of %s bytes got to %v and back, whereas small ones do", sizesText(s.Lost), s.To.Addr())
+	}
+	most := s.Passed[0]
+	var larger []int
+	for _, size := range s.Lost {
+		if size > most {
+			larger = append(larger, size)
+		}
+	}
+	switch {
+	case len(larger) == 0:
+		return is(bound{}, "packets of %d bytes pass to %v and back, the most that was tried with an interface of %d", most, s.To.Addr(), s.Interface)
+	case s.Told >= most && s.Told < slices.Min(larger):
+		return is(bound{value: uint64(s.Told)}, "a router said that larger packets do not pass; those of %d bytes do, of %s do not", most, sizesText(larger))
+	}
+	return is(bound{value: uint64(most)}, "packets of %d bytes pass to %v and back; those of %s vanish on the way and nobody says so (the interface takes %d)", most, s.To.Addr(), sizesText(larger), s.Interface)
+}
+
+func sizesText(sizes []int) string {
+	var texts []string
+	for _, s := range sizes {
+		texts = append(texts, strconv.Itoa(s))
+	}
+	return strings.Join(texts, ", ")
+}
+
+func (o Observations) ipv6() told[bool] {
+	if len(o.IPv6) == 0 {
+		return unknown[bool]("no vantage point has an IPv6 address")
+	}
+	got := answered(o.IPv6)
+	if len(got) == 0 {
+		return is(false, "%s was not reached over IPv6 (%s)", hosts(o.IPv6), o.IPv6[0].Err)
+	}
+	for _, v := range got {
+		if v.Seen.Addr() != v.Local.Addr() {
+			return is(false, "over IPv6 %v was seen as %v: it is translated", v.Local.Addr(), v.Seen.Addr())
+		}
+	}
+	return is(true, "%s saw the node's own address %v", hosts(got), got[0].Local.Addr())
+}
+
+func (o Observations) privileged() told[bool] {
+	switch {
+	case o.Raw == nil:
+		return unknown[bool]("it was not tried to open raw sockets")
+	case o.Raw.Err != "":
+		return is(false, "raw sockets were not opened: %s", o.Raw.Err)
+	}
+	return is(true, "raw sockets were opened at the node that measured; the site's other nodes were not asked")
+}
+
+// Findings says what follows from idle mappings, for IdleTCP and IdleUDP.
+func (o IdleObservations) Findings() []Finding {
+	var all []Finding
+	for _, f := range []struct {
+		field, what string
+		tried       []Idle
+	}{{IdleTCP, "connection", o.TCP}, {IdleUDP, "UDP mapping", o.UDP}} {
+		t := lifetime(f.what, f.tried)
+		value := ""
+		if t.known {
+			value = t.value.String()
+		}
+		all = append(all, Finding{f.field, value, t.how})
+	}
+	return all
+}
+
+// lifetime judges mappings that were left alone for rising times. The longest
+// that lived counts: an answer may be lost, but none comes by chance.
+func lifetime(what string, tried []Idle) told[bound] {
+	var longest, gone time.Duration
+	fault := "nothing was tried"
+	for _, i := range tried {
+		switch {
+		case i.Err != "":
+			fault = fmt.Sprintf("a %s that was to be idle for %v: %s", what, i.After, i.Err)
+		case i.Lived:
+			longest, gone = i.After, 0
+		case gone == 0:
+			gone = i.After
+		}
+	}
+	switch {
+	case longest == 0 && gone == 0:
+		return unknown[bound]("%s", fault)
+	case longest == 0:
+		return unknown[bound]("no late answer came in, not even after %v", gone)
+	case gone == 0:
+		return is(bound{uint64(longest / time.Second), true}, "a %s that was idle for %v let the answer in, the longest that could be tried", what, longest)
+	}
+	return is(bound{value: uint64(longest / time.Second)}, "a %s that was idle for %v let the answer in, and one of %v did not", what, longest, gone)
+}
+
+// Stateless returns the findings for IdleTCP and IdleUDP of a site that
+// remembers nothing, and whether m says that this is one.
+func (m Measured) Stateless() ([]Finding, bool) {
+	filter, mapping := m.finding(Filter), m.finding(NATMapping)
+	plain := filter.Value == overlay.FilterNone.String() || filter.Value == overlay.FilterStateless.String()
+	if !plain || mapping.Value != overlay.NATNone.String() {
+		return nil, false
+	}
+	how := "there is no NAT, and no filter that remembers connections, so that nothing can be forgotten"
+	return []Finding{{IdleTCP, none, how}, {IdleUDP, none, how}}, true
+}
+
+func (m Measured) finding(field string) Finding {
+	return Result{Findings: m.Findings}.Finding(field)
+}
+
+// With returns m with findings in place of those that it has for their fields.
+func (m Measured) With(findings []Finding) Measured {
+	m.Findings = slices.Clone(m.Findings)
+	for _, f := range findings {
+		if i := slices.IndexFunc(m.Findings, func(g Finding) bool { return g.Field == f.Field }); i >= 0 {
+			m.Findings[i] = f
+		} else {
+			m.Findings = append(m.Findings, f)
+		}
+	}
+	return m
+}
+
+// Idle returns what m says of IdleTCP and IdleUDP.
+func (m Measured) Idle() []Finding {
+	return slices.DeleteFunc(slices.Clone(m.Findings), func(f Finding) bool { return f.Field != IdleTCP && f.Field != IdleUDP })
+}
+
+// rateSlack is by how much two measurements of one rate may differ.
+const rateSlack = 1.5
+
+// Steady returns m, with the rate that was measured before where the new one
+// differs no more than measurements do: a profile that changes costs the site
+// what it has learned of others.
+func (m Measured) Steady(before Measured) Measured {
+	was, now := before.finding(UDPRate), m.finding(UDPRate)
+	a, okA := parseBound(was.Value)
+	b, okB := parseBound(now.Value)
+	if !okA || !okB || a.value == 0 || b.value == 0 || a == b {
+		return m
+	}
+	if ratio := float64(a.value) / float64(b.value); ratio > rateSlack || ratio < 1/rateSlack {
+		return m
+	}
+	return m.With([]Finding{{UDPRate, was.Value, now.How}})
+}
+
+// idleSlack covers the steps between the times that are tried.
+const idleSlack = 2.6
+
+// exceeds reports whether a profile promises more than was measured, by more
+// than measuring is off. Less is the admin's to say.
+func exceeds(field string, p overlay.SiteProfile, measured bound) bool {
+	if measured.value == 0 || measured.atLeast {
+		return false
+	}
+	more := func(declared uint64, slack float64) bool { return float64(declared) > slack*float64(measured.value) }
+	switch field {
+	case UDPRate:
+		return p.UDPRate == 0 || more(p.UDPRate, rateSlack)
+	case MTU:
+		return p.MTU == 0 || more(uint64(p.MTU), 1)
+	case IdleTCP:
+		return more(uint64(p.IdleTCP), idleSlack)
+	case IdleUDP:
+		return more(uint64(p.IdleUDP), idleSlack)
+	}
+	return false
+}

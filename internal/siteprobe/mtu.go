@@ -1,0 +1,206 @@
+package siteprobe
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/pion/stun/v4"
+)
+
+// PathSizes are which sizes of IP packets pass to a vantage point and back,
+// with fragmenting forbidden on the way there.
+type PathSizes struct {
+	To           netip.AddrPort
+	Interface    int   // the largest packet that the way's first interface takes, in bytes
+	Passed, Lost []int // sizes in bytes, the largest first
+	Told         int   // what a router said is the largest (RFC 1191); 0: none said anything
+	Err          string
+}
+
+// packetSizes are those that ways are known to have: Ethernet, PPPoE, tunnels of
+// several kinds, and what IPv6 needs at least. A STUN message, and with it the
+// packet, has a multiple of four bytes.
+var packetSizes = []int{1500, 1492, 1480, 1476, 1460, 1448, 1440, 1420, 1400, 1380, 1360, 1280}
+
+// Bounds of trying sizes: all of them together are some 17 kB.
+const (
+	sizeTries = 3
+	sizePause = 10 * time.Millisecond // between datagrams
+	sizeWait  = 500 * time.Millisecond
+	udpHeader = 28 // of IPv4 and UDP, without options
+)
+
+// lookSizes asks a STUN server by datagrams of all sizes that the interface
+// takes, and has it answer in the same size.
+func (m *measurement) lookSizes(ctx context.Context, to netip.AddrPort) {
+	s := &PathSizes{To: to}
+	defer m.add(func(o *Observations) { o.Sizes = s })
+	var c *net.UDPConn
+	err := m.opts.Do(func() (err error) {
+		if c, err = dialUDP(ctx, to, forbidFragments); err == nil {
+			s.Interface, err = interfaceMTU(addrOf(c.LocalAddr()).Addr())
+		}
+		return err
+	})
+	if c != nil {
+		defer c.Close()
+	}
+	if err != nil {
+		s.Err = why(err)
+		return
+	}
+	sizes := slices.DeleteFunc(slices.Clone(packetSizes), func(size int) bool { return size > s.Interface })
+	q := newSizeQuestions(sizes)
+	var reading sync.WaitGroup
+	reading.Go(func() { q.read(c) })
+	for range sizeTries {
+		if !q.send(ctx, c) {
+			break
+		}
+	}
+	s.Told = toldMTU(c, s.Interface)
+	c.Close()
+	reading.Wait()
+	s.Passed, s.Lost = q.outcome(sizes)
+}
+
+// dialUDP connects a socket to a STUN server, so that errors of the way there
+// come back to it. control may be nil.
+func dialUDP(ctx context.Context, to netip.AddrPort, control func(syscall.RawConn) error) (*net.UDPConn, error) {
+	d := net.Dialer{}
+	if control != nil {
+		d.Control = func(_, _ string, rc syscall.RawConn) error { return control(rc) }
+	}
+	c, err := d.DialContext(ctx, "udp4", to.String())
+	if err != nil {
+		return nil, err
+	}
+	return c.(*net.UDPConn), nil
+}
+
+// interfaceMTU returns the largest packet of the interface with an address, for
+// the network namespace of the calling thread.
+func interfaceMTU(local netip.Addr) (int, error) {
+	all, err := net.Interfaces()
+	if err != nil {
+		return 0, err
+	}
+	for _, i := range all {
+		addrs, err := i.Addrs()
+		if err != nil {
+			return 0, err
+		}
+		for _, a := range addrs {
+			if n, ok := a.(*net.IPNet); ok && n.IP.Equal(net.IP(local.AsSlice())) {
+				return i.MTU, nil
+			}
+		}
+	}
+	return 0, errors.New("no interface has the address " + local.String())
+}
+
+// sizeQuestions are the requests of each size, and which were answered.
+type sizeQuestions struct {
+	requests []*stun.Message
+
+	mu   sync.Mutex // guards left
+	left map[[stun.TransactionIDSize]byte]int
+	done chan struct{} // closed when none is left
+}
+
+func newSizeQuestions(sizes []int) *sizeQuestions {
+	q := &sizeQuestions{left: make(map[[stun.TransactionIDSize]byte]int), done: make(chan struct{})}
+	for _, size := range sizes {
+		r := paddedRequest(stun.NewTransactionID(), stun.AttrPadding, size)
+		q.requests = append(q.requests, r)
+		q.left[r.TransactionID] = size
+	}
+	return q
+}
+
+// paddedRequest returns a request that makes an IPv4 packet of size bytes, a
+// multiple of four, by an attribute of that type.
+func paddedRequest(id [stun.TransactionIDSize]byte, attr stun.AttrType, size int) *stun.Message {
+	r := stun.MustBuild(stun.NewTransactionIDSetter(id), stun.BindingRequest)
+	r.Add(attr, make([]byte, max(0, size-udpHeader-len(r.Raw)-4)))
+	return r
+}
+
+// send sends what was not answered, waits for answers, and reports whether
+// there is reason to try again.
+func (q *sizeQuestions) send(ctx context.Context, c *net.UDPConn) bool {
+	for _, r := range q.requests {
+		q.mu.Lock()
+		_, open := q.left[r.TransactionID]
+		q.mu.Unlock()
+		if !open {
+			continue
+		}
+		c.Write(r.Raw) // an error says no more than no answer does, or belongs to an earlier one
+		if !pause(ctx, sizePause) {
+			return false
+		}
+	}
+	t := time.NewTimer(sizeWait)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-q.done:
+	case <-ctx.Done():
+	}
+	return false
+}
+
+// read takes answers until the socket is closed.
+func (q *sizeQuestions) read(c *net.UDPConn) {
+	b := make([]byte, 1500)
+	for {
+		n, err := c.Read(b)
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		m := &stun.Message{Raw: b[:n]}
+		if err != nil || m.Decode() != nil || m.Type != stun.BindingSuccess {
+			continue // among the errors is what a router said of a size
+		}
+		q.mu.Lock()
+		if size, open := q.left[m.TransactionID]; open && n+udpHeader >= size {
+			if delete(q.left, m.TransactionID); len(q.left) == 0 {
+				close(q.done)
+			}
+		}
+		q.mu.Unlock()
+	}
+}
+
+func (q *sizeQuestions) outcome(sizes []int) (passed, lost []int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for i, r := range q.requests {
+		if _, open := q.left[r.TransactionID]; open {
+			lost = append(lost, sizes[i])
+		} else {
+			passed = append(passed, sizes[i])
+		}
+	}
+	return passed, lost
+}
+
+// pause waits for d and reports whether ctx is still going on.
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,35 @@
+package siteprobe
+
+import (
+	"errors"
+	"net"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// forbidFragments has datagrams go out as they are, whatever this host knows of
+// the way, and has no router cut them.
+func forbidFragments(rc syscall.RawConn) error {
+	var set error
+	err := rc.Control(func(fd uintptr) {
+		set = unix.SetsockoptInt(int(fd), unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_PROBE)
+	})
+	return errors.Join(err, set)
+}
+
+// toldMTU returns what routers told this host of the way that c takes, if that
+// is less than own; else 0.
+func toldMTU(c *net.UDPConn, own int) int {
+	rc, err := c.SyscallConn()
+	if err != nil {
+		return 0
+	}
+	mtu := 0
+	rc.Control(func(fd uintptr) {
+		if v, err := unix.GetsockoptInt(int(fd), unix.IPPROTO_IP, unix.IP_MTU); err == nil && v < own {
+			mtu = v
+		}
+	})
+	return mtu
+}

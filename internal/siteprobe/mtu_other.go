@@ -1,0 +1,15 @@
+//go:build !linux
+
+package siteprobe
+
+import (
+	"errors"
+	"net"
+	"syscall"
+)
+
+func forbidFragments(syscall.RawConn) error {
+	return errors.New("this system's way to forbid fragments is not known; measure on Linux")
+}
+
+func toldMTU(*net.UDPConn, int) int { return 0 }

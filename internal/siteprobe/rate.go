@@ -1,0 +1,266 @@
+package siteprobe
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/pion/stun/v4"
+)
+
+// RateStep is a short run of datagrams to a STUN server at one pace.
+type RateStep struct {
+	Pace     uint64 // that was intended, in bits per second of IP packets
+	Echoed   bool   // the answers were as large as the questions
+	Sent     int    // datagrams
+	Answered int
+	Offered  uint64 // at which the second half was really sent, in bits per second
+	Through  uint64 // at which the second half got through, as its answers tell
+}
+
+// limited reports whether clearly less got through than was sent.
+func (s RateStep) limited() bool { return s.Through < s.Offered/4*3 }
+
+// paces are what is tried, each for rateTime and only if the one before got
+// through, so that a narrow site is not flooded: together 370 kB.
+var paces = []uint64{64_000, 250_000, 1_000_000, 2_000_000, 4_000_000}
+
+// Bounds of a run.
+const (
+	rateTime      = 400 * time.Millisecond
+	rateDatagrams = 30                     // at least, of a run, if they need not be tiny
+	minDatagram   = 120                    // bytes of IP packet, a multiple of four
+	maxDatagram   = 1228                   // which passes wherever IPv6 does
+	rateLinger    = 1 * time.Second        // for an answer to come, if none came before
+	rateQuiet     = 250 * time.Millisecond // after the last answer, and twice the time of the first
+)
+
+// lookRate runs datagrams at rising paces until they are held back. The answers
+// are as large as the questions first, which tries both directions at once;
+// where these are held back, small answers tell what the way out alone does.
+func (m *measurement) lookRate(ctx context.Context, to netip.AddrPort) {
+	var c *net.UDPConn
+	err := m.opts.Do(func() (err error) {
+		c, err = dialUDP(ctx, to, nil)
+		return err
+	})
+	if err != nil {
+		m.add(func(o *Observations) { o.RateErr = why(err) })
+		return
+	}
+	c.SetReadBuffer(1 << 20) // what the system does not grant is done without
+	r := newRateRun(c)
+	var reading sync.WaitGroup
+	reading.Go(r.read)
+	defer reading.Wait()
+	defer c.Close()
+	steps, limited := r.climb(ctx, paces, true)
+	if limited {
+		last := steps[len(steps)-1].Pace
+		from := 0
+		for from < len(paces) && paces[from] < last {
+			from++
+		}
+		out, _ := r.climb(ctx, paces[from:], false)
+		steps = append(steps, out...)
+	}
+	m.add(func(o *Observations) { o.Rate = steps })
+}
+
+// climb makes steps until one is limited, and again when it is tried again.
+func (r *rateRun) climb(ctx context.Context, paces []uint64, echoed bool) (steps []RateStep, limited bool) {
+	for _, pace := range paces {
+		for range 2 {
+			step, ok := r.step(ctx, pace, echoed)
+			if !ok {
+				return steps, false
+			}
+			steps = append(steps, step)
+			limited = step.limited()
+			if !limited {
+				break
+			}
+		}
+		if limited {
+			return steps, true
+		}
+	}
+	return steps, false
+}
+
+// rateRun is one socket with its answers. Its reader and its sender share the
+// step under way.
+type rateRun struct {
+	c    *net.UDPConn
+	mark [8]byte // that begins the transaction ids of this run
+
+	mu    sync.Mutex // guards the fields below
+	base  uint32     // number of the step's first datagram
+	sent  []time.Time
+	came  []time.Time   // by datagram; zero: not yet
+	left  int           // of came that are zero
+	heard chan struct{} // holds a value after an answer
+}
+
+func newRateRun(c *net.UDPConn) *rateRun {
+	r := &rateRun{c: c, heard: make(chan struct{}, 1)}
+	rand.Read(r.mark[:])
+	return r
+}
+
+// shape returns how many datagrams of which size make a pace for rateTime.
+func shape(pace uint64) (n, size int) {
+	bytes := int(pace * uint64(rateTime) / uint64(time.Second) / 8)
+	size = min(max(bytes/rateDatagrams, minDatagram), maxDatagram) &^ 3
+	return max(bytes/size, 4), size
+}
+
+// step runs one pace; false when ctx ended meanwhile.
+func (r *rateRun) step(ctx context.Context, pace uint64, echoed bool) (RateStep, bool) {
+	n, size := shape(pace)
+	r.begin(n)
+	// What is not comprehended may be ignored from 0x8000 on; padding is echoed.
+	attr := stun.AttrType(0xfff0)
+	if echoed {
+		attr = stun.AttrPadding
+	}
+	var id [stun.TransactionIDSize]byte
+	copy(id[:], r.mark[:])
+	request := paddedRequest(id, attr, size)
+	interval := time.Duration(uint64(size) * 8 * uint64(time.Second) / pace)
+	begin := time.Now()
+	for i := range n {
+		if wait := time.Until(begin.Add(time.Duration(i) * interval)); wait > 0 && !pause(ctx, wait) {
+			return RateStep{}, false
+		}
+		r.mu.Lock()
+		binary.BigEndian.PutUint32(request.Raw[8+len(r.mark):], r.base+uint32(i))
+		r.sent[i] = time.Now()
+		r.mu.Unlock()
+		r.c.Write(request.Raw) // what fails is not answered
+	}
+	if !r.linger(ctx) {
+		return RateStep{}, false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := judgeRun(r.sent, r.came, size)
+	s.Pace, s.Echoed = pace, echoed
+	return s, true
+}
+
+// begin makes room for n datagrams of a new step.
+func (r *rateRun) begin(n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.base += uint32(len(r.sent))
+	r.sent, r.came, r.left = make([]time.Time, n), make([]time.Time, n), n
+}
+
+// linger waits until all answers came or no more are to be expected; false when
+// ctx ended.
+func (r *rateRun) linger(ctx context.Context) bool {
+	end := time.NewTimer(rateLinger)
+	defer end.Stop()
+	for {
+		r.mu.Lock()
+		left, trip := r.left, r.trip()
+		r.mu.Unlock()
+		if left == 0 {
+			return true
+		}
+		if trip > 0 {
+			end.Reset(rateQuiet + 2*trip)
+		}
+		select {
+		case <-r.heard:
+		case <-end.C:
+			return true
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+// trip is how long the first answer of the step took; 0 if there is none.
+func (r *rateRun) trip() time.Duration {
+	for i, at := range r.came {
+		if !at.IsZero() {
+			return at.Sub(r.sent[i])
+		}
+	}
+	return 0
+}
+
+// read notes answers until the socket is closed.
+func (r *rateRun) read() {
+	b := make([]byte, 1500)
+	for {
+		n, err := r.c.Read(b)
+		now := time.Now()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil || n < 20 || binary.BigEndian.Uint16(b) != stun.BindingSuccess.Value() || [8]byte(b[8:16]) != r.mark {
+			continue
+		}
+		r.mu.Lock()
+		if i := binary.BigEndian.Uint32(b[16:]) - r.base; i < uint32(len(r.came)) && r.came[i].IsZero() {
+			r.came[i] = now
+			r.left--
+		}
+		r.mu.Unlock()
+		select {
+		case r.heard <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// judgeRun counts a run of datagrams of size bytes. Rates are those of its
+// second half, when what a limiter lets pass at once has been used up: one
+// that drops thins the answers, one that queues spreads them.
+func judgeRun(sent, came []time.Time, size int) RateStep {
+	s := RateStep{Sent: len(sent)}
+	half := len(sent) / 2
+	var first, last time.Time // answers of the second half
+	late := 0
+	for i, at := range came {
+		if at.IsZero() {
+			continue
+		}
+		s.Answered++
+		if i < half {
+			continue
+		}
+		late++
+		if first.IsZero() || at.Before(first) {
+			first = at
+		}
+		if at.After(last) {
+			last = at
+		}
+	}
+	n := len(sent) - half
+	span := widen(sent[len(sent)-1].Sub(sent[half]), n)
+	s.Offered = perSecond(n*size, span)
+	s.Through = perSecond(late*size, max(span, widen(last.Sub(first), late)))
+	return s
+}
+
+// widen makes the time between the first and last of n into that which n take.
+func widen(between time.Duration, n int) time.Duration {
+	if n < 2 {
+		return between
+	}
+	return between * time.Duration(n) / time.Duration(n-1)
+}
+
+func perSecond(bytes int, span time.Duration) uint64 {
+	return uint64(float64(bytes) * 8 / max(span.Seconds(), 1e-6))
+}
