@@ -32,8 +32,8 @@ func (f *Frontal) answerMeeting(ctx context.Context, in *controlpb.Introduction,
 		node: point.Node.Name, peer: from.String(), id: fmt.Sprintf("%x", in.Link),
 	}
 	promise, err := f.meetFor(ctx, in, point, &l, tell)
-	f.meetings.count(err)
 	if err != nil {
+		f.meetings.failed.Add(1)
 		f.logLink(l, "not carried", err)
 		return err
 	}
@@ -81,6 +81,7 @@ func (f *Frontal) meetFor(ctx context.Context, in *controlpb.Introduction, point
 		f.work.Go(func() { f.refuse(inner, err) })
 		return nil, err
 	}
+	f.meetings.connected.Add(1)
 	booked := *l
 	f.work.Go(func() { f.carryLink(booked, j) }) // Serve waits for this call, and then for that
 	return end.Promise(ctx, l.technique, l.peer, in.Offer), nil

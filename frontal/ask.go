@@ -63,8 +63,8 @@ func (f *Frontal) askMeeting(ctx context.Context, id control.Identity, req *cont
 		return f.says(err)
 	}
 	conn, err := a.connect()
-	f.meetings.count(err)
 	if err != nil {
+		f.meetings.failed.Add(1)
 		f.mu.Lock()
 		f.carries.take(c.id)
 		f.mu.Unlock()
@@ -72,6 +72,7 @@ func (f *Frontal) askMeeting(ctx context.Context, id control.Identity, req *cont
 		f.logLink(c.link, "not carried", err)
 		return err
 	}
+	f.meetings.connected.Add(1)
 	f.work.Go(func() { f.runCarry(c, conn) }) // Serve waits for this call, and then for that
 	return a.handOver(c)
 }

@@ -84,15 +84,6 @@ func (m *meetings) enter(ctx context.Context) (leave func(), err error) {
 	}
 }
 
-// count notes how one meeting ended.
-func (m *meetings) count(err error) {
-	if err != nil {
-		m.failed.Add(1)
-		return
-	}
-	m.connected.Add(1)
-}
-
 // standsIn reports whether this gateway is the site's end of such a technique.
 func (f *Frontal) standsIn(t overlay.Technique) bool {
 	return f.profile().GatewayOnly && meeting.Knows(t)

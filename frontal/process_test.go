@@ -19,12 +19,16 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
+// enterLab readies the process for a lab where there can be one.
+var enterLab = func() {}
+
 // TestMain lets this binary be the daemon, so that a test can run it as a
 // process of its own.
 func TestMain(m *testing.M) {
 	if os.Getenv("BE_THE_FRONTAL") != "" {
 		daemon.Main(Spec())
 	}
+	enterLab()
 	os.Exit(m.Run())
 }
 

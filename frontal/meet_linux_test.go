@@ -1,0 +1,143 @@
+package frontal
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/netip"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/internal/lab"
+	"github.com/isthmus-grid/isthmus/internal/lab/wan"
+	"github.com/isthmus-grid/isthmus/internal/meeting"
+	"github.com/isthmus-grid/isthmus/internal/simopen"
+	"github.com/isthmus-grid/isthmus/internal/stunserver"
+	"github.com/isthmus-grid/isthmus/overlay"
+	"github.com/isthmus-grid/isthmus/wire"
+)
+
+func init() { enterLab = lab.Main }
+
+// labEnd is the end that a gateway really has, on a host of the lab.
+type labEnd struct {
+	*meeting.Side
+	host *lab.Host
+}
+
+func (e labEnd) Ask(ctx context.Context, t overlay.Technique, peer string, port uint16, ex meeting.Exchange) (c net.Conn, err error) {
+	err = e.host.Do(func() (err error) { c, err = e.Side.Ask(ctx, t, peer, port, ex); return err })
+	return c, err
+}
+
+func (e labEnd) Answer(ctx context.Context, t overlay.Technique, peer string, offer []byte, reply func([]byte) error) (c net.Conn, err error) {
+	err = e.host.Do(func() (err error) { c, err = e.Side.Answer(ctx, t, peer, offer, reply); return err })
+	return c, err
+}
+
+// standOn puts a frontal's end of meetings on a host. Its sessions stay on
+// loopback.
+func (r *rig) standOn(h *lab.Host, b meeting.Bearings) {
+	r.f.newEnd = func(ctx context.Context) (end, error) {
+		e, err := r.f.side(ctx)
+		if err != nil {
+			return nil, err
+		}
+		side := e.(*meeting.Side)
+		if side.Profile, err = lab.Profile(h.Preset()); err != nil {
+			return nil, err
+		}
+		side.Profile.Site, side.Profile.GatewayOnly = overlay.SiteID(h.Name()), true
+		side.Address, side.Stock, side.Engine = h.Addr(), nil, nil
+		side.Bearings = func(context.Context) (meeting.Bearings, error) { return b, nil }
+		return labEnd{side, h}, nil
+	}
+}
+
+// vantagePoints has hosts answer observe frames and STUN.
+func vantagePoints(t *testing.T, hosts ...*lab.Host) (b meeting.Bearings) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var serving sync.WaitGroup
+	t.Cleanup(func() { cancel(); serving.Wait() })
+	for _, h := range hosts {
+		tcp, udp := netip.AddrPortFrom(h.Addr(), 443), netip.AddrPortFrom(h.Addr(), 3478)
+		ln, err := h.Listen("tcp", tcp.String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		pc, err := h.ListenPacket("udp", udp.String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.TCP, b.STUN = append(b.TCP, tcp), append(b.STUN, udp)
+		context.AfterFunc(ctx, func() { ln.Close() })
+		serving.Go(func() { (&stunserver.Server{}).Serve(ctx, pc) })
+		serving.Go(func() {
+			for {
+				c, err := ln.Accept()
+				if err != nil {
+					return
+				}
+				serving.Go(func() {
+					defer c.Close()
+					defer context.AfterFunc(ctx, func() { c.Close() })()
+					if simopen.Answer(ctx, c) == nil {
+						io.Copy(io.Discard, c)
+					}
+				})
+			}
+		})
+	}
+	return b
+}
+
+// TestMeetingThroughFirewalls: two gateways whose firewalls let nothing in join
+// two nodes that have no route out.
+func TestMeetingThroughFirewalls(t *testing.T) {
+	l, err := lab.Up(t.Context(), lab.Spec{
+		WAN: lab.WAN{Default: wan.Shape{Delay: 5 * time.Millisecond}},
+		Sites: []lab.Site{
+			{Name: "v", Preset: lab.Public, Nodes: lab.Nodes(2)},
+			{Name: "a", Preset: "stateful", Nodes: lab.Nodes(1)},
+			{Name: "b", Preset: "stateful", Nodes: lab.Nodes(1)},
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	bearings := vantagePoints(t, l.Host("v/n1"), l.Host("v/n2"))
+	a, b, ha, hb, _ := two(t)
+	a.standOn(l.Host("a/n1"), bearings)
+	b.standOn(l.Host("b/n1"), bearings)
+	for _, technique := range []overlay.Technique{overlay.SimultaneousOpen, overlay.HolePunching} {
+		var call *helpersCall
+		var accepted *controlpb.IntroduceEvent
+		for range 3 { // a busy machine may miss an instant; a helper tries again, too
+			call = ha.begin(introduction(technique, 0))
+			call.next(controlpb.IntroduceEvent_ASSIGNED)
+			if accepted, err = call.stream.Recv(); err == nil {
+				break
+			}
+		}
+		if err != nil {
+			t.Fatalf("%v: %v\n%s\n%s", technique, err, a.log, b.log)
+		}
+		near, far := a.fetch(accepted), hb.accept()
+		frame, err := wire.Read(far)
+		if err != nil || frame.(*wire.Intro).Technique != technique {
+			t.Fatalf("%v: %+v, %v", technique, frame, err)
+		}
+		exchange(t, near, far)
+		call.next(controlpb.IntroduceEvent_CONNECTED)
+	}
+	if n := b.f.status().Links.Total; n != 2 {
+		t.Errorf("%d links, want 2", n)
+	}
+}
