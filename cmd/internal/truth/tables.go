@@ -72,8 +72,10 @@ func traverses(a, b kind) answer {
 		return no // only what goes to one port, or to the proxy, leaves there
 	case in(a, symmetricNAT):
 		return yesIf(in(b, openBlock))
+	case in(b, symmetricNAT) && in(a, openBlock):
+		return unsettled // the asker cannot know which port to dial; reversed and simultaneous open do it
 	case in(b, symmetricNAT):
-		return yesIf(in(a, openBlock))
+		return no
 	case in(b, resets):
 		return no
 	case in(b, letsCarriedIn):

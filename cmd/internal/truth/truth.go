@@ -62,7 +62,8 @@ type Pair struct {
 	Works Set
 
 	// Unsettled holds techniques of which the measurements say nothing, or now this
-	// and now that. They count for nothing when a direct path is asked for.
+	// and now that, and punching where datagrams are throttled to less than any
+	// relay carries. They count for nothing when a direct path is asked for.
 	Unsettled Set
 }
 
@@ -99,7 +100,11 @@ func Between(asker, target string) (Pair, error) {
 	add(overlay.PortRange, dials(a, b) && in(b, somePorts))
 	add(overlay.Reversed, dials(b, a))
 	add(overlay.SimultaneousOpen, opens(a, b) || a.ipv6 && b.ipv6)
-	add(overlay.HolePunching, punches(a, b))
+	slow := a.slow || b.slow
+	add(overlay.HolePunching, punches(a, b) && !slow)
+	if punches(a, b) && slow {
+		p.Unsettled |= Of(overlay.HolePunching)
+	}
 	switch traverses(a, b) {
 	case yes:
 		add(overlay.Traversing, true)
@@ -113,6 +118,7 @@ func Between(asker, target string) (Pair, error) {
 type kind struct {
 	letter byte // its row and column in the tables
 	udp    bool // lets datagrams through; false takes from the tables what they grant
+	slow   bool // throttles datagrams
 	ipv6   bool // has IPv6 addresses behind a stateful filter, and a NAT for IPv4
 	hidden bool // nodes have no route out: their gateway acts for them
 }
@@ -141,7 +147,7 @@ var kinds = map[string]kind{
 
 	"mtu-1400":           {letter: 'F', udp: true}, // handshakes are small; a QUIC packet fits as well
 	"nat-double":         {letter: 'N', udp: true}, // two NATs that keep ports are one
-	"udp-slow":           {letter: 'F', udp: true}, // slow, not closed
+	"udp-slow":           {letter: 'F', udp: true, slow: true},
 	"nat-ipv6":           {letter: 'N', udp: true, ipv6: true},
 	"nat-symmetric-ipv6": {letter: 'M', udp: true, ipv6: true},
 	"syn-drop-no-udp":    {letter: 'S'},
