@@ -24,7 +24,7 @@ func Decide(asker, target overlay.SiteProfile) overlay.Plan {
 			plan.Rejected = append(plan.Rejected, overlay.Rejection{Technique: t, Reason: v.reason})
 			continue
 		}
-		plan.Steps = append(plan.Steps, overlay.Step{Technique: t, Via: p.via(t), Reason: v.reason, Port: p.port(t)})
+		plan.Steps = append(plan.Steps, overlay.Step{Technique: t, Via: p.via(t), Reason: v.reason, Port: p.port(t), IPv6: v.ipv6})
 		p.dials = p.dials || t == overlay.Direct || t == overlay.PortRange
 		p.reached = p.reached || p.dials || t == overlay.Reversed
 	}
@@ -43,10 +43,13 @@ type pair struct {
 type verdict struct {
 	take   bool
 	reason string
+	ipv6   bool // it is taken over IPv6
 }
 
-func take(format string, args ...any) verdict   { return verdict{true, fmt.Sprintf(format, args...)} }
-func reject(format string, args ...any) verdict { return verdict{false, fmt.Sprintf(format, args...)} }
+func take(format string, args ...any) verdict {
+	return verdict{take: true, reason: fmt.Sprintf(format, args...)}
+}
+func reject(format string, args ...any) verdict { return verdict{reason: fmt.Sprintf(format, args...)} }
 
 func (p pair) judge(t overlay.Technique) verdict {
 	if p.inside() && t != overlay.Relay {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"sync"
 	"syscall"
 	"time"
@@ -51,9 +52,27 @@ func (h *Helper) side(f *frontal) *meeting.Side {
 		ip = f.session.LocalAddr().Addr()
 	}
 	return &meeting.Side{
-		Address: ip, Profile: f.profile, Log: h.log, Stock: h.stock, Engine: h.engine,
+		Address: ip, Address6: h.address6(ip), Profile: f.profile, Log: h.log, Stock: h.stock, Engine: h.engine,
 		Bearings: func(ctx context.Context) (meeting.Bearings, error) { return h.bearings.get(ctx, f) },
 	}
+}
+
+// address6 returns an IPv6 address of this host by which other sites may reach
+// it, if ip is of IPv4 and there is one.
+func (h *Helper) address6(ip netip.Addr) netip.Addr {
+	if !ip.Is4() {
+		return netip.Addr{}
+	}
+	own, err := net.InterfaceAddrs()
+	if err != nil {
+		h.log.Debug("cannot look for IPv6 addresses", "error", err)
+	}
+	for _, a := range own {
+		if p, err := netip.ParsePrefix(a.String()); err == nil && p.Addr().Is6() && p.Addr().IsGlobalUnicast() && !p.Addr().IsPrivate() {
+			return p.Addr()
+		}
+	}
+	return netip.Addr{}
 }
 
 // negotiated carries out a technique of package meeting from the asker's side,
@@ -64,6 +83,12 @@ func (h *Helper) negotiated(ctx context.Context, f *frontal, p *process, to targ
 	}
 	var in *introduction
 	side, peer := h.side(f), to.point.Node.String()
+	if step.IPv6 {
+		var err error
+		if side, err = side.OverIPv6(); err != nil {
+			return made{}, err
+		}
+	}
 	c, err := side.Ask(ctx, step.Technique, peer, step.Port, func(until context.Context, offer []byte) ([]byte, error) {
 		if in != nil {
 			in.end() // the one before led to nothing

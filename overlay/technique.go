@@ -94,6 +94,10 @@ type Step struct {
 	// Port is the port from which the asker must dial, where the target's site
 	// lets out no other; 0 is any.
 	Port uint16 `json:"port,omitempty"`
+
+	// IPv6 says that the two ends use their IPv6 addresses, which both sites have
+	// besides those of IPv4.
+	IPv6 bool `json:"ipv6,omitempty"`
 }
 
 // Rejection is a technique that a plan leaves out, with the reason.

@@ -386,13 +386,13 @@ func TestConversionsAreChecked(t *testing.T) {
 		}
 	}
 	plan := overlay.Plan{Asker: "sitea", Target: "siteb",
-		Steps:    []overlay.Step{{Technique: overlay.Relay, Via: overlay.ViaAsker, Reason: "both closed"}},
+		Steps:    []overlay.Step{{Technique: overlay.SimultaneousOpen, Reason: "both have it", Port: 443, IPv6: true}, {Technique: overlay.Relay, Via: overlay.ViaAsker, Reason: "both closed"}},
 		Rejected: []overlay.Rejection{{Technique: overlay.Direct, Reason: "siteb refuses"}}}
 	m := control.PlanToPB(plan)
 	if back, err := control.PlanFromPB(m); err != nil || fmt.Sprint(back) != fmt.Sprint(plan) {
 		t.Errorf("%+v became %+v, %v", plan, back, err)
 	}
-	plan.Steps[0].Via = 0
+	plan.Steps[1].Via = 0
 	if control.PlanToPB(plan).Digest == m.Digest {
 		t.Error("different plans have one digest")
 	}

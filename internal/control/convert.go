@@ -80,7 +80,7 @@ func PlanToPB(p overlay.Plan) *controlpb.Plan {
 	add(0, m.Asker)
 	add(0, m.Target)
 	for _, s := range p.Steps {
-		m.Steps = append(m.Steps, &controlpb.Step{Technique: uint32(s.Technique), Via: uint32(s.Via), Reason: s.Reason, Port: uint32(s.Port)})
+		m.Steps = append(m.Steps, &controlpb.Step{Technique: uint32(s.Technique), Via: uint32(s.Via), Reason: s.Reason, Port: uint32(s.Port), Ipv6: s.IPv6})
 		add(uint8(s.Technique), s.Reason)
 		add(uint8(s.Technique), strconv.Itoa(int(s.Port)))
 		add(uint8(s.Via), "")
@@ -104,7 +104,7 @@ func PlanFromPB(m *controlpb.Plan) (overlay.Plan, error) {
 	}
 	for _, s := range m.GetSteps() {
 		if t, ok := techniqueFromPB(s.GetTechnique()); ok {
-			p.Steps = append(p.Steps, overlay.Step{Technique: t, Via: overlay.Via(s.GetVia()), Reason: s.GetReason(), Port: uint16(min(s.GetPort(), 65535))})
+			p.Steps = append(p.Steps, overlay.Step{Technique: t, Via: overlay.Via(s.GetVia()), Reason: s.GetReason(), Port: uint16(min(s.GetPort(), 65535)), IPv6: s.GetIpv6()})
 		}
 	}
 	for _, r := range m.GetRejected() {

@@ -37,8 +37,9 @@ const MaxOffer = 8 << 10
 
 // Side is one end of meetings: a host and what is known of its site.
 type Side struct {
-	Address netip.Addr // from which to dial
-	Profile overlay.SiteProfile
+	Address  netip.Addr // from which to dial
+	Address6 netip.Addr // of IPv6 besides, if Address is of IPv4 and the host has one
+	Profile  overlay.SiteProfile
 
 	// Bearings returns the vantage points: the first TCP one is the broker, whose
 	// clock counts, and is the same for every site of the grid.
@@ -72,6 +73,18 @@ func ReadBearings(m *controlpb.BearingsResponse) (b Bearings, err error) {
 	}
 	b.TCP, b.STUN = parse(m.GetTcp()), parse(m.GetStun())
 	return b, err
+}
+
+// OverIPv6 returns the side as it is over IPv6: not translated, and filtered
+// with state.
+func (s *Side) OverIPv6() (*Side, error) {
+	if !s.Address6.IsValid() {
+		return nil, fmt.Errorf("%w: this host has no IPv6 address to meet others from, though its site's profile says so", overlay.ErrUnreachable)
+	}
+	six := *s
+	six.Address, six.Address6 = s.Address6, netip.Addr{}
+	six.Profile = overlay.SiteProfile{Site: s.Profile.Site, Filter: overlay.FilterStateful, IPv6: true}
+	return &six, nil
 }
 
 // Exchange carries the offer to the target's side and returns its answer.

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/meeting/meetingpb"
 	"github.com/isthmus-grid/isthmus/internal/simopen"
@@ -39,10 +40,7 @@ func (s *Side) prepare(ctx context.Context, ports overlay.Ports) (*ready, error)
 	if err != nil {
 		return nil, err
 	}
-	m, err := port.Observe(ctx, b.TCP)
-	if err == nil && !m.Seen[0].IsValid() {
-		err = fmt.Errorf("%w: %w", overlay.ErrUnreachable, m.Failed) // without the broker's clock there is no instant
-	}
+	m, err := s.observe(ctx, port, b.TCP)
 	if err != nil {
 		port.Close()
 		return nil, err
@@ -53,6 +51,26 @@ func (s *Side) prepare(ctx context.Context, ports overlay.Ports) (*ready, error)
 	r.end = simopen.End{Profile: s.Profile, Mapping: m}
 	r.end.Clock, _ = clock.Estimate(time.Now())
 	return r, nil
+}
+
+// observe learns how others see the port, and compares clocks with the first
+// vantage point. Where the vantage points have no IPv6 the port is what it is,
+// for its addresses are not translated, and only the clock is asked for.
+func (s *Side) observe(ctx context.Context, port *simopen.Port, vantages []netip.AddrPort) (simopen.Mapping, error) {
+	if port.Local().Addr().Is4() || vantages[0].Addr().Is6() {
+		m, err := port.Observe(ctx, vantages)
+		if err == nil && !m.Seen[0].IsValid() {
+			err = fmt.Errorf("%w: %w", overlay.ErrUnreachable, m.Failed) // without the broker's clock there is no instant
+		}
+		return m, err
+	}
+	c, err := carrier.DialTCP(ctx, vantages[0].String(), carrier.HTTPProxy{})
+	if err != nil {
+		return simopen.Mapping{}, err
+	}
+	defer c.Close()
+	_, sample, err := simopen.Ask(ctx, c)
+	return simopen.Mapping{Local: port.Local(), Outside: port.Local(), Independent: true, Samples: []simopen.Sample{sample}}, err
 }
 
 // ports returns where this end must bind: at the port that the peer needs, or
@@ -88,7 +106,7 @@ func (s *Side) askOpen(ctx context.Context, peer string, ex Exchange, port uint1
 	var r *ready
 	promised, warm := s.Stock.recall(peer)
 	if warm = warm && port == 0; warm {
-		r = s.Stock.take()
+		r = s.spare()
 	}
 	if r == nil {
 		var err error
@@ -191,6 +209,11 @@ func (s *Side) answerOpen(ctx context.Context, offer []byte, reply func([]byte) 
 	asker, err := endOf(&m)
 	if err != nil {
 		return nil, err
+	}
+	if asker.Mapping.Local.Addr().Is6() && s.Address.Is4() {
+		if s, err = s.OverIPv6(); err != nil {
+			return nil, err
+		}
 	}
 	if len(m.Promise) > 0 {
 		return s.keepPromise(ctx, m.Promise, asker, reply)

@@ -34,9 +34,9 @@ type Stock struct {
 
 const (
 	idLen       = 16
-	promiseLife = 60 * time.Second
-	aging       = 5 * time.Second // of a promise, for the way to the peer
-	maxGiven    = 16              // promises of this host that are open
+	promiseLife = 25 * time.Second // less than vantage points hold the connections that keep a NAT's mapping
+	aging       = 3 * time.Second  // of a promise, for the way to the peer
+	maxGiven    = 16               // promises of this host that are open
 	maxReceived = 1024
 )
 
@@ -147,20 +147,28 @@ func (s *Stock) refill(ctx context.Context, side *Side) {
 // prepareTime bounds what is done for the next time.
 const prepareTime = 3 * time.Second
 
-// take returns the spare port, or nil.
-func (s *Stock) take() *ready {
-	if s == nil {
-		return nil
-	}
+// take returns the spare port if it is on addr, or nil.
+func (s *Stock) take(addr netip.Addr) *ready {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := s.spare
+	if r == nil || r.port.Local().Addr() != addr.Unmap() {
+		return nil
+	}
 	s.spare = nil
-	if r != nil && time.Since(r.made) > promiseLife {
+	if time.Since(r.made) > promiseLife {
 		r.port.Close()
 		return nil
 	}
 	return r
+}
+
+// spare returns a port that is prepared already, or nil.
+func (s *Side) spare() *ready {
+	if s.Stock == nil {
+		return nil
+	}
+	return s.Stock.take(s.Address)
 }
 
 // give keeps r for a peer, and returns what to tell it. A peer that has a
@@ -278,8 +286,14 @@ func (s *Side) Promise(ctx context.Context, t overlay.Technique, peer string, of
 		if unmarshal(offer, &m) != nil {
 			return nil
 		}
-		if p, err := profileOf(m.Profile); err != nil || neededBy(p.Egress) != 0 {
+		asker, err := endOf(&m)
+		if err != nil || neededBy(asker.Profile.Egress) != 0 {
 			return nil
+		}
+		if asker.Mapping.Local.Addr().Is6() && s.Address.Is4() {
+			if s, err = s.OverIPv6(); err != nil {
+				return nil
+			}
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, prepareTime)
@@ -294,7 +308,7 @@ func (s *Side) Promise(ctx context.Context, t overlay.Technique, peer string, of
 
 // promise prepares a port and gives it to the peer.
 func (s *Side) promise(ctx context.Context, peer string) (*meetingpb.Promise, error) {
-	r := s.Stock.take()
+	r := s.spare()
 	if r == nil {
 		var err error
 		if r, err = s.prepare(ctx, s.ports(0)); err != nil {

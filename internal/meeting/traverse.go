@@ -39,7 +39,7 @@ func (s *Side) askTraverse(ctx context.Context, peer string, ex Exchange) (net.C
 			asked <- err
 		}()
 	}
-	own := s.Stock.take()
+	own := s.spare()
 	if own == nil {
 		own, err = s.prepare(ctx, s.ports(0))
 	}

@@ -966,6 +966,7 @@ type Step struct {
 	Via           uint32                 `protobuf:"varint,2,opt,name=via,proto3" json:"via,omitempty"`             // overlay.Via
 	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	Port          uint32                 `protobuf:"varint,4,opt,name=port,proto3" json:"port,omitempty"` // from which the asker must dial; 0: any
+	Ipv6          bool                   `protobuf:"varint,5,opt,name=ipv6,proto3" json:"ipv6,omitempty"` // over IPv6
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1026,6 +1027,13 @@ func (x *Step) GetPort() uint32 {
 		return x.Port
 	}
 	return 0
+}
+
+func (x *Step) GetIpv6() bool {
+	if x != nil {
+		return x.Ipv6
+	}
+	return false
 }
 
 type Rejection struct {
@@ -2905,12 +2913,13 @@ const file_control_proto_rawDesc = "" +
 	"\x05asker\x18\x02 \x01(\tR\x05asker\x12\x16\n" +
 	"\x06target\x18\x03 \x01(\tR\x06target\x12.\n" +
 	"\x05steps\x18\x04 \x03(\v2\x18.isthmus.control.v1.StepR\x05steps\x129\n" +
-	"\brejected\x18\x05 \x03(\v2\x1d.isthmus.control.v1.RejectionR\brejected\"b\n" +
+	"\brejected\x18\x05 \x03(\v2\x1d.isthmus.control.v1.RejectionR\brejected\"v\n" +
 	"\x04Step\x12\x1c\n" +
 	"\ttechnique\x18\x01 \x01(\rR\ttechnique\x12\x10\n" +
 	"\x03via\x18\x02 \x01(\rR\x03via\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x12\n" +
-	"\x04port\x18\x04 \x01(\rR\x04port\"A\n" +
+	"\x04port\x18\x04 \x01(\rR\x04port\x12\x12\n" +
+	"\x04ipv6\x18\x05 \x01(\bR\x04ipv6\"A\n" +
 	"\tRejection\x12\x1c\n" +
 	"\ttechnique\x18\x01 \x01(\rR\ttechnique\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\"^\n" +
