@@ -84,7 +84,7 @@ func MeasureIdle(ctx context.Context, opts Options, waits []time.Duration) (Idle
 	if len(points) == 0 {
 		return IdleObservations{}, fmt.Errorf("%w: the broker names no vantage point with an IPv4 address", overlay.ErrNoPath)
 	}
-	opts = opts.withDo()
+	opts = opts.complete()
 	o := IdleObservations{TCP: make([]Idle, len(waits)), UDP: make([]Idle, len(waits))}
 	var wg sync.WaitGroup
 	for i, wait := range waits {

@@ -71,8 +71,8 @@ func (o Observations) rate() told[bound] {
 	case len(o.Rate) == 0:
 		return unknown[bound]("no paces were tried")
 	}
-	both, top := climbed(o.Rate, true)
-	out, _ := climbed(o.Rate, false)
+	both, top := climbed(o.Rate, true, 2)
+	out, _ := climbed(o.Rate, false, 1)
 	switch {
 	case both == nil && top == nil:
 		return unknown[bound]("%d of %d datagrams were answered, and a second try went better", o.Rate[0].Answered, o.Rate[0].Sent)
@@ -93,21 +93,23 @@ func (o Observations) rate() told[bound] {
 	return is(bound{value: round(out.Through)}, "of %s sent with small answers, %s got through (%d of %d datagrams); %s", speed(out.Offered), speed(out.Through), out.Answered, out.Sent, back)
 }
 
-// climbed returns the step that was limited twice running, the second time, and
-// the last one that was not limited; nil if there is none.
-func climbed(steps []RateStep, echoed bool) (limited, through *RateStep) {
-	var before *RateStep
+// climbed returns the step that was limited for so many tries running, the last
+// of them, and the last step that was not limited; nil if there is none.
+func climbed(steps []RateStep, echoed bool, tries int) (limited, through *RateStep) {
+	running, pace := 0, uint64(0)
 	for i := range steps {
 		s := &steps[i]
 		if s.Echoed != echoed {
 			continue
 		}
+		if s.Pace != pace {
+			running, pace = 0, s.Pace
+		}
 		if !s.limited() {
-			through = s
-		} else if before != nil && before.limited() && before.Pace == s.Pace {
+			running, through = 0, s
+		} else if running++; running == tries {
 			limited = s
 		}
-		before = s
 	}
 	return limited, through
 }

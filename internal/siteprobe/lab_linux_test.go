@@ -17,6 +17,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/lab"
 	"github.com/isthmus-grid/isthmus/internal/lab/wan"
 	"github.com/isthmus-grid/isthmus/internal/stunserver"
+	"github.com/isthmus-grid/isthmus/internal/traverse"
 	"github.com/isthmus-grid/isthmus/internal/vantage"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
@@ -31,12 +32,13 @@ func TestMain(m *testing.M) {
 type labGrid struct {
 	broker, proxy *lab.Host
 	seen          *vantage.Seen
+	points        map[*lab.Host]vantage.Point
 }
 
 // newLabGrid runs the two vantage points until the test ends.
 func newLabGrid(t *testing.T, l *lab.Lab) *labGrid {
 	t.Helper()
-	g := &labGrid{broker: l.Host("pub/broker"), proxy: l.Host("pub/proxy"), seen: vantage.NewSeen(1000, time.Hour)}
+	g := &labGrid{broker: l.Host("pub/broker"), proxy: l.Host("pub/proxy"), seen: vantage.NewSeen(1000, time.Hour), points: map[*lab.Host]vantage.Point{}}
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	t.Cleanup(func() { cancel(); wg.Wait() })
@@ -46,18 +48,26 @@ func newLabGrid(t *testing.T, l *lab.Lab) *labGrid {
 				g.seen.Note(a.Addr(), time.Now())
 			}
 		})
-		for _, port := range []string{":443", ":3478"} {
-			ln, err := h.Listen("tcp", port)
+		for _, network := range []string{"tcp", "tcp6"} {
+			if network == "tcp6" && !h.Addr6().IsValid() {
+				continue
+			}
+			ln, err := h.Listen(network, ":443")
 			if err != nil {
 				t.Fatal(err)
 			}
 			wg.Go(func() { o.Serve(ctx, ln) })
 		}
-		pc, err := h.ListenPacket("udp", ":3478")
+		var sockets *vantage.Sockets
+		err := h.Do(func() (err error) {
+			sockets, err = vantage.Listen(ctx, netip.AddrPortFrom(h.Addr(), 3478))
+			return err
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		wg.Go(func() { defer pc.Close(); new(stunserver.Server).Serve(ctx, pc) })
+		g.points[h] = vantage.Point{Observer: o, Sockets: sockets}
+		wg.Go(func() { sockets.Serve(ctx, new(stunserver.Server), o) })
 	}
 	return g
 }
@@ -67,6 +77,9 @@ func (g *labGrid) Bearings(context.Context, *controlpb.BearingsRequest) (*contro
 	for _, h := range []*lab.Host{g.broker, g.proxy} {
 		resp.Tcp = append(resp.Tcp, netip.AddrPortFrom(h.Addr(), 443).String())
 		resp.Stun = append(resp.Stun, netip.AddrPortFrom(h.Addr(), 3478).String())
+		if h.Addr6().IsValid() {
+			resp.Tcp = append(resp.Tcp, netip.AddrPortFrom(h.Addr6(), 443).String())
+		}
 	}
 	return resp, nil
 }
@@ -83,7 +96,7 @@ func (g *labGrid) CallBack(ctx context.Context, req *controlpb.CallBackRequest) 
 	if strings.HasPrefix(req.From, g.broker.Addr().String()+":") {
 		from = g.broker
 	}
-	err = from.Do(func() error { resp = vantage.CallBack(ctx, target, netip.Addr{}); return nil })
+	err = from.Do(func() error { resp = g.points[from].CallBack(ctx, target); return nil })
 	return resp, err
 }
 
@@ -99,8 +112,13 @@ func cannotTell(preset string, truth overlay.SiteProfile) map[string]string {
 	if truth.Inbound == overlay.InboundOpen {
 		other[Refusal] = ""
 	}
+	other[IdleTCP], other[IdleUDP] = "", "" // see TestIdle
+	other[UDPRate] = none                   // at the paces tried here; see TestRate
+	if !truth.UDP {
+		other[UDPRate], other[MTU] = "", ""
+	}
 	switch base {
-	case "no-udp", "egress-443":
+	case "no-udp", "egress-443", "syn-drop-no-udp":
 		other[Filter] = ""
 	case "http-proxy":
 		for _, field := range []string{Inbound, Filter, Refusal, NATMapping, NATFiltering, NATKeepsPort} {
@@ -122,7 +140,8 @@ func want(p overlay.SiteProfile, field string) string {
 	return map[string]string{
 		Inbound: p.Inbound.String(), Filter: p.Filter.String(), Refusal: p.Refusal.String(),
 		NATMapping: p.NAT.Mapping.String(), NATFiltering: p.NAT.Filtering.String(), NATKeepsPort: fmt.Sprint(p.NAT.KeepsPort),
-		Egress: p.Egress.String(), UDP: fmt.Sprint(p.UDP),
+		Egress: p.Egress.String(), UDP: fmt.Sprint(p.UDP), MTU: bound{value: uint64(p.MTU)}.String(),
+		IPv6: fmt.Sprint(p.IPv6), Privileged: fmt.Sprint(p.Privileged),
 	}[field]
 }
 
@@ -165,7 +184,7 @@ func checkPreset(t *testing.T, l *lab.Lab, g *labGrid, site, preset string) {
 	if truth.GatewayOnly {
 		host = l.Host(site + "/gw")
 	}
-	opts := Options{Grid: g, Ports: truth.Ports, Do: host.Do}
+	opts := Options{Grid: g, Ports: truth.Ports, Do: host.Do, Paces: paces[:2], Raw: traverse.Available}
 	if l.Proxy(site) != nil {
 		opts.HTTPProxy = carrier.HTTPProxy{Addr: net.JoinHostPort(l.Host(site+"/proxy").Addr().String(), "3128")}
 	}
@@ -199,4 +218,61 @@ func checkPreset(t *testing.T, l *lab.Lab, g *labGrid, site, preset string) {
 		text += fmt.Sprintf("\n  %-14s %-22s %s", f.Field, f.Value, f.How)
 	}
 	t.Log(text)
+}
+
+// newLab brings up sites of the given presets, named s0, s1 and so on, and the
+// vantage points, until the test ends.
+func newLab(t *testing.T, sites ...lab.Site) (*lab.Lab, *labGrid) {
+	t.Helper()
+	spec := lab.Spec{
+		WAN:   lab.WAN{Default: wan.Shape{Delay: 5 * time.Millisecond}},
+		Sites: []lab.Site{{Name: "pub", Preset: lab.Public, Nodes: []string{"broker", "proxy"}}},
+	}
+	for i, s := range sites {
+		s.Name, s.Nodes = fmt.Sprintf("s%d", i), lab.Nodes(1)
+		spec.Sites = append(spec.Sites, s)
+	}
+	l, err := lab.Up(t.Context(), spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return l, newLabGrid(t, l)
+}
+
+// TestRate tells what is throttled, at which rate, from what is not; that the
+// throttle is for datagrams alone, or for everything, makes no difference.
+func TestRate(t *testing.T) {
+	sites := []lab.Site{
+		{Preset: "stateful"}, {Preset: "nat", Uplink: 1_000_000},
+	}
+	l, g := newLab(t, sites...)
+	for i, s := range sites {
+		host := l.Host(fmt.Sprintf("s%d/n1", i))
+		if strings.HasPrefix(s.Preset, "no-route/") {
+			host = l.Host(fmt.Sprintf("s%d/gw", i))
+		}
+		o, err := Measure(t.Context(), Options{Grid: g, Do: host.Do})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := Infer(o)
+		f, rate := r.Finding(UDPRate), float64(r.Profile.UDPRate)
+		if free := i == 0; free != (f.Value == none) || !free && (rate < 1e6/1.5 || rate > 1e6*1.5) {
+			t.Errorf("%s, uplink %d: udp_rate is %q: %s\n%+v", s.Preset, s.Uplink, f.Value, f.How, o.Rate)
+		}
+		bytes := 0
+		for _, step := range o.Rate {
+			_, size := shape(step.Pace)
+			bytes += step.Sent * size
+		}
+		if bytes > 530_000 {
+			t.Errorf("%s: %d bytes were sent", s.Preset, bytes)
+		}
+		t.Logf("%s, uplink %d: %s, %d bytes: %s", s.Preset, s.Uplink, f.Value, bytes, f.How)
+	}
 }

@@ -32,6 +32,10 @@ type Options struct {
 	// sockets in other network namespaces with it.
 	Do func(func() error) error
 
+	// Paces are those of datagrams that are tried, in bits per second and rising;
+	// nil: the standard ones.
+	Paces []uint64
+
 	// Raw says whether this process may send and see raw packets, as nil or an
 	// error; nil itself: nobody asks. It is run by Do.
 	Raw func() error
@@ -47,8 +51,8 @@ const (
 )
 
 // Measure makes the observations from which Infer learns the site's profile.
-// It takes about eight seconds, fifteen at most, sends and receives some 400 kB
-// in the last five of them, and is best run from one node of a site at a time.
+// It takes about eight seconds, fifteen at most, sends and receives some 220 kB
+// in the last three of them, and is best run from one node of a site at a time.
 // It fails only when the grid does not say where its vantage points are;
 // whatever else goes wrong is an observation.
 func Measure(ctx context.Context, opts Options) (Observations, error) {
@@ -60,7 +64,7 @@ func Measure(ctx context.Context, opts Options) (Observations, error) {
 	if len(points) == 0 {
 		return Observations{}, fmt.Errorf("%w: the broker names no vantage point with an IPv4 address", overlay.ErrNoPath)
 	}
-	m := &measurement{opts: opts.withDo(), points: points, six: six, o: Observations{Ports: opts.Ports}}
+	m := &measurement{opts: opts.complete(), points: points, six: six, o: Observations{Ports: opts.Ports}}
 	defer m.close()
 	m.look(ctx)
 	m.beCalled(ctx)
@@ -69,10 +73,13 @@ func Measure(ctx context.Context, opts Options) (Observations, error) {
 	return m.o, nil
 }
 
-// withDo returns the options with a Do that can be called.
-func (o Options) withDo() Options {
+// complete returns the options with a Do that can be called, and with paces.
+func (o Options) complete() Options {
 	if o.Do == nil {
 		o.Do = func(f func() error) error { return f() }
+	}
+	if o.Paces == nil {
+		o.Paces = paces
 	}
 	return o
 }
