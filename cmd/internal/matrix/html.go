@@ -65,7 +65,7 @@ func (t *table) html(w io.Writer) error {
 }
 
 // caption says how often a legend occurs.
-func (l legend) caption() string { return fmt.Sprintf("%d pairs, %.0f ms", l.count, l.ms) }
+func (l legend) caption() string { return fmt.Sprintf("%d pairs, %.0f ms (median)", l.count, l.ms) }
 
 func newPageCell(c *Cell) *pageCell {
 	if c == nil {

@@ -67,7 +67,7 @@ func newPicture(t *table) (*picture, error) {
 	for _, name := range t.presets {
 		label = max(label, measure(p.text, name))
 	}
-	p.left, p.top = margin+label+14, margin+3*lineHeight+label+14
+	p.left, p.top = margin+label+14, margin+4*lineHeight+label+14
 	width := p.left + len(t.presets)*cellWidth + margin
 	width = max(width, 2*margin+measure(p.title, t.title), 2*margin+measure(p.text, t.totals()))
 	height := p.top + len(t.presets)*cellHeight + margin/2 + len(p.captions)*lineHeight + margin

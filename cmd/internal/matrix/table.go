@@ -24,7 +24,8 @@ func newTable(o Options) *table {
 		who = "helpers without privileges"
 	}
 	return &table{
-		title:   fmt.Sprintf("%d by %d kinds of site, %v round trip, %s", len(o.Presets), len(o.Presets), o.RTT, who),
+		title: fmt.Sprintf("%d by %d kinds of site, %g ms round trip, %s",
+			len(o.Presets), len(o.Presets), float64(o.RTT.Microseconds())/1000, who),
 		presets: o.Presets, cells: map[[2]string]*Cell{},
 	}
 }
@@ -72,7 +73,7 @@ type legend struct {
 const wrong = "not as it should be"
 
 var legends = []legend{
-	{name: overlay.Direct.String(), mark: "D", color: "#2a9d57"},
+	{name: overlay.Direct.String(), mark: "D", color: "#1f8449"},
 	{name: overlay.PortRange.String(), mark: "P", color: "#94cf5e"},
 	{name: overlay.Reversed.String(), mark: "R", color: "#8fd0f0"},
 	{name: overlay.SimultaneousOpen.String(), mark: "S", color: "#2f6fb7"},

@@ -1,0 +1,100 @@
+package matrix
+
+import (
+	"maps"
+	"strings"
+	"testing"
+
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// good returns a cell without a fault.
+func good(t *testing.T, from, to string, taken overlay.Technique) Cell {
+	t.Helper()
+	c, err := newCell(from, to, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Connected, c.Technique, c.Predicted, c.SetupMS, c.Tries = true, taken.String(), taken.String(), 20, 1
+	for _, tech := range overlay.Techniques() {
+		c.Reasons[tech.String()] = "the site of " + to + " says so"
+	}
+	if taken == overlay.Relay {
+		c.ProxyBytes = 2*volume + 800
+	}
+	return c
+}
+
+func TestFault(t *testing.T) {
+	direct := good(t, "stateful", "open", overlay.Direct)
+	met := good(t, "stateful", "nat", overlay.SimultaneousOpen)
+	relayed := good(t, "nat-symmetric", "nat", overlay.Relay)
+	for _, c := range []Cell{direct, met, relayed} {
+		if f := c.Fault(); f != "" {
+			t.Errorf("%s to %s: %s", c.From, c.To, f)
+		}
+	}
+	for _, tc := range []struct {
+		of     Cell
+		change func(*Cell)
+		want   string
+	}{
+		{direct, func(c *Cell) { c.Connected, c.Error = false, "no route" }, "not connected: no route"},
+		{direct, func(c *Cell) { c.Error = "the log is gone" }, "connected, but: the log is gone"},
+		{direct, func(c *Cell) { c.ProxyBytes = 1 }, "1 bytes went to the proxy"},
+		{direct, func(c *Cell) { c.ThirdPartyPackets = 2 }, "2 packets to third parties"},
+		{direct, func(c *Cell) { delete(c.Reasons, "traversing") }, "no reason for or against traversing"},
+		{direct, func(c *Cell) { c.Technique, c.Predicted = "tunnel", "tunnel" }, `unknown technique "tunnel"`},
+		{met, func(c *Cell) {
+			c.Technique, c.ProxyBytes, c.Tries = "relay", 2*volume, 3
+			c.heard = map[string]string{"simultaneous-open": "timed out"}
+		}, "connected by relay in 3 tries, predicted was simultaneous-open (timed out); by relay although these work: simultaneous-open, traversing, hole-punching"},
+		{met, func(c *Cell) { c.Technique, c.Predicted, c.ProxyBytes = "relay", "relay", 2*volume }, "although these work"},
+		{met, func(c *Cell) { c.Technique = "hole-punching" }, "predicted was simultaneous-open"},
+		{relayed, func(c *Cell) { c.ProxyBytes = volume }, "only 200000 bytes went to the proxy"},
+		{relayed, func(c *Cell) { c.Technique, c.Predicted, c.ProxyBytes = "hole-punching", "hole-punching", 0 }, "which measurements say cannot work"},
+	} {
+		c := tc.of
+		c.Reasons = maps.Clone(c.Reasons)
+		tc.change(&c)
+		if f := c.Fault(); !strings.Contains(f, tc.want) {
+			t.Errorf("%s to %s: fault %q, want %q", c.From, c.To, f, tc.want)
+		}
+	}
+}
+
+// Without privileges a pair that only carried SYNs connect has no direct path.
+func TestDirectPossible(t *testing.T) {
+	for _, unprivileged := range []bool{false, true} {
+		c, err := newCell("syn-drop-no-udp", "syn-drop-no-udp", unprivileged)
+		if err != nil || c.DirectPossible == unprivileged {
+			t.Errorf("unprivileged %v: direct %v, %v", unprivileged, c.DirectPossible, err)
+		}
+	}
+	if _, err := newCell("open", "moat", false); err == nil {
+		t.Error("a preset that nobody measured passes")
+	}
+}
+
+func TestBlocks(t *testing.T) {
+	for n := range 100 {
+		presets := make([]string, n)
+		for i := range presets {
+			presets[i] = strings.Repeat("x", i+1)
+		}
+		var all []string
+		parts := blocks(presets)
+		for _, p := range parts {
+			if len(p) == 0 || len(p) > perLab || len(p) < n/len(parts) {
+				t.Errorf("%d presets: a block of %d among %d", n, len(p), len(parts))
+			}
+			all = append(all, p...)
+		}
+		if strings.Join(all, " ") != strings.Join(presets, " ") {
+			t.Errorf("%d presets: the blocks hold %d", n, len(all))
+		}
+	}
+	if n := len(blocks(make([]string, perLab))); n != 1 {
+		t.Errorf("%d presets need %d blocks", perLab, n)
+	}
+}

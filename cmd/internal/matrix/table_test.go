@@ -1,0 +1,202 @@
+package matrix
+
+import (
+	"bytes"
+	"encoding/json"
+	"image/png"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// sample is a small table with one fault, one cell that was tried twice and one
+// that is missing.
+func sample(t *testing.T) *table {
+	t.Helper()
+	tab := newTable(Options{Presets: []string{"open", "nat"}, RTT: 10 * time.Millisecond})
+	tab.add(good(t, "open", "open", overlay.Direct))
+	again := good(t, "open", "nat", overlay.Reversed)
+	again.Tries = 2
+	again.Reasons["relay"] = `<script>alert("x")</script>`
+	tab.add(again)
+	bad := good(t, "nat", "nat", overlay.Relay)
+	bad.Predicted = overlay.SimultaneousOpen.String()
+	tab.add(bad)
+	return tab
+}
+
+func TestText(t *testing.T) {
+	var b strings.Builder
+	if err := sample(t).text(&b); err != nil {
+		t.Fatal(err)
+	}
+	want := `2 by 2 kinds of site, 10 ms round trip, privileged helpers; rows ask, columns are asked for
+
+         1  2
+ 1 open  D  R
+ 2 nat      !
+
+D  direct                  1 pairs, set up in 20 ms (median)
+R  reversed                1 pairs, set up in 20 ms (median)
+!  not as it should be     1 pairs, set up in 20 ms (median)
+3 of 3 pairs connected; a direct path exists for 3, and 2 have one; 1 were tried again; 0 packets to third parties
+`
+	if b.String() != want {
+		t.Errorf("got\n%s\nwant\n%s", b.String(), want)
+	}
+}
+
+func TestVerdict(t *testing.T) {
+	err := sample(t).verdict()
+	if err == nil || !strings.Contains(err.Error(), "1 of 3 pairs") || !strings.Contains(err.Error(), "nat -> nat: connected by relay") {
+		t.Errorf("verdict: %v", err)
+	}
+	empty := newTable(Options{})
+	if err := empty.verdict(); err != nil {
+		t.Errorf("nothing is wrong with nothing: %v", err)
+	}
+}
+
+// The page holds every cell with its reasons, asks for no other file, and takes
+// no text for markup.
+func TestHTML(t *testing.T) {
+	var b strings.Builder
+	if err := sample(t).html(&b); err != nil {
+		t.Fatal(err)
+	}
+	page := b.String()
+	for _, want := range []string{
+		"open → nat: reversed", "&lt;script&gt;", `class="again right"`, "background: #1f8449", "hole-punching</dt>",
+		"<em>connected by relay", "2 by 2 kinds of site",
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page lacks %q", want)
+		}
+	}
+	for _, no := range []string{"<script>", "src=", "href=", "url(", "ZgotmplZ"} {
+		if strings.Contains(page, no) {
+			t.Errorf("the page has %q", no)
+		}
+	}
+	if n := strings.Count(page, `<td tabindex`); n != 3 {
+		t.Errorf("%d cells, want 3", n)
+	}
+}
+
+// The picture has the color of each cell's technique where the cell is, and
+// text that differs from its ground.
+func TestPNG(t *testing.T) {
+	var b bytes.Buffer
+	tab := sample(t)
+	if err := tab.png(&b); err != nil {
+		t.Fatal(err)
+	}
+	img, err := png.Decode(&b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := newPicture(tab)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if img.Bounds() != p.img.Bounds() {
+		t.Fatalf("the picture is %v, want %v", img.Bounds(), p.img.Bounds())
+	}
+	tab.each(func(row, column int, c *Cell) {
+		back := rgb(legendOf(c).color)
+		x, y := p.left+column*cellWidth, p.top+row*cellHeight
+		if got := img.At(x+2, y+2); got != back {
+			t.Errorf("%s to %s: %v, want %v", c.From, c.To, got, back)
+		}
+		letters := 0
+		for dx := range cellWidth - gap {
+			if img.At(x+dx, y+(cellHeight-gap)/2) == ink(back) {
+				letters++
+			}
+		}
+		if letters == 0 {
+			t.Errorf("%s to %s: no text", c.From, c.To)
+		}
+	})
+	missing := img.At(p.left+2, p.top+cellHeight+2)
+	if r, g, bl, _ := missing.RGBA(); r+g+bl != 3*0xffff {
+		t.Errorf("the pair that was not connected has color %v", missing)
+	}
+}
+
+// Every technique and the fault have a legend of their own, and text can be read
+// on its color: contrast as WCAG 2 counts it, 4.5 for text.
+func TestLegends(t *testing.T) {
+	seen := map[string]bool{}
+	for _, l := range legends {
+		for _, key := range []string{l.name, l.mark, l.color} {
+			if seen[key] {
+				t.Errorf("%q stands for two things", key)
+			}
+			seen[key] = true
+		}
+		back := rgb(l.color)
+		if r := contrast(back.R, back.G, back.B, ink(back).R, ink(back).G, ink(back).B); r < 4.5 {
+			t.Errorf("%s: contrast %.1f", l.name, r)
+		}
+	}
+	for _, tech := range overlay.Techniques() {
+		if !seen[tech.String()] {
+			t.Errorf("%v has no legend", tech)
+		}
+	}
+}
+
+func TestJSONKeys(t *testing.T) {
+	text, err := json.Marshal(good(t, "open", "open", overlay.Direct))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var keys map[string]any
+	if err := json.Unmarshal(text, &keys); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"from", "to", "connected", "technique", "predicted", "direct_possible", "setup_ms", "proxy_bytes",
+		"third_party_packets", "reasons", "error", "tries",
+	}
+	for _, k := range want {
+		if _, ok := keys[k]; !ok {
+			t.Errorf("no %q in %s", k, text)
+		}
+	}
+	if len(keys) != len(want) {
+		t.Errorf("%d keys, want %d: %s", len(keys), len(want), text)
+	}
+}
+
+// A file that cannot be written is told before anything is built.
+func TestUnwritable(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "nowhere", "grid.png")
+	err := Run(t.Context(), Options{Presets: []string{"open"}, PNG: name, Out: io.Discard, Err: io.Discard})
+	if !os.IsNotExist(err) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestMeter(t *testing.T) {
+	var b strings.Builder
+	m := newMeter(&b, 100)
+	for range 50 {
+		m.next("open", "nat")
+	}
+	if b.Len() > 0 {
+		t.Errorf("says at once: %q", b.String())
+	}
+	m.start = m.start.Add(-time.Minute)
+	m.announceAt = m.start
+	m.next("open", "nat")
+	if want := "50/100 pairs, about 1m0s left  open -> nat\n"; b.String() != want {
+		t.Errorf("got %q, want %q", b.String(), want)
+	}
+}
