@@ -86,14 +86,14 @@ func MeasureIdle(ctx context.Context, opts Options, waits []time.Duration) (Idle
 	}
 	opts = opts.complete()
 	o := IdleObservations{TCP: make([]Idle, len(waits)), UDP: make([]Idle, len(waits))}
-	var wg sync.WaitGroup
+	var asked, wg sync.WaitGroup
 	for i, wait := range waits {
-		for _, one := range []struct {
-			result *Idle
-			open   func(context.Context, Options, point) (*idler, error)
-		}{{&o.TCP[i], openIdleTCP}, {&o.UDP[i], openIdleUDP}} {
-			wg.Go(func() { *one.result = beIdle(ctx, opts, points[0], wait, one.open) })
-		}
+		asked.Add(1)
+		wg.Go(func() { o.TCP[i] = beIdle(ctx, opts, points[0], wait, openIdleTCP, asked.Done) })
+	}
+	asked.Wait() // only who asked over TCP is sent datagrams
+	for i, wait := range waits {
+		wg.Go(func() { o.UDP[i] = beIdle(ctx, opts, points[0], wait, openIdleUDP, func() {}) })
 	}
 	wg.Wait()
 	return o, nil
@@ -106,10 +106,11 @@ type idler struct {
 	seen, from netip.AddrPort // where its mapping is, and who answers late
 }
 
-// beIdle makes one mapping and waits for the late answer.
-func beIdle(ctx context.Context, opts Options, p point, wait time.Duration, open func(context.Context, Options, point) (*idler, error)) Idle {
+// beIdle makes one mapping, says so, and waits for the late answer.
+func beIdle(ctx context.Context, opts Options, p point, wait time.Duration, open func(context.Context, Options, point) (*idler, error), opened func()) Idle {
 	r := Idle{After: wait}
 	c, err := open(ctx, opts, p)
+	opened()
 	if err != nil {
 		r.Err = why(err)
 		return r

@@ -248,7 +248,7 @@ func newLab(t *testing.T, sites ...lab.Site) (*lab.Lab, *labGrid) {
 // throttle is for datagrams alone, or for everything, makes no difference.
 func TestRate(t *testing.T) {
 	sites := []lab.Site{
-		{Preset: "stateful"}, {Preset: "nat", Uplink: 1_000_000},
+		{Preset: "stateful"}, {Preset: "udp-slow"}, {Preset: "nat", Uplink: 1_000_000}, {Preset: "no-route/udp-slow"},
 	}
 	l, g := newLab(t, sites...)
 	for i, s := range sites {
@@ -274,5 +274,55 @@ func TestRate(t *testing.T) {
 			t.Errorf("%s: %d bytes were sent", s.Preset, bytes)
 		}
 		t.Logf("%s, uplink %d: %s, %d bytes: %s", s.Preset, s.Uplink, f.Value, bytes, f.How)
+	}
+}
+
+// TestIdle leaves mappings alone for longer than gateways remember them, which
+// they are told to do for three seconds, and for less.
+func TestIdle(t *testing.T) {
+	sites := []lab.Site{
+		{Preset: "open"}, {Preset: "stateful"}, {Preset: "nat"}, {Preset: "nat-symmetric"},
+		{Preset: "egress-443"}, {Preset: "no-route/stateful"},
+	}
+	wants := []string{"5+ 5+", "2 2", "2 2", "2 2", "2 ", "2 2"}
+	l, g := newLab(t, sites...)
+	var wg sync.WaitGroup
+	for i, s := range sites {
+		gateway, host := l.Host(fmt.Sprintf("s%d/gw", i)), l.Host(fmt.Sprintf("s%d/n1", i))
+		if strings.HasPrefix(s.Preset, "no-route/") {
+			host = gateway
+		}
+		if s.Preset != "open" {
+			forgetful(t, gateway, "3")
+		}
+		wg.Go(func() {
+			o, err := MeasureIdle(t.Context(), Options{Grid: g, Do: host.Do}, []time.Duration{time.Second, 2 * time.Second, 5 * time.Second})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			f := o.Findings()
+			if got := f[0].Value + " " + f[1].Value; got != wants[i] {
+				t.Errorf("%s: idle TCP and UDP %q, want %q\n%+v", s.Preset, got, wants[i], o)
+			}
+			t.Logf("%s: %+v", s.Preset, f)
+		})
+	}
+	wg.Wait()
+}
+
+// forgetful sets how long a gateway remembers what is idle.
+func forgetful(t *testing.T, gateway *lab.Host, seconds string) {
+	t.Helper()
+	err := gateway.Do(func() error {
+		for _, key := range []string{"udp_timeout", "udp_timeout_stream", "tcp_timeout_established"} {
+			if err := os.WriteFile("/proc/sys/net/netfilter/nf_conntrack_"+key, []byte(seconds), 0); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }
