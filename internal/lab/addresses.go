@@ -103,3 +103,12 @@ func (f family) publicHost(n byte) addrs {
 
 // whole returns the prefix of one address.
 func whole(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }
+
+// linkLocal returns the link-local address (RFC 4291, section 2.5.6) that goes with
+// an address of six.
+func linkLocal(a netip.Addr) netip.Addr {
+	b, of := [16]byte{0: 0xfe, 1: 0x80}, a.As16()
+	copy(b[8:12], of[4:8])
+	copy(b[12:], of[12:])
+	return netip.AddrFrom16(b)
+}

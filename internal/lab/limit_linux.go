@@ -49,7 +49,7 @@ func tbfHandle(parent uint32) uint32 {
 // limitUDP holds what the rules put into the class 1:1 (by "meta priority set") to
 // rate bit/s and leaves all else alone: htb sends at once what has no class.
 func (c *configurer) limitUDP(name string, rate int64) {
-	const unlimited = 1 << 40 // bit/s: the bucket below the class is the limit
+	const unlimited = 10e9 // bit/s, the class's own: the bucket below it is the limit
 	link := c.link(name)
 	root, class := netlink.MakeHandle(1, 0), netlink.MakeHandle(1, 1)
 	c.do("scheduling on "+name, func() error {

@@ -32,7 +32,7 @@ var hostSysctls = map[string]string{
 	"ipv4/conf/all/rp_filter":         "0",
 	"ipv4/conf/default/rp_filter":     "0",
 	"ipv6/conf/default/accept_dad":    "0",
-	"ipv6/conf/default/addr_gen_mode": "1", // no link-local addresses, hence no chatter of theirs
+	"ipv6/conf/default/addr_gen_mode": "1", // no link-local addresses where there is no other, hence no chatter of theirs
 	"ipv6/icmp/ratelimit":             "0",
 }
 
@@ -273,16 +273,21 @@ func (c *configurer) up(name string) {
 	c.do("setting up "+name, func() error { return c.nl.LinkSetUp(link) })
 }
 
-// address gives the interface an address and sets it up.
+// address gives the interface an address and sets it up. With an IPv6 address it
+// gets a link-local one, without which a router looks for no neighbour.
 func (c *configurer) address(name string, p netip.Prefix) {
 	link := c.link(name)
-	c.do(fmt.Sprintf("giving %s the address %v", name, p), func() error {
-		flags := 0
-		if p.Addr().Is6() {
-			flags = unix.IFA_F_NODAD // it can be used at once
-		}
-		return c.nl.AddrAdd(link, &netlink.Addr{IPNet: ipNet(p), Flags: flags})
-	})
+	add := func(p netip.Prefix, flags int) {
+		c.do(fmt.Sprintf("giving %s the address %v", name, p), func() error {
+			return c.nl.AddrAdd(link, &netlink.Addr{IPNet: ipNet(p), Flags: flags})
+		})
+	}
+	if p.Addr().Is4() {
+		add(p, 0)
+	} else { // without duplicate address detection they can be used at once
+		add(p, unix.IFA_F_NODAD)
+		add(netip.PrefixFrom(linkLocal(p.Addr()), 64), unix.IFA_F_NODAD)
+	}
 	c.do("setting up "+name, func() error { return c.nl.LinkSetUp(link) })
 }
 
