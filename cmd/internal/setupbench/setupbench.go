@@ -61,8 +61,9 @@ var (
 		{Name: "filter-2", Preset: "syn-drop", Nodes: []string{"n1"}},
 		{Name: "plain-1", Preset: "syn-drop", Nodes: []string{"n1"}}, // without privileges
 		{Name: "plain-2", Preset: "syn-drop", Nodes: []string{"n1"}},
-		{Name: "private", Preset: "stateful", Nodes: []string{"n1"}}, // forbids what needs both ends
-		{Name: "hidden", Preset: "no-route/egress-443", Nodes: []string{"n1"}},
+		{Name: "private", Preset: "stateful", Nodes: []string{"n1"}},           // forbids what needs both ends
+		{Name: "hidden", Preset: "no-route/egress-443", Nodes: []string{"n1"}}, // the same
+		{Name: "inland", Preset: "no-route/stateful", Nodes: []string{"n1"}},
 	}
 	ways = []way{
 		{overlay.Direct, "open-1", "open-2"},
@@ -72,7 +73,8 @@ var (
 		{overlay.Traversing, "filter-1", "filter-2"},
 		{overlay.HolePunching, "plain-1", "plain-2"},
 		{overlay.Relay, "private", "closed-2"},
-		{overlay.Relay, "hidden", "closed-2"}, // via the asker's gateway
+		{overlay.SimultaneousOpen, "inland", "closed-2"}, // via the asker's gateway
+		{overlay.Relay, "hidden", "closed-2"},            // the same
 	}
 )
 
@@ -92,7 +94,7 @@ func Run(ctx context.Context, o Options) (err error) {
 			switch site {
 			case "plain-1", "plain-2":
 				p.Privileged = false
-			case "private":
+			case "private", "hidden":
 				p.Forbidden = []overlay.Technique{overlay.SimultaneousOpen, overlay.Traversing, overlay.HolePunching}
 			}
 			return p
