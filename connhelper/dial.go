@@ -46,7 +46,7 @@ type target struct {
 
 // memory is what the site has learned of the plan's techniques.
 type memory struct {
-	winner overlay.Technique            // connected last; 0 if unknown
+	winner known                        // connected last
 	barred map[overlay.Technique]string // not worth a try for now, and why
 }
 
@@ -216,7 +216,7 @@ func readAnswer(a *controlpb.Answer) (target, error) {
 func readMemory(m *controlpb.Memory) memory {
 	out := memory{barred: map[overlay.Technique]string{}}
 	if t, err := control.TechniqueFromPB(m.GetWinner()); err == nil {
-		out.winner = t
+		out.winner = known{t, time.Duration(m.GetSetupUs()) * time.Microsecond}
 	}
 	for _, b := range m.GetBarred() {
 		if t, err := control.TechniqueFromPB(b.Technique); err == nil {
@@ -283,10 +283,10 @@ func (h *Helper) follow(ctx context.Context, p *process, to target) (made, error
 		switch {
 		case o.i == won:
 			m = o.made
-			if step.Technique != to.memory.winner { // else it is no news
+			if step.Technique != to.memory.winner.technique { // else it is no news
 				h.report(to, step.Technique, o.took, nil)
 			}
-			done(step.Technique)
+			done(known{step.Technique, o.took})
 		case o.err != nil && !errors.Is(o.err, context.Canceled):
 			tried = append(tried, fmt.Sprintf("%v: %v", step.Technique, o.err))
 			last = o.err
@@ -302,7 +302,7 @@ func (h *Helper) follow(ctx context.Context, p *process, to target) (made, error
 	if won >= 0 {
 		return m, nil
 	}
-	done(0)
+	done(known{})
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return made{}, ctx.Err()
 	}

@@ -16,9 +16,15 @@ type leads struct {
 	sites map[overlay.SiteID]*lead
 }
 
+// known is what is known of the way to a site.
+type known struct {
+	technique overlay.Technique // that connected last; 0: nothing is known
+	took      time.Duration     // from the dial on
+}
+
 type lead struct {
 	plan   uint64 // digest; what was found under another plan does not count
-	winner overlay.Technique
+	winner known
 	found  time.Time
 	race   chan struct{} // closed when the first race ended; nil when none is on
 }
@@ -32,10 +38,10 @@ const (
 
 func newLeads() leads { return leads{sites: map[overlay.SiteID]*lead{}} }
 
-// enter returns the technique that is known to work, or 0 for the one link
+// enter returns the technique that is known to work, or none for the one link
 // that is to find out. Whoever entered calls done once, with the technique
-// that connected or 0.
-func (l *leads) enter(ctx context.Context, to target) (done func(overlay.Technique), winner overlay.Technique) {
+// that connected or none.
+func (l *leads) enter(ctx context.Context, to target) (done func(known), winner known) {
 	site := to.point.Node.Site
 	for {
 		l.mu.Lock()
@@ -44,33 +50,33 @@ func (l *leads) enter(ctx context.Context, to target) (done func(overlay.Techniq
 			s = &lead{plan: to.digest}
 			l.sites[site] = s
 		}
-		if s.winner != 0 && time.Since(s.found) < leadLife {
+		if s.winner.technique != 0 && time.Since(s.found) < leadLife {
 			winner = s.winner
 		} else {
 			winner = to.memory.winner
 		}
 		race := s.race
-		if winner == 0 && race == nil {
+		if winner.technique == 0 && race == nil {
 			s.race = make(chan struct{})
 			l.mu.Unlock()
-			return func(t overlay.Technique) { l.finish(s, t, true) }, 0
+			return func(k known) { l.finish(s, k, true) }, known{}
 		}
 		l.mu.Unlock()
-		if winner != 0 || !waitFor(ctx, race) {
-			return func(t overlay.Technique) { l.finish(s, t, false) }, winner
+		if winner.technique != 0 || !waitFor(ctx, race) {
+			return func(k known) { l.finish(s, k, false) }, winner
 		}
 	}
 }
 
 // finish notes how a link was made; first says that others wait for it.
-func (l *leads) finish(s *lead, t overlay.Technique, first bool) {
+func (l *leads) finish(s *lead, k known, first bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
-	case t != 0:
-		s.winner, s.found = t, time.Now()
+	case k.technique != 0:
+		s.winner, s.found = k, time.Now()
 	case !first:
-		s.winner = 0 // what was known to work does not
+		s.winner = known{} // what was known to work does not
 	}
 	if first {
 		close(s.race)

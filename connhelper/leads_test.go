@@ -11,8 +11,8 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-func site(digest uint64, known overlay.Technique) target {
-	return target{point: overlay.AccessPoint{Node: overlay.NodeID{Site: "siteb", Name: "b1"}}, digest: digest, memory: memory{winner: known}}
+func site(digest uint64, winner overlay.Technique) target {
+	return target{point: overlay.AccessPoint{Node: overlay.NodeID{Site: "siteb", Name: "b1"}}, digest: digest, memory: memory{winner: known{technique: winner}}}
 }
 
 // TestLeads: of a hundred links one finds out, and the others follow.
@@ -24,14 +24,14 @@ func TestLeads(t *testing.T) {
 		for range 100 {
 			all.Go(func() {
 				done, winner := l.enter(t.Context(), site(1, 0))
-				if winner == 0 {
+				if winner.technique == 0 {
 					explorers.Add(1)
 					time.Sleep(300 * time.Millisecond) // the race
-					done(overlay.HolePunching)
+					done(known{technique: overlay.HolePunching})
 					return
 				}
-				if winner != overlay.HolePunching {
-					t.Errorf("follows %v", winner)
+				if winner.technique != overlay.HolePunching {
+					t.Errorf("follows %v", winner.technique)
 				}
 				followers.Add(1)
 				done(winner)
@@ -44,22 +44,22 @@ func TestLeads(t *testing.T) {
 
 		// Later, the winner is old; under another plan, it never was one.
 		time.Sleep(leadLife)
-		if done, winner := l.enter(t.Context(), site(1, 0)); winner != 0 {
-			t.Errorf("follows %v after %v", winner, leadLife)
+		if done, winner := l.enter(t.Context(), site(1, 0)); winner.technique != 0 {
+			t.Errorf("follows %v after %v", winner.technique, leadLife)
 		} else {
-			done(overlay.Relay)
+			done(known{technique: overlay.Relay})
 		}
-		if done, winner := l.enter(t.Context(), site(2, 0)); winner != 0 {
-			t.Errorf("follows %v of another plan", winner)
+		if done, winner := l.enter(t.Context(), site(2, 0)); winner.technique != 0 {
+			t.Errorf("follows %v of another plan", winner.technique)
 		} else {
-			done(0)
+			done(known{})
 		}
 		// What the frontal remembers needs no race; what fails is forgotten.
 		done, winner := l.enter(t.Context(), site(2, overlay.Relay))
-		if winner != overlay.Relay {
-			t.Errorf("follows %v, the frontal said relay", winner)
+		if winner.technique != overlay.Relay {
+			t.Errorf("follows %v, the frontal said relay", winner.technique)
 		}
-		done(0)
+		done(known{})
 	})
 }
 
@@ -70,8 +70,8 @@ func TestLeadsDoNotWaitForEver(t *testing.T) {
 		first, _ := l.enter(t.Context(), site(1, 0))
 		begin := time.Now()
 		done, winner := l.enter(t.Context(), site(1, 0))
-		if took := time.Since(begin); winner != 0 || took != leadWait {
-			t.Errorf("winner %v after %v", winner, took)
+		if took := time.Since(begin); winner.technique != 0 || took != leadWait {
+			t.Errorf("winner %v after %v", winner.technique, took)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
@@ -79,7 +79,7 @@ func TestLeadsDoNotWaitForEver(t *testing.T) {
 		if took := time.Since(begin); took != leadWait+time.Millisecond {
 			t.Errorf("waited %v", took)
 		}
-		done(0)
-		first(0)
+		done(known{})
+		first(known{})
 	})
 }

@@ -15,6 +15,9 @@ const (
 	relayStart = 50 * time.Millisecond  // after the first technique
 	stagger    = 100 * time.Millisecond // between the others
 	patience   = 500 * time.Millisecond // that a ready carrier waits for a better one, since the race began
+
+	// most is the longest head start of a technique that is known to work.
+	most = 500 * time.Millisecond
 )
 
 // entry is one technique in a race.
@@ -24,11 +27,16 @@ type entry struct {
 }
 
 // lineUp says when each step of a plan starts. The one that won between these
-// sites before, if any, goes first.
-func lineUp(steps []overlay.Step, winner overlay.Technique) []entry {
+// sites before, if any, goes first, and the others follow only if it takes twice
+// as long as it did: what is not needed costs others something.
+func lineUp(steps []overlay.Step, winner known) []entry {
+	headStart := min(2*winner.took, most)
+	if winner.technique == overlay.Relay {
+		headStart = 0 // there may be better
+	}
 	var order []overlay.Step
 	for _, s := range steps {
-		if s.Technique == winner {
+		if s.Technique == winner.technique {
 			order = append([]overlay.Step{s}, order...)
 		} else {
 			order = append(order, s)
@@ -40,9 +48,9 @@ func lineUp(steps []overlay.Step, winner overlay.Technique) []entry {
 		switch {
 		case i == 0:
 			entries = append(entries, entry{s, 0})
-			next = stagger
+			next = max(stagger, headStart)
 		case s.Technique == overlay.Relay:
-			entries = append(entries, entry{s, relayStart})
+			entries = append(entries, entry{s, max(relayStart, headStart)})
 		default:
 			entries = append(entries, entry{s, next})
 			next += stagger

@@ -24,17 +24,21 @@ func steps(ts ...overlay.Technique) (s []overlay.Step) {
 func TestLineUp(t *testing.T) {
 	for _, tc := range []struct {
 		steps  []overlay.Step
-		winner overlay.Technique
+		winner known
 		want   string
 	}{
-		{steps(overlay.Direct), 0, "direct 0s"},
-		{steps(overlay.Direct, overlay.Relay), 0, "direct 0s, relay 50ms"},
-		{steps(overlay.Relay), 0, "relay 0s"},
-		{steps(overlay.SimultaneousOpen, overlay.Traversing, overlay.HolePunching, overlay.Relay), 0,
+		{steps(overlay.Direct), known{}, "direct 0s"},
+		{steps(overlay.Direct, overlay.Relay), known{}, "direct 0s, relay 50ms"},
+		{steps(overlay.Relay), known{}, "relay 0s"},
+		{steps(overlay.SimultaneousOpen, overlay.Traversing, overlay.HolePunching, overlay.Relay), known{},
 			"simultaneous-open 0s, traversing 100ms, hole-punching 200ms, relay 50ms"},
-		{steps(overlay.SimultaneousOpen, overlay.Traversing, overlay.HolePunching, overlay.Relay), overlay.HolePunching,
+		{steps(overlay.SimultaneousOpen, overlay.Traversing, overlay.HolePunching, overlay.Relay), known{technique: overlay.HolePunching},
 			"hole-punching 0s, simultaneous-open 100ms, traversing 200ms, relay 50ms"},
-		{steps(overlay.SimultaneousOpen, overlay.Relay), overlay.Relay, "relay 0s, simultaneous-open 100ms"},
+		{steps(overlay.SimultaneousOpen, overlay.HolePunching, overlay.Relay), known{overlay.HolePunching, 140 * time.Millisecond},
+			"hole-punching 0s, simultaneous-open 280ms, relay 280ms"},
+		{steps(overlay.SimultaneousOpen, overlay.HolePunching, overlay.Relay), known{overlay.SimultaneousOpen, 4 * time.Second},
+			"simultaneous-open 0s, hole-punching 500ms, relay 500ms"},
+		{steps(overlay.SimultaneousOpen, overlay.Relay), known{overlay.Relay, time.Second}, "relay 0s, simultaneous-open 100ms"},
 	} {
 		got := ""
 		for i, e := range lineUp(tc.steps, tc.winner) {
@@ -82,7 +86,7 @@ func run(t *testing.T, plan []overlay.Step, winner overlay.Technique, scripts ma
 				dropped = append(dropped, s.Technique)
 			}}, nil
 		}
-		entries := lineUp(plan, winner)
+		entries := lineUp(plan, known{technique: winner})
 		got, i := race(t.Context(), all.Go, entries, try)
 		after = time.Since(begin)
 		if i >= 0 {
@@ -183,7 +187,7 @@ func TestRaceIsCalledOff(t *testing.T) {
 		defer cancel()
 		var all sync.WaitGroup
 		begin := time.Now()
-		got, i := race(ctx, all.Go, lineUp(steps(overlay.Direct, overlay.Relay), 0), func(ctx context.Context, _ overlay.Step) (made, error) {
+		got, i := race(ctx, all.Go, lineUp(steps(overlay.Direct, overlay.Relay), known{}), func(ctx context.Context, _ overlay.Step) (made, error) {
 			<-ctx.Done()
 			return made{}, ctx.Err()
 		})

@@ -199,7 +199,7 @@ func (f *Frontal) advice(plan *controlpb.Plan) *controlpb.Memory {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	winner, barred := f.memory.advice(overlay.SiteID(plan.Target), plan.Digest, time.Now())
-	m := &controlpb.Memory{Winner: uint32(winner)}
+	m := &controlpb.Memory{Winner: uint32(winner.technique), SetupUs: uint32(winner.setup.Microseconds())}
 	for _, b := range barred {
 		m.Barred = append(m.Barred, &controlpb.Barred{Technique: uint32(b.technique), Reason: b.reason})
 	}

@@ -89,15 +89,21 @@ type bar struct {
 	reason    string
 }
 
+// won is the technique that connected last.
+type won struct {
+	technique overlay.Technique // 0: none did lately
+	setup     time.Duration     // how long it took
+}
+
 // advice returns the technique that worked last, if that is not long ago, and
 // those that are barred. The relay is never barred: it is what remains.
-func (m *memory) advice(site overlay.SiteID, plan uint64, now time.Time) (winner overlay.Technique, barred []bar) {
+func (m *memory) advice(site overlay.SiteID, plan uint64, now time.Time) (winner won, barred []bar) {
 	s := m.sites[site]
 	if s == nil || s.plan != plan {
-		return 0, nil
+		return won{}, nil
 	}
-	if now.Sub(s.won) < winnerLife {
-		winner = s.winner
+	if s.winner != 0 && now.Sub(s.won) < winnerLife {
+		winner = won{s.winner, s.tech(s.winner).setup}
 	}
 	for t, tm := range s.techs {
 		if t == overlay.Relay || tm.inARow < maxTries {
@@ -135,8 +141,8 @@ func (m *memory) status(now time.Time) []SiteMemory {
 	for site, s := range m.sites {
 		sm := SiteMemory{Site: site}
 		winner, barred := m.advice(site, s.plan, now)
-		if winner != 0 {
-			sm.Winner = winner.String()
+		if winner.technique != 0 {
+			sm.Winner = winner.technique.String()
 		}
 		for t, tm := range s.techs {
 			row := TechniqueMemory{Technique: t, Successes: tm.successes, Failures: tm.failures,

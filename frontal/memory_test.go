@@ -14,8 +14,8 @@ func TestMemory(t *testing.T) {
 	expect := func(when time.Time, plan uint64, winner overlay.Technique, barred ...overlay.Technique) {
 		t.Helper()
 		w, bs := m.advice("siteb", plan, when)
-		if w != winner || len(bs) != len(barred) {
-			t.Fatalf("winner %v, barred %v; want %v, %v", w, bs, winner, barred)
+		if w.technique != winner || len(bs) != len(barred) {
+			t.Fatalf("winner %v, barred %v; want %v, %v", w.technique, bs, winner, barred)
 		}
 		for i, b := range bs {
 			if b.technique != barred[i] {
@@ -31,6 +31,9 @@ func TestMemory(t *testing.T) {
 	m.failed("siteb", 1, overlay.SimultaneousOpen, "silence", t0)
 	m.connected("siteb", 1, overlay.Relay, 40*time.Millisecond, t0)
 	expect(t0, 1, overlay.Relay, overlay.SimultaneousOpen)
+	if w, _ := m.advice("siteb", 1, t0); w.setup != 40*time.Millisecond {
+		t.Errorf("the relay took %v", w.setup)
+	}
 	if _, bs := m.advice("siteb", 1, t0.Add(20*time.Minute)); !strings.Contains(bs[0].reason, "failed 3 times in a row, to be tried again in 40m0s: silence") {
 		t.Errorf("reason %q", bs[0].reason)
 	}

@@ -782,8 +782,9 @@ func (x *Answer) GetMemory() *Memory {
 // Memory is how the techniques of a plan did between two sites.
 type Memory struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Winner        uint32                 `protobuf:"varint,1,opt,name=winner,proto3" json:"winner,omitempty"` // technique that connected last; 0: none did lately
-	Barred        []*Barred              `protobuf:"bytes,2,rep,name=barred,proto3" json:"barred,omitempty"`  // techniques that are not worth a try for now
+	Winner        uint32                 `protobuf:"varint,1,opt,name=winner,proto3" json:"winner,omitempty"`                  // technique that connected last; 0: none did lately
+	Barred        []*Barred              `protobuf:"bytes,2,rep,name=barred,proto3" json:"barred,omitempty"`                   // techniques that are not worth a try for now
+	SetupUs       uint32                 `protobuf:"varint,3,opt,name=setup_us,json=setupUs,proto3" json:"setup_us,omitempty"` // how long the winner took
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -830,6 +831,13 @@ func (x *Memory) GetBarred() []*Barred {
 		return x.Barred
 	}
 	return nil
+}
+
+func (x *Memory) GetSetupUs() uint32 {
+	if x != nil {
+		return x.SetupUs
+	}
+	return 0
 }
 
 type Barred struct {
@@ -2901,10 +2909,11 @@ const file_control_proto_rawDesc = "" +
 	"\x05point\x18\x02 \x01(\v2\x1f.isthmus.control.v1.AccessPointR\x05point\x12\x12\n" +
 	"\x04plan\x18\x03 \x01(\x06R\x04plan\x128\n" +
 	"\vplan_if_new\x18\x04 \x01(\v2\x18.isthmus.control.v1.PlanR\tplanIfNew\x122\n" +
-	"\x06memory\x18\x05 \x01(\v2\x1a.isthmus.control.v1.MemoryR\x06memory\"T\n" +
+	"\x06memory\x18\x05 \x01(\v2\x1a.isthmus.control.v1.MemoryR\x06memory\"o\n" +
 	"\x06Memory\x12\x16\n" +
 	"\x06winner\x18\x01 \x01(\rR\x06winner\x122\n" +
-	"\x06barred\x18\x02 \x03(\v2\x1a.isthmus.control.v1.BarredR\x06barred\">\n" +
+	"\x06barred\x18\x02 \x03(\v2\x1a.isthmus.control.v1.BarredR\x06barred\x12\x19\n" +
+	"\bsetup_us\x18\x03 \x01(\rR\asetupUs\">\n" +
 	"\x06Barred\x12\x1c\n" +
 	"\ttechnique\x18\x01 \x01(\rR\ttechnique\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\"\xb7\x01\n" +
