@@ -124,7 +124,7 @@ func cannotTell(preset string, truth overlay.SiteProfile) map[string]string {
 		for _, field := range []string{Inbound, Filter, Refusal, NATMapping, NATFiltering, NATKeepsPort} {
 			other[field] = ""
 		}
-	case "nat", "nat-answers", "nat-fullcone", "nat-1to1":
+	case "nat", "nat-answers", "nat-fullcone", "nat-1to1", "nat-ipv6":
 		if hidden { // the gateway translates its own packets to what they are
 			other[NATMapping], other[NATFiltering], other[NATKeepsPort] = "none", "none", "false"
 			if base == "nat-1to1" {
