@@ -118,7 +118,7 @@ func (w *world) side(name string) (*Side, *lab.Host) {
 	}
 	profile.Site = overlay.SiteID(name)
 	s := &Side{
-		Address: h.Addr(), Profile: profile, Log: slog.New(slog.DiscardHandler), Stock: NewStock(),
+		Address: h.Addr(), Address6: h.Addr6(), Profile: profile, Log: slog.New(slog.DiscardHandler), Stock: NewStock(),
 		Bearings: func(context.Context) (Bearings, error) { return w.bearings, nil },
 	}
 	err = h.Do(func() (err error) {
@@ -256,6 +256,36 @@ func (w *world) mustMeet(name string, technique overlay.Technique, a, b string, 
 	m.asker.Close()
 	m.target.Close()
 	return m
+}
+
+// TestMeetingOverIPv6: what NATs forbid over IPv4 is possible over IPv6, with and
+// without a promise.
+func TestMeetingOverIPv6(t *testing.T) {
+	w := newWorld(t, "nat-symmetric-ipv6")
+	a, b := "a-nat-symmetric-ipv6", "b-nat-symmetric-ipv6"
+	sa, _ := w.side(a)
+	six, err := sa.OverIPv6()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.sides[a] = six
+	sb, hb := w.side(b)
+	for i, offers := range []int{1, 1} {
+		m := w.mustMeet(fmt.Sprintf("meeting %d", i), overlay.SimultaneousOpen, a, b, 0)
+		if m.offers != offers {
+			t.Errorf("meeting %d: %d offers", i, m.offers)
+		}
+		if err := hb.Do(func() error { six.Keep(b, sb.Promise(t.Context(), overlay.SimultaneousOpen, a, m.last)); return nil }); err != nil {
+			t.Fatal(err)
+		}
+		if len(six.Stock.received) != 1 {
+			t.Fatal("no promise over IPv6")
+		}
+	}
+	w.sides[a] = sa
+	if _, err := w.meet(overlay.SimultaneousOpen, a, b, 0); err == nil {
+		t.Error("symmetric NATs met over IPv4")
+	}
 }
 
 // TestPromises: what the target prepared after one meeting serves the next, once,
