@@ -56,8 +56,13 @@ type Profile struct {
 	NAT         NAT                      `yaml:"nat" help:"The site's address translation (RFC 4787)."`
 	Egress      Setting[overlay.Egress]  `yaml:"egress" default:"auto" help:"What the site lets out: any, 443 (only to that port), http-proxy (only through the proxy) or none."`
 	UDP         Setting[bool]            `yaml:"udp" default:"auto" help:"Whether datagrams get out and their answers back in."`
+	UDPRate     Setting[uint64]          `yaml:"udp_rate" default:"auto" help:"The rate in bits per second that datagrams are held to, where they get less than TCP; none if they are not."`
+	MTU         Setting[uint16]          `yaml:"mtu" default:"auto" help:"The largest IP packet in bytes that gets to other sites, where larger ones vanish or routers ask for smaller ones; none if the hosts' interfaces are right."`
+	IdleTCP     Setting[uint32]          `yaml:"idle_tcp" default:"auto" help:"How many seconds the filter or NAT remembers a TCP connection on which nothing passes; none if nothing is known or remembered."`
+	IdleUDP     Setting[uint32]          `yaml:"idle_udp" default:"auto" help:"How many seconds the filter or NAT remembers a UDP mapping on which nothing passes; none if nothing is known or remembered."`
+	IPv6        Setting[bool]            `yaml:"ipv6" default:"auto" help:"Whether nodes have, besides IPv4, addresses that other sites' IPv6 hosts can be reached from: not translated, and filtered with state."`
 	GatewayOnly bool                     `yaml:"gateway_only" default:"false" help:"Whether compute nodes have no route out at all, so that this gateway must carry their data. Everything else in the profile then describes the gateway."`
-	Privileged  bool                     `yaml:"privileged" default:"false" help:"Whether every helper of the site holds CAP_NET_RAW."`
+	Privileged  Setting[bool]            `yaml:"privileged" default:"false" help:"Whether every helper of the site holds CAP_NET_RAW, or with gateway_only the frontal. auto asks only the node that measures."`
 	Forbidden   []overlay.Technique      `yaml:"forbidden" example:"relay" help:"Techniques that this site does not allow: direct, port-range, reversed, simultaneous-open, traversing, hole-punching, relay."`
 }
 

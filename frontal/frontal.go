@@ -78,6 +78,7 @@ type Frontal struct {
 	bounds    bounds
 	httpProxy carrier.HTTPProxy // the site's, if there is one
 	came      chan struct{}     // holds a value after a helper came
+	probing   probing           // what measuring remembers
 	half      chan struct{}     // one token for each connection before its first frame
 
 	// Set by Serve before anything reads them.
@@ -111,6 +112,7 @@ func New(cfg Config, creds *control.Credentials, log *slog.Logger) (*Frontal, er
 		reports: make(chan *controlpb.ReportRequest, 256),
 		half:    make(chan struct{}, cfg.Limits.HalfOpen),
 		came:    make(chan struct{}, 1),
+		probing: newProbing(),
 		roster:  newRoster(site, cfg.Grace, cfg.Limits.Processes),
 		allowed: newAllowed(cfg.Deny, allowedFor),
 		carries: newCarries(cfg.Limits.Pending),

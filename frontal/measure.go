@@ -3,11 +3,13 @@ package frontal
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/siteprobe"
+	"github.com/isthmus-grid/isthmus/internal/traverse"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -17,8 +19,27 @@ import (
 // to the broker.
 const (
 	measureBound = 40 * time.Second // for one measurement
-	measureAgain = time.Minute      // after one that failed
+	measureAgain = time.Minute      // after one that failed, and at least after one that is in doubt
+	idleEvery    = 6 * time.Hour    // for how long the site remembers what is idle
 )
+
+// probing is what keepMeasuring, which owns it, remembers from one measurement
+// to the next.
+type probing struct {
+	doubted chan struct{}            // anybody's: holds a value after a technique failed that should work
+	idle    chan []siteprobe.Finding // the outcome of an idle measurement, which runs beside the others
+
+	waits   []time.Duration     // to be idle for
+	found   []siteprobe.Finding // by the last idle measurement
+	since   time.Time           // when that was begun
+	state   [2]string           // what remembered connections then, and whether addresses were translated
+	running bool                // one is under way
+	warned  string              // the differences that were logged last
+}
+
+func newProbing() probing {
+	return probing{doubted: make(chan struct{}, 1), idle: make(chan []siteprobe.Finding, 1), waits: siteprobe.IdleWaits()}
+}
 
 // profile is the site's profile as it is at present: declared, with what was
 // left open taken from the measurement.
@@ -36,8 +57,9 @@ func (f *Frontal) joinRequest() *controlpb.JoinRequest {
 }
 
 // keepMeasuring measures the site once there is somebody to do it, and again
-// every cfg.Measure, until the frontal ends.
+// every cfg.Measure or when the outcome is in doubt, until the frontal ends.
 func (f *Frontal) keepMeasuring() {
+	soonest := measureAgain
 	for f.cfg.Measure > 0 {
 		next := f.cfg.Measure
 		s := f.up.come(f.ctx)
@@ -51,39 +73,135 @@ func (f *Frontal) keepMeasuring() {
 		case err != nil:
 			f.log.Warn("the site's profile was not measured", "error", err, "retry_in", measureAgain.String())
 			next = min(next, measureAgain)
-		default:
-			f.adopt(m)
+		case f.adopt(f.withIdle(m)):
+			soonest = measureAgain
+		default: // what is as it was is doubted less and less often
+			soonest = 2 * soonest
 		}
-		if !pauseFor(f.ctx, next) {
+		if !f.awaitDoubt(min(soonest, next), next) {
 			return
 		}
 	}
 }
 
-// pauseFor waits for d and reports whether ctx is still going on.
-func pauseFor(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
+// awaitDoubt waits until the site is to be measured again: when last is over, or
+// after soonest if the profile is doubted. It takes over what idle measurements
+// find meanwhile, and reports whether the frontal goes on.
+func (f *Frontal) awaitDoubt(soonest, last time.Duration) bool {
+	early, late := time.NewTimer(soonest), time.NewTimer(last)
+	defer early.Stop()
+	defer late.Stop()
+	ripe, doubted := false, false
+	for {
+		doubts := f.probing.doubted
+		if doubted {
+			doubts = nil
+		}
+		select {
+		case <-f.ctx.Done():
+			return false
+		case <-late.C:
+			return true
+		case <-early.C:
+			ripe = true
+		case <-doubts:
+			doubted = true
+		case found := <-f.probing.idle:
+			f.adoptIdle(found)
+		}
+		if ripe && doubted {
+			f.log.Info("measuring the site again, since what the plan promised has failed")
+			return true
+		}
+	}
+}
+
+// doubtProfile has the site measured again soon: a technique failed that its
+// profile says should work. It never blocks; doubts that come at once count as
+// one, and a measurement that only confirms the profile makes the next wait
+// longer.
+func (f *Frontal) doubtProfile() {
 	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
+	case f.probing.doubted <- struct{}{}:
+	default: // it is doubted already
+	}
+}
+
+// withIdle returns m with what is known of idle mappings, and measures that
+// anew, beside everything else, if it is old or the site has changed.
+func (f *Frontal) withIdle(m siteprobe.Measured) siteprobe.Measured {
+	f.mu.Lock()
+	if f.measured != nil {
+		m = m.Steady(*f.measured)
+	}
+	f.mu.Unlock()
+	p := &f.probing
+	if none, stateless := m.Stateless(); stateless {
+		p.found, p.since = none, time.Time{}
+		return m.With(none)
+	}
+	state := m.State()
+	if fresh := time.Since(p.since) < idleEvery && state == p.state; !fresh && !p.running {
+		p.running, p.since, p.state = true, time.Now(), state
+		f.work.Go(func() {
+			found, err := f.measureIdle(p.waits)
+			if err != nil && f.ctx.Err() == nil {
+				f.log.Warn("how long the site remembers idle connections was not measured", "error", err)
+			}
+			p.idle <- found // there is room, and only one at a time
+		})
+	}
+	return m.With(p.found)
+}
+
+// adoptIdle takes over what an idle measurement found; nothing if it failed.
+func (f *Frontal) adoptIdle(found []siteprobe.Finding) {
+	p := &f.probing
+	p.running = false
+	if found == nil {
+		p.since = time.Time{} // the next measurement tries again
+		return
+	}
+	p.found = found
+	f.mu.Lock()
+	m := f.measured
+	f.mu.Unlock()
+	if m != nil {
+		f.adopt(m.With(found))
 	}
 }
 
 // measure lets whoever stands where the site's connections begin measure it.
 func (f *Frontal) measure() (siteprobe.Measured, error) {
 	if !f.cfg.Profile.GatewayOnly {
-		return f.measureByHelper()
+		return f.measureByHelper(nil, measureBound)
 	}
 	ctx, cancel := context.WithTimeout(f.ctx, measureBound)
 	defer cancel()
-	o, err := siteprobe.Measure(ctx, siteprobe.Options{Grid: askBroker{f}, Ports: f.cfg.ports(), HTTPProxy: f.httpProxy})
+	o, err := siteprobe.Measure(ctx, siteprobe.Options{
+		Grid: askBroker{f}, Ports: f.cfg.ports(), HTTPProxy: f.httpProxy, Raw: traverse.Available,
+	})
 	if err != nil {
 		return siteprobe.Measured{}, err
 	}
 	return siteprobe.Infer(o).MeasuredBy("gateway", time.Now()), nil
+}
+
+// measureIdle is measure for idle mappings. It takes as long as the longest of
+// waits.
+func (f *Frontal) measureIdle(waits []time.Duration) ([]siteprobe.Finding, error) {
+	bound := siteprobe.IdleBound(waits) + measureBound
+	if !f.cfg.Profile.GatewayOnly {
+		m, err := f.measureByHelper(waits, bound)
+		return m.Idle(), err
+	}
+	ctx, cancel := context.WithTimeout(f.ctx, bound)
+	defer cancel()
+	o, err := siteprobe.MeasureIdle(ctx, siteprobe.Options{Grid: askBroker{f}}, waits)
+	if err != nil {
+		return nil, err
+	}
+	return o.Findings(), nil
 }
 
 // askBroker is the grid as a frontal reaches it.
@@ -98,8 +216,8 @@ func (a askBroker) CallBack(ctx context.Context, req *controlpb.CallBackRequest)
 }
 
 // measureByHelper appoints the first helper that there is, waiting for one to
-// come, and has it measure.
-func (f *Frontal) measureByHelper() (siteprobe.Measured, error) {
+// come, and has it measure; with waits, how long the site remembers.
+func (f *Frontal) measureByHelper(waits []time.Duration, bound time.Duration) (siteprobe.Measured, error) {
 	node, s := f.someHelper()
 	for s == nil {
 		select {
@@ -109,10 +227,14 @@ func (f *Frontal) measureByHelper() (siteprobe.Measured, error) {
 		}
 		node, s = f.someHelper()
 	}
-	ctx, cancel := context.WithTimeout(f.ctx, measureBound)
+	ctx, cancel := context.WithTimeout(f.ctx, bound)
 	defer cancel()
 	ports := f.cfg.ports()
-	pb, err := controlpb.NewTargetClient(s.Conn()).Measure(ctx, &controlpb.MeasureRequest{FirstPort: uint32(ports.First), LastPort: uint32(ports.Last)})
+	req := &controlpb.MeasureRequest{FirstPort: uint32(ports.First), LastPort: uint32(ports.Last)}
+	for _, w := range waits {
+		req.IdleS = append(req.IdleS, uint32(w/time.Second))
+	}
+	pb, err := controlpb.NewTargetClient(s.Conn()).Measure(ctx, req)
 	if err != nil {
 		return siteprobe.Measured{}, fmt.Errorf("helper %s/%s: %w", f.site, node, control.FromStatus(err))
 	}
@@ -134,26 +256,45 @@ func (f *Frontal) someHelper() (string, *control.Session) {
 }
 
 // adopt takes a measurement over: what the admin left open follows it, and
-// broker and helpers learn what changed.
-func (f *Frontal) adopt(m siteprobe.Measured) {
+// broker and helpers learn what changed. It reports whether the profile did.
+func (f *Frontal) adopt(m siteprobe.Measured) (changed bool) {
 	declared, old := f.cfg.SiteProfile(), f.profile()
 	profile := m.Fill(declared, f.cfg.unset())
 	if profile.GatewayOnly && !f.publicAddr.IsValid() {
 		profile.Inbound, profile.Ports = overlay.InboundNone, overlay.Ports{} // nothing listens there
 	}
 	f.mu.Lock()
+	first := f.measured == nil
 	f.measured = &m
 	f.mu.Unlock()
 	f.current.Store(&profile)
-	for _, d := range m.Differences(profile) {
-		f.log.Warn("the declared profile is not what was measured; the declared one holds", "field", d.Field,
-			"declared", d.Declared, "measured", d.Measured, "how", d.How, "node", m.Node)
-	}
-	changed := control.ProfileToPB(profile).String() != control.ProfileToPB(old).String()
+	f.warnOf(m.Differences(profile), m.Node)
+	changed = control.ProfileToPB(profile).String() != control.ProfileToPB(old).String()
 	f.log.Info("site measured", "node", m.Node, "changed", changed, "findings", fmt.Sprint(m.Findings))
+	if changed && !first {
+		f.log.Warn("the site's profile was out of date and is corrected", "node", m.Node, "was", fmt.Sprintf("%+v", old), "is", fmt.Sprintf("%+v", profile))
+	}
 	f.joinAgain()
 	if changed {
 		f.enterAgain()
+	}
+	return changed
+}
+
+// warnOf logs where the declared profile is not what was measured, when that
+// is news.
+func (f *Frontal) warnOf(differences []siteprobe.Difference, node string) {
+	var text strings.Builder
+	for _, d := range differences {
+		fmt.Fprintf(&text, "%s %s %s\n", d.Field, d.Declared, d.Measured)
+	}
+	if text.String() == f.probing.warned {
+		return
+	}
+	f.probing.warned = text.String()
+	for _, d := range differences {
+		f.log.Warn("the declared profile is not what was measured; the declared one holds", "field", d.Field,
+			"declared", d.Declared, "measured", d.Measured, "how", d.How, "node", node)
 	}
 }
 

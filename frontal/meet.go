@@ -114,11 +114,10 @@ func (f *Frontal) openMeetings() error {
 	return nil
 }
 
-// boundMeeting bounds one meeting, and ends it with the frontal.
+// boundMeeting bounds one meeting of a peer's call, which ends with the
+// peer's session and so with the frontal.
 func (f *Frontal) boundMeeting(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithTimeoutCause(ctx, f.bounds.meet, fmt.Errorf("%w after %v", overlay.ErrTimeout, f.bounds.meet))
-	stop := context.AfterFunc(f.ctx, cancel)
-	return ctx, func() { stop(); cancel() }
+	return context.WithTimeoutCause(ctx, f.bounds.meet, fmt.Errorf("%w after %v", overlay.ErrTimeout, f.bounds.meet))
 }
 
 // side is this gateway as an end of meetings: where its own connections out of

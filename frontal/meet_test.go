@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -714,6 +715,42 @@ func TestACutStreamIsNoWholeOne(t *testing.T) {
 	}
 }
 
+// TestPreparingIsOver: when the technique asks again, what it asked before ends,
+// and that is no failure.
+func TestPreparingIsOver(t *testing.T) {
+	r := newRig(t, closed)
+	h := r.helper("a1")
+	h.register(0)
+	ended := make(chan string, 2)
+	r.broker.locked(func() {
+		r.broker.introduce = func(req *controlpb.IntroduceRequest, out grpc.ServerStreamingServer[controlpb.IntroduceEvent]) error {
+			err := out.Send(isAccepted)
+			<-out.Context().Done()
+			ended <- string(req.Offer)
+			return err
+		}
+	})
+	r.use(&scriptEnd{ask: func(ctx context.Context, ex meeting.Exchange) (net.Conn, error) {
+		for _, offer := range []string{"first", "second"} {
+			if _, err := ex(ctx, []byte(offer)); err != nil {
+				return nil, err
+			}
+		}
+		select {
+		case offer := <-ended:
+			return nil, fmt.Errorf("%s is over: %w", offer, overlay.ErrRefused)
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}})
+	if _, err := h.introduce(introduction(overlay.Traversing, 0)); !errors.Is(err, overlay.ErrRefused) || err.Error() != "frontal sitea: first is over: refused" {
+		t.Error(err)
+	}
+	if offer := <-ended; offer != "second" {
+		t.Errorf("then %q is over", offer)
+	}
+}
+
 // TestOthersMeetForThemselves: where nodes have a route out, or bring an offer,
 // the gateway passes introductions on.
 func TestOthersMeetForThemselves(t *testing.T) {
@@ -733,6 +770,16 @@ func TestOthersMeetForThemselves(t *testing.T) {
 		return out.Send(isConnected)
 	}
 	if events, err := r.broker.introduced(askedOf(0)); err != nil || len(events) != 1 {
+		t.Errorf("%v, %v", events, err)
+	}
+	g := newRig(t, closed)
+	g.f.newEnd = r.f.newEnd
+	g.broker.locked(func() { g.broker.introduce = sendAll(isConnected) })
+	h = g.helper("a1")
+	h.register(0)
+	req := introduction(overlay.HolePunching, 0)
+	req.Offer = []byte("offer")
+	if events, err := h.introduce(req); err != nil || len(events) != 1 || string(g.broker.introductions()[0].Offer) != "offer" {
 		t.Errorf("%v, %v", events, err)
 	}
 }
@@ -763,4 +810,36 @@ func TestSide(t *testing.T) {
 	if _, err := r.f.side(t.Context()); !errors.Is(err, overlay.ErrUnreachable) {
 		t.Errorf("without a broker: %v", err)
 	}
+}
+
+// TestMeetingsLeakNothing: no goroutine, no descriptor.
+func TestMeetingsLeakNothing(t *testing.T) {
+	a, b, ha, hb, _ := two(t)
+	some := func() {
+		for i := range 10 {
+			technique := []overlay.Technique{overlay.SimultaneousOpen, overlay.HolePunching}[i%2]
+			call := ha.begin(introduction(technique, 0))
+			call.next(controlpb.IntroduceEvent_ASSIGNED)
+			near := a.fetch(call.next(controlpb.IntroduceEvent_ACCEPTED))
+			far := hb.accept()
+			if _, err := wire.Read(far); err != nil {
+				t.Fatal(err)
+			}
+			call.next(controlpb.IntroduceEvent_CONNECTED)
+			exchange(t, near, far)
+			near.Close()
+			far.Close()
+			call.cancel()
+		}
+		for _, r := range []*rig{a, b} {
+			r.until("all links are over", func() bool { return r.f.status().Links.Live == 0 })
+		}
+	}
+	some() // fills what is kept for reuse
+	g0, f0 := runtime.NumGoroutine(), openFiles(t)
+	some()
+	some()
+	a.until("goroutines and descriptors are back", func() bool {
+		return runtime.NumGoroutine() <= g0+5 && openFiles(t) <= f0+5
+	})
 }

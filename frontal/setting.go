@@ -3,6 +3,7 @@ package frontal
 import (
 	"encoding"
 	"fmt"
+	"strconv"
 
 	"github.com/isthmus-grid/isthmus/internal/siteprobe"
 	"github.com/isthmus-grid/isthmus/overlay"
@@ -18,7 +19,11 @@ type Setting[T any] struct {
 // Given is a setting that the admin gave.
 func Given[T any](v T) Setting[T] { return Setting[T]{v, true} }
 
-const auto = "auto"
+// The words that stand for no value.
+const (
+	auto = "auto"
+	none = "none" // for a number: there is no such bound
+)
 
 // UnmarshalText implements encoding.TextUnmarshaler.
 func (s *Setting[T]) UnmarshalText(text []byte) error {
@@ -37,9 +42,29 @@ func (s *Setting[T]) UnmarshalText(text []byte) error {
 		if !*v && string(text) != "false" {
 			return fmt.Errorf("want true, false or %q, to have it measured", auto)
 		}
+	case *uint16:
+		return number(v, text)
+	case *uint32:
+		return number(v, text)
+	case *uint64:
+		return number(v, text)
 	default:
 		panic(fmt.Sprintf("frontal: a setting of type %T", s.Value))
 	}
+	return nil
+}
+
+// number reads a number, or "none", which is 0.
+func number[T uint16 | uint32 | uint64](to *T, text []byte) error {
+	if string(text) == none {
+		*to = 0
+		return nil
+	}
+	v, err := strconv.ParseUint(string(text), 10, 64)
+	if err != nil || v > uint64(^T(0)) {
+		return fmt.Errorf("want a whole number up to %d, %q, or %q to have it measured", ^T(0), none, auto)
+	}
+	*to = T(v)
 	return nil
 }
 
@@ -72,7 +97,8 @@ func (c Config) SiteProfile() overlay.SiteProfile {
 			KeepsPort: p.NAT.KeepsPort.or(false),
 		},
 		Egress: p.Egress.or(overlay.EgressAny), UDP: p.UDP.or(false),
-		GatewayOnly: p.GatewayOnly, Privileged: p.Privileged, Forbidden: p.Forbidden,
+		UDPRate: p.UDPRate.or(0), MTU: p.MTU.or(0), IdleTCP: p.IdleTCP.or(0), IdleUDP: p.IdleUDP.or(0), IPv6: p.IPv6.or(false),
+		GatewayOnly: p.GatewayOnly, Privileged: p.Privileged.or(false), Forbidden: p.Forbidden,
 	}
 	if p.Inbound.Given {
 		q.Ports = c.ports() // else they are what is to be tried
@@ -101,6 +127,9 @@ func (c Config) unset() []string {
 		{siteprobe.Inbound, p.Inbound.Given}, {siteprobe.Filter, p.Filter.Given}, {siteprobe.Refusal, p.Refusal.Given},
 		{siteprobe.NATMapping, p.NAT.Mapping.Given}, {siteprobe.NATFiltering, p.NAT.Filtering.Given},
 		{siteprobe.NATKeepsPort, p.NAT.KeepsPort.Given}, {siteprobe.Egress, p.Egress.Given}, {siteprobe.UDP, p.UDP.Given},
+		{siteprobe.UDPRate, p.UDPRate.Given}, {siteprobe.MTU, p.MTU.Given},
+		{siteprobe.IdleTCP, p.IdleTCP.Given}, {siteprobe.IdleUDP, p.IdleUDP.Given},
+		{siteprobe.IPv6, p.IPv6.Given}, {siteprobe.Privileged, p.Privileged.Given},
 	} {
 		if !f.given {
 			fields = append(fields, f.name)
