@@ -8,6 +8,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/siteprobe"
+	"github.com/isthmus-grid/isthmus/internal/traverse"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
 )
@@ -16,8 +17,9 @@ import (
 const measureTimeout = 30 * time.Second
 
 // measuring holds a token while a measurement is under way in this process:
-// two at once would take each other's traffic for the firewall's doing.
-var measuring = make(chan struct{}, 1)
+// two at once would take each other's traffic for the firewall's doing. Idle
+// mappings are measured by hardly any traffic, and beside it.
+var measuring, idling = make(chan struct{}, 1), make(chan struct{}, 1)
 
 // Measure measures the site's profile from this node, for its frontal.
 func (s targetService) Measure(ctx context.Context, req *controlpb.MeasureRequest) (*controlpb.Measurement, error) {
@@ -33,30 +35,54 @@ func (s targetService) Measure(ctx context.Context, req *controlpb.MeasureReques
 }
 
 func (h *Helper) measure(ctx context.Context, req *controlpb.MeasureRequest) (siteprobe.Measured, error) {
+	token, bound := measuring, measureTimeout
+	waits := idleWaits(req)
+	if len(waits) > 0 {
+		if err := siteprobe.CheckIdleWaits(waits); err != nil {
+			return siteprobe.Measured{}, fmt.Errorf("%w: %w", wire.ErrMalformed, err)
+		}
+		token, bound = idling, measureTimeout+siteprobe.IdleBound(waits)
+	}
 	select {
-	case measuring <- struct{}{}:
-		defer func() { <-measuring }()
+	case token <- struct{}{}:
+		defer func() { <-token }()
 	default:
 		return siteprobe.Measured{}, fmt.Errorf("%w: it is being measured already", overlay.ErrOverloaded)
 	}
 	if req.GetFirstPort() > 65535 || req.GetLastPort() > 65535 {
 		return siteprobe.Measured{}, fmt.Errorf("%w: ports %d-%d", wire.ErrMalformed, req.GetFirstPort(), req.GetLastPort())
 	}
-	ctx, cancel := context.WithTimeout(ctx, measureTimeout)
+	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
 	f, err := h.frontal(ctx)
 	if err != nil {
 		return siteprobe.Measured{}, err
 	}
-	o, err := siteprobe.Measure(ctx, siteprobe.Options{
+	opts := siteprobe.Options{
 		Grid:      askFrontal{f.directory()},
 		Ports:     overlay.Ports{First: uint16(req.GetFirstPort()), Last: uint16(req.GetLastPort())},
 		HTTPProxy: h.opts.HTTPProxy,
-	})
+		Raw:       traverse.Available,
+	}
+	if len(waits) > 0 {
+		o, err := siteprobe.MeasureIdle(ctx, opts, waits)
+		return siteprobe.Result{Findings: o.Findings()}.MeasuredBy(h.node.Name, time.Now()), err
+	}
+	o, err := siteprobe.Measure(ctx, opts)
 	if err != nil {
 		return siteprobe.Measured{}, err
 	}
 	return siteprobe.Infer(o).MeasuredBy(h.node.Name, time.Now()), nil
+}
+
+// idleWaits returns the times that mappings are to be idle for; none for a
+// measurement of everything else.
+func idleWaits(req *controlpb.MeasureRequest) []time.Duration {
+	var waits []time.Duration
+	for _, s := range req.GetIdleS() {
+		waits = append(waits, time.Duration(s)*time.Second)
+	}
+	return waits
 }
 
 // askFrontal is the grid as a helper reaches it.

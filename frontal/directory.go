@@ -265,6 +265,9 @@ func (f *Frontal) remember(req *controlpb.ReportRequest) error {
 		f.memory.connected(site, req.Plan, technique, time.Duration(req.SetupUs)*time.Microsecond, time.Now())
 	} else {
 		f.memory.failed(site, req.Plan, technique, req.Fault.Text, time.Now())
+		if technique != overlay.Relay { // which fails for other reasons than profiles
+			f.doubtProfile()
+		}
 	}
 	return nil
 }

@@ -40,9 +40,10 @@ type bounds struct {
 	carry  time.Duration // for a node to fetch what was dialled for it
 	meet   time.Duration // for both ends of a meeting to be connected
 	refuse time.Duration // for a refusal to be read
+	doubt  time.Duration // after a measurement, before a doubt brings the next
 }
 
-var standardBounds = bounds{intro: 5 * time.Second, carry: 10 * time.Second, meet: 15 * time.Second, refuse: 2 * time.Second}
+var standardBounds = bounds{intro: 5 * time.Second, carry: 10 * time.Second, meet: 15 * time.Second, refuse: 2 * time.Second, doubt: measureAgain}
 
 // Frontal is one site's gateway. Its methods are its own; peers reach it
 // through Serve.

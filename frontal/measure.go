@@ -19,7 +19,7 @@ import (
 // to the broker.
 const (
 	measureBound = 40 * time.Second // for one measurement
-	measureAgain = time.Minute      // after one that failed, and at least after one that is in doubt
+	measureAgain = time.Minute      // after one that failed, and at least after one that is doubted
 	idleEvery    = 6 * time.Hour    // for how long the site remembers what is idle
 )
 
@@ -38,7 +38,10 @@ type probing struct {
 }
 
 func newProbing() probing {
-	return probing{doubted: make(chan struct{}, 1), idle: make(chan []siteprobe.Finding, 1), waits: siteprobe.IdleWaits()}
+	return probing{
+		doubted: make(chan struct{}, 1), idle: make(chan []siteprobe.Finding, 1),
+		waits: siteprobe.IdleWaits(),
+	}
 }
 
 // profile is the site's profile as it is at present: declared, with what was
@@ -59,7 +62,7 @@ func (f *Frontal) joinRequest() *controlpb.JoinRequest {
 // keepMeasuring measures the site once there is somebody to do it, and again
 // every cfg.Measure or when the outcome is in doubt, until the frontal ends.
 func (f *Frontal) keepMeasuring() {
-	soonest := measureAgain
+	soonest := f.bounds.doubt
 	for f.cfg.Measure > 0 {
 		next := f.cfg.Measure
 		s := f.up.come(f.ctx)
@@ -74,9 +77,9 @@ func (f *Frontal) keepMeasuring() {
 			f.log.Warn("the site's profile was not measured", "error", err, "retry_in", measureAgain.String())
 			next = min(next, measureAgain)
 		case f.adopt(f.withIdle(m)):
-			soonest = measureAgain
+			soonest = f.bounds.doubt
 		default: // what is as it was is doubted less and less often
-			soonest = 2 * soonest
+			soonest = min(2*soonest, f.cfg.Measure)
 		}
 		if !f.awaitDoubt(min(soonest, next), next) {
 			return

@@ -22,9 +22,18 @@ type measurer struct {
 	controlpb.UnimplementedTargetServer
 	result siteprobe.Measured
 	asked  atomic.Pointer[controlpb.MeasureRequest]
+	idle   chan siteprobe.Measured // what it finds of idle mappings; nil: it takes for ever
 }
 
-func (m *measurer) Measure(_ context.Context, req *controlpb.MeasureRequest) (*controlpb.Measurement, error) {
+func (m *measurer) Measure(ctx context.Context, req *controlpb.MeasureRequest) (*controlpb.Measurement, error) {
+	if len(req.IdleS) > 0 {
+		select {
+		case found := <-m.idle:
+			return found.ToPB(), nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
 	m.asked.Store(req)
 	return m.result.ToPB(), nil
 }
@@ -54,7 +63,7 @@ func TestMeasuredByHelper(t *testing.T) {
 		finding(siteprobe.Inbound, "ports"), finding(siteprobe.Egress, "443"), finding(siteprobe.UDP, "true"), finding(siteprobe.Refusal, ""),
 	}}}
 	first := r.broker.joinsSoFar()[0]
-	if first.Profile.Udp || first.Measured != nil || strings.Join(first.Unset, " ") != "inbound filter refusal nat.mapping nat.filtering nat.keeps_port udp" {
+	if first.Profile.Udp || first.Measured != nil || strings.Join(first.Unset, " ") != "inbound filter refusal nat.mapping nat.filtering nat.keeps_port udp udp_rate mtu idle_tcp idle_udp ipv6" {
 		t.Errorf("before the measurement: %v", first)
 	}
 	s, err := r.dialAs(control.Identity{Role: control.RoleHelper, Site: "sitea", Name: "a1"}, func(reg grpc.ServiceRegistrar) {
@@ -91,6 +100,120 @@ func TestMeasuredByHelper(t *testing.T) {
 	entered, err := again.nodes.Enter(again.ctx(), &controlpb.EnterRequest{})
 	if err != nil || entered.Profile.Inbound != uint32(overlay.InboundPorts) {
 		t.Errorf("a helper that enters now is told %v, %v", entered, err)
+	}
+}
+
+// undeclared are the settings of a site that leaves all to the measurement.
+func undeclared(c *Config) {
+	declared := daemon.Defaults[Config]()
+	c.Profile, c.Measure = declared.Profile, time.Hour
+	c.DataListen, c.PublicListen = declared.DataListen, declared.PublicListen
+}
+
+// measuredBy has helper a1 join, with m to measure.
+func (r *rig) measuredBy(m *measurer) {
+	r.t.Helper()
+	_, err := r.dialAs(control.Identity{Role: control.RoleHelper, Site: "sitea", Name: "a1"}, func(reg grpc.ServiceRegistrar) {
+		controlpb.RegisterTargetServer(reg, m)
+	})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// How long idle mappings live is known minutes later, and then told like
+// everything else. A rate that was measured again is kept while it differs
+// little.
+func TestIdleIsToldLater(t *testing.T) {
+	m := &measurer{idle: make(chan siteprobe.Measured, 1)}
+	m.result = siteprobe.Measured{Findings: []siteprobe.Finding{
+		finding(siteprobe.Filter, "stateful"), finding(siteprobe.NATMapping, "none"), finding(siteprobe.UDPRate, "1000000"), finding(siteprobe.IdleUDP, ""),
+	}}
+	r := newRig(t, undeclared)
+	r.measuredBy(m)
+	r.until("the site is measured", func() bool { return r.f.status().Measured != nil })
+	if p := r.f.profile(); p.IdleUDP != 0 || p.UDPRate != 1_000_000 {
+		t.Errorf("at first: %+v", p)
+	}
+	m.idle <- siteprobe.Measured{Findings: []siteprobe.Finding{finding(siteprobe.IdleUDP, "25"), finding(siteprobe.IdleTCP, "290+")}}
+	r.until("the broker hears of idle times", func() bool {
+		joins := r.broker.joinsSoFar()
+		p := joins[len(joins)-1].Profile
+		return p.IdleUdp == 25 && p.IdleTcp == 290 && p.UdpRate == 1_000_000
+	})
+	again := siteprobe.Measured{Findings: []siteprobe.Finding{
+		finding(siteprobe.Filter, "stateful"), finding(siteprobe.NATMapping, "none"), finding(siteprobe.UDPRate, "1200000"),
+	}}
+	told := r.f.withIdle(again)
+	if f := told.Idle(); len(f) != 2 || (siteprobe.Result{Findings: told.Findings}).Finding(siteprobe.UDPRate).Value != "1000000" {
+		t.Errorf("measured again: %+v", told)
+	}
+}
+
+// What remembers nothing is not left alone for minutes to find that out.
+func TestNoIdleWithoutState(t *testing.T) {
+	m := &measurer{result: siteprobe.Measured{Findings: []siteprobe.Finding{finding(siteprobe.Filter, "stateless"), finding(siteprobe.NATMapping, "none")}}}
+	r := newRig(t, undeclared)
+	r.measuredBy(m)
+	r.until("the site is measured", func() bool { return r.f.status().Measured != nil })
+	if f := r.f.status().Measured.Idle(); len(f) != 2 || f[0].Value != "none" || f[1].Value != "none" {
+		t.Errorf("%+v", f)
+	}
+}
+
+// A technique that fails where the profiles promised it brings a measurement
+// that corrects what was wrong, and says so in the log.
+func TestDoubtIsMeasured(t *testing.T) {
+	b := standardBounds
+	b.doubt = time.Millisecond
+	r := newRigWith(t, b, undeclared)
+	r.measuredBy(&measurer{result: siteprobe.Measured{Findings: []siteprobe.Finding{finding(siteprobe.UDP, "true")}}})
+	r.until("datagrams pass", func() bool { return r.f.profile().UDP }) // and a1 is told to come again
+
+	r.measuredBy(&measurer{result: siteprobe.Measured{Findings: []siteprobe.Finding{finding(siteprobe.UDP, "false")}}})
+	h := r.helper("a2")
+	fails := func(technique overlay.Technique) {
+		if _, err := h.dir.Report(h.ctx(), &controlpb.ReportRequest{
+			Target: control.ProcessToPB(proc(9)), TargetSite: "siteb", Plan: 7, Technique: uint32(technique), Fault: control.Fault(overlay.ErrTimeout),
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fails(overlay.Relay)
+	if len(r.f.probing.doubted) > 0 {
+		t.Error("a relay's failure is blamed on the profile")
+	}
+	fails(overlay.HolePunching)
+	r.until("the profile is corrected", func() bool { return !r.f.profile().UDP })
+	r.until("the log says so", func() bool {
+		return strings.Contains(r.log.String(), "the site's profile was out of date and is corrected")
+	})
+}
+
+// Without a doubt the site is measured when its time has come, and a doubt
+// that comes too soon waits.
+func TestAwaitDoubt(t *testing.T) {
+	r := newRig(t, nil)
+	if !r.f.awaitDoubt(time.Hour, time.Millisecond) {
+		t.Error("measuring ended")
+	}
+	r.f.doubtProfile()
+	r.f.doubtProfile() // counts as one
+	if !r.f.awaitDoubt(time.Millisecond, time.Hour) || len(r.f.probing.doubted) != 0 {
+		t.Error("the doubt is not over")
+	}
+	r.f.doubtProfile()
+	ended := make(chan bool)
+	go func() { ended <- r.f.awaitDoubt(time.Hour, time.Hour) }()
+	r.until("the doubt is heard", func() bool { return len(r.f.probing.doubted) == 0 })
+	select {
+	case <-ended:
+		t.Error("it was measured too soon")
+	default:
+	}
+	r.f.cancel()
+	if <-ended {
+		t.Error("it goes on after the end")
 	}
 }
 
@@ -140,6 +263,19 @@ func TestSetting(t *testing.T) {
 		if text, _ := filter.MarshalText(); err == nil && (filter.Given != tc.given || string(text) != tc.text) {
 			t.Errorf("%s: %+v, %s", tc.text, filter, text)
 		}
+	}
+	var rate Setting[uint64]
+	var mtu Setting[uint16]
+	for text, want := range map[string]uint16{"1400": 1400, "none": 0, "65535": 65535} {
+		if err := mtu.UnmarshalText([]byte(text)); err != nil || mtu != Given(want) {
+			t.Errorf("%s: %+v, %v", text, mtu, err)
+		}
+	}
+	if err := rate.UnmarshalText([]byte("1000000")); err != nil || rate != Given(uint64(1_000_000)) {
+		t.Errorf("%+v, %v", rate, err)
+	}
+	if err := mtu.UnmarshalText([]byte("65536")); err == nil || err.Error() != `want a whole number up to 65535, "none", or "auto" to have it measured` {
+		t.Errorf("too large: %v", err)
 	}
 	for text, want := range map[string]Setting[bool]{"auto": {}, "true": Given(true), "false": Given(false)} {
 		if err := flag.UnmarshalText([]byte(text)); err != nil || flag != want {
