@@ -29,6 +29,7 @@ type dataPort struct {
 	ln     *net.TCPListener
 	ip     netip.Addr
 	ports  overlay.Ports
+	mtu    uint16 // of the profile: a listener's segments are bounded when it is made
 	stop   context.CancelFunc
 	served sync.WaitGroup
 }
@@ -42,7 +43,7 @@ func (d *dataPort) listen(ip netip.Addr, profile overlay.SiteProfile) (netip.Add
 	if profile.Inbound == overlay.InboundPorts && !profile.GatewayOnly {
 		ports = profile.Ports // every listener of the site stays inside
 	}
-	if d.ln != nil && d.ip == ip && d.ports == ports {
+	if d.ln != nil && d.ip == ip && d.ports == ports && d.mtu == profile.MTU {
 		return addrOf(d.ln), nil
 	}
 	d.end()
@@ -52,7 +53,7 @@ func (d *dataPort) listen(ip netip.Addr, profile overlay.SiteProfile) (netip.Add
 		cancel()
 		return netip.AddrPort{}, err
 	}
-	d.ln, d.ip, d.ports, d.stop = ln, ip, ports, cancel
+	d.ln, d.ip, d.ports, d.mtu, d.stop = ln, ip, ports, profile.MTU, cancel
 	d.served.Go(func() { d.accept(ctx, ln) })
 	return addrOf(ln), nil
 }

@@ -153,6 +153,7 @@ func (h *Helper) enter(ctx context.Context, s *control.Session, data *dataPort) 
 	if profile.Site != h.node.Site {
 		return fmt.Errorf("%w: %v says it serves %s, this node is %v", overlay.ErrForbidden, s.Peer(), profile.Site, h.node)
 	}
+	carrier.LimitMTU(profile.MTU)
 	f := &frontal{session: s, profile: profile, data: r.DataAddress}
 	ip := h.opts.Address
 	if !ip.IsValid() {

@@ -123,6 +123,7 @@ func New(cfg Config, creds *control.Credentials, log *slog.Logger) (*Frontal, er
 	}
 	declared := cfg.SiteProfile()
 	f.current.Store(&declared)
+	carrier.LimitMTU(declared.MTU)
 	f.httpProxy = proxy
 	f.ctx, f.cancel = context.WithCancel(context.Background())
 	f.meetings, f.newEnd = newMeetings(cfg.Limits.Pending), f.side
@@ -141,7 +142,7 @@ func New(cfg Config, creds *control.Credentials, log *slog.Logger) (*Frontal, er
 		return carrier.DialTCP(ctx, addr, carrier.HTTPProxy{})
 	}
 	f.dialBroker = func(ctx context.Context, addr string) (net.Conn, error) {
-		c, err := carrier.DialTCP(ctx, addr, proxy)
+		c, err := carrier.DialSmall(ctx, addr, proxy)
 		if err != nil {
 			return nil, err // not a nil *net.TCPConn in a net.Conn
 		}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/siteprobe"
@@ -271,6 +272,7 @@ func (f *Frontal) adopt(m siteprobe.Measured) (changed bool) {
 	f.measured = &m
 	f.mu.Unlock()
 	f.current.Store(&profile)
+	carrier.LimitMTU(profile.MTU)
 	f.warnOf(m.Differences(profile), m.Node)
 	changed = control.ProfileToPB(profile).String() != control.ProfileToPB(old).String()
 	f.log.Info("site measured", "node", m.Node, "changed", changed, "findings", fmt.Sprint(m.Findings))

@@ -25,12 +25,23 @@ const dialBound = 30 * time.Second
 // proxy included), overlay.ErrTimeout (nobody said anything) and
 // overlay.ErrUnreachable (no route, no such name), or context.Canceled.
 func DialTCP(ctx context.Context, addr string, via HTTPProxy) (*net.TCPConn, error) {
+	return dialTCP(ctx, addr, via, 0)
+}
+
+// DialSmall is DialTCP for a connection that carries little, and that must come
+// about before anything is known of the way: its packets have at most MinMTU
+// bytes.
+func DialSmall(ctx context.Context, addr string, via HTTPProxy) (*net.TCPConn, error) {
+	return dialTCP(ctx, addr, via, MinMTU)
+}
+
+func dialTCP(ctx context.Context, addr string, via HTTPProxy, mtu int) (*net.TCPConn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialBound)
 	defer cancel()
 	if via.Addr == "" {
-		return dialPlain(ctx, addr)
+		return dialPlain(ctx, addr, mtu)
 	}
-	conn, err := dialPlain(ctx, via.Addr)
+	conn, err := dialPlain(ctx, via.Addr, mtu)
 	if err != nil {
 		return nil, fmt.Errorf("HTTP proxy on the way to %s: %w", addr, err)
 	}
@@ -41,9 +52,9 @@ func DialTCP(ctx context.Context, addr string, via HTTPProxy) (*net.TCPConn, err
 	return conn, nil
 }
 
-func dialPlain(ctx context.Context, addr string) (*net.TCPConn, error) {
-	d := net.Dialer{KeepAlive: -1} // Tune decides about keepalive
-	d.SetMultipathTCP(false)       // a fallback path of MPTCP cannot be spliced or bounded (TCP_USER_TIMEOUT)
+func dialPlain(ctx context.Context, addr string, mtu int) (*net.TCPConn, error) {
+	d := net.Dialer{KeepAlive: -1, Control: limiter(mtu)} // Tune decides about keepalive
+	d.SetMultipathTCP(false)                              // a fallback path of MPTCP cannot be spliced or bounded (TCP_USER_TIMEOUT)
 	start := time.Now()
 	conn, err := d.DialContext(ctx, "tcp", addr)
 	if err != nil {

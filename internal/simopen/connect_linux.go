@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/isthmus-grid/isthmus/internal/carrier"
 )
 
 // A connecting is a socket between connect(2) and its outcome. The socket is
@@ -42,7 +44,7 @@ func startConnect(local, remote netip.AddrPort) (*connecting, error) {
 		return nil, os.NewSyscallError("socket", err)
 	}
 	c := &connecting{file: os.NewFile(uintptr(fd), "connect"), local: local, remote: remote}
-	err = share(uintptr(fd))
+	err = errors.Join(share(uintptr(fd)), carrier.LimitSocket(uintptr(fd), family == unix.AF_INET6))
 	if err == nil {
 		err = os.NewSyscallError("bind", unix.Bind(fd, sockaddr(local)))
 	}

@@ -1,0 +1,16 @@
+//go:build !linux
+
+package carrier
+
+import (
+	"fmt"
+	"runtime"
+)
+
+// limitSegments is for Linux.
+func limitSegments(_ uintptr, ipv6 bool, mtu int) error {
+	if mtu == 0 {
+		return nil
+	}
+	return fmt.Errorf("segments of at most %d bytes cannot be asked for on %s", mtu-headers(ipv6), runtime.GOOS)
+}
