@@ -126,8 +126,12 @@ func (r *Rank) Accept(ctx context.Context) (*link.Link, error) {
 			})
 		}
 	})
-	got := <-results // the accepting goroutine ends with ctx at the latest
-	return got.l, got.err
+	select {
+	case got := <-results:
+		return got.l, got.err
+	case <-ctx.Done(): // then nobody needs to report any more
+		return nil, context.Cause(ctx)
+	}
 }
 
 // Pair links two ranks, the first dialling, and returns both ends and how long

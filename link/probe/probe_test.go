@@ -1,0 +1,34 @@
+package probe
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/local"
+)
+
+// A rank whom nobody dials stops waiting when it is told to, every time.
+func TestAcceptEndsWithItsContext(t *testing.T) {
+	r := &Rank{client: local.NewClient(local.ClientConfig{Socket: filepath.Join(t.TempDir(), "nobody.sock")})}
+	defer r.client.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 200 {
+		done := make(chan error, 1)
+		go func() {
+			_, err := r.Accept(ctx)
+			done <- err
+		}()
+		select {
+		case err := <-done:
+			if !errors.Is(err, context.Canceled) {
+				t.Fatalf("got %v", err)
+			}
+		case <-time.After(20 * time.Second):
+			t.Fatal("still waits")
+		}
+	}
+}
