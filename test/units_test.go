@@ -38,3 +38,22 @@ func TestSystemdUnits(t *testing.T) {
 		})
 	}
 }
+
+// TestTraversingDropIn: what traversing TCP needs is given in one place, and no
+// more than that.
+func TestTraversingDropIn(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "deploy", "systemd", "traversing.conf"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var settings []string
+	for line := range strings.Lines(string(text)) {
+		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
+			settings = append(settings, line)
+		}
+	}
+	want := []string{"[Service]", "CapabilityBoundingSet=CAP_NET_RAW", "AmbientCapabilities=CAP_NET_RAW", "PrivateUsers=no", "RestrictAddressFamilies=AF_PACKET"}
+	if !slices.Equal(settings, want) {
+		t.Errorf("settings %q, want %q", settings, want)
+	}
+}
