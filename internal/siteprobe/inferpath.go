@@ -246,6 +246,12 @@ func (m Measured) Stateless() ([]Finding, bool) {
 	return []Finding{{IdleTCP, none, how}, {IdleUDP, none, how}}, true
 }
 
+// State returns what m says of the site's memory, filter and NAT: when that
+// changes, how long it remembers is to be measured anew.
+func (m Measured) State() [2]string {
+	return [2]string{m.finding(Filter).Value, m.finding(NATMapping).Value}
+}
+
 func (m Measured) finding(field string) Finding {
 	return Result{Findings: m.Findings}.Finding(field)
 }
