@@ -18,7 +18,8 @@ const quiet = 200 * time.Millisecond
 // A behaviour is what a prober finds out about the place it stands at, in the
 // words of RFC 4787.
 type behaviour struct {
-	udp       bool
+	udp       bool                 // datagrams go out and their answers come back
+	leaks     bool                 // datagrams go out, but answers do not come back
 	mapping   overlay.NATBehaviour // section 4.1; none where others see the inside's own address
 	keepsPort bool                 // section 4.2.1
 	filtering overlay.NATBehaviour // section 5; none where nothing filters, or nothing passes
@@ -115,6 +116,7 @@ func (p prober) probe() behaviour {
 	}
 	first, seen := p.ask(ownPort, "pub/a", 7000)
 	if !seen.IsValid() {
+		b.leaks = p.leaks(first)
 		return b
 	}
 	b.udp = true
@@ -165,6 +167,21 @@ func (p prober) askFrom(pc net.PacketConn, to netip.AddrPort) (seen netip.AddrPo
 			return seen
 		}
 	}
+}
+
+// leaks reports whether a datagram from pc reaches the outside.
+func (p prober) leaks(pc net.PacketConn) bool {
+	sink, err := p.l.Host("pub/b").ListenPacket("udp", ":0")
+	if err != nil {
+		p.t.Errorf("%s: %v", p.preset, err)
+		return false
+	}
+	defer sink.Close()
+	to := netip.AddrPortFrom(p.l.Host("pub/b").Addr(), sink.LocalAddr().(*net.UDPAddr).AddrPort().Port())
+	pc.WriteTo([]byte("hello"), net.UDPAddrFromAddrPort(to)) // an error is an own output chain's
+	sink.SetReadDeadline(time.Now().Add(quiet))
+	_, _, err = sink.ReadFrom(make([]byte, 100))
+	return err == nil
 }
 
 // mapping asks two ports of one host and one of another from each of some

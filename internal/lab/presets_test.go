@@ -79,9 +79,47 @@ table ip nat {
 	}
 }
 
+// TestRulesetOfIPv6 shows what IPv6 adds: neighbours are found, and what is said of
+// the proxy's address is said of both.
+func TestRulesetOfIPv6(t *testing.T) {
+	p, err := lookupPreset("http-proxy")
+	if err != nil {
+		t.Fatal(err)
+	}
+	vars := testVars(false)
+	vars.ipv6, vars.proxy6 = true, netip.MustParseAddr("2001:db8:ffff::2")
+	const want = `table inet fw {
+ chain input { type filter hook input priority filter; policy drop
+  icmpv6 type nd-neighbor-solicit accept
+  icmpv6 type nd-neighbor-advert accept
+  iifname "lo" accept
+  iifname "lan0" accept
+  ct state established,related accept
+ }
+ chain output { type filter hook output priority filter; policy drop
+  icmpv6 type nd-neighbor-solicit accept
+  icmpv6 type nd-neighbor-advert accept
+  oifname "lo" accept
+  oifname "lan0" accept
+  ct state established,related accept
+  oifname "wan0" ip daddr 203.0.113.2 tcp dport 3128 accept
+  oifname "wan0" ip6 daddr 2001:db8:ffff::2 tcp dport 3128 accept
+ }
+ chain forward { type filter hook forward priority filter; policy drop
+  ct state established,related accept
+  iifname "lan0" oifname "wan0" ip daddr 203.0.113.2 tcp dport 3128 accept
+  iifname "lan0" oifname "wan0" ip6 daddr 2001:db8:ffff::2 tcp dport 3128 accept
+ }
+}
+`
+	if got := p.ruleset(vars); got != want {
+		t.Errorf("%s\nwant\n%s", got, want)
+	}
+}
+
 // TestStatelessKeepsNoState: one ct in any rule would track connections.
 func TestStatelessKeepsNoState(t *testing.T) {
-	for _, name := range []string{"open", "syn-drop", "syn-reset"} {
+	for _, name := range []string{"open", "syn-drop", "syn-reset", "syn-drop-no-udp"} {
 		p, err := lookupPreset(name)
 		if err != nil {
 			t.Fatal(err)
@@ -117,6 +155,8 @@ func TestParseNFTErrors(t *testing.T) {
 		{"chain x { type filter hook input priority filter", "unexpected statement"},
 		{"table inet fw {\n chain x { type filter\n }\n}", "want chain NAME"},
 		{"table inet fw {\n map x { type ipv4_addr }\n}", "want map NAME"},
+		{"table inet fw {\n set x { type ipv4_addr : ipv4_addr; flags timeout,dynamic; size 1; timeout 1s; }\n}", "or set and no DATA"},
+		{"table inet fw {\n map x { type ipv4_addr; flags timeout,dynamic; size 1; timeout 1s; }\n}", "want map NAME"},
 		{"table inet fw {\n $x\n}", `"$" in "$x" is not understood`},
 	} {
 		if _, err := parseNFT(c.text); err == nil || !strings.Contains(err.Error(), c.want) {

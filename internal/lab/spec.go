@@ -302,6 +302,9 @@ func (s Site) check(key string) error {
 		names[outer.host] = true
 	}
 	if s.Preset != Public {
+		if names[s.gateway()] {
+			return specErr(key+".gateway", "the name %q is taken in this site", s.gateway())
+		}
 		names[s.gateway()] = true
 		if !wordRE.MatchString(s.gateway()) {
 			return specErr(key+".gateway", "%q is no host name; use lower-case letters, digits and inner dashes, 32 at most", s.Gateway)

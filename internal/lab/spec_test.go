@@ -96,6 +96,12 @@ func TestParseErrors(t *testing.T) {
 		{"public gateway", "sites: [{name: a, preset: public, gateway: g}]", "x.yaml:1: sites[0].gateway: a public site has no gateway"},
 		{"name is a list", "sites: [{name: [a], preset: open}]", "x.yaml:1: sites[0].name: want a single value"},
 		{"sites is a value", "sites: 3", "x.yaml:1: sites: want a list"},
+		{"ipv6", one + "ipv6: yes", `x.yaml:2: ipv6: "yes" is neither true nor false`},
+		{"life of no mapping", "sites: [{name: a, preset: nat, udp-life: 1s}]", "x.yaml:1: sites[0].udp-life: preset nat does not end UDP mappings"},
+		{"life too short", "sites: [{name: a, preset: nat-double, udp-life: 1ms}]", "x.yaml:1: sites[0].udp-life: 1ms is not 200ms or more"},
+		{"life too fine", "sites: [{name: a, preset: nat-double, udp-life: 1000.5ms}]", "x.yaml:1: sites[0].udp-life: 1.0005s is not 200ms or more"},
+		{"node called cgn", "sites: [{name: a, preset: nat-double, nodes: [cgn]}]", `x.yaml:1: sites[0].nodes: the name "cgn" is taken`},
+		{"gateway called isp", "sites: [{name: a, preset: udp-slow, gateway: isp}]", `x.yaml:1: sites[0].gateway: the name "isp" is taken`},
 		{"rtt", one + "wan:\n  rtt: 10\n", `x.yaml:3: wan.rtt: "10" is no duration between 0s and 1m; write it like 10ms`},
 		{"negative rtt", one + "wan: {rtt: -1ms}", `x.yaml:2: wan.rtt: "-1ms" is no duration`},
 		{"rtt and delay", one + "wan: {rtt: 1ms, delay: 1ms}", "x.yaml:2: wan.delay: give rtt (half of it goes to each direction) or delay, not both"},
@@ -147,6 +153,7 @@ func TestCheckBounds(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(goodSpec))
 	f.Add([]byte("sites: [{name: a, preset: nat-fullcone, nodes: 200}]"))
+	f.Add([]byte("ipv6: true\nsites: [{name: a, preset: nat-double, udp-life: 2s}, {name: p, preset: public}]"))
 	f.Add([]byte("a: &x [*x]"))
 	f.Add([]byte("sites: &s [{name: a, preset: open}]\nwan: *s"))
 	f.Fuzz(func(t *testing.T, text []byte) {
@@ -157,7 +164,7 @@ func FuzzParse(f *testing.F) {
 		p := makePlan(spec)
 		seen := make(map[string]bool)
 		for _, h := range p.hosts {
-			for _, s := range []string{h.name, h.addr.String()} {
+			for _, s := range slices.Concat([]string{h.name}, addresses(h)) {
 				if seen[s] {
 					t.Fatalf("%q is there twice", s)
 				}
@@ -165,4 +172,13 @@ func FuzzParse(f *testing.F) {
 			}
 		}
 	})
+}
+
+// addresses returns what others of its site call the host.
+func addresses(h hostPlan) []string {
+	var all []string
+	for _, a := range h.families() {
+		all = append(all, a.addr.String())
+	}
+	return all
 }

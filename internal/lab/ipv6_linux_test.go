@@ -1,0 +1,153 @@
+package lab
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+// sixSites is a lab of two sites with IPv6, one without, and a public host.
+func sixSites() Spec {
+	return Spec{Sites: []Site{
+		{Name: "a", Preset: "nat-ipv6", Nodes: Nodes(1)},
+		{Name: "b", Preset: "nat-symmetric-ipv6", Nodes: Nodes(1)},
+		{Name: "c", Preset: "stateful", Nodes: Nodes(1)},
+		{Name: "pub", Preset: Public, Nodes: []string{"x"}},
+	}}
+}
+
+// TestIPv6Where: hosts have IPv6 exactly where the preset or the spec says so.
+func TestIPv6Where(t *testing.T) {
+	spec := sixSites()
+	for _, c := range []struct {
+		all  bool
+		want string
+	}{
+		{false, "a/gw a/n1 b/gw b/n1 pub/x"},
+		{true, "a/gw a/n1 b/gw b/n1 c/gw c/n1 pub/x"},
+	} {
+		spec.IPv6 = c.all
+		var got []string
+		seen := make(map[netip.Addr]string)
+		for _, h := range makePlan(spec).hosts {
+			if h.six.addr.IsValid() {
+				got = append(got, h.name)
+			}
+			for _, a := range h.families() {
+				if other := seen[a.addr]; other != "" {
+					t.Errorf("%s and %s are both %v", other, h.name, a.addr)
+				}
+				seen[a.addr] = h.name
+			}
+		}
+		if strings.Join(got, " ") != c.want {
+			t.Errorf("IPv6 for all is %v: %q have it, want %s", c.all, got, c.want)
+		}
+	}
+	for _, h := range makePlan(Spec{Sites: spec.Sites[2:]}).hosts {
+		if h.six.addr.IsValid() {
+			t.Errorf("%s has IPv6 and no site does", h.name)
+		}
+	}
+	for _, preset := range []string{"nat", "nat-double", "nat-symmetric"} {
+		if spec.ipv6At(Site{Preset: preset}) {
+			t.Errorf("%s translates and gets IPv6", preset)
+		}
+	}
+}
+
+// TestIPv6Meeting: two sites reach each other over IPv6 once both have sent, by
+// UDP and by simultaneous open of TCP, and the WAN counts it.
+func TestIPv6Meeting(t *testing.T) {
+	l := up(t, sixSites())
+	a, b := l.Host("a/n1"), l.Host("b/n1")
+	pcs := make(map[*Host]net.PacketConn)
+	for _, h := range []*Host{a, b} {
+		pc, err := h.ListenPacket("udp6", ":7000")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer pc.Close()
+		pcs[h] = pc
+	}
+	send := func(from, to *Host) {
+		t.Helper()
+		if _, err := pcs[from].WriteTo([]byte("hello"), net.UDPAddrFromAddrPort(netip.AddrPortFrom(to.Addr6(), 7000))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	arrives := func(at *Host, wait time.Duration) bool {
+		t.Helper()
+		pcs[at].SetReadDeadline(time.Now().Add(wait))
+		_, _, err := pcs[at].ReadFrom(make([]byte, 10))
+		if err != nil && !os.IsTimeout(err) {
+			t.Fatal(err)
+		}
+		return err == nil
+	}
+	send(a, b)
+	if arrives(b, quiet) {
+		t.Error("a datagram that nobody asked for arrives")
+	}
+	send(b, a)
+	if !arrives(a, patience) {
+		t.Error("the answer does not arrive")
+	}
+	send(a, b)
+	if !arrives(b, patience) {
+		t.Error("after an answer the next one does not arrive")
+	}
+
+	ctx, cancel := context.WithTimeout(context.Background(), 5*patience) // a SYN may have to be sent again
+	defer cancel()
+	dial := func(from, to *Host, result chan<- error) {
+		var c net.Conn
+		err := from.Do(func() (err error) {
+			d := net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(from.Addr6(), 7001))}
+			c, err = d.DialContext(ctx, "tcp6", netip.AddrPortFrom(to.Addr6(), 7001).String())
+			return err
+		})
+		if err == nil {
+			defer c.Close()
+		}
+		result <- err
+	}
+	results := make(chan error, 2)
+	go dial(a, b, results)
+	go dial(b, a, results)
+	for range 2 {
+		if err := <-results; err != nil {
+			t.Errorf("simultaneous open: %v", err)
+		}
+	}
+	for _, c := range l.Traffic() {
+		between := c.From == "a" && c.To == "b" || c.From == "b" && c.To == "a"
+		if between != (c.Packets > 0) {
+			t.Errorf("%s to %s: %d packets", c.From, c.To, c.Packets)
+		}
+	}
+}
+
+// TestIPv6Unreachable: a site without IPv6 has no way to one that has it.
+func TestIPv6Unreachable(t *testing.T) {
+	l := up(t, sixSites())
+	if got := probe(l.Host("c/n1"), "tcp", netip.AddrPortFrom(l.Host("pub/x").Addr6(), 443)); got != "unreach" {
+		t.Errorf("from a site without IPv6: %s", got)
+	}
+	if got := probe(l.Host("pub/x"), "tcp", netip.AddrPortFrom(netip.MustParseAddr("2001:db8:3::b"), 443)); got != "drop" {
+		t.Errorf("to a network that nobody announces: %s", got)
+	}
+}
+
+func TestHostsFileNamesBoth(t *testing.T) {
+	text := makePlan(sixSites()).hostsFile()
+	for _, want := range []string{"10.1.0.11 n1.a\n2001:db8:1::b n1.a\n", "10.3.0.11 n1.c\n203.0.113.2 x.pub\n2001:db8:ffff::2 x.pub\n"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is missing in\n%s", want, text)
+		}
+	}
+}

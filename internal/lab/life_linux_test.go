@@ -1,0 +1,156 @@
+package lab
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// shortLife is the life of UDP mappings in these tests; death is a bound for it to
+// have come on a busy machine.
+const (
+	shortLife = time.Second
+	death     = 20 * time.Second
+)
+
+func mortalSite(t *testing.T, preset string) (inside *Host, a, b *Host) {
+	t.Helper()
+	l := up(t, Spec{Sites: []Site{
+		{Name: "s", Preset: preset, Nodes: Nodes(1), UDPLife: shortLife},
+		{Name: "pub", Preset: Public, Nodes: []string{"a", "b"}},
+	}})
+	inside = l.Host("s/n1")
+	if strings.HasPrefix(preset, noRoute) {
+		inside = l.Host("s/gw")
+	}
+	serveEcho(t, l.Host("pub/a"), 7000)
+	serveEcho(t, l.Host("pub/b"), 7000)
+	return inside, l.Host("pub/a"), l.Host("pub/b")
+}
+
+// TestMappingDies: neither what comes in nor what goes out prolongs the life of a
+// mapping. What comes in then finds nothing, and what goes out gets another port,
+// the same towards everybody.
+func TestMappingDies(t *testing.T) {
+	for _, preset := range []string{"nat-double", noRoute + "nat-double"} {
+		t.Run(preset, func(t *testing.T) {
+			inside, a, b := mortalSite(t, preset)
+			p := prober{t: t, preset: preset}
+			toA, toB := netip.AddrPortFrom(a.Addr(), 7000), netip.AddrPortFrom(b.Addr(), 7000)
+			pc, err := inside.ListenPacket("udp", fmt.Sprintf(":%d", ownPort))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer pc.Close()
+			first := p.askFrom(pc, toA)
+			if other := p.askFrom(pc, toB); first.Port() != ownPort || other != first {
+				t.Errorf("the first mapping of port %d is %v to one and %v to another", ownPort, first, other)
+			}
+			second := first
+			use := time.NewTicker(10 * time.Millisecond)
+			defer use.Stop()
+			for end := time.Now().Add(death); second == first; {
+				if time.Now().After(end) {
+					t.Fatalf("the mapping %v is in use and alive after %v", first, death)
+				}
+				<-use.C
+				if seen := p.askFrom(pc, toA); seen.IsValid() { // an answer on its way at the end is lost
+					second = seen
+				}
+			}
+			if second.Addr() != first.Addr() {
+				t.Errorf("mapped first to %v, then to %v", first, second)
+			}
+			if other := p.askFrom(pc, toB); other != second {
+				t.Errorf("the second mapping is %v to one and %v to another", second, other)
+			}
+		})
+	}
+}
+
+// TestMappingDiesUnderAStream: a peer that keeps sending does not keep a mapping of
+// nat-double alive, and does so with the one NAT of nat.
+func TestMappingDiesUnderAStream(t *testing.T) {
+	inside, a, _ := mortalSite(t, "nat-double")
+	if lived := streamUntilSilent(t, inside, a, death); lived > death {
+		t.Errorf("the mapping lives after %v", lived)
+	}
+	_, inside, a = siteAndPub(t, "nat")
+	if lived := streamUntilSilent(t, inside, a, 2*shortLife); lived < 2*shortLife {
+		t.Errorf("the mapping of nat ended after %v", lived)
+	}
+}
+
+// streamUntilSilent lets from send to a mapping of inside's all the time, and
+// returns for how long that arrived, or more than limit.
+func streamUntilSilent(t *testing.T, inside, from *Host, limit time.Duration) time.Duration {
+	t.Helper()
+	out, err := from.ListenPacket("udp", ":7001")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	c, err := inside.Dial(ctx, "udp", netip.AddrPortFrom(from.Addr(), 7001).String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.Write([]byte("open")); err != nil {
+		t.Fatal(err)
+	}
+	out.SetReadDeadline(time.Now().Add(patience))
+	_, ext, err := out.ReadFrom(make([]byte, 10))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() { // ends when out is closed
+		defer close(ended)
+		for tick := time.NewTicker(10 * time.Millisecond); ; <-tick.C {
+			if _, err := out.WriteTo([]byte("stream"), ext); err != nil {
+				tick.Stop()
+				return
+			}
+		}
+	}()
+	defer func() { out.Close(); <-ended }()
+	start := time.Now()
+	for time.Since(start) <= limit {
+		c.SetReadDeadline(time.Now().Add(patience)) // longer than any pause of the sender's
+		if _, err := c.Read(make([]byte, 10)); err != nil {
+			return time.Since(start) - patience
+		}
+	}
+	return time.Since(start)
+}
+
+func TestExpired(t *testing.T) {
+	flow := func(protocol uint8, port, outside uint16, start uint64) *netlink.ConntrackFlow {
+		return &netlink.ConntrackFlow{
+			Forward: netlink.IPTuple{Protocol: protocol, SrcIP: net.IPv4(100, 64, 1, 2), SrcPort: port}, TimeStart: start,
+			Reverse: netlink.IPTuple{Protocol: protocol, DstPort: outside},
+		}
+	}
+	flows := []*netlink.ConntrackFlow{
+		flow(unix.IPPROTO_UDP, 1, 1, 100), // old
+		flow(unix.IPPROTO_UDP, 1, 1, 900), // of the same mapping
+		flow(unix.IPPROTO_UDP, 1, 7, 900), // the next mapping of that place
+		flow(unix.IPPROTO_UDP, 2, 2, 501),
+		flow(unix.IPPROTO_UDP, 3, 3, 0), // the kernel does not say
+		flow(unix.IPPROTO_TCP, 4, 4, 100),
+	}
+	due := expired(flows, 500)
+	for i, want := range []bool{true, true, false, false, false, false} {
+		if got := due.MatchConntrackFlow(flows[i]); got != want {
+			t.Errorf("flow %d ends: %v, want %v", i, got, want)
+		}
+	}
+}
