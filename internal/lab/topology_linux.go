@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -103,7 +104,66 @@ func (l *Lab) connectHosts(ctx context.Context) error {
 			return fmt.Errorf("%s: %w", p.name, err)
 		}
 	}
-	return l.internet.Do(func() error { return l.configureInternet() })
+	if err := l.internet.Do(func() error { return l.configureInternet() }); err != nil {
+		return err
+	}
+	return l.awaitLinks(ctx)
+}
+
+// awaitLinks waits until every interface is operational: the kernel drops what is
+// sent before, and a lost question for a neighbour is asked again a second later.
+func (l *Lab) awaitLinks(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, linkPatience)
+	defer cancel()
+	for _, h := range append(l.Hosts(), l.internet) {
+		if err := h.Do(func() error { return awaitUp(ctx) }); err != nil {
+			return fmt.Errorf("%s: %w", h.Name(), err)
+		}
+	}
+	return nil
+}
+
+// linkPatience bounds the wait for interfaces. The kernel looks at them
+// within a second or so.
+const linkPatience = 20 * time.Second
+
+// awaitUp waits until all interfaces of the calling thread's host are operational.
+func awaitUp(ctx context.Context) error {
+	nl, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return fmt.Errorf("opening netlink: %w", err)
+	}
+	defer nl.Close()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for {
+		late, err := firstDown(nl)
+		if err != nil || late == "" {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for the interface %s to come up: %w", late, ctx.Err())
+		}
+	}
+}
+
+// firstDown returns the name of an interface that is not operational, or "".
+func firstDown(nl *netlink.Handle) (string, error) {
+	links, err := nl.LinkList()
+	if errors.Is(err, netlink.ErrDumpInterrupted) {
+		return "(changing)", nil // whatever changed is looked at again
+	}
+	if err != nil {
+		return "", fmt.Errorf("listing interfaces: %w", err)
+	}
+	for _, l := range links {
+		if l.Attrs().Flags&net.FlagLoopback == 0 && l.Attrs().OperState != netlink.OperUp {
+			return l.Attrs().Name, nil
+		}
+	}
+	return "", nil
 }
 
 // layWires makes every veth pair with its two ends in place.
