@@ -16,8 +16,9 @@ const (
 	stagger    = 100 * time.Millisecond // between the others
 	patience   = 500 * time.Millisecond // that a ready carrier waits for a better one, since the race began
 
-	// most is the longest head start of a technique that is known to work.
-	most = 500 * time.Millisecond
+	// most is the longest head start of a technique that is known to work. It
+	// may not any more, and then a job has waited as long in vain.
+	most = 200 * time.Millisecond
 )
 
 // entry is one technique in a race.

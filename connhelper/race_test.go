@@ -34,10 +34,10 @@ func TestLineUp(t *testing.T) {
 			"simultaneous-open 0s, traversing 100ms, hole-punching 200ms, relay 50ms"},
 		{steps(overlay.SimultaneousOpen, overlay.Traversing, overlay.HolePunching, overlay.Relay), known{technique: overlay.HolePunching},
 			"hole-punching 0s, simultaneous-open 100ms, traversing 200ms, relay 50ms"},
-		{steps(overlay.SimultaneousOpen, overlay.HolePunching, overlay.Relay), known{overlay.HolePunching, 140 * time.Millisecond},
-			"hole-punching 0s, simultaneous-open 280ms, relay 280ms"},
+		{steps(overlay.SimultaneousOpen, overlay.HolePunching, overlay.Relay), known{overlay.HolePunching, 70 * time.Millisecond},
+			"hole-punching 0s, simultaneous-open 140ms, relay 140ms"},
 		{steps(overlay.SimultaneousOpen, overlay.HolePunching, overlay.Relay), known{overlay.SimultaneousOpen, 4 * time.Second},
-			"simultaneous-open 0s, hole-punching 500ms, relay 500ms"},
+			"simultaneous-open 0s, hole-punching 200ms, relay 200ms"},
 		{steps(overlay.SimultaneousOpen, overlay.Relay), known{overlay.Relay, time.Second}, "relay 0s, simultaneous-open 100ms"},
 	} {
 		got := ""
