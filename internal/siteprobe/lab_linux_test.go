@@ -12,6 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
 	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/lab"
@@ -325,4 +328,91 @@ func forgetful(t *testing.T, gateway *lab.Host, seconds string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// TestToldMTU: where a router says how large packets may be, it is believed to
+// the byte, unlike where they vanish (mtu-1400, among TestPresets).
+func TestToldMTU(t *testing.T) {
+	l, g := newLab(t, lab.Site{Preset: "stateful"})
+	if err := l.Host("s0/gw").Do(func() error { return setMTU("wan0", 1410) }); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct{ host, want, word string }{
+		{"s0/n1", "1410", "router"},
+		{"s0/gw", none, "interface of 1410"}, // which knows by itself
+	} {
+		o, err := Measure(t.Context(), Options{Grid: g, Do: l.Host(tc.host).Do, Paces: paces[:1]})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f := Infer(o).Finding(MTU); f.Value != tc.want || !strings.Contains(f.How, tc.word) {
+			t.Errorf("%s: %+v, %+v", tc.host, f, o.Sizes)
+		}
+	}
+}
+
+// setMTU changes an interface of the calling thread's namespace.
+func setMTU(name string, mtu int) error {
+	nl, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return err
+	}
+	defer nl.Close()
+	link, err := nl.LinkByName(name)
+	if err != nil {
+		return err
+	}
+	return nl.LinkSetMTU(link, mtu)
+}
+
+// TestDoubleNATForgets: a carrier's NAT that forgets after a while counts, not
+// the gateway before it.
+func TestDoubleNATForgets(t *testing.T) {
+	l, g := newLab(t, lab.Site{Preset: "nat-double", UDPLife: 3 * time.Second})
+	o, err := MeasureIdle(t.Context(), Options{Grid: g, Do: l.Host("s0/n1").Do}, []time.Duration{time.Second, 2 * time.Second, 5 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f := o.Findings(); f[0].Value != "5+" || f[1].Value != "2" {
+		t.Errorf("%+v", f)
+	}
+}
+
+// A measurement that is ended ends at once, and says nothing that it does not
+// know.
+func TestIdleEndsWithItsContext(t *testing.T) {
+	l, g := newLab(t, lab.Site{Preset: "open"})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	promised := make(chan struct{}, 2)
+	done := make(chan IdleObservations, 1)
+	go func() {
+		o, err := MeasureIdle(ctx, Options{Grid: promising{g, promised}, Do: l.Host("s0/n1").Do}, []time.Duration{vantage.MaxAfter})
+		if err != nil {
+			t.Error(err)
+		}
+		done <- o
+	}()
+	for range 2 {
+		<-promised
+	}
+	cancel()
+	o := <-done
+	for _, f := range o.Findings() {
+		if f.Known() || !strings.Contains(f.How, "ended early") {
+			t.Errorf("%+v", f)
+		}
+	}
+}
+
+// promising tells of each promise.
+type promising struct {
+	*labGrid
+	made chan struct{}
+}
+
+func (p promising) CallBack(ctx context.Context, req *controlpb.CallBackRequest) (*controlpb.CallBackResponse, error) {
+	resp, err := p.labGrid.CallBack(ctx, req)
+	p.made <- struct{}{}
+	return resp, err
 }
