@@ -20,6 +20,7 @@ func labMatrixCommand() *cli.Command {
 		Usage: "connect every ordered pair of kinds of site, and compare with what the broker predicts and what was measured",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "presets", Value: "plain", Usage: "`KINDS` of site, separated by commas; plain stands for all but no-route/, no-route for those, all for both"},
+			&cli.StringFlag{Name: "pairs", Usage: "connect only `FROM:TO`, each a kind of site, and others after commas"},
 			&cli.BoolFlag{Name: "unprivileged", Usage: "run helpers and frontals without CAP_NET_RAW"},
 			&cli.DurationFlag{Name: "rtt", Value: 10 * time.Millisecond, Usage: "round-trip time between any two places"},
 			&cli.BoolFlag{Name: "json", Usage: "print one JSON object per pair"},
@@ -31,6 +32,10 @@ func labMatrixCommand() *cli.Command {
 			if err != nil {
 				return usage("lab matrix: " + err.Error())
 			}
+			pairs, err := pairList(c.String("pairs"))
+			if err != nil {
+				return usage("lab matrix: " + err.Error())
+			}
 			if err := lab.Enter(); err != nil {
 				return err
 			}
@@ -39,7 +44,7 @@ func labMatrixCommand() *cli.Command {
 				return err
 			}
 			return matrix.Run(c.Context, matrix.Options{
-				Presets: presets, RTT: c.Duration("rtt"), JSON: c.Bool("json"), HTML: c.Path("html"), PNG: c.Path("png"),
+				Presets: presets, Pairs: pairs, RTT: c.Duration("rtt"), JSON: c.Bool("json"), HTML: c.Path("html"), PNG: c.Path("png"),
 				Unprivileged: c.Bool("unprivileged"),
 				Binary:       func(daemon string) []string { return program(daemon) },
 				Confined:     func(argv []string) []string { return program(append([]string{"lab", "unprivileged"}, argv[1:]...)...) },
@@ -47,6 +52,31 @@ func labMatrixCommand() *cli.Command {
 			})
 		},
 	}
+}
+
+// pairList returns the pairs of a list; "" is none.
+func pairList(text string) ([]matrix.Pair, error) {
+	if text == "" {
+		return nil, nil
+	}
+	var pairs []matrix.Pair
+	for word := range strings.SplitSeq(text, ",") {
+		from, to, ok := strings.Cut(word, ":")
+		if !ok {
+			return nil, fmt.Errorf("pair %q: want FROM:TO", word)
+		}
+		for _, name := range []string{from, to} {
+			if !slices.Contains(lab.Presets(), name) {
+				return nil, unknownPreset(name)
+			}
+		}
+		pairs = append(pairs, matrix.Pair{From: from, To: to})
+	}
+	return pairs, nil
+}
+
+func unknownPreset(name string) error {
+	return fmt.Errorf("unknown preset %q; known are %s, and all, plain, no-route", name, strings.Join(lab.Presets(), ", "))
 }
 
 // presetList returns the presets that a list of kinds and groups of kinds names,
@@ -66,7 +96,7 @@ func presetList(text string) ([]string, error) {
 			}
 		}
 		if !found {
-			return nil, fmt.Errorf("unknown preset %q; known are %s, and all, plain, no-route", word, strings.Join(lab.Presets(), ", "))
+			return nil, unknownPreset(word)
 		}
 	}
 	return presets, nil

@@ -46,12 +46,12 @@ type Cell struct {
 const maxTries = 3
 
 // newCell returns a cell with what the measurements say.
-func newCell(from, to string, unprivileged bool) (Cell, error) {
-	known, err := truth.Between(from, to)
+func newCell(pair Pair, unprivileged bool) (Cell, error) {
+	known, err := truth.Between(pair.From, pair.To)
 	if unprivileged {
 		known = known.Unprivileged()
 	}
-	return Cell{From: from, To: to, Reasons: map[string]string{}, DirectPossible: known.Direct(), known: known}, err
+	return Cell{From: pair.From, To: pair.To, Reasons: map[string]string{}, DirectPossible: known.Direct(), known: known}, err
 }
 
 // astray reports whether the link took another way than the broker predicted.

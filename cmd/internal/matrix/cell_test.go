@@ -11,7 +11,7 @@ import (
 // good returns a cell without a fault.
 func good(t *testing.T, from, to string, taken overlay.Technique) Cell {
 	t.Helper()
-	c, err := newCell(from, to, false)
+	c, err := newCell(Pair{from, to}, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,35 +66,12 @@ func TestFault(t *testing.T) {
 // Without privileges a pair that only carried SYNs connect has no direct path.
 func TestDirectPossible(t *testing.T) {
 	for _, unprivileged := range []bool{false, true} {
-		c, err := newCell("syn-drop-no-udp", "syn-drop-no-udp", unprivileged)
+		c, err := newCell(Pair{"syn-drop-no-udp", "syn-drop-no-udp"}, unprivileged)
 		if err != nil || c.DirectPossible == unprivileged {
 			t.Errorf("unprivileged %v: direct %v, %v", unprivileged, c.DirectPossible, err)
 		}
 	}
-	if _, err := newCell("open", "moat", false); err == nil {
+	if _, err := newCell(Pair{"open", "moat"}, false); err == nil {
 		t.Error("a preset that nobody measured passes")
-	}
-}
-
-func TestBlocks(t *testing.T) {
-	for n := range 100 {
-		presets := make([]string, n)
-		for i := range presets {
-			presets[i] = strings.Repeat("x", i+1)
-		}
-		var all []string
-		parts := blocks(presets)
-		for _, p := range parts {
-			if len(p) == 0 || len(p) > perLab || len(p) < n/len(parts) {
-				t.Errorf("%d presets: a block of %d among %d", n, len(p), len(parts))
-			}
-			all = append(all, p...)
-		}
-		if strings.Join(all, " ") != strings.Join(presets, " ") {
-			t.Errorf("%d presets: the blocks hold %d", n, len(all))
-		}
-	}
-	if n := len(blocks(make([]string, perLab))); n != 1 {
-		t.Errorf("%d presets need %d blocks", perLab, n)
 	}
 }

@@ -17,7 +17,8 @@ import (
 
 // Options of a run.
 type Options struct {
-	Presets []string
+	Presets []string      // every ordered pair of these is connected,
+	Pairs   []Pair        // or only these, if there are any
 	RTT     time.Duration // between any two places
 
 	// Binary returns the command line that runs a daemon. With Unprivileged,
@@ -34,38 +35,32 @@ type Options struct {
 	Err  io.Writer // progress
 }
 
-// perLab is how many presets one lab has on each side: 36 sites of a gateway and
-// a node each are 74 daemons, which a small machine still carries.
-const perLab = 18
-
-// blocks cuts presets into runs of nearly equal length, each at most perLab.
-func blocks(presets []string) [][]string {
-	n := (len(presets) + perLab - 1) / perLab
-	var all [][]string
-	for i := range n {
-		all = append(all, presets[i*len(presets)/n:(i+1)*len(presets)/n])
-	}
-	return all
-}
-
-// Run connects every ordered pair and prints the outcome. More presets than one
-// lab holds get one lab for each pair of blocks. Pairs are connected one after
-// the other, so that everything that the lab counts is the pair's. The error
-// names the pairs that did not do what they should.
+// Run connects the pairs and prints the outcome. More kinds than one lab holds
+// get several, one after the other. Pairs are connected one after the other as
+// well, so that everything that a lab counts is the pair's. The error names the
+// pairs that did not do what they should.
 func Run(ctx context.Context, o Options) error {
 	for _, name := range []string{o.HTML, o.PNG} {
 		if err := writable(name); err != nil {
 			return err
 		}
 	}
-	r := &run{Options: o, table: newTable(o), meter: newMeter(o.Err, len(o.Presets)*len(o.Presets))}
-	parts := blocks(o.Presets)
-	for i, from := range parts {
-		for j, to := range parts {
-			r.meter.say("lab %d of %d: building %d sites", i*len(parts)+j+1, len(parts)*len(parts), len(from)+len(to))
-			if err := r.block(ctx, from, to); err != nil {
-				return err
-			}
+	var parts []part
+	if len(o.Pairs) > 0 {
+		o.Presets = occurring(o.Pairs)
+		parts = deal(o.Pairs)
+	} else {
+		parts = square(o.Presets)
+	}
+	total := 0
+	for _, p := range parts {
+		total += len(p.pairs)
+	}
+	r := &run{Options: o, table: newTable(o, total), meter: newMeter(o.Err, total)}
+	for i, p := range parts {
+		r.meter.say("lab %d of %d: building %d sites", i+1, len(parts), len(p.from)+len(p.to))
+		if err := r.part(ctx, p); err != nil {
+			return err
 		}
 	}
 	r.meter.done()
@@ -94,25 +89,23 @@ type run struct {
 	meter *meter
 }
 
-// block connects every pair of the two lists in one lab.
-func (r *run) block(ctx context.Context, from, to []string) (err error) {
-	w, err := build(ctx, r.Options, from, to)
+// part connects the pairs of one lab.
+func (r *run) part(ctx context.Context, p part) (err error) {
+	w, err := build(ctx, r.Options, p)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, w.close()) }()
-	for _, a := range from {
-		for _, b := range to {
-			r.meter.next(a, b)
-			c := w.connect(ctx, a, b)
-			if ctx.Err() != nil {
-				return context.Cause(ctx)
-			}
-			r.table.add(c)
-			if r.JSON {
-				if err := json.NewEncoder(r.Out).Encode(c); err != nil {
-					return err
-				}
+	for _, pair := range p.pairs {
+		r.meter.next(pair)
+		c := w.connect(ctx, pair)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		r.table.add(c)
+		if r.JSON {
+			if err := json.NewEncoder(r.Out).Encode(c); err != nil {
+				return err
 			}
 		}
 	}

@@ -40,11 +40,11 @@ func (m *meter) say(format string, args ...any) {
 }
 
 // next tells which pair comes now.
-func (m *meter) next(from, to string) {
+func (m *meter) next(pair Pair) {
 	now := time.Now()
 	if m.live || now.After(m.announceAt) {
 		m.announceAt = now.Add(meterStep)
-		m.say("%d/%d pairs%s  %s -> %s", m.n, m.total, m.left(now), from, to)
+		m.say("%d/%d pairs%s  %s -> %s", m.n, m.total, m.left(now), pair.From, pair.To)
 	}
 	m.n++
 }

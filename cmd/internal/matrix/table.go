@@ -15,25 +15,25 @@ import (
 type table struct {
 	title   string
 	presets []string
-	cells   map[[2]string]*Cell
+	cells   map[Pair]*Cell
 }
 
-func newTable(o Options) *table {
+func newTable(o Options, pairs int) *table {
 	who := "privileged helpers"
 	if o.Unprivileged {
 		who = "helpers without privileges"
 	}
 	return &table{
-		title: fmt.Sprintf("%d by %d kinds of site, %g ms round trip, %s",
-			len(o.Presets), len(o.Presets), float64(o.RTT.Microseconds())/1000, who),
-		presets: o.Presets, cells: map[[2]string]*Cell{},
+		title: fmt.Sprintf("%d pairs of %d kinds of site, %g ms round trip, %s",
+			pairs, len(o.Presets), float64(o.RTT.Microseconds())/1000, who),
+		presets: o.Presets, cells: map[Pair]*Cell{},
 	}
 }
 
-func (t *table) add(c Cell) { t.cells[[2]string{c.From, c.To}] = &c }
+func (t *table) add(c Cell) { t.cells[Pair{c.From, c.To}] = &c }
 
 // at returns a cell, or nil when the pair was not connected yet.
-func (t *table) at(from, to string) *Cell { return t.cells[[2]string{from, to}] }
+func (t *table) at(from, to string) *Cell { return t.cells[Pair{from, to}] }
 
 // each calls f with every cell, row by row.
 func (t *table) each(f func(row, column int, c *Cell)) {

@@ -18,7 +18,7 @@ import (
 // that is missing.
 func sample(t *testing.T) *table {
 	t.Helper()
-	tab := newTable(Options{Presets: []string{"open", "nat"}, RTT: 10 * time.Millisecond})
+	tab := newTable(Options{Presets: []string{"open", "nat"}, RTT: 10 * time.Millisecond}, 3)
 	tab.add(good(t, "open", "open", overlay.Direct))
 	again := good(t, "open", "nat", overlay.Reversed)
 	again.Tries = 2
@@ -35,7 +35,7 @@ func TestText(t *testing.T) {
 	if err := sample(t).text(&b); err != nil {
 		t.Fatal(err)
 	}
-	want := `2 by 2 kinds of site, 10 ms round trip, privileged helpers; rows ask, columns are asked for
+	want := `3 pairs of 2 kinds of site, 10 ms round trip, privileged helpers; rows ask, columns are asked for
 
          1  2
  1 open  D  R
@@ -56,7 +56,7 @@ func TestVerdict(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "1 of 3 pairs") || !strings.Contains(err.Error(), "nat -> nat: connected by relay") {
 		t.Errorf("verdict: %v", err)
 	}
-	empty := newTable(Options{})
+	empty := newTable(Options{}, 0)
 	if err := empty.verdict(); err != nil {
 		t.Errorf("nothing is wrong with nothing: %v", err)
 	}
@@ -72,7 +72,7 @@ func TestHTML(t *testing.T) {
 	page := b.String()
 	for _, want := range []string{
 		"open → nat: reversed", "&lt;script&gt;", `class="again right"`, "background: #1f8449", "hole-punching</dt>",
-		"<em>connected by relay", "2 by 2 kinds of site",
+		"<em>connected by relay", "3 pairs of 2 kinds of site",
 	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page lacks %q", want)
@@ -188,14 +188,14 @@ func TestMeter(t *testing.T) {
 	var b strings.Builder
 	m := newMeter(&b, 100)
 	for range 50 {
-		m.next("open", "nat")
+		m.next(Pair{"open", "nat"})
 	}
 	if b.Len() > 0 {
 		t.Errorf("says at once: %q", b.String())
 	}
 	m.start = m.start.Add(-time.Minute)
 	m.announceAt = m.start
-	m.next("open", "nat")
+	m.next(Pair{"open", "nat"})
 	if want := "50/100 pairs, about 1m0s left  open -> nat\n"; b.String() != want {
 		t.Errorf("got %q, want %q", b.String(), want)
 	}

@@ -44,15 +44,15 @@ func askerSite(preset string) string  { return strings.ReplaceAll(preset, "/", "
 func targetSite(preset string) string { return strings.ReplaceAll(preset, "/", "-") + "-2" }
 
 // build makes a world with sites that ask and sites that are asked for.
-func build(ctx context.Context, o Options, from, to []string) (*world, error) {
+func build(ctx context.Context, o Options, part part) (*world, error) {
 	spec := lab.Spec{
 		WAN:   lab.WAN{Default: wan.Shape{Delay: o.RTT / 2}},
 		Sites: []lab.Site{{Name: "public", Preset: lab.Public, Nodes: []string{"broker", "proxy"}}},
 	}
-	for _, p := range from {
+	for _, p := range part.from {
 		spec.Sites = append(spec.Sites, lab.Site{Name: askerSite(p), Preset: p, Nodes: []string{"n1"}})
 	}
-	for _, p := range to {
+	for _, p := range part.to {
 		spec.Sites = append(spec.Sites, lab.Site{Name: targetSite(p), Preset: p, Nodes: []string{"n1"}})
 	}
 	if err := spec.Check(); err != nil {
@@ -115,8 +115,8 @@ func (w *world) checkPrivileges() error {
 func (w *world) close() error { return errors.Join(w.grid.Close(), w.lab.Close()) }
 
 // connect links a site of one kind to a site of another, again if it must.
-func (w *world) connect(ctx context.Context, from, to string) Cell {
-	c, err := newCell(from, to, w.unprivileged)
+func (w *world) connect(ctx context.Context, pair Pair) Cell {
+	c, err := newCell(pair, w.unprivileged)
 	if err == nil {
 		err = w.predict(ctx, &c)
 	}
