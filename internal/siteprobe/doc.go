@@ -22,10 +22,32 @@
 //	http-proxy        No packet of the site reaches a vantage point, so that no
 //	                  address of it is known to call back: all but egress and
 //	                  UDP is unknown.
-//	idle timeout      Mappings live for tens of seconds at least; waiting for
-//	                  their end is no part of a measurement of some seconds.
-//	UDP rate          A datagram that passes says that UDP is usable; at which
-//	                  rate is measured where it is used, by the link.
+//	UDP rate          Datagrams are tried at up to 3 Mb/s, for less than half a
+//	                  second. What is held to more than about 2 Mb/s, or only
+//	                  after megabytes, is said not to be limited below that. A
+//	                  limit on the way in of just half that on the way out looks
+//	                  like one for both together.
+//	MTU               Only where datagrams pass, and between sizes that are tried
+//	                  or that a router told. A packet larger than 1500 bytes is
+//	                  not tried.
+//	privileged        Of the node that measures; others are not asked.
+//	IPv6              Only when a vantage point has an IPv6 address.
 //
-// The package keeps no state; its sockets live as long as a call of Measure.
+// How long an idle mapping lives takes as long to measure, and is a measurement
+// by itself, MeasureIdle: several mappings are left alone for different times,
+// and then a vantage point sends on each what it was asked to send before:
+//
+//	socket     STUN      control session                 STUN port
+//	  |--- question --->|                                    |
+//	  |<--- mapping ----|                                    |
+//	  |-------- CallBack(mapping, after 55 s) -------------->|
+//	  |                   ... nothing passes ...             |
+//	  |<------------------ nonce, if it is let in -----------|
+//
+// The longest of which the nonce came is what is known; the mapping is as young
+// as a link that has exchanged one packet each way, which some gateways forget
+// sooner than one that is in use.
+//
+// The package keeps no state; its sockets live as long as a call of Measure or
+// MeasureIdle.
 package siteprobe

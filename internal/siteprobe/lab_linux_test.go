@@ -254,35 +254,44 @@ func TestRate(t *testing.T) {
 		{Preset: "stateful"}, {Preset: "udp-slow"}, {Preset: "nat", Uplink: 1_000_000}, {Preset: "no-route/udp-slow"},
 	}
 	l, g := newLab(t, sites...)
+	var wg sync.WaitGroup
 	for i, s := range sites {
 		host := l.Host(fmt.Sprintf("s%d/n1", i))
 		if strings.HasPrefix(s.Preset, "no-route/") {
 			host = l.Host(fmt.Sprintf("s%d/gw", i))
 		}
-		o, err := Measure(t.Context(), Options{Grid: g, Do: host.Do})
-		if err != nil {
-			t.Fatal(err)
-		}
-		r := Infer(o)
-		f, rate := r.Finding(UDPRate), float64(r.Profile.UDPRate)
-		if free := i == 0; free != (f.Value == none) || !free && (rate < 1e6/1.5 || rate > 1e6*1.5) {
-			t.Errorf("%s, uplink %d: udp_rate is %q: %s\n%+v", s.Preset, s.Uplink, f.Value, f.How, o.Rate)
-		}
-		bytes := 0
-		for _, step := range o.Rate {
-			_, size := shape(step.Pace)
-			bytes += step.Sent * size
-		}
-		if bytes > 530_000 {
-			t.Errorf("%s: %d bytes were sent", s.Preset, bytes)
-		}
-		t.Logf("%s, uplink %d: %s, %d bytes: %s", s.Preset, s.Uplink, f.Value, bytes, f.How)
+		wg.Go(func() { checkRate(t, g, host, s, i == 0) })
 	}
+	wg.Wait()
+}
+
+// checkRate measures from host, which is at a free site or at one of 1 Mb/s.
+func checkRate(t *testing.T, g *labGrid, host *lab.Host, s lab.Site, free bool) {
+	o, err := Measure(t.Context(), Options{Grid: g, Do: host.Do})
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	r := Infer(o)
+	f, rate := r.Finding(UDPRate), float64(r.Profile.UDPRate)
+	if free != (f.Value == none) || !free && (rate < 1e6/1.5 || rate > 1e6*1.5) {
+		t.Errorf("%s, uplink %d: udp_rate is %q: %s\n%+v", s.Preset, s.Uplink, f.Value, f.How, o.Rate)
+	}
+	bytes := 0
+	for _, step := range o.Rate {
+		_, size := shape(step.Pace)
+		bytes += step.Sent * size
+	}
+	if bytes > 530_000 {
+		t.Errorf("%s: %d bytes were sent", s.Preset, bytes)
+	}
+	t.Logf("%s, uplink %d: %s, %d bytes: %s", s.Preset, s.Uplink, f.Value, bytes, f.How)
 }
 
 // TestIdle leaves mappings alone for longer than gateways remember them, which
 // they are told to do for three seconds, and for less.
 func TestIdle(t *testing.T) {
+	t.Parallel()
 	sites := []lab.Site{
 		{Preset: "open"}, {Preset: "stateful"}, {Preset: "nat"}, {Preset: "nat-symmetric"},
 		{Preset: "egress-443"}, {Preset: "no-route/stateful"},
@@ -333,6 +342,7 @@ func forgetful(t *testing.T, gateway *lab.Host, seconds string) {
 // TestToldMTU: where a router says how large packets may be, it is believed to
 // the byte, unlike where they vanish (mtu-1400, among TestPresets).
 func TestToldMTU(t *testing.T) {
+	t.Parallel()
 	l, g := newLab(t, lab.Site{Preset: "stateful"})
 	if err := l.Host("s0/gw").Do(func() error { return setMTU("wan0", 1410) }); err != nil {
 		t.Fatal(err)
@@ -368,6 +378,7 @@ func setMTU(name string, mtu int) error {
 // TestDoubleNATForgets: a carrier's NAT that forgets after a while counts, not
 // the gateway before it.
 func TestDoubleNATForgets(t *testing.T) {
+	t.Parallel()
 	l, g := newLab(t, lab.Site{Preset: "nat-double", UDPLife: 3 * time.Second})
 	o, err := MeasureIdle(t.Context(), Options{Grid: g, Do: l.Host("s0/n1").Do}, []time.Duration{time.Second, 2 * time.Second, 5 * time.Second})
 	if err != nil {
