@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -16,8 +17,10 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/siteprobe"
 	"github.com/isthmus-grid/isthmus/internal/stunserver"
+	"github.com/isthmus-grid/isthmus/internal/traverse"
 	"github.com/isthmus-grid/isthmus/internal/vantage"
 	"github.com/isthmus-grid/isthmus/overlay"
+	"github.com/isthmus-grid/isthmus/wire"
 )
 
 // vantageFrontal is a frontal whose broker is a vantage point on loopback.
@@ -25,6 +28,7 @@ type vantageFrontal struct {
 	*fakeFrontal
 	tcp, stun string
 	hold      chan struct{} // Bearings waits until it is closed
+	point     *vantage.Point
 }
 
 func (f vantageFrontal) Bearings(context.Context, *controlpb.BearingsRequest) (*controlpb.BearingsResponse, error) {
@@ -37,12 +41,12 @@ func (f vantageFrontal) CallBack(ctx context.Context, req *controlpb.CallBackReq
 	if err != nil {
 		return nil, control.Status(err)
 	}
-	return vantage.CallBack(ctx, target, netip.Addr{}), nil
+	return f.point.CallBack(ctx, target), nil
 }
 
 // A helper measures for its frontal, one measurement at a time.
 func TestMeasure(t *testing.T) {
-	f := vantageFrontal{fakeFrontal: newFakeFrontal(t, overlay.SiteProfile{}), hold: make(chan struct{})}
+	f := vantageFrontal{fakeFrontal: newFakeFrontal(t, overlay.SiteProfile{}), hold: make(chan struct{}), point: new(vantage.Point)}
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	t.Cleanup(func() { cancel(); wg.Wait() })
@@ -56,6 +60,7 @@ func TestMeasure(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	*f.point = vantage.Point{Observer: observer, Sockets: second}
 	wg.Go(func() { second.Serve(ctx, new(stunserver.Server), observer) })
 	f.tcp, f.stun = main.Addr().String(), netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), second.Port()).String()
 
@@ -106,17 +111,36 @@ func TestMeasure(t *testing.T) {
 	for _, want := range []siteprobe.Finding{
 		{Field: siteprobe.Inbound, Value: "open"}, {Field: siteprobe.NATMapping, Value: "none"},
 		{Field: siteprobe.Egress, Value: "any"}, {Field: siteprobe.UDP, Value: "true"},
+		{Field: siteprobe.UDPRate, Value: "none"}, {Field: siteprobe.MTU, Value: "none"},
+		{Field: siteprobe.Privileged, Value: strconv.FormatBool(traverse.Available() == nil)},
 	} {
-		found := false
-		for _, f := range m.Findings {
-			found = found || f.Field == want.Field && f.Value == want.Value
-		}
-		if !found {
-			t.Errorf("no finding %s=%s in %+v", want.Field, want.Value, m.Findings)
-		}
+		wantFinding(t, m, want.Field, want.Value)
+	}
+	idle, err := target.Measure(ctx, &controlpb.MeasureRequest{IdleS: []uint32{1}})
+	if err != nil {
+		t.Fatal(control.FromStatus(err))
+	}
+	if m, err = siteprobe.FromPB(idle); err != nil || len(m.Findings) != 2 {
+		t.Errorf("idle: %+v, %v", m, err)
+	}
+	wantFinding(t, m, siteprobe.IdleTCP, "1+")
+	wantFinding(t, m, siteprobe.IdleUDP, "1+")
+	if _, err = target.Measure(ctx, &controlpb.MeasureRequest{IdleS: []uint32{5, 1}}); !errors.Is(control.FromStatus(err), wire.ErrMalformed) {
+		t.Errorf("idle times that fall: %v", err)
 	}
 	_, err = target.Measure(ctx, &controlpb.MeasureRequest{LastPort: 1 << 16})
 	if err = control.FromStatus(err); err == nil || err.Error() != "helper sitea/a1: measuring the site: malformed frame: ports 0-65536" {
 		t.Errorf("impossible ports: %v", err)
 	}
+}
+
+// wantFinding checks the value of one field.
+func wantFinding(t *testing.T, m siteprobe.Measured, field, value string) {
+	t.Helper()
+	for _, f := range m.Findings {
+		if f.Field == field && f.Value == value {
+			return
+		}
+	}
+	t.Errorf("no finding %s=%s in %+v", field, value, m.Findings)
 }

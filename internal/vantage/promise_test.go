@@ -12,6 +12,7 @@ import (
 
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/stunserver"
+	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
@@ -193,5 +194,38 @@ func wait(t *testing.T, what string, cond func() bool) {
 		if time.Now().After(end) {
 			t.Fatalf("waited %v for: %s", patience, what)
 		}
+	}
+}
+
+// silentConn notes whether its keep-alive was turned off.
+type silentConn struct {
+	net.Conn
+	off bool
+}
+
+func (c *silentConn) SetKeepAlive(on bool) error  { c.off = !on; return nil }
+func (c *silentConn) SetDeadline(time.Time) error { return nil }
+
+// Whoever waits for a promise hears nothing before: a keep-alive would keep the
+// NAT's memory alive, too. More than so many do not wait.
+func TestPromiseKeepsQuiet(t *testing.T) {
+	o := NewObserver("broker main", 0, 0, nil)
+	at := func(i int) netip.AddrPort {
+		return netip.AddrPortFrom(netip.MustParseAddr("192.0.2.1"), uint16(1000+i))
+	}
+	for i := range maxOwed {
+		c := new(silentConn)
+		o.enter(at(i), &begunConn{Conn: c})
+		if err := o.promise(Target{To: at(i), After: time.Hour}); err != nil || !c.off {
+			t.Fatalf("%v, %+v", err, c)
+		}
+	}
+	q := o.enter(at(maxOwed), new(silentConn))
+	if err := o.promise(Target{To: at(maxOwed), After: time.Hour}); !errors.Is(err, overlay.ErrOverloaded) {
+		t.Errorf("over the limit: %v", err)
+	}
+	o.leave(at(0), o.held[at(0)])
+	if err := o.promise(Target{To: at(maxOwed), After: time.Hour}); err != nil || q.at.IsZero() {
+		t.Errorf("with room again: %v", err)
 	}
 }
