@@ -55,7 +55,7 @@ func TestDaemonsComeInAnyOrder(t *testing.T) {
 			late = w.member(key, "shut/n1", 1, 2)
 			dialled = make(chan error, 1)
 			go func() {
-				l, err := early.Dial(w.ctx, 1)
+				l, _, err := early.Dial(w.ctx, 1)
 				if err == nil {
 					l.Conn.Close()
 				}
@@ -74,7 +74,7 @@ func (w *world) dialError(r *probe.Rank, peer uint32, budget time.Duration) erro
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.ctx, budget)
 	defer cancel()
-	l, err := r.Dial(ctx, peer)
+	l, _, err := r.Dial(ctx, peer)
 	if err == nil {
 		l.Conn.Close()
 		w.t.Fatal("the dial succeeded")
@@ -156,7 +156,7 @@ func TestAbsentDaemons(t *testing.T) {
 		"local.Dial: rank 1 of job <job>: helper "+socket+" is not reachable: dial unix "+socket+": connect: connection refused; is isthmus-helper running? (context deadline exceeded)")
 	restart("helper closed/n1")
 
-	l, err := asker.Dial(w.ctx, 1)
+	l, _, err := asker.Dial(w.ctx, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -249,7 +249,7 @@ func TestSilence(t *testing.T) {
 	if err := w.Lab.Restore("closed", "open"); err != nil {
 		t.Fatal(err)
 	}
-	l, err := asker.Dial(w.ctx, 1)
+	l, _, err := asker.Dial(w.ctx, 1)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -220,7 +220,7 @@ func TestProcessesOfAnotherJob(t *testing.T) {
 		accepted <- err
 	}()
 	const cause = "not permitted: its proof does not fit: it does not hold the job's key, or replays what another said"
-	_, err = asker.Dial(w.ctx, 1)
+	_, _, err = asker.Dial(w.ctx, 1)
 	wantError(t, err, overlay.ErrForbidden, ours.ID(), "link to rank 1 of job <job> (direct): "+cause)
 	wantError(t, <-accepted, overlay.ErrForbidden, ours.ID(), "link to rank 0 of job <job> (direct): rank 0 of job <job>: "+cause)
 
@@ -228,7 +228,7 @@ func TestProcessesOfAnotherJob(t *testing.T) {
 	lonely := w.member(theirs, "closed/n1", 0, 2)
 	ctx, cancel := context.WithTimeout(w.ctx, time.Second)
 	defer cancel()
-	_, err = lonely.Dial(ctx, 1)
+	_, _, err = lonely.Dial(ctx, 1)
 	if !errors.Is(err, overlay.ErrUnknownProcess) || !regexp.MustCompile(`waited .* for rank 1 of job `+string(theirs.ID())+` to start`).MatchString(err.Error()) {
 		t.Errorf("got %v", err)
 	}
