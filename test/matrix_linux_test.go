@@ -4,11 +4,12 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"io"
 	"os/exec"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/lab"
 )
 
 // cell is one line of `isthmus lab matrix --json`.
@@ -22,11 +23,18 @@ type cell struct {
 	ThirdPartyPackets    uint64            `json:"third_party_packets"`
 	Reasons              map[string]string `json:"reasons"`
 	Error                string            `json:"error"`
+	Tries                int               `json:"tries"`
 }
 
 // run runs a program to its end and returns what it wrote. The test fails when
 // that takes longer than the patience.
 func run(t *testing.T, cmd *exec.Cmd) (stdout, stderr string, status int) {
+	t.Helper()
+	return runWithin(t, patience, cmd)
+}
+
+// runWithin is run with another patience.
+func runWithin(t *testing.T, patience time.Duration, cmd *exec.Cmd) (stdout, stderr string, status int) {
 	t.Helper()
 	var out, complaint bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &complaint
@@ -46,79 +54,121 @@ func run(t *testing.T, cmd *exec.Cmd) (stdout, stderr string, status int) {
 	return out.String(), complaint.String(), cmd.ProcessState.ExitCode()
 }
 
-// Every ordered pair of the kinds of site connects, by what the broker
-// predicts; proxies see nothing of links that need none, and nobody else sees
-// anything of any.
+// meeting is a pair of kinds of site and what joins them, said by hand.
+type meeting struct{ from, to, technique string }
+
+// meetings has each technique where nothing better works, and kinds of site that
+// it has to cope with.
+var meetings = []meeting{
+	{"open", "open", "direct"},
+	{"nat-symmetric", "nat-1to1", "direct"},
+	{"nat-symmetric", "port-range", "port-range"},
+	{"port-range", "nat-symmetric", "reversed"},
+	{"no-udp", "stateful", "simultaneous-open"},
+	{"stateful-reject", "nat-answers", "simultaneous-open"},
+	{"nat-random", "stateful-strict-new", "simultaneous-open"},
+	{"egress-443", "egress-443", "simultaneous-open"},
+	{"nat-symmetric-ipv6", "nat-symmetric-ipv6", "simultaneous-open"},
+	{"syn-drop-no-udp", "syn-drop-no-udp", "traversing"},
+	{"nat-symmetric", "syn-drop", "hole-punching"},
+	{"syn-reset", "syn-reset", "hole-punching"},
+	{"nat-symmetric", "nat-symmetric", "relay"},
+	{"http-proxy", "open", "relay"},
+
+	{"no-route/open", "stateful", "reversed"},
+	{"nat", "no-route/port-range", "port-range"},
+	{"no-route/stateful", "no-route/nat", "simultaneous-open"},
+	{"no-route/egress-443", "open", "simultaneous-open"},
+	{"no-route/syn-drop-no-udp", "no-route/syn-drop-no-udp", "traversing"},
+	{"syn-reset", "no-route/syn-reset", "hole-punching"},
+	{"no-route/http-proxy", "no-route/http-proxy", "relay"},
+}
+
+// others are the pairs by which every kind of site asks and is asked for.
+func others() []meeting {
+	var kinds []string
+	for _, p := range lab.Presets() {
+		if !strings.HasPrefix(p, "no-route/") {
+			kinds = append(kinds, p)
+		}
+	}
+	var all []meeting
+	for i, from := range kinds {
+		all = append(all, meeting{from: from, to: kinds[(i+5)%len(kinds)]}) // 5: most of these are closed to each other
+	}
+	return all
+}
+
+// Kinds of site meet: every kind with one other at least, and by every
+// technique. They connect as the broker predicts and as the measurements say;
+// proxies see nothing of links that need none, and nobody else sees anything of any.
 func TestMatrix(t *testing.T) {
 	needLab(t)
-	presets := []string{"open", "port-range", "stateful", "syn-drop", "egress-443", "http-proxy", "no-route/stateful"}
-	stdout, stderr, status := run(t, exec.Command(isthmus(t, ""), "lab", "matrix", "--json", "--presets", strings.Join(presets, ",")))
+	checkMatrix(t, append(others(), meetings...))
+}
+
+// Without the right to open raw sockets, sites whose filters refuse bare SYNs
+// still meet where datagrams pass, and only there.
+func TestMatrixUnprivileged(t *testing.T) {
+	needLab(t)
+	checkMatrix(t, []meeting{
+		{"stateful", "nat", "simultaneous-open"},
+		{"syn-drop", "syn-drop", "hole-punching"},
+		{"syn-drop-no-udp", "syn-drop-no-udp", "relay"},
+		{"no-route/syn-drop", "syn-drop", "hole-punching"},
+		{"no-route/syn-drop-no-udp", "syn-drop", "relay"},
+	}, "--unprivileged")
+}
+
+// checkMatrix has the pairs connected and judges the outcome once more.
+func checkMatrix(t *testing.T, pairs []meeting, flags ...string) {
+	t.Helper()
+	var words []string
+	for _, m := range pairs {
+		words = append(words, m.from+":"+m.to)
+	}
+	command := append([]string{"lab", "matrix", "--json", "--pairs", strings.Join(words, ",")}, flags...)
+	stdout, stderr, status := runWithin(t, 5*time.Minute, exec.Command(isthmus(t, ""), command...))
 	if status != 0 {
 		t.Errorf("status %d:\n%s", status, stderr)
 	}
-	cells := map[[2]string]cell{}
-	for d := json.NewDecoder(strings.NewReader(stdout)); ; {
+	d := json.NewDecoder(strings.NewReader(stdout))
+	for _, m := range pairs {
 		var c cell
-		if err := d.Decode(&c); errors.Is(err, io.EOF) {
-			break
-		} else if err != nil {
-			t.Fatalf("%v in:\n%s", err, stdout)
+		if err := d.Decode(&c); err != nil {
+			t.Fatalf("%s to %s: %v in:\n%s%s", m.from, m.to, err, stdout, stderr)
 		}
-		cells[[2]string{c.From, c.To}] = c
+		c.check(t, m)
 	}
-	for _, from := range presets {
-		for _, to := range presets {
-			c, ok := cells[[2]string{from, to}]
-			switch {
-			case !ok:
-				t.Errorf("%s to %s is missing", from, to)
-				continue
-			case !c.Connected || c.Error != "":
-				t.Errorf("%s to %s: %s", from, to, c.Error)
-			case c.Technique != c.Predicted || c.Technique == "":
-				t.Errorf("%s to %s: by %s, predicted was %s", from, to, c.Technique, c.Predicted)
-			}
-			if want := technique(from, to); want != "" && c.Technique != want {
-				t.Errorf("%s to %s: by %s, want %s", from, to, c.Technique, want)
-			}
-			if relayed := c.Technique == "relay"; relayed != (c.ProxyBytes > 0) {
-				t.Errorf("%s to %s: by %s, and %d bytes by the proxy", from, to, c.Technique, c.ProxyBytes)
-			}
-			if c.ThirdPartyPackets != 0 {
-				t.Errorf("%s to %s: %d packets to third parties", from, to, c.ThirdPartyPackets)
-			}
-			if len(c.Reasons) != 7 || c.SetupMS <= 0 {
-				t.Errorf("%s to %s: %d reasons, set-up in %v ms", from, to, len(c.Reasons), c.SetupMS)
-			}
-		}
-	}
-	if len(cells) != len(presets)*len(presets) {
-		t.Errorf("%d cells for %d kinds of site", len(cells), len(presets))
+	if d.More() {
+		t.Errorf("more than %d objects:\n%s", len(pairs), stdout)
 	}
 }
 
-// technique says by hand what joins two of the kinds above where a listener can
-// be reached, and where nothing but a proxy can; "" for the rest, which techniques
-// for closed sites may join.
-func technique(from, to string) string {
-	narrow := func(s string) bool { return s == "egress-443" || s == "http-proxy" }
-	switch {
-	case from == "http-proxy" || to == "http-proxy" && narrow(from):
-		return "relay"
-	case to == "open" && !narrow(from):
-		return "direct"
-	case to == "port-range" && !narrow(from):
-		return "port-range"
-	case (from == "open" || from == "port-range") && !narrow(to):
-		return "reversed"
-	case to == "http-proxy":
-		return "relay"
-	case strings.HasPrefix(from, "no-route/") || strings.HasPrefix(to, "no-route/"):
-		return "relay"
-	case from == "syn-drop" && to == "syn-drop":
-		return "hole-punching"
-	case !narrow(from) && !narrow(to):
-		return "simultaneous-open"
+// check says what is wrong with a cell.
+func (c cell) check(t *testing.T, want meeting) {
+	t.Helper()
+	pair := want.from + " to " + want.to
+	if c.From != want.from || c.To != want.to {
+		t.Errorf("%s to %s in place of %s", c.From, c.To, pair)
+		return
 	}
-	return ""
+	switch {
+	case !c.Connected || c.Error != "":
+		t.Errorf("%s: %s", pair, c.Error)
+	case c.Technique != c.Predicted || c.Technique == "":
+		t.Errorf("%s: by %s, predicted was %s", pair, c.Technique, c.Predicted)
+	case want.technique != "" && c.Technique != want.technique:
+		t.Errorf("%s: by %s, want %s", pair, c.Technique, want.technique)
+	}
+	relayed := c.Technique == "relay"
+	if relayed != (c.ProxyBytes > 0) || relayed == c.DirectPossible {
+		t.Errorf("%s: by %s, and %d bytes by the proxy; a direct path exists: %v", pair, c.Technique, c.ProxyBytes, c.DirectPossible)
+	}
+	if c.ThirdPartyPackets != 0 {
+		t.Errorf("%s: %d packets to third parties", pair, c.ThirdPartyPackets)
+	}
+	if len(c.Reasons) != 7 || c.SetupMS <= 0 || c.Tries < 1 {
+		t.Errorf("%s: %d reasons, set-up in %v ms, %d tries", pair, len(c.Reasons), c.SetupMS, c.Tries)
+	}
 }
