@@ -177,7 +177,12 @@ func (g *Grid) addSite(gateway *lab.Host, broker string) error {
 		settings["data_listen"] = netip.AddrPortFrom(gateway.Addr(), frontalData).String()
 	}
 	if profile.GatewayOnly && profile.Inbound != overlay.InboundNone {
-		settings["public_listen"] = netip.AddrPortFrom(gateway.WANAddr(), frontalPublic).String()
+		outside := netip.AddrPortFrom(gateway.WANAddr(), frontalPublic).String()
+		settings["public_listen"] = outside
+		if profile.NAT.Translates() { // what comes in is sent on to the inside address
+			settings["public_listen"] = netip.AddrPortFrom(gateway.Addr(), frontalPublic).String()
+			settings["public_address"] = outside
+		}
 	}
 	if connect != nil {
 		settings["http_proxy"] = connect
