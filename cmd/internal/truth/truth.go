@@ -99,7 +99,11 @@ func Between(asker, target string) (Pair, error) {
 	add(overlay.Direct, dials(a, b) && in(b, anyPort))
 	add(overlay.PortRange, dials(a, b) && in(b, somePorts))
 	add(overlay.Reversed, dials(b, a))
-	add(overlay.SimultaneousOpen, opens(a, b) || a.ipv6 && b.ipv6)
+	six := a.ipv6 && b.ipv6
+	add(overlay.SimultaneousOpen, opens(a, b) || six && !a.hidden && !b.hidden)
+	if six && !p.Works.Has(overlay.SimultaneousOpen) { // a gateway's own IPv6 was not measured
+		p.Unsettled |= Of(overlay.SimultaneousOpen)
+	}
 	slow := a.slow || b.slow
 	add(overlay.HolePunching, punches(a, b) && !slow)
 	if punches(a, b) && slow {

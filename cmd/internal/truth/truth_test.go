@@ -67,6 +67,7 @@ func TestStatedFacts(t *testing.T) {
 		{"nat-symmetric", "nat-symmetric-ipv6", Of()},
 		{"nat-symmetric-ipv6", "nat-symmetric-ipv6", Of(s)},
 		{"nat-ipv6", "nat-symmetric-ipv6", Of(s)},
+		{"nat-symmetric-ipv6", "no-route/nat-ipv6", Of()},
 		{"nat-double", "mtu-1400", Of(s, c, u)},
 		{"udp-slow", "udp-slow", Of(s, c)},
 		{"no-route/syn-drop", "syn-drop", Of(c, u)},
