@@ -1,0 +1,105 @@
+package wire
+
+import (
+	"encoding/binary"
+	"fmt"
+)
+
+// LinkKind tells what stands behind a LinkHeader on a carrier of a link.
+type LinkKind uint8
+
+// The kinds. A carrier whose peer sends another one is given up.
+const (
+	LinkData  LinkKind = 1 // Length bytes of the stream follow, the first of them the stream's Offset-th
+	LinkAck   LinkKind = 2 // nothing but Ack
+	LinkPing  LinkKind = 3 // answer at once by LinkPong with the same Offset, which is a number of the sender's
+	LinkPong  LinkKind = 4
+	LinkFin   LinkKind = 5 // the stream ends before Offset
+	LinkUse   LinkKind = 6 // the dialler of the link sends its data on this carrier from now on, and wants the peer to
+	LinkDrain LinkKind = 7 // the sender puts no more data on this carrier
+	LinkAbort LinkKind = 8 // Length bytes of text follow: why the sender gives up the whole link
+)
+
+// AckSoon in Flags asks the receiver to acknowledge before it waits for more:
+// the sender keeps somebody waiting for it.
+const AckSoon = 1
+
+// LinkHeaderLen is the size of an encoded LinkHeader, MaxLinkData the greatest
+// Length of LinkData and MaxAbortText that of LinkAbort, all in bytes.
+const (
+	LinkHeaderLen = 24
+	MaxLinkData   = 1 << 20
+	MaxAbortText  = 1 << 10
+)
+
+// LinkHeader goes before everything on a carrier once the handshake is over.
+// Like the Envelope it is no frame. Its layout, big-endian:
+//
+//	kind:u8 flags:u8 zero[2] length:u32 offset:u64 ack:u64
+//
+// Offset is zero with LinkAck, LinkUse, LinkDrain and LinkAbort. Ack is in every
+// header: the sender has received all bytes of the peer's stream before it.
+type LinkHeader struct {
+	Kind   LinkKind
+	Flags  uint8
+	Length uint32
+	Offset uint64
+	Ack    uint64
+}
+
+// Put encodes the header into the first LinkHeaderLen bytes of b.
+func (h LinkHeader) Put(b []byte) {
+	_ = b[LinkHeaderLen-1]
+	b[0], b[1], b[2], b[3] = byte(h.Kind), h.Flags, 0, 0
+	binary.BigEndian.PutUint32(b[4:], h.Length)
+	binary.BigEndian.PutUint64(b[8:], h.Offset)
+	binary.BigEndian.PutUint64(b[16:], h.Ack)
+}
+
+// ParseLinkHeader decodes the first LinkHeaderLen bytes of b and checks that
+// they are what Put makes.
+func ParseLinkHeader(b []byte) (LinkHeader, error) {
+	if len(b) < LinkHeaderLen {
+		return LinkHeader{}, fmt.Errorf("%w: link header of %d bytes", ErrMalformed, len(b))
+	}
+	h := LinkHeader{
+		Kind: LinkKind(b[0]), Flags: b[1],
+		Length: binary.BigEndian.Uint32(b[4:]),
+		Offset: binary.BigEndian.Uint64(b[8:]),
+		Ack:    binary.BigEndian.Uint64(b[16:]),
+	}
+	if b[2]|b[3] != 0 || h.Flags&^AckSoon != 0 {
+		return LinkHeader{}, fmt.Errorf("%w: link header with flags %#02x and % x behind them", ErrMalformed, h.Flags, b[2:4])
+	}
+	if err := h.check(); err != nil {
+		return LinkHeader{}, err
+	}
+	return h, nil
+}
+
+// check says what is wrong with the fields, or returns nil.
+func (h LinkHeader) check() error {
+	most, offset := uint32(0), true
+	switch h.Kind {
+	case LinkData:
+		most = MaxLinkData
+	case LinkPing, LinkPong, LinkFin:
+	case LinkAck, LinkUse, LinkDrain:
+		offset = false
+	case LinkAbort:
+		most, offset = MaxAbortText, false
+	default:
+		return fmt.Errorf("%w: link header of kind %d", ErrMalformed, h.Kind)
+	}
+	switch {
+	case h.Length > most:
+		return fmt.Errorf("%w: link header of kind %d with %d bytes, at most %d are allowed", ErrMalformed, h.Kind, h.Length, most)
+	case h.Kind == LinkData && h.Length == 0:
+		return fmt.Errorf("%w: data of no bytes", ErrMalformed)
+	case !offset && h.Offset != 0:
+		return fmt.Errorf("%w: link header of kind %d with an offset", ErrMalformed, h.Kind)
+	case h.Kind == LinkData && h.Offset+uint64(h.Length) < h.Offset:
+		return fmt.Errorf("%w: data beyond the end of all streams", ErrMalformed)
+	}
+	return nil
+}
