@@ -110,6 +110,9 @@ func (d directory) Bearings(ctx context.Context, _ *controlpb.BearingsRequest) (
 		if p.STUN.IsValid() {
 			resp.Stun = append(resp.Stun, p.STUN.String())
 		}
+		if i := slices.IndexFunc(p.Addresses[1:], func(a netip.AddrPort) bool { return a.Addr().Is6() }); i >= 0 {
+			resp.Tcp6 = append(resp.Tcp6, p.Addresses[1+i].String())
+		}
 	}
 	resp.Time = time.Now().UnixNano() // last, so that what came before does not age it
 	return resp, nil

@@ -141,12 +141,14 @@ func TestBearings(t *testing.T) {
 	g.proxy("p2", "192.0.2.8:443")
 	p1 := g.proxy("p1", "192.0.2.7:443")
 	offer := offerOf("p1", "192.0.2.7:443")
+	offer.Addresses = append(offer.Addresses, "192.0.2.9:443", "[2001:db8::7]:443", "[2001:db8::8]:443")
 	offer.Stun = "192.0.2.7:3478"
 	if _, err := p1.relays.Offer(g.ctx(), offer); err != nil {
 		t.Fatal(err)
 	}
 	resp, err = a.directory.Bearings(g.ctx(), &controlpb.BearingsRequest{})
-	if err != nil || !slices.Equal(resp.Tcp, []string{g.addr, "192.0.2.7:443", "192.0.2.8:443"}) || !slices.Equal(resp.Stun, []string{stun, "192.0.2.7:3478"}) {
+	if err != nil || !slices.Equal(resp.Tcp, []string{g.addr, "192.0.2.7:443", "192.0.2.8:443"}) || !slices.Equal(resp.Stun, []string{stun, "192.0.2.7:3478"}) ||
+		!slices.Equal(resp.Tcp6, []string{"[2001:db8::7]:443"}) {
 		t.Errorf("with proxies: %v, %v", resp, err)
 	}
 	_, err = p1.directory.Bearings(g.ctx(), &controlpb.BearingsRequest{})

@@ -81,7 +81,7 @@ func (g *labGrid) Bearings(context.Context, *controlpb.BearingsRequest) (*contro
 		resp.Tcp = append(resp.Tcp, netip.AddrPortFrom(h.Addr(), 443).String())
 		resp.Stun = append(resp.Stun, netip.AddrPortFrom(h.Addr(), 3478).String())
 		if h.Addr6().IsValid() {
-			resp.Tcp = append(resp.Tcp, netip.AddrPortFrom(h.Addr6(), 443).String())
+			resp.Tcp6 = append(resp.Tcp6, netip.AddrPortFrom(h.Addr6(), 443).String())
 		}
 	}
 	return resp, nil

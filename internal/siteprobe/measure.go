@@ -108,7 +108,8 @@ type point struct {
 }
 
 // vantages returns the first vantage point of each address, the broker first:
-// those with an IPv4 address, about which a profile is, and those with IPv6.
+// those with an IPv4 address, about which a profile is, and those with IPv6,
+// which may be other addresses of the same.
 func vantages(b *controlpb.BearingsResponse) (four, six []point) {
 	for _, p := range allVantages(b) {
 		if p.tcp.Addr().Is4() {
@@ -130,7 +131,7 @@ func allVantages(b *controlpb.BearingsResponse) []point {
 		}
 		return nil
 	}
-	for _, text := range b.GetTcp() {
+	for _, text := range slices.Concat(b.GetTcp(), b.GetTcp6()) {
 		if a, err := netip.ParseAddrPort(text); err == nil && find(a.Addr()) == nil {
 			points = append(points, point{tcp: a})
 		}

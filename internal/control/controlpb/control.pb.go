@@ -1577,6 +1577,7 @@ type BearingsResponse struct {
 	Time          int64                  `protobuf:"varint,1,opt,name=time,proto3" json:"time,omitempty"` // Unix time of the broker in nanoseconds
 	Tcp           []string               `protobuf:"bytes,2,rep,name=tcp,proto3" json:"tcp,omitempty"`    // address:port of two or more vantage points that answer an observe frame
 	Stun          []string               `protobuf:"bytes,3,rep,name=stun,proto3" json:"stun,omitempty"`  // address:port of two or more STUN servers; they answer observe frames over TCP, too
+	Tcp6          []string               `protobuf:"bytes,4,rep,name=tcp6,proto3" json:"tcp6,omitempty"`  // other addresses of those in tcp, over IPv6: to see whether that works at all
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1628,6 +1629,13 @@ func (x *BearingsResponse) GetTcp() []string {
 func (x *BearingsResponse) GetStun() []string {
 	if x != nil {
 		return x.Stun
+	}
+	return nil
+}
+
+func (x *BearingsResponse) GetTcp6() []string {
+	if x != nil {
+		return x.Tcp6
 	}
 	return nil
 }
@@ -2984,11 +2992,12 @@ const file_control_proto_rawDesc = "" +
 	"\tCONNECTED\x10\x03\x12\n" +
 	"\n" +
 	"\x06FAILED\x10\x04\"\x11\n" +
-	"\x0fBearingsRequest\"L\n" +
+	"\x0fBearingsRequest\"`\n" +
 	"\x10BearingsResponse\x12\x12\n" +
 	"\x04time\x18\x01 \x01(\x03R\x04time\x12\x10\n" +
 	"\x03tcp\x18\x02 \x03(\tR\x03tcp\x12\x12\n" +
-	"\x04stun\x18\x03 \x03(\tR\x04stun\"v\n" +
+	"\x04stun\x18\x03 \x03(\tR\x04stun\x12\x12\n" +
+	"\x04tcp6\x18\x04 \x03(\tR\x04tcp6\"v\n" +
 	"\x0fCallBackRequest\x12\x0e\n" +
 	"\x02to\x18\x01 \x01(\tR\x02to\x12\x10\n" +
 	"\x03udp\x18\x02 \x01(\bR\x03udp\x12\x14\n" +
