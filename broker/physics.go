@@ -62,6 +62,8 @@ func (p pair) simultaneousOpen() verdict {
 			return against("%s and %s both refuse every SYN, whoever sent one first", self.Site, peer.Site)
 		case symmetric(self) && !takesAnyone(peer):
 			return against("%s's NAT takes another port for every destination, so %s cannot aim at it", self.Site, peer.Site)
+		case self.Egress == overlay.Egress443 && peer.NAT.Translates() && !peer.NAT.KeepsPort:
+			return against("%s, and %s's NAT takes another", egressLimit(self), peer.Site)
 		}
 		return nil
 	})
