@@ -5,12 +5,9 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"net"
-
-	"google.golang.org/grpc"
-	"google.golang.org/protobuf/proto"
+	"sync"
 
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
@@ -26,14 +23,16 @@ type asking struct {
 	asker     overlay.ProcessName
 	target    overlay.ProcessName
 	peer      string // the target's node
-	tell      func(*controlpb.IntroduceEvent) error
 	uplink    *control.Session
 	end       end
 
-	ctx      context.Context         // of the node's call
-	abort    context.CancelCauseFunc // ends the technique, because the target's side failed
-	assigned bool                    // the node was sent ASSIGNED
-	current  *introducing            // the introduction that the technique is at
+	ctx     context.Context         // of the node's call
+	abort   context.CancelCauseFunc // ends the technique, because the target's side failed
+	current *introducing            // the introduction that the technique is at
+
+	telling  sync.Mutex // held while telling the node: a call's events go one by one
+	tell     func(*controlpb.IntroduceEvent) error
+	assigned bool // the node was sent what follows ASSIGNED, or that
 }
 
 // told is an error that names who speaks.
@@ -151,136 +150,29 @@ func (a *asking) handOver(c *carry) error {
 			close(c.gone)
 		}
 	}()
-	if err := a.tell(&controlpb.IntroduceEvent{Kind: controlpb.IntroduceEvent_ACCEPTED, CarryId: c.id[:]}); err != nil {
+	if err := a.pass(&controlpb.IntroduceEvent{Kind: controlpb.IntroduceEvent_ACCEPTED, CarryId: c.id[:]}); err != nil {
 		return err
 	}
 	in := a.current
 	<-in.done // with the node's call, at the latest
 	if in.err != nil {
-		return in.err
+		return a.f.says(in.err)
 	}
 	connected = in.last.Kind == controlpb.IntroduceEvent_CONNECTED
 	if connected {
 		a.end.Keep(a.peer, in.last.Answer)
 	}
-	return a.tell(&controlpb.IntroduceEvent{Kind: in.last.Kind, Fault: in.last.Fault})
+	return a.pass(&controlpb.IntroduceEvent{Kind: in.last.Kind, Fault: in.last.Fault})
 }
 
-// introducing is one introduction under way at the broker.
-type introducing struct {
-	stream grpc.ServerStreamingClient[controlpb.IntroduceEvent]
-	cancel context.CancelFunc
-
-	done chan struct{}             // closed when the fields below are known
-	last *controlpb.IntroduceEvent // CONNECTED or FAILED
-	err  error                     // why there is no last
-}
-
-// exchange is the meeting.Exchange: it has the target's side introduced with an
-// offer and returns the answer. What follows the answer is read on, and a
-// failure of the target's side ends the technique here, too.
-func (a *asking) exchange(ctx context.Context, offer []byte) ([]byte, error) {
-	a.endCurrent() // the introduction before only prepared this one
-	if err := a.f.checkNegotiation("offer", offer); err != nil {
-		return nil, told{err}
+// pass tells the node. Of several introductions it sees one: ASSIGNED once, and
+// not after ACCEPTED.
+func (a *asking) pass(e *controlpb.IntroduceEvent) error {
+	a.telling.Lock()
+	defer a.telling.Unlock()
+	if e.Kind == controlpb.IntroduceEvent_ASSIGNED && a.assigned {
+		return nil
 	}
-	req := proto.CloneOf(a.request)
-	req.Offer, req.Port = offer, 0
-	life, cancel := context.WithCancel(a.ctx)
-	in := &introducing{cancel: cancel, done: make(chan struct{})}
-	detach := context.AfterFunc(ctx, cancel) // until the answer is there
-	answer, err := a.start(life, in, req)
-	if !detach() && err == nil {
-		err = context.Canceled
-	}
-	if err != nil {
-		cancel()
-		if ctx.Err() != nil {
-			return nil, fmt.Errorf("waiting for the target's answer: %w", context.Cause(ctx))
-		}
-		return nil, err
-	}
-	a.current = in
-	a.f.work.Go(func() { a.follow(life, in) }) // endCurrent waits for it
-	return answer, nil
-}
-
-// start opens the introduction and reads until the target's side accepted.
-func (a *asking) start(ctx context.Context, in *introducing, req *controlpb.IntroduceRequest) (answer []byte, err error) {
-	if in.stream, err = controlpb.NewDirectoryClient(a.uplink.Conn()).Introduce(ctx, req); err != nil {
-		return nil, told{a.f.up.callError(a.uplink, err)}
-	}
-	for {
-		e, err := a.next(in)
-		if err != nil {
-			return nil, err
-		}
-		switch e.Kind {
-		case controlpb.IntroduceEvent_ASSIGNED:
-			if !a.assigned {
-				a.assigned = true
-				if err := a.tell(e); err != nil {
-					return nil, fmt.Errorf("%w: the asker's helper is gone: %w", overlay.ErrUnreachable, err)
-				}
-			}
-		case controlpb.IntroduceEvent_ACCEPTED:
-			return e.Answer, nil
-		case controlpb.IntroduceEvent_FAILED:
-			return nil, failure(e)
-		default:
-			return nil, fmt.Errorf("%w: the target's side says %v before it accepted", wire.ErrMalformed, e.Kind)
-		}
-	}
-}
-
-// next reads one event.
-func (a *asking) next(in *introducing) (*controlpb.IntroduceEvent, error) {
-	e, err := in.stream.Recv()
-	switch {
-	case errors.Is(err, io.EOF):
-		return nil, fmt.Errorf("%w: the broker ended the introduction without a result", overlay.ErrUnreachable)
-	case err != nil:
-		return nil, told{a.f.up.callError(a.uplink, err)}
-	}
-	if err := a.f.checkNegotiation("answer", e.Answer); err != nil {
-		return nil, told{err}
-	}
-	return e, nil
-}
-
-// follow reads how the target's side fares after it accepted.
-func (a *asking) follow(ctx context.Context, in *introducing) {
-	defer close(in.done)
-	e, err := a.next(in)
-	if err == nil && e.Kind != controlpb.IntroduceEvent_CONNECTED && e.Kind != controlpb.IntroduceEvent_FAILED {
-		err = told{fmt.Errorf("%s: %w: the target's side says %v after it accepted", a.f.who, wire.ErrMalformed, e.Kind)}
-	}
-	switch {
-	case ctx.Err() != nil: // nobody wants to know
-		in.err = ctx.Err()
-	case err != nil:
-		in.err = a.f.says(err)
-		a.abort(told{in.err})
-	default:
-		in.last = e
-		if e.Kind == controlpb.IntroduceEvent_FAILED {
-			a.abort(failure(e))
-		}
-	}
-}
-
-// endCurrent ends the introduction that the technique was at, if there is one.
-func (a *asking) endCurrent() {
-	if a.current != nil {
-		a.current.cancel()
-		<-a.current.done
-		a.current = nil
-	}
-}
-
-func failure(e *controlpb.IntroduceEvent) error {
-	if e.Fault == nil {
-		return fmt.Errorf("%w: the target's side gave no reason", overlay.ErrRefused)
-	}
-	return told{control.FaultErr(e.Fault)}
+	a.assigned = true
+	return a.tell(e)
 }

@@ -751,6 +751,44 @@ func TestPreparingIsOver(t *testing.T) {
 	}
 }
 
+// TestConnectedBeforeTheAnswer: a technique may be done while the answer is on
+// its way, and the introduction goes on to its end.
+func TestConnectedBeforeTheAnswer(t *testing.T) {
+	r := newRig(t, closed)
+	h := r.helper("a1")
+	h.register(0)
+	far := listenLoop(t)
+	echo(t, far)
+	asked, held := make(chan struct{}), make(chan struct{})
+	r.broker.locked(func() {
+		r.broker.introduce = func(req *controlpb.IntroduceRequest, out grpc.ServerStreamingServer[controlpb.IntroduceEvent]) error {
+			close(asked)
+			select {
+			case <-held:
+			case <-out.Context().Done():
+			}
+			return sendAll(isAssigned, isAccepted, isConnected)(req, out)
+		}
+	})
+	r.use(&scriptEnd{ask: func(ctx context.Context, ex meeting.Exchange) (net.Conn, error) {
+		carrying, cancel := context.WithCancel(ctx)
+		var carried sync.WaitGroup
+		carried.Go(func() { ex(carrying, []byte("offer")) })
+		<-asked
+		cancel()
+		carried.Wait()
+		return net.Dial("tcp", far.Addr().String())
+	}})
+	call := h.begin(introduction(overlay.Traversing, 0))
+	accepted := call.next(controlpb.IntroduceEvent_ACCEPTED)
+	close(held)
+	call.next(controlpb.IntroduceEvent_CONNECTED)
+	if err := call.end(); err != nil {
+		t.Error(err)
+	}
+	roundTrip(t, r.fetch(accepted))
+}
+
 // TestOthersMeetForThemselves: where nodes have a route out, or bring an offer,
 // the gateway passes introductions on.
 func TestOthersMeetForThemselves(t *testing.T) {

@@ -1,0 +1,140 @@
+package frontal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/overlay"
+	"github.com/isthmus-grid/isthmus/wire"
+)
+
+// introducing is one introduction that the gateway asked the broker for. A
+// goroutine reads its events until the last.
+//
+//	asked ---> ACCEPTED ---> CONNECTED or FAILED
+//	   \----------\--------> err, or FAILED
+//
+// The technique may have connected before the news of ACCEPTED is here, so
+// nothing but the node's call and the next introduction ends this one.
+type introducing struct {
+	cancel   context.CancelFunc
+	accepted chan struct{} // closed when answer is known
+	answer   []byte
+	done     chan struct{}             // closed when one of the fields below is known
+	last     *controlpb.IntroduceEvent // CONNECTED or FAILED
+	err      error                     // why there is no last
+}
+
+// exchange is the meeting.Exchange: it has the target's side introduced with an
+// offer and returns the answer, or ends with ctx. A failure after the answer
+// ends the technique, too.
+func (a *asking) exchange(ctx context.Context, offer []byte) ([]byte, error) {
+	a.endCurrent() // the introduction before only prepared this one
+	if err := a.f.checkNegotiation("offer", offer); err != nil {
+		return nil, told{err}
+	}
+	req := proto.CloneOf(a.request)
+	req.Offer, req.Port = offer, 0
+	life, cancel := context.WithCancel(a.ctx)
+	in := &introducing{cancel: cancel, accepted: make(chan struct{}), done: make(chan struct{})}
+	a.current = in
+	a.f.work.Go(func() { a.follow(life, in, req) }) // endCurrent waits for it
+	select {
+	case <-in.accepted:
+		return in.answer, nil
+	case <-in.done:
+	case <-ctx.Done():
+		return nil, fmt.Errorf("waiting for the target's answer: %w", context.Cause(ctx))
+	}
+	switch {
+	case in.isAccepted(): // and over since
+		return in.answer, nil
+	case in.err != nil:
+		return nil, in.err
+	}
+	return nil, failure(in.last)
+}
+
+func (in *introducing) isAccepted() bool {
+	select {
+	case <-in.accepted:
+		return true
+	default:
+		return false
+	}
+}
+
+// endCurrent ends the introduction that the technique was at, if there is one.
+func (a *asking) endCurrent() {
+	if a.current != nil {
+		a.current.cancel()
+		<-a.current.done
+		a.current = nil
+	}
+}
+
+// follow asks the broker and reads how the target's side fares.
+func (a *asking) follow(ctx context.Context, in *introducing, req *controlpb.IntroduceRequest) {
+	defer close(in.done)
+	stream, err := controlpb.NewDirectoryClient(a.uplink.Conn()).Introduce(ctx, req)
+	if err != nil {
+		err = told{a.f.up.callError(a.uplink, err)}
+	}
+	for err == nil && in.last == nil {
+		err = a.take(in, stream)
+	}
+	in.err = err
+	switch {
+	case ctx.Err() != nil || !in.isAccepted(): // nobody wants to know, or exchange tells
+	case err != nil:
+		a.abort(told{a.f.says(err)})
+	case in.last.Kind == controlpb.IntroduceEvent_FAILED:
+		a.abort(told{a.f.says(failure(in.last))})
+	}
+}
+
+// take reads one event and notes what it says.
+func (a *asking) take(in *introducing, stream grpc.ServerStreamingClient[controlpb.IntroduceEvent]) error {
+	e, err := stream.Recv()
+	switch {
+	case errors.Is(err, io.EOF):
+		return fmt.Errorf("%w: the broker ended the introduction without a result", overlay.ErrUnreachable)
+	case err != nil:
+		return told{a.f.up.callError(a.uplink, err)}
+	}
+	if err := a.f.checkNegotiation("answer", e.Answer); err != nil {
+		return told{err}
+	}
+	accepted := in.isAccepted()
+	switch {
+	case e.Kind == controlpb.IntroduceEvent_ASSIGNED && !accepted:
+		if err := a.pass(e); err != nil {
+			return fmt.Errorf("%w: the asker's helper is gone: %w", overlay.ErrUnreachable, err)
+		}
+	case e.Kind == controlpb.IntroduceEvent_ACCEPTED && !accepted:
+		in.answer = e.Answer
+		close(in.accepted)
+	case e.Kind == controlpb.IntroduceEvent_CONNECTED && accepted, e.Kind == controlpb.IntroduceEvent_FAILED:
+		in.last = e
+	case accepted:
+		return fmt.Errorf("%w: the target's side says %v after it accepted", wire.ErrMalformed, e.Kind)
+	default:
+		return fmt.Errorf("%w: the target's side says %v before it accepted", wire.ErrMalformed, e.Kind)
+	}
+	return nil
+}
+
+// failure is what the target's side reported.
+func failure(e *controlpb.IntroduceEvent) error {
+	if e.Fault == nil {
+		return fmt.Errorf("%w: the target's side gave no reason", overlay.ErrRefused)
+	}
+	return told{control.FaultErr(e.Fault)}
+}
