@@ -3,6 +3,7 @@ package test
 import (
 	"encoding/json"
 	"fmt"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -12,7 +13,6 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/grid"
 	"github.com/isthmus-grid/isthmus/internal/lab"
-	"github.com/isthmus-grid/isthmus/overlay"
 )
 
 // Sites whose admins said nothing of their firewalls are measured by their
@@ -23,6 +23,7 @@ func TestUndeclaredSitesAreMeasured(t *testing.T) {
 	presets := map[string]string{
 		"plain": "open", "resets": "syn-reset", "cone": "nat-random", "symmetric": "nat-symmetric",
 		"narrow": "egress-443", "hidden": "no-route/nat-symmetric",
+		"slow": "udp-slow", "small": "mtu-1400", "six": "nat-ipv6",
 	}
 	spec := lab.Spec{Sites: []lab.Site{{Name: "pub", Preset: lab.Public, Nodes: []string{"broker", "p1"}}}}
 	settings := map[string]map[string]any{}
@@ -35,6 +36,9 @@ func TestUndeclaredSitesAreMeasured(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
+	p1 := l.Host("pub/p1")
+	both := []string{netip.AddrPortFrom(p1.Addr(), 443).String(), netip.AddrPortFrom(p1.Addr6(), 443).String()}
+	settings["proxy p1"] = map[string]any{"listen": both, "advertise": both}
 	g, err := grid.Start(t.Context(), l, grid.Config{
 		Binary: func(daemon string) []string { return []string{isthmus(t, "-"+daemon)} },
 		Broker: "pub/broker", Proxies: []string{"pub/p1"}, Settings: settings,
@@ -56,9 +60,8 @@ func TestUndeclaredSitesAreMeasured(t *testing.T) {
 			t.Fatal(err)
 		}
 		want.Site, want.Privileged = site.Profile.Site, false // which is not measured
-		switch preset {
-		case "open":
-			want.Filter = overlay.FilterNone
+		if rate := site.Profile.UDPRate; preset == "udp-slow" && want.UDPRate < rate*3/2 && rate < want.UDPRate*3/2 {
+			want.UDPRate = rate // as exact as can be
 		}
 		if fmt.Sprintf("%+v", site.Profile) != fmt.Sprintf("%+v", want) {
 			t.Errorf("%s is %s: the broker decides by\n%+v, want\n%+v\nmeasured %+v", site.Profile.Site, preset, site.Profile, want, site.Measured)
