@@ -136,7 +136,7 @@ func checkMatrix(t *testing.T, pairs []meeting, flags ...string) {
 	for _, m := range pairs {
 		var c cell
 		if err := d.Decode(&c); err != nil {
-			t.Fatalf("%s to %s: %v in:\n%s%s", m.from, m.to, err, stdout, stderr)
+			t.Fatalf("%s to %s: %v; the run said:\n%s", m.from, m.to, err, stderr)
 		}
 		c.check(t, m)
 	}

@@ -64,10 +64,7 @@ func Run(ctx context.Context, o Options) error {
 		}
 	}
 	r.meter.done()
-	if err := r.report(); err != nil {
-		return err
-	}
-	return r.table.verdict()
+	return errors.Join(r.table.verdict(), errors.Join(r.broken...), r.report())
 }
 
 // writable says early that a file cannot be written, and not after minutes.
@@ -85,17 +82,23 @@ func writable(name string) error {
 // run is one run under way.
 type run struct {
 	Options
-	table *table
-	meter *meter
+	table  *table
+	meter  *meter
+	broken []error // what went wrong with labs and daemons beside their pairs
 }
 
-// part connects the pairs of one lab.
-func (r *run) part(ctx context.Context, p part) (err error) {
+// part connects the pairs of one lab. That a daemon had ended when it was to be
+// stopped is a fault of the run, but no reason not to go on to the next lab.
+func (r *run) part(ctx context.Context, p part) error {
 	w, err := build(ctx, r.Options, p)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, w.close()) }()
+	defer func() {
+		if err := w.close(); err != nil {
+			r.broken = append(r.broken, err)
+		}
+	}()
 	for _, pair := range p.pairs {
 		r.meter.next(pair)
 		c := w.connect(ctx, pair)
