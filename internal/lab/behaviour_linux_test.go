@@ -111,8 +111,8 @@ func (p prober) probe() behaviour {
 	a := p.l.Host("pub/a")
 	b := behaviour{refusal: p.refusal(overIPv4)}
 	if v6 := overIPv6.addr(p.inside()); v6.IsValid() {
-		out := probe(p.inside(), "tcp", netip.AddrPortFrom(a.Addr6(), 7000))
-		b.ipv6 = out == "pub" && p.refusal(overIPv6) == "drop" && p.filteringSix() == overlay.AddressAndPortDependent
+		out := probeAll(p.inside(), "tcp", netip.AddrPortFrom(a.Addr6(), 7000), busyPatience)
+		b.ipv6 = strings.HasPrefix(out, "pub ") && p.refusal(overIPv6) == "drop" && p.filteringSix() == overlay.AddressAndPortDependent
 	}
 	first, seen := p.ask(ownPort, "pub/a", 7000)
 	if !seen.IsValid() {
@@ -132,7 +132,11 @@ func (p prober) refusal(v version) string {
 	if p.profile.NAT.Translates() && v.addr(p.inside()).Is4() || p.profile.GatewayOnly {
 		to = v.outside(p.l, p.site)
 	}
-	got := probe(p.l.Host("pub/outsider"), "tcp", netip.AddrPortFrom(to, 7009))
+	wait := busyPatience
+	if wanted(p.profile).refusal == "drop" {
+		wait = patience
+	}
+	got := probeAll(p.l.Host("pub/outsider"), "tcp", netip.AddrPortFrom(to, 7009), wait)
 	if p.profile.Inbound == overlay.InboundOpen && got == "reset" { // by the host, which it reached
 		return ""
 	}
@@ -155,7 +159,11 @@ func (p prober) askFrom(pc net.PacketConn, to netip.AddrPort) (seen netip.AddrPo
 	if _, err := pc.WriteTo([]byte("hello"), net.UDPAddrFromAddrPort(to)); err != nil {
 		return seen // an own output chain may refuse
 	}
-	pc.SetReadDeadline(time.Now().Add(patience))
+	wait := busyPatience
+	if !p.profile.UDP {
+		wait = patience
+	}
+	pc.SetReadDeadline(time.Now().Add(wait))
 	buf := make([]byte, 100)
 	for {
 		n, from, err := pc.ReadFrom(buf)
@@ -230,7 +238,7 @@ func (p prober) filtering(pc net.PacketConn, seen netip.AddrPort, address netip.
 		}
 	}
 	var otherPort, otherAddr bool
-	pc.SetReadDeadline(time.Now().Add(patience))
+	pc.SetReadDeadline(time.Now().Add(busyPatience))
 	if wanted(p.profile).filtering == overlay.AddressAndPortDependent {
 		pc.SetReadDeadline(time.Now().Add(quiet))
 	}
@@ -295,7 +303,7 @@ func (p prober) largest(pc net.PacketConn, outward bool) int {
 			p.t.Errorf("%s: sending %d bytes again: %v", p.preset, size, err)
 			return largest
 		}
-		wait := patience
+		wait := busyPatience
 		if p.profile.MTU > 0 && size > int(p.profile.MTU) {
 			wait = quiet
 		}

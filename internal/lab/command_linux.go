@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -60,16 +61,19 @@ func upFile(ctx context.Context, file string) (*Lab, error) {
 
 func (l *Lab) printHosts(w io.Writer) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "HOST\tNAME INSIDE\tROLE\tADDRESS\tON THE WAN\tPRESET\tNAMESPACE")
+	fmt.Fprintln(t, "HOST\tNAME INSIDE\tROLE\tADDRESS\tIPV6\tON THE WAN\tPRESET\tNAMESPACE")
 	for _, p := range l.plan.hosts {
-		outside := "-"
-		if p.wan.IsValid() {
-			outside = p.wan.String()
-		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%v\t%s\t%s\t%s\n", p.name, p.dnsName(), roleNames[p.role], p.addr, outside,
-			p.presetIs, l.hosts[p.name].namespacePath())
+		fmt.Fprintf(t, "%s\t%s\t%s\t%v\t%s\t%s\t%s\t%s\n", p.name, p.dnsName(), roleNames[p.role], p.addr,
+			orDash(p.six.addr), orDash(p.wan), p.presetIs, l.hosts[p.name].namespacePath())
 	}
 	t.Flush()
+}
+
+func orDash(a netip.Addr) string {
+	if !a.IsValid() {
+		return "-"
+	}
+	return a.String()
 }
 
 // namespacePath returns where those outside the lab find the host's namespace.

@@ -8,13 +8,27 @@
 //	                                        wan0 - public host
 //
 // A Spec, usually a YAML file, names the sites and the shape of the WAN; a
-// preset (Presets) names the rules of a gateway. Site number s (from 1, in the
-// order of the file) has the LAN 10.0.0.0/8 part 10.s.0.0/24 with its gateway at
-// 10.s.0.1 and its nodes from 10.s.0.11, and the gateway's WAN address is
-// 100.64.s.2. Public hosts and the CONNECT proxies of http-proxy sites own one
-// address of 203.0.113.0/24 each. The internet routes a site's LAN only when its
-// gateway neither translates addresses nor hides its nodes; packets to other
-// private addresses vanish there.
+// preset (Presets) names the rules of a gateway. Between some gateways and the
+// internet stands a router of the provider's, with its own preset's rules, a
+// smaller MTU or a limit for datagrams: "site/cgn" where it translates addresses,
+// "site/isp" where it does not. It then holds the site's place on the WAN.
+//
+// Site number s (from 1, in the order of the file) has these addresses, where c is
+// the place of a public host or CONNECT proxy, from 2:
+//
+//	              IPv4            IPv6
+//	LAN           10.s.0.0/24     2001:db8:s::/64
+//	  gateway     10.s.0.1        2001:db8:s::1
+//	  nodes from  10.s.0.11       2001:db8:s::b
+//	gateway wan0  100.64.s.2      2001:db8:ff00:s::2
+//	provider      198.51.100.s    2001:db8:fffe::s
+//	public host   203.0.113.c     2001:db8:ffff::c
+//
+// The internet routes a site's LAN only when its gateway neither translates
+// addresses nor hides its nodes, and the wire to a gateway only when no provider
+// translates; packets to other addresses of these networks vanish there. A site has
+// IPv6 when its preset or Spec.IPv6 says so, and public hosts when any site does.
+// IPv6 is never translated, and what a preset filters it filters in both.
 //
 // Everything needs a process tree that Main (or Enter) has put into namespaces
 // of its own: it runs as root and, through a user namespace, as an ordinary

@@ -101,6 +101,12 @@ func TestIPv6Meeting(t *testing.T) {
 	if !arrives(b, patience) {
 		t.Error("after an answer the next one does not arrive")
 	}
+	for _, c := range l.Traffic() {
+		const size = 40 + 8 + 5 // IPv6, UDP and "hello"
+		if want := uint64(2); c.From == "a" && c.To == "b" && (c.Packets != want || c.Messages != want || c.Bytes != want*size) {
+			t.Errorf("two datagrams are counted as %+v", c)
+		}
+	}
 
 	ctx, cancel := context.WithTimeout(context.Background(), 5*patience) // a SYN may have to be sent again
 	defer cancel()
@@ -134,6 +140,7 @@ func TestIPv6Meeting(t *testing.T) {
 
 // TestIPv6Unreachable: a site without IPv6 has no way to one that has it.
 func TestIPv6Unreachable(t *testing.T) {
+	t.Parallel()
 	l := up(t, sixSites())
 	if got := probe(l.Host("c/n1"), "tcp", netip.AddrPortFrom(l.Host("pub/x").Addr6(), 443)); got != "unreach" {
 		t.Errorf("from a site without IPv6: %s", got)

@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -77,6 +78,25 @@ func TestManySites(t *testing.T) {
 	for _, s := range spec.Sites[:40] {
 		banner(t, l, "pub/hub", 443, s.Name+"/n2")
 	}
+}
+
+// TestUpAtOnce builds labs at the same time, with rules that have sets.
+func TestUpAtOnce(t *testing.T) {
+	spec := Spec{Sites: []Site{{Name: "a", Preset: "nat-double", Nodes: Nodes(1)}, {Name: "b", Preset: "nat-random", Nodes: Nodes(1)}}}
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			l, err := Up(context.Background(), spec)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if err := l.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
 }
 
 func TestUpNamesWhatIsWrong(t *testing.T) {

@@ -39,6 +39,7 @@ func mortalSite(t *testing.T, preset string) (inside *Host, a, b *Host) {
 // mapping. What comes in then finds nothing, and what goes out gets another port,
 // the same towards everybody.
 func TestMappingDies(t *testing.T) {
+	t.Parallel()
 	for _, preset := range []string{"nat-double", noRoute + "nat-double"} {
 		t.Run(preset, func(t *testing.T) {
 			inside, a, b := mortalSite(t, preset)
@@ -78,6 +79,7 @@ func TestMappingDies(t *testing.T) {
 // TestMappingDiesUnderAStream: a peer that keeps sending does not keep a mapping of
 // nat-double alive, and does so with the one NAT of nat.
 func TestMappingDiesUnderAStream(t *testing.T) {
+	t.Parallel()
 	inside, a, _ := mortalSite(t, "nat-double")
 	if lived := streamUntilSilent(t, inside, a, death); lived > death {
 		t.Errorf("the mapping lives after %v", lived)

@@ -16,8 +16,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// patience bounds what should answer at once; silence takes this long.
-const patience = 2 * time.Second
+// patience bounds what should answer at once; silence takes this long. Where many
+// probes run at once and an answer must come, a busy machine gets busyPatience.
+const (
+	patience     = 2 * time.Second
+	busyPatience = 5 * patience
+)
 
 // serveBanner answers each TCP connection to host:port with word and the client's
 // address, until the lab is closed.
@@ -124,11 +128,11 @@ func outcome(err error) string {
 
 // probe dials and returns the banner's or echo's first word, or how it failed.
 func probe(h *Host, network string, to netip.AddrPort) string {
-	word, _, _ := strings.Cut(probeAll(h, network, to), " ")
+	word, _, _ := strings.Cut(probeAll(h, network, to, patience), " ")
 	return word
 }
 
-func probeAll(h *Host, network string, to netip.AddrPort) string {
+func probeAll(h *Host, network string, to netip.AddrPort, patience time.Duration) string {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	c, err := h.Dial(ctx, network, to.String())

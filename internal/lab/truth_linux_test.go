@@ -165,7 +165,11 @@ func (p *probes) expect(preset string, from *Host, network string, to netip.Addr
 		if want == "HTTP/1.1" { // a proxy speaks when it is asked
 			got, _, _ = strings.Cut(askProxy(from, to, "GET / HTTP/1.1\r\nHost: x\r\n\r\n"), " ")
 		} else {
-			got = probe(from, network, netip.AddrPortFrom(to, port))
+			wait := busyPatience
+			if want == "drop" {
+				wait = patience
+			}
+			got, _, _ = strings.Cut(probeAll(from, network, netip.AddrPortFrom(to, port), wait), " ")
 		}
 		if got != want {
 			p.t.Errorf("%s: %s from %s to %v:%d: %s, want %s", preset, network, from.Name(), to, port, got, want)
