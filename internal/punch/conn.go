@@ -1,12 +1,12 @@
 package punch
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -16,40 +16,38 @@ import (
 // linger bounds how long Close waits for the peer to read what was sent.
 const linger = 3 * time.Second
 
-// Why a QUIC connection or a direction of the stream ends.
+// Why a QUIC connection or a direction of a stream ends.
 const (
 	codeClosed = 0 // properly
 	codeAbort  = 1
 )
 
-// Setup says how long the parts of Connect took at this end.
+// Setup says how long the parts of Connect took at this end. All are zero for a
+// stream of a tunnel that was there.
 type Setup struct {
 	Checks    time.Duration // ICE, until a pair of addresses was chosen
 	Handshake time.Duration // QUIC, until the stream was there
 	Total     time.Duration // both and, with LowTTL, the hold-off
 }
 
-// A Conn is the stream between the two ends. It behaves like a TCP connection:
+// A Conn is one stream of a Tunnel. It behaves like a TCP connection:
 // half-close, deadlines, reset. Its methods are safe for concurrent use.
 //
 // QUIC forgets what it has not delivered when its connection is closed, and so
-// an end tells the other that it has read all: it opens a second, empty stream,
-// the mark, once Read has returned io.EOF or Close was called.
+// an end tells the other that it has read all: it sends the stream's mark
+// (marks.go) once Read has returned io.EOF or Close was called.
 type Conn struct {
-	quic    *quic.Conn
-	stream  *quic.Stream
-	setup   Setup
-	release func() // closes transport and socket
+	tunnel *Tunnel
+	stream *quic.Stream
+	setup  Setup
+	marked chan struct{} // closed when the peer reads no more
 
-	writing   sync.Mutex // held by Write and by what ends writing; QUIC wants these apart
-	mark      sync.Once
-	closing   sync.Once
-	releasing sync.Once
-	closed    chan struct{} // closed when Close or Abort begins
-}
-
-func newConn(q *quic.Conn, s *quic.Stream, setup Setup) *Conn {
-	return &Conn{quic: q, stream: s, setup: setup, closed: make(chan struct{})}
+	writing sync.Mutex // held by Write and by what ends writing; QUIC wants these apart
+	mark    sync.Once
+	closing atomic.Bool   // Close or Abort has begun
+	closed  chan struct{} // closed then
+	leaving sync.Once
+	left    chan struct{} // closed when the tunnel has forgotten this stream
 }
 
 // Read reads from the stream. At the peer's CloseWrite or Close it returns
@@ -81,50 +79,61 @@ func (c *Conn) CloseWrite() error {
 	return c.explain("close", c.stream.Close(), syscall.EPIPE)
 }
 
-// Close ends both directions and releases the socket. It interrupts Read and
-// Write, then waits until the peer has read all or closed too, at most 3
-// seconds: what was not read by then is lost, and the peer's Read fails.
+// Close ends both directions and leaves the tunnel, which ends with its last
+// stream unless it is kept (Tunnel.Keep). It interrupts Read and Write, then
+// waits until the peer has read all or closed too, at most 3 seconds: what was
+// not read by then is lost if the tunnel ends, and the peer's Read fails.
 func (c *Conn) Close() error {
-	err := net.ErrClosed
-	c.closing.Do(func() {
-		close(c.closed)
-		err = nil
-		c.stream.SetWriteDeadline(time.Unix(1, 0)) // a blocked Write would hold the lock
-		c.writing.Lock()
-		c.stream.Close()
-		c.writing.Unlock()
-		c.stream.CancelRead(codeClosed)
-		c.sendMark()
-		ctx, cancel := context.WithTimeout(context.Background(), linger)
-		defer cancel()
-		c.quic.AcceptUniStream(ctx) // the peer's mark, or it is gone
-		c.end(codeClosed)
-	})
-	return err
+	if !c.beginClosing() {
+		return net.ErrClosed
+	}
+	c.stream.SetWriteDeadline(time.Unix(1, 0)) // a blocked Write would hold the lock
+	c.writing.Lock()
+	c.stream.Close()
+	c.writing.Unlock()
+	c.stream.CancelRead(codeClosed)
+	c.sendMark()
+	bound := time.NewTimer(linger)
+	defer bound.Stop()
+	select {
+	case <-c.marked:
+	case <-c.left: // by Abort
+	case <-c.tunnel.Done():
+	case <-bound.C:
+	}
+	c.leave(codeClosed)
+	return nil
 }
 
-// Abort ends the connection at once, as a TCP reset does: the peer's Read and
-// Write fail.
+// Abort ends the stream at once, as a TCP reset does: the peer's Read and Write
+// fail. It ends a Close that waits, too.
 func (c *Conn) Abort() {
-	c.closing.Do(func() { close(c.closed) })
-	c.end(codeAbort) // of a Close that lingers, too
+	c.beginClosing()
+	c.stream.CancelWrite(codeAbort)
+	c.stream.CancelRead(codeAbort)
+	c.leave(codeAbort)
 }
 
-func (c *Conn) end(code quic.ApplicationErrorCode) {
-	c.releasing.Do(func() {
-		c.quic.CloseWithError(code, "")
-		c.release()
+// beginClosing reports whether this is the first call.
+func (c *Conn) beginClosing() bool {
+	if !c.closing.CompareAndSwap(false, true) {
+		return false
+	}
+	close(c.closed)
+	return true
+}
+
+func (c *Conn) leave(code quic.ApplicationErrorCode) {
+	c.leaving.Do(func() {
+		close(c.left)
+		c.tunnel.forget(c.stream.StreamID())
+		c.tunnel.leave(code)
 	})
 }
 
-// sendMark tells the peer that this end reads no more. An error means that the
-// connection is gone.
+// sendMark tells the peer that this end reads no more.
 func (c *Conn) sendMark() {
-	c.mark.Do(func() {
-		if s, err := c.quic.OpenUniStream(); err == nil {
-			s.Close()
-		}
-	})
+	c.mark.Do(func() { c.tunnel.sendMark(c.stream.StreamID()) })
 }
 
 // explain puts QUIC's errors into those of sockets. gone is what the peer's
@@ -147,11 +156,14 @@ func (c *Conn) explain(op string, err error, gone syscall.Errno) error {
 	return fmt.Errorf("punch: %s: %w", op, err)
 }
 
+// Tunnel returns what the stream is one of.
+func (c *Conn) Tunnel() *Tunnel { return c.tunnel }
+
 // LocalAddr returns the socket's address.
-func (c *Conn) LocalAddr() net.Addr { return c.quic.LocalAddr() }
+func (c *Conn) LocalAddr() net.Addr { return c.tunnel.quic.LocalAddr() }
 
 // RemoteAddr returns the peer's address that works.
-func (c *Conn) RemoteAddr() net.Addr { return c.quic.RemoteAddr() }
+func (c *Conn) RemoteAddr() net.Addr { return c.tunnel.quic.RemoteAddr() }
 
 // SetDeadline sets both deadlines.
 func (c *Conn) SetDeadline(t time.Time) error { return c.stream.SetDeadline(t) }
@@ -168,4 +180,4 @@ func (c *Conn) Setup() Setup { return c.setup }
 
 // GSO reports whether the kernel cuts large writes into packets for QUIC,
 // which makes several times the rate.
-func (c *Conn) GSO() bool { return c.quic.ConnectionState().GSO }
+func (c *Conn) GSO() bool { return c.tunnel.quic.ConnectionState().GSO }

@@ -15,7 +15,7 @@ import (
 )
 
 // alpn names what runs inside QUIC.
-const alpn = "isthmus-punch/1"
+const alpn = "isthmus-punch/2"
 
 // errFingerprint says that whoever answered is not who made the description.
 var errFingerprint = errors.New("the other end's certificate is not the one of its description")

@@ -3,7 +3,7 @@
 // that passes, QUIC (RFC 9000) then runs on the same socket and pair.
 //
 //	end A: New, Describe ──── description of A ───▶ Connect ─┐
-//	                                                         ├─ one stream
+//	                                                         ├─ one tunnel
 //	end B: New, Describe ──── description of B ───▶ Connect ─┘
 //
 // The package knows no broker: the caller carries the two descriptions, and a
@@ -14,7 +14,10 @@
 // peer's description, of which loopback, link-local, multicast and private
 // addresses behind another NAT are left out.
 //
-// All state belongs to an Attempt and then to its Conn; both hold one UDP
+// The two ends then have a Tunnel with one stream, a Conn; opening another one
+// in it takes a round trip.
+//
+// All state belongs to an Attempt and then to its Tunnel; both hold one UDP
 // socket. The socket goes bare into QUIC, so that segmentation offload, ECN and
 // path MTU discovery work; ICE reads the datagrams that are not QUIC.
 package punch
@@ -212,8 +215,8 @@ func (a *Attempt) Describe(ctx context.Context) ([]byte, error) {
 	return own.Append(nil), nil
 }
 
-// Connect reaches the peer that made the description and returns the stream to
-// it. Both ends must call it at about the same time. It returns within
+// Connect reaches the peer that made the description and returns the first
+// stream of the tunnel to it. Both ends must call it at about the same time. It returns within
 // cfg.Timeout; the error says whether the peer's addresses, the checks or QUIC
 // failed, with overlay.ErrTimeout when nobody answered and
 // overlay.ErrForbidden when somebody did who is not the peer or may not be.
@@ -254,11 +257,12 @@ func (a *Attempt) connect(run run, description []byte) (*Conn, error) {
 		}
 	}
 	session := session{attempt: a, run: run, peer: peer, targets: targets}
-	conn, err := session.connect()
+	j, err := session.connect()
 	if err != nil {
 		return nil, err
 	}
-	return a.handOver(conn, began)
+	j.setup.Total = time.Since(began)
+	return a.handOver(j)
 }
 
 // openGateway sends the low-TTL datagrams and waits until the peer should have
@@ -279,9 +283,9 @@ func (a *Attempt) openGateway(ctx context.Context, targets []Candidate) error {
 	}
 }
 
-// handOver gives transport and socket to conn and ends ICE, which nobody needs
-// any more: QUIC keeps the mapping alive.
-func (a *Attempt) handOver(conn *Conn, began time.Time) (*Conn, error) {
+// handOver makes a tunnel of transport, socket and connection and ends ICE, which
+// nobody needs any more: QUIC keeps the mapping alive.
+func (a *Attempt) handOver(j joined) (*Conn, error) {
 	a.mu.Lock()
 	closed := a.stage == over
 	side, transport := a.ice, a.transport
@@ -290,12 +294,21 @@ func (a *Attempt) handOver(conn *Conn, began time.Time) (*Conn, error) {
 	}
 	a.mu.Unlock()
 	if closed {
-		conn.quic.CloseWithError(codeAbort, "")
+		j.quic.CloseWithError(codeAbort, "")
 		return nil, net.ErrClosed
 	}
 	side.close()
-	conn.release = func() { closeTransport(transport) }
-	conn.setup.Total = time.Since(began)
+	t, err := newTunnel(j.quic, func() { closeTransport(transport) })
+	if err == nil {
+		err = t.enter()
+	}
+	if err != nil {
+		j.quic.CloseWithError(codeAbort, "")
+		closeTransport(transport)
+		return nil, err
+	}
+	conn := t.newConn(j.stream, j.setup)
+	t.start()
 	return conn, nil
 }
 

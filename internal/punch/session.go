@@ -21,6 +21,10 @@ const (
 	firstWindow = 8 << 20
 	mostWindow  = 16 << 20
 
+	// A stream that nobody reads must not hold up the others, and so the
+	// connection's window has room for the windows of all of them.
+	allWindows = 2 * maxStreams * mostWindow
+
 	idleTimeout = 30 * time.Second
 	keepAlive   = 10 * time.Second // well below the 30 s after which NATs forget a UDP mapping
 )
@@ -31,17 +35,13 @@ func quicConfig() *quic.Config {
 		MaxIdleTimeout:                 idleTimeout,
 		KeepAlivePeriod:                keepAlive,
 		InitialStreamReceiveWindow:     firstWindow,
-		InitialConnectionReceiveWindow: firstWindow,
+		InitialConnectionReceiveWindow: allWindows,
 		MaxStreamReceiveWindow:         mostWindow,
-		MaxConnectionReceiveWindow:     mostWindow,
-		MaxIncomingStreams:             1, // the stream
-		MaxIncomingUniStreams:          1, // the mark of Conn
+		MaxConnectionReceiveWindow:     allWindows,
+		MaxIncomingStreams:             maxStreams,
+		MaxIncomingUniStreams:          4 * maxStreams, // marks, of streams of both ends and of those before
 	}
 }
-
-// hello is the first byte of the stream, from the controlling end: a stream
-// without data would not show at the other end.
-const hello = 1
 
 // A session is the part of Connect that talks to the peer.
 type session struct {
@@ -51,11 +51,18 @@ type session struct {
 	targets []Candidate
 }
 
+// joined is the connection with its first stream.
+type joined struct {
+	quic   *quic.Conn
+	stream *quic.Stream
+	setup  Setup
+}
+
 // connect checks the pairs of addresses and then opens QUIC on the one chosen.
-// The Conn that it returns still shares the transport with the attempt.
-func (s *session) connect() (*Conn, error) {
+// What it returns still shares the transport with the attempt.
+func (s *session) connect() (joined, error) {
 	if err := s.run.ice.addRemote(s.targets); err != nil {
-		return nil, err
+		return joined{}, err
 	}
 	if s.attempt.cfg.Controlling {
 		return s.dial(s.run.ctx)
@@ -64,19 +71,19 @@ func (s *session) connect() (*Conn, error) {
 }
 
 // dial is connect for the controlling end.
-func (s *session) dial(ctx context.Context) (*Conn, error) {
+func (s *session) dial(ctx context.Context) (joined, error) {
 	began, side := time.Now(), s.run.ice
 	if _, err := side.agent.Dial(ctx, s.peer.Ufrag, s.peer.Password); err != nil {
-		return nil, s.checksFailed(ctx, began, err)
+		return joined{}, s.checksFailed(ctx, began, err)
 	}
 	checked := time.Now()
 	to, ok := side.selected()
 	if !ok {
-		return nil, s.checksFailed(ctx, began, net.ErrClosed)
+		return joined{}, s.checksFailed(ctx, began, net.ErrClosed)
 	}
 	conn, err := s.run.transport.Dial(ctx, net.UDPAddrFromAddrPort(to), s.attempt.identity.config(s.peer.Fingerprint), quicConfig())
 	if err != nil {
-		return nil, s.quicFailed(ctx, to, err)
+		return joined{}, s.quicFailed(ctx, to, err)
 	}
 	stream, err := conn.OpenStreamSync(ctx)
 	if err == nil {
@@ -84,14 +91,14 @@ func (s *session) dial(ctx context.Context) (*Conn, error) {
 	}
 	if err != nil {
 		conn.CloseWithError(codeAbort, "")
-		return nil, s.quicFailed(ctx, to, err)
+		return joined{}, s.quicFailed(ctx, to, err)
 	}
-	return newConn(conn, stream, Setup{Checks: checked.Sub(began), Handshake: time.Since(checked)}), nil
+	return joined{conn, stream, Setup{Checks: checked.Sub(began), Handshake: time.Since(checked)}}, nil
 }
 
 // accept is connect for the other end. It waits for QUIC and not for ICE, which
 // may still be waiting for an answer when QUIC is there already.
-func (s *session) accept(ctx context.Context) (*Conn, error) {
+func (s *session) accept(ctx context.Context) (joined, error) {
 	began, side := time.Now(), s.run.ice
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -102,27 +109,27 @@ func (s *session) accept(ctx context.Context) (*Conn, error) {
 	}
 	listener, err := s.run.transport.Listen(listening(s.attempt.identity.config(s.peer.Fingerprint), refused), quicConfig())
 	if err != nil {
-		return nil, s.quicFailed(ctx, netip.AddrPort{}, err)
+		return joined{}, s.quicFailed(ctx, netip.AddrPort{}, err)
 	}
 	defer listener.Close()
 	if _, err := side.agent.StartAccept(s.peer.Ufrag, s.peer.Password); err != nil {
-		return nil, s.checksFailed(ctx, began, err)
+		return joined{}, s.checksFailed(ctx, began, err)
 	}
 	checked := sync.OnceValue(time.Now) // when a pair was chosen, or else when QUIC was there
 	side.agent.OnSelectedCandidatePairChange(func(_, _ ice.Candidate) { checked() })
 	conn, err := listener.Accept(ctx)
 	if err != nil {
 		if to, ok := side.selected(); ok {
-			return nil, s.quicFailed(ctx, to, err)
+			return joined{}, s.quicFailed(ctx, to, err)
 		}
-		return nil, s.checksFailed(ctx, began, err)
+		return joined{}, s.checksFailed(ctx, began, err)
 	}
 	stream, err := acceptStream(ctx, conn)
 	if err != nil {
 		conn.CloseWithError(codeAbort, "")
-		return nil, s.quicFailed(ctx, addrPort(conn.RemoteAddr()), err)
+		return joined{}, s.quicFailed(ctx, addrPort(conn.RemoteAddr()), err)
 	}
-	return newConn(conn, stream, Setup{Checks: checked().Sub(began), Handshake: time.Since(checked())}), nil
+	return joined{conn, stream, Setup{Checks: checked().Sub(began), Handshake: time.Since(checked())}}, nil
 }
 
 // acceptStream takes the peer's stream and reads its hello.

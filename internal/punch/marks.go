@@ -1,0 +1,66 @@
+package punch
+
+import (
+	"encoding/binary"
+	"io"
+	"time"
+
+	"github.com/quic-go/quic-go"
+)
+
+// A mark says that its sender has read all of a stream, or reads no more of it.
+// It is a unidirectional stream of its own with nothing but the number of the
+// stream that it is about, eight bytes, the most significant first.
+//
+// Nobody gets a mark of a stream that it does not know yet: the end that opened
+// a stream sends one only after the other has taken it. So a mark of an unknown
+// stream is about one that is over here, and is dropped.
+const markLen = 8
+
+// markPatience bounds the wait for the rest of a mark whose stream has begun.
+const markPatience = 3 * time.Second
+
+// sendMark sends the mark of a stream. If that fails, because the tunnel is gone
+// or the peer takes no more marks, the peer's Close waits for longer.
+func (t *Tunnel) sendMark(id quic.StreamID) {
+	s, err := t.quic.OpenUniStream()
+	if err != nil {
+		return
+	}
+	s.Write(binary.BigEndian.AppendUint64(nil, uint64(id)))
+	s.Close()
+}
+
+// serveMarks passes on the peer's marks until the tunnel is gone.
+func (t *Tunnel) serveMarks() {
+	for {
+		s, err := t.quic.AcceptUniStream(t.quic.Context())
+		if err != nil {
+			return
+		}
+		var mark [markLen]byte
+		s.SetReadDeadline(time.Now().Add(markPatience))
+		_, err = io.ReadFull(s, mark[:])
+		s.CancelRead(codeClosed) // so that the peer may send another one in its place
+		if err == nil {
+			t.marked(quic.StreamID(binary.BigEndian.Uint64(mark[:])))
+		}
+	}
+}
+
+// marked notes that the peer reads no more of a stream.
+func (t *Tunnel) marked(id quic.StreamID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if ch := t.unmarked[id]; ch != nil {
+		close(ch)
+		delete(t.unmarked, id)
+	}
+}
+
+// forget is for a stream that waits for no mark any more.
+func (t *Tunnel) forget(id quic.StreamID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.unmarked, id)
+}

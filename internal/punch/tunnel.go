@@ -1,0 +1,245 @@
+package punch
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/quic-go/quic-go"
+
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// A Tunnel is the QUIC connection between two hosts, with its socket. Connect
+// makes it with its first stream; either end may open more, which takes no
+// negotiation, and the other accepts each by the token that it shows:
+//
+//	end A: Open(token) ──── stream: token ────▶ Accept(token)
+//	       Await       ◀─── stream: welcome ──
+//
+// Whoever has the tunnel and knows a token that the other end waits for gets a
+// stream; the two ends agree on tokens by another way, which must be as safe as
+// that of the descriptions.
+//
+// A tunnel ends with its last stream, or so long after it as Keep says; nobody
+// else ends it. Its methods are safe for concurrent use.
+type Tunnel struct {
+	quic    *quic.Conn
+	id      [TokenLen]byte
+	release func() // closes transport and socket
+
+	mu       sync.Mutex
+	users    int           // streams, and who opens or waits for one
+	keep     time.Duration // how long to stay without users
+	idle     *time.Timer   // ends the tunnel; not nil while it is kept without users
+	rests    uint64        // times without users so far
+	over     bool          // ending or ended
+	unmarked map[quic.StreamID]chan struct{}
+	arrived  map[Token]*arrival          // streams that nobody has accepted yet
+	awaited  map[Token]chan *quic.Stream // who waits for a stream; each has room for one
+}
+
+// TokenLen is the length of a Token in bytes.
+const TokenLen = 16
+
+// A Token names one stream. It should be random, for it is good for one
+// stream, and nobody but the two ends should know it.
+type Token [TokenLen]byte
+
+// maxStreams is how many streams each end may have opened in a tunnel.
+const maxStreams = 64
+
+func newTunnel(q *quic.Conn, release func()) (*Tunnel, error) {
+	t := &Tunnel{
+		quic: q, release: release,
+		unmarked: make(map[quic.StreamID]chan struct{}),
+		arrived:  make(map[Token]*arrival),
+		awaited:  make(map[Token]chan *quic.Stream),
+	}
+	tls := q.ConnectionState().TLS
+	id, err := tls.ExportKeyingMaterial("EXPORTER-isthmus-punch-tunnel", nil, len(t.id))
+	if err != nil {
+		return nil, fmt.Errorf("naming the tunnel: %w", err)
+	}
+	copy(t.id[:], id)
+	return t, nil
+}
+
+// start has the peer's streams and marks served until the connection is over.
+func (t *Tunnel) start() {
+	go t.serveMarks()
+	go func() {
+		t.serveStreams()
+		t.died()
+	}()
+}
+
+// ID names the tunnel, the same at both ends. It comes of the TLS keys
+// (RFC 8446 section 7.5) and is of no use to others.
+func (t *Tunnel) ID() [TokenLen]byte { return t.id }
+
+// Done is closed when the connection has ended or its path was found dead,
+// which takes up to half a minute of silence.
+func (t *Tunnel) Done() <-chan struct{} { return t.quic.Context().Done() }
+
+// Keep sets for how long the tunnel stays when no stream is left. Zero, which
+// it begins with, ends it with its last stream, or now if there is none.
+func (t *Tunnel) Keep(d time.Duration) {
+	t.mu.Lock()
+	t.keep = d
+	end := t.users == 0 && t.rest()
+	t.mu.Unlock()
+	if end {
+		t.end(codeClosed)
+	}
+}
+
+// enter counts a user in.
+func (t *Tunnel) enter() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.over {
+		return fmt.Errorf("the tunnel to %v has ended: %w", t.quic.RemoteAddr(), net.ErrClosed)
+	}
+	if cause := context.Cause(t.quic.Context()); cause != nil {
+		return fmt.Errorf("the tunnel to %v has ended: %w: %w", t.quic.RemoteAddr(), net.ErrClosed, cause)
+	}
+	t.users++
+	if t.idle != nil {
+		t.idle.Stop()
+		t.idle = nil
+	}
+	return nil
+}
+
+// leave counts a user out; the last one may end the tunnel, with code.
+func (t *Tunnel) leave(code quic.ApplicationErrorCode) {
+	t.mu.Lock()
+	t.users--
+	end := t.users == 0 && t.rest()
+	t.mu.Unlock()
+	if end {
+		t.end(code)
+	}
+}
+
+// rest begins the time without users, with mu held. It reports whether there is
+// none and the caller must end the tunnel.
+func (t *Tunnel) rest() (end bool) {
+	if t.over {
+		return false
+	}
+	if t.idle != nil {
+		t.idle.Stop()
+		t.idle = nil
+	}
+	if t.keep <= 0 || t.quic.Context().Err() != nil {
+		t.over = true
+		return true
+	}
+	t.rests++
+	this := t.rests
+	t.idle = time.AfterFunc(t.keep, func() { t.expire(this) })
+	return false
+}
+
+// expire ends the tunnel unless somebody has used it since that rest began.
+func (t *Tunnel) expire(rest uint64) {
+	t.mu.Lock()
+	end := t.idle != nil && t.rests == rest && !t.over
+	t.over = t.over || end
+	t.mu.Unlock()
+	if end {
+		t.end(codeClosed)
+	}
+}
+
+// died ends a tunnel whose connection is over, unless somebody still has it, who
+// then does when leaving.
+func (t *Tunnel) died() {
+	t.mu.Lock()
+	end := t.users == 0 && t.rest()
+	t.mu.Unlock()
+	if end {
+		t.end(codeClosed)
+	}
+}
+
+// end is for whoever has set over.
+func (t *Tunnel) end(code quic.ApplicationErrorCode) {
+	t.mu.Lock()
+	if t.idle != nil {
+		t.idle.Stop()
+	}
+	for _, a := range t.arrived {
+		a.life.Stop()
+	}
+	clear(t.arrived)
+	t.mu.Unlock()
+	t.quic.CloseWithError(code, "")
+	t.release()
+}
+
+// newConn makes a Conn of a stream, for a user who has entered.
+func (t *Tunnel) newConn(s *quic.Stream, setup Setup) *Conn {
+	c := &Conn{
+		tunnel: t, stream: s, setup: setup,
+		marked: make(chan struct{}), closed: make(chan struct{}), left: make(chan struct{}),
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.unmarked[s.StreamID()] = c.marked
+	return c
+}
+
+// An Opening is a stream that the peer has not accepted yet.
+type Opening struct{ conn *Conn }
+
+// Open opens a stream and shows the token. It does not wait; Await does. The
+// error is net.ErrClosed when the tunnel has ended, overlay.ErrOverloaded when
+// too many streams are open.
+func (t *Tunnel) Open(token Token) (*Opening, error) {
+	if err := t.enter(); err != nil {
+		return nil, fmt.Errorf("punch.Open: %w", err)
+	}
+	s, err := t.quic.OpenStream()
+	if err != nil {
+		t.leave(codeClosed)
+		return nil, fmt.Errorf("punch.Open: a stream of the tunnel to %v: %w: %w", t.quic.RemoteAddr(), overlay.ErrOverloaded, err)
+	}
+	o := &Opening{t.newConn(s, Setup{})}
+	if _, err := s.Write(append([]byte{opened}, token[:]...)); err != nil {
+		o.Abort()
+		return nil, fmt.Errorf("punch.Open: %w", err)
+	}
+	return o, nil
+}
+
+// Await waits until the peer has accepted the stream, which shows that the path
+// works both ways. When ctx ends first, the error is overlay.ErrTimeout and the
+// stream is gone.
+func (o *Opening) Await(ctx context.Context) (*Conn, error) {
+	stop := context.AfterFunc(ctx, func() { o.conn.stream.SetReadDeadline(time.Unix(1, 0)) })
+	var first [1]byte
+	_, err := o.conn.stream.Read(first[:])
+	if !stop() && err == nil {
+		err = ctx.Err()
+	}
+	if err == nil && first[0] != welcome {
+		err = fmt.Errorf("the peer's first byte is %#x, not %#x: %w", first[0], welcome, overlay.ErrRefused)
+	}
+	if err != nil {
+		if ctx.Err() != nil {
+			err = fmt.Errorf("%w: %w", overlay.ErrTimeout, context.Cause(ctx))
+		}
+		remote := o.conn.RemoteAddr()
+		o.Abort()
+		return nil, fmt.Errorf("punch.Await: waiting until %v takes the stream: %w", remote, err)
+	}
+	return o.conn, nil
+}
+
+// Abort gives the stream up.
+func (o *Opening) Abort() { o.conn.Abort() }
