@@ -107,7 +107,7 @@ func (s *Side) Ask(ctx context.Context, t overlay.Technique, peer string, port u
 	case overlay.Traversing:
 		return s.askTraverse(ctx, peer, ex)
 	case overlay.HolePunching:
-		return s.askPunch(ctx, ex)
+		return s.askPunch(ctx, peer, ex)
 	}
 	return nil, fmt.Errorf("%w: technique %v", wire.ErrVersion, t)
 }
@@ -126,7 +126,7 @@ func (s *Side) Answer(ctx context.Context, t overlay.Technique, peer string, off
 	case overlay.Traversing:
 		return s.answerTraverse(ctx, peer, offer, reply)
 	case overlay.HolePunching:
-		return s.answerPunch(ctx, offer, reply)
+		return s.answerPunch(ctx, peer, offer, reply)
 	}
 	return nil, fmt.Errorf("%w: technique %v", wire.ErrVersion, t)
 }

@@ -43,6 +43,7 @@ type world struct {
 	ctx      context.Context // ends before the lab does
 	serving  *sync.WaitGroup
 	sides    map[string]*Side
+	carry    func(offer int, b []byte) // if set, told of each offer before it is carried; they count from 1
 }
 
 func newWorld(t *testing.T, presets ...string) *world {
@@ -147,6 +148,8 @@ type met struct {
 }
 
 // meet has two sites meet, each offer carried at once.
+//
+// Of the target's errors, that of the last answer is told.
 func (w *world) meet(t overlay.Technique, a, b string, port uint16) (m met, err error) {
 	ctx, cancel := context.WithTimeout(w.t.Context(), 15*time.Second)
 	defer cancel()
@@ -157,6 +160,9 @@ func (w *world) meet(t overlay.Technique, a, b string, port uint16) (m met, err 
 	var errB error
 	exchange := func(ctx context.Context, offer []byte) ([]byte, error) {
 		m.offers, m.last = m.offers+1, offer
+		if w.carry != nil {
+			w.carry(m.offers, offer)
+		}
 		answers, failed := make(chan []byte, 1), make(chan error, 1)
 		answering.Go(func() {
 			var c net.Conn

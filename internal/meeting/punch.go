@@ -2,6 +2,7 @@ package meeting
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -30,7 +31,20 @@ func (s *Side) attempt(ctx context.Context, controlling, lowTTL bool) (*punch.At
 // it costs no more than punch.DefaultHoldOff.
 const lowTTL = true
 
-func (s *Side) askPunch(ctx context.Context, ex Exchange) (net.Conn, error) {
+// askPunch opens a stream in the tunnel to the peer if there is one, and else,
+// or when that is of no use any more, makes a tunnel.
+func (s *Side) askPunch(ctx context.Context, peer string, ex Exchange) (net.Conn, error) {
+	if t := s.Stock.tunnelTo(peer); t != nil {
+		c, err := s.openStream(ctx, t, ex)
+		if err == nil {
+			return c, nil
+		}
+		if ctx.Err() != nil || !errors.Is(err, overlay.ErrStale) {
+			return nil, cause(ctx, err)
+		}
+		s.Log.Debug("the tunnel is of no use any more, making another", "peer", peer, "error", err)
+		s.Stock.dropTunnel(t)
+	}
 	a, err := s.attempt(ctx, true, lowTTL)
 	if err != nil {
 		return nil, err
@@ -48,17 +62,18 @@ func (s *Side) askPunch(ctx context.Context, ex Exchange) (net.Conn, error) {
 	if err := unmarshal(reply, &m); err != nil {
 		return nil, err
 	}
-	c, err := a.Connect(ctx, m.Description)
-	if err != nil {
-		return nil, cause(ctx, err)
-	}
-	return c, nil
+	return s.punch(ctx, a, peer, m.Description)
 }
 
-func (s *Side) answerPunch(ctx context.Context, offer []byte, reply func([]byte) error) (net.Conn, error) {
+// answerPunch makes a tunnel with the peer, or takes a stream of the one that
+// there is.
+func (s *Side) answerPunch(ctx context.Context, peer string, offer []byte, reply func([]byte) error) (net.Conn, error) {
 	var m meetingpb.PunchOffer
 	if err := unmarshal(offer, &m); err != nil {
 		return nil, err
+	}
+	if len(m.Tunnel) > 0 {
+		return s.takeStream(ctx, peer, &m, reply)
 	}
 	a, err := s.attempt(ctx, false, m.LowTtl)
 	if err != nil {
@@ -72,9 +87,15 @@ func (s *Side) answerPunch(ctx context.Context, offer []byte, reply func([]byte)
 	if err := reply(marshal(&meetingpb.PunchAnswer{Description: description})); err != nil {
 		return nil, err
 	}
-	c, err := a.Connect(ctx, m.Description)
+	return s.punch(ctx, a, peer, m.Description)
+}
+
+// punch is what the two ends do alike when they have each other's descriptions.
+func (s *Side) punch(ctx context.Context, a *punch.Attempt, peer string, description []byte) (net.Conn, error) {
+	c, err := a.Connect(ctx, description)
 	if err != nil {
 		return nil, cause(ctx, err)
 	}
+	s.Stock.keepTunnel(peer, c.Tunnel())
 	return c, nil
 }

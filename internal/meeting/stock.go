@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/meeting/meetingpb"
+	"github.com/isthmus-grid/isthmus/internal/punch"
 	"github.com/isthmus-grid/isthmus/internal/simopen"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
@@ -19,9 +20,13 @@ import (
 // one port that a peer keeps ready for this host; a meeting by it needs no more
 // than to say so, because each end knows already where the other is.
 //
+// It keeps the tunnels of hole punching, too: a meeting of two hosts that have
+// one opens a stream in it.
+//
 // Nothing is prepared before the first meeting, and what is not used within
-// promiseLife is closed again. Its methods are safe for concurrent use; Serve
-// must run, or nothing is prepared ahead and nothing expires.
+// promiseLife, or for tunnelLife, is closed again. Its methods are safe for
+// concurrent use; Serve must run, or nothing is prepared ahead and promises do
+// not expire.
 type Stock struct {
 	wanted chan *Side // one place: a spare port is wanted
 
@@ -30,6 +35,9 @@ type Stock struct {
 	spare    *ready                   // for the next meeting that this host asks for
 	given    map[[idLen]byte]*promise // by this host, each with its port
 	received map[string]received      // by peers, under the names that callers have for them
+
+	tunnels map[[punch.TokenLen]byte]tunnel // that hole punching has left, by their names
+	newest  map[string]*punch.Tunnel        // to each peer
 }
 
 const (
@@ -56,11 +64,15 @@ type received struct {
 
 // NewStock returns an empty stock. Run Serve.
 func NewStock() *Stock {
-	return &Stock{wanted: make(chan *Side, 1), given: map[[idLen]byte]*promise{}, received: map[string]received{}}
+	return &Stock{
+		wanted: make(chan *Side, 1), given: map[[idLen]byte]*promise{}, received: map[string]received{},
+		tunnels: map[[punch.TokenLen]byte]tunnel{}, newest: map[string]*punch.Tunnel{},
+	}
 }
 
 // Serve prepares ports that are wanted and closes those that nobody used, until
-// ctx is done. Then it closes all.
+// ctx is done. Then it closes all, but tunnels with open streams, which end with
+// these.
 func (s *Stock) Serve(ctx context.Context) {
 	tick := time.NewTicker(aging)
 	defer tick.Stop()
@@ -78,6 +90,7 @@ func (s *Stock) Serve(ctx context.Context) {
 }
 
 func (s *Stock) close() {
+	defer s.releaseTunnels()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = true
@@ -103,6 +116,7 @@ func (s *Stock) expire(now time.Time) {
 			delete(s.given, id)
 		}
 	}
+	s.buryTunnels()
 	for peer, r := range s.received {
 		if now.After(r.expires) {
 			delete(s.received, peer)

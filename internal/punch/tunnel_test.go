@@ -105,6 +105,13 @@ func TestStreams(t *testing.T) {
 					t.Errorf("stream %d: %v", i, err)
 					return
 				}
+				for _, c := range []*Conn{ca, cb} {
+					select {
+					case <-c.marked:
+					default:
+						t.Errorf("stream %d: Close did not wait for the peer, or was not told", i)
+					}
+				}
 			}
 		})
 	}
@@ -365,6 +372,11 @@ func TestUnacceptedStreamsAreFew(t *testing.T) {
 	if _, err := o.Await(ctx); err == nil || errors.Is(err, overlay.ErrTimeout) {
 		t.Errorf("one stream too many: %v", err)
 	}
+	b.Tunnel().mu.Lock()
+	if n := len(b.Tunnel().arrived); n != maxArrived {
+		t.Errorf("%d streams wait to be accepted, want %d", n, maxArrived)
+	}
+	b.Tunnel().mu.Unlock()
 	for i, o := range openings { // after arrivedLife
 		if _, err := o.Await(ctx); err == nil || errors.Is(err, overlay.ErrTimeout) {
 			t.Errorf("stream %d that nobody accepted: %v", i, err)

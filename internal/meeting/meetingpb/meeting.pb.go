@@ -203,11 +203,14 @@ func (x *OpenAnswer) GetPatienceNs() int64 {
 	return 0
 }
 
-// PunchOffer and PunchAnswer are the descriptions of hole punching's ends.
+// PunchOffer is the description of the asker's end of hole punching, or names a
+// stream of a tunnel that earlier hole punching has left between the two hosts.
 type PunchOffer struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Description   []byte                 `protobuf:"bytes,1,opt,name=description,proto3" json:"description,omitempty"`
 	LowTtl        bool                   `protobuf:"varint,2,opt,name=low_ttl,json=lowTtl,proto3" json:"low_ttl,omitempty"` // both send their first datagrams with a low TTL
+	Tunnel        []byte                 `protobuf:"bytes,3,opt,name=tunnel,proto3" json:"tunnel,omitempty"`                // 16 bytes, by which both ends know the tunnel; then there is no description
+	Token         []byte                 `protobuf:"bytes,4,opt,name=token,proto3" json:"token,omitempty"`                  // 16 bytes, which the asker's stream in the tunnel shows; good once
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -256,6 +259,22 @@ func (x *PunchOffer) GetLowTtl() bool {
 	return false
 }
 
+func (x *PunchOffer) GetTunnel() []byte {
+	if x != nil {
+		return x.Tunnel
+	}
+	return nil
+}
+
+func (x *PunchOffer) GetToken() []byte {
+	if x != nil {
+		return x.Token
+	}
+	return nil
+}
+
+// PunchAnswer is the description of the target's end. Nothing answers an offer
+// of a stream but that the target has taken it.
 type PunchAnswer struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Description   []byte                 `protobuf:"bytes,1,opt,name=description,proto3" json:"description,omitempty"`
@@ -492,11 +511,13 @@ const file_meeting_proto_rawDesc = "" +
 	"\x06remote\x18\x02 \x01(\tR\x06remote\x12\x19\n" +
 	"\bany_port\x18\x03 \x01(\bR\aanyPort\x12\x1f\n" +
 	"\vpatience_ns\x18\x04 \x01(\x03R\n" +
-	"patienceNs\"G\n" +
+	"patienceNs\"u\n" +
 	"\n" +
 	"PunchOffer\x12 \n" +
 	"\vdescription\x18\x01 \x01(\fR\vdescription\x12\x17\n" +
-	"\alow_ttl\x18\x02 \x01(\bR\x06lowTtl\"/\n" +
+	"\alow_ttl\x18\x02 \x01(\bR\x06lowTtl\x12\x16\n" +
+	"\x06tunnel\x18\x03 \x01(\fR\x06tunnel\x12\x14\n" +
+	"\x05token\x18\x04 \x01(\fR\x05token\"/\n" +
 	"\vPunchAnswer\x12 \n" +
 	"\vdescription\x18\x01 \x01(\fR\vdescription\"\xb5\x01\n" +
 	"\aPromise\x12\x0e\n" +
