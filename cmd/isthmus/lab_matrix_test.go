@@ -1,0 +1,57 @@
+package main
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/isthmus-grid/isthmus/cmd/internal/matrix"
+	"github.com/isthmus-grid/isthmus/internal/lab"
+)
+
+func TestPresetList(t *testing.T) {
+	all := lab.Presets()
+	half := len(all) / 2
+	for text, want := range map[string][]string{
+		"nat,open,nat":     {"nat", "open"},
+		"all":              all,
+		"plain":            all[:half],
+		"no-route":         all[half:],
+		"no-route/nat,all": append([]string{"no-route/nat"}, slices.DeleteFunc(slices.Clone(all), func(p string) bool { return p == "no-route/nat" })...),
+	} {
+		got, err := presetList(text)
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("%s: %v, %v; want %v", text, got, err, want)
+		}
+	}
+}
+
+func TestPairList(t *testing.T) {
+	got, err := pairList("open:nat,no-route/nat:open")
+	if want := []matrix.Pair{{From: "open", To: "nat"}, {From: "no-route/nat", To: "open"}}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("got %v, %v; want %v", got, err, want)
+	}
+	if got, err := pairList(""); got != nil || err != nil {
+		t.Errorf("no pairs: %v, %v", got, err)
+	}
+}
+
+func TestMatrixMistakes(t *testing.T) {
+	for _, tc := range []struct {
+		words []string
+		text  string
+	}{
+		{[]string{"lab", "matrix", "--presets", "moat"}, `lab matrix: unknown preset "moat"; known are open,`},
+		{[]string{"lab", "matrix", "--presets", ""}, `lab matrix: unknown preset ""`},
+		{[]string{"lab", "matrix", "--pairs", "open"}, `lab matrix: pair "open": want FROM:TO`},
+		{[]string{"lab", "matrix", "--pairs", "open:moat"}, `lab matrix: unknown preset "moat"`},
+		{[]string{"lab", "matrix", "now"}, `lab matrix: "now" is not expected here`},
+		{[]string{"bench", "crowd", "--ranks", "3"}, "bench crowd: 3 ranks at a site of 4 nodes"},
+		{[]string{"bench", "crowd", "--to", "moat"}, `bench crowd: unknown preset "moat"`},
+	} {
+		r := isthmus(t, t.TempDir(), tc.words...)
+		if !strings.HasPrefix(r.stderr, "isthmus: "+tc.text) || r.status != 2 || strings.Count(r.stderr, "\n") != 1 {
+			t.Errorf("%q: status %d, %q; want 2, %q", tc.words, r.status, r.stderr, tc.text)
+		}
+	}
+}
