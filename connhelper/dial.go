@@ -42,6 +42,7 @@ type target struct {
 	plan   overlay.Plan
 	digest uint64 // of the plan; 0 inside the site
 	memory memory
+	ways   overlay.Ways // that the process wants
 }
 
 // memory is what the site has learned of the plan's techniques.
@@ -55,7 +56,7 @@ type memory struct {
 // every technique failed it asks the directory afresh and tries again for a
 // while: a cached answer may be of an earlier life of the process, and a
 // daemon on the way may be starting anew.
-func (h *Helper) dial(ctx context.Context, p *process, name overlay.ProcessName) (made, error) {
+func (h *Helper) dial(ctx context.Context, p *process, name overlay.ProcessName, ways overlay.Ways) (made, error) {
 	if name == p.name {
 		return made{}, fmt.Errorf("%v: %w: a process does not dial itself", name, overlay.ErrRefused)
 	}
@@ -67,7 +68,7 @@ func (h *Helper) dial(ctx context.Context, p *process, name overlay.ProcessName)
 	fresh := p.askedBefore(name.Rank)
 	giveUp := time.Now().Add(persistence)
 	for pause := 100 * time.Millisecond; ; pause *= 2 {
-		m, err := h.dialOnce(ctx, p, name, fresh)
+		m, err := h.dialOnce(ctx, p, name, ways, fresh)
 		if err == nil || !passing(err) || ctx.Err() != nil || !rest(ctx, pause, giveUp) {
 			return m, err
 		}
@@ -75,7 +76,7 @@ func (h *Helper) dial(ctx context.Context, p *process, name overlay.ProcessName)
 	}
 }
 
-func (h *Helper) dialOnce(ctx context.Context, p *process, name overlay.ProcessName, fresh bool) (made, error) {
+func (h *Helper) dialOnce(ctx context.Context, p *process, name overlay.ProcessName, ways overlay.Ways, fresh bool) (made, error) {
 	if q := h.here.get(name); q != nil {
 		return h.pair(p, q)
 	}
@@ -83,6 +84,7 @@ func (h *Helper) dialOnce(ctx context.Context, p *process, name overlay.ProcessN
 	if err != nil {
 		return made{}, err
 	}
+	at.ways = ways
 	return h.connect(ctx, p, at)
 }
 
@@ -210,7 +212,7 @@ func readAnswer(a *controlpb.Answer) (target, error) {
 	if err != nil {
 		return target{}, fmt.Errorf("the directory's answer: %w", err)
 	}
-	return target{point, plan, a.Plan, readMemory(a.Memory)}, nil
+	return target{point: point, plan: plan, digest: a.Plan, memory: readMemory(a.Memory)}, nil
 }
 
 func readMemory(m *controlpb.Memory) memory {
@@ -262,10 +264,16 @@ func (h *Helper) connect(ctx context.Context, p *process, to target) (made, erro
 // follow races the plan's techniques, those that did not do lately left out,
 // and tells the directory how each did.
 func (h *Helper) follow(ctx context.Context, p *process, to target) (made, error) {
-	done, winner := h.leads.enter(ctx, to)
+	done, winner := func(known) {}, known{}
+	if to.ways == overlay.AllWays { // else what is found out is not what others want
+		done, winner = h.leads.enter(ctx, to)
+	}
 	var tried []string
 	var worth []overlay.Step
 	for _, s := range to.plan.Steps {
+		if !to.ways.Allow(s.Technique) {
+			continue
+		}
 		if reason, barred := to.memory.barred[s.Technique]; barred {
 			tried = append(tried, fmt.Sprintf("%v: not tried: %s", s.Technique, reason))
 		} else {
@@ -283,7 +291,7 @@ func (h *Helper) follow(ctx context.Context, p *process, to target) (made, error
 		switch {
 		case o.i == won:
 			m = o.made
-			if step.Technique != to.memory.winner.technique { // else it is no news
+			if step.Technique != to.memory.winner.technique && to.ways != overlay.RelayOnly { // else it is no news
 				h.report(to, step.Technique, o.took, nil)
 			}
 			done(known{step.Technique, o.took})

@@ -317,7 +317,12 @@ func (r *rank) next() (wire.Frame, net.Conn) {
 // dialled asks for a connection and returns it with its path.
 func (r *rank) dialled(to uint32) (overlay.Path, net.Conn) {
 	r.t.Helper()
-	r.send(&wire.LocalDial{Request: 1, Rank: to, Budget: 10 * time.Second})
+	return r.dialledBy(to, overlay.AllWays)
+}
+
+func (r *rank) dialledBy(to uint32, ways overlay.Ways) (overlay.Path, net.Conn) {
+	r.t.Helper()
+	r.send(&wire.LocalDial{Request: 1, Rank: to, Budget: 10 * time.Second, Ways: ways})
 	f, c := r.next()
 	d, ok := f.(*wire.LocalDialled)
 	if !ok {

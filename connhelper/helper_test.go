@@ -119,6 +119,35 @@ func TestRelay(t *testing.T) {
 	joined(t, c, d)
 }
 
+// TestWays: a process that wants another way than the best gets it, and what it
+// gets is not taken for the best by others.
+func TestWays(t *testing.T) {
+	key := newKey(t)
+	f := newFakeFrontal(t, open, overlay.Direct, overlay.Relay)
+	f.startRelay(&wire.Ticket{Job: key.ID(), Proxy: "p1"})
+	s1, _ := f.helper("a1")
+	s2, _ := f.helper("a2")
+	r0, r1 := join(t, s1, key, 0), join(t, s2, key, 1)
+	for _, tc := range []struct {
+		ways overlay.Ways
+		want overlay.Technique
+	}{{overlay.RelayOnly, overlay.Relay}, {overlay.DirectOnly, overlay.Direct}, {overlay.AllWays, overlay.Direct}} {
+		path, c := r0.dialledBy(1, tc.ways)
+		in, d := r1.incoming()
+		if path.Technique != tc.want || in.Technique != tc.want {
+			t.Errorf("%v: %v, %v", tc.ways, path, in)
+		}
+		joined(t, c, d)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, r := range f.reports {
+		if overlay.Technique(r.Technique) == overlay.Relay {
+			t.Errorf("the relay was reported: %v", r)
+		}
+	}
+}
+
 // TestFallback: a step that fails is reported and the next one taken.
 func TestFallback(t *testing.T) {
 	f := newFakeFrontal(t, open, overlay.Direct, overlay.Reversed)

@@ -184,7 +184,7 @@ func (h *Helper) serveRequests(ctx context.Context, p *process) {
 			}
 			dials.Go(func() {
 				start := time.Now()
-				m, err := h.dial(dialCtx, p, overlay.ProcessName{Job: p.name.Job, Rank: f.Rank})
+				m, err := h.dial(dialCtx, p, overlay.ProcessName{Job: p.name.Job, Rank: f.Rank}, f.Ways)
 				takenBack := errors.Is(dialCtx.Err(), context.Canceled)
 				done() // before the answer, after which the number may be used again
 				if m.path.Setup = time.Since(start); err == nil || !takenBack {

@@ -321,7 +321,7 @@ func (m *Mesh) tryDial(ctx context.Context, a *attempt) (*Link, error) {
 	peer := overlay.ProcessName{Job: m.cfg.Self.Process.Job, Rank: a.rank}
 	pause := 20 * time.Millisecond
 	for try := 1; ; try++ {
-		c, err := m.cfg.Connector.Dial(ctx, peer)
+		c, err := m.cfg.Connector.Dial(ctx, peer, overlay.AllWays)
 		if err != nil {
 			return nil, err
 		}

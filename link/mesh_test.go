@@ -125,7 +125,7 @@ type oneWay struct {
 	dial func(ctx context.Context) error
 }
 
-func (o oneWay) Dial(ctx context.Context, _ overlay.ProcessName) (overlay.Carrier, error) {
+func (o oneWay) Dial(ctx context.Context, _ overlay.ProcessName, _ overlay.Ways) (overlay.Carrier, error) {
 	return overlay.Carrier{}, o.dial(ctx)
 }
 
@@ -213,7 +213,7 @@ func TestSecondLinkIsRefused(t *testing.T) {
 		again := identity(t, 1)
 		again.Generation = tc.life
 		peer := identity(t, 0).Process
-		c, err := b.conn.Dial(ctx, peer)
+		c, err := b.conn.Dial(ctx, peer, overlay.AllWays)
 		if err != nil {
 			t.Fatal(err)
 		}

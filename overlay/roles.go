@@ -49,10 +49,10 @@ type Carrier struct {
 // and to be reached by them. The node's helper stands behind it, or, where no
 // daemon runs, sockets in a directory. Safe for concurrent use.
 type Connector interface {
-	// Dial returns a carrier to the peer. It waits for a peer that has not
-	// started yet. It ends with ctx; the error names the peer, what was tried
-	// and why each try failed.
-	Dial(ctx context.Context, peer ProcessName) (Carrier, error)
+	// Dial returns a carrier to the peer, made in one of the given ways. It waits
+	// for a peer that has not started yet. It ends with ctx; the error names the
+	// peer, what was tried and why each try failed.
+	Dial(ctx context.Context, peer ProcessName, ways Ways) (Carrier, error)
 
 	// Accept returns the next carrier that another process of the job opened,
 	// in order of arrival. It fails with net.ErrClosed after Close.

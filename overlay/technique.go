@@ -43,6 +43,35 @@ func (t Technique) String() string {
 // Known reports whether t is one of the techniques above.
 func (t Technique) Known() bool { return t != 0 && int(t) < len(techniqueNames) }
 
+// Ways says which techniques a dial may use: a link that has a carrier may want
+// a better one, or one that does not go the same way.
+type Ways uint8
+
+// The ways. Processes of one node, and those without daemons, know only one.
+const (
+	AllWays    Ways = iota // every technique of the plan
+	DirectOnly             // all but the relay
+	RelayOnly
+)
+
+// Allow reports whether t is one of them.
+func (w Ways) Allow(t Technique) bool {
+	return w == AllWays || (w == RelayOnly) == (t == Relay)
+}
+
+// String returns what a dial in these ways looks for.
+func (w Ways) String() string {
+	switch w {
+	case AllWays:
+		return "any way"
+	case DirectOnly:
+		return "a way without a relay"
+	case RelayOnly:
+		return "a relay"
+	}
+	return fmt.Sprintf("ways(%d)", uint8(w))
+}
+
 // MarshalText implements encoding.TextMarshaler with the names of String.
 func (t Technique) MarshalText() ([]byte, error) {
 	if !t.Known() {

@@ -64,6 +64,7 @@ type LocalDial struct {
 	Request uint32 // chosen by the process, unique among its open requests
 	Rank    uint32
 	Budget  time.Duration // whole milliseconds on the wire, rounded up
+	Ways    overlay.Ways
 }
 
 // Type implements Frame.
@@ -73,13 +74,18 @@ func (f *LocalDial) appendBody(b []byte) []byte {
 	b = binary.BigEndian.AppendUint32(b, f.Request)
 	b = binary.BigEndian.AppendUint32(b, f.Rank)
 	ms := (f.Budget + time.Millisecond - 1) / time.Millisecond
-	return binary.BigEndian.AppendUint32(b, uint32(min(max(ms, 0), 1<<32-1)))
+	b = binary.BigEndian.AppendUint32(b, uint32(min(max(ms, 0), 1<<32-1)))
+	return append(b, byte(f.Ways))
 }
 
 func (f *LocalDial) decodeBody(r *reader) {
 	f.Request = r.u32()
 	f.Rank = r.u32()
 	f.Budget = time.Duration(r.u32()) * time.Millisecond
+	f.Ways = overlay.Ways(r.u8())
+	if f.Ways > overlay.RelayOnly && r.err == nil {
+		r.err = fmt.Errorf("unknown %v", f.Ways)
+	}
 }
 
 // LocalCancel takes a LocalDial back. The helper may already have answered.

@@ -43,7 +43,7 @@ const (
 	// Between a process and its helper, over a Unix socket.
 	TypeLocalHello    = Type(0x20) // features:u32 auth[32] job:str8 rank:u32 generation:u64
 	TypeLocalWelcome  = Type(0x21) // features:u32 site:str8 node:str8
-	TypeLocalDial     = Type(0x22) // request:u32 rank:u32 budget:u32(ms)
+	TypeLocalDial     = Type(0x22) // request:u32 rank:u32 budget:u32(ms) ways:u8
 	TypeLocalCancel   = Type(0x23) // request:u32
 	TypeLocalDialled  = Type(0x24) // request:u32 carrier:u64 path ; one descriptor
 	TypeLocalFailed   = Type(0x25) // request:u32 code:u8 text:str16

@@ -45,7 +45,7 @@ func samples() []Frame {
 		&Proof{MAC: secret},
 		&LocalHello{Features: 1, Auth: secret, Job: job, Rank: 5, Generation: 6},
 		&LocalWelcome{Features: 1, Node: overlay.NodeID{Site: "sitea", Name: "a1"}},
-		&LocalDial{Request: 9, Rank: 4, Budget: 30 * time.Second},
+		&LocalDial{Request: 9, Rank: 4, Budget: 30 * time.Second, Ways: overlay.RelayOnly},
 		&LocalCancel{Request: 9},
 		&LocalDialled{Request: 9, Carrier: 12, Path: path},
 		&LocalFailed{Request: 9, Code: CodeNoPath, Text: "direct timed out"},

@@ -359,7 +359,7 @@ func (c *Client) connected(ctx context.Context) (*Conn, error) {
 }
 
 // Dial implements overlay.Connector.
-func (c *Client) Dial(ctx context.Context, peer overlay.ProcessName) (overlay.Carrier, error) {
+func (c *Client) Dial(ctx context.Context, peer overlay.ProcessName, ways overlay.Ways) (overlay.Carrier, error) {
 	if peer.Job != c.cfg.Process.Job {
 		return overlay.Carrier{}, fmt.Errorf("local.Dial: %v: %w: this process belongs to job %s", peer, overlay.ErrForbidden, c.cfg.Process.Job)
 	}
@@ -368,7 +368,7 @@ func (c *Client) Dial(ctx context.Context, peer overlay.ProcessName) (overlay.Ca
 		if err != nil {
 			return overlay.Carrier{}, fmt.Errorf("local.Dial: %v: %w", peer, err)
 		}
-		r := c.ask(ctx, conn, peer.Rank)
+		r := c.ask(ctx, conn, peer.Rank, ways)
 		switch {
 		case r.again && ctx.Err() == nil:
 			continue
@@ -381,7 +381,7 @@ func (c *Client) Dial(ctx context.Context, peer overlay.ProcessName) (overlay.Ca
 }
 
 // ask puts one question to one helper.
-func (c *Client) ask(ctx context.Context, conn *Conn, rank uint32) dialResult {
+func (c *Client) ask(ctx context.Context, conn *Conn, rank uint32, ways overlay.Ways) dialResult {
 	wait := make(chan dialResult, 1)
 	c.mu.Lock()
 	if c.conn != conn {
@@ -399,7 +399,7 @@ func (c *Client) ask(ctx context.Context, conn *Conn, rank uint32) dialResult {
 		budget = max(left-min(left/10, answerMargin), time.Millisecond)
 	}
 	// A failure to send closes conn, which ends the session, which answers.
-	conn.Send(&wire.LocalDial{Request: request, Rank: rank, Budget: budget}, nil)
+	conn.Send(&wire.LocalDial{Request: request, Rank: rank, Budget: budget, Ways: ways}, nil)
 	select {
 	case r := <-wait:
 		return r

@@ -157,7 +157,7 @@ type dialled struct {
 func dial(ctx context.Context, c *Client, peer overlay.ProcessName) chan dialled {
 	out := make(chan dialled, 1)
 	go func() {
-		carrier, err := c.Dial(ctx, peer)
+		carrier, err := c.Dial(ctx, peer, overlay.AllWays)
 		out <- dialled{carrier, err}
 	}()
 	return out
@@ -234,7 +234,7 @@ func TestClientDialAndAccept(t *testing.T) {
 
 	foreign := peer
 	foreign.Job = "other" + foreign.Job
-	if _, err := c.Dial(ctx, foreign); !errors.Is(err, overlay.ErrForbidden) {
+	if _, err := c.Dial(ctx, foreign, overlay.AllWays); !errors.Is(err, overlay.ErrForbidden) {
 		t.Errorf("dial into another job: %v", err)
 	}
 }
@@ -307,7 +307,7 @@ func TestNoHelper(t *testing.T) {
 	c, peer := startClient(t, socket)
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer cancel()
-	_, err := c.Dial(ctx, peer)
+	_, err := c.Dial(ctx, peer, overlay.AllWays)
 	if err == nil || !errors.Is(err, context.DeadlineExceeded) ||
 		!strings.Contains(err.Error(), "helper "+socket+" is not reachable: ") || !strings.Contains(err.Error(), "is isthmus-helper running?") {
 		t.Errorf("%v", err)
@@ -325,7 +325,7 @@ func TestHelperRefuses(t *testing.T) {
 	if !errors.Is(err, overlay.ErrForbidden) || err.Error() != "helper sitea/a1: the key is not that of job demo" {
 		t.Errorf("Serve: %v", err)
 	}
-	if _, err := c.Dial(context.Background(), cfg.Process); !errors.Is(err, overlay.ErrForbidden) {
+	if _, err := c.Dial(context.Background(), cfg.Process, overlay.AllWays); !errors.Is(err, overlay.ErrForbidden) {
 		t.Errorf("Dial: %v", err)
 	}
 	if _, err := c.Accept(context.Background()); !errors.Is(err, overlay.ErrForbidden) {
@@ -398,7 +398,7 @@ func TestDirectory(t *testing.T) {
 	ctx := testContext(t)
 	answer := make(chan dialled, 1)
 	go func() {
-		c, err := a.Dial(ctx, other)
+		c, err := a.Dial(ctx, other, overlay.AllWays)
 		answer <- dialled{c, err}
 	}()
 	b, err := Listen(dir, other)
@@ -425,7 +425,7 @@ func TestDirectory(t *testing.T) {
 	}
 	absent := me
 	absent.Rank = 6
-	if _, err := a.Dial(short, absent); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "for a process to listen on "+filepath.Join(dir, "rank-6.sock")) {
+	if _, err := a.Dial(short, absent, overlay.AllWays); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "for a process to listen on "+filepath.Join(dir, "rank-6.sock")) {
 		t.Errorf("Dial: %v", err)
 	}
 	b.Close()

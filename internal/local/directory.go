@@ -79,7 +79,7 @@ func (d *Directory) socket(rank uint32) string {
 }
 
 // Dial implements overlay.Connector.
-func (d *Directory) Dial(ctx context.Context, peer overlay.ProcessName) (overlay.Carrier, error) {
+func (d *Directory) Dial(ctx context.Context, peer overlay.ProcessName, _ overlay.Ways) (overlay.Carrier, error) {
 	start := time.Now()
 	name := d.socket(peer.Rank)
 	var dialer net.Dialer

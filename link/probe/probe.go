@@ -73,7 +73,7 @@ func (r *Rank) Leave() {
 // connection; what followed is the handshake.
 func (r *Rank) Dial(ctx context.Context, peer uint32) (l *link.Link, connected time.Time, err error) {
 	name := overlay.ProcessName{Job: r.Identity.Process.Job, Rank: peer}
-	c, err := r.client.Dial(ctx, name)
+	c, err := r.client.Dial(ctx, name, overlay.AllWays)
 	connected = time.Now()
 	if err != nil {
 		return nil, connected, err
