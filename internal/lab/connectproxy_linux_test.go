@@ -33,7 +33,7 @@ func askProxy(from *Host, proxy netip.Addr, request string) string {
 }
 
 func TestConnectProxy(t *testing.T) {
-	l := up(t, Spec{Sites: []Site{
+	l := up(t, Spec{IPv6: true, Sites: []Site{
 		{Name: "site", Preset: "http-proxy", Nodes: Nodes(1)},
 		{Name: "other", Preset: "open", Nodes: Nodes(1)},
 		{Name: "pub", Preset: Public, Nodes: []string{"x"}},
@@ -42,6 +42,7 @@ func TestConnectProxy(t *testing.T) {
 	proxy := l.Host("site/proxy").Addr()
 	for _, c := range []struct{ from, request, want string }{
 		{"site/n1", "CONNECT " + l.Host("pub/x").Addr().String() + ":443 HTTP/1.1\r\n\r\n", "HTTP/1.1 200 Connection established\r\n\r\npub " + proxy.String()},
+		{"site/n1", "CONNECT [" + l.Host("pub/x").Addr6().String() + "]:443 HTTP/1.1\r\n\r\n", "HTTP/1.1 200 Connection established\r\n\r\npub [" + l.Host("site/proxy").Addr6().String()},
 		{"site/gw", "CONNECT x.pub:443 HTTP/1.1\r\n\r\n", "HTTP/1.1 200 Connection established\r\n\r\npub " + proxy.String()},
 		{"site/n1", "CONNECT x.pub:80 HTTP/1.1\r\n\r\n", "HTTP/1.1 403 "},
 		{"site/n1", "CONNECT y.pub:443 HTTP/1.1\r\n\r\n", "HTTP/1.1 502 "},
@@ -58,7 +59,7 @@ func TestConnectProxy(t *testing.T) {
 	}
 	got := l.Proxy("site").Counts()
 	got.Active = 0 // the last client may still be on its way out
-	if want := (ProxyCounts{Opened: 2, Refused: 7, Failed: 1}); got != want {
+	if want := (ProxyCounts{Opened: 3, Refused: 7, Failed: 1}); got != want {
 		t.Errorf("counts %+v, want %+v", got, want)
 	}
 }

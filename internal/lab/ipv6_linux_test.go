@@ -53,6 +53,9 @@ func TestIPv6Where(t *testing.T) {
 			t.Errorf("%s has IPv6 and no site does", h.name)
 		}
 	}
+	if linkLocal(six.providers.host(0, 1)) == linkLocal(six.publics.host(0, 1)) {
+		t.Error("a provider and the internet before it have the same link-local address")
+	}
 	for _, preset := range []string{"nat", "nat-double", "nat-symmetric"} {
 		if spec.ipv6At(Site{Preset: preset}) {
 			t.Errorf("%s translates and gets IPv6", preset)
