@@ -69,6 +69,16 @@ func (r *rig) close() error {
 // counter returns the emulator's counter of the direction from a to b.
 func (r *rig) counter() wan.Counter { return r.emu.Counters()[0] }
 
+// settled returns the counter once it holds n packets, which the emulator reads
+// only after their sender wrote them, or after a second without.
+func (r *rig) settled(n uint64) wan.Counter {
+	for end := time.Now().Add(time.Second); ; time.Sleep(time.Millisecond) {
+		if c := r.counter(); c.Packets+c.Lost >= n || time.Now().After(end) {
+			return c
+		}
+	}
+}
+
 // udp returns a socket of host i.
 func (r *rig) udp(i int) (c *net.UDPConn, err error) {
 	err = r.star.Hosts[i].Do(func() error {

@@ -168,7 +168,7 @@ func loss(ctx context.Context) (rows []bench.Row, err error) {
 		if err != nil {
 			return err
 		}
-		c := r.counter()
+		c := r.settled(n + endRepeats)
 		sent := float64(c.Packets + c.Lost)
 		params := map[string]any{"loss": share, "datagrams": n}
 		unaccounted := float64(n+endRepeats) - sent
