@@ -68,8 +68,10 @@ func (w *world) settle(ctx context.Context, a, b string) []wan.Counter {
 }
 
 // strangers counts what the emulator carried, from before to after, between the
-// two sites and anybody who has no part in their link.
-func strangers(before, after []wan.Counter, a, b string) uint64 {
+// two sites and anybody who has no part in their link. Sites that met by hole
+// punching keep their way open for the next time: what passes between either
+// site and one that it is tunnelled to belongs to an earlier pair.
+func strangers(before, after []wan.Counter, a, b string, tunnelled map[[2]string]bool) uint64 {
 	old := map[[2]string]wan.Counter{}
 	for _, t := range before {
 		old[[2]string{t.From, t.To}] = t
@@ -81,7 +83,8 @@ func strangers(before, after []wan.Counter, a, b string) uint64 {
 		if !ofSite(near, a) && !ofSite(near, b) {
 			near, far = far, near
 		}
-		if (ofSite(near, a) || ofSite(near, b)) && !friends[far] {
+		kept := tunnelled[[2]string{t.From, t.To}] || tunnelled[[2]string{t.To, t.From}]
+		if (ofSite(near, a) || ofSite(near, b)) && !friends[far] && !kept {
 			n += t.Packets - old[[2]string{t.From, t.To}].Packets
 		}
 	}

@@ -37,7 +37,8 @@ type world struct {
 	grid         *grid.Grid
 	rtt          time.Duration
 	unprivileged bool
-	read         int // bytes of the proxy's log that were accounted for
+	read         int                // bytes of the proxy's log that were accounted for
+	tunnelled    map[[2]string]bool // asker's and target's sites that met by hole punching
 }
 
 func askerSite(preset string) string  { return strings.ReplaceAll(preset, "/", "-") + "-1" }
@@ -66,7 +67,7 @@ func build(ctx context.Context, o Options, part part) (*world, error) {
 	if err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
-	w := &world{lab: l, grid: g, rtt: o.RTT, unprivileged: o.Unprivileged}
+	w := &world{lab: l, grid: g, rtt: o.RTT, unprivileged: o.Unprivileged, tunnelled: map[[2]string]bool{}}
 	if err := w.checkPrivileges(); err != nil {
 		return nil, errors.Join(err, w.close())
 	}
@@ -143,7 +144,10 @@ func (w *world) try(ctx context.Context, c *Cell) {
 	before := w.lab.Traffic()
 	err := w.link(ctx, c)
 	a, b := askerSite(c.From), targetSite(c.To)
-	c.ThirdPartyPackets += strangers(before, w.settle(ctx, a, b), a, b)
+	c.ThirdPartyPackets += strangers(before, w.settle(ctx, a, b), a, b, w.tunnelled)
+	if c.Technique == overlay.HolePunching.String() {
+		w.tunnelled[[2]string{a, b}] = true
+	}
 	var relayErr error
 	c.ProxyBytes, relayErr = w.relayed(ctx, c.relayed())
 	if err = errors.Join(err, relayErr); err != nil {
