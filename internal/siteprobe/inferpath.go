@@ -71,15 +71,20 @@ func (o Observations) rate() told[bound] {
 	case len(o.Rate) == 0:
 		return unknown[bound]("no paces were tried")
 	}
-	both, top := climbed(o.Rate, true, 2)
-	out, _ := climbed(o.Rate, false, 1)
+	out, outTop := climbed(o.Rate, false, 1)
+	tries := 2
+	if out == nil && outTop != nil {
+		tries = 3 // small answers speak against it
+	}
+	both, top := climbed(o.Rate, true, tries)
+	last := o.Rate[len(o.Rate)-1]
 	switch {
-	case both == nil && top == nil:
-		return unknown[bound]("%d of %d datagrams were answered, and a second try went better", o.Rate[0].Answered, o.Rate[0].Sent)
+	case both == nil && (!last.Echoed || last.limited()):
+		return unknown[bound]("at %s, %s got through, and the measurement ended before it was tried again", speed(last.Pace), speed(last.Through))
 	case both == nil:
 		return is(bound{}, "%d of %d datagrams at %s, and as large answers, got through: not limited below %s", top.Answered, top.Sent, speed(top.Pace), speed(top.Offered/4*3))
 	case top == nil:
-		return unknown[bound]("at %s, the slowest that is tried, already %d of %d datagrams were not answered", speed(both.Pace), both.Sent-both.Answered, both.Sent)
+		return unknown[bound]("at %s, the slowest that is tried, not all gets through: %s does (%d of %d datagrams), which may be loss as well", speed(both.Pace), speed(both.Through), both.Answered, both.Sent)
 	}
 	back := fmt.Sprintf("of %s sent, %s got through and back (%d of %d datagrams)", speed(both.Offered), speed(both.Through), both.Answered, both.Sent)
 	switch {
@@ -93,8 +98,8 @@ func (o Observations) rate() told[bound] {
 	return is(bound{value: round(out.Through)}, "of %s sent with small answers, %s got through (%d of %d datagrams); %s", speed(out.Offered), speed(out.Through), out.Answered, out.Sent, back)
 }
 
-// climbed returns the step that was limited for so many tries running, the last
-// of them, and the last step that was not limited; nil if there is none.
+// climbed returns the last step, if it was limited and so were the tries-1
+// before it, and the last one that was not limited; nil if there is none.
 func climbed(steps []RateStep, echoed bool, tries int) (limited, through *RateStep) {
 	running, pace := 0, uint64(0)
 	for i := range steps {
@@ -105,11 +110,13 @@ func climbed(steps []RateStep, echoed bool, tries int) (limited, through *RateSt
 		if s.Pace != pace {
 			running, pace = 0, s.Pace
 		}
-		if !s.limited() {
-			running, through = 0, s
-		} else if running++; running == tries {
-			limited = s
+		running++
+		if limited = s; !s.limited() {
+			running, limited, through = 0, nil, s
 		}
+	}
+	if running < tries {
+		limited = nil
 	}
 	return limited, through
 }

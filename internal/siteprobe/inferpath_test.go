@@ -33,7 +33,9 @@ func TestInferPath(t *testing.T) {
 		{"slow once by chance", Observations{UDP: stun, Rate: []RateStep{step(1*m, true, 500*k), step(1*m, true, 990*k), step(3*m, true, 3*m)}}, "udp_rate=none"},
 		{"lost at any pace", Observations{UDP: stun, Rate: []RateStep{step(64*k, true, 20*k), step(64*k, true, 21*k), step(64*k, false, 22*k)}}, "udp_rate=/slowest"},
 		{"held each way", Observations{UDP: stun, Rate: []RateStep{step(1*m, true, 1*m), step(3*m, true, 1100*k), step(3*m, true, 1004*k), step(3*m, false, 987654)}}, "udp_rate=990000"},
-		{"held on the way in", Observations{UDP: stun, Rate: []RateStep{step(1*m, true, 1*m), step(3*m, true, 1*m), step(3*m, true, 1*m), step(3*m, false, 3*m)}}, "udp_rate=1000000/in"},
+		{"held on the way in", Observations{UDP: stun, Rate: []RateStep{step(1*m, true, 1*m), step(3*m, true, 1*m), step(3*m, true, 1*m), step(3*m, false, 3*m), step(3*m, true, 1*m)}}, "udp_rate=1000000/in"},
+		{"held twice by chance", Observations{UDP: stun, Rate: []RateStep{step(1*m, true, 500*k), step(1*m, true, 500*k), step(1*m, false, 1*m), step(3*m, false, 3*m), step(1*m, true, 1*m), step(3*m, true, 3*m)}}, "udp_rate=none"},
+		{"held twice, and then ended", Observations{UDP: stun, Rate: []RateStep{step(64*k, true, 64*k), step(1*m, true, 500*k), step(1*m, true, 500*k), step(1*m, false, 1*m), step(3*m, false, 3*m)}}, "udp_rate="},
 		{"held more on the way in", Observations{UDP: stun, Rate: []RateStep{step(64*k, true, 64*k), step(1*m, true, 200*k), step(1*m, true, 200*k), step(1*m, false, 1*m), step(3*m, false, 2*m)}}, "udp_rate=200000/more"},
 		{"held together", Observations{UDP: stun, Rate: []RateStep{step(64*k, true, 64*k), step(1*m, true, 500*k), step(1*m, true, 500*k), step(1*m, false, 990*k), step(3*m, false, 1*m)}}, "udp_rate=1000000/together"},
 		{"ended early", Observations{UDP: stun, Rate: []RateStep{step(64*k, true, 30*k)}}, "udp_rate="},
@@ -188,6 +190,10 @@ func TestJudgeRun(t *testing.T) {
 	for i := 30; i < n; i++ { // what a bucket holds at once, then a queue at 500 kb/s
 		drained[i] = drained[29].Add(time.Duration(i-29) * 16 * time.Millisecond)
 	}
+	asleep := every(interval)
+	for i := 60; i < 95; i++ { // nobody took answers for a while
+		asleep[i] = asleep[95]
+	}
 	for _, tc := range []struct {
 		name    string
 		came    []time.Time
@@ -197,6 +203,7 @@ func TestJudgeRun(t *testing.T) {
 		{"free", every(interval), 2e6, false},
 		{"drops", thin, 5e5, true},
 		{"queues", drained, 5e5, true},
+		{"asleep", asleep, 2e6, false},
 		{"nothing", make([]time.Time, n), 0, true},
 	} {
 		s := judgeRun(every(interval), tc.came, size)

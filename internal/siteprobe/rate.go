@@ -28,7 +28,7 @@ func (s RateStep) limited() bool { return s.Through < s.Offered/4*3 }
 
 // paces are what is tried, each for rateTime and only if the one before got
 // through, so that a narrow site is not flooded: together 220 kB, and 520 kB where
-// the fastest is held back.
+// the fastest is held back, 660 kB if that is so only on the way in.
 var paces = []uint64{64_000, 250_000, 1_000_000, 3_000_000}
 
 // Bounds of a run.
@@ -42,9 +42,8 @@ const (
 )
 
 // lookRate runs datagrams at rising paces until they are held back. The answers
-// are as large as the questions first, which tries both directions at once;
-// where these are held back, twice, small answers tell what the way out alone
-// does.
+// are as large as the questions, which tries both directions at once; where
+// these are held back, small answers tell what the way out alone does.
 func (m *measurement) lookRate(ctx context.Context, to netip.AddrPort) {
 	var c *net.UDPConn
 	err := m.opts.Do(func() (err error) {
@@ -61,12 +60,38 @@ func (m *measurement) lookRate(ctx context.Context, to netip.AddrPort) {
 	reading.Go(r.read)
 	defer reading.Wait()
 	defer c.Close()
-	steps, limited := r.climb(ctx, m.opts.Paces, true, 2)
-	if limited {
-		out, _ := r.climb(ctx, above(m.opts.Paces, steps[len(steps)-1].Through), false, 1)
-		steps = append(steps, out...)
-	}
+	steps := r.climb(ctx, m.opts.Paces)
 	m.add(func(o *Observations) { o.Rate = steps })
+}
+
+// climb makes steps until one is limited and no accident: it must be so twice,
+// and a third time if small answers show no limit.
+func (r *rateRun) climb(ctx context.Context, paces []uint64) (steps []RateStep) {
+	limited, ok := false, true
+	try := func(pace uint64, echoed bool) bool {
+		var step RateStep
+		if step, ok = r.step(ctx, pace, echoed); ok {
+			steps = append(steps, step)
+			limited = step.limited()
+		}
+		return ok && limited
+	}
+	for _, pace := range paces {
+		if try(pace, true) && try(pace, true) {
+			for _, higher := range above(paces, steps[len(steps)-1].Through) {
+				if !ok || try(higher, false) {
+					return steps
+				}
+			}
+			if ok && try(pace, true) {
+				return steps
+			}
+		}
+		if !ok {
+			return steps // ctx has ended
+		}
+	}
+	return steps
 }
 
 // above returns the paces that may show a limit that is at rate or over.
@@ -76,27 +101,6 @@ func above(paces []uint64, rate uint64) []uint64 {
 		from++
 	}
 	return paces[from:]
-}
-
-// climb makes steps until one is limited as often as it is tried.
-func (r *rateRun) climb(ctx context.Context, paces []uint64, echoed bool, tries int) (steps []RateStep, limited bool) {
-	for _, pace := range paces {
-		for range tries {
-			step, ok := r.step(ctx, pace, echoed)
-			if !ok {
-				return steps, false
-			}
-			steps = append(steps, step)
-			limited = step.limited()
-			if !limited {
-				break
-			}
-		}
-		if limited {
-			return steps, true
-		}
-	}
-	return steps, false
 }
 
 // rateRun is one socket with its answers. Its reader and its sender share the
@@ -230,33 +234,42 @@ func (r *rateRun) read() {
 
 // judgeRun counts a run of datagrams of size bytes. Rates are those of its
 // second half, when what a limiter lets pass at once has been used up: one
-// that drops thins the answers, one that queues spreads them.
+// that drops thins the answers, one that queues delays them more and more. A
+// delay counts only when it lasts: an end that was asleep for a while finds all
+// that came meanwhile, and is no limiter.
 func judgeRun(sent, came []time.Time, size int) RateStep {
 	s := RateStep{Sent: len(sent)}
-	half := len(sent) / 2
-	var first, last time.Time // answers of the second half
+	half, quarter := len(sent)/2, len(sent)*3/4
 	late := 0
 	for i, at := range came {
 		if at.IsZero() {
 			continue
 		}
 		s.Answered++
-		if i < half {
-			continue
-		}
-		late++
-		if first.IsZero() || at.Before(first) {
-			first = at
-		}
-		if at.After(last) {
-			last = at
+		if i >= half {
+			late++
 		}
 	}
 	n := len(sent) - half
 	span := widen(sent[len(sent)-1].Sub(sent[half]), n)
 	s.Offered = perSecond(n*size, span)
-	s.Through = perSecond(late*size, max(span, widen(last.Sub(first), late)))
+	before, okBefore := shortest(sent[half:quarter], came[half:quarter])
+	after, okAfter := shortest(sent[quarter:], came[quarter:])
+	if okBefore && okAfter && after > before {
+		span += 2 * (after - before) // a quarter of the run lies between the two
+	}
+	s.Through = perSecond(late*size, span)
 	return s
+}
+
+// shortest returns the shortest time from a datagram to its answer.
+func shortest(sent, came []time.Time) (trip time.Duration, ok bool) {
+	for i, at := range came {
+		if d := at.Sub(sent[i]); !at.IsZero() && (!ok || d < trip) {
+			trip, ok = d, true
+		}
+	}
+	return trip, ok
 }
 
 // widen makes the time between the first and last of n into that which n take.
