@@ -213,40 +213,28 @@ sites:
 	ping("a/n1", "b/n1", 65*time.Millisecond)
 }
 
-// TestWANUplink checks that an access link is limited: what its bucket holds goes
-// at once, the rest at its rate.
+// TestWANUplink checks that an access link is limited in both directions, with and
+// without a provider's router on it: what its bucket holds goes at once, the rest at
+// its rate.
 func TestWANUplink(t *testing.T) {
+	t.Parallel()
 	const rate, size = 8 << 20, 1 << 20 // 1 MiB at 1 MiB/s
 	l := up(t, Spec{Sites: []Site{
 		{Name: "a", Preset: "open", Nodes: Nodes(1), Uplink: rate},
+		{Name: "b", Preset: "udp-slow", Nodes: Nodes(1), Uplink: rate},
 		{Name: "pub", Preset: Public, Nodes: []string{"x"}},
 	}})
-	ln, err := l.Host("pub/x").Listen("tcp", ":7000")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	c, err := l.Host("a/n1").Dial(context.Background(), "tcp", l.Host("pub/x").Addr().String()+":7000")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	start := time.Now()
-	go c.Write(make([]byte, size))
-	s, err := ln.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	s.SetDeadline(time.Now().Add(30 * time.Second))
-	for n := 0; n < size; {
-		m, err := s.Read(make([]byte, 64<<10))
-		if err != nil {
-			t.Fatal(err)
+	pub := l.Host("pub/x")
+	for _, site := range []string{"a", "b"} {
+		caller, listener := connected(t, l.Host(site+"/n1"), pub, pub.Addr(), nil)
+		for way, c := range map[string][2]*net.TCPConn{"out": {caller, listener}, "in": {listener, caller}} {
+			start := time.Now()
+			if !carries(t, c[0], c[1], size, 30*time.Second) {
+				t.Fatalf("%s %s: 1 MiB does not arrive", site, way)
+			}
+			if took := time.Since(start); took < 800*time.Millisecond {
+				t.Errorf("%s %s: 1 MiB went through a 1 MiB/s link in %v", site, way, took)
+			}
 		}
-		n += m
-	}
-	if took := time.Since(start); took < 800*time.Millisecond {
-		t.Errorf("1 MiB went through a 1 MiB/s link in %v", took)
 	}
 }

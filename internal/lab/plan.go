@@ -33,7 +33,7 @@ type hostPlan struct {
 	name     string   // site/host
 	role     hostRole // how it is connected
 	uplink   string   // the interface's name in the internet namespace; "" for what hangs on another host
-	rate     int64    // bit/s of wan0, 0 is no limit
+	rate     int64    // bit/s of the site's access link, 0 is no limit
 	on       int      // index in hosts: a node's gateway, a gateway's provider; -1 is the internet
 	hidden   bool     // a gateway that forwards nothing
 	preset   preset   // of a gateway or provider
@@ -129,7 +129,7 @@ func (p *plan) addProvider(s Site, number byte, gw hostPlan) {
 	}
 	h := hostPlan{
 		addrs: four.provider(number, gw.addrs, outer.rules.translates()),
-		name:  s.Name + "/" + outer.host, role: roleProvider, on: -1, uplink: p.uplinkName(),
+		name:  s.Name + "/" + outer.host, role: roleProvider, on: -1, uplink: p.uplinkName(), rate: s.Uplink,
 		preset: outer.rules, outer: outer, presetIs: s.Preset,
 	}
 	if gw.six.wan.IsValid() {

@@ -39,7 +39,6 @@ var (
 // says of packets from the LAN holds for those it sends, and what the chain says of
 // packets from the WAN for those it receives.
 func (p preset) ruleset(v ruleVars) string {
-	var b strings.Builder
 	forward, policy := p.forward, "drop"
 	if p.accepts {
 		policy = "accept"
@@ -47,33 +46,39 @@ func (p preset) ruleset(v ruleVars) string {
 	if v.ipv6 {
 		forward = alsoSix(forward)
 	}
-	var before []string
+	var first, near []string // of all chains, and of those of the gateway's own packets
 	if v.silent {
-		before = silence
+		first = silence
 	}
-	b.WriteString("table inet fw {\n")
-	near := before
 	if v.ipv6 && !p.accepts {
-		near = slices.Concat(before, discovery)
+		near = discovery
 	}
-	input := slices.Concat(near, p.local(forward, "iifname LAN ", "oifname WAN ", "iifname"))
+	input := slices.Concat(first, near, p.local(forward, "iifname LAN ", "oifname WAN ", "iifname"))
+	output := slices.Concat(first, near, p.local(forward, "iifname WAN ", "iifname LAN ", "oifname"))
+	inputPolicy := policy
 	switch {
 	case p.answers && v.hidden: // open would give the gateway more than its site has
-		chain(&b, "input", policy, slices.Concat(input, reject))
+		input = append(input, reject...)
 	case p.answers:
-		chain(&b, "input", "accept", nil)
-	default:
-		chain(&b, "input", policy, input)
+		input, inputPolicy = nil, "accept"
 	}
-	chain(&b, "output", policy, slices.Concat(near, p.local(forward, "iifname WAN ", "iifname LAN ", "oifname")))
+	forward, forwardPolicy := slices.Concat(first, forward), policy
 	if v.hidden {
-		chain(&b, "forward", "drop", nil)
-	} else {
-		chain(&b, "forward", policy, slices.Concat(before, forward))
+		forward, forwardPolicy = nil, "drop"
 	}
+	var b strings.Builder
+	b.WriteString("table inet fw {\n")
+	chain(&b, "input", inputPolicy, input)
+	chain(&b, "output", policy, output)
+	chain(&b, "forward", forwardPolicy, forward)
 	b.WriteString("}\n" + p.nat)
+	return v.words().Replace(b.String())
+}
+
+// words puts the site's values in place of their words.
+func (v ruleVars) words() *strings.Replacer {
 	return strings.NewReplacer("LAN", `"lan0"`, "WAN", `"wan0"`, "EXT", v.ext.String(), "HOST", v.host.String(),
-		"PROXY6", v.proxy6.String(), "PROXY", v.proxy.String(), "LIFE", fmt.Sprintf("%dms", v.life.Milliseconds())).Replace(b.String())
+		"PROXY6", v.proxy6.String(), "PROXY", v.proxy.String(), "LIFE", fmt.Sprintf("%dms", v.life.Milliseconds()))
 }
 
 // alsoSix says of IPv6 addresses what rules say of IPv4 addresses.
