@@ -51,7 +51,7 @@ const (
 )
 
 // Measure makes the observations from which Infer learns the site's profile.
-// It takes about eight seconds, fifteen at most, sends and receives some 220 kB
+// It takes about eight seconds, twenty-five at most, sends and receives some 220 kB
 // in the last three of them, and is best run from one node of a site at a time.
 // It fails only when the grid does not say where its vantage points are;
 // whatever else goes wrong is an observation.
