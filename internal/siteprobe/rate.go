@@ -67,28 +67,32 @@ func (m *measurement) lookRate(ctx context.Context, to netip.AddrPort) {
 // climb makes steps until one is limited and no accident: it must be so twice,
 // and a third time if small answers show no limit.
 func (r *rateRun) climb(ctx context.Context, paces []uint64) (steps []RateStep) {
-	limited, ok := false, true
-	try := func(pace uint64, echoed bool) bool {
-		var step RateStep
-		if step, ok = r.step(ctx, pace, echoed); ok {
-			steps = append(steps, step)
-			limited = step.limited()
+	ok := true // until ctx ends
+	limited := func(pace uint64, echoed bool, times int) bool {
+		for range times {
+			var step RateStep
+			if step, ok = r.step(ctx, pace, echoed); !ok {
+				return false
+			}
+			if steps = append(steps, step); !step.limited() {
+				return false
+			}
 		}
-		return ok && limited
+		return true
 	}
 	for _, pace := range paces {
-		if try(pace, true) && try(pace, true) {
+		if limited(pace, true, 2) {
 			for _, higher := range above(paces, steps[len(steps)-1].Through) {
-				if !ok || try(higher, false) {
+				if limited(higher, false, 1) || !ok {
 					return steps
 				}
 			}
-			if ok && try(pace, true) {
+			if limited(pace, true, 1) {
 				return steps
 			}
 		}
 		if !ok {
-			return steps // ctx has ended
+			return steps
 		}
 	}
 	return steps
