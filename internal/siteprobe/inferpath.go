@@ -95,7 +95,8 @@ func (o Observations) rate() told[bound] {
 	case float64(both.Through) < 2*together*float64(out.Through):
 		return is(bound{value: round(out.Through)}, "of %s sent with small answers, %s got through (%d of %d datagrams); %s, as if one limit held for both directions together", speed(out.Offered), speed(out.Through), out.Answered, out.Sent, back)
 	}
-	return is(bound{value: round(out.Through)}, "of %s sent with small answers, %s got through (%d of %d datagrams); %s", speed(out.Offered), speed(out.Through), out.Answered, out.Sent, back)
+	// A busy host makes either seem lower than it is, and nothing makes it higher.
+	return is(bound{value: round(max(out.Through, both.Through))}, "of %s sent with small answers, %s got through (%d of %d datagrams); %s", speed(out.Offered), speed(out.Through), out.Answered, out.Sent, back)
 }
 
 // climbed returns the last step, if it was limited and so were the tries-1
