@@ -59,8 +59,8 @@ func (h *Host) Name() string { return h.plan.name }
 func (h *Host) Addr() netip.Addr { return h.plan.addr }
 
 // WANAddr returns the address of a gateway, provider or public host towards the
-// internet; it is not valid for a node. Behind a provider that translates, others
-// meet a gateway under the provider's.
+// internet; it is not valid for a node. See Lab.Outside for where others
+// meet a gateway.
 func (h *Host) WANAddr() netip.Addr { return h.plan.wan }
 
 // Addr6 returns the host's IPv6 address, on the same interface as Addr. It is not

@@ -198,6 +198,21 @@ func (l *Lab) Hosts() []*Host {
 	return hosts
 }
 
+// Outside returns the IPv4 address under which others meet a site's gateway: its
+// own, or its provider's where that translates. It is not valid for a public site.
+func (l *Lab) Outside(site string) (a netip.Addr) {
+	for _, h := range l.plan.hosts {
+		switch {
+		case siteOf(h.name) != site:
+		case h.role == roleProvider && h.preset.translates():
+			return h.wan
+		case h.role == roleGateway:
+			a = h.wan
+		}
+	}
+	return a
+}
+
 // Proxy returns the CONNECT proxy of an http-proxy site, or nil. It listens on
 // port 3128 of the host "site/proxy".
 func (l *Lab) Proxy(site string) *ConnectProxy { return l.proxies[site] }

@@ -43,6 +43,9 @@ func (*Lab) Lookup(string) (*Host, error) { return nil, ErrNotLinux }
 // Hosts returns nil.
 func (*Lab) Hosts() []*Host { return nil }
 
+// Outside returns an address that is not valid.
+func (*Lab) Outside(string) netip.Addr { return netip.Addr{} }
+
 // Proxy returns nil.
 func (*Lab) Proxy(string) *ConnectProxy { return nil }
 

@@ -79,7 +79,8 @@ var patientUDP = map[string]string{
 // packet, used or not: live holds the mappings (add, unlike update, renews
 // nothing) and the undertaker ends the connections that the kernel would still
 // translate. A place whose mapping ended gets another port with the next one, as
-// from a carrier whose ports go from hand to hand; the first keeps its port.
+// from a carrier whose ports go from hand to hand; the first keeps its port. Only
+// where nothing was ever answered may a mapping be renewed with its old port.
 const natMortal = `table ip nat {
  map live { type ipv4_addr . inet_service : ipv4_addr . inet_service; flags timeout,dynamic; size 65535; timeout LIFE; }
  set seen { type ipv4_addr . inet_service; flags timeout,dynamic; size 65535; timeout 1h; }

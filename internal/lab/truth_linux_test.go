@@ -89,21 +89,16 @@ func TestPresetTruth(t *testing.T) {
 	}
 }
 
-// A version of IP, as the addresses that a host has in it.
-type version struct{ addr, wan func(*Host) netip.Addr }
+// A version of IP, as the addresses that a host and a gateway's site have in it.
+type version struct {
+	addr    func(*Host) netip.Addr
+	outside func(l *Lab, site string) netip.Addr // of the gateway for others
+}
 
 var (
-	overIPv4 = version{(*Host).Addr, (*Host).WANAddr}
-	overIPv6 = version{(*Host).Addr6, (*Host).WANAddr6}
+	overIPv4 = version{(*Host).Addr, (*Lab).Outside}
+	overIPv6 = version{(*Host).Addr6, func(l *Lab, site string) netip.Addr { return l.Host(site + "/gw").WANAddr6() }}
 )
-
-// outside returns the address under which others meet the gateway.
-func (v version) outside(l *Lab, site string) netip.Addr {
-	if h, err := l.Lookup(site + "/cgn"); err == nil {
-		return v.wan(h)
-	}
-	return v.wan(l.Host(site + "/gw"))
-}
 
 // probes are questions to the rules of a lab, all asked at the same time.
 type probes struct {
