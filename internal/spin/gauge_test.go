@@ -1,0 +1,124 @@
+package spin
+
+import (
+	"testing"
+	"time"
+)
+
+// play lets a gauge go through waits: each waits for its data so long. It
+// returns the time spent on waits that spun and how many did.
+func play(g *gauge, processors int, waits ...time.Duration) (burnt time.Duration, spun int) {
+	const step = time.Microsecond // of a poll and a yield
+	now := time.Duration(0)
+	for _, data := range waits {
+		if g.worth() {
+			spun++
+			start := now
+			g.begin(now, processors)
+			for {
+				if now-start >= data {
+					g.end(now)
+					break
+				}
+				if !g.more(now) {
+					break
+				}
+				now += step
+			}
+			burnt += now - start
+		}
+		now += time.Second
+	}
+	return burnt, spun
+}
+
+func repeat(n int, waits ...time.Duration) []time.Duration {
+	var all []time.Duration
+	for range n {
+		all = append(all, waits...)
+	}
+	return all
+}
+
+const (
+	soon  = 5 * time.Microsecond
+	never = time.Hour
+)
+
+func TestGaugeSpinsWhileItPays(t *testing.T) {
+	g := newGauge(0)
+	if _, spun := play(&g, 2, repeat(1000, soon)...); spun != 1000 {
+		t.Errorf("%d of 1000 waits that are answered soon spun", spun)
+	}
+	if _, spun := play(&g, 2, repeat(300, soon, never, never)...); spun != 900 {
+		t.Errorf("%d of 900 waits spun, one in three answered soon", spun)
+	}
+}
+
+func TestGaugeBoundsWhatIsBurntInVain(t *testing.T) {
+	const waits = 10_000
+	g := newGauge(0)
+	burnt, spun := play(&g, 2, repeat(waits, never)...)
+	want := most + (waits-most)/probeOne
+	if spun != want {
+		t.Errorf("%d of %d waits in vain spun, want %d", spun, waits, want)
+	}
+	if limit := time.Duration(want) * defaultBudget; burnt > limit {
+		t.Errorf("burnt %v in vain, more than %v", burnt, limit)
+	}
+	// One wait in four that is worth it is too few.
+	g = newGauge(0)
+	if _, spun := play(&g, 2, repeat(waits/4, soon, never, never, never)...); spun > waits/2 {
+		t.Errorf("%d of %d waits spun, one in four answered soon", spun, waits)
+	}
+}
+
+func TestGaugeComesBack(t *testing.T) {
+	g := newGauge(0)
+	play(&g, 2, repeat(100, never)...)
+	if _, spun := play(&g, 2, repeat(100, soon)...); spun <= 100-probeOne {
+		t.Errorf("%d of 100 waits spun, answered soon after a time of waits in vain", spun)
+	}
+}
+
+// A yield that comes back late, after another process had the CPU, uses the
+// account up at once, though the data is there by then.
+func TestGaugeGivesWayToOthers(t *testing.T) {
+	g := newGauge(0)
+	if !g.worth() {
+		t.Fatal("a new gauge should spin")
+	}
+	g.begin(0, 2)
+	if !g.more(time.Microsecond) {
+		t.Fatal("should go on after 1 us")
+	}
+	g.end(4 * time.Millisecond)
+	if g.worth() {
+		t.Error("still spins after losing the CPU for 4 ms")
+	}
+}
+
+func TestGaugeOfOneProcessor(t *testing.T) {
+	g := newGauge(0)
+	burnt, _ := play(&g, 1, never)
+	if burnt > fewYields*time.Microsecond {
+		t.Errorf("a wait spun for %v with one processor", burnt)
+	}
+	if _, spun := play(&g, 1, repeat(100, 2*time.Microsecond)...); spun != 100 {
+		t.Errorf("%d of 100 waits yielded, each answered after two yields", spun)
+	}
+}
+
+func TestGaugeBudget(t *testing.T) {
+	for _, c := range []struct{ asked, want time.Duration }{
+		{0, defaultBudget}, {-1, 0}, {10 * time.Microsecond, 10 * time.Microsecond}, {time.Second, mostBudget},
+	} {
+		g := newGauge(c.asked)
+		if g.budget != c.want {
+			t.Errorf("a budget of %v became %v, want %v", c.asked, g.budget, c.want)
+		}
+		if g.worth() != (c.want > 0) {
+			t.Errorf("with a budget of %v: worth spinning is %v", c.asked, g.worth())
+		}
+	}
+}

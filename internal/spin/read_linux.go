@@ -1,0 +1,193 @@
+package spin
+
+import (
+	"io"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// longCall is how many bytes a system call may move behind the scheduler's
+// back (RawSyscall): while it does, the runtime can stop the world, or give the
+// processor to another goroutine, only when the call is over.
+const longCall = 64 << 10
+
+// phase is how far a read has come. A phase's name says what has happened.
+//
+//	fresh --empty--> told --empty--> spinning --empty, budget spent--> parked
+//	                   '-------- empty, not worth it --------------------^
+type phase uint8
+
+const (
+	fresh    phase = iota // nothing yet
+	told                  // found nothing, and called Idle
+	spinning              // polls; holds one of the process's places
+	parked                // leaves the waiting to the runtime
+)
+
+// A reader is the reading half of a connection.
+type reader struct {
+	mu   sync.Mutex         // held for a whole read; guards the fields below
+	poll func(uintptr) bool // r.tryAll, made once, for each would allocate
+	idle func()
+
+	gauge      gauge
+	processors int    // as of the last look
+	waits      uint64 // so far
+
+	// Of the read under way.
+	phase phase
+	buf   []byte // where to, or else
+	vec   vector
+	n     int
+	errno syscall.Errno
+}
+
+// epoch is where the package's times begin.
+var epoch = time.Now()
+
+// spinners is how many waits of this process spin.
+var spinners atomic.Int32
+
+// Read reads into p as net.Conn does.
+func (c *Conn) Read(p []byte) (int, error) {
+	if len(p) == 0 {
+		return c.Conn.Read(p)
+	}
+	r := &c.reader
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.buf = p
+	return c.read()
+}
+
+// ReadVec reads into bufs, one after the other, what one Read into all of them
+// together would have read. It does not keep bufs, and allocates nothing if
+// called with slices one by one. Of more than 64 buffers, the first 64 that
+// are not empty are used.
+func (c *Conn) ReadVec(bufs ...[]byte) (int, error) {
+	r := &c.reader
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.vec.fill(bufs)
+	if r.vec.len() == 0 {
+		return c.Conn.Read(nil)
+	}
+	return c.read()
+}
+
+// read carries out the read that buf or vec describes.
+func (c *Conn) read() (int, error) {
+	r := &c.reader
+	r.phase, r.n, r.errno = fresh, 0, 0
+	defer r.finish()
+	err := c.raw.Read(r.poll)
+	switch {
+	case err != nil:
+		return 0, c.failed("read", err)
+	case r.errno != 0:
+		return 0, c.failed("read", r.errno)
+	case r.n == 0:
+		return 0, io.EOF
+	}
+	return r.n, nil
+}
+
+func (r *reader) finish() {
+	if r.phase == spinning {
+		spinners.Add(-1)
+	}
+	r.buf = nil
+	r.vec.clear()
+}
+
+// tryAll polls until there is something to tell, which is true, or the
+// runtime should wait until there may be.
+func (r *reader) tryAll(fd uintptr) bool {
+	for {
+		n, errno := r.receive(fd)
+		switch errno {
+		case 0:
+			raceAcquire()
+			r.n = n
+		case unix.EINTR:
+			continue
+		case unix.EAGAIN:
+			if r.empty() {
+				continue
+			}
+			return false
+		default:
+			r.errno = errno
+		}
+		if r.phase == spinning {
+			r.gauge.end(time.Since(epoch))
+		}
+		return true
+	}
+}
+
+// receive is one poll. It does not wait even if somebody else, with whom the
+// socket is shared, made it a blocking one.
+func (r *reader) receive(fd uintptr) (int, syscall.Errno) {
+	var n uintptr
+	var errno syscall.Errno
+	switch {
+	case r.buf == nil && r.vec.len() > longCall:
+		n, _, errno = unix.Syscall(unix.SYS_RECVMSG, fd, uintptr(unsafe.Pointer(&r.vec.hdr)), unix.MSG_DONTWAIT)
+	case r.buf == nil:
+		n, _, errno = unix.RawSyscall(unix.SYS_RECVMSG, fd, uintptr(unsafe.Pointer(&r.vec.hdr)), unix.MSG_DONTWAIT)
+	case len(r.buf) > longCall:
+		n, _, errno = unix.Syscall6(unix.SYS_RECVFROM, fd, uintptr(unsafe.Pointer(&r.buf[0])), uintptr(len(r.buf)), unix.MSG_DONTWAIT, 0, 0)
+	default:
+		n, _, errno = unix.RawSyscall6(unix.SYS_RECVFROM, fd, uintptr(unsafe.Pointer(&r.buf[0])), uintptr(len(r.buf)), unix.MSG_DONTWAIT, 0, 0)
+	}
+	return int(n), errno
+}
+
+// empty reports, after a poll that found nothing, whether to poll again.
+func (r *reader) empty() bool {
+	switch r.phase {
+	case fresh:
+		r.phase = told
+		if r.idle != nil {
+			r.idle()
+			return true
+		}
+		fallthrough
+	case told:
+		r.phase = parked
+		if !r.gauge.worth() || !r.enter() {
+			return false
+		}
+		r.phase = spinning
+		r.gauge.begin(time.Since(epoch), r.processors)
+	case parked:
+		return false
+	}
+	if !r.gauge.more(time.Since(epoch)) {
+		r.phase = parked
+		spinners.Add(-1)
+		return false
+	}
+	unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
+	return true
+}
+
+// enter takes one of the places of those who may spin, if one is free.
+func (r *reader) enter() bool {
+	if r.waits%64 == 0 { // asking takes a lock of the whole runtime
+		r.processors = runtime.GOMAXPROCS(0)
+	}
+	r.waits++
+	if int(spinners.Add(1)) > max(1, r.processors-1) {
+		spinners.Add(-1)
+		return false
+	}
+	return true
+}

@@ -1,0 +1,254 @@
+package spin
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+)
+
+// twoProcessors lets waits of this test spin. Tests of a package that share
+// the count of spinning waits do not run in parallel.
+func twoProcessors(t *testing.T) {
+	old := runtime.GOMAXPROCS(2)
+	t.Cleanup(func() {
+		runtime.GOMAXPROCS(old)
+		if n := spinners.Load(); n != 0 {
+			t.Errorf("%d places of spinning waits were not given back", n)
+		}
+	})
+}
+
+// What comes while a read is idle is found before it spins or parks.
+func TestDataWhileIdle(t *testing.T) {
+	eachNetwork(t, func(t *testing.T, network string) {
+		twoProcessors(t)
+		var peer net.Conn
+		calls := 0
+		c, peer := wrapped(t, network, Options{Budget: mostBudget, Idle: func() { calls++; peer.Write([]byte("now")) }})
+		buf := make([]byte, 8)
+		for i := range 10 {
+			n, err := c.Read(buf)
+			if string(buf[:n]) != "now" || err != nil {
+				t.Fatalf("%q, %v", buf[:n], err)
+			}
+			if calls != i+1 {
+				t.Fatalf("idle %d times in %d reads", calls, i+1)
+			}
+			if c.reader.phase == parked {
+				t.Error("the read parked, though data was there")
+			}
+		}
+	})
+}
+
+// What comes while a read spins is found by a poll, and pays.
+func TestDataDuringSpin(t *testing.T) {
+	eachNetwork(t, func(t *testing.T, network string) {
+		twoProcessors(t)
+		write := make(chan struct{})
+		c, peer := wrapped(t, network, Options{Budget: mostBudget, Idle: func() { write <- struct{}{} }})
+		written := make(chan struct{})
+		go func() { // ends when write is closed
+			defer close(written)
+			for range write {
+				peer.Write([]byte{1})
+			}
+		}()
+		defer func() { <-written }()
+		defer close(write)
+		buf := make([]byte, 1)
+		for range 10_000 { // on a busy machine the byte may come before the spin, or late
+			c.reader.gauge.credit = 1
+			if _, err := c.Read(buf); err != nil {
+				t.Fatal(err)
+			}
+			if c.reader.phase == spinning && c.reader.gauge.credit > gain*mostBudget {
+				return
+			}
+		}
+		t.Error("of 10000 spins none found what came, or none was paid for")
+	})
+}
+
+// A read that finds data at once does not idle.
+func TestReadyDataIsNotIdle(t *testing.T) {
+	c, peer := wrapped(t, "unix", Options{Idle: func() { t.Error("idle") }})
+	peer.Write([]byte("ready"))
+	if _, err := io.ReadFull(c, make([]byte, 5)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A deadline that passes during a spin ends the read when the budget is spent.
+func TestDeadlineDuringSpin(t *testing.T) {
+	twoProcessors(t)
+	var c *Conn
+	c, _ = wrapped(t, "tcp4", Options{Budget: mostBudget, Idle: func() { c.SetReadDeadline(time.Now().Add(-time.Second)) }})
+	_, err := c.Read(make([]byte, 1))
+	if !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("%v", err)
+	}
+	if c.reader.gauge.credit >= most*mostBudget {
+		t.Error("the read did not spin")
+	}
+}
+
+func TestCloseDuringSpin(t *testing.T) {
+	eachNetwork(t, func(t *testing.T, network string) {
+		twoProcessors(t)
+		closed := make(chan error, 1)
+		var c *Conn
+		c, _ = wrapped(t, network, Options{Budget: mostBudget, Idle: func() {
+			go func() { closed <- c.Close() }() // ends when the read has
+			for {
+				if _, err := c.TryWrite([]byte{1}); err != nil { // the close has begun
+					return
+				}
+				runtime.Gosched()
+			}
+		}})
+		_, err := c.Read(make([]byte, 1))
+		if !errors.Is(err, net.ErrClosed) {
+			t.Errorf("%v", err)
+		}
+		if err := <-closed; err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	})
+}
+
+func TestPeerClosesDuringSpin(t *testing.T) {
+	eachNetwork(t, func(t *testing.T, network string) {
+		twoProcessors(t)
+		var peer net.Conn
+		c, peer := wrapped(t, network, Options{Budget: mostBudget, Idle: func() { peer.Close() }})
+		if _, err := c.Read(make([]byte, 1)); err != io.EOF {
+			t.Errorf("%v", err)
+		}
+		if c.reader.phase == parked {
+			t.Error("the read parked, though the end was there")
+		}
+	})
+}
+
+// A wait in vain parks, and data then wakes it.
+func TestParkedReadWakes(t *testing.T) {
+	eachNetwork(t, func(t *testing.T, network string) {
+		twoProcessors(t)
+		c, peer := wrapped(t, network, Options{})
+		got := make(chan error, 1)
+		go func() { // ends with the byte below, or by its deadline
+			_, err := c.Read(make([]byte, 1))
+			got <- err
+		}()
+		for !someReadParked() {
+			if len(got) > 0 {
+				t.Fatal(<-got)
+			}
+			runtime.Gosched()
+		}
+		if _, err := peer.Write([]byte{1}); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-got; err != nil {
+			t.Error(err)
+		}
+		if c.reader.phase != parked {
+			t.Error("the read did not park")
+		}
+	})
+}
+
+// someReadParked reports whether the runtime has a goroutine wait in Read.
+func someReadParked() bool {
+	stacks := make([]byte, 1<<20)
+	for _, stack := range strings.Split(string(stacks[:runtime.Stack(stacks, true)]), "\n\n") {
+		if strings.Contains(stack, "[IO wait") && strings.Contains(stack, "spin.(*Conn).Read(") {
+			return true
+		}
+	}
+	return false
+}
+
+// While the process's only place is taken, a wait parks at once and its
+// account does not suffer.
+func TestNoPlaceToSpin(t *testing.T) {
+	twoProcessors(t)
+	spinners.Add(1)
+	defer spinners.Add(-1)
+	c, _ := wrapped(t, "tcp4", Options{Budget: mostBudget})
+	c.SetReadDeadline(time.Now().Add(time.Millisecond))
+	if _, err := c.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatal(err)
+	}
+	if c.reader.phase != parked || c.reader.gauge.credit != most*mostBudget {
+		t.Errorf("phase %d, credit %v", c.reader.phase, c.reader.gauge.credit)
+	}
+}
+
+// A negative budget never spins.
+func TestNeverSpins(t *testing.T) {
+	twoProcessors(t)
+	c, _ := wrapped(t, "tcp4", Options{Budget: -1})
+	c.SetReadDeadline(time.Now().Add(5 * time.Millisecond))
+	if _, err := c.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Error(err)
+	}
+	if c.reader.waits != 0 {
+		t.Error("took a place to spin")
+	}
+}
+
+// Nothing that a caller passed is kept.
+func TestBuffersAreForgotten(t *testing.T) {
+	c, peer := wrapped(t, "unix", Options{})
+	peer.Write([]byte("abc"))
+	if _, err := c.ReadVec(make([]byte, 1), make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.WriteVec([]byte("a"), []byte("b")); err != nil {
+		t.Fatal(err)
+	}
+	for what, v := range map[string]*vector{"reader": &c.reader.vec, "writer": &c.writer.vec} {
+		if v.hdr.Iov != nil || v.iov[0].Base != nil || v.iov[1].Base != nil {
+			t.Errorf("the %s keeps buffers", what)
+		}
+	}
+	if c.reader.buf != nil {
+		t.Error("the reader keeps a buffer")
+	}
+}
+
+func BenchmarkRoundTrip(b *testing.B) {
+	for _, kind := range []string{"plain", "spin"} {
+		b.Run(kind, func(b *testing.B) {
+			x, y := pair(b, "tcp4")
+			if kind == "spin" {
+				var err error
+				if x, err = New(x, Options{}); err != nil {
+					b.Fatal(err)
+				}
+			}
+			go func() { io.Copy(struct{ io.Writer }{y}, struct{ io.Reader }{y}) }() // ends when x is closed
+			buf := make([]byte, 1)
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := x.Write(buf); err != nil {
+					b.Fatal(err)
+				}
+				if _, err := x.Read(buf); err != nil {
+					b.Fatal(err)
+				}
+			}
+			x.Close()
+		})
+	}
+}

@@ -1,0 +1,84 @@
+package spin
+
+import (
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxVec is how many buffers go into one system call.
+const maxVec = 64
+
+// A vector is the buffers of one system call as the kernel wants them. It
+// must not move while the kernel looks: hdr points to iov.
+type vector struct {
+	hdr   unix.Msghdr
+	iov   [maxVec]unix.Iovec
+	used  int // of iov
+	first int // of those in use, the first that is not done
+	total int // bytes in those that are not done
+}
+
+// fill takes as many of bufs as fit, less the empty ones, and returns the rest.
+func (v *vector) fill(bufs [][]byte) [][]byte {
+	v.clear()
+	for len(bufs) > 0 && v.used < maxVec {
+		if b := bufs[0]; len(b) > 0 {
+			v.add(b)
+		}
+		bufs = bufs[1:]
+	}
+	v.point()
+	return bufs
+}
+
+// fillOne takes b.
+func (v *vector) fillOne(b []byte) {
+	v.clear()
+	v.add(b)
+	v.point()
+}
+
+func (v *vector) add(b []byte) {
+	v.iov[v.used].Base = &b[0]
+	v.iov[v.used].SetLen(len(b))
+	v.used++
+	v.total += len(b)
+}
+
+// point tells the kernel what is not done.
+func (v *vector) point() {
+	v.hdr.Iov, v.hdr.Iovlen = nil, 0
+	if v.first < v.used {
+		v.hdr.Iov = &v.iov[v.first]
+		v.hdr.SetIovlen(v.used - v.first)
+	}
+}
+
+// len returns how many bytes are not done.
+func (v *vector) len() int { return v.total }
+
+// consume takes the first n bytes away.
+func (v *vector) consume(n int) {
+	v.total -= n
+	for v.first < v.used {
+		e := &v.iov[v.first]
+		if uint64(n) < uint64(e.Len) {
+			e.Base = advance(e.Base, n)
+			e.SetLen(int(e.Len) - n)
+			break
+		}
+		n -= int(e.Len)
+		v.first++
+	}
+	v.point()
+}
+
+// clear forgets the buffers, so that nothing here keeps them in memory.
+func (v *vector) clear() {
+	clear(v.iov[:v.used])
+	v.used, v.first, v.total = 0, 0, 0
+	v.point()
+}
+
+func advance(p *byte, n int) *byte { return (*byte)(unsafe.Add(unsafe.Pointer(p), n)) }

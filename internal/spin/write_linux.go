@@ -1,0 +1,131 @@
+package spin
+
+import (
+	"sync"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// state is what a connection keeps besides the one it wraps.
+type state struct {
+	raw    syscall.RawConn
+	reader reader
+	writer writer
+}
+
+func (s *state) init(raw syscall.RawConn, o Options) {
+	s.raw = raw
+	s.reader.idle, s.reader.gauge = o.Idle, newGauge(o.Budget)
+	s.reader.poll = s.reader.tryAll
+	s.writer.all, s.writer.some = s.writer.tryAll, s.writer.tryOnce
+}
+
+// A writer is the writing half of a connection. Writes do not spin: a full
+// buffer at the peer is seldom emptied within a budget.
+type writer struct {
+	mu   sync.Mutex         // held for a whole write; guards the fields below
+	all  func(uintptr) bool // w.tryAll, made once
+	some func(uintptr) bool // w.tryOnce, likewise
+
+	vec   vector // what is left of the part that is being sent
+	n     int    // sent so far
+	errno syscall.Errno
+}
+
+// Write writes p as net.Conn does.
+func (c *Conn) Write(p []byte) (int, error) { return c.WriteVec(p) }
+
+// WriteVec writes all of bufs, one after the other and with nothing of
+// another write between, in as few packets as they fit. It returns how many
+// bytes it wrote, all of them unless there is an error. It does not keep bufs,
+// and allocates nothing; net.Buffers may be passed as it is (bufs...), and
+// stays as it is.
+func (c *Conn) WriteVec(bufs ...[]byte) (int, error) {
+	w := &c.writer
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	defer w.vec.clear()
+	w.n, w.errno = 0, 0
+	for {
+		bufs = w.vec.fill(bufs)
+		if w.vec.len() == 0 {
+			if w.n == 0 { // there was nothing to write: tell whether the connection is open
+				return c.Conn.Write(nil)
+			}
+			return w.n, nil
+		}
+		if err := c.raw.Write(w.all); err != nil {
+			return w.n, c.failed("write", err)
+		}
+		if w.errno != 0 {
+			return w.n, c.failed("write", w.errno)
+		}
+	}
+}
+
+// TryWrite writes what of p the socket takes without waiting, and returns how
+// many bytes that were: none if it is full, or if another write is under way.
+// Fewer than all of p is no error.
+func (c *Conn) TryWrite(p []byte) (int, error) {
+	w := &c.writer
+	if len(p) == 0 || !w.mu.TryLock() {
+		return 0, nil
+	}
+	defer w.mu.Unlock()
+	defer w.vec.clear()
+	w.n, w.errno = 0, 0
+	w.vec.fillOne(p)
+	if err := c.raw.Write(w.some); err != nil {
+		return 0, c.failed("write", err)
+	}
+	if w.errno != 0 {
+		return w.n, c.failed("write", w.errno)
+	}
+	return w.n, nil
+}
+
+// tryAll sends until all is sent or something failed, which is true, or the
+// runtime should wait until there is room.
+func (w *writer) tryAll(fd uintptr) bool {
+	for w.vec.len() > 0 {
+		if !w.send(fd) {
+			return w.errno != 0
+		}
+	}
+	return true
+}
+
+// tryOnce sends what there is room for.
+func (w *writer) tryOnce(fd uintptr) bool {
+	w.send(fd)
+	return true
+}
+
+// send makes one system call and reports whether anything was sent.
+func (w *writer) send(fd uintptr) bool {
+	raceRelease()
+	for {
+		var n uintptr
+		var errno syscall.Errno
+		if w.vec.len() > longCall {
+			n, _, errno = unix.Syscall(unix.SYS_SENDMSG, fd, uintptr(unsafe.Pointer(&w.vec.hdr)), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
+		} else {
+			n, _, errno = unix.RawSyscall(unix.SYS_SENDMSG, fd, uintptr(unsafe.Pointer(&w.vec.hdr)), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
+		}
+		switch errno {
+		case 0:
+			w.n += int(n)
+			w.vec.consume(int(n))
+			return true
+		case unix.EINTR:
+			continue
+		case unix.EAGAIN:
+			return false
+		default:
+			w.errno = errno
+			return false
+		}
+	}
+}
