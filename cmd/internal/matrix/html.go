@@ -2,7 +2,6 @@ package matrix
 
 import (
 	_ "embed"
-	"fmt"
 	"html/template"
 	"io"
 	"strconv"
@@ -63,9 +62,6 @@ func (t *table) html(w io.Writer) error {
 	}
 	return page.Execute(w, data)
 }
-
-// caption says how often a legend occurs.
-func (l legend) caption() string { return fmt.Sprintf("%d pairs, %.0f ms (median)", l.count, l.ms) }
 
 func newPageCell(c *Cell) *pageCell {
 	if c == nil {

@@ -110,6 +110,15 @@ func (t *table) summary() []legend {
 	return all
 }
 
+// caption says how often a legend occurs, and how long set-up took.
+func (l legend) caption() string {
+	noun := "pairs"
+	if l.count == 1 {
+		noun = "pair"
+	}
+	return fmt.Sprintf("%d %s, %.0f ms (median)", l.count, noun, l.ms)
+}
+
 // totals says in a line what the whole grid comes to.
 func (t *table) totals() string {
 	var connected, possible, got, again int
@@ -129,7 +138,7 @@ func (t *table) totals() string {
 		}
 		strangers += c.ThirdPartyPackets
 	})
-	return fmt.Sprintf("%d of %d pairs connected; a direct path exists for %d, and %d have one; %d were tried again; %d packets to third parties",
+	return fmt.Sprintf("%d of %d pairs connected; a direct path exists for %d, and %d have one; %d needed more than one try; %d packets to third parties",
 		connected, len(t.cells), possible, got, again, strangers)
 }
 
@@ -156,7 +165,7 @@ func (t *table) text(w io.Writer) error {
 	}
 	b.WriteString("\n\n")
 	for _, l := range t.summary() {
-		fmt.Fprintf(&b, "%s  %-20s %4d pairs, set up in %.0f ms (median)\n", l.mark, l.name, l.count, l.ms)
+		fmt.Fprintf(&b, "%s  %-20s %s\n", l.mark, l.name, l.caption())
 	}
 	fmt.Fprintln(&b, t.totals())
 	_, err := io.WriteString(w, b.String())

@@ -41,10 +41,10 @@ func TestText(t *testing.T) {
  1 open  D  R
  2 nat      !
 
-D  direct                  1 pairs, set up in 20 ms (median)
-R  reversed                1 pairs, set up in 20 ms (median)
-!  not as it should be     1 pairs, set up in 20 ms (median)
-3 of 3 pairs connected; a direct path exists for 3, and 2 have one; 1 were tried again; 0 packets to third parties
+D  direct               1 pair, 20 ms (median)
+R  reversed             1 pair, 20 ms (median)
+!  not as it should be  1 pair, 20 ms (median)
+3 of 3 pairs connected; a direct path exists for 3, and 2 have one; 1 needed more than one try; 0 packets to third parties
 `
 	if b.String() != want {
 		t.Errorf("got\n%s\nwant\n%s", b.String(), want)
