@@ -101,6 +101,10 @@ func BenchmarkThroughput(b *testing.B) {
 			b.ReportMetric(q, "punch-Mb/s")
 			b.ReportMetric(t, "tcp-Mb/s")
 			b.ReportMetric(q/t, "ratio")
+			st := ca.tunnel.quic.ConnectionStats()
+			rt := cb.tunnel.quic.ConnectionStats()
+			b.ReportMetric(float64(st.PacketsLost)/float64(st.PacketsSent)*1e6, "lost/M")
+			b.Logf("sender %+v\nreceiver %+v", st, rt)
 		})
 	}
 }

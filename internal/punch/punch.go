@@ -150,7 +150,7 @@ func New(cfg Config) (*Attempt, error) {
 			return nil, fmt.Errorf("punch: binding a UDP socket: %w", err)
 		}
 	}
-	return &Attempt{cfg: cfg, identity: id, socket: socket, transport: &quic.Transport{Conn: socket}}, nil
+	return &Attempt{cfg: cfg, identity: id, socket: socket, transport: &quic.Transport{Conn: newIntake(socket)}}, nil
 }
 
 // A run is one running Describe or Connect, with the parts that Close may take
@@ -298,6 +298,7 @@ func (a *Attempt) handOver(j joined) (*Conn, error) {
 		return nil, net.ErrClosed
 	}
 	side.close()
+	transport.Conn.(*intake).watch(j.quic)
 	t, err := newTunnel(j.quic, func() { closeTransport(transport) })
 	if err == nil {
 		err = t.enter()

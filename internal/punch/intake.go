@@ -1,0 +1,183 @@
+package punch
+
+import (
+	"net"
+	"net/netip"
+	"sync/atomic"
+	"time"
+
+	"github.com/quic-go/quic-go"
+	"golang.org/x/net/ipv4"
+)
+
+const (
+	// A connection of quic-go drops what arrives while 256 datagrams wait for its
+	// goroutine, 3 ms at 1 Gb/s, and takes that for congestion: a busy machine
+	// then leaves it a small part of the rate. So no more than mostWaiting are
+	// handed to it; the rest waits in the socket's buffer, which holds thousands.
+	mostWaiting = 128
+
+	nap = 50 * time.Microsecond // between looks at how many still wait; half of mostWaiting take about as long
+
+	// patience without any progress means that some of what was counted is not
+	// the connection's, as when somebody else sends under the peer's address.
+	napPatience = 10 * time.Millisecond
+)
+
+const (
+	readAtOnce  = 8        // datagrams, or rows of them, that one system call brings
+	largestRow  = 64 << 10 // bytes of datagrams that the kernel has joined
+	controlSize = 128      // bytes of control messages with each
+)
+
+// An intake is the UDP socket as quic-go reads it. It has the kernel deliver
+// datagrams of one sender in rows, where it can (UDP_GRO), which saves most of
+// the system calls and of the way through the kernel, and it hands out no more
+// than the connection keeps up with. The goroutine that reads has its state.
+type intake struct {
+	*net.UDPConn
+	packets *ipv4.PacketConn // the same socket
+
+	rows []ipv4.Message // what the last system call brought; made by the first
+	got  int            // how many
+	row  int            // the next one to hand out, and where in it
+	at   int
+	size int            // of its datagrams
+	from netip.AddrPort // its sender
+
+	watched atomic.Pointer[watched] // nil before there is a connection
+	waiting backlog
+}
+
+// watched is the connection that everything is for.
+type watched struct {
+	conn   *quic.Conn
+	peer   netip.AddrPort
+	before uint64 // bytes that it had processed at first
+}
+
+func newIntake(socket *net.UDPConn) *intake {
+	joinDatagrams(socket)
+	return &intake{UDPConn: socket, packets: ipv4.NewPacketConn(socket)} // for IPv6 it reads as well
+}
+
+// watch has no more handed out than conn processes.
+func (in *intake) watch(conn *quic.Conn) {
+	in.watched.Store(&watched{conn, addrPort(conn.RemoteAddr()), conn.ConnectionStats().BytesReceived})
+}
+
+// processed is how many bytes of datagrams the connection has taken on.
+func (w *watched) processed() uint64 { return w.conn.ConnectionStats().BytesReceived - w.before }
+
+// ReadBatch is what quic-go reads with. It fills ms with a datagram each and
+// returns how many.
+func (in *intake) ReadBatch(ms []ipv4.Message, flags int) (int, error) {
+	w := in.watched.Load()
+	if w != nil {
+		in.holdBack(w)
+	}
+	if in.row == in.got {
+		if err := in.receive(flags); err != nil {
+			return 0, err
+		}
+	}
+	n := 0
+	for ; n < len(ms) && in.row < in.got; n++ {
+		data := in.next(&ms[n])
+		// Others' datagrams and those of handshakes are not counted by the connection.
+		if w != nil && in.from == w.peer && len(data) > 0 && data[0]&0x80 == 0 {
+			in.waiting.add(len(data))
+		}
+	}
+	return n, nil
+}
+
+// holdBack waits until the connection has processed enough.
+func (in *intake) holdBack(w *watched) {
+	last := w.processed()
+	since := time.Now()
+	for in.waiting.count(last) >= mostWaiting && w.conn.Context().Err() == nil {
+		time.Sleep(nap)
+		if now := w.processed(); now != last {
+			last, since = now, time.Now()
+		} else if time.Since(since) > napPatience {
+			in.waiting.reset(now)
+		}
+	}
+}
+
+// receive reads from the socket.
+func (in *intake) receive(flags int) error {
+	if in.rows == nil {
+		in.rows = make([]ipv4.Message, readAtOnce)
+		for i := range in.rows {
+			in.rows[i] = ipv4.Message{Buffers: [][]byte{make([]byte, largestRow)}, OOB: make([]byte, controlSize)}
+		}
+	}
+	in.row, in.got = 0, 0
+	n, err := in.packets.ReadBatch(in.rows, flags)
+	if err != nil {
+		return err
+	}
+	in.got = n
+	if n > 0 {
+		in.begin()
+	}
+	return nil
+}
+
+// begin looks at the row that is next.
+func (in *intake) begin() {
+	m := &in.rows[in.row]
+	in.at, in.from = 0, addrPort(m.Addr)
+	in.size = joinedSize(m.OOB[:m.NN])
+	if in.size <= 0 {
+		in.size = m.N
+	}
+}
+
+// next hands out one datagram; the data returned is the intake's.
+func (in *intake) next(m *ipv4.Message) []byte {
+	row := &in.rows[in.row]
+	data := row.Buffers[0][in.at:min(in.at+in.size, row.N)]
+	m.N = copy(m.Buffers[0], data) // quic-go has no use for larger ones than its buffers
+	m.NN = copy(m.OOB, row.OOB[:row.NN])
+	m.Addr, m.Flags = row.Addr, row.Flags
+	if in.at += len(data); in.at >= row.N {
+		if in.row++; in.row < in.got {
+			in.begin()
+		}
+	}
+	return data[:m.N]
+}
+
+// A backlog counts datagrams that were handed out and not processed yet, of
+// which only the bytes processed are known.
+type backlog struct {
+	bytes uint64 // that were handed out
+	ends  [2 * mostWaiting]uint64
+	first int // of ends: where in the bytes the oldest datagram that waits ends
+	n     int
+}
+
+func (b *backlog) add(size int) {
+	b.bytes += uint64(size)
+	if b.n == len(b.ends) { // not if count was asked before
+		b.first, b.n = (b.first+1)%len(b.ends), b.n-1
+	}
+	b.ends[(b.first+b.n)%len(b.ends)] = b.bytes
+	b.n++
+}
+
+// count returns how many wait when so many bytes are processed.
+func (b *backlog) count(processed uint64) int {
+	for b.n > 0 && b.ends[b.first] <= processed {
+		b.first, b.n = (b.first+1)%len(b.ends), b.n-1
+	}
+	return b.n
+}
+
+// reset takes it that nothing waits.
+func (b *backlog) reset(processed uint64) {
+	b.bytes, b.first, b.n = processed, 0, 0
+}
