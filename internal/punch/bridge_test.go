@@ -15,7 +15,7 @@ import (
 )
 
 // socketPair returns two connected Unix stream sockets.
-func socketPair(t *testing.T) (a, b *net.UnixConn) {
+func socketPair(t testing.TB) (a, b *net.UnixConn) {
 	t.Helper()
 	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
 	if err != nil {
