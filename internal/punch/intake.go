@@ -19,9 +19,9 @@ const (
 
 	nap = 50 * time.Microsecond // between looks at how many still wait; half of mostWaiting take about as long
 
-	// patience without any progress means that some of what was counted is not
-	// the connection's, as when somebody else sends under the peer's address.
-	napPatience = 10 * time.Millisecond
+	// So long without any progress, some of what was counted is not the
+	// connection's, as when somebody else sends under the peer's address.
+	patienceForProgress = 10 * time.Millisecond
 )
 
 const (
@@ -51,9 +51,9 @@ type intake struct {
 
 // watched is the connection that everything is for.
 type watched struct {
-	conn   *quic.Conn
-	peer   netip.AddrPort
-	before uint64 // bytes that it had processed at first
+	peer      netip.AddrPort
+	processed func() uint64 // how many bytes of datagrams it has taken on since it is watched
+	done      <-chan struct{}
 }
 
 func newIntake(socket *net.UDPConn) *intake {
@@ -63,11 +63,12 @@ func newIntake(socket *net.UDPConn) *intake {
 
 // watch has no more handed out than conn processes.
 func (in *intake) watch(conn *quic.Conn) {
-	in.watched.Store(&watched{conn, addrPort(conn.RemoteAddr()), conn.ConnectionStats().BytesReceived})
+	before := conn.ConnectionStats().BytesReceived
+	in.watched.Store(&watched{
+		peer: addrPort(conn.RemoteAddr()), done: conn.Context().Done(),
+		processed: func() uint64 { return conn.ConnectionStats().BytesReceived - before },
+	})
 }
-
-// processed is how many bytes of datagrams the connection has taken on.
-func (w *watched) processed() uint64 { return w.conn.ConnectionStats().BytesReceived - w.before }
 
 // ReadBatch is what quic-go reads with. It fills ms with a datagram each and
 // returns how many.
@@ -83,9 +84,10 @@ func (in *intake) ReadBatch(ms []ipv4.Message, flags int) (int, error) {
 	}
 	n := 0
 	for ; n < len(ms) && in.row < in.got; n++ {
+		from := in.from // next may be about to begin another row
 		data := in.next(&ms[n])
-		// Others' datagrams and those of handshakes are not counted by the connection.
-		if w != nil && in.from == w.peer && len(data) > 0 && data[0]&0x80 == 0 {
+		// Others' datagrams and those with long headers may not be the connection's.
+		if w != nil && from == w.peer && len(data) > 0 && data[0]&0x80 == 0 {
 			in.waiting.add(len(data))
 		}
 	}
@@ -94,13 +96,16 @@ func (in *intake) ReadBatch(ms []ipv4.Message, flags int) (int, error) {
 
 // holdBack waits until the connection has processed enough.
 func (in *intake) holdBack(w *watched) {
-	last := w.processed()
-	since := time.Now()
-	for in.waiting.count(last) >= mostWaiting && w.conn.Context().Err() == nil {
-		time.Sleep(nap)
+	last, since := w.processed(), time.Now()
+	for in.waiting.count(last) >= mostWaiting {
+		select {
+		case <-w.done:
+			return
+		case <-time.After(nap):
+		}
 		if now := w.processed(); now != last {
 			last, since = now, time.Now()
-		} else if time.Since(since) > napPatience {
+		} else if time.Since(since) > patienceForProgress {
 			in.waiting.reset(now)
 		}
 	}

@@ -2,6 +2,8 @@ package punch
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net/netip"
 	"os"
 	"runtime"
@@ -17,18 +19,6 @@ func descriptors(t testing.TB) int {
 		t.Fatal(err)
 	}
 	return len(dir)
-}
-
-// settle waits until count() is at most want.
-func settle(t *testing.T, what string, want int, count func() int) {
-	t.Helper()
-	for end := time.Now().Add(patience); count() > want; {
-		if time.Now().After(end) {
-			buf := make([]byte, 1<<20)
-			t.Fatalf("%d %s, want at most %d\n%s", count(), what, want, buf[:runtime.Stack(buf, true)])
-		}
-		time.Sleep(time.Millisecond)
-	}
 }
 
 // However an attempt or a stream ends, nothing is left of it.
@@ -76,6 +66,37 @@ func TestNothingLeaks(t *testing.T) {
 	fds, goroutines := descriptors(t), runtime.NumGoroutine()
 	for range 30 {
 		round()
+	}
+	settle(t, "goroutines", goroutines, runtime.NumGoroutine)
+	settle(t, "descriptors", fds, func() int { return descriptors(t) })
+}
+
+// However tunnels end, nothing is left of them.
+func TestTunnelsLeaveNothing(t *testing.T) {
+	stun := []netip.AddrPort{loopbackSTUN(t, "udp4", "127.0.0.1:0")}
+	round := func(i int) {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			a, b := connectedTo(t, stun)
+			a.Tunnel().Keep(time.Millisecond)
+			b.Tunnel().Keep(time.Hour) // which a's end cuts short
+			ca, cb := mustReopen(t, a, b)
+			o, err := a.Tunnel().Open(newToken()) // that nobody accepts
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer o.Abort()
+			if i%2 == 0 {
+				if err := errors.Join(exchange(ca, cb, 10_000), deliver(ca, cb), deliver(a, b)); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	round(0)
+	round(1)
+	goroutines, fds := runtime.NumGoroutine(), descriptors(t)
+	for i := range 12 {
+		round(i)
 	}
 	settle(t, "goroutines", goroutines, runtime.NumGoroutine)
 	settle(t, "descriptors", fds, func() int { return descriptors(t) })

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"runtime"
 	"sync"
 	"syscall"
 	"testing"
@@ -295,4 +296,16 @@ func TestAbort(t *testing.T) {
 // isGone reports whether a socket would fail so when its peer is gone.
 func isGone(err error) bool {
 	return errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+}
+
+// settle waits until count() is at most want.
+func settle(t *testing.T, what string, want int, count func() int) {
+	t.Helper()
+	for end := time.Now().Add(patience); count() > want; {
+		if time.Now().After(end) {
+			buf := make([]byte, 1<<20)
+			t.Fatalf("%d %s, want at most %d\n%s", count(), what, want, buf[:runtime.Stack(buf, true)])
+		}
+		time.Sleep(time.Millisecond)
+	}
 }

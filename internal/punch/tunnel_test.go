@@ -5,11 +5,8 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"fmt"
 	"io"
 	"net"
-	"net/netip"
-	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -500,35 +497,4 @@ func TestDeathOfTunnel(t *testing.T) {
 	for _, c := range []*Conn{a, b, ca, cb} {
 		c.Close()
 	}
-}
-
-// However tunnels end, nothing is left of them.
-func TestTunnelsLeaveNothing(t *testing.T) {
-	stun := []netip.AddrPort{loopbackSTUN(t, "udp4", "127.0.0.1:0")}
-	round := func(i int) {
-		t.Run(fmt.Sprint(i), func(t *testing.T) {
-			a, b := connectedTo(t, stun)
-			a.Tunnel().Keep(time.Millisecond)
-			b.Tunnel().Keep(time.Hour) // which a's end cuts short
-			ca, cb := mustReopen(t, a, b)
-			o, err := a.Tunnel().Open(newToken()) // that nobody accepts
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer o.Abort()
-			if i%2 == 0 {
-				if err := errors.Join(exchange(ca, cb, 10_000), deliver(ca, cb), deliver(a, b)); err != nil {
-					t.Error(err)
-				}
-			}
-		})
-	}
-	round(0)
-	round(1)
-	goroutines, fds := runtime.NumGoroutine(), descriptors(t)
-	for i := range 12 {
-		round(i)
-	}
-	settle(t, "goroutines", goroutines, runtime.NumGoroutine)
-	settle(t, "descriptors", fds, func() int { return descriptors(t) })
 }

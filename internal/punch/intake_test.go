@@ -1,0 +1,186 @@
+package punch
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/net/ipv4"
+)
+
+// intakePair returns an intake and a socket that sends to it.
+func intakePair(t *testing.T) (*intake, *net.UDPConn) {
+	t.Helper()
+	pc, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := net.DialUDP("udp4", nil, pc.LocalAddr().(*net.UDPAddr))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		pc.Close()
+		c.Close()
+	})
+	pc.SetReadDeadline(time.Now().Add(patience))
+	return newIntake(pc), c
+}
+
+// batch is what quic-go gives to ReadBatch.
+func batch(n int) []ipv4.Message {
+	ms := make([]ipv4.Message, n)
+	for i := range ms {
+		ms[i] = ipv4.Message{Buffers: [][]byte{make([]byte, 1452)}, OOB: make([]byte, 128)}
+	}
+	return ms
+}
+
+// drain reads n datagrams, up to most at a time.
+func (in *intake) drain(t *testing.T, n, most int) (got [][]byte) {
+	t.Helper()
+	for len(got) < n {
+		ms := batch(most)
+		k, err := in.ReadBatch(ms, 0)
+		if err != nil {
+			t.Fatalf("after %d datagrams of %d: %v", len(got), n, err)
+		}
+		for _, m := range ms[:k] {
+			if m.Addr == nil {
+				t.Fatal("a datagram without a sender")
+			}
+			got = append(got, m.Buffers[0][:m.N])
+		}
+	}
+	return got
+}
+
+// Datagrams come out one by one as they were sent, whatever their sizes.
+func TestIntakeKeepsDatagrams(t *testing.T) {
+	in, c := intakePair(t)
+	for _, most := range []int{1, 3, 8} {
+		var sent [][]byte
+		for i, size := range []int{1200, 1, 1452, 0, 40, 40, 1000} {
+			sent = append(sent, bytes.Repeat([]byte{byte(i + 1)}, size))
+			if _, err := c.Write(sent[i]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got := in.drain(t, len(sent), most)
+		for i := range sent {
+			if !bytes.Equal(got[i], sent[i]) {
+				t.Errorf("%d at a time: datagram %d has %d bytes, want %d", most, i, len(got[i]), len(sent[i]))
+			}
+		}
+	}
+}
+
+// progress is a connection whose processing a test decides.
+func progress(c *net.UDPConn) (*watched, *atomic.Uint64, chan struct{}) {
+	var processed atomic.Uint64
+	done := make(chan struct{})
+	return &watched{peer: addrPort(c.LocalAddr()), processed: processed.Load, done: done}, &processed, done
+}
+
+// A connection that has not processed what it was given gets no more before it
+// has, or is over.
+func TestIntakeHoldsBack(t *testing.T) {
+	in, c := intakePair(t)
+	w, processed, done := progress(c)
+	in.watched.Store(w)
+	const size = 100
+	send := func(n int) {
+		for range n {
+			if _, err := c.Write(make([]byte, size)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	send(mostWaiting)
+	in.drain(t, mostWaiting, 1)
+	if n := in.waiting.count(0); n != mostWaiting {
+		t.Fatalf("%d datagrams wait, want %d", n, mostWaiting)
+	}
+	send(1)
+	var released atomic.Bool
+	looks := 0
+	w.processed = func() uint64 {
+		if looks++; looks == 5 { // that often it is asked and no more handed out
+			released.Store(true)
+			processed.Store(size)
+		}
+		return processed.Load()
+	}
+	in.drain(t, 1, 1)
+	if !released.Load() {
+		t.Error("a datagram was handed out although too many wait")
+	}
+
+	// What makes no progress at all is not waited for without end.
+	send(1)
+	in.drain(t, 1, 1)
+	if n := in.waiting.count(processed.Load()); n != 1 {
+		t.Errorf("%d datagrams wait after a reset, want 1", n)
+	}
+
+	send(mostWaiting)
+	in.drain(t, mostWaiting, 1)
+	close(done)
+	send(1)
+	in.drain(t, 1, 1)
+}
+
+// Nobody but the peer fills the peer's share, and handshakes do not.
+func TestIntakeCountsThePeer(t *testing.T) {
+	in, c := intakePair(t)
+	w, _, _ := progress(c)
+	in.watched.Store(w)
+	other, err := net.DialUDP("udp4", nil, in.LocalAddr().(*net.UDPAddr))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	for _, s := range []struct {
+		from  *net.UDPConn
+		first byte
+	}{{other, 0x40}, {c, 0xc0}, {c, 0x40}} {
+		if _, err := s.from.Write([]byte{s.first, 1, 2}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	in.drain(t, 3, 8)
+	if n := in.waiting.count(0); n != 1 {
+		t.Errorf("%d datagrams wait, want 1", n)
+	}
+}
+
+// The backlog agrees with a list of all datagrams.
+func TestBacklog(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	var b backlog
+	var all []int // sizes of what was handed out
+	var processed, taken uint64
+	for step := range 20_000 {
+		if b.count(processed) < mostWaiting && rng.IntN(2) == 0 {
+			for range rng.IntN(9) {
+				size := 1 + rng.IntN(1452)
+				all = append(all, size)
+				b.add(size)
+			}
+		} else {
+			for range rng.IntN(9) {
+				if len(all) > 0 {
+					taken += uint64(all[0])
+					all = all[1:]
+				}
+			}
+			processed = taken
+		}
+		if got := b.count(processed); got != len(all) {
+			t.Fatalf("step %d: %d wait, want %d", step, got, len(all))
+		}
+	}
+}
