@@ -9,39 +9,56 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/lab/wan"
+	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// relayed returns how many bytes the proxy relayed since it was asked last. It
-// accounts for a link when both ends have closed it, so a link that is expected
-// is waited for.
-func (w *world) relayed(ctx context.Context, expected bool) (n uint64, err error) {
-	for {
+// relayed returns how many bytes the proxy relayed for a job, by its log. It
+// accounts for each end of a link when both have closed it, so where a link is
+// expected its two ends are waited for.
+func (w *world) relayed(ctx context.Context, job overlay.JobID, expected bool) (bytes uint64, err error) {
+	for ends := 0; ; {
 		log := w.grid.Daemon("proxy proxy").Log()
-		for line := range strings.Lines(log[w.read:]) {
-			if !strings.HasSuffix(line, "\n") {
-				break
-			}
-			w.read += len(line)
-			var entry struct {
-				Msg  string `json:"msg"`
-				Sent uint64 `json:"sent"`
-			}
-			if err := json.Unmarshal([]byte(line), &entry); err != nil {
-				return n, fmt.Errorf("log of the proxy: %w in %q", err, line)
-			}
-			if entry.Msg == "link ended" { // one for each end, with what that end sent
-				n += entry.Sent
-			}
-		}
-		if n > 0 || !expected {
-			return n, nil
+		n, err := tally(log[w.read:], job, &bytes, &ends)
+		w.read += n
+		if err != nil || ends >= 2 || !expected {
+			return bytes, err
 		}
 		select {
 		case <-ctx.Done():
-			return n, nil
+			return bytes, fmt.Errorf("%w: waited for the proxy to account for the link", context.Cause(ctx))
 		case <-time.After(5 * time.Millisecond): // a log announces nothing
 		}
 	}
+}
+
+// tally adds up what a proxy's log says of a job: the bytes that its ends sent,
+// and how many of them carried any. It returns how much of the log it read, which
+// is all whole lines. That bytes of another job come so late is an error: they
+// were not counted where they belong.
+func tally(log string, job overlay.JobID, bytes *uint64, ends *int) (read int, err error) {
+	for line := range strings.Lines(log) {
+		if !strings.HasSuffix(line, "\n") {
+			break
+		}
+		read += len(line)
+		var entry struct {
+			Msg            string        `json:"msg"`
+			Job            overlay.JobID `json:"job"`
+			Sent, Received uint64
+		}
+		if err := json.Unmarshal([]byte(line), &entry); err != nil {
+			return read, fmt.Errorf("log of the proxy: %w in %q", err, line)
+		}
+		if entry.Msg != "link ended" || entry.Sent+entry.Received == 0 {
+			continue
+		}
+		if entry.Job != job {
+			return read, fmt.Errorf("the proxy tells too late of %d bytes of job %s", entry.Sent, entry.Job)
+		}
+		*bytes += entry.Sent
+		*ends++
+	}
+	return read, nil
 }
 
 // settle returns the emulator's counters once nothing of the link is on its

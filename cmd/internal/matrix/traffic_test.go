@@ -1,6 +1,7 @@
 package matrix
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/isthmus-grid/isthmus/internal/lab/wan"
@@ -20,5 +21,25 @@ func TestStrangers(t *testing.T) {
 	}
 	if n := strangers(before, after, "a-1", "b-2", map[[2]string]bool{{"d-1", "b-2"}: true}); n != 1+2+4 {
 		t.Errorf("%d packets, want 7", n)
+	}
+}
+
+func TestTally(t *testing.T) {
+	const log = `{"msg":"link joined","job":"j1"}
+{"msg":"link ended","job":"j1","rank":0,"sent":100,"received":50}
+{"msg":"link ended","job":"j2","rank":0,"sent":0,"received":0}
+{"msg":"link ended","job":"j1","rank":1,"sent":50,"received":100}
+`
+	var bytes uint64
+	var ends int
+	read, err := tally(log+`{"msg":"link en`, "j1", &bytes, &ends)
+	if read != len(log) || err != nil || bytes != 150 || ends != 2 {
+		t.Errorf("read %d of %d, %v: %d bytes, %d ends", read, len(log), err, bytes, ends)
+	}
+	if _, err := tally(log, "j3", &bytes, &ends); err == nil || !strings.Contains(err.Error(), "100 bytes of job j1") {
+		t.Errorf("bytes of another job: %v", err)
+	}
+	if _, err := tally("panic\n", "j1", &bytes, &ends); err == nil {
+		t.Error("what is no log passes")
 	}
 }

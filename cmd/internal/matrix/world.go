@@ -142,14 +142,17 @@ func (w *world) try(ctx context.Context, c *Cell) {
 	defer cancel()
 	c.Connected, c.Technique, c.Error = false, "", ""
 	before := w.lab.Traffic()
-	err := w.link(ctx, c)
+	key, err := jobkey.New("matrix")
+	if err == nil {
+		err = w.link(ctx, c, key)
+	}
 	a, b := askerSite(c.From), targetSite(c.To)
 	c.ThirdPartyPackets += strangers(before, w.settle(ctx, a, b), a, b, w.tunnelled)
 	if c.Technique == overlay.HolePunching.String() {
 		w.tunnelled[[2]string{a, b}] = true
 	}
 	var relayErr error
-	c.ProxyBytes, relayErr = w.relayed(ctx, c.relayed())
+	c.ProxyBytes, relayErr = w.relayed(ctx, key.ID(), c.relayed())
 	if err = errors.Join(err, relayErr); err != nil {
 		c.Error = err.Error()
 	}
@@ -182,12 +185,8 @@ func (w *world) predict(ctx context.Context, c *Cell) error {
 	return nil
 }
 
-// link connects the two sites and sends data both ways.
-func (w *world) link(ctx context.Context, c *Cell) error {
-	key, err := jobkey.New("matrix")
-	if err != nil {
-		return err
-	}
+// link connects processes of a new job at the two sites and sends data both ways.
+func (w *world) link(ctx context.Context, c *Cell, key jobkey.Key) error {
 	asker, err := probe.Join(ctx, w.grid, askerSite(c.From)+"/n1", key, 0)
 	if err != nil {
 		return err
