@@ -25,7 +25,7 @@ const (
 )
 
 const (
-	readAtOnce  = 8        // datagrams, or rows of them, that one system call brings
+	readAtOnce  = 4        // datagrams, or rows of them, that one system call brings
 	largestRow  = 64 << 10 // bytes of datagrams that the kernel has joined
 	controlSize = 128      // bytes of control messages with each
 )
