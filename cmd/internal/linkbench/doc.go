@@ -1,0 +1,17 @@
+// Package linkbench measures what carries a job's messages between two
+// processes, in turn with raw TCP in C and in Go over the same wire:
+//
+//	left 10.77.0.1 ==== veth ==== 10.77.0.2 right
+//
+// Each host is a network namespace, and each end of a connection a process of
+// its own in one of them, for C a program compiled for the run, for Go this
+// program again. The ends wait for orders on their standard input, so that
+// those whose turn it is not take no CPU.
+//
+// A scene is a state of the wire and the processors, a figure something to
+// measure in it (plan.go); a Contestant is a way to carry messages. All of a
+// figure's contestants run one after the other, and then all again: what is
+// printed are medians of at least five such rounds. The package knows nothing
+// of how a contestant works. It keeps no state; lab.Enter sees to it that the
+// kernel clears everything away.
+package linkbench

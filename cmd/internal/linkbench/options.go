@@ -1,0 +1,20 @@
+package linkbench
+
+import (
+	"io"
+	"regexp"
+)
+
+// Options say how to measure.
+type Options struct {
+	// Self is the command line that runs this program as an end (Part), less
+	// Part's role. Element 0 is a path.
+	Self []string
+
+	Only   *regexp.Regexp // rows to print, by SCENE/FIGURE/SIZE/CONTESTANT; nil is all
+	Repeat int            // rounds of each figure; 7 if 0
+	Scale  float64        // of the number of messages; 1 if 0
+	CC     string         // the C compiler; cc if empty
+	JSON   bool
+	Err    io.Writer // for people to see what goes on; not nil
+}

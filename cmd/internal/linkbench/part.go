@@ -1,0 +1,206 @@
+package linkbench
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+)
+
+// An end, in C or Go, is told on its command line which congestion control to
+// use, if the system lets it, and whether to listen or to dial. It prints
+//
+//	listening PORT     if it listens, then
+//	ready CONGESTION   when it is connected, with the congestion control in use
+//
+// and carries out one order per line of input until that ends. Both ends get
+// the same order at the same time:
+//
+//	trips SIZE COUNT   messages go to and fro
+//	stream SIZE COUNT  messages go from the one that dialled to the other, then a byte back
+//
+// It answers each with "ok A B": of trips, the median and the 99th percentile
+// of COUNT round trips, after a tenth as many to warm up; of a stream, how long
+// it took; in ns, and from the end that dialled.
+const (
+	orderTrips  = "trips"
+	orderStream = "stream"
+)
+
+// joinBound is how long two ends may take to meet.
+const joinBound = 10 * time.Second
+
+// mostMessage bounds what an order may ask for.
+const mostMessage = 64 << 20
+
+// Part is an end played by this process. Its role is the name of a contestant,
+// a congestion control, and "listen ADDRESS" or "dial ADDRESS PORT".
+func Part(ctx context.Context, role string, in io.Reader, out io.Writer) (err error) {
+	words := strings.Fields(role)
+	if len(words) < 4 {
+		return fmt.Errorf("bench link: an end wants a contestant, a congestion control, what to do and an address, got %q", role)
+	}
+	at := slices.IndexFunc(Contestants, func(c Contestant) bool { return c.Name() == words[0] })
+	if at < 0 {
+		return fmt.Errorf("bench link: there is no contestant %q", words[0])
+	}
+	dialled := words[2] == "dial"
+	raw, err := connect(ctx, dialled, words[3:], out)
+	if err != nil {
+		return fmt.Errorf("bench link: %s: %w", words[0], err)
+	}
+	congestion, err := setCongestion(raw, words[1])
+	if err != nil {
+		raw.Close()
+		return fmt.Errorf("bench link: %s: congestion control: %w", words[0], err)
+	}
+	joining, cancel := context.WithTimeout(ctx, joinBound)
+	defer cancel()
+	e, err := Contestants[at].Open(joining, raw, dialled)
+	if err != nil {
+		raw.Close()
+		return fmt.Errorf("bench link: opening %s: %w", words[0], err)
+	}
+	defer func() { err = errors.Join(err, e.Close()) }()
+	fmt.Fprintln(out, "ready", congestion)
+	return obey(e, dialled, in, out)
+}
+
+func connect(ctx context.Context, dialled bool, where []string, out io.Writer) (*net.TCPConn, error) {
+	if dialled && len(where) == 2 {
+		d := net.Dialer{Timeout: joinBound}
+		c, err := d.DialContext(ctx, "tcp4", net.JoinHostPort(where[0], where[1]))
+		if err != nil {
+			return nil, err
+		}
+		return c.(*net.TCPConn), nil
+	}
+	addr, err := netip.ParseAddr(where[0])
+	if err != nil {
+		return nil, err
+	}
+	ln, err := net.ListenTCP("tcp4", net.TCPAddrFromAddrPort(netip.AddrPortFrom(addr, 0)))
+	if err != nil {
+		return nil, err
+	}
+	defer ln.Close()
+	fmt.Fprintln(out, "listening", ln.Addr().(*net.TCPAddr).Port)
+	ln.SetDeadline(time.Now().Add(joinBound))
+	return ln.AcceptTCP()
+}
+
+// obey carries out the orders of in.
+func obey(e End, dialled bool, in io.Reader, out io.Writer) error {
+	lines := bufio.NewScanner(in)
+	for lines.Scan() {
+		var what string
+		var size, count int
+		if _, err := fmt.Sscan(lines.Text(), &what, &size, &count); err != nil {
+			return fmt.Errorf("order %q: %w", lines.Text(), err)
+		}
+		if size < 1 || size > mostMessage || count < 1 {
+			return fmt.Errorf("order %q: size or count", lines.Text())
+		}
+		var a, b time.Duration
+		var err error
+		switch msg := make([]byte, size); {
+		case what == orderTrips && dialled:
+			a, b, err = trips(e, msg, count)
+		case what == orderTrips:
+			err = echo(e, msg, count+count/10)
+		case what == orderStream && dialled:
+			a, err = stream(e, msg, count)
+		case what == orderStream:
+			err = sink(e, msg, count)
+		default:
+			err = errors.New("unknown")
+		}
+		if err != nil {
+			return fmt.Errorf("order %q: %w", lines.Text(), err)
+		}
+		fmt.Fprintln(out, "ok", a.Nanoseconds(), b.Nanoseconds())
+	}
+	return lines.Err()
+}
+
+// trips sends msg to and fro and returns the median and the 99th percentile.
+func trips(e End, msg []byte, count int) (p50, p99 time.Duration, err error) {
+	took := make([]time.Duration, count)
+	last := len(msg) - 1
+	for i := -(count / 10); i < count; i++ { // the first warm up
+		mark := byte(i)
+		msg[0], msg[last] = mark, mark
+		start := time.Now()
+		if err := exchange(e, msg); err != nil {
+			return 0, 0, err
+		}
+		t := time.Since(start)
+		if msg[0] != mark || msg[last] != mark {
+			return 0, 0, fmt.Errorf("round trip %d brought another message back", i)
+		}
+		if i >= 0 {
+			took[i] = t
+		}
+	}
+	slices.Sort(took)
+	return took[count/2], took[count*99/100], nil
+}
+
+func exchange(e End, msg []byte) error {
+	if err := e.Send(msg); err != nil {
+		return err
+	}
+	if err := e.Flush(); err != nil {
+		return err
+	}
+	return e.Receive(msg)
+}
+
+func echo(e End, msg []byte, count int) error {
+	for range count {
+		if err := e.Receive(msg); err != nil {
+			return err
+		}
+		if err := e.Send(msg); err != nil {
+			return err
+		}
+		if err := e.Flush(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stream sends msg count times and returns how long it took until the other
+// end had all.
+func stream(e End, msg []byte, count int) (time.Duration, error) {
+	start := time.Now()
+	for range count {
+		if err := e.Send(msg); err != nil {
+			return 0, err
+		}
+	}
+	if err := e.Flush(); err != nil {
+		return 0, err
+	}
+	err := e.Receive(msg[:1])
+	return time.Since(start), err
+}
+
+func sink(e End, msg []byte, count int) error {
+	for range count {
+		if err := e.Receive(msg); err != nil {
+			return err
+		}
+	}
+	if err := e.Send([]byte{1}); err != nil {
+		return err
+	}
+	return e.Flush()
+}
