@@ -41,9 +41,10 @@ type bounds struct {
 	meet   time.Duration // for both ends of a meeting to be connected
 	refuse time.Duration // for a refusal to be read
 	doubt  time.Duration // after a measurement, before a doubt brings the next
+	idle   time.Duration // after an idle measurement that failed, before it is tried again
 }
 
-var standardBounds = bounds{intro: 5 * time.Second, carry: 10 * time.Second, meet: 15 * time.Second, refuse: 2 * time.Second, doubt: measureAgain}
+var standardBounds = bounds{intro: 5 * time.Second, carry: 10 * time.Second, meet: 15 * time.Second, refuse: 2 * time.Second, doubt: measureAgain, idle: measureAgain}
 
 // Frontal is one site's gateway. Its methods are its own; peers reach it
 // through Serve.
@@ -330,10 +331,7 @@ func (f *Frontal) helperJoined(ctx context.Context, s *control.Session) {
 	f.mu.Lock()
 	replaced := f.roster.attach(id.Name, s, time.Now())
 	f.mu.Unlock()
-	select {
-	case f.came <- struct{}{}:
-	default:
-	}
+	f.helperCame()
 	f.log.Info("helper joined", "node", id.Node().String(), "from", s.RemoteAddr().String(), "replaces", replaced != nil)
 	if replaced != nil {
 		replaced.Close()

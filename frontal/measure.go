@@ -22,6 +22,7 @@ const (
 	measureBound = 40 * time.Second // for one measurement
 	measureAgain = time.Minute      // after one that failed, and at least after one that is doubted
 	idleEvery    = 6 * time.Hour    // for how long the site remembers what is idle
+	idleTries    = 3                // of which the next begins measureAgain after one that failed
 )
 
 // probing is what keepMeasuring, which owns it, remembers from one measurement
@@ -79,8 +80,10 @@ func (f *Frontal) keepMeasuring() {
 			next = min(next, measureAgain)
 		case f.adopt(f.withIdle(m)):
 			soonest = f.bounds.doubt
+			f.beginIdle(m)
 		default: // what is as it was is doubted less and less often
 			soonest = min(2*soonest, f.cfg.Measure)
+			f.beginIdle(m)
 		}
 		if !f.awaitDoubt(min(soonest, next), next) {
 			return
@@ -131,8 +134,7 @@ func (f *Frontal) doubtProfile() {
 	}
 }
 
-// withIdle returns m with what is known of idle mappings, and measures that
-// anew, beside everything else, if it is old or the site has changed.
+// withIdle returns m with what is known of idle mappings.
 func (f *Frontal) withIdle(m siteprobe.Measured) siteprobe.Measured {
 	f.mu.Lock()
 	if f.measured != nil {
@@ -142,20 +144,43 @@ func (f *Frontal) withIdle(m siteprobe.Measured) siteprobe.Measured {
 	p := &f.probing
 	if none, stateless := m.Stateless(); stateless {
 		p.found, p.since = none, time.Time{}
-		return m.With(none)
-	}
-	state := m.State()
-	if fresh := time.Since(p.since) < idleEvery && state == p.state; !fresh && !p.running {
-		p.running, p.since, p.state = true, time.Now(), state
-		f.work.Go(func() {
-			found, err := f.measureIdle(p.waits)
-			if err != nil && f.ctx.Err() == nil {
-				f.log.Warn("how long the site remembers idle connections was not measured", "error", err)
-			}
-			p.idle <- found // there is room, and only one at a time
-		})
 	}
 	return m.With(p.found)
+}
+
+// beginIdle measures idle mappings anew, beside everything else, if what is
+// known of them is old or m says that the site has changed. It comes after
+// adopt, which may end the session of the helper that measures.
+func (f *Frontal) beginIdle(m siteprobe.Measured) {
+	p := &f.probing
+	state := m.State()
+	_, stateless := m.Stateless()
+	fresh := time.Since(p.since) < idleEvery && state == p.state
+	if stateless || fresh || p.running {
+		return
+	}
+	p.running, p.since, p.state = true, time.Now(), state
+	f.work.Go(func() { p.idle <- f.tryIdle(p.waits) }) // there is room, and only one at a time
+}
+
+// tryIdle is measureIdle, and again for some times if it fails: it takes
+// minutes, in which whoever measures may be cut off, as by a profile that
+// changes. It returns nil when nothing was found.
+func (f *Frontal) tryIdle(waits []time.Duration) []siteprobe.Finding {
+	for left := idleTries - 1; ; left-- {
+		found, err := f.measureIdle(waits)
+		if err == nil {
+			return found
+		}
+		if f.ctx.Err() != nil {
+			return nil
+		}
+		f.log.Warn("how long the site remembers idle connections was not measured", "error", err, "tries_left", left)
+		if left == 0 {
+			return nil
+		}
+		wait(f.ctx, f.bounds.idle, nil)
+	}
 }
 
 // adoptIdle takes over what an idle measurement found; nothing if it failed.
@@ -222,14 +247,9 @@ func (a askBroker) CallBack(ctx context.Context, req *controlpb.CallBackRequest)
 // measureByHelper appoints the first helper that there is, waiting for one to
 // come, and has it measure; with waits, how long the site remembers.
 func (f *Frontal) measureByHelper(waits []time.Duration, bound time.Duration) (siteprobe.Measured, error) {
-	node, s := f.someHelper()
-	for s == nil {
-		select {
-		case <-f.came:
-		case <-f.ctx.Done():
-			return siteprobe.Measured{}, f.ctx.Err()
-		}
-		node, s = f.someHelper()
+	node, s, err := f.awaitHelper()
+	if err != nil {
+		return siteprobe.Measured{}, err
 	}
 	ctx, cancel := context.WithTimeout(f.ctx, bound)
 	defer cancel()
@@ -247,12 +267,45 @@ func (f *Frontal) measureByHelper(waits []time.Duration, bound time.Duration) (s
 	return m, err
 }
 
-// someHelper returns the first helper by name that has a session, or nil.
+// awaitHelper returns a helper once there is one. It fails only when the
+// frontal ends.
+func (f *Frontal) awaitHelper() (string, *control.Session, error) {
+	for waited := false; ; waited = true {
+		if node, s := f.someHelper(); s != nil {
+			if waited {
+				f.helperCame() // somebody else may wait as well
+			}
+			return node, s, nil
+		}
+		select {
+		case <-f.came:
+		case <-f.ctx.Done():
+			return "", nil, f.ctx.Err()
+		}
+	}
+}
+
+// helperCame wakes who waits for a helper. It never blocks.
+func (f *Frontal) helperCame() {
+	select {
+	case f.came <- struct{}{}:
+	default:
+	}
+}
+
+// someHelper returns the first helper by name that has a session, or nil. A
+// session that has ended may still be on the roster.
 func (f *Frontal) someHelper() (string, *control.Session) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, node := range f.roster.nodes() {
-		if s := f.roster.helpers[node].session; s != nil {
+		s := f.roster.helpers[node].session
+		if s == nil {
+			continue
+		}
+		select {
+		case <-s.Done():
+		default:
 			return node, s
 		}
 	}

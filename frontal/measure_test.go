@@ -23,10 +23,15 @@ type measurer struct {
 	result siteprobe.Measured
 	asked  atomic.Pointer[controlpb.MeasureRequest]
 	idle   chan siteprobe.Measured // what it finds of idle mappings; nil: it takes for ever
+	idling chan struct{}           // holds a value after idle mappings were asked for; nil: nobody waits for that
 }
 
 func (m *measurer) Measure(ctx context.Context, req *controlpb.MeasureRequest) (*controlpb.Measurement, error) {
 	if len(req.IdleS) > 0 {
+		select {
+		case m.idling <- struct{}{}:
+		default:
+		}
 		select {
 		case found := <-m.idle:
 			return found.ToPB(), nil
@@ -84,11 +89,7 @@ func TestMeasuredByHelper(t *testing.T) {
 	if req := m.asked.Load(); req.FirstPort != 20000 || req.LastPort != 20999 {
 		t.Errorf("asked %v", req)
 	}
-	select {
-	case <-s.Done(): // so that it enters again, with the new profile
-	case <-time.After(patience):
-		t.Error("the helper keeps the old profile")
-	}
+	r.ends(s, "the helper is to enter again, with the new profile")
 	status := r.f.status()
 	if len(status.Differs) != 1 || status.Differs[0].Field != siteprobe.Egress || status.Measured == nil {
 		t.Errorf("status %+v", status)
@@ -110,19 +111,42 @@ func undeclared(c *Config) {
 	c.DataListen, c.PublicListen = declared.DataListen, declared.PublicListen
 }
 
-// measuredBy has helper a1 join, with m to measure.
-func (r *rig) measuredBy(m *measurer) {
+// measuredBy has helper a1 join, with m to measure, and returns its session.
+func (r *rig) measuredBy(m *measurer) *control.Session {
 	r.t.Helper()
-	_, err := r.dialAs(control.Identity{Role: control.RoleHelper, Site: "sitea", Name: "a1"}, func(reg grpc.ServiceRegistrar) {
+	s, err := r.dialAs(control.Identity{Role: control.RoleHelper, Site: "sitea", Name: "a1"}, func(reg grpc.ServiceRegistrar) {
 		controlpb.RegisterTargetServer(reg, m)
 	})
 	if err != nil {
 		r.t.Fatal(err)
 	}
+	r.until("helper a1 has come, and perhaps gone", func() bool {
+		select {
+		case <-s.Done():
+			return true
+		default:
+		}
+		r.f.mu.Lock()
+		defer r.f.mu.Unlock()
+		h := r.f.roster.helpers["a1"]
+		return h != nil && h.session != nil && h.session.RemoteAddr() == s.LocalAddr()
+	})
+	return s
+}
+
+// ends waits for the end of a session.
+func (r *rig) ends(s *control.Session, why string) {
+	r.t.Helper()
+	select {
+	case <-s.Done():
+	case <-time.After(patience):
+		r.t.Fatalf("waited %v for this: %s", patience, why)
+	}
 }
 
 // How long idle mappings live is known minutes later, and then told like
-// everything else. A rate that was measured again is kept while it differs
+// everything else. Whoever measures that is not sent away by the profile that
+// was measured before. A rate that was measured again is kept while it differs
 // little.
 func TestIdleIsToldLater(t *testing.T) {
 	m := &measurer{idle: make(chan siteprobe.Measured, 1)}
@@ -130,8 +154,8 @@ func TestIdleIsToldLater(t *testing.T) {
 		finding(siteprobe.Filter, "stateful"), finding(siteprobe.NATMapping, "none"), finding(siteprobe.UDPRate, "1000000"), finding(siteprobe.IdleUDP, ""),
 	}}
 	r := newRig(t, undeclared)
+	r.ends(r.measuredBy(m), "the profile changes, and the helper is to learn it")
 	r.measuredBy(m)
-	r.until("the site is measured", func() bool { return r.f.status().Measured != nil })
 	if p := r.f.profile(); p.IdleUDP != 0 || p.UDPRate != 1_000_000 {
 		t.Errorf("at first: %+v", p)
 	}
@@ -148,6 +172,28 @@ func TestIdleIsToldLater(t *testing.T) {
 	if f := told.Idle(); len(f) != 2 || (siteprobe.Result{Findings: told.Findings}).Finding(siteprobe.UDPRate).Value != "1000000" {
 		t.Errorf("measured again: %+v", told)
 	}
+}
+
+// A helper that goes away while it leaves mappings idle takes nothing along:
+// who comes next begins anew.
+func TestIdleIsTriedAgain(t *testing.T) {
+	b := standardBounds
+	b.idle = time.Millisecond
+	r := newRigWith(t, b, undeclared)
+	m := &measurer{idling: make(chan struct{}, 1)}
+	m.result = siteprobe.Measured{Findings: []siteprobe.Finding{finding(siteprobe.Filter, "stateful"), finding(siteprobe.UDP, "true")}}
+	r.ends(r.measuredBy(m), "the profile changes, and the helper is to learn it")
+	s := r.measuredBy(m)
+	select {
+	case <-m.idling:
+	case <-time.After(patience):
+		t.Fatalf("waited %v for idle mappings to be measured", patience)
+	}
+	s.Close()
+	next := &measurer{idle: make(chan siteprobe.Measured, 1)}
+	next.idle <- siteprobe.Measured{Findings: []siteprobe.Finding{finding(siteprobe.IdleUDP, "25")}}
+	r.measuredBy(next)
+	r.until("idle times are known", func() bool { return r.f.profile().IdleUDP == 25 })
 }
 
 // What remembers nothing is not left alone for minutes to find that out.
@@ -167,23 +213,23 @@ func TestDoubtIsMeasured(t *testing.T) {
 	b := standardBounds
 	b.doubt = time.Millisecond
 	r := newRigWith(t, b, undeclared)
-	r.measuredBy(&measurer{result: siteprobe.Measured{Findings: []siteprobe.Finding{finding(siteprobe.UDP, "true")}}})
-	r.until("datagrams pass", func() bool { return r.f.profile().UDP }) // and a1 is told to come again
-
+	s := r.measuredBy(&measurer{result: siteprobe.Measured{Findings: []siteprobe.Finding{finding(siteprobe.UDP, "true")}}})
+	r.ends(s, "datagrams pass, and the helper is to learn it")
 	r.measuredBy(&measurer{result: siteprobe.Measured{Findings: []siteprobe.Finding{finding(siteprobe.UDP, "false")}}})
 	h := r.helper("a2")
-	fails := func(technique overlay.Technique) {
-		if _, err := h.dir.Report(h.ctx(), &controlpb.ReportRequest{
+	fails := func(technique overlay.Technique) error {
+		_, err := h.dir.Report(h.ctx(), &controlpb.ReportRequest{
 			Target: control.ProcessToPB(proc(9)), TargetSite: "siteb", Plan: 7, Technique: uint32(technique), Fault: control.Fault(overlay.ErrTimeout),
-		}); err != nil {
-			t.Fatal(err)
-		}
+		})
+		return err
 	}
-	fails(overlay.Relay)
+	if err := fails(overlay.Relay); err != nil {
+		t.Fatal(err)
+	}
 	if len(r.f.probing.doubted) > 0 {
 		t.Error("a relay's failure is blamed on the profile")
 	}
-	fails(overlay.HolePunching)
+	fails(overlay.HolePunching) // whose answer the corrected profile may overtake, with which a2 is to enter again
 	r.until("the profile is corrected", func() bool { return !r.f.profile().UDP })
 	r.until("the log says so", func() bool {
 		return strings.Contains(r.log.String(), "the site's profile was out of date and is corrected")
