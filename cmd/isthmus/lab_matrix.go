@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -21,6 +22,7 @@ func labMatrixCommand() *cli.Command {
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "presets", Value: "plain", Usage: "`KINDS` of site, separated by commas; plain stands for all but no-route/, no-route for those, all for both"},
 			&cli.StringFlag{Name: "pairs", Usage: "connect only `FROM:TO`, each a kind of site, and others after commas"},
+			&cli.BoolFlag{Name: "ipv6", Usage: "use IPv6 alone, among those of the kinds of site that have it"},
 			&cli.BoolFlag{Name: "unprivileged", Usage: "run helpers and frontals without CAP_NET_RAW"},
 			&cli.DurationFlag{Name: "rtt", Value: 10 * time.Millisecond, Usage: "round-trip time between any two places"},
 			&cli.BoolFlag{Name: "json", Usage: "print one JSON object per pair"},
@@ -36,6 +38,11 @@ func labMatrixCommand() *cli.Command {
 			if err != nil {
 				return usage("lab matrix: " + err.Error())
 			}
+			if c.Bool("ipv6") {
+				if presets, err = havingIPv6(presets, pairs); err != nil {
+					return usage("lab matrix: " + err.Error())
+				}
+			}
 			if err := lab.Enter(); err != nil {
 				return err
 			}
@@ -45,13 +52,30 @@ func labMatrixCommand() *cli.Command {
 			}
 			return matrix.Run(c.Context, matrix.Options{
 				Presets: presets, Pairs: pairs, RTT: c.Duration("rtt"), JSON: c.Bool("json"), HTML: c.Path("html"), PNG: c.Path("png"),
-				Unprivileged: c.Bool("unprivileged"),
-				Binary:       func(daemon string) []string { return program(daemon) },
-				Confined:     func(argv []string) []string { return program(append([]string{"lab", "unprivileged"}, argv[1:]...)...) },
-				Out:          c.App.Writer, Err: os.Stderr,
+				Unprivileged: c.Bool("unprivileged"), IPv6: c.Bool("ipv6"),
+				Binary:   func(daemon string) []string { return program(daemon) },
+				Confined: func(argv []string) []string { return program(append([]string{"lab", "unprivileged"}, argv[1:]...)...) },
+				Out:      c.App.Writer, Err: os.Stderr,
 			})
 		},
 	}
+}
+
+// havingIPv6 returns the presets that have IPv6. That there is none, or that a pair
+// has not, is an error.
+func havingIPv6(presets []string, pairs []matrix.Pair) ([]string, error) {
+	for _, p := range pairs {
+		for _, name := range []string{p.From, p.To} {
+			if !matrix.HasIPv6(name) {
+				return nil, fmt.Errorf("preset %q has a NAT and no IPv6", name)
+			}
+		}
+	}
+	presets = slices.DeleteFunc(presets, func(p string) bool { return !matrix.HasIPv6(p) })
+	if len(presets) == 0 {
+		return nil, errors.New("none of these presets has IPv6: all have a NAT")
+	}
+	return presets, nil
 }
 
 // pairList returns the pairs of a list; "" is none.

@@ -47,6 +47,10 @@ type Config struct {
 	// ("broker", "proxy p1", "frontal sitea", "helper sitea/n1") or of its kind.
 	Settings map[string]map[string]any
 
+	// IPv6 has all daemons use nothing but IPv6, which every host must have that
+	// runs one.
+	IPv6 bool
+
 	// Profile, if not nil, replaces the profile that a site's preset has.
 	Profile func(site string, p overlay.SiteProfile) overlay.SiteProfile
 }
@@ -121,10 +125,13 @@ func (g *Grid) Preset(site string) string { return g.sites[site] }
 
 // plan decides who runs where with which settings, and writes the files.
 func (g *Grid) plan() error {
+	if err := g.checkHosts(); err != nil {
+		return err
+	}
 	broker := g.Lab.Host(g.cfg.Broker)
-	brokerAddr := netip.AddrPortFrom(broker.Addr(), brokerPort).String()
+	brokerAddr := g.at(broker, brokerPort)
 	err := g.add("broker", broker, control.Identity{Role: control.RoleBroker, Name: "broker"}, map[string]any{
-		"listen": fmt.Sprintf("0.0.0.0:%d", brokerPort),
+		"listen": g.everywhere(brokerPort),
 	})
 	if err != nil {
 		return err
@@ -133,8 +140,8 @@ func (g *Grid) plan() error {
 		host := g.Lab.Host(name)
 		_, short, _ := cut(name)
 		err := g.add("proxy "+short, host, control.Identity{Role: control.RoleProxy, Name: short}, map[string]any{
-			"listen":    []string{fmt.Sprintf("0.0.0.0:%d", proxyPort)},
-			"advertise": []string{netip.AddrPortFrom(host.Addr(), proxyPort).String()},
+			"listen":    []string{g.everywhere(proxyPort)},
+			"advertise": []string{g.at(host, proxyPort)},
 			"broker":    brokerAddr,
 		})
 		if err != nil {
@@ -151,36 +158,49 @@ func (g *Grid) plan() error {
 	return nil
 }
 
+// profile returns what the frontal of a site is told about it.
+func (g *Grid) profile(site, preset string) (overlay.SiteProfile, error) {
+	p, err := lab.Profile(preset)
+	if err != nil {
+		return p, err
+	}
+	p.Site = overlay.SiteID(site)
+	if g.cfg.IPv6 {
+		p.NAT, p.IPv6 = overlay.NAT{}, false // what IPv4 has, and what there is besides
+		p.Privileged = false                 // traversing TCP is of IPv4
+	}
+	if g.cfg.Profile != nil {
+		p = g.cfg.Profile(site, p)
+	}
+	return p, nil
+}
+
 // addSite adds the frontal on a gateway and the helpers on the nodes behind.
 func (g *Grid) addSite(gateway *lab.Host, broker string) error {
 	site, _, _ := cut(gateway.Name())
 	g.sites[site] = gateway.Preset()
-	profile, err := lab.Profile(gateway.Preset())
+	profile, err := g.profile(site, gateway.Preset())
 	if err != nil {
 		return err
-	}
-	profile.Site = overlay.SiteID(site)
-	if g.cfg.Profile != nil {
-		profile = g.cfg.Profile(site, profile)
 	}
 	var connect map[string]any
 	if p := g.Lab.Proxy(site); p != nil {
 		host := g.Lab.Host(site + "/proxy")
-		connect = map[string]any{"address": netip.AddrPortFrom(host.Addr(), connectProxyPort).String()}
+		connect = map[string]any{"address": g.at(host, connectProxyPort)}
 	}
-	frontalAddr := netip.AddrPortFrom(gateway.Addr(), frontalPort).String()
+	frontalAddr := g.at(gateway, frontalPort)
 	settings := map[string]any{
 		"site": site, "broker": broker, "listen": frontalAddr,
 		"profile": profile,
 	}
 	if profile.GatewayOnly {
-		settings["data_listen"] = netip.AddrPortFrom(gateway.Addr(), frontalData).String()
+		settings["data_listen"] = g.at(gateway, frontalData)
 	}
 	if profile.GatewayOnly && profile.Inbound != overlay.InboundNone {
-		outside := netip.AddrPortFrom(gateway.WANAddr(), frontalPublic).String()
+		outside := netip.AddrPortFrom(g.wan(gateway), frontalPublic).String()
 		settings["public_listen"] = outside
 		if profile.NAT.Translates() { // what comes in is sent on to the inside address
-			settings["public_listen"] = netip.AddrPortFrom(gateway.Addr(), frontalPublic).String()
+			settings["public_listen"] = g.at(gateway, frontalPublic)
 			settings["public_address"] = outside
 		}
 	}
@@ -201,7 +221,7 @@ func (g *Grid) addSite(gateway *lab.Host, broker string) error {
 			settings["http_proxy"] = connect
 		}
 		if profile.NAT.Translates() && profile.Inbound != overlay.InboundNone && !profile.GatewayOnly {
-			settings["advertise"] = gateway.WANAddr().String()
+			settings["advertise"] = g.wan(gateway).String()
 		}
 		err := g.add("helper "+host.Name(), host, control.Identity{Role: control.RoleHelper, Site: profile.Site, Name: node}, settings)
 		if err != nil {
@@ -246,7 +266,7 @@ func (g *Grid) Admin(ctx context.Context, name string) (*control.Session, func()
 	if err != nil {
 		return nil, nil, err
 	}
-	return dialAdmin(ctx, creds, d)
+	return dialAdmin(ctx, creds, d, g.addr(d.Host))
 }
 
 // Issue writes a certificate of this grid's CA for id, as a second daemon or a

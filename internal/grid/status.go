@@ -16,16 +16,16 @@ import (
 // settleTimeout bounds the time in which everybody finds everybody.
 const settleTimeout = 30 * time.Second
 
-// dialAdmin makes an admin's session with a broker or frontal, from the
+// dialAdmin makes an admin's session with a broker or frontal at addr, from the
 // daemon's own host.
-func dialAdmin(ctx context.Context, creds *control.Credentials, d *Daemon) (*control.Session, func(), error) {
+func dialAdmin(ctx context.Context, creds *control.Credentials, d *Daemon, addr netip.Addr) (*control.Session, func(), error) {
 	role, port := control.RoleBroker, brokerPort
 	if d.Name != "broker" {
 		role, port = control.RoleFrontal, frontalPort
 	}
 	e := control.NewEndpoint(creds, slog.New(slog.DiscardHandler), nil)
 	s, err := e.Dial(ctx, control.DialConfig{
-		Addr: netip.AddrPortFrom(d.Host.Addr(), uint16(port)).String(), Role: role,
+		Addr: netip.AddrPortFrom(addr, uint16(port)).String(), Role: role,
 		Dial: func(ctx context.Context, addr string) (net.Conn, error) { return d.Host.Dial(ctx, "tcp", addr) },
 	})
 	if err != nil {

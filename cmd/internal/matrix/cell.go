@@ -17,7 +17,8 @@ type Cell struct {
 	Predicted string `json:"predicted"` // the first technique of the broker's plan
 
 	// DirectPossible reports whether measurements of such firewalls found a path
-	// that needs no relay, with the privileges that the run's daemons have.
+	// that needs no relay, with the privileges and the version of IP that the
+	// run's daemons have.
 	DirectPossible bool `json:"direct_possible"`
 
 	SetupMS float64 `json:"setup_ms"` // from the dial to the authenticated link, at the dialler
@@ -46,12 +47,8 @@ type Cell struct {
 const maxTries = 3
 
 // newCell returns a cell with what the measurements say.
-func newCell(pair Pair, unprivileged bool) (Cell, error) {
-	known, err := truth.Between(pair.From, pair.To)
-	if unprivileged {
-		known = known.Unprivileged()
-	}
-	return Cell{From: pair.From, To: pair.To, Reasons: map[string]string{}, DirectPossible: known.Direct(), known: known}, err
+func newCell(pair Pair, known truth.Pair) Cell {
+	return Cell{From: pair.From, To: pair.To, Reasons: map[string]string{}, DirectPossible: known.Direct(), known: known}
 }
 
 // astray reports whether the link took another way than the broker predicted.

@@ -5,16 +5,19 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/isthmus-grid/isthmus/cmd/internal/truth"
+	"github.com/isthmus-grid/isthmus/internal/lab"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
 // good returns a cell without a fault.
 func good(t *testing.T, from, to string, taken overlay.Technique) Cell {
 	t.Helper()
-	c, err := newCell(Pair{from, to}, false)
+	known, err := truth.Between(from, to)
 	if err != nil {
 		t.Fatal(err)
 	}
+	c := newCell(Pair{from, to}, known)
 	c.Connected, c.Technique, c.Predicted, c.SetupMS, c.Tries = true, taken.String(), taken.String(), 20, 1
 	for _, tech := range overlay.Techniques() {
 		c.Reasons[tech.String()] = "the site of " + to + " says so"
@@ -63,15 +66,36 @@ func TestFault(t *testing.T) {
 	}
 }
 
-// Without privileges a pair that only carried SYNs connect has no direct path.
-func TestDirectPossible(t *testing.T) {
-	for _, unprivileged := range []bool{false, true} {
-		c, err := newCell(Pair{"syn-drop-no-udp", "syn-drop-no-udp"}, unprivileged)
-		if err != nil || c.DirectPossible == unprivileged {
-			t.Errorf("unprivileged %v: direct %v, %v", unprivileged, c.DirectPossible, err)
+// Without privileges, and over IPv6, a pair that only carried SYNs connect has no
+// direct path; where a NAT of IPv4 is in the way, there is one over IPv6.
+func TestKnown(t *testing.T) {
+	carried, symmetric := Pair{"syn-drop-no-udp", "syn-drop-no-udp"}, Pair{"nat-symmetric-ipv6", "no-route/nat-symmetric-ipv6"}
+	for _, tc := range []struct {
+		of     Options
+		pair   Pair
+		direct bool
+	}{
+		{Options{}, carried, true},
+		{Options{Unprivileged: true}, carried, false},
+		{Options{IPv6: true}, carried, false},
+		{Options{}, symmetric, false},
+		{Options{IPv6: true}, symmetric, true},
+	} {
+		known, err := tc.of.known(tc.pair)
+		if err != nil || newCell(tc.pair, known).DirectPossible != tc.direct {
+			t.Errorf("%v, unprivileged %v, IPv6 %v: %v, %v", tc.pair, tc.of.Unprivileged, tc.of.IPv6, known.Works, err)
 		}
 	}
-	if _, err := newCell(Pair{"open", "moat"}, false); err == nil {
+	if _, err := (Options{}).known(Pair{"open", "moat"}); err == nil {
 		t.Error("a preset that nobody measured passes")
+	}
+}
+
+// A preset has IPv6 for the lab's Profile, the measurements, and this package alike.
+func TestHasIPv6(t *testing.T) {
+	for _, p := range lab.Presets() {
+		if _, err := truth.OverIPv6(p, p); (err == nil) != HasIPv6(p) {
+			t.Errorf("%s has IPv6: %v, but %v", p, HasIPv6(p), err)
+		}
 	}
 }

@@ -28,6 +28,10 @@ type Options struct {
 	Unprivileged bool
 	Confined     func(argv []string) []string
 
+	// IPv6 has everything happen over IPv6, which all presets must have (HasIPv6),
+	// and so without traversing TCP.
+	IPv6 bool
+
 	JSON bool      // one object per pair in place of the grid
 	HTML string    // file for the grid as a page; "" for none
 	PNG  string    // file for the grid as a picture; "" for none

@@ -23,6 +23,9 @@ func newTable(o Options, pairs int) *table {
 	if o.Unprivileged {
 		who = "helpers without privileges"
 	}
+	if o.IPv6 {
+		who += ", IPv6 alone"
+	}
 	return &table{
 		title: fmt.Sprintf("%d pairs of %d kinds of site, %g ms round trip, %s",
 			pairs, len(o.Presets), float64(o.RTT.Microseconds())/1000, who),

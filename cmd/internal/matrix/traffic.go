@@ -61,14 +61,19 @@ func tally(log string, job overlay.JobID, bytes *uint64, ends *int) (read int, e
 	return read, nil
 }
 
+// delayedACK is how long the kernel keeps an acknowledgement back, and then some:
+// it counts 40 ms from the data on, in ticks of its clock.
+const delayedACK = 50 * time.Millisecond
+
 // settle returns the emulator's counters once nothing of the link is on its
 // way any more, so that its last segments are not taken for the next pair's.
-// Nothing announces that; what has been still for some round trips is over.
+// Nothing announces that; what has been still for longer than an end may wait,
+// and some round trips, is over.
 func (w *world) settle(ctx context.Context, a, b string) []wan.Counter {
 	for {
 		before := w.lab.Traffic()
 		select {
-		case <-time.After(3*w.rtt + 5*time.Millisecond):
+		case <-time.After(delayedACK + 3*w.RTT):
 		case <-ctx.Done():
 			return w.lab.Traffic()
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/cmd/internal/rawcap"
+	"github.com/isthmus-grid/isthmus/cmd/internal/truth"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/grid"
@@ -33,12 +34,11 @@ const (
 // world is one lab with a grid. A preset has the site askerSite, targetSite or
 // both, of one node each, so that a kind can also meet itself.
 type world struct {
-	lab          *lab.Lab
-	grid         *grid.Grid
-	rtt          time.Duration
-	unprivileged bool
-	read         int                // bytes of the proxy's log that were accounted for
-	tunnelled    map[[2]string]bool // asker's and target's sites that met by hole punching
+	Options   // of the run
+	lab       *lab.Lab
+	grid      *grid.Grid
+	read      int                // bytes of the proxy's log that were accounted for
+	tunnelled map[[2]string]bool // asker's and target's sites that met by hole punching
 }
 
 func askerSite(preset string) string  { return strings.ReplaceAll(preset, "/", "-") + "-1" }
@@ -47,6 +47,7 @@ func targetSite(preset string) string { return strings.ReplaceAll(preset, "/", "
 // build makes a world with sites that ask and sites that are asked for.
 func build(ctx context.Context, o Options, part part) (*world, error) {
 	spec := lab.Spec{
+		IPv6:  o.IPv6,
 		WAN:   lab.WAN{Default: wan.Shape{Delay: o.RTT / 2}},
 		Sites: []lab.Site{{Name: "public", Preset: lab.Public, Nodes: []string{"broker", "proxy"}}},
 	}
@@ -67,7 +68,7 @@ func build(ctx context.Context, o Options, part part) (*world, error) {
 	if err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
-	w := &world{lab: l, grid: g, rtt: o.RTT, unprivileged: o.Unprivileged, tunnelled: map[[2]string]bool{}}
+	w := &world{Options: o, lab: l, grid: g, tunnelled: map[[2]string]bool{}}
 	if err := w.checkPrivileges(); err != nil {
 		return nil, errors.Join(err, w.close())
 	}
@@ -76,7 +77,7 @@ func build(ctx context.Context, o Options, part part) (*world, error) {
 
 func (o Options) gridConfig() grid.Config {
 	c := grid.Config{
-		Binary: o.Binary, Broker: brokerHost, Proxies: []string{proxyHost},
+		IPv6: o.IPv6, Binary: o.Binary, Broker: brokerHost, Proxies: []string{proxyHost},
 		// Sites that measure themselves send packets of their own.
 		Settings: map[string]map[string]any{"frontal": {"measure": "0s"}},
 	}
@@ -106,8 +107,8 @@ func (w *world) checkPrivileges() error {
 		if err != nil {
 			return err
 		}
-		if held == w.unprivileged {
-			return fmt.Errorf("%s: has CAP_NET_RAW: %v; this run is about daemons where that is %v", d.Name, held, !w.unprivileged)
+		if held == w.Unprivileged {
+			return fmt.Errorf("%s: has CAP_NET_RAW: %v; this run is about daemons where that is %v", d.Name, held, !w.Unprivileged)
 		}
 	}
 	return nil
@@ -117,7 +118,8 @@ func (w *world) close() error { return errors.Join(w.grid.Close(), w.lab.Close()
 
 // connect links a site of one kind to a site of another, again if it must.
 func (w *world) connect(ctx context.Context, pair Pair) Cell {
-	c, err := newCell(pair, w.unprivileged)
+	known, err := w.known(pair)
+	c := newCell(pair, known)
 	if err == nil {
 		err = w.predict(ctx, &c)
 	}
@@ -156,6 +158,20 @@ func (w *world) try(ctx context.Context, c *Cell) {
 	if err = errors.Join(err, relayErr); err != nil {
 		c.Error = err.Error()
 	}
+}
+
+// known returns what the measurements say of a pair under the conditions of the
+// run.
+func (o Options) known(pair Pair) (truth.Pair, error) {
+	between := truth.Between
+	if o.IPv6 {
+		between = truth.OverIPv6
+	}
+	p, err := between(pair.From, pair.To)
+	if o.Unprivileged {
+		p = p.Unprivileged()
+	}
+	return p, err
 }
 
 // predict asks the broker for its plan.
@@ -230,4 +246,12 @@ func (w *world) heard(ctx context.Context, c *Cell) map[string]string {
 		}
 	}
 	return heard
+}
+
+// HasIPv6 reports whether a site of that preset can do without IPv4: where IPv4
+// is not translated the lab gives IPv6 as well, and some presets have it by
+// themselves.
+func HasIPv6(preset string) bool {
+	p, err := lab.Profile(preset)
+	return err == nil && (p.IPv6 || !p.NAT.Translates())
 }

@@ -13,6 +13,9 @@ const (
 // process, which is never on port 443.
 const anywhere = "OSRFJXYLPNIECDMU"
 
+// Kinds with a NAT, for IPv4.
+const translates = "NIECDM"
+
 // dials reports whether a plain connect from a reaches a listener at b.
 func dials(a, b kind) bool { return in(a, anywhere) && in(b, anyPort+somePorts) }
 

@@ -90,6 +90,27 @@ func Between(asker, target string) (Pair, error) {
 	if err != nil {
 		return Pair{}, err
 	}
+	return look(a, b), nil
+}
+
+// OverIPv6 is Between for processes that have nothing but IPv6. No gateway
+// translates that, and the rules that judge IPv4 judge it too, so that the
+// measurements tell of it; only traversing TCP is of IPv4 alone. Kinds of site
+// without IPv6 are an error.
+func OverIPv6(asker, target string) (Pair, error) {
+	a, err := findSix(asker)
+	if err != nil {
+		return Pair{}, err
+	}
+	b, err := findSix(target)
+	if err != nil {
+		return Pair{}, err
+	}
+	return look(a, b).Unprivileged(), nil
+}
+
+// look asks the tables about two kinds.
+func look(a, b kind) Pair {
 	var p Pair
 	add := func(t overlay.Technique, works bool) {
 		if works {
@@ -115,7 +136,7 @@ func Between(asker, target string) (Pair, error) {
 	case unsettled:
 		p.Unsettled |= Of(overlay.Traversing)
 	}
-	return p, nil
+	return p
 }
 
 // kind is one kind of site, as far as the tables tell kinds apart.
@@ -177,6 +198,20 @@ func find(preset string) (kind, error) {
 	k.hidden = hidden
 	if hidden && k.letter == 'C' {
 		k.letter = 'N' // its map leads to the gateway itself, which filters by endpoint
+	}
+	return k, nil
+}
+
+// findSix returns the kind of a preset as it is to IPv6.
+func findSix(preset string) (kind, error) {
+	k, err := find(preset)
+	switch {
+	case err != nil:
+		return k, err
+	case k.ipv6:
+		k.letter, k.ipv6 = 'F', false
+	case in(k, translates):
+		return k, fmt.Errorf("preset %q translates addresses and has no IPv6", preset)
 	}
 	return k, nil
 }
