@@ -2,6 +2,7 @@ package matrix
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/isthmus-grid/isthmus/cmd/internal/truth"
@@ -39,8 +40,9 @@ type Cell struct {
 	// last.
 	Tries int `json:"tries"`
 
-	known truth.Pair
-	heard map[string]string // what the broker was told of techniques that failed
+	known     truth.Pair
+	heard     map[string]string // what the broker was told of techniques that failed
+	strangers map[string]uint64 // ThirdPartyPackets by path, "from -> to"
 }
 
 // maxTries bounds Tries.
@@ -57,6 +59,17 @@ func (c *Cell) astray() bool { return c.Connected && c.Technique != c.Predicted 
 // relayed reports whether the link goes through a proxy.
 func (c *Cell) relayed() bool { return c.Technique == overlay.Relay.String() }
 
+// meet adds packets between the two sites and third parties.
+func (c *Cell) meet(strangers map[string]uint64) {
+	if c.strangers == nil {
+		c.strangers = map[string]uint64{}
+	}
+	for path, n := range strangers {
+		c.strangers[path] += n
+		c.ThirdPartyPackets += n
+	}
+}
+
 // Fault says what is wrong with the cell, or "".
 func (c *Cell) Fault() string {
 	var faults []string
@@ -71,7 +84,7 @@ func (c *Cell) Fault() string {
 	c.judgePath(blame)
 	blame(!c.relayed() && c.ProxyBytes > 0, "%d bytes went to the proxy", c.ProxyBytes)
 	blame(c.relayed() && c.ProxyBytes < 2*volume, "only %d bytes went to the proxy", c.ProxyBytes)
-	blame(c.ThirdPartyPackets > 0, "%d packets to third parties", c.ThirdPartyPackets)
+	blame(c.ThirdPartyPackets > 0, "%d packets to third parties%s", c.ThirdPartyPackets, c.strangeness())
 	for _, t := range overlay.Techniques() {
 		blame(c.Reasons[t.String()] == "", "no reason for or against %v", t)
 	}
@@ -93,6 +106,19 @@ func (c *Cell) judgePath(blame func(bool, string, ...any)) {
 		return
 	}
 	blame(!c.known.Works.Has(t) && !c.known.Unsettled.Has(t), "by %v, which measurements say cannot work", t)
+}
+
+// strangeness tells who the third parties were.
+func (c *Cell) strangeness() string {
+	var paths []string
+	for path, n := range c.strangers {
+		paths = append(paths, fmt.Sprintf("%d %s", n, path))
+	}
+	if len(paths) == 0 {
+		return ""
+	}
+	slices.Sort(paths)
+	return " (" + strings.Join(paths, ", ") + ")"
 }
 
 // hearsay tells what the broker was told of the technique that was predicted.

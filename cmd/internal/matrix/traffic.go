@@ -90,16 +90,16 @@ func (w *world) settle(ctx context.Context, a, b string) []wan.Counter {
 }
 
 // strangers counts what the emulator carried, from before to after, between the
-// two sites and anybody who has no part in their link. Sites that met by hole
+// two sites and anybody who has no part in their link, by "from -> to". Sites that met by hole
 // punching keep their way open for the next time: what passes between either
 // site and one that it is tunnelled to belongs to an earlier pair.
-func strangers(before, after []wan.Counter, a, b string, tunnelled map[[2]string]bool) uint64 {
+func strangers(before, after []wan.Counter, a, b string, tunnelled map[[2]string]bool) map[string]uint64 {
 	old := map[[2]string]wan.Counter{}
 	for _, t := range before {
 		old[[2]string{t.From, t.To}] = t
 	}
 	friends := map[string]bool{a: true, b: true, a + "/proxy": true, b + "/proxy": true, brokerHost: true, proxyHost: true}
-	var n uint64
+	strange := map[string]uint64{}
 	for _, t := range after {
 		near, far := t.From, t.To
 		if !ofSite(near, a) && !ofSite(near, b) {
@@ -107,10 +107,12 @@ func strangers(before, after []wan.Counter, a, b string, tunnelled map[[2]string
 		}
 		kept := tunnelled[[2]string{t.From, t.To}] || tunnelled[[2]string{t.To, t.From}]
 		if (ofSite(near, a) || ofSite(near, b)) && !friends[far] && !kept {
-			n += t.Packets - old[[2]string{t.From, t.To}].Packets
+			if n := t.Packets - old[[2]string{t.From, t.To}].Packets; n > 0 {
+				strange[t.From+" -> "+t.To] = n
+			}
 		}
 	}
-	return n
+	return strange
 }
 
 func ofSite(endpoint, site string) bool { return endpoint == site || endpoint == site+"/proxy" }

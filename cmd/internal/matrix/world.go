@@ -149,7 +149,7 @@ func (w *world) try(ctx context.Context, c *Cell) {
 		err = w.link(ctx, c, key)
 	}
 	a, b := askerSite(c.From), targetSite(c.To)
-	c.ThirdPartyPackets += strangers(before, w.settle(ctx, a, b), a, b, w.tunnelled)
+	c.meet(strangers(before, w.settle(ctx, a, b), a, b, w.tunnelled))
 	if c.Technique == overlay.HolePunching.String() {
 		w.tunnelled[[2]string{a, b}] = true
 	}
