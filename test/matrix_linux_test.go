@@ -120,6 +120,30 @@ func TestMatrixUnprivileged(t *testing.T) {
 	}, "--unprivileged")
 }
 
+// Sites meet over IPv6 alone as they do over IPv4, by every technique but
+// traversing TCP, and a NAT of IPv4 is in nobody's way.
+func TestMatrixIPv6(t *testing.T) {
+	needLab(t)
+	checkMatrix(t, []meeting{
+		{"stateful", "open", "direct"},
+		{"http-proxy", "port-range", "relay"},
+		{"stateful-reject", "port-range", "port-range"},
+		{"open", "stateful-noloose", "reversed"},
+		{"syn-drop", "stateful-strict", "simultaneous-open"},
+		{"stateful-strict-new", "syn-reset", "simultaneous-open"},
+		{"egress-443", "no-udp", "simultaneous-open"},
+		{"nat-symmetric-ipv6", "nat-ipv6", "simultaneous-open"},
+		{"mtu-1400", "udp-slow", "simultaneous-open"},
+		{"syn-reset", "syn-drop", "hole-punching"},
+		{"syn-drop-no-udp", "syn-drop", "relay"},
+
+		{"no-route/stateful", "no-route/port-range", "port-range"},
+		{"no-route/nat-symmetric-ipv6", "no-route/egress-443", "simultaneous-open"},
+		{"no-route/syn-drop", "no-route/syn-drop", "hole-punching"},
+		{"no-route/http-proxy", "stateful", "relay"},
+	}, "--ipv6")
+}
+
 // checkMatrix has the pairs connected and judges the outcome once more.
 func checkMatrix(t *testing.T, pairs []meeting, flags ...string) {
 	t.Helper()

@@ -36,6 +36,17 @@ func TestPairList(t *testing.T) {
 	}
 }
 
+func TestHavingIPv6(t *testing.T) {
+	all := lab.Presets()
+	got, err := havingIPv6(slices.Clone(all), []matrix.Pair{{From: "open", To: "nat-ipv6"}})
+	want := slices.DeleteFunc(all, func(p string) bool {
+		return strings.Contains(p, "nat") && !strings.HasSuffix(p, "-ipv6")
+	})
+	if err != nil || !slices.Equal(got, want) || len(want) != 34 {
+		t.Errorf("got %v, %v; want %v", got, err, want)
+	}
+}
+
 func TestMatrixMistakes(t *testing.T) {
 	for _, tc := range []struct {
 		words []string
@@ -45,6 +56,8 @@ func TestMatrixMistakes(t *testing.T) {
 		{[]string{"lab", "matrix", "--presets", ""}, `lab matrix: unknown preset ""`},
 		{[]string{"lab", "matrix", "--pairs", "open"}, `lab matrix: pair "open": want FROM:TO`},
 		{[]string{"lab", "matrix", "--pairs", "open:moat"}, `lab matrix: unknown preset "moat"`},
+		{[]string{"lab", "matrix", "--ipv6", "--pairs", "open:nat"}, `lab matrix: preset "nat" has a NAT and no IPv6`},
+		{[]string{"lab", "matrix", "--ipv6", "--presets", "nat,nat-1to1"}, "lab matrix: none of these presets has IPv6: all have a NAT"},
 		{[]string{"lab", "matrix", "now"}, `lab matrix: "now" is not expected here`},
 		{[]string{"bench", "crowd", "--ranks", "3"}, "bench crowd: 3 ranks at a site of 4 nodes"},
 		{[]string{"bench", "crowd", "--to", "moat"}, `bench crowd: unknown preset "moat"`},

@@ -166,13 +166,20 @@ func (g *Grid) profile(site, preset string) (overlay.SiteProfile, error) {
 	}
 	p.Site = overlay.SiteID(site)
 	if g.cfg.IPv6 {
-		p.NAT, p.IPv6 = overlay.NAT{}, false // what IPv4 has, and what there is besides
-		p.Privileged = false                 // traversing TCP is of IPv4
+		p = OverIPv6(p)
 	}
 	if g.cfg.Profile != nil {
 		p = g.cfg.Profile(site, p)
 	}
 	return p, nil
+}
+
+// OverIPv6 returns the profile of a preset for daemons that use nothing but IPv6.
+func OverIPv6(p overlay.SiteProfile) overlay.SiteProfile {
+	p.NAT = overlay.NAT{} // it is IPv4's
+	p.IPv6 = false        // there is none besides
+	p.Privileged = false  // to no avail: traversing TCP is of IPv4
+	return p
 }
 
 // addSite adds the frontal on a gateway and the helpers on the nodes behind.

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/isthmus-grid/isthmus/cmd/internal/truth"
-	"github.com/isthmus-grid/isthmus/internal/lab"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -92,14 +91,5 @@ func TestKnown(t *testing.T) {
 	}
 	if _, err := (Options{}).known(Pair{"open", "moat"}); err == nil {
 		t.Error("a preset that nobody measured passes")
-	}
-}
-
-// A preset has IPv6 for the lab's Profile, the measurements, and this package alike.
-func TestHasIPv6(t *testing.T) {
-	for _, p := range lab.Presets() {
-		if _, err := truth.OverIPv6(p, p); (err == nil) != HasIPv6(p) {
-			t.Errorf("%s has IPv6: %v, but %v", p, HasIPv6(p), err)
-		}
 	}
 }

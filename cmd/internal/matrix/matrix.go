@@ -99,7 +99,7 @@ func (r *run) part(ctx context.Context, p part) error {
 		return err
 	}
 	defer func() {
-		if err := w.close(); err != nil {
+		if err := errors.Join(w.checkFamily(), w.close()); err != nil {
 			r.broken = append(r.broken, err)
 		}
 	}()

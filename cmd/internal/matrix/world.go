@@ -247,11 +247,3 @@ func (w *world) heard(ctx context.Context, c *Cell) map[string]string {
 	}
 	return heard
 }
-
-// HasIPv6 reports whether a site of that preset can do without IPv4: where IPv4
-// is not translated the lab gives IPv6 as well, and some presets have it by
-// themselves.
-func HasIPv6(preset string) bool {
-	p, err := lab.Profile(preset)
-	return err == nil && (p.IPv6 || !p.NAT.Translates())
-}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/isthmus-grid/isthmus/broker"
+	"github.com/isthmus-grid/isthmus/internal/grid"
 	"github.com/isthmus-grid/isthmus/internal/lab"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
@@ -187,6 +188,51 @@ func TestDecisionAgrees(t *testing.T) {
 	}
 	if complaints > most {
 		t.Errorf("and %d more", complaints-most)
+	}
+}
+
+// The same holds over IPv6, where no gateway translates.
+func TestDecisionAgreesOverIPv6(t *testing.T) {
+	six := func(preset string, site overlay.SiteID) overlay.SiteProfile {
+		return grid.OverIPv6(profile(t, preset, site, true))
+	}
+	pairs := 0
+	for _, a := range lab.Presets() {
+		for _, b := range lab.Presets() {
+			known, err := OverIPv6(a, b)
+			if err != nil { // one of them has none
+				continue
+			}
+			pairs++
+			for _, complaint := range disagreements(known, broker.Decide(six(a, "sitea"), six(b, "siteb"))) {
+				t.Errorf("%s to %s: %s", a, b, complaint)
+			}
+		}
+	}
+	if want := 34 * 34; pairs != want {
+		t.Errorf("%d pairs of presets have IPv6, want %d", pairs, want)
+	}
+}
+
+// Over IPv6 a preset is what its filter is, and traversing TCP is nowhere.
+func TestOverIPv6(t *testing.T) {
+	for _, tc := range []struct {
+		asker, target string
+		works         Set
+	}{
+		{"nat-symmetric-ipv6", "no-route/nat-symmetric-ipv6", Of(overlay.SimultaneousOpen, overlay.HolePunching)},
+		{"syn-drop", "syn-reset", Of(overlay.HolePunching)},
+		{"syn-drop-no-udp", "syn-drop-no-udp", 0},
+		{"egress-443", "stateful", Of(overlay.SimultaneousOpen)},
+	} {
+		if known, err := OverIPv6(tc.asker, tc.target); err != nil || known != (Pair{Works: tc.works}) {
+			t.Errorf("%s to %s: %v, unsettled %v, %v; want %v", tc.asker, tc.target, known.Works, known.Unsettled, err, tc.works)
+		}
+	}
+	for _, tc := range [][2]string{{"nat", "open"}, {"open", "no-route/nat-1to1"}, {"moat", "open"}} {
+		if _, err := OverIPv6(tc[0], tc[1]); err == nil {
+			t.Errorf("%s to %s passes", tc[0], tc[1])
+		}
 	}
 }
 
