@@ -1,11 +1,13 @@
 // Package jobkey makes and keeps the secret that the processes of one job
-// share, and the two keys that follow from it: one shows to a helper that a
-// process belongs to the job, the other authenticates links end to end and is
-// seen by no daemon.
+// share, and what follows from it: a key that shows to a helper that a process
+// belongs to the job; a key that authenticates links end to end; and an
+// authority that signs each process's certificate for encrypted carriers. The
+// last two are seen by no daemon.
 //
 // A job's id is its name and a digest of the first key. So the id can only be
 // claimed by who holds the secret, and neither broker nor helper needs a list
-// of jobs to tell a process of another job. The package keeps no state.
+// of jobs to tell a process of another job. The package keeps no state but a
+// process's current certificate.
 package jobkey
 
 import (

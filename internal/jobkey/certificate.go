@@ -1,0 +1,228 @@
+package jobkey
+
+import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"errors"
+	"fmt"
+	"math/big"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// How long a process's certificate is valid. It is renewed when half of that
+// is over; as every process can sign its own, nothing waits for a renewal.
+const (
+	certificateLife = 24 * time.Hour
+	clockSlack      = 5 * time.Minute // for peers whose clock is behind
+)
+
+// Member says which process of which job holds a certificate, and in which of
+// its lives.
+type Member struct {
+	Process    overlay.ProcessName
+	Generation overlay.Generation
+}
+
+// String names the process, and its life when it is not the first.
+func (m Member) String() string {
+	if m.Generation == 0 {
+		return m.Process.String()
+	}
+	return fmt.Sprintf("%v, life %d", m.Process, m.Generation)
+}
+
+// uriPrefix begins the name in a member's certificate. A daemon's certificate
+// has a role in the place of "process"; so neither is taken for the other.
+const uriPrefix = "isthmus:process/"
+
+// uri returns the member as its certificate carries it, in a subject
+// alternative name of type URI (RFC 5280, section 4.2.1.6):
+// isthmus:process/JOB/RANK/GENERATION, numbers in decimal.
+func (m Member) uri() string {
+	return fmt.Sprintf("%s%s/%d/%d", uriPrefix, m.Process.Job, m.Process.Rank, m.Generation)
+}
+
+// memberOf reads the one name that a member's certificate carries. There is
+// one spelling of each member; no other is read.
+func memberOf(cert *x509.Certificate) (Member, error) {
+	if len(cert.URIs) != 1 || !strings.HasPrefix(cert.URIs[0].String(), uriPrefix) {
+		return Member{}, fmt.Errorf("the certificate of %.100q does not name one process of a job", cert.Subject.String())
+	}
+	text := cert.URIs[0].String()
+	parts := strings.Split(strings.TrimPrefix(text, uriPrefix), "/")
+	malformed := fmt.Errorf("the certificate names %.200q, want %sJOB/RANK/GENERATION", text, uriPrefix)
+	if len(parts) != 3 || overlay.CheckJobID(overlay.JobID(parts[0])) != nil {
+		return Member{}, malformed
+	}
+	rank, err := strconv.ParseUint(parts[1], 10, 32)
+	if err != nil {
+		return Member{}, malformed
+	}
+	generation, err := strconv.ParseUint(parts[2], 10, 64)
+	if err != nil {
+		return Member{}, malformed
+	}
+	m := Member{
+		Process:    overlay.ProcessName{Job: overlay.JobID(parts[0]), Rank: uint32(rank)},
+		Generation: overlay.Generation(generation),
+	}
+	if m.uri() != text {
+		return Member{}, malformed
+	}
+	return m, nil
+}
+
+// Certificates is what a process of a job is known by to its peers, and by
+// which it knows them: a short-lived certificate of its own, signed by an
+// authority that follows from the job's key. All who hold the key derive the
+// same authority, so nothing needs to be handed out; and whoever holds it can
+// sign for every rank, so it keeps strangers out and ranks from being mixed
+// up, but does not protect the processes of one job from each other.
+//
+// Safe for concurrent use.
+type Certificates struct {
+	self      Member
+	authority *x509.Certificate
+	signer    ed25519.PrivateKey
+	roots     *x509.CertPool
+	now       func() time.Time
+
+	mu   sync.Mutex
+	own  *tls.Certificate
+	till time.Time // when own is to be renewed
+}
+
+// Certificates derives the job's authority and makes the certificate of the
+// process of the given rank and life.
+func (k Key) Certificates(rank uint32, generation overlay.Generation) (*Certificates, error) {
+	return k.certificates(rank, generation, time.Now)
+}
+
+func (k Key) certificates(rank uint32, generation overlay.Generation, now func() time.Time) (*Certificates, error) {
+	signer := ed25519.NewKeyFromSeed(k.derive("isthmus v1 job certificate authority"))
+	authority, err := authorityOf(k.ID(), signer)
+	if err != nil {
+		return nil, fmt.Errorf("certificates of job %s: %w", k.ID(), err)
+	}
+	c := &Certificates{
+		self:      Member{Process: overlay.ProcessName{Job: k.ID(), Rank: rank}, Generation: generation},
+		authority: authority, signer: signer, roots: x509.NewCertPool(), now: now,
+	}
+	c.roots.AddCert(authority)
+	_, err = c.Certificate()
+	return c, err
+}
+
+// authorityOf returns the authority's own certificate. Every byte of it
+// follows from the job's key: Ed25519 signs deterministically, and its time of
+// validity is all of time, since the key's secrecy is what counts.
+func authorityOf(job overlay.JobID, signer ed25519.PrivateKey) (*x509.Certificate, error) {
+	template := &x509.Certificate{
+		SerialNumber:          big.NewInt(1),
+		Subject:               pkix.Name{CommonName: "Isthmus job " + job.Name()},
+		NotBefore:             time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC),
+		NotAfter:              time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC), // "never", RFC 5280 section 4.1.2.5
+		KeyUsage:              x509.KeyUsageCertSign,
+		IsCA:                  true,
+		BasicConstraintsValid: true,
+		MaxPathLenZero:        true,
+	}
+	der, err := x509.CreateCertificate(nil, template, template, signer.Public(), signer)
+	if err != nil {
+		return nil, err
+	}
+	return x509.ParseCertificate(der)
+}
+
+// Self returns whom the own certificate names.
+func (c *Certificates) Self() Member { return c.self }
+
+// Certificate returns the own certificate and its key, a new one when half the
+// life of the last is over. The caller must not change it.
+func (c *Certificates) Certificate() (*tls.Certificate, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if now := c.now(); c.own == nil || !now.Before(c.till) {
+		own, err := c.issue(now)
+		if err != nil {
+			return nil, fmt.Errorf("certificate of %v: %w", c.self, err)
+		}
+		c.own, c.till = own, now.Add(certificateLife/2)
+	}
+	return c.own, nil
+}
+
+func (c *Certificates) issue(now time.Time) (*tls.Certificate, error) {
+	public, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	name, err := url.Parse(c.self.uri())
+	if err != nil {
+		return nil, err
+	}
+	template := &x509.Certificate{ // without a serial number, one is drawn
+		Subject:               pkix.Name{CommonName: fmt.Sprintf("rank %d", c.self.Process.Rank)},
+		NotBefore:             now.Add(-clockSlack),
+		NotAfter:              now.Add(certificateLife),
+		KeyUsage:              x509.KeyUsageDigitalSignature,
+		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
+		BasicConstraintsValid: true,
+		URIs:                  []*url.URL{name},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, c.authority, public, c.signer)
+	if err != nil {
+		return nil, err
+	}
+	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: private}, nil
+}
+
+// Verify says which process of this job a presented chain belongs to (DER, the
+// process's own certificate first; what follows it is not looked at). It fails
+// with overlay.ErrForbidden and words for people when the certificate is not
+// of this job, not valid now, or cannot be read.
+func (c *Certificates) Verify(chain [][]byte) (Member, error) {
+	m, err := c.verify(chain)
+	if err != nil {
+		return Member{}, fmt.Errorf("%w: %w", overlay.ErrForbidden, err)
+	}
+	return m, nil
+}
+
+func (c *Certificates) verify(chain [][]byte) (Member, error) {
+	if len(chain) == 0 {
+		return Member{}, errors.New("no certificate was presented")
+	}
+	leaf, err := x509.ParseCertificate(chain[0])
+	if err != nil {
+		return Member{}, fmt.Errorf("the certificate cannot be read: %w", err)
+	}
+	m, err := memberOf(leaf)
+	if err != nil {
+		return Member{}, err
+	}
+	if m.Process.Job != c.self.Process.Job {
+		return Member{}, fmt.Errorf("the certificate is of %v, this process belongs to job %s", m, c.self.Process.Job)
+	}
+	now := c.now()
+	_, err = leaf.Verify(x509.VerifyOptions{Roots: c.roots, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}})
+	var invalid x509.CertificateInvalidError
+	switch {
+	case err == nil:
+		return m, nil
+	case errors.As(err, &invalid) && invalid.Reason == x509.Expired && now.Before(leaf.NotBefore):
+		return Member{}, fmt.Errorf("the certificate of %v is not valid before %s; do the clocks of both nodes agree?", m, leaf.NotBefore.UTC().Format(time.RFC3339))
+	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
+		return Member{}, fmt.Errorf("the certificate of %v expired at %s; do the clocks of both nodes agree?", m, leaf.NotAfter.UTC().Format(time.RFC3339))
+	}
+	return Member{}, fmt.Errorf("the certificate of %v was not made with this job's key: %w", m, err)
+}
