@@ -1,0 +1,216 @@
+package sealed
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/jobkey"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+const (
+	// alpn is the protocol that both ends must name (RFC 7301).
+	alpn = "isthmus/1"
+	// handshakeTime bounds a handshake whose context does not.
+	handshakeTime = 30 * time.Second
+	// refusalTime bounds how long a server tells a client that it is refused.
+	refusalTime = time.Second
+	// maxEarly is how much a server may send before its client is known.
+	maxEarly = 4096
+)
+
+// Credentials are what a process is known by, and by which it knows others.
+// *jobkey.Certificates implements it; certificates of a grid's authority can
+// take its place. Safe for concurrent use.
+type Credentials interface {
+	// Certificate returns the own certificate, valid now, and its key. It is
+	// not changed by the caller.
+	Certificate() (*tls.Certificate, error)
+	// Verify says whose a chain of certificates in DER is, the holder's own
+	// first. The handshake has seen, or will see before it succeeds, that the
+	// peer holds the key. An error, overlay.ErrForbidden with a cause for
+	// people, ends the handshake.
+	Verify(chain [][]byte) (jobkey.Member, error)
+}
+
+// Client encrypts conn, as the end that asked for it, and returns when the
+// server has proven to be peer, or any process of the job if peer is nil: after
+// one round trip, and what is written then travels with the end of the
+// handshake. Whether the server accepts this process, the first Read tells.
+//
+// It is bounded by ctx, and by 30 s. After an error conn is closed. The error
+// is ErrPlain for a peer without TLS, overlay.ErrForbidden for one that is not
+// the expected or does not accept us, the context's when it took too long.
+// conn must be quiet: nothing else reads or writes it, before or after.
+func Client(ctx context.Context, conn net.Conn, creds Credentials, peer *overlay.ProcessName) (*Conn, error) {
+	h := &handshake{creds: creds, want: peer, transport: transport{Conn: conn}}
+	return h.run(ctx, tls.Client)
+}
+
+// Server is Client for the end that was asked. It returns when the client has
+// proven itself, one round trip after its own flight.
+//
+// early, if not empty, is sent with that flight already: it is the first that
+// the client reads, without the wait of a round trip. The client has proven
+// nothing then, so anybody who can connect can read it: no secret and no
+// user's data belongs there. It is 4096 bytes at most.
+func Server(ctx context.Context, conn net.Conn, creds Credentials, peer *overlay.ProcessName, early []byte) (*Conn, error) {
+	h := &handshake{creds: creds, want: peer, transport: transport{Conn: conn, server: true, early: early}}
+	return h.run(ctx, tls.Server)
+}
+
+// handshake is one run of crypto/tls over a transport.
+type handshake struct {
+	creds     Credentials
+	want      *overlay.ProcessName // nil: any process of the job
+	transport transport
+
+	peer    jobkey.Member
+	refused bool // we do not accept the peer
+}
+
+// run shakes hands within the bounds of time. After an error conn is closed.
+func (h *handshake) run(ctx context.Context, role func(net.Conn, *tls.Config) *tls.Conn) (*Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, handshakeTime)
+	defer cancel()
+	c, err := h.shake(ctx, role)
+	if err != nil {
+		h.transport.refuse(h.refused)
+		h.transport.Close()
+		return nil, h.explain(ctx, err)
+	}
+	return c, nil
+}
+
+func (h *handshake) shake(ctx context.Context, role func(net.Conn, *tls.Config) *tls.Conn) (*Conn, error) {
+	if len(h.transport.early) > maxEarly {
+		return nil, fmt.Errorf("%d bytes to send early, at most %d can be", len(h.transport.early), maxEarly)
+	}
+	config, err := h.config()
+	if err != nil {
+		return nil, err
+	}
+	shaking := role(&h.transport, config)
+	if err := shaking.HandshakeContext(ctx); err != nil {
+		return nil, err
+	}
+	return h.takeOver(shaking.ConnectionState())
+}
+
+// config is the same for both roles, but for names.
+func (h *handshake) config() (*tls.Config, error) {
+	own, err := h.creds.Certificate()
+	if err != nil {
+		return nil, err
+	}
+	return &tls.Config{
+		MinVersion:             tls.VersionTLS13,
+		MaxVersion:             tls.VersionTLS13,
+		NextProtos:             []string{alpn},
+		SessionTicketsDisabled: true,
+		Certificates:           []tls.Certificate{*own},
+		ClientAuth:             tls.RequireAnyClientCert,
+		InsecureSkipVerify:     true, // a process has no host name; verify takes its place
+		VerifyConnection:       h.verify,
+		KeyLogWriter:           &h.transport.keys,
+	}, nil
+}
+
+// verify decides about the peer, before it is told that the handshake is good.
+func (h *handshake) verify(state tls.ConnectionState) error {
+	err := h.judge(state)
+	h.refused = err != nil
+	return err
+}
+
+func (h *handshake) judge(state tls.ConnectionState) error {
+	if state.NegotiatedProtocol != alpn {
+		return fmt.Errorf("%w: the peer speaks TLS, but not for %s", overlay.ErrForbidden, alpn)
+	}
+	var chain [][]byte
+	for _, cert := range state.PeerCertificates {
+		chain = append(chain, cert.Raw)
+	}
+	peer, err := h.creds.Verify(chain)
+	if err != nil {
+		return err
+	}
+	if h.want != nil && peer.Process != *h.want {
+		return fmt.Errorf("%w: it is %v, but %v is expected", overlay.ErrForbidden, peer, *h.want)
+	}
+	h.peer = peer
+	return nil
+}
+
+// takeOver begins the record layer where crypto/tls left off.
+func (h *handshake) takeOver(state tls.ConnectionState) (*Conn, error) {
+	t := &h.transport
+	s, err := suiteOf(state.CipherSuite)
+	if err != nil {
+		return nil, err
+	}
+	if t.flights != 1 {
+		// Anything that crypto/tls sent besides its part of the handshake went
+		// under the first numbers of our keys, which must not be used twice.
+		return nil, fmt.Errorf("crypto/tls wrote %d times in place of once after it had the keys; this build cannot encrypt", t.flights)
+	}
+	incoming, outgoing := t.keys.server, t.keys.client
+	if t.server {
+		incoming, outgoing = outgoing, incoming
+	}
+	c := &Conn{conn: t.Conn, state: state, peer: h.peer}
+	if err := c.r.half.init(s, incoming); err != nil {
+		return nil, err
+	}
+	if err := c.w.half.init(s, outgoing); err != nil {
+		return nil, err
+	}
+	c.r.conn, c.r.asked = t.Conn, &c.w.asked
+	c.w.conn, c.w.renew = t.Conn, renewAfter
+	c.w.half.seq = t.half.seq // of what was sent early
+	return c, nil
+}
+
+// explain words an error of the handshake.
+func (h *handshake) explain(ctx context.Context, err error) error {
+	who := "a process that dialled"
+	switch {
+	case h.want != nil:
+		who = h.want.String()
+	case !h.transport.server:
+		who = "a process of the job"
+	}
+	var plain tls.RecordHeaderError
+	switch {
+	case ctx.Err() != nil:
+		err = fmt.Errorf("it did not end in time: %w", ctx.Err())
+	case errors.As(err, &plain):
+		err = fmt.Errorf("%w: the first bytes are % x; is encryption switched off there?", ErrPlain, plain.RecordHeader)
+	case errors.Is(err, io.EOF):
+		err = fmt.Errorf("the peer closed the connection: %w", err)
+	case isCertificateAlert(err):
+		err = fmt.Errorf("%w: the peer does not accept this process's certificate: %w", overlay.ErrForbidden, err)
+	}
+	return fmt.Errorf("sealed: TLS handshake with %s: %w", who, err)
+}
+
+// isCertificateAlert tells whether err is the peer's alert about our
+// certificate. crypto/tls has a type for alerts in this place, but does not
+// show it.
+func isCertificateAlert(err error) bool {
+	var op *net.OpError
+	if !errors.As(err, &op) || op.Op != "remote error" {
+		return false
+	}
+	for a := range alert(128) {
+		if refusesCertificate(a) && op.Err.Error() == tls.AlertError(a).Error() {
+			return true
+		}
+	}
+	return false
+}

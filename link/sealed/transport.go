@@ -1,0 +1,139 @@
+package sealed
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+)
+
+// transport is the carrier as crypto/tls sees it during the handshake. It sees
+// to it that the record layer can take over exactly behind the handshake:
+// crypto/tls is given no byte of a record that it has not asked for, and what
+// it writes once it has the traffic keys is counted.
+type transport struct {
+	net.Conn
+	server  bool
+	keys    keyLog
+	header  [headerLen]byte
+	have    int // bytes of header that were read
+	rest    int // bytes of the record behind the header that were not read
+	flights int // writes since both secrets are known
+
+	early []byte // to be sent behind the server's flight
+	half  half   // sealed it
+}
+
+// Read returns at most what is left of the record at hand, or of its header.
+func (t *transport) Read(p []byte) (int, error) {
+	if t.rest > 0 {
+		n, err := t.Conn.Read(p[:min(len(p), t.rest)])
+		t.rest -= n
+		return n, err
+	}
+	n, err := t.Conn.Read(p[:min(len(p), headerLen-t.have)])
+	t.have += copy(t.header[t.have:], p[:n])
+	if t.have == headerLen {
+		t.have, t.rest = 0, int(binary.BigEndian.Uint16(t.header[3:]))
+	}
+	return n, err
+}
+
+// Write adds what is to be sent early to the server's flight. Once it did, all
+// else that crypto/tls has to say, an alert, is kept back: it would go under a
+// number that is used already. refuse tells the client in its place.
+func (t *transport) Write(p []byte) (int, error) {
+	if t.keys.client == nil || t.keys.server == nil {
+		return t.Conn.Write(p)
+	}
+	t.flights++
+	switch {
+	case len(t.early) == 0:
+		return t.Conn.Write(p)
+	case t.flights > 1:
+		return len(p), nil
+	}
+	out, err := t.withEarly(p)
+	if err != nil {
+		return 0, err
+	}
+	n, err := t.Conn.Write(out)
+	return min(n, len(p)), err
+}
+
+// withEarly returns the server's flight and one record more, sealed with the
+// server's traffic keys.
+func (t *transport) withEarly(flight []byte) ([]byte, error) {
+	id, err := suiteChosen(flight)
+	if err != nil {
+		return nil, err
+	}
+	s, err := suiteOf(id)
+	if err != nil {
+		return nil, err
+	}
+	if err := t.half.init(s, t.keys.server); err != nil {
+		return nil, err
+	}
+	from := cursor{bufs: [][]byte{t.early}}
+	return t.half.appendRecord(bytes.Clone(flight), typeApplication, &from, len(t.early)), nil
+}
+
+// refuse tells a client to whom something was sent early that the handshake
+// failed, and whether for its certificate.
+func (t *transport) refuse(certificate bool) {
+	if t.half.seq == 0 {
+		return // crypto/tls has told
+	}
+	a := alertHandshakeFailure
+	if certificate {
+		a = alertBadCertificate
+	}
+	t.SetWriteDeadline(time.Now().Add(refusalTime))
+	t.Conn.Write(t.half.appendAlert(nil, a)) // a courtesy
+}
+
+// suiteChosen reads the cipher suite from the ServerHello (RFC 8446, section
+// 4.1.3) with which our own flight begins: record header[5] type:u8 length:u24
+// version:u16 random[32] session:u8+n suite:u16.
+func suiteChosen(flight []byte) (uint16, error) {
+	const session = headerLen + 4 + 2 + 32
+	if len(flight) > session && flight[0] == byte(typeHandshake) && flight[headerLen] == 2 {
+		if at := session + 1 + int(flight[session]); len(flight) >= at+2 {
+			return binary.BigEndian.Uint16(flight[at:]), nil
+		}
+	}
+	return 0, errors.New("crypto/tls did not begin its flight with a ServerHello; this build cannot send anything early")
+}
+
+// keyLog receives the traffic secrets of one handshake, as lines "LABEL RANDOM
+// SECRET", the last two hexadecimal. The others it forgets.
+type keyLog struct {
+	client, server []byte // the first secrets for what the client, the server sends
+}
+
+// Write takes one line.
+func (k *keyLog) Write(line []byte) (int, error) {
+	fields := bytes.Fields(line)
+	if len(fields) != 3 {
+		return 0, fmt.Errorf("key log line of %d fields, want 3", len(fields))
+	}
+	var where *[]byte
+	switch string(fields[0]) {
+	case "CLIENT_TRAFFIC_SECRET_0":
+		where = &k.client
+	case "SERVER_TRAFFIC_SECRET_0":
+		where = &k.server
+	default:
+		return len(line), nil
+	}
+	secret, err := hex.AppendDecode(nil, fields[2])
+	if err != nil {
+		return 0, fmt.Errorf("key log: %w", err)
+	}
+	*where = secret
+	return len(line), nil
+}

@@ -1,0 +1,112 @@
+package sealed
+
+import (
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+)
+
+const (
+	// renewAfter is how many records are sealed under one key. RFC 8446,
+	// section 5.5 allows AES-GCM 2^24.5 full ones.
+	renewAfter = 1 << 23
+	// reserve is the room in a buffer for a KeyUpdate before the data.
+	reserve = len(keyUpdate) + overhead
+)
+
+// writer seals and sends. Writes from several goroutines do not mix.
+type writer struct {
+	mu    sync.Mutex
+	half  half
+	conn  net.Conn
+	err   error       // why nothing can be written any more
+	renew uint64      // renewAfter, less in tests
+	asked atomic.Bool // the peer wants us to change keys
+}
+
+// write sends bufs as application data, in as few writes as the buffer allows.
+// It returns how many of their bytes were sent in whole writes.
+func (w *writer) write(bufs [][]byte) (sent int, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.err != nil {
+		return 0, w.err
+	}
+	left := 0
+	for _, b := range bufs {
+		left += len(b)
+	}
+	if left == 0 {
+		return 0, nil
+	}
+	room := borrow(reserve + left + (left/maxContent+1)*overhead)
+	defer room.giveBack()
+	from := cursor{bufs: bufs}
+	for left > 0 {
+		out, n, err := w.seal(room.bytes()[:0], &from, left)
+		if err == nil {
+			_, err = w.conn.Write(out)
+		}
+		if err != nil {
+			w.err = fmt.Errorf("sealed: write: %w", err)
+			return sent, w.err
+		}
+		sent, left = sent+n, left-n
+	}
+	return sent, nil
+}
+
+// seal fills out with records, up to its capacity, from the next left bytes
+// of from. It returns how many of them are in.
+func (w *writer) seal(out []byte, from *cursor, left int) ([]byte, int, error) {
+	taken := 0
+	for left > taken {
+		n := min(left-taken, maxContent)
+		if len(out)+reserve+n+overhead > cap(out) {
+			break
+		}
+		var err error
+		if out, err = w.renewKeys(out); err != nil {
+			return out, taken, err
+		}
+		out = w.half.appendRecord(out, typeApplication, from, n)
+		taken += n
+	}
+	return out, taken, nil
+}
+
+// renewKeys appends a KeyUpdate to out, and goes on to the next keys, when the
+// keys at hand have sealed enough or the peer asks for it.
+func (w *writer) renewKeys(out []byte) ([]byte, error) {
+	if w.half.seq < w.renew && !w.asked.Load() {
+		return out, nil
+	}
+	w.asked.Store(false)
+	out = w.half.appendRecord(out, typeHandshake, &cursor{bufs: [][]byte{keyUpdate[:]}}, len(keyUpdate))
+	return out, w.half.update()
+}
+
+// tell sends an alert, after which nothing can be written.
+func (w *writer) tell(a alert) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.tellLocked(a)
+}
+
+func (w *writer) tellLocked(a alert) error {
+	if w.err != nil {
+		return w.err
+	}
+	w.err = fmt.Errorf("sealed: write after the goodbye: %w", net.ErrClosed)
+	_, err := w.conn.Write(w.half.appendAlert(nil, a))
+	return err
+}
+
+func (h *half) appendAlert(out []byte, a alert) []byte {
+	level := byte(2) // fatal
+	if a == alertCloseNotify {
+		level = 1
+	}
+	return h.appendRecord(out, typeAlert, &cursor{bufs: [][]byte{{level, byte(a)}}}, 2)
+}
