@@ -2,57 +2,51 @@ package sealed
 
 import "sync"
 
-// Buffers come in two sizes: a small one has room for any one record, a large
-// one for what is read or written at a time when there is much.
+// The sizes of buffers: for any one record; for what is written at once; for
+// what is read at once when there is much.
 const (
-	gather    = 16 // records in one write
+	gather    = 4 // records in one write: more leave the caches before they are sent
 	smallSize = 17 << 10
-	largeSize = 257 << 10
+	writeSize = 65 << 10
+	readSize  = 256 << 10
 )
 
-// Both sizes hold what they are for.
+// They hold what they are for.
 const (
-	_ = uint(smallSize - maxRecord - reserve)
-	_ = uint(largeSize - gather*(maxContent+overhead) - reserve)
+	_ = uint(smallSize - maxRecord)
+	_ = uint(smallSize - reserve - (maxContent + overhead))
+	_ = uint(writeSize - reserve - gather*(maxContent+overhead))
 )
 
 var (
-	smallBuffers = sync.Pool{New: func() any { return new([smallSize]byte) }}
-	largeBuffers = sync.Pool{New: func() any { return new([largeSize]byte) }}
+	smallBuffers = bufferPool(smallSize)
+	writeBuffers = bufferPool(writeSize)
+	readBuffers  = bufferPool(readSize)
 )
 
-// buffer is memory from a pool.
-type buffer struct {
-	small *[smallSize]byte
-	large *[largeSize]byte
+func bufferPool(size int) *sync.Pool {
+	return &sync.Pool{New: func() any { b := make([]byte, size); return &b }}
 }
 
-// borrow returns a buffer for n bytes in one of the two sizes, whichever is
-// enough; a large one holds no more than largeSize.
-func borrow(n int) buffer {
-	if n <= smallSize {
-		return buffer{small: smallBuffers.Get().(*[smallSize]byte)}
-	}
-	return buffer{large: largeBuffers.Get().(*[largeSize]byte)}
+// buffer is memory from a pool, or none.
+type buffer struct {
+	mem  *[]byte
+	pool *sync.Pool
 }
+
+func borrow(from *sync.Pool) buffer { return buffer{from.Get().(*[]byte), from} }
 
 func (b buffer) bytes() []byte {
-	switch {
-	case b.large != nil:
-		return b.large[:]
-	case b.small != nil:
-		return b.small[:]
+	if b.mem == nil {
+		return nil
 	}
-	return nil
+	return *b.mem
 }
 
 // giveBack returns the memory, which must not be used any more.
 func (b *buffer) giveBack() {
-	switch {
-	case b.large != nil:
-		largeBuffers.Put(b.large)
-	case b.small != nil:
-		smallBuffers.Put(b.small)
+	if b.mem != nil {
+		b.pool.Put(b.mem)
 	}
 	*b = buffer{}
 }

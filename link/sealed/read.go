@@ -195,7 +195,7 @@ func (r *reader) fill() error {
 // left behind it. plain is empty.
 func (r *reader) makeRoom() {
 	if r.buf == (buffer{}) {
-		r.buf = borrow(0)
+		r.buf = borrow(smallBuffers)
 	}
 	b := r.buf.bytes()
 	switch {
@@ -211,21 +211,21 @@ func (r *reader) makeRoom() {
 // when for a while a large one was not needed.
 func (r *reader) resize(n, free int, empty bool) {
 	switch {
-	case r.buf.large == nil:
+	case r.buf.pool == smallBuffers:
 		if n == free {
-			r.exchange(largeSize)
+			r.exchange(readBuffers)
 		}
 	case n <= smallSize && empty:
 		if r.modest++; r.modest == modestReads && r.end-r.at <= smallSize {
-			r.exchange(0)
+			r.exchange(smallBuffers)
 		}
 	default:
 		r.modest = 0
 	}
 }
 
-func (r *reader) exchange(size int) {
-	next := borrow(size)
+func (r *reader) exchange(pool *sync.Pool) {
+	next := borrow(pool)
 	r.end = copy(next.bytes(), r.buf.bytes()[r.at:r.end])
 	r.at, r.modest = 0, 0
 	r.buf.giveBack()

@@ -40,7 +40,11 @@ func (w *writer) write(bufs [][]byte) (sent int, err error) {
 	if left == 0 {
 		return 0, nil
 	}
-	room := borrow(reserve + left + (left/maxContent+1)*overhead)
+	pool := smallBuffers
+	if left > maxContent {
+		pool = writeBuffers
+	}
+	room := borrow(pool)
 	defer room.giveBack()
 	from := cursor{bufs: bufs}
 	for left > 0 {
