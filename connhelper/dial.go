@@ -264,14 +264,19 @@ func (h *Helper) connect(ctx context.Context, p *process, to target) (made, erro
 // follow races the plan's techniques, those that did not do lately left out,
 // and tells the directory how each did.
 func (h *Helper) follow(ctx context.Context, p *process, to target) (made, error) {
-	done, winner := func(known) {}, known{}
+	t := &turn{}
+	done := func(known) {}
 	if to.ways == overlay.AllWays { // else what is found out is not what others want
-		done, winner = h.leads.enter(ctx, to)
+		var err error
+		if t, err = h.leads.enter(ctx, to); err != nil {
+			return made{}, fmt.Errorf("%v at %v: %w", to.point.Process, to.point.Node, err)
+		}
+		done = t.done
 	}
 	var tried []string
 	var worth []overlay.Step
 	for _, s := range to.plan.Steps {
-		if !to.ways.Allow(s.Technique) {
+		if !to.ways.Allow(s.Technique) || t.follow && s.Technique != t.winner.technique {
 			continue
 		}
 		if reason, barred := to.memory.barred[s.Technique]; barred {
@@ -280,7 +285,7 @@ func (h *Helper) follow(ctx context.Context, p *process, to target) (made, error
 			worth = append(worth, s)
 		}
 	}
-	entries := lineUp(worth, winner)
+	entries := lineUp(worth, t.winner)
 	got, won := race(ctx, h.work.Go, entries, func(ctx context.Context, step overlay.Step) (made, error) {
 		return h.attempt(ctx, p, to, step)
 	})

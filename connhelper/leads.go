@@ -2,6 +2,7 @@ package connhelper
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -27,6 +28,8 @@ type lead struct {
 	winner known
 	found  time.Time
 	race   chan struct{} // closed when the first race ended; nil when none is on
+	probes int           // links that look for something better than a relay
+	turns  chan struct{} // one token for each link in the making
 }
 
 // How long a winner is taken without asking the frontal's memory, and how long
@@ -34,54 +37,100 @@ type lead struct {
 const (
 	leadLife = time.Minute
 	leadWait = time.Second
+
+	// maxMaking bounds the links to one site that are in the making at a time.
+	// More would only be in each other's way, and each would then try one
+	// technique after the other though the first works.
+	maxMaking = 4
 )
 
 func newLeads() leads { return leads{sites: map[overlay.SiteID]*lead{}} }
 
-// enter returns the technique that is known to work, or none for the one link
-// that is to find out. Whoever entered calls done once, with the technique
-// that connected or none.
-func (l *leads) enter(ctx context.Context, to target) (done func(known), winner known) {
-	site := to.point.Node.Site
+// A turn is a link's leave to be made.
+type turn struct {
+	winner known // how links to that site are made; unknown for the one that is to find out
+
+	// follow says to take the winner and try nothing else: others see to that.
+	follow bool
+
+	leads *leads
+	lead  *lead
+	first bool // others wait for what it finds
+}
+
+// enter waits for the link's turn. Whoever entered calls done once.
+func (l *leads) enter(ctx context.Context, to target) (*turn, error) {
+	s := l.of(to)
+	select {
+	case s.turns <- struct{}{}:
+	case <-ctx.Done():
+		return nil, fmt.Errorf("%w: %d links to %s are being made already", context.Cause(ctx), maxMaking, to.point.Node.Site)
+	}
+	t := &turn{leads: l, lead: s}
 	for {
 		l.mu.Lock()
-		s := l.sites[site]
-		if s == nil || s.plan != to.digest {
-			s = &lead{plan: to.digest}
-			l.sites[site] = s
-		}
 		if s.winner.technique != 0 && time.Since(s.found) < leadLife {
-			winner = s.winner
+			t.winner = s.winner
 		} else {
-			winner = to.memory.winner
+			t.winner = to.memory.winner
 		}
 		race := s.race
-		if winner.technique == 0 && race == nil {
-			s.race = make(chan struct{})
+		switch {
+		case t.winner.technique == overlay.Relay:
+			// There may be better by now; one link at a time finds out.
+			if t.follow = s.probes > 0; !t.follow {
+				s.probes++
+			}
 			l.mu.Unlock()
-			return func(k known) { l.finish(s, k, true) }, known{}
+			return t, nil
+		case t.winner.technique != 0:
+			l.mu.Unlock()
+			return t, nil
+		case race == nil:
+			s.race, t.first = make(chan struct{}), true
+			l.mu.Unlock()
+			return t, nil
 		}
 		l.mu.Unlock()
-		if winner.technique != 0 || !waitFor(ctx, race) {
-			return func(k known) { l.finish(s, k, false) }, winner
+		if !waitFor(ctx, race) {
+			return t, nil
 		}
 	}
 }
 
-// finish notes how a link was made; first says that others wait for it.
-func (l *leads) finish(s *lead, k known, first bool) {
+// of returns what is known of the target's site under its plan.
+func (l *leads) of(to target) *lead {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	site := to.point.Node.Site
+	s := l.sites[site]
+	if s == nil || s.plan != to.digest {
+		s = &lead{plan: to.digest, turns: make(chan struct{}, maxMaking)}
+		l.sites[site] = s
+	}
+	return s
+}
+
+// done notes how the link was made, or that it was not (nothing is known).
+func (t *turn) done(k known) {
+	t.leads.mu.Lock()
+	defer t.leads.mu.Unlock()
+	s := t.lead
 	switch {
+	case k.technique == overlay.Relay && t.follow: // no news
 	case k.technique != 0:
 		s.winner, s.found = k, time.Now()
-	case !first:
+	case !t.first:
 		s.winner = known{} // what was known to work does not
 	}
-	if first {
+	if t.winner.technique == overlay.Relay && !t.follow {
+		s.probes--
+	}
+	if t.first {
 		close(s.race)
 		s.race = nil
 	}
+	<-s.turns
 }
 
 // waitFor reports whether the race ended within leadWait.

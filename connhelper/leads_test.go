@@ -2,6 +2,8 @@ package connhelper
 
 import (
 	"context"
+	"errors"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -15,71 +17,121 @@ func site(digest uint64, winner overlay.Technique) target {
 	return target{point: overlay.AccessPoint{Node: overlay.NodeID{Site: "siteb", Name: "b1"}}, digest: digest, memory: memory{winner: known{technique: winner}}}
 }
 
-// TestLeads: of a hundred links one finds out, and the others follow.
+// enter takes a turn that comes.
+func enter(t *testing.T, l *leads, to target) *turn {
+	t.Helper()
+	turn, err := l.enter(t.Context(), to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return turn
+}
+
+// TestLeads: of a hundred links one finds out, and the others follow, a few at a
+// time.
 func TestLeads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLeads()
-		var explorers, followers atomic.Int32
+		var explorers, followers, making, most atomic.Int32
 		var all sync.WaitGroup
 		for range 100 {
 			all.Go(func() {
-				done, winner := l.enter(t.Context(), site(1, 0))
-				if winner.technique == 0 {
+				turn := enter(t, &l, site(1, 0))
+				if n := making.Add(1); n > most.Load() {
+					most.Store(n)
+				}
+				if turn.winner.technique == 0 {
 					explorers.Add(1)
 					time.Sleep(300 * time.Millisecond) // the race
-					done(known{technique: overlay.HolePunching})
-					return
+				} else if followers.Add(1); turn.winner.technique != overlay.HolePunching {
+					t.Errorf("follows %v", turn.winner.technique)
+				} else {
+					time.Sleep(100 * time.Millisecond)
 				}
-				if winner.technique != overlay.HolePunching {
-					t.Errorf("follows %v", winner.technique)
-				}
-				followers.Add(1)
-				done(winner)
+				making.Add(-1)
+				turn.done(known{technique: overlay.HolePunching})
 			})
 		}
 		all.Wait()
-		if explorers.Load() != 1 || followers.Load() != 99 {
-			t.Errorf("%d explored, %d followed", explorers.Load(), followers.Load())
+		if explorers.Load() != 1 || followers.Load() != 99 || most.Load() > maxMaking {
+			t.Errorf("%d explored, %d followed, %d at a time", explorers.Load(), followers.Load(), most.Load())
 		}
 
 		// Later, the winner is old; under another plan, it never was one.
 		time.Sleep(leadLife)
-		if done, winner := l.enter(t.Context(), site(1, 0)); winner.technique != 0 {
-			t.Errorf("follows %v after %v", winner.technique, leadLife)
-		} else {
-			done(known{technique: overlay.Relay})
+		turn := enter(t, &l, site(1, 0))
+		if turn.winner.technique != 0 {
+			t.Errorf("follows %v after %v", turn.winner.technique, leadLife)
 		}
-		if done, winner := l.enter(t.Context(), site(2, 0)); winner.technique != 0 {
-			t.Errorf("follows %v of another plan", winner.technique)
-		} else {
-			done(known{})
+		turn.done(known{technique: overlay.HolePunching})
+		if turn = enter(t, &l, site(2, 0)); turn.winner.technique != 0 {
+			t.Errorf("follows %v of another plan", turn.winner.technique)
 		}
+		turn.done(known{})
 		// What the frontal remembers needs no race; what fails is forgotten.
-		done, winner := l.enter(t.Context(), site(2, overlay.Relay))
-		if winner.technique != overlay.Relay {
-			t.Errorf("follows %v, the frontal said relay", winner.technique)
+		if turn = enter(t, &l, site(2, overlay.Traversing)); turn.winner.technique != overlay.Traversing || turn.follow {
+			t.Errorf("%+v, the frontal said traversing", turn)
 		}
-		done(known{})
+		turn.done(known{})
+		if turn = enter(t, &l, site(2, 0)); turn.winner.technique != 0 {
+			t.Errorf("follows %v, which failed", turn.winner.technique)
+		}
+		turn.done(known{})
 	})
 }
 
-// TestLeadsDoNotWaitForEver: a race that hangs holds the others up a second.
+// TestRelaysAreFollowed: where only a relay is known to work, one link at a time
+// looks for something better, and what the others find is no news.
+func TestRelaysAreFollowed(t *testing.T) {
+	l := newLeads()
+	first := enter(t, &l, site(1, overlay.Relay))
+	second := enter(t, &l, site(1, overlay.Relay))
+	if first.follow || !second.follow {
+		t.Errorf("%+v, %+v", first, second)
+	}
+	first.done(known{technique: overlay.SimultaneousOpen})
+	second.done(known{technique: overlay.Relay})
+	third := enter(t, &l, site(1, overlay.Relay))
+	if third.winner.technique != overlay.SimultaneousOpen || third.follow {
+		t.Errorf("%+v", third)
+	}
+	third.done(known{technique: overlay.Relay})
+	fourth := enter(t, &l, site(1, 0))
+	if fourth.winner.technique != overlay.Relay || fourth.follow {
+		t.Errorf("%+v, with nobody looking for something better", fourth)
+	}
+	fourth.done(known{})
+}
+
+// TestLeadsDoNotWaitForEver: a race that hangs holds the others up a second, and
+// links that do not get their turn say so.
 func TestLeadsDoNotWaitForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLeads()
-		first, _ := l.enter(t.Context(), site(1, 0))
+		turns := []*turn{enter(t, &l, site(1, 0))}
 		begin := time.Now()
-		done, winner := l.enter(t.Context(), site(1, 0))
-		if took := time.Since(begin); winner.technique != 0 || took != leadWait {
-			t.Errorf("winner %v after %v", winner.technique, took)
+		turns = append(turns, enter(t, &l, site(1, 0)))
+		if took := time.Since(begin); turns[1].winner.technique != 0 || took != leadWait {
+			t.Errorf("winner %v after %v", turns[1].winner.technique, took)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
-		_, _ = l.enter(ctx, site(1, 0))
-		if took := time.Since(begin); took != leadWait+time.Millisecond {
-			t.Errorf("waited %v", took)
+		third, err := l.enter(ctx, site(1, 0))
+		if took := time.Since(begin); err != nil || took != leadWait+time.Millisecond {
+			t.Errorf("waited %v, %v", took, err)
 		}
-		done(known{})
-		first(known{})
+		turns = append(turns, third)
+		for len(turns) < maxMaking {
+			turns = append(turns, enter(t, &l, site(1, 0)))
+		}
+		ctx, cancel = context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		if _, err := l.enter(ctx, site(1, 0)); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "4 links to siteb are being made") {
+			t.Errorf("one too many: %v", err)
+		}
+		for _, turn := range turns {
+			turn.done(known{})
+		}
+		enter(t, &l, site(1, 0)).done(known{})
 	})
 }

@@ -18,7 +18,7 @@ const (
 
 	// most is the longest head start of a technique that is known to work. It
 	// may not any more, and then a job has waited as long in vain.
-	most = 200 * time.Millisecond
+	most = 400 * time.Millisecond
 )
 
 // entry is one technique in a race.

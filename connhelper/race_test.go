@@ -37,7 +37,7 @@ func TestLineUp(t *testing.T) {
 		{steps(overlay.SimultaneousOpen, overlay.HolePunching, overlay.Relay), known{overlay.HolePunching, 70 * time.Millisecond},
 			"hole-punching 0s, simultaneous-open 140ms, relay 140ms"},
 		{steps(overlay.SimultaneousOpen, overlay.HolePunching, overlay.Relay), known{overlay.SimultaneousOpen, 4 * time.Second},
-			"simultaneous-open 0s, hole-punching 200ms, relay 200ms"},
+			"simultaneous-open 0s, hole-punching 400ms, relay 400ms"},
 		{steps(overlay.SimultaneousOpen, overlay.Relay), known{overlay.Relay, time.Second}, "relay 0s, simultaneous-open 100ms"},
 	} {
 		got := ""
