@@ -99,8 +99,8 @@ func siteOf(preset string) string { return "s-" + strings.ReplaceAll(preset, "/"
 // without a route out. A gateway that keeps ports does not translate what it
 // sends itself; one of nat-1to1 hands what comes in to its node, where nothing
 // listens; one of nat-answers takes everything that is for itself. What is not
-// told apart looks alike from inside: stateful filters of all strictness, and
-// NATs that keep ports or not.
+// told apart looks alike from inside: stateful filters of all strictness, NATs
+// that keep ports or not, and one NAT or two in a row seen from a node.
 var trueCauses = map[string]struct{ node, gateway, hidden string }{
 	"open":                {"", "", ""},
 	"port-range":          {"", "", ""},
@@ -120,6 +120,25 @@ var trueCauses = map[string]struct{ node, gateway, hidden string }{
 	"no-udp":              {"inbound-dropped udp-blocked", "inbound-dropped udp-blocked", "inbound-dropped udp-blocked"},
 	"egress-443":          {"egress-443 inbound-dropped udp-blocked", "egress-443 inbound-dropped udp-blocked", "egress-443 inbound-dropped udp-blocked"},
 	"http-proxy":          {"egress-http-proxy udp-blocked", "egress-http-proxy udp-blocked", "egress-http-proxy udp-blocked"},
+	"mtu-1400":            {"inbound-dropped mtu", "inbound-dropped mtu", "inbound-dropped mtu"},
+	"nat-double":          {"inbound-dropped nat", "inbound-dropped nat", "inbound-dropped nat"},
+	"udp-slow":            {"inbound-dropped udp-slow", "inbound-dropped udp-slow", "inbound-dropped udp-slow"},
+	"nat-ipv6":            {"inbound-dropped nat", "inbound-dropped", "inbound-dropped"},
+	"nat-symmetric-ipv6":  {"inbound-dropped nat nat-symmetric", "inbound-dropped nat-symmetric", "inbound-dropped nat-symmetric"},
+	"syn-drop-no-udp":     {"inbound-dropped udp-blocked", "inbound-dropped udp-blocked", "inbound-dropped udp-blocked"},
+}
+
+// details are what else must be told of some, on the node and on both gateways.
+var details = map[string]struct{ node, gateway []string }{
+	"open":     {node: []string{"not limited below"}, gateway: []string{"not limited below"}},
+	"mtu-1400": {node: []string{"packets of 1400 bytes pass", "knows it (mtu 1400)", "ICMP inbound"}, gateway: []string{"in segments of at most 1240 bytes", "packets of 1400 bytes pass", "knows it (mtu 1400)"}},
+	"udp-slow": {node: []string{"Mb/s: of 3 Mb/s", "a low rate"}, gateway: []string{"Mb/s: of 3 Mb/s"}},
+	"nat-double": {
+		node: []string{"one or several in a row cannot be told"}, gateway: []string{"theirs are changed twice", "RFC 6598"},
+	},
+	"nat-ipv6":           {node: []string{"IPv6: [2001:db8:", "(IPv6)"}, gateway: []string{"IPv6: [2001:db8:"}},
+	"nat-symmetric-ipv6": {node: []string{"IPv6: [2001:db8:", "over IPv6 (2001:db8:"}, gateway: []string{"over IPv6 (2001:db8:"}},
+	"syn-drop-no-udp":    {node: []string{"traversing"}, gateway: []string{"traversing"}},
 }
 
 // TestDoctorNamesTheCause runs the doctor behind every kind of gateway, and on
@@ -136,24 +155,50 @@ func TestDoctorNamesTheCause(t *testing.T) {
 			for _, p := range part {
 				fmt.Fprintf(&sites, "  - {name: %s, preset: %s, nodes: 1}\n  - {name: %s, preset: no-route/%s, nodes: 1}\n", siteOf(p), p, siteOf("no-route/"+p), p)
 			}
-			w := newWorld(t, sites.String(), grid.Config{})
+			w := newWorld(t, sites.String(), grid.Config{Settings: overBoth(t, part)})
 			for _, p := range part {
-				want := trueCauses[p]
+				want, more := trueCauses[p], details[p]
 				var runs sync.WaitGroup // a run mostly waits
-				runs.Go(func() { w.finds("helper "+siteOf(p)+"/n1", want.node) })
-				runs.Go(func() { w.finds("frontal "+siteOf(p), want.gateway) })
-				runs.Go(func() { w.finds("helper "+siteOf("no-route/"+p)+"/n1", "gateway-only") })
-				runs.Go(func() { w.finds("frontal "+siteOf("no-route/"+p), want.hidden) })
+				runs.Go(func() { // one after the other: two would share a limit
+					w.finds("helper "+siteOf(p)+"/n1", want.node, more.node...)
+					w.finds("frontal "+siteOf(p), want.gateway, more.gateway...)
+				})
+				runs.Go(func() {
+					w.finds("helper "+siteOf("no-route/"+p)+"/n1", "gateway-only")
+					w.finds("frontal "+siteOf("no-route/"+p), want.hidden, more.gateway...)
+				})
 				runs.Wait()
 			}
 		})
 	}
 }
 
-// finds runs the doctor and compares the causes it names. It must not fail.
-func (w *world) finds(daemon, want string) {
+// overBoth has the first proxy listen over IPv6 too, if a site of the presets has
+// that, and with it the public hosts.
+func overBoth(t *testing.T, presets []string) map[string]map[string]any {
+	for _, p := range presets {
+		profile, err := lab.Profile(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if profile.IPv6 {
+			both := []string{"203.0.113.3:443", "[2001:db8:ffff::3]:443"}
+			return map[string]map[string]any{"proxy p1": {"listen": both, "advertise": both}}
+		}
+	}
+	return nil
+}
+
+// finds runs the doctor and compares the causes it names, and what else its
+// report says. It must not fail.
+func (w *world) finds(daemon, want string, details ...string) {
 	w.t.Helper()
 	r := w.doctor(daemon)
+	for _, d := range details {
+		if !strings.Contains(printed(r), d) {
+			w.t.Errorf("%s: the report does not say %q:\n%s", daemon, d, printed(r))
+		}
+	}
 	if got := strings.Join(causes(r), " "); got != want || r.Exit != 0 {
 		w.t.Errorf("%s: found %q, status %d; want %q:\n%s", daemon, got, r.Exit, want, printed(r))
 	}

@@ -14,6 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// limitsSegments says that dialOptions.segment works here.
+const limitsSegments = true
+
 // dialOptions change how connect goes about it; the zero value does nothing.
 type dialOptions struct {
 	segment int    // greatest segment in both directions, in bytes

@@ -10,6 +10,9 @@ import (
 	"time"
 )
 
+// limitsSegments says that dialOptions.segment does not work here.
+const limitsSegments = false
+
 // dialOptions change how connect goes about it; only Linux has them.
 type dialOptions struct {
 	segment int

@@ -18,7 +18,9 @@ func Diagnose(o Observations) []Finding {
 	}
 	all = append(all, session(o)...)
 	all = append(all, outside(o)...)
+	all = append(all, ipv6(o)...)
 	all = append(all, datagrams(o)...)
+	all = append(all, amounts(o)...)
 	all = append(all, inbound(o)...)
 	if o.Pair != nil {
 		all = append(all, pair(*o.Pair)...)

@@ -104,7 +104,7 @@ func outside(o Observations) []Finding {
 		}
 		all = append(all, vantage(v))
 	}
-	return append(all, translated(o.Vantages)...)
+	return append(all, translated(o)...)
 }
 
 // gatewayOnly judges a node whose data its gateway carries.
@@ -173,12 +173,15 @@ func vantage(v Vantage) Finding {
 		if strings.Contains(v.Err, "refused:") {
 			f.Status, f.Class, f.Meaning, f.Fix = Passed, OK, "TCP passes, and a daemon of the grid answers", ""
 		}
-	case v.Bulk.Tried && !v.Bulk.Passed:
+	case v.Bulk.Tried && !v.Bulk.Passed && v.Bulk.Smaller == 0:
 		return lostBulk(f, v)
 	default:
 		f.Evidence += fmt.Sprintf("; it sees %s", v.Seen)
-		if v.Bulk.Passed {
+		switch {
+		case v.Bulk.Passed:
 			f.Evidence += "; full-size segments arrive"
+		case v.Bulk.Tried:
+			f.Evidence += "; full-size segments do not arrive (see MTU)"
 		}
 		f.Meaning = "a host of the grid answers: data passes in the clear form that links use on this port"
 		if v.Via != "" {
@@ -188,35 +191,80 @@ func vantage(v Vantage) Finding {
 	return f
 }
 
-// lostBulk judges a connection on which small segments arrive and large ones
-// do not.
+// lostBulk judges a connection on which a question is answered and nothing
+// larger arrives, in whatever segments.
 func lostBulk(f Finding, v Vantage) Finding {
-	f.Layer, f.Status, f.Class = "MTU", Failed, MTU
-	f.Evidence += fmt.Sprintf("; small frames are answered, and of 4000 bytes in full-size segments not all were acknowledged within %s (path MTU as this host knows it: %d)", ms(segmentBound), v.Bulk.PathMTU)
-	if v.Bulk.Smaller == 0 {
-		f.Class = TCPDropped
-		f.Evidence += fmt.Sprintf("; in segments of %d bytes neither", smallSegment)
-		f.Meaning = "the way loses what comes after the first packets: a device that inspects connections, or heavy loss"
-		f.Fix = "ask for a rule without inspection"
-		return f
-	}
-	f.Evidence += fmt.Sprintf("; in segments of %d bytes they were", v.Bulk.Smaller)
-	f.Meaning, f.Device, f.Fix = blackHole(0)
+	f.Layer, f.Status, f.Class = "MTU", Failed, TCPDropped
+	f.Evidence += fmt.Sprintf("; small frames are answered, and of 4000 bytes not all were acknowledged within %s, neither in full-size segments nor in segments of %d bytes (path MTU as this host knows it: %d)", ms(segmentBound), smallSegment, v.Bulk.PathMTU)
+	f.Meaning = "the way loses what comes after the first packets: a device that inspects connections, or heavy loss"
+	f.Fix = "ask for a rule without inspection"
 	return f
 }
 
+// carriers is the space between carriers and their customers (RFC 6598).
+var carriers = netip.MustParsePrefix("100.64.0.0/10")
+
 // translated compares addresses here with those that were seen.
-func translated(all []Vantage) []Finding {
-	for _, v := range all {
+func translated(o Observations) []Finding {
+	for _, v := range o.Vantages {
 		if v.Via != "" || !v.Seen.IsValid() || v.Seen.Addr() == v.Connect.From.Addr() {
 			continue
 		}
-		return []Finding{{Layer: "NAT", Target: v.At.String(), Status: Warning, Class: NAT,
+		f := Finding{Layer: "NAT", Target: v.At.String(), Status: Warning, Class: NAT,
 			Evidence: fmt.Sprintf("this host connects from %s, and %s sees %s", v.Connect.From, v.At, v.Seen),
-			Meaning:  "a NAT on the way changes this host's address",
-			Fix:      "nothing: the grid works with it; what kind of NAT it is decides which direct paths exist"}}
+			Meaning:  "a NAT on the way changes this host's address; whether it is one or several in a row cannot be told from this host",
+			Device:   "the NAT of this site, or one beyond it; isthmus doctor on the site's gateway tells which, if that is what translates",
+			Fix:      "nothing: the grid works with it; what kind of NAT it is decides which direct paths exist"}
+		if !o.Helper {
+			f.Meaning = "a NAT beyond this host changes its address; if this host translates for the site's nodes, theirs are changed twice"
+			f.Device = "what lies beyond this host: a NAT of the site in front of its gateway, or the provider's"
+		}
+		if carriers.Contains(v.Connect.From.Addr()) {
+			f.Device = fmt.Sprintf("most likely a NAT of the provider, on which the site has no say: %s is of the space between carriers and their customers (RFC 6598)", v.Connect.From.Addr())
+			f.Fix += "; what is to be reachable from outside needs a public address from the provider, or IPv6"
+		}
+		return []Finding{f}
 	}
 	return nil
+}
+
+// ipv6 judges the way to the grid's public hosts over IPv6. That there is none
+// is no fault.
+func ipv6(o Observations) []Finding {
+	for _, v := range o.IPv6 {
+		if !v.Seen.IsValid() {
+			continue
+		}
+		f := Finding{Layer: "IPv6", Target: v.At.String(), Status: Passed, Class: OK,
+			Evidence: fmt.Sprintf("connected from %s, and it sees %s", v.Connect.From, v.Seen),
+			Meaning:  "IPv6 leaves this site untranslated: nodes of two such sites can meet over it, whatever NATs do to IPv4"}
+		if v.Seen != v.Connect.From {
+			f.Status, f.Class = Warning, NAT
+			f.Meaning = "a NAT on the way changes this host's IPv6 address: the site counts as one without IPv6"
+			f.Fix = "nothing: the grid works without IPv6. For direct paths ask for IPv6 without translation"
+		}
+		return []Finding{f}
+	}
+	for _, v := range o.IPv6 {
+		why := v.Connect.Err
+		if why == "" {
+			why = v.Err
+		}
+		return []Finding{{Layer: "IPv6", Target: v.At.String(), Status: Passed, Class: OK,
+			Evidence: fmt.Sprintf("not reached (%s), which the grid does not need", why), Meaning: "there is no IPv6 from here to the grid's hosts; links go over IPv4"}}
+	}
+	return nil
+}
+
+// ownIPv6 is this host's address as a public host saw it untranslated; not valid
+// if none did.
+func (o Observations) ownIPv6() netip.Addr {
+	for _, v := range o.IPv6 {
+		if v.Seen.IsValid() && v.Seen == v.Connect.From {
+			return v.Seen.Addr()
+		}
+	}
+	return netip.Addr{}
 }
 
 // datagrams judges the questions to STUN servers.
@@ -237,7 +285,7 @@ func datagrams(o Observations) []Finding {
 	case len(d.Seen) == 0:
 		return []Finding{silentUDP(d)}
 	}
-	return append([]Finding{mapping(d)}, missing(d)...)
+	return append([]Finding{mapping(o)}, missing(d)...)
 }
 
 func silentUDP(d Datagrams) Finding {
@@ -245,7 +293,7 @@ func silentUDP(d Datagrams) Finding {
 		Evidence: fmt.Sprintf("none of %d STUN servers answered within %s", len(d.Servers), ms(d.Waited)),
 		Meaning:  "no datagrams get out, or no answers back in; servers that are all down would look the same",
 		Device:   "unknown: silence does not tell who drops; with several servers silent at once, most likely this site's gateway",
-		Fix:      "nothing, if this is meant: TCP techniques and relays remain. For hole punching ask for the rule that --firewall-request prints"}
+		Fix:      "nothing, if this is meant: what goes by TCP remains (dialling, simultaneous open, traversing, relays). For hole punching ask for the rule that --firewall-request prints"}
 	for _, s := range d.Servers {
 		if e := d.Errs[s]; e != "" {
 			f.Evidence += fmt.Sprintf("; to %s: %s", s, e)
@@ -274,7 +322,8 @@ func missing(d Datagrams) []Finding {
 }
 
 // mapping compares what several servers saw of one port (RFC 4787 section 4.1).
-func mapping(d Datagrams) Finding {
+func mapping(o Observations) Finding {
+	d := o.UDP
 	f := Finding{Layer: "UDP", Target: servers(d), Status: Passed, Class: OK, Meaning: "datagrams pass, and no NAT changes them"}
 	var first netip.AddrPort
 	same := true
@@ -293,7 +342,10 @@ func mapping(d Datagrams) Finding {
 	case !same:
 		f.Status, f.Class = Warning, NATSymmetric
 		f.Meaning = "the NAT takes another port for each destination (address-dependent mapping at least): a peer cannot know where to send"
-		f.Device, f.Fix = "the NAT of this site", "nothing: relays remain. For direct paths ask for endpoint-independent mapping (RFC 4787, REQ-1)"
+		f.Device, f.Fix = "the NAT of this site, or one beyond it", "nothing: links are direct where the other end can be dialled; else they are relayed. For more direct paths ask for endpoint-independent mapping (RFC 4787, REQ-1)"
+		if a := o.ownIPv6(); a.IsValid() {
+			f.Fix += fmt.Sprintf("; over IPv6 (%s), which is not translated, they exist already between sites that have it", a)
+		}
 	case first != d.Local:
 		f.Status, f.Class = Warning, NAT
 		f.Meaning = "a NAT on the way changes this host's address"
@@ -333,7 +385,7 @@ func inbound(o Observations) []Finding {
 	}
 	f.Evidence = fmt.Sprintf("asked to connect to %s, %s reports %s%s", in.To, in.From, in.Outcome, said)
 	f.Status, f.Device = Warning, "this site's firewall or NAT, most likely at its gateway; this host's own firewall would look the same"
-	f.Fix = "nothing, if this is meant: the other end is dialled, or links are relayed. Else open a port range (--firewall-request)"
+	f.Fix = unlessOpened(o.profile())
 	switch {
 	case in.Outcome == Connected && in.Arrived:
 		f.Status, f.Class, f.Fix, f.Device = Passed, OK, "", ""
@@ -346,6 +398,22 @@ func inbound(o Observations) []Finding {
 		f.Class, f.Meaning = InboundRefused, "connections from outside are refused with a reset or an ICMP error"
 	}
 	return []Finding{f}
+}
+
+// unlessOpened says how links come about that nobody can dial from outside.
+func unlessOpened(p overlay.SiteProfile) string {
+	fix := "nothing, if this is meant: "
+	switch {
+	case p.Egress != overlay.EgressAny:
+		fix += "links are relayed"
+	case p.Filter == overlay.FilterStateless && p.Privileged:
+		fix += "links are direct where the other end can be dialled, by traversing TCP, or by hole punching where datagrams pass; else they are relayed"
+	case p.Filter == overlay.FilterStateless:
+		fix += "links are direct where the other end can be dialled, or by hole punching where datagrams pass; else they are relayed. Past a filter that judges SYNs alone TCP gets by traversing, for which the daemons that make connections need CAP_NET_RAW (install traversing.conf, set profile.privileged)"
+	default:
+		fix += "links are direct where the other end can be dialled, or where both ends can open the way at once (simultaneous open, traversing TCP, hole punching; isthmus plan SITE SITE tells); else they are relayed"
+	}
+	return fix + ". To be dialled open a port range (--firewall-request)"
 }
 
 // pair judges what the broker says of two sites.

@@ -1,11 +1,13 @@
 package doctor
 
 import (
+	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/internal/siteprobe"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -109,10 +111,37 @@ var cases = []struct {
 
 	{"443 blocked", at(0, Connection{Outcome: Silent}), TCPDropped, Failed, "203.0.113.2:443"},
 	{"only 443", at(2, Connection{Outcome: Silent}), Egress443, Warning, "port 443 answers|look alike"},
-	{"bulk lost", func(o *Observations) { o.Vantages[0].Bulk = Bulk{Tried: true, Smaller: 536, PathMTU: 1500} }, MTU, Failed, "not all were acknowledged|536 bytes they were|black hole"},
-	{"all bulk lost", func(o *Observations) { o.Vantages[0].Bulk = Bulk{Tried: true} }, TCPDropped, Failed, "536 bytes neither"},
+	{"bulk lost", func(o *Observations) { o.Vantages[0].Bulk = Bulk{Tried: true, Smaller: 536, PathMTU: 1500} }, MTU, Failed, "not all were acknowledged|536 bytes they were|black hole|mtu none|profile.mtu: 576"},
+	{"all bulk lost", func(o *Observations) { o.Vantages[0].Bulk = Bulk{Tried: true} }, TCPDropped, Failed, "neither in full-size segments nor in segments of 536"},
+	{"black hole that the profile knows", func(o *Observations) {
+		o.Session.Profile.MTU, o.Path = 1400, sized(0)
+		o.Vantages[0].Bulk = Bulk{Tried: true, Smaller: 1360, PathMTU: 1500}
+	}, MTU, Warning, "1360 bytes they were|to 203.0.113.3:443 full-size ones arrive|those of 1500, 1420 vanish|knows it (mtu 1400)|nothing for the grid"},
+	{"black hole that the daemons measure", func(o *Observations) {
+		o.MeasuresMTU, o.Path = true, sized(0)
+		o.Vantages[0].Bulk = Bulk{Tried: true, Smaller: 536}
+	}, MTU, Warning, "profile.mtu: auto|MTU of 1400 or less"},
+	{"black hole that nobody can measure", func(o *Observations) {
+		o.MeasuresMTU = true
+		o.Vantages[0].Bulk = Bulk{Tried: true, Smaller: 1240}
+	}, MTU, Failed, "profile.mtu: 1280"},
+	{"profile too large", func(o *Observations) {
+		o.Session.Profile.MTU, o.Path = 1480, sized(0)
+		o.Vantages[0].Bulk = Bulk{Tried: true, Smaller: 536}
+	}, MTU, Failed, "mtu 1480|profile.mtu: 1400"},
+	{"large datagrams lost", func(o *Observations) { o.Path = sized(0) }, MTU, Warning, "full-size segments of TCP arrive|MSS clamp"},
+	{"a router tells", func(o *Observations) { o.Path = sized(1400) }, OK, Passed, ""},
+	{"no size told", func(o *Observations) { o.Path = &siteprobe.Path{Sizes: &siteprobe.PathSizes{Lost: []int{1280}}} }, OK, Passed, ""},
+	{"slow datagrams", func(o *Observations) {
+		o.Path = &siteprobe.Path{To: addr("203.0.113.2:3478"), Rate: limitedAt(1_000_000)}
+	}, UDPSlow, Warning, "about 1 Mb/s|was not measured|without a rate limit"},
 	{"stranger answers", func(o *Observations) { o.Vantages[0].Err = "EOF" }, Refused, Warning, "no vantage point"},
 	{"nat", func(o *Observations) { o.Vantages[0].Seen = addr("192.0.2.1:30000") }, NAT, Warning, "sees 192.0.2.1:30000"},
+	{"nat of a carrier", func(o *Observations) {
+		o.Helper, o.Vantages[0].Connect.From, o.Vantages[0].Seen = false, addr("100.64.1.2:30000"), addr("192.0.2.1:30000")
+	}, NAT, Warning, "changed twice|100.64.1.2 is of the space"},
+	{"IPv6", func(o *Observations) { o.IPv6 = []Vantage{overSix("[2001:db8::1]:9")} }, OK, Passed, ""},
+	{"IPv6 translated", func(o *Observations) { o.IPv6 = []Vantage{overSix("[2001:db8::2]:9")} }, NAT, Warning, "IPv6 address"},
 	{"behind an HTTP proxy", func(o *Observations) { o.Straight = &Connection{Outcome: Silent, To: addr("203.0.113.2:443")} }, EgressProxy, Warning, "only the HTTP proxy leads out"},
 	{"HTTP proxy for nothing", func(o *Observations) { o.Straight = &Connection{Outcome: Connected, To: addr("203.0.113.2:443")} }, EgressProxy, Warning, "for nothing"},
 	{"gateway only", gatewayOnlyWith(Connection{Outcome: Routeless, Err: "network is unreachable"}), GatewayOnly, Warning, "network is unreachable|by design"},
@@ -124,6 +153,14 @@ var cases = []struct {
 	}, UDPBlocked, Warning, "own firewall"},
 	{"one server down", func(o *Observations) { delete(o.UDP.Seen, addr("203.0.113.3:3478")) }, UDPBlocked, Warning, "while others answered|datagrams do leave"},
 	{"symmetric", func(o *Observations) { o.UDP.Seen[addr("203.0.113.3:3478")] = addr("192.0.2.1:4000") }, NATSymmetric, Warning, "another port for each"},
+	{"symmetric, with IPv6", func(o *Observations) {
+		o.IPv6 = []Vantage{overSix("[2001:db8::1]:9")}
+		o.UDP.Seen[addr("203.0.113.3:3478")] = addr("192.0.2.1:4000")
+	}, NATSymmetric, Warning, "over IPv6 (2001:db8::1)"},
+	{"inbound dropped by flags", func(o *Observations) {
+		o.Session.Profile.Filter = overlay.FilterStateless
+		o.Inbound.Outcome, o.Inbound.Arrived = Silent, false
+	}, InboundDropped, Warning, "CAP_NET_RAW"},
 	{"inbound dropped", func(o *Observations) { o.Inbound.Outcome, o.Inbound.Arrived = Silent, false }, InboundDropped, Warning, "reports silent"},
 	{"inbound reset", func(o *Observations) { o.Inbound.Outcome, o.Inbound.Arrived = Reset, false }, InboundRefused, Warning, "reports reset"},
 	{"inbound caught", func(o *Observations) { o.Inbound.Arrived = false }, InboundRefused, Warning, "in this host's name"},
@@ -135,6 +172,29 @@ var cases = []struct {
 		o.Pair = &Pair{A: "a", B: "b", Plan: &overlay.Plan{Rejected: []overlay.Rejection{{Technique: overlay.Relay, Reason: "b lets nothing out"}}}}
 	}, NoPath, Failed, "b lets nothing out"},
 	{"pair unknown", func(o *Observations) { o.Pair = &Pair{A: "a", B: "b", Err: "unknown site b", Asked: true} }, SiteAway, Failed, "unknown site b"},
+}
+
+// sized is a way on which packets of 1400 bytes pass; told is what a router said.
+func sized(told int) *siteprobe.Path {
+	return &siteprobe.Path{
+		To:    addr("203.0.113.2:3478"),
+		Sizes: &siteprobe.PathSizes{To: addr("203.0.113.2:3478"), Interface: 1500, Passed: []int{1400, 1280}, Lost: []int{1500, 1420}, Told: told},
+		Rate:  []siteprobe.RateStep{{Pace: 3_000_000, Echoed: true, Sent: 100, Answered: 100, Offered: 3_000_000, Through: 3_000_000}},
+	}
+}
+
+// limitedAt are the steps by which a limit of both directions shows.
+func limitedAt(rate uint64) []siteprobe.RateStep {
+	step := func(pace, through uint64, echoed bool) siteprobe.RateStep {
+		return siteprobe.RateStep{Pace: pace, Echoed: echoed, Sent: 100, Answered: 50, Offered: pace, Through: through}
+	}
+	return []siteprobe.RateStep{step(rate/4, rate/4, true), step(3*rate, rate, true), step(3*rate, rate, true), step(3*rate, rate, false)}
+}
+
+// overSix is a public host that sees a host with the address 2001:db8::1.
+func overSix(as string) Vantage {
+	at, from := addr("[2001:db8:ffff::3]:443"), addr("[2001:db8::1]:9")
+	return Vantage{At: at, Connect: Connection{To: at, From: from, Outcome: Connected}, Seen: addr(as), Bulk: Bulk{Tried: true, Passed: true}}
 }
 
 func connectTo(change func(*Service)) func(*Observations) {
@@ -296,6 +356,16 @@ func TestFirewallRequest(t *testing.T) {
 	var b strings.Builder
 	if err := Conclude(o).Print(&b, true); err != nil || !strings.Contains(b.String(), "Please open (nothing works without):\n  TCP outbound, from 10.1.0.11 to 203.0.113.3, port 443") {
 		t.Errorf("%v:\n%s", err, b.String())
+	}
+	o.Path, o.IPv6 = sized(0), []Vantage{overSix("[2001:db8::1]:9")}
+	o.Path.Rate = limitedAt(1_000_000)
+	o.Vantages[0].Bulk = Bulk{Tried: true, Smaller: 1360}
+	o.Vantages[0].Seen = addr("192.0.2.1:30000")
+	further := fmt.Sprint(FirewallRequest(o))
+	for _, part := range []string{"{any router 10.1.0.11 type 3 code 4 ICMP inbound", "{2001:db8::1 the peers' sites (IPv6) 1024-65535 UDP", "please without a limit", "forward them too"} {
+		if !strings.Contains(further, part) {
+			t.Errorf("no %q in %s", part, further)
+		}
 	}
 	o.Session.Profile.GatewayOnly = true
 	if rules := FirewallRequest(o); len(rules) != 1 || rules[0].Direction != "inside" {

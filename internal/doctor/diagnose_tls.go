@@ -135,11 +135,15 @@ func sizes(all []int, above int) string {
 	return strings.Join(texts, ", ")
 }
 
-// segments says that full-size segments passed: both hellos are longer than
-// one segment.
+// segments says what segments passed: both hellos are longer than one.
 func segments(s Service) Finding {
 	f := Finding{Layer: "MTU", Status: Passed, Class: OK, Evidence: "a hand-shake of more than one full segment each way went through",
 		Meaning: "full-size packets pass"}
+	if s.Segment.Most > 0 {
+		f.Evidence = fmt.Sprintf("the hand-shake, in segments of at most %d bytes each way, went through", s.Segment.Most)
+		f.Meaning = "the control connection keeps to small packets, and these pass"
+		return f
+	}
 	if s.Segment.PathMTU > 0 {
 		f.Evidence += fmt.Sprintf("; path MTU %d", s.Segment.PathMTU)
 	}

@@ -18,7 +18,7 @@ const (
 
 // Finding is what one check found.
 type Finding struct {
-	Layer    string `json:"layer"`  // name, TCP, HTTP proxy, TLS, hand-shake, session, UDP, inbound, local, pair
+	Layer    string `json:"layer"`  // name, TCP, HTTP proxy, TLS, MTU, hand-shake, session, clock, NAT, IPv6, UDP, inbound, local, pair
 	Target   string `json:"target"` // what was looked at: "frontal 10.1.0.1:7440"
 	Status   Status `json:"status"`
 	Class    Class  `json:"class"`            // the cause; OK when there is nothing to say
@@ -58,6 +58,7 @@ const (
 	Egress443      Class = "egress-443"
 	GatewayOnly    Class = "gateway-only"
 	UDPBlocked     Class = "udp-blocked"
+	UDPSlow        Class = "udp-slow"
 	NATSymmetric   Class = "nat-symmetric"
 	InboundRefused Class = "inbound-refused"
 	InboundDropped Class = "inbound-dropped"
@@ -96,6 +97,7 @@ var classes = []struct {
 	{Egress443, 0, "only TCP port 443 leads out"},
 	{GatewayOnly, 0, "the node has no route out; its gateway carries its data"},
 	{UDPBlocked, 0, "no datagram comes back"},
+	{UDPSlow, 0, "datagrams are held to a low rate"},
 	{NATSymmetric, 0, "the NAT takes another port for every destination"},
 	{InboundRefused, 0, "connections from outside are refused with a reset or an ICMP error"},
 	{InboundDropped, 0, "connections from outside vanish"},

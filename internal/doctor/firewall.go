@@ -12,7 +12,7 @@ type Rule struct {
 	Source      string `json:"source"`      // this host; "any" for a rule inward
 	Destination string `json:"destination"` // address or host name
 	Port        string `json:"port"`
-	Protocol    string `json:"protocol"`  // TCP or UDP
+	Protocol    string `json:"protocol"`  // TCP, UDP or ICMP, whose Port is a type and code
 	Direction   string `json:"direction"` // outbound, inbound or inside (within the site)
 	Reason      string `json:"reason"`
 	Required    bool   `json:"required"` // nothing works without it; else it opens better paths
@@ -56,9 +56,16 @@ func FirewallRequest(o Observations) []Rule {
 		if _, ok := o.UDP.Seen[s]; ok {
 			r.Seen = passes
 		}
+		if o.Path != nil && o.Path.To == s && pace(o, *o.Path).Class == UDPSlow {
+			r.Reason += "; it passes at a low rate, please without a limit"
+		}
 		all = append(all, r)
 	}
 	all = append(all, betterPaths(o, source)...)
+	if a := o.ownIPv6(); a.IsValid() {
+		all = append(all, overIPv6(a.String())...)
+	}
+	all = append(all, tooLarge(o, source)...)
 	slices.SortStableFunc(all, func(a, b Rule) int {
 		switch {
 		case a.Required == b.Required:
@@ -93,7 +100,7 @@ func controlRule(o Observations, s Service, source string) Rule {
 func betterPaths(o Observations, source string) []Rule {
 	all := []Rule{
 		{Source: source, Destination: "the peers' sites", Port: "1024-65535", Protocol: "TCP", Direction: "outbound",
-			Reason: "direct links, dialled from here or by simultaneous open", Seen: unknown},
+			Reason: "direct links, dialled from here, by simultaneous open or by traversing TCP", Seen: unknown},
 		{Source: source, Destination: "the peers' sites", Port: "1024-65535", Protocol: "UDP", Direction: "outbound",
 			Reason: "direct links by hole punching (QUIC)", Seen: unknown},
 	}
@@ -106,7 +113,32 @@ func betterPaths(o Observations, source string) []Rule {
 	if o.Inbound.Tried {
 		in.Seen = seen(o.Inbound.Outcome, o.Inbound.Arrived)
 	}
+	if len(translated(o)) > 0 {
+		in.Reason += "; each NAT on the way has to forward them too"
+	}
 	return append(all, in)
+}
+
+// overIPv6 is how much of betterPaths holds over IPv6, of which only the way
+// out to the grid's own hosts was tried.
+func overIPv6(source string) []Rule {
+	return []Rule{
+		{Source: source, Destination: "the peers' sites (IPv6)", Port: "1024-65535", Protocol: "TCP", Direction: "outbound",
+			Reason: "direct links by simultaneous open, past IPv4's NATs", Seen: unknown},
+		{Source: source, Destination: "the peers' sites (IPv6)", Port: "1024-65535", Protocol: "UDP", Direction: "outbound",
+			Reason: "direct links by hole punching (QUIC), past IPv4's NATs", Seen: unknown},
+	}
+}
+
+// tooLarge is the rule that ends a path MTU black hole, where there is one.
+func tooLarge(o Observations, source string) []Rule {
+	for _, f := range packets(o) {
+		if f.Class == MTU {
+			return []Rule{{Source: "any router", Destination: source, Port: "type 3 code 4", Protocol: "ICMP", Direction: "inbound",
+				Reason: "path MTU discovery (RFC 1191): large packets vanish, and no such message came", Required: f.Status == Failed, Seen: unknown}}
+		}
+	}
+	return nil
 }
 
 func seen(o Outcome, whole bool) string {

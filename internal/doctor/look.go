@@ -13,6 +13,7 @@ import (
 
 	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/internal/siteprobe"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -27,6 +28,8 @@ type Subject struct {
 
 	Socket  string               // of the helper; empty for a frontal
 	Profile *overlay.SiteProfile // of the frontal's settings; nil for a helper, which is told
+
+	MeasuresMTU bool // these leave profile.mtu to a measurement
 
 	Proxies []netip.AddrPort // more public addresses to try: proxies, or listeners of a peer
 	Pair    *Pair            // what the broker said of a pair, or nil
@@ -72,7 +75,7 @@ func (s Subject) proxyTo() carrier.HTTPProxy {
 func Look(ctx context.Context, s Subject) Observations {
 	ctx, cancel := context.WithTimeout(ctx, wholeBound)
 	defer cancel()
-	l := &looker{s: s, o: Observations{Start: time.Now(), Helper: s.Role == control.RoleHelper, Pair: s.Pair, Session: Session{Profile: s.Profile}}}
+	l := &looker{s: s, o: Observations{Start: time.Now(), Helper: s.Role == control.RoleHelper, MeasuresMTU: s.MeasuresMTU, Pair: s.Pair, Session: Session{Profile: s.Profile}}}
 	l.files()
 	var local sync.WaitGroup
 	local.Go(l.socket)
@@ -97,6 +100,7 @@ type looker struct {
 	roots *x509.CertPool
 
 	vantages []netip.AddrPort // of the bearings
+	six      []netip.AddrPort // over IPv6
 	stun     []netip.AddrPort
 	ask      func(context.Context, netip.AddrPort, netip.AddrPort) (Inbound, error) // a call back, while the session lasts
 	leave    func()
@@ -172,19 +176,45 @@ func (l *looker) outside(ctx context.Context) {
 		l.progress("%v over TCP", to)
 		all.Go(func() { seen[i] = l.vantage(ctx, to, via) })
 	}
+	six := make([]Vantage, len(l.overIPv6(via.Addr != "")))
+	for i, to := range l.overIPv6(via.Addr != "") {
+		all.Go(func() { six[i] = l.vantage(ctx, to, via) })
+	}
 	if via.Addr != "" && len(tcp) > 0 {
 		all.Go(func() { l.o.Straight = straight(ctx, tcp[0]) })
 	}
 	if len(l.stun) > 0 && !l.behindGateway() {
 		l.progress("STUN servers")
-		all.Go(func() { l.o.UDP = askSTUN(ctx, l.stun) })
+		all.Go(func() { l.datagrams(ctx) })
 	}
 	if l.ask != nil && len(l.vantages) > 1 && via.Addr == "" && !l.behindGateway() {
 		l.progress("a call back from outside")
 		all.Go(func() { l.o.Inbound = l.inbound(ctx) })
 	}
 	all.Wait()
-	l.o.Vantages = seen
+	l.o.Vantages, l.o.IPv6 = seen, six
+}
+
+// datagrams asks the STUN servers, and then, with one that answered, what sizes
+// and paces of datagrams pass.
+func (l *looker) datagrams(ctx context.Context) {
+	l.o.UDP = askSTUN(ctx, l.stun)
+	for _, s := range l.stun {
+		if _, ok := l.o.UDP.Seen[s]; ok {
+			p := siteprobe.MeasurePath(ctx, s)
+			l.o.Path = &p
+			return
+		}
+	}
+}
+
+// overIPv6 are the public hosts to try over IPv6, none where data does not
+// leave straight from here.
+func (l *looker) overIPv6(proxied bool) []netip.AddrPort {
+	if proxied || l.behindGateway() {
+		return nil
+	}
+	return l.six[:min(len(l.six), 2)]
 }
 
 // publicHosts are those to connect to: through an HTTP proxy only the ones at

@@ -4,23 +4,28 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/internal/siteprobe"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
 // Observations are what a run saw, without any judgement.
 type Observations struct {
-	Self     string        // the daemon whose settings were used: "helper sitea/n1"
-	Helper   bool          // it is a helper; else a frontal
-	Start    time.Time     // by this host's clock
-	Local    Local         // this host
-	Services []Service     // each daemon that was spoken to
-	Session  Session       // what the daemon above told
-	Straight *Connection   // past the HTTP proxy, where data goes through one
-	Vantages []Vantage     // public hosts of the grid, over TCP
-	UDP      Datagrams     // the same, over UDP
-	Inbound  Inbound       // what reaches this host from outside
-	Pair     *Pair         // nil unless a pair was asked for
-	Took     time.Duration // of the whole run
+	Self     string          // the daemon whose settings were used: "helper sitea/n1"
+	Helper   bool            // it is a helper; else a frontal
+	Start    time.Time       // by this host's clock
+	Local    Local           // this host
+	Services []Service       // each daemon that was spoken to
+	Session  Session         // what the daemon above told
+	Straight *Connection     // past the HTTP proxy, where data goes through one
+	Vantages []Vantage       // public hosts of the grid, over TCP
+	IPv6     []Vantage       // those that have an IPv6 address, over that
+	UDP      Datagrams       // the same, over UDP
+	Path     *siteprobe.Path // sizes and paces of datagrams to one that answered; nil if none did
+	Inbound  Inbound         // what reaches this host from outside
+	Pair     *Pair           // nil unless a pair was asked for
+	Took     time.Duration   // of the whole run
+
+	MeasuresMTU bool // the daemon's settings leave it to a measurement how large packets may be
 }
 
 // Local is what a look at the host itself showed.
@@ -144,6 +149,7 @@ type Segments struct {
 	Passed  []int // greatest segment sizes, in bytes, with which the hand-shake went on
 	Stalled []int // sizes with which it did not; 0 is the path's own
 	PathMTU int   // as the kernel knows it; 0 unknown
+	Most    int   // greatest segment of the first try, as the daemon has it, in bytes; 0: the path's own
 }
 
 // Session is what the daemon above told on a session that only asks.
@@ -177,7 +183,7 @@ type Vantage struct {
 type Bulk struct {
 	Tried   bool
 	Passed  bool
-	Smaller int // segment size, in bytes, with which they did when full-size ones did not; 0 for none
+	Smaller int // greatest segment size, in bytes, with which they did when full-size ones did not; 0 for none
 	PathMTU int // as this host's kernel knows it
 }
 

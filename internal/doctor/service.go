@@ -31,7 +31,11 @@ func (l *looker) service(ctx context.Context, what, address string, via carrier.
 	if len(addrs) == 0 {
 		return s
 	}
-	conn, c := connectAny(ctx, addrs, port)
+	var o dialOptions
+	if l.smallControl() {
+		o.segment = carrier.MinMTU - headers(addrs[0])
+	}
+	conn, c := connectAny(ctx, addrs, port, o)
 	if s.Connect = c; conn == nil {
 		if c.Outcome == Silent {
 			s.Connect.Hops = hops(ctx, c.To)
@@ -44,9 +48,21 @@ func (l *looker) service(ctx context.Context, what, address string, via carrier.
 			return s
 		}
 	}
-	s.Segment.PathMTU = pathMTU(conn)
+	s.Segment.PathMTU, s.Segment.Most = pathMTU(conn), o.segment
 	l.greet(ctx, &s, conn, via)
 	return s
+}
+
+// smallControl reports whether the daemon keeps its control connection to
+// small packets, as a gateway does, which knows nothing of the way yet.
+func (l *looker) smallControl() bool { return limitsSegments && l.s.Role != control.RoleHelper }
+
+// headers are the bytes of an IP and a TCP header without options.
+func headers(a netip.Addr) int {
+	if a.Is6() {
+		return 60
+	}
+	return 40
 }
 
 // resolve turns the host into addresses.
@@ -87,7 +103,7 @@ func splitPort(address string) (string, uint16, error) {
 
 // connectAny dials up to three addresses at once and returns the first
 // connection; without any, how the first address did.
-func connectAny(ctx context.Context, addrs []netip.Addr, port uint16) (*net.TCPConn, Connection) {
+func connectAny(ctx context.Context, addrs []netip.Addr, port uint16, o dialOptions) (*net.TCPConn, Connection) {
 	const most = 3
 	if len(addrs) > most {
 		addrs = addrs[:most]
@@ -96,7 +112,7 @@ func connectAny(ctx context.Context, addrs []netip.Addr, port uint16) (*net.TCPC
 	seen := make([]Connection, len(addrs))
 	var all sync.WaitGroup
 	for i, a := range addrs {
-		all.Go(func() { conns[i], seen[i] = connectIn(ctx, netip.AddrPortFrom(a, port), dialOptions{}) })
+		all.Go(func() { conns[i], seen[i] = connectIn(ctx, netip.AddrPortFrom(a, port), o) })
 	}
 	all.Wait()
 	best := 0

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/netip"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/carrier"
@@ -35,7 +36,11 @@ func (l *looker) session(ctx context.Context) {
 	s, err := e.Dial(ctx, control.DialConfig{
 		Addr: l.s.Address, Role: l.s.upper(), Visit: true,
 		Dial: func(ctx context.Context, addr string) (net.Conn, error) {
-			c, err := carrier.DialTCP(ctx, addr, via)
+			dial := carrier.DialTCP
+			if l.smallControl() {
+				dial = carrier.DialSmall
+			}
+			c, err := dial(ctx, addr, via)
 			if err != nil {
 				return nil, err // not a nil *net.TCPConn in a net.Conn
 			}
@@ -93,7 +98,7 @@ func (l *looker) bearings(ctx context.Context, s *control.Session) {
 		return
 	}
 	o.Bearings, o.BrokerTime = true, time.Unix(0, r.Time)
-	l.vantages, l.stun = addresses(r.Tcp), addresses(r.Stun)
+	l.vantages, l.stun, l.six = addresses(r.Tcp), addresses(r.Stun), addresses(r.Tcp6)
 }
 
 // addresses reads what a peer lists; what is none is left out, and so is what
@@ -141,7 +146,7 @@ func (l *looker) vantage(ctx context.Context, to netip.AddrPort, via carrier.HTT
 	if v.Seen, err = observe(ctx, conn); err != nil {
 		v.Err = err.Error()
 	} else if via.Addr == "" { // an HTTP proxy's acknowledgements say nothing of the way behind it
-		v.Bulk = bulk(ctx, conn, to)
+		v.Bulk = l.bulk(ctx, conn, to)
 	}
 	return v
 }
@@ -151,25 +156,44 @@ func (l *looker) vantage(ctx context.Context, to netip.AddrPort, via carrier.HTT
 const smallSegment = 536
 
 // bulk sends more than full-size segments over conn, on which a vantage point
-// has answered, and if they get lost the same in small ones on another.
-func bulk(ctx context.Context, conn *net.TCPConn, to netip.AddrPort) Bulk {
+// has answered, and if they get lost the same in smaller ones on others: such
+// as fit the profile's MTU, and such as pass anywhere.
+func (l *looker) bulk(ctx context.Context, conn *net.TCPConn, to netip.AddrPort) Bulk {
 	b := Bulk{PathMTU: pathMTU(conn)}
 	b.Tried, b.Passed = arrives(ctx, conn)
 	if !b.Tried || b.Passed {
 		return b
 	}
-	small, _ := connectIn(ctx, to, dialOptions{segment: smallSegment})
-	if small == nil {
-		return b
+	segments := []int{smallSegment}
+	if p := l.profile(); p != nil && p.MTU > 0 {
+		segments = append(segments, max(int(p.MTU), carrier.MinMTU)-headers(to.Addr()))
 	}
-	defer small.Close()
-	if _, err := observe(ctx, small); err != nil {
-		return b
+	passed := make([]bool, len(segments))
+	var all sync.WaitGroup
+	for i, size := range segments {
+		all.Go(func() { passed[i] = bulkIn(ctx, to, size) })
 	}
-	if _, passed := arrives(ctx, small); passed {
-		b.Smaller = smallSegment
+	all.Wait()
+	for i, size := range segments {
+		if passed[i] {
+			b.Smaller = max(b.Smaller, size)
+		}
 	}
 	return b
+}
+
+// bulkIn reports whether padding in segments of size bytes arrives.
+func bulkIn(ctx context.Context, to netip.AddrPort, size int) bool {
+	conn, _ := connectIn(ctx, to, dialOptions{segment: size})
+	if conn == nil {
+		return false
+	}
+	defer conn.Close()
+	if _, err := observe(ctx, conn); err != nil {
+		return false
+	}
+	_, passed := arrives(ctx, conn)
+	return passed
 }
 
 // padding is a frame that every receiver skips, larger than two full segments.

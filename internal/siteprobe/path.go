@@ -1,0 +1,49 @@
+package siteprobe
+
+import (
+	"context"
+	"net/netip"
+	"slices"
+)
+
+// Path is how much passes between here and one vantage point.
+type Path struct {
+	To      netip.AddrPort // its STUN server
+	Sizes   *PathSizes
+	Rate    []RateStep
+	RateErr string // why no pace was tried
+}
+
+// MeasurePath makes that part of Measure which looks at how much passes, to a
+// STUN server that has answered. It takes about three seconds, or seven where
+// datagrams are held back, and ends with ctx.
+func MeasurePath(ctx context.Context, to netip.AddrPort) Path {
+	m := &measurement{opts: Options{}.complete()}
+	m.lookSizes(ctx, to)
+	m.lookRate(ctx, to)
+	return Path{To: to, Sizes: m.o.Sizes, Rate: m.o.Rate, RateErr: m.o.RateErr}
+}
+
+// Largest returns the size of the largest IP packet that passed, in bytes, and
+// whether a larger one was lost; 0 if none passed.
+func (p Path) Largest() (size int, lost bool) {
+	if p.Sizes == nil || len(p.Sizes.Passed) == 0 {
+		return 0, false
+	}
+	size = p.Sizes.Passed[0]
+	return size, slices.ContainsFunc(p.Sizes.Lost, func(s int) bool { return s > size })
+}
+
+// Findings says what follows for MTU and UDPRate.
+func (p Path) Findings() (mtu, rate Finding) {
+	o := Observations{UDP: []View{{To: p.To, Seen: p.To}}, Sizes: p.Sizes, Rate: p.Rate, RateErr: p.RateErr} // an answer came, whatever it said
+	return finding(MTU, o.mtu()), finding(UDPRate, o.rate())
+}
+
+func finding(field string, t told[bound]) Finding {
+	f := Finding{Field: field, How: t.how}
+	if t.known {
+		f.Value = t.value.String()
+	}
+	return f
+}
