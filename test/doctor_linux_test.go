@@ -60,9 +60,11 @@ func (w *world) doctorWith(daemon string, words ...string) doctor.Report {
 		w.t.Errorf("doctor on %s: %v", daemon, err)
 		return doctor.Report{}
 	}
-	if took := time.Since(start); took > doctorBound {
+	took := time.Since(start)
+	if took > doctorBound {
 		w.t.Errorf("doctor on %s took %v", daemon, took)
 	}
+	w.t.Logf("doctor on %s took %v", daemon, took.Round(10*time.Millisecond))
 	var r doctor.Report
 	if err := json.Unmarshal(stdout.Bytes(), &r); err != nil {
 		w.t.Errorf("doctor on %s: %v; it wrote %s%s", daemon, err, stdout.Bytes(), stderr.Bytes())
@@ -159,14 +161,13 @@ func TestDoctorNamesTheCause(t *testing.T) {
 			for _, p := range part {
 				want, more := trueCauses[p], details[p]
 				var runs sync.WaitGroup // a run mostly waits
-				runs.Go(func() { // one after the other: two would share a limit
-					w.finds("helper "+siteOf(p)+"/n1", want.node, more.node...)
-					w.finds("frontal "+siteOf(p), want.gateway, more.gateway...)
-				})
-				runs.Go(func() {
-					w.finds("helper "+siteOf("no-route/"+p)+"/n1", "gateway-only")
-					w.finds("frontal "+siteOf("no-route/"+p), want.hidden, more.gateway...)
-				})
+				runs.Go(func() { w.finds("helper "+siteOf(p)+"/n1", want.node, more.node...) })
+				if p == "udp-slow" {
+					runs.Wait() // two of one site would share its limit
+				}
+				runs.Go(func() { w.finds("frontal "+siteOf(p), want.gateway, more.gateway...) })
+				runs.Go(func() { w.finds("helper "+siteOf("no-route/"+p)+"/n1", "gateway-only") })
+				runs.Go(func() { w.finds("frontal "+siteOf("no-route/"+p), want.hidden, more.gateway...) })
 				runs.Wait()
 			}
 		})
