@@ -245,15 +245,16 @@ func ipv6(o Observations) []Finding {
 		}
 		return []Finding{f}
 	}
-	for _, v := range o.IPv6 {
-		why := v.Connect.Err
-		if why == "" {
-			why = v.Err
-		}
-		return []Finding{{Layer: "IPv6", Target: v.At.String(), Status: Passed, Class: OK,
-			Evidence: fmt.Sprintf("not reached (%s), which the grid does not need", why), Meaning: "there is no IPv6 from here to the grid's hosts; links go over IPv4"}}
+	if len(o.IPv6) == 0 {
+		return nil
 	}
-	return nil
+	v := o.IPv6[0]
+	why := v.Connect.Err
+	if why == "" {
+		why = v.Err
+	}
+	return []Finding{{Layer: "IPv6", Target: v.At.String(), Status: Passed, Class: OK,
+		Evidence: fmt.Sprintf("not reached (%s), which the grid does not need", why), Meaning: "there is no IPv6 from here to the grid's hosts; links go over IPv4"}}
 }
 
 // ownIPv6 is this host's address as a public host saw it untranslated; not valid
@@ -385,6 +386,9 @@ func inbound(o Observations) []Finding {
 	}
 	f.Evidence = fmt.Sprintf("asked to connect to %s, %s reports %s%s", in.To, in.From, in.Outcome, said)
 	f.Status, f.Device = Warning, "this site's firewall or NAT, most likely at its gateway; this host's own firewall would look the same"
+	if len(translated(o)) > 0 {
+		f.Device = "a NAT on the way, which forwards nothing unasked to this host, or a firewall; which of several cannot be told"
+	}
 	f.Fix = unlessOpened(o.profile())
 	switch {
 	case in.Outcome == Connected && in.Arrived:

@@ -162,6 +162,10 @@ var cases = []struct {
 		o.Inbound.Outcome, o.Inbound.Arrived = Silent, false
 	}, InboundDropped, Warning, "CAP_NET_RAW"},
 	{"inbound dropped", func(o *Observations) { o.Inbound.Outcome, o.Inbound.Arrived = Silent, false }, InboundDropped, Warning, "reports silent"},
+	{"inbound behind a NAT", func(o *Observations) {
+		o.Vantages[0].Seen = addr("192.0.2.1:30000")
+		o.Inbound.Outcome, o.Inbound.Arrived = Silent, false
+	}, InboundDropped, Warning, "a NAT on the way, which forwards nothing"},
 	{"inbound reset", func(o *Observations) { o.Inbound.Outcome, o.Inbound.Arrived = Reset, false }, InboundRefused, Warning, "reports reset"},
 	{"inbound caught", func(o *Observations) { o.Inbound.Arrived = false }, InboundRefused, Warning, "in this host's name"},
 
