@@ -2,26 +2,25 @@ package sealed
 
 import "sync"
 
-// The sizes of buffers: for any one record; for what is written at once; for
-// what is read at once when there is much.
+// Buffers come in two sizes: for any one record, and for what is read or
+// written at once when there is much. Fewer records at a time would wake the
+// other end more often, more would leave the caches before they are sent.
 const (
-	gather    = 4 // records in one write: more leave the caches before they are sent
+	gather    = 16 // records in one write
 	smallSize = 17 << 10
-	writeSize = 65 << 10
-	readSize  = 256 << 10
+	largeSize = 257 << 10
 )
 
 // They hold what they are for.
 const (
 	_ = uint(smallSize - maxRecord)
 	_ = uint(smallSize - reserve - (maxContent + overhead))
-	_ = uint(writeSize - reserve - gather*(maxContent+overhead))
+	_ = uint(largeSize - reserve - gather*(maxContent+overhead))
 )
 
 var (
 	smallBuffers = bufferPool(smallSize)
-	writeBuffers = bufferPool(writeSize)
-	readBuffers  = bufferPool(readSize)
+	largeBuffers = bufferPool(largeSize)
 )
 
 func bufferPool(size int) *sync.Pool {

@@ -11,19 +11,21 @@
 // itself in both roles.
 //
 //	Write  caller's buffers -> copied once, 16 KiB at a time, into records,
-//	       sealed in place -> up to 4 records in one write
-//	Read   one read of up to 256 KiB -> records opened straight into the
+//	       sealed in place -> up to 16 records in one write
+//	Read   one read of up to 257 KiB -> records opened straight into the
 //	       caller's buffer; the last one, if it does not fit, by one copy
 //
 // Neither allocates. A record is never held back: when Write returns, all of
 // it was given to the carrier.
 //
-// Sending does not overlap with sealing within one end: over loopback it gains
-// nothing, as the other end needs the second CPU, and a single CPU seals
-// faster than sites are connected.
+// Within one end, sealing does not overlap with sending, nor receiving with
+// opening; the two ends do overlap. Over loopback, on two processors, a stream
+// of 1 MiB messages takes 830 us of processor time each, of both ends together,
+// and 480 us by the clock. More goroutines could gain no more than the 15 %
+// between that and one half, and would pay for it in wake-ups.
 //
-// Memory: a Conn keeps 17 KiB to read into, 256 KiB while its peer sends much at
-// a time. A Write borrows 65 KiB (17 KiB for one record) until it returns.
+// Memory: a Conn keeps 17 KiB to read into, 257 KiB while its peer sends much at
+// a time. A Write borrows 257 KiB (17 KiB for one record) until it returns.
 //
 // The package knows certificates and records. It refuses to know links, ranks'
 // meaning, how the carrier came to be and what flows over it. A Conn starts no

@@ -52,7 +52,7 @@ func TestReadBufferFollowsTraffic(t *testing.T) {
 		t.Error("a large buffer for small messages")
 	}
 	exchange(t, a, b, random(2, 4<<20), []int{1 << 20}, []int{1 << 20})
-	if b.r.buf.pool != readBuffers {
+	if b.r.buf.pool != largeBuffers {
 		t.Error("a small buffer for a stream")
 	}
 	p := make([]byte, 100)

@@ -54,6 +54,8 @@ func dial(t testing.TB) (client, server net.Conn) {
 	if server, err = ln.Accept(); err != nil {
 		t.Fatal(err)
 	}
+	unpaced(client)
+	unpaced(server)
 	t.Cleanup(func() { client.Close(); server.Close() })
 	return client, server
 }

@@ -213,7 +213,7 @@ func (r *reader) resize(n, free int, empty bool) {
 	switch {
 	case r.buf.pool == smallBuffers:
 		if n == free {
-			r.exchange(readBuffers)
+			r.exchange(largeBuffers)
 		}
 	case n <= smallSize && empty:
 		if r.modest++; r.modest == modestReads && r.end-r.at <= smallSize {

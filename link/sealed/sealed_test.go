@@ -19,7 +19,7 @@ import (
 
 // sizes are around everything that changes the way: a record, a small buffer,
 // a large one.
-var sizes = []int{1, 5, 16, 1000, maxContent - 1, maxContent, maxContent + 1, 2 * maxContent, smallSize, gather * maxContent, gather*maxContent + 1, readSize, 1 << 20}
+var sizes = []int{1, 5, 16, 1000, maxContent - 1, maxContent, maxContent + 1, 2 * maxContent, smallSize, gather * maxContent, gather*maxContent + 1, largeSize, 1 << 20}
 
 func TestBothWays(t *testing.T) {
 	a, b := sealedPair(t)

@@ -42,7 +42,7 @@ func (w *writer) write(bufs [][]byte) (sent int, err error) {
 	}
 	pool := smallBuffers
 	if left > maxContent {
-		pool = writeBuffers
+		pool = largeBuffers
 	}
 	room := borrow(pool)
 	defer room.giveBack()

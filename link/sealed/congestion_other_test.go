@@ -1,0 +1,7 @@
+//go:build !linux
+
+package sealed
+
+import "net"
+
+func unpaced(net.Conn) {}
