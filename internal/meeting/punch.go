@@ -96,6 +96,8 @@ func (s *Side) punch(ctx context.Context, a *punch.Attempt, peer string, descrip
 	if err != nil {
 		return nil, cause(ctx, err)
 	}
-	s.Stock.keepTunnel(peer, c.Tunnel())
+	if s.Stock.keepTunnel(peer, c.Tunnel()) {
+		s.Log.Info("a tunnel stays for the next time", "peer", peer, "unused", tunnelLife.String())
+	}
 	return c, nil
 }

@@ -32,20 +32,21 @@ type tunnel struct {
 	peer string
 }
 
-// keepTunnel has a tunnel stay for the next time. It goes before one that there
-// is already.
-func (s *Stock) keepTunnel(peer string, t *punch.Tunnel) {
+// keepTunnel has a tunnel stay for the next time, and reports whether it does. It
+// goes before one that there is already.
+func (s *Stock) keepTunnel(peer string, t *punch.Tunnel) bool {
 	if s == nil {
-		return
+		return false
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed || len(s.tunnels) >= maxTunnels {
-		return
+		return false
 	}
 	t.Keep(tunnelLife)
 	s.tunnels[t.ID()] = tunnel{t, peer}
 	s.newest[peer] = t
+	return true
 }
 
 // tunnelTo returns the newest tunnel to the peer, or nil.

@@ -42,7 +42,7 @@ type Cell struct {
 
 	known     truth.Pair
 	heard     map[string]string // what the broker was told of techniques that failed
-	strangers map[string]uint64 // ThirdPartyPackets by path, "from -> to"
+	strangers map[path]uint64   // ThirdPartyPackets by path
 }
 
 // maxTries bounds Tries.
@@ -60,12 +60,12 @@ func (c *Cell) astray() bool { return c.Connected && c.Technique != c.Predicted 
 func (c *Cell) relayed() bool { return c.Technique == overlay.Relay.String() }
 
 // meet adds packets between the two sites and third parties.
-func (c *Cell) meet(strangers map[string]uint64) {
+func (c *Cell) meet(strangers map[path]uint64) {
 	if c.strangers == nil {
-		c.strangers = map[string]uint64{}
+		c.strangers = map[path]uint64{}
 	}
-	for path, n := range strangers {
-		c.strangers[path] += n
+	for p, n := range strangers {
+		c.strangers[p] += n
 		c.ThirdPartyPackets += n
 	}
 }
@@ -111,8 +111,8 @@ func (c *Cell) judgePath(blame func(bool, string, ...any)) {
 // strangeness tells who the third parties were.
 func (c *Cell) strangeness() string {
 	var paths []string
-	for path, n := range c.strangers {
-		paths = append(paths, fmt.Sprintf("%d %s", n, path))
+	for p, n := range c.strangers {
+		paths = append(paths, fmt.Sprintf("%d %s -> %s", n, p.from, p.to))
 	}
 	if len(paths) == 0 {
 		return ""

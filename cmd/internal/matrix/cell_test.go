@@ -45,10 +45,9 @@ func TestFault(t *testing.T) {
 		{direct, func(c *Cell) { c.Error = "the log is gone" }, "connected, but: the log is gone"},
 		{direct, func(c *Cell) { c.ProxyBytes = 1 }, "1 bytes went to the proxy"},
 		{direct, func(c *Cell) {
-			c.meet(map[string]uint64{"a -> x": 1})
-			c.meet(map[string]uint64{"a -> x": 1, "b -> y": 3})
-		},
-			"5 packets to third parties (2 a -> x, 3 b -> y)"},
+			c.meet(map[path]uint64{{"a", "x"}: 1})
+			c.meet(map[path]uint64{{"a", "x"}: 1, {"b", "y"}: 3})
+		}, "5 packets to third parties (2 a -> x, 3 b -> y)"},
 		{direct, func(c *Cell) { delete(c.Reasons, "traversing") }, "no reason for or against traversing"},
 		{direct, func(c *Cell) { c.Technique, c.Predicted = "tunnel", "tunnel" }, `unknown technique "tunnel"`},
 		{met, func(c *Cell) {

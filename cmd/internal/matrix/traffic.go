@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"iter"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -65,6 +67,9 @@ func tally(log string, job overlay.JobID, bytes *uint64, ends *int) (read int, e
 // it counts 40 ms from the data on, in ticks of its clock.
 const delayedACK = 50 * time.Millisecond
 
+// path is a way between two places on the wide area network.
+type path struct{ from, to string }
+
 // settle returns the emulator's counters once nothing of the link is on its
 // way any more, so that its last segments are not taken for the next pair's.
 // Nothing announces that; what has been still for longer than an end may wait,
@@ -90,25 +95,22 @@ func (w *world) settle(ctx context.Context, a, b string) []wan.Counter {
 }
 
 // strangers counts what the emulator carried, from before to after, between the
-// two sites and anybody who has no part in their link, by "from -> to". Sites that met by hole
-// punching keep their way open for the next time: what passes between either
-// site and one that it is tunnelled to belongs to an earlier pair.
-func strangers(before, after []wan.Counter, a, b string, tunnelled map[[2]string]bool) map[string]uint64 {
+// two sites and anybody who has no part in their link.
+func strangers(before, after []wan.Counter, a, b string) map[path]uint64 {
 	old := map[[2]string]wan.Counter{}
 	for _, t := range before {
 		old[[2]string{t.From, t.To}] = t
 	}
 	friends := map[string]bool{a: true, b: true, a + "/proxy": true, b + "/proxy": true, brokerHost: true, proxyHost: true}
-	strange := map[string]uint64{}
+	strange := map[path]uint64{}
 	for _, t := range after {
 		near, far := t.From, t.To
 		if !ofSite(near, a) && !ofSite(near, b) {
 			near, far = far, near
 		}
-		kept := tunnelled[[2]string{t.From, t.To}] || tunnelled[[2]string{t.To, t.From}]
-		if (ofSite(near, a) || ofSite(near, b)) && !friends[far] && !kept {
+		if (ofSite(near, a) || ofSite(near, b)) && !friends[far] {
 			if n := t.Packets - old[[2]string{t.From, t.To}].Packets; n > 0 {
-				strange[t.From+" -> "+t.To] = n
+				strange[path{t.From, t.To}] = n
 			}
 		}
 	}
@@ -116,3 +118,41 @@ func strangers(before, after []wan.Counter, a, b string, tunnelled map[[2]string
 }
 
 func ofSite(endpoint, site string) bool { return endpoint == site || endpoint == site+"/proxy" }
+
+// forgive takes out of strange what passes between sites that have a tunnel, in
+// either direction. Hole punching leaves one for the next time, even where
+// another technique was faster, and what keeps it open belongs to an earlier pair.
+func forgive(strange map[path]uint64, tunnels map[path]bool) {
+	maps.DeleteFunc(strange, func(p path, _ uint64) bool { return tunnels[p] || tunnels[path{p.to, p.from}] })
+}
+
+// tunnels returns between which sites daemons said that they keep a tunnel, from
+// the one that said it to its peer.
+func (w *world) tunnels() map[path]bool {
+	kept := map[path]bool{}
+	for _, d := range w.grid.Daemons() {
+		site, _, _ := strings.Cut(d.Host.Name(), "/")
+		for peer := range peersOf(d.Log()) {
+			kept[path{site, peer}] = true
+		}
+	}
+	return kept
+}
+
+// peersOf yields the sites that a daemon keeps a tunnel to, by its log.
+func peersOf(log string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for line := range strings.Lines(log) {
+			var entry struct{ Msg, Peer string }
+			if !strings.Contains(line, tunnelKept) || json.Unmarshal([]byte(line), &entry) != nil || entry.Msg != tunnelKept {
+				continue
+			}
+			if site, _, _ := strings.Cut(entry.Peer, "/"); !yield(site) {
+				return
+			}
+		}
+	}
+}
+
+// tunnelKept is what package meeting logs of it.
+const tunnelKept = "a tunnel stays for the next time"

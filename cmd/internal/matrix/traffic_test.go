@@ -2,6 +2,7 @@ package matrix
 
 import (
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -9,20 +10,38 @@ import (
 )
 
 func TestStrangers(t *testing.T) {
-	path := func(from, to string, packets uint64) wan.Counter {
+	counted := func(from, to string, packets uint64) wan.Counter {
 		return wan.Counter{From: from, To: to, Packets: packets}
 	}
-	before := []wan.Counter{path("a-1", "b-2", 5), path("a-1", "c-2", 7), path("c-1", "c-2", 1)}
+	before := []wan.Counter{counted("a-1", "b-2", 5), counted("a-1", "c-2", 7), counted("c-1", "c-2", 1)}
 	after := []wan.Counter{
-		path("a-1", "b-2", 500), path("b-2", "a-1", 400), // their own
-		path("a-1", brokerHost, 9), path(proxyHost, "b-2", 9), path("b-2/proxy", "a-1", 9), // those who help
-		path("a-1", "c-2", 8), path("c-2", "b-2", 2), path("b-2/proxy", "c-2/proxy", 4), // strangers
-		path("c-1", "c-2", 100), path("c-1", brokerHost, 100), // others among themselves
-		path("d-1", "b-2", 8), path("b-2", "d-1", 8), // a tunnel of before
+		counted("a-1", "b-2", 500), counted("b-2", "a-1", 400), // their own
+		counted("a-1", brokerHost, 9), counted(proxyHost, "b-2", 9), counted("b-2/proxy", "a-1", 9), // those who help
+		counted("a-1", "c-2", 8), counted("c-2", "b-2", 2), counted("b-2/proxy", "c-2/proxy", 4), // strangers
+		counted("c-1", "c-2", 100), counted("c-1", brokerHost, 100), // others among themselves
 	}
-	got := strangers(before, after, "a-1", "b-2", map[[2]string]bool{{"d-1", "b-2"}: true})
-	if want := map[string]uint64{"a-1 -> c-2": 1, "c-2 -> b-2": 2, "b-2/proxy -> c-2/proxy": 4}; !maps.Equal(got, want) {
+	got := strangers(before, after, "a-1", "b-2")
+	if want := map[path]uint64{{"a-1", "c-2"}: 1, {"c-2", "b-2"}: 2, {"b-2/proxy", "c-2/proxy"}: 4}; !maps.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
+	}
+}
+
+func TestForgive(t *testing.T) {
+	strange := map[path]uint64{{"a-1", "c-2"}: 1, {"d-1", "b-2"}: 8, {"b-2", "d-1"}: 8}
+	forgive(strange, map[path]bool{{"d-1", "b-2"}: true, {"a-1", "b-2"}: true})
+	if want := map[path]uint64{{"a-1", "c-2"}: 1}; !maps.Equal(strange, want) {
+		t.Errorf("%v, want %v", strange, want)
+	}
+}
+
+func TestPeersOf(t *testing.T) {
+	const log = `{"level":"INFO","msg":"ready","peer":"x-1/n1"}
+{"level":"INFO","msg":"a tunnel stays for the next time","peer":"c-2/n1","unused":"1m0s"}
+{"level":"INFO","msg":"told: a tunnel stays for the next time","peer":"y-1/n1"}
+{"level":"INFO","msg":"a tunnel stays for the next time","peer":"b-2/n1","unused":"1m0s"}
+{"level":"INFO","msg":"a tunnel stays for the`
+	if got := slices.Collect(peersOf(log)); !slices.Equal(got, []string{"c-2", "b-2"}) {
+		t.Errorf("got %q", got)
 	}
 }
 

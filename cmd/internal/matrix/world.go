@@ -34,11 +34,10 @@ const (
 // world is one lab with a grid. A preset has the site askerSite, targetSite or
 // both, of one node each, so that a kind can also meet itself.
 type world struct {
-	Options   // of the run
-	lab       *lab.Lab
-	grid      *grid.Grid
-	read      int                // bytes of the proxy's log that were accounted for
-	tunnelled map[[2]string]bool // asker's and target's sites that met by hole punching
+	Options // of the run
+	lab     *lab.Lab
+	grid    *grid.Grid
+	read    int // bytes of the proxy's log that were accounted for
 }
 
 func askerSite(preset string) string  { return strings.ReplaceAll(preset, "/", "-") + "-1" }
@@ -68,7 +67,7 @@ func build(ctx context.Context, o Options, part part) (*world, error) {
 	if err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
-	w := &world{Options: o, lab: l, grid: g, tunnelled: map[[2]string]bool{}}
+	w := &world{Options: o, lab: l, grid: g}
 	if err := w.checkPrivileges(); err != nil {
 		return nil, errors.Join(err, w.close())
 	}
@@ -149,10 +148,11 @@ func (w *world) try(ctx context.Context, c *Cell) {
 		err = w.link(ctx, c, key)
 	}
 	a, b := askerSite(c.From), targetSite(c.To)
-	c.meet(strangers(before, w.settle(ctx, a, b), a, b, w.tunnelled))
-	if c.Technique == overlay.HolePunching.String() {
-		w.tunnelled[[2]string{a, b}] = true
+	strange := strangers(before, w.settle(ctx, a, b), a, b)
+	if len(strange) > 0 { // few pairs: it reads much
+		forgive(strange, w.tunnels())
 	}
+	c.meet(strange)
 	var relayErr error
 	c.ProxyBytes, relayErr = w.relayed(ctx, key.ID(), c.relayed())
 	if err = errors.Join(err, relayErr); err != nil {
