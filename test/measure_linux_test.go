@@ -70,6 +70,9 @@ func TestUndeclaredSitesAreMeasured(t *testing.T) {
 			t.Errorf("%s: %+v", site.Profile.Site, site.Differs)
 		}
 	}
+	w := &world{g, t, t.Context()} // what daemons measure and keep to is nothing that stops them
+	w.finds("frontal small", "inbound-dropped mtu", "(profile.mtu: auto)")
+	w.finds("helper small/n1", "inbound-dropped mtu", "knows it (mtu 1400)")
 	if v := status.Vantage; v.CallBacks["CONNECTED"] == 0 || v.CallBacks["SILENT"] == 0 || v.Observer.Answered == 0 || v.Refused != 0 {
 		t.Errorf("vantage %+v", v)
 	}
