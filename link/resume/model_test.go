@@ -1,0 +1,284 @@
+package resume
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// bounds is what the exhaustive model explores: everything that can happen
+// with these messages and so many carriers.
+type bounds struct {
+	name     string
+	messages [2][]int // bytes of each message that an end pushes
+	window   int
+	births   int // carriers over the whole run
+	live     int // carriers at once
+	standby  int // the carrier of this id comes up with weight 0
+	switches int // times that an end drains a carrier or changes its weight
+	frames   []int
+	atLeast  int // states, so that the model cannot shrink unnoticed
+}
+
+// state is a world and how far its script is.
+type state struct {
+	*world
+	pushed   [2]int
+	switches int
+}
+
+func (s *state) clone() *state {
+	c := *s
+	c.world = s.world.clone()
+	return &c
+}
+
+// action is one thing that can happen.
+type action struct {
+	verb      string
+	end, wire int
+	n         int
+}
+
+func (a action) String() string { return fmt.Sprintf("%s(end %d, wire %d, %d)", a.verb, a.end, a.wire, a.n) }
+
+// actions lists what may happen next.
+func (b *bounds) actions(s *state) []action {
+	var acts []action
+	open := 0
+	for e := range 2 {
+		switch script := b.messages[e]; {
+		case s.pushed[e] < len(script):
+			if s.ends[e].s.Room() >= script[s.pushed[e]] {
+				acts = append(acts, action{"push", e, 0, script[s.pushed[e]]})
+			}
+		case s.pushed[e] == len(script):
+			acts = append(acts, action{"fin", e, 0, 0})
+		}
+	}
+	for i := range s.wires {
+		l := &s.wires[i]
+		if !l.closed[0] && !l.closed[1] {
+			open++
+		}
+		for e := range 2 {
+			if l.closed[e] {
+				continue
+			}
+			acts = append(acts, action{"close", e, i, 0})
+			if len(l.queue[e]) > 0 {
+				acts = append(acts, action{"deliver", e, i, 0})
+			}
+			if !l.up[e] {
+				continue
+			}
+			if s.ends[e].r.Due() > 0 {
+				acts = append(acts, action{"tell", e, i, 0})
+			}
+			if s.ends[e].s.Sendable() && s.ends[e].s.Uses(l.id) {
+				for _, max := range b.frames {
+					acts = append(acts, action{"write", e, i, max})
+				}
+			}
+			if s.switches < b.switches {
+				acts = append(acts, action{"drain", e, i, 0}, action{"weight", e, i, 0}, action{"weight", e, i, 1})
+			}
+		}
+	}
+	if int(s.births) < b.births && open < b.live {
+		acts = append(acts, action{"connect", 0, 0, 0})
+	}
+	return acts
+}
+
+func (b *bounds) apply(s *state, a action) error {
+	switch a.verb {
+	case "push":
+		s.pushed[a.end]++
+		if got := s.ends[a.end].s.Push(a.n); got != a.n {
+			return fmt.Errorf("Push(%d) = %d with room", a.n, got)
+		}
+	case "fin":
+		s.pushed[a.end]++
+		s.ends[a.end].s.Fin()
+	case "connect":
+		weight := uint32(1)
+		if int(s.births)+1 == b.standby {
+			weight = 0
+		}
+		s.connect([2]uint32{weight, weight})
+	case "close":
+		return s.close(a.end, a.wire)
+	case "deliver":
+		return s.deliver(a.end, a.wire)
+	case "tell":
+		s.tell(a.end, a.wire)
+	case "write":
+		wrote, err := s.write(a.end, a.wire, a.n)
+		if err == nil && !wrote {
+			return fmt.Errorf("%v: nothing written, though there is something", s.ends[a.end].s)
+		}
+		return err
+	case "drain":
+		s.switches++
+		s.ends[a.end].s.Drain(s.wires[a.wire].id)
+	case "weight":
+		s.switches++
+		s.ends[a.end].s.Weight(s.wires[a.wire].id, uint32(a.n))
+	}
+	return nil
+}
+
+// key is the state in canonical form: carriers are numbered by age, and what
+// has no influence on the future (shares, counts of bytes written) is left out.
+func (s *state) key(buf []byte) []byte {
+	number := func(id Carrier) byte {
+		for i := range s.wires {
+			if s.wires[i].id == id {
+				return byte(i + 1)
+			}
+		}
+		return 0
+	}
+	buf = append(buf[:0], byte(s.births), byte(s.switches), byte(len(s.wires)))
+	for e := range s.ends {
+		n := &s.ends[e]
+		buf = append(buf, byte(s.pushed[e]), byte(n.s.q.from), byte(n.s.q.to), byte(n.s.q.len()))
+		for i := n.s.q.head; i < len(n.s.q.list); i++ {
+			buf = append(buf, byte(n.s.q.list[i].end), number(n.s.q.list[i].owner))
+		}
+		buf = append(buf, byte(n.r.next), truth(n.r.fin), byte(n.r.told), number(n.r.toldOn), byte(len(n.r.stored)))
+		for _, p := range n.r.stored {
+			buf = append(buf, byte(p.start), byte(p.end))
+		}
+	}
+	for i := range s.wires {
+		l := &s.wires[i]
+		for e := range 2 {
+			buf = append(buf, truth(l.up[e])|truth(l.closed[e])<<1, byte(l.weight[e]), byte(len(l.queue[e])))
+			if c := s.ends[e].s.find(l.id); c != nil {
+				buf = append(buf, byte(c.weight)<<1|truth(c.draining))
+			} else {
+				buf = append(buf, 255)
+			}
+			for _, m := range l.queue[e] {
+				buf = append(buf, m.kind, byte(m.off), byte(m.n), truth(m.fin))
+			}
+		}
+	}
+	return buf
+}
+
+func truth(b bool) byte {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// ends checks that the state is no dead end: with nothing dying any more, the
+// script is carried out and both streams finish, at the latest on one more
+// carrier; and on that one only if some end had none to write on.
+func (b *bounds) finishes(s *state) error {
+	rest := func() error {
+		for {
+			if err := s.settle(2); err != nil {
+				return err
+			}
+			moved := false
+			for e := range 2 {
+				n := s.ends[e].s
+				for s.pushed[e] < len(b.messages[e]) && n.Room() >= b.messages[e][s.pushed[e]] {
+					n.Push(b.messages[e][s.pushed[e]])
+					s.pushed[e]++
+					moved = true
+				}
+				if s.pushed[e] == len(b.messages[e]) {
+					n.Fin()
+					s.pushed[e]++
+					moved = true
+				}
+			}
+			if !moved {
+				return nil
+			}
+		}
+	}
+	if err := rest(); err != nil {
+		return err
+	}
+	err := s.finished()
+	if err == nil {
+		return nil
+	}
+	if s.served(0) && s.served(1) {
+		return fmt.Errorf("stuck with carriers to write on: %w", err)
+	}
+	s.connect([2]uint32{1, 1})
+	if err := rest(); err != nil {
+		return err
+	}
+	return s.finished()
+}
+
+// explore visits every state within the bounds once.
+func (b *bounds) explore(t *testing.T) {
+	type node struct {
+		parent int
+		act    action
+	}
+	nodes := []node{{parent: -1}}
+	fail := func(at int, act string, err error) {
+		var story []string
+		for ; at > 0; at = nodes[at].parent {
+			story = append([]string{nodes[at].act.String()}, story...)
+		}
+		t.Fatalf("%v\nafter:\n  %s\n  %s", err, strings.Join(story, "\n  "), act)
+	}
+	first := &state{world: newWorld(b.window, 1)}
+	seen := map[string]struct{}{string(first.key(nil)): {}}
+	frontier, from := []*state{first}, []int{0}
+	var buf []byte
+	for len(frontier) > 0 {
+		var next []*state
+		var nextFrom []int
+		for k, s := range frontier {
+			frontier[k] = nil
+			for _, a := range b.actions(s) {
+				c := s.clone()
+				if err := b.apply(c, a); err != nil {
+					fail(from[k], a.String(), err)
+				}
+				buf = c.key(buf)
+				if _, ok := seen[string(buf)]; ok {
+					continue
+				}
+				seen[string(buf)] = struct{}{}
+				nodes = append(nodes, node{from[k], a})
+				next, nextFrom = append(next, c), append(nextFrom, len(nodes)-1)
+			}
+			if err := b.finishes(s); err != nil { // s is not needed any more
+				fail(from[k], "and then all is carried to its end", err)
+			}
+		}
+		frontier, from = next, nextFrom
+	}
+	t.Logf("%d states", len(nodes))
+	if len(nodes) < b.atLeast {
+		t.Errorf("only %d states, want at least %d", len(nodes), b.atLeast)
+	}
+}
+
+// TestModel explores every interleaving of push, write, deliver, acknowledge,
+// connect, close at either end, switch and fin within each of the bounds.
+func TestModel(t *testing.T) {
+	for _, b := range []bounds{
+		{name: "one way, two carriers", messages: [2][]int{{2, 1}, {}}, window: 3, births: 2, live: 2, frames: []int{1, 3}},
+		{name: "one way, one carrier after another", messages: [2][]int{{3, 1}, {}}, window: 3, births: 3, live: 1, frames: []int{2}},
+		{name: "one way, three carriers", messages: [2][]int{{3}, {}}, window: 3, births: 3, live: 3, frames: []int{1}},
+		{name: "both ways", messages: [2][]int{{1}, {2}}, window: 2, births: 2, live: 2, frames: []int{1}},
+		{name: "switch to a standby", messages: [2][]int{{2}, {}}, window: 2, births: 2, live: 2, standby: 2, switches: 2, frames: []int{1}},
+	} {
+		t.Run(b.name, func(t *testing.T) { b.explore(t) })
+	}
+}

@@ -1,0 +1,106 @@
+package resume
+
+import "fmt"
+
+// Sender is the sending half of a stream: what is to be written on which
+// carrier. It is not safe for concurrent use.
+type Sender struct {
+	q      segments // the bytes under way: from is acked, to is sent
+	end    uint64   // bytes pushed
+	fin    bool     // the stream ends at end
+	window uint64
+	lost   uint64 // bytes in lost segments of q
+	resent uint64 // bytes that went out once more
+
+	carriers [MaxCarriers]carrier // the first n, oldest first
+	n        int
+	usable   int // how many of them are given data
+
+	granule uint64
+	entries int // new bytes open a segment only while there are fewer
+}
+
+// NewSender returns the sender of an empty stream without carriers. The window
+// is how many bytes may be unacknowledged, from 1 to MaxWindow, and no larger
+// than the peer's Receiver was made with; NewSender panics on one that is not
+// in this range.
+func NewSender(window int) *Sender {
+	s := &Sender{window: checkWindow(window)}
+	s.setGranule(Granule)
+	return s
+}
+
+func (s *Sender) setGranule(g uint64) {
+	s.granule, s.entries = g, entriesFor(s.window, g)
+}
+
+// Room returns how many bytes Push would take now. After Fin it is 0.
+func (s *Sender) Room() int {
+	if s.fin {
+		return 0
+	}
+	return int(min(s.window-(s.end-s.q.from), MaxOffset-s.end))
+}
+
+// Push adds bytes at the stream's end, n or as many as there is Room for, and
+// returns how many. The caller keeps them until Ack says that they are free.
+func (s *Sender) Push(n int) int {
+	n = max(min(n, s.Room()), 0)
+	s.end += uint64(n)
+	return n
+}
+
+// Fin ends the stream after what was pushed. Calling it again changes nothing.
+func (s *Sender) Fin() { s.fin = true }
+
+// Ack takes the peer's word that it has everything below off, and returns the
+// offset below which the caller need not keep bytes any more. One that says
+// less than an earlier one is normal, since carriers overtake each other, and
+// changes nothing. One beyond what was sent is an ErrProtocol.
+func (s *Sender) Ack(off uint64) (free uint64, err error) {
+	if off > s.q.to {
+		return s.free(), fmt.Errorf("resume: acknowledgement of %d, but only %d was sent: %w", off, s.q.to, ErrProtocol)
+	}
+	for s.q.from < off {
+		owner, n := s.q.trim(off)
+		if owner == None {
+			s.lost -= n
+		} else {
+			s.find(owner).carried -= n
+		}
+	}
+	return s.free(), nil
+}
+
+func (s *Sender) free() uint64 { return min(s.q.from, s.end) }
+
+// limit is the offset behind everything there is to send.
+func (s *Sender) limit() uint64 {
+	if s.fin {
+		return s.end + 1
+	}
+	return s.end
+}
+
+// Sendable reports whether there is something to write: lost or new bytes or
+// the fin, for whichever carrier is given data.
+func (s *Sender) Sendable() bool { return s.lost > 0 || s.q.to < s.limit() }
+
+// Finished reports whether the peer has acknowledged everything and the fin.
+func (s *Sender) Finished() bool { return s.fin && s.q.from > s.end }
+
+// End returns how many bytes were pushed: the offset of the next one.
+func (s *Sender) End() uint64 { return s.end }
+
+// Acked returns the highest acknowledgement. The fin counts as one byte.
+func (s *Sender) Acked() uint64 { return s.q.from }
+
+// Sent returns the offset behind everything that was sent at least once. The
+// fin counts as one byte.
+func (s *Sender) Sent() uint64 { return s.q.to }
+
+// Lost returns how many bytes wait to be sent again. The fin counts as one.
+func (s *Sender) Lost() uint64 { return s.lost }
+
+// Resent returns how many bytes were sent again so far. The fin counts as one.
+func (s *Sender) Resent() uint64 { return s.resent }
