@@ -1,6 +1,9 @@
 package resume
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // carrier is what a Sender knows of one.
 type carrier struct {
@@ -21,14 +24,13 @@ func (s *Sender) Up(id Carrier, weight uint32, peerHas uint64) (free uint64, err
 	switch {
 	case id == None || s.find(id) != nil:
 		return s.free(), fmt.Errorf("resume: carrier %d: not a new id: %w", id, ErrCarrier)
-	case s.n == MaxCarriers:
-		return s.free(), fmt.Errorf("resume: carrier %d: %d are up already: %w", id, s.n, ErrCarrier)
+	case len(s.carriers) == MaxCarriers:
+		return s.free(), fmt.Errorf("resume: carrier %d: %d are up already: %w", id, MaxCarriers, ErrCarrier)
 	}
 	if free, err = s.Ack(peerHas); err != nil {
 		return free, fmt.Errorf("carrier %d: %w", id, err)
 	}
-	s.carriers[s.n] = carrier{id: id}
-	s.n++
+	s.carriers = append(s.carriers, carrier{id: id})
 	s.Weight(id, weight)
 	return free, nil
 }
@@ -46,15 +48,7 @@ func (s *Sender) Down(id Carrier) uint64 {
 		s.q.abandon(id)
 		s.lost += left
 	}
-	up := s.carriers[:s.n]
-	for i := range up {
-		if up[i].id == id {
-			copy(up[i:], up[i+1:])
-			break
-		}
-	}
-	s.n--
-	s.carriers[s.n] = carrier{}
+	s.carriers = slices.DeleteFunc(s.carriers, func(c carrier) bool { return c.id == id })
 	s.refresh()
 	return left
 }
@@ -95,7 +89,7 @@ func (s *Sender) Uses(id Carrier) bool {
 }
 
 func (s *Sender) find(id Carrier) *carrier {
-	for i := range s.carriers[:s.n] {
+	for i := range s.carriers {
 		if s.carriers[i].id == id {
 			return &s.carriers[i]
 		}
@@ -105,12 +99,11 @@ func (s *Sender) find(id Carrier) *carrier {
 
 // refresh settles which carriers are given data after one of them changed: all
 // active ones, or else the oldest standby. One that joins starts level with
-// the one furthest ahead; it is owed nothing for the time before.
+// the others; it is owed nothing for the time before.
 func (s *Sender) refresh() {
-	up := s.carriers[:s.n]
 	active, standby := false, None
-	for i := range up {
-		switch c := &up[i]; {
+	for i := range s.carriers {
+		switch c := &s.carriers[i]; {
 		case c.draining:
 		case c.weight > 0:
 			active = true
@@ -118,16 +111,15 @@ func (s *Sender) refresh() {
 			standby = c.id
 		}
 	}
-	top := s.top()
 	s.usable = 0
-	for i := range up {
-		c := &up[i]
+	for i := range s.carriers {
+		c := &s.carriers[i]
 		was := c.usable
 		c.usable = !c.draining && (c.weight > 0 || !active && c.id == standby)
 		if c.usable {
 			s.usable++
 			if !was {
-				c.used = top
+				c.used = s.clock
 			}
 		}
 	}

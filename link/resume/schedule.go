@@ -81,23 +81,23 @@ func (s *Sender) resend(id Carrier, max uint64) (Frame, uint64) {
 // returns yields a frame. One carrier alone needs no Pick.
 //
 // Each carrier's bytes divided by its weight are kept count of, and the lowest
-// count is chosen. A carrier that was not ready for a while catches up on what
-// it missed, on at most one window. It is not an error to leave Pick out: then
-// each carrier takes what it can write.
+// count is chosen (start-time fair queueing). So no carrier that is always
+// ready gets ahead of its share by more than one frame. One that was not ready
+// for a while catches up on what it missed, on at most one window. It is not an
+// error to leave Pick out: then each carrier takes what it can write.
 func (s *Sender) Pick(ready []Carrier) (Carrier, bool) {
 	if !s.Sendable() {
 		return None, false
 	}
 	onlyNew := s.lost == 0
-	top := s.top()
 	var best *carrier
 	for _, id := range ready {
 		c := s.find(id)
 		if c == nil || !c.usable || onlyNew && s.crowded(id) {
 			continue
 		}
-		if owed := s.window * c.unit; top > owed {
-			c.used = max(c.used, top-owed)
+		if owed := s.window * c.unit; s.clock > owed {
+			c.used = max(c.used, s.clock-owed)
 		}
 		if best == nil || c.used < best.used {
 			best = c
@@ -111,24 +111,15 @@ func (s *Sender) Pick(ready []Carrier) (Carrier, bool) {
 
 // charge counts bytes that a carrier was given.
 func (s *Sender) charge(c *carrier, size uint64) {
+	s.clock = max(s.clock, c.used)
 	c.used += size * c.unit
 	if c.used < usedLimit {
 		return
 	}
 	const back = usedLimit / 2 // more than one can be owed
-	for i := range s.carriers[:s.n] {
+	s.clock = max(s.clock, back) - back
+	for i := range s.carriers {
 		c := &s.carriers[i]
 		c.used = max(c.used, back) - back
 	}
-}
-
-// top is the highest count of those that are given data.
-func (s *Sender) top() uint64 {
-	var top uint64
-	for i := range s.carriers[:s.n] {
-		if c := &s.carriers[i]; c.usable {
-			top = max(top, c.used)
-		}
-	}
-	return top
 }

@@ -12,9 +12,9 @@ type Sender struct {
 	lost   uint64 // bytes in lost segments of q
 	resent uint64 // bytes that went out once more
 
-	carriers [MaxCarriers]carrier // the first n, oldest first
-	n        int
-	usable   int // how many of them are given data
+	carriers []carrier // oldest first; never more than MaxCarriers, and never reallocated
+	usable   int       // how many of them are given data
+	clock    uint64    // the used of the carrier given data last, before that: where shares stand
 
 	granule uint64
 	entries int // new bytes open a segment only while there are fewer
@@ -25,7 +25,7 @@ type Sender struct {
 // than the peer's Receiver was made with; NewSender panics on one that is not
 // in this range.
 func NewSender(window int) *Sender {
-	s := &Sender{window: checkWindow(window)}
+	s := &Sender{window: checkWindow(window), carriers: make([]carrier, 0, MaxCarriers)}
 	s.setGranule(Granule)
 	return s
 }

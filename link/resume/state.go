@@ -20,7 +20,7 @@ func (s *Sender) String() string {
 			fmt.Fprintf(&b, "; [%d,%d) on %d", s.q.start(i), g.end, g.owner)
 		}
 	}
-	for i := range s.carriers[:s.n] {
+	for i := range s.carriers {
 		switch c := &s.carriers[i]; {
 		case c.draining:
 			fmt.Fprintf(&b, "; carrier %d drains", c.id)

@@ -1,6 +1,7 @@
 package resume
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 )
@@ -14,6 +15,8 @@ type world struct {
 	ends   [2]end
 	wires  []wire  // those which are not closed at both ends, oldest first
 	births Carrier // carriers made so far: the last id
+
+	fragmented int // carriers closed for ErrFragmented
 }
 
 // end is one end of a link with its oracle.
@@ -63,23 +66,33 @@ func newWorld(window, granule int) *world {
 	return w
 }
 
-func (w *world) clone() *world {
-	c := *w
-	for e := range c.ends {
-		n := &c.ends[e]
-		s, r := *n.s, *n.r
-		s.q.list = slices.Clone(s.q.list)
-		r.stored = slices.Clone(r.stored)
-		n.s, n.r = &s, &r
-		n.owner, n.came = slices.Clone(n.owner), slices.Clone(n.came)
+// copyFrom makes w equal to another world, in the memory that w has already.
+func (w *world) copyFrom(o *world) {
+	w.births = o.births
+	for e := range w.ends {
+		n, from := &w.ends[e], &o.ends[e]
+		old := *n
+		*n = *from
+		n.s, n.r = old.s, old.r
+		list, carriers, stored := old.s.q.list[:0], old.s.carriers[:0], old.r.stored[:0]
+		*n.s, *n.r = *from.s, *from.r
+		n.s.q.list = append(list, from.s.q.list...)
+		n.s.carriers = append(carriers, from.s.carriers...)
+		n.r.stored = append(stored, from.r.stored...)
+		n.owner = append(old.owner[:0], from.owner...)
+		n.came = append(old.came[:0], from.came...)
 	}
-	c.wires = slices.Clone(w.wires)
-	for i := range c.wires {
-		for e := range 2 {
-			c.wires[i].queue[e] = slices.Clone(c.wires[i].queue[e])
+	w.wires = w.wires[:min(len(o.wires), cap(w.wires))]
+	for len(w.wires) < len(o.wires) {
+		w.wires = append(w.wires, wire{})
+	}
+	for i := range w.wires {
+		queues := w.wires[i].queue
+		w.wires[i] = o.wires[i]
+		for e := range queues {
+			w.wires[i].queue[e] = append(queues[e][:0], o.wires[i].queue[e]...)
 		}
 	}
-	return &c
 }
 
 // connect makes a carrier: both handshakes are on their way.
@@ -99,7 +112,7 @@ func (w *world) close(e, i int) error {
 	if err := w.ends[e].down(l.id); err != nil {
 		return err
 	}
-	l.closed[e], l.queue[e] = true, nil
+	l.closed[e], l.queue[e] = true, l.queue[e][:0]
 	if l.closed[1-e] {
 		w.wires = slices.Delete(w.wires, i, i+1)
 	}
@@ -131,11 +144,12 @@ func (w *world) send(e, i int, m message) {
 	}
 }
 
-// deliver hands an end the first message that is on its way to it.
+// deliver hands an end the first message that is on its way to it. The end
+// closes the carrier if it cannot store any more.
 func (w *world) deliver(e, i int) error {
 	l := &w.wires[i]
 	m := l.queue[e][0]
-	l.queue[e] = l.queue[e][1:]
+	l.queue[e] = slices.Delete(l.queue[e], 0, 1)
 	n := &w.ends[e]
 	switch m.kind {
 	case 'h':
@@ -146,10 +160,15 @@ func (w *world) deliver(e, i int) error {
 		free, err := n.s.Ack(m.off)
 		return n.ackTaken(m.off, free, err)
 	}
-	return n.take(m)
+	err := n.take(m)
+	if errors.Is(err, ErrFragmented) {
+		w.fragmented++
+		return w.close(e, i)
+	}
+	return err
 }
 
-// push and the rest are the oracle.
+// wrote checks a frame that Next returned.
 func (n *end) wrote(id Carrier, f Frame, max int) error {
 	size := uint64(f.N)
 	if f.Fin {
@@ -342,15 +361,15 @@ func (w *world) settle(max int) error {
 				}
 			}
 		}
-		for i := range w.wires {
+		for i := 0; i < len(w.wires); i++ {
 			for e := range 2 {
-				for len(w.wires[i].queue[e]) > 0 {
+				for w.open(i) && len(w.wires[i].queue[e]) > 0 {
 					moved = true
 					if err := w.deliver(e, i); err != nil {
 						return err
 					}
 				}
-				if !w.wires[i].up[e] {
+				if !w.open(i) || !w.wires[i].up[e] {
 					continue
 				}
 				for {
@@ -373,6 +392,11 @@ func (w *world) settle(max int) error {
 	return nil
 }
 
+// open reports whether a wire is there and closed at neither end.
+func (w *world) open(i int) bool {
+	return i < len(w.wires) && !w.wires[i].closed[0] && !w.wires[i].closed[1]
+}
+
 // served reports whether the end has a carrier that it would write on.
 func (w *world) served(e int) bool {
 	for i := range w.wires {
@@ -383,19 +407,19 @@ func (w *world) served(e int) bool {
 	return false
 }
 
-// finished reports whether both streams came whole and both ends know.
-func (w *world) finished() error {
-	for e := range w.ends {
-		n, peer := &w.ends[e], &w.ends[1-e]
-		switch {
-		case !n.s.Finished() || !peer.r.Ended():
-			return fmt.Errorf("end %d: %v; its peer: %v", e, n.s, peer.r)
-		case peer.delivered != n.s.End():
-			return fmt.Errorf("end %d: %d bytes delivered of %d", e, peer.delivered, n.s.End())
-		case n.written != n.s.End()+1+n.lostAtDeath-n.freedLost || n.s.Resent() != n.lostAtDeath-n.freedLost:
-			return fmt.Errorf("end %d: %d bytes written (%d again) for %d, of which deaths left %d and %d came through all the same",
-				e, n.written, n.s.Resent(), n.s.End()+1, n.lostAtDeath, n.freedLost)
-		}
+var errUnfinished = errors.New("not finished")
+
+// finished reports whether the stream from an end came whole and both know.
+func (w *world) finished(e int) error {
+	n, peer := &w.ends[e], &w.ends[1-e]
+	switch {
+	case !n.s.Finished() || !peer.r.Ended():
+		return errUnfinished
+	case peer.delivered != n.s.End():
+		return fmt.Errorf("end %d: %d bytes delivered of %d", e, peer.delivered, n.s.End())
+	case n.written != n.s.End()+1+n.lostAtDeath-n.freedLost || n.s.Resent() != n.lostAtDeath-n.freedLost:
+		return fmt.Errorf("end %d: %d bytes written (%d again) for %d, of which deaths left %d and %d came through all the same",
+			e, n.written, n.s.Resent(), n.s.End()+1, n.lostAtDeath, n.freedLost)
 	}
 	return nil
 }
