@@ -2,6 +2,7 @@ package matrix
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -78,9 +79,9 @@ func (c *Cell) Fault() string {
 			faults = append(faults, fmt.Sprintf(format, args...))
 		}
 	}
-	blame(!c.Connected, "not connected: %s", c.Error)
+	blame(!c.Connected, "not connected: %s%s", c.Error, c.hearsay(slices.Sorted(maps.Keys(c.heard))...))
 	blame(c.Connected && c.Error != "", "connected, but: %s", c.Error)
-	blame(c.astray(), "connected by %s in %d tries, predicted was %s%s", c.Technique, c.Tries, c.Predicted, c.hearsay())
+	blame(c.astray(), "connected by %s in %d tries, predicted was %s%s", c.Technique, c.Tries, c.Predicted, c.hearsay(c.Predicted))
 	c.judgePath(blame)
 	blame(!c.relayed() && c.ProxyBytes > 0, "%d bytes went to the proxy", c.ProxyBytes)
 	blame(c.relayed() && c.ProxyBytes < 2*volume, "only %d bytes went to the proxy", c.ProxyBytes)
@@ -121,10 +122,16 @@ func (c *Cell) strangeness() string {
 	return " (" + strings.Join(paths, ", ") + ")"
 }
 
-// hearsay tells what the broker was told of the technique that was predicted.
-func (c *Cell) hearsay() string {
-	if why := c.heard[c.Predicted]; why != "" {
-		return " (" + why + ")"
+// hearsay tells what the broker was told of techniques that failed.
+func (c *Cell) hearsay(of ...string) string {
+	var told []string
+	for _, t := range of {
+		if why := c.heard[t]; why != "" {
+			told = append(told, t+": "+why)
+		}
 	}
-	return ""
+	if len(told) == 0 {
+		return ""
+	}
+	return " (the broker was told: " + strings.Join(told, "; ") + ")"
 }

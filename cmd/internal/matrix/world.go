@@ -130,10 +130,12 @@ func (w *world) connect(ctx context.Context, pair Pair) Cell {
 		c.Tries++
 		w.try(ctx, &c)
 		if !c.astray() {
-			return c
+			break
 		}
 	}
-	c.heard = w.heard(ctx, &c)
+	if c.astray() || !c.Connected {
+		c.heard = w.heard(ctx, &c)
+	}
 	return c
 }
 
