@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/internal/grid"
 	"github.com/isthmus-grid/isthmus/internal/lab"
 )
 
@@ -194,5 +195,22 @@ func (c cell) check(t *testing.T, want meeting) {
 	}
 	if len(c.Reasons) != 7 || c.SetupMS <= 0 || c.Tries < 1 {
 		t.Errorf("%s: %d reasons, set-up in %v ms, %d tries", pair, len(c.Reasons), c.SetupMS, c.Tries)
+	}
+}
+
+// A grid on IPv6 says which host keeps it from being one.
+func TestGridWithoutIPv6(t *testing.T) {
+	needLab(t)
+	l, err := lab.Up(t.Context(), lab.Spec{IPv6: true, Sites: []lab.Site{
+		{Name: "public", Preset: lab.Public, Nodes: []string{"broker"}},
+		{Name: "old", Preset: "nat", Nodes: lab.Nodes(1)},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	_, err = grid.Start(t.Context(), l, grid.Config{Broker: "public/broker", IPv6: true})
+	if err == nil || !strings.Contains(err.Error(), "old/gw has no IPv6 address; its preset is nat") {
+		t.Errorf("the grid starts: %v", err)
 	}
 }

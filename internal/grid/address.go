@@ -47,7 +47,7 @@ func (g *Grid) checkHosts() error {
 	}
 	for _, h := range g.Lab.Hosts() {
 		if h.Role() != "provider" && !h.Addr6().IsValid() {
-			return fmt.Errorf("a grid on IPv6: %s has no IPv6 address; its preset is %s, and the lab's spec must say ipv6: true", h.Name(), h.Preset())
+			return fmt.Errorf("a grid on IPv6: %s has no IPv6 address; its preset is %s (with ipv6: true the lab gives one to sites without a NAT)", h.Name(), h.Preset())
 		}
 	}
 	return nil
