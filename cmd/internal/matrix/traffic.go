@@ -119,11 +119,13 @@ func strangers(before, after []wan.Counter, a, b string) map[path]uint64 {
 
 func ofSite(endpoint, site string) bool { return endpoint == site || endpoint == site+"/proxy" }
 
-// forgive takes out of strange what passes between sites that have a tunnel, in
-// either direction. Hole punching leaves one for the next time, even where
-// another technique was faster, and what keeps it open belongs to an earlier pair.
-func forgive(strange map[path]uint64, tunnels map[path]bool) {
-	maps.DeleteFunc(strange, func(p path, _ uint64) bool { return tunnels[p] || tunnels[path{p.to, p.from}] })
+// forgive takes out of strange what belongs to earlier pairs: what passes, in
+// either direction, between the pair connected just before, of which a kernel may
+// have repeated or acknowledged a last segment late, and between sites that have
+// a tunnel. Hole punching leaves one for the next time, even where another
+// technique was faster, and keeps it open.
+func forgive(strange map[path]uint64, earlier map[path]bool) {
+	maps.DeleteFunc(strange, func(p path, _ uint64) bool { return earlier[p] || earlier[path{p.to, p.from}] })
 }
 
 // tunnels returns between which sites daemons said that they keep a tunnel, from
