@@ -15,8 +15,8 @@ type Options struct {
 	// negative, and never more than a millisecond.
 	Budget time.Duration
 
-	// Idle, if any, is called within a Read or ReadVec that found nothing,
-	// before it waits, once per call; the read looks again after it. It must
+	// Idle, if any, is called within a Read or ReadVec that found nothing, or
+	// foresees it, before it waits, once per call; the read looks again after it. It must
 	// not read from the connection nor close it, for both would wait for the
 	// read. It should not wait for anything else: two sides that wait for each
 	// other to read, in here, wait for ever. TryWrite is meant for it. Where

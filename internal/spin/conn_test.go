@@ -475,3 +475,40 @@ func TestDeadlineIsExceeded(t *testing.T) {
 		t.Error("no connection below")
 	}
 }
+
+// Buffers larger than one read takes are filled by several, in order.
+func TestReadsIntoLargeBuffers(t *testing.T) {
+	eachNetwork(t, func(t *testing.T, network string) {
+		c, peer := wrapped(t, network, Options{})
+		all := make([]byte, 3<<20)
+		for i := range all {
+			all[i] = byte(i + i>>8 + i>>16)
+		}
+		for _, vec := range []bool{false, true} {
+			sent := make(chan error, 1)
+			go func() { // ends when all is read, or by its deadline
+				_, err := peer.Write(all)
+				sent <- err
+			}()
+			got := make([]byte, len(all))
+			for n := 0; n < len(got); {
+				k, err := 0, error(nil)
+				if head := min(len(got), n+100); vec {
+					k, err = c.ReadVec(got[n:head], got[head:])
+				} else {
+					k, err = c.Read(got[n:])
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				n += k
+			}
+			if err := <-sent; err != nil {
+				t.Error(err)
+			}
+			if !bytes.Equal(got, all) {
+				t.Errorf("vec %v: other bytes came", vec)
+			}
+		}
+	})
+}

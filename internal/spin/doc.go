@@ -21,7 +21,8 @@
 //   - At any time, one processor fewer than the runtime has (GOMAXPROCS) may
 //     spin in the whole process: there is always one left for other goroutines.
 //     With a single one a wait yields at most 4 times, which suits a peer on the
-//     same CPU and costs about a microsecond otherwise.
+//     same CPU and costs about a microsecond otherwise. A read there that has
+//     reason to foresee a wait yields before it looks.
 //
 // The package knows nothing of what the bytes mean. Its state is in the
 // connection, but for the count of waits that spin now. Where the system is

@@ -21,6 +21,9 @@ type gauge struct {
 
 	start  time.Duration // of the wait under way
 	yields int           // that it may still make
+
+	expect  bool // that the next read will find nothing at first
+	foresaw int  // reads that were foreseen to wait, or tried
 }
 
 // newGauge returns a gauge whose account is full: a connection begins with
@@ -68,13 +71,26 @@ func (g *gauge) more(now time.Duration) bool {
 	return false
 }
 
-// end tells that the wait ended with data, or with the connection.
-func (g *gauge) end(now time.Duration) {
+// end tells that the wait ended with data, or with the connection, and
+// whether spinning was worth it.
+func (g *gauge) end(now time.Duration) bool {
 	if spent := now - g.start; spent > g.budget {
 		g.pay(spent) // the CPU was somebody else's for long: sleeping would have been no later
-		return
+		return false
 	}
 	g.credit = min(g.credit+gain*g.budget, most*g.budget)
+	return true
+}
+
+// foresee reports whether a read should not even look before it yields: there
+// is one processor, and the last read paid for a wait and took all there was, as
+// it is when two peers on that processor take turns. Every 16th read looks.
+func (g *gauge) foresee(processors int) bool {
+	if !g.expect || processors != 1 || g.credit <= 0 {
+		return false
+	}
+	g.foresaw++
+	return g.foresaw%probeOne != 0
 }
 
 func (g *gauge) pay(spent time.Duration) { g.credit = max(g.credit-spent, 0) }

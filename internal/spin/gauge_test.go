@@ -109,6 +109,34 @@ func TestGaugeOfOneProcessor(t *testing.T) {
 	}
 }
 
+// A read foresees a wait only with one processor, after one that paid for a
+// wait, and not each time.
+func TestGaugeForesees(t *testing.T) {
+	g := newGauge(0)
+	foreseen := func(processors int) (n int) {
+		for range probeOne {
+			if g.foresee(processors) {
+				n++
+			}
+		}
+		return n
+	}
+	if n := foreseen(1); n != 0 {
+		t.Errorf("foresaw %d waits without a reason", n)
+	}
+	g.expect = true
+	if n := foreseen(2); n != 0 {
+		t.Errorf("foresaw %d waits with two processors", n)
+	}
+	if n := foreseen(1); n != probeOne-1 {
+		t.Errorf("foresaw %d waits of %d", n, probeOne)
+	}
+	g.credit = 0
+	if n := foreseen(1); n != 0 {
+		t.Errorf("foresaw %d waits when spinning is not worth it", n)
+	}
+}
+
 func TestGaugeBudget(t *testing.T) {
 	for _, c := range []struct{ asked, want time.Duration }{
 		{0, defaultBudget}, {-1, 0}, {10 * time.Microsecond, 10 * time.Microsecond}, {time.Second, mostBudget},

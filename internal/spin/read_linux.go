@@ -12,10 +12,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// longCall is how many bytes a system call may move behind the scheduler's
-// back (RawSyscall): while it does, the runtime can stop the world, or give the
-// processor to another goroutine, only when the call is over.
-const longCall = 64 << 10
+// mostRead is how many bytes one read takes. Polls are made behind the
+// scheduler's back (RawSyscall), for telling it costs more than an empty poll,
+// and nobody knows beforehand which will find something: while one copies, some
+// tens of microseconds at this size, the runtime cannot stop the world nor give
+// the processor to another goroutine.
+const mostRead = 256 << 10
 
 // phase is how far a read has come. A phase's name says what has happened.
 //
@@ -25,7 +27,7 @@ type phase uint8
 
 const (
 	fresh    phase = iota // nothing yet
-	told                  // found nothing, and called Idle
+	told                  // found nothing, or foresees that, and called Idle
 	spinning              // polls; holds one of the process's places
 	parked                // leaves the waiting to the runtime
 )
@@ -54,7 +56,7 @@ var epoch = time.Now()
 // spinners is how many waits of this process spin.
 var spinners atomic.Int32
 
-// Read reads into p as net.Conn does.
+// Read reads into p as net.Conn does, 256 KiB at most.
 func (c *Conn) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return c.Conn.Read(p)
@@ -62,19 +64,18 @@ func (c *Conn) Read(p []byte) (int, error) {
 	r := &c.reader
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.buf = p
+	r.buf = p[:min(len(p), mostRead)]
 	return c.read()
 }
 
 // ReadVec reads into bufs, one after the other, what one Read into all of them
 // together would have read. It does not keep bufs, and allocates nothing if
-// called with slices one by one. Of more than 64 buffers, the first 64 that
-// are not empty are used.
+// called with slices one by one. It uses no more than 64 buffers and 256 KiB.
 func (c *Conn) ReadVec(bufs ...[]byte) (int, error) {
 	r := &c.reader
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.vec.fill(bufs)
+	r.vec.fill(bufs, mostRead)
 	if r.vec.len() == 0 {
 		return c.Conn.Read(nil)
 	}
@@ -98,10 +99,14 @@ func (c *Conn) read() (int, error) {
 	return r.n, nil
 }
 
+// finish ends a read, whatever came of it.
 func (r *reader) finish() {
+	paid := false
 	if r.phase == spinning {
 		spinners.Add(-1)
+		paid = r.gauge.end(time.Since(epoch))
 	}
+	r.gauge.expect = paid && r.n < len(r.buf)+r.vec.len()
 	r.buf = nil
 	r.vec.clear()
 }
@@ -109,6 +114,11 @@ func (r *reader) finish() {
 // tryAll polls until there is something to tell, which is true, or the
 // runtime should wait until there may be.
 func (r *reader) tryAll(fd uintptr) bool {
+	if r.phase == fresh && r.gauge.foresee(r.processors) {
+		for r.phase < spinning && r.empty() {
+			// as if polls had found nothing
+		}
+	}
 	for {
 		n, errno := r.receive(fd)
 		switch errno {
@@ -125,33 +135,26 @@ func (r *reader) tryAll(fd uintptr) bool {
 		default:
 			r.errno = errno
 		}
-		if r.phase == spinning {
-			r.gauge.end(time.Since(epoch))
-		}
 		return true
 	}
 }
 
-// receive is one poll. It does not wait even if somebody else, with whom the
-// socket is shared, made it a blocking one.
+// receive is one poll. Where it is a single buffer's, it does not wait even if
+// somebody else, with whom the socket is shared, made it a blocking one.
 func (r *reader) receive(fd uintptr) (int, syscall.Errno) {
 	var n uintptr
 	var errno syscall.Errno
-	switch {
-	case r.buf == nil && r.vec.len() > longCall:
-		n, _, errno = unix.Syscall(unix.SYS_RECVMSG, fd, uintptr(unsafe.Pointer(&r.vec.hdr)), unix.MSG_DONTWAIT)
-	case r.buf == nil:
-		n, _, errno = unix.RawSyscall(unix.SYS_RECVMSG, fd, uintptr(unsafe.Pointer(&r.vec.hdr)), unix.MSG_DONTWAIT)
-	case len(r.buf) > longCall:
-		n, _, errno = unix.Syscall6(unix.SYS_RECVFROM, fd, uintptr(unsafe.Pointer(&r.buf[0])), uintptr(len(r.buf)), unix.MSG_DONTWAIT, 0, 0)
-	default:
+	if r.buf != nil {
 		n, _, errno = unix.RawSyscall6(unix.SYS_RECVFROM, fd, uintptr(unsafe.Pointer(&r.buf[0])), uintptr(len(r.buf)), unix.MSG_DONTWAIT, 0, 0)
+	} else { // recvmsg could promise the same, and takes longer
+		n, _, errno = unix.RawSyscall(unix.SYS_READV, fd, uintptr(unsafe.Pointer(&r.vec.iov)), uintptr(r.vec.used))
 	}
 	return int(n), errno
 }
 
 // empty reports, after a poll that found nothing, whether to poll again.
 func (r *reader) empty() bool {
+	var now time.Duration
 	switch r.phase {
 	case fresh:
 		r.phase = told
@@ -166,11 +169,14 @@ func (r *reader) empty() bool {
 			return false
 		}
 		r.phase = spinning
-		r.gauge.begin(time.Since(epoch), r.processors)
+		now = time.Since(epoch)
+		r.gauge.begin(now, r.processors)
+	case spinning:
+		now = time.Since(epoch)
 	case parked:
 		return false
 	}
-	if !r.gauge.more(time.Since(epoch)) {
+	if !r.gauge.more(now) {
 		r.phase = parked
 		spinners.Add(-1)
 		return false

@@ -191,6 +191,45 @@ func TestNoPlaceToSpin(t *testing.T) {
 	}
 }
 
+// A wait that is foreseen idles though there is data, takes it, and is paid
+// for; one that took all there was leads to the next. One that did not, does not.
+func TestForeseenWait(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	idled := 0
+	c, peer := wrapped(t, "unix", Options{Budget: mostBudget, Idle: func() { idled++ }})
+	r := &c.reader
+	r.processors, r.waits = 1, 1
+	for _, step := range []struct {
+		size          int
+		credit        time.Duration
+		expect, waits bool
+	}{
+		{8, mostBudget, true, true},
+		{2, mostBudget, true, true}, // leaves a byte
+		{8, mostBudget, false, false},
+		{8, 0, true, false},
+	} {
+		before := idled
+		peer.Write([]byte("abc"))
+		r.gauge.expect, r.gauge.credit = step.expect, step.credit
+		if _, err := c.Read(make([]byte, step.size)); err != nil {
+			t.Fatal(err)
+		}
+		if (idled > before) != step.waits {
+			t.Errorf("%+v: idled %d times", step, idled-before)
+		}
+		if r.phase == spinning && r.gauge.credit > step.credit && r.gauge.expect != (step.size == 8) {
+			t.Errorf("%+v: expects a wait next: %v", step, r.gauge.expect)
+		}
+		if r.phase != spinning && r.gauge.expect {
+			t.Errorf("%+v: expects a wait though it had none", step)
+		}
+	}
+	if n := spinners.Load(); n != 0 {
+		t.Errorf("%d places of spinning waits were not given back", n)
+	}
+}
+
 // A negative budget never spins.
 func TestNeverSpins(t *testing.T) {
 	twoProcessors(t)

@@ -1,6 +1,7 @@
 package spin
 
 import (
+	"math"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -20,17 +21,20 @@ type vector struct {
 }
 
 // fill takes as many of bufs as fit, less the empty ones, and returns the rest.
-func (v *vector) fill(bufs [][]byte) [][]byte {
+// With a limit, of bytes, the last that it takes may be cut.
+func (v *vector) fill(bufs [][]byte, limit int) [][]byte {
 	v.clear()
-	for len(bufs) > 0 && v.used < maxVec {
+	for len(bufs) > 0 && v.used < maxVec && v.total < limit {
 		if b := bufs[0]; len(b) > 0 {
-			v.add(b)
+			v.add(b[:min(len(b), limit-v.total)])
 		}
 		bufs = bufs[1:]
 	}
 	v.point()
 	return bufs
 }
+
+const noLimit = math.MaxInt
 
 // fillOne takes b.
 func (v *vector) fillOne(b []byte) {

@@ -75,14 +75,39 @@ func (plain) Open(_ context.Context, raw *net.TCPConn, _ bool) (End, error) {
 	return unbuffered{raw}, nil
 }
 
-// spinning is one that spins before it sleeps.
+// spinning is one that spins before it sleeps, and reads ahead.
 type spinning struct{}
 
 func (spinning) Name() string  { return nameSpin }
 func (spinning) Secured() bool { return false }
 func (spinning) Open(_ context.Context, raw *net.TCPConn, _ bool) (End, error) {
 	c, err := spin.New(raw, spin.Options{})
-	return unbuffered{c}, err
+	return &readAhead{unbuffered: unbuffered{c}, conn: c, spare: make([]byte, 64<<10)}, err
+}
+
+// readAhead is an End that takes from the socket what there is beyond a
+// message, as whatever reads frames does.
+type readAhead struct {
+	unbuffered
+	conn   *spin.Conn
+	spare  []byte
+	unread []byte // of spare
+}
+
+func (e *readAhead) Receive(msg []byte) error {
+	for {
+		n := copy(msg, e.unread)
+		msg, e.unread = msg[n:], e.unread[n:]
+		if len(msg) == 0 {
+			return nil
+		}
+		n, err := e.conn.ReadVec(msg, e.spare)
+		if err != nil {
+			return err
+		}
+		e.unread = e.spare[:max(0, n-len(msg))]
+		msg = msg[min(n, len(msg)):]
+	}
 }
 
 // bareTLS is crypto/tls as it is. Who the peer is does not matter here.
