@@ -154,8 +154,9 @@ func (w *world) try(ctx context.Context, c *Cell) {
 	a, b := askerSite(c.From), targetSite(c.To)
 	strange := strangers(before, w.settle(ctx, a, b), a, b)
 	if len(strange) > 0 { // few pairs: it reads much
-		forgive(strange, map[path]bool{w.before: true})
-		forgive(strange, w.tunnels())
+		earlier := w.tunnels()
+		earlier[w.before] = true
+		forgive(strange, earlier)
 	}
 	c.meet(strange)
 	var relayErr error
