@@ -66,7 +66,7 @@ func TestOrdinaryUser(t *testing.T) {
 			"relay through proxy via target's gateway",
 			"both sites can reach a proxy on port 443",
 		}},
-		{[]string{"lab", "matrix", "--presets", "open,stateful"}, []string{"\nopen       direct ", "\nstateful   direct ", "reversed "}},
+		{[]string{"lab", "matrix", "--presets", "open,stateful"}, []string{"\n 1 open      D  R\n 2 stateful  D  S\n", "4 of 4 pairs connected"}},
 	} {
 		t.Run(tc.argv[0], func(t *testing.T) {
 			cmd := exec.Command(isthmus(t, ""), tc.argv...)
