@@ -50,6 +50,10 @@ func lineUp(steps []overlay.Step, winner known) []entry {
 		case i == 0:
 			entries = append(entries, entry{s, 0})
 			next = max(stagger, headStart)
+		case s.Technique == steps[0].Technique:
+			// It is better than what won, perhaps in an unlucky minute: it gets the
+			// same start, or it would never win again.
+			entries = append(entries, entry{s, 0})
 		case s.Technique == overlay.Relay:
 			entries = append(entries, entry{s, max(relayStart, headStart)})
 		default:

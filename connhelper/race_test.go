@@ -33,12 +33,12 @@ func TestLineUp(t *testing.T) {
 		{steps(overlay.SimultaneousOpen, overlay.Traversing, overlay.HolePunching, overlay.Relay), known{},
 			"simultaneous-open 0s, traversing 100ms, hole-punching 200ms, relay 50ms"},
 		{steps(overlay.SimultaneousOpen, overlay.Traversing, overlay.HolePunching, overlay.Relay), known{technique: overlay.HolePunching},
-			"hole-punching 0s, simultaneous-open 100ms, traversing 200ms, relay 50ms"},
+			"hole-punching 0s, simultaneous-open 0s, traversing 100ms, relay 50ms"},
 		{steps(overlay.SimultaneousOpen, overlay.HolePunching, overlay.Relay), known{overlay.HolePunching, 70 * time.Millisecond},
-			"hole-punching 0s, simultaneous-open 140ms, relay 140ms"},
+			"hole-punching 0s, simultaneous-open 0s, relay 140ms"},
 		{steps(overlay.SimultaneousOpen, overlay.HolePunching, overlay.Relay), known{overlay.SimultaneousOpen, 4 * time.Second},
 			"simultaneous-open 0s, hole-punching 400ms, relay 400ms"},
-		{steps(overlay.SimultaneousOpen, overlay.Relay), known{overlay.Relay, time.Second}, "relay 0s, simultaneous-open 100ms"},
+		{steps(overlay.SimultaneousOpen, overlay.Relay), known{overlay.Relay, time.Second}, "relay 0s, simultaneous-open 0s"},
 	} {
 		got := ""
 		for i, e := range lineUp(tc.steps, tc.winner) {
