@@ -84,7 +84,7 @@ type Limits struct {
 	Processes int `yaml:"processes" default:"100000" min:"1" help:"Registered processes of the site."`
 	Cache     int `yaml:"cache" default:"100000" min:"1" help:"Answers remembered; the least used goes first."`
 	HalfOpen  int `yaml:"half_open" default:"512" min:"1" help:"Data connections whose first frame has not come yet."`
-	Pending   int `yaml:"pending" default:"4096" min:"1" help:"Connections dialled for a node, or expected from outside, that wait for their other half."`
+	Pending   int `yaml:"pending" default:"4096" min:"1" help:"Connections dialled for a node, or expected from outside, that wait for their other half, and meetings that wait for their turn."`
 	Links     int `yaml:"links" default:"8192" min:"1" help:"Connections carried at a time."`
 }
 
