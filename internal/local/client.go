@@ -229,10 +229,10 @@ func (c *Client) handle(f wire.Frame, file *os.File) error {
 		select {
 		case c.incoming <- carrier:
 		default:
-			carrier.Conn.Close()
 			c.mu.Lock()
-			c.dropped++
+			c.dropped++ // before anybody can see that it was
 			c.mu.Unlock()
+			carrier.Conn.Close()
 		}
 	case *wire.LocalFailed:
 		c.answer(f.Request, dialResult{err: f.Code.Errorf("%s", f.Text)})

@@ -138,13 +138,18 @@ func TestBadFramesLeakNothing(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			before := openFiles(t)
 			a, b := socketPair(t)
-			go sendRaw(a, tc.in, tc.fds, tc.late)
+			sent := make(chan struct{})
+			go func() {
+				defer close(sent)
+				sendRaw(a, tc.in, tc.fds, tc.late)
+			}()
 			f, file, err := NewConn(b).Receive()
 			if f != nil || file != nil || !errors.Is(err, tc.class) || !strings.Contains(err.Error(), tc.text) {
 				t.Errorf("got %v, %v, %v; want %v, %q", f, file, err, tc.class, tc.text)
 			}
 			a.Close()
 			b.Close()
+			<-sent // a descriptor in use is closed behind its use
 			if after := openFiles(t); after > before {
 				t.Errorf("%d descriptors before, %d after", before, after)
 			}
