@@ -349,6 +349,86 @@ func TestPromises(t *testing.T) {
 	}
 }
 
+// TestManyBehindPort443: meetings with peers that reach nothing but port 443 of
+// this host all come about, though they must take turns there; and a host whose
+// turn does not come says so, in words that do not blame the path.
+func TestManyBehindPort443(t *testing.T) {
+	w := newWorld(t, "stateful", "egress-443")
+	a, b := "a-stateful", "b-egress-443"
+	sa, ha := w.side(a)
+	sb, _ := w.side(b)
+	meetMany := func(from, to string, port uint16) {
+		t.Helper()
+		var all sync.WaitGroup
+		for range 4 {
+			all.Go(func() {
+				var m met
+				var err error
+				for range 3 { // a busy machine may miss an instant
+					if m, err = w.meet(overlay.SimultaneousOpen, from, to, port); err == nil || errors.Is(err, overlay.ErrPortRangeFull) {
+						break
+					}
+				}
+				if err == nil {
+					err = swap(m.asker, m.target)
+				}
+				if err != nil {
+					t.Errorf("from %s to %s: %v", from, to, err)
+					return
+				}
+				m.asker.Close()
+				m.target.Close()
+			})
+		}
+		all.Wait()
+	}
+	meetMany(a, b, webPort)
+	meetMany(b, a, 0)
+	if len(sa.Stock.sole)+len(sb.Stock.sole) != 0 {
+		t.Error("port 443 is still taken after the last meeting")
+	}
+
+	release, err := sa.Stock.alone(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = w.meet(overlay.SimultaneousOpen, a, b, webPort)
+	if !errors.Is(err, overlay.ErrOverloaded) || wire.CodeOf(err) != wire.CodeOverloaded {
+		t.Errorf("while another link has the port: %v, class %v", err, wire.CodeOf(err))
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	enough := errors.New("enough")
+	cancel(enough)
+	if _, err := sa.Stock.alone(ctx); !errors.Is(err, enough) {
+		t.Errorf("a caller that gave up: %v", err)
+	}
+	release()
+
+	// A port that could not be observed is given up, too.
+	deaf := *sa
+	deaf.Bearings = func(context.Context) (Bearings, error) {
+		return Bearings{TCP: []netip.AddrPort{netip.AddrPortFrom(sa.Address, 1)}}, nil
+	}
+	if err := ha.Do(func() error { _, err := deaf.prepare(t.Context(), deaf.ports(webPort)); return err }); err == nil {
+		t.Error("a port was observed by nobody")
+	}
+	if len(sa.Stock.sole) != 0 {
+		t.Error("port 443 is still taken after a failure")
+	}
+}
+
+// TestOnlyPort: a site that opens one port keeps it for no later meeting.
+func TestOnlyPort(t *testing.T) {
+	s := &Side{Stock: NewStock(), Profile: overlay.SiteProfile{Inbound: overlay.InboundPorts, Ports: overlay.Ports{First: 5000, Last: 5000}}}
+	if p := s.Promise(t.Context(), overlay.Traversing, "peer", nil); p != nil { // asking the directory would panic
+		t.Error("promised")
+	}
+	s.Stock.refill(t.Context(), s)
+	if s.Stock.spare != nil {
+		t.Error("prepared ahead")
+	}
+}
+
 // TestWhatCannotBe: sites that no instant and no datagram joins are told so,
 // within the bounds.
 func TestWhatCannotBe(t *testing.T) {

@@ -21,10 +21,21 @@ const webPort = 443
 
 // ready is a port that listens and knows how others see it.
 type ready struct {
-	port   *simopen.Port
-	end    simopen.End
-	server netip.AddrPort // whose clock end.Clock is about
-	made   time.Time
+	port    *simopen.Port
+	end     simopen.End
+	server  netip.AddrPort // whose clock end.Clock is about
+	made    time.Time
+	release func() // lets the next meeting have webPort; nil when it is another port
+}
+
+// close gives the port up.
+func (r *ready) close() {
+	if r.port != nil {
+		r.port.Close()
+	}
+	if r.release != nil {
+		r.release()
+	}
 }
 
 // prepare makes a port and asks the vantage points about it.
@@ -36,18 +47,24 @@ func (s *Side) prepare(ctx context.Context, ports overlay.Ports) (*ready, error)
 	if len(b.TCP) == 0 {
 		return nil, fmt.Errorf("%w: the broker names no vantage point", overlay.ErrUnreachable)
 	}
-	port, err := simopen.Prepare(ctx, s.Address, ports)
-	if err != nil {
+	r := &ready{server: b.TCP[0]}
+	if lone(ports) && ports.First == webPort && s.Stock != nil {
+		if r.release, err = s.Stock.alone(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if r.port, err = simopen.Prepare(ctx, s.Address, ports); err != nil {
+		r.close()
 		return nil, err
 	}
-	m, err := s.observe(ctx, port, b.TCP)
+	m, err := s.observe(ctx, r.port, b.TCP)
 	if err != nil {
-		port.Close()
+		r.close()
 		return nil, err
 	}
+	r.made = time.Now()
 	var clock simopen.Clock
 	clock.Add(m.Samples[0])
-	r := &ready{port: port, server: b.TCP[0], made: time.Now()}
 	r.end = simopen.End{Profile: s.Profile, Mapping: m}
 	r.end.Clock, _ = clock.Estimate(time.Now())
 	return r, nil
@@ -85,6 +102,10 @@ func (s *Side) ports(needed uint16) overlay.Ports {
 	return overlay.Ports{}
 }
 
+// lone reports whether there is but one port: none is kept for a later meeting
+// then, which would keep it from all others.
+func lone(p overlay.Ports) bool { return p.First != 0 && p.First == p.Last }
+
 // neededBy is the port from which to dial a peer with that egress.
 func neededBy(peer overlay.Egress) uint16 {
 	if peer == overlay.Egress443 {
@@ -114,7 +135,7 @@ func (s *Side) askOpen(ctx context.Context, peer string, ex Exchange, port uint1
 			return nil, err
 		}
 	}
-	defer r.port.Close()
+	defer r.close()
 	if warm {
 		c, err := s.openPromised(ctx, r, promised, ex)
 		if err == nil || !errors.Is(err, overlay.ErrStale) {
@@ -222,7 +243,7 @@ func (s *Side) answerOpen(ctx context.Context, offer []byte, reply func([]byte) 
 	if err != nil {
 		return nil, err
 	}
-	defer r.port.Close()
+	defer r.close()
 	if m.Server != r.server.String() {
 		return nil, fmt.Errorf("%w: the asker took the time from %s, this end from %v", overlay.ErrRefused, m.Server, r.server)
 	}
@@ -243,7 +264,7 @@ func (s *Side) keepPromise(ctx context.Context, id []byte, asker simopen.End, re
 	if err != nil {
 		return nil, err
 	}
-	defer r.port.Close()
+	defer r.close()
 	agreed, err := simopen.Hurry(time.Now(), asker, r.end)
 	if err != nil {
 		return nil, err

@@ -3,6 +3,7 @@ package meeting
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"net/netip"
 	"sync"
@@ -28,7 +29,8 @@ import (
 // concurrent use; Serve must run, or nothing is prepared ahead and promises do
 // not expire.
 type Stock struct {
-	wanted chan *Side // one place: a spare port is wanted
+	wanted chan *Side    // one place: a spare port is wanted
+	sole   chan struct{} // holds a token while a meeting has webPort
 
 	mu       sync.Mutex
 	closed   bool
@@ -65,6 +67,7 @@ type received struct {
 // NewStock returns an empty stock. Run Serve.
 func NewStock() *Stock {
 	return &Stock{
+		sole:   make(chan struct{}, 1),
 		wanted: make(chan *Side, 1), given: map[[idLen]byte]*promise{}, received: map[string]received{},
 		tunnels: map[[punch.TokenLen]byte]tunnel{}, newest: map[string]*punch.Tunnel{},
 	}
@@ -95,10 +98,10 @@ func (s *Stock) close() {
 	defer s.mu.Unlock()
 	s.closed = true
 	if s.spare != nil {
-		s.spare.port.Close()
+		s.spare.close()
 	}
 	for _, p := range s.given {
-		p.ready.port.Close()
+		p.ready.close()
 	}
 	s.spare, s.given = nil, nil
 }
@@ -107,12 +110,12 @@ func (s *Stock) expire(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.spare != nil && now.Sub(s.spare.made) > promiseLife {
-		s.spare.port.Close()
+		s.spare.close()
 		s.spare = nil
 	}
 	for id, p := range s.given {
 		if now.After(p.expires) {
-			p.ready.port.Close()
+			p.ready.close()
 			delete(s.given, id)
 		}
 	}
@@ -139,7 +142,7 @@ func (s *Stock) refill(ctx context.Context, side *Side) {
 	s.mu.Lock()
 	have := s.spare != nil
 	s.mu.Unlock()
-	if have {
+	if have || lone(side.ports(0)) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, prepareTime)
@@ -152,7 +155,7 @@ func (s *Stock) refill(ctx context.Context, side *Side) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		r.port.Close()
+		r.close()
 		return
 	}
 	s.spare = r
@@ -171,7 +174,7 @@ func (s *Stock) take(addr netip.Addr) *ready {
 	}
 	s.spare = nil
 	if time.Since(r.made) > promiseLife {
-		r.port.Close()
+		r.close()
 		return nil
 	}
 	return r
@@ -184,6 +187,30 @@ func (s *Side) spare() *ready {
 	}
 	return s.Stock.take(s.Address)
 }
+
+// alone waits for webPort, where two meetings cannot listen at once. When its
+// turn does not come the error is overlay.ErrOverloaded, and not ErrTimeout
+// besides: of the path it says nothing.
+func (s *Stock) alone(ctx context.Context) (release func(), err error) {
+	begin := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, turnTime)
+	defer cancel()
+	select {
+	case s.sole <- struct{}{}:
+		return sync.OnceFunc(func() { <-s.sole }), nil
+	case <-ctx.Done():
+		if errors.Is(ctx.Err(), context.Canceled) {
+			return nil, context.Cause(ctx)
+		}
+		return nil, fmt.Errorf("%w: waited %v for port %d, from which other links are being made; the peer's site lets no other port out",
+			overlay.ErrOverloaded, time.Since(begin).Round(time.Millisecond), webPort)
+	}
+}
+
+// turnTime bounds the wait for webPort. Where both ends need it, two meetings
+// that cross each hold it at one end and wait for it at the other; it is less
+// than a meeting may take, so that they end with the reason.
+const turnTime = 2 * time.Second
 
 // give keeps r for a peer, and returns what to tell it. A peer that has a
 // promise gets no second one: nil, and r remains the caller's.
@@ -292,7 +319,7 @@ func readPromise(m *meetingpb.Promise) (r received, err error) {
 // would not come to a port that could be prepared. offer is what the peer
 // offered this time. It takes a few round trips.
 func (s *Side) Promise(ctx context.Context, t overlay.Technique, peer string, offer []byte) []byte {
-	if s.Stock == nil || t != overlay.SimultaneousOpen && t != overlay.Traversing || s.Stock.owes(peer) {
+	if s.Stock == nil || t != overlay.SimultaneousOpen && t != overlay.Traversing || s.Stock.owes(peer) || lone(s.ports(0)) {
 		return nil
 	}
 	var m meetingpb.OpenOffer
@@ -331,7 +358,7 @@ func (s *Side) promise(ctx context.Context, peer string) (*meetingpb.Promise, er
 	}
 	p := s.Stock.give(peer, r)
 	if p == nil {
-		r.port.Close()
+		r.close()
 		return nil, fmt.Errorf("%w: %d ports are kept for others", overlay.ErrOverloaded, maxGiven)
 	}
 	return p, nil

@@ -44,7 +44,7 @@ func (s *Side) askTraverse(ctx context.Context, peer string, ex Exchange) (net.C
 		own, err = s.prepare(ctx, s.ports(0))
 	}
 	if own != nil {
-		defer own.port.Close()
+		defer own.close()
 	}
 	if err = errors.Join(err, <-asked); err != nil {
 		return nil, err
@@ -125,7 +125,7 @@ func (s *Side) answerTraverse(ctx context.Context, peer string, offer []byte, re
 	if err != nil {
 		return nil, err
 	}
-	defer r.port.Close()
+	defer r.close()
 	injected, err := engine.Inject(ctx, traverse.Injection{Level: traverse.Level(min(m.Level, 255)), SYN: m.Syn, Source: source, Target: r.port.Local()})
 	if err != nil {
 		return nil, err
