@@ -1,6 +1,7 @@
 package connhelper
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -302,6 +303,10 @@ func (h *Helper) follow(ctx context.Context, p *process, to target) (made, error
 			done(known{step.Technique, o.took})
 		case o.err != nil && !errors.Is(o.err, context.Canceled):
 			tried = append(tried, fmt.Sprintf("%v: %v", step.Technique, o.err))
+			if busy(o.err) {
+				last = cmp.Or(last, o.err)
+				continue
+			}
 			last = o.err
 			h.report(to, step.Technique, 0, o.err)
 		}
@@ -325,7 +330,14 @@ func (h *Helper) follow(ctx context.Context, p *process, to target) (made, error
 	return made{}, fmt.Errorf("%v at %v: %w", to.point.Process, to.point.Node, &attemptsError{tried, last})
 }
 
-// attemptsError says what was tried, and has the class of the last try.
+// busy reports whether a technique failed because somebody has too much to do.
+// That says nothing of the path, so nobody is to remember it of the technique.
+func busy(err error) bool {
+	return errors.Is(err, overlay.ErrOverloaded) || errors.Is(err, overlay.ErrPortRangeFull)
+}
+
+// attemptsError says what was tried, and has the class of the last try that
+// says something of its path, if there is one.
 type attemptsError struct {
 	tried []string
 	last  error

@@ -44,8 +44,9 @@ type fakeFrontal struct {
 	relay     *controlpb.Assignment
 	reports   []*controlpb.ReportRequest
 	resolves  int
-	refuse    error // for Register
-	noPlan    bool  // answer without one
+	refuse    error                       // for Register
+	fails     map[overlay.Technique]error // of introductions
+	noPlan    bool                        // answer without one
 }
 
 func newFakeFrontal(t *testing.T, profile overlay.SiteProfile, techniques ...overlay.Technique) *fakeFrontal {
@@ -188,7 +189,11 @@ func (f *fakeFrontal) Introduce(r *controlpb.IntroduceRequest, up grpc.ServerStr
 	f.mu.Lock()
 	node := f.points[name].Node
 	helper, relay := f.helpers[node.Name], f.relay
+	fails := f.fails[overlay.Technique(r.Technique)]
 	f.mu.Unlock()
+	if fails != nil {
+		return up.Send(&controlpb.IntroduceEvent{Kind: controlpb.IntroduceEvent_FAILED, Fault: control.Fault(fails)})
+	}
 	if err := up.Send(&controlpb.IntroduceEvent{Kind: controlpb.IntroduceEvent_ASSIGNED, Relay: relay}); err != nil {
 		return err
 	}

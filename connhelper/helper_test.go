@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"os"
 	"runtime"
 	"strings"
@@ -188,6 +189,42 @@ func TestFallback(t *testing.T) {
 	}
 	if r := byTechnique[overlay.Reversed]; r.Fault != nil || r.SetupUs == 0 {
 		t.Errorf("report of the success: %v", r)
+	}
+}
+
+// TestBusyIsNotReported: that somebody has too much to do is not held against
+// the technique that needed it, and what else went wrong is what the process
+// is told of.
+func TestBusyIsNotReported(t *testing.T) {
+	f := newFakeFrontal(t, open, overlay.Direct, overlay.Reversed, overlay.Relay)
+	s1, stop := f.helper("a1")
+	s2, _ := f.helper("a2")
+	key := newKey(t)
+	r0 := join(t, s1, key, 0)
+	join(t, s2, key, 1)
+	f.mu.Lock()
+	name := overlay.ProcessName{Job: key.ID(), Rank: 1}
+	point := f.points[name]
+	point.Local = netip.AddrPort{} // not to be dialled
+	f.points[name] = point
+	f.fails = map[overlay.Technique]error{overlay.Reversed: overlay.ErrPortRangeFull, overlay.Relay: overlay.ErrOverloaded}
+	f.mu.Unlock()
+	got := r0.failed(1, time.Second)
+	for _, want := range []string{"direct: unreachable", "reversed: " + overlay.ErrPortRangeFull.Error(), "relay: " + overlay.ErrOverloaded.Error()} {
+		if got.Code != wire.CodeUnreachable || !strings.Contains(got.Text, want) {
+			t.Errorf("%+v, want %q", got, want)
+		}
+	}
+	stop() // which waits for reports on their way
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.reports) == 0 {
+		t.Error("nothing was reported")
+	}
+	for _, r := range f.reports {
+		if overlay.Technique(r.Technique) != overlay.Direct {
+			t.Errorf("reported: %v", r)
+		}
 	}
 }
 
