@@ -70,7 +70,7 @@ type Helper struct {
 	leads    leads
 	work     sync.WaitGroup  // goroutines of Serve that nothing else waits for
 	life     context.Context // of Serve, for what outlasts the call that began it; set before anything runs
-	bearings bearings
+	bearings *meeting.BearingsCache
 	stock    *meeting.Stock
 	engine   *traverse.Engine // nil without CAP_NET_RAW
 	open     chan struct{}    // one token for each dial or introduction in progress
@@ -85,7 +85,8 @@ func New(opts Options) (*Helper, error) {
 	}
 	h := &Helper{
 		node: id.Node(), opts: opts, log: opts.Log,
-		here: newTable(), home: newFrontalHolder(), leads: newLeads(), stock: meeting.NewStock(),
+		here: newTable(), home: newFrontalHolder(), leads: newLeads(),
+		bearings: meeting.NewBearingsCache(), stock: meeting.NewStock(),
 		open: make(chan struct{}, opts.MaxOpen),
 	}
 	h.ctl = control.NewEndpoint(opts.Credentials, opts.Log, func(r grpc.ServiceRegistrar) {

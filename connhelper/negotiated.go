@@ -3,47 +3,15 @@ package connhelper
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"net/netip"
-	"sync"
 	"syscall"
-	"time"
 
-	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/meeting"
 	"github.com/isthmus-grid/isthmus/internal/punch"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
-
-// bearingsLife is how long the vantage points that the broker named are used.
-const bearingsLife = 30 * time.Second
-
-// bearings keeps what the broker said last.
-type bearings struct {
-	mu    sync.Mutex
-	last  meeting.Bearings
-	asked time.Time
-}
-
-func (b *bearings) get(ctx context.Context, f *frontal) (meeting.Bearings, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock() // the others want the same answer
-	if time.Since(b.asked) < bearingsLife {
-		return b.last, nil
-	}
-	m, err := f.directory().Bearings(ctx, &controlpb.BearingsRequest{})
-	if err != nil {
-		return meeting.Bearings{}, fmt.Errorf("asking for vantage points: %w", control.FromStatus(err))
-	}
-	got, err := meeting.ReadBearings(m)
-	if err != nil {
-		return got, err
-	}
-	b.last, b.asked = got, time.Now()
-	return got, nil
-}
 
 // side is this node as an end of meetings.
 func (h *Helper) side(f *frontal) *meeting.Side {
@@ -53,7 +21,11 @@ func (h *Helper) side(f *frontal) *meeting.Side {
 	}
 	return &meeting.Side{
 		Address: ip, Address6: h.address6(ip), Profile: f.profile, Log: h.log, Stock: h.stock, Engine: h.engine,
-		Bearings: func(ctx context.Context) (meeting.Bearings, error) { return h.bearings.get(ctx, f) },
+		Bearings: func(ctx context.Context) (meeting.Bearings, error) {
+			return h.bearings.Get(ctx, func(ctx context.Context) (*controlpb.BearingsResponse, error) {
+				return f.directory().Bearings(ctx, &controlpb.BearingsRequest{})
+			})
+		},
 	}
 }
 
