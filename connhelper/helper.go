@@ -104,9 +104,11 @@ func (h *Helper) Serve(ctx context.Context, ln *net.UnixListener) error {
 	defer h.work.Wait()
 	defer h.ctl.Close() // waits for calls of peers, which may start work
 	defer cancel()
-	if err := h.openEngine(ctx); err != nil {
+	var err error
+	if h.engine, err = meeting.OpenEngine(h.log); err != nil {
 		return err
 	}
+	h.work.Go(func() { meeting.ServeEngine(ctx, h.engine, h.log) })
 	h.work.Go(func() { h.stock.Serve(ctx) })
 	data := &dataPort{h: h}
 	h.work.Go(func() {
@@ -116,26 +118,6 @@ func (h *Helper) Serve(ctx context.Context, ln *net.UnixListener) error {
 	})
 	defer data.close()
 	return h.serveLocal(ctx, ln)
-}
-
-// openEngine makes the helper ready for traversing TCP, if it may.
-func (h *Helper) openEngine(ctx context.Context) error {
-	engine, err := traverse.Open()
-	switch {
-	case errors.Is(err, traverse.ErrPrivilege) || errors.Is(err, traverse.ErrUnsupported):
-		h.log.Info("no traversing TCP", "because", err)
-		return nil
-	case err != nil:
-		return fmt.Errorf("getting ready for traversing TCP: %w", err)
-	}
-	h.engine = engine
-	h.work.Go(func() {
-		defer engine.Close()
-		if err := engine.Serve(ctx); err != nil {
-			h.log.Error("traversing TCP works no more", "error", err)
-		}
-	})
-	return nil
 }
 
 // enter declares the node on a fresh session and registers its processes, and

@@ -2,7 +2,6 @@ package frontal
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -11,7 +10,6 @@ import (
 
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/meeting"
-	"github.com/isthmus-grid/isthmus/internal/traverse"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -95,21 +93,11 @@ func (f *Frontal) openMeetings() error {
 	if !f.cfg.Profile.GatewayOnly {
 		return nil
 	}
-	engine, err := traverse.Open()
-	switch {
-	case errors.Is(err, traverse.ErrPrivilege) || errors.Is(err, traverse.ErrUnsupported):
-		f.log.Info("no traversing TCP", "because", err)
-	case err != nil:
-		return fmt.Errorf("getting ready for traversing TCP: %w", err)
-	default:
-		f.engine = engine
-		f.work.Go(func() {
-			defer engine.Close()
-			if err := engine.Serve(f.ctx); err != nil {
-				f.log.Error("traversing TCP works no more", "error", err)
-			}
-		})
+	var err error
+	if f.engine, err = meeting.OpenEngine(f.log); err != nil {
+		return err
 	}
+	f.work.Go(func() { meeting.ServeEngine(f.ctx, f.engine, f.log) })
 	f.work.Go(func() { f.stock.Serve(f.ctx) })
 	return nil
 }

@@ -123,19 +123,14 @@ func (w *world) side(name string) (*Side, *lab.Host) {
 		Bearings: func(context.Context) (Bearings, error) { return w.bearings, nil },
 	}
 	err = h.Do(func() (err error) {
-		s.Engine, err = traverse.Open()
+		s.Engine, err = OpenEngine(s.Log)
 		return err
 	})
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	w.serving.Go(func() { h.Do(func() error { s.Stock.Serve(w.ctx); return nil }) })
-	w.serving.Go(func() {
-		defer s.Engine.Close()
-		if err := s.Engine.Serve(w.ctx); err != nil {
-			w.t.Error(err)
-		}
-	})
+	w.serving.Go(func() { ServeEngine(w.ctx, s.Engine, s.Log) })
 	w.sides[name] = s
 	return s, h
 }
