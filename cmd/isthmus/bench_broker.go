@@ -21,6 +21,9 @@ func benchBrokerCommand() *cli.Command {
 			&cli.IntFlag{Name: "processes", Usage: "number of registered processes", Value: 10_000, Destination: &o.Processes},
 		},
 		Action: func(c *cli.Context) error {
+			if err := counts(c, "bench broker", "repeat", "sites", "processes"); err != nil {
+				return err
+			}
 			self, err := os.Executable()
 			if err != nil {
 				return err

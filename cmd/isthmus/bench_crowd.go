@@ -28,6 +28,9 @@ func benchCrowdCommand() *cli.Command {
 			if err := o.Check(); err != nil {
 				return usage("bench crowd: " + err.Error())
 			}
+			if err := roundTrip(c, "bench crowd", 0); err != nil {
+				return err
+			}
 			if err := lab.Enter(); err != nil {
 				return err
 			}

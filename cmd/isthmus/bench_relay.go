@@ -24,6 +24,9 @@ func benchRelayCommand() *cli.Command {
 			if part != "" {
 				return proxybench.Part(c.Context, part, os.Stdin, os.Stdout)
 			}
+			if err := counts(c, "bench relay", "repeat"); err != nil {
+				return err
+			}
 			o.Self = []string{"/proc/self/exe", "bench", "relay", "--part"}
 			return proxybench.Run(c.Context, c.App.Writer, o)
 		},

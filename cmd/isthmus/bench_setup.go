@@ -21,6 +21,13 @@ func benchSetupCommand() *cli.Command {
 			&cli.DurationFlag{Name: "rtt", Value: 10 * time.Millisecond, Usage: "round-trip time between any two places"},
 		},
 		Action: func(c *cli.Context) error {
+			if err := counts(c, "bench setup", "repeat"); err != nil {
+				return err
+			}
+			// What is measured is told in round trips, so there must be some.
+			if err := roundTrip(c, "bench setup", time.Microsecond); err != nil {
+				return err
+			}
 			if err := lab.Enter(); err != nil {
 				return err
 			}

@@ -30,6 +30,9 @@ func labMatrixCommand() *cli.Command {
 			&cli.PathFlag{Name: "png", Usage: "also write the grid as a picture to `FILE`"},
 		},
 		Action: func(c *cli.Context) error {
+			if err := roundTrip(c, "lab matrix", 0); err != nil {
+				return err
+			}
 			presets, err := presetList(c.String("presets"))
 			if err != nil {
 				return usage("lab matrix: " + err.Error())

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/urfave/cli/v2"
 )
@@ -27,6 +28,24 @@ func words(c *cli.Context, what string, n int) error {
 		return usage(fmt.Sprintf("%s: %q is not expected here; see --help", what, c.Args().First()))
 	}
 	return usage(fmt.Sprintf("%s: want %s", what, c.Command.ArgsUsage))
+}
+
+// counts returns usage unless each of the flags is a number of 1 or more.
+func counts(c *cli.Context, what string, flags ...string) error {
+	for _, name := range flags {
+		if n := c.Int(name); n < 1 {
+			return usage(fmt.Sprintf("%s: --%s %d: want 1 or more", what, name, n))
+		}
+	}
+	return nil
+}
+
+// roundTrip returns usage unless --rtt is least or more.
+func roundTrip(c *cli.Context, what string, least time.Duration) error {
+	if rtt := c.Duration("rtt"); rtt < least {
+		return usage(fmt.Sprintf("%s: --rtt %v: want %v or more", what, rtt, least))
+	}
+	return nil
 }
 
 // strict sees to it that every mistake on the command line is told in one

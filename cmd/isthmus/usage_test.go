@@ -97,6 +97,17 @@ func TestMistakesOnTheCommandLine(t *testing.T) {
 		{[]string{"lab", "up"}, "lab up: want FILE"},
 		{[]string{"lab", "run"}, "lab run: want FILE [--at SITE/HOST] -- COMMAND [ARGUMENT...]"},
 		{[]string{"lab", "run", "file", "--"}, "lab run: want FILE [--at SITE/HOST] -- COMMAND [ARGUMENT...]"},
+		{[]string{"lab", "matrix", "--rtt=-1ms"}, "lab matrix: --rtt -1ms: want 0s or more"},
+
+		{[]string{"bench", "setup", "--repeat", "0"}, "bench setup: --repeat 0: want 1 or more"},
+		{[]string{"bench", "setup", "--rtt", "0"}, "bench setup: --rtt 0s: want 1µs or more"},
+		{[]string{"bench", "crowd", "--rtt=-5ms"}, "bench crowd: --rtt -5ms: want 0s or more"},
+		{[]string{"bench", "crowd", "--ranks", "0"}, "bench crowd: 0 ranks at a site of 4 nodes; want one for each node at least, and at most 5000"},
+		{[]string{"bench", "relay", "--repeat", "0"}, "bench relay: --repeat 0: want 1 or more"},
+		{[]string{"bench", "link", "--repeat=-1"}, "bench link: --repeat -1: want 1 or more, 5 for figures to rely on"},
+		{[]string{"bench", "broker", "--repeat", "0"}, "bench broker: --repeat 0: want 1 or more"},
+		{[]string{"bench", "broker", "--sites=-1"}, "bench broker: --sites -1: want 1 or more"},
+		{[]string{"bench", "broker", "--processes", "0"}, "bench broker: --processes 0: want 1 or more"},
 
 		{[]string{"broker", "--lesae", "1m"}, "unknown flag --lesae; did you mean --lease? (--help lists them)"},
 		{[]string{"helper", "now"}, `"now" is not expected here; settings are flags, see --help`},
