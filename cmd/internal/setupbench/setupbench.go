@@ -27,7 +27,7 @@ import (
 // Options of a run.
 type Options struct {
 	RTT    time.Duration // between any two places; more than 0
-	Repeat int // 1 or more
+	Repeat int           // 1 or more
 	Binary func(daemon string) []string
 	JSON   bool
 	Out    io.Writer
