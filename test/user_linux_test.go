@@ -63,8 +63,8 @@ func TestOrdinaryUser(t *testing.T) {
 			"\nAll check values are right.",
 			"== ping-pong between rank 0 (alpha) and rank 7 (beta), 8 ranks",
 			"== NAS IS, class S, 8 ranks", "== NAS IS, class W, 8 ranks", "== NAS EP, class S, 8 ranks", "== NAS EP, class W, 8 ranks",
-			"relay through proxy via target's gateway",
-			"both sites can reach a proxy on port 443",
+			"simultaneous-open via target's gateway",
+			"alpha and beta each let their own SYN out, and it opens the way for the other's",
 		}},
 		{[]string{"lab", "matrix", "--presets", "open,stateful"}, []string{"\n 1 open      D  R\n 2 stateful  D  S\n", "4 of 4 pairs connected"}},
 	} {
