@@ -2,10 +2,7 @@ package frontal
 
 import (
 	"context"
-	"io"
 	"net"
-	"net/netip"
-	"sync"
 	"testing"
 	"time"
 
@@ -13,8 +10,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/lab"
 	"github.com/isthmus-grid/isthmus/internal/lab/wan"
 	"github.com/isthmus-grid/isthmus/internal/meeting"
-	"github.com/isthmus-grid/isthmus/internal/simopen"
-	"github.com/isthmus-grid/isthmus/internal/stunserver"
+	"github.com/isthmus-grid/isthmus/internal/meeting/meetingtest"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
 )
@@ -56,43 +52,6 @@ func (r *rig) standOn(h *lab.Host, b meeting.Bearings) {
 	}
 }
 
-// vantagePoints has hosts answer observe frames and STUN.
-func vantagePoints(t *testing.T, hosts ...*lab.Host) (b meeting.Bearings) {
-	ctx, cancel := context.WithCancel(context.Background())
-	var serving sync.WaitGroup
-	t.Cleanup(func() { cancel(); serving.Wait() })
-	for _, h := range hosts {
-		tcp, udp := netip.AddrPortFrom(h.Addr(), 443), netip.AddrPortFrom(h.Addr(), 3478)
-		ln, err := h.Listen("tcp", tcp.String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		pc, err := h.ListenPacket("udp", udp.String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		b.TCP, b.STUN = append(b.TCP, tcp), append(b.STUN, udp)
-		context.AfterFunc(ctx, func() { ln.Close() })
-		serving.Go(func() { (&stunserver.Server{}).Serve(ctx, pc) })
-		serving.Go(func() {
-			for {
-				c, err := ln.Accept()
-				if err != nil {
-					return
-				}
-				serving.Go(func() {
-					defer c.Close()
-					defer context.AfterFunc(ctx, func() { c.Close() })()
-					if simopen.Answer(ctx, c) == nil {
-						io.Copy(io.Discard, c)
-					}
-				})
-			}
-		})
-	}
-	return b
-}
-
 // TestMeetingThroughFirewalls: two gateways whose firewalls let nothing in join
 // two nodes that have no route out.
 func TestMeetingThroughFirewalls(t *testing.T) {
@@ -112,7 +71,8 @@ func TestMeetingThroughFirewalls(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	bearings := vantagePoints(t, l.Host("v/n1"), l.Host("v/n2"))
+	tcp, stun := meetingtest.Vantages(t, l.Host("v/n1"), l.Host("v/n2"))
+	bearings := meeting.Bearings{TCP: tcp, STUN: stun}
 	a, b, ha, hb, _ := two(t)
 	a.standOn(l.Host("a/n1"), bearings)
 	b.standOn(l.Host("b/n1"), bearings)

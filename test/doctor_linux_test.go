@@ -26,7 +26,6 @@ import (
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
-	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 	"gopkg.in/yaml.v3"
 
@@ -424,25 +423,11 @@ func (w *world) interceptor(host string) string {
 func TestDoctorFindsABlackHole(t *testing.T) {
 	w := newWorld(t, siteClosed, grid.Config{})
 	w.finds("helper closed/n1", "inbound-dropped")
-	err := w.Lab.Host("closed/gw").Do(func() error { return errors.Join(setMTU("wan0", 1400), dropFragNeeded()) })
+	err := w.Lab.Host("closed/gw").Do(func() error { return errors.Join(lab.SetMTU("wan0", 1400), dropFragNeeded()) })
 	if err != nil {
 		t.Fatal(err)
 	}
 	w.fails("helper closed/n1", doctor.MTU, "black hole")
-}
-
-// setMTU changes an interface of the calling thread's namespace.
-func setMTU(name string, mtu int) error {
-	nl, err := netlink.NewHandle(unix.NETLINK_ROUTE)
-	if err != nil {
-		return err
-	}
-	defer nl.Close()
-	link, err := nl.LinkByName(name)
-	if err != nil {
-		return err
-	}
-	return nl.LinkSetMTU(link, mtu)
 }
 
 // dropFragNeeded keeps the calling thread's namespace from sending ICMP type 3

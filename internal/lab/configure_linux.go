@@ -145,3 +145,16 @@ func (c *configurer) mtu(name string, bytes int) {
 	link := c.link(name)
 	c.do(fmt.Sprintf("giving %s an MTU of %d", name, bytes), func() error { return c.nl.LinkSetMTU(link, bytes) })
 }
+
+// SetMTU makes the largest packet of an interface of the calling thread's network
+// namespace so many bytes: a path that changes while a test runs. Call it in
+// Host.Do; a gateway's interfaces are lan0 and wan0.
+func SetMTU(name string, bytes int) error {
+	c, err := newConfigurer()
+	if err != nil {
+		return err
+	}
+	defer c.nl.Close()
+	c.mtu(name, bytes)
+	return c.err
+}

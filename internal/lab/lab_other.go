@@ -19,6 +19,9 @@ func Dir() string { return os.TempDir() }
 // Enter returns ErrNotLinux.
 func Enter() error { return ErrNotLinux }
 
+// SetMTU returns ErrNotLinux.
+func SetMTU(string, int) error { return ErrNotLinux }
+
 // A Lab is a set of running sites; it exists on Linux only.
 type Lab struct{}
 

@@ -3,7 +3,6 @@ package lab
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/netip"
@@ -12,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
 
@@ -219,7 +217,7 @@ func TestPacketTooBig(t *testing.T) {
 					uplink = h.uplink
 				}
 			}
-			if err := l.internet.Do(func() error { return setMTU(uplink, 1300) }); err != nil {
+			if err := l.internet.Do(func() error { return SetMTU(uplink, 1300) }); err != nil {
 				t.Fatal(err)
 			}
 			caller, listener := connected(t, inside, pub, pub.Addr6(), nil)
@@ -228,12 +226,4 @@ func TestPacketTooBig(t *testing.T) {
 			}
 		})
 	}
-}
-
-func setMTU(name string, bytes int) error {
-	link, err := netlink.LinkByName(name)
-	if err != nil {
-		return fmt.Errorf("finding %s: %w", name, err)
-	}
-	return netlink.LinkSetMTU(link, bytes)
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/lab"
 	"github.com/isthmus-grid/isthmus/internal/lab/wan"
 	"github.com/isthmus-grid/isthmus/internal/meeting/meetingpb"
+	"github.com/isthmus-grid/isthmus/internal/meeting/meetingtest"
 	"github.com/isthmus-grid/isthmus/internal/simopen"
-	"github.com/isthmus-grid/isthmus/internal/stunserver"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
 )
@@ -69,41 +69,8 @@ func newWorld(t *testing.T, presets ...string) *world {
 			t.Error(err)
 		}
 	})
-	for _, name := range []string{"v/n1", "v/n2"} {
-		w.vantage(ctx, &serving, l.Host(name))
-	}
+	w.bearings.TCP, w.bearings.STUN = meetingtest.Vantages(t, l.Host("v/n1"), l.Host("v/n2"))
 	return w
-}
-
-// vantage has a host answer observe frames on TCP 443 and STUN on UDP 3478.
-func (w *world) vantage(ctx context.Context, serving *sync.WaitGroup, h *lab.Host) {
-	ln, err := h.Listen("tcp", ":443")
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	pc, err := h.ListenPacket("udp", netip.AddrPortFrom(h.Addr(), 3478).String())
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	w.bearings.TCP = append(w.bearings.TCP, netip.AddrPortFrom(h.Addr(), 443))
-	w.bearings.STUN = append(w.bearings.STUN, netip.AddrPortFrom(h.Addr(), 3478))
-	serving.Go(func() { (&stunserver.Server{}).Serve(ctx, pc) })
-	serving.Go(func() {
-		defer context.AfterFunc(ctx, func() { ln.Close() })()
-		for {
-			c, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			serving.Go(func() {
-				defer c.Close()
-				defer context.AfterFunc(ctx, func() { c.Close() })()
-				if simopen.Answer(ctx, c) == nil {
-					io.Copy(io.Discard, c)
-				}
-			})
-		}
-	})
 }
 
 // side returns the one end at a site's node, with its stock and its engine.

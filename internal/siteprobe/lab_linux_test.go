@@ -12,9 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
-
 	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/lab"
@@ -349,7 +346,7 @@ func forgetful(t *testing.T, gateway *lab.Host, seconds string) {
 func TestToldMTU(t *testing.T) {
 	t.Parallel()
 	l, g := newLab(t, lab.Site{Preset: "stateful"})
-	if err := l.Host("s0/gw").Do(func() error { return setMTU("wan0", 1410) }); err != nil {
+	if err := l.Host("s0/gw").Do(func() error { return lab.SetMTU("wan0", 1410) }); err != nil {
 		t.Fatal(err)
 	}
 	for _, tc := range []struct{ host, want, word string }{
@@ -364,20 +361,6 @@ func TestToldMTU(t *testing.T) {
 			t.Errorf("%s: %+v, %+v", tc.host, f, o.Sizes)
 		}
 	}
-}
-
-// setMTU changes an interface of the calling thread's namespace.
-func setMTU(name string, mtu int) error {
-	nl, err := netlink.NewHandle(unix.NETLINK_ROUTE)
-	if err != nil {
-		return err
-	}
-	defer nl.Close()
-	link, err := nl.LinkByName(name)
-	if err != nil {
-		return err
-	}
-	return nl.LinkSetMTU(link, mtu)
 }
 
 // TestDoubleNATForgets: a carrier's NAT that forgets after a while counts, not
