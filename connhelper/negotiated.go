@@ -3,6 +3,7 @@ package connhelper
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"syscall"
@@ -78,6 +79,10 @@ func (h *Helper) negotiated(ctx context.Context, f *frontal, p *process, to targ
 		}
 		return accepted.Answer, nil
 	})
+	if err == nil && in == nil { // somebody listens there, and the target knows nothing of it
+		c.Close()
+		err = fmt.Errorf("%w: connected to %v, but nobody could be told there", overlay.ErrUnreachable, to.point.Node)
+	}
 	if err != nil {
 		if in != nil {
 			in.end()

@@ -78,7 +78,8 @@ func (m *meetings) enter(ctx context.Context) (leave func(), err error) {
 	case m.places <- struct{}{}:
 		return func() { <-m.places }, nil
 	case <-ctx.Done():
-		return nil, fmt.Errorf("%w: %d meetings are under way, and none ended in time: %w", overlay.ErrOverloaded, cap(m.places), context.Cause(ctx))
+		// It is no ErrTimeout besides, which would say something of the path.
+		return nil, fmt.Errorf("%w: %d meetings are under way, and none ended in time: %v", overlay.ErrOverloaded, cap(m.places), context.Cause(ctx))
 	}
 }
 

@@ -111,6 +111,9 @@ func (p *port) arrived(nonce []byte) {
 	}
 }
 
+// acceptPause is what accept waits after an error that may pass.
+const acceptPause = 50 * time.Millisecond
+
 // accept takes connections until the port is closed. One after the other will
 // do: a vantage point sends its nonce at once.
 func (p *port) accept() {
@@ -120,6 +123,7 @@ func (p *port) accept() {
 			if errors.Is(err, net.ErrClosed) {
 				return
 			}
+			time.Sleep(acceptPause) // such as for a descriptor that is free
 			continue
 		}
 		nonce := make([]byte, vantage.NonceLen)
