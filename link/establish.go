@@ -5,6 +5,7 @@ import (
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -26,13 +27,9 @@ type Identity struct {
 	Key        jobkey.ForLinks
 }
 
-// Establish authenticates a carrier from both ends and returns the link over
-// it. peer is the process that was dialled, or nil for a carrier that came in.
-//
-// Both ends send a Hello at once. The end that was dialled then sends its
-// Proof; the dialler checks it and sends its own, behind which data may follow
-// directly: the dialler is ready after one round trip. Not a byte beyond the
-// peer's frames is read.
+// Establish authenticates a carrier from both ends and returns a link over it
+// that has no other: the link ends with the carrier. peer is the process that was
+// dialled, or nil for a carrier that came in. A Mesh makes links that last.
 //
 // admit is asked once, before this end commits itself by its Proof: with the
 // peer's Hello, which an incoming carrier's peer has not proven yet. It may
@@ -42,7 +39,48 @@ type Identity struct {
 // the cause; what somebody on the way refused, and what the local helper knows
 // about the carrier, come before what the socket says. It is bounded by ctx.
 func Establish(ctx context.Context, c overlay.Carrier, self Identity, peer *overlay.ProcessName, admit func(*wire.Hello) error) (*Link, error) {
-	h := &handshake{carrier: c, self: self, peer: peer, admit: admit}
+	t := terms{admit: func(h *wire.Hello) (uint64, error) {
+		if h.Again {
+			return 0, fmt.Errorf("%w: this process knows of no such link", overlay.ErrStale)
+		}
+		return 0, admit(h)
+	}}
+	if peer != nil {
+		rand.Read(t.link[:]) // never fails (crypto/rand)
+	}
+	m, err := shake(ctx, c, self, peer, t)
+	if err != nil {
+		return nil, err
+	}
+	l := newLink(c, m, peer != nil)
+	l.stream.lost = func(_ *carrier, err error) { l.stream.finish(fmt.Errorf("link to %v (%v): %w", l.Peer, l.Path, err)) }
+	return l, l.begin(c, m)
+}
+
+// terms are what a handshake is about.
+type terms struct {
+	link  wire.ID // zero at the dialled side, which learns it
+	again bool
+
+	// admit says whether this end wants the carrier, and how much of the peer's
+	// stream it has received, in bytes.
+	admit func(*wire.Hello) (received uint64, err error)
+}
+
+// met is what a handshake led to.
+type met struct {
+	hello    *wire.Hello // the peer's
+	link     wire.ID
+	received uint64 // by the peer
+	rtt      time.Duration
+}
+
+// shake carries out the handshake. Both ends send a Hello at once. The end that
+// was dialled then sends its Proof; the dialler checks it and sends its own,
+// behind which data may follow directly: the dialler is ready after one round
+// trip. Not a byte beyond the peer's frames is read.
+func shake(ctx context.Context, c overlay.Carrier, self Identity, peer *overlay.ProcessName, t terms) (met, error) {
+	h := &handshake{carrier: c, self: self, peer: peer, terms: t}
 	interrupt := context.AfterFunc(ctx, func() { c.Conn.SetDeadline(time.Unix(1, 0)) })
 	err := h.run()
 	if !interrupt() && err == nil {
@@ -52,21 +90,23 @@ func Establish(ctx context.Context, c overlay.Carrier, self Identity, peer *over
 		if ctx.Err() != nil && !errors.Is(err, ctx.Err()) && socketError(err) {
 			err = fmt.Errorf("%w: %w", ctx.Err(), err)
 		}
-		return nil, h.fail(err)
+		return met{}, h.fail(err)
 	}
-	return &Link{
-		Conn: c.Conn, Peer: overlay.ProcessName{Job: h.theirs.Job, Rank: h.theirs.From}, Generation: h.theirs.Generation,
-		Dialled: peer != nil, Path: c.Path, RTT: h.rtt, fault: c.Fault,
-	}, nil
+	m := met{hello: h.theirs, link: t.link, received: h.received, rtt: h.rtt}
+	if peer == nil {
+		m.link = h.theirs.Link
+	}
+	return m, nil
 }
 
 type handshake struct {
 	carrier overlay.Carrier
 	self    Identity
 	peer    *overlay.ProcessName // nil when we were dialled
-	admit   func(*wire.Hello) error
+	terms
 
 	ours, theirs *wire.Hello
+	received     uint64 // by the peer
 	rtt          time.Duration
 }
 
@@ -83,7 +123,7 @@ func refuse(class error, format string, args ...any) error {
 func (h *handshake) run() error {
 	h.ours = &wire.Hello{Job: h.self.Process.Job, From: h.self.Process.Rank, Generation: h.self.Generation, Dialled: h.peer != nil}
 	if h.peer != nil {
-		h.ours.To = h.peer.Rank
+		h.ours.To, h.ours.Link, h.ours.Again = h.peer.Rank, h.link, h.again
 	} else {
 		h.ours.To = h.ours.From // not known yet: whoever it is, it is answered
 	}
@@ -108,16 +148,26 @@ func (h *handshake) run() error {
 
 // proveFirst is the dialled end's part.
 func (h *handshake) proveFirst() error {
-	if err := h.admit(h.theirs); err != nil {
-		return &refusal{err}
+	started, err := h.prove()
+	if err != nil {
+		return err
 	}
-	started := time.Now()
-	if err := h.send(&wire.Proof{MAC: proof(h.self.Key, h.ours, h.theirs)}); err != nil {
-		return fmt.Errorf("sending our proof: %w", err)
-	}
-	err := h.verify()
+	err = h.verify()
 	h.rtt = time.Since(started)
 	return err
+}
+
+// prove commits this end.
+func (h *handshake) prove() (at time.Time, err error) {
+	received, err := h.admit(h.theirs)
+	if err != nil {
+		return at, &refusal{err}
+	}
+	at = time.Now()
+	if err := h.send(&wire.Proof{Received: received, MAC: proof(h.self.Key, h.ours, h.theirs, received)}); err != nil {
+		return at, fmt.Errorf("sending our proof: %w", err)
+	}
+	return at, nil
 }
 
 // proveSecond is the dialler's part.
@@ -126,13 +176,8 @@ func (h *handshake) proveSecond(started time.Time) error {
 		return err
 	}
 	h.rtt = time.Since(started)
-	if err := h.admit(h.theirs); err != nil {
-		return &refusal{err}
-	}
-	if err := h.send(&wire.Proof{MAC: proof(h.self.Key, h.ours, h.theirs)}); err != nil {
-		return fmt.Errorf("sending our proof: %w", err)
-	}
-	return nil
+	_, err := h.prove()
+	return err
 }
 
 func (h *handshake) verify() error {
@@ -140,19 +185,22 @@ func (h *handshake) verify() error {
 	if err != nil {
 		return err
 	}
-	want := proof(h.self.Key, h.theirs, h.ours)
+	want := proof(h.self.Key, h.theirs, h.ours, p.Received)
 	if !hmac.Equal(p.MAC[:], want[:]) {
 		return refuse(overlay.ErrForbidden, "its proof does not fit: it does not hold the job's key, or replays what another said")
 	}
+	h.received = p.Received
 	return nil
 }
 
-// proof is the sender's MAC: over the label, its hello and the other's.
-func proof(key jobkey.ForLinks, sender, receiver *wire.Hello) (mac [32]byte) {
+// proof is the sender's MAC: over the label, its hello and the other's, and what
+// it has received.
+func proof(key jobkey.ForLinks, sender, receiver *wire.Hello, received uint64) (mac [32]byte) {
 	m := hmac.New(sha256.New, key[:])
 	m.Write([]byte(proofLabel))
 	m.Write(wire.Append(nil, sender))
 	m.Write(wire.Append(nil, receiver))
+	m.Write(binary.BigEndian.AppendUint64(nil, received))
 	return [32]byte(m.Sum(nil))
 }
 
@@ -173,6 +221,8 @@ func (h *handshake) check() error {
 		return refuse(wire.ErrMalformed, "both ends say that they dialled")
 	case t.Dialled == h.ours.Dialled:
 		return refuse(wire.ErrMalformed, "both ends say that they were dialled")
+	case h.peer == nil && t.Link == (wire.ID{}):
+		return refuse(wire.ErrMalformed, "it names no link")
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package link
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"sync"
@@ -31,6 +32,10 @@ type Config struct {
 	Size      uint32 // ranks of the job
 	Connector overlay.Connector
 
+	// Patience is how long a link may be without a carrier before it is lost; 0
+	// is DefaultPatience.
+	Patience time.Duration
+
 	// Up is called once for each link, before Connect for its rank returns. It
 	// owns the link from then on. It must not call the mesh.
 	Up func(*Link)
@@ -45,6 +50,7 @@ type Mesh struct {
 	serve  context.Context
 	closed error
 	pairs  map[uint32]*attempt
+	links  map[uint32]*keeper // that were handed up and are not over
 	ids    carrierID
 	work   sync.WaitGroup // dials and handshakes
 }
@@ -63,7 +69,10 @@ type attempt struct {
 
 // NewMesh returns a mesh that makes no link until Serve is called.
 func NewMesh(cfg Config) *Mesh {
-	return &Mesh{cfg: cfg, pairs: map[uint32]*attempt{}}
+	if cfg.Patience <= 0 {
+		cfg.Patience = DefaultPatience
+	}
+	return &Mesh{cfg: cfg, pairs: map[uint32]*attempt{}, links: map[uint32]*keeper{}}
 }
 
 // Serve accepts carriers from the connector and makes links of them until ctx
@@ -79,12 +88,14 @@ func (m *Mesh) Serve(ctx context.Context) error {
 		}
 	}
 	m.mu.Unlock()
+	m.work.Go(func() { m.watch(ctx) })
 	err := m.accept(ctx)
 	if ctx.Err() != nil {
 		err = nil
 	}
 	cancel()
 	m.shut(err)
+	m.endLinks()
 	m.work.Wait()
 	return err
 }
@@ -112,7 +123,7 @@ func (m *Mesh) accept(ctx context.Context) error {
 func (m *Mesh) shut(cause error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.closed = errors.New("link: the mesh is closed")
+	m.closed = errClosed
 	if cause != nil {
 		m.closed = fmt.Errorf("link: %w", cause)
 	}
@@ -222,7 +233,7 @@ func (a *attempt) settle() {
 	a.settled = make(chan struct{})
 }
 
-// handUp gives the link to its owner.
+// handUp gives the link to its owner, and keeps it from then on.
 func (m *Mesh) handUp(a *attempt, l *Link) {
 	m.cfg.Up(l)
 	m.mu.Lock()
@@ -231,27 +242,110 @@ func (m *Mesh) handUp(a *attempt, l *Link) {
 	a.settle()
 }
 
+// lasting makes a link of a handshake, one that is kept.
+func (m *Mesh) lasting(c overlay.Carrier, h met, dialled bool) (*Link, error) {
+	l := newLink(c, h, dialled)
+	k := &keeper{mesh: m, link: l}
+	rank := l.Peer.Rank
+	l.stream.lost, l.stream.doubt = k.lost, k.redial
+	l.stream.ended = func() { // a mesh is never locked before a stream is
+		close(l.done)
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if m.links[rank] == k {
+			delete(m.links, rank)
+		}
+	}
+	m.mu.Lock()
+	m.links[rank] = k
+	m.mu.Unlock()
+	return l, l.attach(c, h)
+}
+
+// goes runs f as work of the mesh, with the context of Serve, or reports that
+// the mesh is closed.
+func (m *Mesh) goes(f func(context.Context)) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed != nil || m.serve == nil || m.serve.Err() != nil {
+		return false
+	}
+	ctx := m.serve
+	m.work.Go(func() { f(ctx) })
+	return true
+}
+
+// watch looks after all links until ctx ends.
+func (m *Mesh) watch(ctx context.Context) {
+	t := time.NewTicker(tick)
+	defer t.Stop()
+	for {
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			return
+		}
+		for _, k := range m.kept() {
+			k.link.stream.watch()
+		}
+	}
+}
+
+func (m *Mesh) kept() []*keeper {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	kept := make([]*keeper, 0, len(m.links))
+	for _, k := range m.links {
+		kept = append(kept, k)
+	}
+	return kept
+}
+
+// endLinks ends what is left of the links and waits for it.
+func (m *Mesh) endLinks() {
+	for _, k := range m.kept() {
+		k.link.stream.abandon(errClosed)
+		k.link.stream.work.Wait()
+	}
+}
+
 // answer makes a link of an incoming carrier, if its pair wants it.
 func (m *Mesh) answer(ctx context.Context, c overlay.Carrier) {
 	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
 	defer cancel()
 	var a *attempt
 	var id carrierID
-	l, err := Establish(ctx, c, m.cfg.Self, nil, func(h *wire.Hello) error {
+	var k *keeper
+	got, err := shake(ctx, c, m.cfg.Self, nil, terms{admit: func(h *wire.Hello) (uint64, error) {
 		if h.From >= m.cfg.Size {
-			return fmt.Errorf("%w: rank %d of a job of %d", overlay.ErrForbidden, h.From, m.cfg.Size)
+			return 0, fmt.Errorf("%w: rank %d of a job of %d", overlay.ErrForbidden, h.From, m.cfg.Size)
+		}
+		if h.Again {
+			var err error
+			if k, err = m.known(h); err != nil {
+				return 0, err
+			}
+			return k.admit(h)
 		}
 		var verdict chan error
 		a, id, verdict = m.incoming(h)
 		select {
 		case err := <-verdict:
-			return err
+			return 0, err
 		case <-ctx.Done():
-			return ctx.Err()
+			return 0, ctx.Err()
 		}
-	})
+	}})
+	if k != nil && err == nil {
+		k.take(c, got) // the link is over, or it has one more carrier
+		return
+	}
 	if a == nil {
 		return // it never said who it was; its dialler knows why
+	}
+	var l *Link
+	if err == nil {
+		l, err = m.lasting(c, got, false)
 	}
 	m.mu.Lock()
 	delete(a.verdicts, id)
@@ -268,6 +362,17 @@ func (m *Mesh) answer(ctx context.Context, c overlay.Carrier) {
 	if err == nil {
 		m.handUp(a, l)
 	}
+}
+
+// known finds the link to which a further carrier belongs.
+func (m *Mesh) known(h *wire.Hello) (*keeper, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	k := m.links[h.From]
+	if k == nil || k.link.id != h.Link {
+		return nil, fmt.Errorf("%w: rank %d has no such link with rank %d", overlay.ErrStale, m.cfg.Self.Process.Rank, h.From)
+	}
+	return k, nil
 }
 
 // incoming asks the pair about a carrier whose peer sent h.
@@ -327,25 +432,31 @@ func (m *Mesh) tryDial(ctx context.Context, a *attempt) (*Link, error) {
 		}
 		chosen := false
 		handshake, cancel := context.WithTimeout(ctx, handshakeTimeout)
-		l, err := Establish(handshake, c, m.cfg.Self, &peer, func(h *wire.Hello) error {
+		t := terms{admit: func(h *wire.Hello) (uint64, error) {
 			err := m.ready(ctx, a, h.Generation)
 			chosen = err == nil
-			return err
-		})
+			return 0, err
+		}}
+		rand.Read(t.link[:]) // never fails (crypto/rand)
+		got, err := shake(handshake, c, m.cfg.Self, &peer, t)
 		cancel()
+		var l *Link
+		if err == nil {
+			l, err = m.lasting(c, got, true)
+		}
 		switch {
 		case err == nil:
 			return l, nil
 		case chosen:
 			return new(Link), err
-		case try == maxDials || ctx.Err() != nil || lasting(err):
+		case try == maxDials || ctx.Err() != nil || final(err):
 			return nil, err
 		}
-		t := time.NewTimer(pause)
+		rest := time.NewTimer(pause)
 		select {
-		case <-t.C:
+		case <-rest.C:
 		case <-ctx.Done():
-			t.Stop()
+			rest.Stop()
 			return nil, err
 		}
 		pause *= 4
@@ -382,8 +493,8 @@ func (m *Mesh) ready(ctx context.Context, a *attempt, life overlay.Generation) e
 	}
 }
 
-// lasting reports whether another carrier would meet the same refusal.
-func lasting(err error) bool {
+// final reports whether another carrier would meet the same refusal.
+func final(err error) bool {
 	for _, class := range []error{overlay.ErrForbidden, overlay.ErrStale, overlay.ErrRefused, wire.ErrVersion, wire.ErrMalformed, wire.ErrType} {
 		if errors.Is(err, class) {
 			return true

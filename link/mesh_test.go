@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"runtime"
 	"strings"
@@ -101,7 +100,7 @@ func TestBothDialAtOnce(t *testing.T) {
 		}
 		for _, l := range []*Link{a, b} {
 			fmt.Fprintf(l.Conn, "to rank %d", l.Peer.Rank)
-			l.Conn.(*net.UnixConn).CloseWrite()
+			l.Conn.CloseWrite()
 		}
 		for rank, l := range []*Link{a, b} {
 			got, err := io.ReadAll(l.Conn)

@@ -88,4 +88,12 @@ func (e *engine) shut() {
 	}
 	e.mu.Unlock()
 	e.wg.Wait()
+	for _, p := range e.peers {
+		if p == nil || p.link == nil {
+			continue
+		}
+		if done := p.link.Done(); done != nil {
+			<-done // bounded by the link
+		}
+	}
 }

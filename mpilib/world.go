@@ -182,10 +182,10 @@ func (w *World) finalize(ctx context.Context) error {
 	defer cancel()
 	errs := []error{w.engine.sayGoodbye(ctx)}
 	links := w.Links()
+	w.engine.shut()
 	if w.stop != nil {
 		w.stop()
 	}
-	w.engine.shut()
 	if w.connector != nil {
 		errs = append(errs, w.connector.Close())
 	}

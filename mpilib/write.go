@@ -90,13 +90,26 @@ func (p *peer) writeAll(taken []segment) error {
 	}
 	conn := p.link.Conn
 	for {
-		_, err := bufs.WriteTo(conn)
+		n, err := conn.WriteBuffers(bufs)
 		if err == nil || !errors.Is(err, os.ErrDeadlineExceeded) {
 			return err
 		}
+		bufs = advance(bufs, n)
 		conn.SetWriteDeadline(time.Time{}) // before looking: a later interruption is not lost
 		bufs = p.detach(taken, bufs)
 	}
+}
+
+// advance returns bufs without the first n bytes.
+func advance(bufs net.Buffers, n int64) net.Buffers {
+	for len(bufs) > 0 && n >= int64(len(bufs[0])) {
+		n -= int64(len(bufs[0]))
+		bufs = bufs[1:]
+	}
+	if n > 0 {
+		bufs[0] = bufs[0][n:]
+	}
+	return bufs
 }
 
 // detach completes the sends among taken if one was given up, and returns what

@@ -146,6 +146,8 @@ type Hello struct {
 	From, To   uint32 // ranks
 	Generation overlay.Generation
 	Dialled    bool // the sender asked for this carrier
+	Link       ID   // chosen by the dialler of a link's first carrier; zero from the dialled side
+	Again      bool // the carrier is a further one of a link that there is
 	Nonce      [32]byte
 }
 
@@ -159,6 +161,8 @@ func (f *Hello) appendBody(b []byte) []byte {
 	b = binary.BigEndian.AppendUint32(b, f.To)
 	b = binary.BigEndian.AppendUint64(b, uint64(f.Generation))
 	b = append(b, boolByte(f.Dialled))
+	b = append(b, f.Link[:]...)
+	b = append(b, boolByte(f.Again))
 	return append(b, f.Nonce[:]...)
 }
 
@@ -169,19 +173,30 @@ func (f *Hello) decodeBody(r *reader) {
 	f.To = r.u32()
 	f.Generation = overlay.Generation(r.u64())
 	f.Dialled = r.bool()
+	r.bytes(f.Link[:])
+	f.Again = r.bool()
 	r.bytes(f.Nonce[:])
 	checkJob(r, f.Job)
 }
 
 // Proof shows that its sender holds the job's link key: a MAC over both
-// hellos, the sender's first.
-type Proof struct{ MAC [32]byte }
+// hellos, the sender's first, and Received.
+type Proof struct {
+	Received uint64 // of the peer's stream on this link, in bytes: what need not be sent again
+	MAC      [32]byte
+}
 
 // Type implements Frame.
 func (*Proof) Type() Type { return TypeProof }
 
-func (f *Proof) appendBody(b []byte) []byte { return append(b, f.MAC[:]...) }
-func (f *Proof) decodeBody(r *reader)       { r.bytes(f.MAC[:]) }
+func (f *Proof) appendBody(b []byte) []byte {
+	return append(binary.BigEndian.AppendUint64(b, f.Received), f.MAC[:]...)
+}
+
+func (f *Proof) decodeBody(r *reader) {
+	f.Received = r.u64()
+	r.bytes(f.MAC[:])
+}
 
 // ControlHello is the first frame on a control connection, from both ends.
 // The ends go on if their ranges of versions overlap, with the newest common

@@ -37,8 +37,8 @@ const (
 	TypeObserved = Type(0x05) // ip[16] port:u16 time:u64(unix us)
 
 	// Between the two processes of a link.
-	TypeHello = Type(0x10) // features:u32 job:str8 from:u32 to:u32 generation:u64 dialled:u8 nonce[32]
-	TypeProof = Type(0x11) // mac[32]
+	TypeHello = Type(0x10) // features:u32 job:str8 from:u32 to:u32 generation:u64 dialled:u8 link[16] again:u8 nonce[32]
+	TypeProof = Type(0x11) // received:u64 mac[32]
 
 	// Between a process and its helper, over a Unix socket.
 	TypeLocalHello    = Type(0x20) // features:u32 auth[32] job:str8 rank:u32 generation:u64

@@ -1,0 +1,369 @@
+package link
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// roads connects the processes of a job by TCP connections on which something
+// can happen.
+type roads struct {
+	t       *testing.T
+	mu      sync.Mutex
+	ends    map[uint32]*roadEnd
+	open    map[*road]struct{}
+	blocked error // of every dial
+	dials   int
+	busy    sync.WaitGroup
+}
+
+// road is one connection, with somebody in the middle.
+type road struct {
+	a, b  *net.TCPConn // the middle's ends
+	mu    sync.Mutex
+	muted bool
+}
+
+// roadEnd is a process's overlay.Connector.
+type roadEnd struct {
+	*roads
+	rank   uint32
+	accept chan overlay.Carrier
+	closed chan struct{}
+}
+
+func newRoads(t *testing.T) *roads {
+	r := &roads{t: t, ends: map[uint32]*roadEnd{}, open: map[*road]struct{}{}}
+	t.Cleanup(func() { r.cut(); r.busy.Wait() })
+	return r
+}
+
+func (r *roads) end(rank uint32) *roadEnd {
+	e := &roadEnd{roads: r, rank: rank, accept: make(chan overlay.Carrier, 64), closed: make(chan struct{})}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ends[rank] = e
+	return e
+}
+
+func (e *roadEnd) Dial(_ context.Context, peer overlay.ProcessName, _ overlay.Ways) (overlay.Carrier, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.dials++
+	if e.blocked != nil {
+		return overlay.Carrier{}, e.blocked
+	}
+	a, ma := tcpPair(e.t)
+	mb, b := tcpPair(e.t)
+	w := &road{a: ma.(*net.TCPConn), b: mb.(*net.TCPConn)}
+	e.open[w] = struct{}{}
+	for _, d := range [][2]*net.TCPConn{{w.a, w.b}, {w.b, w.a}} {
+		e.busy.Go(func() { w.carry(d[0], d[1]); w.close(); e.forget(w) })
+	}
+	path := overlay.Path{Technique: overlay.Direct}
+	e.ends[peer.Rank].accept <- overlay.Carrier{Conn: b, Path: path}
+	return overlay.Carrier{Conn: a, Path: path}, nil
+}
+
+func (r *roads) forget(w *road) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.open, w)
+}
+
+func (e *roadEnd) Accept(ctx context.Context) (overlay.Carrier, error) {
+	select {
+	case c := <-e.accept:
+		return c, nil
+	case <-ctx.Done():
+		return overlay.Carrier{}, ctx.Err()
+	case <-e.closed:
+		return overlay.Carrier{}, net.ErrClosed
+	}
+}
+
+func (e *roadEnd) Close() error { close(e.closed); return nil }
+
+func (w *road) carry(from, to *net.TCPConn) {
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := from.Read(buf)
+		if err != nil {
+			return
+		}
+		w.mu.Lock()
+		muted := w.muted
+		w.mu.Unlock()
+		if muted {
+			continue
+		}
+		if _, err := to.Write(buf[:n]); err != nil {
+			return
+		}
+	}
+}
+
+func (w *road) close() {
+	w.a.SetLinger(0)
+	w.b.SetLinger(0)
+	w.a.Close()
+	w.b.Close()
+}
+
+// cut resets every connection, and mute lets nothing through any more on those
+// that there are.
+func (r *roads) cut() { r.all((*road).close) }
+
+func (r *roads) mute() {
+	r.all(func(w *road) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.muted = true
+	})
+}
+
+func (r *roads) all(do func(*road)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for w := range r.open {
+		do(w)
+	}
+}
+
+func (r *roads) block(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.blocked = err
+}
+
+// couple links ranks 1 and 2 and returns both links.
+func couple(t *testing.T, r *roads, patience time.Duration) (a, b *Link) {
+	t.Helper()
+	var links [2]chan *Link
+	for i := range links {
+		links[i] = make(chan *Link, 4)
+		m := NewMesh(Config{Self: identity(t, uint32(i)), Size: 2, Connector: r.end(uint32(i)), Patience: patience, Up: func(l *Link) { links[i] <- l }})
+		ctx, cancel := context.WithCancel(context.Background())
+		var served sync.WaitGroup
+		served.Go(func() { m.Serve(ctx) })
+		t.Cleanup(func() { cancel(); served.Wait() })
+		if i == 1 {
+			if err := m.Connect(t.Context(), 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return <-links[0], <-links[1]
+}
+
+// pump sends n random bytes each way at once, in pieces of all sizes, and checks
+// that they come out the same.
+func pump(t *testing.T, a, b *Link, n int) {
+	t.Helper()
+	var both sync.WaitGroup
+	for i, d := range [][2]*Link{{a, b}, {b, a}} {
+		sent, got := sha256.New(), sha256.New()
+		var pair sync.WaitGroup
+		pair.Go(func() {
+			rng := rand.New(rand.NewPCG(uint64(i), 1))
+			source := rand.NewChaCha8([32]byte{byte(i)})
+			buf := make([]byte, 300<<10)
+			for left := n; left > 0; {
+				piece := buf[:min(left, 1+rng.IntN(1<<(1+rng.IntN(18))))]
+				source.Read(piece)
+				sent.Write(piece)
+				if _, err := d[0].Conn.Write(piece); err != nil {
+					t.Errorf("direction %d, %d bytes before the end: %v", i, left, err)
+					return
+				}
+				left -= len(piece)
+			}
+		})
+		pair.Go(func() {
+			rng := rand.New(rand.NewPCG(uint64(i), 2))
+			buf := make([]byte, 300<<10)
+			for left := n; left > 0; {
+				k, err := d[1].Conn.Read(buf[:min(left, 1+rng.IntN(len(buf)))])
+				if err != nil {
+					t.Errorf("direction %d, %d bytes before the end: %v", i, left, err)
+					return
+				}
+				got.Write(buf[:k])
+				left -= k
+			}
+		})
+		both.Go(func() {
+			pair.Wait()
+			if !t.Failed() && string(sent.Sum(nil)) != string(got.Sum(nil)) {
+				t.Errorf("direction %d: the bytes arrived changed", i)
+			}
+		})
+	}
+	both.Wait()
+}
+
+// TestLinkSurvivesResets: connections are reset again and again, and every byte
+// arrives once and in order.
+func TestLinkSurvivesResets(t *testing.T) {
+	r := newRoads(t)
+	a, b := couple(t, r, 0)
+	stop := make(chan struct{})
+	var cutting sync.WaitGroup
+	cutting.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			case <-time.After(20 * time.Millisecond): // enough for some to get through
+				r.cut()
+			}
+		}
+	})
+	for r.count() < 10 && !t.Failed() {
+		pump(t, a, b, 4<<20)
+	}
+	close(stop)
+	cutting.Wait()
+	pump(t, a, b, 1<<20)
+}
+
+func (r *roads) count() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.dials
+}
+
+// TestLinkSurvivesSilence: a path that swallows everything is left for another
+// one, long before TCP itself would notice.
+func TestLinkSurvivesSilence(t *testing.T) {
+	r := newRoads(t)
+	a, b := couple(t, r, 0)
+	pump(t, a, b, 1<<20)
+	for i := range 3 {
+		r.mute()
+		pump(t, a, b, 1<<20)
+		if n := r.count(); n < i+2 {
+			t.Fatalf("%d connections were made, data went on after %d losses", n, i+1)
+		}
+	}
+}
+
+// TestLostLinkSaysWhy: a link that cannot be restored ends by its time, and its
+// error names every try.
+func TestLostLinkSaysWhy(t *testing.T) {
+	r := newRoads(t)
+	a, b := couple(t, r, 700*time.Millisecond)
+	r.block(fmt.Errorf("the bridge is up: %w", overlay.ErrUnreachable))
+	r.cut()
+	for _, l := range []*Link{a, b} {
+		_, err := l.Conn.Read(make([]byte, 1))
+		if err == nil || !strings.Contains(err.Error(), "not restored") || !errors.Is(err, overlay.ErrUnreachable) && !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("rank %d: %v", l.Peer.Rank, err)
+		}
+		if _, again := l.Conn.Write([]byte("x")); again == nil {
+			t.Error("a lost link takes data")
+		}
+	}
+}
+
+// TestCloseOfALink: what was written before arrives, then the end; and the other
+// end learns that nobody reads any more.
+func TestCloseOfALink(t *testing.T) {
+	r := newRoads(t)
+	a, b := couple(t, r, 0)
+	sent := make([]byte, 3<<20)
+	rand.NewChaCha8([32]byte{}).Read(sent)
+	var writing sync.WaitGroup
+	writing.Go(func() {
+		a.Conn.Write(sent)
+		a.Conn.Close()
+	})
+	got, err := io.ReadAll(b.Conn)
+	if err != nil || string(got) != string(sent) {
+		t.Fatalf("%d of %d bytes, %v", len(got), len(sent), err)
+	}
+	writing.Wait()
+	for until := time.Now().Add(10 * time.Second); ; {
+		if _, err := b.Conn.Write(sent); errors.Is(err, net.ErrClosed) {
+			break
+		} else if err != nil || time.Now().After(until) {
+			t.Fatalf("writing to a closed link: %v", err)
+		}
+	}
+	if _, err := a.Conn.Read(make([]byte, 1)); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("reading a closed link: %v", err)
+	}
+	if err := a.Conn.Close(); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("closing it again: %v", err)
+	}
+}
+
+// TestLinkDeadlines: waiting ends by a deadline, and the link goes on.
+func TestLinkDeadlines(t *testing.T) {
+	r := newRoads(t)
+	a, b := couple(t, r, 0)
+	a.Conn.SetReadDeadline(time.Now().Add(10 * time.Millisecond))
+	if _, err := a.Conn.Read(make([]byte, 1)); err == nil || !isTimeout(err) {
+		t.Errorf("read: %v", err)
+	}
+	a.Conn.SetReadDeadline(time.Time{})
+	a.Conn.SetWriteDeadline(time.Now().Add(2 * time.Second))
+	var wrote int
+	for err := error(nil); err == nil; {
+		var n int
+		n, err = a.Conn.Write(make([]byte, 1<<20)) // nobody reads: a window fits
+		if wrote += n; err != nil && !isTimeout(err) {
+			t.Errorf("write: %v", err)
+		}
+	}
+	if wrote < window {
+		t.Errorf("only %d bytes were taken", wrote)
+	}
+	a.Conn.SetWriteDeadline(time.Time{})
+	if _, err := io.ReadFull(b.Conn, make([]byte, wrote)); err != nil {
+		t.Fatal(err)
+	}
+	pump(t, a, b, 1<<20)
+}
+
+func isTimeout(err error) bool {
+	var t net.Error
+	return errors.As(err, &t) && t.Timeout()
+}
+
+func TestJudge(t *testing.T) {
+	const none = -1
+	for _, tc := range []struct {
+		silence, asked, rtt time.Duration
+		load                bool
+		want                sign
+	}{
+		{0, none, 0, true, fine},
+		{240 * time.Millisecond, none, 0, true, fine},
+		{250 * time.Millisecond, none, 0, true, ask},
+		{250 * time.Millisecond, none, 0, false, fine},
+		{15 * time.Second, none, 0, false, ask},
+		{300 * time.Millisecond, 50 * time.Millisecond, 0, true, fine},
+		{500 * time.Millisecond, 250 * time.Millisecond, 0, true, doubtful},
+		{500 * time.Millisecond, 250 * time.Millisecond, 100 * time.Millisecond, true, fine}, // an answer cannot be here yet
+		{100 * time.Millisecond, 250 * time.Millisecond, 0, true, fine},                      // something came since
+		{3 * time.Second, 2 * time.Second, 0, true, gone},
+		{3 * time.Second, 2 * time.Second, time.Second, true, fine},
+		{16 * time.Second, 2 * time.Second, 0, false, gone},
+	} {
+		if got := judge(tc.silence, tc.asked, tc.rtt, tc.load); got != tc.want {
+			t.Errorf("%+v: %v", tc, got)
+		}
+	}
+}
