@@ -156,11 +156,7 @@ func (c *carrier) compose() bool {
 	switch f, ok := s.send.Next(c.id, wire.MaxLinkData); {
 	case ok:
 		if f.N > 0 {
-			var flags uint8
-			if s.out.lent(f.Off, f.Off+uint64(f.N)) {
-				flags = wire.AckSoon
-			}
-			header(wire.LinkHeader{Kind: wire.LinkData, Flags: flags, Length: uint32(f.N), Offset: f.Off})
+			header(wire.LinkHeader{Kind: wire.LinkData, Length: uint32(f.N), Offset: f.Off})
 			iov = s.out.gather(iov, f.Off, f.N)
 			c.from, c.to = f.Off, f.Off+uint64(f.N)
 		}
@@ -232,7 +228,11 @@ func (c *carrier) step(p []byte) int {
 		return c.stepData(p)
 	}
 	for c.end-c.begin < wire.LinkHeaderLen {
-		if !c.fill() {
+		most := readBuffer
+		if len(p) >= readBuffer/4 {
+			most = wire.LinkHeaderLen - (c.end - c.begin) // the data goes straight to p
+		}
+		if !c.fill(most) {
 			return 0
 		}
 	}
@@ -285,7 +285,7 @@ func (c *carrier) handle(h wire.LinkHeader) error {
 		text := make([]byte, h.Length)
 		for i := range text {
 			for c.begin == c.end {
-				if !c.fill() {
+				if !c.fill(readBuffer) {
 					return nil
 				}
 			}
@@ -316,7 +316,7 @@ func (c *carrier) stepData(p []byte) int {
 		return c.took(p, data)
 	}
 	if p == nil || len(p) < readBuffer/4 && len(p) < c.left || s.in.size > 0 {
-		if !c.fill() {
+		if !c.fill(readBuffer) {
 			return 0
 		}
 		return c.stepData(p)
@@ -380,8 +380,9 @@ func (c *carrier) took(p, data []byte) int {
 	return n
 }
 
-// fill reads into the buffer. It returns false when that failed.
-func (c *carrier) fill() bool {
+// fill reads at most so many bytes into the buffer. It returns false when that
+// failed.
+func (c *carrier) fill(most int) bool {
 	if c.buf == nil {
 		c.buf = make([]byte, readBuffer)
 	}
@@ -391,7 +392,7 @@ func (c *carrier) fill() bool {
 		copy(c.buf, c.buf[c.begin:c.end])
 		c.begin, c.end = 0, c.end-c.begin
 	}
-	n, ok := c.receive(c.buf[c.end:])
+	n, ok := c.receive(c.buf[c.end:min(c.end+most, len(c.buf))])
 	c.end += n
 	return ok
 }

@@ -94,8 +94,8 @@ func (d *deadline) set(mu *sync.Mutex, t time.Time) {
 	}
 }
 
-// Write implements net.Conn. It returns when the peer has acknowledged large
-// writes, or has been spared waiting by a copy; small ones are copied at once.
+// Write implements net.Conn. It returns when p is in the kernel's hands, and
+// copies what the peer has not acknowledged by then.
 func (s *stream) Write(p []byte) (int, error) {
 	one := [1][]byte{p}
 	n, err := s.WriteBuffers(one[:])
@@ -132,7 +132,7 @@ func (s *stream) WriteBuffers(bufs [][]byte) (n int64, err error) {
 	}
 	s.flush()
 	if lent {
-		s.settle(first)
+		s.takeBack(first)
 	}
 	return n, nil
 }
@@ -157,24 +157,6 @@ func (s *stream) room() (int, error) {
 	}
 }
 
-// patient is how long a write of lent bytes waits for their acknowledgement
-// before it copies what is left. A copy costs about as much.
-const patient = 200 * time.Microsecond
-
-// settle returns when the stream holds nothing lent from off on any more.
-func (s *stream) settle(from uint64) {
-	to := s.out.end
-	until := time.Now().Add(patient)
-	for s.out.lent(from, to) && !s.over {
-		if busy := s.writingLent(from, to); !busy && time.Now().After(until) {
-			s.out.own(from, to)
-			return
-		}
-		s.waitFor(patient / 4)
-	}
-	s.takeBack(from)
-}
-
 // takeBack copies what the stream still holds of lent bytes from off on, once no
 // carrier is writing them.
 func (s *stream) takeBack(from uint64) {
@@ -183,17 +165,6 @@ func (s *stream) takeBack(from uint64) {
 		s.writable.Wait()
 	}
 	s.out.own(from, to)
-}
-
-// waitFor waits for a change, or d.
-func (s *stream) waitFor(d time.Duration) {
-	t := time.AfterFunc(d, func() {
-		s.mu.Lock() // or it could come before Wait
-		defer s.mu.Unlock()
-		s.writable.Broadcast()
-	})
-	s.writable.Wait()
-	t.Stop()
 }
 
 // writingLent reports whether a carrier is writing bytes between from and to.
