@@ -135,23 +135,3 @@ func (o *outbox) own(from, to uint64) {
 	}
 	o.pieces, o.head = append(o.pieces[:0], kept...), 0
 }
-
-// lent reports whether lent bytes between from and to are still held.
-func (o *outbox) lent(from, to uint64) bool {
-	for i := o.head; i < len(o.pieces); i++ {
-		if p := &o.pieces[i]; p.chunk == nil && p.off < to && p.end() > from && len(p.data) > 0 {
-			return true
-		}
-	}
-	return false
-}
-
-// drop gives everything up.
-func (o *outbox) drop() {
-	for i := o.head; i < len(o.pieces); i++ {
-		if c := o.pieces[i].chunk; c != nil {
-			chunks.Put(c)
-		}
-	}
-	o.pieces, o.head = nil, 0
-}

@@ -440,6 +440,7 @@ func (s *stream) finish(err error) {
 	if !s.recv.Ended() {
 		s.in = inbox{}
 	}
+	s.out = outbox{end: s.out.end} // a carrier may still be reading it, so its chunks are not used again
 	s.readable.Broadcast()
 	s.writable.Broadcast()
 	s.ended()
