@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/jobkey"
+	"github.com/isthmus-grid/isthmus/link/stream"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
 )
@@ -53,8 +54,11 @@ func Establish(ctx context.Context, c overlay.Carrier, self Identity, peer *over
 		return nil, err
 	}
 	l := newLink(c, m, peer != nil)
-	l.stream.lost = func(_ *carrier, err error) { l.stream.finish(fmt.Errorf("link to %v (%v): %w", l.Peer, l.Path, err)) }
-	return l, l.begin(c, m)
+	l.begin(func(_ *stream.Carrier, err error, _ int) error {
+		return fmt.Errorf("link to %v (%v): %w", l.Peer, l.Path, err)
+	}, func() {}, func() {})
+	_, err = l.attach(c, m)
+	return l, err
 }
 
 // terms are what a handshake is about.

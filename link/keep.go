@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"net"
 	"strings"
+	"sync"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/link/stream"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
 )
@@ -30,38 +32,43 @@ const (
 	absent = 1500 * time.Millisecond
 )
 
-// keeper replaces a link's carriers. Its stream's mu guards it.
+// keeper replaces a link's carriers.
 type keeper struct {
-	mesh    *Mesh
-	link    *Link
+	mesh *Mesh
+	link *Link
+
+	mu      sync.Mutex // a stream may be locked before it, and not after
 	dialing bool
 	since   time.Time // of the loss
 	tries   []string
 }
 
-// lost is stream.lost: a carrier has died.
-func (k *keeper) lost(c *carrier, err error) {
-	k.note(fmt.Sprintf("%v: %v", c.path, err))
-	if known := c.fault; known != nil {
-		if why := known(); why != nil {
+// lost is stream.Options.Lost.
+func (k *keeper) lost(c *stream.Carrier, err error, left int) error {
+	a := c.About.(*about)
+	k.note(fmt.Sprintf("%v: %v", a.path, err))
+	if a.fault != nil {
+		if why := a.fault(); why != nil {
 			k.note(why.Error())
 		}
 	}
-	s := k.link.stream
 	switch {
-	case len(s.carriers) > 0:
-	case c.path.Technique == 0: // one node: what ends there is the process
-		s.finish(fmt.Errorf("link to %v (%v): %w", k.link.Peer, c.path, err))
-	case s.closing && s.send.Acked() >= s.send.End():
-		s.finish(net.ErrClosed) // the peer has all of it
-	default:
-		k.redial()
+	case left > 0:
+		return nil
+	case a.path.Technique == 0: // one node: what ends there is the process
+		return fmt.Errorf("link to %v (%v): %w", k.link.Peer, a.path, err)
 	}
+	return k.redial()
 }
+
+// silent is stream.Options.Silent.
+func (k *keeper) silent() { k.redial() } // if that cannot be, the mesh ends the link
 
 // note remembers what went wrong, for the error of a link that is lost.
 func (k *keeper) note(what string) {
 	const most = 8
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	if len(k.tries) == most {
 		k.tries = append(k.tries[:1], k.tries[2:]...)
 	}
@@ -69,55 +76,64 @@ func (k *keeper) note(what string) {
 }
 
 // redial looks for another carrier, unless that is being done.
-func (k *keeper) redial() {
+func (k *keeper) redial() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	if k.dialing {
-		return
+		return nil
+	}
+	if !k.mesh.goes(k.restore) {
+		return fmt.Errorf("link to %v: %w", k.link.Peer, errClosed)
 	}
 	k.dialing, k.since = true, time.Now()
-	started := k.mesh.goes(func(ctx context.Context) {
-		ctx, cancel := context.WithTimeout(ctx, k.mesh.cfg.Patience)
-		defer cancel()
-		err := k.look(ctx)
-		s := k.link.stream
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		k.dialing = false
-		switch {
-		case err == nil || s.over:
-			k.tries = nil
-		case len(s.carriers) > 0: // the other end was quicker
-		case errors.Is(err, overlay.ErrStale):
-			s.finish(fmt.Errorf("link to %v: the peer knows it no more, it has closed it or started again: %w (%w)", k.link.Peer, net.ErrClosed, err))
-		default:
-			s.finish(fmt.Errorf("link to %v: lost %v ago and not restored: %s: %w",
-				k.link.Peer, time.Since(k.since).Round(time.Millisecond), strings.Join(k.tries, "; "), err))
-		}
-	})
-	if !started {
-		k.link.stream.finish(fmt.Errorf("link to %v: %w", k.link.Peer, errClosed))
-	}
+	return nil
 }
 
 var errClosed = errors.New("link: the mesh is closed")
 
+// restore gives the link a carrier, or ends it.
+func (k *keeper) restore(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, k.mesh.cfg.Patience)
+	defer cancel()
+	err := k.look(ctx)
+	k.mu.Lock()
+	k.dialing = false
+	tries, since := k.tries, k.since
+	if err == nil {
+		k.tries = nil
+	}
+	k.mu.Unlock()
+	s := k.link.stream
+	switch {
+	case err == nil || len(s.Carriers()) > 0: // the other end may have been quicker
+		if len(s.Carriers()) == 0 && !s.Over() { // and what came is lost again
+			if err := k.redial(); err != nil {
+				s.Fail(err)
+			}
+		}
+	case errors.Is(err, overlay.ErrStale):
+		s.Fail(fmt.Errorf("link to %v: the peer knows it no more, it has closed it or started again: %w (%w)", k.link.Peer, net.ErrClosed, err))
+	default:
+		s.Fail(fmt.Errorf("link to %v: lost %v ago and not restored: %s: %w",
+			k.link.Peer, time.Since(since).Round(time.Millisecond), strings.Join(tries, "; "), err))
+	}
+}
+
 // look dials until there is a carrier that is beyond doubt. It ends with ctx.
 func (k *keeper) look(ctx context.Context) error {
-	if !k.link.Dialled && !k.rest(ctx, otherEnd) {
-		return k.ended(ctx)
+	if !k.link.Dialled {
+		if err := k.rest(ctx, otherEnd); err != nil {
+			return err
+		}
 	}
 	var unknown time.Time
 	bound := firstDial
-	for pause := firstRest; ; pause = min(2*pause, lastRest) {
-		if k.well() {
-			return nil
-		}
+	for pause := firstRest; !k.well(); pause = min(2*pause, lastRest) {
 		err := k.dial(ctx, bound)
 		if err == nil {
 			return nil
 		}
-		k.link.stream.mu.Lock()
 		k.note(err.Error())
-		k.link.stream.mu.Unlock()
 		switch {
 		case !errors.Is(err, overlay.ErrUnknownProcess):
 			unknown, bound = time.Time{}, oneDial
@@ -126,52 +142,43 @@ func (k *keeper) look(ctx context.Context) error {
 		case time.Since(unknown) > absent:
 			return fmt.Errorf("%w: the process seems to have ended", err)
 		}
-		if errors.Is(err, overlay.ErrStale) || errors.Is(err, overlay.ErrForbidden) || !k.rest(ctx, pause) {
-			return k.ended(ctx, err)
+		if errors.Is(err, overlay.ErrStale) || errors.Is(err, overlay.ErrForbidden) {
+			return err
+		}
+		if late := k.rest(ctx, pause); late != nil {
+			return err
 		}
 	}
-}
-
-func (k *keeper) ended(ctx context.Context, errs ...error) error {
-	for _, err := range errs {
-		return err
-	}
-	if k.well() {
-		return nil
-	}
-	return context.Cause(ctx)
+	return nil
 }
 
 // well reports whether nothing needs to be done.
 func (k *keeper) well() bool {
-	s := k.link.stream
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, c := range s.carriers {
-		if !c.doubted {
+	for _, c := range k.link.stream.Carriers() {
+		if !c.Silent {
 			return true
 		}
 	}
-	return s.over
+	return k.link.stream.Over()
 }
 
-// rest waits for d, or until nothing needs to be done; false means that ctx
-// ended.
-func (k *keeper) rest(ctx context.Context, d time.Duration) bool {
+// rest waits for d, or until nothing needs to be done, or ctx ends, which is an
+// error.
+func (k *keeper) rest(ctx context.Context, d time.Duration) error {
 	for end := time.Now().Add(d); !k.well(); {
 		left := time.Until(end)
 		if left <= 0 {
-			return true
+			break
 		}
-		t := time.NewTimer(min(left, tick))
+		t := time.NewTimer(min(left, stream.Tick))
 		select {
 		case <-t.C:
 		case <-ctx.Done():
 			t.Stop()
-			return false
+			return context.Cause(ctx)
 		}
 	}
-	return ctx.Err() == nil
+	return context.Cause(ctx)
 }
 
 // dial makes one more carrier of the link.
@@ -187,7 +194,8 @@ func (k *keeper) dial(ctx context.Context, bound time.Duration) error {
 	if err != nil {
 		return err
 	}
-	return k.take(c, m)
+	_, err = l.attach(c, m)
+	return err
 }
 
 // admit is terms.admit for a further carrier.
@@ -196,27 +204,9 @@ func (k *keeper) admit(h *wire.Hello) (uint64, error) {
 	if h.Generation != l.Generation {
 		return 0, fmt.Errorf("%w: %v has started again", overlay.ErrStale, l.Peer)
 	}
-	s := l.stream
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.over {
+	received, err := l.stream.Received()
+	if err != nil {
 		return 0, fmt.Errorf("%w: the link is closed", overlay.ErrStale)
 	}
-	return s.ack(), nil
-}
-
-// take attaches a further carrier, and gives those up that are in doubt.
-func (k *keeper) take(c overlay.Carrier, m met) error {
-	if err := k.link.attach(c, m); err != nil {
-		return err
-	}
-	s := k.link.stream
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, old := range append([]*carrier(nil), s.carriers...) {
-		if old.doubted {
-			s.failed(old, errSilent)
-		}
-	}
-	return nil
+	return received, nil
 }

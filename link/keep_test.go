@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/link/stream"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -327,7 +328,7 @@ func TestLinkDeadlines(t *testing.T) {
 			t.Errorf("write: %v", err)
 		}
 	}
-	if wrote < window {
+	if wrote < stream.Window {
 		t.Errorf("only %d bytes were taken", wrote)
 	}
 	a.Conn.SetWriteDeadline(time.Time{})
@@ -340,30 +341,4 @@ func TestLinkDeadlines(t *testing.T) {
 func isTimeout(err error) bool {
 	var t net.Error
 	return errors.As(err, &t) && t.Timeout()
-}
-
-func TestJudge(t *testing.T) {
-	const none = -1
-	for _, tc := range []struct {
-		silence, asked, rtt time.Duration
-		load                bool
-		want                sign
-	}{
-		{0, none, 0, true, fine},
-		{240 * time.Millisecond, none, 0, true, fine},
-		{250 * time.Millisecond, none, 0, true, ask},
-		{250 * time.Millisecond, none, 0, false, fine},
-		{15 * time.Second, none, 0, false, ask},
-		{300 * time.Millisecond, 50 * time.Millisecond, 0, true, fine},
-		{500 * time.Millisecond, 250 * time.Millisecond, 0, true, doubtful},
-		{500 * time.Millisecond, 250 * time.Millisecond, 100 * time.Millisecond, true, fine}, // an answer cannot be here yet
-		{100 * time.Millisecond, 250 * time.Millisecond, 0, true, fine},                      // something came since
-		{3 * time.Second, 2 * time.Second, 0, true, gone},
-		{3 * time.Second, 2 * time.Second, time.Second, true, fine},
-		{16 * time.Second, 2 * time.Second, 0, false, gone},
-	} {
-		if got := judge(tc.silence, tc.asked, tc.rtt, tc.load); got != tc.want {
-			t.Errorf("%+v: %v", tc, got)
-		}
-	}
 }

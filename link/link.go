@@ -1,26 +1,20 @@
 // Package link makes the one link between two processes of a job, and keeps it
 // though its connections come and go: it authenticates carriers end to end, sees
 // to it that two processes that dial each other at the same instant end with
-// exactly one link (the decisions in pair.go, carried out by Mesh), carries the
-// bytes over the carriers of the moment (stream.go, on the core in link/resume),
-// notices a carrier that has gone silent (watch.go) and replaces it (keep.go).
+// exactly one link (the decisions in pair.go, carried out by Mesh), and gets a
+// link other carriers when it needs them (keep.go). Package stream carries the
+// bytes.
 //
 // The package knows ranks, keys and carriers. It refuses to know what flows
 // over a link, how a carrier was made, and who asked for it. State is in the
 // Mesh: for each rank of the job what link it has or is about to get.
-//
-// # Memory
-//
-// A link holds what the peer has not acknowledged and what came in and was not
-// read, at most 16 MiB each, and 64 KiB a carrier to read into; a small write
-// takes 64 KiB until it is acknowledged. An idle link holds
-// one carrier's buffer and about 6 KiB.
 package link
 
 import (
 	"net"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/link/stream"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
 )
@@ -35,7 +29,7 @@ type Link struct {
 	RTT        time.Duration      // of the handshake: one round trip and the peer's work for it
 
 	id     wire.ID
-	stream *stream
+	stream *stream.Stream
 	fault  func() error
 	done   chan struct{}
 }
@@ -44,8 +38,7 @@ type Link struct {
 // and the time for what was written to arrive is over. It is nil in the zero Link.
 func (l *Link) Done() <-chan struct{} { return l.done }
 
-// Conn is a link's connection. At most one Read may be under way, and one Write
-// or WriteBuffers; the other methods may be called at any time.
+// Conn is a link's connection; see package stream.
 type Conn interface {
 	net.Conn
 
@@ -57,30 +50,52 @@ type Conn interface {
 	CloseWrite() error
 }
 
-// newLink makes a link of a handshake. It has no carrier before begin.
+// newLink makes a link of a handshake. It has no carrier yet.
 func newLink(c overlay.Carrier, m met, dialled bool) *Link {
-	l := &Link{
+	return &Link{
 		Peer: overlay.ProcessName{Job: m.hello.Job, Rank: m.hello.From}, Generation: m.hello.Generation,
 		Dialled: dialled, Path: c.Path, RTT: m.rtt, id: m.link, fault: c.Fault,
 		done: make(chan struct{}),
 	}
-	l.stream = newStream(l.Peer.String(), nil, func() { close(l.done) })
-	l.Conn = l.stream
-	return l
 }
 
-// begin gives the link its first carrier.
-func (l *Link) begin(c overlay.Carrier, m met) error { return l.attach(c, m) }
+// begin makes the link's stream. lost and silent are those of stream.Options,
+// ended is called when it is over.
+func (l *Link) begin(lost func(*stream.Carrier, error, int) error, silent, ended func()) {
+	l.stream = stream.New(stream.Options{
+		Peer: l.Peer.String(), Lost: lost, Silent: silent,
+		Ended: func() { close(l.done); ended() },
+	})
+	l.Conn = l.stream
+}
 
 // attach gives the link a carrier, which it owns from then on.
-func (l *Link) attach(c overlay.Carrier, m met) error {
-	k := newCarrier(c.Conn, c.Path, c.Fault)
-	k.rtt = m.rtt
-	if err := l.stream.attach(k, 1, m.received); err != nil {
-		c.Conn.Close()
-		return err
+func (l *Link) attach(c overlay.Carrier, m met) (*stream.Carrier, error) {
+	return l.stream.Attach(c.Conn, &about{c.Path, c.Fault}, m.received, m.rtt)
+}
+
+// about is what a link wants to know of a carrier.
+type about struct {
+	path  overlay.Path
+	fault func() error // what the helper knows of its death; may be nil
+}
+
+func pathOf(c *stream.Carrier) overlay.Path { return c.About.(*about).path }
+
+// A Carrier is one of a link's at a moment.
+type Carrier struct {
+	stream.State
+	Path overlay.Path
+}
+
+// Carriers returns those that the link has, the oldest first.
+func (l *Link) Carriers() []Carrier {
+	states := l.stream.Carriers()
+	all := make([]Carrier, len(states))
+	for i, s := range states {
+		all[i] = Carrier{s, pathOf(s.Carrier)}
 	}
-	return nil
+	return all
 }
 
 // Explain returns what the local helper knows about the first carrier's death, or

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/link/stream"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
 )
@@ -247,19 +248,18 @@ func (m *Mesh) lasting(c overlay.Carrier, h met, dialled bool) (*Link, error) {
 	l := newLink(c, h, dialled)
 	k := &keeper{mesh: m, link: l}
 	rank := l.Peer.Rank
-	l.stream.lost, l.stream.doubt = k.lost, k.redial
-	l.stream.ended = func() { // a mesh is never locked before a stream is
-		close(l.done)
+	l.begin(k.lost, k.silent, func() { // a mesh is never locked before a stream is
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		if m.links[rank] == k {
 			delete(m.links, rank)
 		}
-	}
+	})
 	m.mu.Lock()
 	m.links[rank] = k
 	m.mu.Unlock()
-	return l, l.attach(c, h)
+	_, err := l.attach(c, h)
+	return l, err
 }
 
 // goes runs f as work of the mesh, with the context of Serve, or reports that
@@ -277,7 +277,7 @@ func (m *Mesh) goes(f func(context.Context)) bool {
 
 // watch looks after all links until ctx ends.
 func (m *Mesh) watch(ctx context.Context) {
-	t := time.NewTicker(tick)
+	t := time.NewTicker(stream.Tick)
 	defer t.Stop()
 	for {
 		select {
@@ -286,7 +286,7 @@ func (m *Mesh) watch(ctx context.Context) {
 			return
 		}
 		for _, k := range m.kept() {
-			k.link.stream.watch()
+			k.link.stream.Watch()
 		}
 	}
 }
@@ -303,10 +303,14 @@ func (m *Mesh) kept() []*keeper {
 
 // endLinks ends what is left of the links and waits for it.
 func (m *Mesh) endLinks() {
+	var all sync.WaitGroup
 	for _, k := range m.kept() {
-		k.link.stream.abandon(errClosed)
-		k.link.stream.work.Wait()
+		all.Go(func() {
+			k.link.stream.Leave(fmt.Sprintf("rank %d leaves the job", m.cfg.Self.Process.Rank))
+			k.link.stream.Wait()
+		})
 	}
+	all.Wait()
 }
 
 // answer makes a link of an incoming carrier, if its pair wants it.
@@ -337,7 +341,7 @@ func (m *Mesh) answer(ctx context.Context, c overlay.Carrier) {
 		}
 	}})
 	if k != nil && err == nil {
-		k.take(c, got) // the link is over, or it has one more carrier
+		k.link.attach(c, got) // the link is over, or it has one more carrier
 		return
 	}
 	if a == nil {
@@ -354,13 +358,13 @@ func (m *Mesh) answer(ctx context.Context, c overlay.Carrier) {
 		m.step(a, event{kind: evGrantFailed, id: id})
 	} else {
 		err = m.step(a, event{kind: evGranted, id: id, life: l.Generation})
-		if err != nil {
-			l.Conn.Close()
-		}
 	}
 	m.mu.Unlock()
-	if err == nil {
+	switch {
+	case err == nil:
 		m.handUp(a, l)
+	case l != nil:
+		l.stream.Leave("another carrier became the link")
 	}
 }
 

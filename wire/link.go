@@ -15,9 +15,8 @@ const (
 	LinkPing  LinkKind = 3 // answer at once by LinkPong with the same Offset, which is a number of the sender's
 	LinkPong  LinkKind = 4
 	LinkFin   LinkKind = 5 // the stream ends before Offset
-	LinkUse   LinkKind = 6 // the dialler of the link sends its data on this carrier from now on, and wants the peer to
-	LinkDrain LinkKind = 7 // the sender puts no more data on this carrier
-	LinkAbort LinkKind = 8 // Length bytes of text follow: why the sender gives up the whole link
+	LinkUse   LinkKind = 6 // Offset is the carrier's weight from now on, for both ends: its share of what is sent; 0: it stands by
+	LinkAbort LinkKind = 7 // Length bytes of text follow: why the sender gives up the whole link; none: it has closed it
 )
 
 // AckSoon in Flags asks the receiver to acknowledge before it waits for more:
@@ -37,7 +36,7 @@ const (
 //
 //	kind:u8 flags:u8 zero[2] length:u32 offset:u64 ack:u64
 //
-// Offset is zero with LinkAck, LinkUse, LinkDrain and LinkAbort. Ack is in every
+// Offset is zero with LinkAck and LinkAbort. Ack is in every
 // header: the sender has received all bytes of the peer's stream before it.
 type LinkHeader struct {
 	Kind   LinkKind
@@ -83,8 +82,8 @@ func (h LinkHeader) check() error {
 	switch h.Kind {
 	case LinkData:
 		most = MaxLinkData
-	case LinkPing, LinkPong, LinkFin:
-	case LinkAck, LinkUse, LinkDrain:
+	case LinkPing, LinkPong, LinkFin, LinkUse:
+	case LinkAck:
 		offset = false
 	case LinkAbort:
 		most, offset = MaxAbortText, false

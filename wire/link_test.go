@@ -12,7 +12,7 @@ func TestLinkHeader(t *testing.T) {
 		"020000000000000000000000000000000000000000000007": {Kind: LinkAck, Ack: 7},
 		"030000000000000000000000000000090000000000000000": {Kind: LinkPing, Offset: 9},
 		"0500000000000000ffffffffffffffff0000000000000001": {Kind: LinkFin, Offset: 1<<64 - 1, Ack: 1},
-		"080000000000000500000000000000000000000000000000": {Kind: LinkAbort, Length: 5},
+		"070000000000000500000000000000000000000000000000": {Kind: LinkAbort, Length: 5},
 	} {
 		var b [LinkHeaderLen]byte
 		h.Put(b[:])

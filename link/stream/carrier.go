@@ -1,0 +1,328 @@
+package stream
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/link/resume"
+	"github.com/isthmus-grid/isthmus/wire"
+)
+
+// A Carrier is one connection under a stream. The stream's mu guards it.
+type Carrier struct {
+	About any // what the owner wants to know of it
+
+	id    resume.Carrier
+	s     *Stream
+	conn  Conn
+	since time.Time
+	dead  bool
+	last  bool // the stream's last word was composed for it
+
+	// Writing. Whoever sets writing owns iov and head until it clears it.
+	writing  bool
+	from, to uint64 // of the stream's bytes that are being written
+	kick     chan struct{}
+	saying   saying
+	use      uint32 // with sayUse
+	pong     uint64 // with sayPong: the question
+	asked    question
+	iov      [][]byte
+	head     [5 * headerLen]byte
+
+	// Reading. Whoever sets reading owns the rest.
+	reading     bool
+	interrupted bool // the socket's deadline has passed, so that the reader looks around
+	vec         [3][]byte
+	buf         []byte
+	begin, end  int    // of what is buffered
+	left        int    // of the current data that has not been read
+	off         uint64 // of the next byte of it
+
+	heard  int64 // tick at which something came in last
+	served int64 // tick at which data did
+	spoke  int64 // tick at which something was written last
+	silent bool  // questions have had no answer
+	rtt    time.Duration
+	in     uint64 // bytes
+	outN   uint64
+}
+
+// saying is a set of short things to say.
+type saying uint8
+
+const (
+	sayAck saying = 1 << iota
+	sayUrge
+	sayPing
+	sayPong
+	sayUse
+	sayBye // the last word of a closed stream
+)
+
+const (
+	headerLen = wire.LinkHeaderLen
+
+	// Reads of directFrom bytes and more get data straight from the socket, the
+	// first directMost bytes of a frame together with its header.
+	directFrom = 2 << 10
+	directMost = 64 << 10
+
+	// readBuffer gathers small frames into one system call.
+	readBuffer = directMost + 4<<10
+
+	// stripe bounds a frame where several carriers take turns.
+	stripe = 64 << 10
+)
+
+func newCarrier(s *Stream, conn net.Conn, about any, rtt time.Duration) *Carrier {
+	return &Carrier{
+		About: about, s: s, conn: ConnOf(conn), since: time.Now(), rtt: rtt,
+		kick: make(chan struct{}, 1), buf: make([]byte, readBuffer),
+	}
+}
+
+// say has something short said, by the carrier's goroutine or along with data.
+func (c *Carrier) say(what saying) {
+	c.saying |= what
+	c.wake()
+}
+
+// wake has the carrier's goroutine look for something to write.
+func (c *Carrier) wake() {
+	select {
+	case c.kick <- struct{}{}:
+	default:
+	}
+}
+
+// writeLoop writes what nobody else does, until the carrier dies.
+func (c *Carrier) writeLoop() {
+	for range c.kick {
+		c.s.mu.Lock()
+		if c.dead {
+			c.s.mu.Unlock()
+			return
+		}
+		if !c.writing {
+			c.write()
+		}
+		c.s.mu.Unlock()
+	}
+}
+
+// write writes all there is. mu is held, and given up while the kernel works.
+func (c *Carrier) write() {
+	s := c.s
+	c.writing = true
+	for !c.dead && c.compose() {
+		s.mu.Unlock()
+		n, err := c.conn.WriteVec(c.iov...)
+		s.mu.Lock()
+		clear(c.iov)
+		c.outN += uint64(n)
+		c.spoke = s.ticks.Load()
+		c.from, c.to = 0, 0
+		s.acknowledged()
+		s.writable.Broadcast()
+		switch {
+		case err != nil:
+			s.failed(c, fmt.Errorf("writing: %w", err))
+		case c.last:
+			s.finish(net.ErrClosed)
+		}
+	}
+	c.writing = false
+	s.through()
+}
+
+// compose puts together what to write next, and reports whether there is
+// anything.
+func (c *Carrier) compose() bool {
+	s := c.s
+	if s.farewell {
+		return false
+	}
+	iov, head := c.iov[:0], c.head[:0]
+	ack := s.ack()
+	say := c.saying
+	c.saying = 0
+	var flags uint8
+	if say&sayUrge != 0 {
+		flags = wire.AckSoon
+	}
+	header := func(h wire.LinkHeader) {
+		h.Ack, h.Flags = ack, flags
+		at := len(head)
+		head = head[:at+headerLen]
+		h.Put(head[at:])
+		iov = append(iov, head[at:])
+	}
+	if say&sayUse != 0 {
+		header(wire.LinkHeader{Kind: wire.LinkUse, Offset: uint64(c.use)})
+	}
+	if say&sayPong != 0 {
+		header(wire.LinkHeader{Kind: wire.LinkPong, Offset: c.pong})
+	}
+	if say&sayPing != 0 {
+		c.asked.put(s.ticks.Load())
+		header(wire.LinkHeader{Kind: wire.LinkPing, Offset: c.asked.number})
+	}
+	switch f, ok := s.send.Next(c.id, s.frameSize()); {
+	case ok:
+		if f.N > 0 {
+			header(wire.LinkHeader{Kind: wire.LinkData, Length: uint32(f.N), Offset: f.Off})
+			iov = s.out.gather(iov, f.Off, f.N)
+			c.from, c.to = f.Off, f.Off+uint64(f.N)
+		}
+		if f.Fin {
+			header(wire.LinkHeader{Kind: wire.LinkFin, Offset: f.Off + uint64(f.N)})
+		}
+	case say&sayBye != 0:
+		header(wire.LinkHeader{Kind: wire.LinkAbort})
+		s.farewell, c.last = true, true
+	case say&(sayAck|sayUrge) != 0 && len(iov) == 0:
+		header(wire.LinkHeader{Kind: wire.LinkAck})
+	}
+	c.iov = iov
+	if len(iov) == 0 {
+		return false
+	}
+	s.told = ack
+	return true
+}
+
+// frameSize is the most that a frame may hold now.
+func (s *Stream) frameSize() int {
+	if len(s.carriers) > 1 {
+		used := 0
+		for _, c := range s.carriers {
+			if s.send.Uses(c.id) {
+				used++
+			}
+		}
+		if used > 1 {
+			return stripe
+		}
+	}
+	return wire.MaxLinkData
+}
+
+// interrupt wakes whoever reads the carrier.
+func (c *Carrier) interrupt() {
+	c.interrupted = true
+	c.conn.SetReadDeadline(time.Unix(1, 0))
+}
+
+// receive reads from the socket into the first k of vec, without mu.
+func (c *Carrier) receive(k int) (n int, ok bool) {
+	s := c.s
+	s.mu.Unlock()
+	n, err := c.conn.ReadVec(c.vec[:k]...)
+	s.mu.Lock()
+	clear(c.vec[:k])
+	if c.interrupted {
+		c.interrupted = false
+		c.conn.SetReadDeadline(time.Time{})
+	}
+	if n > 0 {
+		c.heard = s.ticks.Load()
+		c.in += uint64(n)
+		return n, !c.dead
+	}
+	if c.dead || errors.Is(err, os.ErrDeadlineExceeded) {
+		return 0, false
+	}
+	if err == io.EOF {
+		err = errors.New("the peer closed it")
+	}
+	s.failed(c, err)
+	return 0, false
+}
+
+func parse(b []byte) (header, error) {
+	h, err := wire.ParseLinkHeader(b)
+	return header{h}, err
+}
+
+type header struct{ wire.LinkHeader }
+
+func (h header) isData() bool { return h.Kind == wire.LinkData }
+
+// header takes the next header out of the buffer and acts on it. It returns
+// false when that ended the carrier or the stream, or has to wait for more.
+func (c *Carrier) header() bool {
+	s := c.s
+	h, err := wire.ParseLinkHeader(c.buf[c.begin:c.end])
+	if err == nil {
+		err = s.hearAck(h.Ack)
+	}
+	if err != nil {
+		c.broken(err)
+		return false
+	}
+	if h.Kind == wire.LinkAbort {
+		return c.lastWord(int(h.Length))
+	}
+	c.begin += headerLen
+	if err := c.act(h); err != nil {
+		c.broken(err)
+		return false
+	}
+	s.through()
+	return !c.dead
+}
+
+func (c *Carrier) act(h wire.LinkHeader) error {
+	s := c.s
+	if h.Flags&wire.AckSoon != 0 {
+		if s.soon = true; s.waiting() == 0 && h.Kind != wire.LinkData {
+			s.soon = false
+			c.say(sayAck)
+		}
+	}
+	switch h.Kind {
+	case wire.LinkData:
+		if _, err := s.recv.Look(h.Offset, int(h.Length)); err != nil {
+			return err
+		}
+		c.left, c.off = int(h.Length), h.Offset
+	case wire.LinkPing:
+		c.pong = h.Offset
+		c.say(sayPong)
+	case wire.LinkPong:
+		if d, ok := c.asked.answer(h.Offset); ok {
+			c.rtt = d
+		}
+	case wire.LinkFin:
+		if err := s.recv.Fin(h.Offset); err != nil {
+			return err
+		}
+		s.wakeReader()
+		c.say(sayAck)
+	case wire.LinkUse:
+		s.send.Weight(c.id, uint32(min(h.Offset, resume.MaxWeight)))
+		s.wakeAll()
+	}
+	return nil
+}
+
+// hearAck takes an acknowledgement from the peer.
+func (s *Stream) hearAck(off uint64) error {
+	if off <= s.send.Acked() {
+		return nil
+	}
+	if _, err := s.send.Ack(off); err != nil {
+		return err
+	}
+	s.acknowledged()
+	s.writable.Broadcast()
+	if s.o.Acknowledged != nil {
+		s.o.Acknowledged(off)
+	}
+	return nil
+}

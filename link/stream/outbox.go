@@ -1,0 +1,106 @@
+package stream
+
+import "sort"
+
+// An outbox holds the bytes of the sending stream that the peer has not
+// acknowledged. Small writes are copied, large ones are lent by their owner
+// until they are acknowledged or taken back.
+type outbox struct {
+	pages pages
+	lent  []loan // by offset
+	end   uint64 // offset behind the last byte
+}
+
+// A loan is memory that stays its owner's.
+type loan struct {
+	off  uint64
+	data []byte
+}
+
+func (l *loan) end() uint64 { return l.off + uint64(len(l.data)) }
+
+// lendFrom is the size in bytes from which what is written is lent, and below which it is
+// copied: a system call takes longer than copying this much.
+const lendFrom = 16 << 10
+
+// add appends a copy of b.
+func (o *outbox) add(b []byte) {
+	o.pages.put(o.end, b)
+	o.end += uint64(len(b))
+}
+
+// lend appends b itself.
+func (o *outbox) lend(b []byte) {
+	o.lent = append(o.lent, loan{o.end, b})
+	o.end += uint64(len(b))
+}
+
+// gather appends to iov the memory of n bytes from off on.
+func (o *outbox) gather(iov [][]byte, off uint64, n int) [][]byte {
+	next := o.loanFrom(off)
+	for n > 0 {
+		var part []byte
+		switch {
+		case next == len(o.lent):
+			part = o.pages.get(off, n)
+		case off < o.lent[next].off:
+			part = o.pages.get(off, min(n, int(o.lent[next].off-off)))
+		default:
+			l := &o.lent[next]
+			part = l.data[off-l.off:]
+			part = part[:min(n, len(part))]
+			next++
+		}
+		iov = append(iov, part)
+		off += uint64(len(part))
+		n -= len(part)
+	}
+	return iov
+}
+
+// loanFrom returns the index of the first loan that ends behind off.
+func (o *outbox) loanFrom(off uint64) int {
+	if len(o.lent) == 0 || o.lent[0].end() > off {
+		return 0
+	}
+	return sort.Search(len(o.lent), func(i int) bool { return o.lent[i].end() > off })
+}
+
+// free lets go of everything below off.
+func (o *outbox) free(off uint64) {
+	if len(o.lent) > 0 {
+		o.cut(0, o.loanFrom(off))
+	}
+	o.pages.free(off)
+}
+
+// own copies what is still held of lent bytes from off on, so that their owner
+// can have them back. No byte below acked is needed.
+func (o *outbox) own(off, acked uint64) {
+	from := o.loanFrom(off)
+	for i := from; i < len(o.lent); i++ {
+		l := o.lent[i]
+		if passed := int64(acked - l.off); acked > l.off { // all of it may be acknowledged, and not yet freed
+			l.data = l.data[min(passed, int64(len(l.data))):]
+			l.off = acked
+		}
+		o.pages.put(l.off, l.data)
+	}
+	o.cut(from, len(o.lent))
+}
+
+// cut forgets the loans from i to before j.
+func (o *outbox) cut(i, j int) {
+	if i == j {
+		return
+	}
+	kept := append(o.lent[:i], o.lent[j:]...)
+	clear(o.lent[len(kept):])
+	o.lent = kept
+}
+
+// clear lets go of all memory. No carrier may be writing it.
+func (o *outbox) clear() {
+	o.cut(0, len(o.lent))
+	o.pages.clear(o.end)
+}

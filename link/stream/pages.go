@@ -1,0 +1,72 @@
+package stream
+
+import "sync"
+
+// pageSize is the unit in which memory for a stream's bytes is had.
+const pageSize = 64 << 10
+
+type page [pageSize]byte
+
+var spare = sync.Pool{New: func() any { return new(page) }}
+
+// pages are bytes of a stream, kept under their offsets. What is kept lies
+// within one window, and a page is there once a byte of it was put.
+type pages struct {
+	ring  []*page // of the page with number n at n modulo the length; nil until it is needed
+	first uint64  // number of the lowest page that may be there
+}
+
+// at returns the place of the page that holds off.
+func (p *pages) at(off uint64) **page {
+	if p.ring == nil {
+		p.ring = make([]*page, Window/pageSize+2)
+	}
+	return &p.ring[off/pageSize%uint64(len(p.ring))]
+}
+
+// put keeps a copy of b at off.
+func (p *pages) put(off uint64, b []byte) {
+	for len(b) > 0 {
+		at := p.at(off)
+		if *at == nil {
+			*at = spare.Get().(*page)
+		}
+		n := copy((*at)[off%pageSize:], b)
+		off, b = off+uint64(n), b[n:]
+	}
+}
+
+// get returns bytes kept at off: as many as lie together, at most n.
+func (p *pages) get(off uint64, n int) []byte {
+	start := off % pageSize
+	return (*p.at(off))[start:min(start+uint64(n), pageSize)]
+}
+
+// free lets go of the pages wholly below off.
+func (p *pages) free(off uint64) {
+	if p.ring == nil {
+		return
+	}
+	to := off / pageSize
+	if to > p.first+uint64(len(p.ring)) {
+		p.first = to - uint64(len(p.ring)) // there was nothing below
+	}
+	for ; p.first < to; p.first++ {
+		p.drop(&p.ring[p.first%uint64(len(p.ring))])
+	}
+}
+
+// clear lets go of everything, where nothing from off on was put yet.
+func (p *pages) clear(off uint64) {
+	p.free(off)
+	if p.ring != nil {
+		p.drop(p.at(off))
+	}
+}
+
+func (p *pages) drop(at **page) {
+	if *at != nil {
+		spare.Put(*at)
+		*at = nil
+	}
+}

@@ -1,0 +1,300 @@
+package stream
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+
+	"github.com/isthmus-grid/isthmus/link/resume"
+)
+
+// ackEvery is how many bytes may be taken before they are acknowledged though
+// nothing is sent that could take the acknowledgement along.
+const ackEvery = 1 << 20
+
+// ack returns what to acknowledge: everything that Read has taken.
+func (s *Stream) ack() uint64 {
+	if s.took < s.recv.Next() {
+		return s.took
+	}
+	return s.recv.Ack()
+}
+
+// waiting is how many bytes there are for Read.
+func (s *Stream) waiting() int { return int(s.recv.Next() - s.took) }
+
+// Read implements net.Conn.
+func (s *Stream) Read(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(p) == 0 {
+		return 0, nil
+	}
+	s.readers++
+	defer func() { s.readers-- }()
+	for {
+		if s.closing {
+			return 0, fmt.Errorf("link to %s: read: %w", s.o.Peer, net.ErrClosed)
+		}
+		if s.waiting() > 0 {
+			n := s.take(p)
+			s.afterRead()
+			return n, nil
+		}
+		switch {
+		case s.recv.Ended():
+			return 0, io.EOF
+		case s.over:
+			return 0, s.ended("read")
+		case s.readBy.passed:
+			return 0, s.late("read")
+		}
+		c := s.lead
+		if c == nil || c.reading {
+			s.readable.Wait()
+			continue
+		}
+		if n := c.readFor(p); n > 0 {
+			s.afterRead()
+			return n, nil
+		}
+	}
+}
+
+// take moves bytes that wait to p.
+func (s *Stream) take(p []byte) (n int) {
+	for n < len(p) && s.waiting() > 0 {
+		k := copy(p[n:], s.in.get(s.took, s.waiting()))
+		n += k
+		s.took += uint64(k)
+	}
+	s.in.free(s.took)
+	return n
+}
+
+// afterRead has an acknowledgement sent where it is due.
+func (s *Stream) afterRead() {
+	s.wrote.read = true
+	ack := s.ack()
+	if ack-s.told >= ackEvery || s.waiting() == 0 && (s.soon || s.recv.Ended()) && ack != s.told {
+		s.soon = false
+		if s.lead != nil {
+			s.lead.say(sayAck)
+		}
+	}
+}
+
+// readOn has the lead read though nobody is in Read.
+func (s *Stream) readOn() {
+	if s.lead != nil && s.readers == 0 {
+		s.lead.readOn()
+	}
+}
+
+// wakeReader has a Read look around.
+func (s *Stream) wakeReader() {
+	s.readable.Broadcast()
+	for _, c := range s.carriers {
+		if c.reading && s.readers > 0 {
+			c.interrupt()
+		}
+	}
+}
+
+// readFor reads data for p, or returns 0 when something else happened.
+func (c *Carrier) readFor(p []byte) int {
+	c.reading = true
+	n := c.step(p)
+	c.reading = false
+	if c != c.s.lead && !c.dead {
+		c.readOn()
+	}
+	return n
+}
+
+// readOn starts a goroutine that reads the carrier, unless somebody does, until
+// it dies or is the lead and somebody is in Read.
+func (c *Carrier) readOn() {
+	if c.reading || c.dead {
+		return
+	}
+	s := c.s
+	c.reading = true
+	s.work.Go(func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for !c.dead && (s.readers == 0 || s.lead != c) && s.waiting() < Window {
+			c.step(nil)
+		}
+		c.reading = false
+		s.readable.Broadcast()
+	})
+}
+
+func (c *Carrier) buffered() bool { return c.begin < c.end }
+
+// step reads something and acts on it. Data that is next in order goes to p as
+// far as it fits and to the inbox otherwise; step returns how much p got. mu
+// is held, and given up while it waits for the socket.
+func (c *Carrier) step(p []byte) int {
+	if c.left > 0 {
+		return c.stepData(p)
+	}
+	if c.end-c.begin < headerLen {
+		if n, more := c.fill(p); n > 0 || !more {
+			return n
+		}
+		if c.end-c.begin < headerLen {
+			return 0
+		}
+	}
+	if !c.header() || c.left == 0 {
+		return 0
+	}
+	return c.stepData(p)
+}
+
+// fill reads the next header and what is behind it: in the hope that this is
+// data in order, right into p if p is large. It reports how much p got, and
+// whether something came.
+func (c *Carrier) fill(p []byte) (n int, ok bool) {
+	s := c.s
+	if c.begin < c.end || len(p) < directFrom || s.waiting() > 0 {
+		c.end = copy(c.buf, c.buf[c.begin:c.end])
+		c.begin = 0
+		c.vec[0] = c.buf[c.end:]
+		n, ok := c.receive(1)
+		c.end += n
+		return 0, ok
+	}
+	p = p[:min(len(p), directMost)]
+	c.vec[0], c.vec[1], c.vec[2] = c.buf[:headerLen], p, c.buf[headerLen:len(c.buf)-len(p)]
+	c.begin, c.end = 0, 0
+	got, ok := c.receive(3)
+	inP := min(max(got-headerLen, 0), len(p))
+	behind := max(got-headerLen-inP, 0)
+	if got <= headerLen {
+		c.end = got
+		return 0, ok
+	}
+	if h, err := parse(c.buf); err == nil && h.isData() && int(h.Length) >= inP && h.Offset == s.recv.Next() && s.waiting() == 0 && !s.closing {
+		if c.end = headerLen; !c.header() || c.left == 0 {
+			return 0, false
+		}
+		c.begin, c.end = headerLen, headerLen+behind
+		return c.took(p, p[:inP]), true
+	}
+	copy(c.buf[headerLen+inP:], c.buf[headerLen:headerLen+behind])
+	copy(c.buf[headerLen:], p[:inP])
+	c.end = got
+	return 0, true
+}
+
+// stepData reads bytes of the current data.
+func (c *Carrier) stepData(p []byte) int {
+	s := c.s
+	if c.buffered() {
+		data := c.buf[c.begin:min(c.end, c.begin+c.left)]
+		if p != nil && len(p) < len(data) {
+			data = data[:len(p)]
+		}
+		c.begin += len(data)
+		return c.took(p, data)
+	}
+	if p == nil || len(p) < directFrom && len(p) < c.left || c.off != s.recv.Next() || s.waiting() > 0 {
+		c.begin, c.end = 0, 0
+		c.vec[0] = c.buf
+		n, ok := c.receive(1)
+		if c.end = n; !ok {
+			return 0
+		}
+		return c.stepData(p)
+	}
+	k := 1
+	if len(p) >= c.left {
+		p = p[:c.left]
+		c.vec[1] = c.buf
+		k = 2
+	}
+	c.vec[0], c.begin, c.end = p, 0, 0
+	n, ok := c.receive(k)
+	if !ok {
+		return 0
+	}
+	c.end = max(n-len(p), 0)
+	return c.took(p, p[:min(n, len(p))])
+}
+
+// took enters bytes that were read, which may lie in p already. It returns how
+// many of them p has.
+func (c *Carrier) took(p, data []byte) (n int) {
+	s := c.s
+	off := c.off
+	c.off += uint64(len(data))
+	c.left -= len(data)
+	c.served = c.heard
+	before := s.waiting()
+	v, err := s.recv.Data(off, len(data))
+	if err != nil {
+		c.broken(err)
+		return 0
+	}
+	fresh := data[v.Skip:]
+	off += uint64(v.Skip)
+	switch {
+	case s.closing:
+		fresh = nil
+	case v.Deliver > 0:
+		fresh = fresh[:v.Deliver]
+		if p != nil && before == 0 {
+			if n = min(len(p), len(fresh)); &p[0] != &fresh[0] {
+				copy(p, fresh)
+			}
+			s.took += uint64(n)
+		}
+		fresh = fresh[n:]
+	default:
+		fresh = fresh[:v.Store]
+	}
+	s.in.put(off+uint64(n), fresh)
+	for {
+		if _, _, ok := s.recv.Advance(); !ok {
+			break
+		}
+	}
+	if s.closing {
+		s.took = s.recv.Next()
+		s.in.free(s.took)
+	}
+	if v.Deliver > 0 {
+		s.delivered(c)
+	}
+	s.through()
+	return n
+}
+
+// delivered notes that data came on a carrier, and wakes whoever waits for it.
+func (s *Stream) delivered(c *Carrier) {
+	if s.waiting() > 0 {
+		s.readable.Broadcast()
+	}
+	if lead := s.lead; c != lead {
+		s.lead = c
+		if lead != nil && lead.reading && s.readers > 0 {
+			lead.interrupt() // it may be a Read
+		}
+		if lead != nil {
+			lead.readOn()
+		}
+	}
+}
+
+// broken is a fault of the peer's in what came on a carrier.
+func (c *Carrier) broken(err error) {
+	if errors.Is(err, resume.ErrFragmented) {
+		c.s.failed(c, err)
+		return
+	}
+	c.s.finish(fmt.Errorf("link to %s: %w", c.s.o.Peer, err))
+}

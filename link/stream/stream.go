@@ -1,0 +1,302 @@
+package stream
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/link/resume"
+)
+
+// Window bounds what may be under way in each direction, in bytes: 1 Gb/s at
+// 60 ms and as much again.
+const Window = 16 << 20
+
+// Options say whose stream it is and who wants to know of it. The functions are
+// called while the stream is locked: they must not wait, nor call the stream.
+type Options struct {
+	Peer string // for errors
+
+	// Lost is told of each carrier that has died while the stream goes on, and
+	// how many are left. An error that it returns ends the stream.
+	Lost func(c *Carrier, err error, left int) error
+
+	// Silent is told that nothing comes on any carrier any more. Another is
+	// wanted; those that there are may yet revive.
+	Silent func()
+
+	// Ended is called once, when the stream is over.
+	Ended func()
+
+	// Acknowledged, if any, is told when the peer's process has taken more: what
+	// was lent before off is its owner's again.
+	Acknowledged func(off uint64)
+}
+
+// A Stream is two streams of bytes over carriers. It is a net.Conn.
+type Stream struct {
+	o Options
+
+	turn sync.Mutex // of those who write; held before mu
+
+	// mu guards everything below but the carriers' sockets. A carrier is
+	// written by whoever has set its writing, and read by whoever has set its
+	// reading.
+	mu   sync.Mutex
+	send *resume.Sender
+	recv *resume.Receiver
+	out  outbox
+	in   pages  // from taken on
+	took uint64 // bytes that Read has handed out, or that nobody will ask for
+	told uint64 // the latest acknowledgement said to the peer
+	soon bool   // the peer waits for an acknowledgement of what is there
+
+	carriers []*Carrier // alive, the oldest first
+	lead     *Carrier   // that on which data comes, for Read to read itself; nil: none is alive
+	ids      resume.Carrier
+	readers  int // calls of Read under way
+
+	readable, writable sync.Cond
+	readBy, writeBy    deadline
+	wrote              burst
+
+	closing  bool  // this end has closed
+	farewell bool  // and its last word is under way
+	left     bool  // the peer has closed, and takes nothing more
+	err      error // why the stream is over, apart from a proper end
+	over     bool
+	linger   *time.Timer
+	ticks    atomic.Int64 // see Tick
+	work     sync.WaitGroup
+}
+
+// New returns a stream without carriers.
+func New(o Options) *Stream {
+	s := &Stream{o: o, send: resume.NewSender(Window), recv: resume.NewReceiver(Window)}
+	s.ticks.Store(1)
+	s.readable.L, s.writable.L = &s.mu, &s.mu
+	s.readBy.wake = s.wakeReader
+	s.writeBy.wake = s.writable.Broadcast
+	return s
+}
+
+// Attach adds an authenticated carrier, which the stream owns from then on, also
+// after an error. received is how many bytes the peer has of this end's stream,
+// as it said in the carrier's handshake. The carrier stands by if there is
+// another; see Use.
+func (s *Stream) Attach(conn net.Conn, about any, received uint64, rtt time.Duration) (*Carrier, error) {
+	c := newCarrier(s, conn, about, rtt)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.over {
+		conn.Close()
+		return nil, s.ended("attach")
+	}
+	s.ids++
+	c.id = s.ids
+	if _, err := s.send.Up(c.id, 0, received); err != nil {
+		conn.Close()
+		return nil, fmt.Errorf("link to %s: %w", s.o.Peer, err)
+	}
+	s.acknowledged()
+	c.heard = s.ticks.Load()
+	s.carriers = append(s.carriers, c)
+	if s.lead == nil {
+		s.lead = c
+	} else {
+		c.readOn()
+	}
+	if s.closing {
+		c.readOn()
+	}
+	s.work.Go(c.writeLoop)
+	c.wake()
+	s.readable.Broadcast()
+	s.writable.Broadcast()
+	return c, nil
+}
+
+// Received returns how much of the peer's stream was taken, for the handshake
+// of another carrier, or an error if the stream is over.
+func (s *Stream) Received() (uint64, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.over {
+		return 0, s.ended("attach")
+	}
+	return s.ack(), nil
+}
+
+// Drop closes a carrier; what it left unacknowledged goes to others.
+func (s *Stream) Drop(c *Carrier, why error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.failed(c, why)
+}
+
+// failed takes a carrier out.
+func (s *Stream) failed(c *Carrier, err error) {
+	if c.dead {
+		return
+	}
+	c.dead = true
+	c.conn.Close()
+	c.wake()
+	s.send.Down(c.id)
+	s.told = 0 // what was said on it may not have come through
+	for i, other := range s.carriers {
+		if other == c {
+			s.carriers = append(s.carriers[:i:i], s.carriers[i+1:]...)
+			break
+		}
+	}
+	if s.lead == c {
+		s.lead = nil
+		if n := len(s.carriers); n > 0 {
+			s.lead = s.carriers[n-1]
+		}
+	}
+	if s.lead != nil {
+		s.lead.say(sayAck)
+	}
+	s.wakeAll()
+	s.readable.Broadcast()
+	s.writable.Broadcast()
+	if s.over {
+		return
+	}
+	if s.closing && len(s.carriers) == 0 && s.send.Acked() >= s.send.End() {
+		s.finish(net.ErrClosed) // the peer has all of it
+	} else if end := s.o.Lost(c, err, len(s.carriers)); end != nil {
+		s.finish(end)
+	}
+}
+
+// wakeAll has every carrier's goroutine look for something to write.
+func (s *Stream) wakeAll() {
+	for _, c := range s.carriers {
+		c.wake()
+	}
+}
+
+// Fail ends the stream with an error. Bytes that are here can still be read.
+func (s *Stream) Fail(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.finish(err)
+}
+
+// finish is the end of everything. err is what later calls return.
+func (s *Stream) finish(err error) {
+	if s.over {
+		return
+	}
+	s.over = true
+	if s.err == nil {
+		s.err = err
+	}
+	if s.linger != nil {
+		s.linger.Stop()
+	}
+	for _, c := range append([]*Carrier(nil), s.carriers...) {
+		s.failed(c, s.err)
+	}
+	s.out = outbox{end: s.out.end} // a carrier may still be reading it, so its pages are not used again
+	s.readable.Broadcast()
+	s.writable.Broadcast()
+	s.o.Ended()
+}
+
+// Wait returns when every goroutine of the stream has ended, which is soon after it is
+// over.
+func (s *Stream) Wait() { s.work.Wait() }
+
+// ended is the error of a call that comes too late.
+func (s *Stream) ended(op string) error {
+	switch {
+	case s.closing:
+		return fmt.Errorf("link to %s: %s: %w", s.o.Peer, op, net.ErrClosed)
+	case s.err != nil:
+		return s.err
+	}
+	return nil
+}
+
+// LocalAddr returns that of the carrier on which data comes.
+func (s *Stream) LocalAddr() net.Addr { return s.addr(net.Conn.LocalAddr) }
+
+// RemoteAddr returns that of the carrier on which data comes.
+func (s *Stream) RemoteAddr() net.Addr { return s.addr(net.Conn.RemoteAddr) }
+
+func (s *Stream) addr(of func(net.Conn) net.Addr) net.Addr {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.lead == nil {
+		return noAddr{}
+	}
+	return of(s.lead.conn)
+}
+
+type noAddr struct{}
+
+func (noAddr) Network() string { return "link" }
+func (noAddr) String() string  { return "no carrier" }
+
+// SetDeadline sets both deadlines.
+func (s *Stream) SetDeadline(t time.Time) error {
+	return errors.Join(s.SetReadDeadline(t), s.SetWriteDeadline(t))
+}
+
+// SetReadDeadline bounds Read; see net.Conn.
+func (s *Stream) SetReadDeadline(t time.Time) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.readBy.set(&s.mu, t)
+	return nil
+}
+
+// SetWriteDeadline bounds waiting for room in Write, not what the system does
+// with bytes that it has been given; see net.Conn.
+func (s *Stream) SetWriteDeadline(t time.Time) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.writeBy.set(&s.mu, t)
+	return nil
+}
+
+// A deadline ends waiting. The stream's mu guards it.
+type deadline struct {
+	timer  *time.Timer
+	passed bool
+	wake   func() // called with mu held
+}
+
+func (d *deadline) set(mu *sync.Mutex, t time.Time) {
+	if d.timer != nil {
+		d.timer.Stop()
+		d.timer = nil
+	}
+	d.passed = !t.IsZero() && !time.Now().Before(t)
+	if d.passed {
+		d.wake()
+	} else if !t.IsZero() {
+		var timer *time.Timer
+		timer = time.AfterFunc(time.Until(t), func() {
+			mu.Lock()
+			defer mu.Unlock()
+			if d.timer == timer {
+				d.passed = true
+				d.wake()
+			}
+		})
+		d.timer = timer
+	}
+}
+
+func (s *Stream) late(op string) error {
+	return fmt.Errorf("link to %s: %s: %w", s.o.Peer, op, os.ErrDeadlineExceeded)
+}

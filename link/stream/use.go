@@ -1,0 +1,69 @@
+package stream
+
+import "time"
+
+// Use says how much of what this end sends goes on a carrier, in proportion to the
+// other carriers' weights, and has the peer do the same. Weight 0 is to stand
+// by: without a carrier of a weight, the oldest carrier takes it all.
+func (s *Stream) Use(c *Carrier, weight uint32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c.dead {
+		return
+	}
+	s.send.Weight(c.id, weight)
+	c.use = weight
+	c.say(sayUse)
+	s.wakeAll()
+}
+
+// Ask has the peer asked for a sign of life on a carrier, which measures its
+// round trip.
+func (s *Stream) Ask(c *Carrier) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !c.dead {
+		c.say(sayPing)
+	}
+}
+
+// State is a carrier as it is at a moment.
+type State struct {
+	Carrier  *Carrier
+	Used     bool // data is sent on it
+	Silent   bool
+	Since    time.Time     // it was attached
+	RTT      time.Duration // of the latest question, or of the handshake
+	Sent     uint64        // bytes given to the system, headers included
+	Received uint64        // bytes
+	Carried  uint64        // bytes of the stream that are not acknowledged
+}
+
+// Carriers returns those that are alive, the oldest first.
+func (s *Stream) Carriers() []State {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := make([]State, 0, len(s.carriers))
+	for _, c := range s.carriers {
+		all = append(all, State{
+			Carrier: c, Used: s.send.Uses(c.id), Silent: c.silent, Since: c.since, RTT: c.rtt,
+			Sent: c.outN, Received: c.in, Carried: s.send.Carried(c.id),
+		})
+	}
+	return all
+}
+
+// Over reports whether the stream is over.
+func (s *Stream) Over() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.over
+}
+
+// Idle reports whether the peer has taken everything, and everything of the
+// peer's was taken.
+func (s *Stream) Idle() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.send.Acked() >= s.send.End() && s.waiting() == 0
+}

@@ -1,0 +1,157 @@
+package stream
+
+import (
+	"errors"
+	"time"
+)
+
+// The watch looks at each carrier every tick and decides, by when something came
+// in last, whether to ask the peer for a sign of life and when to believe that
+// the path is dead. It asks only when it must: while data is on its way that was
+// not acknowledged, or before a firewall forgets an idle connection. A socket
+// alone tells neither in time: its own keepalive rests while data is under way,
+// and counts in seconds. The peer of a busy carrier speaks at least every
+// signOfLife, so that a slow path is not taken for a dead one.
+const (
+	Tick = 50 * time.Millisecond // between calls of Watch
+
+	askLoaded  = 250 * time.Millisecond // of silence under load, after which the peer is asked
+	askIdle    = 15 * time.Second       // of silence without load: firewalls are to remember the connection
+	signOfLife = 200 * time.Millisecond // after which what comes in is acknowledged though nobody has taken it
+	doubtAfter = 250 * time.Millisecond // after the question, and twice the round trip: another way is looked for
+	giveUp     = 2 * time.Second        // after the question: the carrier is given up
+)
+
+var errSilent = errors.New("nothing comes in any more, not even an answer to a question")
+
+// sign is what the watch makes of a carrier.
+type sign uint8
+
+const (
+	fine     sign = iota
+	ask           // put a question
+	doubtful      // look for another way
+	gone          // give it up
+)
+
+// judge is the decision. All are durations until now: since something came in,
+// since the question that has no answer yet (negative: there is none). load says
+// that something is under way that the peer should acknowledge.
+func judge(silence, asked, rtt time.Duration, load bool) sign {
+	switch {
+	case asked < 0 && (load && silence >= askLoaded || silence >= askIdle):
+		return ask
+	case asked < 0 || silence < asked:
+		return fine
+	case asked >= max(giveUp, 4*rtt):
+		return gone
+	case asked >= doubtAfter+2*rtt:
+		return doubtful
+	}
+	return fine
+}
+
+// A question is a LinkPing that was put.
+type question struct {
+	number uint64
+	at     time.Time
+	since  int64 // tick at which it was wanted; 0: there is none without an answer
+}
+
+func (q *question) put(tick int64) {
+	q.number++
+	q.at = time.Now()
+	if q.since == 0 {
+		q.since = tick
+	}
+}
+
+// answer takes a LinkPong, and returns how long it took to come.
+func (q *question) answer(number uint64) (time.Duration, bool) {
+	if number != q.number || q.at.IsZero() {
+		return 0, false
+	}
+	took := time.Since(q.at)
+	q.at, q.since = time.Time{}, 0
+	return took, true
+}
+
+// Watch is one tick of the watch. It is to be called every Tick.
+func (s *Stream) Watch() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.over {
+		return
+	}
+	now := s.ticks.Add(1)
+	alive := false
+	for _, c := range append([]*Carrier(nil), s.carriers...) {
+		if s.look(c, now); !c.dead && !c.silent {
+			alive = true
+		}
+	}
+	s.dismiss(alive)
+	if s.lead == nil {
+		return
+	}
+	s.readOn() // or the peer's questions would have no answer
+	if s.ack() != s.told {
+		s.lead.say(sayAck)
+	}
+	if s.send.Acked() == s.send.End() && s.waiting() == 0 {
+		s.rest()
+	}
+}
+
+// look judges one carrier.
+func (s *Stream) look(c *Carrier, now int64) {
+	since := func(then int64) time.Duration { return time.Duration(now-then) * Tick }
+	if c.heard > c.asked.since {
+		c.asked.since, c.silent = 0, false
+	}
+	asked := time.Duration(-1)
+	if c.asked.since > 0 {
+		asked = since(c.asked.since)
+	}
+	switch judge(since(c.heard), asked, c.rtt, s.send.Carried(c.id) > 0) {
+	case ask:
+		c.asked.since = now
+		c.say(sayPing)
+	case doubtful:
+		c.silent = true
+	case gone:
+		s.failed(c, errSilent)
+	}
+	if !c.dead && c.served > c.spoke && since(c.spoke) >= signOfLife {
+		c.say(sayAck)
+	}
+}
+
+// dismiss takes silent carriers out if there is another, and calls for one if
+// there is not.
+func (s *Stream) dismiss(alive bool) {
+	for _, c := range append([]*Carrier(nil), s.carriers...) {
+		if !c.silent {
+			continue
+		}
+		if alive {
+			s.failed(c, errSilent)
+		} else {
+			s.o.Silent()
+			return
+		}
+	}
+}
+
+// rest lets go of the memory of a stream that is idle.
+func (s *Stream) rest() {
+	for _, c := range s.carriers {
+		if c.from < c.to {
+			return
+		}
+	}
+	s.out.clear()
+	if s.recv.Stored() == 0 {
+		s.in.clear(s.took)
+	}
+}

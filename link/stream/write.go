@@ -1,0 +1,206 @@
+package stream
+
+import (
+	"time"
+)
+
+// Write implements net.Conn. It returns when p is in the system's hands, or
+// copied.
+func (s *Stream) Write(p []byte) (int, error) {
+	one := [1][]byte{p}
+	n, err := s.WriteBuffers(one[:])
+	return int(n), err
+}
+
+// WriteBuffers writes several buffers as one, in as few system calls as the
+// system takes. It changes neither bufs nor what they hold, and keeps neither:
+// what the peer has not acknowledged by the time it returns is copied.
+func (s *Stream) WriteBuffers(bufs [][]byte) (n int64, err error) {
+	s.turn.Lock()
+	defer s.turn.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	start := s.out.end
+	n, lent, err := s.push(bufs)
+	if lent {
+		s.takeBack(start)
+	}
+	return n, err
+}
+
+// Lend is WriteBuffers without a copy of large buffers: they must stay as they
+// are until the peer's process has taken everything before mark, or the stream
+// is over; see Await and Options.Acknowledged.
+func (s *Stream) Lend(bufs [][]byte) (mark uint64, err error) {
+	s.turn.Lock()
+	defer s.turn.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	start := s.out.end
+	if _, lent, err := s.push(bufs); err != nil {
+		if lent {
+			s.takeBack(start)
+		}
+		return 0, err
+	}
+	return s.out.end, nil
+}
+
+// Await waits until the peer's process has taken everything before mark. It
+// ends with an error when the write deadline passes or the stream is over.
+func (s *Stream) Await(mark uint64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for s.send.Acked() < mark {
+		switch {
+		case s.over:
+			return s.ended("write")
+		case s.writeBy.passed:
+			return s.late("write")
+		}
+		s.urge()
+		s.writable.Wait()
+	}
+	return nil
+}
+
+// urge asks the peer to acknowledge soon, and sees to it that this is heard.
+func (s *Stream) urge() {
+	if s.lead != nil {
+		s.lead.say(sayUrge)
+	}
+	s.readOn()
+}
+
+// push adds bytes and writes them, as far as a carrier takes them.
+func (s *Stream) push(bufs [][]byte) (n int64, lent bool, err error) {
+	for _, b := range bufs {
+		for len(b) > 0 {
+			room, err := s.room()
+			if err != nil {
+				return n, lent, err
+			}
+			part := b[:min(len(b), room)]
+			s.send.Push(len(part))
+			if len(part) >= lendFrom {
+				s.out.lend(part)
+				lent = true
+			} else {
+				s.out.add(part)
+			}
+			n += int64(len(part))
+			b = b[len(part):]
+		}
+	}
+	if n > 0 {
+		s.flush(!lent && s.wrote.follows())
+	}
+	return n, lent, nil
+}
+
+// room waits until something may be written.
+func (s *Stream) room() (int, error) {
+	for {
+		if s.closing || s.over || s.left {
+			return 0, s.ended("write")
+		}
+		if s.writeBy.passed {
+			return 0, s.late("write")
+		}
+		if room := s.send.Room(); room > 0 {
+			return room, nil
+		}
+		s.flush(false)
+		if s.send.Room() == 0 && !s.over {
+			s.urge()
+			s.writable.Wait()
+		}
+	}
+}
+
+// flush has what there is to write written: by the caller if one carrier alone
+// is to write it and is free, else, or later, by the carriers' goroutines.
+func (s *Stream) flush(later bool) {
+	var only *Carrier
+	for _, c := range s.carriers {
+		if !s.send.Uses(c.id) {
+			continue
+		}
+		if only != nil {
+			s.wakeAll()
+			return
+		}
+		only = c
+	}
+	switch {
+	case only == nil || only.writing: // whoever writes looks for more before it stops
+	case later:
+		only.wake()
+	default:
+		only.write()
+	}
+}
+
+// takeBack copies what the stream still holds of bytes lent from off on, once
+// no carrier is writing them.
+func (s *Stream) takeBack(from uint64) {
+	for s.writingFrom(from) {
+		s.writable.Wait()
+	}
+	if !s.over {
+		s.out.own(from, s.send.Acked())
+	}
+}
+
+func (s *Stream) writingFrom(from uint64) bool {
+	for _, c := range s.carriers {
+		if c.from < c.to && c.to > from {
+			return true
+		}
+	}
+	return false
+}
+
+// acknowledged lets go of what was, but for what is just being written.
+func (s *Stream) acknowledged() {
+	free := min(s.send.Acked(), s.send.End())
+	for _, c := range s.carriers {
+		if c.from < c.to {
+			free = min(free, c.from)
+		}
+	}
+	s.out.free(free)
+}
+
+// A burst notices writes that follow each other so closely that gathering them
+// pays: each within the time of a few system calls after the one before, and
+// none of them an answer to something that was read.
+type burst struct {
+	last time.Duration
+	read bool
+}
+
+const closely = 20 * time.Microsecond
+
+var epoch = time.Now()
+
+// follows notes a write, and reports whether it continues a burst.
+func (b *burst) follows() bool {
+	now := time.Since(epoch)
+	does := !b.read && now-b.last < closely
+	b.last, b.read = now, false
+	return does
+}
+
+// CloseWrite ends this end's stream: the peer reads what was written, then
+// io.EOF.
+func (s *Stream) CloseWrite() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.over || s.closing {
+		return s.ended("close")
+	}
+	s.send.Fin()
+	s.flush(false)
+	return nil
+}
