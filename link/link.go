@@ -98,8 +98,20 @@ func (l *Link) Carriers() []Carrier {
 	return all
 }
 
-// Explain returns what the local helper knows about the first carrier's death, or
-// err, what the link says.
+// Current returns the path on which this end sends, with several that of the
+// oldest carrier, and the round trip measured there last; the first carrier's
+// where there is none at the moment.
+func (l *Link) Current() (overlay.Path, time.Duration) {
+	for _, s := range l.stream.Carriers() {
+		if s.Used {
+			return pathOf(s.Carrier), s.RTT
+		}
+	}
+	return l.Path, l.RTT
+}
+
+// Explain returns what the local helper knows about the death of the carrier of
+// a link that has but one, or err, what the link says.
 func (l *Link) Explain(err error) error {
 	if l.fault != nil {
 		if known := l.fault(); known != nil {

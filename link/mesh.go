@@ -246,6 +246,7 @@ func (m *Mesh) handUp(a *attempt, l *Link) {
 // lasting makes a link of a handshake, one that is kept.
 func (m *Mesh) lasting(c overlay.Carrier, h met, dialled bool) (*Link, error) {
 	l := newLink(c, h, dialled)
+	l.fault = nil // the keeper asks
 	k := &keeper{mesh: m, link: l}
 	rank := l.Peer.Rank
 	l.begin(k.lost, k.silent, func() { // a mesh is never locked before a stream is

@@ -38,11 +38,11 @@ func (w *World) Links() []LinkInfo {
 		if p == nil || p.link == nil {
 			continue
 		}
-		path := p.link.Path
+		path, rtt := p.link.Current()
 		info := LinkInfo{
 			Rank: e.rank, Peer: p.rank, Dialled: p.link.Dialled,
 			Technique: "local", Via: path.Via.String(), Proxy: path.Proxy, Reason: path.Reason,
-			SetupMS: milliseconds(path.Setup), RTTMS: milliseconds(p.link.RTT),
+			SetupMS: milliseconds(path.Setup), RTTMS: milliseconds(rtt),
 			MessagesSent: p.stats.messagesSent, BytesSent: p.stats.bytesSent,
 			MessagesReceived: p.stats.messagesReceived, BytesReceived: p.stats.bytesReceived,
 		}
