@@ -45,6 +45,14 @@ type Conn interface {
 	// WriteBuffers writes several buffers as one. It leaves bufs as they are.
 	WriteBuffers(bufs [][]byte) (int64, error)
 
+	// Lend is WriteBuffers without a copy of large buffers: they must stay as
+	// they are until Await says that the peer's process has everything before mark.
+	Lend(bufs [][]byte) (mark uint64, err error)
+
+	// Await waits until the peer's process has taken everything before mark, the
+	// write deadline has passed or the link is over; the latter two are errors.
+	Await(mark uint64) error
+
 	// CloseWrite ends this direction; the peer reads io.EOF behind what was
 	// written.
 	CloseWrite() error

@@ -68,3 +68,9 @@ func (c bareConn) WriteBuffers(bufs [][]byte) (int64, error) {
 	b := append(net.Buffers(nil), bufs...)
 	return b.WriteTo(c.TCPConn)
 }
+
+func (c bareConn) Lend(bufs [][]byte) (uint64, error) {
+	n, err := c.WriteBuffers(bufs)
+	return uint64(n), err
+}
+func (c bareConn) Await(uint64) error { return nil }

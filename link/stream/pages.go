@@ -1,6 +1,10 @@
 package stream
 
-import "sync"
+import (
+	"sync"
+
+	"github.com/isthmus-grid/isthmus/wire"
+)
 
 // pageSize is the unit in which memory for a stream's bytes is had.
 const pageSize = 64 << 10
@@ -9,19 +13,23 @@ type page [pageSize]byte
 
 var spare = sync.Pool{New: func() any { return new(page) }}
 
-// pages are bytes of a stream, kept under their offsets. What is kept lies
-// within one window, and a page is there once a byte of it was put.
+// pages are bytes of a stream, kept under their offsets. A page is there once a
+// byte of it was put, until all of it is free.
 type pages struct {
-	ring  []*page // of the page with number n at n modulo the length; nil until it is needed
-	first uint64  // number of the lowest page that may be there
+	ring  []*page // the page with number n is at n modulo the length; nil until it is needed
+	first uint64  // number of the lowest page that may be there; none is ring's length above it
 }
+
+// ringLen is enough for a window and what may be acknowledged while it is still
+// being written.
+const ringLen = (Window+wire.MaxLinkData)/pageSize + 2
 
 // at returns the place of the page that holds off.
 func (p *pages) at(off uint64) **page {
 	if p.ring == nil {
-		p.ring = make([]*page, Window/pageSize+2)
+		p.ring = make([]*page, ringLen)
 	}
-	return &p.ring[off/pageSize%uint64(len(p.ring))]
+	return &p.ring[off/pageSize%ringLen]
 }
 
 // put keeps a copy of b at off.
@@ -44,16 +52,13 @@ func (p *pages) get(off uint64, n int) []byte {
 
 // free lets go of the pages wholly below off.
 func (p *pages) free(off uint64) {
-	if p.ring == nil {
-		return
-	}
 	to := off / pageSize
-	if to > p.first+uint64(len(p.ring)) {
-		p.first = to - uint64(len(p.ring)) // there was nothing below
+	if p.ring != nil {
+		for n := p.first; n < min(to, p.first+ringLen); n++ {
+			p.drop(&p.ring[n%ringLen])
+		}
 	}
-	for ; p.first < to; p.first++ {
-		p.drop(&p.ring[p.first%uint64(len(p.ring))])
-	}
+	p.first = max(p.first, to)
 }
 
 // clear lets go of everything, where nothing from off on was put yet.

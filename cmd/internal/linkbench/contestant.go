@@ -31,12 +31,16 @@ type Contestant interface {
 
 // An End sends and receives messages, in order. One goroutine uses it.
 type End interface {
-	// Send sends msg, at the latest when Flush or Receive is called next. The
-	// caller may change msg afterwards.
+	// Send sends msg, at the latest when Flush or Receive is called next. Until
+	// Settle, msg stays as it is; it may be sent again.
 	Send(msg []byte) error
 
 	// Flush sees to it that what was sent is on its way.
 	Flush() error
+
+	// Settle returns when the messages that were sent are their owner's again,
+	// as when sends of MPI are completed.
+	Settle() error
 
 	// Receive fills msg with the next message, which is as long as msg.
 	Receive(msg []byte) error
@@ -46,7 +50,7 @@ type End interface {
 
 // Contestants are all there are, but for those in C. The targets of plan.go
 // hold for the names link and link-tls.
-var Contestants = []Contestant{plain{}, spinning{}, bareTLS{}}
+var Contestants = []Contestant{plain{}, spinning{}, bareTLS{}, links{}, links{sealed: true}}
 
 // The names that the plan knows.
 const (
@@ -64,6 +68,7 @@ type unbuffered struct{ net.Conn }
 
 func (e unbuffered) Send(msg []byte) error    { _, err := e.Write(msg); return err }
 func (e unbuffered) Flush() error             { return nil }
+func (e unbuffered) Settle() error            { return nil }
 func (e unbuffered) Receive(msg []byte) error { _, err := io.ReadFull(e.Conn, msg); return err }
 
 // plain is a TCP connection as Go has it.

@@ -109,15 +109,15 @@ func obey(e End, dialled bool, in io.Reader, out io.Writer) error {
 		}
 		var a, b time.Duration
 		var err error
-		switch msg := make([]byte, size); {
+		switch {
 		case what == orderTrips && dialled:
-			a, b, err = trips(e, msg, count)
+			a, b, err = trips(e, size, count)
 		case what == orderTrips:
-			err = echo(e, msg, count+count/10)
+			err = echo(e, size, count+count/10)
 		case what == orderStream && dialled:
-			a, err = stream(e, msg, count)
+			a, err = stream(e, make([]byte, size), count)
 		case what == orderStream:
-			err = sink(e, msg, count)
+			err = sink(e, make([]byte, size), count)
 		default:
 			err = errors.New("unknown")
 		}
@@ -129,19 +129,23 @@ func obey(e End, dialled bool, in io.Reader, out io.Writer) error {
 	return lines.Err()
 }
 
-// trips sends msg to and fro and returns the median and the 99th percentile.
-func trips(e End, msg []byte, count int) (p50, p99 time.Duration, err error) {
+// trips sends a message to and fro and returns the median and the 99th
+// percentile.
+func trips(e End, size, count int) (p50, p99 time.Duration, err error) {
 	took := make([]time.Duration, count)
-	last := len(msg) - 1
+	out, in := make([]byte, size), make([]byte, size)
+	last := size - 1
 	for i := -(count / 10); i < count; i++ { // the first warm up
 		mark := byte(i)
-		msg[0], msg[last] = mark, mark
 		start := time.Now()
-		if err := exchange(e, msg); err != nil {
+		if err := say(e, out, mark, mark); err != nil {
+			return 0, 0, err
+		}
+		if err := e.Receive(in); err != nil {
 			return 0, 0, err
 		}
 		t := time.Since(start)
-		if msg[0] != mark || msg[last] != mark {
+		if in[0] != mark || in[last] != mark {
 			return 0, 0, fmt.Errorf("round trip %d brought another message back", i)
 		}
 		if i >= 0 {
@@ -152,29 +156,30 @@ func trips(e End, msg []byte, count int) (p50, p99 time.Duration, err error) {
 	return took[count/2], took[count*99/100], nil
 }
 
-func exchange(e End, msg []byte) error {
+// say sends msg with other bytes at its ends.
+func say(e End, msg []byte, first, last byte) error {
+	if err := e.Settle(); err != nil {
+		return err
+	}
+	msg[0] = first
+	msg[len(msg)-1] = last
 	if err := e.Send(msg); err != nil {
 		return err
 	}
-	if err := e.Flush(); err != nil {
-		return err
-	}
-	return e.Receive(msg)
+	return e.Flush()
 }
 
-func echo(e End, msg []byte, count int) error {
+func echo(e End, size, count int) error {
+	out, in := make([]byte, size), make([]byte, size)
 	for range count {
-		if err := e.Receive(msg); err != nil {
+		if err := e.Receive(in); err != nil {
 			return err
 		}
-		if err := e.Send(msg); err != nil {
-			return err
-		}
-		if err := e.Flush(); err != nil {
+		if err := say(e, out, in[0], in[size-1]); err != nil {
 			return err
 		}
 	}
-	return nil
+	return e.Settle()
 }
 
 // stream sends msg count times and returns how long it took until the other
@@ -189,8 +194,9 @@ func stream(e End, msg []byte, count int) (time.Duration, error) {
 	if err := e.Flush(); err != nil {
 		return 0, err
 	}
-	err := e.Receive(msg[:1])
-	return time.Since(start), err
+	err := e.Receive(make([]byte, 1))
+	took := time.Since(start)
+	return took, errors.Join(err, e.Settle())
 }
 
 func sink(e End, msg []byte, count int) error {
@@ -202,5 +208,5 @@ func sink(e End, msg []byte, count int) error {
 	if err := e.Send([]byte{1}); err != nil {
 		return err
 	}
-	return e.Flush()
+	return errors.Join(e.Flush(), e.Settle())
 }

@@ -87,6 +87,7 @@ type liar struct{}
 
 func (liar) Send([]byte) error        { return nil }
 func (liar) Flush() error             { return nil }
+func (liar) Settle() error            { return nil }
 func (liar) Receive(msg []byte) error { msg[len(msg)-1] ^= 1; return nil }
 func (liar) Close() error             { return nil }
 

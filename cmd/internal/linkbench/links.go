@@ -1,0 +1,145 @@
+package linkbench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/jobkey"
+	"github.com/isthmus-grid/isthmus/link"
+	"github.com/isthmus-grid/isthmus/link/sealed"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// links are links of a job of two, as mpilib has them: kept by a mesh, and
+// resumed should the connection die.
+type links struct{ sealed bool }
+
+func (c links) Name() string {
+	if c.sealed {
+		return nameLinkTLS
+	}
+	return nameLink
+}
+
+func (c links) Secured() bool { return c.sealed }
+
+// benchKey is the key of the job, which both processes know.
+var benchKey = jobkey.Key{Name: "bench"}
+
+func (c links) Open(ctx context.Context, raw *net.TCPConn, dialled bool) (End, error) {
+	self := link.Identity{Process: overlay.ProcessName{Job: benchKey.ID()}, Generation: 1, Key: benchKey.Links()}
+	if dialled {
+		self.Process.Rank = 1
+	}
+	var conn net.Conn = raw
+	if c.sealed {
+		var err error
+		if conn, err = seal(ctx, raw, self); err != nil {
+			return nil, err
+		}
+	}
+	made := make(chan *link.Link, 1)
+	e := &linkEnd{served: make(chan error, 1)}
+	mesh := link.NewMesh(link.Config{
+		Self: self, Size: 2, Connector: &onlyOne{conn: conn, dialled: dialled, taken: make(chan struct{})},
+		Up: func(l *link.Link) { made <- l },
+	})
+	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
+	e.stop = stop
+	go func() { e.served <- mesh.Serve(serving) }() // Close waits for it
+	if dialled {
+		if err := mesh.Connect(ctx, 0); err != nil {
+			stop()
+			return nil, errors.Join(err, <-e.served)
+		}
+	}
+	select {
+	case e.link = <-made:
+		e.Conn = e.link.Conn
+		return e, nil
+	case <-ctx.Done():
+		stop()
+		return nil, errors.Join(context.Cause(ctx), <-e.served)
+	}
+}
+
+func seal(ctx context.Context, raw net.Conn, self link.Identity) (net.Conn, error) {
+	certs, err := benchKey.Certificates(self.Process.Rank, self.Generation)
+	if err != nil {
+		return nil, err
+	}
+	peer := self.Process
+	peer.Rank = 1 - peer.Rank
+	if self.Process.Rank == 1 {
+		return sealed.Client(ctx, raw, certs, &peer)
+	}
+	return sealed.Server(ctx, raw, certs, &peer, nil)
+}
+
+// onlyOne is a connector of one connection that is there.
+type onlyOne struct {
+	conn    net.Conn
+	dialled bool
+	taken   chan struct{}
+}
+
+func (c *onlyOne) Dial(context.Context, overlay.ProcessName, overlay.Ways) (overlay.Carrier, error) {
+	return c.take()
+}
+
+func (c *onlyOne) Accept(ctx context.Context) (overlay.Carrier, error) {
+	if !c.dialled {
+		if carrier, err := c.take(); err == nil {
+			return carrier, nil
+		}
+	}
+	<-ctx.Done()
+	return overlay.Carrier{}, ctx.Err()
+}
+
+func (c *onlyOne) take() (overlay.Carrier, error) {
+	select {
+	case <-c.taken:
+		return overlay.Carrier{}, fmt.Errorf("%w: there was but one connection", overlay.ErrUnreachable)
+	default:
+		close(c.taken)
+		return overlay.Carrier{Conn: c.conn, Path: overlay.Path{Technique: overlay.Direct}}, nil
+	}
+}
+
+func (c *onlyOne) Close() error { return nil }
+
+// linkEnd is an End of a link. Large messages are lent until the peer has them.
+type linkEnd struct {
+	link.Conn
+	link   *link.Link
+	mark   uint64
+	one    [1][]byte
+	stop   func()
+	served chan error
+}
+
+func (e *linkEnd) Send(msg []byte) (err error) {
+	e.one[0] = msg
+	e.mark, err = e.Lend(e.one[:])
+	return err
+}
+
+func (e *linkEnd) Flush() error             { return nil }
+func (e *linkEnd) Settle() error            { return e.Await(e.mark) }
+func (e *linkEnd) Receive(msg []byte) error { _, err := io.ReadFull(e.Conn, msg); return err }
+
+func (e *linkEnd) Close() error {
+	err := e.Conn.Close()
+	select {
+	case <-e.link.Done():
+	case <-time.After(joinBound):
+		err = errors.Join(err, errors.New("the link does not end"))
+	}
+	e.stop()
+	return errors.Join(err, <-e.served)
+}
