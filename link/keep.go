@@ -39,8 +39,12 @@ type keeper struct {
 
 	mu      sync.Mutex // a stream may be locked before it, and not after
 	dialing bool
+	silence bool      // it is because all paths are silent, which the other end need not know
 	since   time.Time // of the loss
 	tries   []string
+
+	improving bool
+	lookout   lookout
 }
 
 // lost is stream.Options.Lost.
@@ -58,11 +62,11 @@ func (k *keeper) lost(c *stream.Carrier, err error, left int) error {
 	case a.path.Technique == 0: // one node: what ends there is the process
 		return fmt.Errorf("link to %v (%v): %w", k.link.Peer, a.path, err)
 	}
-	return k.redial()
+	return k.redial(false)
 }
 
 // silent is stream.Options.Silent.
-func (k *keeper) silent() { k.redial() } // if that cannot be, the mesh ends the link
+func (k *keeper) silent() { k.redial(true) } // if that cannot be, the mesh ends the link
 
 // note remembers what went wrong, for the error of a link that is lost.
 func (k *keeper) note(what string) {
@@ -76,7 +80,7 @@ func (k *keeper) note(what string) {
 }
 
 // redial looks for another carrier, unless that is being done.
-func (k *keeper) redial() error {
+func (k *keeper) redial(silence bool) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.dialing {
@@ -85,7 +89,7 @@ func (k *keeper) redial() error {
 	if !k.mesh.goes(k.restore) {
 		return fmt.Errorf("link to %v: %w", k.link.Peer, errClosed)
 	}
-	k.dialing, k.since = true, time.Now()
+	k.dialing, k.silence, k.since = true, silence, time.Now()
 	return nil
 }
 
@@ -107,7 +111,7 @@ func (k *keeper) restore(ctx context.Context) {
 	switch {
 	case err == nil || len(s.Carriers()) > 0: // the other end may have been quicker
 		if len(s.Carriers()) == 0 && !s.Over() { // and what came is lost again
-			if err := k.redial(); err != nil {
+			if err := k.redial(false); err != nil {
 				s.Fail(err)
 			}
 		}
@@ -121,7 +125,7 @@ func (k *keeper) restore(ctx context.Context) {
 
 // look dials until there is a carrier that is beyond doubt. It ends with ctx.
 func (k *keeper) look(ctx context.Context) error {
-	if !k.link.Dialled {
+	if !k.link.Dialled && !k.isSilence() {
 		if err := k.rest(ctx, otherEnd); err != nil {
 			return err
 		}
@@ -129,7 +133,7 @@ func (k *keeper) look(ctx context.Context) error {
 	var unknown time.Time
 	bound := firstDial
 	for pause := firstRest; !k.well(); pause = min(2*pause, lastRest) {
-		err := k.dial(ctx, bound)
+		err := k.another(ctx, bound)
 		if err == nil {
 			return nil
 		}
@@ -150,6 +154,45 @@ func (k *keeper) look(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+func (k *keeper) isSilence() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.silence
+}
+
+// another gives the link a carrier. What was silent may be so for all but a
+// relay, which is therefore tried beside the rest: the first to come goes on
+// with the stream, and improve.go chooses between them.
+func (k *keeper) another(ctx context.Context, bound time.Duration) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	results := make(chan error, 2)
+	ways := []overlay.Ways{overlay.AllWays}
+	if k.isSilence() && k.link.Path.Technique != overlay.Relay {
+		ways = append(ways, overlay.RelayOnly)
+	}
+	for _, w := range ways {
+		if !k.mesh.goes(func(context.Context) {
+			c, err := k.dial(ctx, bound, w)
+			if err == nil && k.link.Dialled {
+				k.choose(c)
+			}
+			results <- err
+		}) {
+			return errClosed
+		}
+	}
+	var errs []error
+	for range ways {
+		err := <-results
+		if err == nil {
+			return nil
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
 }
 
 // well reports whether nothing needs to be done.
@@ -182,20 +225,19 @@ func (k *keeper) rest(ctx context.Context, d time.Duration) error {
 }
 
 // dial makes one more carrier of the link.
-func (k *keeper) dial(ctx context.Context, bound time.Duration) error {
+func (k *keeper) dial(ctx context.Context, bound time.Duration, ways overlay.Ways) (*stream.Carrier, error) {
 	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
 	l := k.link
-	c, err := k.mesh.cfg.Connector.Dial(ctx, l.Peer, overlay.AllWays)
+	c, err := k.mesh.cfg.Connector.Dial(ctx, l.Peer, ways)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	m, err := shake(ctx, c, k.mesh.cfg.Self, &l.Peer, terms{link: l.id, again: true, admit: k.admit})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	_, err = l.attach(c, m)
-	return err
+	return l.attach(c, m)
 }
 
 // admit is terms.admit for a further carrier.

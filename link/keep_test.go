@@ -8,6 +8,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -24,16 +25,17 @@ type roads struct {
 	mu      sync.Mutex
 	ends    map[uint32]*roadEnd
 	open    map[*road]struct{}
-	blocked error // of every dial
-	dials   int
+	blocked map[overlay.Technique]error // of dials
+	dials   map[overlay.Technique]int
 	busy    sync.WaitGroup
 }
 
 // road is one connection, with somebody in the middle.
 type road struct {
-	a, b  *net.TCPConn // the middle's ends
-	mu    sync.Mutex
-	muted bool
+	technique overlay.Technique
+	a, b      *net.TCPConn // the middle's ends
+	mu        sync.Mutex
+	muted     bool
 }
 
 // roadEnd is a process's overlay.Connector.
@@ -45,7 +47,10 @@ type roadEnd struct {
 }
 
 func newRoads(t *testing.T) *roads {
-	r := &roads{t: t, ends: map[uint32]*roadEnd{}, open: map[*road]struct{}{}}
+	r := &roads{
+		t: t, ends: map[uint32]*roadEnd{}, open: map[*road]struct{}{},
+		blocked: map[overlay.Technique]error{}, dials: map[overlay.Technique]int{},
+	}
 	t.Cleanup(func() { r.cut(); r.busy.Wait() })
 	return r
 }
@@ -58,21 +63,26 @@ func (r *roads) end(rank uint32) *roadEnd {
 	return e
 }
 
-func (e *roadEnd) Dial(_ context.Context, peer overlay.ProcessName, _ overlay.Ways) (overlay.Carrier, error) {
+// Dial takes the direct road if it may and can, and the relay otherwise.
+func (e *roadEnd) Dial(_ context.Context, peer overlay.ProcessName, ways overlay.Ways) (overlay.Carrier, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.dials++
-	if e.blocked != nil {
-		return overlay.Carrier{}, e.blocked
+	technique := overlay.Direct
+	if ways == overlay.RelayOnly || ways == overlay.AllWays && e.blocked[overlay.Direct] != nil {
+		technique = overlay.Relay
+	}
+	e.dials[technique]++
+	if err := e.blocked[technique]; err != nil {
+		return overlay.Carrier{}, err
 	}
 	a, ma := tcpPair(e.t)
 	mb, b := tcpPair(e.t)
-	w := &road{a: ma.(*net.TCPConn), b: mb.(*net.TCPConn)}
+	w := &road{technique: technique, a: ma.(*net.TCPConn), b: mb.(*net.TCPConn)}
 	e.open[w] = struct{}{}
 	for _, d := range [][2]*net.TCPConn{{w.a, w.b}, {w.b, w.a}} {
 		e.busy.Go(func() { w.carry(d[0], d[1]); w.close(); e.forget(w) })
 	}
-	path := overlay.Path{Technique: overlay.Direct}
+	path := overlay.Path{Technique: technique}
 	e.ends[peer.Rank].accept <- overlay.Carrier{Conn: b, Path: path}
 	return overlay.Carrier{Conn: a, Path: path}, nil
 }
@@ -123,14 +133,14 @@ func (w *road) close() {
 }
 
 // cut resets every connection, and mute lets nothing through any more on those
-// that there are.
+// that there are of some techniques.
 func (r *roads) cut() { r.all((*road).close) }
 
-func (r *roads) mute() {
+func (r *roads) mute(techniques ...overlay.Technique) {
 	r.all(func(w *road) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		w.muted = true
+		w.muted = w.muted || slices.Contains(techniques, w.technique)
 	})
 }
 
@@ -142,10 +152,18 @@ func (r *roads) all(do func(*road)) {
 	}
 }
 
-func (r *roads) block(err error) {
+// block has every dial of a technique fail; nil lets them through again.
+func (r *roads) block(technique overlay.Technique, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.blocked = err
+	r.blocked[technique] = err
+}
+
+// count returns how many connections of a technique were dialled.
+func (r *roads) count(technique overlay.Technique) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.dials[technique]
 }
 
 // couple links ranks 1 and 2 and returns both links.
@@ -231,18 +249,12 @@ func TestLinkSurvivesResets(t *testing.T) {
 			}
 		}
 	})
-	for r.count() < 10 && !t.Failed() {
+	for r.count(overlay.Direct) < 10 && !t.Failed() {
 		pump(t, a, b, 4<<20)
 	}
 	close(stop)
 	cutting.Wait()
 	pump(t, a, b, 1<<20)
-}
-
-func (r *roads) count() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.dials
 }
 
 // TestLinkSurvivesSilence: a path that swallows everything is left for another
@@ -252,9 +264,9 @@ func TestLinkSurvivesSilence(t *testing.T) {
 	a, b := couple(t, r, 0)
 	pump(t, a, b, 1<<20)
 	for i := range 3 {
-		r.mute()
+		r.mute(overlay.Direct, overlay.Relay)
 		pump(t, a, b, 1<<20)
-		if n := r.count(); n < i+2 {
+		if n := r.count(overlay.Direct); n < i+2 {
 			t.Fatalf("%d connections were made, data went on after %d losses", n, i+1)
 		}
 	}
@@ -265,7 +277,9 @@ func TestLinkSurvivesSilence(t *testing.T) {
 func TestLostLinkSaysWhy(t *testing.T) {
 	r := newRoads(t)
 	a, b := couple(t, r, 700*time.Millisecond)
-	r.block(fmt.Errorf("the bridge is up: %w", overlay.ErrUnreachable))
+	for _, technique := range []overlay.Technique{overlay.Direct, overlay.Relay} {
+		r.block(technique, fmt.Errorf("the bridge is up: %w", overlay.ErrUnreachable))
+	}
 	r.cut()
 	for _, l := range []*Link{a, b} {
 		_, err := l.Conn.Read(make([]byte, 1))

@@ -281,13 +281,15 @@ func (m *Mesh) watch(ctx context.Context) {
 	t := time.NewTicker(stream.Tick)
 	defer t.Stop()
 	for {
+		var now time.Time
 		select {
-		case <-t.C:
+		case now = <-t.C:
 		case <-ctx.Done():
 			return
 		}
 		for _, k := range m.kept() {
 			k.link.stream.Watch()
+			k.tick(now)
 		}
 	}
 }

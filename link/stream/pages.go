@@ -32,7 +32,8 @@ func (p *pages) at(off uint64) **page {
 	return &p.ring[off/pageSize%ringLen]
 }
 
-// put keeps a copy of b at off.
+// put keeps a copy of b at off. What is below the window must be freed before,
+// be anything kept there or not.
 func (p *pages) put(off uint64, b []byte) {
 	for len(b) > 0 {
 		at := p.at(off)

@@ -252,6 +252,7 @@ func (c *Carrier) took(p, data []byte) (n int) {
 				copy(p, fresh)
 			}
 			s.took += uint64(n)
+			s.in.free(s.took)
 		}
 		fresh = fresh[n:]
 	default:

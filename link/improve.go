@@ -1,0 +1,170 @@
+package link
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/link/stream"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// This file moves a link to a better path. A link starts on whatever comes
+// first, and falls back to what works when its path dies; the end that dialled
+// it then looks for something better, less and less often. A better carrier
+// is attached before the worse one is left (make before break). A relay that is left stays
+// as it is, warm; others are closed a little later.
+
+// quality is what paths are compared by.
+type quality struct {
+	class overlay.Technique // the smaller the better; 0 within a node
+	rtt   time.Duration
+}
+
+// Paths of one class differ by enough to move when the round trip is shorter by
+// one of these.
+const (
+	shorter     = 5 * time.Millisecond
+	shorterPart = 10 // one tenth
+)
+
+// better reports whether a link on path b should move to path a.
+func (a quality) better(b quality) bool {
+	if a.class != b.class {
+		return a.class < b.class
+	}
+	gain := b.rtt - a.rtt
+	return gain >= shorter || gain > 0 && gain >= b.rtt/shorterPart
+}
+
+// How long to wait between looks, which double each time: up to mostRest when
+// the link had something better once, for that may come back, and up to longRest when not.
+const (
+	firstLook = time.Second
+	mostRest  = 16 * time.Second
+	longRest  = 5 * time.Minute
+	lookBound = 10 * time.Second
+	leaving   = 2 * time.Second // between the last data on a carrier that is left and its end
+)
+
+// lookout decides when to look for a better path. It has no clock.
+type lookout struct {
+	best overlay.Technique // the best class so far; 0: none was used
+	at   time.Time         // of the next look; zero: none is due
+	rest time.Duration     // until the one after
+}
+
+// using notes which class is used now.
+func (l *lookout) using(class overlay.Technique, now time.Time) {
+	if l.best == 0 || class < l.best {
+		l.best = class
+	}
+	if class == l.best && class != overlay.Relay && class != overlay.HolePunching {
+		l.at, l.rest = time.Time{}, 0 // as good as it gets
+		return
+	}
+	if l.at.IsZero() {
+		l.rest = firstLook
+		l.at = now.Add(l.rest)
+	}
+}
+
+// looked notes that a look found nothing better than class.
+func (l *lookout) looked(class overlay.Technique, now time.Time) {
+	most := longRest
+	if class > l.best {
+		most = mostRest
+	}
+	l.rest = min(2*l.rest, most)
+	l.at = now.Add(l.rest)
+}
+
+func (l *lookout) due(now time.Time) bool { return !l.at.IsZero() && !now.Before(l.at) }
+
+// tick has the keeper look for a better path when it is time.
+func (k *keeper) tick(now time.Time) {
+	if !k.link.Dialled || k.link.Path.Technique == 0 {
+		return
+	}
+	used, ok := k.used()
+	if !ok {
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.lookout.using(used.class, now)
+	if !k.lookout.due(now) || k.improving || k.dialing {
+		return
+	}
+	k.improving = k.mesh.goes(func(ctx context.Context) {
+		moved := k.improve(ctx)
+		used, _ := k.used()
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		k.improving = false
+		if !moved {
+			k.lookout.looked(used.class, time.Now())
+		}
+	})
+}
+
+// used returns the quality of the best path on which this end sends, or false
+// when there is none.
+func (k *keeper) used() (best quality, ok bool) {
+	for _, c := range k.link.stream.Carriers() {
+		if q := (quality{pathOf(c.Carrier).Technique, c.RTT}); c.Used && (!ok || q.better(best)) {
+			best, ok = q, true
+		}
+	}
+	return best, ok
+}
+
+// improve tries to get a better carrier and reports whether the link moved.
+func (k *keeper) improve(ctx context.Context) bool {
+	c, err := k.dial(ctx, lookBound, overlay.DirectOnly)
+	if err != nil {
+		return false
+	}
+	return k.choose(c)
+}
+
+var (
+	errBetter = errors.New("a better path was found")
+	errWorse  = errors.New("the path is no better than what there is")
+)
+
+// choose moves the link to a carrier that it was given, or leaves it. Of several
+// relays one is kept.
+func (k *keeper) choose(c *stream.Carrier) bool {
+	s := k.link.stream
+	var q quality
+	var others []stream.State
+	for _, o := range s.Carriers() {
+		if o.Carrier == c {
+			q = quality{pathOf(c).Technique, o.RTT}
+		} else {
+			others = append(others, o)
+		}
+	}
+	for _, o := range others {
+		if old := (quality{pathOf(o.Carrier).Technique, o.RTT}); !o.Silent && !q.better(old) {
+			if q.class != overlay.Relay || old.class == overlay.Relay {
+				k.leave(c, errWorse)
+			}
+			return false
+		}
+	}
+	s.Use(c, 1)
+	for _, o := range others {
+		s.Use(o.Carrier, 0)
+		if pathOf(o.Carrier).Technique != overlay.Relay || q.class == overlay.Relay {
+			k.leave(o.Carrier, errBetter)
+		}
+	}
+	return true
+}
+
+// leave ends a carrier when what is under way on it has had its time.
+func (k *keeper) leave(c *stream.Carrier, why error) {
+	time.AfterFunc(leaving, func() { k.link.stream.Drop(c, why) })
+}
