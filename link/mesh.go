@@ -76,11 +76,11 @@ func NewMesh(cfg Config) *Mesh {
 	return &Mesh{cfg: cfg, pairs: map[uint32]*attempt{}, links: map[uint32]*keeper{}}
 }
 
-// Serve accepts carriers from the connector and makes links of them until ctx
+// Serve accepts carriers from the connector and makes links of them until outer
 // is done, which returns nil, or the connector fails. When it returns every
 // dial and handshake has ended. Call it once; Connect waits for it.
-func (m *Mesh) Serve(ctx context.Context) error {
-	ctx, cancel := context.WithCancel(ctx)
+func (m *Mesh) Serve(outer context.Context) error {
+	ctx, cancel := context.WithCancel(outer)
 	m.mu.Lock()
 	m.serve = ctx
 	for _, a := range m.pairs { // wanted before there was a Serve
@@ -91,7 +91,7 @@ func (m *Mesh) Serve(ctx context.Context) error {
 	m.mu.Unlock()
 	m.work.Go(func() { m.watch(ctx) })
 	err := m.accept(ctx)
-	if ctx.Err() != nil {
+	if outer.Err() != nil { // which the connector may hear of before ctx ends
 		err = nil
 	}
 	cancel()

@@ -1,0 +1,29 @@
+package link
+
+import (
+	"context"
+	"net"
+	"testing"
+
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// ending is a context whose end has not come to those made from it.
+type ending struct{ context.Context }
+
+func (ending) Err() error { return context.Canceled }
+
+type endedConnector struct{ overlay.Connector }
+
+func (endedConnector) Accept(context.Context) (overlay.Carrier, error) {
+	return overlay.Carrier{}, net.ErrClosed
+}
+
+// TestConnectorEndsFirst: a connector that ends with the mesh's context, but
+// before the mesh has heard of that, is no failure.
+func TestConnectorEndsFirst(t *testing.T) {
+	m := NewMesh(Config{Size: 2, Connector: endedConnector{}})
+	if err := m.Serve(ending{t.Context()}); err != nil {
+		t.Errorf("%v", err)
+	}
+}
