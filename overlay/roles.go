@@ -16,6 +16,7 @@ type Path struct {
 	Peer      NodeID        // where the other process runs
 	Reason    string        // why this technique was taken
 	Setup     time.Duration // from the request to the connected carrier, seen by the helper
+	Cipher    string        // the TLS cipher suite that the processes use on it; empty: none
 }
 
 // String describes the path in one line: "relay through p1, via asker's gateway".
@@ -38,6 +39,8 @@ func (p Path) String() string {
 type Carrier struct {
 	Conn net.Conn
 	Path Path
+	Here NodeID // of this end; zero where no helper says
+	Seal bool   // this end's site wants it encrypted (Encryption.Wants)
 
 	// Fault returns what the local helper learned later about this carrier,
 	// such as that the other end could not reach the relay; nil if nothing. It

@@ -105,6 +105,7 @@ func (f *LocalCancel) decodeBody(r *reader) { f.Request = r.u32() }
 type LocalDialled struct {
 	Request uint32
 	Carrier uint64
+	Seal    bool // the site wants the carrier encrypted
 	Path    overlay.Path
 }
 
@@ -114,12 +115,14 @@ func (*LocalDialled) Type() Type { return TypeLocalDialled }
 func (f *LocalDialled) appendBody(b []byte) []byte {
 	b = binary.BigEndian.AppendUint32(b, f.Request)
 	b = binary.BigEndian.AppendUint64(b, f.Carrier)
+	b = append(b, boolByte(f.Seal))
 	return appendPath(b, f.Path)
 }
 
 func (f *LocalDialled) decodeBody(r *reader) {
 	f.Request = r.u32()
 	f.Carrier = r.u64()
+	f.Seal = r.bool()
 	f.Path = r.path()
 }
 
@@ -149,6 +152,7 @@ func (f *LocalFailed) decodeBody(r *reader) {
 // connected socket travels with it.
 type LocalIncoming struct {
 	Carrier uint64
+	Seal    bool // as in LocalDialled
 	Path    overlay.Path
 }
 
@@ -157,11 +161,13 @@ func (*LocalIncoming) Type() Type { return TypeLocalIncoming }
 
 func (f *LocalIncoming) appendBody(b []byte) []byte {
 	b = binary.BigEndian.AppendUint64(b, f.Carrier)
+	b = append(b, boolByte(f.Seal))
 	return appendPath(b, f.Path)
 }
 
 func (f *LocalIncoming) decodeBody(r *reader) {
 	f.Carrier = r.u64()
+	f.Seal = r.bool()
 	f.Path = r.path()
 }
 

@@ -145,14 +145,22 @@ type Hello struct {
 	Job        overlay.JobID
 	From, To   uint32 // ranks
 	Generation overlay.Generation
-	Dialled    bool // the sender asked for this carrier
-	Link       ID   // chosen by the dialler of a link's first carrier; zero from the dialled side
-	Again      bool // the carrier is a further one of a link that there is
+	Site       overlay.SiteID // of the sender; empty if it does not know
+	Dialled    bool           // the sender asked for this carrier
+	Link       ID             // chosen by the dialler of a link's first carrier; zero from the dialled side
+	Again      bool           // the carrier is a further one of a link that there is
 	Nonce      [32]byte
 }
 
+// FeatureSeal in a Hello's Features says that its sender wants the carrier
+// encrypted.
+const FeatureSeal = 1 << 0
+
 // Type implements Frame.
 func (*Hello) Type() Type { return TypeHello }
+
+// Seal reports whether the sender wants the carrier encrypted.
+func (f *Hello) Seal() bool { return f.Features&FeatureSeal != 0 }
 
 func (f *Hello) appendBody(b []byte) []byte {
 	b = binary.BigEndian.AppendUint32(b, f.Features)
@@ -160,6 +168,7 @@ func (f *Hello) appendBody(b []byte) []byte {
 	b = binary.BigEndian.AppendUint32(b, f.From)
 	b = binary.BigEndian.AppendUint32(b, f.To)
 	b = binary.BigEndian.AppendUint64(b, uint64(f.Generation))
+	b = appendStr8(b, string(f.Site))
 	b = append(b, boolByte(f.Dialled))
 	b = append(b, f.Link[:]...)
 	b = append(b, boolByte(f.Again))
@@ -172,6 +181,7 @@ func (f *Hello) decodeBody(r *reader) {
 	f.From = r.u32()
 	f.To = r.u32()
 	f.Generation = overlay.Generation(r.u64())
+	f.Site = overlay.SiteID(r.str8())
 	f.Dialled = r.bool()
 	r.bytes(f.Link[:])
 	f.Again = r.bool()

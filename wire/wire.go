@@ -37,7 +37,7 @@ const (
 	TypeObserved = Type(0x05) // ip[16] port:u16 time:u64(unix us)
 
 	// Between the two processes of a link.
-	TypeHello = Type(0x10) // features:u32 job:str8 from:u32 to:u32 generation:u64 dialled:u8 link[16] again:u8 nonce[32]
+	TypeHello = Type(0x10) // features:u32 job:str8 from:u32 to:u32 generation:u64 site:str8 dialled:u8 link[16] again:u8 nonce[32]
 	TypeProof = Type(0x11) // received:u64 mac[32]
 
 	// Between a process and its helper, over a Unix socket.
@@ -45,9 +45,9 @@ const (
 	TypeLocalWelcome  = Type(0x21) // features:u32 site:str8 node:str8
 	TypeLocalDial     = Type(0x22) // request:u32 rank:u32 budget:u32(ms) ways:u8
 	TypeLocalCancel   = Type(0x23) // request:u32
-	TypeLocalDialled  = Type(0x24) // request:u32 carrier:u64 path ; one descriptor
+	TypeLocalDialled  = Type(0x24) // request:u32 carrier:u64 seal:u8 path ; one descriptor
 	TypeLocalFailed   = Type(0x25) // request:u32 code:u8 text:str16
-	TypeLocalIncoming = Type(0x26) // carrier:u64 path ; one descriptor
+	TypeLocalIncoming = Type(0x26) // carrier:u64 seal:u8 path ; one descriptor
 	TypeLocalFault    = Type(0x27) // carrier:u64 code:u8 text:str16
 
 	// First frame of a control connection, both ways, before yamux.

@@ -52,9 +52,9 @@ func FuzzBeforeHandshake(f *testing.F) {
 		defer cancel()
 		var err error
 		if server {
-			_, err = Server(ctx, script(said, 1<<20), creds, nil, []byte("early"))
+			_, err = Server(ctx, script(said, 1<<20), creds, nil, []byte("early"), Around{})
 		} else {
-			_, err = Client(ctx, script(said, 1<<20), creds, nil)
+			_, err = Client(ctx, script(said, 1<<20), creds, nil, Around{})
 		}
 		if err == nil || ctx.Err() != nil {
 			t.Errorf("%v (%v)", err, ctx.Err())

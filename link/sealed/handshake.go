@@ -38,6 +38,21 @@ type Credentials interface {
 	Verify(chain [][]byte) (jobkey.Member, error)
 }
 
+// Around is what the two ends have to say to each other in plain text around
+// the handshake, so that it costs no round trip of its own. The zero value is
+// nothing.
+type Around struct {
+	// Between is called by a client when its first message is out, before it
+	// reads any: what the server says in plain text before its part of the
+	// handshake is to be read there. An error ends the handshake and is returned.
+	Between func() error
+
+	// Stray is called when something else comes where a TLS record should
+	// begin, with the five bytes that were read of it; it may read on from conn.
+	// If it can tell what came its error ends the handshake and is returned.
+	Stray func(head []byte) error
+}
+
 // Client encrypts conn, as the end that asked for it, and returns when the
 // server has proven to be peer, or any process of the job if peer is nil: after
 // one round trip, and what is written then travels with the end of the
@@ -46,9 +61,9 @@ type Credentials interface {
 // It is bounded by ctx, and by 30 s. After an error conn is closed. The error
 // is ErrPlain for a peer without TLS, overlay.ErrForbidden for one that is not
 // the expected or does not accept us, the context's when it took too long.
-// conn must be quiet: nothing else reads or writes it, before or after.
-func Client(ctx context.Context, conn net.Conn, creds Credentials, peer *overlay.ProcessName) (*Conn, error) {
-	h := &handshake{creds: creds, want: peer, transport: transport{Conn: conn}}
+// conn must be quiet: nothing but around reads or writes it, before or after.
+func Client(ctx context.Context, conn net.Conn, creds Credentials, peer *overlay.ProcessName, around Around) (*Conn, error) {
+	h := &handshake{creds: creds, want: peer, transport: transport{Conn: conn, around: around}}
 	return h.run(ctx, tls.Client)
 }
 
@@ -59,8 +74,9 @@ func Client(ctx context.Context, conn net.Conn, creds Credentials, peer *overlay
 // the client reads, without the wait of a round trip. The client has proven
 // nothing then, so anybody who can connect can read it: no secret and no
 // user's data belongs there. It is 4096 bytes at most.
-func Server(ctx context.Context, conn net.Conn, creds Credentials, peer *overlay.ProcessName, early []byte) (*Conn, error) {
-	h := &handshake{creds: creds, want: peer, transport: transport{Conn: conn, server: true, early: early}}
+func Server(ctx context.Context, conn net.Conn, creds Credentials, peer *overlay.ProcessName, early []byte, around Around) (*Conn, error) {
+	around.Between = nil // a server reads first
+	h := &handshake{creds: creds, want: peer, transport: transport{Conn: conn, server: true, early: early, around: around}}
 	return h.run(ctx, tls.Server)
 }
 
@@ -82,6 +98,9 @@ func (h *handshake) run(ctx context.Context, role func(net.Conn, *tls.Config) *t
 	if err != nil {
 		h.transport.refuse(h.refused)
 		h.transport.Close()
+		if h.transport.said != nil {
+			return nil, h.transport.said
+		}
 		return nil, h.explain(ctx, err)
 	}
 	return c, nil

@@ -72,10 +72,10 @@ func shake(t testing.TB, a, b net.Conn, ca, cb Credentials, wantB, wantA *overla
 	defer cancel()
 	done := make(chan outcome, 1)
 	go func() {
-		c, err := Server(ctx, b, cb, wantA, early)
+		c, err := Server(ctx, b, cb, wantA, early, Around{})
 		done <- outcome{c, err}
 	}()
-	client.conn, client.err = Client(ctx, a, ca, wantB)
+	client.conn, client.err = Client(ctx, a, ca, wantB, Around{})
 	return client, <-done
 }
 

@@ -25,6 +25,7 @@ const (
 type contentType byte
 
 const (
+	typeCipher      contentType = 20 // during the handshake only: a word for old middleboxes
 	typeAlert       contentType = 21 // level:u8 code:u8
 	typeHandshake   contentType = 22 // after the handshake: KeyUpdate only
 	typeApplication contentType = 23

@@ -86,7 +86,7 @@ func TestEarly(t *testing.T) {
 	}
 	exchange(t, x.conn, y.conn, random(1, 100_000), []int{50_000}, []int{50_000})
 	exchange(t, y.conn, x.conn, random(2, 100_000), []int{50_000}, []int{50_000})
-	if _, err := Server(t.Context(), b, member(t, k, 1), nil, make([]byte, maxEarly+1)); err == nil {
+	if _, err := Server(t.Context(), b, member(t, k, 1), nil, make([]byte, maxEarly+1), Around{}); err == nil {
 		t.Error("more than may be sent early was taken")
 	}
 }
@@ -100,11 +100,11 @@ func TestEarlyComesWithTheFlight(t *testing.T) {
 	defer cancel()
 	done := make(chan outcome, 1)
 	go func() {
-		c, err := Server(ctx, b, member(t, k, 1), nil, []byte("early"))
+		c, err := Server(ctx, b, member(t, k, 1), nil, []byte("early"), Around{})
 		done <- outcome{c, err}
 	}()
 	held := &holdSecondWrite{Conn: a}
-	c, err := Client(ctx, held, member(t, k, 0), nil)
+	c, err := Client(ctx, held, member(t, k, 0), nil, Around{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -244,9 +244,11 @@ func TestStolenCertificate(t *testing.T) {
 func TestPeersThatAreNot(t *testing.T) {
 	k := newKey(t, "demo")
 	roles := map[string]func(context.Context, net.Conn) (*Conn, error){
-		"client": func(ctx context.Context, c net.Conn) (*Conn, error) { return Client(ctx, c, member(t, k, 0), nil) },
+		"client": func(ctx context.Context, c net.Conn) (*Conn, error) {
+			return Client(ctx, c, member(t, k, 0), nil, Around{})
+		},
 		"server": func(ctx context.Context, c net.Conn) (*Conn, error) {
-			return Server(ctx, c, member(t, k, 0), nil, []byte("hello"))
+			return Server(ctx, c, member(t, k, 0), nil, []byte("hello"), Around{})
 		},
 	}
 	for role, run := range roles {
@@ -312,13 +314,13 @@ func TestStandardPeer(t *testing.T) {
 			if role == "client" { // crypto/tls is
 				std = tls.Client(a, plainTLS(t, member(t, k, 0)))
 				go func() {
-					c, err := Server(ctx, b, member(t, k, 1), name(k, 0), []byte("early"))
+					c, err := Server(ctx, b, member(t, k, 1), name(k, 0), []byte("early"), Around{})
 					done <- outcome{c, err}
 				}()
 			} else {
 				std = tls.Server(b, plainTLS(t, member(t, k, 0)))
 				go func() {
-					c, err := Client(ctx, a, member(t, k, 1), name(k, 0))
+					c, err := Client(ctx, a, member(t, k, 1), name(k, 0), Around{})
 					done <- outcome{c, err}
 				}()
 			}

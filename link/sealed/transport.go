@@ -25,10 +25,20 @@ type transport struct {
 
 	early []byte // to be sent behind the server's flight
 	half  half   // sealed it
+
+	around Around
+	said   error // the error of a function of around
 }
 
 // Read returns at most what is left of the record at hand, or of its header.
 func (t *transport) Read(p []byte) (int, error) {
+	if between := t.around.Between; between != nil && t.said == nil {
+		t.around.Between = nil
+		t.said = between()
+	}
+	if t.said != nil {
+		return 0, t.said
+	}
 	if t.rest > 0 {
 		n, err := t.Conn.Read(p[:min(len(p), t.rest)])
 		t.rest -= n
@@ -38,6 +48,11 @@ func (t *transport) Read(p []byte) (int, error) {
 	t.have += copy(t.header[t.have:], p[:n])
 	if t.have == headerLen {
 		t.have, t.rest = 0, int(binary.BigEndian.Uint16(t.header[3:]))
+		if kind := contentType(t.header[0]); t.around.Stray != nil && (kind < typeCipher || kind > typeApplication) {
+			if t.said = t.around.Stray(t.header[:]); t.said != nil {
+				return 0, t.said
+			}
+		}
 	}
 	return n, err
 }
