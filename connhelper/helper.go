@@ -68,6 +68,7 @@ type Helper struct {
 	home     frontalHolder
 	here     table
 	leads    leads
+	crypt    *encryption
 	work     sync.WaitGroup  // goroutines of Serve that nothing else waits for
 	life     context.Context // of Serve, for what outlasts the call that began it; set before anything runs
 	bearings *meeting.BearingsCache
@@ -85,7 +86,7 @@ func New(opts Options) (*Helper, error) {
 	}
 	h := &Helper{
 		node: id.Node(), opts: opts, log: opts.Log,
-		here: newTable(), home: newFrontalHolder(), leads: newLeads(),
+		here: newTable(), home: newFrontalHolder(), leads: newLeads(), crypt: newEncryption(opts.Log, id.Site),
 		bearings: meeting.NewBearingsCache(), stock: meeting.NewStock(),
 		open: make(chan struct{}, opts.MaxOpen),
 	}
@@ -137,6 +138,7 @@ func (h *Helper) enter(ctx context.Context, s *control.Session, data *dataPort) 
 		return fmt.Errorf("%w: %v says it serves %s, this node is %v", overlay.ErrForbidden, s.Peer(), profile.Site, h.node)
 	}
 	carrier.LimitMTU(profile.MTU)
+	h.crypt.set(control.EncryptionFromPB(r.Encryption))
 	f := &frontal{session: s, profile: profile, data: r.DataAddress}
 	ip := h.opts.Address
 	if !ip.IsValid() {

@@ -25,6 +25,8 @@ type Config struct {
 	Profile Profile        `yaml:"profile" help:"What the site's firewall, NAT and routes let through. The broker decides from it how this site's processes connect. Fields that say auto are measured; until then, and where the measurement cannot tell, the site counts as closed."`
 	Deny    []netip.Prefix `yaml:"deny" example:"10.9.0.0/16" help:"Networks that are never dialled for a node, beside loopback, link-local and multicast ones: the site's management network, say."`
 
+	Encryption Encryption `yaml:"encryption" help:"What the site wants encrypted of what its processes say to those of other nodes, from end to end. What either of two sites wants is done. Within one node nothing is encrypted."`
+
 	Grace    time.Duration `yaml:"grace" default:"60s" min:"1s" help:"How long the processes of a helper whose session ended stay registered, waiting for it to come back."`
 	CacheAge time.Duration `yaml:"cache_age" default:"10m" min:"1s" help:"How long an answer of the broker is used before it is asked again. An answer whose connection fails is dropped at once; while the broker is away, old answers stay good."`
 	Patience time.Duration `yaml:"patience" default:"2s" min:"0s" max:"1m" help:"How long into an outage of the broker calls wait for it to come back. After that they fail at once."`
@@ -64,6 +66,22 @@ type Profile struct {
 	GatewayOnly bool                     `yaml:"gateway_only" default:"false" help:"Whether compute nodes have no route out at all, so that this gateway must carry their data. Everything else in the profile then describes the gateway."`
 	Privileged  Setting[bool]            `yaml:"privileged" default:"false" help:"Whether every helper of the site holds CAP_NET_RAW, or with gateway_only the frontal. auto asks only the node that measures."`
 	Forbidden   []overlay.Technique      `yaml:"forbidden" example:"relay" help:"Techniques that this site does not allow: direct, port-range, reversed, simultaneous-open, traversing, hole-punching, relay."`
+}
+
+// Encryption is the site's wish, as its admin writes it.
+type Encryption struct {
+	OtherSites bool     `yaml:"other_sites" default:"true" help:"Between processes of this site and of others. Without it relays, gateways and whoever is on the way can read what is not encrypted for the other site's sake."`
+	Inside     bool     `yaml:"inside" default:"false" help:"Between processes of this site that are on different nodes."`
+	PlainWith  []string `yaml:"plain_with" example:"siteb" help:"Sites to which other_sites does not apply, because the network between is trusted. It takes effect when the other site says the same."`
+}
+
+// policy returns the wish as helpers are told.
+func (e Encryption) policy() overlay.Encryption {
+	p := overlay.Encryption{OtherSites: e.OtherSites, Inside: e.Inside}
+	for _, s := range e.PlainWith {
+		p.PlainWith = append(p.PlainWith, overlay.SiteID(s))
+	}
+	return p
 }
 
 // Ports is a range of TCP ports, both ends included.
@@ -106,6 +124,13 @@ func (c Config) Check() error {
 	}
 	if c.SiteProfile().Egress == overlay.EgressHTTPProxy && c.HTTPProxy.Address == "" {
 		wrong("http_proxy.address", "profile.egress is http-proxy, so the proxy must be named")
+	}
+	for _, site := range c.Encryption.PlainWith {
+		if err := overlay.CheckName("site", site); err != nil {
+			wrong("encryption.plain_with", "%v", err)
+		} else if site == c.Site {
+			wrong("encryption.plain_with", "%s is this site; encryption.inside says what is done within it", site)
+		}
 	}
 	c.checkData(wrong)
 	c.checkPublic(wrong)

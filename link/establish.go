@@ -10,9 +10,11 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"sync"
 	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/jobkey"
+	"github.com/isthmus-grid/isthmus/link/sealed"
 	"github.com/isthmus-grid/isthmus/link/stream"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
@@ -21,11 +23,24 @@ import (
 // proofLabel keeps the link key's MACs over hellos apart from any other use.
 const proofLabel = "isthmus v1 link proof"
 
-// Identity is who a process is to its peers.
+// Identity is who a process is to its peers. NewIdentity makes one.
 type Identity struct {
 	Process    overlay.ProcessName
 	Generation overlay.Generation
 	Key        jobkey.ForLinks
+
+	// Credentials returns by what the process is known on encrypted carriers. It
+	// is called for each of them.
+	Credentials func() (sealed.Credentials, error)
+}
+
+// NewIdentity returns who a rank of the key's job is in one of its lives. Its
+// certificate is made when the first carrier needs one.
+func NewIdentity(key jobkey.Key, rank uint32, generation overlay.Generation) Identity {
+	return Identity{
+		Process: overlay.ProcessName{Job: key.ID(), Rank: rank}, Generation: generation, Key: key.Links(),
+		Credentials: sync.OnceValues(func() (sealed.Credentials, error) { return key.Certificates(rank, generation) }),
+	}
 }
 
 // Establish authenticates a carrier from both ends and returns a link over it
@@ -49,7 +64,7 @@ func Establish(ctx context.Context, c overlay.Carrier, self Identity, peer *over
 	if peer != nil {
 		rand.Read(t.link[:]) // never fails (crypto/rand)
 	}
-	m, err := shake(ctx, c, self, peer, t)
+	c, m, err := shake(ctx, c, self, peer, t)
 	if err != nil {
 		return nil, err
 	}
@@ -83,10 +98,13 @@ type met struct {
 // was dialled then sends its Proof; the dialler checks it and sends its own,
 // behind which data may follow directly: the dialler is ready after one round
 // trip. Not a byte beyond the peer's frames is read.
-func shake(ctx context.Context, c overlay.Carrier, self Identity, peer *overlay.ProcessName, t terms) (met, error) {
-	h := &handshake{carrier: c, self: self, peer: peer, terms: t}
+//
+// If either end wants the carrier encrypted, TLS comes between the hellos and
+// the proofs (seal.go). What shake returns is the carrier to use from then on.
+func shake(ctx context.Context, c overlay.Carrier, self Identity, peer *overlay.ProcessName, t terms) (overlay.Carrier, met, error) {
+	h := &handshake{carrier: c, conn: c.Conn, self: self, peer: peer, terms: t}
 	interrupt := context.AfterFunc(ctx, func() { c.Conn.SetDeadline(time.Unix(1, 0)) })
-	err := h.run()
+	err := h.run(ctx)
 	if !interrupt() && err == nil {
 		err = ctx.Err()
 	}
@@ -94,17 +112,20 @@ func shake(ctx context.Context, c overlay.Carrier, self Identity, peer *overlay.
 		if ctx.Err() != nil && !errors.Is(err, ctx.Err()) && socketError(err) {
 			err = fmt.Errorf("%w: %w", ctx.Err(), err)
 		}
-		return met{}, h.fail(err)
+		return overlay.Carrier{}, met{}, h.fail(ctx, err)
 	}
 	m := met{hello: h.theirs, link: t.link, received: h.received, rtt: h.rtt}
 	if peer == nil {
 		m.link = h.theirs.Link
 	}
-	return m, nil
+	c.Conn, c.Path.Cipher = h.conn, h.cipher
+	return c, m, nil
 }
 
 type handshake struct {
 	carrier overlay.Carrier
+	conn    net.Conn // the carrier's, or what encrypts it
+	cipher  string   // of conn, if it is encrypted
 	self    Identity
 	peer    *overlay.ProcessName // nil when we were dialled
 	terms
@@ -112,6 +133,7 @@ type handshake struct {
 	ours, theirs *wire.Hello
 	received     uint64 // by the peer
 	rtt          time.Duration
+	told         bool // the peer knows why we refuse it
 }
 
 // refusal is a fault that this end found in the peer; it is told.
@@ -124,35 +146,75 @@ func refuse(class error, format string, args ...any) error {
 	return &refusal{fmt.Errorf("%w: "+format, append([]any{class}, args...)...)}
 }
 
-func (h *handshake) run() error {
-	h.ours = &wire.Hello{Job: h.self.Process.Job, From: h.self.Process.Rank, Generation: h.self.Generation, Dialled: h.peer != nil}
-	if h.peer != nil {
-		h.ours.To, h.ours.Link, h.ours.Again = h.peer.Rank, h.link, h.again
-	} else {
-		h.ours.To = h.ours.From // not known yet: whoever it is, it is answered
-	}
-	rand.Read(h.ours.Nonce[:])
+func (h *handshake) run(ctx context.Context) error {
+	h.ours = h.hello()
 	started := time.Now()
 	if err := h.send(h.ours); err != nil {
 		return fmt.Errorf("sending our hello: %w", err)
 	}
-	theirs, err := receive[*wire.Hello](h, "hello")
+	if h.peer != nil {
+		return h.ask(ctx, started)
+	}
+	return h.answer(ctx)
+}
+
+// hello is what this end says of itself and of what it wants.
+func (h *handshake) hello() *wire.Hello {
+	f := &wire.Hello{
+		Job: h.self.Process.Job, From: h.self.Process.Rank, Generation: h.self.Generation,
+		Site: h.carrier.Here.Site, Dialled: h.peer != nil,
+	}
+	if h.carrier.Seal {
+		f.Features |= wire.FeatureSeal
+	}
+	if h.peer != nil {
+		f.To, f.Link, f.Again = h.peer.Rank, h.link, h.again
+	} else {
+		f.To = f.From // not known yet: whoever it is, it is answered
+	}
+	rand.Read(f.Nonce[:])
+	return f
+}
+
+// meet reads the peer's hello and checks it.
+func (h *handshake) meet() (err error) {
+	if h.theirs, err = receive[*wire.Hello](h.conn, "hello"); err != nil {
+		return err
+	}
+	return h.check()
+}
+
+// ask is the dialler's part.
+func (h *handshake) ask(ctx context.Context, started time.Time) error {
+	if err := h.meetSealed(ctx); err != nil {
+		return err
+	}
+	if err := h.verify(); err != nil {
+		return err
+	}
+	h.rtt = time.Since(started)
+	p, err := h.proof()
 	if err != nil {
 		return err
 	}
-	h.theirs = theirs
-	if err := h.check(); err != nil {
-		return err
-	}
-	if h.peer != nil {
-		return h.proveSecond(started)
-	}
-	return h.proveFirst()
+	return h.sendProof(p)
 }
 
-// proveFirst is the dialled end's part.
-func (h *handshake) proveFirst() error {
-	started, err := h.prove()
+// answer is the dialled end's part.
+func (h *handshake) answer(ctx context.Context) error {
+	if err := h.meet(); err != nil {
+		return err
+	}
+	p, err := h.proof()
+	if err != nil {
+		return err
+	}
+	started := time.Now()
+	if h.ours.Seal() || h.theirs.Seal() {
+		err = h.sealAsServer(ctx, p)
+	} else {
+		err = h.sendProof(p)
+	}
 	if err != nil {
 		return err
 	}
@@ -161,37 +223,31 @@ func (h *handshake) proveFirst() error {
 	return err
 }
 
-// prove commits this end.
-func (h *handshake) prove() (at time.Time, err error) {
+// proof asks whether this end wants the carrier. By sending it the end commits
+// itself.
+func (h *handshake) proof() (*wire.Proof, error) {
 	received, err := h.admit(h.theirs)
 	if err != nil {
-		return at, &refusal{err}
+		return nil, &refusal{err}
 	}
-	at = time.Now()
-	if err := h.send(&wire.Proof{Received: received, MAC: proof(h.self.Key, h.ours, h.theirs, received)}); err != nil {
-		return at, fmt.Errorf("sending our proof: %w", err)
-	}
-	return at, nil
+	return &wire.Proof{Received: received, MAC: proof(h.self.Key, h.ours, h.theirs, received)}, nil
 }
 
-// proveSecond is the dialler's part.
-func (h *handshake) proveSecond(started time.Time) error {
-	if err := h.verify(); err != nil {
-		return err
+func (h *handshake) sendProof(p *wire.Proof) error {
+	if err := h.send(p); err != nil {
+		return fmt.Errorf("sending our proof: %w", err)
 	}
-	h.rtt = time.Since(started)
-	_, err := h.prove()
-	return err
+	return nil
 }
 
 func (h *handshake) verify() error {
-	p, err := receive[*wire.Proof](h, "proof")
+	p, err := receive[*wire.Proof](h.conn, "proof")
 	if err != nil {
 		return err
 	}
 	want := proof(h.self.Key, h.theirs, h.ours, p.Received)
 	if !hmac.Equal(p.MAC[:], want[:]) {
-		return refuse(overlay.ErrForbidden, "its proof does not fit: it does not hold the job's key, or replays what another said")
+		return refuse(overlay.ErrForbidden, "its proof does not fit: it does not hold the job's key, or somebody replays or changes what was said")
 	}
 	h.received = p.Received
 	return nil
@@ -212,6 +268,7 @@ func proof(key jobkey.ForLinks, sender, receiver *wire.Hello, received uint64) (
 // authenticated yet.
 func (h *handshake) check() error {
 	t, self := h.theirs, h.self.Process
+	told := h.carrier.Path.Peer.Site // whoever carried the intro may have changed it
 	switch {
 	case t.Job != self.Job:
 		return refuse(overlay.ErrForbidden, "it belongs to job %s, this process to job %s", t.Job, self.Job)
@@ -227,18 +284,20 @@ func (h *handshake) check() error {
 		return refuse(wire.ErrMalformed, "both ends say that they were dialled")
 	case h.peer == nil && t.Link == (wire.ID{}):
 		return refuse(wire.ErrMalformed, "it names no link")
+	case t.Site != "" && told != "" && t.Site != told:
+		return refuse(overlay.ErrForbidden, "it is at site %s, but was announced as one of %s, for which other rules may hold", t.Site, told)
 	}
 	return nil
 }
 
 func (h *handshake) send(f wire.Frame) error {
-	_, err := h.carrier.Conn.Write(wire.Append(nil, f))
+	_, err := h.conn.Write(wire.Append(nil, f))
 	return err
 }
 
 // receive reads one frame of the expected type.
-func receive[F wire.Frame](h *handshake, what string) (want F, err error) {
-	f, err := wire.Read(h.carrier.Conn)
+func receive[F wire.Frame](from io.Reader, what string) (want F, err error) {
+	f, err := wire.Read(from)
 	if err != nil {
 		if errors.Is(err, wire.ErrVersion) || errors.Is(err, wire.ErrMalformed) || errors.Is(err, wire.ErrMagic) || errors.Is(err, wire.ErrType) {
 			return want, &refusal{fmt.Errorf("in place of its %s: %w", what, err)}
@@ -264,20 +323,44 @@ func socketError(err error) bool {
 	return errors.As(err, &op) || errors.Is(err, io.EOF)
 }
 
-// fail closes the carrier and words the error.
-func (h *handshake) fail(err error) error {
+// fail tells the peer what is wrong with it, closes the carrier and words the
+// error.
+func (h *handshake) fail(ctx context.Context, err error) error {
 	var found *refusal
 	if errors.As(err, &found) {
-		h.carrier.Conn.SetWriteDeadline(time.Now().Add(time.Second))
-		h.send(&wire.Refuse{Code: wire.CodeOf(found.err), By: h.self.Process.String(), Text: found.err.Error()})
+		h.tell(found)
+		if h.peer == nil && h.theirs != nil && h.theirs.Seal() && h.cipher == "" && ctx.Err() == nil {
+			h.drain()
+		}
 	}
-	h.carrier.Conn.Close()
+	h.conn.Close()
 	if h.carrier.Fault != nil && found == nil {
 		if known := h.carrier.Fault(); known != nil {
 			err = known
 		}
 	}
 	return fmt.Errorf("link to %s (%v): %w", h.who(), h.carrier.Path, err)
+}
+
+// tell sends the peer a refusal, once.
+func (h *handshake) tell(found *refusal) {
+	if h.told {
+		return
+	}
+	h.told = true
+	h.conn.SetWriteDeadline(time.Now().Add(time.Second))
+	h.send(&wire.Refuse{Code: wire.CodeOf(found.err), By: h.self.Process.String(), Text: found.err.Error()})
+}
+
+// drain reads on until the peer, which was refused, closes, or its moment is
+// over. It has begun TLS already, and what is unread at the close would reset
+// the connection and might overtake the refusal.
+func (h *handshake) drain() {
+	if c, ok := h.conn.(interface{ CloseWrite() error }); ok {
+		c.CloseWrite()
+	}
+	h.conn.SetReadDeadline(time.Now().Add(time.Second))
+	io.Copy(io.Discard, io.LimitReader(h.conn, 64<<10))
 }
 
 func (h *handshake) who() string {

@@ -20,7 +20,7 @@ func identity(t testing.TB, rank uint32) Identity {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Identity{Process: overlay.ProcessName{Job: key.ID(), Rank: rank}, Generation: 7, Key: key.Links()}
+	return NewIdentity(key, rank, 7)
 }
 
 // tcpPair returns both ends of a connection over loopback.
@@ -144,8 +144,8 @@ func TestRefusals(t *testing.T) {
 		differText string
 	}{
 		{name: "wrong key", change: func(_, g *Identity) { g.Key = foreign.Links() }, class: overlay.ErrForbidden,
-			atDialler: to2 + "not permitted: its proof does not fit: it does not hold the job's key, or replays what another said",
-			atTarget:  from1 + "rank 1 of job " + string(job) + ": not permitted: its proof does not fit: it does not hold the job's key, or replays what another said"},
+			atDialler: to2 + "not permitted: its proof does not fit: it does not hold the job's key, or somebody replays or changes what was said",
+			atTarget:  from1 + "rank 1 of job " + string(job) + ": not permitted: its proof does not fit: it does not hold the job's key, or somebody replays or changes what was said"},
 		{name: "wrong job", change: func(_, g *Identity) { g.Process.Job = foreign.ID() }, class: overlay.ErrForbidden,
 			atDialler: to2 + "not permitted: it belongs to job " + string(foreign.ID()) + ", this process to job " + string(job),
 			atTarget:  from1 + "not permitted: it belongs to job " + string(job) + ", this process to job " + string(foreign.ID())},

@@ -233,7 +233,7 @@ func (k *keeper) dial(ctx context.Context, bound time.Duration, ways overlay.Way
 	if err != nil {
 		return nil, err
 	}
-	m, err := shake(ctx, c, k.mesh.cfg.Self, &l.Peer, terms{link: l.id, again: true, admit: k.admit})
+	c, m, err := shake(ctx, c, k.mesh.cfg.Self, &l.Peer, terms{link: l.id, again: true, admit: k.admit})
 	if err != nil {
 		return nil, err
 	}

@@ -22,6 +22,7 @@ import (
 // can happen.
 type roads struct {
 	t       *testing.T
+	seal    bool // all connections are to be encrypted
 	mu      sync.Mutex
 	ends    map[uint32]*roadEnd
 	open    map[*road]struct{}
@@ -83,8 +84,8 @@ func (e *roadEnd) Dial(_ context.Context, peer overlay.ProcessName, ways overlay
 		e.busy.Go(func() { w.carry(d[0], d[1]); w.close(); e.forget(w) })
 	}
 	path := overlay.Path{Technique: technique}
-	e.ends[peer.Rank].accept <- overlay.Carrier{Conn: b, Path: path}
-	return overlay.Carrier{Conn: a, Path: path}, nil
+	e.ends[peer.Rank].accept <- overlay.Carrier{Conn: b, Path: path, Seal: e.seal}
+	return overlay.Carrier{Conn: a, Path: path, Seal: e.seal}, nil
 }
 
 func (r *roads) forget(w *road) {
@@ -234,9 +235,24 @@ func pump(t *testing.T, a, b *Link, n int) {
 
 // TestLinkSurvivesResets: connections are reset again and again, and every byte
 // arrives once and in order.
-func TestLinkSurvivesResets(t *testing.T) {
-	r := newRoads(t)
+func TestLinkSurvivesResets(t *testing.T) { plainAndSealed(t, linkSurvivesResets) }
+
+// plainAndSealed runs a test over plain connections and over encrypted ones.
+func plainAndSealed(t *testing.T, test func(*testing.T, *roads)) {
+	for name, seal := range map[string]bool{"plain": false, "sealed": true} {
+		t.Run(name, func(t *testing.T) {
+			r := newRoads(t)
+			r.seal = seal
+			test(t, r)
+		})
+	}
+}
+
+func linkSurvivesResets(t *testing.T, r *roads) {
 	a, b := couple(t, r, 0)
+	if (a.Path.Cipher != "") != r.seal {
+		t.Fatalf("cipher %q", a.Path.Cipher)
+	}
 	stop := make(chan struct{})
 	var cutting sync.WaitGroup
 	cutting.Go(func() {
@@ -259,8 +275,9 @@ func TestLinkSurvivesResets(t *testing.T) {
 
 // TestLinkSurvivesSilence: a path that swallows everything is left for another
 // one, long before TCP itself would notice.
-func TestLinkSurvivesSilence(t *testing.T) {
-	r := newRoads(t)
+func TestLinkSurvivesSilence(t *testing.T) { plainAndSealed(t, linkSurvivesSilence) }
+
+func linkSurvivesSilence(t *testing.T, r *roads) {
 	a, b := couple(t, r, 0)
 	pump(t, a, b, 1<<20)
 	for i := range 3 {
@@ -294,8 +311,9 @@ func TestLostLinkSaysWhy(t *testing.T) {
 
 // TestCloseOfALink: what was written before arrives, then the end; and the other
 // end learns that nobody reads any more.
-func TestCloseOfALink(t *testing.T) {
-	r := newRoads(t)
+func TestCloseOfALink(t *testing.T) { plainAndSealed(t, closeOfALink) }
+
+func closeOfALink(t *testing.T, r *roads) {
 	a, b := couple(t, r, 0)
 	sent := make([]byte, 3<<20)
 	rand.NewChaCha8([32]byte{}).Read(sent)

@@ -323,7 +323,7 @@ func (m *Mesh) answer(ctx context.Context, c overlay.Carrier) {
 	var a *attempt
 	var id carrierID
 	var k *keeper
-	got, err := shake(ctx, c, m.cfg.Self, nil, terms{admit: func(h *wire.Hello) (uint64, error) {
+	c, got, err := shake(ctx, c, m.cfg.Self, nil, terms{admit: func(h *wire.Hello) (uint64, error) {
 		if h.From >= m.cfg.Size {
 			return 0, fmt.Errorf("%w: rank %d of a job of %d", overlay.ErrForbidden, h.From, m.cfg.Size)
 		}
@@ -445,7 +445,7 @@ func (m *Mesh) tryDial(ctx context.Context, a *attempt) (*Link, error) {
 			return 0, err
 		}}
 		rand.Read(t.link[:]) // never fails (crypto/rand)
-		got, err := shake(handshake, c, m.cfg.Self, &peer, t)
+		c, got, err := shake(handshake, c, m.cfg.Self, &peer, t)
 		cancel()
 		var l *Link
 		if err == nil {

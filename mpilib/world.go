@@ -108,11 +108,7 @@ func Init(ctx context.Context, opts ...Option) (*World, error) {
 // join starts what reaches the other ranks and is reached by them.
 func (w *World) join(ctx context.Context) error {
 	p := w.config.place
-	self := link.Identity{
-		Process:    overlay.ProcessName{Job: p.key.ID(), Rank: uint32(p.rank)},
-		Generation: w.config.generation,
-		Key:        p.key.Links(),
-	}
+	self := link.NewIdentity(p.key, uint32(p.rank), w.config.generation)
 	serving, stop := context.WithCancel(context.Background())
 	w.stop = stop
 	if err := w.openConnector(ctx, serving, self); err != nil {

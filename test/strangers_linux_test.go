@@ -219,7 +219,7 @@ func TestProcessesOfAnotherJob(t *testing.T) {
 		}
 		accepted <- err
 	}()
-	const cause = "not permitted: its proof does not fit: it does not hold the job's key, or replays what another said"
+	const cause = "not permitted: its proof does not fit: it does not hold the job's key, or somebody replays or changes what was said"
 	_, _, err = asker.Dial(w.ctx, 1)
 	wantError(t, err, overlay.ErrForbidden, ours.ID(), "link to rank 1 of job <job> (direct): "+cause)
 	wantError(t, <-accepted, overlay.ErrForbidden, ours.ID(), "link to rank 0 of job <job> (direct): rank 0 of job <job>: "+cause)

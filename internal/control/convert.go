@@ -30,6 +30,27 @@ func ProcessFromPB(p *controlpb.Process) (overlay.ProcessName, error) {
 	return name, overlay.CheckJobID(name.Job)
 }
 
+// EncryptionToPB gives a site's wish its message form.
+func EncryptionToPB(e overlay.Encryption) *controlpb.Encryption {
+	m := &controlpb.Encryption{OtherSites: e.OtherSites, Inside: e.Inside}
+	for _, s := range e.PlainWith {
+		m.PlainWith = append(m.PlainWith, string(s))
+	}
+	return m
+}
+
+// EncryptionFromPB converts a site's wish. Without one it is the default.
+func EncryptionFromPB(m *controlpb.Encryption) overlay.Encryption {
+	if m == nil {
+		return overlay.DefaultEncryption()
+	}
+	e := overlay.Encryption{OtherSites: m.OtherSites, Inside: m.Inside}
+	for _, s := range m.PlainWith {
+		e.PlainWith = append(e.PlainWith, overlay.SiteID(s))
+	}
+	return e
+}
+
 // PointToPB gives an access point its message form.
 func PointToPB(a overlay.AccessPoint) *controlpb.AccessPoint {
 	m := &controlpb.AccessPoint{

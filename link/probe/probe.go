@@ -39,11 +39,7 @@ type Rank struct {
 // Join registers a rank with the helper of a node, "site/node", and returns
 // when the helper has welcomed it. Leave it when done.
 func Join(ctx context.Context, g *grid.Grid, node string, key jobkey.Key, rank uint32) (*Rank, error) {
-	r := &Rank{Identity: link.Identity{
-		Process:    overlay.ProcessName{Job: key.ID(), Rank: rank},
-		Generation: overlay.Generation(time.Now().UnixNano()),
-		Key:        key.Links(),
-	}}
+	r := &Rank{Identity: link.NewIdentity(key, rank, overlay.Generation(time.Now().UnixNano()))}
 	r.client = local.NewClient(local.ClientConfig{
 		Socket: g.Socket(node), Process: r.Identity.Process, Generation: r.Identity.Generation, Auth: key.Auth(),
 	})

@@ -2563,6 +2563,7 @@ type EnterResponse struct {
 	Site          string                 `protobuf:"bytes,2,opt,name=site,proto3" json:"site,omitempty"`
 	DataAddress   string                 `protobuf:"bytes,3,opt,name=data_address,json=dataAddress,proto3" json:"data_address,omitempty"` // the frontal's data port inside the site
 	Epoch         uint64                 `protobuf:"varint,4,opt,name=epoch,proto3" json:"epoch,omitempty"`                               // as JoinResponse.epoch, of the frontal
+	Encryption    *Encryption            `protobuf:"bytes,5,opt,name=encryption,proto3" json:"encryption,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2625,6 +2626,74 @@ func (x *EnterResponse) GetEpoch() uint64 {
 	return 0
 }
 
+func (x *EnterResponse) GetEncryption() *Encryption {
+	if x != nil {
+		return x.Encryption
+	}
+	return nil
+}
+
+// What a site wants encrypted; without it: carriers to all other sites.
+type Encryption struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	OtherSites    bool                   `protobuf:"varint,1,opt,name=other_sites,json=otherSites,proto3" json:"other_sites,omitempty"`
+	Inside        bool                   `protobuf:"varint,2,opt,name=inside,proto3" json:"inside,omitempty"`
+	PlainWith     []string               `protobuf:"bytes,3,rep,name=plain_with,json=plainWith,proto3" json:"plain_with,omitempty"` // sites to which other_sites does not apply
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Encryption) Reset() {
+	*x = Encryption{}
+	mi := &file_control_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Encryption) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Encryption) ProtoMessage() {}
+
+func (x *Encryption) ProtoReflect() protoreflect.Message {
+	mi := &file_control_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Encryption.ProtoReflect.Descriptor instead.
+func (*Encryption) Descriptor() ([]byte, []int) {
+	return file_control_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *Encryption) GetOtherSites() bool {
+	if x != nil {
+		return x.OtherSites
+	}
+	return false
+}
+
+func (x *Encryption) GetInside() bool {
+	if x != nil {
+		return x.Inside
+	}
+	return false
+}
+
+func (x *Encryption) GetPlainWith() []string {
+	if x != nil {
+		return x.PlainWith
+	}
+	return nil
+}
+
 type CarryRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Addresses     []string               `protobuf:"bytes,1,rep,name=addresses,proto3" json:"addresses,omitempty"` // address:port, to be tried in order
@@ -2637,7 +2706,7 @@ type CarryRequest struct {
 
 func (x *CarryRequest) Reset() {
 	*x = CarryRequest{}
-	mi := &file_control_proto_msgTypes[38]
+	mi := &file_control_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2649,7 +2718,7 @@ func (x *CarryRequest) String() string {
 func (*CarryRequest) ProtoMessage() {}
 
 func (x *CarryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[38]
+	mi := &file_control_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2662,7 +2731,7 @@ func (x *CarryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarryRequest.ProtoReflect.Descriptor instead.
 func (*CarryRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{38}
+	return file_control_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *CarryRequest) GetAddresses() []string {
@@ -2702,7 +2771,7 @@ type CarryResponse struct {
 
 func (x *CarryResponse) Reset() {
 	*x = CarryResponse{}
-	mi := &file_control_proto_msgTypes[39]
+	mi := &file_control_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2714,7 +2783,7 @@ func (x *CarryResponse) String() string {
 func (*CarryResponse) ProtoMessage() {}
 
 func (x *CarryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[39]
+	mi := &file_control_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2727,7 +2796,7 @@ func (x *CarryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarryResponse.ProtoReflect.Descriptor instead.
 func (*CarryResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{39}
+	return file_control_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *CarryResponse) GetCarryId() []byte {
@@ -2745,7 +2814,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_control_proto_msgTypes[40]
+	mi := &file_control_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2757,7 +2826,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[40]
+	mi := &file_control_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2770,7 +2839,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{40}
+	return file_control_proto_rawDescGZIP(), []int{41}
 }
 
 type StatusResponse struct {
@@ -2782,7 +2851,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_control_proto_msgTypes[41]
+	mi := &file_control_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2794,7 +2863,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[41]
+	mi := &file_control_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2807,7 +2876,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{41}
+	return file_control_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *StatusResponse) GetJson() []byte {
@@ -2827,7 +2896,7 @@ type DecideRequest struct {
 
 func (x *DecideRequest) Reset() {
 	*x = DecideRequest{}
-	mi := &file_control_proto_msgTypes[42]
+	mi := &file_control_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2839,7 +2908,7 @@ func (x *DecideRequest) String() string {
 func (*DecideRequest) ProtoMessage() {}
 
 func (x *DecideRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[42]
+	mi := &file_control_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2852,7 +2921,7 @@ func (x *DecideRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecideRequest.ProtoReflect.Descriptor instead.
 func (*DecideRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{42}
+	return file_control_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *DecideRequest) GetAsker() string {
@@ -3085,12 +3154,22 @@ const file_control_proto_rawDesc = "" +
 	"\x04stun\x18\a \x01(\tR\x04stun\"\x0f\n" +
 	"\rOfferResponse\"*\n" +
 	"\fEnterRequest\x12\x1a\n" +
-	"\bsoftware\x18\x01 \x01(\tR\bsoftware\"\x93\x01\n" +
+	"\bsoftware\x18\x01 \x01(\tR\bsoftware\"\xd3\x01\n" +
 	"\rEnterResponse\x125\n" +
 	"\aprofile\x18\x01 \x01(\v2\x1b.isthmus.control.v1.ProfileR\aprofile\x12\x12\n" +
 	"\x04site\x18\x02 \x01(\tR\x04site\x12!\n" +
 	"\fdata_address\x18\x03 \x01(\tR\vdataAddress\x12\x14\n" +
-	"\x05epoch\x18\x04 \x01(\x04R\x05epoch\"\xa8\x01\n" +
+	"\x05epoch\x18\x04 \x01(\x04R\x05epoch\x12>\n" +
+	"\n" +
+	"encryption\x18\x05 \x01(\v2\x1e.isthmus.control.v1.EncryptionR\n" +
+	"encryption\"d\n" +
+	"\n" +
+	"Encryption\x12\x1f\n" +
+	"\vother_sites\x18\x01 \x01(\bR\n" +
+	"otherSites\x12\x16\n" +
+	"\x06inside\x18\x02 \x01(\bR\x06inside\x12\x1d\n" +
+	"\n" +
+	"plain_with\x18\x03 \x03(\tR\tplainWith\"\xa8\x01\n" +
 	"\fCarryRequest\x12\x1c\n" +
 	"\taddresses\x18\x01 \x03(\tR\taddresses\x12\x12\n" +
 	"\x04link\x18\x02 \x01(\fR\x04link\x121\n" +
@@ -3143,7 +3222,7 @@ func file_control_proto_rawDescGZIP() []byte {
 }
 
 var file_control_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_control_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
+var file_control_proto_msgTypes = make([]protoimpl.MessageInfo, 44)
 var file_control_proto_goTypes = []any{
 	(IntroduceEvent_Kind)(0),      // 0: isthmus.control.v1.IntroduceEvent.Kind
 	(CallBackResponse_Outcome)(0), // 1: isthmus.control.v1.CallBackResponse.Outcome
@@ -3185,11 +3264,12 @@ var file_control_proto_goTypes = []any{
 	(*OfferResponse)(nil),         // 37: isthmus.control.v1.OfferResponse
 	(*EnterRequest)(nil),          // 38: isthmus.control.v1.EnterRequest
 	(*EnterResponse)(nil),         // 39: isthmus.control.v1.EnterResponse
-	(*CarryRequest)(nil),          // 40: isthmus.control.v1.CarryRequest
-	(*CarryResponse)(nil),         // 41: isthmus.control.v1.CarryResponse
-	(*StatusRequest)(nil),         // 42: isthmus.control.v1.StatusRequest
-	(*StatusResponse)(nil),        // 43: isthmus.control.v1.StatusResponse
-	(*DecideRequest)(nil),         // 44: isthmus.control.v1.DecideRequest
+	(*Encryption)(nil),            // 40: isthmus.control.v1.Encryption
+	(*CarryRequest)(nil),          // 41: isthmus.control.v1.CarryRequest
+	(*CarryResponse)(nil),         // 42: isthmus.control.v1.CarryResponse
+	(*StatusRequest)(nil),         // 43: isthmus.control.v1.StatusRequest
+	(*StatusResponse)(nil),        // 44: isthmus.control.v1.StatusResponse
+	(*DecideRequest)(nil),         // 45: isthmus.control.v1.DecideRequest
 }
 var file_control_proto_depIdxs = []int32{
 	2,  // 0: isthmus.control.v1.AccessPoint.process:type_name -> isthmus.control.v1.Process
@@ -3224,47 +3304,48 @@ var file_control_proto_depIdxs = []int32{
 	33, // 29: isthmus.control.v1.JoinRequest.measured:type_name -> isthmus.control.v1.Measurement
 	34, // 30: isthmus.control.v1.Measurement.findings:type_name -> isthmus.control.v1.Finding
 	30, // 31: isthmus.control.v1.EnterResponse.profile:type_name -> isthmus.control.v1.Profile
-	2,  // 32: isthmus.control.v1.CarryRequest.asker:type_name -> isthmus.control.v1.Process
-	2,  // 33: isthmus.control.v1.CarryRequest.target:type_name -> isthmus.control.v1.Process
-	5,  // 34: isthmus.control.v1.Directory.Register:input_type -> isthmus.control.v1.RegisterRequest
-	7,  // 35: isthmus.control.v1.Directory.Withdraw:input_type -> isthmus.control.v1.WithdrawRequest
-	10, // 36: isthmus.control.v1.Directory.Resolve:input_type -> isthmus.control.v1.ResolveRequest
-	19, // 37: isthmus.control.v1.Directory.Await:input_type -> isthmus.control.v1.AwaitRequest
-	20, // 38: isthmus.control.v1.Directory.Introduce:input_type -> isthmus.control.v1.IntroduceRequest
-	24, // 39: isthmus.control.v1.Directory.Bearings:input_type -> isthmus.control.v1.BearingsRequest
-	26, // 40: isthmus.control.v1.Directory.CallBack:input_type -> isthmus.control.v1.CallBackRequest
-	28, // 41: isthmus.control.v1.Directory.Report:input_type -> isthmus.control.v1.ReportRequest
-	31, // 42: isthmus.control.v1.Sites.Join:input_type -> isthmus.control.v1.JoinRequest
-	36, // 43: isthmus.control.v1.Relays.Offer:input_type -> isthmus.control.v1.OfferRequest
-	26, // 44: isthmus.control.v1.Vantages.CallBack:input_type -> isthmus.control.v1.CallBackRequest
-	38, // 45: isthmus.control.v1.Nodes.Enter:input_type -> isthmus.control.v1.EnterRequest
-	40, // 46: isthmus.control.v1.Nodes.Carry:input_type -> isthmus.control.v1.CarryRequest
-	21, // 47: isthmus.control.v1.Target.Introduced:input_type -> isthmus.control.v1.Introduction
-	32, // 48: isthmus.control.v1.Target.Measure:input_type -> isthmus.control.v1.MeasureRequest
-	42, // 49: isthmus.control.v1.Admin.Status:input_type -> isthmus.control.v1.StatusRequest
-	44, // 50: isthmus.control.v1.Admin.Decide:input_type -> isthmus.control.v1.DecideRequest
-	6,  // 51: isthmus.control.v1.Directory.Register:output_type -> isthmus.control.v1.RegisterResponse
-	9,  // 52: isthmus.control.v1.Directory.Withdraw:output_type -> isthmus.control.v1.WithdrawResponse
-	12, // 53: isthmus.control.v1.Directory.Resolve:output_type -> isthmus.control.v1.ResolveResponse
-	13, // 54: isthmus.control.v1.Directory.Await:output_type -> isthmus.control.v1.Answer
-	23, // 55: isthmus.control.v1.Directory.Introduce:output_type -> isthmus.control.v1.IntroduceEvent
-	25, // 56: isthmus.control.v1.Directory.Bearings:output_type -> isthmus.control.v1.BearingsResponse
-	27, // 57: isthmus.control.v1.Directory.CallBack:output_type -> isthmus.control.v1.CallBackResponse
-	29, // 58: isthmus.control.v1.Directory.Report:output_type -> isthmus.control.v1.ReportResponse
-	35, // 59: isthmus.control.v1.Sites.Join:output_type -> isthmus.control.v1.JoinResponse
-	37, // 60: isthmus.control.v1.Relays.Offer:output_type -> isthmus.control.v1.OfferResponse
-	27, // 61: isthmus.control.v1.Vantages.CallBack:output_type -> isthmus.control.v1.CallBackResponse
-	39, // 62: isthmus.control.v1.Nodes.Enter:output_type -> isthmus.control.v1.EnterResponse
-	41, // 63: isthmus.control.v1.Nodes.Carry:output_type -> isthmus.control.v1.CarryResponse
-	23, // 64: isthmus.control.v1.Target.Introduced:output_type -> isthmus.control.v1.IntroduceEvent
-	33, // 65: isthmus.control.v1.Target.Measure:output_type -> isthmus.control.v1.Measurement
-	43, // 66: isthmus.control.v1.Admin.Status:output_type -> isthmus.control.v1.StatusResponse
-	16, // 67: isthmus.control.v1.Admin.Decide:output_type -> isthmus.control.v1.Plan
-	51, // [51:68] is the sub-list for method output_type
-	34, // [34:51] is the sub-list for method input_type
-	34, // [34:34] is the sub-list for extension type_name
-	34, // [34:34] is the sub-list for extension extendee
-	0,  // [0:34] is the sub-list for field type_name
+	40, // 32: isthmus.control.v1.EnterResponse.encryption:type_name -> isthmus.control.v1.Encryption
+	2,  // 33: isthmus.control.v1.CarryRequest.asker:type_name -> isthmus.control.v1.Process
+	2,  // 34: isthmus.control.v1.CarryRequest.target:type_name -> isthmus.control.v1.Process
+	5,  // 35: isthmus.control.v1.Directory.Register:input_type -> isthmus.control.v1.RegisterRequest
+	7,  // 36: isthmus.control.v1.Directory.Withdraw:input_type -> isthmus.control.v1.WithdrawRequest
+	10, // 37: isthmus.control.v1.Directory.Resolve:input_type -> isthmus.control.v1.ResolveRequest
+	19, // 38: isthmus.control.v1.Directory.Await:input_type -> isthmus.control.v1.AwaitRequest
+	20, // 39: isthmus.control.v1.Directory.Introduce:input_type -> isthmus.control.v1.IntroduceRequest
+	24, // 40: isthmus.control.v1.Directory.Bearings:input_type -> isthmus.control.v1.BearingsRequest
+	26, // 41: isthmus.control.v1.Directory.CallBack:input_type -> isthmus.control.v1.CallBackRequest
+	28, // 42: isthmus.control.v1.Directory.Report:input_type -> isthmus.control.v1.ReportRequest
+	31, // 43: isthmus.control.v1.Sites.Join:input_type -> isthmus.control.v1.JoinRequest
+	36, // 44: isthmus.control.v1.Relays.Offer:input_type -> isthmus.control.v1.OfferRequest
+	26, // 45: isthmus.control.v1.Vantages.CallBack:input_type -> isthmus.control.v1.CallBackRequest
+	38, // 46: isthmus.control.v1.Nodes.Enter:input_type -> isthmus.control.v1.EnterRequest
+	41, // 47: isthmus.control.v1.Nodes.Carry:input_type -> isthmus.control.v1.CarryRequest
+	21, // 48: isthmus.control.v1.Target.Introduced:input_type -> isthmus.control.v1.Introduction
+	32, // 49: isthmus.control.v1.Target.Measure:input_type -> isthmus.control.v1.MeasureRequest
+	43, // 50: isthmus.control.v1.Admin.Status:input_type -> isthmus.control.v1.StatusRequest
+	45, // 51: isthmus.control.v1.Admin.Decide:input_type -> isthmus.control.v1.DecideRequest
+	6,  // 52: isthmus.control.v1.Directory.Register:output_type -> isthmus.control.v1.RegisterResponse
+	9,  // 53: isthmus.control.v1.Directory.Withdraw:output_type -> isthmus.control.v1.WithdrawResponse
+	12, // 54: isthmus.control.v1.Directory.Resolve:output_type -> isthmus.control.v1.ResolveResponse
+	13, // 55: isthmus.control.v1.Directory.Await:output_type -> isthmus.control.v1.Answer
+	23, // 56: isthmus.control.v1.Directory.Introduce:output_type -> isthmus.control.v1.IntroduceEvent
+	25, // 57: isthmus.control.v1.Directory.Bearings:output_type -> isthmus.control.v1.BearingsResponse
+	27, // 58: isthmus.control.v1.Directory.CallBack:output_type -> isthmus.control.v1.CallBackResponse
+	29, // 59: isthmus.control.v1.Directory.Report:output_type -> isthmus.control.v1.ReportResponse
+	35, // 60: isthmus.control.v1.Sites.Join:output_type -> isthmus.control.v1.JoinResponse
+	37, // 61: isthmus.control.v1.Relays.Offer:output_type -> isthmus.control.v1.OfferResponse
+	27, // 62: isthmus.control.v1.Vantages.CallBack:output_type -> isthmus.control.v1.CallBackResponse
+	39, // 63: isthmus.control.v1.Nodes.Enter:output_type -> isthmus.control.v1.EnterResponse
+	42, // 64: isthmus.control.v1.Nodes.Carry:output_type -> isthmus.control.v1.CarryResponse
+	23, // 65: isthmus.control.v1.Target.Introduced:output_type -> isthmus.control.v1.IntroduceEvent
+	33, // 66: isthmus.control.v1.Target.Measure:output_type -> isthmus.control.v1.Measurement
+	44, // 67: isthmus.control.v1.Admin.Status:output_type -> isthmus.control.v1.StatusResponse
+	16, // 68: isthmus.control.v1.Admin.Decide:output_type -> isthmus.control.v1.Plan
+	52, // [52:69] is the sub-list for method output_type
+	35, // [35:52] is the sub-list for method input_type
+	35, // [35:35] is the sub-list for extension type_name
+	35, // [35:35] is the sub-list for extension extendee
+	0,  // [0:35] is the sub-list for field type_name
 }
 
 func init() { file_control_proto_init() }
@@ -3278,7 +3359,7 @@ func file_control_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_control_proto_rawDesc), len(file_control_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   43,
+			NumMessages:   44,
 			NumExtensions: 0,
 			NumServices:   7,
 		},

@@ -1,0 +1,54 @@
+package connhelper
+
+import (
+	"log/slog"
+	"sync"
+
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// encryption is what the site wants encrypted, as the frontal said last, and
+// what was logged about it.
+type encryption struct {
+	log  *slog.Logger
+	here overlay.SiteID
+
+	mu     sync.Mutex
+	policy overlay.Encryption
+	told   map[overlay.SiteID]bool // the wish for each other site that was logged
+}
+
+// maxTold bounds what is remembered of the log: whoever dials says what site it
+// is of, and has not proven it. Beyond, sites are logged again.
+const maxTold = 4096
+
+func newEncryption(log *slog.Logger, here overlay.SiteID) *encryption {
+	return &encryption{log: log, here: here, policy: overlay.DefaultEncryption(), told: map[overlay.SiteID]bool{}}
+}
+
+// set takes over what the frontal says.
+func (e *encryption) set(p overlay.Encryption) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.policy = p
+}
+
+// seal reports whether the site wants a carrier encrypted that goes by path. It
+// logs the wish once for each site, and again when it changes.
+func (e *encryption) seal(path overlay.Path) bool {
+	if path.Technique == 0 {
+		return false // one node
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	peer := path.Peer.Site
+	seal := e.policy.Wants(e.here, peer)
+	if before, known := e.told[peer]; !known || before != seal {
+		if len(e.told) >= maxTold {
+			clear(e.told)
+		}
+		e.told[peer] = seal
+		e.log.Info("encryption", "site", e.here, "peer_site", peer, "wanted", seal)
+	}
+	return seal
+}

@@ -1,0 +1,326 @@
+package link
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/jobkey"
+	"github.com/isthmus-grid/isthmus/link/sealed"
+	"github.com/isthmus-grid/isthmus/overlay"
+	"github.com/isthmus-grid/isthmus/wire"
+)
+
+// meeting is a handshake of rank 1, which dials, with rank 2.
+type meeting struct {
+	dialler, target           Identity
+	sealDialler, sealTarget   bool
+	admitDialler, admitTarget func(*wire.Hello) error
+	announced                 overlay.SiteID // of the dialler, to the target
+}
+
+func newMeeting(t *testing.T) meeting {
+	return meeting{dialler: identity(t, 1), target: identity(t, 2), admitDialler: admitAll, admitTarget: admitAll, announced: "sitea"}
+}
+
+// over carries it out over the two ends of a connection.
+func (m meeting) over(ctx context.Context, a, b net.Conn) (dialler, target outcome) {
+	at := func(site overlay.SiteID) overlay.NodeID { return overlay.NodeID{Site: site, Name: "n1"} }
+	path := func(site overlay.SiteID) overlay.Path {
+		return overlay.Path{Technique: overlay.Relay, Proxy: "p1", Peer: at(site)}
+	}
+	other := make(chan outcome, 1)
+	go func() {
+		l, err := Establish(ctx, overlay.Carrier{Conn: b, Path: path(m.announced), Here: at("siteb"), Seal: m.sealTarget}, m.target, nil, m.admitTarget)
+		other <- outcome{l, err}
+	}()
+	peer := overlay.ProcessName{Job: m.dialler.Process.Job, Rank: 2}
+	l, err := Establish(ctx, overlay.Carrier{Conn: a, Path: path("siteb"), Here: at("sitea"), Seal: m.sealDialler}, m.dialler, &peer, m.admitDialler)
+	return outcome{l, err}, <-other
+}
+
+func (m meeting) run(t *testing.T, a, b net.Conn) (dialler, target outcome) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	dialler, target = m.over(ctx, a, b)
+	t.Cleanup(func() {
+		for _, o := range []outcome{dialler, target} {
+			if o.link != nil {
+				o.link.Conn.Close()
+			}
+		}
+	})
+	return dialler, target
+}
+
+// tap notes what passes a connection's end, and in which turns.
+type tap struct {
+	net.Conn
+	mu    sync.Mutex
+	turn  []byte // 'w' and 'r' in turn
+	said  bytes.Buffer
+	first int // how much of it was written before anything was read
+}
+
+func (p *tap) note(what byte, b []byte) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if n := len(p.turn); n == 0 || p.turn[n-1] != what {
+		p.turn = append(p.turn, what)
+	}
+	p.said.Write(b)
+	if len(p.turn) == 1 && what == 'w' {
+		p.first = p.said.Len()
+	}
+}
+
+func (p *tap) Write(b []byte) (int, error) {
+	p.note('w', b)
+	return p.Conn.Write(b)
+}
+
+func (p *tap) Read(b []byte) (int, error) {
+	n, err := p.Conn.Read(b)
+	if n > 0 {
+		p.note('r', b[:n])
+	}
+	return n, err
+}
+
+func (p *tap) turns() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return string(p.turn)
+}
+
+// opened reports whether TLS was begun before anything was read.
+func (p *tap) opened() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return bytes.Contains(p.said.Bytes()[:p.first], []byte{0x16, 3, 1})
+}
+
+func (p *tap) saw(text []byte) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return bytes.Contains(p.said.Bytes(), text)
+}
+
+// A carrier is encrypted if either end wants it, and then nobody on the way sees
+// what is said; else everybody does. It costs no round trip if the dialler wants
+// it: what the dialler sends first has TLS's first message, and what the target
+// sends in return, in one go, is all that the dialler waits for.
+func TestSealing(t *testing.T) {
+	for _, tc := range []struct{ dialler, target bool }{{false, false}, {true, false}, {true, true}, {false, true}} {
+		t.Run(fmt.Sprintf("dialler=%v/target=%v", tc.dialler, tc.target), func(t *testing.T) {
+			m := newMeeting(t)
+			m.sealDialler, m.sealTarget = tc.dialler, tc.target
+			a, b := tcpPair(t)
+			tapped, target := &tap{Conn: a}, &tap{Conn: b}
+			d, g := m.run(t, tapped, target)
+			if d.err != nil || g.err != nil {
+				t.Fatal(d.err, g.err)
+			}
+			if got := target.turns(); got != "wrwr" { // hello, hello and TLS, TLS and proof, TLS and proof
+				t.Errorf("the target took turns %s", got)
+			}
+			if got := tapped.opened(); got != tc.dialler {
+				t.Errorf("the dialler began TLS with its hello: %v", got)
+			}
+			secret := bytes.Repeat([]byte("what nobody else may see. "), 20)
+			for _, dir := range [][2]*Link{{d.link, g.link}, {g.link, d.link}} {
+				got := make([]byte, len(secret))
+				if _, err := dir[0].Conn.Write(secret); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := io.ReadFull(dir[1].Conn, got); err != nil || !bytes.Equal(got, secret) {
+					t.Fatalf("%q, %v", got, err)
+				}
+			}
+			want := tc.dialler || tc.target
+			for _, l := range []*Link{d.link, g.link} {
+				if (l.Path.Cipher != "") != want || want && !strings.HasPrefix(l.Path.Cipher, "TLS_") {
+					t.Errorf("rank %d: cipher %q", l.Peer.Rank, l.Path.Cipher)
+				}
+			}
+			if tapped.saw([]byte("nobody else")) == want {
+				t.Errorf("encrypted: %v; seen on the way: %v", want, !want)
+			}
+		})
+	}
+}
+
+// Each carrier of the same two processes has keys of its own.
+func TestKeysAreFresh(t *testing.T) {
+	m := newMeeting(t)
+	m.sealDialler = true
+	seen := map[string]bool{}
+	for range 2 {
+		a, b := tcpPair(t)
+		d, g := m.run(t, a, b)
+		if d.err != nil || g.err != nil {
+			t.Fatal(d.err, g.err)
+		}
+		secret, err := d.link.stream.carriers[0].conn.(*sealed.Conn).Exporter("test", nil, 32)
+		if err != nil || seen[string(secret)] {
+			t.Errorf("the same keys again, %v", err)
+		}
+		seen[string(secret)] = true
+	}
+}
+
+// Refusals reach the other end in words, before TLS, in its midst and behind it.
+func TestSealedRefusals(t *testing.T) {
+	foreign, err := jobkey.New("demo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours := identity(t, 0).Process.Job
+	key, err := jobkey.Parse("demo:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8")
+	if err != nil || key.ID() != ours {
+		t.Fatal(err)
+	}
+	known := func(k jobkey.Key, rank uint32, life overlay.Generation) func() (sealed.Credentials, error) {
+		return func() (sealed.Credentials, error) { return k.Certificates(rank, life) }
+	}
+	duplicate := func(*wire.Hello) error { return fmt.Errorf("%w: have one", overlay.ErrDuplicate) }
+	const refused = "the peer does not accept this process's certificate"
+	for _, tc := range []struct {
+		name      string
+		change    func(*meeting)
+		class     error
+		atDialler string // "" if it may have its link: it learns of it when it reads
+		atTarget  string
+	}{
+		{"target does not want it", func(m *meeting) { m.admitTarget = duplicate }, overlay.ErrDuplicate, "rank 2 of job " + string(ours) + ": another link of the pair was kept: have one", "have one"},
+		{"dialler does not want it", func(m *meeting) { m.admitDialler = duplicate }, overlay.ErrDuplicate, "have one", "rank 1 of job " + string(ours) + ": another link of the pair was kept: have one"},
+		{"target of another site", func(m *meeting) { m.announced = "sitec" }, overlay.ErrForbidden, "it is at site sitea, but was announced as one of sitec", "it is at site sitea, but was announced as one of sitec"},
+		{"target without the key", func(m *meeting) { m.target.Credentials = known(foreign, 2, 7) }, overlay.ErrForbidden, "this process belongs to job " + string(ours), refused},
+		{"dialler without the key", func(m *meeting) { m.dialler.Credentials = known(foreign, 1, 7) }, overlay.ErrForbidden, "this process belongs to job " + string(foreign.ID()), refused},
+		{"target is another rank", func(m *meeting) { m.target.Credentials = known(key, 3, 7) }, overlay.ErrForbidden, "it is rank 3 of job " + string(ours) + ", life 7, but rank 2 of job", refused},
+		{"dialler is another rank", func(m *meeting) { m.dialler.Credentials = known(key, 3, 7) }, overlay.ErrForbidden, "", "it is rank 3 of job " + string(ours) + ", life 7, but rank 1 of job"},
+		{"target of an old life", func(m *meeting) { m.target.Credentials = known(key, 2, 6) }, overlay.ErrForbidden, "its certificate is that of life 6 of the rank, its hello says 7", "rank 1 of job " + string(ours) + ": not permitted: its certificate is that of life 6"},
+		{"dialler of an old life", func(m *meeting) { m.dialler.Credentials = known(key, 1, 6) }, overlay.ErrForbidden, "", "its certificate is that of life 6 of the rank, its hello says 7"},
+		{"proof of another job", func(m *meeting) { m.target.Key = foreign.Links() }, overlay.ErrForbidden, "its proof does not fit", "its proof does not fit"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			m := newMeeting(t)
+			m.sealDialler = true
+			tc.change(&m)
+			a, b := tcpPair(t)
+			d, g := m.run(t, a, b)
+			if tc.atDialler == "" { // the refusal crosses its last word
+				if d.err == nil {
+					_, d.err = d.link.Conn.Read(make([]byte, 1))
+				}
+				if d.err == nil {
+					t.Error("the dialler has a link")
+				}
+			} else if !errors.Is(d.err, tc.class) || !strings.Contains(d.err.Error(), tc.atDialler) {
+				t.Errorf("dialler: %v", d.err)
+			}
+			if !errors.Is(g.err, tc.class) || !strings.Contains(g.err.Error(), tc.atTarget) {
+				t.Errorf("target: %v", g.err)
+			}
+		})
+	}
+}
+
+// meddler is somebody on the way who changes hellos.
+type meddler struct {
+	clear [2]bool // the flag in the hello of the dialler, of the target
+	strip bool    // and the dialler's TLS
+}
+
+func (w meddler) between(t *testing.T) (a, b net.Conn) {
+	t.Helper()
+	a, left := tcpPair(t)
+	right, b := tcpPair(t)
+	var busy sync.WaitGroup
+	for i, d := range [][2]net.Conn{{left, right}, {right, left}} {
+		busy.Go(func() {
+			defer d[1].(*net.TCPConn).CloseWrite()
+			f, err := wire.Read(d[0])
+			if err != nil {
+				return
+			}
+			h := f.(*wire.Hello)
+			if w.clear[i] {
+				h.Features &^= wire.FeatureSeal
+			}
+			d[1].Write(wire.Append(nil, h))
+			if i == 0 && w.strip {
+				record := make([]byte, 5)
+				if _, err := io.ReadFull(d[0], record); err != nil {
+					return
+				}
+				io.CopyN(io.Discard, d[0], int64(record[3])<<8|int64(record[4]))
+			}
+			io.Copy(d[1], d[0])
+		})
+	}
+	t.Cleanup(func() {
+		for _, c := range []net.Conn{a, b, left, right} {
+			c.Close()
+		}
+		busy.Wait()
+	})
+	return a, b
+}
+
+// Whoever clears the flag on the way, so that the ends speak in plain text, is
+// found out: no end has a link.
+func TestDowngrade(t *testing.T) {
+	const both = "it goes on in plain text though the carrier is to be encrypted"
+	for _, tc := range []struct {
+		name            string
+		dialler, target bool // want it
+		by              meddler
+		waits           bool   // the ends wait for each other until their time is over
+		want            string // what one of them says
+	}{
+		{"the dialler's", true, false, meddler{clear: [2]bool{true, false}}, false, "not an Isthmus frame"},
+		{"the dialler's and its TLS", true, false, meddler{clear: [2]bool{true, false}, strip: true}, false, both},
+		{"the dialler's, but the target wants it too", true, true, meddler{clear: [2]bool{true, false}}, false, "its proof does not fit"},
+		{"both", true, true, meddler{clear: [2]bool{true, true}}, false, "its proof does not fit"},
+		{"the target's", false, true, meddler{clear: [2]bool{false, true}}, true, "TLS handshake with rank 1"},
+		{"the target's though it makes no difference", true, true, meddler{clear: [2]bool{false, true}}, false, "its proof does not fit"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			m := newMeeting(t)
+			m.sealDialler, m.sealTarget = tc.dialler, tc.target
+			bound := 20 * time.Second
+			if tc.waits {
+				bound = 300 * time.Millisecond
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), bound)
+			defer cancel()
+			a, b := tc.by.between(t)
+			d, g := m.over(ctx, a, b)
+			if d.err == nil || g.err == nil {
+				t.Fatalf("dialler: %v, target: %v", d.err, g.err)
+			}
+			if !strings.Contains(d.err.Error()+g.err.Error(), tc.want) {
+				t.Errorf("dialler: %v\ntarget: %v\nwant %q", d.err, g.err, tc.want)
+			}
+			if !tc.waits && ctx.Err() != nil {
+				t.Error("it took until the time was over")
+			}
+		})
+	}
+	// The same with a meddler that changes nothing: so it is the change that fails.
+	m := newMeeting(t)
+	m.sealDialler, m.sealTarget = true, true
+	a, b := meddler{}.between(t)
+	if d, g := m.run(t, a, b); d.err != nil || g.err != nil {
+		t.Error(d.err, g.err)
+	}
+}
