@@ -1,11 +1,14 @@
 package frontal
 
 import (
+	"reflect"
 	"strings"
 	"testing"
 
+	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/daemon"
 	"github.com/isthmus-grid/isthmus/internal/daemon/daemontest"
+	"github.com/isthmus-grid/isthmus/overlay"
 )
 
 func TestSampleSettings(t *testing.T) { daemontest.Sample[Config](t, "isthmus-frontal") }
@@ -38,6 +41,9 @@ profile:
 		{"gateway_only: true", "gateway_only: false", "public_listen: only a site with profile.gateway_only: true and inbound connections needs it"},
 		{"inbound: ports", "inbound: open", "profile: ports 20000-20999 are given, but inbound is open"},
 		{"gateway_only: true", "gateway_only: true\n  egress: http-proxy", "http_proxy.address: profile.egress is http-proxy, so the proxy must be named"},
+		{"profile:", "encryption: {plain_with: [Site B]}\nprofile:", `encryption.plain_with: site name "Site B": byte 0 is 'S'`},
+		{"profile:", "encryption: {plain_with: [sitea]}\nprofile:", "encryption.plain_with: sitea is this site; encryption.inside says what is done within it"},
+		{"profile:", "encryption: {between: true}\nprofile:", "between"},
 		{"profile:", "http_proxy: {address: proxy}\nprofile:", "http_proxy.address: want host:port"},
 		{"public_listen: 192.0.2.1:20000\nprofile:\n  inbound: ports\n  ports: {first: 20000, last: 20999}", "public_address: 192.0.2.1:20000\nprofile:", "public_address: there is no public_listen that it could lead to"},
 	} {
@@ -45,5 +51,26 @@ profile:
 		if err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%q: got %v, want %q", tc.new, err, tc.want)
 		}
+	}
+}
+
+// What the admin says is what helpers are told.
+func TestEncryption(t *testing.T) {
+	const base = "site: sitea\nbroker: broker.example.org:443\ntls: {cert: c, key: k, ca: a}\nlisten: 10.1.0.1:7440\n"
+	for text, want := range map[string]overlay.Encryption{
+		"": overlay.DefaultEncryption(),
+		"encryption: {other_sites: false, inside: true}": {Inside: true},
+		"encryption: {plain_with: [siteb, sitec]}":       {OtherSites: true, PlainWith: []overlay.SiteID{"siteb", "sitec"}},
+	} {
+		c, err := daemon.Parse[Config]("f.yaml", []byte(base+text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := control.EncryptionFromPB(control.EncryptionToPB(c.Encryption.policy())); !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: %+v, want %+v", text, got, want)
+		}
+	}
+	if got := control.EncryptionFromPB(nil); !reflect.DeepEqual(got, overlay.DefaultEncryption()) {
+		t.Errorf("a frontal that says nothing: %+v", got)
 	}
 }

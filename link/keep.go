@@ -237,6 +237,7 @@ func (k *keeper) dial(ctx context.Context, bound time.Duration, ways overlay.Way
 	if err != nil {
 		return nil, err
 	}
+	k.mesh.tell(c)
 	return l.attach(c, m)
 }
 

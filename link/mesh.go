@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -37,6 +38,10 @@ type Config struct {
 	// is DefaultPatience.
 	Patience time.Duration
 
+	// Log, if not nil, gets a line for each other site and each way in which
+	// carriers to it are encrypted, or are not.
+	Log *slog.Logger
+
 	// Up is called once for each link, before Connect for its rank returns. It
 	// owns the link from then on. It must not call the mesh.
 	Up func(*Link)
@@ -53,7 +58,8 @@ type Mesh struct {
 	pairs  map[uint32]*attempt
 	links  map[uint32]*keeper // that were handed up and are not over
 	ids    carrierID
-	work   sync.WaitGroup // dials and handshakes
+	logged map[choice]bool // what Log was told
+	work   sync.WaitGroup  // dials and handshakes
 }
 
 // attempt carries out what a pair decides.
@@ -73,7 +79,7 @@ func NewMesh(cfg Config) *Mesh {
 	if cfg.Patience <= 0 {
 		cfg.Patience = DefaultPatience
 	}
-	return &Mesh{cfg: cfg, pairs: map[uint32]*attempt{}, links: map[uint32]*keeper{}}
+	return &Mesh{cfg: cfg, pairs: map[uint32]*attempt{}, links: map[uint32]*keeper{}, logged: map[choice]bool{}}
 }
 
 // Serve accepts carriers from the connector and makes links of them until outer
@@ -245,6 +251,7 @@ func (m *Mesh) handUp(a *attempt, l *Link) {
 
 // lasting makes a link of a handshake, one that is kept.
 func (m *Mesh) lasting(c overlay.Carrier, h met, dialled bool) (*Link, error) {
+	m.tell(c)
 	l := newLink(c, h, dialled)
 	l.fault = nil // the keeper asks
 	k := &keeper{mesh: m, link: l}

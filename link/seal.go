@@ -99,6 +99,27 @@ func (h *handshake) stray(head []byte) error {
 	return h.telling(err)
 }
 
+// choice is what was chosen between this site and another.
+type choice struct {
+	site   overlay.SiteID
+	cipher string // empty: plain
+}
+
+// tell logs what was chosen for a carrier, once for each other site and choice.
+func (m *Mesh) tell(c overlay.Carrier) {
+	what := choice{c.Path.Peer.Site, c.Path.Cipher}
+	if m.cfg.Log == nil || c.Path.Technique == 0 {
+		return
+	}
+	m.mu.Lock()
+	known := m.logged[what]
+	m.logged[what] = true
+	m.mu.Unlock()
+	if !known {
+		m.cfg.Log.Info("encryption", "site", c.Here.Site, "peer_site", what.site, "encrypted", what.cipher != "", "cipher", what.cipher)
+	}
+}
+
 // telling tells the peer at once if err is a refusal, since after an error in
 // the midst of TLS nothing can be sent any more.
 func (h *handshake) telling(err error) error {

@@ -19,6 +19,7 @@ type LinkInfo struct {
 	Technique        string  `json:"technique"` // "local" on one node
 	Via              string  `json:"via"`
 	Proxy            string  `json:"proxy"`
+	Cipher           string  `json:"cipher"` // the TLS cipher suite; empty: not encrypted
 	Reason           string  `json:"reason"`
 	SetupMS          float64 `json:"setup_ms"`
 	RTTMS            float64 `json:"rtt_ms"` // of the handshake
@@ -41,7 +42,7 @@ func (w *World) Links() []LinkInfo {
 		path, rtt := p.link.Current()
 		info := LinkInfo{
 			Rank: e.rank, Peer: p.rank, Dialled: p.link.Dialled,
-			Technique: "local", Via: path.Via.String(), Proxy: path.Proxy, Reason: path.Reason,
+			Technique: "local", Via: path.Via.String(), Proxy: path.Proxy, Cipher: path.Cipher, Reason: path.Reason,
 			SetupMS: milliseconds(path.Setup), RTTMS: milliseconds(rtt),
 			MessagesSent: p.stats.messagesSent, BytesSent: p.stats.bytesSent,
 			MessagesReceived: p.stats.messagesReceived, BytesReceived: p.stats.bytesReceived,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"sync"
 	"time"
@@ -39,6 +40,7 @@ type config struct {
 	limit          int
 	connectTimeout time.Duration
 	byeTimeout     time.Duration
+	log            *slog.Logger
 }
 
 // Option changes how Init joins the world.
@@ -64,6 +66,11 @@ func WithConnectTimeout(d time.Duration) Option { return func(cfg *config) { cfg
 
 // WithFinalizeTimeout bounds Finalize (default 60 s).
 func WithFinalizeTimeout(d time.Duration) Option { return func(cfg *config) { cfg.byeTimeout = d } }
+
+// WithLog has the world write to log what its user may want to know of it: which
+// other sites its messages go to encrypted, one line for each. Without it the
+// world is silent.
+func WithLog(log *slog.Logger) Option { return func(cfg *config) { cfg.log = log } }
 
 // Init joins the world that the environment describes (MPI_Init): that of
 // `isthmus run` (ISTHMUS_RANK and _SIZE), else of PMI or PMIx, else of Slurm,
@@ -116,7 +123,7 @@ func (w *World) join(ctx context.Context) error {
 		w.serving.Wait()
 		return err
 	}
-	w.mesh = link.NewMesh(link.Config{Self: self, Size: uint32(p.size), Connector: w.connector, Up: w.engine.attach})
+	w.mesh = link.NewMesh(link.Config{Self: self, Size: uint32(p.size), Connector: w.connector, Log: w.config.log, Up: w.engine.attach})
 	w.engine.connect = func(ctx context.Context, rank int) error {
 		ctx, cancel := context.WithTimeout(ctx, w.config.connectTimeout)
 		defer cancel()

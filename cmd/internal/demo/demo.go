@@ -187,6 +187,7 @@ type report struct {
 	Technique        string  `json:"technique"`
 	Via              string  `json:"via"`
 	Proxy            string  `json:"proxy"`
+	Cipher           string  `json:"cipher"`
 	Reason           string  `json:"reason"`
 	SetupMS          float64 `json:"setup_ms"`
 	RTTMS            float64 `json:"rtt_ms"`

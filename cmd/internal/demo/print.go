@@ -83,6 +83,9 @@ func (p *printer) links(program string, all []report) {
 		if r.Via != "" {
 			path += " via " + r.Via
 		}
+		if r.Cipher != "" {
+			path += ", encrypted"
+		}
 		key := nodeOf(r.Rank) + " -> " + nodeOf(r.Peer) + path
 		g := groups[key]
 		if g == nil {

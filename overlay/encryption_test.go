@@ -1,0 +1,31 @@
+package overlay
+
+import "testing"
+
+func TestEncryptionWants(t *testing.T) {
+	trusting := Encryption{OtherSites: true, PlainWith: []SiteID{"b"}}
+	for _, tc := range []struct {
+		policy Encryption
+		peer   SiteID // seen from site a
+		want   bool
+	}{
+		{DefaultEncryption(), "b", true},
+		{DefaultEncryption(), "a", false},
+		{DefaultEncryption(), "", true},
+		{trusting, "b", false},
+		{trusting, "c", true},
+		{trusting, "a", false},
+		{trusting, "", true},
+		{Encryption{Inside: true}, "a", true},
+		{Encryption{Inside: true}, "b", false},
+		{Encryption{Inside: true, OtherSites: true}, "b", true},
+	} {
+		if got := tc.policy.Wants("a", tc.peer); got != tc.want {
+			t.Errorf("%+v, to %q: %v", tc.policy, tc.peer, got)
+		}
+	}
+	// A process that does not know where it is may be anywhere.
+	if !DefaultEncryption().Wants("", "") {
+		t.Error("two unknown sites are taken for one")
+	}
+}
