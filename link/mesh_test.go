@@ -26,13 +26,36 @@ type end struct {
 }
 
 func newEnd(t *testing.T, dir string, rank, size uint32) *end {
+	return newEndThat(t, dir, rank, size, false)
+}
+
+// newEndThat makes one that wants its carriers encrypted, or does not.
+func newEndThat(t *testing.T, dir string, rank, size uint32, seal bool) *end {
 	t.Helper()
 	id := identity(t, rank)
 	conn, err := local.Listen(dir, id.Process)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return startEnd(id, size, conn)
+	return startEnd(id, size, sealing{conn, seal})
+}
+
+// sealing is a connector of a site that wants all encrypted, or nothing.
+type sealing struct {
+	overlay.Connector
+	seal bool
+}
+
+func (s sealing) Dial(ctx context.Context, peer overlay.ProcessName, ways overlay.Ways) (overlay.Carrier, error) {
+	c, err := s.Connector.Dial(ctx, peer, ways)
+	c.Seal = s.seal
+	return c, err
+}
+
+func (s sealing) Accept(ctx context.Context) (overlay.Carrier, error) {
+	c, err := s.Connector.Accept(ctx)
+	c.Seal = s.seal
+	return c, err
 }
 
 func startEnd(id Identity, size uint32, conn overlay.Connector) *end {
@@ -74,9 +97,15 @@ func shortDir(t *testing.T) string {
 // Two processes that connect to each other at the same instant end with
 // exactly one link, over which every message arrives once.
 func TestBothDialAtOnce(t *testing.T) {
-	for i := range 100 {
+	for _, seal := range [][2]bool{{}, {true, true}, {true, false}, {false, true}} {
+		t.Run(fmt.Sprintf("sealed by %v", seal), func(t *testing.T) { bothDialAtOnce(t, seal) })
+	}
+}
+
+func bothDialAtOnce(t *testing.T, seal [2]bool) {
+	for i := range 50 {
 		dir := shortDir(t)
-		ends := []*end{newEnd(t, dir, 0, 2), newEnd(t, dir, 1, 2)}
+		ends := []*end{newEndThat(t, dir, 0, 2, seal[0]), newEndThat(t, dir, 1, 2, seal[1])}
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 		var start, connected sync.WaitGroup
 		start.Add(1)
@@ -227,13 +256,18 @@ func TestSecondLinkIsRefused(t *testing.T) {
 
 // A thousand links opened and closed leave no goroutine and no descriptor.
 func TestNothingIsLeftBehind(t *testing.T) {
+	nothingIsLeftBehind(t, 10, false)
+	nothingIsLeftBehind(t, 2, true)
+}
+
+func nothingIsLeftBehind(t *testing.T, rounds int, seal bool) {
 	dir := shortDir(t)
 	goroutines, files := runtime.NumGoroutine(), countFiles()
-	for range 10 {
+	for range rounds {
 		const size = 15 // 105 links
 		var ends []*end
 		for rank := range uint32(size) {
-			ends = append(ends, newEnd(t, dir, rank, size))
+			ends = append(ends, newEndThat(t, dir, rank, size, seal))
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		var all sync.WaitGroup

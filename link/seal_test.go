@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"strings"
 	"sync"
@@ -322,5 +323,36 @@ func TestDowngrade(t *testing.T) {
 	a, b := meddler{}.between(t)
 	if d, g := m.run(t, a, b); d.err != nil || g.err != nil {
 		t.Error(d.err, g.err)
+	}
+}
+
+// A mesh logs what was chosen for another site once, however many carriers there
+// are, and says when it changes.
+func TestChoiceIsLoggedOnce(t *testing.T) {
+	var log bytes.Buffer
+	m := NewMesh(Config{Log: slog.New(slog.NewTextHandler(&log, nil))})
+	to := func(site overlay.SiteID, technique overlay.Technique, cipher string) overlay.Carrier {
+		return overlay.Carrier{Path: overlay.Path{Technique: technique, Peer: overlay.NodeID{Site: site, Name: "n1"}, Cipher: cipher}, Here: overlay.NodeID{Site: "sitea", Name: "n1"}}
+	}
+	for range 3 {
+		m.tell(to("siteb", overlay.Relay, "TLS_AES_128_GCM_SHA256"))
+		m.tell(to("siteb", overlay.Direct, "TLS_AES_128_GCM_SHA256"))
+		m.tell(to("sitea", overlay.Direct, ""))
+		m.tell(to("sitea", 0, "")) // one node
+	}
+	m.tell(to("siteb", overlay.Relay, ""))
+	want := []string{
+		"site=sitea peer_site=siteb encrypted=true cipher=TLS_AES_128_GCM_SHA256",
+		"site=sitea peer_site=sitea encrypted=false",
+		"site=sitea peer_site=siteb encrypted=false",
+	}
+	lines := strings.Split(strings.TrimSpace(log.String()), "\n")
+	if len(lines) != len(want) {
+		t.Fatalf("%d lines:\n%s", len(lines), log.String())
+	}
+	for i, line := range lines {
+		if !strings.Contains(line, want[i]) {
+			t.Errorf("line %d: %s, want %s", i, line, want[i])
+		}
 	}
 }
