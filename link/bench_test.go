@@ -9,8 +9,9 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// benchPair returns two ends over one TCP connection: links, or bare sockets.
-func benchPair(b *testing.B, links bool) (net.Conn, net.Conn) {
+// benchPair returns two ends over one TCP connection: links, sealed links, or
+// bare sockets.
+func benchPair(b *testing.B, kind string) (net.Conn, net.Conn) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		b.Fatal(err)
@@ -25,35 +26,36 @@ func benchPair(b *testing.B, links bool) (net.Conn, net.Conn) {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { near.Close(); far.Close() })
-	if !links {
+	if kind == "bare" {
 		return near, far
 	}
+	seal := kind == "sealed"
 	met := make(chan *Link, 1)
 	go func() {
-		l, err := Establish(context.Background(), overlay.Carrier{Conn: far}, identity(b, 2), nil, admitAll)
+		l, err := Establish(context.Background(), overlay.Carrier{Conn: far, Seal: seal}, identity(b, 2), nil, admitAll)
 		if err != nil {
 			b.Error(err)
 		}
 		met <- l
 	}()
 	peer := identity(b, 2).Process
-	l, err := Establish(context.Background(), overlay.Carrier{Conn: near}, identity(b, 1), &peer, admitAll)
+	l, err := Establish(context.Background(), overlay.Carrier{Conn: near, Seal: seal}, identity(b, 1), &peer, admitAll)
 	if err != nil {
 		b.Fatal(err)
 	}
 	return l.Conn, (<-met).Conn
 }
 
-// BenchmarkPingPong is a round trip of n bytes, over a link and over the bare
-// socket.
+// BenchmarkPingPong is a round trip of n bytes, over a link, over an encrypted
+// one and over the bare socket.
 func BenchmarkPingPong(b *testing.B) {
 	for _, size := range []struct {
 		name string
 		n    int
 	}{{"1B", 1}, {"64KiB", 64 << 10}, {"1MiB", 1 << 20}} {
-		for _, kind := range []string{"link", "bare"} {
+		for _, kind := range []string{"link", "sealed", "bare"} {
 			b.Run(size.name+"/"+kind, func(b *testing.B) {
-				near, far := benchPair(b, kind == "link")
+				near, far := benchPair(b, kind)
 				go func() {
 					buf := make([]byte, size.n)
 					for {
