@@ -351,6 +351,7 @@ func (m *Mesh) answer(ctx context.Context, c overlay.Carrier) {
 		}
 	}})
 	if k != nil && err == nil {
+		m.tell(c)
 		k.link.attach(c, got) // the link is over, or it has one more carrier
 		return
 	}

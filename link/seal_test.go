@@ -161,16 +161,23 @@ func TestSealing(t *testing.T) {
 
 // Each carrier of the same two processes has keys of its own.
 func TestKeysAreFresh(t *testing.T) {
-	m := newMeeting(t)
-	m.sealDialler = true
 	seen := map[string]bool{}
+	admit := func(*wire.Hello) (uint64, error) { return 0, nil }
+	dialler, target := identity(t, 1), identity(t, 2)
 	for range 2 {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
 		a, b := tcpPair(t)
-		d, g := m.run(t, a, b)
-		if d.err != nil || g.err != nil {
-			t.Fatal(d.err, g.err)
+		answered := make(chan error, 1)
+		go func() {
+			_, _, err := shake(ctx, overlay.Carrier{Conn: b}, target, nil, terms{admit: admit})
+			answered <- err
+		}()
+		c, _, err := shake(ctx, overlay.Carrier{Conn: a, Seal: true}, dialler, &target.Process, terms{link: wire.ID{1}, again: len(seen) > 0, admit: admit})
+		if err := errors.Join(err, <-answered); err != nil {
+			t.Fatal(err)
 		}
-		secret, err := d.link.stream.carriers[0].conn.(*sealed.Conn).Exporter("test", nil, 32)
+		secret, err := c.Conn.(*sealed.Conn).Exporter("test", nil, 32)
 		if err != nil || seen[string(secret)] {
 			t.Errorf("the same keys again, %v", err)
 		}
