@@ -10,7 +10,6 @@ import (
 
 	"github.com/isthmus-grid/isthmus/internal/jobkey"
 	"github.com/isthmus-grid/isthmus/link"
-	"github.com/isthmus-grid/isthmus/link/sealed"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -31,22 +30,16 @@ func (c links) Secured() bool { return c.sealed }
 var benchKey = jobkey.Key{Name: "bench"}
 
 func (c links) Open(ctx context.Context, raw *net.TCPConn, dialled bool) (End, error) {
-	self := link.Identity{Process: overlay.ProcessName{Job: benchKey.ID()}, Generation: 1, Key: benchKey.Links()}
+	var rank uint32
 	if dialled {
-		self.Process.Rank = 1
-	}
-	var conn net.Conn = raw
-	if c.sealed {
-		var err error
-		if conn, err = seal(ctx, raw, self); err != nil {
-			return nil, err
-		}
+		rank = 1
 	}
 	made := make(chan *link.Link, 1)
 	e := &linkEnd{served: make(chan error, 1)}
 	mesh := link.NewMesh(link.Config{
-		Self: self, Size: 2, Connector: &onlyOne{conn: conn, dialled: dialled, taken: make(chan struct{})},
-		Up: func(l *link.Link) { made <- l },
+		Self: link.NewIdentity(benchKey, rank, 1), Size: 2,
+		Connector: &onlyOne{carrier: overlay.Carrier{Conn: raw, Path: overlay.Path{Technique: overlay.Direct}, Seal: c.sealed}, dialled: dialled, taken: make(chan struct{})},
+		Up:        func(l *link.Link) { made <- l },
 	})
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	e.stop = stop
@@ -67,22 +60,9 @@ func (c links) Open(ctx context.Context, raw *net.TCPConn, dialled bool) (End, e
 	}
 }
 
-func seal(ctx context.Context, raw net.Conn, self link.Identity) (net.Conn, error) {
-	certs, err := benchKey.Certificates(self.Process.Rank, self.Generation)
-	if err != nil {
-		return nil, err
-	}
-	peer := self.Process
-	peer.Rank = 1 - peer.Rank
-	if self.Process.Rank == 1 {
-		return sealed.Client(ctx, raw, certs, &peer)
-	}
-	return sealed.Server(ctx, raw, certs, &peer, nil)
-}
-
 // onlyOne is a connector of one connection that is there.
 type onlyOne struct {
-	conn    net.Conn
+	carrier overlay.Carrier
 	dialled bool
 	taken   chan struct{}
 }
@@ -107,7 +87,7 @@ func (c *onlyOne) take() (overlay.Carrier, error) {
 		return overlay.Carrier{}, fmt.Errorf("%w: there was but one connection", overlay.ErrUnreachable)
 	default:
 		close(c.taken)
-		return overlay.Carrier{Conn: c.conn, Path: overlay.Path{Technique: overlay.Direct}}, nil
+		return c.carrier, nil
 	}
 }
 
