@@ -237,7 +237,7 @@ func (k *keeper) dial(ctx context.Context, bound time.Duration, ways overlay.Way
 	if err != nil {
 		return nil, err
 	}
-	k.mesh.tell(c)
+	k.mesh.logChoice(c)
 	return l.attach(c, m)
 }
 

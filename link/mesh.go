@@ -251,7 +251,7 @@ func (m *Mesh) handUp(a *attempt, l *Link) {
 
 // lasting makes a link of a handshake, one that is kept.
 func (m *Mesh) lasting(c overlay.Carrier, h met, dialled bool) (*Link, error) {
-	m.tell(c)
+	m.logChoice(c)
 	l := newLink(c, h, dialled)
 	l.fault = nil // the keeper asks
 	k := &keeper{mesh: m, link: l}
@@ -351,7 +351,7 @@ func (m *Mesh) answer(ctx context.Context, c overlay.Carrier) {
 		}
 	}})
 	if k != nil && err == nil {
-		m.tell(c)
+		m.logChoice(c)
 		k.link.attach(c, got) // the link is over, or it has one more carrier
 		return
 	}

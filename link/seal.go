@@ -105,8 +105,8 @@ type choice struct {
 	cipher string // empty: plain
 }
 
-// tell logs what was chosen for a carrier, once for each other site and choice.
-func (m *Mesh) tell(c overlay.Carrier) {
+// logChoice logs what was chosen for a carrier, once for each other site and choice.
+func (m *Mesh) logChoice(c overlay.Carrier) {
 	what := choice{c.Path.Peer.Site, c.Path.Cipher}
 	if m.cfg.Log == nil || c.Path.Technique == 0 {
 		return

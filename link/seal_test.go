@@ -342,12 +342,12 @@ func TestChoiceIsLoggedOnce(t *testing.T) {
 		return overlay.Carrier{Path: overlay.Path{Technique: technique, Peer: overlay.NodeID{Site: site, Name: "n1"}, Cipher: cipher}, Here: overlay.NodeID{Site: "sitea", Name: "n1"}}
 	}
 	for range 3 {
-		m.tell(to("siteb", overlay.Relay, "TLS_AES_128_GCM_SHA256"))
-		m.tell(to("siteb", overlay.Direct, "TLS_AES_128_GCM_SHA256"))
-		m.tell(to("sitea", overlay.Direct, ""))
-		m.tell(to("sitea", 0, "")) // one node
+		m.logChoice(to("siteb", overlay.Relay, "TLS_AES_128_GCM_SHA256"))
+		m.logChoice(to("siteb", overlay.Direct, "TLS_AES_128_GCM_SHA256"))
+		m.logChoice(to("sitea", overlay.Direct, ""))
+		m.logChoice(to("sitea", 0, "")) // one node
 	}
-	m.tell(to("siteb", overlay.Relay, ""))
+	m.logChoice(to("siteb", overlay.Relay, ""))
 	want := []string{
 		"site=sitea peer_site=siteb encrypted=true cipher=TLS_AES_128_GCM_SHA256",
 		"site=sitea peer_site=sitea encrypted=false",
