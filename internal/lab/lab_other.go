@@ -108,6 +108,27 @@ func (*Host) Listen(network, addr string) (net.Listener, error) { return nil, Er
 // ListenPacket returns ErrNotLinux.
 func (*Host) ListenPacket(network, addr string) (net.PacketConn, error) { return nil, ErrNotLinux }
 
+// A Fault is something that a host does to a flow; it exists on Linux only.
+type Fault struct{}
+
+// Drop returns ErrNotLinux.
+func (*Host) Drop(Flow) (*Fault, error) { return nil, ErrNotLinux }
+
+// Reset returns ErrNotLinux.
+func (*Host) Reset(Flow) (*Fault, error) { return nil, ErrNotLinux }
+
+// Met returns ErrNotLinux.
+func (*Fault) Met() (uint64, error) { return 0, ErrNotLinux }
+
+// Lift returns ErrNotLinux.
+func (*Fault) Lift() error { return ErrNotLinux }
+
+// ForgetFlows returns ErrNotLinux.
+func (*Host) ForgetFlows() error { return ErrNotLinux }
+
+// Renumber returns ErrNotLinux.
+func (*Host) Renumber(from, to netip.Addr) error { return ErrNotLinux }
+
 // A Cmd is a command on a host; it exists on Linux only.
 type Cmd struct{ *exec.Cmd }
 
