@@ -1,0 +1,88 @@
+// Package breaklab is `isthmus lab break`: two processes at two sites with a
+// stream between them, whose carrier is cut in the middle in every way that is
+// known to end connections, for every technique that makes one. Each cell of the
+// table has a lab and a grid of its own. The package judges what came out of the
+// link and when; it knows nothing of how links keep, and watches carriers from
+// below, where the mesh gets them. Its state is one lab at a time.
+package breaklab
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"time"
+)
+
+// Options of a run.
+type Options struct {
+	Techniques []string // of Techniques; none: all
+	Cuts       []string // of Cuts; none: all
+	Size       uint64   // of the stream at least, in bytes
+	RTT        time.Duration
+	Rate       int64         // of the WAN between two places, in bit/s; 0: no limit
+	Away       time.Duration // how long what was killed or dropped stays away
+
+	// Program returns the command line that runs this program with words.
+	Program func(words ...string) []string
+
+	JSON bool // one object per cell in place of the table
+	Out  io.Writer
+	Err  io.Writer // progress
+}
+
+// chosen returns what the options choose.
+func (o Options) chosen() ([]way, []cut, error) {
+	ws, err := pick("technique", ways, func(w way) string { return w.name }, o.Techniques)
+	if err != nil {
+		return nil, nil, err
+	}
+	ks, err := pick("cut", cuts, func(c cut) string { return c.name }, o.Cuts)
+	return ws, ks, err
+}
+
+// Check says what is wrong with the options, or returns nil.
+func (o Options) Check() error {
+	if o.Size < 1<<20 {
+		return fmt.Errorf("a stream of %d bytes is over before it can be cut; want 1 MiB at least", o.Size)
+	}
+	if o.Away <= 0 || o.Away > time.Minute {
+		return fmt.Errorf("%v is no time to be away; want more than 0 and a minute at most", o.Away)
+	}
+	_, _, err := o.chosen()
+	return err
+}
+
+// Run breaks links and prints the outcome. It must run in a process that went
+// through lab.Enter. The error names the cells that missed a target.
+func Run(ctx context.Context, o Options) error {
+	if err := o.Check(); err != nil {
+		return err
+	}
+	ws, ks, err := o.chosen()
+	if err != nil {
+		return err
+	}
+	t := &table{total: len(ws) * len(ks), w: o.Err, start: time.Now()}
+	for _, w := range ws {
+		for _, k := range ks {
+			t.announce(w, k)
+			c := o.cell(ctx, w, k)
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			t.add(c)
+			if o.JSON {
+				if err := json.NewEncoder(o.Out).Encode(c); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	if !o.JSON {
+		if err := t.text(o.Out); err != nil {
+			return err
+		}
+	}
+	return t.verdict()
+}

@@ -1,0 +1,86 @@
+package breaklab
+
+import (
+	"fmt"
+	"time"
+)
+
+// What is asked of a link.
+const (
+	stallBound  = time.Second      // while another path exists
+	returnBound = 60 * time.Second // from the return of the best path until it is used
+)
+
+// A Cell is the outcome for one technique and one cut. Times are in milliseconds.
+type Cell struct {
+	Technique string `json:"technique"`
+	Cut       string `json:"cut"`
+
+	// Hit says what the cut means for the carrier: "kills", "perhaps" or "misses",
+	// in which case nothing may happen. OtherPath says that the sites were connected
+	// all the time, by this path or another.
+	Hit       string `json:"hit"`
+	OtherPath bool   `json:"other_path"`
+
+	Bytes   uint64 `json:"bytes"`   // that arrived
+	HashOK  bool   `json:"hash_ok"` // they are those that were sent
+	Lost    uint64 `json:"lost"`    // bytes
+	Doubled uint64 `json:"doubled"`
+
+	StallMS    float64 `json:"stall_ms"`     // of the receiver, at the cut
+	StallMaxMS float64 `json:"stall_max_ms"` // the longest of all
+	GapP99MS   float64 `json:"gap_p99_ms"`   // between two of its reads
+
+	Before string `json:"before"` // the path of the stream before the cut,
+	After  string `json:"after"`  // of the first bytes after it,
+	End    string `json:"end"`    // and of the last
+
+	AwayMS      float64  `json:"away_ms"`     // from the cut until the path is there again
+	BackMS      *float64 `json:"back_ms"`     // from then until it is used for good; null: never
+	Carriers    int      `json:"carriers"`    // that the stream came by
+	Connections int      `json:"connections"` // that the receiver got
+	Rate        float64  `json:"mbit_s"`      // of the stream before the cut
+
+	Error  string   `json:"error"`
+	Faults []string `json:"faults"`
+	OK     bool     `json:"ok"`
+
+	want     uint64 // bytes
+	best     string // technique
+	was, is  string // before the cut and at the end
+	sameOne  bool   // the carrier before the cut is that at the end
+	mismatch string // the receiver's words for what is wrong with the content
+}
+
+var hitNames = map[hit]string{misses: "misses", perhaps: "perhaps", kills: "kills"}
+
+func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+// judge fills Faults and OK.
+func (c *Cell) judge() {
+	c.Faults = []string{}
+	blame := func(wrong bool, format string, args ...any) {
+		if wrong {
+			c.Faults = append(c.Faults, fmt.Sprintf(format, args...))
+		}
+	}
+	defer func() { c.OK = len(c.Faults) == 0 }()
+	if blame(c.Error != "", "%s", c.Error); c.Error != "" {
+		return
+	}
+	blame(c.was != c.best, "the stream was on %s before the cut, and the best is %s", c.was, c.best)
+	blame(c.mismatch != "", "%s", c.mismatch)
+	blame(c.Lost > 0, "%d bytes are lost", c.Lost)
+	blame(c.Doubled > 0, "%d bytes came twice", c.Doubled)
+	blame(!c.HashOK, "what arrived is not what was sent")
+	blame(c.Bytes < c.want, "only %d of %d bytes arrived", c.Bytes, c.want)
+	missed := c.Hit == hitNames[misses]
+	blame(missed && !c.sameOne, "the cut should not matter, but the carrier is another: %s became %s", c.Before, c.End)
+	blame((missed || c.OtherPath) && c.StallMS > ms(stallBound), "a stall of %.0f ms, at most %.0f are good", c.StallMS, ms(stallBound))
+	switch {
+	case c.BackMS == nil:
+		blame(true, "not back on %s %v after it was there again, but on %s", c.best, returnBound, c.is)
+	default:
+		blame(*c.BackMS > ms(returnBound), "back on %s only %.1f s after it was there again", c.best, *c.BackMS/1000)
+	}
+}

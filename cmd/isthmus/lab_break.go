@@ -1,0 +1,113 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/isthmus-grid/isthmus/cmd/internal/breaklab"
+	"github.com/isthmus-grid/isthmus/internal/lab"
+)
+
+// labBreakCommand is "isthmus lab break": what links survive.
+func labBreakCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "break",
+		Usage: "cut a busy link's carrier in every way, for every technique, and see what the stream makes of it",
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "technique", Usage: "only `NAMES`, separated by commas, of: " + strings.Join(breaklab.Techniques(), ", ")},
+			&cli.StringFlag{Name: "cut", Usage: "only `NAMES`, separated by commas, of: " + strings.Join(breaklab.Cuts(), ", ")},
+			&cli.StringFlag{Name: "size", Value: "1GiB", Usage: "`SIZE` of the stream at least; it is cut at half of it"},
+			&cli.DurationFlag{Name: "rtt", Value: 10 * time.Millisecond, Usage: "round-trip time between any two places"},
+			&cli.StringFlag{Name: "rate", Value: "1Gbit", Usage: "`RATE` of the network between any two places, or 0 for no limit"},
+			&cli.DurationFlag{Name: "away", Value: 5 * time.Second, Usage: "how long a killed daemon or a dropped path stays away"},
+			&cli.BoolFlag{Name: "json", Usage: "print one JSON object per technique and cut"},
+		},
+		Action: func(c *cli.Context) error {
+			o := breaklab.Options{
+				Techniques: nameList(c.String("technique")), Cuts: nameList(c.String("cut")), RTT: c.Duration("rtt"),
+				Away: c.Duration("away"), JSON: c.Bool("json"), Out: c.App.Writer, Err: os.Stderr,
+			}
+			var err error
+			if o.Size, err = byteCount(c.String("size")); err != nil {
+				return usage("lab break: " + err.Error())
+			}
+			if o.Rate, err = bitRate(c.String("rate")); err != nil {
+				return usage("lab break: " + err.Error())
+			}
+			if err := o.Check(); err != nil {
+				return usage("lab break: " + err.Error())
+			}
+			if err := lab.Enter(); err != nil {
+				return err
+			}
+			if o.Program, err = self(); err != nil {
+				return err
+			}
+			return breaklab.Run(c.Context, o)
+		},
+	}
+}
+
+// labBreakEndCommand is one end of a link that is to be broken. Nobody but
+// labBreakCommand needs it.
+func labBreakEndCommand() *cli.Command {
+	return &cli.Command{
+		Name:   "break-end",
+		Usage:  "be one end of a link that is to be broken",
+		Hidden: true,
+		Action: func(c *cli.Context) error { return breaklab.RunEnd(c.Context, os.Stdin, os.Stdout) },
+	}
+}
+
+// nameList splits a list of names; "" is none.
+func nameList(text string) []string {
+	if text == "" {
+		return nil
+	}
+	return strings.Split(text, ",")
+}
+
+// byteCount reads a size such as 32MiB.
+func byteCount(text string) (uint64, error) {
+	n, err := scaled(text, map[string]float64{"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30})
+	if err != nil {
+		return 0, fmt.Errorf("size %q: %w", text, err)
+	}
+	return uint64(n), nil
+}
+
+// bitRate reads a rate such as 100Mbit.
+func bitRate(text string) (int64, error) {
+	n, err := scaled(text, map[string]float64{"": 1, "bit": 1, "kbit": 1e3, "Mbit": 1e6, "Gbit": 1e9})
+	if err != nil {
+		return 0, fmt.Errorf("rate %q: %w", text, err)
+	}
+	return int64(n), nil
+}
+
+// scaled reads a number with a unit.
+func scaled(text string, units map[string]float64) (float64, error) {
+	digits := strings.TrimRight(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
+	scale, ok := units[text[len(digits):]]
+	n, err := strconv.ParseFloat(digits, 64)
+	if !ok || err != nil || n < 0 || n*scale > math.MaxInt64/2 {
+		return 0, fmt.Errorf("want a number and a unit, as in 1%s", someUnit(units))
+	}
+	return n * scale, nil
+}
+
+// someUnit returns the largest unit, as an example.
+func someUnit(units map[string]float64) (unit string) {
+	for u, scale := range units {
+		if scale > units[unit] {
+			unit = u
+		}
+	}
+	return unit
+}
