@@ -26,6 +26,7 @@ func labBreakCommand() *cli.Command {
 			&cli.DurationFlag{Name: "rtt", Value: 10 * time.Millisecond, Usage: "round-trip time between any two places"},
 			&cli.StringFlag{Name: "rate", Value: "1Gbit", Usage: "`RATE` of the network between any two places, or 0 for no limit"},
 			&cli.DurationFlag{Name: "away", Value: 5 * time.Second, Usage: "how long a killed daemon or a dropped path stays away"},
+			&cli.DurationFlag{Name: "soak", Usage: "cut nothing; leave a link of the first technique nearly idle for `TIME` and count how often it changes its carrier"},
 			&cli.BoolFlag{Name: "json", Usage: "print one JSON object per technique and cut"},
 		},
 		Action: func(c *cli.Context) error {
@@ -48,6 +49,9 @@ func labBreakCommand() *cli.Command {
 			}
 			if o.Program, err = self(); err != nil {
 				return err
+			}
+			if d := c.Duration("soak"); d > 0 {
+				return breaklab.RunSoak(c.Context, o, d)
 			}
 			return breaklab.Run(c.Context, o)
 		},

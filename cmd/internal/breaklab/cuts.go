@@ -71,10 +71,10 @@ var cuts = []cut{
 	{
 		name: "conntrack",
 		hits: func(w way) hit {
-			if w.tracked {
-				return perhaps // a firewall may know the connection again by its next packet
+			if w.tracked && !w.strict {
+				return perhaps // the firewall knows the connection again by its next packet out
 			}
-			return misses
+			return either(w.strict)
 		},
 		spares: always, do: cutConntrack,
 	},

@@ -198,7 +198,7 @@ func (t *trial) tell(line timeline, sent, got *final) {
 	c.Bytes, c.AwayMS, c.HashOK = last.Bytes, ms(t.returned.Sub(t.cutAt)), sent.Digest == got.Digest
 	c.Lost, c.Doubled, c.mismatch, c.GapP99MS = got.Lost, got.Doubled, got.Fault, ms(got.GapP99)
 	before, _ := line.latest(t.cutAt)
-	after, _ := line.resumed(t.cutAt, t.returned)
+	after, _ := line.resumed(t.cutAt, t.returned.Add(calm))
 	end, _ := line.latest(last.At)
 	c.Before, c.After, c.End = before.State.Path, after.State.Path, end.State.Path
 	c.was, c.is, c.sameOne = before.Technique.String(), end.Technique.String(), before.Carrier == end.Carrier

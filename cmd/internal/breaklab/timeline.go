@@ -100,19 +100,20 @@ func (l *timeline) steady(from time.Time, by overlay.Technique) (since time.Time
 	return since, !last.IsZero()
 }
 
-// switches counts how often the stream went on by another carrier.
-func (l *timeline) switches() (n int) {
+// moves returns the samples in which the stream came by another carrier than
+// before.
+func (l *timeline) moves() (all []sample) {
 	last := -1
 	for _, s := range l.samples {
 		if s.Carrier < 0 {
 			continue
 		}
 		if last >= 0 && s.Carrier != last {
-			n++
+			all = append(all, s)
 		}
 		last = s.Carrier
 	}
-	return n
+	return all
 }
 
 // used counts the carriers that the stream came by.

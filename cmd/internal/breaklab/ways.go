@@ -15,7 +15,8 @@ type way struct {
 	technique overlay.Technique // the best that the two sites have
 	from, to  string            // presets; the process at from dials and sends
 	via       bool              // the asker's gateway carries the data
-	tracked   bool              // a firewall on the way tracks connections
+	tracked   bool              // a firewall on the way tracks connections,
+	strict    bool              // and lets nothing in of those that it has forgotten
 	datagrams bool              // the carrier is no TCP connection on the network
 
 	forbidden    []overlay.Technique // at both sites
@@ -28,12 +29,12 @@ var onlyRelay = []overlay.Technique{overlay.SimultaneousOpen, overlay.Traversing
 // ways are all techniques, and a node without a route out.
 var ways = []way{
 	{name: "direct", technique: overlay.Direct, from: "open", to: "open"},
-	{name: "port-range", technique: overlay.PortRange, from: "stateful", to: "port-range", tracked: true},
-	{name: "reversed", technique: overlay.Reversed, from: "open", to: "stateful", tracked: true},
+	{name: "port-range", technique: overlay.PortRange, from: "stateful-noloose", to: "port-range", tracked: true, strict: true},
+	{name: "reversed", technique: overlay.Reversed, from: "open", to: "stateful-noloose", tracked: true, strict: true},
 	{name: "simultaneous-open", technique: overlay.SimultaneousOpen, from: "stateful", to: "stateful", tracked: true},
 	{name: "traversing", technique: overlay.Traversing, from: "syn-drop", to: "syn-drop"},
 	{name: "hole-punching", technique: overlay.HolePunching, from: "syn-drop", to: "syn-drop", datagrams: true, unprivileged: true},
-	{name: "relay", technique: overlay.Relay, from: "stateful", to: "stateful", tracked: true, forbidden: onlyRelay},
+	{name: "relay", technique: overlay.Relay, from: "stateful-noloose", to: "stateful", tracked: true, strict: true, forbidden: onlyRelay},
 	{name: "gateway", technique: overlay.SimultaneousOpen, from: "no-route/stateful", to: "stateful", tracked: true, via: true},
 }
 

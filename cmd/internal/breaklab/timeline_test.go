@@ -1,0 +1,110 @@
+package breaklab
+
+import (
+	"testing"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+var epoch = time.Unix(1000, 0)
+
+// at is so many milliseconds after epoch.
+func at(ms int) time.Time { return epoch.Add(time.Duration(ms) * time.Millisecond) }
+
+// step is what a carrier brought by a time, every 50 ms.
+type step struct {
+	until     int // ms
+	carrier   int
+	technique overlay.Technique
+}
+
+// lineOf makes a timeline of reports.
+func lineOf(steps ...step) timeline {
+	var l timeline
+	var before report
+	now := 0
+	for _, s := range steps {
+		for ; now < s.until; now += 50 {
+			r := report{At: at(now), Bytes: before.Bytes}
+			r.Carriers = append(r.Carriers, before.Carriers...)
+			if s.carrier >= 0 {
+				for len(r.Carriers) <= s.carrier {
+					r.Carriers = append(r.Carriers, carrierState{Number: len(r.Carriers), Technique: s.technique})
+				}
+				r.Carriers[s.carrier].In += 5000
+				r.Bytes += 5000
+			}
+			l.samples = append(l.samples, sampleOf(before, r))
+			before = r
+		}
+	}
+	return l
+}
+
+const (
+	direct = overlay.Direct
+	relay  = overlay.Relay
+)
+
+func TestTimeline(t *testing.T) {
+	l := lineOf(step{1000, 0, direct}, step{2000, -1, 0}, step{5000, 1, relay}, step{8000, 2, direct})
+	l.gaps = []gap{{at(300), 30 * time.Millisecond}, {at(950), 1050 * time.Millisecond}, {at(7000), 2 * time.Second}}
+	if s, ok := l.latest(at(1500)); !ok || s.Carrier != 0 || s.Technique != direct {
+		t.Errorf("before 1.5 s: %+v, %v", s, ok)
+	}
+	if s, ok := l.resumed(at(500), at(600)); !ok || s.Carrier != 0 || !s.At.Equal(at(550)) {
+		t.Errorf("after a cut that nobody noticed: %+v, %v", s, ok)
+	}
+	if s, ok := l.resumed(at(940), at(2000)); !ok || s.Carrier != 1 || s.Technique != relay {
+		t.Errorf("after the cut: %+v, %v", s, ok)
+	}
+	if g, ok := l.stall(at(960), at(3000)); !ok || g.Length != 1050*time.Millisecond {
+		t.Errorf("the stall at the cut: %v, %v", g, ok)
+	}
+	if g, ok := l.stall(at(2500), at(3000)); ok {
+		t.Errorf("a stall where none is: %v", g)
+	}
+	if since, ok := l.steady(at(3000), direct); !ok || !since.Equal(at(4950)) {
+		t.Errorf("back on direct since %v, %v", since.Sub(epoch), ok)
+	}
+	if _, ok := l.steady(at(3000), relay); ok {
+		t.Error("still on the relay")
+	}
+	moves := l.moves()
+	if len(moves) != 2 || !moves[0].At.Equal(at(2000)) || moves[1].Carrier != 2 || l.used() != 3 {
+		t.Errorf("moves %v among %d carriers", moves, l.used())
+	}
+}
+
+// A busy machine is no break; silence is, at the end too.
+func TestSteadyThroughPauses(t *testing.T) {
+	l := lineOf(step{1000, 0, direct}, step{1400, -1, 0}, step{2000, 0, direct})
+	if since, ok := l.steady(at(0), direct); !ok || !since.Equal(at(0)) {
+		t.Errorf("with a pause: since %v, %v", since.Sub(epoch), ok)
+	}
+	l = lineOf(step{1000, 0, direct}, step{2000, -1, 0}, step{3000, 0, direct})
+	if since, ok := l.steady(at(0), direct); !ok || !since.Equal(at(1950)) {
+		t.Errorf("with a break: since %v, %v", since.Sub(epoch), ok)
+	}
+	l = lineOf(step{1000, 0, direct}, step{3000, -1, 0})
+	if _, ok := l.steady(at(0), direct); ok {
+		t.Error("steady though nothing comes")
+	}
+	if _, ok := l.steady(at(9000), direct); ok {
+		t.Error("steady where there is no sample")
+	}
+}
+
+// Questions whether somebody is there are no stream.
+func TestSampleIgnoresQuestions(t *testing.T) {
+	before := report{Carriers: []carrierState{{Number: 0, In: 100, Technique: relay}}}
+	r := report{At: at(50), Carriers: []carrierState{{Number: 0, In: 200, Technique: relay}}}
+	if s := sampleOf(before, r); s.Carrier != -1 {
+		t.Errorf("a sample of 100 bytes: %+v", s)
+	}
+	r.Carriers[0].In += carries
+	if s := sampleOf(before, r); s.Carrier != 0 || s.Technique != relay {
+		t.Errorf("a sample of more: %+v", s)
+	}
+}
