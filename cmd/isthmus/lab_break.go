@@ -27,12 +27,13 @@ func labBreakCommand() *cli.Command {
 			&cli.StringFlag{Name: "rate", Value: "1Gbit", Usage: "`RATE` of the network between any two places, or 0 for no limit"},
 			&cli.DurationFlag{Name: "away", Value: 5 * time.Second, Usage: "how long a killed daemon or a dropped path stays away"},
 			&cli.DurationFlag{Name: "soak", Usage: "cut nothing; leave a link of the first technique nearly idle for `TIME` and count how often it changes its carrier"},
+			&cli.PathFlag{Name: "logs", Usage: "keep what the daemons wrote where a target was missed, in `FOLDER`"},
 			&cli.BoolFlag{Name: "json", Usage: "print one JSON object per technique and cut"},
 		},
 		Action: func(c *cli.Context) error {
 			o := breaklab.Options{
 				Techniques: nameList(c.String("technique")), Cuts: nameList(c.String("cut")), RTT: c.Duration("rtt"),
-				Away: c.Duration("away"), JSON: c.Bool("json"), Out: c.App.Writer, Err: os.Stderr,
+				Away: c.Duration("away"), Logs: c.Path("logs"), JSON: c.Bool("json"), Out: c.App.Writer, Err: os.Stderr,
 			}
 			var err error
 			if o.Size, err = byteCount(c.String("size")); err != nil {

@@ -26,6 +26,10 @@ type Options struct {
 	// Program returns the command line that runs this program with words.
 	Program func(words ...string) []string
 
+	// Logs is a folder that gets what the daemons of cells with a fault have written;
+	// "": nobody does.
+	Logs string
+
 	JSON bool // one object per cell in place of the table
 	Out  io.Writer
 	Err  io.Writer // progress

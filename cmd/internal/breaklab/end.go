@@ -150,26 +150,22 @@ func (e *end) report(add func(*report)) error {
 
 // run joins the job, gets the link and does its part.
 func (e *end) run(ctx context.Context, key jobkey.Key) error {
-	ctx, cancel := context.WithCancel(ctx)
-	self := link.Identity{
-		Process:    overlay.ProcessName{Job: key.ID(), Rank: e.Rank},
-		Generation: overlay.Generation(time.Now().UnixNano()), Key: key.Links(),
-	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	self := link.NewIdentity(key, e.Rank, overlay.Generation(time.Now().UnixNano()))
 	client := local.NewClient(local.ClientConfig{Socket: e.Socket, Process: self.Process, Generation: self.Generation, Auth: key.Auth()})
 	e.carrier = &observer{Connector: client}
 	links := make(chan *link.Link, 1)
 	mesh := link.NewMesh(link.Config{Self: self, Size: 2, Connector: e.carrier, Up: func(l *link.Link) { links <- l }})
 	var work sync.WaitGroup
-	var serveErr error
 	defer work.Wait()
 	defer client.Close()
-	defer cancel()
+	defer cancel(nil)
 	work.Go(func() { client.Serve(ctx) })
-	work.Go(func() { serveErr = mesh.Serve(ctx) })
+	work.Go(func() { cancel(mesh.Serve(ctx)) })
 	work.Go(func() { e.reporting(ctx) })
 	l, err := e.link(ctx, client, mesh, links)
 	if err != nil {
-		return errors.Join(err, serveErr)
+		return err
 	}
 	e.linked.Store(true)
 	part := e.send

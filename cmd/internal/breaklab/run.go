@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/grid"
@@ -51,16 +54,54 @@ func (o Options) cell(ctx context.Context, w way, k cut) Cell {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, o.Away+returnBound+cellSlack, errors.New("the cell's time is over"))
 	defer cancel()
-	l, g, err := o.build(ctx, w)
-	if err == nil {
-		t := &trial{Options: o, cell: &c, cut: k, site: site{way: w, lab: l, grid: g}}
-		err = errors.Join(t.run(ctx), g.Close(), l.Close())
-	}
+	logs, err := o.try(ctx, w, k, &c)
 	if err != nil {
 		c.Error = err.Error()
 	}
-	c.judge()
+	if c.judge(); !c.OK {
+		if err := o.keep(logs, w.name+"-"+k.name); err != nil {
+			c.Faults = append(c.Faults, err.Error())
+		}
+	}
 	return c
+}
+
+// try fills a cell in a lab of its own and returns what the daemons wrote.
+func (o Options) try(ctx context.Context, w way, k cut, c *Cell) (logs map[string]string, err error) {
+	l, g, err := o.build(ctx, w)
+	if err != nil {
+		return nil, err
+	}
+	t := &trial{Options: o, cell: c, cut: k, site: site{way: w, lab: l, grid: g}}
+	err = t.run(ctx)
+	logs = logsOf(g)
+	return logs, errors.Join(err, g.Close(), l.Close())
+}
+
+// logsOf returns what each daemon of a grid has written.
+func logsOf(g *grid.Grid) map[string]string {
+	logs := map[string]string{}
+	for _, d := range g.Daemons() {
+		logs[d.Name] = d.Log()
+	}
+	return logs
+}
+
+// keep writes the logs of a cell to files.
+func (o Options) keep(logs map[string]string, cell string) error {
+	if o.Logs == "" {
+		return nil
+	}
+	dir := filepath.Join(o.Logs, cell)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	var errs []error
+	for name, text := range logs {
+		file := strings.NewReplacer(" ", "-", "/", "-").Replace(name) + ".log"
+		errs = append(errs, os.WriteFile(filepath.Join(dir, file), []byte(text), 0o644))
+	}
+	return errors.Join(errs...)
 }
 
 // A trial fills one cell.
