@@ -1,0 +1,77 @@
+// Package leak tells tests what they left behind: goroutines and descriptors of
+// this process. It refuses to know whose they are; tests that run beside each
+// other cannot be told apart. It has no state.
+package leak
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"testing"
+	"time"
+)
+
+// patience is how long what has nothing left to do may take to be gone.
+const patience = 20 * time.Second
+
+// Check fails the test if there are more goroutines or descriptors when it has
+// ended than there are now. Call it first, so that it looks last.
+func Check(t testing.TB) {
+	t.Helper()
+	before := now()
+	t.Cleanup(func() {
+		if err := before.wait(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Main is a package's TestMain: like m.Run, and it fails if something is left
+// when all tests are over. It returns what to exit with.
+func Main(m *testing.M) int {
+	before := now()
+	code := m.Run()
+	if err := before.wait(); err != nil && code == 0 {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return code
+}
+
+type state struct{ goroutines, files int }
+
+func now() state {
+	if r, w, err := os.Pipe(); err == nil { // the runtime opens what it waits with when it is first needed
+		r.Close()
+		w.Close()
+	}
+	return state{runtime.NumGoroutine(), files()}
+}
+
+// wait returns when nothing is there any more that was not before.
+func (before state) wait() error {
+	var after state
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
+		if after = now(); after.goroutines <= before.goroutines && after.files <= before.files {
+			return nil
+		}
+	}
+	return fmt.Errorf("%d goroutines and %d descriptors before, %d and %d after:\n%s",
+		before.goroutines, before.files, after.goroutines, after.files, Goroutines())
+}
+
+// Goroutines returns where every goroutine is.
+func Goroutines() []byte {
+	buf := make([]byte, 4<<20)
+	return buf[:runtime.Stack(buf, true)]
+}
+
+// files counts this process's descriptors where the system lists them.
+func files() int {
+	for _, dir := range []string{"/proc/self/fd", "/dev/fd"} {
+		if entries, err := os.ReadDir(dir); err == nil {
+			return len(entries)
+		}
+	}
+	return 0
+}

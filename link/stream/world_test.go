@@ -1,0 +1,317 @@
+package stream
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/link/internal/leak"
+)
+
+func TestMain(m *testing.M) { os.Exit(leak.Main(m)) }
+
+// watchdog bounds everything that a test waits for.
+const watchdog = 60 * time.Second
+
+// hangs has a test that takes longer than the watchdog say where it is.
+func hangs(t testing.TB) {
+	w := time.AfterFunc(watchdog, func() {
+		panic(fmt.Sprintf("%s hangs:\n%s", t.Name(), leak.Goroutines()))
+	})
+	t.Cleanup(func() { w.Stop() })
+}
+
+// A world is two streams, the carriers between them, and the watch over both.
+type world struct {
+	t    testing.TB
+	ends [2]*end
+
+	mu    sync.Mutex
+	roads []*road
+	stop  chan struct{}
+	busy  sync.WaitGroup
+}
+
+// end is one of a world's streams.
+type end struct {
+	*Stream
+	over  chan struct{}
+	want  chan struct{} // another carrier is wanted
+	final bool          // the end of the last carrier is that of the stream
+	mu    sync.Mutex
+	lost  []error
+}
+
+var errLast = errors.New("that was the last carrier")
+
+// A road is one connection: a carrier at each end.
+type road struct {
+	ends     [2]net.Conn
+	carriers [2]*Carrier
+	cut      func() // ends it as a broken network does
+	mute     func() // swallows everything from now on; nil: cannot
+}
+
+// newWorld returns two streams without carriers. Those that the test does not
+// end fail when it is over.
+func newWorld(t testing.TB) *world {
+	leak.Check(t)
+	hangs(t)
+	w := &world{t: t, stop: make(chan struct{})}
+	for i := range w.ends {
+		e := &end{over: make(chan struct{}), want: make(chan struct{}, 1)}
+		e.Stream = New(Options{
+			Peer: fmt.Sprintf("end %d", 1-i), Lost: e.wasLost, Silent: e.wants, Ended: func() { close(e.over) },
+		})
+		w.ends[i] = e
+	}
+	t.Cleanup(w.end)
+	return w
+}
+
+func (e *end) wants() {
+	select {
+	case e.want <- struct{}{}:
+	default:
+	}
+}
+
+func (e *end) wasLost(_ *Carrier, err error, left int) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.lost = append(e.lost, err)
+	if left > 0 {
+		return nil
+	}
+	if e.final {
+		return fmt.Errorf("%w: %w", errLast, err)
+	}
+	e.wants()
+	return nil
+}
+
+// lasts says that a stream which has lost all its carriers is to end.
+func (w *world) lasts() {
+	for _, e := range w.ends {
+		e.mu.Lock()
+		e.final = true
+		e.mu.Unlock()
+	}
+}
+
+// watch has both streams watched until the world ends.
+func (w *world) watch() {
+	w.busy.Go(func() {
+		for tick := time.NewTicker(Tick); ; {
+			select {
+			case <-tick.C:
+				w.tick()
+			case <-w.stop:
+				tick.Stop()
+				return
+			}
+		}
+	})
+}
+
+func (w *world) tick() {
+	for _, e := range w.ends {
+		e.Watch()
+	}
+}
+
+func (w *world) end() {
+	close(w.stop)
+	for _, e := range w.ends {
+		e.Fail(errors.New("the test is over"))
+	}
+	w.mu.Lock()
+	for _, r := range w.roads {
+		r.cut()
+	}
+	w.mu.Unlock()
+	w.busy.Wait()
+	for _, e := range w.ends {
+		e.Wait()
+	}
+}
+
+// attach gives both ends a carrier as a handshake does, unless one is over.
+func (w *world) attach(r *road) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.roads = append(w.roads, r)
+	var received [2]uint64
+	for i, e := range w.ends {
+		n, err := e.Received()
+		if err != nil {
+			r.cut()
+			return false
+		}
+		received[i] = n
+	}
+	for i, e := range w.ends {
+		c, err := e.Attach(r.ends[i], nil, received[1-i], time.Millisecond)
+		if err != nil {
+			select {
+			case <-e.over:
+			default:
+				w.t.Errorf("end %d does not take a carrier: %v", i, err)
+			}
+			r.cut()
+			return false
+		}
+		r.carriers[i] = c
+	}
+	return true
+}
+
+// with attaches a carrier of a kind.
+func (w *world) with(kind string) *road {
+	w.t.Helper()
+	r := w.road(kind)
+	if !w.attach(r) {
+		w.t.Fatal("the streams take no carrier")
+	}
+	return r
+}
+
+var kinds = []string{"tcp", "unix", "plain", "middle"}
+
+// road makes a connection: of TCP, of a Unix socket, of something that is no
+// socket to look at, or of two TCP connections with somebody in the middle.
+func (w *world) road(kind string) *road {
+	w.t.Helper()
+	network := "tcp"
+	if kind == "unix" || kind == "plain" {
+		network = "unix"
+	}
+	a, b := w.pair(network)
+	r := &road{ends: [2]net.Conn{a, b}}
+	r.cut = func() { reset(a); reset(b) }
+	switch kind {
+	case "plain":
+		r.ends = [2]net.Conn{hidden{a}, hidden{b}}
+	case "middle":
+		c, d := w.pair(network)
+		r.ends = [2]net.Conn{a, d}
+		w.middle(r, b, c)
+		r.cut = func() { reset(b); reset(c) }
+	}
+	return r
+}
+
+// hidden is a connection of which only net.Conn is known.
+type hidden struct{ net.Conn }
+
+// reset closes a connection without a goodbye where that can be.
+func reset(c net.Conn) {
+	if tcp, ok := c.(*net.TCPConn); ok {
+		tcp.SetLinger(0)
+	}
+	c.Close()
+}
+
+func (w *world) pair(network string) (a, b net.Conn) {
+	w.t.Helper()
+	if network == "unix" {
+		return w.socketpair()
+	}
+	ln, err := net.Listen(network, "127.0.0.1:0")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer ln.Close()
+	if a, err = net.DialTimeout(network, ln.Addr().String(), watchdog); err != nil {
+		w.t.Fatal(err)
+	}
+	if b, err = ln.Accept(); err != nil {
+		w.t.Fatal(err)
+	}
+	return a, b
+}
+
+func (w *world) socketpair() (a, b net.Conn) {
+	w.t.Helper()
+	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	var ends [2]net.Conn
+	for i, fd := range fds {
+		f := os.NewFile(uintptr(fd), "socketpair")
+		ends[i], err = net.FileConn(f)
+		f.Close()
+		if err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	return ends[0], ends[1]
+}
+
+// middle carries bytes between b and c until one of them ends.
+func (w *world) middle(r *road, b, c net.Conn) {
+	var mu sync.Mutex
+	muted := false
+	r.mute = func() {
+		mu.Lock()
+		defer mu.Unlock()
+		muted = true
+	}
+	for _, d := range [][2]net.Conn{{b, c}, {c, b}} {
+		w.busy.Go(func() {
+			defer r.cut()
+			buf := make([]byte, 32<<10)
+			for {
+				n, err := d[0].Read(buf)
+				if err != nil {
+					return
+				}
+				mu.Lock()
+				silent := muted
+				mu.Unlock()
+				if silent {
+					continue
+				}
+				if _, err := d[1].Write(buf[:n]); err != nil {
+					return
+				}
+			}
+		})
+	}
+}
+
+// want fills b with the bytes of a direction from off on. All are below 128:
+// what is above was written by an owner whose bytes they are no more.
+func want(b []byte, direction int, off uint64) {
+	for i := range b {
+		b[i] = byte(at(direction, off+uint64(i)))
+	}
+}
+
+func at(direction int, off uint64) byte {
+	x := (off + uint64(direction)<<40) * 0x9e3779b97f4a7c15
+	return byte(x>>57) & 0x7f
+}
+
+// wrong says where b is not what a direction has from off on, or returns "".
+func wrong(b []byte, direction int, off uint64) string {
+	for i, got := range b {
+		if w := at(direction, off+uint64(i)); got != w {
+			return fmt.Sprintf("direction %d: byte %d (the %d-th of %d) is %#02x and not %#02x", direction, off+uint64(i), i, len(b), got, w)
+		}
+	}
+	return ""
+}
+
+// spoil marks bytes that are their owner's again.
+func spoil(b []byte) {
+	for i := range b {
+		b[i] = 0xee
+	}
+}
