@@ -19,9 +19,22 @@ const (
 	LinkAbort LinkKind = 7 // Length bytes of text follow: why the sender gives up the whole link; none: it has closed it
 )
 
-// AckSoon in Flags asks the receiver to acknowledge before it waits for more:
-// the sender keeps somebody waiting for it.
-const AckSoon = 1
+// Flags of a LinkHeader.
+const (
+	// AckSoon asks the receiver to acknowledge before it waits for more: the
+	// sender keeps somebody waiting for it.
+	AckSoon = 1
+
+	// Padded says that 40 bytes of zeros stand between the header and its data.
+	// Large data goes that way: processors copy a page to a place a few bytes
+	// further in another page at less than half their speed (the addresses look as if they
+	// overlapped), which is what the system does with data that begins a page
+	// behind a short header.
+	Padded = 2
+)
+
+// PaddedLen is the size of an encoded LinkHeader and its padding.
+const PaddedLen = LinkHeaderLen + 40
 
 // LinkHeaderLen is the size of an encoded LinkHeader, MaxLinkData the greatest
 // Length of LinkData and MaxAbortText that of LinkAbort, all in bytes.
@@ -55,6 +68,14 @@ func (h LinkHeader) Put(b []byte) {
 	binary.BigEndian.PutUint64(b[16:], h.Ack)
 }
 
+// Size is where the data of a LinkHeader begins: LinkHeaderLen or PaddedLen.
+func (h LinkHeader) Size() int {
+	if h.Flags&Padded != 0 {
+		return PaddedLen
+	}
+	return LinkHeaderLen
+}
+
 // ParseLinkHeader decodes the first LinkHeaderLen bytes of b and checks that
 // they are what Put makes.
 func ParseLinkHeader(b []byte) (LinkHeader, error) {
@@ -67,7 +88,7 @@ func ParseLinkHeader(b []byte) (LinkHeader, error) {
 		Offset: binary.BigEndian.Uint64(b[8:]),
 		Ack:    binary.BigEndian.Uint64(b[16:]),
 	}
-	if b[2]|b[3] != 0 || h.Flags&^AckSoon != 0 {
+	if b[2]|b[3] != 0 || h.Flags&^(AckSoon|Padded) != 0 || h.Flags&Padded != 0 && h.Kind != LinkData {
 		return LinkHeader{}, fmt.Errorf("%w: link header with flags %#02x and % x behind them", ErrMalformed, h.Flags, b[2:4])
 	}
 	if err := h.check(); err != nil {

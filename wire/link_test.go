@@ -9,6 +9,7 @@ import (
 func TestLinkHeader(t *testing.T) {
 	for want, h := range map[string]LinkHeader{
 		"010100000010000000000000000003e800000000000000ff": {LinkData, AckSoon, MaxLinkData, 1000, 255},
+		"010200000010000000000000000003e800000000000000ff": {LinkData, Padded, MaxLinkData, 1000, 255},
 		"020000000000000000000000000000000000000000000007": {Kind: LinkAck, Ack: 7},
 		"030000000000000000000000000000090000000000000000": {Kind: LinkPing, Offset: 9},
 		"0500000000000000ffffffffffffffff0000000000000001": {Kind: LinkFin, Offset: 1<<64 - 1, Ack: 1},
@@ -28,7 +29,7 @@ func TestLinkHeader(t *testing.T) {
 	}
 	for _, bad := range []LinkHeader{
 		{}, {Kind: 9}, {Kind: LinkData}, {Kind: LinkData, Length: MaxLinkData + 1}, {Kind: LinkData, Length: 2, Offset: 1<<64 - 1},
-		{Kind: LinkAck, Length: 1}, {Kind: LinkAck, Offset: 1}, {Kind: LinkAbort, Length: MaxAbortText + 1}, {Kind: LinkUse, Flags: 2},
+		{Kind: LinkAck, Length: 1}, {Kind: LinkAck, Offset: 1}, {Kind: LinkAbort, Length: MaxAbortText + 1}, {Kind: LinkUse, Flags: 4}, {Kind: LinkUse, Flags: Padded},
 	} {
 		var b [LinkHeaderLen]byte
 		bad.Put(b[:])

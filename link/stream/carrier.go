@@ -32,7 +32,7 @@ type Carrier struct {
 	pong     uint64 // with sayPong: the question
 	asked    question
 	iov      [][]byte
-	head     [5 * headerLen]byte
+	head     [4*headerLen + wire.PaddedLen]byte
 
 	// Reading. Whoever sets reading owns the rest.
 	reading     bool
@@ -156,9 +156,10 @@ func (c *Carrier) compose() bool {
 		flags = wire.AckSoon
 	}
 	header := func(h wire.LinkHeader) {
-		h.Ack, h.Flags = ack, flags
+		h.Ack, h.Flags = ack, h.Flags|flags
 		at := len(head)
-		head = head[:at+headerLen]
+		head = head[:at+h.Size()]
+		clear(head[at:])
 		h.Put(head[at:])
 		iov = append(iov, head[at:])
 	}
@@ -175,7 +176,11 @@ func (c *Carrier) compose() bool {
 	switch f, ok := s.send.Next(c.id, s.frameSize()); {
 	case ok:
 		if f.N > 0 {
-			header(wire.LinkHeader{Kind: wire.LinkData, Length: uint32(f.N), Offset: f.Off})
+			h := wire.LinkHeader{Kind: wire.LinkData, Length: uint32(f.N), Offset: f.Off}
+			if f.N >= lendFrom {
+				h.Flags = wire.Padded
+			}
+			header(h)
 			iov = s.out.gather(iov, f.Off, f.N)
 			c.from, c.to = f.Off, f.Off+uint64(f.N)
 		}
@@ -244,15 +249,6 @@ func (c *Carrier) receive(k int) (n int, ok bool) {
 	return 0, false
 }
 
-func parse(b []byte) (header, error) {
-	h, err := wire.ParseLinkHeader(b)
-	return header{h}, err
-}
-
-type header struct{ wire.LinkHeader }
-
-func (h header) isData() bool { return h.Kind == wire.LinkData }
-
 // header takes the next header out of the buffer and acts on it. It returns
 // false when that ended the carrier or the stream, or has to wait for more.
 func (c *Carrier) header() bool {
@@ -268,7 +264,7 @@ func (c *Carrier) header() bool {
 	if h.Kind == wire.LinkAbort {
 		return c.lastWord(int(h.Length))
 	}
-	c.begin += headerLen
+	c.begin += h.Size()
 	if err := c.act(h); err != nil {
 		c.broken(err)
 		return false

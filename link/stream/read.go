@@ -7,6 +7,7 @@ import (
 	"net"
 
 	"github.com/isthmus-grid/isthmus/link/resume"
+	"github.com/isthmus-grid/isthmus/wire"
 )
 
 // ackEvery is how many bytes may be taken before they are acknowledged though
@@ -141,18 +142,25 @@ func (c *Carrier) step(p []byte) int {
 	if c.left > 0 {
 		return c.stepData(p)
 	}
-	if c.end-c.begin < headerLen {
+	for !c.headed() {
 		if n, more := c.fill(p); n > 0 || !more {
 			return n
-		}
-		if c.end-c.begin < headerLen {
-			return 0
 		}
 	}
 	if !c.header() || c.left == 0 {
 		return 0
 	}
 	return c.stepData(p)
+}
+
+// headed reports whether a whole header is buffered, with its padding. A broken
+// one is whole.
+func (c *Carrier) headed() bool {
+	if c.end-c.begin < headerLen {
+		return false
+	}
+	h, err := wire.ParseLinkHeader(c.buf[c.begin:c.end])
+	return err != nil || c.end-c.begin >= h.Size()
 }
 
 // fill reads the next header and what is behind it: in the hope that this is
@@ -168,25 +176,27 @@ func (c *Carrier) fill(p []byte) (n int, ok bool) {
 		c.end += n
 		return 0, ok
 	}
+	const lead = wire.PaddedLen
 	p = p[:min(len(p), directMost)]
-	c.vec[0], c.vec[1], c.vec[2] = c.buf[:headerLen], p, c.buf[headerLen:len(c.buf)-len(p)]
+	c.vec[0], c.vec[1], c.vec[2] = c.buf[:lead], p, c.buf[lead:len(c.buf)-len(p)]
 	c.begin, c.end = 0, 0
 	got, ok := c.receive(3)
-	inP := min(max(got-headerLen, 0), len(p))
-	behind := max(got-headerLen-inP, 0)
-	if got <= headerLen {
+	if got <= lead {
 		c.end = got
 		return 0, ok
 	}
-	if h, err := parse(c.buf); err == nil && h.isData() && int(h.Length) >= inP && h.Offset == s.recv.Next() && s.waiting() == 0 && !s.closing {
-		if c.end = headerLen; !c.header() || c.left == 0 {
+	inP := min(got-lead, len(p))
+	behind := got - lead - inP
+	if h, err := wire.ParseLinkHeader(c.buf); err == nil && h.Size() == lead && int(h.Length) >= inP && h.Offset == s.recv.Next() && s.waiting() == 0 {
+		c.end = lead
+		if !c.header() || c.left == 0 {
 			return 0, false
 		}
-		c.begin, c.end = headerLen, headerLen+behind
+		c.begin, c.end = lead, lead+behind
 		return c.took(p, p[:inP]), true
 	}
-	copy(c.buf[headerLen+inP:], c.buf[headerLen:headerLen+behind])
-	copy(c.buf[headerLen:], p[:inP])
+	copy(c.buf[lead+inP:], c.buf[lead:lead+behind])
+	copy(c.buf[lead:], p[:inP])
 	c.end = got
 	return 0, true
 }
