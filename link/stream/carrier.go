@@ -32,7 +32,7 @@ type Carrier struct {
 	pong     uint64 // with sayPong: the question
 	asked    question
 	iov      [][]byte
-	head     [4*headerLen + wire.PaddedLen]byte
+	head     [5*headerLen + wire.PaddedLen + smallData]byte
 
 	// Reading. Whoever sets reading owns the rest.
 	reading     bool
@@ -68,12 +68,15 @@ const (
 	headerLen = wire.LinkHeaderLen
 
 	// Reads of directFrom bytes and more get data straight from the socket, the
-	// first directMost bytes of a frame together with its header.
-	directFrom = 2 << 10
+	// first directMost bytes of a frame together with its header, and read ahead
+	// no further than small frames and the header of the next: what is read ahead is copied.
+	directFrom = lendFrom
 	directMost = 64 << 10
+	ahead      = 2 << 10
 
-	// readBuffer gathers small frames into one system call.
-	readBuffer = directMost + 4<<10
+	// readBuffer gathers small frames into one system call, and has room for a
+	// direct read that turns out to be something else.
+	readBuffer = wire.PaddedLen + directMost + ahead
 
 	// stripe bounds a frame where several carriers take turns.
 	stripe = 64 << 10
@@ -147,58 +150,93 @@ func (c *Carrier) compose() bool {
 	if s.farewell {
 		return false
 	}
-	iov, head := c.iov[:0], c.head[:0]
-	ack := s.ack()
+	l := letter{iov: c.iov[:0], head: c.head[:0], ack: s.ack()}
 	say := c.saying
 	c.saying = 0
-	var flags uint8
 	if say&sayUrge != 0 {
-		flags = wire.AckSoon
-	}
-	header := func(h wire.LinkHeader) {
-		h.Ack, h.Flags = ack, h.Flags|flags
-		at := len(head)
-		head = head[:at+h.Size()]
-		clear(head[at:])
-		h.Put(head[at:])
-		iov = append(iov, head[at:])
+		l.flags = wire.AckSoon
 	}
 	if say&sayUse != 0 {
-		header(wire.LinkHeader{Kind: wire.LinkUse, Offset: uint64(c.use)})
+		l.header(wire.LinkHeader{Kind: wire.LinkUse, Offset: uint64(c.use)})
 	}
 	if say&sayPong != 0 {
-		header(wire.LinkHeader{Kind: wire.LinkPong, Offset: c.pong})
+		l.header(wire.LinkHeader{Kind: wire.LinkPong, Offset: c.pong})
 	}
 	if say&sayPing != 0 {
 		c.asked.put(s.ticks.Load())
-		header(wire.LinkHeader{Kind: wire.LinkPing, Offset: c.asked.number})
+		l.header(wire.LinkHeader{Kind: wire.LinkPing, Offset: c.asked.number})
 	}
 	switch f, ok := s.send.Next(c.id, s.frameSize()); {
 	case ok:
 		if f.N > 0 {
-			h := wire.LinkHeader{Kind: wire.LinkData, Length: uint32(f.N), Offset: f.Off}
-			if f.N >= lendFrom {
-				h.Flags = wire.Padded
-			}
-			header(h)
-			iov = s.out.gather(iov, f.Off, f.N)
+			l.data(f.Off, f.N, &s.out)
 			c.from, c.to = f.Off, f.Off+uint64(f.N)
 		}
 		if f.Fin {
-			header(wire.LinkHeader{Kind: wire.LinkFin, Offset: f.Off + uint64(f.N)})
+			l.header(wire.LinkHeader{Kind: wire.LinkFin, Offset: f.Off + uint64(f.N)})
 		}
 	case say&sayBye != 0:
-		header(wire.LinkHeader{Kind: wire.LinkAbort})
+		l.header(wire.LinkHeader{Kind: wire.LinkAbort})
 		s.farewell, c.last = true, true
-	case say&(sayAck|sayUrge) != 0 && len(iov) == 0:
-		header(wire.LinkHeader{Kind: wire.LinkAck})
+	case say&(sayAck|sayUrge) != 0 && len(l.head) == 0:
+		l.header(wire.LinkHeader{Kind: wire.LinkAck})
 	}
-	c.iov = iov
-	if len(iov) == 0 {
+	l.close()
+	c.iov = l.iov
+	if len(l.iov) == 0 {
 		return false
 	}
-	s.told = ack
+	s.told = l.ack
 	return true
+}
+
+// A letter is what is written at once: headers and small data copied behind
+// each other, large data where it is.
+type letter struct {
+	iov   [][]byte
+	head  []byte // never beyond its capacity
+	begun int    // of head, what iov does not have yet begins here
+	ack   uint64
+	flags uint8
+}
+
+// smallData is up to which size data is copied behind its header, which takes
+// less time than a second buffer in the system call.
+const smallData = 2 << 10
+
+func (l *letter) header(h wire.LinkHeader) {
+	h.Ack, h.Flags = l.ack, h.Flags|l.flags
+	at := len(l.head)
+	l.head = l.head[:at+h.Size()]
+	clear(l.head[at:])
+	h.Put(l.head[at:])
+}
+
+func (l *letter) data(off uint64, n int, from *outbox) {
+	h := wire.LinkHeader{Kind: wire.LinkData, Length: uint32(n), Offset: off}
+	if n >= lendFrom {
+		h.Flags = wire.Padded
+	}
+	l.header(h)
+	if n <= smallData {
+		first := len(l.iov)
+		l.iov = from.gather(l.iov, off, n)
+		for _, b := range l.iov[first:] {
+			l.head = append(l.head, b...)
+		}
+		l.iov = l.iov[:first]
+		return
+	}
+	l.close()
+	l.iov = from.gather(l.iov, off, n)
+}
+
+// close has iov end with all of head.
+func (l *letter) close() {
+	if l.begun < len(l.head) {
+		l.iov = append(l.iov, l.head[l.begun:])
+		l.begun = len(l.head)
+	}
 }
 
 // frameSize is the most that a frame may hold now.

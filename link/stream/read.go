@@ -178,7 +178,7 @@ func (c *Carrier) fill(p []byte) (n int, ok bool) {
 	}
 	const lead = wire.PaddedLen
 	p = p[:min(len(p), directMost)]
-	c.vec[0], c.vec[1], c.vec[2] = c.buf[:lead], p, c.buf[lead:len(c.buf)-len(p)]
+	c.vec[0], c.vec[1], c.vec[2] = c.buf[:lead], p, c.buf[lead:lead+ahead]
 	c.begin, c.end = 0, 0
 	got, ok := c.receive(3)
 	if got <= lead {
@@ -224,7 +224,7 @@ func (c *Carrier) stepData(p []byte) int {
 	k := 1
 	if len(p) >= c.left {
 		p = p[:c.left]
-		c.vec[1] = c.buf
+		c.vec[1] = c.buf[:ahead]
 		k = 2
 	}
 	c.vec[0], c.begin, c.end = p, 0, 0
