@@ -76,6 +76,9 @@ func (h LinkHeader) Size() int {
 	return LinkHeaderLen
 }
 
+// IsPadded reports whether the encoded LinkHeader with which b begins is Padded.
+func IsPadded(b []byte) bool { return b[1]&Padded != 0 }
+
 // ParseLinkHeader decodes the first LinkHeaderLen bytes of b and checks that
 // they are what Put makes.
 func ParseLinkHeader(b []byte) (LinkHeader, error) {

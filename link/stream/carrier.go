@@ -321,8 +321,10 @@ func (c *Carrier) act(h wire.LinkHeader) error {
 	}
 	switch h.Kind {
 	case wire.LinkData:
-		if _, err := s.recv.Look(h.Offset, int(h.Length)); err != nil {
-			return err
+		if h.Offset != s.recv.Next() || h.Length > Window {
+			if _, err := s.recv.Look(h.Offset, int(h.Length)); err != nil {
+				return err
+			}
 		}
 		c.left, c.off = int(h.Length), h.Offset
 	case wire.LinkPing:

@@ -153,14 +153,10 @@ func (c *Carrier) step(p []byte) int {
 	return c.stepData(p)
 }
 
-// headed reports whether a whole header is buffered, with its padding. A broken
-// one is whole.
+// headed reports whether a whole header is buffered, with its padding.
 func (c *Carrier) headed() bool {
-	if c.end-c.begin < headerLen {
-		return false
-	}
-	h, err := wire.ParseLinkHeader(c.buf[c.begin:c.end])
-	return err != nil || c.end-c.begin >= h.Size()
+	n := c.end - c.begin
+	return n >= headerLen && (n >= wire.PaddedLen || !wire.IsPadded(c.buf[c.begin:]))
 }
 
 // fill reads the next header and what is behind it: in the hope that this is

@@ -186,9 +186,13 @@ var epoch = time.Now()
 
 // follows notes a write, and reports whether it continues a burst.
 func (b *burst) follows() bool {
+	if b.read { // most are answers: they are not worth a look at the clock
+		b.read, b.last = false, 0
+		return false
+	}
 	now := time.Since(epoch)
-	does := !b.read && now-b.last < closely
-	b.last, b.read = now, false
+	does := now-b.last < closely
+	b.last = now
 	return does
 }
 
