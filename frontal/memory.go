@@ -9,11 +9,14 @@ import (
 )
 
 // How long an outcome counts, how many failures in a row bar a technique, and
-// how long it is barred before it gets one more try.
+// how long it is barred before it gets one more try: one that worked under the
+// same plan will work again once a disturbance has passed, and links that had
+// to leave it wait for that.
 const (
-	winnerLife = time.Hour
-	maxTries   = 3
-	barredFor  = time.Hour
+	winnerLife  = time.Hour
+	maxTries    = 3
+	barredFor   = time.Hour
+	disturbance = 15 * time.Second
 )
 
 // memory is how the techniques did between this site and each other one. It is
@@ -109,9 +112,13 @@ func (m *memory) advice(site overlay.SiteID, plan uint64, now time.Time) (winner
 		if t == overlay.Relay || tm.inARow < maxTries {
 			continue
 		}
-		if again := tm.lastFailure.Add(barredFor); now.Before(again) {
+		rest, round := barredFor, time.Minute
+		if tm.successes > 0 {
+			rest, round = disturbance, time.Second
+		}
+		if again := tm.lastFailure.Add(rest); now.Before(again) {
 			barred = append(barred, bar{t, fmt.Sprintf("failed %d times in a row, to be tried again in %v: %s",
-				tm.inARow, again.Sub(now).Round(time.Minute), tm.lastReason)})
+				tm.inARow, again.Sub(now).Round(round), tm.lastReason)})
 		}
 	}
 	sort.Slice(barred, func(i, j int) bool { return barred[i].technique < barred[j].technique })

@@ -54,6 +54,15 @@ func TestMemory(t *testing.T) {
 	}
 	expect(t0.Add(64*time.Minute), 1, 0)
 
+	// One that has worked is barred for a short time only.
+	for range 3 {
+		m.failed("siteb", 1, overlay.SimultaneousOpen, "silence", t0.Add(64*time.Minute))
+	}
+	expect(t0.Add(64*time.Minute+14*time.Second), 1, 0, overlay.SimultaneousOpen)
+	expect(t0.Add(64*time.Minute+15*time.Second), 1, 0)
+	m.connected("siteb", 1, overlay.SimultaneousOpen, time.Millisecond, t0.Add(64*time.Minute))
+	m.failed("siteb", 1, overlay.SimultaneousOpen, "silence", t0.Add(64*time.Minute))
+
 	// Another plan is another network: nothing of the old counts.
 	for range 3 {
 		m.failed("siteb", 1, overlay.HolePunching, "silence", t0.Add(64*time.Minute))
