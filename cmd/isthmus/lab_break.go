@@ -25,7 +25,8 @@ func labBreakCommand() *cli.Command {
 			&cli.StringFlag{Name: "size", Value: "1GiB", Usage: "`SIZE` of the stream at least; it is cut at half of it"},
 			&cli.DurationFlag{Name: "rtt", Value: 10 * time.Millisecond, Usage: "round-trip time between any two places"},
 			&cli.StringFlag{Name: "rate", Value: "1Gbit", Usage: "`RATE` of the network between any two places, or 0 for no limit"},
-			&cli.DurationFlag{Name: "away", Value: 5 * time.Second, Usage: "how long a killed daemon or a dropped path stays away"},
+			&cli.DurationFlag{Name: "away", Value: 20 * time.Second, Usage: "how long a killed daemon or a dropped path stays away"},
+			&cli.IntFlag{Name: "repeat", Value: 1, Usage: "do everything `N` times"},
 			&cli.DurationFlag{Name: "soak", Usage: "cut nothing; leave a link of the first technique nearly idle for `TIME` and count how often it changes its carrier"},
 			&cli.PathFlag{Name: "logs", Usage: "keep what the daemons wrote where a target was missed, in `FOLDER`"},
 			&cli.BoolFlag{Name: "json", Usage: "print one JSON object per technique and cut"},
@@ -33,7 +34,7 @@ func labBreakCommand() *cli.Command {
 		Action: func(c *cli.Context) error {
 			o := breaklab.Options{
 				Techniques: nameList(c.String("technique")), Cuts: nameList(c.String("cut")), RTT: c.Duration("rtt"),
-				Away: c.Duration("away"), Logs: c.Path("logs"), JSON: c.Bool("json"), Out: c.App.Writer, Err: os.Stderr,
+				Away: c.Duration("away"), Repeat: c.Int("repeat"), Logs: c.Path("logs"), JSON: c.Bool("json"), Out: c.App.Writer, Err: os.Stderr,
 			}
 			var err error
 			if o.Size, err = byteCount(c.String("size")); err != nil {

@@ -22,6 +22,7 @@ type Options struct {
 	RTT        time.Duration
 	Rate       int64         // of the WAN between two places, in bit/s; 0: no limit
 	Away       time.Duration // how long what was killed or dropped stays away
+	Repeat     int           // how often each cell is filled, each time in a lab of its own
 
 	// Program returns the command line that runs this program with words.
 	Program func(words ...string) []string
@@ -53,6 +54,9 @@ func (o Options) Check() error {
 	if o.Away <= 0 || o.Away > time.Minute {
 		return fmt.Errorf("%v is no time to be away; want more than 0 and a minute at most", o.Away)
 	}
+	if o.Repeat < 1 {
+		return fmt.Errorf("%d times is nothing to do; want 1 at least", o.Repeat)
+	}
 	_, _, err := o.chosen()
 	return err
 }
@@ -67,17 +71,11 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	t := &table{total: len(ws) * len(ks), w: o.Err, start: time.Now()}
-	for _, w := range ws {
-		for _, k := range ks {
-			t.announce(w, k)
-			c := o.cell(ctx, w, k)
-			if ctx.Err() != nil {
-				return context.Cause(ctx)
-			}
-			t.add(c)
-			if o.JSON {
-				if err := json.NewEncoder(o.Out).Encode(c); err != nil {
+	t := &table{total: o.Repeat * len(ws) * len(ks), w: o.Err, start: time.Now()}
+	for range o.Repeat {
+		for _, w := range ws {
+			for _, k := range ks {
+				if err := o.fill(ctx, t, w, k); err != nil {
 					return err
 				}
 			}
@@ -89,4 +87,18 @@ func Run(ctx context.Context, o Options) error {
 		}
 	}
 	return t.verdict()
+}
+
+// fill adds a cell to the table. Only what ends the run is an error.
+func (o Options) fill(ctx context.Context, t *table, w way, k cut) error {
+	t.announce(w, k)
+	c := o.cell(ctx, w, k)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	t.add(c)
+	if o.JSON {
+		return json.NewEncoder(o.Out).Encode(c)
+	}
+	return nil
 }

@@ -104,7 +104,7 @@ func TestTable(t *testing.T) {
 }
 
 func TestOptions(t *testing.T) {
-	good := Options{Size: 1 << 20, Away: 1}
+	good := Options{Size: 1 << 20, Away: 1, Repeat: 1}
 	if err := good.Check(); err != nil {
 		t.Error(err)
 	}
@@ -115,6 +115,7 @@ func TestOptions(t *testing.T) {
 	for want, change := range map[string]func(*Options){
 		"over before":            func(o *Options) { o.Size = 1 },
 		"no time to be away":     func(o *Options) { o.Away = 0 },
+		"nothing to do":          func(o *Options) { o.Repeat = 0 },
 		`unknown technique "x"`:  func(o *Options) { o.Techniques = []string{"direct", "x"} },
 		`unknown cut "scissors"`: func(o *Options) { o.Cuts = []string{"scissors"} },
 	} {
