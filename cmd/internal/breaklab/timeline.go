@@ -18,9 +18,10 @@ type sample struct {
 	Connections int // carriers that the receiver ever got
 }
 
-// carries is how many bytes a carrier must bring between two reports to count:
-// more than it takes to ask whether somebody is there.
-const carries = 1024
+// carries is how many bytes a carrier must bring between two reports to count: a
+// block of the stream, and so more than it takes to ask whether somebody is there
+// or to shake hands with certificates.
+const carries = blockLen
 
 // sampleOf compares a report with the one before.
 func sampleOf(before, r report) sample {

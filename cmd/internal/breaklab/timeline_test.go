@@ -32,8 +32,8 @@ func lineOf(steps ...step) timeline {
 				for len(r.Carriers) <= s.carrier {
 					r.Carriers = append(r.Carriers, carrierState{Number: len(r.Carriers), Technique: s.technique})
 				}
-				r.Carriers[s.carrier].In += 5000
-				r.Bytes += 5000
+				r.Carriers[s.carrier].In += carries + 100
+				r.Bytes += carries
 			}
 			l.samples = append(l.samples, sampleOf(before, r))
 			before = r
@@ -96,12 +96,12 @@ func TestSteadyThroughPauses(t *testing.T) {
 	}
 }
 
-// Questions whether somebody is there are no stream.
-func TestSampleIgnoresQuestions(t *testing.T) {
+// Questions whether somebody is there, and handshakes, are no stream.
+func TestSampleIgnoresHandshakes(t *testing.T) {
 	before := report{Carriers: []carrierState{{Number: 0, In: 100, Technique: relay}}}
-	r := report{At: at(50), Carriers: []carrierState{{Number: 0, In: 200, Technique: relay}}}
+	r := report{At: at(50), Carriers: []carrierState{{Number: 0, In: 3000, Technique: relay}}}
 	if s := sampleOf(before, r); s.Carrier != -1 {
-		t.Errorf("a sample of 100 bytes: %+v", s)
+		t.Errorf("a sample of a handshake: %+v", s)
 	}
 	r.Carriers[0].In += carries
 	if s := sampleOf(before, r); s.Carrier != 0 || s.Technique != relay {
