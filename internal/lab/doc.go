@@ -30,6 +30,9 @@
 // IPv6 when its preset or Spec.IPv6 says so, and public hosts when any site does.
 // IPv6 is never translated, and what a preset filters it filters in both.
 //
+// A running lab can be harmed: Lab.Cut and SetWAN work on the WAN, Host.Drop,
+// Reset, ForgetFlows and Renumber on one host.
+//
 // Everything needs a process tree that Main (or Enter) has put into namespaces
 // of its own: it runs as root and, through a user namespace, as an ordinary
 // user; no program other than this one is executed. Nothing is named in the file system
