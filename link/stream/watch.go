@@ -15,10 +15,10 @@ import (
 const (
 	Tick = 50 * time.Millisecond // between calls of Watch
 
-	askLoaded  = 250 * time.Millisecond // of silence under load, after which the peer is asked
+	askLoaded  = 200 * time.Millisecond // of silence under load, after which the peer is asked
 	askIdle    = 15 * time.Second       // of silence without load: firewalls are to remember the connection
-	signOfLife = 200 * time.Millisecond // after which what comes in is acknowledged though nobody has taken it
-	doubtAfter = 250 * time.Millisecond // after the question, and twice the round trip: another way is looked for
+	signOfLife = 100 * time.Millisecond // after which what comes in is acknowledged though nobody has taken it
+	doubtAfter = 200 * time.Millisecond // after the question, and twice the round trip: another way is looked for
 	giveUp     = 2 * time.Second        // after the question: the carrier is given up
 )
 

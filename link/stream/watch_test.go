@@ -15,13 +15,14 @@ func TestJudge(t *testing.T) {
 		want                sign
 	}{
 		{0, none, 0, true, fine},
-		{240 * time.Millisecond, none, 0, true, fine},
-		{250 * time.Millisecond, none, 0, true, ask},
-		{250 * time.Millisecond, none, 0, false, fine},
+		{190 * time.Millisecond, none, 0, true, fine},
+		{200 * time.Millisecond, none, 0, true, ask},
+		{200 * time.Millisecond, none, 0, false, fine},
 		{15 * time.Second, none, 0, false, ask},
 		{300 * time.Millisecond, 50 * time.Millisecond, 0, true, fine},
-		{500 * time.Millisecond, 250 * time.Millisecond, 0, true, doubtful},
-		{500 * time.Millisecond, 250 * time.Millisecond, 100 * time.Millisecond, true, fine}, // an answer cannot be here yet
+		{400 * time.Millisecond, 190 * time.Millisecond, 0, true, fine},
+		{400 * time.Millisecond, 200 * time.Millisecond, 0, true, doubtful},
+		{400 * time.Millisecond, 200 * time.Millisecond, 100 * time.Millisecond, true, fine}, // an answer cannot be here yet
 		{100 * time.Millisecond, 250 * time.Millisecond, 0, true, fine},                      // something came since
 		{3 * time.Second, 2 * time.Second, 0, true, gone},
 		{3 * time.Second, 2 * time.Second, time.Second, true, fine},
