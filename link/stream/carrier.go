@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/isthmus-grid/isthmus/link/resume"
@@ -130,6 +131,9 @@ func (c *Carrier) write() {
 		c.outN += uint64(n)
 		c.spoke = s.ticks.Load()
 		c.from, c.to = 0, 0
+		if c.dead {
+			s.dying = slices.DeleteFunc(s.dying, func(d *Carrier) bool { return d == c })
+		}
 		s.acknowledged()
 		s.writable.Broadcast()
 		switch {
@@ -314,7 +318,8 @@ func (c *Carrier) header() bool {
 func (c *Carrier) act(h wire.LinkHeader) error {
 	s := c.s
 	if h.Flags&wire.AckSoon != 0 {
-		if s.soon = true; s.waiting() == 0 && h.Kind != wire.LinkData {
+		s.soon = true // and stays so where all was said before: what is asked for is still on its way
+		if h.Kind != wire.LinkData && s.waiting() == 0 && s.ack() != s.told {
 			s.soon = false
 			c.say(sayAck)
 		}
@@ -325,6 +330,9 @@ func (c *Carrier) act(h wire.LinkHeader) error {
 			if _, err := s.recv.Look(h.Offset, int(h.Length)); err != nil {
 				return err
 			}
+		}
+		if end := h.Offset + uint64(h.Length); end > s.took+Window {
+			return fmt.Errorf("%w: data up to byte %d, of which it knows that %d were taken", resume.ErrProtocol, end, s.took)
 		}
 		c.left, c.off = int(h.Length), h.Offset
 	case wire.LinkPing:

@@ -62,6 +62,9 @@ func (p *pages) free(off uint64) {
 	p.first = max(p.first, to)
 }
 
+// room is how many bytes fit behind end.
+func (p *pages) room(end uint64) int { return int((p.first+ringLen)*pageSize - end) }
+
 // clear lets go of everything, where nothing from off on was put yet.
 func (p *pages) clear(off uint64) {
 	p.free(off)

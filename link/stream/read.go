@@ -105,11 +105,15 @@ func (s *Stream) wakeReader() {
 
 // readFor reads data for p, or returns 0 when something else happened.
 func (c *Carrier) readFor(p []byte) int {
+	s := c.s
 	c.reading = true
 	n := c.step(p)
 	c.reading = false
-	if c != c.s.lead && !c.dead {
+	switch {
+	case c != s.lead && !c.dead:
 		c.readOn()
+	case s.readers > 1:
+		s.readable.Broadcast() // another Read may read it now
 	}
 	return n
 }
@@ -125,7 +129,7 @@ func (c *Carrier) readOn() {
 	s.work.Go(func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		for !c.dead && (s.readers == 0 || s.lead != c) && s.waiting() < Window {
+		for !c.dead && (s.readers == 0 || s.lead != c) {
 			c.step(nil)
 		}
 		c.reading = false

@@ -54,8 +54,10 @@ type Stream struct {
 	took uint64 // bytes that Read has handed out, or that nobody will ask for
 	told uint64 // the latest acknowledgement said to the peer
 	soon bool   // the peer waits for an acknowledgement of what is there
+	urged
 
 	carriers []*Carrier // alive, the oldest first
+	dying    []*Carrier // dead, but still reading what they were given to write
 	lead     *Carrier   // that on which data comes, for Read to read itself; nil: none is alive
 	ids      resume.Carrier
 	readers  int // calls of Read under way
@@ -144,6 +146,9 @@ func (s *Stream) failed(c *Carrier, err error) {
 		return
 	}
 	c.dead = true
+	if c.from < c.to {
+		s.dying = append(s.dying, c)
+	}
 	c.conn.Close()
 	c.wake()
 	s.send.Down(c.id)

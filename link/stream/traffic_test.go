@@ -247,3 +247,5 @@ func (w *world) fresh(rng *rand.Rand) *road {
 	w.attach(r)
 	return r
 }
+
+func random(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 0)) }

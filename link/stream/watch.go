@@ -98,7 +98,7 @@ func (s *Stream) Watch() {
 	if s.ack() != s.told {
 		s.lead.say(sayAck)
 	}
-	if s.send.Acked() == s.send.End() && s.waiting() == 0 {
+	if s.send.Acked() >= s.send.End() && s.waiting() == 0 {
 		s.rest()
 	}
 }
@@ -145,10 +145,8 @@ func (s *Stream) dismiss(alive bool) {
 
 // rest lets go of the memory of a stream that is idle.
 func (s *Stream) rest() {
-	for _, c := range s.carriers {
-		if c.from < c.to {
-			return
-		}
+	if s.writingFrom(0) {
+		return
 	}
 	s.out.clear()
 	if s.recv.Stored() == 0 {

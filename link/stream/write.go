@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"math"
 	"time"
 )
 
@@ -51,9 +52,9 @@ func (s *Stream) Lend(bufs [][]byte) (mark uint64, err error) {
 func (s *Stream) Await(mark uint64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for s.send.Acked() < mark {
+	for s.send.Acked() < mark || s.writingBelow(mark) {
 		switch {
-		case s.over:
+		case s.over && !s.writingBelow(mark):
 			return s.ended("write")
 		case s.writeBy.passed:
 			return s.late("write")
@@ -64,9 +65,17 @@ func (s *Stream) Await(mark uint64) error {
 	return nil
 }
 
-// urge asks the peer to acknowledge soon, and sees to it that this is heard.
+// urged is when the peer was last asked to acknowledge soon.
+type urged struct {
+	at uint64   // what it had acknowledged then
+	on *Carrier // where it was asked
+}
+
+// urge asks the peer to acknowledge soon, unless that was done since it did, and
+// sees to it that this is heard.
 func (s *Stream) urge() {
-	if s.lead != nil {
+	if now := (urged{s.send.Acked(), s.lead}); s.lead != nil && now != s.urged {
+		s.urged = now
 		s.lead.say(sayUrge)
 	}
 	s.readOn()
@@ -107,16 +116,20 @@ func (s *Stream) room() (int, error) {
 		if s.writeBy.passed {
 			return 0, s.late("write")
 		}
-		if room := s.send.Room(); room > 0 {
+		if room := s.roomNow(); room > 0 {
 			return room, nil
 		}
 		s.flush(false)
-		if s.send.Room() == 0 && !s.over {
+		if s.roomNow() == 0 && !s.over {
 			s.urge()
 			s.writable.Wait()
 		}
 	}
 }
+
+// roomNow is how many bytes may be added: up to the window's end, and no further
+// than there are places for pages above those that are still being written.
+func (s *Stream) roomNow() int { return min(s.send.Room(), s.out.pages.room(s.out.end)) }
 
 // flush has what there is to write written: by the caller if one carrier alone
 // is to write it and is free, else, or later, by the carriers' goroutines.
@@ -152,9 +165,19 @@ func (s *Stream) takeBack(from uint64) {
 	}
 }
 
-func (s *Stream) writingFrom(from uint64) bool {
-	for _, c := range s.carriers {
-		if c.from < c.to && c.to > from {
+// writingFrom reports whether a carrier is writing bytes from off on, be it dead:
+// the system may still be looking at them.
+func (s *Stream) writingFrom(off uint64) bool {
+	return writing(s.carriers, off, math.MaxUint64) || writing(s.dying, off, math.MaxUint64)
+}
+
+func (s *Stream) writingBelow(off uint64) bool {
+	return writing(s.carriers, 0, off) || writing(s.dying, 0, off)
+}
+
+func writing(carriers []*Carrier, from, to uint64) bool {
+	for _, c := range carriers {
+		if c.from < c.to && c.to > from && c.from < to {
 			return true
 		}
 	}
@@ -164,9 +187,11 @@ func (s *Stream) writingFrom(from uint64) bool {
 // acknowledged lets go of what was, but for what is just being written.
 func (s *Stream) acknowledged() {
 	free := min(s.send.Acked(), s.send.End())
-	for _, c := range s.carriers {
-		if c.from < c.to {
-			free = min(free, c.from)
+	for _, all := range [...][]*Carrier{s.carriers, s.dying} {
+		for _, c := range all {
+			if c.from < c.to {
+				free = min(free, c.from)
+			}
 		}
 	}
 	s.out.free(free)

@@ -1,0 +1,303 @@
+package stream
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// until waits for something that comes without being told.
+func until(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(watchdog / 2); !is(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("waited for %s", what)
+		}
+	}
+}
+
+// ticks waits until an end was watched n times more.
+func (w *world) ticks(n int64) {
+	e := w.ends[0]
+	from := e.ticks.Load()
+	for e.ticks.Load() < from+n {
+		time.Sleep(Tick / 4)
+	}
+}
+
+// sent is how many bytes an end has given to the system on all its carriers.
+func (e *end) sent() (n uint64) {
+	for _, c := range e.Carriers() {
+		n += c.Sent
+	}
+	return n
+}
+
+func (e *end) losses() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return len(e.lost)
+}
+
+// TestNobodyReads: an end that reads nothing takes a window, and no more; the
+// other direction and the carriers are none the worse for it.
+func TestNobodyReads(t *testing.T) {
+	w := newWorld(t)
+	w.watch()
+	w.with("tcp")
+	a, b := w.ends[0], w.ends[1]
+	buf := make([]byte, Window+1<<20)
+	want(buf, 0, 0)
+	a.SetWriteDeadline(time.Now().Add(time.Second))
+	n, err := a.Write(buf)
+	if n != Window || !isTimeout(err) {
+		t.Fatalf("an end that reads nothing took %d bytes: %v", n, err)
+	}
+	w.ticks(60) // far longer than an unanswered question takes to be believed
+	var other sync.WaitGroup
+	other.Go(func() {
+		if err := send(b.Stream, 1, 2*Window, random(1)); err != nil {
+			t.Error(err)
+		}
+	})
+	if _, err := receive(a.Stream, 1, 2*Window, random(2)); err != nil {
+		t.Error(err)
+	}
+	other.Wait()
+	if a.losses()+b.losses() > 0 {
+		t.Errorf("carriers died: %v, %v", a.lost, b.lost)
+	}
+	if _, err := receive(b.Stream, 0, n, random(3)); err != nil {
+		t.Error(err)
+	}
+}
+
+func isTimeout(err error) bool {
+	var t net.Error
+	return errors.As(err, &t) && t.Timeout()
+}
+
+// TestWaitingIsQuiet: who waits for an acknowledgement or for room, while the
+// peer takes nothing, asks for it now and then, and not as often as it can.
+func TestWaitingIsQuiet(t *testing.T) {
+	for name, wait := range map[string]func(*Stream) error{
+		"Await": func(s *Stream) error {
+			mark, err := s.Lend([][]byte{make([]byte, 1<<20)})
+			if err != nil {
+				return err
+			}
+			return s.Await(mark)
+		},
+		"room": func(s *Stream) error {
+			_, err := s.Write(make([]byte, Window+1))
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.watch()
+			w.with("tcp")
+			a, b := w.ends[0], w.ends[1]
+			var waiting sync.WaitGroup
+			waiting.Go(func() {
+				if err := wait(a.Stream); err == nil {
+					t.Error("the peer has read nothing, and nobody waited for it")
+				}
+			})
+			until(t, "all to be sent", func() bool {
+				a.Stream.mu.Lock()
+				defer a.Stream.mu.Unlock()
+				return a.send.End() > 0 && a.send.Sent() == a.send.End()
+			})
+			w.ticks(5)
+			before := a.sent() + b.sent()
+			w.ticks(20)
+			if n := a.sent() + b.sent() - before; n > 100*headerLen {
+				t.Errorf("%d bytes were said in a second of waiting", n)
+			}
+			a.SetWriteDeadline(time.Unix(1, 0))
+			waiting.Wait()
+		})
+	}
+}
+
+// TestTwoReaders: where two calls of Read wait, each gets what comes, without
+// help from the watch.
+func TestTwoReaders(t *testing.T) {
+	w := newWorld(t)
+	w.with("tcp")
+	a, b := w.ends[0], w.ends[1]
+	for range 200 {
+		var readers sync.WaitGroup
+		for range 2 {
+			readers.Go(func() {
+				if n, err := b.Read(make([]byte, 1)); n != 1 || err != nil {
+					t.Errorf("%d, %v", n, err)
+				}
+			})
+		}
+		until(t, "both readers", func() bool {
+			b.Stream.mu.Lock()
+			defer b.Stream.mu.Unlock()
+			return b.readers == 2
+		})
+		for range 2 {
+			if _, err := a.Write([]byte{1}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		readers.Wait()
+	}
+}
+
+// slow is a connection whose writes take until they are let go.
+type slow struct {
+	net.Conn
+	before  bool        // they are held before anything is written, or else after
+	holds   atomic.Bool // or has
+	entered chan [][]byte
+	release chan struct{}
+	carrier *Carrier
+}
+
+func newSlow(c net.Conn, before bool) *slow {
+	return &slow{Conn: c, before: before, entered: make(chan [][]byte, 1), release: make(chan struct{})}
+}
+
+func (c *slow) ReadVec(bufs ...[]byte) (int, error) { return plain{c.Conn}.ReadVec(bufs...) }
+
+func (c *slow) WriteVec(bufs ...[]byte) (n int, err error) {
+	if !c.before {
+		n, err = plain{c.Conn}.WriteVec(bufs...)
+	}
+	if len(bufs) > 1 && len(bufs[1]) > headerLen && c.holds.CompareAndSwap(false, true) {
+		c.entered <- bufs
+		<-c.release
+	}
+	if c.before {
+		n, err = plain{c.Conn}.WriteVec(bufs...)
+	}
+	return n, err
+}
+
+// TestDroppedWhileWriting: bytes are not their owner's before a carrier which
+// was dropped has stopped writing them.
+func TestDroppedWhileWriting(t *testing.T) {
+	for _, how := range []string{"Write", "Await"} {
+		t.Run(how, func(t *testing.T) {
+			w := newWorld(t)
+			held, other := w.slow(true), w.slow(true)
+			a, b := w.ends[0], w.ends[1]
+			buf := make([]byte, 1<<20)
+			want(buf, 0, 0)
+			var mine atomic.Bool
+			var writing sync.WaitGroup
+			writing.Go(func() {
+				var err error
+				if how == "Write" {
+					_, err = a.Write(buf)
+				} else {
+					var mark uint64
+					if mark, err = a.Lend([][]byte{buf}); err == nil {
+						err = a.Await(mark)
+					}
+				}
+				if err != nil {
+					t.Error(err)
+				}
+				mine.Store(true)
+				spoil(buf)
+			})
+			bufs := <-held.entered
+			<-other.entered
+			a.Drop(held.carrier, errors.New("dropped"))
+			close(other.release)
+			if _, err := receive(b.Stream, 0, len(buf), random(1)); err != nil {
+				t.Error(err)
+			}
+			until(t, "the acknowledgement", func() bool {
+				w.tick()
+				return a.Idle()
+			})
+			if mine.Load() && how == "Await" { // Write may have copied it
+				t.Error("the buffer was given back while a carrier was writing it")
+			}
+			copied := append([]byte(nil), bufs[1]...)
+			if i := bytes.IndexByte(copied, 0xee); i >= 0 {
+				t.Errorf("byte %d that the carrier writes was overwritten", i)
+			}
+			close(held.release)
+			writing.Wait()
+		})
+	}
+}
+
+// slow attaches a carrier of weight 1 that will hold the first data.
+func (w *world) slow(before bool) *slow {
+	r := w.road("unix")
+	c := newSlow(r.ends[0], before)
+	r.ends[0] = c
+	if !w.attach(r) {
+		w.t.Fatal("the streams take no carrier")
+	}
+	c.carrier = r.carriers[0]
+	w.ends[0].Use(c.carrier, 1) // with two of them, the carriers' goroutines write
+	return c
+}
+
+// TestSlowWriterOfManyBytes: pages are not used for other bytes while a carrier
+// is slow to say that it has written them, however much goes on beside it.
+func TestSlowWriterOfManyBytes(t *testing.T) {
+	for _, dropped := range []bool{false, true} {
+		t.Run(fmt.Sprint("dropped=", dropped), func(t *testing.T) {
+			w := newWorld(t)
+			w.watch()
+			held := w.slow(false)
+			other := w.with("unix")
+			a, b := w.ends[0], w.ends[1]
+			a.Use(other.carriers[0], 1)
+			const n = 3 * Window
+			var both sync.WaitGroup
+			both.Go(func() {
+				off := uint64(0)
+				for buf := make([]byte, 4<<10); off < n; off += uint64(len(buf)) {
+					want(buf, 0, off)
+					if _, err := a.Write(buf); err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			})
+			both.Go(func() {
+				<-held.entered
+				if dropped {
+					a.Drop(held.carrier, errors.New("dropped"))
+				}
+				if _, err := receive(b.Stream, 0, Window, random(1)); err != nil {
+					t.Error(err)
+				}
+				w.ticks(10) // in which as much is written as can be
+				close(held.release)
+				other.cut() // all that is not acknowledged is needed again
+				w.with("unix")
+				rest := make([]byte, 1<<20)
+				for off := uint64(Window); off < n; off += uint64(len(rest)) {
+					if _, err := io.ReadFull(b, rest); err != nil {
+						t.Error(err)
+					}
+					if fault := wrong(rest, 0, off); fault != "" {
+						t.Error(fault)
+						return
+					}
+				}
+			})
+			both.Wait()
+		})
+	}
+}
