@@ -92,6 +92,7 @@ type met struct {
 	link     wire.ID
 	received uint64 // by the peer
 	rtt      time.Duration
+	proven   bool // what failed was, as far as can be, found at the peer or said by it, not by somebody on the way; alone set after a failure
 }
 
 // shake carries out the handshake. Both ends send a Hello at once. The end that
@@ -112,9 +113,9 @@ func shake(ctx context.Context, c overlay.Carrier, self Identity, peer *overlay.
 		if ctx.Err() != nil && !errors.Is(err, ctx.Err()) && socketError(err) {
 			err = fmt.Errorf("%w: %w", ctx.Err(), err)
 		}
-		return overlay.Carrier{}, met{}, h.fail(ctx, err)
+		return overlay.Carrier{}, met{proven: h.proven()}, h.fail(ctx, err)
 	}
-	m := met{hello: h.theirs, link: t.link, received: h.received, rtt: h.rtt}
+	m := met{hello: h.theirs, link: t.link, received: h.received, rtt: h.rtt, proven: true}
 	if peer == nil {
 		m.link = h.theirs.Link
 	}
@@ -206,13 +207,11 @@ func (h *handshake) answer(ctx context.Context) error {
 		return err
 	}
 	p, err := h.proof()
-	if err != nil {
-		return err
-	}
 	started := time.Now()
-	if h.ours.Seal() || h.theirs.Seal() {
-		err = h.sealAsServer(ctx, p)
-	} else {
+	switch {
+	case h.ours.Seal() || h.theirs.Seal():
+		err = h.sealAsServer(ctx, p, err)
+	case err == nil:
 		err = h.sendProof(p)
 	}
 	if err != nil {
@@ -262,6 +261,16 @@ func proof(key jobkey.ForLinks, sender, receiver *wire.Hello, received uint64) (
 	m.Write(wire.Append(nil, receiver))
 	m.Write(binary.BigEndian.AppendUint64(nil, received))
 	return [32]byte(m.Sum(nil))
+}
+
+// proven reports whether the peer has shown that it is the peer, or cannot be
+// asked to: on a carrier in plain text anybody on the way can refuse in its name
+// once it has said hello.
+func (h *handshake) proven() bool {
+	if h.theirs == nil {
+		return false
+	}
+	return h.cipher != "" || !h.ours.Seal() && !h.theirs.Seal()
 }
 
 // check compares the peer's hello with what was expected. It is not
@@ -349,7 +358,11 @@ func (h *handshake) tell(found *refusal) {
 	}
 	h.told = true
 	h.conn.SetWriteDeadline(time.Now().Add(time.Second))
-	h.send(&wire.Refuse{Code: wire.CodeOf(found.err), By: h.self.Process.String(), Text: found.err.Error()})
+	h.send(h.refuse(found))
+}
+
+func (h *handshake) refuse(found *refusal) *wire.Refuse {
+	return &wire.Refuse{Code: wire.CodeOf(found.err), By: h.self.Process.String(), Text: found.err.Error()}
 }
 
 // drain reads on until the peer, which was refused, closes, or its moment is

@@ -139,6 +139,7 @@ func (k *keeper) look(ctx context.Context) error {
 		}
 		k.note(err.Error())
 		switch {
+		case errors.Is(err, errUnproven):
 		case !errors.Is(err, overlay.ErrUnknownProcess):
 			unknown, bound = time.Time{}, oneDial
 		case unknown.IsZero():
@@ -235,11 +236,22 @@ func (k *keeper) dial(ctx context.Context, bound time.Duration, ways overlay.Way
 	}
 	c, m, err := shake(ctx, c, k.mesh.cfg.Self, &l.Peer, terms{link: l.id, again: true, admit: k.admit})
 	if err != nil {
-		return nil, err
+		return nil, believe(err, m.proven)
 	}
 	k.mesh.logChoice(c)
 	return l.attach(c, m)
 }
+
+// believe takes the weight from a refusal that may be somebody's on the way, a
+// relay's for one: no such may end a link that has other ways.
+func believe(err error, proven bool) error {
+	if proven || !errors.Is(err, overlay.ErrStale) && !errors.Is(err, overlay.ErrForbidden) && !errors.Is(err, overlay.ErrUnknownProcess) {
+		return err
+	}
+	return fmt.Errorf("%w: %w: %v", overlay.ErrUnreachable, errUnproven, err)
+}
+
+var errUnproven = errors.New("refused by the peer or by somebody on the way")
 
 // admit is terms.admit for a further carrier.
 func (k *keeper) admit(h *wire.Hello) (uint64, error) {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/isthmus-grid/isthmus/link/stream"
 	"github.com/isthmus-grid/isthmus/overlay"
+	"github.com/isthmus-grid/isthmus/wire"
 )
 
 // roads connects the processes of a job by TCP connections on which something
@@ -28,6 +29,7 @@ type roads struct {
 	open    map[*road]struct{}
 	blocked map[overlay.Technique]error // of dials
 	dials   map[overlay.Technique]int
+	forged  []wire.Code // for the next dials: they meet somebody who refuses in the peer's name
 	busy    sync.WaitGroup
 }
 
@@ -77,6 +79,12 @@ func (e *roadEnd) Dial(_ context.Context, peer overlay.ProcessName, ways overlay
 		return overlay.Carrier{}, err
 	}
 	a, ma := tcpPair(e.t)
+	if len(e.forged) > 0 {
+		code := e.forged[0]
+		e.forged = e.forged[1:]
+		e.busy.Go(func() { forge(ma, code) })
+		return overlay.Carrier{Conn: a, Path: overlay.Path{Technique: technique}, Seal: e.seal}, nil
+	}
 	mb, b := tcpPair(e.t)
 	w := &road{technique: technique, a: ma.(*net.TCPConn), b: mb.(*net.TCPConn)}
 	e.open[w] = struct{}{}
@@ -86,6 +94,21 @@ func (e *roadEnd) Dial(_ context.Context, peer overlay.ProcessName, ways overlay
 	path := overlay.Path{Technique: technique}
 	e.ends[peer.Rank].accept <- overlay.Carrier{Conn: b, Path: path, Seal: e.seal}
 	return overlay.Carrier{Conn: a, Path: path, Seal: e.seal}, nil
+}
+
+// forge answers a dialler in place of its peer, and refuses it.
+func forge(c net.Conn, code wire.Code) {
+	defer c.Close()
+	f, err := wire.Read(c)
+	if err != nil {
+		return
+	}
+	h := f.(*wire.Hello)
+	h.From, h.Dialled, h.Link, h.Again = h.To, false, wire.ID{}, false
+	c.Write(wire.Append(nil, h))
+	c.Write(wire.Append(nil, &wire.Refuse{Code: code, By: "your peer", Text: "go away"}))
+	c.(*net.TCPConn).CloseWrite()
+	io.Copy(io.Discard, c)
 }
 
 func (r *roads) forget(w *road) {

@@ -57,13 +57,25 @@ func (h *handshake) sealAsClient(ctx context.Context, between func() error) erro
 
 // sealAsServer encrypts the carrier as the end that was dialled. The proof
 // travels with TLS's first flight; it says nothing that a stranger may not know.
-func (h *handshake) sealAsServer(ctx context.Context, p *wire.Proof) error {
+// So does a refusal in its place, which is returned then: the dialler sees that
+// it is the peer who refuses.
+func (h *handshake) sealAsServer(ctx context.Context, p *wire.Proof, refused error) error {
+	early := wire.Frame(p)
+	var found *refusal
+	if errors.As(refused, &found) {
+		early = h.refuse(found)
+	}
 	creds, err := h.credentials()
 	if err != nil {
 		return err
 	}
 	peer := overlay.ProcessName{Job: h.theirs.Job, Rank: h.theirs.From}
-	return h.sealed(sealed.Server(ctx, h.conn, creds, &peer, wire.Append(nil, p), sealed.Around{Stray: h.stray}))
+	err = h.sealed(sealed.Server(ctx, h.conn, creds, &peer, wire.Append(nil, early), sealed.Around{Stray: h.stray}))
+	if refused != nil {
+		h.told = true
+		return refused
+	}
+	return err
 }
 
 func (h *handshake) credentials() (sealed.Credentials, error) {

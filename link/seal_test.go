@@ -363,3 +363,28 @@ func TestChoiceIsLoggedOnce(t *testing.T) {
 		}
 	}
 }
+
+// Somebody on the way who refuses in the peer's name cannot end an encrypted
+// link. He can end a plain one.
+func TestForgedRefusals(t *testing.T) { plainAndSealed(t, forgedRefusals) }
+
+func forgedRefusals(t *testing.T, r *roads) {
+	a, b := couple(t, r, 0)
+	pump(t, a, b, 1<<10)
+	r.mu.Lock()
+	r.forged = []wire.Code{wire.CodeStale, wire.CodeForbidden, wire.CodeUnknownProcess}
+	r.mu.Unlock()
+	r.cut()
+	if r.seal {
+		pump(t, a, b, 1<<20)
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if len(r.forged) > 0 {
+			t.Errorf("%d refusals were not met", len(r.forged))
+		}
+		return
+	}
+	if _, err := b.Conn.Read(make([]byte, 1)); !errors.Is(err, net.ErrClosed) { // b dials first
+		t.Errorf("the link that met a refusal: %v", err)
+	}
+}
