@@ -31,6 +31,8 @@ func (m *mirror) ReadVec(bufs ...[]byte) (int, error) {
 	return wire.LinkHeaderLen + m.size, nil
 }
 
+func (*mirror) Close() error { return nil }
+
 // BenchmarkOwnWork is what a round trip of a small message costs beside the
 // system calls.
 func BenchmarkOwnWork(b *testing.B) {
@@ -38,6 +40,7 @@ func BenchmarkOwnWork(b *testing.B) {
 	if _, err := s.Attach(&mirror{size: 16}, nil, 0, 0); err != nil {
 		b.Fatal(err)
 	}
+	b.Cleanup(func() { s.Fail(net.ErrClosed); s.Wait() })
 	msg, in := make([]byte, 16), make([]byte, 16)
 	b.ReportAllocs()
 	for b.Loop() {
