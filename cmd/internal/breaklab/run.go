@@ -24,9 +24,21 @@ const (
 	// each within onBest: a relay may win a race that it should lose.
 	starts = 3
 	onBest = 3 * time.Second
-	// cellSlack is what a cell may take besides its stream and its waiting.
+	// cellSlack is what a cell may take besides its stream and its waiting, and
+	// slowest what a busy machine makes of the stream, in bit/s.
 	cellSlack = 3 * time.Minute
+	slowest   = 50e6
 )
+
+// bound is how long a cell may take.
+func (o Options) bound() time.Duration {
+	rate := float64(slowest)
+	if o.Rate > 0 {
+		rate = min(rate, float64(o.Rate)/2)
+	}
+	stream := time.Duration(float64(o.Size) * 8 / rate * float64(time.Second))
+	return stream + o.Away + returnBound + cellSlack
+}
 
 // build makes the way's lab with a whole grid.
 func (o Options) build(ctx context.Context, w way) (*lab.Lab, *grid.Grid, error) {
@@ -52,7 +64,7 @@ func (o Options) cell(ctx context.Context, w way, k cut) Cell {
 		Technique: w.name, Cut: k.name, Hit: hitNames[k.hits(w)], OtherPath: k.spares(w),
 		want: o.Size, best: w.technique.String(),
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, o.Away+returnBound+cellSlack, errors.New("the cell's time is over"))
+	ctx, cancel := context.WithTimeoutCause(ctx, o.bound(), fmt.Errorf("not done after %v", o.bound()))
 	defer cancel()
 	logs, err := o.try(ctx, w, k, &c)
 	if err != nil {
