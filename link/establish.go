@@ -103,6 +103,7 @@ type met struct {
 // If either end wants the carrier encrypted, TLS comes between the hellos and
 // the proofs (seal.go). What shake returns is the carrier to use from then on.
 func shake(ctx context.Context, c overlay.Carrier, self Identity, peer *overlay.ProcessName, t terms) (overlay.Carrier, met, error) {
+	c.Conn = stream.ConnOf(c.Conn) // here, so that TLS reads it in that way too
 	h := &handshake{carrier: c, conn: c.Conn, self: self, peer: peer, terms: t}
 	interrupt := context.AfterFunc(ctx, func() { c.Conn.SetDeadline(time.Unix(1, 0)) })
 	err := h.run(ctx)

@@ -34,7 +34,7 @@ type Conn struct {
 }
 
 // New returns c spinning. c is a *net.TCPConn, or a *net.UnixConn of a stream
-// socket, and must no longer be used directly, except for CloseWrite and
+// socket, and must no longer be used directly, except for
 // socket options. Closing the Conn closes c.
 func New(c net.Conn, o Options) (*Conn, error) {
 	switch c.(type) {
@@ -54,7 +54,12 @@ func New(c net.Conn, o Options) (*Conn, error) {
 	return s, nil
 }
 
-// NetConn returns the connection below, for CloseWrite and socket options.
+// CloseWrite ends the sending side, as that of the connection below does.
+func (c *Conn) CloseWrite() error {
+	return c.Conn.(interface{ CloseWrite() error }).CloseWrite() // TCP and Unix sockets have it
+}
+
+// NetConn returns the connection below, for socket options.
 func (c *Conn) NetConn() net.Conn { return c.Conn }
 
 // failed returns err as net.Conn's own methods do: op is "read" or "write".
