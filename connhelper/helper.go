@@ -69,8 +69,9 @@ type Helper struct {
 	here     table
 	leads    leads
 	crypt    *encryption
-	work     sync.WaitGroup  // goroutines of Serve that nothing else waits for
-	life     context.Context // of Serve, for what outlasts the call that began it; set before anything runs
+	site     atomic.Pointer[overlay.SiteProfile] // as the frontal said last; nil before it did
+	work     sync.WaitGroup                      // goroutines of Serve that nothing else waits for
+	life     context.Context                     // of Serve, for what outlasts the call that began it; set before anything runs
 	bearings *meeting.BearingsCache
 	stock    *meeting.Stock
 	engine   *traverse.Engine // nil without CAP_NET_RAW
@@ -138,6 +139,7 @@ func (h *Helper) enter(ctx context.Context, s *control.Session, data *dataPort) 
 		return fmt.Errorf("%w: %v says it serves %s, this node is %v", overlay.ErrForbidden, s.Peer(), profile.Site, h.node)
 	}
 	carrier.LimitMTU(profile.MTU)
+	h.site.Store(&profile)
 	h.crypt.set(control.EncryptionFromPB(r.Encryption))
 	f := &frontal{session: s, profile: profile, data: r.DataAddress}
 	ip := h.opts.Address
@@ -160,6 +162,16 @@ func (h *Helper) enter(ctx context.Context, s *control.Session, data *dataPort) 
 	}
 	<-ctx.Done()
 	return nil
+}
+
+// idle returns how long the site remembers a carrier by path while nothing passes.
+// The figure is measured in the first minutes of a site: the frontal then has
+// its helpers enter again, and carriers made from then on come with it.
+func (h *Helper) idle(path overlay.Path) time.Duration {
+	if p := h.site.Load(); p != nil {
+		return p.Idle(path)
+	}
+	return 0
 }
 
 // publicAddress is where other sites dial this node's listener; invalid when

@@ -236,7 +236,7 @@ func (h *Helper) answerDial(p *process, f *wire.LocalDial, m made, err error) {
 		return
 	}
 	id := h.seq.Add(1)
-	err = p.conn.Send(&wire.LocalDialled{Request: f.Request, Carrier: id, Seal: h.crypt.seal(m.path), Path: m.path}, m.conn)
+	err = p.conn.Send(&wire.LocalDialled{Request: f.Request, Carrier: id, Seal: h.crypt.seal(m.path), Idle: h.idle(m.path), Path: m.path}, m.conn)
 	m.conn.Close()
 	if m.handed != nil {
 		m.handed(p, id, err)
@@ -252,7 +252,7 @@ func (h *Helper) answerDial(p *process, f *wire.LocalDial, m made, err error) {
 func (h *Helper) deliver(p *process, c socket, path overlay.Path) error {
 	defer c.Close()
 	<-p.ready // within registerWait
-	return p.conn.Send(&wire.LocalIncoming{Carrier: h.seq.Add(1), Seal: h.crypt.seal(path), Path: path}, c)
+	return p.conn.Send(&wire.LocalIncoming{Carrier: h.seq.Add(1), Seal: h.crypt.seal(path), Idle: h.idle(path), Path: path}, c)
 }
 
 // reject ends a process that the frontal or broker does not want.

@@ -69,9 +69,12 @@ func Establish(ctx context.Context, c overlay.Carrier, self Identity, peer *over
 		return nil, err
 	}
 	l := newLink(c, m, peer != nil)
-	l.begin(func(_ *stream.Carrier, err error, _ int) error {
-		return fmt.Errorf("link to %v (%v): %w", l.Peer, l.Path, err)
-	}, func() {}, func() {})
+	l.begin(stream.Options{
+		Lost: func(_ *stream.Carrier, err error, _ int) error {
+			return fmt.Errorf("link to %v (%v): %w", l.Peer, l.Path, err)
+		},
+		Silent: func() {}, Ended: func() {},
+	})
 	_, err = l.attach(c, m)
 	return l, err
 }
@@ -103,6 +106,7 @@ type met struct {
 // If either end wants the carrier encrypted, TLS comes between the hellos and
 // the proofs (seal.go). What shake returns is the carrier to use from then on.
 func shake(ctx context.Context, c overlay.Carrier, self Identity, peer *overlay.ProcessName, t terms) (overlay.Carrier, met, error) {
+	prepare(c.Conn)
 	c.Conn = stream.ConnOf(c.Conn) // here, so that TLS reads it in that way too
 	h := &handshake{carrier: c, conn: c.Conn, self: self, peer: peer, terms: t}
 	interrupt := context.AfterFunc(ctx, func() { c.Conn.SetDeadline(time.Unix(1, 0)) })

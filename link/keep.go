@@ -51,6 +51,7 @@ type keeper struct {
 func (k *keeper) lost(c *stream.Carrier, err error, left int) error {
 	a := c.About.(*about)
 	k.note(fmt.Sprintf("%v: %v", a.path, err))
+	k.mesh.learn(a.path, err)
 	if a.fault != nil {
 		if why := a.fault(); why != nil {
 			k.note(why.Error())

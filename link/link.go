@@ -67,25 +67,24 @@ func newLink(c overlay.Carrier, m met, dialled bool) *Link {
 	}
 }
 
-// begin makes the link's stream. lost and silent are those of stream.Options,
-// ended is called when it is over.
-func (l *Link) begin(lost func(*stream.Carrier, error, int) error, silent, ended func()) {
-	l.stream = stream.New(stream.Options{
-		Peer: l.Peer.String(), Lost: lost, Silent: silent,
-		Ended: func() { close(l.done); ended() },
-	})
+// begin makes the link's stream, of which o says everything but the peer's name.
+func (l *Link) begin(o stream.Options) {
+	ended := o.Ended
+	o.Peer, o.Ended = l.Peer.String(), func() { close(l.done); ended() }
+	l.stream = stream.New(o)
 	l.Conn = l.stream
 }
 
 // attach gives the link a carrier, which it owns from then on.
 func (l *Link) attach(c overlay.Carrier, m met) (*stream.Carrier, error) {
-	return l.stream.Attach(c.Conn, &about{c.Path, c.Fault}, m.received, m.rtt)
+	return l.stream.Attach(c.Conn, &about{path: c.Path, idle: c.Idle, fault: c.Fault}, m.received, m.rtt)
 }
 
 // about is what a link wants to know of a carrier.
 type about struct {
 	path  overlay.Path
-	fault func() error // what the helper knows of its death; may be nil
+	idle  time.Duration // overlay.Carrier.Idle
+	fault func() error  // what the helper knows of its death; may be nil
 }
 
 func pathOf(c *stream.Carrier) overlay.Path { return c.About.(*about).path }

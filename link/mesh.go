@@ -39,7 +39,8 @@ type Config struct {
 	Patience time.Duration
 
 	// Log, if not nil, gets a line for each other site and each way in which
-	// carriers to it are encrypted, or are not.
+	// carriers to it are encrypted, or are not, and for each time after which idle
+	// carriers were forgotten.
 	Log *slog.Logger
 
 	// Up is called once for each link, before Connect for its rank returns. It
@@ -50,7 +51,8 @@ type Config struct {
 // Mesh makes the links of one process with the others of its job, at most one
 // for each, whoever dials. Safe for concurrent use.
 type Mesh struct {
-	cfg Config
+	cfg     Config
+	lessons lessons
 
 	mu     sync.Mutex // guards the fields below and every attempt; never held while waiting
 	serve  context.Context
@@ -256,13 +258,13 @@ func (m *Mesh) lasting(c overlay.Carrier, h met, dialled bool) (*Link, error) {
 	l.fault = nil // the keeper asks
 	k := &keeper{mesh: m, link: l}
 	rank := l.Peer.Rank
-	l.begin(k.lost, k.silent, func() { // a mesh is never locked before a stream is
+	l.begin(stream.Options{Lost: k.lost, Silent: k.silent, AskAfter: k.askAfter, Ended: func() { // a mesh is never locked before a stream is
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		if m.links[rank] == k {
 			delete(m.links, rank)
 		}
-	})
+	}})
 	m.mu.Lock()
 	m.links[rank] = k
 	m.mu.Unlock()

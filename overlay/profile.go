@@ -3,6 +3,7 @@ package overlay
 import (
 	"fmt"
 	"slices"
+	"time"
 )
 
 // SiteProfile says what a site's firewall, NAT and routes let through, as its
@@ -50,6 +51,21 @@ type SiteProfile struct {
 
 // Forbids reports whether the site's admin forbids t.
 func (p SiteProfile) Forbids(t Technique) bool { return slices.Contains(p.Forbidden, t) }
+
+// Idle returns how long the site's filter or NAT certainly remembers a carrier by
+// path on which nothing passes; 0: that is not known, or the carrier does not leave
+// the site. It holds too where a gateway carries or a relay joins: what
+// passes from end to end passes the site's own edge.
+func (p SiteProfile) Idle(path Path) time.Duration {
+	seconds := p.IdleTCP
+	switch {
+	case path.Technique == 0 || path.Peer.Site == p.Site:
+		return 0
+	case path.Technique == HolePunching:
+		seconds = p.IdleUDP
+	}
+	return time.Duration(seconds) * time.Second
+}
 
 // Check says what is contradictory in the profile, or returns nil.
 func (p SiteProfile) Check() error {

@@ -42,6 +42,10 @@ type Carrier struct {
 	Here NodeID // of this end; zero where no helper says
 	Seal bool   // this end's site wants it encrypted (Encryption.Wants)
 
+	// Idle is how long this end's site certainly remembers the carrier while
+	// nothing passes (SiteProfile.Idle); 0: not known.
+	Idle time.Duration
+
 	// Fault returns what the local helper learned later about this carrier,
 	// such as that the other end could not reach the relay; nil if nothing. It
 	// may be nil. Ask it when Conn fails: it knows more than the socket.

@@ -105,7 +105,8 @@ func (f *LocalCancel) decodeBody(r *reader) { f.Request = r.u32() }
 type LocalDialled struct {
 	Request uint32
 	Carrier uint64
-	Seal    bool // the site wants the carrier encrypted
+	Seal    bool          // the site wants the carrier encrypted
+	Idle    time.Duration // how long the site remembers it while nothing passes, in whole seconds; 0: not known
 	Path    overlay.Path
 }
 
@@ -116,6 +117,7 @@ func (f *LocalDialled) appendBody(b []byte) []byte {
 	b = binary.BigEndian.AppendUint32(b, f.Request)
 	b = binary.BigEndian.AppendUint64(b, f.Carrier)
 	b = append(b, boolByte(f.Seal))
+	b = binary.BigEndian.AppendUint32(b, uint32(f.Idle/time.Second))
 	return appendPath(b, f.Path)
 }
 
@@ -123,6 +125,7 @@ func (f *LocalDialled) decodeBody(r *reader) {
 	f.Request = r.u32()
 	f.Carrier = r.u64()
 	f.Seal = r.bool()
+	f.Idle = time.Duration(r.u32()) * time.Second
 	f.Path = r.path()
 }
 
@@ -152,7 +155,8 @@ func (f *LocalFailed) decodeBody(r *reader) {
 // connected socket travels with it.
 type LocalIncoming struct {
 	Carrier uint64
-	Seal    bool // as in LocalDialled
+	Seal    bool          // as in LocalDialled
+	Idle    time.Duration // as in LocalDialled
 	Path    overlay.Path
 }
 
@@ -162,12 +166,14 @@ func (*LocalIncoming) Type() Type { return TypeLocalIncoming }
 func (f *LocalIncoming) appendBody(b []byte) []byte {
 	b = binary.BigEndian.AppendUint64(b, f.Carrier)
 	b = append(b, boolByte(f.Seal))
+	b = binary.BigEndian.AppendUint32(b, uint32(f.Idle/time.Second))
 	return appendPath(b, f.Path)
 }
 
 func (f *LocalIncoming) decodeBody(r *reader) {
 	f.Carrier = r.u64()
 	f.Seal = r.bool()
+	f.Idle = time.Duration(r.u32()) * time.Second
 	f.Path = r.path()
 }
 

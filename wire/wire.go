@@ -45,9 +45,9 @@ const (
 	TypeLocalWelcome  = Type(0x21) // features:u32 site:str8 node:str8
 	TypeLocalDial     = Type(0x22) // request:u32 rank:u32 budget:u32(ms) ways:u8
 	TypeLocalCancel   = Type(0x23) // request:u32
-	TypeLocalDialled  = Type(0x24) // request:u32 carrier:u64 seal:u8 path ; one descriptor
+	TypeLocalDialled  = Type(0x24) // request:u32 carrier:u64 seal:u8 idle:u32(s) path ; one descriptor
 	TypeLocalFailed   = Type(0x25) // request:u32 code:u8 text:str16
-	TypeLocalIncoming = Type(0x26) // carrier:u64 seal:u8 path ; one descriptor
+	TypeLocalIncoming = Type(0x26) // carrier:u64 seal:u8 idle:u32(s) path ; one descriptor
 	TypeLocalFault    = Type(0x27) // carrier:u64 code:u8 text:str16
 
 	// First frame of a control connection, both ways, before yamux.

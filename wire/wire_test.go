@@ -47,7 +47,7 @@ func samples() []Frame {
 		&LocalWelcome{Features: 1, Node: overlay.NodeID{Site: "sitea", Name: "a1"}},
 		&LocalDial{Request: 9, Rank: 4, Budget: 30 * time.Second, Ways: overlay.RelayOnly},
 		&LocalCancel{Request: 9},
-		&LocalDialled{Request: 9, Carrier: 12, Seal: true, Path: path},
+		&LocalDialled{Request: 9, Carrier: 12, Seal: true, Idle: 55 * time.Second, Path: path},
 		&LocalFailed{Request: 9, Code: CodeNoPath, Text: "direct timed out"},
 		&LocalIncoming{Carrier: 13, Path: path},
 		&LocalFault{Carrier: 13, Code: CodeUnreachable, Text: "helper siteb/b1 cannot reach proxy p1"},

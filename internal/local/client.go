@@ -222,7 +222,7 @@ func (c *Client) handle(f wire.Frame, file *os.File) error {
 	case *wire.LocalDialled:
 		return c.dialled(f, file)
 	case *wire.LocalIncoming:
-		carrier, err := c.carrier(f.Carrier, f.Seal, f.Path, file)
+		carrier, err := c.carrier(f.Carrier, overlay.Carrier{Path: f.Path, Seal: f.Seal, Idle: f.Idle}, file)
 		if err != nil {
 			return err
 		}
@@ -247,7 +247,7 @@ func (c *Client) handle(f wire.Frame, file *os.File) error {
 }
 
 func (c *Client) dialled(f *wire.LocalDialled, file *os.File) error {
-	carrier, err := c.carrier(f.Carrier, f.Seal, f.Path, file)
+	carrier, err := c.carrier(f.Carrier, overlay.Carrier{Path: f.Path, Seal: f.Seal, Idle: f.Idle}, file)
 	if err != nil {
 		return err
 	}
@@ -257,8 +257,9 @@ func (c *Client) dialled(f *wire.LocalDialled, file *os.File) error {
 	return nil
 }
 
-// carrier makes file, which it closes, a carrier whose faults are heard.
-func (c *Client) carrier(id uint64, seal bool, path overlay.Path, file *os.File) (overlay.Carrier, error) {
+// carrier completes made, what the helper says of a carrier, with file, which it
+// closes, and has its faults heard.
+func (c *Client) carrier(id uint64, made overlay.Carrier, file *os.File) (overlay.Carrier, error) {
 	conn, err := net.FileConn(file)
 	file.Close()
 	if err != nil {
@@ -272,7 +273,8 @@ func (c *Client) carrier(id uint64, seal bool, path overlay.Path, file *os.File)
 		delete(c.faults, c.order[0])
 		c.order = c.order[1:]
 	}
-	return overlay.Carrier{Conn: conn, Path: path, Here: c.node, Seal: seal, Fault: f.get}, nil
+	made.Conn, made.Here, made.Fault = conn, c.node, f.get
+	return made, nil
 }
 
 // fault notes what is wrong with a carrier and closes it, which ends the

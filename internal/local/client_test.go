@@ -194,20 +194,20 @@ func TestClientDialAndAccept(t *testing.T) {
 	}
 	near, far := socketPair(t)
 	path := overlay.Path{Technique: overlay.Reversed, Peer: overlay.NodeID{Site: "siteb", Name: "b1"}, Reason: "only the asker is reachable"}
-	h.send(t, &wire.LocalDialled{Request: ask.Request, Carrier: 1, Seal: true, Path: path}, near)
+	h.send(t, &wire.LocalDialled{Request: ask.Request, Carrier: 1, Seal: true, Idle: 25 * time.Second, Path: path}, near)
 	near.Close()
 	got := <-answer
-	if here := (overlay.NodeID{Site: "sitea", Name: "a1"}); got.err != nil || got.carrier.Path != path || !got.carrier.Seal || got.carrier.Here != here {
+	if here := (overlay.NodeID{Site: "sitea", Name: "a1"}); got.err != nil || got.carrier.Path != path || !got.carrier.Seal || got.carrier.Idle != 25*time.Second || got.carrier.Here != here {
 		t.Fatalf("%+v", got)
 	}
 	talks(t, got.carrier.Conn, far)
 	got.carrier.Conn.Close()
 
 	near, far = socketPair(t)
-	h.send(t, &wire.LocalIncoming{Carrier: 2, Path: path}, near)
+	h.send(t, &wire.LocalIncoming{Carrier: 2, Idle: 110 * time.Second, Path: path}, near)
 	near.Close()
 	in, err := c.Accept(ctx)
-	if err != nil || in.Path != path || in.Seal {
+	if err != nil || in.Path != path || in.Seal || in.Idle != 110*time.Second {
 		t.Fatalf("%+v, %v", in, err)
 	}
 	talks(t, far, in.Conn)

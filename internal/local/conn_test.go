@@ -114,7 +114,7 @@ func TestBadFramesLeakNothing(t *testing.T) {
 	foreign := append([]byte(nil), dialled...)
 	foreign[2] = 9
 	broken := append([]byte(nil), dialled...)
-	broken[wire.HeaderLen+13] = 77 // the technique
+	broken[wire.HeaderLen+17] = 77 // the technique
 	for _, tc := range []struct {
 		name  string
 		in    []byte

@@ -44,10 +44,11 @@ type Carrier struct {
 	left        int    // of the current data that has not been read
 	off         uint64 // of the next byte of it
 
-	heard  int64 // tick at which something came in last
-	served int64 // tick at which data did
-	spoke  int64 // tick at which something was written last
-	silent bool  // questions have had no answer
+	heard  int64         // tick at which something came in last
+	served int64         // tick at which data did
+	spoke  int64         // tick at which something was written last
+	woke   time.Duration // how long nothing had passed before a word that nothing was heard after; 0: none
+	silent bool          // questions have had no answer
 	rtt    time.Duration
 	in     uint64 // bytes
 	outN   uint64
@@ -124,6 +125,7 @@ func (c *Carrier) write() {
 	s := c.s
 	c.writing = true
 	for !c.dead && c.compose() {
+		c.speaks(s.ticks.Load())
 		s.mu.Unlock()
 		n, err := c.conn.WriteVec(c.iov...)
 		s.mu.Lock()
@@ -138,7 +140,7 @@ func (c *Carrier) write() {
 		s.writable.Broadcast()
 		switch {
 		case err != nil:
-			s.failed(c, fmt.Errorf("writing: %w", err))
+			s.failed(c, c.died(fmt.Errorf("writing: %w", err)))
 		case c.last:
 			s.finish(net.ErrClosed)
 		}
@@ -277,7 +279,7 @@ func (c *Carrier) receive(k int) (n int, ok bool) {
 		c.conn.SetReadDeadline(time.Time{})
 	}
 	if n > 0 {
-		c.heard = s.ticks.Load()
+		c.heard, c.woke = s.ticks.Load(), 0
 		c.in += uint64(n)
 		return n, !c.dead
 	}
@@ -286,6 +288,8 @@ func (c *Carrier) receive(k int) (n int, ok bool) {
 	}
 	if err == io.EOF {
 		err = errors.New("the peer closed it")
+	} else {
+		err = c.died(err)
 	}
 	s.failed(c, err)
 	return 0, false

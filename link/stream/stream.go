@@ -29,6 +29,10 @@ type Options struct {
 	// wanted; those that there are may yet revive.
 	Silent func()
 
+	// AskAfter, if any, returns after how long a silence the peer of a carrier
+	// without load is asked for a sign of life. It is called at every tick.
+	AskAfter func(c *Carrier) time.Duration
+
 	// Ended is called once, when the stream is over.
 	Ended func()
 

@@ -2,6 +2,7 @@ package stream
 
 import (
 	"errors"
+	"fmt"
 	"time"
 )
 
@@ -15,12 +16,46 @@ import (
 const (
 	Tick = 50 * time.Millisecond // between calls of Watch
 
+	// AskIdle is the silence without load after which the peer is asked, where
+	// Options.AskAfter says nothing else: firewalls are to remember the connection.
+	AskIdle = 15 * time.Second
+
 	askLoaded  = 200 * time.Millisecond // of silence under load, after which the peer is asked
-	askIdle    = 15 * time.Second       // of silence without load: firewalls are to remember the connection
 	signOfLife = 100 * time.Millisecond // after which what comes in is acknowledged though nobody has taken it
 	doubtAfter = 200 * time.Millisecond // after the question, and twice the round trip: another way is looked for
 	giveUp     = 2 * time.Second        // after the question: the carrier is given up
 )
+
+// shortIdle is the least time without a word that counts as idle.
+const shortIdle = time.Second
+
+// IdleError is what Options.Lost is told of a carrier that died at the first word
+// after a time in which nothing passed: it may be that somebody on the way forgot it.
+type IdleError struct {
+	Idle time.Duration // that nothing passed
+	Err  error         // what came of the word
+}
+
+// Error says both.
+func (e *IdleError) Error() string { return fmt.Sprintf("idle for %v, and then: %v", e.Idle, e.Err) }
+
+// Unwrap returns Err.
+func (e *IdleError) Unwrap() error { return e.Err }
+
+// speaks notes that something is about to be written.
+func (c *Carrier) speaks(now int64) {
+	if idle := time.Duration(now-max(c.heard, c.spoke)) * Tick; c.woke == 0 && idle >= shortIdle {
+		c.woke = idle
+	}
+}
+
+// died words the death of a carrier that nobody wanted.
+func (c *Carrier) died(err error) error {
+	if c.woke > 0 {
+		return &IdleError{c.woke, err}
+	}
+	return err
+}
 
 var errSilent = errors.New("nothing comes in any more, not even an answer to a question")
 
@@ -36,10 +71,11 @@ const (
 
 // judge is the decision. All are durations until now: since something came in,
 // since the question that has no answer yet (negative: there is none). load says
-// that something is under way that the peer should acknowledge.
-func judge(silence, asked, rtt time.Duration, load bool) sign {
+// that something is under way that the peer should acknowledge, idle is how long
+// a carrier without load may be silent.
+func judge(silence, asked, rtt, idle time.Duration, load bool) sign {
 	switch {
-	case asked < 0 && (load && silence >= askLoaded || silence >= askIdle):
+	case asked < 0 && (load && silence >= askLoaded || silence >= idle):
 		return ask
 	case asked < 0 || silence < asked:
 		return fine
@@ -113,14 +149,18 @@ func (s *Stream) look(c *Carrier, now int64) {
 	if c.asked.since > 0 {
 		asked = since(c.asked.since)
 	}
-	switch judge(since(c.heard), asked, c.rtt, s.send.Carried(c.id) > 0) {
+	idle := AskIdle
+	if s.o.AskAfter != nil {
+		idle = s.o.AskAfter(c)
+	}
+	switch judge(since(c.heard), asked, c.rtt, idle, s.send.Carried(c.id) > 0) {
 	case ask:
 		c.asked.since = now
 		c.say(sayPing)
 	case doubtful:
 		c.silent = true
 	case gone:
-		s.failed(c, errSilent)
+		s.failed(c, c.died(errSilent))
 	}
 	if !c.dead && c.served > c.spoke && since(c.spoke) >= signOfLife {
 		c.say(sayAck)
@@ -135,7 +175,7 @@ func (s *Stream) dismiss(alive bool) {
 			continue
 		}
 		if alive {
-			s.failed(c, errSilent)
+			s.failed(c, c.died(errSilent))
 		} else {
 			s.o.Silent()
 			return

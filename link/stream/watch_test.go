@@ -10,25 +10,27 @@ import (
 func TestJudge(t *testing.T) {
 	const none = -1
 	for _, tc := range []struct {
-		silence, asked, rtt time.Duration
-		load                bool
-		want                sign
+		silence, asked, rtt, idle time.Duration
+		load                      bool
+		want                      sign
 	}{
-		{0, none, 0, true, fine},
-		{190 * time.Millisecond, none, 0, true, fine},
-		{200 * time.Millisecond, none, 0, true, ask},
-		{200 * time.Millisecond, none, 0, false, fine},
-		{15 * time.Second, none, 0, false, ask},
-		{300 * time.Millisecond, 50 * time.Millisecond, 0, true, fine},
-		{400 * time.Millisecond, 190 * time.Millisecond, 0, true, fine},
-		{400 * time.Millisecond, 200 * time.Millisecond, 0, true, doubtful},
-		{400 * time.Millisecond, 200 * time.Millisecond, 100 * time.Millisecond, true, fine}, // an answer cannot be here yet
-		{100 * time.Millisecond, 250 * time.Millisecond, 0, true, fine},                      // something came since
-		{3 * time.Second, 2 * time.Second, 0, true, gone},
-		{3 * time.Second, 2 * time.Second, time.Second, true, fine},
-		{16 * time.Second, 2 * time.Second, 0, false, gone},
+		{0, none, 0, AskIdle, true, fine},
+		{190 * time.Millisecond, none, 0, AskIdle, true, fine},
+		{200 * time.Millisecond, none, 0, AskIdle, true, ask},
+		{200 * time.Millisecond, none, 0, AskIdle, false, fine},
+		{15 * time.Second, none, 0, AskIdle, false, ask},
+		{1400 * time.Millisecond, none, 0, 1500 * time.Millisecond, false, fine},
+		{1500 * time.Millisecond, none, 0, 1500 * time.Millisecond, false, ask},
+		{300 * time.Millisecond, 50 * time.Millisecond, 0, AskIdle, true, fine},
+		{400 * time.Millisecond, 190 * time.Millisecond, 0, AskIdle, true, fine},
+		{400 * time.Millisecond, 200 * time.Millisecond, 0, AskIdle, true, doubtful},
+		{400 * time.Millisecond, 200 * time.Millisecond, 100 * time.Millisecond, AskIdle, true, fine}, // an answer cannot be here yet
+		{100 * time.Millisecond, 250 * time.Millisecond, 0, AskIdle, true, fine},                      // something came since
+		{3 * time.Second, 2 * time.Second, 0, AskIdle, true, gone},
+		{3 * time.Second, 2 * time.Second, time.Second, AskIdle, true, fine},
+		{16 * time.Second, 2 * time.Second, 0, AskIdle, false, gone},
 	} {
-		if got := judge(tc.silence, tc.asked, tc.rtt, tc.load); got != tc.want {
+		if got := judge(tc.silence, tc.asked, tc.rtt, tc.idle, tc.load); got != tc.want {
 			t.Errorf("%+v: %v", tc, got)
 		}
 	}
