@@ -3,6 +3,7 @@ package overlay
 import (
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestCheckName(t *testing.T) {
@@ -112,6 +113,30 @@ func TestProfileCheck(t *testing.T) {
 		if tc.fault == "" && err != nil || tc.fault != "" && (err == nil || !strings.Contains(err.Error(), tc.fault)) {
 			t.Errorf("%+v: %v, want %q", tc.p, err, tc.fault)
 		}
+	}
+}
+
+func TestProfileIdle(t *testing.T) {
+	p := SiteProfile{Site: "a", IdleTCP: 110, IdleUDP: 25}
+	far, near := NodeID{Site: "b", Name: "n1"}, NodeID{Site: "a", Name: "n2"}
+	for _, tc := range []struct {
+		path Path
+		want time.Duration
+	}{
+		{Path{Technique: Direct, Peer: far}, 110 * time.Second},
+		{Path{Technique: Direct, Peer: far, Via: ViaAsker}, 110 * time.Second},
+		{Path{Technique: Relay, Proxy: "p1", Peer: far}, 110 * time.Second},
+		{Path{Technique: Relay, Proxy: "p1"}, 110 * time.Second}, // nobody says where the peer is
+		{Path{Technique: HolePunching, Peer: far}, 25 * time.Second},
+		{Path{Technique: Direct, Peer: near}, 0},
+		{Path{Peer: near}, 0},
+	} {
+		if got := p.Idle(tc.path); got != tc.want {
+			t.Errorf("%v to %v: %v, want %v", tc.path, tc.path.Peer, got, tc.want)
+		}
+	}
+	if got := (SiteProfile{Site: "a"}).Idle(Path{Technique: Direct, Peer: far}); got != 0 {
+		t.Errorf("not measured: %v", got)
 	}
 }
 

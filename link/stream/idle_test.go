@@ -1,0 +1,93 @@
+package stream
+
+import (
+	"errors"
+	"testing"
+	"time"
+)
+
+// ticks lets so many pass, without the time that they stand for.
+func (w *world) ticks(n int) {
+	for range n {
+		w.tick()
+	}
+}
+
+// counted waits until an end has sent and received so many bytes on its only carrier.
+func (e *end) counted(t *testing.T, sent, received uint64) {
+	t.Helper()
+	for {
+		c := e.Carriers()[0]
+		if c.Sent == sent && c.Received == received {
+			return
+		}
+		if c.Sent > sent || c.Received > received {
+			t.Fatalf("%d bytes sent and %d received, want %d and %d", c.Sent, c.Received, sent, received)
+		}
+		time.Sleep(time.Millisecond) // the watchdog bounds it
+	}
+}
+
+// An idle carrier carries one question and one answer in each period of the end
+// that asks sooner, and nothing else.
+func TestIdleCarriersAreAsked(t *testing.T) {
+	const period, periods = 1500 * time.Millisecond, 25 // more than two of AskIdle
+	w := newWorld(t)
+	w.ends[0].o.AskAfter = func(*Carrier) time.Duration { return period }
+	w.with("tcp")
+	for i := range uint64(periods) {
+		w.ticks(int(period/Tick) - 1)
+		for _, e := range w.ends {
+			e.counted(t, i*headerLen, i*headerLen)
+		}
+		w.ticks(1)
+		for _, e := range w.ends {
+			e.counted(t, (i+1)*headerLen, (i+1)*headerLen)
+		}
+	}
+}
+
+// A carrier that dies at the first word after it was idle is lost with an error that says for
+// how long; one that dies otherwise is not.
+func TestDeathAfterIdling(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		idle  time.Duration
+		speak bool
+		want  time.Duration
+	}{
+		{"a word after a rest", 4 * time.Second, true, 4 * time.Second},
+		{"a question after a rest", AskIdle, false, AskIdle},
+		{"a word without a rest", shortIdle - Tick, true, 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := newWorld(t)
+			r := w.with("middle")
+			w.ticks(int(tc.idle/Tick) - 1)
+			r.mute()
+			w.ticks(1)
+			sent := uint64(headerLen)
+			if tc.speak {
+				if _, err := w.ends[0].Write([]byte("still there?")); err != nil {
+					t.Fatal(err)
+				}
+				sent += 12
+			}
+			w.ends[0].counted(t, sent, 0)
+			w.ticks(int(AskIdle/Tick) + int(giveUp/Tick))
+			e := w.ends[0]
+			e.mu.Lock()
+			defer e.mu.Unlock()
+			if len(e.lost) != 1 {
+				t.Fatalf("lost %v", e.lost)
+			}
+			var got *IdleError
+			if errors.As(e.lost[0], &got) != (tc.want > 0) || tc.want > 0 && got.Idle != tc.want {
+				t.Errorf("lost for %v, want it idle for %v", e.lost[0], tc.want)
+			}
+			if !errors.Is(e.lost[0], errSilent) {
+				t.Errorf("the cause is lost in %v", e.lost[0])
+			}
+		})
+	}
+}

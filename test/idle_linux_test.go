@@ -1,0 +1,123 @@
+package test
+
+import (
+	"context"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/grid"
+	"github.com/isthmus-grid/isthmus/link"
+	"github.com/isthmus-grid/isthmus/link/stream"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// siteForgetful is a site whose firewall lets nothing pass of a connection that it
+// does not know from its beginning; see forgets.
+const siteForgetful = "  - {name: closed, preset: stateful-strict-new, nodes: 1}\n"
+
+// forgets has a gateway's firewall forget TCP connections on which nothing passes
+// for so long, in whole seconds.
+func (w *world) forgets(gateway, seconds string) {
+	w.t.Helper()
+	err := w.Lab.Host(gateway).Do(func() error {
+		return os.WriteFile("/proc/sys/net/netfilter/nf_conntrack_tcp_timeout_established", []byte(seconds), 0)
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// idle leaves a link alone, and returns what both ends have said meanwhile and what
+// the network has carried between their sites.
+func (w *world) idle(j *joint, d time.Duration) (said uint64, packets, bytes uint64) {
+	w.t.Helper()
+	count := func() (said, packets, bytes uint64) {
+		for _, l := range []*link.Link{j.near, j.far} {
+			for _, c := range l.Carriers() {
+				said += c.Sent
+			}
+		}
+		for _, c := range w.Lab.Traffic() {
+			if (c.From == "closed" || c.From == "open") && (c.To == "closed" || c.To == "open") {
+				packets, bytes = packets+c.Packets, bytes+c.Bytes
+			}
+		}
+		return said, packets, bytes
+	}
+	said0, packets0, bytes0 := count()
+	select {
+	case <-time.After(d): // which is what the test is about
+	case <-w.ctx.Done():
+		w.t.Fatal(context.Cause(w.ctx))
+	}
+	said, packets, bytes = count()
+	return said - said0, packets - packets0, bytes - bytes0
+}
+
+// carriersOf returns those of both ends of a link.
+func carriersOf(j *joint) [2]*stream.Carrier {
+	var all [2]*stream.Carrier
+	for i, l := range []*link.Link{j.near, j.far} {
+		if c := l.Carriers(); len(c) > 0 {
+			all[i] = c[0].Carrier
+		}
+	}
+	return all
+}
+
+// A firewall that forgets idle connections costs a link nothing when the site knows
+// for how long it remembers them, whichever end dialled, and one carrier when it
+// does not.
+func TestIdleLinks(t *testing.T) {
+	const memory = 3 * time.Second
+	for _, tc := range []struct {
+		name     string
+		from, to string
+		path     string
+		told     bool
+	}{
+		{"told", "closed/n1", "open/n1", "direct", true},
+		{"told, and dialled", "open/n1", "closed/n1", "reversed", true},
+		{"not told", "closed/n1", "open/n1", "direct", false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, siteForgetful+siteOpen, grid.Config{Profile: func(site string, p overlay.SiteProfile) overlay.SiteProfile {
+				p = settled(site, p)
+				if site == "closed" && tc.told {
+					p.IdleTCP = uint32(memory / time.Second)
+				}
+				return p
+			}})
+			w.forgets("closed/gw", "3")
+			j := w.linked(tc.from, tc.to)
+			if got := pathOf(j.near); got != tc.path {
+				t.Fatalf("linked by %s", got)
+			}
+			before := carriersOf(j)
+			if !tc.told {
+				w.idle(j, memory*3/2)
+				w.exchange(j)
+				if after := carriersOf(j); after[0] == before[0] || after[1] == before[1] {
+					t.Fatal("the firewall has forgotten nothing: the test shows nothing")
+				}
+				before = carriersOf(j)
+			}
+			said, packets, bytes := w.idle(j, 4*memory)
+			w.exchange(j)
+			if after := carriersOf(j); after != before {
+				t.Errorf("a carrier was lost while nothing passed")
+			}
+			// A question and its answer are 24 bytes each, and pass in three packets: the
+			// answer is acknowledged. There is one of them in 1.5 s or more, and perhaps one
+			// acknowledgement of the exchange before. What was sent on a lost carrier may
+			// be sent again meanwhile, to no avail.
+			const most = 9
+			if said == 0 || said > most*2*24 || tc.told && packets > most*3 {
+				t.Errorf("in %v both ends said %d bytes, in %d packets of %d bytes", 4*memory, said, packets, bytes)
+			}
+			t.Logf("in %v both ends said %d bytes, in %d packets of %d bytes", 4*memory, said, packets, bytes)
+		})
+	}
+}
