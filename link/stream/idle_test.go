@@ -2,12 +2,13 @@ package stream
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 )
 
-// ticks lets so many pass, without the time that they stand for.
-func (w *world) ticks(n int) {
+// pass lets so many ticks pass, without the time that they stand for.
+func (w *world) pass(n int) {
 	for range n {
 		w.tick()
 	}
@@ -16,16 +17,13 @@ func (w *world) ticks(n int) {
 // counted waits until an end has sent and received so many bytes on its only carrier.
 func (e *end) counted(t *testing.T, sent, received uint64) {
 	t.Helper()
-	for {
+	until(t, fmt.Sprintf("%d bytes to be sent and %d to come", sent, received), func() bool {
 		c := e.Carriers()[0]
-		if c.Sent == sent && c.Received == received {
-			return
-		}
 		if c.Sent > sent || c.Received > received {
 			t.Fatalf("%d bytes sent and %d received, want %d and %d", c.Sent, c.Received, sent, received)
 		}
-		time.Sleep(time.Millisecond) // the watchdog bounds it
-	}
+		return c.Sent == sent && c.Received == received
+	})
 }
 
 // An idle carrier carries one question and one answer in each period of the end
@@ -36,11 +34,11 @@ func TestIdleCarriersAreAsked(t *testing.T) {
 	w.ends[0].o.AskAfter = func(*Carrier) time.Duration { return period }
 	w.with("tcp")
 	for i := range uint64(periods) {
-		w.ticks(int(period/Tick) - 1)
+		w.pass(int(period/Tick) - 1)
 		for _, e := range w.ends {
 			e.counted(t, i*headerLen, i*headerLen)
 		}
-		w.ticks(1)
+		w.pass(1)
 		for _, e := range w.ends {
 			e.counted(t, (i+1)*headerLen, (i+1)*headerLen)
 		}
@@ -63,9 +61,9 @@ func TestDeathAfterIdling(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newWorld(t)
 			r := w.with("middle")
-			w.ticks(int(tc.idle/Tick) - 1)
+			w.pass(int(tc.idle/Tick) - 1)
 			r.mute()
-			w.ticks(1)
+			w.pass(1)
 			sent := uint64(headerLen)
 			if tc.speak {
 				if _, err := w.ends[0].Write([]byte("still there?")); err != nil {
@@ -74,7 +72,7 @@ func TestDeathAfterIdling(t *testing.T) {
 				sent += 12
 			}
 			w.ends[0].counted(t, sent, 0)
-			w.ticks(int(AskIdle/Tick) + int(giveUp/Tick))
+			w.pass(int(AskIdle/Tick) + int(giveUp/Tick))
 			e := w.ends[0]
 			e.mu.Lock()
 			defer e.mu.Unlock()
