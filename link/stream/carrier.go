@@ -158,7 +158,7 @@ func (c *Carrier) compose() bool {
 	}
 	l := letter{iov: c.iov[:0], head: c.head[:0], ack: s.ack()}
 	say := c.saying
-	c.saying = 0
+	c.saying = say & sayBye // the last word comes behind all data
 	if say&sayUrge != 0 {
 		l.flags = wire.AckSoon
 	}
@@ -330,7 +330,7 @@ func (c *Carrier) act(h wire.LinkHeader) error {
 	}
 	switch h.Kind {
 	case wire.LinkData:
-		if h.Offset != s.recv.Next() || h.Length > Window {
+		if h.Offset != s.recv.Next() || h.Length > Window || s.bounded {
 			if _, err := s.recv.Look(h.Offset, int(h.Length)); err != nil {
 				return err
 			}
@@ -350,6 +350,7 @@ func (c *Carrier) act(h wire.LinkHeader) error {
 		if err := s.recv.Fin(h.Offset); err != nil {
 			return err
 		}
+		s.bounded = true
 		s.wakeReader()
 		c.say(sayAck)
 	case wire.LinkUse:

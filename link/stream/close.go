@@ -34,19 +34,14 @@ func (s *Stream) Close() error {
 	s.send.Fin()
 	s.wakeReader()
 	s.writable.Broadcast()
-	if len(s.carriers) == 0 {
-		s.finish(net.ErrClosed)
+	if s.over {
 		return nil
 	}
 	for _, c := range s.carriers {
 		c.readOn() // for the peer's acknowledgement
 	}
 	s.linger = time.AfterFunc(lingering, s.bye)
-	if s.left {
-		s.finish(net.ErrClosed)
-		return nil
-	}
-	s.flush(false)
+	s.through()
 	s.wakeAll()
 	return nil
 }
@@ -55,10 +50,14 @@ func (s *Stream) Close() error {
 func (s *Stream) bye() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.lead == nil {
+	switch {
+	case s.over:
+	case s.lead == nil:
 		s.finish(net.ErrClosed)
-	} else if !s.over && !s.farewell {
-		s.lead.say(sayBye)
+	default:
+		if !s.farewell {
+			s.lead.say(sayBye)
+		}
 		s.linger = time.AfterFunc(lingering, func() { s.Fail(net.ErrClosed) }) // the carrier may be stuck
 	}
 }
@@ -109,7 +108,6 @@ func (c *Carrier) lastWord(n int) bool {
 		s.finish(fmt.Errorf("link to %s: %w: the peer gave it up: %s", s.o.Peer, overlay.ErrRefused, text))
 		return false
 	}
-	s.left = true // and has said where its stream ends
 	s.finish(fmt.Errorf("link to %s: the peer has closed it: %w", s.o.Peer, net.ErrClosed))
 	return false
 }

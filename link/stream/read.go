@@ -147,7 +147,7 @@ func (c *Carrier) step(p []byte) int {
 		return c.stepData(p)
 	}
 	for !c.headed() {
-		if n, more := c.fill(p); n > 0 || !more {
+		if n, more := c.fill(p); n > 0 || !more || c.left > 0 { // what is next is data where p got none of it
 			return n
 		}
 	}

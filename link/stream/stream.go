@@ -50,14 +50,15 @@ type Stream struct {
 	// mu guards everything below but the carriers' sockets. A carrier is
 	// written by whoever has set its writing, and read by whoever has set its
 	// reading.
-	mu   sync.Mutex
-	send *resume.Sender
-	recv *resume.Receiver
-	out  outbox
-	in   pages  // from taken on
-	took uint64 // bytes that Read has handed out, or that nobody will ask for
-	told uint64 // the latest acknowledgement said to the peer
-	soon bool   // the peer waits for an acknowledgement of what is there
+	mu      sync.Mutex
+	send    *resume.Sender
+	recv    *resume.Receiver
+	out     outbox
+	in      pages  // from taken on
+	took    uint64 // bytes that Read has handed out, or that nobody will ask for
+	told    uint64 // the latest acknowledgement said to the peer
+	bounded bool   // the peer has said where its stream ends
+	soon    bool   // the peer waits for an acknowledgement of what is there
 	urged
 
 	carriers []*Carrier // alive, the oldest first
@@ -72,7 +73,6 @@ type Stream struct {
 
 	closing  bool  // this end has closed
 	farewell bool  // and its last word is under way
-	left     bool  // the peer has closed, and takes nothing more
 	err      error // why the stream is over, apart from a proper end
 	over     bool
 	linger   *time.Timer
@@ -104,11 +104,15 @@ func (s *Stream) Attach(conn net.Conn, about any, received uint64, rtt time.Dura
 	}
 	s.ids++
 	c.id = s.ids
+	before := s.send.Acked()
 	if _, err := s.send.Up(c.id, 0, received); err != nil {
 		conn.Close()
 		return nil, fmt.Errorf("link to %s: %w", s.o.Peer, err)
 	}
 	s.acknowledged()
+	if s.send.Acked() > before && s.o.Acknowledged != nil {
+		s.o.Acknowledged(received)
+	}
 	c.heard = s.ticks.Load()
 	s.carriers = append(s.carriers, c)
 	if s.lead == nil {
@@ -178,8 +182,8 @@ func (s *Stream) failed(c *Carrier, err error) {
 	if s.over {
 		return
 	}
-	if s.closing && len(s.carriers) == 0 && s.send.Acked() >= s.send.End() {
-		s.finish(net.ErrClosed) // the peer has all of it
+	if s.closing && len(s.carriers) == 0 && s.send.Finished() {
+		s.finish(net.ErrClosed) // the peer has all of it, and knows where it ends
 	} else if end := s.o.Lost(c, err, len(s.carriers)); end != nil {
 		s.finish(end)
 	}

@@ -200,8 +200,8 @@ func (w *world) road(kind string) *road {
 	case "middle":
 		c, d := w.pair(network)
 		r.ends = [2]net.Conn{a, d}
-		w.middle(r, b, c)
 		r.cut = func() { reset(b); reset(c) }
+		w.middle(r, b, c)
 	}
 	return r
 }

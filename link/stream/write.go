@@ -110,7 +110,7 @@ func (s *Stream) push(bufs [][]byte) (n int64, lent bool, err error) {
 // room waits until something may be written.
 func (s *Stream) room() (int, error) {
 	for {
-		if s.closing || s.over || s.left {
+		if s.closing || s.over {
 			return 0, s.ended("write")
 		}
 		if s.writeBy.passed {

@@ -1,0 +1,216 @@
+package stream
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"testing"
+)
+
+// What an end may do. Each sends as much as it says and returns what it read.
+var habits = []struct {
+	name   string
+	sends  int
+	reads  bool
+	closes bool
+	ends   bool // says where its stream ends before it reads
+}{
+	{"closes", 0, false, true, false},
+	{"sends, closes", 5 << 20, false, true, false},
+	{"reads, closes", 0, true, true, false},
+	{"sends, ends, reads, closes", 5 << 20, true, true, true},
+	{"does nothing", 0, false, false, false},
+}
+
+// TestClose: whatever the two ends do, with a carrier that holds or one that is
+// cut at the worst time, both streams end; who reads gets all that was sent and
+// then io.EOF, and who closed is told net.ErrClosed.
+func TestClose(t *testing.T) {
+	for i, x := range habits {
+		for j, y := range habits[i:] {
+			if x.reads && y.reads && !x.ends && !y.ends || !y.closes && (x.reads || !x.closes) {
+				continue // one waits for the other for ever, as it should
+			}
+			for _, cut := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s; %s; cut=%v", x.name, habits[i+j].name, cut), func(t *testing.T) {
+					w := newWorld(t)
+					w.watch()
+					road := w.with("tcp")
+					w.busy.Go(func() { w.mend() })
+					var both sync.WaitGroup
+					for k, h := range []int{i, i + j} {
+						both.Go(func() { w.act(k, h, habits[[]int{i + j, i}[k]].sends) })
+					}
+					if cut {
+						road.cut()
+					}
+					both.Wait()
+					for _, e := range w.ends {
+						<-e.over
+					}
+				})
+			}
+		}
+	}
+}
+
+// mend gives the streams another carrier whenever they want one.
+func (w *world) mend() {
+	for {
+		select {
+		case <-w.ends[0].want:
+		case <-w.ends[1].want:
+		case <-w.stop:
+			return
+		}
+		if !w.attach(w.road("unix")) { // one is over, which the handshake tells the other
+			for _, e := range w.ends {
+				e.Fail(fmt.Errorf("the peer knows it no more: %w", net.ErrClosed))
+			}
+			return
+		}
+	}
+}
+
+// act carries out a habit at one end, where the other sends some bytes.
+func (w *world) act(k, habit, others int) {
+	h, s, t := habits[habit], w.ends[k].Stream, w.t
+	buf := make([]byte, 1<<20)
+	for off := 0; off < h.sends; off += len(buf) {
+		want(buf, k, uint64(off))
+		if _, err := s.Write(buf); err != nil {
+			if !errors.Is(err, net.ErrClosed) {
+				t.Errorf("end %d: %v", k, err)
+			}
+			break
+		}
+	}
+	if h.ends {
+		if err := s.CloseWrite(); err != nil && !errors.Is(err, net.ErrClosed) {
+			t.Errorf("end %d: %v", k, err)
+		}
+	}
+	if h.reads {
+		if n, err := receive(s, 1-k, -1, random(2)); err != nil || n != others {
+			t.Errorf("end %d got %d of %d bytes: %v", k, n, others, err)
+		}
+		if _, err := s.Read(make([]byte, 1)); err != io.EOF {
+			t.Errorf("end %d, reading behind the end: %v", k, err)
+		}
+	}
+	if !h.closes {
+		return
+	}
+	if err := s.Close(); err != nil {
+		t.Errorf("end %d: closing: %v", k, err)
+	}
+	_, read := s.Read(make([]byte, 1))
+	_, write := s.Write(make([]byte, 1))
+	for what, err := range map[string]error{"reading": read, "writing": write, "closing again": s.Close(), "ending": s.CloseWrite()} {
+		if !errors.Is(err, net.ErrClosed) {
+			t.Errorf("end %d, closed, %s: %v", k, what, err)
+		}
+	}
+}
+
+// TestCloseWithoutACarrier: what was written while there was none arrives when
+// there is one again, though the stream was closed meanwhile.
+func TestCloseWithoutACarrier(t *testing.T) {
+	w := newWorld(t)
+	w.watch()
+	w.with("tcp").cut()
+	a, b := w.ends[0], w.ends[1]
+	<-a.want
+	<-b.want
+	if err := send(a.Stream, 0, 0, random(1)); err != nil {
+		t.Fatal(err)
+	}
+	buf := make([]byte, 1<<20)
+	want(buf, 0, 0)
+	if _, err := a.Write(buf); err != nil {
+		t.Fatal(err)
+	}
+	a.Close()
+	w.with("tcp")
+	if n, err := receive(b.Stream, 0, -1, random(2)); n != len(buf) || err != nil {
+		t.Errorf("%d of %d bytes came: %v", n, len(buf), err)
+	}
+}
+
+// TestCloseWithoutAPath: a stream that has no carrier when it is closed, and gets
+// none, ends nevertheless.
+func TestCloseWithoutAPath(t *testing.T) {
+	w := newWorld(t)
+	w.watch()
+	a := w.ends[0]
+	if _, err := a.Write([]byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	a.Close()
+	<-a.over
+}
+
+// TestCloseOnAStuckCarrier: a carrier that takes nothing any more does not keep
+// a closed stream, even where it is stuck in the last word.
+func TestCloseOnAStuckCarrier(t *testing.T) {
+	var all sync.WaitGroup
+	defer all.Wait()
+	for _, sent := range []int{0, 1, 5 << 20} {
+		w := newWorld(t) // nobody watches
+		w.lasts()
+		r := w.road("unix")
+		c := &stuck{Conn: r.ends[0], closed: make(chan struct{})}
+		r.ends[0] = c
+		w.attach(r)
+		a := w.ends[0]
+		if sent > 0 {
+			all.Go(func() { a.Write(make([]byte, sent)) })
+			until(t, "the writer to be stuck", func() bool {
+				a.Stream.mu.Lock()
+				defer a.Stream.mu.Unlock()
+				return a.send.Sent() > 0
+			})
+		}
+		a.Close()
+		all.Go(func() { <-a.over })
+	}
+}
+
+// stuck is a connection that takes nothing until it is closed.
+type stuck struct {
+	net.Conn
+	once   sync.Once
+	closed chan struct{}
+}
+
+func (c *stuck) Write([]byte) (int, error) {
+	<-c.closed
+	return 0, net.ErrClosed
+}
+
+func (c *stuck) Close() error {
+	c.once.Do(func() { close(c.closed) })
+	return c.Conn.Close()
+}
+
+// TestLeave: the peer is told why, and both are over at once.
+func TestLeave(t *testing.T) {
+	w := newWorld(t)
+	w.with("tcp")
+	a, b := w.ends[0], w.ends[1]
+	var reading sync.WaitGroup
+	reading.Go(func() {
+		if _, err := b.Read(make([]byte, 1)); err == nil || !containsAll(err.Error(), "end 0", "the roof is on fire") {
+			t.Errorf("the peer was told %v", err)
+		}
+	})
+	a.Leave("the roof is on fire")
+	<-a.over
+	<-b.over
+	reading.Wait()
+	if _, err := a.Write([]byte("x")); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("writing after having left: %v", err)
+	}
+}
