@@ -37,7 +37,8 @@ type Carrier struct {
 
 	// Reading. Whoever sets reading owns the rest.
 	reading     bool
-	interrupted bool // the socket's deadline has passed, so that the reader looks around
+	alone       func() // readAlone, made once, for each would allocate
+	interrupted bool   // the socket's deadline has passed, so that the reader looks around
 	vec         [3][]byte
 	buf         []byte
 	begin, end  int    // of what is buffered
@@ -85,10 +86,12 @@ const (
 )
 
 func newCarrier(s *Stream, conn net.Conn, about any, rtt time.Duration) *Carrier {
-	return &Carrier{
+	c := &Carrier{
 		About: about, s: s, conn: ConnOf(conn), since: time.Now(), rtt: rtt,
 		kick: make(chan struct{}, 1), buf: make([]byte, readBuffer),
 	}
+	c.alone = c.readAlone
+	return c
 }
 
 // say has something short said, by the carrier's goroutine or along with data.

@@ -124,17 +124,22 @@ func (c *Carrier) readOn() {
 	if c.reading || c.dead {
 		return
 	}
-	s := c.s
 	c.reading = true
-	s.work.Go(func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		for !c.dead && (s.readers == 0 || s.lead != c) {
-			c.step(nil)
-		}
-		c.reading = false
-		s.readable.Broadcast()
-	})
+	c.s.work.Add(1)
+	go c.alone()
+}
+
+// readAlone is that goroutine.
+func (c *Carrier) readAlone() {
+	s := c.s
+	defer s.work.Done()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for !c.dead && (s.readers == 0 || s.lead != c) {
+		c.step(nil)
+	}
+	c.reading = false
+	s.readable.Broadcast()
 }
 
 func (c *Carrier) buffered() bool { return c.begin < c.end }
