@@ -18,8 +18,10 @@ import (
 // quality is what paths are compared by.
 type quality struct {
 	class overlay.Technique // the smaller the better; 0 within a node
-	rtt   time.Duration
+	rtt   time.Duration     // the least of many, or a handshake's, which takes no less: one that seems shorter is
 }
+
+func qualityOf(s stream.State) quality { return quality{pathOf(s.Carrier).Technique, s.Least} }
 
 // Paths of one class differ by enough to move when the round trip is shorter by
 // one of these.
@@ -112,7 +114,7 @@ func (k *keeper) tick(now time.Time) {
 // when there is none.
 func (k *keeper) used() (best quality, ok bool) {
 	for _, c := range k.link.stream.Carriers() {
-		if q := (quality{pathOf(c.Carrier).Technique, c.RTT}); c.Used && (!ok || q.better(best)) {
+		if q := qualityOf(c); c.Used && (!ok || q.better(best)) {
 			best, ok = q, true
 		}
 	}
@@ -121,6 +123,9 @@ func (k *keeper) used() (best quality, ok bool) {
 
 // improve tries to get a better carrier and reports whether the link moved.
 func (k *keeper) improve(ctx context.Context) bool {
+	for _, c := range k.link.stream.Carriers() {
+		k.link.stream.Ask(c.Carrier) // to compare with: the answer is here before the dial is done
+	}
 	c, err := k.dial(ctx, lookBound, overlay.DirectOnly)
 	if err != nil {
 		return false
@@ -141,13 +146,13 @@ func (k *keeper) choose(c *stream.Carrier) bool {
 	var others []stream.State
 	for _, o := range s.Carriers() {
 		if o.Carrier == c {
-			q = quality{pathOf(c).Technique, o.RTT}
+			q = qualityOf(o)
 		} else {
 			others = append(others, o)
 		}
 	}
 	for _, o := range others {
-		if old := (quality{pathOf(o.Carrier).Technique, o.RTT}); !o.Silent && !q.better(old) {
+		if old := qualityOf(o); !o.Silent && !q.better(old) {
 			if q.class != overlay.Relay || old.class == overlay.Relay {
 				k.leave(c, errWorse)
 			}

@@ -28,8 +28,9 @@ const (
 	// process has ended is waited for, as one that has not started is.
 	firstDial = 2 * time.Second
 	// absent is how long a peer may be unknown to the directory before it counts
-	// as gone: helpers register their processes again when they are restarted.
-	absent = 1500 * time.Millisecond
+	// as gone: when a helper or frontal was restarted, processes are registered
+	// again within a few seconds.
+	absent = 5 * time.Second
 )
 
 // keeper replaces a link's carriers.

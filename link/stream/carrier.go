@@ -51,6 +51,7 @@ type Carrier struct {
 	woke   time.Duration // how long nothing had passed before a word that nothing was heard after; 0: none
 	silent bool          // questions have had no answer
 	rtt    time.Duration
+	least  time.Duration // of all that were measured
 	in     uint64 // bytes
 	outN   uint64
 }
@@ -87,7 +88,7 @@ const (
 
 func newCarrier(s *Stream, conn net.Conn, about any, rtt time.Duration) *Carrier {
 	c := &Carrier{
-		About: about, s: s, conn: ConnOf(conn), since: time.Now(), rtt: rtt,
+		About: about, s: s, conn: ConnOf(conn), since: time.Now(), rtt: rtt, least: rtt,
 		kick: make(chan struct{}, 1), buf: make([]byte, readBuffer),
 	}
 	c.alone = c.readAlone
@@ -347,7 +348,7 @@ func (c *Carrier) act(h wire.LinkHeader) error {
 		c.say(sayPong)
 	case wire.LinkPong:
 		if d, ok := c.asked.answer(h.Offset); ok {
-			c.rtt = d
+			c.rtt, c.least = d, min(c.least, d)
 		}
 	case wire.LinkFin:
 		if err := s.recv.Fin(h.Offset); err != nil {

@@ -34,6 +34,7 @@ type State struct {
 	Silent   bool
 	Since    time.Time     // it was attached
 	RTT      time.Duration // of the latest question, or of the handshake
+	Least    time.Duration // of all round trips that were measured: what the path takes when nothing else does
 	Sent     uint64        // bytes given to the system, headers included
 	Received uint64        // bytes
 	Carried  uint64        // bytes of the stream that are not acknowledged
@@ -46,7 +47,7 @@ func (s *Stream) Carriers() []State {
 	all := make([]State, 0, len(s.carriers))
 	for _, c := range s.carriers {
 		all = append(all, State{
-			Carrier: c, Used: s.send.Uses(c.id), Silent: c.silent, Since: c.since, RTT: c.rtt,
+			Carrier: c, Used: s.send.Uses(c.id), Silent: c.silent, Since: c.since, RTT: c.rtt, Least: c.least,
 			Sent: c.outN, Received: c.in, Carried: s.send.Carried(c.id),
 		})
 	}
