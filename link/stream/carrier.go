@@ -52,7 +52,7 @@ type Carrier struct {
 	silent bool          // questions have had no answer
 	rtt    time.Duration
 	least  time.Duration // of all that were measured
-	in     uint64 // bytes
+	in     uint64        // bytes
 	outN   uint64
 }
 
