@@ -88,6 +88,7 @@ func (k *keeper) tick(now time.Time) {
 	if !k.link.Dialled || k.link.Path.Technique == 0 {
 		return
 	}
+	k.stripe(now)
 	used, ok := k.used()
 	if !ok {
 		return
@@ -95,7 +96,7 @@ func (k *keeper) tick(now time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.lookout.using(used.class, now)
-	if !k.lookout.due(now) || k.improving || k.dialing {
+	if !k.lookout.due(now) || k.improving || k.dialing || k.widening.under {
 		return
 	}
 	k.improving = k.mesh.goes(func(ctx context.Context) {
@@ -139,31 +140,46 @@ var (
 )
 
 // choose moves the link to a carrier that it was given, or leaves it. Of several
-// relays one is kept.
+// relays one is kept. A better one takes over from all that there are; from
+// several of its own technique none does, for they are more together.
 func (k *keeper) choose(c *stream.Carrier) bool {
 	s := k.link.stream
 	var q quality
 	var others []stream.State
+	relays, used := 0, 0
 	for _, o := range s.Carriers() {
-		if o.Carrier == c {
+		technique := pathOf(o.Carrier).Technique
+		switch {
+		case o.Carrier == c:
 			q = qualityOf(o)
-		} else {
-			others = append(others, o)
+			continue
+		case o.Silent:
+		case technique == overlay.Relay:
+			relays++
 		}
+		if o.Used && !o.Silent {
+			used++
+		}
+		others = append(others, o)
 	}
 	for _, o := range others {
-		if old := qualityOf(o); !o.Silent && !q.better(old) {
-			if q.class != overlay.Relay || old.class == overlay.Relay {
-				k.leave(c, errWorse)
-			}
-			return false
+		old := qualityOf(o)
+		if o.Silent || q.better(old) && !(used > 1 && q.class == old.class) {
+			continue
 		}
+		if q.class != overlay.Relay || relays > 0 {
+			k.leave(c, errWorse)
+		}
+		return false
 	}
 	s.Use(c, 1)
+	warm := q.class == overlay.Relay
 	for _, o := range others {
 		s.Use(o.Carrier, 0)
-		if pathOf(o.Carrier).Technique != overlay.Relay || q.class == overlay.Relay {
+		if warm || pathOf(o.Carrier).Technique != overlay.Relay {
 			k.leave(o.Carrier, errBetter)
+		} else {
+			warm = true
 		}
 	}
 	return true
@@ -171,5 +187,6 @@ func (k *keeper) choose(c *stream.Carrier) bool {
 
 // leave ends a carrier when what is under way on it has had its time.
 func (k *keeper) leave(c *stream.Carrier, why error) {
+	c.About.(*about).left.Store(true)
 	time.AfterFunc(leaving, func() { k.link.stream.Drop(c, why) })
 }

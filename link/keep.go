@@ -46,6 +46,9 @@ type keeper struct {
 
 	improving bool
 	lookout   lookout
+	widening  widening
+
+	several several
 }
 
 // lost is stream.Options.Lost.

@@ -12,6 +12,7 @@ package link
 
 import (
 	"net"
+	"sync/atomic"
 	"time"
 
 	"github.com/isthmus-grid/isthmus/link/stream"
@@ -85,6 +86,7 @@ type about struct {
 	path  overlay.Path
 	idle  time.Duration // overlay.Carrier.Idle
 	fault func() error  // what the helper knows of its death; may be nil
+	left  atomic.Bool   // it is to end soon
 }
 
 func pathOf(c *stream.Carrier) overlay.Path { return c.About.(*about).path }

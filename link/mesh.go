@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/link/resume"
 	"github.com/isthmus-grid/isthmus/link/stream"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
@@ -37,6 +38,11 @@ type Config struct {
 	// Patience is how long a link may be without a carrier before it is lost; 0
 	// is DefaultPatience.
 	Patience time.Duration
+
+	// Carriers is how many carriers a link to another node has, up to
+	// resume.MaxCarriers/2; 0 leaves it to each link how many up to MostCarriers
+	// are worth it (stripe.go), and 1 is one only. The end that dials decides.
+	Carriers int
 
 	// Log, if not nil, gets a line for each other site and each way in which
 	// carriers to it are encrypted, or are not, and for each time after which idle
@@ -81,6 +87,7 @@ func NewMesh(cfg Config) *Mesh {
 	if cfg.Patience <= 0 {
 		cfg.Patience = DefaultPatience
 	}
+	cfg.Carriers = min(cfg.Carriers, resume.MaxCarriers/2)
 	return &Mesh{cfg: cfg, pairs: map[uint32]*attempt{}, links: map[uint32]*keeper{}, logged: map[choice]bool{}}
 }
 

@@ -31,6 +31,10 @@ const (
 	// overlapped), which is what the system does with data that begins a page
 	// behind a short header.
 	Padded = 2
+
+	// Held says that the sender has had more to send than its carriers took, when
+	// it last looked.
+	Held = 4
 )
 
 // PaddedLen is the size of an encoded LinkHeader and its padding.
@@ -91,7 +95,7 @@ func ParseLinkHeader(b []byte) (LinkHeader, error) {
 		Offset: binary.BigEndian.Uint64(b[8:]),
 		Ack:    binary.BigEndian.Uint64(b[16:]),
 	}
-	if b[2]|b[3] != 0 || h.Flags&^(AckSoon|Padded) != 0 || h.Flags&Padded != 0 && h.Kind != LinkData {
+	if b[2]|b[3] != 0 || h.Flags&^(AckSoon|Padded|Held) != 0 || h.Flags&Padded != 0 && h.Kind != LinkData {
 		return LinkHeader{}, fmt.Errorf("%w: link header with flags %#02x and % x behind them", ErrMalformed, h.Flags, b[2:4])
 	}
 	if err := h.check(); err != nil {

@@ -29,7 +29,7 @@ func TestLinkHeader(t *testing.T) {
 	}
 	for _, bad := range []LinkHeader{
 		{}, {Kind: 9}, {Kind: LinkData}, {Kind: LinkData, Length: MaxLinkData + 1}, {Kind: LinkData, Length: 2, Offset: 1<<64 - 1},
-		{Kind: LinkAck, Length: 1}, {Kind: LinkAck, Offset: 1}, {Kind: LinkAbort, Length: MaxAbortText + 1}, {Kind: LinkUse, Flags: 4}, {Kind: LinkUse, Flags: Padded},
+		{Kind: LinkAck, Length: 1}, {Kind: LinkAck, Offset: 1}, {Kind: LinkAbort, Length: MaxAbortText + 1}, {Kind: LinkUse, Flags: 8}, {Kind: LinkUse, Flags: Padded},
 	} {
 		var b [LinkHeaderLen]byte
 		bad.Put(b[:])

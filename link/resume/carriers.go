@@ -12,6 +12,7 @@ type carrier struct {
 	draining bool
 	usable   bool   // is given data: follows from the states of all, see refresh
 	carried  uint64 // bytes on it that are not acknowledged
+	acked    uint64 // bytes on it that were
 	unit     uint64 // used grows by this for each byte
 	used     uint64 // bytes given, divided by the weight; see Pick
 }
@@ -81,6 +82,18 @@ func (s *Sender) Carried(id Carrier) uint64 {
 	}
 	return 0
 }
+
+// Delivered returns how many of the bytes written on a living carrier were
+// acknowledged so far. The fin counts as one.
+func (s *Sender) Delivered(id Carrier) uint64 {
+	if c := s.find(id); c != nil {
+		return c.acked
+	}
+	return 0
+}
+
+// Shared reports whether more than one carrier is given data now.
+func (s *Sender) Shared() bool { return s.usable > 1 }
 
 // Uses reports whether a carrier is one that is given data now.
 func (s *Sender) Uses(id Carrier) bool {

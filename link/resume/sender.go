@@ -66,7 +66,9 @@ func (s *Sender) Ack(off uint64) (free uint64, err error) {
 		if owner == None {
 			s.lost -= n
 		} else {
-			s.find(owner).carried -= n
+			c := s.find(owner)
+			c.carried -= n
+			c.acked += n
 		}
 	}
 	return s.free(), nil

@@ -22,6 +22,7 @@ type Carrier struct {
 	conn  Conn
 	since time.Time
 	dead  bool
+	brief bool // the kernel keeps little beyond what is under way
 	last  bool // the stream's last word was composed for it
 
 	// Writing. Whoever sets writing owns iov and head until it clears it.
@@ -37,6 +38,7 @@ type Carrier struct {
 
 	// Reading. Whoever sets reading owns the rest.
 	reading     bool
+	byRead      bool   // by a Read itself
 	alone       func() // readAlone, made once, for each would allocate
 	interrupted bool   // the socket's deadline has passed, so that the reader looks around
 	vec         [3][]byte
@@ -81,9 +83,6 @@ const (
 	// readBuffer gathers small frames into one system call, and has room for a
 	// direct read that turns out to be something else.
 	readBuffer = wire.PaddedLen + directMost + ahead
-
-	// stripe bounds a frame where several carriers take turns.
-	stripe = 64 << 10
 )
 
 func newCarrier(s *Stream, conn net.Conn, about any, rtt time.Duration) *Carrier {
@@ -166,6 +165,9 @@ func (c *Carrier) compose() bool {
 	if say&sayUrge != 0 {
 		l.flags = wire.AckSoon
 	}
+	if s.load.held {
+		l.flags |= wire.Held
+	}
 	if say&sayUse != 0 {
 		l.header(wire.LinkHeader{Kind: wire.LinkUse, Offset: uint64(c.use)})
 	}
@@ -176,7 +178,7 @@ func (c *Carrier) compose() bool {
 		c.asked.put(s.ticks.Load())
 		l.header(wire.LinkHeader{Kind: wire.LinkPing, Offset: c.asked.number})
 	}
-	switch f, ok := s.send.Next(c.id, s.frameSize()); {
+	switch f, ok := s.frame(c); {
 	case ok:
 		if f.N > 0 {
 			l.data(f.Off, f.N, &s.out)
@@ -249,22 +251,6 @@ func (l *letter) close() {
 	}
 }
 
-// frameSize is the most that a frame may hold now.
-func (s *Stream) frameSize() int {
-	if len(s.carriers) > 1 {
-		used := 0
-		for _, c := range s.carriers {
-			if s.send.Uses(c.id) {
-				used++
-			}
-		}
-		if used > 1 {
-			return stripe
-		}
-	}
-	return wire.MaxLinkData
-}
-
 // interrupt wakes whoever reads the carrier.
 func (c *Carrier) interrupt() {
 	c.interrupted = true
@@ -325,6 +311,7 @@ func (c *Carrier) header() bool {
 
 func (c *Carrier) act(h wire.LinkHeader) error {
 	s := c.s
+	s.load.peerHeld = h.Flags&wire.Held != 0
 	if h.Flags&wire.AckSoon != 0 {
 		s.soon = true // and stays so where all was said before: what is asked for is still on its way
 		if h.Kind != wire.LinkData && s.waiting() == 0 && s.ack() != s.told {
@@ -359,6 +346,7 @@ func (c *Carrier) act(h wire.LinkHeader) error {
 		c.say(sayAck)
 	case wire.LinkUse:
 		s.send.Weight(c.id, uint32(min(h.Offset, resume.MaxWeight)))
+		s.reshare()
 		s.wakeAll()
 	}
 	return nil
@@ -374,6 +362,9 @@ func (s *Stream) hearAck(off uint64) error {
 	}
 	s.acknowledged()
 	s.writable.Broadcast()
+	if s.send.Shared() {
+		s.shareOut() // what was held back by a bound of the bookkeeping
+	}
 	if s.o.Acknowledged != nil {
 		s.o.Acknowledged(off)
 	}

@@ -52,6 +52,9 @@ func (s *Stream) Read(p []byte) (int, error) {
 			return 0, s.late("read")
 		}
 		c := s.lead
+		if c != nil && s.spread {
+			c.readOn()
+		}
 		if c == nil || c.reading {
 			s.readable.Wait()
 			continue
@@ -106,11 +109,11 @@ func (s *Stream) wakeReader() {
 // readFor reads data for p, or returns 0 when something else happened.
 func (c *Carrier) readFor(p []byte) int {
 	s := c.s
-	c.reading = true
+	c.reading, c.byRead = true, true
 	n := c.step(p)
-	c.reading = false
+	c.reading, c.byRead = false, false
 	switch {
-	case c != s.lead && !c.dead:
+	case (c != s.lead || s.spread) && !c.dead:
 		c.readOn()
 	case s.readers > 1:
 		s.readable.Broadcast() // another Read may read it now
@@ -119,7 +122,7 @@ func (c *Carrier) readFor(p []byte) int {
 }
 
 // readOn starts a goroutine that reads the carrier, unless somebody does, until
-// it dies or is the lead and somebody is in Read.
+// it dies or is the lead and somebody is in Read, unless data is spread.
 func (c *Carrier) readOn() {
 	if c.reading || c.dead {
 		return
@@ -135,7 +138,7 @@ func (c *Carrier) readAlone() {
 	defer s.work.Done()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for !c.dead && (s.readers == 0 || s.lead != c) {
+	for !c.dead && (s.spread || s.lead != c || s.readers == 0) {
 		c.step(nil)
 	}
 	c.reading = false
@@ -297,6 +300,9 @@ func (s *Stream) delivered(c *Carrier) {
 	}
 	if lead := s.lead; c != lead {
 		s.lead = c
+		if s.spreads(lead) {
+			return
+		}
 		if lead != nil && lead.reading && s.readers > 0 {
 			lead.interrupt() // it may be a Read
 		}

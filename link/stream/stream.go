@@ -65,7 +65,9 @@ type Stream struct {
 	dying    []*Carrier // dead, but still reading what they were given to write
 	lead     *Carrier   // that on which data comes, for Read to read itself; nil: none is alive
 	ids      resume.Carrier
-	readers  int // calls of Read under way
+	readers  int  // calls of Read under way
+	spread   bool // data comes on several carriers; see spreads
+	load     load
 
 	readable, writable sync.Cond
 	readBy, writeBy    deadline
@@ -160,6 +162,7 @@ func (s *Stream) failed(c *Carrier, err error) {
 	c.conn.Close()
 	c.wake()
 	s.send.Down(c.id)
+	s.reshare()
 	s.told = 0 // what was said on it may not have come through
 	for i, other := range s.carriers {
 		if other == c {

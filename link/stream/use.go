@@ -12,6 +12,7 @@ func (s *Stream) Use(c *Carrier, weight uint32) {
 		return
 	}
 	s.send.Weight(c.id, weight)
+	s.reshare()
 	c.use = weight
 	c.say(sayUse)
 	s.wakeAll()
@@ -38,6 +39,7 @@ type State struct {
 	Sent     uint64        // bytes given to the system, headers included
 	Received uint64        // bytes
 	Carried  uint64        // bytes of the stream that are not acknowledged
+	Acked    uint64        // bytes of the stream that were sent on it and are
 }
 
 // Carriers returns those that are alive, the oldest first.
@@ -48,7 +50,7 @@ func (s *Stream) Carriers() []State {
 	for _, c := range s.carriers {
 		all = append(all, State{
 			Carrier: c, Used: s.send.Uses(c.id), Silent: c.silent, Since: c.since, RTT: c.rtt, Least: c.least,
-			Sent: c.outN, Received: c.in, Carried: s.send.Carried(c.id),
+			Sent: c.outN, Received: c.in, Carried: s.send.Carried(c.id), Acked: s.send.Delivered(c.id),
 		})
 	}
 	return all

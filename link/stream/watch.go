@@ -127,6 +127,7 @@ func (s *Stream) Watch() {
 		}
 	}
 	s.dismiss(alive)
+	s.notice()
 	if s.lead == nil {
 		return
 	}

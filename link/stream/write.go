@@ -140,7 +140,7 @@ func (s *Stream) flush(later bool) {
 			continue
 		}
 		if only != nil {
-			s.wakeAll()
+			s.shareOut()
 			return
 		}
 		only = c

@@ -1,0 +1,228 @@
+package link
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/link/stream"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// This file stripes a link over several carriers as stripe.go decides. The end
+// that dialled the link does it, for both directions: it knows what the other end
+// has to send by what that says of itself in its headers. All carriers of a
+// stripe are of one technique, that of the first.
+
+var (
+	errSurplus   = errors.New("the link is no faster for it")
+	errOtherKind = errors.New("what came is of another technique than the carriers of the stripe")
+)
+
+// several is a keeper's part in this. The goroutine that watches the mesh's links
+// owns it.
+type several struct {
+	striper
+	due   time.Time
+	last  stream.Load
+	marks map[*stream.Carrier]mark // of those that data is sent on
+	retry time.Duration            // for a link that is told how many carriers to have
+}
+
+// mark is what was known of a carrier at the last sample.
+type mark struct {
+	moved  uint64 // bytes, both ways
+	recent uint64 // bytes a sample, of late
+	weight uint32 // 0: it was given none for this
+}
+
+// widening is the outcome of looking for carriers. The keeper's mu guards it.
+type widening struct {
+	under bool // way
+	done  bool
+	err   error
+}
+
+// stripe looks at the link when it is time.
+func (k *keeper) stripe(now time.Time) {
+	v := &k.several
+	if now.Before(v.due) || k.mesh.cfg.Carriers == 1 {
+		return
+	}
+	v.due = now.Add(sampleEvery)
+	if !k.settled() {
+		return
+	}
+	used := k.stripes()
+	if len(used) == 0 {
+		return
+	}
+	v.weighAll(k.link.stream, used)
+	switch v.decide(k.mesh.cfg.Carriers, k.link.stream.Load(), used) {
+	case more:
+		k.widen(now, used)
+	case fewer:
+		k.retire(used[len(used)-1:])
+	case one:
+		k.retire(used[1:])
+	}
+}
+
+// settled takes in what came of looking for carriers, and reports whether nothing of
+// the kind is under way.
+func (k *keeper) settled() bool {
+	k.mu.Lock()
+	w := k.widening
+	k.widening.done = false
+	busy := k.dialing || k.improving || w.under
+	k.mu.Unlock()
+	if w.done {
+		k.several.added(w.err)
+	}
+	return !busy
+}
+
+// stripes returns the carriers that data is sent on, the oldest first.
+func (k *keeper) stripes() (used []stream.State) {
+	for _, c := range k.link.stream.Carriers() {
+		if c.Used && !c.Silent {
+			used = append(used, c)
+		}
+	}
+	return used
+}
+
+// decide asks the striper, or does as it was told: wanted is 0, or how many
+// carriers there are to be.
+func (v *several) decide(wanted int, now stream.Load, used []stream.State) verdict {
+	last := v.last
+	v.last = now
+	switch {
+	case wanted > 0 && len(used) > wanted:
+		return fewer
+	case wanted > 0 && len(used) < wanted:
+		return more
+	case wanted > 0:
+		return stay
+	}
+	x := sample{
+		bytes: now.Sent - last.Sent + now.Received - last.Received,
+		held:  4*(now.Held-last.Held) >= 3*(now.Ticks-last.Ticks),
+		rtt:   used[0].RTT, carriers: len(used),
+	}
+	for _, c := range used {
+		x.rtt = min(x.rtt, c.RTT)
+	}
+	return v.next(x)
+}
+
+// added takes note of what came of a verdict.
+func (v *several) added(err error) {
+	if err == nil {
+		v.retry = 0
+		return
+	}
+	v.failed()
+	v.retry = min(max(2*v.retry, firstLook), longRest)
+	v.due = v.due.Add(v.retry)
+}
+
+// weighAll gives the carriers weights by what each brought of late.
+func (v *several) weighAll(s *stream.Stream, used []stream.State) {
+	const worth = 256 << 10 // bytes a sample that say something
+	marks := make(map[*stream.Carrier]mark, len(used))
+	weights, brought, sum := make([]uint32, len(used)), make([]uint64, len(used)), uint64(0)
+	for i, c := range used {
+		m, known := v.marks[c.Carrier]
+		moved := c.Acked + c.Received
+		if known {
+			m.recent = (3*m.recent + moved - min(m.moved, moved)) / 4
+		}
+		m.moved = moved
+		marks[c.Carrier] = m
+		weights[i], brought[i] = m.weight, m.recent
+		sum += m.recent
+	}
+	v.marks = marks
+	if len(used) < 2 || sum < worth {
+		return
+	}
+	if weights, change := weigh(weights, brought); change {
+		for i, c := range used {
+			v.use(s, c.Carrier, weights[i])
+		}
+	}
+}
+
+// use gives a carrier a weight.
+func (v *several) use(s *stream.Stream, c *stream.Carrier, weight uint32) {
+	m := v.marks[c]
+	m.weight = weight
+	v.marks[c] = m
+	s.Use(c, weight)
+}
+
+// widen looks for what the link lacks: carriers like those in use, each of which then
+// shares in what is sent, with the weight of the least of them.
+func (k *keeper) widen(now time.Time, used []stream.State) {
+	v := &k.several
+	weight := uint32(fullWeight)
+	for _, c := range used {
+		if w := v.marks[c.Carrier].weight; w > 0 {
+			weight = min(weight, w)
+		}
+	}
+	for _, c := range used {
+		if v.marks[c.Carrier].weight == 0 {
+			v.use(k.link.stream, c.Carrier, weight)
+		}
+	}
+	n := max(k.mesh.cfg.Carriers-len(used), 1)
+	class := pathOf(used[0].Carrier).Technique
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.widening = widening{under: k.mesh.goes(func(ctx context.Context) {
+		var err error
+		for ; n > 0 && err == nil; n-- {
+			err = k.join(ctx, class, weight)
+		}
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		k.widening = widening{done: true, err: err}
+	})}
+}
+
+// join gives the link one more carrier of a class: one that stands by, or a new
+// one.
+func (k *keeper) join(ctx context.Context, class overlay.Technique, weight uint32) error {
+	s := k.link.stream
+	for _, c := range s.Carriers() {
+		if !c.Used && !c.Silent && !c.Carrier.About.(*about).left.Load() && pathOf(c.Carrier).Technique == class {
+			s.Use(c.Carrier, weight)
+			return nil
+		}
+	}
+	ways := overlay.DirectOnly
+	if class == overlay.Relay {
+		ways = overlay.RelayOnly // whose turns among its proxies lead over another one
+	}
+	c, err := k.dial(ctx, lookBound, ways)
+	if err != nil {
+		return err
+	}
+	used := k.stripes()
+	if pathOf(c).Technique != class || len(used) == 0 || pathOf(used[0].Carrier).Technique != class {
+		k.choose(c)
+		return errOtherKind
+	}
+	s.Use(c, weight)
+	return nil
+}
+
+// retire takes carriers out of the stripe.
+func (k *keeper) retire(surplus []stream.State) {
+	for _, c := range surplus {
+		k.link.stream.Use(c.Carrier, 0)
+		k.leave(c.Carrier, errSurplus)
+	}
+}

@@ -1,0 +1,204 @@
+package link
+
+import "time"
+
+// This file decides over how many carriers a link is striped, and how the bytes
+// are shared out among them. It has no clock and no socket: several.go looks at the
+// stream every sampleEvery, and carries out what is decided here.
+//
+// More carriers help where one does not fill the path: when losses keep its
+// window small, and over relays that are each slower than the path. They do
+// not help a flow that is short, thin or held up by the processes at its ends,
+// nor one on a path that is full. So a carrier more is tried when a flow has been
+// held up by its carriers for a while, and kept if the flow gained from it, or
+// falls as far without it: a flow may also have become slower by itself meanwhile.
+const (
+	// MostCarriers is how many carriers a link takes for itself.
+	MostCarriers = 8
+
+	sampleEvery = 500 * time.Millisecond
+
+	leastRTT   = 5 * time.Millisecond // below, a carrier's window is hardly ever what holds up
+	leastShare = 64 << 10             // bytes that must be under way for each carrier that there would be
+
+	settling   = 2  // samples after a change that say nothing yet: the new carrier starts slowly
+	longSettle = 20 // and as many round trips
+	ofBase     = 4  // samples that say what there was before a trial
+	ofTrial    = 3  // samples after which a trial may have succeeded,
+	ofFailure  = 8  // and after which it has failed
+	gainPart   = 10 // one in so many more is a gain
+
+	firstWait = 30 * time.Second / sampleEvery // samples after a carrier that gained nothing; doubles
+	mostWait  = time.Hour / sampleEvery
+	idleAfter = 10 * time.Second / sampleEvery
+)
+
+// A sample is what was seen of a link since the one before.
+type sample struct {
+	bytes    uint64        // that arrived, of both directions
+	held     bool          // more could have been sent, had the carriers taken it
+	rtt      time.Duration // of the path
+	carriers int           // given data now
+}
+
+// A verdict says what to do.
+type verdict uint8
+
+const (
+	stay  verdict = iota
+	more          // add a carrier
+	fewer         // take the latest one out
+	one           // take all but one out
+)
+
+// A striper decides for one link.
+type striper struct {
+	carriers int  // at the last sample
+	trying   bool // the latest of them is on trial
+	base     float64
+	tried    float64   // what a trial that failed had; to be looked at again without the carrier
+	rates    []float64 // of the samples since the last change; bytes per sample
+
+	skip    int           // samples to pass over
+	waiting time.Duration // samples until the next trial
+	wait    time.Duration // how long the next wait is
+	idle    time.Duration // samples
+}
+
+// next takes a sample.
+func (s *striper) next(x sample) verdict {
+	if s.waiting > 0 {
+		s.waiting--
+	}
+	if x.carriers != s.carriers { // what was decided, or a carrier has died
+		if x.carriers < s.carriers && s.trying {
+			s.failed()
+		}
+		s.changed(x)
+		return stay
+	}
+	if !x.held || x.rtt < leastRTT {
+		return s.quiet(x)
+	}
+	s.idle = 0
+	if s.skip > 0 {
+		s.skip--
+		return stay
+	}
+	s.rates = append(s.rates, float64(x.bytes))
+	if s.trying {
+		return s.judge(x)
+	}
+	if len(s.rates) > ofBase {
+		s.rates = s.rates[1:]
+	}
+	return s.consider(x)
+}
+
+// changed begins anew with the number of carriers that there are.
+func (s *striper) changed(x sample) {
+	s.trying = s.trying && x.carriers > s.carriers
+	s.carriers = x.carriers
+	s.rates = s.rates[:0]
+	s.skip = max(settling, int(longSettle*x.rtt/sampleEvery))
+}
+
+// quiet is next for a link that is not held up.
+func (s *striper) quiet(x sample) verdict {
+	if !s.trying {
+		s.rates = s.rates[:0]
+	}
+	if s.idle++; s.idle < idleAfter {
+		return stay
+	}
+	s.idle, s.trying, s.tried = 0, false, 0
+	if x.carriers > 1 {
+		return one
+	}
+	return stay
+}
+
+// consider decides whether to try another carrier.
+func (s *striper) consider(x sample) verdict {
+	if len(s.rates) < ofBase || x.carriers >= MostCarriers || x.carriers < 1 {
+		return stay
+	}
+	tried := s.tried
+	s.tried = 0
+	if s.waiting > 0 && tried < gained(mean(s.rates)) {
+		return stay
+	}
+	before, after := mean(s.rates[:ofBase/2]), mean(s.rates[ofBase/2:])
+	if after > gained(before) {
+		return stay // it grows by itself
+	}
+	s.base = mean(s.rates)
+	underWay := s.base * float64(x.rtt) / float64(sampleEvery)
+	if underWay < leastShare*float64(x.carriers+1) {
+		return stay
+	}
+	s.trying = true
+	return more
+}
+
+// judge decides about a carrier on trial.
+func (s *striper) judge(x sample) verdict {
+	switch rate := mean(s.rates); {
+	case len(s.rates) >= ofTrial && rate >= gained(s.base):
+		s.trying, s.wait = false, 0
+		s.rates = append(s.rates[:0], s.rates[max(0, len(s.rates)-ofBase):]...)
+		return s.consider(x)
+	case len(s.rates) >= ofFailure:
+		s.failed()
+		s.tried = rate
+		return fewer
+	}
+	return stay
+}
+
+// failed notes that a carrier more could not be had, or gained nothing.
+func (s *striper) failed() {
+	s.trying, s.tried = false, 0
+	s.rates = s.rates[:0]
+	s.wait = min(max(2*s.wait, firstWait), mostWait)
+	s.waiting = s.wait
+}
+
+func gained(base float64) float64 { return base * (1 + 1.0/gainPart) }
+
+func mean(rates []float64) float64 {
+	sum := 0.0
+	for _, r := range rates {
+		sum += r
+	}
+	return sum / float64(len(rates))
+}
+
+// Weights are parts of fullWeight, that of the fastest carrier. They change when
+// one is off by more than a quarter.
+const (
+	fullWeight  = 1024
+	weightSlack = 4
+)
+
+// weigh returns weights in proportion to what each carrier brought, or false if those
+// that there are will do. A carrier that brought next to nothing keeps a small
+// one, so that it shows when it can do more.
+func weigh(now []uint32, brought []uint64) ([]uint32, bool) {
+	var most, heaviest uint64
+	for i, b := range brought {
+		most, heaviest = max(most, b), max(heaviest, uint64(now[i]))
+	}
+	if most == 0 {
+		return nil, false
+	}
+	weights := make([]uint32, len(now))
+	change := false
+	for i, b := range brought {
+		weights[i] = uint32(max(b*fullWeight/most, fullWeight/64))
+		was := uint64(now[i]) * fullWeight / max(heaviest, 1)
+		off := max(was, uint64(weights[i])) - min(was, uint64(weights[i]))
+		change = change || off*weightSlack > was
+	}
+	return weights, change
+}
