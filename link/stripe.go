@@ -54,7 +54,8 @@ const (
 // A striper decides for one link.
 type striper struct {
 	carriers int  // at the last sample
-	trying   bool // the latest of them is on trial
+	trying   bool // one more than from is on trial
+	from     int
 	base     float64
 	tried    float64   // what a trial that failed had; to be looked at again without the carrier
 	rates    []float64 // of the samples since the last change; bytes per sample
@@ -70,10 +71,11 @@ func (s *striper) next(x sample) verdict {
 	if s.waiting > 0 {
 		s.waiting--
 	}
-	if x.carriers != s.carriers { // what was decided, or a carrier has died
-		if x.carriers < s.carriers && s.trying {
-			s.failed()
-		}
+	died := s.trying && x.carriers <= s.from
+	if died {
+		s.failed()
+	}
+	if died || x.carriers != s.carriers {
 		s.changed(x)
 		return stay
 	}
@@ -97,7 +99,6 @@ func (s *striper) next(x sample) verdict {
 
 // changed begins anew with the number of carriers that there are.
 func (s *striper) changed(x sample) {
-	s.trying = s.trying && x.carriers > s.carriers
 	s.carriers = x.carriers
 	s.rates = s.rates[:0]
 	s.skip = max(settling, int(longSettle*x.rtt/sampleEvery))
@@ -137,7 +138,7 @@ func (s *striper) consider(x sample) verdict {
 	if underWay < leastShare*float64(x.carriers+1) {
 		return stay
 	}
-	s.trying = true
+	s.trying, s.from = true, x.carriers
 	return more
 }
 

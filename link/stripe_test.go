@@ -1,0 +1,149 @@
+package link
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+// flow is a model of a link on a path: what it moves with so many carriers.
+type flow struct {
+	rtt   time.Duration
+	rate  func(carriers, sample int) float64 // bytes per second
+	held  func(sample int) bool              // nil: always
+	death func(sample int) bool              // a carrier dies before the sample; nil: never
+}
+
+// play runs a striper for n samples, and returns how many carriers the link had at
+// each and how many trials there were.
+func (f flow) play(t *testing.T, n int) (had []int, trials int) {
+	t.Helper()
+	var s striper
+	carriers := 1
+	for i := range n {
+		if f.death != nil && f.death(i) {
+			carriers = max(carriers-1, 1)
+		}
+		x := sample{rtt: f.rtt, carriers: carriers, held: f.held == nil || f.held(i)}
+		x.bytes = uint64(f.rate(carriers, i) * sampleEvery.Seconds())
+		switch v := s.next(x); v {
+		case more:
+			carriers++
+			trials++
+		case fewer:
+			carriers--
+		case one:
+			carriers = 1
+		}
+		if carriers < 1 || carriers > MostCarriers {
+			t.Fatalf("%d carriers after sample %d", carriers, i)
+		}
+		had = append(had, carriers)
+	}
+	return had, trials
+}
+
+const (
+	megabit = 1e6 / 8
+	hour    = int(time.Hour / sampleEvery)
+	minute  = int(time.Minute / sampleEvery)
+	second  = int(time.Second / sampleEvery)
+)
+
+// each is a path on which every carrier brings its own, up to what there is.
+func each(own, most float64) func(int, int) float64 {
+	return func(carriers, _ int) float64 { return min(own*float64(carriers), most) * megabit }
+}
+
+// TestStriper: how many carriers a flow has in the end.
+func TestStriper(t *testing.T) {
+	slow := 50 * time.Millisecond
+	for _, c := range []struct {
+		name    string
+		flow    flow
+		samples int
+		want    int
+	}{
+		{"each has its own window", flow{rtt: slow, rate: each(30, 1000)}, minute, 8},
+		{"the path is full", flow{rtt: slow, rate: each(100, 100)}, 10 * second, 1},
+		{"the path is full with four", flow{rtt: slow, rate: each(25, 100)}, minute, 4},
+		{"two proxies", flow{rtt: slow, rate: each(100, 200)}, minute, 2},
+		{"the path is short", flow{rtt: time.Millisecond, rate: each(30, 1000)}, minute, 1},
+		{"the flow is thin", flow{rtt: slow, rate: each(1, 1000)}, minute, 1},
+		{"the processes are slow", flow{rtt: slow, rate: each(30, 1000), held: func(int) bool { return false }}, minute, 1},
+		{"the flow is short", flow{rtt: slow, rate: each(30, 1000), held: func(i int) bool { return i%(20*second) < second }}, minute, 1},
+		{"the path is very long", flow{rtt: 600 * time.Millisecond, rate: each(30, 1000)}, 5 * minute, 8},
+		{"the flow ends", flow{rtt: slow, rate: each(30, 1000), held: func(i int) bool { return i < 50*second }}, minute + second, 1},
+		{"the flow has just ended", flow{rtt: slow, rate: each(30, 1000), held: func(i int) bool { return i < 55*second }}, minute, 8},
+		{"a carrier dies", flow{rtt: slow, rate: each(30, 1000), death: func(i int) bool { return i == minute }}, 2 * minute, 8},
+		{"it slows down by itself", flow{rtt: slow, rate: func(carriers, i int) float64 {
+			return float64(carriers) * megabit * max(30, 100-7*float64(i))
+		}}, 2 * minute, 8},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			had, trials := c.flow.play(t, c.samples)
+			if got := had[len(had)-1]; got != c.want {
+				t.Errorf("%d carriers after %d trials, want %d: %v", got, trials, c.want, had)
+			}
+		})
+	}
+}
+
+// TestStriperIsPatient: where another carrier gains nothing it is tried less and less
+// often.
+func TestStriperIsPatient(t *testing.T) {
+	had, trials := flow{rtt: 20 * time.Millisecond, rate: each(100, 100)}.play(t, hour)
+	if trials < 2 || trials > 8 {
+		t.Errorf("%d trials in an hour", trials)
+	}
+	extra := 0
+	for _, n := range had {
+		extra += n - 1
+	}
+	if extra > len(had)/50 {
+		t.Errorf("a carrier that gains nothing was there for %d of %d samples", extra, len(had))
+	}
+}
+
+// TestStriperMakesSense: whatever it sees, it takes out none but what there is,
+// and never has more than it may.
+func TestStriperMakesSense(t *testing.T) {
+	for seed := range uint64(300) {
+		rng := rand.New(rand.NewPCG(seed, 5))
+		f := flow{
+			rtt:   time.Duration(rng.IntN(200)) * time.Millisecond,
+			rate:  func(carriers, _ int) float64 { return rng.ExpFloat64() * 1e7 * float64(carriers) },
+			held:  func(int) bool { return rng.IntN(5) > 0 },
+			death: func(int) bool { return rng.IntN(30) == 0 },
+		}
+		f.play(t, 10*minute)
+	}
+}
+
+func TestWeigh(t *testing.T) {
+	for _, c := range []struct {
+		now     []uint32
+		brought []uint64
+		want    []uint32 // nil: as they are
+	}{
+		{[]uint32{0, 0}, []uint64{500, 500}, []uint32{1024, 1024}},
+		{[]uint32{1024, 1024}, []uint64{1000, 900}, nil},
+		{[]uint32{1024, 1024}, []uint64{1000, 250}, []uint32{1024, 256}},
+		{[]uint32{1024, 256}, []uint64{1000, 300}, nil},
+		{[]uint32{1024, 256}, []uint64{100, 1000}, []uint32{102, 1024}},
+		{[]uint32{1024, 1024}, []uint64{1 << 40, 0}, []uint32{1024, 16}},
+		{[]uint32{1024, 16}, []uint64{1 << 40, 0}, nil},
+		{[]uint32{1024, 16}, []uint64{0, 0}, nil},
+	} {
+		got, change := weigh(c.now, c.brought)
+		if change != (c.want != nil) {
+			t.Errorf("%v with %v: %v, %v", c.now, c.brought, got, change)
+		}
+		for i := range c.want {
+			if got[i] != c.want[i] {
+				t.Errorf("%v with %v: %v, want %v", c.now, c.brought, got, c.want)
+				break
+			}
+		}
+	}
+}
