@@ -31,12 +31,16 @@ type roads struct {
 	dials   map[overlay.Technique]int
 	forged  []wire.Code // for the next dials: they meet somebody who refuses in the peer's name
 	busy    sync.WaitGroup
+
+	carriers int       // of each link; see Config
+	paces    []float64 // of the next connections, in bytes per second
 }
 
 // road is one connection, with somebody in the middle.
 type road struct {
 	technique overlay.Technique
 	a, b      *net.TCPConn // the middle's ends
+	pace      float64      // bytes per second each way; 0: no bound
 	mu        sync.Mutex
 	muted     bool
 }
@@ -87,6 +91,13 @@ func (e *roadEnd) Dial(_ context.Context, peer overlay.ProcessName, ways overlay
 	}
 	mb, b := tcpPair(e.t)
 	w := &road{technique: technique, a: ma.(*net.TCPConn), b: mb.(*net.TCPConn)}
+	if len(e.paces) > 0 {
+		w.pace, e.paces = e.paces[0], e.paces[1:]
+		for _, c := range []net.Conn{a, w.a, w.b, b} {
+			c.(*net.TCPConn).SetReadBuffer(64 << 10)
+			c.(*net.TCPConn).SetWriteBuffer(64 << 10)
+		}
+	}
 	e.open[w] = struct{}{}
 	for _, d := range [][2]*net.TCPConn{{w.a, w.b}, {w.b, w.a}} {
 		e.busy.Go(func() { w.carry(d[0], d[1]); w.close(); e.forget(w) })
@@ -132,6 +143,7 @@ func (e *roadEnd) Close() error { close(e.closed); return nil }
 
 func (w *road) carry(from, to *net.TCPConn) {
 	buf := make([]byte, 32<<10)
+	var due time.Time // when what went on so far has gone
 	for {
 		n, err := from.Read(buf)
 		if err != nil {
@@ -142,6 +154,13 @@ func (w *road) carry(from, to *net.TCPConn) {
 		w.mu.Unlock()
 		if muted {
 			continue
+		}
+		if w.pace > 0 {
+			if now := time.Now(); due.Before(now) {
+				due = now
+			}
+			due = due.Add(time.Duration(float64(n) / w.pace * float64(time.Second)))
+			time.Sleep(time.Until(due)) // the road is as slow as that
 		}
 		if _, err := to.Write(buf[:n]); err != nil {
 			return
@@ -196,7 +215,7 @@ func couple(t *testing.T, r *roads, patience time.Duration) (a, b *Link) {
 	var links [2]chan *Link
 	for i := range links {
 		links[i] = make(chan *Link, 4)
-		m := NewMesh(Config{Self: identity(t, uint32(i)), Size: 2, Connector: r.end(uint32(i)), Patience: patience, Up: func(l *Link) { links[i] <- l }})
+		m := NewMesh(Config{Self: identity(t, uint32(i)), Size: 2, Connector: r.end(uint32(i)), Patience: patience, Carriers: r.carriers, Up: func(l *Link) { links[i] <- l }})
 		ctx, cancel := context.WithCancel(context.Background())
 		var served sync.WaitGroup
 		served.Go(func() { m.Serve(ctx) })

@@ -108,10 +108,10 @@ func (v *several) decide(wanted int, now stream.Load, used []stream.State) verdi
 	x := sample{
 		bytes: now.Sent - last.Sent + now.Received - last.Received,
 		held:  4*(now.Held-last.Held) >= 3*(now.Ticks-last.Ticks),
-		rtt:   used[0].RTT, carriers: len(used),
+		rtt:   used[0].Least, carriers: len(used),
 	}
 	for _, c := range used {
-		x.rtt = min(x.rtt, c.RTT)
+		x.rtt = min(x.rtt, c.Least)
 	}
 	return v.next(x)
 }

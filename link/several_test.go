@@ -1,0 +1,145 @@
+package link
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/link/stream"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// strip waits until both ends of a link send on so many carriers.
+func strip(t *testing.T, n int, links ...*Link) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(stream.Tick) {
+		fewest := n
+		for _, l := range links {
+			fewest = min(fewest, len(used(l)))
+		}
+		switch {
+		case fewest == n:
+			return
+		case time.Now().After(end):
+			t.Fatalf("waited 20 s for %d carriers, there are %d", n, fewest)
+		}
+	}
+}
+
+func used(l *Link) (all []Carrier) {
+	for _, c := range l.Carriers() {
+		if c.Used {
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+// TestUnequalCarriers: over carriers of unequal speed every byte arrives once and in
+// order, and each carries its share.
+func TestUnequalCarriers(t *testing.T) {
+	for _, sealed := range []bool{false, true} {
+		t.Run(map[bool]string{false: "plain", true: "sealed"}[sealed], func(t *testing.T) {
+			r := newRoads(t)
+			r.seal, r.carriers = sealed, 3
+			r.paces = []float64{2e6, 8e6, 4e6}
+			all := append([]float64(nil), r.paces...)
+			a, b := couple(t, r, 0)
+			strip(t, 3, a, b)
+			before := used(a)
+			pump(t, b, a, 40<<20)
+			sum := 0.0
+			after := used(a)
+			if len(after) != len(before) {
+				t.Fatalf("%d carriers, then %d", len(before), len(after))
+			}
+			moved := make([]float64, len(after))
+			for i, c := range after {
+				moved[i] = float64(c.Received - before[i].Received)
+				sum += moved[i]
+			}
+			for i, pace := range all {
+				share, want := moved[i]/sum, pace/14e6
+				if share < 0.8*want || share > 1.2*want {
+					t.Errorf("the carrier of %.0f MB/s brought %.3f of the bytes, want %.3f", pace/1e6, share, want)
+				}
+			}
+		})
+	}
+}
+
+// TestStripedLinkSurvives: carriers of a striped link are reset and go silent, one or
+// all at a time, and every byte arrives once and in order; then there are as many
+// again.
+func TestStripedLinkSurvives(t *testing.T) {
+	r := newRoads(t)
+	r.carriers = 4
+	a, b := couple(t, r, 0)
+	strip(t, 4, a, b)
+	stop := make(chan struct{})
+	var firing sync.WaitGroup
+	firing.Go(func() {
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				return
+			case <-time.After(30 * time.Millisecond): // enough for some to get through
+			}
+			switch {
+			case i%10 == 9:
+				r.cut()
+			case i%10 == 4:
+				r.one(func(w *road) { w.mu.Lock(); w.muted = true; w.mu.Unlock() })
+			default:
+				r.one((*road).close)
+			}
+		}
+	})
+	for r.count(overlay.Direct) < 20 && !t.Failed() {
+		pump(t, a, b, 8<<20)
+	}
+	close(stop)
+	firing.Wait()
+	strip(t, 4, a, b)
+	pump(t, a, b, 8<<20)
+}
+
+// one does something to one connection.
+func (r *roads) one(do func(*road)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for w := range r.open {
+		do(w)
+		return
+	}
+}
+
+// TestBetterPathTakesOverFromAll: a link striped over relays that finds a direct
+// path moves to that, stripes it, and keeps one relay warm.
+func TestBetterPathTakesOverFromAll(t *testing.T) {
+	r := newRoads(t)
+	r.carriers = 3
+	r.block(overlay.Direct, overlay.ErrUnreachable)
+	a, b := couple(t, r, 0)
+	strip(t, 3, a, b)
+	pump(t, a, b, 1<<20)
+	r.block(overlay.Direct, nil)
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(stream.Tick) {
+		relays, direct := 0, 0
+		for _, c := range a.Carriers() {
+			switch {
+			case c.Path.Technique == overlay.Relay:
+				relays++
+			case c.Used:
+				direct++
+			}
+		}
+		if relays == 1 && direct == 3 {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%d relays and %d direct carriers", relays, direct)
+		}
+	}
+	pump(t, a, b, 1<<20)
+}
