@@ -38,6 +38,7 @@ const (
 	relayTimeout   = 15 * time.Second // for the relay: both ends have to get there
 	awaitStep      = 20 * time.Second // for one long question about a process that has not started
 	registerWait   = 5 * time.Second  // for the frontal to take a registration
+	rejoin         = time.Second      // between tries to reach a frontal that is away; it is near, and a try costs little
 	persistence    = 8 * time.Second  // for trying again after every technique failed
 	maxBudget      = 10 * time.Minute // for one dial, whatever the process asks
 	watchTimeout   = 30 * time.Second // for news of a carrier that was handed out
@@ -114,7 +115,7 @@ func (h *Helper) Serve(ctx context.Context, ln *net.UnixListener) error {
 	h.work.Go(func() { h.stock.Serve(ctx) })
 	data := &dataPort{h: h}
 	h.work.Go(func() {
-		h.ctl.Keep(ctx, control.DialConfig{Addr: h.opts.Frontal, Role: control.RoleFrontal}, func(ctx context.Context, s *control.Session) error {
+		h.ctl.Keep(ctx, control.DialConfig{Addr: h.opts.Frontal, Role: control.RoleFrontal, Longest: rejoin}, func(ctx context.Context, s *control.Session) error {
 			return h.enter(ctx, s, data)
 		})
 	})

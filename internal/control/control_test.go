@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -396,4 +397,73 @@ func TestConversionsAreChecked(t *testing.T) {
 	if control.PlanToPB(plan).Digest == m.Digest {
 		t.Error("different plans have one digest")
 	}
+}
+
+// TestAllComeBack: a crowd of helpers whose frontal was away has sessions again
+// once it is back, each by one connection: none is turned away or gives up
+// for the rush, and tries again on top of it.
+func TestAllComeBack(t *testing.T) {
+	const crowd = 200
+	g := newGrid(t)
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := ln.Addr().String()
+	ups := make(chan struct{}, crowd)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var kept sync.WaitGroup
+	defer kept.Wait()
+	defer cancel()
+	for i := range crowd {
+		e := endpoint(t, g.creds(control.Identity{Role: control.RoleHelper, Site: "sitea", Name: fmt.Sprintf("a%d", i)}), admin{})
+		kept.Go(func() {
+			e.Keep(ctx, control.DialConfig{Addr: addr, Role: control.RoleFrontal, Longest: time.Second}, func(ctx context.Context, s *control.Session) error {
+				_, err := controlpb.NewAdminClient(s.Conn()).Status(ctx, &controlpb.StatusRequest{})
+				if err == nil {
+					ups <- struct{}{}
+				}
+				return control.FromStatus(err)
+			})
+		})
+	}
+	for round := range 2 {
+		if round > 0 {
+			if ln, err = net.Listen("tcp", addr); err != nil {
+				t.Fatal(err)
+			}
+		}
+		counted := &countingListener{Listener: ln}
+		served := make(chan struct{})
+		serverCtx, stop := context.WithCancel(t.Context())
+		server := endpoint(t, g.creds(frontal), admin{})
+		begun := time.Now()
+		go func() {
+			defer close(served)
+			server.Serve(serverCtx, counted, nil, nil)
+		}()
+		for range crowd {
+			<-ups
+		}
+		t.Logf("%d sessions after %v", crowd, time.Since(begun).Round(time.Millisecond))
+		if n := counted.n.Load(); n != crowd {
+			t.Errorf("round %d: %d connections for %d sessions", round, n, crowd)
+		}
+		stop()
+		<-served
+	}
+}
+
+type countingListener struct {
+	net.Listener
+	n atomic.Int64
+}
+
+func (l *countingListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err == nil {
+		l.n.Add(1)
+	}
+	return c, err
 }

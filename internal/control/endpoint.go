@@ -181,6 +181,10 @@ type DialConfig struct {
 	// Addr directly.
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
 
+	// Longest is the longest that Keep waits between two tries, within half of
+	// it either way; 0 means 2 s.
+	Longest time.Duration
+
 	// Down is told by Keep why each try failed and why a session ended, before
 	// it waits for the next try; for errors that name the cause. It may be nil.
 	Down func(err error)
@@ -242,28 +246,26 @@ func (e *Endpoint) connect(ctx context.Context, cfg DialConfig) (*Session, error
 
 // Keep keeps one session up until ctx ends: it dials, runs up for the new
 // session, and dials again when the session ended. The wait between tries
-// doubles from 100 ms to 10 s, with jitter, and starts over after a session
-// that up accepted. An error of up closes the session. Keep returns nil when
-// ctx ended and up has returned.
+// doubles from 100 ms to cfg.Longest, with jitter, and starts over after a
+// session that up accepted. An error of up closes the session. Keep returns nil
+// when ctx ended and up has returned.
 func (e *Endpoint) Keep(ctx context.Context, cfg DialConfig, up func(context.Context, *Session) error) error {
-	const first, last = 100 * time.Millisecond, 10 * time.Second
-	wait := first
+	pauses := pauses{longest: cfg.Longest}
 	for {
 		accepted, err := e.keepOnce(ctx, cfg, up)
 		if ctx.Err() != nil {
 			return nil
 		}
-		if accepted {
-			wait = first
-		}
 		if cfg.Down != nil {
 			cfg.Down(err)
 		}
-		e.log.Warn("no control session", "with", cfg.Role.String(), "address", cfg.Addr, "error", err, "retry_in", wait.String())
+		wait, tell := pauses.next(accepted, time.Now())
+		if tell {
+			e.log.Warn("no control session", "with", cfg.Role.String(), "address", cfg.Addr, "error", err, "retry_in", wait.String())
+		}
 		if !sleep(ctx, wait/2+rand.N(wait)) {
 			return nil
 		}
-		wait = min(2*wait, last)
 	}
 }
 
