@@ -185,8 +185,18 @@ func (k *keeper) choose(c *stream.Carrier) bool {
 	return true
 }
 
-// leave ends a carrier when what is under way on it has had its time.
+// leave ends a carrier when what is under way on it has had its time, unless
+// there is no other to go on with then.
 func (k *keeper) leave(c *stream.Carrier, why error) {
-	c.About.(*about).left.Store(true)
-	time.AfterFunc(leaving, func() { k.link.stream.Drop(c, why) })
+	left := &c.About.(*about).left
+	left.Store(true)
+	time.AfterFunc(leaving, func() {
+		for _, o := range k.link.stream.Carriers() {
+			if o.Carrier != c && !o.Silent {
+				k.link.stream.Drop(c, why)
+				return
+			}
+		}
+		left.Store(false)
+	})
 }

@@ -122,3 +122,23 @@ func TestLinkFallsBack(t *testing.T) {
 	current(t, b, overlay.Direct)
 	pump(t, a, b, 1<<20)
 }
+
+// TestLeaveKeepsTheLast: a carrier that was left for a better one stays when that
+// one has died meanwhile.
+func TestLeaveKeepsTheLast(t *testing.T) {
+	r := newRoads(t)
+	a, b := couple(t, r, 0)
+	dialler := a
+	if b.Dialled {
+		dialler = b
+	}
+	s := dialler.stream
+	k := &keeper{link: dialler}
+	k.leave(s.Carriers()[0].Carrier, errBetter)
+	for end := time.Now().Add(leaving + time.Second); time.Now().Before(end); {
+		pump(t, a, b, 1<<20)
+	}
+	if n := r.count(overlay.Direct) + r.count(overlay.Relay); n != 1 {
+		t.Errorf("%d connections were dialled where one would do", n)
+	}
+}

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/link/internal/leak"
 	"github.com/isthmus-grid/isthmus/link/stream"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
@@ -54,6 +55,7 @@ type roadEnd struct {
 }
 
 func newRoads(t *testing.T) *roads {
+	leak.Check(t)
 	r := &roads{
 		t: t, ends: map[uint32]*roadEnd{}, open: map[*road]struct{}{},
 		blocked: map[overlay.Technique]error{}, dials: map[overlay.Technique]int{},

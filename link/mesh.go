@@ -265,13 +265,17 @@ func (m *Mesh) lasting(c overlay.Carrier, h met, dialled bool) (*Link, error) {
 	l.fault = nil // the keeper asks
 	k := &keeper{mesh: m, link: l}
 	rank := l.Peer.Rank
-	l.begin(stream.Options{Lost: k.lost, Silent: k.silent, AskAfter: k.askAfter, Ended: func() { // a mesh is never locked before a stream is
+	o := stream.Options{Lost: k.lost, Silent: k.silent, AskAfter: k.askAfter, Ended: func() { // a mesh is never locked before a stream is
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		if m.links[rank] == k {
 			delete(m.links, rank)
 		}
-	}})
+	}}
+	if c.Path.Technique == 0 { // one node
+		o.Silent = nil
+	}
+	l.begin(o)
 	m.mu.Lock()
 	m.links[rank] = k
 	m.mu.Unlock()

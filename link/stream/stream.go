@@ -26,7 +26,9 @@ type Options struct {
 	Lost func(c *Carrier, err error, left int) error
 
 	// Silent is told that nothing comes on any carrier any more. Another is
-	// wanted; those that there are may yet revive.
+	// wanted; those that there are may yet revive. nil: these carriers end when the
+	// peer does and not before, as within one machine, so that silence is no sign of
+	// anything: the process may be suspended.
 	Silent func()
 
 	// AskAfter, if any, returns after how long a silence the peer of a carrier

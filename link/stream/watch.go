@@ -140,9 +140,19 @@ func (s *Stream) Watch() {
 	}
 }
 
-// look judges one carrier.
+// look sees to one carrier.
 func (s *Stream) look(c *Carrier, now int64) {
 	since := func(then int64) time.Duration { return time.Duration(now-then) * Tick }
+	if s.o.Silent != nil {
+		s.judge(c, now, since)
+	}
+	if !c.dead && c.served > c.spoke && since(c.spoke) >= signOfLife {
+		c.say(sayAck)
+	}
+}
+
+// judge has a carrier asked, and doubts it or gives it up without an answer.
+func (s *Stream) judge(c *Carrier, now int64, since func(int64) time.Duration) {
 	if c.heard > c.asked.since {
 		c.asked.since, c.silent = 0, false
 	}
@@ -162,9 +172,6 @@ func (s *Stream) look(c *Carrier, now int64) {
 		c.silent = true
 	case gone:
 		s.failed(c, c.died(errSilent))
-	}
-	if !c.dead && c.served > c.spoke && since(c.spoke) >= signOfLife {
-		c.say(sayAck)
 	}
 }
 

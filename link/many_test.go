@@ -1,0 +1,225 @@
+package link
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/link/internal/leak"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// crowd is processes that all have links with each other.
+type crowd struct {
+	roads *roads
+	links [][2]*Link // both ends of each
+	stop  context.CancelFunc
+	work  sync.WaitGroup
+}
+
+func newCrowd(t *testing.T, size uint32) *crowd {
+	h := &crowd{roads: newRoads(t)}
+	ctx, stop := context.WithCancel(context.Background())
+	h.stop = stop
+	var mu sync.Mutex
+	links := map[[2]uint32]*Link{}
+	var meshes []*Mesh
+	for rank := range size {
+		m := NewMesh(Config{Self: identity(t, rank), Size: size, Connector: h.roads.end(rank), Up: func(l *Link) {
+			mu.Lock()
+			defer mu.Unlock()
+			links[[2]uint32{rank, l.Peer.Rank}] = l
+		}})
+		meshes = append(meshes, m)
+		h.work.Go(func() { m.Serve(ctx) })
+	}
+	for a := range size {
+		for b := range a {
+			for _, err := range []error{meshes[a].Connect(ctx, b), meshes[b].Connect(ctx, a)} {
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			h.links = append(h.links, [2]*Link{links[[2]uint32{a, b}], links[[2]uint32{b, a}]})
+		}
+	}
+	return h
+}
+
+// outstanding is what is under way at most each way of a link in this test: a
+// writer waits until the peer has taken as much.
+const outstanding = 64 << 10
+
+// TestManyLinks: more than 500 links in one process carry data both ways while 1 % of the
+// carriers are cut each second. Every byte arrives once and in order; memory
+// keeps to the formula in package stream; at the end nothing is left.
+//
+// ISTHMUS_SOAK=60s makes it as long as that.
+func TestManyLinks(t *testing.T) {
+	leak.Check(t)
+	size, lasts := uint32(33), 10*time.Second // 528 links
+	if raceEnabled {
+		size = 11
+	}
+	if s := os.Getenv("ISTHMUS_SOAK"); s != "" {
+		var err error
+		if lasts, err = time.ParseDuration(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := heap()
+	h := newCrowd(t, size)
+	pairs := len(h.links)
+	defer h.work.Wait()
+	defer h.stop()
+	idle := heap() - before
+	ends := int64(2 * pairs)
+	if most := ends * (carrierMemory + streamMemory + linkMemory); idle > most {
+		t.Errorf("%d ends without data have %d KiB of memory, %d each; the formula allows %d", ends, idle>>10, idle/ends, most/ends)
+	}
+
+	var stop atomic.Bool
+	var bytes atomic.Int64
+	var traffic sync.WaitGroup
+	for i, l := range h.links {
+		for k := range 2 {
+			from, to, seed := l[k], l[1-k], uint64(2*i+k)
+			traffic.Go(func() {
+				if err := babble(from.Conn, seed, &stop); err != nil {
+					t.Errorf("link %d, end %d: %v", i, k, err)
+				}
+			})
+			traffic.Go(func() {
+				n, err := listen(to.Conn, seed)
+				if bytes.Add(n); err != nil {
+					t.Errorf("link %d, end %d: %v", i, 1-k, err)
+				}
+			})
+		}
+	}
+	cuts, most := h.harass(lasts, pairs)
+	stop.Store(true)
+	traffic.Wait()
+	perEnd := int64(2*(outstanding+128<<10)+2*carrierMemory+streamMemory+linkMemory) + testMemory
+	if most -= before; most > ends*perEnd {
+		t.Errorf("%d ends had %d KiB of memory, %d each; the formula allows %d", ends, most>>10, most/ends, perEnd)
+	}
+	if cuts < pairs/100*int(lasts/time.Second-1) {
+		t.Errorf("only %d carriers were cut", cuts)
+	}
+	t.Logf("%d links, %v: %d MiB, %d carriers cut, %d dialled, at most %d KiB of memory an end (allowed %d), %d idle",
+		pairs, lasts, bytes.Load()>>20, cuts, h.roads.count(overlay.Direct)+h.roads.count(overlay.Relay), most/ends>>10, perEnd>>10, idle/ends>>10)
+}
+
+// Bytes: of package stream's formula, of what a link's keeper and mesh have, and
+// of the test's own buffers for an end.
+const (
+	carrierMemory = 68 << 10
+	streamMemory  = 12 << 10
+	linkMemory    = 8 << 10
+	testMemory    = 3 * maxMessage
+	maxMessage    = 32 << 10
+)
+
+// heap is the memory that is in use.
+func heap() int64 {
+	runtime.GC()
+	runtime.GC() // empties pools too
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapInuse)
+}
+
+// harass cuts a hundredth of the carriers each second, and returns how many and
+// the most memory that was in use.
+func (h *crowd) harass(lasts time.Duration, pairs int) (cuts int, most int64) {
+	rng := rand.New(rand.NewPCG(7, 7))
+	var look time.Duration
+	for start, t := time.Now(), time.Duration(0); t < lasts; t = time.Since(start) {
+		for due := int(t.Seconds() * float64(pairs) / 100); cuts < due && h.roads.cutOne(rng); {
+			cuts++
+		}
+		if t > look {
+			most = max(most, heap())
+			look = t + lasts/10
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return cuts, most
+}
+
+// cutOne resets one of the connections.
+func (r *roads) cutOne(rng *rand.Rand) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.open) == 0 {
+		return false
+	}
+	n := rng.IntN(len(r.open))
+	for w := range r.open {
+		if n--; n < 0 {
+			w.close()
+			break
+		}
+	}
+	return true
+}
+
+// babble writes until it is stopped, then ends its direction.
+func babble(c Conn, seed uint64, stop *atomic.Bool) error {
+	rng := rand.New(rand.NewPCG(seed, 1))
+	source := rand.NewChaCha8(seedOf(seed))
+	buf := make([]byte, maxMessage)
+	var mark, settled uint64
+	for !stop.Load() {
+		piece := buf[:1+rng.IntN(1<<(1+rng.IntN(15)))]
+		source.Read(piece)
+		n, err := c.Write(piece)
+		if err != nil {
+			return fmt.Errorf("writing: %w", err)
+		}
+		mark += uint64(n)
+		if mark-settled > outstanding-maxMessage {
+			if err := c.Await(mark); err != nil {
+				return fmt.Errorf("awaiting: %w", err)
+			}
+			settled = mark
+			time.Sleep(time.Duration(rng.IntN(1000)) * time.Millisecond) // 500 links share this machine
+		}
+	}
+	return c.CloseWrite()
+}
+
+// listen reads to the end and compares each byte with what was sent.
+func listen(c Conn, seed uint64) (total int64, err error) {
+	source := rand.NewChaCha8(seedOf(seed))
+	got, want := make([]byte, maxMessage), make([]byte, maxMessage)
+	for {
+		n, err := c.Read(got)
+		source.Read(want[:n])
+		if string(got[:n]) != string(want[:n]) {
+			return total, fmt.Errorf("the bytes behind the %d-th are not those that were sent", total)
+		}
+		total += int64(n)
+		if err == io.EOF {
+			return total, nil
+		}
+		if err != nil {
+			return total, fmt.Errorf("reading: %w", err)
+		}
+	}
+}
+
+func seedOf(n uint64) (s [32]byte) {
+	for i := range s {
+		s[i] = byte(n >> (8 * (i % 8)))
+	}
+	return s
+}

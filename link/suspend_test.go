@@ -1,0 +1,154 @@
+package link
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"strconv"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// A process that is suspended, by a debugger or a scheduler, and goes on later
+// finds its links as they were.
+
+// port is the connector of one of two processes, which know each other's address.
+type port struct {
+	net.Listener
+	peer      string
+	technique overlay.Technique
+}
+
+func (p *port) Dial(ctx context.Context, _ overlay.ProcessName, _ overlay.Ways) (overlay.Carrier, error) {
+	var d net.Dialer
+	c, err := d.DialContext(ctx, "tcp", p.peer)
+	return overlay.Carrier{Conn: c, Path: overlay.Path{Technique: p.technique}}, err
+}
+
+func (p *port) Accept(ctx context.Context) (overlay.Carrier, error) {
+	defer context.AfterFunc(ctx, func() { p.Close() })()
+	c, err := p.Listener.Accept()
+	return overlay.Carrier{Conn: c, Path: overlay.Path{Technique: p.technique}}, err
+}
+
+// suspendable is the variable that has this program be the process that is
+// suspended: it names the technique and the address of the other.
+const suspendable = "ISTHMUS_TEST_SUSPENDABLE"
+
+// serve runs a mesh of two until stop is called, which waits for its end.
+func serve(id Identity, conn overlay.Connector) (m *Mesh, links chan *Link, stop func()) {
+	links = make(chan *Link, 1)
+	m = NewMesh(Config{Self: id, Size: 2, Connector: conn, Up: func(l *Link) { links <- l }})
+	ctx, cancel := context.WithCancel(context.Background())
+	var served sync.WaitGroup
+	served.Go(func() { m.Serve(ctx) })
+	return m, links, func() { cancel(); served.Wait() }
+}
+
+// beSuspendable links with the other process and sends back what comes, until
+// that ends.
+func beSuspendable(spec string) error {
+	var technique int
+	var peer string
+	if _, err := fmt.Sscanf(spec, "%d %s", &technique, &peer); err != nil {
+		return err
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	fmt.Println(ln.Addr())
+	m, links, stop := serve(identity(new(testing.T), 1), &port{ln, peer, overlay.Technique(technique)})
+	defer stop()
+	if err := m.Connect(context.Background(), 0); err != nil {
+		return err
+	}
+	l := <-links
+	if _, err := io.Copy(struct{ io.Writer }{l.Conn}, struct{ io.Reader }{l.Conn}); err != nil {
+		return err
+	}
+	if err := l.Conn.Close(); err != nil {
+		return err
+	}
+	<-l.Done()
+	return nil
+}
+
+func TestSuspendedPeer(t *testing.T) {
+	for name, technique := range map[string]overlay.Technique{"one node": 0, "two nodes": overlay.Direct} {
+		t.Run(name, func(t *testing.T) { suspended(t, technique) })
+	}
+}
+
+func suspended(t *testing.T, technique overlay.Technique) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	child := exec.Command(os.Args[0])
+	child.Env = append(os.Environ(), suspendable+"="+strconv.Itoa(int(technique))+" "+ln.Addr().String())
+	child.Stderr = os.Stderr
+	out, err := child.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			child.Process.Kill()
+		}
+		if err := child.Wait(); err != nil {
+			t.Errorf("the other process: %v", err)
+		}
+	})
+	var address string
+	if _, err := fmt.Fscan(bufio.NewReader(out), &address); err != nil {
+		t.Fatal(err)
+	}
+	_, links, stop := serve(identity(t, 0), &port{ln, address, technique})
+	defer stop()
+	l := <-links
+
+	var talk sync.WaitGroup
+	asleep, awake := make(chan struct{}), make(chan struct{})
+	talk.Go(func() {
+		buf, back := make([]byte, 100<<10), make([]byte, 100<<10)
+		for i := range 400 {
+			switch i {
+			case 100:
+				close(asleep)
+			case 300:
+				<-awake
+			}
+			for j := range buf {
+				buf[j] = byte(i + j)
+			}
+			if _, err := l.Conn.Write(buf); err != nil {
+				t.Errorf("message %d: %v", i, err)
+				return
+			}
+			if _, err := io.ReadFull(l.Conn, back); err != nil || string(back) != string(buf) {
+				t.Errorf("message %d came back as something else, or %v", i, err)
+				return
+			}
+		}
+		l.Conn.Close()
+		<-l.Done()
+	})
+	<-asleep
+	child.Process.Signal(syscall.SIGSTOP)
+	time.Sleep(4 * time.Second) // longer than a path may be silent
+	child.Process.Signal(syscall.SIGCONT)
+	close(awake)
+	talk.Wait()
+}
