@@ -61,7 +61,16 @@ func shakeHands(t *testing.T, a, b net.Conn, dialler, target Identity) (outcome,
 	}()
 	peer := overlay.ProcessName{Job: dialler.Process.Job, Rank: 2}
 	l, err := Establish(ctx, overlay.Carrier{Conn: a, Path: path}, dialler, &peer, admitAll)
-	return outcome{l, err}, <-atTarget
+	both := [2]outcome{{l, err}, <-atTarget}
+	t.Cleanup(func() {
+		for _, o := range both {
+			if o.link != nil {
+				o.link.stream.Fail(net.ErrClosed)
+				o.link.stream.Wait()
+			}
+		}
+	})
+	return both[0], both[1]
 }
 
 // Data may follow the proof directly; not a byte of it may be lost.
