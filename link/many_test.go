@@ -142,7 +142,8 @@ func heap() int64 {
 func (h *crowd) harass(lasts time.Duration, pairs int) (cuts int, most int64) {
 	rng := rand.New(rand.NewPCG(7, 7))
 	var look time.Duration
-	for start, t := time.Now(), time.Duration(0); t < lasts; t = time.Since(start) {
+	for start, t := time.Now(), time.Duration(0); t < lasts; time.Sleep(10 * time.Millisecond) {
+		t = min(time.Since(start), lasts)
 		for due := int(t.Seconds() * float64(pairs) / 100); cuts < due && h.roads.cutOne(rng); {
 			cuts++
 		}
@@ -150,7 +151,6 @@ func (h *crowd) harass(lasts time.Duration, pairs int) (cuts int, most int64) {
 			most = max(most, heap())
 			look = t + lasts/10
 		}
-		time.Sleep(10 * time.Millisecond)
 	}
 	return cuts, most
 }
