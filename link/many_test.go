@@ -81,7 +81,7 @@ func TestManyLinks(t *testing.T) {
 	defer h.stop()
 	idle := heap() - before
 	ends := int64(2 * pairs)
-	if most := ends * (carrierMemory + streamMemory + linkMemory); idle > most {
+	if most := ends * (carrierMemory + streamMemory + linkMemory); idle > most && !raceEnabled { // the race detector needs its own
 		t.Errorf("%d ends without data have %d KiB of memory, %d each; the formula allows %d", ends, idle>>10, idle/ends, most/ends)
 	}
 
@@ -108,7 +108,7 @@ func TestManyLinks(t *testing.T) {
 	stop.Store(true)
 	traffic.Wait()
 	perEnd := int64(2*(outstanding+128<<10)+2*carrierMemory+streamMemory+linkMemory) + testMemory
-	if most -= before; most > ends*perEnd {
+	if most -= before; most > ends*perEnd && !raceEnabled {
 		t.Errorf("%d ends had %d KiB of memory, %d each; the formula allows %d", ends, most>>10, most/ends, perEnd)
 	}
 	if cuts < pairs/100*int(lasts/time.Second-1) {

@@ -150,7 +150,7 @@ func (w *world) attach(r *road) bool {
 	for i, e := range w.ends {
 		n, err := e.Received()
 		if err != nil {
-			r.cut()
+			r.close()
 			return false
 		}
 		received[i] = n
@@ -163,12 +163,20 @@ func (w *world) attach(r *road) bool {
 			default:
 				w.t.Errorf("end %d does not take a carrier: %v", i, err)
 			}
-			r.cut()
+			r.close()
 			return false
 		}
 		r.carriers[i] = c
 	}
 	return true
+}
+
+// close ends a road that the streams did not take.
+func (r *road) close() {
+	r.cut()
+	for _, c := range r.ends {
+		c.Close()
+	}
 }
 
 // with attaches a carrier of a kind.
