@@ -1,0 +1,223 @@
+package topology
+
+import (
+	"fmt"
+	"slices"
+)
+
+// An Edge is one directed edge of a distributed graph: Source sends to Dest.
+// The ranks are old ranks until a topology is made of them.
+type Edge struct {
+	Source, Dest int
+	Weight       int // 0 where the graph has no weights
+}
+
+// A DistGraph is one process's part of a distributed graph (8.5.4): its own
+// neighbours and nothing else, so that memory does not grow with the job.
+type DistGraph struct {
+	rank                     int
+	sources, dests           []int
+	sourceWeight, destWeight []int // nil where the graph has no weights
+}
+
+// Adjacent returns the part of a process that names its own neighbours
+// (MPI_Dist_graph_create_adjacent, 8.5.4). procs is how many processes there
+// are and rank is the caller's own. A neighbour may be named several times and
+// may be the process itself. Both weights are nil for a graph without weights
+// (MPI_UNWEIGHTED); the weights of no neighbours may be nil or empty. Neighbours
+// stay in this order (8.5.5). The slices stay the caller's.
+func Adjacent(procs, rank int, sources, sourceWeights, dests, destWeights []int) (*DistGraph, error) {
+	if rank < 0 || rank >= procs {
+		return nil, fmt.Errorf("topology: Adjacent: rank %d: %w: there are %d processes", rank, ErrRank, procs)
+	}
+	g := &DistGraph{rank: rank, sources: slices.Clone(sources), dests: slices.Clone(dests)}
+	weighted := sourceWeights != nil || destWeights != nil
+	for _, side := range []struct {
+		name           string
+		ranks, weights []int
+		keep           *[]int
+	}{{"sources", sources, sourceWeights, &g.sourceWeight}, {"dests", dests, destWeights, &g.destWeight}} {
+		if err := checkRanks(procs, side.name, side.ranks); err != nil {
+			return nil, fmt.Errorf("topology: Adjacent: %w", err)
+		}
+		if !weighted {
+			continue
+		}
+		if err := checkWeights(side.name, side.weights, len(side.ranks)); err != nil {
+			return nil, fmt.Errorf("topology: Adjacent: %w", err)
+		}
+		*side.keep = append([]int{}, side.weights...)
+	}
+	return g, nil
+}
+
+// EdgesOf returns the edges that one process contributes to a graph
+// (MPI_Dist_graph_create, 8.5.4): sources[i] sends to the next degrees[i] of
+// dests. Any process may contribute any edge. weights is nil for a graph without
+// weights (MPI_UNWEIGHTED), and otherwise as long as dests.
+func EdgesOf(procs int, sources, degrees, dests, weights []int) ([]Edge, error) {
+	if len(degrees) != len(sources) {
+		return nil, fmt.Errorf("topology: EdgesOf: %w: %d degrees for %d sources", ErrArg, len(degrees), len(sources))
+	}
+	if err := checkRanks(procs, "sources", sources); err != nil {
+		return nil, fmt.Errorf("topology: EdgesOf: %w", err)
+	}
+	if err := checkRanks(procs, "dests", dests); err != nil {
+		return nil, fmt.Errorf("topology: EdgesOf: %w", err)
+	}
+	if weights != nil {
+		if err := checkWeights("dests", weights, len(dests)); err != nil {
+			return nil, fmt.Errorf("topology: EdgesOf: %w", err)
+		}
+	}
+	edges := make([]Edge, 0, len(dests))
+	for i, degree := range degrees {
+		begin := len(edges)
+		if degree < 0 || degree > len(dests)-begin {
+			return nil, fmt.Errorf("topology: EdgesOf: degrees[%d] = %d: %w: %d of %d dests are left", i, degree, ErrArg, len(dests)-begin, len(dests))
+		}
+		for j := begin; j < begin+degree; j++ {
+			e := Edge{Source: sources[i], Dest: dests[j]}
+			if weights != nil {
+				e.Weight = weights[j]
+			}
+			edges = append(edges, e)
+		}
+	}
+	if len(edges) != len(dests) {
+		return nil, fmt.Errorf("topology: EdgesOf: %w: the degrees count %d edges, and there are %d dests", ErrArg, len(edges), len(dests))
+	}
+	return edges, nil
+}
+
+// Collect returns rank's part of the graph that has the given edges, of which
+// those of other processes are passed over. Neighbours are in the order of
+// edges. The two ends of parallel edges must see them in the same order, as they
+// do when edges come by contributing process and then as EdgesOf returns them.
+// edges stays the caller's.
+func Collect(rank int, edges []Edge, weighted bool) *DistGraph {
+	g := &DistGraph{rank: rank}
+	if weighted {
+		g.sourceWeight, g.destWeight = []int{}, []int{}
+	}
+	for _, e := range edges {
+		if e.Dest == rank {
+			g.sources = append(g.sources, e.Source)
+			if weighted {
+				g.sourceWeight = append(g.sourceWeight, e.Weight)
+			}
+		}
+		if e.Source == rank {
+			g.dests = append(g.dests, e.Dest)
+			if weighted {
+				g.destWeight = append(g.destWeight, e.Weight)
+			}
+		}
+	}
+	return g
+}
+
+// Rank returns whose part it is.
+func (g *DistGraph) Rank() int { return g.rank }
+
+// Degrees returns how many neighbours rank receives from and sends to
+// (MPI_Dist_graph_neighbors_count, 8.5.5).
+func (g *DistGraph) Degrees() (in, out int) { return len(g.sources), len(g.dests) }
+
+// Weighted reports whether the graph has weights (8.5.5).
+func (g *DistGraph) Weighted() bool { return g.sourceWeight != nil || g.destWeight != nil }
+
+// Sources returns whom rank receives from and the edges' weights, nil where
+// there are none (MPI_Dist_graph_neighbors, 8.5.5). The slices are the caller's.
+func (g *DistGraph) Sources() (ranks, weights []int) {
+	return slices.Clone(g.sources), slices.Clone(g.sourceWeight)
+}
+
+// Dests returns whom rank sends to and the edges' weights, nil where there are
+// none (MPI_Dist_graph_neighbors, 8.5.5). The slices are the caller's.
+func (g *DistGraph) Dests() (ranks, weights []int) {
+	return slices.Clone(g.dests), slices.Clone(g.destWeight)
+}
+
+// Neighbourhood returns rank's neighbours in neighbourhood collectives, in the
+// order of Sources and of Dests (8.6).
+func (g *DistGraph) Neighbourhood() Neighbourhood {
+	return Neighbourhood{numbered(g.sources), numbered(g.dests)}
+}
+
+// Agree checks that every edge is declared as often, and with the same weights,
+// by the process it leaves and by the one it enters, as 8.5.4 demands of
+// Adjacent's callers. parts are those of all processes. The ErrTopology names
+// the first edge that is not.
+func Agree(parts []*DistGraph) error {
+	return balance(func(declare func(e Edge, atDest bool)) {
+		for _, g := range parts {
+			for i, source := range g.sources {
+				declare(Edge{source, g.rank, weight(g.sourceWeight, i)}, true)
+			}
+			for i, dest := range g.dests {
+				declare(Edge{g.rank, dest, weight(g.destWeight, i)}, false)
+			}
+		}
+	})
+}
+
+func weight(weights []int, i int) int {
+	if weights == nil {
+		return 0
+	}
+	return weights[i]
+}
+
+// balance checks that every edge is declared as often at either end.
+func balance(declarations func(declare func(e Edge, atDest bool))) error {
+	type ends struct{ source, dest int }
+	declared := make(map[Edge]ends)
+	var order []Edge // the first complaint is always the same
+	declarations(func(e Edge, atDest bool) {
+		n, known := declared[e]
+		if !known {
+			order = append(order, e)
+		}
+		if atDest {
+			n.dest++
+		} else {
+			n.source++
+		}
+		declared[e] = n
+	})
+	for _, e := range order {
+		n := declared[e]
+		if n.source == n.dest {
+			continue
+		}
+		weight := ""
+		if e.Weight != 0 {
+			weight = fmt.Sprintf(" of weight %d", e.Weight)
+		}
+		return fmt.Errorf("topology: %w: the edge%s from %d to %d is there %d times for %d and %d times for %d",
+			ErrTopology, weight, e.Source, e.Dest, n.source, e.Source, n.dest, e.Dest)
+	}
+	return nil
+}
+
+func checkRanks(procs int, name string, ranks []int) error {
+	for i, r := range ranks {
+		if r < 0 || r >= procs {
+			return fmt.Errorf("%s[%d] = %d: %w: there are %d processes", name, i, r, ErrRank, procs)
+		}
+	}
+	return nil
+}
+
+func checkWeights(name string, weights []int, n int) error {
+	if len(weights) != n {
+		return fmt.Errorf("%w: %d weights for %d %s", ErrArg, len(weights), n, name)
+	}
+	for i, w := range weights {
+		if w < 0 {
+			return fmt.Errorf("weight %d of %s: %w: %d is negative", i, name, ErrArg, w)
+		}
+	}
+	return nil
+}
