@@ -2,9 +2,9 @@ package topology
 
 import "math"
 
-// along1st returns all places with the coordinate of one dimension running
+// slabs returns all places with the coordinate of one dimension running
 // slowest and the others in row-major order.
-func (c *Cart) along1st(dim int) []int32 {
+func (c *Cart) slabs(dim int) []int32 {
 	places := make([]int32, c.size)
 	for i := range places {
 		places[i] = int32(i)

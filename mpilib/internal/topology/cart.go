@@ -21,8 +21,8 @@ func NewCart(procs int, dims []int, periods []bool) (*Cart, error) {
 	if len(periods) != len(dims) {
 		return nil, fmt.Errorf("topology: NewCart: %w: %d periods for %d dimensions", ErrArg, len(periods), len(dims))
 	}
-	if procs < 0 || procs > maxProcesses {
-		return nil, fmt.Errorf("topology: NewCart: %w: %d processes, must be 0 to %d", ErrArg, procs, maxProcesses)
+	if procs < 1 || procs > maxProcesses {
+		return nil, fmt.Errorf("topology: NewCart: %w: %d processes, must be 1 to %d", ErrArg, procs, maxProcesses)
 	}
 	size := 1
 	for i, d := range dims {
@@ -33,9 +33,6 @@ func NewCart(procs int, dims []int, periods []bool) (*Cart, error) {
 			return nil, fmt.Errorf("topology: NewCart: %w: a grid of %v needs more than the %d processes there are", ErrDims, dims, procs)
 		}
 		size *= d
-	}
-	if size > procs {
-		return nil, fmt.Errorf("topology: NewCart: %w: a grid of %v needs more than the %d processes there are", ErrDims, dims, procs)
 	}
 	return &Cart{slices.Clone(dims), slices.Clone(periods), size}, nil
 }

@@ -196,7 +196,7 @@ func TestCartRefuses(t *testing.T) {
 		{12, []int{-3, -4}, make([]bool, 2), ErrDims, "dims[0] = -3"},
 		{12, []int{3, 5}, make([]bool, 2), ErrDims, "[3 5] needs more than the 12 processes"},
 		{12, []int{math.MaxInt, math.MaxInt, 2}, make([]bool, 3), ErrDims, "needs more"},
-		{0, nil, nil, ErrDims, "needs more than the 0 processes"},
+		{0, nil, nil, ErrArg, "0 processes, must be 1 to"},
 		{-1, nil, nil, ErrArg, "-1 processes"},
 		{12, []int{3}, nil, ErrArg, "0 periods for 1 dimensions"},
 	} {

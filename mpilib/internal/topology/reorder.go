@@ -37,7 +37,7 @@ func (c *Cart) Reorder(sites []int) (Mapping, error) {
 	return reorder(a, sites, func(shares []share, try func(method string, layout []int32)) {
 		for dim, d := range c.dims {
 			if d > 1 {
-				try(fmt.Sprintf("slabs along dimension %d", dim), dealt(shares, c.along1st(dim)))
+				try(fmt.Sprintf("slabs along dimension %d", dim), dealt(shares, c.slabs(dim)))
 			}
 		}
 		try("bisection", bisect(c, a, shares))
