@@ -1,0 +1,47 @@
+package datatype
+
+import (
+	"math"
+	"math/bits"
+)
+
+// addOK returns a+b and whether it fits.
+func addOK(a, b int64) (int64, bool) {
+	c := a + b
+	return c, (c > a) == (b > 0)
+}
+
+// mulOK returns a*b and whether it fits.
+func mulOK(a, b int64) (int64, bool) {
+	hi, lo := bits.Mul64(magnitude(a), magnitude(b))
+	if hi != 0 {
+		return 0, false
+	}
+	if (a < 0) != (b < 0) {
+		return int64(-lo), lo <= 1<<63
+	}
+	return int64(lo), lo <= math.MaxInt64
+}
+
+// magnitude returns |a|, which MinInt64 has too when unsigned.
+func magnitude(a int64) uint64 {
+	if a < 0 {
+		return -uint64(a)
+	}
+	return uint64(a)
+}
+
+// A sum adds and multiplies until something does not fit, and remembers that.
+type sum struct{ overflow bool }
+
+func (s *sum) add(a, b int64) int64 {
+	c, ok := addOK(a, b)
+	s.overflow = s.overflow || !ok
+	return c
+}
+
+func (s *sum) mul(a, b int64) int64 {
+	c, ok := mulOK(a, b)
+	s.overflow = s.overflow || !ok
+	return c
+}

@@ -1,0 +1,52 @@
+package datatype
+
+import "unsafe"
+
+// copyBlocks copies n blocks of size bytes: block i from src+so+i*ss to
+// dst+do+i*ds. Addresses are formed from the base for each block, because a
+// pointer that runs ahead of the last block could point at nothing.
+//
+// The common sizes are moved through registers; a call of memmove for each
+// block costs several times more.
+func copyBlocks(dst unsafe.Pointer, do, ds int64, src unsafe.Pointer, so, ss, size, n int64) {
+	switch size {
+	case 1:
+		copyEach[uint8](dst, do, ds, src, so, ss, n)
+	case 2:
+		copyEach[uint16](dst, do, ds, src, so, ss, n)
+	case 4:
+		copyEach[uint32](dst, do, ds, src, so, ss, n)
+	case 8:
+		copyEach[uint64](dst, do, ds, src, so, ss, n)
+	case 12:
+		copyEach[[3]uint32](dst, do, ds, src, so, ss, n)
+	case 16:
+		copyEach[[2]uint64](dst, do, ds, src, so, ss, n)
+	case 24:
+		copyEach[[3]uint64](dst, do, ds, src, so, ss, n)
+	case 32:
+		copyEach[[4]uint64](dst, do, ds, src, so, ss, n)
+	default:
+		for ; n > 0; n-- {
+			copyRun(dst, do, src, so, size)
+			do += ds
+			so += ss
+		}
+	}
+}
+
+// copyEach is copyBlocks for blocks of the size of T, which has no pointers.
+// T's alignment does not matter: the supported machines need none, and the
+// compiler assumes none for such moves.
+func copyEach[T any](dst unsafe.Pointer, do, ds int64, src unsafe.Pointer, so, ss, n int64) {
+	for ; n > 0; n-- {
+		*(*T)(unsafe.Add(dst, do)) = *(*T)(unsafe.Add(src, so))
+		do += ds
+		so += ss
+	}
+}
+
+// copyRun copies size bytes.
+func copyRun(dst unsafe.Pointer, do int64, src unsafe.Pointer, so, size int64) {
+	copy(unsafe.Slice((*byte)(unsafe.Add(dst, do)), size), unsafe.Slice((*byte)(unsafe.Add(src, so)), size))
+}
