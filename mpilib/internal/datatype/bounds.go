@@ -52,7 +52,7 @@ func (b bounds) limits(s *sum) (lb, ub int64) {
 	case !b.data:
 		return 0, 0
 	}
-	extent := s.add(b.top, -b.low)
+	extent := s.sub(b.top, b.low)
 	if rest := extent % b.align; rest != 0 {
 		extent = s.add(extent, b.align-rest)
 	}

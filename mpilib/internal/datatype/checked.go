@@ -11,6 +11,12 @@ func addOK(a, b int64) (int64, bool) {
 	return c, (c > a) == (b > 0)
 }
 
+// subOK returns a-b and whether it fits.
+func subOK(a, b int64) (int64, bool) {
+	c := a - b
+	return c, (c < a) == (b > 0)
+}
+
 // mulOK returns a*b and whether it fits.
 func mulOK(a, b int64) (int64, bool) {
 	hi, lo := bits.Mul64(magnitude(a), magnitude(b))
@@ -31,11 +37,17 @@ func magnitude(a int64) uint64 {
 	return uint64(a)
 }
 
-// A sum adds and multiplies until something does not fit, and remembers that.
+// A sum adds, subtracts and multiplies until something does not fit, and remembers that.
 type sum struct{ overflow bool }
 
 func (s *sum) add(a, b int64) int64 {
 	c, ok := addOK(a, b)
+	s.overflow = s.overflow || !ok
+	return c
+}
+
+func (s *sum) sub(a, b int64) int64 {
+	c, ok := subOK(a, b)
 	s.overflow = s.overflow || !ok
 	return c
 }

@@ -2,11 +2,11 @@ package datatype
 
 import "slices"
 
-// made finishes a type that fn made. m is nil for a constructor that has
-// checked the sizes itself.
+// made finishes a type that fn made, of the shape s with the measure m.
+// tooLarge names the arguments to blame if something did not fit.
 func made(fn, tooLarge string, s shape, m *measure, c Contents) (*Type, error) {
 	lb, ub := m.bounds.limits(&m.sum)
-	extent := m.add(ub, -lb)
+	extent := m.sub(ub, lb)
 	if m.overflow {
 		return nil, badArg(fn, tooLarge, "make a type whose size or bounds are beyond 64 bits")
 	}

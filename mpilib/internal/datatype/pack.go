@@ -85,10 +85,10 @@ func (t *Type) within(memory []byte, origin, count int64) (unsafe.Pointer, error
 		return nil, err
 	}
 	var s sum
-	low, high = s.add(low, origin), s.add(high, origin)
-	if high > low && (s.overflow || low < 0 || high > int64(len(memory))) {
-		return nil, fmt.Errorf("datatype: %d elements of %v at byte %d of a slice have bytes %d to %d, the slice only 0 to %d: %w",
-			count, t, origin, low, high, len(memory), ErrRange)
+	first, end := s.add(low, origin), s.add(high, origin)
+	if low < high && (s.overflow || first < 0 || end > int64(len(memory))) {
+		return nil, fmt.Errorf("datatype: %d elements of %v at byte %d of a slice of %d need bytes %d to %d around there: %w",
+			count, t, origin, len(memory), low, high, ErrRange)
 	}
 	return unsafe.Pointer(unsafe.SliceData(memory)), nil
 }

@@ -61,7 +61,7 @@ func derive(g reflect.Type, path string) (*Type, error) {
 	case reflect.Struct:
 		return deriveStruct(g, path)
 	}
-	return nil, fmt.Errorf("%s is a %v, which means something in this process only; send what it refers to: %w", path, g.Kind(), ErrGoType)
+	return nil, fmt.Errorf("%s (%v) refers to the memory of this process; send what is there instead: %w", path, g.Kind(), ErrGoType)
 }
 
 func deriveStruct(g reflect.Type, path string) (*Type, error) {
