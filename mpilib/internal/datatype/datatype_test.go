@@ -73,7 +73,7 @@ func scaled(all []int64, by int64) (out []int64) {
 }
 
 func TestRandomTypes(t *testing.T) {
-	for seed := range uint64(1500) {
+	for seed := range uint64(1000) {
 		c := chooseRandom(seed)
 		s := c.random(4)
 		s.text = fmt.Sprintf("seed %d: %s", seed, s.text)

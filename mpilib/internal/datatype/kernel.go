@@ -26,6 +26,12 @@ func copyBlocks(dst unsafe.Pointer, do, ds int64, src unsafe.Pointer, so, ss, si
 		copyEach[[3]uint64](dst, do, ds, src, so, ss, n)
 	case 32:
 		copyEach[[4]uint64](dst, do, ds, src, so, ss, n)
+	case 3:
+		copyEnds[uint16](dst, do, ds, src, so, ss, size, n)
+	case 5, 6, 7:
+		copyEnds[uint32](dst, do, ds, src, so, ss, size, n)
+	case 9, 10, 11, 13, 14, 15:
+		copyEnds[uint64](dst, do, ds, src, so, ss, size, n)
 	default:
 		for ; n > 0; n-- {
 			copyRun(dst, do, src, so, size)
@@ -41,6 +47,18 @@ func copyBlocks(dst unsafe.Pointer, do, ds int64, src unsafe.Pointer, so, ss, si
 func copyEach[T any](dst unsafe.Pointer, do, ds int64, src unsafe.Pointer, so, ss, n int64) {
 	for ; n > 0; n-- {
 		*(*T)(unsafe.Add(dst, do)) = *(*T)(unsafe.Add(src, so))
+		do += ds
+		so += ss
+	}
+}
+
+// copyEnds is copyBlocks for blocks that two Ts cover: the first and the last
+// bytes of each are moved, and those in the middle twice.
+func copyEnds[T any](dst unsafe.Pointer, do, ds int64, src unsafe.Pointer, so, ss, size, n int64) {
+	tail := size - int64(unsafe.Sizeof(*(*T)(nil)))
+	for ; n > 0; n-- {
+		*(*T)(unsafe.Add(dst, do)) = *(*T)(unsafe.Add(src, so))
+		*(*T)(unsafe.Add(dst, do+tail)) = *(*T)(unsafe.Add(src, so+tail))
 		do += ds
 		so += ss
 	}

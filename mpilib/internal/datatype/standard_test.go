@@ -264,6 +264,18 @@ func TestStandardParticles(t *testing.T) {
 	}
 }
 
+// TestOriginOutside: with slices, the origin may lie where no pointer could.
+func TestOriginOutside(t *testing.T) {
+	memory := []byte{0, 1, 2, 3, 4, 5, 6, 7}
+	for _, at := range []int64{100, -100} {
+		d := must(Hindexed([]int64{2, 1}, []int64{at + 3, at}, Byte))
+		got := make([]byte, 3)
+		if _, err := d.PackSlice(got, memory, 1-at, 1, 0); err != nil || !slices.Equal(got, []byte{4, 5, 1}) {
+			t.Errorf("PackSlice at %d: %v, %v", at, got, err)
+		}
+	}
+}
+
 // Section 5.1.5: displacements that are addresses, from MPI_BOTTOM.
 func TestStandardBottom(t *testing.T) {
 	offHeap := outsideGo(t, 64)
