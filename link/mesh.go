@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/isthmus-grid/isthmus/link/resume"
 	"github.com/isthmus-grid/isthmus/link/stream"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
@@ -39,9 +38,9 @@ type Config struct {
 	// is DefaultPatience.
 	Patience time.Duration
 
-	// Carriers is how many carriers a link to another node has, up to
-	// resume.MaxCarriers/2; 0 leaves it to each link how many up to MostCarriers
-	// are worth it (stripe.go), and 1 is one only. The end that dials decides.
+	// Carriers is how many carriers a link to another node has, up to MostForced; 0
+	// leaves it to each link how many up to MostCarriers are worth it
+	// (stripe.go), and 1 is one only. The end that dials decides.
 	Carriers int
 
 	// Log, if not nil, gets a line for each other site and each way in which
@@ -87,7 +86,7 @@ func NewMesh(cfg Config) *Mesh {
 	if cfg.Patience <= 0 {
 		cfg.Patience = DefaultPatience
 	}
-	cfg.Carriers = min(cfg.Carriers, resume.MaxCarriers/2)
+	cfg.Carriers = min(cfg.Carriers, MostForced)
 	return &Mesh{cfg: cfg, pairs: map[uint32]*attempt{}, links: map[uint32]*keeper{}, logged: map[choice]bool{}}
 }
 

@@ -1,6 +1,10 @@
 package link
 
-import "time"
+import (
+	"time"
+
+	"github.com/isthmus-grid/isthmus/link/resume"
+)
 
 // This file decides over how many carriers a link is striped, and how the bytes
 // are shared out among them. It has no clock and no socket: several.go looks at the
@@ -15,6 +19,10 @@ import "time"
 const (
 	// MostCarriers is how many carriers a link takes for itself.
 	MostCarriers = 8
+
+	// MostForced is how many it has at most when it is told. There is room for those
+	// that stand by, and those that take over.
+	MostForced = resume.MaxCarriers / 2
 
 	sampleEvery = 500 * time.Millisecond
 

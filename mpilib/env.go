@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/isthmus-grid/isthmus/internal/jobkey"
+	"github.com/isthmus-grid/isthmus/link"
 )
 
 // The environment of a rank, as `isthmus run` sets it.
@@ -15,7 +16,10 @@ const (
 	EnvJobKey = jobkey.EnvKey
 	EnvHelper = "ISTHMUS_HELPER" // the helper's Unix socket
 	EnvDir    = "ISTHMUS_DIR"    // instead of a helper: a directory for sockets of one machine
-	EnvReport = "ISTHMUS_REPORT" // where Finalize writes the links: a file to append to, or a directory
+	// EnvCarriers is how many connections each link to another node has at once. Without
+	// it every link finds out for itself what it gains from; 1 is one only.
+	EnvCarriers = "ISTHMUS_CARRIERS"
+	EnvReport   = "ISTHMUS_REPORT" // where Finalize writes the links: a file to append to, or a directory
 )
 
 // place is what the environment says about this process. The zero place but
@@ -24,6 +28,7 @@ type place struct {
 	rank, size  int
 	key         jobkey.Key
 	helper, dir string
+	carriers    int // of a link; 0: its own choice
 }
 
 // rankSources lists who may have numbered the processes, in order of
@@ -62,6 +67,11 @@ func placeFrom(lookup func(string) (string, bool)) (place, error) {
 	}
 	if p.key, err = jobkey.Parse(text); err != nil {
 		return place{}, fmt.Errorf("mpilib: %w: %s: %w", ErrEnv, EnvJobKey, err)
+	}
+	if text, ok := lookup(EnvCarriers); ok && text != "" {
+		if p.carriers, err = strconv.Atoi(text); err != nil || p.carriers < 1 || p.carriers > link.MostForced {
+			return place{}, fmt.Errorf("mpilib: %w: %s=%q: want a number of carriers from 1 to %d", ErrEnv, EnvCarriers, text, link.MostForced)
+		}
 	}
 	return p, nil
 }

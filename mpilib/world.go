@@ -123,7 +123,7 @@ func (w *World) join(ctx context.Context) error {
 		w.serving.Wait()
 		return err
 	}
-	w.mesh = link.NewMesh(link.Config{Self: self, Size: uint32(p.size), Connector: w.connector, Log: w.config.log, Up: w.engine.attach})
+	w.mesh = link.NewMesh(link.Config{Self: self, Size: uint32(p.size), Connector: w.connector, Carriers: p.carriers, Log: w.config.log, Up: w.engine.attach})
 	w.engine.connect = func(ctx context.Context, rank int) error {
 		ctx, cancel := context.WithTimeout(ctx, w.config.connectTimeout)
 		defer cancel()

@@ -22,6 +22,9 @@
 // straight into the caller's buffer where that is large. Whatever else comes,
 // and what comes while nobody is in Read, is read by goroutines.
 //
+// Where several carriers share the work their goroutines write them all, a piece
+// at a time, and read them all, and Read takes from the inbox what is in order.
+//
 // # Memory
 //
 // A stream holds what the peer has not acknowledged and was not lent, and what
