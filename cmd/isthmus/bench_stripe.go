@@ -16,7 +16,7 @@ import (
 func benchStripeCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "stripe",
-		Usage: "measure what a link over several carriers gains on a long, lossy path and by two proxies (about fifteen minutes)",
+		Usage: "measure what a link over several carriers gains on a long, lossy path and by two proxies (about twenty minutes)",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "json", Usage: "print one JSON object per figure"},
 			&cli.IntFlag{Name: "repeat", Value: 5, Usage: "measure each figure `N` times, in turn"},
