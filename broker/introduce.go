@@ -282,15 +282,12 @@ func (d directory) pass(stream grpc.ServerStreamingServer[controlpb.IntroduceEve
 	case (ctx.Err() != nil || plain(err, codes.DeadlineExceeded)) && stream.Context().Err() == nil:
 		return fmt.Errorf("%w: waited %v for %v to do its part of the link", overlay.ErrTimeout, d.b.introduceMax, who)
 	}
-	if plain(err, codes.Canceled) && stream.Context().Err() == nil {
-		return fmt.Errorf("%v: %w: its session ended", who, overlay.ErrUnreachable)
-	}
 	return fmt.Errorf("%v: %w", who, control.FromStatus(err))
 }
 
 // plain reports whether a call failed with the code by gRPC's own judgement,
 // not by a fault that its handler found: the far end may notice a deadline
-// first, and a session that ends here cancels its calls.
+// first.
 func plain(err error, code codes.Code) bool {
 	st := status.Convert(err)
 	return st.Code() == code && len(st.Details()) == 0

@@ -266,13 +266,13 @@ func (h *Helper) connect(ctx context.Context, p *process, to target) (made, erro
 // and tells the directory how each did.
 func (h *Helper) follow(ctx context.Context, p *process, to target) (made, error) {
 	t := &turn{}
-	done := func(known) {}
+	done, leave := func(known) {}, func() {}
 	if to.ways == overlay.AllWays { // else what is found out is not what others want
 		var err error
 		if t, err = h.leads.enter(ctx, to); err != nil {
 			return made{}, fmt.Errorf("%v at %v: %w", to.point.Process, to.point.Node, err)
 		}
-		done = t.done
+		done, leave = t.done, t.leave
 	}
 	var tried []string
 	var worth []overlay.Step
@@ -292,6 +292,7 @@ func (h *Helper) follow(ctx context.Context, p *process, to target) (made, error
 	})
 	var last error
 	var m made
+	learnt := false // something of the paths
 	for _, o := range got {
 		step := entries[o.i].step
 		switch {
@@ -303,11 +304,11 @@ func (h *Helper) follow(ctx context.Context, p *process, to target) (made, error
 			done(known{step.Technique, o.took})
 		case o.err != nil && !errors.Is(o.err, context.Canceled):
 			tried = append(tried, fmt.Sprintf("%v: %v", step.Technique, o.err))
-			if busy(o.err) {
+			if aside(o.err) {
 				last = cmp.Or(last, o.err)
 				continue
 			}
-			last = o.err
+			last, learnt = o.err, true
 			h.report(to, step.Technique, 0, o.err)
 		}
 	}
@@ -320,7 +321,11 @@ func (h *Helper) follow(ctx context.Context, p *process, to target) (made, error
 	if won >= 0 {
 		return m, nil
 	}
-	done(known{})
+	if learnt || len(got) == 0 {
+		done(known{})
+	} else {
+		leave()
+	}
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return made{}, ctx.Err()
 	}
@@ -330,10 +335,19 @@ func (h *Helper) follow(ctx context.Context, p *process, to target) (made, error
 	return made{}, fmt.Errorf("%v at %v: %w", to.point.Process, to.point.Node, &attemptsError{tried, last})
 }
 
-// busy reports whether a technique failed because somebody has too much to do.
-// That says nothing of the path, so nobody is to remember it of the technique.
-func busy(err error) bool {
-	return errors.Is(err, overlay.ErrOverloaded) || errors.Is(err, overlay.ErrPortRangeFull)
+// aside reports whether a technique failed for what lies beside its path:
+// somebody has too much to do, a daemon that was to help is away, or the
+// process is. Nobody is to remember that of the technique.
+func aside(err error) bool {
+	for _, class := range []error{
+		overlay.ErrOverloaded, overlay.ErrPortRangeFull, errUnanswered, overlay.ErrNoSession,
+		overlay.ErrUnknownSite, overlay.ErrUnknownProcess, overlay.ErrStale,
+	} {
+		if errors.Is(err, class) {
+			return true
+		}
+	}
+	return false
 }
 
 // attemptsError says what was tried, and has the class of the last try that

@@ -46,6 +46,7 @@ type fakeFrontal struct {
 	resolves  int
 	refuse    error                       // for Register
 	fails     map[overlay.Technique]error // of introductions
+	ends      int                         // so many introductions end their session
 	noPlan    bool                        // answer without one
 }
 
@@ -190,7 +191,15 @@ func (f *fakeFrontal) Introduce(r *controlpb.IntroduceRequest, up grpc.ServerStr
 	node := f.points[name].Node
 	helper, relay := f.helpers[node.Name], f.relay
 	fails := f.fails[overlay.Technique(r.Technique)]
+	ends := f.ends > 0
+	if ends {
+		f.ends--
+	}
 	f.mu.Unlock()
+	if ends {
+		control.SessionOf(up.Context()).Close()
+		return up.Context().Err()
+	}
 	if fails != nil {
 		return up.Send(&controlpb.IntroduceEvent{Kind: controlpb.IntroduceEvent_FAILED, Fault: control.Fault(fails)})
 	}

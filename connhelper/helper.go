@@ -306,7 +306,7 @@ func (h *Helper) frontal(ctx context.Context) (*frontal, error) {
 			lost := h.home.lost
 			h.home.mu.Unlock()
 			err := fmt.Errorf("%w: helper %v has had no session with its frontal at %s since %s; is isthmus-frontal running?",
-				overlay.ErrUnreachable, h.node, h.opts.Frontal, lost.Format(time.TimeOnly))
+				overlay.ErrNoSession, h.node, h.opts.Frontal, lost.Format(time.TimeOnly))
 			if errors.Is(ctx.Err(), context.Canceled) {
 				err = ctx.Err()
 			}

@@ -1,6 +1,7 @@
 package connhelper
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -228,6 +229,64 @@ func TestBusyIsNotReported(t *testing.T) {
 	}
 }
 
+// TestAside: what a technique may fail for, and whether that is held against it.
+func TestAside(t *testing.T) {
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 0, overlay.ErrTimeout)
+	defer cancel()
+	overTheWire := func(err error) error { return control.FaultErr(control.Fault(err)) }
+	for _, tc := range []struct {
+		err  error
+		want bool
+	}{
+		{overTheWire(fmt.Errorf("frontal sitea: %w", overlay.ErrNoSession)), true},
+		{overTheWire(overlay.ErrUnknownSite), true},
+		{overTheWire(overlay.ErrUnknownProcess), true},
+		{overTheWire(overlay.ErrStale), true},
+		{overTheWire(overlay.ErrOverloaded), true},
+		{unanswered(ctx, controlpb.IntroduceEvent_ACCEPTED), true},
+		{fmt.Errorf("%w: %w", overlay.ErrTimeout, unanswered(ctx, controlpb.IntroduceEvent_ASSIGNED)), true},
+		{overTheWire(overlay.ErrUnreachable), false},
+		{overTheWire(overlay.ErrTimeout), false},
+		{overTheWire(overlay.ErrRefused), false},
+		{overTheWire(overlay.ErrNoPath), false},
+	} {
+		if got := aside(tc.err); got != tc.want {
+			t.Errorf("%v: %t", tc.err, got)
+		}
+	}
+}
+
+// TestLostFrontalIsNotReported: a frontal that goes away in the middle of an
+// introduction brings it to an end, which is told to nobody as a failure of
+// the technique; the dial goes on with the next session.
+func TestLostFrontalIsNotReported(t *testing.T) {
+	f := newFakeFrontal(t, open, overlay.Reversed)
+	s1, stop1 := f.helper("a1")
+	s2, _ := f.helper("a2")
+	key := newKey(t)
+	r0 := join(t, s1, key, 0)
+	join(t, s2, key, 1)
+	f.mu.Lock()
+	f.ends = 2
+	f.mu.Unlock()
+	path, c := r0.dialled(1)
+	if path.Technique != overlay.Reversed {
+		t.Errorf("connected by %v", path)
+	}
+	c.Close()
+	stop1() // which waits for reports on their way
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.ends != 0 {
+		t.Errorf("%d sessions were not ended", f.ends)
+	}
+	for _, r := range f.reports {
+		if r.Fault != nil {
+			t.Errorf("reported: %v", r)
+		}
+	}
+}
+
 func TestWaitsForAProcessThatStartsLater(t *testing.T) {
 	f := newFakeFrontal(t, open, overlay.Direct)
 	s1, _ := f.helper("a1")
@@ -308,7 +367,7 @@ func TestFailures(t *testing.T) {
 		f.addr = nowhere
 		s1, _ := f.helper("a1")
 		got := join(t, s1, key, 0).failed(1, 50*time.Millisecond)
-		if got.Code != wire.CodeUnreachable || !strings.Contains(got.Text, "helper sitea/a1 has had no session with its frontal at 127.0.0.1:1 since ") {
+		if got.Code != wire.CodeNoSession || !strings.Contains(got.Text, "helper sitea/a1 has had no session with its frontal at 127.0.0.1:1 since ") {
 			t.Errorf("%+v", got)
 		}
 	})

@@ -85,6 +85,15 @@ func (in *introduction) failure() error {
 	return in.err
 }
 
+// errUnanswered marks the end of the wait for an introduction of which the
+// target's side has not said that it set to work: nothing was tried.
+var errUnanswered = errors.New("the target's side has not begun")
+
+// unanswered is a wait for the introduction to be kind that ended with ctx.
+func unanswered(ctx context.Context, kind controlpb.IntroduceEvent_Kind) error {
+	return fmt.Errorf("%w: waited for the introduction to be %v: %w", context.Cause(ctx), kind, errUnanswered)
+}
+
 // await returns the next event of the given kind.
 func (in *introduction) await(ctx context.Context, kind controlpb.IntroduceEvent_Kind) (*controlpb.IntroduceEvent, error) {
 	for {
@@ -97,7 +106,7 @@ func (in *introduction) await(ctx context.Context, kind controlpb.IntroduceEvent
 				return e, nil
 			}
 		case <-ctx.Done():
-			return nil, fmt.Errorf("%w: waited for the introduction to be %v", context.Cause(ctx), kind)
+			return nil, unanswered(ctx, kind)
 		}
 	}
 }

@@ -58,7 +58,8 @@ type turn struct {
 	first bool // others wait for what it finds
 }
 
-// enter waits for the link's turn. Whoever entered calls done once.
+// enter waits for the link's turn. Whoever entered calls done or
+// leave, once.
 func (l *leads) enter(ctx context.Context, to target) (*turn, error) {
 	s := l.of(to)
 	select {
@@ -115,6 +116,7 @@ func (l *leads) of(to target) *lead {
 func (t *turn) done(k known) {
 	t.leads.mu.Lock()
 	defer t.leads.mu.Unlock()
+	defer t.end()
 	s := t.lead
 	switch {
 	case k.technique == overlay.Relay && t.follow: // no news
@@ -123,6 +125,19 @@ func (t *turn) done(k known) {
 	case !t.first:
 		s.winner = known{} // what was known to work does not
 	}
+}
+
+// leave is done for a link that was not made, for reasons that say nothing of
+// the ways to the site: what was known of them still is.
+func (t *turn) leave() {
+	t.leads.mu.Lock()
+	defer t.leads.mu.Unlock()
+	t.end()
+}
+
+// end gives the turn back. The leads are locked.
+func (t *turn) end() {
+	s := t.lead
 	if t.winner.technique == overlay.Relay && !t.follow {
 		s.probes--
 	}

@@ -77,6 +77,14 @@ func TestLeads(t *testing.T) {
 			t.Errorf("follows %v, which failed", turn.winner.technique)
 		}
 		turn.done(known{})
+		// Who fails for other reasons than the way leaves it as known as it was.
+		turn = enter(t, &l, site(2, overlay.Traversing))
+		turn.done(known{technique: overlay.Traversing})
+		enter(t, &l, site(2, 0)).leave()
+		if turn = enter(t, &l, site(2, 0)); turn.winner.technique != overlay.Traversing {
+			t.Errorf("follows %v, nothing was said against traversing", turn.winner.technique)
+		}
+		turn.leave()
 	})
 }
 

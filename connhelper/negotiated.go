@@ -109,6 +109,9 @@ func (h *Helper) negotiatedByGateway(ctx context.Context, f *frontal, p *process
 		return made{}, err
 	}
 	accepted, err := in.await(ctx, controlpb.IntroduceEvent_ACCEPTED)
+	if errors.Is(err, errUnanswered) { // the gateway says so when it is connected: it may have tried all the time
+		err = fmt.Errorf("%w: waited for the gateway to connect", context.Cause(ctx))
+	}
 	var c *net.TCPConn
 	if err == nil {
 		c, err = h.fetch(ctx, f, p.name, accepted.CarryId)

@@ -98,6 +98,7 @@ func (h *Helper) reversed(ctx context.Context, f *frontal, p *process, to target
 		return made{}, err
 	}
 	defer in.end()
+	begun := false // the target's side, to dial
 	for {
 		select {
 		case c := <-arrival:
@@ -107,10 +108,14 @@ func (h *Helper) reversed(ctx context.Context, f *frontal, p *process, to target
 			if !ok {
 				return made{}, in.failure()
 			}
+			begun = begun || e.Kind == controlpb.IntroduceEvent_ACCEPTED
 			if e.Kind == controlpb.IntroduceEvent_CONNECTED {
 				in.events = nil // now only the connection itself counts
 			}
 		case <-ctx.Done():
+			if !begun {
+				return made{}, unanswered(ctx, controlpb.IntroduceEvent_ACCEPTED)
+			}
 			return made{}, fmt.Errorf("%w: waited for helper %v to dial back", context.Cause(ctx), to.point.Node)
 		}
 	}

@@ -172,7 +172,7 @@ func (r *roster) target(name overlay.ProcessName, generation overlay.Generation)
 	h := r.helpers[reg.point.Node.Name]
 	if h.session == nil {
 		return reg.point, nil, fmt.Errorf("%w: helper %v has no session with its frontal since %s",
-			overlay.ErrUnreachable, reg.point.Node, h.since.Format(time.TimeOnly))
+			overlay.ErrNoSession, reg.point.Node, h.since.Format(time.TimeOnly))
 	}
 	return reg.point, h.session, nil
 }

@@ -58,7 +58,7 @@ func (t *target) Introduced(in *controlpb.Introduction, out grpc.ServerStreaming
 func (f *Frontal) helperError(s *control.Session, p overlay.AccessPoint, err error) error {
 	select {
 	case <-s.Done():
-		return fmt.Errorf("%s: %w: helper %v left while it was asked about %v", f.who, overlay.ErrUnreachable, p.Node, p.Process)
+		return fmt.Errorf("%s: %w: helper %v left while it was asked about %v", f.who, overlay.ErrNoSession, p.Node, p.Process)
 	default:
 		return control.FromStatus(err)
 	}

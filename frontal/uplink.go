@@ -48,7 +48,7 @@ func (u *uplink) lost(s *control.Session) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.session == s {
-		u.session, u.since, u.cause = nil, time.Now(), errors.New("the session ended")
+		u.session, u.since, u.cause = nil, time.Now(), s.Err()
 		u.change()
 	}
 }
@@ -74,7 +74,7 @@ func (u *uplink) up() bool {
 	return u.session != nil
 }
 
-// get returns the session, or fails with overlay.ErrUnreachable, naming the
+// get returns the session, or fails with overlay.ErrNoSession, naming the
 // broker, since when it is away and why.
 func (u *uplink) get(ctx context.Context) (*control.Session, error) {
 	for {
@@ -111,7 +111,7 @@ func (u *uplink) away() error {
 	if cause == nil {
 		cause = errors.New("the session ended while the broker was asked") // and there is a new one by now
 	}
-	return wire.CodeUnreachable.Errorf("%s has no session with the broker at %s since %s: %s",
+	return wire.CodeNoSession.Errorf("%s has no session with the broker at %s since %s: %s",
 		u.who, u.addr, u.since.Format(time.TimeOnly), strings.TrimPrefix(cause.Error(), "broker at "+u.addr+": "))
 }
 

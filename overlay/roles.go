@@ -3,6 +3,7 @@ package overlay
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"time"
 )
@@ -85,4 +86,9 @@ var (
 	ErrForbidden      = errors.New("not permitted")                     // identity or policy
 	ErrPortRangeFull  = errors.New("no free port in the site's range")
 	ErrNoRelay        = errors.New("no proxy is available")
+
+	// ErrNoSession is the ErrUnreachable of daemons among themselves: a control
+	// session is away that somebody needed. It comes back, and it says nothing
+	// of paths for data.
+	ErrNoSession = fmt.Errorf("%w", ErrUnreachable)
 )

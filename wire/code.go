@@ -29,6 +29,7 @@ const (
 	CodeNoRelay        Code = 12
 	CodeVersion        Code = 13 // ErrVersion of this package
 	CodeMalformed      Code = 14 // ErrMalformed, ErrMagic or ErrType of this package
+	CodeNoSession      Code = 15
 )
 
 var codeErrors = map[Code]error{
@@ -46,11 +47,15 @@ var codeErrors = map[Code]error{
 	CodeNoRelay:        overlay.ErrNoRelay,
 	CodeVersion:        ErrVersion,
 	CodeMalformed:      ErrMalformed,
+	CodeNoSession:      overlay.ErrNoSession,
 }
 
 // CodeOf returns the class of err. Deadlines, whether of a context or of a
 // socket, are CodeTimeout; an error of no known class is CodeRefused.
 func CodeOf(err error) Code {
+	if errors.Is(err, overlay.ErrNoSession) { // is an ErrUnreachable, too
+		return CodeNoSession
+	}
 	for code := CodeUnknownProcess; code <= CodeMalformed; code++ {
 		if errors.Is(err, codeErrors[code]) {
 			return code

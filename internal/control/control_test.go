@@ -72,7 +72,7 @@ func (a admin) Status(ctx context.Context, _ *controlpb.StatusRequest) (*control
 	return &controlpb.StatusResponse{Json: append([]byte("back: "), r.Json...)}, nil
 }
 
-func endpoint(t *testing.T, c *control.Credentials, a admin) *control.Endpoint {
+func endpoint(t *testing.T, c *control.Credentials, a controlpb.AdminServer) *control.Endpoint {
 	e := control.NewEndpoint(c, slog.New(slog.DiscardHandler), func(r grpc.ServiceRegistrar) { controlpb.RegisterAdminServer(r, a) })
 	t.Cleanup(e.Close)
 	return e

@@ -17,6 +17,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -36,6 +37,7 @@ type Endpoint struct {
 	done  chan struct{} // closed by Close
 	once  sync.Once
 	serve sync.WaitGroup
+	has   func(netip.Addr) bool // hasAddress, but for tests
 }
 
 // NewEndpoint returns an endpoint that answers the services which register
@@ -48,6 +50,7 @@ func NewEndpoint(creds *Credentials, log *slog.Logger, register func(grpc.Servic
 			grpc.InitialWindowSize(streamWindow), grpc.InitialConnWindowSize(streamWindow)),
 		in:   make(chan net.Conn),
 		done: make(chan struct{}),
+		has:  hasAddress,
 	}
 	if register != nil {
 		register(e.rpc)
@@ -92,8 +95,11 @@ func (l streamListener) Close() error   { return nil }
 func (l streamListener) Addr() net.Addr { return &net.UnixAddr{Name: "control", Net: "yamux"} }
 
 // run passes the streams that the peer opens to the gRPC server, until the
-// session or ctx ends. It closes the session.
+// session or ctx ends, and watches over the session. It closes the session.
 func (e *Endpoint) run(ctx context.Context, s *Session) {
+	var watch sync.WaitGroup
+	defer watch.Wait()
+	watch.Go(s.watch)
 	defer context.AfterFunc(ctx, func() { s.Close() })()
 	defer s.Close()
 	for {
@@ -263,6 +269,9 @@ func (e *Endpoint) Keep(ctx context.Context, cfg DialConfig, up func(context.Con
 		if tell {
 			e.log.Warn("no control session", "with", cfg.Role.String(), "address", cfg.Addr, "error", err, "retry_in", wait.String())
 		}
+		if accepted && errors.Is(err, errMoved) {
+			continue // which is no fault of the peer's, nor have its others moved
+		}
 		if !sleep(ctx, wait/2+rand.N(wait)) {
 			return nil
 		}
@@ -293,7 +302,7 @@ func (e *Endpoint) keepOnce(ctx context.Context, cfg DialConfig, up func(context
 	if err := <-result; err != nil && !errors.Is(err, context.Canceled) {
 		return false, err
 	}
-	return true, errors.New("the session ended")
+	return true, s.Err()
 }
 
 // sleep waits for d and reports whether ctx is still going on.

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"sync"
 	"time"
 
 	"github.com/hashicorp/yamux"
@@ -45,6 +46,14 @@ type Session struct {
 	mux   *yamux.Session
 	rpc   *grpc.ClientConn
 	log   *slog.Logger
+	pulse *pulse
+
+	// has reports whether an address is one of this host; nil where this end
+	// does not look.
+	has func(netip.Addr) bool
+
+	mu    sync.Mutex // guards cause
+	cause error      // why this end ended the session; nil when the other did
 }
 
 // Peer returns who is at the other end.
@@ -55,8 +64,8 @@ func (s *Session) Peer() Identity { return s.peer }
 func (s *Session) Visiting() bool { return s.visit }
 
 // Conn returns the connection on which to call the other end. It is valid
-// until the session ends; calls then fail with overlay.ErrUnreachable (see
-// FromStatus).
+// until the session ends; calls then fail with overlay.ErrNoSession (see
+// FromStatus), which also is an overlay.ErrUnreachable.
 func (s *Session) Conn() *grpc.ClientConn { return s.rpc }
 
 // RemoteAddr returns the address that the other end is seen to come from.
@@ -80,10 +89,31 @@ func (s *Session) LocalAddr() netip.AddrPort {
 // Done is closed when the session has ended.
 func (s *Session) Done() <-chan struct{} { return s.mux.CloseChan() }
 
+// Err says why the session ended. Before its end it means nothing.
+func (s *Session) Err() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cause == nil {
+		return fmt.Errorf("the session with %v ended", s.peer)
+	}
+	return fmt.Errorf("the session with %v ended: %w", s.peer, s.cause)
+}
+
+var errMoved = errors.New("no longer an address of this host")
+
 // Close ends the session; calls in flight fail. It may be called often.
 func (s *Session) Close() error {
+	err := s.mux.Close() // first: calls then fail because the session has ended
 	s.rpc.Close()
-	return s.mux.Close()
+	return err
+}
+
+// end is Close for a reason.
+func (s *Session) end(cause error) {
+	s.mu.Lock()
+	s.cause = cause
+	s.mu.Unlock()
+	s.Close()
 }
 
 // featureVisit, a bit of ControlHello.Features, says that the sender only
@@ -190,16 +220,21 @@ func (e *Endpoint) start(conn net.Conn, id peerHello, client bool) (*Session, er
 	if client {
 		open = yamux.Client
 	}
-	mux, err := open(&gather{Conn: conn}, cfg)
+	pulse := newPulse(ackedBy(conn))
+	mux, err := open(&gather{Conn: pulseConn{conn, pulse}}, cfg)
 	if err != nil {
 		conn.Close()
 		return nil, err
 	}
-	s := &Session{peer: id.Identity, visit: id.features&featureVisit != 0, conn: conn, mux: mux, log: e.log}
+	s := &Session{peer: id.Identity, visit: id.features&featureVisit != 0, conn: conn, mux: mux, log: e.log, pulse: pulse}
+	if client {
+		s.has = e.has
+	}
 	s.rpc, err = grpc.NewClient("passthrough:///"+id.Role.String(),
 		grpc.WithTransportCredentials(insecure.NewCredentials()), // yamux runs inside TLS
 		grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) { return mux.Open() }),
 		grpc.WithInitialWindowSize(streamWindow), grpc.WithInitialConnWindowSize(streamWindow),
+		grpc.WithUnaryInterceptor(s.unary), grpc.WithStreamInterceptor(s.stream),
 		grpc.WithDisableServiceConfig(), grpc.WithIdleTimeout(0),
 	)
 	if err != nil {

@@ -1,0 +1,12 @@
+package control
+
+import "net/netip"
+
+// HasAddress is hasAddress for the tests.
+var HasAddress = hasAddress
+
+// AckedBy is ackedBy for the tests.
+var AckedBy = ackedBy
+
+// SetHasAddress has e ask f in place of the host.
+func (e *Endpoint) SetHasAddress(f func(netip.Addr) bool) { e.has = f }

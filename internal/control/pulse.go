@@ -1,0 +1,152 @@
+package control
+
+import (
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// How long a session's silence is believed in while a call waits for its
+// answer. Without calls yamux's keepalive alone notices that a path has died.
+const (
+	firstDoubt = 500 * time.Millisecond // until the peer is asked whether it is there
+	lastDoubt  = 5 * time.Second        // the same, for calls that have been waiting for long
+	lastWord   = time.Second            // for anything at all to come back then
+)
+
+// pulse knows when the peer of a session was heard from, and how many calls
+// wait for its answers. Times are since the session began.
+//
+// A peer is alive when it sends something, or when its kernel acknowledges
+// something: one that is too busy to answer is not to be cut off, since making
+// a new session would cost it more than the answer.
+type pulse struct {
+	begun time.Time
+	acks  func() uint64 // bytes that the peer's kernel acknowledged; always 0 where that is not known
+	read  atomic.Int64  // time of the last byte that came
+	wake  chan struct{} // holds a value when it is to be looked sooner than was said
+
+	mu   sync.Mutex    // guards the fields below
+	next time.Duration // when it will be looked; 0 without a time
+	silence
+}
+
+func newPulse(acks func() uint64) *pulse {
+	return &pulse{begun: time.Now(), acks: acks, wake: make(chan struct{}, 1)}
+}
+
+// call notes a call, which end ends; end may be called often.
+func (p *pulse) call() (end func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Since(p.begun)
+	p.begin(now, p.sign())
+	if p.next == 0 || p.next > now+firstDoubt {
+		select {
+		case p.wake <- struct{}{}:
+		default:
+		}
+	}
+	return sync.OnceFunc(func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.calls--
+	})
+}
+
+func (p *pulse) sign() sign { return sign{time.Duration(p.read.Load()), p.acks()} }
+
+// look says what to do now, and when to look again; 0 is when wake says so.
+func (p *pulse) look() (verdict, time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Since(p.begun)
+	v, wait := p.judge(now, p.sign())
+	p.next = 0
+	if wait > 0 {
+		p.next = now + wait
+	}
+	return v, wait
+}
+
+// pulseConn tells a pulse when something comes.
+type pulseConn struct {
+	net.Conn
+	pulse *pulse
+}
+
+func (c pulseConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if n > 0 {
+		c.pulse.read.Store(int64(time.Since(c.pulse.begun)))
+	}
+	return n, err
+}
+
+// sign is what is known of the peer at some time.
+type sign struct {
+	read  time.Duration // when something came last
+	acked uint64        // bytes that its kernel has acknowledged
+}
+
+// verdict is what to do about a silence.
+type verdict uint8
+
+const (
+	bear verdict = iota
+	ask          // whether the peer is there
+	part         // it is not
+)
+
+// silence is the judgement of a pulse without its clock.
+type silence struct {
+	calls int           // under way
+	since time.Duration // when the first call began since the peer was heard
+	heard time.Duration // the last sign of life, as far as anybody looked
+	acked uint64        // as at the last look
+	asked time.Duration // when the peer was asked; valid while doubt
+	doubt bool
+}
+
+// begin notes that a call begins.
+func (s *silence) begin(now time.Duration, sg sign) {
+	s.hear(now, sg)
+	if s.heard >= s.since {
+		s.since = now
+	}
+	s.calls++
+}
+
+// hear takes note of a sign. When an acknowledgement came is not known but
+// that it has come by now.
+func (s *silence) hear(now time.Duration, sg sign) {
+	s.heard = max(s.heard, sg.read)
+	if sg.acked != s.acked {
+		s.heard, s.acked = now, sg.acked
+	}
+}
+
+// judge says what to do now, and after how long to judge again; 0 when there
+// is nothing to wait for.
+func (s *silence) judge(now time.Duration, sg sign) (verdict, time.Duration) {
+	s.hear(now, sg)
+	if s.doubt && s.heard > s.asked {
+		s.doubt = false
+	}
+	if s.doubt {
+		if left := s.asked + lastWord - now; left > 0 {
+			return bear, left
+		}
+		return part, 0
+	}
+	if s.calls == 0 {
+		return bear, 0
+	}
+	patience := min(max((now-s.since)/2, firstDoubt), lastDoubt)
+	if left := max(s.heard, s.since) + patience - now; left > 0 {
+		return bear, left
+	}
+	s.doubt, s.asked = true, now
+	return ask, lastWord
+}

@@ -1,0 +1,88 @@
+package control
+
+import (
+	"testing"
+	"time"
+)
+
+// TestSilence plays the peer: when it is heard, what is done about it.
+func TestSilence(t *testing.T) {
+	type step struct {
+		at    time.Duration // ms, like all times here
+		begin bool
+		end   bool
+		read  time.Duration // last byte so far
+		acked uint64
+		want  verdict
+		wait  time.Duration
+	}
+	for name, steps := range map[string][]step{
+		"no calls": {
+			{at: 60_000},
+		},
+		"a dead path": {
+			{at: 1000, begin: true, wait: 500},
+			{at: 1500, want: ask, wait: 1000},
+			{at: 2499, wait: 1},
+			{at: 2500, want: part},
+		},
+		"a dead path, whose call ends early": {
+			{at: 1000, begin: true, wait: 500},
+			{at: 1500, want: ask, wait: 1000},
+			{at: 1600, end: true, wait: 900},
+			{at: 2500, want: part},
+		},
+		"a dead path and one call after the other": {
+			{at: 1000, begin: true, read: 900, wait: 500},
+			{at: 1300, end: true, read: 900},
+			{at: 1400, begin: true, read: 900, wait: 100},
+			{at: 1500, read: 900, want: ask, wait: 1000},
+			{at: 2500, read: 900, want: part},
+		},
+		"a slow answer": {
+			{at: 1000, begin: true, wait: 500},
+			{at: 1500, want: ask, wait: 1000},
+			{at: 1600, read: 1510, wait: 410},
+			{at: 2010, read: 1510, wait: 5},
+			{at: 2015, read: 1510, wait: 2*time.Millisecond + 500*time.Microsecond},
+			{at: 2100, read: 1510, want: ask, wait: 1000},
+			{at: 2110, read: 2105, wait: 550},
+			{at: 2200, read: 2190, end: true},
+			{at: 9000, read: 2190},
+		},
+		"a busy peer, whose kernel acknowledges": {
+			{at: 1000, begin: true, wait: 500},
+			{at: 1500, acked: 100, wait: 500},
+			{at: 2000, acked: 100, want: ask, wait: 1000},
+			{at: 3000, acked: 130, wait: 1000},
+		},
+		"a new call beside one that waits for long": {
+			{at: 1000, begin: true, wait: 500},
+			{at: 1500, want: ask, wait: 1000},
+			{at: 21_000, read: 20_900, wait: 4900},
+			{at: 22_000, begin: true, read: 20_900, wait: 500},
+			{at: 22_500, read: 20_900, want: ask, wait: 1000},
+			{at: 23_500, read: 20_900, want: part},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var s silence
+			for _, st := range steps {
+				now, sg := st.at*time.Millisecond, sign{st.read * time.Millisecond, st.acked}
+				if st.begin {
+					s.begin(now, sg)
+				}
+				if st.end {
+					s.calls--
+				}
+				want := st.wait
+				if want < time.Millisecond { // as counted, not as given exactly
+					want *= time.Millisecond
+				}
+				if got, wait := s.judge(now, sg); got != st.want || wait != want {
+					t.Fatalf("at %d ms: %d, look again in %v; want %d, %v", st.at, got, wait, st.want, want)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,120 @@
+package control
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// watch ends the session when it can be known to be dead: the peer is silent
+// though calls wait for it, or this host has lost the session's address. It
+// returns when the session has ended.
+func (s *Session) watch() {
+	var pings sync.WaitGroup
+	defer pings.Wait()
+	var look <-chan time.Time
+	own := s.LocalAddr().Addr()
+	if s.has != nil && own.IsValid() && s.has(own) {
+		t := time.NewTicker(addressEvery)
+		defer t.Stop()
+		look = t.C
+	}
+	again := time.NewTimer(0)
+	defer again.Stop()
+	for {
+		select {
+		case <-s.Done():
+			return
+		case <-look:
+			if !s.has(own) {
+				s.end(fmt.Errorf("its own end, %v, is %w", own, errMoved))
+				return
+			}
+			continue
+		case <-s.pulse.wake:
+		case <-again.C:
+		}
+		do, wait := s.pulse.look()
+		switch do {
+		case ask:
+			pings.Go(func() { s.mux.Ping() }) // ends with the session at the latest
+		case part:
+			s.end(fmt.Errorf("nothing came from there for %v though a call waits and it was asked", firstDoubt+lastWord))
+			return
+		}
+		again.Stop()
+		if wait > 0 {
+			again.Reset(wait)
+		}
+	}
+}
+
+// unary and stream are the interceptors of all calls on the session: they count
+// who waits for the peer, and say of calls that the session's end cut short
+// what ended it.
+func (s *Session) unary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	defer s.pulse.call()()
+	return s.explain(ctx, invoke(ctx, method, req, reply, cc, opts...))
+}
+
+func (s *Session) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+	end := s.pulse.call()
+	c, err := open(ctx, desc, cc, method, opts...)
+	if err != nil {
+		end()
+		return nil, s.explain(ctx, err)
+	}
+	context.AfterFunc(ctx, end) // for who does not read to the end
+	return &watchedStream{c, ctx, s, end}, nil
+}
+
+// watchedStream is a call with several answers.
+type watchedStream struct {
+	grpc.ClientStream
+	ctx     context.Context
+	session *Session
+	end     func() // of the pulse's call
+}
+
+func (w *watchedStream) SendMsg(m any) error {
+	return w.session.explain(w.ctx, w.ClientStream.SendMsg(m))
+}
+
+func (w *watchedStream) RecvMsg(m any) error {
+	err := w.ClientStream.RecvMsg(m)
+	if err != nil {
+		w.end()
+	}
+	if err == io.EOF {
+		return err
+	}
+	return w.session.explain(w.ctx, err)
+}
+
+// explain returns the error of a call that the session's end cut short as what
+// it is, and any other as it is.
+func (s *Session) explain(ctx context.Context, err error) error {
+	if err == nil || ctx.Err() != nil {
+		return err
+	}
+	select {
+	case <-s.Done():
+	default:
+		return err
+	}
+	switch st := status.Convert(err); {
+	case len(st.Details()) > 0: // the peer's own words
+		return err
+	case st.Code() == codes.Unavailable, st.Code() == codes.Canceled, st.Code() == codes.Unknown:
+		return Status(fmt.Errorf("%w: %w", overlay.ErrNoSession, s.Err()))
+	}
+	return err
+}

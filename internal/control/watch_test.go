@@ -1,0 +1,178 @@
+package control_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// hole is a connection that can be made to swallow everything, like a path
+// through a firewall that forgot it. No kernel acknowledges what it took.
+type hole struct {
+	net.Conn
+	shut  chan struct{} // closed when nothing passes any more
+	reads atomic.Int64
+}
+
+func (h *hole) Read(b []byte) (int, error) {
+	for {
+		n, err := h.Conn.Read(b)
+		select {
+		case <-h.shut:
+			if err == nil {
+				continue // it never came
+			}
+		default:
+			h.reads.Add(1)
+		}
+		return n, err
+	}
+}
+
+func (h *hole) Write(b []byte) (int, error) {
+	select {
+	case <-h.shut:
+		return len(b), nil
+	default:
+		return h.Conn.Write(b)
+	}
+}
+
+// dialHole makes a session through a hole.
+func dialHole(t *testing.T, g *grid, addr string) (*control.Session, *hole) {
+	t.Helper()
+	h := &hole{shut: make(chan struct{})}
+	s, err := endpoint(t, g.creds(frontal), admin{}).Dial(t.Context(), control.DialConfig{
+		Addr: addr, Role: control.RoleBroker,
+		Dial: func(ctx context.Context, addr string) (net.Conn, error) {
+			c, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
+			h.Conn = c
+			return h, err
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, h
+}
+
+// TestSilentPath: a call on a session whose path has died fails long before
+// keepalive notices, with an error that says so and may be tried again.
+func TestSilentPath(t *testing.T) {
+	g := newGrid(t)
+	s, h := dialHole(t, g, serve(t, endpoint(t, g.creds(broker), admin{}), nil, nil))
+	client := controlpb.NewAdminClient(s.Conn())
+	if _, err := client.Status(t.Context(), &controlpb.StatusRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	close(h.shut)
+	begun := time.Now()
+	_, err := client.Status(t.Context(), &controlpb.StatusRequest{})
+	err = control.FromStatus(err)
+	if !errors.Is(err, overlay.ErrNoSession) || !errors.Is(err, overlay.ErrUnreachable) || !strings.Contains(err.Error(), "the session with broker main ended: nothing came from there for 1.5s though a call waits and it was asked") {
+		t.Errorf("the call failed with %v", err)
+	}
+	t.Logf("noticed after %v", time.Since(begun).Round(time.Millisecond))
+	<-s.Done()
+}
+
+// patient answers Status when it may.
+type patient struct {
+	controlpb.UnimplementedAdminServer
+	came chan<- struct{}
+	may  <-chan struct{}
+}
+
+func (p patient) Status(context.Context, *controlpb.StatusRequest) (*controlpb.StatusResponse, error) {
+	close(p.came)
+	<-p.may
+	return &controlpb.StatusResponse{}, nil
+}
+
+// TestSlowPeer: a peer that is long in answering, but there, is waited for.
+func TestSlowPeer(t *testing.T) {
+	g := newGrid(t)
+	came, may := make(chan struct{}), make(chan struct{})
+	s, h := dialHole(t, g, serve(t, endpoint(t, g.creds(broker), patient{came: came, may: may}), nil, nil))
+	done := make(chan error, 1)
+	go func() {
+		_, err := controlpb.NewAdminClient(s.Conn()).Status(t.Context(), &controlpb.StatusRequest{})
+		done <- err
+	}()
+	<-came
+	// What belongs to the call's beginning, and then twice only that it is there.
+	before := h.reads.Load()
+	for h.reads.Load() < before+4 {
+		select {
+		case err := <-done:
+			t.Fatalf("the call ended: %v", control.FromStatus(err))
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	close(may)
+	if err := <-done; err != nil {
+		t.Error(control.FromStatus(err))
+	}
+}
+
+// TestMovedAway: when the host loses the address of a session, Keep makes
+// another at once.
+func TestMovedAway(t *testing.T) {
+	g := newGrid(t)
+	addr := serve(t, endpoint(t, g.creds(broker), admin{}), nil, nil)
+	client := endpoint(t, g.creds(frontal), admin{})
+	var gone atomic.Bool
+	client.SetHasAddress(func(a netip.Addr) bool {
+		if a.String() != "127.0.0.1" {
+			t.Errorf("asked for %v", a)
+		}
+		return !gone.Load()
+	})
+	var why atomic.Value
+	ups := make(chan *control.Session)
+	ctx, cancel := context.WithCancel(t.Context())
+	var kept sync.WaitGroup
+	kept.Go(func() {
+		client.Keep(ctx, control.DialConfig{Addr: addr, Role: control.RoleBroker, Down: func(err error) { why.Store(err.Error()); gone.Store(false) }},
+			func(ctx context.Context, s *control.Session) error {
+				select {
+				case ups <- s:
+				case <-ctx.Done():
+				}
+				return nil
+			})
+	})
+	first := <-ups
+	gone.Store(true)
+	begun := time.Now()
+	if second := <-ups; second == first {
+		t.Error("the same session came up twice")
+	}
+	t.Logf("a new session after %v", time.Since(begun).Round(time.Millisecond))
+	<-first.Done()
+	if got := why.Load(); got != "the session with broker main ended: its own end, 127.0.0.1, is no longer an address of this host" {
+		t.Errorf("the first one ended because %q", got)
+	}
+	cancel()
+	kept.Wait()
+}
+
+func BenchmarkHasAddress(b *testing.B) {
+	a := netip.MustParseAddr("127.0.0.1")
+	b.ReportAllocs()
+	for b.Loop() {
+		if !control.HasAddress(a) {
+			b.Fatal("no loopback")
+		}
+	}
+}
