@@ -58,40 +58,40 @@ var longDoubleSize = map[bool]int64{false: 16, true: 8}[runtime.GOOS == "darwin"
 // The named types of C (MPI-4.1, 3.2.2) with the sizes of the 64-bit machines
 // that Isthmus runs on.
 var (
-	Char               = named("MPI_CHAR", octets, 1, 1, 1)
-	SignedChar         = named("MPI_SIGNED_CHAR", signed, 1, 1, 1)
-	UnsignedChar       = named("MPI_UNSIGNED_CHAR", unsigned, 1, 1, 1)
-	Short              = named("MPI_SHORT", signed, 1, 2, 2)
-	UnsignedShort      = named("MPI_UNSIGNED_SHORT", unsigned, 1, 2, 2)
-	Int                = named("MPI_INT", signed, 1, 4, 4)
-	Unsigned           = named("MPI_UNSIGNED", unsigned, 1, 4, 4)
-	Long               = named("MPI_LONG", signed, 1, 8, 4)
-	UnsignedLong       = named("MPI_UNSIGNED_LONG", unsigned, 1, 8, 4)
-	LongLong           = named("MPI_LONG_LONG", signed, 1, 8, 8)
-	UnsignedLongLong   = named("MPI_UNSIGNED_LONG_LONG", unsigned, 1, 8, 8)
-	Float              = named("MPI_FLOAT", float, 1, 4, 4)
-	Double             = named("MPI_DOUBLE", float, 1, 8, 8)
-	LongDouble         = named("MPI_LONG_DOUBLE", longDouble, 1, longDoubleSize, 16)
-	Wchar              = named("MPI_WCHAR", unsigned, 1, 4, 2)
-	CBool              = named("MPI_C_BOOL", truth, 1, 1, 1)
-	Int8               = named("MPI_INT8_T", signed, 1, 1, 1)
-	Int16              = named("MPI_INT16_T", signed, 1, 2, 2)
-	Int32              = named("MPI_INT32_T", signed, 1, 4, 4)
-	Int64              = named("MPI_INT64_T", signed, 1, 8, 8)
-	Uint8              = named("MPI_UINT8_T", unsigned, 1, 1, 1)
-	Uint16             = named("MPI_UINT16_T", unsigned, 1, 2, 2)
-	Uint32             = named("MPI_UINT32_T", unsigned, 1, 4, 4)
-	Uint64             = named("MPI_UINT64_T", unsigned, 1, 8, 8)
-	Aint               = named("MPI_AINT", signed, 1, 8, 8)
-	Offset             = named("MPI_OFFSET", signed, 1, 8, 8)
-	Count              = named("MPI_COUNT", signed, 1, 8, 8)
-	CFloatComplex      = named("MPI_C_FLOAT_COMPLEX", float, 2, 4, 4)
-	CDoubleComplex     = named("MPI_C_DOUBLE_COMPLEX", float, 2, 8, 8)
-	CLongDoubleComplex = named("MPI_C_LONG_DOUBLE_COMPLEX", longDouble, 2, longDoubleSize, 16)
-	CxxBool            = named("MPI_CXX_BOOL", truth, 1, 1, 1)
-	CxxFloatComplex    = named("MPI_CXX_FLOAT_COMPLEX", float, 2, 4, 4)
-	CxxDoubleComplex   = named("MPI_CXX_DOUBLE_COMPLEX", float, 2, 8, 8)
-	CxxLongComplex     = named("MPI_CXX_LONG_DOUBLE_COMPLEX", longDouble, 2, longDoubleSize, 16)
+	Char                 = named("MPI_CHAR", octets, 1, 1, 1)
+	SignedChar           = named("MPI_SIGNED_CHAR", signed, 1, 1, 1)
+	UnsignedChar         = named("MPI_UNSIGNED_CHAR", unsigned, 1, 1, 1)
+	Short                = named("MPI_SHORT", signed, 1, 2, 2)
+	UnsignedShort        = named("MPI_UNSIGNED_SHORT", unsigned, 1, 2, 2)
+	Int                  = named("MPI_INT", signed, 1, 4, 4)
+	Unsigned             = named("MPI_UNSIGNED", unsigned, 1, 4, 4)
+	Long                 = named("MPI_LONG", signed, 1, 8, 4)
+	UnsignedLong         = named("MPI_UNSIGNED_LONG", unsigned, 1, 8, 4)
+	LongLong             = named("MPI_LONG_LONG", signed, 1, 8, 8)
+	UnsignedLongLong     = named("MPI_UNSIGNED_LONG_LONG", unsigned, 1, 8, 8)
+	Float                = named("MPI_FLOAT", float, 1, 4, 4)
+	Double               = named("MPI_DOUBLE", float, 1, 8, 8)
+	LongDouble           = named("MPI_LONG_DOUBLE", longDouble, 1, longDoubleSize, 16)
+	Wchar                = named("MPI_WCHAR", unsigned, 1, 4, 2)
+	CBool                = named("MPI_C_BOOL", truth, 1, 1, 1)
+	Int8                 = named("MPI_INT8_T", signed, 1, 1, 1)
+	Int16                = named("MPI_INT16_T", signed, 1, 2, 2)
+	Int32                = named("MPI_INT32_T", signed, 1, 4, 4)
+	Int64                = named("MPI_INT64_T", signed, 1, 8, 8)
+	Uint8                = named("MPI_UINT8_T", unsigned, 1, 1, 1)
+	Uint16               = named("MPI_UINT16_T", unsigned, 1, 2, 2)
+	Uint32               = named("MPI_UINT32_T", unsigned, 1, 4, 4)
+	Uint64               = named("MPI_UINT64_T", unsigned, 1, 8, 8)
+	Aint                 = named("MPI_AINT", signed, 1, 8, 8)
+	Offset               = named("MPI_OFFSET", signed, 1, 8, 8)
+	Count                = named("MPI_COUNT", signed, 1, 8, 8)
+	CFloatComplex        = named("MPI_C_FLOAT_COMPLEX", float, 2, 4, 4)
+	CDoubleComplex       = named("MPI_C_DOUBLE_COMPLEX", float, 2, 8, 8)
+	CLongDoubleComplex   = named("MPI_C_LONG_DOUBLE_COMPLEX", longDouble, 2, longDoubleSize, 16)
+	CxxBool              = named("MPI_CXX_BOOL", truth, 1, 1, 1)
+	CxxFloatComplex      = named("MPI_CXX_FLOAT_COMPLEX", float, 2, 4, 4)
+	CxxDoubleComplex     = named("MPI_CXX_DOUBLE_COMPLEX", float, 2, 8, 8)
+	CxxLongDoubleComplex = named("MPI_CXX_LONG_DOUBLE_COMPLEX", longDouble, 2, longDoubleSize, 16)
 )
 
 // Byte is uninterpreted and matches nothing but itself; Packed is what
@@ -115,16 +115,16 @@ var (
 // The pairs of a value and an index for MINLOC and MAXLOC (MPI-4.1, 6.9.4).
 // Each is named, but its type map is that of the C struct.
 var (
-	FloatInt         = pair("MPI_FLOAT_INT", Float, Int)
-	DoubleInt        = pair("MPI_DOUBLE_INT", Double, Int)
-	LongInt          = pair("MPI_LONG_INT", Long, Int)
-	TwoInt           = pair("MPI_2INT", Int, Int)
-	ShortInt         = pair("MPI_SHORT_INT", Short, Int)
-	LongDoubleInt    = pair("MPI_LONG_DOUBLE_INT", LongDouble, Int)
-	TwoReal          = pair("MPI_2REAL", Real, Real)
-	TwoDoublePrec    = pair("MPI_2DOUBLE_PRECISION", DoublePrecision, DoublePrecision)
-	TwoInteger       = pair("MPI_2INTEGER", Integer, Integer)
-	namedTypesByName = byName()
+	FloatInt           = pair("MPI_FLOAT_INT", Float, Int)
+	DoubleInt          = pair("MPI_DOUBLE_INT", Double, Int)
+	LongInt            = pair("MPI_LONG_INT", Long, Int)
+	TwoInt             = pair("MPI_2INT", Int, Int)
+	ShortInt           = pair("MPI_SHORT_INT", Short, Int)
+	LongDoubleInt      = pair("MPI_LONG_DOUBLE_INT", LongDouble, Int)
+	TwoReal            = pair("MPI_2REAL", Real, Real)
+	TwoDoublePrecision = pair("MPI_2DOUBLE_PRECISION", DoublePrecision, DoublePrecision)
+	TwoInteger         = pair("MPI_2INTEGER", Integer, Integer)
+	namedTypesByName   = byName()
 )
 
 // pair makes a named type of a value and what C puts after it.
@@ -148,9 +148,9 @@ func byName() map[string]*Type {
 		Char, SignedChar, UnsignedChar, Short, UnsignedShort, Int, Unsigned, Long, UnsignedLong, LongLong,
 		UnsignedLongLong, Float, Double, LongDouble, Wchar, CBool, Int8, Int16, Int32, Int64, Uint8, Uint16,
 		Uint32, Uint64, Aint, Offset, Count, CFloatComplex, CDoubleComplex, CLongDoubleComplex, CxxBool,
-		CxxFloatComplex, CxxDoubleComplex, CxxLongComplex, Byte, Packed, Integer, Real, DoublePrecision,
+		CxxFloatComplex, CxxDoubleComplex, CxxLongDoubleComplex, Byte, Packed, Integer, Real, DoublePrecision,
 		Complex, DoubleComplex, Logical, Character, FloatInt, DoubleInt, LongInt, TwoInt, ShortInt,
-		LongDoubleInt, TwoReal, TwoDoublePrec, TwoInteger,
+		LongDoubleInt, TwoReal, TwoDoublePrecision, TwoInteger,
 	} {
 		all[t.name] = t
 	}

@@ -283,6 +283,23 @@ func TestLongDouble(t *testing.T) {
 			t.Errorf("%#x %#x comes back as %#x %#x", c.top, c.mantissa, top, mantissa)
 		}
 	}
+	// Roundings that carry into the exponent.
+	for _, c := range []struct {
+		q        quad
+		top      uint16
+		mantissa uint64
+	}{
+		{quad{0x3fffffffffffffff, math.MaxUint64}, 0x4000, 1 << 63},
+		{quad{0x0000ffffffffffff, math.MaxUint64}, 1, 1 << 63},
+		{quad{0xfffeffffffffffff, math.MaxUint64}, 0xffff, 1 << 63},
+		{quad{0x3fff << 48, 1 << 48}, 0x3fff, 1 << 63},     // a tie goes to even
+		{quad{0x3fff << 48, 1<<48 | 1}, 0x3fff, 1<<63 | 1}, // and more than that up
+		{quad{0x3fff << 48, 3 << 48}, 0x3fff, 1<<63 | 2},   // as does the next tie
+	} {
+		if top, mantissa := c.q.x87(); top != c.top || mantissa != c.mantissa {
+			t.Errorf("%#x as x87 is %#x %#x, want %#x %#x", c.q, top, mantissa, c.top, c.mantissa)
+		}
+	}
 	r := rand.New(rand.NewPCG(3, 4))
 	for range 5000 {
 		q := quad{r.Uint64(), r.Uint64() >> (r.Uint32() % 64) << (r.Uint32() % 64)}

@@ -313,7 +313,7 @@ func TestStandardPairs(t *testing.T) {
 		t            *Type
 		size, extent int64
 	}{{FloatInt, 8, 8}, {DoubleInt, 12, 16}, {LongInt, 12, 16}, {TwoInt, 8, 8}, {ShortInt, 6, 8},
-		{LongDoubleInt, longDoubleSize + 4, 2 * longDoubleSize}, {TwoReal, 8, 8}, {TwoDoublePrec, 16, 16}, {TwoInteger, 8, 8}} {
+		{LongDoubleInt, longDoubleSize + 4, 2 * longDoubleSize}, {TwoReal, 8, 8}, {TwoDoublePrecision, 16, 16}, {TwoInteger, 8, 8}} {
 		if combiner, _, _, _ := p.t.Envelope(); combiner != CombinerNamed || p.t.Size() != p.size || p.t.extent != p.extent {
 			t.Errorf("%v: %v, size %d, extent %d", p.t, combiner, p.t.Size(), p.t.extent)
 		}
