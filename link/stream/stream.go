@@ -94,6 +94,10 @@ func New(o Options) *Stream {
 	return s
 }
 
+// longHandshake is from when on the round trip of a handshake, in which the peer
+// may have had to make up its mind, is measured again.
+const longHandshake = 50 * time.Millisecond
+
 // Attach adds an authenticated carrier, which the stream owns from then on, also
 // after an error. received is how many bytes the peer has of this end's stream,
 // as it said in the carrier's handshake. The carrier stands by if there is
@@ -126,6 +130,9 @@ func (s *Stream) Attach(conn net.Conn, about any, received uint64, rtt time.Dura
 	}
 	if s.closing {
 		c.readOn()
+	}
+	if rtt > longHandshake {
+		c.say(sayPing)
 	}
 	s.work.Go(c.writeLoop)
 	c.wake()
