@@ -119,7 +119,7 @@ func (g grid) build(typed bool) *node {
 }
 
 func (l list) build(typed bool) *node {
-	var c collector
+	c := collector{parts: make([]part, 0, len(l.displacements))}
 	old := l.old.nodeOf(typed)
 	blocks := map[int64]*node{} // by length: equal ones are shared
 	for i, d := range l.displacements {
