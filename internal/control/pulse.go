@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// How long a session's silence is believed in while a call waits for its
-// answer. Without calls yamux's keepalive alone notices that a path has died.
+// How long a session's silence is borne while a call waits for its answer, or
+// yamux's keepalive for its own.
 const (
 	firstDoubt = 500 * time.Millisecond // until the peer is asked whether it is there
 	lastDoubt  = 5 * time.Second        // the same, for calls that have been waiting for long
@@ -28,7 +28,7 @@ type pulse struct {
 	wake  chan struct{} // holds a value when it is to be looked sooner than was said
 
 	mu   sync.Mutex    // guards the fields below
-	next time.Duration // when it will be looked; 0 without a time
+	next time.Duration // when it will be looked
 	silence
 }
 
@@ -42,7 +42,7 @@ func (p *pulse) call() (end func()) {
 	defer p.mu.Unlock()
 	now := time.Since(p.begun)
 	p.begin(now, p.sign())
-	if p.next == 0 || p.next > now+firstDoubt {
+	if p.next > now+firstDoubt {
 		select {
 		case p.wake <- struct{}{}:
 		default:
@@ -57,16 +57,13 @@ func (p *pulse) call() (end func()) {
 
 func (p *pulse) sign() sign { return sign{time.Duration(p.read.Load()), p.acks()} }
 
-// look says what to do now, and when to look again; 0 is when wake says so.
+// look says what to do now, and when to look again, unless wake says sooner.
 func (p *pulse) look() (verdict, time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Since(p.begun)
 	v, wait := p.judge(now, p.sign())
-	p.next = 0
-	if wait > 0 {
-		p.next = now + wait
-	}
+	p.next = now + wait
 	return v, wait
 }
 
@@ -127,8 +124,7 @@ func (s *silence) hear(now time.Duration, sg sign) {
 	}
 }
 
-// judge says what to do now, and after how long to judge again; 0 when there
-// is nothing to wait for.
+// judge says what to do now, and after how long to judge again.
 func (s *silence) judge(now time.Duration, sg sign) (verdict, time.Duration) {
 	s.hear(now, sg)
 	if s.doubt && s.heard > s.asked {
@@ -138,13 +134,13 @@ func (s *silence) judge(now time.Duration, sg sign) (verdict, time.Duration) {
 		if left := s.asked + lastWord - now; left > 0 {
 			return bear, left
 		}
-		return part, 0
+		return part, lastWord
 	}
-	if s.calls == 0 {
-		return bear, 0
+	due := s.heard + keepAlive + firstDoubt // an answer to yamux, if nothing else
+	if s.calls > 0 {
+		due = min(due, max(s.heard, s.since)+min(max((now-s.since)/2, firstDoubt), lastDoubt))
 	}
-	patience := min(max((now-s.since)/2, firstDoubt), lastDoubt)
-	if left := max(s.heard, s.since) + patience - now; left > 0 {
+	if left := due - now; left > 0 {
 		return bear, left
 	}
 	s.doubt, s.asked = true, now

@@ -18,26 +18,30 @@ func TestSilence(t *testing.T) {
 	}
 	for name, steps := range map[string][]step{
 		"no calls": {
-			{at: 60_000},
+			{at: 1000, wait: 4500},
+			{at: 5500, read: 5010, wait: 5010}, // an answer to yamux's keepalive
+			{at: 10_510, read: 10_020, wait: 5010},
+			{at: 15_520, read: 10_020, want: ask, wait: 1000},
+			{at: 16_520, read: 10_020, want: part, wait: 1000},
 		},
 		"a dead path": {
 			{at: 1000, begin: true, wait: 500},
 			{at: 1500, want: ask, wait: 1000},
 			{at: 2499, wait: 1},
-			{at: 2500, want: part},
+			{at: 2500, want: part, wait: 1000},
 		},
 		"a dead path, whose call ends early": {
 			{at: 1000, begin: true, wait: 500},
 			{at: 1500, want: ask, wait: 1000},
 			{at: 1600, end: true, wait: 900},
-			{at: 2500, want: part},
+			{at: 2500, want: part, wait: 1000},
 		},
 		"a dead path and one call after the other": {
 			{at: 1000, begin: true, read: 900, wait: 500},
-			{at: 1300, end: true, read: 900},
+			{at: 1300, end: true, read: 900, wait: 5100},
 			{at: 1400, begin: true, read: 900, wait: 100},
 			{at: 1500, read: 900, want: ask, wait: 1000},
-			{at: 2500, read: 900, want: part},
+			{at: 2500, read: 900, want: part, wait: 1000},
 		},
 		"a slow answer": {
 			{at: 1000, begin: true, wait: 500},
@@ -47,8 +51,7 @@ func TestSilence(t *testing.T) {
 			{at: 2015, read: 1510, wait: 2*time.Millisecond + 500*time.Microsecond},
 			{at: 2100, read: 1510, want: ask, wait: 1000},
 			{at: 2110, read: 2105, wait: 550},
-			{at: 2200, read: 2190, end: true},
-			{at: 9000, read: 2190},
+			{at: 2200, read: 2190, end: true, wait: 5490},
 		},
 		"a busy peer, whose kernel acknowledges": {
 			{at: 1000, begin: true, wait: 500},
@@ -62,7 +65,7 @@ func TestSilence(t *testing.T) {
 			{at: 21_000, read: 20_900, wait: 4900},
 			{at: 22_000, begin: true, read: 20_900, wait: 500},
 			{at: 22_500, read: 20_900, want: ask, wait: 1000},
-			{at: 23_500, read: 20_900, want: part},
+			{at: 23_500, read: 20_900, want: part, wait: 1000},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -34,6 +34,9 @@ const Software = "isthmus/0.1"
 // handshakeTimeout bounds everything before the first call of a session.
 const handshakeTimeout = 10 * time.Second
 
+// keepAlive is how often each end asks whether the other is there.
+const keepAlive = 5 * time.Second
+
 // streamWindow is yamux's receive window for a stream: 60 ms x 1 Gb/s. The
 // default of 256 KiB would hold a session across a continent to 35 Mb/s.
 const streamWindow = 8 << 20
@@ -212,7 +215,7 @@ func refuse(conn *tls.Conn, by Identity, class, reason error) {
 func (e *Endpoint) start(conn net.Conn, id peerHello, client bool) (*Session, error) {
 	cfg := yamux.DefaultConfig()
 	cfg.MaxStreamWindowSize = streamWindow
-	cfg.KeepAliveInterval = 5 * time.Second
+	cfg.KeepAliveInterval = keepAlive
 	cfg.ConnectionWriteTimeout = 10 * time.Second
 	cfg.LogOutput = nil
 	cfg.Logger = slog.NewLogLogger(e.log.With("peer", id.String()).Handler(), slog.LevelDebug)

@@ -50,10 +50,7 @@ func (s *Session) watch() {
 			s.end(fmt.Errorf("nothing came from there for %v though a call waits and it was asked", firstDoubt+lastWord))
 			return
 		}
-		again.Stop()
-		if wait > 0 {
-			again.Reset(wait)
-		}
+		again.Reset(wait)
 	}
 }
 
