@@ -154,7 +154,7 @@ func (s *striper) consider(x sample) verdict {
 func (s *striper) judge(x sample) verdict {
 	switch rate := mean(s.rates); {
 	case len(s.rates) >= ofTrial && rate >= gained(s.base):
-		s.trying, s.wait = false, 0
+		s.trying, s.wait, s.waiting = false, 0, 0
 		s.rates = append(s.rates[:0], s.rates[max(0, len(s.rates)-ofBase):]...)
 		return s.consider(x)
 	case len(s.rates) >= ofFailure:
