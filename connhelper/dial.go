@@ -68,7 +68,7 @@ func (h *Helper) dial(ctx context.Context, p *process, name overlay.ProcessName,
 	defer release()
 	fresh := p.askedBefore(name.Rank)
 	giveUp := time.Now().Add(persistence)
-	for pause := 100 * time.Millisecond; ; pause *= 2 {
+	for pause := 100 * time.Millisecond; ; pause = min(2*pause, longestPause) {
 		m, err := h.dialOnce(ctx, p, name, ways, fresh)
 		if err == nil || !passing(err) || ctx.Err() != nil || !rest(ctx, pause, giveUp) {
 			return m, err

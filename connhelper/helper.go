@@ -40,6 +40,7 @@ const (
 	registerWait   = 5 * time.Second  // for the frontal to take a registration
 	rejoin         = time.Second      // between tries to reach a frontal that is away; it is near, and a try costs little
 	persistence    = 8 * time.Second  // for trying again after every technique failed
+	longestPause   = 400 * time.Millisecond // between two of these tries
 	maxBudget      = 10 * time.Minute // for one dial, whatever the process asks
 	watchTimeout   = 30 * time.Second // for news of a carrier that was handed out
 )
