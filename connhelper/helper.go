@@ -33,16 +33,16 @@ import (
 
 // How long the helper waits for what.
 const (
-	introTimeout   = 5 * time.Second  // for the first frame of a connection
-	attemptTimeout = 5 * time.Second  // for one technique, unless the budget is shorter
-	relayTimeout   = 15 * time.Second // for the relay: both ends have to get there
-	awaitStep      = 20 * time.Second // for one long question about a process that has not started
-	registerWait   = 5 * time.Second  // for the frontal to take a registration
-	rejoin         = time.Second      // between tries to reach a frontal that is away; it is near, and a try costs little
-	persistence    = 8 * time.Second  // for trying again after every technique failed
+	introTimeout   = 5 * time.Second        // for the first frame of a connection
+	attemptTimeout = 5 * time.Second        // for one technique, unless the budget is shorter
+	relayTimeout   = 15 * time.Second       // for the relay: both ends have to get there
+	awaitStep      = 20 * time.Second       // for one long question about a process that has not started
+	registerWait   = 5 * time.Second        // for the frontal to take a registration
+	rejoin         = time.Second            // between tries to reach a frontal that is away; it is near, and a try costs little
+	persistence    = 8 * time.Second        // for trying again after every technique failed
 	longestPause   = 400 * time.Millisecond // between two of these tries
-	maxBudget      = 10 * time.Minute // for one dial, whatever the process asks
-	watchTimeout   = 30 * time.Second // for news of a carrier that was handed out
+	maxBudget      = 10 * time.Minute       // for one dial, whatever the process asks
+	watchTimeout   = 30 * time.Second       // for news of a carrier that was handed out
 )
 
 // Options of a helper. All fields but HTTPProxy, Address and Advertise are
