@@ -132,14 +132,14 @@ func (s *striper) consider(x sample) verdict {
 	if len(s.rates) < ofBase || x.carriers >= MostCarriers || x.carriers < 1 {
 		return stay
 	}
+	before, after := mean(s.rates[:ofBase/2]), mean(s.rates[ofBase/2:])
+	if after > gained(before) {
+		return stay // it grows by itself
+	}
 	tried := s.tried
 	s.tried = 0
 	if s.waiting > 0 && tried < gained(mean(s.rates)) {
 		return stay
-	}
-	before, after := mean(s.rates[:ofBase/2]), mean(s.rates[ofBase/2:])
-	if after > gained(before) {
-		return stay // it grows by itself
 	}
 	s.base = mean(s.rates)
 	underWay := s.base * float64(x.rtt) / float64(sampleEvery)

@@ -32,8 +32,8 @@ const (
 	// behind a short header.
 	Padded = 2
 
-	// Held says that the sender has had more to send than its carriers took, when
-	// it last looked.
+	// Held says that the sender has had more to send than its carriers took, or nearly
+	// a window under way, when it last looked.
 	Held = 4
 )
 

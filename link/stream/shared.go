@@ -132,7 +132,7 @@ func (s *Stream) serves(c *Carrier) bool {
 
 // load is how busy a stream is.
 type load struct {
-	held     bool // at the last tick bytes waited for a carrier
+	held     bool // at the last tick bytes waited for a carrier, be it in its socket
 	peerHeld bool // the peer says so of its own
 	ticks    Load
 }
@@ -156,7 +156,8 @@ func (s *Stream) Load() Load {
 
 // notice is what Watch does for this file.
 func (s *Stream) notice() {
-	s.load.held = s.send.Sendable()
+	underWay := s.send.End() - min(s.send.Acked(), s.send.End())
+	s.load.held = s.send.Sendable() || underWay > Window/4*3 // a socket may take all of a window
 	serving := 0
 	for _, c := range s.carriers {
 		s.load.held = s.load.held || c.from < c.to

@@ -15,6 +15,10 @@ const (
 	targetProxies = 1.8
 )
 
+// lossy is the congestion control that takes a loss for a full path. One that does
+// not, as bbr, fills a path of little loss with one carrier.
+const lossy = "cubic"
+
 // Run measures and writes the rows, those of a scene when it is done. It must run
 // in a process that went through lab.Enter. Missing a target is no error.
 func Run(ctx context.Context, o Options) error {
@@ -42,10 +46,13 @@ func runPath(ctx context.Context, o Options) (err error) {
 	}
 	defer func() { err = errors.Join(err, p.close()) }()
 	for _, congestion := range measured {
-		s := &scene{name: "path", counts: []int{1, 8, own}, target: targetPath, of: 8, params: map[string]any{
+		s := &scene{name: "path", counts: []int{1, 8, own}, of: 8, params: map[string]any{
 			"congestion": congestion, "system_congestion": system, "rtt_ms": float64(o.RTT.Microseconds()) / 1000,
 			"loss": o.Loss, "rate_mbit": float64(o.Rate) / 1e6,
 		}}
+		if congestion == lossy {
+			s.target = targetPath
+		}
 		err := o.measure(ctx, s, func(n int) (result, error) { return p.turn(ctx, congestion, n) })
 		if err != nil {
 			return err

@@ -1,0 +1,138 @@
+package stream
+
+import (
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"testing"
+)
+
+// sink is a connection that takes everything, at once or once it is let, and brings
+// nothing.
+type sink struct {
+	net.Conn
+	mu     sync.Mutex
+	took   int
+	closed chan struct{}
+	once   sync.Once
+}
+
+func newSink() *sink { return &sink{closed: make(chan struct{})} }
+
+func (c *sink) WriteVec(bufs ...[]byte) (n int, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, b := range bufs {
+		n += len(b)
+	}
+	c.took += n
+	return n, nil
+}
+
+func (c *sink) ReadVec(...[]byte) (int, error) { <-c.closed; return 0, io.EOF }
+
+func (c *sink) Close() error { c.once.Do(func() { close(c.closed) }); return nil }
+
+func (c *sink) bytes() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.took
+}
+
+func lonely(t *testing.T) *Stream {
+	s := New(Options{Peer: "nobody", Lost: func(*Carrier, error, int) error { return nil }, Silent: func() {}, Ended: func() {}})
+	t.Cleanup(func() { s.Fail(net.ErrClosed); s.Wait() })
+	return s
+}
+
+// TestHeld: a stream is held up when nearly a window is under way, though the
+// carrier has taken it all.
+func TestHeld(t *testing.T) {
+	s := lonely(t)
+	if _, err := s.Attach(newSink(), nil, 0, 0); err != nil {
+		t.Fatal(err)
+	}
+	buf := make([]byte, 1<<20)
+	for range Window / len(buf) / 2 {
+		if _, err := s.Write(buf); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.Watch()
+	if l := s.Load(); l.Ticks != 1 || l.Held != 0 {
+		t.Errorf("with half a window under way: %+v", l)
+	}
+	for range Window / len(buf) / 2 {
+		if _, err := s.Write(buf); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.Watch()
+	if l := s.Load(); l.Ticks != 2 || l.Held != 1 {
+		t.Errorf("with a window under way: %+v", l)
+	}
+}
+
+// TestFreeCarriersShare: of carriers that take everything at once, each with a weight
+// gets some of it, and one that stands by nothing.
+func TestFreeCarriersShare(t *testing.T) {
+	s := lonely(t)
+	var sinks []*sink
+	for _, weight := range []uint32{100, 300, 0, 600} {
+		c := newSink()
+		sinks = append(sinks, c)
+		a, err := s.Attach(c, nil, 0, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Use(a, weight)
+	}
+	const n = Window / 2
+	if _, err := s.Write(make([]byte, n)); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "all bytes to be written", func() bool {
+		sum := 0
+		for _, c := range sinks {
+			sum += c.bytes()
+		}
+		return sum >= n
+	})
+	for i, weighs := range []bool{true, true, false, true} {
+		if got := sinks[i].bytes(); weighs != (got > piece) {
+			t.Errorf("carrier %d took %d of %d bytes", i, got, n)
+		}
+	}
+}
+
+// TestSocketOf: the socket is found under whatever lies above it.
+func TestSocketOf(t *testing.T) {
+	near, _ := tcpPair(t)
+	if got := socketOf(wrapped{wrapped{near}}); got != near {
+		t.Errorf("%v under two layers, want %v", got, near)
+	}
+	if got := socketOf(newSink()); got != nil {
+		t.Errorf("%v under a connection without a socket", got)
+	}
+}
+
+type wrapped struct{ net.Conn }
+
+func (w wrapped) NetConn() net.Conn { return w.Conn }
+
+func tcpPair(t *testing.T) (*net.TCPConn, *net.TCPConn) {
+	t.Helper()
+	ln, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	a, err := net.Dial("tcp4", ln.Addr().String())
+	b, err2 := ln.Accept()
+	if err = errors.Join(err, err2); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { a.Close(); b.Close() })
+	return a.(*net.TCPConn), b.(*net.TCPConn)
+}
