@@ -39,7 +39,7 @@ type Options struct {
 const (
 	warming   = 6 * time.Second // until a link of a given number of carriers has found its speed
 	measuring = 4 * time.Second
-	calm      = 10 * time.Second  // without another carrier: a link that chooses has chosen
+	calm      = 10 * time.Second // without another carrier: a link that chooses has chosen
 	choosing  = 60 * time.Second // after which it is measured all the same
 )
 
