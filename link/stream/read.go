@@ -33,6 +33,7 @@ func (s *Stream) Read(p []byte) (int, error) {
 		return 0, nil
 	}
 	s.readers++
+	s.readAt = s.ticks.Load()
 	defer func() { s.readers-- }()
 	for {
 		if s.closing {

@@ -59,6 +59,7 @@ type Stream struct {
 	in      pages  // from taken on
 	took    uint64 // bytes that Read has handed out, or that nobody will ask for
 	told    uint64 // the latest acknowledgement said to the peer
+	toldAt  uint64 // what it was at the last tick
 	bounded bool   // the peer has said where its stream ends
 	soon    bool   // the peer waits for an acknowledgement of what is there
 	urged
@@ -67,8 +68,9 @@ type Stream struct {
 	dying    []*Carrier // dead, but still reading what they were given to write
 	lead     *Carrier   // that on which data comes, for Read to read itself; nil: none is alive
 	ids      resume.Carrier
-	readers  int  // calls of Read under way
-	spread   bool // data comes on several carriers; see spreads
+	readers  int   // calls of Read under way
+	readAt   int64 // tick of the latest call of Read
+	spread   bool  // data comes on several carriers; see spreads
 	load     load
 
 	readable, writable sync.Cond

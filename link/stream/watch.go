@@ -131,10 +131,13 @@ func (s *Stream) Watch() {
 	if s.lead == nil {
 		return
 	}
-	s.readOn() // or the peer's questions would have no answer
-	if s.ack() != s.told {
-		s.lead.say(sayAck)
+	if now-s.readAt > 1 {
+		s.readOn() // or the peer's questions would have no answer; who reads again and again needs no help
 	}
+	if s.ack() != s.told && s.told == s.toldAt {
+		s.lead.say(sayAck) // nothing took it along since the last tick
+	}
+	s.toldAt = s.told
 	if s.send.Acked() >= s.send.End() && s.waiting() == 0 {
 		s.rest()
 	}
