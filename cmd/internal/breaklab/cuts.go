@@ -76,7 +76,10 @@ var cuts = []cut{
 			}
 			return either(w.strict)
 		},
-		spares: always, do: cutConntrack,
+		// A strict firewall has forgotten every connection of its site, the warm
+		// relay's and those to the broker too: nothing is left to go on.
+		spares: func(w way) bool { return !w.strict },
+		do:     cutConntrack,
 	},
 }
 
