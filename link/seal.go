@@ -30,6 +30,10 @@ import (
 // clears a flag on the way in order to have plain text is found out. TLS
 // sessions are not resumed: each carrier has keys of its own.
 
+// The end of the handshake's context is a deadline of the connection's in the
+// past (see shake). TLS is not told of it: it would close the connection at the
+// same instant, and the error would be about that.
+
 // meetSealed meets the peer, and begins TLS if either end wants it.
 func (h *handshake) meetSealed(ctx context.Context) error {
 	if h.ours.Seal() { // whatever the peer wants: need not wait for its hello
@@ -52,7 +56,7 @@ func (h *handshake) sealAsClient(ctx context.Context, between func() error) erro
 	if between != nil {
 		around.Between = func() error { return h.telling(between()) }
 	}
-	return h.sealed(sealed.Client(ctx, h.conn, creds, h.peer, around))
+	return h.sealed(sealed.Client(context.WithoutCancel(ctx), h.conn, creds, h.peer, around))
 }
 
 // sealAsServer encrypts the carrier as the end that was dialled. The proof
@@ -70,7 +74,7 @@ func (h *handshake) sealAsServer(ctx context.Context, p *wire.Proof, refused err
 		return err
 	}
 	peer := overlay.ProcessName{Job: h.theirs.Job, Rank: h.theirs.From}
-	err = h.sealed(sealed.Server(ctx, h.conn, creds, &peer, wire.Append(nil, early), sealed.Around{Stray: h.stray}))
+	err = h.sealed(sealed.Server(context.WithoutCancel(ctx), h.conn, creds, &peer, wire.Append(nil, early), sealed.Around{Stray: h.stray}))
 	if refused != nil {
 		h.told = true
 		return refused
