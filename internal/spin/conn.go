@@ -50,7 +50,7 @@ func New(c net.Conn, o Options) (*Conn, error) {
 		return nil, fmt.Errorf("spin.New: %w", err)
 	}
 	s := &Conn{Conn: c}
-	s.init(raw, o)
+	s.init(c, raw, o)
 	return s, nil
 }
 

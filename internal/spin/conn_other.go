@@ -13,7 +13,7 @@ type state struct {
 	idle func()
 }
 
-func (s *state) init(raw syscall.RawConn, o Options) { s.raw, s.idle = raw, o.Idle }
+func (s *state) init(_ net.Conn, raw syscall.RawConn, o Options) { s.raw, s.idle = raw, o.Idle }
 
 // Read reads into p as net.Conn does.
 func (c *Conn) Read(p []byte) (int, error) {

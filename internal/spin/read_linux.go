@@ -19,6 +19,13 @@ import (
 // the processor to another goroutine.
 const mostRead = 256 << 10
 
+// hushBelow is how many bytes must be there before the kernel tells the
+// runtime's poller, while reads of a TCP connection spin: some thread of the process may
+// be asleep in that poller, and would be woken for every message though nobody
+// needs it, on the processor that the peer wants. It is half of what a
+// socket's buffer begins with, for with more the kernel would grow it.
+const hushBelow = 64 << 10
+
 // phase is how far a read has come. A phase's name says what has happened.
 //
 //	fresh --empty--> told --empty--> spinning --empty, budget spent--> parked
@@ -41,6 +48,8 @@ type reader struct {
 	gauge      gauge
 	processors int    // as of the last look
 	waits      uint64 // so far
+	tcp        bool
+	hushed     bool // see hushBelow
 
 	// Of the read under way.
 	phase phase
@@ -129,7 +138,12 @@ func (r *reader) tryAll(fd uintptr) bool {
 			continue
 		case unix.EAGAIN:
 			if r.empty() {
+				r.hush(fd, r.phase == spinning)
 				continue
+			}
+			if r.hushed {
+				r.hush(fd, false)
+				continue // for what came meanwhile
 			}
 			return false
 		default:
@@ -150,6 +164,19 @@ func (r *reader) receive(fd uintptr) (int, syscall.Errno) {
 		n, _, errno = unix.RawSyscall(unix.SYS_READV, fd, uintptr(unsafe.Pointer(&r.vec.iov)), uintptr(r.vec.used))
 	}
 	return int(n), errno
+}
+
+// hush has the kernel tell the poller of little data, or not.
+func (r *reader) hush(fd uintptr, on bool) {
+	if on == r.hushed || !r.tcp {
+		return
+	}
+	r.hushed = on
+	least := 1
+	if on {
+		least = hushBelow
+	}
+	unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVLOWAT, least)
 }
 
 // empty reports, after a poll that found nothing, whether to poll again.

@@ -1,6 +1,7 @@
 package spin
 
 import (
+	"net"
 	"sync"
 	"syscall"
 	"unsafe"
@@ -15,7 +16,8 @@ type state struct {
 	writer writer
 }
 
-func (s *state) init(raw syscall.RawConn, o Options) {
+func (s *state) init(c net.Conn, raw syscall.RawConn, o Options) {
+	_, s.reader.tcp = c.(*net.TCPConn)
 	s.raw = raw
 	s.reader.idle, s.reader.gauge = o.Idle, newGauge(o.Budget)
 	s.reader.poll = s.reader.tryAll
