@@ -24,10 +24,12 @@ func (s *state) init(c net.Conn, raw syscall.RawConn, o Options) {
 	s.writer.all, s.writer.some = s.writer.tryAll, s.writer.tryOnce
 }
 
-// longWrite is how many bytes a system call may send behind the scheduler's
-// back (RawSyscall): while it does, the runtime cannot stop the world nor give
-// the processor to another goroutine.
-const longWrite = 64 << 10
+// mostWrite is about how many bytes one system call sends: it is made behind the
+// scheduler's back (RawSyscall), and while it lasts, some tens of microseconds at
+// this size, the runtime cannot stop the world nor give the processor to another
+// goroutine. Were it told, its monitor would wake up every 20 us to see whether
+// the call takes long.
+const mostWrite = 128 << 10
 
 // A writer is the writing half of a connection. Writes do not spin: a full
 // buffer at the peer is seldom emptied within a budget.
@@ -114,21 +116,11 @@ func (w *writer) tryOnce(fd uintptr) bool {
 func (w *writer) send(fd uintptr) bool {
 	raceRelease()
 	for {
-		var n uintptr
-		var errno syscall.Errno
-		switch v := &w.vec; {
-		case v.len() > longWrite: // lets the scheduler know
-			n, _, errno = unix.Syscall(unix.SYS_SENDMSG, fd, uintptr(unsafe.Pointer(&v.hdr)), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
-		case v.first+1 < v.used:
-			n, _, errno = unix.RawSyscall(unix.SYS_SENDMSG, fd, uintptr(unsafe.Pointer(&v.hdr)), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
-		default: // cheaper by a tenth of a microsecond and more
-			b := &v.iov[v.first]
-			n, _, errno = unix.RawSyscall6(unix.SYS_SENDTO, fd, uintptr(unsafe.Pointer(b.Base)), uintptr(b.Len), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, 0, 0)
-		}
+		n, errno := w.vec.send(fd)
 		switch errno {
 		case 0:
-			w.n += int(n)
-			w.vec.consume(int(n))
+			w.n += n
+			w.vec.consume(n)
 			return true
 		case unix.EINTR:
 			continue
@@ -139,4 +131,38 @@ func (w *writer) send(fd uintptr) bool {
 			return false
 		}
 	}
+}
+
+// send makes one system call for what is not done, or as much of it as may be
+// sent at once.
+func (v *vector) send(fd uintptr) (int, syscall.Errno) {
+	flags := unix.MSG_DONTWAIT | unix.MSG_NOSIGNAL
+	count, size := v.atOnce()
+	if size < v.total {
+		flags |= unix.MSG_MORE
+	}
+	if count == 1 { // cheaper by a tenth of a microsecond and more
+		n, _, errno := unix.RawSyscall6(unix.SYS_SENDTO, fd, uintptr(unsafe.Pointer(v.iov[v.first].Base)), uintptr(size), uintptr(flags), 0, 0)
+		return int(n), errno
+	}
+	v.hdr.SetIovlen(count)
+	n, _, errno := unix.RawSyscall(unix.SYS_SENDMSG, fd, uintptr(unsafe.Pointer(&v.hdr)), uintptr(flags))
+	return int(n), errno
+}
+
+// atOnce returns how many buffers, and bytes, may be sent at once: part of the
+// first or several whole ones.
+func (v *vector) atOnce() (count, size int) {
+	for _, b := range v.iov[v.first:v.used] {
+		if n := int(b.Len); size+n <= mostWrite {
+			size += n
+			count++
+			continue
+		}
+		break
+	}
+	if count == 0 {
+		return 1, mostWrite
+	}
+	return count, size
 }

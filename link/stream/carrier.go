@@ -34,6 +34,7 @@ type Carrier struct {
 	pong     uint64 // with sayPong: the question
 	asked    question
 	iov      [][]byte
+	rest     []byte // of what was composed, which is to be written first
 	head     [5*headerLen + wire.PaddedLen + smallData]byte
 
 	// Reading. Whoever sets reading owns the rest.
@@ -100,6 +101,33 @@ func (c *Carrier) say(what saying) {
 	c.wake()
 }
 
+// answer acknowledges what was read, without help of the carrier's goroutine
+// where that can be done without waiting.
+func (c *Carrier) answer() {
+	s := c.s
+	c.saying |= sayAck
+	try, ok := c.conn.(interface{ TryWrite(p []byte) (int, error) })
+	if !ok || c.writing || c.dead || c.saying != sayAck || s.send.Sendable() {
+		c.wake()
+		return
+	}
+	c.writing = true
+	if c.compose() {
+		c.speaks(s.ticks.Load())
+		word := c.iov[0]
+		s.mu.Unlock()
+		n, err := try.TryWrite(word)
+		s.mu.Lock()
+		c.wrote(n, err)
+		if err == nil && n < len(word) {
+			c.rest = word[n:]
+			c.wake()
+		}
+	}
+	c.writing = false
+	s.through()
+}
+
 // wake has the carrier's goroutine look for something to write.
 func (c *Carrier) wake() {
 	select {
@@ -132,24 +160,30 @@ func (c *Carrier) write() {
 		s.mu.Unlock()
 		n, err := c.conn.WriteVec(c.iov...)
 		s.mu.Lock()
-		clear(c.iov)
-		c.outN += uint64(n)
-		c.spoke = s.ticks.Load()
-		c.from, c.to = 0, 0
-		if c.dead {
-			s.dying = slices.DeleteFunc(s.dying, func(d *Carrier) bool { return d == c })
-		}
-		s.acknowledged()
-		s.writable.Broadcast()
-		switch {
-		case err != nil:
-			s.failed(c, c.died(fmt.Errorf("writing: %w", err)))
-		case c.last:
+		c.wrote(n, err)
+		if err == nil && c.last {
 			s.finish(net.ErrClosed)
 		}
 	}
 	c.writing = false
 	s.through()
+}
+
+// wrote notes what came of writing what was composed.
+func (c *Carrier) wrote(n int, err error) {
+	s := c.s
+	clear(c.iov)
+	c.outN += uint64(n)
+	c.spoke = s.ticks.Load()
+	c.from, c.to = 0, 0
+	if c.dead {
+		s.dying = slices.DeleteFunc(s.dying, func(d *Carrier) bool { return d == c })
+	}
+	s.acknowledged()
+	s.writable.Broadcast()
+	if err != nil {
+		s.failed(c, c.died(fmt.Errorf("writing: %w", err)))
+	}
 }
 
 // compose puts together what to write next, and reports whether there is
@@ -158,6 +192,10 @@ func (c *Carrier) compose() bool {
 	s := c.s
 	if s.farewell {
 		return false
+	}
+	if len(c.rest) > 0 {
+		c.iov, c.rest = append(c.iov[:0], c.rest), nil
+		return true
 	}
 	l := letter{iov: c.iov[:0], head: c.head[:0], ack: s.ack()}
 	say := c.saying

@@ -85,7 +85,7 @@ func (s *Stream) afterRead() {
 	if ack-s.told >= ackEvery || s.waiting() == 0 && (s.soon || s.recv.Ended()) && ack != s.told {
 		s.soon = false
 		if s.lead != nil {
-			s.lead.say(sayAck)
+			s.lead.answer()
 		}
 	}
 }

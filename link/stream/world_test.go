@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -189,10 +190,11 @@ func (w *world) with(kind string) *road {
 	return r
 }
 
-var kinds = []string{"tcp", "unix", "plain", "middle"}
+var kinds = []string{"tcp", "unix", "plain", "middle", "grudging"}
 
 // road makes a connection: of TCP, of a Unix socket, of something that is no
-// socket to look at, or of two TCP connections with somebody in the middle.
+// socket to look at, of two TCP connections with somebody in the middle, or of TCP
+// that takes little without waiting.
 func (w *world) road(kind string) *road {
 	w.t.Helper()
 	network := "tcp"
@@ -205,6 +207,8 @@ func (w *world) road(kind string) *road {
 	switch kind {
 	case "plain":
 		r.ends = [2]net.Conn{hidden{a}, hidden{b}}
+	case "grudging":
+		r.ends = [2]net.Conn{&grudging{Conn: ConnOf(a)}, &grudging{Conn: ConnOf(b)}}
 	case "middle":
 		c, d := w.pair(network)
 		r.ends = [2]net.Conn{a, d}
@@ -216,6 +220,21 @@ func (w *world) road(kind string) *road {
 
 // hidden is a connection of which only net.Conn is known.
 type hidden struct{ net.Conn }
+
+// grudging is a connection that takes in turn none, one, two and more bytes
+// without waiting, as a socket may that is nearly full.
+type grudging struct {
+	Conn
+	turn atomic.Int64
+}
+
+func (g *grudging) TryWrite(p []byte) (int, error) {
+	n := min(int(g.turn.Add(1))%(len(p)+2), len(p))
+	if n == 0 {
+		return 0, nil
+	}
+	return g.Conn.(interface{ TryWrite([]byte) (int, error) }).TryWrite(p[:n])
+}
 
 // reset closes a connection without a goodbye where that can be.
 func reset(c net.Conn) {
