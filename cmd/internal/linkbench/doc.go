@@ -1,12 +1,7 @@
 // Package linkbench measures what carries a job's messages between two
-// processes, in turn with raw TCP in C and in Go over the same wire:
-//
-//	left 10.77.0.1 ==== veth ==== 10.77.0.2 right
-//
-// Each host is a network namespace, and each end of a connection a process of
-// its own in one of them, for C a program compiled for the run, for Go this
-// program again. The ends wait for orders on their standard input, so that
-// those whose turn it is not take no CPU.
+// processes, in turn with raw TCP in C and in Go over the same wire between two
+// hosts (package twohosts). Each end of a connection is a process of its own,
+// for C a program compiled for the run, for Go this program again.
 //
 // A scene is a state of the wire and the processors, a figure something to
 // measure in it (plan.go); a Contestant is a way to carry messages. All of a

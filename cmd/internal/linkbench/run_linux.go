@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"runtime"
 	"slices"
 	"strings"
 
+	"github.com/isthmus-grid/isthmus/cmd/internal/twohosts"
 	"github.com/isthmus-grid/isthmus/internal/bench"
 	"github.com/isthmus-grid/isthmus/internal/lab"
 )
@@ -36,7 +36,7 @@ func Run(ctx context.Context, w io.Writer, o Options) (err error) {
 	if err := r.prepare(ctx); err != nil {
 		return fmt.Errorf("bench link: %w", err)
 	}
-	warnIfBusy(r.Err)
+	twohosts.WarnIfBusy(r.Err, "bench link")
 	for i := range scenes {
 		if err := r.scene(ctx, &scenes[i]); err != nil {
 			return fmt.Errorf("bench link: %w", err)
@@ -51,19 +51,6 @@ func Run(ctx context.Context, w io.Writer, o Options) (err error) {
 	return bench.WriteTable(w, r.rows...)
 }
 
-// warnIfBusy tells when other work wants the processors: what polls then
-// loses them for milliseconds at a time, and is measured so.
-func warnIfBusy(w io.Writer) {
-	var load float64
-	text, err := os.ReadFile("/proc/loadavg")
-	if err != nil {
-		return
-	}
-	if _, err := fmt.Sscan(string(text), &load); err == nil && load > float64(runtime.NumCPU())/2 {
-		fmt.Fprintf(w, "bench link: %.1f processes want the %d processors already: do not rely on the figures\n", load, runtime.NumCPU())
-	}
-}
-
 // A run is one call of Run.
 type run struct {
 	Options
@@ -71,7 +58,7 @@ type run struct {
 	folder string // of the program in C
 	cEnd   string // its path; empty without a compiler
 	rivals []rival
-	wire   *wire
+	wire   *twohosts.Wire
 	rows   []bench.Row
 }
 
@@ -79,9 +66,9 @@ func (r *run) prepare(ctx context.Context) (err error) {
 	if r.folder, err = os.MkdirTemp("", "isthmus-bench-link-"); err != nil {
 		return err
 	}
-	r.cEnd, err = compile(ctx, r.CC, r.folder)
+	r.cEnd, err = twohosts.Compile(ctx, r.CC, r.folder, "end", cSource)
 	switch {
-	case errors.Is(err, errNoCompiler):
+	case errors.Is(err, twohosts.ErrNoCompiler):
 		fmt.Fprintf(r.Err, "bench link: %v: the rows of C are left out, and Go is compared with %q\n", err, namePlain)
 	case err != nil:
 		return err
@@ -91,20 +78,20 @@ func (r *run) prepare(ctx context.Context) (err error) {
 	for _, c := range Contestants {
 		r.rivals = append(r.rivals, rival{name: c.Name(), secured: c.Secured()})
 	}
-	r.wire, err = newWire()
+	r.wire, err = twohosts.NewWire()
 	return err
 }
 
 func (r *run) close() error {
 	if r.wire != nil {
-		r.wire.close()
+		r.wire.Close()
 	}
 	return os.RemoveAll(r.folder)
 }
 
 // command returns how to start an end of v in a role.
 func (r *run) command(s *scene, v rival) func(role ...string) []string {
-	congestion := r.wire.congestion
+	congestion := r.wire.Congestion
 	if s.cubic() {
 		congestion = "cubic"
 	}
@@ -122,7 +109,7 @@ func (r *run) command(s *scene, v rival) func(role ...string) []string {
 
 // scene measures all figures of s that are asked for.
 func (r *run) scene(ctx context.Context, s *scene) (err error) {
-	if err := r.wire.both(func() error { return limit(s.rate) }); err != nil {
+	if err := r.wire.Limit(s.rate); err != nil {
 		return fmt.Errorf("scene %s: limiting the wire to %d bit/s: %w", s.name, s.rate, err)
 	}
 	duos := make(map[string]*duo) // started when first needed, and kept

@@ -1,4 +1,4 @@
-package linkbench
+package twohosts
 
 import (
 	"errors"
@@ -15,40 +15,42 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/lab/wan/star"
 )
 
-// The hosts' addresses, and the name of the wire's end at each.
+// The hosts' addresses.
 var (
-	leftAddr  = netip.MustParseAddr("10.77.0.1")
-	rightAddr = netip.MustParseAddr("10.77.0.2")
+	LeftAddr  = netip.MustParseAddr("10.77.0.1")
+	RightAddr = netip.MustParseAddr("10.77.0.2")
 )
 
+// wireName is the name of the wire's end at each host.
 const wireName = "wire0"
 
-// A wire is two hosts, one veth pair between them.
-type wire struct {
-	left, right *star.Space
-	congestion  string // the system's own choice of congestion control
+// A Wire is two hosts, one veth pair between them.
+type Wire struct {
+	Left, Right *star.Space
+	Congestion  string // the system's own choice of congestion control
 }
 
-func newWire() (_ *wire, err error) {
-	w := new(wire)
+// NewWire makes the hosts and waits until packets pass between them.
+func NewWire() (_ *Wire, err error) {
+	w := new(Wire)
 	defer func() {
 		if err != nil {
-			w.close()
+			w.Close()
 		}
 	}()
-	if w.left, err = star.NewSpace(); err != nil {
+	if w.Left, err = star.NewSpace(); err != nil {
 		return nil, err
 	}
-	if w.right, err = star.NewSpace(); err != nil {
+	if w.Right, err = star.NewSpace(); err != nil {
 		return nil, err
 	}
 	var right *os.File
-	err = w.right.Do(func() (err error) { right, err = os.Open("/proc/thread-self/ns/net"); return err })
+	err = w.Right.Do(func() (err error) { right, err = os.Open("/proc/thread-self/ns/net"); return err })
 	if err != nil {
 		return nil, err
 	}
 	defer right.Close()
-	err = w.left.Do(func() error {
+	err = w.Left.Do(func() error {
 		attrs := netlink.NewLinkAttrs()
 		attrs.Name = wireName
 		return netlink.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: wireName, PeerNamespace: netlink.NsFd(right.Fd())})
@@ -56,25 +58,26 @@ func newWire() (_ *wire, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("laying a wire: %w", err)
 	}
-	err = errors.Join(w.left.Do(func() error { return plug(leftAddr) }), w.right.Do(func() error { return plug(rightAddr) }))
+	err = errors.Join(w.Left.Do(func() error { return plug(LeftAddr) }), w.Right.Do(func() error { return plug(RightAddr) }))
 	if err != nil {
 		return nil, err
 	}
-	if err := w.both(awaitUp); err != nil {
+	if err := w.Both(awaitUp); err != nil {
 		return nil, err
 	}
-	return w, w.left.Do(func() error { // the file shows the reading thread's host
+	return w, w.Left.Do(func() error { // the file shows the reading thread's host
 		text, err := os.ReadFile("/proc/sys/net/ipv4/tcp_congestion_control")
-		w.congestion = strings.TrimSpace(string(text))
+		w.Congestion = strings.TrimSpace(string(text))
 		return err
 	})
 }
 
-// both runs f on both hosts.
-func (w *wire) both(f func() error) error { return errors.Join(w.left.Do(f), w.right.Do(f)) }
+// Both runs f on both hosts.
+func (w *Wire) Both(f func() error) error { return errors.Join(w.Left.Do(f), w.Right.Do(f)) }
 
-func (w *wire) close() {
-	for _, s := range []*star.Space{w.left, w.right} {
+// Close takes the hosts down. What runs there keeps its network until it ends.
+func (w *Wire) Close() {
+	for _, s := range []*star.Space{w.Left, w.Right} {
 		if s != nil {
 			s.Close()
 		}
@@ -110,8 +113,10 @@ func awaitUp() error {
 	}
 }
 
-// limit holds what leaves the calling thread's host to rate bit/s, with 1 ms of
-// tokens and 10 ms of queue; 0 takes the limit off.
+// Limit holds what leaves either host to rate bit/s, with 1 ms of tokens and
+// 10 ms of queue; 0 takes the limit off.
+func (w *Wire) Limit(rate uint64) error { return w.Both(func() error { return limit(rate) }) }
+
 func limit(rate uint64) error {
 	link, err := netlink.LinkByName(wireName)
 	if err != nil {
@@ -132,9 +137,36 @@ func limit(rate uint64) error {
 	return nil
 }
 
-// onOneCPU calls f on the calling thread bound to the last processor that it
+// SetCongestion has both hosts use the named congestion control, if they may,
+// for connections made from now on. It returns the one that they use.
+func (w *Wire) SetCongestion(name string) (string, error) {
+	const file = "/proc/sys/net/ipv4/tcp_congestion_control" // of the opening thread's host
+	var used string
+	return used, w.Both(func() error {
+		os.WriteFile(file, []byte(name), 0) // what comes of it is read next
+		text, err := os.ReadFile(file)
+		used = strings.TrimSpace(string(text))
+		return err
+	})
+}
+
+// Carried returns how many bytes have crossed the wire, both directions together.
+func (w *Wire) Carried() (bytes uint64, err error) {
+	return bytes, w.Left.Do(func() error {
+		link, err := netlink.LinkByName(wireName)
+		if err != nil {
+			return err
+		}
+		if s := link.Attrs().Statistics; s != nil {
+			bytes = s.TxBytes + s.RxBytes
+		}
+		return nil
+	})
+}
+
+// OnOneCPU calls f on the calling thread bound to the last processor that it
 // may use. What f starts stays bound to it.
-func onOneCPU(f func() error) error {
+func OnOneCPU(f func() error) error {
 	var all, one unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &all); err != nil {
 		return fmt.Errorf("asking for processors: %w", err)

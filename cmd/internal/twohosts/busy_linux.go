@@ -1,0 +1,22 @@
+package twohosts
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+)
+
+// WarnIfBusy tells people, in the name of a benchmark, when other work wants
+// the processors: what polls then loses them for milliseconds at a time, and is
+// measured so.
+func WarnIfBusy(w io.Writer, name string) {
+	var load float64
+	text, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return
+	}
+	if _, err := fmt.Sscan(string(text), &load); err == nil && load > float64(runtime.NumCPU())/2 {
+		fmt.Fprintf(w, "%s: %.1f processes want the %d processors already: do not rely on the figures\n", name, load, runtime.NumCPU())
+	}
+}
