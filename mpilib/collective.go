@@ -9,12 +9,19 @@ import (
 
 // Barrier returns nil once every rank has entered it.
 func Barrier(ctx context.Context, comm *Comm) error {
-	return comm.called("Barrier", collectives.Barrier(ctx, comm.nextCall()))
+	call, err := comm.nextCall()
+	if err == nil {
+		err = collectives.Barrier(ctx, call)
+	}
+	return comm.called("Barrier", err)
 }
 
 // Bcast copies root's buf into buf on every rank. All have the same length.
 func Bcast[T Elem](ctx context.Context, comm *Comm, buf []T, root int) error {
-	call := comm.nextCall()
+	call, err := comm.nextCall()
+	if err != nil {
+		return comm.called("Bcast", err)
+	}
 	b, err := view(buf)
 	if err == nil {
 		err = collectives.Bcast(ctx, call, b, root)
@@ -26,7 +33,10 @@ func Bcast[T Elem](ctx context.Context, comm *Comm, buf []T, root int) error {
 // send in rank order. recv is as long as send at root, where it may be send
 // itself, and ignored elsewhere.
 func Reduce[T Elem](ctx context.Context, comm *Comm, send, recv []T, op Op[T], root int) error {
-	call := comm.nextCall()
+	call, err := comm.nextCall()
+	if err != nil {
+		return comm.called("Reduce", err)
+	}
 	s, r, _, err := views(send, recv)
 	if err != nil {
 		return comm.called("Reduce", err)
@@ -41,7 +51,10 @@ func Reduce[T Elem](ctx context.Context, comm *Comm, send, recv []T, op Op[T], r
 // Allreduce is Reduce with the result, the same bits, on every rank. recv is
 // as long as send and may be send itself.
 func Allreduce[T Elem](ctx context.Context, comm *Comm, send, recv []T, op Op[T]) error {
-	call := comm.nextCall()
+	call, err := comm.nextCall()
+	if err != nil {
+		return comm.called("Allreduce", err)
+	}
 	s, r, _, err := views(send, recv)
 	if err != nil {
 		return comm.called("Allreduce", err)
@@ -56,7 +69,10 @@ func Allreduce[T Elem](ctx context.Context, comm *Comm, send, recv []T, op Op[T]
 // Gather puts rank r's send at recv[r*len(send):] at root. recv has
 // Size()*len(send) elements there and is ignored elsewhere.
 func Gather[T Elem](ctx context.Context, comm *Comm, send, recv []T, root int) error {
-	call := comm.nextCall()
+	call, err := comm.nextCall()
+	if err != nil {
+		return comm.called("Gather", err)
+	}
 	s, r, _, err := views(send, recv)
 	if err == nil {
 		err = collectives.Gather(ctx, call, s, r, root)
@@ -68,7 +84,10 @@ func Gather[T Elem](ctx context.Context, comm *Comm, send, recv []T, root int) e
 // Counts and displacements are in elements; they and recv are ignored
 // elsewhere. counts[r] must be the length of rank r's send.
 func Gatherv[T Elem](ctx context.Context, comm *Comm, send, recv []T, counts, displs []int, root int) error {
-	call := comm.nextCall()
+	call, err := comm.nextCall()
+	if err != nil {
+		return comm.called("Gatherv", err)
+	}
 	s, r, size, err := views(send, recv)
 	if err == nil {
 		err = collectives.Gatherv(ctx, call, s, r, times(counts, size), times(displs, size), root)
@@ -78,7 +97,10 @@ func Gatherv[T Elem](ctx context.Context, comm *Comm, send, recv []T, counts, di
 
 // Allgather is Gather with the result on every rank.
 func Allgather[T Elem](ctx context.Context, comm *Comm, send, recv []T) error {
-	call := comm.nextCall()
+	call, err := comm.nextCall()
+	if err != nil {
+		return comm.called("Allgather", err)
+	}
 	s, r, _, err := views(send, recv)
 	if err == nil {
 		err = collectives.Allgather(ctx, call, s, r)
@@ -89,7 +111,10 @@ func Allgather[T Elem](ctx context.Context, comm *Comm, send, recv []T) error {
 // Scatter fills rank r's recv from root's send[r*len(recv):]. send has
 // Size()*len(recv) elements there and is ignored elsewhere.
 func Scatter[T Elem](ctx context.Context, comm *Comm, send, recv []T, root int) error {
-	call := comm.nextCall()
+	call, err := comm.nextCall()
+	if err != nil {
+		return comm.called("Scatter", err)
+	}
 	s, r, _, err := views(send, recv)
 	if err == nil {
 		err = collectives.Scatter(ctx, call, s, r, root)
@@ -100,7 +125,10 @@ func Scatter[T Elem](ctx context.Context, comm *Comm, send, recv []T, root int) 
 // Alltoall moves block d of rank s's send into block s of rank d's recv. Both
 // hold Size() blocks of one size. They must not overlap.
 func Alltoall[T Elem](ctx context.Context, comm *Comm, send, recv []T) error {
-	call := comm.nextCall()
+	call, err := comm.nextCall()
+	if err != nil {
+		return comm.called("Alltoall", err)
+	}
 	s, r, _, err := views(send, recv)
 	if err == nil && len(send)%comm.Size() != 0 {
 		err = fmt.Errorf("%w: %d elements are not %d equal blocks", ErrCount, len(send), comm.Size())
@@ -115,7 +143,10 @@ func Alltoall[T Elem](ctx context.Context, comm *Comm, send, recv []T) error {
 // recv[rdispls[s]:rdispls[s]+rcounts[s]] of rank d. Counts and displacements
 // are in elements; what rank d expects of s must be what s has for d.
 func Alltoallv[T Elem](ctx context.Context, comm *Comm, send []T, scounts, sdispls []int, recv []T, rcounts, rdispls []int) error {
-	call := comm.nextCall()
+	call, err := comm.nextCall()
+	if err != nil {
+		return comm.called("Alltoallv", err)
+	}
 	s, r, size, err := views(send, recv)
 	if err == nil {
 		err = collectives.Alltoallv(ctx, call, s, times(scounts, size), times(sdispls, size), r, times(rcounts, size), times(rdispls, size))
@@ -146,32 +177,41 @@ func times(counts []int, size int) []int {
 	return out
 }
 
+// called says in which call err came up and has the communicator's error
+// handler see it.
 func (c *Comm) called(name string, err error) error {
 	if err != nil {
-		return fmt.Errorf("mpilib: %s on %s, rank %d: %w", name, c.name, c.rank, err)
+		return c.raise(fmt.Errorf("mpilib: %s on %s, rank %d: %w", name, c.Name(), c.rank, err))
 	}
 	return nil
 }
 
-// nextCall begins a collective call. Also one that then fails for its
-// arguments counts, so that the ranks stay in step.
-func (c *Comm) nextCall() *collectiveCall {
+// nextCall begins a collective call of an intracommunicator. Also one that
+// then fails for its arguments counts, so that the ranks stay in step.
+func (c *Comm) nextCall() (*collectiveCall, error) {
+	if c.isInter() {
+		return nil, fmt.Errorf("%w: call Merge for one communicator of both groups, or use Local for this group's", ErrIntercomm)
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if err := c.usable(); err != nil {
+		return nil, err
+	}
 	tag := c.calls
 	c.calls = (c.calls + 1) & MaxTag
-	return &collectiveCall{comm: c, tag: int(tag)}
+	return &collectiveCall{comm: c, context: c.context + collectiveContext, tag: int(tag)}, nil
 }
 
-// collectiveCall is one collective call's collectives.Comm: its messages carry
-// the communicator's second context and the number of the call as their tag.
+// collectiveCall is one collective call's collectives.Comm: its messages have
+// a context that point-to-point messages do not, and the call's tag.
 type collectiveCall struct {
-	comm *Comm
-	tag  int
+	comm    *Comm
+	context uint32
+	tag     int
 }
 
 func (c *collectiveCall) Rank() int { return c.comm.rank }
-func (c *collectiveCall) Size() int { return len(c.comm.ranks) }
+func (c *collectiveCall) Size() int { return c.comm.Size() }
 
 func (c *collectiveCall) Send(ctx context.Context, dst int, buf []byte) error {
 	return c.Isend(dst, buf).Wait(ctx)
@@ -183,12 +223,12 @@ func (c *collectiveCall) Recv(ctx context.Context, src int, buf []byte) error {
 
 func (c *collectiveCall) Isend(dst int, buf []byte) collectives.Request {
 	what := transfer{comm: c.comm, send: true, peer: dst, tag: c.tag, elem: 1}
-	return exactly{c.comm.world.engine.isend(what, c.comm.context+1, buf), len(buf)}
+	return exactly{c.comm.world.engine.isend(what, c.context, buf), len(buf)}
 }
 
 func (c *collectiveCall) Irecv(src int, buf []byte) collectives.Request {
 	what := transfer{comm: c.comm, peer: src, tag: c.tag, elem: 1}
-	return exactly{c.comm.world.engine.irecv(what, c.comm.context+1, buf), len(buf)}
+	return exactly{c.comm.world.engine.irecv(what, c.context, buf), len(buf)}
 }
 
 // exactly is a request whose message must have the length of its buffer.

@@ -1,58 +1,98 @@
 package mpilib
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"sync"
+	"sync/atomic"
+
+	"github.com/isthmus-grid/isthmus/mpilib/internal/group"
 )
 
 // Comm is a communicator: an ordered group of processes whose messages match
 // no other communicator's. Safe for concurrent use, but collectives must be
 // called in the same order on every rank, and so from one goroutine at a time.
+//
+// An intercommunicator (MPI-4.1, section 7.6) has two such groups: ranks given
+// to point-to-point calls are then ranks of the remote group.
 type Comm struct {
 	world   *World
-	name    string
-	rank    int         // of this process
-	ranks   []int       // world rank of each rank
-	inverse map[int]int // rank of each world rank
-	context uint32      // of point-to-point messages; the next is the collectives'
+	rank    int          // of this process in group
+	group   *group.Group // the processes on this side
+	peers   *group.Group // whom the ranks of messages name: group, or the remote group
+	aligned bool         // ranks of peers are world ranks
+	context uint32       // of point-to-point messages, the first of contextsPerComm
+
+	label   atomic.Pointer[string]
+	freed   atomic.Bool
+	handler atomic.Pointer[ErrorHandler]
 
 	mu    sync.Mutex
 	calls int32 // collective calls begun; the tag of the next one's messages
 }
 
-func newComm(w *World, name string, ranks []int, context uint32) *Comm {
-	c := &Comm{world: w, name: name, ranks: ranks, inverse: make(map[int]int, len(ranks)), context: context}
-	for rank, global := range ranks {
-		c.inverse[global] = rank
-	}
-	c.rank = c.inverse[w.engine.rank]
+// newComm returns the intracommunicator of the processes of g, of which this
+// one is a member.
+func newComm(w *World, name string, g *group.Group, context uint32) *Comm {
+	c := &Comm{world: w, rank: g.Rank(w.engine.rank), group: g, peers: g, context: context}
+	c.aligned = isAligned(g)
+	c.label.Store(&name)
 	return c
 }
 
-// Rank returns the caller's rank, 0 <= Rank() < Size().
-func (c *Comm) Rank() int { return c.rank }
-
-// Size returns the number of processes.
-func (c *Comm) Size() int { return len(c.ranks) }
-
-// WorldRank returns the rank in the world of rank r of c, or AnySource if c
-// has no such rank.
-func (c *Comm) WorldRank(r int) int {
-	if r < 0 || r >= len(c.ranks) {
-		return AnySource
-	}
-	return c.ranks[r]
+// isAligned reports whether every rank of g is its world rank.
+func isAligned(g *group.Group) bool {
+	all, err := group.Range(0, g.Size())
+	return err == nil && group.Compare(all, g) == group.Identical
 }
 
-// Name returns the communicator's name for people: "world", "world dup 2".
-func (c *Comm) Name() string { return c.name }
+// Rank returns the caller's rank, 0 <= Rank() < Size() (MPI-4.1, section 7.4.1).
+func (c *Comm) Rank() int { return c.rank }
+
+// Size returns the number of processes, those of the caller's side in an
+// intercommunicator (MPI-4.1, section 7.4.1).
+func (c *Comm) Size() int { return c.group.Size() }
+
+// WorldRank returns the rank in the world of rank r of c's group, or Undefined
+// if c has no such rank.
+func (c *Comm) WorldRank(r int) int { return c.group.WorldRank(r) }
+
+// World returns the membership of the job that c belongs to.
+func (c *Comm) World() *World { return c.world }
+
+// global is rank r of a message in terms of the world; AnySource and ProcNull
+// stay what they are. r was checked.
+func (c *Comm) global(r int) int {
+	if c.aligned || r < 0 {
+		return r
+	}
+	return c.peers.WorldRank(r)
+}
+
+// local is the inverse of global for a member.
+func (c *Comm) local(world int) int {
+	if c.aligned {
+		return world
+	}
+	return c.peers.Rank(world)
+}
+
+func (c *Comm) isInter() bool { return c.peers != c.group }
+
+// usable says why nothing can be done with c, or returns nil.
+func (c *Comm) usable() error {
+	if c.freed.Load() {
+		return fmt.Errorf("%w; make it last longer, or Dup it for whom outlives it", ErrFreed)
+	}
+	return nil
+}
 
 func (c *Comm) checkSend(dst, tag int) error {
-	if dst < 0 || dst >= len(c.ranks) {
-		return fmt.Errorf("%w: %d, communicator %s has ranks 0 to %d", ErrRank, dst, c.name, len(c.ranks)-1)
+	if err := c.usable(); err != nil {
+		return err
+	}
+	if dst != ProcNull && (dst < 0 || dst >= c.peers.Size()) {
+		return fmt.Errorf("%w: %d, communicator %s has ranks 0 to %d", ErrRank, dst, c.Name(), c.peers.Size()-1)
 	}
 	if tag < 0 || tag > MaxTag {
 		return fmt.Errorf("%w: %d, tags are 0 to %d", ErrTag, tag, MaxTag)
@@ -62,7 +102,7 @@ func (c *Comm) checkSend(dst, tag int) error {
 
 func (c *Comm) checkRecv(src, tag int) error {
 	if src == AnySource {
-		src = 0
+		src = ProcNull
 	}
 	if tag == AnyTag {
 		tag = 0
@@ -70,73 +110,74 @@ func (c *Comm) checkRecv(src, tag int) error {
 	return c.checkSend(src, tag)
 }
 
-// worldSource is rank src, or AnySource, in terms of the world.
-func (c *Comm) worldSource(src int) int {
-	if src == AnySource {
-		return AnySource
-	}
-	return c.ranks[src]
-}
+// Name returns the communicator's name for people, "world" or "world dup 2"
+// unless SetName gave it another (MPI-4.1, section 7.8).
+func (c *Comm) Name() string { return *c.label.Load() }
+
+// SetName gives c a name for people, which errors then use. It is local: other
+// ranks may name theirs otherwise (MPI-4.1, section 7.8).
+func (c *Comm) SetName(name string) { c.label.Store(&name) }
 
 // Dup returns a communicator of the same processes in the same order
 // (MPI_Comm_dup). A collective call.
 func (c *Comm) Dup(ctx context.Context) (*Comm, error) {
-	id, err := c.agreeContext(ctx)
+	call, err := c.nextCall()
 	if err != nil {
-		return nil, fmt.Errorf("mpilib: Dup of %s: %w", c.name, err)
+		return nil, c.called("Dup", err)
 	}
-	return newComm(c.world, fmt.Sprintf("%s dup %d", c.name, id/2), c.ranks, id), nil
+	id, err := agree(ctx, call, terms{kind: callDup})
+	if err != nil {
+		return nil, c.called("Dup", err)
+	}
+	return c.child(nameOf(c, "dup", id), c.group, id), nil
 }
 
-// Undefined is the colour of a process that wants no part in a Split.
-const Undefined = -1
+// child returns a new communicator that inherits what c hands on to all
+// (MPI-4.1, section 9.3).
+func (c *Comm) child(name string, g *group.Group, id uint32) *Comm {
+	made := newComm(c.world, name, g, id)
+	made.handler.Store(c.handler.Load())
+	return made
+}
+
+// nameOf is the name of a communicator made from c: the same on all ranks and
+// on no two communicators.
+func nameOf(c *Comm, how string, id uint32) string {
+	return fmt.Sprintf("%s %s %d", c.Name(), how, id/contextsPerComm)
+}
 
 // Split returns a communicator of the processes that gave the same colour,
 // ordered by key and, where keys are equal, by rank in c (MPI_Comm_split). It
 // returns nil to those whose colour is Undefined. A collective call.
 func (c *Comm) Split(ctx context.Context, colour, key int) (*Comm, error) {
-	if colour < 0 && colour != Undefined {
-		return nil, fmt.Errorf("mpilib: Split of %s: colour %d is negative and not Undefined", c.name, colour)
-	}
-	mine := [2]int64{int64(colour), int64(key)}
-	all := make([][2]int64, c.Size())
-	if err := Allgather(ctx, c, [][2]int64{mine}, all); err != nil {
-		return nil, fmt.Errorf("mpilib: Split of %s: %w", c.name, err)
-	}
-	id, err := c.agreeContext(ctx)
+	call, err := c.nextCall()
 	if err != nil {
-		return nil, fmt.Errorf("mpilib: Split of %s: %w", c.name, err)
+		return nil, c.called("Split", err)
 	}
-	if colour == Undefined {
-		return nil, nil
-	}
-	name := fmt.Sprintf("%s split %d colour %d", c.name, id/2, colour)
-	return newComm(c.world, name, splitGroup(c.ranks, all, colour), id), nil
+	made, err := c.split(ctx, call, terms{kind: callSplit}, colour, key)
+	return made, c.called("Split", err)
 }
 
-// splitGroup returns the world ranks of colour's members in their new order.
-func splitGroup(ranks []int, all [][2]int64, colour int) []int {
-	var members []int
-	for r := range all {
-		if all[r][0] == int64(colour) {
-			members = append(members, r)
-		}
+func (c *Comm) split(ctx context.Context, call *collectiveCall, t terms, colour, key int) (*Comm, error) {
+	if colour < 0 && colour != Undefined {
+		t.fault = fmt.Errorf("%w: colour %d is negative and not Undefined", ErrArg, colour)
 	}
-	slices.SortStableFunc(members, func(a, b int) int { return cmp.Compare(all[a][1], all[b][1]) })
-	for i, r := range members {
-		members[i] = ranks[r]
+	id, err := agree(ctx, call, t)
+	if err != nil {
+		return nil, err
 	}
-	return members
-}
-
-// agreeContext finds a context that no member uses: the greatest of their next
-// free ones. Communicators of one Split share it, which is safe because their
-// members are disjoint.
-func (c *Comm) agreeContext(ctx context.Context) (uint32, error) {
-	next := []uint32{c.world.engine.nextContext(0)}
-	if err := Allreduce(ctx, c, next, next, Max); err != nil {
-		return 0, err
+	all, err := allgather(ctx, call, [2]int64{int64(colour), int64(key)})
+	if err != nil || colour == Undefined {
+		return nil, err
 	}
-	c.world.engine.nextContext(next[0] + 2)
-	return next[0], nil
+	choices := make([]group.Choice, len(all))
+	for r, one := range all {
+		choices[r] = group.Choice{Colour: int(one[0]), Key: int(one[1])}
+	}
+	g, err := group.SplitOff(c.group, choices, colour)
+	if err != nil {
+		return nil, err
+	}
+	// Communicators of one Split share their context: no process is in two.
+	return c.child(fmt.Sprintf("%s colour %d", nameOf(c, "split", id), colour), g, id), nil
 }

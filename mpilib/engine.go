@@ -22,7 +22,6 @@ type engine struct {
 	mu       sync.Mutex
 	contexts map[uint32]*matcher
 	peers    []*peer // by world rank; nil for this process
-	next     uint32  // context that no communicator of this process uses
 	wildcard int     // receives and probes that wait for AnySource
 	arrived  chan struct{}
 	selfHeld int   // bytes of copied messages to self
@@ -56,16 +55,8 @@ func (e *engine) matcherOf(context uint32) *matcher {
 	return m
 }
 
-// nextContext raises the next free context to at least n and returns it.
-func (e *engine) nextContext(n uint32) uint32 {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.next = max(e.next, n)
-	return e.next
-}
-
 func (e *engine) newRequest(what transfer, context uint32, buf []byte) *Request {
-	r := &Request{what: what, engine: e, context: context, buf: buf, global: what.comm.worldSource(what.peer), done: make(chan struct{})}
+	r := &Request{what: what, engine: e, context: context, buf: buf, global: what.comm.global(what.peer), done: make(chan struct{})}
 	r.bytes = len(buf)
 	return r
 }
@@ -210,7 +201,7 @@ func (e *engine) hopeless(c *Comm, source int) error {
 		}
 		return p.failed
 	}
-	for _, global := range c.ranks {
+	for global := range c.peers.WorldRanks() {
 		if global != e.rank && e.peers[global].failed != nil && !e.peers[global].gone {
 			return e.peers[global].failed
 		}
@@ -275,7 +266,7 @@ func (e *engine) interrupt(r *Request) {
 }
 
 func (e *engine) iprobe(c *Comm, src, tag int) (Status, bool, error) {
-	source := c.worldSource(src)
+	source := c.global(src)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if msg := e.matcherOf(c.context).peek(source, tag); msg != nil {
@@ -294,7 +285,7 @@ func (e *engine) iprobe(c *Comm, src, tag int) (Status, bool, error) {
 }
 
 func (e *engine) probe(ctx context.Context, c *Comm, src, tag int) (Status, error) {
-	source := c.worldSource(src)
+	source := c.global(src)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.expect(source, 1)
@@ -325,8 +316,7 @@ func (e *engine) probe(ctx context.Context, c *Comm, src, tag int) (Status, erro
 func (e *engine) fail(source int, err error, alsoWild bool) {
 	for _, m := range e.contexts {
 		m.posted = slices.DeleteFunc(m.posted, func(r *Request) bool {
-			_, member := r.what.comm.inverse[source]
-			if r.global != source && !(alsoWild && r.global == AnySource && member) {
+			if r.global != source && !(alsoWild && r.global == AnySource && r.what.comm.peers.Contains(source)) {
 				return false
 			}
 			e.unpost(r)

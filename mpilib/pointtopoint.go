@@ -32,6 +32,9 @@ func Isend[T Elem](comm *Comm, buf []T, dst, tag int) *Request {
 	if err != nil {
 		return failedRequest(what, err)
 	}
+	if dst == ProcNull {
+		return nullRequest(what)
+	}
 	return comm.world.engine.isend(what, comm.context, b)
 }
 
@@ -45,6 +48,9 @@ func Irecv[T Elem](comm *Comm, buf []T, src, tag int) *Request {
 	what := transfer{comm: comm, peer: src, tag: tag, elem: 1}
 	if err != nil {
 		return failedRequest(what, err)
+	}
+	if src == ProcNull {
+		return nullRequest(what)
 	}
 	what.elem, _ = elemSize[T]() // judged by view
 	return comm.world.engine.irecv(what, comm.context, b)
@@ -64,11 +70,14 @@ func Sendrecv[T, U Elem](ctx context.Context, comm *Comm, sendbuf []T, dst, send
 // is here, and describes it (MPI_Probe). It receives nothing.
 func (c *Comm) Probe(ctx context.Context, src, tag int) (Status, error) {
 	if err := c.checkRecv(src, tag); err != nil {
-		return Status{}, err
+		return Status{}, c.called("Probe", err)
+	}
+	if src == ProcNull {
+		return nullStatus, nil
 	}
 	st, err := c.world.engine.probe(ctx, c, src, tag)
 	if err != nil {
-		return Status{}, fmt.Errorf("mpilib: Probe: %v: %w", transfer{comm: c, peer: src, tag: tag}, err)
+		return Status{}, c.raise(fmt.Errorf("mpilib: Probe: %v: %w", transfer{comm: c, peer: src, tag: tag}, err))
 	}
 	return st, nil
 }
@@ -76,7 +85,11 @@ func (c *Comm) Probe(ctx context.Context, src, tag int) (Status, error) {
 // Iprobe is Probe without waiting; ok says whether there is such a message.
 func (c *Comm) Iprobe(src, tag int) (st Status, ok bool, err error) {
 	if err := c.checkRecv(src, tag); err != nil {
-		return Status{}, false, err
+		return Status{}, false, c.called("Iprobe", err)
 	}
-	return c.world.engine.iprobe(c, src, tag)
+	if src == ProcNull {
+		return nullStatus, true, nil
+	}
+	st, ok, err = c.world.engine.iprobe(c, src, tag)
+	return st, ok, c.raise(err)
 }

@@ -52,10 +52,13 @@ func (t transfer) String() string {
 	if t.send {
 		s = "send to "
 	}
-	if t.peer == AnySource {
-		s += "any rank of " + t.comm.name
-	} else {
-		s += fmt.Sprintf("rank %d of %s", t.peer, t.comm.name)
+	switch t.peer {
+	case AnySource:
+		s += "any rank of " + t.comm.Name()
+	case ProcNull:
+		s += "ProcNull on " + t.comm.Name()
+	default:
+		s += fmt.Sprintf("rank %d of %s", t.peer, t.comm.Name())
 	}
 	if t.tag == AnyTag {
 		return s + ", any tag"
@@ -70,6 +73,13 @@ func failedRequest(what transfer, err error) *Request {
 	return &Request{what: what, done: closedChan, state: complete, err: err}
 }
 
+// nullRequest is a transfer with ProcNull, which is complete at once and moves
+// nothing (MPI-4.1, section 3.10).
+func nullRequest(what transfer) *Request { return failedRequest(what, nil) }
+
+// nullStatus is what a receive from ProcNull returns.
+var nullStatus = Status{Source: ProcNull, Tag: AnyTag}
+
 // Wait returns when the transfer is complete or has failed, or when ctx is
 // done. In the last case it is given up, as by MPI_Cancel: a receive matches
 // no message any more; a send may or may not arrive. In every case the buffer
@@ -80,7 +90,7 @@ func (r *Request) Wait(ctx context.Context) (Status, error) {
 		err = fmt.Errorf("%w: the message has %d bytes, an element %d", ErrCount, st.Bytes, r.what.elem)
 	}
 	if err != nil {
-		return st, fmt.Errorf("mpilib: %v: %w", r.what, err)
+		return st, r.what.comm.raise(fmt.Errorf("mpilib: %v: %w", r.what, err))
 	}
 	return st, nil
 }
@@ -118,6 +128,9 @@ func (r *Request) result() (Status, error) {
 	if r.err != nil {
 		return Status{Source: r.what.peer, Tag: r.what.tag}, r.err
 	}
+	if r.what.peer == ProcNull {
+		return nullStatus, nil
+	}
 	if r.what.send {
 		return Status{Source: r.what.comm.rank, Tag: r.what.tag, Count: r.bytes / r.what.elem, Bytes: r.bytes}, nil
 	}
@@ -126,7 +139,7 @@ func (r *Request) result() (Status, error) {
 
 // status describes a message from world rank source.
 func (c *Comm) status(source, tag, bytes, elem int) Status {
-	return Status{Source: c.inverse[source], Tag: tag, Count: bytes / elem, Bytes: bytes}
+	return Status{Source: c.local(source), Tag: tag, Count: bytes / elem, Bytes: bytes}
 }
 
 // Waitall waits for all the requests (MPI_Waitall). It returns the status of

@@ -32,7 +32,7 @@ func TestPeerStallsInMessage(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := &World{engine: newEngine(0, 2, 1<<20)}
-	c := newComm(w, "world", []int{0, 1}, 0)
+	c := newComm(w, "world", firstRanks(t, 2), 0)
 	w.engine.attach(&link.Link{Conn: bareConn{mine.(*net.TCPConn)}, Peer: overlay.ProcessName{Rank: 1}})
 
 	const n = 100000

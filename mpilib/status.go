@@ -3,12 +3,18 @@ package mpilib
 import (
 	"errors"
 	"fmt"
+
+	"github.com/isthmus-grid/isthmus/mpilib/internal/group"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/topology"
 )
 
-// AnySource and AnyTag are the wildcards of a receive or a probe.
+// What is given in place of a rank, tag, colour or count. The values are those
+// of the standard's C ABI.
 const (
-	AnySource = -1
-	AnyTag    = -1
+	AnySource = -1              // of a receive or a probe: whoever sends
+	AnyTag    = -1              // of a receive or a probe: any tag
+	ProcNull  = group.ProcNull  // no process: the transfer is complete at once and moves nothing (MPI-4.1, section 3.10)
+	Undefined = group.Undefined // no such rank; as a colour, no part
 )
 
 // MaxTag is the greatest tag of a message; the smallest is 0.
@@ -25,7 +31,15 @@ type Status struct {
 // What callers tell apart with errors.Is.
 var (
 	ErrTruncate   = errors.New("message is longer than the receive buffer")
-	ErrRank       = errors.New("no such rank")
+	ErrRank       = group.ErrRank
+	ErrArg        = group.ErrArg
+	ErrDims       = topology.ErrDims
+	ErrTopology   = topology.ErrTopology
+	ErrMismatch   = errors.New("the ranks disagree")            // on the call or its arguments
+	ErrFreed      = errors.New("communicator has been freed")   // MPI_ERR_COMM
+	ErrIntercomm  = errors.New("not for an intercommunicator")  // MPI_ERR_COMM
+	ErrIntracomm  = errors.New("only for an intercommunicator") // MPI_ERR_COMM
+	ErrContexts   = errors.New("no communicator context is left")
 	ErrTag        = errors.New("no such tag")
 	ErrType       = errors.New("type cannot be sent")
 	ErrCount      = errors.New("wrong count")

@@ -21,6 +21,7 @@ type World struct {
 	comm   *Comm
 	engine *engine
 	config config
+	comms  comms
 
 	connector overlay.Connector // nil in a world of one
 	mesh      *link.Mesh
@@ -40,6 +41,7 @@ type config struct {
 	limit          int
 	connectTimeout time.Duration
 	byeTimeout     time.Duration
+	where          func(rank int) overlay.NodeID // WithPlace; nil: the helper says
 	log            *slog.Logger
 }
 
@@ -97,12 +99,9 @@ func Init(ctx context.Context, opts ...Option) (*World, error) {
 		cfg.place = &p
 	}
 	w := &World{engine: newEngine(cfg.place.rank, cfg.place.size, cfg.limit), config: cfg}
-	ranks := make([]int, cfg.place.size)
-	for r := range ranks {
-		ranks[r] = r
+	if err := w.firstComms(); err != nil {
+		return nil, fmt.Errorf("mpilib: Init: %w", err)
 	}
-	w.comm = newComm(w, "world", ranks, 0)
-	w.engine.nextContext(2)
 	if cfg.place.size == 1 && cfg.connector == nil {
 		return w, nil
 	}
@@ -153,8 +152,12 @@ func (w *World) openConnector(ctx, serving context.Context, self link.Identity) 
 	w.serving.Go(func() { client.Serve(serving) }) // what ends it, Ready and Dial report
 	ctx, cancel := context.WithTimeout(ctx, w.config.connectTimeout)
 	defer cancel()
-	if _, err := client.Ready(ctx); err != nil {
+	here, err := client.Ready(ctx)
+	if err != nil {
 		return err
+	}
+	if w.config.where == nil {
+		w.comms.here = here
 	}
 	w.connector = client
 	return nil
@@ -183,7 +186,7 @@ func (w *World) Finalize(ctx context.Context) error {
 func (w *World) finalize(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, w.config.byeTimeout)
 	defer cancel()
-	errs := []error{w.engine.sayGoodbye(ctx)}
+	errs := []error{w.comms.end(), w.engine.sayGoodbye(ctx)}
 	links := w.Links()
 	w.engine.shut()
 	if w.stop != nil {
@@ -193,6 +196,7 @@ func (w *World) finalize(ctx context.Context) error {
 		errs = append(errs, w.connector.Close())
 	}
 	w.serving.Wait()
+	w.comms.background.Wait()
 	errs = append(errs, w.meshErr)
 	if name, ok := w.config.lookup(EnvReport); ok && name != "" {
 		errs = append(errs, writeReport(name, w.engine.rank, links))

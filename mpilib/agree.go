@@ -1,0 +1,157 @@
+package mpilib
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+
+	"github.com/isthmus-grid/isthmus/collectives"
+)
+
+// callKind is a collective call that makes a communicator.
+type callKind uint64
+
+const (
+	callDup callKind = iota + 1
+	callSplit
+)
+
+var callNames = map[callKind]string{callDup: "Dup", callSplit: "Split"}
+
+func (k callKind) String() string {
+	if name, ok := callNames[k]; ok {
+		return name
+	}
+	return fmt.Sprintf("call %d", uint64(k))
+}
+
+// terms is what a rank brings to a collective call that makes a communicator.
+type terms struct {
+	kind  callKind
+	args  [maxArgs]arg // those that must be equal on all ranks
+	fault error        // what is wrong with this rank's arguments
+}
+
+const maxArgs = 4
+
+// arg is an argument that must be equal on all ranks.
+type arg struct {
+	name   string
+	value  uint64
+	number bool // value is the argument itself, not its hash
+}
+
+func numberArg(name string, v int) arg { return arg{name, uint64(int64(v)), true} }
+
+// listArg stands for a list, or anything else that prints as what it is.
+func listArg(name string, v any) arg {
+	h := fnv.New64a()
+	fmt.Fprintf(h, "%v", v)
+	return arg{name: name, value: h.Sum64()}
+}
+
+// agree makes sure that all ranks are in the same call with equal arguments,
+// none of them with bad ones, and returns a new context. It fails on all ranks
+// or on none, so that no rank waits for another that has left with an error.
+//
+// One allreduce of the maxima of everything and of its complement: a value is
+// equal everywhere if they are complements. The new context is asked for by
+// one rank after the other in turn, so that none runs out of them early.
+func agree(ctx context.Context, call *collectiveCall, t terms) (uint32, error) {
+	var id uint32
+	if call.Rank() == call.tag%call.Size() && t.fault == nil {
+		id, t.fault = call.comm.world.newContext()
+	}
+	var in, out [2*(1+maxArgs) + 2]uint64
+	for i, v := range t.values() {
+		in[2*i], in[2*i+1] = v, ^v
+	}
+	if t.fault != nil {
+		in[len(in)-2] = uint64(call.Rank() + 1)
+	}
+	in[len(in)-1] = uint64(id)
+	if err := reduceAll(ctx, call, in[:], out[:], Max[uint64]); err != nil {
+		return 0, err
+	}
+	same := true
+	for i := range 1 + maxArgs {
+		same = same && out[2*i] == ^out[2*i+1]
+	}
+	blamed := int(out[len(out)-2]) - 1
+	switch {
+	case !same:
+		return 0, errors.Join(t.fault, t.differ(ctx, call))
+	case t.fault != nil:
+		return 0, t.fault
+	case blamed >= 0:
+		return 0, fmt.Errorf("%w: rank %d gave bad arguments; see its error", ErrMismatch, blamed)
+	}
+	return uint32(out[len(out)-1]), nil
+}
+
+func (t terms) values() (v [1 + maxArgs]uint64) {
+	v[0] = uint64(t.kind)
+	for i, a := range t.args {
+		v[i+1] = a.value
+	}
+	return v
+}
+
+// differ finds out who did not do the same as this rank. All ranks call it.
+func (t terms) differ(ctx context.Context, call *collectiveCall) error {
+	mine := t.values()
+	all, err := allgather(ctx, call, mine)
+	if err != nil {
+		return err
+	}
+	for r, v := range all {
+		if v[0] != mine[0] {
+			return fmt.Errorf("%w: rank %d calls %v and this rank %v; all must call the same", ErrMismatch, r, callKind(v[0]), t.kind)
+		}
+	}
+	for r, v := range all {
+		for i, a := range t.args {
+			switch {
+			case v[i+1] == a.value:
+			case a.number:
+				return fmt.Errorf("%w: %s is %d on rank %d and %d on this one; all must give the same", ErrMismatch, a.name, int64(v[i+1]), r, int64(a.value))
+			default:
+				return fmt.Errorf("%w: %s of rank %d is not that of this one; all must give the same", ErrMismatch, a.name, r)
+			}
+		}
+	}
+	return fmt.Errorf("%w: but with what cannot be seen from here", ErrMismatch)
+}
+
+// reduceAll is Allreduce within a call.
+func reduceAll[T Elem](ctx context.Context, call *collectiveCall, in, out []T, op Op[T]) error {
+	s, r, _, err := views(in, out)
+	if err != nil {
+		return err
+	}
+	o, err := bytesOp(op)
+	if err != nil {
+		return err
+	}
+	return collectives.Allreduce(ctx, call, s, r, o)
+}
+
+// allgather returns what every rank gives, by rank.
+func allgather[T Elem](ctx context.Context, call *collectiveCall, mine T) ([]T, error) {
+	all := make([]T, call.Size())
+	s, r, _, err := views([]T{mine}, all)
+	if err != nil {
+		return nil, err
+	}
+	return all, collectives.Allgather(ctx, call, s, r)
+}
+
+// bcast sends rank 0's values to all within a call.
+func bcast[T Elem](ctx context.Context, call *collectiveCall, values []T) error {
+	b, err := view(values)
+	if err != nil {
+		return err
+	}
+	return collectives.Bcast(ctx, call, b, 0)
+}

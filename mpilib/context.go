@@ -1,0 +1,87 @@
+package mpilib
+
+import (
+	"fmt"
+	"math"
+	"sync"
+
+	"github.com/isthmus-grid/isthmus/mpilib/internal/group"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// Every communicator owns contextsPerComm contexts in a row, so that its
+// different kinds of messages cannot match each other.
+const (
+	pointToPointContext = iota
+	collectiveContext
+	memberContext // of CreateGroup, which only some members call
+	leaderContext // of IntercommCreate's leaders
+	contextsPerComm
+)
+
+// The contexts that need no agreement.
+const (
+	worldContext   = 0 * contextsPerComm
+	selfContext    = 1 * contextsPerComm // each process has one; they share no process
+	sessionContext = 2 * contextsPerComm // of CommFromGroup, between any processes
+	firstContext   = 3 * contextsPerComm
+)
+
+// comms is what a world keeps for its communicators.
+type comms struct {
+	self *Comm
+	here overlay.NodeID // of this process; zero where nobody says
+
+	background sync.WaitGroup // calls that go on by themselves; Finalize waits for them
+
+	mu   sync.Mutex
+	made uint32 // contexts this process has handed out
+}
+
+// newContext returns the context of a communicator to be, which no other
+// communicator of the job has or will have. One process asks and tells the
+// members.
+//
+// Why it is unique: each process hands out its own numbers, those that leave
+// its world rank as the remainder, each once, under a lock. So no two calls
+// anywhere give the same, whichever goroutines and communicators they are for,
+// and whoever is told of them. Nothing is agreed upon but who asks; compare
+// the customary maximum of everyone's next free number, where two goroutines
+// of one process can be told the same number on two communicators. Numbers are
+// not used again: a late message finds no other communicator.
+func (w *World) newContext() (uint32, error) {
+	w.comms.mu.Lock()
+	defer w.comms.mu.Unlock()
+	n := uint64(w.comms.made)*uint64(w.engine.size) + uint64(w.engine.rank)
+	id := firstContext + n*contextsPerComm
+	if id > math.MaxUint32-contextsPerComm {
+		return 0, fmt.Errorf("%w: rank %d of the world has led the making of %d; keep communicators instead of making new ones",
+			ErrContexts, w.engine.rank, w.comms.made)
+	}
+	w.comms.made++
+	return uint32(id), nil
+}
+
+// firstComms makes the communicators that every process is born with.
+func (w *World) firstComms() error {
+	all, err := group.Range(0, w.engine.size)
+	if err != nil {
+		return err
+	}
+	alone, err := group.Range(w.engine.rank, 1)
+	if err != nil {
+		return err
+	}
+	w.comm = newComm(w, "world", all, worldContext)
+	w.comms.self = newComm(w, "self", alone, selfContext)
+	if w.config.where != nil {
+		w.comms.here = w.config.where(w.engine.rank)
+	}
+	return nil
+}
+
+// Self returns the communicator of this process alone (MPI_COMM_SELF).
+func (w *World) Self() *Comm { return w.comms.self }
+
+// end does what comes before the world's goodbye.
+func (s *comms) end() error { return nil }
