@@ -46,6 +46,10 @@ type Conn interface {
 	// WriteBuffers writes several buffers as one. It leaves bufs as they are.
 	WriteBuffers(bufs [][]byte) (int64, error)
 
+	// Post is Write that never waits: it copies all of p, or returns false because
+	// there is no room for it now or another write is under way.
+	Post(p []byte) (bool, error)
+
 	// Lend is WriteBuffers without a copy of large buffers: they must stay as
 	// they are until Await says that the peer's process has everything before mark.
 	Lend(bufs [][]byte) (mark uint64, err error)

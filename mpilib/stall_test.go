@@ -73,4 +73,5 @@ func (c bareConn) Lend(bufs [][]byte) (uint64, error) {
 	n, err := c.WriteBuffers(bufs)
 	return uint64(n), err
 }
-func (c bareConn) Await(uint64) error { return nil }
+func (c bareConn) Await(uint64) error          { return nil }
+func (c bareConn) Post(p []byte) (bool, error) { _, err := c.Write(p); return true, err }

@@ -65,3 +65,15 @@ func (c *Conn) TryWrite(p []byte) (n int, err error) {
 	}
 	return n, nil
 }
+
+// TryWriteVec is TryWrite for several buffers.
+func (c *Conn) TryWriteVec(bufs ...[]byte) (total int, err error) {
+	for _, b := range bufs {
+		n, err := c.TryWrite(b)
+		total += n
+		if err != nil || n < len(b) {
+			return total, err
+		}
+	}
+	return total, nil
+}

@@ -36,13 +36,6 @@ func (v *vector) fill(bufs [][]byte, limit int) [][]byte {
 
 const noLimit = math.MaxInt
 
-// fillOne takes b.
-func (v *vector) fillOne(b []byte) {
-	v.clear()
-	v.add(b)
-	v.point()
-}
-
 func (v *vector) add(b []byte) {
 	v.iov[v.used].Base = &b[0]
 	v.iov[v.used].SetLen(len(b))

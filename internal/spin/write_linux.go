@@ -77,17 +77,23 @@ func (c *Conn) WriteVec(bufs ...[]byte) (int, error) {
 // TryWrite writes what of p the socket takes without waiting, and returns how
 // many bytes that were: none if it is full, or if another write is under way.
 // Fewer than all of p is no error.
-func (c *Conn) TryWrite(p []byte) (int, error) {
+func (c *Conn) TryWrite(p []byte) (int, error) { return c.TryWriteVec(p) }
+
+// TryWriteVec is TryWrite for several buffers, one after the other. It keeps
+// neither them nor bufs, and takes no more than 64 of them at once.
+func (c *Conn) TryWriteVec(bufs ...[]byte) (int, error) {
 	w := &c.writer
-	if len(p) == 0 || !w.mu.TryLock() {
+	if !w.mu.TryLock() {
 		return 0, nil
 	}
 	defer w.mu.Unlock()
 	defer w.vec.clear()
 	w.n, w.errno = 0, 0
-	w.vec.fillOne(p)
+	if w.vec.fill(bufs, noLimit); w.vec.len() == 0 {
+		return 0, nil
+	}
 	if err := c.raw.Write(w.some); err != nil {
-		return 0, c.failed("write", err)
+		return w.n, c.failed("write", err)
 	}
 	if w.errno != 0 {
 		return w.n, c.failed("write", w.errno)
@@ -108,7 +114,8 @@ func (w *writer) tryAll(fd uintptr) bool {
 
 // tryOnce sends what there is room for.
 func (w *writer) tryOnce(fd uintptr) bool {
-	w.send(fd)
+	for w.vec.len() > 0 && w.send(fd) {
+	}
 	return true
 }
 

@@ -34,7 +34,7 @@ type Carrier struct {
 	pong     uint64 // with sayPong: the question
 	asked    question
 	iov      [][]byte
-	rest     []byte // of what was composed, which is to be written first
+	pending  bool // iov was composed, and is still to be written
 	head     [5*headerLen + wire.PaddedLen + smallData]byte
 
 	// Reading. Whoever sets reading owns the rest.
@@ -101,31 +101,59 @@ func (c *Carrier) say(what saying) {
 	c.wake()
 }
 
-// answer acknowledges what was read, without help of the carrier's goroutine
-// where that can be done without waiting.
+// answer acknowledges what was read.
 func (c *Carrier) answer() {
-	s := c.s
 	c.saying |= sayAck
-	try, ok := c.conn.(interface{ TryWrite(p []byte) (int, error) })
-	if !ok || c.writing || c.dead || c.saying != sayAck || s.send.Sendable() {
+	c.offer()
+}
+
+// tryWriter is a connection that can be written without waiting: TryWriteVec
+// returns how many bytes it took.
+type tryWriter interface {
+	TryWriteVec(bufs ...[]byte) (int, error)
+}
+
+// offer writes what there is without help of the carrier's goroutine, as far
+// as the socket takes it without waiting; that goroutine writes the rest.
+func (c *Carrier) offer() {
+	s := c.s
+	try, ok := c.conn.(tryWriter)
+	if !ok || c.writing || c.pending {
 		c.wake()
 		return
 	}
 	c.writing = true
-	if c.compose() {
+	for !c.dead && !c.pending && c.compose() {
 		c.speaks(s.ticks.Load())
-		word := c.iov[0]
 		s.mu.Unlock()
-		n, err := try.TryWrite(word)
+		n, err := try.TryWriteVec(c.iov...)
 		s.mu.Lock()
-		c.wrote(n, err)
-		if err == nil && n < len(word) {
-			c.rest = word[n:]
+		if err == nil && c.keep(n) && !c.dead {
+			c.pending = true
+			c.outN += uint64(n)
 			c.wake()
+			break
 		}
+		c.wrote(n, err)
 	}
 	c.writing = false
 	s.through()
+}
+
+// keep takes the first n bytes off iov, and reports whether any are left.
+func (c *Carrier) keep(n int) bool {
+	i := 0
+	for i < len(c.iov) && n >= len(c.iov[i]) {
+		n -= len(c.iov[i])
+		i++
+	}
+	left := copy(c.iov, c.iov[i:])
+	clear(c.iov[left:])
+	c.iov = c.iov[:left]
+	if n > 0 {
+		c.iov[0] = c.iov[0][n:]
+	}
+	return left > 0
 }
 
 // wake has the carrier's goroutine look for something to write.
@@ -161,9 +189,6 @@ func (c *Carrier) write() {
 		n, err := c.conn.WriteVec(c.iov...)
 		s.mu.Lock()
 		c.wrote(n, err)
-		if err == nil && c.last {
-			s.finish(net.ErrClosed)
-		}
 	}
 	c.writing = false
 	s.through()
@@ -181,8 +206,11 @@ func (c *Carrier) wrote(n int, err error) {
 	}
 	s.acknowledged()
 	s.writable.Broadcast()
-	if err != nil {
+	switch {
+	case err != nil:
 		s.failed(c, c.died(fmt.Errorf("writing: %w", err)))
+	case c.last:
+		s.finish(net.ErrClosed)
 	}
 }
 
@@ -193,8 +221,8 @@ func (c *Carrier) compose() bool {
 	if s.farewell {
 		return false
 	}
-	if len(c.rest) > 0 {
-		c.iov, c.rest = append(c.iov[:0], c.rest), nil
+	if c.pending {
+		c.pending = false
 		return true
 	}
 	l := letter{iov: c.iov[:0], head: c.head[:0], ack: s.ack()}

@@ -167,8 +167,12 @@ func (s *Stream) failed(c *Carrier, err error) {
 		return
 	}
 	c.dead = true
-	if c.from < c.to {
+	switch {
+	case c.writing && c.from < c.to:
 		s.dying = append(s.dying, c)
+	case !c.writing: // nobody reads what was pending
+		clear(c.iov)
+		c.pending, c.from, c.to = false, 0, 0
 	}
 	c.conn.Close()
 	c.wake()

@@ -47,7 +47,14 @@ func send(s *Stream, direction, n int, rng *rand.Rand) error {
 			rest = rest[cut:]
 		}
 		var err error
-		switch rng.IntN(4) {
+		switch rng.IntN(5) {
+		case 4:
+			var taken bool
+			if taken, err = s.Post(all); taken || err != nil {
+				spoil(all)
+				break
+			}
+			fallthrough
 		case 0:
 			var wrote int
 			if wrote, err = s.Write(all); err == nil && wrote != k {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -228,12 +229,13 @@ type grudging struct {
 	turn atomic.Int64
 }
 
-func (g *grudging) TryWrite(p []byte) (int, error) {
+func (g *grudging) TryWriteVec(bufs ...[]byte) (int, error) {
+	p := slices.Concat(bufs...)
 	n := min(int(g.turn.Add(1))%(len(p)+2), len(p))
 	if n == 0 {
 		return 0, nil
 	}
-	return g.Conn.(interface{ TryWrite([]byte) (int, error) }).TryWrite(p[:n])
+	return g.Conn.(tryWriter).TryWriteVec(p[:n])
 }
 
 // reset closes a connection without a goodbye where that can be.

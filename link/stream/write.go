@@ -102,7 +102,7 @@ func (s *Stream) push(bufs [][]byte) (n int64, lent bool, err error) {
 		}
 	}
 	if n > 0 {
-		s.flush(!lent && s.wrote.follows())
+		s.flush(s.how(lent))
 	}
 	return n, lent, nil
 }
@@ -119,7 +119,7 @@ func (s *Stream) room() (int, error) {
 		if room := s.roomNow(); room > 0 {
 			return room, nil
 		}
-		s.flush(false)
+		s.flush(atOnce)
 		if s.roomNow() == 0 && !s.over {
 			s.urge()
 			s.writable.Wait()
@@ -131,9 +131,53 @@ func (s *Stream) room() (int, error) {
 // than there are places for pages above those that are still being written.
 func (s *Stream) roomNow() int { return min(s.send.Room(), s.out.pages.room(s.out.end)) }
 
-// flush has what there is to write written: by the caller if one carrier alone
-// is to write it and is free, else, or later, by the carriers' goroutines.
-func (s *Stream) flush(later bool) {
+// Post is Write that never waits: it takes all of p, a copy of it, or returns
+// false because there is no room for it now or another write is under way. What
+// the socket does not take at once the carrier's goroutine writes.
+func (s *Stream) Post(p []byte) (bool, error) {
+	if !s.turn.TryLock() {
+		return false, nil
+	}
+	defer s.turn.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.closing || s.over:
+		return false, s.ended("write")
+	case s.roomNow() < len(p):
+		return false, nil
+	}
+	s.send.Push(len(p))
+	s.out.add(p)
+	if s.wrote.follows() {
+		s.flush(later)
+	} else {
+		s.flush(withoutWaiting)
+	}
+	return true, nil
+}
+
+// urgency says who is to write.
+type urgency uint8
+
+const (
+	atOnce         urgency = iota // the caller, if one carrier alone is to write and is free
+	withoutWaiting                // the caller as far as that is possible without waiting
+	later                         // the carrier's goroutine, which may find more by then
+)
+
+// how returns how urgent a write is: one of several that follow each other
+// closely, of small data, can wait for the next.
+func (s *Stream) how(lent bool) urgency {
+	if !lent && s.wrote.follows() {
+		return later
+	}
+	return atOnce
+}
+
+// flush has what there is to write written, where it is not the caller who does
+// it by the carriers' goroutines.
+func (s *Stream) flush(u urgency) {
 	var only *Carrier
 	for _, c := range s.carriers {
 		if !s.send.Uses(c.id) {
@@ -147,8 +191,10 @@ func (s *Stream) flush(later bool) {
 	}
 	switch {
 	case only == nil || only.writing: // whoever writes looks for more before it stops
-	case later:
+	case u == later:
 		only.wake()
+	case u == withoutWaiting:
+		only.offer()
 	default:
 		only.write()
 	}
@@ -230,6 +276,6 @@ func (s *Stream) CloseWrite() error {
 		return s.ended("close")
 	}
 	s.send.Fin()
-	s.flush(false)
+	s.flush(atOnce)
 	return nil
 }
