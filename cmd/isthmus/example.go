@@ -1,8 +1,12 @@
 package main
 
 import (
+	"strings"
+
 	"github.com/urfave/cli/v2"
 
+	"github.com/isthmus-grid/isthmus/examples/npb"
+	"github.com/isthmus-grid/isthmus/examples/npb/cg"
 	"github.com/isthmus-grid/isthmus/examples/npb/ep"
 	"github.com/isthmus-grid/isthmus/examples/npb/is"
 	"github.com/isthmus-grid/isthmus/examples/npb/kernel"
@@ -23,6 +27,11 @@ func exampleCommand() *cli.Command {
 	example := func(name, usage string, main func(args []string) int) *cli.Command {
 		return &cli.Command{Name: name, Usage: usage, SkipFlagParsing: true, Action: run(main)}
 	}
+	nas := func(name, usage string, classes []npb.Class, run kernel.Runner) *cli.Command {
+		return example(name, "NAS Parallel Benchmark "+strings.ToUpper(name)+": "+usage, func(args []string) int {
+			return kernel.Main(name, classes, run, args)
+		})
+	}
 	return &cli.Command{
 		Name:  "example",
 		Usage: "be a process of an example job, as isthmus run starts it",
@@ -30,8 +39,9 @@ func exampleCommand() *cli.Command {
 			"  isthmus run -n 4 isthmus example is --class W",
 		Subcommands: []*cli.Command{
 			example("pingpong", "measure round trips between two ranks", measure.Main),
-			example("is", "NAS Parallel Benchmark IS: sort integers", func(args []string) int { return kernel.Main("is", is.Classes, is.Run, args) }),
-			example("ep", "NAS Parallel Benchmark EP: random pairs", func(args []string) int { return kernel.Main("ep", ep.Classes, ep.Run, args) }),
+			nas("is", "sort integers", is.Classes, is.Run),
+			nas("ep", "random pairs", ep.Classes, ep.Run),
+			nas("cg", "sparse matrix, conjugate gradients", cg.Classes, cg.Run),
 		},
 	}
 }
