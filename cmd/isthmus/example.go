@@ -10,6 +10,7 @@ import (
 	"github.com/isthmus-grid/isthmus/examples/npb/ep"
 	"github.com/isthmus-grid/isthmus/examples/npb/is"
 	"github.com/isthmus-grid/isthmus/examples/npb/kernel"
+	"github.com/isthmus-grid/isthmus/examples/npb/mg"
 	"github.com/isthmus-grid/isthmus/examples/pingpong/measure"
 )
 
@@ -42,6 +43,7 @@ func exampleCommand() *cli.Command {
 			nas("is", "sort integers", is.Classes, is.Run),
 			nas("ep", "random pairs", ep.Classes, ep.Run),
 			nas("cg", "sparse matrix, conjugate gradients", cg.Classes, cg.Run),
+			nas("mg", "multigrid", mg.Classes, mg.Run),
 		},
 	}
 }

@@ -4,7 +4,7 @@
 // a matrix without structure by a vector some 400 times and measures short
 // messages.
 //
-// The rules are those of NAS report RNR-94-007, section 2.4; check values and
+// The rules are those of NAS report RNR-94-007, kernel CG; check values and
 // the count of operations are those of NPB 3.4. Ranks form a grid, the matrix
 // lies on it in blocks, and neighbours in rank are neighbours in a row: with
 // ranks numbered site after site, all sums stay in a site and only one
