@@ -8,6 +8,7 @@ import (
 	"github.com/isthmus-grid/isthmus/examples/npb"
 	"github.com/isthmus-grid/isthmus/examples/npb/cg"
 	"github.com/isthmus-grid/isthmus/examples/npb/ep"
+	"github.com/isthmus-grid/isthmus/examples/npb/ft"
 	"github.com/isthmus-grid/isthmus/examples/npb/is"
 	"github.com/isthmus-grid/isthmus/examples/npb/kernel"
 	"github.com/isthmus-grid/isthmus/examples/npb/mg"
@@ -44,6 +45,7 @@ func exampleCommand() *cli.Command {
 			nas("ep", "random pairs", ep.Classes, ep.Run),
 			nas("cg", "sparse matrix, conjugate gradients", cg.Classes, cg.Run),
 			nas("mg", "multigrid", mg.Classes, mg.Run),
+			nas("ft", "three-dimensional Fourier transforms", ft.Classes, ft.Run),
 		},
 	}
 }
