@@ -1,0 +1,64 @@
+// Package shm carries messages between two processes of one machine through
+// memory both have mapped. It stands beside a link that the two have already,
+// which tells them of each other and of each other's end, and wakes the one
+// that sleeps: this package makes no system call to send or to receive, parks
+// nobody and notices no death.
+//
+// It knows nothing of what it carries: no ranks, no tags, no requests. A record
+// is a head of 24 bytes and up to 32 KiB of payload; who has more cuts it.
+//
+// # A segment
+//
+// [Create] makes the memory, as a file that has no name anywhere (memfd_create)
+// and is gone with the last process that has it. Its [Offer] goes to the peer
+// over the link, who gives it to [Open]. All state is in the segment and in the
+// two ends that [Segment.Ends] returns.
+//
+//	0     head: magic[8] version:u32 0:u32 size:u64 nonce[16]
+//	4096  lane that the creator sends on: control, cells, data
+//	...   lane that the opener sends on: the same
+//
+// A lane's control has three words of 8 bytes, 128 bytes from each other so that no two share
+// what a processor fetches at once:
+//
+//	0     done: how many records the receiver is through with, a little late
+//	128   1 while the receiver sleeps
+//	256   1 while the sender sleeps, for want of room
+//
+// Numbers are in the machine's own byte order.
+//
+// # A lane
+//
+// A lane has one sender and one receiver. Its records are announced in a ring of
+// cells, each a cache line:
+//
+//	0   word: stamp in the upper half, length of the payload in the lower
+//	8   head of the record
+//	32  the payload, if that is at most 32 bytes long; else offset:u64 into data
+//
+// The stamp of the n-th record, counted from 0, is n+1 (modulo 2^32): a cell whose stamp is that
+// of the round before is still to be filled. So a small message moves one line
+// and no index, and a receiver that polls looks at nothing else. The word
+// is stored last: of a sender that dies at any moment whole records remain.
+//
+// Longer payloads lie in the data, one after the other and each in one piece.
+// Who sends decides where, and starts at the front again whenever the receiver has taken everything,
+// for memory that was just used is in the cache.
+//
+// # Trust
+//
+// The peer is a process of the same job, but may be broken. Whatever it writes, an end reads
+// and writes within its mapping only, and an impossible number ends
+// the lane with [ErrCorrupt]. The segment is sealed: it cannot shrink under a reader. Heads
+// are copied before they are shown; the bytes of a payload can change until they
+// are copied, so whoever decides by them copies first.
+//
+// # Sleeping
+//
+// Who is about to sleep says so (a store), then looks again (a load). Who sends stores
+// the record, then looks whether the peer sleeps. All four are sync/atomic's, which
+// are sequentially consistent: at least one of the two sees what the other did,
+// so a record is seen or its receiver is woken. The same holds for room.
+//
+// Linux only: elsewhere every call that would make a segment fails.
+package shm

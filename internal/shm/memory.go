@@ -1,0 +1,15 @@
+package shm
+
+import "errors"
+
+// ErrOtherProcess is in the error of a read from a peer's memory when the process
+// of that number is no longer the one that made the offer.
+var ErrOtherProcess = errors.New("the process is not the one that made the offer")
+
+// Memory is the private memory of a peer, to read from: the single copy of
+// a large message. It is for any goroutine.
+type Memory struct {
+	pid   int
+	proof uint64
+	nonce [16]byte
+}

@@ -1,0 +1,13 @@
+//go:build !linux
+
+package shm
+
+import "fmt"
+
+// OpenMemory fails: this is not Linux.
+func OpenMemory(Offer) (*Memory, error) { return nil, fmt.Errorf("shm.OpenMemory: %w", errNoLinux) }
+
+// Read fails: this is not Linux.
+func (m *Memory) Read(local []byte, addr uint64) error {
+	return fmt.Errorf("shm: read: %w", errNoLinux)
+}

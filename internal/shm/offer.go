@@ -1,0 +1,61 @@
+package shm
+
+import (
+	"encoding/binary"
+	"fmt"
+)
+
+// An Offer tells a peer how to map a segment, and how to prove that it may
+// read the offering process's memory. It is worth something on the same machine only, and
+// only to who could attach to that process anyway, but who holds it
+// should keep it: send it over an authenticated link.
+type Offer struct {
+	PID      int32    // of the process, in its own namespace
+	FD       int32    // its descriptor of the segment, or -1 if it was not the one to create it
+	Boot     [16]byte // of the running system: Linux's boot_id
+	PIDSpace uint64   // inode of the PID namespace
+	Nonce    [16]byte // random; it is in the segment's head and at Proof
+	Size     uint64   // of the segment, bytes
+	Proof    uint64   // address of the nonce in the process's private memory
+}
+
+// OfferSize is how many bytes an Offer takes.
+const OfferSize = 1 + 4 + 4 + 16 + 8 + 16 + 8 + 8
+
+const offerVersion = 1
+
+// Append appends the offer to b:
+//
+//	version:u8(1) pid:u32 fd:u32 boot[16] pidspace:u64 nonce[16] size:u64 proof:u64
+//
+// in big-endian order.
+func (o Offer) Append(b []byte) []byte {
+	b = append(b, offerVersion)
+	b = binary.BigEndian.AppendUint32(b, uint32(o.PID))
+	b = binary.BigEndian.AppendUint32(b, uint32(o.FD))
+	b = append(b, o.Boot[:]...)
+	b = binary.BigEndian.AppendUint64(b, o.PIDSpace)
+	b = append(b, o.Nonce[:]...)
+	b = binary.BigEndian.AppendUint64(b, o.Size)
+	return binary.BigEndian.AppendUint64(b, o.Proof)
+}
+
+// ParseOffer reads what Append wrote. Another version is refused: the two
+// use their link instead.
+func ParseOffer(b []byte) (Offer, error) {
+	if len(b) != OfferSize {
+		return Offer{}, fmt.Errorf("shm.ParseOffer: %d bytes, not %d", len(b), OfferSize)
+	}
+	if b[0] != offerVersion {
+		return Offer{}, fmt.Errorf("shm.ParseOffer: version %d, not %d", b[0], offerVersion)
+	}
+	var o Offer
+	o.PID = int32(binary.BigEndian.Uint32(b[1:]))
+	o.FD = int32(binary.BigEndian.Uint32(b[5:]))
+	copy(o.Boot[:], b[9:])
+	o.PIDSpace = binary.BigEndian.Uint64(b[25:])
+	copy(o.Nonce[:], b[33:])
+	o.Size = binary.BigEndian.Uint64(b[49:])
+	o.Proof = binary.BigEndian.Uint64(b[57:])
+	return o, nil
+}

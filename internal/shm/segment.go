@@ -1,0 +1,120 @@
+package shm
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"unsafe"
+)
+
+const (
+	// DefaultData is how many bytes of payload each direction of a segment
+	// holds where the caller does not say.
+	DefaultData = 256 << 10
+
+	// MinData and MaxData bound it. With the least, a record of the largest size always
+	// finds room once the receiver has taken everything it was sent and told so.
+	MinData = 4 * MaxRecord
+	MaxData = 64 << 20
+
+	page         = 4096
+	headBytes    = page
+	layout       = 1 // version
+	leastSegment = headBytes + 2*(laneBytes+MinData)
+	mostSegment  = headBytes + 2*(laneBytes+MaxData)
+)
+
+var magic = [8]byte{'i', 's', 't', 'h', 's', 'h', 'm', '\n'}
+
+// segmentHead is what a segment begins with.
+type segmentHead struct {
+	magic   [8]byte
+	version uint32
+	_       uint32
+	size    uint64
+	nonce   [16]byte
+}
+
+// ErrElsewhere is in the error of [Open] and [OpenMemory] when the peer runs on
+// another machine or in another PID namespace, as far as can be seen.
+var ErrElsewhere = errors.New("the peer is not in this machine's PID namespace")
+
+// A Segment is memory that two processes have mapped. Its methods are for
+// one goroutine at a time.
+type Segment struct {
+	mem     []byte
+	fd      int  // -1 once closed, or if opened
+	creator bool // which lane it sends on
+	offer   Offer
+	proof   *[16]byte // keeps what offer.Proof points to
+}
+
+// sizeOf returns the size of a segment with so much data in each direction.
+func sizeOf(data int) (int, error) {
+	if data == 0 {
+		data = DefaultData
+	}
+	if data < MinData || data > MaxData || data%page != 0 {
+		return 0, fmt.Errorf("%d bytes in each direction: want a multiple of %d from %d to %d", data, page, MinData, MaxData)
+	}
+	return headBytes + 2*(laneBytes+data), nil
+}
+
+// checkSize is for a size that a peer tells.
+func checkSize(size uint64) error {
+	if size < leastSegment || size > mostSegment || (size-leastSegment)%(2*page) != 0 {
+		return fmt.Errorf("a segment of %d bytes: want %d to %d, in steps of %d", size, leastSegment, mostSegment, 2*page)
+	}
+	return nil
+}
+
+func (s *Segment) head() *segmentHead { return (*segmentHead)(unsafe.Pointer(&s.mem[0])) }
+
+// Offer returns what the peer needs. On the creator's side that is to [Open] the
+// segment; on the other side it is for [OpenMemory] only. It holds until Close.
+func (s *Segment) Offer() Offer { return s.offer }
+
+// Ends returns the two ends of this process. Call it once: two senders for one
+// lane would write over each other's records. They must not be used once the
+// segment is closed: a touch of memory that is no longer mapped ends the process.
+func (s *Segment) Ends() (*Sender, *Receiver) {
+	half := (len(s.mem) - headBytes) / 2
+	out, in := s.mem[headBytes:headBytes+half:headBytes+half], s.mem[headBytes+half:]
+	if !s.creator {
+		out, in = in, out
+	}
+	return &Sender{lane: laneOf(out)}, &Receiver{lane: laneOf(in)}
+}
+
+// checkHead compares what is mapped with what was offered.
+func (s *Segment) checkHead(o Offer) error {
+	h := *s.head()
+	switch {
+	case h.magic != magic:
+		return fmt.Errorf("it begins with %x, not as a segment does", h.magic)
+	case h.version != layout:
+		return fmt.Errorf("its layout is %d, not %d", h.version, layout)
+	case h.size != o.Size:
+		return fmt.Errorf("it says to have %d bytes, not %d", h.size, o.Size)
+	case h.nonce != o.Nonce:
+		return errors.New("it has another nonce: it is not what was offered")
+	}
+	return nil
+}
+
+// parseUUID reads 16 bytes written in hexadecimal digits with dashes.
+func parseUUID(s string) (id [16]byte, err error) {
+	var a uint32
+	var b, c, d uint16
+	var e uint64
+	if _, err := fmt.Sscanf(s, "%08x-%04x-%04x-%04x-%012x", &a, &b, &c, &d, &e); err != nil || e>>48 != 0 {
+		return id, fmt.Errorf("%q is no UUID", s)
+	}
+	binary.BigEndian.PutUint32(id[0:], a)
+	binary.BigEndian.PutUint16(id[4:], b)
+	binary.BigEndian.PutUint16(id[6:], c)
+	binary.BigEndian.PutUint16(id[8:], d)
+	binary.BigEndian.PutUint16(id[10:], uint16(e>>32))
+	binary.BigEndian.PutUint32(id[12:], uint32(e))
+	return id, nil
+}

@@ -1,0 +1,193 @@
+package shm
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// seals keep a peer from taking memory away under a reader, which would be a
+// bus error.
+const seals = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
+
+// Create makes a segment whose each direction holds data bytes of payload:
+// DefaultData if 0, otherwise a multiple of 4096 from MinData to MaxData. Memory is taken page by
+// page when it is first used.
+func Create(data int) (*Segment, error) {
+	size, err := sizeOf(data)
+	if err != nil {
+		return nil, fmt.Errorf("shm.Create: %w", err)
+	}
+	fd, err := unix.MemfdCreate("isthmus", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		return nil, fmt.Errorf("shm.Create: memfd_create: %w", err)
+	}
+	s, err := create(fd, size)
+	if err != nil {
+		unix.Close(fd)
+		return nil, fmt.Errorf("shm.Create: %w", err)
+	}
+	return s, nil
+}
+
+func create(fd, size int) (*Segment, error) {
+	if err := unix.Ftruncate(fd, int64(size)); err != nil {
+		return nil, fmt.Errorf("%d bytes: %w", size, err)
+	}
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals); err != nil {
+		return nil, fmt.Errorf("seal: %w", err)
+	}
+	s, err := newSegment(fd, size)
+	if err != nil {
+		return nil, err
+	}
+	s.fd, s.creator, s.offer.FD = fd, true, int32(fd)
+	*s.head() = segmentHead{magic: magic, version: layout, size: uint64(size), nonce: s.offer.Nonce}
+	return s, nil
+}
+
+// newSegment maps fd and fills what both sides have.
+func newSegment(fd, size int) (*Segment, error) {
+	o, err := here()
+	if err != nil {
+		return nil, err
+	}
+	s := &Segment{fd: -1, offer: o, proof: new([16]byte)}
+	rand.Read(s.proof[:]) // never fails
+	s.offer.FD, s.offer.Size, s.offer.Nonce = -1, uint64(size), *s.proof
+	s.offer.Proof = uint64(uintptr(unsafe.Pointer(s.proof)))
+	s.mem, err = unix.Mmap(fd, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return nil, fmt.Errorf("map %d bytes: %w", size, err)
+	}
+	return s, nil
+}
+
+// Open maps the segment that a peer of this machine offered. The caller then
+// tells the peer, who can call CloseFile. It fails, with ErrElsewhere, if the peer cannot be
+// of this machine and PID namespace, and if the offer is not of a segment
+// that this process may open: the two stay with their link.
+func Open(o Offer) (*Segment, error) {
+	if err := near(o); err != nil {
+		return nil, fmt.Errorf("shm.Open: %w", err)
+	}
+	if err := checkSize(o.Size); err != nil {
+		return nil, fmt.Errorf("shm.Open: %w", err)
+	}
+	if o.PID <= 0 || o.FD < 0 {
+		return nil, fmt.Errorf("shm.Open: descriptor %d of process %d is none", o.FD, o.PID)
+	}
+	path := fmt.Sprintf("/proc/%d/fd/%d", o.PID, o.FD)
+	s, err := open(path, o)
+	if err != nil {
+		return nil, fmt.Errorf("shm.Open: %s: %w", path, err)
+	}
+	return s, nil
+}
+
+func open(path string, o Offer) (*Segment, error) {
+	// Not blocking, should it be somebody's pipe instead.
+	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
+	switch {
+	case errors.Is(err, unix.ENOENT):
+		return nil, errors.New("no such process or descriptor: the peer closed it or has ended")
+	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):
+		return nil, fmt.Errorf("%w: the peer runs as another user, or is guarded", err)
+	case err != nil:
+		return nil, err
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return nil, err
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG || uint64(st.Size) != o.Size {
+		return nil, fmt.Errorf("a file of mode %o and %d bytes, not a segment of %d", st.Mode, st.Size, o.Size)
+	}
+	if got, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0); err != nil || got&unix.F_SEAL_SHRINK == 0 {
+		return nil, errors.New("a file that can shrink, not a segment")
+	}
+	s, err := newSegment(fd, int(o.Size))
+	if err != nil {
+		return nil, err
+	}
+	if err := s.checkHead(o); err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// CloseFile closes the creator's descriptor, after which nobody can open the
+// segment any more. The mappings stay.
+func (s *Segment) CloseFile() error {
+	if s.fd < 0 {
+		return nil
+	}
+	fd := s.fd
+	s.fd = -1
+	if err := unix.Close(fd); err != nil {
+		return fmt.Errorf("shm: close the segment's file: %w", err)
+	}
+	return nil
+}
+
+// Close unmaps the segment and closes its descriptor, if that is still open. The
+// ends must not be in use, nor be used again. Closing twice does nothing.
+func (s *Segment) Close() error {
+	err := s.CloseFile()
+	if s.mem != nil {
+		mem := s.mem
+		s.mem = nil
+		if e := unix.Munmap(mem); e != nil {
+			err = errors.Join(err, fmt.Errorf("shm: unmap: %w", e))
+		}
+	}
+	return err
+}
+
+// here describes this process, as far as an offer does.
+func here() (Offer, error) {
+	o := Offer{PID: int32(os.Getpid())}
+	self, err := os.Readlink("/proc/self")
+	if err != nil {
+		return o, err
+	}
+	if self != strconv.Itoa(os.Getpid()) {
+		return o, fmt.Errorf("/proc is of another PID namespace: process %d is %s there", os.Getpid(), self)
+	}
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return o, err
+	}
+	if o.Boot, err = parseUUID(strings.TrimSpace(string(boot))); err != nil {
+		return o, fmt.Errorf("boot_id: %w", err)
+	}
+	var st unix.Stat_t
+	if err := unix.Stat("/proc/self/ns/pid", &st); err != nil {
+		return o, fmt.Errorf("PID namespace: %w", err)
+	}
+	o.PIDSpace = st.Ino
+	return o, nil
+}
+
+// near checks that an offer is of this machine and PID namespace.
+func near(o Offer) error {
+	us, err := here()
+	if err != nil {
+		return err
+	}
+	if o.Boot != us.Boot {
+		return fmt.Errorf("boot %x, not %x: %w", o.Boot, us.Boot, ErrElsewhere)
+	}
+	if o.PIDSpace != us.PIDSpace {
+		return fmt.Errorf("PID namespace %d, not %d: %w", o.PIDSpace, us.PIDSpace, ErrElsewhere)
+	}
+	return nil
+}

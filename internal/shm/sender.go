@@ -1,0 +1,151 @@
+package shm
+
+import (
+	"encoding/binary"
+	"fmt"
+)
+
+// A Sender is the sending end of a lane. It is for one goroutine at a time.
+type Sender struct {
+	lane lane
+	err  error
+
+	sent uint64 // records
+	done uint64 // records that the receiver was through with when last asked
+
+	// Of the data: where the next payload goes, if it fits there, and how many
+	// bytes were taken and given back since the beginning. Bytes skipped at
+	// the end, for want of a single piece, count as taken by the record after them.
+	next        int
+	taken, free uint64
+	takenBy     [cellCount]uint64 // taken, after the record in each cell
+}
+
+// TrySend sends a record of the head and of all of payload, one after the other, if there
+// is room; it copies them. If not it does nothing and reports false, as it does
+// once [Sender.Err] is not nil. More than MaxRecord bytes of payload are the
+// caller's mistake, and a panic. It neither waits nor allocates. After
+// one or several that were sent, [Sender.PeerSleeps] must be asked.
+func (s *Sender) TrySend(head *[HeadSize]byte, payload ...[]byte) bool {
+	n := 0
+	for _, p := range payload {
+		n += len(p)
+	}
+	if n > MaxRecord {
+		panic(fmt.Sprintf("shm: a record of %d bytes, more than %d", n, MaxRecord))
+	}
+	if s.err != nil || s.sent-s.done == cellCount && !s.ask(n) {
+		return false
+	}
+	c := &s.lane.cells[s.sent%cellCount]
+	to := c.body[:]
+	if n > inline {
+		at, ok := s.place(n)
+		if !ok {
+			return false
+		}
+		binary.NativeEndian.PutUint64(c.body[:], uint64(at))
+		to = s.lane.data[at : at+n]
+	}
+	for _, p := range payload {
+		to = to[copy(to, p):]
+	}
+	c.head = *head
+	s.takenBy[s.sent%cellCount] = s.taken
+	raceRelease()
+	c.word.Store(uint64(stamp(s.sent))<<32 | uint64(n)) // publishes all of the above
+	s.sent++
+	return true
+}
+
+// place takes n bytes of the data.
+func (s *Sender) place(n int) (at int, ok bool) {
+	n = roundUp(n)
+	if s.next+n > hot {
+		s.learn()
+	}
+	if s.taken == s.free {
+		s.next = 0 // nothing is in use; memory used just now is in the cache
+	}
+	at, skip, ok := s.fit(n)
+	if !ok {
+		if !s.learn() {
+			return 0, false
+		}
+		if at, skip, ok = s.fit(n); !ok {
+			return 0, false
+		}
+	}
+	s.next = at + n
+	s.taken += uint64(skip + n)
+	return at, true
+}
+
+// hot is how much of the data a sender uses before it asks whether it can
+// start over.
+const hot = 64 << 10
+
+// fit finds n bytes in one piece: where, and after skipping how many.
+func (s *Sender) fit(n int) (at, skip int, ok bool) {
+	at = s.next
+	if at+n > len(s.lane.data) {
+		at, skip = 0, len(s.lane.data)-at
+	}
+	return at, skip, s.taken+uint64(skip+n)-s.free <= uint64(len(s.lane.data))
+}
+
+// ask learns how far the receiver is and reports whether there is room
+// for a record of n bytes now.
+func (s *Sender) ask(n int) bool {
+	if !s.learn() || s.sent-s.done == cellCount {
+		return false
+	}
+	if n <= inline {
+		return true
+	}
+	if s.taken == s.free {
+		return true
+	}
+	_, _, ok := s.fit(roundUp(n))
+	return ok
+}
+
+// learn looks how far the receiver is. It reports false when the lane is
+// corrupt.
+func (s *Sender) learn() bool {
+	if s.err != nil {
+		return false
+	}
+	done := s.lane.done.Load()
+	if done == s.done {
+		return true
+	}
+	if done-s.done > s.sent-s.done { // behind what it was, or ahead of what was sent
+		s.err = fmt.Errorf("shm: the peer is through with %d records of %d, after %d: %w", done, s.sent, s.done, ErrCorrupt)
+		return false
+	}
+	s.done, s.free = done, s.takenBy[(done-1)%cellCount]
+	return true
+}
+
+// PeerSleeps reports whether the receiver must be woken, and takes that upon the
+// caller: it is true once per sleep. Ask it after sending.
+func (s *Sender) PeerSleeps() bool { return claim(&s.lane.recvSleeps) }
+
+// Sleep announces that the caller will not try again before it is woken, and
+// reports true, unless a record of n bytes of payload has room now, or the
+// lane is corrupt: then nothing is announced. A sender that wakes by itself need
+// not take the announcement back; it may be woken in vain.
+func (s *Sender) Sleep(n int) bool {
+	s.lane.sendSleeps.Store(1)
+	if s.ask(n) || s.err != nil { // after the store: see the package's documentation
+		s.lane.sendSleeps.Store(0)
+		return false
+	}
+	return true
+}
+
+// Err returns why the lane can no longer be sent on, or nil.
+func (s *Sender) Err() error { return s.err }
+
+func roundUp(n int) int { return (n + line - 1) &^ (line - 1) }

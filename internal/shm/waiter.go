@@ -1,0 +1,130 @@
+package shm
+
+import "time"
+
+// A Pace says how a process waits. The zero value is a good one for a process
+// that has a processor to itself.
+type Pace struct {
+	// Processors is how many the process may use at once (GOMAXPROCS), 0 if more than one.
+	// With one, whoever polls keeps the process's other goroutines from running,
+	// so a wait is over after a few yields.
+	Processors int
+
+	// Crowded says that more processes of the job than processors want to run: one that
+	// polls keeps the one it waits for from running, so it yields at once, and goes on
+	// yielding while that gives the processor to others.
+	Crowded bool
+
+	// Budget is how long a wait polls before it should sleep: 50 us if 0. It is not
+	// spent by one that should sleep at once, if negative.
+	Budget time.Duration
+}
+
+// A Step is what a wait should do after a poll that found nothing.
+type Step uint8
+
+const (
+	Spin  Step = iota + 1 // call [Pause], then poll
+	Yield                 // call [YieldCPU], then poll
+	Park                  // announce the sleep, then sleep
+)
+
+const (
+	defaultBudget = 50 * time.Microsecond
+	mostBudget    = 5 * time.Millisecond
+
+	fewSpins  = 128 // before the first yield
+	fewYields = 4   // of a wait in a process with one processor
+
+	// A crowded wait makes so many yields though its budget is spent, unless one
+	// takes so long that whoever runs instead must be computing.
+	crowdYields = 64
+	longYield   = time.Millisecond
+
+	gain    = 2  // budgets that a wait which paid adds to the account
+	most    = 16 // budgets that the account holds
+	sampled = 16 // of so many waits one polls though the account is empty
+)
+
+// A Waiter decides how the waits of one thread go on. It looks at no clock and
+// does nothing itself: times are since any fixed moment.
+//
+// What is polled in vain is bounded: a wait that found something within its
+// budget pays two budgets into an account, one that did not pays what it took.
+// Once it is empty, only every 16th wait polls for longer than a moment, until one of those pays.
+type Waiter struct {
+	pace   Pace
+	credit time.Duration
+	asked  int // waits that found the account empty
+
+	// Of the wait under way.
+	spins, yields int  // so far
+	timed         bool // start is set
+	start, last   time.Duration
+	brief         bool // the account is empty
+}
+
+// NewWaiter returns a waiter with a full account.
+func NewWaiter(p Pace) *Waiter {
+	switch {
+	case p.Budget == 0:
+		p.Budget = defaultBudget
+	case p.Budget < 0:
+		p.Budget = 0
+	}
+	p.Budget = min(p.Budget, mostBudget)
+	return &Waiter{pace: p, credit: most * p.Budget}
+}
+
+// Begin starts a wait.
+func (w *Waiter) Begin() {
+	w.spins, w.yields, w.timed, w.brief = 0, 0, false, false
+	if w.credit <= 0 {
+		w.asked++
+		w.brief = w.asked%sampled != 0
+	}
+}
+
+// Spinning reports whether the next step is Spin, whatever the time: the
+// caller of Next need not look at a clock, which takes as long as a small
+// message. It counts as that step.
+func (w *Waiter) Spinning() bool {
+	if w.spins >= fewSpins || w.pace.Crowded || w.pace.Processors == 1 || w.pace.Budget == 0 {
+		return false
+	}
+	w.spins++
+	return true
+}
+
+// Next says what to do after a poll that found nothing, once Spinning is false.
+func (w *Waiter) Next(now time.Duration) Step {
+	if !w.timed {
+		w.timed, w.start, w.last = true, now, now
+	}
+	long := now - w.last
+	w.last = now
+	if !w.more(now-w.start, long) {
+		w.credit = max(w.credit-(now-w.start), 0)
+		return Park
+	}
+	w.yields++
+	return Yield
+}
+
+func (w *Waiter) more(spent, long time.Duration) bool {
+	switch {
+	case w.pace.Budget == 0 || w.brief:
+		return false
+	case w.pace.Processors == 1 && w.yields >= fewYields:
+		return false
+	case spent < w.pace.Budget:
+		return true
+	default:
+		return w.pace.Crowded && w.yields < crowdYields && long < longYield
+	}
+}
+
+// Found ends a wait that found something, without having parked.
+func (w *Waiter) Found() {
+	w.credit = min(w.credit+gain*w.pace.Budget, most*w.pace.Budget)
+}

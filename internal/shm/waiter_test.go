@@ -1,0 +1,67 @@
+package shm
+
+import (
+	"testing"
+	"time"
+)
+
+// steps makes one wait that finds nothing, with so much time from step to step, and counts.
+func steps(w *Waiter, each time.Duration) (spins, yields int) {
+	w.Begin()
+	for w.Spinning() {
+		spins++
+	}
+	for now := time.Duration(0); w.Next(now) == Yield; now += each {
+		yields++
+	}
+	return spins, yields
+}
+
+func TestWaits(t *testing.T) {
+	const us = time.Microsecond
+	for _, test := range []struct {
+		name          string
+		pace          Pace
+		each          time.Duration
+		spins, yields int
+	}{
+		{"alone", Pace{}, us, fewSpins, 50},
+		{"slow yields", Pace{}, 20 * us, fewSpins, 3},
+		{"own budget", Pace{Budget: 10 * us}, us, fewSpins, 10},
+		{"budget beyond bounds", Pace{Budget: time.Second}, mostBudget / 10, fewSpins, 10},
+		{"no budget", Pace{Budget: -1}, us, 0, 0},
+		{"one processor", Pace{Processors: 1}, us, 0, fewYields},
+		{"two processors", Pace{Processors: 2}, us, fewSpins, 50},
+		{"crowded, nobody there", Pace{Crowded: true}, us / 2, 0, 100},
+		{"crowded, productive", Pace{Crowded: true}, 50 * us, 0, crowdYields},
+		{"crowded by who computes", Pace{Crowded: true}, 3 * time.Millisecond, 0, 1},
+		{"crowded, one processor", Pace{Crowded: true, Processors: 1}, us, 0, fewYields},
+	} {
+		spins, yields := steps(NewWaiter(test.pace), test.each)
+		if spins != test.spins || yields != test.yields {
+			t.Errorf("%s: %d spins and %d yields, want %d and %d", test.name, spins, yields, test.spins, test.yields)
+		}
+	}
+}
+
+func TestWaitsInVainAreBounded(t *testing.T) {
+	w := NewWaiter(Pace{})
+	polled := 0
+	for range 1000 {
+		if _, yields := steps(w, time.Microsecond); yields > 0 {
+			polled++
+		}
+	}
+	if polled < most || polled > most+1+1000/sampled {
+		t.Errorf("%d of 1000 waits in vain polled", polled)
+	}
+	for range 2 {
+		w.Begin()
+		w.Found() // pays
+	}
+	for i := range 4 {
+		if _, yields := steps(w, time.Microsecond); yields == 0 {
+			t.Errorf("wait %d after two that paid does not poll", i)
+		}
+	}
+}
