@@ -20,7 +20,10 @@ import (
 // standard input and writes its own to its output.
 const roleVar = "ISTHMUS_SHM_TEST_ROLE"
 
-var roles = map[string]func(p *party) error{"serve": serve}
+var (
+	roles     = map[string]func(p *party) error{"serve": serve}
+	strangers = map[string]func(o Offer) error{"nobody": nobody, "elsewhere": elsewhere}
+)
 
 func TestMain(m *testing.M) {
 	role := os.Getenv(roleVar)
@@ -39,15 +42,26 @@ func play(role string) error {
 	if err != nil {
 		return err
 	}
+	if stranger := strangers[role]; stranger != nil {
+		return stranger(offer)
+	}
 	s, err := Open(offer)
 	if err != nil {
 		return err
 	}
 	defer s.Close()
 	p := newParty(s)
-	fmt.Println(hex.EncodeToString(s.Offer().Append(nil)))
+	fmt.Print(hexOffer(s.Offer()))
 	return roles[role](p)
 }
+
+func selfAs(role string) *exec.Cmd {
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), roleVar+"="+role)
+	return cmd
+}
+
+func hexOffer(o Offer) string { return hex.EncodeToString(o.Append(nil)) + "\n" }
 
 func readOffer(in *bufio.Reader) (Offer, error) {
 	line, err := in.ReadString('\n')
@@ -84,7 +98,7 @@ func newParty(s *Segment) *party {
 }
 
 // start starts a child in a role and returns the parent's side.
-func start(t testing.TB, role string, data int, env ...string) *party {
+func start(t testing.TB, role string, data int) *party {
 	t.Helper()
 	s, err := Create(data)
 	if err != nil {
@@ -96,8 +110,7 @@ func start(t testing.TB, role string, data int, env ...string) *party {
 			t.Error(err)
 		}
 	})
-	p.cmd = exec.Command(os.Args[0])
-	p.cmd.Env = append(append(os.Environ(), roleVar+"="+role), env...)
+	p.cmd = selfAs(role)
 	p.cmd.Stderr = os.Stderr
 	out, err := p.cmd.StdoutPipe()
 	if err != nil {
@@ -114,7 +127,7 @@ func start(t testing.TB, role string, data int, env ...string) *party {
 		p.cmd.Process.Kill()
 		p.cmd.Wait()
 	})
-	fmt.Fprintln(p.stdin, hex.EncodeToString(s.Offer().Append(nil)))
+	fmt.Fprint(p.stdin, hexOffer(s.Offer()))
 	if p.other, err = readOffer(bufio.NewReader(out)); err != nil {
 		t.Fatal(err)
 	}
