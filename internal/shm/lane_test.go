@@ -54,17 +54,21 @@ func (m message) head() *[HeadSize]byte {
 	return &h
 }
 
-func (m message) fill(p []byte) []byte {
-	p = p[:m.size]
-	for i := range p {
-		p[i] = byte(m.n*31 + i + i>>7)
-	}
+// noise is where the bytes of messages come from.
+var noise = func() []byte {
+	p := make([]byte, 4*MaxRecord)
+	rand.NewChaCha8([32]byte{}).Read(p)
 	return p
+}()
+
+func (m message) bytes() []byte {
+	from := m.n * 31 % (len(noise) - MaxRecord)
+	return noise[from : from+m.size]
 }
 
 // is compares a record with what it should be.
-func (m message) is(head *[HeadSize]byte, payload, scratch []byte) bool {
-	return *head == *m.head() && bytes.Equal(payload, m.fill(scratch))
+func (m message) is(head *[HeadSize]byte, payload []byte) bool {
+	return *head == *m.head() && bytes.Equal(payload, m.bytes())
 }
 
 // split cuts p at random places.
@@ -84,7 +88,6 @@ func TestLaneAgainstQueue(t *testing.T) {
 		data := MinData + rnd.IntN(3)*page
 		s, r := newLane(data)
 		var queue []message
-		scratch, buf := make([]byte, MaxRecord), make([]byte, MaxRecord)
 		next, bias, full, held := 0, 5, 0, 0
 		for range 20_000 {
 			if rnd.IntN(200) == 0 {
@@ -95,7 +98,7 @@ func TestLaneAgainstQueue(t *testing.T) {
 				if bias == 8 {
 					m.size = rnd.IntN(40) // for want of cells
 				}
-				if !s.TrySend(m.head(), split(rnd, m.fill(buf))...) {
+				if !s.TrySend(m.head(), split(rnd, m.bytes())...) {
 					if full++; held+m.size < data/2-tellBytes-line*len(queue) && len(queue) < cellCount-tellCells {
 						t.Fatalf("seed %d: no room for %d bytes with %d bytes of %d and %d records under way", seed, m.size, held, data, len(queue))
 					}
@@ -113,7 +116,7 @@ func TestLaneAgainstQueue(t *testing.T) {
 			if !ok {
 				continue
 			}
-			if !queue[0].is(head, payload, scratch) {
+			if !queue[0].is(head, payload) {
 				t.Fatalf("seed %d: record %d is another", seed, queue[0].n)
 			}
 			if rnd.IntN(10) == 0 {
@@ -246,11 +249,10 @@ func TestNoWakeUpIsLost(t *testing.T) {
 	var both sync.WaitGroup
 	plain := 0       // the race detector sees that records order it
 	both.Go(func() { // ends when all is sent
-		buf := make([]byte, MaxRecord)
 		for i := range count {
 			plain = i
 			m := message{i, sizeOf(i)}
-			p := m.fill(buf)
+			p := m.bytes()
 			for !s.TrySend(m.head(), p) {
 				if s.Err() != nil || s.Sleep(len(p)) && !park("sender", toSend) {
 					return
@@ -265,7 +267,6 @@ func TestNoWakeUpIsLost(t *testing.T) {
 		}
 	})
 	both.Go(func() { // ends when all has come
-		scratch := make([]byte, MaxRecord)
 		for i := 0; i < count; {
 			head, p, ok, err := r.Next()
 			if err != nil {
@@ -278,7 +279,7 @@ func TestNoWakeUpIsLost(t *testing.T) {
 				}
 				continue
 			}
-			if !(message{i, sizeOf(i)}).is(head, p, scratch) {
+			if !(message{i, sizeOf(i)}).is(head, p) {
 				t.Errorf("record %d is another", i)
 				return
 			}

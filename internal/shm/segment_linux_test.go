@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -161,7 +160,8 @@ func TestSegmentCannotShrink(t *testing.T) {
 	}
 }
 
-// leftovers lists mappings and descriptors of segments, and files in /dev/shm.
+// leftovers lists mappings and descriptors of segments. Nothing else can be left,
+// for a segment has no name.
 func leftovers(t testing.TB) (all []string) {
 	t.Helper()
 	maps, err := os.ReadFile("/proc/self/maps")
@@ -179,12 +179,6 @@ func leftovers(t testing.TB) (all []string) {
 			all = append(all, to)
 		}
 	}
-	filepath.WalkDir("/dev/shm", func(path string, d fs.DirEntry, err error) error {
-		if strings.Contains(path, "isthmus") {
-			all = append(all, path)
-		}
-		return nil
-	})
 	return all
 }
 
@@ -217,12 +211,11 @@ func TestCloseLeavesNothing(t *testing.T) {
 func TestTwoProcesses(t *testing.T) {
 	p := start(t, "serve", MinData)
 	rnd := rand.New(rand.NewPCG(3, 4))
-	buf, scratch := make([]byte, MaxRecord), make([]byte, MaxRecord)
 	var under []message
 	for sent, received := 0, 0; received < 20_000; {
 		if sent < 20_000 {
 			m := message{sent, randomSize(rnd)}
-			if !m.fits(p, buf) {
+			if !m.fits(p) {
 				sent--
 			} else {
 				under = append(under, m)
@@ -240,7 +233,7 @@ func TestTwoProcesses(t *testing.T) {
 			continue
 		}
 		m := under[0]
-		if under = under[1:]; !m.echoed(head, payload, scratch) {
+		if under = under[1:]; !m.echoed(head, payload) {
 			t.Fatalf("record %d is another", m.n)
 		}
 		p.in.Done()
@@ -249,15 +242,15 @@ func TestTwoProcesses(t *testing.T) {
 }
 
 // fits sends m as a message of one record, if there is room.
-func (m message) fits(p *party, buf []byte) bool {
+func (m message) fits(p *party) bool {
 	var head [HeadSize]byte
 	head[0] = opEcho
 	binary.NativeEndian.PutUint64(head[8:], uint64(m.size))
-	return p.out.TrySend(&head, m.fill(buf))
+	return p.out.TrySend(&head, m.bytes())
 }
 
-func (m message) echoed(head *[HeadSize]byte, payload, scratch []byte) bool {
-	return head[0] == opEcho && binary.NativeEndian.Uint64(head[8:]) == uint64(m.size) && string(payload) == string(m.fill(scratch))
+func (m message) echoed(head *[HeadSize]byte, payload []byte) bool {
+	return head[0] == opEcho && binary.NativeEndian.Uint64(head[8:]) == uint64(m.size) && string(payload) == string(m.bytes())
 }
 
 // A process is killed while both ends work: what came is whole, nothing fails
@@ -267,12 +260,11 @@ func TestKilledPeer(t *testing.T) {
 	for round := range 25 {
 		t.Run(fmt.Sprint(round), func(t *testing.T) {
 			p := start(t, "serve", MinData)
-			buf, scratch := make([]byte, MaxRecord), make([]byte, MaxRecord)
 			var under []message
 			last, idle, dead := rnd.IntN(2000), 0, make(chan error, 1)
 			killed := false
 			for n := 0; idle < 100; {
-				if m := (message{n, randomSize(rnd)}); m.fits(p, buf) {
+				if m := (message{n, randomSize(rnd)}); m.fits(p) {
 					under = append(under, m)
 					n++
 				}
@@ -289,7 +281,7 @@ func TestKilledPeer(t *testing.T) {
 				case err != nil:
 					t.Fatal(err)
 				case ok:
-					if !under[0].echoed(head, payload, scratch) {
+					if !under[0].echoed(head, payload) {
 						t.Fatalf("record %d is another", under[0].n)
 					}
 					under = under[1:]
