@@ -2,11 +2,13 @@ package mpilib
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/fnv"
 
 	"github.com/isthmus-grid/isthmus/collectives"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/group"
 )
 
 // callKind is a collective call that makes a communicator.
@@ -14,10 +16,26 @@ type callKind uint64
 
 const (
 	callDup callKind = iota + 1
+	callCreate
+	callCreateGroup
 	callSplit
+	callSplitByType
+	callIntercommCreate
+	callMerge
+	callCommFromGroup
+	callCartCreate
+	callCartSub
+	callGraphCreate
+	callDistGraphCreateAdjacent
+	callDistGraphCreate
 )
 
-var callNames = map[callKind]string{callDup: "Dup", callSplit: "Split"}
+var callNames = map[callKind]string{
+	callDup: "Dup", callCreate: "Create", callCreateGroup: "CreateGroup", callSplit: "Split", callSplitByType: "SplitByType",
+	callIntercommCreate: "IntercommCreate", callMerge: "Merge", callCommFromGroup: "CommFromGroup",
+	callCartCreate: "CartCreate", callCartSub: "CartSub", callGraphCreate: "GraphCreate",
+	callDistGraphCreateAdjacent: "DistGraphCreateAdjacent", callDistGraphCreate: "DistGraphCreate",
+}
 
 func (k callKind) String() string {
 	if name, ok := callNames[k]; ok {
@@ -48,6 +66,17 @@ func numberArg(name string, v int) arg { return arg{name, uint64(int64(v)), true
 func listArg(name string, v any) arg {
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%v", v)
+	return arg{name: name, value: h.Sum64()}
+}
+
+// groupArg stands for all members of a group.
+func groupArg(name string, g *group.Group) arg {
+	h := fnv.New64a()
+	var b [4]byte
+	for world := range g.WorldRanks() {
+		binary.LittleEndian.PutUint32(b[:], uint32(world))
+		h.Write(b[:])
+	}
 	return arg{name: name, value: h.Sum64()}
 }
 
@@ -147,11 +176,11 @@ func allgather[T Elem](ctx context.Context, call *collectiveCall, mine T) ([]T, 
 	return all, collectives.Allgather(ctx, call, s, r)
 }
 
-// bcast sends rank 0's values to all within a call.
-func bcast[T Elem](ctx context.Context, call *collectiveCall, values []T) error {
+// bcast sends root's values to all within a call.
+func bcast[T Elem](ctx context.Context, call *collectiveCall, values []T, root int) error {
 	b, err := view(values)
 	if err != nil {
 		return err
 	}
-	return collectives.Bcast(ctx, call, b, 0)
+	return collectives.Bcast(ctx, call, b, root)
 }

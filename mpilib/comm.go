@@ -1,7 +1,6 @@
 package mpilib
 
 import (
-	"context"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -26,9 +25,16 @@ type Comm struct {
 	label   atomic.Pointer[string]
 	freed   atomic.Bool
 	handler atomic.Pointer[ErrorHandler]
+	hints   atomic.Uint32 // hints
 
-	mu    sync.Mutex
-	calls int32 // collective calls begun; the tag of the next one's messages
+	session *Session // that it was made from, directly or not; else nil
+	inner   *Comm    // of an intercommunicator's local group; else nil
+	lent    bool     // it is another's inner
+	layout  layout   // nil where there is none
+
+	mu         sync.Mutex // guards the rest; never held while calling the program
+	calls      int32      // collective calls begun; the tag of the next one's messages
+	attributes []attribute
 }
 
 // newComm returns the intracommunicator of the processes of g, of which this
@@ -101,6 +107,9 @@ func (c *Comm) checkSend(dst, tag int) error {
 }
 
 func (c *Comm) checkRecv(src, tag int) error {
+	if err := c.checkAsserted(src, tag); err != nil {
+		return err
+	}
 	if src == AnySource {
 		src = ProcNull
 	}
@@ -117,67 +126,3 @@ func (c *Comm) Name() string { return *c.label.Load() }
 // SetName gives c a name for people, which errors then use. It is local: other
 // ranks may name theirs otherwise (MPI-4.1, section 7.8).
 func (c *Comm) SetName(name string) { c.label.Store(&name) }
-
-// Dup returns a communicator of the same processes in the same order
-// (MPI_Comm_dup). A collective call.
-func (c *Comm) Dup(ctx context.Context) (*Comm, error) {
-	call, err := c.nextCall()
-	if err != nil {
-		return nil, c.called("Dup", err)
-	}
-	id, err := agree(ctx, call, terms{kind: callDup})
-	if err != nil {
-		return nil, c.called("Dup", err)
-	}
-	return c.child(nameOf(c, "dup", id), c.group, id), nil
-}
-
-// child returns a new communicator that inherits what c hands on to all
-// (MPI-4.1, section 9.3).
-func (c *Comm) child(name string, g *group.Group, id uint32) *Comm {
-	made := newComm(c.world, name, g, id)
-	made.handler.Store(c.handler.Load())
-	return made
-}
-
-// nameOf is the name of a communicator made from c: the same on all ranks and
-// on no two communicators.
-func nameOf(c *Comm, how string, id uint32) string {
-	return fmt.Sprintf("%s %s %d", c.Name(), how, id/contextsPerComm)
-}
-
-// Split returns a communicator of the processes that gave the same colour,
-// ordered by key and, where keys are equal, by rank in c (MPI_Comm_split). It
-// returns nil to those whose colour is Undefined. A collective call.
-func (c *Comm) Split(ctx context.Context, colour, key int) (*Comm, error) {
-	call, err := c.nextCall()
-	if err != nil {
-		return nil, c.called("Split", err)
-	}
-	made, err := c.split(ctx, call, terms{kind: callSplit}, colour, key)
-	return made, c.called("Split", err)
-}
-
-func (c *Comm) split(ctx context.Context, call *collectiveCall, t terms, colour, key int) (*Comm, error) {
-	if colour < 0 && colour != Undefined {
-		t.fault = fmt.Errorf("%w: colour %d is negative and not Undefined", ErrArg, colour)
-	}
-	id, err := agree(ctx, call, t)
-	if err != nil {
-		return nil, err
-	}
-	all, err := allgather(ctx, call, [2]int64{int64(colour), int64(key)})
-	if err != nil || colour == Undefined {
-		return nil, err
-	}
-	choices := make([]group.Choice, len(all))
-	for r, one := range all {
-		choices[r] = group.Choice{Colour: int(one[0]), Key: int(one[1])}
-	}
-	g, err := group.SplitOff(c.group, choices, colour)
-	if err != nil {
-		return nil, err
-	}
-	// Communicators of one Split share their context: no process is in two.
-	return c.child(fmt.Sprintf("%s colour %d", nameOf(c, "split", id), colour), g, id), nil
-}

@@ -29,13 +29,15 @@ const (
 
 // comms is what a world keeps for its communicators.
 type comms struct {
-	self *Comm
-	here overlay.NodeID // of this process; zero where nobody says
+	self        *Comm
+	whereabouts placeMap
+	here        overlay.NodeID // of this process; zero where nobody says
 
 	background sync.WaitGroup // calls that go on by themselves; Finalize waits for them
 
-	mu   sync.Mutex
-	made uint32 // contexts this process has handed out
+	mu    sync.Mutex
+	made  uint32 // contexts this process has handed out
+	ended bool   // nothing starts in the background any more
 }
 
 // newContext returns the context of a communicator to be, which no other
@@ -74,8 +76,12 @@ func (w *World) firstComms() error {
 	}
 	w.comm = newComm(w, "world", all, worldContext)
 	w.comms.self = newComm(w, "self", alone, selfContext)
+	w.comms.whereabouts.comm = newComm(w, "all processes", all, sessionContext)
 	if w.config.where != nil {
 		w.comms.here = w.config.where(w.engine.rank)
+		if _, err := overlay.ParseNodeID(w.comms.here.String()); err != nil {
+			return fmt.Errorf("WithPlace: %w", err)
+		}
 	}
 	return nil
 }
@@ -83,5 +89,26 @@ func (w *World) firstComms() error {
 // Self returns the communicator of this process alone (MPI_COMM_SELF).
 func (w *World) Self() *Comm { return w.comms.self }
 
-// end does what comes before the world's goodbye.
-func (s *comms) end() error { return nil }
+// start runs f in the background, unless the world has ended.
+func (s *comms) start(f func()) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended {
+		return false
+	}
+	s.background.Go(f)
+	return true
+}
+
+// end does what comes before the world's goodbye: the attributes of Self are
+// deleted first (MPI-4.1, section 11.2.4).
+func (s *comms) end() error {
+	var err error
+	if s.self != nil {
+		err = s.self.deleteAttributes()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ended = true
+	return err
+}

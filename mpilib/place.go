@@ -1,6 +1,12 @@
 package mpilib
 
-import "github.com/isthmus-grid/isthmus/overlay"
+import (
+	"context"
+	"fmt"
+
+	"github.com/isthmus-grid/isthmus/mpilib/internal/group"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
 
 // WithPlace pretends that this process runs on a node of a site, whatever the
 // helper says. Tests use it to lay out sites within one machine.
@@ -17,4 +23,147 @@ func WithPlaces(where func(rank int) (site, node string)) Option {
 			return overlay.NodeID{Site: overlay.SiteID(site), Name: node}
 		}
 	}
+}
+
+// Place returns where this process runs, as its helper or WithPlace says. It is
+// zero without either; then all processes are on one node of one site.
+func (w *World) Place() overlay.NodeID { return w.comms.here }
+
+// Places returns where each rank of c runs. A collective call.
+func (c *Comm) Places(ctx context.Context) ([]overlay.NodeID, error) {
+	call, err := c.nextCall()
+	if err != nil {
+		return nil, c.called("Places", err)
+	}
+	places, err := c.places(ctx, call)
+	return places, c.called("Places", err)
+}
+
+func (c *Comm) places(ctx context.Context, call *collectiveCall) ([]overlay.NodeID, error) {
+	all, err := allgather(ctx, call, recordOf(c.world.comms.here))
+	if err != nil {
+		return nil, err
+	}
+	places := make([]overlay.NodeID, len(all))
+	for r := range all {
+		if places[r], err = all[r].place(); err != nil {
+			return nil, fmt.Errorf("the place of rank %d: %w", r, err)
+		}
+	}
+	return places, nil
+}
+
+// placeRecord is a NodeID of constant size: two names with their lengths.
+type placeRecord [2][1 + overlay.MaxNameLen]byte
+
+func recordOf(place overlay.NodeID) (r placeRecord) {
+	for i, name := range []string{string(place.Site), place.Name} {
+		r[i][0] = byte(copy(r[i][1:], name))
+	}
+	return r
+}
+
+func (r *placeRecord) place() (overlay.NodeID, error) {
+	var names [2]string
+	for i := range r {
+		n := int(r[i][0])
+		if n > overlay.MaxNameLen {
+			return overlay.NodeID{}, fmt.Errorf("%w: a name of %d bytes; do all ranks run the same version?", ErrMismatch, n)
+		}
+		names[i] = string(r[i][1 : 1+n])
+	}
+	return overlay.NodeID{Site: overlay.SiteID(names[0]), Name: names[1]}, nil
+}
+
+// SplitType is what the processes of one part of SplitByType share.
+type SplitType int
+
+// The kinds of SplitByType. Undefined is for processes that want no part.
+const (
+	SplitShared SplitType = iota + 1 // memory (MPI_COMM_TYPE_SHARED): the node
+	SplitNode                        // the node
+	SplitSite                        // the site: hosts behind one gateway
+)
+
+// SplitByType splits c into communicators of the processes that share what
+// split says, ordered by key and, where keys are equal, by rank in c
+// (MPI_Comm_split_type; MPI-4.1, section 7.4.2). All ranks give the same split,
+// or SplitType(Undefined) and get nil. info gives hints. A collective call.
+func (c *Comm) SplitByType(ctx context.Context, split SplitType, key int, info *Info) (*Comm, error) {
+	call, err := c.nextCall()
+	if err != nil {
+		return nil, c.called("SplitByType", err)
+	}
+	made, err := c.splitByType(ctx, call, split, key, info)
+	return made, c.called("SplitByType", err)
+}
+
+func (c *Comm) splitByType(ctx context.Context, call *collectiveCall, split SplitType, key int, info *Info) (*Comm, error) {
+	t := terms{kind: callSplitByType}
+	set, err := hints(0).with(info)
+	t.fault = err
+	if split != SplitType(Undefined) && (split < SplitShared || split > SplitSite) {
+		t.fault = fmt.Errorf("%w: no split type %d; give SplitShared, SplitNode or SplitSite", ErrArg, split)
+	}
+	id, err := agree(ctx, call, t)
+	if err != nil {
+		return nil, err
+	}
+	all, err := allgather(ctx, call, group.Choice{Colour: int(split), Key: key})
+	if err != nil {
+		return nil, err
+	}
+	places, err := c.places(ctx, call)
+	if err != nil {
+		return nil, err
+	}
+	if err := sameSplit(all, split); err != nil || split == SplitType(Undefined) {
+		return nil, err
+	}
+	for r, first := range firstSharing(places, split) {
+		if all[r].Colour != Undefined {
+			all[r].Colour = first
+		}
+	}
+	g, err := group.SplitOff(c.group, all, all[c.rank].Colour)
+	if err != nil {
+		return nil, err
+	}
+	how := map[SplitType]string{SplitShared: "node", SplitNode: "node", SplitSite: "site"}[split]
+	made := c.child(fmt.Sprintf("%s of rank %d", nameOf(c, how, id), all[c.rank].Colour), g, id)
+	made.hints.Store(uint32(set))
+	return made, nil
+}
+
+// sameSplit looks for ranks that gave different splits; all ranks see the same.
+func sameSplit(all []group.Choice, mine SplitType) error {
+	first := -1
+	for r, choice := range all {
+		switch {
+		case choice.Colour == Undefined:
+		case first < 0:
+			first = r
+		case choice.Colour != all[first].Colour:
+			return fmt.Errorf("%w: the split is %d on rank %d, %d on rank %d and %d on this one; all must give the same, or Undefined",
+				ErrMismatch, all[first].Colour, first, choice.Colour, r, mine)
+		}
+	}
+	return nil
+}
+
+// firstSharing returns, for each rank, the first rank that shares what split
+// says with it.
+func firstSharing(places []overlay.NodeID, split SplitType) []int {
+	first := make(map[overlay.NodeID]int)
+	sharing := make([]int, len(places))
+	for r, place := range places {
+		if split == SplitSite {
+			place.Name = ""
+		}
+		if _, known := first[place]; !known {
+			first[place] = r
+		}
+		sharing[r] = first[place]
+	}
+	return sharing
 }

@@ -39,6 +39,7 @@ var (
 	ErrFreed      = errors.New("communicator has been freed")   // MPI_ERR_COMM
 	ErrIntercomm  = errors.New("not for an intercommunicator")  // MPI_ERR_COMM
 	ErrIntracomm  = errors.New("only for an intercommunicator") // MPI_ERR_COMM
+	ErrAsserted   = errors.New("contradicts a hint")            // what SetInfo promised not to do
 	ErrContexts   = errors.New("no communicator context is left")
 	ErrTag        = errors.New("no such tag")
 	ErrType       = errors.New("type cannot be sent")

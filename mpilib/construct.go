@@ -1,0 +1,264 @@
+package mpilib
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/isthmus-grid/isthmus/mpilib/internal/group"
+)
+
+// Dup returns a communicator of the same processes in the same order, with
+// copies of c's topology and of the attributes whose keys copy them, and
+// without hints (MPI_Comm_dup; MPI-4.1, section 7.4.2). A collective call, of
+// both groups of an intercommunicator.
+func (c *Comm) Dup(ctx context.Context) (*Comm, error) { return c.DupWithInfo(ctx, nil) }
+
+// DupWithInfo is Dup with hints for the new communicator
+// (MPI_Comm_dup_with_info; MPI-4.1, section 7.4.2).
+func (c *Comm) DupWithInfo(ctx context.Context, info *Info) (*Comm, error) {
+	dup, err := c.startDup(info)
+	if err != nil {
+		return nil, c.called("Dup", err)
+	}
+	made, err := dup(ctx)
+	return made, c.called("Dup", err)
+}
+
+// Idup starts a Dup (MPI_Comm_idup; MPI-4.1, section 7.4.2). Other collective
+// calls on c may follow before it is complete. Attributes and topology are
+// those at the time of the call. ctx bounds the Dup itself.
+func (c *Comm) Idup(ctx context.Context) *Pending[*Comm] { return c.IdupWithInfo(ctx, nil) }
+
+// IdupWithInfo is Idup with hints for the new communicator
+// (MPI_Comm_idup_with_info; MPI-4.1, section 7.4.2).
+func (c *Comm) IdupWithInfo(ctx context.Context, info *Info) *Pending[*Comm] {
+	dup, err := c.startDup(info)
+	return inBackground(ctx, c, "Idup", func(ctx context.Context) (*Comm, error) {
+		if err != nil {
+			return nil, err
+		}
+		return dup(ctx)
+	})
+}
+
+// startDup does what is to be done at the time of the call, in the order of
+// calls, and returns the rest.
+func (c *Comm) startDup(info *Info) (func(context.Context) (*Comm, error), error) {
+	round, err := c.nextRound()
+	if err != nil {
+		return nil, err
+	}
+	t := terms{kind: callDup}
+	set, err := hints(0).with(info)
+	attributes, copyErr := c.copyAttributes()
+	t.fault = firstOf(err, copyErr)
+	return func(ctx context.Context) (*Comm, error) {
+		ids, err := round.agree(ctx, t)
+		if err != nil {
+			return nil, err
+		}
+		made := c.twin(nameOf(c, "dup", ids.comm), ids)
+		made.attributes, made.layout = attributes, c.layout
+		made.hints.Store(uint32(set))
+		return made, nil
+	}, nil
+}
+
+func firstOf(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// child returns a new communicator that inherits what c hands on to all
+// (MPI-4.1, section 9.3).
+func (c *Comm) child(name string, g *group.Group, context uint32) *Comm {
+	made := newComm(c.world, name, g, context)
+	made.handler.Store(c.handler.Load())
+	made.joinSession(c.session)
+	return made
+}
+
+// nameOf is the name of a communicator made from c: the same on all ranks and
+// on no two communicators.
+func nameOf(c *Comm, how string, context uint32) string {
+	return fmt.Sprintf("%s %s %d", c.Name(), how, context/contextsPerComm)
+}
+
+// Create returns a communicator of the members of g to these, and nil to
+// others (MPI_Comm_create; MPI-4.1, section 7.4.2). All of c call it, in a
+// collective call, and every member of g gives the same group; groups that
+// share nobody may be given at once. Where members differ, those who see it
+// get an error. On an intercommunicator g is part of the local group, the same
+// on all of it, and the new communicator joins both sides' parts; it is nil
+// where one is empty.
+func (c *Comm) Create(ctx context.Context, g *Group) (*Comm, error) {
+	if c.isInter() {
+		made, err := c.createBoth(ctx, g)
+		return made, c.called("Create", err)
+	}
+	call, err := c.nextCall()
+	if err != nil {
+		return nil, c.called("Create", err)
+	}
+	made, err := c.create(ctx, call, g)
+	return made, c.called("Create", err)
+}
+
+func (c *Comm) create(ctx context.Context, call *collectiveCall, g *Group) (*Comm, error) {
+	t := terms{kind: callCreate, fault: c.within(g)}
+	id, err := agree(ctx, call, t)
+	if err != nil {
+		return nil, err
+	}
+	mine := groupArg("", g.g).value
+	all, err := allgather(ctx, call, mine)
+	if err != nil {
+		return nil, err
+	}
+	for world := range g.g.WorldRanks() {
+		if r := c.group.Rank(world); all[r] != mine {
+			return nil, fmt.Errorf("%w: rank %d is in the group %v given here, and gives another; all its members must give the same",
+				ErrMismatch, r, g)
+		}
+	}
+	if g.Rank() == Undefined {
+		return nil, nil
+	}
+	return c.child(nameOf(c, "create", id), g.g, id), nil
+}
+
+func (c *Comm) createBoth(ctx context.Context, g *Group) (*Comm, error) {
+	t := terms{kind: callCreate, fault: c.within(g)}
+	colour, key := Undefined, 0
+	if t.fault == nil {
+		t.args[0] = groupArg("the group", g.g)
+		if rank := g.Rank(); rank != Undefined {
+			colour, key = 0, rank
+		}
+	}
+	return c.splitBoth(ctx, t, colour, key, "create")
+}
+
+// within says why g is no group for a communicator made from c.
+func (c *Comm) within(g *Group) error {
+	if g == nil {
+		return fmt.Errorf("%w: the group is nil; give EmptyGroup for no part", ErrArg)
+	}
+	for rank, world := range g.g.All() {
+		if !c.group.Contains(world) {
+			return fmt.Errorf("%w: rank %d of the group, %d of the world, is not in %s", ErrRank, rank, world, c.Name())
+		}
+	}
+	return nil
+}
+
+// CreateGroup is Create that only the members of g call (MPI_Comm_create_group;
+// MPI-4.1, section 7.4.2); others who call it get nil. Calls with different
+// tags may go on at the same time; tags are those of no other call. When the
+// callers' groups have not the same members, some may wait until ctx is done.
+func (c *Comm) CreateGroup(ctx context.Context, g *Group, tag int) (*Comm, error) {
+	made, err := c.createGroup(ctx, g, tag)
+	return made, c.called("CreateGroup", err)
+}
+
+func (c *Comm) createGroup(ctx context.Context, g *Group, tag int) (*Comm, error) {
+	err := c.usable()
+	if err == nil && c.isInter() {
+		err = fmt.Errorf("%w: call it on Local", ErrIntercomm)
+	}
+	if err == nil {
+		err = c.within(g)
+	}
+	if err == nil {
+		err = checkTag(tag)
+	}
+	if err != nil || g.Rank() == Undefined {
+		return nil, err
+	}
+	between := newComm(c.world, c.Name()+"'s group "+g.String(), g.g, c.context)
+	call := &collectiveCall{comm: between, context: c.context + memberContext, tag: tag}
+	id, err := agree(ctx, call, terms{kind: callCreateGroup, args: [maxArgs]arg{groupArg("the group", g.g)}})
+	if err != nil {
+		return nil, err
+	}
+	return c.child(nameOf(c, "group", id), g.g, id), nil
+}
+
+func checkTag(tag int) error {
+	if tag < 0 || tag > MaxTag {
+		return fmt.Errorf("%w: %d, tags are 0 to %d", ErrTag, tag, MaxTag)
+	}
+	return nil
+}
+
+// Split returns a communicator of the processes that gave the same colour,
+// ordered by key and, where keys are equal, by rank in c (MPI_Comm_split;
+// MPI-4.1, section 7.4.2). It returns nil to those whose colour is Undefined.
+// A collective call.
+func (c *Comm) Split(ctx context.Context, colour, key int) (*Comm, error) {
+	if c.isInter() {
+		made, err := c.splitBoth(ctx, terms{kind: callSplit, fault: checkColour(colour)}, colour, key, "split")
+		return made, c.called("Split", err)
+	}
+	call, err := c.nextCall()
+	if err != nil {
+		return nil, c.called("Split", err)
+	}
+	made, err := c.split(ctx, call, terms{kind: callSplit, fault: checkColour(colour)}, colour, key, "split")
+	return made, c.called("Split", err)
+}
+
+func checkColour(colour int) error {
+	if colour < 0 && colour != Undefined {
+		return fmt.Errorf("%w: colour %d is negative and not Undefined", ErrArg, colour)
+	}
+	return nil
+}
+
+func (c *Comm) split(ctx context.Context, call *collectiveCall, t terms, colour, key int, how string) (*Comm, error) {
+	id, err := agree(ctx, call, t)
+	if err != nil {
+		return nil, err
+	}
+	choices, err := allgather(ctx, call, group.Choice{Colour: colour, Key: key})
+	if err != nil || colour == Undefined {
+		return nil, err
+	}
+	g, err := group.SplitOff(c.group, choices, colour)
+	if err != nil {
+		return nil, err
+	}
+	// Communicators of one Split share their context: no process is in two.
+	return c.child(fmt.Sprintf("%s colour %d", nameOf(c, how, id), colour), g, id), nil
+}
+
+// Free ends the use of c by this process: calls on it fail with ErrFreed from
+// then on, and its attributes are deleted, the last one set first (MPI_Comm_free;
+// MPI-4.1, section 7.4.3). Requests under way complete as they would. All
+// ranks free it sometime, without waiting for each other. The world's and Self's
+// communicator cannot be freed.
+func (c *Comm) Free() error {
+	if c == c.world.comm || c == c.world.comms.self {
+		return c.called("Free", fmt.Errorf("%w: it lasts as long as the world; call Finalize to leave", ErrArg))
+	}
+	if c.lent {
+		return c.called("Free", fmt.Errorf("%w: it is freed with its intercommunicator", ErrArg))
+	}
+	if c.freed.Swap(true) {
+		return c.called("Free", c.usable())
+	}
+	if c.session != nil {
+		c.session.live.Add(-1)
+	}
+	err := c.deleteAttributes()
+	if c.inner != nil {
+		err = errors.Join(err, c.inner.deleteAttributes())
+		c.inner.freed.Store(true)
+	}
+	return c.called("Free", err)
+}

@@ -1,0 +1,133 @@
+package mpilib
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/isthmus-grid/isthmus/collectives"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/topology"
+)
+
+// DistGraphCreateAdjacent returns a communicator in which each process knows
+// its own neighbours: it receives from sources and sends to dests
+// (MPI_Dist_graph_create_adjacent; MPI-4.1, section 8.5.4). Weights, which say
+// how much goes over the edges, are nil for a graph without weights
+// (MPI_UNWEIGHTED). Either end of an edge must declare it. Ranks are those of
+// c: reorder is permitted and not used. A collective call; the slices stay the
+// caller's.
+func (c *Comm) DistGraphCreateAdjacent(ctx context.Context, sources, sourceWeights, dests, destWeights []int, reorder bool) (*Comm, error) {
+	call, err := c.nextCall()
+	if err != nil {
+		return nil, c.called("DistGraphCreateAdjacent", err)
+	}
+	g, err := topology.Adjacent(c.Size(), c.rank, sources, sourceWeights, dests, destWeights)
+	weighted := sourceWeights != nil || destWeights != nil
+	t := distTerms(callDistGraphCreateAdjacent, weighted, reorder, err)
+	made, err := c.layPart(ctx, call, t, func(context.Context, *collectiveCall) (*topology.DistGraph, error) { return g, nil })
+	return made, c.called("DistGraphCreateAdjacent", err)
+}
+
+// DistGraphCreate is DistGraphCreateAdjacent where every process names any
+// edges of the graph: sources[i] sends to the next degrees[i] of dests
+// (MPI_Dist_graph_create; MPI-4.1, section 8.5.4). Neighbours come in the order
+// of the ranks that named them, and of one rank in the order it named them.
+func (c *Comm) DistGraphCreate(ctx context.Context, sources, degrees, dests, weights []int, reorder bool) (*Comm, error) {
+	call, err := c.nextCall()
+	if err != nil {
+		return nil, c.called("DistGraphCreate", err)
+	}
+	mine, err := topology.EdgesOf(c.Size(), sources, degrees, dests, weights)
+	t := distTerms(callDistGraphCreate, weights != nil, reorder, err)
+	made, err := c.layPart(ctx, call, t, func(ctx context.Context, call *collectiveCall) (*topology.DistGraph, error) {
+		edges, err := shareEdges(ctx, call, mine)
+		if err != nil {
+			return nil, err
+		}
+		return topology.Collect(c.rank, edges, weights != nil), nil
+	})
+	return made, c.called("DistGraphCreate", err)
+}
+
+func distTerms(kind callKind, weighted, reorder bool, fault error) terms {
+	return terms{kind: kind, args: [maxArgs]arg{boolArg("whether there are weights", weighted), boolArg("reorder", reorder)}, fault: fault}
+}
+
+func (c *Comm) layPart(ctx context.Context, call *collectiveCall, t terms, part func(context.Context, *collectiveCall) (*topology.DistGraph, error)) (*Comm, error) {
+	id, err := agree(ctx, call, t)
+	if err != nil {
+		return nil, err
+	}
+	g, err := part(ctx, call)
+	if err != nil {
+		return nil, err
+	}
+	made := c.child(nameOf(c, shortNames[t.kind], id), c.group, id)
+	made.layout = g
+	return made, nil
+}
+
+// shareEdges sends every edge to its two ends and returns those of this rank,
+// by contributing rank.
+func shareEdges(ctx context.Context, call *collectiveCall, mine []topology.Edge) ([]topology.Edge, error) {
+	p := call.Size()
+	bound := make([][]topology.Edge, p)
+	for _, e := range mine {
+		bound[e.Source] = append(bound[e.Source], e)
+		if e.Dest != e.Source {
+			bound[e.Dest] = append(bound[e.Dest], e)
+		}
+	}
+	var out []topology.Edge
+	scounts, sdispls := make([]int, p), make([]int, p)
+	for r, list := range bound {
+		scounts[r], sdispls[r] = len(list), len(out)
+		out = append(out, list...)
+	}
+	rcounts, rdispls := make([]int, p), make([]int, p)
+	s, r, _, err := views(scounts, rcounts)
+	if err != nil {
+		return nil, err
+	}
+	if err := collectives.Alltoall(ctx, call, s, r); err != nil {
+		return nil, err
+	}
+	total := 0
+	for i, n := range rcounts {
+		rdispls[i] = total
+		total += n
+	}
+	in := make([]topology.Edge, total)
+	s, r, size, err := views(out, in)
+	if err != nil {
+		return nil, err
+	}
+	return in, collectives.Alltoallv(ctx, call, s, times(scounts, size), times(sdispls, size), r, times(rcounts, size), times(rdispls, size))
+}
+
+// DistGraphNeighbors returns whom the caller receives from and sends to in a
+// distributed graph, and the edges' weights, nil where there are none
+// (MPI_Dist_graph_neighbors; MPI-4.1, section 8.5.5). The slices are the
+// caller's.
+func (c *Comm) DistGraphNeighbors() (sources, sourceWeights, dests, destWeights []int, err error) {
+	g, err := layoutOf[*topology.DistGraph](c, DistGraphTopology)
+	if err != nil {
+		return nil, nil, nil, nil, c.called("DistGraphNeighbors", err)
+	}
+	sources, sourceWeights = g.Sources()
+	dests, destWeights = g.Dests()
+	return sources, sourceWeights, dests, destWeights, nil
+}
+
+// neighbourhood returns whom the caller exchanges with in neighbourhood
+// collectives (MPI-4.1, section 8.6).
+func (c *Comm) neighbourhood() (topology.Neighbourhood, error) {
+	switch l := c.layout.(type) {
+	case *topology.Cart:
+		return l.Neighbourhood(c.rank)
+	case *topology.Graph:
+		return l.Neighbourhood(c.rank)
+	case *topology.DistGraph:
+		return l.Neighbourhood(), nil
+	}
+	return topology.Neighbourhood{}, fmt.Errorf("%w: %s has no topology and so no neighbours; make one with CartCreate, GraphCreate or DistGraphCreate", ErrTopology, c.Name())
+}

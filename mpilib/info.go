@@ -1,0 +1,174 @@
+package mpilib
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+)
+
+// Info is a list of keys with values, in the order in which the keys were
+// first set (MPI-4.1, chapter 10). A nil Info is empty (MPI_INFO_NULL). Safe
+// for concurrent use.
+type Info struct {
+	mu    sync.Mutex
+	pairs []pair
+}
+
+type pair struct{ key, value string }
+
+// NewInfo returns an Info of pairs of a key and a value.
+func NewInfo(keysAndValues ...string) (*Info, error) {
+	if len(keysAndValues)%2 != 0 {
+		return nil, fmt.Errorf("mpilib: NewInfo: %w: %d strings are not pairs of a key and a value", ErrArg, len(keysAndValues))
+	}
+	i := new(Info)
+	for ; len(keysAndValues) > 0; keysAndValues = keysAndValues[2:] {
+		if err := i.Set(keysAndValues[0], keysAndValues[1]); err != nil {
+			return nil, err
+		}
+	}
+	return i, nil
+}
+
+// Set gives key a value, in place of one it has (MPI_Info_set). Keys are not
+// empty; case counts.
+func (i *Info) Set(key, value string) error {
+	if key == "" {
+		return fmt.Errorf("mpilib: Info.Set: %w: the key is empty", ErrArg)
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if at := i.index(key); at >= 0 {
+		i.pairs[at].value = value
+		return nil
+	}
+	i.pairs = append(i.pairs, pair{key, value})
+	return nil
+}
+
+// Get returns the value of key and whether it is there (MPI_Info_get_string).
+func (i *Info) Get(key string) (value string, ok bool) {
+	if i == nil {
+		return "", false
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if at := i.index(key); at >= 0 {
+		return i.pairs[at].value, true
+	}
+	return "", false
+}
+
+// Delete takes key out and says whether it was there (MPI_Info_delete).
+func (i *Info) Delete(key string) bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	at := i.index(key)
+	if at < 0 {
+		return false
+	}
+	i.pairs = slices.Delete(i.pairs, at, at+1)
+	return true
+}
+
+// Keys returns the keys in their order (MPI_Info_get_nkeys,
+// MPI_Info_get_nthkey). The slice is the caller's.
+func (i *Info) Keys() []string {
+	if i == nil {
+		return nil
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	keys := make([]string, len(i.pairs))
+	for n, p := range i.pairs {
+		keys[n] = p.key
+	}
+	return keys
+}
+
+// Dup returns a copy with the same order (MPI_Info_dup).
+func (i *Info) Dup() *Info {
+	if i == nil {
+		return new(Info)
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return &Info{pairs: slices.Clone(i.pairs)}
+}
+
+func (i *Info) index(key string) int {
+	return slices.IndexFunc(i.pairs, func(p pair) bool { return p.key == key })
+}
+
+// The hints by which a program promises not to do something on a communicator
+// (MPI-4.1, section 7.4.4). Their values are "true" and "false", the default.
+const (
+	AssertNoAnyTag        = "mpi_assert_no_any_tag"
+	AssertNoAnySource     = "mpi_assert_no_any_source"
+	AssertExactLength     = "mpi_assert_exact_length"
+	AssertAllowOvertaking = "mpi_assert_allow_overtaking"
+)
+
+var knownHints = []string{AssertNoAnyTag, AssertNoAnySource, AssertExactLength, AssertAllowOvertaking}
+
+// hints are a communicator's, as bits by their place in knownHints.
+type hints uint32
+
+const (
+	hintNoAnyTag hints = 1 << iota
+	hintNoAnySource
+)
+
+// SetInfo gives c hints (MPI_Comm_set_info; MPI-4.1, section 7.4.4). All ranks
+// call it with the same assertions. Keys that are not known and keys that info
+// does not have change nothing. A receive from AnySource, or of AnyTag, on a
+// communicator that was promised to have none is an error, ErrAsserted; the
+// other assertions are kept and change nothing.
+func (c *Comm) SetInfo(info *Info) error {
+	if err := c.usable(); err != nil {
+		return c.called("SetInfo", err)
+	}
+	set, err := hints(c.hints.Load()).with(info)
+	if err != nil {
+		return c.called("SetInfo", err)
+	}
+	c.hints.Store(uint32(set))
+	return nil
+}
+
+func (h hints) with(info *Info) (hints, error) {
+	for bit, key := range knownHints {
+		switch value, ok := info.Get(key); {
+		case !ok:
+		case value == "true":
+			h |= 1 << bit
+		case value == "false":
+			h &^= 1 << bit
+		default:
+			return 0, fmt.Errorf("%w: hint %s is %q; give true or false", ErrArg, key, value)
+		}
+	}
+	return h, nil
+}
+
+// GetInfo returns the hints that c knows, with their values (MPI_Comm_get_info;
+// MPI-4.1, section 7.4.4). The Info is the caller's.
+func (c *Comm) GetInfo() *Info {
+	info := new(Info)
+	for bit, key := range knownHints {
+		info.pairs = append(info.pairs, pair{key, fmt.Sprint(c.hints.Load()&(1<<bit) != 0)})
+	}
+	return info
+}
+
+func (c *Comm) checkAsserted(src, tag int) error {
+	h := hints(c.hints.Load())
+	switch {
+	case h == 0:
+	case h&hintNoAnySource != 0 && src == AnySource:
+		return fmt.Errorf("%w: %s is true of %s; name the source, or set the hint to false", ErrAsserted, AssertNoAnySource, c.Name())
+	case h&hintNoAnyTag != 0 && tag == AnyTag:
+		return fmt.Errorf("%w: %s is true of %s; name the tag, or set the hint to false", ErrAsserted, AssertNoAnyTag, c.Name())
+	}
+	return nil
+}

@@ -1,0 +1,58 @@
+package mpilib
+
+import (
+	"context"
+	"fmt"
+)
+
+// Pending is a nonblocking call that makes something. Safe for concurrent use.
+type Pending[T any] struct {
+	comm *Comm
+	name string
+	done chan struct{}
+	made T     // once done is closed
+	err  error // once done is closed
+}
+
+// inBackground runs f in a goroutine that Finalize waits for; f ends with ctx
+// and, since its transfers then fail, with the world.
+func inBackground[T any](ctx context.Context, c *Comm, name string, f func(context.Context) (T, error)) *Pending[T] {
+	p := &Pending[T]{comm: c, name: name, done: make(chan struct{})}
+	started := c.world.comms.start(func() {
+		defer close(p.done)
+		p.made, p.err = f(ctx)
+	})
+	if !started {
+		p.err = ErrFinalized
+		close(p.done)
+	}
+	return p
+}
+
+// Wait returns what the call made, or its error, once it is complete. When ctx
+// is done before, it returns ctx's error and the call goes on; Wait may be
+// called again.
+func (p *Pending[T]) Wait(ctx context.Context) (T, error) {
+	select {
+	case <-p.done:
+	default:
+		select {
+		case <-p.done:
+		case <-ctx.Done():
+			var none T
+			return none, p.comm.called(p.name, fmt.Errorf("not complete: %w", ctx.Err()))
+		}
+	}
+	return p.made, p.comm.called(p.name, p.err)
+}
+
+// Test says whether the call is complete, and if so what Wait would return.
+func (p *Pending[T]) Test() (made T, done bool, err error) {
+	select {
+	case <-p.done:
+		made, err = p.Wait(context.Background())
+		return made, true, err
+	default:
+		return made, false, nil
+	}
+}

@@ -1,0 +1,177 @@
+package mpilib
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/isthmus-grid/isthmus/mpilib/internal/group"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// The process sets that every process knows (MPI-4.1, section 11.3.2).
+const (
+	PsetWorld = "mpi://WORLD"
+	PsetSelf  = "mpi://SELF"
+	PsetSite  = "isthmus://SITE" // the processes on the caller's site
+	PsetNode  = "isthmus://NODE" // the processes on the caller's node
+)
+
+// Session is a program's or library's own access to message passing, apart
+// from that of others in the process: it takes the group of a process set and
+// makes a communicator from it (MPI-4.1, section 11.3). Safe for concurrent use.
+type Session struct {
+	world *World
+	owns  bool // the world ends with the session
+
+	live  atomic.Int64 // communicators that are not freed
+	ended atomic.Bool
+}
+
+// NewSession joins the world as Init does and returns a session that leaves it
+// (MPI_Session_init; MPI-4.1, section 11.3.1). It waits for no other process.
+func NewSession(ctx context.Context, opts ...Option) (*Session, error) {
+	w, err := Init(ctx, opts...)
+	if err != nil {
+		return nil, err
+	}
+	return &Session{world: w, owns: true}, nil
+}
+
+// NewSession returns a session of a process that is in the world already. There
+// may be any number of them.
+func (w *World) NewSession() *Session { return &Session{world: w} }
+
+// Psets returns the names of the process sets that the caller is in
+// (MPI_Session_get_num_psets, _get_nth_pset; MPI-4.1, section 11.3.3).
+func (s *Session) Psets() []string { return []string{PsetWorld, PsetSelf, PsetSite, PsetNode} }
+
+// Group returns the processes of a set (MPI_Group_from_session_pset; MPI-4.1,
+// section 7.3.2). It is local, but for the first call for PsetSite or PsetNode
+// in a process: that waits, until ctx is done, for all processes of the world
+// to ask for one of them, since where they run is known to them alone.
+func (s *Session) Group(ctx context.Context, pset string) (*Group, error) {
+	g, err := s.group(ctx, pset)
+	if err != nil {
+		return nil, fmt.Errorf("mpilib: Group of process set %s, rank %d of the world: %w", pset, s.world.comm.rank, err)
+	}
+	return s.world.comm.groupOf(g), nil
+}
+
+func (s *Session) group(ctx context.Context, pset string) (*group.Group, error) {
+	switch {
+	case s.ended.Load():
+		return nil, errSessionEnded
+	case pset == PsetWorld:
+		return s.world.comm.group, nil
+	case pset == PsetSelf:
+		return s.world.comms.self.group, nil
+	case pset != PsetSite && pset != PsetNode:
+		return nil, fmt.Errorf("%w: there is no such set; Psets lists them", ErrArg)
+	}
+	places, err := s.world.comms.whereabouts.of(ctx)
+	if err != nil {
+		return nil, err
+	}
+	split := SplitSite
+	if pset == PsetNode {
+		split = SplitNode
+	}
+	sharing := firstSharing(places, split)
+	mine := sharing[s.world.comm.rank]
+	for _, part := range group.By(s.world.comm.group, func(world int) int { return sharing[world] }) {
+		if part.Label == mine {
+			return part.Group, nil
+		}
+	}
+	return group.Empty, nil // not reached: everybody shares with itself
+}
+
+var errSessionEnded = fmt.Errorf("%w: the session has been finalized", ErrFinalized)
+
+// CommFromGroup returns a communicator of the members of g, who all call it
+// with the same tag; others get nil (MPI_Comm_create_from_group; MPI-4.1,
+// section 7.4.2). Calls with different tags may go on at the same time. info
+// gives hints, which may be nil. When the callers' groups have not the same
+// members, some may wait until ctx is done.
+func (s *Session) CommFromGroup(ctx context.Context, g *Group, tag string, info *Info) (*Comm, error) {
+	made, err := s.commFromGroup(ctx, g, tag, info)
+	if err != nil {
+		return nil, fmt.Errorf("mpilib: CommFromGroup, tag %q, rank %d of the world: %w", tag, s.world.comm.rank, err)
+	}
+	return made, nil
+}
+
+func (s *Session) commFromGroup(ctx context.Context, g *Group, tag string, info *Info) (*Comm, error) {
+	if s.ended.Load() {
+		return nil, errSessionEnded
+	}
+	if err := s.world.comm.within(g); err != nil || g.Rank() == Undefined {
+		return nil, err
+	}
+	set, err := hints(0).with(info)
+	name := listArg("the tag", tag)
+	t := terms{kind: callCommFromGroup, args: [maxArgs]arg{name, groupArg("the group", g.g)}, fault: err}
+	between := newComm(s.world, "group "+g.String(), g.g, sessionContext)
+	// Two tags that share 31 bits of their hashes and are used at once meet here
+	// and differ in agree.
+	call := &collectiveCall{comm: between, context: sessionContext + memberContext, tag: int(name.value & MaxTag)}
+	id, err := agree(ctx, call, t)
+	if err != nil {
+		return nil, err
+	}
+	made := newComm(s.world, "comm "+tag, g.g, id)
+	made.hints.Store(uint32(set))
+	made.joinSession(s)
+	return made, nil
+}
+
+// joinSession notes that c was made from s, directly or not.
+func (c *Comm) joinSession(s *Session) {
+	if s != nil {
+		c.session = s
+		s.live.Add(1)
+	}
+}
+
+// Finalize ends the session, once every communicator made from it, directly or
+// not, is freed (MPI_Session_finalize; MPI-4.1, section 11.3.1); until then it
+// fails and can be tried again. The session of NewSession leaves the world then,
+// as World.Finalize does.
+func (s *Session) Finalize(ctx context.Context) error {
+	if n := s.live.Load(); n > 0 {
+		return fmt.Errorf("mpilib: Finalize of a session, rank %d of the world: %w: %d communicators made from it are in use; Free them first", s.world.comm.rank, ErrArg, n)
+	}
+	s.ended.Store(true)
+	if s.owns {
+		return s.world.Finalize(ctx)
+	}
+	return nil
+}
+
+// placeMap knows where all processes of the world run, once it was asked.
+type placeMap struct {
+	comm *Comm // for its own use
+
+	mu     sync.Mutex // held while asking
+	places []overlay.NodeID
+}
+
+func (m *placeMap) of(ctx context.Context) ([]overlay.NodeID, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.places != nil {
+		return m.places, nil
+	}
+	call, err := m.comm.nextCall()
+	if err != nil {
+		return nil, err
+	}
+	places, err := m.comm.places(ctx, call)
+	if err != nil {
+		return nil, fmt.Errorf("asking all processes where they run: %w", err)
+	}
+	m.places = places
+	return places, nil
+}

@@ -1,0 +1,255 @@
+package mpilib
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/isthmus-grid/isthmus/mpilib/internal/group"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/topology"
+)
+
+// TopologyKind says how a communicator's processes are laid out.
+type TopologyKind int
+
+// The kinds of topologies (MPI-4.1, section 8.5.5).
+const (
+	NoTopology TopologyKind = iota
+	CartTopology
+	GraphTopology
+	DistGraphTopology
+)
+
+func (k TopologyKind) String() string {
+	names := [...]string{"no topology", "Cartesian topology", "graph topology", "distributed graph topology"}
+	if k < 0 || int(k) >= len(names) {
+		return fmt.Sprintf("TopologyKind(%d)", int(k))
+	}
+	return names[k]
+}
+
+// layout is a *topology.Cart, *topology.Graph or *topology.DistGraph. They do
+// not change, so that duplicates share them.
+type layout any
+
+// TopoTest returns which kind of topology c has (MPI_Topo_test; MPI-4.1,
+// section 8.5.5).
+func (c *Comm) TopoTest() TopologyKind {
+	switch c.layout.(type) {
+	case *topology.Cart:
+		return CartTopology
+	case *topology.Graph:
+		return GraphTopology
+	case *topology.DistGraph:
+		return DistGraphTopology
+	}
+	return NoTopology
+}
+
+// layoutOf returns c's topology if it is an L.
+func layoutOf[L layout](c *Comm, want TopologyKind) (l L, err error) {
+	if err := c.usable(); err != nil {
+		return l, err
+	}
+	l, ok := c.layout.(L)
+	if !ok {
+		return l, fmt.Errorf("%w: %s has %v and the call needs %v", ErrTopology, c.Name(), c.TopoTest(), want)
+	}
+	return l, nil
+}
+
+// DimsCreate fills in the sizes that are 0 in dims, so that the product of all
+// is nnodes and they are as close to each other as possible, in non-increasing
+// order (MPI_Dims_create; MPI-4.1, section 8.5.2). On an error dims stays.
+func DimsCreate(nnodes int, dims []int) error {
+	if err := topology.Dims(nnodes, dims); err != nil {
+		return fmt.Errorf("mpilib: DimsCreate: %w", err)
+	}
+	return nil
+}
+
+// CartCreate returns a communicator whose first processes are a Cartesian grid
+// of the given sizes, each dimension a ring where periods says so, and nil to
+// those beyond (MPI_Cart_create; MPI-4.1, section 8.5.1). With reorder, ranks
+// may be others than in c: chosen so that neighbours are on one site where they
+// can be. All ranks give the same. A collective call.
+func (c *Comm) CartCreate(ctx context.Context, dims []int, periods []bool, reorder bool) (*Comm, error) {
+	call, err := c.nextCall()
+	if err != nil {
+		return nil, c.called("CartCreate", err)
+	}
+	t := terms{kind: callCartCreate, args: [maxArgs]arg{listArg("dims", dims), listArg("periods", periods), boolArg("reorder", reorder)}}
+	cart, err := topology.NewCart(c.Size(), dims, periods)
+	t.fault = err
+	made, err := c.lay(ctx, call, t, reorder, func() (layout, int, reorderer) { return cart, cart.Size(), cart.Reorder })
+	return made, c.called("CartCreate", err)
+}
+
+// GraphCreate returns a communicator whose process i has the neighbours
+// edges[index[i-1]:index[i]], where index[-1] counts as 0, and nil to those of
+// rank len(index) and above (MPI_Graph_create; MPI-4.1, section 8.5.3). reorder
+// is as for CartCreate. All ranks give the same. A collective call.
+func (c *Comm) GraphCreate(ctx context.Context, index, edges []int, reorder bool) (*Comm, error) {
+	call, err := c.nextCall()
+	if err != nil {
+		return nil, c.called("GraphCreate", err)
+	}
+	t := terms{kind: callGraphCreate, args: [maxArgs]arg{listArg("index", index), listArg("edges", edges), boolArg("reorder", reorder)}}
+	graph, err := topology.NewGraph(c.Size(), index, edges)
+	t.fault = err
+	made, err := c.lay(ctx, call, t, reorder, func() (layout, int, reorderer) { return graph, graph.Size(), graph.Reorder })
+	return made, c.called("GraphCreate", err)
+}
+
+func boolArg(name string, v bool) arg { return listArg(name, v) }
+
+type reorderer func(sites []int) (topology.Mapping, error)
+
+// lay makes a communicator with a topology of which everybody knows all. of
+// returns it once the arguments are known to be good, and its size.
+func (c *Comm) lay(ctx context.Context, call *collectiveCall, t terms, reorder bool, of func() (layout, int, reorderer)) (*Comm, error) {
+	id, err := agree(ctx, call, t)
+	if err != nil {
+		return nil, err
+	}
+	l, size, mapping := of()
+	places := make([]group.Choice, c.Size()) // key: the new rank
+	for r := range places {
+		places[r].Key = r
+	}
+	if reorder {
+		sites, err := c.sites(ctx, call)
+		if err != nil {
+			return nil, err
+		}
+		m, err := mapping(sites)
+		if err != nil {
+			return nil, err
+		}
+		for r, to := range m.NewRank {
+			places[r].Key = to
+		}
+	}
+	for r := range places {
+		if places[r].Key >= size {
+			places[r].Colour = Undefined
+		}
+	}
+	if places[c.rank].Colour == Undefined {
+		return nil, nil
+	}
+	g, err := group.SplitOff(c.group, places, 0)
+	if err != nil {
+		return nil, err
+	}
+	made := c.child(nameOf(c, shortNames[t.kind], id), g, id)
+	made.layout = l
+	return made, nil
+}
+
+var shortNames = map[callKind]string{
+	callCartCreate: "grid", callGraphCreate: "graph", callDistGraphCreateAdjacent: "graph", callDistGraphCreate: "graph",
+}
+
+// sites returns a number for each rank that ranks of one site share.
+func (c *Comm) sites(ctx context.Context, call *collectiveCall) ([]int, error) {
+	places, err := c.places(ctx, call)
+	if err != nil {
+		return nil, err
+	}
+	return firstSharing(places, SplitSite), nil
+}
+
+// CartGet returns the sizes of a Cartesian communicator, which of its
+// dimensions are rings, and the caller's coordinates (MPI_Cart_get; MPI-4.1,
+// section 8.5.5). The slices are the caller's.
+func (c *Comm) CartGet() (dims []int, periods []bool, coords []int, err error) {
+	cart, err := layoutOf[*topology.Cart](c, CartTopology)
+	if err != nil {
+		return nil, nil, nil, c.called("CartGet", err)
+	}
+	coords, err = cart.Coords(c.rank)
+	return cart.Dims(), cart.Periods(), coords, c.called("CartGet", err)
+}
+
+// CartRank returns who is at some coordinates; those of a ring wrap
+// (MPI_Cart_rank; MPI-4.1, section 8.5.5).
+func (c *Comm) CartRank(coords []int) (int, error) {
+	cart, err := layoutOf[*topology.Cart](c, CartTopology)
+	if err != nil {
+		return Undefined, c.called("CartRank", err)
+	}
+	rank, err := cart.Rank(coords)
+	return rank, c.called("CartRank", err)
+}
+
+// CartCoords returns the coordinates of a rank (MPI_Cart_coords; MPI-4.1,
+// section 8.5.5). The slice is the caller's.
+func (c *Comm) CartCoords(rank int) ([]int, error) {
+	cart, err := layoutOf[*topology.Cart](c, CartTopology)
+	if err != nil {
+		return nil, c.called("CartCoords", err)
+	}
+	coords, err := cart.Coords(rank)
+	return coords, c.called("CartCoords", err)
+}
+
+// CartShift returns whom the caller receives from and whom it sends to when
+// everybody sends disp places up a dimension: ProcNull where that leads off a
+// dimension that is no ring (MPI_Cart_shift; MPI-4.1, section 8.5.6).
+func (c *Comm) CartShift(dim, disp int) (source, dest int, err error) {
+	cart, err := layoutOf[*topology.Cart](c, CartTopology)
+	if err != nil {
+		return Undefined, Undefined, c.called("CartShift", err)
+	}
+	source, dest, err = cart.Shift(c.rank, dim, disp)
+	return source, dest, c.called("CartShift", err)
+}
+
+// CartSub cuts a grid into lower ones, which keep the dimensions that remain
+// says, and returns the caller's (MPI_Cart_sub; MPI-4.1, section 8.5.7). All
+// ranks give the same. A collective call.
+func (c *Comm) CartSub(ctx context.Context, remain []bool) (*Comm, error) {
+	made, err := c.cartSub(ctx, remain)
+	return made, c.called("CartSub", err)
+}
+
+func (c *Comm) cartSub(ctx context.Context, remain []bool) (*Comm, error) {
+	cart, err := layoutOf[*topology.Cart](c, CartTopology)
+	if err != nil {
+		return nil, err
+	}
+	call, err := c.nextCall()
+	if err != nil {
+		return nil, err
+	}
+	sub, slice, place, err := cart.Sub(c.rank, remain)
+	t := terms{kind: callCartSub, args: [maxArgs]arg{listArg("remain", remain)}, fault: err}
+	made, err := c.split(ctx, call, t, slice, place, "subgrid")
+	if err != nil {
+		return nil, err
+	}
+	made.layout = sub
+	return made, nil
+}
+
+// GraphGet returns what GraphCreate was given (MPI_Graph_get; MPI-4.1, section
+// 8.5.5). The slices are the caller's.
+func (c *Comm) GraphGet() (index, edges []int, err error) {
+	graph, err := layoutOf[*topology.Graph](c, GraphTopology)
+	if err != nil {
+		return nil, nil, c.called("GraphGet", err)
+	}
+	return graph.Index(), graph.Edges(), nil
+}
+
+// GraphNeighbors returns the neighbours of a rank, as often and in the order
+// that they were given (MPI_Graph_neighbors; MPI-4.1, section 8.5.5). The slice
+// is the caller's.
+func (c *Comm) GraphNeighbors(rank int) ([]int, error) {
+	graph, err := layoutOf[*topology.Graph](c, GraphTopology)
+	if err != nil {
+		return nil, c.called("GraphNeighbors", err)
+	}
+	list, err := graph.Neighbours(rank)
+	return list, c.called("GraphNeighbors", err)
+}
