@@ -15,14 +15,15 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/lab/wan/star"
 )
 
-// The hosts' addresses.
+// The hosts' addresses, and the network that they are in.
 var (
 	LeftAddr  = netip.MustParseAddr("10.77.0.1")
 	RightAddr = netip.MustParseAddr("10.77.0.2")
+	Network   = netip.PrefixFrom(LeftAddr, 24).Masked()
 )
 
-// wireName is the name of the wire's end at each host.
-const wireName = "wire0"
+// WireName is the name of the wire's end at each host.
+const WireName = "wire0"
 
 // A Wire is two hosts, one veth pair between them.
 type Wire struct {
@@ -52,8 +53,8 @@ func NewWire() (_ *Wire, err error) {
 	defer right.Close()
 	err = w.Left.Do(func() error {
 		attrs := netlink.NewLinkAttrs()
-		attrs.Name = wireName
-		return netlink.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: wireName, PeerNamespace: netlink.NsFd(right.Fd())})
+		attrs.Name = WireName
+		return netlink.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: WireName, PeerNamespace: netlink.NsFd(right.Fd())})
 	})
 	if err != nil {
 		return nil, fmt.Errorf("laying a wire: %w", err)
@@ -86,11 +87,11 @@ func (w *Wire) Close() {
 
 // plug gives the calling thread's host an address and sets its end of the wire up.
 func plug(a netip.Addr) error {
-	link, err := netlink.LinkByName(wireName)
+	link, err := netlink.LinkByName(WireName)
 	if err != nil {
 		return err
 	}
-	if err := netlink.AddrAdd(link, &netlink.Addr{IPNet: &net.IPNet{IP: a.AsSlice(), Mask: net.CIDRMask(24, 32)}}); err != nil {
+	if err := netlink.AddrAdd(link, &netlink.Addr{IPNet: &net.IPNet{IP: a.AsSlice(), Mask: net.CIDRMask(Network.Bits(), 32)}}); err != nil {
 		return err
 	}
 	return netlink.LinkSetUp(link)
@@ -100,7 +101,7 @@ func plug(a netip.Addr) error {
 func awaitUp() error {
 	const bound = 10 * time.Second
 	for end := time.Now().Add(bound); ; time.Sleep(time.Millisecond) {
-		link, err := netlink.LinkByName(wireName)
+		link, err := netlink.LinkByName(WireName)
 		if err != nil {
 			return err
 		}
@@ -108,7 +109,7 @@ func awaitUp() error {
 			return nil
 		}
 		if time.Now().After(end) {
-			return fmt.Errorf("waited %v for interface %s to come up", bound, wireName)
+			return fmt.Errorf("waited %v for interface %s to come up", bound, WireName)
 		}
 	}
 }
@@ -118,7 +119,7 @@ func awaitUp() error {
 func (w *Wire) Limit(rate uint64) error { return w.Both(func() error { return limit(rate) }) }
 
 func limit(rate uint64) error {
-	link, err := netlink.LinkByName(wireName)
+	link, err := netlink.LinkByName(WireName)
 	if err != nil {
 		return err
 	}
@@ -137,15 +138,18 @@ func limit(rate uint64) error {
 	return nil
 }
 
-// SetCongestion has both hosts use the named congestion control, if they may,
-// for connections made from now on. It returns the one that they use.
-func (w *Wire) SetCongestion(name string) (string, error) {
+// SetCongestion has both hosts use the first of the named congestion controls
+// that they may, for connections made from now on. It returns the one in use.
+func (w *Wire) SetCongestion(names ...string) (inUse string, err error) {
 	const file = "/proc/sys/net/ipv4/tcp_congestion_control" // of the opening thread's host
-	var used string
-	return used, w.Both(func() error {
-		os.WriteFile(file, []byte(name), 0) // what comes of it is read next
+	return inUse, w.Both(func() error {
+		for _, name := range names {
+			if os.WriteFile(file, []byte(name), 0) == nil {
+				break
+			}
+		}
 		text, err := os.ReadFile(file)
-		used = strings.TrimSpace(string(text))
+		inUse = strings.TrimSpace(string(text))
 		return err
 	})
 }
@@ -153,7 +157,7 @@ func (w *Wire) SetCongestion(name string) (string, error) {
 // Carried returns how many bytes have crossed the wire, both directions together.
 func (w *Wire) Carried() (bytes uint64, err error) {
 	return bytes, w.Left.Do(func() error {
-		link, err := netlink.LinkByName(wireName)
+		link, err := netlink.LinkByName(WireName)
 		if err != nil {
 			return err
 		}

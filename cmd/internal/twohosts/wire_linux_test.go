@@ -32,7 +32,7 @@ func TestLimit(t *testing.T) {
 	}
 	rates := func() (all []uint64) {
 		err := w.Both(func() error {
-			link, err := netlink.LinkByName(wireName)
+			link, err := netlink.LinkByName(WireName)
 			if err != nil {
 				return err
 			}
@@ -63,16 +63,16 @@ func TestLimit(t *testing.T) {
 	}
 }
 
-// What a connection uses by default is what was set, or what the kernel has.
+// The first that there is counts; without one, all stays as it was.
 func TestCongestion(t *testing.T) {
 	w, err := NewWire()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer w.Close()
-	for _, name := range []string{"reno", "no-such-thing"} { // every kernel has the first
-		if used, err := w.SetCongestion(name); err != nil || used != "reno" {
-			t.Errorf("%s: %q, %v", name, used, err)
+	for _, names := range [][]string{{"no-such-thing", "reno"}, {"no-such-thing"}} { // every kernel has reno
+		if used, err := w.SetCongestion(names...); err != nil || used != "reno" {
+			t.Errorf("%v: %q, %v", names, used, err)
 		}
 	}
 }
