@@ -36,10 +36,11 @@ func verify(t *testing.T, c npb.Class, n int) {
 	})
 }
 
-// Wherever the levels cease to be dealt out, the norm is the same.
+// Wherever the levels cease to be dealt out, the norm is the same. With four
+// ranks, those of two and of four points are whole in any case.
 func TestWholeLevels(t *testing.T) {
 	p := problems["S"]
-	for _, whole := range []int{0, 1, 2, 3, 4, 5} {
+	for _, whole := range []int{0, 3} {
 		mpilib.TestWorld(t, 4, func(ctx context.Context, comm *mpilib.Comm) error {
 			s := newSolver(comm, p.levels, whole)
 			if err := s.placeCharges(ctx); err != nil {
