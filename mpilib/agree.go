@@ -49,6 +49,7 @@ type terms struct {
 	kind  callKind
 	args  [maxArgs]arg // those that must be equal on all ranks
 	fault error        // what is wrong with this rank's arguments
+	word  uint64       // rank 0's reaches all, also when the call fails
 }
 
 const maxArgs = 4
@@ -87,36 +88,46 @@ func groupArg(name string, g *group.Group) arg {
 // One allreduce of the maxima of everything and of its complement: a value is
 // equal everywhere if they are complements. The new context is asked for by
 // one rank after the other in turn, so that none runs out of them early.
-func agree(ctx context.Context, call *collectiveCall, t terms) (uint32, error) {
-	var id uint32
+func agree(ctx context.Context, call *collectiveCall, t terms) (id uint32, err error) {
+	id, _, err = agreeWord(ctx, call, t)
+	return id, err
+}
+
+// agreeWord is agree that also returns rank 0's word.
+func agreeWord(ctx context.Context, call *collectiveCall, t terms) (id uint32, word uint64, err error) {
 	if call.Rank() == call.tag%call.Size() && t.fault == nil {
 		id, t.fault = call.comm.world.newContext()
 	}
-	var in, out [2*(1+maxArgs) + 2]uint64
+	const blame, first, fresh = 2 * (1 + maxArgs), 2*(1+maxArgs) + 1, 2*(1+maxArgs) + 2
+	var in, out [fresh + 1]uint64
 	for i, v := range t.values() {
 		in[2*i], in[2*i+1] = v, ^v
 	}
 	if t.fault != nil {
-		in[len(in)-2] = uint64(call.Rank() + 1)
+		in[blame] = uint64(call.Rank() + 1)
 	}
-	in[len(in)-1] = uint64(id)
+	if call.Rank() == 0 {
+		in[first] = t.word
+	}
+	in[fresh] = uint64(id)
 	if err := reduceAll(ctx, call, in[:], out[:], Max[uint64]); err != nil {
-		return 0, err
+		return 0, 0, err
 	}
+	word = out[first]
 	same := true
 	for i := range 1 + maxArgs {
 		same = same && out[2*i] == ^out[2*i+1]
 	}
-	blamed := int(out[len(out)-2]) - 1
+	blamed := int(out[blame]) - 1
 	switch {
 	case !same:
-		return 0, errors.Join(t.fault, t.differ(ctx, call))
+		return 0, word, errors.Join(t.fault, t.differ(ctx, call))
 	case t.fault != nil:
-		return 0, t.fault
+		return 0, word, t.fault
 	case blamed >= 0:
-		return 0, fmt.Errorf("%w: rank %d gave bad arguments; see its error", ErrMismatch, blamed)
+		return 0, word, fmt.Errorf("%w: rank %d gave bad arguments; see its error", ErrMismatch, blamed)
 	}
-	return uint32(out[len(out)-1]), nil
+	return uint32(out[fresh]), word, nil
 }
 
 func (t terms) values() (v [1 + maxArgs]uint64) {

@@ -17,9 +17,19 @@ type Group struct {
 // EmptyGroup is the group of nobody (MPI_GROUP_EMPTY).
 var EmptyGroup = &Group{group.Empty, Undefined}
 
-// Triplet stands for the ranks First, First+Stride, ... up to Last (MPI-4.1,
-// section 7.3.2).
-type Triplet = group.Triplet
+// Triplet stands for the ranks First, First+Stride, ... up to Last, or down to
+// it when Stride is negative (MPI-4.1, section 7.3.2).
+type Triplet struct {
+	First, Last, Stride int
+}
+
+func triplets(ranges []Triplet) []group.Triplet {
+	list := make([]group.Triplet, len(ranges))
+	for i, t := range ranges {
+		list[i] = group.Triplet(t)
+	}
+	return list
+}
 
 // Comparison says how much two groups or communicators have in common.
 type Comparison int
@@ -97,11 +107,15 @@ func (g *Group) Excl(ranks []int) (*Group, error) { return g.made(g.g.Excl(ranks
 
 // RangeIncl returns the members whose ranks in g the triplets give, in the
 // order given (MPI_Group_range_incl; MPI-4.1, section 7.3.2).
-func (g *Group) RangeIncl(ranges []Triplet) (*Group, error) { return g.made(g.g.RangeIncl(ranges)) }
+func (g *Group) RangeIncl(ranges []Triplet) (*Group, error) {
+	return g.made(g.g.RangeIncl(triplets(ranges)))
+}
 
 // RangeExcl returns the members whose ranks in g no triplet gives, ordered as
 // in g (MPI_Group_range_excl; MPI-4.1, section 7.3.2).
-func (g *Group) RangeExcl(ranges []Triplet) (*Group, error) { return g.made(g.g.RangeExcl(ranges)) }
+func (g *Group) RangeExcl(ranges []Triplet) (*Group, error) {
+	return g.made(g.g.RangeExcl(triplets(ranges)))
+}
 
 func (g *Group) made(made *group.Group, err error) (*Group, error) {
 	if err != nil {

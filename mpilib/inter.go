@@ -82,13 +82,17 @@ func (c *Comm) join(ctx context.Context, call *collectiveCall, leader int, peer 
 	if leader < 0 || leader >= c.Size() {
 		t.fault = fmt.Errorf("%w: localLeader %d, communicator %s has ranks 0 to %d", ErrRank, leader, c.Name(), c.Size()-1)
 	}
-	leading := leader == c.rank
-	canSpeak := leading && peer.checkLeader(remoteLeader) == nil && checkTag(tag) == nil
-	if leading && t.fault == nil {
+	canSpeak := t.fault == nil
+	if leader == c.rank && canSpeak {
 		t.fault = peer.checkLeader(remoteLeader)
+		canSpeak = t.fault == nil
 	}
-	inner, err := agree(ctx, call, t)
-	if err != nil && !canSpeak {
+	t.word = uint64(leader)
+	inner, speaker, err := agreeWord(ctx, call, t)
+	// Also when this side has failed one rank tells the other side, the one
+	// that rank 0 takes for the leader.
+	leading := leader == c.rank && int(speaker) == leader
+	if err != nil && !(leading && canSpeak) {
 		return nil, err
 	}
 	var s side

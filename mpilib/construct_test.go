@@ -1,0 +1,372 @@
+package mpilib
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+)
+
+// MPI-4.1, section 7.4.2: a duplicate has the same group and another context,
+// so that messages of one cannot match receives of the other.
+func TestDupSeparates(t *testing.T) {
+	sizes(t, func(t *testing.T, n int) {
+		TestWorld(t, n, func(ctx context.Context, c *Comm) error {
+			d, err := c.Dup(ctx)
+			if err != nil {
+				return err
+			}
+			next, before := (c.Rank()+1)%n, (c.Rank()+n-1)%n
+			in := []int{0}
+			onDup := Irecv(d, in, AnySource, AnyTag)
+			out := Isend(c, []int{1}, next, 5)
+			got := []int{0}
+			if st, err := Recv(ctx, c, got, AnySource, AnyTag); err != nil || got[0] != 1 || st.Source != before {
+				return fmt.Errorf("on the parent: %+v, %v", st, err)
+			}
+			if _, done, _ := onDup.Test(); done {
+				return errors.New("the duplicate got the parent's message")
+			}
+			if err := Barrier(ctx, c); err != nil { // all have looked
+				return err
+			}
+			if err := Send(ctx, d, []int{2}, next, 6); err != nil {
+				return err
+			}
+			if _, err := Waitall(ctx, onDup, out); err != nil || in[0] != 2 {
+				return fmt.Errorf("on the duplicate: %d, %v", in[0], err)
+			}
+			return nil
+		})
+	})
+}
+
+// MPI-4.1, section 7.4.2: several idups and other collectives of one
+// communicator may be under way at once.
+func TestIdup(t *testing.T) {
+	sizes(t, func(t *testing.T, n int) {
+		TestWorld(t, n, func(ctx context.Context, c *Comm) error {
+			var pending []*Pending[*Comm]
+			for range 4 {
+				pending = append(pending, c.Idup(ctx))
+			}
+			if err := ringWorks(ctx, c, 50); err != nil {
+				return err
+			}
+			contexts := map[uint32]bool{}
+			for i := range pending {
+				d, err := pending[len(pending)-1-i].Wait(ctx)
+				if err != nil {
+					return err
+				}
+				if again, done, err := pending[len(pending)-1-i].Test(); again != d || !done || err != nil {
+					return fmt.Errorf("Test after Wait: %v %v %v", again, done, err)
+				}
+				contexts[d.context] = true
+				if err := ringWorks(ctx, d, i); err != nil {
+					return err
+				}
+			}
+			if len(contexts) != len(pending) {
+				return fmt.Errorf("contexts %v", contexts)
+			}
+			return nil
+		})
+	})
+}
+
+// An Idup that the others never join ends with its context, and its Wait can
+// be left before.
+func TestIdupGivenUp(t *testing.T) {
+	TestWorld(t, 2, func(ctx context.Context, c *Comm) error {
+		if c.Rank() == 1 {
+			_, err := Recv(ctx, c, []int{0}, 0, 0)
+			return err
+		}
+		bounded, cancel := context.WithCancel(ctx)
+		defer cancel()
+		p := c.Idup(bounded)
+		gone, leave := context.WithCancel(ctx)
+		leave()
+		if _, err := p.Wait(gone); expect(err, context.Canceled, "Idup on world, rank 0: not complete") != nil {
+			return fmt.Errorf("Wait: %v", err)
+		}
+		if _, done, err := p.Test(); done {
+			return fmt.Errorf("done: %v", err)
+		}
+		cancel()
+		if _, err := p.Wait(ctx); expect(err, context.Canceled) != nil {
+			return fmt.Errorf("after the end: %v", err)
+		}
+		return Send(ctx, c, []int{1}, 1, 0)
+	})
+}
+
+// MPI-4.1, section 7.4.2: MPI_Comm_create, also with disjoint groups at once.
+func TestCreate(t *testing.T) {
+	sizes(t, func(t *testing.T, n int) {
+		TestWorld(t, n, func(ctx context.Context, c *Comm) error {
+			var even, odd []int
+			for r := n - 1; r >= 0; r-- {
+				if r%2 == 0 {
+					even = append(even, r)
+				} else {
+					odd = append(odd, r)
+				}
+			}
+			ranks := even
+			if c.Rank()%2 == 1 {
+				ranks = odd
+			}
+			g, err := c.Group().Incl(ranks)
+			if err != nil {
+				return err
+			}
+			made, err := c.Create(ctx, g)
+			if err != nil {
+				return err
+			}
+			if got := members(made.Group()); !slices.Equal(got, ranks) {
+				return fmt.Errorf("%s has %v, want %v", made.Name(), got, ranks)
+			}
+			if err := ringWorks(ctx, made, 1+c.Rank()%2); err != nil {
+				return err
+			}
+			// One group given by all: those outside get nil, as do all of the empty one.
+			first, err := c.Group().Incl([]int{0})
+			if err != nil {
+				return err
+			}
+			alone, err := c.Create(ctx, first)
+			if err != nil || (alone != nil) != (c.Rank() == 0) {
+				return fmt.Errorf("rank %d: %v, %v", c.Rank(), alone, err)
+			}
+			none, err := c.Create(ctx, EmptyGroup)
+			if none != nil || err != nil {
+				return fmt.Errorf("of nobody: %v, %v", none, err)
+			}
+			return nil
+		})
+	})
+}
+
+// Members that give different groups are told, and others go on.
+func TestCreateMismatch(t *testing.T) {
+	TestWorld(t, 4, func(ctx context.Context, c *Comm) error {
+		ranks := [][]int{{0, 1}, {1, 0}, {2, 3}, {2, 3}}[c.Rank()]
+		g, err := c.Group().Incl(ranks)
+		if err != nil {
+			return err
+		}
+		made, err := c.Create(ctx, g)
+		if c.Rank() < 2 {
+			return expect(err, ErrMismatch, "Create on world", fmt.Sprintf("rank %d is in the group", 1-c.Rank()))
+		}
+		if err != nil {
+			return err
+		}
+		if _, err := c.world.comms.self.Create(ctx, g); expect(err, ErrRank, "is not in self") != nil {
+			return fmt.Errorf("not a subgroup: %v", err)
+		}
+		if _, err := c.world.comms.self.Create(ctx, nil); expect(err, ErrArg, "the group is nil") != nil {
+			return fmt.Errorf("nil: %v", err)
+		}
+		return ringWorks(ctx, made, 4)
+	})
+}
+
+// MPI-4.1, section 7.4.2: only members call MPI_Comm_create_group; tags keep
+// calls apart that go on at the same time, and it meets no other message.
+func TestCreateGroup(t *testing.T) {
+	sizes(t, func(t *testing.T, n int) {
+		TestWorld(t, n, func(ctx context.Context, c *Comm) error {
+			// A receive that would match anything of the program stays unmatched.
+			bait := Irecv(c, make([]uint64, 100), AnySource, AnyTag)
+			type result struct {
+				made *Comm
+				err  error
+			}
+			results := make(chan result, 3)
+			started := 0
+			for tag, ranks := range [][]int{{n - 1, 0}, {0}, nil} {
+				if tag == 2 { // all but rank 0
+					for r := 1; r < n; r++ {
+						ranks = append(ranks, r)
+					}
+				}
+				if slices.Sort(ranks); n == 1 && tag == 0 {
+					ranks = []int{0}
+				}
+				if !slices.Contains(ranks, c.Rank()) {
+					continue
+				}
+				g, err := c.Group().Incl(ranks)
+				if err != nil {
+					return err
+				}
+				started++
+				go func() {
+					made, err := c.CreateGroup(ctx, g, tag)
+					if err == nil {
+						err = ringWorks(ctx, made, tag)
+					}
+					results <- result{made, err}
+				}()
+			}
+			contexts := map[uint32]bool{}
+			for range started {
+				r := <-results
+				if r.err != nil {
+					return r.err
+				}
+				contexts[r.made.context] = true
+			}
+			if len(contexts) != started {
+				return fmt.Errorf("%d communicators have contexts %v", started, contexts)
+			}
+			if _, done, err := bait.Test(); done {
+				return fmt.Errorf("a receive of the program was matched: %v", err)
+			}
+			if _, err := Sendrecv(ctx, c, []int{1}, c.Rank(), 0, []int{0}, ProcNull, 0); err != nil {
+				return err
+			}
+			_, err := bait.Wait(ctx)
+			return err
+		})
+	})
+}
+
+func TestCreateGroupMisuse(t *testing.T) {
+	TestWorld(t, 3, func(ctx context.Context, c *Comm) error {
+		g, err := c.Group().Incl([]int{0, 1})
+		if err != nil {
+			return err
+		}
+		if c.Rank() == 2 {
+			made, err := c.CreateGroup(ctx, g, 0)
+			if made != nil || err != nil {
+				return fmt.Errorf("of others: %v, %v", made, err)
+			}
+			return nil
+		}
+		if _, err := c.CreateGroup(ctx, g, -1); expect(err, ErrTag) != nil {
+			return err
+		}
+		other, err := c.Group().Incl([]int{c.Rank(), 1 - c.Rank()})
+		if err != nil {
+			return err
+		}
+		_, err = c.CreateGroup(ctx, other, 7)
+		return expect(err, ErrMismatch, "CreateGroup on world", "the group of rank")
+	})
+}
+
+// MPI-4.1, section 7.4.3: calls on a freed communicator are refused; what is
+// under way completes.
+func TestFree(t *testing.T) {
+	TestWorld(t, 2, func(ctx context.Context, c *Comm) error {
+		d, err := c.Dup(ctx)
+		if err != nil {
+			return err
+		}
+		got := []int{0}
+		in := Irecv(d, got, 1-c.Rank(), 0)
+		if c.Rank() == 0 {
+			if err := Send(ctx, d, []int{3}, 1, 0); err != nil {
+				return err
+			}
+			if err := d.Free(); err != nil {
+				return err
+			}
+			if err := Barrier(ctx, c); err != nil {
+				return err
+			}
+		} else {
+			if err := Barrier(ctx, c); err != nil {
+				return err
+			}
+			if err := Send(ctx, d, []int{3}, 0, 0); err != nil {
+				return err
+			}
+			if err := d.Free(); err != nil {
+				return err
+			}
+		}
+		if st, err := in.Wait(ctx); err != nil || got[0] != 3 || st.Source != 1-c.Rank() {
+			return fmt.Errorf("under way at Free: %+v, %v", st, err)
+		}
+		_, dupErr := d.Dup(ctx)
+		_, idupErr := d.Idup(ctx).Wait(ctx)
+		_, groupErr := d.CreateGroup(ctx, d.Group(), 0)
+		_, probeErr := d.Probe(ctx, 0, 0)
+		_, recvErr := Recv(ctx, d, got, 0, 0)
+		return errors.Join(
+			expect(d.Free(), ErrFreed, "Free on "+d.Name()), expect(dupErr, ErrFreed, "Dup on "+d.Name()), expect(idupErr, ErrFreed), expect(groupErr, ErrFreed),
+			expect(probeErr, ErrFreed), expect(recvErr, ErrFreed, "receive from rank 0 of "+d.Name()),
+			expect(Send(ctx, d, got, 0, 0), ErrFreed), expect(Barrier(ctx, d), ErrFreed), expect(d.SetInfo(nil), ErrFreed),
+			expect(c.Free(), ErrArg, "lasts as long as the world"), expect(c.World().Self().Free(), ErrArg),
+		)
+	})
+}
+
+// MPI-4.1, section 7.4.2: MPI_Comm_split_type.
+func TestSplitByType(t *testing.T) {
+	// Two sites, the first of two nodes.
+	where := func(rank int) (string, string) {
+		return []string{"a", "a", "b"}[rank%3], []string{"n1", "n2", "n1"}[rank%3]
+	}
+	sizes(t, func(t *testing.T, n int) {
+		TestWorld(t, n, func(ctx context.Context, c *Comm) error {
+			for _, split := range []SplitType{SplitShared, SplitNode, SplitSite} {
+				s, err := c.SplitByType(ctx, split, -c.Rank(), nil)
+				if err != nil {
+					return err
+				}
+				var want []int
+				for r := n - 1; r >= 0; r-- {
+					if r%3 == c.Rank()%3 || split == SplitSite && r%3 < 2 && c.Rank()%3 < 2 {
+						want = append(want, r)
+					}
+				}
+				if got := members(s.Group()); !slices.Equal(got, want) {
+					return fmt.Errorf("%s has %v, want %v", s.Name(), got, want)
+				}
+				if err := ringWorks(ctx, s, int(split)); err != nil {
+					return err
+				}
+			}
+			split := SplitSite
+			if c.Rank() == 0 {
+				split = SplitType(Undefined)
+			}
+			s, err := c.SplitByType(ctx, split, 0, nil)
+			if err != nil || (s == nil) != (c.Rank() == 0) {
+				return fmt.Errorf("%v, %v", s, err)
+			}
+			places, err := c.Places(ctx)
+			if err != nil || len(places) != n || places[c.Rank()] != c.World().Place() || places[0].String() != "a/n1" {
+				return fmt.Errorf("places %v, %v", places, err)
+			}
+			return nil
+		}, WithPlaces(where))
+	})
+}
+
+func TestSplitByTypeMisuse(t *testing.T) {
+	TestWorld(t, 3, func(ctx context.Context, c *Comm) error {
+		one, err := c.SplitByType(ctx, SplitNode, 0, nil) // no helper: one node
+		if err != nil || one.Size() != 3 {
+			return fmt.Errorf("%v, %v", one, err)
+		}
+		_, err = c.SplitByType(ctx, []SplitType{SplitSite, SplitSite, SplitNode}[c.Rank()], 0, nil)
+		if err := expect(err, ErrMismatch, "SplitByType on world", "on rank 2"); err != nil {
+			return err
+		}
+		_, err = c.SplitByType(ctx, 17, 0, nil)
+		return expect(err, ErrArg, "no split type 17")
+	})
+	if _, err := Init(t.Context(), WithPlace("Not A Name", "x")); err == nil {
+		t.Error("a place that is no name was taken")
+	}
+}
