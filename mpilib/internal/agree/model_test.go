@@ -80,8 +80,8 @@ func (s *search) visit(w *world) error {
 	return nil
 }
 
-// Every order of starts, deliveries (overtaking allowed), deaths and their
-// telling, for few members.
+// Every order of starts, deliveries, deaths and their telling, for few members.
+// Messages overtake each other, except where fifo keeps the number of states low.
 func TestEveryInterleaving(t *testing.T) {
 	for _, c := range []struct {
 		size, goal, deaths int
