@@ -52,7 +52,11 @@ type Conn interface {
 
 	// Lend is WriteBuffers without a copy of large buffers: they must stay as
 	// they are until Await says that the peer's process has everything before mark.
-	Lend(bufs [][]byte) (mark uint64, err error)
+	// After an error the n bytes that were written have been copied.
+	Lend(bufs [][]byte) (n int64, mark uint64, err error)
+
+	// Reclaim gives back all that was lent; what the peer may still need is copied.
+	Reclaim()
 
 	// Await waits until the peer's process has taken everything before mark, the
 	// write deadline has passed or the link is over; the latter two are errors.

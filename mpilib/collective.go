@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/isthmus-grid/isthmus/collectives"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/engine"
 )
 
 // Barrier returns nil once every rank has entered it.
@@ -223,12 +224,12 @@ func (c *collectiveCall) Recv(ctx context.Context, src int, buf []byte) error {
 
 func (c *collectiveCall) Isend(dst int, buf []byte) collectives.Request {
 	what := transfer{comm: c.comm, send: true, peer: dst, tag: c.tag, elem: 1}
-	return exactly{c.comm.world.engine.isend(what, c.context, buf), len(buf)}
+	return exactly{c.comm.isend(what, c.context, buf, engine.Standard, false), len(buf)}
 }
 
 func (c *collectiveCall) Irecv(src int, buf []byte) collectives.Request {
 	what := transfer{comm: c.comm, peer: src, tag: c.tag, elem: 1}
-	return exactly{c.comm.world.engine.irecv(what, c.context, buf), len(buf)}
+	return exactly{c.comm.irecv(what, c.context, buf), len(buf)}
 }
 
 // exactly is a request whose message must have the length of its buffer.
@@ -238,7 +239,10 @@ type exactly struct {
 }
 
 func (e exactly) Wait(ctx context.Context) error {
-	st, err := e.r.wait(ctx)
+	if !e.r.never {
+		e.r.core.Wait(ctx)
+	}
+	st, err := e.r.status()
 	if err == nil && !e.r.what.send && st.Bytes != e.n {
 		err = fmt.Errorf("%w: the message has %d bytes, the buffer %d; do all ranks give the same counts?", ErrCount, st.Bytes, e.n)
 	}

@@ -40,7 +40,7 @@ type Comm struct {
 // newComm returns the intracommunicator of the processes of g, of which this
 // one is a member.
 func newComm(w *World, name string, g *group.Group, context uint32) *Comm {
-	c := &Comm{world: w, rank: g.Rank(w.engine.rank), group: g, peers: g, context: context}
+	c := &Comm{world: w, rank: g.Rank(w.engine.Rank()), group: g, peers: g, context: context}
 	c.aligned = isAligned(g)
 	c.label.Store(&name)
 	return c
@@ -81,6 +81,11 @@ func (c *Comm) local(world int) int {
 		return world
 	}
 	return c.peers.Rank(world)
+}
+
+// Member reports whether a world rank is one that messages of c come from.
+func (c *Comm) Member(world int) bool {
+	return c.aligned && world >= 0 && world < c.peers.Size() || !c.aligned && c.peers.Rank(world) >= 0
 }
 
 func (c *Comm) isInter() bool { return c.peers != c.group }

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/isthmus-grid/isthmus/mpilib/internal/engine"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/group"
 )
 
@@ -150,7 +151,7 @@ func TestNewContext(t *testing.T) {
 	const size = 3
 	seen := map[uint32]bool{worldContext: true, selfContext: true, sessionContext: true}
 	for rank := range size {
-		w := &World{engine: newEngine(rank, size, 1)}
+		w := &World{engine: engine.New(engine.Config{Rank: rank, Size: size})}
 		for range 100 {
 			id, err := w.newContext()
 			if err != nil || seen[id] || id%contextsPerComm != 0 {

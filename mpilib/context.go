@@ -54,11 +54,11 @@ type comms struct {
 func (w *World) newContext() (uint32, error) {
 	w.comms.mu.Lock()
 	defer w.comms.mu.Unlock()
-	n := uint64(w.comms.made)*uint64(w.engine.size) + uint64(w.engine.rank)
+	n := uint64(w.comms.made)*uint64(w.engine.Size()) + uint64(w.engine.Rank())
 	id := firstContext + n*contextsPerComm
 	if id > math.MaxUint32-contextsPerComm {
 		return 0, fmt.Errorf("%w: rank %d of the world has led the making of %d; keep communicators instead of making new ones",
-			ErrContexts, w.engine.rank, w.comms.made)
+			ErrContexts, w.engine.Rank(), w.comms.made)
 	}
 	w.comms.made++
 	return uint32(id), nil
@@ -66,11 +66,11 @@ func (w *World) newContext() (uint32, error) {
 
 // firstComms makes the communicators that every process is born with.
 func (w *World) firstComms() error {
-	all, err := group.Range(0, w.engine.size)
+	all, err := group.Range(0, w.engine.Size())
 	if err != nil {
 		return err
 	}
-	alone, err := group.Range(w.engine.rank, 1)
+	alone, err := group.Range(w.engine.Rank(), 1)
 	if err != nil {
 		return err
 	}
@@ -78,7 +78,7 @@ func (w *World) firstComms() error {
 	w.comms.self = newComm(w, "self", alone, selfContext)
 	w.comms.whereabouts.comm = newComm(w, "all processes", all, sessionContext)
 	if w.config.where != nil {
-		w.comms.here = w.config.where(w.engine.rank)
+		w.comms.here = w.config.where(w.engine.Rank())
 		if _, err := overlay.ParseNodeID(w.comms.here.String()); err != nil {
 			return fmt.Errorf("WithPlace: %w", err)
 		}

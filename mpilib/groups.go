@@ -54,7 +54,7 @@ func (c Comparison) String() string {
 // intercommunicator (MPI_Comm_group; MPI-4.1, section 7.3.2).
 func (c *Comm) Group() *Group { return c.groupOf(c.group) }
 
-func (c *Comm) groupOf(g *group.Group) *Group { return &Group{g, c.world.engine.rank} }
+func (c *Comm) groupOf(g *group.Group) *Group { return &Group{g, c.world.engine.Rank()} }
 
 // Size returns the number of members (MPI_Group_size; MPI-4.1, section 7.3.1).
 func (g *Group) Size() int { return g.g.Size() }

@@ -129,7 +129,7 @@ func (c *Comm) checkLeader(r int) error {
 		return fmt.Errorf("the peer communicator %s: %w", c.Name(), c.usable())
 	case r < 0 || r >= c.peers.Size():
 		return fmt.Errorf("%w: remoteLeader %d, peer communicator %s has ranks 0 to %d", ErrRank, r, c.Name(), c.peers.Size()-1)
-	case c.global(r) == c.world.engine.rank:
+	case c.global(r) == c.world.engine.Rank():
 		return fmt.Errorf("%w: remoteLeader %d of %s is this process; name the other side's leader", ErrArg, r, c.Name())
 	}
 	return nil
@@ -307,7 +307,7 @@ type sideNews struct {
 // not wait.
 func (k *talk) exchange(ctx context.Context, kind callKind, word uint32, failed error) side {
 	id, err := k.world.newContext()
-	mine := []news{{Kind: kind, Comm: id, Word: word, Size: uint32(k.us.Size()), Leader: uint32(k.world.engine.rank)}}
+	mine := []news{{Kind: kind, Comm: id, Word: word, Size: uint32(k.us.Size()), Leader: uint32(k.world.engine.Rank())}}
 	if failed != nil || err != nil {
 		mine[0].Failed = 1
 	}

@@ -31,21 +31,15 @@ type LinkInfo struct {
 
 // Links describes the links made so far, by rank of the peer.
 func (w *World) Links() []LinkInfo {
-	e := w.engine
-	e.mu.Lock()
-	defer e.mu.Unlock()
 	var infos []LinkInfo
-	for _, p := range e.peers {
-		if p == nil || p.link == nil {
-			continue
-		}
-		path, rtt := p.link.Current()
+	for _, p := range w.engine.Links() {
+		path, rtt := p.Link.Current()
 		info := LinkInfo{
-			Rank: e.rank, Peer: p.rank, Dialled: p.link.Dialled,
+			Rank: w.engine.Rank(), Peer: p.Rank, Dialled: p.Link.Dialled,
 			Technique: "local", Via: path.Via.String(), Proxy: path.Proxy, Cipher: path.Cipher, Reason: path.Reason,
 			SetupMS: milliseconds(path.Setup), RTTMS: milliseconds(rtt),
-			MessagesSent: p.stats.messagesSent, BytesSent: p.stats.bytesSent,
-			MessagesReceived: p.stats.messagesReceived, BytesReceived: p.stats.bytesReceived,
+			MessagesSent: p.MessagesSent, BytesSent: p.BytesSent,
+			MessagesReceived: p.MessagesReceived, BytesReceived: p.BytesReceived,
 		}
 		if path.Technique.Known() {
 			info.Technique = path.Technique.String()

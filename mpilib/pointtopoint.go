@@ -3,13 +3,37 @@ package mpilib
 import (
 	"context"
 	"fmt"
+
+	"github.com/isthmus-grid/isthmus/mpilib/internal/engine"
 )
 
 // Send sends buf to rank dst of comm and returns when buf may be used again
 // (MPI_Send). The message may then still be on its way; it may also wait for
-// the receiver when much is on its way already.
+// the receiver when it is large, or when much is on its way already.
 func Send[T Elem](ctx context.Context, comm *Comm, buf []T, dst, tag int) error {
-	_, err := Isend(comm, buf, dst, tag).Wait(ctx)
+	return sent(ctx, comm, buf, dst, tag, engine.Standard)
+}
+
+// Ssend is Send that returns when a receive has matched the message
+// (MPI_Ssend).
+func Ssend[T Elem](ctx context.Context, comm *Comm, buf []T, dst, tag int) error {
+	return sent(ctx, comm, buf, dst, tag, engine.Synchronous)
+}
+
+// Bsend is Send that copies buf and never waits (MPI_Bsend). The copies are
+// bounded by the process's memory alone.
+func Bsend[T Elem](ctx context.Context, comm *Comm, buf []T, dst, tag int) error {
+	return sent(ctx, comm, buf, dst, tag, engine.Buffered)
+}
+
+// Rsend is Send for those who know that the receive is posted (MPI_Rsend). It
+// needs no such promise here: it is as Send.
+func Rsend[T Elem](ctx context.Context, comm *Comm, buf []T, dst, tag int) error {
+	return sent(ctx, comm, buf, dst, tag, engine.Standard)
+}
+
+func sent[T Elem](ctx context.Context, comm *Comm, buf []T, dst, tag int, mode engine.Mode) error {
+	_, err := start(comm, buf, dst, tag, mode, true).Wait(ctx)
 	return err
 }
 
@@ -24,6 +48,26 @@ func Recv[T Elem](ctx context.Context, comm *Comm, buf []T, src, tag int) (Statu
 // Isend starts a Send. buf must not change until the request is complete. What
 // is wrong with the arguments is told by the request's Wait.
 func Isend[T Elem](comm *Comm, buf []T, dst, tag int) *Request {
+	return start(comm, buf, dst, tag, engine.Standard, false)
+}
+
+// Issend starts an Ssend.
+func Issend[T Elem](comm *Comm, buf []T, dst, tag int) *Request {
+	return start(comm, buf, dst, tag, engine.Synchronous, false)
+}
+
+// Ibsend starts a Bsend, which is complete at once.
+func Ibsend[T Elem](comm *Comm, buf []T, dst, tag int) *Request {
+	return start(comm, buf, dst, tag, engine.Buffered, false)
+}
+
+// Irsend starts an Rsend.
+func Irsend[T Elem](comm *Comm, buf []T, dst, tag int) *Request {
+	return start(comm, buf, dst, tag, engine.Standard, false)
+}
+
+// start starts a send; hold says that its caller waits at once.
+func start[T Elem](comm *Comm, buf []T, dst, tag int, mode engine.Mode, hold bool) *Request {
 	b, err := view(buf)
 	if err == nil {
 		err = comm.checkSend(dst, tag)
@@ -35,7 +79,13 @@ func Isend[T Elem](comm *Comm, buf []T, dst, tag int) *Request {
 	if dst == ProcNull {
 		return nullRequest(what)
 	}
-	return comm.world.engine.isend(what, comm.context, b)
+	return comm.isend(what, comm.context, b, mode, hold)
+}
+
+func (c *Comm) isend(what transfer, context uint32, b []byte, mode engine.Mode, hold bool) *Request {
+	r := &Request{what: what}
+	c.world.engine.Isend(&r.core, c, context, c.global(what.peer), what.tag, b, mode, hold)
+	return r
 }
 
 // Irecv starts a Recv. buf belongs to the request until it is complete. What
@@ -53,7 +103,13 @@ func Irecv[T Elem](comm *Comm, buf []T, src, tag int) *Request {
 		return nullRequest(what)
 	}
 	what.elem, _ = elemSize[T]() // judged by view
-	return comm.world.engine.irecv(what, comm.context, b)
+	return comm.irecv(what, comm.context, b)
+}
+
+func (c *Comm) irecv(what transfer, context uint32, b []byte) *Request {
+	r := &Request{what: what}
+	c.world.engine.Irecv(&r.core, c, context, c.global(what.peer), what.tag, b)
+	return r
 }
 
 // Sendrecv sends and receives at once (MPI_Sendrecv), so that ranks that do
@@ -66,30 +122,92 @@ func Sendrecv[T, U Elem](ctx context.Context, comm *Comm, sendbuf []T, dst, send
 	return statuses[0], err
 }
 
+// SendrecvReplace is Sendrecv of one buffer, whose contents the message that
+// comes replaces (MPI_Sendrecv_replace).
+func SendrecvReplace[T Elem](ctx context.Context, comm *Comm, buf []T, dst, sendtag, src, recvtag int) (Status, error) {
+	return Sendrecv(ctx, comm, append([]T(nil), buf...), dst, sendtag, buf, src, recvtag)
+}
+
 // Probe waits until a message that Recv with the same arguments would receive
 // is here, and describes it (MPI_Probe). It receives nothing.
 func (c *Comm) Probe(ctx context.Context, src, tag int) (Status, error) {
-	if err := c.checkRecv(src, tag); err != nil {
-		return Status{}, c.called("Probe", err)
-	}
-	if src == ProcNull {
-		return nullStatus, nil
-	}
-	st, err := c.world.engine.probe(ctx, c, src, tag)
-	if err != nil {
-		return Status{}, c.raise(fmt.Errorf("mpilib: Probe: %v: %w", transfer{comm: c, peer: src, tag: tag}, err))
-	}
-	return st, nil
+	m, err := c.probe(ctx, "Probe", src, tag, false)
+	return m.Status, err
 }
 
 // Iprobe is Probe without waiting; ok says whether there is such a message.
 func (c *Comm) Iprobe(src, tag int) (st Status, ok bool, err error) {
+	m, ok, err := c.iprobe("Iprobe", src, tag, false)
+	return m.Status, ok, err
+}
+
+// A Message is one that Mprobe or Improbe took out (MPI_Message): only MRecv and
+// MIrecv can receive it, and one of them must, once.
+type Message struct {
+	Status  Status
+	comm    *Comm
+	matched engine.Matched
+}
+
+// Mprobe is Probe that takes the message out (MPI_Mprobe), so that no other
+// goroutine's receive gets it.
+func (c *Comm) Mprobe(ctx context.Context, src, tag int) (Message, error) {
+	return c.probe(ctx, "Mprobe", src, tag, true)
+}
+
+// Improbe is Mprobe without waiting; ok says whether there is such a message.
+func (c *Comm) Improbe(src, tag int) (m Message, ok bool, err error) {
+	return c.iprobe("Improbe", src, tag, true)
+}
+
+func (c *Comm) probe(ctx context.Context, call string, src, tag int, take bool) (Message, error) {
 	if err := c.checkRecv(src, tag); err != nil {
-		return Status{}, false, c.called("Iprobe", err)
+		return Message{}, c.called(call, err)
 	}
 	if src == ProcNull {
-		return nullStatus, true, nil
+		return Message{Status: nullStatus, comm: c}, nil
 	}
-	st, ok, err = c.world.engine.iprobe(c, src, tag)
-	return st, ok, c.raise(err)
+	m, err := c.world.engine.Probe(ctx, c, c.context, c.global(src), tag, take)
+	if err != nil {
+		return Message{}, c.raise(fmt.Errorf("mpilib: %s: %v: %w", call, transfer{comm: c, peer: src, tag: tag}, err))
+	}
+	return Message{c.status(m.Result(), 1), c, m}, nil
+}
+
+func (c *Comm) iprobe(call string, src, tag int, take bool) (Message, bool, error) {
+	if err := c.checkRecv(src, tag); err != nil {
+		return Message{}, false, c.called(call, err)
+	}
+	if src == ProcNull {
+		return Message{Status: nullStatus, comm: c}, true, nil
+	}
+	m, ok, err := c.world.engine.Iprobe(c, c.context, c.global(src), tag, take)
+	if err != nil {
+		return Message{}, false, c.raise(fmt.Errorf("mpilib: %s: %v: %w", call, transfer{comm: c, peer: src, tag: tag}, err))
+	}
+	if !ok {
+		return Message{}, false, nil
+	}
+	return Message{c.status(m.Result(), 1), c, m}, true, nil
+}
+
+// MRecv receives a message that a probe took out, as Recv does (MPI_Mrecv).
+func MRecv[T Elem](ctx context.Context, m Message, buf []T) (Status, error) {
+	return MIrecv(m, buf).Wait(ctx)
+}
+
+// MIrecv starts an MRecv (MPI_Imrecv).
+func MIrecv[T Elem](m Message, buf []T) *Request {
+	what := transfer{comm: m.comm, peer: m.Status.Source, tag: m.Status.Tag, elem: 1}
+	b, err := view(buf)
+	if err != nil {
+		return failedRequest(what, err)
+	}
+	if m.Status.Source == ProcNull {
+		return nullRequest(what)
+	}
+	what.elem, _ = elemSize[T]()
+	r := &Request{what: what}
+	m.matched.Irecv(&r.core, m.comm, b)
+	return r
 }

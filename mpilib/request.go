@@ -4,38 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/isthmus-grid/isthmus/mpilib/internal/engine"
 )
 
 // Request is a send or a receive under way (MPI_Request). It advances by
 // itself. Safe for concurrent use.
 type Request struct {
-	what    transfer
-	engine  *engine
-	context uint32
-	global  int    // world rank of the peer, or AnySource
-	buf     []byte // the caller's memory, not touched once done is closed
-	done    chan struct{}
-
-	// The rest is guarded by the engine's lock until done is closed.
-	state  requestState
-	giveUp error // why its owner waits no longer, while moving
-	err    error
-	source int // world rank
-	tag    int
-	bytes  int
+	what  transfer
+	never bool // it was not even started, for err, or because there is nothing to do
+	err   error
+	core  engine.Request
 }
-
-// requestState says where a request is:
-//
-//	waiting -> moving -> complete
-//	   '-------------------^
-type requestState uint8
-
-const (
-	waiting  requestState = iota // in a matcher or in a peer's queue
-	moving                       // its bytes are being read or written
-	complete                     // done is closed
-)
 
 // transfer says what a request is about, in terms of its communicator.
 type transfer struct {
@@ -66,11 +46,9 @@ func (t transfer) String() string {
 	return fmt.Sprintf("%s, tag %d", s, t.tag)
 }
 
-var closedChan = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
-
 // failedRequest is one that never starts.
 func failedRequest(what transfer, err error) *Request {
-	return &Request{what: what, done: closedChan, state: complete, err: err}
+	return &Request{what: what, never: true, err: err}
 }
 
 // nullRequest is a transfer with ProcNull, which is complete at once and moves
@@ -85,7 +63,34 @@ var nullStatus = Status{Source: ProcNull, Tag: AnyTag}
 // no message any more; a send may or may not arrive. In every case the buffer
 // belongs to the caller again. Later calls return the same.
 func (r *Request) Wait(ctx context.Context) (Status, error) {
-	st, err := r.wait(ctx)
+	if !r.never {
+		r.core.Wait(ctx)
+	}
+	return r.result()
+}
+
+// Test says whether the request is complete, and if so what Wait would return
+// (MPI_Test).
+func (r *Request) Test() (st Status, done bool, err error) {
+	if !r.never && !r.core.Done() {
+		return Status{}, false, nil
+	}
+	st, err = r.result()
+	return st, true, err
+}
+
+// Cancel asks for the transfer not to happen (MPI-4.1, section 3.8.4). The
+// request completes in any case, either as if it had never been made, which
+// Status.Cancelled then says, or as if it had not been cancelled.
+func (r *Request) Cancel() {
+	if !r.never {
+		r.core.Cancel()
+	}
+}
+
+// result is what Wait returns for a request that is done.
+func (r *Request) result() (Status, error) {
+	st, err := r.status()
 	if err == nil && st.Bytes%r.what.elem != 0 {
 		err = fmt.Errorf("%w: the message has %d bytes, an element %d", ErrCount, st.Bytes, r.what.elem)
 	}
@@ -95,51 +100,28 @@ func (r *Request) Wait(ctx context.Context) (Status, error) {
 	return st, nil
 }
 
-// wait is Wait without the request's name in the error.
-func (r *Request) wait(ctx context.Context) (Status, error) {
-	select {
-	case <-r.done:
-		return r.result()
-	default:
+// status is result without the request's name in the error.
+func (r *Request) status() (Status, error) {
+	got, err := engine.Result{}, r.err
+	if !r.never {
+		got, err = r.core.Result()
 	}
-	select {
-	case <-r.done:
-	case <-ctx.Done():
-		r.engine.giveUp(r, ctx.Err())
-		<-r.done // at once: whoever moves its bytes has been interrupted
-	}
-	return r.result()
-}
-
-// Test says whether the request is complete, and if so what Wait would return
-// (MPI_Test).
-func (r *Request) Test() (st Status, done bool, err error) {
-	select {
-	case <-r.done:
-		st, err = r.Wait(context.Background())
-		return st, true, err
-	default:
-		return Status{}, false, nil
-	}
-}
-
-// result is for requests that are done.
-func (r *Request) result() (Status, error) {
-	if r.err != nil {
-		return Status{Source: r.what.peer, Tag: r.what.tag}, r.err
-	}
-	if r.what.peer == ProcNull {
+	switch {
+	case err != nil:
+		return Status{Source: r.what.peer, Tag: r.what.tag}, err
+	case r.what.peer == ProcNull:
 		return nullStatus, nil
+	case got.Cancelled:
+		return Status{Source: r.what.peer, Tag: r.what.tag, Cancelled: true}, nil
+	case r.what.send:
+		return Status{Source: r.what.comm.rank, Tag: r.what.tag, Count: int(got.Bytes) / r.what.elem, Bytes: int(got.Bytes)}, nil
 	}
-	if r.what.send {
-		return Status{Source: r.what.comm.rank, Tag: r.what.tag, Count: r.bytes / r.what.elem, Bytes: r.bytes}, nil
-	}
-	return r.what.comm.status(r.source, r.tag, r.bytes, r.what.elem), nil
+	return r.what.comm.status(got, r.what.elem), nil
 }
 
-// status describes a message from world rank source.
-func (c *Comm) status(source, tag, bytes, elem int) Status {
-	return Status{Source: c.local(source), Tag: tag, Count: bytes / elem, Bytes: bytes}
+// status describes a message.
+func (c *Comm) status(m engine.Result, elem int) Status {
+	return Status{Source: c.local(m.Source), Tag: m.Tag, Count: int(m.Bytes) / elem, Bytes: int(m.Bytes)}
 }
 
 // Waitall waits for all the requests (MPI_Waitall). It returns the status of
@@ -154,4 +136,92 @@ func Waitall(ctx context.Context, requests ...*Request) ([]Status, error) {
 		}
 	}
 	return statuses, errors.Join(errs...)
+}
+
+// Waitany waits until one of the requests is complete and returns which, and what
+// its Wait returns (MPI_Waitany). Unlike Wait it gives none up when ctx is done: it
+// then returns Undefined and the context's error. nil requests, which the caller
+// has dealt with, do not count; if there are no others it returns Undefined at
+// once, without an error.
+func Waitany(ctx context.Context, requests ...*Request) (int, Status, error) {
+	i, err := waitAny(ctx, requests)
+	if err != nil || i == Undefined {
+		return Undefined, Status{}, err
+	}
+	st, err := requests[i].result()
+	return i, st, err
+}
+
+// Waitsome waits until at least one of the requests is complete and returns which
+// are, with their statuses and their errors, joined (MPI_Waitsome). Otherwise it
+// is as Waitany.
+func Waitsome(ctx context.Context, requests ...*Request) ([]int, []Status, error) {
+	if i, err := waitAny(ctx, requests); err != nil || i == Undefined {
+		return nil, nil, err
+	}
+	return Testsome(requests...)
+}
+
+// Testsome is Waitsome without waiting (MPI_Testsome).
+func Testsome(requests ...*Request) (done []int, statuses []Status, err error) {
+	var errs []error
+	for i, r := range requests {
+		if r == nil {
+			continue
+		}
+		if st, ok, err := r.Test(); ok {
+			done, statuses, errs = append(done, i), append(statuses, st), append(errs, err)
+		}
+	}
+	return done, statuses, errors.Join(errs...)
+}
+
+// Testany says whether one of the requests is complete, and if so which, and what
+// its Wait returns (MPI_Testany); without any request that is not nil it is
+// Undefined.
+func Testany(requests ...*Request) (i int, st Status, done bool, err error) {
+	open := false
+	for i, r := range requests {
+		if r == nil {
+			continue
+		}
+		open = true
+		if st, done, err := r.Test(); done {
+			return i, st, true, err
+		}
+	}
+	return Undefined, Status{}, !open, nil
+}
+
+// Testall says whether all the requests are complete, and if so what Waitall
+// returns (MPI_Testall).
+func Testall(requests ...*Request) ([]Status, bool, error) {
+	for _, r := range requests {
+		if !r.never && !r.core.Done() {
+			return nil, false, nil
+		}
+	}
+	statuses, err := Waitall(context.Background(), requests...)
+	return statuses, true, err
+}
+
+func waitAny(ctx context.Context, requests []*Request) (int, error) {
+	cores, at := make([]*engine.Request, 0, len(requests)), make([]int, 0, len(requests))
+	for i, r := range requests {
+		switch {
+		case r == nil:
+		case r.never:
+			return i, nil
+		default:
+			cores, at = append(cores, &r.core), append(at, i)
+		}
+	}
+	if len(cores) == 0 {
+		return Undefined, nil
+	}
+	i, err := engine.WaitAny(ctx, cores)
+	if err != nil {
+		return Undefined, fmt.Errorf("mpilib: waiting for any of %d requests: %w", len(cores), err)
+	}
+	return at[i], nil
 }

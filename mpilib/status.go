@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/isthmus-grid/isthmus/mpilib/internal/engine"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/group"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/topology"
 )
@@ -26,11 +27,13 @@ type Status struct {
 	Tag    int
 	Count  int // elements of the receive's type; bytes for a probe
 	Bytes  int
+
+	Cancelled bool // Cancel came in time; nothing else is set (MPI_Test_cancelled)
 }
 
 // What callers tell apart with errors.Is.
 var (
-	ErrTruncate   = errors.New("message is longer than the receive buffer")
+	ErrTruncate   = engine.ErrTruncate
 	ErrRank       = group.ErrRank
 	ErrArg        = group.ErrArg
 	ErrDims       = topology.ErrDims
@@ -44,8 +47,8 @@ var (
 	ErrTag        = errors.New("no such tag")
 	ErrType       = errors.New("type cannot be sent")
 	ErrCount      = errors.New("wrong count")
-	ErrProcFailed = errors.New("process failed")     // the link to it is lost
-	ErrFinalized  = errors.New("world is finalized") // this process's, or the peer's
+	ErrProcFailed = engine.ErrProcFailed // the link to it is lost
+	ErrFinalized  = engine.ErrFinalized  // this process's world, or the peer's
 	ErrEnv        = errors.New("contradictory environment")
 )
 

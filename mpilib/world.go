@@ -12,6 +12,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/jobkey"
 	"github.com/isthmus-grid/isthmus/internal/local"
 	"github.com/isthmus-grid/isthmus/link"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/engine"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -19,7 +20,7 @@ import (
 // messages. Safe for concurrent use.
 type World struct {
 	comm   *Comm
-	engine *engine
+	engine *engine.Engine
 	config config
 	comms  comms
 
@@ -59,7 +60,7 @@ func WithConnector(c overlay.Connector, key jobkey.Key, rank, size int) Option {
 }
 
 // WithUnexpectedLimit sets how many bytes of messages from one peer are kept
-// for receives to come (default 64 MiB).
+// for receives to come (default 16 MiB; 64 KiB at least).
 func WithUnexpectedLimit(bytes int) Option { return func(cfg *config) { cfg.limit = bytes } }
 
 // WithConnectTimeout bounds each attempt to reach a peer, waiting for it to
@@ -83,7 +84,7 @@ func Init(ctx context.Context, opts ...Option) (*World, error) {
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("mpilib: Init: %w", ctx.Err())
 	}
-	cfg := config{lookup: os.LookupEnv, limit: 64 << 20, connectTimeout: time.Minute, byeTimeout: time.Minute,
+	cfg := config{lookup: os.LookupEnv, limit: 16 << 20, connectTimeout: time.Minute, byeTimeout: time.Minute,
 		generation: overlay.Generation(time.Now().UnixMicro())}
 	for _, opt := range opts {
 		opt(&cfg)
@@ -98,7 +99,8 @@ func Init(ctx context.Context, opts ...Option) (*World, error) {
 		}
 		cfg.place = &p
 	}
-	w := &World{engine: newEngine(cfg.place.rank, cfg.place.size, cfg.limit), config: cfg}
+	w := &World{config: cfg}
+	w.engine = engine.New(engine.Config{Rank: cfg.place.rank, Size: cfg.place.size, Unexpected: cfg.limit, Connect: w.connect})
 	if err := w.firstComms(); err != nil {
 		return nil, fmt.Errorf("mpilib: Init: %w", err)
 	}
@@ -122,14 +124,16 @@ func (w *World) join(ctx context.Context) error {
 		w.serving.Wait()
 		return err
 	}
-	w.mesh = link.NewMesh(link.Config{Self: self, Size: uint32(p.size), Connector: w.connector, Carriers: p.carriers, Log: w.config.log, Up: w.engine.attach})
-	w.engine.connect = func(ctx context.Context, rank int) error {
-		ctx, cancel := context.WithTimeout(ctx, w.config.connectTimeout)
-		defer cancel()
-		return w.mesh.Connect(ctx, uint32(rank))
-	}
+	w.mesh = link.NewMesh(link.Config{Self: self, Size: uint32(p.size), Connector: w.connector, Carriers: p.carriers, Log: w.config.log, Up: w.engine.Attach})
 	w.serving.Go(func() { w.meshErr = w.mesh.Serve(serving) })
 	return nil
+}
+
+// connect returns when there is a link to rank, or why there is none.
+func (w *World) connect(ctx context.Context, rank int) error {
+	ctx, cancel := context.WithTimeout(ctx, w.config.connectTimeout)
+	defer cancel()
+	return w.mesh.Connect(ctx, uint32(rank))
 }
 
 // openConnector takes the connector that was given, or the helper's, or makes
@@ -186,9 +190,9 @@ func (w *World) Finalize(ctx context.Context) error {
 func (w *World) finalize(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, w.config.byeTimeout)
 	defer cancel()
-	errs := []error{w.comms.end(), w.engine.sayGoodbye(ctx)}
+	errs := []error{w.comms.end(), w.engine.Goodbye(ctx)}
 	links := w.Links()
-	w.engine.shut()
+	w.engine.Close()
 	if w.stop != nil {
 		w.stop()
 	}
@@ -199,10 +203,10 @@ func (w *World) finalize(ctx context.Context) error {
 	w.comms.background.Wait()
 	errs = append(errs, w.meshErr)
 	if name, ok := w.config.lookup(EnvReport); ok && name != "" {
-		errs = append(errs, writeReport(name, w.engine.rank, links))
+		errs = append(errs, writeReport(name, w.engine.Rank(), links))
 	}
 	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("mpilib: Finalize: rank %d: %w", w.engine.rank, err)
+		return fmt.Errorf("mpilib: Finalize: rank %d: %w", w.engine.Rank(), err)
 	}
 	return nil
 }

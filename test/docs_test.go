@@ -160,7 +160,7 @@ func TestProtocolPageComputesRight(t *testing.T) {
 		fmt.Sprintf("links  %x", key.Links()),
 		"id     " + string(key.ID()),
 		fmt.Sprintf("%x", issued.MAC),
-		fmt.Sprintf("%x", wire.Envelope{Kind: wire.EnvelopeMessage, Context: 2, Tag: 7, Length: 3}.Append(nil)),
+		fmt.Sprintf("%x", wire.Envelope{Kind: wire.EnvelopeEager, Context: 2, Tag: 7, Length: 3}.Append(nil)),
 	} {
 		if !strings.Contains(page, "    "+want+"\n") {
 			t.Errorf("the page has no line %q", want)

@@ -5,64 +5,110 @@ import (
 	"fmt"
 )
 
-// EnvelopeKind tells what stands behind an Envelope on a link.
+// EnvelopeKind tells what an Envelope on a link is about.
 type EnvelopeKind uint8
 
-// The kinds. A link whose peer sends another one is closed.
+// The kinds. A link whose peer sends another one is closed. An offer is a message
+// that the receiver has to ask for; its id is the sender's, and free again when
+// the message is taken or withdrawn.
 const (
-	EnvelopeMessage EnvelopeKind = 1 // Length bytes of a message follow
-	EnvelopeGoodbye EnvelopeKind = 2 // the sender will send no more messages; the receiver answers with Confirm
-	EnvelopeConfirm EnvelopeKind = 3 // the sender has read everything before the peer's Goodbye
+	EnvelopeEager     EnvelopeKind = 1  // Length bytes of a message follow; with Synchronous the receiver answers Taken when a receive has matched it
+	EnvelopeGoodbye   EnvelopeKind = 2  // the sender will send no more messages; the receiver answers Confirm
+	EnvelopeConfirm   EnvelopeKind = 3  // the sender has read everything before the peer's Goodbye
+	EnvelopeOffer     EnvelopeKind = 4  // a message of Length bytes; none of them follow here
+	EnvelopeAsk       EnvelopeKind = 5  // a receive has matched the offer and wants Length bytes of it: all, or none, which ends it
+	EnvelopeData      EnvelopeKind = 6  // the next Length bytes of the offer follow; with Head they are sent unasked
+	EnvelopeTaken     EnvelopeKind = 7  // the receiver has all of the offer, or has matched the synchronous message
+	EnvelopeCredit    EnvelopeKind = 8  // Length more bytes may be sent unasked
+	EnvelopeWithdraw  EnvelopeKind = 9  // the sender wants the offer, or the synchronous message, back
+	EnvelopeWithdrawn EnvelopeKind = 10 // it is as if it had never been sent; without this answer it is too late
+	envelopeKinds     EnvelopeKind = 11
+)
+
+// Flags of an Envelope.
+const (
+	EnvelopeSynchronous uint8 = 1 // of EnvelopeEager
+	EnvelopeHead        uint8 = 2 // of EnvelopeData
 )
 
 // EnvelopeLen is the size of an encoded Envelope and MaxMessage the greatest
 // Length, both in bytes.
 const (
-	EnvelopeLen = 20
+	EnvelopeLen = 24
 	MaxMessage  = 1 << 40
 )
 
-// Envelope goes before every message on an established link. It is not a
-// frame: links are authenticated and messages are many, so magic and version
-// are spared (the Hello has settled both). Its layout, big-endian:
+// Envelope goes before everything that two processes say to each other on an
+// established link. It is not a frame: links are authenticated and messages are
+// many, so magic and version are spared (the Hello has settled both). Its
+// layout, big-endian:
 //
-//	kind:u8 zero[3] context:u32 tag:u32 length:u64
+//	kind:u8 flags:u8 zero[2] context:u32 tag:u32 id:u32 length:u64
 //
-// Context, Tag and Length are zero except with EnvelopeMessage.
+// What a kind does not use is zero: see uses.
 type Envelope struct {
 	Kind    EnvelopeKind
+	Flags   uint8
 	Context uint32 // of the communicator, agreed by its members
 	Tag     uint32 // at most 1<<31 - 1
-	Length  uint64 // of the message
+	ID      uint32 // of an offer or a synchronous message
+	Length  uint64
 }
 
 // Append appends the encoded envelope to b.
 func (e Envelope) Append(b []byte) []byte {
-	b = append(b, byte(e.Kind), 0, 0, 0)
+	b = append(b, byte(e.Kind), e.Flags, 0, 0)
 	b = binary.BigEndian.AppendUint32(b, e.Context)
 	b = binary.BigEndian.AppendUint32(b, e.Tag)
+	b = binary.BigEndian.AppendUint32(b, e.ID)
 	return binary.BigEndian.AppendUint64(b, e.Length)
 }
 
+// fields says which fields a kind uses.
+type fields struct {
+	flags             uint8
+	match, id, length bool
+}
+
+var uses = [envelopeKinds]fields{
+	EnvelopeEager:     {flags: EnvelopeSynchronous, match: true, id: true, length: true},
+	EnvelopeGoodbye:   {},
+	EnvelopeConfirm:   {},
+	EnvelopeOffer:     {match: true, id: true, length: true},
+	EnvelopeAsk:       {id: true, length: true},
+	EnvelopeData:      {flags: EnvelopeHead, id: true, length: true},
+	EnvelopeTaken:     {id: true},
+	EnvelopeCredit:    {length: true},
+	EnvelopeWithdraw:  {id: true},
+	EnvelopeWithdrawn: {id: true},
+}
+
 // ParseEnvelope decodes the first EnvelopeLen bytes of b and checks that they
-// are what Append makes.
+// are what Append makes of an envelope that can be meant.
 func ParseEnvelope(b []byte) (Envelope, error) {
 	if len(b) < EnvelopeLen {
 		return Envelope{}, fmt.Errorf("%w: envelope of %d bytes", ErrMalformed, len(b))
 	}
 	e := Envelope{
 		Kind:    EnvelopeKind(b[0]),
+		Flags:   b[1],
 		Context: binary.BigEndian.Uint32(b[4:]),
 		Tag:     binary.BigEndian.Uint32(b[8:]),
-		Length:  binary.BigEndian.Uint64(b[12:]),
+		ID:      binary.BigEndian.Uint32(b[12:]),
+		Length:  binary.BigEndian.Uint64(b[16:]),
 	}
-	switch {
-	case e.Kind < EnvelopeMessage || e.Kind > EnvelopeConfirm:
+	if e.Kind < EnvelopeEager || e.Kind >= envelopeKinds {
 		return Envelope{}, fmt.Errorf("%w: envelope kind %d", ErrMalformed, e.Kind)
-	case b[1]|b[2]|b[3] != 0:
-		return Envelope{}, fmt.Errorf("%w: envelope bytes 1 to 3 are % x, want zero", ErrMalformed, b[1:4])
-	case e.Kind != EnvelopeMessage && (e.Context != 0 || e.Tag != 0 || e.Length != 0):
-		return Envelope{}, fmt.Errorf("%w: envelope of kind %d carries a message", ErrMalformed, e.Kind)
+	}
+	u := &uses[e.Kind]
+	switch {
+	case b[2]|b[3] != 0:
+		return Envelope{}, fmt.Errorf("%w: envelope bytes 2 and 3 are % x, want zero", ErrMalformed, b[2:4])
+	case e.Flags&^u.flags != 0:
+		return Envelope{}, fmt.Errorf("%w: envelope of kind %d with flags %#x", ErrMalformed, e.Kind, e.Flags)
+	case !u.match && (e.Context != 0 || e.Tag != 0), !u.id && e.ID != 0, !u.length && e.Length != 0,
+		e.Kind == EnvelopeEager && e.Flags == 0 && e.ID != 0:
+		return Envelope{}, fmt.Errorf("%w: envelope of kind %d says more than that: %+v", ErrMalformed, e.Kind, e)
 	case e.Tag >= 1<<31:
 		return Envelope{}, fmt.Errorf("%w: tag %d", ErrMalformed, e.Tag)
 	case e.Length > MaxMessage:

@@ -12,13 +12,20 @@ func TestEnvelope(t *testing.T) {
 		e   Envelope
 		hex string
 	}{
-		{Envelope{EnvelopeMessage, 0x01020304, 0x7ffffff0, 0x0000_00a0_b0c0_d0e0}, "01000000010203047ffffff0000000a0b0c0d0e0"},
-		{Envelope{EnvelopeMessage, 0, 0, 0}, "0100000000000000000000000000000000000000"},
-		{Envelope{Kind: EnvelopeGoodbye}, "0200000000000000000000000000000000000000"},
-		{Envelope{Kind: EnvelopeConfirm}, "0300000000000000000000000000000000000000"},
+		{Envelope{Kind: EnvelopeEager, Context: 0x01020304, Tag: 0x7ffffff0, Length: 0x0000_00a0_b0c0_d0e0}, "01000000 01020304 7ffffff0 00000000 000000a0b0c0d0e0"},
+		{Envelope{Kind: EnvelopeEager, Flags: EnvelopeSynchronous, ID: 0xa1b2c3d4}, "01010000 00000000 00000000 a1b2c3d4 0000000000000000"},
+		{Envelope{Kind: EnvelopeGoodbye}, "02000000 00000000 00000000 00000000 0000000000000000"},
+		{Envelope{Kind: EnvelopeConfirm}, "03000000 00000000 00000000 00000000 0000000000000000"},
+		{Envelope{Kind: EnvelopeOffer, Context: 4, Tag: 5, ID: 6, Length: 7}, "04000000 00000004 00000005 00000006 0000000000000007"},
+		{Envelope{Kind: EnvelopeAsk, ID: 6, Length: 7}, "05000000 00000000 00000000 00000006 0000000000000007"},
+		{Envelope{Kind: EnvelopeData, Flags: EnvelopeHead, ID: 6, Length: 3}, "06020000 00000000 00000000 00000006 0000000000000003"},
+		{Envelope{Kind: EnvelopeTaken, ID: 6}, "07000000 00000000 00000000 00000006 0000000000000000"},
+		{Envelope{Kind: EnvelopeCredit, Length: 65536}, "08000000 00000000 00000000 00000000 0000000000010000"},
+		{Envelope{Kind: EnvelopeWithdraw, ID: 6}, "09000000 00000000 00000000 00000006 0000000000000000"},
+		{Envelope{Kind: EnvelopeWithdrawn, ID: 6}, "0a000000 00000000 00000000 00000006 0000000000000000"},
 	} {
 		b := tc.e.Append(nil)
-		if got := hex.EncodeToString(b); got != tc.hex || len(b) != EnvelopeLen {
+		if got := hex.EncodeToString(b); got != strings.ReplaceAll(tc.hex, " ", "") || len(b) != EnvelopeLen {
 			t.Errorf("%+v is %s, want %s", tc.e, got, tc.hex)
 		}
 		if back, err := ParseEnvelope(append(b, 9)); err != nil || back != tc.e {
@@ -31,15 +38,21 @@ func TestEnvelope(t *testing.T) {
 		}
 	}
 	for in, text := range map[string]string{
-		"0000000000000000000000000000000000000000": "envelope kind 0",
-		"0400000000000000000000000000000000000000": "envelope kind 4",
-		"0100010000000000000000000000000000000000": "want zero",
-		"0200000000000001000000000000000000000000": "carries a message",
-		"0300000000000000000000000000000000000001": "carries a message",
-		"0100000000000000800000000000000000000000": "tag 2147483648",
-		"0100000000000000000000000000010000000001": "message of 1099511627777 bytes",
+		"00000000 00000000 00000000 00000000 0000000000000000": "envelope kind 0",
+		"0b000000 00000000 00000000 00000000 0000000000000000": "envelope kind 11",
+		"01000100 00000000 00000000 00000000 0000000000000000": "want zero",
+		"01020000 00000000 00000000 00000000 0000000000000000": "with flags 0x2",
+		"04010000 00000000 00000000 00000000 0000000000000000": "with flags 0x1",
+		"01000000 00000000 00000000 00000001 0000000000000000": "says more than that",
+		"02000000 00000001 00000000 00000000 0000000000000000": "says more than that",
+		"03000000 00000000 00000000 00000000 0000000000000001": "says more than that",
+		"05000000 00000000 00000001 00000000 0000000000000001": "says more than that",
+		"07000000 00000000 00000000 00000001 0000000000000001": "says more than that",
+		"08000000 00000000 00000000 00000001 0000000000000001": "says more than that",
+		"01000000 00000000 80000000 00000000 0000000000000000": "tag 2147483648",
+		"01000000 00000000 00000000 00000000 0000010000000001": "message of 1099511627777 bytes",
 	} {
-		b, _ := hex.DecodeString(in)
+		b, _ := hex.DecodeString(strings.ReplaceAll(in, " ", ""))
 		if _, err := ParseEnvelope(b); !errors.Is(err, ErrMalformed) || !strings.Contains(err.Error(), text) {
 			t.Errorf("%s: %v, want %q", in, err, text)
 		}
@@ -47,7 +60,7 @@ func TestEnvelope(t *testing.T) {
 }
 
 func FuzzParseEnvelope(f *testing.F) {
-	f.Add(Envelope{EnvelopeMessage, 1, 2, 3}.Append(nil))
+	f.Add(Envelope{Kind: EnvelopeOffer, Context: 1, Tag: 2, ID: 3, Length: 4}.Append(nil))
 	f.Fuzz(func(t *testing.T, in []byte) {
 		e, err := ParseEnvelope(in)
 		if err == nil && string(e.Append(nil)) != string(in[:EnvelopeLen]) {

@@ -44,7 +44,7 @@ func allocations(t *testing.T, size, messages int, lent, echo bool) float64 {
 			_, err := s.WriteBuffers(one)
 			return err
 		}
-		mark, err := s.Lend(one)
+		_, mark, err := s.Lend(one)
 		if err != nil {
 			return err
 		}

@@ -69,7 +69,7 @@ func send(s *Stream, direction, n int, rng *rand.Rand) error {
 			spoil(all)
 		case 3:
 			var mark uint64
-			if mark, err = s.Lend(bufs); err == nil && mark != uint64(off+k) {
+			if _, mark, err = s.Lend(bufs); err == nil && mark != uint64(off+k) {
 				err = fmt.Errorf("the mark is %d and not %d", mark, off+k)
 			}
 			if owed = append(owed, debt{all, mark}); err == nil && len(owed) > rng.IntN(8) {

@@ -88,7 +88,7 @@ func isTimeout(err error) bool {
 func TestWaitingIsQuiet(t *testing.T) {
 	for name, wait := range map[string]func(*Stream) error{
 		"Await": func(s *Stream) error {
-			mark, err := s.Lend([][]byte{make([]byte, 1<<20)})
+			_, mark, err := s.Lend([][]byte{make([]byte, 1<<20)})
 			if err != nil {
 				return err
 			}
@@ -204,7 +204,7 @@ func TestDroppedWhileWriting(t *testing.T) {
 					_, err = a.Write(buf)
 				} else {
 					var mark uint64
-					if mark, err = a.Lend([][]byte{buf}); err == nil {
+					if _, mark, err = a.Lend([][]byte{buf}); err == nil {
 						err = a.Await(mark)
 					}
 				}

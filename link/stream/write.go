@@ -31,20 +31,29 @@ func (s *Stream) WriteBuffers(bufs [][]byte) (n int64, err error) {
 
 // Lend is WriteBuffers without a copy of large buffers: they must stay as they
 // are until the peer's process has taken everything before mark, or the stream
-// is over; see Await and Options.Acknowledged.
-func (s *Stream) Lend(bufs [][]byte) (mark uint64, err error) {
+// is over; see Await, Reclaim and Options.Acknowledged. After an error what was
+// written of them, n bytes, has been copied.
+func (s *Stream) Lend(bufs [][]byte) (n int64, mark uint64, err error) {
 	s.turn.Lock()
 	defer s.turn.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	start := s.out.end
-	if _, lent, err := s.push(bufs); err != nil {
-		if lent {
-			s.takeBack(start)
-		}
-		return 0, err
+	n, lent, err := s.push(bufs)
+	if err != nil && lent {
+		s.takeBack(start)
 	}
-	return s.out.end, nil
+	return n, s.out.end, err
+}
+
+// Reclaim gives back all that was lent: what the peer may still need is copied.
+// It waits for a system call that looks at it, and for a write that is under way.
+func (s *Stream) Reclaim() {
+	s.turn.Lock()
+	defer s.turn.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.takeBack(0)
 }
 
 // Await waits until the peer's process has taken everything before mark. It

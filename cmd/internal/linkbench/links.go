@@ -105,7 +105,7 @@ type linkEnd struct {
 
 func (e *linkEnd) Send(msg []byte) (err error) {
 	e.one[0] = msg
-	e.mark, err = e.Lend(e.one[:])
+	_, e.mark, err = e.Lend(e.one[:])
 	return err
 }
 

@@ -1,0 +1,35 @@
+// Package engine passes messages between the processes of a job: it matches
+// them with receives, keeps what comes early, sends what is wanted, and makes
+// progress whether or not anybody calls. It knows bytes, world ranks, contexts
+// and tags; it refuses to know element types, groups and collectives.
+//
+// # Protocol
+//
+// What two engines say to each other are the envelopes of package wire. A small
+// message is sent at once (eagerly), as far as the receiver has granted credit
+// for messages that find no receive. A large one, and any without credit, is
+// offered: its first bytes go along unasked where credit allows it, and the
+// receiver asks for the rest when a receive matches. So a receiver's memory is
+// bounded, no link is ever left unread, and a large message that is waited for
+// needs no round trip more than a small one as long as its head is on its way for
+// that long.
+//
+// # Who reads and who writes
+//
+// A link is read by one goroutine at a time, whoever holds its reading turn:
+//
+//	nobody --wait of a request--> the waiter itself --it has what it wants--> nobody
+//	nobody --nobody for a while--> the peer's reader goroutine --a waiter comes--> nobody
+//
+// A waiter that reads itself spares two wake-ups for each message. When nobody
+// waits, a clock sees to it, every millisecond while links are left alone, that
+// the peer's own goroutine takes over. Writing has a turn as well: a send
+// writes itself what the link takes without waiting, a blocked waiter writes for
+// itself, and the peer's writer goroutine does the rest.
+//
+// # State
+//
+// All of it is in the Engine, guarded by one lock that is never held during a
+// system call, nor while more than 64 KiB are copied. Requests belong to the
+// engine until they are complete.
+package engine

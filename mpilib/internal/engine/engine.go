@@ -1,0 +1,252 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/link"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/match"
+)
+
+// The wildcards of a receive or a probe.
+const (
+	AnySource = int(match.AnySource)
+	AnyTag    = int(match.AnyTag)
+)
+
+var (
+	// ErrTruncate is that of a receive whose message is longer than its buffer.
+	ErrTruncate = errors.New("message is longer than the receive buffer")
+	// ErrProcFailed is that of what needs a process that is lost.
+	ErrProcFailed = errors.New("process failed")
+	// ErrFinalized is that of what needs this engine, or a peer's, after its end.
+	ErrFinalized = errors.New("world is finalized")
+)
+
+// Config says which process of which job the engine serves.
+type Config struct {
+	Rank, Size int
+
+	// Unexpected is how many bytes each peer may have here, or on its way, in
+	// messages that found no receive; 64 KiB at least. For each message 64
+	// bytes more are counted.
+	Unexpected int
+
+	// Connect returns when Attach was called for the rank, or why not. It is called
+	// from goroutines of the engine, once for each peer.
+	Connect func(ctx context.Context, rank int) error
+}
+
+// An Engine moves the messages of one process. Safe for concurrent use.
+type Engine struct {
+	cfg Config
+
+	mu       sync.Mutex
+	contexts map[uint32]*msgContext
+	peers    []*peer // by world rank; nil for this process
+	remote   int     // how many of them have a link
+	arrived  chan struct{}
+	selfHeld int // bytes of copied messages to self
+	closed   error
+
+	tending bool // the keeper's clock runs
+	tend    chan struct{}
+
+	ctx    context.Context // of everything that is started here; ends with Close
+	cancel context.CancelFunc
+	work   sync.WaitGroup
+}
+
+// A msgContext is what one communicator's messages, point-to-point or
+// collective, have to themselves.
+type msgContext struct {
+	table match.Table[*Request, *message]
+}
+
+// A Group is the processes of a communicator.
+type Group interface {
+	// Member reports whether a world rank is in the group.
+	Member(world int) bool
+}
+
+// New returns an engine without links. Close ends it.
+func New(cfg Config) *Engine {
+	e := &Engine{cfg: cfg, contexts: map[uint32]*msgContext{}, arrived: make(chan struct{}), tend: make(chan struct{}, 1)}
+	e.cfg.Unexpected = max(cfg.Unexpected, firstCredit)
+	e.ctx, e.cancel = context.WithCancel(context.Background())
+	e.peers = make([]*peer, cfg.Size)
+	for r := range cfg.Size {
+		if r != cfg.Rank {
+			e.peers[r] = newPeer(e, r)
+		}
+	}
+	return e
+}
+
+// Rank returns the process's rank in the world.
+func (e *Engine) Rank() int { return e.cfg.Rank }
+
+// Size returns how many processes the world has.
+func (e *Engine) Size() int { return e.cfg.Size }
+
+// Attach gives the engine a link, which it owns from then on. A second one to
+// the same peer, or one that comes after the end, is closed.
+func (e *Engine) Attach(l *link.Link) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	rank := int(l.Peer.Rank)
+	if e.ctx.Err() != nil || rank >= e.cfg.Size || e.peers[rank] == nil || e.peers[rank].link != nil || e.peers[rank].failed != nil {
+		e.work.Go(func() { l.Conn.Close() })
+		return
+	}
+	if e.remote == 0 {
+		e.work.Go(e.keep)
+	}
+	e.remote++
+	e.peers[rank].attach(l)
+}
+
+// contextOf returns what a context has. It may be one that this process will
+// only create: a peer can be ahead. mu is held.
+func (e *Engine) contextOf(id uint32) *msgContext {
+	c := e.contexts[id]
+	if c == nil {
+		c = new(msgContext)
+		e.contexts[id] = c
+	}
+	return c
+}
+
+// Forget drops a context that no process will use any more, with the messages
+// in it.
+func (e *Engine) Forget(id uint32) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	c := e.contexts[id]
+	if c == nil {
+		return
+	}
+	c.table.Messages(func(m *match.Message[*message]) bool {
+		c.table.Remove(m)
+		e.drop(m.Owner)
+		return true
+	})
+	if c.table.Empty() {
+		delete(e.contexts, id)
+	}
+}
+
+// wakeProbes has those who wait for a message look again. mu is held.
+func (e *Engine) wakeProbes() {
+	close(e.arrived)
+	e.arrived = make(chan struct{})
+}
+
+// hopeless says why no message can come from source any more, or returns nil.
+// mu is held.
+func (e *Engine) hopeless(g Group, source int) error {
+	switch {
+	case e.closed != nil:
+		return e.closed
+	case source == e.cfg.Rank:
+		return nil
+	case source != AnySource:
+		p := e.peers[source]
+		if p.failed == nil && p.gone {
+			return p.left()
+		}
+		return p.failed
+	}
+	for _, p := range e.peers {
+		if p != nil && p.failed != nil && !p.gone && g.Member(p.rank) {
+			return p.failed
+		}
+	}
+	return nil
+}
+
+// failReceives completes every posted receive that the end of a peer makes
+// hopeless; with wild also those from any source of a group it is in. mu is held.
+func (e *Engine) failReceives(p *peer, err error, wild bool) {
+	for _, c := range e.contexts {
+		c.table.Posted(func(m *match.Receive[*Request]) bool {
+			r := m.Owner
+			if r.peer == p.rank || wild && r.peer == AnySource && r.group.Member(p.rank) {
+				c.table.Withdraw(m)
+				r.finish(err)
+			}
+			return true
+		})
+	}
+	e.wakeProbes()
+}
+
+// tick is how long a link may be left alone before the peer's own goroutine reads.
+const tick = time.Millisecond
+
+// keep sees to links that nobody reads, while there are any.
+func (e *Engine) keep() {
+	clock := time.NewTimer(tick)
+	defer clock.Stop()
+	for {
+		select {
+		case <-e.tend:
+		case <-e.ctx.Done():
+			return
+		}
+		for again := true; again; {
+			clock.Reset(tick)
+			select {
+			case <-clock.C:
+			case <-e.ctx.Done():
+				return
+			}
+			again = e.look()
+		}
+	}
+}
+
+// look has the links read that were left alone since the last look, and reports
+// whether any are left to look at.
+func (e *Engine) look() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	again := false
+	for _, p := range e.peers {
+		if p == nil || p.link == nil || p.attended || p.failed != nil {
+			continue
+		}
+		again = true
+		if p.turns == p.seen && !p.reading {
+			wake(p.toReader)
+		}
+		p.seen = p.turns
+	}
+	e.tending = again
+	return again
+}
+
+// leftAlone is told that a link is read by nobody that stays. mu is held.
+func (e *Engine) leftAlone() {
+	if !e.tending {
+		e.tending = true
+		wake(e.tend)
+	}
+}
+
+func wake(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default: // it is awake, or about to be
+	}
+}
+
+func truncated(message uint64, buffer int) error {
+	if message > uint64(buffer) {
+		return fmt.Errorf("%w: the message has %d bytes, the buffer %d", ErrTruncate, message, buffer)
+	}
+	return nil
+}

@@ -1,0 +1,320 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/link"
+	"github.com/isthmus-grid/isthmus/wire"
+)
+
+// peer is another rank of the world as this one sees it. Everything is guarded
+// by the engine's lock, but what the holder of a turn owns.
+//
+// Its life: no link -> (first message, or the peer dials) link -> failed, or
+// gone after the peer's goodbye. Neither end leads back.
+type peer struct {
+	e    *Engine
+	rank int
+
+	link       *link.Link // nil before
+	connecting bool
+	failed     error // why nothing can be sent or received any more
+	gone       bool  // it said goodbye: nothing more will come
+
+	// Reading; see package comment.
+	reading  bool          // somebody holds the turn, and owns in
+	attended bool          // it is the peer's own goroutine, and stays
+	turns    uint64        // how often the turn was taken
+	seen     uint64        // turns, as the keeper saw them last
+	waiters  int           // who sleep until a request is complete or the turn is free
+	turn     chan struct{} // tells one of them that it is
+	toReader chan struct{} // tells the peer's goroutine to take it
+	in       incoming
+	readCtx  watched
+
+	// Writing.
+	writing  bool // somebody holds the turn, and owns what it took
+	out      outgoing
+	toWriter chan struct{}
+	writeCtx watched
+
+	// What was sent and is not over.
+	credit  int                 // bytes that may be sent unasked
+	far     int                 // see unasked
+	offers  map[uint32]*Request // offered or synchronous, until taken or withdrawn
+	nextID  uint32
+	backlog []*Request // not even offered, for too many are
+
+	// What came and is not over.
+	kept     map[uint32]*message // unmatched, of those that have an id
+	arriving map[uint32]*inflow  // matched offers
+	owed     int                 // credit to be given back
+
+	confirmed      chan struct{} // closed when it has read all we sent, or there is no one to read it
+	isClosed       bool          // confirmed is
+	confirmedFirst bool          // it was by the peer, before the link ended
+
+	stats Traffic
+}
+
+// Traffic counts messages and their bytes, envelopes not included.
+type Traffic struct {
+	MessagesSent, BytesSent         uint64
+	MessagesReceived, BytesReceived uint64
+}
+
+// firstCredit is what may be sent before the peer has granted any.
+const firstCredit = 64 << 10
+
+func newPeer(e *Engine, rank int) *peer {
+	return &peer{
+		e: e, rank: rank, credit: firstCredit,
+		turn: make(chan struct{}, 1), toReader: make(chan struct{}, 1), toWriter: make(chan struct{}, 1),
+		offers: map[uint32]*Request{}, kept: map[uint32]*message{}, arriving: map[uint32]*inflow{},
+		confirmed: make(chan struct{}),
+	}
+}
+
+// attach gives the peer its link. mu is held.
+func (p *peer) attach(l *link.Link) {
+	p.link = l
+	p.in.buf = make([]byte, readBuffer)
+	if more := p.e.cfg.Unexpected - firstCredit; more > 0 {
+		p.control(wire.Envelope{Kind: wire.EnvelopeCredit, Length: uint64(more)})
+	}
+	wake(p.toReader)
+	wake(p.toWriter)
+	p.e.work.Go(p.reader)
+	p.e.work.Go(p.writer)
+}
+
+// wantLink starts to connect, once. mu is held.
+func (p *peer) wantLink() {
+	if p.link != nil || p.connecting {
+		return
+	}
+	p.connecting = true
+	p.e.work.Go(func() {
+		if err := p.e.cfg.Connect(p.e.ctx, p.rank); err != nil {
+			p.e.mu.Lock()
+			defer p.e.mu.Unlock()
+			if p.link == nil {
+				p.fail(fmt.Errorf("rank %d of the world: %w", p.rank, err))
+			}
+		}
+	})
+}
+
+func (p *peer) left() error { return fmt.Errorf("rank %d of the world: %w", p.rank, ErrFinalized) }
+
+// fail ends the peer: everything that needs it gets err. mu is held.
+func (p *peer) fail(err error) {
+	if p.failed != nil {
+		return
+	}
+	if p.gone {
+		// Its end of the link closes after its goodbye: that is no failure, but
+		// what was still to be sent finds no one.
+		p.failed = p.left()
+	} else {
+		p.failed = err
+	}
+	p.out.fail(p.failed)
+	for _, r := range p.backlog {
+		r.finish(p.failed)
+	}
+	for id, r := range p.offers {
+		delete(p.offers, id)
+		if r.state != moving { // else whoever moves it ends it
+			r.finish(p.failed)
+		}
+	}
+	p.backlog = nil
+	for id, f := range p.arriving {
+		delete(p.arriving, id)
+		if f.r != nil && f.r != p.in.request {
+			f.r.finish(p.failed)
+		}
+	}
+	p.confirm()
+	if p.link != nil {
+		p.link.Conn.Close()
+	}
+	wake(p.toWriter)
+	wake(p.toReader)
+	wake(p.turn)
+	p.e.failReceives(p, p.failed, !p.gone)
+}
+
+// depart notes the peer's goodbye. mu is held.
+func (p *peer) depart() {
+	p.gone = true
+	p.e.failReceives(p, p.left(), false)
+}
+
+func (p *peer) confirm() {
+	if !p.isClosed {
+		p.isClosed = true
+		close(p.confirmed)
+	}
+}
+
+// lost describes the end of the peer's link.
+func (p *peer) lost(doing string, cause error) error {
+	l := p.link
+	where := ""
+	if l.Path.Peer.Name != "" {
+		where = " on " + l.Path.Peer.String()
+	}
+	return fmt.Errorf("rank %d of the world%s: %w: the link (%v) broke while %s: %w",
+		p.rank, where, ErrProcFailed, l.Path, doing, l.Explain(cause))
+}
+
+var past = time.Unix(1, 0)
+
+func (p *peer) interruptRead() {
+	if p.link != nil {
+		p.link.Conn.SetReadDeadline(past)
+	}
+}
+
+func (p *peer) interruptWrite() {
+	if p.link != nil {
+		p.link.Conn.SetWriteDeadline(past)
+	}
+}
+
+// watched is the context whose end interrupts whoever reads, or writes, for a
+// request. It outlives the request, since the next one has the same, mostly; one
+// that is stale interrupts for nothing.
+type watched struct {
+	ctx  context.Context
+	stop func() bool
+}
+
+// watch has interrupt called, with mu held, when ctx is done. mu is held.
+func (w *watched) watch(e *Engine, ctx context.Context, interrupt func()) {
+	if w.ctx == ctx {
+		return
+	}
+	if w.stop != nil {
+		w.stop()
+	}
+	*w = watched{ctx: ctx}
+	if ctx.Done() != nil {
+		w.stop = context.AfterFunc(ctx, func() {
+			e.mu.Lock()
+			defer e.mu.Unlock()
+			interrupt()
+		})
+	}
+}
+
+func (w *watched) end() {
+	if w.stop != nil {
+		w.stop()
+	}
+	*w = watched{}
+}
+
+// LinkState is a peer's link and what went over it.
+type LinkState struct {
+	Rank int
+	Link *link.Link
+	Traffic
+}
+
+// Links returns those there are, by rank.
+func (e *Engine) Links() []LinkState {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var all []LinkState
+	for _, p := range e.peers {
+		if p != nil && p.link != nil {
+			all = append(all, LinkState{p.rank, p.link, p.stats})
+		}
+	}
+	return all
+}
+
+// Goodbye makes sure that every peer has read what was sent to it: the goodbye
+// goes behind the last message of each link, and the peer's engine confirms it by
+// itself. A peer without a link to which messages wait is waited for, too. After it
+// nothing can be started, and what waits for a message has failed.
+func (e *Engine) Goodbye(ctx context.Context) error {
+	e.mu.Lock()
+	if e.closed != nil {
+		e.mu.Unlock()
+		return nil
+	}
+	e.closed = fmt.Errorf("rank %d: %w", e.cfg.Rank, ErrFinalized)
+	var open []*peer
+	for _, p := range e.peers {
+		if p == nil || p.link == nil && !p.out.any() && len(p.backlog) == 0 && p.failed == nil {
+			continue
+		}
+		open = append(open, p)
+		if !p.gone {
+			p.control(wire.Envelope{Kind: wire.EnvelopeGoodbye})
+			wake(p.toWriter)
+		}
+	}
+	e.abandonReceives()
+	e.mu.Unlock()
+
+	var errs []error
+	for _, p := range open {
+		select {
+		case <-p.confirmed:
+		case <-ctx.Done():
+		}
+		if err := p.farewell(ctx); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// farewell says what went wrong with a peer's goodbye.
+func (p *peer) farewell(ctx context.Context) error {
+	p.e.mu.Lock()
+	defer p.e.mu.Unlock()
+	switch {
+	case p.isClosed && p.failed != nil && !p.gone && !p.confirmedFirst:
+		return p.failed
+	case p.isClosed || p.gone:
+		return nil
+	}
+	return fmt.Errorf("rank %d of the world has not confirmed that it read everything: %w", p.rank, ctx.Err())
+}
+
+// Close ends every link and goroutine of the engine and returns when they are
+// gone. Requests that are not complete fail.
+func (e *Engine) Close() {
+	e.cancel()
+	e.mu.Lock()
+	if e.closed == nil {
+		e.closed = fmt.Errorf("rank %d: %w", e.cfg.Rank, ErrFinalized)
+	}
+	e.abandonReceives()
+	for _, p := range e.peers {
+		if p != nil {
+			p.fail(e.closed)
+			p.readCtx.end()
+			p.writeCtx.end()
+		}
+	}
+	e.mu.Unlock()
+	e.work.Wait()
+	for _, p := range e.peers {
+		if p == nil || p.link == nil {
+			continue
+		}
+		if done := p.link.Done(); done != nil {
+			<-done // bounded by the link
+		}
+	}
+}

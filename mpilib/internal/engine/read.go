@@ -1,0 +1,503 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/mpilib/internal/match"
+	"github.com/isthmus-grid/isthmus/wire"
+)
+
+// readBuffer gathers small messages into one system call. Of a large one no
+// more than this is copied.
+const readBuffer = 16 << 10
+
+// incoming is how far the peer's stream was read. It belongs to the holder of
+// the reading turn, but that request is looked at by others.
+type incoming struct {
+	buf        []byte
+	begin, end int // of what is buffered
+
+	// Of the message whose bytes come, or the part of an offered one.
+	size, left uint64   // bytes in all, and to come
+	into       []byte   // where to, as far as there is room
+	request    *Request // the receive that gets them at once
+	flow       *inflow  // of a matched offer
+	msg        *message // or what is kept
+	refund     int      // credit that is due when they are dropped
+}
+
+// message is one that came before its receive, or an offer of one.
+type message struct {
+	entry  match.Message[*message]
+	ctxID  uint32
+	source int    // world rank
+	data   []byte // what is here of it
+	head   []byte // where the head of an offer comes to
+	size   uint64 // of all of it
+	id     uint32 // of an offer or a synchronous message
+	offer  bool
+	sender *Request // a send to self that waits for its receive; nil for others
+	paid   int      // credit that its taking gives back
+	flow   *inflow  // of an offer that was matched while its head came
+}
+
+func (m *message) tag() int { return int(m.entry.Tag) }
+
+// inflow is an offer that a receive has matched.
+type inflow struct {
+	id   uint32
+	r    *Request // nil: nobody wants it any more
+	left uint64   // bytes to come
+}
+
+// readable reports whether somebody who waits may read the link. mu is held.
+func (p *peer) readable() bool { return !p.reading && p.link != nil && p.failed == nil }
+
+// readTurn reads for a waiter until its request is complete, or something else is
+// to be done for it. mu is held, and given up meanwhile.
+func (p *peer) readTurn(ctx context.Context, r *Request) {
+	p.reading = true
+	p.turns++
+	p.readCtx.watch(p.e, ctx, p.interruptRead)
+	for r.state != complete && p.failed == nil && ctx.Err() == nil && !(r.send && p.writable()) {
+		p.step()
+	}
+	p.release(false)
+}
+
+// release gives the reading turn back. mu is held.
+func (p *peer) release(stays bool) {
+	p.reading = false
+	switch {
+	case p.waiters > 0:
+		wake(p.turn)
+		fallthrough
+	case !stays:
+		p.attended = false
+		p.e.leftAlone()
+	}
+}
+
+// reader reads the link when it was left alone, until somebody waits for what
+// comes. It ends with the link or the engine.
+func (p *peer) reader() {
+	e := p.e
+	for {
+		select {
+		case <-p.toReader:
+		case <-e.ctx.Done():
+			return
+		}
+		e.mu.Lock()
+		if p.readable() {
+			p.reading, p.attended = true, true
+			p.turns++
+			for p.failed == nil && p.waiters == 0 && e.ctx.Err() == nil {
+				p.step()
+			}
+			p.release(false)
+		}
+		failed := p.failed
+		e.mu.Unlock()
+		if failed != nil {
+			return
+		}
+	}
+}
+
+// step reads once and acts on what came. mu is held, and given up while it reads.
+func (p *peer) step() {
+	in := &p.in
+	direct := in.left > 0 && in.begin == in.end && len(in.into) > 0
+	var dst []byte
+	if direct {
+		dst = in.into[:min(in.left, uint64(len(in.into)))]
+	} else {
+		in.end = copy(in.buf, in.buf[in.begin:in.end])
+		in.begin = 0
+		dst = in.buf[in.end:]
+	}
+	p.e.mu.Unlock()
+	n, err := p.link.Conn.Read(dst)
+	p.e.mu.Lock()
+	if n > 0 {
+		if direct {
+			in.into = in.into[n:]
+			if in.left -= uint64(n); in.left == 0 {
+				err = errors.Join(err, p.arrived())
+			}
+		} else {
+			in.end += n
+		}
+		if broken := p.digest(); broken != nil {
+			err = broken
+		}
+	}
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		p.link.Conn.SetReadDeadline(time.Time{})
+	case err != nil:
+		p.broken(err)
+		return
+	}
+	if r := in.request; r != nil && r.giveUp != nil {
+		p.giveUp(r)
+	}
+	p.dispatch(false)
+}
+
+// broken ends the peer for what came, or did not. mu is held.
+func (p *peer) broken(err error) {
+	switch {
+	case err != io.EOF:
+	case p.in.left > 0:
+		err = errors.New("the peer closed it in the middle of a message")
+	default:
+		err = errors.New("the peer closed it")
+	}
+	if p.e.ctx.Err() == nil {
+		p.fail(p.lost("receiving", err))
+	} else {
+		p.fail(p.e.closed)
+	}
+	if r := p.in.request; r != nil {
+		p.in.request, p.in.into = nil, nil
+		r.finish(p.failed)
+	}
+}
+
+// letGo has a receive completed whose message is on its way and not wanted any
+// more. mu is held.
+func (p *peer) letGo(r *Request) {
+	if p.in.request == r {
+		if p.reading {
+			p.interruptRead()
+			return
+		}
+		p.giveUp(r)
+		return
+	}
+	if f := p.arriving[r.id]; f != nil && f.r == r {
+		f.r = nil
+		r.finish(r.giveUp)
+	} // else it is being copied, and complete soon
+}
+
+// giveUp gives the buffer of the receive whose bytes come back to its owner.
+func (p *peer) giveUp(r *Request) {
+	in := &p.in
+	in.request, in.into = nil, nil
+	if in.flow != nil {
+		in.flow.r = nil
+	}
+	r.finish(r.giveUp)
+}
+
+// digest acts on what is buffered. mu is held.
+func (p *peer) digest() error {
+	in := &p.in
+	for {
+		if in.left > 0 {
+			n := min(in.left, uint64(in.end-in.begin))
+			k := copy(in.into, in.buf[in.begin:in.begin+int(n)])
+			in.into = in.into[k:]
+			in.begin += int(n)
+			if in.left -= n; in.left > 0 {
+				return nil
+			}
+			if err := p.arrived(); err != nil {
+				return err
+			}
+		}
+		if in.end-in.begin < wire.EnvelopeLen {
+			return nil
+		}
+		env, err := wire.ParseEnvelope(in.buf[in.begin:in.end])
+		if err != nil {
+			return err
+		}
+		in.begin += wire.EnvelopeLen
+		if err := p.handle(env); err != nil {
+			return err
+		}
+	}
+}
+
+// handle acts on an envelope. mu is held.
+func (p *peer) handle(env wire.Envelope) error {
+	switch env.Kind {
+	case wire.EnvelopeEager:
+		return p.eager(env)
+	case wire.EnvelopeOffer:
+		return p.offer(env)
+	case wire.EnvelopeData:
+		return p.data(env)
+	case wire.EnvelopeAsk:
+		r := p.offers[env.ID]
+		if r == nil || r.asks || env.Length != 0 && env.Length != r.got.Bytes {
+			return p.stranger("asks for", env)
+		}
+		p.asked(r, env.Length)
+	case wire.EnvelopeTaken:
+		r := p.offers[env.ID]
+		if r == nil || r.asks && r.at < len(r.buf) {
+			return p.stranger("has taken", env)
+		}
+		if r.mark > 0 && r.state != moving { // the peer's process has it; its link has said so before
+			p.e.mu.Unlock()
+			err := p.link.Conn.Await(r.mark)
+			p.e.mu.Lock()
+			if err != nil {
+				return err
+			}
+		}
+		p.over(r)
+	case wire.EnvelopeCredit:
+		p.credit += int(env.Length)
+		p.granted()
+	case wire.EnvelopeWithdraw:
+		p.withdrawn(env.ID)
+	case wire.EnvelopeWithdrawn:
+		r := p.offers[env.ID]
+		if r == nil || r.asks {
+			return p.stranger("gives back", env)
+		}
+		r.got.Cancelled = true
+		p.over(r)
+	case wire.EnvelopeGoodbye:
+		p.depart()
+		p.control(wire.Envelope{Kind: wire.EnvelopeConfirm})
+	case wire.EnvelopeConfirm:
+		p.confirmedFirst = true
+		p.confirm()
+	}
+	return nil
+}
+
+func (p *peer) stranger(does string, env wire.Envelope) error {
+	return fmt.Errorf("%w: the peer %s message %d, of %d bytes, which is none", wire.ErrMalformed, does, env.ID, env.Length)
+}
+
+// eager begins a message. mu is held.
+func (p *peer) eager(env wire.Envelope) error {
+	in, n := &p.in, env.Length
+	p.stats.MessagesReceived++
+	p.stats.BytesReceived += n
+	in.size, in.left = n, n
+	cost := int(n) + messageCost
+	c := p.e.contextOf(env.Context)
+	switch m := c.table.Arrive(int32(p.rank), int32(env.Tag)); {
+	case p.e.closed != nil:
+		p.owe(cost)
+	case m != nil:
+		p.matched(m.Owner, env)
+		in.request, in.into = m.Owner, m.Owner.room()
+		if env.Flags&wire.EnvelopeSynchronous != 0 {
+			p.control(wire.Envelope{Kind: wire.EnvelopeTaken, ID: env.ID})
+		}
+		p.owe(cost)
+	default:
+		if n > uint64(p.e.cfg.Unexpected) {
+			return fmt.Errorf("%w: %d bytes sent unasked, %d were granted", wire.ErrMalformed, n, p.e.cfg.Unexpected)
+		}
+		in.msg = p.message(env)
+		in.msg.data, in.msg.paid = make([]byte, n), cost
+		in.into = in.msg.data
+	}
+	if n == 0 {
+		return p.arrived()
+	}
+	return nil
+}
+
+func (p *peer) message(env wire.Envelope) *message {
+	m := &message{ctxID: env.Context, source: p.rank, size: env.Length, id: env.ID}
+	m.entry = match.Message[*message]{Source: int32(p.rank), Tag: int32(env.Tag), Owner: m}
+	return m
+}
+
+// matched notes which message a receive gets. mu is held.
+func (p *peer) matched(r *Request, env wire.Envelope) {
+	r.state = moving
+	r.got = Result{Source: p.rank, Tag: int(env.Tag), Bytes: env.Length}
+	r.err = truncated(env.Length, len(r.buf))
+}
+
+// room is where the bytes of r's message go: nowhere if they are too many.
+func (r *Request) room() []byte {
+	if r.err != nil {
+		return nil
+	}
+	return r.buf[:r.got.Bytes]
+}
+
+// offer begins a message that is to be asked for. mu is held.
+func (p *peer) offer(env wire.Envelope) error {
+	p.stats.MessagesReceived++
+	p.stats.BytesReceived += env.Length
+	if p.kept[env.ID] != nil || p.arriving[env.ID] != nil {
+		return fmt.Errorf("%w: message %d is offered twice", wire.ErrMalformed, env.ID)
+	}
+	c := p.e.contextOf(env.Context)
+	switch m := c.table.Arrive(int32(p.rank), int32(env.Tag)); {
+	case p.e.closed != nil:
+		p.control(wire.Envelope{Kind: wire.EnvelopeAsk, ID: env.ID})
+	case m != nil:
+		p.matched(m.Owner, env)
+		p.accept(m.Owner, env.ID, 0)
+	default:
+		if len(p.kept) >= 2*maxOffers {
+			return fmt.Errorf("%w: %d messages offered at a time", wire.ErrMalformed, len(p.kept))
+		}
+		m := p.message(env)
+		m.offer = true
+		p.keep(m)
+	}
+	return nil
+}
+
+// keep keeps a message until its receive comes, and tells probes. mu is held.
+func (p *peer) keep(m *message) {
+	if m.id != 0 {
+		p.kept[m.id] = m
+	}
+	p.e.contextOf(m.ctxID).table.Keep(&m.entry)
+	p.e.wakeProbes()
+}
+
+// accept asks for what a matched receive has not of its offer. mu is held.
+func (p *peer) accept(r *Request, id uint32, have uint64) *inflow {
+	if r.err != nil || r.got.Bytes == 0 {
+		p.control(wire.Envelope{Kind: wire.EnvelopeAsk, ID: id})
+		r.finish(r.err)
+		return nil
+	}
+	p.control(wire.Envelope{Kind: wire.EnvelopeAsk, ID: id, Length: r.got.Bytes})
+	f := &inflow{id: id, r: r, left: r.got.Bytes}
+	r.id = id
+	p.arriving[id] = f
+	p.flowed(f, have)
+	return f
+}
+
+// flowed notes that n bytes more of a matched offer are here. mu is held.
+func (p *peer) flowed(f *inflow, n uint64) {
+	if f.left -= n; f.left > 0 {
+		return
+	}
+	delete(p.arriving, f.id)
+	p.control(wire.Envelope{Kind: wire.EnvelopeTaken, ID: f.id})
+	if f.r != nil {
+		f.r.finish(nil)
+	}
+}
+
+// data begins some bytes of an offer. mu is held.
+func (p *peer) data(env wire.Envelope) error {
+	in, n := &p.in, env.Length
+	head := env.Flags&wire.EnvelopeHead != 0
+	if n == 0 {
+		return fmt.Errorf("%w: no data of message %d", wire.ErrMalformed, env.ID)
+	}
+	in.size, in.left = n, n
+	if f := p.arriving[env.ID]; f != nil {
+		if n > f.left {
+			return fmt.Errorf("%w: message %d has %d bytes more than it was to have", wire.ErrMalformed, env.ID, n-f.left)
+		}
+		if in.flow = f; f.r != nil {
+			in.request, in.into = f.r, f.r.buf[f.r.got.Bytes-f.left:][:n]
+		}
+		if head {
+			in.refund = int(n)
+		}
+		return nil
+	}
+	m := p.kept[env.ID]
+	switch {
+	case !head:
+		return p.stranger("sends bytes of", env)
+	case m == nil: // it is not wanted any more
+		in.refund = int(n)
+	case !m.offer || m.data != nil || n > m.size || n > uint64(p.e.cfg.Unexpected):
+		return p.stranger("sends the head of", env)
+	default:
+		in.msg, in.into = m, make([]byte, n)
+		m.head = in.into
+	}
+	return nil
+}
+
+// arrived ends the message, or the part of it, whose last byte came. mu is held.
+func (p *peer) arrived() error {
+	in := &p.in
+	r, f, m, n := in.request, in.flow, in.msg, in.size
+	p.owe(in.refund)
+	in.request, in.flow, in.msg, in.into, in.refund = nil, nil, nil, nil, 0
+	switch {
+	case f != nil:
+		if r != nil && r.giveUp != nil {
+			f.r = nil
+			r.finish(r.giveUp)
+		}
+		p.flowed(f, n)
+	case r != nil:
+		r.finish(cmp.Or(r.giveUp, r.err))
+	case m == nil: // dropped
+	case m.offer:
+		p.headArrived(m)
+	default: // its receive may have been posted while it came
+		c := p.e.contextOf(m.ctxID)
+		if to := c.table.Arrive(m.entry.Source, m.entry.Tag); to != nil {
+			p.e.give(to.Owner, m)
+		} else if p.e.closed == nil {
+			p.keep(m)
+		}
+	}
+	return nil
+}
+
+// headArrived puts the head of an offer where it belongs. mu is held.
+func (p *peer) headArrived(m *message) {
+	head := m.head
+	m.head = nil
+	switch f := m.flow; {
+	case f != nil: // matched meanwhile
+		if f.r != nil {
+			copy(f.r.buf, head)
+		}
+		p.owe(len(head))
+		p.flowed(f, uint64(len(head)))
+	case p.kept[m.id] == m:
+		m.data, m.paid = head, len(head)
+	default:
+		p.owe(len(head))
+	}
+}
+
+// owe gives the peer credit for bytes that are not kept any more, when it is
+// worth an envelope. mu is held.
+func (p *peer) owe(n int) {
+	p.owed += n
+	if p.owed >= p.e.cfg.Unexpected/4 && !p.gone {
+		p.control(wire.Envelope{Kind: wire.EnvelopeCredit, Length: uint64(p.owed)})
+		p.owed = 0
+	}
+}
+
+// withdrawn gives a message back to its sender, unless a receive has matched it.
+// mu is held.
+func (p *peer) withdrawn(id uint32) {
+	m := p.kept[id]
+	if m == nil {
+		return
+	}
+	p.e.contextOf(m.ctxID).table.Remove(&m.entry)
+	p.e.drop(m)
+	p.control(wire.Envelope{Kind: wire.EnvelopeWithdrawn, ID: id})
+}

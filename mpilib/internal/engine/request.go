@@ -1,0 +1,278 @@
+package engine
+
+import (
+	"context"
+	"slices"
+
+	"github.com/isthmus-grid/isthmus/mpilib/internal/match"
+)
+
+// Mode is a send's (MPI-4.1, section 3.4).
+type Mode uint8
+
+const (
+	Standard    Mode = iota
+	Synchronous      // complete when a receive has matched the message
+	Buffered         // complete at once: the message is copied
+)
+
+// A Request is one send or receive. The zero Request is ready for Isend or
+// Irecv, and again once it is complete.
+type Request struct {
+	post  match.Receive[*Request] // of a receive
+	e     *Engine
+	group Group
+	send  bool
+	mode  Mode
+	state requestState
+	ctxID uint32
+	peer  int // world rank, or AnySource
+	tag   int
+	buf   []byte // the caller's until done, but with Buffered
+
+	done     chan struct{}   // made when somebody sleeps; closed when complete
+	watchers []chan struct{} // of those who wait for any of several
+	err      error
+	giveUp   error // why its owner waits no longer, while moving
+	got      Result
+
+	id    uint32 // of an offer or a synchronous send
+	at    int    // bytes that were sent, or received, so far
+	asks  bool   // the receiver wants the rest
+	ended bool   // the receiver wants nothing more, while moving
+	mark  uint64 // of the last byte lent to the link
+}
+
+// requestState says where a request is:
+//
+//	idle -> waiting -> moving -> complete
+//	           '--------------------^
+type requestState uint8
+
+const (
+	idle     requestState = iota
+	waiting               // in a table, a queue, or offered
+	moving                // its bytes are being read or written
+	complete              // the buffer is the caller's again
+)
+
+// Result is what became of a request.
+type Result struct {
+	Source    int    // world rank
+	Tag       int    // of the message
+	Bytes     uint64 // of the message, which may be more than the buffer's with ErrTruncate
+	Cancelled bool
+}
+
+// begin makes r one that waits. mu is held.
+func (r *Request) begin(e *Engine, g Group, ctxID uint32, peer, tag int, buf []byte) {
+	if r.state != idle && r.state != complete {
+		panic("engine: a request is started that is under way")
+	}
+	*r = Request{e: e, group: g, state: waiting, ctxID: ctxID, peer: peer, tag: tag, buf: buf}
+}
+
+// finish completes r. mu is held.
+func (r *Request) finish(err error) {
+	if r.state == complete {
+		return
+	}
+	r.state, r.err, r.buf = complete, err, nil
+	if r.done != nil {
+		close(r.done)
+	}
+	for _, c := range r.watchers {
+		wake(c)
+	}
+}
+
+// Done reports whether the request is complete.
+func (r *Request) Done() bool {
+	r.e.mu.Lock()
+	defer r.e.mu.Unlock()
+	return r.state == complete
+}
+
+// Finished returns a channel that is closed when the request is complete.
+func (r *Request) Finished() <-chan struct{} {
+	r.e.mu.Lock()
+	defer r.e.mu.Unlock()
+	return r.finished()
+}
+
+func (r *Request) finished() chan struct{} {
+	if r.done == nil {
+		r.done = make(chan struct{})
+		if r.state == complete {
+			close(r.done)
+		}
+	}
+	return r.done
+}
+
+// Result is for requests that are complete.
+func (r *Request) Result() (Result, error) { return r.got, r.err }
+
+// Wait returns when the request is complete or, if ctx is done before, when it
+// has been given up: a receive matches no message any more, a send may or may
+// not arrive. In every case the buffer belongs to the caller again.
+func (r *Request) Wait(ctx context.Context) (Result, error) {
+	e := r.e
+	e.mu.Lock()
+	for r.state != complete {
+		if ctx.Err() != nil && r.giveUp == nil {
+			r.abandon(context.Cause(ctx))
+			continue
+		}
+		p := r.served()
+		switch {
+		case p != nil && r.send && p.writable():
+			p.writeTurn(ctx)
+		case p != nil && p.readable():
+			p.readTurn(ctx, r)
+		default:
+			r.sleep(ctx, p)
+		}
+	}
+	e.mu.Unlock()
+	return r.got, r.err
+}
+
+// served returns the peer whose link is to be read for r, if it is one. mu is held.
+func (r *Request) served() *peer {
+	e := r.e
+	if r.peer != AnySource {
+		return e.peers[r.peer]
+	}
+	if e.remote == 1 && e.cfg.Size == 2 {
+		for _, p := range e.peers {
+			if p != nil {
+				return p
+			}
+		}
+	}
+	return nil
+}
+
+// sleep waits until something may have changed for r. mu is held.
+func (r *Request) sleep(ctx context.Context, p *peer) {
+	e := r.e
+	done := r.finished()
+	var turn chan struct{}
+	if p != nil {
+		p.waiters++
+		turn = p.turn
+	} else {
+		e.attendAll()
+	}
+	stop := ctx.Done()
+	if r.giveUp != nil {
+		stop = nil // whoever moves its bytes has been told, and ends soon
+	}
+	e.mu.Unlock()
+	select {
+	case <-done:
+	case <-turn:
+	case <-stop:
+	}
+	e.mu.Lock()
+	if p != nil {
+		p.waiters--
+	}
+}
+
+// attendAll has every link read by its own goroutine, for somebody waits who
+// cannot know which. mu is held.
+func (e *Engine) attendAll() {
+	for _, p := range e.peers {
+		if p != nil && p.link != nil && !p.reading {
+			wake(p.toReader)
+		}
+	}
+}
+
+// abandon has r complete soon, with err unless it completes by itself first. mu
+// is held.
+func (r *Request) abandon(err error) {
+	e := r.e
+	switch {
+	case r.state == moving && r.send:
+		r.giveUp = err
+		if r.peer != e.cfg.Rank {
+			e.peers[r.peer].interruptWrite()
+		}
+	case r.state == moving:
+		r.giveUp = err
+		if r.got.Source != e.cfg.Rank { // else it is being copied
+			e.peers[r.got.Source].letGo(r)
+		}
+	case !r.send:
+		e.contextOf(r.ctxID).table.Withdraw(&r.post)
+		r.finish(err)
+	case r.peer == e.cfg.Rank:
+		e.withdrawSelf(r)
+		r.finish(err)
+	default:
+		e.peers[r.peer].abandon(r, err)
+	}
+}
+
+// Cancel marks the request for cancellation (MPI-4.1, section 3.8.4): it either
+// completes as if it had never been made, which Result.Cancelled says, or as if
+// it had not been cancelled.
+func (r *Request) Cancel() {
+	e := r.e
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	switch {
+	case r.state != waiting:
+	case !r.send:
+		if e.contextOf(r.ctxID).table.Withdraw(&r.post) {
+			r.got.Cancelled = true
+			r.finish(nil)
+		}
+	case r.peer == e.cfg.Rank:
+		e.withdrawSelf(r)
+		r.got.Cancelled = true
+		r.finish(nil)
+	default:
+		e.peers[r.peer].cancel(r)
+	}
+}
+
+// WaitAny returns when one of the requests, of one engine, is complete, and which;
+// or the error of ctx, which gives none of them up.
+func WaitAny(ctx context.Context, rs []*Request) (int, error) {
+	e := rs[0].e
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var any chan struct{}
+	for {
+		for i, r := range rs {
+			if r.state == complete {
+				return i, nil
+			}
+		}
+		if ctx.Err() != nil {
+			return 0, context.Cause(ctx)
+		}
+		if any == nil {
+			any = make(chan struct{}, 1)
+			for _, r := range rs {
+				r.watchers = append(r.watchers, any)
+			}
+			defer func() {
+				for _, r := range rs {
+					r.watchers = slices.DeleteFunc(r.watchers, func(c chan struct{}) bool { return c == any })
+				}
+			}()
+		}
+		e.attendAll()
+		e.mu.Unlock()
+		select {
+		case <-any:
+		case <-ctx.Done():
+		}
+		e.mu.Lock()
+	}
+}

@@ -1,0 +1,227 @@
+package engine
+
+import (
+	"slices"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/wire"
+)
+
+const (
+	// messageCost is what a message is charged beside its bytes, so that a flood
+	// of empty ones is bounded too.
+	messageCost = 64
+	// maxOffers is how many messages may be offered to a peer at a time.
+	maxOffers = 4096
+	// eagerNear is up to which size messages are sent unasked to a peer nearby,
+	// and how much of a larger one is. It takes as long as the peer's answer.
+	eagerNear = 64 << 10
+	// farRTT is from where on a peer counts as far, and farRate what a path to it
+	// is thought to carry, in bytes a second: twice of that and of the round trip
+	// is sent unasked.
+	farRTT  = time.Millisecond
+	farRate = 125e6
+)
+
+// Isend starts a send of b to world rank dst, which may be this process. r
+// tells when b is the caller's again; it must not change until then. hold says
+// that the caller waits at once, and so will write itself what takes long.
+func (e *Engine) Isend(r *Request, g Group, ctxID uint32, dst, tag int, b []byte, mode Mode, hold bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	r.begin(e, g, ctxID, dst, tag, b)
+	r.send, r.mode = true, mode
+	r.got = Result{Source: e.cfg.Rank, Tag: tag, Bytes: uint64(len(b))}
+	if e.closed != nil {
+		r.finish(e.closed)
+		return
+	}
+	if mode == Buffered {
+		own := &Request{e: e, group: g, state: waiting, send: true, ctxID: ctxID, peer: dst, tag: tag, buf: slices.Clone(b), got: r.got}
+		r.finish(nil)
+		r = own
+	}
+	if dst == e.cfg.Rank {
+		e.sendSelf(r)
+		return
+	}
+	e.peers[dst].send(r, hold)
+}
+
+// send sends r or has it wait. mu is held.
+func (p *peer) send(r *Request, hold bool) {
+	switch {
+	case p.failed != nil:
+		r.finish(p.failed)
+		return
+	case p.gone:
+		r.finish(p.left())
+		return
+	}
+	p.stats.MessagesSent++
+	p.stats.BytesSent += uint64(len(r.buf))
+	if len(p.backlog) > 0 || !p.announce(r) {
+		p.backlog = append(p.backlog, r)
+	}
+	p.wantLink()
+	p.dispatch(hold)
+}
+
+// dispatch sees to it that what is queued is written. mu is held.
+func (p *peer) dispatch(hold bool) {
+	if q := p.out.queue; len(q) > 0 && q[0].r == nil {
+		p.post()
+	}
+	if !hold && p.writable() {
+		wake(p.toWriter)
+	}
+}
+
+// unasked returns how many bytes of a message may be sent before the peer asks,
+// if there is credit.
+func (p *peer) unasked() int {
+	if p.link == nil {
+		return eagerNear
+	}
+	if p.far == 0 {
+		p.far = eagerNear
+		if p.link.RTT > farRTT {
+			p.far = max(eagerNear, min(int(2*farRate*p.link.RTT.Seconds()), p.e.cfg.Unexpected/2))
+		}
+	}
+	return p.far
+}
+
+// announce queues r's message, or an offer of it; it returns false if not even that
+// may be sent now. Messages are announced in the order of their sends. mu is held.
+func (p *peer) announce(r *Request) bool {
+	n := len(r.buf)
+	env := wire.Envelope{Kind: wire.EnvelopeEager, Context: r.ctxID, Tag: uint32(r.tag), Length: uint64(n)}
+	if cost := n + messageCost; n <= p.unasked() && cost <= p.credit {
+		p.credit -= cost
+		if r.mode == Synchronous {
+			env.Flags, env.ID = wire.EnvelopeSynchronous, p.name(r)
+		}
+		if n >= gatherBelow {
+			p.out.lend(env, r, 0, n, true)
+			return true
+		}
+		p.out.add(env, r.buf)
+		if r.mode != Synchronous {
+			r.finish(nil)
+		}
+		return true
+	}
+	if len(p.offers) >= maxOffers {
+		return false
+	}
+	env.Kind, env.ID = wire.EnvelopeOffer, p.name(r)
+	p.out.add(env, nil)
+	if head := min(n, p.unasked(), p.credit); head > 0 {
+		p.credit -= head
+		r.at = head
+		p.out.lend(wire.Envelope{Kind: wire.EnvelopeData, Flags: wire.EnvelopeHead, ID: r.id, Length: uint64(head)}, r, 0, head, false)
+	}
+	return true
+}
+
+// name gives r an id, and remembers it by that.
+func (p *peer) name(r *Request) uint32 {
+	for {
+		p.nextID++
+		if _, used := p.offers[p.nextID]; !used && p.nextID != 0 {
+			break
+		}
+	}
+	r.id = p.nextID
+	p.offers[r.id] = r
+	return r.id
+}
+
+// granted announces what credit, or the end of an offer, allows. mu is held.
+func (p *peer) granted() {
+	n := 0
+	for n < len(p.backlog) && p.announce(p.backlog[n]) {
+		n++
+	}
+	p.backlog = slices.Delete(p.backlog, 0, n)
+}
+
+// asked is told that the peer wants n bytes of an offer. mu is held.
+func (p *peer) asked(r *Request, n uint64) {
+	if n == 0 {
+		p.over(r)
+		return
+	}
+	r.asks = true
+	p.settled(r)
+}
+
+// settled has the rest of an offer written if it was asked for and its head is
+// not being written any more. mu is held.
+func (p *peer) settled(r *Request) {
+	if r.asks && r.state == waiting && r.at < len(r.buf) && !slices.Contains(p.out.bulk, r) {
+		p.out.bulk = append(p.out.bulk, r)
+	}
+}
+
+// over is told that the peer has what it wants of r's message. mu is held.
+func (p *peer) over(r *Request) {
+	delete(p.offers, r.id)
+	if r.state == moving {
+		r.ended = true
+		return
+	}
+	p.out.remove(r)
+	r.finish(r.giveUp)
+	p.granted()
+}
+
+// cancel asks for a message back that was offered, or is to be. mu is held.
+func (p *peer) cancel(r *Request) {
+	if i := slices.Index(p.backlog, r); i >= 0 {
+		p.backlog = slices.Delete(p.backlog, i, i+1)
+		r.got.Cancelled = true
+		r.finish(nil)
+		return
+	}
+	if p.offers[r.id] == r && !r.asks && r.id != 0 {
+		p.control(wire.Envelope{Kind: wire.EnvelopeWithdraw, ID: r.id})
+		p.dispatch(false)
+	}
+}
+
+// abandon gives r's buffer back to its owner, who waits no longer, and completes
+// it with err. mu is held, and may be given up.
+func (p *peer) abandon(r *Request, err error) {
+	if i := slices.Index(p.backlog, r); i >= 0 {
+		p.backlog = slices.Delete(p.backlog, i, i+1)
+		r.finish(err)
+		return
+	}
+	if r.id == 0 { // queued, to be sent at once
+		p.out.remove(r)
+		p.credit += len(r.buf) + messageCost
+		r.finish(err)
+		return
+	}
+	// The peer knows of it. What it may want is sent from a copy.
+	own := &Request{e: p.e, group: r.group, state: waiting, send: true, mode: r.mode, ctxID: r.ctxID, peer: r.peer, tag: r.tag,
+		buf: slices.Clone(r.buf), got: r.got, id: r.id, at: r.at, asks: r.asks}
+	if p.offers[r.id] == r {
+		p.offers[r.id] = own
+		if !r.asks {
+			p.control(wire.Envelope{Kind: wire.EnvelopeWithdraw, ID: r.id})
+		}
+	}
+	p.out.replace(r, own)
+	if r.mark > 0 && p.failed == nil { // the link may still read from it
+		r.state = moving
+		p.e.mu.Unlock()
+		p.link.Conn.Reclaim()
+		p.e.mu.Lock()
+	}
+	r.finish(err)
+	p.settled(own)
+	p.dispatch(false)
+}

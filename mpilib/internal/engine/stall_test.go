@@ -1,0 +1,245 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/link"
+	"github.com/isthmus-grid/isthmus/overlay"
+	"github.com/isthmus-grid/isthmus/wire"
+)
+
+// everyone is a group of all.
+type everyone struct{}
+
+func (everyone) Member(int) bool { return true }
+
+// bareConn is a socket in the place of a link.
+type bareConn struct{ *net.TCPConn }
+
+func (c bareConn) WriteBuffers(bufs [][]byte) (int64, error) {
+	b := append(net.Buffers(nil), bufs...)
+	return b.WriteTo(c.TCPConn)
+}
+
+func (c bareConn) Lend(bufs [][]byte) (int64, uint64, error) {
+	n, err := c.WriteBuffers(bufs)
+	return n, uint64(n), err
+}
+func (c bareConn) Await(uint64) error          { return nil }
+func (c bareConn) Reclaim()                    {}
+func (c bareConn) Post(p []byte) (bool, error) { _, err := c.Write(p); return true, err }
+
+// faced returns an engine of rank 0 of two, and a socket in the place of rank 1.
+// The engine's credit has been read from it.
+func faced(t *testing.T) (*Engine, *net.TCPConn) {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	peer, err := net.Dial("tcp", ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	mine, err := ln.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := New(Config{Rank: 0, Size: 2, Unexpected: 1 << 20})
+	e.Attach(&link.Link{Conn: bareConn{mine.(*net.TCPConn)}, Peer: overlay.ProcessName{Rank: 1}})
+	t.Cleanup(func() { peer.Close(); e.Close() })
+	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeCredit, Length: 1<<20 - firstCredit})
+	return e, peer.(*net.TCPConn)
+}
+
+// expect reads an envelope that has to come next.
+func expect(t *testing.T, peer net.Conn, want wire.Envelope) {
+	t.Helper()
+	peer.SetReadDeadline(time.Now().Add(10 * time.Second))
+	b := make([]byte, wire.EnvelopeLen)
+	if _, err := io.ReadFull(peer, b); err != nil {
+		t.Fatalf("waiting for %+v: %v", want, err)
+	}
+	if got, err := wire.ParseEnvelope(b); got != want {
+		t.Fatalf("got %+v, %v, want %+v", got, err, want)
+	}
+}
+
+func say(t *testing.T, peer net.Conn, env wire.Envelope, data ...byte) {
+	t.Helper()
+	if _, err := peer.Write(append(env.Append(nil), data...)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func wait(t *testing.T, r *Request) (Result, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	return r.Wait(ctx)
+}
+
+// A peer that stops in the middle of a message holds a wait no longer than
+// its context; the message after the rest is received as usual.
+func TestPeerStallsInMessage(t *testing.T) {
+	e, peer := faced(t)
+	const n = 60000
+	var first, second, third Request
+	e.Irecv(&first, everyone{}, 0, 1, 5, make([]byte, n))
+	e.Irecv(&second, everyone{}, 0, 1, 5, make([]byte, 3))
+	say(t, peer, wire.Envelope{Kind: wire.EnvelopeEager, Tag: 5, Length: n}, make([]byte, n/2)...)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := first.Wait(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("half a message: %v", err)
+	}
+	peer.Write(make([]byte, n-n/2))
+	say(t, peer, wire.Envelope{Kind: wire.EnvelopeEager, Tag: 5, Length: 3}, 'a', 'b', 'c')
+	if got, err := wait(t, &second); err != nil || got.Bytes != 3 {
+		t.Errorf("the message after: %+v, %v", got, err)
+	}
+	// Nonsense ends the link with an error that says what came.
+	e.Irecv(&third, everyone{}, 0, 1, 5, make([]byte, 3))
+	io.WriteString(peer, strings.Repeat("nonsense", 3))
+	if _, err := wait(t, &third); !errors.Is(err, ErrProcFailed) || !errors.Is(err, wire.ErrMalformed) || !strings.Contains(err.Error(), "envelope kind 110") {
+		t.Errorf("nonsense: %v", err)
+	}
+}
+
+// An offer is asked for when a receive matches it, its head and the rest come to
+// the receive's buffer, and the sender hears that it is taken.
+func TestOfferIsAskedFor(t *testing.T) {
+	for _, when := range []string{"posted", "before", "while the head comes"} {
+		t.Run(when, func(t *testing.T) {
+			e, peer := faced(t)
+			offer := wire.Envelope{Kind: wire.EnvelopeOffer, Tag: 5, ID: 9, Length: 6}
+			head := wire.Envelope{Kind: wire.EnvelopeData, Flags: wire.EnvelopeHead, ID: 9, Length: 4}
+			var r Request
+			buf := make([]byte, 8)
+			if when == "posted" {
+				e.Irecv(&r, everyone{}, 0, AnySource, AnyTag, buf)
+			}
+			say(t, peer, offer)
+			probed(t, e, when != "posted", Result{1, 5, 6, false})
+			switch when {
+			case "before":
+				say(t, peer, head, 1, 2, 3, 4)
+				say(t, peer, wire.Envelope{Kind: wire.EnvelopeEager, Tag: 6})
+				found(t, e, 6)
+				e.Irecv(&r, everyone{}, 0, 1, 5, buf)
+			case "posted":
+				say(t, peer, head, 1, 2, 3, 4)
+			default:
+				say(t, peer, head, 1, 2)
+				e.Irecv(&r, everyone{}, 0, 1, 5, buf)
+				peer.Write([]byte{3, 4})
+			}
+			expect(t, peer, wire.Envelope{Kind: wire.EnvelopeAsk, ID: 9, Length: 6})
+			say(t, peer, wire.Envelope{Kind: wire.EnvelopeData, ID: 9, Length: 1}, 5)
+			say(t, peer, wire.Envelope{Kind: wire.EnvelopeData, ID: 9, Length: 1}, 6)
+			if got, err := wait(t, &r); err != nil || got != (Result{1, 5, 6, false}) || !bytes.Equal(buf, []byte{1, 2, 3, 4, 5, 6, 0, 0}) {
+				t.Errorf("%+v, %v, % x", got, err, buf)
+			}
+			expect(t, peer, wire.Envelope{Kind: wire.EnvelopeTaken, ID: 9})
+		})
+	}
+}
+
+// probed waits until a message is here, if one is to be kept.
+func probed(t *testing.T, e *Engine, kept bool, want Result) {
+	t.Helper()
+	if !kept {
+		return
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if m, err := e.Probe(ctx, everyone{}, 0, 1, want.Tag, false); err != nil || m.Result() != want {
+		t.Fatalf("probe: %v", err)
+	}
+}
+
+// found waits until an empty message with tag is here.
+func found(t *testing.T, e *Engine, tag int) {
+	t.Helper()
+	probed(t, e, true, Result{Source: 1, Tag: tag})
+}
+
+// A receive that is too short for an offer wants nothing of it.
+func TestOfferTooLong(t *testing.T) {
+	e, peer := faced(t)
+	var r, next Request
+	e.Irecv(&r, everyone{}, 0, 1, 5, make([]byte, 3))
+	e.Irecv(&next, everyone{}, 0, 1, 5, make([]byte, 3))
+	say(t, peer, wire.Envelope{Kind: wire.EnvelopeOffer, Tag: 5, ID: 9, Length: 6})
+	say(t, peer, wire.Envelope{Kind: wire.EnvelopeData, Flags: wire.EnvelopeHead, ID: 9, Length: 4}, 1, 2, 3, 4)
+	say(t, peer, wire.Envelope{Kind: wire.EnvelopeEager, Tag: 5, Length: 1}, 7)
+	if got, err := wait(t, &r); !errors.Is(err, ErrTruncate) || got.Bytes != 6 {
+		t.Errorf("%+v, %v", got, err)
+	}
+	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeAsk, ID: 9})
+	if got, err := wait(t, &next); err != nil || got.Bytes != 1 {
+		t.Errorf("the next: %+v, %v", got, err)
+	}
+}
+
+// A message that was offered or is synchronous can be taken back until a
+// receive has matched it, from either end.
+func TestWithdraw(t *testing.T) {
+	e, peer := faced(t)
+	say(t, peer, wire.Envelope{Kind: wire.EnvelopeOffer, Tag: 5, ID: 9, Length: 6})
+	say(t, peer, wire.Envelope{Kind: wire.EnvelopeEager, Flags: wire.EnvelopeSynchronous, Tag: 5, ID: 10, Length: 1}, 1)
+	say(t, peer, wire.Envelope{Kind: wire.EnvelopeWithdraw, ID: 9})
+	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeWithdrawn, ID: 9})
+	var r Request
+	e.Irecv(&r, everyone{}, 0, 1, 5, make([]byte, 9))
+	if got, err := wait(t, &r); err != nil || got.Bytes != 1 {
+		t.Errorf("%+v, %v", got, err)
+	}
+	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeTaken, ID: 10})
+	say(t, peer, wire.Envelope{Kind: wire.EnvelopeWithdraw, ID: 10}) // too late: no answer
+
+	var s Request
+	e.Isend(&s, everyone{}, 0, 1, 5, []byte{1, 2}, Synchronous, false)
+	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeEager, Flags: wire.EnvelopeSynchronous, Tag: 5, ID: 1, Length: 2})
+	io.ReadFull(peer, make([]byte, 2))
+	s.Cancel()
+	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeWithdraw, ID: 1})
+	say(t, peer, wire.Envelope{Kind: wire.EnvelopeWithdrawn, ID: 1})
+	if got, err := wait(t, &s); err != nil || !got.Cancelled {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// Whatever a peer says that nobody says ends its link, and nothing else.
+func TestBrokenPeers(t *testing.T) {
+	offer := wire.Envelope{Kind: wire.EnvelopeOffer, Tag: 1, ID: 9, Length: 6}.Append(nil)
+	head := append(wire.Envelope{Kind: wire.EnvelopeData, Flags: wire.EnvelopeHead, ID: 9, Length: 4}.Append(nil), 1, 2, 3, 4)
+	for name, says := range map[string][]byte{
+		"asks for what was not offered":   wire.Envelope{Kind: wire.EnvelopeAsk, ID: 4, Length: 1}.Append(nil),
+		"takes what was not offered":      wire.Envelope{Kind: wire.EnvelopeTaken, ID: 4}.Append(nil),
+		"gives back what was not offered": wire.Envelope{Kind: wire.EnvelopeWithdrawn, ID: 4}.Append(nil),
+		"sends what was not asked for":    wire.Envelope{Kind: wire.EnvelopeData, ID: 4, Length: 1}.Append(nil),
+		"sends beyond its credit":         wire.Envelope{Kind: wire.EnvelopeEager, Length: 2 << 20}.Append(nil),
+		"offers twice":                    append(offer, offer...),
+		"sends two heads":                 append(append(append([]byte(nil), offer...), head...), head...),
+		"sends nothing of an offer":       append(append([]byte(nil), offer...), wire.Envelope{Kind: wire.EnvelopeData, ID: 9}.Append(nil)...),
+	} {
+		t.Run(name, func(t *testing.T) {
+			e, peer := faced(t)
+			var r Request
+			e.Irecv(&r, everyone{}, 7, 1, 5, make([]byte, 3))
+			peer.Write(says)
+			if _, err := wait(t, &r); !errors.Is(err, ErrProcFailed) || !errors.Is(err, wire.ErrMalformed) {
+				t.Error(err)
+			}
+		})
+	}
+}

@@ -1,0 +1,298 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/wire"
+)
+
+const (
+	// gatherBelow is the size from which on a message is written from the
+	// caller's buffer instead of being copied behind others (about where the
+	// copy starts to cost more than a system call).
+	gatherBelow = 16 << 10
+	batchSize   = 64 << 10 // of copied messages that are written at once
+	maxTaken    = 1 << 20  // bytes that are written in one turn, apart from the last message
+	chunk       = 1 << 20  // of an offer that was asked for: others may go between
+)
+
+// outgoing is what waits to be written to a peer.
+type outgoing struct {
+	queue []segment  // in order
+	bulk  []*Request // offers that were asked for, in turn; behind the queue
+	spare []byte     // memory for the next batch
+	taken []segment  // memory for what is being written
+	bufs  [][]byte
+}
+
+// segment is a piece of the outgoing stream: copied bytes, then perhaps n
+// bytes of the buffer of a send, from at on.
+type segment struct {
+	copied []byte
+	r      *Request
+	at, n  int
+	last   bool // the send is complete when it is written
+}
+
+func (o *outgoing) any() bool { return len(o.queue) > 0 || len(o.bulk) > 0 }
+
+// add appends an envelope and a small message to the last batch, or a new one.
+func (o *outgoing) add(env wire.Envelope, b []byte) {
+	n := len(o.queue)
+	if n == 0 || o.queue[n-1].r != nil || len(o.queue[n-1].copied)+wire.EnvelopeLen+len(b) > batchSize {
+		o.queue = append(o.queue, segment{copied: o.spare})
+		o.spare = nil
+		n++
+	}
+	last := &o.queue[n-1]
+	last.copied = append(env.Append(last.copied), b...)
+}
+
+// lend appends an envelope and n bytes of r's buffer.
+func (o *outgoing) lend(env wire.Envelope, r *Request, at, n int, last bool) {
+	o.add(env, nil)
+	s := &o.queue[len(o.queue)-1]
+	s.r, s.at, s.n, s.last = r, at, n, last
+}
+
+// remove takes what is to be written of r's buffer out of the queue, with its
+// envelope, the last bytes of the segment's copied ones.
+func (o *outgoing) remove(r *Request) {
+	for i := range o.queue {
+		if s := &o.queue[i]; s.r == r {
+			s.copied = s.copied[:len(s.copied)-wire.EnvelopeLen]
+			s.r, s.n = nil, 0
+		}
+	}
+	o.queue = slices.DeleteFunc(o.queue, func(s segment) bool { return s.r == nil && len(s.copied) == 0 })
+	o.bulk = slices.DeleteFunc(o.bulk, func(b *Request) bool { return b == r })
+}
+
+// replace has another request's buffer written in r's place.
+func (o *outgoing) replace(r, by *Request) {
+	for i := range o.queue {
+		if o.queue[i].r == r {
+			o.queue[i].r = by
+		}
+	}
+	for i, b := range o.bulk {
+		if b == r {
+			o.bulk[i] = by
+		}
+	}
+}
+
+func (o *outgoing) fail(err error) {
+	for _, s := range o.queue {
+		if s.r != nil {
+			s.r.finish(err)
+		}
+	}
+	for _, r := range o.bulk {
+		r.finish(err)
+	}
+	o.queue, o.bulk = nil, nil
+}
+
+// take moves what is to be written next to taken, and reports how: lent data
+// stays its owner's until the peer has it, what is not lent does not. Taken
+// requests move.
+func (o *outgoing) take() (lent bool) {
+	o.taken = o.taken[:0]
+	if len(o.queue) == 0 {
+		r := o.bulk[0]
+		n := min(chunk, int(r.got.Bytes)-r.at)
+		env := wire.Envelope{Kind: wire.EnvelopeData, ID: r.id, Length: uint64(n)}
+		o.taken = append(o.taken, segment{copied: env.Append(nil), r: r, at: r.at, n: n})
+		r.at += n
+		o.bulk = append(o.bulk[1:], r)
+		if r.at == int(r.got.Bytes) {
+			o.bulk = o.bulk[:len(o.bulk)-1]
+		}
+		r.state = moving
+		return true
+	}
+	n, bytes := 0, 0
+	lent = o.queue[0].r != nil && !o.queue[0].last
+	for n < len(o.queue) && bytes < maxTaken {
+		s := o.queue[n]
+		if (s.r != nil && !s.last) != lent {
+			break
+		}
+		bytes += len(s.copied) + s.n
+		if s.r != nil {
+			s.r.state = moving
+		}
+		n++
+	}
+	o.taken = append(o.taken, o.queue[:n]...)
+	left := copy(o.queue, o.queue[n:])
+	clear(o.queue[left:])
+	o.queue = o.queue[:left]
+	return lent
+}
+
+// control queues an envelope without a message. mu is held.
+func (p *peer) control(env wire.Envelope) {
+	if p.failed == nil {
+		p.out.add(env, nil)
+	}
+}
+
+// writable reports whether there is something to write, and nobody who does. mu
+// is held.
+func (p *peer) writable() bool {
+	return !p.writing && p.link != nil && p.failed == nil && p.out.any()
+}
+
+// post writes what is queued as far as that needs no waiting; the writer
+// writes what is left. mu is held, and given up meanwhile.
+func (p *peer) post() {
+	if p.writing {
+		return // whoever writes looks for more
+	}
+	for p.writable() && len(p.out.queue) > 0 && p.out.queue[0].r == nil {
+		p.writing = true
+		b := p.out.queue[0].copied
+		left := copy(p.out.queue, p.out.queue[1:])
+		p.out.queue[left] = segment{}
+		p.out.queue = p.out.queue[:left]
+		p.e.mu.Unlock()
+		taken, err := p.link.Conn.Post(b)
+		p.e.mu.Lock()
+		p.writing = false
+		switch {
+		case err != nil:
+			p.fail(p.lost("sending", err))
+		case !taken:
+			p.out.queue = slices.Insert(p.out.queue, 0, segment{copied: b})
+			wake(p.toWriter)
+			return
+		default:
+			p.recycle(b)
+		}
+	}
+	if p.writable() {
+		wake(p.toWriter)
+	}
+}
+
+func (p *peer) recycle(b []byte) {
+	if cap(b) <= 2*batchSize && cap(b) > cap(p.out.spare) {
+		p.out.spare = b[:0]
+	}
+}
+
+// writer writes what nobody else does until the peer fails or the engine closes.
+func (p *peer) writer() {
+	e := p.e
+	for {
+		select {
+		case <-p.toWriter:
+		case <-e.ctx.Done():
+			return
+		}
+		e.mu.Lock()
+		for p.writable() {
+			p.write()
+		}
+		failed := p.failed
+		e.mu.Unlock()
+		if failed != nil {
+			return
+		}
+	}
+}
+
+// writeTurn writes for a waiter. mu is held.
+func (p *peer) writeTurn(ctx context.Context) {
+	p.writeCtx.watch(p.e, ctx, p.interruptWrite)
+	p.write()
+	if p.writable() {
+		wake(p.toWriter)
+	}
+}
+
+// write takes something and writes it. mu is held, and given up meanwhile.
+func (p *peer) write() {
+	p.writing = true
+	lent := p.out.take()
+	bufs := p.out.bufs[:0]
+	for _, s := range p.out.taken {
+		if len(s.copied) > 0 {
+			bufs = append(bufs, s.copied)
+		}
+		if s.n > 0 {
+			bufs = append(bufs, s.r.buf[s.at:s.at+s.n])
+		}
+	}
+	p.out.bufs = bufs
+	conn := p.link.Conn
+	p.e.mu.Unlock()
+	var n int64
+	var mark uint64
+	var err error
+	if lent {
+		n, mark, err = conn.Lend(bufs)
+	} else {
+		n, err = conn.WriteBuffers(bufs)
+	}
+	p.e.mu.Lock()
+	p.wrote(n, mark, err)
+	clear(bufs)
+	p.writing = false
+}
+
+// wrote notes what came of a write of n bytes. mu is held.
+func (p *peer) wrote(n int64, mark uint64, err error) {
+	late := errors.Is(err, os.ErrDeadlineExceeded)
+	if late {
+		p.link.Conn.SetWriteDeadline(time.Time{})
+		p.own(n)
+		err = nil
+	}
+	if err != nil {
+		p.fail(p.lost("sending", err))
+	}
+	for i, s := range p.out.taken {
+		p.out.taken[i] = segment{}
+		r := s.r
+		if r == nil {
+			p.recycle(s.copied)
+			continue
+		}
+		r.mark = max(r.mark, mark)
+		switch {
+		case p.failed != nil:
+			r.finish(p.failed)
+		case s.last && r.mode != Synchronous:
+			r.finish(r.giveUp) // nothing of it is the link's any more
+		case r.giveUp != nil:
+			r.state = waiting
+			p.abandon(r, r.giveUp)
+		case r.ended:
+			r.finish(nil)
+		default:
+			r.state = waiting
+			p.settled(r)
+		}
+	}
+}
+
+// own queues a copy of what of the taken segments was not written, before
+// everything else: the stream needs their bytes.
+func (p *peer) own(n int64) {
+	var rest []byte
+	for _, b := range p.out.bufs {
+		k := min(int64(len(b)), n)
+		n -= k
+		rest = append(rest, b[k:]...)
+	}
+	if len(rest) > 0 {
+		p.out.queue = slices.Insert(p.out.queue, 0, segment{copied: rest})
+	}
+}
