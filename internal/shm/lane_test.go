@@ -223,6 +223,19 @@ func TestSleepAndWake(t *testing.T) {
 	if s.Sleep(MaxRecord) || r.lane.sendSleeps.Load() != 0 {
 		t.Error("a sender sleeps though there is room")
 	}
+	for s.TrySend(head) {
+	}
+	for {
+		if _, _, ok, _ := r.Next(); !ok {
+			break
+		}
+		if r.Done() {
+			t.Error("a sender that does not sleep is to be woken")
+		}
+	}
+	if s.Sleep(0) { // it last looked when there was no room
+		t.Error("a sender sleeps though there is room again")
+	}
 }
 
 // Both ends park whenever they may: a wake-up that is lost is a standstill.
