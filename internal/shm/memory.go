@@ -6,8 +6,8 @@ import "errors"
 // of that number is no longer the one that made the offer.
 var ErrOtherProcess = errors.New("the process is not the one that made the offer")
 
-// Memory is the private memory of a peer, to read from: the single copy of
-// a large message. It is for any goroutine.
+// Memory is the private memory of a peer, to read from and write to:
+// the single copy of a large message. It is for any number of goroutines.
 type Memory struct {
 	pid   int
 	proof uint64

@@ -11,3 +11,8 @@ func OpenMemory(Offer) (*Memory, error) { return nil, fmt.Errorf("shm.OpenMemory
 func (m *Memory) Read(local []byte, addr uint64) error {
 	return fmt.Errorf("shm: read: %w", errNoLinux)
 }
+
+// Write fails: this is not Linux.
+func (m *Memory) Write(local []byte, addr uint64) error {
+	return fmt.Errorf("shm: write: %w", errNoLinux)
+}

@@ -122,11 +122,7 @@ func start(t testing.TB, role string, data int) *party {
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		p.stdin.Close()
-		p.cmd.Process.Kill()
-		p.cmd.Wait()
-	})
+	t.Cleanup(p.stop)
 	fmt.Fprint(p.stdin, hexOffer(s.Offer()))
 	if p.other, err = readOffer(bufio.NewReader(out)); err != nil {
 		t.Fatal(err)
@@ -135,6 +131,13 @@ func start(t testing.TB, role string, data int) *party {
 		t.Fatal(err)
 	}
 	return p
+}
+
+// stop ends the child.
+func (p *party) stop() {
+	p.stdin.Close()
+	p.cmd.Process.Kill()
+	p.cmd.Wait()
 }
 
 // wait is called after each empty poll of a wait.

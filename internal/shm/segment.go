@@ -9,8 +9,9 @@ import (
 
 const (
 	// DefaultData is how many bytes of payload each direction of a segment
-	// holds where the caller does not say.
-	DefaultData = 256 << 10
+	// holds where the caller does not say. Small messages use the first 64 KiB of it only;
+	// where processes have very many peers, MinData costs large ones a tenth of their speed.
+	DefaultData = 512 << 10
 
 	// MinData and MaxData bound it. With the least, a record of the largest size always
 	// finds room once the receiver has taken everything it was sent and told so.

@@ -395,6 +395,10 @@ func TestMemoryInPieces(t *testing.T) {
 		if err := m.Read(got[:size], uint64(addressOf(want))); err != nil || string(got[:size]) != string(want) || got[size] != 0 {
 			t.Errorf("%d bytes: %v, or others", size, err)
 		}
+		clear(got)
+		if err := m.Write(want, uint64(addressOf(got))); err != nil || string(got[:size]) != string(want) || got[size] != 0 {
+			t.Errorf("writing %d bytes: %v, or others", size, err)
+		}
 		runtime.KeepAlive(want)
 	}
 	// Of two pages the second cannot be read.
@@ -415,7 +419,20 @@ func TestMemoryInPieces(t *testing.T) {
 		}
 	}
 	into := make([]byte, 1000)
-	if n := testing.AllocsPerRun(100, func() { m.Read(into, uint64(addressOf(pages))) }); n != 0 {
+	for _, bad := range []int{page + 1, 2 * page} {
+		if err := m.Write(make([]byte, bad), uint64(addressOf(pages))); err == nil {
+			t.Errorf("%d bytes were written to one page", bad)
+		}
+	}
+	m.nonce[0]++
+	if err := m.Write(make([]byte, 1), uint64(addressOf(pages))); !errors.Is(err, ErrOtherProcess) {
+		t.Errorf("write to another process: %v", err)
+	}
+	m.nonce[0]--
+	if n := testing.AllocsPerRun(100, func() {
+		m.Read(into, uint64(addressOf(pages)))
+		m.Write(into, uint64(addressOf(pages)))
+	}); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 }
