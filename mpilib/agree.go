@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"slices"
 
 	"github.com/isthmus-grid/isthmus/collectives"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/group"
@@ -125,7 +126,7 @@ func agreeWord(ctx context.Context, call *collectiveCall, t terms) (id uint32, w
 	case t.fault != nil:
 		return 0, word, t.fault
 	case blamed >= 0:
-		return 0, word, fmt.Errorf("%w: rank %d gave bad arguments; see its error", ErrMismatch, blamed)
+		return 0, word, fmt.Errorf("%w: %s gave bad arguments; see its error", ErrMismatch, call.who(blamed))
 	}
 	return uint32(out[fresh]), word, nil
 }
@@ -147,7 +148,7 @@ func (t terms) differ(ctx context.Context, call *collectiveCall) error {
 	}
 	for r, v := range all {
 		if v[0] != mine[0] {
-			return fmt.Errorf("%w: rank %d calls %v and this rank %v; all must call the same", ErrMismatch, r, callKind(v[0]), t.kind)
+			return fmt.Errorf("%w: %s calls %v and this rank %v; all must call the same", ErrMismatch, call.who(r), callKind(v[0]), t.kind)
 		}
 	}
 	for r, v := range all {
@@ -155,13 +156,32 @@ func (t terms) differ(ctx context.Context, call *collectiveCall) error {
 			switch {
 			case v[i+1] == a.value:
 			case a.number:
-				return fmt.Errorf("%w: %s is %d on rank %d and %d on this one; all must give the same", ErrMismatch, a.name, int64(v[i+1]), r, int64(a.value))
+				return fmt.Errorf("%w: %s is %d on %s and %d on this one; all must give the same", ErrMismatch, a.name, int64(v[i+1]), call.who(r), int64(a.value))
 			default:
-				return fmt.Errorf("%w: %s of rank %d is not that of this one; all must give the same", ErrMismatch, a.name, r)
+				return fmt.Errorf("%w: %s of %s is not that of this one; all must give the same", ErrMismatch, a.name, call.who(r))
 			}
 		}
 	}
 	return fmt.Errorf("%w: but with what cannot be seen from here", ErrMismatch)
+}
+
+// who names a rank of the call, and its process where that is not the same.
+func (c *collectiveCall) who(r int) string {
+	if world := c.comm.WorldRank(r); world != r {
+		return fmt.Sprintf("rank %d (%d of the world)", r, world)
+	}
+	return fmt.Sprintf("rank %d", r)
+}
+
+// amongMembers returns a call that only the members of g make, this process
+// among them. Its ranks are by world rank, so that members who give the same
+// group in another order meet, and are told.
+func (w *World) amongMembers(name string, g *group.Group, context uint32, tag int) (*collectiveCall, error) {
+	sorted, err := group.Of(slices.Sorted(g.WorldRanks()))
+	if err != nil {
+		return nil, err
+	}
+	return &collectiveCall{comm: newComm(w, name, sorted, context), context: context, tag: tag}, nil
 }
 
 // reduceAll is Allreduce within a call.

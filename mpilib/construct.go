@@ -180,8 +180,10 @@ func (c *Comm) createGroup(ctx context.Context, g *Group, tag int) (*Comm, error
 	if err != nil || g.Rank() == Undefined {
 		return nil, err
 	}
-	between := newComm(c.world, c.Name()+"'s group "+g.String(), g.g, c.context)
-	call := &collectiveCall{comm: between, context: c.context + memberContext, tag: tag}
+	call, err := c.world.amongMembers(c.Name()+"'s group "+g.String(), g.g, c.context+memberContext, tag)
+	if err != nil {
+		return nil, err
+	}
 	id, err := agree(ctx, call, terms{kind: callCreateGroup, args: [maxArgs]arg{groupArg("the group", g.g)}})
 	if err != nil {
 		return nil, err

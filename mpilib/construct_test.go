@@ -258,7 +258,7 @@ func TestCreateGroupMisuse(t *testing.T) {
 			return err
 		}
 		_, err = c.CreateGroup(ctx, other, 7)
-		return expect(err, ErrMismatch, "CreateGroup on world", "the group of rank")
+		return expect(err, ErrMismatch, "CreateGroup on world", "the group of rank ")
 	})
 }
 

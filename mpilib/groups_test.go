@@ -43,7 +43,7 @@ func TestGroupAlgebra(t *testing.T) {
 }
 
 func sameAlgebra(self int, a, b []int, ga, gb *Group) error {
-	union, both, only, missing := slices.Clone(a), []int{}, []int{}, []int{}
+	union, both, only := slices.Clone(a), []int{}, []int{}
 	for _, w := range b {
 		if !slices.Contains(a, w) {
 			union = append(union, w)
@@ -56,7 +56,6 @@ func sameAlgebra(self int, a, b []int, ga, gb *Group) error {
 			translated = append(translated, at)
 		} else {
 			only = append(only, w)
-			missing = append(missing, w)
 			translated = append(translated, Undefined)
 		}
 	}

@@ -244,7 +244,7 @@ func TestIntercommMisuse(t *testing.T) {
 		if half.Rank() == 0 {
 			err = expect(err, ErrRank, "remoteLeader 9")
 		} else {
-			err = expect(err, ErrMismatch, "rank 0 gave bad arguments")
+			err = expect(err, ErrMismatch, "rank 0", " gave bad arguments; see its error")
 		}
 		if err != nil {
 			return err

@@ -113,10 +113,12 @@ func (s *Session) commFromGroup(ctx context.Context, g *Group, tag string, info 
 	set, err := hints(0).with(info)
 	name := listArg("the tag", tag)
 	t := terms{kind: callCommFromGroup, args: [maxArgs]arg{name, groupArg("the group", g.g)}, fault: err}
-	between := newComm(s.world, "group "+g.String(), g.g, sessionContext)
 	// Two tags that share 31 bits of their hashes and are used at once meet here
 	// and differ in agree.
-	call := &collectiveCall{comm: between, context: sessionContext + memberContext, tag: int(name.value & MaxTag)}
+	call, err := s.world.amongMembers("group "+g.String(), g.g, sessionContext+memberContext, int(name.value&MaxTag))
+	if err != nil {
+		return nil, err
+	}
 	id, err := agree(ctx, call, t)
 	if err != nil {
 		return nil, err

@@ -162,7 +162,7 @@ func install(ctx context.Context, m mpi, folder string, w *twohosts.Wire) (_ *fo
 // looks for some.
 const hostText = `#!/bin/sh
 exec unshare --uts --ipc --mount sh -c '
-	echo "isthmus-$0" > /proc/sys/kernel/hostname && mount -t sysfs sysfs /sys && exec "$@"' "$@"
+	hostname "isthmus-$0" && mount -t sysfs sysfs /sys && exec "$@"' "$@"
 `
 
 // agentText is the program that launchers take for ssh, which runs a command at

@@ -100,9 +100,9 @@ type rank struct {
 	comm    *mpilib.Comm
 	in      *bufio.Scanner // orders, at rank 0
 	answers io.Writer
-	out     []byte // the messages
-	back    []byte
-	under   [window]*mpilib.Request // way
+	out     []byte // the message that goes
+	back    []byte // the one that comes
+	started [window]*mpilib.Request
 }
 
 func (r *rank) obey(ctx context.Context) error {
@@ -283,14 +283,14 @@ func (r *rank) stream(ctx context.Context, count int) (float64, error) {
 func (r *rank) windows(ctx context.Context, count int) error {
 	sends := r.comm.Rank() == 0
 	for range count {
-		for i := range r.under {
+		for i := range r.started {
 			if sends {
-				r.under[i] = mpilib.Isend(r.comm, r.out, 1, messageTag)
+				r.started[i] = mpilib.Isend(r.comm, r.out, 1, messageTag)
 			} else {
-				r.under[i] = mpilib.Irecv(r.comm, r.back, 0, messageTag)
+				r.started[i] = mpilib.Irecv(r.comm, r.back, 0, messageTag)
 			}
 		}
-		if _, err := mpilib.Waitall(ctx, r.under[:]...); err != nil {
+		if _, err := mpilib.Waitall(ctx, r.started[:]...); err != nil {
 			return err
 		}
 	}

@@ -1,0 +1,48 @@
+package mpilib
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// MPI-4.1, section 9.3: with errors fatal, a failed call ends the process and
+// says what failed.
+func TestErrorsAreFatal(t *testing.T) {
+	const child = "MPILIB_TEST_FATAL"
+	if os.Getenv(child) != "" {
+		TestWorld(t, 1, func(ctx context.Context, c *Comm) error {
+			c.SetErrorHandler(ErrorsAreFatal)
+			Send(ctx, c, []int{1}, 4, 0)
+			return errors.New("the process went on")
+		})
+		return
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), self, "-test.run=^TestErrorsAreFatal$")
+	cmd.Env = append(os.Environ(), child+"=1")
+	out, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != 1 || !strings.HasPrefix(string(out), "fatal error on world, rank 0: mpilib: send to rank 4 of world, tag 0: no such rank") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// A handler may hide an error, and may be called by the program.
+func TestErrorHandlerResult(t *testing.T) {
+	TestWorld(t, 1, func(ctx context.Context, c *Comm) error {
+		mine := errors.New("mine")
+		c.SetErrorHandler(func(*Comm, error) error { return nil })
+		if err := errors.Join(Send(ctx, c, []int{1}, 4, 0), c.CallErrorHandler(mine)); err != nil {
+			return err
+		}
+		c.SetErrorHandler(ErrorsReturn)
+		return expect(c.CallErrorHandler(mine), mine)
+	})
+}

@@ -1,0 +1,119 @@
+package agree
+
+import (
+	"fmt"
+	"hash/maphash"
+	"testing"
+)
+
+// A search visits every state that a world can come to, each once.
+type search struct {
+	deaths int // how many may die
+	seen   map[[2]uint64]struct{}
+	seeds  [2]maphash.Seed
+	buf    []byte
+}
+
+func newSearch(deaths int) *search {
+	return &search{deaths: deaths, seen: map[[2]uint64]struct{}{}, seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}}
+}
+
+// visit goes on from w in every way there is.
+func (s *search) visit(w *world) error {
+	s.buf = w.state(s.buf[:0])
+	id := [2]uint64{maphash.Bytes(s.seeds[0], s.buf), maphash.Bytes(s.seeds[1], s.buf)}
+	if _, known := s.seen[id]; known {
+		return nil
+	}
+	s.seen[id] = struct{}{}
+	moved := false
+	try := func(f func(*world) error) error {
+		c := w.clone()
+		err := f(c)
+		if err == nil {
+			err = s.visit(c)
+		}
+		if err != nil { // say what led there, the last first
+			c = w.clone()
+			c.record = true
+			f(c)
+			err = fmt.Errorf("%w\nafter %s", err, c.story())
+		}
+		return err
+	}
+	for r, m := range w.members {
+		if !w.alive(r) {
+			continue
+		}
+		if w.started(r) < w.goal && int(m.last.Seq) == w.started(r) {
+			moved = true
+			if err := try(func(c *world) error { return c.start(r) }); err != nil {
+				return err
+			}
+		}
+		for d := range w.dead.Minus(m.failed).Ranks() {
+			moved = true
+			if err := try(func(c *world) error { return c.tell(r, d) }); err != nil {
+				return err
+			}
+		}
+		if w.dead.Len() < s.deaths {
+			if err := try(func(c *world) error { c.crash(r); return nil }); err != nil {
+				return err
+			}
+		}
+	}
+	for i := range w.net {
+		if !w.deliverable(i) {
+			continue
+		}
+		moved = true
+		if err := try(func(c *world) error { return c.deliver(i) }); err != nil {
+			return err
+		}
+	}
+	if !moved {
+		if err := w.finished(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Every order of starts, deliveries, deaths and their telling, for few members.
+// Messages overtake each other, except where fifo keeps the number of states low.
+func TestEveryInterleaving(t *testing.T) {
+	for _, c := range []struct {
+		size, goal, deaths int
+		shape              string
+		fifo               bool
+	}{
+		{1, 2, 0, "binomial", false},
+		{2, 2, 1, "binomial", false},
+		{3, 1, 2, "binomial", false},
+		{3, 1, 2, "chain", false},
+		{3, 2, 2, "chain", false},
+		{3, 3, 2, "binomial", false},
+		{4, 1, 3, "binomial", false},
+		{4, 1, 3, "chain", false},
+		{4, 2, 3, "chain", true},
+		{5, 1, 2, "chain", true},
+	} {
+		if c.size > 3 && testing.Short() || c.size*c.deaths > 8 && raceEnabled {
+			continue
+		}
+		t.Run(fmt.Sprintf("%d-members-%d-agreements-%d-deaths-%s", c.size, c.goal, c.deaths, c.shape), func(t *testing.T) {
+			shape := binomial
+			if c.shape == "chain" {
+				shape = chain
+			}
+			w := newWorld(c.size, c.goal, shape)
+			w.fifo = c.fifo
+			s := newSearch(c.deaths)
+			if err := s.visit(w); err != nil {
+				t.Fatal(err)
+			}
+			t.Logf("%d states", len(s.seen))
+		})
+	}
+}

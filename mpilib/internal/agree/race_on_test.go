@@ -1,0 +1,7 @@
+//go:build race
+
+package agree
+
+// raceEnabled spares the largest searches, in which the race detector would find
+// nothing: there is one goroutine.
+const raceEnabled = true
