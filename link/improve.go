@@ -30,10 +30,17 @@ const (
 	shorterPart = 10 // one tenth
 )
 
+// oneTunnel reports whether all connections of a technique between two nodes take one
+// path and share what that carries: punched ones are streams of one tunnel.
+func oneTunnel(class overlay.Technique) bool { return class == overlay.HolePunching }
+
 // better reports whether a link on path b should move to path a.
 func (a quality) better(b quality) bool {
 	if a.class != b.class {
 		return a.class < b.class
+	}
+	if oneTunnel(a.class) {
+		return false // their round trips differ by what is just under way
 	}
 	gain := b.rtt - a.rtt
 	return gain >= shorter || gain > 0 && gain >= b.rtt/shorterPart

@@ -21,6 +21,8 @@ func TestBetter(t *testing.T) {
 		{quality{overlay.Relay, 9 * ms}, quality{overlay.Relay, 10 * ms}, true},    // a tenth
 		{quality{overlay.Relay, 9500}, quality{overlay.Relay, 10000}, false},
 		{quality{overlay.Relay, 0}, quality{overlay.Relay, 0}, false},
+		{quality{overlay.HolePunching, 10 * ms}, quality{overlay.HolePunching, 30 * ms}, false}, // one tunnel
+		{quality{overlay.HolePunching, 30 * ms}, quality{overlay.Relay, 10 * ms}, true},
 	} {
 		if got := tc.a.better(tc.b); got != tc.want {
 			t.Errorf("%v better than %v: %v", tc.a, tc.b, got)

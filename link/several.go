@@ -25,6 +25,7 @@ type several struct {
 	striper
 	due   time.Time
 	last  stream.Load
+	seen  time.Time                // when it was
 	marks map[*stream.Carrier]mark // of those that data is sent on
 	retry time.Duration            // for a link that is told how many carriers to have
 }
@@ -58,7 +59,8 @@ func (k *keeper) stripe(now time.Time) {
 		return
 	}
 	v.weighAll(k.link.stream, used)
-	switch v.decide(k.mesh.cfg.Carriers, k.link.stream.Load(), used) {
+	told := toldOf(k.mesh.cfg.Carriers, pathOf(used[0].Carrier).Technique)
+	switch v.decide(told, k.link.stream.Load(), time.Now(), used) {
 	case more:
 		k.widen(now, used)
 	case fewer:
@@ -92,28 +94,35 @@ func (k *keeper) stripes() (used []stream.State) {
 	return used
 }
 
-// decide asks the striper, or does as it was told: wanted is 0, or how many
-// carriers there are to be.
-func (v *several) decide(wanted int, now stream.Load, used []stream.State) verdict {
-	last := v.last
-	v.last = now
+// decide asks the striper, or does as it was told: told is 0, or how many
+// carriers there are to be. load is what the stream says at a time.
+func (v *several) decide(told int, load stream.Load, at time.Time, used []stream.State) verdict {
+	last, since := v.last, at.Sub(v.seen)
+	v.last, v.seen = load, at
 	switch {
-	case wanted > 0 && len(used) > wanted:
+	case told > 0 && len(used) > told:
 		return fewer
-	case wanted > 0 && len(used) < wanted:
+	case told > 0 && len(used) < told:
 		return more
-	case wanted > 0:
+	case told > 0:
 		return stay
 	}
 	x := sample{
-		bytes: now.Sent - last.Sent + now.Received - last.Received,
-		held:  4*(now.Held-last.Held) >= 3*(now.Ticks-last.Ticks),
+		bytes: perSample(load.Sent-last.Sent+load.Received-last.Received, since),
+		held:  4*(load.Held-last.Held) >= 3*(load.Ticks-last.Ticks),
 		rtt:   used[0].Least, carriers: len(used),
 	}
 	for _, c := range used {
 		x.rtt = min(x.rtt, c.Least)
 	}
 	return v.next(x)
+}
+
+// perSample returns how many of the bytes that arrived in a time did in
+// sampleEvery: looks are late by a tick or two, and by seconds after one for a
+// better path.
+func perSample(bytes uint64, in time.Duration) uint64 {
+	return uint64(float64(bytes) * float64(sampleEvery) / float64(max(in, time.Millisecond)))
 }
 
 // added takes note of what came of a verdict.

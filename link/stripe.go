@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/link/resume"
+	"github.com/isthmus-grid/isthmus/overlay"
 )
 
 // This file decides over how many carriers a link is striped, and how the bytes
@@ -13,7 +14,8 @@ import (
 // More carriers help where one does not fill the path: when losses keep its
 // window small, and over relays that are each slower than the path. They do
 // not help a flow that is short, thin or held up by the processes at its ends,
-// nor one on a path that is full. So a carrier more is tried when a flow has been
+// nor one on a path that is full or in a tunnel, which has one window for all of
+// them. So a carrier more is tried when a flow has been
 // held up by its carriers for a while, and kept if the flow gained from it, or
 // falls as far without it: a flow may also have become slower by itself meanwhile.
 const (
@@ -41,9 +43,18 @@ const (
 	idleAfter = 10 * time.Second / sampleEvery
 )
 
+// toldOf returns how many carriers a link by a technique is told to have, 0 if it is
+// to find out: what its owner says, and else one where more share a tunnel.
+func toldOf(owner int, class overlay.Technique) int {
+	if owner == 0 && oneTunnel(class) {
+		return 1
+	}
+	return owner
+}
+
 // A sample is what was seen of a link since the one before.
 type sample struct {
-	bytes    uint64        // that arrived, of both directions
+	bytes    uint64        // that arrived, of both directions, in sampleEvery
 	held     bool          // more could have been sent, had the carriers taken it
 	rtt      time.Duration // of the path
 	carriers int           // given data now

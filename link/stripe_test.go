@@ -4,6 +4,9 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"github.com/isthmus-grid/isthmus/link/stream"
+	"github.com/isthmus-grid/isthmus/overlay"
 )
 
 // flow is a model of a link on a path: what it moves with so many carriers.
@@ -117,6 +120,59 @@ func TestStriperMakesSense(t *testing.T) {
 			death: func(int) bool { return rng.IntN(30) == 0 },
 		}
 		f.play(t, 10*minute)
+	}
+}
+
+// TestToldOf: a link finds out by itself how many carriers are worth it, but where all
+// would be streams of one tunnel; what its owner says counts there too.
+func TestToldOf(t *testing.T) {
+	for _, c := range []struct {
+		owner int
+		class overlay.Technique
+		want  int
+	}{
+		{0, overlay.Direct, 0}, {0, overlay.SimultaneousOpen, 0}, {0, overlay.Relay, 0}, {0, overlay.HolePunching, 1},
+		{4, overlay.HolePunching, 4}, {4, overlay.Relay, 4},
+	} {
+		if got := toldOf(c.owner, c.class); got != c.want {
+			t.Errorf("told %d, by %v: %d, want %d", c.owner, c.class, got, c.want)
+		}
+	}
+}
+
+// TestLateLooks: a flow that does not gain by a second carrier does not keep one
+// because looks at it come late.
+func TestLateLooks(t *testing.T) {
+	const rate = 50e6 // bytes per second
+	var v several
+	now, load := time.Unix(1000, 0), stream.Load{}
+	used, trials := make([]stream.State, 1, 2), 0
+	used[0].Least = 20 * time.Millisecond
+	for i := range 20 * second {
+		late := sampleEvery
+		if i%16 == 11 { // with the first trial under way
+			late *= 10 // a better path was looked for meanwhile
+		}
+		if i%2 == 1 {
+			late += 2 * stream.Tick
+		}
+		now = now.Add(late)
+		ticks := uint64(late / stream.Tick)
+		load.Sent += uint64(rate * late.Seconds())
+		load.Ticks, load.Held = load.Ticks+ticks, load.Held+ticks
+		switch v.decide(0, load, now, used) {
+		case more:
+			trials++
+			used = append(used, used[0])
+		case fewer, one:
+			used = used[:1]
+		}
+		if len(used) > 1 && !v.trying {
+			t.Fatalf("after %d looks it has a second carrier for good: %v", i, v.rates)
+		}
+	}
+	if trials != 1 {
+		t.Errorf("%d trials", trials)
 	}
 }
 
