@@ -48,7 +48,8 @@ type Cell struct {
 	want     uint64 // bytes
 	best     string // technique
 	was, is  string // before the cut and at the end
-	sameOne  bool   // the carrier before the cut is that at the end
+	broken   int    // carriers by which the stream came when it was cut, and that ended then or later while it did
+	stayed   bool   // it comes by one of them at the end
 	mismatch string // the receiver's words for what is wrong with the content
 }
 
@@ -75,7 +76,8 @@ func (c *Cell) judge() {
 	blame(!c.HashOK, "what arrived is not what was sent")
 	blame(c.Bytes < c.want, "only %d of %d bytes arrived", c.Bytes, c.want)
 	missed := c.Hit == hitNames[misses]
-	blame(missed && !c.sameOne, "the cut should not matter, but the carrier is another: %s became %s", c.Before, c.End)
+	blame(missed && c.broken > 0, "the cut should not matter, but carriers of the stream broke (%d), and %s became %s", c.broken, c.Before, c.End)
+	blame(missed && c.broken == 0 && !c.stayed, "the cut should not matter, but the link left all carriers that it had: %s became %s", c.Before, c.End)
 	blame((missed || c.OtherPath) && c.StallMS > ms(stallBound), "a stall of %.0f ms, at most %.0f are good", c.StallMS, ms(stallBound))
 	switch {
 	case c.BackMS == nil:

@@ -37,9 +37,11 @@ func TestJudge(t *testing.T) {
 		{"stall without a path", func(c *Cell) { c.StallMS, c.OtherPath = 9000, false }, ""},
 		{"never back", func(c *Cell) { c.BackMS, c.is = nil, "relay" }, "not back on direct 1m0s after it was there again, but on relay"},
 		{"late", func(c *Cell) { c.BackMS = &late }, "back on direct only 60.0 s"},
-		{"missed", func(c *Cell) { c.Hit, c.sameOne = "misses", true }, ""},
-		{"missed, but another carrier", func(c *Cell) { c.Hit = "misses" }, "the cut should not matter"},
-		{"missed without other path, but a stall", func(c *Cell) { c.Hit, c.sameOne, c.OtherPath, c.StallMS = "misses", true, false, 2000 }, "a stall"},
+		{"missed", func(c *Cell) { c.Hit, c.stayed = "misses", true }, ""},
+		{"missed, but the link moved", func(c *Cell) { c.Hit = "misses" }, "left all carriers"},
+		{"missed, but the carrier died", func(c *Cell) { c.Hit, c.broken = "misses", 1 }, "carriers of the stream broke (1)"},
+		{"missed, but one of several died", func(c *Cell) { c.Hit, c.broken, c.stayed = "misses", 1, true }, "carriers of the stream broke (1)"},
+		{"missed without other path, but a stall", func(c *Cell) { c.Hit, c.stayed, c.OtherPath, c.StallMS = "misses", true, false, 2000 }, "a stall"},
 		{"perhaps, another carrier", func(c *Cell) { c.Hit = "perhaps" }, ""},
 	} {
 		cell := goodCell()

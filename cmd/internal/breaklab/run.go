@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -254,7 +255,10 @@ func (t *trial) tell(line timeline, sent, got *final) {
 	after, _ := line.resumed(t.cutAt, t.returned.Add(calm))
 	end, _ := line.latest(last.At)
 	c.Before, c.After, c.End = before.State.Path, after.State.Path, end.State.Path
-	c.was, c.is, c.sameOne = before.Technique.String(), end.Technique.String(), before.Carrier == end.Carrier
+	c.was, c.is = before.Technique.String(), end.Technique.String()
+	had, has := line.by(t.cutAt), line.by(last.At)
+	c.broken = len(line.broken(had, t.cutAt))
+	c.stayed = slices.ContainsFunc(has, func(n int) bool { return slices.Contains(had, n) })
 	if stall, ok := line.stall(t.cutAt, t.returned.Add(calm)); ok {
 		c.StallMS = ms(stall.Length)
 	}

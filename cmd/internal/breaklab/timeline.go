@@ -1,6 +1,7 @@
 package breaklab
 
 import (
+	"slices"
 	"time"
 
 	"github.com/isthmus-grid/isthmus/overlay"
@@ -15,7 +16,9 @@ type sample struct {
 	Technique overlay.Technique
 	State     carrierState
 
-	Connections int // carriers that the receiver ever got
+	By          []int // all that brought enough to count
+	Closed      []int // all that are closed by then
+	Connections int   // carriers that the receiver ever got
 }
 
 // carries is how many bytes a carrier must bring between two reports to count: a
@@ -32,9 +35,16 @@ func sampleOf(before, r report) sample {
 		if i < len(before.Carriers) {
 			had = before.Carriers[i].In
 		}
-		if n := c.In - had; n > most {
+		n := c.In - had
+		if n >= carries {
+			s.By = append(s.By, c.Number)
+		}
+		if n > most {
 			most = n
 			s.Carrier, s.Technique, s.State = c.Number, c.Technique, c
+		}
+		if c.Closed {
+			s.Closed = append(s.Closed, c.Number)
 		}
 	}
 	return s
@@ -121,9 +131,42 @@ func (l *timeline) moves() (all []sample) {
 func (l *timeline) used() int {
 	seen := map[int]bool{}
 	for _, s := range l.samples {
-		if s.Carrier >= 0 {
-			seen[s.Carrier] = true
+		for _, n := range s.By {
+			seen[n] = true
 		}
 	}
 	return len(seen)
+}
+
+// recent is how long a carrier counts as one of the stream's after it brought
+// something: those of a striped stream take turns, and one that the link leaves stays
+// for longer, quiet, before it is closed.
+const recent = time.Second
+
+// by returns the carriers that the stream came by of late, as of t.
+func (l *timeline) by(t time.Time) []int {
+	var all []int
+	for _, s := range l.samples {
+		if !s.At.After(t) && s.At.After(t.Add(-recent)) {
+			all = append(all, s.By...)
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// broken returns those of some carriers that were closed after t while the stream came
+// by them.
+func (l *timeline) broken(some []int, t time.Time) (all []int) {
+	for _, n := range some {
+		for _, s := range l.samples {
+			if slices.Contains(s.Closed, n) { // from here on
+				if s.At.After(t) && slices.Contains(l.by(s.At), n) {
+					all = append(all, n)
+				}
+				break
+			}
+		}
+	}
+	return all
 }

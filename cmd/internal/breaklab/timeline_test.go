@@ -1,6 +1,7 @@
 package breaklab
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -74,6 +75,48 @@ func TestTimeline(t *testing.T) {
 	moves := l.moves()
 	if len(moves) != 2 || !moves[0].At.Equal(at(2000)) || moves[1].Carrier != 2 || l.used() != 3 {
 		t.Errorf("moves %v among %d carriers", moves, l.used())
+	}
+}
+
+// TestWhoseEnd tells a carrier that broke while the stream came by it from one that the
+// link had left, and follows a stream over several carriers.
+func TestWhoseEnd(t *testing.T) {
+	var l timeline
+	var before report
+	for now := 0; now <= 10000; now += 50 {
+		r := report{At: at(now)}
+		for n := range 4 {
+			c := carrierState{Number: n, Technique: direct}
+			if n < len(before.Carriers) {
+				c.In = before.Carriers[n].In
+			}
+			switch {
+			case n == 0, // always
+				n == 1 && now < 3000,                    // left, and closed later
+				n == 2 && now < 6000,                    // broken
+				n == 3 && now >= 7000 && now/50%10 == 0: // now and then
+				c.In += carries
+			}
+			c.Closed = n == 1 && now >= 5000 || n == 2 && now >= 6000
+			r.Carriers = append(r.Carriers, c)
+		}
+		l.samples = append(l.samples, sampleOf(before, r))
+		before = r
+	}
+	if got := l.by(at(2500)); !slices.Equal(got, []int{0, 1, 2}) {
+		t.Errorf("at 2.5 s it comes by %v", got)
+	}
+	if got := l.by(at(10000)); !slices.Equal(got, []int{0, 3}) {
+		t.Errorf("at the end it comes by %v", got)
+	}
+	if got := l.broken([]int{0, 1, 2, 3}, at(2500)); !slices.Equal(got, []int{2}) {
+		t.Errorf("broken: %v", got)
+	}
+	if got := l.broken([]int{0, 1, 2, 3}, at(6500)); len(got) > 0 {
+		t.Errorf("broken after 6.5 s: %v", got)
+	}
+	if l.used() != 4 {
+		t.Errorf("%d carriers", l.used())
 	}
 }
 
