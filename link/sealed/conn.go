@@ -34,7 +34,7 @@ type Conn struct {
 var _ net.Conn = (*Conn)(nil)
 
 // closeWait bounds how long Close tries to say goodbye to a peer that does not
-// read.
+// read, over a carrier that cannot be asked what it has room for.
 const closeWait = 200 * time.Millisecond
 
 // Peer returns who the other end has proven to be.
@@ -80,6 +80,15 @@ func (c *Conn) Write(p []byte) (int, error) { return c.w.write([][]byte{p}) }
 // they were one. It changes neither them nor bufs.
 func (c *Conn) WriteVec(bufs ...[]byte) (int, error) { return c.w.write(bufs) }
 
+// TryWrite writes p, which holds no more than 1 KiB, if the carrier takes it without
+// waiting, and returns len(p), or 0 if not, which is no error; also where the
+// carrier cannot be asked (it has no TryWrite of its own), another write is under
+// way or keys are to be changed. Part of a record may be with the peer then, and
+// so what was not taken must be written next, again by TryWrite or as the first
+// of what a Write writes; anything else is an error. A TryWrite that goes on like
+// this takes at most what the one before was given.
+func (c *Conn) TryWrite(p []byte) (int, error) { return c.w.try(p) }
+
 // CloseWrite tells the peer that nothing more will come, and ends the sending
 // side of the connection underneath if that can be done there. It waits for a
 // Write that is under way. Reading goes on.
@@ -94,14 +103,11 @@ func (c *Conn) CloseWrite() error {
 }
 
 // Close ends the connection and all calls on it. It says goodbye to the peer,
-// or why it leaves if the peer broke the protocol, unless a Write is under way;
-// for that it waits a fifth of a second at most.
+// or why it leaves if the peer broke the protocol, if the carrier takes that
+// without waiting, and no Write is under way. A carrier that cannot be asked has a
+// fifth of a second for it.
 func (c *Conn) Close() error {
-	if c.w.mu.TryLock() {
-		c.conn.SetWriteDeadline(time.Now().Add(closeWait))
-		c.w.tellLocked(alert(c.r.farewell.Load())) // a courtesy; the peer may be gone
-		c.w.mu.Unlock()
-	}
+	c.w.part(alert(c.r.farewell.Load())) // a courtesy; the peer may be gone
 	return c.conn.Close()
 }
 

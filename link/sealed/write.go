@@ -5,6 +5,7 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 const (
@@ -23,6 +24,7 @@ type writer struct {
 	err   error       // why nothing can be written any more
 	renew uint64      // renewAfter, less in tests
 	asked atomic.Bool // the peer wants us to change keys
+	kept  kept
 }
 
 // write sends bufs as application data, in as few writes as the buffer allows.
@@ -47,7 +49,10 @@ func (w *writer) write(bufs [][]byte) (sent int, err error) {
 	room := borrow(pool)
 	defer room.giveBack()
 	from := cursor{bufs: bufs}
-	for left > 0 {
+	if sent, err = w.finish(&from, left); err != nil {
+		return 0, err
+	}
+	for left -= sent; left > 0; {
 		out, n, err := w.seal(room.bytes()[:0], &from, left)
 		if err == nil {
 			_, err = w.conn.Write(out)
@@ -95,16 +100,39 @@ func (w *writer) renewKeys(out []byte) ([]byte, error) {
 func (w *writer) tell(a alert) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.tellLocked(a)
+	last, err := w.last(a)
+	if err == nil {
+		_, err = w.conn.Write(last)
+	}
+	return err
 }
 
-func (w *writer) tellLocked(a alert) error {
+// part sends an alert if that can be done without waiting, or at once where the
+// carrier cannot be asked.
+func (w *writer) part(a alert) {
+	if !w.mu.TryLock() {
+		return
+	}
+	defer w.mu.Unlock()
+	last, err := w.last(a)
+	if err != nil {
+		return
+	}
+	w.conn.SetWriteDeadline(time.Now().Add(closeWait)) // one that has passed is over
+	if c, ok := w.conn.(trier); ok {
+		c.TryWrite(last)
+	} else {
+		w.conn.Write(last)
+	}
+}
+
+// last returns what is sent last.
+func (w *writer) last(a alert) ([]byte, error) {
 	if w.err != nil {
-		return w.err
+		return nil, w.err
 	}
 	w.err = fmt.Errorf("sealed: write after the goodbye: %w", net.ErrClosed)
-	_, err := w.conn.Write(w.half.appendAlert(nil, a))
-	return err
+	return w.half.appendAlert(w.kept.record, a), nil
 }
 
 func (h *half) appendAlert(out []byte, a alert) []byte {

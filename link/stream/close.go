@@ -84,7 +84,7 @@ func (s *Stream) Leave(reason string) {
 			var h [headerLen]byte
 			wire.LinkHeader{Kind: wire.LinkAbort, Length: uint32(len(text)), Ack: s.ack()}.Put(h[:])
 			c.conn.SetWriteDeadline(time.Now().Add(time.Second))
-			c.conn.WriteVec(h[:], []byte(text)) // the peer notices our end without it, only later
+			c.conn.WriteVec(c.rest, h[:], []byte(text)) // the peer notices our end without it, only later
 		}
 	}
 	s.finish(fmt.Errorf("link to %s: %s: %w", s.o.Peer, reason, net.ErrClosed))
