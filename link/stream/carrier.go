@@ -264,7 +264,7 @@ func (c *Carrier) compose() bool {
 	if len(l.iov) == 0 {
 		return false
 	}
-	s.told = l.ack
+	s.told, s.toldOn = l.ack, c
 	return true
 }
 

@@ -67,7 +67,9 @@ func (s *Stream) through() {
 	switch {
 	case s.over || !s.send.Finished():
 	case s.recv.Ended() && s.waiting() == 0 && s.told == s.ack():
-		s.finish(net.ErrClosed)
+		if on := s.toldOn; on == nil || !on.writing && len(on.rest) == 0 { // or the peer might never hear it
+			s.finish(net.ErrClosed)
+		}
 	case s.closing && !s.recv.Ended() && s.lead != nil && !s.farewell:
 		s.lead.say(sayBye)
 	}

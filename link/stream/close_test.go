@@ -7,6 +7,7 @@ import (
 	"net"
 	"sync"
 	"testing"
+	"time"
 )
 
 // What an end may do. Each sends as much as it says and returns what it read.
@@ -213,4 +214,50 @@ func TestLeave(t *testing.T) {
 	if _, err := a.Write([]byte("x")); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("writing after having left: %v", err)
 	}
+}
+
+// TestLastAcknowledgementIsWritten before a stream ends, also where the socket took
+// but a part of it at once.
+func TestLastAcknowledgementIsWritten(t *testing.T) {
+	w := newWorld(t)
+	w.watch()
+	a, b := w.pair("tcp")
+	w.attach(&road{ends: [2]net.Conn{stingy{ConnOf(a)}, stingy{ConnOf(b)}}, cut: func() { reset(a); reset(b) }})
+	x, y := w.ends[0], w.ends[1]
+	const n = 64 << 10
+	if err := x.CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := y.Read(make([]byte, 1)); err != io.EOF {
+		t.Fatal(err)
+	}
+	if err := send(y.Stream, 1, n, random(1)); err != nil {
+		t.Fatal(err)
+	}
+	if err := y.CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	for all := false; !all; time.Sleep(time.Millisecond) { // all that is left for x is to read, and to say so
+		x.Stream.mu.Lock()
+		all = x.send.Finished() && x.recv.Ended()
+		x.Stream.mu.Unlock()
+	}
+	if _, err := receive(x.Stream, 1, n, random(2)); err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range w.ends {
+		<-e.over
+		e.mu.Lock()
+		if len(e.lost) > 0 {
+			t.Errorf("lost %v", e.lost)
+		}
+		e.mu.Unlock()
+	}
+}
+
+// stingy is a connection that takes a byte without waiting.
+type stingy struct{ Conn }
+
+func (s stingy) TryWrite(p []byte) (int, error) {
+	return s.Conn.(interface{ TryWrite([]byte) (int, error) }).TryWrite(p[:1])
 }

@@ -56,12 +56,13 @@ type Stream struct {
 	send    *resume.Sender
 	recv    *resume.Receiver
 	out     outbox
-	in      pages  // from taken on
-	took    uint64 // bytes that Read has handed out, or that nobody will ask for
-	told    uint64 // the latest acknowledgement said to the peer
-	toldAt  uint64 // what it was at the last tick
-	bounded bool   // the peer has said where its stream ends
-	soon    bool   // the peer waits for an acknowledgement of what is there
+	in      pages    // from taken on
+	took    uint64   // bytes that Read has handed out, or that nobody will ask for
+	told    uint64   // the latest acknowledgement said to the peer
+	toldOn  *Carrier // where it was, or is being written
+	toldAt  uint64   // what it was at the last tick
+	bounded bool     // the peer has said where its stream ends
+	soon    bool     // the peer waits for an acknowledgement of what is there
 	urged
 
 	carriers []*Carrier // alive, the oldest first
@@ -179,6 +180,9 @@ func (s *Stream) failed(c *Carrier, err error) {
 	s.send.Down(c.id)
 	s.reshare()
 	s.told = 0 // what was said on it may not have come through
+	if s.toldOn == c {
+		s.toldOn = nil
+	}
 	for i, other := range s.carriers {
 		if other == c {
 			s.carriers = append(s.carriers[:i:i], s.carriers[i+1:]...)

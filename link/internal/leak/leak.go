@@ -7,7 +7,9 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime"
+	"slices"
 	"testing"
 	"time"
 )
@@ -42,7 +44,10 @@ func Main(m *testing.M) int {
 	return code
 }
 
-type state struct{ goroutines, files int }
+type state struct {
+	goroutines int
+	files      map[string]string // what each descriptor is
+}
 
 func now() state {
 	if r, w, err := os.Pipe(); err == nil { // the runtime opens what it waits with when it is first needed
@@ -56,12 +61,23 @@ func now() state {
 func (before state) wait() error {
 	var after state
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
-		if after = now(); after.goroutines <= before.goroutines && after.files <= before.files {
+		if after = now(); after.goroutines <= before.goroutines && len(after.files) <= len(before.files) {
 			return nil
 		}
 	}
-	return fmt.Errorf("%d goroutines and %d descriptors before, %d and %d after:\n%s",
-		before.goroutines, before.files, after.goroutines, after.files, Goroutines())
+	return fmt.Errorf("%d goroutines and %d descriptors before, %d and %d after; new are %v:\n%s",
+		before.goroutines, len(before.files), after.goroutines, len(after.files), before.newIn(after), Goroutines())
+}
+
+// newIn returns what descriptors there are after, and were not before.
+func (before state) newIn(after state) (all []string) {
+	for fd, what := range after.files {
+		if before.files[fd] != what {
+			all = append(all, fd+": "+what)
+		}
+	}
+	slices.Sort(all)
+	return all
 }
 
 // Goroutines returns where every goroutine is.
@@ -70,12 +86,16 @@ func Goroutines() []byte {
 	return buf[:runtime.Stack(buf, true)]
 }
 
-// files counts this process's descriptors where the system lists them.
-func files() int {
+// files returns this process's descriptors where the system lists them.
+func files() map[string]string {
 	for _, dir := range []string{"/proc/self/fd", "/dev/fd"} {
 		if entries, err := os.ReadDir(dir); err == nil {
-			return len(entries)
+			all := make(map[string]string, len(entries))
+			for _, e := range entries {
+				all[e.Name()], _ = os.Readlink(filepath.Join(dir, e.Name())) // "" where that is no link
+			}
+			return all
 		}
 	}
-	return 0
+	return nil
 }
