@@ -143,6 +143,10 @@ func (e *roadEnd) Accept(ctx context.Context) (overlay.Carrier, error) {
 
 func (e *roadEnd) Close() error { close(e.closed); return nil }
 
+// lateness is how far behind its pace a road may be, for want of a processor, and
+// still catch up: it is not slower for that.
+const lateness = 200 * time.Millisecond
+
 func (w *road) carry(from, to *net.TCPConn) {
 	buf := make([]byte, 32<<10)
 	var due time.Time // when what went on so far has gone
@@ -158,8 +162,8 @@ func (w *road) carry(from, to *net.TCPConn) {
 			continue
 		}
 		if w.pace > 0 {
-			if now := time.Now(); due.Before(now) {
-				due = now
+			if since := time.Now().Add(-lateness); due.Before(since) {
+				due = since
 			}
 			due = due.Add(time.Duration(float64(n) / w.pace * float64(time.Second)))
 			time.Sleep(time.Until(due)) // the road is as slow as that

@@ -80,14 +80,15 @@ func (c *Conn) Write(p []byte) (int, error) { return c.w.write([][]byte{p}) }
 // they were one. It changes neither them nor bufs.
 func (c *Conn) WriteVec(bufs ...[]byte) (int, error) { return c.w.write(bufs) }
 
-// TryWrite writes p, which holds no more than 1 KiB, if the carrier takes it without
-// waiting, and returns len(p), or 0 if not, which is no error; also where the
-// carrier cannot be asked (it has no TryWrite of its own), another write is under
-// way or keys are to be changed. Part of a record may be with the peer then, and
-// so what was not taken must be written next, again by TryWrite or as the first
-// of what a Write writes; anything else is an error. A TryWrite that goes on like
-// this takes at most what the one before was given.
-func (c *Conn) TryWrite(p []byte) (int, error) { return c.w.try(p) }
+// TryWriteVec writes several buffers, as WriteVec does, if the carrier takes all
+// without waiting, and returns how many bytes that were: none if it does not, which
+// is no error; also where there are more than 16 KiB, the carrier cannot be asked (it
+// has no TryWrite), another write is under way or keys are to be changed. Part of a
+// record may be with the peer then, and so what was not taken must be written
+// next, again by TryWriteVec or as the first of what a write writes; anything else
+// is an error. A TryWriteVec that goes on like this takes at most what the one
+// before was given.
+func (c *Conn) TryWriteVec(bufs ...[]byte) (int, error) { return c.w.try(bufs) }
 
 // CloseWrite tells the peer that nothing more will come, and ends the sending
 // side of the connection underneath if that can be done there. It waits for a

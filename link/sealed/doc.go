@@ -16,7 +16,7 @@
 //	       caller's buffer; the last one, if it does not fit, by one copy
 //
 // Neither allocates. A record is never held back: when Write returns, all of
-// it was given to the carrier. Only a TryWrite that found too little room leaves
+// it was given to the carrier. Only a TryWriteVec that found too little room leaves
 // one, or part of one, for the next write (try.go).
 //
 // Within one end, sealing does not overlap with sending, nor receiving with

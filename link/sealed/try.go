@@ -17,8 +17,8 @@ type trier interface {
 	TryWrite(p []byte) (int, error)
 }
 
-// mostTry bounds what TryWrite takes, and so what is kept, in bytes.
-const mostTry = 1 << 10
+// mostTry is a record.
+const mostTry = maxContent
 
 // kept is what was sealed for a caller who thinks that it was not written.
 type kept struct {
@@ -26,12 +26,16 @@ type kept struct {
 	data   []byte // what the caller is to write again
 }
 
-var errOther = errors.New("sealed: write: it does not begin with what the last TryWrite was given and did not take")
+var errOther = errors.New("sealed: write: it does not begin with what the last TryWriteVec was given and did not take")
 
 // try is write for what the carrier takes at once.
-func (w *writer) try(p []byte) (int, error) {
+func (w *writer) try(bufs [][]byte) (int, error) {
+	n := 0
+	for _, b := range bufs {
+		n += len(b)
+	}
 	c, ok := w.conn.(trier)
-	if !ok || len(p) == 0 || len(p) > mostTry || !w.mu.TryLock() {
+	if !ok || n == 0 || n > mostTry || !w.mu.TryLock() {
 		return 0, nil
 	}
 	defer w.mu.Unlock()
@@ -39,45 +43,54 @@ func (w *writer) try(p []byte) (int, error) {
 	case w.err != nil:
 		return 0, w.err
 	case len(w.kept.data) > 0:
-		return w.tryAgain(c, p)
+		return w.tryAgain(c, &cursor{bufs: bufs}, n)
 	case w.half.seq >= w.renew || w.asked.Load():
 		return 0, nil // write changes the keys
 	}
 	room := borrow(smallBuffers)
 	defer room.giveBack()
-	bufs := [...][]byte{p}
-	record := w.half.appendRecord(room.bytes()[:0], typeApplication, &cursor{bufs: bufs[:]}, len(p))
-	n, err := c.TryWrite(record)
-	switch {
+	record := w.half.appendRecord(room.bytes()[:0], typeApplication, &cursor{bufs: bufs}, n)
+	switch took, err := c.TryWrite(record); {
 	case err != nil:
 		w.err = fmt.Errorf("sealed: write: %w", err)
 		return 0, w.err
-	case n < len(record):
-		w.kept = kept{slices.Clone(record[n:]), slices.Clone(p)}
+	case took < len(record):
+		again := cursor{bufs: bufs}
+		w.kept = kept{slices.Clone(record[took:]), again.appendTo(nil, n)}
 		return 0, nil
 	}
-	return len(p), nil
+	return n, nil
 }
 
-// tryAgain is try when something is kept.
-func (w *writer) tryAgain(c trier, p []byte) (int, error) {
-	p = p[:min(len(p), len(w.kept.data))]
-	if !bytes.HasPrefix(w.kept.data, p) {
+// again checks that the next n bytes of from, or as many as are kept, are what is
+// kept, and returns how many those are.
+func (w *writer) again(from *cursor, n int) (int, error) {
+	n = min(n, len(w.kept.data))
+	if !bytes.HasPrefix(w.kept.data, from.appendTo(nil, n)) {
 		w.err = errOther
 		return 0, w.err
 	}
+	return n, nil
+}
+
+// tryAgain is try when something is kept.
+func (w *writer) tryAgain(c trier, from *cursor, n int) (int, error) {
+	n, err := w.again(from, n)
+	if err != nil {
+		return 0, err
+	}
 	if len(w.kept.record) > 0 {
-		n, err := c.TryWrite(w.kept.record)
+		took, err := c.TryWrite(w.kept.record)
 		if err != nil {
 			w.err = fmt.Errorf("sealed: write: %w", err)
 			return 0, w.err
 		}
-		if w.kept.record = w.kept.record[n:]; len(w.kept.record) > 0 {
+		if w.kept.record = w.kept.record[took:]; len(w.kept.record) > 0 {
 			return 0, nil
 		}
 	}
-	w.kept.data = w.kept.data[len(p):]
-	return len(p), nil
+	w.kept.data = w.kept.data[n:]
+	return n, nil
 }
 
 // finish sends what is kept of a record, and passes over what it holds in the next
@@ -86,10 +99,9 @@ func (w *writer) finish(from *cursor, left int) (int, error) {
 	if len(w.kept.data) == 0 {
 		return 0, nil
 	}
-	again := from.appendTo(nil, min(left, len(w.kept.data)))
-	if !bytes.HasPrefix(w.kept.data, again) {
-		w.err = errOther
-		return 0, w.err
+	n, err := w.again(from, left)
+	if err != nil {
+		return 0, err
 	}
 	if len(w.kept.record) > 0 {
 		if _, err := w.conn.Write(w.kept.record); err != nil {
@@ -98,6 +110,6 @@ func (w *writer) finish(from *cursor, left int) (int, error) {
 		}
 		w.kept.record = nil
 	}
-	w.kept.data = w.kept.data[len(again):]
-	return len(again), nil
+	w.kept.data = w.kept.data[n:]
+	return n, nil
 }

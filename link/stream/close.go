@@ -3,6 +3,7 @@ package stream
 import (
 	"fmt"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/isthmus-grid/isthmus/overlay"
@@ -67,7 +68,7 @@ func (s *Stream) through() {
 	switch {
 	case s.over || !s.send.Finished():
 	case s.recv.Ended() && s.waiting() == 0 && s.told == s.ack():
-		if on := s.toldOn; on == nil || !on.writing && len(on.rest) == 0 { // or the peer might never hear it
+		if on := s.toldOn; on == nil || !on.writing && !on.pending { // or the peer might never hear it
 			s.finish(net.ErrClosed)
 		}
 	case s.closing && !s.recv.Ended() && s.lead != nil && !s.farewell:
@@ -86,7 +87,11 @@ func (s *Stream) Leave(reason string) {
 			var h [headerLen]byte
 			wire.LinkHeader{Kind: wire.LinkAbort, Length: uint32(len(text)), Ack: s.ack()}.Put(h[:])
 			c.conn.SetWriteDeadline(time.Now().Add(time.Second))
-			c.conn.WriteVec(c.rest, h[:], []byte(text)) // the peer notices our end without it, only later
+			var first [][]byte
+			if c.pending {
+				first = slices.Clone(c.iov)
+			}
+			c.conn.WriteVec(append(first, h[:], []byte(text))...) // the peer notices our end without it, only later
 		}
 	}
 	s.finish(fmt.Errorf("link to %s: %s: %w", s.o.Peer, reason, net.ErrClosed))

@@ -258,6 +258,6 @@ func TestLastAcknowledgementIsWritten(t *testing.T) {
 // stingy is a connection that takes a byte without waiting.
 type stingy struct{ Conn }
 
-func (s stingy) TryWrite(p []byte) (int, error) {
-	return s.Conn.(interface{ TryWrite([]byte) (int, error) }).TryWrite(p[:1])
+func (s stingy) TryWriteVec(bufs ...[]byte) (int, error) {
+	return s.Conn.(tryWriter).TryWriteVec(bufs[0][:1])
 }
