@@ -48,8 +48,12 @@ func newComm(w *World, name string, g *group.Group, context uint32) *Comm {
 
 // isAligned reports whether every rank of g is its world rank.
 func isAligned(g *group.Group) bool {
-	all, err := group.Range(0, g.Size())
-	return err == nil && group.Compare(all, g) == group.Identical
+	for rank, world := range g.All() {
+		if rank != world {
+			return false
+		}
+	}
+	return true
 }
 
 // Rank returns the caller's rank, 0 <= Rank() < Size() (MPI-4.1, section 7.4.1).

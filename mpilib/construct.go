@@ -54,7 +54,7 @@ func (c *Comm) startDup(info *Info) (func(context.Context) (*Comm, error), error
 	attributes, copyErr := c.copyAttributes()
 	t.fault = firstOf(err, copyErr)
 	return func(ctx context.Context) (*Comm, error) {
-		ids, err := round.agree(ctx, t)
+		ids, err := round.settle(ctx, t)
 		if err != nil {
 			return nil, err
 		}
@@ -111,7 +111,7 @@ func (c *Comm) Create(ctx context.Context, g *Group) (*Comm, error) {
 
 func (c *Comm) create(ctx context.Context, call *collectiveCall, g *Group) (*Comm, error) {
 	t := terms{kind: callCreate, fault: c.within(g)}
-	id, err := agree(ctx, call, t)
+	id, err := settle(ctx, call, t)
 	if err != nil {
 		return nil, err
 	}
@@ -184,7 +184,7 @@ func (c *Comm) createGroup(ctx context.Context, g *Group, tag int) (*Comm, error
 	if err != nil {
 		return nil, err
 	}
-	id, err := agree(ctx, call, terms{kind: callCreateGroup, args: [maxArgs]arg{groupArg("the group", g.g)}})
+	id, err := settle(ctx, call, terms{kind: callCreateGroup, args: [maxArgs]arg{groupArg("the group", g.g)}})
 	if err != nil {
 		return nil, err
 	}
@@ -223,7 +223,7 @@ func checkColour(colour int) error {
 }
 
 func (c *Comm) split(ctx context.Context, call *collectiveCall, t terms, colour, key int, how string) (*Comm, error) {
-	id, err := agree(ctx, call, t)
+	id, err := settle(ctx, call, t)
 	if err != nil {
 		return nil, err
 	}

@@ -311,7 +311,7 @@ func TestFree(t *testing.T) {
 }
 
 // MPI-4.1, section 7.4.2: MPI_Comm_split_type.
-func TestSplitByType(t *testing.T) {
+func TestSplitType(t *testing.T) {
 	// Two sites, the first of two nodes.
 	where := func(rank int) (string, string) {
 		return []string{"a", "a", "b"}[rank%3], []string{"n1", "n2", "n1"}[rank%3]
@@ -319,7 +319,7 @@ func TestSplitByType(t *testing.T) {
 	sizes(t, func(t *testing.T, n int) {
 		TestWorld(t, n, func(ctx context.Context, c *Comm) error {
 			for _, split := range []SplitType{SplitShared, SplitNode, SplitSite} {
-				s, err := c.SplitByType(ctx, split, -c.Rank(), nil)
+				s, err := c.SplitType(ctx, split, -c.Rank(), nil)
 				if err != nil {
 					return err
 				}
@@ -340,7 +340,7 @@ func TestSplitByType(t *testing.T) {
 			if c.Rank() == 0 {
 				split = SplitType(Undefined)
 			}
-			s, err := c.SplitByType(ctx, split, 0, nil)
+			s, err := c.SplitType(ctx, split, 0, nil)
 			if err != nil || (s == nil) != (c.Rank() == 0) {
 				return fmt.Errorf("%v, %v", s, err)
 			}
@@ -353,17 +353,17 @@ func TestSplitByType(t *testing.T) {
 	})
 }
 
-func TestSplitByTypeMisuse(t *testing.T) {
+func TestSplitTypeMisuse(t *testing.T) {
 	TestWorld(t, 3, func(ctx context.Context, c *Comm) error {
-		one, err := c.SplitByType(ctx, SplitNode, 0, nil) // no helper: one node
+		one, err := c.SplitType(ctx, SplitNode, 0, nil) // no helper: one node
 		if err != nil || one.Size() != 3 {
 			return fmt.Errorf("%v, %v", one, err)
 		}
-		_, err = c.SplitByType(ctx, []SplitType{SplitSite, SplitSite, SplitNode}[c.Rank()], 0, nil)
-		if err := expect(err, ErrMismatch, "SplitByType on world", "on rank 2"); err != nil {
+		_, err = c.SplitType(ctx, []SplitType{SplitSite, SplitSite, SplitNode}[c.Rank()], 0, nil)
+		if err := expect(err, ErrMismatch, "SplitType on world", "on rank 2"); err != nil {
 			return err
 		}
-		_, err = c.SplitByType(ctx, 17, 0, nil)
+		_, err = c.SplitType(ctx, 17, 0, nil)
 		return expect(err, ErrArg, "no split type 17")
 	})
 	if _, err := Init(t.Context(), WithPlace("Not A Name", "x")); err == nil {

@@ -53,7 +53,7 @@ func distTerms(kind callKind, weighted, reorder bool, fault error) terms {
 }
 
 func (c *Comm) layPart(ctx context.Context, call *collectiveCall, t terms, part func(context.Context, *collectiveCall) (*topology.DistGraph, error)) (*Comm, error) {
-	id, err := agree(ctx, call, t)
+	id, err := settle(ctx, call, t)
 	if err != nil {
 		return nil, err
 	}

@@ -88,7 +88,7 @@ func (c *Comm) join(ctx context.Context, call *collectiveCall, leader int, peer 
 		canSpeak = t.fault == nil
 	}
 	t.word = uint64(leader)
-	inner, speaker, err := agreeWord(ctx, call, t)
+	inner, speaker, err := settleWord(ctx, call, t)
 	// Also when this side has failed one rank tells the other side, the one
 	// that rank 0 takes for the leader.
 	leading := leader == c.rank && int(speaker) == leader
@@ -156,7 +156,7 @@ func (c *Comm) merge(ctx context.Context, high bool) (*Comm, error) {
 	if high {
 		mine = 1
 	}
-	ids, theirs, err := round.agreeBoth(ctx, terms{kind: callMerge, args: [maxArgs]arg{numberArg("high", mine)}}, uint32(mine))
+	ids, theirs, err := round.settleBoth(ctx, terms{kind: callMerge, args: [maxArgs]arg{numberArg("high", mine)}}, uint32(mine))
 	if err != nil {
 		return nil, err
 	}
@@ -178,7 +178,7 @@ func (c *Comm) splitBoth(ctx context.Context, t terms, colour, key int, how stri
 	if err != nil {
 		return nil, err
 	}
-	ids, _, err := round.agreeBoth(ctx, t, 0)
+	ids, _, err := round.settleBoth(ctx, t, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -245,16 +245,16 @@ func (r *round) line() *collectiveCall {
 	return &collectiveCall{comm: r.comm, context: r.comm.context + collectiveContext, tag: r.tag}
 }
 
-// agree is agree for all of a communicator, whatever its kind.
-func (r *round) agree(ctx context.Context, t terms) (contexts, error) {
-	ids, _, err := r.agreeBoth(ctx, t, 0)
+// settle is settle for all of a communicator, whatever its kind.
+func (r *round) settle(ctx context.Context, t terms) (contexts, error) {
+	ids, _, err := r.settleBoth(ctx, t, 0)
 	return ids, err
 }
 
-// agreeBoth also tells the other side a word and returns its word. Each side
+// settleBoth also tells the other side a word and returns its word. Each side
 // agrees by itself; then the leaders compare, and tell their sides.
-func (r *round) agreeBoth(ctx context.Context, t terms, word uint32) (ids contexts, theirs uint32, err error) {
-	id, err := agree(ctx, r.call, t)
+func (r *round) settleBoth(ctx context.Context, t terms, word uint32) (ids contexts, theirs uint32, err error) {
+	id, err := settle(ctx, r.call, t)
 	if !r.comm.isInter() {
 		return contexts{comm: id}, 0, err
 	}

@@ -75,37 +75,37 @@ func (r *placeRecord) place() (overlay.NodeID, error) {
 	return overlay.NodeID{Site: overlay.SiteID(names[0]), Name: names[1]}, nil
 }
 
-// SplitType is what the processes of one part of SplitByType share.
+// SplitType is what the processes of one part of SplitType share.
 type SplitType int
 
-// The kinds of SplitByType. Undefined is for processes that want no part.
+// The kinds of SplitType. Undefined is for processes that want no part.
 const (
 	SplitShared SplitType = iota + 1 // memory (MPI_COMM_TYPE_SHARED): the node
 	SplitNode                        // the node
 	SplitSite                        // the site: hosts behind one gateway
 )
 
-// SplitByType splits c into communicators of the processes that share what
+// SplitType splits c into communicators of the processes that share what
 // split says, ordered by key and, where keys are equal, by rank in c
 // (MPI_Comm_split_type; MPI-4.1, section 7.4.2). All ranks give the same split,
 // or SplitType(Undefined) and get nil. info gives hints. A collective call.
-func (c *Comm) SplitByType(ctx context.Context, split SplitType, key int, info *Info) (*Comm, error) {
+func (c *Comm) SplitType(ctx context.Context, split SplitType, key int, info *Info) (*Comm, error) {
 	call, err := c.nextCall()
 	if err != nil {
-		return nil, c.called("SplitByType", err)
+		return nil, c.called("SplitType", err)
 	}
-	made, err := c.splitByType(ctx, call, split, key, info)
-	return made, c.called("SplitByType", err)
+	made, err := c.splitType(ctx, call, split, key, info)
+	return made, c.called("SplitType", err)
 }
 
-func (c *Comm) splitByType(ctx context.Context, call *collectiveCall, split SplitType, key int, info *Info) (*Comm, error) {
-	t := terms{kind: callSplitByType}
+func (c *Comm) splitType(ctx context.Context, call *collectiveCall, split SplitType, key int, info *Info) (*Comm, error) {
+	t := terms{kind: callSplitType}
 	set, err := hints(0).with(info)
 	t.fault = err
 	if split != SplitType(Undefined) && (split < SplitShared || split > SplitSite) {
 		t.fault = fmt.Errorf("%w: no split type %d; give SplitShared, SplitNode or SplitSite", ErrArg, split)
 	}
-	id, err := agree(ctx, call, t)
+	id, err := settle(ctx, call, t)
 	if err != nil {
 		return nil, err
 	}

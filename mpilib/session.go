@@ -114,12 +114,12 @@ func (s *Session) commFromGroup(ctx context.Context, g *Group, tag string, info 
 	name := listArg("the tag", tag)
 	t := terms{kind: callCommFromGroup, args: [maxArgs]arg{name, groupArg("the group", g.g)}, fault: err}
 	// Two tags that share 31 bits of their hashes and are used at once meet here
-	// and differ in agree.
+	// and differ in settle.
 	call, err := s.world.amongMembers("group "+g.String(), g.g, sessionContext+memberContext, int(name.value&MaxTag))
 	if err != nil {
 		return nil, err
 	}
-	id, err := agree(ctx, call, t)
+	id, err := settle(ctx, call, t)
 	if err != nil {
 		return nil, err
 	}

@@ -107,7 +107,7 @@ type reorderer func(sites []int) (topology.Mapping, error)
 // lay makes a communicator with a topology of which everybody knows all. of
 // returns it once the arguments are known to be good, and its size.
 func (c *Comm) lay(ctx context.Context, call *collectiveCall, t terms, reorder bool, of func() (layout, int, reorderer)) (*Comm, error) {
-	id, err := agree(ctx, call, t)
+	id, err := settle(ctx, call, t)
 	if err != nil {
 		return nil, err
 	}

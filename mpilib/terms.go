@@ -20,7 +20,7 @@ const (
 	callCreate
 	callCreateGroup
 	callSplit
-	callSplitByType
+	callSplitType
 	callIntercommCreate
 	callMerge
 	callCommFromGroup
@@ -32,7 +32,7 @@ const (
 )
 
 var callNames = map[callKind]string{
-	callDup: "Dup", callCreate: "Create", callCreateGroup: "CreateGroup", callSplit: "Split", callSplitByType: "SplitByType",
+	callDup: "Dup", callCreate: "Create", callCreateGroup: "CreateGroup", callSplit: "Split", callSplitType: "SplitType",
 	callIntercommCreate: "IntercommCreate", callMerge: "Merge", callCommFromGroup: "CommFromGroup",
 	callCartCreate: "CartCreate", callCartSub: "CartSub", callGraphCreate: "GraphCreate",
 	callDistGraphCreateAdjacent: "DistGraphCreateAdjacent", callDistGraphCreate: "DistGraphCreate",
@@ -82,20 +82,20 @@ func groupArg(name string, g *group.Group) arg {
 	return arg{name: name, value: h.Sum64()}
 }
 
-// agree makes sure that all ranks are in the same call with equal arguments,
+// settle makes sure that all ranks are in the same call with equal arguments,
 // none of them with bad ones, and returns a new context. It fails on all ranks
 // or on none, so that no rank waits for another that has left with an error.
 //
 // One allreduce of the maxima of everything and of its complement: a value is
 // equal everywhere if they are complements. The new context is asked for by
 // one rank after the other in turn, so that none runs out of them early.
-func agree(ctx context.Context, call *collectiveCall, t terms) (id uint32, err error) {
-	id, _, err = agreeWord(ctx, call, t)
+func settle(ctx context.Context, call *collectiveCall, t terms) (id uint32, err error) {
+	id, _, err = settleWord(ctx, call, t)
 	return id, err
 }
 
-// agreeWord is agree that also returns rank 0's word.
-func agreeWord(ctx context.Context, call *collectiveCall, t terms) (id uint32, word uint64, err error) {
+// settleWord is settle that also returns rank 0's word.
+func settleWord(ctx context.Context, call *collectiveCall, t terms) (id uint32, word uint64, err error) {
 	if call.Rank() == call.tag%call.Size() && t.fault == nil {
 		id, t.fault = call.comm.world.newContext()
 	}
