@@ -370,3 +370,33 @@ func TestSplitTypeMisuse(t *testing.T) {
 		t.Error("a place that is no name was taken")
 	}
 }
+
+// A CreateGroup meets no collective of the communicator, also none whose
+// number is its tag.
+func TestCreateGroupBesideCollectives(t *testing.T) {
+	TestWorld(t, 2, func(ctx context.Context, c *Comm) error {
+		g := c.Group()
+		for range 20 {
+			tag := int(c.calls)
+			errs := make(chan error, 1)
+			create := func() {
+				made, err := c.CreateGroup(ctx, g, tag)
+				if err == nil {
+					err = ringWorks(ctx, made, tag)
+				}
+				errs <- err
+			}
+			if c.Rank() == 0 {
+				go create()
+			}
+			err := Barrier(ctx, c)
+			if c.Rank() == 1 {
+				create()
+			}
+			if err := errors.Join(err, <-errs); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
