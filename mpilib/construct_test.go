@@ -378,22 +378,21 @@ func TestCreateGroupBesideCollectives(t *testing.T) {
 		g := c.Group()
 		for range 20 {
 			tag := int(c.calls)
-			errs := make(chan error, 1)
-			create := func() {
-				made, err := c.CreateGroup(ctx, g, tag)
-				if err == nil {
-					err = ringWorks(ctx, made, tag)
-				}
-				errs <- err
+			var dup *Pending[*Comm]
+			if c.Rank() == 1 {
+				dup = c.Idup(ctx) // under way until rank 0 comes after the CreateGroup
+			}
+			made, err := c.CreateGroup(ctx, g, tag)
+			if err != nil {
+				return err
 			}
 			if c.Rank() == 0 {
-				go create()
+				dup = c.Idup(ctx)
 			}
-			err := Barrier(ctx, c)
-			if c.Rank() == 1 {
-				create()
+			if _, err := dup.Wait(ctx); err != nil {
+				return err
 			}
-			if err := errors.Join(err, <-errs); err != nil {
+			if err := ringWorks(ctx, made, tag); err != nil {
 				return err
 			}
 		}
