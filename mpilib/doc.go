@@ -38,4 +38,17 @@
 // with an error. Messages below 16 KiB are copied when they are sent, up to
 // 1 MiB for each peer; larger ones are written straight from the caller's
 // buffer and read straight into the receiver's when the receive was posted.
+//
+// # Communicators
+//
+// Communicators are made from communicators (Dup, Split, SplitType, Create,
+// CreateGroup, IntercommCreate, Merge), with topologies (CartCreate, GraphCreate,
+// DistGraphCreate), or from process sets without the world's (NewSession). Ranks
+// that make one check in the same message exchange that all of them make the
+// same, with equal arguments: whoever differs is named to everybody, and nobody
+// waits. Different goroutines may make communicators from different ones at the
+// same time.
+//
+// Errors are returned. SetErrorHandler shows a communicator's errors to the
+// program before, and ErrorsAreFatal has it end as MPI programs do.
 package mpilib
