@@ -26,6 +26,7 @@ type peer struct {
 
 	// Reading; see package comment.
 	reading  bool          // somebody holds the turn, and owns in
+	blocked  bool          // and waits for the link
 	attended bool          // it is the peer's own goroutine, and stays
 	turns    uint64        // how often the turn was taken
 	seen     uint64        // turns, as the keeper saw them last

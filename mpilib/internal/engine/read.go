@@ -65,9 +65,11 @@ func (p *peer) readTurn(ctx context.Context, r *Request) {
 	p.reading = true
 	p.turns++
 	p.readCtx.watch(p.e, ctx, p.interruptRead)
+	r.reader = p
 	for r.state != complete && p.failed == nil && ctx.Err() == nil && !(r.send && p.writable()) {
 		p.step()
 	}
+	r.reader = nil
 	p.release(false)
 }
 
@@ -123,9 +125,11 @@ func (p *peer) step() {
 		in.begin = 0
 		dst = in.buf[in.end:]
 	}
+	p.blocked = true
 	p.e.mu.Unlock()
 	n, err := p.link.Conn.Read(dst)
 	p.e.mu.Lock()
+	p.blocked = false
 	if n > 0 {
 		if direct {
 			in.into = in.into[n:]

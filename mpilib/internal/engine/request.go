@@ -30,6 +30,7 @@ type Request struct {
 	tag   int
 	buf   []byte // the caller's until done, but with Buffered
 
+	reader   *peer           // whose link its waiter reads
 	done     chan struct{}   // made when somebody sleeps; closed when complete
 	watchers []chan struct{} // of those who wait for any of several
 	err      error
@@ -83,6 +84,9 @@ func (r *Request) finish(err error) {
 	}
 	for _, c := range r.watchers {
 		wake(c)
+	}
+	if r.reader != nil && r.reader.blocked { // nothing may ever come there
+		r.reader.interruptRead()
 	}
 }
 

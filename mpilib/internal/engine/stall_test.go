@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -36,28 +37,35 @@ func (c bareConn) Await(uint64) error          { return nil }
 func (c bareConn) Reclaim()                    {}
 func (c bareConn) Post(p []byte) (bool, error) { _, err := c.Write(p); return true, err }
 
-// faced returns an engine of rank 0 of two, and a socket in the place of rank 1.
-// The engine's credit has been read from it.
-func faced(t *testing.T) (*Engine, *net.TCPConn) {
+// sockets returns two that are connected.
+func sockets(t *testing.T) (mine, peer *net.TCPConn) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer ln.Close()
-	peer, err := net.Dial("tcp", ln.Addr().String())
+	dialled, err := net.Dial("tcp", ln.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
-	mine, err := ln.Accept()
+	accepted, err := ln.Accept()
 	if err != nil {
 		t.Fatal(err)
 	}
+	return accepted.(*net.TCPConn), dialled.(*net.TCPConn)
+}
+
+// faced returns an engine of rank 0 of two, and a socket in the place of rank 1.
+// The engine's credit has been read from it.
+func faced(t *testing.T) (*Engine, *net.TCPConn) {
+	t.Helper()
+	mine, peer := sockets(t)
 	e := New(Config{Rank: 0, Size: 2, Unexpected: 1 << 20})
-	e.Attach(&link.Link{Conn: bareConn{mine.(*net.TCPConn)}, Peer: overlay.ProcessName{Rank: 1}})
+	e.Attach(&link.Link{Conn: bareConn{mine}, Peer: overlay.ProcessName{Rank: 1}})
 	t.Cleanup(func() { peer.Close(); e.Close() })
 	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeCredit, Length: 1<<20 - firstCredit})
-	return e, peer.(*net.TCPConn)
+	return e, peer
 }
 
 // expect reads an envelope that has to come next.
@@ -241,5 +249,53 @@ func TestBrokenPeers(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// gated is a link whose Lend returns late.
+type gated struct {
+	bareConn
+	gate chan struct{}
+}
+
+func (c gated) Lend(bufs [][]byte) (int64, uint64, error) {
+	n, mark, err := c.bareConn.Lend(bufs)
+	<-c.gate
+	return n, mark, err
+}
+
+// A send whose waiter reads the link, where nothing comes any more, is complete
+// when the goroutine that writes its bytes notices that the peer wants no more.
+func TestCompletedBySomebodyElse(t *testing.T) {
+	mine, peer := sockets(t)
+	gate := make(chan struct{})
+	e := New(Config{Rank: 0, Size: 2})
+	e.Attach(&link.Link{Conn: gated{bareConn{mine}, gate}, Peer: overlay.ProcessName{Rank: 1}})
+	t.Cleanup(func() { peer.Close(); e.Close() })
+	var r, other Request
+	e.Irecv(&other, everyone{}, 0, 1, 1, make([]byte, 1))
+	e.Isend(&r, everyone{}, 0, 1, 5, make([]byte, 100<<10), Standard, false)
+	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeOffer, Tag: 5, ID: 1, Length: 100 << 10})
+	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeData, Flags: wire.EnvelopeHead, ID: 1, Length: firstCredit})
+	say(t, peer, wire.Envelope{Kind: wire.EnvelopeAsk, ID: 1})
+	say(t, peer, wire.Envelope{Kind: wire.EnvelopeEager, Tag: 1, Length: 1}, 1)
+	if _, err := wait(t, &other); err != nil { // so the answer has been read
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { _, err := wait(t, &r); done <- err }()
+	for blocked := false; !blocked; runtime.Gosched() {
+		e.mu.Lock()
+		blocked = e.peers[1].blocked && r.reader != nil
+		e.mu.Unlock()
+	}
+	close(gate)
+	select {
+	case err := <-done:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(5 * time.Second):
+		t.Error("the waiter goes on reading though its request is complete")
 	}
 }
