@@ -35,6 +35,7 @@ type Comm struct {
 	mu         sync.Mutex // guards the rest; never held while calling the program
 	calls      int32      // collective calls begun; the tag of the next one's messages
 	attributes []attribute
+	busy       int // calls in the background
 }
 
 // newComm returns the intracommunicator of the processes of g, of which this

@@ -9,17 +9,7 @@ import (
 	"testing"
 
 	"github.com/isthmus-grid/isthmus/mpilib/internal/engine"
-	"github.com/isthmus-grid/isthmus/mpilib/internal/group"
 )
-
-func firstRanks(t testing.TB, n int) *group.Group {
-	t.Helper()
-	g, err := group.Range(0, n)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return g
-}
 
 // sizes are the worlds that rules are tested in.
 func sizes(t *testing.T, f func(t *testing.T, n int)) {

@@ -262,5 +262,24 @@ func (c *Comm) Free() error {
 		err = errors.Join(err, c.inner.deleteAttributes())
 		c.inner.freed.Store(true)
 	}
+	c.occupy(0)
 	return c.called("Free", err)
+}
+
+// occupy counts n more calls of c in the background. When c is freed and none
+// is left, its contexts are dropped; receives that are posted keep theirs.
+func (c *Comm) occupy(n int) {
+	c.mu.Lock()
+	c.busy += n
+	over := c.busy == 0 && c.freed.Load()
+	c.mu.Unlock()
+	if !over {
+		return
+	}
+	for i := range uint32(contextsPerComm) {
+		c.world.engine.Forget(c.context + i)
+		if c.inner != nil {
+			c.world.engine.Forget(c.inner.context + i)
+		}
+	}
 }

@@ -310,6 +310,33 @@ func TestFree(t *testing.T) {
 	})
 }
 
+// MPI-4.1, section 7.4.3: an Idup under way when its communicator is freed
+// completes.
+func TestFreeDuringIdup(t *testing.T) {
+	sizes(t, func(t *testing.T, n int) {
+		TestWorld(t, n, func(ctx context.Context, c *Comm) error {
+			for i := range 10 {
+				d, err := c.Dup(ctx)
+				if err != nil {
+					return err
+				}
+				pending := d.Idup(ctx)
+				if err := d.Free(); err != nil {
+					return err
+				}
+				made, err := pending.Wait(ctx)
+				if err != nil {
+					return err
+				}
+				if err := errors.Join(ringWorks(ctx, made, i), made.Free()); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	})
+}
+
 // MPI-4.1, section 7.4.2: MPI_Comm_split_type.
 func TestSplitType(t *testing.T) {
 	// Two sites, the first of two nodes.
