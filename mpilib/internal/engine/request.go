@@ -129,6 +129,9 @@ func (r *Request) Wait(ctx context.Context) (Result, error) {
 			continue
 		}
 		p := r.served()
+		if r.giveUp != nil { // whoever moves its bytes has been told
+			p = nil
+		}
 		switch {
 		case p != nil && r.send && p.writable():
 			p.writeTurn(ctx)
@@ -171,7 +174,7 @@ func (r *Request) sleep(ctx context.Context, p *peer) {
 	}
 	stop := ctx.Done()
 	if r.giveUp != nil {
-		stop = nil // whoever moves its bytes has been told, and ends soon
+		stop = nil
 	}
 	e.mu.Unlock()
 	select {
