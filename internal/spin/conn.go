@@ -11,7 +11,7 @@ import (
 
 // Options say how a connection waits. The zero value is a good one.
 type Options struct {
-	// Budget is how long a wait may spin: 50 us if zero, not at all if
+	// Budget is how long a wait may spin: 200 us if zero, not at all if
 	// negative, and never more than a millisecond.
 	Budget time.Duration
 

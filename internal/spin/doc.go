@@ -9,7 +9,7 @@
 // that a peer which shares the CPU can answer. What is burnt in vain is bounded
 // in three ways:
 //
-//   - One wait spins for no longer than its budget, 50 us unless told otherwise.
+//   - One wait spins for no longer than its budget, 200 us unless told otherwise.
 //     The budget is of time that passed, so where others want the CPU, and keep
 //     it after a yield, it is used up at once.
 //   - Each connection keeps an account. A wait that ended with data within its

@@ -3,7 +3,7 @@ package spin
 import "time"
 
 const (
-	defaultBudget = 50 * time.Microsecond
+	defaultBudget = 200 * time.Microsecond
 	mostBudget    = time.Millisecond // beyond it a deadline would be late by too much
 
 	gain      = 2  // budgets that a wait pays in when spinning was worth it
