@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/isthmus-grid/isthmus/link"
@@ -150,9 +151,22 @@ func (p *peer) fail(err error) {
 	p.e.failReceives(p, p.failed, !p.gone)
 }
 
-// depart notes the peer's goodbye. mu is held.
+// depart notes the peer's goodbye: it neither sends nor receives any more. mu is held.
 func (p *peer) depart() {
 	p.gone = true
+	for _, r := range p.backlog {
+		r.finish(p.left())
+	}
+	p.backlog = nil
+	for id, r := range p.offers {
+		delete(p.offers, id)
+		if r.state == moving {
+			r.ended = true
+			continue
+		}
+		p.out.remove(r)
+		r.finish(p.left())
+	}
 	p.e.failReceives(p, p.left(), false)
 }
 
@@ -252,6 +266,8 @@ func (e *Engine) Goodbye(ctx context.Context) error {
 		return nil
 	}
 	e.closed = fmt.Errorf("rank %d: %w", e.cfg.Rank, ErrFinalized)
+	e.abandonReceives()
+	e.drain(ctx)
 	var open []*peer
 	for _, p := range e.peers {
 		if p == nil || p.link == nil && !p.out.any() && len(p.backlog) == 0 && p.failed == nil {
@@ -263,7 +279,6 @@ func (e *Engine) Goodbye(ctx context.Context) error {
 			wake(p.toWriter)
 		}
 	}
-	e.abandonReceives()
 	e.mu.Unlock()
 
 	var errs []error
@@ -277,6 +292,27 @@ func (e *Engine) Goodbye(ctx context.Context) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// drain waits until every message that was offered is taken, or nobody will take
+// it: those of buffered sends are complete before they are. mu is held, and given
+// up meanwhile.
+func (e *Engine) drain(ctx context.Context) {
+	e.attendAll()
+	for ctx.Err() == nil && slices.ContainsFunc(e.peers, (*peer).offering) {
+		arrived := e.arrived
+		e.mu.Unlock()
+		select {
+		case <-arrived:
+		case <-ctx.Done():
+		}
+		e.mu.Lock()
+	}
+}
+
+// offering reports whether messages are offered, or to be.
+func (p *peer) offering() bool {
+	return p != nil && p.failed == nil && !p.gone && len(p.offers)+len(p.backlog) > 0
 }
 
 // farewell says what went wrong with a peer's goodbye.

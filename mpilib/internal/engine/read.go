@@ -67,9 +67,12 @@ func (p *peer) readTurn(ctx context.Context, r *Request) {
 	p.readCtx.watch(p.e, ctx, p.interruptRead)
 	r.reader = p
 	for r.state != complete && p.failed == nil && ctx.Err() == nil && !(r.send && p.writable()) {
-		p.step()
+		p.step(r.send)
 	}
 	r.reader = nil
+	if r.state == complete && p.writable() { // for others
+		wake(p.toWriter)
+	}
 	p.release(false)
 }
 
@@ -101,7 +104,7 @@ func (p *peer) reader() {
 			p.reading, p.attended = true, true
 			p.turns++
 			for p.failed == nil && p.waiters == 0 && e.ctx.Err() == nil {
-				p.step()
+				p.step(false)
 			}
 			p.release(false)
 		}
@@ -113,8 +116,9 @@ func (p *peer) reader() {
 	}
 }
 
-// step reads once and acts on what came. mu is held, and given up while it reads.
-func (p *peer) step() {
+// step reads once and acts on what came; hold says that the caller will write what
+// takes long. mu is held, and given up while it reads.
+func (p *peer) step(hold bool) {
 	in := &p.in
 	direct := in.left > 0 && in.begin == in.end && len(in.into) > 0
 	var dst []byte
@@ -153,7 +157,7 @@ func (p *peer) step() {
 	if r := in.request; r != nil && r.giveUp != nil {
 		p.giveUp(r)
 	}
-	p.dispatch(false)
+	p.dispatch(hold)
 }
 
 // broken ends the peer for what came, or did not. mu is held.
@@ -299,6 +303,9 @@ func (p *peer) eager(env wire.Envelope) error {
 	switch m := c.table.Arrive(int32(p.rank), int32(env.Tag)); {
 	case p.e.closed != nil:
 		p.owe(cost)
+		if env.Flags&wire.EnvelopeSynchronous != 0 {
+			p.decline(env.ID, false)
+		}
 	case m != nil:
 		p.matched(m.Owner, env)
 		in.request, in.into = m.Owner, m.Owner.room()
@@ -351,7 +358,7 @@ func (p *peer) offer(env wire.Envelope) error {
 	c := p.e.contextOf(env.Context)
 	switch m := c.table.Arrive(int32(p.rank), int32(env.Tag)); {
 	case p.e.closed != nil:
-		p.control(wire.Envelope{Kind: wire.EnvelopeAsk, ID: env.ID})
+		p.decline(env.ID, true)
 	case m != nil:
 		p.matched(m.Owner, env)
 		p.accept(m.Owner, env.ID, 0)
@@ -502,6 +509,7 @@ func (p *peer) withdrawn(id uint32) {
 		return
 	}
 	p.e.contextOf(m.ctxID).table.Remove(&m.entry)
-	p.e.drop(m)
+	delete(p.kept, id)
+	p.owe(m.paid)
 	p.control(wire.Envelope{Kind: wire.EnvelopeWithdrawn, ID: id})
 }

@@ -87,8 +87,23 @@ func (e *Engine) drop(m *message) {
 		return
 	}
 	p := e.peers[m.source]
-	delete(p.kept, m.id)
 	p.owe(m.paid)
+	if p.kept[m.id] != m {
+		return
+	}
+	delete(p.kept, m.id)
+	p.decline(m.id, m.offer)
+	p.dispatch(false)
+}
+
+// decline tells the peer that nobody will want a message that it offered, or that
+// is synchronous. mu is held.
+func (p *peer) decline(id uint32, offer bool) {
+	if offer {
+		p.control(wire.Envelope{Kind: wire.EnvelopeAsk, ID: id})
+		return
+	}
+	p.control(wire.Envelope{Kind: wire.EnvelopeTaken, ID: id})
 }
 
 // sendSelf matches at once. A message that nobody waits for is copied while it

@@ -67,11 +67,10 @@ func (p *peer) send(r *Request, hold bool) {
 	p.dispatch(hold)
 }
 
-// dispatch sees to it that what is queued is written. mu is held.
+// dispatch sees to it that what is queued is written; with hold the caller writes
+// what cannot be written without waiting. mu is held, and may be given up.
 func (p *peer) dispatch(hold bool) {
-	if q := p.out.queue; len(q) > 0 && q[0].r == nil {
-		p.post()
-	}
+	p.post()
 	if !hold && p.writable() {
 		wake(p.toWriter)
 	}
@@ -168,6 +167,9 @@ func (p *peer) settled(r *Request) {
 // over is told that the peer has what it wants of r's message. mu is held.
 func (p *peer) over(r *Request) {
 	delete(p.offers, r.id)
+	if p.e.closed != nil {
+		p.e.wakeProbes() // drain may wait for it
+	}
 	if r.state == moving {
 		r.ended = true
 		return

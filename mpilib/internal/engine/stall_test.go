@@ -264,8 +264,9 @@ func (c gated) Lend(bufs [][]byte) (int64, uint64, error) {
 	return n, mark, err
 }
 
-// A send whose waiter reads the link, where nothing comes any more, is complete
-// when the goroutine that writes its bytes notices that the peer wants no more.
+// A send whose waiter reads the link, where nothing comes any more, or sleeps, is
+// complete when the goroutine that writes its bytes notices that the peer wants no
+// more.
 func TestCompletedBySomebodyElse(t *testing.T) {
 	mine, peer := sockets(t)
 	gate := make(chan struct{})
@@ -286,7 +287,7 @@ func TestCompletedBySomebodyElse(t *testing.T) {
 	go func() { _, err := wait(t, &r); done <- err }()
 	for blocked := false; !blocked; runtime.Gosched() {
 		e.mu.Lock()
-		blocked = e.peers[1].blocked && r.reader != nil
+		blocked = e.peers[1].blocked && (r.reader != nil || e.peers[1].waiters > 0)
 		e.mu.Unlock()
 	}
 	close(gate)
@@ -297,5 +298,39 @@ func TestCompletedBySomebodyElse(t *testing.T) {
 		}
 	case <-time.After(5 * time.Second):
 		t.Error("the waiter goes on reading though its request is complete")
+	}
+}
+
+// A message of a buffered send is received though its sender finalizes at once, and
+// one that is never received holds nobody.
+func TestBufferedBeforeGoodbye(t *testing.T) {
+	e, peer := faced(t)
+	var a, b Request
+	e.Isend(&a, everyone{}, 0, 1, 5, make([]byte, 100<<10), Buffered, false)
+	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeOffer, Tag: 5, ID: 1, Length: 100 << 10})
+	say(t, peer, wire.Envelope{Kind: wire.EnvelopeOffer, Tag: 5, ID: 7, Length: 1}) // for which there is no receive
+	say(t, peer, wire.Envelope{Kind: wire.EnvelopeEager, Flags: wire.EnvelopeSynchronous, Tag: 9, ID: 8})
+	found(t, e, 9)
+	if _, err := wait(t, &a); err != nil {
+		t.Fatal(err)
+	}
+	bye := make(chan error, 1)
+	go func() { bye <- e.Goodbye(t.Context()) }()
+	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeData, Flags: wire.EnvelopeHead, ID: 1, Length: firstCredit})
+	io.CopyN(io.Discard, peer, firstCredit)
+	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeAsk, ID: 7}) // not wanted
+	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeTaken, ID: 8})
+	say(t, peer, wire.Envelope{Kind: wire.EnvelopeAsk, ID: 1, Length: 100 << 10})
+	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeData, ID: 1, Length: 100<<10 - firstCredit})
+	io.CopyN(io.Discard, peer, 100<<10-firstCredit)
+	e.Isend(&b, everyone{}, 0, 1, 5, nil, Standard, false)
+	if _, err := wait(t, &b); !errors.Is(err, ErrFinalized) {
+		t.Error(err)
+	}
+	say(t, peer, wire.Envelope{Kind: wire.EnvelopeTaken, ID: 1})
+	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeGoodbye})
+	say(t, peer, wire.Envelope{Kind: wire.EnvelopeConfirm})
+	if err := <-bye; err != nil {
+		t.Error(err)
 	}
 }

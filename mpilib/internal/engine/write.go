@@ -176,9 +176,6 @@ func (p *peer) post() {
 			p.recycle(b)
 		}
 	}
-	if p.writable() {
-		wake(p.toWriter)
-	}
 }
 
 func (p *peer) recycle(b []byte) {
