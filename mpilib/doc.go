@@ -14,30 +14,32 @@
 //
 // A program started by itself is a world of one; `isthmus run`, PMI and Slurm
 // make larger ones through the environment (Init). Ranks find each other
-// through an overlay.Connector; links are made at the first message to a rank
-// and each has a goroutine for either direction, so that messages move while
-// the program computes.
+// through an overlay.Connector; links are made at the first message to a rank.
+// Messages move while the program computes; a process that computes notices
+// within a millisecond what its peers want, and who waits for a message reads it
+// himself, without the help of another goroutine.
 //
 // Everything returns errors and nothing panics on what a peer sends. Every
 // call that waits takes a context and ends with it. All functions may be
 // called from any goroutine. Elements travel as they lie in memory: every
 // process must run on a little-endian machine, which Init checks.
 //
-// The package knows matching, requests and communicators. It refuses to know
-// how processes are reached (package link and its connector), how a collective
-// is laid out (package collectives), and what daemons exist. State lives in
-// the World in memory, guarded by one lock.
+// The package knows types, communicators and their topologies. Package
+// internal/engine, on which it stands, matches messages with receives and moves
+// them as bytes. Neither knows how processes are reached (package link and its
+// connector), how a collective is laid out (package collectives), and what
+// daemons exist. State lives in the World, in memory.
 //
 // # Memory
 //
-// A message that arrives before its receive is kept, up to a limit for each
-// peer (WithUnexpectedLimit, 64 MiB). When a peer's limit is reached its link
-// is not read any more, and the peer's sends wait: back-pressure. As long as a
-// receive waits for that peer, reading goes on past the limit, since what it
-// waits for may come next; at sixteen times the limit the link is given up
-// with an error. Messages below 16 KiB are copied when they are sent, up to
-// 1 MiB for each peer; larger ones are written straight from the caller's
-// buffer and read straight into the receiver's when the receive was posted.
+// A message below 16 KiB is copied when it is sent, and its send is complete.
+// What arrives before its receive is kept, up to a limit for each peer
+// (WithUnexpectedLimit, 16 MiB). Beyond it, and where messages are large, they are
+// offered: a send is complete when its receive has them, as the standard allows
+// (MPI-4.1, section 3.4), so a program that needs its sends to be complete
+// before they are received uses Bsend, or Isend. Large messages are written
+// straight from the caller's buffer and read straight into the receiver's; if
+// their receive is posted they take no round trip more than small ones.
 //
 // # Communicators
 //
