@@ -118,6 +118,10 @@ func (c *Comm) irecv(what transfer, context uint32, b []byte) *Request {
 func Sendrecv[T, U Elem](ctx context.Context, comm *Comm, sendbuf []T, dst, sendtag int, recvbuf []U, src, recvtag int) (Status, error) {
 	in := Irecv(comm, recvbuf, src, recvtag)
 	out := Isend(comm, sendbuf, dst, sendtag)
+	if in.err != nil || out.err != nil { // one was not started: the other may wait in vain
+		in.Cancel()
+		out.Cancel()
+	}
 	statuses, err := Waitall(ctx, in, out)
 	return statuses[0], err
 }

@@ -124,12 +124,20 @@ func (c *Comm) status(m engine.Result, elem int) Status {
 	return Status{Source: c.local(m.Source), Tag: m.Tag, Count: int(m.Bytes) / elem, Bytes: int(m.Bytes)}
 }
 
+// emptyStatus is that of a nil request (MPI-4.1, section 3.7.3).
+var emptyStatus = Status{Source: AnySource, Tag: AnyTag}
+
 // Waitall waits for all the requests (MPI_Waitall). It returns the status of
-// each, and the errors of all that failed, joined.
+// each, and the errors of all that failed, joined. nil requests, which the caller
+// has dealt with, are complete, with neither source, tag nor elements.
 func Waitall(ctx context.Context, requests ...*Request) ([]Status, error) {
 	statuses := make([]Status, len(requests))
 	var errs []error
 	for i, r := range requests {
+		if r == nil {
+			statuses[i] = emptyStatus
+			continue
+		}
 		var err error
 		if statuses[i], err = r.Wait(ctx); err != nil {
 			errs = append(errs, err)
@@ -146,7 +154,7 @@ func Waitall(ctx context.Context, requests ...*Request) ([]Status, error) {
 func Waitany(ctx context.Context, requests ...*Request) (int, Status, error) {
 	i, err := waitAny(ctx, requests)
 	if err != nil || i == Undefined {
-		return Undefined, Status{}, err
+		return Undefined, emptyStatus, err
 	}
 	st, err := requests[i].result()
 	return i, st, err
@@ -190,14 +198,14 @@ func Testany(requests ...*Request) (i int, st Status, done bool, err error) {
 			return i, st, true, err
 		}
 	}
-	return Undefined, Status{}, !open, nil
+	return Undefined, emptyStatus, !open, nil
 }
 
 // Testall says whether all the requests are complete, and if so what Waitall
 // returns (MPI_Testall).
 func Testall(requests ...*Request) ([]Status, bool, error) {
 	for _, r := range requests {
-		if !r.never && !r.core.Done() {
+		if r != nil && !r.never && !r.core.Done() {
 			return nil, false, nil
 		}
 	}

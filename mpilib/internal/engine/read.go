@@ -42,6 +42,7 @@ type message struct {
 	size   uint64 // of all of it
 	id     uint32 // of an offer or a synchronous message
 	offer  bool
+	taken  bool     // a receive or a matched probe has it: no cancel gets it back
 	sender *Request // a send to self that waits for its receive; nil for others
 	paid   int      // credit that its taking gives back
 	flow   *inflow  // of an offer that was matched while its head came
@@ -505,7 +506,7 @@ func (p *peer) owe(n int) {
 // mu is held.
 func (p *peer) withdrawn(id uint32) {
 	m := p.kept[id]
-	if m == nil {
+	if m == nil || m.taken {
 		return
 	}
 	p.e.contextOf(m.ctxID).table.Remove(&m.entry)

@@ -35,7 +35,7 @@ const copiedLocked = 64 << 10
 // give has a receive take a message that is here, or is offered. mu is held, and
 // given up while much is copied.
 func (e *Engine) give(r *Request, m *message) {
-	r.state = moving
+	r.state, m.taken = moving, true
 	r.got = Result{Source: m.source, Tag: m.tag(), Bytes: m.size}
 	r.err = truncated(m.size, len(r.buf))
 	if m.sender != nil {
@@ -125,16 +125,17 @@ func (e *Engine) sendSelf(r *Request) {
 	e.wakeProbes()
 }
 
-// withdrawSelf takes a send to self back. mu is held.
-func (e *Engine) withdrawSelf(r *Request) {
+// withdrawSelf takes a send to self back, unless a matched probe has it. mu is held.
+func (e *Engine) withdrawSelf(r *Request) (found bool) {
 	c := e.contextOf(r.ctxID)
 	c.table.Messages(func(m *match.Message[*message]) bool {
 		if m.Owner.sender == r {
 			c.table.Remove(m)
-			return false
+			found = true
 		}
-		return true
+		return !found
 	})
+	return found
 }
 
 // abandonReceives fails every receive that is posted, and drops every message.
@@ -203,6 +204,7 @@ func (e *Engine) find(ctxID uint32, src, tag int, take bool) (Matched, bool) {
 	}
 	if take {
 		t.Remove(m)
+		m.Owner.taken = true
 	}
 	return Matched{e, m.Owner}, true
 }

@@ -232,16 +232,17 @@ func (r *Request) Cancel() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	switch {
-	case r.state != waiting:
+	case r.state == complete:
 	case !r.send:
-		if e.contextOf(r.ctxID).table.Withdraw(&r.post) {
+		if r.state == waiting && e.contextOf(r.ctxID).table.Withdraw(&r.post) {
 			r.got.Cancelled = true
 			r.finish(nil)
 		}
 	case r.peer == e.cfg.Rank:
-		e.withdrawSelf(r)
-		r.got.Cancelled = true
-		r.finish(nil)
+		if r.state == waiting && e.withdrawSelf(r) {
+			r.got.Cancelled = true
+			r.finish(nil)
+		}
 	default:
 		e.peers[r.peer].cancel(r)
 	}
