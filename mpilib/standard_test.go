@@ -356,3 +356,18 @@ func TestStandard_3_4_Self(t *testing.T) {
 		return nil
 	})
 }
+
+// 3.6: what was sent buffered arrives also when its sender finalizes at once.
+func TestStandard_3_6_BufferedThenFinalize(t *testing.T) {
+	for _, n := range standardSizes {
+		TestWorld(t, 2, func(ctx context.Context, c *Comm) error {
+			if c.Rank() == 0 {
+				return Bsend(ctx, c, pattern(n, 4), 1, 1)
+			}
+			if _, err := c.Probe(ctx, 0, 1); err != nil {
+				return err
+			}
+			return arrivesAs(ctx, c, 0, 1, n, 4)
+		})
+	}
+}
