@@ -121,21 +121,23 @@ func (e *Engine) sendSelf(r *Request) {
 		e.selfHeld += cost
 		r.finish(nil)
 	}
+	r.self = m
 	c.table.Keep(&m.entry)
 	e.wakeProbes()
 }
 
 // withdrawSelf takes a send to self back, unless a matched probe has it. mu is held.
 func (e *Engine) withdrawSelf(r *Request) (found bool) {
-	c := e.contextOf(r.ctxID)
-	c.table.Messages(func(m *match.Message[*message]) bool {
-		if m.Owner.sender == r {
-			c.table.Remove(m)
-			found = true
-		}
-		return !found
-	})
-	return found
+	return e.contextOf(r.ctxID).table.Remove(&r.self.entry)
+}
+
+// abandonSelf gives the buffer of a send to self back to its owner, who waits no
+// longer; a matched probe that has the message gets a copy. mu is held.
+func (e *Engine) abandonSelf(r *Request, err error) {
+	if m := r.self; !e.withdrawSelf(r) {
+		m.data, m.sender = slices.Clone(m.data), nil
+	}
+	r.finish(err)
 }
 
 // abandonReceives fails every receive that is posted, and drops every message.

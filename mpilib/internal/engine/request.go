@@ -30,6 +30,7 @@ type Request struct {
 	tag   int
 	buf   []byte // the caller's until done, but with Buffered
 
+	self     *message        // of a send to this process
 	reader   *peer           // whose link its waiter reads
 	done     chan struct{}   // made when somebody sleeps; closed when complete
 	watchers []chan struct{} // of those who wait for any of several
@@ -217,8 +218,7 @@ func (r *Request) abandon(err error) {
 		e.contextOf(r.ctxID).table.Withdraw(&r.post)
 		r.finish(err)
 	case r.peer == e.cfg.Rank:
-		e.withdrawSelf(r)
-		r.finish(err)
+		e.abandonSelf(r, err)
 	default:
 		e.peers[r.peer].abandon(r, err)
 	}

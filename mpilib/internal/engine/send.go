@@ -39,7 +39,7 @@ func (e *Engine) Isend(r *Request, g Group, ctxID uint32, dst, tag int, b []byte
 	if mode == Buffered {
 		own := &Request{e: e, group: g, state: waiting, send: true, ctxID: ctxID, peer: dst, tag: tag, buf: slices.Clone(b), got: r.got}
 		r.finish(nil)
-		r = own
+		r, hold = own, false // its caller waits for nothing
 	}
 	if dst == e.cfg.Rank {
 		e.sendSelf(r)
@@ -170,13 +170,13 @@ func (p *peer) over(r *Request) {
 	if p.e.closed != nil {
 		p.e.wakeProbes() // drain may wait for it
 	}
+	defer p.granted()
 	if r.state == moving {
 		r.ended = true
 		return
 	}
 	p.out.remove(r)
 	r.finish(r.giveUp)
-	p.granted()
 }
 
 // cancel asks for a message back that was offered, or is to be. mu is held.

@@ -306,7 +306,7 @@ func TestCompletedBySomebodyElse(t *testing.T) {
 func TestBufferedBeforeGoodbye(t *testing.T) {
 	e, peer := faced(t)
 	var a, b Request
-	e.Isend(&a, everyone{}, 0, 1, 5, make([]byte, 100<<10), Buffered, false)
+	e.Isend(&a, everyone{}, 0, 1, 5, make([]byte, 100<<10), Buffered, true)
 	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeOffer, Tag: 5, ID: 1, Length: 100 << 10})
 	say(t, peer, wire.Envelope{Kind: wire.EnvelopeOffer, Tag: 5, ID: 7, Length: 1}) // for which there is no receive
 	say(t, peer, wire.Envelope{Kind: wire.EnvelopeEager, Flags: wire.EnvelopeSynchronous, Tag: 9, ID: 8})
@@ -331,6 +331,47 @@ func TestBufferedBeforeGoodbye(t *testing.T) {
 	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeGoodbye})
 	say(t, peer, wire.Envelope{Kind: wire.EnvelopeConfirm})
 	if err := <-bye; err != nil {
+		t.Error(err)
+	}
+}
+
+// slow is a link whose Post returns late.
+type slow struct {
+	bareConn
+	posting, gate chan struct{}
+}
+
+func (c slow) Post(p []byte) (bool, error) {
+	close(c.posting)
+	<-c.gate
+	return c.bareConn.Post(p)
+}
+
+// What is queued while somebody else writes is written, though both of them wait
+// for what comes.
+func TestQueuedWhileWriting(t *testing.T) {
+	mine, peer := sockets(t)
+	conn := slow{bareConn{mine}, make(chan struct{}), make(chan struct{})}
+	e := New(Config{Rank: 0, Size: 2})
+	e.Attach(&link.Link{Conn: conn, Peer: overlay.ProcessName{Rank: 1}})
+	t.Cleanup(func() { peer.Close(); e.Close() })
+	var small, large Request
+	go e.Isend(&small, everyone{}, 0, 1, 5, []byte{1}, Standard, true)
+	<-conn.posting
+	e.Isend(&large, everyone{}, 0, 1, 6, make([]byte, 20<<10), Standard, true)
+	done := make(chan error, 1)
+	go func() { _, err := wait(t, &large); done <- err }()
+	for waits := false; !waits; runtime.Gosched() {
+		e.mu.Lock()
+		waits = e.peers[1].blocked && (large.reader != nil || e.peers[1].waiters > 0)
+		e.mu.Unlock()
+	}
+	close(conn.gate)
+	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeEager, Tag: 5, Length: 1})
+	io.CopyN(io.Discard, peer, 1)
+	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeEager, Tag: 6, Length: 20 << 10})
+	io.CopyN(io.Discard, peer, 20<<10)
+	if err := <-done; err != nil {
 		t.Error(err)
 	}
 }

@@ -149,18 +149,17 @@ func (p *peer) writable() bool {
 	return !p.writing && p.link != nil && p.failed == nil && p.out.any()
 }
 
-// post writes what is queued as far as that needs no waiting; the writer
-// writes what is left. mu is held, and given up meanwhile.
+// post writes what is queued as far as that needs no waiting. Somebody may have
+// queued more meanwhile who left it to whoever was writing: that is the writer's.
+// mu is held, and given up meanwhile.
 func (p *peer) post() {
-	if p.writing {
-		return // whoever writes looks for more
-	}
+	wrote := false
 	for p.writable() && len(p.out.queue) > 0 && p.out.queue[0].r == nil {
-		p.writing = true
 		b := p.out.queue[0].copied
 		left := copy(p.out.queue, p.out.queue[1:])
 		p.out.queue[left] = segment{}
 		p.out.queue = p.out.queue[:left]
+		p.writing, wrote = true, true
 		p.e.mu.Unlock()
 		taken, err := p.link.Conn.Post(b)
 		p.e.mu.Lock()
@@ -175,6 +174,9 @@ func (p *peer) post() {
 		default:
 			p.recycle(b)
 		}
+	}
+	if wrote && p.writable() {
+		wake(p.toWriter)
 	}
 }
 
