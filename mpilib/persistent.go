@@ -1,0 +1,114 @@
+package mpilib
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/isthmus-grid/isthmus/mpilib/internal/engine"
+)
+
+// ErrActive is that of starting a persistent request that is under way.
+var ErrActive = errors.New("request is active")
+
+// Persistent is a transfer that is started again and again with the same arguments
+// (MPI-4.1, section 3.9). It is inactive until Start, and from its completion on.
+// One goroutine uses it at a time.
+type Persistent struct {
+	what    transfer
+	again   func() *Request
+	current *Request // nil: never started, or its completion was told
+}
+
+// SendInit prepares a Send (MPI_Send_init). What is wrong with the arguments is
+// told when a started transfer is waited for.
+func SendInit[T Elem](comm *Comm, buf []T, dst, tag int) *Persistent {
+	return sendInit(comm, buf, dst, tag, engine.Standard)
+}
+
+// SsendInit prepares an Ssend (MPI_Ssend_init).
+func SsendInit[T Elem](comm *Comm, buf []T, dst, tag int) *Persistent {
+	return sendInit(comm, buf, dst, tag, engine.Synchronous)
+}
+
+// BsendInit prepares a Bsend (MPI_Bsend_init).
+func BsendInit[T Elem](comm *Comm, buf []T, dst, tag int) *Persistent {
+	return sendInit(comm, buf, dst, tag, engine.Buffered)
+}
+
+// RsendInit prepares an Rsend (MPI_Rsend_init).
+func RsendInit[T Elem](comm *Comm, buf []T, dst, tag int) *Persistent {
+	return sendInit(comm, buf, dst, tag, engine.Standard)
+}
+
+func sendInit[T Elem](comm *Comm, buf []T, dst, tag int, mode engine.Mode) *Persistent {
+	return &Persistent{
+		what:  transfer{comm: comm, send: true, peer: dst, tag: tag},
+		again: func() *Request { return start(comm, buf, dst, tag, mode, false) },
+	}
+}
+
+// RecvInit prepares a Recv (MPI_Recv_init).
+func RecvInit[T Elem](comm *Comm, buf []T, src, tag int) *Persistent {
+	return &Persistent{
+		what:  transfer{comm: comm, peer: src, tag: tag},
+		again: func() *Request { return Irecv(comm, buf, src, tag) },
+	}
+}
+
+// Start starts the transfer (MPI_Start): the buffer is the request's until it is
+// complete. It returns ErrActive if the one before is not.
+func (p *Persistent) Start() error {
+	if r := p.current; r != nil && !r.never && !r.core.Done() {
+		return p.what.comm.raise(fmt.Errorf("mpilib: Start of %v: %w; wait for it first", p.what, ErrActive))
+	}
+	p.current = p.again()
+	return nil
+}
+
+// Startall starts all of them, in their order, up to the first that is active
+// (MPI_Startall).
+func Startall(requests ...*Persistent) error {
+	for _, p := range requests {
+		if err := p.Start(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Request returns the transfer under way, for Waitall and its like, or nil, which
+// they pass over, if there is none.
+func (p *Persistent) Request() *Request { return p.current }
+
+// Wait is Request.Wait of the transfer under way, after which the request is
+// inactive. For an inactive one it returns at once, with the empty status (MPI-4.1,
+// section 3.7.3).
+func (p *Persistent) Wait(ctx context.Context) (Status, error) {
+	r := p.current
+	if r == nil {
+		return emptyStatus, nil
+	}
+	st, err := r.Wait(ctx)
+	p.current = nil
+	return st, err
+}
+
+// Test is Request.Test of the transfer under way; done is true of an inactive
+// request.
+func (p *Persistent) Test() (st Status, done bool, err error) {
+	if p.current == nil {
+		return emptyStatus, true, nil
+	}
+	if st, done, err = p.current.Test(); done {
+		p.current = nil
+	}
+	return st, done, err
+}
+
+// Cancel is Request.Cancel of the transfer under way, if there is one.
+func (p *Persistent) Cancel() {
+	if p.current != nil {
+		p.current.Cancel()
+	}
+}
