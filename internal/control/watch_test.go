@@ -132,7 +132,12 @@ func TestMovedAway(t *testing.T) {
 	addr := serve(t, endpoint(t, g.creds(broker), admin{}), nil, nil)
 	client := endpoint(t, g.creds(frontal), admin{})
 	var gone atomic.Bool
+	asked := make(chan struct{}, 1)
 	client.SetHasAddress(func(a netip.Addr) bool {
+		select {
+		case asked <- struct{}{}:
+		default:
+		}
 		if a.String() != "127.0.0.1" {
 			t.Errorf("asked for %v", a)
 		}
@@ -153,6 +158,7 @@ func TestMovedAway(t *testing.T) {
 			})
 	})
 	first := <-ups
+	<-asked // an address that was none to begin with is not watched
 	gone.Store(true)
 	begun := time.Now()
 	if second := <-ups; second == first {
