@@ -335,6 +335,7 @@ func whenReady(n int, do func()) *listener {
 
 func TestASignalReachesEveryRank(t *testing.T) {
 	for _, s := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
+		heed(s)
 		out := whenReady(5, func() { syscall.Kill(os.Getpid(), s) })
 		err := run(t, jobOf("polite", "", 5, nil, out))
 		var signalled *SignalError
@@ -347,15 +348,19 @@ func TestASignalReachesEveryRank(t *testing.T) {
 	}
 }
 
+// heed ends that a signal is ignored, by an earlier test or by who started this
+// process with nohup. signal.Reset alone would leave it marked as ignored.
+func heed(s syscall.Signal) {
+	c := make(chan os.Signal, 1)
+	signal.Notify(c, s)
+	signal.Stop(c)
+}
+
 // TestAnIgnoredSignalIsIgnored: who started the launcher by nohup wants the job
 // to outlive the terminal.
 func TestAnIgnoredSignalIsIgnored(t *testing.T) {
 	signal.Ignore(syscall.SIGHUP)
-	defer func() { // Reset alone would leave it marked as ignored
-		c := make(chan os.Signal, 1)
-		signal.Notify(c, syscall.SIGHUP)
-		signal.Stop(c)
-	}()
+	defer heed(syscall.SIGHUP)
 	out := whenReady(1, func() {
 		syscall.Kill(os.Getpid(), syscall.SIGHUP)
 		syscall.Kill(os.Getpid(), syscall.SIGTERM)
