@@ -3,6 +3,7 @@ package test
 import (
 	"context"
 	"os"
+	"strconv"
 	"testing"
 	"time"
 
@@ -70,7 +71,7 @@ func carriersOf(j *joint) [2]*stream.Carrier {
 // for how long it remembers them, whichever end dialled, and one carrier when it
 // does not.
 func TestIdleLinks(t *testing.T) {
-	const memory = 3 * time.Second
+	const memory = 5 * time.Second // half of it is asked after, and what a busy machine is late fits into the rest
 	for _, tc := range []struct {
 		name     string
 		from, to string
@@ -90,7 +91,7 @@ func TestIdleLinks(t *testing.T) {
 				}
 				return p
 			}})
-			w.forgets("closed/gw", "3")
+			w.forgets("closed/gw", strconv.Itoa(int(memory/time.Second)))
 			j := w.linked(tc.from, tc.to)
 			if got := pathOf(j.near); got != tc.path {
 				t.Fatalf("linked by %s", got)
@@ -109,12 +110,13 @@ func TestIdleLinks(t *testing.T) {
 			if after := carriersOf(j); after != before {
 				t.Errorf("a carrier was lost while nothing passed")
 			}
-			// A question and its answer are 24 bytes each, and pass in three packets: the
-			// answer is acknowledged. There is one of them in 1.5 s or more, and perhaps one
+			// A question and its answer are 24 bytes each, and pass in three packets, for the
+			// answer is acknowledged, or in four where it is late and the question is, too.
+			// There is one of them in half the memory or more, and perhaps one
 			// acknowledgement of the exchange before. What was sent on a lost carrier may
 			// be sent again meanwhile, to no avail.
 			const most = 9
-			if said == 0 || said > most*2*24 || tc.told && packets > most*3 {
+			if said == 0 || said > most*2*24 || tc.told && packets > most*4 {
 				t.Errorf("in %v both ends said %d bytes, in %d packets of %d bytes", 4*memory, said, packets, bytes)
 			}
 			t.Logf("in %v both ends said %d bytes, in %d packets of %d bytes", 4*memory, said, packets, bytes)
