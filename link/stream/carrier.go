@@ -25,6 +25,8 @@ type Carrier struct {
 	brief bool // the kernel keeps little beyond what is under way
 	last  bool // the stream's last word was composed for it
 
+	parting error // what it died of while the last acknowledgement of all was being written
+
 	// Writing. Whoever sets writing owns iov and head until it clears it.
 	writing  bool
 	from, to uint64 // of the stream's bytes that are being written
@@ -128,11 +130,15 @@ func (c *Carrier) offer() {
 		s.mu.Unlock()
 		n, err := try.TryWriteVec(c.iov...)
 		s.mu.Lock()
-		if err == nil && c.keep(n) && !c.dead {
+		left := err == nil && c.keep(n)
+		if left && !c.dead {
 			c.pending = true
 			c.outN += uint64(n)
 			c.wake()
 			break
+		}
+		if left {
+			err = net.ErrClosed
 		}
 		c.wrote(n, err)
 	}
@@ -206,11 +212,14 @@ func (c *Carrier) wrote(n int, err error) {
 	}
 	s.acknowledged()
 	s.writable.Broadcast()
-	switch {
+	switch parting := c.parting; {
+	case c.last && err == nil, parting != nil && err == nil:
+		s.finish(net.ErrClosed)
+	case parting != nil:
+		c.parting = nil
+		s.lost(c, parting)
 	case err != nil:
 		s.failed(c, c.died(fmt.Errorf("writing: %w", err)))
-	case c.last:
-		s.finish(net.ErrClosed)
 	}
 }
 

@@ -67,13 +67,19 @@ func (s *Stream) bye() {
 func (s *Stream) through() {
 	switch {
 	case s.over || !s.send.Finished():
-	case s.recv.Ended() && s.waiting() == 0 && s.told == s.ack():
+	case s.parted():
 		if on := s.toldOn; on == nil || !on.writing && !on.pending { // or the peer might never hear it
 			s.finish(net.ErrClosed)
 		}
 	case s.closing && !s.recv.Ended() && s.lead != nil && !s.farewell:
 		s.lead.say(sayBye)
 	}
+}
+
+// parted reports whether both ends have all of the other's stream, and this one
+// has said so, or is about to.
+func (s *Stream) parted() bool {
+	return s.send.Finished() && s.recv.Ended() && s.waiting() == 0 && s.told == s.ack()
 }
 
 // Leave ends the stream at once and for the reason given, which the peer is told if a

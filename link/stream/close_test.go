@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -260,4 +261,78 @@ type stingy struct{ Conn }
 
 func (s stingy) TryWriteVec(bufs ...[]byte) (int, error) {
 	return s.Conn.(tryWriter).TryWriteVec(bufs[0][:1])
+}
+
+// TestPeerIsFasterThanTheLastWrite: the peer has heard the last acknowledgement and
+// is gone before the call that writes it returns here.
+func TestPeerIsFasterThanTheLastWrite(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		err  error // that the call returns
+		lost int   // carriers that this end says it has lost
+	}{{"written", nil, 0}, {"who knows", net.ErrClosed, 1}} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := newWorld(t)
+			w.watch()
+			a, b := w.pair("tcp")
+			slow := &tardy{Conn: ConnOf(b), err: tc.err, over: make(chan struct{})}
+			w.attach(&road{ends: [2]net.Conn{a, slow}, cut: func() { reset(a); reset(b) }})
+			x, y := w.ends[0], w.ends[1]
+			if err := y.CloseWrite(); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := x.Read(make([]byte, 1)); err != io.EOF {
+				t.Fatal(err)
+			}
+			for heard := false; !heard; time.Sleep(time.Millisecond) {
+				y.Stream.mu.Lock()
+				heard = y.send.Finished()
+				y.Stream.mu.Unlock()
+			}
+			slow.late.Store(true)
+			if err := x.CloseWrite(); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := y.Read(make([]byte, 1)); err != io.EOF {
+				t.Fatal(err)
+			}
+			for i, e := range w.ends {
+				<-e.over
+				e.mu.Lock()
+				if want := tc.lost * i; len(e.lost) != want {
+					t.Errorf("end %d lost %v, and %d were to be lost", i, e.lost, want)
+				}
+				e.mu.Unlock()
+			}
+		})
+	}
+}
+
+// tardy is a connection whose writes, once they are late, return after reading has
+// ended and the reader has had time to look around.
+type tardy struct {
+	Conn
+	late atomic.Bool
+	err  error
+	once sync.Once
+	over chan struct{} // reading is
+}
+
+func (c *tardy) ReadVec(bufs ...[]byte) (int, error) {
+	n, err := c.Conn.ReadVec(bufs...)
+	if err == io.EOF {
+		c.once.Do(func() { close(c.over) })
+	}
+	return n, err
+}
+
+func (c *tardy) WriteVec(bufs ...[]byte) (int, error) {
+	late := c.late.Load()
+	n, err := c.Conn.WriteVec(bufs...)
+	if late && err == nil {
+		<-c.over
+		time.Sleep(10 * time.Millisecond)
+		err = c.err
+	}
+	return n, err
 }

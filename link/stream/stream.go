@@ -179,6 +179,7 @@ func (s *Stream) failed(c *Carrier, err error) {
 	c.wake()
 	s.send.Down(c.id)
 	s.reshare()
+	parting := c.writing && s.toldOn == c && s.parted()
 	s.told = 0 // what was said on it may not have come through
 	if s.toldOn == c {
 		s.toldOn = nil
@@ -201,12 +202,29 @@ func (s *Stream) failed(c *Carrier, err error) {
 	s.wakeAll()
 	s.readable.Broadcast()
 	s.writable.Broadcast()
+	if parting && len(s.carriers) == 0 && !s.over {
+		c.parting = err // wrote sees whether that was all
+		return
+	}
+	s.lost(c, err)
+}
+
+// lost sees to what is left without a carrier.
+func (s *Stream) lost(c *Carrier, err error) {
 	if s.over {
 		return
 	}
-	if s.closing && len(s.carriers) == 0 && s.send.Finished() {
+	last := len(s.carriers) == 0 && s.send.Finished()
+	if last && s.closing {
 		s.finish(net.ErrClosed) // the peer has all of it, and knows where it ends
-	} else if end := s.o.Lost(c, err, len(s.carriers)); end != nil {
+		return
+	}
+	if last && s.recv.Ended() && s.waiting() == 0 && s.linger == nil {
+		// The peer may still wait to hear that nothing was lost, and look for a way to
+		// ask. If it was its own end that ended the carrier, it will not.
+		s.linger = time.AfterFunc(lingering, func() { s.Fail(net.ErrClosed) })
+	}
+	if end := s.o.Lost(c, err, len(s.carriers)); end != nil {
 		s.finish(end)
 	}
 }
