@@ -127,6 +127,24 @@ func (l *Link) Current() (overlay.Path, time.Duration) {
 	return l.Path, l.RTT
 }
 
+// leastHeld is for how long a link must have had more to send than its carriers took
+// before that says what they carry.
+const leastHeld = 2 * stream.Tick
+
+// Bandwidth returns how many bytes a second this link's carriers took from this end
+// while there was more for them to take, or 0: there never was for long enough, so
+// nobody knows.
+func (l *Link) Bandwidth() float64 {
+	if l.stream == nil {
+		return 0
+	}
+	load := l.stream.Load()
+	if load.HeldFor < leastHeld {
+		return 0
+	}
+	return float64(load.HeldBytes) / load.HeldFor.Seconds()
+}
+
 // Explain returns what the local helper knows about the death of the carrier of
 // a link that has but one, or err, what the link says.
 func (l *Link) Explain(err error) error {

@@ -13,6 +13,7 @@ import (
 // are those of messages, without envelopes.
 type LinkInfo struct {
 	Rank             int     `json:"rank"` // this process
+	Node             string  `json:"node"` // site/node where it runs; empty without a helper
 	Peer             int     `json:"peer"`
 	PeerNode         string  `json:"peer_node"` // site/node; empty without a helper
 	Dialled          bool    `json:"dialled"`   // this process asked for the link
@@ -22,7 +23,9 @@ type LinkInfo struct {
 	Cipher           string  `json:"cipher"` // the TLS cipher suite; empty: not encrypted
 	Reason           string  `json:"reason"`
 	SetupMS          float64 `json:"setup_ms"`
-	RTTMS            float64 `json:"rtt_ms"` // of the handshake
+	Carriers         int     `json:"carriers"`  // connections that the link has now
+	RTTMS            float64 `json:"rtt_ms"`    // measured last, or that of the handshake
+	Bandwidth        float64 `json:"bandwidth"` // bytes a second that the link took from this process while there was more to send; 0: there never was for long enough to tell
 	MessagesSent     uint64  `json:"messages_sent"`
 	BytesSent        uint64  `json:"bytes_sent"`
 	MessagesReceived uint64  `json:"messages_received"`
@@ -37,12 +40,15 @@ func (w *World) Links() []LinkInfo {
 		info := LinkInfo{
 			Rank: w.engine.Rank(), Peer: p.Rank, Dialled: p.Link.Dialled,
 			Technique: "local", Via: path.Via.String(), Proxy: path.Proxy, Cipher: path.Cipher, Reason: path.Reason,
-			SetupMS: milliseconds(path.Setup), RTTMS: milliseconds(rtt),
+			SetupMS: milliseconds(path.Setup), Carriers: len(p.Link.Carriers()), RTTMS: milliseconds(rtt), Bandwidth: p.Link.Bandwidth(),
 			MessagesSent: p.MessagesSent, BytesSent: p.BytesSent,
 			MessagesReceived: p.MessagesReceived, BytesReceived: p.BytesReceived,
 		}
 		if path.Technique.Known() {
 			info.Technique = path.Technique.String()
+		}
+		if w.comms.here.Name != "" {
+			info.Node = w.comms.here.String()
 		}
 		if path.Peer.Name != "" {
 			info.PeerNode = path.Peer.String()

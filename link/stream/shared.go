@@ -2,6 +2,7 @@ package stream
 
 import (
 	"net"
+	"time"
 
 	"github.com/isthmus-grid/isthmus/link/resume"
 	"github.com/isthmus-grid/isthmus/wire"
@@ -135,6 +136,8 @@ type load struct {
 	held     bool // at the last tick bytes waited for a carrier, be it in its socket
 	peerHeld bool // the peer says so of its own
 	ticks    Load
+	acked    uint64    // at the last tick
+	at       time.Time // when that was
 }
 
 // Load counts since the stream began.
@@ -143,6 +146,11 @@ type Load struct {
 	Received uint64 // bytes that came in, in order
 	Ticks    uint64 // calls of Watch
 	Held     uint64 // how many of them found bytes, here or at the peer, that waited for a carrier to take them
+
+	// What the carriers took while there was more for them to take, between two
+	// ticks in a row that found bytes waiting here: their quotient is what they carry.
+	HeldBytes uint64
+	HeldFor   time.Duration
 }
 
 // Load returns how busy the stream was.
@@ -157,6 +165,7 @@ func (s *Stream) Load() Load {
 // notice is what Watch does for this file.
 func (s *Stream) notice() {
 	underWay := s.send.End() - min(s.send.Acked(), s.send.End())
+	wasHeld := s.load.held
 	s.load.held = s.send.Sendable() || underWay > Window/4*3 // a socket may take all of a window
 	serving := 0
 	for _, c := range s.carriers {
@@ -165,6 +174,7 @@ func (s *Stream) notice() {
 			serving++
 		}
 	}
+	s.load.measure(wasHeld, s.send.Acked(), time.Now())
 	s.load.ticks.Ticks++
 	if s.load.held || s.load.peerHeld && serving > 0 {
 		s.load.ticks.Held++
@@ -172,4 +182,13 @@ func (s *Stream) notice() {
 	if s.spread && serving < 2 {
 		s.spread = false
 	}
+}
+
+// measure notes what the peer has acknowledged by now, at a tick.
+func (l *load) measure(wasHeld bool, acked uint64, now time.Time) {
+	if wasHeld && l.held && acked > l.acked {
+		l.ticks.HeldBytes += acked - l.acked
+		l.ticks.HeldFor += now.Sub(l.at)
+	}
+	l.acked, l.at = acked, now
 }

@@ -6,6 +6,7 @@ import (
 	"net"
 	"sync"
 	"testing"
+	"time"
 )
 
 // sink is a connection that takes everything, at once or once it is let, and brings
@@ -71,6 +72,25 @@ func TestHeld(t *testing.T) {
 	s.Watch()
 	if l := s.Load(); l.Ticks != 2 || l.Held != 1 {
 		t.Errorf("with a window under way: %+v", l)
+	}
+}
+
+// TestBandwidth: only what was acknowledged between two ticks that both found bytes
+// waiting says what the carriers take.
+func TestBandwidth(t *testing.T) {
+	var l load
+	now := time.Unix(1, 0)
+	for _, tick := range []struct {
+		held  bool
+		acked uint64
+	}{{false, 0}, {true, 900}, {true, 1000}, {true, 1300}, {false, 5000}, {true, 6000}, {true, 6000}} {
+		wasHeld := l.held
+		l.held = tick.held
+		now = now.Add(Tick)
+		l.measure(wasHeld, tick.acked, now)
+	}
+	if l.ticks.HeldBytes != 400 || l.ticks.HeldFor != 2*Tick {
+		t.Errorf("%+v, want 400 bytes in two ticks", l.ticks)
 	}
 }
 
