@@ -232,6 +232,15 @@ func (c *collectiveCall) Irecv(src int, buf []byte) collectives.Request {
 	return exactly{c.comm.irecv(what, c.context, buf), len(buf)}
 }
 
+// irecvPart is Irecv into a Part.
+func (c *collectiveCall) irecvPart(src int, p *Part) collectives.Request {
+	into := &arrival{part: *p, buf: p.landing()}
+	what := transfer{comm: c.comm, peer: src, tag: c.tag, elem: 1}
+	r := c.comm.irecv(what, c.context, into.buf)
+	r.into = into
+	return exactly{r, p.size}
+}
+
 // exactly is a request whose message must have the length of its buffer.
 type exactly struct {
 	r *Request

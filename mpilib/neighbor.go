@@ -11,18 +11,6 @@ import (
 	"github.com/isthmus-grid/isthmus/mpilib/internal/topology"
 )
 
-// Part is a piece of memory for one neighbour, of elements of any type.
-type Part struct {
-	bytes []byte
-	err   error
-}
-
-// PartOf returns buf as a Part, without a copy.
-func PartOf[T Elem](buf []T) Part {
-	b, err := view(buf)
-	return Part{b, err}
-}
-
 // NeighborAllgather sends the same to every neighbour: block i of recv is what
 // the i-th neighbour sent (MPI_Neighbor_allgather; MPI-4.1, section 8.6.1).
 // recv has as many blocks of len(send) elements as there are neighbours to
@@ -76,8 +64,8 @@ func NeighborAlltoallv[T Elem](ctx context.Context, comm *Comm, send []T, scount
 }
 
 // NeighborAlltoallw is NeighborAlltoall where every block is memory of its own
-// and has a type of its own, as PartOf makes it (MPI_Neighbor_alltoallw;
-// MPI-4.1, section 8.6.2).
+// and has a type of its own, as PartOf and PartAs make it
+// (MPI_Neighbor_alltoallw; MPI-4.1, section 8.6.2).
 func NeighborAlltoallw(ctx context.Context, comm *Comm, send, recv []Part) error {
 	return comm.exchange(ctx, "NeighborAlltoallw", func(n topology.Neighbourhood) (out, in []Part, err error) {
 		if len(send) != len(n.Out) || len(recv) != len(n.In) {
@@ -139,8 +127,8 @@ func (c *Comm) exchange(ctx context.Context, name string, cut func(topology.Neig
 			return c.called(name, p.err)
 		}
 	}
-	requests := post(n.In, func(i, rank int) collectives.Request { return call.Irecv(rank, in[i].bytes) })
-	requests = append(requests, post(n.Out, func(i, rank int) collectives.Request { return call.Isend(rank, out[i].bytes) })...)
+	requests := post(n.In, func(i, rank int) collectives.Request { return call.irecvPart(rank, &in[i]) })
+	requests = append(requests, post(n.Out, func(i, rank int) collectives.Request { return call.Isend(rank, out[i].packed()) })...)
 	var errs []error
 	for _, r := range requests {
 		errs = append(errs, r.Wait(ctx))

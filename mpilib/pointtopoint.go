@@ -68,6 +68,9 @@ func Irsend[T Elem](comm *Comm, buf []T, dst, tag int) *Request {
 
 // start starts a send; hold says that its caller waits at once.
 func start[T Elem](comm *Comm, buf []T, dst, tag int, mode engine.Mode, hold bool) *Request {
+	if comm.signs() {
+		return comm.startPart(PartOf(buf), dst, tag, mode, hold)
+	}
 	b, err := view(buf)
 	if err == nil {
 		err = comm.checkSend(dst, tag)
@@ -91,6 +94,9 @@ func (c *Comm) isend(what transfer, context uint32, b []byte, mode engine.Mode, 
 // Irecv starts a Recv. buf belongs to the request until it is complete. What
 // is wrong with the arguments is told by the request's Wait.
 func Irecv[T Elem](comm *Comm, buf []T, src, tag int) *Request {
+	if comm.signs() {
+		return comm.Irecv(PartOf(buf), src, tag)
+	}
 	b, err := view(buf)
 	if err == nil {
 		err = comm.checkRecv(src, tag)
@@ -116,8 +122,11 @@ func (c *Comm) irecv(what transfer, context uint32, b []byte) *Request {
 // the same towards each other cannot wait for each other. The buffers must not
 // overlap. The status is the receive's.
 func Sendrecv[T, U Elem](ctx context.Context, comm *Comm, sendbuf []T, dst, sendtag int, recvbuf []U, src, recvtag int) (Status, error) {
-	in := Irecv(comm, recvbuf, src, recvtag)
-	out := Isend(comm, sendbuf, dst, sendtag)
+	return both(ctx, Irecv(comm, recvbuf, src, recvtag), Isend(comm, sendbuf, dst, sendtag))
+}
+
+// both waits for a receive and a send, and returns the status of the receive.
+func both(ctx context.Context, in, out *Request) (Status, error) {
 	if in.err != nil || out.err != nil { // one was not started: the other may wait in vain
 		in.Cancel()
 		out.Cancel()
@@ -175,7 +184,7 @@ func (c *Comm) probe(ctx context.Context, call string, src, tag int, take bool) 
 	if err != nil {
 		return Message{}, c.raise(fmt.Errorf("mpilib: %s: %v: %w", call, transfer{comm: c, peer: src, tag: tag}, err))
 	}
-	return Message{c.status(m.Result(), 1), c, m}, nil
+	return Message{c.status(m.Result(), 1, c.head()), c, m}, nil
 }
 
 func (c *Comm) iprobe(call string, src, tag int, take bool) (Message, bool, error) {
@@ -192,7 +201,7 @@ func (c *Comm) iprobe(call string, src, tag int, take bool) (Message, bool, erro
 	if !ok {
 		return Message{}, false, nil
 	}
-	return Message{c.status(m.Result(), 1), c, m}, true, nil
+	return Message{c.status(m.Result(), 1, c.head()), c, m}, true, nil
 }
 
 // MRecv receives a message that a probe took out, as Recv does (MPI_Mrecv).
@@ -202,6 +211,9 @@ func MRecv[T Elem](ctx context.Context, m Message, buf []T) (Status, error) {
 
 // MIrecv starts an MRecv (MPI_Imrecv).
 func MIrecv[T Elem](m Message, buf []T) *Request {
+	if m.comm.signs() {
+		return m.Irecv(PartOf(buf))
+	}
 	what := transfer{comm: m.comm, peer: m.Status.Source, tag: m.Status.Tag, elem: 1}
 	b, err := view(buf)
 	if err != nil {

@@ -15,6 +15,7 @@ type Request struct {
 	never bool // it was not even started, for err, or because there is nothing to do
 	err   error
 	core  engine.Request
+	into  *arrival // of a receive into a Part; else nil
 }
 
 // transfer says what a request is about, in terms of its communicator.
@@ -24,6 +25,7 @@ type transfer struct {
 	peer int // rank in comm, or AnySource
 	tag  int // or AnyTag
 	elem int // bytes in an element
+	head int // bytes of the message before the program's
 }
 
 // String returns "send to rank 3 of world, tag 7".
@@ -91,8 +93,8 @@ func (r *Request) Cancel() {
 // result is what Wait returns for a request that is done.
 func (r *Request) result() (Status, error) {
 	st, err := r.status()
-	if err == nil && st.Bytes%r.what.elem != 0 {
-		err = fmt.Errorf("%w: the message has %d bytes, an element %d", ErrCount, st.Bytes, r.what.elem)
+	if err == nil {
+		err = wholeError(st.Bytes, r.what.elem)
 	}
 	if err != nil {
 		return st, r.what.comm.raise(fmt.Errorf("mpilib: %v: %w", r.what, err))
@@ -114,14 +116,20 @@ func (r *Request) status() (Status, error) {
 	case got.Cancelled:
 		return Status{Source: r.what.peer, Tag: r.what.tag, Cancelled: true}, nil
 	case r.what.send:
-		return Status{Source: r.what.comm.rank, Tag: r.what.tag, Count: int(got.Bytes) / r.what.elem, Bytes: int(got.Bytes)}, nil
+		n := int(got.Bytes) - r.what.head
+		return Status{Source: r.what.comm.rank, Tag: r.what.tag, Count: n / r.what.elem, Bytes: n}, nil
 	}
-	return r.what.comm.status(got, r.what.elem), nil
+	st := r.what.comm.status(got, r.what.elem, r.what.head)
+	if r.into != nil {
+		st.Count, err = r.into.land(st.Bytes)
+	}
+	return st, err
 }
 
-// status describes a message.
-func (c *Comm) status(m engine.Result, elem int) Status {
-	return Status{Source: c.local(m.Source), Tag: m.Tag, Count: int(m.Bytes) / elem, Bytes: int(m.Bytes)}
+// status describes a message, of which the first head bytes are not the program's.
+func (c *Comm) status(m engine.Result, elem, head int) Status {
+	n := max(0, int(m.Bytes)-head)
+	return Status{Source: c.local(m.Source), Tag: m.Tag, Count: n / elem, Bytes: n}
 }
 
 // emptyStatus is that of a nil request (MPI-4.1, section 3.7.3).

@@ -44,6 +44,7 @@ type config struct {
 	byeTimeout     time.Duration
 	where          func(rank int) overlay.NodeID // WithPlace; nil: the helper says
 	log            *slog.Logger
+	signs          bool // messages carry the signature of their type
 }
 
 // Option changes how Init joins the world.
@@ -89,6 +90,7 @@ func Init(ctx context.Context, opts ...Option) (*World, error) {
 	for _, opt := range opts {
 		opt(&cfg)
 	}
+	cfg.signs = cfg.signs || debugs(cfg.lookup, "types")
 	if !littleEndian() {
 		return nil, errors.New("mpilib: Init: this machine is big-endian; elements travel as they lie in memory, so every process must be little-endian")
 	}

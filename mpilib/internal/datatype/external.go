@@ -23,16 +23,37 @@ func (t *Type) ExternalSize(count int64) (int64, error) {
 // A number too large for its form, such as a C long above 32 bits, is
 // [ErrConversion]; external then holds the message up to there.
 func (t *Type) PackExternal(external []byte, base unsafe.Pointer, count int64) (int, error) {
-	return t.convert(external, base, count, false)
+	return t.convert(external, base, 0, count, false)
 }
 
 // UnpackExternal is the inverse of PackExternal (MPI_Unpack_external). It
 // returns the bytes taken from the front of external.
 func (t *Type) UnpackExternal(base unsafe.Pointer, count int64, external []byte) (int, error) {
-	return t.convert(external, base, count, true)
+	return t.convert(external, base, 0, count, true)
 }
 
-func (t *Type) convert(external []byte, base unsafe.Pointer, count int64, unpack bool) (int, error) {
+// PackExternalSlice is PackExternal from a slice: the base address is that of
+// memory[origin]. It is an error if the elements reach beyond memory.
+func (t *Type) PackExternalSlice(external, memory []byte, origin, count int64) (int, error) {
+	base, err := t.within(memory, origin, count)
+	if err != nil {
+		return 0, err
+	}
+	return t.convert(external, base, origin, count, false)
+}
+
+// UnpackExternalSlice is UnpackExternal into a slice: the base address is that of
+// memory[origin]. It is an error if the elements reach beyond memory.
+func (t *Type) UnpackExternalSlice(memory []byte, origin, count int64, external []byte) (int, error) {
+	base, err := t.within(memory, origin, count)
+	if err != nil {
+		return 0, err
+	}
+	return t.convert(external, base, origin, count, true)
+}
+
+// convert is PackExternal or UnpackExternal of elements at offset origin from base.
+func (t *Type) convert(external []byte, base unsafe.Pointer, origin, count int64, unpack bool) (int, error) {
 	p := t.plan.Load()
 	if p == nil || uint64(count) > uint64(p.maxCount) {
 		return 0, t.refuse(p, count, 0)
@@ -51,7 +72,7 @@ func (t *Type) convert(external []byte, base unsafe.Pointer, count int64, unpack
 	c := converter{memory: base, external: external, unpack: unpack}
 	n := t.nodeOf(true)
 	for i := range count {
-		if err := c.node(n, i*t.extent); err != nil {
+		if err := c.node(n, origin+i*t.extent); err != nil {
 			return c.pos, fmt.Errorf("datatype: external32: element %d of %v: %w", i, t, err)
 		}
 	}
