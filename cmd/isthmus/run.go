@@ -6,8 +6,10 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/isthmus-grid/isthmus/cmd/internal/runmap"
 	"github.com/isthmus-grid/isthmus/internal/jobkey"
 	"github.com/isthmus-grid/isthmus/internal/ranks"
+	"github.com/isthmus-grid/isthmus/mpilib"
 )
 
 // jobCommand is "isthmus job": the secret that a job's processes share.
@@ -45,7 +47,8 @@ func runCommand() *cli.Command {
 			"  site a:  isthmus run --key myjob.key --size 8 --ranks 0-3 ./program\n" +
 			"  site b:  isthmus run --key myjob.key --size 8 --ranks 4-7 ./program\n\n" +
 			"Rank 0 reads the standard input. When a process fails, the others are ended, and the exit status is the first failed one's: its own,\n" +
-			"128 + signal, 126 or 127 when it could not be started. A signal is passed on as SIGTERM and, 2 s later, as SIGKILL.",
+			"128 + signal, 126 or 127 when it could not be started. A signal is passed on as SIGTERM and, 2 s later, as SIGKILL.\n\n" +
+			"With --show-map it writes to the standard error, at the end, where the ranks ran and which paths their messages took.",
 		ArgsUsage: "PROGRAM [ARGUMENT...]",
 		Flags: []cli.Flag{
 			&cli.IntFlag{Name: "n", Usage: "`NUMBER` of processes, all on this node", DefaultText: "none"},
@@ -54,15 +57,48 @@ func runCommand() *cli.Command {
 			&cli.StringFlag{Name: "key", Usage: "`FILE` with the job's key (isthmus job new); needed when other nodes take part"},
 			&cli.StringFlag{Name: "helper", EnvVars: []string{ranks.EnvHelper}, Usage: "`SOCKET` of this node's helper; without one, all ranks are on this node"},
 			&cli.StringFlag{Name: "label", Value: hostname(), Usage: "output is tagged [`LABEL`:rank]; empty for no tags"},
+			&cli.BoolFlag{Name: "show-map", Usage: "show at the end where the ranks ran, and the paths between sites that were used"},
+			&cli.BoolFlag{Name: "json", Usage: "with --show-map: one JSON object per line, for each rank and each pair of ranks"},
 		},
 		Action: func(c *cli.Context) error {
 			job, err := jobOf(c)
 			if err != nil {
 				return err
 			}
+			if c.Bool("show-map") {
+				return runWithMap(c, job)
+			}
+			if c.Bool("json") {
+				return usage("run: --json is for --show-map")
+			}
 			return ranks.Run(c.Context, job) // its errors know the exit status
 		},
 	}
+}
+
+// runWithMap has the ranks write their reports to a folder of our own, and shows at
+// the end what they say, also when the job failed: then it matters most.
+func runWithMap(c *cli.Context, job ranks.Job) error {
+	if v := os.Getenv(mpilib.EnvReport); v != "" {
+		return usage(fmt.Sprintf("run: --show-map needs %s for itself, and it is set to %s; unset it, or leave --show-map", mpilib.EnvReport, v))
+	}
+	dir, err := os.MkdirTemp("", "isthmus-map-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	job.Env = append(job.Env, mpilib.EnvReport+"="+dir)
+	runErr := ranks.Run(c.Context, job)
+	m, err := runmap.Read(dir, job.First, job.Count, job.Size)
+	if err == nil && c.Bool("json") {
+		err = m.WriteJSON(c.App.ErrWriter)
+	} else if err == nil {
+		err = m.Write(c.App.ErrWriter)
+	}
+	if runErr != nil {
+		return runErr // what it says of the exit status counts
+	}
+	return err
 }
 
 func jobOf(c *cli.Context) (ranks.Job, error) {

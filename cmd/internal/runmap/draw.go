@@ -1,0 +1,186 @@
+package runmap
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/isthmus-grid/isthmus/mpilib"
+)
+
+// Write draws the map for people.
+func (m *Map) Write(w io.Writer) error {
+	var out strings.Builder
+	m.drawPlaces(&out)
+	m.drawPaths(&out)
+	m.drawUnknown(&out)
+	_, err := io.WriteString(w, out.String())
+	return err
+}
+
+// siteOf returns the names of a rank's site and node for people.
+func (m *Map) siteOf(r int) (site, node string) {
+	name, known := m.node[r]
+	site, node, named := strings.Cut(name, "/")
+	switch {
+	case !known:
+		return "unknown", "unknown"
+	case !named:
+		return "this machine", ""
+	}
+	return site, node
+}
+
+func (m *Map) drawPlaces(out *strings.Builder) {
+	fmt.Fprintf(out, "\nwhere the %d ranks ran\n", m.size)
+	sites := map[string]map[string][]int{}
+	for r := range m.size {
+		if _, known := m.node[r]; !known {
+			continue
+		}
+		site, node := m.siteOf(r)
+		if sites[site] == nil {
+			sites[site] = map[string][]int{}
+		}
+		sites[site][node] = append(sites[site][node], r)
+	}
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	for _, site := range slices.Sorted(maps.Keys(sites)) {
+		for _, node := range slices.Sorted(maps.Keys(sites[site])) {
+			fmt.Fprintf(table, "  %s\t%s\tranks %s\n", site, node, ranges(sites[site][node]))
+		}
+	}
+	table.Flush()
+	if unknown := m.unknown(); len(unknown) > 0 {
+		fmt.Fprintf(out, "  unknown: ranks %s; no rank here exchanged messages with them\n", ranges(unknown))
+	}
+}
+
+// unknown lists the ranks of which nobody here knows where they are.
+func (m *Map) unknown() []int {
+	var list []int
+	for r := range m.size {
+		if _, known := m.node[r]; !known {
+			list = append(list, r)
+		}
+	}
+	return list
+}
+
+// way is what the links of one line of the table have in common.
+type way struct{ from, to, technique string }
+
+func (m *Map) drawPaths(out *strings.Builder) {
+	lines := map[way][]mpilib.LinkInfo{}
+	for _, l := range m.links {
+		from, _ := m.siteOf(l.Rank)
+		to, _ := m.siteOf(l.Peer)
+		at := way{from, to, techniqueOf(l)}
+		lines[at] = append(lines[at], l)
+	}
+	if len(lines) == 0 {
+		out.WriteString("\nno messages went between ranks\n")
+		return
+	}
+	out.WriteString("\npaths that were used, seen from the ranks that ran here\n")
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "  from\tto\ttechnique\tlinks\tRTT ms\tMB/s\tmessages out, in\tMB out, in")
+	for _, at := range slices.SortedFunc(maps.Keys(lines), func(a, b way) int {
+		return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.to, b.to), cmp.Compare(a.technique, b.technique))
+	}) {
+		links := lines[at]
+		fmt.Fprintf(table, "  %s\t%s\t%s\t%d\t%s\t%s\t%d, %d\t%s, %s\n", at.from, at.to, at.technique, len(links),
+			span(links, "%.2f", func(l mpilib.LinkInfo) float64 { return l.RTTMS }),
+			span(links, "%.0f", func(l mpilib.LinkInfo) float64 { return l.Bandwidth / 1e6 }),
+			sum(links, func(l mpilib.LinkInfo) uint64 { return l.MessagesSent }),
+			sum(links, func(l mpilib.LinkInfo) uint64 { return l.MessagesReceived }),
+			megabytes(sum(links, func(l mpilib.LinkInfo) uint64 { return l.BytesSent })),
+			megabytes(sum(links, func(l mpilib.LinkInfo) uint64 { return l.BytesReceived })))
+	}
+	table.Flush()
+	out.WriteString("  MB/s is what links took while there was more to send; unknown where there never was for long enough.\n")
+}
+
+func (m *Map) drawUnknown(out *strings.Builder) {
+	if len(m.mute) > 0 {
+		fmt.Fprintf(out, "\nranks %s left no report, so their paths are missing: they ended without Finalize, or are no programs of this library\n", ranges(m.mute))
+	}
+	if m.count < m.size {
+		fmt.Fprintf(out, "\nThis is what ranks %d-%d know; the launchers of the others show theirs.\n", m.first, m.first+m.count-1)
+	}
+}
+
+// techniqueOf says how a link goes: "relay through p1, 4 carriers, encrypted".
+func techniqueOf(l mpilib.LinkInfo) string {
+	s := l.Technique
+	if l.Proxy != "" {
+		s += " through " + l.Proxy
+	}
+	if l.Via != "" {
+		s += ", via " + l.Via
+	}
+	if l.Carriers > 1 {
+		s += fmt.Sprintf(", %d carriers", l.Carriers)
+	}
+	if l.Cipher != "" {
+		s += ", encrypted"
+	}
+	return s
+}
+
+// span is the least and the greatest known value of the links: "1.20 - 3.40".
+func span(links []mpilib.LinkInfo, format string, of func(mpilib.LinkInfo) float64) string {
+	var known []float64
+	for _, l := range links {
+		if v := of(l); v > 0 {
+			known = append(known, v)
+		}
+	}
+	if len(known) == 0 {
+		return "unknown"
+	}
+	low, high := fmt.Sprintf(format, slices.Min(known)), fmt.Sprintf(format, slices.Max(known))
+	if low == high {
+		return low
+	}
+	return low + " - " + high
+}
+
+func sum(links []mpilib.LinkInfo, of func(mpilib.LinkInfo) uint64) (n uint64) {
+	for _, l := range links {
+		n += of(l)
+	}
+	return n
+}
+
+func megabytes(n uint64) string {
+	switch {
+	case n == 0:
+		return "0"
+	case n < 10e3:
+		return "<0.01"
+	}
+	return fmt.Sprintf("%.2f", float64(n)/1e6)
+}
+
+// ranges writes a sorted list of ranks as "0-3 7".
+func ranges(list []int) string {
+	var words []string
+	for i := 0; i < len(list); {
+		j := i
+		for j+1 < len(list) && list[j+1] == list[j]+1 {
+			j++
+		}
+		word := fmt.Sprint(list[i])
+		if j > i {
+			word = fmt.Sprintf("%d-%d", list[i], list[j])
+		}
+		words = append(words, word)
+		i = j + 1
+	}
+	return strings.Join(words, " ")
+}

@@ -1,0 +1,136 @@
+package runmap
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/isthmus-grid/isthmus/mpilib"
+)
+
+// Map is what the ranks that ran here know of the job.
+type Map struct {
+	size  int
+	first int // rank of the first process here
+	count int // processes here
+	links []mpilib.LinkInfo
+	mute  []int          // ranks here that left no report
+	node  map[int]string // "site/node" of ranks, where somebody knows; empty without a helper
+}
+
+// Read reads the reports that ranks first to first+count-1 of a job of size processes
+// left in dir, which was their mpilib.EnvReport.
+func Read(dir string, first, count, size int) (*Map, error) {
+	m := &Map{size: size, first: first, count: count, node: map[int]string{}}
+	for rank := first; rank < first+count; rank++ {
+		links, err := readReport(filepath.Join(dir, fmt.Sprintf("rank-%d.json", rank)))
+		if errors.Is(err, fs.ErrNotExist) {
+			m.mute = append(m.mute, rank)
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("report of rank %d: %w", rank, err)
+		}
+		m.links = append(m.links, links...)
+	}
+	here := ""
+	for _, l := range m.links {
+		here = l.Node
+		m.node[l.Rank] = l.Node
+		if _, known := m.node[l.Peer]; !known {
+			m.node[l.Peer] = l.PeerNode
+			if l.PeerNode == "" {
+				m.node[l.Peer] = l.Node
+			}
+		}
+	}
+	if len(m.links) > 0 { // all that ran here ran on one node
+		for rank := first; rank < first+count; rank++ {
+			m.node[rank] = here
+		}
+	}
+	return m, nil
+}
+
+func readReport(name string) ([]mpilib.LinkInfo, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	var links []mpilib.LinkInfo
+	for dec := json.NewDecoder(f); ; {
+		var l mpilib.LinkInfo
+		switch err := dec.Decode(&l); {
+		case err == io.EOF:
+			return links, nil
+		case err != nil:
+			return nil, err
+		}
+		links = append(links, l)
+	}
+}
+
+// rank is the JSON of one rank; it is here when it ran under this launcher.
+type rank struct {
+	Rank     int    `json:"rank"`
+	Node     string `json:"node"` // "site/node"; empty: no helper, or not known
+	Here     bool   `json:"here"`
+	Reported bool   `json:"reported"`
+}
+
+// pair is the JSON of one ordered pair of ranks that has a link.
+type pair struct {
+	From          int     `json:"from"`
+	To            int     `json:"to"`
+	FromNode      string  `json:"from_node"`
+	ToNode        string  `json:"to_node"`
+	Connected     bool    `json:"connected"` // always: others are not listed
+	Technique     string  `json:"technique"`
+	Via           string  `json:"via"`
+	Proxy         string  `json:"proxy"`
+	Cipher        string  `json:"cipher"`
+	Reason        string  `json:"reason"`
+	Carriers      int     `json:"carriers"`
+	SetupMS       float64 `json:"setup_ms"`
+	RTTMS         float64 `json:"rtt_ms"`
+	Bandwidth     float64 `json:"bandwidth,omitempty"` // bytes a second; missing: not known
+	MessagesSent  uint64  `json:"messages_sent"`
+	BytesSent     uint64  `json:"bytes_sent"`
+	MessagesTaken uint64  `json:"messages_received"`
+	BytesTaken    uint64  `json:"bytes_received"`
+}
+
+// WriteJSON writes one object per line: the ranks that are known, and then the ordered
+// pairs that have a link, from ranks that ran here.
+func (m *Map) WriteJSON(w io.Writer) error {
+	enc := json.NewEncoder(w)
+	for r := range m.size {
+		node, known := m.node[r]
+		if !known && !m.here(r) {
+			continue
+		}
+		if err := enc.Encode(rank{Rank: r, Node: node, Here: m.here(r), Reported: m.here(r) && !slices.Contains(m.mute, r)}); err != nil {
+			return err
+		}
+	}
+	for _, l := range m.links {
+		err := enc.Encode(pair{
+			From: l.Rank, To: l.Peer, FromNode: m.node[l.Rank], ToNode: m.node[l.Peer], Connected: true,
+			Technique: l.Technique, Via: l.Via, Proxy: l.Proxy, Cipher: l.Cipher, Reason: l.Reason, Carriers: l.Carriers,
+			SetupMS: l.SetupMS, RTTMS: l.RTTMS, Bandwidth: l.Bandwidth,
+			MessagesSent: l.MessagesSent, BytesSent: l.BytesSent, MessagesTaken: l.MessagesReceived, BytesTaken: l.BytesReceived,
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (m *Map) here(r int) bool { return r >= m.first && r < m.first+m.count }

@@ -1,0 +1,152 @@
+package runmap
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/isthmus-grid/isthmus/mpilib"
+)
+
+// reports writes what ranks 0 to 3 on alpha/n1 might leave: rank 2 was silent, 3 died.
+func reports(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	for rank, links := range [][]mpilib.LinkInfo{
+		{
+			{Rank: 0, Peer: 1, Node: "alpha/n1", PeerNode: "alpha/n1", Technique: "local", RTTMS: 0.05, MessagesSent: 1, BytesSent: 40, Carriers: 1},
+			{Rank: 0, Peer: 4, Node: "alpha/n1", PeerNode: "beta/n1", Technique: "relay", Proxy: "p1", RTTMS: 20, Bandwidth: 11e6, MessagesSent: 7, BytesSent: 3e6, Carriers: 2, Cipher: "TLS_AES_128_GCM_SHA256"},
+			{Rank: 0, Peer: 5, Node: "alpha/n1", PeerNode: "beta/n1", Technique: "direct", RTTMS: 10, Carriers: 1},
+		},
+		{
+			{Rank: 1, Peer: 0, Node: "alpha/n1", PeerNode: "alpha/n1", Technique: "local", RTTMS: 0.07, MessagesReceived: 1, BytesReceived: 40, Carriers: 1},
+			{Rank: 1, Peer: 5, Node: "alpha/n1", PeerNode: "beta/n1", Technique: "direct", RTTMS: 12, Carriers: 1},
+		},
+		{},
+	} {
+		var text bytes.Buffer
+		for _, l := range links {
+			if err := json.NewEncoder(&text).Encode(l); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("rank-%d.json", rank)), text.Bytes(), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+const drawn = `
+where the 8 ranks ran
+  alpha  n1  ranks 0-3
+  beta   n1  ranks 4-5
+  unknown: ranks 6-7; no rank here exchanged messages with them
+
+paths that were used, seen from the ranks that ran here
+  from   to     technique                                 links  RTT ms         MB/s     messages out, in  MB out, in
+  alpha  alpha  local                                     2      0.05 - 0.07    unknown  1, 1              <0.01, <0.01
+  alpha  beta   direct                                    2      10.00 - 12.00  unknown  0, 0              0, 0
+  alpha  beta   relay through p1, 2 carriers, encrypted   1      20.00          11       7, 0              3.00, 0
+  MB/s is what links took while there was more to send; unknown where there never was for long enough.
+
+ranks 3 left no report, so their paths are missing: they ended without Finalize, or are no programs of this library
+
+This is what ranks 0-3 know; the launchers of the others show theirs.
+`
+
+func TestDraw(t *testing.T) {
+	m, err := Read(reports(t), 0, 4, 8)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	if err := m.Write(&out); err != nil || squeeze(out.String()) != squeeze(drawn) {
+		t.Errorf("%v\n%s\nwant\n%s", err, out.String(), drawn)
+	}
+}
+
+// squeeze makes widths of columns count for nothing.
+func squeeze(s string) string {
+	lines := strings.Split(s, "\n")
+	for i, l := range lines {
+		lines[i] = strings.Join(strings.Fields(l), " ")
+	}
+	return strings.Join(lines, "\n")
+}
+
+func TestJSON(t *testing.T) {
+	m, err := Read(reports(t), 0, 4, 8)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	if err := m.WriteJSON(&out); err != nil {
+		t.Fatal(err)
+	}
+	ranks, pairs := 0, 0
+	for dec := json.NewDecoder(&out); dec.More(); {
+		var object map[string]any
+		if err := dec.Decode(&object); err != nil {
+			t.Fatal(err)
+		}
+		if _, isPair := object["from"]; !isPair {
+			ranks++
+			continue
+		}
+		pairs++
+		if object["from"] == 0.0 && object["to"] == 4.0 && (object["technique"] != "relay" || object["bandwidth"] != 11e6 || object["to_node"] != "beta/n1") {
+			t.Errorf("%v", object)
+		}
+		if _, known := object["bandwidth"]; known && object["to"] != 4.0 {
+			t.Errorf("a bandwidth that nobody knows: %v", object)
+		}
+	}
+	if ranks != 6 || pairs != 5 {
+		t.Errorf("%d ranks and %d pairs, want 6 and 5", ranks, pairs)
+	}
+}
+
+// Without a helper, and without a message.
+func TestOneMachine(t *testing.T) {
+	dir := t.TempDir()
+	link, err := json.Marshal(mpilib.LinkInfo{Rank: 0, Peer: 1, Technique: "local"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string][]byte{"rank-0.json": link, "rank-1.json": nil} {
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, tc := range []struct {
+		first, count int
+		want         string
+	}{
+		{0, 2, "this machine ranks 0-1"},
+		{1, 1, "no messages went between ranks"},
+	} {
+		m, err := Read(dir, tc.first, tc.count, 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out strings.Builder
+		if err := m.Write(&out); err != nil || !strings.Contains(squeeze(out.String()), tc.want) {
+			t.Errorf("%v\n%s\nwant %q", err, out.String(), tc.want)
+		}
+	}
+}
+
+func TestBrokenReport(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "rank-0.json"), []byte(`{"rank":`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Read(dir, 0, 1, 1); err == nil || !strings.Contains(err.Error(), "report of rank 0") {
+		t.Errorf("%v", err)
+	}
+}
