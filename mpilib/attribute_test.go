@@ -11,7 +11,7 @@ import (
 // MPI-4.1, section 7.7: attributes are set, replaced, copied on Dup and
 // deleted on Free, with the keys' functions called as the standard says.
 func TestAttributes(t *testing.T) {
-	TestWorld(t, 3, func(ctx context.Context, c *Comm) error {
+	anyWay(t, 3, func(ctx context.Context, c *Comm) error {
 		var log []string
 		key := func(name string, copy bool) *Key[int] {
 			return NewKey(func(old *Comm, v int) (int, bool, error) {
@@ -68,7 +68,7 @@ func TestAttributes(t *testing.T) {
 // A copy that fails on one rank fails the Dup on all; a delete that fails
 // leaves the value, and Free reports it.
 func TestAttributeFaults(t *testing.T) {
-	TestWorld(t, 3, func(ctx context.Context, c *Comm) error {
+	anyWay(t, 3, func(ctx context.Context, c *Comm) error {
 		bad := errors.New("no copy")
 		k := NewKey(func(*Comm, int) (int, bool, error) { return 0, true, bad }, nil)
 		d, err := c.Dup(ctx)
@@ -158,7 +158,7 @@ func TestInfo(t *testing.T) {
 // MPI-4.1, section 7.4.4: hints are asserted, Dup drops them, DupWithInfo sets
 // its own.
 func TestHints(t *testing.T) {
-	TestWorld(t, 1, func(ctx context.Context, c *Comm) error {
+	anyWay(t, 1, func(ctx context.Context, c *Comm) error {
 		info, err := NewInfo(AssertNoAnySource, "true", "unknown", "x", AssertExactLength, "true")
 		if err != nil {
 			return err

@@ -58,7 +58,7 @@ func ringWorks(ctx context.Context, c *Comm, token int) error {
 // soon as possible; the status has source MPI_PROC_NULL, tag MPI_ANY_TAG and
 // count 0, and buffers stay as they are.
 func TestProcNull(t *testing.T) {
-	TestWorld(t, 1, func(ctx context.Context, c *Comm) error {
+	anyWay(t, 1, func(ctx context.Context, c *Comm) error {
 		if err := Send(ctx, c, []int{1}, ProcNull, 3); err != nil {
 			return err
 		}
@@ -90,7 +90,7 @@ func TestProcNull(t *testing.T) {
 // different parents at the same time, in whatever order.
 func TestConcurrentDups(t *testing.T) {
 	sizes(t, func(t *testing.T, n int) {
-		TestWorld(t, n, func(ctx context.Context, c *Comm) error {
+		anyWay(t, n, func(ctx context.Context, c *Comm) error {
 			const parents, rounds = 4, 5
 			made := make([][]*Comm, parents)
 			for i := range made {
@@ -171,7 +171,7 @@ func TestNewContext(t *testing.T) {
 // MPI-4.1, section 7.4.2: colours make the groups, keys their order.
 func TestSplit(t *testing.T) {
 	sizes(t, func(t *testing.T, n int) {
-		TestWorld(t, n, func(ctx context.Context, c *Comm) error {
+		anyWay(t, n, func(ctx context.Context, c *Comm) error {
 			colour := c.Rank() % 3
 			if colour == 2 {
 				colour = Undefined
@@ -201,7 +201,7 @@ func TestSplit(t *testing.T) {
 
 // Ranks that do not do the same all get an error that says so, and go on.
 func TestDisagreement(t *testing.T) {
-	TestWorld(t, 4, func(ctx context.Context, c *Comm) error {
+	anyWay(t, 4, func(ctx context.Context, c *Comm) error {
 		var err error
 		if c.Rank() == 2 {
 			_, err = c.Split(ctx, 0, 0)
@@ -239,7 +239,7 @@ func TestDisagreement(t *testing.T) {
 // MPI-4.1, section 9.3: the handler sees every error of the communicator's
 // calls, and children inherit it.
 func TestErrorHandler(t *testing.T) {
-	TestWorld(t, 2, func(ctx context.Context, c *Comm) error {
+	anyWay(t, 2, func(ctx context.Context, c *Comm) error {
 		mark := errors.New("seen")
 		var seen []string
 		c.SetErrorHandler(func(c *Comm, err error) error {

@@ -12,7 +12,7 @@ import (
 // so that messages of one cannot match receives of the other.
 func TestDupSeparates(t *testing.T) {
 	sizes(t, func(t *testing.T, n int) {
-		TestWorld(t, n, func(ctx context.Context, c *Comm) error {
+		anyWay(t, n, func(ctx context.Context, c *Comm) error {
 			d, err := c.Dup(ctx)
 			if err != nil {
 				return err
@@ -46,7 +46,7 @@ func TestDupSeparates(t *testing.T) {
 // communicator may be under way at once.
 func TestIdup(t *testing.T) {
 	sizes(t, func(t *testing.T, n int) {
-		TestWorld(t, n, func(ctx context.Context, c *Comm) error {
+		anyWay(t, n, func(ctx context.Context, c *Comm) error {
 			var pending []*Pending[*Comm]
 			for range 4 {
 				pending = append(pending, c.Idup(ctx))
@@ -79,7 +79,7 @@ func TestIdup(t *testing.T) {
 // An Idup that the others never join ends with its context, and its Wait can
 // be left before.
 func TestIdupGivenUp(t *testing.T) {
-	TestWorld(t, 2, func(ctx context.Context, c *Comm) error {
+	anyWay(t, 2, func(ctx context.Context, c *Comm) error {
 		if c.Rank() == 1 {
 			_, err := Recv(ctx, c, []int{0}, 0, 0)
 			return err
@@ -106,7 +106,7 @@ func TestIdupGivenUp(t *testing.T) {
 // MPI-4.1, section 7.4.2: MPI_Comm_create, also with disjoint groups at once.
 func TestCreate(t *testing.T) {
 	sizes(t, func(t *testing.T, n int) {
-		TestWorld(t, n, func(ctx context.Context, c *Comm) error {
+		anyWay(t, n, func(ctx context.Context, c *Comm) error {
 			var even, odd []int
 			for r := n - 1; r >= 0; r-- {
 				if r%2 == 0 {
@@ -153,7 +153,7 @@ func TestCreate(t *testing.T) {
 
 // Members that give different groups are told, and others go on.
 func TestCreateMismatch(t *testing.T) {
-	TestWorld(t, 4, func(ctx context.Context, c *Comm) error {
+	anyWay(t, 4, func(ctx context.Context, c *Comm) error {
 		ranks := [][]int{{0, 1}, {1, 0}, {2, 3}, {2, 3}}[c.Rank()]
 		g, err := c.Group().Incl(ranks)
 		if err != nil {
@@ -180,7 +180,7 @@ func TestCreateMismatch(t *testing.T) {
 // calls apart that go on at the same time, and it meets no other message.
 func TestCreateGroup(t *testing.T) {
 	sizes(t, func(t *testing.T, n int) {
-		TestWorld(t, n, func(ctx context.Context, c *Comm) error {
+		anyWay(t, n, func(ctx context.Context, c *Comm) error {
 			// A receive that would match anything of the program stays unmatched.
 			bait := Irecv(c, make([]uint64, 100), AnySource, AnyTag)
 			type result struct {
@@ -238,7 +238,7 @@ func TestCreateGroup(t *testing.T) {
 }
 
 func TestCreateGroupMisuse(t *testing.T) {
-	TestWorld(t, 3, func(ctx context.Context, c *Comm) error {
+	anyWay(t, 3, func(ctx context.Context, c *Comm) error {
 		g, err := c.Group().Incl([]int{0, 1})
 		if err != nil {
 			return err
@@ -265,7 +265,7 @@ func TestCreateGroupMisuse(t *testing.T) {
 // MPI-4.1, section 7.4.3: calls on a freed communicator are refused; what is
 // under way completes.
 func TestFree(t *testing.T) {
-	TestWorld(t, 2, func(ctx context.Context, c *Comm) error {
+	anyWay(t, 2, func(ctx context.Context, c *Comm) error {
 		d, err := c.Dup(ctx)
 		if err != nil {
 			return err
@@ -314,7 +314,7 @@ func TestFree(t *testing.T) {
 // completes.
 func TestFreeDuringIdup(t *testing.T) {
 	sizes(t, func(t *testing.T, n int) {
-		TestWorld(t, n, func(ctx context.Context, c *Comm) error {
+		anyWay(t, n, func(ctx context.Context, c *Comm) error {
 			for i := range 10 {
 				d, err := c.Dup(ctx)
 				if err != nil {
@@ -344,7 +344,7 @@ func TestSplitType(t *testing.T) {
 		return []string{"a", "a", "b"}[rank%3], []string{"n1", "n2", "n1"}[rank%3]
 	}
 	sizes(t, func(t *testing.T, n int) {
-		TestWorld(t, n, func(ctx context.Context, c *Comm) error {
+		anyWay(t, n, func(ctx context.Context, c *Comm) error {
 			for _, split := range []SplitType{SplitShared, SplitNode, SplitSite} {
 				s, err := c.SplitType(ctx, split, -c.Rank(), nil)
 				if err != nil {
@@ -401,7 +401,7 @@ func TestSplitTypeMisuse(t *testing.T) {
 // A CreateGroup meets no message of the communicator's collectives, also not
 // of one whose number is its tag and that is under way.
 func TestCreateGroupBesideCollectives(t *testing.T) {
-	TestWorld(t, 2, func(ctx context.Context, c *Comm) error {
+	anyWay(t, 2, func(ctx context.Context, c *Comm) error {
 		call, err := c.nextCall()
 		if err != nil {
 			return err

@@ -59,7 +59,7 @@ func TestIntercomm(t *testing.T) {
 		if n == 1 {
 			return // there are not two groups
 		}
-		TestWorld(t, n, func(ctx context.Context, c *Comm) error {
+		anyWay(t, n, func(ctx context.Context, c *Comm) error {
 			half, inter, err := halves(ctx, c)
 			if err != nil {
 				return err
@@ -105,7 +105,7 @@ func TestMerge(t *testing.T) {
 		if n == 1 {
 			return
 		}
-		TestWorld(t, n, func(ctx context.Context, c *Comm) error {
+		anyWay(t, n, func(ctx context.Context, c *Comm) error {
 			_, inter, err := halves(ctx, c)
 			if err != nil {
 				return err
@@ -155,7 +155,7 @@ func TestIntercommConstructors(t *testing.T) {
 		if n == 1 {
 			return
 		}
-		TestWorld(t, n, func(ctx context.Context, c *Comm) error {
+		anyWay(t, n, func(ctx context.Context, c *Comm) error {
 			_, inter, err := halves(ctx, c)
 			if err != nil {
 				return err
@@ -215,7 +215,7 @@ func TestIntercommConstructors(t *testing.T) {
 // Bad arguments at one leader, or at one rank, fail the call everywhere; so do
 // different calls on the two sides, and groups that share a process.
 func TestIntercommMisuse(t *testing.T) {
-	TestWorld(t, 4, func(ctx context.Context, c *Comm) error {
+	anyWay(t, 4, func(ctx context.Context, c *Comm) error {
 		ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 		defer cancel()
 		half, err := c.Split(ctx, c.Rank()/2, 0)
@@ -255,7 +255,7 @@ func TestIntercommMisuse(t *testing.T) {
 }
 
 func TestIntercommSidesDiffer(t *testing.T) {
-	TestWorld(t, 4, func(ctx context.Context, c *Comm) error {
+	anyWay(t, 4, func(ctx context.Context, c *Comm) error {
 		_, inter, err := halves(ctx, c)
 		if err != nil {
 			return err
@@ -280,7 +280,7 @@ func TestIntercommSidesDiffer(t *testing.T) {
 
 // MPI-4.1, section 7.6.2: the two groups share nobody.
 func TestIntercommOverlap(t *testing.T) {
-	TestWorld(t, 3, func(ctx context.Context, c *Comm) error {
+	anyWay(t, 3, func(ctx context.Context, c *Comm) error {
 		// Groups {0 1} and {1 2}: rank 1 is in both and makes both calls.
 		groups := [][]int{{0, 1}, {1, 2}}
 		errs := make(chan error, 2)

@@ -14,7 +14,7 @@ func TestStandard_3_9_PersistentRequests(t *testing.T) {
 	for _, n := range []int{0, 1, 20 << 10, 100 << 10} {
 		t.Run(fmt.Sprintf("n=%d", n), func(t *testing.T) {
 			t.Parallel()
-			TestWorld(t, 2, func(ctx context.Context, c *Comm) error {
+			anyWay(t, 2, func(ctx context.Context, c *Comm) error {
 				peer := 1 - c.Rank()
 				var sends, receives []*Persistent
 				var out, in [][]byte
@@ -58,7 +58,7 @@ func TestStandard_3_9_PersistentRequests(t *testing.T) {
 // An inactive request is complete and empty, an active one cannot be started, and
 // one that is cancelled can be again (MPI-4.1, sections 3.7.3, 3.8.4 and 3.9).
 func TestStandard_3_9_ActiveAndInactive(t *testing.T) {
-	TestWorld(t, 1, func(ctx context.Context, c *Comm) error {
+	anyWay(t, 1, func(ctx context.Context, c *Comm) error {
 		buf := make([]int, 1)
 		p := RecvInit(c, buf, 0, 1)
 		for range 2 {

@@ -13,7 +13,7 @@ import (
 func TestSendRecv(t *testing.T) {
 	for _, n := range []int{0, 1, 1000, 16<<10/8 - 1, 16 << 10 / 8, 1 << 17, 1 << 21} {
 		t.Run(fmt.Sprintf("n=%d", n), func(t *testing.T) {
-			TestWorld(t, 2, func(ctx context.Context, c *Comm) error {
+			anyWay(t, 2, func(ctx context.Context, c *Comm) error {
 				want := make([]float64, n)
 				for i := range want {
 					want[i] = float64(i) * 1.5
@@ -40,7 +40,7 @@ func TestSendRecv(t *testing.T) {
 func TestNonOvertaking(t *testing.T) {
 	const count = 200
 	size := func(i int) int { return []int{1, 5000, 10, 0, 70000}[i%5] + i }
-	TestWorld(t, 3, func(ctx context.Context, c *Comm) error {
+	anyWay(t, 3, func(ctx context.Context, c *Comm) error {
 		if c.Rank() != 0 {
 			var reqs []*Request
 			for i := range count {
@@ -70,7 +70,7 @@ func TestNonOvertaking(t *testing.T) {
 func TestTruncation(t *testing.T) {
 	for _, posted := range []bool{true, false} {
 		for _, n := range []int{5, 50000} {
-			TestWorld(t, 2, func(ctx context.Context, c *Comm) error {
+			anyWay(t, 2, func(ctx context.Context, c *Comm) error {
 				if c.Rank() == 0 {
 					if posted {
 						if _, err := Recv(ctx, c, []byte{0}, 1, 1); err != nil {
@@ -114,7 +114,7 @@ func TestTruncation(t *testing.T) {
 }
 
 func TestSelf(t *testing.T) {
-	TestWorld(t, 1, func(ctx context.Context, c *Comm) error {
+	anyWay(t, 1, func(ctx context.Context, c *Comm) error {
 		// Small ones are kept, large ones wait for their receive.
 		if err := Send(ctx, c, []int{1, 2}, 0, 1); err != nil {
 			return err
@@ -147,7 +147,7 @@ func TestSelf(t *testing.T) {
 }
 
 func TestProbe(t *testing.T) {
-	TestWorld(t, 2, func(ctx context.Context, c *Comm) error {
+	anyWay(t, 2, func(ctx context.Context, c *Comm) error {
 		if c.Rank() == 0 {
 			return Send(ctx, c, make([]int32, 12), 1, 9)
 		}
@@ -175,7 +175,7 @@ func TestProbe(t *testing.T) {
 // A wait ends with its context, the buffer is idle afterwards, and the link
 // goes on in step, also when the message was half way.
 func TestGivingUp(t *testing.T) {
-	TestWorld(t, 2, func(ctx context.Context, c *Comm) error {
+	anyWay(t, 2, func(ctx context.Context, c *Comm) error {
 		const big = 8 << 20
 		gone, cancel := context.WithCancel(ctx)
 		cancel()
@@ -216,7 +216,7 @@ func TestGivingUp(t *testing.T) {
 }
 
 func TestArguments(t *testing.T) {
-	TestWorld(t, 1, func(ctx context.Context, c *Comm) error {
+	anyWay(t, 1, func(ctx context.Context, c *Comm) error {
 		type inner struct{ Names []string }
 		for _, tc := range []struct {
 			err   error
@@ -250,7 +250,7 @@ func TestPlainStructs(t *testing.T) {
 		ID   [3]uint16
 		Z    complex128
 	}
-	TestWorld(t, 2, func(ctx context.Context, c *Comm) error {
+	anyWay(t, 2, func(ctx context.Context, c *Comm) error {
 		mine := []point{{X: 1, On: true, ID: [3]uint16{1, 2, 3}, Z: complex(float64(c.Rank()), 4)}}
 		theirs := make([]point, 1)
 		other := 1 - c.Rank()
@@ -270,7 +270,7 @@ func TestPlainStructs(t *testing.T) {
 // alone from then on, and the link in step.
 func TestGivingUpHalfWay(t *testing.T) {
 	const big, rounds = 32 << 20, 10
-	TestWorld(t, 2, func(ctx context.Context, c *Comm) error {
+	anyWay(t, 2, func(ctx context.Context, c *Comm) error {
 		buf := slices.Repeat([]byte{1}, big)
 		for i := range rounds {
 			if c.Rank() == 0 {

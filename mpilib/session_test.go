@@ -15,7 +15,7 @@ func TestSession(t *testing.T) {
 		return []string{"a", "a", "b"}[rank%3], []string{"n1", "n2", "n1"}[rank%3]
 	}
 	sizes(t, func(t *testing.T, n int) {
-		TestWorld(t, n, func(ctx context.Context, c *Comm) error {
+		anyWay(t, n, func(ctx context.Context, c *Comm) error {
 			s := c.World().NewSession()
 			for _, pset := range s.Psets() {
 				g, err := s.Group(ctx, pset)
@@ -66,7 +66,7 @@ func TestSession(t *testing.T) {
 // Communicators with different tags are made at the same time over the same
 // processes; members that disagree are told.
 func TestCommFromGroup(t *testing.T) {
-	TestWorld(t, 3, func(ctx context.Context, c *Comm) error {
+	anyWay(t, 3, func(ctx context.Context, c *Comm) error {
 		s := c.World().NewSession()
 		g, err := s.Group(ctx, PsetWorld)
 		if err != nil {

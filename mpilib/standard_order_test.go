@@ -18,7 +18,7 @@ var mixedSizes = []int{16, 20 << 10, 100 << 10, 1 << 20, 16, 1 << 20, 20 << 10, 
 func TestStandard_3_5_Order(t *testing.T) {
 	t.Parallel()
 	for _, limit := range []int{16 << 20, 64 << 10} {
-		for ranks := 1; ranks <= 5; ranks++ {
+		for _, ranks := range worldSizes(1) {
 			for _, posted := range []int{0, 5, 16} {
 				t.Run(fmt.Sprintf("limit=%d/p=%d/posted=%d", limit, ranks, posted), func(t *testing.T) {
 					standardWorld(t, ranks, func(ctx context.Context, c *Comm) error {
@@ -107,7 +107,7 @@ func orderReceived(ctx context.Context, c *Comm, posted int) error {
 func TestStandard_3_5_OrderAnySource(t *testing.T) {
 	t.Parallel()
 	for _, limit := range []int{16 << 20, 64 << 10} {
-		for ranks := 2; ranks <= 5; ranks++ {
+		for _, ranks := range worldSizes(2) {
 			standardWorld(t, ranks, func(ctx context.Context, c *Comm) error {
 				if c.Rank() != 0 {
 					_, err := Waitall(ctx, orderSent(c)...)
@@ -140,7 +140,7 @@ func TestStandard_3_5_ReceivesInOrder(t *testing.T) {
 		{any, specific}, {specific, any}, {any, any}, {specific, specific},
 		{{AnySource, 5}, {0, AnyTag}}, {{0, AnyTag}, {AnySource, 5}},
 	} {
-		eachSize(t, 2, func(ctx context.Context, c *Comm, n int) error {
+		eachSizeAmong(t, 2, func(ctx context.Context, c *Comm, n int) error {
 			if c.Rank() == 0 {
 				return errors.Join(fence(ctx, c, 1), Send(ctx, c, pattern(n, 0), 1, 5), Send(ctx, c, pattern(10, 1), 1, 5))
 			}
@@ -162,7 +162,7 @@ func TestStandard_3_5_ReceivesInOrder(t *testing.T) {
 // alone.
 func TestStandard_3_5_LaterReceive(t *testing.T) {
 	t.Parallel()
-	eachSize(t, 2, func(ctx context.Context, c *Comm, n int) error {
+	eachSizeAmong(t, 2, func(ctx context.Context, c *Comm, n int) error {
 		if c.Rank() == 0 {
 			return errors.Join(fence(ctx, c, 1), Ssend(ctx, c, pattern(n, 1), 1, 1), Ssend(ctx, c, pattern(n, 2), 1, 2))
 		}
@@ -192,7 +192,7 @@ func TestStandard_3_5_EarliestOfTags(t *testing.T) {
 	t.Parallel()
 	tags := []int{3, 1, 2, 1, 3, 0, 2}
 	for _, limit := range []int{16 << 20, 64 << 10} {
-		standardWorld(t, 2, func(ctx context.Context, c *Comm) error {
+		standardAmong(t, 2, func(ctx context.Context, c *Comm) error {
 			if c.Rank() == 0 {
 				for i, tag := range tags {
 					if err := Bsend(ctx, c, pattern(orderSize(i), i), 1, tag); err != nil {
@@ -220,7 +220,7 @@ func TestStandard_3_5_Progress(t *testing.T) {
 	t.Parallel()
 	const count = 40
 	for _, n := range []int{16, 20 << 10, 100 << 10} {
-		standardWorld(t, 2, func(ctx context.Context, c *Comm) error {
+		standardAmong(t, 2, func(ctx context.Context, c *Comm) error {
 			if c.Rank() == 0 {
 				for i := range count {
 					if err := Bsend(ctx, c, pattern(n, i), 1, 1); err != nil {
@@ -247,7 +247,7 @@ func TestStandard_3_5_Progress(t *testing.T) {
 // anything any more.
 func TestStandard_3_5_ProgressWithoutCalls(t *testing.T) {
 	t.Parallel()
-	for ranks := 2; ranks <= 5; ranks++ {
+	for _, ranks := range worldSizes(2) {
 		eachSize(t, ranks, func(ctx context.Context, c *Comm, n int) error {
 			var in, out []*Request
 			var bufs [][]byte

@@ -13,7 +13,7 @@ import (
 // source and tag, and by nothing else; a probe says no where nothing matches.
 func TestStandard_3_8_1_Probe(t *testing.T) {
 	t.Parallel()
-	for ranks := 1; ranks <= 5; ranks++ {
+	for _, ranks := range worldSizes(1) {
 		eachSize(t, ranks, func(ctx context.Context, c *Comm, n int) error {
 			out := []*Request{Isend(c, pattern(n, c.Rank()), 0, c.Rank()), Isend(c, pattern(n, c.Rank()+10), 0, c.Rank())}
 			for i := 0; c.Rank() == 0 && i < 2*ranks; i++ {
@@ -50,7 +50,7 @@ func TestStandard_3_8_1_Probe(t *testing.T) {
 // the next one with the same envelope goes to others, and Improbe finds none.
 func TestStandard_3_8_2_Mprobe(t *testing.T) {
 	t.Parallel()
-	eachSize(t, 2, func(ctx context.Context, c *Comm, n int) error {
+	eachSizeAmong(t, 2, func(ctx context.Context, c *Comm, n int) error {
 		if c.Rank() == 0 {
 			first, second := Issend(c, pattern(n, 1), 1, 1), Isend(c, pattern(n, 2), 1, 1)
 			if err := fence(ctx, c, 1); err != nil { // the first is probed, not received
@@ -82,7 +82,7 @@ func TestStandard_3_8_2_Mprobe(t *testing.T) {
 func TestStandard_3_8_2_MprobeRace(t *testing.T) {
 	t.Parallel()
 	const each, count, last = 4, 100, 100
-	for ranks := 2; ranks <= 4; ranks++ {
+	for _, ranks := range worldSizes(2) {
 		standardWorld(t, ranks, func(ctx context.Context, c *Comm) error {
 			if c.Rank() != 0 {
 				for i := range count {
@@ -140,7 +140,7 @@ func takeSome(ctx context.Context, c *Comm, how, count int, note func(Status)) e
 // one that has matched gets it, although it is cancelled then.
 func TestStandard_3_8_4_CancelReceive(t *testing.T) {
 	t.Parallel()
-	eachSize(t, 2, func(ctx context.Context, c *Comm, n int) error {
+	eachSizeAmong(t, 2, func(ctx context.Context, c *Comm, n int) error {
 		if c.Rank() == 0 {
 			return errors.Join(fence(ctx, c, 1), Send(ctx, c, pattern(n, 1), 1, 1), Send(ctx, c, []byte{}, 1, 2), fence(ctx, c, 1))
 		}
@@ -186,7 +186,7 @@ func TestStandard_3_8_4_CancelSend(t *testing.T) {
 	t.Parallel()
 	for _, late := range []bool{false, true} {
 		for i, mode := range startModes {
-			eachSize(t, 2, func(ctx context.Context, c *Comm, n int) error {
+			eachSizeAmong(t, 2, func(ctx context.Context, c *Comm, n int) error {
 				if c.Rank() == 0 {
 					r := mode.start(c, pattern(n, i), 1, 1)
 					if late {
@@ -223,7 +223,7 @@ func TestStandard_3_8_4_CancelSend(t *testing.T) {
 // 3.8.4: a send that a receive, or a matched probe, has matched is not cancelled.
 func TestStandard_3_8_4_CancelMatchedSend(t *testing.T) {
 	t.Parallel()
-	eachSize(t, 2, func(ctx context.Context, c *Comm, n int) error {
+	eachSizeAmong(t, 2, func(ctx context.Context, c *Comm, n int) error {
 		for i, mode := range startModes {
 			if c.Rank() == 0 {
 				r := mode.start(c, pattern(n, i), 1, 1)
@@ -259,7 +259,7 @@ func TestStandard_3_8_4_CancelRace(t *testing.T) {
 	t.Parallel()
 	const rounds = 100
 	for _, limit := range []int{16 << 20, 64 << 10} {
-		standardWorld(t, 2, func(ctx context.Context, c *Comm) error {
+		standardAmong(t, 2, func(ctx context.Context, c *Comm) error {
 			for i := range rounds {
 				n, mode := mixedSizes[i%4], startModes[i/4%2]
 				if c.Rank() == 0 {
@@ -314,7 +314,7 @@ func TestStandard_3_8_4_CancelRace(t *testing.T) {
 // unless it is complete or a probe has taken it out.
 func TestStandard_3_8_4_CancelSelf(t *testing.T) {
 	t.Parallel()
-	eachSize(t, 1, func(ctx context.Context, c *Comm, n int) error {
+	eachSizeAmong(t, 1, func(ctx context.Context, c *Comm, n int) error {
 		for i, mode := range startModes {
 			for _, probed := range []bool{false, true} {
 				r := mode.start(c, pattern(n, i), 0, 1)

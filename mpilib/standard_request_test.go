@@ -12,7 +12,7 @@ import (
 // complete stays so, and Wait and Test return the same.
 func TestStandard_3_7_3_WaitTest(t *testing.T) {
 	t.Parallel()
-	eachSize(t, 2, func(ctx context.Context, c *Comm, n int) error {
+	eachSizeAmong(t, 2, func(ctx context.Context, c *Comm, n int) error {
 		if c.Rank() == 0 {
 			return errors.Join(fence(ctx, c, 1), fence(ctx, c, 1), Send(ctx, c, pattern(n, 1), 1, 1), Send(ctx, c, []byte{}, 1, 2))
 		}
@@ -43,7 +43,7 @@ func TestStandard_3_7_3_WaitTest(t *testing.T) {
 // at once, with Undefined where they say which.
 func TestStandard_3_7_5_NullRequests(t *testing.T) {
 	t.Parallel()
-	standardWorld(t, 1, func(ctx context.Context, c *Comm) error {
+	standardAmong(t, 1, func(ctx context.Context, c *Comm) error {
 		for _, none := range [][]*Request{nil, {nil}, {nil, nil, nil}} {
 			if i, st, err := Waitany(ctx, none...); i != Undefined || st != emptyStatus || err != nil {
 				return fmt.Errorf("Waitany: %d, %+v, %v", i, st, err)
@@ -92,7 +92,7 @@ func TestStandard_3_7_5_NullRequests(t *testing.T) {
 // others do not need; Testsome and Waitsome return all that are complete.
 func TestStandard_3_7_5_AnySome(t *testing.T) {
 	t.Parallel()
-	for ranks := 1; ranks <= 5; ranks++ {
+	for _, ranks := range worldSizes(1) {
 		for _, some := range []bool{false, true} {
 			eachSize(t, ranks, func(ctx context.Context, c *Comm, n int) error {
 				open := make([]*Request, 2*ranks)
@@ -142,7 +142,7 @@ func TestStandard_3_7_5_AnySome(t *testing.T) {
 // and Waitall not before all are; an error of one keeps none of the others.
 func TestStandard_3_7_5_All(t *testing.T) {
 	t.Parallel()
-	eachSize(t, 2, func(ctx context.Context, c *Comm, n int) error {
+	eachSizeAmong(t, 2, func(ctx context.Context, c *Comm, n int) error {
 		if c.Rank() == 0 {
 			err := errors.Join(fence(ctx, c, 1), Send(ctx, c, pattern(n, 2), 1, 2), fence(ctx, c, 1))
 			return errors.Join(err, Send(ctx, c, pattern(n+1, 1), 1, 1), Send(ctx, c, pattern(n, 3), 1, 3))
@@ -178,7 +178,7 @@ func TestStandard_3_7_5_All(t *testing.T) {
 // A wait for any of several that ends with its context gives none of them up.
 func TestStandard_3_7_5_AnyGivenUp(t *testing.T) {
 	t.Parallel()
-	eachSize(t, 2, func(ctx context.Context, c *Comm, n int) error {
+	eachSizeAmong(t, 2, func(ctx context.Context, c *Comm, n int) error {
 		if c.Rank() == 0 {
 			return errors.Join(fence(ctx, c, 1), Send(ctx, c, pattern(n, 1), 1, 1))
 		}
@@ -205,7 +205,7 @@ func TestStandard_3_7_5_AnyGivenUp(t *testing.T) {
 // arrives.
 func TestStandard_WaitGivenUp(t *testing.T) {
 	t.Parallel()
-	eachSize(t, 2, func(ctx context.Context, c *Comm, n int) error {
+	eachSizeAmong(t, 2, func(ctx context.Context, c *Comm, n int) error {
 		gone, cancel := context.WithCancel(ctx)
 		cancel()
 		if c.Rank() == 0 {

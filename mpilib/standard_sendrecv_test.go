@@ -12,7 +12,7 @@ import (
 // nothing, receives and probes have its status.
 func TestStandard_3_10_ProcNull(t *testing.T) {
 	t.Parallel()
-	for n := 1; n <= 5; n++ {
+	for _, n := range worldSizes(1) {
 		standardWorld(t, n, func(ctx context.Context, c *Comm) error {
 			buf := []byte{7}
 			for i, send := range []func(context.Context, *Comm, []byte, int, int) error{Send[byte], Ssend[byte], Bsend[byte], Rsend[byte]} {
@@ -63,7 +63,7 @@ func TestStandard_3_10_ProcNull(t *testing.T) {
 // a message to oneself.
 func TestStandard_3_11_Ring(t *testing.T) {
 	t.Parallel()
-	for ranks := 1; ranks <= 5; ranks++ {
+	for _, ranks := range worldSizes(1) {
 		eachSize(t, ranks, func(ctx context.Context, c *Comm, n int) error {
 			next, before := (c.Rank()+1)%ranks, (c.Rank()+ranks-1)%ranks
 			buf := make([]byte, n+ranks)
@@ -84,7 +84,7 @@ func TestStandard_3_11_Ring(t *testing.T) {
 // 3.11, 3.10: with ProcNull at its ends the ring is a line.
 func TestStandard_3_11_Line(t *testing.T) {
 	t.Parallel()
-	for ranks := 1; ranks <= 5; ranks++ {
+	for _, ranks := range worldSizes(1) {
 		eachSize(t, ranks, func(ctx context.Context, c *Comm, n int) error {
 			next, before := c.Rank()+1, c.Rank()-1
 			want := Status{Source: before, Tag: 1, Count: n, Bytes: n}
@@ -111,7 +111,7 @@ func TestStandard_3_11_Line(t *testing.T) {
 // messages may differ in type and tag.
 func TestStandard_3_11_WithOthers(t *testing.T) {
 	t.Parallel()
-	eachSize(t, 2, func(ctx context.Context, c *Comm, n int) error {
+	eachSizeAmong(t, 2, func(ctx context.Context, c *Comm, n int) error {
 		if c.Rank() == 0 {
 			in := make([]int32, n)
 			st, err := Sendrecv(ctx, c, pattern(n, 5), 1, 3, in, 1, 4)
@@ -135,7 +135,7 @@ func TestStandard_3_11_WithOthers(t *testing.T) {
 // wait for the other.
 func TestStandard_3_11_WrongArguments(t *testing.T) {
 	t.Parallel()
-	eachSize(t, 2, func(ctx context.Context, c *Comm, n int) error {
+	eachSizeAmong(t, 2, func(ctx context.Context, c *Comm, n int) error {
 		buf := make([]byte, n)
 		other := 1 - c.Rank()
 		if _, err := Sendrecv(ctx, c, pattern(n, 1), 2, 1, buf, other, 1); !errors.Is(err, ErrRank) {

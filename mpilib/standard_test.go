@@ -60,26 +60,78 @@ func isPattern(buf []byte, st Status, n, seed int) error {
 	return nil
 }
 
+// worldSizes are the worlds that a rule is tested in, from that of so many ranks on.
+func worldSizes(from int) (sizes []int) {
+	most := 5
+	if *everyWay {
+		most = 9
+	}
+	for n := from; n <= most; n++ {
+		sizes = append(sizes, n)
+	}
+	return sizes
+}
+
+// limits are much and little memory for unexpected messages.
+var limits = []int{16 << 20, 64 << 10}
+
 // eachSize runs f in a world of ranks for every size, with much and with little
 // memory for unexpected messages.
 func eachSize(t *testing.T, ranks int, f func(ctx context.Context, c *Comm, n int) error) {
 	t.Helper()
-	for _, limit := range []int{16 << 20, 64 << 10} {
-		standardWorld(t, ranks, func(ctx context.Context, c *Comm) error {
-			for _, n := range standardSizes {
-				if err := f(ctx, c, n); err != nil {
-					return fmt.Errorf("%d bytes, limit %d: %w", n, limit, err)
-				}
-			}
-			return nil
-		}, WithUnexpectedLimit(limit))
+	for _, limit := range limits {
+		standardWorld(t, ranks, everySize(limit, f), WithUnexpectedLimit(limit))
 	}
 }
 
-// standardWorld is TestWorld in which nobody finalizes before all have returned.
+// eachSizeAmong is eachSize for a rule among so many ranks, whatever others do.
+func eachSizeAmong(t *testing.T, ranks int, f func(ctx context.Context, c *Comm, n int) error) {
+	t.Helper()
+	for _, limit := range limits {
+		standardAmong(t, ranks, everySize(limit, f), WithUnexpectedLimit(limit))
+	}
+}
+
+func everySize(limit int, f func(ctx context.Context, c *Comm, n int) error) func(context.Context, *Comm) error {
+	return func(ctx context.Context, c *Comm) error {
+		for _, n := range standardSizes {
+			if err := f(ctx, c, n); err != nil {
+				return fmt.Errorf("%d bytes, limit %d: %w", n, limit, err)
+			}
+		}
+		return nil
+	}
+}
+
+// standardAmong runs f in communicators of so many ranks, as many as a world has room
+// for: in worlds of that size, and of others.
+func standardAmong(t *testing.T, ranks int, f func(ctx context.Context, c *Comm) error, opts ...Option) {
+	t.Helper()
+	sizes := worldSizes(ranks)
+	if !*everyWay {
+		sizes = []int{ranks + max(0, turn(t)%8-4)} // half of them of that size
+	}
+	for _, n := range sizes {
+		standardWorld(t, n, func(ctx context.Context, world *Comm) error {
+			apart := n / ranks // such that the ranks are joined differently in each
+			colour := world.Rank() % apart
+			if world.Rank() >= apart*ranks {
+				colour = Undefined
+			}
+			c, err := world.Split(ctx, colour, world.Rank())
+			if err != nil || c == nil {
+				return err
+			}
+			return f(ctx, c)
+		}, opts...)
+	}
+}
+
+// standardWorld is a world, made in any way, in which nobody finalizes before all
+// have returned.
 func standardWorld(t *testing.T, ranks int, f func(ctx context.Context, c *Comm) error, opts ...Option) {
 	t.Helper()
-	TestWorld(t, ranks, func(ctx context.Context, c *Comm) error {
+	anyWay(t, ranks, func(ctx context.Context, c *Comm) error {
 		if err := f(ctx, c); err != nil {
 			return err
 		}
@@ -99,7 +151,7 @@ var startModes = []struct {
 // buffers of no elements or none at all.
 func TestStandard_3_2_2_ZeroCount(t *testing.T) {
 	t.Parallel()
-	for n := 1; n <= 5; n++ {
+	for _, n := range worldSizes(1) {
 		standardWorld(t, n, func(ctx context.Context, c *Comm) error {
 			next, before := (c.Rank()+1)%n, (c.Rank()+n-1)%n
 			for i, buf := range [][]int64{nil, {}, make([]int64, 3)} {
@@ -121,7 +173,7 @@ func TestStandard_3_2_2_ZeroCount(t *testing.T) {
 // received only where all of them agree; tags go from 0 to the upper bound.
 func TestStandard_3_2_3_Envelope(t *testing.T) {
 	t.Parallel()
-	standardWorld(t, 3, func(ctx context.Context, world *Comm) error {
+	standardAmong(t, 3, func(ctx context.Context, world *Comm) error {
 		other, err := world.Dup(ctx)
 		if err != nil {
 			return err
@@ -163,7 +215,7 @@ func TestStandard_3_2_3_Envelope(t *testing.T) {
 // as they are; if it is longer that is an error, and the messages behind it are none.
 func TestStandard_3_2_4_Lengths(t *testing.T) {
 	t.Parallel()
-	eachSize(t, 2, func(ctx context.Context, c *Comm, n int) error {
+	eachSizeAmong(t, 2, func(ctx context.Context, c *Comm, n int) error {
 		if c.Rank() == 0 {
 			for i := range 3 {
 				if err := Bsend(ctx, c, pattern(n, i), 1, 0); err != nil {
@@ -195,7 +247,7 @@ func TestStandard_3_2_4_Lengths(t *testing.T) {
 // how many elements of a type came, or that it is no whole number of them.
 func TestStandard_3_2_5_Status(t *testing.T) {
 	t.Parallel()
-	for n := 1; n <= 5; n++ {
+	for _, n := range worldSizes(1) {
 		standardWorld(t, n, func(ctx context.Context, c *Comm) error {
 			if err := Bsend(ctx, c, make([]int32, 3*c.Rank()), 0, c.Rank()+7); err != nil || c.Rank() != 0 {
 				return err
@@ -224,7 +276,7 @@ func TestStandard_3_2_5_Status(t *testing.T) {
 // 3.4: a synchronous send is not complete before a receive has matched it.
 func TestStandard_3_4_Synchronous(t *testing.T) {
 	t.Parallel()
-	eachSize(t, 2, func(ctx context.Context, c *Comm, n int) error {
+	eachSizeAmong(t, 2, func(ctx context.Context, c *Comm, n int) error {
 		if c.Rank() == 1 {
 			err1, err2 := fence(ctx, c, 0), fence(ctx, c, 0)
 			return errors.Join(err1, err2, arrivesAs(ctx, c, 0, 1, n, 1))
@@ -246,7 +298,7 @@ func TestStandard_3_4_Synchronous(t *testing.T) {
 func TestStandard_3_4_SynchronousBlocks(t *testing.T) {
 	t.Parallel()
 	var posted atomic.Int64 // how many receives were
-	eachSize(t, 2, func(ctx context.Context, c *Comm, n int) error {
+	eachSizeAmong(t, 2, func(ctx context.Context, c *Comm, n int) error {
 		if c.Rank() == 0 {
 			before := posted.Load()
 			if err := Ssend(ctx, c, pattern(n, 2), 1, 1); err != nil {
@@ -270,7 +322,7 @@ func TestStandard_3_4_SynchronousBlocks(t *testing.T) {
 func TestStandard_3_4_Buffered(t *testing.T) {
 	t.Parallel()
 	const count = 10
-	for ranks := 1; ranks <= 3; ranks++ {
+	for _, ranks := range worldSizes(1) {
 		eachSize(t, ranks, func(ctx context.Context, c *Comm, n int) error {
 			for to := range ranks {
 				for i := range count {
@@ -302,7 +354,7 @@ func TestStandard_3_4_Buffered(t *testing.T) {
 // 3.4: a ready send whose receive is posted is as any other.
 func TestStandard_3_4_Ready(t *testing.T) {
 	t.Parallel()
-	eachSize(t, 2, func(ctx context.Context, c *Comm, n int) error {
+	eachSizeAmong(t, 2, func(ctx context.Context, c *Comm, n int) error {
 		if c.Rank() == 0 {
 			return errors.Join(fence(ctx, c, 1), Rsend(ctx, c, pattern(n, 3), 1, 1))
 		}
@@ -321,7 +373,7 @@ func TestStandard_3_4_Ready(t *testing.T) {
 func TestStandard_3_4_BufferAfterSend(t *testing.T) {
 	t.Parallel()
 	modes := []func(context.Context, *Comm, []byte, int, int) error{Send[byte], Ssend[byte], Bsend[byte], Rsend[byte]}
-	eachSize(t, 2, func(ctx context.Context, c *Comm, n int) error {
+	eachSizeAmong(t, 2, func(ctx context.Context, c *Comm, n int) error {
 		for i, send := range modes {
 			if c.Rank() == 1 {
 				if err := arrivesAs(ctx, c, 0, i, n, i); err != nil {
@@ -342,7 +394,7 @@ func TestStandard_3_4_BufferAfterSend(t *testing.T) {
 // 3.4, 3.7: in every mode a process may send to itself.
 func TestStandard_3_4_Self(t *testing.T) {
 	t.Parallel()
-	eachSize(t, 1, func(ctx context.Context, c *Comm, n int) error {
+	eachSizeAmong(t, 1, func(ctx context.Context, c *Comm, n int) error {
 		for i, mode := range startModes {
 			for _, posted := range []bool{true, false} {
 				buf, out := make([]byte, n), pattern(n, i)
@@ -372,7 +424,7 @@ func TestStandard_3_4_Self(t *testing.T) {
 func TestStandard_3_6_BufferedThenFinalize(t *testing.T) {
 	t.Parallel()
 	for _, n := range standardSizes {
-		TestWorld(t, 2, func(ctx context.Context, c *Comm) error {
+		anyWay(t, 2, func(ctx context.Context, c *Comm) error {
 			if c.Rank() == 0 {
 				return Bsend(ctx, c, pattern(n, 4), 1, 1)
 			}

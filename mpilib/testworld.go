@@ -34,6 +34,13 @@ func TestWorld(t TB, n int, f func(ctx context.Context, comm *Comm) error, opts 
 		t.Fatalf("TestWorld: %v", err)
 	}
 	defer os.RemoveAll(dir)
+	testWorld(t, n, func(self overlay.ProcessName) (overlay.Connector, error) { return local.Listen(dir, self) }, f, opts...)
+}
+
+// testWorld is TestWorld whose ranks reach each other by what connect returns for
+// each of them.
+func testWorld(t TB, n int, connect func(self overlay.ProcessName) (overlay.Connector, error), f func(context.Context, *Comm) error, opts ...Option) {
+	t.Helper()
 	key, err := jobkey.New("test")
 	if err != nil {
 		t.Fatalf("TestWorld: %v", err)
@@ -43,7 +50,7 @@ func TestWorld(t TB, n int, f func(ctx context.Context, comm *Comm) error, opts 
 	var ranks sync.WaitGroup
 	for rank := range n {
 		ranks.Go(func() {
-			if err := runRank(ctx, dir, key, rank, n, f, opts); err != nil {
+			if err := runRank(ctx, connect, key, rank, n, f, opts); err != nil {
 				t.Errorf("rank %d of %d: %v", rank, n, err)
 				cancel()
 			}
@@ -52,8 +59,8 @@ func TestWorld(t TB, n int, f func(ctx context.Context, comm *Comm) error, opts 
 	ranks.Wait()
 }
 
-func runRank(ctx context.Context, dir string, key jobkey.Key, rank, size int, f func(context.Context, *Comm) error, opts []Option) error {
-	conn, err := local.Listen(dir, overlay.ProcessName{Job: key.ID(), Rank: uint32(rank)})
+func runRank(ctx context.Context, connect func(overlay.ProcessName) (overlay.Connector, error), key jobkey.Key, rank, size int, f func(context.Context, *Comm) error, opts []Option) error {
+	conn, err := connect(overlay.ProcessName{Job: key.ID(), Rank: uint32(rank)})
 	if err != nil {
 		return err
 	}

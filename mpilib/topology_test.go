@@ -11,7 +11,7 @@ import (
 // MPI-4.1, sections 8.5.1 and 8.5.5 to 8.5.7: grids, with processes left over.
 func TestCart(t *testing.T) {
 	sizes(t, func(t *testing.T, n int) {
-		TestWorld(t, n, func(ctx context.Context, c *Comm) error {
+		anyWay(t, n, func(ctx context.Context, c *Comm) error {
 			dims, periods := []int{2, n / 2}, []bool{false, true}
 			if n == 1 {
 				dims = []int{1, 1}
@@ -98,7 +98,7 @@ func TestDimsCreate(t *testing.T) {
 // MPI-4.1, section 8.5.1: with reorder, ranks may change; here so that
 // neighbours are on one site.
 func TestReorder(t *testing.T) {
-	TestWorld(t, 8, func(ctx context.Context, c *Comm) error {
+	anyWay(t, 8, func(ctx context.Context, c *Comm) error {
 		cart, err := c.CartCreate(ctx, []int{2, 4}, []bool{false, false}, true)
 		if err != nil {
 			return err
@@ -145,7 +145,7 @@ func TestReorder(t *testing.T) {
 }
 
 func TestTopologyMisuse(t *testing.T) {
-	TestWorld(t, 3, func(ctx context.Context, c *Comm) error {
+	anyWay(t, 3, func(ctx context.Context, c *Comm) error {
 		_, big := c.CartCreate(ctx, []int{2, 2}, []bool{false, false}, false)
 		_, differ := c.CartCreate(ctx, []int{1, 1 + c.Rank()/2}, []bool{false, false}, false)
 		_, edges := c.GraphCreate(ctx, []int{1}, []int{5}, false)
@@ -185,7 +185,7 @@ func TestTopologyMisuse(t *testing.T) {
 
 // MPI-4.1, section 8.5.3 and 8.5.5: graphs, with processes left over.
 func TestGraph(t *testing.T) {
-	TestWorld(t, 5, func(ctx context.Context, c *Comm) error {
+	anyWay(t, 5, func(ctx context.Context, c *Comm) error {
 		// The example of 8.5.3.
 		index, edges := []int{2, 3, 4, 6}, []int{1, 3, 0, 3, 0, 2}
 		g, err := c.GraphCreate(ctx, index, edges, false)
@@ -224,7 +224,7 @@ func TestGraph(t *testing.T) {
 // same neighbours, whoever names the edges.
 func TestDistGraph(t *testing.T) {
 	sizes(t, func(t *testing.T, n int) {
-		TestWorld(t, n, func(ctx context.Context, c *Comm) error {
+		anyWay(t, n, func(ctx context.Context, c *Comm) error {
 			// Everybody sends to the next and, twice, to rank 0.
 			r := c.Rank()
 			dests, weights := []int{(r + 1) % n, 0, 0}, []int{r, 10, 20}
@@ -286,7 +286,7 @@ func sameEdges(a, aw, b, bw []int) bool {
 // or the caller itself; nothing moves beyond an edge.
 func TestNeighborCart(t *testing.T) {
 	sizes(t, func(t *testing.T, n int) {
-		TestWorld(t, n, func(ctx context.Context, c *Comm) error {
+		anyWay(t, n, func(ctx context.Context, c *Comm) error {
 			cart, err := c.CartCreate(ctx, []int{n, 1}, []bool{true, false}, false)
 			if err != nil {
 				return err

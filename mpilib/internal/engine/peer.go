@@ -162,6 +162,9 @@ func (p *peer) depart() {
 		delete(p.offers, id)
 		if r.state == moving {
 			r.ended = true
+			if r.giveUp == nil {
+				r.giveUp = p.left()
+			}
 			continue
 		}
 		p.out.remove(r)

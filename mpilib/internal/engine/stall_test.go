@@ -301,6 +301,37 @@ func TestCompletedBySomebodyElse(t *testing.T) {
 	}
 }
 
+// A send whose peer says goodbye while a part of it is being written has no further
+// part written, and fails.
+func TestGoodbyeWhileMoving(t *testing.T) {
+	const size = 3 << 20
+	mine, peer := sockets(t)
+	gate := make(chan struct{})
+	e := New(Config{Rank: 0, Size: 2})
+	e.Attach(&link.Link{Conn: gated{bareConn{mine}, gate}, Peer: overlay.ProcessName{Rank: 1}})
+	t.Cleanup(func() { peer.Close(); e.Close() })
+	var r Request
+	e.Isend(&r, everyone{}, 0, 1, 5, make([]byte, size), Standard, false)
+	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeOffer, Tag: 5, ID: 1, Length: size})
+	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeData, Flags: wire.EnvelopeHead, ID: 1, Length: firstCredit})
+	io.CopyN(io.Discard, peer, firstCredit)
+	gate <- struct{}{}
+	say(t, peer, wire.Envelope{Kind: wire.EnvelopeAsk, ID: 1, Length: size})
+	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeData, ID: 1, Length: chunk})
+	say(t, peer, wire.Envelope{Kind: wire.EnvelopeGoodbye})
+	for heard := false; !heard; runtime.Gosched() {
+		e.mu.Lock()
+		heard = r.ended
+		e.mu.Unlock()
+	}
+	io.CopyN(io.Discard, peer, chunk)
+	close(gate)
+	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeConfirm})
+	if _, err := wait(t, &r); !errors.Is(err, ErrFinalized) {
+		t.Error(err)
+	}
+}
+
 // A message of a buffered send is received though its sender finalizes at once, and
 // one that is never received holds nobody.
 func TestBufferedBeforeGoodbye(t *testing.T) {

@@ -270,11 +270,12 @@ func (p *peer) wrote(n int64, mark uint64, err error) {
 			r.finish(p.failed)
 		case s.last && r.mode != Synchronous:
 			r.finish(r.giveUp) // nothing of it is the link's any more
+		case r.ended:
+			p.out.remove(r)
+			r.finish(r.giveUp)
 		case r.giveUp != nil:
 			r.state = waiting
 			p.abandon(r, r.giveUp)
-		case r.ended:
-			r.finish(nil)
 		default:
 			r.state = waiting
 			p.settled(r)

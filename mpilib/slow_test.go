@@ -1,0 +1,107 @@
+package mpilib
+
+import (
+	"context"
+	"math/rand/v2"
+	"net"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+)
+
+// slowness carries connections on, bytes in pieces of all sizes, each after a time of
+// its own: mostly none, often some tens of microseconds, now and then milliseconds.
+// Each connection and direction is slow by itself.
+type slowness struct {
+	ctx     context.Context
+	running sync.WaitGroup
+}
+
+// newSlowness makes one that ends with ctx.
+func newSlowness(ctx context.Context) *slowness { return &slowness{ctx: ctx} }
+
+// wait returns when all that was started has ended; ctx is done then.
+func (s *slowness) wait() { s.running.Wait() }
+
+// before listens in the place of addr, and returns where.
+func (s *slowness) before(t *testing.T, network, addr string) string {
+	at := "127.0.0.1:0"
+	if network == "unix" {
+		at = filepath.Join(filepath.Dir(addr), "slow-"+filepath.Base(addr))
+	}
+	ln, err := net.Listen(network, at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	context.AfterFunc(s.ctx, func() { ln.Close() })
+	s.running.Go(func() {
+		for {
+			near, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			far, err := net.Dial(network, addr)
+			if err != nil {
+				near.Close()
+				continue
+			}
+			s.join(near, far)
+		}
+	})
+	return ln.Addr().String()
+}
+
+// join carries bytes both ways until both have ended, or s has.
+func (s *slowness) join(a, b net.Conn) {
+	stop := context.AfterFunc(s.ctx, func() {
+		a.Close()
+		b.Close()
+	})
+	s.running.Go(func() {
+		var both sync.WaitGroup
+		both.Go(func() { s.carry(a, b) })
+		both.Go(func() { s.carry(b, a) })
+		both.Wait()
+		a.Close()
+		b.Close()
+		stop()
+	})
+}
+
+func (s *slowness) carry(to, from net.Conn) {
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := from.Read(buf[:1+rand.IntN(1<<(1+rand.IntN(16)))])
+		if n > 0 {
+			s.pause()
+			if _, err := to.Write(buf[:n]); err != nil {
+				from.Close() // nobody reads on
+				return
+			}
+		}
+		if err != nil {
+			to.(interface{ CloseWrite() error }).CloseWrite()
+			return
+		}
+	}
+}
+
+// pause is time to let pass: the one thing that this file is for.
+func (s *slowness) pause() {
+	var d time.Duration
+	switch k := rand.IntN(100); {
+	case k < 70:
+		return
+	case k < 99:
+		d = time.Duration(rand.IntN(50_000))
+	default:
+		d = time.Duration(rand.IntN(3_000_000))
+	}
+	wake := time.NewTimer(d)
+	defer wake.Stop()
+	select {
+	case <-wake.C:
+	case <-s.ctx.Done():
+	}
+}

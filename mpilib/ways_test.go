@@ -1,0 +1,155 @@
+package mpilib
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"hash/fnv"
+	"log/slog"
+	"os"
+	"sync"
+	"testing"
+
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// The rules hold however ranks reach each other. So worlds of tests are joined in
+// all the ways there are: on a node, across nodes of a site, through a proxy, and
+// all of these at once; each also over sockets that are slow now and then, so that
+// what arrives together elsewhere arrives apart, and in other orders between pairs.
+//
+// A run of the tests takes the ways in turn, a world in one of them; with -every each
+// world is made in each of them, and with 1 to 9 ranks.
+var everyWay = flag.Bool("every", false, "make each world of the tests in every way, with up to 9 ranks (takes about half an hour)")
+
+// A way is how the ranks of a world reach each other.
+type way struct {
+	name   string
+	path   func(a, b int) overlay.Technique // between two ranks; 0 is the same node
+	places func(rank int) (site, node string)
+	slow   bool // bytes take their time
+}
+
+var ways = []way{
+	{name: "local", path: alike(0)},
+	{name: "mixed", path: mixedPath, places: mixedPlace},
+	{name: "direct", path: alike(overlay.Direct), places: ownNode},
+	{name: "relay", path: alike(overlay.Relay), places: ownSite},
+	{name: "slow mixed", path: mixedPath, places: mixedPlace, slow: true},
+	{name: "slow local", path: alike(0), slow: true},
+	{name: "slow direct", path: alike(overlay.Direct), places: ownNode, slow: true},
+	{name: "slow relay", path: alike(overlay.Relay), places: ownSite, slow: true},
+}
+
+func alike(t overlay.Technique) func(int, int) overlay.Technique {
+	return func(int, int) overlay.Technique { return t }
+}
+
+func ownNode(rank int) (site, node string) { return "site", fmt.Sprintf("node%d", rank) }
+func ownSite(rank int) (site, node string) { return fmt.Sprintf("site%d", rank), "node" }
+
+// mixedPlace has two sites of two nodes, such that the first ranks have a relay, a
+// direct path and a common node among them already.
+func mixedPlace(rank int) (site, node string) {
+	at := [...]struct{ site, node string }{
+		{"a", "1"}, {"b", "1"}, {"a", "2"}, {"a", "1"}, {"b", "1"}, {"b", "2"}, {"a", "2"}, {"b", "2"}, {"a", "1"},
+	}[rank%9]
+	return at.site, at.node
+}
+
+func mixedPath(a, b int) overlay.Technique {
+	siteA, nodeA := mixedPlace(a)
+	siteB, nodeB := mixedPlace(b)
+	switch {
+	case siteA != siteB:
+		return overlay.Relay
+	case nodeA != nodeB:
+		return overlay.Direct
+	}
+	return 0
+}
+
+// turns counts the worlds of each test, so that a test's worlds are made in the same
+// ways whatever other tests run beside it.
+var turns = struct {
+	sync.Mutex
+	of map[string]uint32
+}{of: map[string]uint32{}}
+
+// turn returns a number that is the next at each call of a test, from one of its own
+// on.
+func turn(t *testing.T) int {
+	turns.Lock()
+	defer turns.Unlock()
+	at, known := turns.of[t.Name()]
+	if !known {
+		h := fnv.New32a()
+		h.Write([]byte(t.Name()))
+		at = h.Sum32() % 1000
+	}
+	turns.of[t.Name()] = at + 1
+	return int(at)
+}
+
+// anyWay is TestWorld in one of the ways, or in every one.
+func anyWay(t *testing.T, ranks int, f func(ctx context.Context, c *Comm) error, opts ...Option) {
+	t.Helper()
+	if !*everyWay {
+		ways[turn(t)%len(ways)].world(t, ranks, f, opts...)
+		return
+	}
+	for _, w := range ways {
+		w.world(t, ranks, f, opts...)
+	}
+}
+
+// world is TestWorld with ranks that reach each other in this way.
+func (w way) world(t *testing.T, ranks int, f func(ctx context.Context, c *Comm) error, opts ...Option) {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "isthmus")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	m := newMeeting(t, dir, w)
+	defer m.close()
+	if w.places != nil {
+		opts = append([]Option{WithPlaces(w.places)}, opts...) // what a test says itself counts
+	}
+	failed := t.Failed()
+	testWorld(t, ranks, m.join, f, opts...)
+	if t.Failed() && !failed {
+		t.Logf("that world had %d ranks, way %q", ranks, w.name)
+	}
+}
+
+// Every way carries bytes as it says, or the tests would prove nothing.
+func TestWays(t *testing.T) {
+	for _, w := range ways {
+		t.Run(w.name, func(t *testing.T) {
+			w.world(t, 5, func(ctx context.Context, c *Comm) error {
+				if err := Alltoall(ctx, c, make([]int, 5), make([]int, 5)); err != nil {
+					return err
+				}
+				for other := range 5 { // a link with each
+					if _, err := Sendrecv(ctx, c, []int{1}, other, 0, []int{0}, other, 0); err != nil {
+						return err
+					}
+				}
+				for _, l := range c.world.Links() {
+					want, sealed := "local", false
+					if t := w.path(c.Rank(), l.Peer); t != 0 {
+						want, sealed = t.String(), t == overlay.Relay
+					}
+					if l.Technique != want || sealed != (l.Cipher != "") {
+						return fmt.Errorf("link with %d: %+v, want %s", l.Peer, l, want)
+					}
+				}
+				return nil
+			})
+		})
+	}
+}
+
+// quiet is a log that nobody reads.
+var quiet = slog.New(slog.DiscardHandler)
