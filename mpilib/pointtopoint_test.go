@@ -312,6 +312,6 @@ func TestGivingUpHalfWay(t *testing.T) {
 				}
 			}
 		}
-		return nil
+		return Barrier(ctx, c) // the sender of what was given up has not left
 	})
 }

@@ -70,9 +70,13 @@ func (s *slowness) join(a, b net.Conn) {
 }
 
 func (s *slowness) carry(to, from net.Conn) {
-	buf := make([]byte, 64<<10)
+	buf := make([]byte, 256<<10)
 	for {
-		n, err := from.Read(buf[:1+rand.IntN(1<<(1+rand.IntN(16)))])
+		most := len(buf) // or now and then less
+		if rand.IntN(2) == 0 {
+			most = 1 + rand.IntN(1<<(1+rand.IntN(18)))
+		}
+		n, err := from.Read(buf[:most])
 		if n > 0 {
 			s.pause()
 			if _, err := to.Write(buf[:n]); err != nil {
