@@ -16,7 +16,7 @@ const (
 	EnvelopeGoodbye   EnvelopeKind = 2  // the sender will send no more messages; the receiver answers Confirm
 	EnvelopeConfirm   EnvelopeKind = 3  // the sender has read everything before the peer's Goodbye
 	EnvelopeOffer     EnvelopeKind = 4  // a message of Length bytes; none of them follow here
-	EnvelopeAsk       EnvelopeKind = 5  // a receive has matched the offer and wants Length bytes of it: all, or none, which ends it
+	EnvelopeAsk       EnvelopeKind = 5  // a receive has matched the offer and wants Length bytes of it: all, or none, which ends it; with Late the offer came before its receive
 	EnvelopeData      EnvelopeKind = 6  // the next Length bytes of the offer follow; with Head they are sent unasked
 	EnvelopeTaken     EnvelopeKind = 7  // the receiver has all of the offer, or has matched the synchronous message
 	EnvelopeCredit    EnvelopeKind = 8  // Length more bytes may be sent unasked
@@ -29,6 +29,7 @@ const (
 const (
 	EnvelopeSynchronous uint8 = 1 // of EnvelopeEager
 	EnvelopeHead        uint8 = 2 // of EnvelopeData
+	EnvelopeLate        uint8 = 4 // of EnvelopeAsk
 )
 
 // EnvelopeLen is the size of an encoded Envelope and MaxMessage the greatest
@@ -75,7 +76,7 @@ var uses = [envelopeKinds]fields{
 	EnvelopeGoodbye:   {},
 	EnvelopeConfirm:   {},
 	EnvelopeOffer:     {match: true, id: true, length: true},
-	EnvelopeAsk:       {id: true, length: true},
+	EnvelopeAsk:       {flags: EnvelopeLate, id: true, length: true},
 	EnvelopeData:      {flags: EnvelopeHead, id: true, length: true},
 	EnvelopeTaken:     {id: true},
 	EnvelopeCredit:    {length: true},

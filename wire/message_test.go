@@ -18,6 +18,7 @@ func TestEnvelope(t *testing.T) {
 		{Envelope{Kind: EnvelopeConfirm}, "03000000 00000000 00000000 00000000 0000000000000000"},
 		{Envelope{Kind: EnvelopeOffer, Context: 4, Tag: 5, ID: 6, Length: 7}, "04000000 00000004 00000005 00000006 0000000000000007"},
 		{Envelope{Kind: EnvelopeAsk, ID: 6, Length: 7}, "05000000 00000000 00000000 00000006 0000000000000007"},
+		{Envelope{Kind: EnvelopeAsk, Flags: EnvelopeLate, ID: 6, Length: 7}, "05040000 00000000 00000000 00000006 0000000000000007"},
 		{Envelope{Kind: EnvelopeData, Flags: EnvelopeHead, ID: 6, Length: 3}, "06020000 00000000 00000000 00000006 0000000000000003"},
 		{Envelope{Kind: EnvelopeTaken, ID: 6}, "07000000 00000000 00000000 00000006 0000000000000000"},
 		{Envelope{Kind: EnvelopeCredit, Length: 65536}, "08000000 00000000 00000000 00000000 0000000000010000"},

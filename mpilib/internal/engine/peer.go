@@ -27,6 +27,7 @@ type peer struct {
 
 	// Reading; see package comment.
 	reading  bool          // somebody holds the turn, and owns in
+	readFor  *Request      // for whose waiter, or nil
 	blocked  bool          // and waits for the link
 	attended bool          // it is the peer's own goroutine, and stays
 	turns    uint64        // how often the turn was taken
@@ -46,6 +47,7 @@ type peer struct {
 	// What was sent and is not over.
 	credit  int                 // bytes that may be sent unasked
 	far     int                 // see unasked
+	head    int                 // of a large message, may go unasked; 0 if the latest was not waited for
 	offers  map[uint32]*Request // offered or synchronous, until taken or withdrawn
 	nextID  uint32
 	backlog []*Request // not even offered, for too many are

@@ -66,11 +66,11 @@ func (p *peer) readTurn(ctx context.Context, r *Request) {
 	p.reading = true
 	p.turns++
 	p.readCtx.watch(p.e, ctx, p.interruptRead)
-	r.reader = p
+	r.reader, p.readFor = p, r
 	for r.state != complete && p.failed == nil && ctx.Err() == nil && !(r.send && p.writable()) {
 		p.step(r.send)
 	}
-	r.reader = nil
+	r.reader, p.readFor = nil, nil
 	if r.state == complete && p.writable() { // for others
 		wake(p.toWriter)
 	}
@@ -121,6 +121,14 @@ func (p *peer) reader() {
 // takes long. mu is held, and given up while it reads.
 func (p *peer) step(hold bool) {
 	in := &p.in
+	if p.unread() {
+		if err := p.digest(); err != nil {
+			p.broken(err)
+			return
+		}
+		p.dispatch(hold)
+		return
+	}
 	direct := in.left > 0 && in.begin == in.end && len(in.into) > 0
 	var dst []byte
 	if direct {
@@ -208,7 +216,14 @@ func (p *peer) giveUp(r *Request) {
 	r.finish(r.giveUp)
 }
 
-// digest acts on what is buffered. mu is held.
+// unread reports whether digest has left something that it could act on.
+func (p *peer) unread() bool {
+	n := p.in.end - p.in.begin
+	return n >= wire.EnvelopeLen || n > 0 && p.in.left > 0
+}
+
+// digest acts on what is buffered, until the request for whose waiter the link is read
+// is complete: the waiter may have a receive to post for what comes next. mu is held.
 func (p *peer) digest() error {
 	in := &p.in
 	for {
@@ -224,7 +239,7 @@ func (p *peer) digest() error {
 				return err
 			}
 		}
-		if in.end-in.begin < wire.EnvelopeLen {
+		if in.end-in.begin < wire.EnvelopeLen || p.readFor != nil && p.readFor.state == complete {
 			return nil
 		}
 		env, err := wire.ParseEnvelope(in.buf[in.begin:in.end])
@@ -252,7 +267,7 @@ func (p *peer) handle(env wire.Envelope) error {
 		if r == nil || r.asks || env.Length != 0 && env.Length != r.got.Bytes {
 			return p.stranger("asks for", env)
 		}
-		p.asked(r, env.Length)
+		p.asked(r, env.Length, env.Flags&wire.EnvelopeLate != 0)
 	case wire.EnvelopeTaken:
 		r := p.offers[env.ID]
 		if r == nil || r.asks && r.at < len(r.buf) {
@@ -362,7 +377,7 @@ func (p *peer) offer(env wire.Envelope) error {
 		p.decline(env.ID, true)
 	case m != nil:
 		p.matched(m.Owner, env)
-		p.accept(m.Owner, env.ID, 0)
+		p.accept(m.Owner, env.ID, 0, 0)
 	default:
 		if len(p.kept) >= 2*maxOffers {
 			return fmt.Errorf("%w: %d messages offered at a time", wire.ErrMalformed, len(p.kept))
@@ -383,14 +398,15 @@ func (p *peer) keep(m *message) {
 	p.e.wakeProbes()
 }
 
-// accept asks for what a matched receive has not of its offer. mu is held.
-func (p *peer) accept(r *Request, id uint32, have uint64) *inflow {
+// accept asks for what a matched receive has not of its offer; flags says whether that
+// is late. mu is held.
+func (p *peer) accept(r *Request, id uint32, have uint64, flags uint8) *inflow {
 	if r.err != nil || r.got.Bytes == 0 {
-		p.control(wire.Envelope{Kind: wire.EnvelopeAsk, ID: id})
+		p.control(wire.Envelope{Kind: wire.EnvelopeAsk, Flags: flags, ID: id})
 		r.finish(r.err)
 		return nil
 	}
-	p.control(wire.Envelope{Kind: wire.EnvelopeAsk, ID: id, Length: r.got.Bytes})
+	p.control(wire.Envelope{Kind: wire.EnvelopeAsk, Flags: flags, ID: id, Length: r.got.Bytes})
 	f := &inflow{id: id, r: r, left: r.got.Bytes}
 	r.id = id
 	p.arriving[id] = f

@@ -16,6 +16,10 @@ const (
 	// eagerNear is up to which size messages are sent unasked to a peer nearby,
 	// and how much of a larger one is. It takes as long as the peer's answer.
 	eagerNear = 64 << 10
+	// mostHead is how much of a large message is sent unasked to a peer whose
+	// receives are there before the messages: so much that nobody waits for the
+	// peer's answer, and that others' messages need not wait long.
+	mostHead = 1 << 20
 	// farRTT is from where on a peer counts as far, and farRate what a path to it
 	// is thought to carry, in bytes a second: twice of that and of the round trip
 	// is sent unasked.
@@ -116,7 +120,7 @@ func (p *peer) announce(r *Request) bool {
 	}
 	env.Kind, env.ID = wire.EnvelopeOffer, p.name(r)
 	p.out.add(env, nil)
-	if head := min(n, p.unasked(), p.credit); head > 0 {
+	if head := min(n, max(p.head, p.unasked()), p.credit); head > 0 {
 		p.credit -= head
 		r.at = head
 		p.out.lend(wire.Envelope{Kind: wire.EnvelopeData, Flags: wire.EnvelopeHead, ID: r.id, Length: uint64(head)}, r, 0, head, false)
@@ -146,8 +150,14 @@ func (p *peer) granted() {
 	p.backlog = slices.Delete(p.backlog, 0, n)
 }
 
-// asked is told that the peer wants n bytes of an offer. mu is held.
-func (p *peer) asked(r *Request, n uint64) {
+// asked is told that the peer wants n bytes of an offer, which came late if it had to
+// be kept. mu is held.
+func (p *peer) asked(r *Request, n uint64, late bool) {
+	if late {
+		p.head = 0
+	} else {
+		p.head = min(4*max(p.head, eagerNear), mostHead)
+	}
 	if n == 0 {
 		p.over(r)
 		return

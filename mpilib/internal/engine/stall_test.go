@@ -150,7 +150,11 @@ func TestOfferIsAskedFor(t *testing.T) {
 				e.Irecv(&r, everyone{}, 0, 1, 5, buf)
 				peer.Write([]byte{3, 4})
 			}
-			expect(t, peer, wire.Envelope{Kind: wire.EnvelopeAsk, ID: 9, Length: 6})
+			ask := wire.Envelope{Kind: wire.EnvelopeAsk, ID: 9, Length: 6}
+			if when != "posted" {
+				ask.Flags = wire.EnvelopeLate
+			}
+			expect(t, peer, ask)
 			say(t, peer, wire.Envelope{Kind: wire.EnvelopeData, ID: 9, Length: 1}, 5)
 			say(t, peer, wire.Envelope{Kind: wire.EnvelopeData, ID: 9, Length: 1}, 6)
 			if got, err := wait(t, &r); err != nil || got != (Result{1, 5, 6, false}) || !bytes.Equal(buf, []byte{1, 2, 3, 4, 5, 6, 0, 0}) {
@@ -158,6 +162,73 @@ func TestOfferIsAskedFor(t *testing.T) {
 			}
 			expect(t, peer, wire.Envelope{Kind: wire.EnvelopeTaken, ID: 9})
 		})
+	}
+}
+
+// As much of a message goes unasked as the peer's latest answer makes worth while.
+func TestHeadGrowsAndShrinks(t *testing.T) {
+	e, peer := faced(t)
+	data := make([]byte, mostHead+5)
+	for i, step := range []struct {
+		flags uint8
+		head  int // of the next message
+	}{{0, 256 << 10}, {0, mostHead}, {0, mostHead}, {wire.EnvelopeLate, eagerNear}, {wire.EnvelopeLate, eagerNear}, {0, 256 << 10}} {
+		var r Request
+		e.mu.Lock()
+		e.peers[1].credit = 4 << 20
+		head := min(max(e.peers[1].head, eagerNear), len(data))
+		e.mu.Unlock()
+		e.Isend(&r, everyone{}, 0, 1, 5, data, Standard, false)
+		id := uint32(i + 1)
+		expect(t, peer, wire.Envelope{Kind: wire.EnvelopeOffer, Tag: 5, ID: id, Length: uint64(len(data))})
+		expect(t, peer, wire.Envelope{Kind: wire.EnvelopeData, Flags: wire.EnvelopeHead, ID: id, Length: uint64(head)})
+		io.ReadFull(peer, make([]byte, head))
+		say(t, peer, wire.Envelope{Kind: wire.EnvelopeAsk, Flags: step.flags, ID: id, Length: uint64(len(data))})
+		expect(t, peer, wire.Envelope{Kind: wire.EnvelopeData, ID: id, Length: uint64(len(data) - head)})
+		io.ReadFull(peer, make([]byte, len(data)-head))
+		say(t, peer, wire.Envelope{Kind: wire.EnvelopeTaken, ID: id})
+		if _, err := wait(t, &r); err != nil {
+			t.Fatal(err)
+		}
+		e.mu.Lock()
+		if got := max(e.peers[1].head, eagerNear); got != step.head {
+			t.Errorf("after %d answers the next head is to have %d bytes, want %d", i+1, got, step.head)
+		}
+		e.mu.Unlock()
+	}
+}
+
+// What comes behind a message that somebody waits for is left for the receive that
+// the waiter may post next.
+func TestNextReceiveIsPostedFirst(t *testing.T) {
+	e, peer := faced(t)
+	var first, second Request
+	buf := make([]byte, 6)
+	e.Irecv(&first, everyone{}, 0, 1, 6, make([]byte, 1))
+	both := append(wire.Envelope{Kind: wire.EnvelopeEager, Tag: 6, Length: 1}.Append(nil), 2)
+	both = wire.Envelope{Kind: wire.EnvelopeOffer, Tag: 5, ID: 9, Length: 6}.Append(both)
+	e.mu.Lock()
+	p := e.peers[1]
+	p.waiters++ // so that its own goroutine gives up the turn
+	for p.reading {
+		p.interruptRead()
+		e.mu.Unlock()
+		<-p.turn
+		e.mu.Lock()
+	}
+	p.waiters--
+	if _, err := peer.Write(both); err != nil {
+		t.Fatal(err)
+	}
+	p.readTurn(t.Context(), &first)
+	if first.state != complete || !p.unread() {
+		t.Errorf("state %d, %d bytes are left", first.state, p.in.end-p.in.begin)
+	}
+	e.mu.Unlock()
+	e.Irecv(&second, everyone{}, 0, 1, 5, buf)
+	say(t, peer, wire.Envelope{Kind: wire.EnvelopeData, Flags: wire.EnvelopeHead, ID: 9, Length: 6}, 1, 2, 3, 4, 5, 6)
+	if got, err := wait(t, &second); err != nil || got.Bytes != 6 || buf[5] != 6 {
+		t.Errorf("%+v, %v", got, err)
 	}
 }
 
