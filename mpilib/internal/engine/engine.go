@@ -209,14 +209,24 @@ func (e *Engine) keep() {
 	}
 }
 
-// look has the links read that were left alone since the last look, and reports
-// whether any are left to look at.
+// look has the links read, and written, that were left alone since the last look, and
+// reports whether any are left to look at.
 func (e *Engine) look() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	again := false
 	for _, p := range e.peers {
-		if p == nil || p.link == nil || p.attended || p.failed != nil {
+		if p == nil || p.link == nil || p.failed != nil {
+			continue
+		}
+		if p.writable() {
+			again = true
+			if p.writes == p.written {
+				wake(p.toWriter)
+			}
+		}
+		p.written = p.writes
+		if p.attended {
 			continue
 		}
 		again = true

@@ -39,10 +39,15 @@ type peer struct {
 	readCtx  watched
 
 	// Writing.
-	writing  bool // somebody holds the turn, and owns what it took
-	out      outgoing
-	toWriter chan struct{}
-	writeCtx watched
+	writing      bool          // somebody holds the turn, and owns what it took
+	writerWrites bool          // it is the peer's own goroutine
+	writes       uint64        // how often the turn was taken
+	written      uint64        // writes, as the keeper saw them last
+	sendWaiters  int           // who sleep until the turn is theirs
+	writeTurnTo  chan struct{} // tells one of them that it is
+	out          outgoing
+	toWriter     chan struct{}
+	writeCtx     watched
 
 	// What was sent and is not over.
 	credit  int                 // bytes that may be sent unasked
@@ -76,7 +81,7 @@ const firstCredit = 64 << 10
 func newPeer(e *Engine, rank int) *peer {
 	return &peer{
 		e: e, rank: rank, credit: firstCredit,
-		turn: make(chan struct{}, 1), toReader: make(chan struct{}, 1), toWriter: make(chan struct{}, 1),
+		turn: make(chan struct{}, 1), toReader: make(chan struct{}, 1), toWriter: make(chan struct{}, 1), writeTurnTo: make(chan struct{}, 1),
 		offers: map[uint32]*Request{}, kept: map[uint32]*message{}, arriving: map[uint32]*inflow{},
 		confirmed: make(chan struct{}),
 	}

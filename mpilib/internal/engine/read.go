@@ -71,9 +71,6 @@ func (p *peer) readTurn(ctx context.Context, r *Request) {
 		p.step(r.send)
 	}
 	r.reader, p.readFor = nil, nil
-	if r.state == complete && p.writable() { // for others
-		wake(p.toWriter)
-	}
 	p.release(false)
 }
 

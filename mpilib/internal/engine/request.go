@@ -136,11 +136,16 @@ func (r *Request) Wait(ctx context.Context) (Result, error) {
 		switch {
 		case p != nil && r.send && p.writable():
 			p.writeTurn(ctx)
+		case p != nil && r.send && p.writerWrites:
+			p.takeOver(ctx, r)
 		case p != nil && p.readable():
 			p.readTurn(ctx, r)
 		default:
 			r.sleep(ctx, p)
 		}
+	}
+	if p := r.served(); p != nil && p.writable() { // for others, perhaps the next that is waited for
+		e.leftAlone()
 	}
 	e.mu.Unlock()
 	return r.got, r.err

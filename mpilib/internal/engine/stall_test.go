@@ -358,7 +358,8 @@ func TestCompletedBySomebodyElse(t *testing.T) {
 	go func() { _, err := wait(t, &r); done <- err }()
 	for blocked := false; !blocked; runtime.Gosched() {
 		e.mu.Lock()
-		blocked = e.peers[1].blocked && (r.reader != nil || e.peers[1].waiters > 0)
+		p := e.peers[1]
+		blocked = r.reader != nil && p.blocked || p.waiters+p.sendWaiters > 0
 		e.mu.Unlock()
 	}
 	close(gate)

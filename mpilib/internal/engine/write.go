@@ -196,8 +196,13 @@ func (p *peer) writer() {
 			return
 		}
 		e.mu.Lock()
-		for p.writable() {
+		for p.writable() && p.sendWaiters == 0 {
+			p.writerWrites = true
 			p.write()
+			p.writerWrites = false
+		}
+		if p.sendWaiters > 0 {
+			wake(p.writeTurnTo)
 		}
 		failed := p.failed
 		e.mu.Unlock()
@@ -211,14 +216,33 @@ func (p *peer) writer() {
 func (p *peer) writeTurn(ctx context.Context) {
 	p.writeCtx.watch(p.e, ctx, p.interruptWrite)
 	p.write()
-	if p.writable() {
-		wake(p.toWriter)
+}
+
+// takeOver has a waiter sleep until the peer's own goroutine, which is writing, leaves
+// the rest to it: that goroutine would be one thread more that wants a processor. mu is
+// held, and given up meanwhile.
+func (p *peer) takeOver(ctx context.Context, r *Request) {
+	done, stop := r.finished(), ctx.Done()
+	if r.giveUp != nil {
+		stop = nil
+	}
+	p.sendWaiters++
+	p.e.mu.Unlock()
+	select {
+	case <-done:
+	case <-p.writeTurnTo:
+	case <-stop:
+	}
+	p.e.mu.Lock()
+	if p.sendWaiters--; p.sendWaiters > 0 && !p.writerWrites {
+		wake(p.writeTurnTo)
 	}
 }
 
 // write takes something and writes it. mu is held, and given up meanwhile.
 func (p *peer) write() {
 	p.writing = true
+	p.writes++
 	lent := p.out.take()
 	bufs := p.out.bufs[:0]
 	for _, s := range p.out.taken {
