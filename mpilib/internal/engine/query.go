@@ -1,0 +1,51 @@
+package engine
+
+import (
+	"slices"
+
+	"github.com/isthmus-grid/isthmus/mpilib/internal/match"
+)
+
+// This file answers questions about what waits here. Nothing in it changes anything.
+
+// Kept is a message that found no receive.
+type Kept struct {
+	Context uint32
+	Source  int // world rank
+	Tag     int
+	Bytes   uint64
+}
+
+// Kept returns the messages that have come, or are offered, and found no receive so
+// far, in the order of their arrival within each context.
+func (e *Engine) Kept() []Kept {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var all []Kept
+	for id, c := range e.contexts {
+		c.table.Messages(func(m *match.Message[*message]) bool {
+			all = append(all, Kept{Context: id, Source: m.Owner.source, Tag: m.Owner.tag(), Bytes: m.Owner.size})
+			return true
+		})
+	}
+	return all
+}
+
+// Unmatched reports whether the request waits for another process to send, or to
+// receive: not for bytes that move, and not for a link that is being made.
+func (r *Request) Unmatched() bool {
+	if r.e == nil {
+		return false
+	}
+	r.e.mu.Lock()
+	defer r.e.mu.Unlock()
+	switch {
+	case r.state != waiting:
+		return false
+	case !r.send || r.peer == r.e.cfg.Rank:
+		return true
+	}
+	p := r.e.peers[r.peer]
+	offered := r.id != 0 && p.offers[r.id] == r && !r.asks
+	return p.link != nil && (offered || slices.Contains(p.backlog, r))
+}
