@@ -19,7 +19,7 @@ func Barrier(ctx context.Context, comm *Comm) error {
 
 // Bcast copies root's buf into buf on every rank. All have the same length.
 func Bcast[T Elem](ctx context.Context, comm *Comm, buf []T, root int) error {
-	call, err := comm.nextCall()
+	call, err := comm.nextCall(rooted[T](root, len(buf)))
 	if err != nil {
 		return comm.called("Bcast", err)
 	}
@@ -34,7 +34,7 @@ func Bcast[T Elem](ctx context.Context, comm *Comm, buf []T, root int) error {
 // send in rank order. recv is as long as send at root, where it may be send
 // itself, and ignored elsewhere.
 func Reduce[T Elem](ctx context.Context, comm *Comm, send, recv []T, op Op[T], root int) error {
-	call, err := comm.nextCall()
+	call, err := comm.nextCall(rooted[T](root, len(send)).with(op))
 	if err != nil {
 		return comm.called("Reduce", err)
 	}
@@ -52,7 +52,7 @@ func Reduce[T Elem](ctx context.Context, comm *Comm, send, recv []T, op Op[T], r
 // Allreduce is Reduce with the result, the same bits, on every rank. recv is
 // as long as send and may be send itself.
 func Allreduce[T Elem](ctx context.Context, comm *Comm, send, recv []T, op Op[T]) error {
-	call, err := comm.nextCall()
+	call, err := comm.nextCall(counted[T](len(send)).with(op))
 	if err != nil {
 		return comm.called("Allreduce", err)
 	}
@@ -70,7 +70,7 @@ func Allreduce[T Elem](ctx context.Context, comm *Comm, send, recv []T, op Op[T]
 // Gather puts rank r's send at recv[r*len(send):] at root. recv has
 // Size()*len(send) elements there and is ignored elsewhere.
 func Gather[T Elem](ctx context.Context, comm *Comm, send, recv []T, root int) error {
-	call, err := comm.nextCall()
+	call, err := comm.nextCall(rooted[T](root, len(send)))
 	if err != nil {
 		return comm.called("Gather", err)
 	}
@@ -85,7 +85,7 @@ func Gather[T Elem](ctx context.Context, comm *Comm, send, recv []T, root int) e
 // Counts and displacements are in elements; they and recv are ignored
 // elsewhere. counts[r] must be the length of rank r's send.
 func Gatherv[T Elem](ctx context.Context, comm *Comm, send, recv []T, counts, displs []int, root int) error {
-	call, err := comm.nextCall()
+	call, err := comm.nextCall(rootOnly[T](root))
 	if err != nil {
 		return comm.called("Gatherv", err)
 	}
@@ -98,7 +98,7 @@ func Gatherv[T Elem](ctx context.Context, comm *Comm, send, recv []T, counts, di
 
 // Allgather is Gather with the result on every rank.
 func Allgather[T Elem](ctx context.Context, comm *Comm, send, recv []T) error {
-	call, err := comm.nextCall()
+	call, err := comm.nextCall(counted[T](len(send)))
 	if err != nil {
 		return comm.called("Allgather", err)
 	}
@@ -112,7 +112,7 @@ func Allgather[T Elem](ctx context.Context, comm *Comm, send, recv []T) error {
 // Scatter fills rank r's recv from root's send[r*len(recv):]. send has
 // Size()*len(recv) elements there and is ignored elsewhere.
 func Scatter[T Elem](ctx context.Context, comm *Comm, send, recv []T, root int) error {
-	call, err := comm.nextCall()
+	call, err := comm.nextCall(rooted[T](root, len(recv)))
 	if err != nil {
 		return comm.called("Scatter", err)
 	}
@@ -126,7 +126,7 @@ func Scatter[T Elem](ctx context.Context, comm *Comm, send, recv []T, root int) 
 // Alltoall moves block d of rank s's send into block s of rank d's recv. Both
 // hold Size() blocks of one size. They must not overlap.
 func Alltoall[T Elem](ctx context.Context, comm *Comm, send, recv []T) error {
-	call, err := comm.nextCall()
+	call, err := comm.nextCall(counted[T](len(send)))
 	if err != nil {
 		return comm.called("Alltoall", err)
 	}
@@ -144,7 +144,7 @@ func Alltoall[T Elem](ctx context.Context, comm *Comm, send, recv []T) error {
 // recv[rdispls[s]:rdispls[s]+rcounts[s]] of rank d. Counts and displacements
 // are in elements; what rank d expects of s must be what s has for d.
 func Alltoallv[T Elem](ctx context.Context, comm *Comm, send []T, scounts, sdispls []int, recv []T, rcounts, rdispls []int) error {
-	call, err := comm.nextCall()
+	call, err := comm.nextCall(typeOnly[T]())
 	if err != nil {
 		return comm.called("Alltoallv", err)
 	}
@@ -182,25 +182,31 @@ func times(counts []int, size int) []int {
 // handler see it.
 func (c *Comm) called(name string, err error) error {
 	if err != nil {
-		return c.raise(fmt.Errorf("mpilib: %s on %s, rank %d: %w", name, c.Name(), c.rank, err))
+		return c.raise(fmt.Errorf("mpilib: %s on %s, rank %d%s: %w", name, c.Name(), c.rank, c.world.watch.line(), err))
 	}
 	return nil
 }
 
 // nextCall begins a collective call of an intracommunicator. Also one that
-// then fails for its arguments counts, so that the ranks stay in step.
-func (c *Comm) nextCall() (*collectiveCall, error) {
+// then fails for its arguments counts, so that the ranks stay in step. args are those
+// that all ranks must give alike; they are for the debug mode.
+func (c *Comm) nextCall(args ...callArgs) (*collectiveCall, error) {
 	if c.isInter() {
 		return nil, fmt.Errorf("%w: call Merge for one communicator of both groups, or use Local for this group's", ErrIntercomm)
 	}
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	if err := c.usable(); err != nil {
+		c.mu.Unlock()
 		return nil, err
 	}
 	tag := c.calls
 	c.calls = (c.calls + 1) & MaxTag
-	return &collectiveCall{comm: c, context: c.context + collectiveContext, tag: int(tag)}, nil
+	c.mu.Unlock()
+	call := &collectiveCall{comm: c, context: c.context + collectiveContext, tag: int(tag)}
+	if w := c.world.watch; w != nil {
+		call.seen = w.entered(c, tag, args)
+	}
+	return call, nil
 }
 
 // collectiveCall is one collective call's collectives.Comm: its messages have
@@ -209,6 +215,15 @@ type collectiveCall struct {
 	comm    *Comm
 	context uint32
 	tag     int
+	seen    *calling // in debug mode; else nil
+}
+
+// part notes that a request is a part of the call.
+func (c *collectiveCall) part(r *Request) *Request {
+	if r.seen != nil {
+		r.seen.coll = c.seen
+	}
+	return r
 }
 
 func (c *collectiveCall) Rank() int { return c.comm.rank }
@@ -224,19 +239,19 @@ func (c *collectiveCall) Recv(ctx context.Context, src int, buf []byte) error {
 
 func (c *collectiveCall) Isend(dst int, buf []byte) collectives.Request {
 	what := transfer{comm: c.comm, send: true, peer: dst, tag: c.tag, elem: 1}
-	return exactly{c.comm.isend(what, c.context, buf, engine.Standard, false), len(buf)}
+	return exactly{c.part(c.comm.isend(what, c.context, buf, engine.Standard, false)), len(buf)}
 }
 
 func (c *collectiveCall) Irecv(src int, buf []byte) collectives.Request {
 	what := transfer{comm: c.comm, peer: src, tag: c.tag, elem: 1}
-	return exactly{c.comm.irecv(what, c.context, buf), len(buf)}
+	return exactly{c.part(c.comm.irecv(what, c.context, buf)), len(buf)}
 }
 
 // irecvPart is Irecv into a Part.
 func (c *collectiveCall) irecvPart(src int, p *Part) collectives.Request {
 	into := &arrival{part: *p, buf: p.landing()}
 	what := transfer{comm: c.comm, peer: src, tag: c.tag, elem: 1}
-	r := c.comm.irecv(what, c.context, into.buf)
+	r := c.part(c.comm.irecv(what, c.context, into.buf))
 	r.into = into
 	return exactly{r, p.size}
 }
@@ -248,8 +263,8 @@ type exactly struct {
 }
 
 func (e exactly) Wait(ctx context.Context) error {
-	if !e.r.never {
-		e.r.core.Wait(ctx)
+	if err := e.r.await(ctx); err != nil {
+		return err
 	}
 	st, err := e.r.status()
 	if err == nil && !e.r.what.send && st.Bytes != e.n {

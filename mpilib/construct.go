@@ -59,6 +59,7 @@ func (c *Comm) startDup(info *Info) (func(context.Context) (*Comm, error), error
 			return nil, err
 		}
 		made := c.twin(nameOf(c, "dup", ids.comm), ids)
+		made.madeBy(round.call)
 		made.attributes, made.layout = attributes, c.layout
 		made.hints.Store(uint32(set))
 		return made, nil
@@ -78,6 +79,9 @@ func firstOf(errs ...error) error {
 // (MPI-4.1, section 9.3).
 func (c *Comm) child(name string, g *group.Group, context uint32) *Comm {
 	made := newComm(c.world, name, g, context)
+	if w := c.world.watch; w != nil {
+		w.made(made, here())
+	}
 	made.handler.Store(c.handler.Load())
 	made.joinSession(c.session)
 	return made
@@ -253,6 +257,9 @@ func (c *Comm) Free() error {
 	}
 	if c.freed.Swap(true) {
 		return c.called("Free", c.usable())
+	}
+	if w := c.world.watch; w != nil {
+		w.freed(c)
 	}
 	if c.session != nil {
 		c.session.live.Add(-1)

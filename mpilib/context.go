@@ -22,8 +22,9 @@ const (
 // The contexts that need no agreement.
 const (
 	worldContext   = 0 * contextsPerComm
-	selfContext    = 1 * contextsPerComm // each process has one; they share no process
-	sessionContext = 2 * contextsPerComm // of CommFromGroup, between any processes
+	selfContext    = 1 * contextsPerComm         // each process has one; they share no process
+	sessionContext = 2 * contextsPerComm         // of CommFromGroup, between any processes
+	debugContext   = selfContext + leaderContext // of the watchers; Self has no other leader to talk to
 	firstContext   = 3 * contextsPerComm
 )
 

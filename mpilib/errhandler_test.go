@@ -29,7 +29,7 @@ func TestErrorsAreFatal(t *testing.T) {
 	cmd.Env = append(os.Environ(), child+"=1")
 	out, err := cmd.CombinedOutput()
 	var exit *exec.ExitError
-	if !errors.As(err, &exit) || exit.ExitCode() != 1 || !strings.HasPrefix(string(out), "fatal error on world, rank 0: mpilib: send to rank 4 of world, tag 0: no such rank") {
+	if !errors.As(err, &exit) || exit.ExitCode() != 1 || !strings.HasPrefix(string(out), "fatal error on world, rank 0: mpilib: rank 0: send to rank 4 of world, tag 0: no such rank") {
 		t.Errorf("%v\n%s", err, out)
 	}
 }

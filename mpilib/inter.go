@@ -14,6 +14,9 @@ func (c *Comm) newInter(name string, mine, theirs *group.Group, ids contexts) *C
 	made.peers, made.aligned = theirs, isAligned(theirs)
 	made.inner = newComm(c.world, name+"'s local group", mine, ids.inner)
 	made.inner.lent = true
+	if w := c.world.watch; w != nil {
+		w.lent(made.inner)
+	}
 	made.inner.handler.Store(c.handler.Load())
 	return made
 }

@@ -118,6 +118,9 @@ func (m Message) Irecv(p Part) *Request {
 		return nullRequest(what)
 	}
 	r := &Request{what: what, into: c.arrivalAt(p)}
+	if w := c.world.watch; w != nil {
+		w.started(r, c.context)
+	}
 	m.matched.Irecv(&r.core, c, r.into.buf)
 	return r
 }

@@ -87,6 +87,9 @@ func start[T Elem](comm *Comm, buf []T, dst, tag int, mode engine.Mode, hold boo
 
 func (c *Comm) isend(what transfer, context uint32, b []byte, mode engine.Mode, hold bool) *Request {
 	r := &Request{what: what}
+	if w := c.world.watch; w != nil {
+		w.started(r, context)
+	}
 	c.world.engine.Isend(&r.core, c, context, c.global(what.peer), what.tag, b, mode, hold)
 	return r
 }
@@ -114,6 +117,9 @@ func Irecv[T Elem](comm *Comm, buf []T, src, tag int) *Request {
 
 func (c *Comm) irecv(what transfer, context uint32, b []byte) *Request {
 	r := &Request{what: what}
+	if w := c.world.watch; w != nil {
+		w.started(r, context)
+	}
 	c.world.engine.Irecv(&r.core, c, context, c.global(what.peer), what.tag, b)
 	return r
 }
@@ -180,9 +186,11 @@ func (c *Comm) probe(ctx context.Context, call string, src, tag int, take bool) 
 	if src == ProcNull {
 		return Message{Status: nullStatus, comm: c}, nil
 	}
+	over := c.world.watch.probing(transfer{comm: c, peer: src, tag: tag})
 	m, err := c.world.engine.Probe(ctx, c, c.context, c.global(src), tag, take)
+	over()
 	if err != nil {
-		return Message{}, c.raise(fmt.Errorf("mpilib: %s: %v: %w", call, transfer{comm: c, peer: src, tag: tag}, err))
+		return Message{}, c.raise(fmt.Errorf("mpilib: rank %d: %s: %v: %w", c.rank, call, transfer{comm: c, peer: src, tag: tag}, err))
 	}
 	return Message{c.status(m.Result(), 1, c.head()), c, m}, nil
 }
@@ -196,7 +204,7 @@ func (c *Comm) iprobe(call string, src, tag int, take bool) (Message, bool, erro
 	}
 	m, ok, err := c.world.engine.Iprobe(c, c.context, c.global(src), tag, take)
 	if err != nil {
-		return Message{}, false, c.raise(fmt.Errorf("mpilib: %s: %v: %w", call, transfer{comm: c, peer: src, tag: tag}, err))
+		return Message{}, false, c.raise(fmt.Errorf("mpilib: rank %d: %s: %v: %w", c.rank, call, transfer{comm: c, peer: src, tag: tag}, err))
 	}
 	if !ok {
 		return Message{}, false, nil
@@ -224,6 +232,9 @@ func MIrecv[T Elem](m Message, buf []T) *Request {
 	}
 	what.elem, _ = elemSize[T]()
 	r := &Request{what: what}
+	if w := m.comm.world.watch; w != nil {
+		w.started(r, m.comm.context)
+	}
 	m.matched.Irecv(&r.core, m.comm, b)
 	return r
 }

@@ -96,7 +96,7 @@ func TestTruncation(t *testing.T) {
 					r = Irecv(c, buf, 0, 3)
 				}
 				_, err := r.Wait(ctx)
-				want := fmt.Sprintf("mpilib: receive from rank 0 of world, tag 3: message is longer than the receive buffer: the message has %d bytes, the buffer 16", 8*n)
+				want := fmt.Sprintf("mpilib: rank 1: receive from rank 0 of world, tag 3: message is longer than the receive buffer: the message has %d bytes, the buffer 16", 8*n)
 				if !errors.Is(err, ErrTruncate) || err.Error() != want {
 					return fmt.Errorf("got %v, want %s", err, want)
 				}

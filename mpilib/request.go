@@ -15,7 +15,8 @@ type Request struct {
 	never bool // it was not even started, for err, or because there is nothing to do
 	err   error
 	core  engine.Request
-	into  *arrival // of a receive into a Part; else nil
+	into  *arrival  // of a receive into a Part; else nil
+	seen  *sighting // in debug mode; else nil
 }
 
 // transfer says what a request is about, in terms of its communicator.
@@ -65,10 +66,21 @@ var nullStatus = Status{Source: ProcNull, Tag: AnyTag}
 // no message any more; a send may or may not arrive. In every case the buffer
 // belongs to the caller again. Later calls return the same.
 func (r *Request) Wait(ctx context.Context) (Status, error) {
-	if !r.never {
+	r.await(ctx)
+	return r.result()
+}
+
+// await returns when the request is complete or given up. It fails only for a part of
+// a collective call that the debug mode finds at odds with others'.
+func (r *Request) await(ctx context.Context) error {
+	switch {
+	case r.never:
+	case r.seen != nil:
+		return r.seen.await(ctx, r)
+	default:
 		r.core.Wait(ctx)
 	}
-	return r.result()
+	return nil
 }
 
 // Test says whether the request is complete, and if so what Wait would return
@@ -92,12 +104,15 @@ func (r *Request) Cancel() {
 
 // result is what Wait returns for a request that is done.
 func (r *Request) result() (Status, error) {
+	if r.seen != nil {
+		r.seen.told(r)
+	}
 	st, err := r.status()
 	if err == nil {
 		err = wholeError(st.Bytes, r.what.elem)
 	}
 	if err != nil {
-		return st, r.what.comm.raise(fmt.Errorf("mpilib: %v: %w", r.what, err))
+		return st, r.what.comm.raise(fmt.Errorf("mpilib: rank %d: %v%s: %w", r.what.comm.rank, r.what, r.line(), err))
 	}
 	return st, nil
 }
@@ -222,6 +237,7 @@ func Testall(requests ...*Request) ([]Status, bool, error) {
 }
 
 func waitAny(ctx context.Context, requests []*Request) (int, error) {
+	var waited *watcher
 	cores, at := make([]*engine.Request, 0, len(requests)), make([]int, 0, len(requests))
 	for i, r := range requests {
 		switch {
@@ -229,13 +245,13 @@ func waitAny(ctx context.Context, requests []*Request) (int, error) {
 		case r.never:
 			return i, nil
 		default:
-			cores, at = append(cores, &r.core), append(at, i)
+			cores, at, waited = append(cores, &r.core), append(at, i), r.what.comm.world.watch
 		}
 	}
 	if len(cores) == 0 {
 		return Undefined, nil
 	}
-	i, err := engine.WaitAny(ctx, cores)
+	i, err := waited.waitAny(ctx, requests, cores)
 	if err != nil {
 		return Undefined, fmt.Errorf("mpilib: waiting for any of %d requests: %w", len(cores), err)
 	}

@@ -124,6 +124,9 @@ func (s *Session) commFromGroup(ctx context.Context, g *Group, tag string, info 
 		return nil, err
 	}
 	made := newComm(s.world, "comm "+tag, g.g, id)
+	if w := s.world.watch; w != nil {
+		w.made(made, here())
+	}
 	made.hints.Store(uint32(set))
 	made.joinSession(s)
 	return made, nil

@@ -4,15 +4,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/isthmus-grid/isthmus/mpilib/internal/datatype"
 )
-
-// EnvDebug lists, separated by commas, what Init has the library check while the
-// program runs, at a cost. "types": that what a receive gives as its type is what
-// was sent (ErrSignature). All processes of a job have the same.
-const EnvDebug = "ISTHMUS_DEBUG"
 
 // ErrSignature is that of a receive whose type does not match that of its message
 // (MPI-4.1, section 3.3.1). It is noticed with WithTypeCheck only.
@@ -22,17 +16,6 @@ var ErrSignature = errors.New("the types of send and receive differ")
 // receives compare it with theirs, as ISTHMUS_DEBUG=types does. Every process must
 // do the same. Each message is then copied at both ends.
 func WithTypeCheck() Option { return func(cfg *config) { cfg.signs = true } }
-
-// debugs reports whether the environment lists what.
-func debugs(lookup func(string) (string, bool), what string) bool {
-	list, _ := lookup(EnvDebug)
-	for word := range strings.SplitSeq(list, ",") {
-		if strings.TrimSpace(word) == what {
-			return true
-		}
-	}
-	return false
-}
 
 // What a signature is in a message: a mark, the number of elements, their hash.
 const (

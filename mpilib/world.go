@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"sync"
@@ -23,6 +24,7 @@ type World struct {
 	engine *engine.Engine
 	config config
 	comms  comms
+	watch  *watcher // of the debug mode; else nil
 
 	connector overlay.Connector // nil in a world of one
 	mesh      *link.Mesh
@@ -45,6 +47,9 @@ type config struct {
 	where          func(rank int) overlay.NodeID // WithPlace; nil: the helper says
 	log            *slog.Logger
 	signs          bool // messages carry the signature of their type
+	debug          debugParts
+	debugOut       io.Writer
+	patience       time.Duration // of the debug mode
 }
 
 // Option changes how Init joins the world.
@@ -90,7 +95,9 @@ func Init(ctx context.Context, opts ...Option) (*World, error) {
 	for _, opt := range opts {
 		opt(&cfg)
 	}
-	cfg.signs = cfg.signs || debugs(cfg.lookup, "types")
+	if err := cfg.readDebug(); err != nil {
+		return nil, err
+	}
 	if !littleEndian() {
 		return nil, errors.New("mpilib: Init: this machine is big-endian; elements travel as they lie in memory, so every process must be little-endian")
 	}
@@ -106,12 +113,12 @@ func Init(ctx context.Context, opts ...Option) (*World, error) {
 	if err := w.firstComms(); err != nil {
 		return nil, fmt.Errorf("mpilib: Init: %w", err)
 	}
-	if cfg.place.size == 1 && cfg.connector == nil {
-		return w, nil
+	if cfg.place.size > 1 || cfg.connector != nil {
+		if err := w.join(ctx); err != nil {
+			return nil, fmt.Errorf("mpilib: Init: rank %d of %d: %w", cfg.place.rank, cfg.place.size, err)
+		}
 	}
-	if err := w.join(ctx); err != nil {
-		return nil, fmt.Errorf("mpilib: Init: rank %d of %d: %w", cfg.place.rank, cfg.place.size, err)
-	}
+	w.watched()
 	return w, nil
 }
 
@@ -192,9 +199,15 @@ func (w *World) Finalize(ctx context.Context) error {
 func (w *World) finalize(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, w.config.byeTimeout)
 	defer cancel()
+	if w.watch != nil {
+		w.watch.finalize(ctx)
+	}
 	errs := []error{w.comms.end(), w.engine.Goodbye(ctx)}
 	links := w.Links()
 	w.engine.Close()
+	if w.watch != nil {
+		w.watch.end()
+	}
 	if w.stop != nil {
 		w.stop()
 	}

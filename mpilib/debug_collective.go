@@ -1,0 +1,275 @@
+package mpilib
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+)
+
+// This file finds ranks that are not in the same collective call. Each rank tells the
+// first one of the communicator what it calls, and waits for that rank's verdict when
+// it first waits for a message of the call.
+
+// callArgs are the arguments of a collective call that all ranks must give alike, as
+// far as the call has them.
+type callArgs struct {
+	root  int // + 1; 0: the call has none
+	count int // + 1; 0: ranks may differ
+	elem  any // a nil pointer to an element
+	op    any // its name, for a reduction
+}
+
+// rooted are those of a call with a root.
+func rooted[T Elem](root, count int) callArgs {
+	return callArgs{root: root + 1, count: count + 1, elem: (*T)(nil)}
+}
+
+// counted are those of a call without.
+func counted[T Elem](count int) callArgs { return callArgs{count: count + 1, elem: (*T)(nil)} }
+
+// rootOnly are those of a call with a root of which ranks may give different counts,
+// and typeOnly those of one without.
+func rootOnly[T Elem](root int) callArgs { return callArgs{root: root + 1, elem: (*T)(nil)} }
+
+func typeOnly[T Elem]() callArgs { return callArgs{elem: (*T)(nil)} }
+
+// with adds a reduction.
+func (a callArgs) with(op any) callArgs { a.op = op; return a }
+
+// named is any Op.
+type named interface{ opName() string }
+
+func (op Op[T]) opName() string {
+	if op == nil {
+		return "no operation"
+	}
+	return op().name
+}
+
+// calling is a collective call under way.
+type calling struct {
+	w       *watcher
+	comm    *Comm
+	key     callKey
+	call    callsite
+	verdict chan struct{} // closed when there is one
+	err     error         // then
+}
+
+// callKey says which call.
+type callKey struct {
+	Context uint32 `json:"context"` // of the communicator
+	Call    int32  `json:"call"`
+}
+
+// entry is what a rank says of its call.
+type entry struct {
+	Key  callKey `json:"key"`
+	Comm string  `json:"comm"` // the communicator's name
+	Size int     `json:"size"` // and how many processes it has
+	Rank int     `json:"rank"` // in it
+	What string  `json:"what"` // "Bcast(root 0, 4 float64)"
+	Line string  `json:"line"`
+	from int     // world rank
+}
+
+// ruling is what becomes of a call; Fault is empty when all is well.
+type ruling struct {
+	Key   callKey `json:"key"`
+	Fault string  `json:"fault,omitempty"`
+}
+
+// checks is what the watcher knows of collective calls; its mu guards them.
+type checks struct {
+	open   map[callKey]*calling // of this rank, without a verdict
+	coming map[callKey][]entry  // at the first rank of a communicator: who has come so far
+}
+
+// mostComing bounds how many calls of all communicators a rank compares at a time.
+// Beyond it calls are not checked.
+const mostComing = 4096
+
+func (c *checks) init() {
+	c.open, c.coming = map[callKey]*calling{}, map[callKey][]entry{}
+}
+
+// entered is told that this rank begins a collective call.
+func (w *watcher) entered(c *Comm, number int32, args []callArgs) *calling {
+	w.acts.Add(1)
+	call := &calling{w: w, comm: c, key: callKey{c.context, number}, call: here(), verdict: make(chan struct{})}
+	if !w.sees(debugCollectives) || c.Size() == 1 {
+		close(call.verdict)
+		return call
+	}
+	w.mu.Lock()
+	w.checks.open[call.key] = call
+	w.mu.Unlock()
+	e := entry{Key: call.key, Comm: c.Name(), Size: c.Size(), Rank: c.rank, What: call.call.name + describeArgs(args), Line: call.call.line}
+	if err := w.tell(c.WorldRank(0), note{Kind: noteEntry, Entry: &e}); err != nil {
+		w.decided(ruling{Key: call.key}) // nobody compares any more
+	}
+	return call
+}
+
+// describeArgs returns "(root 0, 4 float64, sum)".
+func describeArgs(args []callArgs) string {
+	if len(args) == 0 {
+		return ""
+	}
+	a := args[0]
+	var words []string
+	if a.root > 0 {
+		words = append(words, fmt.Sprintf("root %d", a.root-1))
+	}
+	if elem := elemName(a.elem); a.count > 0 {
+		words = append(words, fmt.Sprintf("%d %s", a.count-1, elem))
+	} else if elem != "" {
+		words = append(words, elem)
+	}
+	if op, ok := a.op.(named); ok {
+		words = append(words, op.opName())
+	}
+	return "(" + strings.Join(words, ", ") + ")"
+}
+
+// elemName names the type that a nil pointer points to: types that are the same in
+// memory and in what they stand for have one name.
+func elemName(pointer any) string {
+	if pointer == nil {
+		return ""
+	}
+	t := reflect.TypeOf(pointer).Elem()
+	if t.Kind() == reflect.Struct || t.Kind() == reflect.Array {
+		return t.String()
+	}
+	return t.Kind().String()
+}
+
+// compare takes what a rank says, and judges when all have.
+func (w *watcher) compare(from int, e entry) {
+	e.from = from
+	w.mu.Lock()
+	coming := append(w.checks.coming[e.Key], e)
+	if len(coming) == 1 && len(w.checks.coming) >= mostComing {
+		w.mu.Unlock()
+		w.tell(from, note{Kind: noteVerdict, Verdict: &ruling{Key: e.Key}})
+		return
+	}
+	w.checks.coming[e.Key] = coming
+	if len(coming) < e.Size {
+		w.mu.Unlock()
+		return
+	}
+	delete(w.checks.coming, e.Key)
+	w.mu.Unlock()
+	v := ruling{Key: e.Key, Fault: judgeEntries(coming)}
+	if v.Fault != "" {
+		w.report("the ranks of %s are not in the same collective call\n%s", e.Comm, indent(v.Fault))
+	}
+	for _, e := range slices.Backward(coming) { // this rank, the first, last: then it may end
+		w.tell(e.from, note{Kind: noteVerdict, Verdict: &v})
+	}
+}
+
+// judgeEntries returns who does what, if they do not all do the same.
+func judgeEntries(entries []entry) string {
+	slices.SortFunc(entries, func(a, b entry) int { return a.Rank - b.Rank })
+	what := map[string][]int{}
+	var order []string
+	same := true
+	for _, e := range entries {
+		same = same && e.What == entries[0].What
+		at := e.What + callsite{line: e.Line}.at()
+		if what[at] == nil {
+			order = append(order, at)
+		}
+		what[at] = append(what[at], e.Rank)
+	}
+	if same {
+		return ""
+	}
+	var parts []string
+	for _, at := range order {
+		parts = append(parts, fmt.Sprintf("%s: %s", ranksText(what[at]), at))
+	}
+	return strings.Join(parts, "; ")
+}
+
+// ranksText is "rank 3" or "ranks 0-2 5" of a sorted list.
+func ranksText(ranks []int) string {
+	if len(ranks) == 1 {
+		return fmt.Sprintf("rank %d", ranks[0])
+	}
+	var words []string
+	for i := 0; i < len(ranks); {
+		j := i
+		for j+1 < len(ranks) && ranks[j+1] == ranks[j]+1 {
+			j++
+		}
+		if j > i {
+			words = append(words, fmt.Sprintf("%d-%d", ranks[i], ranks[j]))
+		} else {
+			words = append(words, fmt.Sprint(ranks[i]))
+		}
+		i = j + 1
+	}
+	return "ranks " + strings.Join(words, " ")
+}
+
+func indent(parts string) string { return "  " + strings.ReplaceAll(parts, "; ", "\n  ") }
+
+// decided takes a verdict.
+func (w *watcher) decided(v ruling) {
+	w.mu.Lock()
+	call := w.checks.open[v.Key]
+	delete(w.checks.open, v.Key)
+	w.mu.Unlock()
+	if call == nil {
+		return
+	}
+	if v.Fault != "" {
+		call.err = fmt.Errorf("%w: %s", ErrMismatch, v.Fault)
+	}
+	close(call.verdict)
+}
+
+// recheck gives up on verdicts from ranks that are there no more.
+func (w *watcher) recheck() {
+	w.mu.Lock()
+	var open []*calling
+	for _, call := range w.checks.open {
+		open = append(open, call)
+	}
+	w.mu.Unlock()
+	asked := map[int]error{}
+	for _, call := range open {
+		judge := call.comm.WorldRank(0)
+		if _, done := asked[judge]; !done {
+			asked[judge] = w.tell(judge, note{Kind: noteAlive})
+		}
+		if asked[judge] != nil {
+			w.decided(ruling{Key: call.key})
+		}
+	}
+}
+
+// agreed waits for the verdict.
+func (c *calling) agreed(ctx context.Context) error {
+	select {
+	case <-c.verdict:
+		return c.err
+	default:
+	}
+	x := &waiting{call: c.call, coll: c, since: time.Now()}
+	c.w.begin(x)
+	defer c.w.finish(x)
+	select {
+	case <-c.verdict:
+		return c.err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

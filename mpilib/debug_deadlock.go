@@ -1,0 +1,211 @@
+package mpilib
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/mpilib/internal/waitfor"
+)
+
+// This file finds ranks that wait for each other. A rank that has done nothing for a
+// while, though its goroutines wait for others, says so every tick to the first rank
+// that is there; that one decides (package waitfor).
+
+// deadlocks is what the watcher knows of ranks that wait; its mu guards them.
+type deadlocks struct {
+	acts    uint64 // of the watcher, at the last tick
+	active  time.Time
+	reports map[int]said // at the rank that decides
+	found   []int        // at the last tick
+	times   int          // that it was the same
+	told    string       // what was reported last
+}
+
+type said struct {
+	report waitfor.Report
+	at     time.Time
+}
+
+func (d *deadlocks) init() { d.active, d.reports = time.Now(), map[int]said{} }
+
+// ticksOfPatience is how often a watcher looks while it has patience.
+const ticksOfPatience = 5
+
+// look looks after what waits, until ctx ends.
+func (w *watcher) look(ctx context.Context) {
+	every := w.patience / ticksOfPatience
+	t := time.NewTicker(every)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+		}
+		w.recheck()
+		if !w.sees(debugDeadlocks) {
+			continue
+		}
+		if r, stuck := w.stuck(time.Now()); stuck {
+			w.tellDecider(r)
+		}
+		w.decide(time.Now(), every)
+	}
+}
+
+// tellDecider tells the first rank that is there. It is this one at the latest.
+func (w *watcher) tellDecider(r waitfor.Report) {
+	for rank := range w.world.engine.Size() {
+		if w.tell(rank, note{Kind: noteStuck, Stuck: &r}) == nil {
+			return
+		}
+	}
+}
+
+// mostCalls bounds how many communicators a report has calls of. A rank with more does
+// not report.
+const mostCalls = 8192
+
+// stuck returns what this rank waits for, if it has done nothing for long and nothing
+// moves.
+func (w *watcher) stuck(now time.Time) (r waitfor.Report, stuck bool) {
+	moving := w.moving()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	d := &w.deadlock
+	if acts := w.acts.Load(); acts != d.acts || moving {
+		d.acts, d.active = acts, now
+	}
+	if len(w.waits) == 0 && !w.audit.waiting || now.Sub(d.active) < w.patience || len(w.comms) > mostCalls {
+		return r, false
+	}
+	r = waitfor.Report{Rank: w.world.engine.Rank(), Finalizing: w.audit.waiting, Calls: map[uint32]int32{}}
+	if place := w.world.comms.here; place.Name != "" {
+		r.Node = place.String()
+	}
+	if w.audit.waiting {
+		r.Waits = append(r.Waits, waitfor.Wait{Text: "Finalize", Site: w.audit.call.line, Seconds: now.Sub(w.audit.since).Seconds()})
+	}
+	for x := range w.waits {
+		if !x.blocked() {
+			return r, false
+		}
+		r.Waits = append(r.Waits, x.describe(now))
+	}
+	slices.SortFunc(r.Waits, func(a, b waitfor.Wait) int { return int(b.Seconds*1e3) - int(a.Seconds*1e3) })
+	for id, c := range w.comms {
+		c.comm.mu.Lock()
+		if c.comm.calls > 0 {
+			r.Calls[id] = c.comm.calls
+		}
+		c.comm.mu.Unlock()
+	}
+	return r, true
+}
+
+// moving reports whether bytes of this rank are on their way.
+func (w *watcher) moving() bool {
+	for _, l := range w.world.engine.Links() {
+		for _, c := range l.Link.Carriers() {
+			if c.Carried > 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// blocked reports whether only another process can end the wait.
+func (x *waiting) blocked() bool {
+	return !slices.ContainsFunc(x.requests, func(r *Request) bool { return !r.core.Unmatched() })
+}
+
+// describe says what is waited for.
+func (x *waiting) describe(now time.Time) waitfor.Wait {
+	out := waitfor.Wait{Site: x.call.line, Seconds: now.Sub(x.since).Seconds()}
+	switch {
+	case x.coll != nil:
+		c := x.coll.comm
+		out.Collective, out.Context, out.Call = true, x.coll.key.Context, x.coll.key.Call
+		out.Text = fmt.Sprintf("%s on %s, until all ranks call it", x.call.name, c.Name())
+		out.Peers = slices.Collect(c.group.WorldRanks())
+	case x.probe != nil:
+		out.Text = fmt.Sprintf("%s: %v", x.call.name, *x.probe)
+		out.Peers = x.probe.peers()
+	default:
+		out.Text = fmt.Sprintf("%s: %v", x.call.name, x.requests[0].what)
+		if started := x.requests[0].line(); started != "" && started != " ("+x.call.line+")" {
+			out.Text += started
+		}
+		if more := len(x.requests) - 1; more > 0 {
+			out.Text += fmt.Sprintf(", or any of %d more", more)
+		}
+		for _, r := range x.requests {
+			out.Peers = append(out.Peers, r.what.peers()...)
+		}
+	}
+	return out
+}
+
+// peers returns the world ranks any of which can do what the transfer waits for.
+func (t transfer) peers() []int {
+	if t.peer != AnySource {
+		return []int{t.comm.global(t.peer)}
+	}
+	return slices.Collect(t.comm.peers.WorldRanks())
+}
+
+// collect takes what a rank waits for.
+func (w *watcher) collect(r waitfor.Report) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.deadlock.reports[r.Rank] = said{r, time.Now()}
+}
+
+// steady is how often in a row a deadlock must be found: what ranks say may cross what
+// moves, and some say it later than others.
+const steady = 3
+
+// decide looks for a deadlock in what is known, and reports it once.
+func (w *watcher) decide(now time.Time, every time.Duration) {
+	w.mu.Lock()
+	d := &w.deadlock
+	reports := map[int]waitfor.Report{}
+	for rank, s := range d.reports {
+		if now.Sub(s.at) > 3*every {
+			delete(d.reports, rank) // it goes on, or is gone
+			continue
+		}
+		reports[rank] = s.report
+	}
+	found := waitfor.Deadlocked(maps.Clone(reports))
+	if d.times++; !slices.Equal(found, d.found) {
+		d.found, d.times = found, 1
+	}
+	if found == nil || d.times < steady {
+		w.mu.Unlock()
+		return
+	}
+	what := signatureOf(reports, waitfor.Cycle(reports, found)) // others may yet come to wait for these
+	if what == d.told {
+		w.mu.Unlock()
+		return
+	}
+	d.told = what
+	w.mu.Unlock()
+	w.report("deadlock: %s can never go on; nothing has moved for %v\n%s", ranksText(found), w.patience, waitfor.Describe(reports, found))
+}
+
+// signatureOf tells deadlocks apart, whatever their age.
+func signatureOf(reports map[int]waitfor.Report, ranks []int) string {
+	s := ""
+	for _, rank := range ranks {
+		for _, wait := range reports[rank].Waits {
+			s += fmt.Sprintf("%d %s %s\n", rank, wait.Text, wait.Site)
+		}
+	}
+	return s
+}

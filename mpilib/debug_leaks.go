@@ -1,0 +1,289 @@
+package mpilib
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// This file finds what a program leaves behind: requests that it never waited for,
+// communicators that it never freed, and messages that nobody received. For the last
+// all ranks meet in Finalize, so that nothing is sent any more; each has those it has
+// sent to look what they kept, for it alone knows the lines.
+
+// leaks is what this rank's program started; the watcher's mu guards it.
+type leaks struct {
+	open map[*Request]struct{} // that the program has not heard of again
+	more int                   // that there was no room for
+	sent map[sentTo]*sentFrom
+}
+
+const (
+	mostOpen = 1 << 16 // requests that are remembered
+	mostSent = 1 << 16 // ways of sending that are
+	lastSent = 4       // lines of each
+)
+
+// sentTo says where messages went. Those of one are received in their order, so that
+// those which were not are the last.
+type sentTo struct {
+	context uint32
+	dst     int // world rank
+	tag     int
+}
+
+type sentFrom struct {
+	what  transfer
+	n     int
+	lines [lastSent]string // a ring
+}
+
+// lost are messages of one kind that were never received.
+type lost struct {
+	Context uint32 `json:"context"`
+	Tag     int    `json:"tag"`
+	Count   int    `json:"count"`
+	Bytes   uint64 `json:"bytes"`
+}
+
+func (l *leaks) init() {
+	l.open, l.sent = map[*Request]struct{}{}, map[sentTo]*sentFrom{}
+}
+
+func (l *leaks) started(w *watcher, r *Request) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(l.open) < mostOpen {
+		l.open[r] = struct{}{}
+	} else {
+		l.more++
+	}
+	if !r.what.send {
+		return
+	}
+	at := sentTo{r.what.comm.context, r.what.comm.global(r.what.peer), r.what.tag}
+	s := l.sent[at]
+	if s == nil {
+		if len(l.sent) >= mostSent {
+			return
+		}
+		s = &sentFrom{what: r.what}
+		l.sent[at] = s
+	}
+	s.lines[s.n%lastSent] = r.seen.call.line
+	s.n++
+}
+
+// last returns the lines of the last n sends, each once, the latest first.
+func (s *sentFrom) last(n int) []string {
+	var lines []string
+	for i := s.n - 1; i >= max(0, s.n-min(n, lastSent)); i-- {
+		if line := s.lines[i%lastSent]; !slices.Contains(lines, line) {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+// audit is the state of Finalize; the watcher's mu guards it.
+type audit struct {
+	waiting bool // for other ranks to come to Finalize
+	call    callsite
+	since   time.Time
+	arrived map[noteKind]int // at rank 0
+	open    map[noteKind]chan struct{}
+	asked   map[int]struct{} // who has not said what it kept
+	answers chan struct{}    // closed when all have
+	lost    map[int][]lost
+}
+
+func (a *audit) init() {
+	a.arrived = map[noteKind]int{}
+	a.open = map[noteKind]chan struct{}{noteAllFinal: make(chan struct{}), noteAllLeaves: make(chan struct{})}
+	a.asked, a.answers, a.lost = map[int]struct{}{}, make(chan struct{}), map[int][]lost{}
+}
+
+// finalize reports what the program leaves behind. It is called before anything ends.
+func (w *watcher) finalize(ctx context.Context) {
+	if !w.sees(debugLeaks) || ctx.Err() != nil {
+		return
+	}
+	call := here()
+	w.mu.Lock()
+	w.audit.waiting, w.audit.call, w.audit.since = true, call, time.Now()
+	w.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, finalPatience*w.patience)
+	defer cancel()
+	lines := append(w.leakedRequests(), w.leakedComms()...)
+	err := w.lookAfterMessages(ctx)
+	w.mu.Lock()
+	w.audit.waiting = false
+	w.mu.Unlock()
+	lines = append(lines, w.lostMessages()...)
+	if err != nil {
+		lines = append(lines, fmt.Sprintf("whether messages were never received is not known: %v", err))
+	}
+	if len(lines) > 0 {
+		w.report("rank %d leaves behind\n  %s", w.world.engine.Rank(), strings.Join(lines, "\n  "))
+	}
+}
+
+// finalPatience is how many times the patience Finalize waits for other ranks, so that
+// a deadlock of those is found while it does.
+const finalPatience = 6
+
+// lookAfterMessages asks those this rank has sent to, once nobody sends any more.
+func (w *watcher) lookAfterMessages(ctx context.Context) error {
+	if err := w.meet(ctx, noteFinal, noteAllFinal); err != nil {
+		return err
+	}
+	w.mu.Lock()
+	for to := range w.leaks.sent {
+		w.audit.asked[to.dst] = struct{}{}
+	}
+	asked := slices.Collect(maps.Keys(w.audit.asked))
+	if len(asked) == 0 {
+		close(w.audit.answers)
+	}
+	w.mu.Unlock()
+	for _, rank := range asked {
+		if w.tell(rank, note{Kind: noteEnd}) != nil {
+			w.answered(rank, nil)
+		}
+	}
+	select {
+	case <-w.audit.answers:
+	case <-ctx.Done():
+		return fmt.Errorf("not all ranks answered: %w", ctx.Err())
+	}
+	return w.meet(ctx, noteLeaving, noteAllLeaves)
+}
+
+// meet waits until all ranks have.
+func (w *watcher) meet(ctx context.Context, mine, all noteKind) error {
+	if err := w.tell(0, note{Kind: mine}); err != nil {
+		return err
+	}
+	select {
+	case <-w.audit.open[all]:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("not all ranks came to Finalize in time: %w", ctx.Err())
+	}
+}
+
+// arrive is told at rank 0 that a rank has come.
+func (w *watcher) arrive(kind noteKind) {
+	w.mu.Lock()
+	w.audit.arrived[kind]++
+	all := w.audit.arrived[kind] == w.world.engine.Size()
+	w.mu.Unlock()
+	if !all {
+		return
+	}
+	answer := map[noteKind]noteKind{noteFinal: noteAllFinal, noteLeaving: noteAllLeaves}[kind]
+	for rank := range w.world.engine.Size() {
+		if rank != 0 {
+			w.tell(rank, note{Kind: answer})
+		}
+	}
+	w.released(answer) // the last of all, since then this rank may end
+}
+
+func (w *watcher) released(kind noteKind) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	select {
+	case <-w.audit.open[kind]:
+	default:
+		close(w.audit.open[kind])
+	}
+}
+
+// lostFrom returns what came from a rank and was never received.
+func (w *watcher) lostFrom(source int) []lost {
+	count := map[lost]lost{}
+	for _, m := range w.world.engine.Kept() {
+		if m.Source != source || m.Context%contextsPerComm != pointToPointContext || m.Context == debugContext {
+			continue
+		}
+		key := lost{Context: m.Context, Tag: m.Tag}
+		l := count[key]
+		count[key] = lost{m.Context, m.Tag, l.Count + 1, l.Bytes + m.Bytes - min(m.Bytes, uint64(w.world.comm.head()))}
+	}
+	return slices.Collect(maps.Values(count))
+}
+
+func (w *watcher) answered(from int, l []lost) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if _, asked := w.audit.asked[from]; !asked {
+		return
+	}
+	delete(w.audit.asked, from)
+	w.audit.lost[from] = l
+	if len(w.audit.asked) == 0 {
+		close(w.audit.answers)
+	}
+}
+
+func (w *watcher) leakedRequests() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	count := map[string]int{}
+	for r := range w.leaks.open {
+		state := "complete"
+		if !r.core.Done() {
+			state = "not complete"
+		}
+		count[fmt.Sprintf("a request that was never waited for, %s: %v%s", state, r.what, r.seen.call.at())]++
+	}
+	lines := repeated(count)
+	if w.leaks.more > 0 {
+		lines = append(lines, fmt.Sprintf("%d more requests were started while %d were open, and not looked after", w.leaks.more, mostOpen))
+	}
+	return lines
+}
+
+func (w *watcher) leakedComms() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	count := map[string]int{}
+	for _, c := range w.comms {
+		if c.own {
+			count[fmt.Sprintf("a communicator that was never freed: %s, made by %s%s", c.comm.Name(), c.made.name, c.made.at())]++
+		}
+	}
+	return repeated(count)
+}
+
+func (w *watcher) lostMessages() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	count := map[string]int{}
+	for to, from := range w.leaks.sent {
+		for _, l := range w.audit.lost[to.dst] {
+			if l.Context == to.context && l.Tag == to.tag {
+				count[fmt.Sprintf("%d messages that were never received, %d bytes: %v at %s",
+					l.Count, l.Bytes, from.what, strings.Join(from.last(l.Count), ", "))]++
+			}
+		}
+	}
+	return repeated(count)
+}
+
+// repeated returns each line once, those that are there several times with their number.
+func repeated(count map[string]int) []string {
+	var lines []string
+	for _, line := range slices.SortedFunc(maps.Keys(count), cmp.Compare[string]) {
+		if n := count[line]; n > 1 {
+			line = fmt.Sprintf("%d times %s", n, line)
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}

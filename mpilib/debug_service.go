@@ -1,0 +1,107 @@
+package mpilib
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+
+	"github.com/isthmus-grid/isthmus/mpilib/internal/engine"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/waitfor"
+)
+
+// The ranks' watchers talk to each other by messages of a context of their own. What
+// they say is JSON: there is little of it, and all processes run the same version.
+
+// note is what a watcher tells another.
+type note struct {
+	Kind    noteKind        `json:"kind"`
+	From    int             `json:"from"` // world rank
+	Entry   *entry          `json:"entry,omitempty"`
+	Verdict *ruling         `json:"verdict,omitempty"`
+	Stuck   *waitfor.Report `json:"stuck,omitempty"`
+	Lost    []lost          `json:"lost,omitempty"`
+}
+
+type noteKind string
+
+const (
+	noteEntry     noteKind = "entry"     // a rank has come to a collective call
+	noteVerdict   noteKind = "verdict"   // whether all came to the same
+	noteAlive     noteKind = "alive"     // nothing; its sender learns whether the other is there
+	noteStuck     noteKind = "stuck"     // what a rank waits for that has done nothing for a while
+	noteFinal     noteKind = "final"     // a rank has come to Finalize
+	noteAllFinal  noteKind = "all-final" // all have
+	noteEnd       noteKind = "end"       // behind the last message to a rank
+	noteLost      noteKind = "lost"      // those that were never received there
+	noteLeaving   noteKind = "leaving"   // a rank has all its answers
+	noteAllLeaves noteKind = "all-leave" // all have
+)
+
+// maxNote bounds what a watcher is told at a time, in bytes. Longer notes are lost.
+const maxNote = 256 << 10
+
+// nobody is the group of the watchers' receives: whoever fails, there are others.
+type nobody struct{}
+
+func (nobody) Member(int) bool { return false }
+
+// listen takes notes until the engine ends.
+func (w *watcher) listen(ctx context.Context) {
+	buf := make([]byte, maxNote)
+	for {
+		var r engine.Request
+		w.world.engine.Irecv(&r, nobody{}, debugContext, AnySource, AnyTag, buf)
+		got, err := r.Wait(ctx)
+		if errors.Is(err, ErrTruncate) {
+			continue
+		}
+		if err != nil {
+			return
+		}
+		var n note
+		if json.Unmarshal(buf[:got.Bytes], &n) == nil {
+			n.From = got.Source
+			w.take(n)
+		}
+	}
+}
+
+// take does what a note asks for. It does not wait.
+func (w *watcher) take(n note) {
+	switch {
+	case n.Kind == noteEntry && n.Entry != nil:
+		w.compare(n.From, *n.Entry)
+	case n.Kind == noteVerdict && n.Verdict != nil:
+		w.decided(*n.Verdict)
+	case n.Kind == noteStuck && n.Stuck != nil:
+		w.collect(*n.Stuck)
+	case n.Kind == noteEnd:
+		w.tell(n.From, note{Kind: noteLost, Lost: w.lostFrom(n.From)})
+	case n.Kind == noteLost:
+		w.answered(n.From, n.Lost)
+	case n.Kind == noteFinal || n.Kind == noteLeaving:
+		w.arrive(n.Kind)
+	case n.Kind == noteAllFinal || n.Kind == noteAllLeaves:
+		w.released(n.Kind)
+	}
+}
+
+// tell sends a note, or returns an error if the other rank is there no more. It does
+// not wait.
+func (w *watcher) tell(world int, n note) error {
+	if world == w.world.engine.Rank() {
+		n.From = world
+		w.take(n)
+		return nil
+	}
+	b, err := json.Marshal(n)
+	if err != nil {
+		return err
+	}
+	r := new(engine.Request)
+	w.world.engine.Isend(r, nobody{}, debugContext, world, 0, b, engine.Standard, false)
+	if r.Done() {
+		_, err = r.Result()
+	}
+	return err
+}

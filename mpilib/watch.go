@@ -1,0 +1,244 @@
+package mpilib
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/mpilib/internal/engine"
+)
+
+// A watcher follows what the program does, for the debug mode. Where nobody watches
+// World.watch is nil, Requests have no sighting, and that is all that is looked at.
+//
+// Locks: mu is taken before the engine's and a communicator's, never while either is
+// held. Nothing is sent and nothing is written while it is.
+type watcher struct {
+	world    *World
+	parts    debugParts
+	out      io.Writer
+	patience time.Duration
+
+	acts atomic.Uint64 // calls that began and that ended
+	stop context.CancelFunc
+	work sync.WaitGroup
+
+	leaks    leaks
+	checks   checks
+	audit    audit
+	deadlock deadlocks
+
+	mu    sync.Mutex // guards the rest, and the four
+	waits map[*waiting]struct{}
+	comms map[uint32]seenComm // by context: those that are not freed
+}
+
+// seenComm is a communicator that can be used.
+type seenComm struct {
+	comm *Comm
+	made callsite
+	own  bool // the program made it, and frees it
+}
+
+// sighting is what a watcher knows of a request.
+type sighting struct {
+	w    *watcher
+	call callsite
+	coll *calling // the collective call that it is a part of; nil: the program's own
+}
+
+// waiting is a goroutine that waits: for one or any of several requests, for a
+// message to probe, or for the other ranks to come to a collective call.
+type waiting struct {
+	call     callsite
+	since    time.Time
+	requests []*Request
+	probe    *transfer
+	coll     *calling
+}
+
+// watched starts to watch if that was asked for; it is for Init.
+func (w *World) watched() {
+	if w.config.debug&^debugTypes == 0 {
+		return
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	x := &watcher{
+		world: w, parts: w.config.debug, out: w.config.debugOut, patience: w.config.patience, stop: stop,
+		waits: map[*waiting]struct{}{}, comms: map[uint32]seenComm{},
+	}
+	x.leaks.init()
+	x.checks.init()
+	x.audit.init()
+	x.deadlock.init()
+	for _, c := range []*Comm{w.comm, w.comms.self, w.comms.whereabouts.comm} {
+		x.comms[c.context] = seenComm{comm: c}
+	}
+	w.watch = x
+	x.work.Go(func() { x.listen(ctx) })
+	x.work.Go(func() { x.look(ctx) })
+}
+
+// end stops watching; the engine is closed.
+func (w *watcher) end() {
+	w.stop()
+	w.work.Wait()
+}
+
+// sees reports whether a part of the debug mode is on.
+func (w *watcher) sees(part debugParts) bool { return w.parts&part != 0 }
+
+// report writes what a person is to know.
+func (w *watcher) report(format string, args ...any) {
+	text := fmt.Sprintf("isthmus debug: "+format, args...)
+	if text[len(text)-1] != '\n' {
+		text += "\n"
+	}
+	io.WriteString(w.out, text) // there is nobody to tell that it failed
+}
+
+// started is told of a request that is about to start.
+func (w *watcher) started(r *Request, context uint32) {
+	w.acts.Add(1)
+	r.seen = &sighting{w: w}
+	if context != r.what.comm.context {
+		return // the collective call says the rest
+	}
+	r.seen.call = here()
+	if w.sees(debugLeaks) {
+		w.leaks.started(w, r)
+	}
+}
+
+// told is told that the program has learned how its request ended.
+func (s *sighting) told(r *Request) {
+	s.w.acts.Add(1)
+	if s.coll == nil && s.w.sees(debugLeaks) {
+		s.w.mu.Lock()
+		delete(s.w.leaks.open, r)
+		s.w.mu.Unlock()
+	}
+}
+
+// await is Request.await for one that is watched.
+func (s *sighting) await(ctx context.Context, r *Request) error {
+	if s.coll != nil {
+		if err := s.coll.agreed(ctx); err != nil {
+			r.core.Wait(gone) // gives the buffer back
+			return err
+		}
+	}
+	if r.core.Done() {
+		return nil
+	}
+	x := &waiting{requests: []*Request{r}}
+	if s.coll != nil {
+		x.call = s.coll.call
+	} else {
+		x.call = here()
+	}
+	s.w.begin(x)
+	defer s.w.finish(x)
+	r.core.Wait(ctx)
+	return nil
+}
+
+// gone is a context that is done.
+var gone = func() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}()
+
+// begin is told that a goroutine waits.
+func (w *watcher) begin(x *waiting) {
+	w.acts.Add(1)
+	x.since = time.Now()
+	w.mu.Lock()
+	w.waits[x] = struct{}{}
+	w.mu.Unlock()
+}
+
+// finish is told that it does no more.
+func (w *watcher) finish(x *waiting) {
+	w.acts.Add(1)
+	w.mu.Lock()
+	delete(w.waits, x)
+	w.mu.Unlock()
+}
+
+// waitAny is engine.WaitAny for requests of a world.
+func (w *watcher) waitAny(ctx context.Context, requests []*Request, cores []*engine.Request) (int, error) {
+	if w == nil {
+		return engine.WaitAny(ctx, cores)
+	}
+	x := &waiting{call: here()}
+	for _, r := range requests {
+		if r != nil && !r.never {
+			x.requests = append(x.requests, r)
+		}
+	}
+	w.begin(x)
+	defer w.finish(x)
+	return engine.WaitAny(ctx, cores)
+}
+
+// probing is told that a probe waits; what it returns is to be called at its end.
+func (w *watcher) probing(t transfer) (over func()) {
+	if w == nil {
+		return func() {}
+	}
+	x := &waiting{call: here(), probe: &t}
+	w.begin(x)
+	return func() { w.finish(x) }
+}
+
+// made is told of a communicator that the program has now.
+func (w *watcher) made(c *Comm, at callsite) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.comms[c.context] = seenComm{comm: c, made: at, own: true}
+}
+
+// lent is told of an intercommunicator's local one.
+func (w *watcher) lent(inner *Comm) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.comms[inner.context] = seenComm{comm: inner}
+}
+
+// freed is told that the program has it no more.
+func (w *watcher) freed(c *Comm) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.comms, c.context)
+	if c.inner != nil {
+		delete(w.comms, c.inner.context)
+	}
+}
+
+// madeBy notes which call made the communicator, for one that goes on by itself.
+func (c *Comm) madeBy(call *collectiveCall) {
+	if call.seen != nil {
+		c.world.watch.made(c, call.seen.call)
+	}
+}
+
+// line says for an error where the program's call is, if somebody watches.
+func (w *watcher) line() string {
+	if w == nil {
+		return ""
+	}
+	return here().at()
+}
+
+// line says for an error where the call was, if that is known.
+func (r *Request) line() string {
+	if r.seen == nil || r.seen.call.line == "" {
+		return ""
+	}
+	return " (" + r.seen.call.line + ")"
+}
