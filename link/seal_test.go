@@ -130,7 +130,8 @@ func TestSealing(t *testing.T) {
 			if d.err != nil || g.err != nil {
 				t.Fatal(d.err, g.err)
 			}
-			if got := target.turns(); got != "wrwr" { // hello, hello and TLS, TLS and proof, TLS and proof
+			// hello, hello and TLS, TLS and proof, TLS and proof; what may follow is the link's
+			if got := target.turns(); !strings.HasPrefix(got, "wrwr") {
 				t.Errorf("the target took turns %s", got)
 			}
 			if got := tapped.opened(); got != tc.dialler {
