@@ -59,6 +59,9 @@ func TestStandard_3_8_2_Mprobe(t *testing.T) {
 			if _, done, err := first.Test(); done {
 				return fmt.Errorf("complete before its receive: %v", err)
 			}
+			if err := fence(ctx, c, 1); err != nil {
+				return err
+			}
 			_, err := Waitall(ctx, first, second)
 			return errors.Join(fence(ctx, c, 1), err)
 		}
@@ -71,6 +74,9 @@ func TestStandard_3_8_2_Mprobe(t *testing.T) {
 		}
 		if _, here, err := c.Improbe(0, 1); here || err != nil {
 			return fmt.Errorf("Improbe found a message that was taken out: %v", err)
+		}
+		if err := fence(ctx, c, 0); err != nil { // the first is not complete
+			return err
 		}
 		buf := make([]byte, n)
 		st, err := MRecv(ctx, m, buf)

@@ -109,7 +109,7 @@ func Init(ctx context.Context, opts ...Option) (*World, error) {
 		cfg.place = &p
 	}
 	w := &World{config: cfg}
-	w.engine = engine.New(engine.Config{Rank: cfg.place.rank, Size: cfg.place.size, Unexpected: cfg.limit, Connect: w.connect})
+	w.engine = engine.New(engine.Config{Rank: cfg.place.rank, Size: cfg.place.size, Unexpected: cfg.limit, Near: true, Connect: w.connect})
 	if err := w.firstComms(); err != nil {
 		return nil, fmt.Errorf("mpilib: Init: %w", err)
 	}

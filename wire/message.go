@@ -22,7 +22,10 @@ const (
 	EnvelopeCredit    EnvelopeKind = 8  // Length more bytes may be sent unasked
 	EnvelopeWithdraw  EnvelopeKind = 9  // the sender wants the offer, or the synchronous message, back
 	EnvelopeWithdrawn EnvelopeKind = 10 // it is as if it had never been sent; without this answer it is too late
-	envelopeKinds     EnvelopeKind = 11
+	EnvelopeShare     EnvelopeKind = 11 // Length bytes follow that say how to map the sender's shared memory; none: there will be none
+	EnvelopeSwitch    EnvelopeKind = 12 // what the sender says after this comes through the shared memory
+	EnvelopeBell      EnvelopeKind = 13 // the receiver slept and is to look at the shared memory; alone after Switch
+	envelopeKinds     EnvelopeKind = 14
 )
 
 // Flags of an Envelope.
@@ -82,6 +85,9 @@ var uses = [envelopeKinds]fields{
 	EnvelopeCredit:    {length: true},
 	EnvelopeWithdraw:  {id: true},
 	EnvelopeWithdrawn: {id: true},
+	EnvelopeShare:     {length: true},
+	EnvelopeSwitch:    {},
+	EnvelopeBell:      {},
 }
 
 // ParseEnvelope decodes the first EnvelopeLen bytes of b and checks that they

@@ -52,6 +52,16 @@ func (r *Receiver) Next() (head *[HeadSize]byte, payload []byte, ok bool, err er
 	return &r.head, payload, true, nil
 }
 
+// Ready reports whether Next has something to say, a record or an error. It costs
+// one load from memory that changes only then.
+func (r *Receiver) Ready() bool {
+	before := uint32(0)
+	if r.at >= cellCount {
+		before = stamp(r.at - cellCount)
+	}
+	return uint32(r.lane.cells[r.at%cellCount].word.Load()>>32) != before || r.err != nil
+}
+
 // check is for a word that announces no record: an error if none ever could
 // follow it.
 func (r *Receiver) check(word uint64) error {

@@ -35,6 +35,10 @@ type Config struct {
 	// bytes more are counted.
 	Unexpected int
 
+	// Near has messages to processes of the same node go through shared memory
+	// where the system lets them.
+	Near bool
+
 	// Connect returns when Attach was called for the rank, or why not. It is called
 	// from goroutines of the engine, once for each peer.
 	Connect func(ctx context.Context, rank int) error
@@ -51,6 +55,9 @@ type Engine struct {
 	arrived  chan struct{}
 	selfHeld int // bytes of copied messages to self
 	closed   error
+
+	lanes   lanes
+	sharing sharing
 
 	tending bool // the keeper's clock runs
 	tend    chan struct{}
@@ -76,6 +83,8 @@ type Group interface {
 func New(cfg Config) *Engine {
 	e := &Engine{cfg: cfg, contexts: map[uint32]*msgContext{}, arrived: make(chan struct{}), tend: make(chan struct{}, 1)}
 	e.cfg.Unexpected = max(cfg.Unexpected, firstCredit)
+	e.sharing = system
+	e.lanes.init(&e.mu)
 	e.ctx, e.cancel = context.WithCancel(context.Background())
 	e.peers = make([]*peer, cfg.Size)
 	for r := range cfg.Size {
@@ -214,7 +223,7 @@ func (e *Engine) keep() {
 func (e *Engine) look() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	again := false
+	again := e.lookAtLanes()
 	for _, p := range e.peers {
 		if p == nil || p.link == nil || p.failed != nil {
 			continue

@@ -21,6 +21,7 @@ type peer struct {
 	rank int
 
 	link       *link.Link // nil before
+	near       near
 	connecting bool
 	failed     error // why nothing can be sent or received any more
 	gone       bool  // it said goodbye: nothing more will come
@@ -98,6 +99,7 @@ func (p *peer) attach(l *link.Link) {
 	wake(p.toWriter)
 	p.e.work.Go(p.reader)
 	p.e.work.Go(p.writer)
+	p.beginNear()
 }
 
 // wantLink starts to connect, once. mu is held.
@@ -155,6 +157,9 @@ func (p *peer) fail(err error) {
 	wake(p.toWriter)
 	wake(p.toReader)
 	wake(p.turn)
+	if p.near.open {
+		p.e.lanes.remove(p)
+	}
 	p.e.failReceives(p, p.failed, !p.gone)
 }
 
@@ -247,8 +252,10 @@ func (w *watched) end() {
 
 // LinkState is a peer's link and what went over it.
 type LinkState struct {
-	Rank int
-	Link *link.Link
+	Rank   int
+	Link   *link.Link
+	Shared bool  // messages go through shared memory, in both directions
+	Reason error // why they do not, between processes of one node
 	Traffic
 }
 
@@ -259,7 +266,7 @@ func (e *Engine) Links() []LinkState {
 	var all []LinkState
 	for _, p := range e.peers {
 		if p != nil && p.link != nil {
-			all = append(all, LinkState{p.rank, p.link, p.stats})
+			all = append(all, LinkState{Rank: p.rank, Link: p.link, Shared: p.near.open && p.out.near, Reason: p.near.why, Traffic: p.stats})
 		}
 	}
 	return all
@@ -289,6 +296,7 @@ func (e *Engine) Goodbye(ctx context.Context) error {
 			wake(p.toWriter)
 		}
 	}
+	e.attendLanes()
 	e.mu.Unlock()
 
 	var errs []error
@@ -309,6 +317,7 @@ func (e *Engine) Goodbye(ctx context.Context) error {
 // up meanwhile.
 func (e *Engine) drain(ctx context.Context) {
 	e.attendAll()
+	e.attendLanes()
 	for ctx.Err() == nil && slices.ContainsFunc(e.peers, (*peer).offering) {
 		arrived := e.arrived
 		e.mu.Unlock()
@@ -354,8 +363,10 @@ func (e *Engine) Close() {
 			p.writeCtx.end()
 		}
 	}
+	e.lanes.disturb()
 	e.mu.Unlock()
 	e.work.Wait()
+	e.unmap()
 	for _, p := range e.peers {
 		if p == nil || p.link == nil {
 			continue

@@ -30,6 +30,7 @@ type incoming struct {
 	flow       *inflow  // of a matched offer
 	msg        *message // or what is kept
 	refund     int      // credit that is due when they are dropped
+	share      bool     // it is not of a message but says how to map the peer's memory
 }
 
 // message is one that came before its receive, or an offer of one.
@@ -67,7 +68,7 @@ func (p *peer) readTurn(ctx context.Context, r *Request) {
 	p.turns++
 	p.readCtx.watch(p.e, ctx, p.interruptRead)
 	r.reader, p.readFor = p, r
-	for r.state != complete && p.failed == nil && ctx.Err() == nil && !(r.send && p.writable()) {
+	for r.state != complete && p.failed == nil && !p.near.open && ctx.Err() == nil && !(r.send && p.writable()) {
 		p.step(r.send)
 	}
 	r.reader, p.readFor = nil, nil
@@ -77,6 +78,9 @@ func (p *peer) readTurn(ctx context.Context, r *Request) {
 // release gives the reading turn back. mu is held.
 func (p *peer) release(stays bool) {
 	p.reading = false
+	if p.near.open && !stays {
+		wake(p.toReader) // it has the link to itself from now on
+	}
 	switch {
 	case p.waiters > 0:
 		wake(p.turn)
@@ -101,10 +105,10 @@ func (p *peer) reader() {
 		if p.readable() {
 			p.reading, p.attended = true, true
 			p.turns++
-			for p.failed == nil && p.waiters == 0 && e.ctx.Err() == nil {
+			for p.failed == nil && (p.waiters == 0 || p.near.open) && p.near.cut == nil && e.ctx.Err() == nil {
 				p.step(false)
 			}
-			p.release(false)
+			p.release(p.near.open)
 		}
 		failed := p.failed
 		e.mu.Unlock()
@@ -123,7 +127,7 @@ func (p *peer) step(hold bool) {
 			p.broken(err)
 			return
 		}
-		p.dispatch(hold)
+		p.respond(hold)
 		return
 	}
 	direct := in.left > 0 && in.begin == in.end && len(in.into) > 0
@@ -163,7 +167,17 @@ func (p *peer) step(hold bool) {
 	if r := in.request; r != nil && r.giveUp != nil {
 		p.giveUp(r)
 	}
+	p.respond(hold)
+}
+
+// respond sends what reading has queued, and looks where the peer has rung. mu is held,
+// and given up meanwhile.
+func (p *peer) respond(hold bool) {
 	p.dispatch(hold)
+	if p.near.rung {
+		p.near.rung = false
+		p.e.attendLanes()
+	}
 }
 
 // broken ends the peer for what came, or did not. mu is held.
@@ -176,11 +190,11 @@ func (p *peer) broken(err error) {
 		err = errors.New("the peer closed it")
 	}
 	if p.e.ctx.Err() == nil {
-		p.fail(p.lost("receiving", err))
+		p.severed("receiving", err)
 	} else {
 		p.fail(p.e.closed)
 	}
-	if r := p.in.request; r != nil {
+	if r := p.in.request; r != nil && p.failed != nil {
 		p.in.request, p.in.into = nil, nil
 		r.finish(p.failed)
 	}
@@ -297,6 +311,12 @@ func (p *peer) handle(env wire.Envelope) error {
 	case wire.EnvelopeConfirm:
 		p.confirmedFirst = true
 		p.confirm()
+	case wire.EnvelopeShare:
+		return p.sharing(env.Length)
+	case wire.EnvelopeSwitch:
+		return p.switched()
+	case wire.EnvelopeBell:
+		p.near.rung = true
 	}
 	return nil
 }
@@ -464,6 +484,10 @@ func (p *peer) arrived() error {
 	r, f, m, n := in.request, in.flow, in.msg, in.size
 	p.owe(in.refund)
 	in.request, in.flow, in.msg, in.into, in.refund = nil, nil, nil, nil, 0
+	if in.share {
+		in.share = false
+		return p.shared()
+	}
 	switch {
 	case f != nil:
 		if r != nil && r.giveUp != nil {

@@ -190,6 +190,12 @@ func (e *Engine) Iprobe(g Group, ctxID uint32, src, tag int, take bool) (m Match
 		return m, true, nil
 	}
 	e.attendAll()
+	if len(e.lanes.peers) > 0 {
+		e.glance()
+		if m, found = e.find(ctxID, src, tag, take); found {
+			return m, true, nil
+		}
+	}
 	err = e.hopeless(g, src)
 	if e.closed == nil && errors.Is(err, ErrFinalized) {
 		err = nil // the peer has left in order: there is no message, and that is all
@@ -227,6 +233,10 @@ func (e *Engine) Probe(ctx context.Context, g Group, ctxID uint32, src, tag int,
 		}
 		e.attendAll()
 		arrived := e.arrived
+		if len(e.lanes.peers) > 0 {
+			e.poll(ctx, news{e, arrived})
+			continue
+		}
 		e.mu.Unlock()
 		select {
 		case <-arrived:
@@ -235,3 +245,13 @@ func (e *Engine) Probe(ctx context.Context, g Group, ctxID uint32, src, tag int,
 		e.mu.Lock()
 	}
 }
+
+// news is that a message, or the end of a process, may concern those who probe.
+type news struct {
+	e     *Engine
+	since chan struct{}
+}
+
+func (n news) here() bool { return n.e.arrived != n.since }
+
+func (n news) signal() <-chan struct{} { return n.since }

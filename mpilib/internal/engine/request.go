@@ -86,6 +86,9 @@ func (r *Request) finish(err error) {
 	for _, c := range r.watchers {
 		wake(c)
 	}
+	if n := &r.e.lanes; n.spinning {
+		n.stir.Store(true)
+	}
 	if r.reader != nil && r.reader.blocked { // nothing may ever come there
 		r.reader.interruptRead()
 	}
@@ -95,6 +98,9 @@ func (r *Request) finish(err error) {
 func (r *Request) Done() bool {
 	r.e.mu.Lock()
 	defer r.e.mu.Unlock()
+	if r.state != complete {
+		r.e.glance()
+	}
 	return r.state == complete
 }
 
@@ -136,6 +142,8 @@ func (r *Request) Wait(ctx context.Context) (Result, error) {
 		switch {
 		case p != nil && r.send && p.writable():
 			p.writeTurn(ctx)
+		case r.polled():
+			e.poll(ctx, r)
 		case p != nil && r.send && p.writerWrites:
 			p.takeOver(ctx, r)
 		case p != nil && p.readable():
@@ -150,6 +158,24 @@ func (r *Request) Wait(ctx context.Context) (Result, error) {
 	e.mu.Unlock()
 	return r.got, r.err
 }
+
+// polled reports whether the lanes are to be polled for r. mu is held.
+func (r *Request) polled() bool {
+	e := r.e
+	switch {
+	case len(e.lanes.peers) == 0 || r.giveUp != nil || r.peer == e.cfg.Rank:
+		return false
+	case r.peer == AnySource:
+		e.attendAll()
+		return true
+	}
+	return e.peers[r.peer].near.open
+}
+
+// here makes a Request what somebody waits for at the lanes, as signal does.
+func (r *Request) here() bool { return r.state == complete }
+
+func (r *Request) signal() <-chan struct{} { return r.finished() }
 
 // served returns the peer whose link is to be read for r, if it is one. mu is held.
 func (r *Request) served() *peer {
@@ -281,6 +307,10 @@ func WaitAny(ctx context.Context, rs []*Request) (int, error) {
 			}()
 		}
 		e.attendAll()
+		if len(e.lanes.peers) > 0 {
+			e.poll(ctx, anyOf{rs, any})
+			continue
+		}
 		e.mu.Unlock()
 		select {
 		case <-any:
@@ -289,3 +319,15 @@ func WaitAny(ctx context.Context, rs []*Request) (int, error) {
 		e.mu.Lock()
 	}
 }
+
+// anyOf is several requests of which one is wanted.
+type anyOf struct {
+	rs  []*Request
+	any chan struct{}
+}
+
+func (w anyOf) here() bool {
+	return slices.ContainsFunc(w.rs, func(r *Request) bool { return r.state == complete })
+}
+
+func (w anyOf) signal() <-chan struct{} { return w.any }

@@ -86,6 +86,9 @@ func (p *peer) unasked() int {
 	if p.link == nil {
 		return eagerNear
 	}
+	if p.out.near {
+		return eagerShared
+	}
 	if p.far == 0 {
 		p.far = eagerNear
 		if p.link.RTT > farRTT {
@@ -109,7 +112,7 @@ func (p *peer) announce(r *Request) bool {
 			p.out.lend(env, r, 0, n, true)
 			return true
 		}
-		p.out.add(env, r.buf)
+		p.put(env, r.buf)
 		if r.mode != Synchronous {
 			r.finish(nil)
 		}
@@ -119,13 +122,21 @@ func (p *peer) announce(r *Request) bool {
 		return false
 	}
 	env.Kind, env.ID = wire.EnvelopeOffer, p.name(r)
-	p.out.add(env, nil)
-	if head := min(n, max(p.head, p.unasked()), p.credit); head > 0 {
+	p.put(env, nil)
+	if head := min(n, p.mostHead(), p.credit); head > 0 {
 		p.credit -= head
 		r.at = head
 		p.out.lend(wire.Envelope{Kind: wire.EnvelopeData, Flags: wire.EnvelopeHead, ID: r.id, Length: uint64(head)}, r, 0, head, false)
 	}
 	return true
+}
+
+// mostHead returns how many bytes of an offer may go unasked, if there is credit.
+func (p *peer) mostHead() int {
+	if p.out.near {
+		return eagerShared
+	}
+	return max(p.head, p.unasked())
 }
 
 // name gives r an id, and remembers it by that.

@@ -23,6 +23,7 @@ const (
 // outgoing is what waits to be written to a peer.
 type outgoing struct {
 	queue []segment  // in order
+	near  bool       // what is added goes through shared memory, an envelope in each segment
 	bulk  []*Request // offers that were asked for, in turn; behind the queue
 	spare []byte     // memory for the next batch
 	taken []segment  // memory for what is being written
@@ -36,13 +37,26 @@ type segment struct {
 	r      *Request
 	at, n  int
 	last   bool // the send is complete when it is written
+	near   bool // it goes through shared memory
 }
 
 func (o *outgoing) any() bool { return len(o.queue) > 0 || len(o.bulk) > 0 }
 
+// forLink reports whether what is next is for the link.
+func (o *outgoing) forLink() bool {
+	if len(o.queue) > 0 {
+		return !o.queue[0].near
+	}
+	return len(o.bulk) > 0 && !o.near
+}
+
 // add appends an envelope and a small message to the last batch, or a new one.
 func (o *outgoing) add(env wire.Envelope, b []byte) {
 	n := len(o.queue)
+	if o.near {
+		o.queue = append(o.queue, segment{near: true, copied: append(env.Append(make([]byte, 0, wire.EnvelopeLen+len(b))), b...)})
+		return
+	}
 	if n == 0 || o.queue[n-1].r != nil || len(o.queue[n-1].copied)+wire.EnvelopeLen+len(b) > batchSize {
 		o.queue = append(o.queue, segment{copied: o.spare})
 		o.spare = nil
@@ -120,7 +134,7 @@ func (o *outgoing) take() (lent bool) {
 	lent = o.queue[0].r != nil && !o.queue[0].last
 	for n < len(o.queue) && bytes < maxTaken {
 		s := o.queue[n]
-		if (s.r != nil && !s.last) != lent {
+		if s.near || (s.r != nil && !s.last) != lent {
 			break
 		}
 		bytes += len(s.copied) + s.n
@@ -139,14 +153,14 @@ func (o *outgoing) take() (lent bool) {
 // control queues an envelope without a message. mu is held.
 func (p *peer) control(env wire.Envelope) {
 	if p.failed == nil {
-		p.out.add(env, nil)
+		p.put(env, nil)
 	}
 }
 
 // writable reports whether there is something to write, and nobody who does. mu
 // is held.
 func (p *peer) writable() bool {
-	return !p.writing && p.link != nil && p.failed == nil && p.out.any()
+	return !p.writing && p.link != nil && p.failed == nil && (p.out.forLink() || p.near.bell)
 }
 
 // post writes what is queued as far as that needs no waiting. Somebody may have
@@ -154,11 +168,14 @@ func (p *peer) writable() bool {
 // mu is held, and given up meanwhile.
 func (p *peer) post() {
 	wrote := false
-	for p.writable() && len(p.out.queue) > 0 && p.out.queue[0].r == nil {
-		b := p.out.queue[0].copied
-		left := copy(p.out.queue, p.out.queue[1:])
-		p.out.queue[left] = segment{}
-		p.out.queue = p.out.queue[:left]
+	for {
+		if p.out.near {
+			p.flush()
+		}
+		b := p.next()
+		if b == nil {
+			break
+		}
 		p.writing, wrote = true, true
 		p.e.mu.Unlock()
 		taken, err := p.link.Conn.Post(b)
@@ -166,7 +183,7 @@ func (p *peer) post() {
 		p.writing = false
 		switch {
 		case err != nil:
-			p.fail(p.lost("sending", err))
+			p.severed("sending", err)
 		case !taken:
 			p.out.queue = slices.Insert(p.out.queue, 0, segment{copied: b})
 			wake(p.toWriter)
@@ -178,6 +195,24 @@ func (p *peer) post() {
 	if wrote && p.writable() {
 		wake(p.toWriter)
 	}
+}
+
+// next takes out what may be posted next: copied bytes, or a bell. mu is held.
+func (p *peer) next() []byte {
+	switch {
+	case !p.writable():
+		return nil
+	case !p.out.forLink():
+		p.near.bell = false
+		return slices.Clone(bellBytes)
+	case len(p.out.queue) == 0 || p.out.queue[0].r != nil:
+		return nil
+	}
+	b := p.out.queue[0].copied
+	left := copy(p.out.queue, p.out.queue[1:])
+	p.out.queue[left] = segment{}
+	p.out.queue = p.out.queue[:left]
+	return b
 }
 
 func (p *peer) recycle(b []byte) {
@@ -243,8 +278,14 @@ func (p *peer) takeOver(ctx context.Context, r *Request) {
 func (p *peer) write() {
 	p.writing = true
 	p.writes++
-	lent := p.out.take()
 	bufs := p.out.bufs[:0]
+	lent := false
+	if p.out.forLink() {
+		lent = p.out.take()
+	} else {
+		p.out.taken, p.near.bell = p.out.taken[:0], false
+		bufs = append(bufs, bellBytes)
+	}
 	for _, s := range p.out.taken {
 		if len(s.copied) > 0 {
 			bufs = append(bufs, s.copied)
@@ -268,6 +309,9 @@ func (p *peer) write() {
 	p.wrote(n, mark, err)
 	clear(bufs)
 	p.writing = false
+	if p.out.near {
+		p.flush()
+	}
 }
 
 // wrote notes what came of a write of n bytes. mu is held.
@@ -279,7 +323,7 @@ func (p *peer) wrote(n int64, mark uint64, err error) {
 		err = nil
 	}
 	if err != nil {
-		p.fail(p.lost("sending", err))
+		p.severed("sending", err)
 	}
 	for i, s := range p.out.taken {
 		p.out.taken[i] = segment{}

@@ -1,0 +1,174 @@
+package engine
+
+import (
+	"fmt"
+
+	"github.com/isthmus-grid/isthmus/internal/shm"
+	"github.com/isthmus-grid/isthmus/wire"
+)
+
+// eagerShared is up to which size messages are sent unasked through shared
+// memory, and how much of a larger one is: a record's worth. So each record is an
+// envelope and all that belongs to it.
+const eagerShared = shm.MaxRecord
+
+// bellBytes is the envelope that wakes a peer.
+var bellBytes = wire.Envelope{Kind: wire.EnvelopeBell}.Append(nil)
+
+// put queues an envelope and a small message, or sends them at once where they
+// go through shared memory and there is room. mu is held.
+func (p *peer) put(env wire.Envelope, b []byte) {
+	if p.out.near && len(p.out.queue) == 0 && p.through(env, b, nil) {
+		return
+	}
+	p.out.add(env, b)
+}
+
+// through sends a record, or reports that there is no room. mu is held.
+func (p *peer) through(env wire.Envelope, a, b []byte) bool {
+	var head [shm.HeadSize]byte
+	env.Append(head[:0])
+	return p.record(&head, a, b)
+}
+
+func (p *peer) record(head *[shm.HeadSize]byte, a, b []byte) bool {
+	n := &p.near
+	if !n.tx.TrySend(head, a, b) {
+		if err := n.tx.Err(); err != nil && n.cut == nil {
+			n.cut, n.cutting = err, "sending"
+			p.e.lanes.disturb()
+		}
+		return false
+	}
+	if n.tx.PeerSleeps() {
+		n.bell = true
+	}
+	return true
+}
+
+// flush sends what found no room before, as far as there is some now. mu is held.
+func (p *peer) flush() {
+	o := &p.out
+	for len(o.queue) > 0 && o.queue[0].near && p.failed == nil {
+		s := &o.queue[0]
+		var lent []byte
+		if s.r != nil {
+			lent = s.r.buf[s.at : s.at+s.n]
+		}
+		if !p.record((*[shm.HeadSize]byte)(s.copied), s.copied[wire.EnvelopeLen:], lent) {
+			return
+		}
+		r, last := s.r, s.last
+		left := copy(o.queue, o.queue[1:])
+		o.queue[left] = segment{}
+		o.queue = o.queue[:left]
+		switch {
+		case r == nil:
+		case last && r.mode != Synchronous:
+			r.finish(nil)
+		default:
+			p.settled(r)
+		}
+	}
+	for len(o.queue) == 0 && len(o.bulk) > 0 && p.failed == nil {
+		r := o.bulk[0]
+		n := min(shm.MaxRecord, len(r.buf)-r.at)
+		if !p.through(wire.Envelope{Kind: wire.EnvelopeData, ID: r.id, Length: uint64(n)}, r.buf[r.at:r.at+n], nil) {
+			return
+		}
+		if r.at += n; r.at == len(r.buf) {
+			o.bulk = o.bulk[1:]
+		}
+	}
+}
+
+// stalled reports whether something waits for room in the lane, and how much of
+// it: the payload of the next record. mu is held.
+func (p *peer) stalled() (n int, yes bool) {
+	o := &p.out
+	switch {
+	case !o.near || p.failed != nil:
+		return 0, false
+	case len(o.queue) > 0:
+		s := &o.queue[0]
+		return len(s.copied) - wire.EnvelopeLen + s.n, s.near
+	case len(o.bulk) > 0:
+		return min(shm.MaxRecord, len(o.bulk[0].buf)-o.bulk[0].at), true
+	}
+	return 0, false
+}
+
+const (
+	// How much of a lane is received before others have their turn.
+	mostRecords  = 64
+	mostReceived = copiedLocked
+)
+
+// receive acts on what is in the lane, and reports whether anything was. The
+// polling turn and mu are held, and mu may be given up meanwhile.
+func (p *peer) receive() bool {
+	rx := p.near.rx
+	bytes := 0
+	for i := range mostRecords {
+		head, payload, ok, err := rx.Next()
+		if err != nil {
+			p.fail(p.lost("receiving", err))
+			return true
+		}
+		if !ok {
+			if p.near.cut != nil {
+				p.ended()
+				return true
+			}
+			return i > 0
+		}
+		env, err := wire.ParseEnvelope(head[:])
+		if err == nil {
+			err = p.take(env, payload)
+		}
+		if err != nil {
+			p.fail(p.lost("receiving", err))
+			return true
+		}
+		if rx.Done() {
+			p.near.bell = true
+		}
+		if bytes += len(payload); bytes >= mostReceived || p.failed != nil {
+			break
+		}
+	}
+	return true
+}
+
+// ended fails a peer whose link is over and whose lane is empty. mu is held.
+func (p *peer) ended() {
+	if p.e.ctx.Err() != nil {
+		p.fail(p.e.closed)
+		return
+	}
+	p.fail(p.lost(p.near.cutting, p.near.cut))
+}
+
+// take acts on a record. The payload is the peer's to change: it is only copied. mu is held.
+func (p *peer) take(env wire.Envelope, payload []byte) error {
+	want := uint64(0)
+	switch env.Kind {
+	case wire.EnvelopeEager, wire.EnvelopeData:
+		want = env.Length
+	case wire.EnvelopeShare, wire.EnvelopeSwitch, wire.EnvelopeBell:
+		return fmt.Errorf("%w: envelope kind %d in shared memory", wire.ErrMalformed, env.Kind)
+	}
+	if uint64(len(payload)) != want {
+		return fmt.Errorf("%w: a record of %d bytes for %+v", wire.ErrMalformed, len(payload), env)
+	}
+	if err := p.handle(env); err != nil {
+		return err
+	}
+	in := &p.in
+	if in.left == 0 {
+		return nil
+	}
+	copy(in.into, payload)
+	in.left = 0
+	return p.arrived()
+}

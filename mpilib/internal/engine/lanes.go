@@ -1,0 +1,326 @@
+package engine
+
+import (
+	"context"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/shm"
+)
+
+// lanes is how the engine sees to the shared memory of all peers that have
+// some. Whoever waits polls all lanes, one goroutine at a time, the holder of
+// the polling turn; when the wait gets long it says in every lane that it
+// sleeps, and whoever sends rings a bell over the link then. Guarded by the
+// engine's lock, but for what is said otherwise.
+//
+//	nobody --a wait--> the waiter polls --it has what it wants--> nobody, lanes awake
+//	   ^                     '--nothing for long--> nobody, lanes asleep --bell--.
+//	   '-- lanes asleep <--all done-- served by the reader of the link, ---------'
+//	                                  or by the keeper when left alone for a tick
+type lanes struct {
+	peers    []*peer // whose lane is open; replaced when it changes, so that the turn's holder may go through it without the lock
+	polling  bool    // somebody has the turn
+	spinning bool    // and polls without the lock
+	asleep   bool    // every lane is announced to be
+	waiters  int     // who sleep until what they want is there, or the turn is free
+	turns    uint64  // how often the turn was taken
+	seen     uint64  // turns, as the keeper saw them last
+
+	turn    chan struct{} // tells one waiter that it is free
+	tend    chan struct{} // tells the attendant that the lanes were left alone
+	free    *sync.Cond    // nobody has the turn any more
+	stir    atomic.Bool   // who polls is to look at more than lanes
+	waiter  *shm.Waiter   // of the turn's holder
+	local   bool          // other goroutines must run for messages to come: a peer is of this very process, or there is one processor
+	started time.Time
+}
+
+func (n *lanes) init(mu *sync.Mutex) {
+	n.turn, n.tend = make(chan struct{}, 1), make(chan struct{}, 1)
+	n.free = sync.NewCond(mu)
+	n.started = time.Now()
+	n.local = runtime.GOMAXPROCS(0) == 1
+	n.pace()
+}
+
+// pace makes the waiter fit for how many share the machine's processors.
+func (n *lanes) pace() {
+	n.waiter = shm.NewWaiter(shm.Pace{
+		Processors: runtime.GOMAXPROCS(0),
+		Crowded:    len(n.peers)+1 > runtime.NumCPU(),
+	})
+}
+
+// add has a peer's lane polled. mu is held.
+func (n *lanes) add(p *peer) {
+	if len(n.peers) == 0 {
+		p.e.work.Go(p.e.attendant)
+	}
+	n.peers = append(slices.Clip(slices.Clone(n.peers)), p)
+	n.asleep = false
+	if !n.polling {
+		n.pace()
+	}
+	n.disturb()
+}
+
+// remove has it polled no more. mu is held.
+func (n *lanes) remove(p *peer) {
+	n.peers = slices.DeleteFunc(slices.Clone(n.peers), func(q *peer) bool { return q == p })
+	n.disturb()
+}
+
+// disturb has the holder of the turn take the lock and look. mu is held.
+func (n *lanes) disturb() {
+	if n.polling {
+		n.stir.Store(true)
+	}
+}
+
+// take gives the caller the turn, which is free. mu is held.
+func (n *lanes) take() {
+	n.polling = true
+	n.turns++
+}
+
+// yield gives the turn back. mu is held.
+func (e *Engine) yieldLanes() {
+	n := &e.lanes
+	n.polling = false
+	n.free.Broadcast()
+	if n.asleep {
+		return
+	}
+	if n.waiters > 0 {
+		wake(n.turn)
+	}
+	e.leftAlone()
+}
+
+// awake takes back that the lanes sleep. The turn and mu are held.
+func (n *lanes) awake() {
+	if !n.asleep {
+		return
+	}
+	n.asleep = false
+	for _, p := range n.peers {
+		p.near.rx.Awake()
+	}
+}
+
+// sleep announces in every lane that nobody will look, unless something came
+// meanwhile, or has room now. The turn and mu are held.
+func (n *lanes) sleep() bool {
+	n.asleep = true
+	for _, p := range n.peers {
+		if p.near.cut != nil || !p.near.rx.Sleep() {
+			n.asleep = false
+		}
+		if size, yes := p.stalled(); yes && !p.near.tx.Sleep(size) {
+			n.asleep = false
+		}
+	}
+	return n.asleep
+}
+
+// sweep acts on what is in the lanes and sends what found no room, and reports
+// whether anything came. The turn and mu are held, and mu may be given up
+// meanwhile.
+func (e *Engine) sweep() bool {
+	found := false
+	e.lanes.stir.Store(false)
+	for _, p := range e.lanes.peers {
+		if p.failed != nil {
+			continue
+		}
+		if p.receive() {
+			found, e.lanes.asleep = true, false
+		}
+		if p.out.near && (len(p.out.queue) > 0 || len(p.out.bulk) > 0) || p.near.bell {
+			p.dispatch(false)
+		}
+	}
+	return found
+}
+
+// attendLanes acts on what is in the lanes until they sleep, unless somebody is
+// there who does. mu is held, and given up meanwhile.
+func (e *Engine) attendLanes() {
+	n := &e.lanes
+	if n.polling {
+		n.disturb()
+		return
+	}
+	if len(n.peers) == 0 {
+		return
+	}
+	n.take()
+	for {
+		for e.sweep() {
+			// others may want the lock
+			e.mu.Unlock()
+			e.mu.Lock()
+		}
+		if n.sleep() {
+			break
+		}
+	}
+	e.yieldLanes()
+}
+
+// glance acts on what is in the lanes now, unless somebody polls them. mu is held,
+// and given up meanwhile.
+func (e *Engine) glance() {
+	if n := &e.lanes; !n.polling && len(n.peers) > 0 {
+		n.take()
+		e.sweep()
+		e.yieldLanes()
+	}
+}
+
+// attendant sees to lanes that were left alone, until the engine closes.
+func (e *Engine) attendant() {
+	for {
+		select {
+		case <-e.lanes.tend:
+		case <-e.ctx.Done():
+			return
+		}
+		e.mu.Lock()
+		e.attendLanes()
+		e.mu.Unlock()
+	}
+}
+
+// lookAtLanes is the keeper's look at the lanes: those that were left alone
+// since the last are attended to. It reports whether they are awake. mu is held.
+func (e *Engine) lookAtLanes() bool {
+	n := &e.lanes
+	if len(n.peers) == 0 || n.asleep && !n.polling {
+		return false
+	}
+	if n.turns == n.seen && !n.polling {
+		wake(n.tend)
+	}
+	n.seen = n.turns
+	return true
+}
+
+// A wanted is what somebody waits for.
+type wanted interface {
+	here() bool              // with mu held
+	signal() <-chan struct{} // tells when it is to be asked again; with mu held
+}
+
+// poll polls the lanes until what is wanted is here or ctx is done, or sleeps
+// until something has changed: the caller looks and calls again. mu is held, and given up
+// meanwhile.
+func (e *Engine) poll(ctx context.Context, w wanted) {
+	n := &e.lanes
+	if !n.polling {
+		n.take()
+		n.awake()
+		parks := e.pollTurn(ctx, w)
+		if parks {
+			parks = n.sleep()
+		}
+		e.yieldLanes()
+		if !parks {
+			return
+		}
+	}
+	signal := w.signal()
+	n.waiters++
+	e.mu.Unlock()
+	select {
+	case <-signal:
+	case <-n.turn:
+	case <-ctx.Done():
+	}
+	e.mu.Lock()
+	if n.waiters--; n.waiters > 0 && !n.polling && !n.asleep && w.here() {
+		wake(n.turn) // whoever else waits
+	}
+}
+
+// pollTurn polls, and reports whether it is time to sleep. mu is held, and given
+// up meanwhile.
+func (e *Engine) pollTurn(ctx context.Context, w wanted) (parks bool) {
+	n := &e.lanes
+	n.waiter.Begin()
+	for {
+		found := e.sweep()
+		if found {
+			n.waiter.Found()
+		}
+		if w.here() || ctx.Err() != nil || len(n.peers) == 0 {
+			return false
+		}
+		if found {
+			n.waiter.Begin()
+			continue
+		}
+		stalled := slices.ContainsFunc(n.peers, func(p *peer) bool { _, yes := p.stalled(); return yes })
+		peers := n.peers
+		n.spinning = true
+		e.mu.Unlock()
+		parks = n.spin(ctx, peers, stalled)
+		e.mu.Lock()
+		n.spinning = false
+		if parks {
+			return true
+		}
+	}
+}
+
+// spinsForRoom is after how many polls one who has to send looks for room.
+const spinsForRoom = 32
+
+// spin polls without the lock until there is something to look at, and reports whether
+// it is time to sleep instead. The turn is held.
+func (n *lanes) spin(ctx context.Context, peers []*peer, stalled bool) (parks bool) {
+	for i := 0; ; i++ {
+		for _, p := range peers {
+			if p.near.rx.Ready() {
+				return false
+			}
+		}
+		if n.stir.Load() || stalled && i == spinsForRoom {
+			return false
+		}
+		if n.waiter.Spinning() {
+			shm.Pause()
+			continue
+		}
+		if ctx.Err() != nil {
+			return false
+		}
+		if n.waiter.Next(time.Since(n.started)) == shm.Park {
+			return true
+		}
+		if n.local {
+			runtime.Gosched()
+		}
+		shm.YieldCPU()
+	}
+}
+
+// unmap gives the memory of all peers back when nobody polls any more. Every peer
+// has failed.
+func (e *Engine) unmap() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for e.lanes.polling {
+		e.lanes.free.Wait()
+	}
+	for _, p := range e.peers {
+		if p != nil && p.near.seg != nil {
+			p.near.seg.Close()
+			p.near.seg = nil
+		}
+	}
+}
