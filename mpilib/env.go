@@ -19,7 +19,9 @@ const (
 	// EnvCarriers is how many connections each link to another node has at once. Without
 	// it every link finds out for itself what it gains from; 1 is one only.
 	EnvCarriers = "ISTHMUS_CARRIERS"
-	EnvReport   = "ISTHMUS_REPORT" // where Finalize writes the links: a file to append to, or a directory
+	// EnvShared is "off" where messages within a node are not to go through shared memory.
+	EnvShared = "ISTHMUS_SHARED"
+	EnvReport = "ISTHMUS_REPORT" // where Finalize writes the links: a file to append to, or a directory
 )
 
 // place is what the environment says about this process. The zero place but
@@ -28,7 +30,8 @@ type place struct {
 	rank, size  int
 	key         jobkey.Key
 	helper, dir string
-	carriers    int // of a link; 0: its own choice
+	carriers    int  // of a link; 0: its own choice
+	unshared    bool // no shared memory
 }
 
 // rankSources lists who may have numbered the processes, in order of
@@ -72,6 +75,13 @@ func placeFrom(lookup func(string) (string, bool)) (place, error) {
 		if p.carriers, err = strconv.Atoi(text); err != nil || p.carriers < 1 || p.carriers > link.MostForced {
 			return place{}, fmt.Errorf("mpilib: %w: %s=%q: want a number of carriers from 1 to %d", ErrEnv, EnvCarriers, text, link.MostForced)
 		}
+	}
+	switch text, _ := lookup(EnvShared); text {
+	case "", "on":
+	case "off":
+		p.unshared = true
+	default:
+		return place{}, fmt.Errorf("mpilib: %w: %s=%q: want on or off", ErrEnv, EnvShared, text)
 	}
 	return p, nil
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -18,7 +20,7 @@ type LinkInfo struct {
 	PeerNode         string  `json:"peer_node"` // site/node; empty without a helper
 	Dialled          bool    `json:"dialled"`   // this process asked for the link
 	Technique        string  `json:"technique"` // "local" on one node
-	Via              string  `json:"via"`
+	Via              string  `json:"via"`       // whose gateway, or "shared memory"
 	Proxy            string  `json:"proxy"`
 	Cipher           string  `json:"cipher"` // the TLS cipher suite; empty: not encrypted
 	Reason           string  `json:"reason"`
@@ -44,8 +46,13 @@ func (w *World) Links() []LinkInfo {
 			MessagesSent: p.MessagesSent, BytesSent: p.BytesSent,
 			MessagesReceived: p.MessagesReceived, BytesReceived: p.BytesReceived,
 		}
-		if path.Technique.Known() {
+		switch {
+		case path.Technique.Known():
 			info.Technique = path.Technique.String()
+		case p.Shared:
+			info.Via = "shared memory"
+		case p.Reason != nil:
+			info.Reason = join(info.Reason, "not through shared memory: "+p.Reason.Error())
 		}
 		if w.comms.here.Name != "" {
 			info.Node = w.comms.here.String()
@@ -56,6 +63,10 @@ func (w *World) Links() []LinkInfo {
 		infos = append(infos, info)
 	}
 	return infos
+}
+
+func join(reasons ...string) string {
+	return strings.Join(slices.DeleteFunc(reasons, func(s string) bool { return s == "" }), "; ")
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

@@ -42,6 +42,7 @@ type config struct {
 	connector      overlay.Connector
 	generation     overlay.Generation
 	limit          int
+	unshared       bool
 	connectTimeout time.Duration
 	byeTimeout     time.Duration
 	where          func(rank int) overlay.NodeID // WithPlace; nil: the helper says
@@ -76,6 +77,10 @@ func WithConnectTimeout(d time.Duration) Option { return func(cfg *config) { cfg
 // WithFinalizeTimeout bounds Finalize (default 60 s).
 func WithFinalizeTimeout(d time.Duration) Option { return func(cfg *config) { cfg.byeTimeout = d } }
 
+// WithoutSharedMemory has messages to processes of the same node go over links, as
+// ISTHMUS_SHARED=off does.
+func WithoutSharedMemory() Option { return func(cfg *config) { cfg.unshared = true } }
+
 // WithLog has the world write to log what its user may want to know of it: which
 // other sites its messages go to encrypted, one line for each. Without it the
 // world is silent.
@@ -108,8 +113,9 @@ func Init(ctx context.Context, opts ...Option) (*World, error) {
 		}
 		cfg.place = &p
 	}
+	cfg.place.unshared = cfg.place.unshared || cfg.unshared
 	w := &World{config: cfg}
-	w.engine = engine.New(engine.Config{Rank: cfg.place.rank, Size: cfg.place.size, Unexpected: cfg.limit, Near: true, Connect: w.connect})
+	w.engine = engine.New(engine.Config{Rank: cfg.place.rank, Size: cfg.place.size, Unexpected: cfg.limit, Near: !cfg.place.unshared, Connect: w.connect})
 	if err := w.firstComms(); err != nil {
 		return nil, fmt.Errorf("mpilib: Init: %w", err)
 	}

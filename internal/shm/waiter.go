@@ -33,8 +33,9 @@ const (
 	defaultBudget = 50 * time.Microsecond
 	mostBudget    = 5 * time.Millisecond
 
-	fewSpins  = 128 // before the first yield
-	fewYields = 4   // of a wait in a process with one processor
+	fewSpins   = 128 // before the first yield, unless yields help
+	leastSpins = 4
+	fewYields  = 4 // of a wait in a process with one processor
 
 	// A crowded wait makes so many yields though its budget is spent, unless one
 	// takes so long that whoever runs instead must be computing.
@@ -55,10 +56,12 @@ const (
 type Waiter struct {
 	pace   Pace
 	credit time.Duration
-	asked  int // waits that found the account empty
+	asked  int // waits so far
+	spin   int // spins of a wait before it yields: few where waits end with a yield, for then the peer seems to want this processor
 
 	// Of the wait under way.
 	spins, yields int  // so far
+	limit         int  // of spins
 	timed         bool // start is set
 	start, last   time.Duration
 	brief         bool // the account is empty
@@ -73,15 +76,17 @@ func NewWaiter(p Pace) *Waiter {
 		p.Budget = 0
 	}
 	p.Budget = min(p.Budget, mostBudget)
-	return &Waiter{pace: p, credit: most * p.Budget}
+	return &Waiter{pace: p, credit: most * p.Budget, spin: fewSpins}
 }
 
 // Begin starts a wait.
 func (w *Waiter) Begin() {
 	w.spins, w.yields, w.timed, w.brief = 0, 0, false, false
-	if w.credit <= 0 {
-		w.asked++
-		w.brief = w.asked%sampled != 0
+	w.limit = w.spin
+	if w.asked++; w.asked%sampled == 0 {
+		w.limit = fewSpins
+	} else {
+		w.brief = w.credit <= 0
 	}
 }
 
@@ -89,7 +94,7 @@ func (w *Waiter) Begin() {
 // caller of Next need not look at a clock, which takes as long as a small
 // message. It counts as that step.
 func (w *Waiter) Spinning() bool {
-	if w.spins >= fewSpins || w.pace.Crowded || w.pace.Processors == 1 || w.pace.Budget == 0 {
+	if w.spins >= w.limit || w.pace.Crowded || w.pace.Processors == 1 || w.pace.Budget == 0 {
 		return false
 	}
 	w.spins++
@@ -126,5 +131,11 @@ func (w *Waiter) more(spent, long time.Duration) bool {
 
 // Found ends a wait that found something, without having parked.
 func (w *Waiter) Found() {
+	switch {
+	case w.yields > 0:
+		w.spin = max(w.spin/2, leastSpins)
+	case w.spins > 0:
+		w.spin = min(2*w.spin, fewSpins)
+	}
 	w.credit = min(w.credit+gain*w.pace.Budget, most*w.pace.Budget)
 }

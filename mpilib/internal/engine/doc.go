@@ -27,6 +27,15 @@
 // writes itself what the link takes without waiting, a blocked waiter writes for
 // itself, and the peer's writer goroutine does the rest.
 //
+// # Shared memory
+//
+// Processes of one node say everything through memory they share as soon as both have
+// mapped it, and the link is left to bells and to the news of the other's end; see
+// near for how they come to it and lanes for who looks when. What an envelope
+// means is the same on either way. Nobody writes or reads the link of such a peer but its
+// own goroutines, and nothing waits for the lane's lock-free ends but with the lock or the
+// polling turn.
+//
 // # State
 //
 // All of it is in the Engine, guarded by one lock that is never held during a

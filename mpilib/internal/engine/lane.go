@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/isthmus-grid/isthmus/internal/shm"
 	"github.com/isthmus-grid/isthmus/wire"
@@ -15,25 +16,25 @@ const eagerShared = shm.MaxRecord
 // bellBytes is the envelope that wakes a peer.
 var bellBytes = wire.Envelope{Kind: wire.EnvelopeBell}.Append(nil)
 
-// put queues an envelope and a small message, or sends them at once where they
+// put queues an envelope and what belongs to it, or sends them at once where they
 // go through shared memory and there is room. mu is held.
 func (p *peer) put(env wire.Envelope, b []byte) {
-	if p.out.near && len(p.out.queue) == 0 && p.through(env, b, nil) {
+	if p.out.near && len(p.out.queue) == 0 && p.through(env, b) {
 		return
 	}
 	p.out.add(env, b)
 }
 
 // through sends a record, or reports that there is no room. mu is held.
-func (p *peer) through(env wire.Envelope, a, b []byte) bool {
+func (p *peer) through(env wire.Envelope, b []byte) bool {
 	var head [shm.HeadSize]byte
 	env.Append(head[:0])
-	return p.record(&head, a, b)
+	return p.record(&head, b)
 }
 
-func (p *peer) record(head *[shm.HeadSize]byte, a, b []byte) bool {
+func (p *peer) record(head *[shm.HeadSize]byte, b ...[]byte) bool {
 	n := &p.near
-	if !n.tx.TrySend(head, a, b) {
+	if !n.tx.TrySend(head, b...) {
 		if err := n.tx.Err(); err != nil && n.cut == nil {
 			n.cut, n.cutting = err, "sending"
 			p.e.lanes.disturb()
@@ -48,38 +49,40 @@ func (p *peer) record(head *[shm.HeadSize]byte, a, b []byte) bool {
 
 // flush sends what found no room before, as far as there is some now. mu is held.
 func (p *peer) flush() {
-	o := &p.out
-	for len(o.queue) > 0 && o.queue[0].near && p.failed == nil {
-		s := &o.queue[0]
-		var lent []byte
-		if s.r != nil {
-			lent = s.r.buf[s.at : s.at+s.n]
-		}
-		if !p.record((*[shm.HeadSize]byte)(s.copied), s.copied[wire.EnvelopeLen:], lent) {
-			return
-		}
-		r, last := s.r, s.last
-		left := copy(o.queue, o.queue[1:])
-		o.queue[left] = segment{}
-		o.queue = o.queue[:left]
-		switch {
-		case r == nil:
-		case last && r.mode != Synchronous:
-			r.finish(nil)
-		default:
-			p.settled(r)
-		}
+	o, n := &p.out, 0
+	for n < len(o.queue) && o.queue[n].near && p.failed == nil && p.forward(&o.queue[n]) {
+		n++
 	}
+	o.queue = slices.Delete(o.queue, 0, n)
 	for len(o.queue) == 0 && len(o.bulk) > 0 && p.failed == nil {
 		r := o.bulk[0]
 		n := min(shm.MaxRecord, len(r.buf)-r.at)
-		if !p.through(wire.Envelope{Kind: wire.EnvelopeData, ID: r.id, Length: uint64(n)}, r.buf[r.at:r.at+n], nil) {
+		if !p.through(wire.Envelope{Kind: wire.EnvelopeData, ID: r.id, Length: uint64(n)}, r.buf[r.at:r.at+n]) {
 			return
 		}
 		if r.at += n; r.at == len(r.buf) {
 			o.bulk = o.bulk[1:]
 		}
 	}
+}
+
+// forward sends a segment if there is room. mu is held.
+func (p *peer) forward(s *segment) bool {
+	var lent []byte
+	if s.r != nil {
+		lent = s.r.buf[s.at : s.at+s.n]
+	}
+	if !p.record((*[shm.HeadSize]byte)(s.copied), s.copied[wire.EnvelopeLen:], lent) {
+		return false
+	}
+	switch r := s.r; {
+	case r == nil:
+	case s.last && r.mode != Synchronous:
+		r.finish(nil)
+	default:
+		p.settled(r)
+	}
+	return true
 }
 
 // stalled reports whether something waits for room in the lane, and how much of

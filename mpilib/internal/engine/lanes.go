@@ -35,7 +35,7 @@ type lanes struct {
 	free    *sync.Cond    // nobody has the turn any more
 	stir    atomic.Bool   // who polls is to look at more than lanes
 	waiter  *shm.Waiter   // of the turn's holder
-	local   bool          // other goroutines must run for messages to come: a peer is of this very process, or there is one processor
+	local   atomic.Bool   // other goroutines must run for messages to come: a peer is of this very process, or there is one processor
 	started time.Time
 }
 
@@ -43,7 +43,7 @@ func (n *lanes) init(mu *sync.Mutex) {
 	n.turn, n.tend = make(chan struct{}, 1), make(chan struct{}, 1)
 	n.free = sync.NewCond(mu)
 	n.started = time.Now()
-	n.local = runtime.GOMAXPROCS(0) == 1
+	n.local.Store(runtime.GOMAXPROCS(0) == 1)
 	n.pace()
 }
 
@@ -302,7 +302,7 @@ func (n *lanes) spin(ctx context.Context, peers []*peer, stalled bool) (parks bo
 		if n.waiter.Next(time.Since(n.started)) == shm.Park {
 			return true
 		}
-		if n.local {
+		if n.local.Load() {
 			runtime.Gosched()
 		}
 		shm.YieldCPU()

@@ -127,7 +127,7 @@ func (p *peer) sharing(n uint64) error {
 func (p *peer) shared() error {
 	offer, err := shm.ParseOffer(p.near.offer[:])
 	if err == nil && int(offer.PID) == os.Getpid() {
-		p.e.lanes.local = true
+		p.e.lanes.local.Store(true)
 	}
 	switch {
 	case !p.near.offered: // it does not know

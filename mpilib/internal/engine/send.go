@@ -108,11 +108,17 @@ func (p *peer) announce(r *Request) bool {
 		if r.mode == Synchronous {
 			env.Flags, env.ID = wire.EnvelopeSynchronous, p.name(r)
 		}
-		if n >= gatherBelow {
+		if p.out.near && len(p.out.queue) == 0 && p.through(env, r.buf) {
+			if r.mode != Synchronous {
+				r.finish(nil)
+			}
+			return true
+		}
+		if n >= gatherBelow || p.out.near { // who finds no room shall wait, not fill the memory
 			p.out.lend(env, r, 0, n, true)
 			return true
 		}
-		p.put(env, r.buf)
+		p.out.add(env, r.buf)
 		if r.mode != Synchronous {
 			r.finish(nil)
 		}
