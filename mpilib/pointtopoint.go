@@ -33,7 +33,9 @@ func Rsend[T Elem](ctx context.Context, comm *Comm, buf []T, dst, tag int) error
 }
 
 func sent[T Elem](ctx context.Context, comm *Comm, buf []T, dst, tag int, mode engine.Mode) error {
-	_, err := start(comm, buf, dst, tag, mode, true).Wait(ctx)
+	r := start(comm, buf, dst, tag, mode, true)
+	_, err := r.Wait(ctx)
+	r.recycle(err)
 	return err
 }
 
@@ -42,7 +44,10 @@ func sent[T Elem](ctx context.Context, comm *Comm, buf []T, dst, tag int, mode e
 // Status.Count says how many elements it had. A longer one is an error,
 // ErrTruncate, is consumed, and leaves buf as it was.
 func Recv[T Elem](ctx context.Context, comm *Comm, buf []T, src, tag int) (Status, error) {
-	return Irecv(comm, buf, src, tag).Wait(ctx)
+	r := Irecv(comm, buf, src, tag)
+	st, err := r.Wait(ctx)
+	r.recycle(err)
+	return st, err
 }
 
 // Isend starts a Send. buf must not change until the request is complete. What
@@ -86,7 +91,7 @@ func start[T Elem](comm *Comm, buf []T, dst, tag int, mode engine.Mode, hold boo
 }
 
 func (c *Comm) isend(what transfer, context uint32, b []byte, mode engine.Mode, hold bool) *Request {
-	r := &Request{what: what}
+	r := newRequest(what)
 	if w := c.world.watch; w != nil {
 		w.started(r, context)
 	}
@@ -116,7 +121,7 @@ func Irecv[T Elem](comm *Comm, buf []T, src, tag int) *Request {
 }
 
 func (c *Comm) irecv(what transfer, context uint32, b []byte) *Request {
-	r := &Request{what: what}
+	r := newRequest(what)
 	if w := c.world.watch; w != nil {
 		w.started(r, context)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/isthmus-grid/isthmus/mpilib/internal/engine"
 )
@@ -47,6 +48,26 @@ func (t transfer) String() string {
 		return s + ", any tag"
 	}
 	return fmt.Sprintf("%s, tag %d", s, t.tag)
+}
+
+// spare holds requests of blocking calls, which nobody else has seen: without garbage
+// the collector never runs in the middle of a program that sends and receives.
+var spare = sync.Pool{New: func() any { return new(Request) }}
+
+// newRequest returns one that is not started.
+func newRequest(what transfer) *Request {
+	r := spare.Get().(*Request)
+	r.what = what
+	return r
+}
+
+// recycle takes back a request that only its caller knows, and that Wait returned
+// err for. One that failed, or was given up, may still be known to the engine.
+func (r *Request) recycle(err error) {
+	if err == nil && !r.never && r.into == nil && r.seen == nil {
+		r.what = transfer{}
+		spare.Put(r)
+	}
 }
 
 // failedRequest is one that never starts.

@@ -17,16 +17,17 @@ type Offer struct {
 	Nonce    [16]byte // random; it is in the segment's head and at Proof
 	Size     uint64   // of the segment, bytes
 	Proof    uint64   // address of the nonce in the process's private memory
+	CPUs     CPUs     // on which the process may run
 }
 
 // OfferSize is how many bytes an Offer takes.
-const OfferSize = 1 + 4 + 4 + 16 + 8 + 16 + 8 + 8
+const OfferSize = 1 + 4 + 4 + 16 + 8 + 16 + 8 + 8 + 128
 
 const offerVersion = 1
 
 // Append appends the offer to b:
 //
-//	version:u8(1) pid:u32 fd:u32 boot[16] pidspace:u64 nonce[16] size:u64 proof:u64
+//	version:u8(1) pid:u32 fd:u32 boot[16] pidspace:u64 nonce[16] size:u64 proof:u64 cpus[16]:u64
 //
 // in big-endian order.
 func (o Offer) Append(b []byte) []byte {
@@ -37,7 +38,11 @@ func (o Offer) Append(b []byte) []byte {
 	b = binary.BigEndian.AppendUint64(b, o.PIDSpace)
 	b = append(b, o.Nonce[:]...)
 	b = binary.BigEndian.AppendUint64(b, o.Size)
-	return binary.BigEndian.AppendUint64(b, o.Proof)
+	b = binary.BigEndian.AppendUint64(b, o.Proof)
+	for _, word := range o.CPUs {
+		b = binary.BigEndian.AppendUint64(b, word)
+	}
+	return b
 }
 
 // ParseOffer reads what Append wrote. Another version is refused: the two
@@ -57,5 +62,8 @@ func ParseOffer(b []byte) (Offer, error) {
 	copy(o.Nonce[:], b[33:])
 	o.Size = binary.BigEndian.Uint64(b[49:])
 	o.Proof = binary.BigEndian.Uint64(b[57:])
+	for i := range o.CPUs {
+		o.CPUs[i] = binary.BigEndian.Uint64(b[65+8*i:])
+	}
 	return o, nil
 }

@@ -3,6 +3,7 @@ package shm
 import (
 	"bytes"
 	"encoding/hex"
+	"strings"
 	"testing"
 )
 
@@ -13,10 +14,12 @@ var someOffer = Offer{
 	Nonce:    [16]byte{0xa0, 0xa1, 0xa2, 0xa3, 0xa4, 0xa5, 0xa6, 0xa7, 0xa8, 0xa9, 0xaa, 0xab, 0xac, 0xad, 0xae, 0xaf},
 	Size:     600 << 10,
 	Proof:    0xc000123450,
+	CPUs:     CPUs{5, 15: 0xb0},
 }
 
-const someOfferHex = "01" + "00001267" + "00000007" + "0102030405060708090a0b0c0d0e0f10" +
-	"00000000effffffc" + "a0a1a2a3a4a5a6a7a8a9aaabacadaeaf" + "0000000000096000" + "000000c000123450"
+var someOfferHex = "01" + "00001267" + "00000007" + "0102030405060708090a0b0c0d0e0f10" +
+	"00000000effffffc" + "a0a1a2a3a4a5a6a7a8a9aaabacadaeaf" + "0000000000096000" + "000000c000123450" +
+	"0000000000000005" + strings.Repeat("00", 14*8) + "00000000000000b0"
 
 func TestOfferEncoding(t *testing.T) {
 	b := someOffer.Append([]byte("x"))[1:]

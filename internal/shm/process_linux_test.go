@@ -93,7 +93,7 @@ func newParty(s *Segment) *party {
 	p.out, p.in = s.Ends()
 	var set unix.CPUSet
 	unix.SchedGetaffinity(0, &set)
-	p.waiter = NewWaiter(Pace{Processors: runtime.GOMAXPROCS(0), Crowded: set.Count() == 1})
+	p.waiter = NewWaiter(Pace{Crowded: set.Count() == 1})
 	return p
 }
 

@@ -174,7 +174,22 @@ func here() (Offer, error) {
 		return o, fmt.Errorf("PID namespace: %w", err)
 	}
 	o.PIDSpace = st.Ino
+	o.CPUs = Allowed()
 	return o, nil
+}
+
+// Allowed returns the processors on which this process may run, as far as there are
+// bits for them.
+func Allowed() (c CPUs) {
+	var set unix.CPUSet
+	if unix.SchedGetaffinity(0, &set) == nil {
+		for n := range 64 * len(c) {
+			if set.IsSet(n) {
+				c[n/64] |= 1 << (n % 64)
+			}
+		}
+	}
+	return c
 }
 
 // near checks that an offer is of this machine and PID namespace.

@@ -5,11 +5,6 @@ import "time"
 // A Pace says how a process waits. The zero value is a good one for a process
 // that has a processor to itself.
 type Pace struct {
-	// Processors is how many the process may use at once (GOMAXPROCS), 0 if more than one.
-	// With one, whoever polls keeps the process's other goroutines from running,
-	// so a wait is over after a few yields.
-	Processors int
-
 	// Crowded says that more processes of the job than processors want to run: one that
 	// polls keeps the one it waits for from running, so it yields at once, and goes on
 	// yielding while that gives the processor to others.
@@ -35,7 +30,6 @@ const (
 
 	fewSpins   = 128 // before the first yield, unless yields help
 	leastSpins = 4
-	fewYields  = 4 // of a wait in a process with one processor
 
 	// A crowded wait makes so many yields though its budget is spent, unless one
 	// takes so long that whoever runs instead must be computing.
@@ -94,7 +88,7 @@ func (w *Waiter) Begin() {
 // caller of Next need not look at a clock, which takes as long as a small
 // message. It counts as that step.
 func (w *Waiter) Spinning() bool {
-	if w.spins >= w.limit || w.pace.Crowded || w.pace.Processors == 1 || w.pace.Budget == 0 {
+	if w.spins >= w.limit || w.pace.Crowded || w.pace.Budget == 0 {
 		return false
 	}
 	w.spins++
@@ -120,8 +114,6 @@ func (w *Waiter) more(spent, long time.Duration) bool {
 	switch {
 	case w.pace.Budget == 0 || w.brief:
 		return false
-	case w.pace.Processors == 1 && w.yields >= fewYields:
-		return false
 	case spent < w.pace.Budget:
 		return true
 	default:
@@ -131,11 +123,11 @@ func (w *Waiter) more(spent, long time.Duration) bool {
 
 // Found ends a wait that found something, without having parked.
 func (w *Waiter) Found() {
-	switch {
-	case w.yields > 0:
-		w.spin = max(w.spin/2, leastSpins)
-	case w.spins > 0:
-		w.spin = min(2*w.spin, fewSpins)
+	switch patient := w.limit == fewSpins; {
+	case w.yields == 0:
+		w.spin = fewSpins
+	case patient:
+		w.spin = max(w.spin/4, leastSpins)
 	}
 	w.credit = min(w.credit+gain*w.pace.Budget, most*w.pace.Budget)
 }

@@ -30,12 +30,9 @@ func TestWaits(t *testing.T) {
 		{"own budget", Pace{Budget: 10 * us}, us, fewSpins, 10},
 		{"budget beyond bounds", Pace{Budget: time.Second}, mostBudget / 10, fewSpins, 10},
 		{"no budget", Pace{Budget: -1}, us, 0, 0},
-		{"one processor", Pace{Processors: 1}, us, 0, fewYields},
-		{"two processors", Pace{Processors: 2}, us, fewSpins, 50},
 		{"crowded, nobody there", Pace{Crowded: true}, us / 2, 0, 100},
 		{"crowded, productive", Pace{Crowded: true}, 50 * us, 0, crowdYields},
 		{"crowded by who computes", Pace{Crowded: true}, 3 * time.Millisecond, 0, 1},
-		{"crowded, one processor", Pace{Crowded: true, Processors: 1}, us, 0, fewYields},
 	} {
 		spins, yields := steps(NewWaiter(test.pace), test.each)
 		if spins != test.spins || yields != test.yields {
@@ -63,5 +60,35 @@ func TestWaitsInVainAreBounded(t *testing.T) {
 		if _, yields := steps(w, time.Microsecond); yields == 0 {
 			t.Errorf("wait %d after two that paid does not poll", i)
 		}
+	}
+}
+
+// A wait yields sooner where waits of full length ended with a yield, until one ends
+// before.
+func TestSpinsWhereItHelps(t *testing.T) {
+	w := NewWaiter(Pace{})
+	wait := func(yields bool) (spins int) {
+		w.Begin()
+		for w.Spinning() && (yields || spins < leastSpins) {
+			spins++
+		}
+		if yields {
+			w.Next(0)
+		}
+		w.Found()
+		return spins
+	}
+	total := 0
+	for range 20 * sampled {
+		total += wait(true)
+	}
+	if total > 25*fewSpins {
+		t.Errorf("%d spins in %d waits that ended with a yield", total, 20*sampled)
+	}
+	for range sampled {
+		wait(false)
+	}
+	if n := wait(true); n != fewSpins {
+		t.Errorf("%d spins after waits that ended with one", n)
 	}
 }

@@ -35,6 +35,7 @@ type lanes struct {
 	free    *sync.Cond    // nobody has the turn any more
 	stir    atomic.Bool   // who polls is to look at more than lanes
 	waiter  *shm.Waiter   // of the turn's holder
+	paced   bool          // waiter is as fits the peers there are
 	local   atomic.Bool   // other goroutines must run for messages to come: a peer is of this very process, or there is one processor
 	started time.Time
 }
@@ -44,15 +45,16 @@ func (n *lanes) init(mu *sync.Mutex) {
 	n.free = sync.NewCond(mu)
 	n.started = time.Now()
 	n.local.Store(runtime.GOMAXPROCS(0) == 1)
-	n.pace()
 }
 
 // pace makes the waiter fit for how many share the machine's processors.
 func (n *lanes) pace() {
-	n.waiter = shm.NewWaiter(shm.Pace{
-		Processors: runtime.GOMAXPROCS(0),
-		Crowded:    len(n.peers)+1 > runtime.NumCPU(),
-	})
+	var others []shm.CPUs
+	for _, p := range n.peers {
+		others = append(others, p.near.cpus)
+	}
+	n.paced = true
+	n.waiter = shm.NewWaiter(shm.Pace{Crowded: shm.Crowded(shm.Allowed(), others)})
 }
 
 // add has a peer's lane polled. mu is held.
@@ -62,9 +64,7 @@ func (n *lanes) add(p *peer) {
 	}
 	n.peers = append(slices.Clip(slices.Clone(n.peers)), p)
 	n.asleep = false
-	if !n.polling {
-		n.pace()
-	}
+	n.paced = false
 	n.disturb()
 }
 
@@ -85,6 +85,9 @@ func (n *lanes) disturb() {
 func (n *lanes) take() {
 	n.polling = true
 	n.turns++
+	if !n.paced {
+		n.pace()
+	}
 }
 
 // yield gives the turn back. mu is held.

@@ -24,6 +24,7 @@ type near struct {
 	tx      *shm.Sender
 	rx      *shm.Receiver
 	offer   [shm.OfferSize]byte // of the peer, as it comes
+	cpus    shm.CPUs            // on which it may run
 	open    bool                // the peer sends through its lane
 	why     error               // why there is no shared memory
 	bell    bool                // the peer is to be rung
@@ -126,6 +127,7 @@ func (p *peer) sharing(n uint64) error {
 // shared acts on the peer's offer. mu is held.
 func (p *peer) shared() error {
 	offer, err := shm.ParseOffer(p.near.offer[:])
+	p.near.cpus = offer.CPUs
 	if err == nil && int(offer.PID) == os.Getpid() {
 		p.e.lanes.local.Store(true)
 	}
