@@ -82,7 +82,7 @@ func TestSpinsWhereItHelps(t *testing.T) {
 	for range 20 * sampled {
 		total += wait(true)
 	}
-	if total > 25*fewSpins {
+	if total > 40*fewSpins {
 		t.Errorf("%d spins in %d waits that ended with a yield", total, 20*sampled)
 	}
 	for range sampled {
