@@ -63,7 +63,7 @@ func (c *Comm) sentPart(ctx context.Context, p Part, dst, tag int, mode engine.M
 
 // startPart is start of a Part.
 func (c *Comm) startPart(p Part, dst, tag int, mode engine.Mode, hold bool) *Request {
-	what := transfer{comm: c, send: true, peer: dst, tag: tag, elem: 1, head: c.head()}
+	what := transfer{comm: c, send: true, peer: dst, tag: tag, elem: 1, signed: c.signs()}
 	err := p.err
 	if err == nil {
 		err = c.checkSend(dst, tag)
@@ -87,7 +87,7 @@ func (c *Comm) startPart(p Part, dst, tag int, mode engine.Mode, hold bool) *Req
 // Irecv is the package's Irecv into a Part. A message for a Part that is not one
 // piece of memory is there once Wait or its like has told of its arrival.
 func (c *Comm) Irecv(p Part, src, tag int) *Request {
-	what := transfer{comm: c, peer: src, tag: tag, elem: 1, head: c.head()}
+	what := transfer{comm: c, peer: src, tag: tag, elem: 1, signed: c.signs()}
 	err := p.err
 	if err == nil {
 		err = c.checkRecv(src, tag)
@@ -110,7 +110,7 @@ func (m Message) Recv(ctx context.Context, p Part) (Status, error) { return m.Ir
 // Irecv is MIrecv into a Part.
 func (m Message) Irecv(p Part) *Request {
 	c := m.comm
-	what := transfer{comm: c, peer: m.Status.Source, tag: m.Status.Tag, elem: 1, head: c.head()}
+	what := transfer{comm: c, peer: m.Status.Source, tag: m.Status.Tag, elem: 1, signed: c.signs()}
 	if p.err != nil {
 		return failedRequest(what, p.err)
 	}

@@ -22,12 +22,20 @@ type Request struct {
 
 // transfer says what a request is about, in terms of its communicator.
 type transfer struct {
-	comm *Comm
-	send bool
-	peer int // rank in comm, or AnySource
-	tag  int // or AnyTag
-	elem int // bytes in an element
-	head int // bytes of the message before the program's
+	comm   *Comm
+	send   bool
+	signed bool // the message begins with a signature
+	peer   int  // rank in comm, or AnySource
+	tag    int  // or AnyTag
+	elem   int  // bytes in an element
+}
+
+// head returns how many bytes of the message come before the program's.
+func (t transfer) head() int {
+	if t.signed {
+		return signatureSize
+	}
+	return 0
 }
 
 // String returns "send to rank 3 of world, tag 7".
@@ -152,10 +160,10 @@ func (r *Request) status() (Status, error) {
 	case got.Cancelled:
 		return Status{Source: r.what.peer, Tag: r.what.tag, Cancelled: true}, nil
 	case r.what.send:
-		n := int(got.Bytes) - r.what.head
+		n := int(got.Bytes) - r.what.head()
 		return Status{Source: r.what.comm.rank, Tag: r.what.tag, Count: n / r.what.elem, Bytes: n}, nil
 	}
-	st := r.what.comm.status(got, r.what.elem, r.what.head)
+	st := r.what.comm.status(got, r.what.elem, r.what.head())
 	if r.into != nil {
 		st.Count, err = r.into.land(st.Bytes)
 	}
