@@ -51,6 +51,12 @@
 // waits. Different goroutines may make communicators from different ones at the
 // same time.
 //
+// Comm.Topology says where the ranks run and which way their messages go.
+//
+// # Errors
+//
 // Errors are returned. SetErrorHandler shows a communicator's errors to the
-// program before, and ErrorsAreFatal has it end as MPI programs do.
+// program before, and ErrorsAreFatal has it end as MPI programs do. The debug mode
+// (EnvDebug) finds what no single call can see: leaks, ranks that are at odds, and
+// deadlocks.
 package mpilib
