@@ -8,151 +8,184 @@ import (
 	"github.com/isthmus-grid/isthmus/mpilib/internal/engine"
 )
 
-// Barrier returns nil once every rank has entered it.
+// The functions below, and the methods of Comm with their names, which move Parts,
+// are collective calls: all ranks of a communicator make the same ones in the same
+// order. Of an intercommunicator all ranks of both groups do (MPI-4.1, section
+// 6.2.3): data then go from each group to the other. Where there is a root, it is
+// in one group: it gives Root, the others of its group give ProcNull and take no
+// part, and all of the other group give its rank.
+
+// Barrier returns nil once every rank has entered it; on an intercommunicator,
+// once every rank of the other group has (MPI_Barrier; MPI-4.1, section 6.3).
 func Barrier(ctx context.Context, comm *Comm) error {
-	call, err := comm.nextCall()
-	if err == nil {
-		err = collectives.Barrier(ctx, call)
-	}
-	return comm.called("Barrier", err)
+	return comm.collective("Barrier", callArgs{}, func(r *round) error { return r.barrier(ctx) })
 }
 
-// Bcast copies root's buf into buf on every rank. All have the same length.
+// Bcast copies root's buf into buf on every rank (MPI_Bcast; MPI-4.1, section
+// 6.4). All have the same length.
 func Bcast[T Elem](ctx context.Context, comm *Comm, buf []T, root int) error {
-	call, err := comm.nextCall(rooted[T](root, len(buf)))
-	if err != nil {
-		return comm.called("Bcast", err)
-	}
-	b, err := view(buf)
-	if err == nil {
-		err = collectives.Bcast(ctx, call, b, root)
-	}
-	return comm.called("Bcast", err)
+	return comm.collective("Bcast", rooted[T](root, len(buf)), func(r *round) error {
+		b, err := view(buf)
+		if err != nil {
+			return err
+		}
+		return r.bcast(ctx, b, root)
+	})
 }
 
 // Reduce leaves at root, in recv, the elementwise reduction of every rank's
-// send in rank order. recv is as long as send at root, where it may be send
-// itself, and ignored elsewhere.
+// send in rank order (MPI_Reduce; MPI-4.1, section 6.9.1). recv is as long as
+// send at root, where it may be send itself, and ignored elsewhere.
 func Reduce[T Elem](ctx context.Context, comm *Comm, send, recv []T, op Op[T], root int) error {
-	call, err := comm.nextCall(rooted[T](root, len(send)).with(op))
-	if err != nil {
-		return comm.called("Reduce", err)
-	}
-	s, r, _, err := views(send, recv)
-	if err != nil {
-		return comm.called("Reduce", err)
-	}
-	o, err := bytesOp(op)
-	if err == nil {
-		err = collectives.Reduce(ctx, call, s, r, o, root)
-	}
-	return comm.called("Reduce", err)
+	return reduction(comm, "Reduce", rooted[T](root, len(send)), send, recv, op, func(r *round, s, to []byte, o collectives.Op) error {
+		return r.reduce(ctx, s, to, o, root)
+	})
 }
 
-// Allreduce is Reduce with the result, the same bits, on every rank. recv is
-// as long as send and may be send itself.
+// Allreduce is Reduce with the result, the same bits, on every rank
+// (MPI_Allreduce; MPI-4.1, section 6.9.6); on an intercommunicator, that of the
+// other group's ranks. recv is as long as send and may be send itself.
 func Allreduce[T Elem](ctx context.Context, comm *Comm, send, recv []T, op Op[T]) error {
-	call, err := comm.nextCall(counted[T](len(send)).with(op))
-	if err != nil {
-		return comm.called("Allreduce", err)
-	}
-	s, r, _, err := views(send, recv)
-	if err != nil {
-		return comm.called("Allreduce", err)
-	}
-	o, err := bytesOp(op)
-	if err == nil {
-		err = collectives.Allreduce(ctx, call, s, r, o)
-	}
-	return comm.called("Allreduce", err)
+	return reduction(comm, "Allreduce", counted[T](len(send)), send, recv, op, func(r *round, s, to []byte, o collectives.Op) error {
+		return r.allreduce(ctx, s, to, o)
+	})
 }
 
-// Gather puts rank r's send at recv[r*len(send):] at root. recv has
-// Size()*len(send) elements there and is ignored elsewhere.
+// ReduceScatter is Allreduce of which rank r gets only the counts[r] elements
+// behind those of the lower ranks, in recv (MPI_Reduce_scatter; MPI-4.1, section
+// 6.10.2). counts add up to the length of send, and are the same on all ranks; of
+// an intercommunicator, on all ranks of the group, with the same sum in the other.
+func ReduceScatter[T Elem](ctx context.Context, comm *Comm, send, recv []T, counts []int, op Op[T]) error {
+	return reduction(comm, "ReduceScatter", counted[T](len(send)), send, recv, op, func(r *round, s, to []byte, o collectives.Op) error {
+		return r.reduceScatter(ctx, s, to, times(counts, o.Elem), o)
+	})
+}
+
+// ReduceScatterBlock is ReduceScatter where every rank gets the same number of
+// elements (MPI_Reduce_scatter_block; MPI-4.1, section 6.10.1).
+func ReduceScatterBlock[T Elem](ctx context.Context, comm *Comm, send, recv []T, op Op[T]) error {
+	return reduction(comm, "ReduceScatterBlock", counted[T](len(send)), send, recv, op, func(r *round, s, to []byte, o collectives.Op) error {
+		counts := make([]int, comm.Size())
+		for i := range counts {
+			counts[i] = len(to)
+		}
+		return r.reduceScatter(ctx, s, to, counts, o)
+	})
+}
+
+// Gather puts rank r's send at recv[r*len(send):] at root (MPI_Gather; MPI-4.1,
+// section 6.5). recv has room for all of them there, and is ignored elsewhere.
 func Gather[T Elem](ctx context.Context, comm *Comm, send, recv []T, root int) error {
-	call, err := comm.nextCall(rooted[T](root, len(send)))
-	if err != nil {
-		return comm.called("Gather", err)
-	}
-	s, r, _, err := views(send, recv)
-	if err == nil {
-		err = collectives.Gather(ctx, call, s, r, root)
-	}
-	return comm.called("Gather", err)
+	return moving(comm, "Gather", rooted[T](root, len(send)), send, recv, func(r *round, s, to []byte, _ int) error {
+		return r.gather(ctx, s, to, root)
+	})
 }
 
-// Gatherv puts rank r's send at recv[displs[r]:displs[r]+counts[r]] at root.
-// Counts and displacements are in elements; they and recv are ignored
-// elsewhere. counts[r] must be the length of rank r's send.
+// Gatherv puts rank r's send at recv[displs[r]:displs[r]+counts[r]] at root
+// (MPI_Gatherv; MPI-4.1, section 6.5). Counts and displacements are in elements;
+// they and recv are ignored elsewhere. counts[r] must be the length of rank r's
+// send.
 func Gatherv[T Elem](ctx context.Context, comm *Comm, send, recv []T, counts, displs []int, root int) error {
-	call, err := comm.nextCall(rootOnly[T](root))
-	if err != nil {
-		return comm.called("Gatherv", err)
-	}
-	s, r, size, err := views(send, recv)
-	if err == nil {
-		err = collectives.Gatherv(ctx, call, s, r, times(counts, size), times(displs, size), root)
-	}
-	return comm.called("Gatherv", err)
+	return moving(comm, "Gatherv", rootOnly[T](root), send, recv, func(r *round, s, to []byte, size int) error {
+		return r.gatherv(ctx, s, to, times(counts, size), times(displs, size), root)
+	})
 }
 
-// Allgather is Gather with the result on every rank.
+// Allgather is Gather with the result on every rank (MPI_Allgather; MPI-4.1,
+// section 6.7).
 func Allgather[T Elem](ctx context.Context, comm *Comm, send, recv []T) error {
-	call, err := comm.nextCall(counted[T](len(send)))
-	if err != nil {
-		return comm.called("Allgather", err)
-	}
-	s, r, _, err := views(send, recv)
-	if err == nil {
-		err = collectives.Allgather(ctx, call, s, r)
-	}
-	return comm.called("Allgather", err)
+	return moving(comm, "Allgather", counted[T](len(send)), send, recv, func(r *round, s, to []byte, _ int) error {
+		return r.allgather(ctx, s, to)
+	})
 }
 
-// Scatter fills rank r's recv from root's send[r*len(recv):]. send has
-// Size()*len(recv) elements there and is ignored elsewhere.
+// Allgatherv is Gatherv with the result on every rank; all give counts and
+// displacements (MPI_Allgatherv; MPI-4.1, section 6.7).
+func Allgatherv[T Elem](ctx context.Context, comm *Comm, send, recv []T, counts, displs []int) error {
+	return moving(comm, "Allgatherv", typeOnly[T](), send, recv, func(r *round, s, to []byte, size int) error {
+		return r.allgatherv(ctx, s, to, times(counts, size), times(displs, size))
+	})
+}
+
+// Scatter fills rank r's recv from root's send[r*len(recv):] (MPI_Scatter;
+// MPI-4.1, section 6.6). send has the elements for all of them there, and is
+// ignored elsewhere.
 func Scatter[T Elem](ctx context.Context, comm *Comm, send, recv []T, root int) error {
-	call, err := comm.nextCall(rooted[T](root, len(recv)))
-	if err != nil {
-		return comm.called("Scatter", err)
-	}
-	s, r, _, err := views(send, recv)
-	if err == nil {
-		err = collectives.Scatter(ctx, call, s, r, root)
-	}
-	return comm.called("Scatter", err)
+	return moving(comm, "Scatter", rooted[T](root, len(recv)), send, recv, func(r *round, s, to []byte, _ int) error {
+		return r.scatter(ctx, s, to, root)
+	})
 }
 
-// Alltoall moves block d of rank s's send into block s of rank d's recv. Both
-// hold Size() blocks of one size. They must not overlap.
+// Scatterv fills rank r's recv, which has counts[r] elements, from root's
+// send[displs[r]:] (MPI_Scatterv; MPI-4.1, section 6.6). send, counts and
+// displacements, in elements, are ignored elsewhere.
+func Scatterv[T Elem](ctx context.Context, comm *Comm, send []T, counts, displs []int, recv []T, root int) error {
+	return moving(comm, "Scatterv", rootOnly[T](root), send, recv, func(r *round, s, to []byte, size int) error {
+		return r.scatterv(ctx, s, times(counts, size), times(displs, size), to, root)
+	})
+}
+
+// Alltoall moves block d of rank s's send into block s of rank d's recv
+// (MPI_Alltoall; MPI-4.1, section 6.8). Both hold a block for every rank, of one
+// size. They must not overlap.
 func Alltoall[T Elem](ctx context.Context, comm *Comm, send, recv []T) error {
-	call, err := comm.nextCall(counted[T](len(send)))
-	if err != nil {
-		return comm.called("Alltoall", err)
-	}
-	s, r, _, err := views(send, recv)
-	if err == nil && len(send)%comm.Size() != 0 {
-		err = fmt.Errorf("%w: %d elements are not %d equal blocks", ErrCount, len(send), comm.Size())
-	}
-	if err == nil {
-		err = collectives.Alltoall(ctx, call, s, r)
-	}
-	return comm.called("Alltoall", err)
+	return moving(comm, "Alltoall", counted[T](len(send)), send, recv, func(r *round, s, to []byte, _ int) error {
+		if n := comm.peers.Size(); len(send)%n != 0 || len(recv)%n != 0 {
+			return fmt.Errorf("%w: %d elements to send and %d to receive are not %d equal blocks", ErrCount, len(send), len(recv), n)
+		}
+		return r.alltoall(ctx, s, to)
+	})
 }
 
 // Alltoallv moves send[sdispls[d]:sdispls[d]+scounts[d]] of rank s into
-// recv[rdispls[s]:rdispls[s]+rcounts[s]] of rank d. Counts and displacements
-// are in elements; what rank d expects of s must be what s has for d.
+// recv[rdispls[s]:rdispls[s]+rcounts[s]] of rank d (MPI_Alltoallv; MPI-4.1,
+// section 6.8). Counts and displacements are in elements; what rank d expects of
+// s must be what s has for d.
 func Alltoallv[T Elem](ctx context.Context, comm *Comm, send []T, scounts, sdispls []int, recv []T, rcounts, rdispls []int) error {
-	call, err := comm.nextCall(typeOnly[T]())
-	if err != nil {
-		return comm.called("Alltoallv", err)
-	}
-	s, r, size, err := views(send, recv)
+	return moving(comm, "Alltoallv", typeOnly[T](), send, recv, func(r *round, s, to []byte, size int) error {
+		return r.alltoallv(ctx, s, times(scounts, size), times(sdispls, size), to, times(rcounts, size), times(rdispls, size))
+	})
+}
+
+// Alltoallw moves send[d] of rank s into recv[s] of rank d: every block is memory
+// of its own and has a type of its own (MPI_Alltoallw; MPI-4.1, section 6.8).
+func Alltoallw(ctx context.Context, comm *Comm, send, recv []Part) error {
+	return comm.collective("Alltoallw", callArgs{}, func(r *round) error { return r.alltoallw(ctx, send, recv) })
+}
+
+// collective makes one collective call; args are as nextCall's.
+func (c *Comm) collective(name string, args callArgs, f func(r *round) error) error {
+	r, err := c.nextRound(args)
 	if err == nil {
-		err = collectives.Alltoallv(ctx, call, s, times(scounts, size), times(sdispls, size), r, times(rcounts, size), times(rdispls, size))
+		err = f(r)
 	}
-	return comm.called("Alltoallv", err)
+	return c.called(name, err)
+}
+
+// moving is collective for calls that move elements; size is that of one.
+func moving[T Elem](comm *Comm, name string, args callArgs, send, recv []T, f func(r *round, s, to []byte, size int) error) error {
+	return comm.collective(name, args, func(r *round) error {
+		s, to, size, err := views(send, recv)
+		if err != nil {
+			return err
+		}
+		return f(r, s, to, size)
+	})
+}
+
+// reduction is collective for calls that reduce.
+func reduction[T Elem](comm *Comm, name string, args callArgs, send, recv []T, op Op[T], f func(r *round, s, to []byte, o collectives.Op) error) error {
+	return comm.collective(name, args.with(op), func(r *round) error {
+		s, to, _, err := views(send, recv)
+		if err != nil {
+			return err
+		}
+		o, err := bytesOp(op)
+		if err != nil {
+			return err
+		}
+		return f(r, s, to, o)
+	})
 }
 
 func views[T Elem](send, recv []T) (s, r []byte, size int, err error) {

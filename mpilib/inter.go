@@ -224,9 +224,11 @@ type round struct {
 	tag  int // of the two leaders' messages
 }
 
-func (c *Comm) nextRound() (*round, error) {
+// nextRound is nextCall for communicators of both kinds. The ranks of a group need not
+// give an intercommunicator's calls the same arguments.
+func (c *Comm) nextRound(args ...callArgs) (*round, error) {
 	if !c.isInter() {
-		call, err := c.nextCall()
+		call, err := c.nextCall(args...)
 		return &round{comm: c, call: call}, err
 	}
 	if err := c.usable(); err != nil {

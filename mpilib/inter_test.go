@@ -92,8 +92,8 @@ func TestIntercomm(t *testing.T) {
 			bad := Send(ctx, inter, got, inter.RemoteSize(), 0)
 			return errors.Join(
 				expect(bad, ErrRank, fmt.Sprintf("has ranks 0 to %d", inter.RemoteSize()-1)),
-				expect(Barrier(ctx, inter), ErrIntercomm, "Barrier on "+inter.Name(), "call Merge"),
-				expect(Allreduce(ctx, inter, got, got, Sum), ErrIntercomm),
+				expect(NeighborAllgather(ctx, inter, got, got), ErrIntercomm, "NeighborAllgather on "+inter.Name(), "call Merge"),
+				expect(Bcast(ctx, inter, got, inter.RemoteSize()), ErrRank, "Bcast on "+inter.Name(), "gives Root"),
 				expect(inter.Local().Free(), ErrArg, "freed with its intercommunicator"))
 		})
 	})

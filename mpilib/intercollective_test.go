@@ -1,0 +1,477 @@
+package mpilib
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+)
+
+// Collective calls of intercommunicators (MPI-4.1, section 6.2.3 and those of the
+// calls), between groups of 1 to 4 ranks, against what one would write down.
+
+// affine is x -> a*x+b modulo a prime; composing two is associative and depends on
+// their order.
+type affine struct{ A, B uint64 }
+
+const prime = 1<<31 - 1
+
+var compose = NewOp("compose", false, func(inout, in []affine) {
+	for i, f := range in {
+		g := inout[i]
+		inout[i] = affine{f.A * g.A % prime, (f.A*g.B + f.B) % prime}
+	}
+})
+
+// sideOf is what one rank knows: its group (0 or 1) and the sizes of both.
+type sideOf struct {
+	inter *Comm
+	side  int
+	sizes [2]int
+}
+
+func (s sideOf) there() int { return 1 - s.side }
+
+// item is the i-th element that a rank of a group brings.
+func item(side, rank, i int) int { return 10000*(side+1) + 100*rank + i }
+
+func items(side, rank, n int) []int {
+	list := make([]int, n)
+	for i := range list {
+		list[i] = item(side, rank, i)
+	}
+	return list
+}
+
+// rootFor is what a rank gives as root when rank r of group side is it.
+func (s sideOf) rootFor(side, r int) int {
+	switch {
+	case side != s.side:
+		return r
+	case r == s.inter.Rank():
+		return Root
+	}
+	return ProcNull
+}
+
+func equal[T comparable](what string, got, want []T) error {
+	if !slices.Equal(got, want) {
+		return fmt.Errorf("%s: got %v, want %v", what, got, want)
+	}
+	return nil
+}
+
+// interWorld runs f on both sides of intercommunicators of all sizes.
+func interWorld(t *testing.T, f func(ctx context.Context, s sideOf) error) {
+	t.Parallel()
+	for a := 1; a <= 4; a++ {
+		for b := 1; b <= 4; b++ {
+			t.Run(fmt.Sprintf("%dx%d", a, b), func(t *testing.T) {
+				standardWorld(t, a+b, func(ctx context.Context, c *Comm) error {
+					s := sideOf{sizes: [2]int{a, b}}
+					if c.Rank() >= a {
+						s.side = 1
+					}
+					half, err := c.Split(ctx, s.side, 0)
+					if err != nil {
+						return err
+					}
+					if s.inter, err = IntercommCreate(ctx, half, 0, c, []int{a, 0}[s.side], 3); err != nil {
+						return err
+					}
+					return f(ctx, s)
+				})
+			})
+		}
+	}
+}
+
+// eachRoot runs f for every root of both groups.
+func (s sideOf) eachRoot(f func(side, root int) error) error {
+	for side := range 2 {
+		for root := range s.sizes[side] {
+			if err := f(side, root); err != nil {
+				return fmt.Errorf("root %d of group %d: %w", root, side, err)
+			}
+		}
+	}
+	return nil
+}
+
+func TestStandard_6_3_InterBarrier(t *testing.T) {
+	interWorld(t, func(ctx context.Context, s sideOf) error {
+		// Who has left a barrier finds that all of the other group have entered it: their
+		// messages, sent before, are here.
+		for round := range 3 {
+			for r := range s.sizes[s.there()] {
+				if err := Bsend(ctx, s.inter, []int{}, r, round); err != nil {
+					return err
+				}
+			}
+			if err := Barrier(ctx, s.inter); err != nil {
+				return err
+			}
+			for r := range s.sizes[s.there()] {
+				if _, err := Recv(ctx, s.inter, []int{}, r, round); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// No rank leaves a barrier while one of the other group has not entered it.
+func TestStandard_6_3_InterBarrierWaits(t *testing.T) {
+	interWorld(t, func(ctx context.Context, s sideOf) error {
+		for late := range s.sizes[1] {
+			if s.side == 1 && s.inter.Rank() == late {
+				// Each rank of the other group tells when it is about to enter.
+				for r := range s.sizes[0] {
+					if _, err := Recv(ctx, s.inter, []int{}, r, 1); err != nil {
+						return err
+					}
+					if _, left, err := s.inter.Iprobe(r, 2); left || err != nil {
+						return fmt.Errorf("rank %d has left before rank %d entered: %w", r, late, err)
+					}
+				}
+			}
+			if s.side == 0 {
+				if err := Bsend(ctx, s.inter, []int{}, late, 1); err != nil {
+					return err
+				}
+			}
+			if err := Barrier(ctx, s.inter); err != nil {
+				return err
+			}
+			if s.side == 0 {
+				if err := Bsend(ctx, s.inter, []int{}, late, 2); err != nil {
+					return err
+				}
+			} else if s.inter.Rank() == late {
+				for r := range s.sizes[0] {
+					if _, err := Recv(ctx, s.inter, []int{}, r, 2); err != nil {
+						return err
+					}
+				}
+			}
+		}
+		return nil
+	})
+}
+
+func TestStandard_6_4_InterBcast(t *testing.T) {
+	interWorld(t, func(ctx context.Context, s sideOf) error {
+		return s.eachRoot(func(side, root int) error {
+			for _, n := range []int{0, 1, 5000} {
+				buf, want := items(s.side, s.inter.Rank(), n), items(s.side, s.inter.Rank(), n)
+				if side != s.side {
+					want = items(side, root, n)
+				}
+				err := Bcast(ctx, s.inter, buf, s.rootFor(side, root))
+				if err := errors.Join(err, equal("buf", buf, want)); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	})
+}
+
+func TestStandard_6_5_InterGather(t *testing.T) {
+	interWorld(t, func(ctx context.Context, s sideOf) error {
+		return s.eachRoot(func(side, root int) error {
+			const n = 3
+			var want []int
+			for r := range s.sizes[s.there()] {
+				want = append(want, items(s.there(), r, n)...)
+			}
+			got := make([]int, len(want))
+			err := Gather(ctx, s.inter, items(s.side, s.inter.Rank(), n), got, s.rootFor(side, root))
+			if side != s.side || root != s.inter.Rank() {
+				want = make([]int, len(want))
+			}
+			return errors.Join(err, equal("recv", got, want))
+		})
+	})
+}
+
+// amount is how many elements a rank has where ranks differ.
+func amount(side, rank int) int { return (rank + 2*side) % 3 }
+
+// spread returns the counts, displacements with gaps, and length of a buffer for
+// all ranks of a group.
+func spread(side, ranks int) (counts, displs []int, length int) {
+	for r := range ranks {
+		counts, displs = append(counts, amount(side, r)), append(displs, length+1)
+		length += amount(side, r) + 1
+	}
+	return counts, displs, length + 1
+}
+
+// spreadItems is a buffer of all ranks of a group, with gaps of 0.
+func spreadItems(side, ranks int) []int {
+	counts, displs, length := spread(side, ranks)
+	buf := make([]int, length)
+	for r := range ranks {
+		copy(buf[displs[r]:], items(side, r, counts[r]))
+	}
+	return buf
+}
+
+func TestStandard_6_5_InterGatherv(t *testing.T) {
+	interWorld(t, func(ctx context.Context, s sideOf) error {
+		return s.eachRoot(func(side, root int) error {
+			rank, there := s.inter.Rank(), s.there()
+			counts, displs, length := spread(there, s.sizes[there])
+			got, want := make([]int, length), make([]int, length)
+			if side == s.side && root == rank {
+				want = spreadItems(there, s.sizes[there])
+			}
+			err := Gatherv(ctx, s.inter, items(s.side, rank, amount(s.side, rank)), got, counts, displs, s.rootFor(side, root))
+			return errors.Join(err, equal("recv", got, want))
+		})
+	})
+}
+
+func TestStandard_6_6_InterScatter(t *testing.T) {
+	interWorld(t, func(ctx context.Context, s sideOf) error {
+		return s.eachRoot(func(side, root int) error {
+			const n = 3
+			rank := s.inter.Rank()
+			got, want := make([]int, n), make([]int, n)
+			if side != s.side {
+				want = items(side, root, n*s.sizes[s.side])[n*rank:][:n]
+			}
+			err := Scatter(ctx, s.inter, items(s.side, rank, n*s.sizes[s.there()]), got, s.rootFor(side, root))
+			return errors.Join(err, equal("recv", got, want))
+		})
+	})
+}
+
+func TestStandard_6_6_InterScatterv(t *testing.T) {
+	interWorld(t, func(ctx context.Context, s sideOf) error {
+		return s.eachRoot(func(side, root int) error {
+			rank, there := s.inter.Rank(), s.there()
+			counts, displs, _ := spread(there, s.sizes[there])
+			got, want := make([]int, amount(s.side, rank)), make([]int, amount(s.side, rank))
+			if side != s.side {
+				want = items(s.side, rank, amount(s.side, rank))
+			}
+			err := Scatterv(ctx, s.inter, spreadItems(there, s.sizes[there]), counts, displs, got, s.rootFor(side, root))
+			return errors.Join(err, equal("recv", got, want))
+		})
+	})
+}
+
+// The two groups' blocks may differ in size: also in being empty.
+func TestStandard_6_7_InterAllgather(t *testing.T) {
+	interWorld(t, func(ctx context.Context, s sideOf) error {
+		for _, n := range [][2]int{{3, 3}, {1, 5}, {0, 2}} {
+			var want []int
+			for r := range s.sizes[s.there()] {
+				want = append(want, items(s.there(), r, n[s.there()])...)
+			}
+			got := make([]int, len(want))
+			err := Allgather(ctx, s.inter, items(s.side, s.inter.Rank(), n[s.side]), got)
+			if err := errors.Join(err, equal("recv", got, want)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func TestStandard_6_7_InterAllgatherv(t *testing.T) {
+	interWorld(t, func(ctx context.Context, s sideOf) error {
+		rank, there := s.inter.Rank(), s.there()
+		counts, displs, length := spread(there, s.sizes[there])
+		got := make([]int, length)
+		err := Allgatherv(ctx, s.inter, items(s.side, rank, amount(s.side, rank)), got, counts, displs)
+		return errors.Join(err, equal("recv", got, spreadItems(there, s.sizes[there])))
+	})
+}
+
+// The blocks of one direction may differ in size from those of the other.
+func TestStandard_6_8_InterAlltoall(t *testing.T) {
+	interWorld(t, func(ctx context.Context, s sideOf) error {
+		for _, n := range [][2]int{{2, 2}, {1, 3}, {0, 2}} {
+			rank, out, in := s.inter.Rank(), n[s.side], n[s.there()]
+			var want []int
+			for r := range s.sizes[s.there()] {
+				want = append(want, items(s.there(), r, in*s.sizes[s.side])[in*rank:][:in]...)
+			}
+			got := make([]int, len(want))
+			err := Alltoall(ctx, s.inter, items(s.side, rank, out*s.sizes[s.there()]), got)
+			if err := errors.Join(err, equal("recv", got, want)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// between is how many elements rank a of group 0 and rank b of group 1 exchange, in
+// either direction.
+func between(side, mine, other int) int {
+	if side == 1 {
+		mine, other = other, mine
+	}
+	return (2*mine + other) % 3
+}
+
+func TestStandard_6_8_InterAlltoallv(t *testing.T) {
+	interWorld(t, func(ctx context.Context, s sideOf) error {
+		rank := s.inter.Rank()
+		var counts, displs, send, want []int
+		for r := range s.sizes[s.there()] {
+			n := between(s.side, rank, r)
+			counts, displs = append(counts, n), append(displs, len(send)+1)
+			send = append(append(send, -1), items(s.side, rank*10+r, n)...)
+			want = append(append(want, 0), items(s.there(), r*10+rank, n)...)
+		}
+		got := make([]int, len(want))
+		err := Alltoallv(ctx, s.inter, send, counts, displs, got, counts, displs)
+		return errors.Join(err, equal("recv", got, want))
+	})
+}
+
+func TestStandard_6_8_InterAlltoallw(t *testing.T) {
+	interWorld(t, func(ctx context.Context, s sideOf) error {
+		rank := s.inter.Rank()
+		var send, recv []Part
+		var numbers [][]float32
+		var flags [][]bool
+		for r := range s.sizes[s.there()] {
+			number, flag := []float32{-1}, []bool{false, false}
+			numbers, flags = append(numbers, number), append(flags, flag)
+			if s.side == 0 { // numbers go one way, flags the other
+				send, recv = append(send, PartOf([]float32{float32(10*rank + r)})), append(recv, PartOf(flag))
+			} else {
+				send, recv = append(send, PartOf([]bool{rank > r, true})), append(recv, PartOf(number))
+			}
+		}
+		if err := Alltoallw(ctx, s.inter, send, recv); err != nil {
+			return err
+		}
+		for r := range numbers {
+			if s.side == 0 && (flags[r][0] != (r > rank) || !flags[r][1]) || s.side == 1 && numbers[r][0] != float32(10*r+rank) {
+				return fmt.Errorf("from %d: %v, %v", r, flags[r], numbers[r])
+			}
+		}
+		return nil
+	})
+}
+
+// maps is what a rank brings to a reduction of n functions, and reduced what comes
+// of a group's.
+func maps(side, rank, n int) []affine {
+	list := make([]affine, n)
+	for i := range list {
+		list[i] = affine{uint64(3 + 5*rank + side + i), uint64(item(side, rank, i))}
+	}
+	return list
+}
+
+func reduced(side, ranks, n int) []affine {
+	all := maps(side, ranks-1, n)
+	for r := ranks - 2; r >= 0; r-- {
+		compose().apply(all, maps(side, r, n))
+	}
+	return all
+}
+
+func TestStandard_6_9_InterReduce(t *testing.T) {
+	interWorld(t, func(ctx context.Context, s sideOf) error {
+		return s.eachRoot(func(side, root int) error {
+			const n = 4
+			rank := s.inter.Rank()
+			got, want := make([]affine, n), make([]affine, n)
+			if side == s.side && root == rank {
+				want = reduced(s.there(), s.sizes[s.there()], n)
+			}
+			err := Reduce(ctx, s.inter, maps(s.side, rank, n), got, compose, s.rootFor(side, root))
+			return errors.Join(err, equal("recv", got, want))
+		})
+	})
+}
+
+func TestStandard_6_9_InterAllreduce(t *testing.T) {
+	interWorld(t, func(ctx context.Context, s sideOf) error {
+		for _, n := range []int{0, 1, 1000} {
+			got := make([]affine, n)
+			err := Allreduce(ctx, s.inter, maps(s.side, s.inter.Rank(), n), got, compose)
+			if err := errors.Join(err, equal("recv", got, reduced(s.there(), s.sizes[s.there()], n))); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// What each group gets of the other's result is as long in total, however it is
+// dealt out.
+func TestStandard_6_10_InterReduceScatter(t *testing.T) {
+	interWorld(t, func(ctx context.Context, s sideOf) error {
+		const n = 12 // every group size divides it
+		rank, size := s.inter.Rank(), s.sizes[s.side]
+		all := reduced(s.there(), s.sizes[s.there()], n)
+		got := make([]affine, n/size)
+		err := ReduceScatterBlock(ctx, s.inter, maps(s.side, rank, n), got, compose)
+		if err := errors.Join(err, equal("block", got, all[rank*n/size:][:n/size])); err != nil {
+			return err
+		}
+		counts, before, rest := make([]int, size), 0, n
+		for r := range size {
+			counts[r] = min(rest, amount(s.side, r))
+			if r == size-1 {
+				counts[r] = rest
+			}
+			rest -= counts[r]
+			if r < rank {
+				before += counts[r]
+			}
+		}
+		got = make([]affine, counts[rank])
+		err = ReduceScatter(ctx, s.inter, maps(s.side, rank, n), got, counts, compose)
+		return errors.Join(err, equal("recv", got, all[before:][:counts[rank]]))
+	})
+}
+
+// A root that is none is told on the rank that gives it, before anything is sent;
+// so are counts and lengths that cannot be.
+func TestInterCollectiveArguments(t *testing.T) {
+	standardWorld(t, 2, func(ctx context.Context, c *Comm) error {
+		half, err := c.Split(ctx, c.Rank(), 0)
+		if err != nil {
+			return err
+		}
+		inter, err := IntercommCreate(ctx, half, 0, c, 1-c.Rank(), 3)
+		if err != nil {
+			return err
+		}
+		one, two := []int{1}, []int{1, 2}
+		for _, root := range []int{1, AnySource, -4, Undefined} {
+			for what, err := range map[string]error{
+				"Bcast": Bcast(ctx, inter, one, root), "Reduce": Reduce(ctx, inter, one, one, Sum, root),
+				"Gather": Gather(ctx, inter, one, one, root), "Scatter": Scatter(ctx, inter, one, one, root),
+				"Gatherv":  Gatherv(ctx, inter, one, one, one, one, root),
+				"Scatterv": Scatterv(ctx, inter, one, one, one, one, root),
+			} {
+				if err := expect(err, ErrRank, what+" on "+inter.Name(), "gives Root", fmt.Sprintf("root %d;", root)); err != nil {
+					return err
+				}
+			}
+		}
+		return errors.Join(
+			expect(Allreduce(ctx, inter, one, two, Sum), ErrCount),
+			expect(ReduceScatter(ctx, inter, one, one, two, Sum), ErrCount),
+			expect(ReduceScatter(ctx, inter, one, one, []int{2}, Sum), ErrCount),
+			expect(ReduceScatter(ctx, inter, one, one, []int{-1}, Sum), ErrCount),
+			expect(Allgatherv(ctx, inter, one, one, one, one), ErrCount),
+			expect(Alltoallv(ctx, inter, one, two, two, one, one, []int{0}), ErrCount),
+			expect(Alltoallw(ctx, inter, nil, nil), ErrCount),
+			Barrier(ctx, inter)) // it goes on working
+	})
+}
