@@ -155,16 +155,62 @@ func allToAll(ctx context.Context, c *Comm, n int, value func(r, i int) int64, w
 	if err := Gatherv(ctx, c, send[:min(me, n)], recv, counts, displs, 0); err != nil {
 		return err
 	}
-	if me != 0 {
-		return nil
-	}
 	clear(expect)
 	for r := range p {
 		for i := range min(r, n) {
 			expect[r*n+i] = value(r, i)
 		}
 	}
-	return want("Gatherv", recv, expect)
+	if me == 0 {
+		if err := want("Gatherv", recv, expect); err != nil {
+			return err
+		}
+	}
+	clear(recv)
+	if err := Allgatherv(ctx, c, send[:min(me, n)], recv, counts, displs); err != nil {
+		return err
+	}
+	if err := want("Allgatherv", recv, expect); err != nil {
+		return err
+	}
+	part := make([]int64, min(me, n))
+	if err := Scatterv(ctx, c, expect, counts, displs, part, p-1); err != nil {
+		return err
+	}
+	return want("Scatterv", part, expect[me*n:][:len(part)])
+}
+
+// A reduction of which each rank gets a part, with an operator that depends on the
+// order of the ranks.
+func TestReduceScatter(t *testing.T) {
+	sizes(t, func(t *testing.T, p int) {
+		TestWorld(t, p, func(ctx context.Context, c *Comm) error {
+			const each = 3
+			me := c.Rank()
+			all := reduced(0, p, p*each)
+			got := make([]affine, each)
+			err := ReduceScatterBlock(ctx, c, maps(0, me, p*each), got, compose)
+			if err := errors.Join(err, equal("block", got, all[me*each:][:each])); err != nil {
+				return err
+			}
+			counts, before := make([]int, p), 0
+			for r := range p {
+				counts[r] = r % 3
+				if r < me {
+					before += counts[r]
+				}
+			}
+			n := 0
+			for _, count := range counts {
+				n += count
+			}
+			got = make([]affine, counts[me])
+			err = ReduceScatter(ctx, c, maps(0, me, n), got, counts, compose)
+			return errors.Join(err, equal("recv", got, reduced(0, p, n)[before:][:counts[me]]),
+				expect(ReduceScatter(ctx, c, maps(0, me, n+1), got, counts, compose), ErrCount),
+				expect(Scatterv(ctx, c, got, counts, counts, got, p), ErrRank))
+		})
+	})
 }
 
 func TestDupAndSplit(t *testing.T) {
