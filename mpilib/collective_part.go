@@ -10,7 +10,7 @@ import (
 // Bcast is the package's Bcast of a Part. The ranks' types may differ as long as
 // they have the same basic elements.
 func (c *Comm) Bcast(ctx context.Context, p Part, root int) error {
-	return c.collective("Bcast", func(r *round) error {
+	return c.collective("Bcast", loose(root), func(r *round) error {
 		if p.err != nil {
 			return p.err
 		}
@@ -29,14 +29,14 @@ func (c *Comm) Bcast(ctx context.Context, p Part, root int) error {
 // Gather is the package's Gather of Parts. recv has the elements of all ranks, one
 // rank's behind the other's; it is ignored where there is no root.
 func (c *Comm) Gather(ctx context.Context, send, recv Part, root int) error {
-	return c.collective("Gather", func(r *round) error {
+	return c.collective("Gather", loose(root), func(r *round) error {
 		return r.movePart(send, recv, r.rooted(root), func(s, to []byte) error { return r.gather(ctx, s, to, root) })
 	})
 }
 
 // Allgather is the package's Allgather of Parts; recv is as Gather's.
 func (c *Comm) Allgather(ctx context.Context, send, recv Part) error {
-	return c.collective("Allgather", func(r *round) error {
+	return c.collective("Allgather", callArgs{loose: true}, func(r *round) error {
 		return r.movePart(send, recv, true, func(s, to []byte) error { return r.allgather(ctx, s, to) })
 	})
 }
@@ -44,7 +44,7 @@ func (c *Comm) Allgather(ctx context.Context, send, recv Part) error {
 // Scatter is the package's Scatter of Parts. send has the elements of all ranks, one
 // rank's behind the other's; it is ignored where there is no root.
 func (c *Comm) Scatter(ctx context.Context, send, recv Part, root int) error {
-	return c.collective("Scatter", func(r *round) error {
+	return c.collective("Scatter", loose(root), func(r *round) error {
 		if !r.rooted(root) {
 			send = Part{}
 		}
@@ -55,7 +55,7 @@ func (c *Comm) Scatter(ctx context.Context, send, recv Part, root int) error {
 // Alltoall is the package's Alltoall of Parts, which have the elements for, and of,
 // all ranks, one rank's behind the other's.
 func (c *Comm) Alltoall(ctx context.Context, send, recv Part) error {
-	return c.collective("Alltoall", func(r *round) error {
+	return c.collective("Alltoall", callArgs{loose: true}, func(r *round) error {
 		if n := c.peers.Size(); send.size%n != 0 || recv.size%n != 0 {
 			return fmt.Errorf("%w: %d bytes to send and %d to receive are not %d equal blocks", ErrCount, send.size, recv.size, n)
 		}
@@ -66,7 +66,7 @@ func (c *Comm) Alltoall(ctx context.Context, send, recv Part) error {
 // Gatherv is Gather with a Part for every rank: recv[r] is filled with rank r's send
 // (MPI_Gatherv; MPI-4.1, section 6.5).
 func (c *Comm) Gatherv(ctx context.Context, send Part, recv []Part, root int) error {
-	return c.collective("Gatherv", func(r *round) error {
+	return c.collective("Gatherv", loose(root), func(r *round) error {
 		return r.rootedParts(ctx, send, recv, root, func(call *collectiveCall, one *Part) collectives.Request {
 			return call.Isend(root, one.packed())
 		}, func(call *collectiveCall, all []move) error { return call.exchange(ctx, nil, all) })
@@ -76,7 +76,7 @@ func (c *Comm) Gatherv(ctx context.Context, send Part, recv []Part, root int) er
 // Scatterv is Scatter with a Part for every rank: send[r] goes to rank r
 // (MPI_Scatterv; MPI-4.1, section 6.6).
 func (c *Comm) Scatterv(ctx context.Context, send []Part, recv Part, root int) error {
-	return c.collective("Scatterv", func(r *round) error {
+	return c.collective("Scatterv", loose(root), func(r *round) error {
 		return r.rootedParts(ctx, recv, send, root, func(call *collectiveCall, one *Part) collectives.Request {
 			return call.irecvPart(root, one)
 		}, func(call *collectiveCall, all []move) error { return call.exchange(ctx, all, nil) })
@@ -86,7 +86,7 @@ func (c *Comm) Scatterv(ctx context.Context, send []Part, recv Part, root int) e
 // Allgatherv is Allgather with a Part for every rank: recv[r] is filled with rank
 // r's send (MPI_Allgatherv; MPI-4.1, section 6.7).
 func (c *Comm) Allgatherv(ctx context.Context, send Part, recv []Part) error {
-	return c.collective("Allgatherv", func(r *round) error {
+	return c.collective("Allgatherv", callArgs{loose: true}, func(r *round) error {
 		if send.err != nil {
 			return send.err
 		}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"testing"
 )
@@ -253,4 +254,26 @@ func TestCollectivesOfPartsArguments(t *testing.T) {
 			expect(Alltoallw(ctx, c, []Part{one}, []Part{bad}), ErrType),
 			Barrier(ctx, c))
 	})
+}
+
+// Ranks may move Parts where others move slices: the debug mode finds no fault with
+// that, and does with other roots.
+func TestCollectivesOfPartsAndSlices(t *testing.T) {
+	column := must(TypeVector(3, 1, 2, must(TypeOf[float64]())))
+	if err := column.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	standardWorld(t, 3, func(ctx context.Context, c *Comm) error {
+		buf, mine := []float64{1, 0, 2, 0, 3}, []float64{1, 2, 3}
+		bcast := func(root int) error {
+			if c.Rank() == 1 {
+				return c.Bcast(ctx, PartAs(buf, 1, column), root)
+			}
+			return Bcast(ctx, c, mine, root)
+		}
+		if err := bcast(1); err != nil {
+			return err
+		}
+		return expect(bcast(c.Rank()%2), ErrMismatch, "Bcast(root 0", "rank 1: Bcast(root 1)")
+	}, WithDebug(io.Discard))
 }

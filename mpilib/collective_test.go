@@ -189,7 +189,7 @@ func TestReduceScatter(t *testing.T) {
 			me := c.Rank()
 			all := reduced(0, p, p*each)
 			got := make([]affine, each)
-			err := ReduceScatterBlock(ctx, c, maps(0, me, p*each), got, compose)
+			err := ReduceScatterBlock(ctx, c, mapsOf(0, me, p*each), got, compose)
 			if err := errors.Join(err, equal("block", got, all[me*each:][:each])); err != nil {
 				return err
 			}
@@ -205,9 +205,9 @@ func TestReduceScatter(t *testing.T) {
 				n += count
 			}
 			got = make([]affine, counts[me])
-			err = ReduceScatter(ctx, c, maps(0, me, n), got, counts, compose)
+			err = ReduceScatter(ctx, c, mapsOf(0, me, n), got, counts, compose)
 			return errors.Join(err, equal("recv", got, reduced(0, p, n)[before:][:counts[me]]),
-				expect(ReduceScatter(ctx, c, maps(0, me, n+1), got, counts, compose), ErrCount),
+				expect(ReduceScatter(ctx, c, mapsOf(0, me, n+1), got, counts, compose), ErrCount),
 				expect(Scatterv(ctx, c, got, counts, counts, got, p), ErrRank))
 		})
 	})

@@ -20,6 +20,8 @@ type callArgs struct {
 	count int // + 1; 0: ranks may differ
 	elem  any // a nil pointer to an element
 	op    any // its name, for a reduction
+
+	loose bool // this rank moves Parts, whose counts and types say nothing of others'
 }
 
 // rooted are those of a call with a root.
@@ -35,6 +37,9 @@ func counted[T Elem](count int) callArgs { return callArgs{count: count + 1, ele
 func rootOnly[T Elem](root int) callArgs { return callArgs{root: root + 1, elem: (*T)(nil)} }
 
 func typeOnly[T Elem]() callArgs { return callArgs{elem: (*T)(nil)} }
+
+// loose are those of a call with a root that moves Parts.
+func loose(root int) callArgs { return callArgs{root: root + 1, loose: true} }
 
 // with adds a reduction.
 func (a callArgs) with(op any) callArgs { a.op = op; return a }
@@ -67,13 +72,15 @@ type callKey struct {
 
 // entry is what a rank says of its call.
 type entry struct {
-	Key  callKey `json:"key"`
-	Comm string  `json:"comm"` // the communicator's name
-	Size int     `json:"size"` // and how many processes it has
-	Rank int     `json:"rank"` // in it
-	What string  `json:"what"` // "Bcast(root 0, 4 float64)"
-	Line string  `json:"line"`
-	from int     // world rank
+	Key   callKey `json:"key"`
+	Comm  string  `json:"comm"` // the communicator's name
+	Size  int     `json:"size"` // and how many processes it has
+	Rank  int     `json:"rank"` // in it
+	What  string  `json:"what"` // "Bcast(root 0, 4 float64)"
+	Call  string  `json:"call"` // "Bcast(root 0)": what ranks agree in also where one of them is loose
+	Loose bool    `json:"loose,omitempty"`
+	Line  string  `json:"line"`
+	from  int     // world rank
 }
 
 // ruling is what becomes of a call; Fault is empty when all is well.
@@ -107,7 +114,12 @@ func (w *watcher) entered(c *Comm, number int32, args []callArgs) *calling {
 	w.mu.Lock()
 	w.checks.open[call.key] = call
 	w.mu.Unlock()
-	e := entry{Key: call.key, Comm: c.Name(), Size: c.Size(), Rank: c.rank, What: call.call.name + describeArgs(args), Line: call.call.line}
+	e := entry{Key: call.key, Comm: c.Name(), Size: c.Size(), Rank: c.rank, What: call.call.name, Call: call.call.name, Line: call.call.line}
+	if len(args) > 0 {
+		e.What += describeArgs(args[0])
+		e.Call += describeArgs(callArgs{root: args[0].root})
+		e.Loose = args[0].loose
+	}
 	if err := w.tell(c.WorldRank(0), note{Kind: noteEntry, Entry: &e}); err != nil {
 		w.decided(ruling{Key: call.key}) // nobody compares any more
 	}
@@ -115,11 +127,7 @@ func (w *watcher) entered(c *Comm, number int32, args []callArgs) *calling {
 }
 
 // describeArgs returns "(root 0, 4 float64, sum)".
-func describeArgs(args []callArgs) string {
-	if len(args) == 0 {
-		return ""
-	}
-	a := args[0]
+func describeArgs(a callArgs) string {
 	var words []string
 	if a.root > 0 {
 		words = append(words, fmt.Sprintf("root %d", a.root-1))
@@ -131,6 +139,9 @@ func describeArgs(args []callArgs) string {
 	}
 	if op, ok := a.op.(named); ok {
 		words = append(words, op.opName())
+	}
+	if len(words) == 0 {
+		return ""
 	}
 	return "(" + strings.Join(words, ", ") + ")"
 }
@@ -179,16 +190,18 @@ func judgeEntries(entries []entry) string {
 	slices.SortFunc(entries, func(a, b entry) int { return a.Rank - b.Rank })
 	what := map[string][]int{}
 	var order []string
-	same := true
+	same, alike, oneLoose := true, true, false
 	for _, e := range entries {
 		same = same && e.What == entries[0].What
+		alike = alike && e.Call == entries[0].Call
+		oneLoose = oneLoose || e.Loose
 		at := e.What + callsite{line: e.Line}.at()
 		if what[at] == nil {
 			order = append(order, at)
 		}
 		what[at] = append(what[at], e.Rank)
 	}
-	if same {
+	if same || alike && oneLoose {
 		return ""
 	}
 	var parts []string

@@ -364,9 +364,9 @@ func TestStandard_6_8_InterAlltoallw(t *testing.T) {
 	})
 }
 
-// maps is what a rank brings to a reduction of n functions, and reduced what comes
+// mapsOf is what a rank brings to a reduction of n functions, and reduced what comes
 // of a group's.
-func maps(side, rank, n int) []affine {
+func mapsOf(side, rank, n int) []affine {
 	list := make([]affine, n)
 	for i := range list {
 		list[i] = affine{uint64(3 + 5*rank + side + i), uint64(item(side, rank, i))}
@@ -375,9 +375,9 @@ func maps(side, rank, n int) []affine {
 }
 
 func reduced(side, ranks, n int) []affine {
-	all := maps(side, ranks-1, n)
+	all := mapsOf(side, ranks-1, n)
 	for r := ranks - 2; r >= 0; r-- {
-		compose().apply(all, maps(side, r, n))
+		compose().apply(all, mapsOf(side, r, n))
 	}
 	return all
 }
@@ -391,7 +391,7 @@ func TestStandard_6_9_InterReduce(t *testing.T) {
 			if side == s.side && root == rank {
 				want = reduced(s.there(), s.sizes[s.there()], n)
 			}
-			err := Reduce(ctx, s.inter, maps(s.side, rank, n), got, compose, s.rootFor(side, root))
+			err := Reduce(ctx, s.inter, mapsOf(s.side, rank, n), got, compose, s.rootFor(side, root))
 			return errors.Join(err, equal("recv", got, want))
 		})
 	})
@@ -401,7 +401,7 @@ func TestStandard_6_9_InterAllreduce(t *testing.T) {
 	interWorld(t, func(ctx context.Context, s sideOf) error {
 		for _, n := range []int{0, 1, 1000} {
 			got := make([]affine, n)
-			err := Allreduce(ctx, s.inter, maps(s.side, s.inter.Rank(), n), got, compose)
+			err := Allreduce(ctx, s.inter, mapsOf(s.side, s.inter.Rank(), n), got, compose)
 			if err := errors.Join(err, equal("recv", got, reduced(s.there(), s.sizes[s.there()], n))); err != nil {
 				return err
 			}
@@ -418,7 +418,7 @@ func TestStandard_6_10_InterReduceScatter(t *testing.T) {
 		rank, size := s.inter.Rank(), s.sizes[s.side]
 		all := reduced(s.there(), s.sizes[s.there()], n)
 		got := make([]affine, n/size)
-		err := ReduceScatterBlock(ctx, s.inter, maps(s.side, rank, n), got, compose)
+		err := ReduceScatterBlock(ctx, s.inter, mapsOf(s.side, rank, n), got, compose)
 		if err := errors.Join(err, equal("block", got, all[rank*n/size:][:n/size])); err != nil {
 			return err
 		}
@@ -434,7 +434,7 @@ func TestStandard_6_10_InterReduceScatter(t *testing.T) {
 			}
 		}
 		got = make([]affine, counts[rank])
-		err = ReduceScatter(ctx, s.inter, maps(s.side, rank, n), got, counts, compose)
+		err = ReduceScatter(ctx, s.inter, mapsOf(s.side, rank, n), got, counts, compose)
 		return errors.Join(err, equal("recv", got, all[before:][:counts[rank]]))
 	})
 }

@@ -859,11 +859,3 @@ func TestTypeCheckOnOneSide(t *testing.T) {
 		return expect(err, ErrSignature, "the message has no signature")
 	})
 }
-
-func TestDebugWords(t *testing.T) {
-	for list, want := range map[string]bool{"": false, "types": true, "leaks, types": true, "typess": false, "types,": true} {
-		if got := debugs(func(string) (string, bool) { return list, true }, "types"); got != want {
-			t.Errorf("%q: %t", list, got)
-		}
-	}
-}
