@@ -87,7 +87,8 @@ func TestStandard_3_8_2_Mprobe(t *testing.T) {
 // 3.8.2: however many goroutines probe, each message goes to one of them.
 func TestStandard_3_8_2_MprobeRace(t *testing.T) {
 	t.Parallel()
-	const each, count, last = 4, 100, 100
+	const each = 4
+	count := often(320) // a multiple of each
 	for _, ranks := range worldSizes(2) {
 		standardWorld(t, ranks, func(ctx context.Context, c *Comm) error {
 			if c.Rank() != 0 {
@@ -263,7 +264,7 @@ func TestStandard_3_8_4_CancelMatchedSend(t *testing.T) {
 // 3.8.4: when the cancel of a send and its receive meet, one of them wins.
 func TestStandard_3_8_4_CancelRace(t *testing.T) {
 	t.Parallel()
-	const rounds = 100
+	rounds := often(120)
 	for _, limit := range []int{16 << 20, 64 << 10} {
 		standardAmong(t, 2, func(ctx context.Context, c *Comm) error {
 			for i := range rounds {

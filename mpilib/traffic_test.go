@@ -29,10 +29,10 @@ func TestTraffic(t *testing.T) {
 	}
 }
 
-const (
-	trafficEach = 150 // messages from each rank to each
-	trafficTags = 3
-)
+const trafficTags = 3
+
+// trafficEach is how many messages each rank sends to each.
+func trafficEach() int { return often(160) }
 
 // trafficSize is one of all orders of magnitude up to 1 MiB; a header fits.
 func trafficSize(rng *rand.Rand) int { return 16 + rng.IntN(1<<(1+rng.IntN(20))) }
@@ -49,9 +49,9 @@ func trafficMessage(buf []byte, from, to, tag, count int) {
 func sendTraffic(ctx context.Context, c *Comm, rng *rand.Rand) error {
 	counts := map[[2]int]int{}
 	var open []*Request
-	for range trafficEach * c.Size() {
+	for range trafficEach() * c.Size() {
 		to, tag := rng.IntN(c.Size()), rng.IntN(trafficTags)
-		for counts[[2]int{to, -1}] == trafficEach {
+		for counts[[2]int{to, -1}] == trafficEach() {
 			to = (to + 1) % c.Size()
 		}
 		counts[[2]int{to, -1}]++
@@ -92,7 +92,7 @@ func sendTraffic(ctx context.Context, c *Comm, rng *rand.Rand) error {
 
 func receiveTraffic(ctx context.Context, c *Comm, rng *rand.Rand) error {
 	counts := map[[2]int]int{}
-	for i := range trafficEach * c.Size() {
+	for i := range trafficEach() * c.Size() {
 		buf, st, err := receiveSome(ctx, c, rng)
 		if err != nil {
 			return fmt.Errorf("message %d: %w", i, err)
