@@ -13,6 +13,7 @@ import (
 	"github.com/isthmus-grid/isthmus/examples/npb/kernel"
 	"github.com/isthmus-grid/isthmus/examples/npb/mg"
 	"github.com/isthmus-grid/isthmus/examples/pingpong/measure"
+	"github.com/isthmus-grid/isthmus/examples/traffic/storm"
 )
 
 // exampleCommand is "isthmus example": the programs of examples/, so that one
@@ -41,6 +42,7 @@ func exampleCommand() *cli.Command {
 			"  isthmus run -n 4 isthmus example is --class W",
 		Subcommands: []*cli.Command{
 			example("pingpong", "measure round trips between two ranks", measure.Main),
+			example("traffic", "send from every rank to every rank for a while, and check every byte", storm.Main),
 			nas("is", "sort integers", is.Classes, is.Run),
 			nas("ep", "random pairs", ep.Classes, ep.Run),
 			nas("cg", "sparse matrix, conjugate gradients", cg.Classes, cg.Run),
