@@ -119,6 +119,9 @@ func (l *Link) Carriers() []Carrier {
 // oldest carrier, and the round trip measured there last; the first carrier's
 // where there is none at the moment.
 func (l *Link) Current() (overlay.Path, time.Duration) {
+	if l.stream == nil {
+		return l.Path, l.RTT
+	}
 	for _, s := range l.stream.Carriers() {
 		if s.Used {
 			return pathOf(s.Carrier), s.RTT

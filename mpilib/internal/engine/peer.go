@@ -53,6 +53,7 @@ type peer struct {
 	// What was sent and is not over.
 	credit  int                 // bytes that may be sent unasked
 	far     int                 // see unasked
+	looked  int                 // how often that was asked for
 	head    int                 // of a large message, may go unasked; 0 if the latest was not waited for
 	offers  map[uint32]*Request // offered or synchronous, until taken or withdrawn
 	nextID  uint32

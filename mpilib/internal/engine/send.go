@@ -20,11 +20,12 @@ const (
 	// receives are there before the messages: so much that nobody waits for the
 	// peer's answer, and that others' messages need not wait long.
 	mostHead = 1 << 20
-	// farRTT is from where on a peer counts as far, and farRate what a path to it
-	// is thought to carry, in bytes a second: twice of that and of the round trip
-	// is sent unasked.
+	// farRTT is from where on a peer counts as far, and farRate what a path to it is
+	// thought to carry before that was measured, in bytes a second. Both are looked
+	// at again after farLook messages: links change their paths.
 	farRTT  = time.Millisecond
 	farRate = 125e6
+	farLook = 64
 )
 
 // Isend starts a send of b to world rank dst, which may be this process. r
@@ -89,13 +90,25 @@ func (p *peer) unasked() int {
 	if p.out.near {
 		return eagerShared
 	}
-	if p.far == 0 {
-		p.far = eagerNear
-		if p.link.RTT > farRTT {
-			p.far = max(eagerNear, min(int(2*farRate*p.link.RTT.Seconds()), p.e.cfg.Unexpected/2))
-		}
+	if p.looked%farLook == 0 {
+		_, rtt := p.link.Current()
+		p.far = unaskedAt(rtt, p.link.Bandwidth(), p.e.cfg.Unexpected)
 	}
+	p.looked++
 	return p.far
+}
+
+// unaskedAt is what goes unasked over a path with that round trip that carries rate
+// bytes a second, as far as was measured: twice what is under way in it, so that the
+// peer's answer is here before the path is empty, and at most half of the credit.
+func unaskedAt(rtt time.Duration, rate float64, credit int) int {
+	if rtt <= farRTT {
+		return eagerNear
+	}
+	if rate == 0 {
+		rate = farRate
+	}
+	return max(eagerNear, int(min(2*rate*rtt.Seconds(), float64(credit/2))))
 }
 
 // announce queues r's message, or an offer of it; it returns false if not even that

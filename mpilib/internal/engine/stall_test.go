@@ -165,6 +165,23 @@ func TestOfferIsAskedFor(t *testing.T) {
 	}
 }
 
+// What goes unasked on a long path is twice what the path holds.
+func TestUnaskedAt(t *testing.T) {
+	for _, tc := range []struct {
+		rtt  time.Duration
+		rate float64
+		want int
+	}{
+		{0, 0, eagerNear}, {time.Millisecond, 1e9, eagerNear},
+		{10 * time.Millisecond, 0, 2_500_000}, {10 * time.Millisecond, 10e6, 200_000}, {100 * time.Millisecond, 1e5, eagerNear},
+		{100 * time.Millisecond, 1e9, 8 << 20}, {time.Hour, 1e300, 8 << 20},
+	} {
+		if got := unaskedAt(tc.rtt, tc.rate, 16<<20); got != tc.want {
+			t.Errorf("%v at %g B/s: %d, want %d", tc.rtt, tc.rate, got, tc.want)
+		}
+	}
+}
+
 // As much of a message goes unasked as the peer's latest answer makes worth while.
 func TestHeadGrowsAndShrinks(t *testing.T) {
 	e, peer := faced(t)
