@@ -232,6 +232,10 @@ func (c *Comm) nextCall(args ...callArgs) (*collectiveCall, error) {
 		c.mu.Unlock()
 		return nil, err
 	}
+	if c.world.engine.Revoked(c.context) {
+		c.mu.Unlock()
+		return nil, ErrRevoked
+	}
 	tag := c.calls
 	c.calls = (c.calls + 1) & MaxTag
 	c.mu.Unlock()
@@ -249,6 +253,7 @@ type collectiveCall struct {
 	context uint32
 	tag     int
 	seen    *calling // in debug mode; else nil
+	pair    bool     // only two ranks make it, who need no other
 }
 
 // part notes that a request is a part of the call.
@@ -271,19 +276,19 @@ func (c *collectiveCall) Recv(ctx context.Context, src int, buf []byte) error {
 }
 
 func (c *collectiveCall) Isend(dst int, buf []byte) collectives.Request {
-	what := transfer{comm: c.comm, send: true, peer: dst, tag: c.tag, elem: 1}
+	what := transfer{comm: c.comm, send: true, peer: dst, tag: c.tag, elem: 1, collective: !c.pair}
 	return exactly{c.part(c.comm.isend(what, c.context, buf, engine.Standard, false)), len(buf)}
 }
 
 func (c *collectiveCall) Irecv(src int, buf []byte) collectives.Request {
-	what := transfer{comm: c.comm, peer: src, tag: c.tag, elem: 1}
+	what := transfer{comm: c.comm, peer: src, tag: c.tag, elem: 1, collective: !c.pair}
 	return exactly{c.part(c.comm.irecv(what, c.context, buf)), len(buf)}
 }
 
 // irecvPart is Irecv into a Part.
 func (c *collectiveCall) irecvPart(src int, p *Part) collectives.Request {
 	into := &arrival{part: *p, buf: p.landing()}
-	what := transfer{comm: c.comm, peer: src, tag: c.tag, elem: 1}
+	what := transfer{comm: c.comm, peer: src, tag: c.tag, elem: 1, collective: !c.pair}
 	r := c.part(c.comm.irecv(what, c.context, into.buf))
 	r.into = into
 	return exactly{r, p.size}

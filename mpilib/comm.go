@@ -25,7 +25,8 @@ type Comm struct {
 	label   atomic.Pointer[string]
 	freed   atomic.Bool
 	handler atomic.Pointer[ErrorHandler]
-	hints   atomic.Uint32 // hints
+	hints   atomic.Uint32                // hints
+	acked   atomic.Pointer[map[int]bool] // processes, by world rank, whose failure is acknowledged; written with mu held
 
 	session *Session // that it was made from, directly or not; else nil
 	inner   *Comm    // of an intercommunicator's local group; else nil

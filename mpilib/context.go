@@ -36,6 +36,8 @@ type comms struct {
 
 	background sync.WaitGroup // calls that go on by themselves; Finalize waits for them
 
+	agreements agreements
+
 	mu    sync.Mutex
 	made  uint32 // contexts this process has handed out
 	ended bool   // nothing starts in the background any more

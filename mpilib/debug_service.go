@@ -43,7 +43,9 @@ const maxNote = 256 << 10
 // nobody is the group of the watchers' receives: whoever fails, there are others.
 type nobody struct{}
 
-func (nobody) Member(int) bool { return false }
+func (nobody) Member(int) bool       { return false }
+func (nobody) Whole() bool           { return false }
+func (nobody) Acknowledged(int) bool { return false }
 
 // listen takes notes until the engine ends.
 func (w *watcher) listen(ctx context.Context) {

@@ -46,6 +46,7 @@ func (c *Comm) raise(err error) error {
 	if err == nil {
 		return nil
 	}
+	err = c.withFailed(err)
 	if h := c.handler.Load(); h != nil {
 		return (*h)(c, err)
 	}

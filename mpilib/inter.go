@@ -100,7 +100,7 @@ func (c *Comm) join(ctx context.Context, call *collectiveCall, leader int, peer 
 	}
 	var s side
 	if leading {
-		line := &collectiveCall{comm: peer, context: peer.context + leaderContext, tag: tag}
+		line := &collectiveCall{comm: peer, context: peer.context + leaderContext, tag: tag, pair: true}
 		talk := &talk{line: line, to: remoteLeader, world: c.world, us: c.group}
 		s = talk.exchange(ctx, t.kind, 0, err)
 		if err == nil && s.err == nil {

@@ -90,7 +90,9 @@ func (p *Persistent) Wait(ctx context.Context) (Status, error) {
 		return emptyStatus, nil
 	}
 	st, err := r.Wait(ctx)
-	p.current = nil
+	if !errors.Is(err, ErrProcFailedPending) {
+		p.current = nil
+	}
 	return st, err
 }
 

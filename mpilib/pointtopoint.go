@@ -2,6 +2,7 @@ package mpilib
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/isthmus-grid/isthmus/mpilib/internal/engine"
@@ -45,7 +46,7 @@ func sent[T Elem](ctx context.Context, comm *Comm, buf []T, dst, tag int, mode e
 // ErrTruncate, is consumed, and leaves buf as it was.
 func Recv[T Elem](ctx context.Context, comm *Comm, buf []T, src, tag int) (Status, error) {
 	r := Irecv(comm, buf, src, tag)
-	st, err := r.Wait(ctx)
+	st, err := r.waitOver(ctx)
 	r.recycle(err)
 	return st, err
 }
@@ -95,7 +96,7 @@ func (c *Comm) isend(what transfer, context uint32, b []byte, mode engine.Mode, 
 	if w := c.world.watch; w != nil {
 		w.started(r, context)
 	}
-	c.world.engine.Isend(&r.core, c, context, c.global(what.peer), what.tag, b, mode, hold)
+	c.world.engine.Isend(&r.core, c.parties(what.collective), context, c.global(what.peer), what.tag, b, mode, hold)
 	return r
 }
 
@@ -125,7 +126,7 @@ func (c *Comm) irecv(what transfer, context uint32, b []byte) *Request {
 	if w := c.world.watch; w != nil {
 		w.started(r, context)
 	}
-	c.world.engine.Irecv(&r.core, c, context, c.global(what.peer), what.tag, b)
+	c.world.engine.Irecv(&r.core, c.parties(what.collective), context, c.global(what.peer), what.tag, b)
 	return r
 }
 
@@ -142,8 +143,9 @@ func both(ctx context.Context, in, out *Request) (Status, error) {
 		in.Cancel()
 		out.Cancel()
 	}
-	statuses, err := Waitall(ctx, in, out)
-	return statuses[0], err
+	st, inErr := in.waitOver(ctx)
+	_, outErr := out.Wait(ctx)
+	return st, errors.Join(inErr, outErr)
 }
 
 // SendrecvReplace is Sendrecv of one buffer, whose contents the message that
@@ -192,7 +194,7 @@ func (c *Comm) probe(ctx context.Context, call string, src, tag int, take bool) 
 		return Message{Status: nullStatus, comm: c}, nil
 	}
 	over := c.world.watch.probing(transfer{comm: c, peer: src, tag: tag})
-	m, err := c.world.engine.Probe(ctx, c, c.context, c.global(src), tag, take)
+	m, err := c.world.engine.Probe(ctx, c.parties(false), c.context, c.global(src), tag, take)
 	over()
 	if err != nil {
 		return Message{}, c.raise(fmt.Errorf("mpilib: rank %d: %s: %v: %w", c.rank, call, transfer{comm: c, peer: src, tag: tag}, err))
@@ -207,7 +209,7 @@ func (c *Comm) iprobe(call string, src, tag int, take bool) (Message, bool, erro
 	if src == ProcNull {
 		return Message{Status: nullStatus, comm: c}, true, nil
 	}
-	m, ok, err := c.world.engine.Iprobe(c, c.context, c.global(src), tag, take)
+	m, ok, err := c.world.engine.Iprobe(c.parties(false), c.context, c.global(src), tag, take)
 	if err != nil {
 		return Message{}, false, c.raise(fmt.Errorf("mpilib: rank %d: %s: %v: %w", c.rank, call, transfer{comm: c, peer: src, tag: tag}, err))
 	}
@@ -240,6 +242,6 @@ func MIrecv[T Elem](m Message, buf []T) *Request {
 	if w := m.comm.world.watch; w != nil {
 		w.started(r, m.comm.context)
 	}
-	m.matched.Irecv(&r.core, m.comm, b)
+	m.matched.Irecv(&r.core, m.comm.parties(false), b)
 	return r
 }

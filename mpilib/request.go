@@ -22,12 +22,13 @@ type Request struct {
 
 // transfer says what a request is about, in terms of its communicator.
 type transfer struct {
-	comm   *Comm
-	send   bool
-	signed bool // the message begins with a signature
-	peer   int  // rank in comm, or AnySource
-	tag    int  // or AnyTag
-	elem   int  // bytes in an element
+	comm       *Comm
+	send       bool
+	signed     bool // the message begins with a signature
+	collective bool // it is part of a collective call, which needs all ranks
+	peer       int  // rank in comm, or AnySource
+	tag        int  // or AnyTag
+	elem       int  // bytes in an element
 }
 
 // head returns how many bytes of the message come before the program's.
@@ -93,14 +94,27 @@ var nullStatus = Status{Source: ProcNull, Tag: AnyTag}
 // Wait returns when the transfer is complete or has failed, or when ctx is
 // done. In the last case it is given up, as by MPI_Cancel: a receive matches
 // no message any more; a send may or may not arrive. In every case the buffer
-// belongs to the caller again. Later calls return the same.
+// belongs to the caller again, and later calls return the same, but with
+// ErrProcFailedPending: then the transfer goes on, and can be waited for again.
 func (r *Request) Wait(ctx context.Context) (Status, error) {
 	r.await(ctx)
+	if err := r.heldUp(); err != nil {
+		return r.held(err)
+	}
 	return r.result()
 }
 
-// await returns when the request is complete or given up. It fails only for a part of
-// a collective call that the debug mode finds at odds with others'.
+// heldUp says why a receive from any source is not to be waited for though it
+// goes on, or returns nil.
+func (r *Request) heldUp() error {
+	if r.never || r.what.send || r.what.peer != AnySource {
+		return nil
+	}
+	return r.core.Held()
+}
+
+// await returns when the request is complete, given up or held up. It fails only for a
+// part of a collective call that the debug mode finds at odds with others'.
 func (r *Request) await(ctx context.Context) error {
 	switch {
 	case r.never:
@@ -112,10 +126,20 @@ func (r *Request) await(ctx context.Context) error {
 	return nil
 }
 
+// held is what Wait and Test return for a request that goes on, but is not to be
+// waited for because of err.
+func (r *Request) held(err error) (Status, error) {
+	return emptyStatus, r.what.comm.raise(fmt.Errorf("mpilib: rank %d: %v%s: %w", r.what.comm.rank, r.what, r.line(), err))
+}
+
 // Test says whether the request is complete, and if so what Wait would return
 // (MPI_Test).
 func (r *Request) Test() (st Status, done bool, err error) {
 	if !r.never && !r.core.Done() {
+		if err := r.heldUp(); err != nil {
+			st, err = r.held(err)
+			return st, false, err
+		}
 		return Status{}, false, nil
 	}
 	st, err = r.result()
@@ -208,8 +232,10 @@ func Waitany(ctx context.Context, requests ...*Request) (int, Status, error) {
 	if err != nil || i == Undefined {
 		return Undefined, emptyStatus, err
 	}
-	st, err := requests[i].result()
-	return i, st, err
+	if st, done, err := requests[i].Test(); done || err != nil {
+		return i, st, err
+	}
+	return Waitany(ctx, requests...) // what held it up was acknowledged just now
 }
 
 // Waitsome waits until at least one of the requests is complete and returns which
@@ -229,7 +255,7 @@ func Testsome(requests ...*Request) (done []int, statuses []Status, err error) {
 		if r == nil {
 			continue
 		}
-		if st, ok, err := r.Test(); ok {
+		if st, ok, err := r.Test(); ok || err != nil {
 			done, statuses, errs = append(done, i), append(statuses, st), append(errs, err)
 		}
 	}
@@ -246,7 +272,7 @@ func Testany(requests ...*Request) (i int, st Status, done bool, err error) {
 			continue
 		}
 		open = true
-		if st, done, err := r.Test(); done {
+		if st, done, err := r.Test(); done || err != nil {
 			return i, st, true, err
 		}
 	}
@@ -257,7 +283,7 @@ func Testany(requests ...*Request) (i int, st Status, done bool, err error) {
 // returns (MPI_Testall).
 func Testall(requests ...*Request) ([]Status, bool, error) {
 	for _, r := range requests {
-		if r != nil && !r.never && !r.core.Done() {
+		if r != nil && !r.never && !r.core.Done() && r.heldUp() == nil {
 			return nil, false, nil
 		}
 	}

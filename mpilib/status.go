@@ -47,7 +47,7 @@ var (
 	ErrTag        = errors.New("no such tag")
 	ErrType       = errors.New("type cannot be sent")
 	ErrCount      = errors.New("wrong count")
-	ErrProcFailed = engine.ErrProcFailed // the link to it is lost
+	ErrProcFailed = engine.ErrProcFailed // MPI_ERR_PROC_FAILED; errors.As finds a *ProcFailedError
 	ErrFinalized  = engine.ErrFinalized  // this process's world, or the peer's
 	ErrEnv        = errors.New("contradictory environment")
 )

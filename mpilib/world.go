@@ -115,7 +115,7 @@ func Init(ctx context.Context, opts ...Option) (*World, error) {
 	}
 	cfg.place.unshared = cfg.place.unshared || cfg.unshared
 	w := &World{config: cfg}
-	w.engine = engine.New(engine.Config{Rank: cfg.place.rank, Size: cfg.place.size, Unexpected: cfg.limit, Near: !cfg.place.unshared, Connect: w.connect})
+	w.engine = engine.New(engine.Config{Rank: cfg.place.rank, Size: cfg.place.size, Unexpected: cfg.limit, Near: !cfg.place.unshared, Connect: w.connect, Told: w.told})
 	if err := w.firstComms(); err != nil {
 		return nil, fmt.Errorf("mpilib: Init: %w", err)
 	}

@@ -143,11 +143,16 @@ func TestKilledPeer(t *testing.T) {
 	for _, err := range []error{
 		Send(ctx, c, buf, 1, 1), Barrier(ctx, c),
 		func() error { _, err := c.Probe(ctx, 1, 1); return err }(),
-		w.Finalize(ctx),
+		func() error { _, err := c.Probe(ctx, AnySource, 1); return err }(),
+		func() error { _, err := Recv(ctx, c, buf, AnySource, 1); return err }(),
 	} {
-		if !errors.Is(err, ErrProcFailed) {
+		var failed *ProcFailedError
+		if !errors.Is(err, ErrProcFailed) || errors.Is(err, ErrProcFailedPending) || !errors.As(err, &failed) || fmt.Sprint(failed.Ranks) != "[1]" {
 			t.Errorf("%v", err)
 		}
+	}
+	if err := w.Finalize(ctx); err != nil { // there is nobody to part from
+		t.Error(err)
 	}
 }
 

@@ -75,6 +75,7 @@ type Connector interface {
 // keeps its class on the way.
 var (
 	ErrUnknownProcess = errors.New("process is not registered")         // it may yet start
+	ErrEnded          = errors.New("process has ended")                 // it was there, and has died
 	ErrUnknownSite    = errors.New("site is not connected")             // its frontal has no session with the broker
 	ErrNoPath         = errors.New("no technique connects the sites")   // the plan has no step
 	ErrRefused        = errors.New("refused")                           // the other side said no

@@ -25,7 +25,10 @@ const (
 	EnvelopeShare     EnvelopeKind = 11 // Length bytes follow that say how to map the sender's shared memory; none: there will be none
 	EnvelopeSwitch    EnvelopeKind = 12 // what the sender says after this comes through the shared memory
 	EnvelopeBell      EnvelopeKind = 13 // the receiver slept and is to look at the shared memory; alone after Switch
-	envelopeKinds     EnvelopeKind = 14
+	EnvelopeFailed    EnvelopeKind = 14 // the process of world rank ID has failed, as far as the sender knows: nobody talks to it any more
+	EnvelopeRevoked   EnvelopeKind = 15 // Tag contexts from Context on are revoked: nothing is sent or received in them any more
+	EnvelopeNote      EnvelopeKind = 16 // Length bytes of an agreement among the communicator's processes follow; they match no receive
+	envelopeKinds     EnvelopeKind = 17
 )
 
 // Flags of an Envelope.
@@ -55,7 +58,7 @@ type Envelope struct {
 	Flags   uint8
 	Context uint32 // of the communicator, agreed by its members
 	Tag     uint32 // at most 1<<31 - 1
-	ID      uint32 // of an offer or a synchronous message
+	ID      uint32 // of an offer or a synchronous message; of EnvelopeFailed, a world rank
 	Length  uint64
 }
 
@@ -88,6 +91,9 @@ var uses = [envelopeKinds]fields{
 	EnvelopeShare:     {length: true},
 	EnvelopeSwitch:    {},
 	EnvelopeBell:      {},
+	EnvelopeFailed:    {id: true},
+	EnvelopeRevoked:   {match: true},
+	EnvelopeNote:      {match: true, length: true},
 }
 
 // ParseEnvelope decodes the first EnvelopeLen bytes of b and checks that they

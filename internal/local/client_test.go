@@ -425,23 +425,26 @@ func TestDirectory(t *testing.T) {
 	}
 	absent := me
 	absent.Rank = 6
-	if _, err := a.Dial(short, absent, overlay.AllWays); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "for a process to listen on "+filepath.Join(dir, "rank-6.sock")) {
+	if _, err := a.Dial(short, absent, overlay.AllWays); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "for a process to listen on "+filepath.Join(dir, "rank-6-")) {
 		t.Errorf("Dial: %v", err)
 	}
 	b.Close()
 	if _, err := b.Accept(ctx); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("Accept after Close: %v", err)
 	}
-	if _, err := os.Stat(filepath.Join(dir, "rank-5.sock")); !errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Stat(b.socket(5)); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the socket stays: %v", err)
 	}
 	// A dead process leaves its socket; its successor takes the place.
-	stale, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(dir, "rank-5.sock"), Net: "unix"})
+	stale, err := net.ListenUnix("unix", &net.UnixAddr{Name: b.socket(5), Net: "unix"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	stale.SetUnlinkOnClose(false)
 	stale.Close()
+	if _, err := a.Dial(ctx, other, overlay.AllWays); !errors.Is(err, overlay.ErrEnded) {
+		t.Errorf("to a dead process: %v", err)
+	}
 	if b, err = Listen(dir, other); err != nil {
 		t.Errorf("after a death: %v", err)
 	} else {

@@ -14,17 +14,21 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// pollEvery is how often a Dial looks again for a process that has not started
-// and maxSocketPath the longest path that fits a Unix socket's address on
-// every supported system.
+// pollEvery is how often a Dial looks again for a process that has not started,
+// deadAfter how long a socket must be there with nobody behind it before its
+// process counts as dead (a job that was given the key of an earlier one finds
+// that one's sockets until its own processes have started), and maxSocketPath the
+// longest path that fits a Unix socket's address on every supported system.
 const (
 	pollEvery     = 5 * time.Millisecond
+	deadAfter     = 2 * time.Second
 	maxSocketPath = 103
 )
 
 // Directory joins processes of one machine and one user with no daemon: rank N
-// listens on the socket rank-N.sock in a directory that only its owner can
-// enter. It starts no goroutine.
+// listens on the socket rank-N-D.sock in a directory that only its owner can
+// enter, where D is the end of the job's name, so that what a dead job left
+// behind is not taken for this one's. It starts no goroutine.
 type Directory struct {
 	dir     string
 	process overlay.ProcessName
@@ -75,12 +79,16 @@ func (d *Directory) listen() error {
 }
 
 func (d *Directory) socket(rank uint32) string {
-	return filepath.Join(d.dir, fmt.Sprintf("rank-%d.sock", rank))
+	const digits = 8
+	job := string(d.process.Job)
+	return filepath.Join(d.dir, fmt.Sprintf("rank-%d-%s.sock", rank, job[max(0, len(job)-digits):]))
 }
 
-// Dial implements overlay.Connector.
+// Dial implements overlay.Connector. Of a process that was killed the socket is
+// left, with nobody behind it: that is overlay.ErrEnded after a while.
 func (d *Directory) Dial(ctx context.Context, peer overlay.ProcessName, _ overlay.Ways) (overlay.Carrier, error) {
 	start := time.Now()
+	var deadSince time.Time // zero: it is not
 	name := d.socket(peer.Rank)
 	var dialer net.Dialer
 	tick := time.NewTicker(pollEvery)
@@ -95,6 +103,14 @@ func (d *Directory) Dial(ctx context.Context, peer overlay.ProcessName, _ overla
 		passing := errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.EAGAIN)
 		if !passing && ctx.Err() == nil {
 			return overlay.Carrier{}, fmt.Errorf("local.Dial: %v: %w: %w", peer, overlay.ErrUnreachable, err)
+		}
+		switch {
+		case !errors.Is(err, syscall.ECONNREFUSED):
+			deadSince = time.Time{}
+		case deadSince.IsZero():
+			deadSince = time.Now()
+		case time.Since(deadSince) > deadAfter:
+			return overlay.Carrier{}, fmt.Errorf("local.Dial: %v: %w: nobody has listened on %s for %v", peer, overlay.ErrEnded, name, deadAfter)
 		}
 		select {
 		case <-tick.C:

@@ -308,6 +308,7 @@ func (m *Member) step() bool {
 	switch {
 	case a.stage == gathering && root:
 		a.accepted, a.value = true, a.sum
+		a.value.Failed = a.value.Failed.Union(m.failed) // also those who failed since they, or others, contributed
 		a.stage, a.heard = proposed, Set{}
 		m.down(Propose, a.value)
 	case a.stage == gathering:

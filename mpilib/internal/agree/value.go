@@ -5,7 +5,7 @@ package agree
 type Value struct {
 	Flags  uint64 // and, as MPI_Comm_agree has it
 	Max    uint64 // the greatest: of proposals for a context, say
-	Failed Set    // union: who is known to have failed
+	Failed Set    // union: who is known to have failed, by the members or, at last, by the leader
 	Acked  Set    // intersection: whose failure the application has acknowledged
 }
 

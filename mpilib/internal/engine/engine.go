@@ -42,6 +42,10 @@ type Config struct {
 	// Connect returns when Attach was called for the rank, or why not. It is called
 	// from goroutines of the engine, once for each peer.
 	Connect func(ctx context.Context, rank int) error
+
+	// Told is told of news, one after the other, by a goroutine of the engine. It
+	// may call the engine. nil: nobody is.
+	Told func(News)
 }
 
 // An Engine moves the messages of one process. Safe for concurrent use.
@@ -58,6 +62,16 @@ type Engine struct {
 
 	lanes   lanes
 	sharing sharing
+
+	// See failure.go and seek.go.
+	dead    []int             // world ranks that have failed, in the order in which that was learned
+	outcast bool              // others take this process for failed
+	revokes map[uint32]uint32 // first context: how many from there on
+	revoked map[uint32]bool
+	news    []News
+	telling bool
+	sought  []sought
+	seeking bool
 
 	tending bool // the keeper's clock runs
 	tend    chan struct{}
@@ -77,6 +91,14 @@ type msgContext struct {
 type Group interface {
 	// Member reports whether a world rank is in the group.
 	Member(world int) bool
+
+	// Whole reports whether its transfers need all members, as those of a
+	// collective call do: the failure of any ends them.
+	Whole() bool
+
+	// Acknowledged reports whether a member's failure keeps no receive from any
+	// source from being waited for any more.
+	Acknowledged(world int) bool
 }
 
 // New returns an engine without links. Close ends it.
@@ -108,7 +130,7 @@ func (e *Engine) Attach(l *link.Link) {
 	defer e.mu.Unlock()
 	rank := int(l.Peer.Rank)
 	if e.ctx.Err() != nil || rank >= e.cfg.Size || e.peers[rank] == nil || e.peers[rank].link != nil || e.peers[rank].failed != nil {
-		e.work.Go(func() { l.Conn.Close() })
+		e.work.Go(func() { e.turnAway(l) })
 		return
 	}
 	if e.remote == 0 {
@@ -156,34 +178,27 @@ func (e *Engine) wakeProbes() {
 
 // hopeless says why no message can come from source any more, or returns nil.
 // mu is held.
-func (e *Engine) hopeless(g Group, source int) error {
+func (e *Engine) hopeless(source int) error {
 	switch {
 	case e.closed != nil:
 		return e.closed
-	case source == e.cfg.Rank:
+	case source == e.cfg.Rank || source == AnySource:
 		return nil
-	case source != AnySource:
-		p := e.peers[source]
-		if p.failed == nil && p.gone {
-			return p.left()
-		}
-		return p.failed
 	}
-	for _, p := range e.peers {
-		if p != nil && p.failed != nil && !p.gone && g.Member(p.rank) {
-			return p.failed
-		}
+	p := e.peers[source]
+	if p.failed == nil && p.gone {
+		return p.left()
 	}
-	return nil
+	return p.failed
 }
 
 // failReceives completes every posted receive that the end of a peer makes
-// hopeless; with wild also those from any source of a group it is in. mu is held.
-func (e *Engine) failReceives(p *peer, err error, wild bool) {
+// hopeless. mu is held.
+func (e *Engine) failReceives(p *peer, err error) {
 	for _, c := range e.contexts {
 		c.table.Posted(func(m *match.Receive[*Request]) bool {
 			r := m.Owner
-			if r.peer == p.rank || wild && r.peer == AnySource && r.group.Member(p.rank) {
+			if r.peer == p.rank {
 				c.table.Withdraw(m)
 				r.finish(err)
 			}

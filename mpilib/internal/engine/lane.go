@@ -156,7 +156,7 @@ func (p *peer) ended() {
 func (p *peer) take(env wire.Envelope, payload []byte) error {
 	want := uint64(0)
 	switch env.Kind {
-	case wire.EnvelopeEager, wire.EnvelopeData:
+	case wire.EnvelopeEager, wire.EnvelopeData, wire.EnvelopeNote:
 		want = env.Length
 	case wire.EnvelopeShare, wire.EnvelopeSwitch, wire.EnvelopeBell:
 		return fmt.Errorf("%w: envelope kind %d in shared memory", wire.ErrMalformed, env.Kind)

@@ -68,6 +68,8 @@ type peer struct {
 	isClosed       bool          // confirmed is
 	confirmedFirst bool          // it was by the peer, before the link ended
 
+	notes int // that the owner was not told of yet
+
 	stats Traffic
 }
 
@@ -96,6 +98,7 @@ func (p *peer) attach(l *link.Link) {
 	if more := p.e.cfg.Unexpected - firstCredit; more > 0 {
 		p.control(wire.Envelope{Kind: wire.EnvelopeCredit, Length: uint64(more)})
 	}
+	p.inform()
 	wake(p.toReader)
 	wake(p.toWriter)
 	p.e.work.Go(p.reader)
@@ -113,9 +116,7 @@ func (p *peer) wantLink() {
 		if err := p.e.cfg.Connect(p.e.ctx, p.rank); err != nil {
 			p.e.mu.Lock()
 			defer p.e.mu.Unlock()
-			if p.link == nil {
-				p.fail(fmt.Errorf("rank %d of the world: %w", p.rank, err))
-			}
+			p.unreached(err)
 		}
 	})
 }
@@ -151,6 +152,10 @@ func (p *peer) fail(err error) {
 			f.r.finish(p.failed)
 		}
 	}
+	if r := p.in.request; r != nil && !p.reading { // else whoever reads ends it
+		p.in.request, p.in.into = nil, nil
+		r.finish(p.failed)
+	}
 	p.confirm()
 	if p.link != nil {
 		p.link.Conn.Close()
@@ -161,7 +166,11 @@ func (p *peer) fail(err error) {
 	if p.near.open {
 		p.e.lanes.remove(p)
 	}
-	p.e.failReceives(p, p.failed, !p.gone)
+	p.e.failReceives(p, p.failed)
+	if p.e.closed == nil && !p.gone && errors.Is(err, ErrProcFailed) {
+		p.e.died(p)
+	}
+	p.e.lost(p.rank)
 }
 
 // depart notes the peer's goodbye: it neither sends nor receives any more. mu is held.
@@ -183,7 +192,8 @@ func (p *peer) depart() {
 		p.out.remove(r)
 		r.finish(p.left())
 	}
-	p.e.failReceives(p, p.left(), false)
+	p.e.failReceives(p, p.left())
+	p.e.lost(p.rank)
 }
 
 func (p *peer) confirm() {
@@ -288,8 +298,8 @@ func (e *Engine) Goodbye(ctx context.Context) error {
 	e.drain(ctx)
 	var open []*peer
 	for _, p := range e.peers {
-		if p == nil || p.link == nil && !p.out.any() && len(p.backlog) == 0 && p.failed == nil {
-			continue
+		if p == nil || p.failed != nil || p.link == nil && !p.out.any() && len(p.backlog) == 0 {
+			continue // there is nobody to part from
 		}
 		open = append(open, p)
 		if !p.gone {

@@ -6,7 +6,9 @@ import (
 
 type everybody struct{}
 
-func (everybody) Member(int) bool { return true }
+func (everybody) Member(int) bool       { return true }
+func (everybody) Whole() bool           { return false }
+func (everybody) Acknowledged(int) bool { return false }
 
 func TestQueries(t *testing.T) {
 	e := New(Config{Rank: 0, Size: 1})

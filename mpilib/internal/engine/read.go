@@ -43,6 +43,7 @@ type message struct {
 	size   uint64 // of all of it
 	id     uint32 // of an offer or a synchronous message
 	offer  bool
+	note   bool     // it is one: see failure.go
 	taken  bool     // a receive or a matched probe has it: no cancel gets it back
 	sender *Request // a send to self that waits for its receive; nil for others
 	paid   int      // credit that its taking gives back
@@ -68,7 +69,7 @@ func (p *peer) readTurn(ctx context.Context, r *Request) {
 	p.turns++
 	p.readCtx.watch(p.e, ctx, p.interruptRead)
 	r.reader, p.readFor = p, r
-	for r.state != complete && p.failed == nil && !p.near.open && ctx.Err() == nil && !(r.send && p.writable()) {
+	for r.state != complete && r.held() == nil && p.failed == nil && !p.near.open && ctx.Err() == nil && !(r.send && p.writable()) {
 		p.step(r.send)
 	}
 	r.reader, p.readFor = nil, nil
@@ -317,6 +318,12 @@ func (p *peer) handle(env wire.Envelope) error {
 		return p.switched()
 	case wire.EnvelopeBell:
 		p.near.rung = true
+	case wire.EnvelopeFailed:
+		return p.isFailed(env)
+	case wire.EnvelopeRevoked:
+		return p.isRevoked(env)
+	case wire.EnvelopeNote:
+		return p.note(env)
 	}
 	return nil
 }
@@ -334,7 +341,7 @@ func (p *peer) eager(env wire.Envelope) error {
 	cost := int(n) + messageCost
 	c := p.e.contextOf(env.Context)
 	switch m := c.table.Arrive(int32(p.rank), int32(env.Tag)); {
-	case p.e.closed != nil:
+	case p.e.unwanted(env.Context):
 		p.owe(cost)
 		if env.Flags&wire.EnvelopeSynchronous != 0 {
 			p.decline(env.ID, false)
@@ -390,7 +397,7 @@ func (p *peer) offer(env wire.Envelope) error {
 	}
 	c := p.e.contextOf(env.Context)
 	switch m := c.table.Arrive(int32(p.rank), int32(env.Tag)); {
-	case p.e.closed != nil:
+	case p.e.unwanted(env.Context):
 		p.decline(env.ID, true)
 	case m != nil:
 		p.matched(m.Owner, env)
@@ -498,13 +505,15 @@ func (p *peer) arrived() error {
 	case r != nil:
 		r.finish(cmp.Or(r.giveUp, r.err))
 	case m == nil: // dropped
+	case m.note:
+		p.noted(m)
 	case m.offer:
 		p.headArrived(m)
 	default: // its receive may have been posted while it came
 		c := p.e.contextOf(m.ctxID)
 		if to := c.table.Arrive(m.entry.Source, m.entry.Tag); to != nil {
 			p.e.give(to.Owner, m)
-		} else if p.e.closed == nil {
+		} else if !p.e.unwanted(m.ctxID) {
 			p.keep(m)
 		}
 	}

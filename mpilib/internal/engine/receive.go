@@ -17,16 +17,21 @@ func (e *Engine) Irecv(r *Request, g Group, ctxID uint32, src, tag int, b []byte
 	defer e.mu.Unlock()
 	r.begin(e, g, ctxID, src, tag, b)
 	r.post = match.Receive[*Request]{Source: int32(src), Tag: int32(tag), Owner: r}
+	if err := e.refused(g, ctxID); err != nil {
+		r.finish(err)
+		return
+	}
 	c := e.contextOf(ctxID)
 	if m := c.table.Take(int32(src), int32(tag)); m != nil {
 		e.give(r, m.Owner)
 		return
 	}
-	if err := e.hopeless(g, src); err != nil {
+	if err := e.hopeless(src); err != nil {
 		r.finish(err)
 		return
 	}
 	c.table.Post(&r.post)
+	e.seek(g, src, false)
 }
 
 // copiedLocked is up to how many bytes are copied with mu held.
@@ -186,6 +191,9 @@ func (m Matched) Irecv(r *Request, g Group, b []byte) {
 func (e *Engine) Iprobe(g Group, ctxID uint32, src, tag int, take bool) (m Matched, found bool, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if err := e.refused(g, ctxID); err != nil {
+		return Matched{}, false, err
+	}
 	if m, found = e.find(ctxID, src, tag, take); found {
 		return m, true, nil
 	}
@@ -196,11 +204,20 @@ func (e *Engine) Iprobe(g Group, ctxID uint32, src, tag int, take bool) (m Match
 			return m, true, nil
 		}
 	}
-	err = e.hopeless(g, src)
+	e.seek(g, src, true)
+	err = e.barren(g, src)
 	if e.closed == nil && errors.Is(err, ErrFinalized) {
 		err = nil // the peer has left in order: there is no message, and that is all
 	}
 	return Matched{}, false, err
+}
+
+// barren says why a probe finds nothing any more, or returns nil. mu is held.
+func (e *Engine) barren(g Group, src int) error {
+	if src == AnySource && e.closed == nil {
+		return e.bereft(g)
+	}
+	return e.hopeless(src)
 }
 
 // find is a probe. mu is held.
@@ -222,12 +239,16 @@ func (e *Engine) Probe(ctx context.Context, g Group, ctxID uint32, src, tag int,
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for {
+		if err := e.refused(g, ctxID); err != nil {
+			return Matched{}, err
+		}
 		if m, found := e.find(ctxID, src, tag, take); found {
 			return m, nil
 		}
-		if err := e.hopeless(g, src); err != nil {
+		if err := e.barren(g, src); err != nil {
 			return Matched{}, err
 		}
+		e.seek(g, src, true)
 		if ctx.Err() != nil {
 			return Matched{}, context.Cause(ctx)
 		}

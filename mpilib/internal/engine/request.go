@@ -38,11 +38,12 @@ type Request struct {
 	giveUp   error // why its owner waits no longer, while moving
 	got      Result
 
-	id    uint32 // of an offer or a synchronous send
-	at    int    // bytes that were sent, or received, so far
-	asks  bool   // the receiver wants the rest
-	ended bool   // the receiver wants nothing more, while moving
-	mark  uint64 // of the last byte lent to the link
+	id     uint32 // of an offer or a synchronous send
+	at     int    // bytes that were sent, or received, so far
+	asks   bool   // the receiver wants the rest
+	ended  bool   // the receiver wants nothing more, while moving
+	orphan bool   // a copy of one that was given up
+	mark   uint64 // of the last byte lent to the link
 }
 
 // requestState says where a request is:
@@ -126,7 +127,8 @@ func (r *Request) Result() (Result, error) { return r.got, r.err }
 
 // Wait returns when the request is complete or, if ctx is done before, when it
 // has been given up: a receive matches no message any more, a send may or may
-// not arrive. In every case the buffer belongs to the caller again.
+// not arrive. In every case but one the buffer belongs to the caller again: with
+// ErrProcFailedPending the request goes on.
 func (r *Request) Wait(ctx context.Context) (Result, error) {
 	e := r.e
 	e.mu.Lock()
@@ -134,6 +136,10 @@ func (r *Request) Wait(ctx context.Context) (Result, error) {
 		if ctx.Err() != nil && r.giveUp == nil {
 			r.abandon(context.Cause(ctx))
 			continue
+		}
+		if err := r.held(); err != nil {
+			e.mu.Unlock()
+			return Result{}, err
 		}
 		p := r.served()
 		if r.giveUp != nil { // whoever moves its bytes has been told
@@ -173,7 +179,7 @@ func (r *Request) polled() bool {
 }
 
 // here makes a Request what somebody waits for at the lanes, as signal does.
-func (r *Request) here() bool { return r.state == complete }
+func (r *Request) here() bool { return r.state == complete || r.held() != nil }
 
 func (r *Request) signal() <-chan struct{} { return r.finished() }
 
@@ -279,7 +285,7 @@ func (r *Request) Cancel() {
 	}
 }
 
-// WaitAny returns when one of the requests, of one engine, is complete, and which;
+// WaitAny returns when one of the requests, of one engine, is complete or Held, and which;
 // or the error of ctx, which gives none of them up.
 func WaitAny(ctx context.Context, rs []*Request) (int, error) {
 	e := rs[0].e
@@ -288,7 +294,7 @@ func WaitAny(ctx context.Context, rs []*Request) (int, error) {
 	var any chan struct{}
 	for {
 		for i, r := range rs {
-			if r.state == complete {
+			if r.state == complete || r.held() != nil {
 				return i, nil
 			}
 		}
@@ -327,7 +333,7 @@ type anyOf struct {
 }
 
 func (w anyOf) here() bool {
-	return slices.ContainsFunc(w.rs, func(r *Request) bool { return r.state == complete })
+	return slices.ContainsFunc(w.rs, (*Request).here)
 }
 
 func (w anyOf) signal() <-chan struct{} { return w.any }

@@ -41,6 +41,10 @@ func (e *Engine) Isend(r *Request, g Group, ctxID uint32, dst, tag int, b []byte
 		r.finish(e.closed)
 		return
 	}
+	if err := e.refused(g, ctxID); err != nil {
+		r.finish(err)
+		return
+	}
 	if mode == Buffered {
 		own := &Request{e: e, group: g, state: waiting, send: true, ctxID: ctxID, peer: dst, tag: tag, buf: slices.Clone(b), got: r.got}
 		r.finish(nil)
@@ -216,6 +220,9 @@ func (p *peer) over(r *Request) {
 		return
 	}
 	p.out.remove(r)
+	if r.giveUp == nil && p.e.revoked[r.ctxID] { // the peer has dropped it
+		r.giveUp = ErrRevoked
+	}
 	r.finish(r.giveUp)
 }
 
@@ -249,7 +256,7 @@ func (p *peer) abandon(r *Request, err error) {
 	}
 	// The peer knows of it. What it may want is sent from a copy.
 	own := &Request{e: p.e, group: r.group, state: waiting, send: true, mode: r.mode, ctxID: r.ctxID, peer: r.peer, tag: r.tag,
-		buf: slices.Clone(r.buf), got: r.got, id: r.id, at: r.at, asks: r.asks}
+		buf: slices.Clone(r.buf), got: r.got, id: r.id, at: r.at, asks: r.asks, orphan: true}
 	if p.offers[r.id] == r {
 		p.offers[r.id] = own
 		if !r.asks {

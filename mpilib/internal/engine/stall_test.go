@@ -19,7 +19,9 @@ import (
 // everyone is a group of all.
 type everyone struct{}
 
-func (everyone) Member(int) bool { return true }
+func (everyone) Member(int) bool       { return true }
+func (everyone) Whole() bool           { return false }
+func (everyone) Acknowledged(int) bool { return false }
 
 // bareConn is a socket in the place of a link.
 type bareConn struct{ *net.TCPConn }

@@ -1,0 +1,142 @@
+package mpilib
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/isthmus-grid/isthmus/mpilib/internal/engine"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/group"
+)
+
+// This file and revoke.go and agreement.go are what programs go on with after
+// the death of a process: User Level Failure Mitigation (ULFM), as proposed to
+// the MPI forum. The package's documentation says how they fit together.
+
+var (
+	// ErrProcFailedPending (MPI_ERR_PROC_FAILED_PENDING) is that of waiting for an
+	// Irecv from AnySource while a failure of a process that might have sent is
+	// not acknowledged. The receive goes on, and its buffer stays its own: call
+	// AckFailed and wait again, or Cancel. It is an ErrProcFailed, too.
+	ErrProcFailedPending = engine.ErrProcFailedPending
+	// ErrRevoked (MPI_ERR_REVOKED) is that of calls on a communicator for which
+	// some process has called Revoke.
+	ErrRevoked = engine.ErrRevoked
+)
+
+// A ProcFailedError says which processes of a communicator have failed. Every
+// error that is an ErrProcFailed has one in it, for errors.As.
+type ProcFailedError struct {
+	Comm  string // its name
+	Ranks []int  // in it, of an intercommunicator's remote group, rising: all that are known to have failed by then
+	Err   error  // what failed, and why
+}
+
+func (e *ProcFailedError) Error() string { return e.Err.Error() }
+
+// Unwrap returns Err.
+func (e *ProcFailedError) Unwrap() error { return e.Err }
+
+// withFailed adds to an ErrProcFailed which processes have failed.
+func (c *Comm) withFailed(err error) error {
+	var already *ProcFailedError
+	if !errors.Is(err, ErrProcFailed) || errors.As(err, &already) {
+		return err
+	}
+	e := &ProcFailedError{Comm: c.Name(), Err: err}
+	for _, world := range c.world.engine.Dead() {
+		if rank := c.peers.Rank(world); rank >= 0 {
+			e.Ranks = append(e.Ranks, rank)
+		}
+	}
+	slices.Sort(e.Ranks)
+	return e
+}
+
+// failed returns the processes of c, world ranks of both sides, that are known
+// to have failed, in the order in which this process learned of it.
+func (c *Comm) failed() []int {
+	return slices.DeleteFunc(c.world.engine.Dead(), func(world int) bool { return !c.contains(world) })
+}
+
+// contains reports whether a world rank is on either side of c.
+func (c *Comm) contains(world int) bool {
+	return c.group.Rank(world) >= 0 || c.isInter() && c.peers.Rank(world) >= 0
+}
+
+// GetFailed returns the processes of c, of both groups of an
+// intercommunicator, that this process knows to have failed, in the order in
+// which it learned of it: a later group begins with the earlier one
+// (MPI_Comm_get_failed of ULFM). Others may know of others. It is local, and
+// works on a revoked communicator.
+func (c *Comm) GetFailed() (*Group, error) {
+	g, err := group.Of(c.failed())
+	if err != nil {
+		return nil, c.called("GetFailed", err)
+	}
+	return c.groupOf(g), nil
+}
+
+// AckFailed acknowledges the first n failures of GetFailed, at least those that
+// were acknowledged before, and returns how many are acknowledged then
+// (MPI_Comm_ack_failed of ULFM). Receives from AnySource can be waited for again
+// when all known failures are, and Agree returns no error for a failure that
+// every process has acknowledged. It is local, and works on a revoked
+// communicator.
+func (c *Comm) AckFailed(n int) (int, error) {
+	failed := c.failed()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n = max(0, min(n, len(failed)))
+	before := 0
+	if acked := c.acked.Load(); acked != nil {
+		before = len(*acked)
+	}
+	if n <= before {
+		return before, nil
+	}
+	acked := map[int]bool{}
+	for _, world := range failed[:n] {
+		acked[world] = true
+	}
+	c.acked.Store(&acked)
+	return n, nil
+}
+
+// acknowledged reports whether the failure of a process, by world rank, is.
+func (c *Comm) acknowledged(world int) bool {
+	acked := c.acked.Load()
+	return acked != nil && (*acked)[world]
+}
+
+// senders are those of whom point-to-point messages come (engine.Group).
+type senders Comm
+
+func (s *senders) Member(world int) bool       { return (*Comm)(s).Member(world) }
+func (s *senders) Whole() bool                 { return false }
+func (s *senders) Acknowledged(world int) bool { return (*Comm)(s).acknowledged(world) }
+
+// everybody are those whom a collective call needs (engine.Group).
+type everybody Comm
+
+func (s *everybody) Member(world int) bool       { return (*Comm)(s).contains(world) }
+func (s *everybody) Whole() bool                 { return true }
+func (s *everybody) Acknowledged(world int) bool { return (*Comm)(s).acknowledged(world) }
+
+// parties are the processes that a transfer of c concerns.
+func (c *Comm) parties(collective bool) engine.Group {
+	if collective {
+		return (*everybody)(c)
+	}
+	return (*senders)(c)
+}
+
+// waitOver is Wait for those whose caller cannot wait again: a receive from any
+// source that a failure holds up is given up.
+func (r *Request) waitOver(ctx context.Context) (Status, error) {
+	r.await(ctx)
+	if r.heldUp() != nil {
+		r.core.GiveUpHeld()
+	}
+	return r.Wait(ctx)
+}

@@ -1,0 +1,462 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/isthmus-grid/isthmus/link"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/match"
+	"github.com/isthmus-grid/isthmus/overlay"
+	"github.com/isthmus-grid/isthmus/wire"
+)
+
+// This file is about processes that fail.
+//
+// A process has failed when its link ends without a goodbye: the link has tried
+// to go on elsewhere by then, unless both run on one node, where a socket ends
+// only with its process. Who learns of a failure tells everybody it has a link
+// with, and everybody who gets one later, so that the news reaches all that
+// live. Where somebody waits for a message without a link to whom it is to come
+// from, one is made (seek.go), for nobody else might tell.
+//
+// Whoever is called failed stays so, for everybody, even if it lives: its links
+// are closed.
+
+var (
+	// ErrProcFailedPending is that of waiting for a receive from any source, of
+	// which a possible one has failed: the receive goes on, and can be waited for
+	// again when the failure is acknowledged. It is an ErrProcFailed.
+	ErrProcFailedPending = fmt.Errorf("the receive goes on, but a possible source is lost (acknowledge that, or cancel): %w", ErrProcFailed)
+	// ErrRevoked is that of what needs a context that is revoked.
+	ErrRevoked = errors.New("communicator is revoked")
+)
+
+// A News is told to the engine's owner.
+type News struct {
+	Kind    NewsKind
+	Rank    int    // of the world: who is lost, or who sends the note
+	Context uint32 // of a note
+	Note    []byte // the owner's
+}
+
+// NewsKind says what a News is about.
+type NewsKind uint8
+
+// The kinds.
+const (
+	Lost NewsKind = iota // nothing goes to the rank any more, nor comes: it has failed, left or was not reached
+	Note                 // the rank sent one
+)
+
+const (
+	// maxNote bounds a note, and maxNotes those of one peer that the owner has
+	// not taken yet.
+	maxNote  = eagerShared
+	maxNotes = 1 << 14
+)
+
+// died has everybody told that a process has failed, and ends what needs all
+// members of a group it is in. mu is held.
+func (e *Engine) died(p *peer) {
+	e.dead = append(e.dead, p.rank)
+	if !e.outcast {
+		e.tellAll(wire.Envelope{Kind: wire.EnvelopeFailed, ID: uint32(p.rank)})
+	}
+	e.end(func(r *Request) error {
+		if r.group.Whole() && r.group.Member(p.rank) {
+			return p.failed
+		}
+		return nil
+	})
+	for _, c := range e.contexts { // those who wait for any source look again
+		c.table.Posted(func(m *match.Receive[*Request]) bool {
+			if r := m.Owner; r.peer == AnySource && r.group.Member(p.rank) {
+				r.stir()
+			}
+			return true
+		})
+	}
+}
+
+// lost tells the owner. mu is held.
+func (e *Engine) lost(rank int) { e.announce(News{Kind: Lost, Rank: rank}) }
+
+// tellAll sends an envelope to everybody there is a link with. mu is held.
+func (e *Engine) tellAll(env wire.Envelope) {
+	for _, p := range e.peers {
+		if p != nil && p.link != nil && !p.gone {
+			p.control(env)
+			wake(p.toWriter)
+		}
+	}
+}
+
+// inform tells a peer whose link is new what it may have missed. mu is held.
+func (p *peer) inform() {
+	if !p.e.outcast {
+		for _, rank := range p.e.dead {
+			p.control(wire.Envelope{Kind: wire.EnvelopeFailed, ID: uint32(rank)})
+		}
+	}
+	for first, n := range p.e.revokes {
+		p.control(wire.Envelope{Kind: wire.EnvelopeRevoked, Context: first, Tag: n})
+	}
+	if p.e.closed != nil {
+		p.control(wire.Envelope{Kind: wire.EnvelopeGoodbye}) // the others were said before
+	}
+}
+
+// turnAway closes a link that is not wanted, so that its peer does not take this
+// process for failed.
+func (e *Engine) turnAway(l *link.Link) {
+	why := wire.Envelope{Kind: wire.EnvelopeGoodbye}
+	e.mu.Lock()
+	if rank := int(l.Peer.Rank); e.closed == nil && rank < e.cfg.Size && e.peers[rank] != nil && e.peers[rank].failed != nil {
+		why = wire.Envelope{Kind: wire.EnvelopeFailed, ID: l.Peer.Rank}
+	}
+	e.mu.Unlock()
+	l.Conn.Post(why.Append(nil))
+	l.Conn.Close()
+}
+
+// unreached says what it means that no link could be made. mu is held.
+func (p *peer) unreached(err error) {
+	p.connecting = false
+	switch ended := errors.Is(err, overlay.ErrEnded); {
+	case p.link != nil || p.failed != nil || p.gone:
+	case ended:
+		p.fail(fmt.Errorf("rank %d of the world: %w: %w", p.rank, ErrProcFailed, err))
+	case p.out.any() || len(p.backlog) > 0:
+		p.fail(fmt.Errorf("rank %d of the world: %w", p.rank, err))
+	} // else it was only sought, and may yet start
+}
+
+// isFailed acts on a peer's news that a process has failed. mu is held.
+func (p *peer) isFailed(env wire.Envelope) error {
+	e, rank := p.e, int(env.ID)
+	switch {
+	case rank >= e.cfg.Size:
+		return fmt.Errorf("%w: rank %d of %d has failed", wire.ErrMalformed, rank, e.cfg.Size)
+	case rank == e.cfg.Rank:
+		e.outcast = true // what this process takes for failures from now on is its own
+		p.fail(fmt.Errorf("rank %d of the world: %w: it takes this process for failed, and has closed the link", p.rank, ErrProcFailed))
+	default:
+		e.peers[rank].condemn(fmt.Errorf("rank %d of the world: %w: rank %d says so", rank, ErrProcFailed, p.rank))
+	}
+	return nil
+}
+
+// Fail has a rank of the world count as failed, for why.
+func (e *Engine) Fail(rank int, why error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if p := e.peers[rank]; p != nil {
+		p.condemn(fmt.Errorf("rank %d of the world: %w: %w", rank, ErrProcFailed, why))
+	}
+}
+
+// condemn fails a peer whose link may be well. It may even live: then it learns
+// why it is left, so that it does not take the others for failed. mu is held.
+func (p *peer) condemn(err error) {
+	if p.failed != nil || p.gone || p.e.closed != nil {
+		return
+	}
+	switch env := (wire.Envelope{Kind: wire.EnvelopeFailed, ID: uint32(p.rank)}); { // or it does not learn
+	case p.link == nil:
+	case p.out.near:
+		p.through(env, nil)
+	case !p.writing:
+		p.link.Conn.Post(env.Append(nil))
+	}
+	p.fail(err)
+}
+
+// Dead returns the ranks of the world that are known to have failed, in the
+// order in which this process learned of it. The slice is the caller's.
+func (e *Engine) Dead() []int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Clone(e.dead)
+}
+
+// Lost returns the ranks of which the owner was told, or will be, that they are
+// lost. The slice is the caller's.
+func (e *Engine) Lost() (ranks []int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, p := range e.peers {
+		if p != nil && (p.failed != nil || p.gone) {
+			ranks = append(ranks, p.rank)
+		}
+	}
+	return ranks
+}
+
+// Revoke ends all that is under way in n contexts from first on, and all that
+// will be, here and on every process that hears of it.
+func (e *Engine) Revoke(first, n uint32) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.revoke(first, n)
+}
+
+// Revoked reports whether a context is.
+func (e *Engine) Revoked(ctxID uint32) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.revoked[ctxID]
+}
+
+func (e *Engine) revoke(first, n uint32) {
+	if e.revokes[first] >= n || e.closed != nil {
+		return
+	}
+	if e.revokes == nil {
+		e.revokes, e.revoked = map[uint32]uint32{}, map[uint32]bool{}
+	}
+	e.revokes[first] = n
+	for id := first; id < first+n; id++ {
+		e.revoked[id] = true
+	}
+	e.tellAll(wire.Envelope{Kind: wire.EnvelopeRevoked, Context: first, Tag: n})
+	e.end(func(r *Request) error {
+		if e.revoked[r.ctxID] {
+			return ErrRevoked
+		}
+		return nil
+	})
+	for id := first; id < first+n; id++ {
+		c := e.contexts[id]
+		if c == nil {
+			continue
+		}
+		c.table.Messages(func(m *match.Message[*message]) bool {
+			if m.Owner.sender == nil { // else the sender, this process, takes it back
+				c.table.Remove(m)
+				e.drop(m.Owner)
+			}
+			return true
+		})
+	}
+	e.wakeProbes()
+}
+
+// maxRevoked is how many contexts one envelope may revoke.
+const maxRevoked = 16
+
+func (p *peer) isRevoked(env wire.Envelope) error {
+	if env.Tag == 0 || env.Tag > maxRevoked || env.Context+env.Tag < env.Context {
+		return fmt.Errorf("%w: %d contexts from %d on are revoked", wire.ErrMalformed, env.Tag, env.Context)
+	}
+	p.e.revoke(env.Context, env.Tag)
+	return nil
+}
+
+// unwanted reports whether nobody will receive messages of a context. mu is held.
+func (e *Engine) unwanted(ctxID uint32) bool { return e.closed != nil || e.revoked[ctxID] }
+
+// refused says why nothing can be started for a group in a context, or returns
+// nil. mu is held.
+func (e *Engine) refused(g Group, ctxID uint32) error {
+	if e.revoked[ctxID] {
+		return ErrRevoked
+	}
+	if len(e.dead) > 0 && g.Whole() {
+		for _, rank := range e.dead {
+			if g.Member(rank) {
+				return e.peers[rank].failed
+			}
+		}
+	}
+	return nil
+}
+
+// bereft says which failure keeps a receive from any source of the group from
+// being waited for, or returns nil. mu is held.
+func (e *Engine) bereft(g Group) error {
+	for _, rank := range e.dead {
+		if g.Member(rank) && !g.Acknowledged(rank) {
+			return e.peers[rank].failed
+		}
+	}
+	return nil
+}
+
+// held says why r cannot be waited for now though it goes on, or returns nil.
+// mu is held.
+func (r *Request) held() error {
+	if r.send || r.peer != AnySource || r.state != waiting || len(r.e.dead) == 0 {
+		return nil
+	}
+	if err := r.e.bereft(r.group); err != nil {
+		return fmt.Errorf("%w: %w", ErrProcFailedPending, err)
+	}
+	return nil
+}
+
+// Held returns an ErrProcFailedPending where r, a receive from any source, goes
+// on but is not to be waited for.
+func (r *Request) Held() error {
+	r.e.mu.Lock()
+	defer r.e.mu.Unlock()
+	return r.held()
+}
+
+// stir has those who wait for r look at it again. mu is held.
+func (r *Request) stir() {
+	if r.done != nil {
+		close(r.done)
+		r.done = nil
+	}
+	for _, c := range r.watchers {
+		wake(c)
+	}
+	if n := &r.e.lanes; n.spinning {
+		n.stir.Store(true)
+	}
+	if r.reader != nil && r.reader.blocked {
+		r.reader.interruptRead()
+	}
+}
+
+// GiveUpHeld completes r, if it is Held, with the failure that holds it.
+func (r *Request) GiveUpHeld() {
+	e := r.e
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if r.held() != nil && e.contextOf(r.ctxID).table.Withdraw(&r.post) {
+		r.finish(e.bereft(r.group))
+	}
+}
+
+// end ends the requests for which why returns an error. Sends are ended a
+// moment later, by a goroutine: to give up what is being written takes time.
+// mu is held.
+func (e *Engine) end(why func(*Request) error) {
+	for _, c := range e.contexts {
+		c.table.Posted(func(m *match.Receive[*Request]) bool {
+			if err := why(m.Owner); err != nil {
+				c.table.Withdraw(m)
+				m.Owner.finish(err)
+			}
+			return true
+		})
+	}
+	if e.ctx.Err() != nil {
+		return
+	}
+	e.work.Go(func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		for _, r := range e.sends() {
+			if err := why(r); err != nil && r.state != complete && r.giveUp == nil {
+				r.abandon(err)
+			}
+		}
+	})
+}
+
+// sends returns the sends under way for which somebody waits. mu is held.
+func (e *Engine) sends() []*Request {
+	all := map[*Request]bool{}
+	add := func(r *Request) {
+		if r != nil && !r.orphan && r.mode != Buffered {
+			all[r] = true
+		}
+	}
+	for _, p := range e.peers {
+		if p == nil {
+			continue
+		}
+		for _, r := range p.backlog {
+			add(r)
+		}
+		for _, r := range p.offers {
+			add(r)
+		}
+		for _, s := range slices.Concat(p.out.queue, p.out.taken) {
+			add(s.r)
+		}
+	}
+	for _, c := range e.contexts {
+		c.table.Messages(func(m *match.Message[*message]) bool {
+			add(m.Owner.sender)
+			return true
+		})
+	}
+	list := make([]*Request, 0, len(all))
+	for r := range all {
+		list = append(list, r)
+	}
+	return list
+}
+
+// SendNote sends b to a rank of the world, for its owner, beside all messages;
+// to one that is lost it goes nowhere. b is copied.
+func (e *Engine) SendNote(rank int, ctxID uint32, b []byte) error {
+	if len(b) > maxNote {
+		return fmt.Errorf("a note of %d bytes, at most %d are allowed", len(b), maxNote)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	p := e.peers[rank]
+	if p == nil || p.failed != nil || p.gone {
+		return nil
+	}
+	p.put(wire.Envelope{Kind: wire.EnvelopeNote, Context: ctxID, Length: uint64(len(b))}, b)
+	p.wantLink()
+	wake(p.toWriter)
+	return nil
+}
+
+// note begins a note. mu is held.
+func (p *peer) note(env wire.Envelope) error {
+	switch {
+	case env.Length == 0 || env.Length > maxNote || env.Tag != 0:
+		return fmt.Errorf("%w: a note of %d bytes, with tag %d", wire.ErrMalformed, env.Length, env.Tag)
+	case p.notes >= maxNotes:
+		return fmt.Errorf("%w: %d notes at a time", wire.ErrMalformed, p.notes)
+	}
+	in := &p.in
+	in.size, in.left = env.Length, env.Length
+	in.msg = &message{ctxID: env.Context, source: p.rank, data: make([]byte, env.Length), note: true}
+	in.into = in.msg.data
+	return nil
+}
+
+// noted passes on a note that is all here. mu is held.
+func (p *peer) noted(m *message) {
+	p.notes++
+	p.e.announce(News{Kind: Note, Rank: m.source, Context: m.ctxID, Note: m.data})
+}
+
+// announce queues news for the owner, in order: of each rank what is said here
+// in their time, and at most maxNotes notes. mu is held.
+func (e *Engine) announce(n News) {
+	if e.cfg.Told == nil || e.ctx.Err() != nil {
+		return
+	}
+	e.news = append(e.news, n)
+	if !e.telling {
+		e.telling = true
+		e.work.Go(e.tell)
+	}
+}
+
+// tell tells the owner all news there are.
+func (e *Engine) tell() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for len(e.news) > 0 {
+		n := e.news[0]
+		e.news = e.news[1:]
+		if n.Kind == Note {
+			e.peers[n.Rank].notes--
+		}
+		e.mu.Unlock()
+		e.cfg.Told(n)
+		e.mu.Lock()
+	}
+	e.news, e.telling = nil, false
+}

@@ -1,0 +1,89 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/isthmus-grid/isthmus/mpilib/internal/match"
+)
+
+// seekAfter is how long a receive, or who probes, waits without a link to whom it
+// waits for before one is made. Most links are made by who sends first.
+const seekAfter = 500 * time.Millisecond
+
+// sought is whom a probe waits for.
+type sought struct {
+	group  Group
+	source int
+}
+
+// maxSought bounds the probes that are remembered between two looks; one that is
+// forgotten is made again, or its waiter looks again.
+const maxSought = 64
+
+// seek has links made to those whom a receive that is posted waits for, a
+// little later; with probe also for one that is not. mu is held.
+func (e *Engine) seek(g Group, source int, probe bool) {
+	switch {
+	case source == e.cfg.Rank || e.ctx.Err() != nil || e.cfg.Connect == nil:
+		return
+	case source == AnySource && e.remote >= e.cfg.Size-1:
+		return
+	case source != AnySource && (e.peers[source].link != nil || e.peers[source].failed != nil):
+		return
+	}
+	if probe && len(e.sought) < maxSought {
+		e.sought = append(e.sought, sought{g, source})
+	}
+	if !e.seeking {
+		e.seeking = true
+		e.work.Go(e.seeker)
+	}
+}
+
+// seeker makes links as long as somebody waits without one.
+func (e *Engine) seeker() {
+	clock := time.NewTicker(seekAfter)
+	defer clock.Stop()
+	for {
+		select {
+		case <-clock.C:
+		case <-e.ctx.Done():
+			return
+		}
+		e.mu.Lock()
+		e.seeking = e.seekNow()
+		again := e.seeking
+		e.mu.Unlock()
+		if !again {
+			return
+		}
+	}
+}
+
+// seekNow starts to make the links that are missing, and reports whether there
+// were any. mu is held.
+func (e *Engine) seekNow() (missing bool) {
+	want := func(g Group, source int) {
+		for _, p := range e.peers {
+			if p == nil || p.link != nil || p.failed != nil || p.gone {
+				continue
+			}
+			if p.rank == source || source == AnySource && g.Member(p.rank) {
+				missing = true
+				p.wantLink()
+			}
+		}
+	}
+	for _, c := range e.contexts {
+		c.table.Posted(func(m *match.Receive[*Request]) bool {
+			want(m.Owner.group, m.Owner.peer)
+			return true
+		})
+	}
+	for _, s := range e.sought {
+		want(s.group, s.source)
+	}
+	clear(e.sought)
+	e.sought = e.sought[:0]
+	return missing
+}
