@@ -33,7 +33,7 @@ func (c *Comm) Rsend(ctx context.Context, p Part, dst, tag int) error {
 // message ends within an element of a datatype, which is no error;
 // Status.GetElements says more.
 func (c *Comm) Recv(ctx context.Context, p Part, src, tag int) (Status, error) {
-	return c.Irecv(p, src, tag).Wait(ctx)
+	return c.Irecv(p, src, tag).waitOver(ctx)
 }
 
 // Isend is the package's Isend of a Part.
