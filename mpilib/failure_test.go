@@ -284,14 +284,11 @@ func TestRevoke(t *testing.T) {
 func TestShrink(t *testing.T) {
 	const size = 6
 	TestWorld(t, size, func(ctx context.Context, c *Comm) error {
-		if err := linked(ctx, c); err != nil {
-			return err
-		}
-		if err := Barrier(ctx, c); err != nil && !errors.Is(err, ErrProcFailed) {
+		if err := parted(ctx, c, 0); err != nil || c.Rank() == 0 {
 			return err
 		}
 		for dead := range size - 1 { // the one of rank 0, who leads
-			if c.Rank() == 0 {
+			if c.Rank() == 0 && dead > 0 {
 				die(c)
 				return nil
 			}
