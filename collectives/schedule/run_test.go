@@ -1,0 +1,159 @@
+package schedule
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+)
+
+// post carries messages between goroutines, each held back for a moment.
+type post struct {
+	mu    sync.Mutex
+	boxes map[letter]chan []byte
+	fails letter // a message whose sending fails
+}
+
+func (p *post) box(l letter) chan []byte {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.boxes[l] == nil {
+		p.boxes[l] = make(chan []byte, 1)
+	}
+	return p.boxes[l]
+}
+
+type postComm struct {
+	p    *post
+	rank int
+	some chan struct{} // something is complete
+}
+
+type postRequest struct {
+	done chan struct{}
+	give chan struct{}
+	once sync.Once
+	err  error
+}
+
+var errLost = errors.New("lost in the post")
+
+func (c *postComm) start(f func(give chan struct{}) error) Request {
+	q := &postRequest{done: make(chan struct{}), give: make(chan struct{})}
+	go func() {
+		q.err = f(q.give)
+		close(q.done)
+		c.some <- struct{}{}
+	}()
+	return q
+}
+
+func (c *postComm) Isend(dst, slot int, buf []byte) Request {
+	l := letter{c.rank, dst, slot}
+	return c.start(func(chan struct{}) error {
+		if l == c.p.fails {
+			return errLost
+		}
+		time.Sleep(time.Duration(rand.IntN(30)) * time.Microsecond) // buf must stay as it is meanwhile
+		c.p.box(l) <- bytes.Clone(buf)
+		return nil
+	})
+}
+
+func (c *postComm) Irecv(src, slot int, buf []byte) Request {
+	return c.start(func(give chan struct{}) error {
+		select {
+		case b := <-c.p.box(letter{src, c.rank, slot}):
+			if copy(buf, b) != len(b) || len(b) != len(buf) {
+				return errors.New("another length")
+			}
+			return nil
+		case <-give:
+			return context.Canceled
+		}
+	})
+}
+
+func (c *postComm) WaitAny(ctx context.Context, requests []Request) (int, error) {
+	for {
+		for i, q := range requests {
+			select {
+			case <-q.(*postRequest).done:
+				return i, nil
+			default:
+			}
+		}
+		select {
+		case <-c.some:
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		}
+	}
+}
+
+func (q *postRequest) Wait(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		q.once.Do(func() { close(q.give) })
+		<-q.done
+	case <-q.done:
+	}
+	return q.err
+}
+
+func runAll(ctx context.Context, p *post, all []*Schedule, m []Memory) []error {
+	errs := make([]error, len(all))
+	var wg sync.WaitGroup
+	for r := range all {
+		wg.Go(func() {
+			errs[r] = Run(ctx, &postComm{p, r, make(chan struct{}, 10000)}, all[r], &m[r], mix)
+		})
+	}
+	wg.Wait()
+	return errs
+}
+
+// Run does with messages what the simulator does without.
+func TestRun(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for seed := range uint64(200) {
+		rng := rand.New(rand.NewPCG(seed, 2))
+		all, m, end := program(rng, 1+rng.IntN(5), rng.IntN(80))
+		for r, err := range runAll(ctx, &post{boxes: map[letter]chan []byte{}}, all, m) {
+			if err != nil {
+				t.Fatalf("seed %d, rank %d: %v", seed, r, err)
+			}
+		}
+		same(t, m, end)
+	}
+}
+
+// When a message fails, Run says which, and gives up the others.
+func TestRunFails(t *testing.T) {
+	b := NewBuilder(0, 3)
+	b.Receive(2, Region{Output, 4, 4}) // never comes
+	b.Send(1, Region{Output, 0, 4})
+	p := &post{boxes: map[letter]chan []byte{}, fails: letter{0, 1, 0}}
+	m := Memory{nil, make([]byte, 8), nil}
+	err := Run(t.Context(), &postComm{p, 0, make(chan struct{}, 10)}, b.Done(), &m, mix)
+	if !errors.Is(err, errLost) || err.Error() != "send out[0:4] to rank 1, message 0: lost in the post" {
+		t.Errorf("%v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	b = NewBuilder(0, 3)
+	b.Receive(2, Region{Output, 4, 4})
+	if err := Run(ctx, &postComm{p, 0, make(chan struct{}, 10)}, b.Done(), &m, mix); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
+	b = NewBuilder(0, 3)
+	b.Reduce(Region{Output, 0, 4}, Region{Output, 4, 4})
+	broken := func(_, _ []byte) error { return errLost }
+	if err := Run(t.Context(), nil, b.Done(), &m, broken); !errors.Is(err, errLost) {
+		t.Errorf("%v", err)
+	}
+}

@@ -1,0 +1,218 @@
+package schedule
+
+import (
+	"bytes"
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+)
+
+// mix is an operator that tells its operands, and their order, apart.
+func mix(inout, in []byte) error {
+	for i := range inout {
+		inout[i] = 3*in[i] + 5*inout[i] + 1
+	}
+	return nil
+}
+
+// program is a random program of several ranks, with what each has at its beginning
+// and at its end when one thing is done after the other.
+func program(rng *rand.Rand, ranks, things int) (all []*Schedule, begin, end []Memory) {
+	const size = 12
+	builders := make([]*Builder, ranks)
+	for r := range builders {
+		builders[r] = NewBuilder(r, ranks)
+		builders[r].Scratch(size)
+		var m Memory
+		for space := range m {
+			m[space] = make([]byte, size)
+			for i := range m[space] {
+				m[space][i] = byte(rng.Uint32())
+			}
+		}
+		begin = append(begin, m)
+	}
+	end = clone(begin)
+	for range things {
+		n := 1 + rng.IntN(5)
+		region := func(spaces ...Space) Region {
+			return Region{spaces[rng.IntN(len(spaces))], rng.IntN(size - n + 1), n}
+		}
+		a, b := rng.IntN(ranks), rng.IntN(ranks)
+		from, to := region(Input, Output, Scratch), region(Output, Scratch)
+		switch {
+		case a != b:
+			builders[a].Send(b, from)
+			builders[b].Receive(a, to)
+			copy(end[b].at(to), end[a].at(from))
+		case from.overlaps(to):
+		case rng.IntN(2) == 0:
+			builders[a].Copy(to, from)
+			copy(end[a].at(to), end[a].at(from))
+		default:
+			builders[a].Reduce(to, from)
+			mix(end[a].at(to), end[a].at(from))
+		}
+	}
+	for _, b := range builders {
+		all = append(all, b.Done())
+	}
+	return all, begin, end
+}
+
+func clone(m []Memory) []Memory {
+	c := make([]Memory, len(m))
+	for r := range m {
+		for space := range m[r] {
+			c[r][space] = bytes.Clone(m[r][space])
+		}
+	}
+	return c
+}
+
+func same(t *testing.T, got, want []Memory) {
+	t.Helper()
+	for r := range want {
+		for space := range want[r] {
+			if !bytes.Equal(got[r][space], want[r][space]) {
+				t.Fatalf("rank %d has in %v % x, want % x", r, Space(space), got[r][space], want[r][space])
+			}
+		}
+	}
+}
+
+// Whatever overtakes what, a program ends as if one thing had been done after the other.
+func TestPrograms(t *testing.T) {
+	for seed := range uint64(2000) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		ranks := 1 + rng.IntN(5)
+		all, begin, end := program(rng, ranks, rng.IntN(60))
+		grid := &Grid{Near: Path{Latency: 1000, Rate: 1e9}, Far: Path{Latency: 1e6, Rate: 1e8, Each: 100}}
+		if rng.IntN(2) == 0 {
+			for range ranks {
+				grid.Site = append(grid.Site, rng.IntN(3))
+			}
+		}
+		m := clone(begin)
+		if _, err := Simulate(all, grid, m, mix); err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		same(t, m, end)
+		for range 5 {
+			m := clone(begin)
+			if err := Shake(all, grid, m, mix, rng); err != nil {
+				t.Fatalf("seed %d: %v", seed, err)
+			}
+			same(t, m, end)
+		}
+	}
+}
+
+// Programs that cannot end, or whose steps disturb each other, are found out.
+func TestBadPrograms(t *testing.T) {
+	in, out := Region{Input, 0, 4}, Region{Output, 0, 4}
+	send := func(peer, slot int, from Region, after ...int) Step {
+		return Step{Kind: Send, Peer: peer, Slot: slot, From: from, After: after}
+	}
+	receive := func(peer, slot int, to Region, after ...int) Step {
+		return Step{Kind: Receive, Peer: peer, Slot: slot, To: to, After: after}
+	}
+	for _, tc := range []struct {
+		name string
+		a, b []Step
+		want string
+	}{
+		{"both wait", []Step{receive(1, 0, out), send(1, 0, out, 0)}, []Step{receive(0, 0, out), send(0, 0, out, 0)}, "rank 0 waits to receive out[0:4] from rank 1, message 0; rank 1 waits"},
+		{"unheard", []Step{send(1, 0, in)}, nil, "nobody receives what rank 0 does: send in[0:4]"},
+		{"lengths", []Step{send(1, 0, in)}, []Step{receive(0, 0, out.Cut(0, 3))}, "sends 4 bytes as message 0 to rank 1, which expects 3"},
+		{"sent twice", []Step{send(1, 0, in), send(1, 0, in)}, []Step{receive(0, 0, out)}, "twice"},
+		{"received twice", []Step{send(1, 0, in)}, []Step{receive(0, 0, out), receive(0, 0, out)}, "twice"},
+		{"changed", []Step{send(1, 0, out), {Kind: Copy, From: in, To: out}}, []Step{receive(0, 0, out)}, "rank 0 changes what it sends: step 0"},
+		{"to nobody", []Step{send(2, 0, in)}, nil, "rank 0 sends to rank 2 of 2"},
+	} {
+		memory := make([]Memory, 2)
+		for r := range memory {
+			memory[r] = Memory{[]byte{1, 2, 3, 4}, []byte{5, 6, 7, 8}, nil}
+		}
+		_, err := Simulate([]*Schedule{{Rank: 0, Size: 2, Steps: tc.a}, {Rank: 1, Size: 2, Steps: tc.b}}, &Grid{Near: Path{Latency: 5}}, memory, mix)
+		if err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: %v, want %q", tc.name, err, tc.want)
+		}
+		if stuck := tc.name == "both wait" || tc.name == "unheard"; stuck != errors.Is(err, ErrStuck) {
+			t.Errorf("%s: %v", tc.name, err)
+		}
+	}
+}
+
+// What a rank is to receive cannot be read before.
+func TestReceivesSpoil(t *testing.T) {
+	a := &Schedule{Rank: 0, Size: 2, Steps: []Step{{Kind: Send, Peer: 1, From: Region{Input, 0, 1}}}}
+	b := &Schedule{Rank: 1, Size: 2, Steps: []Step{
+		{Kind: Receive, Peer: 0, To: Region{Output, 0, 1}}, {Kind: Copy, From: Region{Output, 0, 1}, To: Region{Output, 1, 1}}, // without waiting for it
+	}}
+	memory := []Memory{{[]byte{7}, nil, nil}, {nil, []byte{7, 7}, nil}}
+	if _, err := Simulate([]*Schedule{a, b}, &Grid{Near: Path{Latency: 5}}, memory, mix); err != nil {
+		t.Fatal(err)
+	}
+	if got := memory[1][Output]; got[0] != 7 || got[1] == 7 {
+		t.Errorf("%v", got)
+	}
+}
+
+// Times are those of the model.
+func TestTimes(t *testing.T) {
+	grid := &Grid{Site: []int{0, 0, 1, 1}, Near: Path{Latency: 10, Rate: 1e9, Each: 1}, Far: Path{Latency: 1000, Rate: 1e8, Each: 2}, Compute: 1e9}
+	kilo := Region{Output, 0, 1000}
+	for _, tc := range []struct {
+		name string
+		make func(b *Builder, rank int)
+		want [4]time.Duration
+		far  [2]int
+	}{
+		{"near", func(b *Builder, rank int) {
+			switch rank {
+			case 0:
+				b.Send(1, kilo)
+			case 1:
+				b.Receive(0, kilo)
+			}
+		}, [4]time.Duration{1 + 1000 + 10, 1 + 1000 + 10 + 1, 0, 0}, [2]int{}},
+		{"far", func(b *Builder, rank int) {
+			switch rank {
+			case 0:
+				b.Send(2, kilo)
+			case 2:
+				b.Receive(0, kilo)
+			}
+		}, [4]time.Duration{2 + 10000 + 1000, 0, 2 + 10000 + 1000 + 2, 0}, [2]int{1, 1000}},
+		{"two share a site's path", func(b *Builder, rank int) {
+			if rank < 2 {
+				b.Send(rank+2, kilo)
+			} else {
+				b.Receive(rank-2, kilo)
+			}
+		}, [4]time.Duration{2 + 10000 + 1000, 2 + 20000 + 1000, 2 + 10000 + 1000 + 2, 2 + 20000 + 1000 + 2}, [2]int{2, 2000}},
+		{"work", func(b *Builder, rank int) {
+			if rank == 3 {
+				b.Reduce(kilo, Region{Input, 0, 1000})
+				b.Reduce(Region{Scratch, 0, 1000}, Region{Input, 0, 1000})
+			}
+		}, [4]time.Duration{0, 0, 0, 2000}, [2]int{}},
+	} {
+		all := make([]*Schedule, 4)
+		for r := range all {
+			b := NewBuilder(r, 4)
+			tc.make(b, r)
+			all[r] = b.Done()
+		}
+		got, err := Simulate(all, grid, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if messages, bytes := got.Far(); [4]time.Duration(got.Ends) != tc.want || [2]int{messages, bytes} != tc.far {
+			t.Errorf("%s: %v, want %v; %d messages of %d bytes", tc.name, got.Ends, tc.want, messages, bytes)
+		}
+	}
+}
