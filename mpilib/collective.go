@@ -214,6 +214,9 @@ func times(counts []int, size int) []int {
 // called says in which call err came up and has the communicator's error
 // handler see it.
 func (c *Comm) called(name string, err error) error {
+	if w := c.world.watch; w != nil {
+		w.left(c)
+	}
 	if err != nil {
 		return c.raise(fmt.Errorf("mpilib: %s on %s, rank %d%s: %w", name, c.Name(), c.rank, c.world.watch.line(), err))
 	}
@@ -259,7 +262,7 @@ type collectiveCall struct {
 // part notes that a request is a part of the call.
 func (c *collectiveCall) part(r *Request) *Request {
 	if r.seen != nil {
-		r.seen.coll = c.seen
+		r.seen.partOf(c.seen, r.what.send)
 	}
 	return r
 }

@@ -67,7 +67,7 @@ func debugFrom(lookup func(string) (string, bool)) (parts debugParts, err error)
 	return parts, nil
 }
 
-// readDebug completes what options said by what the environment says.
+// readDebug completes what options said of watching by what the environment says.
 func (cfg *config) readDebug() error {
 	parts, err := debugFrom(cfg.lookup)
 	if err != nil {
@@ -75,6 +75,9 @@ func (cfg *config) readDebug() error {
 	}
 	cfg.debug |= parts
 	cfg.signs = cfg.signs || cfg.debug&debugTypes != 0
+	if name, ok := cfg.lookup(EnvTrace); ok && cfg.trace == "" {
+		cfg.trace = name
+	}
 	if cfg.debugOut == nil {
 		cfg.debugOut = os.Stderr
 	}

@@ -60,6 +60,7 @@ type calling struct {
 	comm    *Comm
 	key     callKey
 	call    callsite
+	span    span          // in the timeline
 	verdict chan struct{} // closed when there is one
 	err     error         // then
 }
@@ -107,6 +108,9 @@ func (c *checks) init() {
 func (w *watcher) entered(c *Comm, number int32, args []callArgs) *calling {
 	w.acts.Add(1)
 	call := &calling{w: w, comm: c, key: callKey{c.context, number}, call: here(), verdict: make(chan struct{})}
+	if w.timeline != nil {
+		w.timeline.entered(call)
+	}
 	if !w.sees(debugCollectives) || c.Size() == 1 {
 		close(call.verdict)
 		return call

@@ -133,15 +133,12 @@ func (x *waiting) describe(now time.Time) waitfor.Wait {
 		out.Text = fmt.Sprintf("%s on %s, until all ranks call it", x.call.name, c.Name())
 		out.Peers = slices.Collect(c.group.WorldRanks())
 	case x.probe != nil:
-		out.Text = fmt.Sprintf("%s: %v", x.call.name, *x.probe)
+		out.Text = x.call.name + ": " + x.what()
 		out.Peers = x.probe.peers()
 	default:
-		out.Text = fmt.Sprintf("%s: %v", x.call.name, x.requests[0].what)
+		out.Text = x.call.name + ": " + x.what()
 		if started := x.requests[0].line(); started != "" && started != " ("+x.call.line+")" {
 			out.Text += started
-		}
-		if more := len(x.requests) - 1; more > 0 {
-			out.Text += fmt.Sprintf(", or any of %d more", more)
 		}
 		for _, r := range x.requests {
 			out.Peers = append(out.Peers, r.what.peers()...)

@@ -109,6 +109,9 @@ func (a *audit) init() {
 
 // finalize reports what the program leaves behind. It is called before anything ends.
 func (w *watcher) finalize(ctx context.Context) {
+	if w.timeline != nil {
+		w.timeline.lookAtLinks() // while there are any
+	}
 	if !w.sees(debugLeaks) || ctx.Err() != nil {
 		return
 	}

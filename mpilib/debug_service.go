@@ -20,6 +20,7 @@ type note struct {
 	Verdict *ruling         `json:"verdict,omitempty"`
 	Stuck   *waitfor.Report `json:"stuck,omitempty"`
 	Lost    []lost          `json:"lost,omitempty"`
+	Clock   *clockNote      `json:"clock,omitempty"`
 }
 
 type noteKind string
@@ -35,6 +36,8 @@ const (
 	noteLost      noteKind = "lost"      // those that were never received there
 	noteLeaving   noteKind = "leaving"   // a rank has all its answers
 	noteAllLeaves noteKind = "all-leave" // all have
+	noteClock     noteKind = "clock"     // asks for the time
+	noteTime      noteKind = "time"      // and says it
 )
 
 // maxNote bounds what a watcher is told at a time, in bytes. Longer notes are lost.
@@ -77,6 +80,10 @@ func (w *watcher) take(n note) {
 		w.decided(*n.Verdict)
 	case n.Kind == noteStuck && n.Stuck != nil:
 		w.collect(*n.Stuck)
+	case n.Kind == noteClock && n.Clock != nil && w.timeline != nil:
+		w.timeline.tellTime(n.From, *n.Clock)
+	case n.Kind == noteTime && n.Clock != nil && w.timeline != nil:
+		w.timeline.timeTold(*n.Clock)
 	case n.Kind == noteEnd:
 		w.tell(n.From, note{Kind: noteLost, Lost: w.lostFrom(n.From)})
 	case n.Kind == noteLost:

@@ -119,7 +119,7 @@ func (m Message) Irecv(p Part) *Request {
 	}
 	r := &Request{what: what, into: c.arrivalAt(p)}
 	if w := c.world.watch; w != nil {
-		w.started(r, c.context)
+		w.started(r, c.context, len(r.into.buf))
 	}
 	m.matched.Irecv(&r.core, c.parties(false), r.into.buf)
 	return r

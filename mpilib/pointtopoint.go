@@ -94,7 +94,7 @@ func start[T Elem](comm *Comm, buf []T, dst, tag int, mode engine.Mode, hold boo
 func (c *Comm) isend(what transfer, context uint32, b []byte, mode engine.Mode, hold bool) *Request {
 	r := newRequest(what)
 	if w := c.world.watch; w != nil {
-		w.started(r, context)
+		w.started(r, context, len(b))
 	}
 	c.world.engine.Isend(&r.core, c.parties(what.collective), context, c.global(what.peer), what.tag, b, mode, hold)
 	return r
@@ -124,7 +124,7 @@ func Irecv[T Elem](comm *Comm, buf []T, src, tag int) *Request {
 func (c *Comm) irecv(what transfer, context uint32, b []byte) *Request {
 	r := newRequest(what)
 	if w := c.world.watch; w != nil {
-		w.started(r, context)
+		w.started(r, context, len(b))
 	}
 	c.world.engine.Irecv(&r.core, c.parties(what.collective), context, c.global(what.peer), what.tag, b)
 	return r
@@ -240,7 +240,7 @@ func MIrecv[T Elem](m Message, buf []T) *Request {
 	what.elem, _ = elemSize[T]()
 	r := &Request{what: what}
 	if w := m.comm.world.watch; w != nil {
-		w.started(r, m.comm.context)
+		w.started(r, m.comm.context, len(b))
 	}
 	m.matched.Irecv(&r.core, m.comm.parties(false), b)
 	return r

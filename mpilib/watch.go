@@ -11,7 +11,7 @@ import (
 	"github.com/isthmus-grid/isthmus/mpilib/internal/engine"
 )
 
-// A watcher follows what the program does, for the debug mode. Where nobody watches
+// A watcher follows what the program does, for the debug mode and the timeline. Where nobody watches
 // World.watch is nil, Requests have no sighting, and that is all that is looked at.
 //
 // Locks: mu is taken before the engine's and a communicator's, never while either is
@@ -21,6 +21,7 @@ type watcher struct {
 	parts    debugParts
 	out      io.Writer
 	patience time.Duration
+	timeline *timeline // nil where none is wanted
 
 	acts atomic.Uint64 // calls that began and that ended
 	stop context.CancelFunc
@@ -48,6 +49,12 @@ type sighting struct {
 	w    *watcher
 	call callsite
 	coll *calling // the collective call that it is a part of; nil: the program's own
+
+	// For the timeline.
+	context uint32
+	bytes   int
+	id      string // of its message; empty: not known
+	ended   atomic.Bool
 }
 
 // waiting is a goroutine that waits: for one or any of several requests, for a
@@ -58,16 +65,16 @@ type waiting struct {
 	requests []*Request
 	probe    *transfer
 	coll     *calling
+	span     span // in the timeline
 }
 
-// watched starts to watch if that was asked for; it is for Init.
-func (w *World) watched() {
-	if w.config.debug&^debugTypes == 0 {
-		return
+// watched makes a watcher if there is something to watch; it is for Init.
+func (w *World) watched() error {
+	if w.config.debug&^debugTypes == 0 && w.config.trace == "" {
+		return nil
 	}
-	ctx, stop := context.WithCancel(context.Background())
 	x := &watcher{
-		world: w, parts: w.config.debug, out: w.config.debugOut, patience: w.config.patience, stop: stop,
+		world: w, parts: w.config.debug, out: w.config.debugOut, patience: w.config.patience,
 		waits: map[*waiting]struct{}{}, comms: map[uint32]seenComm{},
 	}
 	x.leaks.init()
@@ -77,15 +84,44 @@ func (w *World) watched() {
 	for _, c := range []*Comm{w.comm, w.comms.self, w.comms.whereabouts.comm} {
 		x.comms[c.context] = seenComm{comm: c}
 	}
+	if w.config.trace != "" {
+		var err error
+		if x.timeline, err = newTimeline(x, w.config.trace); err != nil {
+			return err
+		}
+	}
 	w.watch = x
-	x.work.Go(func() { x.listen(ctx) })
-	x.work.Go(func() { x.look(ctx) })
+	return nil
+}
+
+// serve starts what a watcher does besides the program's calls. It is nil where nobody
+// watches.
+func (w *watcher) serve() {
+	if w == nil {
+		return
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	w.stop = stop
+	w.work.Go(func() { w.listen(ctx) })
+	w.work.Go(func() { w.look(ctx) })
+	if t := w.timeline; t != nil {
+		w.work.Go(func() { t.serve(ctx) })
+	}
 }
 
 // end stops watching; the engine is closed.
-func (w *watcher) end() {
-	w.stop()
+func (w *watcher) end() error {
+	if w == nil {
+		return nil
+	}
+	if w.stop != nil {
+		w.stop()
+	}
 	w.work.Wait()
+	if w.timeline == nil {
+		return nil
+	}
+	return w.timeline.close()
 }
 
 // sees reports whether a part of the debug mode is on.
@@ -100,16 +136,26 @@ func (w *watcher) report(format string, args ...any) {
 	io.WriteString(w.out, text) // there is nobody to tell that it failed
 }
 
-// started is told of a request that is about to start.
-func (w *watcher) started(r *Request, context uint32) {
+// started is told of a request for n bytes that is about to start.
+func (w *watcher) started(r *Request, context uint32, n int) {
 	w.acts.Add(1)
-	r.seen = &sighting{w: w}
-	if context != r.what.comm.context {
-		return // the collective call says the rest
+	r.seen = &sighting{w: w, context: context}
+	if context == r.what.comm.context { // else the collective call says the rest
+		r.seen.call = here()
+		if w.sees(debugLeaks) {
+			w.leaks.started(w, r)
+		}
 	}
-	r.seen.call = here()
-	if w.sees(debugLeaks) {
-		w.leaks.started(w, r)
+	if w.timeline != nil {
+		w.timeline.started(r, n)
+	}
+}
+
+// partOf is told of which collective call a request is a part.
+func (s *sighting) partOf(c *calling, send bool) {
+	s.coll = c
+	if t := s.w.timeline; t != nil && c != nil && send {
+		t.partSent(s)
 	}
 }
 
@@ -121,6 +167,9 @@ func (s *sighting) told(r *Request) {
 		delete(s.w.leaks.open, r)
 		s.w.mu.Unlock()
 	}
+	if t := s.w.timeline; t != nil {
+		t.ended(r)
+	}
 }
 
 // await is Request.await for one that is watched.
@@ -129,6 +178,9 @@ func (s *sighting) await(ctx context.Context, r *Request) error {
 		if err := s.coll.agreed(ctx); err != nil {
 			r.core.Wait(gone) // gives the buffer back
 			return err
+		}
+		if t := s.w.timeline; t != nil {
+			defer t.ended(r)
 		}
 	}
 	if r.core.Done() {
@@ -160,6 +212,15 @@ func (w *watcher) begin(x *waiting) {
 	w.mu.Lock()
 	w.waits[x] = struct{}{}
 	w.mu.Unlock()
+	if w.timeline != nil && !x.inside() {
+		x.span = w.timeline.begin()
+	}
+}
+
+// inside reports whether the wait is a part of a collective call, which the timeline
+// has as one.
+func (x *waiting) inside() bool {
+	return x.coll != nil || len(x.requests) > 0 && x.requests[0].seen.coll != nil
 }
 
 // finish is told that it does no more.
@@ -168,6 +229,32 @@ func (w *watcher) finish(x *waiting) {
 	w.mu.Lock()
 	delete(w.waits, x)
 	w.mu.Unlock()
+	if w.timeline != nil && !x.inside() {
+		w.timeline.finish(x.span, x.call.name, map[string]any{"what": x.what(), "line": x.call.line})
+	}
+}
+
+// what is waited for, in words.
+func (x *waiting) what() string {
+	if x.probe != nil {
+		return x.probe.String()
+	}
+	s := x.requests[0].what.String()
+	if more := len(x.requests) - 1; more > 0 {
+		s += fmt.Sprintf(", or any of %d more", more)
+	}
+	return s
+}
+
+// left is told that a call on a communicator ends.
+func (w *watcher) left(c *Comm) {
+	if w.timeline == nil {
+		return
+	}
+	w.timeline.left(c)
+	if c.inner != nil {
+		w.timeline.left(c.inner)
+	}
 }
 
 // waitAny is engine.WaitAny for requests of a world.

@@ -51,6 +51,7 @@ type config struct {
 	debug          debugParts
 	debugOut       io.Writer
 	patience       time.Duration // of the debug mode
+	trace          string        // where timelines go; empty: nowhere
 }
 
 // Option changes how Init joins the world.
@@ -119,12 +120,16 @@ func Init(ctx context.Context, opts ...Option) (*World, error) {
 	if err := w.firstComms(); err != nil {
 		return nil, fmt.Errorf("mpilib: Init: %w", err)
 	}
+	if err := w.watched(); err != nil {
+		return nil, fmt.Errorf("mpilib: Init: %w", err)
+	}
 	if cfg.place.size > 1 || cfg.connector != nil {
 		if err := w.join(ctx); err != nil {
+			w.watch.end()
 			return nil, fmt.Errorf("mpilib: Init: rank %d of %d: %w", cfg.place.rank, cfg.place.size, err)
 		}
 	}
-	w.watched()
+	w.watch.serve()
 	return w, nil
 }
 
@@ -211,9 +216,7 @@ func (w *World) finalize(ctx context.Context) error {
 	errs := []error{w.comms.end(), w.engine.Goodbye(ctx)}
 	links := w.Links()
 	w.engine.Close()
-	if w.watch != nil {
-		w.watch.end()
-	}
+	errs = append(errs, w.watch.end())
 	if w.stop != nil {
 		w.stop()
 	}

@@ -1,0 +1,298 @@
+package mpilib
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/mpilib/internal/trace"
+)
+
+// EnvTrace has every rank write a timeline of its calls, messages and links, which
+// chrome://tracing and ui.perfetto.dev show: to the file rank-N.json when it names a
+// folder, else behind what the file of that name has, so that all ranks of a machine may
+// share it. Arrows lead from sends to receives. Times are by the clock of rank 0, which
+// the others ask at the start; a rank that gets no answer goes by its own, and says so.
+// All processes of a job have it set, or none.
+//
+// The timeline is written every 200 ms and whole lines at a time, so that it can be read
+// when the process has died. A process writes 512 MiB at most. To put files of several
+// machines together: (echo [; grep -hv '^\[' FILE...) > all.json
+const EnvTrace = "ISTHMUS_TRACE"
+
+// WithTrace writes a timeline as EnvTrace does.
+func WithTrace(name string) Option { return func(cfg *config) { cfg.trace = name } }
+
+const (
+	traceEvery  = 200 * time.Millisecond
+	clockRounds = 8
+	clockBound  = 5 * time.Second // for all of them
+)
+
+// A timeline is the part of a watcher that writes what it sees.
+type timeline struct {
+	w     *watcher
+	out   *trace.Writer
+	times chan clockNote // answers of rank 0
+
+	mu        sync.Mutex // guards the rest; a leaf
+	lanes     []lane
+	sent      numbers // messages
+	received  numbers
+	colls     map[*Comm]*calling // under way
+	linkState map[int]string     // by peer
+}
+
+// A lane holds spans that do not overlap: viewers want that of a thread, and a
+// goroutine has no name.
+type lane struct {
+	busy bool
+	end  time.Duration
+}
+
+// A span is a call under way.
+type span struct {
+	lane  int
+	begun time.Duration
+}
+
+// clockNote asks for the time, and answers.
+type clockNote struct {
+	Sent int64 `json:"sent"` // nanoseconds since 1970, by the clock of who asks
+	Time int64 `json:"time"` // by the clock of who answers
+}
+
+func newTimeline(w *watcher, name string) (*timeline, error) {
+	rank := w.world.engine.Rank()
+	title := fmt.Sprintf("rank %d", rank)
+	if place := w.world.comms.here; place.Name != "" {
+		title += " on " + place.String()
+	}
+	out, err := trace.Open(name, rank, title)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", EnvTrace, err)
+	}
+	return &timeline{w: w, out: out, times: make(chan clockNote, clockRounds), colls: map[*Comm]*calling{}, linkState: map[int]string{}}, nil
+}
+
+// serve aligns the clock and writes now and then, until ctx ends.
+func (t *timeline) serve(ctx context.Context) {
+	t.align(ctx)
+	tick := time.NewTicker(traceEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			t.lookAtLinks()
+			t.out.Flush()
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// clock is the time of this machine as the timeline has it.
+func (t *timeline) clock() int64 { return t.out.Start().Add(t.out.Now()).UnixNano() }
+
+// align asks rank 0 for the time, several times, and believes the quickest answer.
+func (t *timeline) align(ctx context.Context) {
+	if t.w.world.engine.Rank() == 0 {
+		t.out.Align(0)
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, clockBound)
+	defer cancel()
+	best, ahead := time.Duration(-1), time.Duration(0)
+	for range clockRounds {
+		if t.w.tell(0, note{Kind: noteClock, Clock: &clockNote{Sent: t.clock()}}) != nil {
+			break
+		}
+		select {
+		case n := <-t.times:
+			now := t.clock()
+			if took := time.Duration(now - n.Sent); best < 0 || took < best {
+				best, ahead = took, time.Duration(n.Time-(n.Sent+now)/2)
+			}
+			continue
+		case <-ctx.Done():
+		}
+		break
+	}
+	if best < 0 {
+		t.out.Add(trace.Event{Phase: trace.Instant, Name: "rank 0 did not tell the time: this rank's own clock is used", At: t.out.Now()})
+	}
+	if ahead.Abs() <= best/2 {
+		ahead = 0 // as far as anybody can tell
+	}
+	t.out.Align(ahead)
+}
+
+// tellTime answers a question for the time, and timeTold takes an answer.
+func (t *timeline) tellTime(to int, asked clockNote) {
+	asked.Time = t.clock()
+	t.w.tell(to, note{Kind: noteTime, Clock: &asked})
+}
+
+func (t *timeline) timeTold(n clockNote) {
+	select {
+	case t.times <- n:
+	default: // more than were asked for
+	}
+}
+
+// begin takes a free lane for a call.
+func (t *timeline) begin() span {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := t.out.Now()
+	for i := range t.lanes {
+		if !t.lanes[i].busy {
+			t.lanes[i].busy = true
+			return span{i, max(now, t.lanes[i].end)}
+		}
+	}
+	t.lanes = append(t.lanes, lane{busy: true})
+	return span{len(t.lanes) - 1, now}
+}
+
+// finish writes a call.
+func (t *timeline) finish(s span, name string, args map[string]any) {
+	t.mu.Lock()
+	end := max(t.out.Now(), s.begun)
+	t.lanes[s.lane] = lane{end: end + 1}
+	t.mu.Unlock()
+	t.out.Add(trace.Event{Phase: trace.Complete, Name: name, Kind: "call", At: s.begun, For: end - s.begun, Thread: s.lane, Args: args})
+}
+
+// started is told of a request that is about to start.
+func (t *timeline) started(r *Request, n int) {
+	s := r.seen
+	s.bytes = n
+	if r.what.send {
+		s.id = t.name(&t.sent, t.w.world.engine.Rank(), r.what.comm.global(r.what.peer), s.context, r.what.tag)
+	} else if r.what.peer != AnySource && r.what.tag != AnyTag {
+		s.id = t.name(&t.received, r.what.comm.global(r.what.peer), t.w.world.engine.Rank(), s.context, r.what.tag)
+	}
+	if s.call.name == "" {
+		return // it is a part of a collective call, which tells when it knows that
+	}
+	at := t.begin()
+	if r.what.send {
+		t.out.Add(trace.Event{Phase: trace.FlowStart, Name: "message", Kind: "message", ID: s.id, At: at.begun, Thread: at.lane})
+	}
+	t.finish(at, s.call.name, map[string]any{"what": r.what.String(), "bytes": n, "line": s.call.line})
+}
+
+// partSent is told of a send that is a part of a collective call.
+func (t *timeline) partSent(s *sighting) {
+	t.out.Add(trace.Event{Phase: trace.FlowStart, Name: "message", Kind: "message", ID: s.id, At: max(t.out.Now(), s.coll.span.begun), Thread: s.coll.span.lane})
+}
+
+// ended is told, once, of a request that is over.
+func (t *timeline) ended(r *Request) {
+	s := r.seen
+	got, err := r.core.Result()
+	if r.what.send || err != nil || got.Cancelled || s.ended.Swap(true) {
+		return
+	}
+	if s.id == "" {
+		s.id = t.name(&t.received, got.Source, t.w.world.engine.Rank(), s.context, got.Tag)
+	}
+	if s.coll != nil {
+		t.out.Add(trace.Event{Phase: trace.FlowEnd, Name: "message", Kind: "message", ID: s.id, At: max(t.out.Now(), s.coll.span.begun), Thread: s.coll.span.lane})
+		return
+	}
+	at := t.begin()
+	t.out.Add(trace.Event{Phase: trace.FlowEnd, Name: "message", Kind: "message", ID: s.id, At: at.begun, Thread: at.lane})
+	t.finish(at, fmt.Sprintf("received from rank %d", got.Source), map[string]any{"tag": got.Tag, "bytes": got.Bytes, "on": r.what.comm.Name()})
+}
+
+// entered is told of a collective call.
+func (t *timeline) entered(c *calling) {
+	c.span = t.begin()
+	t.mu.Lock()
+	before := t.colls[c.comm]
+	t.colls[c.comm] = c
+	t.mu.Unlock()
+	if before != nil {
+		t.over(before)
+	}
+}
+
+// left is told that a call on a communicator is over, which may be none of those.
+func (t *timeline) left(comm *Comm) {
+	t.mu.Lock()
+	c := t.colls[comm]
+	delete(t.colls, comm)
+	t.mu.Unlock()
+	if c != nil {
+		t.over(c)
+	}
+}
+
+func (t *timeline) over(c *calling) {
+	t.finish(c.span, c.call.name, map[string]any{"on": c.comm.Name(), "number": c.key.Call, "line": c.call.line})
+}
+
+// lookAtLinks writes what has become of them.
+func (t *timeline) lookAtLinks() {
+	for _, l := range t.w.world.Links() {
+		now := fmt.Sprintf("link to rank %d: %s", l.Peer, l.Technique)
+		if l.Proxy != "" {
+			now += " through " + l.Proxy
+		}
+		if l.Carriers != 1 {
+			now += fmt.Sprintf(", %d carriers", l.Carriers)
+		}
+		t.mu.Lock()
+		before := t.linkState[l.Peer]
+		t.linkState[l.Peer] = now
+		t.mu.Unlock()
+		if before != now {
+			t.out.Add(trace.Event{Phase: trace.Instant, Name: now, Kind: "link", At: t.out.Now(),
+				Args: map[string]any{"reason": l.Reason, "rtt_ms": l.RTTMS, "setup_ms": l.SetupMS, "node": l.PeerNode}})
+		}
+	}
+}
+
+// close writes the rest.
+func (t *timeline) close() error {
+	if err := t.out.Close(); err != nil {
+		return fmt.Errorf("%s: %w", EnvTrace, err)
+	}
+	return nil
+}
+
+// numbers counts messages from one rank to another in a context with a tag: the first
+// that is sent is the first that is received. That makes names for arrows, which both
+// ends find without asking. Receives from any source or with any tag are counted when
+// their end is told, others when they start; where a program mixes them for messages
+// of one kind, arrows may be crossed.
+//
+// What was not counted for long is forgotten.
+type numbers struct{ young, old map[string]int }
+
+const mostNumbers = 1 << 15
+
+func (n *numbers) next(key string) int {
+	i, known := n.young[key]
+	if !known {
+		i = n.old[key]
+	}
+	if len(n.young) >= mostNumbers && !known {
+		n.old, n.young = n.young, nil
+	}
+	if n.young == nil {
+		n.young = map[string]int{}
+	}
+	n.young[key] = i + 1
+	return i
+}
+
+func (t *timeline) name(n *numbers, from, to int, context uint32, tag int) string {
+	key := fmt.Sprintf("%d-%d.%d.%d", from, to, context, tag)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return fmt.Sprintf("%s.%d", key, n.next(key))
+}

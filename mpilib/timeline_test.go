@@ -1,0 +1,220 @@
+package mpilib
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// moment is an event of a timeline, as viewers read it.
+type moment struct {
+	Phase string         `json:"ph"`
+	Name  string         `json:"name"`
+	Time  float64        `json:"ts"`
+	For   float64        `json:"dur"`
+	PID   int            `json:"pid"`
+	TID   int            `json:"tid"`
+	ID    string         `json:"id"`
+	Args  map[string]any `json:"args"`
+}
+
+func readTimeline(t *testing.T, name string) (events []moment) {
+	t.Helper()
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal([]byte(strings.TrimSuffix(string(text), ",\n")+"]"), &events); err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return events
+}
+
+// checkTimeline holds events of one clock to what viewers want: spans of a thread do
+// not overlap, arrows begin and end at spans, and no message comes before it was sent.
+func checkTimeline(t *testing.T, events []moment) (spans map[string]int, arrows int) {
+	t.Helper()
+	const same = 0.5 // times of today are no more exact as JSON numbers of microseconds
+	spans = map[string]int{}
+	starts := map[string]moment{}
+	ends := map[[2]int]float64{} // of the latest span of a thread: they are written in order
+	for _, e := range events {
+		switch e.Phase {
+		case "X":
+			spans[e.Name]++
+			thread := [2]int{e.PID, e.TID}
+			if e.Time+same < ends[thread] {
+				t.Fatalf("%+v begins before the one before has ended, at %f", e, ends[thread])
+			}
+			ends[thread] = e.Time + e.For
+		case "s":
+			if _, twice := starts[e.ID]; twice {
+				t.Fatalf("two messages have the name %s", e.ID)
+			}
+			starts[e.ID] = e
+		}
+		if e.Phase == "s" || e.Phase == "f" {
+			around := false
+			for _, o := range events {
+				around = around || o.Phase == "X" && o.PID == e.PID && o.TID == e.TID && o.Time <= e.Time+same && e.Time <= o.Time+o.For+same
+			}
+			if !around {
+				t.Fatalf("no span is around %+v", e)
+			}
+		}
+	}
+	for _, e := range events {
+		if e.Phase != "f" {
+			continue
+		}
+		s, ok := starts[e.ID]
+		if !ok || s.Time > e.Time+same || s.PID == e.PID && !strings.HasPrefix(e.ID, fmt.Sprintf("%d-%d.", e.PID, e.PID)) {
+			t.Fatalf("%+v was sent by %+v", e, s)
+		}
+		arrows++
+	}
+	return spans, arrows
+}
+
+func TestTimeline(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "all.json")
+	const n = 3
+	TestWorld(t, n, func(ctx context.Context, c *Comm) error {
+		right, left := (c.Rank()+1)%n, (c.Rank()+n-1)%n
+		for i := range 10 {
+			in := Irecv(c, make([]int, 1), AnySource, i)
+			if err := Send(ctx, c, []int{1}, right, i); err != nil {
+				return err
+			}
+			if _, err := in.Wait(ctx); err != nil {
+				return err
+			}
+		}
+		in := Irecv(c, make([]byte, 1<<20), left, 99)
+		out := Isend(c, make([]byte, 1<<20), right, 99)
+		if _, err := Waitall(ctx, in, out); err != nil {
+			return err
+		}
+		if err := Allreduce(ctx, c, []int{1}, make([]int, 1), Sum); err != nil {
+			return err
+		}
+		made, err := c.Dup(ctx)
+		if err != nil {
+			return err
+		}
+		return errors.Join(Barrier(ctx, made), made.Free())
+	}, WithTrace(name))
+	events := readTimeline(t, name)
+	spans, arrows := checkTimeline(t, events)
+	for name, least := range map[string]int{"Send": 10 * n, "Irecv": 11 * n, "Isend": n, "Allreduce": n, "Barrier": n, "Dup": n} {
+		if spans[name] < least {
+			t.Errorf("%d spans %s, want %d: %v", spans[name], name, least, spans)
+		}
+	}
+	if arrows < 11*n+2*n { // those of the program, and some of the three collective calls
+		t.Errorf("%d arrows", arrows)
+	}
+	titles, links := 0, 0
+	for _, e := range events {
+		if e.Phase == "M" && e.Name == "process_name" && e.Args["name"] == fmt.Sprintf("rank %d", e.PID) {
+			titles++
+		}
+		if strings.HasPrefix(e.Name, "link to rank ") && strings.HasSuffix(e.Name, ": local") {
+			links++
+		}
+		if strings.HasPrefix(e.Name, "Irecv") && !strings.HasPrefix(e.Args["line"].(string), "mpilib/timeline_test.go:") {
+			t.Errorf("%+v", e)
+		}
+	}
+	if titles != n || links < n {
+		t.Errorf("%d titles and %d links", titles, links)
+	}
+}
+
+// A process that is killed leaves a timeline that can be read; a folder gets a file for
+// each rank.
+func TestTimelineOfTheDead(t *testing.T) {
+	const child = "ISTHMUS_TEST_TIMELINE"
+	if os.Getenv(child) != "" {
+		traceUntilKilled(t)
+		return
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	cmd := exec.CommandContext(t.Context(), self, "-test.run=^TestTimelineOfTheDead$")
+	cmd.Env = append(os.Environ(), child+"=1", EnvTrace+"="+dir)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	name := filepath.Join(dir, "rank-0.json")
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		if text, err := os.ReadFile(name); err == nil && strings.Contains(string(text), "Send") {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Error("nothing was written in 30 s")
+			break
+		}
+	}
+	cmd.Process.Kill()
+	cmd.Wait()
+	if spans, arrows := checkTimeline(t, readTimeline(t, name)); spans["Recv"] == 0 || arrows == 0 {
+		t.Errorf("%v, %d arrows", spans, arrows)
+	}
+}
+
+// traceUntilKilled is the child of TestTimelineOfTheDead.
+func traceUntilKilled(t *testing.T) {
+	w, err := Init(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for {
+		if err := Send(t.Context(), w.Comm(), []int{1}, 0, 0); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Recv(t.Context(), w.Comm(), []int{0}, 0, 0); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func TestTimelineWithoutAFolder(t *testing.T) {
+	_, err := Init(t.Context(), WithTrace(filepath.Join(t.TempDir(), "no", "t.json")))
+	if err == nil || !strings.HasPrefix(err.Error(), "mpilib: Init: ISTHMUS_TRACE: ") {
+		t.Errorf("%v", err)
+	}
+}
+
+// Numbers count on over the time that they are remembered.
+func TestNumbers(t *testing.T) {
+	var n numbers
+	for i := range 5 {
+		if got := n.next("a"); got != i {
+			t.Errorf("%d, want %d", got, i)
+		}
+	}
+	for i := range mostNumbers {
+		n.next(fmt.Sprint(i))
+	}
+	if got := n.next("a"); got != 5 {
+		t.Errorf("%d after others, want 5", got)
+	}
+	for i := range 3 * mostNumbers {
+		n.next(fmt.Sprint("more", i))
+	}
+	if len(n.young)+len(n.old) > 2*mostNumbers {
+		t.Errorf("%d are remembered", len(n.young)+len(n.old))
+	}
+}
