@@ -43,6 +43,6 @@ func benchCommand() *cli.Command {
 	return &cli.Command{
 		Name:        "bench",
 		Usage:       "measure, against what it is to be compared with",
-		Subcommands: []*cli.Command{benchSetupCommand(), benchCrowdCommand(), benchRelayCommand(), benchLinkCommand(), benchP2PCommand(), benchStripeCommand(), benchBrokerCommand(), benchLabCommand()},
+		Subcommands: []*cli.Command{benchSetupCommand(), benchCrowdCommand(), benchRelayCommand(), benchLinkCommand(), benchP2PCommand(), benchOverlapCommand(), benchStripeCommand(), benchBrokerCommand(), benchLabCommand()},
 	}
 }

@@ -1,0 +1,141 @@
+// Package overlapbench is `isthmus bench overlap`: what a computation costs more
+// while a large message that its process has begun to send crosses the WAN. Two
+// processes, at two sites that let nobody in, of a whole grid in a lab; the sender
+// computes alone, sends alone and does both at once, in turn.
+package overlapbench
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/bench"
+	"github.com/isthmus-grid/isthmus/internal/grid"
+	"github.com/isthmus-grid/isthmus/internal/jobkey"
+	"github.com/isthmus-grid/isthmus/internal/lab"
+	"github.com/isthmus-grid/isthmus/internal/lab/wan"
+)
+
+// Options of a run.
+type Options struct {
+	Size   int           // bytes of the message
+	RTT    time.Duration // between the sites
+	Repeat int           // how often each of the three is done
+	Self   []string      // command line of this program; "bench overlap --part" go behind it
+	JSON   bool
+	Out    io.Writer
+}
+
+// Check says what is wrong with the options, or returns nil.
+func (o Options) Check() error {
+	switch {
+	case o.Size < 1 || o.Size > 1<<30:
+		return fmt.Errorf("a message of %d bytes; want 1 to 1 GiB", o.Size)
+	case o.Repeat < 1:
+		return fmt.Errorf("%d repetitions; want one at least", o.Repeat)
+	}
+	return nil
+}
+
+// mostCost is by how much a computation may take longer for a send beside it.
+const mostCost = 1.05
+
+// patience bounds the ranks.
+const patience = 5 * time.Minute
+
+// Run builds the sites, has two ranks measure, and prints the rows. It must run in a
+// process that went through lab.Enter. Missing the target is no error.
+func Run(ctx context.Context, o Options) (err error) {
+	if err := o.Check(); err != nil {
+		return err
+	}
+	l, err := lab.Up(ctx, lab.Spec{
+		WAN: lab.WAN{Default: wan.Shape{Delay: o.RTT / 2}},
+		Sites: []lab.Site{
+			{Name: "public", Preset: lab.Public, Nodes: []string{"broker", "proxy"}},
+			{Name: "here", Preset: "stateful", Nodes: lab.Nodes(1)},
+			{Name: "there", Preset: "stateful", Nodes: lab.Nodes(1)},
+		},
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, l.Close()) }()
+	g, err := grid.Start(ctx, l, grid.Config{
+		Binary: func(daemon string) []string { return append(o.Self[:len(o.Self):len(o.Self)], daemon) },
+		Broker: "public/broker", Proxies: []string{"public/proxy"},
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, g.Close()) }()
+	times, err := o.job(ctx, g)
+	if err != nil {
+		return err
+	}
+	return bench.Write(o.Out, o.JSON, o.rows(times)...)
+}
+
+// job runs the two ranks and returns what the sender measured.
+func (o Options) job(ctx context.Context, g *grid.Grid) (times, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("the ranks were not done after %v", patience))
+	defer cancel()
+	key, err := jobkey.New("overlap")
+	if err != nil {
+		return times{}, err
+	}
+	file := filepath.Join(lab.Dir(), "overlap.key")
+	if err := os.WriteFile(file, []byte(key.String()), 0o600); err != nil {
+		return times{}, err
+	}
+	defer os.Remove(file)
+	var out [2]bytes.Buffer
+	var errs [2]error
+	var running sync.WaitGroup
+	for rank, node := range []string{"here/n1", "there/n1"} {
+		argv := append(o.Self[:len(o.Self):len(o.Self)], "run", "--key", file, "--size", "2", "--ranks", fmt.Sprint(rank), "--helper", g.Socket(node), "--label", "", "--")
+		argv = append(append(argv, o.Self...), "bench", "overlap", "--part", "--repeat", fmt.Sprint(o.Repeat), "--size", fmt.Sprint(o.Size))
+		cmd := g.Lab.Host(node).Command(ctx, argv[0], argv[1:]...)
+		var said bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &out[rank], &said
+		running.Go(func() {
+			if err := cmd.Run(); err != nil {
+				errs[rank] = fmt.Errorf("the rank at %s: %w: %s", node, err, said.Bytes())
+				cancel()
+			}
+		})
+	}
+	running.Wait()
+	var t times
+	if err := errors.Join(errs[:]...); err != nil {
+		return t, err
+	}
+	if err := json.Unmarshal(out[0].Bytes(), &t); err != nil {
+		return t, fmt.Errorf("the sender said %q: %w", out[0].Bytes(), err)
+	}
+	return t, nil
+}
+
+// rows turns times into figures. The cost is the median of the turns', each of
+// which is compared with the computation just before it.
+func (o Options) rows(t times) []bench.Row {
+	params := map[string]any{"size": o.Size, "rtt_ms": float64(o.RTT.Microseconds()) / 1000, "technique": t.Technique, "cipher": t.Cipher}
+	ratios := make([]float64, len(t.Both))
+	for i := range ratios {
+		ratios[i] = t.Both[i] / t.Alone[i]
+	}
+	both := bench.Row{Bench: "overlap", Figure: "isend_compute_wait", Params: params, Value: bench.Median(t.Both), Unit: "ms",
+		Against: "compute", Ratio: bench.Median(ratios)}
+	return []bench.Row{
+		{Bench: "overlap", Figure: "compute", Params: params, Value: bench.Median(t.Alone), Unit: "ms"},
+		{Bench: "overlap", Figure: "send", Params: params, Value: bench.Median(t.Send), Unit: "ms"},
+		both.AtMost(mostCost),
+	}
+}
