@@ -136,6 +136,7 @@ func (o Options) rows(t times) []bench.Row {
 	return []bench.Row{
 		{Bench: "overlap", Figure: "compute", Params: params, Value: bench.Median(t.Alone), Unit: "ms"},
 		{Bench: "overlap", Figure: "send", Params: params, Value: bench.Median(t.Send), Unit: "ms"},
+		{Bench: "overlap", Figure: "send_cpu", Params: params, Value: bench.Median(t.SendCPU), Unit: "ms"},
 		both.AtMost(mostCost),
 	}
 }
