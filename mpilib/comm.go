@@ -36,7 +36,8 @@ type Comm struct {
 	mu         sync.Mutex // guards the rest; never held while calling the program
 	calls      int32      // collective calls begun; the tag of the next one's messages
 	attributes []attribute
-	busy       int // calls in the background
+	busy       int // calls in the background, and partitioned requests
+	parted     int // tags that partitions were given
 }
 
 // newComm returns the intracommunicator of the processes of g, of which this

@@ -14,8 +14,10 @@ import (
 const (
 	pointToPointContext = iota
 	collectiveContext
-	memberContext // of CreateGroup, which only some members call
-	leaderContext // of IntercommCreate's leaders
+	memberContext    // of CreateGroup, which only some members call
+	leaderContext    // of IntercommCreate's leaders
+	offerContext     // of partitioned sends, before their first start
+	partitionContext // of their partitions
 	contextsPerComm
 )
 
