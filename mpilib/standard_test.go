@@ -10,8 +10,9 @@ import (
 	"testing"
 )
 
-// The files standard*_test.go hold the library to chapter 3 of MPI-4.1, point-to-point
-// communication: one test for each rule, with its section. Nothing in them waits for
+// The files standard*_test.go hold the library to MPI-4.1: one test for each rule,
+// with its section, of point-to-point communication (chapter 3), groups and
+// communicators (7) and topologies (8), among others. Nothing in them waits for
 // time to pass; that something has not happened is shown by what has. They run in
 // parallel, since the end of a world takes a while in which there is nothing to do.
 
