@@ -18,12 +18,13 @@
 //	4096  lane that the creator sends on: control, cells, data
 //	...   lane that the opener sends on: the same
 //
-// A lane's control has three words of 8 bytes, 128 bytes from each other so that no two share
+// A lane's control has four words of at most 8 bytes, 128 bytes from each other so that no two share
 // what a processor fetches at once:
 //
 //	0     done: how many records the receiver is through with, a little late
 //	128   1 while the receiver sleeps
 //	256   1 while the sender sleeps, for want of room
+//	384   u32: the processor the sender last said it runs on, plus one; 0 before
 //
 // Numbers are in the machine's own byte order.
 //

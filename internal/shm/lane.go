@@ -41,6 +41,8 @@ type control struct {
 	_          [apart - 4]byte
 	sendSleeps atomic.Uint32 // set by the sender, cleared by both
 	_          [apart - 4]byte
+	sendsFrom  atomic.Uint32 // written by the sender
+	_          [apart - 4]byte
 }
 
 // A cell announces a record.

@@ -145,7 +145,7 @@ func (p *party) wait() {
 		Pause()
 		return
 	}
-	if p.waiter.Next(time.Since(p.began)) == Park { // there is no link to be woken by
+	if p.waiter.Next(time.Since(p.began), true) == Park { // there is no link to be woken by
 		p.waiter.Begin()
 	}
 	YieldCPU()

@@ -96,6 +96,9 @@ func (r *Receiver) Done() (wake bool) {
 	return claim(&r.lane.sendSleeps)
 }
 
+// From returns the processor on which the peer said it runs, or -1.
+func (r *Receiver) From() int { return int(r.lane.sendsFrom.Load()) - 1 }
+
 // Sleep announces that the caller will not look again before it is woken, and
 // reports true, unless something came meanwhile, or the lane is corrupt: then nothing is
 // announced. Next takes the announcement back when it finds a record.

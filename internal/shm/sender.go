@@ -145,6 +145,13 @@ func (s *Sender) Sleep(n int) bool {
 	return true
 }
 
+// From tells the peer on which processor this process runs: a hint, for who waits.
+func (s *Sender) From(cpu int) {
+	if at := uint32(cpu + 1); s.lane.sendsFrom.Load() != at {
+		s.lane.sendsFrom.Store(at)
+	}
+}
+
 // Err returns why the lane can no longer be sent on, or nil.
 func (s *Sender) Err() error { return s.err }
 

@@ -28,7 +28,7 @@ const (
 	defaultBudget = 50 * time.Microsecond
 	mostBudget    = 5 * time.Millisecond
 
-	fewSpins   = 128 // before the first yield, unless yields help
+	fewSpins   = 128 // before the first question
 	leastSpins = 4
 
 	// A crowded wait makes so many yields though its budget is spent, unless one
@@ -44,18 +44,21 @@ const (
 // A Waiter decides how the waits of one thread go on. It looks at no clock and
 // does nothing itself: times are since any fixed moment.
 //
+// A wait spins where the peer can run meanwhile, and yields where the two share a
+// processor: always if that is crowded, else while they happen to be on the same. To
+// yield beside others' work could cost a time slice, so it is not done in hope.
+//
 // What is polled in vain is bounded: a wait that found something within its
 // budget pays two budgets into an account, one that did not pays what it took.
 // Once it is empty, only every 16th wait polls for longer than a moment, until one of those pays.
 type Waiter struct {
 	pace   Pace
 	credit time.Duration
-	asked  int // waits so far
-	spin   int // spins of a wait before it yields: few where waits end with a yield, for then the peer seems to want this processor
+	asked  int // waits that found the account empty
+	spin   int // spins of a wait before it asks: few where the last wait ended beside its peer
 
 	// Of the wait under way.
-	spins, yields int  // so far
-	limit         int  // of spins
+	spins, yields int  // spins since it last asked; yields so far
 	timed         bool // start is set
 	start, last   time.Duration
 	brief         bool // the account is empty
@@ -76,11 +79,9 @@ func NewWaiter(p Pace) *Waiter {
 // Begin starts a wait.
 func (w *Waiter) Begin() {
 	w.spins, w.yields, w.timed, w.brief = 0, 0, false, false
-	w.limit = w.spin
-	if w.asked++; w.asked%sampled == 0 {
-		w.limit = fewSpins
-	} else {
-		w.brief = w.credit <= 0
+	if w.credit <= 0 {
+		w.asked++
+		w.brief = w.asked%sampled != 0
 	}
 }
 
@@ -88,15 +89,16 @@ func (w *Waiter) Begin() {
 // caller of Next need not look at a clock, which takes as long as a small
 // message. It counts as that step.
 func (w *Waiter) Spinning() bool {
-	if w.spins >= w.limit || w.pace.Crowded || w.pace.Budget == 0 {
+	if w.spins >= w.spin || w.pace.Crowded || w.pace.Budget == 0 {
 		return false
 	}
 	w.spins++
 	return true
 }
 
-// Next says what to do after a poll that found nothing, once Spinning is false.
-func (w *Waiter) Next(now time.Duration) Step {
+// Next says what to do after a poll that found nothing, once Spinning is false. beside
+// says that one who is waited for was last seen on the caller's processor.
+func (w *Waiter) Next(now time.Duration, beside bool) Step {
 	if !w.timed {
 		w.timed, w.start, w.last = true, now, now
 	}
@@ -106,6 +108,11 @@ func (w *Waiter) Next(now time.Duration) Step {
 		w.credit = max(w.credit-(now-w.start), 0)
 		return Park
 	}
+	if !beside && !w.pace.Crowded {
+		w.spin, w.spins = fewSpins, 1
+		return Spin
+	}
+	w.spin = leastSpins
 	w.yields++
 	return Yield
 }
@@ -123,11 +130,5 @@ func (w *Waiter) more(spent, long time.Duration) bool {
 
 // Found ends a wait that found something, without having parked.
 func (w *Waiter) Found() {
-	switch patient := w.limit == fewSpins; {
-	case w.yields == 0:
-		w.spin = fewSpins
-	case patient:
-		w.spin = max(w.spin/4, leastSpins)
-	}
 	w.credit = min(w.credit+gain*w.pace.Budget, most*w.pace.Budget)
 }

@@ -11,7 +11,7 @@ func steps(w *Waiter, each time.Duration) (spins, yields int) {
 	for w.Spinning() {
 		spins++
 	}
-	for now := time.Duration(0); w.Next(now) == Yield; now += each {
+	for now := time.Duration(0); w.Next(now, true) == Yield; now += each {
 		yields++
 	}
 	return spins, yields
@@ -63,32 +63,32 @@ func TestWaitsInVainAreBounded(t *testing.T) {
 	}
 }
 
-// A wait yields sooner where waits of full length ended with a yield, until one ends
-// before.
-func TestSpinsWhereItHelps(t *testing.T) {
+// A wait spins on while its peer is elsewhere, and yields while it is on the same
+// processor, the next wait after a moment already.
+func TestYieldsBesideThePeer(t *testing.T) {
 	w := NewWaiter(Pace{})
-	wait := func(yields bool) (spins int) {
-		w.Begin()
-		for w.Spinning() && (yields || spins < leastSpins) {
-			spins++
+	spins := func() (n int) {
+		for w.Spinning() {
+			n++
 		}
-		if yields {
-			w.Next(0)
+		return n
+	}
+	w.Begin()
+	for i, step := range []struct {
+		beside bool
+		spins  int // before it
+		want   Step
+	}{{false, fewSpins, Spin}, {false, fewSpins - 1, Spin}, {true, fewSpins - 1, Yield}, {true, 0, Yield}, {false, 0, Spin}, {true, fewSpins - 1, Yield}} {
+		if n := spins(); n != step.spins {
+			t.Errorf("step %d: after %d spins, want %d", i, n, step.spins)
 		}
-		w.Found()
-		return spins
+		if got := w.Next(time.Duration(i)*time.Microsecond, step.beside); got != step.want {
+			t.Errorf("step %d: %d, want %d", i, got, step.want)
+		}
 	}
-	total := 0
-	for range 20 * sampled {
-		total += wait(true)
-	}
-	if total > 40*fewSpins {
-		t.Errorf("%d spins in %d waits that ended with a yield", total, 20*sampled)
-	}
-	for range sampled {
-		wait(false)
-	}
-	if n := wait(true); n != fewSpins {
-		t.Errorf("%d spins after waits that ended with one", n)
+	w.Found()
+	w.Begin()
+	if n := spins(); n != leastSpins {
+		t.Errorf("%d spins of the next wait, want %d", n, leastSpins)
 	}
 }

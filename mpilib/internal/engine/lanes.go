@@ -36,8 +36,10 @@ type lanes struct {
 	stir    atomic.Bool   // who polls is to look at more than lanes
 	waiter  *shm.Waiter   // of the turn's holder
 	paced   bool          // waiter is as fits the peers there are
+	crowded bool          // more processes than processors want to run
 	local   atomic.Bool   // other goroutines must run for messages to come: a peer is of this very process, or there is one processor
 	started time.Time
+	left    time.Duration // when this process last went to another processor
 }
 
 func (n *lanes) init(mu *sync.Mutex) {
@@ -54,7 +56,8 @@ func (n *lanes) pace() {
 		others = append(others, p.near.cpus)
 	}
 	n.paced = true
-	n.waiter = shm.NewWaiter(shm.Pace{Crowded: shm.Crowded(shm.Allowed(), others)})
+	n.crowded = shm.Crowded(shm.Allowed(), others)
+	n.waiter = shm.NewWaiter(shm.Pace{Crowded: n.crowded})
 }
 
 // add has a peer's lane polled. mu is held.
@@ -302,13 +305,18 @@ func (n *lanes) spin(ctx context.Context, peers []*peer, stalled bool) (parks bo
 		if ctx.Err() != nil {
 			return false
 		}
-		if n.waiter.Next(time.Since(n.started)) == shm.Park {
+		now := time.Since(n.started)
+		switch n.waiter.Next(now, n.crowded || n.beside(peers, now)) {
+		case shm.Park:
 			return true
+		case shm.Yield:
+			shm.YieldCPU()
+		case shm.Spin:
+			shm.Pause()
 		}
 		if n.local.Load() {
 			runtime.Gosched()
 		}
-		shm.YieldCPU()
 	}
 }
 
@@ -326,4 +334,26 @@ func (e *Engine) unmap() {
 			p.near.seg = nil
 		}
 	}
+}
+
+// leaveEvery is how often a process goes to another processor at most.
+const leaveEvery = 5 * time.Millisecond
+
+// beside tells the peers on which processor this process runs, and reports whether one
+// of them said the same. Of two that did, the higher rank goes elsewhere now and
+// then: the scheduler would not part them.
+func (n *lanes) beside(peers []*peer, now time.Duration) bool {
+	cpu, same := shm.CPU(), false
+	for _, p := range peers {
+		p.near.tx.From(cpu)
+		if cpu < 0 || p.near.rx.From() != cpu {
+			continue
+		}
+		same = true
+		if p.e.cfg.Rank > p.rank && now-n.left > leaveEvery {
+			n.left = now
+			shm.Leave(cpu)
+		}
+	}
+	return same
 }
