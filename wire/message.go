@@ -28,7 +28,8 @@ const (
 	EnvelopeFailed    EnvelopeKind = 14 // the process of world rank ID has failed, as far as the sender knows: nobody talks to it any more
 	EnvelopeRevoked   EnvelopeKind = 15 // Tag contexts from Context on are revoked: nothing is sent or received in them any more
 	EnvelopeNote      EnvelopeKind = 16 // Length bytes of an agreement among the communicator's processes follow; they match no receive
-	envelopeKinds     EnvelopeKind = 17
+	EnvelopeBorrow    EnvelopeKind = 17 // the receiver copies an offer that was lent to it; in shared memory only
+	envelopeKinds     EnvelopeKind = 18
 )
 
 // Flags of an Envelope.
@@ -94,6 +95,7 @@ var uses = [envelopeKinds]fields{
 	EnvelopeFailed:    {id: true},
 	EnvelopeRevoked:   {match: true},
 	EnvelopeNote:      {match: true, length: true},
+	EnvelopeBorrow:    {id: true},
 }
 
 // ParseEnvelope decodes the first EnvelopeLen bytes of b and checks that they

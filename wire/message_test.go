@@ -30,6 +30,7 @@ func TestEnvelope(t *testing.T) {
 		{Envelope{Kind: EnvelopeFailed, ID: 6}, "0e000000 00000000 00000000 00000006 0000000000000000"},
 		{Envelope{Kind: EnvelopeRevoked, Context: 8, Tag: 4}, "0f000000 00000008 00000004 00000000 0000000000000000"},
 		{Envelope{Kind: EnvelopeNote, Context: 8, Length: 7}, "10000000 00000008 00000000 00000000 0000000000000007"},
+		{Envelope{Kind: EnvelopeBorrow, ID: 6}, "11000000 00000000 00000000 00000006 0000000000000000"},
 	} {
 		b := tc.e.Append(nil)
 		if got := hex.EncodeToString(b); got != strings.ReplaceAll(tc.hex, " ", "") || len(b) != EnvelopeLen {
@@ -46,7 +47,7 @@ func TestEnvelope(t *testing.T) {
 	}
 	for in, text := range map[string]string{
 		"00000000 00000000 00000000 00000000 0000000000000000": "envelope kind 0",
-		"11000000 00000000 00000000 00000000 0000000000000000": "envelope kind 17",
+		"12000000 00000000 00000000 00000000 0000000000000000": "envelope kind 18",
 		"0e000000 00000001 00000000 00000000 0000000000000000": "says more than that",
 		"0f000000 00000000 00000001 00000000 0000000000000001": "says more than that",
 		"01000100 00000000 00000000 00000000 0000000000000000": "want zero",

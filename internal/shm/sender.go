@@ -19,6 +19,9 @@ type Sender struct {
 	next        int
 	taken, free uint64
 	takenBy     [cellCount]uint64 // taken, after the record in each cell
+
+	loan int         // the next to be lent, if it is free
+	lent [Loans]bool // those that are not
 }
 
 // TrySend sends a record of the head and of all of payload, one after the other, if there

@@ -62,6 +62,8 @@ type Engine struct {
 
 	lanes   lanes
 	sharing sharing
+	copies  []*inflow // borrowed messages, of which pieces are to be copied
+	helps   []help    // lent ones, of which pieces may be
 
 	// See failure.go and seek.go.
 	dead    []int             // world ranks that have failed, in the order in which that was learned

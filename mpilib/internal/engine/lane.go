@@ -155,7 +155,16 @@ func (p *peer) ended() {
 // take acts on a record. The payload is the peer's to change: it is only copied. mu is held.
 func (p *peer) take(env wire.Envelope, payload []byte) error {
 	want := uint64(0)
+	var lent loan
 	switch env.Kind {
+	case wire.EnvelopeBorrow:
+		return p.borrowed(env, payload)
+	case wire.EnvelopeOffer:
+		var err error
+		if lent, err = loanFrom(payload); err != nil {
+			return err
+		}
+		want = uint64(len(payload))
 	case wire.EnvelopeEager, wire.EnvelopeData, wire.EnvelopeNote:
 		want = env.Length
 	case wire.EnvelopeShare, wire.EnvelopeSwitch, wire.EnvelopeBell:
@@ -164,9 +173,11 @@ func (p *peer) take(env wire.Envelope, payload []byte) error {
 	if uint64(len(payload)) != want {
 		return fmt.Errorf("%w: a record of %d bytes for %+v", wire.ErrMalformed, len(payload), env)
 	}
+	p.in.loan = lent
 	if err := p.handle(env); err != nil {
 		return err
 	}
+	p.in.loan = loan{}
 	in := &p.in
 	if in.left == 0 {
 		return nil

@@ -118,15 +118,21 @@ func (n *lanes) awake() {
 	}
 }
 
-// sleep announces in every lane that nobody will look, unless something came
+// sleepLanes announces in every lane that nobody will look, unless something came
 // meanwhile, or has room now. The turn and mu are held.
-func (n *lanes) sleep() bool {
+func (e *Engine) sleepLanes() bool {
+	n := &e.lanes
 	n.asleep = true
 	for _, p := range n.peers {
 		if p.near.cut != nil || !p.near.rx.Sleep() {
 			n.asleep = false
 		}
 		if size, yes := p.stalled(); yes && !p.near.tx.Sleep(size) {
+			n.asleep = false
+		}
+	}
+	for _, f := range e.copies {
+		if !f.waits || f.settled() { // after the announcement: the lender looks for it when it has copied its last piece
 			n.asleep = false
 		}
 	}
@@ -166,12 +172,18 @@ func (e *Engine) attendLanes() {
 	}
 	n.take()
 	for {
-		for e.sweep() {
-			// others may want the lock
-			e.mu.Unlock()
+		for {
+			swept, toiled := e.sweep(), e.toil()
+			e.mu.Unlock() // others may want it
+			if !swept && !toiled {
+				runtime.Gosched()
+			}
 			e.mu.Lock()
+			if !swept && !toiled {
+				break
+			}
 		}
-		if n.sleep() {
+		if e.sleepLanes() {
 			break
 		}
 	}
@@ -184,6 +196,7 @@ func (e *Engine) glance() {
 	if n := &e.lanes; !n.polling && len(n.peers) > 0 {
 		n.take()
 		e.sweep()
+		e.toil()
 		e.yieldLanes()
 	}
 }
@@ -232,7 +245,7 @@ func (e *Engine) poll(ctx context.Context, w wanted) {
 		n.awake()
 		parks := e.pollTurn(ctx, w)
 		if parks {
-			parks = n.sleep()
+			parks = e.sleepLanes()
 		}
 		e.yieldLanes()
 		if !parks {
@@ -260,6 +273,9 @@ func (e *Engine) pollTurn(ctx context.Context, w wanted) (parks bool) {
 	n.waiter.Begin()
 	for {
 		found := e.sweep()
+		if e.toil() {
+			found = true
+		}
 		if found {
 			n.waiter.Found()
 		}
@@ -270,7 +286,7 @@ func (e *Engine) pollTurn(ctx context.Context, w wanted) (parks bool) {
 			n.waiter.Begin()
 			continue
 		}
-		stalled := slices.ContainsFunc(n.peers, func(p *peer) bool { _, yes := p.stalled(); return yes })
+		stalled := len(e.copies) > 0 || slices.ContainsFunc(n.peers, func(p *peer) bool { _, yes := p.stalled(); return yes })
 		peers := n.peers
 		n.spinning = true
 		e.mu.Unlock()

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"unsafe"
 
 	"github.com/isthmus-grid/isthmus/internal/shm"
 	"github.com/isthmus-grid/isthmus/wire"
@@ -25,6 +26,7 @@ type near struct {
 	rx      *shm.Receiver
 	offer   [shm.OfferSize]byte // of the peer, as it comes
 	cpus    shm.CPUs            // on which it may run
+	mem     *shm.Memory         // its own memory, if the system lets this process in
 	open    bool                // the peer sends through its lane
 	why     error               // why there is no shared memory
 	bell    bool                // the peer is to be rung
@@ -37,9 +39,10 @@ type near struct {
 type sharing struct {
 	create func(data int) (*shm.Segment, error)
 	open   func(shm.Offer) (*shm.Segment, error)
+	memory func(shm.Offer) (*shm.Memory, error)
 }
 
-var system = sharing{create: shm.Create, open: shm.Open}
+var system = sharing{create: shm.Create, open: shm.Open, memory: shm.OpenMemory}
 
 // manyNear is from how many processes on each direction of a segment holds less.
 const manyNear = 16
@@ -144,7 +147,7 @@ func (p *peer) shared() error {
 		return fmt.Errorf("%w: the peer maps memory that it was not offered", wire.ErrMalformed)
 	default:
 		p.near.seg.CloseFile() // the peer has it; what can go wrong harms nobody
-		p.switchOver()
+		p.e.work.Go(func() { p.knowNear(offer) })
 	}
 	return nil
 }
@@ -152,6 +155,7 @@ func (p *peer) shared() error {
 // openNear maps the memory of the peer.
 func (p *peer) openNear(o shm.Offer) {
 	seg, err := p.e.sharing.open(o)
+	mem, _ := p.e.sharing.memory(o) // without it all goes through the lane
 	p.e.mu.Lock()
 	defer p.e.mu.Unlock()
 	if err != nil || p.failed != nil {
@@ -159,10 +163,25 @@ func (p *peer) openNear(o shm.Offer) {
 		return
 	}
 	p.mapped(seg)
+	p.near.mem = mem
 	p.share(seg)
 	p.switchOver()
 	p.dispatch(false)
 }
+
+// knowNear looks whether the memory of the peer, which has mapped what it was offered, can be
+// copied from, and switches.
+func (p *peer) knowNear(o shm.Offer) {
+	mem, _ := p.e.sharing.memory(o) // without it all goes through the lane
+	p.e.mu.Lock()
+	defer p.e.mu.Unlock()
+	p.near.mem = mem
+	p.switchOver()
+	p.dispatch(false)
+}
+
+// addressOf returns where b is.
+func addressOf(b []byte) uint64 { return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b)))) }
 
 // switchOver has everything that is queued from here on go through the lane. mu is held.
 func (p *peer) switchOver() {

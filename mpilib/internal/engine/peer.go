@@ -146,9 +146,10 @@ func (p *peer) fail(err error) {
 		}
 	}
 	p.backlog = nil
+	p.abandonLoans()
 	for id, f := range p.arriving {
 		delete(p.arriving, id)
-		if f.r != nil && f.r != p.in.request {
+		if f.r != nil && f.r != p.in.request && !f.copying {
 			f.r.finish(p.failed)
 		}
 	}

@@ -30,6 +30,7 @@ type incoming struct {
 	flow       *inflow  // of a matched offer
 	msg        *message // or what is kept
 	refund     int      // credit that is due when they are dropped
+	loan       loan     // of an offer that is lent
 	share      bool     // it is not of a message but says how to map the peer's memory
 }
 
@@ -48,6 +49,7 @@ type message struct {
 	sender *Request // a send to self that waits for its receive; nil for others
 	paid   int      // credit that its taking gives back
 	flow   *inflow  // of an offer that was matched while its head came
+	loan   loan     // of an offer that is lent
 }
 
 func (m *message) tag() int { return int(m.entry.Tag) }
@@ -57,6 +59,13 @@ type inflow struct {
 	id   uint32
 	r    *Request // nil: nobody wants it any more
 	left uint64   // bytes to come
+
+	// Of one that is lent, and copied by this side and the lender.
+	loan    loan
+	p       *peer
+	own     int  // pieces that this side took
+	copying bool // it copies one now
+	waits   bool // for the lender's last
 }
 
 // readable reports whether somebody who waits may read the link. mu is held.
@@ -212,7 +221,9 @@ func (p *peer) letGo(r *Request) {
 		p.giveUp(r)
 		return
 	}
-	if f := p.arriving[r.id]; f != nil && f.r == r {
+	if f := p.arriving[r.id]; f != nil && f.r == r && f.loan.is {
+		wake(p.e.lanes.tend) // it is complete when the lender copies nothing any more
+	} else if f != nil && f.r == r {
 		f.r = nil
 		r.finish(r.giveUp)
 	} // else it is being copied, and complete soon
@@ -312,6 +323,8 @@ func (p *peer) handle(env wire.Envelope) error {
 	case wire.EnvelopeConfirm:
 		p.confirmedFirst = true
 		p.confirm()
+	case wire.EnvelopeBorrow: // comes through shared memory only
+		return p.stranger("borrows", env)
 	case wire.EnvelopeShare:
 		return p.sharing(env.Length)
 	case wire.EnvelopeSwitch:
@@ -401,13 +414,13 @@ func (p *peer) offer(env wire.Envelope) error {
 		p.decline(env.ID, true)
 	case m != nil:
 		p.matched(m.Owner, env)
-		p.accept(m.Owner, env.ID, 0, 0)
+		p.accept(m.Owner, env.ID, 0, 0, p.in.loan)
 	default:
 		if len(p.kept) >= 2*maxOffers {
 			return fmt.Errorf("%w: %d messages offered at a time", wire.ErrMalformed, len(p.kept))
 		}
 		m := p.message(env)
-		m.offer = true
+		m.offer, m.loan = true, p.in.loan
 		p.keep(m)
 	}
 	return nil
@@ -424,11 +437,14 @@ func (p *peer) keep(m *message) {
 
 // accept asks for what a matched receive has not of its offer; flags says whether that
 // is late. mu is held.
-func (p *peer) accept(r *Request, id uint32, have uint64, flags uint8) *inflow {
+func (p *peer) accept(r *Request, id uint32, have uint64, flags uint8, lent loan) *inflow {
 	if r.err != nil || r.got.Bytes == 0 {
 		p.control(wire.Envelope{Kind: wire.EnvelopeAsk, Flags: flags, ID: id})
 		r.finish(r.err)
 		return nil
+	}
+	if f := p.borrow(r, id, lent); f != nil {
+		return f
 	}
 	p.control(wire.Envelope{Kind: wire.EnvelopeAsk, Flags: flags, ID: id, Length: r.got.Bytes})
 	f := &inflow{id: id, r: r, left: r.got.Bytes}
@@ -459,7 +475,7 @@ func (p *peer) data(env wire.Envelope) error {
 	}
 	in.size, in.left = n, n
 	if f := p.arriving[env.ID]; f != nil {
-		if n > f.left {
+		if n > f.left || f.loan.is {
 			return fmt.Errorf("%w: message %d has %d bytes more than it was to have", wire.ErrMalformed, env.ID, n-f.left)
 		}
 		if in.flow = f; f.r != nil {

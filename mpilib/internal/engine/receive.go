@@ -72,7 +72,7 @@ func (e *Engine) give(r *Request, m *message) {
 	case m.offer && p.failed != nil:
 		r.finish(p.failed)
 	case m.offer:
-		m.flow = p.accept(r, m.id, uint64(len(m.data)), wire.EnvelopeLate)
+		m.flow = p.accept(r, m.id, uint64(len(m.data)), wire.EnvelopeLate, m.loan)
 	default:
 		if m.id != 0 {
 			p.control(wire.Envelope{Kind: wire.EnvelopeTaken, ID: m.id})

@@ -44,6 +44,8 @@ type Request struct {
 	ended  bool   // the receiver wants nothing more, while moving
 	orphan bool   // a copy of one that was given up
 	mark   uint64 // of the last byte lent to the link
+	lent   bool   // its memory is, to a peer of this node
+	loan   int    // by which number
 }
 
 // requestState says where a request is:
@@ -243,7 +245,7 @@ func (r *Request) abandon(err error) {
 	switch {
 	case r.state == moving && r.send:
 		r.giveUp = err
-		if r.peer != e.cfg.Rank {
+		if r.peer != e.cfg.Rank && !r.lent {
 			e.peers[r.peer].interruptWrite()
 		}
 	case r.state == moving:

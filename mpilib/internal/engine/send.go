@@ -145,7 +145,11 @@ func (p *peer) announce(r *Request) bool {
 		return false
 	}
 	env.Kind, env.ID = wire.EnvelopeOffer, p.name(r)
-	p.put(env, nil)
+	lent := p.lend(r)
+	p.put(env, lent)
+	if lent != nil {
+		return true
+	}
 	if head := min(n, p.mostHead(), p.credit); head > 0 {
 		p.credit -= head
 		r.at = head
@@ -211,6 +215,7 @@ func (p *peer) settled(r *Request) {
 // over is told that the peer has what it wants of r's message. mu is held.
 func (p *peer) over(r *Request) {
 	delete(p.offers, r.id)
+	p.returned(r)
 	if p.e.closed != nil {
 		p.e.wakeProbes() // drain may wait for it
 	}
@@ -254,9 +259,14 @@ func (p *peer) abandon(r *Request, err error) {
 		r.finish(err)
 		return
 	}
+	if r.lent && !p.near.tx.Revoke(r.loan) { // the peer copies it, and is soon done
+		r.giveUp = err
+		return
+	}
 	// The peer knows of it. What it may want is sent from a copy.
 	own := &Request{e: p.e, group: r.group, state: waiting, send: true, mode: r.mode, ctxID: r.ctxID, peer: r.peer, tag: r.tag,
-		buf: slices.Clone(r.buf), got: r.got, id: r.id, at: r.at, asks: r.asks, orphan: true}
+		buf: slices.Clone(r.buf), got: r.got, id: r.id, at: r.at, asks: r.asks, orphan: true, lent: r.lent, loan: r.loan}
+	r.lent = false
 	if p.offers[r.id] == r {
 		p.offers[r.id] = own
 		if !r.asks {

@@ -1,0 +1,100 @@
+package shm
+
+import (
+	"sync"
+	"testing"
+	"unsafe"
+)
+
+func TestControlFits(t *testing.T) {
+	if n := unsafe.Sizeof(control{}); n > controlBytes {
+		t.Errorf("a control takes %d bytes, a page has %d", n, controlBytes)
+	}
+}
+
+// Of a loan each piece is copied once, by one of the two.
+func TestLoan(t *testing.T) {
+	seg, err := Create(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer seg.Close()
+	other, err := Open(seg.Offer())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	tx, _ := seg.Ends()
+	_, rx := other.Ends()
+	const n = 50*largestPiece + 1
+	i, ok := tx.Lend(n)
+	if !ok {
+		t.Fatal("no loan")
+	}
+	if _, ok := tx.Help(i); ok {
+		t.Error("the lender copies what nobody borrowed")
+	}
+	if !rx.Borrow(i) || tx.Revoke(i) || rx.Borrow(i) {
+		t.Error("borrowed wrongly")
+	}
+	var seen [51]int
+	var both sync.WaitGroup
+	own := 0
+	var helped []int
+	both.Go(func() {
+		for p, ok := tx.Help(i); ok; p, ok = tx.Help(i) {
+			helped = append(helped, p)
+		}
+	})
+	for p, ok := rx.Claim(i); ok; p, ok = rx.Claim(i) {
+		seen[p]++
+		own++
+	}
+	both.Wait()
+	for _, p := range helped {
+		if rx.Settled(i, n, own) {
+			t.Error("settled before all was copied")
+		}
+		tx.Helped(i)
+		seen[p]++
+	}
+	if !rx.Settled(i, n, own) {
+		t.Error("not settled")
+	}
+	for p, times := range seen {
+		if times != 1 {
+			t.Errorf("piece %d was copied %d times", p, times)
+		}
+	}
+	tx.Free(i)
+	if _, ok := rx.Claim(i); ok || rx.Borrow(i) {
+		t.Error("a loan that is over is borrowed")
+	}
+}
+
+func TestLoansRunOut(t *testing.T) {
+	seg, err := Create(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer seg.Close()
+	tx, _ := seg.Ends()
+	for range Loans {
+		if _, ok := tx.Lend(1); !ok {
+			t.Fatal("no loan")
+		}
+	}
+	if _, ok := tx.Lend(1); ok {
+		t.Error("one loan too many")
+	}
+	if !tx.Revoke(7) || tx.Revoke(7) {
+		t.Error("not revoked once")
+	}
+	if _, ok := tx.Lend(1); ok {
+		t.Error("what is revoked is lent before it is freed")
+	}
+	tx.Free(7)
+	if i, ok := tx.Lend(1); !ok || i != 7 {
+		t.Errorf("loan %d, %v", i, ok)
+	}
+}
