@@ -115,6 +115,9 @@ func (r *Receiver) Borrow(i int) bool {
 // a broken peer can have made up.
 func (r *Receiver) Claim(i int) (piece int, ok bool) { return r.lane.loans[i].claim(true) }
 
+// Close leaves nothing of loan i to be taken by either.
+func (r *Receiver) Close(i int) { r.lane.loans[i].word.Store(loanWord(borrowedLoan, 0, 0)) }
+
 // Settled reports whether all pieces of loan i, of n bytes, are copied, given how many the
 // receiver took and copied itself. It is for when Claim has none left.
 func (r *Receiver) Settled(i, n int, own int) bool {

@@ -178,8 +178,8 @@ func (f *inflow) settled() bool {
 // which a piece is being copied is ended by who does. mu is held.
 func (p *peer) abandonLoans() {
 	for _, f := range p.e.copies {
-		for ok := f.p == p; ok; { // should it live, it has nothing more to write
-			_, ok = p.near.rx.Claim(f.loan.number)
+		if f.p == p { // should it live, it shall write no more
+			p.near.rx.Close(f.loan.number)
 		}
 	}
 	p.e.copies = slices.DeleteFunc(p.e.copies, func(f *inflow) bool { return f.p == p && !f.copying })
