@@ -4,12 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"os"
 	"regexp"
 	"runtime"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/local"
+	"github.com/isthmus-grid/isthmus/overlay"
 )
 
 // notes is where reports of several ranks go.
@@ -40,7 +45,9 @@ func (n *notes) String() string {
 }
 
 // hasty is for tests of the debug mode: what it waits for otherwise is 5 s.
-func hasty(cfg *config) { cfg.patience = 500 * time.Millisecond }
+func hasty(cfg *config) { cfg.patience = hastyPatience }
+
+const hastyPatience = 500 * time.Millisecond
 
 // lineHere returns the line offset lines below that of its call, as reports have it.
 func lineHere(offset int) string {
@@ -299,8 +306,68 @@ func TestDebugDeadlock(t *testing.T) {
 	}
 }
 
-// A rank that computes, a slow message and another goroutine are no deadlock. That
-// nothing is reported is looked at after several times the patience.
+// trickle is a connector whose connections carry a megabyte a second.
+type trickle struct{ overlay.Connector }
+
+func (c trickle) Dial(ctx context.Context, to overlay.ProcessName, ways overlay.Ways) (overlay.Carrier, error) {
+	carrier, err := c.Connector.Dial(ctx, to, ways)
+	carrier.Conn, carrier.Path.Technique = trickling{carrier.Conn}, overlay.Direct // to another node
+	return carrier, err
+}
+
+func (c trickle) Accept(ctx context.Context) (overlay.Carrier, error) {
+	carrier, err := c.Connector.Accept(ctx)
+	carrier.Conn, carrier.Path.Technique = trickling{carrier.Conn}, overlay.Direct // to another node
+	return carrier, err
+}
+
+type trickling struct{ net.Conn }
+
+func (c trickling) Write(b []byte) (n int, err error) {
+	for len(b) > 0 && err == nil {
+		piece := b[:min(len(b), 10_000)]
+		time.Sleep(time.Duration(len(piece)) * time.Microsecond)
+		var m int
+		m, err = c.Conn.Write(piece)
+		n, b = n+m, b[m:]
+	}
+	return n, err
+}
+
+// All wait for what is behind a message that takes several times the patience: that
+// is no deadlock.
+func TestDebugSlowMessage(t *testing.T) {
+	out := listenFor("")
+	dir, err := os.MkdirTemp("", "isthmus")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	join := func(self overlay.ProcessName) (overlay.Connector, error) {
+		c, err := local.Listen(dir, self)
+		return trickle{c}, err
+	}
+	testWorld(t, 2, join, func(ctx context.Context, c *Comm) error {
+		small, large := []int{0}, make([]byte, 3_000_000)
+		if c.Rank() == 1 { // the other one decides, and hears of it while it sends
+			in := Irecv(c, large, 0, 1)
+			_, err := Recv(ctx, c, small, 0, 2) // behind the large one
+			return errors.Join(err, Send(ctx, c, small, 0, 3), func() error { _, err := in.Wait(ctx); return err }())
+		}
+		sends := []*Request{Isend(c, large, 1, 1)}
+		time.Sleep(hastyPatience) // until much of it is with the link
+		sends = append(sends, Isend(c, small, 1, 2))
+		_, err := Recv(ctx, c, small, 1, 3)
+		_, sendErr := Waitall(ctx, sends...)
+		return errors.Join(err, sendErr)
+	}, WithDebug(out), hasty)
+	if out.String() != "" {
+		t.Errorf("%s", out)
+	}
+}
+
+// A rank that computes is no deadlock. That nothing is reported is looked at after
+// several times the patience.
 func TestDebugNoDeadlock(t *testing.T) {
 	out := listenFor("")
 	TestWorld(t, 2, func(ctx context.Context, c *Comm) error {
