@@ -13,7 +13,7 @@ func TestStandard_3_9_PersistentRequests(t *testing.T) {
 	const rounds = 20
 	for _, n := range []int{0, 1, 20 << 10, 100 << 10} {
 		t.Run(fmt.Sprintf("n=%d", n), func(t *testing.T) {
-			t.Parallel()
+			parallel(t)
 			anyWay(t, 2, func(ctx context.Context, c *Comm) error {
 				peer := 1 - c.Rank()
 				var sends, receives []*Persistent

@@ -53,7 +53,7 @@ func speaks(ctx context.Context, c *Comm, want []int) error {
 // 7.1.1, 7.2.1: a message is received in the communicator that it was sent in, and in
 // no other one, also with wildcards and though the groups are the same.
 func TestStandard_7_1_1_Contexts(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	for _, n := range worldSizes(1) {
 		standardWorld(t, n, func(ctx context.Context, c *Comm) error {
 			var comms []*Comm
@@ -90,7 +90,7 @@ func TestStandard_7_1_1_Contexts(t *testing.T) {
 // 7.1.1: messages and collective calls of one communicator never meet: a receive of
 // anything from anybody stays open while the group talks by collectives.
 func TestStandard_7_1_1_CollectivesApart(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	for _, n := range worldSizes(1) {
 		standardWorld(t, n, func(ctx context.Context, c *Comm) error {
 			got := []int{-1}
@@ -124,7 +124,7 @@ func TestStandard_7_1_1_CollectivesApart(t *testing.T) {
 // 7.3.2: union, intersection and difference obey the laws of sets, and their order is
 // that of the first group, then of the second.
 func TestStandard_7_3_2_Laws(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	for _, n := range worldSizes(1) {
 		standardWorld(t, n, func(_ context.Context, c *Comm) error {
 			random, world := shared(n, 1), c.Group()
@@ -170,7 +170,7 @@ func TestStandard_7_3_2_Laws(t *testing.T) {
 // 7.4.2: Split makes one communicator for each colour, ordered by key and, where keys
 // are equal, by rank; again within the parts, and not for those without a colour.
 func TestStandard_7_4_2_Split(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	for _, n := range worldSizes(1) {
 		standardWorld(t, n, func(ctx context.Context, c *Comm) error {
 			random := shared(n, 2)
@@ -212,7 +212,7 @@ func TestStandard_7_4_2_Split(t *testing.T) {
 // 7.4.2: Create and CreateGroup make a communicator of a group, in the group's order,
 // and nothing for the others.
 func TestStandard_7_4_2_Create(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	for _, n := range worldSizes(1) {
 		standardWorld(t, n, func(ctx context.Context, c *Comm) error {
 			random := shared(n, 3)
@@ -245,7 +245,7 @@ func TestStandard_7_4_2_Create(t *testing.T) {
 
 // 7.4.3: what is under way in a communicator that is freed completes as usual.
 func TestStandard_7_4_3_Free(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	for _, n := range worldSizes(1) {
 		eachSize(t, n, func(ctx context.Context, c *Comm, size int) error {
 			d, err := c.Dup(ctx)
@@ -271,7 +271,7 @@ func TestStandard_7_4_3_Free(t *testing.T) {
 // 7.6.1, 7.6.2: an intercommunicator's ranks of messages are those of the other group,
 // whoever leads; merged, the groups are one, in the order that high says.
 func TestStandard_7_6_Intercommunicator(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	for _, n := range worldSizes(2) {
 		standardWorld(t, n, func(ctx context.Context, c *Comm) error {
 			random := shared(n, 4)
@@ -338,7 +338,7 @@ func acrossSides(ctx context.Context, inter *Comm, mine, theirs []int) error {
 // 7.7.2: Dup calls the copy functions of the attributes that there are, with their
 // values, each rank its own; Split and Create call none.
 func TestStandard_7_7_2_Copies(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	for _, n := range worldSizes(1) {
 		standardWorld(t, n, func(ctx context.Context, c *Comm) error {
 			copies, deletes := 0, 0

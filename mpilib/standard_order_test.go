@@ -16,7 +16,7 @@ var mixedSizes = []int{16, 20 << 10, 100 << 10, 1 << 20, 16, 1 << 20, 20 << 10, 
 // the order of their sends, whatever their sizes, modes and tags, whether receives are
 // posted before, after or between, and how specific those are.
 func TestStandard_3_5_Order(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	for _, limit := range []int{16 << 20, 64 << 10} {
 		for _, ranks := range worldSizes(1) {
 			for _, posted := range []int{0, 5, 16} {
@@ -105,7 +105,7 @@ func orderReceived(ctx context.Context, c *Comm, posted int) error {
 
 // 3.5: with any source, too, each source's messages come in order, and all come.
 func TestStandard_3_5_OrderAnySource(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	for _, limit := range []int{16 << 20, 64 << 10} {
 		for _, ranks := range worldSizes(2) {
 			standardWorld(t, ranks, func(ctx context.Context, c *Comm) error {
@@ -134,7 +134,7 @@ func TestStandard_3_5_OrderAnySource(t *testing.T) {
 // 3.5: of receives that both match a message the one posted first gets it, be it the
 // more specific one or not.
 func TestStandard_3_5_ReceivesInOrder(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	any, specific := [2]int{AnySource, AnyTag}, [2]int{0, 5}
 	for _, posted := range [][][2]int{
 		{any, specific}, {specific, any}, {any, any}, {specific, specific},
@@ -161,7 +161,7 @@ func TestStandard_3_5_ReceivesInOrder(t *testing.T) {
 // 3.5: a receive that was posted earlier does not keep a message from one it matches
 // alone.
 func TestStandard_3_5_LaterReceive(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	eachSizeAmong(t, 2, func(ctx context.Context, c *Comm, n int) error {
 		if c.Rank() == 0 {
 			return errors.Join(fence(ctx, c, 1), Ssend(ctx, c, pattern(n, 1), 1, 1), Ssend(ctx, c, pattern(n, 2), 1, 2))
@@ -189,7 +189,7 @@ func TestStandard_3_5_LaterReceive(t *testing.T) {
 // 3.5: a wildcard receive gets the earliest of the messages that are here, whatever
 // their tags, and a specific one the earliest of its own.
 func TestStandard_3_5_EarliestOfTags(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	tags := []int{3, 1, 2, 1, 3, 0, 2}
 	for _, limit := range []int{16 << 20, 64 << 10} {
 		standardAmong(t, 2, func(ctx context.Context, c *Comm) error {
@@ -217,7 +217,7 @@ func TestStandard_3_5_EarliestOfTags(t *testing.T) {
 // 3.5, progress: a receive completes when its message is sent, although messages that
 // were sent before find no receive, and use up what memory there is for them.
 func TestStandard_3_5_Progress(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	const count = 40
 	for _, n := range []int{16, 20 << 10, 100 << 10} {
 		standardAmong(t, 2, func(ctx context.Context, c *Comm) error {
@@ -246,7 +246,7 @@ func TestStandard_3_5_Progress(t *testing.T) {
 // 3.5, 3.7.4: a send and a receive that match complete although neither process calls
 // anything any more.
 func TestStandard_3_5_ProgressWithoutCalls(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	for _, ranks := range worldSizes(2) {
 		eachSize(t, ranks, func(ctx context.Context, c *Comm, n int) error {
 			var in, out []*Request

@@ -51,7 +51,7 @@ func arrived(ctx context.Context, r *PartitionedRecv, i int) error {
 // 4.2: each partition is sent when it is given away, in any order, and is seen when it
 // has arrived, before the others; the two ends may have different numbers of them.
 func TestStandard_4_2_Partitions(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	for _, limit := range []int{16 << 20, 64 << 10} {
 		standardWorld(t, 2, func(ctx context.Context, c *Comm) error {
 			for _, n := range partitionSizes {
@@ -148,7 +148,7 @@ func seen(ctx context.Context, r *PartitionedRecv, buf []byte, round int, given 
 // whatever the order in which they are started; so does one that is made when its
 // counterpart is started already.
 func TestStandard_4_2_1_InitOrder(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	const count = 5
 	eachSize(t, 2, func(ctx context.Context, c *Comm, n int) error {
 		orders := rand.New(rand.NewPCG(uint64(n), 1))
@@ -212,7 +212,7 @@ func sendInOrder(ctx context.Context, c *Comm, n int, order []int) error {
 
 // 4.2.1: partitioned transfers match no others, whatever their envelopes.
 func TestStandard_4_2_1_OnlyPartitioned(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	standardWorld(t, 2, func(ctx context.Context, c *Comm) error {
 		if c.Rank() == 0 {
 			return sends(c, PartOf([]int{7}), 1, 1, 5, func(s *PartitionedSend) error {
@@ -243,7 +243,7 @@ func TestStandard_4_2_1_OnlyPartitioned(t *testing.T) {
 // 4.2.2: goroutines give partitions away at the same time, as single ones, ranges and
 // lists; each arrives once.
 func TestStandard_4_2_2_Threads(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	const parts, rounds = 64, 10
 	standardWorld(t, 2, func(ctx context.Context, c *Comm) error {
 		peer := 1 - c.Rank()
@@ -280,7 +280,7 @@ func TestStandard_4_2_2_Threads(t *testing.T) {
 // 4.2 and 3.5: a receive that is started goes on without calls, also when its sender
 // comes later.
 func TestStandard_4_2_Progress(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	eachSize(t, 2, func(ctx context.Context, c *Comm, n int) error {
 		if c.Rank() == 0 {
 			if err := fence(ctx, c, 1); err != nil { // the receive is started
@@ -307,7 +307,7 @@ func TestStandard_4_2_Progress(t *testing.T) {
 // 4.2: a sender may be rounds ahead of its receiver, as far as small messages are sent
 // before they are received.
 func TestStandard_4_2_RoundsAhead(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	const rounds = 20
 	standardWorld(t, 2, func(ctx context.Context, c *Comm) error {
 		buf := make([]int, 6)
@@ -346,7 +346,7 @@ func TestStandard_4_2_RoundsAhead(t *testing.T) {
 // 4.2 with chapter 5: partitions of any datatype; those of the two ends may cut the
 // message at different places, also within an element.
 func TestStandard_4_2_Datatypes(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	eachField(t, func(ctx context.Context, c *Comm, seed int, out, in field) error {
 		if in.overlaps() {
 			return nil
@@ -403,7 +403,7 @@ func TestStandard_4_2_Datatypes(t *testing.T) {
 // 4.2.1: a sender with fewer elements is as a shorter message; one with more is an
 // error, as is one of another type where types are checked.
 func TestStandard_4_2_1_Sizes(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	standardWorld(t, 2, func(ctx context.Context, c *Comm) error {
 		buf := []int32{9, 9, 9, 9}
 		for i, bad := range []error{nil, ErrTruncate, ErrSignature} {
@@ -448,7 +448,7 @@ func TestStandard_4_2_1_Sizes(t *testing.T) {
 // 4.2, 3.7.3 and 3.9: what is inactive is complete and empty; what is under way can be
 // neither started nor freed; a partition is given away once, and only while active.
 func TestStandard_4_2_States(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	standardWorld(t, 1, func(ctx context.Context, c *Comm) error {
 		out, in := []int{1, 2}, []int{0, 0}
 		s, err1 := PsendInit(c, out, 2, 0, 5)
@@ -510,7 +510,7 @@ func wasDone(done bool, err error) error {
 
 // 4.2.1: what cannot be is told when the request is made.
 func TestStandard_4_2_1_Arguments(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	standardWorld(t, 1, func(ctx context.Context, c *Comm) error {
 		three := make([]int, 3)
 		var errs []error
@@ -533,7 +533,7 @@ func TestStandard_4_2_1_Arguments(t *testing.T) {
 
 // 3.10 and 4.2: with ProcNull all happens and nothing moves.
 func TestStandard_4_2_ProcNull(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	standardWorld(t, 1, func(ctx context.Context, c *Comm) error {
 		buf := []int{3}
 		return sends(c, PartOf(buf), 1, ProcNull, 5, func(s *PartitionedSend) error {

@@ -12,7 +12,7 @@ import (
 // 3.8.1: what a probe has found is received by the next receive with the status's
 // source and tag, and by nothing else; a probe says no where nothing matches.
 func TestStandard_3_8_1_Probe(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	for _, ranks := range worldSizes(1) {
 		eachSize(t, ranks, func(ctx context.Context, c *Comm, n int) error {
 			out := []*Request{Isend(c, pattern(n, c.Rank()), 0, c.Rank()), Isend(c, pattern(n, c.Rank()+10), 0, c.Rank())}
@@ -49,7 +49,7 @@ func TestStandard_3_8_1_Probe(t *testing.T) {
 // 3.8.2: a message that a matched probe took out is received by its own receive alone:
 // the next one with the same envelope goes to others, and Improbe finds none.
 func TestStandard_3_8_2_Mprobe(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	eachSizeAmong(t, 2, func(ctx context.Context, c *Comm, n int) error {
 		if c.Rank() == 0 {
 			first, second := Issend(c, pattern(n, 1), 1, 1), Isend(c, pattern(n, 2), 1, 1)
@@ -86,7 +86,7 @@ func TestStandard_3_8_2_Mprobe(t *testing.T) {
 
 // 3.8.2: however many goroutines probe, each message goes to one of them.
 func TestStandard_3_8_2_MprobeRace(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	const each = 4
 	count := often(320) // a multiple of each
 	for _, ranks := range worldSizes(2) {
@@ -146,7 +146,7 @@ func takeSome(ctx context.Context, c *Comm, how, count int, note func(Status)) e
 // 3.8.4: a receive that was cancelled gets nothing, and the next one gets the message;
 // one that has matched gets it, although it is cancelled then.
 func TestStandard_3_8_4_CancelReceive(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	eachSizeAmong(t, 2, func(ctx context.Context, c *Comm, n int) error {
 		if c.Rank() == 0 {
 			return errors.Join(fence(ctx, c, 1), Send(ctx, c, pattern(n, 1), 1, 1), Send(ctx, c, []byte{}, 1, 2), fence(ctx, c, 1))
@@ -190,7 +190,7 @@ func learnVerdict(ctx context.Context, c *Comm) (bool, error) {
 // 3.8.4: a send without a receive that is cancelled, at once or when its message is
 // with the receiver, completes; it is either cancelled or received, and not both.
 func TestStandard_3_8_4_CancelSend(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	for _, late := range []bool{false, true} {
 		for i, mode := range startModes {
 			eachSizeAmong(t, 2, func(ctx context.Context, c *Comm, n int) error {
@@ -229,7 +229,7 @@ func TestStandard_3_8_4_CancelSend(t *testing.T) {
 
 // 3.8.4: a send that a receive, or a matched probe, has matched is not cancelled.
 func TestStandard_3_8_4_CancelMatchedSend(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	eachSizeAmong(t, 2, func(ctx context.Context, c *Comm, n int) error {
 		for i, mode := range startModes {
 			if c.Rank() == 0 {
@@ -263,7 +263,7 @@ func TestStandard_3_8_4_CancelMatchedSend(t *testing.T) {
 
 // 3.8.4: when the cancel of a send and its receive meet, one of them wins.
 func TestStandard_3_8_4_CancelRace(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	rounds := often(120)
 	for _, limit := range []int{16 << 20, 64 << 10} {
 		standardAmong(t, 2, func(ctx context.Context, c *Comm) error {
@@ -320,7 +320,7 @@ func TestStandard_3_8_4_CancelRace(t *testing.T) {
 // 3.8.4: the same with itself: a send to self that has no receive can be cancelled,
 // unless it is complete or a probe has taken it out.
 func TestStandard_3_8_4_CancelSelf(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	eachSizeAmong(t, 1, func(ctx context.Context, c *Comm, n int) error {
 		for i, mode := range startModes {
 			for _, probed := range []bool{false, true} {

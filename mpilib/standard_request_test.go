@@ -11,7 +11,7 @@ import (
 // 3.7.3: Test says no while there is no message, and completes by itself; what is
 // complete stays so, and Wait and Test return the same.
 func TestStandard_3_7_3_WaitTest(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	eachSizeAmong(t, 2, func(ctx context.Context, c *Comm, n int) error {
 		if c.Rank() == 0 {
 			return errors.Join(fence(ctx, c, 1), fence(ctx, c, 1), Send(ctx, c, pattern(n, 1), 1, 1), Send(ctx, c, []byte{}, 1, 2))
@@ -42,7 +42,7 @@ func TestStandard_3_7_3_WaitTest(t *testing.T) {
 // 3.7.5: requests that are null do not count; if there are no others the calls return
 // at once, with Undefined where they say which.
 func TestStandard_3_7_5_NullRequests(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	standardAmong(t, 1, func(ctx context.Context, c *Comm) error {
 		for _, none := range [][]*Request{nil, {nil}, {nil, nil, nil}} {
 			if i, st, err := Waitany(ctx, none...); i != Undefined || st != emptyStatus || err != nil {
@@ -91,7 +91,7 @@ func TestStandard_3_7_5_NullRequests(t *testing.T) {
 // 3.7.5: Waitany and Waitsome complete each request once, and wait for none that
 // others do not need; Testsome and Waitsome return all that are complete.
 func TestStandard_3_7_5_AnySome(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	for _, ranks := range worldSizes(1) {
 		for _, some := range []bool{false, true} {
 			eachSize(t, ranks, func(ctx context.Context, c *Comm, n int) error {
@@ -141,7 +141,7 @@ func TestStandard_3_7_5_AnySome(t *testing.T) {
 // 3.7.5: Waitany returns as soon as one is complete, whatever becomes of the others,
 // and Waitall not before all are; an error of one keeps none of the others.
 func TestStandard_3_7_5_All(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	eachSizeAmong(t, 2, func(ctx context.Context, c *Comm, n int) error {
 		if c.Rank() == 0 {
 			err := errors.Join(fence(ctx, c, 1), Send(ctx, c, pattern(n, 2), 1, 2), fence(ctx, c, 1))
@@ -177,7 +177,7 @@ func TestStandard_3_7_5_All(t *testing.T) {
 
 // A wait for any of several that ends with its context gives none of them up.
 func TestStandard_3_7_5_AnyGivenUp(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	eachSizeAmong(t, 2, func(ctx context.Context, c *Comm, n int) error {
 		if c.Rank() == 0 {
 			return errors.Join(fence(ctx, c, 1), Send(ctx, c, pattern(n, 1), 1, 1))
@@ -204,7 +204,7 @@ func TestStandard_3_7_5_AnyGivenUp(t *testing.T) {
 // one gets the message; a send given up leaves its buffer alone, and what follows
 // arrives.
 func TestStandard_WaitGivenUp(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	eachSizeAmong(t, 2, func(ctx context.Context, c *Comm, n int) error {
 		gone, cancel := context.WithCancel(ctx)
 		cancel()

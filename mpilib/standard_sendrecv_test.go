@@ -11,7 +11,7 @@ import (
 // 3.10: every call takes ProcNull: sends and receives are complete at once and move
 // nothing, receives and probes have its status.
 func TestStandard_3_10_ProcNull(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	for _, n := range worldSizes(1) {
 		standardWorld(t, n, func(ctx context.Context, c *Comm) error {
 			buf := []byte{7}
@@ -62,7 +62,7 @@ func TestStandard_3_10_ProcNull(t *testing.T) {
 // anybody, with messages of all sizes and different ones either way; a ring of one is
 // a message to oneself.
 func TestStandard_3_11_Ring(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	for _, ranks := range worldSizes(1) {
 		eachSize(t, ranks, func(ctx context.Context, c *Comm, n int) error {
 			next, before := (c.Rank()+1)%ranks, (c.Rank()+ranks-1)%ranks
@@ -83,7 +83,7 @@ func TestStandard_3_11_Ring(t *testing.T) {
 
 // 3.11, 3.10: with ProcNull at its ends the ring is a line.
 func TestStandard_3_11_Line(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	for _, ranks := range worldSizes(1) {
 		eachSize(t, ranks, func(ctx context.Context, c *Comm, n int) error {
 			next, before := c.Rank()+1, c.Rank()-1
@@ -110,7 +110,7 @@ func TestStandard_3_11_Line(t *testing.T) {
 // 3.11: what Sendrecv sends any receive gets, and it receives from any send; the two
 // messages may differ in type and tag.
 func TestStandard_3_11_WithOthers(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	eachSizeAmong(t, 2, func(ctx context.Context, c *Comm, n int) error {
 		if c.Rank() == 0 {
 			in := make([]int32, n)
@@ -134,7 +134,7 @@ func TestStandard_3_11_WithOthers(t *testing.T) {
 // 3.11: when one of its halves cannot even start, the call returns that and does not
 // wait for the other.
 func TestStandard_3_11_WrongArguments(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	eachSizeAmong(t, 2, func(ctx context.Context, c *Comm, n int) error {
 		buf := make([]byte, n)
 		other := 1 - c.Rank()

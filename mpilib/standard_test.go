@@ -160,7 +160,7 @@ var startModes = []struct {
 // 3.2.2: a message may have no elements; its envelope is received all the same, with
 // buffers of no elements or none at all.
 func TestStandard_3_2_2_ZeroCount(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	for _, n := range worldSizes(1) {
 		standardWorld(t, n, func(ctx context.Context, c *Comm) error {
 			next, before := (c.Rank()+1)%n, (c.Rank()+n-1)%n
@@ -182,7 +182,7 @@ func TestStandard_3_2_2_ZeroCount(t *testing.T) {
 // 3.2.3: the envelope is source, destination, tag and communicator, and a message is
 // received only where all of them agree; tags go from 0 to the upper bound.
 func TestStandard_3_2_3_Envelope(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	standardAmong(t, 3, func(ctx context.Context, world *Comm) error {
 		other, err := world.Dup(ctx)
 		if err != nil {
@@ -224,7 +224,7 @@ func TestStandard_3_2_3_Envelope(t *testing.T) {
 // 3.2.4: the message may be shorter than the receive buffer, whose other elements stay
 // as they are; if it is longer that is an error, and the messages behind it are none.
 func TestStandard_3_2_4_Lengths(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	eachSizeAmong(t, 2, func(ctx context.Context, c *Comm, n int) error {
 		if c.Rank() == 0 {
 			for i := range 3 {
@@ -256,7 +256,7 @@ func TestStandard_3_2_4_Lengths(t *testing.T) {
 // 3.2.5: the status says source and tag also where wildcards were given, and GetCount
 // how many elements of a type came, or that it is no whole number of them.
 func TestStandard_3_2_5_Status(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	for _, n := range worldSizes(1) {
 		standardWorld(t, n, func(ctx context.Context, c *Comm) error {
 			if err := Bsend(ctx, c, make([]int32, 3*c.Rank()), 0, c.Rank()+7); err != nil || c.Rank() != 0 {
@@ -285,7 +285,7 @@ func TestStandard_3_2_5_Status(t *testing.T) {
 
 // 3.4: a synchronous send is not complete before a receive has matched it.
 func TestStandard_3_4_Synchronous(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	eachSizeAmong(t, 2, func(ctx context.Context, c *Comm, n int) error {
 		if c.Rank() == 1 {
 			err1, err2 := fence(ctx, c, 0), fence(ctx, c, 0)
@@ -306,7 +306,7 @@ func TestStandard_3_4_Synchronous(t *testing.T) {
 
 // 3.4: nor does a blocking one return before.
 func TestStandard_3_4_SynchronousBlocks(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	var posted atomic.Int64 // how many receives were
 	eachSizeAmong(t, 2, func(ctx context.Context, c *Comm, n int) error {
 		if c.Rank() == 0 {
@@ -330,7 +330,7 @@ func TestStandard_3_4_SynchronousBlocks(t *testing.T) {
 // 3.4 and 3.6: a buffered send is complete at once, whatever its receiver does, and
 // its buffer is the caller's; as many as memory holds.
 func TestStandard_3_4_Buffered(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	for _, ranks := range worldSizes(1)[:3] {
 		eachSize(t, ranks, func(ctx context.Context, c *Comm, n int) error {
 			count := min(10, 2+200_000/(n+1))
@@ -363,7 +363,7 @@ func TestStandard_3_4_Buffered(t *testing.T) {
 
 // 3.4: a ready send whose receive is posted is as any other.
 func TestStandard_3_4_Ready(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	eachSizeAmong(t, 2, func(ctx context.Context, c *Comm, n int) error {
 		if c.Rank() == 0 {
 			return errors.Join(fence(ctx, c, 1), Rsend(ctx, c, pattern(n, 3), 1, 1))
@@ -381,7 +381,7 @@ func TestStandard_3_4_Ready(t *testing.T) {
 // 3.4: when a send of any mode has returned, its buffer is the caller's, and what the
 // caller writes there does not reach the receiver.
 func TestStandard_3_4_BufferAfterSend(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	modes := []func(context.Context, *Comm, []byte, int, int) error{Send[byte], Ssend[byte], Bsend[byte], Rsend[byte]}
 	eachSizeAmong(t, 2, func(ctx context.Context, c *Comm, n int) error {
 		for i, send := range modes {
@@ -403,7 +403,7 @@ func TestStandard_3_4_BufferAfterSend(t *testing.T) {
 
 // 3.4, 3.7: in every mode a process may send to itself.
 func TestStandard_3_4_Self(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	eachSizeAmong(t, 1, func(ctx context.Context, c *Comm, n int) error {
 		for i, mode := range startModes {
 			for _, posted := range []bool{true, false} {
@@ -432,7 +432,7 @@ func TestStandard_3_4_Self(t *testing.T) {
 
 // 3.6: what was sent buffered arrives also when its sender finalizes at once.
 func TestStandard_3_6_BufferedThenFinalize(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	for _, n := range standardSizes {
 		anyWay(t, 2, func(ctx context.Context, c *Comm) error {
 			if c.Rank() == 0 {

@@ -41,7 +41,7 @@ func cells(dims []int) [][]int {
 // 8.5.1, 8.5.5, 8.5.6: ranks of a grid are numbered row by row; a coordinate beyond a
 // ring wraps around, and a shift beyond an edge finds nobody.
 func TestStandard_8_5_Cart(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	for _, n := range worldSizes(1) {
 		standardWorld(t, n, func(ctx context.Context, c *Comm) error {
 			random := shared(n, 5)
@@ -133,7 +133,7 @@ func subsAreRight(ctx context.Context, cart *Comm, all [][]int) error {
 // 8.5.2: the product of the dimensions is the number of nodes, those that were given
 // stay, and the others do not increase and are as close to each other as can be.
 func TestStandard_8_5_2_Dims(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	for n := 1; n <= 120; n++ {
 		for free := 1; free <= 3; free++ {
 			dims := make([]int, free)
@@ -200,7 +200,7 @@ func (g multigraph) in(r int) (list []int) {
 // 8.5.4, 8.6: in a distributed graph, whatever its edges, loops and double ones
 // included, each edge carries its block.
 func TestStandard_8_6_NeighborExchange(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	for _, n := range worldSizes(1) {
 		standardWorld(t, n, func(ctx context.Context, c *Comm) error {
 			random := shared(n, 6)

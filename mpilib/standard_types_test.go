@@ -251,7 +251,7 @@ func eachField(t *testing.T, f func(ctx context.Context, c *Comm, seed int, out,
 	t.Helper()
 	for last, constructor := range constructors {
 		t.Run(constructor.name, func(t *testing.T) {
-			t.Parallel()
+			parallel(t)
 			standardWorld(t, 2, func(ctx context.Context, c *Comm) error {
 				for seed := range 24 {
 					l, err := someLayout(rand.New(rand.NewPCG(uint64(seed), uint64(last))), last)
@@ -275,7 +275,7 @@ var sendModes = []func(*Comm, context.Context, Part, int, int) error{(*Comm).Sen
 // 5.1.2 to 5.1.4 and 5.1.7: what is sent of a type is the bytes of its type map in
 // their order; what is received into one goes there and nowhere else.
 func TestStandard_5_1_TypeMaps(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	eachField(t, func(ctx context.Context, c *Comm, seed int, out, in field) error {
 		n := len(out.places)
 		if c.Rank() == 0 {
@@ -324,7 +324,7 @@ func arrivesIn(ctx context.Context, c *Comm, in field, message []byte, tag int) 
 // 5.1.11: a receive may be larger than its message; then only the elements that
 // came are written. If it is smaller that is an error, and nothing is written.
 func TestStandard_5_1_11_Lengths(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	eachField(t, func(ctx context.Context, c *Comm, seed int, out, in field) error {
 		if in.overlaps() || in.count == 0 || len(in.places) == 0 {
 			return nil
@@ -352,7 +352,7 @@ func TestStandard_5_1_11_Lengths(t *testing.T) {
 // 5.1.11, the standard's example: GetCount counts whole elements, or none where the
 // message ends within one; GetElements counts what they are made of.
 func TestStandard_5_1_11_GetElements(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	standardWorld(t, 2, func(ctx context.Context, c *Comm) error {
 		float, err := TypeOf[float32]()
 		if err != nil {
@@ -402,7 +402,7 @@ func TestStandard_5_1_11_GetElements(t *testing.T) {
 
 // 3.7, 3.8, 3.9, 3.10 with datatypes: every way to send and receive goes by the type.
 func TestStandard_5_1_11_EveryCall(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	for _, opts := range [][]Option{nil, {WithTypeCheck()}} {
 		everyCall(t, opts...)
 	}
@@ -485,7 +485,7 @@ func persistently(p *Persistent) func() *Request {
 // 5.1.9: a type goes into messages when it is committed, and builds others also
 // before; freeing it touches neither messages under way nor types made from it.
 func TestStandard_5_1_9_CommitAndFree(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	standardWorld(t, 1, func(ctx context.Context, c *Comm) error {
 		number, err := TypeOf[int]()
 		if err != nil {
@@ -692,7 +692,7 @@ func remade(t *Datatype) (*Datatype, error) {
 // 5.2: packed bytes are those of a message; they may be sent as Packed and received
 // as the types that were packed, or the other way round.
 func TestStandard_5_2_Pack(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	eachField(t, func(ctx context.Context, c *Comm, seed int, out, in field) error {
 		if in.overlaps() {
 			return nil
@@ -784,7 +784,7 @@ func must[T any](v T, err error) T {
 // sent is an error, and nothing is written; a shorter message, and one of the same
 // elements described otherwise, is none.
 func TestStandard_3_3_1_Signatures(t *testing.T) {
-	t.Parallel()
+	parallel(t)
 	type pair struct{ A, B int32 }
 	column := must(TypeVector(3, 1, 2, must(TypeOf[int32]())))
 	if err := column.Commit(); err != nil {

@@ -94,6 +94,10 @@ func turn(t *testing.T) int {
 // anyWay is TestWorld in one of the ways, or in every one.
 func anyWay(t *testing.T, ranks int, f func(ctx context.Context, c *Comm) error, opts ...Option) {
 	t.Helper()
+	if *inJob {
+		within(t, ranks, f)
+		return
+	}
 	if !*everyWay {
 		ways[turn(t)%len(ways)].world(t, ranks, f, opts...)
 		return

@@ -43,6 +43,12 @@ func TestKernelsOverTwoClosedSites(t *testing.T) {
 // with so many ranks on each, and returns what it wrote.
 func (w *world) job(t *testing.T, nodes []string, ranks int, words ...string) string {
 	t.Helper()
+	return w.jobOf(t, nodes, ranks, append([]string{isthmus(t, "")}, words...)...)
+}
+
+// jobOf is job for any program.
+func (w *world) jobOf(t *testing.T, nodes []string, ranks int, command ...string) string {
+	t.Helper()
 	key := filepath.Join(t.TempDir(), "job.key")
 	if err := os.WriteFile(key, []byte(newKey(t, "job").String()), 0o600); err != nil {
 		t.Fatal(err)
@@ -52,7 +58,7 @@ func (w *world) job(t *testing.T, nodes []string, ranks int, words ...string) st
 	var running sync.WaitGroup
 	for i, node := range nodes {
 		argv := append([]string{"run", "--key", key, "--size", fmt.Sprint(len(nodes) * ranks),
-			"--ranks", fmt.Sprintf("%d-%d", i*ranks, (i+1)*ranks-1), "--helper", w.Socket(node), "--label", node, "--", program}, words...)
+			"--ranks", fmt.Sprintf("%d-%d", i*ranks, (i+1)*ranks-1), "--helper", w.Socket(node), "--label", node, "--"}, command...)
 		cmd := w.Lab.Host(node).Command(w.ctx, program, argv...)
 		cmd.Stdout, cmd.Stderr = &outputs[i], &outputs[i]
 		t.Logf("on %s: isthmus %s", node, strings.Join(argv, " "))
