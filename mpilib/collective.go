@@ -257,6 +257,18 @@ type collectiveCall struct {
 	tag     int
 	seen    *calling // in debug mode; else nil
 	pair    bool     // only two ranks make it, who need no other
+	whole   *Comm    // whose call it is a part of, where that is not comm
+}
+
+// needs returns the communicator of which the call needs all processes, or nil.
+func (c *collectiveCall) needs() *Comm {
+	switch {
+	case c.pair:
+		return nil
+	case c.whole != nil:
+		return c.whole
+	}
+	return c.comm
 }
 
 // part notes that a request is a part of the call.
@@ -279,19 +291,19 @@ func (c *collectiveCall) Recv(ctx context.Context, src int, buf []byte) error {
 }
 
 func (c *collectiveCall) Isend(dst int, buf []byte) collectives.Request {
-	what := transfer{comm: c.comm, send: true, peer: dst, tag: c.tag, elem: 1, collective: !c.pair}
+	what := transfer{comm: c.comm, send: true, peer: dst, tag: c.tag, elem: 1, needs: c.needs()}
 	return exactly{c.part(c.comm.isend(what, c.context, buf, engine.Standard, false)), len(buf)}
 }
 
 func (c *collectiveCall) Irecv(src int, buf []byte) collectives.Request {
-	what := transfer{comm: c.comm, peer: src, tag: c.tag, elem: 1, collective: !c.pair}
+	what := transfer{comm: c.comm, peer: src, tag: c.tag, elem: 1, needs: c.needs()}
 	return exactly{c.part(c.comm.irecv(what, c.context, buf)), len(buf)}
 }
 
 // irecvPart is Irecv into a Part.
 func (c *collectiveCall) irecvPart(src int, p *Part) collectives.Request {
 	into := &arrival{part: *p, buf: p.landing()}
-	what := transfer{comm: c.comm, peer: src, tag: c.tag, elem: 1, collective: !c.pair}
+	what := transfer{comm: c.comm, peer: src, tag: c.tag, elem: 1, needs: c.needs()}
 	r := c.part(c.comm.irecv(what, c.context, into.buf))
 	r.into = into
 	return exactly{r, p.size}

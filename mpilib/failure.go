@@ -123,12 +123,12 @@ func (s *everybody) Member(world int) bool       { return (*Comm)(s).contains(wo
 func (s *everybody) Whole() bool                 { return true }
 func (s *everybody) Acknowledged(world int) bool { return (*Comm)(s).acknowledged(world) }
 
-// parties are the processes that a transfer of c concerns.
-func (c *Comm) parties(collective bool) engine.Group {
-	if collective {
-		return (*everybody)(c)
+// parties are the processes that a transfer concerns.
+func (t transfer) parties() engine.Group {
+	if t.needs != nil {
+		return (*everybody)(t.needs)
 	}
-	return (*senders)(c)
+	return (*senders)(t.comm)
 }
 
 // waitOver is Wait for those whose caller cannot wait again: a receive from any

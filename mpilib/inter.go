@@ -238,6 +238,7 @@ func (c *Comm) nextRound(args ...callArgs) (*round, error) {
 	if err != nil {
 		return nil, err
 	}
+	call.whole = c // who waits on this side may be waiting for the other
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r := &round{comm: c, call: call, tag: int(c.calls)}

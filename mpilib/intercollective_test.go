@@ -475,3 +475,46 @@ func TestInterCollectiveArguments(t *testing.T) {
 			Barrier(ctx, inter)) // it goes on working
 	})
 }
+
+// The death of a process ends the calls of all ranks on both sides, also of those that
+// wait for a rank of their own which waits for the other side.
+func TestNobodyHangsInInterCollectives(t *testing.T) {
+	for name, call := range map[string]func(context.Context, *Comm) error{
+		"Barrier":   Barrier,
+		"Allreduce": func(ctx context.Context, c *Comm) error { return Allreduce(ctx, c, []int{1}, []int{0}, Sum[int]) },
+		"Allgather": func(ctx context.Context, c *Comm) error {
+			return Allgather(ctx, c, []int{1}, make([]int, c.RemoteSize()))
+		},
+		"Alltoall": linkedAcross,
+		"Dup":      func(ctx context.Context, c *Comm) error { return second(c.Dup(ctx)) },
+	} {
+		for dead := range 5 {
+			t.Run(fmt.Sprintf("%s/%d", name, dead), func(t *testing.T) {
+				t.Parallel()
+				TestWorld(t, 5, func(ctx context.Context, c *Comm) error {
+					_, inter, err := halves(ctx, c)
+					if err != nil {
+						return err
+					}
+					err = linked(ctx, c) // which the death of one that is through may end
+					if c.Rank() == dead {
+						die(c)
+						return err
+					}
+					for err == nil { // the first may still succeed
+						err = call(ctx, inter)
+					}
+					c.Agree(ctx, 0) // nobody leaves before all know
+					if !errors.Is(err, ErrProcFailed) {
+						return fmt.Errorf("%s: %w", name, err)
+					}
+					return nil
+				})
+			})
+		}
+	}
+}
+
+func linkedAcross(ctx context.Context, c *Comm) error {
+	return Alltoall(ctx, c, make([]int, c.RemoteSize()), make([]int, c.RemoteSize()))
+}

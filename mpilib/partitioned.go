@@ -116,9 +116,9 @@ func (p *partitions) transfer(tag int, b []byte) *Request {
 	c, r := p.comm(), &Request{what: p.what}
 	context, peer := c.context+partitionContext, c.global(p.what.peer)
 	if p.what.send {
-		c.world.engine.Isend(&r.core, c.parties(false), context, peer, tag, b, engine.Standard, false)
+		c.world.engine.Isend(&r.core, p.what.parties(), context, peer, tag, b, engine.Standard, false)
 	} else {
-		c.world.engine.Irecv(&r.core, c.parties(false), context, peer, tag, b)
+		c.world.engine.Irecv(&r.core, p.what.parties(), context, peer, tag, b)
 	}
 	return r
 }

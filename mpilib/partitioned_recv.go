@@ -59,7 +59,7 @@ func (c *Comm) precvInit(p Part, n, src, tag int) (*PartitionedRecv, error) {
 			return nil, err
 		}
 		r.offered = &Request{what: what}
-		c.world.engine.Irecv(&r.offered.core, c.parties(false), c.context+offerContext, c.global(src), tag, b)
+		c.world.engine.Irecv(&r.offered.core, what.parties(), c.context+offerContext, c.global(src), tag, b)
 	}
 	c.occupy(1)
 	return r, nil

@@ -76,7 +76,7 @@ func (s *PartitionedSend) offer() (err error) {
 	}
 	r := &Request{what: s.what}
 	c := s.comm()
-	c.world.engine.Isend(&r.core, c.parties(false), c.context+offerContext, c.global(s.what.peer), s.what.tag, b, engine.Buffered, false)
+	c.world.engine.Isend(&r.core, s.what.parties(), c.context+offerContext, c.global(s.what.peer), s.what.tag, b, engine.Buffered, false)
 	return nil // what fails will fail for the partitions, too
 }
 

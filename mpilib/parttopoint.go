@@ -121,7 +121,7 @@ func (m Message) Irecv(p Part) *Request {
 	if w := c.world.watch; w != nil {
 		w.started(r, c.context, len(r.into.buf))
 	}
-	m.matched.Irecv(&r.core, c.parties(false), r.into.buf)
+	m.matched.Irecv(&r.core, (*senders)(c), r.into.buf)
 	return r
 }
 

@@ -96,7 +96,7 @@ func (c *Comm) isend(what transfer, context uint32, b []byte, mode engine.Mode, 
 	if w := c.world.watch; w != nil {
 		w.started(r, context, len(b))
 	}
-	c.world.engine.Isend(&r.core, c.parties(what.collective), context, c.global(what.peer), what.tag, b, mode, hold)
+	c.world.engine.Isend(&r.core, what.parties(), context, c.global(what.peer), what.tag, b, mode, hold)
 	return r
 }
 
@@ -126,7 +126,7 @@ func (c *Comm) irecv(what transfer, context uint32, b []byte) *Request {
 	if w := c.world.watch; w != nil {
 		w.started(r, context, len(b))
 	}
-	c.world.engine.Irecv(&r.core, c.parties(what.collective), context, c.global(what.peer), what.tag, b)
+	c.world.engine.Irecv(&r.core, what.parties(), context, c.global(what.peer), what.tag, b)
 	return r
 }
 
@@ -194,7 +194,7 @@ func (c *Comm) probe(ctx context.Context, call string, src, tag int, take bool) 
 		return Message{Status: nullStatus, comm: c}, nil
 	}
 	over := c.world.watch.probing(transfer{comm: c, peer: src, tag: tag})
-	m, err := c.world.engine.Probe(ctx, c.parties(false), c.context, c.global(src), tag, take)
+	m, err := c.world.engine.Probe(ctx, (*senders)(c), c.context, c.global(src), tag, take)
 	over()
 	if err != nil {
 		return Message{}, c.raise(fmt.Errorf("mpilib: rank %d: %s: %v: %w", c.rank, call, transfer{comm: c, peer: src, tag: tag}, err))
@@ -209,7 +209,7 @@ func (c *Comm) iprobe(call string, src, tag int, take bool) (Message, bool, erro
 	if src == ProcNull {
 		return Message{Status: nullStatus, comm: c}, true, nil
 	}
-	m, ok, err := c.world.engine.Iprobe(c.parties(false), c.context, c.global(src), tag, take)
+	m, ok, err := c.world.engine.Iprobe((*senders)(c), c.context, c.global(src), tag, take)
 	if err != nil {
 		return Message{}, false, c.raise(fmt.Errorf("mpilib: rank %d: %s: %v: %w", c.rank, call, transfer{comm: c, peer: src, tag: tag}, err))
 	}
@@ -242,6 +242,6 @@ func MIrecv[T Elem](m Message, buf []T) *Request {
 	if w := m.comm.world.watch; w != nil {
 		w.started(r, m.comm.context, len(b))
 	}
-	m.matched.Irecv(&r.core, m.comm.parties(false), b)
+	m.matched.Irecv(&r.core, what.parties(), b)
 	return r
 }

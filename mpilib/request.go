@@ -22,13 +22,13 @@ type Request struct {
 
 // transfer says what a request is about, in terms of its communicator.
 type transfer struct {
-	comm       *Comm
-	send       bool
-	signed     bool // the message begins with a signature
-	collective bool // it is part of a collective call, which needs all ranks
-	peer       int  // rank in comm, or AnySource
-	tag        int  // or AnyTag
-	elem       int  // bytes in an element
+	comm   *Comm
+	send   bool
+	signed bool  // the message begins with a signature
+	needs  *Comm // of a part of a collective call: all of whose processes it needs; else nil
+	peer   int   // rank in comm, or AnySource
+	tag    int   // or AnyTag
+	elem   int   // bytes in an element
 }
 
 // head returns how many bytes of the message come before the program's.
