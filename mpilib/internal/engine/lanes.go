@@ -26,6 +26,7 @@ type lanes struct {
 	polling  bool    // somebody has the turn
 	spinning bool    // and polls without the lock
 	asleep   bool    // every lane is announced to be
+	tended   bool    // the attendant runs
 	waiters  int     // who sleep until what they want is there, or the turn is free
 	turns    uint64  // how often the turn was taken
 	seen     uint64  // turns, as the keeper saw them last
@@ -49,6 +50,10 @@ func (n *lanes) init(mu *sync.Mutex) {
 	n.local.Store(runtime.GOMAXPROCS(0) == 1)
 }
 
+// patience is how long a wait polls that keeps nobody from running: a bell and its waking
+// take long, and who computes or is preempted meanwhile is soon back.
+const patience = 500 * time.Microsecond
+
 // pace makes the waiter fit for how many share the machine's processors.
 func (n *lanes) pace() {
 	var others []shm.CPUs
@@ -57,12 +62,17 @@ func (n *lanes) pace() {
 	}
 	n.paced = true
 	n.crowded = shm.Crowded(shm.Allowed(), others)
-	n.waiter = shm.NewWaiter(shm.Pace{Crowded: n.crowded})
+	pace := shm.Pace{Crowded: n.crowded}
+	if !n.crowded {
+		pace.Budget = patience
+	}
+	n.waiter = shm.NewWaiter(pace)
 }
 
 // add has a peer's lane polled. mu is held.
 func (n *lanes) add(p *peer) {
-	if len(n.peers) == 0 {
+	if !n.tended {
+		n.tended = true
 		p.e.work.Go(p.e.attendant)
 	}
 	n.peers = append(slices.Clip(slices.Clone(n.peers)), p)
