@@ -26,6 +26,13 @@ const fetchedKey = "ISTHMUS_TEST_FETCHED"
 var refused error
 
 func TestMain(m *testing.M) {
+	if os.Getenv(doomKey) != "" {
+		if err := survive(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	if os.Getenv(fetchedKey) == "" {
 		if out, err := exec.Command("go", "list", "-deps", module+"/cmd/...").CombinedOutput(); err != nil {
 			fmt.Fprintf(os.Stderr, "go list: %v\n%s", err, out)
