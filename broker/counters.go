@@ -21,7 +21,7 @@ type counters struct {
 	callBacks        [controlpb.CallBackResponse_PROMISED + 1]atomic.Uint64 // by outcome
 	callBacksRefused atomic.Uint64
 
-	faults [wire.CodeNoSession + 1]atomic.Uint64
+	faults [wire.CodeEnded + 1]atomic.Uint64
 	byTech [overlay.Relay + 1]introductionCounters
 }
 

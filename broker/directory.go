@@ -80,7 +80,11 @@ func (d directory) Withdraw(ctx context.Context, req *controlpb.WithdrawRequest)
 		if err != nil {
 			return nil, d.b.fail(malformed(err))
 		}
-		d.b.registry.Withdraw(holder, name, overlay.Generation(w.GetGeneration()))
+		if w.GetDied() {
+			d.b.registry.Died(holder, name, overlay.Generation(w.GetGeneration()))
+		} else {
+			d.b.registry.Withdraw(holder, name, overlay.Generation(w.GetGeneration()))
+		}
 	}
 	return &controlpb.WithdrawResponse{}, nil
 }
@@ -126,6 +130,9 @@ func (d directory) asker(ctx context.Context) (*Site, error) {
 func (d directory) answer(asker *Site, name overlay.ProcessName, e Entry) (*controlpb.Answer, *controlpb.Plan) {
 	if e.Site == nil {
 		err := fmt.Errorf("%w: %v is not known to broker %s", overlay.ErrUnknownProcess, name, d.b.name)
+		if e.Died {
+			err = fmt.Errorf("%w: %v, as its node told broker %s", overlay.ErrEnded, name, d.b.name)
+		}
 		d.b.counters.fault(err)
 		return &controlpb.Answer{Fault: control.Fault(err)}, nil
 	}

@@ -41,6 +41,7 @@ type jobState struct {
 	id      overlay.JobID // the one copy that all entries of the job share
 	ranks   map[uint32]*process
 	waiters map[uint32]*waiters
+	dead    map[uint32]bool // ranks that have died and did not come back
 }
 
 // process is an access point without what its place in the maps says already.
@@ -156,6 +157,7 @@ func (m *Memory) register(site *siteState, point overlay.AccessPoint) error {
 		local: point.Local, public: point.Public, site: site, holder: site.now.Holder,
 	}
 	site.processes++
+	delete(job.dead, point.Process.Rank)
 	if w := job.waiters[point.Process.Rank]; w != nil {
 		close(w.done)
 		delete(job.waiters, point.Process.Rank)
@@ -182,15 +184,32 @@ func (m *Memory) newJob(id overlay.JobID) *jobState {
 
 // Withdraw implements Registry.
 func (m *Memory) Withdraw(holder Holder, name overlay.ProcessName, generation overlay.Generation) {
+	m.withdraw(holder, name, generation, false)
+}
+
+// Died implements Registry.
+func (m *Memory) Died(holder Holder, name overlay.ProcessName, generation overlay.Generation) {
+	m.withdraw(holder, name, generation, true)
+}
+
+func (m *Memory) withdraw(holder Holder, name overlay.ProcessName, generation overlay.Generation, died bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	job, site := m.jobs[name.Job], m.holders[holder]
 	if job == nil || site == nil {
 		return
 	}
-	if p := job.ranks[name.Rank]; p != nil && p.site == site && p.generation == generation {
-		m.drop(job, name.Rank, p)
+	p := job.ranks[name.Rank]
+	if p == nil || p.site != site || p.generation != generation {
+		return
 	}
+	if died {
+		if job.dead == nil {
+			job.dead = make(map[uint32]bool)
+		}
+		job.dead[name.Rank] = true
+	}
+	m.drop(job, name.Rank, p)
 }
 
 func (m *Memory) drop(job *jobState, rank uint32, p *process) {
@@ -224,7 +243,7 @@ func (m *Memory) entry(name overlay.ProcessName) Entry {
 	}
 	p := job.ranks[name.Rank]
 	if p == nil {
-		return Entry{}
+		return Entry{Died: job.dead[name.Rank]}
 	}
 	return Entry{Site: p.site.now, Point: overlay.AccessPoint{
 		Process: overlay.ProcessName{Job: job.id, Rank: name.Rank}, Generation: p.generation,
@@ -255,6 +274,8 @@ func (m *Memory) wait(name overlay.ProcessName) (Entry, *waiters, error) {
 	defer m.mu.Unlock()
 	if e := m.entry(name); e.Site != nil {
 		return e, nil, nil
+	} else if e.Died {
+		return Entry{}, nil, fmt.Errorf("%w: %v", overlay.ErrEnded, name)
 	}
 	if m.waiting >= m.limits.Waiting {
 		return Entry{}, nil, fmt.Errorf("%w: %d callers wait for processes, the broker's limit", overlay.ErrOverloaded, m.waiting)

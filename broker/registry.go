@@ -35,12 +35,16 @@ type Registry interface {
 	// generation.
 	Withdraw(holder Holder, process overlay.ProcessName, generation overlay.Generation)
 
+	// Died is Withdraw of a process that did not say it leaves. That is known until
+	// the process registers anew or nobody of its job is left.
+	Died(holder Holder, process overlay.ProcessName, generation overlay.Generation)
+
 	// Lookup returns one entry for each process, in order, with a nil Site for
 	// those that are not registered. It appends to dst.
 	Lookup(dst []Entry, processes []overlay.ProcessName) []Entry
 
 	// Await returns the process's entry as soon as there is one. It fails with
-	// ErrUnknownProcess when ctx ends, and with ErrOverloaded at once when too
+	// ErrUnknownProcess when ctx ends, with ErrEnded at once for one that died, and with ErrOverloaded at once when too
 	// many wait.
 	Await(ctx context.Context, process overlay.ProcessName) (Entry, error)
 
@@ -75,6 +79,7 @@ type Registry interface {
 type Entry struct {
 	Point overlay.AccessPoint
 	Site  *Site
+	Died  bool // it is not registered because it died
 }
 
 // Site is what the registry knows of a site. A Site never changes: when a

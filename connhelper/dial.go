@@ -91,7 +91,7 @@ func (h *Helper) dialOnce(ctx context.Context, p *process, name overlay.ProcessN
 
 // passing reports whether a failure may go away by itself.
 func passing(err error) bool {
-	for _, class := range []error{overlay.ErrNoPath, overlay.ErrForbidden, overlay.ErrOverloaded, wire.ErrVersion, wire.ErrMalformed} {
+	for _, class := range []error{overlay.ErrNoPath, overlay.ErrForbidden, overlay.ErrEnded, overlay.ErrOverloaded, wire.ErrVersion, wire.ErrMalformed} {
 		if errors.Is(err, class) {
 			return false
 		}

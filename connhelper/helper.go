@@ -228,7 +228,7 @@ func (h *Helper) withdraw(ctx context.Context, p *process) {
 	ctx, cancel := context.WithTimeout(ctx, registerWait)
 	defer cancel()
 	_, err := f.directory().Withdraw(ctx, &controlpb.WithdrawRequest{Processes: []*controlpb.Withdrawal{
-		{Process: control.ProcessToPB(p.name), Generation: uint64(p.generation)},
+		{Process: control.ProcessToPB(p.name), Generation: uint64(p.generation), Died: !p.left.Load()},
 	}})
 	if err != nil && ctx.Err() == nil {
 		h.log.Warn("cannot withdraw", "process", p.name.String(), "error", control.FromStatus(err))

@@ -27,6 +27,7 @@ type process struct {
 	conn       *local.Conn
 	ready      chan struct{}           // closed once it was welcomed or refused: nothing reaches it before
 	known      atomic.Pointer[frontal] // the session on which it is registered, nil before the first
+	left       atomic.Bool             // it has said so: the end of its socket is no death
 
 	mu    sync.Mutex
 	dials map[uint32]context.CancelFunc // requests in progress
@@ -100,7 +101,7 @@ func (h *Helper) serveProcess(ctx context.Context, conn *local.Conn) {
 	}
 	defer func() {
 		if h.here.remove(p) && ctx.Err() == nil {
-			h.log.Info("process left", "process", p.name.String())
+			h.log.Info("process left", "process", p.name.String(), "died", !p.left.Load())
 			h.withdraw(ctx, p)
 		}
 	}()
@@ -193,6 +194,8 @@ func (h *Helper) serveRequests(ctx context.Context, p *process) {
 			})
 		case *wire.LocalCancel:
 			p.cancel(f.Request)
+		case *wire.LocalLeave:
+			p.left.Store(true)
 		default:
 			h.log.Warn("process", "process", p.name.String(), "error", fmt.Errorf("%w: %v", wire.ErrType, frame.Type()))
 			return

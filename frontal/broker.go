@@ -64,7 +64,7 @@ func (f *Frontal) registerAll(ctx context.Context, s *control.Session) (n int, e
 		}
 	}
 	f.mu.Unlock()
-	return len(points), f.withdrawAt(ctx, s, left)
+	return len(points), f.withdrawAt(ctx, s, withdrawals(left))
 }
 
 func (f *Frontal) forget(p overlay.AccessPoint) {
@@ -105,22 +105,27 @@ func (f *Frontal) registerAt(ctx context.Context, s *control.Session, points []o
 	return faults, nil
 }
 
-// withdrawAtBroker withdraws points if there is a session. Without one it
+// withdrawAtBroker withdraws processes if there is a session. Without one it
 // need not: the next session registers what is left.
-func (f *Frontal) withdrawAtBroker(ctx context.Context, points []overlay.AccessPoint) error {
+func (f *Frontal) withdrawAtBroker(ctx context.Context, gone []*controlpb.Withdrawal) error {
 	s := f.up.current()
 	if s == nil {
 		return nil
 	}
-	return f.withdrawAt(ctx, s, points)
+	return f.withdrawAt(ctx, s, gone)
 }
 
-func (f *Frontal) withdrawAt(ctx context.Context, s *control.Session, points []overlay.AccessPoint) error {
-	for rest := points; len(rest) > 0; rest = rest[min(chunk, len(rest)):] {
-		req := &controlpb.WithdrawRequest{}
-		for _, p := range rest[:min(chunk, len(rest))] {
-			req.Processes = append(req.Processes, &controlpb.Withdrawal{Process: control.ProcessToPB(p.Process), Generation: uint64(p.Generation)})
-		}
+// withdrawals are those of points of which nobody says how they ended.
+func withdrawals(points []overlay.AccessPoint) (gone []*controlpb.Withdrawal) {
+	for _, p := range points {
+		gone = append(gone, &controlpb.Withdrawal{Process: control.ProcessToPB(p.Process), Generation: uint64(p.Generation)})
+	}
+	return gone
+}
+
+func (f *Frontal) withdrawAt(ctx context.Context, s *control.Session, gone []*controlpb.Withdrawal) error {
+	for rest := gone; len(rest) > 0; rest = rest[min(chunk, len(rest)):] {
+		req := &controlpb.WithdrawRequest{Processes: rest[:min(chunk, len(rest))]}
 		call, cancel := context.WithTimeout(ctx, brokerCall)
 		_, err := controlpb.NewDirectoryClient(s.Conn()).Withdraw(call, req)
 		cancel()

@@ -125,7 +125,7 @@ func (d *directory) Withdraw(ctx context.Context, req *controlpb.WithdrawRequest
 	if err != nil {
 		return nil, control.Status(err)
 	}
-	var gone []overlay.AccessPoint
+	var gone []*controlpb.Withdrawal
 	for _, w := range req.Processes {
 		name, err := control.ProcessFromPB(w.Process)
 		if err != nil {
@@ -133,7 +133,7 @@ func (d *directory) Withdraw(ctx context.Context, req *controlpb.WithdrawRequest
 		}
 		d.f.mu.Lock()
 		if d.f.roster.withdraw(id.Name, name, overlay.Generation(w.Generation)) {
-			gone = append(gone, overlay.AccessPoint{Process: name, Generation: overlay.Generation(w.Generation), Node: id.Node()})
+			gone = append(gone, w)
 		}
 		d.f.mu.Unlock()
 		d.f.log.Info("process withdrawn", "job", name.Job, "rank", name.Rank, "node", id.Node().String(), "generation", w.Generation)

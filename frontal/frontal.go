@@ -362,7 +362,7 @@ func (f *Frontal) sweep() {
 		for _, p := range gone {
 			f.log.Warn("process dropped: its helper did not register it again in time", "job", p.Process.Job, "rank", p.Process.Rank, "node", p.Node.String(), "grace", f.cfg.Grace.String())
 		}
-		if err := f.withdrawAtBroker(f.ctx, gone); err != nil && f.ctx.Err() == nil {
+		if err := f.withdrawAtBroker(f.ctx, withdrawals(gone)); err != nil && f.ctx.Err() == nil {
 			f.log.Warn("cannot withdraw processes at the broker; it drops them by itself", "processes", len(gone), "error", err)
 		}
 	}

@@ -152,7 +152,7 @@ func (k *keeper) look(ctx context.Context) error {
 		case time.Since(unknown) > absent:
 			return fmt.Errorf("%w: the process seems to have ended", err)
 		}
-		if errors.Is(err, overlay.ErrStale) || errors.Is(err, overlay.ErrForbidden) {
+		if errors.Is(err, overlay.ErrStale) || errors.Is(err, overlay.ErrForbidden) || errors.Is(err, overlay.ErrEnded) {
 			return err
 		}
 		if late := k.rest(ctx, pause); late != nil {
@@ -250,7 +250,8 @@ func (k *keeper) dial(ctx context.Context, bound time.Duration, ways overlay.Way
 // believe takes the weight from a refusal that may be somebody's on the way, a
 // relay's for one: no such may end a link that has other ways.
 func believe(err error, proven bool) error {
-	if proven || !errors.Is(err, overlay.ErrStale) && !errors.Is(err, overlay.ErrForbidden) && !errors.Is(err, overlay.ErrUnknownProcess) {
+	if proven || !errors.Is(err, overlay.ErrStale) && !errors.Is(err, overlay.ErrForbidden) &&
+		!errors.Is(err, overlay.ErrUnknownProcess) && !errors.Is(err, overlay.ErrEnded) {
 		return err
 	}
 	return fmt.Errorf("%w: %w: %v", overlay.ErrUnreachable, errUnproven, err)

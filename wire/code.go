@@ -30,6 +30,7 @@ const (
 	CodeVersion        Code = 13 // ErrVersion of this package
 	CodeMalformed      Code = 14 // ErrMalformed, ErrMagic or ErrType of this package
 	CodeNoSession      Code = 15
+	CodeEnded          Code = 16
 )
 
 var codeErrors = map[Code]error{
@@ -48,6 +49,7 @@ var codeErrors = map[Code]error{
 	CodeVersion:        ErrVersion,
 	CodeMalformed:      ErrMalformed,
 	CodeNoSession:      overlay.ErrNoSession,
+	CodeEnded:          overlay.ErrEnded,
 }
 
 // CodeOf returns the class of err. Deadlines, whether of a context or of a
@@ -55,6 +57,9 @@ var codeErrors = map[Code]error{
 func CodeOf(err error) Code {
 	if errors.Is(err, overlay.ErrNoSession) { // is an ErrUnreachable, too
 		return CodeNoSession
+	}
+	if errors.Is(err, overlay.ErrEnded) {
+		return CodeEnded
 	}
 	for code := CodeUnknownProcess; code <= CodeMalformed; code++ {
 		if errors.Is(err, codeErrors[code]) {

@@ -200,6 +200,17 @@ func (f *LocalFault) decodeBody(r *reader) {
 	f.Text = r.text()
 }
 
+// LocalLeave tells the helper that the process ends its part in the job: it will
+// close its socket. A socket that ends without it is a process that has died.
+type LocalLeave struct{}
+
+// Type implements Frame.
+func (*LocalLeave) Type() Type { return TypeLocalLeave }
+
+func (f *LocalLeave) appendBody(b []byte) []byte { return b }
+
+func (f *LocalLeave) decodeBody(*reader) {}
+
 // A path is laid out as technique:u8 via:u8 proxy:str8 site:str8 node:str8
 // setup:u32(us) reason:str16; site and node are empty when not known.
 func appendPath(b []byte, p overlay.Path) []byte {

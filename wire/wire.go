@@ -49,6 +49,7 @@ const (
 	TypeLocalFailed   = Type(0x25) // request:u32 code:u8 text:str16
 	TypeLocalIncoming = Type(0x26) // carrier:u64 seal:u8 idle:u32(s) path ; one descriptor
 	TypeLocalFault    = Type(0x27) // carrier:u64 code:u8 text:str16
+	TypeLocalLeave    = Type(0x28) //
 
 	// First frame of a control connection, both ways, before yamux.
 	TypeControlHello = Type(0x30) // oldest:u8 newest:u8 features:u32 software:str8
@@ -203,6 +204,8 @@ func newFrame(t Type) decoder {
 		return new(LocalIncoming)
 	case TypeLocalFault:
 		return new(LocalFault)
+	case TypeLocalLeave:
+		return new(LocalLeave)
 	case TypeControlHello:
 		return new(ControlHello)
 	}
@@ -214,7 +217,7 @@ var typeNames = map[Type]string{
 	TypeObserve: "observe", TypeObserved: "observed",
 	TypeLocalHello: "local hello", TypeLocalWelcome: "local welcome", TypeLocalDial: "local dial",
 	TypeLocalCancel: "local cancel", TypeLocalDialled: "local dialled", TypeLocalFailed: "local failed",
-	TypeLocalIncoming: "local incoming", TypeLocalFault: "local fault", TypeControlHello: "control hello",
+	TypeLocalIncoming: "local incoming", TypeLocalFault: "local fault", TypeLocalLeave: "local leave", TypeControlHello: "control hello",
 }
 
 // String returns the frame's name.

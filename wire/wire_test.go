@@ -54,6 +54,7 @@ func samples() []Frame {
 		&ControlHello{Oldest: 1, Newest: 2, Features: 3, Software: "isthmus 0.1"},
 		&Observe{},
 		&Observed{From: netip.MustParseAddrPort("100.64.1.2:30100"), Time: time.UnixMicro(1_700_000_000_123_456)},
+		&LocalLeave{},
 	}
 }
 

@@ -449,8 +449,15 @@ func (c *Client) Dropped() uint64 {
 }
 
 // Close implements overlay.Connector: the helper withdraws the process when
-// its socket closes. Carriers that nobody accepted are closed.
+// its socket closes, and is told before that this is no death. Carriers that
+// nobody accepted are closed.
 func (c *Client) Close() error {
+	c.mu.Lock()
+	conn := c.conn
+	c.mu.Unlock()
+	if conn != nil {
+		conn.Send(&wire.LocalLeave{}, nil) // a helper that is gone need not know
+	}
 	c.mu.Lock()
 	c.ended = net.ErrClosed
 	if c.stop != nil {

@@ -463,6 +463,7 @@ type Withdrawal struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Process       *Process               `protobuf:"bytes,1,opt,name=process,proto3" json:"process,omitempty"`
 	Generation    uint64                 `protobuf:"varint,2,opt,name=generation,proto3" json:"generation,omitempty"`
+	Died          bool                   `protobuf:"varint,3,opt,name=died,proto3" json:"died,omitempty"` // it did not say that it leaves: whoever asks for it is told code 16
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -509,6 +510,13 @@ func (x *Withdrawal) GetGeneration() uint64 {
 		return x.Generation
 	}
 	return 0
+}
+
+func (x *Withdrawal) GetDied() bool {
+	if x != nil {
+		return x.Died
+	}
+	return false
 }
 
 type WithdrawResponse struct {
@@ -2963,13 +2971,14 @@ const file_control_proto_rawDesc = "" +
 	"\x10RegisterResponse\x121\n" +
 	"\x06faults\x18\x01 \x03(\v2\x19.isthmus.control.v1.FaultR\x06faults\"O\n" +
 	"\x0fWithdrawRequest\x12<\n" +
-	"\tprocesses\x18\x01 \x03(\v2\x1e.isthmus.control.v1.WithdrawalR\tprocesses\"c\n" +
+	"\tprocesses\x18\x01 \x03(\v2\x1e.isthmus.control.v1.WithdrawalR\tprocesses\"w\n" +
 	"\n" +
 	"Withdrawal\x125\n" +
 	"\aprocess\x18\x01 \x01(\v2\x1b.isthmus.control.v1.ProcessR\aprocess\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x02 \x01(\x04R\n" +
-	"generation\"\x12\n" +
+	"generation\x12\x12\n" +
+	"\x04died\x18\x03 \x01(\bR\x04died\"\x12\n" +
 	"\x10WithdrawResponse\"m\n" +
 	"\x0eResolveRequest\x12:\n" +
 	"\tquestions\x18\x01 \x03(\v2\x1c.isthmus.control.v1.QuestionR\tquestions\x12\x1f\n" +
