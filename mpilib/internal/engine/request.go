@@ -107,7 +107,8 @@ func (r *Request) Done() bool {
 	return r.state == complete
 }
 
-// Finished returns a channel that is closed when the request is complete.
+// Finished returns a channel that is closed when the request is complete or, where it is
+// a receive from any source, when a process has failed: then look, and ask again.
 func (r *Request) Finished() <-chan struct{} {
 	r.e.mu.Lock()
 	defer r.e.mu.Unlock()
