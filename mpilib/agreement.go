@@ -176,7 +176,13 @@ func (a *agreement) lost(world int) {
 	}
 }
 
+// fail has the member do without a process. One that could not be reached is none
+// that others know of, and they would wait for it: it counts as failed from now on,
+// for everybody. mu is held.
 func (a *agreement) fail(world int) {
+	if a.parties.Rank(world) >= 0 {
+		a.world.engine.Fail(world, errors.New("it could not be reached for an agreement"))
+	}
 	if rank := a.parties.Rank(world); rank >= 0 && rank != a.parties.Rank(a.world.engine.Rank()) {
 		a.do(a.member.Fail(rank))
 	}

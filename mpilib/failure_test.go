@@ -312,14 +312,10 @@ func TestShrink(t *testing.T) {
 			if s.Size() != c.Size()-1 || s.WorldRank(0) != dead+1 || s.Rank() != c.Rank()-1 {
 				return fmt.Errorf("after %d deaths: rank %d of %d", dead+1, s.Rank(), s.Size())
 			}
-			sum := []int{0}
-			if s.Size() > 1 {
-				if err := Barrier(ctx, s); err != nil {
-					return err
-				}
-			}
-			if err := Allreduce(ctx, s, []int{s.WorldRank(s.Rank())}, sum, Sum[int]); err != nil && s.Size() > 1 && !errors.Is(err, ErrProcFailed) {
-				return err
+			sum := []int{0} // others may be further, where the next one dies
+			err = Allreduce(ctx, s, []int{1}, sum, Sum[int])
+			if err != nil && !errors.Is(err, ErrProcFailed) && !errors.Is(err, ErrRevoked) || err == nil && sum[0] != s.Size() {
+				return fmt.Errorf("%d of %d: %w", sum[0], s.Size(), err)
 			}
 			c = s
 		}

@@ -127,9 +127,26 @@ func (p *peer) unreached(err error) {
 	case p.link != nil || p.failed != nil || p.gone:
 	case ended:
 		p.fail(fmt.Errorf("rank %d of the world: %w: %w", p.rank, ErrProcFailed, err))
-	case p.out.any() || len(p.backlog) > 0:
+	case p.out.any() || len(p.backlog) > 0 || p.e.expects(p.rank):
 		p.fail(fmt.Errorf("rank %d of the world: %w", p.rank, err))
-	} // else it was only sought, and may yet start
+	default: // it was only one of several who might send, and may yet start
+		p.e.wakeProbes()
+	}
+}
+
+// expects reports whether a receive is for messages of a rank alone. mu is held.
+func (e *Engine) expects(rank int) bool {
+	found := false
+	for _, c := range e.contexts {
+		c.table.Posted(func(m *match.Receive[*Request]) bool {
+			found = m.Owner.peer == rank
+			return !found
+		})
+		if found {
+			return true
+		}
+	}
+	return false
 }
 
 // isFailed acts on a peer's news that a process has failed. mu is held.
@@ -147,7 +164,7 @@ func (p *peer) isFailed(env wire.Envelope) error {
 	return nil
 }
 
-// Fail has a rank of the world count as failed, for why.
+// Fail has a rank of the world count as failed, for why, unless it has left.
 func (e *Engine) Fail(rank int, why error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -159,7 +176,14 @@ func (e *Engine) Fail(rank int, why error) {
 // condemn fails a peer whose link may be well. It may even live: then it learns
 // why it is left, so that it does not take the others for failed. mu is held.
 func (p *peer) condemn(err error) {
-	if p.failed != nil || p.gone || p.e.closed != nil {
+	switch {
+	case p.gone || p.e.closed != nil:
+		return
+	case p.failed != nil:
+		if !slices.Contains(p.e.dead, p.rank) { // it was not reached
+			p.failed = err
+			p.e.died(p)
+		}
 		return
 	}
 	switch env := (wire.Envelope{Kind: wire.EnvelopeFailed, ID: uint32(p.rank)}); { // or it does not learn
