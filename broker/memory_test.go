@@ -95,6 +95,34 @@ func TestRegisterGenerations(t *testing.T) {
 	}
 }
 
+// Who asks for a process that died is told so, until it comes back or its job is over.
+func TestDied(t *testing.T) {
+	m := NewMemory(testLease, testLimits)
+	join(t, m, "sitea", 1, zero)
+	register(t, m, 1, pointOf("sitea", rank(0), 5))
+	register(t, m, 1, pointOf("sitea", rank(1), 5))
+	m.Died(1, rank(1), 4) // an older life
+	if e := lookup(m, rank(1)); e.Died || e.Site == nil {
+		t.Errorf("died in an older generation: %+v", e)
+	}
+	m.Died(1, rank(1), 5)
+	if e := lookup(m, rank(1)); !e.Died || e.Site != nil {
+		t.Errorf("after the death: %+v", e)
+	}
+	if _, err := m.Await(t.Context(), rank(1)); !errors.Is(err, overlay.ErrEnded) {
+		t.Errorf("waiting for the dead: %v", err)
+	}
+	register(t, m, 1, pointOf("sitea", rank(1), 6))
+	m.Withdraw(1, rank(1), 6)
+	if e := lookup(m, rank(1)); e.Died {
+		t.Error("it came back and left, and still counts as dead")
+	}
+	m.Died(1, rank(0), 5)
+	if e := lookup(m, rank(0)); e.Died || len(m.jobs) != 0 {
+		t.Errorf("a job of which nobody is left is remembered: %+v", e)
+	}
+}
+
 func TestRegisterRefusals(t *testing.T) {
 	m := NewMemory(testLease, Limits{Sites: 2, Processes: 3, PerSite: 2})
 	err := m.Register(1, []overlay.AccessPoint{pointOf("sitea", rank(0), 1)})[0]

@@ -39,6 +39,7 @@ type fakeFrontal struct {
 	mu        sync.Mutex
 	plan      overlay.Plan
 	points    map[overlay.ProcessName]overlay.AccessPoint
+	died      map[overlay.ProcessName]bool
 	registers chan struct{} // closed and renewed at every registration
 	helpers   map[string]*control.Session
 	relay     *controlpb.Assignment
@@ -57,7 +58,7 @@ func newFakeFrontal(t *testing.T, profile overlay.SiteProfile, techniques ...ove
 	}
 	profile.Site = "sitea"
 	f := &fakeFrontal{t: t, ca: authority, profile: profile,
-		points: map[overlay.ProcessName]overlay.AccessPoint{}, helpers: map[string]*control.Session{}, registers: make(chan struct{}),
+		points: map[overlay.ProcessName]overlay.AccessPoint{}, died: map[overlay.ProcessName]bool{}, helpers: map[string]*control.Session{}, registers: make(chan struct{}),
 		plan: overlay.Plan{Asker: "sitea", Target: "sitea"},
 	}
 	for _, tech := range techniques {
@@ -126,6 +127,7 @@ func (f *fakeFrontal) Withdraw(_ context.Context, r *controlpb.WithdrawRequest) 
 	for _, w := range r.Processes {
 		name, _ := control.ProcessFromPB(w.Process)
 		delete(f.points, name)
+		f.died[name] = w.Died
 	}
 	return &controlpb.WithdrawResponse{}, nil
 }
@@ -138,6 +140,9 @@ func (f *fakeFrontal) answer(m *controlpb.Process) (*controlpb.Answer, <-chan st
 	p, ok := f.points[name]
 	if err == nil && !ok {
 		err = fmt.Errorf("%w: %v", overlay.ErrUnknownProcess, name)
+		if f.died[name] {
+			err = fmt.Errorf("%w: %v", overlay.ErrEnded, name)
+		}
 	}
 	if err != nil {
 		return &controlpb.Answer{Fault: control.Fault(err)}, f.registers

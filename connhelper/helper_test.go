@@ -309,6 +309,31 @@ func TestWaitsForAProcessThatStartsLater(t *testing.T) {
 	joined(t, c, d)
 }
 
+// A process whose socket ends has died, and who dials it learns so at once; one
+// that said that it leaves may come back.
+func TestDeathAndLeave(t *testing.T) {
+	f := newFakeFrontal(t, open, overlay.Direct)
+	s1, _ := f.helper("a1")
+	s2, _ := f.helper("a2")
+	key := newKey(t)
+	r0, dead, left := join(t, s1, key, 0), join(t, s2, key, 1), join(t, s2, key, 2)
+	dead.conn.Close()
+	left.send(&wire.LocalLeave{})
+	left.conn.Close()
+	for gone := false; !gone; { // until both are withdrawn
+		f.mu.Lock()
+		gone = len(f.points) == 1
+		f.mu.Unlock()
+		runtime.Gosched()
+	}
+	if got := r0.failed(1, 10*time.Second); got.Code != wire.CodeEnded {
+		t.Errorf("to the dead: %+v", got)
+	}
+	if got := r0.failed(2, 300*time.Millisecond); got.Code != wire.CodeUnknownProcess {
+		t.Errorf("to who left: %+v", got)
+	}
+}
+
 // TestFailures: each ends within its budget, with its class and these words.
 func TestFailures(t *testing.T) {
 	key := newKey(t)

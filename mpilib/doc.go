@@ -59,4 +59,33 @@
 // program before, and ErrorsAreFatal has it end as MPI programs do. The debug mode
 // (EnvDebug) finds what no single call can see: leaks, ranks that are at odds, and
 // deadlocks.
+//
+// # Failures
+//
+// When a process dies, every call on every other that needs it returns an
+// ErrProcFailed, which says who (ProcFailedError): transfers with it, receives from
+// AnySource of a communicator that it is in, and collective calls of one. Others go on
+// as if nothing had happened. How soon: at once on its node; for a process of
+// another node or site, some round trips after its helper saw it die, within 2 s;
+// where nobody ever had a link with it, half a second later, and with ISTHMUS_DIR 2 s
+// after that. A process that died before it could be dialled at all is missed for as long as
+// WithConnectTimeout says, and one whose whole node is lost for as long as links wait for theirs, a minute.
+// The death of a connection is none of a process: links get another.
+//
+// Who learns of a death tells all it has links with. So nobody who waits for somebody that
+// waits for the dead one waits in vain, but one who waits for a process that
+// has turned to something else does, until that calls Revoke. A program that is to survive does
+// what ULFM, the MPI forum's proposal, has it do:
+//
+//	err := step(ctx, comm)
+//	if err != nil {
+//		comm.Revoke() // whoever waits for this process learns that it is in vain
+//	}
+//	all, err := comm.Agree(ctx, flag(err == nil)) // the same on all ranks, come what may
+//	if err != nil || all == 0 {
+//		comm, err = comm.Shrink(ctx) // those that are left
+//	}
+//
+// A process that is taken for failed although it lives, since no link to it could be had, is kept
+// out for good: it finds all others failed.
 package mpilib

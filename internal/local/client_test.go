@@ -149,6 +149,26 @@ func testContext(t *testing.T) context.Context {
 	return ctx
 }
 
+// A client that is closed says that it leaves; one that dies does not.
+func TestLeave(t *testing.T) {
+	dir, err := os.MkdirTemp("", "isl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	socket := filepath.Join(dir, "s")
+	h := startHelper(t, socket)
+	defer h.stop()
+	c, _ := startClient(t, socket)
+	if _, err := c.Ready(testContext(t)); err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+	if f := h.next(t); f.Type() != wire.TypeLocalLeave {
+		t.Errorf("it says %v", f.Type())
+	}
+}
+
 type dialled struct {
 	carrier overlay.Carrier
 	err     error

@@ -36,6 +36,14 @@
 // own goroutines, and nothing waits for the lane's lock-free ends but with the lock or the
 // polling turn.
 //
+// # Failures
+//
+// The end of a link without a goodbye is the failure of its peer, and news that
+// spread from engine to engine (failure.go). Contexts can be revoked, which spreads
+// likewise. Beside messages the owner's notes go from engine to engine: they need
+// neither credit nor a receive, and nothing that fails holds them up but the
+// link itself.
+//
 // # State
 //
 // All of it is in the Engine, guarded by one lock that is never held during a
