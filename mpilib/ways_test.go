@@ -2,6 +2,7 @@ package mpilib
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"hash/fnv"
@@ -28,6 +29,7 @@ type way struct {
 	path   func(a, b int) overlay.Technique // between two ranks; 0 is the same node
 	places func(rank int) (site, node string)
 	slow   bool // bytes take their time
+	apart  bool // processes of a node share no memory
 }
 
 var ways = []way{
@@ -35,6 +37,8 @@ var ways = []way{
 	{name: "mixed", path: mixedPath, places: mixedPlace},
 	{name: "direct", path: alike(overlay.Direct), places: ownNode},
 	{name: "relay", path: alike(overlay.Relay), places: ownSite},
+	{name: "unshared", path: alike(0), apart: true},
+	{name: "slow unshared", path: alike(0), apart: true, slow: true},
 	{name: "slow mixed", path: mixedPath, places: mixedPlace, slow: true},
 	{name: "slow local", path: alike(0), slow: true},
 	{name: "slow direct", path: alike(overlay.Direct), places: ownNode, slow: true},
@@ -120,6 +124,9 @@ func (w way) world(t *testing.T, ranks int, f func(ctx context.Context, c *Comm)
 	if w.places != nil {
 		opts = append([]Option{WithPlaces(w.places)}, opts...) // what a test says itself counts
 	}
+	if w.apart {
+		opts = append([]Option{WithoutSharedMemory()}, opts...)
+	}
 	failed := t.Failed()
 	testWorld(t, ranks, m.join, f, opts...)
 	if t.Failed() && !failed {
@@ -140,19 +147,35 @@ func TestWays(t *testing.T) {
 						return err
 					}
 				}
-				for _, l := range c.world.Links() {
-					want, sealed := "local", false
-					if t := w.path(c.Rank(), l.Peer); t != 0 {
-						want, sealed = t.String(), t == overlay.Relay
-					}
-					if l.Technique != want || sealed != (l.Cipher != "") {
-						return fmt.Errorf("link with %d: %+v, want %s", l.Peer, l, want)
+				// Memory comes to be shared while messages pass.
+				for {
+					wrong := w.made(c)
+					all, some := []bool{wrong == nil}, []bool{true}
+					if err := Allreduce(ctx, c, all, some, LAnd); err != nil {
+						return errors.Join(err, wrong)
+					} else if some[0] {
+						return nil
 					}
 				}
-				return nil
 			})
 		})
 	}
+}
+
+// made says which of c's links are not of this way.
+func (w way) made(c *Comm) error {
+	for _, l := range c.world.Links() {
+		want, via, sealed := "local", "shared memory", false
+		if t := w.path(c.Rank(), l.Peer); t != 0 {
+			want, via, sealed = t.String(), "", t == overlay.Relay
+		} else if w.apart {
+			via = ""
+		}
+		if l.Technique != want || l.Via != via || sealed != (l.Cipher != "") {
+			return fmt.Errorf("link with %d: %+v, want %s by %q", l.Peer, l, want, via)
+		}
+	}
+	return nil
 }
 
 // quiet is a log that nobody reads.
