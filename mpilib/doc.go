@@ -53,6 +53,28 @@
 //
 // Comm.Topology says where the ranks run and which way their messages go.
 //
+// Collective calls of an intercommunicator move data from each group to the other
+// (MPI-4.1, section 6.2.3); the root of one gives Root, the others of its group
+// ProcNull.
+//
+// # Datatypes
+//
+// The package's functions move slices, which travel as they lie in memory. What lies
+// in pieces is described by a Datatype, made by the functions that begin with Type,
+// and moved as a Part of a slice by the methods of Comm that have the functions'
+// names:
+//
+//	column, err := mpilib.TypeVector(rows, 1, columns, number) // number from TypeOf[float64]
+//	err = column.Commit()
+//	...
+//	err = comm.Send(ctx, mpilib.PartAs(matrix[2:], 1, column), 1, 7)
+//
+// A message whose type leaves no gaps is sent from memory and received there; others
+// are packed and unpacked once. Counts have 64 bits.
+//
+// PsendInit and PrecvInit make transfers whose parts are sent when they are ready and
+// seen when they have arrived, one by one (MPI-4.1, chapter 4).
+//
 // # Errors
 //
 // Errors are returned. SetErrorHandler shows a communicator's errors to the

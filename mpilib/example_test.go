@@ -333,3 +333,82 @@ func ExampleWithDebug() {
 	// isthmus debug: rank 0 leaves behind
 	//   a request that was never waited for, complete: send to rank 0 of world, tag 5
 }
+
+// A column of a matrix is sent from where it lies, and arrives as a row.
+func ExampleTypeVector() {
+	mpilib.TestWorld(example{}, 2, func(ctx context.Context, comm *mpilib.Comm) error {
+		if comm.Rank() == 0 {
+			matrix := []float64{
+				1, 2, 3,
+				4, 5, 6,
+			}
+			number, err := mpilib.TypeOf[float64]()
+			if err != nil {
+				return err
+			}
+			column, err := mpilib.TypeVector(2, 1, 3, number) // of two blocks of one number, three apart
+			if err != nil {
+				return err
+			}
+			if err := column.Commit(); err != nil {
+				return err
+			}
+			return comm.Send(ctx, mpilib.PartAs(matrix[1:], 1, column), 1, 0)
+		}
+		row := make([]float64, 2)
+		if _, err := mpilib.Recv(ctx, comm, row, 0, 0); err != nil {
+			return err
+		}
+		fmt.Println(row)
+		return nil
+	})
+	// Output: [2 5]
+}
+
+// The halves of a message are sent as they become ready, and the receiver works on one
+// while the other is on its way.
+func ExamplePsendInit() {
+	mpilib.TestWorld(example{}, 2, func(ctx context.Context, comm *mpilib.Comm) error {
+		buf := make([]int, 4)
+		if comm.Rank() == 0 {
+			out, err := mpilib.PsendInit(comm, buf, 2, 1, 0)
+			if err != nil {
+				return err
+			}
+			if err := out.Start(); err != nil {
+				return err
+			}
+			for half := range 2 {
+				buf[2*half], buf[2*half+1] = half, 10*half
+				if err := out.Pready(half); err != nil {
+					return err
+				}
+			}
+			_, err = out.Wait(ctx)
+			return errors.Join(err, out.Free())
+		}
+		in, err := mpilib.PrecvInit(comm, buf, 2, 0, 0)
+		if err != nil {
+			return err
+		}
+		if err := in.Start(); err != nil {
+			return err
+		}
+		first, err := in.Parrived(0) // or not yet
+		if err != nil {
+			return err
+		}
+		if first {
+			buf[0]++ // the first half is this rank's already
+		}
+		if _, err := in.Wait(ctx); err != nil {
+			return err
+		}
+		if !first {
+			buf[0]++
+		}
+		fmt.Println(buf)
+		return in.Free()
+	})
+	// Output: [1 0 1 10]
+}
