@@ -1,7 +1,5 @@
 package collectives
 
-import "context"
-
 // Recursive doubling allreduce: in round k partners at distance 2^k exchange
 // all they have and both fold it, so that after log2 p rounds everyone has the
 // whole. When p is not a power of two, the lowest 2(p-2^k) ranks first fold in
@@ -12,52 +10,39 @@ import "context"
 // orders alike, all results have the same bits.
 //
 // Cost: log2 p (α + nβ + nγ), and 2(α + nβ) + nγ more for the fold.
-func allreduceRecursiveDoubling(ctx context.Context, c Comm, a *Args) error {
-	copy(a.Recv, a.Send)
-	f := fold{rank: c.Rank()}
-	f.pow2 = 1
-	for f.pow2*2 <= c.Size() {
+func allreduceRecursiveDoubling(p *plan) {
+	p.Copy(p.out, p.in)
+	f := fold{rank: p.rank, pow2: 1}
+	for f.pow2*2 <= p.size {
 		f.pow2 *= 2
 	}
-	f.extra = c.Size() - f.pow2
+	f.extra = p.size - f.pow2
 
 	if f.foldedAway() {
-		if err := send(ctx, c, f.rank+1, a.Recv); err != nil {
-			return err
-		}
-		return recv(ctx, c, f.rank+1, a.Recv)
+		p.Send(f.rank+1, p.out)
+		p.Receive(f.rank+1, p.out)
+		return
 	}
-	acc, in := a.Recv, make([]byte, len(a.Recv))
+	acc, in := p.out, p.Scratch(p.out.Len)
 	if f.actsForTwo() {
-		if err := recv(ctx, c, f.rank-1, in); err != nil {
-			return err
-		}
-		if err := a.Op.apply(acc, in); err != nil {
-			return err
-		}
+		p.Receive(f.rank-1, in)
+		p.Reduce(acc, in)
 	}
 	me := f.seat()
 	for bit := 1; bit < f.pow2; bit *= 2 {
 		partner := f.rankOf(me ^ bit)
-		if err := sendrecv(ctx, c, partner, acc, partner, in); err != nil {
-			return err
-		}
+		p.exchange(partner, acc, partner, in)
 		lower, upper := in, acc
 		if me&bit == 0 {
 			lower, upper = acc, in
 		}
-		if err := a.Op.apply(upper, lower); err != nil {
-			return err
-		}
+		p.Reduce(upper, lower)
 		acc, in = upper, lower
 	}
 	if f.actsForTwo() {
-		if err := send(ctx, c, f.rank-1, acc); err != nil {
-			return err
-		}
+		p.Send(f.rank-1, acc)
 	}
-	copy(a.Recv, acc)
-	return nil
+	p.Copy(p.out, acc)
 }
 
 // fold maps p ranks to pow2 seats: ranks 2i and 2i+1 below 2*extra share seat

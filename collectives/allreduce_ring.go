@@ -1,6 +1,6 @@
 package collectives
 
-import "context"
+import "github.com/isthmus-grid/isthmus/collectives/schedule"
 
 // Ring allreduce: reduce-scatter, then allgather, each p-1 steps around the
 // ring, one block of the vector a step.
@@ -10,34 +10,26 @@ import "context"
 // operator must be commutative. A block is finished by one rank and copied to
 // the others, so all have the same bits. Blocks differ by at most one element
 // when p does not divide n.
-func allreduceRing(ctx context.Context, c Comm, a *Args) error {
-	copy(a.Recv, a.Send)
-	rank, p := c.Rank(), c.Size()
-	n := len(a.Recv) / a.Op.Elem
-	block := func(i int) []byte {
-		i = (i%p + p) % p
-		return a.Recv[blockStart(n, p, i)*a.Op.Elem : blockStart(n, p, i+1)*a.Op.Elem]
+func allreduceRing(p *plan) {
+	p.Copy(p.out, p.in)
+	n := p.out.Len / p.op.Elem
+	block := func(i int) schedule.Region {
+		i = (i%p.size + p.size) % p.size
+		return p.out.Cut(blockStart(n, p.size, i)*p.op.Elem, blockStart(n, p.size, i+1)*p.op.Elem)
 	}
-	next, prev := (rank+1)%p, (rank-1+p)%p
-
-	in := make([]byte, (n+p-1)/p*a.Op.Elem)
-	for step := range p - 1 {
-		mine := block(rank - step - 1)
-		theirs := in[:len(mine)]
-		if err := sendrecv(ctx, c, next, block(rank-step), prev, theirs); err != nil {
-			return err
-		}
-		if err := a.Op.apply(mine, theirs); err != nil {
-			return err
-		}
+	next, prev := (p.rank+1)%p.size, (p.rank-1+p.size)%p.size
+	longest := (n + p.size - 1) / p.size * p.op.Elem
+	in := [2]schedule.Region{p.Scratch(longest), p.Scratch(longest)} // one fills while the other is reduced
+	for step := range p.size - 1 {
+		mine := block(p.rank - step - 1)
+		theirs := in[step%2].Cut(0, mine.Len)
+		p.exchange(next, block(p.rank-step), prev, theirs)
+		p.Reduce(mine, theirs)
 	}
 	// Rank r now holds the finished block r+1.
-	for step := range p - 1 {
-		if err := sendrecv(ctx, c, next, block(rank+1-step), prev, block(rank-step)); err != nil {
-			return err
-		}
+	for step := range p.size - 1 {
+		p.exchange(next, block(p.rank+1-step), prev, block(p.rank-step))
 	}
-	return nil
 }
 
 // blockStart is where block i of p begins when n elements are cut into blocks

@@ -1,7 +1,5 @@
 package collectives
 
-import "context"
-
 // Bruck alltoall: a block that must travel d ranks upwards makes one hop for
 // each bit set in d. In the round of a bit every rank packs all blocks whose
 // remaining way has that bit, as one message to the rank that far above. The
@@ -10,34 +8,31 @@ import "context"
 //
 // Cost: ceil(log2 p)(α + (p/2)nβ) and two copies a round. Best for tiny
 // blocks, where the number of messages is what costs.
-func alltoallBruck(ctx context.Context, c Comm, a *Args) error {
-	rank, p := c.Rank(), c.Size()
-	n := len(a.Send) / p
-	slots := make([]byte, 0, p*n) // slot d holds a block with distance d to go or gone
-	slots = append(append(slots, a.Send[rank*n:]...), a.Send[:rank*n]...)
+func alltoallBruck(p *plan) {
+	n := p.in.Len / p.size
+	slots := p.Scratch(p.size * n) // slot d holds a block with distance d to go or gone
+	above := p.size - p.rank
+	p.Copy(blocks(slots, 0, above, n), blocks(p.in, p.rank, above, n))
+	p.Copy(blocks(slots, above, p.rank, n), blocks(p.in, 0, p.rank, n))
 
-	out, in := make([]byte, 0, p*n), make([]byte, p*n)
-	for bit := 1; bit < p; bit *= 2 {
-		out = out[:0]
-		for d := bit; d < p; d++ {
+	for bit := 1; bit < p.size; bit *= 2 {
+		var moving []int
+		for d := bit; d < p.size; d++ {
 			if d&bit != 0 {
-				out = append(out, slots[d*n:(d+1)*n]...)
+				moving = append(moving, d)
 			}
 		}
-		rest := in[:len(out)]
-		if err := sendrecv(ctx, c, (rank+bit)%p, out, (rank-bit+p)%p, rest); err != nil {
-			return err
+		out, in := p.Scratch(len(moving)*n), p.Scratch(len(moving)*n)
+		for i, d := range moving {
+			p.Copy(block(out, i, n), block(slots, d, n))
 		}
-		for d := bit; d < p; d++ {
-			if d&bit != 0 {
-				rest = rest[copy(slots[d*n:(d+1)*n], rest):]
-			}
+		p.exchange((p.rank+bit)%p.size, out, (p.rank-bit+p.size)%p.size, in)
+		for i, d := range moving {
+			p.Copy(block(slots, d, n), block(in, i, n))
 		}
 	}
 	// Slot d now holds the block that came from d ranks below.
-	for d := range p {
-		src := (rank - d + p) % p
-		copy(a.Recv[src*n:(src+1)*n], slots[d*n:])
+	for d := range p.size {
+		p.Copy(block(p.out, (p.rank-d+p.size)%p.size, n), block(slots, d, n))
 	}
-	return nil
 }

@@ -1,5 +1,6 @@
 // Package collectives holds the algorithms behind MPI's collective operations,
-// one algorithm in one file, over the small interface Comm. It knows bytes,
+// one algorithm in one file, written as schedules (package schedule)
+// and run over the small interface Comm. It knows bytes,
 // ranks and the order in which messages leave; it refuses to know sockets,
 // links, sites, datatypes and tags. It keeps no state between calls: what a
 // call needs lives in its arguments and on its stack, and every buffer it
@@ -16,8 +17,9 @@
 package collectives
 
 import (
-	"context"
 	"errors"
+
+	"github.com/isthmus-grid/isthmus/collectives/schedule"
 )
 
 // ErrArgument is wrapped by the error of a call whose arguments cannot be
@@ -25,47 +27,29 @@ import (
 // of the wrong number. Nothing was sent when a call returns it.
 var ErrArgument = errors.New("bad argument")
 
-// Comm is what an algorithm needs of a communicator: blocking and nonblocking
-// transfer of whole messages between ranks. One Comm serves one collective
-// call on one rank; its messages match no other call's (the implementer gives
-// each call a tag or context of its own).
+// Comm is what a call needs of a communicator. One Comm serves one collective call
+// on one rank; its messages match no other call's (the implementer gives each call a
+// tag or context of its own).
 //
-// Between a pair of ranks messages arrive in the order they were sent and
-// match receives in the order these were posted. No algorithm sends to its own
-// rank. A message whose length differs from the receiver's buffer is an error
-// at the receiver, never a truncation. Messages may be empty.
+// No algorithm sends to its own rank. A message whose length differs from the
+// receiver's buffer is an error at the receiver, never a truncation. Messages may be
+// empty. Progress does not depend on waiting: all requests of a rank advance together.
 //
-// When a call fails on one rank its peers may be waiting for it. The
-// implementer must make their operations with that rank fail too (or let
-// their contexts expire); every algorithm then returns on every rank.
+// When a call fails on one rank its peers may be waiting for it. The implementer must
+// make their operations with that rank fail too (or let their contexts expire); every
+// algorithm then returns on every rank.
 //
-// An algorithm calls a Comm from one goroutine only.
+// A call uses its Comm from one goroutine only.
 type Comm interface {
 	// Rank is the caller's rank, 0 <= Rank() < Size().
 	Rank() int
 	// Size is the number of ranks, at least 1.
 	Size() int
-	// Send returns when buf may be reused; the receiver may not have it yet.
-	// It may wait for the receiver to ask for the message.
-	Send(ctx context.Context, dst int, buf []byte) error
-	// Recv fills buf with the next message from src, of exactly len(buf) bytes.
-	Recv(ctx context.Context, src int, buf []byte) error
-	// Isend starts a Send and does not wait; buf must not change until Wait
-	// returns. An error found at once is reported by Wait.
-	Isend(dst int, buf []byte) Request
-	// Irecv starts a Recv and does not wait; buf belongs to the request until
-	// Wait returns. An error found at once is reported by Wait.
-	Irecv(src int, buf []byte) Request
+	schedule.Comm
 }
 
-// Request is one transfer under way. The algorithm waits for each exactly once.
-type Request interface {
-	// Wait returns when the transfer is complete, has failed, or ctx is done;
-	// in the last case the transfer is given up. In every case its buffer is
-	// not touched after Wait returned. Progress does not depend on Wait being
-	// called: all requests of a rank advance together.
-	Wait(ctx context.Context) error
-}
+// Request is one transfer under way.
+type Request = schedule.Request
 
 // Op is a reduction operator on vectors of equal elements.
 type Op struct {

@@ -1,6 +1,6 @@
 package collectives
 
-import "context"
+import "github.com/isthmus-grid/isthmus/collectives/schedule"
 
 // Binomial gather: the broadcast tree run backwards, each rank passing on its
 // own block and those of its subtree as one message. Counted from the root, a
@@ -9,30 +9,33 @@ import "context"
 //
 // Cost: ceil(log2 p)α + (p-1)nβ, and every block is copied at most once more
 // at the root. Best for small blocks.
-func gatherBinomial(ctx context.Context, c Comm, a *Args) error {
-	p, n := c.Size(), len(a.Send)
-	v := (c.Rank() - a.Root + p) % p
-	run := a.Send // blocks of v, v+1, ... as far as they have come in
-	if size := subtree(v, p); size > 1 {
-		run = make([]byte, size*n)
-		copy(run, a.Send)
+func gatherBinomial(p *plan) {
+	n := p.in.Len
+	v := (p.rank - p.root + p.size) % p.size
+	run := p.in // blocks of v, v+1, ... as far as they have come in
+	if count := subtree(v, p.size); count > 1 {
+		run = p.Scratch(count * n)
+		p.Copy(block(run, 0, n), p.in)
 	}
-	for bit := 1; bit < p; bit *= 2 {
+	for bit := 1; bit < p.size; bit *= 2 {
 		if v&bit != 0 {
-			return send(ctx, c, (v-bit+a.Root)%p, run)
+			p.Send((v-bit+p.root)%p.size, run)
+			return
 		}
-		if v+bit < p {
-			child := run[bit*n : (bit+subtree(v+bit, p))*n]
-			if err := recv(ctx, c, (v+bit+a.Root)%p, child); err != nil {
-				return err
-			}
+		if v+bit < p.size {
+			p.Receive((v+bit+p.root)%p.size, blocks(run, bit, subtree(v+bit, p.size), n))
 		}
 	}
 	// Only the root comes here; run starts with its own block.
-	split := (p - a.Root) * n
-	copy(a.Recv[a.Root*n:], run[:split])
-	copy(a.Recv, run[split:])
-	return nil
+	p.turn(run, p.root, n)
+}
+
+// turn copies blocks of n bytes each, the first of them rank first's, to their places in
+// the receive buffer.
+func (p *plan) turn(run schedule.Region, first, n int) {
+	above := p.size - first
+	p.Copy(blocks(p.out, first, above, n), blocks(run, 0, above, n))
+	p.Copy(blocks(p.out, 0, first, n), blocks(run, above, first, n))
 }
 
 // subtree is the number of ranks in the binomial subtree of v, itself

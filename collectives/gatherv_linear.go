@@ -1,6 +1,6 @@
 package collectives
 
-import "context"
+import "github.com/isthmus-grid/isthmus/collectives/schedule"
 
 // Linear gatherv: the linear gather with blocks of any length. Only the root
 // knows the lengths, so no tree can be built without asking first. Empty
@@ -8,6 +8,6 @@ import "context"
 // and not a wait.
 //
 // Cost at the root: (p-1)α + (sum of counts)β, and no copies.
-func gathervLinear(ctx context.Context, c Comm, a *Args) error {
-	return collect(ctx, c, a, func(r int) []byte { return blockOf(a.Recv, a.RecvCounts, a.RecvDispls, r) })
+func gathervLinear(p *plan) {
+	p.collect(func(r int) schedule.Region { return placed(p.out, p.args.RecvCounts, p.args.RecvDispls, r) })
 }

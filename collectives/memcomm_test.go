@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"sync"
 
 	"github.com/isthmus-grid/isthmus/collectives"
@@ -82,20 +83,23 @@ var _ collectives.Comm = (*memComm)(nil)
 func (c *memComm) Rank() int { return c.rank }
 func (c *memComm) Size() int { return len(c.w.gone) }
 
-func (c *memComm) Send(ctx context.Context, dst int, buf []byte) error {
-	return c.Isend(dst, buf).Wait(ctx)
-}
-
-func (c *memComm) Recv(ctx context.Context, src int, buf []byte) error {
-	return c.Irecv(src, buf).Wait(ctx)
-}
-
 func (c *memComm) Isend(dst int, buf []byte) collectives.Request {
 	return c.post(pair{c.rank, dst}, dst, buf)
 }
 
 func (c *memComm) Irecv(src int, buf []byte) collectives.Request {
 	return c.post(pair{src, c.rank}, src, buf)
+}
+
+func (c *memComm) WaitAny(ctx context.Context, requests []collectives.Request) (int, error) {
+	cases := []reflect.SelectCase{{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(ctx.Done())}}
+	for _, r := range requests {
+		cases = append(cases, reflect.SelectCase{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(r.(*memRequest).done)})
+	}
+	if i, _, _ := reflect.Select(cases); i > 0 {
+		return i - 1, nil
+	}
+	return 0, ctx.Err()
 }
 
 func (c *memComm) post(ends pair, peer int, buf []byte) *memRequest {
@@ -106,7 +110,7 @@ func (c *memComm) post(ends pair, peer int, buf []byte) *memRequest {
 	switch {
 	case ends.src == ends.dst:
 		r.finish(fmt.Errorf("rank %d talks to itself", c.rank))
-	case c.posted-1 == c.failAt:
+	case c.failed, c.posted-1 == c.failAt: // and all after it: what comes would be for another
 		c.failed = true
 		r.finish(errInjected)
 	case c.w.gone[peer]:

@@ -1,6 +1,6 @@
 package collectives
 
-import "context"
+import "github.com/isthmus-grid/isthmus/collectives/schedule"
 
 // Binomial reduce: the broadcast tree run backwards. Each rank folds in its
 // children, nearest first, and passes the result to its parent, so that a rank
@@ -11,54 +11,44 @@ import "context"
 // hands the result to the root.
 //
 // Cost: ceil(log2 p)(α + nβ + nγ), and α + nβ more if ordered with root not 0.
-func reduceBinomial(ctx context.Context, c Comm, a *Args) error {
-	top := a.Root
-	if !a.Op.Commutative {
+func reduceBinomial(p *plan) {
+	top := p.root
+	if !p.op.Commutative {
 		top = 0
 	}
-	result, err := reduceTree(ctx, c, a, top)
-	if err != nil {
-		return err
-	}
-	rank := c.Rank()
+	result, mine := p.reduceTree(top)
 	switch {
-	case rank == top && rank == a.Root:
-		copy(a.Recv, result)
-	case rank == top:
-		return send(ctx, c, a.Root, result)
-	case rank == a.Root:
-		return recv(ctx, c, top, a.Recv)
+	case mine && p.rank == p.root:
+		p.Copy(p.out, result)
+	case mine:
+		p.Send(p.root, result)
+	case p.rank == p.root:
+		p.Receive(top, p.out)
 	}
-	return nil
 }
 
-// reduceTree returns the whole reduction at top and nothing of use elsewhere.
-// It does not change a.Send and may return it.
-func reduceTree(ctx context.Context, c Comm, a *Args, top int) ([]byte, error) {
-	p := c.Size()
-	v := (c.Rank() - top + p) % p
-	acc := a.Send // ours only to read; later results alternate between the two buffers
-	var bufs [2][]byte
+// reduceTree returns where top has the whole reduction; mine reports whether it is
+// this rank.
+func (p *plan) reduceTree(top int) (result schedule.Region, mine bool) {
+	v := (p.rank - top + p.size) % p.size
+	acc := p.in // to read only; later results alternate between two regions
+	var regions [2]schedule.Region
 	next := 0
-	for bit := 1; bit < p; bit *= 2 {
+	for bit := 1; bit < p.size; bit *= 2 {
 		if v&bit != 0 {
-			return nil, send(ctx, c, (v-bit+top)%p, acc)
+			p.Send((v-bit+top)%p.size, acc)
+			return acc, false
 		}
-		if v+bit >= p {
+		if v+bit >= p.size {
 			continue
 		}
-		if bufs[next] == nil {
-			bufs[next] = make([]byte, len(acc))
+		if regions[next].Len == 0 {
+			regions[next] = p.Scratch(acc.Len)
 		}
-		in := bufs[next]
-		if err := recv(ctx, c, (v+bit+top)%p, in); err != nil {
-			return nil, err
-		}
-		// The child's ranks are above ours: acc op in, which lands in in.
-		if err := a.Op.apply(in, acc); err != nil {
-			return nil, err
-		}
+		in := regions[next]
+		p.Receive((v+bit+top)%p.size, in)
+		p.Reduce(in, acc) // the child's ranks are above ours: acc op in
 		acc, next = in, 1-next
 	}
-	return acc, nil
+	return acc, true
 }

@@ -1,42 +1,37 @@
 package collectives
 
-import "context"
-
 // Binomial scatter: the binomial gather run backwards. A rank receives the
 // blocks of its whole subtree as one message, keeps the first and hands each
 // child its run, the largest subtree first.
 //
 // Cost: ceil(log2 p)α + (p-1)nβ, and one copy of everything at a root other
 // than 0. Best for small blocks.
-func scatterBinomial(ctx context.Context, c Comm, a *Args) error {
-	p, n := c.Size(), len(a.Recv)
-	v := (c.Rank() - a.Root + p) % p
-	size := subtree(v, p)
-	run := a.Recv // blocks of v, v+1, ...
+func scatterBinomial(p *plan) {
+	n := p.out.Len
+	v := (p.rank - p.root + p.size) % p.size
+	count := subtree(v, p.size)
+	run := p.out // blocks of v, v+1, ...
 	switch {
-	case v == 0 && a.Root == 0:
-		run = a.Send
+	case v == 0 && p.root == 0:
+		run = p.in
 	case v == 0:
-		run = append(append(make([]byte, 0, p*n), a.Send[a.Root*n:]...), a.Send[:a.Root*n]...)
-	case size > 1:
-		run = make([]byte, size*n)
+		run = p.Scratch(p.size * n)
+		above := p.size - p.root
+		p.Copy(blocks(run, 0, above, n), blocks(p.in, p.root, above, n))
+		p.Copy(blocks(run, above, p.root, n), blocks(p.in, 0, p.root, n))
+	case count > 1:
+		run = p.Scratch(count * n)
 	}
 	bit := 1
-	for ; bit < p && v&bit == 0; bit *= 2 {
+	for ; bit < p.size && v&bit == 0; bit *= 2 {
 	}
 	if v != 0 {
-		if err := recv(ctx, c, (v-bit+a.Root)%p, run); err != nil {
-			return err
-		}
+		p.Receive((v-bit+p.root)%p.size, run)
 	}
 	for bit /= 2; bit > 0; bit /= 2 {
-		if v+bit < p {
-			child := run[bit*n : (bit+subtree(v+bit, p))*n]
-			if err := send(ctx, c, (v+bit+a.Root)%p, child); err != nil {
-				return err
-			}
+		if v+bit < p.size {
+			p.Send((v+bit+p.root)%p.size, blocks(run, bit, subtree(v+bit, p.size), n))
 		}
 	}
-	copy(a.Recv, run[:n])
-	return nil
+	p.Copy(p.out, block(run, 0, n))
 }

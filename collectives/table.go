@@ -24,33 +24,33 @@ type Algorithm struct {
 	// Ranks of a Shape; 0 is no limit. Outside it still works, only slower.
 	MinBytes, MaxBytes, MinRanks int
 
-	run func(context.Context, Comm, *Args) error
+	plan func(p *plan) // has p do one rank's part
 }
 
 // table lists every algorithm. Choosing takes the first line of a collective
 // that fits, so each collective ends with a line that fits everything. The
 // limits are round figures for a network inside one site.
 var table = []Algorithm{
-	{Collective: "barrier", Name: "dissemination", Summary: "log2(p) rounds, every rank alike", run: barrierDissemination},
-	{Collective: "bcast", Name: "binomial", Summary: "log2(p) rounds of the whole vector", run: bcastBinomial},
-	{Collective: "reduce", Name: "binomial", Summary: "log2(p) rounds of the whole vector, in rank order if it matters", run: reduceBinomial},
+	{Collective: "barrier", Name: "dissemination", Summary: "log2(p) rounds, every rank alike", plan: barrierDissemination},
+	{Collective: "bcast", Name: "binomial", Summary: "log2(p) rounds of the whole vector", plan: bcastBinomial},
+	{Collective: "reduce", Name: "binomial", Summary: "log2(p) rounds of the whole vector, in rank order if it matters", plan: reduceBinomial},
 
-	{Collective: "allreduce", Name: "ring", Summary: "least bytes, long vectors", Commutative: true, MinBytes: 64 << 10, run: allreduceRing},
-	{Collective: "allreduce", Name: "recursive-doubling", Summary: "fewest rounds, in rank order", run: allreduceRecursiveDoubling},
+	{Collective: "allreduce", Name: "ring", Summary: "least bytes, long vectors", Commutative: true, MinBytes: 64 << 10, plan: allreduceRing},
+	{Collective: "allreduce", Name: "recursive-doubling", Summary: "fewest rounds, in rank order", plan: allreduceRecursiveDoubling},
 
-	{Collective: "gather", Name: "binomial", Summary: "fewest messages at the root, small blocks", MaxBytes: 4 << 10, MinRanks: 4, run: gatherBinomial},
-	{Collective: "gather", Name: "linear", Summary: "every block straight into place", run: gatherLinear},
-	{Collective: "gatherv", Name: "linear", Summary: "every block straight into place", run: gathervLinear},
+	{Collective: "gather", Name: "binomial", Summary: "fewest messages at the root, small blocks", MaxBytes: 4 << 10, MinRanks: 4, plan: gatherBinomial},
+	{Collective: "gather", Name: "linear", Summary: "every block straight into place", plan: gatherLinear},
+	{Collective: "gatherv", Name: "linear", Summary: "every block straight into place", plan: gathervLinear},
 
-	{Collective: "allgather", Name: "bruck", Summary: "fewest rounds, small blocks", MaxBytes: 4 << 10, MinRanks: 3, run: allgatherBruck},
-	{Collective: "allgather", Name: "ring", Summary: "no copies, neighbours only", run: allgatherRing},
+	{Collective: "allgather", Name: "bruck", Summary: "fewest rounds, small blocks", MaxBytes: 4 << 10, MinRanks: 3, plan: allgatherBruck},
+	{Collective: "allgather", Name: "ring", Summary: "no copies, neighbours only", plan: allgatherRing},
 
-	{Collective: "scatter", Name: "binomial", Summary: "fewest messages at the root, small blocks", MaxBytes: 4 << 10, MinRanks: 4, run: scatterBinomial},
-	{Collective: "scatter", Name: "linear", Summary: "every block straight from its place", run: scatterLinear},
+	{Collective: "scatter", Name: "binomial", Summary: "fewest messages at the root, small blocks", MaxBytes: 4 << 10, MinRanks: 4, plan: scatterBinomial},
+	{Collective: "scatter", Name: "linear", Summary: "every block straight from its place", plan: scatterLinear},
 
-	{Collective: "alltoall", Name: "bruck", Summary: "fewest messages, tiny blocks", MaxBytes: 256, MinRanks: 8, run: alltoallBruck},
-	{Collective: "alltoall", Name: "pairwise", Summary: "one partner at a time, no copies", run: alltoallPairwise},
-	{Collective: "alltoallv", Name: "pairwise", Summary: "everything posted at once, partners staggered", run: alltoallvPairwise},
+	{Collective: "alltoall", Name: "bruck", Summary: "fewest messages, tiny blocks", MaxBytes: 256, MinRanks: 8, plan: alltoallBruck},
+	{Collective: "alltoall", Name: "pairwise", Summary: "one partner at a time, no copies", plan: alltoallPairwise},
+	{Collective: "alltoallv", Name: "pairwise", Summary: "everything posted at once, partners staggered", plan: alltoallvPairwise},
 }
 
 // Algorithms returns the lines of one collective, in the order of preference;
@@ -121,7 +121,7 @@ func (a Algorithm) suits(s Shape) bool {
 // must run the same one. Arguments are checked as by the collective's own
 // function, and an operator the algorithm cannot respect is refused.
 func (a Algorithm) Run(ctx context.Context, c Comm, args *Args) error {
-	if a.run == nil {
+	if a.plan == nil {
 		return fmt.Errorf("collectives: not an algorithm of the table, take one from Find: %w", ErrArgument)
 	}
 	if err := args.check(a.Collective, c.Rank(), c.Size()); err != nil {
@@ -136,7 +136,9 @@ func (a Algorithm) Run(ctx context.Context, c Comm, args *Args) error {
 
 // start runs it with checked arguments and names it in the error.
 func (a Algorithm) start(ctx context.Context, c Comm, args *Args) error {
-	if err := a.run(ctx, c, args); err != nil {
+	p := newPlan(c.Rank(), c.Size(), args)
+	a.plan(p)
+	if err := p.run(ctx, c); err != nil {
 		return fmt.Errorf("collectives: %s (%s) on rank %d of %d: %w", a.Collective, a.Name, c.Rank(), c.Size(), err)
 	}
 	return nil

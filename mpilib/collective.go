@@ -300,6 +300,22 @@ func (c *collectiveCall) Irecv(src int, buf []byte) collectives.Request {
 	return exactly{c.part(c.comm.irecv(what, c.context, buf)), len(buf)}
 }
 
+// WaitAny is that of several requests of this call.
+func (c *collectiveCall) WaitAny(ctx context.Context, requests []collectives.Request) (int, error) {
+	if len(requests) == 1 { // who waits for one alone may read its link itself
+		q := requests[0].(exactly)
+		if err := q.r.await(ctx); err != nil && ctx.Err() != nil {
+			return 0, err
+		}
+		return 0, nil
+	}
+	all := make([]*Request, len(requests))
+	for i, q := range requests {
+		all[i] = q.(exactly).r
+	}
+	return waitAny(ctx, all)
+}
+
 // irecvPart is Irecv into a Part.
 func (c *collectiveCall) irecvPart(src int, p *Part) collectives.Request {
 	into := &arrival{part: *p, buf: p.landing()}

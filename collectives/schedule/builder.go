@@ -5,10 +5,10 @@ import (
 	"slices"
 )
 
-// Builder makes the Schedule of a rank, step by step. It is for one goroutine.
-// Regions of no bytes are left out, with their messages, so both ends must agree
-// on which these are. It panics on what no algorithm can mean: a message to the
-// rank itself, or operands of different lengths.
+// Builder makes the Schedule of a rank, step by step. It is for one goroutine. Empty
+// messages are messages, too: ranks that disagree about a length are to hear of it
+// and not to wait. It panics on what no algorithm can mean: a message to the rank
+// itself, or operands of different lengths.
 type Builder struct {
 	s       Schedule
 	inPlace int // where in Output the Input lies, or -1
@@ -48,9 +48,6 @@ func (b *Builder) Scratch(n int) Region {
 
 // Send adds a message to another rank.
 func (b *Builder) Send(to int, from Region) {
-	if from.Len == 0 {
-		return
-	}
 	b.peer(to)
 	b.add(Step{Kind: Send, Peer: to, Slot: b.sent[to], From: b.real(from)})
 	b.sent[to]++
@@ -58,9 +55,6 @@ func (b *Builder) Send(to int, from Region) {
 
 // Receive adds a message from another rank.
 func (b *Builder) Receive(from int, to Region) {
-	if to.Len == 0 {
-		return
-	}
 	b.peer(from)
 	b.add(Step{Kind: Receive, Peer: from, Slot: b.got[from], To: b.real(to)})
 	b.got[from]++
@@ -144,6 +138,9 @@ func (b *Builder) add(s Step) {
 // uses notes an access. Of those before it that it hides, because whoever depended on
 // them will depend on it, none is kept.
 func (b *Builder) uses(s *Step, a access) {
+	if a.region.Len == 0 {
+		return
+	}
 	live := &b.live[a.region.Space]
 	kept := (*live)[:0]
 	for _, old := range *live {

@@ -30,6 +30,12 @@ type postComm struct {
 	p    *post
 	rank int
 	some chan struct{} // something is complete
+	sent map[int]int   // how many messages to each, and from each, were started
+	got  map[int]int
+}
+
+func newPostComm(p *post, rank int) *postComm {
+	return &postComm{p, rank, make(chan struct{}, 10000), map[int]int{}, map[int]int{}}
 }
 
 type postRequest struct {
@@ -51,8 +57,9 @@ func (c *postComm) start(f func(give chan struct{}) error) Request {
 	return q
 }
 
-func (c *postComm) Isend(dst, slot int, buf []byte) Request {
-	l := letter{c.rank, dst, slot}
+func (c *postComm) Isend(dst int, buf []byte) Request {
+	l := letter{c.rank, dst, c.sent[dst]}
+	c.sent[dst]++
 	return c.start(func(chan struct{}) error {
 		if l == c.p.fails {
 			return errLost
@@ -63,10 +70,12 @@ func (c *postComm) Isend(dst, slot int, buf []byte) Request {
 	})
 }
 
-func (c *postComm) Irecv(src, slot int, buf []byte) Request {
+func (c *postComm) Irecv(src int, buf []byte) Request {
+	l := letter{src, c.rank, c.got[src]}
+	c.got[src]++
 	return c.start(func(give chan struct{}) error {
 		select {
-		case b := <-c.p.box(letter{src, c.rank, slot}):
+		case b := <-c.p.box(l):
 			if copy(buf, b) != len(b) || len(b) != len(buf) {
 				return errors.New("another length")
 			}
@@ -109,7 +118,7 @@ func runAll(ctx context.Context, p *post, all []*Schedule, m []Memory) []error {
 	var wg sync.WaitGroup
 	for r := range all {
 		wg.Go(func() {
-			errs[r] = Run(ctx, &postComm{p, r, make(chan struct{}, 10000)}, all[r], &m[r], mix)
+			errs[r] = Run(ctx, newPostComm(p, r), all[r], &m[r], mix)
 		})
 	}
 	wg.Wait()
@@ -139,15 +148,15 @@ func TestRunFails(t *testing.T) {
 	b.Send(1, Region{Output, 0, 4})
 	p := &post{boxes: map[letter]chan []byte{}, fails: letter{0, 1, 0}}
 	m := Memory{nil, make([]byte, 8), nil}
-	err := Run(t.Context(), &postComm{p, 0, make(chan struct{}, 10)}, b.Done(), &m, mix)
-	if !errors.Is(err, errLost) || err.Error() != "send out[0:4] to rank 1, message 0: lost in the post" {
+	err := Run(t.Context(), newPostComm(p, 0), b.Done(), &m, mix)
+	if !errors.Is(err, errLost) || err.Error() != "send 4 bytes to rank 1: lost in the post" {
 		t.Errorf("%v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	b = NewBuilder(0, 3)
 	b.Receive(2, Region{Output, 4, 4})
-	if err := Run(ctx, &postComm{p, 0, make(chan struct{}, 10)}, b.Done(), &m, mix); !errors.Is(err, context.Canceled) {
+	if err := Run(ctx, newPostComm(p, 0), b.Done(), &m, mix); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
 	}
 	b = NewBuilder(0, 3)

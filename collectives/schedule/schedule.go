@@ -84,6 +84,14 @@ func (s Step) String() string {
 	return fmt.Sprintf("%v %v to %v", s.Kind, s.From, s.To)
 }
 
+// message describes a Send or a Receive to people who do not know the schedule.
+func (s *Step) message() string {
+	if s.Kind == Send {
+		return fmt.Sprintf("send %d bytes to rank %d", s.From.Len, s.Peer)
+	}
+	return fmt.Sprintf("receive %d bytes from rank %d", s.To.Len, s.Peer)
+}
+
 // Schedule is what one rank does in a collective call. It must not be changed.
 type Schedule struct {
 	Rank, Size int
