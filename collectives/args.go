@@ -134,8 +134,3 @@ func checkBlocks(what string, buf []byte, counts, displs []int, p int) error {
 	}
 	return nil
 }
-
-// blockOf is rank r's block of a buffer with counts and displacements.
-func blockOf(buf []byte, counts, displs []int, r int) []byte {
-	return buf[displs[r] : displs[r]+counts[r]]
-}
