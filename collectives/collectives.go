@@ -1,10 +1,9 @@
-// Package collectives holds the algorithms behind MPI's collective operations,
-// one algorithm in one file, written as schedules (package schedule)
-// and run over the small interface Comm. It knows bytes,
-// ranks and the order in which messages leave; it refuses to know sockets,
-// links, sites, datatypes and tags. It keeps no state between calls: what a
-// call needs lives in its arguments and on its stack, and every buffer it
-// posted is idle again when it returns, also when it returns an error.
+// Package collectives holds the algorithms behind MPI's collective operations, one
+// algorithm in one file. An algorithm writes down what a rank does (package
+// schedule), which is then run over the small interface Comm. The package knows
+// bytes, ranks and the order in which messages leave; it refuses to know sockets,
+// links, sites, datatypes and tags. It keeps no state between calls, and every buffer
+// that a call posted is idle again when it returns, also when it returns an error.
 //
 // A collective is called by every rank of a communicator with matching
 // arguments. Bcast, Allreduce and the others check their arguments, choose an

@@ -47,7 +47,9 @@ func runCommand() *cli.Command {
 			"  site a:  isthmus run --key myjob.key --size 8 --ranks 0-3 ./program\n" +
 			"  site b:  isthmus run --key myjob.key --size 8 --ranks 4-7 ./program\n\n" +
 			"Rank 0 reads the standard input. When a process fails, the others are ended, and the exit status is the first failed one's: its own,\n" +
-			"128 + signal, 126 or 127 when it could not be started. A signal is passed on as SIGTERM and, 2 s later, as SIGKILL.\n\n" +
+			"128 + signal, 126 or 127 when it could not be started. A signal is passed on as SIGTERM and, 2 s later, as SIGKILL.\n" +
+			"With --survive the others go on instead, for programs that go on without a process (see the library's documentation, \"Failures\"):\n" +
+			"the exit status is then that of the first that ended with one of its own, and 0 if processes were only killed and one ended well.\n\n" +
 			"With --show-map it writes to the standard error, at the end, where the ranks ran and which paths their messages took.",
 		ArgsUsage: "PROGRAM [ARGUMENT...]",
 		Flags: []cli.Flag{
@@ -57,6 +59,7 @@ func runCommand() *cli.Command {
 			&cli.StringFlag{Name: "key", Usage: "`FILE` with the job's key (isthmus job new); needed when other nodes take part"},
 			&cli.StringFlag{Name: "helper", EnvVars: []string{ranks.EnvHelper}, Usage: "`SOCKET` of this node's helper; without one, all ranks are on this node"},
 			&cli.StringFlag{Name: "label", Value: hostname(), Usage: "output is tagged [`LABEL`:rank]; empty for no tags"},
+			&cli.BoolFlag{Name: "survive", Usage: "do not end the other processes when one fails"},
 			&cli.BoolFlag{Name: "show-map", Usage: "show at the end where the ranks ran, and the paths between sites that were used"},
 			&cli.BoolFlag{Name: "json", Usage: "with --show-map: one JSON object per line, for each rank and each pair of ranks"},
 		},
@@ -103,7 +106,7 @@ func runWithMap(c *cli.Context, job ranks.Job) error {
 
 func jobOf(c *cli.Context) (ranks.Job, error) {
 	j := ranks.Job{
-		Argv: c.Args().Slice(), Count: c.Int("n"), Size: c.Int("size"), Helper: c.String("helper"), Label: c.String("label"),
+		Argv: c.Args().Slice(), Count: c.Int("n"), Size: c.Int("size"), Helper: c.String("helper"), Label: c.String("label"), Survive: c.Bool("survive"),
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 	}
 	if c.IsSet("n") == c.IsSet("ranks") {

@@ -45,6 +45,11 @@ type Job struct {
 	Helper string    // the helper's socket; empty: all ranks are here and meet in a folder
 	Label  string    // tags output as [Label:rank]; empty: no tags
 	Env    []string  // added to the environment
+
+	// Survive has the others go on when a process fails. That one was killed by a
+	// signal does not fail the job then, as long as another ends well.
+	Survive bool
+
 	Stdin  io.Reader // goes to rank 0, if it is here; one that is no file may still be read when Run returns
 	Stdout io.Writer // whole lines, from one process at a time; nil discards them
 	Stderr io.Writer // as Stdout, and not at the same time
@@ -92,7 +97,7 @@ func (e *SignalError) ExitCode() int { return 128 + int(e.Signal) }
 // ctx ends, or SIGINT, SIGTERM or SIGHUP comes, the others get SIGTERM and, 2 s
 // later, SIGKILL. The error is an *ExitError of the process that failed first,
 // a *SignalError, or wraps the cause of ctx's end. A signal that this process
-// was started to ignore, as by nohup, ends nothing.
+// was started to ignore, as by nohup, ends nothing. See also Job.Survive.
 func Run(ctx context.Context, j Job) error {
 	if err := j.Check(); err != nil {
 		return err
@@ -111,6 +116,7 @@ func Run(ctx context.Context, j Job) error {
 	}
 	outputs := newOutputs(j)
 	var running sync.WaitGroup
+	ended := &endings{survive: j.Survive, fail: fail}
 	for i := range j.Count {
 		rank := j.First + i
 		p, err := start(ctx, j, rank, place, outputs)
@@ -120,7 +126,9 @@ func Run(ctx context.Context, j Job) error {
 		}
 		running.Go(func() {
 			if err := p.wait(); err != nil {
-				fail(&ExitError{Rank: rank, Status: p.status(), Err: err})
+				ended.badly(&ExitError{Rank: rank, Status: p.status(), Err: err})
+			} else {
+				ended.well()
 			}
 		})
 	}
@@ -136,6 +144,52 @@ func Run(ctx context.Context, j Job) error {
 		return signalled
 	case cause != nil:
 		return fmt.Errorf("the job was ended: %w", cause)
+	}
+	return ended.verdict()
+}
+
+// endings is how processes ended.
+type endings struct {
+	survive bool
+	fail    func(error) // ends the job
+
+	mu     sync.Mutex
+	failed *ExitError // the first that ended with a status of its own
+	killed *ExitError // the first that a signal ended
+	good   bool       // one ended well
+}
+
+func (e *endings) well() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.good = true
+}
+
+func (e *endings) badly(how *ExitError) {
+	if !e.survive {
+		e.fail(how)
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	first := &e.failed
+	if how.Status > 128 {
+		first = &e.killed
+	}
+	if *first == nil {
+		*first = how
+	}
+}
+
+// verdict is what a job's end means that nothing else has ended.
+func (e *endings) verdict() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	switch {
+	case e.failed != nil:
+		return e.failed
+	case e.killed != nil && !e.good:
+		return e.killed
 	}
 	return nil
 }

@@ -47,6 +47,17 @@ func play(part, arg string) {
 			}
 		}
 		forever()
+	case "some": // as exit, or "1=kill", but that the others end well
+		for _, one := range strings.Split(arg, ",") {
+			if who, how, _ := strings.Cut(one, "="); who == strconv.Itoa(rank) {
+				if how == "kill" {
+					syscall.Kill(os.Getpid(), syscall.SIGKILL)
+				}
+				n, _ := strconv.Atoi(how)
+				os.Exit(n)
+			}
+		}
+		fmt.Printf("%d went on\n", rank)
 	case "die": // by a signal of its own
 		n, _ := strconv.Atoi(arg)
 		syscall.Kill(os.Getpid(), syscall.Signal(n))
@@ -207,6 +218,32 @@ func TestTheFirstFailureEndsTheJob(t *testing.T) {
 	}
 	if err := run(t, jobOf("exit", "0=0,1=0", 2, nil, nil)); err != nil {
 		t.Errorf("two ranks that ended well: %v", err)
+	}
+}
+
+// The others go on, and what they come to counts.
+func TestTheOthersSurvive(t *testing.T) {
+	for _, tc := range []struct {
+		part, arg string
+		text      string // of the error
+	}{
+		{"some", "0=kill", ""},
+		{"some", "0=kill,1=4,2=5", "rank 1: exit status 4"},
+		{"some", "0=kill,1=kill,2=kill", "signal: killed"},
+		{"some", "2=0", ""},
+	} {
+		var out listener
+		j := jobOf(tc.part, tc.arg, 3, nil, &out)
+		j.Survive = true
+		err := run(t, j)
+		if tc.text == "" && err != nil || tc.text != "" && (err == nil || !strings.Contains(err.Error(), tc.text)) {
+			t.Errorf("%s: %v, want %q", tc.arg, err, tc.text)
+		}
+		for rank := range 3 {
+			if lives := !strings.Contains(tc.arg, fmt.Sprint(rank)+"="); lives != strings.Contains(out.String(), fmt.Sprintf("[here:%d] went on", rank)) {
+				t.Errorf("%s: rank %d said nothing, or too much:\n%s", tc.arg, rank, out.String())
+			}
+		}
 	}
 }
 
