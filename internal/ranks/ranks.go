@@ -42,9 +42,9 @@ type Job struct {
 	Count  int // processes here
 	Size   int // processes of the whole job
 	Key    jobkey.Key
-	Helper string    // the helper's socket; empty: all ranks are here and meet in a folder
-	Label  string    // tags output as [Label:rank]; empty: no tags
-	Env    []string  // added to the environment
+	Helper string   // the helper's socket; empty: all ranks are here and meet in a folder
+	Label  string   // tags output as [Label:rank]; empty: no tags
+	Env    []string // added to the environment
 
 	// Survive has the others go on when a process fails. That one was killed by a
 	// signal does not fail the job then, as long as another ends well.

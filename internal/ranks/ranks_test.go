@@ -240,7 +240,7 @@ func TestTheOthersSurvive(t *testing.T) {
 			t.Errorf("%s: %v, want %q", tc.arg, err, tc.text)
 		}
 		for rank := range 3 {
-			if lives := !strings.Contains(tc.arg, fmt.Sprint(rank)+"="); lives != strings.Contains(out.String(), fmt.Sprintf("[here:%d] went on", rank)) {
+			if lives := !strings.Contains(tc.arg, fmt.Sprint(rank)+"="); lives != strings.Contains(out.String(), fmt.Sprintf("[here:%d] %d went on", rank, rank)) {
 				t.Errorf("%s: rank %d said nothing, or too much:\n%s", tc.arg, rank, out.String())
 			}
 		}
