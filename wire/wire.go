@@ -49,7 +49,7 @@ const (
 	TypeLocalFailed   = Type(0x25) // request:u32 code:u8 text:str16
 	TypeLocalIncoming = Type(0x26) // carrier:u64 seal:u8 idle:u32(s) path ; one descriptor
 	TypeLocalFault    = Type(0x27) // carrier:u64 code:u8 text:str16
-	TypeLocalLeave    = Type(0x28) //
+	TypeLocalLeave    = Type(0x28) // (nothing)
 
 	// First frame of a control connection, both ways, before yamux.
 	TypeControlHello = Type(0x30) // oldest:u8 newest:u8 features:u32 software:str8
