@@ -69,6 +69,7 @@ func Run(ctx context.Context, comm *mpilib.Comm, c npb.Class) (npb.Result, error
 	if err != nil {
 		return npb.Result{}, fmt.Errorf("cg: %w", err)
 	}
+	defer s.row.Free()
 	if _, err := s.iterate(ctx, 1); err != nil { // fills caches and opens links
 		return npb.Result{}, fmt.Errorf("cg: warm-up: %w", err)
 	}

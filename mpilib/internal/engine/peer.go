@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/isthmus-grid/isthmus/link"
@@ -312,16 +313,44 @@ func (e *Engine) Goodbye(ctx context.Context) error {
 	e.mu.Unlock()
 
 	var errs []error
+	var silent []int
 	for _, p := range open {
 		select {
 		case <-p.confirmed:
 		case <-ctx.Done():
 		}
-		if err := p.farewell(ctx); err != nil {
+		parted, err := p.parted()
+		switch {
+		case !parted:
+			silent = append(silent, p.rank)
+		case err != nil:
 			errs = append(errs, err)
 		}
 	}
+	if len(silent) > 0 {
+		errs = append(errs, fmt.Errorf("%s not confirmed that everything was read: %w", some(silent), ctx.Err()))
+	}
 	return errors.Join(errs...)
+}
+
+// some names ranks, but not hundreds of them.
+func some(ranks []int) string {
+	const most = 8
+	if len(ranks) == 1 {
+		return fmt.Sprintf("rank %d", ranks[0]) + " has"
+	}
+	var b strings.Builder
+	b.WriteString("ranks ")
+	for i, r := range ranks[:min(most, len(ranks))] {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		fmt.Fprint(&b, r)
+	}
+	if more := len(ranks) - most; more > 0 {
+		fmt.Fprintf(&b, " and %d others", more)
+	}
+	return b.String() + " have"
 }
 
 // drain waits until every message that was offered is taken, or nobody will take
@@ -346,17 +375,15 @@ func (p *peer) offering() bool {
 	return p != nil && p.failed == nil && !p.gone && len(p.offers)+len(p.backlog) > 0
 }
 
-// farewell says what went wrong with a peer's goodbye.
-func (p *peer) farewell(ctx context.Context) error {
+// parted reports whether the peer has answered the goodbye, or cannot any more, and
+// what went wrong with it.
+func (p *peer) parted() (bool, error) {
 	p.e.mu.Lock()
 	defer p.e.mu.Unlock()
-	switch {
-	case p.isClosed && p.failed != nil && !p.gone && !p.confirmedFirst:
-		return p.failed
-	case p.isClosed || p.gone:
-		return nil
+	if p.isClosed && p.failed != nil && !p.gone && !p.confirmedFirst {
+		return true, p.failed
 	}
-	return fmt.Errorf("rank %d of the world has not confirmed that it read everything: %w", p.rank, ctx.Err())
+	return p.isClosed || p.gone, nil
 }
 
 // Close ends every link and goroutine of the engine and returns when they are
