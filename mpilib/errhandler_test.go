@@ -25,8 +25,13 @@ func TestErrorsAreFatal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	dir, err := os.MkdirTemp("", "isthmus") // for what a process leaves that ends on the spot
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
 	cmd := exec.CommandContext(t.Context(), self, "-test.run=^TestErrorsAreFatal$")
-	cmd.Env = append(os.Environ(), child+"=1")
+	cmd.Env = append(os.Environ(), child+"=1", "TMPDIR="+dir)
 	out, err := cmd.CombinedOutput()
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) || exit.ExitCode() != 1 || !strings.HasPrefix(string(out), "fatal error on world, rank 0: mpilib: rank 0: send to rank 4 of world, tag 0: no such rank") {
