@@ -211,11 +211,18 @@ func (e *Engine) glance() {
 	}
 }
 
+// roundEvery is how often lanes are looked at that sleep. Bells should make that
+// needless; but what comes of one that is missed is to be late, and not to be lost.
+const roundEvery = 100 * time.Millisecond
+
 // attendant sees to lanes that were left alone, until the engine closes.
 func (e *Engine) attendant() {
+	round := time.NewTicker(roundEvery)
+	defer round.Stop()
 	for {
 		select {
 		case <-e.lanes.tend:
+		case <-round.C:
 		case <-e.ctx.Done():
 			return
 		}
