@@ -9,6 +9,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/siteprobe"
+	"github.com/isthmus-grid/isthmus/launch/offer"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -18,7 +19,8 @@ type Status struct {
 	Epoch    uint64          `json:"epoch"`
 	Started  time.Time       `json:"started"`
 	Sessions int             `json:"sessions"` // open now
-	Waiting  int             `json:"waiting"`  // callers that wait for a process
+	Waiting  int             `json:"waiting"`  // callers that wait for a process or a name
+	Names    int             `json:"names"`    // that are published
 	Sites    []SiteStatus    `json:"sites"`
 	Jobs     []JobStatus     `json:"jobs"`
 	Proxies  []ProxyStatus   `json:"proxies"`
@@ -34,6 +36,7 @@ type SiteStatus struct {
 	Connected bool                `json:"connected"`
 	Since     time.Time           `json:"since"`
 	Processes int                 `json:"processes"`
+	Hosts     offer.Counts        `json:"hosts"` // nodes in the list of hosts
 
 	// Measured is what the site's probes found, if they ran, and Differs where
 	// that is not what the profile says.
@@ -61,12 +64,13 @@ type ProxyStatus struct {
 // Status returns the broker's state.
 func (b *Broker) Status() Status {
 	inv := b.registry.Inventory()
+	now := time.Now()
 	s := Status{
-		Broker: b.name, Epoch: b.epoch, Started: b.started, Sessions: b.sessions.count(), Waiting: inv.Waiting,
+		Broker: b.name, Epoch: b.epoch, Started: b.started, Sessions: b.sessions.count(), Waiting: inv.Waiting, Names: inv.Names,
 		Sites: []SiteStatus{}, Jobs: []JobStatus{}, Proxies: []ProxyStatus{}, Outcomes: b.outcomes.status(), Vantage: b.vantageStatus(), Counters: b.counters.status(),
 	}
 	for _, site := range inv.Sites {
-		one := SiteStatus{Profile: site.Profile, Connected: site.Holder != 0, Since: site.Since, Processes: site.Processes}
+		one := SiteStatus{Profile: site.Profile, Connected: site.Holder != 0, Since: site.Since, Processes: site.Processes, Hosts: offer.Count(b.hosts.of(site.Profile.Site, now))}
 		if one.Measured = b.measured.get(site.Profile.Site); one.Measured != nil {
 			one.Differs = one.Measured.Differences(site.Profile)
 		}

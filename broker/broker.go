@@ -30,6 +30,7 @@ type Broker struct {
 	vantage  vantagePoint
 	measured measurements
 	outcomes outcomes
+	hosts    *hosts
 	endpoint *control.Endpoint
 	started  time.Time
 
@@ -51,6 +52,7 @@ func New(cfg Config, creds *control.Credentials, log *slog.Logger) (*Broker, err
 	b := &Broker{
 		name: id.Name, epoch: max(rand.Uint64(), 1), cfg: cfg, log: log, started: time.Now(),
 		registry:      NewMemory(cfg.Lease, cfg.Limits),
+		hosts:         newHosts(cfg.Lease, cfg.Limits.Hosts),
 		introductions: make(chan struct{}, cfg.Limits.Introductions),
 		introduceMax:  introduceMax,
 		vantage:       newVantagePoint(id.String()),
@@ -93,6 +95,7 @@ func (b *Broker) sweep(ctx context.Context) {
 				b.counters.expired.Add(uint64(n))
 				b.log.Info("processes dropped: their lease is over", "count", n)
 			}
+			b.hosts.expire(now)
 			b.measured.keep(func(id overlay.SiteID) bool { _, err := b.registry.Site(id); return err == nil })
 		}
 	}
@@ -125,6 +128,7 @@ func (b *Broker) joined(ctx context.Context, s *control.Session) {
 	s.Close() // so that no late call of it can join again
 	b.sessions.remove(s)
 	b.registry.Leave(holder, time.Now())
+	b.hosts.leave(holder, time.Now())
 	b.log.Info("session ended", "peer", s.Peer().String())
 }
 

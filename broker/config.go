@@ -41,6 +41,7 @@ type Limits struct {
 	Proxies       int `yaml:"proxies" default:"1000" min:"1" help:"Proxies."`
 	Processes     int `yaml:"processes" default:"1000000" min:"1" help:"Registered processes of all sites."`
 	PerSite       int `yaml:"processes_per_site" default:"100000" min:"1" help:"Registered processes of one site."`
+	Hosts         int `yaml:"hosts" default:"20000" min:"1" max:"20000" help:"Nodes in the list of hosts, those whose helper or frontal is away included."`
 	Waiting       int `yaml:"waiting" default:"100000" min:"1" help:"Callers that wait for a process to start."`
 	Introductions int `yaml:"introductions" default:"10000" min:"1" help:"Introductions in flight."`
 }

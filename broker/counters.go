@@ -14,6 +14,8 @@ type counters struct {
 	resolves  atomic.Uint64 // calls
 	questions atomic.Uint64 // in them
 	awaits    atomic.Uint64
+	published atomic.Uint64 // names
+	lookups   atomic.Uint64 // of names
 	reports   atomic.Uint64
 	expired   atomic.Uint64 // processes dropped at the end of a lease
 	bearings  atomic.Uint64
@@ -21,7 +23,7 @@ type counters struct {
 	callBacks        [controlpb.CallBackResponse_PROMISED + 1]atomic.Uint64 // by outcome
 	callBacksRefused atomic.Uint64
 
-	faults [wire.CodeEnded + 1]atomic.Uint64
+	faults [wire.CodeNameTaken + 1]atomic.Uint64
 	byTech [overlay.Relay + 1]introductionCounters
 }
 
@@ -38,6 +40,8 @@ type CounterStatus struct {
 	Questions     uint64                                      `json:"questions"`
 	Awaits        uint64                                      `json:"awaits"`
 	Reports       uint64                                      `json:"reports"`
+	Published     uint64                                      `json:"published_names"`
+	NameLookups   uint64                                      `json:"name_lookups"`
 	Expired       uint64                                      `json:"expired_processes"`
 	Introductions map[overlay.Technique]IntroductionsByResult `json:"introductions"`
 	Faults        map[string]uint64                           `json:"faults"` // by the text of their class
@@ -53,6 +57,7 @@ func (c *counters) status() CounterStatus {
 	s := CounterStatus{
 		Sessions: c.sessions.Load(), Resolves: c.resolves.Load(), Questions: c.questions.Load(),
 		Awaits: c.awaits.Load(), Reports: c.reports.Load(), Expired: c.expired.Load(),
+		Published: c.published.Load(), NameLookups: c.lookups.Load(),
 		Introductions: make(map[overlay.Technique]IntroductionsByResult),
 		Faults:        make(map[string]uint64),
 	}

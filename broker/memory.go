@@ -26,6 +26,7 @@ type Memory struct {
 	holders   map[Holder]*siteState // sessions of sites
 	jobs      map[overlay.JobID]*jobState
 	proxies   map[string]*proxyState
+	names     names
 	turn      uint64 // of the choice among proxies
 	processes int
 	waiting   int
@@ -77,6 +78,7 @@ func NewMemory(lease time.Duration, limits Limits) *Memory {
 		holders: make(map[Holder]*siteState),
 		jobs:    make(map[overlay.JobID]*jobState),
 		proxies: make(map[string]*proxyState),
+		names:   newNames(),
 	}
 }
 
@@ -151,6 +153,9 @@ func (m *Memory) register(site *siteState, point overlay.AccessPoint) error {
 		m.processes++
 	} else {
 		p.site.processes--
+		if p.generation != point.Generation {
+			m.names.ended(point.Process, false) // they were an earlier life's
+		}
 	}
 	*p = process{
 		generation: point.Generation, node: unique.Make(point.Node.Name),
@@ -209,10 +214,12 @@ func (m *Memory) withdraw(holder Holder, name overlay.ProcessName, generation ov
 		}
 		job.dead[name.Rank] = true
 	}
+	m.names.ended(name, died)
 	m.drop(job, name.Rank, p)
 }
 
 func (m *Memory) drop(job *jobState, rank uint32, p *process) {
+	m.names.ended(overlay.ProcessName{Job: job.id, Rank: rank}, false)
 	delete(job.ranks, rank)
 	p.site.processes--
 	m.processes--
@@ -414,8 +421,12 @@ func (m *Memory) Expire(now time.Time) int {
 	before := m.processes
 	for _, job := range m.jobs {
 		for rank, p := range job.ranks {
-			if due[p.site] && (p.site.now.Holder == 0 || p.holder != p.site.now.Holder) {
+			switch {
+			case !due[p.site]:
+			case p.site.now.Holder == 0 || p.holder != p.site.now.Holder:
 				m.drop(job, rank, p)
+			default:
+				m.names.notRenewed(overlay.ProcessName{Job: job.id, Rank: rank}, p.holder)
 			}
 		}
 	}
@@ -426,7 +437,7 @@ func (m *Memory) Expire(now time.Time) int {
 func (m *Memory) Inventory() Inventory {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	inv := Inventory{Waiting: m.waiting}
+	inv := Inventory{Waiting: m.waiting, Names: len(m.names.published)}
 	for _, s := range m.sites {
 		inv.Sites = append(inv.Sites, SiteInventory{*s.now, s.processes})
 	}

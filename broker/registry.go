@@ -48,6 +48,22 @@ type Registry interface {
 	// many wait.
 	Await(ctx context.Context, process overlay.ProcessName) (Entry, error)
 
+	// Publish gives names of registered processes of holder's site a text. The
+	// result has one error for each, nil where it was taken: ErrNameTaken for
+	// another process's, ErrOverloaded over the limits. A name goes with its
+	// process; one that the frontal does not publish again when it joins anew, with
+	// the lease.
+	Publish(holder Holder, names []overlay.Publication) []error
+
+	// Unpublish takes a name back, whose port does not matter. ErrUnknownName if the
+	// process has not published it.
+	Unpublish(holder Holder, name overlay.Publication) error
+
+	// LookupName returns a published name. Without wait it fails with
+	// ErrUnknownName at once when there is none, else when ctx ends, or with
+	// ErrOverloaded at once when too many wait.
+	LookupName(ctx context.Context, name string, wait bool) (overlay.Publication, error)
+
 	// Site returns what is known of a site; ErrUnknownSite if nothing is.
 	Site(id overlay.SiteID) (*Site, error)
 
@@ -117,7 +133,8 @@ type Inventory struct {
 	Sites   []SiteInventory
 	Jobs    []JobInventory
 	Proxies []ProxyInventory
-	Waiting int // callers of Await
+	Waiting int // callers of Await and LookupName
+	Names   int // that are published
 }
 
 // SiteInventory is one site.

@@ -12,20 +12,15 @@ package collectives
 // Cost: log2 p (α + nβ + nγ), and 2(α + nβ) + nγ more for the fold.
 func allreduceRecursiveDoubling(p *plan) {
 	p.Copy(p.out, p.in)
-	f := fold{rank: p.rank, pow2: 1}
-	for f.pow2*2 <= p.size {
-		f.pow2 *= 2
-	}
-	f.extra = p.size - f.pow2
-
+	f := newFold(p.rank, p.size, -1)
 	if f.foldedAway() {
-		p.Send(f.rank+1, p.out)
-		p.Receive(f.rank+1, p.out)
+		p.Send(f.partner(), p.out)
+		p.Receive(f.partner(), p.out)
 		return
 	}
 	acc, in := p.out, p.Scratch(p.out.Len)
 	if f.actsForTwo() {
-		p.Receive(f.rank-1, in)
+		p.Receive(f.partner(), in)
 		p.Reduce(acc, in)
 	}
 	me := f.seat()
@@ -40,29 +35,7 @@ func allreduceRecursiveDoubling(p *plan) {
 		acc, in = upper, lower
 	}
 	if f.actsForTwo() {
-		p.Send(f.rank-1, acc)
+		p.Send(f.partner(), acc)
 	}
 	p.Copy(p.out, acc)
-}
-
-// fold maps p ranks to pow2 seats: ranks 2i and 2i+1 below 2*extra share seat
-// i, which the odd one takes; each rank above has a seat of its own. Seats are
-// in rank order.
-type fold struct{ rank, pow2, extra int }
-
-func (f fold) foldedAway() bool { return f.rank < 2*f.extra && f.rank%2 == 0 }
-func (f fold) actsForTwo() bool { return f.rank < 2*f.extra && f.rank%2 == 1 }
-
-func (f fold) seat() int {
-	if f.rank < 2*f.extra {
-		return f.rank / 2
-	}
-	return f.rank - f.extra
-}
-
-func (f fold) rankOf(seat int) int {
-	if seat < f.extra {
-		return 2*seat + 1
-	}
-	return seat + f.extra
 }

@@ -12,13 +12,9 @@ import "github.com/isthmus-grid/isthmus/collectives/schedule"
 // when p does not divide n.
 func allreduceRing(p *plan) {
 	p.Copy(p.out, p.in)
-	n := p.out.Len / p.op.Elem
-	block := func(i int) schedule.Region {
-		i = (i%p.size + p.size) % p.size
-		return p.out.Cut(blockStart(n, p.size, i)*p.op.Elem, blockStart(n, p.size, i+1)*p.op.Elem)
-	}
+	block := func(i int) schedule.Region { return p.piece(p.out, (i%p.size+p.size)%p.size, p.size) }
 	next, prev := (p.rank+1)%p.size, (p.rank-1+p.size)%p.size
-	longest := (n + p.size - 1) / p.size * p.op.Elem
+	longest := p.piece(p.out, 0, p.size).Len
 	in := [2]schedule.Region{p.Scratch(longest), p.Scratch(longest)} // one fills while the other is reduced
 	for step := range p.size - 1 {
 		mine := block(p.rank - step - 1)
@@ -30,10 +26,4 @@ func allreduceRing(p *plan) {
 	for step := range p.size - 1 {
 		p.exchange(next, block(p.rank+1-step), prev, block(p.rank-step))
 	}
-}
-
-// blockStart is where block i of p begins when n elements are cut into blocks
-// that differ by at most one element, the longer ones first.
-func blockStart(n, p, i int) int {
-	return i*(n/p) + min(i, n%p)
 }

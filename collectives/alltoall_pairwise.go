@@ -1,15 +1,18 @@
 package collectives
 
-// Pairwise alltoall: p-1 steps; in step i every rank sends to the rank i above
-// and receives from the rank i below, so that each link carries one block at a
-// time and each block goes straight into place.
+// Pairwise alltoall: in step i every rank sends to the rank i above and receives
+// from the rank i below, each block straight into place. No step waits for the one
+// before: all transfers are started at once, and a slow pair delays nobody else. It
+// serves alltoallv too, where no rank knows all lengths. Empty blocks are sent as
+// well: ranks that disagree about a count get an error and not a wait.
 //
-// Cost: (p-1)α + (p-1)nβ and no copies. Best for all but tiny blocks.
+// Cost: (p-1)α + (p-1)nβ and no copies; with unequal blocks the bytes out or in of
+// the busiest rank. Best for all but tiny blocks. At most 2(p-1) transfers are under
+// way.
 func alltoallPairwise(p *plan) {
-	n := p.in.Len / p.size
-	p.Copy(block(p.out, p.rank, n), block(p.in, p.rank, n))
+	p.Copy(p.to(p.rank), p.from(p.rank))
 	for i := 1; i < p.size; i++ {
 		dst, src := (p.rank+i)%p.size, (p.rank-i+p.size)%p.size
-		p.exchange(dst, block(p.in, dst, n), src, block(p.out, src, n))
+		p.exchange(dst, p.from(dst), src, p.to(src))
 	}
 }

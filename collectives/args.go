@@ -1,6 +1,12 @@
 package collectives
 
-import "fmt"
+import (
+	"encoding/binary"
+	"fmt"
+	"unsafe"
+
+	"github.com/isthmus-grid/isthmus/collectives/schedule"
+)
 
 // Args are the arguments of one collective call on one rank. Each collective
 // uses the fields its function in calls.go has parameters for, with the same
@@ -16,46 +22,21 @@ type Args struct {
 	Op   Op
 }
 
-// Shape is what the choice of an algorithm may depend on. Every rank of a call
-// sees the same Shape, so every rank makes the same choice.
-type Shape struct {
-	Ranks int
-	// Bytes is the length of the vector (bcast, reduce, allreduce) or of one
-	// rank's block (gather, allgather, scatter, alltoall). It is zero where
-	// ranks need not agree on one: barrier and the v-collectives.
-	Bytes int
-	// Commutative tells of a reduction's operator.
-	Commutative bool
-}
-
-func (a *Args) shape(collective string, p int) Shape {
-	s := Shape{Ranks: p, Commutative: a.Op.Commutative}
-	switch collective {
-	case "bcast", "scatter":
-		s.Bytes = len(a.Recv)
-	case "reduce", "allreduce", "gather", "allgather":
-		s.Bytes = len(a.Send)
-	case "alltoall":
-		s.Bytes = len(a.Send) / p
-	}
-	return s
-}
-
 // check refuses what cannot be meant, before anything is sent.
 func (a *Args) check(collective string, rank, p int) error {
 	atRoot := rank == a.Root
 	switch collective {
-	case "bcast", "reduce", "gather", "gatherv", "scatter":
+	case "bcast", "reduce", "gather", "gatherv", "scatter", "scatterv":
 		if a.Root < 0 || a.Root >= p {
 			return fmt.Errorf("root %d of %d ranks: %w", a.Root, p, ErrArgument)
 		}
 	}
 	switch collective {
-	case "reduce", "allreduce":
+	case "reduce", "allreduce", "scan", "exscan":
 		if err := a.Op.check(len(a.Send)); err != nil {
 			return err
 		}
-		if atRoot || collective == "allreduce" {
+		if atRoot || collective != "reduce" {
 			return wantLen("receive buffer", len(a.Recv), len(a.Send))
 		}
 	case "gather", "allgather":
@@ -71,6 +52,21 @@ func (a *Args) check(collective string, rank, p int) error {
 			return fmt.Errorf("send buffer of %d bytes is not %d equal blocks: %w", len(a.Send), p, ErrArgument)
 		}
 		return wantLen("receive buffer", len(a.Recv), len(a.Send))
+	case "reduce_scatter", "reduce_scatter_block":
+		return a.checkReduceScatter(collective, rank, p)
+	case "allgatherv":
+		if err := checkBlocks("receive", a.Recv, a.RecvCounts, a.RecvDispls, p); err != nil {
+			return err
+		}
+		return wantLen("own send buffer", len(a.Send), a.RecvCounts[rank])
+	case "scatterv":
+		if !atRoot {
+			return nil
+		}
+		if err := checkBlocks("send", a.Send, a.SendCounts, a.SendDispls, p); err != nil {
+			return err
+		}
+		return wantLen("root's own receive buffer", len(a.Recv), a.SendCounts[rank])
 	case "gatherv":
 		if !atRoot {
 			return nil
@@ -89,6 +85,123 @@ func (a *Args) check(collective string, rank, p int) error {
 		return wantLen("own receive block", a.RecvCounts[rank], a.SendCounts[rank])
 	}
 	return nil
+}
+
+func (a *Args) checkReduceScatter(collective string, rank, p int) error {
+	if err := a.Op.check(len(a.Recv)); err != nil {
+		return err
+	}
+	if collective == "reduce_scatter_block" {
+		return wantLen("send buffer", len(a.Send), p*len(a.Recv))
+	}
+	if len(a.RecvCounts) != p {
+		return fmt.Errorf("%d counts for %d ranks: %w", len(a.RecvCounts), p, ErrArgument)
+	}
+	left := len(a.Send)
+	for r, n := range a.RecvCounts {
+		if n < 0 || n > left {
+			return fmt.Errorf("block of rank %d, %d bytes, is not within the send buffer of %d: %w", r, n, len(a.Send), ErrArgument)
+		}
+		if n%a.Op.Elem != 0 {
+			return fmt.Errorf("block of rank %d, %d bytes, is not whole elements of %d bytes: %w", r, n, a.Op.Elem, ErrArgument)
+		}
+		left -= n
+	}
+	if left > 0 {
+		return fmt.Errorf("send buffer has %d bytes more than the blocks: %w", left, ErrArgument)
+	}
+	return wantLen("receive buffer", len(a.Recv), a.RecvCounts[rank])
+}
+
+// call is all that a rank's schedule depends on.
+type call struct {
+	collective      string
+	in, out         int // lengths of the send and the receive buffer
+	inPlace, within int // where the first lies in the second, and the second in the first; or -1
+
+	sendCounts, sendDispls, recvCounts, recvDispls []int // as Args has them
+
+	root, elem  int
+	commutative bool
+}
+
+func (a *Args) call(collective string) call {
+	return call{collective: collective, in: len(a.Send), out: len(a.Recv), inPlace: within(a.Recv, a.Send), within: within(a.Send, a.Recv),
+		sendCounts: a.SendCounts, sendDispls: a.SendDispls, recvCounts: a.RecvCounts, recvDispls: a.RecvDispls,
+		root: a.Root, elem: a.Op.Elem, commutative: a.Op.Commutative}
+}
+
+// within returns where part begins in whole, or -1 if it does not lie there.
+func within(whole, part []byte) int {
+	if len(whole) == 0 || len(part) == 0 {
+		return -1
+	}
+	w, p := uintptr(unsafe.Pointer(&whole[0])), uintptr(unsafe.Pointer(&part[0]))
+	if p < w || p+uintptr(len(part)) > w+uintptr(len(whole)) {
+		return -1
+	}
+	return int(p - w)
+}
+
+// A scheduleKey is the same for calls of a rank that have the same schedule.
+type scheduleKey struct {
+	algorithm, collective string
+	in, out               int
+	inPlace, within       int
+	root, elem            int
+	commutative           bool
+	lists                 string // empty where all have blocks of one length
+}
+
+// key is that of the call when it is carried out by an algorithm.
+func (c *call) key(algorithm string) scheduleKey {
+	return scheduleKey{algorithm, c.collective, c.in, c.out, c.inPlace, c.within, c.root, c.elem, c.commutative, c.lists()}
+}
+
+func (c *call) lists() string {
+	if c.sendCounts == nil && c.sendDispls == nil && c.recvCounts == nil && c.recvDispls == nil {
+		return ""
+	}
+	k := make([]byte, 0, 64)
+	for _, list := range [...][]int{c.sendCounts, c.sendDispls, c.recvCounts, c.recvDispls} {
+		k = binary.AppendVarint(k, int64(len(list)))
+		for _, n := range list {
+			k = binary.AppendVarint(k, int64(n))
+		}
+	}
+	return string(k)
+}
+
+// blocks returns where each rank's block of either buffer is, for the collectives whose
+// buffers consist of blocks.
+func (c *call) blocks(in, out schedule.Region, size int) (from, to func(int) schedule.Region) {
+	equal := func(whole schedule.Region, n int) func(int) schedule.Region {
+		return func(r int) schedule.Region { return block(whole, r, n) }
+	}
+	placed := func(whole schedule.Region, counts, displs []int) func(int) schedule.Region {
+		return func(r int) schedule.Region { return whole.Cut(displs[r], displs[r]+counts[r]) }
+	}
+	switch c.collective {
+	case "gather", "allgather":
+		return nil, equal(out, in.Len)
+	case "gatherv", "allgatherv":
+		return nil, placed(out, c.recvCounts, c.recvDispls)
+	case "scatter", "reduce_scatter_block":
+		return equal(in, out.Len), nil
+	case "scatterv":
+		return placed(in, c.sendCounts, c.sendDispls), nil
+	case "alltoall":
+		return equal(in, in.Len/size), equal(out, in.Len/size)
+	case "alltoallv":
+		return placed(in, c.sendCounts, c.sendDispls), placed(out, c.recvCounts, c.recvDispls)
+	case "reduce_scatter":
+		displs := make([]int, size)
+		for r := 1; r < size; r++ {
+			displs[r] = displs[r-1] + c.recvCounts[r-1]
+		}
+		return placed(in, c.recvCounts, displs), nil
+	}
+	return nil, nil
 }
 
 func (op Op) check(n int) error {

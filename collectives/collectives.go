@@ -40,10 +40,8 @@ var ErrArgument = errors.New("bad argument")
 //
 // A call uses its Comm from one goroutine only.
 type Comm interface {
-	// Rank is the caller's rank, 0 <= Rank() < Size().
-	Rank() int
-	// Size is the number of ranks, at least 1.
-	Size() int
+	// Planner is the rank's, for all calls of the communicator.
+	Planner() *Planner
 	schedule.Comm
 }
 

@@ -1,68 +1,104 @@
 package collectives_test
 
 import (
-	"context"
-	"errors"
 	"math/bits"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"github.com/isthmus-grid/isthmus/collectives"
+	"github.com/isthmus-grid/isthmus/collectives/schedule"
 )
 
-// traffic runs one call and returns who sent how many messages to whom.
-func traffic(t *testing.T, collective, name string, p, root int) map[pair]int {
+// traffic simulates a call of which each message crosses if its ends have not the same
+// place in l, or if that is nil, and returns what it came to. Every vector or block has
+// perRank elements of 4 bytes, or up to that many where they may differ.
+func traffic(t *testing.T, alg collectives.Algorithm, l collectives.Layout, p, root int) *schedule.Outcome {
 	t.Helper()
-	alg, err := collectives.Find(collective, name)
+	e := oracles[alg.Collective](rand.New(rand.NewPCG(1, 1)), p, perRank, root, sum32)
+	all := make([]*schedule.Schedule, p)
+	grid := &schedule.Grid{Site: make([]int, p)}
+	for r, a := range e.args {
+		all[r] = alg.Schedule(r, p, l, a)
+		if grid.Site[r] = r; l != nil {
+			grid.Site[r] = l[0][r]
+		}
+	}
+	out, err := schedule.Simulate(all, grid, nil, nil)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("%s/%s p=%d: %v", alg.Collective, alg.Name, p, err)
 	}
-	e := oracles[collective](rand.New(rand.NewPCG(1, 1)), p, 16, root, sum32)
-	w := newWorld(p)
-	errs := run(t, w, w.comms(), func(ctx context.Context, c collectives.Comm, rank int) error {
-		return alg.Run(ctx, c, e.args[rank])
-	})
-	if err := errors.Join(errs...); err != nil {
-		t.Fatal(err)
-	}
-	return w.sent
+	return out
 }
 
-func total(sent map[pair]int) (n int) {
-	for _, m := range sent {
-		n += m
-	}
-	return n
-}
+const perRank = 60
 
 // The number of messages is what each algorithm's comment promises.
 func TestMessageCounts(t *testing.T) {
 	rounds := func(p int) int { return bits.Len(uint(p - 1)) } // ceil(log2 p)
 	pow2 := func(p int) int { return 1 << (bits.Len(uint(p)) - 1) }
-	counts := []struct {
-		collective, name string
-		want             func(p int) int
-	}{
-		{"barrier", "dissemination", func(p int) int { return p * rounds(p) }},
-		{"bcast", "binomial", func(p int) int { return p - 1 }},
-		{"reduce", "binomial", func(p int) int { return p - 1 }},
-		{"allreduce", "ring", func(p int) int { return 2 * p * (p - 1) }},
-		{"allreduce", "recursive-doubling", func(p int) int { return pow2(p)*rounds(pow2(p)) + 2*(p-pow2(p)) }},
-		{"gather", "binomial", func(p int) int { return p - 1 }},
-		{"gather", "linear", func(p int) int { return p - 1 }},
-		{"gatherv", "linear", func(p int) int { return p - 1 }},
-		{"allgather", "bruck", func(p int) int { return p * rounds(p) }},
-		{"allgather", "ring", func(p int) int { return p * (p - 1) }},
-		{"scatter", "binomial", func(p int) int { return p - 1 }},
-		{"scatter", "linear", func(p int) int { return p - 1 }},
-		{"alltoall", "bruck", func(p int) int { return p * rounds(p) }},
-		{"alltoall", "pairwise", func(p int) int { return p * (p - 1) }},
-		{"alltoallv", "pairwise", func(p int) int { return p * (p - 1) }},
+	log2 := func(p int) int { return rounds(pow2(p)) }
+	held := func(p int) (n int) { // pieces that ranks get with those of their subtrees
+		for v := 1; v < p; v++ {
+			n += min(v&-v, p-v)
+		}
+		return n + p
 	}
-	for _, tt := range counts {
-		for p := 1; p <= 17; p++ {
-			if got := total(traffic(t, tt.collective, tt.name, p, p-1)); got != tt.want(p) {
-				t.Errorf("%s/%s p=%d: %d messages, want %d", tt.collective, tt.name, p, got, tt.want(p))
+	prefix := func(p int) (n int) {
+		for bit := 1; bit < p; bit *= 2 {
+			n += p - bit
+		}
+		return n
+	}
+	tree := func(p int) int { return p - 1 }
+	all := func(p int) int { return p * (p - 1) }
+	bruck := func(p int) int { return p * rounds(p) }
+	doubling := func(p int) int { return pow2(p)*log2(p) + 2*(p-pow2(p)) }
+	counts := map[string]func(p int) int{
+		"barrier/dissemination":        bruck,
+		"bcast/binomial":               tree,
+		"bcast/chain":                  tree,
+		"bcast/binary-tree":            tree,
+		"bcast/scatter-allgather":      func(p int) int { return p - 1 + p*p - held(p) },
+		"reduce/binomial":              tree,
+		"reduce/chain":                 tree,
+		"reduce/rabenseifner":          func(p int) int { return p - 1 + pow2(p)*log2(p) },
+		"allreduce/ring":               func(p int) int { return 2 * all(p) },
+		"allreduce/recursive-doubling": doubling,
+		"allreduce/rabenseifner":       func(p int) int { return doubling(p) + pow2(p)*log2(p) },
+		"gather/binomial":              tree,
+		"gather/linear":                tree,
+		"gatherv/linear":               tree,
+		"scatter/binomial":             tree,
+		"scatter/linear":               tree,
+		"scatterv/linear":              tree,
+		"allgather/bruck":              bruck,
+		"allgather/ring":               all,
+		"allgather/recursive-doubling": bruck,
+		"allgatherv/ring":              all,
+		"alltoall/bruck":               bruck,
+		"alltoall/pairwise":            all,
+		"alltoallv/pairwise":           all,
+
+		"reduce_scatter/pairwise":                all,
+		"reduce_scatter/recursive-halving":       doubling,
+		"reduce_scatter_block/pairwise":          all,
+		"reduce_scatter_block/recursive-halving": doubling,
+		"scan/recursive-doubling":                prefix,
+		"scan/chain":                             tree,
+		"exscan/recursive-doubling":              prefix,
+		"exscan/chain":                           tree,
+	}
+	for _, collective := range collectives.Names() {
+		for _, alg := range collectives.Algorithms(collective) {
+			want := counts[collective+"/"+alg.Name]
+			if (want == nil) != alg.Places {
+				t.Errorf("%s/%s: it is not said how many messages there are", collective, alg.Name)
+			}
+			for p := 1; p <= 17 && want != nil; p++ {
+				if got, _ := traffic(t, alg, nil, p, p-1).Far(); got != want(p) {
+					t.Errorf("%s/%s p=%d: %d messages, want %d", collective, alg.Name, p, got, want(p))
+				}
 			}
 		}
 	}
@@ -76,18 +112,136 @@ func TestBinomialBcastBetweenSites(t *testing.T) {
 		{32, 2, 1, 16}, {32, 4, 3, 24}, {48, 3, 2, 47}, {64, 4, 3, 48}, {60, 3, 5, 59}, {180, 3, 4, 179},
 	}
 	for _, tt := range tests {
-		var blocked, roundRobin int
-		for ends, n := range traffic(t, "bcast", "binomial", tt.p, 0) {
-			if ends.src*tt.sites/tt.p != ends.dst*tt.sites/tt.p {
-				blocked += n
-			}
-			if ends.src%tt.sites != ends.dst%tt.sites {
-				roundRobin += n
-			}
+		binomial, err := collectives.Find("bcast", "binomial")
+		if err != nil {
+			t.Fatal(err)
 		}
+		far := func(site func(r int) int) int {
+			l := places(tt.p, func(r int) (int, int) { return site(r), 0 })
+			messages, _ := traffic(t, binomial, l, tt.p, 0).Far()
+			return messages
+		}
+		blocked, roundRobin := far(func(r int) int { return r * tt.sites / tt.p }), far(func(r int) int { return r % tt.sites })
 		if blocked != tt.blocked || roundRobin != tt.roundRobin {
 			t.Errorf("%d ranks on %d sites: %d messages blocked, %d round robin; want %d and %d",
 				tt.p, tt.sites, blocked, roundRobin, tt.blocked, tt.roundRobin)
 		}
 	}
+}
+
+// spread is where p ranks are: c sites, the smallest of which has width ranks, home that
+// of the root, and apart pairs of ranks that are not together.
+type spread struct{ p, c, width, home, apart int }
+
+// Between sites goes what each algorithm's comment promises and not a message more,
+// wherever the ranks of a site are in the order of all.
+func TestMessagesBetweenSites(t *testing.T) {
+	const m = 4 * perRank
+	type cost struct{ messages, bytes int }
+	each := func(n, bytes int) cost { return cost{n, n * bytes} }
+	pairs := func(s spread) int { return s.c * (s.c - 1) }
+	hops := func(s spread) int { return (s.c - 1) * (s.c - 1) }
+	back := func(s spread) cost { // by two hops
+		if s.c == 2 {
+			return cost{s.width, m}
+		}
+		return cost{s.width * pairs(s), s.c * m}
+	}
+	promised := map[string]func(s spread) cost{
+		"barrier/two-level": func(s spread) cost { return each(pairs(s), 0) },
+
+		"bcast/two-level":   func(s spread) cost { return each(s.c-1, perRank) },
+		"bcast/two-level:4": func(s spread) cost { return cost{4 * (s.c - 1), (s.c - 1) * perRank} },
+		"bcast/full-lane":   func(s spread) cost { return cost{s.width * (s.c - 1), (s.c - 1) * perRank} },
+		"bcast/two-hop":     func(s spread) cost { return cost{s.width * hops(s), (s.c - 1) * perRank} },
+		"bcast/mixed":       func(s spread) cost { return cost{s.width * (2*hops(s) + s.c - 1), (s.c - 1) * perRank} },
+
+		"reduce/two-level":   func(s spread) cost { return each(s.c-1, m) },
+		"reduce/two-level:4": func(s spread) cost { return cost{4 * (s.c - 1), (s.c - 1) * m} },
+		"reduce/full-lane":   func(s spread) cost { return cost{s.width * (s.c - 1), (s.c - 1) * m} },
+		"reduce/two-hop":     back,
+		"reduce/mixed": func(s spread) cost {
+			b := back(s)
+			return cost{2*b.messages + s.width*(s.c-1), (2*b.bytes + (s.c-1)*m) / 3}
+		},
+
+		"allreduce/two-level": func(s spread) cost { return each(pairs(s), m) },
+		"allreduce/full-lane": func(s spread) cost { return cost{s.width * pairs(s), pairs(s) * m} },
+		"allreduce/two-step":  func(s spread) cost { return cost{s.width * 2 * pairs(s), 2 * (s.c - 1) * m} },
+
+		"allreduce/mixed": func(s spread) cost {
+			return cost{s.width * 3 * pairs(s), (2*(s.c-1) + pairs(s)) * m / 2}
+		},
+
+		"gather/linear":     func(s spread) cost { return each(s.p-s.home, perRank) },
+		"gather/two-level":  func(s spread) cost { return cost{s.c - 1, (s.p - s.home) * perRank} },
+		"scatter/linear":    func(s spread) cost { return each(s.p-s.home, perRank) },
+		"scatter/two-level": func(s spread) cost { return cost{s.c - 1, (s.p - s.home) * perRank} },
+
+		"allgather/two-level": func(s spread) cost { return cost{pairs(s), (s.c - 1) * s.p * perRank} },
+		"allgather/full-lane": func(s spread) cost { return each((s.c-1)*s.p, perRank) },
+		"alltoall/pairwise":   func(s spread) cost { return each(s.apart, perRank) },
+		"alltoall/two-level":  func(s spread) cost { return cost{pairs(s), s.apart * perRank} },
+
+		"reduce_scatter_block/pairwise":  func(s spread) cost { return each(s.apart, m) },
+		"reduce_scatter_block/two-level": func(s spread) cost { return cost{pairs(s), (s.c - 1) * s.p * m} },
+		"reduce_scatter_block/full-lane": func(s spread) cost { return each((s.c-1)*s.p, m) },
+
+		"scan/two-level":   func(s spread) cost { return each(pairs(s)/2, m) },
+		"scan/allgather":   func(s spread) cost { return each((s.c-1)*s.p, m) },
+		"exscan/two-level": func(s spread) cost { return each(pairs(s)/2, m) },
+		"exscan/allgather": func(s spread) cost { return each((s.c-1)*s.p, m) },
+
+		// Here blocks differ, and only messages are counted.
+		"allgatherv/two-level":     func(s spread) cost { return cost{pairs(s), -1} },
+		"allgatherv/full-lane":     func(s spread) cost { return cost{(s.c - 1) * s.p, -1} },
+		"reduce_scatter/two-level": func(s spread) cost { return cost{pairs(s), -1} },
+		"reduce_scatter/full-lane": func(s spread) cost { return cost{(s.c - 1) * s.p, -1} },
+	}
+	for _, collective := range collectives.Names() {
+		for _, alg := range collectives.Algorithms(collective) {
+			if alg.Places && promised[collective+"/"+alg.Name] == nil {
+				t.Errorf("%s/%s: it is not said what crosses", collective, alg.Name)
+			}
+		}
+	}
+	for name, want := range promised {
+		collective, alg, _ := strings.Cut(name, "/")
+		a, err := collectives.Find(collective, alg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, where := range []string{"blocked", "dealt", "ragged"} {
+			for _, p := range []int{6, 12, 23} {
+				l := layouts[where](p)
+				for root := 0; root < p; root += 1 + p/3 {
+					if !rooted(collective) && root > 0 || !possible(a, sum32, l) {
+						continue
+					}
+					got := cost{}
+					got.messages, got.bytes = traffic(t, a, l, p, root).Far()
+					want := want(measure(l[0], root))
+					if want.bytes < 0 {
+						got.bytes = -1
+					}
+					if got != want {
+						t.Errorf("%s, %d ranks %s, root %d: %+v, want %+v", name, p, where, root, got, want)
+					}
+				}
+			}
+		}
+	}
+}
+
+func measure(site []int, root int) spread {
+	sizes := map[int]int{}
+	for _, k := range site {
+		sizes[k]++
+	}
+	s := spread{p: len(site), c: len(sizes), width: len(site), home: sizes[site[root]], apart: len(site) * len(site)}
+	for _, n := range sizes {
+		s.width = min(s.width, n)
+		s.apart -= n * n
+	}
+	return s
 }

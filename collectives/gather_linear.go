@@ -1,28 +1,22 @@
 package collectives
 
-import "github.com/isthmus-grid/isthmus/collectives/schedule"
-
 // Linear gather: the root posts a receive for every rank, each straight into
-// its place, and everyone else sends.
+// its place, and everyone else sends. It serves gatherv too, where only the root
+// knows the lengths, so that no tree can be built without asking first. Empty
+// blocks are sent as well: a rank that disagrees about its count is then an error
+// and not a wait.
 //
 // Cost at the root: (p-1)α + (p-1)nβ, and no copies; messages may come in any
-// order. Best for large blocks, where the root's link is the limit anyway.
+// order. Best for large blocks, where the root's link is the limit anyway: every
+// rank of a site then uses a lane of its own.
 func gatherLinear(p *plan) {
-	n := p.in.Len
-	p.collect(func(r int) schedule.Region { return block(p.out, r, n) })
-}
-
-// collect is the linear gather with the place of each rank's block at the root
-// given by place.
-func (p *plan) collect(place func(rank int) schedule.Region) {
 	if p.rank != p.root {
 		p.Send(p.root, p.in)
 		return
 	}
-	for r := range p.size {
-		if r != p.root {
-			p.Receive(r, place(r))
-		}
+	for i := 1; i < p.size; i++ {
+		r := (p.root + i) % p.size
+		p.Receive(r, p.to(r))
 	}
-	p.Copy(place(p.root), p.in)
+	p.Copy(p.to(p.root), p.in)
 }

@@ -23,6 +23,7 @@ type world struct {
 	mu     sync.Mutex // guards everything below and every memRequest
 	queues map[pair]*queue
 	gone   []bool
+	layout collectives.Layout
 	sent   map[pair]int // messages delivered
 }
 
@@ -36,7 +37,13 @@ func newWorld(p int) *world {
 	return &world{queues: map[pair]*queue{}, gone: make([]bool, p), sent: map[pair]int{}}
 }
 
-func (w *world) comm(rank int) *memComm { return &memComm{w: w, rank: rank, failAt: -1} }
+func (w *world) comm(rank int) *memComm {
+	p, err := collectives.NewPlanner(rank, len(w.gone), w.layout)
+	if err != nil {
+		panic(err)
+	}
+	return &memComm{w: w, rank: rank, failAt: -1, planner: p}
+}
 
 // leave makes every present and future transfer with rank fail.
 func (w *world) leave(rank int) {
@@ -74,14 +81,15 @@ type memComm struct {
 	w      *world
 	rank   int
 	failAt int
-	posted int
-	failed bool
+
+	planner *collectives.Planner
+	posted  int
+	failed  bool
 }
 
 var _ collectives.Comm = (*memComm)(nil)
 
-func (c *memComm) Rank() int { return c.rank }
-func (c *memComm) Size() int { return len(c.w.gone) }
+func (c *memComm) Planner() *collectives.Planner { return c.planner }
 
 func (c *memComm) Isend(dst int, buf []byte) collectives.Request {
 	return c.post(pair{c.rank, dst}, dst, buf)
@@ -91,7 +99,7 @@ func (c *memComm) Irecv(src int, buf []byte) collectives.Request {
 	return c.post(pair{src, c.rank}, src, buf)
 }
 
-func (c *memComm) WaitAny(ctx context.Context, requests []collectives.Request) (int, error) {
+func (c *memComm) WaitAny(ctx context.Context, requests []collectives.Request, _ int) (int, error) {
 	cases := []reflect.SelectCase{{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(ctx.Done())}}
 	for _, r := range requests {
 		cases = append(cases, reflect.SelectCase{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(r.(*memRequest).done)})
@@ -164,6 +172,15 @@ type memRequest struct {
 func (r *memRequest) finish(err error) {
 	r.err = err
 	close(r.done)
+}
+
+func (r *memRequest) Done() bool {
+	select {
+	case <-r.done:
+		return true
+	default:
+		return false
+	}
 }
 
 func (r *memRequest) Wait(ctx context.Context) error {

@@ -30,6 +30,13 @@ var oracles = map[string]func(rng *rand.Rand, p, n, root int, op collectives.Op)
 	"scatter":   oracleScatter,
 	"alltoall":  oracleAlltoall,
 	"alltoallv": oracleAlltoallv,
+
+	"allgatherv":           oracleAllgatherv,
+	"scatterv":             oracleScatterv,
+	"reduce_scatter":       oracleReduceScatter,
+	"reduce_scatter_block": oracleReduceScatterBlock,
+	"scan":                 oracleScan,
+	"exscan":               oracleExscan,
 }
 
 func blank(p, send, recv int) exercise {
@@ -77,23 +84,64 @@ func oracleReduce(rng *rand.Rand, p, n, root int, op collectives.Op) exercise {
 	size := n * op.Elem
 	e := blank(p, size, size)
 	e.root(root)
-	var acc []byte
+	sums := e.operands(rng, op)
 	for r := range p {
-		send := e.args[r].Send
-		e.args[r].Op = op
-		fill(rng, send)
-		if acc == nil {
-			acc = append([]byte{}, send...)
+		copy(e.want[r], sums[p-1])
+	}
+	return e
+}
+
+// operands gives every rank one, and returns the reductions of those up to each.
+func (e *exercise) operands(rng *rand.Rand, op collectives.Op) (sums [][]byte) {
+	for r, a := range e.args {
+		a.Op = op
+		fill(rng, a.Send)
+		sums = append(sums, append([]byte{}, a.Send...))
+		if r == 0 || len(a.Send) == 0 {
 			continue
 		}
-		in := acc
-		acc = append([]byte{}, send...)
-		if err := op.Apply(acc, in); err != nil {
+		if err := op.Apply(sums[r], sums[r-1]); err != nil {
 			panic(err)
 		}
 	}
+	return sums
+}
+
+func oracleScan(rng *rand.Rand, p, n, _ int, op collectives.Op) exercise {
+	e := blank(p, n*op.Elem, n*op.Elem)
+	copy(e.want, e.operands(rng, op))
+	return e
+}
+
+func oracleExscan(rng *rand.Rand, p, n, _ int, op collectives.Op) exercise {
+	e := blank(p, n*op.Elem, n*op.Elem)
+	copy(e.want[1:], e.operands(rng, op))
+	return e
+}
+
+func oracleReduceScatterBlock(rng *rand.Rand, p, n, _ int, op collectives.Op) exercise {
+	n *= op.Elem
+	e := blank(p, p*n, n)
+	sums := e.operands(rng, op)
 	for r := range p {
-		copy(e.want[r], acc)
+		copy(e.want[r], sums[p-1][r*n:])
+	}
+	return e
+}
+
+// oracleReduceScatter uses blocks of 0..n elements.
+func oracleReduceScatter(rng *rand.Rand, p, n, _ int, op collectives.Op) exercise {
+	counts := make([]int, p)
+	total := 0
+	for r := range p {
+		counts[r] = rng.IntN(n+1) * op.Elem
+		total += counts[r]
+	}
+	e := blank(p, total, 0)
+	sum := e.operands(rng, op)[p-1]
+	for r, a := range e.args {
+		a.RecvCounts, a.Recv = counts, canaries(counts[r])
+		e.want[r], sum = sum[:counts[r]], sum[counts[r]:]
 	}
 	return e
 }
@@ -132,6 +180,30 @@ func oracleGatherv(rng *rand.Rand, p, n, root int, _ collectives.Op) exercise {
 	}
 	root0 := e.args[root]
 	root0.Recv, root0.RecvCounts, root0.RecvDispls = canaries(total), counts, displs
+	return e
+}
+
+// oracleAllgatherv is oracleGatherv with everyone as the root.
+func oracleAllgatherv(rng *rand.Rand, p, n, root int, op collectives.Op) exercise {
+	e := oracleGatherv(rng, p, n, root, op)
+	at := e.args[root]
+	for r, a := range e.args {
+		a.Recv, a.RecvCounts, a.RecvDispls = canaries(len(at.Recv)), at.RecvCounts, at.RecvDispls
+		e.want[r] = e.want[root]
+	}
+	return e
+}
+
+// oracleScatterv is oracleGatherv backwards.
+func oracleScatterv(rng *rand.Rand, p, n, root int, op collectives.Op) exercise {
+	e := oracleGatherv(rng, p, n, root, op)
+	at := e.args[root]
+	all, counts, displs := e.want[root], at.RecvCounts, at.RecvDispls
+	for r, a := range e.args {
+		e.want[r] = a.Send
+		*a = collectives.Args{Recv: canaries(counts[r]), Root: root}
+	}
+	at.Send, at.SendCounts, at.SendDispls = all, counts, displs
 	return e
 }
 

@@ -1,47 +1,98 @@
 package collectives
 
 import (
-	"context"
-	"unsafe"
+	"slices"
+	"strings"
 
 	"github.com/isthmus-grid/isthmus/collectives/schedule"
 )
 
-// plan is where an algorithm writes down what one rank does in one call. The regions
-// are as long as the caller's buffers.
+// plan is where an algorithm writes down what one rank does in one call. Its ranks are
+// those of a communicator, or of a part of one: the algorithms do not see the
+// difference, so that one can do a part of another's work.
 type plan struct {
-	*schedule.Builder
+	b                *schedule.Builder
 	rank, size, root int
-	op               *Op
-	in, out          schedule.Region // the buffers to send from and to receive into
-	args             *Args
+	in, out          schedule.Region // the buffers to send from and to receive into, as long as the caller's
+	inPlace          bool            // in is a part of out
+
+	// from and to are a rank's block of either, where they consist of blocks.
+	from, to func(rank int) schedule.Region
+
+	elem        int // bytes of the operator's elements; 1 where there is no operator
+	commutative bool
+
+	layout  Layout
+	members []int // which ranks of the communicator these are; nil: all
+	flits   int   // how many pieces to cut messages between places into, at least 1
+	found   *places
 }
 
-// newPlan is for checked arguments.
-func newPlan(rank, size int, a *Args) *plan {
-	p := &plan{Builder: schedule.NewBuilder(rank, size), rank: rank, size: size, root: a.Root, op: &a.Op, args: a,
-		in:  schedule.Region{Space: schedule.Input, Len: len(a.Send)},
-		out: schedule.Region{Space: schedule.Output, Len: len(a.Recv)}}
-	if off, inside := within(a.Recv, a.Send); inside {
-		p.InPlace(off)
+// newPlan has the call be right.
+func newPlan(rank, size int, l Layout, flits int, c *call) *plan {
+	p := &plan{b: schedule.NewBuilder(rank, size), rank: rank, size: size, root: c.root, layout: l, flits: max(1, flits),
+		inPlace: c.inPlace >= 0, elem: max(1, c.elem), commutative: c.commutative,
+		in:  schedule.Region{Space: schedule.Input, Len: c.in},
+		out: schedule.Region{Space: schedule.Output, Len: c.out}}
+	if c.inPlace >= 0 {
+		p.b.InPlace(c.inPlace)
+	} else if c.within >= 0 {
+		p.b.Within(c.within)
 	}
+	if strings.HasPrefix(c.collective, "alltoall") && p.inPlace || strings.HasPrefix(c.collective, "reduce_scatter") && c.within >= 0 {
+		in := p.Scratch(c.in) // results would overwrite what is yet to be sent
+		p.Copy(in, p.in)
+		p.in = in
+	}
+	p.from, p.to = c.blocks(p.in, p.out, size)
 	return p
 }
 
-// within returns where part begins in whole, if it lies there.
-func within(whole, part []byte) (off int, inside bool) {
-	if len(whole) == 0 || len(part) == 0 {
-		return 0, false
+// among returns the plan of some of the ranks, this one among them, for a part of the
+// same call. Ranks, and with them the root, are counted anew.
+func (p *plan) among(ranks []int, root int) *plan {
+	q := *p
+	q.rank, q.size, q.root = slices.Index(ranks, p.rank), len(ranks), slices.Index(ranks, root)
+	q.layout, q.found = p.layout.of(ranks), nil
+	q.members = make([]int, len(ranks))
+	for i, r := range ranks {
+		q.members[i] = p.member(r)
 	}
-	w, p := uintptr(unsafe.Pointer(&whole[0])), uintptr(unsafe.Pointer(&part[0]))
-	return int(p - w), p >= w && p+uintptr(len(part)) <= w+uintptr(len(whole))
+	return &q
 }
 
-// run carries the plan out.
-func (p *plan) run(ctx context.Context, c Comm) error {
-	s := p.Done()
-	m := schedule.Memory{p.args.Send, p.args.Recv, make([]byte, s.Scratch)}
-	return schedule.Run(ctx, c, s, &m, p.args.Op.apply)
+// member returns a rank's number in the communicator.
+func (p *plan) member(rank int) int {
+	if p.members == nil {
+		return rank
+	}
+	return p.members[rank]
+}
+
+// The steps of the schedule, by ranks of the plan. See schedule.Builder.
+
+func (p *plan) Send(to int, r schedule.Region)      { p.b.Send(p.member(to), r) }
+func (p *plan) Receive(from int, r schedule.Region) { p.b.Receive(p.member(from), r) }
+func (p *plan) Signal(to int)                       { p.b.Signal(p.member(to)) }
+func (p *plan) Await(from int)                      { p.b.Await(p.member(from)) }
+func (p *plan) Copy(to, from schedule.Region)       { p.b.Copy(to, from) }
+func (p *plan) Reduce(to, from schedule.Region)     { p.b.Reduce(to, from) }
+func (p *plan) Scratch(n int) schedule.Region       { return p.b.Scratch(n) }
+
+// exchange sends to one rank and receives from another.
+func (p *plan) exchange(dst int, from schedule.Region, src int, to schedule.Region) {
+	p.Receive(src, to)
+	p.Send(dst, from)
+}
+
+// pass adds a message from one rank to another, as those two see it.
+func (p *plan) pass(src int, from schedule.Region, dst int, to schedule.Region) {
+	switch p.rank {
+	case src:
+		p.Send(dst, from)
+	case dst:
+		p.Receive(src, to)
+	}
 }
 
 // block returns block r of a region of equal ones, of n bytes each.
@@ -52,13 +103,30 @@ func blocks(whole schedule.Region, first, count, n int) schedule.Region {
 	return whole.Cut(first*n, (first+count)*n)
 }
 
-// placed returns a rank's block of a region with counts and displacements.
-func placed(whole schedule.Region, counts, displs []int, r int) schedule.Region {
-	return whole.Cut(displs[r], displs[r]+counts[r])
+// piece returns piece i of n that a region is cut into between elements, the longer
+// ones first. Their lengths differ by at most one element.
+func (p *plan) piece(whole schedule.Region, i, n int) schedule.Region {
+	return p.run(whole, i, i+1, n)
 }
 
-// exchange sends to one rank and receives from another.
-func (p *plan) exchange(dst int, from schedule.Region, src int, to schedule.Region) {
-	p.Receive(src, to)
-	p.Send(dst, from)
+// run returns pieces first to end-1 of n.
+func (p *plan) run(whole schedule.Region, first, end, n int) schedule.Region {
+	elems := whole.Len / p.elem
+	return whole.Cut(blockStart(elems, n, first)*p.elem, blockStart(elems, n, end)*p.elem)
+}
+
+// pieces cuts a region into n pieces, fewer if they would be empty, at least one.
+func (p *plan) pieces(whole schedule.Region, n int) []schedule.Region {
+	n = max(1, min(n, whole.Len/p.elem))
+	all := make([]schedule.Region, n)
+	for i := range all {
+		all[i] = p.piece(whole, i, n)
+	}
+	return all
+}
+
+// blockStart is where block i of p begins when n elements are cut into blocks
+// that differ by at most one element, the longer ones first.
+func blockStart(n, p, i int) int {
+	return i*(n/p) + min(i, n%p)
 }

@@ -12,32 +12,38 @@ import "github.com/isthmus-grid/isthmus/collectives/schedule"
 //
 // Cost: ceil(log2 p)(α + nβ + nγ), and α + nβ more if ordered with root not 0.
 func reduceBinomial(p *plan) {
-	top := p.root
-	if !p.op.Commutative {
-		top = 0
-	}
-	result, mine := p.reduceTree(top)
-	switch {
-	case mine && p.rank == p.root:
+	if result := p.reduceToRoot(p.in); p.rank == p.root {
 		p.Copy(p.out, result)
-	case mine:
-		p.Send(p.root, result)
-	case p.rank == p.root:
-		p.Receive(top, p.out)
 	}
 }
 
-// reduceTree returns where top has the whole reduction; mine reports whether it is
-// this rank.
-func (p *plan) reduceTree(top int) (result schedule.Region, mine bool) {
+// reduceToRoot returns the region in which the root has the reduction of r; it is to be
+// read only.
+func (p *plan) reduceToRoot(r schedule.Region) schedule.Region {
+	top := p.root
+	if !p.commutative {
+		top = 0
+	}
+	result := p.reduceTree(top, r)
+	if top == p.root {
+		return result
+	}
+	if p.rank == p.root {
+		result = p.Scratch(r.Len)
+	}
+	p.pass(top, result, p.root, result)
+	return result
+}
+
+// reduceTree returns the region in which top has the reduction of acc.
+func (p *plan) reduceTree(top int, acc schedule.Region) schedule.Region {
 	v := (p.rank - top + p.size) % p.size
-	acc := p.in // to read only; later results alternate between two regions
-	var regions [2]schedule.Region
+	var regions [2]schedule.Region // acc is to be read only; results alternate between these
 	next := 0
 	for bit := 1; bit < p.size; bit *= 2 {
 		if v&bit != 0 {
 			p.Send((v-bit+top)%p.size, acc)
-			return acc, false
+			return acc
 		}
 		if v+bit >= p.size {
 			continue
@@ -50,5 +56,5 @@ func (p *plan) reduceTree(top int) (result schedule.Region, mine bool) {
 		p.Reduce(in, acc) // the child's ranks are above ours: acc op in
 		acc, next = in, 1-next
 	}
-	return acc, true
+	return acc
 }

@@ -4,16 +4,17 @@ package collectives
 // place, and everyone else receives. It starts with the rank above its own, so
 // that scatters from several roots do not all serve rank 0 first.
 //
+// It serves scatterv too.
+//
 // Cost at the root: (p-1)α + (p-1)nβ, and no copies. Best for large blocks.
 func scatterLinear(p *plan) {
 	if p.rank != p.root {
 		p.Receive(p.root, p.out)
 		return
 	}
-	n := p.out.Len
 	for i := 1; i < p.size; i++ {
 		r := (p.root + i) % p.size
-		p.Send(r, block(p.in, r, n))
+		p.Send(r, p.from(r))
 	}
-	p.Copy(p.out, block(p.in, p.root, n))
+	p.Copy(p.out, p.from(p.root))
 }

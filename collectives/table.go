@@ -4,7 +4,24 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
+
+	"github.com/isthmus-grid/isthmus/collectives/schedule"
+)
+
+// Needs says what an algorithm needs for a right result.
+type Needs uint8
+
+const (
+	// Nothing: any operator, and ranks that lie anywhere.
+	Nothing Needs = iota
+	// Commutative operators alone.
+	Commutative
+	// CommutativeOrOrdered is a commutative operator or an ordered Layout.
+	CommutativeOrOrdered
+	// Ordered is an ordered Layout.
+	Ordered
 )
 
 // Algorithm is one way to carry out one collective: a line of the table.
@@ -16,41 +33,96 @@ type Algorithm struct {
 	// Summary says in a few words what it is good for.
 	Summary string
 
-	// Commutative restricts it to commutative operators; it would give wrong
-	// results with others and refuses them.
-	Commutative bool
+	// Needs restricts it; where it would give wrong results it refuses.
+	Needs Needs
+	// Places tells that it makes use of where ranks are. Where all are together it
+	// does what another one does.
+	Places bool
+	// Flits is the number of pieces that it cuts messages between places into, or all if
+	// it does not know places, at most, unless Find is told another; 0 if it cuts none.
+	Flits int
 
-	// MinBytes, MaxBytes and MinRanks say where it is chosen, by the Bytes and
-	// Ranks of a Shape; 0 is no limit. Outside it still works, only slower.
+	// MinBytes, MaxBytes and MinRanks say where it is chosen among ranks that are
+	// together, by the Bytes and Ranks of a Shape; 0 is no limit. Outside it still
+	// works, only slower.
 	MinBytes, MaxBytes, MinRanks int
 
 	plan func(p *plan) // has p do one rank's part
 }
 
-// table lists every algorithm. Choosing takes the first line of a collective
-// that fits, so each collective ends with a line that fits everything. The
-// limits are round figures for a network inside one site.
+// table lists every algorithm. Choosing among ranks that are together takes the first
+// line of a collective that fits, so each collective has a line that fits everything.
+// The limits are round figures for a network inside one site.
 var table = []Algorithm{
 	{Collective: "barrier", Name: "dissemination", Summary: "log2(p) rounds, every rank alike", plan: barrierDissemination},
-	{Collective: "bcast", Name: "binomial", Summary: "log2(p) rounds of the whole vector", plan: bcastBinomial},
-	{Collective: "reduce", Name: "binomial", Summary: "log2(p) rounds of the whole vector, in rank order if it matters", plan: reduceBinomial},
+	{Collective: "barrier", Name: "two-level", Summary: "one message between each two places", Places: true, plan: barrierTwoLevel},
 
-	{Collective: "allreduce", Name: "ring", Summary: "least bytes, long vectors", Commutative: true, MinBytes: 64 << 10, plan: allreduceRing},
+	{Collective: "bcast", Name: "scatter-allgather", Summary: "no bytes more than twice, long vectors", MinBytes: 128 << 10, MinRanks: 6, plan: bcastScatterAllgather},
+	{Collective: "bcast", Name: "binomial", Summary: "log2(p) rounds of the whole vector", plan: bcastBinomial},
+	{Collective: "bcast", Name: "chain", Summary: "pipelined, neighbours only, long vectors", Flits: 1, plan: bcastChain},
+	{Collective: "bcast", Name: "binary-tree", Summary: "pipelined, long vectors and many ranks", Flits: 1, plan: bcastBinaryTree},
+	{Collective: "bcast", Name: "two-level", Summary: "one message to each place", Places: true, Flits: 1, plan: bcastTwoLevel},
+	{Collective: "bcast", Name: "full-lane", Summary: "every rank of a place carries a share", Places: true, Flits: 1, plan: bcastFullLane},
+	{Collective: "bcast", Name: "two-hop", Summary: "least bytes on every link, long vectors", Places: true, Flits: 1, plan: bcastTwoHop},
+	{Collective: "bcast", Name: "mixed", Summary: "two hops, and straight what is sent last", Places: true, Flits: 3, plan: bcastMixed},
+
+	{Collective: "reduce", Name: "rabenseifner", Summary: "no bytes more than twice, long vectors, in rank order", MinBytes: 64 << 10, MinRanks: 4, plan: reduceRabenseifner},
+	{Collective: "reduce", Name: "binomial", Summary: "log2(p) rounds of the whole vector, in rank order if it matters", plan: reduceBinomial},
+	{Collective: "reduce", Name: "chain", Summary: "pipelined, neighbours only, long vectors, in rank order if it matters", Flits: 1, plan: reduceChain},
+	{Collective: "reduce", Name: "two-level", Summary: "one message from each place", Needs: CommutativeOrOrdered, Places: true, Flits: 1, plan: reduceTwoLevel},
+	{Collective: "reduce", Name: "full-lane", Summary: "every rank of a place carries a share", Needs: CommutativeOrOrdered, Places: true, Flits: 1, plan: reduceFullLane},
+	{Collective: "reduce", Name: "two-hop", Summary: "least bytes on every link, long vectors", Needs: CommutativeOrOrdered, Places: true, Flits: 1, plan: reduceTwoHop},
+	{Collective: "reduce", Name: "mixed", Summary: "two hops, and straight what is sent last", Needs: CommutativeOrOrdered, Places: true, Flits: 3, plan: reduceMixed},
+
+	{Collective: "allreduce", Name: "ring", Summary: "least bytes, long vectors", Needs: Commutative, MinBytes: 64 << 10, plan: allreduceRing},
+	{Collective: "allreduce", Name: "rabenseifner", Summary: "least bytes in few rounds, long vectors, in rank order", MinBytes: 32 << 10, MinRanks: 4, plan: allreduceRabenseifner},
 	{Collective: "allreduce", Name: "recursive-doubling", Summary: "fewest rounds, in rank order", plan: allreduceRecursiveDoubling},
+	{Collective: "allreduce", Name: "two-level", Summary: "one message between each two places", Needs: CommutativeOrOrdered, Places: true, Flits: 1, plan: allreduceTwoLevel},
+	{Collective: "allreduce", Name: "full-lane", Summary: "every rank of a place carries a share", Needs: CommutativeOrOrdered, Places: true, Flits: 1, plan: allreduceFullLane},
+	{Collective: "allreduce", Name: "two-step", Summary: "least bytes on every link, long vectors", Needs: CommutativeOrOrdered, Places: true, Flits: 1, plan: allreduceTwoStep},
+	{Collective: "allreduce", Name: "mixed", Summary: "two steps, and at once what is sent last", Needs: CommutativeOrOrdered, Places: true, Flits: 2, plan: allreduceMixed},
 
 	{Collective: "gather", Name: "binomial", Summary: "fewest messages at the root, small blocks", MaxBytes: 4 << 10, MinRanks: 4, plan: gatherBinomial},
 	{Collective: "gather", Name: "linear", Summary: "every block straight into place", plan: gatherLinear},
-	{Collective: "gatherv", Name: "linear", Summary: "every block straight into place", plan: gathervLinear},
+	{Collective: "gather", Name: "two-level", Summary: "one message from each place, small blocks", Places: true, Flits: 1, plan: gatherTwoLevel},
+	{Collective: "gatherv", Name: "linear", Summary: "every block straight into place", plan: gatherLinear},
 
 	{Collective: "allgather", Name: "bruck", Summary: "fewest rounds, small blocks", MaxBytes: 4 << 10, MinRanks: 3, plan: allgatherBruck},
+	{Collective: "allgather", Name: "recursive-doubling", Summary: "fewest rounds without copies, blocks of middling size", MaxBytes: 32 << 10, MinRanks: 4, plan: allgatherRecursiveDoubling},
 	{Collective: "allgather", Name: "ring", Summary: "no copies, neighbours only", plan: allgatherRing},
+	{Collective: "allgather", Name: "full-lane", Summary: "every rank of a place carries a share", Places: true, plan: allgatherFullLane},
+	{Collective: "allgather", Name: "two-level", Summary: "one message between each two places", Places: true, Flits: 1, plan: allgatherTwoLevel},
+	{Collective: "allgatherv", Name: "ring", Summary: "no copies, neighbours only", plan: allgatherRing},
+	{Collective: "allgatherv", Name: "full-lane", Summary: "every rank of a place carries a share", Places: true, plan: allgatherFullLane},
+	{Collective: "allgatherv", Name: "two-level", Summary: "one message between each two places", Places: true, Flits: 1, plan: allgatherTwoLevel},
 
 	{Collective: "scatter", Name: "binomial", Summary: "fewest messages at the root, small blocks", MaxBytes: 4 << 10, MinRanks: 4, plan: scatterBinomial},
 	{Collective: "scatter", Name: "linear", Summary: "every block straight from its place", plan: scatterLinear},
+	{Collective: "scatter", Name: "two-level", Summary: "one message to each place, small blocks", Places: true, Flits: 1, plan: scatterTwoLevel},
+	{Collective: "scatterv", Name: "linear", Summary: "every block straight from its place", plan: scatterLinear},
 
 	{Collective: "alltoall", Name: "bruck", Summary: "fewest messages, tiny blocks", MaxBytes: 256, MinRanks: 8, plan: alltoallBruck},
-	{Collective: "alltoall", Name: "pairwise", Summary: "one partner at a time, no copies", plan: alltoallPairwise},
-	{Collective: "alltoallv", Name: "pairwise", Summary: "everything posted at once, partners staggered", plan: alltoallvPairwise},
+	{Collective: "alltoall", Name: "pairwise", Summary: "every block straight into place", plan: alltoallPairwise},
+	{Collective: "alltoall", Name: "two-level", Summary: "one message between each two places, small blocks", Places: true, plan: alltoallTwoLevel},
+	{Collective: "alltoallv", Name: "pairwise", Summary: "every block straight into place", plan: alltoallPairwise},
+
+	{Collective: "reduce_scatter", Name: "pairwise", Summary: "every block straight, in rank order", plan: reduceScatterPairwise},
+	{Collective: "reduce_scatter", Name: "recursive-halving", Summary: "fewest messages, short blocks", Needs: Commutative, plan: reduceScatterRecursiveHalving},
+	{Collective: "reduce_scatter", Name: "two-level", Summary: "one message between each two places", Needs: CommutativeOrOrdered, Places: true, plan: reduceScatterTwoLevel},
+	{Collective: "reduce_scatter", Name: "full-lane", Summary: "every rank of a place carries a share", Needs: CommutativeOrOrdered, Places: true, plan: reduceScatterFullLane},
+	{Collective: "reduce_scatter_block", Name: "pairwise", Summary: "every block straight, in rank order", plan: reduceScatterPairwise},
+	{Collective: "reduce_scatter_block", Name: "recursive-halving", Summary: "fewest messages, short blocks", Needs: Commutative, plan: reduceScatterRecursiveHalving},
+	{Collective: "reduce_scatter_block", Name: "two-level", Summary: "one message between each two places", Needs: CommutativeOrOrdered, Places: true, plan: reduceScatterTwoLevel},
+	{Collective: "reduce_scatter_block", Name: "full-lane", Summary: "every rank of a place carries a share", Needs: CommutativeOrOrdered, Places: true, plan: reduceScatterFullLane},
+
+	{Collective: "scan", Name: "recursive-doubling", Summary: "log2(p) rounds", plan: scanRecursiveDoubling},
+	{Collective: "scan", Name: "chain", Summary: "pipelined, neighbours only, long vectors", Flits: 1, plan: scanChain},
+	{Collective: "scan", Name: "two-level", Summary: "one message between each two places", Needs: Ordered, Places: true, plan: scanTwoLevel},
+	{Collective: "scan", Name: "allgather", Summary: "all vectors to all, wherever ranks are", Places: true, plan: scanAllgather},
+	{Collective: "exscan", Name: "recursive-doubling", Summary: "log2(p) rounds", plan: exscanRecursiveDoubling},
+	{Collective: "exscan", Name: "chain", Summary: "pipelined, neighbours only, long vectors", Flits: 1, plan: exscanChain},
+	{Collective: "exscan", Name: "two-level", Summary: "one message between each two places", Needs: Ordered, Places: true, plan: exscanTwoLevel},
+	{Collective: "exscan", Name: "allgather", Summary: "all vectors to all, wherever ranks are", Places: true, plan: exscanAllgather},
 }
 
 // Algorithms returns the lines of one collective, in the order of preference;
@@ -76,15 +148,25 @@ func Names() []string {
 	return out
 }
 
-// Find returns the algorithm with the given names. Its error lists the names
-// there are.
+// Find returns the algorithm with the given names. With a number of flits behind it,
+// "two-level:8", the name is that of the algorithm that cuts into so many; see Flits.
+// The error lists the names there are.
 func Find(collective, name string) (Algorithm, error) {
+	base, flits, cut := strings.Cut(name, ":")
 	var have []string
 	for _, a := range Algorithms(collective) {
-		if a.Name == name {
+		have = append(have, a.Name)
+		if a.Name != base {
+			continue
+		}
+		if !cut {
 			return a, nil
 		}
-		have = append(have, a.Name)
+		n, err := strconv.Atoi(flits)
+		if err != nil || n < 1 || n > mostFlits || a.Flits == 0 {
+			return Algorithm{}, fmt.Errorf("collectives: %s of %s: %q is no number of flits from 1 to %d of an algorithm that has any", name, collective, flits, mostFlits)
+		}
+		return a.cut(n), nil
 	}
 	if have == nil {
 		return Algorithm{}, fmt.Errorf("collectives: no collective %q, have %s", collective, strings.Join(Names(), ", "))
@@ -92,54 +174,73 @@ func Find(collective, name string) (Algorithm, error) {
 	return Algorithm{}, fmt.Errorf("collectives: %s has no algorithm %q, have %s", collective, name, strings.Join(have, ", "))
 }
 
-// Select returns the algorithm that a call of this shape runs. It fails only
-// for a collective that does not exist.
-func Select(collective string, s Shape) (Algorithm, error) {
-	if !slices.Contains(Names(), collective) {
-		return Algorithm{}, fmt.Errorf("collectives: no collective %q, have %s", collective, strings.Join(Names(), ", "))
+// mostFlits bounds what a message is cut into.
+const mostFlits = 1024
+
+// cut returns the algorithm with so many flits.
+func (a Algorithm) cut(flits int) Algorithm {
+	if flits != a.Flits {
+		a.Name = fmt.Sprintf("%s:%d", a.Name, flits)
+		a.Flits = flits
 	}
-	return choose(collective, s), nil
+	return a
 }
 
-// choose is Select for a collective known to exist; each has a last line
-// without limits, which a test makes sure of.
-func choose(collective string, s Shape) Algorithm {
-	for _, a := range table {
-		if a.Collective == collective && a.suits(s) {
-			return a
-		}
+// refuses returns why it would give a wrong result; nil if it would not.
+func (a Algorithm) refuses(commutative, ordered bool) error {
+	switch {
+	case a.Needs == Commutative && !commutative:
+		return fmt.Errorf("%s needs a commutative operator: %w", a.Name, ErrArgument)
+	case a.Needs == CommutativeOrOrdered && !commutative && !ordered:
+		return fmt.Errorf("%s needs a commutative operator, or sites whose ranks follow one another: %w", a.Name, ErrArgument)
+	case a.Needs == Ordered && !ordered:
+		return fmt.Errorf("%s needs sites whose ranks follow one another: %w", a.Name, ErrArgument)
 	}
-	panic("collectives: the table has no line for " + collective)
+	return nil
 }
 
-func (a Algorithm) suits(s Shape) bool {
-	return (s.Commutative || !a.Commutative) &&
-		s.Ranks >= a.MinRanks && s.Bytes >= a.MinBytes && (a.MaxBytes == 0 || s.Bytes <= a.MaxBytes)
+// Schedule returns what a rank of a communicator does in a call. The arguments must be
+// right; of the buffers only the lengths are looked at, and whether one lies in the other.
+func (a Algorithm) Schedule(rank, size int, l Layout, args *Args) *schedule.Schedule {
+	what := args.call(a.Collective)
+	return a.schedule(rank, size, l, &what)
+}
+
+func (a Algorithm) schedule(rank, size int, l Layout, c *call) *schedule.Schedule {
+	p := newPlan(rank, size, l, a.Flits, c)
+	a.plan(p)
+	return p.b.Done()
 }
 
 // Run carries out the call with this algorithm, whatever its shape. Every rank
 // must run the same one. Arguments are checked as by the collective's own
-// function, and an operator the algorithm cannot respect is refused.
+// function, and what would give a wrong result is refused.
 func (a Algorithm) Run(ctx context.Context, c Comm, args *Args) error {
 	if a.plan == nil {
 		return fmt.Errorf("collectives: not an algorithm of the table, take one from Find: %w", ErrArgument)
 	}
-	if err := args.check(a.Collective, c.Rank(), c.Size()); err != nil {
+	p := c.Planner()
+	err := args.check(a.Collective, p.rank, p.size)
+	if err == nil {
+		err = a.refuses(args.Op.Commutative, p.ordered)
+	}
+	if err != nil {
 		return fmt.Errorf("collectives: %s: %w", a.Collective, err)
 	}
-	if a.Commutative && !args.Op.Commutative {
-		return fmt.Errorf("collectives: %s (%s): operator %q is not commutative, this algorithm needs one that is: %w",
-			a.Collective, a.Name, args.Op.Name, ErrArgument)
-	}
-	return a.start(ctx, c, args)
+	what := args.call(a.Collective)
+	return a.run(ctx, c, args, &what)
 }
 
-// start runs it with checked arguments and names it in the error.
-func (a Algorithm) start(ctx context.Context, c Comm, args *Args) error {
-	p := newPlan(c.Rank(), c.Size(), args)
-	a.plan(p)
-	if err := p.run(ctx, c); err != nil {
-		return fmt.Errorf("collectives: %s (%s) on rank %d of %d: %w", a.Collective, a.Name, c.Rank(), c.Size(), err)
+// run carries out a call that is right, and names the algorithm in the error.
+func (a Algorithm) run(ctx context.Context, c Comm, args *Args, what *call) error {
+	p := c.Planner()
+	k, r := p.prepare(a, what)
+	r.memory[schedule.Input], r.memory[schedule.Output], r.op = args.Send, args.Recv, args.Op
+	err := r.runner.Run(ctx, c, &r.memory, r.apply)
+	r.memory[schedule.Input], r.memory[schedule.Output], r.op = nil, nil, Op{}
+	p.release(k, r)
+	if err != nil {
+		return fmt.Errorf("collectives: %s (%s) on rank %d of %d: %w", a.Collective, a.Name, p.rank, p.size, err)
 	}
 	return nil
 }

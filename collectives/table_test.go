@@ -1,45 +1,57 @@
 package collectives_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/isthmus-grid/isthmus/collectives"
 )
 
-func TestSelect(t *testing.T) {
+func TestChooseTogether(t *testing.T) {
 	tests := []struct {
 		collective string
+		ranks      int
 		shape      collectives.Shape
 		want       string
 	}{
-		{"allreduce", collectives.Shape{Ranks: 8, Bytes: 8, Commutative: true}, "recursive-doubling"},
-		{"allreduce", collectives.Shape{Ranks: 8, Bytes: 1 << 20, Commutative: true}, "ring"},
-		{"allreduce", collectives.Shape{Ranks: 8, Bytes: 1 << 20}, "recursive-doubling"},
-		{"gather", collectives.Shape{Ranks: 8, Bytes: 8}, "binomial"},
-		{"gather", collectives.Shape{Ranks: 8, Bytes: 1 << 20}, "linear"},
-		{"gather", collectives.Shape{Ranks: 2, Bytes: 8}, "linear"},
-		{"allgather", collectives.Shape{Ranks: 8, Bytes: 8}, "bruck"},
-		{"allgather", collectives.Shape{Ranks: 8, Bytes: 1 << 20}, "ring"},
-		{"scatter", collectives.Shape{Ranks: 8, Bytes: 8}, "binomial"},
-		{"scatter", collectives.Shape{Ranks: 8, Bytes: 1 << 20}, "linear"},
-		{"alltoall", collectives.Shape{Ranks: 8, Bytes: 8}, "bruck"},
-		{"alltoall", collectives.Shape{Ranks: 8, Bytes: 1024}, "pairwise"},
-		{"alltoall", collectives.Shape{Ranks: 7, Bytes: 8}, "pairwise"},
-		{"barrier", collectives.Shape{Ranks: 1}, "dissemination"},
+		{"allreduce", 8, collectives.Shape{Bytes: 8, Commutative: true}, "recursive-doubling"},
+		{"allreduce", 8, collectives.Shape{Bytes: 1 << 20, Commutative: true}, "ring"},
+		{"allreduce", 8, collectives.Shape{Bytes: 1 << 20}, "rabenseifner"},
+		{"allreduce", 8, collectives.Shape{Bytes: 8 << 10}, "recursive-doubling"},
+		{"bcast", 8, collectives.Shape{Bytes: 8}, "binomial"},
+		{"bcast", 8, collectives.Shape{Bytes: 1 << 20}, "scatter-allgather"},
+		{"bcast", 3, collectives.Shape{Bytes: 1 << 20}, "binomial"},
+		{"reduce", 8, collectives.Shape{Bytes: 1 << 20}, "rabenseifner"},
+		{"allgather", 8, collectives.Shape{Bytes: 8 << 10}, "recursive-doubling"},
+		{"gather", 8, collectives.Shape{Bytes: 8}, "binomial"},
+		{"gather", 8, collectives.Shape{Bytes: 1 << 20}, "linear"},
+		{"gather", 2, collectives.Shape{Bytes: 8}, "linear"},
+		{"allgather", 8, collectives.Shape{Bytes: 8}, "bruck"},
+		{"allgather", 8, collectives.Shape{Bytes: 1 << 20}, "ring"},
+		{"scatter", 8, collectives.Shape{Bytes: 8}, "binomial"},
+		{"scatter", 8, collectives.Shape{Bytes: 1 << 20}, "linear"},
+		{"alltoall", 8, collectives.Shape{Bytes: 8}, "bruck"},
+		{"alltoall", 8, collectives.Shape{Bytes: 1024}, "pairwise"},
+		{"alltoall", 7, collectives.Shape{Bytes: 8}, "pairwise"},
+		{"barrier", 1, collectives.Shape{}, "dissemination"},
 	}
 	for _, tt := range tests {
-		alg, err := collectives.Select(tt.collective, tt.shape)
-		if err != nil || alg.Name != tt.want {
-			t.Errorf("Select(%s, %+v) = %q, %v; want %q", tt.collective, tt.shape, alg.Name, err, tt.want)
+		p, err := collectives.NewPlanner(0, tt.ranks, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		choice, err := p.Choose(tt.collective, tt.shape)
+		if err != nil || choice.Algorithm.Name != tt.want {
+			t.Errorf("%d ranks, %s of %+v: %q, %v; want %q", tt.ranks, tt.collective, tt.shape, choice.Algorithm.Name, err, tt.want)
 		}
 	}
 }
 
 // Whatever the shape, there is an algorithm, and names are unique.
-func TestEveryCollectiveEndsWithALineWithoutLimits(t *testing.T) {
+func TestEveryCollectiveHasALineWithoutLimits(t *testing.T) {
 	names := collectives.Names()
-	if len(names) != 10 {
+	if len(names) != 16 {
 		t.Errorf("%d collectives: %v", len(names), names)
 	}
 	for _, collective := range names {
@@ -54,24 +66,22 @@ func TestEveryCollectiveEndsWithALineWithoutLimits(t *testing.T) {
 				t.Errorf("Find(%s, %s) = %v, %v", collective, a.Name, found.Name, err)
 			}
 		}
-		last := algs[len(algs)-1]
-		if last.Commutative || last.MinBytes != 0 || last.MaxBytes != 0 || last.MinRanks != 0 {
-			t.Errorf("%s ends with %s, which has limits", collective, last.Name)
+		if !slices.ContainsFunc(algs, func(a collectives.Algorithm) bool {
+			return a.Needs == collectives.Nothing && !a.Places && a.MinBytes == 0 && a.MaxBytes == 0 && a.MinRanks == 0
+		}) {
+			t.Errorf("every algorithm of %s has limits", collective)
 		}
 	}
 }
 
 func TestUnknownNames(t *testing.T) {
-	if _, err := collectives.Find("allreduce", "tree"); err == nil || !strings.Contains(err.Error(), "have ring, recursive-doubling") {
+	if _, err := collectives.Find("allreduce", "tree"); err == nil || !strings.Contains(err.Error(), "have ring, rabenseifner, recursive-doubling, two-level") {
 		t.Errorf("unknown algorithm: %v", err)
 	}
 	if _, err := collectives.Find("allreduse", "ring"); err == nil || !strings.Contains(err.Error(), `no collective "allreduse"`) {
 		t.Errorf("unknown collective: %v", err)
 	}
-	if _, err := collectives.Select("scan", collectives.Shape{Ranks: 2}); err == nil || !strings.Contains(err.Error(), `no collective "scan"`) {
-		t.Errorf("unknown collective: %v", err)
-	}
-	if algs := collectives.Algorithms("scan"); algs != nil {
+	if algs := collectives.Algorithms("swap"); algs != nil {
 		t.Errorf("algorithms of an unknown collective: %v", algs)
 	}
 }

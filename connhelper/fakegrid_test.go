@@ -40,7 +40,10 @@ type fakeFrontal struct {
 	plan      overlay.Plan
 	points    map[overlay.ProcessName]overlay.AccessPoint
 	died      map[overlay.ProcessName]bool
-	registers chan struct{} // closed and renewed at every registration
+	names     map[string]string // that are published, with their ports
+	taken     map[string]bool   // names of others
+	nameEnds  int               // so many lookups that wait end their session
+	registers chan struct{}     // closed and renewed at every registration
 	helpers   map[string]*control.Session
 	relay     *controlpb.Assignment
 	reports   []*controlpb.ReportRequest
@@ -48,7 +51,11 @@ type fakeFrontal struct {
 	refuse    error                       // for Register
 	fails     map[overlay.Technique]error // of introductions
 	ends      int                         // so many introductions end their session
+	endsAgain int                         // so many registrations do
 	noPlan    bool                        // answer without one
+	offered   []*controlpb.HostOffer
+	hosts     *controlpb.HostList
+	last      *Helper // that helper made
 }
 
 func newFakeFrontal(t *testing.T, profile overlay.SiteProfile, techniques ...overlay.Technique) *fakeFrontal {
@@ -58,7 +65,7 @@ func newFakeFrontal(t *testing.T, profile overlay.SiteProfile, techniques ...ove
 	}
 	profile.Site = "sitea"
 	f := &fakeFrontal{t: t, ca: authority, profile: profile,
-		points: map[overlay.ProcessName]overlay.AccessPoint{}, died: map[overlay.ProcessName]bool{}, helpers: map[string]*control.Session{}, registers: make(chan struct{}),
+		points: map[overlay.ProcessName]overlay.AccessPoint{}, died: map[overlay.ProcessName]bool{}, helpers: map[string]*control.Session{}, registers: make(chan struct{}), names: map[string]string{},
 		plan: overlay.Plan{Asker: "sitea", Target: "sitea"},
 	}
 	for _, tech := range techniques {
@@ -95,17 +102,29 @@ func (f *fakeFrontal) start(ln net.Listener) (stop func()) {
 	return stop
 }
 
-func (f *fakeFrontal) Enter(ctx context.Context, _ *controlpb.EnterRequest) (*controlpb.EnterResponse, error) {
+func (f *fakeFrontal) Enter(ctx context.Context, r *controlpb.EnterRequest) (*controlpb.EnterResponse, error) {
 	s := control.SessionOf(ctx)
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.offered = append(f.offered, r.Offer)
 	f.helpers[s.Peer().Name] = s
 	return &controlpb.EnterResponse{Site: "sitea", Profile: control.ProfileToPB(f.profile)}, nil
 }
 
-func (f *fakeFrontal) Register(_ context.Context, r *controlpb.RegisterRequest) (*controlpb.RegisterResponse, error) {
+func (f *fakeFrontal) Hosts(context.Context, *controlpb.HostsRequest) (*controlpb.HostList, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	return f.hosts, nil
+}
+
+func (f *fakeFrontal) Register(ctx context.Context, r *controlpb.RegisterRequest) (*controlpb.RegisterResponse, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.endsAgain > 0 {
+		f.endsAgain--
+		control.SessionOf(ctx).Close()
+		return nil, ctx.Err()
+	}
 	if f.refuse != nil {
 		return &controlpb.RegisterResponse{Faults: []*controlpb.Fault{control.Fault(f.refuse)}}, nil
 	}
@@ -244,6 +263,7 @@ func (f *fakeFrontal) helper(name string) (socket string, stop func()) {
 	if err != nil {
 		f.t.Fatal(err)
 	}
+	f.last = h
 	dir, err := os.MkdirTemp("", "h") // short: a socket's path has few bytes
 	if err != nil {
 		f.t.Fatal(err)

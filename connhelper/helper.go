@@ -28,6 +28,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/meeting"
 	"github.com/isthmus-grid/isthmus/internal/traverse"
+	"github.com/isthmus-grid/isthmus/launch/offer"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -59,6 +60,10 @@ type Options struct {
 	// AllowLoopback lets introductions name loopback addresses: for a grid
 	// that runs on one host.
 	AllowLoopback bool
+
+	// Offer is what the list of hosts says that this node offers. The zero
+	// Offer is nothing.
+	Offer offer.Offer
 }
 
 // Helper is the daemon. Make it with New, run it with Serve.
@@ -129,7 +134,7 @@ func (h *Helper) Serve(ctx context.Context, ln *net.UnixListener) error {
 func (h *Helper) enter(ctx context.Context, s *control.Session, data *dataPort) error {
 	callCtx, cancel := context.WithTimeout(ctx, registerWait)
 	defer cancel()
-	r, err := controlpb.NewNodesClient(s.Conn()).Enter(callCtx, &controlpb.EnterRequest{Software: control.Software})
+	r, err := controlpb.NewNodesClient(s.Conn()).Enter(callCtx, &controlpb.EnterRequest{Software: control.Software, Offer: h.opts.Offer.ToPB()})
 	if err != nil {
 		return fmt.Errorf("entering %v at %v: %w", h.node, s.Peer(), control.FromStatus(err))
 	}
@@ -158,7 +163,16 @@ func (h *Helper) enter(ctx context.Context, s *control.Session, data *dataPort) 
 	defer h.home.clear(f)
 	h.log.Info("joined", "site", profile.Site, "frontal", h.opts.Frontal, "listening", f.local.String(), "public", f.public.String())
 	for _, p := range h.here.all() {
-		if err := h.register(ctx, f, p); err != nil {
+		err := h.register(ctx, f, p)
+		if err == nil {
+			err = h.publishAgain(ctx, f, p)
+		}
+		switch {
+		case err == nil:
+		case ctx.Err() != nil, errors.Is(err, overlay.ErrUnreachable), errors.Is(err, overlay.ErrTimeout):
+			// The frontal has said nothing against the process: the next session will tell.
+			return fmt.Errorf("registering %v at %v: %w", p.name, s.Peer(), err)
+		default:
 			p.reject(err)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -287,6 +288,27 @@ func TestLostFrontalIsNotReported(t *testing.T) {
 	}
 }
 
+// A session that ends while a process is being registered on it says nothing against the
+// process, which is registered on the next one.
+func TestSessionEndsWhileRegistering(t *testing.T) {
+	f := newFakeFrontal(t, open, overlay.Reversed)
+	s1, _ := f.helper("a1")
+	s2, _ := f.helper("a2")
+	key := newKey(t)
+	r0 := join(t, s1, key, 0)
+	join(t, s2, key, 1)
+	f.mu.Lock()
+	f.ends, f.endsAgain = 1, 2
+	f.mu.Unlock()
+	_, c := r0.dialled(1)
+	c.Close()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.endsAgain != 0 {
+		t.Errorf("%d registrations did not end their session", f.endsAgain)
+	}
+}
+
 func TestWaitsForAProcessThatStartsLater(t *testing.T) {
 	f := newFakeFrontal(t, open, overlay.Direct)
 	s1, _ := f.helper("a1")
@@ -332,6 +354,39 @@ func TestDeathAndLeave(t *testing.T) {
 	if got := r0.failed(2, 300*time.Millisecond); got.Code != wire.CodeUnknownProcess {
 		t.Errorf("to who left: %+v", got)
 	}
+}
+
+// What a watcher says of the dead of a job reaches the job's processes: those that
+// are there and those that come, until it is forgotten.
+func TestDeadAreTold(t *testing.T) {
+	f := newFakeFrontal(t, open, overlay.Direct)
+	socket, _ := f.helper("a1")
+	h := f.last
+	key, other := newKey(t), newKey(t)
+	r0, stranger := join(t, socket, key, 0), join(t, socket, other, 0)
+	many := make([]uint32, wire.MaxDead+1)
+	for i := range many {
+		many[i] = uint32(i + 10)
+	}
+	h.Dead(key.ID(), many, "a test says so")
+	h.Dead(other.ID(), []uint32{7}, "here, too")
+	expect := func(p *rank, want []uint32) {
+		t.Helper()
+		for len(want) > 0 {
+			f, _ := p.next()
+			news, ok := f.(*wire.LocalDead)
+			if !ok || len(news.Ranks) == 0 || len(news.Ranks) > len(want) || !slices.Equal(news.Ranks, want[:len(news.Ranks)]) {
+				t.Fatalf("got %+v, want %d", f, want)
+			}
+			want = want[len(news.Ranks):]
+		}
+	}
+	expect(r0, many)
+	expect(stranger, []uint32{7})
+	expect(join(t, socket, key, 1), many)
+	h.Forget(key.ID())
+	h.Dead(key.ID(), []uint32{8}, "another")
+	expect(join(t, socket, key, 2), []uint32{8})
 }
 
 // TestFailures: each ends within its budget, with its class and these words.

@@ -26,12 +26,14 @@ type process struct {
 	uid        uint32
 	conn       *local.Conn
 	ready      chan struct{}           // closed once it was welcomed or refused: nothing reaches it before
+	missed     []*wire.LocalDead       // who of its job had died before it came
 	known      atomic.Pointer[frontal] // the session on which it is registered, nil before the first
 	left       atomic.Bool             // it has said so: the end of its socket is no death
 
 	mu    sync.Mutex
-	dials map[uint32]context.CancelFunc // requests in progress
+	dials map[uint32]context.CancelFunc // requests in progress, of any kind
 	again map[uint32]bool               // ranks that were connected once: asked again, that carrier was no good
+	names map[string]string             // that it has published, with their ports
 }
 
 // maxLocal bounds the processes of a helper, and maxDials the requests that
@@ -123,7 +125,15 @@ func (h *Helper) welcome(ctx context.Context, p *process) error {
 			return err
 		}
 	}
-	return p.conn.Send(&wire.LocalWelcome{Node: h.node}, nil)
+	if err := p.conn.Send(&wire.LocalWelcome{Features: wire.FeatureNames, Node: h.node}, nil); err != nil {
+		return err
+	}
+	for _, f := range p.missed {
+		if err := p.conn.Send(f, nil); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // greet reads and checks the hello of a process.
@@ -157,10 +167,11 @@ func (h *Helper) greet(conn *local.Conn) (*process, error) {
 		ready:      make(chan struct{}),
 		dials:      map[uint32]context.CancelFunc{},
 		again:      map[uint32]bool{},
+		names:      map[string]string{},
 	}, nil
 }
 
-// serveRequests starts a goroutine for each dial that p asks for, and returns
+// serveRequests starts a goroutine for each request of p, and returns
 // when p hung up and all of them have ended.
 func (h *Helper) serveRequests(ctx context.Context, p *process) {
 	ctx, cancel := context.WithCancel(ctx)
@@ -178,9 +189,9 @@ func (h *Helper) serveRequests(ctx context.Context, p *process) {
 		}
 		switch f := frame.(type) {
 		case *wire.LocalDial:
-			dialCtx, done, err := p.begin(ctx, f)
+			dialCtx, done, err := p.begin(ctx, f.Request, f.Budget)
 			if err != nil {
-				p.conn.Send(&wire.LocalFailed{Request: f.Request, Code: wire.CodeOf(err), Text: err.Error()}, nil)
+				p.fail(f.Request, err)
 				continue
 			}
 			dials.Go(func() {
@@ -194,6 +205,18 @@ func (h *Helper) serveRequests(ctx context.Context, p *process) {
 			})
 		case *wire.LocalCancel:
 			p.cancel(f.Request)
+		case *wire.LocalPublish:
+			h.serveName(ctx, p, &dials, f.Request, nameWait, func(ctx context.Context) (string, error) {
+				return "", h.publish(ctx, p, f)
+			})
+		case *wire.LocalUnpublish:
+			h.serveName(ctx, p, &dials, f.Request, nameWait, func(ctx context.Context) (string, error) {
+				return "", h.unpublish(ctx, p, f.Name)
+			})
+		case *wire.LocalLookup:
+			h.serveName(ctx, p, &dials, f.Request, f.Budget+nameWait, func(ctx context.Context) (string, error) {
+				return h.lookupName(ctx, f)
+			})
 		case *wire.LocalLeave:
 			p.left.Store(true)
 		default:
@@ -204,23 +227,28 @@ func (h *Helper) serveRequests(ctx context.Context, p *process) {
 }
 
 // begin notes a request, so that a cancel finds it.
-func (p *process) begin(ctx context.Context, f *wire.LocalDial) (context.Context, func(), error) {
+func (p *process) begin(ctx context.Context, request uint32, budget time.Duration) (context.Context, func(), error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if _, again := p.dials[f.Request]; again {
-		return nil, nil, fmt.Errorf("%w: request %d is still open", wire.ErrMalformed, f.Request)
+	if _, again := p.dials[request]; again {
+		return nil, nil, fmt.Errorf("%w: request %d is still open", wire.ErrMalformed, request)
 	}
 	if len(p.dials) >= maxDials {
-		return nil, nil, fmt.Errorf("%w: %d dials of %v are open", overlay.ErrOverloaded, maxDials, p.name)
+		return nil, nil, fmt.Errorf("%w: %d requests of %v are open", overlay.ErrOverloaded, maxDials, p.name)
 	}
-	ctx, cancel := context.WithTimeout(ctx, min(f.Budget, maxBudget))
-	p.dials[f.Request] = cancel
+	ctx, cancel := context.WithTimeout(ctx, min(budget, maxBudget))
+	p.dials[request] = cancel
 	return ctx, func() {
 		cancel()
 		p.mu.Lock()
-		delete(p.dials, f.Request)
+		delete(p.dials, request)
 		p.mu.Unlock()
 	}, nil
+}
+
+// fail answers a request that came to nothing.
+func (p *process) fail(request uint32, err error) {
+	p.conn.Send(&wire.LocalFailed{Request: request, Code: wire.CodeOf(err), Text: err.Error()}, nil)
 }
 
 func (p *process) cancel(request uint32) {
@@ -235,7 +263,7 @@ func (p *process) cancel(request uint32) {
 func (h *Helper) answerDial(p *process, f *wire.LocalDial, m made, err error) {
 	if err != nil {
 		h.log.Info("not connected", "from", p.name.String(), "to", f.Rank, "error", err)
-		p.conn.Send(&wire.LocalFailed{Request: f.Request, Code: wire.CodeOf(err), Text: err.Error()}, nil)
+		p.fail(f.Request, err)
 		return
 	}
 	id := h.seq.Add(1)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"slices"
 	"sync"
 
 	"github.com/isthmus-grid/isthmus/overlay"
@@ -17,7 +18,8 @@ type table struct {
 	processes map[overlay.ProcessName]*process
 	owners    map[overlay.JobID]owner
 	expected  map[wire.ID]chan<- *net.TCPConn // capacity 1; removed by the first arrival
-	changed   chan struct{}                   // closed and renewed when a process is added
+	dead      map[overlay.JobID][]*wire.LocalDead
+	changed   chan struct{} // closed and renewed when a process is added
 }
 
 // owner is the user whose processes a job's are, and how many there are.
@@ -31,6 +33,7 @@ func newTable() table {
 		processes: map[overlay.ProcessName]*process{},
 		owners:    map[overlay.JobID]owner{},
 		expected:  map[wire.ID]chan<- *net.TCPConn{},
+		dead:      map[overlay.JobID][]*wire.LocalDead{},
 		changed:   make(chan struct{}),
 	}
 }
@@ -48,6 +51,7 @@ func (t *table) add(p *process) (replaced *process, err error) {
 		return nil, fmt.Errorf("%w: %v has started again since (generation %d, not %d)", overlay.ErrStale, p.name, old.generation, p.generation)
 	}
 	t.processes[p.name] = p
+	p.missed = slices.Clone(t.dead[p.name.Job]) // of those to come it is told
 	if old == nil {
 		who.count++
 	}

@@ -14,7 +14,7 @@ import (
 const chunk = 1000
 
 // brokerJoined makes a new session with the broker fit for use: the site is
-// joined and everything that runs here registered. An error closes the
+// joined, everything that runs here registered and its names published. An error closes the
 // session, to be tried again.
 func (f *Frontal) brokerJoined(ctx context.Context, s *control.Session) error {
 	call, cancel := context.WithTimeout(ctx, brokerCall)
@@ -26,11 +26,16 @@ func (f *Frontal) brokerJoined(ctx context.Context, s *control.Session) error {
 	// From here on a process that registers is told to the broker by itself;
 	// those before are in the roster that registerAll reads. None is missed.
 	f.up.opened(s, resp.Broker, resp.Epoch)
+	f.hostsChanged() // to the broker, which may have started anew
 	context.AfterFunc(ctx, func() { f.up.lost(s) })
 	n, err := f.registerAll(ctx, s)
 	if err != nil {
 		f.up.lost(s)
 		return fmt.Errorf("registering the processes of %s: %w", f.site, err)
+	}
+	if err := f.publishAll(ctx, s); err != nil {
+		f.up.lost(s)
+		return fmt.Errorf("publishing the names of %s: %w", f.site, err)
 	}
 	f.log.Info("joined the broker", "broker", resp.Broker, "address", f.cfg.Broker, "epoch", resp.Epoch, "processes", n)
 	return nil

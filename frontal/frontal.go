@@ -80,6 +80,8 @@ type Frontal struct {
 	bounds    bounds
 	httpProxy carrier.HTTPProxy // the site's, if there is one
 	came      chan struct{}     // holds a value after a helper came
+	hostNews  chan struct{}     // holds a value when the broker is to be told of the site's hosts
+	grid      gridHosts         // as the broker told it
 	probing   probing           // what measuring remembers
 	half      chan struct{}     // one token for each connection before its first frame
 
@@ -89,6 +91,7 @@ type Frontal struct {
 	mu       sync.Mutex          // guards the fields below; never held while calling or dialling
 	measured *siteprobe.Measured // nil: not yet
 	roster   *roster
+	own      *siteHosts
 	allowed  *allowed
 	carries  *carries
 	memory   memory
@@ -111,9 +114,10 @@ func New(cfg Config, creds *control.Credentials, log *slog.Logger) (*Frontal, er
 		cfg: cfg, site: site, who: "frontal " + cfg.Site, log: log,
 		bounds: standardBounds,
 		epoch:  rand.Uint64() | 1, start: time.Now(),
-		reports: make(chan *controlpb.ReportRequest, 256),
-		half:    make(chan struct{}, cfg.Limits.HalfOpen),
-		came:    make(chan struct{}, 1),
+		reports:  make(chan *controlpb.ReportRequest, 256),
+		half:     make(chan struct{}, cfg.Limits.HalfOpen),
+		came:     make(chan struct{}, 1),
+		hostNews: make(chan struct{}, 1), grid: newGridHosts(), own: newSiteHosts(site),
 		probing: newProbing(),
 		roster:  newRoster(site, cfg.Grace, cfg.Limits.Processes),
 		allowed: newAllowed(cfg.Deny, allowedFor),
@@ -204,6 +208,7 @@ func (f *Frontal) Serve(ctx context.Context, ready func(facts ...string)) error 
 	f.work.Go(f.forwardReports)
 	f.work.Go(f.sweep)
 	f.work.Go(f.keepMeasuring)
+	f.work.Go(f.tellHosts)
 	f.log.Info("serving", "site", f.site, "control", ln.control.Addr().String(), "data", addrText(f.dataAddr), "public", addrText(f.publicAddr), "broker", f.cfg.Broker)
 	ready(ln.facts...)
 
@@ -340,6 +345,7 @@ func (f *Frontal) helperJoined(ctx context.Context, s *control.Session) {
 	f.mu.Lock()
 	f.roster.detach(id.Name, s, time.Now())
 	f.mu.Unlock()
+	f.hostLeft(s)
 	f.log.Info("helper left", "node", id.Node().String(), "grace", f.cfg.Grace.String())
 }
 
@@ -358,6 +364,7 @@ func (f *Frontal) sweep() {
 		f.mu.Lock()
 		gone := f.roster.expire(now)
 		f.returns.expire(now)
+		f.own.expire(now)
 		f.mu.Unlock()
 		for _, p := range gone {
 			f.log.Warn("process dropped: its helper did not register it again in time", "job", p.Process.Job, "rank", p.Process.Rank, "node", p.Node.String(), "grace", f.cfg.Grace.String())

@@ -27,6 +27,9 @@ func (n *nodes) Enter(ctx context.Context, req *controlpb.EnterRequest) (*contro
 	if err != nil {
 		return nil, control.Status(err)
 	}
+	if err := n.f.hostEntered(control.SessionOf(ctx), req.Offer); err != nil {
+		n.f.log.Warn("a helper's offer is not listed", "node", id.Node().String(), "error", err)
+	}
 	n.f.log.Info("helper entered", "node", id.Node().String(), "software", req.Software)
 	return &controlpb.EnterResponse{
 		Profile: control.ProfileToPB(n.f.profile()), Site: string(n.f.site),

@@ -174,7 +174,6 @@ func (r *rig) until(what string, happened func() bool) {
 // fakeBroker does what its functions say, and remembers what it was asked.
 type fakeBroker struct {
 	controlpb.UnimplementedDirectoryServer
-	controlpb.UnimplementedSitesServer
 	r    *rig
 	addr string
 	stop func()
@@ -189,6 +188,10 @@ type fakeBroker struct {
 	asked      []*controlpb.IntroduceRequest
 	session    *control.Session
 	epoch      uint64
+	names      fakeNames
+	told       []*controlpb.HostList // by the frontal, of its site
+	hosts      *controlpb.HostList   // of the grid
+	listed     int                   // calls for that
 
 	resolve   func(context.Context, *controlpb.ResolveRequest) (*controlpb.ResolveResponse, error)
 	await     func(context.Context, *controlpb.AwaitRequest) (*controlpb.Answer, error)
@@ -224,7 +227,7 @@ func (b *fakeBroker) start() {
 	b.mu.Unlock()
 	ep := control.NewEndpoint(b.r.creds(control.Identity{Role: control.RoleBroker, Name: "main"}), slog.New(slog.DiscardHandler), func(s grpc.ServiceRegistrar) {
 		controlpb.RegisterDirectoryServer(s, b)
-		controlpb.RegisterSitesServer(s, b)
+		controlpb.RegisterSitesServer(s, fakeSites{b: b})
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
@@ -290,7 +293,30 @@ func (b *fakeBroker) has(rank uint32) bool {
 	return b.registered[rank] != nil
 }
 
-func (b *fakeBroker) Join(ctx context.Context, req *controlpb.JoinRequest) (*controlpb.JoinResponse, error) {
+// fakeSites is the service of a fakeBroker that has a call named as one of the
+// other.
+type fakeSites struct {
+	controlpb.UnimplementedSitesServer
+	b *fakeBroker
+}
+
+func (s fakeSites) Join(ctx context.Context, req *controlpb.JoinRequest) (*controlpb.JoinResponse, error) {
+	return s.b.join(ctx, req)
+}
+
+func (s fakeSites) Hosts(_ context.Context, list *controlpb.HostList) (*controlpb.HostsTaken, error) {
+	s.b.locked(func() { s.b.told = append(s.b.told, list) })
+	return &controlpb.HostsTaken{}, nil
+}
+
+func (b *fakeBroker) Hosts(context.Context, *controlpb.HostsRequest) (*controlpb.HostList, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.listed++
+	return b.hosts, nil
+}
+
+func (b *fakeBroker) join(ctx context.Context, req *controlpb.JoinRequest) (*controlpb.JoinResponse, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.joins = append(b.joins, req)

@@ -35,7 +35,8 @@ type helper struct {
 
 type registration struct {
 	point overlay.AccessPoint
-	doubt time.Time // when to drop it; zero while confirmed
+	doubt time.Time         // when to drop it; zero while confirmed
+	names map[string]string // that it has published, with their ports
 }
 
 func newRoster(site overlay.SiteID, grace time.Duration, max int) *roster {
@@ -93,11 +94,14 @@ func (r *roster) register(p overlay.AccessPoint, now time.Time) error {
 		return fmt.Errorf("%w: %v runs at %v already, in the same generation %d",
 			overlay.ErrForbidden, p.Process, old.point.Node, p.Generation)
 	}
+	reg := &registration{point: p}
 	if old != nil {
+		if old.point.Generation == p.Generation {
+			reg.names = old.names
+		}
 		r.remove(old)
 	}
 	h := r.helper(p.Node.Name, now)
-	reg := &registration{point: p}
 	if h.session == nil {
 		reg.doubt = now.Add(r.grace) // its session ended while the call was under way
 	}
@@ -124,6 +128,49 @@ func (r *roster) remove(reg *registration) {
 	if h.session == nil && len(h.processes) == 0 {
 		delete(r.helpers, node)
 	}
+}
+
+// publish notes a name of a process of a node, and returns what undoes that.
+func (r *roster) publish(node string, p overlay.Publication) (undo func(), err error) {
+	reg := r.processes[p.Process]
+	switch {
+	case reg == nil || reg.point.Node.Name != node:
+		return nil, fmt.Errorf("%w: %v, which publishes %q, is not registered at %s/%s", overlay.ErrUnknownProcess, p.Process, p.Name, r.site, node)
+	case reg.point.Generation != p.Generation:
+		return nil, fmt.Errorf("%w: %v is in generation %d; generation %d publishes %q", overlay.ErrStale, p.Process, reg.point.Generation, p.Generation, p.Name)
+	}
+	before, had := reg.names[p.Name]
+	if !had && len(reg.names) >= overlay.MaxNamesPerJob {
+		return nil, fmt.Errorf("%w: %v has published %d names, the limit for a job", overlay.ErrOverloaded, p.Process, overlay.MaxNamesPerJob)
+	}
+	if reg.names == nil {
+		reg.names = make(map[string]string)
+	}
+	reg.names[p.Name] = p.Port
+	return func() {
+		if had {
+			reg.names[p.Name] = before
+		} else {
+			delete(reg.names, p.Name)
+		}
+	}, nil
+}
+
+// unpublish forgets a name.
+func (r *roster) unpublish(node string, p overlay.Publication) {
+	if reg := r.processes[p.Process]; reg != nil && reg.point.Node.Name == node && reg.point.Generation == p.Generation {
+		delete(reg.names, p.Name)
+	}
+}
+
+// publications returns all names that the site's processes have published, in no order.
+func (r *roster) publications() (all []overlay.Publication) {
+	for _, reg := range r.processes {
+		for name, port := range reg.names {
+			all = append(all, overlay.Publication{Name: name, Port: port, Process: reg.point.Process, Generation: reg.point.Generation})
+		}
+	}
+	return all
 }
 
 // expire removes the processes whose helper did not confirm them in time, and

@@ -8,6 +8,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/siteprobe"
+	"github.com/isthmus-grid/isthmus/launch/offer"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -48,6 +49,8 @@ type HelperStatus struct {
 	Since     time.Time `json:"since"` // of the session or of its absence
 	Address   string    `json:"address,omitempty"`
 	Processes int       `json:"processes"`
+
+	Offer *offer.Offer `json:"offer,omitempty"` // what the node's owner offers; absent if the helper did not say
 }
 
 // admin serves holders of an admin certificate.
@@ -89,6 +92,9 @@ func (f *Frontal) status() Status {
 	for _, node := range f.roster.nodes() {
 		h := f.roster.helpers[node]
 		hs := HelperStatus{Node: node, Up: h.session != nil, Since: h.since, Processes: len(h.processes)}
+		if host := f.own.of[node]; host != nil {
+			hs.Offer = &host.offer
+		}
 		if h.session != nil {
 			hs.Address = h.session.RemoteAddr().String()
 		}

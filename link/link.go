@@ -62,6 +62,9 @@ type Conn interface {
 	// write deadline has passed or the link is over; the latter two are errors.
 	Await(mark uint64) error
 
+	// Calm has reads sleep at once where nothing is there, from now on.
+	Calm()
+
 	// CloseWrite ends this direction; the peer reads io.EOF behind what was
 	// written.
 	CloseWrite() error

@@ -194,6 +194,16 @@ func (m *Mesh) Connect(ctx context.Context, rank uint32) error {
 	return a.err
 }
 
+// Forget forgets a rank with which there was a link that is over: for a mesh that
+// outlives very many peers, none of which comes again.
+func (m *Mesh) Forget(rank uint32) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if a := m.pairs[rank]; a != nil && a.handed && len(a.verdicts) == 0 {
+		delete(m.pairs, rank)
+	}
+}
+
 // step feeds the pair an event and carries out its actions, apart from those
 // for the event's own carrier: that one's verdict is returned, nil to go on.
 // mu is held.

@@ -68,7 +68,11 @@ func (w *World) told(n engine.News) {
 	}
 	all.mu.Unlock()
 	for _, a := range each {
-		a.lost(n.Rank)
+		if n.Kind == engine.Outcast {
+			a.outcast()
+		} else {
+			a.lost(n.Rank)
+		}
 	}
 }
 
@@ -126,6 +130,9 @@ func (a *agreement) join(c *Comm) {
 	if a.member != nil {
 		return
 	}
+	if c.world.engine.Outcast() {
+		a.leave(agree.ErrExpelled)
+	}
 	a.parties = c.everyoneOf()
 	a.member = agree.New(a.parties.Rank(c.world.engine.Rank()), a.parties.Size())
 	for _, world := range c.world.engine.Lost() { // who is lost later, told says
@@ -160,11 +167,24 @@ func (a *agreement) receive(n engine.News) {
 	}
 	switch {
 	case errors.Is(err, agree.ErrExpelled):
-		a.expel(fmt.Errorf("rank %d of the world: %w: %w", a.world.engine.Rank(), ErrProcFailed, err))
+		a.leave(err)
 	case err != nil:
 		a.world.engine.Fail(n.Rank, err)
 	}
 	a.do(out)
+}
+
+// outcast is told that others take this process for failed. They go on without it, and
+// what it would agree on with those who have not told it so yet would be something else.
+func (a *agreement) outcast() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.leave(agree.ErrExpelled)
+}
+
+// leave ends all agreements here because this process is no member any more. mu is held.
+func (a *agreement) leave(err error) {
+	a.expel(fmt.Errorf("rank %d of the world: %w: %w", a.world.engine.Rank(), ErrProcFailed, err))
 }
 
 // lost is told that nothing comes from a process any more.
@@ -188,13 +208,19 @@ func (a *agreement) fail(world int) {
 	}
 }
 
-// do carries out what the member wants. mu is held.
+// do carries out what the member wants, as long as it is one. mu is held.
 func (a *agreement) do(out agree.Out) {
+	if a.expelled != nil {
+		return
+	}
 	for _, e := range out.Send {
 		to := a.parties.WorldRank(e.To)
 		if err := a.world.engine.SendNote(to, a.context, e.Message.Append(nil)); err != nil {
 			a.expel(fmt.Errorf("to rank %d of the world: %w", to, err))
 		}
+	}
+	for rank := range a.member.WaitsFor().Ranks() { // nobody else may find out that it has failed
+		a.world.engine.Expect(a.parties.WorldRank(rank))
 	}
 	for _, d := range out.Decided {
 		for rank := range d.Value.Failed.Ranks() { // some may have been told only here

@@ -4,12 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/isthmus-grid/isthmus/collectives"
 )
 
-// The collective calls on bytes, of communicators of either kind. What has no
-// algorithm in package collectives is done here in the simplest way.
+// The collective calls on bytes, of communicators of either kind: those of package
+// collectives, or, of intercommunicators, what intercollective.go makes of them.
 
 func (r *round) barrier(ctx context.Context) error {
 	if r.inter() {
@@ -19,6 +20,9 @@ func (r *round) barrier(ctx context.Context) error {
 }
 
 func (r *round) bcast(ctx context.Context, b []byte, root int) error {
+	if err := r.atRoot(root, nil, nil, false); err != nil {
+		return err
+	}
 	if r.inter() {
 		return r.interBcast(ctx, b, root)
 	}
@@ -26,6 +30,9 @@ func (r *round) bcast(ctx context.Context, b []byte, root int) error {
 }
 
 func (r *round) reduce(ctx context.Context, s, to []byte, op collectives.Op, root int) error {
+	if err := r.atRoot(root, s, to, same(s, to)); err != nil {
+		return err
+	}
 	if r.inter() {
 		return r.interReduce(ctx, s, to, op, root)
 	}
@@ -33,13 +40,15 @@ func (r *round) reduce(ctx context.Context, s, to []byte, op collectives.Op, roo
 }
 
 func (r *round) allreduce(ctx context.Context, s, to []byte, op collectives.Op) error {
+	if err := r.overlap(s, to, same(s, to)); err != nil {
+		return err
+	}
 	if r.inter() {
 		return r.interAllreduce(ctx, s, to, op)
 	}
 	return collectives.Allreduce(ctx, r.call, s, to, op)
 }
 
-// reduceScatter reduces at the first rank, which deals the result out.
 func (r *round) reduceScatter(ctx context.Context, s, to []byte, counts []int, op collectives.Op) error {
 	blocks, total, err := rowOf(counts, r.comm.Size())
 	if err == nil {
@@ -48,23 +57,47 @@ func (r *round) reduceScatter(ctx context.Context, s, to []byte, counts []int, o
 	if err == nil {
 		err = wantBytes("recv", len(to), counts[r.comm.rank])
 	}
+	if err == nil {
+		err = r.overlap(s, to, inside(to, s))
+	}
 	if err != nil {
 		return err
 	}
 	if r.inter() {
 		return r.interReduceScatter(ctx, s, to, counts, blocks, op)
 	}
-	var sum []byte
-	if r.comm.rank == 0 {
-		sum = make([]byte, total)
+	return collectives.ReduceScatter(ctx, r.call, s, to, counts, op)
+}
+
+func (r *round) reduceScatterBlock(ctx context.Context, s, to []byte, op collectives.Op) error {
+	if r.inter() {
+		return r.reduceScatter(ctx, s, to, slices.Repeat([]int{len(to)}, r.comm.Size()), op)
 	}
-	if err := collectives.Reduce(ctx, r.call, s, sum, op, 0); err != nil {
+	err := wantBytes("send", len(s), r.comm.Size()*len(to))
+	if err == nil {
+		err = r.overlap(s, to, inside(to, s))
+	}
+	if err != nil {
 		return err
 	}
-	return deal(ctx, r.call, sum, counts, blocks, to, 0)
+	return collectives.ReduceScatterBlock(ctx, r.call, s, to, op)
+}
+
+// scan is Scan, or Exscan.
+func (r *round) scan(ctx context.Context, s, to []byte, op collectives.Op, scan func(context.Context, collectives.Comm, []byte, []byte, collectives.Op) error) error {
+	if err := r.comm.intra(); err != nil {
+		return err
+	}
+	if err := r.overlap(s, to, same(s, to)); err != nil {
+		return err
+	}
+	return scan(ctx, r.call, s, to, op)
 }
 
 func (r *round) gather(ctx context.Context, s, to []byte, root int) error {
+	if err := r.atRoot(root, s, to, sameBlock(s, to, root*len(s))); err != nil {
+		return err
+	}
 	if r.inter() {
 		return r.interGather(ctx, s, to, root)
 	}
@@ -72,6 +105,9 @@ func (r *round) gather(ctx context.Context, s, to []byte, root int) error {
 }
 
 func (r *round) gatherv(ctx context.Context, s, to []byte, counts, displs []int, root int) error {
+	if err := r.atRoot(root, s, to, r.ownBlock(s, to, displs)); err != nil {
+		return err
+	}
 	if r.inter() {
 		return r.interGatherv(ctx, s, to, counts, displs, root)
 	}
@@ -79,31 +115,35 @@ func (r *round) gatherv(ctx context.Context, s, to []byte, counts, displs []int,
 }
 
 func (r *round) allgather(ctx context.Context, s, to []byte) error {
+	if err := r.overlap(s, to, sameBlock(s, to, r.comm.rank*len(s))); err != nil {
+		return err
+	}
 	if r.inter() {
 		return r.interAllgather(ctx, s, to)
 	}
 	return collectives.Allgather(ctx, r.call, s, to)
 }
 
-// allgatherv gathers at the first rank, which tells all.
 func (r *round) allgatherv(ctx context.Context, s, to []byte, counts, displs []int) error {
 	blocks, err := cut("recv", to, counts, displs, r.comm.peers.Size())
+	if err == nil {
+		err = r.overlap(s, to, r.ownBlock(s, to, displs))
+	}
 	if err != nil {
 		return err
+	}
+	if !r.inter() {
+		if err := wantBytes("send", len(s), counts[r.comm.rank]); err != nil {
+			return err
+		}
+		return collectives.Allgatherv(ctx, r.call, s, to, counts, displs)
 	}
 	row, total, err := rowOf(counts, len(counts))
 	if err != nil {
 		return err
 	}
 	all := make([]byte, total)
-	if r.inter() {
-		err = r.interAllgatherv(ctx, s, all)
-	} else if err = wantBytes("send", len(s), counts[r.comm.rank]); err == nil {
-		if err = collectives.Gatherv(ctx, r.call, s, all, counts, row, 0); err == nil {
-			err = collectives.Bcast(ctx, r.call, all, 0)
-		}
-	}
-	if err != nil {
+	if err := r.interAllgatherv(ctx, s, all); err != nil {
 		return err
 	}
 	for i, b := range blocks {
@@ -112,7 +152,15 @@ func (r *round) allgatherv(ctx context.Context, s, to []byte, counts, displs []i
 	return nil
 }
 
+// ownBlock reports whether b is this rank's block of whole, which has one for each.
+func (r *round) ownBlock(b, whole []byte, displs []int) bool {
+	return len(displs) == r.comm.Size() && sameBlock(b, whole, displs[r.comm.rank])
+}
+
 func (r *round) scatter(ctx context.Context, s, to []byte, root int) error {
+	if err := r.atRoot(root, s, to, sameBlock(to, s, root*len(to))); err != nil {
+		return err
+	}
 	if r.inter() {
 		return r.interScatter(ctx, s, to, root)
 	}
@@ -120,39 +168,24 @@ func (r *round) scatter(ctx context.Context, s, to []byte, root int) error {
 }
 
 func (r *round) scatterv(ctx context.Context, s []byte, counts, displs []int, to []byte, root int) error {
+	if err := r.atRoot(root, s, to, r.ownBlock(to, s, displs)); err != nil {
+		return err
+	}
 	if r.inter() {
 		return r.interScatterv(ctx, s, counts, displs, to, root)
 	}
-	if err := r.comm.checkRoot(root); err != nil {
-		return err
-	}
-	return deal(ctx, r.call, s, counts, displs, to, root)
-}
-
-// deal is scatterv of one group.
-func deal(ctx context.Context, call *collectiveCall, s []byte, counts, displs []int, to []byte, root int) error {
-	if call.Rank() != root {
-		return call.Recv(ctx, root, to)
-	}
-	blocks, err := cut("send", s, counts, displs, call.Size())
-	if err == nil {
-		err = wantBytes("root's recv", len(to), counts[root])
-	}
-	if err != nil {
-		return err
-	}
-	var out []move
-	for i, b := range blocks {
-		if i == root {
-			copy(to, b)
-		} else {
-			out = append(out, move{i, PartOf(b)})
+	if r.comm.rank == root {
+		if _, err := cut("send", s, counts, displs, r.comm.Size()); err != nil {
+			return err
 		}
 	}
-	return call.exchange(ctx, out, nil)
+	return collectives.Scatterv(ctx, r.call, s, counts, displs, to, root)
 }
 
 func (r *round) alltoall(ctx context.Context, s, to []byte) error {
+	if err := r.overlap(s, to, same(s, to)); err != nil {
+		return err
+	}
 	if r.inter() {
 		n := r.comm.peers.Size()
 		return r.alltoallw(ctx, equalParts(s, n), equalParts(to, n))
@@ -162,6 +195,9 @@ func (r *round) alltoall(ctx context.Context, s, to []byte) error {
 
 func (r *round) alltoallv(ctx context.Context, s []byte, scounts, sdispls []int, to []byte, rcounts, rdispls []int) error {
 	if !r.inter() {
+		if err := r.overlap(s, to, same(s, to)); err != nil {
+			return err
+		}
 		return collectives.Alltoallv(ctx, r.call, s, scounts, sdispls, to, rcounts, rdispls)
 	}
 	n := r.comm.peers.Size()
@@ -173,6 +209,9 @@ func (r *round) alltoallv(ctx context.Context, s []byte, scounts, sdispls []int,
 	if err != nil {
 		return err
 	}
+	if err := r.overlap(s, to, false); err != nil {
+		return err
+	}
 	return r.alltoallw(ctx, partsOf(out), partsOf(in))
 }
 
@@ -182,7 +221,13 @@ func (r *round) alltoallw(ctx context.Context, send, recv []Part) error {
 	if len(send) != n || len(recv) != n {
 		return fmt.Errorf("%w: %d parts to send and %d to receive, for %d ranks", ErrCount, len(send), len(recv), n)
 	}
-	return r.direct().exchange(ctx, moves(send), moves(recv))
+	out := moves(send)
+	for i := range out {
+		if p, in := &out[i].part, &recv[i]; p.err == nil && in.err == nil && p.shares(in) {
+			p.message, p.pieces = slices.Clone(p.packed()), false
+		}
+	}
+	return r.direct().exchange(ctx, out, moves(recv))
 }
 
 // move is a Part for, or from, a rank.

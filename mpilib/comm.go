@@ -31,13 +31,17 @@ type Comm struct {
 	session *Session // that it was made from, directly or not; else nil
 	inner   *Comm    // of an intercommunicator's local group; else nil
 	lent    bool     // it is another's inner
-	layout  layout   // nil where there is none
+	slab    atomic.Pointer[slab]
+	layout  layout // nil where there is none
 
 	mu         sync.Mutex // guards the rest; never held while calling the program
 	calls      int32      // collective calls begun; the tag of the next one's messages
 	attributes []attribute
-	busy       int // calls in the background, and partitioned requests
-	parted     int // tags that partitions were given
+	busy       int    // calls in the background, and partitioned requests
+	parted     int    // tags that partitions were given
+	plan       *plan  // of the next collective call; nil: that makes one
+	forced     string // algorithms that hints force
+	spare      *collectiveCall
 }
 
 // newComm returns the intracommunicator of the processes of g, of which this

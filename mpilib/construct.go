@@ -45,21 +45,26 @@ func (c *Comm) IdupWithInfo(ctx context.Context, info *Info) *Pending[*Comm] {
 // startDup does what is to be done at the time of the call, in the order of
 // calls, and returns the rest.
 func (c *Comm) startDup(info *Info) (func(context.Context) (*Comm, error), error) {
-	round, err := c.nextRound()
+	round, err := c.beginRound()
 	if err != nil {
 		return nil, err
 	}
-	t := terms{kind: callDup}
 	set, err := hints(0).with(info)
+	list, _, listErr := forcedBy(info)
 	attributes, copyErr := c.copyAttributes()
-	t.fault = firstOf(err, copyErr)
+	t := terms{kind: callDup, args: [maxArgs]arg{listArg("hint "+HintColl, list)}, fault: firstOf(err, listErr, copyErr)}
 	return func(ctx context.Context) (*Comm, error) {
+		if err := round.call.ready(ctx); err != nil {
+			return nil, err
+		}
 		ids, err := round.settle(ctx, t)
 		if err != nil {
 			return nil, err
 		}
 		made := c.twin(nameOf(c, "dup", ids.comm), ids)
 		made.madeBy(round.call)
+		made.goesOnFrom(round.call)
+		made.Local().force(list)
 		made.attributes, made.layout = attributes, c.layout
 		made.hints.Store(uint32(set))
 		return made, nil
@@ -105,7 +110,7 @@ func (c *Comm) Create(ctx context.Context, g *Group) (*Comm, error) {
 		made, err := c.createBoth(ctx, g)
 		return made, c.called("Create", err)
 	}
-	call, err := c.nextCall()
+	call, err := c.nextCall(ctx)
 	if err != nil {
 		return nil, c.called("Create", err)
 	}
@@ -133,7 +138,9 @@ func (c *Comm) create(ctx context.Context, call *collectiveCall, g *Group) (*Com
 	if g.Rank() == Undefined {
 		return nil, nil
 	}
-	return c.child(nameOf(c, "create", id), g.g, id), nil
+	made := c.child(nameOf(c, "create", id), g.g, id)
+	made.goesOnFrom(call)
+	return made, nil
 }
 
 func (c *Comm) createBoth(ctx context.Context, g *Group) (*Comm, error) {
@@ -211,7 +218,7 @@ func (c *Comm) Split(ctx context.Context, colour, key int) (*Comm, error) {
 		made, err := c.splitBoth(ctx, terms{kind: callSplit, fault: checkColour(colour)}, colour, key, "split")
 		return made, c.called("Split", err)
 	}
-	call, err := c.nextCall()
+	call, err := c.nextCall(ctx)
 	if err != nil {
 		return nil, c.called("Split", err)
 	}
@@ -240,37 +247,50 @@ func (c *Comm) split(ctx context.Context, call *collectiveCall, t terms, colour,
 		return nil, err
 	}
 	// Communicators of one Split share their context: no process is in two.
-	return c.child(fmt.Sprintf("%s colour %d", nameOf(c, how, id), colour), g, id), nil
+	made := c.child(fmt.Sprintf("%s colour %d", nameOf(c, how, id), colour), g, id)
+	made.goesOnFrom(call)
+	return made, nil
 }
 
 // Free ends the use of c by this process: calls on it fail with ErrFreed from
 // then on, and its attributes are deleted, the last one set first (MPI_Comm_free;
 // MPI-4.1, section 7.4.3). Requests under way complete as they would. All
 // ranks free it sometime, without waiting for each other. The world's and Self's
-// communicator cannot be freed.
+// communicator cannot be freed. With the last communicator that Accept or Connect
+// and calls on what they returned have made, the connection to the other job ends,
+// as Disconnect has it, in the background.
 func (c *Comm) Free() error {
+	last, err := c.free()
+	if last {
+		c.world.leaveLater()
+	}
+	return c.called("Free", err)
+}
+
+// free is Free, and reports whether c was the last of a world with another job.
+func (c *Comm) free() (last bool, err error) {
 	if c == c.world.comm || c == c.world.comms.self {
-		return c.called("Free", fmt.Errorf("%w: it lasts as long as the world; call Finalize to leave", ErrArg))
+		return false, fmt.Errorf("%w: it lasts as long as the world; call Finalize to leave", ErrArg)
 	}
 	if c.lent {
-		return c.called("Free", fmt.Errorf("%w: it is freed with its intercommunicator", ErrArg))
+		return false, fmt.Errorf("%w: it is freed with its intercommunicator", ErrArg)
 	}
 	if c.freed.Swap(true) {
-		return c.called("Free", c.usable())
+		return false, c.usable()
 	}
 	if w := c.world.watch; w != nil {
 		w.freed(c)
 	}
 	if c.session != nil {
-		c.session.live.Add(-1)
+		last = c.session.live.Add(-1) == 0 && c.session.joint
 	}
-	err := c.deleteAttributes()
+	err = c.deleteAttributes()
 	if c.inner != nil {
 		err = errors.Join(err, c.inner.deleteAttributes())
 		c.inner.freed.Store(true)
 	}
 	c.occupy(0)
-	return c.called("Free", err)
+	return last, err
 }
 
 // occupy counts n more calls of c in the background. When c is freed and none

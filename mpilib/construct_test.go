@@ -182,7 +182,7 @@ func TestCreateGroup(t *testing.T) {
 	sizes(t, func(t *testing.T, n int) {
 		anyWay(t, n, func(ctx context.Context, c *Comm) error {
 			// A receive that would match anything of the program stays unmatched.
-			bait := Irecv(c, make([]uint64, 100), AnySource, AnyTag)
+			bait := Irecv(c, make([]int, 100), AnySource, AnyTag)
 			type result struct {
 				made *Comm
 				err  error
@@ -402,7 +402,7 @@ func TestSplitTypeMisuse(t *testing.T) {
 // of one whose number is its tag and that is under way.
 func TestCreateGroupBesideCollectives(t *testing.T) {
 	anyWay(t, 2, func(ctx context.Context, c *Comm) error {
-		call, err := c.nextCall()
+		call, err := c.nextCall(ctx)
 		if err != nil {
 			return err
 		}

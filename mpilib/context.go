@@ -59,14 +59,19 @@ type comms struct {
 func (w *World) newContext() (uint32, error) {
 	w.comms.mu.Lock()
 	defer w.comms.mu.Unlock()
-	n := uint64(w.comms.made)*uint64(w.engine.Size()) + uint64(w.engine.Rank())
-	id := firstContext + n*contextsPerComm
+	id := contextOf(w.comms.made, w.engine.Rank(), w.engine.Size())
 	if id > math.MaxUint32-contextsPerComm {
 		return 0, fmt.Errorf("%w: rank %d of the world has led the making of %d; keep communicators instead of making new ones",
 			ErrContexts, w.engine.Rank(), w.comms.made)
 	}
 	w.comms.made++
 	return uint32(id), nil
+}
+
+// contextOf is the context that a rank of a world of size ranks hands out after made
+// others.
+func contextOf(made uint32, rank, size int) uint64 {
+	return firstContext + (uint64(made)*uint64(size)+uint64(rank))*contextsPerComm
 }
 
 // firstComms makes the communicators that every process is born with.

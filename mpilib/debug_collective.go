@@ -22,7 +22,11 @@ type callArgs struct {
 	op    any // its name, for a reduction
 
 	loose bool // this rank moves Parts, whose counts and types say nothing of others'
+	alone bool // the program does not wait for it yet; ranks may differ in nothing else
 }
+
+// detached are those of a call that the program does not wait for yet.
+func (a callArgs) detached() callArgs { a.alone = true; return a }
 
 // rooted are those of a call with a root.
 func rooted[T Elem](root, count int) callArgs {
@@ -60,9 +64,15 @@ type calling struct {
 	comm    *Comm
 	key     callKey
 	call    callsite
-	span    span          // in the timeline
-	verdict chan struct{} // closed when there is one
-	err     error         // then
+	span    span // in the timeline
+	alone   bool // it goes on by itself: that its messages wait for others is not the program's waiting
+	verdict *judgement
+}
+
+// judgement is whether all ranks are in the same call.
+type judgement struct {
+	told chan struct{} // closed when there is one
+	err  error         // then
 }
 
 // callKey says which call.
@@ -107,12 +117,13 @@ func (c *checks) init() {
 // entered is told that this rank begins a collective call.
 func (w *watcher) entered(c *Comm, number int32, args []callArgs) *calling {
 	w.acts.Add(1)
-	call := &calling{w: w, comm: c, key: callKey{c.context, number}, call: here(), verdict: make(chan struct{})}
+	call := &calling{w: w, comm: c, key: callKey{c.context, number}, call: here(), verdict: &judgement{told: make(chan struct{})}}
+	call.alone = len(args) > 0 && args[0].alone
 	if w.timeline != nil {
 		w.timeline.entered(call)
 	}
 	if !w.sees(debugCollectives) || c.Size() == 1 {
-		close(call.verdict)
+		close(call.verdict.told)
 		return call
 	}
 	w.mu.Lock()
@@ -128,6 +139,17 @@ func (w *watcher) entered(c *Comm, number int32, args []callArgs) *calling {
 		w.decided(ruling{Key: call.key}) // nobody compares any more
 	}
 	return call
+}
+
+// enteredAgain is told that this rank starts a call again that it made before, and that
+// the ranks have compared.
+func (w *watcher) enteredAgain(first *calling) *calling {
+	w.acts.Add(1)
+	again := &calling{w: w, comm: first.comm, key: first.key, call: here(), alone: true, verdict: first.verdict}
+	if w.timeline != nil {
+		w.timeline.entered(again)
+	}
+	return again
 }
 
 // describeArgs returns "(root 0, 4 float64, sum)".
@@ -248,9 +270,9 @@ func (w *watcher) decided(v ruling) {
 		return
 	}
 	if v.Fault != "" {
-		call.err = fmt.Errorf("%w: %s", ErrMismatch, v.Fault)
+		call.verdict.err = fmt.Errorf("%w: %s", ErrMismatch, v.Fault)
 	}
-	close(call.verdict)
+	close(call.verdict.told)
 }
 
 // recheck gives up on verdicts from ranks that are there no more.
@@ -276,16 +298,18 @@ func (w *watcher) recheck() {
 // agreed waits for the verdict.
 func (c *calling) agreed(ctx context.Context) error {
 	select {
-	case <-c.verdict:
-		return c.err
+	case <-c.verdict.told:
+		return c.verdict.err
 	default:
 	}
-	x := &waiting{call: c.call, coll: c, since: time.Now()}
-	c.w.begin(x)
-	defer c.w.finish(x)
+	if !c.alone {
+		x := &waiting{call: c.call, coll: c, since: time.Now()}
+		c.w.begin(x)
+		defer c.w.finish(x)
+	}
 	select {
-	case <-c.verdict:
-		return c.err
+	case <-c.verdict.told:
+		return c.verdict.err
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}

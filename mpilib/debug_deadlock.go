@@ -131,6 +131,9 @@ func (x *waiting) describe(now time.Time) waitfor.Wait {
 		c := x.coll.comm
 		out.Collective, out.Context, out.Call = true, x.coll.key.Context, x.coll.key.Call
 		out.Text = fmt.Sprintf("%s on %s, until all ranks call it", x.call.name, c.Name())
+		if x.coll.alone {
+			out.Text = fmt.Sprintf("%s of %s, until all ranks call it", x.call.name, x.what()) + x.coll.call.at()
+		}
 		out.Peers = slices.Collect(c.group.WorldRanks())
 	case x.probe != nil:
 		out.Text = x.call.name + ": " + x.what()
@@ -141,7 +144,7 @@ func (x *waiting) describe(now time.Time) waitfor.Wait {
 			out.Text += started
 		}
 		for _, r := range x.requests {
-			out.Peers = append(out.Peers, r.what.peers()...)
+			out.Peers = append(out.Peers, r.what().peers()...)
 		}
 	}
 	return out
@@ -149,6 +152,10 @@ func (x *waiting) describe(now time.Time) waitfor.Wait {
 
 // peers returns the world ranks any of which can do what the transfer waits for.
 func (t transfer) peers() []int {
+	if t.call != "" {
+		self := t.comm.world.engine.Rank()
+		return slices.DeleteFunc(slices.Collect(t.comm.everyoneOf().WorldRanks()), func(r int) bool { return r == self })
+	}
 	if t.peer != AnySource {
 		return []int{t.comm.global(t.peer)}
 	}

@@ -62,16 +62,16 @@ func (l *leaks) started(w *watcher, r *Request) {
 	} else {
 		l.more++
 	}
-	if !r.what.send {
+	if !r.what().send {
 		return
 	}
-	at := sentTo{r.what.comm.context, r.what.comm.global(r.what.peer), r.what.tag}
+	at := sentTo{r.what().comm.context, r.what().comm.global(r.what().peer), r.what().tag}
 	s := l.sent[at]
 	if s == nil {
 		if len(l.sent) >= mostSent {
 			return
 		}
-		s = &sentFrom{what: r.what}
+		s = &sentFrom{what: r.what()}
 		l.sent[at] = s
 	}
 	s.lines[s.n%lastSent] = r.seen.call.line
@@ -243,7 +243,7 @@ func (w *watcher) leakedRequests() []string {
 		if !r.core.Done() {
 			state = "not complete"
 		}
-		count[fmt.Sprintf("a request that was never waited for, %s: %v%s", state, r.what, r.seen.call.at())]++
+		count[fmt.Sprintf("a request that was never waited for, %s: %v%s", state, r.what(), r.seen.call.at())]++
 	}
 	lines := repeated(count)
 	if w.leaks.more > 0 {

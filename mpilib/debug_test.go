@@ -76,7 +76,7 @@ func TestDebugWords(t *testing.T) {
 // cleans up hears nothing.
 func TestDebugLeaks(t *testing.T) {
 	out := listenFor("")
-	var request, unfinished, dup, idup, message string
+	var request, unfinished, dup, idup, message, barrier string
 	TestWorld(t, 2, func(ctx context.Context, c *Comm) error {
 		if c.Rank() == 0 {
 			request = lineHere(1)
@@ -102,6 +102,12 @@ func TestDebugLeaks(t *testing.T) {
 		if _, err := c.Idup(ctx).Wait(ctx); err != nil {
 			return err
 		}
+		if c.Rank() == 0 {
+			barrier = lineHere(1)
+			Ibarrier(c)
+		} else if _, err := Ibarrier(c).Wait(ctx); err != nil {
+			return err
+		}
 		freed, err := c.Dup(ctx)
 		if err != nil {
 			return err
@@ -109,8 +115,9 @@ func TestDebugLeaks(t *testing.T) {
 		return freed.Free()
 	}, WithDebug(out), hasty)
 	for _, want := range []string{
-		"rank 0 leaves behind\n  a request that was never waited for, complete: send to rank 1 of world, tag 4 at " + request + "\n",
+		"  a request that was never waited for, complete: send to rank 1 of world, tag 4 at " + request + "\n",
 		"rank 1 leaves behind\n  a request that was never waited for, not complete: receive from rank 0 of world, tag 6 at " + unfinished + "\n",
+		"  a request that was never waited for, complete: Ibarrier on world at " + barrier + "\n",
 		"a communicator that was never freed: world dup 3, made by Dup at " + dup + "\n",
 		"a communicator that was never freed: world dup 4, made by Idup at " + idup + "\n",
 		"3 messages that were never received, 12 bytes: send to rank 1 of world, tag 5 at " + message + "\n",
@@ -119,8 +126,8 @@ func TestDebugLeaks(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, out)
 		}
 	}
-	if n := strings.Count(out.String(), "\n"); n != 2+2+4+1 {
-		t.Errorf("%d lines, want 9:\n%s", n, out)
+	if n := strings.Count(out.String(), "\n"); n != 2+3+4+1 {
+		t.Errorf("%d lines, want 10:\n%s", n, out)
 	}
 }
 
@@ -196,6 +203,20 @@ func TestDebugMismatchedCollectives(t *testing.T) {
 					return Allgather(ctx, c, make([]int64, 1), make([]int64, 3))
 				},
 			}, [2]string{"Allgather(1 float64) at ", "rank 1: Allgather(1 int64) at "}},
+		"nonblocking": {
+			[2]func(context.Context, *Comm) error{
+				func(ctx context.Context, c *Comm) error { return second(Ibcast(c, make([]int64, 3), 0).Wait(ctx)) },
+				func(ctx context.Context, c *Comm) error { return Bcast(ctx, c, make([]int64, 3), 0) },
+			}, [2]string{"ranks 0 2: Ibcast(root 0, 3 int64) at ", "rank 1: Bcast(root 0, 3 int64) at "}},
+		"persistent": {
+			[2]func(context.Context, *Comm) error{
+				func(ctx context.Context, c *Comm) error {
+					return second(started(BcastInit(c, make([]int64, 3), 0)).Wait(ctx))
+				},
+				func(ctx context.Context, c *Comm) error {
+					return second(started(BcastInit(c, make([]int64, 4), 0)).Wait(ctx))
+				},
+			}, [2]string{"ranks 0 2: BcastInit(root 0, 3 int64) at ", "rank 1: BcastInit(root 0, 4 int64) at "}},
 		"making a communicator": {
 			[2]func(context.Context, *Comm) error{
 				func(ctx context.Context, c *Comm) error { _, err := c.Dup(ctx); return err },
@@ -257,6 +278,23 @@ func TestDebugDeadlock(t *testing.T) {
 			return Barrier(ctx, c)
 		}, []string{`rank 0 waits for rank 2 waits for rank 0`, `rank 0: Barrier on world, until all ranks call it at `,
 			`rank 2: Waitany: receive from rank 0 of world, tag 9 \(mpilib/debug_test.go:\d+\) at mpilib/debug_test.go:\d+`}},
+		"a nonblocking collective that one does not come to": {3, func(ctx context.Context, c *Comm) error {
+			if c.Rank() == 2 {
+				_, err := Recv(ctx, c, make([]int, 1), 0, 9)
+				return err
+			}
+			_, err := Ibarrier(c).Wait(ctx)
+			return err
+		}, []string{`rank 0 waits for rank 2 waits for rank 0`,
+			`rank 0: Wait of Ibarrier on world, until all ranks call it at mpilib/debug_test.go:\d+ at mpilib/debug_test.go:\d+`}},
+		"any of several, and one a nonblocking collective": {2, func(ctx context.Context, c *Comm) error {
+			if c.Rank() == 1 {
+				_, err := Recv(ctx, c, make([]int, 1), 0, 9)
+				return err
+			}
+			_, _, err := Waitany(ctx, Ibarrier(c), Irecv(c, make([]int, 1), 1, 8))
+			return err
+		}, []string{`rank 0 waits for rank 1 waits for rank 0`, `rank 0: Waitany: Ibarrier on world, or any of 1 more`}},
 		"one in Finalize": {2, func(ctx context.Context, c *Comm) error {
 			if c.Rank() == 0 {
 				return nil
@@ -372,11 +410,12 @@ func TestDebugNoDeadlock(t *testing.T) {
 	out := listenFor("")
 	TestWorld(t, 2, func(ctx context.Context, c *Comm) error {
 		if c.Rank() == 1 {
+			waits := Ibarrier(c)                // as its messages do, but not the program
 			time.Sleep(2500 * time.Millisecond) // computes
-			return Send(ctx, c, []int{1}, 0, 3)
+			return errors.Join(Send(ctx, c, []int{1}, 0, 3), second(waits.Wait(ctx)))
 		}
 		_, err := Recv(ctx, c, make([]int, 1), 1, 3)
-		return err
+		return errors.Join(err, second(Ibarrier(c).Wait(ctx)))
 	}, WithDebug(out), hasty)
 	if out.String() != "" {
 		t.Errorf("%s", out)

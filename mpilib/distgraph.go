@@ -16,7 +16,7 @@ import (
 // c: reorder is permitted and not used. A collective call; the slices stay the
 // caller's.
 func (c *Comm) DistGraphCreateAdjacent(ctx context.Context, sources, sourceWeights, dests, destWeights []int, reorder bool) (*Comm, error) {
-	call, err := c.nextCall()
+	call, err := c.nextCall(ctx)
 	if err != nil {
 		return nil, c.called("DistGraphCreateAdjacent", err)
 	}
@@ -32,7 +32,7 @@ func (c *Comm) DistGraphCreateAdjacent(ctx context.Context, sources, sourceWeigh
 // (MPI_Dist_graph_create; MPI-4.1, section 8.5.4). Neighbours come in the order
 // of the ranks that named them, and of one rank in the order it named them.
 func (c *Comm) DistGraphCreate(ctx context.Context, sources, degrees, dests, weights []int, reorder bool) (*Comm, error) {
-	call, err := c.nextCall()
+	call, err := c.nextCall(ctx)
 	if err != nil {
 		return nil, c.called("DistGraphCreate", err)
 	}
@@ -63,6 +63,7 @@ func (c *Comm) layPart(ctx context.Context, call *collectiveCall, t terms, part 
 	}
 	made := c.child(nameOf(c, shortNames[t.kind], id), c.group, id)
 	made.layout = g
+	made.goesOnFrom(call)
 	return made, nil
 }
 
@@ -97,11 +98,11 @@ func shareEdges(ctx context.Context, call *collectiveCall, mine []topology.Edge)
 		total += n
 	}
 	in := make([]topology.Edge, total)
-	s, r, size, err := views(out, in)
+	s, r, _, err = views(out, in)
 	if err != nil {
 		return nil, err
 	}
-	return in, collectives.Alltoallv(ctx, call, s, times(scounts, size), times(sdispls, size), r, times(rcounts, size), times(rdispls, size))
+	return in, collectives.Alltoallv(ctx, call, s, times[topology.Edge](scounts), times[topology.Edge](sdispls), r, times[topology.Edge](rcounts), times[topology.Edge](rdispls))
 }
 
 // DistGraphNeighbors returns whom the caller receives from and sends to in a

@@ -51,11 +51,22 @@
 // waits. Different goroutines may make communicators from different ones at the
 // same time.
 //
+// Accept and Connect join two jobs that were started apart, at a port of OpenPort, whose
+// text travels as the program likes, or by a name (PublishName, LookupName). What
+// they return belongs to a world of its own, of both sides' processes.
+//
 // Comm.Topology says where the ranks run and which way their messages go.
 //
 // Collective calls of an intercommunicator move data from each group to the other
 // (MPI-4.1, section 6.2.3); the root of one gives Root, the others of its group
 // ProcNull.
+//
+// # Collective calls
+//
+// Each waits (Bcast), goes on by itself as a Request (Ibcast), or is prepared as a
+// Persistent (BcastInit). Package collectives carries them out; by which algorithm depends
+// on where the ranks are and what links have measured, on which they agree. EnvColl and
+// HintColl force algorithms, and EnvCollExplain has choices told.
 //
 // # Datatypes
 //

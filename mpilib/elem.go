@@ -13,12 +13,15 @@ import (
 // first used (ErrType). A struct's padding travels too.
 type Elem interface{ any }
 
-// elemSizes caches the verdict on every type seen: its size, or an error.
+// elemSizes caches the verdict on every type seen but numbers: its size, or an error.
 var elemSizes sync.Map // reflect.Type -> int or error
 
 // elemSize returns the size of a T in bytes, at least 1.
 func elemSize[T Elem]() (int, error) {
 	t := reflect.TypeFor[T]()
+	if k := t.Kind(); reflect.Bool <= k && k <= reflect.Complex128 && k != reflect.Uintptr {
+		return int(unsafe.Sizeof(*new(T))), nil
+	}
 	v, ok := elemSizes.Load(t)
 	if !ok {
 		v = judge(t)

@@ -59,10 +59,13 @@ func placeFrom(lookup func(string) (string, bool)) (place, error) {
 	if p.helper != "" && p.dir != "" {
 		return place{}, fmt.Errorf("mpilib: %w: both %s (%s) and %s (%s) are set; unset one", ErrEnv, EnvHelper, p.helper, EnvDir, p.dir)
 	}
+	text, ok := lookup(EnvJobKey)
 	if p.size == 1 {
+		if key, err := jobkey.Parse(text); ok && err == nil {
+			p.key = key // for names that it publishes
+		}
 		return p, nil
 	}
-	text, ok := lookup(EnvJobKey)
 	if !ok || p.helper == "" && p.dir == "" {
 		return place{}, fmt.Errorf("mpilib: %w: %s numbers this process %d of %d, but to reach the others it needs %s and %s or %s; "+
 			"start it with `isthmus run`, or export them to every rank (`isthmus job new` makes a key)",

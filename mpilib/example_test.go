@@ -203,6 +203,31 @@ func ExampleComm_Topology() {
 	// ranks 1 and 2 share the grid
 }
 
+// Groups that were given names at the start, as by
+// isthmus run -n 4 --groups master:1,workers:3.
+func ExampleComm_SplitType_groups() {
+	mpilib.TestWorld(example{}, 4, func(ctx context.Context, comm *mpilib.Comm) error {
+		mine, err := comm.SplitType(ctx, mpilib.SplitGroup, 0, nil)
+		if err != nil {
+			return err
+		}
+		defer mine.Free()
+		t, err := comm.Topology(ctx)
+		if err != nil || comm.Rank() != 2 {
+			return err
+		}
+		for _, g := range t.Groups {
+			fmt.Printf("%s: %d from rank %d on\n", g.Name, g.Count, g.First)
+		}
+		fmt.Printf("rank 2 is one of the %s, and rank %d of %d there\n", t.Ranks[2].Group, mine.Rank(), mine.Size())
+		return nil
+	}, mpilib.WithGroups("master:1,workers:3"))
+	// Output:
+	// master: 1 from rank 0 on
+	// workers: 3 from rank 1 on
+	// rank 2 is one of the workers, and rank 1 of 3 there
+}
+
 // The same exchange again and again: its arguments are given once.
 func ExampleSendInit() {
 	mpilib.TestWorld(example{}, 2, func(ctx context.Context, comm *mpilib.Comm) error {

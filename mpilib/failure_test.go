@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/isthmus-grid/isthmus/mpilib/internal/agree"
 )
@@ -87,6 +88,9 @@ func TestEveryCallFails(t *testing.T) {
 			"Dup":            second(c.Dup(ctx)),
 			"Split":          second(c.Split(ctx, 0, 0)),
 			"Idup":           second(c.Idup(ctx).Wait(ctx)),
+			"Ibarrier":       second(Ibarrier(c).Wait(ctx)),
+			"Iallreduce":     second(Iallreduce(c, buf, make([]int, len(buf)), Sum[int]).Wait(ctx)),
+			"BarrierInit":    second(started(BarrierInit(c)).Wait(ctx)),
 			"Isend":          second(Isend(c, buf, dead, 1).Wait(ctx)),
 			"Mprobe of dead": second(c.Mprobe(ctx, dead, 0)),
 		} {
@@ -100,6 +104,11 @@ func TestEveryCallFails(t *testing.T) {
 		}
 		return errors.Join(faults...)
 	})
+}
+
+func started(p *Persistent) *Persistent {
+	p.Start() // its error is told by Wait
+	return p
 }
 
 // A rank that waits for one that waits for a dead one gets an error, too: the
@@ -230,11 +239,12 @@ func TestRevoke(t *testing.T) {
 		if err != nil {
 			return err
 		}
+		prepared := BarrierInit(d)
 		waits := map[int]func() error{
 			1: func() error { return second(Recv(ctx, d, []int{0}, 2, 0)) },
 			2: func() error { return Send(ctx, d, make([]byte, 1<<20), 3, 0) },
 			3: func() error { return second(d.Probe(ctx, AnySource, 9)) },
-			4: func() error { return Barrier(ctx, d) },
+			4: func() error { return second(Ibarrier(d).Wait(ctx)) },
 		}
 		if c.Rank() == 0 {
 			for r := 1; r < 5; r++ {
@@ -259,6 +269,7 @@ func TestRevoke(t *testing.T) {
 		buf := []int{0}
 		for name, err := range map[string]error{
 			"Send": Send(ctx, d, buf, 1, 0), "Recv": second(Recv(ctx, d, buf, 1, 0)), "Barrier": Barrier(ctx, d),
+			"Ibarrier": second(Ibarrier(d).Wait(ctx)), "persistent Barrier": second(started(prepared).Wait(ctx)), "BarrierInit": second(started(BarrierInit(d)).Wait(ctx)),
 			"Dup": second(d.Dup(ctx)), "Probe": second(d.Probe(ctx, 1, 0)), "Recv any": second(Recv(ctx, d, buf, AnySource, 0)),
 			"CreateGroup": second(d.CreateGroup(ctx, d.Group(), 0)), "send to self": Send(ctx, d, buf, d.Rank(), 0),
 		} {
@@ -387,6 +398,32 @@ func TestShrinkIntercomm(t *testing.T) {
 	})
 }
 
+// What the helper says of dead nodes counts as if links had ended, also for ranks
+// without a link.
+func TestHelperTellsOfTheDead(t *testing.T) {
+	told := make(chan struct{})
+	var telling sync.WaitGroup
+	telling.Add(3)
+	go func() {
+		telling.Wait()
+		close(told)
+	}()
+	TestWorld(t, 4, func(ctx context.Context, c *Comm) error {
+		if c.Rank() == 3 {
+			<-told // it may not leave before
+			return nil
+		}
+		defer telling.Done()
+		c.world.dead([]uint32{3, uint32(c.Rank()), 99}, "node siteb/b1 is silent")
+		_, err := Recv(ctx, c, []int{0}, 3, 0)
+		var failed *ProcFailedError
+		if !errors.As(err, &failed) || !slices.Equal(failed.Ranks, []int{3}) {
+			return fmt.Errorf("got %v", err)
+		}
+		return expect(err, ErrProcFailed, "node siteb/b1 is silent")
+	})
+}
+
 // Who is taken for failed though it lives is left by all, and learns of it
 // without taking the others' word for their own failure to third ones.
 func TestOutcast(t *testing.T) {
@@ -413,6 +450,9 @@ func TestOutcast(t *testing.T) {
 					return err
 				}
 			}
+			if s, err := c.Shrink(ctx); !errors.Is(err, agree.ErrExpelled) || !errors.Is(err, ErrProcFailed) {
+				return fmt.Errorf("an outcast shrinks to %v, %w", s, err)
+			}
 			return nil
 		}
 		if err := knows(ctx, c, 3); err != nil {
@@ -424,6 +464,30 @@ func TestOutcast(t *testing.T) {
 		}
 		return Barrier(ctx, s)
 	})
+}
+
+// An agreement does without processes with which nobody has a link, or will have, also where
+// one of them is to lead it.
+func TestAgreeWithoutTheAbsent(t *testing.T) {
+	for _, absent := range [][]int{{0, 1}, {1}, {1, 3}} {
+		t.Run(fmt.Sprint(absent), func(t *testing.T) {
+			t.Parallel()
+			TestWorld(t, 4, func(ctx context.Context, c *Comm) error {
+				if slices.Contains(absent, c.Rank()) {
+					return nil // it leaves at once
+				}
+				flags, err := c.Agree(ctx, 1)
+				if flags != 1 || !errors.Is(err, ErrProcFailed) {
+					return fmt.Errorf("%d, %w", flags, err)
+				}
+				s, err := c.Shrink(ctx)
+				if err != nil || s.Size() != 4-len(absent) {
+					return fmt.Errorf("%v, %w", s, err)
+				}
+				return Barrier(ctx, s)
+			}, WithConnectTimeout(3*time.Second))
+		})
+	}
 }
 
 // A process that says of an agreement what none does is left.

@@ -39,6 +39,10 @@ type Topology struct {
 	Comm  string      `json:"comm"`  // the communicator's name
 	Ranks []RankPlace `json:"ranks"` // by rank
 
+	// Groups has the groups of the job, as JobGroups has them: not only those that
+	// ranks of the communicator are in.
+	Groups []JobGroup `json:"groups,omitempty"`
+
 	// Paths has those that are known, by From and To: this rank's, or, from
 	// GatherTopology and AllgatherTopology, everybody's. Between ranks that it does not
 	// list there is no link so far, and so nothing is known.
@@ -53,7 +57,8 @@ type RankPlace struct {
 	World   int    `json:"world"` // its rank in the world
 	Site    string `json:"site"`  // empty where no helper says: then all ranks run on one node
 	Node    string `json:"node"`
-	Depth   int    `json:"depth"` // how many levels it has colours for
+	Group   string `json:"group,omitempty"` // the group of the job that it is in; empty if the job has none
+	Depth   int    `json:"depth"`           // how many levels it has colours for
 	Colours []int  `json:"colours"`
 }
 
@@ -152,7 +157,7 @@ func (c *Comm) Paths() []Path {
 }
 
 func (c *Comm) topology(ctx context.Context) (*Topology, *collectiveCall, error) {
-	call, err := c.nextCall()
+	call, err := c.nextCall(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -160,9 +165,10 @@ func (c *Comm) topology(ctx context.Context) (*Topology, *collectiveCall, error)
 	if err != nil {
 		return nil, nil, err
 	}
-	t := &Topology{Comm: c.Name(), Ranks: placed(places), Paths: c.Paths()}
+	t := &Topology{Comm: c.Name(), Ranks: placed(places), Groups: c.world.JobGroups(), Paths: c.Paths()}
 	for r := range t.Ranks {
 		t.Ranks[r].World = c.WorldRank(r)
+		t.Ranks[r].Group = c.world.jobGroup(t.Ranks[r].World)
 	}
 	return t, call, nil
 }

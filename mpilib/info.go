@@ -123,7 +123,8 @@ const (
 // call it with the same assertions. Keys that are not known and keys that info
 // does not have change nothing. A receive from AnySource, or of AnyTag, on a
 // communicator that was promised to have none is an error, ErrAsserted; the
-// other assertions are kept and change nothing.
+// other assertions are kept and change nothing. HintColl holds for the collective calls
+// from here on, on all ranks between the same two.
 func (c *Comm) SetInfo(info *Info) error {
 	if err := c.usable(); err != nil {
 		return c.called("SetInfo", err)
@@ -132,7 +133,14 @@ func (c *Comm) SetInfo(info *Info) error {
 	if err != nil {
 		return c.called("SetInfo", err)
 	}
+	list, given, err := forcedBy(info)
+	if err != nil {
+		return c.called("SetInfo", err)
+	}
 	c.hints.Store(uint32(set))
+	if given {
+		c.Local().force(list)
+	}
 	return nil
 }
 
@@ -157,6 +165,12 @@ func (c *Comm) GetInfo() *Info {
 	info := new(Info)
 	for bit, key := range knownHints {
 		info.pairs = append(info.pairs, pair{key, fmt.Sprint(c.hints.Load()&(1<<bit) != 0)})
+	}
+	of := c.Local()
+	of.mu.Lock()
+	defer of.mu.Unlock()
+	if of.forced != "" {
+		info.pairs = append(info.pairs, pair{HintColl, of.forced})
 	}
 	return info
 }

@@ -70,7 +70,7 @@ func (c *Comm) Local() *Comm {
 // one peer apart, and collides with no message of the program
 // (MPI_Intercomm_create; MPI-4.1, section 7.6.2). A collective call of both.
 func IntercommCreate(ctx context.Context, local *Comm, localLeader int, peer *Comm, remoteLeader, tag int) (*Comm, error) {
-	call, err := local.nextCall()
+	call, err := local.nextCall(ctx)
 	if err != nil {
 		return nil, local.called("IntercommCreate", err)
 	}
@@ -87,7 +87,7 @@ func (c *Comm) join(ctx context.Context, call *collectiveCall, leader int, peer 
 	}
 	canSpeak := t.fault == nil
 	if leader == c.rank && canSpeak {
-		t.fault = peer.checkLeader(remoteLeader)
+		t.fault = peer.checkLeader(c.world, remoteLeader)
 		canSpeak = t.fault == nil
 	}
 	t.word = uint64(leader)
@@ -120,14 +120,18 @@ func (c *Comm) join(ctx context.Context, call *collectiveCall, leader int, peer 
 	if both := group.Intersection(c.group, theirs); both.Size() > 0 {
 		return nil, fmt.Errorf("%w: rank %d of the world is in both groups; an intercommunicator's share nobody", ErrArg, both.WorldRank(0))
 	}
-	return c.newInter(nameOf(c, "intercomm", s.Comm), c.group, theirs, contexts{comm: s.Comm, inner: inner}), nil
+	made := c.newInter(nameOf(c, "intercomm", s.Comm), c.group, theirs, contexts{comm: s.Comm, inner: inner})
+	made.goesOnFrom(call)
+	return made, nil
 }
 
-// checkLeader says why rank r of c, a peer communicator, is no remote leader.
-func (c *Comm) checkLeader(r int) error {
+// checkLeader says why rank r of c, a peer communicator, is no remote leader in w.
+func (c *Comm) checkLeader(w *World, r int) error {
 	switch {
 	case c == nil:
 		return fmt.Errorf("%w: the leader must give a peer communicator", ErrArg)
+	case c.world != w:
+		return fmt.Errorf("%w: the peer communicator %s is of another world, one of two jobs or of one; Merge and Split make further ones of it", ErrArg, c.Name())
 	case c.usable() != nil:
 		return fmt.Errorf("the peer communicator %s: %w", c.Name(), c.usable())
 	case r < 0 || r >= c.peers.Size():
@@ -151,7 +155,7 @@ func (c *Comm) merge(ctx context.Context, high bool) (*Comm, error) {
 	if !c.isInter() {
 		return nil, fmt.Errorf("%w: %s has one group already", ErrIntracomm, c.Name())
 	}
-	round, err := c.nextRound()
+	round, err := c.nextRound(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -177,7 +181,7 @@ func (c *Comm) merge(ctx context.Context, high bool) (*Comm, error) {
 // splitBoth is Split of an intercommunicator: processes of one colour on both
 // sides are joined; colours of one side only give nil (MPI-4.1, section 7.4.2).
 func (c *Comm) splitBoth(ctx context.Context, t terms, colour, key int, how string) (*Comm, error) {
-	round, err := c.nextRound()
+	round, err := c.nextRound(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -208,7 +212,9 @@ func (c *Comm) splitBoth(ctx context.Context, t terms, colour, key int, how stri
 	if err != nil || other.Size() == 0 {
 		return nil, err
 	}
-	return c.newInter(fmt.Sprintf("%s colour %d", nameOf(c, how, ids.comm), colour), mine, other, ids), nil
+	made := c.newInter(fmt.Sprintf("%s colour %d", nameOf(c, how, ids.comm), colour), mine, other, ids)
+	made.goesOnFrom(round.call)
+	return made, nil
 }
 
 // contexts are those of a communicator to be.
@@ -224,17 +230,34 @@ type round struct {
 	tag  int // of the two leaders' messages
 }
 
-// nextRound is nextCall for communicators of both kinds. The ranks of a group need not
-// give an intercommunicator's calls the same arguments.
-func (c *Comm) nextRound(args ...callArgs) (*round, error) {
+// nextRound is nextCall for communicators of both kinds.
+func (c *Comm) nextRound(ctx context.Context) (*round, error) {
+	r, err := c.beginRound()
+	if err == nil {
+		err = r.call.ready(ctx)
+	}
+	return r, err
+}
+
+// beginRound is beginCall for communicators of both kinds. The ranks of a group need not
+// give an intercommunicator's calls the same arguments, so that those are not compared.
+func (c *Comm) beginRound(args ...callArgs) (*round, error) {
 	if !c.isInter() {
-		call, err := c.nextCall(args...)
-		return &round{comm: c, call: call}, err
+		call, err := c.beginCall(args...)
+		if err != nil {
+			return nil, err
+		}
+		call.round = round{comm: c, call: call}
+		return &call.round, nil
 	}
 	if err := c.usable(); err != nil {
 		return nil, err
 	}
-	call, err := c.inner.nextCall()
+	var same []callArgs
+	for _, a := range args {
+		same = append(same, callArgs{alone: a.alone})
+	}
+	call, err := c.inner.beginCall(same...)
 	if err != nil {
 		return nil, err
 	}
@@ -248,7 +271,7 @@ func (c *Comm) nextRound(args ...callArgs) (*round, error) {
 
 // line leads to the other side; both leaders have rank 0.
 func (r *round) line() *collectiveCall {
-	return &collectiveCall{comm: r.comm, context: r.comm.context + collectiveContext, tag: r.tag}
+	return &collectiveCall{comm: r.comm, context: r.comm.context + collectiveContext, tag: r.tag, seen: r.call.seen}
 }
 
 // settle is settle for all of a communicator, whatever its kind.

@@ -138,7 +138,7 @@ func (r *round) interReduceScatter(ctx context.Context, s, to []byte, counts, di
 			return err
 		}
 	}
-	return deal(ctx, r.call, theirs, counts, displs, to, 0)
+	return collectives.Scatterv(ctx, r.call, theirs, counts, displs, to, 0)
 }
 
 func (r *round) interGather(ctx context.Context, s, to []byte, root int) error {

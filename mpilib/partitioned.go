@@ -113,12 +113,12 @@ func (c *Comm) tagsOf(n int) (int, error) {
 
 // transfer starts the transfer of b as the message with an inner tag.
 func (p *partitions) transfer(tag int, b []byte) *Request {
-	c, r := p.comm(), &Request{what: p.what}
+	c, r := p.comm(), newRequest(p.what)
 	context, peer := c.context+partitionContext, c.global(p.what.peer)
 	if p.what.send {
-		c.world.engine.Isend(&r.core, p.what.parties(), context, peer, tag, b, engine.Standard, false)
+		c.world.engine.StartSend(&r.core, p.what.parties(), context, peer, tag, b, engine.Standard, false)
 	} else {
-		c.world.engine.Irecv(&r.core, p.what.parties(), context, peer, tag, b)
+		c.world.engine.StartRecv(&r.core, p.what.parties(), context, peer, tag, b)
 	}
 	return r
 }

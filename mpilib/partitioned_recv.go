@@ -58,8 +58,8 @@ func (c *Comm) precvInit(p Part, n, src, tag int) (*PartitionedRecv, error) {
 		if err != nil {
 			return nil, err
 		}
-		r.offered = &Request{what: what}
-		c.world.engine.Irecv(&r.offered.core, what.parties(), c.context+offerContext, c.global(src), tag, b)
+		r.offered = newRequest(what)
+		c.world.engine.StartRecv(&r.offered.core, what.parties(), c.context+offerContext, c.global(src), tag, b)
 	}
 	c.occupy(1)
 	return r, nil

@@ -74,9 +74,9 @@ func (s *PartitionedSend) offer() (err error) {
 	if err != nil {
 		return err
 	}
-	r := &Request{what: s.what}
+	r := newRequest(s.what)
 	c := s.comm()
-	c.world.engine.Isend(&r.core, s.what.parties(), c.context+offerContext, c.global(s.what.peer), s.what.tag, b, engine.Buffered, false)
+	c.world.engine.StartSend(&r.core, s.what.parties(), c.context+offerContext, c.global(s.what.peer), s.what.tag, b, engine.Buffered, false)
 	return nil // what fails will fail for the partitions, too
 }
 

@@ -100,7 +100,7 @@ func (c *Comm) Irecv(p Part, src, tag int) *Request {
 	}
 	into := c.arrivalAt(p)
 	r := c.irecv(what, c.context, into.buf)
-	r.into = into
+	r.own().into = into
 	return r
 }
 
@@ -117,11 +117,12 @@ func (m Message) Irecv(p Part) *Request {
 	if m.Status.Source == ProcNull {
 		return nullRequest(what)
 	}
-	r := &Request{what: what, into: c.arrivalAt(p)}
+	r := newRequest(what)
+	r.own().into = c.arrivalAt(p)
 	if w := c.world.watch; w != nil {
 		w.started(r, c.context, len(r.into.buf))
 	}
-	m.matched.Irecv(&r.core, (*senders)(c), r.into.buf)
+	m.matched.StartRecv(&r.core, (*senders)(c), r.into.buf)
 	return r
 }
 

@@ -11,8 +11,8 @@ import (
 // ErrActive is that of starting a persistent request that is under way.
 var ErrActive = errors.New("request is active")
 
-// Persistent is a transfer that is started again and again with the same arguments
-// (MPI-4.1, section 3.9). It is inactive until Start, and from its completion on.
+// Persistent is a transfer, or a collective call, that is started again and again with
+// the same arguments (MPI-4.1, sections 3.9 and 6.13). It is inactive until Start, and from its completion on.
 // One goroutine uses it at a time.
 type Persistent struct {
 	what    transfer
@@ -109,8 +109,9 @@ func (p *Persistent) Test() (st Status, done bool, err error) {
 }
 
 // Cancel is Request.Cancel of the transfer under way, if there is one.
-func (p *Persistent) Cancel() {
-	if p.current != nil {
-		p.current.Cancel()
+func (p *Persistent) Cancel() error {
+	if p.current == nil {
+		return nil
 	}
+	return p.current.Cancel()
 }

@@ -3,6 +3,7 @@ package mpilib
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/isthmus-grid/isthmus/mpilib/internal/group"
 	"github.com/isthmus-grid/isthmus/overlay"
@@ -31,7 +32,7 @@ func (w *World) Place() overlay.NodeID { return w.comms.here }
 
 // Places returns where each rank of c runs. A collective call.
 func (c *Comm) Places(ctx context.Context) ([]overlay.NodeID, error) {
-	call, err := c.nextCall()
+	call, err := c.nextCall(ctx)
 	if err != nil {
 		return nil, c.called("Places", err)
 	}
@@ -40,6 +41,9 @@ func (c *Comm) Places(ctx context.Context) ([]overlay.NodeID, error) {
 }
 
 func (c *Comm) places(ctx context.Context, call *collectiveCall) ([]overlay.NodeID, error) {
+	if call.plan != nil && call.plan.outlook.places != nil { // so has every rank
+		return slices.Clone(call.plan.outlook.places), nil
+	}
 	all, err := allgather(ctx, call, recordOf(c.world.comms.here))
 	if err != nil {
 		return nil, err
@@ -83,14 +87,17 @@ const (
 	SplitShared SplitType = iota + 1 // memory (MPI_COMM_TYPE_SHARED): the node
 	SplitNode                        // the node
 	SplitSite                        // the site: hosts behind one gateway
+	SplitGroup                       // the group of the job; see JobGroup
 )
 
 // SplitType splits c into communicators of the processes that share what
 // split says, ordered by key and, where keys are equal, by rank in c
 // (MPI_Comm_split_type; MPI-4.1, section 7.4.2). All ranks give the same split,
-// or SplitType(Undefined) and get nil. info gives hints. A collective call.
+// or SplitType(Undefined) and get nil. With SplitGroup a communicator gets its
+// name from the group, and all get nil in a job that has no groups. info gives
+// hints. A collective call.
 func (c *Comm) SplitType(ctx context.Context, split SplitType, key int, info *Info) (*Comm, error) {
-	call, err := c.nextCall()
+	call, err := c.nextCall(ctx)
 	if err != nil {
 		return nil, c.called("SplitType", err)
 	}
@@ -101,9 +108,11 @@ func (c *Comm) SplitType(ctx context.Context, split SplitType, key int, info *In
 func (c *Comm) splitType(ctx context.Context, call *collectiveCall, split SplitType, key int, info *Info) (*Comm, error) {
 	t := terms{kind: callSplitType}
 	set, err := hints(0).with(info)
-	t.fault = err
-	if split != SplitType(Undefined) && (split < SplitShared || split > SplitSite) {
-		t.fault = fmt.Errorf("%w: no split type %d; give SplitShared, SplitNode or SplitSite", ErrArg, split)
+	list, _, listErr := forcedBy(info)
+	t.args[0], t.fault = listArg("hint "+HintColl, list), firstOf(err, listErr)
+	t.args[1] = listArg(EnvGroups, c.world.config.layout)
+	if split != SplitType(Undefined) && (split < SplitShared || split > SplitGroup) {
+		t.fault = fmt.Errorf("%w: no split type %d; give SplitShared, SplitNode, SplitSite or SplitGroup", ErrArg, split)
 	}
 	id, err := settle(ctx, call, t)
 	if err != nil {
@@ -113,30 +122,61 @@ func (c *Comm) splitType(ctx context.Context, call *collectiveCall, split SplitT
 	if err != nil {
 		return nil, err
 	}
-	places, err := c.places(ctx, call)
+	if split, err = commonSplit(all, split); err != nil || split == SplitType(Undefined) {
+		return nil, err
+	}
+	sharing, err := c.sharing(ctx, call, split)
 	if err != nil {
 		return nil, err
 	}
-	if err := sameSplit(all, split); err != nil || split == SplitType(Undefined) {
-		return nil, err
-	}
-	for r, first := range firstSharing(places, split) {
+	for r, with := range sharing {
 		if all[r].Colour != Undefined {
-			all[r].Colour = first
+			all[r].Colour = with
 		}
 	}
-	g, err := group.SplitOff(c.group, all, all[c.rank].Colour)
+	mine := all[c.rank].Colour
+	if mine == Undefined {
+		return nil, nil
+	}
+	g, err := group.SplitOff(c.group, all, mine)
 	if err != nil {
 		return nil, err
 	}
-	how := map[SplitType]string{SplitShared: "node", SplitNode: "node", SplitSite: "site"}[split]
-	made := c.child(fmt.Sprintf("%s of rank %d", nameOf(c, how, id), all[c.rank].Colour), g, id)
+	var name string
+	switch split {
+	case SplitGroup:
+		name = nameOf(c, c.world.config.layout[mine].Name, id)
+	case SplitSite:
+		name = fmt.Sprintf("%s of rank %d", nameOf(c, "site", id), mine)
+	default:
+		name = fmt.Sprintf("%s of rank %d", nameOf(c, "node", id), mine)
+	}
+	made := c.child(name, g, id)
 	made.hints.Store(uint32(set))
+	made.goesOnFrom(call)
+	made.force(list)
 	return made, nil
 }
 
-// sameSplit looks for ranks that gave different splits; all ranks see the same.
-func sameSplit(all []group.Choice, mine SplitType) error {
+// sharing returns a number for each rank that the ranks have in common which share
+// what split says; Undefined where a rank shares with nobody, not itself either.
+func (c *Comm) sharing(ctx context.Context, call *collectiveCall, split SplitType) ([]int, error) {
+	if split != SplitGroup {
+		places, err := c.places(ctx, call)
+		return firstSharing(places, split), err
+	}
+	groups := make([]int, c.Size())
+	for r := range groups {
+		if groups[r] = c.world.config.layout.Of(c.WorldRank(r)); groups[r] < 0 {
+			groups[r] = Undefined
+		}
+	}
+	return groups, nil
+}
+
+// commonSplit returns what the ranks split by, Undefined if all of them gave that,
+// or an error if some gave different splits; all ranks see the same.
+func commonSplit(all []group.Choice, mine SplitType) (SplitType, error) {
 	first := -1
 	for r, choice := range all {
 		switch {
@@ -144,11 +184,14 @@ func sameSplit(all []group.Choice, mine SplitType) error {
 		case first < 0:
 			first = r
 		case choice.Colour != all[first].Colour:
-			return fmt.Errorf("%w: the split is %d on rank %d, %d on rank %d and %d on this one; all must give the same, or Undefined",
+			return 0, fmt.Errorf("%w: the split is %d on rank %d, %d on rank %d and %d on this one; all must give the same, or Undefined",
 				ErrMismatch, all[first].Colour, first, choice.Colour, r, mine)
 		}
 	}
-	return nil
+	if first < 0 {
+		return SplitType(Undefined), nil
+	}
+	return SplitType(all[first].Colour), nil
 }
 
 // firstSharing returns, for each rank, the first rank that shares what split

@@ -34,9 +34,32 @@ func Rsend[T Elem](ctx context.Context, comm *Comm, buf []T, dst, tag int) error
 }
 
 func sent[T Elem](ctx context.Context, comm *Comm, buf []T, dst, tag int, mode engine.Mode) error {
-	r := start(comm, buf, dst, tag, mode, true)
-	_, err := r.Wait(ctx)
-	r.recycle(err)
+	if comm.signs() {
+		return comm.sentPart(ctx, PartOf(buf), dst, tag, mode)
+	}
+	b, err := view(buf)
+	return comm.send(ctx, b, err, dst, tag, mode)
+}
+
+// send is a send that is waited for, of b or of what was found wrong with it.
+func (c *Comm) send(ctx context.Context, b []byte, err error, dst, tag int, mode engine.Mode) error {
+	if err == nil {
+		err = c.checkSend(dst, tag)
+	}
+	what := transfer{comm: c, send: true, peer: dst, tag: tag, elem: 1}
+	switch {
+	case err != nil:
+	case dst == ProcNull:
+		return nil
+	case c.world.watch != nil:
+		_, err := c.isend(what, c.context, b, mode, true).Wait(ctx)
+		return err
+	default:
+		err = c.world.engine.Send(ctx, (*senders)(c), c.context, c.global(dst), tag, b, mode)
+	}
+	if err != nil {
+		_, err = failedRequest(what, err).result()
+	}
 	return err
 }
 
@@ -45,10 +68,32 @@ func sent[T Elem](ctx context.Context, comm *Comm, buf []T, dst, tag int, mode e
 // Status.Count says how many elements it had. A longer one is an error,
 // ErrTruncate, is consumed, and leaves buf as it was.
 func Recv[T Elem](ctx context.Context, comm *Comm, buf []T, src, tag int) (Status, error) {
-	r := Irecv(comm, buf, src, tag)
-	st, err := r.waitOver(ctx)
-	r.recycle(err)
-	return st, err
+	if comm.world.watch != nil || comm.signs() || src == ProcNull {
+		return Irecv(comm, buf, src, tag).waitOver(ctx)
+	}
+	b, err := view(buf)
+	if err == nil {
+		err = comm.checkRecv(src, tag)
+	}
+	if err != nil {
+		return failedRequest(transfer{comm: comm, peer: src, tag: tag, elem: 1}, err).result()
+	}
+	size, _ := elemSize[T]() // judged by view
+	return comm.recv(ctx, b, size, src, tag)
+}
+
+// recv is a receive that is waited for.
+func (c *Comm) recv(ctx context.Context, b []byte, elem, src, tag int) (Status, error) {
+	got, err := c.world.engine.Recv(ctx, (*senders)(c), c.context, c.global(src), tag, b)
+	what := transfer{comm: c, peer: src, tag: tag, elem: elem}
+	if err != nil {
+		return failedRequest(what, err).result()
+	}
+	st := c.status(got, elem, 0)
+	if err := wholeError(st.Bytes, elem); err != nil {
+		return st, what.failed("", err)
+	}
+	return st, nil
 }
 
 // Isend starts a Send. buf must not change until the request is complete. What
@@ -96,7 +141,7 @@ func (c *Comm) isend(what transfer, context uint32, b []byte, mode engine.Mode, 
 	if w := c.world.watch; w != nil {
 		w.started(r, context, len(b))
 	}
-	c.world.engine.Isend(&r.core, what.parties(), context, c.global(what.peer), what.tag, b, mode, hold)
+	c.world.engine.StartSend(&r.core, what.parties(), context, c.global(what.peer), what.tag, b, mode, hold)
 	return r
 }
 
@@ -126,7 +171,7 @@ func (c *Comm) irecv(what transfer, context uint32, b []byte) *Request {
 	if w := c.world.watch; w != nil {
 		w.started(r, context, len(b))
 	}
-	c.world.engine.Irecv(&r.core, what.parties(), context, c.global(what.peer), what.tag, b)
+	c.world.engine.StartRecv(&r.core, what.parties(), context, c.global(what.peer), what.tag, b)
 	return r
 }
 
@@ -238,10 +283,10 @@ func MIrecv[T Elem](m Message, buf []T) *Request {
 		return nullRequest(what)
 	}
 	what.elem, _ = elemSize[T]()
-	r := &Request{what: what}
+	r := newRequest(what)
 	if w := m.comm.world.watch; w != nil {
 		w.started(r, m.comm.context, len(b))
 	}
-	m.matched.Irecv(&r.core, what.parties(), b)
+	m.matched.StartRecv(&r.core, what.parties(), b)
 	return r
 }

@@ -4,31 +4,77 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
+	"sync/atomic"
 
 	"github.com/isthmus-grid/isthmus/mpilib/internal/engine"
 )
 
-// Request is a send or a receive under way (MPI_Request). It advances by
-// itself. Safe for concurrent use.
+// Request is a send, a receive or a collective call under way (MPI_Request). It
+// advances by itself. Safe for concurrent use.
 type Request struct {
-	what  transfer
+	core engine.Handle // of what was started
+
+	// What it is about, see transfer. All of an ordinary request fits a line of the
+	// cache.
+	comm              *Comm
+	*more                    // ordinary, or its own
+	peer, tag         int32  // these and
+	elem              uint32 // this are not for those that have a whole transfer
+	send, signed, all bool   // all: it needs all processes of comm
+}
+
+// more is what only some requests have.
+type more struct {
 	never bool // it was not even started, for err, or because there is nothing to do
 	err   error
-	core  engine.Request
+	whole *transfer // where a Request has no room for it; else nil
 	into  *arrival  // of a receive into a Part; else nil
 	seen  *sighting // in debug mode; else nil
+}
+
+// ordinary is what all other requests have; nobody changes it.
+var ordinary more
+
+// own returns more that is the request's alone, to be changed before anybody knows of it.
+func (r *Request) own() *more {
+	if r.more == &ordinary {
+		r.more = new(more)
+	}
+	return r.more
+}
+
+// what says what the request is about.
+func (r *Request) what() transfer {
+	if r.whole != nil {
+		return *r.whole
+	}
+	t := transfer{comm: r.comm, send: r.send, signed: r.signed, peer: int(r.peer), tag: int(r.tag), elem: int(r.elem)}
+	if r.all {
+		t.needs = r.comm
+	}
+	return t
+}
+
+// about notes what it is about.
+func (r *Request) about(t transfer) {
+	r.comm, r.more, r.send, r.signed, r.all = t.comm, &ordinary, t.send, t.signed, t.needs == t.comm
+	r.peer, r.tag, r.elem = int32(t.peer), int32(t.tag), uint32(t.elem)
+	if r.what() != t {
+		whole := t // not t, for which each call would need memory then
+		r.own().whole = &whole
+	}
 }
 
 // transfer says what a request is about, in terms of its communicator.
 type transfer struct {
 	comm   *Comm
 	send   bool
-	signed bool  // the message begins with a signature
-	needs  *Comm // of a part of a collective call: all of whose processes it needs; else nil
-	peer   int   // rank in comm, or AnySource
-	tag    int   // or AnyTag
-	elem   int   // bytes in an element
+	signed bool   // the message begins with a signature
+	call   string // of a collective call: which; then nothing but comm counts
+	needs  *Comm  // of a part of a collective call: all of whose processes it needs; else nil
+	peer   int    // rank in comm, or AnySource
+	tag    int    // or AnyTag
+	elem   int    // bytes in an element
 }
 
 // head returns how many bytes of the message come before the program's.
@@ -41,6 +87,9 @@ func (t transfer) head() int {
 
 // String returns "send to rank 3 of world, tag 7".
 func (t transfer) String() string {
+	if t.call != "" {
+		return t.call + " on " + t.comm.Name()
+	}
 	s := "receive from "
 	if t.send {
 		s = "send to "
@@ -59,29 +108,42 @@ func (t transfer) String() string {
 	return fmt.Sprintf("%s, tag %d", s, t.tag)
 }
 
-// spare holds requests of blocking calls, which nobody else has seen: without garbage
-// the collector never runs in the middle of a program that sends and receives.
-var spare = sync.Pool{New: func() any { return new(Request) }}
+// A slab is memory for requests: one piece for many, for each piece costs as much as
+// a small message. It stays as long as any of them is known.
+type slab struct {
+	used     atomic.Uint32
+	requests [slabRequests]Request
+}
+
+// slabRequests makes a slab of about 4 KiB.
+const slabRequests = 63
 
 // newRequest returns one that is not started.
 func newRequest(what transfer) *Request {
-	r := spare.Get().(*Request)
-	r.what = what
+	r := what.comm.memory()
+	r.about(what)
 	return r
 }
 
-// recycle takes back a request that only its caller knows, and that Wait returned
-// err for. One that failed, or was given up, may still be known to the engine.
-func (r *Request) recycle(err error) {
-	if err == nil && !r.never && r.into == nil && r.seen == nil {
-		r.what = transfer{}
-		spare.Put(r)
+// memory returns the memory of a request that is none yet.
+func (c *Comm) memory() *Request {
+	for {
+		s := c.slab.Load()
+		if s != nil {
+			if n := s.used.Add(1); n <= slabRequests {
+				return &s.requests[n-1]
+			}
+		}
+		c.slab.CompareAndSwap(s, new(slab))
 	}
 }
 
 // failedRequest is one that never starts.
 func failedRequest(what transfer, err error) *Request {
-	return &Request{what: what, never: true, err: err}
+	r := new(Request)
+	r.about(what)
+	r.own().never, r.own().err = true, err
+	return r
 }
 
 // nullRequest is a transfer with ProcNull, which is complete at once and moves
@@ -95,7 +157,9 @@ var nullStatus = Status{Source: ProcNull, Tag: AnyTag}
 // done. In the last case it is given up, as by MPI_Cancel: a receive matches
 // no message any more; a send may or may not arrive. In every case the buffer
 // belongs to the caller again, and later calls return the same, but with
-// ErrProcFailedPending: then the transfer goes on, and can be waited for again.
+// ErrProcFailedPending: then the transfer goes on, and can be waited for again. A
+// collective call that is given up fails here, and other ranks may wait for it in vain.
+// Its status is empty.
 func (r *Request) Wait(ctx context.Context) (Status, error) {
 	r.await(ctx)
 	if err := r.heldUp(); err != nil {
@@ -107,7 +171,7 @@ func (r *Request) Wait(ctx context.Context) (Status, error) {
 // heldUp says why a receive from any source is not to be waited for though it
 // goes on, or returns nil.
 func (r *Request) heldUp() error {
-	if r.never || r.what.send || r.what.peer != AnySource {
+	if r.peer != AnySource || r.send || r.never {
 		return nil
 	}
 	return r.core.Held()
@@ -129,7 +193,7 @@ func (r *Request) await(ctx context.Context) error {
 // held is what Wait and Test return for a request that goes on, but is not to be
 // waited for because of err.
 func (r *Request) held(err error) (Status, error) {
-	return emptyStatus, r.what.comm.raise(fmt.Errorf("mpilib: rank %d: %v%s: %w", r.what.comm.rank, r.what, r.line(), err))
+	return emptyStatus, r.what().failed(r.line(), err)
 }
 
 // Test says whether the request is complete, and if so what Wait would return
@@ -148,46 +212,91 @@ func (r *Request) Test() (st Status, done bool, err error) {
 
 // Cancel asks for the transfer not to happen (MPI-4.1, section 3.8.4). The
 // request completes in any case, either as if it had never been made, which
-// Status.Cancelled then says, or as if it had not been cancelled.
-func (r *Request) Cancel() {
+// Status.Cancelled then says, or as if it had not been cancelled. Of a collective call
+// it is refused (MPI-4.1, section 6.12).
+func (r *Request) Cancel() error {
+	if r.what().call != "" {
+		return r.what().comm.raise(fmt.Errorf("mpilib: Cancel of %v, rank %d%s: %w", r.what(), r.what().comm.rank, r.line(), errNoCancel))
+	}
 	if !r.never {
 		r.core.Cancel()
 	}
+	return nil
 }
 
 // result is what Wait returns for a request that is done.
 func (r *Request) result() (Status, error) {
+	if r.more == &ordinary {
+		if got, ok := r.core.Settled(); ok && !got.Cancelled {
+			return r.success(got)
+		}
+	}
 	if r.seen != nil {
 		r.seen.told(r)
 	}
+	if r.what().call != "" {
+		return emptyStatus, r.named(r.failed())
+	}
 	st, err := r.status()
 	if err == nil {
-		err = wholeError(st.Bytes, r.what.elem)
+		err = wholeError(st.Bytes, r.what().elem)
 	}
 	if err != nil {
-		return st, r.what.comm.raise(fmt.Errorf("mpilib: rank %d: %v%s: %w", r.what.comm.rank, r.what, r.line(), err))
+		return st, r.what().failed(r.line(), err)
 	}
 	return st, nil
 }
 
+// failed names the transfer and, if that is known, the line of its call.
+func (t transfer) failed(line string, err error) error {
+	return t.comm.raise(fmt.Errorf("mpilib: rank %d: %v%s: %w", t.comm.rank, t, line, err))
+}
+
+// success is result for an ordinary request that has succeeded.
+func (r *Request) success(got engine.Result) (Status, error) {
+	if r.send {
+		n := int(got.Bytes)
+		if r.signed {
+			n -= signatureSize
+		}
+		return Status{Source: r.comm.rank, Tag: got.Tag, Count: n, Bytes: n}, nil
+	}
+	st := r.comm.status(got, int(r.elem), 0)
+	if st.Count*int(r.elem) != st.Bytes {
+		return st, r.what().failed("", wholeError(st.Bytes, int(r.elem)))
+	}
+	return st, nil
+}
+
+// named says of which collective call an error is.
+func (r *Request) named(err error) error {
+	if err == nil {
+		return nil
+	}
+	return r.what().comm.raise(fmt.Errorf("mpilib: %v, rank %d%s: %w", r.what(), r.what().comm.rank, r.line(), err))
+}
+
 // status is result without the request's name in the error.
 func (r *Request) status() (Status, error) {
-	got, err := engine.Result{}, r.err
+	what, got, err := r.what(), engine.Result{}, r.err
 	if !r.never {
 		got, err = r.core.Result()
 	}
 	switch {
 	case err != nil:
-		return Status{Source: r.what.peer, Tag: r.what.tag}, err
-	case r.what.peer == ProcNull:
+		if head := what.head(); head > 0 && errors.Is(err, ErrTruncate) && r.into != nil { // the program counts without
+			err = fmt.Errorf("%w: the message has %d bytes, the buffer %d", ErrTruncate, max(0, int(got.Bytes)-head), r.into.part.size)
+		}
+		return Status{Source: what.peer, Tag: what.tag}, err
+	case what.peer == ProcNull:
 		return nullStatus, nil
 	case got.Cancelled:
-		return Status{Source: r.what.peer, Tag: r.what.tag, Cancelled: true}, nil
-	case r.what.send:
-		n := int(got.Bytes) - r.what.head()
-		return Status{Source: r.what.comm.rank, Tag: r.what.tag, Count: n / r.what.elem, Bytes: n}, nil
+		return Status{Source: what.peer, Tag: what.tag, Cancelled: true}, nil
+	case what.send:
+		n := int(got.Bytes) - what.head()
+		return Status{Source: what.comm.rank, Tag: what.tag, Count: n / what.elem, Bytes: n}, nil
 	}
-	st := r.what.comm.status(got, r.what.elem, r.what.head())
+	st := what.comm.status(got, what.elem, what.head())
 	if r.into != nil {
 		st.Count, err = r.into.land(st.Bytes)
 	}
@@ -208,18 +317,30 @@ var emptyStatus = Status{Source: AnySource, Tag: AnyTag}
 // has dealt with, are complete, with neither source, tag nor elements.
 func Waitall(ctx context.Context, requests ...*Request) ([]Status, error) {
 	statuses := make([]Status, len(requests))
+	return statuses, WaitallInto(ctx, statuses, requests...)
+}
+
+// WaitallInto is Waitall with the caller's memory for the statuses: as many as there are
+// requests at least, or nil where nobody wants them (MPI_STATUSES_IGNORE). It
+// allocates nothing.
+func WaitallInto(ctx context.Context, statuses []Status, requests ...*Request) error {
 	var errs []error
 	for i, r := range requests {
-		if r == nil {
-			statuses[i] = emptyStatus
-			continue
+		st, err := emptyStatus, error(nil)
+		if r != nil {
+			st, err = r.Wait(ctx)
 		}
-		var err error
-		if statuses[i], err = r.Wait(ctx); err != nil {
+		if statuses != nil {
+			statuses[i] = st
+		}
+		if err != nil {
 			errs = append(errs, err)
 		}
 	}
-	return statuses, errors.Join(errs...)
+	if errs == nil {
+		return nil
+	}
+	return errors.Join(errs...)
 }
 
 // Waitany waits until one of the requests is complete and returns which, and what
@@ -293,14 +414,14 @@ func Testall(requests ...*Request) ([]Status, bool, error) {
 
 func waitAny(ctx context.Context, requests []*Request) (int, error) {
 	var waited *watcher
-	cores, at := make([]*engine.Request, 0, len(requests)), make([]int, 0, len(requests))
+	cores, at := make([]*engine.Handle, 0, len(requests)), make([]int, 0, len(requests))
 	for i, r := range requests {
 		switch {
 		case r == nil:
 		case r.never:
 			return i, nil
 		default:
-			cores, at, waited = append(cores, &r.core), append(at, i), r.what.comm.world.watch
+			cores, at, waited = append(cores, &r.core), append(at, i), r.what().comm.world.watch
 		}
 	}
 	if len(cores) == 0 {

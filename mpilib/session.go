@@ -3,6 +3,7 @@ package mpilib
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -25,6 +26,8 @@ type Session struct {
 	world *World
 	owns  bool // the world ends with the session
 
+	joint bool // it stands for what Accept and Connect made: the world ends with its last communicator
+
 	live  atomic.Int64 // communicators that are not freed
 	ended atomic.Bool
 }
@@ -44,11 +47,19 @@ func NewSession(ctx context.Context, opts ...Option) (*Session, error) {
 func (w *World) NewSession() *Session { return &Session{world: w} }
 
 // Psets returns the names of the process sets that the caller is in
-// (MPI_Session_get_num_psets, _get_nth_pset; MPI-4.1, section 11.3.3).
-func (s *Session) Psets() []string { return []string{PsetWorld, PsetSelf, PsetSite, PsetNode} }
+// (MPI_Session_get_num_psets, _get_nth_pset; MPI-4.1, section 11.3.3). The slice
+// is the caller's.
+func (s *Session) Psets() []string {
+	sets := []string{PsetWorld, PsetSelf, PsetSite, PsetNode}
+	if name := s.world.jobGroup(s.world.comm.rank); name != "" {
+		sets = append(sets, PsetGroup+name)
+	}
+	return sets
+}
 
 // Group returns the processes of a set (MPI_Group_from_session_pset; MPI-4.1,
-// section 7.3.2). It is local, but for the first call for PsetSite or PsetNode
+// section 7.3.2), which of PsetGroup may be one that the caller is not in. It is
+// local, but for the first call for PsetSite or PsetNode
 // in a process: that waits, until ctx is done, for all processes of the world
 // to ask for one of them, since where they run is known to them alone.
 func (s *Session) Group(ctx context.Context, pset string) (*Group, error) {
@@ -67,7 +78,11 @@ func (s *Session) group(ctx context.Context, pset string) (*group.Group, error) 
 		return s.world.comm.group, nil
 	case pset == PsetSelf:
 		return s.world.comms.self.group, nil
-	case pset != PsetSite && pset != PsetNode:
+	}
+	if name, ok := strings.CutPrefix(pset, PsetGroup); ok {
+		return s.world.groupMembers(name)
+	}
+	if pset != PsetSite && pset != PsetNode {
 		return nil, fmt.Errorf("%w: there is no such set; Psets lists them", ErrArg)
 	}
 	places, err := s.world.comms.whereabouts.of(ctx)
@@ -111,8 +126,10 @@ func (s *Session) commFromGroup(ctx context.Context, g *Group, tag string, info 
 		return nil, err
 	}
 	set, err := hints(0).with(info)
+	list, _, listErr := forcedBy(info)
 	name := listArg("the tag", tag)
-	t := terms{kind: callCommFromGroup, args: [maxArgs]arg{name, groupArg("the group", g.g)}, fault: err}
+	t := terms{kind: callCommFromGroup, fault: firstOf(err, listErr),
+		args: [maxArgs]arg{name, groupArg("the group", g.g), listArg("hint "+HintColl, list)}}
 	// Two tags that share 31 bits of their hashes and are used at once meet here
 	// and differ in settle.
 	call, err := s.world.amongMembers("group "+g.String(), g.g, sessionContext+memberContext, int(name.value&MaxTag))
@@ -128,6 +145,7 @@ func (s *Session) commFromGroup(ctx context.Context, g *Group, tag string, info 
 		w.made(made, here())
 	}
 	made.hints.Store(uint32(set))
+	made.force(list)
 	made.joinSession(s)
 	return made, nil
 }
@@ -169,7 +187,7 @@ func (m *placeMap) of(ctx context.Context) ([]overlay.NodeID, error) {
 	if m.places != nil {
 		return m.places, nil
 	}
-	call, err := m.comm.nextCall()
+	call, err := m.comm.nextCall(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -262,8 +262,11 @@ func TestStandard_3_5_ProgressWithoutCalls(t *testing.T) {
 				select {
 				case <-r.core.Finished():
 				case <-ctx.Done():
-					return fmt.Errorf("%v: %w", r.what, ctx.Err())
+					return fmt.Errorf("%v: %w", r.what(), ctx.Err())
 				}
+			}
+			if _, err := Waitall(ctx, append(in, out...)...); err != nil { // only then the buffers may be looked at
+				return err
 			}
 			for other := range ranks {
 				if !bytes.Equal(bufs[other], noise[64*other:][:n]) {

@@ -254,12 +254,14 @@ func TestStandard_3_3_1_Signatures(t *testing.T) {
 // A receive that checks says so when its message has no signature.
 func TestTypeCheckOnOneSide(t *testing.T) {
 	standardWorld(t, 1, func(ctx context.Context, c *Comm) error {
+		was := c.signs()
+		c.world.config.signs = false
 		if err := Bsend(ctx, c, []int{1, 2}, 0, 1); err != nil {
 			return err
 		}
 		c.world.config.signs = true
 		_, err := Recv(ctx, c, make([]int, 5), 0, 1)
-		c.world.config.signs = false
+		c.world.config.signs = was
 		return expect(err, ErrSignature, "the message has no signature")
 	})
 }

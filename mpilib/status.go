@@ -50,6 +50,9 @@ var (
 	ErrProcFailed = engine.ErrProcFailed // MPI_ERR_PROC_FAILED; errors.As finds a *ProcFailedError
 	ErrFinalized  = engine.ErrFinalized  // this process's world, or the peer's
 	ErrEnv        = errors.New("contradictory environment")
+	ErrPort       = errors.New("no such port")            // MPI_ERR_PORT
+	ErrName       = errors.New("name is not published")   // MPI_ERR_NAME
+	ErrService    = errors.New("not this process's name") // MPI_ERR_SERVICE
 )
 
 // GetCount returns how many elements of type T the message of st has

@@ -29,6 +29,8 @@ const (
 	callGraphCreate
 	callDistGraphCreateAdjacent
 	callDistGraphCreate
+	callAccept
+	callConnect
 )
 
 var callNames = map[callKind]string{
@@ -36,6 +38,7 @@ var callNames = map[callKind]string{
 	callIntercommCreate: "IntercommCreate", callMerge: "Merge", callCommFromGroup: "CommFromGroup",
 	callCartCreate: "CartCreate", callCartSub: "CartSub", callGraphCreate: "GraphCreate",
 	callDistGraphCreateAdjacent: "DistGraphCreateAdjacent", callDistGraphCreate: "DistGraphCreate",
+	callAccept: "Accept", callConnect: "Connect",
 }
 
 func (k callKind) String() string {

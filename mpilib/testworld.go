@@ -64,7 +64,8 @@ func runRank(ctx context.Context, connect func(overlay.ProcessName) (overlay.Con
 	if err != nil {
 		return err
 	}
-	w, err := Init(ctx, append([]Option{WithConnector(conn, key, rank, size)}, opts...)...)
+	reach := func(cfg *config) { cfg.reach = connect }
+	w, err := Init(ctx, append([]Option{WithConnector(conn, key, rank, size), reach}, opts...)...)
 	if err != nil {
 		conn.Close()
 		return err

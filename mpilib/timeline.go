@@ -169,19 +169,19 @@ func (t *timeline) finish(s span, name string, args map[string]any) {
 func (t *timeline) started(r *Request, n int) {
 	s := r.seen
 	s.bytes = n
-	if r.what.send {
-		s.id = t.name(&t.sent, t.w.world.engine.Rank(), r.what.comm.global(r.what.peer), s.context, r.what.tag)
-	} else if r.what.peer != AnySource && r.what.tag != AnyTag {
-		s.id = t.name(&t.received, r.what.comm.global(r.what.peer), t.w.world.engine.Rank(), s.context, r.what.tag)
+	if r.what().send {
+		s.id = t.name(&t.sent, t.w.world.engine.Rank(), r.what().comm.global(r.what().peer), s.context, r.what().tag)
+	} else if r.what().peer != AnySource && r.what().tag != AnyTag {
+		s.id = t.name(&t.received, r.what().comm.global(r.what().peer), t.w.world.engine.Rank(), s.context, r.what().tag)
 	}
 	if s.call.name == "" {
 		return // it is a part of a collective call, which tells when it knows that
 	}
 	at := t.begin()
-	if r.what.send {
+	t.finish(at, s.call.name, map[string]any{"what": r.what().String(), "bytes": n, "line": s.call.line})
+	if r.what().send { // behind its call, so that no file of a killed process ends between them
 		t.out.Add(trace.Event{Phase: trace.FlowStart, Name: "message", Kind: "message", ID: s.id, At: at.begun, Thread: at.lane})
 	}
-	t.finish(at, s.call.name, map[string]any{"what": r.what.String(), "bytes": n, "line": s.call.line})
 }
 
 // partSent is told of a send that is a part of a collective call.
@@ -193,7 +193,7 @@ func (t *timeline) partSent(s *sighting) {
 func (t *timeline) ended(r *Request) {
 	s := r.seen
 	got, err := r.core.Result()
-	if r.what.send || err != nil || got.Cancelled || s.ended.Swap(true) {
+	if r.what().send || err != nil || got.Cancelled || s.ended.Swap(true) {
 		return
 	}
 	if s.id == "" {
@@ -205,12 +205,15 @@ func (t *timeline) ended(r *Request) {
 	}
 	at := t.begin()
 	t.out.Add(trace.Event{Phase: trace.FlowEnd, Name: "message", Kind: "message", ID: s.id, At: at.begun, Thread: at.lane})
-	t.finish(at, fmt.Sprintf("received from rank %d", got.Source), map[string]any{"tag": got.Tag, "bytes": got.Bytes, "on": r.what.comm.Name()})
+	t.finish(at, fmt.Sprintf("received from rank %d", got.Source), map[string]any{"tag": got.Tag, "bytes": got.Bytes, "on": r.what().comm.Name()})
 }
 
 // entered is told of a collective call.
 func (t *timeline) entered(c *calling) {
 	c.span = t.begin()
+	if c.alone {
+		return // over tells its end
+	}
 	t.mu.Lock()
 	before := t.colls[c.comm]
 	t.colls[c.comm] = c

@@ -73,7 +73,7 @@ func DimsCreate(nnodes int, dims []int) error {
 // may be others than in c: chosen so that neighbours are on one site where they
 // can be. All ranks give the same. A collective call.
 func (c *Comm) CartCreate(ctx context.Context, dims []int, periods []bool, reorder bool) (*Comm, error) {
-	call, err := c.nextCall()
+	call, err := c.nextCall(ctx)
 	if err != nil {
 		return nil, c.called("CartCreate", err)
 	}
@@ -89,7 +89,7 @@ func (c *Comm) CartCreate(ctx context.Context, dims []int, periods []bool, reord
 // rank len(index) and above (MPI_Graph_create; MPI-4.1, section 8.5.3). reorder
 // is as for CartCreate. All ranks give the same. A collective call.
 func (c *Comm) GraphCreate(ctx context.Context, index, edges []int, reorder bool) (*Comm, error) {
-	call, err := c.nextCall()
+	call, err := c.nextCall(ctx)
 	if err != nil {
 		return nil, c.called("GraphCreate", err)
 	}
@@ -143,6 +143,7 @@ func (c *Comm) lay(ctx context.Context, call *collectiveCall, t terms, reorder b
 	}
 	made := c.child(nameOf(c, shortNames[t.kind], id), g, id)
 	made.layout = l
+	made.goesOnFrom(call)
 	return made, nil
 }
 
@@ -218,7 +219,7 @@ func (c *Comm) cartSub(ctx context.Context, remain []bool) (*Comm, error) {
 	if err != nil {
 		return nil, err
 	}
-	call, err := c.nextCall()
+	call, err := c.nextCall(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -49,6 +49,7 @@ type sighting struct {
 	w    *watcher
 	call callsite
 	coll *calling // the collective call that it is a part of; nil: the program's own
+	is   *calling // the collective call that it is; else nil
 
 	// For the timeline.
 	context uint32
@@ -139,8 +140,8 @@ func (w *watcher) report(format string, args ...any) {
 // started is told of a request for n bytes that is about to start.
 func (w *watcher) started(r *Request, context uint32, n int) {
 	w.acts.Add(1)
-	r.seen = &sighting{w: w, context: context}
-	if context == r.what.comm.context { // else the collective call says the rest
+	r.own().seen = &sighting{w: w, context: context}
+	if context == r.what().comm.context { // else the collective call says the rest
 		r.seen.call = here()
 		if w.sees(debugLeaks) {
 			w.leaks.started(w, r)
@@ -186,10 +187,17 @@ func (s *sighting) await(ctx context.Context, r *Request) error {
 	if r.core.Done() {
 		return nil
 	}
+	if s.coll != nil && s.coll.alone {
+		r.core.Wait(ctx)
+		return nil
+	}
 	x := &waiting{requests: []*Request{r}}
-	if s.coll != nil {
+	switch {
+	case s.coll != nil:
 		x.call = s.coll.call
-	} else {
+	case s.is != nil:
+		x.call, x.coll, x.requests = here(), s.is, nil
+	default:
 		x.call = here()
 	}
 	s.w.begin(x)
@@ -220,7 +228,7 @@ func (w *watcher) begin(x *waiting) {
 // inside reports whether the wait is a part of a collective call, which the timeline
 // has as one.
 func (x *waiting) inside() bool {
-	return x.coll != nil || len(x.requests) > 0 && x.requests[0].seen.coll != nil
+	return x.coll != nil && !x.coll.alone || len(x.requests) > 0 && x.requests[0].seen.coll != nil
 }
 
 // finish is told that it does no more.
@@ -236,10 +244,13 @@ func (w *watcher) finish(x *waiting) {
 
 // what is waited for, in words.
 func (x *waiting) what() string {
-	if x.probe != nil {
+	switch {
+	case x.probe != nil:
 		return x.probe.String()
+	case x.coll != nil:
+		return fmt.Sprintf("%s on %s", x.coll.call.name, x.coll.comm.Name())
 	}
-	s := x.requests[0].what.String()
+	s := x.requests[0].what().String()
 	if more := len(x.requests) - 1; more > 0 {
 		s += fmt.Sprintf(", or any of %d more", more)
 	}
@@ -257,10 +268,26 @@ func (w *watcher) left(c *Comm) {
 	}
 }
 
+// detached is told of a collective call that goes on by itself, as a request.
+func (w *watcher) detached(r *Request, is *calling) {
+	r.own().seen = &sighting{w: w, is: is, call: is.call}
+	if w.sees(debugLeaks) {
+		w.leaks.started(w, r)
+	}
+}
+
+// leftBehind is told that it has ended, or is only prepared.
+func (w *watcher) leftBehind(is *calling) {
+	w.acts.Add(1)
+	if w.timeline != nil {
+		w.timeline.over(is)
+	}
+}
+
 // waitAny is engine.WaitAny for requests of a world.
-func (w *watcher) waitAny(ctx context.Context, requests []*Request, cores []*engine.Request) (int, error) {
+func (w *watcher) waitAny(ctx context.Context, requests []*Request, cores []*engine.Handle) (int, error) {
 	if w == nil {
-		return engine.WaitAny(ctx, cores)
+		return engine.WaitAnyHandle(ctx, cores, -1)
 	}
 	x := &waiting{call: here()}
 	for _, r := range requests {
@@ -268,9 +295,12 @@ func (w *watcher) waitAny(ctx context.Context, requests []*Request, cores []*eng
 			x.requests = append(x.requests, r)
 		}
 	}
+	if s := x.requests[0].seen; s != nil && s.coll != nil && s.coll.alone {
+		return engine.WaitAnyHandle(ctx, cores, -1)
+	}
 	w.begin(x)
 	defer w.finish(x)
-	return engine.WaitAny(ctx, cores)
+	return engine.WaitAnyHandle(ctx, cores, -1)
 }
 
 // probing is told that a probe waits; what it returns is to be called at its end.

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/internal/jobgroups"
 	"github.com/isthmus-grid/isthmus/internal/jobkey"
 	"github.com/isthmus-grid/isthmus/internal/local"
 	"github.com/isthmus-grid/isthmus/link"
@@ -25,12 +26,17 @@ type World struct {
 	config config
 	comms  comms
 	watch  *watcher // of the debug mode; else nil
+	guests guests   // ports, and worlds that this one has with other jobs
+	host   *World   // of a world with another job: this job's; else nil
 
 	connector overlay.Connector // nil in a world of one
 	mesh      *link.Mesh
 	stop      context.CancelFunc // ends what serving waits for
 	serving   sync.WaitGroup
 	meshErr   error // of mesh.Serve; read after serving
+
+	life context.Context // of calls that go on by themselves; ends with the engine
+	die  context.CancelCauseFunc
 
 	once     sync.Once
 	finalErr error
@@ -40,18 +46,23 @@ type config struct {
 	lookup         func(string) (string, bool)
 	place          *place
 	connector      overlay.Connector
+	reach          func(overlay.ProcessName) (overlay.Connector, error) // of further jobs that this process joins; nil: as place says
 	generation     overlay.Generation
 	limit          int
 	unshared       bool
 	connectTimeout time.Duration
 	byeTimeout     time.Duration
 	where          func(rank int) overlay.NodeID // WithPlace; nil: the helper says
+	groups         *string                       // WithGroups; nil: the environment says
+	layout         jobgroups.Layout
 	log            *slog.Logger
 	signs          bool // messages carry the signature of their type
 	debug          debugParts
 	debugOut       io.Writer
 	patience       time.Duration // of the debug mode
 	trace          string        // where timelines go; empty: nowhere
+	orders         orders
+	explain        io.Writer // where choices of algorithms are told; nil: nowhere
 }
 
 // Option changes how Init joins the world.
@@ -90,8 +101,8 @@ func WithLog(log *slog.Logger) Option { return func(cfg *config) { cfg.log = log
 // Init joins the world that the environment describes (MPI_Init): that of
 // `isthmus run` (ISTHMUS_RANK and _SIZE), else of PMI or PMIx, else of Slurm,
 // else a world of one. With more than one rank ISTHMUS_JOB_KEY and either
-// ISTHMUS_HELPER or ISTHMUS_DIR must say how to reach the others. ctx bounds
-// the joining, not the world.
+// ISTHMUS_HELPER or ISTHMUS_DIR must say how to reach the others. ISTHMUS_GROUPS
+// may name groups of ranks. ctx bounds the joining, not the world.
 func Init(ctx context.Context, opts ...Option) (*World, error) {
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("mpilib: Init: %w", ctx.Err())
@@ -114,8 +125,20 @@ func Init(ctx context.Context, opts ...Option) (*World, error) {
 		}
 		cfg.place = &p
 	}
+	if err := cfg.readGroups(); err != nil {
+		return nil, err
+	}
+	if err := cfg.readOrders(); err != nil {
+		return nil, err
+	}
 	cfg.place.unshared = cfg.place.unshared || cfg.unshared
+	return newWorld(ctx, cfg)
+}
+
+// newWorld joins the world of a complete config.
+func newWorld(ctx context.Context, cfg config) (*World, error) {
 	w := &World{config: cfg}
+	w.life, w.die = context.WithCancelCause(context.Background())
 	w.engine = engine.New(engine.Config{Rank: cfg.place.rank, Size: cfg.place.size, Unexpected: cfg.limit, Near: !cfg.place.unshared, Connect: w.connect, Told: w.told})
 	if err := w.firstComms(); err != nil {
 		return nil, fmt.Errorf("mpilib: Init: %w", err)
@@ -156,35 +179,63 @@ func (w *World) connect(ctx context.Context, rank int) error {
 	return w.mesh.Connect(ctx, uint32(rank))
 }
 
-// openConnector takes the connector that was given, or the helper's, or makes
-// one of sockets in a directory.
+// openConnector takes the connector that was given, or opens one.
 func (w *World) openConnector(ctx, serving context.Context, self link.Identity) error {
-	p := w.config.place
-	switch {
-	case w.config.connector != nil:
+	if w.config.connector != nil {
 		w.connector = w.config.connector
 		return nil
-	case p.dir != "":
-		d, err := local.Listen(p.dir, self.Process)
-		if err != nil {
-			return err
-		}
-		w.connector = d
-		return nil
 	}
-	client := local.NewClient(local.ClientConfig{Socket: p.helper, Process: self.Process, Generation: self.Generation, Auth: p.key.Auth()})
-	w.serving.Go(func() { client.Serve(serving) }) // what ends it, Ready and Dial report
 	ctx, cancel := context.WithTimeout(ctx, w.config.connectTimeout)
 	defer cancel()
-	here, err := client.Ready(ctx)
+	c, here, err := w.open(ctx, serving, &w.serving, self, w.config.place.key, w.dead)
 	if err != nil {
 		return err
 	}
 	if w.config.where == nil {
 		w.comms.here = here
 	}
-	w.connector = client
+	w.connector = c
 	return nil
+}
+
+// dead hears from the helper that processes have died with their node, which may be
+// long before their links are given up.
+func (w *World) dead(ranks []uint32, why string) {
+	for _, rank := range ranks {
+		if int64(rank) < int64(w.engine.Size()) && int(rank) != w.engine.Rank() {
+			w.engine.Fail(int(rank), errors.New(why))
+		}
+	}
+}
+
+// open returns what reaches the other processes of a job, this process's own or
+// another that it joins: the helper, or sockets in a directory. It has work wait
+// for what it starts, which ends with life, and says where this process is, if
+// anybody knows. dead, if not nil, is told of the job's processes that died with
+// their node.
+func (w *World) open(ctx, life context.Context, work *sync.WaitGroup, self link.Identity, key jobkey.Key, dead func([]uint32, string)) (overlay.Connector, overlay.NodeID, error) {
+	p := w.config.place
+	switch {
+	case w.config.reach != nil:
+		c, err := w.config.reach(self.Process)
+		return c, w.comms.here, err
+	case p.dir != "":
+		d, err := local.Listen(p.dir, self.Process)
+		if err != nil {
+			return nil, overlay.NodeID{}, err // not a nil *Directory in a Connector
+		}
+		return d, overlay.NodeID{}, nil
+	case p.helper == "":
+		return nil, overlay.NodeID{}, fmt.Errorf("%w: this process has no helper; start the job with `isthmus run --helper SOCKET`, or set %s", ErrEnv, EnvHelper)
+	}
+	client := local.NewClient(local.ClientConfig{Socket: p.helper, Process: self.Process, Generation: self.Generation, Auth: key.Auth(), Dead: dead})
+	work.Go(func() { client.Serve(life) }) // what ends it, Ready and Dial report
+	here, err := client.Ready(ctx)
+	if err != nil {
+		client.Close()
+		return nil, overlay.NodeID{}, err
+	}
+	return client, here, nil
 }
 
 func littleEndian() bool {
@@ -210,12 +261,17 @@ func (w *World) Finalize(ctx context.Context) error {
 func (w *World) finalize(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, w.config.byeTimeout)
 	defer cancel()
+	guestErr := w.guests.end(ctx)
+	if w.host != nil {
+		defer w.host.guests.left(w)
+	}
 	if w.watch != nil {
 		w.watch.finalize(ctx)
 	}
-	errs := []error{w.comms.end(), w.engine.Goodbye(ctx)}
+	errs := []error{guestErr, w.comms.end(), w.engine.Goodbye(ctx)}
 	links := w.Links()
 	w.engine.Close()
+	w.die(ErrFinalized)
 	errs = append(errs, w.watch.end())
 	if w.stop != nil {
 		w.stop()

@@ -120,7 +120,7 @@ func TestKilledPeer(t *testing.T) {
 	defer child.Process.Kill()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	env := map[string]string{EnvRank: "0", EnvSize: "2", EnvJobKey: testKey, EnvDir: dir}
+	env := map[string]string{EnvRank: "0", EnvSize: "2", EnvJobKey: testKey, EnvDir: dir, EnvDebug: os.Getenv(EnvDebug)} // as the child's
 	w, err := Init(ctx, func(c *config) { c.lookup = func(name string) (string, bool) { v, ok := env[name]; return v, ok } })
 	if err != nil {
 		t.Fatal(err)

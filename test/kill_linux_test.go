@@ -36,6 +36,10 @@ const (
 	doomKey = "ISTHMUS_TEST_DOOM"
 	// killPatience bounds a job; what the survivors need is much less.
 	killPatience = time.Minute
+	// killReach is how long a rank may take to start or to answer before the others hold it for
+	// dead. On a machine that does much else it must not be short: who is taken for
+	// failed though it lives is out for good.
+	killReach = 15 * time.Second
 )
 
 // A state is what a rank is at. Without a function it is none of a communicator's.
@@ -131,7 +135,7 @@ func survive() error {
 	ctx, cancel := context.WithTimeout(context.Background(), killPatience)
 	defer cancel()
 	die("starting")
-	w, err := mpilib.Init(ctx, mpilib.WithConnectTimeout(5*time.Second))
+	w, err := mpilib.Init(ctx, mpilib.WithConnectTimeout(killReach))
 	if err != nil {
 		return err
 	}

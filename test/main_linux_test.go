@@ -26,8 +26,11 @@ const fetchedKey = "ISTHMUS_TEST_FETCHED"
 var refused error
 
 func TestMain(m *testing.M) {
-	if os.Getenv(doomKey) != "" {
-		if err := survive(); err != nil {
+	for key, rank := range map[string]func() error{doomKey: survive, mournKey: mourn} {
+		if os.Getenv(key) == "" {
+			continue
+		}
+		if err := rank(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -60,7 +63,7 @@ func needLab(t *testing.T) {
 	}
 }
 
-// built holds every program of the suite, built every program of the suite once, as a person would, and
+// built builds every program of the suite once, as a person would, and
 // returns the folder they are in: a folder that every user can enter, on the
 // lab's own file system, which ends with this run.
 var built = sync.OnceValues(func() (string, error) {

@@ -31,6 +31,8 @@ const (
 	CodeMalformed      Code = 14 // ErrMalformed, ErrMagic or ErrType of this package
 	CodeNoSession      Code = 15
 	CodeEnded          Code = 16
+	CodeUnknownName    Code = 17
+	CodeNameTaken      Code = 18
 )
 
 var codeErrors = map[Code]error{
@@ -50,6 +52,8 @@ var codeErrors = map[Code]error{
 	CodeMalformed:      ErrMalformed,
 	CodeNoSession:      overlay.ErrNoSession,
 	CodeEnded:          overlay.ErrEnded,
+	CodeUnknownName:    overlay.ErrUnknownName,
+	CodeNameTaken:      overlay.ErrNameTaken,
 }
 
 // CodeOf returns the class of err. Deadlines, whether of a context or of a
@@ -58,8 +62,10 @@ func CodeOf(err error) Code {
 	if errors.Is(err, overlay.ErrNoSession) { // is an ErrUnreachable, too
 		return CodeNoSession
 	}
-	if errors.Is(err, overlay.ErrEnded) {
-		return CodeEnded
+	for _, code := range []Code{CodeEnded, CodeUnknownName, CodeNameTaken} {
+		if errors.Is(err, codeErrors[code]) {
+			return code
+		}
 	}
 	for code := CodeUnknownProcess; code <= CodeMalformed; code++ {
 		if errors.Is(err, codeErrors[code]) {

@@ -38,6 +38,10 @@ func (f *LocalHello) decodeBody(r *reader) {
 	checkJob(r, f.Job)
 }
 
+// FeatureNames in a LocalWelcome's Features says that the helper knows the
+// frames for published names; one that does not would end the connection.
+const FeatureNames = 1 << 0
+
 // LocalWelcome answers LocalHello once the process is registered. A Refuse
 // takes its place when it is not.
 type LocalWelcome struct {
@@ -210,6 +214,46 @@ func (*LocalLeave) Type() Type { return TypeLocalLeave }
 func (f *LocalLeave) appendBody(b []byte) []byte { return b }
 
 func (f *LocalLeave) decodeBody(*reader) {}
+
+// LocalDead tells the process that others of its job have died, with their node: no
+// socket says so. A process that does not know the frame learns it from its links,
+// later.
+type LocalDead struct {
+	Ranks []uint32 // at most MaxDead
+	Text  string   // what happened to the node
+}
+
+// MaxDead is how many ranks one LocalDead can name.
+const MaxDead = 500
+
+// Type implements Frame.
+func (*LocalDead) Type() Type { return TypeLocalDead }
+
+func (f *LocalDead) appendBody(b []byte) []byte {
+	b = binary.BigEndian.AppendUint16(b, uint16(len(f.Ranks)))
+	for _, rank := range f.Ranks {
+		b = binary.BigEndian.AppendUint32(b, rank)
+	}
+	return appendText(b, f.Text)
+}
+
+func (f *LocalDead) decodeBody(r *reader) {
+	n := int(r.u16())
+	if n > MaxDead && r.err == nil {
+		r.err = fmt.Errorf("%d ranks, at most %d are allowed", n, MaxDead)
+	}
+	if n > len(r.rest)/4 && r.err == nil {
+		r.err = errShort
+	}
+	if r.err != nil {
+		return
+	}
+	f.Ranks = make([]uint32, n)
+	for i := range f.Ranks {
+		f.Ranks[i] = r.u32()
+	}
+	f.Text = r.text()
+}
 
 // A path is laid out as technique:u8 via:u8 proxy:str8 site:str8 node:str8
 // setup:u32(us) reason:str16; site and node are empty when not known.

@@ -50,6 +50,13 @@ const (
 	TypeLocalIncoming = Type(0x26) // carrier:u64 seal:u8 idle:u32(s) path ; one descriptor
 	TypeLocalFault    = Type(0x27) // carrier:u64 code:u8 text:str16
 	TypeLocalLeave    = Type(0x28) // (nothing)
+	TypeLocalDead     = Type(0xa9) // n:u16 ranks[n]:u32 text:str16
+
+	// The same, of names by which processes of other jobs find this one.
+	TypeLocalPublish   = Type(0x29) // request:u32 again:u8 name:str8 port:str16
+	TypeLocalUnpublish = Type(0x2a) // request:u32 name:str8
+	TypeLocalLookup    = Type(0x2b) // request:u32 budget:u32(ms) name:str8
+	TypeLocalNamed     = Type(0x2c) // request:u32 port:str16
 
 	// First frame of a control connection, both ways, before yamux.
 	TypeControlHello = Type(0x30) // oldest:u8 newest:u8 features:u32 software:str8
@@ -206,6 +213,16 @@ func newFrame(t Type) decoder {
 		return new(LocalFault)
 	case TypeLocalLeave:
 		return new(LocalLeave)
+	case TypeLocalPublish:
+		return new(LocalPublish)
+	case TypeLocalUnpublish:
+		return new(LocalUnpublish)
+	case TypeLocalLookup:
+		return new(LocalLookup)
+	case TypeLocalNamed:
+		return new(LocalNamed)
+	case TypeLocalDead:
+		return new(LocalDead)
 	case TypeControlHello:
 		return new(ControlHello)
 	}
@@ -217,7 +234,8 @@ var typeNames = map[Type]string{
 	TypeObserve: "observe", TypeObserved: "observed",
 	TypeLocalHello: "local hello", TypeLocalWelcome: "local welcome", TypeLocalDial: "local dial",
 	TypeLocalCancel: "local cancel", TypeLocalDialled: "local dialled", TypeLocalFailed: "local failed",
-	TypeLocalIncoming: "local incoming", TypeLocalFault: "local fault", TypeLocalLeave: "local leave", TypeControlHello: "control hello",
+	TypeLocalPublish: "local publish", TypeLocalUnpublish: "local unpublish", TypeLocalLookup: "local lookup", TypeLocalNamed: "local named",
+	TypeLocalIncoming: "local incoming", TypeLocalFault: "local fault", TypeLocalLeave: "local leave", TypeLocalDead: "local dead", TypeControlHello: "control hello",
 }
 
 // String returns the frame's name.

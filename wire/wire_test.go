@@ -55,6 +55,11 @@ func samples() []Frame {
 		&Observe{},
 		&Observed{From: netip.MustParseAddrPort("100.64.1.2:30100"), Time: time.UnixMicro(1_700_000_000_123_456)},
 		&LocalLeave{},
+		&LocalPublish{Request: 14, Again: true, Name: "solver", Port: "port text"},
+		&LocalUnpublish{Request: 15, Name: "solver"},
+		&LocalLookup{Request: 16, Budget: 5 * time.Second, Name: "solver"},
+		&LocalNamed{Request: 16, Port: "port text"},
+		&LocalDead{Ranks: []uint32{2, 3}, Text: "node siteb/b1: no news and no answer to pings"},
 	}
 }
 

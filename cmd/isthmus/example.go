@@ -13,7 +13,10 @@ import (
 	"github.com/isthmus-grid/isthmus/examples/npb/kernel"
 	"github.com/isthmus-grid/isthmus/examples/npb/mg"
 	"github.com/isthmus-grid/isthmus/examples/pingpong/measure"
+	"github.com/isthmus-grid/isthmus/examples/ray2mesh/farm"
+	"github.com/isthmus-grid/isthmus/examples/rendezvous/meet"
 	"github.com/isthmus-grid/isthmus/examples/traffic/storm"
+	"github.com/isthmus-grid/isthmus/examples/tsqr/factor"
 )
 
 // exampleCommand is "isthmus example": the programs of examples/, so that one
@@ -43,6 +46,9 @@ func exampleCommand() *cli.Command {
 		Subcommands: []*cli.Command{
 			example("pingpong", "measure round trips between two ranks", measure.Main),
 			example("traffic", "send from every rank to every rank for a while, and check every byte", storm.Main),
+			example("ray2mesh", "trace seismic rays through the Earth, dealt by one master or by a boss in each site", farm.Main),
+			example("rendezvous", "connect two jobs that were started apart, by a name", meet.Main),
+			example("tsqr", "QR factorization of a tall and skinny matrix, by a tree and column by column", factor.Main),
 			nas("is", "sort integers", is.Classes, is.Run),
 			nas("ep", "random pairs", ep.Classes, ep.Run),
 			nas("cg", "sparse matrix, conjugate gradients", cg.Classes, cg.Run),

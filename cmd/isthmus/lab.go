@@ -20,7 +20,7 @@ func labCommand() *cli.Command {
 
 A preset is the kind of firewall: ` + presets() + `. With
 no-route/ in front, nodes have no route out but their gateway has. Public hosts have no firewall: public.`,
-		Subcommands: []*cli.Command{labUpCommand(), labRunCommand(), labMatrixCommand(), labBreakCommand(), labBreakEndCommand(), labUnprivilegedCommand()},
+		Subcommands: []*cli.Command{labUpCommand(), labRunCommand(), labMatrixCommand(), labBreakCommand(), labBreakEndCommand(), labUnprivilegedCommand(), labHelpersCommand()},
 	}
 }
 

@@ -21,7 +21,7 @@ func main() {
 		Name:  "isthmus",
 		Usage: "one message-passing job over sites that firewalls keep apart",
 		Commands: []*cli.Command{
-			demoCommand(), runCommand(), jobCommand(), caCommand(), statusCommand(), planCommand(), doctorCommand(),
+			demoCommand(), runCommand(), psCommand(), killCommand(), hostsCommand(), nodeCommand(), jobCommand(), caCommand(), statusCommand(), planCommand(), doctorCommand(),
 			labCommand(), benchCommand(), exampleCommand(),
 		},
 		HideVersion:     true,
@@ -43,6 +43,6 @@ func benchCommand() *cli.Command {
 	return &cli.Command{
 		Name:        "bench",
 		Usage:       "measure, against what it is to be compared with",
-		Subcommands: []*cli.Command{benchSetupCommand(), benchCrowdCommand(), benchRelayCommand(), benchLinkCommand(), benchP2PCommand(), benchOverlapCommand(), benchStripeCommand(), benchBrokerCommand(), benchLabCommand()},
+		Subcommands: []*cli.Command{benchSetupCommand(), benchCrowdCommand(), benchRelayCommand(), benchLinkCommand(), benchP2PCommand(), benchOverlapCommand(), benchTSQRCommand(), benchRay2meshCommand(), benchCollCommand(), benchStripeCommand(), benchBrokerCommand(), benchLabCommand(), benchPlotCommand(), benchLearnCommand(), benchLaunchCommand()},
 	}
 }

@@ -1,12 +1,14 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/isthmus-grid/isthmus/cmd/internal/runmap"
+	"github.com/isthmus-grid/isthmus/internal/jobgroups"
 	"github.com/isthmus-grid/isthmus/internal/jobkey"
 	"github.com/isthmus-grid/isthmus/internal/ranks"
 	"github.com/isthmus-grid/isthmus/mpilib"
@@ -37,61 +39,91 @@ func jobCommand() *cli.Command {
 	}
 }
 
-// runCommand is "isthmus run": this node's share of a job.
+// runCommand is "isthmus run": a job over hosts of the grid, all of it on this node, or
+// this node's share.
 func runCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "run",
-		Usage: "start this node's processes of a job",
+		Usage: "start a job",
 		Description: "On one machine, without any daemon:\n\n  isthmus run -n 4 ./program\n\n" +
-			"On the nodes of several sites, each with its helper, the same key and the same size everywhere:\n\n" +
+			"Over the grid, by this node's helper, which ISTHMUS_HELPER or --helper names: hosts are booked, get the program and --input files, and start their ranks:\n\n" +
+			"  isthmus run -n 40 ./program\n" +
+			"  isthmus run --hosts n1@paris:8,n2@lyon:8 --input mesh.dat --fetch 'out.*' ./program mesh.dat\n" +
+			"  isthmus run -n 40 --dry-run ./program       shows only where it would run\n\n" +
+			"A program with a slash in its name is brought to the hosts, others are sought there. Hosts are chosen by --strategy, nearest first: spread gives\n" +
+			"each one process, then a second; concentrate fills each; auto looks for what is near each other.\n\n" +
+			"By hand, on nodes that each have a helper, with the same key and the same size everywhere:\n\n" +
 			"  site a:  isthmus run --key myjob.key --size 8 --ranks 0-3 ./program\n" +
 			"  site b:  isthmus run --key myjob.key --size 8 --ranks 4-7 ./program\n\n" +
 			"Rank 0 reads the standard input. When a process fails, the others are ended, and the exit status is the first failed one's: its own,\n" +
-			"128 + signal, 126 or 127 when it could not be started. A signal is passed on as SIGTERM and, 2 s later, as SIGKILL.\n" +
+			"128 + signal, 126 or 127 when it could not be started. A signal is passed on as SIGTERM and, 2 s later, as SIGKILL; over the grid\n" +
+			"a second signal is passed on as SIGKILL at once.\n" +
 			"With --survive the others go on instead, for programs that go on without a process (see the library's documentation, \"Failures\"):\n" +
 			"the exit status is then that of the first that ended with one of its own, and 0 if processes were only killed and one ended well.\n\n" +
 			"With --show-map it writes to the standard error, at the end, where the ranks ran and which paths their messages took.",
 		ArgsUsage: "PROGRAM [ARGUMENT...]",
-		Flags: []cli.Flag{
-			&cli.IntFlag{Name: "n", Usage: "`NUMBER` of processes, all on this node", DefaultText: "none"},
+		Flags: append([]cli.Flag{
+			&cli.IntFlag{Name: "n", Usage: "`NUMBER` of ranks", DefaultText: "none"},
 			&cli.StringFlag{Name: "ranks", Usage: "in place of -n: the ranks that run on this node, `FIRST-LAST`"},
-			&cli.IntFlag{Name: "size", Usage: "`NUMBER` of processes of the whole job", DefaultText: "up to the last of this node"},
-			&cli.StringFlag{Name: "key", Usage: "`FILE` with the job's key (isthmus job new); needed when other nodes take part"},
+			&cli.IntFlag{Name: "size", Usage: "with --ranks: `NUMBER` of ranks of the whole job", DefaultText: "up to the last of this node"},
+			&cli.StringFlag{Name: "key", Usage: "`FILE` with the job's key (isthmus job new); the job is started by hand, and -n or --ranks are the ranks of this node"},
+			&cli.StringFlag{Name: "groups", Usage: "what the ranks are, in their order: `NAME:COUNT,...`, such as master:1,workers:7; the same on all nodes"},
 			&cli.StringFlag{Name: "helper", EnvVars: []string{ranks.EnvHelper}, Usage: "`SOCKET` of this node's helper; without one, all ranks are on this node"},
-			&cli.StringFlag{Name: "label", Value: hostname(), Usage: "output is tagged [`LABEL`:rank]; empty for no tags"},
+			&cli.StringFlag{Name: "label", Value: hostname(), Usage: "output is tagged [`LABEL`:rank]; empty for no tags; over the grid, the tag is [site/host:rank]"},
+			&cli.StringFlag{Name: "output", Usage: "in place of tagged lines: json for one object per line of output, or `FOLDER` for a file per rank and stream"},
 			&cli.BoolFlag{Name: "survive", Usage: "do not end the other processes when one fails"},
 			&cli.BoolFlag{Name: "show-map", Usage: "show at the end where the ranks ran, and the paths between sites that were used"},
-			&cli.BoolFlag{Name: "json", Usage: "with --show-map: one JSON object per line, for each rank and each pair of ranks"},
-		},
+			&cli.BoolFlag{Name: "json", Usage: "with --show-map or --dry-run: print objects in place of tables"},
+		}, gridFlags()...),
 		Action: func(c *cli.Context) error {
+			if c.Bool("json") && !c.Bool("show-map") && !c.Bool("dry-run") {
+				return usage("run: --json is for --show-map and --dry-run; for the output there is --output json")
+			}
+			if v := os.Getenv(mpilib.EnvReport); v != "" && c.Bool("show-map") {
+				return usage(fmt.Sprintf("run: --show-map needs %s for itself, and it is set to %s; unset it, or leave --show-map", mpilib.EnvReport, v))
+			}
+			if c.String("helper") != "" && !c.IsSet("ranks") && !c.IsSet("key") {
+				return runOverGrid(c)
+			}
+			for _, name := range gridFlagNames() {
+				if c.IsSet(name) {
+					return usage(fmt.Sprintf("run: --%s is for jobs over the grid: name this node's helper with --helper or %s, and leave --ranks and --key", name, ranks.EnvHelper))
+				}
+			}
 			job, err := jobOf(c)
 			if err != nil {
 				return err
 			}
+			if job.Output, err = ranks.NewOutput(c.String("output"), os.Stdout, os.Stderr); err != nil {
+				return fmt.Errorf("run: --output: %w", err)
+			}
 			if c.Bool("show-map") {
 				return runWithMap(c, job)
 			}
-			if c.Bool("json") {
-				return usage("run: --json is for --show-map")
-			}
-			return ranks.Run(c.Context, job) // its errors know the exit status
+			return runHere(c.Context, job)
 		},
 	}
+}
+
+// runHere runs the ranks of this node. Its errors know the exit status.
+func runHere(ctx context.Context, job ranks.Job) error {
+	err := ranks.Run(ctx, job)
+	if closeErr := job.Output.Close(); err == nil && closeErr != nil {
+		return fmt.Errorf("run: the output: %w", closeErr)
+	}
+	return err
 }
 
 // runWithMap has the ranks write their reports to a folder of our own, and shows at
 // the end what they say, also when the job failed: then it matters most.
 func runWithMap(c *cli.Context, job ranks.Job) error {
-	if v := os.Getenv(mpilib.EnvReport); v != "" {
-		return usage(fmt.Sprintf("run: --show-map needs %s for itself, and it is set to %s; unset it, or leave --show-map", mpilib.EnvReport, v))
-	}
 	dir, err := os.MkdirTemp("", "isthmus-map-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
 	job.Env = append(job.Env, mpilib.EnvReport+"="+dir)
-	runErr := ranks.Run(c.Context, job)
+	runErr := runHere(c.Context, job)
 	m, err := runmap.Read(dir, job.First, job.Count, job.Size)
 	if err == nil && c.Bool("json") {
 		err = m.WriteJSON(c.App.ErrWriter)
@@ -107,7 +139,7 @@ func runWithMap(c *cli.Context, job ranks.Job) error {
 func jobOf(c *cli.Context) (ranks.Job, error) {
 	j := ranks.Job{
 		Argv: c.Args().Slice(), Count: c.Int("n"), Size: c.Int("size"), Helper: c.String("helper"), Label: c.String("label"), Survive: c.Bool("survive"),
-		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
+		Stdin: os.Stdin,
 	}
 	if c.IsSet("n") == c.IsSet("ranks") {
 		return j, usage("run: give either -n or --ranks")
@@ -120,6 +152,9 @@ func jobOf(c *cli.Context) (ranks.Job, error) {
 	}
 	if j.Size == 0 {
 		j.Size = j.First + j.Count
+	}
+	if j.Groups, err = jobgroups.Parse(c.String("groups"), j.Size); err != nil {
+		return j, usage("run: --groups: " + err.Error())
 	}
 	if c.IsSet("key") {
 		j.Key, err = jobkey.Load(c.String("key"))

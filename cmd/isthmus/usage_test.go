@@ -67,6 +67,9 @@ func TestMistakesOnTheCommandLine(t *testing.T) {
 		{[]string{"bench", "relay", "now"}, `bench relay: "now" is not expected here; see --help`},
 
 		{[]string{"run"}, "run: give either -n or --ranks"},
+		{[]string{"hosts"}, "hosts: name this node's helper with --helper or ISTHMUS_HELPER"},
+		{[]string{"hosts", "now"}, `hosts: "now" is not expected here; see --help`},
+		{[]string{"lab", "helpers"}, "lab helpers: give a --config for each helper"},
 		{[]string{"run", "-n", "2", "--ranks", "0-1", "true"}, "run: give either -n or --ranks"},
 		{[]string{"run", "-n", "2"}, "run: no program to run"},
 		{[]string{"run", "-n", "0", "true"}, "run: 0 processes: want at least 1"},
@@ -75,6 +78,7 @@ func TestMistakesOnTheCommandLine(t *testing.T) {
 		{[]string{"run", "--ranks", "3-1", "true"}, `run: --ranks: ranks "3-1": want FIRST-LAST, such as 0-3`},
 		{[]string{"run", "--ranks", "0-1", "--size", "4", "true"}, "run: other nodes take part, so all need the same --key; make one with: isthmus job new NAME"},
 		{[]string{"run", "-n", "4", "--size", "2", "true"}, "run: ranks 0-3 do not lie in a job of 2"},
+		{[]string{"run", "-n", "4", "--groups", "a:1,b:2", "true"}, `run: --groups: groups "a:1,b:2": 3 ranks in all groups, and 4 in the job`},
 
 		{[]string{"job", "new"}, "job new: want NAME"},
 		{[]string{"job", "new", "a", "b"}, "job new: want NAME"},

@@ -12,16 +12,15 @@ import (
 type Builder struct {
 	s       Schedule
 	inPlace int // where in Output the Input lies, or -1
+	within  int // where in Input the Output lies, or -1
 	sent    []int
 	got     []int
-	live    [spaces][]access // what later steps may depend on
-}
-
-// access is a step's use of a region.
-type access struct {
-	region Region
-	step   int
-	writes bool
+	uses    [spaces]uses
+	seen    int    // how many steps the following two know of
+	ends    []int  // steps, but signals, that no later one but signals depends on
+	after   []int  // for add
+	spare   []int  // memory for the steps' After
+	waited  []bool // of each step, whether such a later one does
 }
 
 // NewBuilder begins the schedule of a rank.
@@ -29,12 +28,17 @@ func NewBuilder(rank, size int) *Builder {
 	if rank < 0 || rank >= size {
 		panic(fmt.Sprintf("schedule: rank %d of %d", rank, size))
 	}
-	return &Builder{s: Schedule{Rank: rank, Size: size}, inPlace: -1, sent: make([]int, size), got: make([]int, size)}
+	counts := make([]int, 2*size)
+	return &Builder{s: Schedule{Rank: rank, Size: size}, inPlace: -1, within: -1, sent: counts[:size], got: counts[size:]}
 }
 
 // InPlace says that there is no Input of its own: it lies in Output from byte off
 // on (MPI_IN_PLACE). It is to be called first.
 func (b *Builder) InPlace(off int) { b.inPlace = off }
+
+// Within says that the Output is a part of the Input, from byte off on. It is to be
+// called first.
+func (b *Builder) Within(off int) { b.within = off }
 
 // Rank returns whose schedule it is, and of how many.
 func (b *Builder) Rank() (rank, size int) { return b.s.Rank, b.s.Size }
@@ -61,10 +65,14 @@ func (b *Builder) Receive(from int, to Region) {
 }
 
 // Signal adds an empty message to another rank, of which it is only wanted that it
-// comes. It goes when all that was added before is done.
+// comes. It goes when all that was added before is done, but other Signals, for which it
+// does not wait.
 func (b *Builder) Signal(to int) {
 	b.peer(to)
-	b.s.Steps = append(b.s.Steps, Step{Kind: Send, Peer: to, Slot: b.sent[to], After: b.ends()})
+	b.see()
+	b.s.Steps = append(b.s.Steps, Step{Kind: Send, Peer: to, Slot: b.sent[to], After: slices.Clone(b.ends)})
+	b.waited = append(b.waited, false)
+	b.seen++
 	b.sent[to]++
 }
 
@@ -96,7 +104,7 @@ func (b *Builder) Reduce(to, from Region) {
 
 // Done returns the schedule. The Builder is not to be used any more.
 func (b *Builder) Done() *Schedule {
-	b.s.frees = b.s.followers()
+	b.s.links = b.s.link()
 	return &b.s
 }
 
@@ -117,57 +125,54 @@ func (b *Builder) real(r Region) Region {
 	if r.Space == Input && b.inPlace >= 0 {
 		return Region{Output, b.inPlace + r.Off, r.Len}
 	}
+	if r.Space == Output && b.within >= 0 {
+		return Region{Input, b.within + r.Off, r.Len}
+	}
 	return r
 }
 
 // add appends a step that depends on every earlier one that writes what it touches, or
-// touches what it writes.
+// touches what it writes; directly, or by way of others.
 func (b *Builder) add(s Step) {
-	n := len(b.s.Steps)
-	if s.Kind != Receive {
-		b.uses(&s, access{s.From, n, false})
+	n := int32(len(b.s.Steps))
+	after := b.after[:0]
+	if s.Kind != Receive && s.From.Len > 0 {
+		after = b.uses[s.From.Space].read(s.From, n, after)
 	}
-	if s.Kind != Send {
-		b.uses(&s, access{s.To, n, true})
+	if s.Kind != Send && s.To.Len > 0 {
+		after = b.uses[s.To.Space].write(s.To, n, after)
 	}
-	slices.Sort(s.After)
-	s.After = slices.Compact(s.After)
+	b.after = after
+	if len(after) > 1 {
+		slices.Sort(after)
+		after = slices.Compact(after)
+	}
+	s.After = b.keep(after)
 	b.s.Steps = append(b.s.Steps, s)
 }
 
-// uses notes an access. Of those before it that it hides, because whoever depended on
-// them will depend on it, none is kept.
-func (b *Builder) uses(s *Step, a access) {
-	if a.region.Len == 0 {
-		return
+// keep returns a copy.
+func (b *Builder) keep(after []int) []int {
+	if len(after) == 0 {
+		return nil
 	}
-	live := &b.live[a.region.Space]
-	kept := (*live)[:0]
-	for _, old := range *live {
-		if old.step != a.step && (a.writes || old.writes) && a.region.overlaps(old.region) {
-			s.After = append(s.After, old.step)
-			if a.writes && a.region.covers(old.region) {
-				continue
-			}
-		}
-		kept = append(kept, old)
+	if len(b.spare) < len(after) {
+		b.spare = make([]int, max(len(after), min(2*len(b.s.Steps), 1024), 16))
 	}
-	*live = append(kept, a)
+	kept := b.spare[:len(after):len(after)]
+	b.spare = b.spare[len(after):]
+	copy(kept, after)
+	return kept
 }
 
-// ends returns the steps that no other depends on: when they are done, all are.
-func (b *Builder) ends() []int {
-	waited := make([]bool, len(b.s.Steps))
-	for _, s := range b.s.Steps {
-		for _, a := range s.After {
-			waited[a] = true
+// see brings ends up to date. All steps that it does not yet know are no signals.
+func (b *Builder) see() {
+	for ; b.seen < len(b.s.Steps); b.seen++ {
+		for _, a := range b.s.Steps[b.seen].After {
+			b.waited[a] = true
 		}
+		b.ends = append(b.ends, b.seen)
+		b.waited = append(b.waited, false)
 	}
-	var ends []int
-	for i, w := range waited {
-		if !w {
-			ends = append(ends, i)
-		}
-	}
-	return ends
+	b.ends = slices.DeleteFunc(b.ends, func(i int) bool { return b.waited[i] })
 }

@@ -15,12 +15,18 @@ type Comm interface {
 	Irecv(src int, buf []byte) Request
 
 	// WaitAny waits until one of the requests, of which there is one at least, is
-	// complete, and returns which. It returns an error only when ctx is done before.
-	WaitAny(ctx context.Context, requests []Request) (int, error)
+	// complete, and returns which. It returns an error only when ctx is done before. If
+	// first is not negative, that request is likely to be complete before the others,
+	// and looking after it alone will do for a while.
+	WaitAny(ctx context.Context, requests []Request, first int) (int, error)
 }
 
 // Request is a message under way.
 type Request interface {
+	// Done reports whether Wait would return at once. It need not look at what has come
+	// only now.
+	Done() bool
+
 	// Wait returns when the message is sent or received, or has failed; or, when ctx is
 	// done before, has been given up. The buffer is not touched after it.
 	Wait(ctx context.Context) error
@@ -30,38 +36,76 @@ type Request interface {
 // used any more when it does. Steps that wait for nothing are begun in the order of
 // the list. When one fails the others are given up, and the error is the first one's.
 func Run(ctx context.Context, c Comm, s *Schedule, m *Memory, op Apply) error {
-	r := runner{c: c, s: s, m: m, op: op, waits: make([]int32, len(s.Steps)), frees: s.followers(), turns: make([][2]int, s.Size)}
-	for i := range s.Steps {
-		if r.waits[i] = int32(len(s.Steps[i].After)); r.waits[i] == 0 {
-			r.ready = append(r.ready, i)
-		}
-	}
+	return NewRunner(s).Run(ctx, c, m, op)
+}
+
+// Runner runs a schedule any number of times, one after the other, and allocates
+// nothing for it. It is for one goroutine at a time.
+type Runner struct {
+	s     *Schedule
+	g     *graph
+	waits []int32   // how many steps each yet waits for
+	turn  []bool    // whether all messages of the pair before it have been started
+	held  []bool    // whether it could begin before its turn
+	queue int       // how many are held
+	ready []int32   // steps that can begin
+	open  []Request // messages under way
+	steps []int32   // what they are
+
+	c  Comm // of this run
+	m  *Memory
+	op Apply
+}
+
+// NewRunner returns one for the schedule.
+func NewRunner(s *Schedule) *Runner {
+	n := len(s.Steps)
+	ints, bools := make([]int32, n), make([]bool, 2*n)
+	return &Runner{s: s, g: s.graph(), waits: ints, turn: bools[:n], held: bools[n:]}
+}
+
+// Run is the function Run with its schedule.
+func (r *Runner) Run(ctx context.Context, c Comm, m *Memory, op Apply) error {
+	r.prepare(c, m, op)
 	err := r.run(ctx)
 	if err != nil {
-		over, giveUp := context.WithCancel(ctx)
-		giveUp()
-		for _, q := range r.open {
-			q.Wait(over)
-		}
+		r.giveUp(ctx)
 	}
+	clear(r.open)
+	r.open, r.steps, r.ready = r.open[:0], r.steps[:0], r.ready[:0]
+	r.c, r.m, r.op = nil, nil, nil
 	return err
 }
 
-type runner struct {
-	c     Comm
-	s     *Schedule
-	m     *Memory
-	op    Apply
-	waits []int32   // how many steps each waits for
-	frees [][]int32 // who waits for each
-	ready []int     // steps that can begin
-	turns [][2]int  // by peer, which message is to be started next, of Send and of Receive
-	held  []int     // messages that could begin before their turn
-	open  []Request // messages under way
-	steps []int     // what they are
+// prepare goes to the beginning.
+func (r *Runner) prepare(c Comm, m *Memory, op Apply) {
+	copy(r.waits, r.g.waits)
+	copy(r.turn, r.g.turn)
+	clear(r.held)
+	r.queue, r.c, r.m, r.op = 0, c, m, op
+	for i, n := range r.waits {
+		if n == 0 {
+			r.ready = append(r.ready, int32(i))
+		}
+	}
 }
 
-func (r *runner) run(ctx context.Context) error {
+// giveUp ends what is under way, of each pair the last message first: while a message is
+// there those before it are, too, and it is never taken for one of them.
+func (r *Runner) giveUp(ctx context.Context) {
+	over, cancel := context.WithCancel(ctx)
+	cancel()
+	order := make([]int, len(r.open))
+	for k := range order {
+		order[k] = k
+	}
+	slices.SortFunc(order, func(a, b int) int { return r.s.Steps[r.steps[b]].Slot - r.s.Steps[r.steps[a]].Slot })
+	for _, k := range order {
+		r.open[k].Wait(over)
+	}
+}
+
+func (r *Runner) run(ctx context.Context) error {
 	for {
 		for k := 0; k < len(r.ready); k++ { // grows meanwhile
 			if err := r.begin(r.ready[k]); err != nil {
@@ -70,20 +114,16 @@ func (r *runner) run(ctx context.Context) error {
 		}
 		r.ready = r.ready[:0]
 		if len(r.open) == 0 {
-			if len(r.held) > 0 {
-				return fmt.Errorf("%w: %d messages wait for others of their pair", ErrStuck, len(r.held))
+			if r.queue > 0 {
+				return fmt.Errorf("%w: %d messages wait for others of their pair", ErrStuck, r.queue)
 			}
 			return nil
 		}
-		k, err := r.c.WaitAny(ctx, r.open)
+		k, err := r.next(ctx)
 		if err != nil {
 			return err
 		}
-		i, last := r.steps[k], len(r.open)-1
-		q := r.open[k]
-		r.open[k], r.steps[k] = r.open[last], r.steps[last]
-		r.open[last] = nil
-		r.open, r.steps = r.open[:last], r.steps[:last]
+		i, q := r.close(k)
 		if err := q.Wait(ctx); err != nil {
 			return fmt.Errorf("%s: %w", r.s.Steps[i].message(), err)
 		}
@@ -91,10 +131,43 @@ func (r *runner) run(ctx context.Context) error {
 	}
 }
 
-func (r *runner) begin(i int) error {
+// close takes a message out of the open ones, and says which step it is.
+func (r *Runner) close(k int) (i int32, q Request) {
+	last := len(r.open) - 1
+	i, q = r.steps[k], r.open[k]
+	r.open[k], r.steps[k] = r.open[last], r.steps[last]
+	r.open[last] = nil
+	r.open, r.steps = r.open[:last], r.steps[:last]
+	return i, q
+}
+
+// next returns which of the open messages is complete. It looks out for the one that comes
+// first in the list of steps, receives before sends: nobody else's link need be read meanwhile.
+func (r *Runner) next(ctx context.Context) (int, error) {
+	first := 0
+	for k, q := range r.open {
+		if q.Done() {
+			return k, nil
+		}
+		if r.before(k, first) {
+			first = k
+		}
+	}
+	return r.c.WaitAny(ctx, r.open, first)
+}
+
+func (r *Runner) before(a, b int) bool {
+	i, j := r.steps[a], r.steps[b]
+	if k, l := r.s.Steps[i].Kind, r.s.Steps[j].Kind; k != l {
+		return k == Receive
+	}
+	return i < j
+}
+
+func (r *Runner) begin(i int32) error {
 	switch step := &r.s.Steps[i]; step.Kind {
 	case Send, Receive:
-		r.message(i, step)
+		r.message(i)
 		return nil
 	case Copy:
 		copy(r.m.at(step.To), r.m.at(step.From))
@@ -110,43 +183,34 @@ func (r *runner) begin(i int) error {
 // message starts a message, and those that were held for it, once it is its turn among
 // those of the pair. Nobody waits for ever: of all messages that ranks hold or wait for,
 // the one that comes first in the order of the lists is held by none.
-func (r *runner) message(i int, step *Step) {
-	if step.Slot != r.turns[step.Peer][step.Kind] {
-		r.held = append(r.held, i)
+func (r *Runner) message(i int32) {
+	if !r.turn[i] {
+		r.held[i] = true
+		r.queue++
 		return
 	}
-	for i >= 0 {
-		step = &r.s.Steps[i]
-		r.turns[step.Peer][step.Kind]++
-		if step.Kind == Send {
-			r.started(i, r.c.Isend(step.Peer, r.m.at(step.From)))
+	for {
+		if step := &r.s.Steps[i]; step.Kind == Send {
+			r.open = append(r.open, r.c.Isend(step.Peer, r.m.at(step.From)))
 		} else {
-			r.started(i, r.c.Irecv(step.Peer, r.m.at(step.To)))
+			r.open = append(r.open, r.c.Irecv(step.Peer, r.m.at(step.To)))
 		}
-		i = r.next(step)
+		r.steps = append(r.steps, i)
+		if i = r.g.behind[i]; i < 0 {
+			return
+		}
+		r.turn[i] = true
+		if !r.held[i] {
+			return
+		}
+		r.queue--
 	}
 }
 
-// next returns the message behind another, if it is held, or -1.
-func (r *runner) next(after *Step) int {
-	for k, i := range r.held {
-		if s := &r.s.Steps[i]; s.Kind == after.Kind && s.Peer == after.Peer && s.Slot == after.Slot+1 {
-			r.held = slices.Delete(r.held, k, k+1)
-			return i
-		}
-	}
-	return -1
-}
-
-func (r *runner) started(i int, q Request) {
-	r.open = append(r.open, q)
-	r.steps = append(r.steps, i)
-}
-
-func (r *runner) done(i int) {
-	for _, next := range r.frees[i] {
+func (r *Runner) done(i int32) {
+	for _, next := range r.g.after(int(i)) {
 		if r.waits[next]--; r.waits[next] == 0 {
-			r.ready = append(r.ready, int(next))
+			r.ready = append(r.ready, next)
 		}
 	}
 }

@@ -10,6 +10,9 @@ import (
 	"time"
 )
 
+// letter names a message.
+type letter struct{ from, to, slot int }
+
 // post carries messages between goroutines, each held back for a moment.
 type post struct {
 	mu    sync.Mutex
@@ -86,7 +89,7 @@ func (c *postComm) Irecv(src int, buf []byte) Request {
 	})
 }
 
-func (c *postComm) WaitAny(ctx context.Context, requests []Request) (int, error) {
+func (c *postComm) WaitAny(ctx context.Context, requests []Request, _ int) (int, error) {
 	for {
 		for i, q := range requests {
 			select {
@@ -100,6 +103,15 @@ func (c *postComm) WaitAny(ctx context.Context, requests []Request) (int, error)
 		case <-ctx.Done():
 			return 0, ctx.Err()
 		}
+	}
+}
+
+func (q *postRequest) Done() bool {
+	select {
+	case <-q.done:
+		return true
+	default:
+		return false
 	}
 }
 
@@ -138,6 +150,52 @@ func TestRun(t *testing.T) {
 			}
 		}
 		same(t, m, end)
+	}
+}
+
+// A Runner does the same as often as it is asked to, also after a run that failed.
+func TestRunnerRunsAgain(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for seed := range uint64(30) {
+		rng := rand.New(rand.NewPCG(seed, 4))
+		all, begin, end := program(rng, 1+rng.IntN(5), rng.IntN(80))
+		var runners []*Runner
+		for _, s := range all {
+			runners = append(runners, NewRunner(s))
+		}
+		for time := range 4 {
+			m, p := clone(begin), &post{boxes: map[letter]chan []byte{}}
+			during, stop := context.WithCancel(ctx)
+			if time == 1 {
+				stop()
+			}
+			var wg sync.WaitGroup
+			for r := range all {
+				wg.Go(func() {
+					if err := runners[r].Run(during, newPostComm(p, r), &m[r], mix); err != nil && time != 1 {
+						t.Errorf("seed %d, rank %d: %v", seed, r, err)
+					}
+				})
+			}
+			wg.Wait()
+			stop()
+			if time != 1 {
+				same(t, m, end)
+			}
+		}
+	}
+}
+
+func TestRunnerAllocatesNothing(t *testing.T) {
+	r := NewRunner(flits(4, 4))
+	m := Memory{make([]byte, 128), make([]byte, 128), make([]byte, 128)}
+	if n := testing.AllocsPerRun(10, func() {
+		if err := r.Run(t.Context(), at{}, &m, mix); err != nil {
+			t.Error(err)
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations a run", n)
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 type Space uint8
 
 const (
-	Input   Space = iota // the caller's send buffer; not changed, unless it is a part of Output
+	Input   Space = iota // the caller's send buffer; not changed, unless it and Output are one
 	Output               // the caller's receive buffer
 	Scratch              // memory of the call's own
 	spaces
@@ -41,10 +41,6 @@ func (r Region) String() string { return fmt.Sprintf("%v[%d:%d]", r.Space, r.Off
 
 func (r Region) overlaps(o Region) bool {
 	return r.Space == o.Space && r.Off < o.Off+o.Len && o.Off < r.Off+r.Len
-}
-
-func (r Region) covers(o Region) bool {
-	return r.Space == o.Space && r.Off <= o.Off && o.Off+o.Len <= r.Off+r.Len
 }
 
 // Kind says what a step does.
@@ -98,21 +94,7 @@ type Schedule struct {
 	Steps      []Step
 	Scratch    int // bytes that it needs of that space
 
-	frees [][]int32 // which steps wait for each
-}
-
-// followers returns which steps wait for each.
-func (s *Schedule) followers() [][]int32 {
-	if s.frees != nil {
-		return s.frees
-	}
-	frees := make([][]int32, len(s.Steps))
-	for i := range s.Steps {
-		for _, a := range s.Steps[i].After {
-			frees[a] = append(frees[a], int32(i))
-		}
-	}
-	return frees
+	links *graph
 }
 
 // String lists the steps, a line for each, with their numbers and what they wait for.

@@ -2,9 +2,9 @@ package schedule
 
 import (
 	"bytes"
-	"container/heap"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"strings"
 	"time"
@@ -29,11 +29,15 @@ func over(n int, rate float64) time.Duration {
 
 // Grid is where ranks are, and what it costs that they are there. Messages between two
 // sites queue at the end of the one's path, which all its ranks share, and at the
-// other's; within a site each rank has a path of its own.
+// other's; within a site each rank has a path of its own, out and in.
 type Grid struct {
-	Site      []int // of each rank, counted from 0; nil: all are at one
-	Near, Far Path
-	Compute   float64 // bytes a second that a rank copies or reduces; 0: without bound
+	Site    []int    // of each rank, counted from 0; nil: all are at one
+	Node    []int    // of each rank, a number that no other site's nodes have; nil: nobody shares one
+	Inside  Path     // between ranks of a node
+	Near    Path     // between nodes of a site
+	Far     Path     // between sites
+	Between [][]Path // from one site to another, where Far does not say it; may be nil
+	Compute float64  // bytes a second that a rank copies or reduces; 0: without bound
 }
 
 func (g *Grid) site(rank int) int {
@@ -41,6 +45,20 @@ func (g *Grid) site(rank int) int {
 		return 0
 	}
 	return g.Site[rank]
+}
+
+// path returns that between two ranks.
+func (g *Grid) path(from, to int) *Path {
+	a, b := g.site(from), g.site(to)
+	switch {
+	case a != b && g.Between != nil:
+		return &g.Between[a][b]
+	case a != b:
+		return &g.Far
+	case g.Node != nil && g.Node[from] == g.Node[to]:
+		return &g.Inside
+	}
+	return &g.Near
 }
 
 // Memory is what a rank's schedule works on; see Space.
@@ -83,44 +101,32 @@ func (o *Outcome) Far() (messages, bytes int) {
 // ErrStuck is that of a simulation in which ranks wait for what never comes.
 var ErrStuck = errors.New("schedule: no step can be done any more")
 
+// ErrLate is that of SimulateUntil for what takes longer.
+var ErrLate = errors.New("schedule: not done in time")
+
 // Simulate has all ranks carry out their schedules, on memory if that is not nil, as
 // the grid makes them take their time. It fails if they get stuck, if messages differ
 // in length from the receives they match, or are not received, and if bytes change
 // while they are sent.
 func Simulate(all []*Schedule, grid *Grid, memory []Memory, op Apply) (*Outcome, error) {
-	return simulate(all, grid, memory, op, nil)
+	return newSimulation(all, grid, memory, op).run()
+}
+
+// SimulateUntil is Simulate without memory. It gives up with ErrLate as soon as it knows
+// that the last rank will be through after limit.
+func SimulateUntil(all []*Schedule, grid *Grid, limit time.Duration) (*Outcome, error) {
+	s := newSimulation(all, grid, nil, nil)
+	s.limit = limit
+	return s.run()
 }
 
 // Shake is Simulate with what the grid says made longer at random, a thousandfold at
 // most: steps that need not keep an order come in any.
 func Shake(all []*Schedule, grid *Grid, memory []Memory, op Apply, rng *rand.Rand) error {
-	_, err := simulate(all, grid, memory, op, rng)
+	s := newSimulation(all, grid, memory, op)
+	s.rng = rng
+	_, err := s.run()
 	return err
-}
-
-func simulate(all []*Schedule, grid *Grid, memory []Memory, op Apply, rng *rand.Rand) (*Outcome, error) {
-	sites := 1
-	for r := range all {
-		sites = max(sites, grid.site(r)+1)
-	}
-	s := &simulation{all: all, grid: grid, memory: memory, op: op, rng: rng,
-		ranks: make([]simRank, len(all)), up: make([]time.Duration, sites), down: make([]time.Duration, sites),
-		mail: map[letter]*mail{}, out: &Outcome{Ends: make([]time.Duration, len(all))}}
-	for range sites {
-		s.out.Messages = append(s.out.Messages, make([]int, sites))
-		s.out.Bytes = append(s.out.Bytes, make([]int, sites))
-	}
-	for r := range all {
-		s.prepare(r)
-	}
-	for s.events.Len() > 0 {
-		e := heap.Pop(&s.events).(event)
-		s.now = e.at
-		if err := s.happen(e); err != nil {
-			return nil, err
-		}
-	}
-	return s.out, s.left()
 }
 
 type simulation struct {
@@ -129,89 +135,126 @@ type simulation struct {
 	memory []Memory
 	op     Apply
 	rng    *rand.Rand
+	limit  time.Duration
 
-	now      time.Duration
-	events   events
+	events
+	late     bool // an event was foreseen for after the limit
 	ranks    []simRank
-	up, down []time.Duration // when each site's path is free, out and in
-	mail     map[letter]*mail
+	up, down []trunk // of each site, out and in
+	mail     []mail
+	first    []int32  // of each pair of ranks, the number of its first message in mail
+	data     [][]byte // of each message, if there is memory
 	out      *Outcome
 }
 
 // simRank is what a rank has yet to do.
 type simRank struct {
-	waits  []int         // how many steps each step waits for
-	frees  [][]int32     // who waits for each
-	todo   int           // steps
-	busy   time.Duration // until when its processor is
-	egress time.Duration // until when its path within the site is
+	waits   []int32 // how many steps each step waits for
+	g       *graph
+	todo    int           // steps
+	busy    time.Duration // until when its processor is
+	egress  time.Duration // until when its path within the site is, out and in
+	ingress time.Duration
 }
-
-// letter names a message.
-type letter struct{ from, to, slot int }
 
 // mail is a message that is under way, or a receive that waits for it.
 type mail struct {
-	sent, here bool
-	data       []byte
-	length     int
-	sender     int // step of the sender
-	receive    int // step that waits, or -1
-	each       time.Duration
+	length  int
+	path    *Path
+	from    int32
+	to      int32
+	sender  int32 // step of the sender, from 1; 0: not yet sent
+	receive int32 // step that waits, from 1; 0: none
+	here    bool
 }
 
-// event is that something can begin, or has ended.
-type event struct {
-	at   time.Duration
-	seq  int // events of one time happen in the order in which they were foreseen
-	rank int
-	step int
-	what happening
-	mail letter
+func newSimulation(all []*Schedule, grid *Grid, memory []Memory, op Apply) *simulation {
+	sites, n := 1, len(all)
+	for r := range all {
+		sites = max(sites, grid.site(r)+1)
+	}
+	s := &simulation{all: all, grid: grid, memory: memory, op: op, limit: math.MaxInt64,
+		ranks: make([]simRank, n), up: make([]trunk, sites), down: make([]trunk, sites),
+		out: &Outcome{Ends: make([]time.Duration, n)}}
+	for range sites {
+		s.out.Messages = append(s.out.Messages, make([]int, sites))
+		s.out.Bytes = append(s.out.Bytes, make([]int, sites))
+	}
+	return s
 }
 
-type happening uint8
-
-const (
-	ready   happening = iota // what the step waits for is done
-	arrival                  // of a message
-	done                     // the step is
-)
-
-type events struct {
-	list []event
-	seq  int
+func (s *simulation) run() (*Outcome, error) {
+	if err := s.number(); err != nil {
+		return nil, err
+	}
+	for r := range s.all {
+		s.prepare(r)
+	}
+	for e, more := s.take(); more; e, more = s.take() {
+		if err := s.happen(e); err != nil {
+			return nil, err
+		}
+		if s.late {
+			return nil, ErrLate
+		}
+	}
+	return s.out, s.left()
 }
 
-func (q *events) Len() int { return len(q.list) }
-func (q *events) Less(i, j int) bool {
-	a, b := q.list[i], q.list[j]
-	return a.at < b.at || a.at == b.at && a.seq < b.seq
-}
-func (q *events) Swap(i, j int) { q.list[i], q.list[j] = q.list[j], q.list[i] }
-func (q *events) Push(x any)    { q.list = append(q.list, x.(event)) }
-func (q *events) Pop() any {
-	last := q.list[len(q.list)-1]
-	q.list = q.list[:len(q.list)-1]
-	return last
+// number gives every message a place in mail.
+func (s *simulation) number() error {
+	n := len(s.all)
+	s.first = make([]int32, n*n+1)
+	for rank, sched := range s.all {
+		for i := range sched.Steps {
+			step := &sched.Steps[i]
+			if step.Kind != Send && step.Kind != Receive {
+				continue
+			}
+			if step.Peer < 0 || step.Peer >= n || step.Slot < 0 || step.Slot >= len(sched.Steps) {
+				return fmt.Errorf("schedule: step %d of rank %d of %d: %v", i, rank, n, step)
+			}
+			pair := s.pair(rank, step) + 1
+			s.first[pair] = max(s.first[pair], int32(step.Slot)+1)
+		}
+	}
+	for i := range n * n {
+		s.first[i+1] += s.first[i]
+	}
+	s.mail = make([]mail, s.first[n*n])
+	if s.memory != nil {
+		s.data = make([][]byte, len(s.mail))
+	}
+	return nil
 }
 
-func (s *simulation) foresee(e event) {
-	s.events.seq++
-	e.seq = s.events.seq
-	heap.Push(&s.events, e)
+// pair returns the number of the pair of ranks that a rank's Send or Receive is of.
+func (s *simulation) pair(rank int, step *Step) int {
+	if step.Kind == Send {
+		return rank*len(s.all) + step.Peer
+	}
+	return step.Peer*len(s.all) + rank
+}
+
+// letter returns the number of a rank's Send or Receive.
+func (s *simulation) letter(rank int, step *Step) int32 {
+	return s.first[s.pair(rank, step)] + int32(step.Slot)
 }
 
 func (s *simulation) prepare(rank int) {
-	steps := s.all[rank].Steps
 	r := &s.ranks[rank]
-	r.waits, r.frees, r.todo = make([]int, len(steps)), s.all[rank].followers(), len(steps)
-	for i, step := range steps {
-		r.waits[i] = len(step.After)
-		if len(step.After) == 0 {
-			s.foresee(event{rank: rank, step: i, what: ready})
+	r.g = s.all[rank].graph()
+	r.waits, r.todo = append(r.waits, r.g.waits...), len(r.g.waits)
+	for i, n := range r.waits {
+		if n == 0 {
+			s.foresee(event{rank: int32(rank), item: int32(i), what: ready})
 		}
 	}
+}
+
+func (s *simulation) foresee(e event) {
+	s.late = s.late || e.at > s.limit
+	s.events.foresee(e)
 }
 
 // longer is d, or more where the simulation shakes.
@@ -223,27 +266,26 @@ func (s *simulation) longer(d time.Duration) time.Duration {
 }
 
 func (s *simulation) happen(e event) error {
-	if e.what == arrival {
-		m := s.mail[e.mail]
-		m.here = true
-		if m.receive >= 0 {
-			return s.deliver(e.mail, m)
-		}
-		return nil
+	rank, i := int(e.rank), int(e.item)
+	switch e.what {
+	case leave, left, reach, knock, arrival:
+		return s.travel(e.what, e.item)
 	}
-	step := &s.all[e.rank].Steps[e.step]
+	step := &s.all[rank].Steps[i]
 	if e.what == ready {
-		return s.begin(e.rank, e.step, step)
+		return s.begin(rank, i, step)
 	}
-	if err := s.finish(e.rank, e.step, step); err != nil {
-		return err
+	if s.memory != nil {
+		if err := s.finish(rank, i, step); err != nil {
+			return err
+		}
 	}
-	r := &s.ranks[e.rank]
+	r := &s.ranks[rank]
 	r.todo--
-	s.out.Ends[e.rank] = max(s.out.Ends[e.rank], s.now)
-	for _, next := range r.frees[e.step] {
+	s.out.Ends[rank] = s.now
+	for _, next := range r.g.after(i) {
 		if r.waits[next]--; r.waits[next] == 0 {
-			s.foresee(event{at: s.now, rank: e.rank, step: int(next), what: ready})
+			s.foresee(event{at: s.now, rank: e.rank, item: next, what: ready})
 		}
 	}
 	return nil
@@ -264,18 +306,18 @@ func (s *simulation) begin(rank, i int, step *Step) error {
 		if s.memory != nil {
 			spoil(s.memory[rank].at(step.To))
 		}
-		key := letter{step.Peer, rank, step.Slot}
-		m := s.mailed(key)
-		if m.receive >= 0 {
+		letter := s.letter(rank, step)
+		m := &s.mail[letter]
+		if m.receive > 0 {
 			return fmt.Errorf("schedule: rank %d receives message %d of rank %d twice", rank, step.Slot, step.Peer)
 		}
-		m.receive = i
+		m.receive = int32(i) + 1
 		if m.here {
-			return s.deliver(key, m)
+			return s.deliver(rank, letter)
 		}
 		return nil
 	}
-	s.foresee(event{at: s.works(rank, over(step.To.Len, s.grid.Compute)), rank: rank, step: i, what: done})
+	s.foresee(event{at: s.works(rank, over(step.To.Len, s.grid.Compute)), rank: int32(rank), item: int32(i), what: done})
 	return nil
 }
 
@@ -286,83 +328,56 @@ func spoil(b []byte) {
 	}
 }
 
-func (s *simulation) mailed(key letter) *mail {
-	m := s.mail[key]
-	if m == nil {
-		m = &mail{receive: -1}
-		s.mail[key] = m
-	}
-	return m
-}
-
 func (s *simulation) send(rank, i int, step *Step) error {
-	key := letter{rank, step.Peer, step.Slot}
-	if step.Peer >= len(s.all) {
-		return fmt.Errorf("schedule: rank %d sends to rank %d of %d", rank, step.Peer, len(s.all))
-	}
-	m := s.mailed(key)
-	if m.sent {
+	letter := s.letter(rank, step)
+	m := &s.mail[letter]
+	if m.sender > 0 {
 		return fmt.Errorf("schedule: rank %d sends message %d to rank %d twice", rank, step.Slot, step.Peer)
 	}
-	m.sent, m.length, m.sender = true, step.From.Len, i
+	m.sender, m.length = int32(i)+1, step.From.Len
 	if s.memory != nil {
-		m.data = bytes.Clone(s.memory[rank].at(step.From))
+		s.data[letter] = bytes.Clone(s.memory[rank].at(step.From))
 	}
 	from, to := s.grid.site(rank), s.grid.site(step.Peer)
 	s.out.Messages[from][to]++
 	s.out.Bytes[from][to] += m.length
-	var at time.Duration
-	if from == to {
-		p := &s.grid.Near
-		m.each = p.Each
-		r := &s.ranks[rank]
-		r.egress = max(s.works(rank, p.Each), r.egress) + p.takes(m.length)
-		at = r.egress + s.longer(p.Latency)
-	} else {
-		p := &s.grid.Far
-		m.each = p.Each
-		begins := max(s.works(rank, p.Each), s.up[from])
-		s.up[from] = begins + p.takes(m.length)
-		s.down[to] = max(begins+s.longer(p.Latency), s.down[to]) + p.takes(m.length)
-		at = s.down[to]
-	}
-	s.foresee(event{at: at, rank: step.Peer, what: arrival, mail: key})
-	return nil
-}
-
-// deliver completes a send and its receive.
-func (s *simulation) deliver(key letter, m *mail) error {
-	step := &s.all[key.to].Steps[m.receive]
-	if step.To.Len != m.length {
-		return fmt.Errorf("schedule: rank %d sends %d bytes as message %d to rank %d, which expects %d", key.from, m.length, key.slot, key.to, step.To.Len)
-	}
-	s.foresee(event{at: s.now, rank: key.from, step: m.sender, what: done})
-	s.foresee(event{at: s.works(key.to, m.each), rank: key.to, step: m.receive, what: done})
-	return nil
-}
-
-// finish has a step's effect.
-func (s *simulation) finish(rank, i int, step *Step) error {
-	var m *mail
-	switch step.Kind {
-	case Send:
-		m = s.mail[letter{rank, step.Peer, step.Slot}]
-	case Receive:
-		key := letter{step.Peer, rank, step.Slot}
-		m = s.mail[key]
-		delete(s.mail, key)
-	}
-	if s.memory == nil {
+	m.path, m.from, m.to = s.grid.path(rank, step.Peer), int32(rank), int32(step.Peer)
+	gone := s.works(rank, m.path.Each)
+	if from != to {
+		s.foresee(event{at: gone, item: letter, what: leave})
 		return nil
 	}
+	r := &s.ranks[rank]
+	gone = max(gone, r.egress)
+	r.egress = gone + m.path.takes(m.length)
+	s.foresee(event{at: gone + s.longer(m.path.Latency), item: letter, what: knock})
+	return nil
+}
+
+// deliver completes a send to a rank, and its receive.
+func (s *simulation) deliver(rank int, letter int32) error {
+	m := &s.mail[letter]
+	step := &s.all[rank].Steps[m.receive-1]
+	if step.To.Len != m.length {
+		return fmt.Errorf("schedule: rank %d sends %d bytes as message %d to rank %d, which expects %d", step.Peer, m.length, step.Slot, rank, step.To.Len)
+	}
+	s.foresee(event{at: s.now, rank: int32(step.Peer), item: m.sender - 1, what: done})
+	s.foresee(event{at: s.works(rank, m.path.Each), rank: int32(rank), item: m.receive - 1, what: done})
+	return nil
+}
+
+// finish has a step's effect. Of a message the sender's step is finished first.
+func (s *simulation) finish(rank, i int, step *Step) error {
 	mem := &s.memory[rank]
 	switch step.Kind {
 	case Send:
-		if m != nil && !bytes.Equal(m.data, mem.at(step.From)) {
+		if !bytes.Equal(s.data[s.letter(rank, step)], mem.at(step.From)) {
 			return fmt.Errorf("schedule: rank %d changes what it sends: step %d, %v", rank, i, step)
 		}
 	case Receive:
-		copy(mem.at(step.To), m.data)
+		letter := s.letter(rank, step)
+		copy(mem.at(step.To), s.data[letter])
+		s.data[letter] = nil
 	case Copy:
 		copy(mem.at(step.To), mem.at(step.From))
 	case Reduce:
@@ -378,14 +393,17 @@ func (s *simulation) left() error {
 		if s.ranks[rank].todo == 0 {
 			continue
 		}
-		for i, step := range s.all[rank].Steps {
-			key := letter{step.Peer, rank, step.Slot}
-			if m := s.mail[key]; step.Kind == Receive && m != nil && m.receive == i {
+		for i := range s.all[rank].Steps {
+			step := &s.all[rank].Steps[i]
+			if step.Kind != Send && step.Kind != Receive {
+				continue
+			}
+			m := &s.mail[s.letter(rank, step)]
+			if step.Kind == Receive && m.receive == int32(i)+1 && !m.here {
 				stuck = append(stuck, fmt.Sprintf("rank %d waits to %v", rank, step))
 				break
 			}
-			key = letter{rank, step.Peer, step.Slot}
-			if m := s.mail[key]; step.Kind == Send && m != nil && m.sent && m.receive < 0 {
+			if step.Kind == Send && m.sender == int32(i)+1 && m.receive == 0 {
 				stuck = append(stuck, fmt.Sprintf("nobody receives what rank %d does: %v", rank, step))
 				break
 			}

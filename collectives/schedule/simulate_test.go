@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -130,7 +131,7 @@ func TestBadPrograms(t *testing.T) {
 		{"sent twice", []Step{send(1, 0, in), send(1, 0, in)}, []Step{receive(0, 0, out)}, "twice"},
 		{"received twice", []Step{send(1, 0, in)}, []Step{receive(0, 0, out), receive(0, 0, out)}, "twice"},
 		{"changed", []Step{send(1, 0, out), {Kind: Copy, From: in, To: out}}, []Step{receive(0, 0, out)}, "rank 0 changes what it sends: step 0"},
-		{"to nobody", []Step{send(2, 0, in)}, nil, "rank 0 sends to rank 2 of 2"},
+		{"to nobody", []Step{send(2, 0, in)}, nil, "step 0 of rank 0 of 2: send in[0:4] to rank 2"},
 	} {
 		memory := make([]Memory, 2)
 		for r := range memory {
@@ -214,5 +215,106 @@ func TestTimes(t *testing.T) {
 		if messages, bytes := got.Far(); [4]time.Duration(got.Ends) != tc.want || [2]int{messages, bytes} != tc.far {
 			t.Errorf("%s: %v, want %v; %d messages of %d bytes", tc.name, got.Ends, tc.want, messages, bytes)
 		}
+	}
+}
+
+// What several send to one within a site queues there.
+func TestTimesOfThoseWhoGet(t *testing.T) {
+	kilo := Region{Output, 0, 1000}
+	var all []*Schedule
+	for r := range 3 {
+		b := NewBuilder(r, 3)
+		if r > 0 {
+			b.Send(0, kilo)
+		} else {
+			b.Receive(1, kilo)
+			b.Receive(2, Region{Scratch, 0, 1000})
+		}
+		all = append(all, b.Done())
+	}
+	got, err := Simulate(all, &Grid{Near: Path{Latency: 10, Rate: 1e9, Each: 1}}, nil, nil)
+	want := []time.Duration{1 + 10 + 2000 + 1, 1 + 10 + 1000, 1 + 10 + 2000}
+	if err != nil || !slices.Equal(got.Ends, want) {
+		t.Errorf("%v, %v, want %v", got, err, want)
+	}
+}
+
+// SimulateUntil is Simulate, unless it takes longer.
+func TestSimulateUntil(t *testing.T) {
+	grid := &Grid{Near: Path{Latency: 1000, Rate: 1e9}, Compute: 1e9}
+	for seed := range uint64(200) {
+		rng := rand.New(rand.NewPCG(seed, 3))
+		all, _, _ := program(rng, 2+rng.IntN(4), 40)
+		want, err := Simulate(all, grid, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := SimulateUntil(all, grid, want.End())
+		if err != nil || !slices.Equal(got.Ends, want.Ends) {
+			t.Fatalf("seed %d: %v, %v, want %v", seed, got, err, want.Ends)
+		}
+		if got, err := SimulateUntil(all, grid, want.End()-1); got != nil || !errors.Is(err, ErrLate) {
+			t.Fatalf("seed %d: with less time %v, %v", seed, got, err)
+		}
+	}
+}
+
+// Those who tell each other that they are here do so all at once.
+func TestSignalsDoNotWaitForEachOther(t *testing.T) {
+	var all []*Schedule
+	for r := range 4 {
+		b := NewBuilder(r, 4)
+		for i := 1; i < 4; i++ {
+			b.Signal((r + i) % 4)
+		}
+		for i := 1; i < 4; i++ {
+			b.Await((r + i) % 4)
+		}
+		all = append(all, b.Done())
+	}
+	got, err := Simulate(all, &Grid{Site: []int{0, 1, 2, 3}, Far: Path{Latency: 1000}}, nil, nil)
+	if err != nil || got.End() != 1000 {
+		t.Errorf("%v, %v", got, err)
+	}
+}
+
+// Pairs of ranks take turns on the path that their sites share, and each path has its
+// own price.
+func TestPaths(t *testing.T) {
+	const ms = time.Millisecond
+	grid := &Grid{Site: []int{0, 0, 0, 1, 2}, Node: []int{0, 0, 1, 2, 3},
+		Inside: Path{Latency: 1 * ms}, Near: Path{Latency: 10 * ms},
+		Between: [][]Path{{{}, {Latency: 100 * ms, Rate: 1000}, {Latency: 200 * ms}}, {{}, {}, {}}, {{}, {}, {}}}}
+	builders := make([]*Builder, 5)
+	for r := range builders {
+		builders[r] = NewBuilder(r, 5)
+	}
+	pass := func(from, to, n int) {
+		builders[from].Send(to, Region{Input, 0, n})
+		builders[to].Receive(from, builders[to].Scratch(n))
+	}
+	for range 10 {
+		pass(0, 3, 100) // 100 ms each
+	}
+	pass(2, 3, 100)
+	pass(0, 1, 1)
+	pass(1, 4, 1)
+	all := make([]*Schedule, len(builders))
+	for r, b := range builders {
+		all[r] = b.Done()
+	}
+	out, err := Simulate(all, grid, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Rank 1 sends when the path is free, behind the first two of the others; rank 2's
+	// is second or third on the way out and in.
+	for r, want := range map[int][2]time.Duration{2: {300 * ms, 400 * ms}, 3: {1200 * ms, 1200 * ms}, 4: {300 * ms, 400 * ms}} {
+		if out.Ends[r] < want[0] || out.Ends[r] > want[1] {
+			t.Errorf("rank %d ends after %v, want from %v to %v", r, out.Ends[r], want[0], want[1])
+		}
+	}
+	if n, b := out.Far(); n != 12 || b != 1101 {
+		t.Errorf("%d messages of %d bytes between sites", n, b)
 	}
 }

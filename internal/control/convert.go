@@ -9,6 +9,7 @@ import (
 
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/overlay"
+	"github.com/isthmus-grid/isthmus/wire"
 )
 
 // What comes from a peer is checked here once, so that the daemons behind
@@ -87,6 +88,51 @@ func PointFromPB(m *controlpb.AccessPoint) (overlay.AccessPoint, error) {
 		}
 	}
 	return a, a.Check()
+}
+
+// PublicationToPB gives a published name its message form.
+func PublicationToPB(p overlay.Publication) *controlpb.Publication {
+	return &controlpb.Publication{Process: ProcessToPB(p.Process), Generation: uint64(p.Generation), Name: p.Name, Port: p.Port}
+}
+
+// PublicationFromPB checks and converts a published name. Its port may be empty,
+// as it is where a name is taken back.
+func PublicationFromPB(m *controlpb.Publication) (overlay.Publication, error) {
+	p := overlay.Publication{Name: m.GetName(), Port: m.GetPort(), Generation: overlay.Generation(m.GetGeneration())}
+	var err error
+	if p.Process, err = ProcessFromPB(m.GetProcess()); err != nil {
+		return p, err
+	}
+	if err := overlay.CheckServiceName(p.Name); err != nil || p.Port == "" {
+		return p, err
+	}
+	return p, overlay.CheckPort(p.Port)
+}
+
+// Verdicts gives the outcome for each of several items its message form.
+func Verdicts(errs []error) []*controlpb.Fault {
+	faults := make([]*controlpb.Fault, len(errs))
+	for i, err := range errs {
+		faults[i] = &controlpb.Fault{}
+		if err != nil {
+			faults[i] = Fault(err)
+		}
+	}
+	return faults
+}
+
+// VerdictErrs is the other way round, for n items.
+func VerdictErrs(faults []*controlpb.Fault, n int) ([]error, error) {
+	if len(faults) != n {
+		return nil, fmt.Errorf("%w: %d verdicts on %d items", wire.ErrMalformed, len(faults), n)
+	}
+	errs := make([]error, n)
+	for i, f := range faults {
+		if f.GetCode() != 0 {
+			errs[i] = FaultErr(f)
+		}
+	}
+	return errs, nil
 }
 
 // PlanToPB gives a plan its message form, with its digest: equal plans have

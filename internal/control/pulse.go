@@ -1,6 +1,8 @@
 package control
 
 import (
+	"cmp"
+	"crypto/tls"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -13,6 +15,10 @@ const (
 	firstDoubt = 500 * time.Millisecond // until the peer is asked whether it is there
 	lastDoubt  = 5 * time.Second        // the same, for calls that have been waiting for long
 	lastWord   = time.Second            // for anything at all to come back then
+
+	// longWord is lastWord over a Mending connection, whose other end answers only
+	// when it gets to run: no kernel does for it.
+	longWord = 5 * time.Second
 )
 
 // pulse knows when the peer of a session was heard from, and how many calls
@@ -32,9 +38,24 @@ type pulse struct {
 	silence
 }
 
-func newPulse(acks func() uint64) *pulse {
-	return &pulse{begun: time.Now(), acks: acks, wake: make(chan struct{}, 1)}
+// newPulse returns the pulse of a session on conn.
+func newPulse(conn net.Conn) *pulse {
+	p := &pulse{begun: time.Now(), acks: ackedBy(conn), wake: make(chan struct{}, 1)}
+	if c, ok := conn.(*tls.Conn); ok {
+		conn = c.NetConn()
+	}
+	if _, ok := conn.(interface{ Mends() }); ok {
+		p.word = longWord
+	}
+	return p
 }
+
+// Mending is a connection, such as a link's, that notices by itself when a path is
+// dead and gets over it, so that a session on it need not be quick to give it up.
+type Mending struct{ net.Conn }
+
+// Mends marks any type of connection as such a one.
+func (Mending) Mends() {}
 
 // call notes a call, which end ends; end may be called often.
 func (p *pulse) call() (end func()) {
@@ -104,6 +125,7 @@ type silence struct {
 	acked uint64        // as at the last look
 	asked time.Duration // when the peer was asked; valid while doubt
 	doubt bool
+	word  time.Duration // for anything to come back when it was asked; 0: lastWord
 }
 
 // begin notes that a call begins.
@@ -130,11 +152,12 @@ func (s *silence) judge(now time.Duration, sg sign) (verdict, time.Duration) {
 	if s.doubt && s.heard > s.asked {
 		s.doubt = false
 	}
+	word := cmp.Or(s.word, lastWord)
 	if s.doubt {
-		if left := s.asked + lastWord - now; left > 0 {
+		if left := s.asked + word - now; left > 0 {
 			return bear, left
 		}
-		return part, lastWord
+		return part, word
 	}
 	due := s.heard + keepAlive + firstDoubt // an answer to yamux, if nothing else
 	if s.calls > 0 {
@@ -144,5 +167,5 @@ func (s *silence) judge(now time.Duration, sg sign) (verdict, time.Duration) {
 		return bear, left
 	}
 	s.doubt, s.asked = true, now
-	return ask, lastWord
+	return ask, word
 }

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"net"
 	"testing"
 	"time"
 )
@@ -87,5 +88,24 @@ func TestSilence(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Over a link, whose other end has no kernel to say that it is there, a peer has
+// longer to say anything.
+func TestSilenceOverALink(t *testing.T) {
+	a, b := net.Pipe()
+	defer a.Close()
+	defer b.Close()
+	s := newPulse(Mending{a}).silence
+	s.begin(0, sign{})
+	for _, st := range []struct {
+		at   time.Duration
+		want verdict
+		wait time.Duration
+	}{{firstDoubt, ask, longWord}, {firstDoubt + longWord - 1, bear, 1}, {firstDoubt + longWord, part, longWord}} {
+		if got, wait := s.judge(st.at, sign{}); got != st.want || wait != st.wait {
+			t.Errorf("at %v: %d, look again in %v; want %d, %v", st.at, got, wait, st.want, st.wait)
+		}
 	}
 }

@@ -223,7 +223,7 @@ func (e *Endpoint) start(conn net.Conn, id peerHello, client bool) (*Session, er
 	if client {
 		open = yamux.Client
 	}
-	pulse := newPulse(ackedBy(conn))
+	pulse := newPulse(conn)
 	mux, err := open(&gather{Conn: pulseConn{conn, pulse}}, cfg)
 	if err != nil {
 		conn.Close()

@@ -47,7 +47,7 @@ func Status(err error) error {
 // grpcCode chooses the nearest of gRPC's codes, for tools that know only those.
 func grpcCode(err error) codes.Code {
 	switch {
-	case errors.Is(err, overlay.ErrUnknownProcess), errors.Is(err, overlay.ErrUnknownSite):
+	case errors.Is(err, overlay.ErrUnknownProcess), errors.Is(err, overlay.ErrUnknownSite), errors.Is(err, overlay.ErrUnknownName):
 		return codes.NotFound
 	case errors.Is(err, overlay.ErrForbidden):
 		return codes.PermissionDenied

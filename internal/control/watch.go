@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -47,7 +48,7 @@ func (s *Session) watch() {
 		case ask:
 			pings.Go(func() { s.mux.Ping() }) // ends with the session at the latest
 		case part:
-			s.end(fmt.Errorf("nothing came from there for %v though a call waits and it was asked", firstDoubt+lastWord))
+			s.end(fmt.Errorf("nothing came from there for %v though a call waits and it was asked", firstDoubt+cmp.Or(s.pulse.word, lastWord)))
 			return
 		}
 		again.Reset(wait)

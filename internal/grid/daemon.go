@@ -27,6 +27,8 @@ type Daemon struct {
 	argv []string
 	log  string // file
 
+	settings string // file, or "" of what has several
+
 	cmd    *lab.Cmd
 	exited chan struct{} // closed when cmd has ended
 	err    error         // how; read after exited

@@ -37,7 +37,7 @@ const (
 // Config says which daemons run where.
 type Config struct {
 	// Binary returns the command line that runs a daemon: "broker", "frontal",
-	// "proxy" or "helper".
+	// "proxy" or "helper"; or "helpers", for Peers.
 	Binary func(daemon string) []string
 
 	Broker  string   // host of the broker, "site/host"
@@ -46,6 +46,12 @@ type Config struct {
 	// Settings are added to a daemon's settings file, by the name of the daemon
 	// ("broker", "proxy p1", "frontal sitea", "helper sitea/n1") or of its kind.
 	Settings map[string]map[string]any
+
+	// Peers gives a host ("site/host") the helpers of several nodes, by their names,
+	// in place of the one of its own: for grids of more nodes than a machine has room
+	// for hosts. Binary("helpers") runs them in one process, the daemon "helpers
+	// site/host", with a --config for each.
+	Peers map[string][]string
 
 	// IPv6 has all daemons use nothing but IPv6, which every host must have that
 	// runs one.
@@ -65,6 +71,7 @@ type Grid struct {
 	order   []*Daemon
 	daemons map[string]*Daemon
 	sites   map[string]string // preset by site
+	helpers map[string]int    // how many, by site
 }
 
 // Start issues certificates, writes settings, starts the daemons in order and
@@ -78,7 +85,7 @@ func Start(ctx context.Context, l *lab.Lab, cfg Config) (*Grid, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &Grid{Lab: l, cfg: cfg, dir: dir, ca: authority, daemons: map[string]*Daemon{}, sites: map[string]string{}}
+	g := &Grid{Lab: l, cfg: cfg, dir: dir, ca: authority, daemons: map[string]*Daemon{}, sites: map[string]string{}, helpers: map[string]int{}}
 	if err := g.plan(); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
@@ -118,6 +125,11 @@ func (g *Grid) Daemons() []*Daemon { return g.order }
 // Socket returns the path of the helper's socket on a node.
 func (g *Grid) Socket(node string) string {
 	return filepath.Join(g.dir, safe("helper "+node)+".sock")
+}
+
+// Store returns the folder in which the gate-keeper on a node keeps the files of jobs.
+func (g *Grid) Store(node string) string {
+	return filepath.Join(g.dir, safe("store "+node))
 }
 
 // Preset returns the preset of a site.
@@ -223,26 +235,65 @@ func (g *Grid) addSite(gateway *lab.Host, broker string) error {
 		if owner != site || host.Role() != "node" {
 			continue
 		}
-		settings := map[string]any{"frontal": frontalAddr, "socket": g.Socket(host.Name())}
-		if connect != nil && !profile.GatewayOnly {
-			settings["http_proxy"] = connect
+		nodes := g.cfg.Peers[host.Name()]
+		if nodes == nil {
+			nodes = []string{node}
 		}
-		if profile.NAT.Translates() && profile.Inbound != overlay.InboundNone && !profile.GatewayOnly {
-			settings["advertise"] = g.wan(gateway).String()
+		var helpers []*Daemon
+		for _, node := range nodes {
+			name := site + "/" + node
+			settings := map[string]any{"frontal": frontalAddr, "socket": g.Socket(name), "gate": map[string]any{"store": g.Store(name)}}
+			if connect != nil && !profile.GatewayOnly {
+				settings["http_proxy"] = connect
+			}
+			if profile.NAT.Translates() && profile.Inbound != overlay.InboundNone && !profile.GatewayOnly {
+				settings["advertise"] = g.wan(gateway).String()
+			}
+			d, err := g.daemon("helper "+name, host, control.Identity{Role: control.RoleHelper, Site: profile.Site, Name: node}, settings)
+			if err != nil {
+				return err
+			}
+			helpers = append(helpers, d)
 		}
-		err := g.add("helper "+host.Name(), host, control.Identity{Role: control.RoleHelper, Site: profile.Site, Name: node}, settings)
-		if err != nil {
-			return err
+		g.helpers[site] += len(helpers)
+		if g.cfg.Peers[host.Name()] == nil {
+			g.enrol(helpers[0])
+		} else {
+			g.enrol(g.together("helpers "+host.Name(), helpers))
 		}
 	}
 	return nil
 }
 
-// add issues a daemon's certificate and writes its settings file.
+// together is one process that is all the helpers.
+func (g *Grid) together(name string, helpers []*Daemon) *Daemon {
+	argv := g.cfg.Binary("helpers")
+	for _, d := range helpers {
+		argv = append(argv, "--config", d.settings)
+	}
+	return &Daemon{Name: name, Host: helpers[0].Host, argv: argv, log: filepath.Join(g.dir, safe(name)+".log")}
+}
+
+// add makes a daemon one of the grid's.
 func (g *Grid) add(name string, host *lab.Host, id control.Identity, settings map[string]any) error {
-	files, err := g.ca.Write(g.dir, id, time.Now().Add(24*time.Hour))
+	d, err := g.daemon(name, host, id, settings)
 	if err != nil {
 		return err
+	}
+	g.enrol(d)
+	return nil
+}
+
+func (g *Grid) enrol(d *Daemon) {
+	g.order = append(g.order, d)
+	g.daemons[d.Name] = d
+}
+
+// daemon issues a daemon's certificate and writes its settings file.
+func (g *Grid) daemon(name string, host *lab.Host, id control.Identity, settings map[string]any) (*Daemon, error) {
+	files, err := g.ca.Write(g.dir, id, time.Now().Add(24*time.Hour))
+	if err != nil {
+		return nil, err
 	}
 	settings["tls"] = map[string]any{"cert": files.Cert, "key": files.Key, "ca": files.CA}
 	settings["log"] = map[string]any{"format": "json"}
@@ -253,16 +304,16 @@ func (g *Grid) add(name string, host *lab.Host, id control.Identity, settings ma
 	}
 	text, err := yaml.Marshal(settings)
 	if err != nil {
-		return fmt.Errorf("settings of %s: %w", name, err)
+		return nil, fmt.Errorf("settings of %s: %w", name, err)
 	}
 	file := filepath.Join(g.dir, safe(name)+".yaml")
 	if err := os.WriteFile(file, text, 0o600); err != nil {
-		return err
+		return nil, err
 	}
-	d := &Daemon{Name: name, Host: host, argv: append(g.cfg.Binary(id.Role.String()), "--config", file), log: filepath.Join(g.dir, safe(name)+".log")}
-	g.order = append(g.order, d)
-	g.daemons[name] = d
-	return nil
+	return &Daemon{
+		Name: name, Host: host, settings: file,
+		argv: append(g.cfg.Binary(id.Role.String()), "--config", file), log: filepath.Join(g.dir, safe(name)+".log"),
+	}, nil
 }
 
 // Admin makes a control session with a daemon from its own host, as an admin

@@ -60,21 +60,14 @@ func statusOf(ctx context.Context, s *control.Session) (map[string]any, error) {
 func (g *Grid) Settled(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
-	helpers := map[string]int{}
-	for _, d := range g.order {
-		if d.Name != "broker" && d.Host.Role() == "node" {
-			site, _, _ := cut(d.Host.Name())
-			helpers[site]++
-		}
-	}
 	if err := g.until(ctx, "broker", func(st map[string]any) bool {
 		return length(st["sites"]) == len(g.sites) && length(st["proxies"]) == len(g.cfg.Proxies)
 	}); err != nil {
 		return fmt.Errorf("waited for %d sites and %d proxies to join the broker: %w", len(g.sites), len(g.cfg.Proxies), err)
 	}
 	for site := range g.sites {
-		if err := g.until(ctx, "frontal "+site, func(st map[string]any) bool { return length(st["helpers"]) == helpers[site] }); err != nil {
-			return fmt.Errorf("waited for %d helpers to join the frontal of %s: %w", helpers[site], site, err)
+		if err := g.until(ctx, "frontal "+site, func(st map[string]any) bool { return length(st["helpers"]) == g.helpers[site] }); err != nil {
+			return fmt.Errorf("waited for %d helpers to join the frontal of %s: %w", g.helpers[site], site, err)
 		}
 	}
 	return nil

@@ -11,11 +11,14 @@ type bucket struct {
 	queue uint32 // bytes that may wait
 }
 
-// bucketOf returns the bucket of an access link of rate bit/s: 10 ms of tokens
-// and up to 50 ms of packets waiting.
-func bucketOf(rate int64) bucket {
+// bucketOf returns the bucket of an access link of rate bit/s: burst bytes of tokens,
+// or 10 ms of them where that is 0, and up to 50 ms of packets waiting.
+func bucketOf(rate int64, burst int64) bucket {
 	bytes := uint64(max(rate/8, 1))
-	return bucket{rate: bytes, burst: uint32(max(bytes/100, 64<<10)), queue: uint32(max(bytes/20, 64<<10))}
+	if burst == 0 {
+		burst = int64(max(bytes/100, 64<<10))
+	}
+	return bucket{rate: bytes, burst: uint32(burst), queue: uint32(max(bytes/20, 64<<10))}
 }
 
 // throttle returns the bucket of a throttled kind of traffic: few packets at once

@@ -34,6 +34,7 @@ type hostPlan struct {
 	role     hostRole // how it is connected
 	uplink   string   // the interface's name in the internet namespace; "" for what hangs on another host
 	rate     int64    // bit/s of the site's access link, 0 is no limit
+	burst    int64    // see Site.Burst
 	on       int      // index in hosts: a node's gateway, a gateway's provider; -1 is the internet
 	hidden   bool     // a gateway that forwards nothing
 	preset   preset   // of a gateway or provider
@@ -51,7 +52,7 @@ func makePlan(spec Spec) plan {
 		public++
 		h := hostPlan{
 			addrs: four.publicHost(public), name: s.Name + "/" + name, role: role, on: -1,
-			uplink: p.uplinkName(), rate: s.Uplink, presetIs: Public,
+			uplink: p.uplinkName(), rate: s.Uplink, burst: s.Burst, presetIs: Public,
 		}
 		if spec.anyIPv6() {
 			h.six = six.publicHost(public)
@@ -93,7 +94,7 @@ func (p *plan) addSite(s Site, number byte, proxy hostPlan, ipv6 bool) {
 	hidden := strings.HasPrefix(s.Preset, noRoute)
 	gw := hostPlan{
 		addrs: four.gateway(number, !hidden && !preset.translates()), name: s.Name + "/" + s.gateway(),
-		role: roleGateway, on: -1, rate: s.Uplink, hidden: hidden, preset: preset, nodes: len(s.Nodes), presetIs: s.Preset,
+		role: roleGateway, on: -1, rate: s.Uplink, burst: s.Burst, hidden: hidden, preset: preset, nodes: len(s.Nodes), presetIs: s.Preset,
 	}
 	vars := ruleVars{ext: gw.wan, host: four.node(number, 0), proxy: proxy.addr, proxy6: proxy.six.addr, hidden: hidden, ipv6: ipv6}
 	if hidden {
@@ -129,7 +130,7 @@ func (p *plan) addProvider(s Site, number byte, gw hostPlan) {
 	}
 	h := hostPlan{
 		addrs: four.provider(number, gw.addrs, outer.rules.translates()),
-		name:  s.Name + "/" + outer.host, role: roleProvider, on: -1, uplink: p.uplinkName(), rate: s.Uplink,
+		name:  s.Name + "/" + outer.host, role: roleProvider, on: -1, uplink: p.uplinkName(), rate: s.Uplink, burst: s.Burst,
 		preset: outer.rules, outer: outer, presetIs: s.Preset,
 	}
 	if gw.six.wan.IsValid() {

@@ -51,6 +51,7 @@ type Site struct {
 	Nodes   []string // host names, unique in the site
 	Gateway string   // the gateway's host name; "" means "gw"
 	Uplink  int64    // bit/s of the gateway's access link, each way; 0 is no limit
+	Burst   int64    // bytes that go over an idle access link at once; 0 is 10 ms of Uplink, and 64 KiB at least
 	// UDPLife replaces the life of UDP mappings in a preset that ends them at a
 	// certain age (nat-double), in whole milliseconds; 0 leaves it.
 	UDPLife time.Duration
@@ -61,6 +62,10 @@ const Public = "public"
 
 // minUDPLife is the shortest life of a mapping that the undertaker keeps to.
 const minUDPLife = 200 * time.Millisecond
+
+// minBurst is the least that an access link must let through at once: the bucket
+// never lets a packet through that is larger, and is refilled by a timer.
+const minBurst = 4 << 10
 
 // proxyNode is the host name of a site's CONNECT proxy.
 const proxyNode = "proxy"
@@ -287,6 +292,9 @@ func (s Site) check(key string) error {
 	}
 	if s.Uplink < 0 {
 		return specErr(key+".uplink", "%d bit/s is negative", s.Uplink)
+	}
+	if s.Burst != 0 && s.Burst < minBurst {
+		return specErr(key+".burst", "%d bytes are less than the %d of a few packets", s.Burst, minBurst)
 	}
 	outer := s.outer()
 	if s.UDPLife != 0 {

@@ -197,6 +197,7 @@ func (r *specReader) sites(key string, n *yaml.Node, dst *[]Site) error {
 			"preset":   scalar(r, &s.Preset, plain),
 			"gateway":  scalar(r, &s.Gateway, plain),
 			"uplink":   scalar(r, &s.Uplink, parseRate),
+			"burst":    scalar(r, &s.Burst, parseBytes),
 			"udp-life": scalar(r, &s.UDPLife, parseDuration),
 			"nodes":    func(key string, n *yaml.Node) error { return r.nodes(key, n, &s.Nodes) },
 		})
@@ -305,6 +306,12 @@ func parseShare(s string) (float64, error) {
 	}
 	return v, nil
 }
+
+// ParseRate reads a rate in bit/s as a Spec's file has it, such as 136Mbit.
+func ParseRate(s string) (int64, error) { return parseRate(s) }
+
+// ParseBytes reads a size as a Spec's file has it, such as 256KiB.
+func ParseBytes(s string) (int64, error) { return parseBytes(s) }
 
 // parseRate reads bits per second with an optional unit.
 func parseRate(s string) (int64, error) {

@@ -227,7 +227,7 @@ func configureHost(p hostPlan) error {
 		c.onInternet(p)
 	}
 	if p.rate > 0 && p.role != roleProvider { // there its gateway has the limit already
-		c.limit(wanIface, netlink.HANDLE_ROOT, bucketOf(p.rate))
+		c.limit(wanIface, netlink.HANDLE_ROOT, bucketOf(p.rate, p.burst))
 	}
 	return c.err
 }
@@ -257,7 +257,7 @@ func (l *Lab) configureInternet() error {
 			silent = true
 		}
 		if p.rate > 0 {
-			c.limit(p.uplink, netlink.HANDLE_ROOT, bucketOf(p.rate))
+			c.limit(p.uplink, netlink.HANDLE_ROOT, bucketOf(p.rate, p.burst))
 		}
 	}
 	if silent {

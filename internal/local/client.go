@@ -38,6 +38,11 @@ type ClientConfig struct {
 	Process    overlay.ProcessName
 	Generation overlay.Generation
 	Auth       jobkey.ForAuth // shown to the helper
+
+	// Dead, if not nil, is called for processes of the job that have died with
+	// their node, and why the helper thinks so. Serve calls it, one call at a time;
+	// ranks are its own. It must not wait.
+	Dead func(ranks []uint32, why string)
 }
 
 // Client reaches the other processes of a job through the node's helper. It is
@@ -57,7 +62,9 @@ type Client struct {
 	ended   error         // why it stays nil
 	stop    context.CancelFunc
 	request uint32
-	dials   map[uint32]chan dialResult
+	dials   map[uint32]chan dialResult // requests of all kinds that wait for their answer
+	named   bool                       // the helper knows of names
+	names   map[string]string          // that were published, with their ports
 	faults  map[uint64]*fault
 	order   []uint64 // keys of faults, oldest first
 	dropped uint64
@@ -66,7 +73,8 @@ type Client struct {
 var _ overlay.Connector = (*Client)(nil)
 
 type dialResult struct {
-	carrier overlay.Carrier
+	carrier overlay.Carrier // of a dial
+	port    string          // of a lookup
 	err     error
 	again   bool // the helper is gone: ask the next one
 }
@@ -92,6 +100,7 @@ func NewClient(cfg ClientConfig) *Client {
 		changed:  make(chan struct{}),
 		lastErr:  errors.New("not tried yet"),
 		dials:    map[uint32]chan dialResult{},
+		names:    map[string]string{},
 		faults:   map[uint64]*fault{},
 	}
 }
@@ -154,9 +163,13 @@ func (c *Client) session(ctx context.Context, welcomed func()) error {
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
 	welcomed()
 	c.mu.Lock()
-	c.conn, c.node = conn, welcome.Node
+	c.conn, c.node, c.named = conn, welcome.Node, welcome.Features&wire.FeatureNames != 0
+	again := c.publishAgain()
 	c.announce()
 	c.mu.Unlock()
+	for _, f := range again {
+		conn.Send(f, nil) // a failure ends the session, and the next one publishes
+	}
 	for {
 		f, file, err := conn.Receive()
 		if err != nil {
@@ -201,7 +214,7 @@ func (c *Client) register(conn *Conn) (*wire.LocalWelcome, error) {
 			return f, nil
 		case *wire.Refuse:
 			return nil, f.Err()
-		case *wire.LocalIncoming: // we can be dialled a moment before we are welcomed
+		case *wire.LocalIncoming, *wire.LocalDead: // we are known a moment before we are welcomed
 			readErr = c.handle(f, file)
 		case nil:
 		default:
@@ -234,10 +247,16 @@ func (c *Client) handle(f wire.Frame, file *os.File) error {
 			c.mu.Unlock()
 			carrier.Conn.Close()
 		}
+	case *wire.LocalNamed:
+		c.answer(f.Request, dialResult{port: f.Port})
 	case *wire.LocalFailed:
 		c.answer(f.Request, dialResult{err: f.Code.Errorf("%s", f.Text)})
 	case *wire.LocalFault:
 		c.fault(f)
+	case *wire.LocalDead:
+		if c.cfg.Dead != nil {
+			c.cfg.Dead(f.Ranks, f.Text)
+		}
 	case *wire.Refuse:
 		return f.Err()
 	default:
@@ -294,7 +313,7 @@ func (c *Client) fault(f *wire.LocalFault) {
 	known.conn.Close()
 }
 
-// answer hands a Dial its result, if it still waits.
+// answer hands a request its result, if it still waits.
 func (c *Client) answer(request uint32, r dialResult) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -384,6 +403,23 @@ func (c *Client) Dial(ctx context.Context, peer overlay.ProcessName, ways overla
 
 // ask puts one question to one helper.
 func (c *Client) ask(ctx context.Context, conn *Conn, rank uint32, ways overlay.Ways) dialResult {
+	return c.put(ctx, conn, func(request uint32) wire.Frame {
+		return &wire.LocalDial{Request: request, Rank: rank, Budget: budgetOf(ctx), Ways: ways}
+	})
+}
+
+// budgetOf is how long the helper may take for what ctx bounds here.
+func budgetOf(ctx context.Context) time.Duration {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return defaultBudget
+	}
+	left := time.Until(deadline)
+	return max(left-min(left/10, answerMargin), time.Millisecond)
+}
+
+// put sends one request to one helper and waits for what comes of it.
+func (c *Client) put(ctx context.Context, conn *Conn, frame func(request uint32) wire.Frame) dialResult {
 	wait := make(chan dialResult, 1)
 	c.mu.Lock()
 	if c.conn != conn {
@@ -395,13 +431,8 @@ func (c *Client) ask(ctx context.Context, conn *Conn, rank uint32, ways overlay.
 	c.dials[request] = wait
 	c.mu.Unlock()
 
-	budget := defaultBudget
-	if deadline, ok := ctx.Deadline(); ok {
-		left := time.Until(deadline)
-		budget = max(left-min(left/10, answerMargin), time.Millisecond)
-	}
 	// A failure to send closes conn, which ends the session, which answers.
-	conn.Send(&wire.LocalDial{Request: request, Rank: rank, Budget: budget, Ways: ways}, nil)
+	conn.Send(frame(request), nil)
 	select {
 	case r := <-wait:
 		return r

@@ -24,13 +24,14 @@ const testWait = 20 * time.Second
 // helper is a stand-in for the node's helper: it welcomes and hands every
 // frame that comes after to the test.
 type helper struct {
-	ln     *net.UnixListener
-	refuse *wire.Refuse
-	hellos chan *wire.LocalHello
-	frames chan wire.Frame
-	mu     sync.Mutex
-	conn   *Conn
-	done   sync.WaitGroup
+	ln       *net.UnixListener
+	refuse   *wire.Refuse
+	hellos   chan *wire.LocalHello
+	frames   chan wire.Frame
+	mu       sync.Mutex
+	conn     *Conn
+	features uint32 // of its welcome
+	done     sync.WaitGroup
 }
 
 func startHelper(t *testing.T, socket string) *helper { return startHelperThat(t, socket, nil) }
@@ -42,7 +43,7 @@ func startHelperThat(t *testing.T, socket string, refuse *wire.Refuse) *helper {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &helper{ln: ln, refuse: refuse, hellos: make(chan *wire.LocalHello, 8), frames: make(chan wire.Frame, 8)}
+	h := &helper{ln: ln, refuse: refuse, features: wire.FeatureNames, hellos: make(chan *wire.LocalHello, 8), frames: make(chan wire.Frame, 8)}
 	h.done.Go(func() {
 		for {
 			c, err := ln.AcceptUnix()
@@ -68,8 +69,9 @@ func (h *helper) serve(c *Conn) {
 	h.hellos <- f.(*wire.LocalHello)
 	h.mu.Lock()
 	h.conn = c
+	features := h.features
 	h.mu.Unlock()
-	c.Send(&wire.LocalWelcome{Node: overlay.NodeID{Site: "sitea", Name: "a1"}}, nil)
+	c.Send(&wire.LocalWelcome{Features: features, Node: overlay.NodeID{Site: "sitea", Name: "a1"}}, nil)
 	for {
 		f, _, err := c.Receive()
 		if err != nil {
@@ -166,6 +168,41 @@ func TestLeave(t *testing.T) {
 	c.Close()
 	if f := h.next(t); f.Type() != wire.TypeLocalLeave {
 		t.Errorf("it says %v", f.Type())
+	}
+}
+
+// What the helper says of the dead reaches whoever asked for it.
+func TestDead(t *testing.T) {
+	dir, err := os.MkdirTemp("", "isl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	socket := filepath.Join(dir, "s")
+	h := startHelper(t, socket)
+	defer h.stop()
+	told := make(chan string, 1)
+	cfg := testConfig(t, socket)
+	cfg.Dead = func(ranks []uint32, why string) { told <- fmt.Sprint(ranks, why) }
+	c := NewClient(cfg)
+	ctx, cancel := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- c.Serve(ctx) }()
+	if _, err := c.Ready(testContext(t)); err != nil {
+		t.Fatal(err)
+	}
+	h.send(t, &wire.LocalDead{Ranks: []uint32{4, 5}, Text: "their node is silent"}, nil)
+	select {
+	case got := <-told:
+		if got != "[4 5]their node is silent" {
+			t.Error(got)
+		}
+	case <-testContext(t).Done():
+		t.Error("nobody was told")
+	}
+	cancel()
+	if err := <-served; err != nil {
+		t.Error(err)
 	}
 }
 

@@ -2,54 +2,125 @@ package ranks
 
 import (
 	"bytes"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"sync"
 )
 
-// outputs merges the output of all processes: a line at a time, so that no
-// two lines mix, each behind its process's tag.
-type outputs struct {
-	job   Job
-	mu    sync.Mutex // held while writing to the job's Stdout or Stderr
+// Place says which process of a job wrote something.
+type Place struct {
+	Host string // as output is tagged, such as "site/node"; empty: no tag
+	Rank int
+	Copy int // which copy of the rank, from 0
+}
+
+// Output takes what the processes of a job write. Lines, JSON and Folder make the ones
+// that users choose from. Of is called by one goroutine at a time; its writers may be
+// used at the same time by one goroutine each.
+type Output interface {
+	// Of returns what takes the standard output and the standard error of a process.
+	// A Write that fails, because nobody takes the output any more, is the process's to
+	// suffer.
+	Of(p Place) (stdout, stderr io.Writer, err error)
+
+	// Close writes what is held back, and closes what Of opened. Nobody writes any more.
+	Close() error
+}
+
+// NewOutput returns the Output of that form: "" for Lines, "json" for JSON, and
+// otherwise the folder for Folder, which it makes if need be.
+func NewOutput(form string, stdout, stderr io.Writer) (Output, error) {
+	switch form {
+	case "":
+		return Lines(stdout, stderr), nil
+	case "json":
+		return JSON(stdout), nil
+	}
+	return Folder(form)
+}
+
+// Lines merges output a line at a time, so that no two lines mix, each behind the tag
+// [host:rank]. A line of more than 64 KiB is cut. A nil writer discards.
+func Lines(stdout, stderr io.Writer) Output {
+	m := &merged{}
+	m.form = func(out []byte, p Place, _ string, line []byte) []byte {
+		if p.Host != "" {
+			out = fmt.Appendf(out, "[%s:%d] ", p.Host, p.Rank)
+		}
+		return append(out, line...)
+	}
+	m.stdout, m.stderr = orDiscard(stdout), orDiscard(stderr)
+	return m
+}
+
+// JSON writes one object for each line of each process, and one object a line, all to
+// out: rank, copy (if it is not the first), host (if known), stream ("stdout" or
+// "stderr") and text, which has no newline at its end. Bytes that are no UTF-8 become
+// U+FFFD; a line of more than 64 KiB becomes several objects.
+func JSON(out io.Writer) Output {
+	m := &merged{}
+	m.form = func(b []byte, p Place, stream string, line []byte) []byte {
+		object, _ := json.Marshal(struct { // strings and numbers do not fail
+			Rank   int    `json:"rank"`
+			Copy   int    `json:"copy,omitempty"`
+			Host   string `json:"host,omitempty"`
+			Stream string `json:"stream"`
+			Text   string `json:"text"`
+		}{p.Rank, p.Copy, p.Host, stream, string(bytes.TrimSuffix(line, []byte("\n")))})
+		return append(append(b, object...), '\n')
+	}
+	m.stdout = orDiscard(out)
+	m.stderr = m.stdout
+	return m
+}
+
+func orDiscard(w io.Writer) io.Writer {
+	if w == nil {
+		return io.Discard
+	}
+	return w
+}
+
+// merged is an Output of whole lines.
+type merged struct {
+	form           func(out []byte, p Place, stream string, line []byte) []byte // appends the line in its form to out
+	stdout, stderr io.Writer
+
+	mu    sync.Mutex // held while writing to stdout or stderr
 	lines []*lineWriter
 }
 
-func newOutputs(j Job) *outputs { return &outputs{job: j} }
-
-// of returns the writers for a process's stdout and stderr.
-func (o *outputs) of(rank int) (stdout, stderr io.Writer) {
-	tag := ""
-	if o.job.Label != "" {
-		tag = fmt.Sprintf("[%s:%d] ", o.job.Label, rank)
-	}
-	add := func(to io.Writer) io.Writer {
-		if to == nil {
-			to = io.Discard
-		}
-		w := &lineWriter{to: to, tag: tag, shared: &o.mu}
-		o.lines = append(o.lines, w)
+func (m *merged) Of(p Place) (stdout, stderr io.Writer, err error) {
+	add := func(to io.Writer, stream string) io.Writer {
+		w := &lineWriter{to: to, shared: &m.mu, form: func(out, line []byte) []byte { return m.form(out, p, stream, line) }}
+		m.lines = append(m.lines, w)
 		return w
 	}
-	return add(o.job.Stdout), add(o.job.Stderr)
+	return add(m.stdout, "stdout"), add(m.stderr, "stderr"), nil
 }
 
-// flush writes the lines that did not end; call it when all processes have.
-func (o *outputs) flush() {
-	for _, w := range o.lines {
+func (m *merged) Close() error {
+	var all []error
+	for _, w := range m.lines {
 		if len(w.rest) > 0 {
-			w.Write([]byte("\n"))
+			_, err := w.Write([]byte("\n"))
+			all = append(all, err)
 		}
 	}
+	return errors.Join(all...)
 }
 
 // maxLine bounds what is held back of a line that does not end.
 const maxLine = 64 << 10
 
-// lineWriter passes whole lines on, tagged. One goroutine writes to it.
+// lineWriter passes whole lines on, in their form. One goroutine writes to it.
 type lineWriter struct {
 	to     io.Writer
-	tag    string
+	form   func(out, line []byte) []byte
 	shared *sync.Mutex
 	rest   []byte // an unfinished line
 }
@@ -66,7 +137,7 @@ func (w *lineWriter) Write(p []byte) (int, error) {
 	}
 	var out []byte
 	for line := range bytes.Lines(w.rest[:end]) {
-		out = append(append(out, w.tag...), line...)
+		out = w.form(out, line)
 	}
 	w.rest = append(w.rest[:0], w.rest[end:]...)
 	w.shared.Lock()
@@ -75,4 +146,42 @@ func (w *lineWriter) Write(p []byte) (int, error) {
 		return 0, err
 	}
 	return len(p), nil
+}
+
+// Folder writes what each process writes, as it is, to files of its own in a folder:
+// rank.N.out and rank.N.err, or rank.N.C.out for a copy C that is not the first. Files
+// that are there are replaced.
+func Folder(dir string) (Output, error) {
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return nil, err
+	}
+	return &folder{dir: dir}, nil
+}
+
+type folder struct {
+	dir   string
+	files []*os.File
+}
+
+func (f *folder) Of(p Place) (stdout, stderr io.Writer, err error) {
+	name := fmt.Sprintf("rank.%d", p.Rank)
+	if p.Copy > 0 {
+		name += fmt.Sprintf(".%d", p.Copy)
+	}
+	var files [2]*os.File
+	for i, suffix := range []string{".out", ".err"} {
+		if files[i], err = os.Create(filepath.Join(f.dir, name+suffix)); err != nil {
+			return nil, nil, err
+		}
+		f.files = append(f.files, files[i])
+	}
+	return files[0], files[1], nil
+}
+
+func (f *folder) Close() error {
+	var all []error
+	for _, file := range f.files {
+		all = append(all, file.Close())
+	}
+	return errors.Join(all...)
 }

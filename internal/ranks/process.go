@@ -16,37 +16,65 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/isthmus-grid/isthmus/internal/jobgroups"
 	"github.com/isthmus-grid/isthmus/internal/jobkey"
 )
 
-// process is one rank that was started.
-type process struct {
+// Spec says how one process starts.
+type Spec struct {
+	Argv []string
+	Dir  string   // its working directory; empty: this process's
+	Env  []string // all of it
+
+	// Stdin is what it reads; nil: nothing. A file is given to it; it belongs to the
+	// caller, who may close it after Start.
+	Stdin io.Reader
+
+	// Stdout and Stderr take what it writes, each from one goroutine. Where a Write
+	// fails, the process learns so by SIGPIPE.
+	Stdout, Stderr io.Writer
+
+	// Attr may say more of how it starts; nil: nothing. Start sets Setpgid in it.
+	Attr *syscall.SysProcAttr
+
+	// Extra files are its descriptors from 3 on.
+	Extra []*os.File
+}
+
+// Process is one that was started, in a process group of its own.
+type Process struct {
 	cmd     *exec.Cmd
 	outputs []*os.File // the ends of its pipes that are read here
 	copying sync.WaitGroup
 }
 
-// start starts a rank. Its output goes through pipes of our own rather than
-// os/exec's, because what the rank leaves behind may hold them open: wait can
-// then end that first, and need not take it for a failure of the rank.
-func start(ctx context.Context, j Job, rank int, place string, outputs *outputs) (*process, error) {
-	cmd := exec.CommandContext(ctx, j.Argv[0], j.Argv[1:]...)
-	cmd.Env = environment(j, rank, place)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that a signal reaches what it starts, too
+// Start starts a process. When ctx ends, its group gets SIGTERM and, 2 s later, the
+// process SIGKILL. Call Wait once.
+//
+// Output goes through pipes of our own rather than os/exec's, because what the
+// process leaves behind may hold them open: Wait can then end that first, and need
+// not take it for a failure of the process.
+func Start(ctx context.Context, s Spec) (*Process, error) {
+	cmd := exec.CommandContext(ctx, s.Argv[0], s.Argv[1:]...)
+	cmd.Env, cmd.Dir, cmd.Stdin, cmd.ExtraFiles = s.Env, s.Dir, s.Stdin, s.Extra
+	cmd.SysProcAttr = s.Attr
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.Setpgid = true // so that a signal reaches what it starts, too
 	cmd.Cancel = func() error { return signalGroup(cmd.Process.Pid, syscall.SIGTERM) }
 	cmd.WaitDelay = grace
-	p := &process{cmd: cmd}
+	p := &Process{cmd: cmd}
 	var theirs []*os.File
 	defer func() {
 		for _, f := range theirs {
 			f.Close()
 		}
 	}()
-	stdout, stderr := outputs.of(rank)
 	for _, to := range []struct {
-		file  *io.Writer
-		lines io.Writer
-	}{{&cmd.Stdout, stdout}, {&cmd.Stderr, stderr}} {
+		file *io.Writer
+		out  io.Writer
+	}{{&cmd.Stdout, s.Stdout}, {&cmd.Stderr, s.Stderr}} {
 		r, w, err := os.Pipe()
 		if err != nil {
 			p.closeOutputs()
@@ -55,21 +83,9 @@ func start(ctx context.Context, j Job, rank int, place string, outputs *outputs)
 		*to.file = w
 		p.outputs, theirs = append(p.outputs, r), append(theirs, w)
 		p.copying.Go(func() {
-			io.Copy(to.lines, r)
+			passOn(to.out, r)
 			r.Close() // when nobody takes its lines, it learns so by SIGPIPE
 		})
-	}
-	if rank == 0 {
-		stdin, feed, err := input(j.Stdin)
-		if err != nil {
-			p.closeOutputs()
-			return nil, err
-		}
-		cmd.Stdin = stdin
-		if feed != nil {
-			theirs = append(theirs, stdin.(*os.File))
-			defer func() { go feed() }() // ends with the input, or when nobody reads it any more
-		}
 	}
 	if err := cmd.Start(); err != nil {
 		p.closeOutputs()
@@ -78,14 +94,79 @@ func start(ctx context.Context, j Job, rank int, place string, outputs *outputs)
 	return p, nil
 }
 
-// environment is the rank's. What says otherwise where its peers are goes:
-// this process may be a rank of another job.
+// passOn copies what comes out of a pipe until its end or, when its deadline has passed, what
+// is in it then: on a busy machine the copy may be later than that.
+func passOn(to io.Writer, r *os.File) {
+	if _, err := io.Copy(to, r); !errors.Is(err, os.ErrDeadlineExceeded) {
+		return
+	}
+	r.SetReadDeadline(time.Time{})
+	raw, err := r.SyscallConn()
+	if err != nil {
+		return
+	}
+	buf := make([]byte, 32<<10)
+	for left := mostInPipe; left > 0; {
+		n := 0
+		raw.Read(func(fd uintptr) bool { // never waits
+			n, _ = unix.Read(int(fd), buf)
+			return true
+		})
+		if n <= 0 {
+			return
+		}
+		if _, err := to.Write(buf[:n]); err != nil {
+			return
+		}
+		left -= n
+	}
+}
+
+// mostInPipe bounds what is read of a pipe in which others may still write: as much as the
+// system lets one hold by default.
+const mostInPipe = 1 << 20
+
+// start starts a rank of a job.
+func start(ctx context.Context, j Job, rank int, place string, output Output) (*Process, error) {
+	s := Spec{Argv: j.Argv, Env: environment(j, rank, place)}
+	var err error
+	if s.Stdout, s.Stderr, err = output.Of(Place{Host: j.Label, Rank: rank}); err != nil {
+		return nil, err
+	}
+	if rank == 0 {
+		stdin, feed, err := input(j.Stdin)
+		if err != nil {
+			return nil, err
+		}
+		s.Stdin = stdin
+		if feed != nil {
+			defer func() {
+				stdin.(*os.File).Close()
+				go feed() // ends with the input, or when nobody reads it any more
+			}()
+		}
+	}
+	return Start(ctx, s)
+}
+
+// environment is the rank's. What says otherwise where its peers are and which
+// groups they form goes: this process may be a rank of another job.
 func environment(j Job, rank int, place string) []string {
 	env := slices.DeleteFunc(append(os.Environ(), j.Env...), func(v string) bool {
-		return strings.HasPrefix(v, EnvHelper+"=") || strings.HasPrefix(v, EnvDir+"=")
+		name, _, _ := strings.Cut(v, "=")
+		return name == EnvHelper || name == EnvDir || name == jobgroups.Env
 	})
-	return append(env, jobkey.EnvKey+"="+j.Key.String(), place,
-		EnvRank+"="+strconv.Itoa(rank), EnvSize+"="+strconv.Itoa(j.Size))
+	return append(append(env, place), Environment(j.Key, j.Groups, rank, j.Size)...)
+}
+
+// Environment returns the variables by which a rank learns its place in the job; what
+// EnvHelper says of its node is not among them.
+func Environment(key jobkey.Key, groups jobgroups.Layout, rank, size int) []string {
+	env := []string{jobkey.EnvKey + "=" + key.String(), EnvRank + "=" + strconv.Itoa(rank), EnvSize + "=" + strconv.Itoa(size)}
+	if len(groups) > 0 {
+		env = append(env, jobgroups.Env+"="+groups.String())
+	}
+	return env
 }
 
 // input is what rank 0 reads in place of r. A terminal is not given to it: the
@@ -116,9 +197,9 @@ func input(r io.Reader) (stdin io.Reader, feed func(), err error) {
 	}, nil
 }
 
-// wait returns when the rank, what it started and the copying of its output
-// have ended. The error is the rank's own.
-func (p *process) wait() error {
+// Wait returns when the process, what it started and the copying of its output
+// have ended. The error is the process's own, as of exec.Cmd.Wait.
+func (p *Process) Wait() error {
 	err := p.cmd.Wait()
 	signalGroup(p.cmd.Process.Pid, syscall.SIGKILL) // what it left behind
 	// What moved to another group may hold the pipes; it is not waited for.
@@ -132,22 +213,41 @@ func (p *process) wait() error {
 	return err
 }
 
-func (p *process) closeOutputs() {
+func (p *Process) closeOutputs() {
 	for _, f := range p.outputs {
 		f.SetReadDeadline(time.Unix(1, 0))
 	}
 	p.copying.Wait()
 }
 
-func (p *process) status() int {
-	if ws, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
-		return 128 + int(ws.Signal())
+// PID returns the number of the process, which is its group's, too.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
+// Signal sends a signal to the process and what it started. Do not call it once Wait
+// has returned.
+func (p *Process) Signal(sig syscall.Signal) error { return signalGroup(p.cmd.Process.Pid, sig) }
+
+// Status returns how the process ended, as in shells: its exit status, or 128 + the
+// signal that ended it. It is valid once Wait has returned.
+func (p *Process) Status() int {
+	if sig := p.Killer(); sig != 0 {
+		return 128 + int(sig)
 	}
 	return p.cmd.ProcessState.ExitCode()
 }
 
-// startStatus is the status of a program that could not be started.
-func startStatus(err error) int {
+// Killer returns the signal that ended the process, 0 if none did. It is valid once
+// Wait has returned.
+func (p *Process) Killer() syscall.Signal {
+	if ws, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
+		return ws.Signal()
+	}
+	return 0
+}
+
+// StartStatus is the status of a program that could not be started, as in shells: 126
+// for one that is there, 127 for one that is not.
+func StartStatus(err error) int {
 	if errors.Is(err, fs.ErrPermission) {
 		return 126
 	}

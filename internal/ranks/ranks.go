@@ -21,6 +21,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/internal/jobgroups"
 	"github.com/isthmus-grid/isthmus/internal/jobkey"
 )
 
@@ -42,9 +43,10 @@ type Job struct {
 	Count  int // processes here
 	Size   int // processes of the whole job
 	Key    jobkey.Key
-	Helper string   // the helper's socket; empty: all ranks are here and meet in a folder
-	Label  string   // tags output as [Label:rank]; empty: no tags
-	Env    []string // added to the environment
+	Helper string           // the helper's socket; empty: all ranks are here and meet in a folder
+	Label  string           // tags output as [Label:rank]; empty: no tags
+	Env    []string         // added to the environment
+	Groups jobgroups.Layout // of the whole job; nil: it has none
 
 	// Survive has the others go on when a process fails. That one was killed by a
 	// signal does not fail the job then, as long as another ends well.
@@ -53,6 +55,7 @@ type Job struct {
 	Stdin  io.Reader // goes to rank 0, if it is here; one that is no file may still be read when Run returns
 	Stdout io.Writer // whole lines, from one process at a time; nil discards them
 	Stderr io.Writer // as Stdout, and not at the same time
+	Output Output    // in place of Stdout and Stderr; Run does not close it
 }
 
 // Check says what is contradictory, or returns nil.
@@ -69,7 +72,8 @@ func (j Job) Check() error {
 	case j.Helper == "" && j.Count != j.Size:
 		return fmt.Errorf("ranks %d-%d of %d run here and no helper was named, so they could not reach the others; give --helper or %s", j.First, j.First+j.Count-1, j.Size, EnvHelper)
 	}
-	return nil
+	_, err := jobgroups.Parse(j.Groups.String(), j.Size)
+	return err
 }
 
 // ExitError says which process ended the job, and how.
@@ -114,26 +118,30 @@ func Run(ctx context.Context, j Job) error {
 		defer os.RemoveAll(dir)
 		place = EnvDir + "=" + dir
 	}
-	outputs := newOutputs(j)
+	output := j.Output
+	if output == nil {
+		lines := Lines(j.Stdout, j.Stderr)
+		defer lines.Close() // a failed write was the rank's to suffer
+		output = lines
+	}
 	var running sync.WaitGroup
 	ended := &endings{survive: j.Survive, fail: fail}
 	for i := range j.Count {
 		rank := j.First + i
-		p, err := start(ctx, j, rank, place, outputs)
+		p, err := start(ctx, j, rank, place, output)
 		if err != nil {
-			fail(&ExitError{Rank: rank, Status: startStatus(err), Err: err})
+			fail(&ExitError{Rank: rank, Status: StartStatus(err), Err: err})
 			break
 		}
 		running.Go(func() {
-			if err := p.wait(); err != nil {
-				ended.badly(&ExitError{Rank: rank, Status: p.status(), Err: err})
+			if err := p.Wait(); err != nil {
+				ended.badly(&ExitError{Rank: rank, Status: p.Status(), Err: err})
 			} else {
 				ended.well()
 			}
 		})
 	}
 	running.Wait()
-	outputs.flush()
 	cause := context.Cause(ctx)
 	var exit *ExitError
 	var signalled *SignalError

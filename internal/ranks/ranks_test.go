@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/internal/jobgroups"
 	"github.com/isthmus-grid/isthmus/internal/jobkey"
 )
 
@@ -228,7 +229,7 @@ func TestTheOthersSurvive(t *testing.T) {
 		text      string // of the error
 	}{
 		{"some", "0=kill", ""},
-		{"some", "0=kill,1=4,2=5", "rank 1: exit status 4"},
+		{"some", "0=kill,1=4", "rank 1: exit status 4"},
 		{"some", "0=kill,1=kill,2=kill", "signal: killed"},
 		{"some", "2=0", ""},
 	} {
@@ -311,18 +312,23 @@ func TestLinesStayWhole(t *testing.T) {
 // TestALineWithoutEndIsCut: what is held back is bounded, and nothing is lost.
 func TestALineWithoutEndIsCut(t *testing.T) {
 	var out listener
-	o := newOutputs(Job{Stdout: &out})
-	w, _ := o.of(0)
+	o := Lines(&out, nil)
+	w, _, err := o.Of(Place{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	want := bytes.Repeat([]byte("0123456789"), maxLine/2)
 	for part := range slices.Chunk(want, 1000) {
 		if _, err := w.Write(part); err != nil {
 			t.Fatal(err)
 		}
-		if held := len(o.lines[0].rest); held > maxLine {
+		if held := len(w.(*lineWriter).rest); held > maxLine {
 			t.Fatalf("%d bytes are held back, at most %d may be", held, maxLine)
 		}
 	}
-	o.flush()
+	if err := o.Close(); err != nil {
+		t.Fatal(err)
+	}
 	if got := bytes.ReplaceAll(out.Bytes(), []byte("\n"), nil); !bytes.Equal(got, want) {
 		t.Errorf("%d bytes came out, want %d", len(got), len(want))
 	}
@@ -332,6 +338,7 @@ func TestTheEnvironmentSaysWhereARankIs(t *testing.T) {
 	t.Setenv(EnvHelper, "/an/outer/helper.sock") // of the job that this process might belong to
 	t.Setenv(EnvDir, "/an/outer/folder")
 	t.Setenv(EnvRank, "77")
+	t.Setenv(jobgroups.Env, "outer:77")
 	var out listener
 	j := jobOf("env", "", 3, nil, &out)
 	j.Label = ""
@@ -351,8 +358,12 @@ func TestTheEnvironmentSaysWhereARankIs(t *testing.T) {
 
 	out.Reset()
 	j.First, j.Count, j.Size, j.Helper = 2, 1, 9, "/run/helper.sock"
+	j.Groups = jobgroups.Layout{{Name: "a", Count: 2}, {Name: "b", Count: 7}}
 	if err := run(t, j); err != nil {
 		t.Fatal(err)
+	}
+	if want := jobgroups.Env + "=a:2,b:7\n"; strings.Count(out.String(), jobgroups.Env) != 1 || !strings.Contains(out.String(), want) {
+		t.Errorf("%q, want one %s", out.String(), want)
 	}
 	if want := EnvHelper + "=/run/helper.sock"; !strings.Contains(out.String(), want) || strings.Contains(out.String(), EnvDir) {
 		t.Errorf("%q, want %s and no %s", out.String(), want, EnvDir)
@@ -566,6 +577,7 @@ func TestBadJobs(t *testing.T) {
 		{func(j *Job) { j.First = -1 }, "ranks -1--1 do not lie in a job of 1"},
 		{func(j *Job) { j.First = 1 }, "ranks 1-1 do not lie in a job of 1"},
 		{func(j *Job) { j.First, j.Count = 1, math.MaxInt }, "do not lie in a job of 1"},
+		{func(j *Job) { j.Groups = jobgroups.Layout{{Name: "a", Count: 2}} }, `groups "a:2": "a:2"; want NAME:COUNT between commas, and counts that add up to the 1 ranks`},
 		{func(j *Job) { j.Size = 2 }, "ranks 0-0 of 2 run here and no helper was named, so they could not reach the others; give --helper or ISTHMUS_HELPER"},
 	} {
 		j := ok
@@ -586,5 +598,24 @@ func TestParseRanks(t *testing.T) {
 		if _, _, err := ParseRanks(text); err == nil || err.Error() != fmt.Sprintf("ranks %q: want FIRST-LAST, such as 0-3", text) {
 			t.Errorf("%q: %v", text, err)
 		}
+	}
+}
+
+// What is in a pipe is passed on however late that is, and whether others hold it or not.
+func TestOutputIsPassedOnLate(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	defer w.Close() // somebody holds it
+	if _, err := w.WriteString("last words\n"); err != nil {
+		t.Fatal(err)
+	}
+	r.SetReadDeadline(time.Unix(1, 0))
+	var got bytes.Buffer
+	passOn(&got, r)
+	if got.String() != "last words\n" {
+		t.Errorf("got %q", got.String())
 	}
 }

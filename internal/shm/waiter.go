@@ -36,6 +36,14 @@ const (
 	crowdYields = 64
 	longYield   = time.Millisecond
 
+	// A wait tries so often whether others want the processor, and takes it that they do
+	// while a yield takes longer than quickYield: until so many in a row were quick. Where
+	// one took longYield whoever runs instead computes, and is left alone for so long.
+	tryEvery   = 100 * time.Microsecond
+	quickYield = 2 * time.Microsecond
+	quickRow   = 16
+	shyFor     = 100 * time.Millisecond
+
 	gain    = 2  // budgets that a wait which paid adds to the account
 	most    = 16 // budgets that the account holds
 	sampled = 16 // of so many waits one polls though the account is empty
@@ -45,8 +53,10 @@ const (
 // does nothing itself: times are since any fixed moment.
 //
 // A wait spins where the peer can run meanwhile, and yields where the two share a
-// processor: always if that is crowded, else while they happen to be on the same. To
-// yield beside others' work could cost a time slice, so it is not done in hope.
+// processor: always if that is crowded, else while they happen to be on the same. It yields
+// as well while it finds that others want the processor who soon give it back, which it tries
+// now and then: they may be what it waits for by other ways. To yield beside who computes costs
+// a time slice; it is not tried again for long.
 //
 // What is polled in vain is bounded: a wait that found something within its
 // budget pays two budgets into an account, one that did not pays what it took.
@@ -62,6 +72,12 @@ type Waiter struct {
 	timed         bool // start is set
 	start, last   time.Duration
 	brief         bool // the account is empty
+
+	// Of others who want the processor.
+	yielded bool          // the last step was a yield
+	tried   time.Duration // when it was tried last; later: not to be tried before
+	wanted  bool          // somebody does
+	quick   int           // yields in a row that nobody made use of
 }
 
 // NewWaiter returns a waiter with a full account.
@@ -78,7 +94,7 @@ func NewWaiter(p Pace) *Waiter {
 
 // Begin starts a wait.
 func (w *Waiter) Begin() {
-	w.spins, w.yields, w.timed, w.brief = 0, 0, false, false
+	w.spins, w.yields, w.timed, w.brief, w.yielded = 0, 0, false, false, false
 	if w.credit <= 0 {
 		w.asked++
 		w.brief = w.asked%sampled != 0
@@ -89,11 +105,19 @@ func (w *Waiter) Begin() {
 // caller of Next need not look at a clock, which takes as long as a small
 // message. It counts as that step.
 func (w *Waiter) Spinning() bool {
-	if w.spins >= w.spin || w.pace.Crowded || w.pace.Budget == 0 {
+	if w.spins >= w.Spins() {
 		return false
 	}
 	w.spins++
 	return true
+}
+
+// Spins returns how many steps at the start of a wait are Spin, whatever the time.
+func (w *Waiter) Spins() int {
+	if w.pace.Crowded || w.pace.Budget == 0 {
+		return 0
+	}
+	return w.spin
 }
 
 // Next says what to do after a poll that found nothing, once Spinning is false. beside
@@ -104,17 +128,39 @@ func (w *Waiter) Next(now time.Duration, beside bool) Step {
 	}
 	long := now - w.last
 	w.last = now
+	if w.yielded {
+		w.judge(now, long)
+	}
 	if !w.more(now-w.start, long) {
 		w.credit = max(w.credit-(now-w.start), 0)
 		return Park
 	}
-	if !beside && !w.pace.Crowded {
-		w.spin, w.spins = fewSpins, 1
-		return Spin
+	if beside || w.pace.Crowded || w.wanted {
+		w.spin, w.yielded = leastSpins, true
+		w.yields++
+		return Yield
 	}
-	w.spin = leastSpins
-	w.yields++
-	return Yield
+	if now-w.tried >= tryEvery {
+		w.spin, w.spins, w.yielded = fewSpins, fewSpins, true // so that the next question tells how long it took
+		return Yield
+	}
+	w.spin, w.spins, w.yielded = fewSpins, 1, false
+	return Spin
+}
+
+// judge notes how long a yield took.
+func (w *Waiter) judge(now, long time.Duration) {
+	w.tried = now
+	switch {
+	case long >= longYield:
+		w.wanted, w.tried = false, now+shyFor
+	case long > quickYield:
+		w.wanted, w.quick = true, 0
+	default:
+		if w.quick++; w.quick >= quickRow {
+			w.wanted = false
+		}
+	}
 }
 
 func (w *Waiter) more(spent, long time.Duration) bool {

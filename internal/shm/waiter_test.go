@@ -92,3 +92,49 @@ func TestYieldsBesideThePeer(t *testing.T) {
 		t.Errorf("%d spins of the next wait, want %d", n, leastSpins)
 	}
 }
+
+// A wait that finds that others use what it yields goes on yielding, until they do not;
+// who keeps the processor for long is left alone for a while.
+func TestYieldsWhereOthersWantTheProcessor(t *testing.T) {
+	const us = time.Microsecond
+	w := NewWaiter(Pace{Budget: 5 * time.Millisecond})
+	now := time.Second
+	next := func(took time.Duration) Step {
+		for w.Spinning() {
+		}
+		now += took
+		return w.Next(now, false)
+	}
+	w.Begin()
+	if next(0) != Yield || next(us) != Spin || next(us) != Spin {
+		t.Fatal("nobody wants it: want one try")
+	}
+	if next(tryEvery) != Yield {
+		t.Fatal("want another try after a time")
+	}
+	for i := range 3 {
+		if next(20*us) != Yield {
+			t.Fatalf("yield %d that another used: want more", i)
+		}
+	}
+	for i := range quickRow - 1 {
+		if next(us) != Yield {
+			t.Fatalf("after %d quick ones: want more", i)
+		}
+	}
+	if next(us) != Spin {
+		t.Error("nobody wants it any more: want spinning")
+	}
+	w.Begin()
+	if next(tryEvery) != Yield || next(2*longYield) != Spin {
+		t.Fatal("somebody computes: want no more yields")
+	}
+	w.Begin()
+	if next(tryEvery) != Spin {
+		t.Error("want no try so soon after that")
+	}
+	w.Begin()
+	if next(shyFor+tryEvery) != Yield {
+		t.Error("want another try after a longer time")
+	}
+}

@@ -45,6 +45,7 @@ type reader struct {
 	poll func(uintptr) bool // r.tryAll, made once, for each would allocate
 	idle func()
 
+	calm       atomic.Bool // see Conn.Calm
 	gauge      gauge
 	processors int    // as of the last look
 	waits      uint64 // so far
@@ -123,7 +124,7 @@ func (r *reader) finish() {
 // tryAll polls until there is something to tell, which is true, or the
 // runtime should wait until there may be.
 func (r *reader) tryAll(fd uintptr) bool {
-	if r.phase == fresh && r.gauge.foresee(r.processors) {
+	if r.phase == fresh && !r.calm.Load() && r.gauge.foresee(r.processors) {
 		for r.phase < spinning && r.empty() {
 			// as if polls had found nothing
 		}
@@ -192,7 +193,7 @@ func (r *reader) empty() bool {
 		fallthrough
 	case told:
 		r.phase = parked
-		if !r.gauge.worth() || !r.enter() {
+		if r.calm.Load() || !r.gauge.worth() || !r.enter() {
 			return false
 		}
 		r.phase = spinning

@@ -164,6 +164,35 @@ func TestParkedReadWakes(t *testing.T) {
 	})
 }
 
+// A calm connection parks at once.
+func TestCalmReadParksAtOnce(t *testing.T) {
+	eachNetwork(t, func(t *testing.T, network string) {
+		twoProcessors(t)
+		c, peer := wrapped(t, network, Options{})
+		c.Calm()
+		got := make(chan error, 1)
+		go func() { // ends with the byte below, or by its deadline
+			_, err := c.Read(make([]byte, 1))
+			got <- err
+		}()
+		for !someReadParked() {
+			if len(got) > 0 {
+				t.Fatal(<-got)
+			}
+			runtime.Gosched()
+		}
+		if _, err := peer.Write([]byte{1}); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-got; err != nil {
+			t.Error(err)
+		}
+		if c.reader.waits > 0 {
+			t.Errorf("%d waits polled", c.reader.waits)
+		}
+	})
+}
+
 // someReadParked reports whether the runtime has a goroutine wait in Read.
 func someReadParked() bool {
 	stacks := make([]byte, 1<<20)

@@ -24,6 +24,8 @@ func (s *state) init(c net.Conn, raw syscall.RawConn, o Options) {
 	s.writer.all, s.writer.some = s.writer.tryAll, s.writer.tryOnce
 }
 
+func (s *state) calm() { s.reader.calm.Store(true) }
+
 // mostWrite is about how many bytes one system call sends: it is made behind the
 // scheduler's back (RawSyscall), and while it lasts, some tens of microseconds at
 // this size, the runtime cannot stop the world nor give the processor to another

@@ -97,6 +97,13 @@ func newCarrier(s *Stream, conn net.Conn, about any, rtt time.Duration) *Carrier
 	return c
 }
 
+// calm has the connection not poll, if it does.
+func (c *Carrier) calm() {
+	if q, ok := c.conn.(interface{ Calm() }); ok {
+		q.Calm()
+	}
+}
+
 // say has something short said, by the carrier's goroutine or along with data.
 func (c *Carrier) say(what saying) {
 	c.saying |= what

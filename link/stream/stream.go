@@ -71,6 +71,7 @@ type Stream struct {
 	ids      resume.Carrier
 	readers  int   // calls of Read under way
 	readAt   int64 // tick of the latest call of Read
+	calm     bool  // see Calm
 	spread   bool  // data comes on several carriers; see spreads
 	load     load
 
@@ -126,6 +127,9 @@ func (s *Stream) Attach(conn net.Conn, about any, received uint64, rtt time.Dura
 	}
 	c.heard = s.ticks.Load()
 	s.carriers = append(s.carriers, c)
+	if s.calm {
+		c.calm()
+	}
 	if s.lead == nil {
 		s.lead = c
 	} else {
@@ -142,6 +146,17 @@ func (s *Stream) Attach(conn net.Conn, about any, received uint64, rtt time.Dura
 	s.readable.Broadcast()
 	s.writable.Broadcast()
 	return c, nil
+}
+
+// Calm has reads sleep at once where nothing is there, instead of polling for a moment: who
+// uses the stream from now on is in no hurry.
+func (s *Stream) Calm() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.calm = true
+	for _, c := range s.carriers {
+		c.calm()
+	}
 }
 
 // Received returns how much of the peer's stream was taken, for the handshake

@@ -11,14 +11,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"sync"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/cmd/internal/gridjob"
 	"github.com/isthmus-grid/isthmus/internal/bench"
 	"github.com/isthmus-grid/isthmus/internal/grid"
-	"github.com/isthmus-grid/isthmus/internal/jobkey"
 	"github.com/isthmus-grid/isthmus/internal/lab"
 	"github.com/isthmus-grid/isthmus/internal/lab/wan"
 )
@@ -56,26 +54,17 @@ func Run(ctx context.Context, o Options) (err error) {
 	if err := o.Check(); err != nil {
 		return err
 	}
-	l, err := lab.Up(ctx, lab.Spec{
+	g, down, err := gridjob.Up(ctx, lab.Spec{
 		WAN: lab.WAN{Default: wan.Shape{Delay: o.RTT / 2}},
 		Sites: []lab.Site{
-			{Name: "public", Preset: lab.Public, Nodes: []string{"broker", "proxy"}},
 			{Name: "here", Preset: "stateful", Nodes: lab.Nodes(1)},
 			{Name: "there", Preset: "stateful", Nodes: lab.Nodes(1)},
 		},
-	})
+	}, o.Self)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, l.Close()) }()
-	g, err := grid.Start(ctx, l, grid.Config{
-		Binary: func(daemon string) []string { return append(o.Self[:len(o.Self):len(o.Self)], daemon) },
-		Broker: "public/broker", Proxies: []string{"public/proxy"},
-	})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, g.Close()) }()
+	defer func() { err = errors.Join(err, down()) }()
 	times, err := o.job(ctx, g)
 	if err != nil {
 		return err
@@ -84,36 +73,30 @@ func Run(ctx context.Context, o Options) (err error) {
 }
 
 // job runs the two ranks and returns what the sender measured.
-func (o Options) job(ctx context.Context, g *grid.Grid) (times, error) {
+func (o Options) job(ctx context.Context, g *grid.Grid) (t times, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("the ranks were not done after %v", patience))
 	defer cancel()
-	key, err := jobkey.New("overlap")
+	ranks := gridjob.Job{Grid: g, Self: o.Self, Name: "overlap", Nodes: []string{"here/n1", "there/n1"},
+		Argv: append(o.Self[:len(o.Self):len(o.Self)], "bench", "overlap", "--part", "--repeat", fmt.Sprint(o.Repeat), "--size", fmt.Sprint(o.Size))}
+	launchers, forget, err := ranks.Launchers(ctx)
 	if err != nil {
-		return times{}, err
+		return t, err
 	}
-	file := filepath.Join(lab.Dir(), "overlap.key")
-	if err := os.WriteFile(file, []byte(key.String()), 0o600); err != nil {
-		return times{}, err
-	}
-	defer os.Remove(file)
+	defer func() { err = errors.Join(err, forget()) }()
 	var out [2]bytes.Buffer
 	var errs [2]error
 	var running sync.WaitGroup
-	for rank, node := range []string{"here/n1", "there/n1"} {
-		argv := append(o.Self[:len(o.Self):len(o.Self)], "run", "--key", file, "--size", "2", "--ranks", fmt.Sprint(rank), "--helper", g.Socket(node), "--label", "", "--")
-		argv = append(append(argv, o.Self...), "bench", "overlap", "--part", "--repeat", fmt.Sprint(o.Repeat), "--size", fmt.Sprint(o.Size))
-		cmd := g.Lab.Host(node).Command(ctx, argv[0], argv[1:]...)
+	for rank, cmd := range launchers {
 		var said bytes.Buffer
 		cmd.Stdout, cmd.Stderr = &out[rank], &said
 		running.Go(func() {
 			if err := cmd.Run(); err != nil {
-				errs[rank] = fmt.Errorf("the rank at %s: %w: %s", node, err, said.Bytes())
+				errs[rank] = fmt.Errorf("the rank at %s: %w: %s", ranks.Nodes[rank], err, said.Bytes())
 				cancel()
 			}
 		})
 	}
 	running.Wait()
-	var t times
 	if err := errors.Join(errs[:]...); err != nil {
 		return t, err
 	}

@@ -5,25 +5,22 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/cmd/internal/peermpi"
 	"github.com/isthmus-grid/isthmus/cmd/internal/twohosts"
 	"github.com/isthmus-grid/isthmus/internal/jobkey"
 	"github.com/isthmus-grid/isthmus/internal/lab/wan/star"
 	"github.com/isthmus-grid/isthmus/mpilib"
 )
 
-var (
-	//go:embed c/p2p.c
-	cSource []byte
-	//go:embed c/yield.c
-	yieldSource []byte
-)
+//go:embed c/p2p.c
+var cSource []byte
 
 // A contestant starts jobs.
 type contestant interface {
@@ -70,38 +67,32 @@ func (o *ours) start(ctx context.Context, s *scene, w *twohosts.Wire) (all []*tw
 	return all, nil
 }
 
-// A foreign contestant is an MPI that is installed. Its fields are paths.
+// A foreign contestant is an MPI that is installed.
 type foreign struct {
-	mpi     mpi
-	launch  string // its launcher
-	program string // c/p2p.c, compiled with it
-	preload string // c/yield.c, compiled
-	host    string // runs a command as on a machine of its own
-	agent   string // likewise at the right host, in place of ssh
+	*peermpi.Program // c/p2p.c
+	hosts            []peermpi.Host
+	args             func(f *foreign, s *scene) []string
 }
 
-func (f *foreign) name() string { return f.mpi.name }
+func (f *foreign) name() string { return f.MPI.Name }
 
 func (f *foreign) start(ctx context.Context, s *scene, w *twohosts.Wire) ([]*twohosts.Process, error) {
-	args := append([]string{f.host, "left", f.launch, "-np", strconv.Itoa(s.ranks)}, f.mpi.args(f, s)...)
-	p, err := twohosts.Start(ctx, w.Left, twohosts.Command{Args: append(args, f.program), OneCPU: s.oneCPU})
+	args := append(f.LaunchAt(f.hosts[0]), "-np", strconv.Itoa(s.ranks))
+	args = append(append(args, f.args(f, s)...), f.Path)
+	p, err := twohosts.Start(ctx, w.Left, twohosts.Command{Args: args, OneCPU: s.oneCPU})
 	if err != nil {
 		return nil, err
 	}
 	return []*twohosts.Process{p}, nil
 }
 
-// An mpi is how an MPI is installed and started.
-type mpi struct {
-	name, title      string
-	packages         string // of Debian
-	compiler, launch string
-	args             func(f *foreign, s *scene) []string
-}
-
-var mpis = []mpi{
-	{nameOpenMPI, "Open MPI", "openmpi-bin libopenmpi-dev", "mpicc.openmpi", "mpirun.openmpi", openMPIArgs},
-	{nameMPICH, "MPICH", "mpich libmpich-dev", "mpicc.mpich", "mpiexec.hydra", mpichArgs},
+// mpis are the others, and how each is told what a scene is about.
+var mpis = []struct {
+	peermpi.MPI
+	args func(f *foreign, s *scene) []string
+}{
+	{peermpi.OpenMPI, openMPIArgs},
+	{peermpi.MPICH, mpichArgs},
 }
 
 // oneEach is how launchers are told the hosts.
@@ -118,70 +109,36 @@ func openMPIArgs(f *foreign, s *scene) []string {
 	if !s.apart {
 		return append(args, "--mca", "btl", "vader,self")
 	}
-	return append(args, "--host", oneEach, "--mca", "plm_rsh_agent", f.agent,
+	return append(args, "--host", oneEach, "--mca", "plm_rsh_agent", f.Agent,
 		"--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", hosts)
 }
 
 func mpichArgs(f *foreign, s *scene) []string {
 	var args []string
 	if s.oneCPU {
-		args = append(args, "-genv", "LD_PRELOAD", f.preload)
+		args = append(args, "-genv", "LD_PRELOAD", f.Preload)
 	}
 	if !s.apart {
 		return args
 	}
-	return append(args, "-hosts", oneEach, "-launcher", "ssh", "-launcher-exec", f.agent,
+	return append(args, "-hosts", oneEach, "-launcher", "ssh", "-launcher-exec", f.Agent,
 		"-iface", twohosts.WireName, "-genv", "UCX_TLS", "tcp,self")
 }
 
-// errNotInstalled says that an MPI is not there, which is no failure.
-var errNotInstalled = errors.New("not installed")
-
-// install compiles the program for an MPI, in folder. The hosts are up.
-func install(ctx context.Context, m mpi, folder string, w *twohosts.Wire) (_ *foreign, err error) {
-	f := &foreign{mpi: m, host: filepath.Join(folder, "host"), agent: filepath.Join(folder, "agent")}
-	if f.launch, err = exec.LookPath(m.launch); err != nil {
-		return nil, fmt.Errorf("%s is %w: %w; Debian's packages are %s", m.title, errNotInstalled, err, m.packages)
+// hostsOf are those of a wire.
+func hostsOf(w *twohosts.Wire) (hosts []peermpi.Host, err error) {
+	for _, at := range []struct {
+		space *star.Space
+		addr  netip.Addr
+		name  string
+	}{{w.Left, twohosts.LeftAddr, "isthmus-left"}, {w.Right, twohosts.RightAddr, "isthmus-right"}} {
+		var thread string
+		if err := at.space.Do(func() (err error) { thread, err = os.Readlink("/proc/thread-self"); return err }); err != nil {
+			return nil, err
+		}
+		hosts = append(hosts, peermpi.Host{Addr: at.addr.String(), Name: at.name, Namespace: filepath.Join("/proc", thread, "ns/net")})
 	}
-	f.program, err = twohosts.Compile(ctx, m.compiler, folder, m.name, cSource)
-	if errors.Is(err, twohosts.ErrNoCompiler) {
-		return nil, fmt.Errorf("%s is %w to compile with: %w; Debian's packages are %s", m.title, errNotInstalled, err, m.packages)
-	}
-	if err != nil {
-		return nil, err
-	}
-	if f.preload, err = twohosts.Compile(ctx, "cc", folder, "yield.so", yieldSource, "-shared", "-fPIC"); err != nil {
-		return nil, err
-	}
-	return f, f.writeScripts(w.Right)
-}
-
-// hostText is a script that runs a command as on a machine of its own, with the
-// network of the host that it is called at: an own name, no memory shared with
-// others, and a /sys that shows this network's interfaces, among which MPICH
-// looks for some.
-const hostText = `#!/bin/sh
-exec unshare --uts --ipc --mount sh -c '
-	hostname "isthmus-$0" && mount -t sysfs sysfs /sys && exec "$@"' "$@"
-`
-
-// agentText is the program that launchers take for ssh, which runs a command at
-// the right host.
-const agentText = `#!/bin/sh
-while [ "${1#-}" != "$1" ]; do shift; done # what ssh is told
-shift # the host
-exec nsenter --net=%s %s right sh -c "$*"
-`
-
-// writeScripts writes both.
-func (f *foreign) writeScripts(right *star.Space) error {
-	var thread string
-	err := right.Do(func() (err error) { thread, err = os.Readlink("/proc/thread-self"); return err })
-	if err != nil {
-		return err
-	}
-	agent := fmt.Appendf(nil, agentText, filepath.Join("/proc", thread, "ns/net"), f.host)
-	return errors.Join(os.WriteFile(f.host, []byte(hostText), 0o700), os.WriteFile(f.agent, agent, 0o700))
+	return hosts, nil
 }
 
 // joinBound is how long a job may take to start.

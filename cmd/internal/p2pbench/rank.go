@@ -103,6 +103,7 @@ type rank struct {
 	out     []byte // the message that goes
 	back    []byte // the one that comes
 	started [window]*mpilib.Request
+	ended   [window]mpilib.Status
 }
 
 func (r *rank) obey(ctx context.Context) error {
@@ -290,7 +291,7 @@ func (r *rank) windows(ctx context.Context, count int) error {
 				r.started[i] = mpilib.Irecv(r.comm, r.back, 0, messageTag)
 			}
 		}
-		if _, err := mpilib.Waitall(ctx, r.started[:]...); err != nil {
+		if err := mpilib.WaitallInto(ctx, r.ended[:], r.started[:]...); err != nil {
 			return err
 		}
 	}

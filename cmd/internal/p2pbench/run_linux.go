@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/cmd/internal/peermpi"
 	"github.com/isthmus-grid/isthmus/cmd/internal/twohosts"
 	"github.com/isthmus-grid/isthmus/internal/bench"
 	"github.com/isthmus-grid/isthmus/internal/lab"
@@ -74,18 +75,22 @@ func (r *run) prepare(ctx context.Context) (err error) {
 		return err
 	}
 	r.contestants = []contestant{&ours{self: r.Self, folder: r.folder}}
+	hosts, err := hostsOf(r.wire)
+	if err != nil {
+		return err
+	}
 	for _, m := range mpis {
-		if !slices.Contains(r.Peers, m.name) {
+		if !slices.Contains(r.Peers, m.Name) {
 			continue
 		}
-		f, err := install(ctx, m, r.folder, r.wire)
+		p, err := peermpi.Install(ctx, m.MPI, r.folder, cSource, hosts)
 		switch {
-		case errors.Is(err, errNotInstalled):
+		case errors.Is(err, peermpi.ErrNotInstalled):
 			fmt.Fprintf(r.Err, "bench p2p: %v: measured without it\n", err)
 		case err != nil:
 			return err
 		default:
-			r.contestants = append(r.contestants, f)
+			r.contestants = append(r.contestants, &foreign{Program: p, hosts: hosts, args: m.args})
 		}
 	}
 	return nil

@@ -79,7 +79,7 @@ func TestNotInstalled(t *testing.T) {
 		t.Errorf("%+v, %v", rows, err)
 	}
 	for _, m := range mpis {
-		if !strings.Contains(told, m.title+" is not installed") || !strings.Contains(told, m.packages) {
+		if !strings.Contains(told, m.Title+" is not installed") || !strings.Contains(told, m.Packages) {
 			t.Errorf("told %q", told)
 		}
 	}

@@ -1,11 +1,13 @@
 package runmap
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -54,6 +56,36 @@ func Read(dir string, first, count, size int) (*Map, error) {
 			m.node[rank] = here
 		}
 	}
+	return m, nil
+}
+
+// ReportName is the name of the report that ReadHosts looks for.
+const ReportName = ".isthmus-report"
+
+// ReadHosts reads the reports of a whole job: node says where each rank ran, and ranks
+// of a node share the report dir/SITE/NODE/ReportName, which was their mpilib.EnvReport.
+func ReadHosts(dir string, node map[int]string, size int) (*Map, error) {
+	m := &Map{size: size, count: size, node: maps.Clone(node)}
+	read := map[string]bool{} // nodes, and whether there was a report
+	for rank := range size {
+		name, known := node[rank]
+		there, seen := read[name]
+		if !seen && known {
+			links, err := readReport(filepath.Join(dir, filepath.FromSlash(name), ReportName))
+			if err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return nil, fmt.Errorf("report of %s: %w", name, err)
+			}
+			m.links = append(m.links, links...)
+			there = err == nil
+			read[name] = there
+		}
+		if !there {
+			m.mute = append(m.mute, rank)
+		}
+	}
+	slices.SortStableFunc(m.links, func(a, b mpilib.LinkInfo) int {
+		return cmp.Or(cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.Peer, b.Peer))
+	})
 	return m, nil
 }
 

@@ -55,6 +55,7 @@ type Command struct {
 type Process struct {
 	what string // for errors
 	cmd  *exec.Cmd
+	wait func() error
 	in   io.WriteCloser
 	out  *bufio.Reader
 }
@@ -62,13 +63,22 @@ type Process struct {
 // Start starts a command on a host. It is killed when ctx ends.
 func Start(ctx context.Context, at *star.Space, c Command) (*Process, error) {
 	cmd := exec.CommandContext(ctx, c.Args[0], c.Args[1:]...)
-	cmd.Stderr = os.Stderr
 	if len(c.Env) > 0 {
 		cmd.Env = append(os.Environ(), c.Env...)
 	}
 	if c.Apart {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWUTS | unix.CLONE_NEWIPC}
 	}
+	start := cmd.Start
+	if c.OneCPU {
+		start = func() error { return OnOneCPU(cmd.Start) }
+	}
+	return Attend(cmd, func() error { return at.Do(start) }, cmd.Wait)
+}
+
+// Attend starts a command that takes orders, by start, and waits for its end by wait
+// when it is stopped. What it says on its standard error, this process does.
+func Attend(cmd *exec.Cmd, start, wait func() error) (*Process, error) {
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, err
@@ -77,12 +87,9 @@ func Start(ctx context.Context, at *star.Space, c Command) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	run := cmd.Start
-	if c.OneCPU {
-		run = func() error { return OnOneCPU(cmd.Start) }
-	}
-	p := &Process{what: strings.Join(c.Args, " "), cmd: cmd, in: in, out: bufio.NewReader(out)}
-	if err := at.Do(run); err != nil {
+	cmd.Stderr = os.Stderr
+	p := &Process{what: strings.Join(cmd.Args, " "), cmd: cmd, wait: wait, in: in, out: bufio.NewReader(out)}
+	if err := start(); err != nil {
 		return nil, fmt.Errorf("starting %s: %w", p.what, err)
 	}
 	return p, nil
@@ -103,15 +110,11 @@ func (p *Process) Tell(order string) error {
 // as fmt.Sscan does. A process that says nothing within bound is killed, so that
 // the wait ends too.
 func (p *Process) Hear(bound time.Duration, word string, to ...any) error {
-	hung := time.AfterFunc(bound, func() { p.cmd.Process.Kill() })
-	line, err := p.out.ReadString('\n')
-	if !hung.Stop() {
-		return fmt.Errorf("%s: waited %v for it to say %q", p.what, bound, word)
+	line, err := p.line(bound)
+	if err != nil {
+		return fmt.Errorf("%w instead of %q", err, word)
 	}
 	rest, ok := strings.CutPrefix(line, word)
-	if err != nil {
-		return fmt.Errorf("%s: said %q instead of %q: %w", p.what, line, word, err)
-	}
 	if !ok {
 		return fmt.Errorf("%s: said %q instead of %q", p.what, line, word)
 	}
@@ -119,6 +122,24 @@ func (p *Process) Hear(bound time.Duration, word string, to ...any) error {
 		return fmt.Errorf("%s: said %q: %w", p.what, line, err)
 	}
 	return nil
+}
+
+// HearLine is Hear of any line, and returns its words.
+func (p *Process) HearLine(bound time.Duration) ([]string, error) {
+	line, err := p.line(bound)
+	return strings.Fields(line), err
+}
+
+func (p *Process) line(bound time.Duration) (string, error) {
+	hung := time.AfterFunc(bound, func() { p.cmd.Process.Kill() })
+	line, err := p.out.ReadString('\n')
+	if !hung.Stop() {
+		return "", fmt.Errorf("%s: waited %v for a line", p.what, bound)
+	}
+	if err != nil {
+		return "", fmt.Errorf("%s: said %q and no more: %w", p.what, line, err)
+	}
+	return line, nil
 }
 
 // stopBound is how long a process may take to end once it gets no more orders.
@@ -133,7 +154,7 @@ func (p *Process) Stop() error {
 	p.in.Close()
 	hung := time.AfterFunc(stopBound, func() { p.cmd.Process.Kill() })
 	defer hung.Stop()
-	if err := p.cmd.Wait(); err != nil {
+	if err := p.wait(); err != nil {
 		return fmt.Errorf("%s: %w", p.what, err)
 	}
 	return nil

@@ -77,7 +77,7 @@ func (x IntroduceEvent_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use IntroduceEvent_Kind.Descriptor instead.
 func (IntroduceEvent_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{21, 0}
+	return file_control_proto_rawDescGZIP(), []int{28, 0}
 }
 
 type CallBackResponse_Outcome int32
@@ -135,7 +135,59 @@ func (x CallBackResponse_Outcome) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use CallBackResponse_Outcome.Descriptor instead.
 func (CallBackResponse_Outcome) EnumDescriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{25, 0}
+	return file_control_proto_rawDescGZIP(), []int{32, 0}
+}
+
+type Host_State int32
+
+const (
+	Host_UNSET   Host_State = 0
+	Host_UP      Host_State = 1 // its helper has a session with its frontal
+	Host_AWAY    Host_State = 2 // it had one
+	Host_UNKNOWN Host_State = 3 // its site's frontal is away
+)
+
+// Enum value maps for Host_State.
+var (
+	Host_State_name = map[int32]string{
+		0: "UNSET",
+		1: "UP",
+		2: "AWAY",
+		3: "UNKNOWN",
+	}
+	Host_State_value = map[string]int32{
+		"UNSET":   0,
+		"UP":      1,
+		"AWAY":    2,
+		"UNKNOWN": 3,
+	}
+)
+
+func (x Host_State) Enum() *Host_State {
+	p := new(Host_State)
+	*p = x
+	return p
+}
+
+func (x Host_State) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Host_State) Descriptor() protoreflect.EnumDescriptor {
+	return file_control_proto_enumTypes[2].Descriptor()
+}
+
+func (Host_State) Type() protoreflect.EnumType {
+	return &file_control_proto_enumTypes[2]
+}
+
+func (x Host_State) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Host_State.Descriptor instead.
+func (Host_State) EnumDescriptor() ([]byte, []int) {
+	return file_control_proto_rawDescGZIP(), []int{52, 0}
 }
 
 type Process struct {
@@ -555,6 +607,362 @@ func (*WithdrawResponse) Descriptor() ([]byte, []int) {
 	return file_control_proto_rawDescGZIP(), []int{7}
 }
 
+type Publication struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Process       *Process               `protobuf:"bytes,1,opt,name=process,proto3" json:"process,omitempty"`
+	Generation    uint64                 `protobuf:"varint,2,opt,name=generation,proto3" json:"generation,omitempty"` // of the process
+	Name          string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`              // 1 to 128 bytes of UTF-8
+	Port          string                 `protobuf:"bytes,4,opt,name=port,proto3" json:"port,omitempty"`              // 1 to 1024 bytes of UTF-8; it may hold a secret, so it is logged nowhere
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Publication) Reset() {
+	*x = Publication{}
+	mi := &file_control_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Publication) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Publication) ProtoMessage() {}
+
+func (x *Publication) ProtoReflect() protoreflect.Message {
+	mi := &file_control_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Publication.ProtoReflect.Descriptor instead.
+func (*Publication) Descriptor() ([]byte, []int) {
+	return file_control_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *Publication) GetProcess() *Process {
+	if x != nil {
+		return x.Process
+	}
+	return nil
+}
+
+func (x *Publication) GetGeneration() uint64 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
+func (x *Publication) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Publication) GetPort() string {
+	if x != nil {
+		return x.Port
+	}
+	return ""
+}
+
+type PublishRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Names         []*Publication         `protobuf:"bytes,1,rep,name=names,proto3" json:"names,omitempty"`
+	Again         bool                   `protobuf:"varint,2,opt,name=again,proto3" json:"again,omitempty"` // helpers: published already; keep them although the broker is away
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PublishRequest) Reset() {
+	*x = PublishRequest{}
+	mi := &file_control_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PublishRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PublishRequest) ProtoMessage() {}
+
+func (x *PublishRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_control_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PublishRequest.ProtoReflect.Descriptor instead.
+func (*PublishRequest) Descriptor() ([]byte, []int) {
+	return file_control_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *PublishRequest) GetNames() []*Publication {
+	if x != nil {
+		return x.Names
+	}
+	return nil
+}
+
+func (x *PublishRequest) GetAgain() bool {
+	if x != nil {
+		return x.Again
+	}
+	return false
+}
+
+type PublishResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Faults        []*Fault               `protobuf:"bytes,1,rep,name=faults,proto3" json:"faults,omitempty"` // one for each name, in their order; code 0: it is published
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PublishResponse) Reset() {
+	*x = PublishResponse{}
+	mi := &file_control_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PublishResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PublishResponse) ProtoMessage() {}
+
+func (x *PublishResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_control_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PublishResponse.ProtoReflect.Descriptor instead.
+func (*PublishResponse) Descriptor() ([]byte, []int) {
+	return file_control_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *PublishResponse) GetFaults() []*Fault {
+	if x != nil {
+		return x.Faults
+	}
+	return nil
+}
+
+type UnpublishRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Names         []*Publication         `protobuf:"bytes,1,rep,name=names,proto3" json:"names,omitempty"` // port is empty
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UnpublishRequest) Reset() {
+	*x = UnpublishRequest{}
+	mi := &file_control_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UnpublishRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UnpublishRequest) ProtoMessage() {}
+
+func (x *UnpublishRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_control_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UnpublishRequest.ProtoReflect.Descriptor instead.
+func (*UnpublishRequest) Descriptor() ([]byte, []int) {
+	return file_control_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *UnpublishRequest) GetNames() []*Publication {
+	if x != nil {
+		return x.Names
+	}
+	return nil
+}
+
+type UnpublishResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Faults        []*Fault               `protobuf:"bytes,1,rep,name=faults,proto3" json:"faults,omitempty"` // as in PublishResponse
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UnpublishResponse) Reset() {
+	*x = UnpublishResponse{}
+	mi := &file_control_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UnpublishResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UnpublishResponse) ProtoMessage() {}
+
+func (x *UnpublishResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_control_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UnpublishResponse.ProtoReflect.Descriptor instead.
+func (*UnpublishResponse) Descriptor() ([]byte, []int) {
+	return file_control_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *UnpublishResponse) GetFaults() []*Fault {
+	if x != nil {
+		return x.Faults
+	}
+	return nil
+}
+
+type LookupNameRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	WaitMs        uint32                 `protobuf:"varint,2,opt,name=wait_ms,json=waitMs,proto3" json:"wait_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LookupNameRequest) Reset() {
+	*x = LookupNameRequest{}
+	mi := &file_control_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LookupNameRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LookupNameRequest) ProtoMessage() {}
+
+func (x *LookupNameRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_control_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LookupNameRequest.ProtoReflect.Descriptor instead.
+func (*LookupNameRequest) Descriptor() ([]byte, []int) {
+	return file_control_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *LookupNameRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *LookupNameRequest) GetWaitMs() uint32 {
+	if x != nil {
+		return x.WaitMs
+	}
+	return 0
+}
+
+type LookupNameResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Port          string                 `protobuf:"bytes,1,opt,name=port,proto3" json:"port,omitempty"`
+	Owner         *Process               `protobuf:"bytes,2,opt,name=owner,proto3" json:"owner,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LookupNameResponse) Reset() {
+	*x = LookupNameResponse{}
+	mi := &file_control_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LookupNameResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LookupNameResponse) ProtoMessage() {}
+
+func (x *LookupNameResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_control_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LookupNameResponse.ProtoReflect.Descriptor instead.
+func (*LookupNameResponse) Descriptor() ([]byte, []int) {
+	return file_control_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *LookupNameResponse) GetPort() string {
+	if x != nil {
+		return x.Port
+	}
+	return ""
+}
+
+func (x *LookupNameResponse) GetOwner() *Process {
+	if x != nil {
+		return x.Owner
+	}
+	return nil
+}
+
 type ResolveRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Questions     []*Question            `protobuf:"bytes,1,rep,name=questions,proto3" json:"questions,omitempty"`
@@ -565,7 +973,7 @@ type ResolveRequest struct {
 
 func (x *ResolveRequest) Reset() {
 	*x = ResolveRequest{}
-	mi := &file_control_proto_msgTypes[8]
+	mi := &file_control_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -577,7 +985,7 @@ func (x *ResolveRequest) String() string {
 func (*ResolveRequest) ProtoMessage() {}
 
 func (x *ResolveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[8]
+	mi := &file_control_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -590,7 +998,7 @@ func (x *ResolveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveRequest.ProtoReflect.Descriptor instead.
 func (*ResolveRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{8}
+	return file_control_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ResolveRequest) GetQuestions() []*Question {
@@ -617,7 +1025,7 @@ type Question struct {
 
 func (x *Question) Reset() {
 	*x = Question{}
-	mi := &file_control_proto_msgTypes[9]
+	mi := &file_control_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -629,7 +1037,7 @@ func (x *Question) String() string {
 func (*Question) ProtoMessage() {}
 
 func (x *Question) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[9]
+	mi := &file_control_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -642,7 +1050,7 @@ func (x *Question) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Question.ProtoReflect.Descriptor instead.
 func (*Question) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{9}
+	return file_control_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Question) GetProcess() *Process {
@@ -669,7 +1077,7 @@ type ResolveResponse struct {
 
 func (x *ResolveResponse) Reset() {
 	*x = ResolveResponse{}
-	mi := &file_control_proto_msgTypes[10]
+	mi := &file_control_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -681,7 +1089,7 @@ func (x *ResolveResponse) String() string {
 func (*ResolveResponse) ProtoMessage() {}
 
 func (x *ResolveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[10]
+	mi := &file_control_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -694,7 +1102,7 @@ func (x *ResolveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveResponse.ProtoReflect.Descriptor instead.
 func (*ResolveResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{10}
+	return file_control_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ResolveResponse) GetAnswers() []*Answer {
@@ -724,7 +1132,7 @@ type Answer struct {
 
 func (x *Answer) Reset() {
 	*x = Answer{}
-	mi := &file_control_proto_msgTypes[11]
+	mi := &file_control_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -736,7 +1144,7 @@ func (x *Answer) String() string {
 func (*Answer) ProtoMessage() {}
 
 func (x *Answer) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[11]
+	mi := &file_control_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -749,7 +1157,7 @@ func (x *Answer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Answer.ProtoReflect.Descriptor instead.
 func (*Answer) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{11}
+	return file_control_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Answer) GetFault() *Fault {
@@ -799,7 +1207,7 @@ type Memory struct {
 
 func (x *Memory) Reset() {
 	*x = Memory{}
-	mi := &file_control_proto_msgTypes[12]
+	mi := &file_control_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -811,7 +1219,7 @@ func (x *Memory) String() string {
 func (*Memory) ProtoMessage() {}
 
 func (x *Memory) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[12]
+	mi := &file_control_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -824,7 +1232,7 @@ func (x *Memory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Memory.ProtoReflect.Descriptor instead.
 func (*Memory) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{12}
+	return file_control_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Memory) GetWinner() uint32 {
@@ -858,7 +1266,7 @@ type Barred struct {
 
 func (x *Barred) Reset() {
 	*x = Barred{}
-	mi := &file_control_proto_msgTypes[13]
+	mi := &file_control_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -870,7 +1278,7 @@ func (x *Barred) String() string {
 func (*Barred) ProtoMessage() {}
 
 func (x *Barred) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[13]
+	mi := &file_control_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -883,7 +1291,7 @@ func (x *Barred) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Barred.ProtoReflect.Descriptor instead.
 func (*Barred) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{13}
+	return file_control_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Barred) GetTechnique() uint32 {
@@ -913,7 +1321,7 @@ type Plan struct {
 
 func (x *Plan) Reset() {
 	*x = Plan{}
-	mi := &file_control_proto_msgTypes[14]
+	mi := &file_control_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -925,7 +1333,7 @@ func (x *Plan) String() string {
 func (*Plan) ProtoMessage() {}
 
 func (x *Plan) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[14]
+	mi := &file_control_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -938,7 +1346,7 @@ func (x *Plan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Plan.ProtoReflect.Descriptor instead.
 func (*Plan) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{14}
+	return file_control_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Plan) GetDigest() uint64 {
@@ -989,7 +1397,7 @@ type Step struct {
 
 func (x *Step) Reset() {
 	*x = Step{}
-	mi := &file_control_proto_msgTypes[15]
+	mi := &file_control_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1001,7 +1409,7 @@ func (x *Step) String() string {
 func (*Step) ProtoMessage() {}
 
 func (x *Step) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[15]
+	mi := &file_control_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1014,7 +1422,7 @@ func (x *Step) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Step.ProtoReflect.Descriptor instead.
 func (*Step) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{15}
+	return file_control_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Step) GetTechnique() uint32 {
@@ -1062,7 +1470,7 @@ type Rejection struct {
 
 func (x *Rejection) Reset() {
 	*x = Rejection{}
-	mi := &file_control_proto_msgTypes[16]
+	mi := &file_control_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1074,7 +1482,7 @@ func (x *Rejection) String() string {
 func (*Rejection) ProtoMessage() {}
 
 func (x *Rejection) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[16]
+	mi := &file_control_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1087,7 +1495,7 @@ func (x *Rejection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rejection.ProtoReflect.Descriptor instead.
 func (*Rejection) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{16}
+	return file_control_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Rejection) GetTechnique() uint32 {
@@ -1114,7 +1522,7 @@ type AwaitRequest struct {
 
 func (x *AwaitRequest) Reset() {
 	*x = AwaitRequest{}
-	mi := &file_control_proto_msgTypes[17]
+	mi := &file_control_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1126,7 +1534,7 @@ func (x *AwaitRequest) String() string {
 func (*AwaitRequest) ProtoMessage() {}
 
 func (x *AwaitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[17]
+	mi := &file_control_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1139,7 +1547,7 @@ func (x *AwaitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AwaitRequest.ProtoReflect.Descriptor instead.
 func (*AwaitRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{17}
+	return file_control_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *AwaitRequest) GetProcess() *Process {
@@ -1175,7 +1583,7 @@ type IntroduceRequest struct {
 
 func (x *IntroduceRequest) Reset() {
 	*x = IntroduceRequest{}
-	mi := &file_control_proto_msgTypes[18]
+	mi := &file_control_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1187,7 +1595,7 @@ func (x *IntroduceRequest) String() string {
 func (*IntroduceRequest) ProtoMessage() {}
 
 func (x *IntroduceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[18]
+	mi := &file_control_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1200,7 +1608,7 @@ func (x *IntroduceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IntroduceRequest.ProtoReflect.Descriptor instead.
 func (*IntroduceRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{18}
+	return file_control_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *IntroduceRequest) GetLink() []byte {
@@ -1294,7 +1702,7 @@ type Introduction struct {
 
 func (x *Introduction) Reset() {
 	*x = Introduction{}
-	mi := &file_control_proto_msgTypes[19]
+	mi := &file_control_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1306,7 +1714,7 @@ func (x *Introduction) String() string {
 func (*Introduction) ProtoMessage() {}
 
 func (x *Introduction) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[19]
+	mi := &file_control_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1319,7 +1727,7 @@ func (x *Introduction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Introduction.ProtoReflect.Descriptor instead.
 func (*Introduction) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{19}
+	return file_control_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Introduction) GetLink() []byte {
@@ -1418,7 +1826,7 @@ type Assignment struct {
 
 func (x *Assignment) Reset() {
 	*x = Assignment{}
-	mi := &file_control_proto_msgTypes[20]
+	mi := &file_control_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1430,7 +1838,7 @@ func (x *Assignment) String() string {
 func (*Assignment) ProtoMessage() {}
 
 func (x *Assignment) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[20]
+	mi := &file_control_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1443,7 +1851,7 @@ func (x *Assignment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Assignment.ProtoReflect.Descriptor instead.
 func (*Assignment) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{20}
+	return file_control_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Assignment) GetProxy() string {
@@ -1481,7 +1889,7 @@ type IntroduceEvent struct {
 
 func (x *IntroduceEvent) Reset() {
 	*x = IntroduceEvent{}
-	mi := &file_control_proto_msgTypes[21]
+	mi := &file_control_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1493,7 +1901,7 @@ func (x *IntroduceEvent) String() string {
 func (*IntroduceEvent) ProtoMessage() {}
 
 func (x *IntroduceEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[21]
+	mi := &file_control_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1506,7 +1914,7 @@ func (x *IntroduceEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IntroduceEvent.ProtoReflect.Descriptor instead.
 func (*IntroduceEvent) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{21}
+	return file_control_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *IntroduceEvent) GetKind() IntroduceEvent_Kind {
@@ -1552,7 +1960,7 @@ type BearingsRequest struct {
 
 func (x *BearingsRequest) Reset() {
 	*x = BearingsRequest{}
-	mi := &file_control_proto_msgTypes[22]
+	mi := &file_control_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1564,7 +1972,7 @@ func (x *BearingsRequest) String() string {
 func (*BearingsRequest) ProtoMessage() {}
 
 func (x *BearingsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[22]
+	mi := &file_control_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1577,7 +1985,7 @@ func (x *BearingsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BearingsRequest.ProtoReflect.Descriptor instead.
 func (*BearingsRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{22}
+	return file_control_proto_rawDescGZIP(), []int{29}
 }
 
 type BearingsResponse struct {
@@ -1592,7 +2000,7 @@ type BearingsResponse struct {
 
 func (x *BearingsResponse) Reset() {
 	*x = BearingsResponse{}
-	mi := &file_control_proto_msgTypes[23]
+	mi := &file_control_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1604,7 +2012,7 @@ func (x *BearingsResponse) String() string {
 func (*BearingsResponse) ProtoMessage() {}
 
 func (x *BearingsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[23]
+	mi := &file_control_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1617,7 +2025,7 @@ func (x *BearingsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BearingsResponse.ProtoReflect.Descriptor instead.
 func (*BearingsResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{23}
+	return file_control_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *BearingsResponse) GetTime() int64 {
@@ -1661,7 +2069,7 @@ type CallBackRequest struct {
 
 func (x *CallBackRequest) Reset() {
 	*x = CallBackRequest{}
-	mi := &file_control_proto_msgTypes[24]
+	mi := &file_control_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1673,7 +2081,7 @@ func (x *CallBackRequest) String() string {
 func (*CallBackRequest) ProtoMessage() {}
 
 func (x *CallBackRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[24]
+	mi := &file_control_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1686,7 +2094,7 @@ func (x *CallBackRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallBackRequest.ProtoReflect.Descriptor instead.
 func (*CallBackRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{24}
+	return file_control_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *CallBackRequest) GetTo() string {
@@ -1734,7 +2142,7 @@ type CallBackResponse struct {
 
 func (x *CallBackResponse) Reset() {
 	*x = CallBackResponse{}
-	mi := &file_control_proto_msgTypes[25]
+	mi := &file_control_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1746,7 +2154,7 @@ func (x *CallBackResponse) String() string {
 func (*CallBackResponse) ProtoMessage() {}
 
 func (x *CallBackResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[25]
+	mi := &file_control_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1759,7 +2167,7 @@ func (x *CallBackResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallBackResponse.ProtoReflect.Descriptor instead.
 func (*CallBackResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{25}
+	return file_control_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *CallBackResponse) GetOutcome() CallBackResponse_Outcome {
@@ -1791,7 +2199,7 @@ type ReportRequest struct {
 
 func (x *ReportRequest) Reset() {
 	*x = ReportRequest{}
-	mi := &file_control_proto_msgTypes[26]
+	mi := &file_control_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1803,7 +2211,7 @@ func (x *ReportRequest) String() string {
 func (*ReportRequest) ProtoMessage() {}
 
 func (x *ReportRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[26]
+	mi := &file_control_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1816,7 +2224,7 @@ func (x *ReportRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportRequest.ProtoReflect.Descriptor instead.
 func (*ReportRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{26}
+	return file_control_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ReportRequest) GetTarget() *Process {
@@ -1876,7 +2284,7 @@ type ReportResponse struct {
 
 func (x *ReportResponse) Reset() {
 	*x = ReportResponse{}
-	mi := &file_control_proto_msgTypes[27]
+	mi := &file_control_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1888,7 +2296,7 @@ func (x *ReportResponse) String() string {
 func (*ReportResponse) ProtoMessage() {}
 
 func (x *ReportResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[27]
+	mi := &file_control_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1901,7 +2309,7 @@ func (x *ReportResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportResponse.ProtoReflect.Descriptor instead.
 func (*ReportResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{27}
+	return file_control_proto_rawDescGZIP(), []int{34}
 }
 
 type Profile struct {
@@ -1930,7 +2338,7 @@ type Profile struct {
 
 func (x *Profile) Reset() {
 	*x = Profile{}
-	mi := &file_control_proto_msgTypes[28]
+	mi := &file_control_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1942,7 +2350,7 @@ func (x *Profile) String() string {
 func (*Profile) ProtoMessage() {}
 
 func (x *Profile) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[28]
+	mi := &file_control_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1955,7 +2363,7 @@ func (x *Profile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Profile.ProtoReflect.Descriptor instead.
 func (*Profile) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{28}
+	return file_control_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Profile) GetInbound() uint32 {
@@ -2095,7 +2503,7 @@ type JoinRequest struct {
 
 func (x *JoinRequest) Reset() {
 	*x = JoinRequest{}
-	mi := &file_control_proto_msgTypes[29]
+	mi := &file_control_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2107,7 +2515,7 @@ func (x *JoinRequest) String() string {
 func (*JoinRequest) ProtoMessage() {}
 
 func (x *JoinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[29]
+	mi := &file_control_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2120,7 +2528,7 @@ func (x *JoinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinRequest.ProtoReflect.Descriptor instead.
 func (*JoinRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{29}
+	return file_control_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *JoinRequest) GetProfile() *Profile {
@@ -2155,7 +2563,7 @@ type MeasureRequest struct {
 
 func (x *MeasureRequest) Reset() {
 	*x = MeasureRequest{}
-	mi := &file_control_proto_msgTypes[30]
+	mi := &file_control_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2167,7 +2575,7 @@ func (x *MeasureRequest) String() string {
 func (*MeasureRequest) ProtoMessage() {}
 
 func (x *MeasureRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[30]
+	mi := &file_control_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2180,7 +2588,7 @@ func (x *MeasureRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MeasureRequest.ProtoReflect.Descriptor instead.
 func (*MeasureRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{30}
+	return file_control_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *MeasureRequest) GetFirstPort() uint32 {
@@ -2218,7 +2626,7 @@ type Measurement struct {
 
 func (x *Measurement) Reset() {
 	*x = Measurement{}
-	mi := &file_control_proto_msgTypes[31]
+	mi := &file_control_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2230,7 +2638,7 @@ func (x *Measurement) String() string {
 func (*Measurement) ProtoMessage() {}
 
 func (x *Measurement) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[31]
+	mi := &file_control_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2243,7 +2651,7 @@ func (x *Measurement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Measurement.ProtoReflect.Descriptor instead.
 func (*Measurement) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{31}
+	return file_control_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Measurement) GetTime() int64 {
@@ -2292,7 +2700,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_control_proto_msgTypes[32]
+	mi := &file_control_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2304,7 +2712,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[32]
+	mi := &file_control_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2317,7 +2725,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{32}
+	return file_control_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Finding) GetField() string {
@@ -2351,7 +2759,7 @@ type JoinResponse struct {
 
 func (x *JoinResponse) Reset() {
 	*x = JoinResponse{}
-	mi := &file_control_proto_msgTypes[33]
+	mi := &file_control_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2363,7 +2771,7 @@ func (x *JoinResponse) String() string {
 func (*JoinResponse) ProtoMessage() {}
 
 func (x *JoinResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[33]
+	mi := &file_control_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2376,7 +2784,7 @@ func (x *JoinResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinResponse.ProtoReflect.Descriptor instead.
 func (*JoinResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{33}
+	return file_control_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *JoinResponse) GetBroker() string {
@@ -2408,7 +2816,7 @@ type OfferRequest struct {
 
 func (x *OfferRequest) Reset() {
 	*x = OfferRequest{}
-	mi := &file_control_proto_msgTypes[34]
+	mi := &file_control_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2420,7 +2828,7 @@ func (x *OfferRequest) String() string {
 func (*OfferRequest) ProtoMessage() {}
 
 func (x *OfferRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[34]
+	mi := &file_control_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2433,7 +2841,7 @@ func (x *OfferRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OfferRequest.ProtoReflect.Descriptor instead.
 func (*OfferRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{34}
+	return file_control_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *OfferRequest) GetName() string {
@@ -2493,7 +2901,7 @@ type OfferResponse struct {
 
 func (x *OfferResponse) Reset() {
 	*x = OfferResponse{}
-	mi := &file_control_proto_msgTypes[35]
+	mi := &file_control_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2505,7 +2913,7 @@ func (x *OfferResponse) String() string {
 func (*OfferResponse) ProtoMessage() {}
 
 func (x *OfferResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[35]
+	mi := &file_control_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2518,19 +2926,20 @@ func (x *OfferResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OfferResponse.ProtoReflect.Descriptor instead.
 func (*OfferResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{35}
+	return file_control_proto_rawDescGZIP(), []int{42}
 }
 
 type EnterRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Software      string                 `protobuf:"bytes,1,opt,name=software,proto3" json:"software,omitempty"`
+	Offer         *HostOffer             `protobuf:"bytes,2,opt,name=offer,proto3" json:"offer,omitempty"` // what the node's owner offers; absent: nothing that a list should name
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *EnterRequest) Reset() {
 	*x = EnterRequest{}
-	mi := &file_control_proto_msgTypes[36]
+	mi := &file_control_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2542,7 +2951,7 @@ func (x *EnterRequest) String() string {
 func (*EnterRequest) ProtoMessage() {}
 
 func (x *EnterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[36]
+	mi := &file_control_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2555,7 +2964,7 @@ func (x *EnterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnterRequest.ProtoReflect.Descriptor instead.
 func (*EnterRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{36}
+	return file_control_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *EnterRequest) GetSoftware() string {
@@ -2563,6 +2972,13 @@ func (x *EnterRequest) GetSoftware() string {
 		return x.Software
 	}
 	return ""
+}
+
+func (x *EnterRequest) GetOffer() *HostOffer {
+	if x != nil {
+		return x.Offer
+	}
+	return nil
 }
 
 type EnterResponse struct {
@@ -2578,7 +2994,7 @@ type EnterResponse struct {
 
 func (x *EnterResponse) Reset() {
 	*x = EnterResponse{}
-	mi := &file_control_proto_msgTypes[37]
+	mi := &file_control_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2590,7 +3006,7 @@ func (x *EnterResponse) String() string {
 func (*EnterResponse) ProtoMessage() {}
 
 func (x *EnterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[37]
+	mi := &file_control_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2603,7 +3019,7 @@ func (x *EnterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnterResponse.ProtoReflect.Descriptor instead.
 func (*EnterResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{37}
+	return file_control_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *EnterResponse) GetProfile() *Profile {
@@ -2653,7 +3069,7 @@ type Encryption struct {
 
 func (x *Encryption) Reset() {
 	*x = Encryption{}
-	mi := &file_control_proto_msgTypes[38]
+	mi := &file_control_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2665,7 +3081,7 @@ func (x *Encryption) String() string {
 func (*Encryption) ProtoMessage() {}
 
 func (x *Encryption) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[38]
+	mi := &file_control_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2678,7 +3094,7 @@ func (x *Encryption) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Encryption.ProtoReflect.Descriptor instead.
 func (*Encryption) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{38}
+	return file_control_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Encryption) GetOtherSites() bool {
@@ -2714,7 +3130,7 @@ type CarryRequest struct {
 
 func (x *CarryRequest) Reset() {
 	*x = CarryRequest{}
-	mi := &file_control_proto_msgTypes[39]
+	mi := &file_control_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2726,7 +3142,7 @@ func (x *CarryRequest) String() string {
 func (*CarryRequest) ProtoMessage() {}
 
 func (x *CarryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[39]
+	mi := &file_control_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2739,7 +3155,7 @@ func (x *CarryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarryRequest.ProtoReflect.Descriptor instead.
 func (*CarryRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{39}
+	return file_control_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *CarryRequest) GetAddresses() []string {
@@ -2779,7 +3195,7 @@ type CarryResponse struct {
 
 func (x *CarryResponse) Reset() {
 	*x = CarryResponse{}
-	mi := &file_control_proto_msgTypes[40]
+	mi := &file_control_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2791,7 +3207,7 @@ func (x *CarryResponse) String() string {
 func (*CarryResponse) ProtoMessage() {}
 
 func (x *CarryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[40]
+	mi := &file_control_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2804,7 +3220,7 @@ func (x *CarryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarryResponse.ProtoReflect.Descriptor instead.
 func (*CarryResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{40}
+	return file_control_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *CarryResponse) GetCarryId() []byte {
@@ -2822,7 +3238,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_control_proto_msgTypes[41]
+	mi := &file_control_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2834,7 +3250,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[41]
+	mi := &file_control_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2847,7 +3263,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{41}
+	return file_control_proto_rawDescGZIP(), []int{48}
 }
 
 type StatusResponse struct {
@@ -2859,7 +3275,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_control_proto_msgTypes[42]
+	mi := &file_control_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2871,7 +3287,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[42]
+	mi := &file_control_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2884,7 +3300,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{42}
+	return file_control_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *StatusResponse) GetJson() []byte {
@@ -2904,7 +3320,7 @@ type DecideRequest struct {
 
 func (x *DecideRequest) Reset() {
 	*x = DecideRequest{}
-	mi := &file_control_proto_msgTypes[43]
+	mi := &file_control_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2916,7 +3332,7 @@ func (x *DecideRequest) String() string {
 func (*DecideRequest) ProtoMessage() {}
 
 func (x *DecideRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[43]
+	mi := &file_control_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2929,7 +3345,7 @@ func (x *DecideRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecideRequest.ProtoReflect.Descriptor instead.
 func (*DecideRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{43}
+	return file_control_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *DecideRequest) GetAsker() string {
@@ -2944,6 +3360,269 @@ func (x *DecideRequest) GetTarget() string {
 		return x.Target
 	}
 	return ""
+}
+
+// HostOffer is what a node's owner lets the jobs of others have.
+type HostOffer struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Jobs          uint32                 `protobuf:"varint,1,opt,name=jobs,proto3" json:"jobs,omitempty"`           // at a time; 0: none
+	Processes     uint32                 `protobuf:"varint,2,opt,name=processes,proto3" json:"processes,omitempty"` // of one job at a time
+	Memory        uint64                 `protobuf:"varint,3,opt,name=memory,proto3" json:"memory,omitempty"`       // bytes for all jobs together; 0: not limited
+	Cpu           uint32                 `protobuf:"varint,4,opt,name=cpu,proto3" json:"cpu,omitempty"`             // thousandths of a core for all jobs together; 0: not limited
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HostOffer) Reset() {
+	*x = HostOffer{}
+	mi := &file_control_proto_msgTypes[51]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HostOffer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HostOffer) ProtoMessage() {}
+
+func (x *HostOffer) ProtoReflect() protoreflect.Message {
+	mi := &file_control_proto_msgTypes[51]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HostOffer.ProtoReflect.Descriptor instead.
+func (*HostOffer) Descriptor() ([]byte, []int) {
+	return file_control_proto_rawDescGZIP(), []int{51}
+}
+
+func (x *HostOffer) GetJobs() uint32 {
+	if x != nil {
+		return x.Jobs
+	}
+	return 0
+}
+
+func (x *HostOffer) GetProcesses() uint32 {
+	if x != nil {
+		return x.Processes
+	}
+	return 0
+}
+
+func (x *HostOffer) GetMemory() uint64 {
+	if x != nil {
+		return x.Memory
+	}
+	return 0
+}
+
+func (x *HostOffer) GetCpu() uint32 {
+	if x != nil {
+		return x.Cpu
+	}
+	return 0
+}
+
+// Host is a node as the list of hosts knows it.
+type Host struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Site          string                 `protobuf:"bytes,1,opt,name=site,proto3" json:"site,omitempty"`
+	Node          string                 `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
+	State         Host_State             `protobuf:"varint,3,opt,name=state,proto3,enum=isthmus.control.v1.Host_State" json:"state,omitempty"`
+	SilentS       uint32                 `protobuf:"varint,4,opt,name=silent_s,json=silentS,proto3" json:"silent_s,omitempty"` // for how many seconds nobody has known it to be up; 0 while UP
+	Offer         *HostOffer             `protobuf:"bytes,5,opt,name=offer,proto3" json:"offer,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Host) Reset() {
+	*x = Host{}
+	mi := &file_control_proto_msgTypes[52]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Host) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Host) ProtoMessage() {}
+
+func (x *Host) ProtoReflect() protoreflect.Message {
+	mi := &file_control_proto_msgTypes[52]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Host.ProtoReflect.Descriptor instead.
+func (*Host) Descriptor() ([]byte, []int) {
+	return file_control_proto_rawDescGZIP(), []int{52}
+}
+
+func (x *Host) GetSite() string {
+	if x != nil {
+		return x.Site
+	}
+	return ""
+}
+
+func (x *Host) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *Host) GetState() Host_State {
+	if x != nil {
+		return x.State
+	}
+	return Host_UNSET
+}
+
+func (x *Host) GetSilentS() uint32 {
+	if x != nil {
+		return x.SilentS
+	}
+	return 0
+}
+
+func (x *Host) GetOffer() *HostOffer {
+	if x != nil {
+		return x.Offer
+	}
+	return nil
+}
+
+// HostList names each node once, in the order of site and node.
+type HostList struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Hosts         []*Host                `protobuf:"bytes,1,rep,name=hosts,proto3" json:"hosts,omitempty"` // at most 20000
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HostList) Reset() {
+	*x = HostList{}
+	mi := &file_control_proto_msgTypes[53]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HostList) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HostList) ProtoMessage() {}
+
+func (x *HostList) ProtoReflect() protoreflect.Message {
+	mi := &file_control_proto_msgTypes[53]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HostList.ProtoReflect.Descriptor instead.
+func (*HostList) Descriptor() ([]byte, []int) {
+	return file_control_proto_rawDescGZIP(), []int{53}
+}
+
+func (x *HostList) GetHosts() []*Host {
+	if x != nil {
+		return x.Hosts
+	}
+	return nil
+}
+
+type HostsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HostsRequest) Reset() {
+	*x = HostsRequest{}
+	mi := &file_control_proto_msgTypes[54]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HostsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HostsRequest) ProtoMessage() {}
+
+func (x *HostsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_control_proto_msgTypes[54]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HostsRequest.ProtoReflect.Descriptor instead.
+func (*HostsRequest) Descriptor() ([]byte, []int) {
+	return file_control_proto_rawDescGZIP(), []int{54}
+}
+
+type HostsTaken struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HostsTaken) Reset() {
+	*x = HostsTaken{}
+	mi := &file_control_proto_msgTypes[55]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HostsTaken) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HostsTaken) ProtoMessage() {}
+
+func (x *HostsTaken) ProtoReflect() protoreflect.Message {
+	mi := &file_control_proto_msgTypes[55]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HostsTaken.ProtoReflect.Descriptor instead.
+func (*HostsTaken) Descriptor() ([]byte, []int) {
+	return file_control_proto_rawDescGZIP(), []int{55}
 }
 
 var File_control_proto protoreflect.FileDescriptor
@@ -2979,7 +3658,29 @@ const file_control_proto_rawDesc = "" +
 	"generation\x18\x02 \x01(\x04R\n" +
 	"generation\x12\x12\n" +
 	"\x04died\x18\x03 \x01(\bR\x04died\"\x12\n" +
-	"\x10WithdrawResponse\"m\n" +
+	"\x10WithdrawResponse\"\x8c\x01\n" +
+	"\vPublication\x125\n" +
+	"\aprocess\x18\x01 \x01(\v2\x1b.isthmus.control.v1.ProcessR\aprocess\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x02 \x01(\x04R\n" +
+	"generation\x12\x12\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\x12\x12\n" +
+	"\x04port\x18\x04 \x01(\tR\x04port\"]\n" +
+	"\x0ePublishRequest\x125\n" +
+	"\x05names\x18\x01 \x03(\v2\x1f.isthmus.control.v1.PublicationR\x05names\x12\x14\n" +
+	"\x05again\x18\x02 \x01(\bR\x05again\"D\n" +
+	"\x0fPublishResponse\x121\n" +
+	"\x06faults\x18\x01 \x03(\v2\x19.isthmus.control.v1.FaultR\x06faults\"I\n" +
+	"\x10UnpublishRequest\x125\n" +
+	"\x05names\x18\x01 \x03(\v2\x1f.isthmus.control.v1.PublicationR\x05names\"F\n" +
+	"\x11UnpublishResponse\x121\n" +
+	"\x06faults\x18\x01 \x03(\v2\x19.isthmus.control.v1.FaultR\x06faults\"@\n" +
+	"\x11LookupNameRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x17\n" +
+	"\await_ms\x18\x02 \x01(\rR\x06waitMs\"[\n" +
+	"\x12LookupNameResponse\x12\x12\n" +
+	"\x04port\x18\x01 \x01(\tR\x04port\x121\n" +
+	"\x05owner\x18\x02 \x01(\v2\x1b.isthmus.control.v1.ProcessR\x05owner\"m\n" +
 	"\x0eResolveRequest\x12:\n" +
 	"\tquestions\x18\x01 \x03(\v2\x1c.isthmus.control.v1.QuestionR\tquestions\x12\x1f\n" +
 	"\vknown_plans\x18\x02 \x03(\x06R\n" +
@@ -3161,9 +3862,10 @@ const file_control_proto_rawDesc = "" +
 	"\bcapacity\x18\x05 \x01(\rR\bcapacity\x12\x1a\n" +
 	"\bdraining\x18\x06 \x01(\bR\bdraining\x12\x12\n" +
 	"\x04stun\x18\a \x01(\tR\x04stun\"\x0f\n" +
-	"\rOfferResponse\"*\n" +
+	"\rOfferResponse\"_\n" +
 	"\fEnterRequest\x12\x1a\n" +
-	"\bsoftware\x18\x01 \x01(\tR\bsoftware\"\xd3\x01\n" +
+	"\bsoftware\x18\x01 \x01(\tR\bsoftware\x123\n" +
+	"\x05offer\x18\x02 \x01(\v2\x1d.isthmus.control.v1.HostOfferR\x05offer\"\xd3\x01\n" +
 	"\rEnterResponse\x125\n" +
 	"\aprofile\x18\x01 \x01(\v2\x1b.isthmus.control.v1.ProfileR\aprofile\x12\x12\n" +
 	"\x04site\x18\x02 \x01(\tR\x04site\x12!\n" +
@@ -3191,7 +3893,28 @@ const file_control_proto_rawDesc = "" +
 	"\x04json\x18\x01 \x01(\fR\x04json\"=\n" +
 	"\rDecideRequest\x12\x14\n" +
 	"\x05asker\x18\x01 \x01(\tR\x05asker\x12\x16\n" +
-	"\x06target\x18\x02 \x01(\tR\x06target2\xac\x05\n" +
+	"\x06target\x18\x02 \x01(\tR\x06target\"g\n" +
+	"\tHostOffer\x12\x12\n" +
+	"\x04jobs\x18\x01 \x01(\rR\x04jobs\x12\x1c\n" +
+	"\tprocesses\x18\x02 \x01(\rR\tprocesses\x12\x16\n" +
+	"\x06memory\x18\x03 \x01(\x04R\x06memory\x12\x10\n" +
+	"\x03cpu\x18\x04 \x01(\rR\x03cpu\"\xe7\x01\n" +
+	"\x04Host\x12\x12\n" +
+	"\x04site\x18\x01 \x01(\tR\x04site\x12\x12\n" +
+	"\x04node\x18\x02 \x01(\tR\x04node\x124\n" +
+	"\x05state\x18\x03 \x01(\x0e2\x1e.isthmus.control.v1.Host.StateR\x05state\x12\x19\n" +
+	"\bsilent_s\x18\x04 \x01(\rR\asilentS\x123\n" +
+	"\x05offer\x18\x05 \x01(\v2\x1d.isthmus.control.v1.HostOfferR\x05offer\"1\n" +
+	"\x05State\x12\t\n" +
+	"\x05UNSET\x10\x00\x12\x06\n" +
+	"\x02UP\x10\x01\x12\b\n" +
+	"\x04AWAY\x10\x02\x12\v\n" +
+	"\aUNKNOWN\x10\x03\":\n" +
+	"\bHostList\x12.\n" +
+	"\x05hosts\x18\x01 \x03(\v2\x18.isthmus.control.v1.HostR\x05hosts\"\x0e\n" +
+	"\fHostsRequest\"\f\n" +
+	"\n" +
+	"HostsTaken2\x80\b\n" +
 	"\tDirectory\x12U\n" +
 	"\bRegister\x12#.isthmus.control.v1.RegisterRequest\x1a$.isthmus.control.v1.RegisterResponse\x12U\n" +
 	"\bWithdraw\x12#.isthmus.control.v1.WithdrawRequest\x1a$.isthmus.control.v1.WithdrawResponse\x12R\n" +
@@ -3199,10 +3922,16 @@ const file_control_proto_rawDesc = "" +
 	"\x05Await\x12 .isthmus.control.v1.AwaitRequest\x1a\x1a.isthmus.control.v1.Answer\x12W\n" +
 	"\tIntroduce\x12$.isthmus.control.v1.IntroduceRequest\x1a\".isthmus.control.v1.IntroduceEvent0\x01\x12U\n" +
 	"\bBearings\x12#.isthmus.control.v1.BearingsRequest\x1a$.isthmus.control.v1.BearingsResponse\x12U\n" +
-	"\bCallBack\x12#.isthmus.control.v1.CallBackRequest\x1a$.isthmus.control.v1.CallBackResponse\x12O\n" +
-	"\x06Report\x12!.isthmus.control.v1.ReportRequest\x1a\".isthmus.control.v1.ReportResponse2R\n" +
+	"\bCallBack\x12#.isthmus.control.v1.CallBackRequest\x1a$.isthmus.control.v1.CallBackResponse\x12R\n" +
+	"\aPublish\x12\".isthmus.control.v1.PublishRequest\x1a#.isthmus.control.v1.PublishResponse\x12X\n" +
+	"\tUnpublish\x12$.isthmus.control.v1.UnpublishRequest\x1a%.isthmus.control.v1.UnpublishResponse\x12[\n" +
+	"\n" +
+	"LookupName\x12%.isthmus.control.v1.LookupNameRequest\x1a&.isthmus.control.v1.LookupNameResponse\x12O\n" +
+	"\x06Report\x12!.isthmus.control.v1.ReportRequest\x1a\".isthmus.control.v1.ReportResponse\x12G\n" +
+	"\x05Hosts\x12 .isthmus.control.v1.HostsRequest\x1a\x1c.isthmus.control.v1.HostList2\x99\x01\n" +
 	"\x05Sites\x12I\n" +
-	"\x04Join\x12\x1f.isthmus.control.v1.JoinRequest\x1a .isthmus.control.v1.JoinResponse2V\n" +
+	"\x04Join\x12\x1f.isthmus.control.v1.JoinRequest\x1a .isthmus.control.v1.JoinResponse\x12E\n" +
+	"\x05Hosts\x12\x1c.isthmus.control.v1.HostList\x1a\x1e.isthmus.control.v1.HostsTaken2V\n" +
 	"\x06Relays\x12L\n" +
 	"\x05Offer\x12 .isthmus.control.v1.OfferRequest\x1a!.isthmus.control.v1.OfferResponse2a\n" +
 	"\bVantages\x12U\n" +
@@ -3230,131 +3959,164 @@ func file_control_proto_rawDescGZIP() []byte {
 	return file_control_proto_rawDescData
 }
 
-var file_control_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_control_proto_msgTypes = make([]protoimpl.MessageInfo, 44)
+var file_control_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_control_proto_msgTypes = make([]protoimpl.MessageInfo, 56)
 var file_control_proto_goTypes = []any{
 	(IntroduceEvent_Kind)(0),      // 0: isthmus.control.v1.IntroduceEvent.Kind
 	(CallBackResponse_Outcome)(0), // 1: isthmus.control.v1.CallBackResponse.Outcome
-	(*Process)(nil),               // 2: isthmus.control.v1.Process
-	(*AccessPoint)(nil),           // 3: isthmus.control.v1.AccessPoint
-	(*Fault)(nil),                 // 4: isthmus.control.v1.Fault
-	(*RegisterRequest)(nil),       // 5: isthmus.control.v1.RegisterRequest
-	(*RegisterResponse)(nil),      // 6: isthmus.control.v1.RegisterResponse
-	(*WithdrawRequest)(nil),       // 7: isthmus.control.v1.WithdrawRequest
-	(*Withdrawal)(nil),            // 8: isthmus.control.v1.Withdrawal
-	(*WithdrawResponse)(nil),      // 9: isthmus.control.v1.WithdrawResponse
-	(*ResolveRequest)(nil),        // 10: isthmus.control.v1.ResolveRequest
-	(*Question)(nil),              // 11: isthmus.control.v1.Question
-	(*ResolveResponse)(nil),       // 12: isthmus.control.v1.ResolveResponse
-	(*Answer)(nil),                // 13: isthmus.control.v1.Answer
-	(*Memory)(nil),                // 14: isthmus.control.v1.Memory
-	(*Barred)(nil),                // 15: isthmus.control.v1.Barred
-	(*Plan)(nil),                  // 16: isthmus.control.v1.Plan
-	(*Step)(nil),                  // 17: isthmus.control.v1.Step
-	(*Rejection)(nil),             // 18: isthmus.control.v1.Rejection
-	(*AwaitRequest)(nil),          // 19: isthmus.control.v1.AwaitRequest
-	(*IntroduceRequest)(nil),      // 20: isthmus.control.v1.IntroduceRequest
-	(*Introduction)(nil),          // 21: isthmus.control.v1.Introduction
-	(*Assignment)(nil),            // 22: isthmus.control.v1.Assignment
-	(*IntroduceEvent)(nil),        // 23: isthmus.control.v1.IntroduceEvent
-	(*BearingsRequest)(nil),       // 24: isthmus.control.v1.BearingsRequest
-	(*BearingsResponse)(nil),      // 25: isthmus.control.v1.BearingsResponse
-	(*CallBackRequest)(nil),       // 26: isthmus.control.v1.CallBackRequest
-	(*CallBackResponse)(nil),      // 27: isthmus.control.v1.CallBackResponse
-	(*ReportRequest)(nil),         // 28: isthmus.control.v1.ReportRequest
-	(*ReportResponse)(nil),        // 29: isthmus.control.v1.ReportResponse
-	(*Profile)(nil),               // 30: isthmus.control.v1.Profile
-	(*JoinRequest)(nil),           // 31: isthmus.control.v1.JoinRequest
-	(*MeasureRequest)(nil),        // 32: isthmus.control.v1.MeasureRequest
-	(*Measurement)(nil),           // 33: isthmus.control.v1.Measurement
-	(*Finding)(nil),               // 34: isthmus.control.v1.Finding
-	(*JoinResponse)(nil),          // 35: isthmus.control.v1.JoinResponse
-	(*OfferRequest)(nil),          // 36: isthmus.control.v1.OfferRequest
-	(*OfferResponse)(nil),         // 37: isthmus.control.v1.OfferResponse
-	(*EnterRequest)(nil),          // 38: isthmus.control.v1.EnterRequest
-	(*EnterResponse)(nil),         // 39: isthmus.control.v1.EnterResponse
-	(*Encryption)(nil),            // 40: isthmus.control.v1.Encryption
-	(*CarryRequest)(nil),          // 41: isthmus.control.v1.CarryRequest
-	(*CarryResponse)(nil),         // 42: isthmus.control.v1.CarryResponse
-	(*StatusRequest)(nil),         // 43: isthmus.control.v1.StatusRequest
-	(*StatusResponse)(nil),        // 44: isthmus.control.v1.StatusResponse
-	(*DecideRequest)(nil),         // 45: isthmus.control.v1.DecideRequest
+	(Host_State)(0),               // 2: isthmus.control.v1.Host.State
+	(*Process)(nil),               // 3: isthmus.control.v1.Process
+	(*AccessPoint)(nil),           // 4: isthmus.control.v1.AccessPoint
+	(*Fault)(nil),                 // 5: isthmus.control.v1.Fault
+	(*RegisterRequest)(nil),       // 6: isthmus.control.v1.RegisterRequest
+	(*RegisterResponse)(nil),      // 7: isthmus.control.v1.RegisterResponse
+	(*WithdrawRequest)(nil),       // 8: isthmus.control.v1.WithdrawRequest
+	(*Withdrawal)(nil),            // 9: isthmus.control.v1.Withdrawal
+	(*WithdrawResponse)(nil),      // 10: isthmus.control.v1.WithdrawResponse
+	(*Publication)(nil),           // 11: isthmus.control.v1.Publication
+	(*PublishRequest)(nil),        // 12: isthmus.control.v1.PublishRequest
+	(*PublishResponse)(nil),       // 13: isthmus.control.v1.PublishResponse
+	(*UnpublishRequest)(nil),      // 14: isthmus.control.v1.UnpublishRequest
+	(*UnpublishResponse)(nil),     // 15: isthmus.control.v1.UnpublishResponse
+	(*LookupNameRequest)(nil),     // 16: isthmus.control.v1.LookupNameRequest
+	(*LookupNameResponse)(nil),    // 17: isthmus.control.v1.LookupNameResponse
+	(*ResolveRequest)(nil),        // 18: isthmus.control.v1.ResolveRequest
+	(*Question)(nil),              // 19: isthmus.control.v1.Question
+	(*ResolveResponse)(nil),       // 20: isthmus.control.v1.ResolveResponse
+	(*Answer)(nil),                // 21: isthmus.control.v1.Answer
+	(*Memory)(nil),                // 22: isthmus.control.v1.Memory
+	(*Barred)(nil),                // 23: isthmus.control.v1.Barred
+	(*Plan)(nil),                  // 24: isthmus.control.v1.Plan
+	(*Step)(nil),                  // 25: isthmus.control.v1.Step
+	(*Rejection)(nil),             // 26: isthmus.control.v1.Rejection
+	(*AwaitRequest)(nil),          // 27: isthmus.control.v1.AwaitRequest
+	(*IntroduceRequest)(nil),      // 28: isthmus.control.v1.IntroduceRequest
+	(*Introduction)(nil),          // 29: isthmus.control.v1.Introduction
+	(*Assignment)(nil),            // 30: isthmus.control.v1.Assignment
+	(*IntroduceEvent)(nil),        // 31: isthmus.control.v1.IntroduceEvent
+	(*BearingsRequest)(nil),       // 32: isthmus.control.v1.BearingsRequest
+	(*BearingsResponse)(nil),      // 33: isthmus.control.v1.BearingsResponse
+	(*CallBackRequest)(nil),       // 34: isthmus.control.v1.CallBackRequest
+	(*CallBackResponse)(nil),      // 35: isthmus.control.v1.CallBackResponse
+	(*ReportRequest)(nil),         // 36: isthmus.control.v1.ReportRequest
+	(*ReportResponse)(nil),        // 37: isthmus.control.v1.ReportResponse
+	(*Profile)(nil),               // 38: isthmus.control.v1.Profile
+	(*JoinRequest)(nil),           // 39: isthmus.control.v1.JoinRequest
+	(*MeasureRequest)(nil),        // 40: isthmus.control.v1.MeasureRequest
+	(*Measurement)(nil),           // 41: isthmus.control.v1.Measurement
+	(*Finding)(nil),               // 42: isthmus.control.v1.Finding
+	(*JoinResponse)(nil),          // 43: isthmus.control.v1.JoinResponse
+	(*OfferRequest)(nil),          // 44: isthmus.control.v1.OfferRequest
+	(*OfferResponse)(nil),         // 45: isthmus.control.v1.OfferResponse
+	(*EnterRequest)(nil),          // 46: isthmus.control.v1.EnterRequest
+	(*EnterResponse)(nil),         // 47: isthmus.control.v1.EnterResponse
+	(*Encryption)(nil),            // 48: isthmus.control.v1.Encryption
+	(*CarryRequest)(nil),          // 49: isthmus.control.v1.CarryRequest
+	(*CarryResponse)(nil),         // 50: isthmus.control.v1.CarryResponse
+	(*StatusRequest)(nil),         // 51: isthmus.control.v1.StatusRequest
+	(*StatusResponse)(nil),        // 52: isthmus.control.v1.StatusResponse
+	(*DecideRequest)(nil),         // 53: isthmus.control.v1.DecideRequest
+	(*HostOffer)(nil),             // 54: isthmus.control.v1.HostOffer
+	(*Host)(nil),                  // 55: isthmus.control.v1.Host
+	(*HostList)(nil),              // 56: isthmus.control.v1.HostList
+	(*HostsRequest)(nil),          // 57: isthmus.control.v1.HostsRequest
+	(*HostsTaken)(nil),            // 58: isthmus.control.v1.HostsTaken
 }
 var file_control_proto_depIdxs = []int32{
-	2,  // 0: isthmus.control.v1.AccessPoint.process:type_name -> isthmus.control.v1.Process
-	3,  // 1: isthmus.control.v1.RegisterRequest.points:type_name -> isthmus.control.v1.AccessPoint
-	4,  // 2: isthmus.control.v1.RegisterResponse.faults:type_name -> isthmus.control.v1.Fault
-	8,  // 3: isthmus.control.v1.WithdrawRequest.processes:type_name -> isthmus.control.v1.Withdrawal
-	2,  // 4: isthmus.control.v1.Withdrawal.process:type_name -> isthmus.control.v1.Process
-	11, // 5: isthmus.control.v1.ResolveRequest.questions:type_name -> isthmus.control.v1.Question
-	2,  // 6: isthmus.control.v1.Question.process:type_name -> isthmus.control.v1.Process
-	13, // 7: isthmus.control.v1.ResolveResponse.answers:type_name -> isthmus.control.v1.Answer
-	16, // 8: isthmus.control.v1.ResolveResponse.plans:type_name -> isthmus.control.v1.Plan
-	4,  // 9: isthmus.control.v1.Answer.fault:type_name -> isthmus.control.v1.Fault
-	3,  // 10: isthmus.control.v1.Answer.point:type_name -> isthmus.control.v1.AccessPoint
-	16, // 11: isthmus.control.v1.Answer.plan_if_new:type_name -> isthmus.control.v1.Plan
-	14, // 12: isthmus.control.v1.Answer.memory:type_name -> isthmus.control.v1.Memory
-	15, // 13: isthmus.control.v1.Memory.barred:type_name -> isthmus.control.v1.Barred
-	17, // 14: isthmus.control.v1.Plan.steps:type_name -> isthmus.control.v1.Step
-	18, // 15: isthmus.control.v1.Plan.rejected:type_name -> isthmus.control.v1.Rejection
-	2,  // 16: isthmus.control.v1.AwaitRequest.process:type_name -> isthmus.control.v1.Process
-	2,  // 17: isthmus.control.v1.IntroduceRequest.asker:type_name -> isthmus.control.v1.Process
-	2,  // 18: isthmus.control.v1.IntroduceRequest.target:type_name -> isthmus.control.v1.Process
-	2,  // 19: isthmus.control.v1.Introduction.asker:type_name -> isthmus.control.v1.Process
-	2,  // 20: isthmus.control.v1.Introduction.target:type_name -> isthmus.control.v1.Process
-	22, // 21: isthmus.control.v1.Introduction.relay:type_name -> isthmus.control.v1.Assignment
-	0,  // 22: isthmus.control.v1.IntroduceEvent.kind:type_name -> isthmus.control.v1.IntroduceEvent.Kind
-	22, // 23: isthmus.control.v1.IntroduceEvent.relay:type_name -> isthmus.control.v1.Assignment
-	4,  // 24: isthmus.control.v1.IntroduceEvent.fault:type_name -> isthmus.control.v1.Fault
-	1,  // 25: isthmus.control.v1.CallBackResponse.outcome:type_name -> isthmus.control.v1.CallBackResponse.Outcome
-	2,  // 26: isthmus.control.v1.ReportRequest.target:type_name -> isthmus.control.v1.Process
-	4,  // 27: isthmus.control.v1.ReportRequest.fault:type_name -> isthmus.control.v1.Fault
-	30, // 28: isthmus.control.v1.JoinRequest.profile:type_name -> isthmus.control.v1.Profile
-	33, // 29: isthmus.control.v1.JoinRequest.measured:type_name -> isthmus.control.v1.Measurement
-	34, // 30: isthmus.control.v1.Measurement.findings:type_name -> isthmus.control.v1.Finding
-	30, // 31: isthmus.control.v1.EnterResponse.profile:type_name -> isthmus.control.v1.Profile
-	40, // 32: isthmus.control.v1.EnterResponse.encryption:type_name -> isthmus.control.v1.Encryption
-	2,  // 33: isthmus.control.v1.CarryRequest.asker:type_name -> isthmus.control.v1.Process
-	2,  // 34: isthmus.control.v1.CarryRequest.target:type_name -> isthmus.control.v1.Process
-	5,  // 35: isthmus.control.v1.Directory.Register:input_type -> isthmus.control.v1.RegisterRequest
-	7,  // 36: isthmus.control.v1.Directory.Withdraw:input_type -> isthmus.control.v1.WithdrawRequest
-	10, // 37: isthmus.control.v1.Directory.Resolve:input_type -> isthmus.control.v1.ResolveRequest
-	19, // 38: isthmus.control.v1.Directory.Await:input_type -> isthmus.control.v1.AwaitRequest
-	20, // 39: isthmus.control.v1.Directory.Introduce:input_type -> isthmus.control.v1.IntroduceRequest
-	24, // 40: isthmus.control.v1.Directory.Bearings:input_type -> isthmus.control.v1.BearingsRequest
-	26, // 41: isthmus.control.v1.Directory.CallBack:input_type -> isthmus.control.v1.CallBackRequest
-	28, // 42: isthmus.control.v1.Directory.Report:input_type -> isthmus.control.v1.ReportRequest
-	31, // 43: isthmus.control.v1.Sites.Join:input_type -> isthmus.control.v1.JoinRequest
-	36, // 44: isthmus.control.v1.Relays.Offer:input_type -> isthmus.control.v1.OfferRequest
-	26, // 45: isthmus.control.v1.Vantages.CallBack:input_type -> isthmus.control.v1.CallBackRequest
-	38, // 46: isthmus.control.v1.Nodes.Enter:input_type -> isthmus.control.v1.EnterRequest
-	41, // 47: isthmus.control.v1.Nodes.Carry:input_type -> isthmus.control.v1.CarryRequest
-	21, // 48: isthmus.control.v1.Target.Introduced:input_type -> isthmus.control.v1.Introduction
-	32, // 49: isthmus.control.v1.Target.Measure:input_type -> isthmus.control.v1.MeasureRequest
-	43, // 50: isthmus.control.v1.Admin.Status:input_type -> isthmus.control.v1.StatusRequest
-	45, // 51: isthmus.control.v1.Admin.Decide:input_type -> isthmus.control.v1.DecideRequest
-	6,  // 52: isthmus.control.v1.Directory.Register:output_type -> isthmus.control.v1.RegisterResponse
-	9,  // 53: isthmus.control.v1.Directory.Withdraw:output_type -> isthmus.control.v1.WithdrawResponse
-	12, // 54: isthmus.control.v1.Directory.Resolve:output_type -> isthmus.control.v1.ResolveResponse
-	13, // 55: isthmus.control.v1.Directory.Await:output_type -> isthmus.control.v1.Answer
-	23, // 56: isthmus.control.v1.Directory.Introduce:output_type -> isthmus.control.v1.IntroduceEvent
-	25, // 57: isthmus.control.v1.Directory.Bearings:output_type -> isthmus.control.v1.BearingsResponse
-	27, // 58: isthmus.control.v1.Directory.CallBack:output_type -> isthmus.control.v1.CallBackResponse
-	29, // 59: isthmus.control.v1.Directory.Report:output_type -> isthmus.control.v1.ReportResponse
-	35, // 60: isthmus.control.v1.Sites.Join:output_type -> isthmus.control.v1.JoinResponse
-	37, // 61: isthmus.control.v1.Relays.Offer:output_type -> isthmus.control.v1.OfferResponse
-	27, // 62: isthmus.control.v1.Vantages.CallBack:output_type -> isthmus.control.v1.CallBackResponse
-	39, // 63: isthmus.control.v1.Nodes.Enter:output_type -> isthmus.control.v1.EnterResponse
-	42, // 64: isthmus.control.v1.Nodes.Carry:output_type -> isthmus.control.v1.CarryResponse
-	23, // 65: isthmus.control.v1.Target.Introduced:output_type -> isthmus.control.v1.IntroduceEvent
-	33, // 66: isthmus.control.v1.Target.Measure:output_type -> isthmus.control.v1.Measurement
-	44, // 67: isthmus.control.v1.Admin.Status:output_type -> isthmus.control.v1.StatusResponse
-	16, // 68: isthmus.control.v1.Admin.Decide:output_type -> isthmus.control.v1.Plan
-	52, // [52:69] is the sub-list for method output_type
-	35, // [35:52] is the sub-list for method input_type
-	35, // [35:35] is the sub-list for extension type_name
-	35, // [35:35] is the sub-list for extension extendee
-	0,  // [0:35] is the sub-list for field type_name
+	3,  // 0: isthmus.control.v1.AccessPoint.process:type_name -> isthmus.control.v1.Process
+	4,  // 1: isthmus.control.v1.RegisterRequest.points:type_name -> isthmus.control.v1.AccessPoint
+	5,  // 2: isthmus.control.v1.RegisterResponse.faults:type_name -> isthmus.control.v1.Fault
+	9,  // 3: isthmus.control.v1.WithdrawRequest.processes:type_name -> isthmus.control.v1.Withdrawal
+	3,  // 4: isthmus.control.v1.Withdrawal.process:type_name -> isthmus.control.v1.Process
+	3,  // 5: isthmus.control.v1.Publication.process:type_name -> isthmus.control.v1.Process
+	11, // 6: isthmus.control.v1.PublishRequest.names:type_name -> isthmus.control.v1.Publication
+	5,  // 7: isthmus.control.v1.PublishResponse.faults:type_name -> isthmus.control.v1.Fault
+	11, // 8: isthmus.control.v1.UnpublishRequest.names:type_name -> isthmus.control.v1.Publication
+	5,  // 9: isthmus.control.v1.UnpublishResponse.faults:type_name -> isthmus.control.v1.Fault
+	3,  // 10: isthmus.control.v1.LookupNameResponse.owner:type_name -> isthmus.control.v1.Process
+	19, // 11: isthmus.control.v1.ResolveRequest.questions:type_name -> isthmus.control.v1.Question
+	3,  // 12: isthmus.control.v1.Question.process:type_name -> isthmus.control.v1.Process
+	21, // 13: isthmus.control.v1.ResolveResponse.answers:type_name -> isthmus.control.v1.Answer
+	24, // 14: isthmus.control.v1.ResolveResponse.plans:type_name -> isthmus.control.v1.Plan
+	5,  // 15: isthmus.control.v1.Answer.fault:type_name -> isthmus.control.v1.Fault
+	4,  // 16: isthmus.control.v1.Answer.point:type_name -> isthmus.control.v1.AccessPoint
+	24, // 17: isthmus.control.v1.Answer.plan_if_new:type_name -> isthmus.control.v1.Plan
+	22, // 18: isthmus.control.v1.Answer.memory:type_name -> isthmus.control.v1.Memory
+	23, // 19: isthmus.control.v1.Memory.barred:type_name -> isthmus.control.v1.Barred
+	25, // 20: isthmus.control.v1.Plan.steps:type_name -> isthmus.control.v1.Step
+	26, // 21: isthmus.control.v1.Plan.rejected:type_name -> isthmus.control.v1.Rejection
+	3,  // 22: isthmus.control.v1.AwaitRequest.process:type_name -> isthmus.control.v1.Process
+	3,  // 23: isthmus.control.v1.IntroduceRequest.asker:type_name -> isthmus.control.v1.Process
+	3,  // 24: isthmus.control.v1.IntroduceRequest.target:type_name -> isthmus.control.v1.Process
+	3,  // 25: isthmus.control.v1.Introduction.asker:type_name -> isthmus.control.v1.Process
+	3,  // 26: isthmus.control.v1.Introduction.target:type_name -> isthmus.control.v1.Process
+	30, // 27: isthmus.control.v1.Introduction.relay:type_name -> isthmus.control.v1.Assignment
+	0,  // 28: isthmus.control.v1.IntroduceEvent.kind:type_name -> isthmus.control.v1.IntroduceEvent.Kind
+	30, // 29: isthmus.control.v1.IntroduceEvent.relay:type_name -> isthmus.control.v1.Assignment
+	5,  // 30: isthmus.control.v1.IntroduceEvent.fault:type_name -> isthmus.control.v1.Fault
+	1,  // 31: isthmus.control.v1.CallBackResponse.outcome:type_name -> isthmus.control.v1.CallBackResponse.Outcome
+	3,  // 32: isthmus.control.v1.ReportRequest.target:type_name -> isthmus.control.v1.Process
+	5,  // 33: isthmus.control.v1.ReportRequest.fault:type_name -> isthmus.control.v1.Fault
+	38, // 34: isthmus.control.v1.JoinRequest.profile:type_name -> isthmus.control.v1.Profile
+	41, // 35: isthmus.control.v1.JoinRequest.measured:type_name -> isthmus.control.v1.Measurement
+	42, // 36: isthmus.control.v1.Measurement.findings:type_name -> isthmus.control.v1.Finding
+	54, // 37: isthmus.control.v1.EnterRequest.offer:type_name -> isthmus.control.v1.HostOffer
+	38, // 38: isthmus.control.v1.EnterResponse.profile:type_name -> isthmus.control.v1.Profile
+	48, // 39: isthmus.control.v1.EnterResponse.encryption:type_name -> isthmus.control.v1.Encryption
+	3,  // 40: isthmus.control.v1.CarryRequest.asker:type_name -> isthmus.control.v1.Process
+	3,  // 41: isthmus.control.v1.CarryRequest.target:type_name -> isthmus.control.v1.Process
+	2,  // 42: isthmus.control.v1.Host.state:type_name -> isthmus.control.v1.Host.State
+	54, // 43: isthmus.control.v1.Host.offer:type_name -> isthmus.control.v1.HostOffer
+	55, // 44: isthmus.control.v1.HostList.hosts:type_name -> isthmus.control.v1.Host
+	6,  // 45: isthmus.control.v1.Directory.Register:input_type -> isthmus.control.v1.RegisterRequest
+	8,  // 46: isthmus.control.v1.Directory.Withdraw:input_type -> isthmus.control.v1.WithdrawRequest
+	18, // 47: isthmus.control.v1.Directory.Resolve:input_type -> isthmus.control.v1.ResolveRequest
+	27, // 48: isthmus.control.v1.Directory.Await:input_type -> isthmus.control.v1.AwaitRequest
+	28, // 49: isthmus.control.v1.Directory.Introduce:input_type -> isthmus.control.v1.IntroduceRequest
+	32, // 50: isthmus.control.v1.Directory.Bearings:input_type -> isthmus.control.v1.BearingsRequest
+	34, // 51: isthmus.control.v1.Directory.CallBack:input_type -> isthmus.control.v1.CallBackRequest
+	12, // 52: isthmus.control.v1.Directory.Publish:input_type -> isthmus.control.v1.PublishRequest
+	14, // 53: isthmus.control.v1.Directory.Unpublish:input_type -> isthmus.control.v1.UnpublishRequest
+	16, // 54: isthmus.control.v1.Directory.LookupName:input_type -> isthmus.control.v1.LookupNameRequest
+	36, // 55: isthmus.control.v1.Directory.Report:input_type -> isthmus.control.v1.ReportRequest
+	57, // 56: isthmus.control.v1.Directory.Hosts:input_type -> isthmus.control.v1.HostsRequest
+	39, // 57: isthmus.control.v1.Sites.Join:input_type -> isthmus.control.v1.JoinRequest
+	56, // 58: isthmus.control.v1.Sites.Hosts:input_type -> isthmus.control.v1.HostList
+	44, // 59: isthmus.control.v1.Relays.Offer:input_type -> isthmus.control.v1.OfferRequest
+	34, // 60: isthmus.control.v1.Vantages.CallBack:input_type -> isthmus.control.v1.CallBackRequest
+	46, // 61: isthmus.control.v1.Nodes.Enter:input_type -> isthmus.control.v1.EnterRequest
+	49, // 62: isthmus.control.v1.Nodes.Carry:input_type -> isthmus.control.v1.CarryRequest
+	29, // 63: isthmus.control.v1.Target.Introduced:input_type -> isthmus.control.v1.Introduction
+	40, // 64: isthmus.control.v1.Target.Measure:input_type -> isthmus.control.v1.MeasureRequest
+	51, // 65: isthmus.control.v1.Admin.Status:input_type -> isthmus.control.v1.StatusRequest
+	53, // 66: isthmus.control.v1.Admin.Decide:input_type -> isthmus.control.v1.DecideRequest
+	7,  // 67: isthmus.control.v1.Directory.Register:output_type -> isthmus.control.v1.RegisterResponse
+	10, // 68: isthmus.control.v1.Directory.Withdraw:output_type -> isthmus.control.v1.WithdrawResponse
+	20, // 69: isthmus.control.v1.Directory.Resolve:output_type -> isthmus.control.v1.ResolveResponse
+	21, // 70: isthmus.control.v1.Directory.Await:output_type -> isthmus.control.v1.Answer
+	31, // 71: isthmus.control.v1.Directory.Introduce:output_type -> isthmus.control.v1.IntroduceEvent
+	33, // 72: isthmus.control.v1.Directory.Bearings:output_type -> isthmus.control.v1.BearingsResponse
+	35, // 73: isthmus.control.v1.Directory.CallBack:output_type -> isthmus.control.v1.CallBackResponse
+	13, // 74: isthmus.control.v1.Directory.Publish:output_type -> isthmus.control.v1.PublishResponse
+	15, // 75: isthmus.control.v1.Directory.Unpublish:output_type -> isthmus.control.v1.UnpublishResponse
+	17, // 76: isthmus.control.v1.Directory.LookupName:output_type -> isthmus.control.v1.LookupNameResponse
+	37, // 77: isthmus.control.v1.Directory.Report:output_type -> isthmus.control.v1.ReportResponse
+	56, // 78: isthmus.control.v1.Directory.Hosts:output_type -> isthmus.control.v1.HostList
+	43, // 79: isthmus.control.v1.Sites.Join:output_type -> isthmus.control.v1.JoinResponse
+	58, // 80: isthmus.control.v1.Sites.Hosts:output_type -> isthmus.control.v1.HostsTaken
+	45, // 81: isthmus.control.v1.Relays.Offer:output_type -> isthmus.control.v1.OfferResponse
+	35, // 82: isthmus.control.v1.Vantages.CallBack:output_type -> isthmus.control.v1.CallBackResponse
+	47, // 83: isthmus.control.v1.Nodes.Enter:output_type -> isthmus.control.v1.EnterResponse
+	50, // 84: isthmus.control.v1.Nodes.Carry:output_type -> isthmus.control.v1.CarryResponse
+	31, // 85: isthmus.control.v1.Target.Introduced:output_type -> isthmus.control.v1.IntroduceEvent
+	41, // 86: isthmus.control.v1.Target.Measure:output_type -> isthmus.control.v1.Measurement
+	52, // 87: isthmus.control.v1.Admin.Status:output_type -> isthmus.control.v1.StatusResponse
+	24, // 88: isthmus.control.v1.Admin.Decide:output_type -> isthmus.control.v1.Plan
+	67, // [67:89] is the sub-list for method output_type
+	45, // [45:67] is the sub-list for method input_type
+	45, // [45:45] is the sub-list for extension type_name
+	45, // [45:45] is the sub-list for extension extendee
+	0,  // [0:45] is the sub-list for field type_name
 }
 
 func init() { file_control_proto_init() }
@@ -3367,8 +4129,8 @@ func file_control_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_control_proto_rawDesc), len(file_control_proto_rawDesc)),
-			NumEnums:      2,
-			NumMessages:   44,
+			NumEnums:      3,
+			NumMessages:   56,
 			NumExtensions: 0,
 			NumServices:   7,
 		},

@@ -23,14 +23,18 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	Directory_Register_FullMethodName  = "/isthmus.control.v1.Directory/Register"
-	Directory_Withdraw_FullMethodName  = "/isthmus.control.v1.Directory/Withdraw"
-	Directory_Resolve_FullMethodName   = "/isthmus.control.v1.Directory/Resolve"
-	Directory_Await_FullMethodName     = "/isthmus.control.v1.Directory/Await"
-	Directory_Introduce_FullMethodName = "/isthmus.control.v1.Directory/Introduce"
-	Directory_Bearings_FullMethodName  = "/isthmus.control.v1.Directory/Bearings"
-	Directory_CallBack_FullMethodName  = "/isthmus.control.v1.Directory/CallBack"
-	Directory_Report_FullMethodName    = "/isthmus.control.v1.Directory/Report"
+	Directory_Register_FullMethodName   = "/isthmus.control.v1.Directory/Register"
+	Directory_Withdraw_FullMethodName   = "/isthmus.control.v1.Directory/Withdraw"
+	Directory_Resolve_FullMethodName    = "/isthmus.control.v1.Directory/Resolve"
+	Directory_Await_FullMethodName      = "/isthmus.control.v1.Directory/Await"
+	Directory_Introduce_FullMethodName  = "/isthmus.control.v1.Directory/Introduce"
+	Directory_Bearings_FullMethodName   = "/isthmus.control.v1.Directory/Bearings"
+	Directory_CallBack_FullMethodName   = "/isthmus.control.v1.Directory/CallBack"
+	Directory_Publish_FullMethodName    = "/isthmus.control.v1.Directory/Publish"
+	Directory_Unpublish_FullMethodName  = "/isthmus.control.v1.Directory/Unpublish"
+	Directory_LookupName_FullMethodName = "/isthmus.control.v1.Directory/LookupName"
+	Directory_Report_FullMethodName     = "/isthmus.control.v1.Directory/Report"
+	Directory_Hosts_FullMethodName      = "/isthmus.control.v1.Directory/Hosts"
 )
 
 // DirectoryClient is the client API for Directory service.
@@ -67,9 +71,23 @@ type DirectoryClient interface {
 	// session comes, or one from which the broker was asked an observe frame
 	// within the last ten minutes.
 	CallBack(ctx context.Context, in *CallBackRequest, opts ...grpc.CallOption) (*CallBackResponse, error)
+	// Publish gives names a text by which processes of other jobs find their
+	// publishers. A name is one process's at a time and lasts no longer than its
+	// registration. Idempotent.
+	Publish(ctx context.Context, in *PublishRequest, opts ...grpc.CallOption) (*PublishResponse, error)
+	// Unpublish takes names back.
+	Unpublish(ctx context.Context, in *UnpublishRequest, opts ...grpc.CallOption) (*UnpublishResponse, error)
+	// LookupName returns the text of a name, whoever published it; at the latest
+	// after wait_ms it says code 17. It is never answered from a cache.
+	LookupName(ctx context.Context, in *LookupNameRequest, opts ...grpc.CallOption) (*LookupNameResponse, error)
 	// Report says how a technique did that an answer named: a failure drops the
 	// cached answer, and both outcomes are remembered for the pair of sites.
 	Report(ctx context.Context, in *ReportRequest, opts ...grpc.CallOption) (*ReportResponse, error)
+	// Hosts lists the nodes of the grid and what their owners offer, those that
+	// offer nothing included. A frontal answers from memory that is some seconds
+	// old, its own site's apart; while the broker is away it grows older, and the
+	// nodes of other sites become UNKNOWN.
+	Hosts(ctx context.Context, in *HostsRequest, opts ...grpc.CallOption) (*HostList, error)
 }
 
 type directoryClient struct {
@@ -159,10 +177,50 @@ func (c *directoryClient) CallBack(ctx context.Context, in *CallBackRequest, opt
 	return out, nil
 }
 
+func (c *directoryClient) Publish(ctx context.Context, in *PublishRequest, opts ...grpc.CallOption) (*PublishResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(PublishResponse)
+	err := c.cc.Invoke(ctx, Directory_Publish_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *directoryClient) Unpublish(ctx context.Context, in *UnpublishRequest, opts ...grpc.CallOption) (*UnpublishResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(UnpublishResponse)
+	err := c.cc.Invoke(ctx, Directory_Unpublish_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *directoryClient) LookupName(ctx context.Context, in *LookupNameRequest, opts ...grpc.CallOption) (*LookupNameResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(LookupNameResponse)
+	err := c.cc.Invoke(ctx, Directory_LookupName_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *directoryClient) Report(ctx context.Context, in *ReportRequest, opts ...grpc.CallOption) (*ReportResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ReportResponse)
 	err := c.cc.Invoke(ctx, Directory_Report_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *directoryClient) Hosts(ctx context.Context, in *HostsRequest, opts ...grpc.CallOption) (*HostList, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(HostList)
+	err := c.cc.Invoke(ctx, Directory_Hosts_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -203,9 +261,23 @@ type DirectoryServer interface {
 	// session comes, or one from which the broker was asked an observe frame
 	// within the last ten minutes.
 	CallBack(context.Context, *CallBackRequest) (*CallBackResponse, error)
+	// Publish gives names a text by which processes of other jobs find their
+	// publishers. A name is one process's at a time and lasts no longer than its
+	// registration. Idempotent.
+	Publish(context.Context, *PublishRequest) (*PublishResponse, error)
+	// Unpublish takes names back.
+	Unpublish(context.Context, *UnpublishRequest) (*UnpublishResponse, error)
+	// LookupName returns the text of a name, whoever published it; at the latest
+	// after wait_ms it says code 17. It is never answered from a cache.
+	LookupName(context.Context, *LookupNameRequest) (*LookupNameResponse, error)
 	// Report says how a technique did that an answer named: a failure drops the
 	// cached answer, and both outcomes are remembered for the pair of sites.
 	Report(context.Context, *ReportRequest) (*ReportResponse, error)
+	// Hosts lists the nodes of the grid and what their owners offer, those that
+	// offer nothing included. A frontal answers from memory that is some seconds
+	// old, its own site's apart; while the broker is away it grows older, and the
+	// nodes of other sites become UNKNOWN.
+	Hosts(context.Context, *HostsRequest) (*HostList, error)
 	mustEmbedUnimplementedDirectoryServer()
 }
 
@@ -237,8 +309,20 @@ func (UnimplementedDirectoryServer) Bearings(context.Context, *BearingsRequest) 
 func (UnimplementedDirectoryServer) CallBack(context.Context, *CallBackRequest) (*CallBackResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CallBack not implemented")
 }
+func (UnimplementedDirectoryServer) Publish(context.Context, *PublishRequest) (*PublishResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Publish not implemented")
+}
+func (UnimplementedDirectoryServer) Unpublish(context.Context, *UnpublishRequest) (*UnpublishResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Unpublish not implemented")
+}
+func (UnimplementedDirectoryServer) LookupName(context.Context, *LookupNameRequest) (*LookupNameResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method LookupName not implemented")
+}
 func (UnimplementedDirectoryServer) Report(context.Context, *ReportRequest) (*ReportResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Report not implemented")
+}
+func (UnimplementedDirectoryServer) Hosts(context.Context, *HostsRequest) (*HostList, error) {
+	return nil, status.Error(codes.Unimplemented, "method Hosts not implemented")
 }
 func (UnimplementedDirectoryServer) mustEmbedUnimplementedDirectoryServer() {}
 func (UnimplementedDirectoryServer) testEmbeddedByValue()                   {}
@@ -380,6 +464,60 @@ func _Directory_CallBack_Handler(srv interface{}, ctx context.Context, dec func(
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Directory_Publish_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(PublishRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(DirectoryServer).Publish(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Directory_Publish_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(DirectoryServer).Publish(ctx, req.(*PublishRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Directory_Unpublish_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(UnpublishRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(DirectoryServer).Unpublish(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Directory_Unpublish_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(DirectoryServer).Unpublish(ctx, req.(*UnpublishRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Directory_LookupName_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(LookupNameRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(DirectoryServer).LookupName(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Directory_LookupName_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(DirectoryServer).LookupName(ctx, req.(*LookupNameRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Directory_Report_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ReportRequest)
 	if err := dec(in); err != nil {
@@ -394,6 +532,24 @@ func _Directory_Report_Handler(srv interface{}, ctx context.Context, dec func(in
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(DirectoryServer).Report(ctx, req.(*ReportRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Directory_Hosts_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(HostsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(DirectoryServer).Hosts(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Directory_Hosts_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(DirectoryServer).Hosts(ctx, req.(*HostsRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -430,8 +586,24 @@ var Directory_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _Directory_CallBack_Handler,
 		},
 		{
+			MethodName: "Publish",
+			Handler:    _Directory_Publish_Handler,
+		},
+		{
+			MethodName: "Unpublish",
+			Handler:    _Directory_Unpublish_Handler,
+		},
+		{
+			MethodName: "LookupName",
+			Handler:    _Directory_LookupName_Handler,
+		},
+		{
 			MethodName: "Report",
 			Handler:    _Directory_Report_Handler,
+		},
+		{
+			MethodName: "Hosts",
+			Handler:    _Directory_Hosts_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{
@@ -445,7 +617,8 @@ var Directory_ServiceDesc = grpc.ServiceDesc{
 }
 
 const (
-	Sites_Join_FullMethodName = "/isthmus.control.v1.Sites/Join"
+	Sites_Join_FullMethodName  = "/isthmus.control.v1.Sites/Join"
+	Sites_Hosts_FullMethodName = "/isthmus.control.v1.Sites/Hosts"
 )
 
 // SitesClient is the client API for Sites service.
@@ -457,6 +630,9 @@ type SitesClient interface {
 	// Join declares the site, right after the session began and whenever the
 	// profile changes. A second frontal of the same site replaces the first.
 	Join(ctx context.Context, in *JoinRequest, opts ...grpc.CallOption) (*JoinResponse, error)
+	// Hosts tells all nodes of the site, after Join, whenever that changes, and
+	// every 30 s. Each list takes the place of the one before.
+	Hosts(ctx context.Context, in *HostList, opts ...grpc.CallOption) (*HostsTaken, error)
 }
 
 type sitesClient struct {
@@ -477,6 +653,16 @@ func (c *sitesClient) Join(ctx context.Context, in *JoinRequest, opts ...grpc.Ca
 	return out, nil
 }
 
+func (c *sitesClient) Hosts(ctx context.Context, in *HostList, opts ...grpc.CallOption) (*HostsTaken, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(HostsTaken)
+	err := c.cc.Invoke(ctx, Sites_Hosts_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // SitesServer is the server API for Sites service.
 // All implementations must embed UnimplementedSitesServer
 // for forward compatibility.
@@ -486,6 +672,9 @@ type SitesServer interface {
 	// Join declares the site, right after the session began and whenever the
 	// profile changes. A second frontal of the same site replaces the first.
 	Join(context.Context, *JoinRequest) (*JoinResponse, error)
+	// Hosts tells all nodes of the site, after Join, whenever that changes, and
+	// every 30 s. Each list takes the place of the one before.
+	Hosts(context.Context, *HostList) (*HostsTaken, error)
 	mustEmbedUnimplementedSitesServer()
 }
 
@@ -498,6 +687,9 @@ type UnimplementedSitesServer struct{}
 
 func (UnimplementedSitesServer) Join(context.Context, *JoinRequest) (*JoinResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Join not implemented")
+}
+func (UnimplementedSitesServer) Hosts(context.Context, *HostList) (*HostsTaken, error) {
+	return nil, status.Error(codes.Unimplemented, "method Hosts not implemented")
 }
 func (UnimplementedSitesServer) mustEmbedUnimplementedSitesServer() {}
 func (UnimplementedSitesServer) testEmbeddedByValue()               {}
@@ -538,6 +730,24 @@ func _Sites_Join_Handler(srv interface{}, ctx context.Context, dec func(interfac
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Sites_Hosts_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(HostList)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SitesServer).Hosts(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Sites_Hosts_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SitesServer).Hosts(ctx, req.(*HostList))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Sites_ServiceDesc is the grpc.ServiceDesc for Sites service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -548,6 +758,10 @@ var Sites_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Join",
 			Handler:    _Sites_Join_Handler,
+		},
+		{
+			MethodName: "Hosts",
+			Handler:    _Sites_Hosts_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

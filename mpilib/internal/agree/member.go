@@ -141,18 +141,24 @@ func (m *Member) Last() Decision { return m.last }
 // Failed returns all failures this member knows.
 func (m *Member) Failed() Set { return m.failed }
 
-// WaitsFor returns the ranks whose messages the agreement that this member has
-// started waits for: for messages about calls that take long. It is empty if
-// none is undecided.
+// WaitsFor returns the ranks without whose messages the agreement that this member
+// has started does not go on, or none if none is undecided. Nobody else may be able to
+// tell that one of them has failed: the owner has to find out.
 func (m *Member) WaitsFor() Set {
 	a := &m.now
+	var waits Set
 	switch {
 	case !a.started:
 		return Set{}
 	case !a.answered:
-		return a.children.Minus(a.heard)
+		waits = a.children.Minus(a.heard)
+	default:
+		waits = SetOf(a.tree.parent(m.rank))
 	}
-	return SetOf(a.tree.parent(m.rank))
+	if !m.failed.In(a.tree.excluded) { // another attempt is due
+		waits = waits.Union(SetOf(m.leader()))
+	}
+	return waits.Minus(m.failed.Union(SetOf(m.rank)))
 }
 
 func (m *Member) take() Out {

@@ -22,6 +22,8 @@ type world struct {
 	net        []packet // in flight, in an order that says nothing
 	decided    []Value  // by number-1, of whoever decided first
 	fifo       bool     // messages from one to another do not overtake
+	shy        bool     // nobody is told of a death that need not be: see hears
+	wrote      []Set    // by rank: to whom it has sent something
 	sent       int
 	trail      []string // events, where the world records them
 	record     bool
@@ -36,7 +38,7 @@ type packet struct {
 }
 
 func newWorld(size, goal int, shape func(int) int) *world {
-	w := &world{size: size, goal: goal}
+	w := &world{size: size, goal: goal, wrote: make([]Set, size)}
 	for r := range size {
 		w.members = append(w.members, newMember(r, size, shape))
 	}
@@ -74,6 +76,24 @@ func (w *world) tell(rank int, dead ...int) error {
 	w.note("%d is told of %v", rank, dead)
 	return w.did(rank, w.members[rank].Fail(dead...), 0)
 }
+
+// hears reports whether rank can be told of a death. A shy world tells no more than what
+// owners promise: who waits for the dead, or has sent it something, finds it dead, and
+// one member's knowledge comes to those between whom and it there is a link, because one
+// of the two waits for the other, or has sent it something.
+func (w *world) hears(rank, dead int) bool {
+	if !w.shy || w.linked(rank).Has(dead) {
+		return true
+	}
+	for r, m := range w.members {
+		if w.alive(r) && m.failed.Has(dead) && (w.linked(rank).Has(r) || w.linked(r).Has(rank)) {
+			return true
+		}
+	}
+	return false
+}
+
+func (w *world) linked(rank int) Set { return w.wrote[rank].Union(w.members[rank].WaitsFor()) }
 
 // deliver delivers the packet at i.
 func (w *world) deliver(i int) error {
@@ -116,6 +136,7 @@ func (w *world) did(rank int, out Out, depth int) error {
 			return fmt.Errorf("rank %d sends to %d", rank, e.To)
 		}
 		w.sent++
+		w.wrote[rank] = w.wrote[rank].Union(SetOf(e.To))
 		if w.alive(e.To) {
 			w.net = append(w.net, packet{rank, e.To, e.Message.Append(nil), depth + 1})
 		}
@@ -196,7 +217,7 @@ func equal(a, b Value) bool {
 // clone copies all that changes.
 func (w *world) clone() *world {
 	c := *w
-	c.net = slices.Clone(w.net)
+	c.net, c.wrote = slices.Clone(w.net), slices.Clone(w.wrote)
 	c.trail = slices.Clip(w.trail)
 	c.members = make([]*Member, w.size)
 	for r, m := range w.members {
@@ -223,6 +244,9 @@ func (w *world) state(b []byte) []byte {
 			byte(a.stage), byte(a.ballot.Leader), byte(a.ballot.Attempt))
 		for _, s := range []Set{m.failed, a.tree.excluded, a.heard} {
 			b = appendSet(b, s)
+		}
+		if w.shy {
+			b = appendSet(b, w.wrote[r])
 		}
 		for _, v := range []Value{a.mine, a.value, a.sum} { // the last decision is in w.decided
 			b = appendValue(b, v)

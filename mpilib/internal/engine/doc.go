@@ -34,7 +34,10 @@
 // near for how they come to it and lanes for who looks when. What an envelope
 // means is the same on either way. Nobody writes or reads the link of such a peer but its
 // own goroutines, and nothing waits for the lane's lock-free ends but with the lock or the
-// polling turn.
+// polling turn. Two things spare work where messages are small: a receive that is
+// waited for looks for a moment whether its message is the next in the lane, and takes it
+// there without being posted (direct.go); and a message that finds no receive stays in the
+// lane while who polls it has what he waited for, since he may post one next.
 //
 // # Failures
 //
@@ -48,5 +51,6 @@
 //
 // All of it is in the Engine, guarded by one lock that is never held during a
 // system call, nor while more than 64 KiB are copied. Requests belong to the
-// engine until they are complete.
+// engine until they are complete. Programs hold Handles: the Requests behind those are the engine's
+// own, and used again and again.
 package engine

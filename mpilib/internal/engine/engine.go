@@ -54,10 +54,16 @@ type Engine struct {
 
 	mu       sync.Mutex
 	contexts map[uint32]*msgContext
+	latest   struct { // of those that contextOf was asked for
+		id uint32
+		c  *msgContext
+	}
 	peers    []*peer // by world rank; nil for this process
 	remote   int     // how many of them have a link
 	arrived  chan struct{}
-	selfHeld int // bytes of copied messages to self
+	selfHeld int        // bytes of copied messages to self
+	spare    []*Request // of Handles that are over; see handle.go
+	any      *anyOf     // that nobody uses; nil: none
 	closed   error
 
 	lanes   lanes
@@ -145,11 +151,15 @@ func (e *Engine) Attach(l *link.Link) {
 // contextOf returns what a context has. It may be one that this process will
 // only create: a peer can be ahead. mu is held.
 func (e *Engine) contextOf(id uint32) *msgContext {
+	if e.latest.id == id && e.latest.c != nil {
+		return e.latest.c
+	}
 	c := e.contexts[id]
 	if c == nil {
 		c = new(msgContext)
 		e.contexts[id] = c
 	}
+	e.latest.id, e.latest.c = id, c
 	return c
 }
 
@@ -169,6 +179,7 @@ func (e *Engine) Forget(id uint32) {
 	})
 	if c.table.Empty() {
 		delete(e.contexts, id)
+		e.latest.c = nil
 	}
 }
 

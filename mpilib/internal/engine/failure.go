@@ -45,8 +45,9 @@ type NewsKind uint8
 
 // The kinds.
 const (
-	Lost NewsKind = iota // nothing goes to the rank any more, nor comes: it has failed, left or was not reached
-	Note                 // the rank sent one
+	Lost    NewsKind = iota // nothing goes to the rank any more, nor comes: it has failed, left or was not reached
+	Note                    // the rank sent one
+	Outcast                 // the rank takes this process for failed; comes before it is Lost
 )
 
 const (
@@ -127,7 +128,7 @@ func (p *peer) unreached(err error) {
 	case p.link != nil || p.failed != nil || p.gone:
 	case ended:
 		p.fail(fmt.Errorf("rank %d of the world: %w: %w", p.rank, ErrProcFailed, err))
-	case p.out.any() || len(p.backlog) > 0 || p.e.expects(p.rank):
+	case p.out.any() || len(p.backlog) > 0 || p.expected || p.e.expects(p.rank):
 		p.fail(fmt.Errorf("rank %d of the world: %w", p.rank, err))
 	default: // it was only one of several who might send, and may yet start
 		p.e.wakeProbes()
@@ -157,6 +158,7 @@ func (p *peer) isFailed(env wire.Envelope) error {
 		return fmt.Errorf("%w: rank %d of %d has failed", wire.ErrMalformed, rank, e.cfg.Size)
 	case rank == e.cfg.Rank:
 		e.outcast = true // what this process takes for failures from now on is its own
+		e.announce(News{Kind: Outcast, Rank: p.rank})
 		p.fail(fmt.Errorf("rank %d of the world: %w: it takes this process for failed, and has closed the link", p.rank, ErrProcFailed))
 	default:
 		e.peers[rank].condemn(fmt.Errorf("rank %d of the world: %w: rank %d says so", rank, ErrProcFailed, p.rank))
@@ -194,6 +196,13 @@ func (p *peer) condemn(err error) {
 		p.link.Conn.Post(env.Append(nil))
 	}
 	p.fail(err)
+}
+
+// Outcast reports whether others take this process for failed.
+func (e *Engine) Outcast() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.outcast
 }
 
 // Dead returns the ranks of the world that are known to have failed, in the
@@ -346,9 +355,13 @@ func (r *Request) stir() {
 
 // GiveUpHeld completes r, if it is Held, with the failure that holds it.
 func (r *Request) GiveUpHeld() {
+	r.e.mu.Lock()
+	defer r.e.mu.Unlock()
+	r.giveUpHeld()
+}
+
+func (r *Request) giveUpHeld() {
 	e := r.e
-	e.mu.Lock()
-	defer e.mu.Unlock()
 	if r.held() != nil && e.contextOf(r.ctxID).table.Withdraw(&r.post) {
 		r.finish(e.bereft(r.group))
 	}
@@ -432,6 +445,20 @@ func (e *Engine) SendNote(rank int, ctxID uint32, b []byte) error {
 	p.wantLink()
 	wake(p.toWriter)
 	return nil
+}
+
+// Expect says that the owner waits for notes of a rank of the world: if there is
+// no link by which they could come, one is made a little later, and if that cannot be the
+// rank is Lost. It holds until there is a link.
+func (e *Engine) Expect(rank int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	p := e.peers[rank]
+	if p == nil || p.link != nil || p.failed != nil || p.gone || p.expected {
+		return
+	}
+	p.expected = true
+	e.seekSoon()
 }
 
 // note begins a note. mu is held.

@@ -35,9 +35,12 @@ func (p *peer) through(env wire.Envelope, b []byte) bool {
 func (p *peer) record(head *[shm.HeadSize]byte, b ...[]byte) bool {
 	n := &p.near
 	if !n.tx.TrySend(head, b...) {
-		if err := n.tx.Err(); err != nil && n.cut == nil {
+		switch err := n.tx.Err(); {
+		case err != nil && n.cut == nil:
 			n.cut, n.cutting = err, "sending"
-			p.e.lanes.disturb()
+			p.e.disturb()
+		case p.e.lanes.asleep: // when that was announced, nothing waited for room here
+			p.e.disturb()
 		}
 		return false
 	}
@@ -72,7 +75,7 @@ func (p *peer) forward(s *segment) bool {
 	if s.r != nil {
 		lent = s.r.buf[s.at : s.at+s.n]
 	}
-	if !p.record((*[shm.HeadSize]byte)(s.copied), s.copied[wire.EnvelopeLen:], lent) {
+	if !p.record(&s.head, s.copied, lent) {
 		return false
 	}
 	switch r := s.r; {
@@ -94,7 +97,7 @@ func (p *peer) stalled() (n int, yes bool) {
 		return 0, false
 	case len(o.queue) > 0:
 		s := &o.queue[0]
-		return len(s.copied) - wire.EnvelopeLen + s.n, s.near
+		return len(s.copied) + s.n, s.near
 	case len(o.bulk) > 0:
 		return min(shm.MaxRecord, len(o.bulk[0].buf)-o.bulk[0].at), true
 	}
@@ -107,9 +110,9 @@ const (
 	mostReceived = copiedLocked
 )
 
-// receive acts on what is in the lane, and reports whether anything was. The
-// polling turn and mu are held, and mu may be given up meanwhile.
-func (p *peer) receive() bool {
+// receive acts on what is in the lane, and reports whether anything was. What is wanted may
+// be nil. The polling turn and mu are held, and mu may be given up meanwhile.
+func (p *peer) receive(w wanted) bool {
 	rx := p.near.rx
 	bytes := 0
 	for i := range mostRecords {
@@ -126,6 +129,9 @@ func (p *peer) receive() bool {
 			return i > 0
 		}
 		env, err := wire.ParseEnvelope(head[:])
+		if err == nil && env.Kind == wire.EnvelopeEager && w != nil && w.here() && p.early(env) {
+			return true
+		}
 		if err == nil {
 			err = p.take(env, payload)
 		}
@@ -141,6 +147,14 @@ func (p *peer) receive() bool {
 		}
 	}
 	return true
+}
+
+// early reports whether a message finds no receive. Where somebody waits who has what he waited
+// for, such a message stays in the lane: he may have a receive to post for it, and a
+// sender that is far ahead is held back by the lane instead of filling the memory. Who leaves
+// the lanes alone after that has them looked at. mu is held.
+func (p *peer) early(env wire.Envelope) bool {
+	return !p.e.contextOf(env.Context).table.Awaited(int32(p.rank), int32(env.Tag))
 }
 
 // ended fails a peer whose link is over and whose lane is empty. mu is held.

@@ -30,6 +30,7 @@ type lanes struct {
 	waiters  int     // who sleep until what they want is there, or the turn is free
 	turns    uint64  // how often the turn was taken
 	seen     uint64  // turns, as the keeper saw them last
+	direct   uint    // receives that asked for a message straight from its lane
 
 	turn    chan struct{} // tells one waiter that it is free
 	tend    chan struct{} // tells the attendant that the lanes were left alone
@@ -41,12 +42,13 @@ type lanes struct {
 	local   atomic.Bool   // other goroutines must run for messages to come: a peer is of this very process, or there is one processor
 	started time.Time
 	left    time.Duration // when this process last went to another processor
+	round   time.Duration // how often lanes are looked at that sleep
 }
 
 func (n *lanes) init(mu *sync.Mutex) {
 	n.turn, n.tend = make(chan struct{}, 1), make(chan struct{}, 1)
 	n.free = sync.NewCond(mu)
-	n.started = time.Now()
+	n.started, n.round = time.Now(), roundEvery
 	n.local.Store(runtime.GOMAXPROCS(0) == 1)
 }
 
@@ -76,21 +78,27 @@ func (n *lanes) add(p *peer) {
 		p.e.work.Go(p.e.attendant)
 	}
 	n.peers = append(slices.Clip(slices.Clone(n.peers)), p)
-	n.asleep = false
 	n.paced = false
-	n.disturb()
+	p.e.disturb()
 }
 
 // remove has it polled no more. mu is held.
 func (n *lanes) remove(p *peer) {
 	n.peers = slices.DeleteFunc(slices.Clone(n.peers), func(q *peer) bool { return q == p })
-	n.disturb()
+	p.e.disturb()
 }
 
-// disturb has the holder of the turn take the lock and look. mu is held.
-func (n *lanes) disturb() {
+// disturb has the lanes looked at: by the holder of the turn, who takes the lock for it,
+// or, where nobody polls, before long. The holder may be past what is to be looked at, and
+// leave the lanes as asleep as it found them: so they are not, until somebody has
+// looked at all of them. mu is held.
+func (e *Engine) disturb() {
+	n := &e.lanes
+	n.asleep = false
 	if n.polling {
 		n.stir.Store(true)
+	} else {
+		e.leftAlone()
 	}
 }
 
@@ -150,16 +158,18 @@ func (e *Engine) sleepLanes() bool {
 }
 
 // sweep acts on what is in the lanes and sends what found no room, and reports
-// whether anything came. The turn and mu are held, and mu may be given up
+// whether anything came; w, what somebody waits for, may be nil. The turn and mu are held, and mu may be given up
 // meanwhile.
-func (e *Engine) sweep() bool {
+func (e *Engine) sweep(w wanted) bool {
 	found := false
-	e.lanes.stir.Store(false)
+	if e.lanes.stir.Load() {
+		e.lanes.stir.Store(false)
+	}
 	for _, p := range e.lanes.peers {
 		if p.failed != nil {
 			continue
 		}
-		if p.receive() {
+		if p.receive(w) {
 			found, e.lanes.asleep = true, false
 		}
 		if p.out.near && (len(p.out.queue) > 0 || len(p.out.bulk) > 0) || p.near.bell {
@@ -169,12 +179,12 @@ func (e *Engine) sweep() bool {
 	return found
 }
 
-// attendLanes acts on what is in the lanes until they sleep, unless somebody is
-// there who does. mu is held, and given up meanwhile.
+// attendLanes acts on what is in the lanes until they sleep, or somebody who waits
+// takes over, unless somebody is there who does. mu is held, and given up meanwhile.
 func (e *Engine) attendLanes() {
 	n := &e.lanes
 	if n.polling {
-		n.disturb()
+		e.disturb()
 		return
 	}
 	if len(n.peers) == 0 {
@@ -183,7 +193,7 @@ func (e *Engine) attendLanes() {
 	n.take()
 	for {
 		for {
-			swept, toiled := e.sweep(), e.toil()
+			swept, toiled := e.sweep(nil), e.toil()
 			e.mu.Unlock() // others may want it
 			if !swept && !toiled {
 				runtime.Gosched()
@@ -192,6 +202,10 @@ func (e *Engine) attendLanes() {
 			if !swept && !toiled {
 				break
 			}
+		}
+		if n.waiters > 0 { // what comes next is sooner seen by one who polls than by a bell
+			n.awake()
+			break
 		}
 		if e.sleepLanes() {
 			break
@@ -205,7 +219,7 @@ func (e *Engine) attendLanes() {
 func (e *Engine) glance() {
 	if n := &e.lanes; !n.polling && len(n.peers) > 0 {
 		n.take()
-		e.sweep()
+		e.sweep(nil)
 		e.toil()
 		e.yieldLanes()
 	}
@@ -217,7 +231,7 @@ const roundEvery = 100 * time.Millisecond
 
 // attendant sees to lanes that were left alone, until the engine closes.
 func (e *Engine) attendant() {
-	round := time.NewTicker(roundEvery)
+	round := time.NewTicker(e.lanes.round)
 	defer round.Stop()
 	for {
 		select {
@@ -289,7 +303,7 @@ func (e *Engine) pollTurn(ctx context.Context, w wanted) (parks bool) {
 	n := &e.lanes
 	n.waiter.Begin()
 	for {
-		found := e.sweep()
+		found := e.sweep(w)
 		if e.toil() {
 			found = true
 		}

@@ -105,11 +105,7 @@ func (p *peer) borrow(r *Request, id uint32, l loan) *inflow {
 	if len(p.out.queue) == 0 && p.out.near {
 		p.near.tx.TrySend(&head, binary.BigEndian.AppendUint64(nil, addressOf(r.buf)))
 	}
-	n := &p.e.lanes
-	if n.disturb(); !n.polling { // perhaps nobody waits
-		n.asleep = false
-		p.e.leftAlone()
-	}
+	p.e.disturb() // perhaps nobody waits
 	return f
 }
 

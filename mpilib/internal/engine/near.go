@@ -195,8 +195,8 @@ func (p *peer) switched() error {
 		return fmt.Errorf("%w: the peer switches to memory that is not shared", wire.ErrMalformed)
 	}
 	p.near.open = true
+	p.link.Conn.Calm() // bells come to those who sleep
 	p.e.lanes.add(p)
-	p.e.leftAlone()
 	return nil
 }
 

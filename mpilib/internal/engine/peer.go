@@ -24,6 +24,7 @@ type peer struct {
 	link       *link.Link // nil before
 	near       near
 	connecting bool
+	expected   bool  // the owner waits for its notes
 	failed     error // why nothing can be sent or received any more
 	gone       bool  // it said goodbye: nothing more will come
 
@@ -402,7 +403,7 @@ func (e *Engine) Close() {
 			p.writeCtx.end()
 		}
 	}
-	e.lanes.disturb()
+	e.disturb()
 	e.mu.Unlock()
 	e.work.Wait()
 	e.unmap()

@@ -46,6 +46,7 @@ func (c socketConn) Lend(bufs [][]byte) (int64, uint64, error) {
 }
 func (c socketConn) Await(uint64) error          { return nil }
 func (c socketConn) Reclaim()                    {}
+func (c socketConn) Calm()                       {}
 func (c socketConn) Post(p []byte) (bool, error) { _, err := c.Write(p); return true, err }
 func (c socketConn) CloseWrite() error           { return c.Conn.(*net.UnixConn).CloseWrite() }
 

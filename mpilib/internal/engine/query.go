@@ -32,14 +32,21 @@ func (e *Engine) Kept() []Kept {
 }
 
 // Unmatched reports whether the request waits for another process to send, or to
-// receive: not for bytes that move, and not for a link that is being made.
+// receive: not for bytes that move, and not for a link that is being made. Of work of
+// its owner's it is taken to.
 func (r *Request) Unmatched() bool {
 	if r.e == nil {
 		return false
 	}
 	r.e.mu.Lock()
 	defer r.e.mu.Unlock()
+	return r.unmatched()
+}
+
+func (r *Request) unmatched() bool {
 	switch {
+	case r.task != nil:
+		return r.state != complete
 	case r.state != waiting:
 		return false
 	case !r.send || r.peer == r.e.cfg.Rank:

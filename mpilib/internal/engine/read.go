@@ -299,6 +299,10 @@ func (p *peer) handle(env wire.Envelope) error {
 		if r.mark > 0 && r.state != moving { // the peer's process has it; its link has said so before
 			p.e.mu.Unlock()
 			err := p.link.Conn.Await(r.mark)
+			if errors.Is(err, os.ErrDeadlineExceeded) { // which was for a write that was over by then
+				p.link.Conn.Reclaim()
+				err = nil
+			}
 			p.e.mu.Lock()
 			if err != nil {
 				return err

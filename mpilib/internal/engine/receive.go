@@ -15,8 +15,13 @@ import (
 func (e *Engine) Irecv(r *Request, g Group, ctxID uint32, src, tag int, b []byte) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	e.irecv(r, g, ctxID, src, tag, b)
+}
+
+// irecv is Irecv with mu held, which may be given up.
+func (e *Engine) irecv(r *Request, g Group, ctxID uint32, src, tag int, b []byte) {
 	r.begin(e, g, ctxID, src, tag, b)
-	r.post = match.Receive[*Request]{Source: int32(src), Tag: int32(tag), Owner: r}
+	r.post.Source, r.post.Tag, r.post.Owner = int32(src), int32(tag), r
 	if err := e.refused(g, ctxID); err != nil {
 		r.finish(err)
 		return
@@ -178,11 +183,15 @@ func (m Matched) Result() Result { return m.m.result() }
 
 // Irecv starts to receive the message into b; it may be called once.
 func (m Matched) Irecv(r *Request, g Group, b []byte) {
-	e := m.e
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	r.begin(e, g, m.m.ctxID, m.m.source, m.m.tag(), b)
-	e.give(r, m.m)
+	m.e.mu.Lock()
+	defer m.e.mu.Unlock()
+	m.irecv(r, g, b)
+}
+
+// irecv is Irecv with mu held, which may be given up.
+func (m Matched) irecv(r *Request, g Group, b []byte) {
+	r.begin(m.e, g, m.m.ctxID, m.m.source, m.m.tag(), b)
+	m.e.give(r, m.m)
 }
 
 // Iprobe describes the message that Irecv with the same arguments would receive,

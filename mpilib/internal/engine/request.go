@@ -31,9 +31,11 @@ type Request struct {
 	buf   []byte // the caller's until done, but with Buffered
 
 	self     *message        // of a send to this process
+	task     func(error)     // of work of the owner's: gives it up
 	reader   *peer           // whose link its waiter reads
 	done     chan struct{}   // made when somebody sleeps; closed when complete
 	watchers []chan struct{} // of those who wait for any of several
+	users    int             // of its Handle: who waits with it now
 	err      error
 	giveUp   error // why its owner waits no longer, while moving
 	got      Result
@@ -74,7 +76,8 @@ func (r *Request) begin(e *Engine, g Group, ctxID uint32, peer, tag int, buf []b
 	if r.state != idle && r.state != complete {
 		panic("engine: a request is started that is under way")
 	}
-	*r = Request{e: e, group: g, state: waiting, ctxID: ctxID, peer: peer, tag: tag, buf: buf}
+	*r = Request{}
+	r.e, r.group, r.state, r.ctxID, r.peer, r.tag, r.buf = e, g, waiting, ctxID, peer, tag, buf
 }
 
 // finish completes r. mu is held.
@@ -133,16 +136,24 @@ func (r *Request) Result() (Result, error) { return r.got, r.err }
 // not arrive. In every case but one the buffer belongs to the caller again: with
 // ErrProcFailedPending the request goes on.
 func (r *Request) Wait(ctx context.Context) (Result, error) {
+	r.e.mu.Lock()
+	defer r.e.mu.Unlock()
+	if err := r.wait(ctx); err != nil {
+		return Result{}, err
+	}
+	return r.got, r.err
+}
+
+// wait returns when r is complete, or why it is held up. mu is held, and given up meanwhile.
+func (r *Request) wait(ctx context.Context) error {
 	e := r.e
-	e.mu.Lock()
 	for r.state != complete {
 		if ctx.Err() != nil && r.giveUp == nil {
 			r.abandon(context.Cause(ctx))
 			continue
 		}
 		if err := r.held(); err != nil {
-			e.mu.Unlock()
-			return Result{}, err
+			return err
 		}
 		p := r.served()
 		if r.giveUp != nil { // whoever moves its bytes has been told
@@ -164,8 +175,7 @@ func (r *Request) Wait(ctx context.Context) (Result, error) {
 	if p := r.served(); p != nil && p.writable() { // for others, perhaps the next that is waited for
 		e.leftAlone()
 	}
-	e.mu.Unlock()
-	return r.got, r.err
+	return nil
 }
 
 // polled reports whether the lanes are to be polled for r. mu is held.
@@ -244,6 +254,9 @@ func (e *Engine) attendAll() {
 func (r *Request) abandon(err error) {
 	e := r.e
 	switch {
+	case r.task != nil:
+		r.giveUp = err
+		r.task(err)
 	case r.state == moving && r.send:
 		r.giveUp = err
 		if r.peer != e.cfg.Rank && !r.lent {
@@ -268,11 +281,15 @@ func (r *Request) abandon(err error) {
 // completes as if it had never been made, which Result.Cancelled says, or as if
 // it had not been cancelled.
 func (r *Request) Cancel() {
+	r.e.mu.Lock()
+	defer r.e.mu.Unlock()
+	r.cancel()
+}
+
+func (r *Request) cancel() {
 	e := r.e
-	e.mu.Lock()
-	defer e.mu.Unlock()
 	switch {
-	case r.state == complete:
+	case r.state == complete, r.task != nil:
 	case !r.send:
 		if r.state == waiting && e.contextOf(r.ctxID).table.Withdraw(&r.post) {
 			r.got.Cancelled = true
@@ -289,54 +306,130 @@ func (r *Request) Cancel() {
 }
 
 // WaitAny returns when one of the requests, of one engine, is complete or Held, and which;
-// or the error of ctx, which gives none of them up.
-func WaitAny(ctx context.Context, rs []*Request) (int, error) {
+// or the error of ctx, which gives none of them up. Where first is not negative, the link of that
+// request's peer is read by the caller, and those of the others are seen to when they were
+// left alone for a tick.
+func WaitAny(ctx context.Context, rs []*Request, first int) (int, error) {
 	e := rs[0].e
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	var any chan struct{}
-	for {
-		for i, r := range rs {
-			if r.state == complete || r.held() != nil {
-				return i, nil
-			}
-		}
-		if ctx.Err() != nil {
-			return 0, context.Cause(ctx)
-		}
-		if any == nil {
-			any = make(chan struct{}, 1)
-			for _, r := range rs {
-				r.watchers = append(r.watchers, any)
-			}
-			defer func() {
-				for _, r := range rs {
-					r.watchers = slices.DeleteFunc(r.watchers, func(c chan struct{}) bool { return c == any })
-				}
-			}()
-		}
-		e.attendAll()
-		if len(e.lanes.peers) > 0 {
-			e.poll(ctx, anyOf{rs, any})
-			continue
-		}
-		e.mu.Unlock()
-		select {
-		case <-any:
-		case <-ctx.Done():
-		}
-		e.mu.Lock()
-	}
+	w := e.spareAny()
+	w.rs = append(w.rs, rs...)
+	return w.wait(ctx, first, false)
 }
 
 // anyOf is several requests of which one is wanted.
 type anyOf struct {
 	rs  []*Request
-	any chan struct{}
+	any chan struct{} // made when somebody sleeps; told when one of them is complete
 }
 
-func (w anyOf) here() bool {
+// spareAny returns one without requests that nobody uses; wait gives it back. mu is held.
+func (e *Engine) spareAny() *anyOf {
+	w := e.any
+	if w == nil {
+		return &anyOf{}
+	}
+	e.any = nil
+	w.rs = w.rs[:0]
+	return w
+}
+
+// wait waits for one of them; counted says that they have it among their users. mu is
+// held, and given up meanwhile.
+func (w *anyOf) wait(ctx context.Context, first int, counted bool) (int, error) {
+	e := w.rs[0].e
+	defer w.forget(counted)
+	for {
+		if i := slices.IndexFunc(w.rs, (*Request).here); i >= 0 {
+			return i, nil
+		}
+		if ctx.Err() != nil {
+			return 0, context.Cause(ctx)
+		}
+		if first < 0 {
+			e.attendAll()
+		} else {
+			e.leftAlone()
+			if p := w.rs[first].served(); p != nil && !p.near.open {
+				w.lookAfter(ctx, p)
+				continue
+			}
+		}
+		if len(e.lanes.peers) > 0 {
+			e.poll(ctx, w)
+			continue
+		}
+		w.sleep(ctx, nil)
+	}
+}
+
+// lookAfter reads a peer's link until one of the requests is complete, or something else
+// is to be done; or sleeps if somebody else reads it, who then leaves it. mu is held, and given up
+// meanwhile.
+func (w *anyOf) lookAfter(ctx context.Context, p *peer) {
+	if !p.readable() {
+		p.waiters++
+		w.sleep(ctx, p.turn)
+		p.waiters--
+		return
+	}
+	p.reading = true
+	p.turns++
+	p.readCtx.watch(p.e, ctx, p.interruptRead)
+	for _, r := range w.rs { // whichever is complete interrupts
+		r.reader = p
+	}
+	for !w.here() && p.failed == nil && !p.near.open && ctx.Err() == nil {
+		p.step(false)
+	}
+	for _, r := range w.rs {
+		r.reader = nil
+	}
+	p.release(false)
+}
+
+// sleep waits until one of the requests may be complete, or it is the caller's turn. mu is
+// held, and given up meanwhile.
+func (w *anyOf) sleep(ctx context.Context, turn <-chan struct{}) {
+	e, signal := w.rs[0].e, w.signal()
+	e.mu.Unlock()
+	select {
+	case <-signal:
+	case <-turn:
+	case <-ctx.Done():
+	}
+	e.mu.Lock()
+}
+
+// forget leaves the requests to themselves. mu is held.
+func (w *anyOf) forget(counted bool) {
+	e := w.rs[0].e
+	if counted {
+		for _, r := range w.rs {
+			r.users--
+		}
+	}
+	if w.any != nil {
+		for _, r := range w.rs {
+			r.watchers = slices.DeleteFunc(r.watchers, func(c chan struct{}) bool { return c == w.any })
+		}
+		w.any = nil
+	}
+	clear(w.rs)
+	e.any = w
+}
+
+func (w *anyOf) here() bool {
 	return slices.ContainsFunc(w.rs, (*Request).here)
 }
 
-func (w anyOf) signal() <-chan struct{} { return w.any }
+func (w *anyOf) signal() <-chan struct{} {
+	if w.any == nil {
+		w.any = make(chan struct{}, 1)
+		for _, r := range w.rs {
+			r.watchers = append(r.watchers, w.any)
+		}
+	}
+	return w.any
+}

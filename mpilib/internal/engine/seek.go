@@ -6,7 +6,7 @@ import (
 	"github.com/isthmus-grid/isthmus/mpilib/internal/match"
 )
 
-// seekAfter is how long a receive, or who probes, waits without a link to whom it
+// seekAfter is how long a receive, who probes, or the owner waits without a link to whom it
 // waits for before one is made. Most links are made by who sends first.
 const seekAfter = 500 * time.Millisecond
 
@@ -34,10 +34,16 @@ func (e *Engine) seek(g Group, source int, probe bool) {
 	if probe && len(e.sought) < maxSought {
 		e.sought = append(e.sought, sought{g, source})
 	}
-	if !e.seeking {
-		e.seeking = true
-		e.work.Go(e.seeker)
+	e.seekSoon()
+}
+
+// seekSoon has seekNow called. mu is held.
+func (e *Engine) seekSoon() {
+	if e.seeking || e.ctx.Err() != nil || e.cfg.Connect == nil {
+		return
 	}
+	e.seeking = true
+	e.work.Go(e.seeker)
 }
 
 // seeker makes links as long as somebody waits without one.
@@ -63,17 +69,21 @@ func (e *Engine) seeker() {
 // seekNow starts to make the links that are missing, and reports whether there
 // were any. mu is held.
 func (e *Engine) seekNow() (missing bool) {
-	want := func(g Group, source int) {
+	wanted := func(is func(*peer) bool) {
 		for _, p := range e.peers {
 			if p == nil || p.link != nil || p.failed != nil || p.gone {
 				continue
 			}
-			if p.rank == source || source == AnySource && g.Member(p.rank) {
+			if is(p) {
 				missing = true
 				p.wantLink()
 			}
 		}
 	}
+	want := func(g Group, source int) {
+		wanted(func(p *peer) bool { return p.rank == source || source == AnySource && g.Member(p.rank) })
+	}
+	wanted(func(p *peer) bool { return p.expected })
 	for _, c := range e.contexts {
 		c.table.Posted(func(m *match.Receive[*Request]) bool {
 			want(m.Owner.group, m.Owner.peer)

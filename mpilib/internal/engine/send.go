@@ -34,6 +34,11 @@ const (
 func (e *Engine) Isend(r *Request, g Group, ctxID uint32, dst, tag int, b []byte, mode Mode, hold bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	e.isend(r, g, ctxID, dst, tag, b, mode, hold)
+}
+
+// isend is Isend with mu held, which may be given up.
+func (e *Engine) isend(r *Request, g Group, ctxID uint32, dst, tag int, b []byte, mode Mode, hold bool) {
 	r.begin(e, g, ctxID, dst, tag, b)
 	r.send, r.mode = true, mode
 	r.got = Result{Source: e.cfg.Rank, Tag: tag, Bytes: uint64(len(b))}
@@ -55,6 +60,37 @@ func (e *Engine) Isend(r *Request, g Group, ctxID uint32, dst, tag int, b []byte
 		return
 	}
 	e.peers[dst].send(r, hold)
+}
+
+// sendNow sends a message that needs no Request, because it is copied at once, or
+// reports that it is not such a one: see announce. hold is as for Isend. mu is held, and
+// may be given up after that.
+func (e *Engine) sendNow(g Group, ctxID uint32, dst, tag int, b []byte, mode Mode, hold bool) bool {
+	if mode == Synchronous || dst == e.cfg.Rank || e.closed != nil || e.refused(g, ctxID) != nil {
+		return false
+	}
+	p, cost := e.peers[dst], len(b)+messageCost
+	if p.link == nil || p.failed != nil || p.gone || len(p.backlog) > 0 || cost > p.credit {
+		return false
+	}
+	env := wire.Envelope{Kind: wire.EnvelopeEager, Context: ctxID, Tag: uint32(tag), Length: uint64(len(b))}
+	switch {
+	case p.out.near:
+		if len(b) > eagerShared || len(p.out.queue) > 0 || !p.through(env, b) {
+			return false
+		}
+	case len(b) >= gatherBelow || len(b) > p.unasked():
+		return false
+	default:
+		p.out.add(env, b)
+	}
+	p.credit -= cost
+	p.stats.MessagesSent++
+	p.stats.BytesSent += uint64(len(b))
+	if !p.out.near || p.near.bell {
+		p.dispatch(hold && mode == Standard)
+	}
+	return true
 }
 
 // send sends r or has it wait. mu is held.

@@ -37,6 +37,7 @@ func (c bareConn) Lend(bufs [][]byte) (int64, uint64, error) {
 }
 func (c bareConn) Await(uint64) error          { return nil }
 func (c bareConn) Reclaim()                    {}
+func (c bareConn) Calm()                       {}
 func (c bareConn) Post(p []byte) (bool, error) { _, err := c.Write(p); return true, err }
 
 // sockets returns two that are connected.

@@ -31,8 +31,10 @@ type outgoing struct {
 }
 
 // segment is a piece of the outgoing stream: copied bytes, then perhaps n
-// bytes of the buffer of a send, from at on.
+// bytes of the buffer of a send, from at on. One that goes through shared memory has its
+// envelope apart.
 type segment struct {
+	head   [wire.EnvelopeLen]byte // where near
 	copied []byte
 	r      *Request
 	at, n  int
@@ -54,7 +56,9 @@ func (o *outgoing) forLink() bool {
 func (o *outgoing) add(env wire.Envelope, b []byte) {
 	n := len(o.queue)
 	if o.near {
-		o.queue = append(o.queue, segment{near: true, copied: append(env.Append(make([]byte, 0, wire.EnvelopeLen+len(b))), b...)})
+		s := segment{near: true, copied: slices.Clone(b)}
+		env.Append(s.head[:0])
+		o.queue = append(o.queue, s)
 		return
 	}
 	if n == 0 || o.queue[n-1].r != nil || len(o.queue[n-1].copied)+wire.EnvelopeLen+len(b) > batchSize {
@@ -74,15 +78,17 @@ func (o *outgoing) lend(env wire.Envelope, r *Request, at, n int, last bool) {
 }
 
 // remove takes what is to be written of r's buffer out of the queue, with its
-// envelope, the last bytes of the segment's copied ones.
+// envelope: the last bytes of the segment's copied ones, if it is not near.
 func (o *outgoing) remove(r *Request) {
 	for i := range o.queue {
-		if s := &o.queue[i]; s.r == r {
+		if s := &o.queue[i]; s.r == r && !s.near {
 			s.copied = s.copied[:len(s.copied)-wire.EnvelopeLen]
 			s.r, s.n = nil, 0
 		}
 	}
-	o.queue = slices.DeleteFunc(o.queue, func(s segment) bool { return s.r == nil && len(s.copied) == 0 })
+	o.queue = slices.DeleteFunc(o.queue, func(s segment) bool {
+		return s.r == r || !s.near && s.r == nil && len(s.copied) == 0
+	})
 	o.bulk = slices.DeleteFunc(o.bulk, func(b *Request) bool { return b == r })
 }
 

@@ -44,7 +44,7 @@ type hook[O any] struct {
 
 // An index is a hash table of such lists.
 type index[O any] struct {
-	used  bool // of those that are set up when first searched
+	used  bool // it is kept up to date
 	keys  int  // how many lists there are
 	slots []*entry[O]
 }

@@ -73,6 +73,19 @@ func (t *Table[R, M]) Post(r *Receive[R]) {
 // Arrive takes out the receive that a message from source with tag belongs to,
 // the first posted of those it satisfies, or returns nil.
 func (t *Table[R, M]) Arrive(source, tag int32) *Receive[R] {
+	first := t.awaits(source, tag)
+	if first == nil {
+		return nil
+	}
+	t.withdraw(first)
+	return (*Receive[R])(first)
+}
+
+// Awaited says whether Arrive would find a receive.
+func (t *Table[R, M]) Awaited(source, tag int32) bool { return t.awaits(source, tag) != nil }
+
+// awaits returns the receive that Arrive takes out.
+func (t *Table[R, M]) awaits(source, tag int32) *entry[R] {
 	// All receives that can be meant are in four lists, each in order, so that
 	// the answer is the oldest of four heads.
 	var first *entry[R]
@@ -91,11 +104,7 @@ func (t *Table[R, M]) Arrive(source, tag int32) *Receive[R] {
 			first = e
 		}
 	}
-	if first == nil {
-		return nil
-	}
-	t.withdraw(first)
-	return (*Receive[R])(first)
+	return first
 }
 
 // Keep keeps m, which found no receive, behind all kept before it. It panics if

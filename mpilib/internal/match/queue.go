@@ -12,10 +12,14 @@ type entry[O any] struct {
 }
 
 // A queue is a list of entries in the order of their coming, with up to three
-// indexes to find the first entry of a key.
+// indexes to find the first entry of a key. An index is set up when a search needs
+// it: many programs never ask for one or the other, and messages that come in the order
+// in which they are waited for are found at the front of the list. It is given up when
+// the queue is empty, so that each entry is put into it once at most.
 type queue[O any] struct {
 	first, last *entry[O]
 	seq         uint64 // of the last that came
+	indexed     bool   // some index is used
 	index       [indexes]index[O]
 }
 
@@ -32,20 +36,22 @@ func (q *queue[O]) add(e *entry[O]) {
 		q.last.after = e
 	}
 	q.last = e
-	q.index[byBoth].add(byBoth, e)
-	for i := byBoth + 1; i < indexes; i++ {
-		if q.index[i].used {
-			q.index[i].add(i, e)
+	if q.indexed {
+		for i := range indexes {
+			if q.index[i].used {
+				q.index[i].add(i, e)
+			}
 		}
 	}
 }
 
 // remove takes e out, which is in q.
 func (q *queue[O]) remove(e *entry[O]) {
-	q.index[byBoth].remove(byBoth, e)
-	for i := byBoth + 1; i < indexes; i++ {
-		if q.index[i].used {
-			q.index[i].remove(i, e)
+	if q.indexed {
+		for i := range indexes {
+			if q.index[i].used {
+				q.index[i].remove(i, e)
+			}
 		}
 	}
 	if e.before == nil {
@@ -59,18 +65,42 @@ func (q *queue[O]) remove(e *entry[O]) {
 		e.after.before = e.before
 	}
 	e.in, e.before, e.after = nil, nil, nil
-}
-
-// find returns the first entry with k, or nil. The first search in an index
-// other than byBoth sets it up: most programs never ask for the one or the
-// other, and do not pay for keeping it.
-func (q *queue[O]) find(i indexName, k key) *entry[O] {
-	x := &q.index[i]
-	if i != byBoth && !x.used {
-		x.used = true
-		for e := q.first; e != nil; e = e.after {
-			x.add(i, e)
+	if q.first == nil && q.indexed {
+		q.indexed = false
+		for i := range indexes {
+			q.index[i].used = false
 		}
 	}
+}
+
+// few is how many entries a search looks at before it sets up an index.
+const few = 8
+
+// find returns the first entry with k, or nil.
+func (q *queue[O]) find(i indexName, k key) *entry[O] {
+	x := &q.index[i]
+	if x.used {
+		return x.find(i, k)
+	}
+	e := q.first
+	for range few {
+		if e == nil || e.key(i) == k {
+			return e
+		}
+		e = e.after
+	}
+	if e == nil {
+		return nil
+	}
+	q.setUp(i)
 	return x.find(i, k)
+}
+
+// setUp sets up an index that is not used.
+func (q *queue[O]) setUp(i indexName) {
+	x := &q.index[i]
+	x.used, q.indexed = true, true
+	for e := q.first; e != nil; e = e.after {
+		x.add(i, e)
+	}
 }

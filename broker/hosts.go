@@ -1,0 +1,164 @@
+package broker
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/launch/offer"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// hostsKept is how long the hosts of a site whose frontal is away are listed.
+const hostsKept = time.Hour
+
+// hosts is the grid's list of hosts: for each site what its frontal told last.
+// When the frontal goes away, they stay as they were for the lease, are
+// unknown after it, and forgotten after an hour. It has no clock and calls
+// nobody. Safe for concurrent use.
+type hosts struct {
+	lease, kept time.Duration
+	max         int // of all sites together
+
+	mu    sync.Mutex // guards the fields below
+	sites map[overlay.SiteID]*siteHosts
+	count int
+}
+
+type siteHosts struct {
+	list   []offer.Host // in order; as it was at heard
+	holder Holder       // the session that told it; 0 while the frontal is away
+	heard  time.Time
+	left   time.Time // when that session ended; zero before
+}
+
+func newHosts(lease time.Duration, max int) *hosts {
+	return &hosts{lease: lease, kept: hostsKept, max: max, sites: make(map[overlay.SiteID]*siteHosts)}
+}
+
+// tell puts a site's list, which belongs to hosts from then on, in the place of
+// the one before.
+func (h *hosts) tell(site overlay.SiteID, holder Holder, list []offer.Host, now time.Time) error {
+	for _, one := range list {
+		if one.Node.Site != site {
+			return fmt.Errorf("%w: %v is not of site %s", overlay.ErrForbidden, one.Node, site)
+		}
+		if one.State == offer.Unknown {
+			return malformed(fmt.Errorf("%v is %v to its own site", one.Node, one.State))
+		}
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	before := 0
+	if s := h.sites[site]; s != nil {
+		before = len(s.list)
+	}
+	if n := h.count - before + len(list); n > h.max {
+		return fmt.Errorf("%w: with the %d hosts of %s there would be %d in the list, more than its limit of %d (limits.hosts)",
+			overlay.ErrOverloaded, len(list), site, n, h.max)
+	}
+	h.count += len(list) - before
+	h.sites[site] = &siteHosts{list: list, holder: holder, heard: now}
+	return nil
+}
+
+// leave says that a session ended.
+func (h *hosts) leave(holder Holder, now time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, s := range h.sites {
+		if s.holder == holder {
+			s.holder, s.left = 0, now
+		}
+	}
+}
+
+// all returns the list as it is now, in order.
+func (h *hosts) all(now time.Time) []offer.Host {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	all := make([]offer.Host, 0, h.count)
+	for _, s := range h.sites {
+		all = append(all, s.at(now, h.lease)...)
+	}
+	slices.SortFunc(all, offer.Compare)
+	return all
+}
+
+// of is all for one site.
+func (h *hosts) of(site overlay.SiteID, now time.Time) []offer.Host {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s := h.sites[site]
+	if s == nil {
+		return nil
+	}
+	return s.at(now, h.lease)
+}
+
+// at is the site's list at a time.
+func (s *siteHosts) at(now time.Time, lease time.Duration) []offer.Host {
+	list := slices.Clone(s.list)
+	unknown := s.holder == 0 && now.Sub(s.left) >= lease
+	for i := range list {
+		one := &list[i]
+		if one.State == offer.Away {
+			one.Silent += now.Sub(s.heard)
+		} else if unknown {
+			one.Silent = now.Sub(s.left)
+		}
+		if unknown {
+			one.State = offer.Unknown
+		}
+		one.Silent = max(one.Silent, 0).Truncate(time.Second)
+	}
+	return list
+}
+
+// expire forgets the hosts of sites whose frontal has been away for too long.
+func (h *hosts) expire(now time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for site, s := range h.sites {
+		if s.holder == 0 && now.Sub(s.left) >= h.kept {
+			h.count -= len(s.list)
+			delete(h.sites, site)
+		}
+	}
+}
+
+// Hosts implements controlpb.SitesServer.
+func (s sites) Hosts(ctx context.Context, req *controlpb.HostList) (*controlpb.HostsTaken, error) {
+	session, holder, err := s.b.caller(ctx, control.RoleFrontal)
+	if err != nil {
+		return nil, s.b.fail(err)
+	}
+	site := session.Peer().Site
+	if known, err := s.b.registry.Site(site); err != nil || known.Holder != holder {
+		return nil, s.b.fail(fmt.Errorf("%w: %s has not joined on this session, or joined again on another", overlay.ErrUnknownSite, site))
+	}
+	list, err := offer.ListFromPB(req)
+	if err != nil {
+		return nil, s.b.fail(malformed(err))
+	}
+	if err := s.b.hosts.tell(site, holder, list, time.Now()); err != nil {
+		return nil, s.b.fail(err)
+	}
+	if s.b.sessions.of(holder) == nil {
+		s.b.hosts.leave(holder, time.Now()) // joined may have done so before there was anything to leave
+	}
+	s.b.log.Debug("hosts told", "site", site, "hosts", len(list))
+	return &controlpb.HostsTaken{}, nil
+}
+
+// Hosts implements controlpb.DirectoryServer.
+func (d directory) Hosts(ctx context.Context, _ *controlpb.HostsRequest) (*controlpb.HostList, error) {
+	if _, err := d.asker(ctx); err != nil {
+		return nil, d.b.fail(err)
+	}
+	return offer.ListToPB(d.b.hosts.all(time.Now())), nil
+}

@@ -1,0 +1,163 @@
+package broker
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/launch/offer"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+func hostOf(site overlay.SiteID, name string, state offer.State, silent time.Duration) offer.Host {
+	return offer.Host{Node: overlay.NodeID{Site: site, Name: name}, State: state, Silent: silent, Offer: offer.Offer{Jobs: 1, Processes: 2}}
+}
+
+func tell(t *testing.T, h *hosts, holder Holder, now time.Time, list ...offer.Host) {
+	t.Helper()
+	if err := h.tell(list[0].Node.Site, holder, list, now); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestHostsLives(t *testing.T) {
+	h := newHosts(testLease, 100)
+	up, away := hostOf("sitea", "n1", offer.Up, 0), hostOf("sitea", "n2", offer.Away, 5*time.Second)
+	tell(t, h, 1, zero, up, away)
+	tell(t, h, 2, zero, hostOf("siteb", "n1", offer.Up, 0))
+	want := func(when time.Duration, sitea ...offer.Host) {
+		t.Helper()
+		want := append(sitea, hostOf("siteb", "n1", offer.Up, 0))
+		if got := h.all(at(when)); !reflect.DeepEqual(got, want) {
+			t.Errorf("after %v\n got %v\nwant %v", when, got, want)
+		}
+	}
+	want(0, up, away)
+	want(time.Minute, up, hostOf("sitea", "n2", offer.Away, 65*time.Second))
+	h.leave(1, at(time.Minute))
+	want(2*time.Minute-1, up, hostOf("sitea", "n2", offer.Away, 124*time.Second)) // the lease goes on
+	want(2*time.Minute, hostOf("sitea", "n1", offer.Unknown, time.Minute), hostOf("sitea", "n2", offer.Unknown, 125*time.Second))
+	h.expire(at(61*time.Minute - 1))
+	want(61*time.Minute-1, hostOf("sitea", "n1", offer.Unknown, time.Hour-time.Second), hostOf("sitea", "n2", offer.Unknown, time.Hour+64*time.Second))
+	h.expire(at(61 * time.Minute))
+	want(61 * time.Minute)
+	if h.count != 1 {
+		t.Errorf("%d hosts are counted, 1 is there", h.count)
+	}
+}
+
+func TestHostsRefusals(t *testing.T) {
+	h := newHosts(testLease, 3)
+	tell(t, h, 1, zero, hostOf("sitea", "n1", offer.Up, 0), hostOf("sitea", "n2", offer.Up, 0))
+	wantErr(t, "another site's", h.tell("siteb", 2, []offer.Host{hostOf("sitea", "n1", offer.Up, 0)}, zero),
+		overlay.ErrForbidden, "not permitted: sitea/n1 is not of site siteb")
+	if err := h.tell("siteb", 2, []offer.Host{hostOf("siteb", "n1", offer.Unknown, 0)}, zero); err == nil {
+		t.Error("a site's own host may not be unknown to it")
+	}
+	wantErr(t, "too many", h.tell("siteb", 2, []offer.Host{hostOf("siteb", "n1", offer.Up, 0), hostOf("siteb", "n2", offer.Up, 0)}, zero),
+		overlay.ErrOverloaded, "overloaded: with the 2 hosts of siteb there would be 4 in the list, more than its limit of 3 (limits.hosts)")
+	tell(t, h, 1, zero, hostOf("sitea", "n1", offer.Up, 0)) // makes room
+	tell(t, h, 2, zero, hostOf("siteb", "n1", offer.Up, 0), hostOf("siteb", "n2", offer.Up, 0))
+}
+
+// told is one thing that happened, for the model: everything that ever happened,
+// read from the beginning for each answer.
+type told struct {
+	when   time.Time
+	site   overlay.SiteID
+	holder Holder
+	list   []offer.Host // nil: the session ended
+}
+
+func modelHosts(events []told, now time.Time) (all []offer.Host) {
+	for _, site := range []overlay.SiteID{"s0", "s1", "s2"} {
+		var last, left *told
+		for i, e := range events {
+			switch {
+			case e.list != nil && e.site == site:
+				last, left = &events[i], nil
+			case e.list == nil && last != nil && left == nil && e.holder == last.holder:
+				left = &events[i]
+			}
+		}
+		if last == nil || left != nil && now.Sub(left.when) >= hostsKept {
+			continue
+		}
+		for _, one := range last.list {
+			if one.State == offer.Away {
+				one.Silent += now.Sub(last.when)
+			}
+			if left != nil && now.Sub(left.when) >= testLease {
+				if one.State == offer.Up {
+					one.Silent = now.Sub(left.when)
+				}
+				one.State = offer.Unknown
+			}
+			all = append(all, one)
+		}
+	}
+	return all
+}
+
+func TestHostsAsAModelHasThem(t *testing.T) {
+	for seed := range uint64(50) {
+		r := rand.New(rand.NewPCG(seed, 7))
+		h, now := newHosts(testLease, 1000), zero
+		var events []told
+		for step := range 200 {
+			now = now.Add(time.Duration(r.IntN(1500)) * time.Second / time.Duration(1+r.IntN(60))).Truncate(time.Second)
+			e := told{when: now, site: overlay.SiteID(fmt.Sprintf("s%d", r.IntN(3))), holder: Holder(1 + r.IntN(8))}
+			if r.IntN(3) > 0 {
+				e.list = []offer.Host{}
+				for n := range r.IntN(4) {
+					e.list = append(e.list, hostOf(e.site, fmt.Sprintf("n%d", n), offer.State(1+r.IntN(2)), 0))
+				}
+				if err := h.tell(e.site, e.holder, slices.Clone(e.list), now); err != nil {
+					t.Fatal(err)
+				}
+			} else {
+				h.leave(e.holder, now)
+			}
+			events = append(events, e)
+			h.expire(now)
+			got, want := h.all(now), modelHosts(events, now)
+			if len(got)+len(want) > 0 && !reflect.DeepEqual(got, want) || h.count != len(want) {
+				t.Fatalf("seed %d, step %d: %d counted\n got %v\nwant %v", seed, step, h.count, got, want)
+			}
+		}
+	}
+}
+
+func TestHostsCalls(t *testing.T) {
+	g := newGrid(t)
+	g.start()
+	stranger := g.peer(frontalA, nil)
+	_, err := stranger.sites.Hosts(g.ctx(), &controlpb.HostList{})
+	wantStatus(t, "before joining", err, overlay.ErrUnknownSite, "site is not connected: sitea has not joined on this session, or joined again on another")
+	stranger.close()
+
+	a, b := g.frontal(openA, nil), g.frontal(closedB, nil)
+	mine := offer.ListToPB([]offer.Host{hostOf("sitea", "n1", offer.Up, 0), hostOf("sitea", "n2", offer.Away, time.Second)})
+	if _, err := a.sites.Hosts(g.ctx(), mine); err != nil {
+		t.Fatal(err)
+	}
+	list, err := b.directory.Hosts(g.ctx(), &controlpb.HostsRequest{})
+	got, parseErr := offer.ListFromPB(list)
+	if err = errors.Join(err, parseErr); err != nil || len(got) != 2 || got[0].State != offer.Up || got[1].State != offer.Away {
+		t.Errorf("%v, %v", got, err)
+	}
+	if s := g.b.Status().Sites; len(s) != 2 || s[0].Hosts != (offer.Counts{Up: 1, Away: 1}) {
+		t.Errorf("status: %+v", s)
+	}
+	mine.Hosts[0].Site = "siteb"
+	if _, err := a.sites.Hosts(g.ctx(), mine); err == nil {
+		t.Error("a list in disorder was taken")
+	}
+	_, err = g.adminPeer().directory.Hosts(g.ctx(), &controlpb.HostsRequest{})
+	wantStatus(t, "an admin", err, overlay.ErrForbidden, "not permitted: this call is for a frontal, and this session is that of admin root")
+}

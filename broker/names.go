@@ -1,0 +1,230 @@
+package broker
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// Bounds of published names besides those of package overlay.
+const (
+	maxNames    = 100_000 // published at once, of all jobs
+	maxObituary = 1024    // names of which it is still known that their publisher died
+)
+
+// names are what processes have published for those of other jobs, and who
+// waits for a name. Memory's lock guards them, and calls whatever changes them
+// when a process goes. Nothing here waits.
+//
+//	           publish                    unpublish, or its process leaves
+//	(unknown) ---------> published by p ----------------------------------> (unknown)
+//	                      ^    |                                              ^
+//	                      +----+ publish by p          its process dies: an obituary,
+//	                                                   until published or forgotten
+type names struct {
+	published map[string]*publication
+	perJob    map[overlay.JobID]int
+	perOwner  map[overlay.ProcessName]map[string]*publication
+	waiters   map[string]*waiters
+
+	obituaries map[string]overlay.ProcessName
+	oldest     []string // keys of obituaries, the oldest first; some may be gone from there
+}
+
+// publication is a published name.
+type publication struct {
+	overlay.Publication
+	holder Holder // the session that published it last
+}
+
+func newNames() names {
+	return names{
+		published:  make(map[string]*publication),
+		perJob:     make(map[overlay.JobID]int),
+		perOwner:   make(map[overlay.ProcessName]map[string]*publication),
+		waiters:    make(map[string]*waiters),
+		obituaries: make(map[string]overlay.ProcessName),
+	}
+}
+
+// publish enters p, or gives the process's own name its new text. Whoever waits
+// for the name is woken.
+func (n *names) publish(p overlay.Publication, holder Holder) error {
+	old := n.published[p.Name]
+	switch {
+	case old != nil && old.Process != p.Process:
+		return fmt.Errorf("%w: %q belongs to %v until that unpublishes it or ends; choose another name", overlay.ErrNameTaken, p.Name, old.Process)
+	case old != nil:
+		old.Port, old.Generation, old.holder = strings.Clone(p.Port), p.Generation, holder
+		return nil
+	case n.perJob[p.Process.Job] >= overlay.MaxNamesPerJob:
+		return fmt.Errorf("%w: job %s has published %d names, the limit for a job", overlay.ErrOverloaded, p.Process.Job, overlay.MaxNamesPerJob)
+	case len(n.published) >= maxNames:
+		return fmt.Errorf("%w: %d names are published, the broker's limit", overlay.ErrOverloaded, maxNames)
+	}
+	p.Name, p.Port = strings.Clone(p.Name), strings.Clone(p.Port)
+	entry := &publication{p, holder}
+	n.published[p.Name] = entry
+	n.perJob[p.Process.Job]++
+	if n.perOwner[p.Process] == nil {
+		n.perOwner[p.Process] = make(map[string]*publication)
+	}
+	n.perOwner[p.Process][p.Name] = entry
+	delete(n.obituaries, p.Name)
+	if w := n.waiters[p.Name]; w != nil {
+		close(w.done)
+		delete(n.waiters, p.Name)
+	}
+	return nil
+}
+
+// unpublish takes a process's name back.
+func (n *names) unpublish(process overlay.ProcessName, name string) error {
+	p := n.published[name]
+	switch {
+	case p == nil:
+		return n.unknown(name)
+	case p.Process != process:
+		return fmt.Errorf("%w: %q belongs to %v", overlay.ErrUnknownName, name, p.Process)
+	}
+	n.remove(p)
+	return nil
+}
+
+func (n *names) remove(p *publication) {
+	delete(n.published, p.Name)
+	if n.perJob[p.Process.Job]--; n.perJob[p.Process.Job] == 0 {
+		delete(n.perJob, p.Process.Job)
+	}
+	if delete(n.perOwner[p.Process], p.Name); len(n.perOwner[p.Process]) == 0 {
+		delete(n.perOwner, p.Process)
+	}
+}
+
+// ended removes all names of a process that is not registered any more.
+func (n *names) ended(process overlay.ProcessName, died bool) {
+	for name, p := range n.perOwner[process] {
+		n.remove(p)
+		if !died {
+			continue
+		}
+		if _, known := n.obituaries[name]; !known {
+			n.oldest = append(n.oldest, name)
+		}
+		n.obituaries[name] = process
+	}
+	for len(n.oldest) > maxObituary {
+		delete(n.obituaries, n.oldest[0])
+		n.oldest = n.oldest[1:]
+	}
+}
+
+// notRenewed removes those names of a process that only an earlier session than
+// holder has published.
+func (n *names) notRenewed(process overlay.ProcessName, holder Holder) {
+	for _, p := range n.perOwner[process] {
+		if p.holder != holder {
+			n.remove(p)
+		}
+	}
+}
+
+// unknown is the error of who asks for a name that is not published.
+func (n *names) unknown(name string) error {
+	if who, died := n.obituaries[name]; died {
+		return fmt.Errorf("%w: %q; %v, which had published it, has died", overlay.ErrUnknownName, name, who)
+	}
+	return fmt.Errorf("%w: %q", overlay.ErrUnknownName, name)
+}
+
+// Publish implements Registry.
+func (m *Memory) Publish(holder Holder, list []overlay.Publication) []error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	errs := make([]error, len(list))
+	for i, p := range list {
+		if errs[i] = m.speaksFor(holder, p); errs[i] == nil {
+			errs[i] = m.names.publish(p, holder)
+		}
+	}
+	return errs
+}
+
+// Unpublish implements Registry.
+func (m *Memory) Unpublish(holder Holder, p overlay.Publication) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := m.speaksFor(holder, p); err != nil {
+		return err
+	}
+	return m.names.unpublish(p.Process, p.Name)
+}
+
+// speaksFor says why holder may not publish for a process, or returns nil.
+func (m *Memory) speaksFor(holder Holder, p overlay.Publication) error {
+	site, job := m.holders[holder], m.jobs[p.Process.Job]
+	var owner *process
+	if job != nil {
+		owner = job.ranks[p.Process.Rank]
+	}
+	switch {
+	case site == nil:
+		return fmt.Errorf("%w: the site has not joined on this session, or joined again on another", overlay.ErrUnknownSite)
+	case owner == nil || owner.site != site:
+		return fmt.Errorf("%w: %v, which publishes %q, is not registered at %s", overlay.ErrUnknownProcess, p.Process, p.Name, site.now.Profile.Site)
+	case owner.generation != p.Generation:
+		return fmt.Errorf("%w: %v is in generation %d; generation %d publishes %q", overlay.ErrStale, p.Process, owner.generation, p.Generation, p.Name)
+	}
+	return nil
+}
+
+// LookupName implements Registry.
+func (m *Memory) LookupName(ctx context.Context, name string, wait bool) (overlay.Publication, error) {
+	for {
+		p, w, err := m.awaitName(name, wait)
+		if w == nil {
+			return p, err
+		}
+		select {
+		case <-w.done:
+			m.leaveNameQueue(name, w)
+		case <-ctx.Done():
+			return overlay.Publication{}, m.leaveNameQueue(name, w)
+		}
+	}
+}
+
+// awaitName returns the publication, or joins those who wait for it.
+func (m *Memory) awaitName(name string, wait bool) (overlay.Publication, *waiters, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch p := m.names.published[name]; {
+	case p != nil:
+		return p.Publication, nil, nil
+	case !wait:
+		return overlay.Publication{}, nil, m.names.unknown(name)
+	case m.waiting >= m.limits.Waiting:
+		return overlay.Publication{}, nil, fmt.Errorf("%w: %d callers wait for processes and names, the broker's limit", overlay.ErrOverloaded, m.waiting)
+	}
+	w := m.names.waiters[name]
+	if w == nil {
+		w = &waiters{done: make(chan struct{})}
+		m.names.waiters[name] = w
+	}
+	w.count++
+	m.waiting++
+	return overlay.Publication{}, w, nil
+}
+
+// leaveNameQueue ends a wait, and returns the error of one that was in vain.
+func (m *Memory) leaveNameQueue(name string, w *waiters) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.waiting--
+	if w.count--; w.count == 0 && m.names.waiters[name] == w {
+		delete(m.names.waiters, name)
+	}
+	return m.names.unknown(name)
+}

@@ -1,0 +1,97 @@
+package broker
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// Publish implements controlpb.DirectoryServer.
+func (d directory) Publish(ctx context.Context, req *controlpb.PublishRequest) (*controlpb.PublishResponse, error) {
+	list, bad, holder, err := d.publications(ctx, req.GetNames())
+	if err != nil {
+		return nil, d.b.fail(err)
+	}
+	for i := range list {
+		if bad[i] == nil && list[i].Port == "" {
+			bad[i] = malformed(fmt.Errorf("%q is published with no text", list[i].Name))
+		}
+	}
+	good := make([]overlay.Publication, 0, len(list))
+	var index []int // of good in list
+	for i, p := range list {
+		if bad[i] == nil {
+			good, index = append(good, p), append(index, i)
+		}
+	}
+	for i, err := range d.b.registry.Publish(holder, good) {
+		bad[index[i]] = err
+	}
+	for i, p := range list {
+		if bad[i] != nil {
+			d.b.counters.fault(bad[i])
+			d.b.log.Info("name refused", "name", p.Name, "job", p.Process.Job, "rank", p.Process.Rank, "error", bad[i])
+			continue
+		}
+		d.b.counters.published.Add(1)
+		d.b.log.Info("name published", "name", p.Name, "job", p.Process.Job, "rank", p.Process.Rank)
+	}
+	return &controlpb.PublishResponse{Faults: control.Verdicts(bad)}, nil
+}
+
+// Unpublish implements controlpb.DirectoryServer.
+func (d directory) Unpublish(ctx context.Context, req *controlpb.UnpublishRequest) (*controlpb.UnpublishResponse, error) {
+	list, bad, holder, err := d.publications(ctx, req.GetNames())
+	if err != nil {
+		return nil, d.b.fail(err)
+	}
+	for i, p := range list {
+		if bad[i] == nil {
+			bad[i] = d.b.registry.Unpublish(holder, p)
+		}
+		if bad[i] != nil {
+			d.b.counters.fault(bad[i])
+		}
+	}
+	return &controlpb.UnpublishResponse{Faults: control.Verdicts(bad)}, nil
+}
+
+// publications checks what a frontal says of its site's names.
+func (d directory) publications(ctx context.Context, names []*controlpb.Publication) (list []overlay.Publication, bad []error, holder Holder, err error) {
+	if _, holder, err = d.b.caller(ctx, control.RoleFrontal); err != nil {
+		return nil, nil, 0, err
+	}
+	if n := len(names); n > maxQuestions {
+		return nil, nil, 0, fmt.Errorf("%w: %d names in one call, at most %d are taken; send several calls", overlay.ErrOverloaded, n, maxQuestions)
+	}
+	list, bad = make([]overlay.Publication, len(names)), make([]error, len(names))
+	for i, m := range names {
+		if list[i], err = control.PublicationFromPB(m); err != nil {
+			bad[i] = malformed(err)
+		}
+	}
+	return list, bad, holder, nil
+}
+
+// LookupName implements controlpb.DirectoryServer.
+func (d directory) LookupName(ctx context.Context, req *controlpb.LookupNameRequest) (*controlpb.LookupNameResponse, error) {
+	if _, _, err := d.b.caller(ctx, control.RoleFrontal); err != nil {
+		return nil, d.b.fail(err)
+	}
+	if err := overlay.CheckServiceName(req.GetName()); err != nil {
+		return nil, d.b.fail(malformed(err))
+	}
+	d.b.counters.lookups.Add(1)
+	wait := min(time.Duration(req.GetWaitMs())*time.Millisecond, maxAwait)
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	p, err := d.b.registry.LookupName(ctx, req.Name, wait > 0)
+	if err != nil {
+		return nil, d.b.fail(err)
+	}
+	return &controlpb.LookupNameResponse{Port: p.Port, Owner: control.ProcessToPB(p.Process)}, nil
+}

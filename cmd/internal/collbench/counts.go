@@ -1,0 +1,150 @@
+package collbench
+
+import (
+	"fmt"
+
+	"github.com/isthmus-grid/isthmus/collectives"
+	"github.com/isthmus-grid/isthmus/collectives/schedule"
+)
+
+// A crossing is what goes from any site to another.
+type crossing struct{ messages, bytes int }
+
+// layout is the scene's, as collectives have it: sites, and hosts.
+func (s *scene) layout() collectives.Layout {
+	l := make(collectives.Layout, 2)
+	hosts := map[string]int{}
+	for rank, place := range s.places() {
+		if _, known := hosts[place]; !known {
+			hosts[place] = len(hosts)
+		}
+		l[0], l[1] = append(l[0], s.site(rank)), append(l[1], hosts[place])
+	}
+	return l
+}
+
+// scheduled is what an algorithm's schedules have cross in a call of f.
+func (s *scene) scheduled(f figure, algorithm string, root int) (crossing, error) {
+	a, err := collectives.Find(f.collective, algorithm)
+	if err != nil {
+		return crossing{}, err
+	}
+	layout := s.layout()
+	n := s.sites * s.ranks
+	all := make([]*schedule.Schedule, n)
+	for rank := range all {
+		all[rank] = a.Schedule(rank, n, layout, arguments(f, rank, n, root))
+	}
+	out, err := schedule.Simulate(all, &schedule.Grid{Site: layout[0]}, nil, nil)
+	if err != nil {
+		return crossing{}, fmt.Errorf("%s %s: %w", f.collective, algorithm, err)
+	}
+	messages, bytes := out.Far()
+	return crossing{messages, bytes}, nil
+}
+
+// like is the first algorithm, with as few flits as can be, whose schedules have just so
+// much cross; "" if there is none.
+func (s *scene) like(f figure, root int, got crossing) (string, error) {
+	for flits := 1; flits <= 32; flits *= 2 {
+		for _, a := range collectives.Algorithms(f.collective) {
+			v := variant{flits: flits, forced: map[string]string{f.collective: a.Name}}
+			if flits > 1 && a.Flits == 0 || !s.right(v, f.collective) {
+				continue
+			}
+			c, err := s.scheduled(f, v.named(a.Name), root)
+			if err != nil {
+				return "", err
+			}
+			if c == got {
+				return v.named(a.Name), nil
+			}
+		}
+	}
+	return "", nil
+}
+
+// arguments are those of a rank in a call of f, of which the lengths count.
+func arguments(f figure, rank, n, root int) *collectives.Args {
+	a := &collectives.Args{Root: root}
+	if reductions[f.collective] {
+		a.Op = collectives.Op{Name: "sum", Elem: number, Commutative: true}
+	}
+	one, all := make([]byte, f.size), make([]byte, n*f.size)
+	counts, displs := make([]int, n), make([]int, n)
+	for r := range n {
+		counts[r], displs[r] = f.size, r*f.size
+	}
+	switch f.collective {
+	case "bcast":
+		a.Recv = one
+	case "reduce", "allreduce", "scan", "exscan":
+		a.Send, a.Recv = one, make([]byte, f.size)
+		if f.collective == "reduce" && rank != root {
+			a.Recv = nil
+		}
+	case "gather", "gatherv":
+		a.Send = one
+		if rank == root {
+			a.Recv, a.RecvCounts, a.RecvDispls = all, counts, displs
+		}
+	case "scatter", "scatterv":
+		a.Recv = one
+		if rank == root {
+			a.Send, a.SendCounts, a.SendDispls = all, counts, displs
+		}
+	case "allgather", "allgatherv":
+		a.Send, a.Recv, a.RecvCounts, a.RecvDispls = one, all, counts, displs
+	case "alltoall", "alltoallv":
+		a.Send, a.Recv = all, make([]byte, n*f.size)
+		a.SendCounts, a.SendDispls, a.RecvCounts, a.RecvDispls = counts, displs, counts, displs
+	case "reduce_scatter_block", "reduce_scatter":
+		a.Send, a.Recv, a.RecvCounts, a.RecvDispls = all, one, counts, displs
+	}
+	return a
+}
+
+// tabled is what must cross if each two sites that have something for each other say it
+// in one message, whatever the order of the ranks; it is known for the two-level
+// algorithms, with C sites of n ranks, P in all, and m bytes:
+//
+//	bcast, reduce           C-1 messages   (C-1) m bytes
+//	gather, scatter         C-1            (P-n) m
+//	barrier                 C(C-1)         0
+//	allreduce               C(C-1)         C(C-1) m
+//	allgather               C(C-1)         (C-1) P m
+//	alltoall                C(C-1)         (P^2 - C n^2) m, as without levels
+//	reduce_scatter_block    C(C-1)         C(C-1) n m
+//	scan, exscan            C(C-1)/2       C(C-1)/2 m, for ranks in the order of their sites
+//
+// The pairwise alltoall has a message for each pair of ranks: P^2 - C n^2.
+func (s *scene) tabled(f figure, algorithm string) (crossing, bool) {
+	c, n, m := s.sites, s.ranks, f.size
+	p, pairs := c*n, c*(c-1)
+	apart := p*p - c*n*n // pairs of ranks at different sites
+	if algorithm == "pairwise" && f.collective == "alltoall" {
+		return crossing{apart, apart * m}, true
+	}
+	if algorithm != "two-level" {
+		return crossing{}, false
+	}
+	switch f.collective {
+	case "bcast", "reduce":
+		return crossing{c - 1, (c - 1) * m}, true
+	case "gather", "scatter":
+		return crossing{c - 1, (p - n) * m}, true
+	case "barrier":
+		return crossing{pairs, 0}, true
+	case "allreduce":
+		return crossing{pairs, pairs * m}, true
+	case "allgather":
+		return crossing{pairs, (c - 1) * p * m}, true
+	case "alltoall":
+		return crossing{pairs, apart * m}, true
+	case "reduce_scatter_block":
+		return crossing{pairs, pairs * n * m}, true
+	case "scan", "exscan":
+		return crossing{pairs / 2, pairs / 2 * m}, s.order == blocked
+	}
+	return crossing{}, false
+}

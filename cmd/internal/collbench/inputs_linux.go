@@ -1,0 +1,173 @@
+package collbench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/isthmus-grid/isthmus/collectives"
+	"github.com/isthmus-grid/isthmus/mpilib"
+)
+
+// inputs are those of an order's call on one rank. Blocks are of the order's size,
+// one for each rank. What moves are bytes that say whose they were and for whom; what is
+// reduced are the ranks' numbers.
+type inputs struct {
+	comm           *mpilib.Comm
+	name           string
+	size, root     int
+	send, recv     []byte
+	numbers, total []float64
+	counts, displs []int
+}
+
+func newInputs(c *mpilib.Comm, o order) (*inputs, error) {
+	a := &inputs{comm: c, name: o.collective, size: o.size, root: o.root}
+	n := c.Size()
+	switch {
+	case a.root >= n:
+		return nil, fmt.Errorf("root %d of %d ranks", a.root, n)
+	case a.size > mostBytes/n:
+		return nil, fmt.Errorf("%d blocks of %d bytes: want %d bytes at most", n, a.size, mostBytes)
+	}
+	if reductions[a.name] {
+		if a.size%number != 0 {
+			return nil, fmt.Errorf("%d bytes are not whole numbers of %d", a.size, number)
+		}
+		a.numbers, a.total = make([]float64, n*a.size/number), make([]float64, n*a.size/number)
+		for i := range a.numbers {
+			a.numbers[i] = float64(c.Rank() + 1 + i%7)
+		}
+		return a, nil
+	}
+	a.send, a.recv = make([]byte, n*a.size), make([]byte, n*a.size)
+	for i := range a.send {
+		a.send[i] = content(c.Rank(), i/a.size, i%a.size)
+	}
+	a.counts, a.displs = make([]int, n), make([]int, n)
+	for r := range n {
+		a.counts[r], a.displs[r] = a.size, a.size*r
+	}
+	return a, nil
+}
+
+// content is a byte of the block that rank from has for rank to, or of its only block,
+// which is that for rank 0.
+func content(from, to, i int) byte { return byte(1 + from*37 + to*101 + i*3) }
+
+// call makes the call.
+func (a *inputs) call(ctx context.Context) error {
+	err := a.dispatch(ctx)
+	if errors.Is(err, collectives.ErrArgument) {
+		return &refusal{err}
+	}
+	return err
+}
+
+func (a *inputs) dispatch(ctx context.Context) error {
+	c, block, vector := a.comm, a.size, a.size/number
+	switch a.name {
+	case "barrier":
+		return mpilib.Barrier(ctx, c)
+	case "bcast":
+		if c.Rank() == a.root {
+			return mpilib.Bcast(ctx, c, a.send[:block], a.root)
+		}
+		return mpilib.Bcast(ctx, c, a.recv[:block], a.root)
+	case "reduce":
+		return mpilib.Reduce(ctx, c, a.numbers[:vector], a.total[:vector], mpilib.Sum[float64], a.root)
+	case "allreduce":
+		return mpilib.Allreduce(ctx, c, a.numbers[:vector], a.total[:vector], mpilib.Sum[float64])
+	case "scan":
+		return mpilib.Scan(ctx, c, a.numbers[:vector], a.total[:vector], mpilib.Sum[float64])
+	case "exscan":
+		return mpilib.Exscan(ctx, c, a.numbers[:vector], a.total[:vector], mpilib.Sum[float64])
+	case "reduce_scatter_block":
+		return mpilib.ReduceScatterBlock(ctx, c, a.numbers, a.total[:vector], mpilib.Sum[float64])
+	case "gather":
+		return mpilib.Gather(ctx, c, a.send[:block], a.recv, a.root)
+	case "gatherv":
+		return mpilib.Gatherv(ctx, c, a.send[:block], a.recv, a.counts, a.displs, a.root)
+	case "scatter":
+		return mpilib.Scatter(ctx, c, a.send, a.recv[:block], a.root)
+	case "scatterv":
+		return mpilib.Scatterv(ctx, c, a.send, a.counts, a.displs, a.recv[:block], a.root)
+	case "allgather":
+		return mpilib.Allgather(ctx, c, a.send[:block], a.recv)
+	case "allgatherv":
+		return mpilib.Allgatherv(ctx, c, a.send[:block], a.recv, a.counts, a.displs)
+	case "alltoall":
+		return mpilib.Alltoall(ctx, c, a.send, a.recv)
+	case "alltoallv":
+		return mpilib.Alltoallv(ctx, c, a.send, a.counts, a.displs, a.recv, a.counts, a.displs)
+	}
+	return &refusal{fmt.Errorf("no collective %q", a.name)}
+}
+
+// check says what is wrong with the result of a call.
+func (a *inputs) check() error {
+	me, n := a.comm.Rank(), a.comm.Size()
+	for r := range n {
+		var err error
+		switch a.name {
+		case "barrier":
+		case "bcast":
+			if me != a.root {
+				err = a.came(0, a.root, 0)
+			}
+		case "scatter", "scatterv":
+			err = a.came(0, a.root, me)
+		case "gather", "gatherv":
+			if me == a.root {
+				err = a.came(r, r, 0)
+			}
+		case "allgather", "allgatherv":
+			err = a.came(r, r, 0)
+		case "alltoall", "alltoallv":
+			err = a.came(r, r, me)
+		default:
+			return a.added()
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// came says what is wrong with a block of the receive buffer.
+func (a *inputs) came(block, from, to int) error {
+	for i, got := range a.recv[block*a.size : (block+1)*a.size] {
+		if want := content(from, to, i); got != want {
+			return fmt.Errorf("%s: byte %d of block %d is %d, want %d", a.name, i, block, got, want)
+		}
+	}
+	return nil
+}
+
+// added says what is wrong with a reduction's result.
+func (a *inputs) added() error {
+	me, n, vector := a.comm.Rank(), a.comm.Size(), a.size/number
+	first, terms := 0, n // the element of the ranks' numbers that is ours, and how many are added
+	switch a.name {
+	case "reduce":
+		if me != a.root {
+			return nil
+		}
+	case "scan":
+		terms = me + 1
+	case "exscan":
+		terms = me
+	case "reduce_scatter_block":
+		first = me * vector
+	}
+	if terms == 0 {
+		return nil // an exscan's first result is not defined
+	}
+	for i, got := range a.total[:vector] {
+		if want := float64(terms*(terms+1)/2 + terms*((first+i)%7)); got != want {
+			return fmt.Errorf("%s: number %d is %v, want %v", a.name, i, got, want)
+		}
+	}
+	return nil
+}

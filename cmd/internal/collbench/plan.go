@@ -1,0 +1,129 @@
+package collbench
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/collectives"
+)
+
+// A figure is a call that contestants make in turn.
+type figure struct {
+	collective string
+	size       int
+}
+
+// figures are those of a scene that are asked for, and those that would take too long.
+func (o Options) figures(s *scene) (all, tooLong []figure, err error) {
+	for _, collective := range orElse(o.Collectives, Standard()...) {
+		sizes := orElse(o.Sizes, StandardSizes()...)
+		if collective == "barrier" {
+			sizes = []int{0}
+		}
+		for _, size := range sizes {
+			f := figure{collective, size}
+			least, err := s.bound(collective, size)
+			if err != nil {
+				return nil, nil, err
+			}
+			if least > o.Longest {
+				tooLong = append(tooLong, f)
+			} else {
+				all = append(all, f)
+			}
+		}
+	}
+	return all, tooLong, nil
+}
+
+// key is what Options.Only is matched with.
+func (f figure) key(s *scene, contestant string) string {
+	return fmt.Sprintf("%s/%s/%d/%s", s.name, f.collective, f.size, contestant)
+}
+
+// How often a call is repeated at a time.
+const (
+	turn      = 150 * time.Millisecond // about how long a contestant is measured at a time
+	mostFar   = 5                      // repetitions in that time
+	mostNear  = 2000
+	warmFar   = 1
+	warmNear  = 20
+	startWait = 5 * time.Millisecond // beside a round trip, to tell all when to begin
+)
+
+// order is what rank 0 is told, for so many repetitions.
+func (f figure) order(s *scene, root, count int) string {
+	warm, ahead := warmNear, time.Duration(0)
+	if s.far() {
+		warm, ahead = warmFar, s.rtt+startWait
+	}
+	return fmt.Sprintf("%s %s %d %d %d %d %d", orderTime, f.collective, f.size, root, warm, count, ahead.Nanoseconds())
+}
+
+// count is how many repetitions make a turn if one takes d.
+func (s *scene) count(d time.Duration) int {
+	most := mostNear
+	if s.far() {
+		most = mostFar
+	}
+	return int(min(max(int64(turn/max(d, 1)), 1), int64(most)))
+}
+
+// variants returns what ours are told in passes of a scene, the first of which is that
+// they choose. In each other one every collective is forced at most once.
+func (o Options) variants() []variant {
+	all := []variant{{}}
+	if o.Algorithms {
+		all = append(all, o.forced(0)...)
+	}
+	var cut [][]variant
+	for _, flits := range o.Flits {
+		cut = append(cut, o.forced(flits))
+	}
+	for k := range slices.MaxFunc(append(cut, nil), func(a, b []variant) int { return len(a) - len(b) }) {
+		for i := range cut { // all numbers of an algorithm run in turn
+			all = append(all, cut[i][k])
+		}
+	}
+	return all
+}
+
+// forced puts the k-th algorithm of every collective into the k-th variant; with a number
+// of flits, the k-th that has any.
+func (o Options) forced(flits int) (all []variant) {
+	for _, collective := range orElse(o.Collectives, Standard()...) {
+		k := 0
+		for _, a := range collectives.Algorithms(collective) {
+			if flits > 0 && a.Flits == 0 {
+				continue
+			}
+			if k == len(all) {
+				all = append(all, variant{flits: flits, forced: map[string]string{}})
+			}
+			all[k].forced[collective] = a.Name
+			k++
+		}
+	}
+	return all
+}
+
+// concerns reports whether a variant is any other than the choice for a collective.
+func (v variant) concerns(collective string) bool {
+	return len(v.forced) == 0 || v.forced[collective] != ""
+}
+
+// right reports whether what is forced would be right in a scene, so that it is not
+// chosen anew. What we reduce is commutative.
+func (s *scene) right(v variant, collective string) bool {
+	a, err := collectives.Find(collective, v.forced[collective])
+	return err != nil || a.Needs != collectives.Ordered || s.layout().Ordered()
+}
+
+// contestant is the name of ours in keys and reports.
+func (v variant) contestant(collective string) string {
+	if len(v.forced) == 0 {
+		return nameOurs
+	}
+	return nameOurs + ":" + v.algorithm(v.forced[collective])
+}

@@ -1,0 +1,114 @@
+package collbench
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/isthmus-grid/isthmus/collectives/bound"
+	"github.com/isthmus-grid/isthmus/internal/jobkey"
+	"github.com/isthmus-grid/isthmus/internal/ranks"
+)
+
+// TestMain plays the ranks.
+func TestMain(m *testing.M) {
+	if len(os.Args) == 2 && os.Args[1] == "part" {
+		if err := Part(context.Background(), os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// ask gives orders to a job of four processes and returns the answers.
+func ask(t *testing.T, orders ...string) []string {
+	t.Helper()
+	key, err := jobkey.New("test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out, said bytes.Buffer
+	err = ranks.Run(t.Context(), ranks.Job{
+		Argv: []string{os.Args[0], "part"}, Count: 4, Size: 4, Key: key,
+		Stdin: strings.NewReader(strings.Join(orders, "\n") + "\n"), Stdout: &out, Stderr: &said,
+	})
+	if err != nil {
+		t.Fatalf("%v: %s", err, said.Bytes())
+	}
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	if len(lines) != 1+len(orders) || lines[0] != "ready - - - - -" {
+		t.Fatalf("%d orders, said\n%s", len(orders), out.Bytes())
+	}
+	return lines[1:]
+}
+
+// Every collective can be timed in both ways, and counted with its result checked.
+func TestOrders(t *testing.T) {
+	var orders []string
+	for _, c := range bound.Collectives() {
+		size := 8 * 1000
+		if c == "barrier" {
+			size = 0
+		}
+		orders = append(orders, fmt.Sprintf("time %s %d 1 1 3 1000000", c, size), fmt.Sprintf("time %s %d 1 2 2 0", c, size), fmt.Sprintf("count %s %d 1", c, size))
+	}
+	measured := 0
+	for i, answer := range ask(t, orders...) {
+		words := strings.Fields(answer)
+		o, err := parseOrder(orders[i])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if words[0] == "no" { // mpilib or the table lacks it
+			if !strings.Contains(answer, `no collective "`+o.collective) {
+				t.Errorf("%s: %s", orders[i], answer)
+			}
+			continue
+		}
+		measured++
+		if o.what == orderCount {
+			var s scene
+			s.sites, s.ranks, s.order = 4, 1, blocked // everything crosses
+			if c, err := s.crossed(words[1:]); err != nil || c.messages < 3 || (c.bytes == 0) != (o.size == 0) {
+				t.Errorf("%s: %s: %+v, %v", orders[i], answer, c, err)
+			}
+			continue
+		}
+		if len(words) != 2+o.count {
+			t.Errorf("%s: %s", orders[i], answer)
+		}
+		for _, w := range words[2:] {
+			if ns, err := strconv.ParseFloat(w, 64); err != nil || ns <= 0 {
+				t.Errorf("%s: %s", orders[i], answer)
+			}
+		}
+	}
+	if measured < 3*len(Standard())-3 {
+		t.Errorf("only %d of %d orders were carried out", measured, len(orders))
+	}
+}
+
+// Two far-away repetitions of one order must not take the ranks apart: what one rank
+// refuses all do, and the next order is carried out.
+func TestRefused(t *testing.T) {
+	answers := ask(t, "time sing 8 0 1 1 1000", "time sing 8 0 1 1 0", "count sing 8 0", "time bcast 8 0 1 1 1000")
+	for i, want := range []string{"no ", "no ", "no ", "ok "} {
+		if !strings.HasPrefix(answers[i], want) {
+			t.Errorf("answer %d is %q, want %q", i, answers[i], want)
+		}
+	}
+}
+
+func TestParseOrder(t *testing.T) {
+	for _, line := range []string{"", "time", "time bcast 8 0 1 1", "count bcast 8", "count bcast -8 0", "time bcast 8 0 1 0 0", "time bcast 8 0 x 1 0", "sing bcast 8 0", "time bcast 99999999999 0 1 1 1"} {
+		if _, err := parseOrder(line); err == nil {
+			t.Errorf("%q was taken", line)
+		}
+	}
+}

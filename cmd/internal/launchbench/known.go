@@ -1,0 +1,80 @@
+package launchbench
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/broker"
+	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/internal/grid"
+	"github.com/isthmus-grid/isthmus/launch/gate"
+	"github.com/isthmus-grid/isthmus/launch/gate/gatepb"
+)
+
+// listed waits until the broker lists so many hosts. Nobody opens a way to any
+// for that.
+func listed(ctx context.Context, g *grid.Grid, n int) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("not done after %v", patience))
+	defer cancel()
+	for {
+		status, err := g.Status(ctx, "broker")
+		if err != nil {
+			return err
+		}
+		text, err := json.Marshal(status)
+		if err != nil {
+			return err
+		}
+		var s broker.Status
+		if err := json.Unmarshal(text, &s); err != nil {
+			return fmt.Errorf("status of the broker: %w", err)
+		}
+		up := 0
+		for _, site := range s.Sites {
+			up += site.Hosts.Up
+		}
+		if up == n {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("the broker lists %d of %d hosts: %w", up, n, context.Cause(ctx))
+		case <-time.After(20 * time.Millisecond): // nothing announces it
+		}
+	}
+}
+
+// known waits until a node's helper lists so many hosts and knows how far each
+// is: it asks its frontal every few seconds, and pings hosts when somebody
+// wants to know.
+func known(ctx context.Context, g *grid.Grid, node string, n int) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("not done after %v", patience))
+	defer cancel()
+	conn, err := gate.Connect(g.Socket(node))
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	for {
+		list, err := gatepb.NewDeskClient(conn).Hosts(ctx, &gatepb.HostsRequest{})
+		if err != nil {
+			return fmt.Errorf("the list of hosts at %s: %w", node, control.FromStatus(err))
+		}
+		far := 0
+		for _, h := range list.Hosts {
+			if h.LatencyNs > 0 {
+				far++
+			}
+		}
+		if far == n {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%s knows %d of %d hosts, and how far %d are: %w", node, len(list.Hosts), n, far, context.Cause(ctx))
+		case <-time.After(100 * time.Millisecond): // nothing announces it
+		}
+	}
+}

@@ -1,0 +1,33 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/isthmus-grid/isthmus/cmd/internal/benchplot"
+	"github.com/isthmus-grid/isthmus/cmd/internal/collbench"
+)
+
+// benchLearnCommand is "isthmus bench learn": corrections of predictions from what was
+// measured.
+func benchLearnCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "learn",
+		Usage:     "print by how much bench coll --algorithms --json found predictions wrong: a file for ISTHMUS_COLL_LEARNED",
+		ArgsUsage: "FILE...",
+		Action: func(c *cli.Context) error {
+			if c.NArg() == 0 {
+				return usage("bench learn: name a file that bench coll --algorithms --json filled")
+			}
+			rows, err := benchplot.ReadFiles(c.Args().Slice())
+			if err == nil {
+				err = collbench.Learn(rows, c.App.Writer)
+			}
+			if err != nil {
+				return fmt.Errorf("bench learn: %w", err)
+			}
+			return nil
+		},
+	}
+}

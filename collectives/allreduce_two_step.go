@@ -1,0 +1,28 @@
+package collectives
+
+import "github.com/isthmus-grid/isthmus/collectives/schedule"
+
+// Two-step allreduce: the full-lane allreduce with each lane's piece cut once more: every
+// site reduces a part, which all others send it, and sends the result to all others.
+//
+// Cost with S sites: 2L + 2((S-1)/S)nβ. Best where n > Lβ⁻¹S/((S-1)(S-2)), with more than
+// 2 sites.
+func allreduceTwoStep(p *plan) { p.allreduceOverLanes(p.flits, (*plan).twoStep) }
+
+// twoStep leaves at all ranks, in to, the reduction of a region of all ranks.
+func (p *plan) twoStep(to, own schedule.Region) {
+	own = p.aside(own)
+	for i := 1; i < p.size; i++ {
+		r := (p.rank + i) % p.size
+		p.Send(r, p.piece(own, r, p.size))
+	}
+	mine := p.piece(to, p.rank, p.size)
+	p.fold(mine, p.piece(own, p.rank, p.size), p.rank, p.size, p.Receive)
+	for i := 1; i < p.size; i++ {
+		p.Send((p.rank+i)%p.size, mine)
+	}
+	for i := 1; i < p.size; i++ {
+		r := (p.rank + i) % p.size
+		p.Receive(r, p.piece(to, r, p.size))
+	}
+}

@@ -1,0 +1,27 @@
+package collectives
+
+import "github.com/isthmus-grid/isthmus/collectives/schedule"
+
+// Binary-tree broadcast, pipelined: every rank passes on each flit to two others while
+// the next one comes in.
+//
+// Cost: (2 ceil(log2 (p+1)) + 2(F-2))(α + (n/F)β) at most. Against the chain it has twice
+// the bytes to send, and few ranks between the root and the last: best for long vectors
+// and many ranks.
+func bcastBinaryTree(p *plan) {
+	for _, flit := range p.pieces(p.out, p.flits) {
+		p.binaryTree(flit)
+	}
+}
+
+// binaryTree takes a region from the root to all. Counted from the root rank v hears
+// from (v-1)/2.
+func (p *plan) binaryTree(r schedule.Region) {
+	v := (p.rank - p.root + p.size) % p.size
+	if v > 0 {
+		p.Receive(((v-1)/2+p.root)%p.size, r)
+	}
+	for child := 2*v + 1; child <= 2*v+2 && child < p.size; child++ {
+		p.Send((child+p.root)%p.size, r)
+	}
+}

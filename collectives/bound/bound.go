@@ -1,0 +1,90 @@
+// Package bound says how long a collective call between sites takes at least, whatever
+// the algorithm: what has to cross the boundary of one site, at the rate of that site's
+// link, one latency late. It knows no algorithm and measures nothing; everything is
+// arithmetic on its arguments, and it keeps no state.
+//
+// The model: Sites sites of Ranks ranks each; any two sites are Latency apart; each
+// site's link carries Rate bytes a second both ways at once, whichever sites they
+// come from or go to; what happens inside a site takes no time.
+//
+//	barrier                     L
+//	bcast, reduce, scan, exscan L + m/B
+//	gather(v), scatter(v)       L + (N-n) m/B
+//	allgather(v)                L + (N-n) m/B
+//	reduce_scatter(_block)      L + (N-n) m/B
+//	allreduce                   L + 2 (S-1)/S m/B
+//	alltoall(v, w)              L + n (N-n) m/B
+//
+// Each is a cut: a rank of another site begins to receive no sooner than L, and then
+// its link is busy for as long as what must come in takes. For an allreduce what a site
+// sends and receives of others' parts counts, which is least where each of S sites
+// reduces one part of S (2(S-1)/S m), and m where there are two.
+package bound
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Grid is where the ranks of a call are.
+type Grid struct {
+	Sites   int           // S, at least 1
+	Ranks   int           // n, at each site
+	Latency time.Duration // L, one way between any two sites
+	Rate    float64       // B, bytes a second of each site's link, each way; 0: without bound
+}
+
+// crossing says how many times a rank's bytes must cross the boundary of some site.
+var crossing = map[string]func(g Grid) float64{
+	"barrier":              func(Grid) float64 { return 0 },
+	"bcast":                func(Grid) float64 { return 1 },
+	"reduce":               func(Grid) float64 { return 1 },
+	"scan":                 func(Grid) float64 { return 1 },
+	"exscan":               func(Grid) float64 { return 1 },
+	"gather":               Grid.elsewhere,
+	"gatherv":              Grid.elsewhere,
+	"scatter":              Grid.elsewhere,
+	"scatterv":             Grid.elsewhere,
+	"allgather":            Grid.elsewhere,
+	"allgatherv":           Grid.elsewhere,
+	"reduce_scatter":       Grid.elsewhere,
+	"reduce_scatter_block": Grid.elsewhere,
+	"allreduce":            func(g Grid) float64 { return 2 * float64(g.Sites-1) / float64(g.Sites) },
+	"alltoall":             func(g Grid) float64 { return float64(g.Ranks) * g.elsewhere() },
+	"alltoallv":            func(g Grid) float64 { return float64(g.Ranks) * g.elsewhere() },
+	"alltoallw":            func(g Grid) float64 { return float64(g.Ranks) * g.elsewhere() },
+}
+
+// elsewhere is N-n, the ranks of all sites but one.
+func (g Grid) elsewhere() float64 { return float64((g.Sites - 1) * g.Ranks) }
+
+// Collectives returns the names of the collectives that have a bound, sorted.
+func Collectives() []string {
+	var names []string
+	for name := range crossing {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Of returns how long a call takes at least. bytes is what the collective's count
+// stands for in MPI: the vector of a bcast, reduce, allreduce or scan, one rank's block
+// of a gather, scatter, allgather or reduce_scatter, and what one rank has for
+// one other in an alltoall. Within one site the model says nothing: 0.
+func Of(collective string, g Grid, bytes int) (time.Duration, error) {
+	times, ok := crossing[collective]
+	switch {
+	case !ok:
+		return 0, fmt.Errorf("bound: no collective %q, have %s", collective, strings.Join(Collectives(), ", "))
+	case g.Sites < 1 || g.Ranks < 1 || g.Latency < 0 || g.Rate < 0 || bytes < 0:
+		return 0, fmt.Errorf("bound: %d bytes on %+v: want a site and a rank at least, and nothing negative", bytes, g)
+	case g.Sites == 1:
+		return 0, nil
+	case g.Rate == 0:
+		return g.Latency, nil
+	}
+	return g.Latency + time.Duration(times(g)*float64(bytes)/g.Rate*float64(time.Second)), nil
+}

@@ -1,0 +1,85 @@
+package collectives
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/collectives/schedule"
+)
+
+// Model is what messages cost on the way between ranks: what the choice of algorithms
+// goes by. All ranks of a communicator must have the same one. It must not be changed
+// once it is in use.
+type Model struct {
+	Inside schedule.Path // between ranks of a node
+	Near   schedule.Path // between nodes of a site
+	Far    schedule.Path // between sites of which Between says nothing
+
+	// Between are the paths from one site to another. The sites are counted in the
+	// order of their lowest ranks. It may be nil.
+	Between [][]schedule.Path
+
+	Compute float64 // bytes a second that a rank copies or reduces
+
+	// Learned are corrections: by what to multiply a prediction, by LearnedKey. One for an
+	// algorithm's name without a number of flits is for any number that has none.
+	Learned map[string]float64
+}
+
+// DefaultModel is for communicators of which nothing has been measured: nodes of a
+// cluster's usual kind, and sites 10 ms apart with 1 Gb/s.
+func DefaultModel() *Model {
+	return &Model{
+		Inside:  schedule.Path{Latency: 500 * time.Nanosecond, Rate: 3e9, Each: 300 * time.Nanosecond},
+		Near:    schedule.Path{Latency: 15 * time.Microsecond, Rate: 1.1e9, Each: 4 * time.Microsecond},
+		Far:     schedule.Path{Latency: 10 * time.Millisecond, Rate: 125e6, Each: 8 * time.Microsecond},
+		Compute: 3e9,
+	}
+}
+
+// LearnedKey names the correction for an algorithm of a collective with a length, as
+// Shape.Bytes has it.
+func LearnedKey(collective, algorithm string, bytes int) string {
+	return fmt.Sprintf("%s %s %d", collective, algorithm, class(bytes))
+}
+
+func (m *Model) corrected(a Algorithm, bytes int, t time.Duration) time.Duration {
+	base, _, _ := strings.Cut(a.Name, ":")
+	for _, name := range [...]string{a.Name, base} {
+		if by, ok := m.Learned[LearnedKey(a.Collective, name, bytes)]; ok {
+			return time.Duration(float64(t) * by)
+		}
+	}
+	return t
+}
+
+// grid returns what a simulation needs.
+func (m *Model) grid(l Layout) *schedule.Grid {
+	g := &schedule.Grid{Inside: m.Inside, Near: m.Near, Far: m.Far, Between: m.Between, Compute: m.Compute}
+	g.Site = numbered(l[:1])
+	if len(l) > 1 {
+		g.Node = numbered(l)
+	}
+	return g
+}
+
+// numbered counts the places that the levels of a layout tell apart, in the order of
+// their lowest ranks, and returns each rank's.
+func numbered(l Layout) []int {
+	at := make([]int, len(l[0]))
+	known := map[string]int{}
+	for r := range at {
+		var key []byte
+		for _, level := range l {
+			key = fmt.Appendf(key, "%d.", level[r])
+		}
+		k, ok := known[string(key)]
+		if !ok {
+			k = len(known)
+			known[string(key)] = k
+		}
+		at[r] = k
+	}
+	return at
+}

@@ -1,0 +1,279 @@
+package collectives
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/isthmus-grid/isthmus/collectives/schedule"
+)
+
+// Planner knows how a rank carries out the calls of one communicator: it chooses the
+// algorithms and keeps the schedules. All ranks of the communicator must have made the
+// same of theirs before a call: the same layout, model and forced algorithms. It may be
+// used by several goroutines.
+type Planner struct {
+	rank, size int
+	layout     Layout
+	place      []int // of each rank, counted; nil: the ranks are together
+	ordered    bool
+
+	mu     sync.Mutex // guards what is below
+	model  *Model
+	forced map[string]Algorithm // by collective
+	chosen map[choiceKey][]Choice
+	kept   map[scheduleKey]*prepared
+	steps  int // of those kept
+	told   func(collective string, s Shape, choices []Choice)
+}
+
+// choiceKey is what a choice depends on.
+type choiceKey struct {
+	collective        string
+	algorithm         string // where nothing was predicted; only to tell of it once
+	bytes, home, elem int
+	commutative       bool
+}
+
+// NewPlanner returns that of a rank of a communicator of size ranks, with the default
+// model.
+func NewPlanner(rank, size int, l Layout) (*Planner, error) {
+	if rank < 0 || rank >= size {
+		return nil, fmt.Errorf("collectives: rank %d of %d: %w", rank, size, ErrArgument)
+	}
+	if err := l.Check(size); err != nil {
+		return nil, fmt.Errorf("collectives: %w", err)
+	}
+	p := &Planner{rank: rank, size: size, layout: l, ordered: l.Ordered(), forced: map[string]Algorithm{}}
+	if parts, _ := l.parts(); parts != nil {
+		p.place = make([]int, size)
+		for k, ranks := range parts {
+			for _, r := range ranks {
+				p.place[r] = k
+			}
+		}
+	}
+	p.SetModel(DefaultModel())
+	return p, nil
+}
+
+// Layout returns where the ranks are.
+func (p *Planner) Layout() Layout { return p.layout }
+
+// Apart tells whether the ranks are at several places.
+func (p *Planner) Apart() bool { return p.place != nil }
+
+// Model returns what choices go by.
+func (p *Planner) Model() *Model {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.model
+}
+
+// SetModel has later choices go by another model. All ranks must do it between the same
+// two calls, none of them under way.
+func (p *Planner) SetModel(m *Model) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.model, p.chosen = m, map[choiceKey][]Choice{}
+}
+
+// Force has calls of a collective carried out by the algorithm of that name, which Find
+// takes, wherever its results would be right; with "" they are chosen again. All ranks
+// must do it between the same two calls.
+func (p *Planner) Force(collective, name string) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if name == "" {
+		delete(p.forced, collective)
+		return nil
+	}
+	a, err := Find(collective, name)
+	if err == nil {
+		p.forced[collective] = a
+	}
+	return err
+}
+
+// ForceAll is Force of several, "bcast=two-level:8,allreduce=ring". When one cannot be
+// meant none is forced.
+func (p *Planner) ForceAll(list string) error {
+	forced, err := ParseForced(list)
+	if err != nil {
+		return err
+	}
+	for _, collective := range slices.Sorted(maps.Keys(forced)) {
+		if err := p.Force(collective, forced[collective]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ParseForced reads what ForceAll takes: names of algorithms by collective.
+func ParseForced(list string) (map[string]string, error) {
+	forced := map[string]string{}
+	for _, item := range strings.Split(list, ",") {
+		item = strings.TrimSpace(item)
+		if item == "" {
+			continue
+		}
+		collective, name, ok := strings.Cut(item, "=")
+		if !ok {
+			return nil, fmt.Errorf("collectives: %q is not of the form collective=algorithm, as in bcast=two-level:8", item)
+		}
+		if _, err := Find(collective, name); err != nil {
+			return nil, err
+		}
+		forced[collective] = name
+	}
+	return forced, nil
+}
+
+// Tell has f called with every new choice, the best algorithm first, before it is used;
+// with one alone, of which nothing is predicted, where it is forced or the ranks are
+// together. f must not call the Planner.
+func (p *Planner) Tell(f func(collective string, s Shape, choices []Choice)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.told = f
+}
+
+// Choose returns the algorithm that a call of this shape runs, or an error if there is no
+// such collective.
+func (p *Planner) Choose(collective string, s Shape) (Choice, error) {
+	choices, err := p.Choices(collective, s)
+	if err != nil {
+		return Choice{}, err
+	}
+	return choices[0], nil
+}
+
+// Choices returns all that was thought of for a call of this shape, the choice first. Of
+// a forced algorithm, and of ranks that are together, nothing is predicted.
+func (p *Planner) Choices(collective string, s Shape) ([]Choice, error) {
+	if !slices.Contains(Names(), collective) {
+		return nil, fmt.Errorf("collectives: no collective %q, have %s", collective, strings.Join(Names(), ", "))
+	}
+	s.Elem = max(1, s.Elem)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.choices(collective, s), nil
+}
+
+// choices is for who holds mu.
+func (p *Planner) choices(collective string, s Shape) []Choice {
+	if a, ok := p.obvious(collective, s); ok {
+		return p.unpredicted(s, a)
+	}
+	s.Bytes = class(s.Bytes) / s.Elem * s.Elem
+	key := choiceKey{collective, "", s.Bytes, p.place[s.Root], s.Elem, s.Commutative}
+	choices, known := p.chosen[key]
+	if !known {
+		choices = p.model.rank(collective, s, p.layout)
+		p.chosen[key] = choices
+		if p.told != nil {
+			p.told(collective, s, choices)
+		}
+	}
+	return choices
+}
+
+// obvious returns the algorithm for a call of this shape if that needs no thinking.
+func (p *Planner) obvious(collective string, s Shape) (a Algorithm, ok bool) {
+	if a, ok := p.forced[collective]; ok && a.refuses(s.Commutative, p.ordered) == nil {
+		return a, true
+	}
+	if p.place == nil {
+		return byTable(collective, p.size, s), true
+	}
+	return a, false
+}
+
+// unpredicted returns the choice that needs no thinking, and tells of it when it is new.
+func (p *Planner) unpredicted(s Shape, a Algorithm) []Choice {
+	choices := []Choice{{Algorithm: a}}
+	if p.told == nil {
+		return choices
+	}
+	s.Bytes = class(s.Bytes)
+	key := choiceKey{a.Collective, a.Name, s.Bytes, 0, s.Elem, s.Commutative}
+	if p.chosen[key] == nil {
+		p.chosen[key] = choices
+		p.told(a.Collective, s, choices)
+	}
+	return choices
+}
+
+// choose returns the algorithm for a call that is right.
+func (p *Planner) choose(c *call) Algorithm {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := c.shape(p.size)
+	if p.told == nil { // which is the common case, and takes no memory
+		if a, ok := p.obvious(c.collective, s); ok {
+			return a
+		}
+	}
+	return p.choices(c.collective, s)[0].Algorithm
+}
+
+// mostKept bounds the steps of the schedules that are kept, about 100 bytes each.
+const mostKept = 1 << 16
+
+// prepared is a schedule with what it takes to run it.
+type prepared struct {
+	s    *schedule.Schedule
+	idle *running // nobody uses it; nil: there is none
+}
+
+// running is what one call has to itself.
+type running struct {
+	runner *schedule.Runner
+	memory schedule.Memory
+	op     Op
+	apply  schedule.Apply // op's
+}
+
+// mostScratch is how much memory of a call that is over is kept for the next one alike.
+const mostScratch = 1 << 20
+
+// prepare returns this rank's schedule of a call, which is kept for the next call alike, and
+// what to run it with, which release takes back.
+func (p *Planner) prepare(a Algorithm, c *call) (*prepared, *running) {
+	key := c.key(a.Name)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	k := p.kept[key]
+	if k == nil {
+		p.mu.Unlock()
+		own := *c
+		s := a.schedule(p.rank, p.size, p.layout, &own)
+		p.mu.Lock()
+		if p.steps += len(s.Steps) + 1; p.steps > mostKept || p.kept == nil {
+			p.kept, p.steps = map[scheduleKey]*prepared{}, len(s.Steps)+1
+		}
+		k = &prepared{s: s}
+		p.kept[key] = k
+	}
+	r := k.idle
+	if r == nil {
+		r = &running{runner: schedule.NewRunner(k.s)}
+		r.memory[schedule.Scratch] = make([]byte, k.s.Scratch)
+		r.apply = func(inout, in []byte) error { return r.op.apply(inout, in) }
+	}
+	k.idle = nil
+	return k, r
+}
+
+// release keeps what a call was run with.
+func (p *Planner) release(k *prepared, r *running) {
+	if k.s.Scratch > mostScratch {
+		return
+	}
+	p.mu.Lock()
+	k.idle = r
+	p.mu.Unlock()
+}

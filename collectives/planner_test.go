@@ -1,0 +1,218 @@
+package collectives_test
+
+import (
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/collectives"
+	"github.com/isthmus-grid/isthmus/collectives/schedule"
+)
+
+func planner(t *testing.T, rank, size int, l collectives.Layout) *collectives.Planner {
+	t.Helper()
+	p, err := collectives.NewPlanner(rank, size, l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// sites places n ranks at each of s sites, one after another or dealt.
+func sites(s, n int, dealt bool) collectives.Layout {
+	return places(s*n, func(r int) (site, node int) {
+		if dealt {
+			return r % s, r % s
+		}
+		return r / n, r / n
+	})
+}
+
+// Between sites the choice is that of the model's arithmetic, wherever the ranks are.
+func TestChooseApart(t *testing.T) {
+	model := collectives.DefaultModel()
+	model.Far = schedule.Path{Latency: 10 * time.Millisecond, Rate: 125e6, Each: 5 * time.Microsecond}
+	for _, tt := range []struct {
+		collective string
+		bytes      int
+		want       []string // without flits
+	}{
+		{"barrier", 0, []string{"two-level"}},
+		{"bcast", 8, []string{"two-level"}},
+		{"bcast", 4 << 20, []string{"two-hop"}},
+		{"reduce", 4 << 20, []string{"two-hop"}},
+		{"allreduce", 8, []string{"two-level"}},
+		{"allreduce", 16 << 20, []string{"two-step", "mixed"}},
+		{"allgather", 64 << 10, []string{"full-lane", "two-level"}},
+		{"alltoall", 8, []string{"two-level", "pairwise"}},
+		{"alltoall", 1 << 20, []string{"pairwise", "two-level"}},
+		{"gather", 4 << 20, []string{"linear", "two-level"}},
+		{"scatter", 4 << 20, []string{"linear", "two-level", "binomial"}},
+		{"reduce_scatter_block", 8, []string{"two-level", "full-lane", "pairwise"}},
+	} {
+		for _, dealt := range []bool{false, true} {
+			p := planner(t, 3, 16, sites(4, 4, dealt))
+			p.SetModel(model)
+			c, err := p.Choose(tt.collective, collectives.Shape{Bytes: tt.bytes, Commutative: true, Elem: 8})
+			if err != nil {
+				t.Fatal(err)
+			}
+			name, _, _ := strings.Cut(c.Algorithm.Name, ":")
+			if !slices.Contains(tt.want, name) {
+				t.Errorf("%s of %d bytes, dealt %v: %s, want one of %v", tt.collective, tt.bytes, dealt, c.Algorithm.Name, tt.want)
+			}
+		}
+	}
+}
+
+// The choice is near the least time there is, by the formulas of the algorithms' comments.
+func TestPredictions(t *testing.T) {
+	const latency, rate = 10e-3, 125e6
+	model := collectives.DefaultModel()
+	model.Far = schedule.Path{Latency: 10 * time.Millisecond, Rate: rate}
+	for _, tt := range []struct {
+		collective string
+		bytes      int
+		bound      float64 // seconds, 4 sites of 4
+	}{
+		{"barrier", 0, latency},
+		{"bcast", 1 << 20, latency + (1<<20)/rate},
+		{"bcast", 64 << 20, latency + (64<<20)/rate},
+		{"reduce", 64 << 20, latency + (64<<20)/rate},
+		{"allreduce", 8, latency},
+		{"allreduce", 1 << 20, max(latency, 1.5*(1<<20)/rate)},
+		{"allreduce", 64 << 20, 1.5 * (64 << 20) / rate},
+		{"allgather", 64 << 10, latency + 12*(64<<10)/rate},
+		{"alltoall", 4 << 10, latency + 48*(4<<10)/rate},
+		{"gather", 1 << 20, latency + 12*(1<<20)/rate},
+		{"scatter", 1 << 20, latency + 12*(1<<20)/rate},
+		{"reduce_scatter", 16 << 20, latency + 0.75*(16<<20)/rate},
+		{"scan", 8, latency},
+	} {
+		for _, dealt := range []bool{false, true} {
+			p := planner(t, 0, 16, sites(4, 4, dealt))
+			p.SetModel(model)
+			c, err := p.Choose(tt.collective, collectives.Shape{Bytes: tt.bytes, Commutative: true, Elem: 8})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := c.Predicted.Seconds() / tt.bound
+			t.Logf("%s of %d bytes, dealt %v: %s, %.2f times the bound", tt.collective, tt.bytes, dealt, c.Algorithm.Name, got)
+			if got < 0.99 || got > 2.2 {
+				t.Errorf("%s of %d bytes, dealt %v: %s is thought to take %.2f times the bound", tt.collective, tt.bytes, dealt, c.Algorithm.Name, got)
+			}
+		}
+	}
+}
+
+// All ranks choose alike, and forcing and corrections have their effect.
+func TestPlanner(t *testing.T) {
+	l := layouts["random"](33)
+	shape := collectives.Shape{Bytes: 100_000, Commutative: true, Elem: 4, Root: 5}
+	var first string
+	for _, collective := range collectives.Names() {
+		for rank := range 33 {
+			c, err := planner(t, rank, 33, l).Choose(collective, shape)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if rank == 0 {
+				first = c.Algorithm.Name
+			}
+			if c.Algorithm.Name != first {
+				t.Fatalf("%s: rank %d chooses %s, rank 0 %s", collective, rank, c.Algorithm.Name, first)
+			}
+			if rank == 2 {
+				break // the first ones will do, and the last
+			}
+		}
+	}
+	p := planner(t, 0, 33, l)
+	best, err := p.Choose("bcast", shape)
+	if err != nil || best.Predicted == 0 {
+		t.Fatal(best, err)
+	}
+	model := *p.Model()
+	model.Learned = map[string]float64{collectives.LearnedKey("bcast", best.Algorithm.Name, shape.Bytes): 1000}
+	p.SetModel(&model)
+	if c, _ := p.Choose("bcast", shape); c.Algorithm.Name == best.Algorithm.Name {
+		t.Errorf("%s is chosen though it takes a thousand times as long", c.Algorithm.Name)
+	}
+	if err := p.ForceAll("bcast=two-level:8, scan=two-level"); err != nil {
+		t.Fatal(err)
+	}
+	if c, _ := p.Choose("bcast", shape); c.Algorithm.Name != "two-level:8" || c.Algorithm.Flits != 8 {
+		t.Errorf("forced, yet %+v", c)
+	}
+	if c, _ := p.Choose("scan", shape); c.Algorithm.Name == "two-level" {
+		t.Error("a scan by places though the ranks of these do not follow one another")
+	}
+	for list, want := range map[string]string{
+		"bcast":                "not of the form",
+		"bcast=ring":           "have scatter-allgather, binomial",
+		"bcats=ring":           "no collective",
+		"bcast=two-level:x":    "flits",
+		"bcast=two-level:0":    "flits",
+		"bcast=binomial:2":     "flits",
+		"alltoall=two-level:4": "flits",
+	} {
+		if err := p.ForceAll(list); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("forced %q: %v", list, err)
+		}
+	}
+}
+
+// Whoever wants to know is told once of every choice, also where there was none to make.
+func TestTell(t *testing.T) {
+	for _, tt := range []struct {
+		layout     collectives.Layout
+		force      string
+		algorithms string
+		predicted  bool
+	}{
+		{nil, "", "bcast binomial, bcast scatter-allgather", false},
+		{sites(2, 4, false), "bcast=chain", "bcast chain, bcast chain", false},
+		{sites(2, 4, false), "", "bcast two-level, bcast full-lane", true},
+	} {
+		p := planner(t, 0, 8, tt.layout)
+		if err := p.ForceAll(tt.force); err != nil {
+			t.Fatal(err)
+		}
+		var told []string
+		p.Tell(func(collective string, _ collectives.Shape, choices []collectives.Choice) {
+			name, _, _ := strings.Cut(choices[0].Algorithm.Name, ":")
+			told = append(told, collective+" "+name)
+			if (choices[0].Predicted > 0) != tt.predicted {
+				t.Errorf("%s is thought to take %v", name, choices[0].Predicted)
+			}
+		})
+		for range 3 {
+			for _, n := range []int{8, 1 << 20} {
+				if _, err := p.Choose("bcast", collectives.Shape{Bytes: n}); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if got := strings.Join(told, ", "); len(told) != 2 || !tt.predicted && got != tt.algorithms {
+			t.Errorf("forced %q: told of %s, want %s", tt.force, got, tt.algorithms)
+		}
+	}
+}
+
+// A call like an earlier one has its schedule, others do not, and not all are kept.
+func TestKeptSchedules(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 1))
+	w := newWorld(4)
+	w.layout = sites(2, 2, true)
+	comms := w.comms()
+	for range 40 {
+		collective := collectives.Names()[rng.IntN(len(collectives.Names()))]
+		alg := ways(collective)[rng.IntN(len(ways(collective)))]
+		e := oracles[collective](rng, 4, rng.IntN(3)*50, rng.IntN(4), sum32)
+		if possible(alg, sum32, w.layout) {
+			checkIn(t, alg.Name, collective, w, comms, e, alg.Run)
+		}
+	}
+}

@@ -1,0 +1,40 @@
+package collectives
+
+// Chain scan, pipelined: every rank reduces each flit of what lies below with its own and
+// passes it on, while the next one comes in. It serves exscan too, and any operator.
+//
+// Cost: (p-2+F)(α + (n/F)(β + γ)). Best for long vectors, which recursive doubling
+// would send log2 p times.
+func scanChain(p *plan) {
+	in, out := p.pieces(p.in, p.flits), p.pieces(p.out, p.flits)
+	for i := range in {
+		p.Copy(out[i], in[i])
+		if p.rank > 0 {
+			below := p.Scratch(in[i].Len)
+			p.Receive(p.rank-1, below)
+			p.Reduce(out[i], below)
+		}
+		if p.rank < p.size-1 {
+			p.Send(p.rank+1, out[i])
+		}
+	}
+}
+
+// Chain exscan. See scanChain.
+func exscanChain(p *plan) {
+	in, out := p.pieces(p.in, p.flits), p.pieces(p.out, p.flits)
+	for i := range in {
+		sum := p.aside(in[i])
+		if p.rank > 0 {
+			below := p.Scratch(in[i].Len)
+			p.Receive(p.rank-1, below)
+			p.Copy(out[i], below)
+			if p.rank < p.size-1 {
+				sum = p.join(sum, below, false)
+			}
+		}
+		if p.rank < p.size-1 {
+			p.Send(p.rank+1, sum)
+		}
+	}
+}

@@ -1,0 +1,72 @@
+package schedule
+
+// graph is what whoever carries out a schedule asks of it at every step.
+type graph struct {
+	waits  []int32 // how many steps each waits for
+	first  []int32 // where in frees those begin that wait for a step, and for the next one
+	frees  []int32
+	behind []int32 // of a message, the next one of its kind with the same peer; else -1
+	turn   []bool  // whether it is the first
+}
+
+// graph returns that of the schedule. It is there from the beginning if a Builder made it.
+func (s *Schedule) graph() *graph {
+	if s.links != nil {
+		return s.links
+	}
+	return s.link()
+}
+
+func (s *Schedule) link() *graph {
+	n, total := len(s.Steps), 0
+	for i := range s.Steps {
+		total += len(s.Steps[i].After)
+	}
+	ints := make([]int32, 3*n+1+total)
+	g := &graph{waits: ints[:n:n], first: ints[n : 2*n+1 : 2*n+1], behind: ints[2*n+1 : 3*n+1 : 3*n+1], frees: ints[3*n+1:], turn: make([]bool, n)}
+	for i := range s.Steps {
+		g.waits[i] = int32(len(s.Steps[i].After))
+		for _, a := range s.Steps[i].After {
+			g.first[a]++
+		}
+	}
+	end := int32(0)
+	for i := range n { // to where each one's end, from where it is filled backwards
+		end += g.first[i]
+		g.first[i] = end
+	}
+	g.first[n] = end
+	for i := n - 1; i >= 0; i-- {
+		for _, a := range s.Steps[i].After {
+			g.first[a]--
+			g.frees[g.first[a]] = int32(i)
+		}
+	}
+	s.queue(g)
+	return g
+}
+
+// queue finds which message is behind which.
+func (s *Schedule) queue(g *graph) {
+	peers := s.Size
+	for i := range s.Steps {
+		peers = max(peers, s.Steps[i].Peer+1)
+	}
+	last := make([]int32, 2*peers) // of each kind with each peer, from 1
+	for i := range s.Steps {
+		g.behind[i] = -1
+		step := &s.Steps[i]
+		if step.Kind != Send && step.Kind != Receive {
+			continue
+		}
+		l := &last[2*step.Peer+int(step.Kind)]
+		if *l > 0 {
+			g.behind[*l-1] = int32(i)
+		}
+		g.turn[i] = *l == 0
+		*l = int32(i) + 1
+	}
+}
+
+// after returns the steps that wait for one.
+func (g *graph) after(i int) []int32 { return g.frees[g.first[i]:g.first[i+1]] }

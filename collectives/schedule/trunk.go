@@ -1,0 +1,92 @@
+package schedule
+
+// trunk is a site's path, for one message at a time: the pairs of ranks that have
+// messages for it take turns, as their connections do.
+type trunk struct {
+	flows []flow
+	next  int // whose turn it is
+	busy  bool
+}
+
+// flow are the messages of a pair of ranks that wait.
+type flow struct {
+	from, to int32
+	waiting  []int32
+}
+
+func (t *trunk) queue(m *mail, letter int32) {
+	for i := range t.flows {
+		if f := &t.flows[i]; f.from == m.from && f.to == m.to {
+			f.waiting = append(f.waiting, letter)
+			return
+		}
+	}
+	t.flows = append(t.flows, flow{m.from, m.to, []int32{letter}})
+}
+
+// turn takes the message whose turn it is, if the path is free and one waits.
+func (t *trunk) turn() (letter int32, ok bool) {
+	if t.busy {
+		return 0, false
+	}
+	for range t.flows {
+		f := &t.flows[t.next]
+		t.next = (t.next + 1) % len(t.flows)
+		if len(f.waiting) > 0 {
+			letter, f.waiting = f.waiting[0], f.waiting[1:]
+			t.busy = true
+			return letter, true
+		}
+	}
+	return 0, false
+}
+
+// travel has a message go on.
+func (s *simulation) travel(what happening, letter int32) error {
+	m := &s.mail[letter]
+	from, to := s.grid.site(int(m.from)), s.grid.site(int(m.to))
+	switch what {
+	case leave:
+		s.up[from].queue(m, letter)
+		s.depart(from)
+	case left:
+		s.up[from].busy = false
+		s.depart(from)
+	case reach:
+		s.down[to].queue(m, letter)
+		s.enter(to)
+	case knock:
+		r := &s.ranks[m.to]
+		r.ingress = max(s.now, r.ingress) + m.path.takes(m.length)
+		s.foresee(event{at: r.ingress, item: letter, what: arrival})
+	case arrival:
+		m.here = true
+		if from != to {
+			s.down[to].busy = false
+			s.enter(to)
+		}
+		if m.receive > 0 {
+			return s.deliver(int(m.to), letter)
+		}
+	}
+	return nil
+}
+
+// depart has the next message leave a site.
+func (s *simulation) depart(site int) {
+	letter, ok := s.up[site].turn()
+	if !ok {
+		return
+	}
+	m := &s.mail[letter]
+	s.foresee(event{at: s.now + m.path.takes(m.length), item: letter, what: left})
+	s.foresee(event{at: s.now + s.longer(m.path.Latency), item: letter, what: reach})
+}
+
+// enter has the next message come into a site.
+func (s *simulation) enter(site int) {
+	if letter, ok := s.down[site].turn(); ok {
+		m := &s.mail[letter]
+		s.foresee(event{at: s.now + m.path.takes(m.length), item: letter, what: arrival})
+	}
+}

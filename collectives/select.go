@@ -1,0 +1,216 @@
+package collectives
+
+import (
+	"errors"
+	"math"
+	"math/bits"
+	"slices"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/collectives/schedule"
+)
+
+// Shape is what the choice of an algorithm may depend on. Every rank of a call
+// sees the same Shape, so every rank makes the same choice.
+type Shape struct {
+	// Bytes is the length of the vector (bcast, reduce, allreduce, scan, exscan), of
+	// one rank's block (gather, allgather, scatter, alltoall, reduce_scatter_block) or
+	// of all blocks together (allgatherv, reduce_scatter). It is zero where ranks need
+	// not agree on one: barrier, gatherv, scatterv and alltoallv.
+	Bytes int
+	// Root is the root's rank, if there is one.
+	Root int
+	// Elem is the length of the operator's elements, if there is one.
+	Elem int
+	// Commutative tells of the operator.
+	Commutative bool
+}
+
+func (c *call) shape(size int) Shape {
+	s := Shape{Root: c.root, Elem: max(1, c.elem), Commutative: c.commutative}
+	switch c.collective {
+	case "bcast", "scatter", "reduce_scatter_block":
+		s.Bytes = c.out
+	case "reduce", "allreduce", "scan", "exscan", "gather", "allgather", "reduce_scatter":
+		s.Bytes = c.in
+	case "alltoall":
+		s.Bytes = c.in / size
+	case "allgatherv":
+		for _, n := range c.recvCounts {
+			s.Bytes += n
+		}
+	}
+	return s
+}
+
+// typical is a call of rank r of size that has the shape, with equal blocks.
+func typical(collective string, s Shape, r, size int) *call {
+	c := &call{collective: collective, inPlace: -1, within: -1, root: s.Root, elem: s.Elem, commutative: s.Commutative}
+	n := s.Bytes
+	atRoot := func(n int) int {
+		if r == s.Root {
+			return n
+		}
+		return 0
+	}
+	switch collective {
+	case "bcast":
+		c.out = n
+	case "reduce":
+		c.in, c.out = n, atRoot(n)
+	case "allreduce", "scan", "exscan":
+		c.in, c.out = n, n
+	case "gather":
+		c.in, c.out = n, atRoot(size*n)
+	case "allgather":
+		c.in, c.out = n, size*n
+	case "scatter":
+		c.in, c.out = atRoot(size*n), n
+	case "alltoall":
+		c.in, c.out = size*n, size*n
+	case "reduce_scatter_block":
+		c.in, c.out = size*n, n
+	case "reduce_scatter":
+		c.recvCounts, _ = equalBlocks(n/s.Elem, size, s.Elem)
+		c.in, c.out = n/s.Elem*s.Elem, c.recvCounts[r]
+	case "allgatherv":
+		c.recvCounts, c.recvDispls = equalBlocks(n, size, 1)
+		c.in, c.out = c.recvCounts[r], n
+	default: // of no length that all know: empty blocks
+		empty := make([]int, size)
+		c.sendCounts, c.sendDispls, c.recvCounts, c.recvDispls = empty, empty, empty, empty
+	}
+	return c
+}
+
+// equalBlocks cuts n elements into blocks that differ by at most one.
+func equalBlocks(n, size, elem int) (counts, displs []int) {
+	for r := range size {
+		begin := blockStart(n, size, r)
+		counts = append(counts, (blockStart(n, size, r+1)-begin)*elem)
+		displs = append(displs, begin*elem)
+	}
+	return counts, displs
+}
+
+// class rounds a length down so that few are left, two for each power of two.
+func class(n int) int {
+	if n < 4 {
+		return n
+	}
+	shift := bits.Len(uint(n)) - 2
+	return n >> shift << shift
+}
+
+// byTable returns the algorithm for ranks that are together: the first line that fits.
+// Each collective has one without limits, which a test makes sure of.
+func byTable(collective string, size int, s Shape) Algorithm {
+	for _, a := range table {
+		if a.Collective == collective && a.suits(size, s) {
+			return a
+		}
+	}
+	panic("collectives: the table has no line for " + collective)
+}
+
+func (a Algorithm) suits(size int, s Shape) bool {
+	return !a.Places && (s.Commutative || a.Needs != Commutative) &&
+		size >= a.MinRanks && s.Bytes >= a.MinBytes && (a.MaxBytes == 0 || s.Bytes <= a.MaxBytes)
+}
+
+// Choice is an algorithm and what a call is thought to take with it.
+type Choice struct {
+	Algorithm Algorithm
+	Predicted time.Duration // of the slowest rank; 0 where nothing was predicted
+}
+
+// leastFlit is how many bytes a flit must have for messages to be cut any more.
+const leastFlit = 4 << 10
+
+// candidates returns what may be chosen for a call.
+func candidates(collective string, s Shape, ordered bool) (all []Algorithm) {
+	for _, a := range Algorithms(collective) {
+		if a.refuses(s.Commutative, ordered) != nil || s.Bytes < a.MinBytes {
+			continue
+		}
+		all = append(all, a)
+		for flits := 2 * a.Flits; a.Flits > 0 && flits <= 32 && s.Bytes/flits >= leastFlit; flits *= 2 {
+			all = append(all, a.cut(flits))
+		}
+	}
+	return all
+}
+
+// worthNaming is how many times as long as with the best one a call may take with an
+// algorithm for it to be named at all.
+const worthNaming = 4
+
+// rank simulates a call with every algorithm there is and returns them, the best one
+// first.
+func (m *Model) rank(collective string, s Shape, l Layout) []Choice {
+	ordered := l.Ordered()
+	sample, s := thin(collective, l, s)
+	grid := m.grid(sample)
+	size := len(sample[0])
+	var choices []Choice
+	best := time.Duration(math.MaxInt64 / worthNaming)
+	for _, a := range candidates(collective, s, ordered) {
+		all := make([]*schedule.Schedule, size)
+		for r := range all {
+			all[r] = a.schedule(r, size, sample, typical(collective, s, r, size))
+		}
+		out, err := schedule.SimulateUntil(all, grid, worthNaming*best)
+		if errors.Is(err, schedule.ErrLate) {
+			continue
+		}
+		if err != nil {
+			panic(err) // a test simulates every algorithm
+		}
+		t := m.corrected(a, s.Bytes, out.End())
+		best = min(best, t)
+		choices = append(choices, Choice{a, t})
+	}
+	first := simplest(choices)
+	slices.SortStableFunc(choices, func(a, b Choice) int { return int(a.Predicted - b.Predicted) })
+	k := slices.IndexFunc(choices, func(c Choice) bool { return c.Algorithm.Name == first.Algorithm.Name })
+	return slices.Insert(slices.Delete(choices, k, k+1), 0, first)
+}
+
+// simplest returns the first choice that is hardly worse than the best one. Candidates
+// come in the table's order, and with few flits first.
+func simplest(choices []Choice) Choice {
+	best := slices.MinFunc(choices, func(a, b Choice) int { return int(a.Predicted - b.Predicted) })
+	for _, c := range choices {
+		if c.Predicted <= best.Predicted+best.Predicted/32 {
+			return c
+		}
+	}
+	return best
+}
+
+// mostSimulated bounds the ranks of a simulation.
+const mostSimulated = 24
+
+// thin returns a layout with so few ranks that simulations are quick, the same number at
+// every place that has them, and a shape with which as much crosses between places.
+func thin(collective string, l Layout, s Shape) (Layout, Shape) {
+	parts, _ := l.parts()
+	each := max(2, mostSimulated/len(parts))
+	var keep []int
+	root, size := 0, len(l[0])
+	for _, ranks := range parts {
+		for i, r := range ranks[:min(each, len(ranks))] {
+			if r == s.Root || i == 0 && slices.Contains(ranks, s.Root) {
+				root = r
+			}
+			keep = append(keep, r)
+		}
+	}
+	slices.Sort(keep)
+	s.Root = slices.Index(keep, root)
+	switch collective {
+	case "gather", "allgather", "scatter", "alltoall", "reduce_scatter_block":
+		s.Bytes = s.Bytes * size / len(keep) / s.Elem * s.Elem
+	}
+	return l.of(keep), s
+}

@@ -1,0 +1,105 @@
+package connhelper
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/internal/daemon"
+	"github.com/isthmus-grid/isthmus/launch/gate"
+	"github.com/isthmus-grid/isthmus/launch/gate/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/latency"
+	"github.com/isthmus-grid/isthmus/launch/nearby"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// GateSettings are where the jobs that are launched here have their files.
+type GateSettings struct {
+	Store daemon.Path `yaml:"store" example:"/var/cache/isthmus/gate" help:"Folder for the programs and inputs of jobs, kept for the next time, and for the folders in which jobs run. No two helpers share one. Empty: a folder for this node in the service manager's cache folder (CACHE_DIRECTORY), or in the user's."`
+	Limit daemon.Size `yaml:"limit" default:"4GiB" min:"1MiB" help:"Bytes that the kept files may have together, and those that one job brings. What was used longest ago goes first."`
+}
+
+// storeOf returns the folder, or "" where the settings name none and there is no usual
+// one.
+func (s GateSettings) storeOf(node overlay.NodeID) string {
+	if s.Store != "" {
+		return string(s.Store)
+	}
+	name := string(node.Site) + "-" + node.Name
+	if dir := os.Getenv("CACHE_DIRECTORY"); filepath.IsAbs(dir) {
+		return filepath.Join(dir, name)
+	}
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(dir, "isthmus", name)
+}
+
+// nearPings is how many nodes are pinged at a time for the list of hosts.
+const nearPings = 16
+
+// gatehouse is the gate and what belongs to it.
+type gatehouse struct {
+	gate *gate.Gate
+	near *nearby.Nearby
+}
+
+// newGate returns the node's gate.
+func newGate(h *Helper, cfg Config, creds *control.Credentials, log *slog.Logger) (*gatehouse, error) {
+	var g gatehouse
+	g.near = nearby.New(gate.Pinger(h.node, func(ctx context.Context, node overlay.NodeID) (gatepb.GateClient, func(), error) {
+		return g.gate.Reach(ctx, node)
+	}), nearPings, latency.Config{}, log)
+	var err error
+	g.gate, err = gate.New(gate.Settings{
+		Options: gate.Options{
+			Node: h.node, Policy: cfg.Offer.Policy(), Helper: cfg.Socket, Log: log,
+			Store: cfg.Gate.storeOf(h.node), Limit: int64(cfg.Gate.Limit),
+			Dead: h.Dead, Forget: h.Forget,
+		},
+		Credentials: creds,
+		Hosts:       gate.HostList{List: h.Hosts, Near: g.near}.Hosts,
+	})
+	return &g, err
+}
+
+func (g *gatehouse) serve(ctx context.Context, door *net.UnixListener) error {
+	ctx, stop := context.WithCancel(ctx)
+	var pings sync.WaitGroup
+	defer pings.Wait()
+	defer stop()
+	pings.Go(func() { g.near.Serve(ctx) })
+	return g.gate.Serve(ctx, door)
+}
+
+// serveAll runs the helper and its gate, which lies beside the helper's socket. The gate
+// ends first: it takes its leave of the helper.
+func serveAll(ctx context.Context, h *Helper, g *gatehouse, ln *net.UnixListener, mode fs.FileMode, ready func()) error {
+	door, err := ListenLocal(ln.Addr().String()+gate.DoorSuffix, mode)
+	if err != nil {
+		ln.Close()
+		return err
+	}
+	ready()
+	life, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	var both sync.WaitGroup
+	var gateErr error
+	both.Go(func() {
+		defer end()
+		gateErr = g.serve(ctx, door)
+	})
+	err = h.Serve(life, ln)
+	stop()
+	both.Wait()
+	return errors.Join(err, gateErr)
+}

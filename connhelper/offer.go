@@ -1,0 +1,99 @@
+package connhelper
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"net/netip"
+	"path"
+	"runtime"
+	"strings"
+
+	"github.com/isthmus-grid/isthmus/internal/daemon"
+	"github.com/isthmus-grid/isthmus/launch/offer"
+	"github.com/isthmus-grid/isthmus/launch/reserve"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// OfferSettings are what the node's owner lets jobs have that are launched from
+// anywhere in the grid.
+type OfferSettings struct {
+	Jobs      int         `yaml:"jobs" default:"1" min:"0" max:"10000" help:"Jobs at a time, those that are only booked included. 0 offers nothing: the node is listed and takes no job."`
+	Processes int         `yaml:"processes" default:"0" min:"0" max:"1048576" help:"Processes of one job at a time. 0 stands for the node's cores."`
+	Memory    daemon.Size `yaml:"memory" default:"0B" min:"0B" help:"Memory for all jobs together, of which each takes what its submitter asks for. 0B stands for the node's memory."`
+	CPU       float64     `yaml:"cpu" default:"0" min:"0" max:"1000000" help:"Cores for all jobs together, of which each takes what its submitter asks for; 0.5 is half of one. 0 stands for the node's cores."`
+	Allow     []OfferRule `yaml:"allow" help:"Who may run jobs here: whoever one of these rules fits. Without any, every member of the grid."`
+	Deny      []OfferRule `yaml:"deny" help:"Who may not, whatever allow says."`
+}
+
+// OfferRule fits those for whom all that it says is so.
+type OfferRule struct {
+	Site      string       `yaml:"site" help:"The site from which the job is launched."`
+	Addresses netip.Prefix `yaml:"addresses" help:"A network in which the address is that the request comes from. Through a relay or a gateway, the address is not known, and the rule does not fit."`
+	Identity  string       `yaml:"identity" help:"The user and node that launch the job, as USER@SITE/NODE: the node proves itself, and answers for who its user is. An asterisk stands for any part of a name, as in alice@*/*."`
+}
+
+// Check relates the keys of a rule to each other.
+func (r OfferRule) Check() error {
+	var errs []error
+	if r == (OfferRule{}) {
+		errs = append(errs, daemon.Wrong("site", "a rule must say something: give its site, its addresses or its identity"))
+	}
+	if r.Site != "" {
+		if err := overlay.CheckName("site", r.Site); err != nil {
+			errs = append(errs, daemon.Wrong("site", "%v", err))
+		}
+	}
+	if r.Identity != "" {
+		if err := checkIdentity(r.Identity); err != nil {
+			errs = append(errs, daemon.Wrong("identity", "%v", err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func checkIdentity(s string) error {
+	user, node, _ := strings.Cut(s, "@")
+	if site, name, ok := strings.Cut(node, "/"); user == "" || site == "" || name == "" || !ok {
+		return errors.New("want USER@SITE/NODE, such as alice@sitea/n1 or alice@*/*")
+	}
+	if _, err := path.Match(s, ""); err != nil {
+		return fmt.Errorf("a pattern of which nothing can be made: %w", err)
+	}
+	return nil
+}
+
+// Offer returns what the settings offer on this machine, for the list of hosts.
+func (s OfferSettings) Offer() offer.Offer {
+	if s.Jobs == 0 {
+		return offer.Offer{}
+	}
+	o := offer.Offer{Jobs: s.Jobs, Processes: s.Processes, Memory: int64(s.Memory), CPU: int(math.Round(s.CPU * 1000))}
+	if o.Processes == 0 {
+		o.Processes = runtime.NumCPU()
+	}
+	if o.Memory == 0 {
+		o.Memory = machineMemory()
+	}
+	if o.CPU == 0 {
+		o.CPU = runtime.NumCPU() * 1000
+	}
+	return o
+}
+
+// Policy returns what the settings let whom have on this machine, for the
+// gate-keeper.
+func (s OfferSettings) Policy() reserve.Policy {
+	o := s.Offer()
+	return reserve.Policy{
+		Jobs: o.Jobs, Processes: o.Processes, Memory: o.Memory, CPU: o.CPU,
+		Allow: rules(s.Allow), Deny: rules(s.Deny),
+	}
+}
+
+func rules(from []OfferRule) (to []reserve.Rule) {
+	for _, r := range from {
+		to = append(to, reserve.Rule{Identity: r.Identity, Site: overlay.SiteID(r.Site), Addresses: r.Addresses})
+	}
+	return to
+}

@@ -1,0 +1,79 @@
+package connhelper
+
+import (
+	"reflect"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/internal/daemon"
+	"github.com/isthmus-grid/isthmus/launch/offer"
+	"github.com/isthmus-grid/isthmus/launch/reserve"
+)
+
+func TestOfferSettings(t *testing.T) {
+	cores := runtime.NumCPU()
+	byDefault := daemon.Defaults[Config]().Offer
+	o := byDefault.Offer()
+	if o.Memory < 1<<20 {
+		t.Errorf("the machine is said to have %d bytes of memory", o.Memory)
+	}
+	if o.Jobs != 1 || o.Processes != cores || o.CPU != cores*1000 {
+		t.Errorf("by default, on %d cores: %+v", cores, o)
+	}
+	given := OfferSettings{Jobs: 2, Processes: 3, Memory: 1 << 30, CPU: 1.5,
+		Allow: []OfferRule{{Identity: "alice@*/*"}}, Deny: []OfferRule{{Site: "siteb"}}}
+	want := reserve.Policy{Jobs: 2, Processes: 3, Memory: 1 << 30, CPU: 1500,
+		Allow: []reserve.Rule{{Identity: "alice@*/*"}}, Deny: []reserve.Rule{{Site: "siteb"}}}
+	if got := given.Policy(); !reflect.DeepEqual(got, want) || got.Check() != nil {
+		t.Errorf("got %+v, want %+v; %v", got, want, got.Check())
+	}
+	given.Jobs = 0
+	if got := given.Offer(); got != (offer.Offer{}) {
+		t.Errorf("jobs: 0 offers %+v", got)
+	}
+}
+
+func TestOfferRuleCheck(t *testing.T) {
+	for _, tc := range []struct {
+		rule OfferRule
+		want string // part of the error; empty: none
+	}{
+		{OfferRule{Site: "siteb"}, ""},
+		{OfferRule{Identity: "*@siteb/n1"}, ""},
+		{OfferRule{}, "site: a rule must say something"},
+		{OfferRule{Site: "a/b"}, "site: site name"},
+		{OfferRule{Identity: "alice"}, "identity: want USER@SITE/NODE"},
+		{OfferRule{Identity: "alice@siteb"}, "identity: want USER@SITE/NODE"},
+		{OfferRule{Identity: "[a@*/*"}, "identity: a pattern of which nothing can be made"},
+	} {
+		err := tc.rule.Check()
+		if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%+v: %v, want %q", tc.rule, err, tc.want)
+		}
+	}
+}
+
+// What the frontal lists is checked and handed on; nonsense is not.
+func TestHosts(t *testing.T) {
+	f := newFakeFrontal(t, open)
+	f.helper("a1")
+	h := f.last
+	want := []offer.Host{{Node: h.Node(), State: offer.Up, Offer: offer.Offer{Jobs: 1, Processes: 2}}}
+	f.mu.Lock()
+	f.hosts = offer.ListToPB(want)
+	f.mu.Unlock()
+	if got, err := h.Hosts(t.Context()); err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("got %v, %v; want %v", got, err, want)
+	}
+	f.mu.Lock()
+	f.hosts.Hosts = append(f.hosts.Hosts, &controlpb.Host{Site: "sitea"})
+	f.mu.Unlock()
+	if len(f.offered) != 1 || f.offered[0] == nil {
+		t.Errorf("the frontal was told %v", f.offered)
+	}
+	if got, err := h.Hosts(t.Context()); err == nil || !strings.Contains(err.Error(), "malformed") {
+		t.Errorf("nonsense became %v, %v", got, err)
+	}
+}

@@ -1,0 +1,284 @@
+package farm
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/isthmus-grid/isthmus/mpilib"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// spread places ranks on sites, one after the other or in turn.
+func spread(ranks, sites int, inTurn bool) []overlay.NodeID {
+	places := make([]overlay.NodeID, ranks)
+	for r := range places {
+		site := r * sites / ranks
+		if inTurn {
+			site = r % sites
+		}
+		places[r] = overlay.NodeID{Site: overlay.SiteID(fmt.Sprint("s", site)), Name: "n"}
+	}
+	return places
+}
+
+// world runs f on ranks that believe to be on so many sites.
+func world(t *testing.T, ranks, sites int, inTurn bool, f func(context.Context, *mpilib.Comm) error) {
+	t.Helper()
+	places := spread(ranks, sites, inTurn)
+	mpilib.TestWorld(t, ranks, f, mpilib.WithPlaces(func(r int) (string, string) { return string(places[r].Site), places[r].Name }))
+}
+
+// Of 16 processes on three sites, 15 trace rays for one master and 12 for three
+// bosses.
+func TestRoles(t *testing.T) {
+	for _, tt := range []struct {
+		ranks, sites    int
+		pattern         pattern
+		bosses, workers int
+	}{
+		{16, 3, vanilla, 0, 15},
+		{16, 3, hierarchical, 3, 12},
+		{16, 3, auto, 0, 15},
+		{29, 3, auto, 0, 28},
+		{30, 3, auto, 3, 26},
+		{2, 1, hierarchical, 0, 1},
+		{2, 2, hierarchical, 0, 1},
+		{4, 2, hierarchical, 1, 2}, // the master's site has one more, who works for the master
+		{5, 1, hierarchical, 1, 3},
+	} {
+		for _, inTurn := range []bool{false, true} {
+			c, err := newCast(spread(tt.ranks, tt.sites, inTurn), tt.pattern)
+			if err != nil || c.bosses != tt.bosses || c.workers != tt.workers || c.sites != tt.sites {
+				t.Errorf("%+v, in turn %v: %+v, %v", tt, inTurn, c, err)
+			}
+			if c.kinds[0] != master || c.group[0] != -1 {
+				t.Errorf("%+v: rank 0 is %v of %d", tt, c.kinds[0], c.group[0])
+			}
+			dealtTo := int64(0)
+			for r, k := range c.kinds {
+				if k == boss {
+					dealtTo += c.workersOf(r)
+				} else if k == worker && c.group[r] == -1 {
+					dealtTo++
+				}
+			}
+			if dealtTo != int64(tt.workers) {
+				t.Errorf("%+v: %d workers are dealt to", tt, dealtTo)
+			}
+		}
+	}
+	if _, err := newCast(spread(1, 1, false), vanilla); err == nil || err.Error() != "1 rank: want a master and at least one worker; start two ranks or more" {
+		t.Errorf("one rank: %v", err)
+	}
+}
+
+// A desk hands out every ray once, in the order of the requests, and says "no
+// more" only when nothing can come.
+func TestDesk(t *testing.T) {
+	d := newDesk(func(client int) int64 { return int64(client) })
+	var log []string
+	say := func() {
+		for {
+			client, c, ok := d.next()
+			if !ok {
+				return
+			}
+			log = append(log, fmt.Sprintf("%d:%d+%d", client, c.First, c.Count))
+		}
+	}
+	d.ask(3)
+	say()
+	d.put(chunk{0, 4})
+	say()
+	d.ask(2)
+	d.ask(3)
+	say()
+	d.put(chunk{10, 2})
+	say()
+	if !d.answered(3, chunk{0, 3}) || d.answered(3, chunk{0, 3}) || d.answered(2, chunk{10, 2}) || d.answered(9, chunk{3, 1}) {
+		t.Error("the desk does not know what it gave to whom")
+	}
+	d.close()
+	d.ask(3)
+	say()
+	d.ask(2)
+	say()
+	if want := []string{"3:0+3", "2:3+1", "3:10+2", "3:0+0", "2:0+0"}; !slices.Equal(log, want) {
+		t.Errorf("handed out %q, want %q", log, want)
+	}
+}
+
+func TestBatches(t *testing.T) {
+	b := batches{{chunk: chunk{10, 3}}, {chunk: chunk{20, 1}}}
+	if done, err := b.enter([]arrival{{12, 1}}); done != nil || err != nil {
+		t.Errorf("%+v, %v", done, err)
+	}
+	if done, err := b.enter([]arrival{{20, 2}}); err != nil || done == nil || done.First != 20 || len(b) != 1 {
+		t.Errorf("%+v, %v", done, err)
+	}
+	done, err := b.enter([]arrival{{10, 3}, {11, 4}})
+	if want := []arrival{{10, 3}, {11, 4}, {12, 1}}; err != nil || done == nil || !slices.Equal(done.arrivals, want) {
+		t.Errorf("%+v, %v", done, err)
+	}
+	if _, err := b.enter([]arrival{{10, 3}}); err == nil || err.Error() != "ray 10 is of no chunk that is not done" {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestLedger(t *testing.T) {
+	l := newLedger(3)
+	if err := l.enter([]arrival{{0, 5}, {2, noRay}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.sum(); err == nil || err.Error() != "nobody has traced ray 1" {
+		t.Errorf("error %v", err)
+	}
+	for _, ray := range []int64{0, 3, -1} {
+		if err := l.enter([]arrival{{ray, 5}}); err == nil {
+			t.Errorf("ray %d was entered", ray)
+		}
+	}
+	if err := l.enter([]arrival{{1, 7}}); err != nil {
+		t.Fatal(err)
+	}
+	s, err := l.sum()
+	if err != nil || s.Arrived != 2 || s.Mean != 6 {
+		t.Errorf("%+v, %v", s, err)
+	}
+	l[1], l[0] = l[0], l[1]
+	if other, err := l.sum(); err != nil || other.Checksum == s.Checksum {
+		t.Errorf("two rays' times the other way round: %+v, %v", other, err)
+	}
+}
+
+// Both patterns find what one rank finds alone, trace each ray once, and send what
+// was foreseen between sites: two messages for each chunk dealt there.
+func TestPatterns(t *testing.T) {
+	for _, tt := range []struct {
+		ranks, sites int
+		inTurn       bool
+		chunk, big   int64
+		credit       int64
+	}{{2, 1, false, 3, 0, 1}, {3, 3, false, 10, 0, 2}, {7, 2, true, 4, 0, 1}, {9, 3, false, 5, 0, 1}, {9, 3, true, 7, 20, 3}, {10, 3, false, 1, 300, 1}} {
+		t.Run(fmt.Sprintf("%+v", tt), func(t *testing.T) {
+			o := options{
+				plan:     plan{rays: 300, stations: 7, chunk: tt.chunk, big: tt.big, credit: tt.credit, speed: 1e5, handling: 0.1},
+				patterns: []pattern{vanilla, hierarchical}, repeat: 2, check: true,
+			}
+			world(t, tt.ranks, tt.sites, tt.inTurn, func(ctx context.Context, comm *mpilib.Comm) error {
+				results, err := o.run(ctx, comm)
+				if err != nil {
+					return err
+				}
+				for _, r := range results {
+					if r.Traffic.WANMessages != r.Traffic.WANExpected || (tt.sites > 1) != (r.Traffic.WANMessages > 0) {
+						return fmt.Errorf("%s: %d messages between sites, want %d", r.Pattern, r.Traffic.WANMessages, r.Traffic.WANExpected)
+					}
+					if (comm.Rank() == 0) != r.Verified || r.Checked != r.Verified || r.Rays != 300 || len(r.Runs) != 2 || r.Arrived < 200 {
+						return fmt.Errorf("%+v", r)
+					}
+				}
+				v, h := results[0], results[1]
+				if v.Times != h.Times || v.Mesh != h.Mesh || v.Chunks != (300+tt.chunk-1)/tt.chunk || v.BigChunks != v.Chunks {
+					return fmt.Errorf("%+v and %+v", v, h)
+				}
+				if h.Bosses > 0 && (h.BigChunks >= v.BigChunks || h.Chunks < v.Chunks) {
+					return fmt.Errorf("%d big chunks, %d small ones; vanilla had %d", h.BigChunks, h.Chunks, v.Chunks)
+				}
+				return nil
+			})
+		})
+	}
+}
+
+// One time or one length that is wrong makes another checksum.
+func TestWrongResultsAreSeen(t *testing.T) {
+	p := plan{rays: 50, stations: 5}
+	right, err := serial(t.Context(), p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var o outcome
+	o.summary.Checksum, o.mesh = right.times, right.mesh
+	for _, tt := range []struct {
+		times, mesh uint64
+		want        bool
+	}{{right.times, right.mesh, true}, {right.times + 1, right.mesh, false}, {right.times, right.mesh + 1, false}} {
+		r := new(Result)
+		if err := r.compare(outcome{summary: summary{Checksum: tt.times}, mesh: tt.mesh}); err != nil {
+			t.Fatal(err)
+		}
+		if r.finish([]phases{{}}, &right); r.Verified != tt.want || !r.Checked {
+			t.Errorf("%+v: verified %v", tt, r.Verified)
+		}
+		if err := r.compare(o); (err == nil) != tt.want {
+			t.Errorf("%+v, then what is right: %v", tt, err)
+		}
+	}
+	if checksumOf(0, []int64{1, 2, 3}) != checksumOf(0, []int64{1})+checksumOf(1, []int64{2, 3}) || checksumOf(0, []int64{1, 2}) == checksumOf(0, []int64{2, 1}) {
+		t.Error("the checksum of a mesh is not the sum of its parts', or any order's")
+	}
+}
+
+func TestReport(t *testing.T) {
+	for _, asJSON := range []bool{false, true} {
+		var mu sync.Mutex
+		var out bytes.Buffer
+		world(t, 5, 2, false, func(ctx context.Context, comm *mpilib.Comm) error {
+			var own bytes.Buffer
+			o := options{plan: plan{rays: 40, stations: 4, chunk: 3, credit: 1}, patterns: []pattern{vanilla, hierarchical}, repeat: 1, check: asJSON, json: asJSON}
+			err := report(ctx, comm, o, &own)
+			mu.Lock()
+			defer mu.Unlock()
+			out.Write(own.Bytes())
+			return err
+		})
+		if !asJSON {
+			if strings.Count(out.String(), "not checked\n") != 2 || strings.Count(out.String(), "PATTERN") != 1 {
+				t.Errorf("printed\n%s", out.String())
+			}
+			continue
+		}
+		var got []string
+		for d := json.NewDecoder(&out); d.More(); {
+			var r Result
+			if err := d.Decode(&r); err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, fmt.Sprint(r.Pattern, r.Sites, r.Bosses, r.Workers, r.Verified))
+		}
+		if want := []string{"vanilla2 0 4 true", "hierarchical2 2 2 true"}; !slices.Equal(got, want) {
+			t.Errorf("results %q, want %q", got, want)
+		}
+	}
+}
+
+func TestParse(t *testing.T) {
+	for _, tt := range []struct{ args, err string }{
+		{"", ""},
+		{"--pattern vanilla,hierarchical --rays 9 --stations 3 --chunk 2 --big 4 --credit 3 --speed 5 --handling .5 --repeat 2 --check=false --json", ""},
+		{"--pattern flat", "--pattern flat: want vanilla, hierarchical or auto"},
+		{"--rays 0", "--rays 0 --stations 40: want 1 to 1073741824 of each"},
+		{"--chunk 0", "--chunk 0 --big 0 --repeat 1: want at least 1, 0 and 1, and chunks of no more than all 2000 rays"},
+		{"--rays 5", "--chunk 10 --big 0 --repeat 1: want at least 1, 0 and 1, and chunks of no more than all 5 rays"},
+		{"--credit 0", "--credit 0: want 1 to 1000"},
+		{"--speed NaN", "--speed NaN --handling 0: want 0 or more"},
+		{"here", `unexpected argument "here"; see ray2mesh --help`},
+	} {
+		got, err := parse(strings.Fields(tt.args), io.Discard)
+		if text := fmt.Sprint(err); (tt.err != "" || err != nil) && text != tt.err {
+			t.Errorf("%q: error %v, want %q", tt.args, err, tt.err)
+		}
+		want := plan{rays: 9, stations: 3, chunk: 2, big: 4, credit: 3, speed: 5, handling: 0.5}
+		if strings.Contains(tt.args, "json") && (got.plan != want || len(got.patterns) != 2 || got.check || !got.json || got.repeat != 2) {
+			t.Errorf("%q: %+v", tt.args, got)
+		}
+	}
+}

@@ -1,0 +1,184 @@
+package farm
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/isthmus-grid/isthmus/mpilib"
+)
+
+// Main runs the program as a process of its job with the given arguments and
+// returns the exit code: 1 if the run failed or a result is wrong, 2 for a
+// mistake in the arguments. An interrupt ends the run.
+func Main(args []string) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	o, err := parse(args, os.Stderr)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return 0
+	case err != nil:
+		fmt.Fprintf(os.Stderr, "ray2mesh: %v\n", err)
+		return 2
+	}
+	if err := inJob(ctx, o, os.Stdout); err != nil {
+		fmt.Fprintf(os.Stderr, "ray2mesh: %v\n", err)
+		return 1
+	}
+	return 0
+}
+
+type options struct {
+	plan
+	patterns []pattern // run in turn
+	repeat   int
+	check    bool
+	json     bool
+}
+
+const (
+	mostRays   = 1 << 30 // bounds what the master keeps
+	mostCredit = 1000    // bounds what waits at a worker
+)
+
+func parse(args []string, stderr io.Writer) (options, error) {
+	var o options
+	var patterns string
+	flags := flag.NewFlagSet("ray2mesh", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	flags.StringVar(&patterns, "pattern", string(auto), "`patterns` to run in turn, separated by commas: vanilla, hierarchical, or auto, which is vanilla below 30 ranks")
+	flags.Int64Var(&o.rays, "rays", 2000, "`number` of rays")
+	flags.IntVar(&o.stations, "stations", 40, "`number` of stations that listen to each event")
+	flags.Int64Var(&o.chunk, "chunk", 10, "`rays` that a worker is dealt at once")
+	flags.Int64Var(&o.big, "big", 0, "`rays` that a boss is dealt at once; 0 is two chunks for each of its workers")
+	flags.Int64Var(&o.credit, "credit", 1, "`chunks` that a worker has at most: with 2, one is on its way while it traces the other")
+	flags.Float64Var(&o.speed, "speed", 0, "trace as a processor of so many `rays` a second would; 0 is as fast as this one can")
+	flags.Float64Var(&o.handling, "handling", 0, "with --speed: `rays` that it could trace in the time that it takes to deal one chunk")
+	flags.IntVar(&o.repeat, "repeat", 1, "runs of each")
+	flags.BoolVar(&o.check, "check", true, "have rank 0 trace all rays once more, alone, and compare")
+	flags.BoolVar(&o.json, "json", false, "print one JSON object for each result")
+	if err := flags.Parse(args); err != nil {
+		return o, err
+	}
+	for word := range strings.SplitSeq(patterns, ",") {
+		if !slices.Contains([]pattern{vanilla, hierarchical, auto}, pattern(word)) {
+			return o, fmt.Errorf("--pattern %s: want vanilla, hierarchical or auto", word)
+		}
+		o.patterns = append(o.patterns, pattern(word))
+	}
+	switch {
+	case flags.NArg() > 0:
+		return o, fmt.Errorf("unexpected argument %q; see ray2mesh --help", flags.Arg(0))
+	case o.rays < 1 || o.rays > mostRays || o.stations < 1 || o.stations > mostRays:
+		return o, fmt.Errorf("--rays %d --stations %d: want 1 to %d of each", o.rays, o.stations, mostRays)
+	case o.chunk < 1 || o.chunk > o.rays || o.big < 0 || o.big > o.rays || o.repeat < 1:
+		return o, fmt.Errorf("--chunk %d --big %d --repeat %d: want at least 1, 0 and 1, and chunks of no more than all %d rays", o.chunk, o.big, o.repeat, o.rays)
+	case o.credit < 1 || o.credit > mostCredit:
+		return o, fmt.Errorf("--credit %d: want 1 to %d", o.credit, mostCredit)
+	case !(o.speed >= 0 && o.handling >= 0):
+		return o, fmt.Errorf("--speed %g --handling %g: want 0 or more", o.speed, o.handling)
+	}
+	return o, nil
+}
+
+// inJob joins the job, runs and leaves; it leaves after a failure too, so that
+// the peers hear of it at once.
+func inJob(ctx context.Context, o options, stdout io.Writer) (err error) {
+	world, err := mpilib.Init(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, world.Finalize(ctx)) }()
+	return report(ctx, world.Comm(), o, stdout)
+}
+
+// report runs and has rank 0 check and print. There, a wrong result is an error.
+func report(ctx context.Context, comm *mpilib.Comm, o options, stdout io.Writer) error {
+	results, err := o.run(ctx, comm)
+	if err != nil || comm.Rank() != 0 {
+		return err
+	}
+	if err := o.write(stdout, results); err != nil {
+		return err
+	}
+	for _, r := range results {
+		if r.Checked && !r.Verified {
+			return fmt.Errorf("the results of the %s pattern are not those of one rank alone", r.Pattern)
+		}
+	}
+	return nil
+}
+
+// run runs all patterns in turn. Verdicts are on rank 0 only.
+func (o options) run(ctx context.Context, comm *mpilib.Comm) ([]*Result, error) {
+	var right *checksums
+	farms := make([]*farm, len(o.patterns))
+	results := make([]*Result, len(o.patterns))
+	times := make([][]phases, len(o.patterns))
+	for i, p := range o.patterns {
+		plan := o.plan
+		plan.pattern = p
+		f, err := newFarm(ctx, comm, plan)
+		if err != nil {
+			return nil, err
+		}
+		defer f.close()
+		farms[i], results[i] = f, describe(f)
+		if err := f.warmUp(ctx); err != nil {
+			return nil, fmt.Errorf("warming up: %w", err)
+		}
+	}
+	for range o.repeat {
+		for i, f := range farms {
+			out, err := f.run(ctx)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", f.pattern, err)
+			}
+			if err := results[i].gather(ctx, f, out, &times[i]); err != nil {
+				return nil, fmt.Errorf("%s: %w", f.pattern, err)
+			}
+		}
+	}
+	if o.check && comm.Rank() == 0 {
+		alone, err := serial(ctx, o.plan)
+		if err != nil {
+			return nil, fmt.Errorf("tracing all rays alone: %w", err)
+		}
+		right = &alone
+	}
+	for i, r := range results {
+		r.finish(times[i], right)
+	}
+	return results, nil
+}
+
+// warmUp traces a ray for each rank, so that all links are there.
+func (f *farm) warmUp(ctx context.Context) error {
+	full := f.plan
+	f.rays, f.chunk, f.big = int64(f.comm.Size()), 1, 0
+	_, err := f.run(ctx)
+	f.plan = full
+	return err
+}
+
+func (o options) write(w io.Writer, results []*Result) error {
+	if !o.json {
+		return writeTable(w, results)
+	}
+	enc := json.NewEncoder(w)
+	for _, r := range results {
+		if err := enc.Encode(r); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,82 @@
+package farm
+
+import (
+	"fmt"
+
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// A pattern is who deals to whom.
+type pattern string
+
+// The patterns. In the vanilla one the master deals to all others; in the
+// hierarchical one to a boss in each site, who deals to the site's workers. auto
+// is vanilla below so many processes that bosses, who trace no rays, pay.
+const (
+	vanilla      pattern = "vanilla"
+	hierarchical pattern = "hierarchical"
+	auto         pattern = "auto"
+
+	enoughForBosses = 30
+)
+
+// A kind is what a rank does.
+type kind int
+
+const (
+	worker kind = iota
+	boss
+	master
+)
+
+// cast is the roles of a job's ranks.
+type cast struct {
+	kinds           []kind
+	group           []int // the boss of a worker, a boss itself, -1 of who is dealt to by the master
+	sites           int
+	bosses, workers int
+}
+
+// newCast gives rank 0 the master's role. With bosses, it is the first other rank
+// of each site; a site with only one has nobody to deal to, so that one is a
+// worker of the master's.
+func newCast(places []overlay.NodeID, p pattern) (cast, error) {
+	if len(places) < 2 {
+		return cast{}, fmt.Errorf("%d rank: want a master and at least one worker; start two ranks or more", len(places))
+	}
+	c := cast{kinds: make([]kind, len(places)), group: make([]int, len(places))}
+	ofSite := make(map[overlay.SiteID][]int)
+	for r, place := range places {
+		c.group[r] = -1
+		members := ofSite[place.Site]
+		if r > 0 {
+			members = append(members, r)
+		}
+		ofSite[place.Site] = members
+	}
+	c.sites = len(ofSite)
+	c.kinds[0] = master
+	for _, members := range ofSite {
+		if p == vanilla || p == auto && len(places) < enoughForBosses || len(members) < 2 {
+			c.workers += len(members)
+			continue
+		}
+		c.kinds[members[0]] = boss
+		c.bosses++
+		c.workers += len(members) - 1
+		for _, r := range members {
+			c.group[r] = members[0]
+		}
+	}
+	return c, nil
+}
+
+// workersOf returns how many workers a boss has.
+func (c cast) workersOf(boss int) (n int64) {
+	for r, b := range c.group {
+		if b == boss && r != boss {
+			n++
+		}
+	}
+	return n
+}

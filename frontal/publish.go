@@ -1,0 +1,199 @@
+package frontal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/overlay"
+	"github.com/isthmus-grid/isthmus/wire"
+)
+
+// Publish notes names of a node's processes and passes them on to the broker,
+// whose word counts. The next session with it publishes them again; only a name
+// that was published before is taken while it is away.
+func (d *directory) Publish(ctx context.Context, req *controlpb.PublishRequest) (*controlpb.PublishResponse, error) {
+	id, list, errs, err := d.f.publications(ctx, "Publish", req.Names)
+	if err != nil {
+		return nil, control.Status(err)
+	}
+	for i, p := range list {
+		if errs[i] == nil {
+			errs[i] = d.f.publish(ctx, id.Name, p, req.Again)
+		}
+		if errs[i] != nil {
+			d.f.log.Info("name refused", "name", p.Name, "job", p.Process.Job, "rank", p.Process.Rank, "error", errs[i])
+		}
+	}
+	return &controlpb.PublishResponse{Faults: control.Verdicts(errs)}, nil
+}
+
+// publish notes one name, so that a session with the broker that begins
+// meanwhile publishes it, and asks the broker.
+func (f *Frontal) publish(ctx context.Context, node string, p overlay.Publication, again bool) error {
+	f.mu.Lock()
+	undo, err := f.roster.publish(node, p)
+	f.mu.Unlock()
+	if err != nil {
+		return fmt.Errorf("%s: %w", f.who, err)
+	}
+	s := f.up.current()
+	if s == nil && !again {
+		s, err = f.up.get(ctx)
+	}
+	if s != nil {
+		var verdicts []error
+		if verdicts, err = f.publishAt(ctx, s, []overlay.Publication{p}); err == nil {
+			err = verdicts[0]
+		}
+	}
+	if err == nil || again && isAway(err) {
+		return nil
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	undo()
+	return err
+}
+
+// Unpublish forgets names of a node's processes, here and at the broker.
+func (d *directory) Unpublish(ctx context.Context, req *controlpb.UnpublishRequest) (*controlpb.UnpublishResponse, error) {
+	id, list, errs, err := d.f.publications(ctx, "Unpublish", req.Names)
+	if err != nil {
+		return nil, control.Status(err)
+	}
+	for i, p := range list {
+		if errs[i] == nil {
+			errs[i] = d.f.unpublish(ctx, id.Name, p)
+		}
+	}
+	return &controlpb.UnpublishResponse{Faults: control.Verdicts(errs)}, nil
+}
+
+// unpublish forgets one name. A broker that is away is not told: what the next
+// session does not publish goes with its lease.
+func (f *Frontal) unpublish(ctx context.Context, node string, p overlay.Publication) error {
+	f.mu.Lock()
+	f.roster.unpublish(node, p)
+	f.mu.Unlock()
+	s := f.up.current()
+	if s == nil {
+		return nil
+	}
+	call, cancel := context.WithTimeout(ctx, brokerCall)
+	defer cancel()
+	resp, err := controlpb.NewDirectoryClient(s.Conn()).Unpublish(call, &controlpb.UnpublishRequest{Names: []*controlpb.Publication{control.PublicationToPB(p)}})
+	if err != nil {
+		if err = f.up.callError(s, err); isAway(err) {
+			return nil
+		}
+		return err
+	}
+	verdicts, err := control.VerdictErrs(resp.Faults, 1)
+	if err != nil {
+		return fmt.Errorf("%s: the broker's answer: %w", f.who, err)
+	}
+	return verdicts[0]
+}
+
+// publications checks what a helper says of its processes' names.
+func (f *Frontal) publications(ctx context.Context, call string, names []*controlpb.Publication) (id control.Identity, list []overlay.Publication, errs []error, err error) {
+	if id, err = f.helperOf(ctx, call); err != nil {
+		return id, nil, nil, err
+	}
+	if n := len(names); n > maxQuestions {
+		return id, nil, nil, fmt.Errorf("%s: %w: %d names in one call, at most %d are taken", f.who, overlay.ErrOverloaded, n, maxQuestions)
+	}
+	list, errs = make([]overlay.Publication, len(names)), make([]error, len(names))
+	for i, m := range names {
+		if list[i], err = control.PublicationFromPB(m); err != nil {
+			errs[i] = fmt.Errorf("%s: %w: %w", f.who, wire.ErrMalformed, err)
+		}
+	}
+	return id, list, errs, nil
+}
+
+// publishAll tells a new session with the broker all names of the site.
+func (f *Frontal) publishAll(ctx context.Context, s *control.Session) error {
+	f.mu.Lock()
+	list := f.roster.publications()
+	f.mu.Unlock()
+	for rest := list; len(rest) > 0; rest = rest[min(chunk, len(rest)):] {
+		batch := rest[:min(chunk, len(rest))]
+		verdicts, err := f.publishAt(ctx, s, batch)
+		if err != nil {
+			return err
+		}
+		for i, verdict := range verdicts {
+			if verdict == nil {
+				continue
+			}
+			// Somebody was quicker, while this site was away, or the process has left.
+			f.log.Warn("a name that was published before is lost", "name", batch[i].Name, "job", batch[i].Process.Job, "rank", batch[i].Process.Rank, "error", verdict)
+			f.mu.Lock()
+			if reg := f.roster.processes[batch[i].Process]; reg != nil && reg.point.Generation == batch[i].Generation {
+				delete(reg.names, batch[i].Name)
+			}
+			f.mu.Unlock()
+		}
+	}
+	return nil
+}
+
+// publishAt publishes names at the broker, with a verdict on each.
+func (f *Frontal) publishAt(ctx context.Context, s *control.Session, list []overlay.Publication) ([]error, error) {
+	call, cancel := context.WithTimeout(ctx, brokerCall)
+	defer cancel()
+	req := &controlpb.PublishRequest{}
+	for _, p := range list {
+		req.Names = append(req.Names, control.PublicationToPB(p))
+	}
+	resp, err := controlpb.NewDirectoryClient(s.Conn()).Publish(call, req)
+	if err != nil {
+		return nil, f.up.callError(s, err)
+	}
+	verdicts, err := control.VerdictErrs(resp.Faults, len(list))
+	if err != nil {
+		return nil, fmt.Errorf("%s: the broker's answer: %w", f.who, err)
+	}
+	return verdicts, nil
+}
+
+// LookupName asks the broker, and while the caller waits again and again.
+func (d *directory) LookupName(ctx context.Context, req *controlpb.LookupNameRequest) (*controlpb.LookupNameResponse, error) {
+	if _, err := d.f.helperOf(ctx, "LookupName"); err != nil {
+		return nil, control.Status(err)
+	}
+	if err := overlay.CheckServiceName(req.Name); err != nil {
+		return nil, control.Status(fmt.Errorf("%s: %w: %w", d.f.who, wire.ErrMalformed, err))
+	}
+	end := time.Now().Add(min(time.Duration(req.WaitMs)*time.Millisecond, maxAwait))
+	for {
+		resp, err := d.f.lookupName(ctx, req.Name, time.Until(end))
+		passing := errors.Is(err, overlay.ErrUnknownName) || isAway(err)
+		// A broker that answers at once instead of waiting must not make this a
+		// busy loop.
+		if !passing || time.Until(end) <= 0 || !pause(ctx, min(50*time.Millisecond, time.Until(end))) {
+			return resp, control.Status(err)
+		}
+	}
+}
+
+// lookupName asks the broker once, to wait for the name for so long, within bounds.
+func (f *Frontal) lookupName(ctx context.Context, name string, wait time.Duration) (*controlpb.LookupNameResponse, error) {
+	s, err := f.up.get(ctx)
+	if err != nil {
+		return nil, err
+	}
+	wait = max(min(wait, awaitChunk), 0)
+	call, cancel := context.WithTimeout(ctx, wait+brokerCall)
+	defer cancel()
+	resp, err := controlpb.NewDirectoryClient(s.Conn()).LookupName(call, &controlpb.LookupNameRequest{Name: name, WaitMs: uint32(wait.Milliseconds())})
+	if err != nil {
+		return nil, f.up.callError(s, err)
+	}
+	return resp, nil
+}

@@ -1,0 +1,92 @@
+package ranks
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestOutputAsJSON(t *testing.T) {
+	var out bytes.Buffer
+	o := JSON(&out)
+	write := func(p Place, stdout, stderr string) {
+		t.Helper()
+		a, b, err := o.Of(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, w := range []struct {
+			to   interface{ Write([]byte) (int, error) }
+			text string
+		}{{a, stdout}, {b, stderr}} {
+			if _, err := w.to.Write([]byte(w.text)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	write(Place{Host: "a/n1", Rank: 3}, "one\n\"two\"\nno end", "bad \xff\n")
+	write(Place{Rank: 0, Copy: 1}, "", "x\n")
+	if err := o.Close(); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		`{"rank":3,"host":"a/n1","stream":"stdout","text":"one"}`,
+		`{"rank":3,"host":"a/n1","stream":"stdout","text":"\"two\""}`,
+		`{"rank":3,"host":"a/n1","stream":"stderr","text":"bad \ufffd"}`,
+		`{"rank":0,"copy":1,"stream":"stderr","text":"x"}`,
+		`{"rank":3,"host":"a/n1","stream":"stdout","text":"no end"}`,
+	}
+	if got := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n"); !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", out.String(), strings.Join(want, "\n"))
+	}
+	for line := range strings.Lines(out.String()) {
+		if !json.Valid([]byte(line)) {
+			t.Errorf("%q is no JSON", line)
+		}
+	}
+}
+
+// A local job fills the folder: nothing is tagged or cut there.
+func TestOutputInFiles(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "new", "folder")
+	o, err := NewOutput(dir, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	long := strings.Repeat("x", maxLine+100) + "\nno end"
+	j := jobOf("print", long, 2, nil, nil)
+	j.Output = o
+	if err := run(t, j); err != nil {
+		t.Fatal(err)
+	}
+	if w, _, err := o.Of(Place{Rank: 1, Copy: 2}); err != nil {
+		t.Error(err)
+	} else if _, err := w.Write([]byte("second copy")); err != nil {
+		t.Error(err)
+	}
+	if err := o.Close(); err != nil {
+		t.Error(err)
+	}
+	for name, want := range map[string]string{"rank.0.out": long, "rank.1.out": long, "rank.1.err": "complaint", "rank.1.2.out": "second copy"} {
+		if got, err := os.ReadFile(filepath.Join(dir, name)); err != nil || string(got) != want {
+			t.Errorf("%s: %.40q, %v; want %.40q", name, got, err, want)
+		}
+	}
+}
+
+// A folder that cannot be made is told before anything starts.
+func TestOutputWithoutAFolder(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var path *os.PathError
+	if _, err := NewOutput(file, nil, nil); !errors.As(err, &path) {
+		t.Errorf("%v, want what is wrong with %s", err, file)
+	}
+}

@@ -1,0 +1,248 @@
+package allocate
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// pathTable is a Network out of a table.
+type pathTable map[[2]overlay.NodeID]Path
+
+func (n pathTable) Path(a, b overlay.NodeID) (Path, bool) {
+	p, ok := n[[2]overlay.NodeID{a, b}]
+	return p, ok
+}
+
+// random makes a small grid: sites with hosts near each other, sites at random places,
+// and every path a little off.
+func random(rng *rand.Rand, sites, hosts int) ([]Host, pathTable) {
+	var all []Host
+	x, y := make([]float64, sites), make([]float64, sites)
+	for s := range sites {
+		x[s], y[s] = rng.Float64()*20, rng.Float64()*20
+	}
+	site := map[overlay.NodeID]int{}
+	for i := range hosts {
+		s := rng.IntN(sites)
+		h := Host{
+			Node:      overlay.NodeID{Site: overlay.SiteID(fmt.Sprint("s", s)), Name: fmt.Sprint("h", i)},
+			Latency:   time.Duration((0.1 + math.Hypot(x[s], y[s])) * float64(time.Millisecond)),
+			Processes: 1 + rng.IntN(3), Jobs: 1,
+		}
+		site[h.Node] = s
+		all = append(all, h)
+	}
+	n := pathTable{}
+	for _, a := range all {
+		for _, b := range all {
+			p := Path{time.Microsecond, 4e9}
+			if a.Node != b.Node {
+				d := 0.1 + math.Hypot(x[site[a.Node]]-x[site[b.Node]], y[site[a.Node]]-y[site[b.Node]])
+				p = Path{time.Duration(d * (1 + rng.Float64()/10) * float64(time.Millisecond)), 1e7 * (1 + rng.Float64())}
+			}
+			n[[2]overlay.NodeID{a.Node, b.Node}] = p
+		}
+	}
+	return all, n
+}
+
+// everyPlacement tries all shares in all orders.
+func everyPlacement(d Demand, try func([]Share)) {
+	var shares []Share
+	used := make([]bool, len(d.Hosts))
+	var place func(left int)
+	place = func(left int) {
+		if left == 0 {
+			try(shares)
+			return
+		}
+		for h := range d.Hosts {
+			for u := 1; u <= min(d.Capacity[h], left) && !used[h]; u++ {
+				used[h] = true
+				shares = append(shares, Share{h, u})
+				place(left - u)
+				shares = shares[:len(shares)-1]
+				used[h] = false
+			}
+		}
+	}
+	place(d.Processes)
+}
+
+// On small jobs Auto is compared with the best of all placements: it is never better
+// than possible, nearly always exactly the best, and never far from it.
+func TestAutoAgainstAllPlacements(t *testing.T) {
+	for _, pattern := range []Pattern{Dense, Neighbour, Master} {
+		t.Run(pattern.String(), func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(7, uint64(pattern)))
+			const cases = 120
+			best, placed, worst := 0, 0, 1.0
+			for range cases {
+				hosts, network := random(rng, 1+rng.IntN(3), 2+rng.IntN(4))
+				hosts = Order(hosts)
+				job := Job{Ranks: 2 + rng.IntN(4), Copies: 1 + rng.IntN(2), Pattern: pattern, Message: rng.IntN(100000)}
+				if rng.IntN(4) == 0 {
+					job.Home = hosts[rng.IntN(len(hosts))].Node
+				}
+				if !fits(job, hosts) {
+					continue
+				}
+				p, err := Allocate(job, hosts, Auto{network})
+				if err != nil {
+					t.Fatal(err)
+				}
+				checkPlan(t, p)
+				placed++
+				d, at := demand(job, hosts)
+				least := math.Inf(1)
+				everyPlacement(d, func(shares []Share) {
+					least = min(least, newPlan(job, "all", hosts, at, shares).Cost(network))
+				})
+				ratio := p.Cost(network) / least
+				switch {
+				case ratio < 1-1e-9:
+					t.Fatalf("%+v: cheaper than the best of all, by %v: one of the two is wrong", job, ratio)
+				case ratio <= 1+1e-9:
+					best++
+				}
+				worst = max(worst, ratio)
+			}
+			t.Logf("the best in %d of %d cases; the worst is %.4f times the best", best, placed, worst)
+			if worst > 1.05 || best < placed*9/10 {
+				t.Errorf("the best in %d of %d cases, the worst is %.3f times the best", best, placed, worst)
+			}
+		})
+	}
+}
+
+// What the search computes is what Plan.Cost computes from ranks, copies and all.
+func TestSearchAndPlanAgreeOnCost(t *testing.T) {
+	rng := rand.New(rand.NewPCG(9, 10))
+	for range 500 {
+		hosts, network := random(rng, 3, 8)
+		hosts = Order(hosts)
+		if rng.IntN(2) == 0 {
+			network = nil // estimates
+		}
+		job := Job{Ranks: 1 + rng.IntN(6), Copies: 1 + rng.IntN(2), Pattern: Pattern(rng.IntN(3)), Message: rng.IntN(1000)}
+		if rng.IntN(2) == 0 {
+			job.Home = hosts[rng.IntN(len(hosts))].Node
+		}
+		if !fits(job, hosts) {
+			continue
+		}
+		d, at := demand(job, hosts)
+		shares, _ := Concentrate{}.Place(d)
+		rng.Shuffle(len(shares), func(i, j int) { shares[i], shares[j] = shares[j], shares[i] })
+		var net Network
+		if network != nil {
+			net = network
+		}
+		searched, planned := newField(d, net).cost(shares), newPlan(job, "", hosts, at, shares).Cost(net)
+		if math.Abs(searched-planned) > 1e-9*max(planned, 1e-6) {
+			t.Fatalf("%+v: the search says %v s, the plan %v s", job, searched, planned)
+		}
+	}
+}
+
+// At the size of a grid, Auto is never dearer than the paper's strategies, and takes
+// the site whose hosts are near each other even when another is nearer to the submitter.
+func TestAutoAtTheSizeOfAGrid(t *testing.T) {
+	network := sites{"lyon": 3 * time.Millisecond} // hosts of lyon are far from each other
+	for _, pattern := range []Pattern{Dense, Neighbour, Master} {
+		for _, n := range []int{100, 300} {
+			job := Job{Ranks: n, Copies: 1, Pattern: pattern, Message: 1 << 16}
+			costs := map[string]float64{}
+			for _, name := range Strategies {
+				s, _ := ByName(name, network)
+				p, err := Allocate(job, grid5000Hosts(), s)
+				if err != nil {
+					t.Fatal(err)
+				}
+				checkPlan(t, p)
+				costs[name] = p.Cost(network)
+				if name == "auto" && n == 300 && pattern == Dense {
+					if got, want := bySite(p), "60/240 - - 15/60 - -"; got != want {
+						t.Errorf("300 dense ranks are at %s, want %s", got, want)
+					}
+				}
+			}
+			t.Logf("%s n=%d: spread %.3f s, concentrate %.3f s, auto %.3f s", pattern, n, costs["spread"], costs["concentrate"], costs["auto"])
+			if costs["auto"] > min(costs["spread"], costs["concentrate"]) {
+				t.Errorf("%s n=%d: auto %v is dearer than one of %v", pattern, n, costs["auto"], costs)
+			}
+		}
+	}
+}
+
+// sites is a Network that knows how far hosts of a site are apart; 100 us if not said,
+// 10 ms between sites.
+type sites map[overlay.SiteID]time.Duration
+
+func (s sites) Path(a, b overlay.NodeID) (Path, bool) {
+	switch far, said := s[a.Site]; {
+	case a == b:
+		return Path{}, false
+	case a.Site != b.Site:
+		return Path{10 * time.Millisecond, 1e8}, true
+	case said:
+		return Path{far, 1e8}, true
+	}
+	return Path{100 * time.Microsecond, 1e8}, true
+}
+
+func TestAutoIsTheSameEveryTime(t *testing.T) {
+	job := Job{Ranks: 64, Copies: 2, Pattern: Neighbour}
+	first := allocate(t, job, grid5000Hosts(), "auto").Used()
+	for range 3 {
+		again := allocate(t, job, grid5000Hosts(), "auto").Used()
+		if !slices.EqualFunc(first, again, func(a, b Placed) bool { return a.Node == b.Node && slices.Equal(a.Processes, b.Processes) }) {
+			t.Fatal("the same job on the same hosts is placed differently")
+		}
+	}
+}
+
+func TestAutoSaysWhenThereAreTooManyHosts(t *testing.T) {
+	hosts := hostsOf(make([]int, MaxAutoHosts+100)...)
+	for i := range hosts {
+		hosts[i].Processes = 1
+	}
+	if _, err := Allocate(Job{Ranks: MaxAutoHosts + 1, Copies: 1}, hosts, Auto{}); err == nil {
+		t.Error("more hosts are needed than Auto compares, and it does not say so")
+	}
+}
+
+func TestPatternsHaveNames(t *testing.T) {
+	for p := range patterns {
+		text, err := Pattern(p).MarshalText()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var back Pattern
+		if err := back.UnmarshalText(text); err != nil || back != Pattern(p) {
+			t.Errorf("%s comes back as %v, %v", text, back, err)
+		}
+	}
+	if _, err := ParsePattern("sparse"); err == nil {
+		t.Error("an unknown pattern is read")
+	}
+}
+
+func BenchmarkAllocate(b *testing.B) {
+	hosts := grid5000Hosts()
+	for _, name := range Strategies {
+		for _, n := range []int{64, 600} {
+			b.Run(fmt.Sprintf("%s/n=%d", name, n), func(b *testing.B) {
+				for b.Loop() {
+					allocate(b, Job{Ranks: n, Copies: 1}, hosts, name)
+				}
+			})
+		}
+	}
+}

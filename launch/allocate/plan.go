@@ -1,0 +1,156 @@
+package allocate
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// Process is one copy of a rank.
+type Process struct {
+	Rank int `json:"rank"` // from 0 to Job.Ranks-1
+	Copy int `json:"copy"` // from 0 to Job.Copies-1
+}
+
+// Plan says where every process of a job runs. It belongs to the caller.
+type Plan struct {
+	Job      Job
+	Strategy string
+	Hosts    []Placed // every host that was there, in the order given
+	order    []int    // hosts that run something, in the order in which ranks were numbered
+}
+
+// Placed is a host and what it runs.
+type Placed struct {
+	Host
+	Capacity  int       // processes of the job that it could run
+	Processes []Process // what it runs; none: it is not needed
+}
+
+// newPlan numbers ranks along the shares: 0 to n-1, then again for the next copy. No
+// host gets two copies of a rank, since a share is at most n long and n numbers in a row
+// are all different. at[i] is the index in hosts of the strategy's host i.
+func newPlan(job Job, strategy string, hosts []Host, at []int, shares []Share) *Plan {
+	p := &Plan{Job: job, Strategy: strategy, Hosts: make([]Placed, len(hosts))}
+	for i, h := range hosts {
+		p.Hosts[i] = Placed{Host: h, Capacity: capacity(job, h)}
+	}
+	first := 0 // the lowest rank that is in the rounds
+	if job.pinned() {
+		first = 1
+		for i := range p.Hosts {
+			if p.Hosts[i].Node == job.Home {
+				p.Hosts[i].Processes = []Process{{0, 0}}
+				p.order = append(p.order, i)
+			}
+		}
+	}
+	round, next := job.Ranks-first, 0
+	for _, s := range shares {
+		h := &p.Hosts[at[s.Host]]
+		if len(h.Processes) == 0 {
+			p.order = append(p.order, at[s.Host])
+		}
+		for range s.Processes {
+			h.Processes = append(h.Processes, Process{Rank: first + next%round, Copy: next / round})
+			next++
+		}
+	}
+	return p
+}
+
+// Used returns the hosts that run something, in the order in which ranks are numbered.
+func (p *Plan) Used() []Placed {
+	used := make([]Placed, len(p.order))
+	for i, at := range p.order {
+		used[i] = p.Hosts[at]
+	}
+	return used
+}
+
+// WriteTable prints the plan for people: a line for each host that runs something, and
+// a sum. A copy after the first is written behind a slash: 0-3/1 are the second copies
+// of ranks 0 to 3.
+func (p *Plan) WriteTable(w io.Writer) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "HOST\tSITE\tLATENCY\tCAPACITY\tPROCESSES\tRANKS")
+	processes, sites := 0, map[string]bool{}
+	for _, h := range p.Used() {
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%s\n", h.Node.Name, h.Node.Site, latencyText(h.Latency), h.Capacity, len(h.Processes), ranksText(h.Processes))
+		processes += len(h.Processes)
+		sites[string(h.Node.Site)] = true
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "%s: %d processes (%d ranks, %d copies each) on %d of %d hosts, %d sites\n",
+		p.Strategy, processes, p.Job.Ranks, p.Job.Copies, len(p.order), len(p.Hosts), len(sites))
+	return err
+}
+
+func latencyText(d time.Duration) string {
+	if d == UnknownLatency {
+		return "unknown"
+	}
+	return fmt.Sprintf("%.3f ms", milliseconds(d))
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+// ranksText writes runs of ranks as ranges.
+func ranksText(all []Process) string {
+	var b strings.Builder
+	for i := 0; i < len(all); {
+		end := i + 1
+		for end < len(all) && all[end].Copy == all[i].Copy && all[end].Rank == all[end-1].Rank+1 {
+			end++
+		}
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		fmt.Fprint(&b, all[i].Rank)
+		if end > i+1 {
+			fmt.Fprintf(&b, "-%d", all[end-1].Rank)
+		}
+		if all[i].Copy > 0 {
+			fmt.Fprintf(&b, "/%d", all[i].Copy)
+		}
+		i = end
+	}
+	return b.String()
+}
+
+// planJSON is the plan for programs; hosts that run nothing are left out.
+type planJSON struct {
+	Strategy string       `json:"strategy"`
+	Ranks    int          `json:"ranks"`
+	Copies   int          `json:"copies"`
+	Pattern  Pattern      `json:"pattern"`
+	Hosts    []placedJSON `json:"hosts"`
+}
+
+type placedJSON struct {
+	Node      string    `json:"node"`
+	Site      string    `json:"site"`
+	LatencyMS *float64  `json:"latency_ms"` // null: not measured
+	Capacity  int       `json:"capacity"`
+	Processes []Process `json:"processes"`
+}
+
+// MarshalJSON implements json.Marshaler.
+func (p *Plan) MarshalJSON() ([]byte, error) {
+	out := planJSON{Strategy: p.Strategy, Ranks: p.Job.Ranks, Copies: p.Job.Copies, Pattern: p.Job.Pattern, Hosts: []placedJSON{}}
+	for _, h := range p.Used() {
+		j := placedJSON{Node: h.Node.String(), Site: string(h.Node.Site), Capacity: h.Capacity, Processes: h.Processes}
+		if h.Latency != UnknownLatency {
+			ms := math.Round(milliseconds(h.Latency)*1e6) / 1e6
+			j.LatencyMS = &ms
+		}
+		out.Hosts = append(out.Hosts, j)
+	}
+	return json.Marshal(out)
+}

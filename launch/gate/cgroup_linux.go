@@ -1,0 +1,107 @@
+package gate
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// cgroup is a control group (version 2) that holds a job's processes here, so that all
+// of them can be ended, also those that left their process group, and so that they stay
+// within what they asked for, where the controllers are there. A nil one is none.
+type cgroup struct{ dir string }
+
+// newCgroup makes a group below the helper's own, or beside it where that is called
+// "helper", as systemd's DelegateSubgroup=helper has it: processes may then be limited,
+// which the kernel does not allow below a group that has processes itself. It returns
+// nil where no group can be made. memory is in bytes, cpu in thousandths of a core; 0:
+// not limited.
+func newCgroup(name string, memory int64, cpu int) *cgroup {
+	dir := cgroupOf(name)
+	if dir == "" || os.Mkdir(dir, 0o755) != nil {
+		return nil
+	}
+	// The files are there only where the controllers are.
+	if memory > 0 {
+		_ = os.WriteFile(filepath.Join(dir, "memory.max"), []byte(strconv.FormatInt(memory, 10)), 0)
+	}
+	if cpu > 0 {
+		const period = 100_000 // microseconds
+		_ = os.WriteFile(filepath.Join(dir, "cpu.max"), fmt.Appendf(nil, "%d %d", cpu*(period/1000), period), 0)
+	}
+	return &cgroup{dir}
+}
+
+// cgroupOf returns the folder of the group of that name, or "" where there can be none.
+func cgroupOf(name string) string {
+	base := ownCgroup()
+	if base == "" {
+		return ""
+	}
+	if filepath.Base(base) == "helper" {
+		base = filepath.Dir(base)
+	}
+	return filepath.Join(base, "isthmus-"+name)
+}
+
+// leftCgroup returns the group of that name that a helper left which was killed, or nil.
+func leftCgroup(name string) *cgroup {
+	dir := cgroupOf(name)
+	if _, err := os.Stat(dir); dir == "" || err != nil {
+		return nil
+	}
+	return &cgroup{dir}
+}
+
+// ownCgroup returns the folder of the group that this process is in, or "".
+func ownCgroup() string {
+	groups, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return ""
+	}
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return ""
+	}
+	for line := range strings.Lines(string(groups)) {
+		path, ok := strings.CutPrefix(strings.TrimSpace(line), "0::")
+		if !ok {
+			continue
+		}
+		for mount := range strings.Lines(string(mounts)) {
+			f := strings.Fields(mount)
+			if i := strings.Index(mount, " - cgroup2 "); i >= 0 && len(f) > 4 && strings.HasPrefix(path, f[3]) {
+				return filepath.Join(f[4], strings.TrimPrefix(path, f[3]))
+			}
+		}
+	}
+	return ""
+}
+
+func (g *cgroup) path() string {
+	if g == nil {
+		return ""
+	}
+	return g.dir
+}
+
+// add puts a process into the group.
+func (g *cgroup) add(pid int) {
+	if g != nil {
+		_ = os.WriteFile(filepath.Join(g.dir, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0) // its process group still holds it
+	}
+}
+
+// remove ends what is left in the group, and removes it.
+func (g *cgroup) remove() {
+	if g == nil {
+		return
+	}
+	_ = os.WriteFile(filepath.Join(g.dir, "cgroup.kill"), []byte("1"), 0)
+	for end := time.Now().Add(time.Second); os.Remove(g.dir) != nil && time.Now().Before(end); {
+		time.Sleep(5 * time.Millisecond) // until the kernel has buried them
+	}
+}

@@ -1,0 +1,396 @@
+package gate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/launch/gate/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/reserve"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// Stream is the node's end of a conversation, as gRPC has it.
+type Stream interface {
+	Context() context.Context
+	Send(*gatepb.ToSubmitter) error
+	Recv() (*gatepb.ToNode, error)
+}
+
+// conversation is one stream about one booking.
+type conversation struct {
+	k        *Keeper
+	who      Asker
+	b        *booking
+	out      chan *gatepb.ToSubmitter // answers; who answers waits when it is full
+	have     uint64                   // the last event that the submitter had when it attached
+	over     chan struct{}            // closed when the stream is
+	replaced chan struct{}            // closed by Serve's goroutine when another stream attached
+	leaving  atomic.Bool              // the submitter cancels, and is still to be answered
+	incoming incoming
+}
+
+// Converse answers one stream of who until the conversation or the stream is over.
+func (k *Keeper) Converse(who Asker, stream Stream) error {
+	first, err := stream.Recv()
+	if err != nil {
+		return err
+	}
+	c := &conversation{k: k, who: who, out: make(chan *gatepb.ToSubmitter, 16), over: make(chan struct{}), replaced: make(chan struct{})}
+	defer close(c.over)
+	answer, err := c.begin(first)
+	if err != nil {
+		return control.Status(err)
+	}
+	if c.b != nil {
+		defer k.do(func(now time.Time) { c.detach(now) })
+	}
+	if err := stream.Send(answer); err != nil || c.b == nil {
+		return err
+	}
+	heard := make(chan error, 1)
+	go func() { heard <- c.hear(stream) }() // ends with the stream, which ends when this returns
+	return c.speak(stream, heard)
+}
+
+// begin takes the first message. Without a booking the conversation is over with the
+// answer.
+func (c *conversation) begin(first *gatepb.ToNode) (*gatepb.ToSubmitter, error) {
+	switch m := first.GetSay().(type) {
+	case *gatepb.ToNode_Ask:
+		ask, err := askOf(m.Ask)
+		if err != nil {
+			return &gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Nok{Nok: &gatepb.NOK{Reason: string(reserve.Invalid), Text: err.Error()}}}, nil
+		}
+		return c.ask(ask)
+	case *gatepb.ToNode_Attach:
+		key, err := keyOf(m.Attach.Key)
+		if err != nil {
+			return refused(gatepb.Refused_ATTACH, reserve.Invalid, err.Error()), nil
+		}
+		c.have = m.Attach.Have
+		return c.attachTo(key, holdOf(m.Attach.Hold))
+	case *gatepb.ToNode_Cancel:
+		key, err := keyOf(m.Cancel.Key)
+		if err != nil {
+			return refused(gatepb.Refused_CANCEL, reserve.Invalid, err.Error()), nil
+		}
+		return c.cancel(key)
+	}
+	return nil, fmt.Errorf("a conversation begins with ask, attach or cancel, not with %T", first.GetSay())
+}
+
+// ask is step 4 of the eight.
+func (c *conversation) ask(ask reserve.Ask) (answer *gatepb.ToSubmitter, err error) {
+	k := c.k
+	err = k.do(func(now time.Time) {
+		if k.stopping {
+			answer = toSubmitter(reserve.NOK{Key: ask.Key, Reason: reserve.Busy, Text: "the helper ends"}, 0)
+			return
+		}
+		said, actions := k.node.Receive(c.who.requester(), ask, now)
+		k.act(actions, lateStart)
+		answer = toSubmitter(said, 0)
+		ok, granted := said.(reserve.OK)
+		if !granted {
+			return
+		}
+		b := k.bookings[ask.Key]
+		if b == nil {
+			b = k.newBooking(c.who, ask)
+			b.hold = ok.Hold
+			k.bookings[ask.Key] = b
+			k.log.Info("booked", "job", string(ask.Job), "by", c.who.Identity(), "processes", ok.Processes)
+		}
+		c.attach(b)
+	})
+	return answer, err
+}
+
+// attachTo goes on with a booking.
+func (c *conversation) attachTo(key reserve.Key, hold reserve.Hold) (answer *gatepb.ToSubmitter, err error) {
+	k := c.k
+	err = k.do(func(now time.Time) {
+		b := k.bookings[key]
+		if b == nil || b.ending || b.hold != hold || b.who.Identity() != c.who.Identity() {
+			answer = k.missing(c.who, b, key, hold, now)
+			return
+		}
+		c.attach(b)
+		answer = &gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Attached{Attached: &gatepb.Attached{
+			Started: b.program != nil, Committed: b.committed, Taken: b.input.taken(),
+		}}}
+	})
+	return answer, err
+}
+
+// missing says why nobody can attach to a key. The node remembers for some time what
+// became of its keys; a Renew of one that is not there changes nothing.
+func (k *Keeper) missing(who Asker, b *booking, key reserve.Key, hold reserve.Hold, now time.Time) *gatepb.ToSubmitter {
+	const gone = "there is no reservation with this key (any more)"
+	if b == nil && !k.node.Has(key) {
+		said, actions := k.node.Receive(who.requester(), reserve.Renew{Key: key, Hold: hold}, now)
+		k.act(actions, lateStart)
+		switch said := said.(type) {
+		case reserve.Started:
+			return refused(gatepb.Refused_ATTACH, reserve.Done, gone)
+		case reserve.Refused:
+			return toSubmitter(said, gatepb.Refused_ATTACH)
+		}
+	}
+	return refused(gatepb.Refused_ATTACH, reserve.Unknown, gone)
+}
+
+// attach makes c the booking's stream. Serve's goroutine calls it.
+func (c *conversation) attach(b *booking) {
+	if b.stream != nil {
+		close(b.stream.replaced)
+	}
+	b.stream, b.orphan, c.b = c, time.Time{}, b
+	c.events().ack(c.have)
+}
+
+func (c *conversation) events() *events { return c.b.events }
+
+// detach leaves the booking to whoever attaches next, for some time.
+func (c *conversation) detach(now time.Time) {
+	if b := c.b; b.stream == c {
+		b.stream, b.orphan = nil, now.Add(c.k.opts.Orphan)
+	}
+}
+
+// cancel ends what a key stands for, and waits until it is gone.
+func (c *conversation) cancel(key reserve.Key) (answer *gatepb.ToSubmitter, err error) {
+	k := c.k
+	var b *booking
+	err = k.do(func(now time.Time) {
+		said, actions := k.node.Receive(c.who.requester(), reserve.Cancel{Key: key}, now)
+		answer = toSubmitter(said, gatepb.Refused_CANCEL)
+		k.act(actions, "cancelled")
+		if _, done := said.(reserve.Cancelled); done {
+			if b = k.bookings[key]; b != nil && b.who.Identity() == c.who.Identity() {
+				k.end(b, "", now)
+			}
+		}
+	})
+	if b == nil || err != nil {
+		return answer, err
+	}
+	select {
+	case <-b.gone:
+		return answer, nil
+	case <-time.After(goneTime):
+		return nil, fmt.Errorf("%w: the processes of job %s at %v did not end within %v of SIGKILL", overlay.ErrTimeout, b.ask.Job, k.opts.Node, goneTime)
+	}
+}
+
+// speak sends answers and events until the conversation is over.
+func (c *conversation) speak(stream Stream, heard <-chan error) error {
+	at, gone := c.have, c.b.gone
+	for {
+		// Answers first: a job's Started comes before its first event.
+		select {
+		case m := <-c.out:
+			if err := stream.Send(m); err != nil || m.GetCancelled() != nil {
+				return err
+			}
+			continue
+		default:
+		}
+		event, more := c.events().next(at)
+		if event != nil {
+			if err := stream.Send(event); err != nil {
+				return err
+			}
+			at = event.Event
+			more = closed
+		}
+		select {
+		case <-more:
+		case m := <-c.out:
+			if err := stream.Send(m); err != nil || m.GetCancelled() != nil {
+				return err
+			}
+		case err := <-heard:
+			return err
+		case <-c.replaced:
+			return stream.Send(fault(gatepb.Fault_REPLACED, "", "another stream attached to the reservation"))
+		case <-gone:
+			if c.leaving.Load() {
+				gone = nil
+				continue
+			}
+			return c.last(stream, at)
+		case <-stream.Context().Done():
+			return stream.Context().Err()
+		}
+	}
+}
+
+// last says what is left to say of a booking that is gone.
+func (c *conversation) last(stream Stream, at uint64) error {
+	for {
+		select {
+		case m := <-c.out:
+			if err := stream.Send(m); err != nil {
+				return err
+			}
+			continue
+		default:
+		}
+		event, _ := c.events().next(at)
+		if event == nil {
+			return nil
+		}
+		if err := stream.Send(event); err != nil {
+			return err
+		}
+		at = event.Event
+	}
+}
+
+// closed is a channel that is.
+var closed = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
+
+// answer has something sent, unless the stream is over.
+func (c *conversation) answer(m *gatepb.ToSubmitter) {
+	select {
+	case c.out <- m:
+	case <-c.over:
+	}
+}
+
+// hear takes what the submitter says.
+func (c *conversation) hear(stream Stream) error {
+	for {
+		m, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err == nil {
+			err = c.take(m)
+		}
+		if err != nil {
+			return control.Status(err)
+		}
+	}
+}
+
+// take does what one message says.
+func (c *conversation) take(m *gatepb.ToNode) error {
+	switch m := m.GetSay().(type) {
+	case *gatepb.ToNode_Renew:
+		return c.tell(reserve.Renew{Key: c.b.key, Hold: holdOf(m.Renew.Hold)}, gatepb.Refused_RENEW)
+	case *gatepb.ToNode_Commit:
+		return c.tell(reserve.Commit{Key: c.b.key, Hold: holdOf(m.Commit.Hold)}, gatepb.Refused_COMMIT)
+	case *gatepb.ToNode_Start:
+		return c.start(m.Start)
+	case *gatepb.ToNode_Cancel:
+		key, err := keyOf(m.Cancel.Key)
+		if err != nil || key != c.b.key {
+			c.answer(refused(gatepb.Refused_CANCEL, reserve.Invalid, "this conversation is about another reservation"))
+			return nil
+		}
+		c.leaving.Store(true)
+		answer, err := c.cancel(key)
+		if err == nil {
+			c.answer(answer)
+		}
+		return err
+	case *gatepb.ToNode_Manifest:
+		c.manifest(m.Manifest)
+	case *gatepb.ToNode_Chunk:
+		c.chunk(m.Chunk)
+	case *gatepb.ToNode_Input:
+		if p := c.b.begun.Load(); p == nil || !p.listens() {
+			c.answer(fault(gatepb.Fault_INVALID, "", "input, and no process that reads it was started here"))
+		} else if err := c.b.input.put(m.Input); err != nil {
+			c.answer(fault(gatepb.Fault_INVALID, "", "%v", err))
+			return c.k.do(func(now time.Time) { c.k.end(c.b, err.Error(), now) })
+		}
+	case *gatepb.ToNode_Signal:
+		c.signal(m.Signal)
+	case *gatepb.ToNode_Ack:
+		c.events().ack(m.Ack.Event)
+		if c.b.heardAll() {
+			c.b.release()
+		}
+	default:
+		c.answer(fault(gatepb.Fault_INVALID, "", "a message of type %T in the midst of a conversation", m))
+	}
+	return nil
+}
+
+// tell gives the node a message and answers what it says.
+func (c *conversation) tell(m reserve.Message, what gatepb.Refused_What) error {
+	k, b := c.k, c.b
+	var answer *gatepb.ToSubmitter
+	err := k.do(func(now time.Time) {
+		said, actions := k.node.Receive(c.who.requester(), m, now)
+		k.act(actions, lateStart)
+		if _, committed := said.(reserve.Committed); committed && !b.committed {
+			b.committed = true
+			k.watchOver(b) // also where all is over: then it says so to the others
+		}
+		answer = toSubmitter(said, what)
+	})
+	if err == nil {
+		c.answer(answer)
+	}
+	return err
+}
+
+// start is steps 7 and 8 of the eight.
+func (c *conversation) start(m *gatepb.Start) error {
+	k, b := c.k, c.b
+	program, err := programOf(m, b.ask.Job)
+	if err != nil {
+		c.answer(refused(gatepb.Refused_START, reserve.Invalid, err.Error()))
+		return nil
+	}
+	b.mu.Lock()
+	folder, err := b.home()
+	b.mu.Unlock()
+	if err != nil && !errors.Is(err, errOver) { // of which the node knows more
+		c.answer(refused(gatepb.Refused_START, reserve.Invalid, err.Error()))
+		return nil
+	}
+	var answer *gatepb.ToSubmitter
+	var actions []reserve.Action
+	err = k.do(func(now time.Time) {
+		var said reserve.Message
+		said, actions = k.node.Receive(c.who.requester(), reserve.Start{Key: b.key, Hold: holdOf(m.Hold), Processes: program.processes}, now)
+		if _, started := said.(reserve.Started); started && b.program == nil && k.node.Has(b.key) {
+			b.program = &program
+			b.begun.Store(&program)
+			k.log.Info("job starts", "job", string(b.ask.Job), "by", b.who.Identity(), "processes", len(program.processes), "program", program.argv[0])
+		}
+		answer = toSubmitter(said, gatepb.Refused_START)
+	})
+	if err != nil {
+		return err
+	}
+	if s := answer.GetStarted(); s != nil {
+		s.Folder = folder
+	}
+	c.answer(answer)
+	return k.do(func(time.Time) { k.act(actions, lateStart) })
+}
+
+// signal sends a signal to the processes that run.
+func (c *conversation) signal(m *gatepb.Signal) {
+	sig := unix.SignalNum("SIG" + strings.TrimPrefix(m.Name, "SIG"))
+	if sig == 0 {
+		c.answer(fault(gatepb.Fault_INVALID, "", "there is no signal SIG%.20s at this node", m.Name))
+		return
+	}
+	c.b.signal(syscall.Signal(sig), m.Ranks)
+}

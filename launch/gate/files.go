@@ -1,0 +1,217 @@
+package gate
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/isthmus-grid/isthmus/launch/gate/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/stage"
+)
+
+// mostTries is how often a chunk may come corrupt.
+const mostTries = 3
+
+// incoming is the file that a conversation is about to stage. Its reader owns it.
+type incoming struct {
+	name    string // "" when there is none
+	mode    os.FileMode
+	file    stage.Manifest
+	whole   bool              // all sums have come
+	wanted  map[stage.Sum]int // chunks to come, and how often they came corrupt
+	store   *stage.Store
+	release []func() // of pins
+}
+
+// drop forgets the file.
+func (f *incoming) drop() {
+	for _, r := range f.release {
+		r()
+	}
+	*f = incoming{}
+}
+
+// manifest takes a part of a file's manifest.
+func (c *conversation) manifest(m *gatepb.Manifest) {
+	f := &c.incoming
+	if err := c.describe(m); err != nil {
+		name := m.Name
+		f.drop()
+		c.answer(fault(codeOf(err), name, "%v", err))
+		return
+	}
+	if !f.whole {
+		return
+	}
+	f.wanted = map[stage.Sum]int{}
+	c.pin()
+	c.askFor(f.store.Missing(f.file))
+}
+
+// pin keeps the chunks of the file that are there now.
+func (c *conversation) pin() {
+	f := &c.incoming
+	f.release = append(f.release, f.store.Pin(f.file))
+}
+
+// describe adds a part to what is known of the file, and checks it.
+func (c *conversation) describe(m *gatepb.Manifest) error {
+	f := &c.incoming
+	sums, err := sumsOf(m.Sums)
+	switch {
+	case err != nil:
+		return err
+	case f.name == "":
+		if err := c.admitFile(m); err != nil {
+			return err
+		}
+		f.name, f.mode, f.file.Size = m.Name, os.FileMode(m.Mode)&0o700|0o400, int64(m.Size)
+	case f.whole:
+		return fmt.Errorf("%s comes while %s is not stored", m.Name, f.name)
+	case f.name != m.Name || f.file.Size != int64(m.Size):
+		return fmt.Errorf("the manifest of %s goes on as that of %s", f.name, m.Name)
+	}
+	f.file.Chunks = append(f.file.Chunks, sums...)
+	if f.whole = !m.More; f.whole || int64(len(f.file.Chunks))*stage.ChunkSize > f.file.Size+stage.ChunkSize {
+		return f.file.Check()
+	}
+	return nil
+}
+
+// admitFile checks whether one more file may come for the booking, and makes its folder.
+func (c *conversation) admitFile(m *gatepb.Manifest) error {
+	b := c.b
+	if err := checkName(m.Name); err != nil {
+		return err
+	}
+	if b.begun.Load() != nil {
+		return fmt.Errorf("%s comes after the start of the job", m.Name)
+	}
+	store, err := c.k.openStore()
+	if err != nil {
+		return &diskError{err}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case m.Size > stage.MaxFile:
+		return fmt.Errorf("%s has %d bytes; at most %d", m.Name, m.Size, int64(stage.MaxFile))
+	case b.files >= maxFiles:
+		return fmt.Errorf("%d files are staged; no more are taken", b.files)
+	case b.bytes+int64(m.Size) > c.k.opts.Limit:
+		return fmt.Errorf("%w: the files of this job have %d bytes with %s, and the node takes %d; ask its owner for more (gate.limit)", stage.ErrFull, b.bytes+int64(m.Size), m.Name, c.k.opts.Limit)
+	}
+	if _, err := b.home(); err != nil {
+		return &diskError{err}
+	}
+	b.files++
+	b.bytes += int64(m.Size)
+	c.incoming.store = store
+	return nil
+}
+
+// askFor has chunks sent, or stores the file when none is missing.
+func (c *conversation) askFor(sums []stage.Sum) {
+	f := &c.incoming
+	if len(sums) == 0 {
+		c.assemble()
+		return
+	}
+	for _, sum := range sums {
+		if _, known := f.wanted[sum]; !known {
+			f.wanted[sum] = 0
+		}
+	}
+	for len(sums) > 0 {
+		n := min(len(sums), maxSums)
+		m := &gatepb.Missing{Name: f.name, More: n < len(sums)}
+		for _, sum := range sums[:n] {
+			m.Sums = append(m.Sums, append([]byte(nil), sum[:]...))
+		}
+		c.answer(&gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Missing{Missing: m}})
+		sums = sums[n:]
+	}
+}
+
+// chunk takes a chunk that was asked for.
+func (c *conversation) chunk(m *gatepb.Chunk) {
+	f := &c.incoming
+	if f.name == "" || !f.whole {
+		return // of a file that failed; its fault was told
+	}
+	sums, err := sumsOf([][]byte{m.Sum})
+	if err == nil {
+		if _, wanted := f.wanted[sums[0]]; !wanted {
+			return // it came twice
+		}
+		err = f.store.Put(sums[0], m.Data)
+	}
+	switch {
+	case errors.Is(err, stage.ErrCorrupt) && f.wanted[sums[0]]+1 < mostTries:
+		f.wanted[sums[0]]++
+		c.askFor(sums)
+		return
+	case err != nil:
+		name := f.name
+		f.drop()
+		c.answer(fault(codeOf(err), name, "%v", err))
+		return
+	}
+	delete(f.wanted, sums[0])
+	f.release = append(f.release, f.store.Pin(stage.Manifest{Chunks: sums}))
+	if len(f.wanted) == 0 {
+		c.assemble()
+	}
+}
+
+// assemble puts the file into the job's folder, checked once more.
+func (c *conversation) assemble() {
+	f, b := &c.incoming, c.b
+	err := func() error {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		dir, err := b.home()
+		if err != nil {
+			return err
+		}
+		path := filepath.Join(dir, filepath.FromSlash(f.name))
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			return err
+		}
+		return f.store.Assemble(f.file, path, f.mode)
+	}()
+	name := f.name
+	switch {
+	case errors.Is(err, stage.ErrMissing):
+		c.askFor(f.store.Missing(f.file)) // spoilt on the disk
+		return
+	case errors.Is(err, stage.ErrCorrupt), err == nil:
+	default:
+		err = &diskError{err}
+	}
+	f.drop()
+	if err != nil {
+		c.answer(fault(codeOf(err), name, "%v", err))
+		return
+	}
+	c.answer(&gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Stored{Stored: &gatepb.Stored{Name: name}}})
+}
+
+// diskError is a file that could not be written.
+type diskError struct{ error }
+
+func (e *diskError) Unwrap() error { return e.error }
+
+func codeOf(err error) gatepb.Fault_Code {
+	var disk *diskError
+	switch {
+	case errors.Is(err, stage.ErrFull):
+		return gatepb.Fault_FULL
+	case errors.Is(err, stage.ErrCorrupt):
+		return gatepb.Fault_CORRUPT
+	case errors.As(err, &disk):
+		return gatepb.Fault_DISK
+	}
+	return gatepb.Fault_INVALID
+}

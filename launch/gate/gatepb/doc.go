@@ -1,0 +1,6 @@
+// Package gatepb is the messages and calls of gate-keepers, generated from
+// gate.proto. It holds no code of its own; package gate answers the calls, and
+// package submit makes them.
+package gatepb
+
+//go:generate go run github.com/isthmus-grid/isthmus/internal/protogen gate.proto

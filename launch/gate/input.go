@@ -1,0 +1,95 @@
+package gate
+
+import (
+	"fmt"
+	"io"
+	"sync"
+
+	"github.com/isthmus-grid/isthmus/launch/gate/gatepb"
+)
+
+// input is what rank 0 is to read: at most inputAhead bytes that it has not taken yet.
+// Safe for concurrent use.
+type input struct {
+	mu      sync.Mutex
+	changed chan struct{} // closed and renewed at every change
+	data    []byte        // not taken yet
+	start   uint64        // offset of data
+	ended   bool          // no more comes
+}
+
+func newInput() *input { return &input{changed: make(chan struct{})} }
+
+func (in *input) change() {
+	close(in.changed)
+	in.changed = make(chan struct{})
+}
+
+// put adds what the submitter said. What was taken before is passed over; the rest
+// must go on where the last ended, and may not be more than was allowed.
+func (in *input) put(m *gatepb.Input) error {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	end := in.start + uint64(len(in.data))
+	if m.Offset > end || len(m.Data) > maxInput {
+		return fmt.Errorf("input of %d bytes from %d on, where %d are known; want at most %d bytes, in order", len(m.Data), m.Offset, end, maxInput)
+	}
+	if known := end - m.Offset; known < uint64(len(m.Data)) && !in.ended {
+		in.data = append(in.data, m.Data[known:]...)
+	}
+	if len(in.data) > inputAhead {
+		return fmt.Errorf("%d bytes of input that rank 0 has not taken; at most %d are kept, wait for Taken", len(in.data), inputAhead)
+	}
+	in.ended = in.ended || m.End
+	in.change()
+	return nil
+}
+
+// close says that nothing more comes.
+func (in *input) close() {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.ended = true
+	in.change()
+}
+
+// taken returns how many bytes were taken.
+func (in *input) taken() uint64 {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.start
+}
+
+// feed writes the input to w until it ends, and tells how much was taken. When nobody
+// reads w any more, it goes on as if somebody did: the rest of the input is for nobody.
+// It closes w, and ends at the latest when quit is closed.
+func (in *input) feed(w io.WriteCloser, quit <-chan struct{}, taken func(uint64)) {
+	deaf := false
+	defer w.Close()
+	for {
+		in.mu.Lock()
+		data, changed, ended := in.data, in.changed, in.ended
+		in.mu.Unlock()
+		if len(data) == 0 {
+			if ended {
+				return
+			}
+			select {
+			case <-changed:
+			case <-quit:
+				return
+			}
+			continue
+		}
+		data = data[:min(len(data), piece)]
+		if !deaf {
+			_, err := w.Write(data)
+			deaf = err != nil
+		}
+		in.mu.Lock()
+		in.data, in.start = in.data[len(data):], in.start+uint64(len(data))
+		total := in.start
+		in.mu.Unlock()
+		taken(total)
+	}
+}

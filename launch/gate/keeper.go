@@ -1,0 +1,326 @@
+package gate
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/launch/gate/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/reserve"
+	"github.com/isthmus-grid/isthmus/launch/stage"
+	"github.com/isthmus-grid/isthmus/launch/watch"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// orphanTime is how long a reservation stays that nobody converses about.
+const orphanTime = 30 * time.Second
+
+// lateStart is why a job ends whose Commit did not come before its lease was over.
+const lateStart = "not all nodes started in time"
+
+// goneTime bounds the wait for processes that were killed: they have 2 s to end, and
+// what they leave behind as much again.
+const goneTime = 15 * time.Second
+
+// ErrStopping says that the keeper ends.
+var ErrStopping = fmt.Errorf("%w: the gate-keeper ends", overlay.ErrUnreachable)
+
+// Options of a Keeper.
+type Options struct {
+	Node   overlay.NodeID
+	Policy reserve.Policy
+	Store  string // folder for staged files and running jobs; made when it is needed
+	Limit  int64  // bytes that the staged files may have, and those of one job
+	Helper string // socket by which the processes reach other ranks
+	Log    *slog.Logger
+
+	// Reach returns the gate of another node, for watching over jobs on several; see
+	// Gate.Reach. nil: nobody watches.
+	Reach func(ctx context.Context, node overlay.NodeID) (client gatepb.GateClient, done func(), err error)
+
+	// Dead is told that the node of these ranks of a job has died, and why that is
+	// thought; Forget, that nothing of the job runs here any more. Each may be nil.
+	Dead   func(job overlay.JobID, ranks []uint32, why string)
+	Forget func(job overlay.JobID)
+
+	// Orphan is how long a reservation stays that nobody converses about; 0: 30 s.
+	Orphan time.Duration
+}
+
+// Asker is who calls: a user's program at a node, as that node's helper says.
+type Asker struct {
+	Node    overlay.NodeID
+	UID     uint32
+	User    string     // the user's name; the number where it has none
+	Address netip.Addr // invalid where the path does not show it
+	Here    bool       // at this keeper's own node
+}
+
+// Identity returns USER@SITE/NODE, as owners' rules name it.
+func (a Asker) Identity() string { return a.User + "@" + a.Node.String() }
+
+func (a Asker) requester() reserve.Requester {
+	return reserve.Requester{Identity: a.Identity(), Site: a.Node.Site, Address: a.Address}
+}
+
+// Keeper is one node's gate-keeper. Make it with NewKeeper, run it with Serve; the other
+// methods are safe for concurrent use and wait for Serve.
+type Keeper struct {
+	opts Options
+	log  *slog.Logger
+	ops  chan func(time.Time)
+	done chan struct{} // closed when Serve has ended
+	work sync.WaitGroup
+
+	// Of Serve's goroutine.
+	node     *reserve.Node
+	bookings map[reserve.Key]*booking
+	stopping bool
+
+	starter starter
+
+	mu      sync.Mutex // guards the fields below
+	store   *stage.Store
+	lock    *os.File                       // of the store's folder
+	watches map[overlay.JobID]*watch.Watch // written by Serve's goroutine and those of watches
+}
+
+// NewKeeper returns a keeper that does nothing before Serve.
+func NewKeeper(opts Options) (*Keeper, error) {
+	opts.Orphan = cmp.Or(opts.Orphan, orphanTime)
+	node, err := reserve.NewNode(uint64(time.Now().UnixNano()), opts.Policy)
+	if err != nil {
+		return nil, err
+	}
+	return &Keeper{
+		opts: opts, log: opts.Log, ops: make(chan func(time.Time)), done: make(chan struct{}),
+		node: node, bookings: map[reserve.Key]*booking{}, watches: map[overlay.JobID]*watch.Watch{}, starter: newStarter(),
+	}, nil
+}
+
+// Serve keeps the gate until ctx ends. It then ends all reservations and their
+// processes, and returns when nothing is left of them.
+func (k *Keeper) Serve(ctx context.Context) error {
+	defer k.closeStore()
+	defer k.starter.stop()
+	defer k.work.Wait()
+	defer close(k.done)
+	k.starter.start()
+	if _, err := os.Stat(k.opts.Store); err == nil { // what a keeper that was killed left goes at once
+		if _, err := k.openStore(); err != nil {
+			k.log.Warn("the gate-keeper can take no files for now", "error", err)
+		}
+	}
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	end := ctx.Done()
+	for !k.stopping || len(k.bookings) > 0 {
+		timer.Reset(k.wait(time.Now()))
+		select {
+		case op := <-k.ops:
+			op(time.Now())
+		case <-timer.C:
+		case <-end:
+			end, k.stopping = nil, true
+			for _, b := range k.bookings {
+				k.end(b, "the helper of its node was stopped", time.Now())
+			}
+		}
+		k.tick(time.Now())
+	}
+	return nil
+}
+
+// wait is for how long nothing ends by itself.
+func (k *Keeper) wait(now time.Time) time.Duration {
+	next := k.node.Next()
+	for _, b := range k.bookings {
+		if !b.orphan.IsZero() && (next.IsZero() || b.orphan.Before(next)) {
+			next = b.orphan
+		}
+	}
+	if next.IsZero() {
+		return time.Hour
+	}
+	return max(next.Sub(now), 0)
+}
+
+// tick ends what nobody renewed, committed or converses about.
+func (k *Keeper) tick(now time.Time) {
+	k.act(k.node.Tick(now), lateStart)
+	for _, b := range k.bookings {
+		if !b.orphan.IsZero() && !now.Before(b.orphan) {
+			b.orphan = time.Time{}
+			k.end(b, fmt.Sprintf("its submitter was not heard of for %v", k.opts.Orphan), now)
+		}
+	}
+	for _, b := range k.bookings { // held ones end without an action
+		if b.program == nil && !k.node.Has(b.key) {
+			b.finish()
+		}
+	}
+}
+
+// end ends a booking, whatever its state, for a reason that its submitter is told; no
+// reason when it asked for that.
+func (k *Keeper) end(b *booking, why string, now time.Time) {
+	if k.node.Has(b.key) {
+		_, actions := k.node.Receive(b.who.requester(), reserve.Cancel{Key: b.key}, now)
+		k.act(actions, why)
+	}
+	if b.stream == nil || why == "" {
+		b.release()
+	} else {
+		time.AfterFunc(lastWords, b.release)
+	}
+	if why != "" {
+		k.log.Info("reservation ended", "job", string(b.ask.Job), "by", b.who.Identity(), "reason", why)
+	}
+}
+
+// act does what the node says; why is the reason of what it kills.
+func (k *Keeper) act(actions []reserve.Action, why string) {
+	for _, a := range actions {
+		switch a := a.(type) {
+		case reserve.Launch:
+			b := k.bookings[a.Key]
+			k.work.Go(b.execute)
+		case reserve.Kill:
+			k.bookings[a.Key].kill(why)
+		}
+	}
+}
+
+// do runs f in Serve's goroutine and waits for it.
+func (k *Keeper) do(f func(now time.Time)) error {
+	over := make(chan struct{})
+	select {
+	case k.ops <- func(now time.Time) { f(now); close(over) }:
+		<-over
+		return nil
+	case <-k.done:
+		return ErrStopping
+	}
+}
+
+// openStore returns the store, opened when first needed. Only one keeper has it at a
+// time: what lies in its folder of jobs is another's rest, and goes.
+func (k *Keeper) openStore() (*stage.Store, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.store != nil {
+		return k.store, nil
+	}
+	if k.opts.Store == "" {
+		return nil, errors.New("this helper has no folder for the files of jobs; name one in its settings: gate.store")
+	}
+	if err := os.MkdirAll(k.opts.Store, 0o700); err != nil {
+		return nil, fmt.Errorf("gate.store: %w", err)
+	}
+	lock, err := lockFolder(k.opts.Store)
+	if err != nil {
+		return nil, err
+	}
+	rest, _ := os.ReadDir(k.jobs()) // there may be none
+	for _, r := range rest {
+		leftCgroup(r.Name()).remove()
+	}
+	err = os.RemoveAll(k.jobs())
+	if err == nil {
+		err = os.Mkdir(k.jobs(), 0o700)
+	}
+	var store *stage.Store
+	if err == nil {
+		store, err = stage.Open(filepath.Join(k.opts.Store, "chunks"), k.opts.Limit)
+	}
+	if err != nil {
+		lock.Close()
+		return nil, fmt.Errorf("gate.store: %w", err)
+	}
+	k.store, k.lock = store, lock
+	return store, nil
+}
+
+// jobs is the folder of the jobs' folders.
+func (k *Keeper) jobs() string { return filepath.Join(k.opts.Store, "jobs") }
+
+func (k *Keeper) closeStore() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.lock != nil {
+		k.lock.Close()
+	}
+	k.store, k.lock = nil, nil
+}
+
+// list returns the node's reservations, the oldest first. Arguments are shown to who
+// may end the job.
+func (k *Keeper) list(who Asker) (*gatepb.JobsResponse, error) {
+	all := &gatepb.JobsResponse{}
+	err := k.do(func(now time.Time) {
+		for _, s := range k.node.List() {
+			b := k.bookings[s.Key]
+			if b == nil {
+				continue
+			}
+			j := &gatepb.JobHere{
+				Job: string(s.Job), State: string(s.State), By: b.who.Node.String(), User: b.who.User, Uid: b.who.UID,
+				Processes: uint32(s.Processes), AgeMs: uint64(now.Sub(s.Since).Milliseconds()),
+			}
+			if !s.Until.IsZero() {
+				j.LeaseMs = uint64(max(s.Until.Sub(now), 0).Milliseconds())
+			}
+			if p := b.program; p != nil {
+				for _, q := range p.processes {
+					j.Places = append(j.Places, &gatepb.Process{Rank: uint32(q.Rank), Copy: uint32(q.Copy)})
+				}
+				if mayKill(who, b.who) {
+					j.Argv = p.argv
+				}
+			}
+			all.Jobs = append(all.Jobs, j)
+		}
+	})
+	return all, control.Status(err)
+}
+
+// mayKill reports whether who may end what owner has booked.
+func mayKill(who, owner Asker) bool {
+	return who.Identity() == owner.Identity() || who.Here && (who.UID == 0 || int(who.UID) == os.Getuid())
+}
+
+// Kill ends all reservations of a job here for one who may.
+func (k *Keeper) killJob(who Asker, job overlay.JobID) (*gatepb.KillResponse, error) {
+	r := &gatepb.KillResponse{}
+	denied := ""
+	err := k.do(func(now time.Time) {
+		for _, b := range k.bookings {
+			switch {
+			case b.ask.Job != job:
+			case !mayKill(who, b.who):
+				denied = b.who.Identity()
+			default:
+				r.Reservations++
+				k.end(b, "ended by "+who.Identity(), now)
+			}
+		}
+	})
+	if err == nil && denied != "" && r.Reservations == 0 {
+		err = fmt.Errorf("%w: job %s at %v is %s's", overlay.ErrForbidden, job, k.opts.Node, denied)
+	}
+	return r, control.Status(err)
+}
+
+// count returns how many reservations there are.
+func (k *Keeper) count() (n int, err error) {
+	err = k.do(func(time.Time) { n = len(k.node.List()) })
+	return n, err
+}

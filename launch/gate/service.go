@@ -1,0 +1,229 @@
+package gate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/launch/gate/gatepb"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// service answers Gate for the keeper of this node, and passes on what is for another's.
+type service struct {
+	gatepb.UnimplementedGateServer
+	keeper *Keeper
+	caller func(context.Context) (Asker, error)
+
+	// Of the door only.
+	reach       func(ctx context.Context, node overlay.NodeID) (gatepb.GateClient, func(), error) // nil: nothing is passed on
+	submissions *submissions
+}
+
+// away returns who calls, and the node that is meant when it is another one.
+func (s *service) away(ctx context.Context) (who Asker, node overlay.NodeID, away bool, err error) {
+	who, err = s.caller(ctx)
+	if err != nil || s.reach == nil {
+		return who, node, false, control.Status(err)
+	}
+	node, err = target(ctx, s.keeper.opts.Node)
+	return who, node, err == nil && node != s.keeper.opts.Node, control.Status(err)
+}
+
+// at calls f with a node's gate. The session may have died unnoticed, with the node's
+// helper for one: if it turns out so, f is called once more, with another.
+func (s *service) at(ctx context.Context, node overlay.NodeID, f func(gatepb.GateClient) error) error {
+	for again := false; ; again = true {
+		there, done, err := s.reach(ctx, node)
+		if err != nil {
+			return control.Status(err)
+		}
+		err = f(there)
+		done()
+		if midway, is := err.(midwayError); is {
+			return midway.error
+		}
+		if again || !errors.Is(control.FromStatus(err), overlay.ErrNoSession) {
+			return err
+		}
+	}
+}
+
+// midwayError is one of a call that cannot be repeated any more.
+type midwayError struct{ error }
+
+// unary answers a call here or has the gate that is meant answer it. Calls may be
+// repeated.
+func unary[R any](s *service, ctx context.Context, here func(Asker) (*R, error), there func(gatepb.GateClient, context.Context) (*R, error)) (r *R, err error) {
+	who, node, away, err := s.away(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if !away {
+		return here(who)
+	}
+	err = s.at(ctx, node, func(g gatepb.GateClient) (err error) {
+		r, err = there(g, onBehalf(ctx, who))
+		return err
+	})
+	return r, err
+}
+
+// Ping implements gatepb.GateServer.
+func (s *service) Ping(ctx context.Context, q *gatepb.PingRequest) (*gatepb.PingResponse, error) {
+	return unary(s, ctx, func(Asker) (*gatepb.PingResponse, error) {
+		if len(q.Payload) > 64<<10 {
+			return nil, status.Error(codes.InvalidArgument, "a ping carries at most 64 KiB")
+		}
+		n, err := s.keeper.count()
+		return &gatepb.PingResponse{Payload: q.Payload, Jobs: uint32(n)}, control.Status(err)
+	}, func(g gatepb.GateClient, ctx context.Context) (*gatepb.PingResponse, error) { return g.Ping(ctx, q) })
+}
+
+// Gossip implements gatepb.GateServer.
+func (s *service) Gossip(ctx context.Context, q *gatepb.GossipRequest) (*gatepb.GossipResponse, error) {
+	return unary(s, ctx, func(who Asker) (*gatepb.GossipResponse, error) {
+		switch {
+		case len(q.Message) > 1<<20:
+			return nil, status.Error(codes.InvalidArgument, "gossip of more than 1 MiB")
+		case q.From != "" && q.From != who.Node.String():
+			return nil, status.Errorf(codes.PermissionDenied, "%v gossips as %.300s", who.Node, q.From)
+		}
+		return &gatepb.GossipResponse{}, control.Status(s.keeper.hearGossip(overlay.JobID(q.Job), who.Node, q.Message))
+	}, func(g gatepb.GateClient, ctx context.Context) (*gatepb.GossipResponse, error) {
+		return g.Gossip(ctx, q)
+	})
+}
+
+// Jobs implements gatepb.GateServer.
+func (s *service) Jobs(ctx context.Context, q *gatepb.JobsRequest) (*gatepb.JobsResponse, error) {
+	return unary(s, ctx, s.keeper.list,
+		func(g gatepb.GateClient, ctx context.Context) (*gatepb.JobsResponse, error) { return g.Jobs(ctx, q) })
+}
+
+// Kill implements gatepb.GateServer.
+func (s *service) Kill(ctx context.Context, q *gatepb.KillRequest) (*gatepb.KillResponse, error) {
+	return unary(s, ctx, func(who Asker) (*gatepb.KillResponse, error) {
+		if err := mustSpeak(who); err != nil {
+			return nil, control.Status(err)
+		}
+		return s.keeper.killJob(who, overlay.JobID(q.Job))
+	},
+		func(g gatepb.GateClient, ctx context.Context) (*gatepb.KillResponse, error) { return g.Kill(ctx, q) })
+}
+
+// Converse implements gatepb.GateServer.
+func (s *service) Converse(stream gatepb.Gate_ConverseServer) error {
+	who, node, away, err := s.away(stream.Context())
+	if err != nil {
+		return err
+	}
+	var near Stream = stream
+	if s.submissions != nil {
+		noted := &notedStream{Stream: stream, list: s.submissions}
+		defer noted.end()
+		near = noted
+	}
+	if away {
+		return s.pass(near, node, who)
+	}
+	if err := mustSpeak(who); err != nil {
+		return control.Status(err)
+	}
+	return s.keeper.Converse(who, near)
+}
+
+// pass has a submitter here and a node elsewhere converse. The first message waits for
+// its answer before others follow, and is said again where a session turns out to be
+// dead: ask, attach and cancel may be repeated.
+func (s *service) pass(near Stream, node overlay.NodeID, who Asker) error {
+	first, err := near.Recv()
+	if err != nil {
+		return err
+	}
+	return s.at(near.Context(), node, func(there gatepb.GateClient) error {
+		ctx, cancel := context.WithCancel(onBehalf(near.Context(), who))
+		defer cancel()
+		far, err := there.Converse(ctx)
+		if err != nil {
+			return err
+		}
+		if err := far.Send(first); err != nil && !errors.Is(err, io.EOF) { // that one says: ask Recv why
+			return err
+		}
+		answer, err := far.Recv()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := near.Send(answer); err != nil {
+			return midwayError{err}
+		}
+		go passUp(near, far, cancel) // ends with the near stream, which ends when this returns
+		if err := passDown(near, far); err != nil {
+			return midwayError{err}
+		}
+		return nil
+	})
+}
+
+// passUp passes on what the submitter says.
+func passUp(near Stream, far gatepb.Gate_ConverseClient, cancel func()) {
+	for {
+		m, err := near.Recv()
+		switch {
+		case errors.Is(err, io.EOF):
+			far.CloseSend()
+			return
+		case err != nil:
+			cancel()
+			return
+		}
+		if far.Send(m) != nil { // passDown hears why
+			return
+		}
+	}
+}
+
+// passDown passes on what the node says, until it has no more to say.
+func passDown(near Stream, far gatepb.Gate_ConverseClient) error {
+	for {
+		m, err := far.Recv()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err == nil {
+			err = near.Send(m)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// desk answers Desk.
+type desk struct {
+	gatepb.UnimplementedDeskServer
+	hosts       func(context.Context, *gatepb.HostsRequest) (*gatepb.HostsResponse, error)
+	submissions *submissions
+}
+
+// Hosts implements gatepb.DeskServer.
+func (d *desk) Hosts(ctx context.Context, q *gatepb.HostsRequest) (*gatepb.HostsResponse, error) {
+	if d.hosts == nil {
+		return nil, control.Status(fmt.Errorf("%w: this helper has no list of hosts", overlay.ErrUnreachable))
+	}
+	return d.hosts(ctx, q)
+}
+
+// Submissions implements gatepb.DeskServer.
+func (d *desk) Submissions(context.Context, *gatepb.SubmissionsRequest) (*gatepb.SubmissionsResponse, error) {
+	return &gatepb.SubmissionsResponse{Submissions: d.submissions.list()}, nil
+}

@@ -1,0 +1,40 @@
+package gate
+
+import (
+	"runtime"
+	"syscall"
+
+	"github.com/isthmus-grid/isthmus/internal/ranks"
+)
+
+// starter starts processes from one thread that lives as long as they do: the kernel
+// sends a process its lifeline's signal when the thread that started it ends.
+type starter struct{ jobs chan func() }
+
+func newStarter() starter { return starter{make(chan func())} }
+
+// start makes the thread. It ends with stop.
+func (s starter) start() {
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+		for job := range s.jobs {
+			job()
+		}
+	}()
+}
+
+// stop ends the thread, when all it started have ended.
+func (s starter) stop() { close(s.jobs) }
+
+func (s starter) run(f func() (*ranks.Process, error)) (p *ranks.Process, err error) {
+	done := make(chan struct{})
+	s.jobs <- func() {
+		defer close(done)
+		p, err = f()
+	}
+	<-done
+	return p, err
+}
+
+// lifeline has the kernel kill a process when the helper dies.
+func lifeline() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }

@@ -1,0 +1,102 @@
+package gate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/launch/gate/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/gossip"
+	"github.com/isthmus-grid/isthmus/launch/watch"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// maxHang bounds how long a submitter may let a silent node pass for living.
+const maxHang = time.Hour
+
+// hostsOf returns the nodes of a job that watch each other.
+func hostsOf(m *gatepb.Start) ([]watch.Host, gossip.Config, error) {
+	cfg := gossip.Config{Hang: time.Duration(m.HangMs) * time.Millisecond}
+	cfg.Ping = min(cfg.Hang, time.Second)
+	if cfg.Hang > maxHang {
+		return nil, cfg, fmt.Errorf("a node may hang for %v; at most %v", cfg.Hang, maxHang)
+	}
+	var hosts []watch.Host
+	for _, n := range m.Nodes {
+		node, err := overlay.ParseNodeID(n.Node)
+		if err != nil {
+			return nil, cfg, err
+		}
+		hosts = append(hosts, watch.Host{Node: node, Ranks: n.Ranks})
+	}
+	return hosts, cfg, nil
+}
+
+// watchOver has the job's nodes watched, from its commit on. Serve's goroutine calls it.
+func (k *Keeper) watchOver(b *booking) {
+	p := b.program
+	k.mu.Lock()
+	watched := k.watches[b.ask.Job] != nil
+	k.mu.Unlock()
+	if len(p.hosts) < 2 || k.opts.Reach == nil || watched {
+		return
+	}
+	w, err := watch.New(watch.Config{
+		Self: k.opts.Node, Hosts: p.hosts, Gossip: p.gossip, Log: k.log.With("job", string(b.ask.Job)),
+		Carrier: &carrier{k, b.ask.Job},
+		Dead: func(h watch.Host, why string) {
+			if k.opts.Dead != nil {
+				k.opts.Dead(b.ask.Job, h.Ranks, why)
+			}
+		},
+	})
+	if err != nil {
+		k.log.Warn("nobody watches the nodes of a job", "job", string(b.ask.Job), "error", err)
+		return
+	}
+	k.mu.Lock()
+	k.watches[b.ask.Job] = w
+	k.mu.Unlock()
+	k.work.Go(func() {
+		w.Serve(b.busy)
+		k.mu.Lock()
+		delete(k.watches, b.ask.Job)
+		k.mu.Unlock()
+		if k.opts.Forget != nil {
+			k.opts.Forget(b.ask.Job)
+		}
+	})
+}
+
+// hearGossip hands a message to the watch that it is for.
+func (k *Keeper) hearGossip(job overlay.JobID, from overlay.NodeID, message []byte) error {
+	k.mu.Lock()
+	w := k.watches[job]
+	k.mu.Unlock()
+	if w == nil {
+		return fmt.Errorf("%w: nobody at %v watches job %.110q (any more)", overlay.ErrUnknownProcess, k.opts.Node, string(job))
+	}
+	return w.Receive(from, message)
+}
+
+// carrier takes a watch's messages to those of the same job elsewhere.
+type carrier struct {
+	k   *Keeper
+	job overlay.JobID
+}
+
+// Send implements watch.Carrier.
+func (c *carrier) Send(ctx context.Context, to overlay.NodeID, message []byte) error {
+	there, done, err := c.k.opts.Reach(ctx, to)
+	if err != nil {
+		return err
+	}
+	defer done()
+	_, err = there.Gossip(ctx, &gatepb.GossipRequest{Job: string(c.job), From: c.k.opts.Node.String(), Message: message})
+	if err = control.FromStatus(err); errors.Is(err, overlay.ErrUnknownProcess) {
+		return fmt.Errorf("%w: %w", watch.ErrOver, err)
+	}
+	return err
+}

@@ -1,0 +1,85 @@
+package gossip
+
+import (
+	"fmt"
+	"math/bits"
+	"time"
+)
+
+// Pattern is in which order a host sends to others.
+type Pattern int
+
+// The patterns.
+const (
+	Double Pattern = iota // 2^s forwards, then 2^s backwards (DBRR)
+	Single                // 2^s forwards (BRR)
+)
+
+func (p Pattern) String() string {
+	if p == Single {
+		return "single"
+	}
+	return "double"
+}
+
+// MaxMembers is the most hosts that a detector knows.
+const MaxMembers = 4096
+
+// Config is what all hosts of a job agree on. A zero field has its default.
+type Config struct {
+	Period  time.Duration // between a host's messages; 500 ms
+	Hang    time.Duration // how long a host or a path may be silent without being dead; 5 s
+	Ping    time.Duration // how long a suspect has to answer; 1 s. Part of Bound.
+	Pattern Pattern
+}
+
+func (c Config) withDefaults() (Config, error) {
+	for _, d := range []struct {
+		value *time.Duration
+		is    time.Duration
+	}{{&c.Period, 500 * time.Millisecond}, {&c.Hang, 5 * time.Second}, {&c.Ping, time.Second}} {
+		if *d.value == 0 {
+			*d.value = d.is
+		}
+	}
+	if c.Period < time.Millisecond || c.Hang < 0 || c.Ping < 0 || c.Ping > c.Hang {
+		return c, fmt.Errorf("gossip: period %v, hang %v, ping %v; want a period of 1ms or more, and a ping no longer than the hang", c.Period, c.Hang, c.Ping)
+	}
+	if c.Pattern != Single && c.Pattern != Double {
+		return c, fmt.Errorf("gossip: pattern %d; want Single or Double", c.Pattern)
+	}
+	return c, nil
+}
+
+// Bound returns how old the news of one of n hosts must be for it to be declared
+// failed. All survivors know of a death after that, and what messages took on
+// the wire.
+func (c Config) Bound(n int) time.Duration {
+	c, _ = c.withDefaults()
+	periods := 3
+	if c.Pattern == Single {
+		periods = 2
+	}
+	return time.Duration(periods*steps(n))*c.Period + c.Hang
+}
+
+// suspectAfter is Bound without the time for an answer.
+func (c Config) suspectAfter(n int) time.Duration { return c.Bound(n) - c.Ping }
+
+// steps is how many periods news takes to reach n hosts: the logarithm of n to
+// base 2, rounded up.
+func steps(n int) int { return bits.Len(uint(max(n, 2) - 1)) }
+
+// target returns how many places further on a ring of n, which is 2 or more, the
+// message of a round goes.
+func (c Config) target(round uint64, n int) int {
+	l := uint64(steps(n))
+	if c.Pattern == Single {
+		return 1 << (round % l)
+	}
+	if s := round % (2 * l); s < l {
+		return 1 << s
+	} else {
+		return n - 1<<(s-l)
+	}
+}

@@ -1,0 +1,93 @@
+package gossip
+
+import "time"
+
+// merge takes in one entry.
+func (d *Detector) merge(e *Entry, now time.Time, out *Output) {
+	age := max(0, e.Age)
+	switch p := d.peers[e.ID]; {
+	case e.Incarnation == 0:
+	case e.ID == d.self.ID:
+		d.mirror(e)
+	case p == nil:
+		d.meet(e, age, now, out)
+	case e.Incarnation < p.Incarnation:
+	case e.Incarnation > p.Incarnation:
+		d.reborn(p, e, age, now, out)
+	case p.state == left:
+	case e.Left:
+		d.leave(p, e, now, out)
+	case e.Heartbeat > p.Heartbeat:
+		d.beat(p, e, age, now, out)
+	}
+}
+
+// mirror looks at what others say of this host. One that claims more than is
+// true of it stems from a start with a higher incarnation: that must be passed.
+func (d *Detector) mirror(e *Entry) {
+	if e.Incarnation > d.self.Incarnation || e.Incarnation == d.self.Incarnation && (e.Heartbeat > d.self.Heartbeat || e.Left) {
+		d.self.Incarnation = e.Incarnation + 1
+	}
+}
+
+// meet takes in a host that nobody listed.
+func (d *Detector) meet(e *Entry, age time.Duration, now time.Time, out *Output) {
+	if e.Left || age >= d.cfg.suspectAfter(len(d.ring)+1) {
+		return // news of a host that is gone
+	}
+	p := d.admit(e.ID, now)
+	if p == nil {
+		d.stats.Refused++
+		return
+	}
+	p.Entry, p.fresh = *e, now.Add(-age)
+	out.Verdicts = append(out.Verdicts, Verdict{ID: e.ID, Incarnation: e.Incarnation, Kind: Joined, Silent: age})
+}
+
+// reborn takes in another incarnation of a host. What ran in the one before is
+// dead, whether it was declared so or not.
+func (d *Detector) reborn(p *peer, e *Entry, age time.Duration, now time.Time, out *Output) {
+	if age >= d.cfg.suspectAfter(len(d.ring)) && p.state != alive {
+		return // news of one that may be gone as well
+	}
+	expected := p.Incarnation == 0 && p.state != failed
+	if p.Incarnation > 0 && (p.state == alive || p.state == suspected) {
+		d.fail(p, now, "it was started anew", out)
+	}
+	p.Entry, p.fresh, p.state = *e, now.Add(-age), alive
+	if e.Left {
+		p.state = left
+	}
+	d.setRing()
+	switch {
+	case e.Left && expected:
+		out.Verdicts = append(out.Verdicts, Verdict{ID: e.ID, Incarnation: e.Incarnation, Kind: Left, Silent: age})
+	case !e.Left && !expected:
+		out.Verdicts = append(out.Verdicts, Verdict{ID: e.ID, Incarnation: e.Incarnation, Kind: Joined, Silent: age})
+	}
+}
+
+func (d *Detector) leave(p *peer, e *Entry, now time.Time, out *Output) {
+	told := p.state == failed
+	p.Entry, p.fresh, p.state = *e, now, left
+	d.setRing()
+	if !told {
+		out.Verdicts = append(out.Verdicts, Verdict{ID: e.ID, Incarnation: e.Incarnation, Kind: Left})
+	}
+}
+
+// beat takes in a newer heartbeat.
+func (d *Detector) beat(p *peer, e *Entry, age time.Duration, now time.Time, out *Output) {
+	p.Heartbeat = e.Heartbeat
+	if at := now.Add(-age); at.After(p.fresh) {
+		p.fresh = at
+	}
+	if p.state == alive || now.Sub(p.fresh) >= d.cfg.suspectAfter(len(d.ring)) {
+		return
+	}
+	if p.state == failed {
+		out.Verdicts = append(out.Verdicts, Verdict{ID: p.ID, Incarnation: p.Incarnation, Kind: Returned, Silent: now.Sub(p.fresh)})
+	}
+	p.state = alive
+	d.setRing()
+}

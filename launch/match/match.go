@@ -1,0 +1,115 @@
+package match
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"text/tabwriter"
+
+	"github.com/isthmus-grid/isthmus/internal/jobgroups"
+	"github.com/isthmus-grid/isthmus/launch/profile"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// DefaultEffort is how many steps a search may take where nobody says: a second
+// or a few, for some hundred hosts.
+const DefaultEffort = 100_000
+
+// ErrGaveUp is that a search took all the steps it was allowed and knows
+// neither a match nor that there is none.
+var ErrGaveUp = errors.New("gave up")
+
+// Match is where the processes of a job go.
+type Match struct {
+	Groups []Placed `json:"groups"` // in the order of the profile
+	Steps  int      `json:"steps"`  // of the search
+}
+
+// Placed is a group and its hosts. Its ranks follow each other.
+type Placed struct {
+	Name  string  `json:"name"`
+	First int     `json:"first"` // rank in the job's world
+	Count int     `json:"count"`
+	Hosts []Share `json:"hosts"` // by site and name
+}
+
+// Share is what a host gets of a group: ranks First to First+Count-1. A host
+// can have shares of several groups.
+type Share struct {
+	Node  overlay.NodeID `json:"node"`
+	First int            `json:"first"`
+	Count int            `json:"count"`
+}
+
+// Find matches a profile, which passes Check, with an offer, in at most effort
+// steps; 0 is DefaultEffort. If nothing fits, the error is an *Infeasible; if
+// the search was too short to tell, it is ErrGaveUp.
+func Find(p *profile.Profile, o *Offer, effort int) (*Match, error) {
+	if err := p.Check(); err != nil {
+		return nil, fmt.Errorf("match: %w", err)
+	}
+	if effort <= 0 {
+		effort = DefaultEffort
+	}
+	o = o.surveyed()
+	pr := newProblem(p, o, effort)
+	counts, v := pr.solve()
+	switch v {
+	case found:
+		return placed(p, o, counts, pr.steps), nil
+	case gaveUp:
+		return nil, fmt.Errorf("match: %w after %d steps without a match or a proof that there is none; "+
+			"allow more steps, or ask for less: fewer groups that may span sites, or the same cores and memory for all", ErrGaveUp, effort)
+	}
+	return nil, explain(p, o, effort)
+}
+
+func placed(p *profile.Profile, o *Offer, counts [][]int, steps int) *Match {
+	m := &Match{Steps: steps}
+	rank := 0
+	for g := range p.Groups {
+		group := Placed{Name: p.Groups[g].Name, First: rank, Count: p.Groups[g].Processes}
+		for h, n := range counts[g] {
+			if n > 0 {
+				group.Hosts = append(group.Hosts, Share{Node: o.hosts[h].Node, Count: n})
+			}
+		}
+		slices.SortFunc(group.Hosts, func(a, b Share) int {
+			return cmp.Or(cmp.Compare(a.Node.Site, b.Node.Site), cmp.Compare(a.Node.Name, b.Node.Name))
+		})
+		for i := range group.Hosts {
+			group.Hosts[i].First = rank
+			rank += group.Hosts[i].Count
+		}
+		m.Groups = append(m.Groups, group)
+	}
+	return m
+}
+
+// Layout returns the groups as the program is told of them.
+func (m *Match) Layout() jobgroups.Layout {
+	l := make(jobgroups.Layout, len(m.Groups))
+	for i, g := range m.Groups {
+		l[i] = jobgroups.Group{Name: g.Name, Count: g.Count}
+	}
+	return l
+}
+
+// WriteTable writes the match for people: one line for each share.
+func (m *Match) WriteTable(w io.Writer) error {
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(tw, "GROUP\tSITE\tHOST\tPROCESSES\tRANKS")
+	for _, g := range m.Groups {
+		for _, s := range g.Hosts {
+			ranks := strconv.Itoa(s.First)
+			if s.Count > 1 {
+				ranks += "-" + strconv.Itoa(s.First+s.Count-1)
+			}
+			fmt.Fprintf(tw, "%s\t%s\t%s\t%d\t%s\n", g.Name, s.Node.Site, s.Node.Name, s.Count, ranks)
+		}
+	}
+	return tw.Flush()
+}

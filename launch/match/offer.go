@@ -1,0 +1,148 @@
+package match
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/launch/profile"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// MaxHosts bounds an offer.
+const MaxHosts = 2048
+
+// Host is what one host has free for the job.
+type Host struct {
+	Node      overlay.NodeID
+	Processes int               // the most that its owner lets run
+	Cores     int               // all of them together
+	Speed     profile.Frequency // of each core; 0: not known, which keeps no limit
+	Memory    profile.Bytes     // all of it
+}
+
+// Link is what was measured between two hosts, or two sites. A zero field was
+// not measured, and keeps no limit.
+type Link struct {
+	RTT       time.Duration
+	Bandwidth profile.Rate
+}
+
+// Offer is what the grid has: hosts, and what lies between them. Make it with
+// NewOffer; then say what was measured.
+type Offer struct {
+	hosts []Host
+	sites map[[2]overlay.SiteID]Link
+	pairs map[[2]overlay.NodeID]Link
+	told  map[overlay.SiteID]bool // sites of which a host stands in pairs
+
+	site  []int    // host: index into links; nil until surveyed
+	links [][]Link // site, site
+	own   []Link   // host, host; nil if pairs is empty
+}
+
+// NewOffer returns an offer of hosts, no two of the same name, between which
+// nothing was measured. It keeps hosts.
+func NewOffer(hosts []Host) (*Offer, error) {
+	if len(hosts) > MaxHosts {
+		return nil, fmt.Errorf("match: an offer of %d hosts; at most %d", len(hosts), MaxHosts)
+	}
+	seen := make(map[overlay.NodeID]bool, len(hosts))
+	for _, h := range hosts {
+		if seen[h.Node] {
+			return nil, fmt.Errorf("match: host %v is offered twice", h.Node)
+		}
+		if h.Processes < 0 || h.Cores < 0 || h.Speed < 0 || h.Memory < 0 {
+			return nil, fmt.Errorf("match: host %v offers less than nothing: %+v", h.Node, h)
+		}
+		seen[h.Node] = true
+	}
+	return &Offer{
+		hosts: hosts,
+		sites: map[[2]overlay.SiteID]Link{},
+		pairs: map[[2]overlay.NodeID]Link{},
+		told:  map[overlay.SiteID]bool{},
+	}, nil
+}
+
+// Sites says what was measured from hosts of one site to those of another, or
+// among those of one site. What is known of both directions counts by the worse.
+func (o *Offer) Sites(from, to overlay.SiteID, l Link) { o.sites[[2]overlay.SiteID{from, to}] = l }
+
+// Hosts says what was measured from one host to another; it counts in place of
+// what is known of their sites. One that differs from its neighbours only within
+// the limits of a profile costs the search nothing.
+func (o *Offer) Hosts(from, to overlay.NodeID, l Link) {
+	o.pairs[[2]overlay.NodeID{from, to}] = l
+	o.told[from.Site], o.told[to.Site] = true, true
+}
+
+// surveyed returns the offer with tables of all links, for many look-ups.
+func (o *Offer) surveyed() *Offer {
+	t := *o
+	t.site = make([]int, len(o.hosts))
+	var first []int // host of each site
+	number := map[overlay.SiteID]int{}
+	for h := range o.hosts {
+		at, known := number[o.hosts[h].Node.Site]
+		if !known {
+			at = len(first)
+			number[o.hosts[h].Node.Site] = at
+			first = append(first, h)
+		}
+		t.site[h] = at
+	}
+	t.links = make([][]Link, len(first))
+	for x, a := range first {
+		for _, b := range first {
+			t.links[x] = append(t.links[x], o.siteLink(o.hosts[a].Node.Site, o.hosts[b].Node.Site))
+		}
+	}
+	if len(o.pairs) > 0 {
+		t.own = make([]Link, len(o.hosts)*len(o.hosts))
+		for i := range t.own {
+			t.own[i] = o.lookUp(i/len(o.hosts), i%len(o.hosts))
+		}
+	}
+	return &t
+}
+
+// link returns what connects two different hosts.
+func (o *Offer) link(a, b int) Link {
+	switch {
+	case o.own != nil:
+		return o.own[a*len(o.hosts)+b]
+	case o.site != nil:
+		return o.links[o.site[a]][o.site[b]]
+	}
+	return o.lookUp(a, b)
+}
+
+func (o *Offer) siteLink(a, b overlay.SiteID) Link {
+	return worse(o.sites[[2]overlay.SiteID{a, b}], o.sites[[2]overlay.SiteID{b, a}])
+}
+
+// lookUp is link from what was told.
+func (o *Offer) lookUp(a, b int) Link {
+	from, to := o.hosts[a].Node, o.hosts[b].Node
+	l := o.siteLink(from.Site, to.Site)
+	if !o.told[from.Site] || !o.told[to.Site] {
+		return l
+	}
+	own := worse(o.pairs[[2]overlay.NodeID{from, to}], o.pairs[[2]overlay.NodeID{to, from}])
+	if own.RTT > 0 {
+		l.RTT = own.RTT
+	}
+	if own.Bandwidth > 0 {
+		l.Bandwidth = own.Bandwidth
+	}
+	return l
+}
+
+// worse joins what is known of two directions.
+func worse(a, b Link) Link {
+	a.RTT = max(a.RTT, b.RTT)
+	if a.Bandwidth == 0 || b.Bandwidth != 0 && b.Bandwidth < a.Bandwidth {
+		a.Bandwidth = b.Bandwidth
+	}
+	return a
+}

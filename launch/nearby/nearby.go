@@ -1,0 +1,125 @@
+// Package nearby measures how far other nodes are from this one while somebody wants to
+// know, and keeps the figures (package latency has the arithmetic).
+//
+// It is given a way to ping a node and knows nothing of connections. Nodes are not
+// pinged for their own sake: a grid in which all ping all has a square of pings, so a
+// node that nobody asks does not ping at all. State is the table of latencies, in memory.
+package nearby
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/launch/latency"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+const (
+	pingTime = 10 * time.Second // for one ping, the way there included
+	tick     = time.Second      // between looks at which node is due, while nothing happens
+	interest = 10 * time.Minute // for which nodes are pinged after somebody wanted to know
+)
+
+// Ping measures one round trip to a node. It may have to open a way there first, which
+// does not count. It returns when ctx ends.
+type Ping func(ctx context.Context, node overlay.NodeID) (time.Duration, error)
+
+// Nearby is what is known of the way to other nodes. Make it with New, run it with
+// Serve; its other methods are safe for concurrent use.
+type Nearby struct {
+	ping    Ping
+	log     *slog.Logger
+	room    chan struct{} // one token for each ping under way
+	stirred chan struct{} // holds a value when Serve is to look again
+
+	mu     sync.Mutex // guards the fields below
+	table  *latency.Table
+	wanted time.Time // when somebody wanted to know last
+}
+
+// New returns what knows no node yet. At most so many pings are under way at a time.
+func New(ping Ping, atOnce int, cfg latency.Config, log *slog.Logger) *Nearby {
+	return &Nearby{
+		ping: ping, log: log, table: latency.NewTable(cfg),
+		room: make(chan struct{}, atOnce), stirred: make(chan struct{}, 1),
+	}
+}
+
+// Order returns the given nodes, nearest first and those of unknown latency last, and has
+// them measured from now on, until ten minutes after the last call. Nodes of which a call
+// does not speak are forgotten.
+func (n *Nearby) Order(nodes []overlay.NodeID) []latency.Entry {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.table.Keep(nodes)
+	n.wanted = time.Now()
+	n.stir()
+	return n.table.Order()
+}
+
+func (n *Nearby) stir() {
+	select {
+	case n.stirred <- struct{}{}:
+	default:
+	}
+}
+
+// Serve measures until ctx ends. It returns when no ping is under way.
+func (n *Nearby) Serve(ctx context.Context) {
+	var pings sync.WaitGroup
+	defer pings.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	timer := time.NewTimer(tick)
+	defer timer.Stop()
+	for {
+		due, interested := n.due()
+		for _, node := range due {
+			n.room <- struct{}{} // there is room for all that are due
+			pings.Go(func() {
+				defer func() { <-n.room; n.stir() }()
+				n.measure(ctx, node)
+			})
+		}
+		var later <-chan time.Time
+		if interested {
+			timer.Reset(tick)
+			later = timer.C
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-n.stirred:
+		case <-later:
+		}
+	}
+}
+
+// due returns the nodes to ping now, no more than there is room for.
+func (n *Nearby) due() (due []overlay.NodeID, interested bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	now := time.Now()
+	if now.Sub(n.wanted) >= interest {
+		return nil, false
+	}
+	return n.table.Due(now, cap(n.room)-len(n.room)), true
+}
+
+func (n *Nearby) measure(ctx context.Context, node overlay.NodeID) {
+	pingCtx, cancel := context.WithTimeout(ctx, pingTime)
+	defer cancel()
+	rtt, err := n.ping(pingCtx, node)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if err == nil {
+		n.table.Probe(node, rtt, time.Now())
+		return
+	}
+	n.table.Failed(node, time.Now())
+	if ctx.Err() == nil {
+		n.log.Debug("a node does not answer pings", "node", node.String(), "error", err)
+	}
+}

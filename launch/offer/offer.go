@@ -1,0 +1,118 @@
+// Package offer is what the grid's list of hosts is made of: what a node's owner lets
+// the jobs of others have, and whether the node is there.
+//
+// It knows neither who may have it (package reserve asks the owner's rules) nor who
+// uses it now (the node's gate-keeper alone does), and it has no clock and no state:
+// its values are copied from the helper that makes them to whoever reads the list.
+package offer
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// Bounds of what a list may say. A list of MaxHosts nodes fits one message.
+const (
+	MaxHosts     = 20_000
+	MaxJobs      = 10_000
+	MaxProcesses = 1 << 20
+	MaxCPU       = 1 << 30 // thousandths of a core
+)
+
+// Offer is what a node's owner lets the jobs of others have. The zero Offer is nothing.
+type Offer struct {
+	Jobs      int   `json:"jobs"`      // J: at a time; 0: none
+	Processes int   `json:"processes"` // P: of one job at a time
+	Memory    int64 `json:"memory"`    // bytes for all jobs together; 0: not limited
+	CPU       int   `json:"cpu"`       // thousandths of a core for all jobs together; 0: not limited
+}
+
+// Check says what is wrong with the offer, or returns nil.
+func (o Offer) Check() error {
+	for _, f := range []struct {
+		name       string
+		value, max int64
+	}{
+		{"jobs", int64(o.Jobs), MaxJobs}, {"processes", int64(o.Processes), MaxProcesses},
+		{"memory", o.Memory, math.MaxInt64}, {"cpu", int64(o.CPU), MaxCPU},
+	} {
+		if f.value < 0 || f.value > f.max {
+			return fmt.Errorf("an offer of %s: %d; want 0 to %d", f.name, f.value, f.max)
+		}
+	}
+	return nil
+}
+
+// State says whether a node is there, as far as the list knows.
+type State uint8
+
+// The states.
+const (
+	Up      State = iota + 1 // its helper has a session with its frontal
+	Away                     // it had one
+	Unknown                  // its site's frontal is away
+)
+
+var stateNames = [...]string{Up: "up", Away: "away", Unknown: "unknown"}
+
+// String returns the word for the state.
+func (s State) String() string {
+	if s == 0 || int(s) >= len(stateNames) {
+		return fmt.Sprintf("state(%d)", uint8(s))
+	}
+	return stateNames[s]
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *State) UnmarshalText(text []byte) error {
+	for v := Up; v <= Unknown; v++ {
+		if v.String() == string(text) {
+			*s = v
+			return nil
+		}
+	}
+	return fmt.Errorf("state %q: want %v, %v or %v", text, Up, Away, Unknown)
+}
+
+// Host is a node as the list knows it.
+type Host struct {
+	Node   overlay.NodeID
+	State  State
+	Silent time.Duration // for how long nobody has known it to be up, in whole seconds; 0 while Up
+	Offer  Offer
+}
+
+// Compare orders hosts by site and node.
+func Compare(a, b Host) int {
+	return cmp.Or(cmp.Compare(a.Node.Site, b.Node.Site), cmp.Compare(a.Node.Name, b.Node.Name))
+}
+
+// Counts says how many hosts are in which state.
+type Counts struct {
+	Up      int `json:"up"`
+	Away    int `json:"away"`
+	Unknown int `json:"unknown"`
+}
+
+// Count counts hosts by state.
+func Count(hosts []Host) Counts {
+	var c Counts
+	for _, h := range hosts {
+		switch h.State {
+		case Up:
+			c.Up++
+		case Away:
+			c.Away++
+		default:
+			c.Unknown++
+		}
+	}
+	return c
+}

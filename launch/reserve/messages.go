@@ -1,0 +1,149 @@
+// Package reserve books hosts for a job and starts it on them, or on none: the
+// reservation of P2P-MPI (Genaud and Rattanapoka), in which a submitter asks nodes, in
+// order of latency and more of them than it needs, and every node's gate-keeper answers
+// for its owner.
+//
+// A Submission is the submitter's side and a Node the gate-keeper's. Both are state
+// machines: they are given messages and the time and return messages and what to do.
+// They know no socket, clock, file, process or random number. All state is in them and
+// belongs to whoever calls them; neither is safe for concurrent use.
+//
+//	submitter                              node
+//	Begin     -- Ask: key, needs -->       allowed? jobs + 1 <= J? room?
+//	          <-- OK: hold, P, lease --    held
+//	          <-- NOK: reason ---------    (nothing kept)
+//	plan; the rest: -- Cancel -->
+//	          -- Renew --> <-- OK ---      while files are staged
+//	Start     -- Start: hold, ranks -->    key and hold right? started: launch
+//	          <-- Started -------------
+//	all have  -- Commit -->                running, until the processes exit
+//	          <-- Committed -----------
+//
+// What nobody renews or commits ends with its lease, so a submitter may die at any step:
+// nothing stays behind. A node is dead to a submitter when it does not answer; one that
+// says NOK is not.
+//
+// A key is a secret of 128 bits for one reservation at one node. A Start also names the
+// hold that the node gave the reservation; holds are numbered, and the number begins
+// anew with the node. So a message of an older reservation starts nothing, however late
+// it comes, even after its key was forgotten.
+//
+// Messages may be lost, delayed, doubled or overtake each other. Asking, renewing,
+// starting, committing and cancelling may be repeated: the second time changes nothing
+// and is answered as the first was.
+package reserve
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/launch/allocate"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// Key names one reservation at one node, once. It comes from a cryptographic random
+// source, and whoever has it can use the reservation; its text shows a part only.
+type Key [16]byte
+
+// String returns the first digits of the key, for logs.
+func (k Key) String() string { return fmt.Sprintf("%x...", k[:3]) }
+
+// Hold numbers the reservations of a node.
+type Hold struct {
+	Boot   uint64 // of the node's start
+	Serial uint64 // from 1
+}
+
+// Message is one of the messages below.
+type Message interface{ reservation() Key }
+
+// Ask books: step 3. The node learns who asks from the connection.
+type Ask struct {
+	Key       Key
+	Job       overlay.JobID
+	Processes int   // the most that the submitter can use on one node
+	Memory    int64 // bytes that each process needs; 0: any
+	CPU       int   // thousandths of a core that each process needs; 0: any
+}
+
+// OK answers an Ask or a Renew: steps 4 and 5.
+type OK struct {
+	Key       Key
+	Hold      Hold
+	Processes int           // P: how many the node takes, 1 to Ask.Processes
+	Lease     time.Duration // how long from its sending, unless renewed
+}
+
+// NOK answers an Ask that the node does not take.
+type NOK struct {
+	Key    Key
+	Reason Reason
+	Text   string // for people
+}
+
+// Renew makes the lease begin anew.
+type Renew struct {
+	Key  Key
+	Hold Hold
+}
+
+// Start says what to run: steps 6 and 7.
+type Start struct {
+	Key       Key
+	Hold      Hold
+	Processes []allocate.Process
+}
+
+// Started answers Start: the processes are being launched, step 8.
+type Started struct{ Key Key }
+
+// Commit says that all nodes have started: the processes may run as long as they like.
+type Commit struct {
+	Key  Key
+	Hold Hold
+}
+
+// Committed answers Commit.
+type Committed struct{ Key Key }
+
+// Cancel ends a reservation, and its processes if they run.
+type Cancel struct{ Key Key }
+
+// Cancelled answers Cancel, whether there was something to cancel or not.
+type Cancelled struct{ Key Key }
+
+// Refused answers a Renew, Start or Commit that the node does not take.
+type Refused struct {
+	Key    Key
+	Reason Reason
+	Text   string // for people
+}
+
+func (m Ask) reservation() Key       { return m.Key }
+func (m OK) reservation() Key        { return m.Key }
+func (m NOK) reservation() Key       { return m.Key }
+func (m Renew) reservation() Key     { return m.Key }
+func (m Start) reservation() Key     { return m.Key }
+func (m Started) reservation() Key   { return m.Key }
+func (m Commit) reservation() Key    { return m.Key }
+func (m Committed) reservation() Key { return m.Key }
+func (m Cancel) reservation() Key    { return m.Key }
+func (m Cancelled) reservation() Key { return m.Key }
+func (m Refused) reservation() Key   { return m.Key }
+
+// Reason says why a node refuses, in one word for programs.
+type Reason string
+
+// The reasons of a NOK or Refused.
+const (
+	Busy    Reason = "busy"    // J: it has as many jobs as it takes
+	Denied  Reason = "denied"  // the owner does not let the submitter in
+	Memory  Reason = "memory"  // what is left of it is too little for one process
+	CPU     Reason = "cpu"     // likewise
+	Used    Reason = "used"    // the key was cancelled, or is in use for something else
+	Done    Reason = "done"    // what the key was for ran and ended
+	Expired Reason = "expired" // the lease of the key ended
+	Unknown Reason = "unknown" // no such key or hold here
+	TooMany Reason = "toomany" // more processes than were held
+	Invalid Reason = "invalid" // the message makes no sense
+)

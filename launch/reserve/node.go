@@ -1,0 +1,388 @@
+package reserve
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/launch/allocate"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// maxUsed is how many keys a node remembers after their reservations ended, the oldest
+// forgotten first. They make refusals say more; what keeps a key from starting twice is
+// the number of its hold.
+const maxUsed = 1024
+
+// Node is the gate-keeper of one node: it holds what was booked, and says when to launch
+// and when to kill.
+//
+//	free --Ask--> held --Start--> started --Commit--> running --Exited--> free
+//	               |                 |                   |
+//	               | Cancel,         | Cancel,           | Cancel
+//	               | lease ends      | lease ends        v
+//	               v                 +--------------> ending --Exited--> free
+//	              free
+//
+// Everything but free counts to the owner's J.
+type Node struct {
+	boot   uint64
+	serial uint64
+	policy Policy
+	held   map[Key]*reservation
+	used   map[Key]tomb
+	oldest []Key // the keys of used, oldest first
+}
+
+// State is where a reservation stands.
+type State string
+
+// The states of a reservation at its node.
+const (
+	Held    State = "held"    // booked
+	Running State = "running" // committed
+	starts  State = "started" // launched, and not yet all nodes have
+	ending  State = "ending"  // killed, and not yet gone
+)
+
+// tomb is what is remembered of a reservation that ended.
+type tomb struct {
+	why  Reason
+	hold Hold
+	by   string // identity
+}
+
+type reservation struct {
+	hold      Hold
+	by        Requester
+	ask       Ask
+	state     State
+	granted   int                // processes that it may start
+	processes []allocate.Process // that it started
+	since     time.Time          // of the Ask
+	until     time.Time          // of held and started: when it ends by itself
+	why       Reason             // of ending: why it was killed
+}
+
+// Action is something for the node's daemon to do.
+type Action interface{ action() }
+
+// Launch says to start the processes. When they have all ended, also when that is
+// because they never started, the daemon calls Exited.
+type Launch struct {
+	Key       Key
+	Job       overlay.JobID
+	Processes []allocate.Process
+}
+
+// Kill says to end the processes of a key and then call Exited.
+type Kill struct{ Key Key }
+
+func (Launch) action() {}
+func (Kill) action()   {}
+
+// NewNode returns a Node that has no reservations. boot must be another whenever the
+// node starts: the nanoseconds of a clock, or a random number.
+func NewNode(boot uint64, policy Policy) (*Node, error) {
+	if err := policy.Check(); err != nil {
+		return nil, err
+	}
+	return &Node{boot: boot, policy: policy.withDefaults(), held: map[Key]*reservation{}, used: map[Key]tomb{}}, nil
+}
+
+// SetPolicy changes what is asked of reservations to come; those that are keep what they
+// were promised.
+func (n *Node) SetPolicy(policy Policy) error {
+	if err := policy.Check(); err != nil {
+		return err
+	}
+	n.policy = policy.withDefaults()
+	return nil
+}
+
+// Adopt counts a job that runs already, after the daemon was started anew under it. The
+// key can be cancelled by the same requester.
+func (n *Node) Adopt(key Key, by Requester, job overlay.JobID, processes []allocate.Process, now time.Time) {
+	n.held[key] = &reservation{hold: n.next(), by: by, ask: Ask{Key: key, Job: job, Processes: len(processes)},
+		state: Running, granted: len(processes), processes: slices.Clone(processes), since: now}
+}
+
+func (n *Node) next() Hold {
+	n.serial++
+	return Hold{n.boot, n.serial}
+}
+
+// Receive takes a message and returns the answer to it and what to do. There is no
+// answer to what a node never gets.
+func (n *Node) Receive(from Requester, m Message, now time.Time) (Message, []Action) {
+	actions := n.Tick(now)
+	var answer Message
+	var more []Action
+	switch m := m.(type) {
+	case Ask:
+		answer = n.ask(from, m, now)
+	case Renew:
+		answer = n.renew(from, m, now)
+	case Start:
+		answer, more = n.start(from, m, now)
+	case Commit:
+		answer = n.commit(from, m)
+	case Cancel:
+		answer, more = n.cancel(from, m)
+	}
+	return answer, append(actions, more...)
+}
+
+// ask is step 4.
+func (n *Node) ask(from Requester, m Ask, now time.Time) Message {
+	nok := func(reason Reason, format string, args ...any) Message {
+		return NOK{m.Key, reason, fmt.Sprintf(format, args...)}
+	}
+	if r := n.held[m.Key]; r != nil {
+		if r.by.Identity != from.Identity || r.state != Held || r.ask != m {
+			return nok(Used, "the key is in use")
+		}
+		return n.ok(r, now)
+	}
+	if t, known := n.used[m.Key]; known {
+		return nok(t.why, "the key was used before")
+	}
+	allowed, why := n.policy.Allows(from)
+	switch {
+	case m.Key == Key{} || m.Processes < 1 || m.Memory < 0 || m.CPU < 0:
+		return nok(Invalid, "the request has no key, asks for no process, or for negative memory or CPU")
+	case !allowed:
+		return nok(Denied, "%s", why)
+	case len(n.held)+1 > n.policy.Jobs:
+		return nok(Busy, "%d jobs are held or run, the owner allows %d", len(n.held), n.policy.Jobs)
+	}
+	granted, short := n.room(m)
+	switch {
+	case short != "":
+		return nok(short, "what other jobs leave of it is too little for one process")
+	case granted < 1:
+		return nok(Busy, "the owner allows %d processes", n.policy.Processes)
+	}
+	r := &reservation{hold: n.next(), by: from, ask: m, state: Held, granted: granted, since: now, until: now.Add(n.policy.Lease)}
+	n.held[m.Key] = r
+	return n.ok(r, now)
+}
+
+// room is how many processes of m there is room for, and what there is too little of
+// for one.
+func (n *Node) room(m Ask) (granted int, short Reason) {
+	granted = min(n.policy.Processes, m.Processes)
+	var memory int64
+	cpu := 0
+	for _, r := range n.held {
+		memory += int64(r.size()) * r.ask.Memory
+		cpu += r.size() * r.ask.CPU
+	}
+	if n.policy.Memory > 0 && m.Memory > 0 {
+		if granted = int(min(int64(granted), (n.policy.Memory-memory)/m.Memory)); granted < 1 {
+			return 0, Memory
+		}
+	}
+	if n.policy.CPU > 0 && m.CPU > 0 {
+		if granted = min(granted, (n.policy.CPU-cpu)/m.CPU); granted < 1 {
+			return 0, CPU
+		}
+	}
+	return granted, ""
+}
+
+// size is how many processes the reservation takes room for.
+func (r *reservation) size() int {
+	if r.state == Held {
+		return r.granted
+	}
+	return len(r.processes)
+}
+
+func (n *Node) ok(r *reservation, now time.Time) Message {
+	return OK{r.ask.Key, r.hold, r.granted, r.until.Sub(now)}
+}
+
+// find returns the reservation that a message is about, or why there is none.
+func (n *Node) find(from Requester, key Key, hold Hold) (*reservation, Message) {
+	r := n.held[key]
+	if r == nil {
+		reason := cmp.Or(n.used[key].why, Unknown)
+		return nil, Refused{key, reason, "there is no reservation with this key (any more)"}
+	}
+	if r.by.Identity != from.Identity || r.hold != hold {
+		return nil, Refused{key, Unknown, "this reservation is another one's"}
+	}
+	return r, nil
+}
+
+func (n *Node) renew(from Requester, m Renew, now time.Time) Message {
+	if n.done(from, m.Key, m.Hold) {
+		return Started{m.Key}
+	}
+	r, refused := n.find(from, m.Key, m.Hold)
+	switch {
+	case refused != nil:
+		return refused
+	case r.state == ending:
+		return Refused{m.Key, r.why, "the reservation has ended"}
+	case r.state != Held:
+		return Started{m.Key} // the Start overtook it
+	}
+	r.until = now.Add(n.policy.Lease)
+	if longest := r.since.Add(n.policy.Longest); r.until.After(longest) {
+		r.until = longest
+	}
+	return n.ok(r, now)
+}
+
+// start is steps 7 and 8.
+func (n *Node) start(from Requester, m Start, now time.Time) (Message, []Action) {
+	if n.done(from, m.Key, m.Hold) {
+		return Started{m.Key}, nil
+	}
+	r, refused := n.find(from, m.Key, m.Hold)
+	if refused != nil {
+		return refused, nil
+	}
+	switch {
+	case r.state == ending:
+		return Refused{m.Key, r.why, "the reservation has ended"}, nil
+	case r.state != Held && slices.Equal(r.processes, m.Processes):
+		return Started{m.Key}, nil // the same once more
+	case r.state != Held:
+		return Refused{m.Key, Used, "the key is used"}, nil
+	case len(m.Processes) < 1 || len(m.Processes) > r.granted:
+		return Refused{m.Key, TooMany, fmt.Sprintf("%d processes are to start, 1 to %d are held", len(m.Processes), r.granted)}, nil
+	}
+	r.state, r.processes, r.until = starts, slices.Clone(m.Processes), now.Add(n.policy.Lease)
+	return Started{m.Key}, []Action{Launch{m.Key, r.ask.Job, slices.Clone(m.Processes)}}
+}
+
+// done reports whether the processes of this very reservation ran and ended by
+// themselves. A short job may be done before the submitter hears that it started; its
+// Start and Commit, coming again, are then answered as if it ran.
+func (n *Node) done(from Requester, key Key, hold Hold) bool {
+	return n.used[key] == tomb{Done, hold, from.Identity}
+}
+
+func (n *Node) commit(from Requester, m Commit) Message {
+	if n.done(from, m.Key, m.Hold) {
+		return Committed{m.Key}
+	}
+	r, refused := n.find(from, m.Key, m.Hold)
+	switch {
+	case refused != nil:
+		return refused
+	case r.state == Running:
+		return Committed{m.Key}
+	case r.state == ending:
+		return Refused{m.Key, r.why, "the reservation has ended"}
+	case r.state != starts:
+		return Refused{m.Key, Invalid, "nothing was started that could be committed"}
+	}
+	r.state, r.until = Running, time.Time{}
+	return Committed{m.Key}
+}
+
+// cancel also uses up a key that is not there: its Ask may still come.
+func (n *Node) cancel(from Requester, m Cancel) (Message, []Action) {
+	r := n.held[m.Key]
+	switch {
+	case r == nil:
+		if _, known := n.used[m.Key]; !known {
+			n.use(m.Key, tomb{why: Used})
+		}
+		return Cancelled(m), nil
+	case r.by.Identity != from.Identity:
+		return Refused{m.Key, Unknown, "this reservation is another one's"}, nil
+	}
+	return Cancelled(m), n.end(r, Used)
+}
+
+// end ends a reservation before its time.
+func (n *Node) end(r *reservation, why Reason) []Action {
+	switch r.state {
+	case Held:
+		delete(n.held, r.ask.Key)
+		n.use(r.ask.Key, tomb{why, r.hold, r.by.Identity})
+	case starts, Running:
+		r.state, r.until, r.why = ending, time.Time{}, why
+		return []Action{Kill{r.ask.Key}}
+	}
+	return nil
+}
+
+// use remembers what became of a key.
+func (n *Node) use(key Key, t tomb) {
+	if _, known := n.used[key]; !known {
+		n.oldest = append(n.oldest, key)
+	}
+	n.used[key] = t
+	if len(n.oldest) > maxUsed {
+		delete(n.used, n.oldest[0])
+		n.oldest = slices.Delete(n.oldest, 0, 1)
+	}
+}
+
+// Exited says that the processes of a key are gone.
+func (n *Node) Exited(key Key) {
+	if r := n.held[key]; r != nil && r.state != Held {
+		delete(n.held, key)
+		n.use(key, tomb{cmp.Or(r.why, Done), r.hold, r.by.Identity})
+	}
+}
+
+// Tick ends what nobody renewed or committed in time. Receive does so, too.
+func (n *Node) Tick(now time.Time) []Action {
+	var over []*reservation
+	for _, r := range n.held {
+		if !r.until.IsZero() && !now.Before(r.until) {
+			over = append(over, r)
+		}
+	}
+	slices.SortFunc(over, byHold)
+	var actions []Action
+	for _, r := range over {
+		actions = append(actions, n.end(r, Expired)...)
+	}
+	return actions
+}
+
+// Next returns when to call Tick; zero: nothing will end by itself.
+func (n *Node) Next() time.Time {
+	var next time.Time
+	for _, r := range n.held {
+		if !r.until.IsZero() && (next.IsZero() || r.until.Before(next)) {
+			next = r.until
+		}
+	}
+	return next
+}
+
+// Status is one reservation for people and metrics.
+type Status struct {
+	Key       Key
+	Job       overlay.JobID
+	By        Requester
+	State     State
+	Processes int       // held or running
+	Since     time.Time // it was asked for
+	Until     time.Time // when it ends by itself; zero: never
+}
+
+// List returns all reservations, the oldest first.
+func (n *Node) List() []Status {
+	var all []Status
+	for _, r := range slices.SortedFunc(maps.Values(n.held), byHold) {
+		all = append(all, Status{r.ask.Key, r.ask.Job, r.by, r.state, r.size(), r.since, r.until})
+	}
+	return all
+}
+
+// Has reports whether there is a reservation with the key.
+func (n *Node) Has(key Key) bool { return n.held[key] != nil }
+
+func byHold(a, b *reservation) int { return cmp.Compare(a.hold.Serial, b.hold.Serial) }

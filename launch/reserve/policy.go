@@ -1,0 +1,109 @@
+package reserve
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/netip"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// Policy is what a node's owner lets others do with it.
+type Policy struct {
+	Jobs      int   // J: jobs at a time, those that are booked counted; 0: none
+	Processes int   // P: processes of one job at a time
+	Memory    int64 // bytes for all jobs together; 0: not limited
+	CPU       int   // thousandths of a core for all jobs together; 0: not limited
+
+	// Deny and Allow say who may book. Whoever one rule of Deny fits may not; of the
+	// others, whoever one rule of Allow fits, or everyone when it is empty. Only members
+	// of the grid get as far as asking.
+	Allow, Deny []Rule
+
+	Lease   time.Duration // how long a reservation lives unless renewed; 0: 30 s
+	Longest time.Duration // how long one may be renewed before it is started; 0: 10 minutes
+}
+
+// Rule fits requesters. Each field that is set must fit; one must be set.
+type Rule struct {
+	Identity  string // a pattern of path.Match: an asterisk stands for anything but a slash
+	Site      overlay.SiteID
+	Addresses netip.Prefix
+}
+
+// Requester is who sends a message, as the connection proves it.
+type Requester struct {
+	Identity string // of its certificate; never empty
+	Site     overlay.SiteID
+	Address  netip.Addr
+}
+
+func (r Requester) String() string {
+	return fmt.Sprintf("%s of site %s at %s", r.Identity, r.Site, r.Address)
+}
+
+func (r Rule) fits(q Requester) bool {
+	return r != Rule{} &&
+		(r.Identity == "" || matches(r.Identity, q.Identity)) &&
+		(r.Site == "" || r.Site == q.Site) &&
+		(r.Addresses == netip.Prefix{} || r.Addresses.Contains(q.Address.Unmap()))
+}
+
+func matches(pattern, identity string) bool {
+	ok, err := path.Match(pattern, identity)
+	return ok && err == nil
+}
+
+// String names what the rule asks for.
+func (r Rule) String() string {
+	var parts []string
+	if r.Identity != "" {
+		parts = append(parts, "identity "+r.Identity)
+	}
+	if r.Site != "" {
+		parts = append(parts, "site "+string(r.Site))
+	}
+	if (r.Addresses != netip.Prefix{}) {
+		parts = append(parts, "addresses "+r.Addresses.String())
+	}
+	return strings.Join(parts, ", ")
+}
+
+// Check says what is wrong with the policy, or returns nil.
+func (p Policy) Check() error {
+	if p.Jobs < 0 || p.Processes < 0 || p.Memory < 0 || p.CPU < 0 || p.Lease < 0 || p.Longest < 0 {
+		return errors.New("a policy has a negative number; 0 jobs or processes let nobody in, 0 memory or CPU do not limit")
+	}
+	for _, r := range slices.Concat(p.Allow, p.Deny) {
+		if r == (Rule{}) {
+			return errors.New("a rule says nothing: set its identity, its site or its addresses")
+		}
+		if _, err := path.Match(r.Identity, ""); err != nil {
+			return fmt.Errorf("identity %q of a rule: %w", r.Identity, err)
+		}
+	}
+	return nil
+}
+
+func (p Policy) withDefaults() Policy {
+	p.Lease = cmp.Or(p.Lease, 30*time.Second)
+	p.Longest = cmp.Or(p.Longest, 10*time.Minute)
+	return p
+}
+
+// Allows reports whether q may book, and if not, why, for people.
+func (p Policy) Allows(q Requester) (ok bool, why string) {
+	fits := func(r Rule) bool { return r.fits(q) }
+	if i := slices.IndexFunc(p.Deny, fits); i >= 0 {
+		return false, fmt.Sprintf("the owner denies %v", p.Deny[i])
+	}
+	if len(p.Allow) > 0 && !slices.ContainsFunc(p.Allow, fits) {
+		return false, fmt.Sprintf("no rule of the owner allows %v", q)
+	}
+	return true, ""
+}

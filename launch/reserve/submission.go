@@ -1,0 +1,594 @@
+package reserve
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/launch/allocate"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// Candidate is a host that a submitter may book.
+type Candidate struct {
+	Node    overlay.NodeID
+	Latency time.Duration // as in allocate.Host
+	Key     Key           // fresh
+}
+
+// Config says how patient a submitter is. A zero field stands for its default.
+type Config struct {
+	Answer time.Duration // how long a host may take to answer an Ask before it is dead; 2 s
+	Resend time.Duration // from a Renew, Start, Commit or Cancel without answer to the next; 500 ms
+	Begin  time.Duration // how long all hosts may take to start, and then to commit or cancel; 10 s
+	Spares int           // hosts without processes to keep until Start, for those that Drop takes out
+}
+
+func (c Config) withDefaults() Config {
+	c.Answer = cmp.Or(c.Answer, 2*time.Second)
+	c.Resend = cmp.Or(c.Resend, 500*time.Millisecond)
+	c.Begin = cmp.Or(c.Begin, 10*time.Second)
+	return c
+}
+
+// longestLease is the longest lease that a submitter believes.
+const longestLease = time.Hour
+
+// Phase is where a Submission stands.
+type Phase int
+
+// The phases of a Submission.
+const (
+	Booking    Phase = iota // hosts are asked: steps 2 to 5
+	Planned                 // enough hosts are held, Plan says what for; the caller stages files and calls Start
+	Starting                // hosts are told to start: steps 6 to 8
+	Committing              // all have started, and are told so
+	Launched                // all have committed: the job runs
+	Cancelling              // it failed; hosts are told to let go
+	Failed                  // that is over; Err says why
+)
+
+// String returns the phase's name.
+func (p Phase) String() string {
+	return [...]string{"booking", "planned", "starting", "committing", "launched", "cancelling", "failed"}[p]
+}
+
+// ErrCancelled is the error of a submission that its user cancelled.
+var ErrCancelled = errors.New("cancelled")
+
+// Send is a message to a node.
+type Send struct {
+	To      overlay.NodeID
+	Message Message
+}
+
+// step is where a submitter stands with one host.
+type step int
+
+const (
+	idle      step = iota // not asked
+	asked                 // Ask is out
+	held                  // OK came
+	starting              // Start is out
+	started               // Started came; Commit may be out
+	committed             // Committed came
+	leaving               // Cancel is out
+	left                  // nothing is there, or it is the node's own to end
+)
+
+// peer is what the submitter knows of one host.
+type peer struct {
+	Candidate
+	step      step
+	hold      Hold
+	processes int           // that it grants
+	lease     time.Duration // that it gives
+	until     time.Time     // of held: when the lease is over, by a careful count; of leaving: how long to try
+	renewed   time.Time     // first Renew without answer; zero: none is out
+	sent      time.Time     // the last message that waits for an answer, or of the OK
+	nok       Reason        // why it refused; "": it did not
+	silent    bool          // it did not answer the Ask
+	deaf      bool          // it did not answer Cancel
+}
+
+// Submission brings one job onto hosts, or leaves them as they were.
+//
+//	Booking --> Planned --Start--> Starting --> Committing --> Launched
+//	   |    <--Drop--'                |              |             |
+//	   +---------------- Cancel, or anything failed -+-------------+
+//	                              v
+//	                         Cancelling --> Failed
+type Submission struct {
+	cfg      Config
+	job      allocate.Job
+	id       overlay.JobID
+	strategy allocate.Strategy
+	peers    []*peer
+	at       map[overlay.NodeID]*peer
+	phase    Phase
+	plan     *allocate.Plan // not changed once made
+	wave     int            // how many peers were asked
+	deadline time.Time      // of starting and committing
+	err      error
+	out      []Send // of the call in progress
+}
+
+// New returns a Submission of the job to candidates, which are in the order in which
+// they should be booked: nearest first. job.Home, if set, is one of them. It sends
+// nothing before Begin.
+func New(id overlay.JobID, job allocate.Job, strategy allocate.Strategy, candidates []Candidate, cfg Config) (*Submission, error) {
+	if err := job.Check(); err != nil {
+		return nil, err
+	}
+	s := &Submission{cfg: cfg.withDefaults(), job: job, id: id, strategy: strategy, at: map[overlay.NodeID]*peer{}}
+	keys := map[Key]bool{{}: true}
+	for _, c := range candidates {
+		if s.at[c.Node] != nil {
+			return nil, fmt.Errorf("%s is a candidate twice", c.Node)
+		}
+		if keys[c.Key] {
+			return nil, fmt.Errorf("the key for %s is empty or another's, too", c.Node)
+		}
+		keys[c.Key] = true
+		p := &peer{Candidate: c}
+		s.peers = append(s.peers, p)
+		s.at[c.Node] = p
+	}
+	return s, nil
+}
+
+// Begin asks the first hosts: as many as allocate.Book says, or all there are. More are
+// asked later when these do not suffice.
+func (s *Submission) Begin(now time.Time) []Send {
+	s.askMore(now)
+	s.settle(now)
+	return s.flush()
+}
+
+// Phase returns where the submission stands.
+func (s *Submission) Phase() Phase { return s.phase }
+
+// Err says why the submission failed; nil while it did not.
+func (s *Submission) Err() error { return s.err }
+
+// Plan says which processes run where; nil before Planned. It may change by Drop, and
+// no more after Start. The caller must not change it.
+func (s *Submission) Plan() *allocate.Plan { return s.plan }
+
+// Dead lists the hosts that did not answer: step 5. Hosts that said NOK are not dead.
+func (s *Submission) Dead() []overlay.NodeID {
+	var dead []overlay.NodeID
+	for _, p := range s.peers {
+		if p.silent {
+			dead = append(dead, p.Node)
+		}
+	}
+	return dead
+}
+
+// Refusals returns the reasons of the hosts that said NOK.
+func (s *Submission) Refusals() map[overlay.NodeID]Reason {
+	all := map[overlay.NodeID]Reason{}
+	for _, p := range s.peers {
+		if p.nok != "" {
+			all[p.Node] = p.nok
+		}
+	}
+	return all
+}
+
+// Receive takes a message from a node, as the connection proves it, and returns what to
+// send. Messages that come too late or say what cannot be are passed over.
+func (s *Submission) Receive(from overlay.NodeID, m Message, now time.Time) []Send {
+	p := s.at[from]
+	if p == nil || m == nil || m.reservation() != p.Key {
+		return nil
+	}
+	switch m := m.(type) {
+	case OK:
+		s.ok(p, m, now)
+	case NOK:
+		if p.step == asked || p.silent {
+			p.step, p.nok, p.silent = left, m.Reason, false
+		}
+	case Started:
+		if p.step == starting {
+			p.step = started
+		}
+	case Committed:
+		if p.step == started {
+			p.step = committed
+		}
+	case Cancelled:
+		if p.step == leaving {
+			p.step = left
+		}
+	case Refused:
+		s.refused(p, m, now)
+	}
+	s.settle(now)
+	return s.flush()
+}
+
+func (s *Submission) ok(p *peer, m OK, now time.Time) {
+	switch {
+	case p.step == asked && (m.Processes < 1 || m.Lease <= 0):
+		p.nok = Invalid
+		s.leave(p, now)
+	case p.step == asked && s.phase != Booking:
+		s.leave(p, now) // too late
+	case p.step == asked:
+		p.step, p.silent, p.hold = held, false, m.Hold
+		p.processes = m.Processes
+		p.lease = min(m.Lease, longestLease)
+		p.until = p.sent.Add(p.lease)
+		p.sent = now
+	case p.step == held && !p.renewed.IsZero() && m.Hold == p.hold:
+		// Were this an older OK, come late, the lease would be over sooner than we
+		// think, and Start refused.
+		p.lease = min(m.Lease, longestLease)
+		p.until = p.renewed.Add(p.lease)
+		p.renewed, p.sent = time.Time{}, now
+	case p.silent:
+		// It was given up before it answered. It lives, and may not have heard that it
+		// should let go.
+		p.silent = false
+		s.leave(p, now)
+	}
+}
+
+// refused takes the answer of a host that has no such reservation any more.
+func (s *Submission) refused(p *peer, m Refused, now time.Time) {
+	why := fmt.Errorf("%s refuses: %s (%.200s)", p.Node, m.Reason, m.Text)
+	switch p.step {
+	case held:
+		p.step, p.nok = left, m.Reason
+		s.lost(p)
+	case starting, started:
+		s.fail(fmt.Errorf("job %s does not start: %w", s.id, why), now)
+	case leaving:
+		p.step = left
+	}
+}
+
+// Lost says that node cannot be reached: what it was asked it will not answer. It is
+// the same as waiting for the time that it has to answer, only sooner.
+func (s *Submission) Lost(node overlay.NodeID, now time.Time) []Send {
+	if p := s.at[node]; p != nil && p.step == asked {
+		s.giveUp(p, now)
+		s.settle(now)
+	}
+	return s.flush()
+}
+
+// Drop takes a host out of the plan, because files do not get there, say; before Start.
+// The plan is made anew from the hosts that are held and others that are then asked.
+func (s *Submission) Drop(node overlay.NodeID, now time.Time) []Send {
+	p := s.at[node]
+	if p == nil || s.phase > Planned || p.step != held {
+		return nil
+	}
+	s.leave(p, now)
+	s.lost(p)
+	s.settle(now)
+	return s.flush()
+}
+
+// Start tells the hosts of the plan what to run, and the others to let go. It does
+// nothing unless the phase is Planned.
+func (s *Submission) Start(now time.Time) []Send {
+	if s.phase != Planned {
+		return nil
+	}
+	s.phase, s.deadline = Starting, now.Add(s.cfg.Begin)
+	for _, h := range s.plan.Hosts {
+		p := s.at[h.Node]
+		if len(h.Processes) > 0 {
+			p.step = starting
+			s.send(p, Start{p.Key, p.hold, h.Processes}, now)
+		}
+	}
+	for _, p := range s.peers {
+		if p.step == held {
+			s.leave(p, now)
+		}
+	}
+	s.settle(now)
+	return s.flush()
+}
+
+// Cancel ends the submission, and the job when it runs already.
+func (s *Submission) Cancel(now time.Time) []Send {
+	s.fail(fmt.Errorf("job %s: %w", s.id, ErrCancelled), now)
+	return s.flush()
+}
+
+// Tick does what is due: gives up hosts that do not answer, renews, sends again.
+func (s *Submission) Tick(now time.Time) []Send {
+	for _, p := range s.peers {
+		switch p.step {
+		case asked:
+			if !now.Before(p.sent.Add(s.cfg.Answer)) {
+				s.giveUp(p, now)
+			}
+		case held:
+			s.renew(p, now)
+		case leaving:
+			if !now.Before(p.until) {
+				p.step, p.deaf = left, true // its lease does the rest, or whoever watches the processes
+				continue
+			}
+			fallthrough
+		case starting, started:
+			if !now.Before(p.sent.Add(s.cfg.Resend)) {
+				s.resend(p, now)
+			}
+		}
+	}
+	if !s.deadline.IsZero() && !now.Before(s.deadline) {
+		s.late(now)
+	}
+	s.settle(now)
+	return s.flush()
+}
+
+// Next returns when to call Tick; zero: nothing is due, ever.
+func (s *Submission) Next() time.Time {
+	next := s.deadline
+	soon := func(t time.Time) {
+		if next.IsZero() || t.Before(next) {
+			next = t
+		}
+	}
+	for _, p := range s.peers {
+		switch p.step {
+		case asked:
+			soon(p.sent.Add(s.cfg.Answer))
+		case held:
+			soon(s.renewAt(p))
+			soon(p.until)
+		case starting, leaving:
+			soon(p.sent.Add(s.cfg.Resend))
+		case started:
+			if s.phase == Committing {
+				soon(p.sent.Add(s.cfg.Resend))
+			}
+		}
+	}
+	return next
+}
+
+// renewAt is when to send the next Renew: after a third of the lease, and then as often
+// as anything is sent again.
+func (s *Submission) renewAt(p *peer) time.Time {
+	if p.renewed.IsZero() {
+		return p.sent.Add(p.lease / 3)
+	}
+	return p.sent.Add(s.cfg.Resend)
+}
+
+func (s *Submission) renew(p *peer, now time.Time) {
+	if !now.Before(p.until) {
+		s.leave(p, now)
+		s.lost(p)
+		return
+	}
+	if now.Before(s.renewAt(p)) {
+		return
+	}
+	if p.renewed.IsZero() {
+		p.renewed = now // the lease counts from the first, in case that is the one that was heard
+	}
+	s.send(p, Renew{p.Key, p.hold}, now)
+}
+
+// resend repeats what a host has not answered.
+func (s *Submission) resend(p *peer, now time.Time) {
+	switch {
+	case p.step == starting:
+		for _, h := range s.plan.Hosts {
+			if h.Node == p.Node {
+				s.send(p, Start{p.Key, p.hold, h.Processes}, now)
+			}
+		}
+	case p.step == started && s.phase == Committing:
+		s.send(p, Commit{p.Key, p.hold}, now)
+	case p.step == leaving:
+		s.send(p, Cancel{p.Key}, now)
+	}
+}
+
+// late is called when the deadline of a phase is over.
+func (s *Submission) late(now time.Time) {
+	s.fail(fmt.Errorf("job %s does not start: no answer within %v from %s while %s; see isthmus doctor there",
+		s.id, s.cfg.Begin, s.some(func(p *peer) bool { return p.step == starting || p.step == started && s.phase == Committing }), s.phase), now)
+}
+
+// giveUp takes a host for dead: step 5. Its answer may be on its way, so it is told to
+// let go.
+func (s *Submission) giveUp(p *peer, now time.Time) {
+	p.silent = true
+	p.step = left
+	s.send(p, Cancel{p.Key}, now)
+}
+
+// leave lets a host go.
+func (s *Submission) leave(p *peer, now time.Time) {
+	p.step, p.until = leaving, now.Add(s.cfg.Begin)
+	s.send(p, Cancel{p.Key}, now)
+}
+
+// lost is called when a host that was held is not any more: if the plan counts on it,
+// another is needed.
+func (s *Submission) lost(p *peer) {
+	if s.phase != Planned {
+		return
+	}
+	for _, h := range s.plan.Hosts {
+		if h.Node == p.Node && len(h.Processes) > 0 {
+			s.phase, s.plan = Booking, nil
+			return
+		}
+	}
+}
+
+// fail tells everyone to let go.
+func (s *Submission) fail(err error, now time.Time) {
+	if s.phase >= Cancelling {
+		return
+	}
+	s.err, s.phase, s.deadline = err, Cancelling, time.Time{}
+	for _, p := range s.peers {
+		if p.step > idle && p.step < leaving {
+			s.leave(p, now)
+		}
+	}
+	s.settle(now)
+}
+
+// settle goes on to the next phase when everything for it is there.
+func (s *Submission) settle(now time.Time) {
+	switch s.phase {
+	case Booking:
+		s.book(now)
+	case Starting:
+		if s.none(starting) {
+			s.phase, s.deadline = Committing, now.Add(s.cfg.Begin)
+			for _, p := range s.peers {
+				if p.step == started {
+					s.send(p, Commit{p.Key, p.hold}, now)
+				}
+			}
+		}
+	case Committing:
+		if s.none(started) {
+			s.phase, s.deadline = Launched, time.Time{}
+		}
+	case Cancelling:
+		if s.none(leaving) {
+			s.phase = Failed
+			deaf := func(p *peer) bool { return p.deaf }
+			if slices.ContainsFunc(s.peers, deaf) {
+				s.err = fmt.Errorf("%w (%s did not hear of it)", s.err, s.some(deaf))
+			}
+		}
+	}
+}
+
+func (s *Submission) none(of step) bool {
+	return !slices.ContainsFunc(s.peers, func(p *peer) bool { return p.step == of })
+}
+
+// book is step 6: it makes a plan as soon as no answer that is still out could change
+// it, asks more hosts when all answers are there and do not suffice, and fails when
+// there are no more.
+func (s *Submission) book(now time.Time) {
+	for s.phase == Booking {
+		offers, waiting := s.offers()
+		if waiting && !allocate.Settled(s.job, offers, s.strategy) {
+			return
+		}
+		plan, err := allocate.Allocate(s.job, offers, s.strategy)
+		switch {
+		case err == nil:
+			s.plan, s.phase = plan, Planned
+			s.letGo(now)
+		case s.wave < len(s.peers):
+			s.askMore(now)
+		default:
+			s.fail(fmt.Errorf("job %s: %s: %w", s.id, s.summary(), err), now)
+		}
+	}
+}
+
+// offers returns what is held, in the order of the candidates, up to the first host
+// whose answer is out, and whether there is one.
+func (s *Submission) offers() (offers []allocate.Host, waiting bool) {
+	for _, p := range s.peers {
+		switch p.step {
+		case asked:
+			return offers, true
+		case held:
+			// The node has counted its jobs, memory and CPU when it granted these.
+			offers = append(offers, allocate.Host{Node: p.Node, Latency: p.Latency, Processes: p.processes, Jobs: 1})
+		}
+	}
+	return offers, false
+}
+
+// askMore asks as many further hosts as the job may need.
+func (s *Submission) askMore(now time.Time) {
+	end := min(s.wave+allocate.Book(s.job.Ranks, s.job.Copies), len(s.peers))
+	for _, p := range s.peers[s.wave:end] {
+		p.step = asked
+		s.send(p, Ask{p.Key, s.id, s.job.Ranks, s.job.Memory, s.job.CPU}, now)
+	}
+	s.wave = end
+}
+
+// letGo keeps what the plan uses and a few spares, nearest first.
+func (s *Submission) letGo(now time.Time) {
+	spares := s.cfg.Spares
+	used := map[overlay.NodeID]bool{}
+	for _, h := range s.plan.Used() {
+		used[h.Node] = true
+	}
+	for _, p := range s.peers {
+		if p.step != held || used[p.Node] {
+			continue
+		}
+		if spares--; spares < 0 {
+			s.leave(p, now)
+		}
+	}
+}
+
+func (s *Submission) send(p *peer, m Message, now time.Time) {
+	p.sent = now
+	s.out = append(s.out, Send{p.Node, m})
+}
+
+func (s *Submission) flush() []Send {
+	out := s.out
+	s.out = nil
+	return out
+}
+
+// summary counts what became of those that were asked.
+func (s *Submission) summary() string {
+	booked, dead, nok := 0, 0, map[Reason]int{}
+	for _, p := range s.peers {
+		switch {
+		case p.silent:
+			dead++
+		case p.nok != "":
+			nok[p.nok]++
+		case p.step == held:
+			booked++
+		}
+	}
+	parts := []string{fmt.Sprintf("%d of %d hosts booked", booked, s.wave), fmt.Sprintf("%d did not answer", dead)}
+	for _, reason := range []Reason{Busy, Denied, Memory, CPU, Used, Done, Expired, Unknown, TooMany, Invalid} {
+		if n := nok[reason]; n > 0 {
+			parts = append(parts, fmt.Sprintf("%d said %s", n, reason))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// some names a few of the hosts that are meant.
+func (s *Submission) some(meant func(*peer) bool) string {
+	var names []string
+	for _, p := range s.peers {
+		if meant(p) {
+			names = append(names, p.Node.String())
+		}
+	}
+	if len(names) > 3 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:3], ", "), len(names)-3)
+	}
+	return strings.Join(names, ", ")
+}

@@ -1,0 +1,313 @@
+package stage
+
+import (
+	"cmp"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// What a store may answer; errors wrap these.
+var (
+	ErrMissing = errors.New("chunk is not in the store")
+	ErrCorrupt = errors.New("content does not match its name")
+	ErrFull    = errors.New("no room in the store")
+)
+
+// temporary is how names of files begin that are being written.
+const temporary = "tmp-"
+
+// Store keeps chunks in a directory. It is safe for use by several goroutines.
+type Store struct {
+	dir   string
+	limit int64
+
+	mu     sync.Mutex // guards the fields below; held while files are written and read
+	chunks map[Sum]*entry
+	size   int64  // of all chunks
+	clock  uint64 // counts uses
+
+	write func(*os.File, []byte) error // for tests: a disk that is full
+}
+
+type entry struct {
+	size int64
+	used uint64 // by clock; the lowest goes first
+	pins int
+}
+
+// Open opens the store in a directory, which is made if need be, and which holds
+// at most limit bytes of chunks. What a crash left half-written is removed. It
+// is not checked here that chunks are whole: that is done when they are used.
+func Open(dir string, limit int64) (*Store, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("stage: %w", err)
+	}
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, fmt.Errorf("stage: %w", err)
+	}
+	s := &Store{dir: dir, limit: limit, chunks: map[Sum]*entry{}, write: writeAll}
+	type aged struct {
+		sum  Sum
+		size int64
+		used time.Time
+	}
+	var found []aged
+	for _, f := range files {
+		if strings.HasPrefix(f.Name(), temporary) {
+			if err := os.Remove(filepath.Join(dir, f.Name())); err != nil {
+				return nil, fmt.Errorf("stage: %w", err)
+			}
+			continue
+		}
+		sum, ok := parseSum(f.Name())
+		info, err := f.Info()
+		if !ok || err != nil || !info.Mode().IsRegular() {
+			continue // not ours
+		}
+		found = append(found, aged{sum, info.Size(), info.ModTime()})
+	}
+	slices.SortFunc(found, func(a, b aged) int { return a.used.Compare(b.used) })
+	for _, f := range found {
+		s.clock++
+		s.chunks[f.sum] = &entry{size: f.size, used: s.clock}
+		s.size += f.size
+	}
+	return s, s.shrink(0)
+}
+
+func parseSum(name string) (sum Sum, ok bool) {
+	n, err := hex.Decode(sum[:], []byte(name[:min(len(name), 2*len(sum))]))
+	return sum, err == nil && n == len(sum) && len(name) == 2*len(sum)
+}
+
+func (s *Store) path(sum Sum) string { return filepath.Join(s.dir, sum.String()) }
+
+// Size returns how many bytes the chunks have.
+func (s *Store) Size() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.size
+}
+
+// Missing returns the chunks of a file that are not in the store, each once, in
+// the order of the file.
+func (s *Store) Missing(m Manifest) (sums []Sum) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	seen := map[Sum]bool{}
+	for _, sum := range m.Chunks {
+		if s.chunks[sum] == nil && !seen[sum] {
+			sums = append(sums, sum)
+		}
+		seen[sum] = true
+	}
+	return sums
+}
+
+// Put stores a chunk that is called sum. Content of another name is ErrCorrupt.
+// If there is no room, neither below the limit nor on the disk, chunks that are
+// not pinned go, and if that is not enough it is ErrFull.
+func (s *Store) Put(sum Sum, chunk []byte) error {
+	if len(chunk) == 0 || len(chunk) > ChunkSize || SumOf(chunk) != sum {
+		return fmt.Errorf("stage: chunk %v, %d bytes: %w; have it sent again", sum, len(chunk), ErrCorrupt)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e := s.chunks[sum]; e != nil {
+		s.use(sum, e)
+		return nil
+	}
+	if err := s.shrink(int64(len(chunk))); err != nil {
+		return err
+	}
+	err := s.create(s.path(sum), 0o600, func(f *os.File) error { return s.write(f, chunk) })
+	// The disk may be full of other things. Make room of ours, and try once more.
+	if err != nil && s.evict(int64(len(chunk))) {
+		err = s.create(s.path(sum), 0o600, func(f *os.File) error { return s.write(f, chunk) })
+	}
+	if err != nil {
+		return fmt.Errorf("stage: chunk %v: %w: %w", sum, ErrFull, err)
+	}
+	s.clock++
+	s.chunks[sum] = &entry{size: int64(len(chunk)), used: s.clock}
+	s.size += int64(len(chunk))
+	return nil
+}
+
+// Get returns a chunk, or ErrMissing. One that was spoilt on the disk is removed
+// and missing.
+func (s *Store) Get(sum Sum) ([]byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.get(sum)
+}
+
+func (s *Store) get(sum Sum) ([]byte, error) {
+	e := s.chunks[sum]
+	if e == nil {
+		return nil, fmt.Errorf("stage: chunk %v: %w", sum, ErrMissing)
+	}
+	chunk, err := readChunk(s.path(sum))
+	if err != nil || SumOf(chunk) != sum {
+		s.remove(sum)
+		return nil, fmt.Errorf("stage: chunk %v was spoilt on the disk and is removed: %w", sum, ErrMissing)
+	}
+	s.use(sum, e)
+	return chunk, nil
+}
+
+// Pin keeps the chunks of a file, those that are there now, from being removed
+// to make room until release is called. Chunks that come later are pinned by
+// another Pin.
+func (s *Store) Pin(m Manifest) (release func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var pinned []*entry
+	for _, sum := range m.Chunks {
+		if e := s.chunks[sum]; e != nil {
+			e.pins++
+			pinned = append(pinned, e)
+		}
+	}
+	return sync.OnceFunc(func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for _, e := range pinned {
+			e.pins--
+		}
+	})
+}
+
+// Assemble writes the file of a manifest, with the permissions of mode, in place
+// of what may be there. The file appears whole or not at all. If chunks are
+// missing, or turn out to be spoilt, the error is ErrMissing, and Missing has
+// them. A file may be replaced while it runs or is read.
+func (s *Store) Assemble(m Manifest, path string, mode os.FileMode) error {
+	if err := m.Check(); err != nil {
+		return err
+	}
+	err := s.create(path, mode, func(f *os.File) error {
+		for i, sum := range m.Chunks {
+			chunk, err := s.Get(sum)
+			if err != nil {
+				return err
+			}
+			if int64(len(chunk)) != m.chunk(i) {
+				return fmt.Errorf("chunk %d has %d bytes, and the manifest wants %d: %w", i, len(chunk), m.chunk(i), ErrCorrupt)
+			}
+			if err := s.write(f, chunk); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("stage: %s: %w", path, err)
+	}
+	return nil
+}
+
+// use notes that a chunk was used, now and for after a restart. That the latter
+// fails does no harm.
+func (s *Store) use(sum Sum, e *entry) {
+	s.clock++
+	e.used = s.clock
+	now := time.Now()
+	_ = os.Chtimes(s.path(sum), now, now)
+}
+
+// shrink makes room for n bytes more below the limit.
+func (s *Store) shrink(n int64) error {
+	if over := s.size + n - s.limit; over > 0 && !s.evict(over) {
+		return fmt.Errorf("stage: %s: %w: %d of %d bytes are in use, %d more are wanted; raise the limit or wait for jobs to end", s.dir, ErrFull, s.size, s.limit, n)
+	}
+	return nil
+}
+
+// evict removes chunks of n bytes or more that are not pinned, those first that
+// were used longest ago. It reports whether there were as many; if there were
+// not, it removes none.
+func (s *Store) evict(n int64) bool {
+	type aged struct {
+		sum Sum
+		*entry
+	}
+	var loose []aged
+	for sum, e := range s.chunks {
+		if e.pins == 0 {
+			loose = append(loose, aged{sum, e})
+		}
+	}
+	slices.SortFunc(loose, func(a, b aged) int { return cmp.Compare(a.used, b.used) })
+	enough := 0
+	for ; n > 0 && enough < len(loose); enough++ {
+		n -= loose[enough].size
+	}
+	if n > 0 {
+		return false
+	}
+	for _, a := range loose[:enough] {
+		s.remove(a.sum)
+	}
+	return true
+}
+
+// remove forgets a chunk. If its file stays, the next Open finds it.
+func (s *Store) remove(sum Sum) {
+	s.size -= s.chunks[sum].size
+	delete(s.chunks, sum)
+	_ = os.Remove(s.path(sum))
+}
+
+// create writes a file under another name beside it, and renames it when it is
+// whole and on the disk.
+func (s *Store) create(path string, mode os.FileMode, fill func(*os.File) error) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(path), temporary)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = os.Remove(f.Name())
+		}
+	}()
+	err = fill(f)
+	if err == nil {
+		err = f.Chmod(mode)
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	if closing := f.Close(); err == nil {
+		err = closing
+	}
+	if err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}
+
+func writeAll(f *os.File, b []byte) error {
+	_, err := f.Write(b)
+	return err
+}
+
+// readChunk reads a file that should be a chunk; of a longer one, enough to see
+// that it is none.
+func readChunk(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, ChunkSize+1))
+}

@@ -1,0 +1,373 @@
+package submit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/launch/gate/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/reserve"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// How a conversation that broke is taken up again.
+const (
+	retryFirst = 100 * time.Millisecond
+	retryMost  = 2 * time.Second
+	retryTime  = 30 * time.Second // after that the node has ended a job by itself
+)
+
+// When events are acknowledged.
+const (
+	ackBytes = 128 << 10
+	ackDelay = 100 * time.Millisecond
+)
+
+// event is what a conversation tells the driver.
+type event struct {
+	from *conversation
+	say  *gatepb.ToSubmitter // what the node said; nil: one of those below
+
+	unreachable error // the first stream could not be opened: the node was asked nothing
+	broken      error // a stream broke, another is tried
+	back        bool  // and came about
+	lost        error // it did not in time, or the node knows nothing of us any more
+	staged      bool  // the node has all files
+	output      error // what a process wrote could not be passed on
+	fault       error // a file could not be read here
+}
+
+// conversation is all that is said with one node. Serve runs it; say, begin and quit are
+// for the driver.
+type conversation struct {
+	node   overlay.NodeID
+	key    reserve.Key
+	ask    *gatepb.ToNode
+	open   func(context.Context) (stream, error)
+	events chan<- event
+	sink   *sink // takes output and files
+	stage  *stager
+	feed   *feeder             // nil unless rank 0 is here and the job has input
+	out    chan *gatepb.ToNode // what the driver says; what does not fit is said again
+	wake   chan struct{}       // there may be more to send
+	done   chan struct{}       // closed when serve has returned
+
+	mu     sync.Mutex // guards the fields below
+	hold   *gatepb.Hold
+	cancel bool   // there was a Cancel: that is how to open a stream
+	have   uint64 // the last event that came
+	owed   int    // bytes of events that were not acknowledged
+	acked  uint64
+	ackNow bool
+	over   bool // Over came
+	ended  bool // nothing more comes of it
+}
+
+// stream is the two ways of Gate.Converse.
+type stream interface {
+	Send(*gatepb.ToNode) error
+	Recv() (*gatepb.ToSubmitter, error)
+}
+
+// errEnded says that a conversation came to its end.
+var errEnded = errors.New("the conversation has ended")
+
+// say sends a message, or drops it when none can be sent now: the driver says it again.
+func (c *conversation) say(m *gatepb.ToNode) {
+	if m.GetCancel() != nil {
+		c.mu.Lock()
+		c.cancel = true
+		c.mu.Unlock()
+	}
+	select {
+	case c.out <- m:
+	default:
+	}
+}
+
+// poke has the sender look for more to send.
+func (c *conversation) poke() {
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+// hasEnded reports whether the node has nothing more of us.
+func (c *conversation) hasEnded() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.ended
+}
+
+// serve opens streams until the conversation has come to its end, the node is lost or
+// ctx is done.
+func (c *conversation) serve(ctx context.Context) {
+	defer func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.ended = true
+	}()
+	wait, broke := retryFirst, time.Time{}
+	for first := true; ; first = false {
+		heard, err := c.once(ctx, !broke.IsZero())
+		switch {
+		case errors.Is(err, errEnded) || ctx.Err() != nil:
+			return
+		case first && !heard && !c.cancelled():
+			c.tell(ctx, event{unreachable: err})
+			return
+		case errors.Is(err, errRefused):
+			c.tell(ctx, event{lost: err})
+			return
+		case heard || broke.IsZero():
+			wait, broke = retryFirst, time.Now()
+			c.tell(ctx, event{broken: err})
+		case time.Since(broke) > retryTime:
+			c.tell(ctx, event{lost: err})
+			return
+		}
+		select {
+		case <-time.After(wait):
+			wait = min(2*wait, retryMost)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (c *conversation) cancelled() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.cancel
+}
+
+func (c *conversation) tell(ctx context.Context, e event) {
+	e.from = c
+	select {
+	case c.events <- e:
+	case <-ctx.Done():
+	}
+}
+
+// errRefused is that the node knows nothing of the reservation any more.
+var errRefused = errors.New("the node has ended the reservation")
+
+// once runs one stream to its end, and reports whether the node said anything in it.
+func (c *conversation) once(ctx context.Context, again bool) (heard bool, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	s, err := c.open(ctx)
+	if err != nil {
+		return false, plain(err)
+	}
+	first := c.opening()
+	if err := s.Send(first); err != nil && !errors.Is(err, io.EOF) {
+		return false, plain(err)
+	}
+	var sending sync.WaitGroup
+	defer sending.Wait()
+	defer cancel()
+	attached := first.GetAttach() == nil
+	if attached {
+		sending.Go(func() { c.send(ctx, s) })
+	}
+	for {
+		m, err := s.Recv()
+		switch {
+		case err == nil:
+		case errors.Is(err, io.EOF) && c.finished():
+			return heard, errEnded
+		case errors.Is(err, io.EOF):
+			return heard, errors.New("the node ended the conversation")
+		case c.finished(): // the acknowledgement of Over need not be answered
+			return heard, errEnded
+		default:
+			return heard, plain(err)
+		}
+		if !heard && again {
+			c.tell(ctx, event{back: true})
+		}
+		heard = true
+		if !attached {
+			if r := m.GetRefused(); r != nil {
+				return heard, fmt.Errorf("%w: %s", errRefused, r.Text)
+			}
+			a := m.GetAttached()
+			if a == nil {
+				return heard, fmt.Errorf("the node answers %T where it should say whether the reservation is still there", m.Say)
+			}
+			c.stage.restart()
+			if c.feed != nil {
+				c.feed.restart(a.Taken)
+			}
+			attached = true
+			sending.Go(func() { c.send(ctx, s) })
+			continue
+		}
+		if err := c.receive(ctx, m); err != nil {
+			return heard, err
+		}
+	}
+}
+
+// opening is the first message of a stream.
+func (c *conversation) opening() *gatepb.ToNode {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.cancel:
+		return &gatepb.ToNode{Say: &gatepb.ToNode_Cancel{Cancel: &gatepb.Cancel{Key: c.key[:]}}}
+	case c.hold != nil:
+		return &gatepb.ToNode{Say: &gatepb.ToNode_Attach{Attach: &gatepb.Attach{Key: c.key[:], Hold: c.hold, Have: c.have}}}
+	}
+	return c.ask
+}
+
+// finished reports whether the node had no more to say.
+func (c *conversation) finished() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.over || c.ended
+}
+
+// send sends what there is until ctx is done or the stream breaks, of which Recv hears,
+// too. What the driver says goes first.
+func (c *conversation) send(ctx context.Context, s stream) {
+	for {
+		m, err := c.next()
+		if err != nil {
+			c.tell(ctx, event{fault: err})
+			return
+		}
+		if m == nil {
+			select {
+			case m = <-c.out:
+			case <-c.wake:
+				continue
+			case <-ctx.Done():
+				return
+			}
+		}
+		if s.Send(m) != nil {
+			return
+		}
+	}
+}
+
+// next returns what is to be sent now, nil if nothing is.
+func (c *conversation) next() (*gatepb.ToNode, error) {
+	select {
+	case m := <-c.out:
+		return m, nil
+	default:
+	}
+	if m := c.ack(); m != nil {
+		return m, nil
+	}
+	if c.feed != nil {
+		if m := c.feed.next(); m != nil {
+			return m, nil
+		}
+	}
+	return c.stage.next()
+}
+
+// ack returns an acknowledgement if one is due.
+func (c *conversation) ack() *gatepb.ToNode {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.ackNow || c.acked == c.have {
+		return nil
+	}
+	c.acked, c.owed, c.ackNow = c.have, 0, false
+	return &gatepb.ToNode{Say: &gatepb.ToNode_Ack{Ack: &gatepb.Ack{Event: c.have}}}
+}
+
+// receive deals with what the node said. An error ends the stream.
+func (c *conversation) receive(ctx context.Context, m *gatepb.ToSubmitter) error {
+	if m.Event > 0 {
+		return c.happened(ctx, m)
+	}
+	switch say := m.Say.(type) {
+	case *gatepb.ToSubmitter_Missing:
+		c.stage.missing(say.Missing)
+		c.poke()
+		return nil
+	case *gatepb.ToSubmitter_Stored:
+		if c.stage.stored(say.Stored) {
+			c.tell(ctx, event{staged: true})
+		}
+		c.poke()
+		return nil
+	case *gatepb.ToSubmitter_Taken:
+		if c.feed != nil {
+			c.feed.took(say.Taken.Bytes)
+			c.poke()
+		}
+		return nil
+	case *gatepb.ToSubmitter_Ok:
+		c.mu.Lock()
+		c.hold = say.Ok.Hold
+		c.mu.Unlock()
+	case *gatepb.ToSubmitter_Nok, *gatepb.ToSubmitter_Cancelled:
+		c.mu.Lock()
+		c.ended = true
+		c.mu.Unlock()
+	}
+	c.tell(ctx, event{say: m})
+	return nil
+}
+
+// happened deals with an event: each counts once, in order.
+func (c *conversation) happened(ctx context.Context, m *gatepb.ToSubmitter) error {
+	c.mu.Lock()
+	have := c.have
+	c.mu.Unlock()
+	switch {
+	case m.Event <= have:
+		return nil
+	case m.Event > have+1:
+		return fmt.Errorf("event %d came after %d", m.Event, have)
+	}
+	var err error
+	size := 64
+	switch say := m.Say.(type) {
+	case *gatepb.ToSubmitter_Output:
+		size += len(say.Output.Data)
+		err = c.sink.output(c.node, say.Output)
+	case *gatepb.ToSubmitter_File:
+		size += len(say.File.Data)
+		c.sink.file(c.node, say.File)
+	}
+	if err != nil {
+		c.tell(ctx, event{say: m, output: err})
+	}
+	over := m.GetOver() != nil
+	c.mu.Lock()
+	c.have = m.Event
+	first := c.owed == 0
+	c.owed += size
+	now := over || c.owed >= ackBytes
+	c.ackNow = c.ackNow || now
+	c.over = c.over || over
+	c.mu.Unlock()
+	switch {
+	case now:
+		c.poke()
+	case first:
+		time.AfterFunc(ackDelay, func() { // does nothing that takes time
+			c.mu.Lock()
+			c.ackNow = true
+			c.mu.Unlock()
+			c.poke()
+		})
+	}
+	if over || m.GetExited() != nil {
+		c.tell(ctx, event{say: m})
+	}
+	return nil
+}

@@ -1,0 +1,600 @@
+package submit
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/ranks"
+	"github.com/isthmus-grid/isthmus/launch/allocate"
+	"github.com/isthmus-grid/isthmus/launch/gate"
+	"github.com/isthmus-grid/isthmus/launch/gate/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/reserve"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// How long things take at most.
+const (
+	answerTime = 5 * time.Second         // for a host to answer an Ask; the way there may have to be found first
+	beginTime  = 20 * time.Second        // for all hosts to start, and to commit or cancel
+	grace      = 2 * time.Second         // from SIGTERM to SIGKILL
+	killTime   = 2500 * time.Millisecond // from SIGKILL until nodes that say nothing are left alone
+	stallTime  = time.Minute             // for a host to take any part of the files
+	partTime   = 2 * time.Second         // for conversations to come to their end after the job has
+)
+
+// driver brings one submission onto hosts and watches over the job. All of it belongs to
+// run's goroutine, but for what conversations share.
+type driver struct {
+	job    *Job
+	place  *placement
+	sub    *reserve.Submission
+	grid   *Grid
+	sink   *sink
+	events chan event
+	talks  map[overlay.NodeID]*conversation
+	keys   map[overlay.NodeID]reserve.Key
+	cancel context.CancelFunc
+	ctx    context.Context // of the conversations
+	wg     sync.WaitGroup
+
+	bytes  counter
+	stages map[overlay.NodeID]*staging
+	phase  reserve.Phase // that was seen last
+
+	places    []Placed
+	outcome   *outcome
+	over      map[overlay.NodeID]error // nodes of the plan that have nothing more to say, and why processes of theirs of which nothing was heard have ended
+	lost      map[overlay.NodeID]error // nodes that were lost before the job was launched
+	unreached []string                 // nodes that were asked nothing, and why
+	endedBy   []string                 // why nodes ended processes by themselves
+
+	cause  error     // why the job is to end before its time; nil: it is not
+	killAt time.Time // when to send SIGKILL; zero: not, or done
+	quitAt time.Time // when to leave it
+}
+
+// staging is where a host stands with its files.
+type staging struct {
+	ready bool
+	moved time.Time // when anything moved last
+	sent  int64
+}
+
+// counter counts bytes of files. Safe for concurrent use.
+type counter struct {
+	mu            sync.Mutex
+	missing, sent int64
+	of            map[overlay.NodeID]int64
+}
+
+func (c *counter) add(node overlay.NodeID, missing, sent int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.missing += missing
+	c.sent += sent
+	c.of[node] += missing + sent
+}
+
+func (c *counter) read(node overlay.NodeID) (missing, sent, moved int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.missing, c.sent, c.of[node]
+}
+
+// newDriver prepares a submission of the job to the hosts of a placement.
+func newDriver(g *Grid, j *Job, p *placement) (*driver, error) {
+	d := &driver{
+		job: j, place: p, grid: g, sink: newSink(j.Output, j.FetchTo), events: make(chan event, 64),
+		talks: map[overlay.NodeID]*conversation{}, keys: map[overlay.NodeID]reserve.Key{},
+		bytes:  counter{of: map[overlay.NodeID]int64{}},
+		stages: map[overlay.NodeID]*staging{}, outcome: newOutcome(p.job.Processes(), j.Survive), over: map[overlay.NodeID]error{}, lost: map[overlay.NodeID]error{},
+	}
+	var candidates []reserve.Candidate
+	for _, h := range p.hosts {
+		var key reserve.Key
+		rand.Read(key[:])
+		d.keys[h.Node] = key
+		candidates = append(candidates, reserve.Candidate{Node: h.Node, Latency: h.Latency, Key: key})
+	}
+	var err error
+	d.sub, err = reserve.New(j.Key.ID(), p.job, p.strategy, candidates, reserve.Config{Answer: answerTime, Begin: beginTime, Spares: 2})
+	return d, err
+}
+
+// run is the whole life of the submission. When it returns, the conversations have ended.
+func (d *driver) run(ctx context.Context) (*Result, error) {
+	d.ctx, d.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	defer d.wg.Wait()
+	defer d.cancel()
+	defer d.closeFeeds()
+	d.do(d.sub.Begin(time.Now()))
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	stop := ctx.Done()
+	for !d.done() {
+		timer.Reset(time.Until(d.next()))
+		select {
+		case e := <-d.events:
+			d.happened(e)
+		case s := <-d.job.Signals:
+			d.signalled(s)
+		case <-stop:
+			stop = nil
+			d.end(fmt.Errorf("the job was ended: %w", context.Cause(ctx)))
+		case <-timer.C:
+			d.due(time.Now())
+		}
+		d.advance()
+	}
+	err := d.verdict()
+	d.part()
+	_, sent, _ := d.bytes.read(overlay.NodeID{})
+	return &Result{Places: d.places, Staged: sent, Hosts: len(d.talks)}, err
+}
+
+// do sends what the submission says.
+func (d *driver) do(sends []reserve.Send) {
+	for len(sends) > 0 {
+		s := sends[0]
+		sends = sends[1:]
+		c := d.talks[s.To]
+		if c == nil {
+			ask, ok := s.Message.(reserve.Ask)
+			if !ok {
+				continue
+			}
+			d.converse(s.To, ask)
+			continue
+		}
+		if cancel, ok := s.Message.(reserve.Cancel); ok && c.hasEnded() {
+			sends = append(sends, d.sub.Receive(s.To, reserve.Cancelled(cancel), time.Now())...)
+			continue
+		}
+		c.say(toNode(s.Message, d.start(s)))
+	}
+}
+
+// start is what a Start says of the job; nil for other messages.
+func (d *driver) start(s reserve.Send) *gatepb.Start {
+	m, ok := s.Message.(reserve.Start)
+	if !ok {
+		return nil
+	}
+	run := m.Processes
+	if d.place.ranks != nil {
+		run = d.place.ranks[s.To]
+	}
+	return &gatepb.Start{
+		JobKey: d.job.Key.String(), Processes: processesPB(run), Size: uint32(d.place.job.Ranks),
+		Argv: d.job.Argv, Environment: d.job.Env, Groups: d.job.groups(), Limits: d.job.Limits, Outputs: d.job.Fetch,
+		Input: d.job.Stdin != nil && hasInput(run), Nodes: d.nodes(),
+	}
+}
+
+// nodes are those of the job, which watch each other. With copies of ranks they do not:
+// a dead node's ranks may live on elsewhere.
+func (d *driver) nodes() (all []*gatepb.NodeOfJob) {
+	if d.place.job.Copies > 1 {
+		return nil
+	}
+	for _, p := range d.place.processes(d.sub.Plan()) {
+		n := &gatepb.NodeOfJob{Node: p.Node.String()}
+		for _, q := range p.Processes {
+			n.Ranks = append(n.Ranks, uint32(q.Rank))
+		}
+		slices.Sort(n.Ranks)
+		all = append(all, n)
+	}
+	return all
+}
+
+// hasInput reports whether the process that reads the input is among some.
+func hasInput(all []allocate.Process) bool { return slices.Contains(all, allocate.Process{}) }
+
+// converse begins the conversation with a node.
+func (d *driver) converse(node overlay.NodeID, ask reserve.Ask) {
+	c := &conversation{
+		node: node, key: ask.Key, ask: toNode(ask, nil), events: d.events, sink: d.sink,
+		out: make(chan *gatepb.ToNode, 64), wake: make(chan struct{}, 1), done: make(chan struct{}),
+		open: func(ctx context.Context) (stream, error) { return d.grid.Gate().Converse(gate.At(ctx, node)) },
+	}
+	if d.job.Stdin != nil {
+		c.feed = newFeeder(c.poke)
+	}
+	c.stage = &stager{files: d.job.Files, count: func(missing, sent int64) { d.bytes.add(node, missing, sent) }}
+	d.talks[node] = c
+	d.wg.Go(func() {
+		defer close(c.done)
+		c.serve(d.ctx)
+	})
+}
+
+// happened deals with what a conversation tells.
+func (d *driver) happened(e event) {
+	now, node := time.Now(), e.from.node
+	switch {
+	case e.unreachable != nil:
+		d.unreached = append(d.unreached, fmt.Sprintf("%s: %v", node, e.unreachable))
+		d.do(d.sub.Lost(node, now))
+		d.gone(e.from, e.unreachable)
+	case e.broken != nil:
+		d.progress(Progress{Step: "broken", Who: node.String(), Left: retryTime})
+	case e.back:
+		d.progress(Progress{Step: "back", Who: node.String()})
+	case e.lost != nil:
+		d.gone(e.from, e.lost)
+	case e.staged:
+		d.ready(node)
+	case e.fault != nil:
+		d.end(e.fault)
+	case e.output != nil:
+		d.end(outputError(int(e.say.GetOutput().GetProcess().GetRank()), e.output))
+	default:
+		d.heard(e.from, e.say, now)
+	}
+}
+
+// heard deals with what a node said.
+func (d *driver) heard(c *conversation, m *gatepb.ToSubmitter, now time.Time) {
+	switch say := m.Say.(type) {
+	case *gatepb.ToSubmitter_Exited:
+		if bad := d.outcome.exited(c.node, say.Exited); bad != nil {
+			d.end(bad)
+		}
+		d.progress(Progress{Step: "ended", Have: len(d.outcome.ended), Need: d.outcome.need})
+	case *gatepb.ToSubmitter_Over:
+		d.over[c.node] = errors.New(cmp.Or(say.Over.Ended, "the node does not say how it ended"))
+		// Short processes are over before all nodes have started; then the node is not
+		// there any more to say that it committed.
+		d.do(d.sub.Receive(c.node, reserve.Started{Key: c.key}, now))
+		d.do(d.sub.Receive(c.node, reserve.Committed{Key: c.key}, now))
+		if say.Over.Ended != "" {
+			d.endedBy = append(d.endedBy, fmt.Sprintf("%s ended it: %s", c.node, say.Over.Ended))
+		}
+		d.miss(c.node)
+	case *gatepb.ToSubmitter_Fault:
+		d.faulty(c, say.Fault, now)
+	default:
+		if r := fromNode(c.key, m); r != nil {
+			d.do(d.sub.Receive(c.node, r, now))
+		}
+	}
+}
+
+// faulty deals with what a node cannot do: before the start another node may.
+func (d *driver) faulty(c *conversation, f *gatepb.Fault, now time.Time) {
+	why := fmt.Errorf("%s: %s %s", c.node, f.Text, f.Name)
+	if d.sub.Phase() == reserve.Planned {
+		d.drop(c.node, why, now)
+	} else if d.sub.Phase() > reserve.Planned && f.Code != gatepb.Fault_REPLACED {
+		d.end(why)
+	}
+}
+
+// drop takes a host out to which the files do not get.
+func (d *driver) drop(node overlay.NodeID, why error, now time.Time) {
+	delete(d.stages, node)
+	d.do(d.sub.Drop(node, now))
+	if d.sub.Phase() >= reserve.Cancelling && d.cause == nil {
+		d.cause = fmt.Errorf("%w; and %w", why, d.sub.Err())
+	}
+}
+
+// gone deals with the end of a node: what it was asked it will not answer.
+func (d *driver) gone(c *conversation, why error) {
+	if d.sub.Phase() < reserve.Launched {
+		d.lost[c.node] = why
+		d.do(d.sub.Receive(c.node, reserve.Refused{Key: c.key, Reason: reserve.Unknown, Text: why.Error()}, time.Now()))
+		return
+	}
+	if d.over[c.node] == nil {
+		d.over[c.node] = why
+		d.miss(c.node)
+	}
+}
+
+// miss takes those processes of a node for lost of which it has not said how they ended, and
+// from which nothing will be heard any more.
+func (d *driver) miss(node overlay.NodeID) {
+	for _, p := range d.places {
+		if p.Node != node {
+			continue
+		}
+		for _, process := range p.Processes {
+			if bad := d.outcome.lost(node, process, d.over[node]); bad != nil {
+				d.end(bad)
+			}
+		}
+	}
+}
+
+// ready notes that a host has all files.
+func (d *driver) ready(node overlay.NodeID) {
+	if s := d.stages[node]; s != nil {
+		s.ready = true
+	}
+}
+
+// advance does what the phase that was reached asks for.
+func (d *driver) advance() {
+	phase := d.sub.Phase()
+	if phase != d.phase {
+		d.phase = phase
+		d.entered(phase)
+	}
+	switch phase {
+	case reserve.Booking:
+		d.progress(Progress{Step: "booking", Have: d.answered(), Need: len(d.talks)})
+	case reserve.Planned:
+		d.stageAll()
+	}
+}
+
+// entered is called once whenever another phase is reached.
+func (d *driver) entered(phase reserve.Phase) {
+	switch phase {
+	case reserve.Starting, reserve.Committing, reserve.Launched:
+		if d.places == nil {
+			d.places = d.place.processes(d.sub.Plan())
+			d.progress(Progress{Step: "starting", Need: d.place.job.Processes(), Who: d.where()})
+		}
+	}
+	if phase == reserve.Launched {
+		d.feed()
+		d.progress(Progress{Step: "running", Need: d.place.job.Processes(), Who: d.where()})
+		for _, c := range d.talks { // one may have been lost after it had committed
+			if d.lost[c.node] != nil {
+				d.gone(c, d.lost[c.node])
+			}
+		}
+		for node := range d.over {
+			d.miss(node)
+		}
+	}
+}
+
+// answered is how many hosts have said yes or no.
+func (d *driver) answered() (n int) {
+	for _, c := range d.talks {
+		c.mu.Lock()
+		if c.hold != nil || c.ended {
+			n++
+		}
+		c.mu.Unlock()
+	}
+	return n
+}
+
+// stageAll has the hosts of the plan get their files, and the job started when they have
+// them.
+func (d *driver) stageAll() {
+	now, ready, used := time.Now(), 0, d.sub.Plan().Used()
+	for _, h := range used {
+		s := d.stages[h.Node]
+		if s == nil {
+			s = &staging{moved: now}
+			d.stages[h.Node] = s
+			s.ready = d.talks[h.Node].stage.begin()
+			d.talks[h.Node].poke()
+		}
+		if s.ready {
+			ready++
+		}
+	}
+	missing, sent, _ := d.bytes.read(overlay.NodeID{})
+	d.progress(Progress{Step: "staging", Have: ready, Need: len(used), Sent: sent, Missing: missing})
+	if ready == len(used) {
+		d.do(d.sub.Start(now))
+		d.advance()
+	}
+}
+
+// stalled drops the hosts that take no files any more.
+func (d *driver) stalled(now time.Time) {
+	for node, s := range d.stages {
+		_, _, moved := d.bytes.read(node)
+		if moved != s.sent || s.ready {
+			s.sent, s.moved = moved, now
+		} else if now.Sub(s.moved) > stallTime {
+			d.drop(node, fmt.Errorf("%s took nothing of the files for %v", node, stallTime), now)
+			return
+		}
+	}
+}
+
+// feed has rank 0 get the input.
+func (d *driver) feed() {
+	if d.job.Stdin == nil {
+		return
+	}
+	for _, p := range d.places {
+		if hasInput(p.Processes) {
+			c := d.talks[p.Node]
+			go c.feed.read(d.job.Stdin) // ends with the input, or when nobody wants more
+			return
+		}
+	}
+}
+
+func (d *driver) closeFeeds() {
+	for _, c := range d.talks {
+		if c.feed != nil {
+			c.feed.close()
+		}
+	}
+}
+
+// signalled passes a signal on: the job is to end, and at the second one at once.
+func (d *driver) signalled(s os.Signal) {
+	sig, ok := s.(syscall.Signal)
+	if !ok {
+		return
+	}
+	if !d.killAt.IsZero() {
+		d.killAt = time.Now()
+		d.due(d.killAt)
+		return
+	}
+	d.end(&ranks.SignalError{Signal: sig})
+}
+
+// end ends the job for a cause, unless it is ending already.
+func (d *driver) end(cause error) {
+	if d.cause != nil {
+		return
+	}
+	d.cause = cause
+	now := time.Now()
+	if d.sub.Phase() != reserve.Launched {
+		d.quitAt = now.Add(grace + killTime)
+		d.do(d.sub.Cancel(now))
+		return
+	}
+	d.killAt = now.Add(grace)
+	d.quitAt = d.killAt.Add(killTime)
+	d.signal("TERM")
+}
+
+// signal sends a signal to all processes that are left.
+func (d *driver) signal(name string) {
+	for _, p := range d.places {
+		if d.over[p.Node] == nil {
+			d.talks[p.Node].say(&gatepb.ToNode{Say: &gatepb.ToNode_Signal{Signal: &gatepb.Signal{Name: name}}})
+		}
+	}
+}
+
+// due does what has to be done at a time.
+func (d *driver) due(now time.Time) {
+	d.do(d.sub.Tick(now))
+	if d.sub.Phase() == reserve.Planned {
+		d.stalled(now)
+	}
+	if !d.killAt.IsZero() && !now.Before(d.killAt) {
+		d.killAt = time.Time{}
+		d.quitAt = now.Add(killTime)
+		d.signal("KILL")
+	}
+}
+
+// next is when something is due.
+func (d *driver) next() time.Time {
+	next := time.Now().Add(time.Second) // for progress, and for stalls
+	for _, t := range []time.Time{d.sub.Next(), d.killAt, d.quitAt} {
+		if !t.IsZero() && t.Before(next) {
+			next = t
+		}
+	}
+	return next
+}
+
+// done reports whether there is nothing more to do or to wait for.
+func (d *driver) done() bool {
+	if !d.quitAt.IsZero() && !time.Now().Before(d.quitAt) {
+		return true
+	}
+	switch d.sub.Phase() {
+	case reserve.Failed:
+		return true
+	case reserve.Launched:
+		for _, p := range d.places {
+			if d.over[p.Node] == nil {
+				return false
+			}
+		}
+		return d.places != nil
+	}
+	return false
+}
+
+// verdict is what the submission came to.
+func (d *driver) verdict() error {
+	err := d.cause
+	switch {
+	case err == nil && d.sub.Phase() == reserve.Failed:
+		err = d.sub.Err()
+		if n := len(d.unreached); n > 3 {
+			d.unreached = append(d.unreached[:3], fmt.Sprintf("and %d more", n-3))
+		}
+		if len(d.unreached) > 0 {
+			err = &annotated{err, strings.Join(d.unreached, "; ")}
+		}
+		return err
+	case err == nil:
+		err = d.outcome.verdict()
+	}
+	if err == nil {
+		return nil
+	}
+	// Who branches on the error sees through this.
+	if len(d.endedBy) > 0 {
+		err = &annotated{err, strings.Join(d.endedBy, ", ")}
+	}
+	var silent []string
+	for _, p := range d.places {
+		if d.over[p.Node] == nil {
+			silent = append(silent, p.Node.String())
+		}
+	}
+	if len(silent) > 0 && d.sub.Phase() == reserve.Launched {
+		err = &annotated{err, strings.Join(silent, ", ") + " did not confirm the end; processes there are ended within " + retryTime.String()}
+	}
+	return err
+}
+
+// annotated is an error with more words.
+type annotated struct {
+	err  error
+	more string
+}
+
+func (a *annotated) Error() string { return fmt.Sprintf("%v (%s)", a.err, a.more) }
+func (a *annotated) Unwrap() error { return a.err }
+
+// part lets the conversations with the hosts of the job come to their ends.
+func (d *driver) part() {
+	d.closeFeeds()
+	if !d.quitAt.IsZero() && !time.Now().Before(d.quitAt) {
+		return // they had their time
+	}
+	late := time.NewTimer(partTime)
+	defer late.Stop()
+	for _, p := range d.places {
+		for ended := d.talks[p.Node].done; ended != nil; {
+			select {
+			case <-d.events: // nothing matters any more
+			case <-ended:
+				ended = nil
+			case <-late.C:
+				return
+			}
+		}
+	}
+}
+
+// where is the sites of the plan.
+func (d *driver) where() string {
+	sites := map[overlay.SiteID]int{}
+	var order []string
+	for _, p := range d.places {
+		if sites[p.Node.Site]++; sites[p.Node.Site] == 1 {
+			order = append(order, string(p.Node.Site))
+		}
+	}
+	return fmt.Sprintf("%d hosts of %s", len(d.places), strings.Join(order, ", "))
+}
+
+func (d *driver) progress(p Progress) {
+	if d.job.Progress != nil {
+		d.job.Progress(p)
+	}
+}

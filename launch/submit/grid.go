@@ -1,0 +1,180 @@
+package submit
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/isthmus-grid/isthmus/launch/allocate"
+	"github.com/isthmus-grid/isthmus/launch/gate"
+	"github.com/isthmus-grid/isthmus/launch/gate/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/latency"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// Grid is the gate-keepers of all nodes, as the own node's helper makes them reachable.
+// Safe for concurrent use.
+type Grid struct {
+	conn   grpc.ClientConnInterface
+	close  func() error
+	helper string // its socket; "" where that is not known
+}
+
+// Dial returns the grid behind the helper that listens on a socket. It connects when it
+// is used first.
+func Dial(helper string) (*Grid, error) {
+	conn, err := gate.Connect(helper)
+	if err != nil {
+		return nil, err
+	}
+	return &Grid{conn, conn.Close, helper}, nil
+}
+
+// NewGrid returns a grid of which calls are made through conn, which stays the caller's
+// to close.
+func NewGrid(conn grpc.ClientConnInterface) *Grid {
+	return &Grid{conn, func() error { return nil }, ""}
+}
+
+// Close ends the connection to the helper.
+func (g *Grid) Close() error { return g.close() }
+
+// Gate returns the client of gate-keepers; contexts of gate.At say of which.
+func (g *Grid) Gate() gatepb.GateClient { return gatepb.NewGateClient(g.conn) }
+
+// Host is what the grid knows of a host, and how far it is.
+type Host struct {
+	allocate.Host
+	State  string        // up, away or unknown, as gatepb.Host has it
+	Silent time.Duration // for how long it has not been up
+	Fault  error         // why it did not answer; nil if it did or was not asked
+}
+
+// Hosts lists the hosts of the grid by name, those too that take no jobs. The
+// latencies are those that the helper has measured.
+func (g *Grid) Hosts(ctx context.Context) ([]Host, error) {
+	list, err := gatepb.NewDeskClient(g.conn).Hosts(ctx, &gatepb.HostsRequest{}, grpc.MaxCallRecvMsgSize(maxList))
+	if status.Code(err) == codes.Unavailable && g.helper != "" {
+		return nil, fmt.Errorf("the helper at %s cannot be reached; see that it runs, or name another with --helper: %w", g.helper, plain(err))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list of hosts: %w", plain(err))
+	}
+	hosts := make([]Host, 0, len(list.Hosts))
+	for _, h := range list.Hosts {
+		node, err := overlay.ParseNodeID(h.Node)
+		if err != nil {
+			return nil, fmt.Errorf("list of hosts: %w", err)
+		}
+		hosts = append(hosts, Host{
+			Host: allocate.Host{Node: node, Latency: allocate.UnknownLatency, Processes: int(h.Processes), Jobs: int(h.Jobs),
+				Memory: int64(min(h.Memory, 1<<62)), CPU: int(h.Cpu)},
+			State: h.State, Silent: time.Duration(h.SilentMs) * time.Millisecond,
+		})
+		if h.LatencyNs > 0 {
+			hosts[len(hosts)-1].Latency = time.Duration(h.LatencyNs)
+		}
+	}
+	slices.SortFunc(hosts, func(a, b Host) int { return cmp.Compare(a.Node.String(), b.Node.String()) })
+	return hosts, nil
+}
+
+// maxList bounds the list of hosts.
+const maxList = 16 << 20
+
+// stateAway is the state of a host whose helper nobody reaches.
+const stateAway = "away"
+
+// How hosts are probed before a submission.
+const (
+	probes      = 3
+	probesAtOne = 64 // hosts at a time
+	probeTime   = 5 * time.Second
+)
+
+// Measure fills in the latencies that are not known of hosts that are up, and returns them nearest first; those of which
+// none was measured come last and say why. Hosts as far as each other stay in the order
+// of their names, whatever the noise, so that a job that is started twice runs on the
+// same hosts.
+func (g *Grid) Measure(ctx context.Context, hosts []Host) []Host {
+	table := latency.NewTable(latency.Config{Probes: probes})
+	nodes := make([]overlay.NodeID, len(hosts))
+	at := make(map[overlay.NodeID]int, len(hosts))
+	for i, h := range hosts {
+		nodes[i], at[h.Node] = h.Node, i
+	}
+	table.Keep(nodes)
+	times := make([][]time.Duration, len(hosts))
+	var pinging sync.WaitGroup
+	room := make(chan struct{}, probesAtOne)
+	for i, h := range hosts {
+		if h.Latency != allocate.UnknownLatency {
+			times[i] = []time.Duration{h.Latency}
+			continue
+		}
+		if h.State == stateAway || h.Jobs == 0 {
+			continue
+		}
+		room <- struct{}{}
+		pinging.Go(func() {
+			defer func() { <-room }()
+			times[i], hosts[i].Fault = g.ping(ctx, hosts[i].Node)
+		})
+	}
+	pinging.Wait()
+	now := time.Now()
+	for i, node := range nodes {
+		for _, rtt := range times[i] {
+			table.Probe(node, rtt, now)
+		}
+	}
+	ordered := make([]Host, 0, len(hosts))
+	for _, e := range table.Order() {
+		h := hosts[at[e.Node]]
+		if e.RTT > 0 {
+			h.Latency = e.RTT
+		}
+		ordered = append(ordered, h)
+	}
+	return ordered
+}
+
+// ping measures a node. The first call may have to open the way there and is not
+// measured.
+func (g *Grid) ping(ctx context.Context, node overlay.NodeID) ([]time.Duration, error) {
+	ctx, cancel := context.WithTimeoutCause(gate.At(ctx, node), probeTime, errors.New("no answer in time"))
+	defer cancel()
+	var times []time.Duration
+	for i := range probes + 1 {
+		start := time.Now()
+		if _, err := g.Gate().Ping(ctx, &gatepb.PingRequest{}); err != nil {
+			return nil, plain(err)
+		}
+		if i > 0 {
+			times = append(times, time.Since(start))
+		}
+	}
+	return times, nil
+}
+
+// plain is an error of a call without the words of gRPC.
+func plain(err error) error {
+	if s, ok := status.FromError(err); ok && err != nil {
+		return &callError{s}
+	}
+	return err
+}
+
+// callError is an error that came by a call.
+type callError struct{ status *status.Status }
+
+func (e *callError) Error() string              { return e.status.Message() }
+func (e *callError) GRPCStatus() *status.Status { return e.status }

@@ -1,0 +1,136 @@
+package submit
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/jobgroups"
+	"github.com/isthmus-grid/isthmus/internal/jobkey"
+	"github.com/isthmus-grid/isthmus/internal/ranks"
+	"github.com/isthmus-grid/isthmus/launch/allocate"
+	"github.com/isthmus-grid/isthmus/launch/gate/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/profile"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// Job says what to run, and where.
+type Job struct {
+	Key  jobkey.Key // of this job only
+	Argv []string   // as the nodes get it; see Program
+	Env  []string   // NAME=VALUE, beside what the nodes set
+
+	Groups jobgroups.Layout // of the ranks; Profile has its own
+
+	// Where. Hosts or Profile, if set, decide in place of Strategy; Place.Ranks is then
+	// the sum of theirs.
+	Place    allocate.Job
+	Strategy string           // a name of allocate.Strategies; empty: the first
+	Hosts    []HostShare      // all with a number of ranks, or all without: then they are the only candidates
+	Profile  *profile.Profile // groups and what they need
+	Wait     time.Duration    // how long to wait for hosts, when there are too few
+
+	Files   []File   // to bring to every host that is used
+	Fetch   []string // names below the job's folder, or patterns of path.Match, of files to bring back from every host
+	FetchTo Fetcher  // takes them; required if there are any
+
+	Limits  []*gatepb.Limit
+	Survive bool // as ranks.Job has it
+
+	Stdin   io.Reader    // goes to rank 0; may still be read when Run returns
+	Output  ranks.Output // Run does not close it
+	Signals <-chan os.Signal
+
+	// Progress, if set, is told each step, from one goroutine. It must not block.
+	Progress func(Progress)
+}
+
+// HostShare is a host and how many ranks are to run there; 0: not said.
+type HostShare struct {
+	Node  overlay.NodeID
+	Ranks int
+}
+
+// Check says what is contradictory, or returns nil.
+func (j *Job) Check() error {
+	switch {
+	case len(j.Argv) == 0:
+		return errors.New("no program to run")
+	case j.Output == nil:
+		return errors.New("the job has no output")
+	case len(j.Fetch) > 0 && j.FetchTo == nil:
+		return errors.New("files are to be fetched, and it is not said where to")
+	case len(j.Hosts) > 0 && j.Profile != nil:
+		return errors.New("hosts and a profile both say where the job runs: give one of them")
+	}
+	return j.Place.Check()
+}
+
+// groups is the line by which the processes learn their groups.
+func (j *Job) groups() string {
+	if j.Profile == nil {
+		return j.Groups.String()
+	}
+	var l jobgroups.Layout
+	for _, g := range j.Profile.Groups {
+		l = append(l, jobgroups.Group{Name: g.Name, Count: g.Processes})
+	}
+	return l.String()
+}
+
+// Placed says which processes a host runs.
+type Placed struct {
+	Node      overlay.NodeID
+	Processes []allocate.Process
+}
+
+// Result is how a job went.
+type Result struct {
+	Places []Placed // in the order of the plan
+	Staged int64    // bytes of files that had to be sent
+	Hosts  int      // that were asked
+}
+
+// Progress is a step of a submission. Step is one word; the numbers are those that it
+// has a use for.
+type Progress struct {
+	Step    string // listing, waiting, booking, staging, starting, running, broken, back, ended
+	Have    int    // ranks for which there is room, hosts that are staged, processes that ended
+	Need    int    // of so many
+	Sent    int64  // staging: bytes
+	Missing int64  // staging: bytes that had to be sent in all, as far as known
+	Left    time.Duration
+	Who     string // which hosts or sites
+}
+
+// String returns the step for people.
+func (p Progress) String() string {
+	switch p.Step {
+	case "listing":
+		return "asking which hosts there are"
+	case "waiting":
+		return fmt.Sprintf("%d/%d ranks, waiting for %s: %d s left", p.Have, p.Need, p.Who, int((p.Left+time.Second-1)/time.Second))
+	case "booking":
+		return fmt.Sprintf("booking: %d of %d hosts answered", p.Have, p.Need)
+	case "staging":
+		return fmt.Sprintf("staging: %d of %d hosts have all files; %s of %s sent", p.Have, p.Need, bytesText(p.Sent), bytesText(p.Missing))
+	case "starting":
+		return fmt.Sprintf("starting %d processes on %s", p.Need, p.Who)
+	case "running":
+		return fmt.Sprintf("%d processes run", p.Need)
+	case "broken":
+		return fmt.Sprintf("%s cannot be reached; it is tried again for %d s", p.Who, int(p.Left/time.Second))
+	case "back":
+		return p.Who + " can be reached again"
+	}
+	return fmt.Sprintf("%d of %d processes have ended", p.Have, p.Need)
+}
+
+func bytesText(n int64) string {
+	if n < 1<<20 {
+		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
+	}
+	return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+}

@@ -1,0 +1,156 @@
+package submit
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/isthmus-grid/isthmus/launch/gate"
+	"github.com/isthmus-grid/isthmus/launch/gate/gatepb"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// askTime bounds what one node is asked about jobs.
+const askTime = 10 * time.Second
+
+// RunningJob is a job as the gate-keepers of its hosts see it.
+type RunningJob struct {
+	ID        overlay.JobID
+	State     string // held, started, running or ending; that of most hosts
+	By        string // USER@SITE/NODE that submitted it
+	Processes int    // on all hosts
+	Hosts     []overlay.NodeID
+	Age       time.Duration // since the first host was booked
+	Argv      []string      // empty: not for us to see
+}
+
+// Jobs asks all hosts which jobs they have, and returns them with the oldest first. The
+// hosts that did not answer come with the error of each.
+func (g *Grid) Jobs(ctx context.Context) ([]RunningJob, map[overlay.NodeID]error, error) {
+	hosts, err := g.Hosts(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	answers := make([]*gatepb.JobsResponse, len(hosts))
+	silent := g.each(ctx, hosts, func(ctx context.Context, i int) (err error) {
+		answers[i], err = g.Gate().Jobs(ctx, &gatepb.JobsRequest{})
+		return err
+	})
+	found := map[overlay.JobID]*RunningJob{}
+	states := map[overlay.JobID]map[string]int{}
+	for i, h := range hosts {
+		for _, there := range answers[i].GetJobs() {
+			id := overlay.JobID(there.Job)
+			j := found[id]
+			if j == nil {
+				j = &RunningJob{ID: id, By: there.User + "@" + there.By}
+				found[id], states[id] = j, map[string]int{}
+			}
+			states[id][there.State]++
+			j.Processes += int(there.Processes)
+			j.Hosts = append(j.Hosts, h.Node)
+			j.Age = max(j.Age, time.Duration(there.AgeMs)*time.Millisecond)
+			if len(j.Argv) == 0 {
+				j.Argv = there.Argv
+			}
+		}
+	}
+	var all []RunningJob
+	for id, j := range found {
+		for state, n := range states[id] {
+			if most := states[id][j.State]; n > most || n == most && state < j.State {
+				j.State = state
+			}
+		}
+		all = append(all, *j)
+	}
+	slices.SortFunc(all, func(a, b RunningJob) int { return cmp.Or(-cmp.Compare(a.Age, b.Age), cmp.Compare(a.ID, b.ID)) })
+	return all, silent, nil
+}
+
+// Kill ends a job on all hosts, and returns on how many it ended. The name is its id, or
+// the beginning of it, if no other job's begins so.
+func (g *Grid) Kill(ctx context.Context, name string) (id overlay.JobID, ended int, err error) {
+	jobs, silent, err := g.Jobs(ctx)
+	if err != nil {
+		return "", 0, err
+	}
+	var meant []RunningJob
+	for _, j := range jobs {
+		if string(j.ID) == name {
+			meant = []RunningJob{j}
+			break
+		}
+		if strings.HasPrefix(string(j.ID), name) {
+			meant = append(meant, j)
+		}
+	}
+	switch {
+	case len(meant) == 0 && len(silent) > 0:
+		return "", 0, fmt.Errorf("job %s: not on any host that answers, and %d do not", name, len(silent))
+	case len(meant) == 0:
+		return "", 0, fmt.Errorf("job %s: no host has it; isthmus ps lists the jobs", name)
+	case len(meant) > 1:
+		return "", 0, fmt.Errorf("job %s: %d jobs begin so; isthmus ps lists them", name, len(meant))
+	}
+	j := meant[0]
+	hosts := make([]Host, len(j.Hosts))
+	for i, n := range j.Hosts {
+		hosts[i].Node = n
+	}
+	counts := make([]int, len(hosts))
+	failed := g.each(ctx, hosts, func(ctx context.Context, i int) error {
+		r, err := g.Gate().Kill(ctx, &gatepb.KillRequest{Job: string(j.ID)})
+		counts[i] = int(r.GetReservations())
+		if status.Code(err) == codes.NotFound { // it ended by itself
+			return nil
+		}
+		return err
+	})
+	var all []error
+	for i, h := range hosts {
+		if counts[i] > 0 {
+			ended++
+		}
+		if failed[h.Node] != nil {
+			all = append(all, fmt.Errorf("%s: %w", h.Node, failed[h.Node]))
+		}
+	}
+	return j.ID, ended, errors.Join(all...)
+}
+
+// each calls f for every host, some at a time, and returns the errors.
+func (g *Grid) each(ctx context.Context, hosts []Host, f func(ctx context.Context, i int) error) map[overlay.NodeID]error {
+	var (
+		mu     sync.Mutex
+		failed = map[overlay.NodeID]error{}
+		asking sync.WaitGroup
+		room   = make(chan struct{}, probesAtOne)
+	)
+	for i, h := range hosts {
+		if h.State == stateAway {
+			continue
+		}
+		room <- struct{}{}
+		asking.Go(func() {
+			defer func() { <-room }()
+			ctx, cancel := context.WithTimeout(gate.At(ctx, h.Node), askTime)
+			defer cancel()
+			if err := f(ctx, i); err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				failed[h.Node] = plain(err)
+			}
+		})
+	}
+	asking.Wait()
+	return failed
+}

@@ -1,0 +1,252 @@
+package submit
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/isthmus-grid/isthmus/launch/allocate"
+	"github.com/isthmus-grid/isthmus/launch/match"
+	"github.com/isthmus-grid/isthmus/launch/profile"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// TooFew is the error of a job for which there is no room now. There may be some later.
+type TooFew struct {
+	Have, Need int      // ranks
+	Waiting    []string // for which hosts or sites; none: for any
+	Err        error    // what is missing, in full
+}
+
+func (e *TooFew) Error() string { return e.Err.Error() }
+func (e *TooFew) Unwrap() error { return e.Err }
+
+// who names what is waited for.
+func (e *TooFew) who() string {
+	if len(e.Waiting) == 0 {
+		return "more hosts"
+	}
+	if len(e.Waiting) > 3 {
+		return fmt.Sprintf("%s and %d more", strings.Join(e.Waiting[:3], ", "), len(e.Waiting)-3)
+	}
+	return strings.Join(e.Waiting, ", ")
+}
+
+// fixed is a Strategy that does as it was told: so many ranks on each of these hosts, in
+// this order.
+type fixed struct {
+	name   string
+	shares []HostShare
+}
+
+func (f fixed) Name() string { return f.name }
+
+// Place implements allocate.Strategy.
+func (f fixed) Place(d allocate.Demand) ([]allocate.Share, error) {
+	var all []allocate.Share
+	short := &TooFew{Need: d.Processes}
+	var why []string
+	for _, want := range f.shares {
+		i := slices.IndexFunc(d.Hosts, func(h allocate.Host) bool { return h.Node == want.Node })
+		takes := 0
+		if i >= 0 {
+			takes = d.Capacity[i]
+		}
+		if takes < want.Ranks {
+			short.Have += takes
+			short.Waiting = append(short.Waiting, want.Node.String())
+			why = append(why, fmt.Sprintf("%s takes %d of %d processes", want.Node, takes, want.Ranks))
+			continue
+		}
+		short.Have += want.Ranks
+		all = append(all, allocate.Share{Host: i, Processes: want.Ranks})
+	}
+	if why != nil {
+		short.Err = fmt.Errorf("%s", strings.Join(why, ", "))
+		return nil, short
+	}
+	return all, nil
+}
+
+// Settled implements allocate.Strategy: nothing but the hosts that were named matters.
+func (f fixed) Settled(d allocate.Demand) bool {
+	_, err := f.Place(d)
+	return err == nil
+}
+
+// placement is how a job is to be placed.
+type placement struct {
+	job      allocate.Job
+	strategy allocate.Strategy
+	hosts    []Host // the candidates, in the order in which to book them
+
+	// ranks, if not nil, says which processes run on a host, in place of the plan's, which
+	// has as many: a profile numbers ranks by group.
+	ranks map[overlay.NodeID][]allocate.Process
+}
+
+// place decides how to place a job on what the grid has, nearest host first. The error
+// is a *TooFew if more hosts could help.
+func place(j *Job, hosts []Host, network allocate.Network) (*placement, error) {
+	p := &placement{job: j.Place}
+	for _, h := range hosts {
+		if h.Jobs > 0 && h.Processes > 0 && h.State != stateAway {
+			p.hosts = append(p.hosts, h)
+		}
+	}
+	var err error
+	switch {
+	case j.Profile != nil:
+		err = p.match(j.Profile)
+	case len(j.Hosts) > 0:
+		err = p.named(j, hosts)
+	}
+	if err == nil && p.strategy == nil {
+		name := j.Strategy
+		if name == "" {
+			name = allocate.Strategies[0]
+		}
+		p.strategy, err = allocate.ByName(name, network)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// named restricts the candidates to those that the user named.
+func (p *placement) named(j *Job, all []Host) error {
+	total := ranksOf(j.Hosts)
+	if total > 0 {
+		p.strategy = fixed{"hosts", j.Hosts}
+	}
+	var chosen []Host
+	short := &TooFew{Need: j.Place.Processes()}
+	var why []string
+	for _, want := range j.Hosts {
+		is := func(h Host) bool { return h.Node == want.Node }
+		if i := slices.IndexFunc(p.hosts, is); i >= 0 {
+			chosen = append(chosen, p.hosts[i])
+			short.Have += want.Ranks
+			continue
+		}
+		short.Waiting = append(short.Waiting, want.Node.String())
+		if slices.ContainsFunc(all, is) {
+			why = append(why, fmt.Sprintf("%s takes no jobs, or its helper is away (isthmus hosts shows which)", want.Node))
+		} else {
+			why = append(why, fmt.Sprintf("%s is not a host of the grid now (isthmus hosts lists them)", want.Node))
+		}
+	}
+	if why != nil {
+		short.Err = fmt.Errorf("%s", strings.Join(why, ", "))
+		return short
+	}
+	if total == 0 { // nearest first, as they were
+		chosen = slices.DeleteFunc(p.hosts, func(h Host) bool {
+			return !slices.ContainsFunc(j.Hosts, func(w HostShare) bool { return w.Node == h.Node })
+		})
+	}
+	p.hosts = chosen
+	return nil
+}
+
+// match places the groups of a profile by what hosts offer.
+func (p *placement) match(asked *profile.Profile) error {
+	var offered []match.Host
+	for _, h := range p.hosts {
+		if h.Fault == nil && len(offered) < match.MaxHosts {
+			offered = append(offered, matchable(h.Host))
+		}
+	}
+	offer, err := match.NewOffer(offered)
+	if err != nil {
+		return err
+	}
+	linkUp(offer, p.hosts)
+	found, err := match.Find(asked, offer, match.DefaultEffort)
+	if err != nil {
+		return &TooFew{Need: asked.Processes(), Err: err}
+	}
+	p.ranks = map[overlay.NodeID][]allocate.Process{}
+	var shares []HostShare
+	for _, g := range found.Groups {
+		for _, s := range g.Hosts {
+			if p.ranks[s.Node] == nil {
+				shares = append(shares, HostShare{Node: s.Node})
+			}
+			for rank := s.First; rank < s.First+s.Count; rank++ {
+				p.ranks[s.Node] = append(p.ranks[s.Node], allocate.Process{Rank: rank})
+			}
+		}
+	}
+	for i := range shares {
+		shares[i].Ranks = len(p.ranks[shares[i].Node])
+	}
+	p.strategy = fixed{"profile", shares}
+	p.hosts = slices.DeleteFunc(p.hosts, func(h Host) bool { return p.ranks[h.Node] == nil })
+	return nil
+}
+
+// matchable is a host as the matching of profiles sees it.
+func matchable(h allocate.Host) match.Host {
+	m := match.Host{Node: h.Node, Processes: h.Processes, Cores: h.CPU / 1000, Memory: profile.Bytes(h.Memory)}
+	if h.CPU == 0 { // not limited, so the number of processes is what limits
+		m.Cores = h.Processes * maxCores
+	}
+	if h.Memory == 0 {
+		m.Memory = 1 << 62
+	}
+	return m
+}
+
+// maxCores is as many cores as one process may ask for where a host does not limit them.
+const maxCores = 1024
+
+// linkUp says what was measured: round trips from here, which belong to a host's site
+// as much as to it.
+func linkUp(offer *match.Offer, hosts []Host) {
+	if len(hosts) == 0 || hosts[0].Latency == allocate.UnknownLatency {
+		return
+	}
+	here := hosts[0].Node // the nearest is this node, or as good as
+	for _, h := range hosts[1:] {
+		if h.Latency != allocate.UnknownLatency {
+			offer.Hosts(here, h.Node, match.Link{RTT: h.Latency})
+		}
+	}
+}
+
+// processes returns what the hosts of a plan run.
+func (p *placement) processes(plan *allocate.Plan) []Placed {
+	var all []Placed
+	for _, h := range plan.Used() {
+		run := h.Processes
+		if p.ranks != nil {
+			run = p.ranks[h.Node]
+		}
+		all = append(all, Placed{h.Node, run})
+	}
+	return all
+}
+
+// plan places the job by what hosts offer, with nothing booked.
+func (p *placement) plan() (*allocate.Plan, error) {
+	hosts := make([]allocate.Host, 0, len(p.hosts))
+	for _, h := range p.hosts {
+		if h.Fault == nil {
+			hosts = append(hosts, h.Host)
+		}
+	}
+	plan, err := allocate.Allocate(p.job, hosts, p.strategy)
+	if err != nil {
+		return nil, err
+	}
+	if p.ranks != nil {
+		for i := range plan.Hosts {
+			if len(plan.Hosts[i].Processes) > 0 {
+				plan.Hosts[i].Processes = p.ranks[plan.Hosts[i].Node]
+			}
+		}
+	}
+	return plan, nil
+}

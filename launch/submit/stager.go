@@ -1,0 +1,152 @@
+package submit
+
+import (
+	"fmt"
+	"os"
+	"sync"
+
+	"github.com/isthmus-grid/isthmus/launch/gate/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/stage"
+)
+
+// sumsAtOnce is how many sums one message names: 1 MiB of them, for files up to 32 GiB.
+const sumsAtOnce = 32768
+
+// stager brings the files to one node, one after the other: it says what a file is made
+// of, sends what is missing there, and goes on when the node has it. Messages come from
+// one goroutine and are taken by another.
+type stager struct {
+	files []File
+	count func(missing, sent int64) // told of bytes
+
+	mu     sync.Mutex // guards the fields below
+	active bool
+	at     int                 // the file in progress
+	tell   int                 // sums of its manifest that were sent; -1: all were, and More unset
+	send   []stage.Sum         // chunks that are to be sent
+	chunks map[stage.Sum]int64 // offsets of the file's chunks
+}
+
+// begin starts the staging and reports whether there is nothing to do.
+func (s *stager) begin() (done bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.active {
+		return false
+	}
+	s.active = true
+	s.file()
+	return s.at >= len(s.files)
+}
+
+// restart goes on after the stream broke: with the file in progress, of which only what
+// is missing is sent.
+func (s *stager) restart() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.active {
+		s.file()
+	}
+}
+
+// file begins the current file.
+func (s *stager) file() {
+	s.tell, s.send, s.chunks = 0, nil, nil
+	if s.at >= len(s.files) {
+		s.tell = -1
+		return
+	}
+	s.chunks = map[stage.Sum]int64{}
+	for i, sum := range s.files[s.at].Manifest.Chunks {
+		s.chunks[sum] = int64(i) * stage.ChunkSize
+	}
+}
+
+// next returns the next message to send, nil if there is none now.
+func (s *stager) next() (*gatepb.ToNode, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.active {
+		return nil, nil
+	}
+	if s.tell >= 0 {
+		return s.manifest(), nil
+	}
+	if len(s.send) == 0 {
+		return nil, nil
+	}
+	sum := s.send[0]
+	s.send = s.send[1:]
+	data, err := s.read(sum)
+	if err != nil {
+		return nil, err
+	}
+	s.count(0, int64(len(data)))
+	return &gatepb.ToNode{Say: &gatepb.ToNode_Chunk{Chunk: &gatepb.Chunk{Sum: sum[:], Data: data}}}, nil
+}
+
+func (s *stager) manifest() *gatepb.ToNode {
+	f := s.files[s.at]
+	rest := f.Manifest.Chunks[s.tell:]
+	part := rest[:min(len(rest), sumsAtOnce)]
+	m := &gatepb.Manifest{Name: f.Name, Mode: uint32(f.Mode), Size: uint64(f.Manifest.Size), More: len(part) < len(rest)}
+	for _, sum := range part {
+		m.Sums = append(m.Sums, sum[:])
+	}
+	if s.tell += len(part); !m.More {
+		s.tell = -1
+	}
+	return &gatepb.ToNode{Say: &gatepb.ToNode_Manifest{Manifest: m}}
+}
+
+// read returns the chunk of the current file, as long as it is still what was described.
+func (s *stager) read(sum stage.Sum) ([]byte, error) {
+	f := s.files[s.at]
+	file, err := os.Open(f.Path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	offset := s.chunks[sum]
+	data := make([]byte, min(stage.ChunkSize, f.Manifest.Size-offset))
+	if _, err := file.ReadAt(data, offset); err != nil {
+		return nil, fmt.Errorf("%s: %w", f.Path, err)
+	}
+	if stage.SumOf(data) != sum {
+		return nil, fmt.Errorf("%s was changed while it was being sent", f.Path)
+	}
+	return data, nil
+}
+
+// missing takes a node's Missing. Chunks that the file does not have are passed over.
+func (s *stager) missing(m *gatepb.Missing) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.active || s.at >= len(s.files) || m.Name != s.files[s.at].Name {
+		return
+	}
+	var bytes int64
+	for _, b := range m.Sums {
+		if len(b) != len(stage.Sum{}) {
+			continue
+		}
+		sum := stage.Sum(b)
+		if offset, ok := s.chunks[sum]; ok && len(s.send) < len(s.files[s.at].Manifest.Chunks) {
+			s.send = append(s.send, sum)
+			bytes += min(stage.ChunkSize, s.files[s.at].Manifest.Size-offset)
+		}
+	}
+	s.count(bytes, 0)
+}
+
+// stored takes a node's Stored, and reports whether that was the last file.
+func (s *stager) stored(m *gatepb.Stored) (done bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.active || s.at >= len(s.files) || m.Name != s.files[s.at].Name {
+		return false
+	}
+	s.at++
+	s.file()
+	return s.at >= len(s.files)
+}

@@ -1,0 +1,381 @@
+package submit
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/test/bufconn"
+
+	"github.com/isthmus-grid/isthmus/launch/allocate"
+	"github.com/isthmus-grid/isthmus/launch/gate/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/reserve"
+	"github.com/isthmus-grid/isthmus/launch/stage"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// patience bounds what a test waits for. Nothing takes as long unless it hangs.
+const patience = time.Minute
+
+// world is a grid of nodes that only pretend to run processes.
+type world struct {
+	gatepb.UnimplementedGateServer
+	gatepb.UnimplementedDeskServer
+	t     *testing.T
+	grid  *Grid
+	nodes map[string]*node
+	order []string
+}
+
+// node is a gate-keeper for tests: the reservations are real, the processes functions.
+type node struct {
+	name   string
+	policy reserve.Policy
+	life   func(*process) // of each process; set before the job
+	dead   bool           // does not answer
+
+	mu       sync.Mutex
+	node     *reserve.Node
+	talks    map[reserve.Key]*talk
+	chunks   map[stage.Sum][]byte
+	received int                              // bytes of chunks
+	files    []string                         // that were stored, with their contents' length
+	breaks   func(*talk, *gatepb.ToNode) bool // whether to break the stream in place of taking the message
+}
+
+// talk is one reservation.
+type talk struct {
+	n         *node
+	key       reserve.Key
+	stream    grpc.BidiStreamingServer[gatepb.ToNode, gatepb.ToSubmitter]
+	stop      context.CancelFunc // of the stream
+	events    []*gatepb.ToSubmitter
+	running   []*process
+	committed chan struct{} // closed by a Commit
+	manifest  *gatepb.Manifest
+	taken     uint64
+	input     bytes.Buffer
+	inputEnd  chan struct{}
+	start     *gatepb.Start
+	broke     int
+}
+
+// process is what a test's function plays.
+type process struct {
+	*talk
+	Rank    uint32
+	proc    *gatepb.Process
+	Signals chan string
+}
+
+// say writes to the process's standard output.
+func (p *process) say(format string, args ...any) {
+	p.event(&gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Output{Output: &gatepb.Output{Process: p.proc, Data: fmt.Appendf(nil, format, args...)}}})
+}
+
+// newWorld makes nodes that take two jobs of as many processes as the number behind
+// their names says.
+func newWorld(t *testing.T, names ...string) *world {
+	w := &world{t: t, nodes: map[string]*node{}}
+	for _, name := range names {
+		name, count, _ := strings.Cut(name, ":")
+		n := &node{name: name, policy: reserve.Policy{Jobs: 2, Processes: 1}, talks: map[reserve.Key]*talk{}, chunks: map[stage.Sum][]byte{}}
+		fmt.Sscan(count, &n.policy.Processes)
+		n.life = func(p *process) { p.say("rank %d\n", p.Rank); p.exit(0, "") }
+		var err error
+		if n.node, err = reserve.NewNode(uint64(time.Now().UnixNano()), n.policy); err != nil {
+			t.Fatal(err)
+		}
+		w.nodes[name] = n
+		w.order = append(w.order, name)
+	}
+	l := bufconn.Listen(1 << 20)
+	server := grpc.NewServer()
+	gatepb.RegisterGateServer(server, w)
+	gatepb.RegisterDeskServer(server, w)
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(l) }() // ends with the test
+	conn, err := grpc.NewClient("passthrough:world", grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return l.DialContext(ctx) }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		conn.Close()
+		server.Stop()
+		<-served
+	})
+	w.grid = NewGrid(conn)
+	return w
+}
+
+func (w *world) of(ctx context.Context) (*node, error) {
+	md, _ := metadata.FromIncomingContext(ctx)
+	n := w.nodes[strings.Join(md.Get("isthmus-node"), "")]
+	if n == nil || n.dead {
+		return nil, status.Errorf(codes.Unavailable, "node %q cannot be reached", md.Get("isthmus-node"))
+	}
+	return n, nil
+}
+
+func (w *world) Ping(ctx context.Context, _ *gatepb.PingRequest) (*gatepb.PingResponse, error) {
+	_, err := w.of(ctx)
+	return &gatepb.PingResponse{}, err
+}
+
+// Hosts gives every host a latency of its own, in the order in which they were named.
+func (w *world) Hosts(context.Context, *gatepb.HostsRequest) (*gatepb.HostsResponse, error) {
+	r := &gatepb.HostsResponse{}
+	for i, name := range w.order {
+		n := w.nodes[name]
+		r.Hosts = append(r.Hosts, &gatepb.Host{Node: name, Jobs: uint32(n.policy.Jobs), Processes: uint32(n.policy.Processes), State: "up", LatencyNs: uint64(i+1) * 1e6})
+	}
+	return r, nil
+}
+
+// Converse takes messages until the stream ends.
+func (w *world) Converse(s grpc.BidiStreamingServer[gatepb.ToNode, gatepb.ToSubmitter]) error {
+	n, err := w.of(s.Context())
+	if err != nil {
+		return err
+	}
+	broken := make(chan struct{})
+	over := make(chan error, 1)
+	var t *talk
+	var once sync.Once
+	stop := func() { once.Do(func() { close(broken) }) }
+	go func() { // ends with the stream
+		for {
+			m, err := s.Recv()
+			if err != nil {
+				over <- nil
+				return
+			}
+			n.mu.Lock()
+			if t == nil {
+				t = n.talk(m)
+				t.stream, t.stop = s, stop
+			}
+			ended, broke := false, n.breaks != nil && n.breaks(t, m)
+			if !broke {
+				ended = t.take(m)
+			}
+			n.mu.Unlock()
+			if broke {
+				over <- status.Error(codes.Unavailable, "the stream was cut")
+				return
+			}
+			if ended {
+				over <- nil
+				return
+			}
+		}
+	}()
+	select {
+	case err := <-over:
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		if t != nil && t.stream == s {
+			t.stream = nil
+		}
+		return err
+	case <-broken:
+		return status.Error(codes.Unavailable, "the stream was cut")
+	}
+}
+
+// talk finds what a first message is about. Called with n.mu.
+func (n *node) talk(m *gatepb.ToNode) *talk {
+	key := slices.Concat(m.GetAsk().GetKey(), m.GetAttach().GetKey(), m.GetCancel().GetKey())
+	t := n.talks[reserve.Key(key)]
+	if t == nil {
+		t = &talk{n: n, key: reserve.Key(key), inputEnd: make(chan struct{}), committed: make(chan struct{})}
+		n.talks[t.key] = t
+	}
+	return t
+}
+
+func (t *talk) answer(m *gatepb.ToSubmitter) {
+	if t.stream != nil {
+		t.stream.Send(m)
+	}
+}
+
+// event says what happens, now and after an attach. Called without n.mu.
+func (t *talk) event(m *gatepb.ToSubmitter) {
+	t.n.mu.Lock()
+	defer t.n.mu.Unlock()
+	m.Event = uint64(len(t.events) + 1)
+	t.events = append(t.events, m)
+	t.answer(m)
+}
+
+// exit ends a process.
+func (p *process) exit(code uint32, signal string) {
+	p.event(&gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Exited{Exited: &gatepb.Exited{Process: p.proc, Status: code, Signal: signal}}})
+	p.n.mu.Lock()
+	p.running = slices.DeleteFunc(p.talk.running, func(q *process) bool { return q == p })
+	p.talk.running = p.running
+	last := len(p.running) == 0
+	if last {
+		p.n.node.Exited(p.key)
+	}
+	p.n.mu.Unlock()
+	if last {
+		p.event(&gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Over{Over: &gatepb.Over{}}})
+	}
+}
+
+// take deals with a message, and reports whether the stream is over. Called with n.mu.
+func (t *talk) take(m *gatepb.ToNode) bool {
+	var r reserve.Message
+	switch say := m.Say.(type) {
+	case *gatepb.ToNode_Ask:
+		r = reserve.Ask{Key: t.key, Job: overlay.JobID(say.Ask.Job), Processes: int(say.Ask.Processes)}
+	case *gatepb.ToNode_Renew:
+		r = reserve.Renew{Key: t.key, Hold: holdOf(say.Renew.Hold)}
+	case *gatepb.ToNode_Start:
+		var run []allocate.Process
+		for _, p := range say.Start.Processes {
+			run = append(run, processOf(p))
+		}
+		t.start = say.Start
+		r = reserve.Start{Key: t.key, Hold: holdOf(say.Start.Hold), Processes: run}
+	case *gatepb.ToNode_Commit:
+		r = reserve.Commit{Key: t.key, Hold: holdOf(say.Commit.Hold)}
+	case *gatepb.ToNode_Cancel:
+		r = reserve.Cancel{Key: t.key}
+	case *gatepb.ToNode_Attach:
+		t.answer(&gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Attached{Attached: &gatepb.Attached{Taken: t.taken}}})
+		for _, e := range t.events[say.Attach.Have:] {
+			t.answer(e)
+		}
+	case *gatepb.ToNode_Manifest:
+		t.file(say.Manifest, true)
+	case *gatepb.ToNode_Chunk:
+		if stage.SumOf(say.Chunk.Data) == stage.Sum(say.Chunk.Sum) {
+			t.n.received += len(say.Chunk.Data)
+			t.n.chunks[stage.Sum(say.Chunk.Sum)] = say.Chunk.Data
+		}
+		t.file(t.manifest, false)
+	case *gatepb.ToNode_Input:
+		if say.Input.Offset == t.taken {
+			t.input.Write(say.Input.Data)
+			t.taken += uint64(len(say.Input.Data))
+			if say.Input.End {
+				close(t.inputEnd)
+			}
+		}
+		t.answer(&gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Taken{Taken: &gatepb.Taken{Bytes: t.taken}}})
+	case *gatepb.ToNode_Signal:
+		for _, p := range t.running {
+			p.Signals <- say.Signal.Name
+		}
+	case *gatepb.ToNode_Ack:
+		return len(t.events) > 0 && t.events[len(t.events)-1].GetOver() != nil && say.Ack.Event == uint64(len(t.events))
+	}
+	if r == nil {
+		return false
+	}
+	answer, actions := t.n.node.Receive(reserve.Requester{Identity: "me"}, r, time.Now())
+	switch a := answer.(type) {
+	case reserve.OK:
+		t.answer(&gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Ok{Ok: &gatepb.OK{Hold: holdPB(a.Hold), Processes: uint32(a.Processes), LeaseMs: uint64(a.Lease.Milliseconds())}}})
+	case reserve.NOK:
+		t.answer(&gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Nok{Nok: &gatepb.NOK{Reason: string(a.Reason), Text: a.Text}}})
+		return true
+	case reserve.Started:
+		t.answer(&gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Started{Started: &gatepb.Started{}}})
+	case reserve.Committed:
+		select {
+		case <-t.committed:
+		default:
+			close(t.committed)
+		}
+		t.answer(&gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Committed{Committed: &gatepb.Committed{}}})
+	case reserve.Refused:
+		t.answer(&gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Refused{Refused: &gatepb.Refused{Reason: string(a.Reason), Text: a.Text}}})
+	}
+	for _, a := range actions {
+		switch a := a.(type) {
+		case reserve.Launch:
+			t.launch(a.Processes)
+		case reserve.Kill:
+			t.running = nil
+			t.n.node.Exited(t.key)
+		}
+	}
+	if _, ok := answer.(reserve.Cancelled); ok {
+		t.answer(&gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Cancelled{Cancelled: &gatepb.Cancelled{}}})
+		return true
+	}
+	return false
+}
+
+// launch starts the functions, which may outlive the test only by a bug of it.
+func (t *talk) launch(all []allocate.Process) {
+	var running []*process
+	for _, p := range all {
+		running = append(running, &process{talk: t, Rank: uint32(p.Rank), proc: &gatepb.Process{Rank: uint32(p.Rank), Copy: uint32(p.Copy)}, Signals: make(chan string, 8)})
+	}
+	t.running = running
+	for _, p := range slices.Clone(running) {
+		go t.n.life(p)
+	}
+}
+
+// file says what is missing of a file when it is named, and that it is whole when it is.
+func (t *talk) file(m *gatepb.Manifest, named bool) {
+	t.manifest = m
+	missing := &gatepb.Missing{Name: m.Name}
+	for _, sum := range m.Sums {
+		if !slices.ContainsFunc(missing.Sums, func(s []byte) bool { return bytes.Equal(s, sum) }) && t.n.chunks[stage.Sum(sum)] == nil {
+			missing.Sums = append(missing.Sums, sum)
+		}
+	}
+	if named {
+		t.answer(&gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Missing{Missing: missing}})
+	}
+	if len(missing.Sums) == 0 {
+		t.n.files = append(t.n.files, fmt.Sprintf("%s %d", m.Name, m.Size))
+		t.answer(&gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Stored{Stored: &gatepb.Stored{Name: m.Name}}})
+	}
+}
+
+// idle fails when a node that answers still has a reservation.
+func (w *world) idle() {
+	w.t.Helper()
+	for name, n := range w.nodes {
+		n.mu.Lock()
+		n.node.Tick(time.Now())
+		if left := n.node.List(); len(left) > 0 && !n.dead {
+			w.t.Errorf("%s still has %+v", name, left)
+		}
+		n.mu.Unlock()
+	}
+}
+
+var errPatience = errors.New("the test's patience is over")
+
+func (w *world) run(j *Job) (*Result, error) {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeoutCause(w.t.Context(), patience, errPatience)
+	defer cancel()
+	r, err := Run(ctx, w.grid, j)
+	if errors.Is(err, errPatience) {
+		w.t.Fatal(err)
+	}
+	return r, err
+}

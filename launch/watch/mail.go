@@ -1,0 +1,101 @@
+package watch
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// maxQueue bounds the messages to a host that wait for one under way. A further one
+// takes the place of the oldest: what is later says more.
+const maxQueue = 4
+
+// mail sends messages: to each host one after the other, so that a way that hangs
+// holds up no other.
+type mail struct {
+	w *Watch
+
+	mu    sync.Mutex // not held while sending
+	lanes map[overlay.NodeID]*lane
+	over  map[overlay.NodeID]time.Time // when a host said so last
+	idle  chan struct{}                // not nil while somebody waits for all lanes to end
+}
+
+// lane is the messages for one host. It exists while one of them is under way.
+type lane struct{ queue [][]byte }
+
+// send has a message sent, until ctx ends.
+func (m *mail) send(ctx context.Context, to overlay.NodeID, message []byte) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if l := m.lanes[to]; l != nil {
+		if len(l.queue) == maxQueue {
+			l.queue = l.queue[1:]
+		}
+		l.queue = append(l.queue, message)
+		return
+	}
+	l := &lane{queue: [][]byte{message}}
+	m.lanes[to] = l
+	m.w.work.Go(func() { m.run(ctx, to, l) })
+}
+
+func (m *mail) run(ctx context.Context, to overlay.NodeID, l *lane) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for len(l.queue) > 0 && ctx.Err() == nil {
+		next := l.queue[0]
+		l.queue = l.queue[1:]
+		m.mu.Unlock()
+		m.one(ctx, to, next)
+		m.mu.Lock()
+	}
+	delete(m.lanes, to)
+	if len(m.lanes) == 0 && m.idle != nil {
+		close(m.idle)
+		m.idle = nil
+	}
+}
+
+func (m *mail) one(ctx context.Context, to overlay.NodeID, message []byte) {
+	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
+	defer cancel()
+	err := m.w.cfg.Carrier.Send(ctx, to, message)
+	if errors.Is(err, ErrOver) {
+		m.mu.Lock()
+		m.over[to] = time.Now()
+		m.mu.Unlock()
+	}
+	if err != nil {
+		m.w.cfg.Log.Debug("no news to a host", "node", to.String(), "error", err)
+	}
+}
+
+// saidOver reports whether a host said of late that the job is over there.
+func (m *mail) saidOver(node overlay.NodeID, of time.Duration) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	at, said := m.over[node]
+	return said && time.Since(at) < of
+}
+
+// wait returns when all messages were sent, or after d. Nobody sends meanwhile.
+func (m *mail) wait(d time.Duration) {
+	m.mu.Lock()
+	if len(m.lanes) == 0 {
+		m.mu.Unlock()
+		return
+	}
+	idle := make(chan struct{})
+	m.idle = idle
+	m.mu.Unlock()
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-idle:
+	case <-t.C:
+	}
+}

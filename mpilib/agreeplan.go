@@ -1,0 +1,111 @@
+package mpilib
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/isthmus-grid/isthmus/collectives"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// opening is what a rank tells all others at the first call.
+type opening struct {
+	Place  placeRecord
+	Orders uint32 // how many bytes of orders rank 0 has
+}
+
+// mostOrders bounds those, in bytes.
+const mostOrders = 1 << 20
+
+// agree has all ranks know the same, that of before or, if it is nil, of nothing. All make
+// the call.
+func (c *collectiveCall) agree(ctx context.Context, before *outlook) (*outlook, error) {
+	o, err := before, error(nil)
+	if o == nil {
+		o, err = c.meet(ctx)
+	}
+	if err != nil || !o.apart() {
+		return o, err
+	}
+	return c.compare(ctx, o)
+}
+
+// meet has all ranks know where they are, and what rank 0 orders.
+func (c *collectiveCall) meet(ctx context.Context) (*outlook, error) {
+	mine := opening{Place: recordOf(c.comm.world.comms.here)}
+	orders := c.comm.world.config.orders.encoded()
+	if c.Rank() == 0 {
+		mine.Orders = uint32(len(orders))
+	}
+	all, err := allgather(ctx, c, mine)
+	if err != nil {
+		return nil, err
+	}
+	o := &outlook{places: make([]overlay.NodeID, len(all))}
+	for r := range all {
+		if o.places[r], err = all[r].Place.place(); err != nil {
+			return nil, fmt.Errorf("the place of rank %d: %w", r, err)
+		}
+	}
+	if n := all[0].Orders; n > mostOrders {
+		return nil, fmt.Errorf("%w: %d bytes of orders, at most %d are possible", ErrMismatch, n, mostOrders)
+	} else if n == 0 {
+		return o, nil
+	}
+	if c.Rank() != 0 {
+		orders = make([]byte, all[0].Orders)
+	}
+	if err := bcast(ctx, c, orders, 0); err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(orders, &o.orders); err != nil {
+		return nil, fmt.Errorf("%w: the orders of rank 0: %w", ErrMismatch, err)
+	}
+	return o, nil
+}
+
+// compare has all ranks know what any rank's links have measured between sites: a record
+// for each two, in the order of the sites.
+func (c *collectiveCall) compare(ctx context.Context, o *outlook) (*outlook, error) {
+	var err error
+	if c.planner, err = o.planner(c.comm); err != nil {
+		return nil, err
+	}
+	names, _ := o.sites()
+	mine, all := make([]pathRecord, len(names)*len(names)), make([]pathRecord, len(names)*len(names))
+	known := c.comm.measured(o)
+	for i, from := range names {
+		for k, to := range names {
+			mine[i*len(names)+k] = known[siteWay{from, to}]
+		}
+	}
+	s, to, _, err := views(mine, all)
+	if err != nil {
+		return nil, err
+	}
+	better, err := bytesOp(NewOp("better", true, func(inout, in []pathRecord) {
+		for i := range inout {
+			inout[i] = inout[i].with(in[i])
+		}
+	}))
+	if err != nil {
+		return nil, err
+	}
+	alg, err := collectives.Find("allreduce", "two-level") // one message between each two sites
+	if err == nil {
+		err = alg.Run(ctx, c, &collectives.Args{Send: s, Recv: to, Op: better})
+	}
+	if err != nil {
+		return nil, err
+	}
+	paths := map[siteWay]pathRecord{}
+	for i, from := range names {
+		for k, to := range names {
+			if r := all[i*len(names)+k]; r != (pathRecord{}) {
+				paths[siteWay{from, to}] = r
+			}
+		}
+	}
+	return o.knowing(paths), nil
+}

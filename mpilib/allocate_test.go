@@ -1,0 +1,149 @@
+//go:build !race
+
+package mpilib
+
+import (
+	"context"
+	"math"
+	"testing"
+)
+
+// Transfers allocate nothing each, whether they wait or not: the Requests of nonblocking ones
+// come from slabs of many, and what is behind them goes back to the engine. Two ranks of one
+// process do the same so many times; what both allocate is counted.
+func TestTransfersAllocateNothing(t *testing.T) {
+	t.Setenv(EnvDebug, "") // who watches allocates
+	t.Setenv(EnvTrace, "")
+	const window, rounds = 64, 200
+	TestWorld(t, 2, func(ctx context.Context, c *Comm) error {
+		peer := 1 - c.Rank()
+		out, in, back := make([]int32, 4), make([]int32, 4), make([]int32, 1)
+		var started [window]*Request
+		var statuses [window]Status
+		pass := func() error { // each is where the other is, afterwards
+			if c.Rank() == 0 {
+				if err := Send(ctx, c, back, peer, 1); err != nil {
+					return err
+				}
+			}
+			if _, err := Recv(ctx, c, back, peer, 1); err != nil || c.Rank() == 0 {
+				return err
+			}
+			return Send(ctx, c, back, peer, 1)
+		}
+		for _, round := range []struct {
+			name string
+			most float64 // of both ranks together
+			do   func() error
+		}{
+			{"blocking", 0, pass},
+			{"nonblocking", 2 * (window/slabRequests + 1), func() error {
+				if c.Rank() == 1 { // no message finds no receive, which would have to be kept
+					if err := pass(); err != nil {
+						return err
+					}
+				}
+				for i := range started {
+					if c.Rank() == 0 {
+						started[i] = Irecv(c, in, peer, 2)
+					} else {
+						started[i] = Isend(c, out, peer, 2)
+					}
+				}
+				if c.Rank() == 0 {
+					if err := pass(); err != nil {
+						return err
+					}
+				}
+				for i, r := range started {
+					if _, _, err := r.Test(); err != nil {
+						return err
+					}
+					if i%2 == 0 {
+						if _, err := r.Wait(ctx); err != nil {
+							return err
+						}
+					}
+				}
+				if err := WaitallInto(ctx, statuses[:], started[:]...); err != nil {
+					return err
+				}
+				return pass()
+			}},
+		} {
+			for range rounds { // memory that is kept for later is there from now on
+				if err := round.do(); err != nil {
+					return err
+				}
+			}
+			var failed error
+			again := func() {
+				if failed == nil {
+					failed = round.do()
+				}
+			}
+			if n := fewestAllocs(c, rounds, again); n > round.most {
+				t.Errorf("%s: %v allocations in a round, want at most %v", round.name, n, round.most)
+			}
+			if failed != nil {
+				return failed
+			}
+		}
+		return nil
+	})
+}
+
+// Blocking collective calls that were made before allocate nothing but what holds their
+// arguments.
+func TestCollectivesAllocateLittle(t *testing.T) {
+	t.Setenv(EnvDebug, "")
+	t.Setenv(EnvTrace, "")
+	TestWorld(t, 2, func(ctx context.Context, c *Comm) error {
+		in, out := make([]float64, 4), make([]float64, 4)
+		for _, call := range []struct {
+			name string
+			most float64 // of both ranks together
+			do   func() error
+		}{
+			{"barrier", 1, func() error { return Barrier(ctx, c) }},
+			{"bcast", 5, func() error { return Bcast(ctx, c, in, 0) }},
+			{"allreduce", 12, func() error { return Allreduce(ctx, c, in, out, Sum) }},
+		} {
+			var failed error
+			do := func() {
+				if err := call.do(); err != nil && failed == nil {
+					failed = err
+				}
+			}
+			const before, rounds = 100, 500
+			for range before {
+				do()
+			}
+			if n := fewestAllocs(c, rounds, do); n > call.most {
+				t.Errorf("%s: %v allocations, want %v at most", call.name, n, call.most)
+			}
+			if failed != nil {
+				return failed
+			}
+		}
+		return nil
+	})
+}
+
+// fewestAllocs returns how much memory all ranks together allocate in a round that they do at
+// the same time, at rank 0, and 0 at others. On a busy machine waits may sleep, which takes
+// some; so it is the least of a few times.
+func fewestAllocs(c *Comm, rounds int, do func()) float64 {
+	fewest := math.Inf(1)
+	for range 5 {
+		if c.Rank() == 0 { // who counts does it once more than it counts
+			fewest = min(fewest, testing.AllocsPerRun(rounds, do))
+			continue
+		}
+		for range rounds + 1 {
+			do()
+		}
+		fewest = 0
+	}
+	return fewest
+}

@@ -1,0 +1,286 @@
+package mpilib
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/isthmus-grid/isthmus/collectives"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/engine"
+)
+
+// called says in which call err came up and has the communicator's error
+// handler see it.
+func (c *Comm) called(name string, err error) error {
+	if w := c.world.watch; w != nil {
+		w.left(c)
+	}
+	if err != nil {
+		return c.raise(fmt.Errorf("mpilib: %s on %s, rank %d%s: %w", name, c.Name(), c.rank, c.world.watch.line(), err))
+	}
+	return nil
+}
+
+// intra says that a call is not for intercommunicators, or returns nil.
+func (c *Comm) intra() error {
+	if c.isInter() {
+		return fmt.Errorf("%w: call Merge for one communicator of both groups, or use Local for this group's", ErrIntercomm)
+	}
+	return nil
+}
+
+// nextCall begins a collective call of an intracommunicator, and returns when it is known
+// how to carry it out.
+func (c *Comm) nextCall(ctx context.Context, args ...callArgs) (*collectiveCall, error) {
+	call, err := c.beginCall(args...)
+	if err == nil {
+		err = call.ready(ctx)
+	}
+	return call, err
+}
+
+// beginCall gives a collective call its place among those of an intracommunicator. Also
+// one that then fails for its arguments counts, so that the ranks stay in step. args are
+// those that all ranks must give alike; they are for the debug mode.
+func (c *Comm) beginCall(args ...callArgs) (*collectiveCall, error) {
+	if err := c.intra(); err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	if err := c.usable(); err != nil {
+		c.mu.Unlock()
+		return nil, err
+	}
+	if c.world.engine.Revoked(c.context) {
+		c.mu.Unlock()
+		return nil, ErrRevoked
+	}
+	tag := c.calls
+	c.calls = (c.calls + 1) & MaxTag
+	call := c.spareCall()
+	call.comm, call.context, call.tag = c, c.context+collectiveContext, int(tag)
+	call.plan, call.begins = c.planOf(tag)
+	c.mu.Unlock()
+	if w := c.world.watch; w != nil {
+		call.seen = w.entered(c, tag, args)
+	}
+	return call, nil
+}
+
+// collectiveCall is one collective call's collectives.Comm: its messages have
+// a context that point-to-point messages do not, and the call's tag.
+type collectiveCall struct {
+	comm    *Comm
+	context uint32
+	tag     int
+	seen    *calling // in debug mode; else nil
+	pair    bool     // only two ranks make it, who need no other
+	whole   *Comm    // whose call it is a part of, where that is not comm
+	plan    *plan    // nil: all ranks are taken to be together
+	begins  *plan    // which the call has to make; nil: none
+	planner *collectives.Planner
+	mail    mail
+	round   round // that it is all of
+}
+
+// spareCall returns one that is nobody's. c.mu is held.
+func (c *Comm) spareCall() *collectiveCall {
+	call := c.spare
+	if call == nil {
+		return &collectiveCall{}
+	}
+	c.spare = nil
+	*call = collectiveCall{mail: call.mail}
+	call.mail.used = 0
+	return call
+}
+
+// over keeps a call that has succeeded for a later one, so that small calls need no memory.
+// Nobody else may know of it.
+func (c *collectiveCall) over() {
+	if c.seen != nil {
+		return
+	}
+	c.comm.mu.Lock()
+	c.comm.spare = c
+	c.comm.mu.Unlock()
+}
+
+// needs returns the communicator of which the call needs all processes, or nil.
+func (c *collectiveCall) needs() *Comm {
+	switch {
+	case c.pair:
+		return nil
+	case c.whole != nil:
+		return c.whole
+	}
+	return c.comm
+}
+
+// part notes that a request is a part of the call.
+func (c *collectiveCall) part(r *Request) *Request {
+	if r.seen != nil {
+		r.seen.partOf(c.seen, r.what().send)
+	}
+	return r
+}
+
+func (c *collectiveCall) Rank() int { return c.comm.rank }
+func (c *collectiveCall) Size() int { return c.comm.Size() }
+
+func (c *collectiveCall) Send(ctx context.Context, dst int, buf []byte) error {
+	return c.Isend(dst, buf).Wait(ctx)
+}
+
+func (c *collectiveCall) Recv(ctx context.Context, src int, buf []byte) error {
+	return c.Irecv(src, buf).Wait(ctx)
+}
+
+func (c *collectiveCall) Isend(dst int, buf []byte) collectives.Request {
+	if c.seen != nil {
+		what := transfer{comm: c.comm, send: true, peer: dst, tag: c.tag, elem: 1, needs: c.needs()}
+		return exactly{c.part(c.comm.isend(what, c.context, buf, engine.Standard, false)), len(buf)}
+	}
+	p := c.mail.next(len(buf), true)
+	c.comm.world.engine.StartSend(&p.core, c.parties(), c.context, c.comm.global(dst), c.tag, buf, engine.Standard, false)
+	return p
+}
+
+func (c *collectiveCall) Irecv(src int, buf []byte) collectives.Request {
+	if c.seen != nil {
+		what := transfer{comm: c.comm, peer: src, tag: c.tag, elem: 1, needs: c.needs()}
+		return exactly{c.part(c.comm.irecv(what, c.context, buf)), len(buf)}
+	}
+	p := c.mail.next(len(buf), false)
+	c.comm.world.engine.StartRecv(&p.core, c.parties(), c.context, c.comm.global(src), c.tag, buf)
+	return p
+}
+
+// parties are the processes that its messages concern.
+func (c *collectiveCall) parties() engine.Group {
+	if all := c.needs(); all != nil {
+		return (*everybody)(all)
+	}
+	return (*senders)(c.comm)
+}
+
+// WaitAny is that of several requests of this call.
+func (c *collectiveCall) WaitAny(ctx context.Context, requests []collectives.Request, first int) (int, error) {
+	if c.seen != nil {
+		return c.watchedAny(ctx, requests)
+	}
+	for i, q := range requests { // small sends are complete when they are started
+		if q.Done() {
+			return i, nil
+		}
+	}
+	if len(requests) == 1 { // who waits for one alone may read its link itself
+		return 0, nil
+	}
+	return c.mail.waitAny(ctx, requests, first)
+}
+
+// watchedAny is WaitAny in the debug mode.
+func (c *collectiveCall) watchedAny(ctx context.Context, requests []collectives.Request) (int, error) {
+	if err := c.seen.agreed(ctx); err != nil { // ranks at odds may never send what these wait for
+		return 0, err
+	}
+	if len(requests) == 1 {
+		q := requests[0].(exactly)
+		if err := q.r.await(ctx); err != nil && ctx.Err() != nil {
+			return 0, err
+		}
+		return 0, nil
+	}
+	all := make([]*Request, len(requests))
+	for i, q := range requests {
+		all[i] = q.(exactly).r
+	}
+	return waitAny(ctx, all)
+}
+
+// A piece is a message of a collective call, of exactly n bytes.
+type piece struct {
+	core engine.Handle
+	n    int
+	send bool
+}
+
+// Done implements collectives.Request.
+func (p *piece) Done() bool {
+	_, ok := p.core.Settled()
+	return ok
+}
+
+// Wait implements collectives.Request.
+func (p *piece) Wait(ctx context.Context) error {
+	p.core.Wait(ctx)
+	got, err := p.core.Result()
+	if err == nil && !p.send && got.Bytes != uint64(p.n) {
+		err = wrongLength(int(got.Bytes), p.n)
+	}
+	return err
+}
+
+func wrongLength(have, want int) error {
+	return fmt.Errorf("%w: the message has %d bytes, the buffer %d; do all ranks give the same counts?", ErrCount, have, want)
+}
+
+// mail is the messages of one call after another; they stay where they are.
+type mail struct {
+	slabs []*[mailSlab]piece
+	used  int
+	any   []*engine.Handle
+}
+
+const mailSlab = 16
+
+func (p *mail) next(n int, send bool) *piece {
+	if p.used == len(p.slabs)*mailSlab {
+		p.slabs = append(p.slabs, new([mailSlab]piece))
+	}
+	q := &p.slabs[p.used/mailSlab][p.used%mailSlab]
+	p.used++
+	q.n, q.send = n, send
+	return q
+}
+
+func (p *mail) waitAny(ctx context.Context, requests []collectives.Request, first int) (int, error) {
+	p.any = p.any[:0]
+	for _, q := range requests {
+		p.any = append(p.any, &q.(*piece).core)
+	}
+	return engine.WaitAnyHandle(ctx, p.any, first)
+}
+
+// irecvPart is Irecv into a Part.
+func (c *collectiveCall) irecvPart(src int, p *Part) collectives.Request {
+	into := &arrival{part: *p, buf: p.landing()}
+	what := transfer{comm: c.comm, peer: src, tag: c.tag, elem: 1, needs: c.needs()}
+	r := c.part(c.comm.irecv(what, c.context, into.buf))
+	r.own().into = into
+	return exactly{r, p.size}
+}
+
+// exactly is a request whose message must have the length of its buffer.
+type exactly struct {
+	r *Request
+	n int
+}
+
+// Done implements collectives.Request.
+func (e exactly) Done() bool {
+	_, ok := e.r.core.Settled()
+	return ok || e.r.never
+}
+
+// Wait implements collectives.Request.
+func (e exactly) Wait(ctx context.Context) error {
+	if err := e.r.await(ctx); err != nil {
+		return err
+	}
+	st, err := e.r.status()
+	if err == nil && !e.r.what().send && st.Bytes != e.n {
+		err = wrongLength(st.Bytes, e.n)
+	}
+	return err
+}

@@ -1,0 +1,320 @@
+package mpilib
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/jobgroups"
+	"github.com/isthmus-grid/isthmus/internal/jobkey"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/group"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// This file connects two jobs (MPI-4.1, section 11.9). The roots of both meet at a
+// port (parley.go) and derive the key of a joint job there, of which all processes
+// of both communicators become ranks: those that accept the lower ones. So a process
+// has a second world, with links, daemons and techniques as the first has them, and
+// the intercommunicator is one of that world.
+
+// tellTimeout bounds how long a root tries to tell its side that it gives up, when
+// its own context is done.
+const tellTimeout = 10 * time.Second
+
+// Accept waits for another job to Connect to a port that the process of rank root
+// has opened, and returns the intercommunicator with the processes that connect
+// (MPI_Comm_accept; MPI-4.1, section 11.9.2). port counts at root only. A
+// collective call; a port may be accepted at again and again, also by several
+// goroutines with communicators of their own. It fails on all ranks or on none,
+// unless a process dies or a context ends meanwhile; ctx is the same everywhere, if it is to end the
+// call on all ranks.
+//
+// The communicators that it and calls on it make belong to a world of their own
+// (Comm.World), of all processes on both sides: WorldRank counts there, and groups of it mean
+// nothing in other worlds. It ends with the last of them, by Disconnect
+// or Free, or with Finalize. In it the debug mode, traces and forced algorithms are off.
+func (c *Comm) Accept(ctx context.Context, port string, root int) (*Comm, error) {
+	made, err := c.meet(ctx, callAccept, port, root)
+	return made, c.called("Accept", err)
+}
+
+// Connect connects to a port at which another job Accepts, and returns the
+// intercommunicator with the processes that accept (MPI_Comm_connect; MPI-4.1,
+// section 11.9.3). port counts at root only. It fails with ErrPort when nobody has
+// opened the port within WithConnectTimeout, and waits for Accept until ctx is done.
+// Otherwise it is like Accept.
+func (c *Comm) Connect(ctx context.Context, port string, root int) (*Comm, error) {
+	made, err := c.meet(ctx, callConnect, port, root)
+	return made, c.called("Connect", err)
+}
+
+func (c *Comm) meet(ctx context.Context, kind callKind, port string, root int) (*Comm, error) {
+	call, err := c.nextCall(ctx)
+	if err != nil {
+		return nil, err
+	}
+	t := terms{kind: kind, args: [maxArgs]arg{numberArg("root", root)}}
+	if root < 0 || root >= c.Size() {
+		t.fault = fmt.Errorf("%w: root %d, communicator %s has ranks 0 to %d", ErrRank, root, c.Name(), c.Size()-1)
+	} else if c.rank == root {
+		t.fault = c.world.checkPort(kind, port)
+	}
+	id, err := settle(ctx, call, t)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(c.world.life, func() { cancel(ErrFinalized) })()
+	var talk *parley
+	var d deal
+	var failed error
+	if c.rank == root {
+		if talk, failed = c.world.parley(ctx, kind, port, c.Size()); failed == nil {
+			defer talk.close()
+			d = deal{key: talk.key, others: talk.others}
+		}
+	}
+	if d, err = c.tellDeal(ctx, call, root, d, failed); err != nil {
+		return nil, err
+	}
+	made, joinErr := c.joinJoint(ctx, kind, d)
+	if err := c.allJoined(ctx, call, root, talk, joinErr); err != nil {
+		if made != nil {
+			gone, cancel := context.WithCancel(ctx)
+			cancel() // nobody there needs to hear anything
+			made.Finalize(gone)
+		}
+		return nil, err
+	}
+	return c.across(made, kind, d, id), nil
+}
+
+// checkPort says what is wrong with a port, or returns nil.
+func (w *World) checkPort(kind callKind, port string) error {
+	if kind == callAccept {
+		_, err := w.portOf(port)
+		return err
+	}
+	_, err := parsePort(port)
+	return err
+}
+
+// deal is what two roots have come to.
+type deal struct {
+	key    jobkey.Key // of the joint job
+	sealed []byte     // the same, for this job's processes; nil at the root
+	others int        // processes of the other side
+}
+
+// dealNews is how a root tells its side, which the way there may be overheard on.
+type dealNews struct {
+	Others uint32
+	Sealed uint32 // bytes in Key
+	Key    [jobkey.MaxSealed + 1]byte
+	outcome
+}
+
+// outcome is an error, or none, as processes tell each other.
+type outcome struct {
+	Class uint8 // of outcomeClasses; 0: no error
+	Text  [400]byte
+}
+
+// outcomeClasses are the errors that keep their class on the way.
+var outcomeClasses = []error{nil, ErrPort, ErrProcFailed, ErrMismatch, ErrFinalized, context.DeadlineExceeded, context.Canceled, overlay.ErrTimeout, overlay.ErrUnreachable, errOther}
+
+var errOther = errors.New("failed")
+
+func outcomeOf(err error) (v outcome) {
+	if err == nil {
+		return v
+	}
+	copy(v.Text[:], err.Error())
+	for class, target := range outcomeClasses {
+		if target != nil && (errors.Is(err, target) || target == errOther) {
+			v.Class = uint8(class)
+			break
+		}
+	}
+	return v
+}
+
+// err is the error that who found.
+func (v outcome) err(who string) error {
+	if v.Class == 0 {
+		return nil
+	}
+	text := v.Text[:]
+	for i, b := range text {
+		if b == 0 {
+			text = text[:i]
+			break
+		}
+	}
+	return &toldError{text: fmt.Sprintf("%s says: %s", who, text), class: outcomeClasses[min(int(v.Class), len(outcomeClasses)-1)]}
+}
+
+// toldError is an error that another process found and told.
+type toldError struct {
+	text  string
+	class error
+}
+
+func (e *toldError) Error() string { return e.text }
+func (e *toldError) Unwrap() error { return e.class }
+
+// tellDeal has the root tell its side what came of its talk. The error is the same
+// on all ranks.
+func (c *Comm) tellDeal(ctx context.Context, call *collectiveCall, root int, d deal, failed error) (deal, error) {
+	told := make([]dealNews, 1)
+	if c.rank == root {
+		told[0].Others, told[0].outcome = uint32(d.others), outcomeOf(failed)
+		if failed == nil && c.Size() > 1 {
+			told[0].Sealed = uint32(copy(told[0].Key[:], c.world.config.place.key.Seal(d.key)))
+		}
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), tellTimeout)
+		defer cancel()
+	}
+	err := bcast(ctx, call, told, root)
+	switch {
+	case c.rank == root:
+		return d, firstOf(failed, err)
+	case err != nil:
+		return d, err
+	case told[0].Class != 0:
+		return d, told[0].err(fmt.Sprintf("rank %d, which talks to the other job,", root))
+	}
+	return deal{others: int(told[0].Others), sealed: told[0].Key[:min(int(told[0].Sealed), len(told[0].Key))]}, nil
+}
+
+// joinJoint makes this process a rank of the joint job.
+func (c *Comm) joinJoint(ctx context.Context, kind callKind, d deal) (*World, error) {
+	w := c.world
+	if d.sealed != nil {
+		var err error
+		if d.key, err = w.config.place.key.Open(d.sealed); err != nil {
+			return nil, err
+		}
+	}
+	p := *w.config.place
+	p.key, p.rank, p.size = d.key, c.rank, c.Size()+d.others
+	if kind == callConnect {
+		p.rank += d.others
+	}
+	cfg := w.config
+	cfg.place, cfg.connector, cfg.where = &p, nil, nil
+	cfg.generation = overlay.Generation(time.Now().UnixMicro())
+	cfg.lookup = func(string) (string, bool) { return "", false }
+	cfg.layout, cfg.groups = jobgroups.Layout{}, nil
+	cfg.debug, cfg.trace, cfg.signs, cfg.orders = 0, "", false, orders{}
+	if w.config.reach != nil {
+		var err error
+		if cfg.connector, err = w.config.reach(overlay.ProcessName{Job: p.key.ID(), Rank: uint32(p.rank)}); err != nil {
+			return nil, err
+		}
+	}
+	made, err := newWorld(ctx, cfg)
+	if err != nil {
+		if cfg.connector != nil {
+			cfg.connector.Close()
+		}
+		return nil, err
+	}
+	made.host = w
+	if w.config.where != nil || made.comms.here == (overlay.NodeID{}) {
+		made.comms.here = w.comms.here
+	}
+	if !w.guests.add(made) {
+		gone, cancel := context.WithCancel(ctx)
+		cancel()
+		made.Finalize(gone)
+		return nil, ErrFinalized
+	}
+	return made, nil
+}
+
+// allJoined returns nil when all processes of both sides are in the joint job, on
+// all of them, else why not.
+func (c *Comm) allJoined(ctx context.Context, call *collectiveCall, root int, talk *parley, joinErr error) error {
+	blamed := make([]uint64, 1)
+	mine := uint64(0)
+	if joinErr != nil {
+		mine = uint64(c.rank + 1)
+	}
+	err := reduceAll(ctx, call, []uint64{mine}, blamed, Max[uint64])
+	if err == nil && blamed[0] > 0 {
+		err = fmt.Errorf("%w: %s could not join the other job's processes; see its error", ErrMismatch, call.who(int(blamed[0])-1))
+	}
+	err = firstOf(joinErr, err)
+	told := make([]outcome, 1)
+	if c.rank == root {
+		err = talk.conclude(ctx, err)
+		told[0] = outcomeOf(err)
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), tellTimeout)
+		defer cancel()
+	}
+	tellErr := bcast(ctx, call, told, root)
+	switch {
+	case err != nil, c.rank == root:
+		return firstOf(err, tellErr)
+	case tellErr != nil:
+		return tellErr
+	}
+	return told[0].err(fmt.Sprintf("rank %d, which talks to the other job,", root))
+}
+
+// across returns the intercommunicator of the two sides of a joint world. Its
+// contexts are the first two that rank 0 of that world would hand out: all know
+// them without being told. Both sides' local groups share one, as they share nobody.
+func (c *Comm) across(made *World, kind callKind, d deal, id uint32) *Comm {
+	mine, theirs := 0, c.Size()
+	if kind == callConnect {
+		mine, theirs = d.others, 0
+	}
+	size := made.engine.Size()
+	ids := contexts{comm: uint32(contextOf(0, 0, size)), inner: uint32(contextOf(1, 0, size))}
+	made.comms.mu.Lock()
+	made.comms.made = 2
+	made.comms.mu.Unlock()
+	how := "accepted"
+	if kind == callConnect {
+		how = "connected"
+	}
+	us, _ := group.Range(mine, c.Size()) // both lie in the world
+	them, _ := group.Range(theirs, d.others)
+	inter := made.comm.newInter(nameOf(c, how, id), us, them, ids)
+	inter.handler.Store(c.handler.Load())
+	inter.inner.handler.Store(c.handler.Load())
+	inter.joinSession(&Session{world: made, joint: true})
+	return inter
+}
+
+// Disconnect frees c, as Free does, and where c is the last communicator that came
+// of an Accept or Connect it ends the connection to the other job: it returns when every
+// peer has read what was sent to it, which needs no call there, and all links to the
+// other job are gone (MPI_Comm_disconnect; MPI-4.1, section 11.10.4). Complete your
+// requests first. All ranks of c call it, of both groups of an intercommunicator; it
+// waits for no other call, so that nobody hangs when a process has died. When ctx is
+// done before all is read it fails, and the connection has ended all the same. The
+// world's and Self's communicator cannot be disconnected.
+func (c *Comm) Disconnect(ctx context.Context) error {
+	last, err := c.free()
+	if last {
+		err = firstOf(c.world.Finalize(ctx), err)
+	}
+	return c.called("Disconnect", err)
+}
+
+// leaveLater ends a world with another job in the background. The host's Finalize
+// waits for it.
+func (w *World) leaveLater() {
+	w.host.comms.start(func() {
+		if err := w.Finalize(context.Background()); err != nil && w.config.log != nil {
+			w.config.log.Warn("a connection to another job did not end well", "error", err)
+		}
+	})
+}

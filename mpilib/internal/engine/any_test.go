@@ -1,0 +1,58 @@
+package engine
+
+import (
+	"context"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/link"
+	"github.com/isthmus-grid/isthmus/overlay"
+	"github.com/isthmus-grid/isthmus/wire"
+)
+
+// Who waits for several messages and reads the link of the likeliest is told of all the
+// others too: of those that come over links that nobody reads, and of what is given up.
+func TestWaitAnyLooksAfterOne(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	e := New(Config{Rank: 0, Size: 3, Unexpected: 1 << 20})
+	t.Cleanup(e.Close)
+	var peers [3]*net.TCPConn
+	for rank := 1; rank < 3; rank++ {
+		mine, peer := sockets(t)
+		t.Cleanup(func() { peer.Close() })
+		e.Attach(&link.Link{Conn: bareConn{mine}, Peer: overlay.ProcessName{Rank: uint32(rank)}})
+		expect(t, peer, wire.Envelope{Kind: wire.EnvelopeCredit, Length: 1<<20 - firstCredit})
+		peers[rank] = peer
+	}
+	for round := range 20 {
+		var rs [2]Request
+		for i := range rs {
+			e.Irecv(&rs[i], everyone{}, 0, i+1, round, make([]byte, 4))
+		}
+		which := round % 2 // 0: the one that is looked after
+		begun := make(chan struct{})
+		go func() {
+			<-begun
+			say(t, peers[which+1], wire.Envelope{Kind: wire.EnvelopeEager, Tag: uint32(round), Length: 4}, 1, 2, 3, 4)
+		}()
+		close(begun)
+		i, err := WaitAny(ctx, []*Request{&rs[0], &rs[1]}, 0)
+		if err != nil || i != which {
+			t.Fatalf("round %d: request %d, %v; want %d", round, i, err, which)
+		}
+		rs[1-which].Cancel()
+		if _, err := rs[1-which].Wait(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var r Request
+	e.Irecv(&r, everyone{}, 0, 1, 100, make([]byte, 4))
+	short, stop := context.WithCancel(ctx)
+	go stop()
+	if _, err := WaitAny(short, []*Request{&r}, 0); err != context.Canceled {
+		t.Errorf("given up: %v", err)
+	}
+	r.Cancel()
+}

@@ -1,0 +1,269 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+)
+
+// A Handle is what a program holds of a send or a receive. The Request behind it is
+// the engine's, and is another transfer's as soon as this one has succeeded and its result was
+// taken: the result is in the Handle from then on, which can be asked for it for ever. So
+// a transfer costs no memory but its Handle's. Safe for concurrent use once started;
+// it must not be copied after that, and is started once.
+//
+// What waits with a Request counts itself in its users, with mu held: the last one
+// takes the result and gives the Request back.
+type Handle struct {
+	e      *Engine
+	r      atomic.Pointer[Request] // changed with mu held; nil: what is below counts
+	bytes  uint64
+	source int32
+	tag    int32 // or wasCancelled
+}
+
+const wasCancelled = -2 // no tag of a message
+
+// mostSpare is how many Requests an engine keeps for later: more than programs have under
+// way at a time, mostly.
+const mostSpare = 1 << 10
+
+// spareRequest returns a Request that nobody uses. mu is held.
+func (e *Engine) spareRequest() *Request {
+	if n := len(e.spare); n > 0 {
+		r := e.spare[n-1]
+		e.spare = e.spare[:n-1]
+		return r
+	}
+	return new(Request)
+}
+
+// takeBack keeps a Request that is complete for later, unless it failed: then it may
+// still be known somewhere. mu is held.
+func (e *Engine) takeBack(r *Request) {
+	if r.err == nil && r.users == 0 && len(e.spare) < mostSpare {
+		r.group, r.done, r.watchers = nil, nil, nil
+		e.spare = append(e.spare, r)
+	}
+}
+
+// StartSend is Isend for a Handle.
+func (e *Engine) StartSend(h *Handle, g Group, ctxID uint32, dst, tag int, b []byte, mode Mode, hold bool) {
+	h.e = e
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.sendNow(g, ctxID, dst, tag, b, mode, hold) {
+		h.bytes, h.source, h.tag = uint64(len(b)), int32(e.cfg.Rank), int32(tag)
+		return
+	}
+	r := e.spareRequest()
+	e.isend(r, g, ctxID, dst, tag, b, mode, hold)
+	h.begun(r)
+}
+
+// StartRecv is Irecv for a Handle.
+func (e *Engine) StartRecv(h *Handle, g Group, ctxID uint32, src, tag int, b []byte) {
+	h.e = e
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	r := e.spareRequest()
+	e.irecv(r, g, ctxID, src, tag, b)
+	h.begun(r)
+}
+
+// StartRecv is Irecv for a Handle.
+func (m Matched) StartRecv(h *Handle, g Group, b []byte) {
+	h.e = m.e
+	m.e.mu.Lock()
+	defer m.e.mu.Unlock()
+	r := m.e.spareRequest()
+	m.irecv(r, g, b)
+	h.begun(r)
+}
+
+// begun notes the Request, or at once what became of it. mu is held.
+func (h *Handle) begun(r *Request) {
+	h.r.Store(r)
+	h.settle(r)
+}
+
+// settle takes the result of a Request that has succeeded and that nobody else uses,
+// and gives it back. mu is held.
+func (h *Handle) settle(r *Request) {
+	if r.state != complete || r.err != nil || r.users > 0 {
+		return
+	}
+	h.bytes, h.source, h.tag = r.got.Bytes, int32(r.got.Source), int32(r.got.Tag)
+	if r.got.Cancelled {
+		h.tag = wasCancelled
+	}
+	h.r.Store(nil)
+	h.e.takeBack(r)
+}
+
+// known is the result of one that is settled.
+func (h *Handle) known() Result {
+	if h.tag == wasCancelled {
+		return Result{Cancelled: true}
+	}
+	return Result{Source: int(h.source), Tag: int(h.tag), Bytes: h.bytes}
+}
+
+// Settled is Result for those that have succeeded and were told of it before.
+func (h *Handle) Settled() (got Result, ok bool) {
+	if h.r.Load() != nil {
+		return got, false
+	}
+	return h.known(), true
+}
+
+// Wait is Request.Wait.
+func (h *Handle) Wait(ctx context.Context) (Result, error) {
+	if h.r.Load() == nil {
+		return h.known(), nil
+	}
+	e := h.e
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	r := h.r.Load()
+	if r == nil {
+		return h.known(), nil
+	}
+	r.users++
+	err := r.wait(ctx)
+	r.users--
+	if err != nil {
+		return Result{}, err
+	}
+	got, err := r.got, r.err
+	h.settle(r)
+	return got, err
+}
+
+// Result is for those that are complete.
+func (h *Handle) Result() (Result, error) {
+	var got Result
+	var err error
+	if !h.look(func(r *Request) { got, err = r.got, r.err; h.settle(r) }) {
+		return h.known(), nil
+	}
+	return got, err
+}
+
+// look calls f with the Request, with mu held, or returns false if the Handle is settled.
+func (h *Handle) look(f func(*Request)) bool {
+	if h.r.Load() == nil {
+		return false
+	}
+	h.e.mu.Lock()
+	defer h.e.mu.Unlock()
+	r := h.r.Load()
+	if r == nil {
+		return false
+	}
+	f(r)
+	return true
+}
+
+// Done is Request.Done.
+func (h *Handle) Done() (done bool) {
+	return !h.look(func(r *Request) {
+		if r.state != complete {
+			r.users++
+			h.e.glance()
+			r.users--
+		}
+		done = r.state == complete
+	}) || done
+}
+
+// over is for Finished of those that are settled.
+var over = func() chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}()
+
+// Finished is Request.Finished.
+func (h *Handle) Finished() <-chan struct{} {
+	c := over
+	h.look(func(r *Request) { c = r.finished() })
+	return c
+}
+
+// Cancel is Request.Cancel.
+func (h *Handle) Cancel() { h.look((*Request).cancel) }
+
+// Held is Request.Held.
+func (h *Handle) Held() (err error) {
+	h.look(func(r *Request) { err = r.held() })
+	return err
+}
+
+// GiveUpHeld is Request.GiveUpHeld.
+func (h *Handle) GiveUpHeld() { h.look((*Request).giveUpHeld) }
+
+// Unmatched is Request.Unmatched.
+func (h *Handle) Unmatched() (is bool) {
+	h.look(func(r *Request) { is = r.unmatched() })
+	return is
+}
+
+// WaitAnyHandle is WaitAny of Handles, at least one.
+func WaitAnyHandle(ctx context.Context, hs []*Handle, first int) (int, error) {
+	e := hs[0].e
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for i, h := range hs {
+		if h.r.Load() == nil {
+			return i, nil
+		}
+	}
+	w := e.spareAny()
+	for _, h := range hs {
+		r := h.r.Load()
+		r.users++
+		w.rs = append(w.rs, r)
+	}
+	return w.wait(ctx, first, true)
+}
+
+// Send is Isend and Wait at once.
+func (e *Engine) Send(ctx context.Context, g Group, ctxID uint32, dst, tag int, b []byte, mode Mode) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.sendNow(g, ctxID, dst, tag, b, mode, true) {
+		return nil
+	}
+	r := e.spareRequest()
+	e.isend(r, g, ctxID, dst, tag, b, mode, true)
+	_, err := e.finishNow(ctx, r)
+	return err
+}
+
+// Recv is Irecv and Wait at once, but that it gives up what a failure holds up.
+func (e *Engine) Recv(ctx context.Context, g Group, ctxID uint32, src, tag int, b []byte) (Result, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.refused(g, ctxID) == nil {
+		if got, ok := e.recvDirect(ctxID, src, tag, b); ok {
+			return got, nil
+		}
+	}
+	r := e.spareRequest()
+	e.irecv(r, g, ctxID, src, tag, b)
+	return e.finishNow(ctx, r)
+}
+
+// finishNow waits for a Request that nobody else knows, and takes it back. mu is held, and
+// given up meanwhile.
+func (e *Engine) finishNow(ctx context.Context, r *Request) (Result, error) {
+	for r.state != complete {
+		if err := r.wait(ctx); errors.Is(err, ErrProcFailedPending) {
+			r.giveUpHeld()
+		}
+	}
+	got, err := r.got, r.err
+	e.takeBack(r)
+	return got, err
+}

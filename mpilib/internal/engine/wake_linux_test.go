@@ -1,0 +1,198 @@
+package engine
+
+import (
+	"context"
+	"net"
+	"os"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/link"
+	"github.com/isthmus-grid/isthmus/overlay"
+	"github.com/isthmus-grid/isthmus/wire"
+)
+
+// These tests have lanes sleep while there is something in them, or room, and look whether
+// somebody comes without a call and without the rounds that should never be needed.
+
+// holding is a link of which one Post waits, once it is told so.
+type holding struct {
+	bareConn
+	hold    *atomic.Bool
+	posting chan struct{} // closed when it waits
+	gate    chan struct{} // for this
+}
+
+func newHolding(c *net.TCPConn) holding {
+	return holding{bareConn{c}, new(atomic.Bool), make(chan struct{}), make(chan struct{})}
+}
+
+func (c holding) Post(p []byte) (bool, error) {
+	if c.hold.CompareAndSwap(true, false) {
+		close(c.posting)
+		<-c.gate
+	}
+	return c.bareConn.Post(p)
+}
+
+// three returns engines that all share memory, without rounds, and the links of rank 0 by peer.
+func three(t *testing.T) (es [3]*Engine, conns [3]holding) {
+	t.Helper()
+	for i := range es {
+		es[i] = New(Config{Rank: i, Size: 3, Unexpected: 1 << 20, Near: true, Connect: func(context.Context, int) error { return nil }})
+		es[i].lanes.round = time.Hour
+		t.Cleanup(es[i].Close)
+	}
+	for i := range es {
+		for j := range i {
+			upper, lower := sockets(t)
+			var of link.Conn = bareConn{lower}
+			if j == 0 {
+				conns[i] = newHolding(lower)
+				of = conns[i]
+			}
+			es[j].Attach(&link.Link{Conn: of, Peer: overlay.ProcessName{Rank: uint32(i)}})
+			es[i].Attach(&link.Link{Conn: bareConn{upper}, Peer: overlay.ProcessName{Rank: uint32(j)}})
+		}
+	}
+	for _, e := range es {
+		eventually(t, e, "memory is shared with both", func() bool {
+			for _, p := range e.peers {
+				if p != nil && !(p.near.open && p.out.near) {
+					return false
+				}
+			}
+			return true
+		})
+	}
+	return es, conns
+}
+
+// eventually waits until something holds of an engine, without a call that would help it.
+func eventually(t *testing.T, e *Engine, what string, holds func() bool) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); ; runtime.Gosched() {
+		e.mu.Lock()
+		does := holds()
+		e.mu.Unlock()
+		if does {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("not within 10 s: %s", what)
+		}
+	}
+}
+
+// A bell that comes while a look at sleeping lanes is under way is heard, also where the look
+// has passed the lane in question.
+func TestBellDuringGlance(t *testing.T) {
+	es, conns := three(t)
+	e := es[0]
+	asleep(t, e)
+	e.mu.Lock()
+	first, last := e.lanes.peers[0], e.lanes.peers[1]
+	e.mu.Unlock()
+	link := conns[last.rank]
+	link.hold.Store(true)
+	release := sync.OnceFunc(func() { close(link.gate) })
+	t.Cleanup(release)
+	go func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		for e.lanes.polling || !e.lanes.asleep { // again: then this look would be another's
+			e.mu.Unlock()
+			runtime.Gosched()
+			e.mu.Lock()
+		}
+		last.near.bell = true // it has something to do there
+		e.glance()
+	}()
+	select {
+	case <-link.posting:
+	case <-time.After(10 * time.Second):
+		t.Fatal("not within 10 s: a bell is rung")
+	}
+	var r Request
+	es[first.rank].Isend(&r, everyone{}, 0, 0, 5, []byte{1}, Standard, false)
+	eventually(t, e, "the bell is heard", e.lanes.stir.Load)
+	release()
+	eventually(t, e, "the message is taken out of the lane", func() bool { return e.contextOf(0).table.Peek(int32(first.rank), 5) != nil })
+}
+
+// Who sends on while the lanes sleep, and finds no room, hears when there is some.
+func TestNoRoomWhileAsleep(t *testing.T) {
+	es, _, attach := neighbours(t, 1<<20)
+	for _, e := range es {
+		e.lanes.round = time.Hour
+	}
+	attach()
+	settle(t, es, true)
+	asleep(t, es[0])
+	asleep(t, es[1])
+	es[1].mu.Lock()
+	es[1].lanes.take() // so that nobody receives
+	es[1].mu.Unlock()
+	var rs [600]Request // more than a lane has cells
+	for i := range rs {
+		es[0].Isend(&rs[i], everyone{}, 0, 1, i, make([]byte, 100), Standard, false)
+	}
+	eventually(t, es[0], "the lane is full", func() bool { return len(es[0].peers[1].out.queue) > 0 })
+	es[1].mu.Lock()
+	es[1].yieldLanes()
+	es[1].disturb()
+	es[1].mu.Unlock()
+	eventually(t, es[1], "all is received", func() bool { return es[1].contextOf(0).table.Peek(0, int32(len(rs)-1)) != nil })
+}
+
+// tardy is a link whose Await meets a deadline that was meant for a write.
+type tardy struct {
+	bareConn
+	reclaimed chan struct{}
+}
+
+func (c tardy) Await(uint64) error { return os.ErrDeadlineExceeded }
+func (c tardy) Reclaim()           { close(c.reclaimed) }
+
+// A send that was lent to the link is complete when the peer has it, though another's
+// write was to be interrupted meanwhile.
+func TestTakenAfterWriteDeadline(t *testing.T) {
+	mine, peer := sockets(t)
+	conn := tardy{bareConn{mine}, make(chan struct{})}
+	e := New(Config{Rank: 0, Size: 2})
+	e.Attach(&link.Link{Conn: conn, Peer: overlay.ProcessName{Rank: 1}})
+	t.Cleanup(func() { peer.Close(); e.Close() })
+	var r Request
+	e.Isend(&r, everyone{}, 0, 1, 5, make([]byte, 100<<10), Standard, false)
+	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeOffer, Tag: 5, ID: 1, Length: 100 << 10})
+	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeData, Flags: wire.EnvelopeHead, ID: 1, Length: firstCredit})
+	discard(t, peer, firstCredit)
+	say(t, peer, wire.Envelope{Kind: wire.EnvelopeAsk, ID: 1, Length: 100 << 10})
+	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeData, ID: 1, Length: 100<<10 - firstCredit})
+	discard(t, peer, 100<<10-firstCredit)
+	eventually(t, e, "all is written", func() bool { return r.state == waiting && r.at == len(r.buf) })
+	say(t, peer, wire.Envelope{Kind: wire.EnvelopeTaken, ID: 1})
+	if _, err := wait(t, &r); err != nil {
+		t.Error(err)
+	}
+	select {
+	case <-conn.reclaimed:
+	default:
+		t.Error("the buffer was given back while the link has it")
+	}
+}
+
+// discard reads n bytes that do not matter.
+func discard(t *testing.T, peer net.Conn, n int) {
+	t.Helper()
+	for b := make([]byte, n); n > 0; {
+		k, err := peer.Read(b[:n])
+		if err != nil {
+			t.Fatal(err)
+		}
+		n -= k
+	}
+}

@@ -1,0 +1,77 @@
+package mpilib
+
+import (
+	"fmt"
+
+	"github.com/isthmus-grid/isthmus/internal/jobgroups"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/group"
+)
+
+// EnvGroups holds the groups of the job, such as "master:1,workers:7": names and
+// numbers of ranks, in the order of the ranks.
+const EnvGroups = jobgroups.Env
+
+// PsetGroup is what the process set of a group of the job begins with; the
+// group's name follows. Every process knows those of all groups.
+const PsetGroup = "isthmus://GROUP/"
+
+// JobGroup is a group of the job: a part of the world's ranks that was given a
+// name when the job was started, because it does something else than the others
+// or has other needs. Ranks of a group follow one another. Not to be mistaken for
+// Group, which is any set of processes.
+type JobGroup struct {
+	Name  string `json:"name"`
+	First int    `json:"first"` // its first rank in the world
+	Count int    `json:"count"`
+}
+
+// WithGroups has the job's groups be what text says, as EnvGroups would, for
+// programs that know them otherwise and for tests.
+func WithGroups(text string) Option { return func(cfg *config) { cfg.groups = &text } }
+
+// readGroups reads the groups of a world of this size.
+func (cfg *config) readGroups() error {
+	text, set := cfg.lookup(EnvGroups)
+	if !set {
+		text = ""
+	}
+	if cfg.groups != nil {
+		text = *cfg.groups
+	}
+	var err error
+	if cfg.layout, err = jobgroups.Parse(text, cfg.place.size); err != nil {
+		return fmt.Errorf("mpilib: %w: %s: %w", ErrEnv, EnvGroups, err)
+	}
+	return nil
+}
+
+// JobGroups returns the groups of the job, in the order of their ranks; none if it
+// was started without. The slice is the caller's. It is local.
+func (w *World) JobGroups() []JobGroup {
+	var groups []JobGroup
+	first := 0
+	for _, g := range w.config.layout {
+		groups = append(groups, JobGroup{Name: g.Name, First: first, Count: g.Count})
+		first += g.Count
+	}
+	return groups
+}
+
+// jobGroup returns the name of the group of a rank of the world; empty if the job
+// has none.
+func (w *World) jobGroup(world int) string {
+	if i := w.config.layout.Of(world); i >= 0 {
+		return w.config.layout[i].Name
+	}
+	return ""
+}
+
+// groupMembers returns the processes of a group of the job.
+func (w *World) groupMembers(name string) (*group.Group, error) {
+	for _, g := range w.JobGroups() {
+		if g.Name == name {
+			return group.Range(g.First, g.Count)
+		}
+	}
+	return nil, fmt.Errorf("%w: the job has no group %.100q; its groups are %q", ErrArg, name, w.config.layout.String())
+}

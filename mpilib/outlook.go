@@ -1,0 +1,180 @@
+package mpilib
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/collectives"
+	"github.com/isthmus-grid/isthmus/collectives/schedule"
+	"github.com/isthmus-grid/isthmus/mpilib/internal/group"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// An outlook is what the ranks of a communicator all know of their places and of what
+// lies between, and so what they choose algorithms by. It does not change.
+type outlook struct {
+	places []overlay.NodeID // by rank; nil: all are at one
+	paths  map[siteWay]pathRecord
+	orders orders
+	hint   string // algorithms that the communicator's forces
+}
+
+// siteWay is the way from one site to another.
+type siteWay struct{ from, to overlay.SiteID }
+
+// pathRecord is what links have measured of it; 0 is not known.
+type pathRecord struct {
+	RTT  float64 // seconds
+	Rate float64 // bytes a second
+}
+
+// sites returns those that ranks are at, in the order of their lowest ranks, and the
+// number of each rank's.
+func (o *outlook) sites() (names []overlay.SiteID, of []int) {
+	of = dense(firstSharing(o.places, SplitSite))
+	for r, k := range of {
+		if k == len(names) {
+			names = append(names, o.places[r].Site)
+		}
+	}
+	return names, of
+}
+
+// apart reports whether ranks are at several sites.
+func (o *outlook) apart() bool {
+	return slices.ContainsFunc(o.places, func(p overlay.NodeID) bool { return p.Site != o.places[0].Site })
+}
+
+// among returns the outlook of some of a communicator's processes, which all are in it.
+func (o *outlook) among(whole, some *group.Group) *outlook {
+	of := *o
+	of.hint = ""
+	if o.places == nil {
+		return &of
+	}
+	of.places = make([]overlay.NodeID, some.Size())
+	for r, world := range some.All() {
+		of.places[r] = o.places[whole.Rank(world)]
+	}
+	return &of
+}
+
+func (o *outlook) layout() collectives.Layout {
+	if o.places == nil {
+		return nil
+	}
+	return collectives.Layout{firstSharing(o.places, SplitSite), firstSharing(o.places, SplitNode)}
+}
+
+// model is the default one with what is known.
+func (o *outlook) model() *collectives.Model {
+	m := collectives.DefaultModel()
+	m.Learned = o.orders.Learned
+	if len(o.paths) == 0 {
+		return m
+	}
+	names, _ := o.sites()
+	for _, from := range names {
+		row := slices.Repeat([]schedule.Path{m.Far}, len(names))
+		for k, to := range names {
+			o.correct(&row[k], siteWay{from, to})
+		}
+		m.Between = append(m.Between, row)
+	}
+	return m
+}
+
+// correct puts what is known of a way in place of what is supposed. What one end has
+// not measured the other may have.
+func (o *outlook) correct(p *schedule.Path, w siteWay) {
+	there, back := o.paths[w], o.paths[siteWay{w.to, w.from}]
+	if rtt := least(there.RTT, back.RTT); rtt > 0 {
+		p.Latency = time.Duration(rtt / 2 * float64(time.Second))
+	}
+	switch {
+	case there.Rate > 0:
+		p.Rate = there.Rate
+	case back.Rate > 0:
+		p.Rate = back.Rate
+	}
+}
+
+// least returns the lesser of two of which 0 is not known.
+func least(a, b float64) float64 {
+	if a == 0 || b != 0 && b < a {
+		return b
+	}
+	return a
+}
+
+// planner returns this rank's for a communicator.
+func (o *outlook) planner(c *Comm) (*collectives.Planner, error) {
+	p, err := collectives.NewPlanner(c.rank, c.Size(), o.layout())
+	if err != nil {
+		return nil, err
+	}
+	if p.Apart() {
+		p.SetModel(o.model())
+	}
+	for _, list := range []string{o.orders.Forced, o.hint} {
+		if err := p.ForceAll(list); err != nil {
+			return nil, err
+		}
+	}
+	if out := c.world.config.explain; out != nil && c.rank == 0 {
+		p.Tell(func(collective string, s collectives.Shape, choices []collectives.Choice) {
+			io.WriteString(out, explained(c.Name(), collective, s, choices)) // there is nobody to tell that it failed
+		})
+	}
+	return p, nil
+}
+
+// explained says in a line what was chosen.
+func explained(comm, collective string, s collectives.Shape, choices []collectives.Choice) string {
+	text := fmt.Sprintf("isthmus coll: %s: %s of %d bytes, root %d: %s", comm, collective, s.Bytes, s.Root, choice(choices[0]))
+	if len(choices) > 1 {
+		text += "; next best " + choice(choices[1])
+	}
+	return text + "\n"
+}
+
+func choice(c collectives.Choice) string {
+	if c.Predicted == 0 { // forced, or the ranks are together
+		return c.Algorithm.Name
+	}
+	return fmt.Sprintf("%s, %v predicted", c.Algorithm.Name, c.Predicted.Round(time.Microsecond))
+}
+
+// measured returns what this process's links tell of the ways from its site, by site.
+func (c *Comm) measured(o *outlook) map[siteWay]pathRecord {
+	known := map[siteWay]pathRecord{}
+	mine := o.places[c.rank].Site
+	for _, p := range c.Paths() {
+		w := siteWay{mine, o.places[p.To].Site}
+		if w.from != w.to {
+			known[w] = known[w].with(pathRecord{RTT: p.RTTMS / 1000, Rate: p.Bandwidth})
+		}
+	}
+	return known
+}
+
+// with returns the better of each: what more tells of the way and less of who shares it.
+func (r pathRecord) with(s pathRecord) pathRecord {
+	return pathRecord{RTT: least(r.RTT, s.RTT), Rate: max(r.Rate, s.Rate)}
+}
+
+// forcing returns an outlook whose communicator's hint is another.
+func (o *outlook) forcing(list string) *outlook {
+	of := *o
+	of.hint = list
+	return &of
+}
+
+// knowing returns an outlook with other paths.
+func (o *outlook) knowing(paths map[siteWay]pathRecord) *outlook {
+	of := *o
+	of.paths = paths
+	return &of
+}

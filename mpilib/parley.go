@@ -1,0 +1,210 @@
+package mpilib
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/jobkey"
+	"github.com/isthmus-grid/isthmus/link"
+)
+
+// A parley is what the roots of two jobs say to each other at a port, on a link
+// that both have proven to know the port:
+//
+//	connects                          accepts
+//	offer: magic size nonce   ---->
+//	                          <----   offer       when it comes to Accept
+//	magic                     ---->               it is still there
+//	        both sides' processes join the joint job
+//	verdict                   ---->
+//	                          <----   verdict
+//
+// The joint job's key follows from the port's and both nonces; it is never sent
+// between the jobs.
+type parley struct {
+	lobby   *lobby
+	link    *link.Link
+	leaves  bool // the lobby is of this parley alone
+	timeout time.Duration
+
+	key    jobkey.Key
+	others int // processes of the other side
+}
+
+const (
+	parleyMagic = "ISjoin01"
+	nonceLen    = 32
+	offerLen    = len(parleyMagic) + 4 + nonceLen // magic, size:u32 (big-endian), nonce
+	// stepTimeout bounds how long a root waits for what the other sends without
+	// waiting for anybody.
+	stepTimeout = 15 * time.Second
+)
+
+// parley meets the other job's root at a port and returns when both know the joint
+// job's key. mine is how many processes this side has.
+func (w *World) parley(ctx context.Context, kind callKind, port string, mine int) (*parley, error) {
+	if kind == callConnect {
+		key, err := parsePort(port)
+		if err != nil {
+			return nil, err
+		}
+		l, visit, err := w.visit(ctx, key)
+		if err != nil {
+			return nil, err
+		}
+		k := &parley{lobby: l, link: visit, leaves: true, timeout: w.config.connectTimeout}
+		if err := k.propose(ctx, key, mine); err != nil {
+			l.close() // with the link, for whose other end there is nothing to wait
+			return nil, fmt.Errorf("at the port: %w", err)
+		}
+		return k, nil
+	}
+	l, err := w.portOf(port)
+	if err != nil {
+		return nil, err
+	}
+	key, err := parsePort(port)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		select {
+		case caller := <-l.callers:
+			k := &parley{lobby: l, link: caller, timeout: w.config.connectTimeout}
+			if k.receive(ctx, key, mine) == nil {
+				return k, nil
+			}
+			k.close() // it has gone, or talks nonsense: the next one's turn
+		case <-l.closed:
+			return nil, errNotMine
+		case <-ctx.Done():
+			return nil, fmt.Errorf("nobody has connected: %w", context.Cause(ctx))
+		}
+	}
+}
+
+// close ends the talk.
+func (k *parley) close() {
+	k.lobby.part(k.link)
+	if k.leaves {
+		k.lobby.close()
+	}
+}
+
+// propose is the part of who connects.
+func (k *parley) propose(ctx context.Context, port jobkey.Key, mine int) error {
+	defer k.bound(ctx, 0)()
+	out := newOffer(mine)
+	if _, err := k.link.Conn.Write(out); err != nil {
+		return k.explain(ctx, err)
+	}
+	in := make([]byte, offerLen)
+	if _, err := io.ReadFull(k.link.Conn, in); err != nil {
+		return k.explain(ctx, fmt.Errorf("waiting for the other job to accept: %w", err))
+	}
+	if err := k.settle(port, in, in, out, mine); err != nil {
+		return err
+	}
+	_, err := k.link.Conn.Write([]byte(parleyMagic))
+	return k.explain(ctx, err)
+}
+
+// receive is the part of who accepts.
+func (k *parley) receive(ctx context.Context, port jobkey.Key, mine int) error {
+	defer k.bound(ctx, stepTimeout)()
+	in := make([]byte, offerLen)
+	if _, err := io.ReadFull(k.link.Conn, in); err != nil {
+		return k.explain(ctx, err)
+	}
+	out := newOffer(mine)
+	if err := k.settle(port, in, out, in, mine); err != nil {
+		return err
+	}
+	if _, err := k.link.Conn.Write(out); err != nil {
+		return k.explain(ctx, err)
+	}
+	here := make([]byte, len(parleyMagic))
+	if _, err := io.ReadFull(k.link.Conn, here); err != nil {
+		return k.explain(ctx, err)
+	}
+	if string(here) != parleyMagic {
+		return fmt.Errorf("%w: the other job's root says something else than this version does", ErrMismatch)
+	}
+	return nil
+}
+
+func newOffer(size int) []byte {
+	b := binary.BigEndian.AppendUint32([]byte(parleyMagic), uint32(size))
+	b = append(b, make([]byte, nonceLen)...)
+	rand.Read(b[len(b)-nonceLen:]) // never fails (crypto/rand)
+	return b
+}
+
+// settle reads the other side's offer and derives the key from the offers of who
+// accepts and of who connects.
+func (k *parley) settle(port jobkey.Key, theirs, accepts, connects []byte, mine int) error {
+	if string(theirs[:len(parleyMagic)]) != parleyMagic {
+		return fmt.Errorf("%w: the other job's root says something else than this version does", ErrMismatch)
+	}
+	n := binary.BigEndian.Uint32(theirs[len(parleyMagic):])
+	if n == 0 || uint64(n)+uint64(mine) > math.MaxInt32 {
+		return fmt.Errorf("%w: the other job says that it has %d processes", ErrMismatch, n)
+	}
+	k.others = int(n)
+	nonces := append(append([]byte(nil), accepts[offerLen-nonceLen:]...), connects[offerLen-nonceLen:]...)
+	k.key = port.Joint(nonces)
+	return nil
+}
+
+// conclude tells the other root how this side fared, mine, and returns how both did.
+func (k *parley) conclude(ctx context.Context, mine error) error {
+	if mine != nil { // it is told though ctx may be done
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), tellTimeout)
+		defer cancel()
+	}
+	// The other side's processes join at the same time, within this.
+	defer k.bound(ctx, k.timeout+stepTimeout)()
+	out := outcomeOf(mine)
+	b := append([]byte{out.Class}, out.Text[:]...)
+	if _, err := k.link.Conn.Write(b); err != nil || mine != nil {
+		return firstOf(mine, k.explain(ctx, err))
+	}
+	if _, err := io.ReadFull(k.link.Conn, b); err != nil {
+		return k.explain(ctx, fmt.Errorf("waiting for the other job's processes to join: %w", err))
+	}
+	in := outcome{Class: b[0], Text: [len(out.Text)]byte(b[1:])}
+	return in.err("the other job")
+}
+
+// bound has reads and writes end with ctx, and after d unless it is 0. The function
+// that it returns takes that back.
+func (k *parley) bound(ctx context.Context, d time.Duration) func() {
+	conn := k.link.Conn
+	conn.SetDeadline(time.Time{})
+	if d > 0 {
+		conn.SetDeadline(time.Now().Add(d))
+	}
+	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
+	return func() { stop() }
+}
+
+// explain gives an error of the link its cause: the context's, or that the other end
+// is gone.
+func (k *parley) explain(ctx context.Context, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return fmt.Errorf("%w: %w", context.Cause(ctx), err)
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return fmt.Errorf("%w: the other job's root has left: %w", ErrPort, err)
+	}
+	return fmt.Errorf("%w: %w", ErrPort, k.link.Explain(err))
+}

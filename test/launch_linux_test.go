@@ -1,0 +1,270 @@
+package test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/isthmus-grid/isthmus/internal/grid"
+)
+
+// isthmus runs words of isthmus by the helper of open/n1.
+func (w *world) isthmus(words ...string) *exec.Cmd {
+	cmd := exec.Command(isthmus(w.t, ""), words...)
+	cmd.Env = append(os.Environ(), "ISTHMUS_HELPER="+w.Socket("open/n1"))
+	return cmd
+}
+
+// ends runs a command, which has to end with that status and say the words in
+// its standard error.
+func (w *world) ends(status int, words string, cmd *exec.Cmd) string {
+	w.t.Helper()
+	stdout, stderr, got := run(w.t, cmd)
+	if got != status || !strings.Contains(stderr, words) {
+		w.t.Errorf("%q: status %d, want %d\nstdout:\n%s\nstderr:\n%s\nwant in stderr: %s", cmd.Args[1:], got, status, stdout, stderr, words)
+	}
+	return stdout
+}
+
+// threeSites is a grid in which each pair of sites finds some way.
+func threeSites() grid.Config {
+	cfg := launching(map[string]any{"jobs": 2, "processes": 2})
+	cfg.Profile = plain
+	return cfg
+}
+
+// listed waits until all n hosts can be booked.
+func (w *world) listed(n int) {
+	w.t.Helper()
+	var out []byte
+	var err error
+	w.until(fmt.Sprintf("%d hosts", n), func() bool {
+		out, err = w.isthmus("hosts", "--json").CombinedOutput()
+		return err == nil && strings.Count(string(out), `"state":"up"`) == n
+	}, func() string { return fmt.Sprintf("%s (%v)", out, err) })
+}
+
+// quiet waits until no host has a job any more.
+func (w *world) quiet() {
+	w.t.Helper()
+	var out []byte
+	var err error
+	w.until("no job to be left", func() bool {
+		out, err = w.isthmus("ps", "--json").CombinedOutput()
+		return err == nil && len(out) == 0
+	}, func() string { return fmt.Sprintf("%s (%v)", out, err) })
+}
+
+// script writes a program.
+func script(t *testing.T, text string) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "script")
+	if err := os.WriteFile(name, []byte("#!/bin/sh\n"+text), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+// background is a command that runs while the test looks at what it writes.
+type background struct {
+	cmd  *exec.Cmd
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+// Write takes what the command writes.
+func (b *background) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *background) said() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+// begin starts a command and waits until it has written the word n times.
+func (w *world) begin(cmd *exec.Cmd, word string, n int) *background {
+	w.t.Helper()
+	b := &background{cmd: cmd}
+	cmd.Stdout, cmd.Stderr = b, b
+	if err := cmd.Start(); err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() { cmd.Process.Kill() }) // nothing if it has ended
+	w.until(fmt.Sprintf("%d times %q", n, word), func() bool { return strings.Count(b.said(), word) == n }, b.said)
+	return b
+}
+
+// status waits for the end.
+func (b *background) status(w *world) int {
+	w.t.Helper()
+	done := make(chan struct{})
+	go func() { // ends with the command
+		b.cmd.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-w.ctx.Done():
+		b.cmd.Process.Kill()
+		<-done
+		w.t.Fatalf("the command did not end; it wrote\n%s", b.said())
+	}
+	return b.cmd.ProcessState.ExitCode()
+}
+
+// A job over three sites, of which two take no connections: placed, brought there,
+// started, and its output, exit status and files come back.
+func TestRunOverSites(t *testing.T) {
+	w := newWorld(t, siteOpen+siteClosed+siteShut, threeSites())
+	w.listed(5)
+	bin := isthmus(t, "")
+
+	t.Run("messages", func(t *testing.T) {
+		out := w.ends(0, "where the 6 ranks ran", w.isthmus("run", "-n", "6", "--installed", "--show-map", bin, "example", "pingpong", "--max", "1024", "--reps", "3"))
+		if !strings.Contains(out, ":0] ") {
+			t.Errorf("rank 0 wrote nothing:\n%s", out)
+		}
+	})
+	t.Run("places", func(t *testing.T) {
+		out := w.ends(0, "", w.isthmus("run", "--hosts", "n1@shut:1,n2@closed:2,open/n1:1", "sh", "-c", "echo $ISTHMUS_RANK of $ISTHMUS_SIZE"))
+		lines := strings.SplitAfter(out, "\n")
+		slices.Sort(lines)
+		if got, want := strings.Join(lines, ""), "[closed/n2:1] 1 of 4\n[closed/n2:2] 2 of 4\n[open/n1:3] 3 of 4\n[shut/n1:0] 0 of 4\n"; got != want {
+			t.Errorf("got\n%swant\n%s", got, want)
+		}
+		table := w.ends(0, "", w.isthmus("run", "-n", "7", "--dry-run", "sh"))
+		if !strings.Contains(table, "spread: 7 processes (7 ranks, 1 copies each) on 5 of 5 hosts, 3 sites") {
+			t.Errorf("the dry run says\n%s", table)
+		}
+		var plan struct{ Hosts []struct{ Processes []any } }
+		if err := json.Unmarshal([]byte(w.ends(0, "", w.isthmus("run", "-n", "2", "-r", "3", "--dry-run", "--json", "sh"))), &plan); err != nil || len(plan.Hosts) < 3 {
+			t.Errorf("3 copies on %d hosts (%v)", len(plan.Hosts), err)
+		}
+	})
+	t.Run("files", func(t *testing.T) {
+		program := script(t, "read word\necho $ISTHMUS_RANK heard $word >out.$ISTHMUS_RANK\ncat out.$ISTHMUS_RANK; cat data\n"+strings.Repeat("# "+strings.Repeat("x", 1000)+"\n", 3000))
+		data := filepath.Join(filepath.Dir(program), "data")
+		if err := os.WriteFile(data, []byte("data\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		to := filepath.Join(t.TempDir(), "results")
+		words := []string{"run", "-v", "--hosts", "n1@shut:1,n1@closed:1", "--input", data, "--fetch", "out.*", "--fetch-to", to, "--output", "json", program}
+		for _, staged := range []string{`\b[1-9][0-9]{6} bytes of files were sent to 2 hosts`, `\b0 bytes of files were sent to 2 hosts`} {
+			cmd := w.isthmus(words...)
+			cmd.Stdin = strings.NewReader("hello\n")
+			stdout, stderr, status := run(t, cmd)
+			if status != 0 || !regexp.MustCompile(staged).MatchString(stderr) {
+				t.Errorf("status %d, want %q in\n%s", status, staged, stderr)
+			}
+			for _, line := range []string{
+				`{"rank":0,"host":"shut/n1","stream":"stdout","text":"0 heard hello"}`, `{"rank":0,"host":"shut/n1","stream":"stdout","text":"data"}`,
+				`{"rank":1,"host":"closed/n1","stream":"stdout","text":"1 heard"}`, `{"rank":1,"host":"closed/n1","stream":"stdout","text":"data"}`,
+			} {
+				if !strings.Contains(stdout, line+"\n") {
+					t.Errorf("no %s in\n%s", line, stdout)
+				}
+			}
+			for name, want := range map[string]string{"shut/n1/out.0": "0 heard hello\n", "closed/n1/out.1": "1 heard\n"} {
+				if got, err := os.ReadFile(filepath.Join(to, name)); err != nil || string(got) != want {
+					t.Errorf("%s: %q, %v; want %q", name, got, err, want)
+				}
+			}
+		}
+	})
+	t.Run("status", func(t *testing.T) {
+		w.ends(9, "exit status 9 (", w.isthmus("run", "-n", "5", "sh", "-c", "[ $ISTHMUS_RANK != 3 ] || exit 9; exec sleep 1000"))
+		w.ends(127, "no-such-program-here", w.isthmus("run", "-n", "3", "no-such-program-here"))
+		w.ends(1, "would fit: 10 ranks", w.isthmus("run", "-n", "11", "sh"))
+		w.ends(1, "shut/n9 is not a host of the grid now", w.isthmus("run", "--hosts", "n9@shut:2", "sh"))
+		w.ends(2, "has no replicas", w.isthmus("run", "-n", "2", "-r", "2", "sh"))
+	})
+	w.quiet()
+}
+
+// The end of a job comes from outside: by a signal, by isthmus kill, and by the death of
+// a helper; but not by that of the submitter's own.
+func TestJobsThatAreEnded(t *testing.T) {
+	w := newWorld(t, siteOpen+siteClosed+siteShut, threeSites())
+	w.listed(5)
+	sleepers := func() *exec.Cmd {
+		return w.isthmus("run", "--hosts", "n1@open:1,n1@closed:2,n1@shut:1", "sh", "-c", "echo ready; exec sleep 1000")
+	}
+	t.Run("signal", func(t *testing.T) {
+		b := w.begin(sleepers(), "] ready\n", 4)
+		b.cmd.Process.Signal(syscall.SIGINT)
+		if status := b.status(w); status != 128+int(syscall.SIGINT) {
+			t.Errorf("status %d after SIGINT:\n%s", status, b.said())
+		}
+		w.quiet()
+	})
+	t.Run("stubborn", func(t *testing.T) {
+		b := w.begin(w.isthmus("run", "--hosts", "n1@open:1,n1@closed:2,n1@shut:1", "sh", "-c", "trap '' TERM; echo ready; while :; do sleep 1; done"), "] ready\n", 4)
+		b.cmd.Process.Signal(syscall.SIGTERM)
+		if status := b.status(w); status != 128+int(syscall.SIGTERM) {
+			t.Errorf("status %d after SIGTERM:\n%s", status, b.said())
+		}
+		w.quiet()
+	})
+	t.Run("kill", func(t *testing.T) {
+		b := w.begin(sleepers(), "] ready\n", 4)
+		var job struct {
+			Job       string
+			State     string
+			Processes int
+			Hosts     []string
+		}
+		out, err := w.isthmus("ps", "--json").Output()
+		if err == nil {
+			err = json.Unmarshal(out, &job)
+		}
+		if err != nil || job.Processes != 4 || len(job.Hosts) != 3 || !strings.HasPrefix(job.Job, "sh-") {
+			t.Fatalf("ps: %s, %v", out, err)
+		}
+		w.ends(0, "", w.isthmus("kill", job.Job[:10]))
+		if status := b.status(w); status == 0 {
+			t.Errorf("status 0 after kill:\n%s", b.said())
+		}
+		w.ends(1, "no host has it", w.isthmus("kill", job.Job))
+		w.quiet()
+	})
+	t.Run("helper", func(t *testing.T) {
+		b := w.begin(sleepers(), "] ready\n", 4)
+		w.Daemon("helper closed/n1").Kill()
+		if err := w.Daemon("helper closed/n1").Start(w.ctx); err != nil {
+			t.Fatal(err)
+		}
+		if status := b.status(w); status != 128+int(syscall.SIGKILL) || !strings.Contains(b.said(), "lost with closed/n1") {
+			t.Errorf("status %d after the helper of closed/n1 was killed:\n%s", status, b.said())
+		}
+		w.quiet()
+	})
+	t.Run("own helper", func(t *testing.T) {
+		flag := filepath.Join(t.TempDir(), "flag")
+		b := w.begin(w.isthmus("run", "--hosts", "n2@closed:2,n1@shut:1", "sh", "-c", "echo ready; while [ ! -e "+flag+" ]; do sleep 0.1; done; echo went on"), "] ready\n", 3)
+		w.Daemon("helper open/n1").Kill()
+		w.until("the launcher to see that", func() bool { return strings.Contains(b.said(), "cannot be reached; it is tried again") }, b.said)
+		if err := w.Daemon("helper open/n1").Start(w.ctx); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(flag, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if status := b.status(w); status != 0 || strings.Count(b.said(), "] went on\n") != 3 {
+			t.Errorf("status %d after the own helper was killed and started anew:\n%s", status, b.said())
+		}
+		w.quiet()
+	})
+}

@@ -1,0 +1,127 @@
+package test
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/isthmus-grid/isthmus/internal/grid"
+	"github.com/isthmus-grid/isthmus/internal/jobkey"
+	"github.com/isthmus-grid/isthmus/internal/lab"
+	"github.com/isthmus-grid/isthmus/mpilib"
+)
+
+// Two jobs that are started apart, at two sites that let nobody in, find each
+// other by a name and compute together; and the name lives and dies with who has
+// published it, whatever becomes of the daemons.
+func TestNamesAcrossJobs(t *testing.T) {
+	w := newWorld(t, siteClosed+"  - {name: shed, preset: no-route/egress-443, nodes: 1}\n", grid.Config{})
+
+	t.Run("several ranks", func(t *testing.T) {
+		var servers, clients string
+		var both sync.WaitGroup
+		both.Go(func() {
+			servers = w.job(t, []string{"closed/n1", "closed/n2"}, 2, "example", "rendezvous", "--serve", "the sum")
+		})
+		both.Go(func() {
+			clients = w.job(t, []string{"shed/n1"}, 2, "example", "rendezvous", "--join", "the sum")
+		})
+		both.Wait()
+		if want := "accepted a job of 2; 1 greeted me; the ranks of all 6 add up to 15\n"; !strings.Contains(servers, want) {
+			t.Errorf("%q, want %q", servers, want)
+		}
+		if want := "connected to a job of 4; 2 greeted me; the ranks of all 6 add up to 15\n"; !strings.Contains(clients, want) {
+			t.Errorf("%q, want %q", clients, want)
+		}
+	})
+
+	t.Run("daemons start anew", func(t *testing.T) {
+		w := &world{w.Grid, t, w.ctx}
+		const rounds = 3
+		server := w.alone("closed/n1", "--serve", "lasting", "--times", fmt.Sprint(rounds))
+		w.published(1)
+		for _, restarted := range [rounds][]string{{"broker"}, {"broker", "frontal closed"}, {"broker", "frontal closed", "helper closed/n1"}} {
+			for _, name := range restarted {
+				w.Daemon(name).Kill()
+			}
+			for _, name := range restarted {
+				if err := w.Daemon(name).Start(w.ctx); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := w.Settled(w.ctx); err != nil {
+				t.Fatal(err)
+			}
+			w.published(1)
+			rival := w.alone("shed/n1", "--serve", "lasting")
+			if err := rival.Wait(); err == nil || !strings.Contains(rival.out.String(), "belongs to rank 0 of job solo-") {
+				t.Errorf("after a restart of %v the name is free: %v\n%s", restarted, err, rival.out.String())
+			}
+			client := w.alone("shed/n1", "--join", "lasting")
+			if err := client.Wait(); err != nil {
+				t.Errorf("after a restart of %v: %v\n%s", restarted, err, client.out.String())
+			}
+		}
+		if err := server.Wait(); err != nil {
+			t.Errorf("%v\n%s", err, server.out.String())
+		}
+		w.published(0)
+	})
+
+	t.Run("the publisher is killed", func(t *testing.T) {
+		w := &world{w.Grid, t, w.ctx}
+		server := w.alone("closed/n1", "--serve", "mortal")
+		w.published(1)
+		if err := server.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		server.Wait()
+		w.published(0)
+		client := w.alone("shed/n1", "--join", "mortal", "--wait", "0")
+		err := client.Wait()
+		if want := "name is not published: \"mortal\"; rank 0 of job solo-"; err == nil || !strings.Contains(client.out.String(), want) || !strings.Contains(client.out.String(), "has died") {
+			t.Errorf("%v\n%s\nwant %s", err, client.out.String(), want)
+		}
+	})
+}
+
+// solo is a job of one process.
+type solo struct {
+	*lab.Cmd
+	out bytes.Buffer
+}
+
+// alone starts the rendezvous as a job of one process, that it is itself.
+func (w *world) alone(node string, words ...string) *solo {
+	w.t.Helper()
+	s := &solo{Cmd: w.Lab.Host(node).Command(w.ctx, isthmus(w.t, ""), append([]string{"example", "rendezvous"}, words...)...)}
+	s.Stdout, s.Stderr = &s.out, &s.out
+	s.Env = append(os.Environ(), mpilib.EnvHelper+"="+w.Socket(node), jobkey.EnvKey+"="+newKey(w.t, "solo").String())
+	if err := s.Start(); err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() {
+		if s.ProcessState == nil { // else it was waited for
+			s.Process.Kill()
+			s.Wait()
+		}
+	})
+	return s
+}
+
+// published waits until the broker knows so many names.
+func (w *world) published(n int) {
+	w.t.Helper()
+	got := -1.0
+	w.until(fmt.Sprintf("%d names to be published", n), func() bool {
+		st, err := w.Status(w.ctx, "broker")
+		if err != nil {
+			return false // it is starting
+		}
+		got, _ = st["names"].(float64)
+		return got == float64(n)
+	}, func() string { return fmt.Sprint(got) })
+}

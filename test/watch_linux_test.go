@@ -1,0 +1,191 @@
+package test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/lab"
+	"github.com/isthmus-grid/isthmus/launch/gate"
+	"github.com/isthmus-grid/isthmus/launch/gate/gatepb"
+	"github.com/isthmus-grid/isthmus/mpilib"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// mournKey marks, in the environment, a process as a rank of mourn: the ranks that
+// will be lost, as "3" or "3,4".
+const mournKey = "ISTHMUS_TEST_MOURN"
+
+// mourn is a rank: it waits for messages that never come, of ranks that will be lost,
+// until it is told of them all, and goes on with those that are left.
+func mourn() error {
+	var doomed []int
+	for text := range strings.SplitSeq(os.Getenv(mournKey), ",") {
+		var r int
+		if _, err := fmt.Sscan(text, &r); err != nil {
+			return err
+		}
+		doomed = append(doomed, r)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), killPatience)
+	defer cancel()
+	w, err := mpilib.Init(ctx)
+	if err != nil {
+		return err
+	}
+	c := w.Comm()
+	if err := mpilib.Barrier(ctx, c); err != nil {
+		return err
+	}
+	fmt.Printf("rank %d is there\n", c.Rank())
+	for _, r := range doomed {
+		_, err := mpilib.Recv(ctx, c, []int{0}, r, 7)
+		var failed *mpilib.ProcFailedError
+		if !errors.As(err, &failed) {
+			return fmt.Errorf("the receive from rank %d ended with %w", r, err)
+		}
+		fmt.Printf("rank %d lost %v: %v\n", c.Rank(), failed.Ranks, err)
+	}
+	left, err := c.Shrink(ctx)
+	if err != nil {
+		return err
+	}
+	sum := []int{0}
+	if err := mpilib.Allreduce(ctx, left, []int{1}, sum, mpilib.Sum); err != nil {
+		return err
+	}
+	fmt.Printf("rank %d goes on with %d\n", c.Rank(), sum[0])
+	if err := w.Finalize(ctx); err != nil && !errors.Is(err, mpilib.ErrProcFailed) {
+		return err
+	}
+	return nil
+}
+
+// hearAll listens until the job has written a line with the words, and returns what it
+// wrote so far.
+func (t *talk) hearAll(words string) string {
+	t.w.t.Helper()
+	all := ""
+	for !strings.Contains(all, words) {
+		m := t.hear()
+		if m.Event != 0 {
+			t.ack(m.Event)
+		}
+		all += string(m.GetOutput().GetData())
+		if e := m.GetExited(); e != nil {
+			t.w.t.Fatalf("waiting for %q: a rank ended: %v; it wrote:\n%s", words, e, all)
+		}
+	}
+	return all
+}
+
+// again goes on with a conversation that was broken off.
+func (t *talk) again(from, to string) *talk {
+	t.w.t.Helper()
+	c := t.w.talk(from, to, t.key)
+	c.id, c.hold = t.id, t.hold
+	c.say(&gatepb.ToNode{Say: &gatepb.ToNode_Attach{Attach: &gatepb.Attach{Key: c.id, Hold: c.hold}}})
+	expect(c, (*gatepb.ToSubmitter).GetAttached)
+	return c
+}
+
+// pings waits until a program of one node has an answer of another's gate.
+func (w *world) pings(from, to string) {
+	w.t.Helper()
+	conn, err := gate.Connect(w.Socket(from))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer conn.Close()
+	node, err := overlay.ParseNodeID(to)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.until(fmt.Sprintf("%s to reach the gate of %s", from, to), func() bool {
+		_, err = gatepb.NewGateClient(conn).Ping(gate.At(w.ctx, node), &gatepb.PingRequest{})
+		return err == nil
+	}, func() string { return err.Error() })
+}
+
+// The nodes of a job watch each other: the end of one, of which no socket tells, is
+// told to all ranks elsewhere long before their links are given up; a helper that
+// stands still for 3 s is taken for well; and for neither a broker nor a frontal is
+// needed.
+func TestNodesOfAJobWatchEachOther(t *testing.T) {
+	w := newWorld(t, siteOpen+siteClosed, launching(map[string]any{"jobs": 1, "processes": 4}))
+	key := newKey(t, "mourn")
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	nodes := []*gatepb.NodeOfJob{
+		{Node: "open/n1", Ranks: []uint32{0, 1}},
+		{Node: "closed/n1", Ranks: []uint32{2}},
+		{Node: "closed/n2", Ranks: []uint32{3, 4}},
+	}
+	var talks []*talk
+	for _, n := range nodes { // all are booked before any starts
+		c := w.talk("open/n1", n.Node, key)
+		c.ask(len(n.Ranks))
+		talks = append(talks, c)
+	}
+	for i, n := range nodes {
+		s := &gatepb.Start{Argv: []string{self}, Environment: []string{mournKey + "=3,4"}, Size: 5, Nodes: nodes}
+		for _, r := range n.Ranks {
+			s.Processes = append(s.Processes, &gatepb.Process{Rank: r})
+		}
+		talks[i].start(s)
+	}
+	for i, words := range []string{"rank 0 is there", "rank 2 is there", "rank 3 is there"} {
+		talks[i].hearAll(words)
+	}
+
+	// The time of the stall is the matter here.
+	still := w.Daemon("helper closed/n1").PID()
+	if err := syscall.Kill(still, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(3 * time.Second)
+	if err := syscall.Kill(still, syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+
+	// Sessions with who stands still end, and come again.
+	talks[1] = talks[1].again("open/n1", nodes[1].Node)
+	for _, from := range nodes {
+		for _, to := range nodes {
+			w.pings(from.Node, to.Node)
+		}
+	}
+
+	w.Daemon("broker").Kill()
+	w.Daemon("frontal closed").Kill()
+	if _, err := w.Lab.Host("closed/n2").Drop(lab.Flow{}); err != nil { // so that no word gets out
+		t.Fatal(err)
+	}
+	w.Daemon("helper closed/n2").Kill()
+	said := ""
+	for i, survivors := range [][]int{{0, 1}, {2}} {
+		all := talks[i].listen()
+		for _, r := range survivors {
+			if !strings.Contains(all.out, fmt.Sprintf("rank %d goes on with 3\n", r)) || all.exits[uint32(r)].GetStatus() != 0 {
+				t.Errorf("rank %d: %v; its node wrote:\n%s%s", r, all.exits[uint32(r)], all.out, all.err)
+			}
+		}
+		said += all.out
+	}
+	if !strings.Contains(said, "node closed/n2 is taken for dead") { // the others may hear it from ranks that were told
+		t.Errorf("nobody was told by its helper:\n%s", said)
+	}
+	for _, helper := range []string{"helper open/n1", "helper closed/n1"} {
+		log := w.Daemon(helper).Log()
+		if n := strings.Count(log, "host failed"); n != 1 {
+			t.Errorf("%s took %d hosts for dead, want 1:\n%s", helper, n, log)
+		}
+	}
+}
