@@ -7,6 +7,7 @@
 package demo
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,11 +15,10 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"sync"
+	"strings"
 	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/grid"
-	"github.com/isthmus-grid/isthmus/internal/jobkey"
 	"github.com/isthmus-grid/isthmus/internal/lab"
 )
 
@@ -50,8 +50,11 @@ var programs = []program{
 	{"NAS EP, class W", []string{"ep", "--class", "W"}, true},
 }
 
-// jobTimeout bounds one program.
-const jobTimeout = 60 * time.Second
+// jobTimeout bounds one program, and hostsTimeout the wait until all hosts are listed.
+const (
+	jobTimeout   = 60 * time.Second
+	hostsTimeout = 20 * time.Second
+)
 
 // Options of a demo.
 type Options struct {
@@ -83,15 +86,21 @@ func Run(ctx context.Context, o Options) error {
 		Binary:  func(daemon string) []string { return o.Program(daemon) },
 		Broker:  "public/broker",
 		Proxies: []string{"public/proxy"},
+		// However few processors there are, and though the last program may not be all gone.
+		Settings: map[string]map[string]any{"helper": {"offer": map[string]any{"jobs": 2, "processes": ranksPerNode}}},
 	})
 	if err != nil {
 		return err
 	}
 	defer g.Close()
 	p.step(fmt.Sprintf("%d daemons", len(g.Daemons())), step)
+	self, err := installed(o.Program()[0])
+	if err != nil {
+		return err
+	}
 	var failed []error
 	for _, prog := range programs {
-		if err := runProgram(ctx, o, g, prog, p); err != nil {
+		if err := runProgram(ctx, o, self, g, prog, p); err != nil {
 			failed = append(failed, fmt.Errorf("%s: %w", prog.title, err))
 			p.say("  FAILED: %v", err)
 		}
@@ -109,26 +118,18 @@ func Run(ctx context.Context, o Options) error {
 // placement of the ranks: blocks of ranksPerNode over the nodes in order.
 var nodes = []string{"alpha/n1", "alpha/n2", "beta/n1", "beta/n2"}
 
-func runProgram(ctx context.Context, o Options, g *grid.Grid, prog program, p *printer) error {
+func runProgram(ctx context.Context, o Options, self string, g *grid.Grid, prog program, p *printer) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, jobTimeout, fmt.Errorf("not done after %v", jobTimeout))
 	defer cancel()
-	key, err := jobkey.New(prog.argv[0])
-	if err != nil {
-		return err
-	}
 	dir, err := os.MkdirTemp(lab.Dir(), "job-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	keyFile := filepath.Join(dir, "job.key")
-	if err := os.WriteFile(keyFile, []byte(key.String()), 0o600); err != nil {
-		return err
-	}
 	p.title(prog.title, len(nodes)*ranksPerNode)
 	before := wanTotal(g)
 	start := time.Now()
-	if err := runNodes(ctx, o, g, prog, keyFile, dir, p); err != nil {
+	if err := launch(ctx, o, self, g, prog, dir, p); err != nil {
 		return err
 	}
 	elapsed := time.Since(start)
@@ -141,41 +142,42 @@ func runProgram(ctx context.Context, o Options, g *grid.Grid, prog program, p *p
 	return nil
 }
 
-// runNodes runs each node's share by `isthmus run` there, as a user would.
-func runNodes(ctx context.Context, o Options, g *grid.Grid, prog program, keyFile, dir string, p *printer) error {
-	ctx, fail := context.WithCancelCause(ctx)
-	defer fail(nil)
-	var running sync.WaitGroup
-	out := &lockedWriter{w: p.output()}
-	for i, node := range nodes {
-		first := i * ranksPerNode
-		words := []string{"run", "--key", keyFile, "--size", fmt.Sprint(len(nodes) * ranksPerNode),
-			"--ranks", fmt.Sprintf("%d-%d", first, first+ranksPerNode-1), "--helper", g.Socket(node), "--label", node, "--"}
-		argv := append(o.Program(words...), o.Program(append([]string{"example"}, prog.argv...)...)...)
-		cmd := g.Lab.Host(node).Command(ctx, argv[0], argv[1:]...)
-		cmd.Env = append(os.Environ(), "ISTHMUS_REPORT="+dir)
-		cmd.Stdout, cmd.Stderr = out, out
-		running.Go(func() {
-			if err := cmd.Run(); err != nil {
-				fail(fmt.Errorf("the ranks on %s: %w", node, err)) // the others would wait for these
-			}
-		})
+// launch runs a program on all nodes by `isthmus run` at the first, as a user would there.
+// The ranks run self, which is on all nodes.
+func launch(ctx context.Context, o Options, self string, g *grid.Grid, prog program, dir string, p *printer) error {
+	var hosts []string
+	for _, node := range nodes {
+		site, name := filepath.Split(node)
+		hosts = append(hosts, fmt.Sprintf("%s@%s:%d", name, filepath.Clean(site), ranksPerNode))
 	}
-	running.Wait()
-	return context.Cause(ctx)
+	words := []string{"run", "--helper", g.Socket(nodes[0]), "--hosts", strings.Join(hosts, ","), "--installed", "--wait", hostsTimeout.String(),
+		"--env", "ISTHMUS_REPORT=" + dir, "--", self, "example"}
+	argv := o.Program(append(words, prog.argv...)...)
+	cmd := g.Lab.Host(nodes[0]).Command(ctx, argv[0], argv[1:]...)
+	cmd.Stdout = p.output()
+	cmd.Stderr = cmd.Stdout
+	if err := cmd.Run(); err != nil {
+		return cmp.Or(context.Cause(ctx), err)
+	}
+	return nil
 }
 
-// lockedWriter lets several commands share an output, line by line as they
-// write it.
-type lockedWriter struct {
-	mu sync.Mutex
-	w  io.Writer
-}
-
-func (l *lockedWriter) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.w.Write(b)
+// installed puts the program at path, which may say "this process" and lie
+// where the lab's own file system covers it, where every node sees it under one
+// name, and returns that.
+func installed(path string) (string, error) {
+	own := filepath.Join(lab.Dir(), "isthmus")
+	from, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer from.Close()
+	to, err := os.OpenFile(own, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o755)
+	if err != nil {
+		return "", err
+	}
+	_, err = io.Copy(to, from)
+	return own, errors.Join(err, to.Close())
 }
 
 // report is one line of a rank's report: one link as the rank saw it.
