@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -36,12 +37,13 @@ func caCommand() *cli.Command {
 			},
 			{
 				Name:  "issue",
-				Usage: "issue a daemon's or an admin's certificate",
-				Description: "ROLE NAME is one of\n  broker NAME\n  frontal SITE\n  proxy NAME\n  helper SITE/NODE\n  admin NAME\n\n" +
+				Usage: "issue a daemon's, an admin's or a user's certificate",
+				Description: "ROLE NAME is one of\n  broker NAME\n  frontal SITE\n  proxy NAME\n  helper SITE/NODE\n  admin NAME\n  user NAME\n\n" +
 					"The certificate, its key and the CA's certificate are written into the folder --out.",
 				ArgsUsage: "ROLE NAME",
 				Flags: []cli.Flag{dir,
 					&cli.StringFlag{Name: "out", Value: ".", Usage: "`FOLDER` to write to"},
+					&cli.StringFlag{Name: "project", Usage: "what a user may work for: `NAMES` with commas between them"},
 					&cli.DurationFlag{Name: "valid", Value: 90 * 24 * time.Hour, Usage: "how long the certificate is valid, in hours: `TIME`", DefaultText: "90 days"}},
 				Action: func(c *cli.Context) error {
 					if err := words(c, "ca issue", 2); err != nil {
@@ -54,11 +56,21 @@ func caCommand() *cli.Command {
 					if c.Duration("valid") <= 0 {
 						return usage("ca issue: --valid must be positive")
 					}
+					var projects []string
+					if c.IsSet("project") {
+						projects = strings.Split(c.String("project"), ",")
+					}
+					if _, err := control.ProjectURIs(projects); err != nil {
+						return usage("ca issue: --project: " + err.Error())
+					}
+					if len(projects) > 0 && id.Role != control.RoleUser {
+						return usage(fmt.Sprintf("ca issue: --project: %v has no projects, only users have", id))
+					}
 					authority, err := ca.Load(c.String("dir"))
 					if err != nil {
 						return err
 					}
-					files, err := authority.Write(c.String("out"), id, time.Now().Add(c.Duration("valid")))
+					files, err := authority.Write(c.String("out"), id, time.Now().Add(c.Duration("valid")), projects...)
 					if err != nil {
 						return err
 					}

@@ -111,10 +111,18 @@ func Load(dir string) (*CA, error) {
 func (a *CA) CertPEM() []byte { return a.certPEM }
 
 // Issue makes a key and a certificate for id, both PEM, valid until the given
-// time. The validity must not be over already unless a test wants it so.
-func (a *CA) Issue(id control.Identity, notAfter time.Time) (certPEM, keyPEM []byte, err error) {
+// time. The validity must not be over already unless a test wants it so. Only
+// a user's certificate names projects.
+func (a *CA) Issue(id control.Identity, notAfter time.Time, projects ...string) (certPEM, keyPEM []byte, err error) {
 	if _, err := control.ParseIdentity(id.String()); err != nil {
 		return nil, nil, err
+	}
+	uris, err := control.ProjectURIs(projects)
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(projects) > 0 && id.Role != control.RoleUser {
+		return nil, nil, fmt.Errorf("%v has no projects, only users have", id)
 	}
 	key, keyPEM, err := newKey()
 	if err != nil {
@@ -131,7 +139,7 @@ func (a *CA) Issue(id control.Identity, notAfter time.Time) (certPEM, keyPEM []b
 		NotAfter:     notAfter,
 		KeyUsage:     x509.KeyUsageDigitalSignature,
 		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
-		URIs:         []*url.URL{id.URI()},
+		URIs:         append([]*url.URL{id.URI()}, uris...),
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, key.Public(), a.key)
 	if err != nil {
@@ -149,10 +157,10 @@ func FilesFor(dir string, id control.Identity) Files {
 	return Files{Cert: base + ".pem", Key: base + ".key", CA: filepath.Join(dir, CertFile)}
 }
 
-// Write issues a certificate for id and writes it, its key and the CA's
-// certificate into dir.
-func (a *CA) Write(dir string, id control.Identity, notAfter time.Time) (Files, error) {
-	certPEM, keyPEM, err := a.Issue(id, notAfter)
+// Write issues a certificate for id, as Issue does, and writes it, its key and
+// the CA's certificate into dir.
+func (a *CA) Write(dir string, id control.Identity, notAfter time.Time, projects ...string) (Files, error) {
+	certPEM, keyPEM, err := a.Issue(id, notAfter, projects...)
 	if err != nil {
 		return Files{}, err
 	}

@@ -19,9 +19,10 @@ const (
 	RoleProxy
 	RoleHelper
 	RoleAdmin
+	RoleUser // of the grid: in whose name jobs work (package grant)
 )
 
-var roleNames = [...]string{RoleBroker: "broker", RoleFrontal: "frontal", RoleProxy: "proxy", RoleHelper: "helper", RoleAdmin: "admin"}
+var roleNames = [...]string{RoleBroker: "broker", RoleFrontal: "frontal", RoleProxy: "proxy", RoleHelper: "helper", RoleAdmin: "admin", RoleUser: "user"}
 
 // String returns the role's name, as in the daemon's.
 func (r Role) String() string {
@@ -35,7 +36,7 @@ func (r Role) String() string {
 type Identity struct {
 	Role Role
 	Site overlay.SiteID // of frontals and helpers
-	Name string         // node of a helper; name of a broker, proxy or admin
+	Name string         // node of a helper; name of a broker, proxy, admin or user
 }
 
 // String names the holder as logs and errors do: "helper sitea/a1",
@@ -59,7 +60,7 @@ func ParseIdentity(s string) (Identity, error) {
 	if !ok {
 		return Identity{}, fmt.Errorf("identity %q: want ROLE NAME, such as helper sitea/a1", s)
 	}
-	for r := RoleBroker; r <= RoleAdmin; r++ {
+	for r := RoleBroker; r <= RoleUser; r++ {
 		if r.String() != role {
 			continue
 		}
@@ -85,12 +86,47 @@ func (id Identity) URI() *url.URL {
 	return &url.URL{Scheme: uriScheme, Opaque: strings.Replace(id.String(), " ", "/", 1)}
 }
 
-// identityOf reads the identity that a certificate carries.
-func identityOf(cert *x509.Certificate) (Identity, error) {
+// CertIdentity reads the identity that a certificate carries.
+func CertIdentity(cert *x509.Certificate) (Identity, error) {
 	for _, u := range cert.URIs {
 		if u.Scheme == uriScheme {
 			return ParseIdentity(strings.Replace(u.Opaque, "/", " ", 1))
 		}
 	}
 	return Identity{}, fmt.Errorf("the certificate of %q carries no Isthmus identity", cert.Subject)
+}
+
+// projectScheme marks the names in a user's certificate that are the projects
+// which the user may work for: isthmus-project:NAME.
+const projectScheme = "isthmus-project"
+
+// MaxProjects bounds the projects that one certificate names.
+const MaxProjects = 64
+
+// ProjectURIs returns projects as a user's certificate carries them, besides
+// Identity.URI, or says what is wrong with one.
+func ProjectURIs(projects []string) ([]*url.URL, error) {
+	if len(projects) > MaxProjects {
+		return nil, fmt.Errorf("%d projects, at most %d are allowed in a certificate", len(projects), MaxProjects)
+	}
+	uris := make([]*url.URL, len(projects))
+	for i, p := range projects {
+		if err := overlay.CheckName("project", p); err != nil {
+			return nil, err
+		}
+		uris[i] = &url.URL{Scheme: projectScheme, Opaque: p}
+	}
+	return uris, nil
+}
+
+// ProjectsOf returns the projects that a certificate names, in its order.
+func ProjectsOf(cert *x509.Certificate) ([]string, error) {
+	var projects []string
+	for _, u := range cert.URIs {
+		if u.Scheme == projectScheme {
+			projects = append(projects, u.Opaque)
+		}
+	}
+	_, err := ProjectURIs(projects)
+	return projects, err
 }
