@@ -1,0 +1,405 @@
+package audit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// Bounds of a Log.
+const (
+	queueLen  = 8192 // records that wait to be written; what comes on top is lost, and counted
+	batchLen  = 256  // records of one write
+	syncEvery = time.Second
+	sayEvery  = time.Hour   // the head, to the daemon's log
+	nagEvery  = time.Minute // that writing fails, to the daemon's log
+
+	retryEvery = 500 * time.Millisecond // after writing failed
+)
+
+// Log is a daemon's audit log. A nil Log takes records and keeps none. Safe
+// for concurrent use.
+//
+// What Append took reaches the file within a moment and the disk within
+// syncEvery: a crash of the daemon loses what is in the queue, a loss of power
+// at most the last second.
+type Log struct {
+	cfg    Config
+	daemon string
+	log    *slog.Logger
+	now    func() time.Time
+
+	queue   chan Record
+	dropped atomic.Uint64 // not in the queue for want of room, and not yet said
+	lost    atomic.Uint64 // since the start
+	written atomic.Uint64 // likewise
+	failing atomic.Pointer[error]
+
+	w writer // of the goroutine in Serve
+}
+
+// Open finds the end of what is there of the daemon's log. It returns nil when
+// the settings name no folder. The daemon is named as its certificate names
+// it: "proxy p1". Nothing is written until Serve.
+func Open(cfg Config, daemon string, log *slog.Logger) (*Log, error) {
+	switch {
+	case cfg.Folder == none:
+		return nil, nil
+	case cfg.Folder == "" && os.Getenv("STATE_DIRECTORY") == "":
+		return nil, nil
+	case cfg.Folder == "":
+		cfg.Folder = filepath.Join(os.Getenv("STATE_DIRECTORY"), "audit")
+	}
+	l := &Log{cfg: cfg, daemon: daemon, log: log, now: time.Now, queue: make(chan Record, queueLen)}
+	if err := l.open(); err != nil {
+		return nil, fmt.Errorf("audit log: %w; make the folder writable for the daemon, or name another (audit.folder)", err)
+	}
+	return l, nil
+}
+
+func (l *Log) open() error {
+	if err := os.MkdirAll(l.cfg.Folder, folderMode); err != nil {
+		return err
+	}
+	stem, lock, err := lockStem(l.cfg.Folder, l.daemon)
+	if err != nil {
+		return err
+	}
+	files, err := list(l.cfg.Folder, stem)
+	if err == nil {
+		l.w.before, err = recoverHead(files)
+	}
+	if err != nil {
+		lock.Close()
+		return err
+	}
+	l.w.stem, l.w.lock, l.w.head = stem, lock, l.w.before.head
+	l.w.create = func(path string) (file, error) {
+		return os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL|os.O_APPEND, fileMode)
+	}
+	return nil
+}
+
+// Append takes a record; it never waits. Seq, Time, Daemon and Prev are filled in.
+func (l *Log) Append(r Record) {
+	if l == nil {
+		return
+	}
+	r.Time, r.Daemon = l.now(), l.daemon
+	r.clean()
+	select {
+	case l.queue <- r:
+	default:
+		l.dropped.Add(1)
+		l.lost.Add(1)
+	}
+}
+
+// Ready says why no new link is to be made: with on_failure refuse, while the
+// log cannot be written. The error is an overlay.ErrOverloaded.
+func (l *Log) Ready() error {
+	if l == nil || l.cfg.OnFailure != "refuse" {
+		return nil
+	}
+	if err := l.failing.Load(); err != nil {
+		return fmt.Errorf("%w: %s refuses new links while its audit log cannot be written (audit.on_failure): %w", overlay.ErrOverloaded, l.daemon, *err)
+	}
+	return nil
+}
+
+// Status is the state of a Log; its JSON form is part of a daemon's status.
+type Status struct {
+	Written uint64 `json:"written"`           // records since the start
+	Lost    uint64 `json:"lost"`              // likewise
+	Waiting int    `json:"waiting"`           // in the queue
+	Bound   int    `json:"bound"`             // of the queue
+	Failing string `json:"failing,omitempty"` // why nothing can be written
+}
+
+// Status returns the present state; nil of a nil Log.
+func (l *Log) Status() *Status {
+	if l == nil {
+		return nil
+	}
+	st := &Status{Written: l.written.Load(), Lost: l.lost.Load(), Waiting: len(l.queue), Bound: cap(l.queue)}
+	if err := l.failing.Load(); err != nil {
+		st.Failing = (*err).Error()
+	}
+	return st
+}
+
+// Run serves the log around serve, the daemon: from its first record to the
+// last that it appends. It returns serve's error.
+func (l *Log) Run(serve func() error) error {
+	if l == nil {
+		return serve()
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var writing sync.WaitGroup
+	writing.Go(func() { l.Serve(ctx) })
+	defer writing.Wait()
+	defer cancel()
+	return serve()
+}
+
+// Serve writes what is appended until ctx ends, and then what was appended
+// before. It writes the records Start and Stop, and closes the log. Call it
+// once.
+func (l *Log) Serve(ctx context.Context) {
+	defer l.w.lock.Close()
+	begin := l.now()
+	l.write([]Record{l.own(Record{Event: Start})})
+	tick := time.NewTicker(syncEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case r := <-l.queue:
+			l.write(l.batch(r))
+		case <-tick.C:
+			l.flush(false)
+		case <-ctx.Done():
+			for len(l.queue) > 0 {
+				l.write(l.batch(<-l.queue))
+			}
+			l.write(l.w.spare.over(l.now(), true))
+			l.write([]Record{l.own(Record{Event: Stop, Seconds: l.now().Sub(begin).Seconds()})})
+			l.flush(true)
+			if l.w.file != nil {
+				l.w.file.Close()
+			}
+			return
+		}
+	}
+}
+
+// own completes a record that the log itself makes.
+func (l *Log) own(r Record) Record {
+	r.Time, r.Daemon = l.now(), l.daemon
+	r.clean()
+	return r
+}
+
+// batch is r and what else waits, without the refusals that are spared.
+func (l *Log) batch(r Record) []Record {
+	var out []Record
+	for n := 1; ; n++ {
+		if l.w.spare.take(&r) {
+			out = append(out, r)
+		}
+		if n == batchLen || len(l.queue) == 0 {
+			return out
+		}
+		r = <-l.queue // this goroutine is the only one to take
+	}
+}
+
+// flush does what is due by the clock: tells what was spared or lost, brings
+// everything to the disk, and says where the chain's head is.
+func (l *Log) flush(end bool) {
+	now := l.now()
+	l.write(l.w.spare.over(now, false))
+	if l.w.file != nil && l.w.dirty {
+		if err := l.w.file.Sync(); err != nil {
+			l.fail(err, 0, 0)
+		} else {
+			l.w.dirty = false
+		}
+	}
+	if l.w.head.Seq != 0 && (end || now.Sub(l.w.said) >= sayEvery) {
+		l.w.said = now
+		l.log.Info("audit log", "head", l.w.head.String(), "folder", l.cfg.Folder, "log", l.w.stem)
+	}
+}
+
+// write appends the records to the file, each as the next of the chain, after
+// those that the log owes: that a file begins, that records were lost.
+func (l *Log) write(records []Record) {
+	l.w.unsaid += l.dropped.Swap(0)
+	failing := l.failing.Load()
+	if failing != nil && l.now().Sub(l.w.tried) < retryEvery {
+		l.fail(*failing, owed(records), 0)
+		return
+	}
+	if l.w.unsaid > 0 || failing != nil {
+		lost := Record{Event: Lost, Count: l.w.unsaid, Reason: "records could not be written, or came faster than they were"}
+		records = append([]Record{l.own(lost)}, records...)
+	}
+	if len(records) == 0 {
+		return
+	}
+	l.w.tried = l.now()
+	var first []Record
+	day := records[0].Time.Format(dayFormat)
+	if l.w.file == nil || l.w.size >= int64(l.cfg.Size) || day != l.w.day {
+		var err error
+		if first, err = l.newFile(day); err != nil {
+			l.fail(err, owed(records), 0)
+			return
+		}
+		records = append(first, records...)
+	}
+	buf, heads := chain(l.w.head, records)
+	n, err := l.w.file.Write(buf)
+	if err == nil && n < len(buf) {
+		err = errors.New("a write was cut short")
+	}
+	done := 0
+	for done < len(heads) && heads[done].end <= n {
+		if records[done].Event == Lost {
+			l.w.unsaid = 0
+		}
+		l.w.head = heads[done].Head
+		done++
+	}
+	l.w.size += int64(n)
+	l.w.dirty = true
+	l.written.Add(uint64(done))
+	if err != nil {
+		torn := n
+		if done > 0 {
+			torn -= heads[done-1].end
+		}
+		l.fail(err, owed(records[done:]), torn)
+		return
+	}
+	if len(first) > 0 {
+		l.prune()
+	}
+	if l.failing.Swap(nil) != nil {
+		l.log.Warn("the audit log can be written again", "lost", l.lost.Load())
+	}
+}
+
+// owed is how many records are lost if these are not written; those of the log
+// itself are made anew.
+func owed(records []Record) (n uint64) {
+	for _, r := range records {
+		if r.Event != File && r.Event != Recovered && r.Event != Lost {
+			n++
+		}
+	}
+	return n
+}
+
+// A placed head is one with the end of its line.
+type placed struct {
+	Head
+	end int
+}
+
+// chain numbers the records from head on, and encodes them.
+func chain(head Head, records []Record) (buf []byte, heads []placed) {
+	for i := range records {
+		r := &records[i]
+		r.Seq, r.Prev = head.Seq+1, head.Hash
+		from := len(buf)
+		buf = r.encode(buf)
+		head = Head{r.Seq, hashOf(buf[from:])}
+		heads = append(heads, placed{head, len(buf)})
+	}
+	return buf, heads
+}
+
+// A writer is what the goroutine in Serve knows.
+type writer struct {
+	stem   string
+	lock   *os.File
+	create func(path string) (file, error)
+
+	file   file // nil: the next record begins one
+	path   string
+	day    string
+	size   int64
+	dirty  bool // written since the last Sync
+	head   Head
+	before before // of the file that is begun next
+	unsaid uint64 // records lost that the log does not tell yet
+	spare  sparing
+	said   time.Time // when the head was
+	tried  time.Time // when writing was
+	nagged time.Time // when it was said that writing fails
+}
+
+// A file is what the log is written to.
+type file interface {
+	Write([]byte) (int, error)
+	Sync() error
+	Close() error
+}
+
+// newFile begins a file and returns the records that it has to begin with.
+func (l *Log) newFile(day string) ([]Record, error) {
+	if l.w.file != nil {
+		l.w.before = before{file: filepath.Base(l.w.path)}
+		err := l.w.file.Sync()
+		if err = errors.Join(err, l.w.file.Close()); err != nil {
+			l.log.Error("the audit log may miss its last second", "file", l.w.path, "error", err)
+		}
+		l.w.file = nil
+	}
+	path := filepath.Join(l.cfg.Folder, fileName(l.w.stem, l.w.head.Seq+1, day))
+	f, err := l.w.create(path)
+	if errors.Is(err, os.ErrExist) { // begun before, and nothing of it was written
+		if err = os.Remove(path); err == nil {
+			f, err = l.w.create(path)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	l.w.file, l.w.path, l.w.day, l.w.size, l.w.dirty = f, path, day, 0, false
+	text := "the first file"
+	if l.w.before.file != "" {
+		text = "continues " + l.w.before.file
+	}
+	first := []Record{l.own(Record{Event: File, Reason: text})}
+	if l.w.before.torn > 0 {
+		first = append(first, l.own(Record{Event: Recovered, Reason: fmt.Sprintf(
+			"%s ends with %d bytes of an unfinished line", l.w.before.file, l.w.before.torn)}))
+	}
+	l.w.said = time.Time{} // with the next flush
+	return first, nil
+}
+
+// prune removes what is too much.
+func (l *Log) prune() {
+	files, err := list(l.cfg.Folder, l.w.stem)
+	for _, f := range surplus(files, int64(l.cfg.Keep)) {
+		l.log.Info("audit file removed: the log is larger than audit.keep", "file", f.path)
+		err = errors.Join(err, os.Remove(f.path))
+	}
+	if err != nil {
+		l.log.Warn("audit files stay beyond audit.keep", "error", err)
+	}
+}
+
+// fail counts lost records and says why. The file that failed, which ends with
+// torn bytes of a line, is left as it is; what comes later goes to a new one.
+func (l *Log) fail(err error, lost uint64, torn int) {
+	l.lost.Add(lost)
+	l.w.unsaid += lost
+	if l.w.file != nil {
+		if l.w.size > 0 {
+			l.w.before = before{file: filepath.Base(l.w.path), torn: torn}
+		}
+		l.w.file.Close() // it has failed already
+		l.w.file = nil
+	}
+	l.failing.Store(&err)
+	if now := l.now(); now.Sub(l.w.nagged) >= nagEvery {
+		l.w.nagged = now
+		next := "going on without"
+		if l.cfg.OnFailure == "refuse" {
+			next = "refusing new links"
+		}
+		l.log.Error("the audit log cannot be written; "+next, "error", err, "lost", l.lost.Load(), "folder", l.cfg.Folder)
+	}
+}
