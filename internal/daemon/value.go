@@ -21,9 +21,9 @@ var units = []struct {
 	name  string
 	bytes int64
 }{
-	// Longest first within a family, so that printing finds the shortest text.
-	{"TiB", 1 << 40}, {"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10},
-	{"TB", 1e12}, {"GB", 1e9}, {"MB", 1e6}, {"kB", 1e3}, {"B", 1},
+	// Largest first, so that printing finds the shortest text.
+	{"TiB", 1 << 40}, {"TB", 1e12}, {"GiB", 1 << 30}, {"GB", 1e9},
+	{"MiB", 1 << 20}, {"MB", 1e6}, {"KiB", 1 << 10}, {"kB", 1e3}, {"B", 1},
 }
 
 // UnmarshalText reads a size as the type's comment describes.

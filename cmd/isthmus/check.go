@@ -1,0 +1,247 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+	"gopkg.in/yaml.v3"
+
+	"github.com/isthmus-grid/isthmus/broker"
+	"github.com/isthmus-grid/isthmus/connhelper"
+	"github.com/isthmus-grid/isthmus/frontal"
+	"github.com/isthmus-grid/isthmus/internal/daemon"
+	"github.com/isthmus-grid/isthmus/internal/lab"
+	"github.com/isthmus-grid/isthmus/internal/policy"
+	"github.com/isthmus-grid/isthmus/proxy"
+)
+
+// A fileKind is one of the files that people write for the suite.
+type fileKind struct {
+	name  string   // for --as
+	keys  []string // at the top of such a file
+	check func(file string, text []byte) []finding
+}
+
+func fileKinds() []fileKind {
+	return []fileKind{
+		{"broker", daemon.Keys[broker.Config](), checkSettings[broker.Config]},
+		{"frontal", daemon.Keys[frontal.Config](), checkSettings[frontal.Config]},
+		{"proxy", daemon.Keys[proxy.Config](), checkSettings[proxy.Config]},
+		{"helper", daemon.Keys[connhelper.Config](), checkSettings[connhelper.Config]},
+		{"policy", []string{"mode", "contact", "zone", "rules"}, checkPolicy},
+		{"lab", []string{"ipv6", "wan", "sites"}, checkLab},
+	}
+}
+
+// A finding is one thing wrong with a file, or hardly meant.
+type finding struct {
+	Severity string `json:"severity"` // error or warning
+	File     string `json:"file"`
+	Line     int    `json:"line,omitempty"`
+	Column   int    `json:"column,omitempty"`
+	Key      string `json:"key,omitempty"`
+	Text     string `json:"text"`
+}
+
+const (
+	severe = "error"
+	minor  = "warning"
+)
+
+func (f finding) String() string {
+	text := f.File
+	for _, n := range []int{f.Line, f.Column} {
+		if n > 0 {
+			text += ":" + strconv.Itoa(n)
+		}
+	}
+	text += ": " + f.Severity + ": "
+	if f.Key != "" {
+		text += f.Key + ": "
+	}
+	return text + f.Text
+}
+
+// checkCommand is "isthmus check".
+func checkCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "check",
+		Usage:     "find mistakes in settings, policies and lab files",
+		ArgsUsage: "FILE...",
+		Description: "Each line names file, line and key, what is wrong and what may stand there. What kind of file it is is\n" +
+			"seen from its keys. Nothing is changed and nobody is asked; settings that name files which are not on this\n" +
+			"machine are warned of. The status is 0 when all is well, 1 with warnings, and 2 with errors.",
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "as", Usage: "what the files are: `KIND` is one of " + kindNames()},
+			&cli.BoolFlag{Name: "json", Usage: "print one object for each file, with its findings"},
+		},
+		Action: func(c *cli.Context) error {
+			if c.NArg() == 0 {
+				return usage("check: want FILE...")
+			}
+			for _, word := range c.Args().Slice() {
+				if len(word) > 1 && word[0] == '-' {
+					return words(c, "check", 0)
+				}
+			}
+			kinds := fileKinds()
+			if c.IsSet("as") {
+				i := slices.IndexFunc(kinds, func(k fileKind) bool { return k.name == c.String("as") })
+				if i < 0 {
+					return usage(fmt.Sprintf("check: --as %s: want one of %s", c.String("as"), kindNames()))
+				}
+				kinds = kinds[i : i+1]
+			}
+			status := 0
+			for _, file := range c.Args().Slice() {
+				status = max(status, checkOne(c.App.Writer, kinds, file, c.Bool("json")))
+			}
+			if status == 0 {
+				return nil
+			}
+			return cli.Exit("", status)
+		},
+	}
+}
+
+func kindNames() string {
+	var names []string
+	for _, k := range fileKinds() {
+		names = append(names, k.name)
+	}
+	return strings.Join(names, ", ")
+}
+
+// checkOne checks one file, says what it found, and returns the exit status for
+// it. The only kind is taken; among several the file's keys decide.
+func checkOne(w io.Writer, kinds []fileKind, file string, asJSON bool) int {
+	kind, found := fileKind{}, []finding{}
+	text, err := readBounded(file)
+	if err == nil {
+		if kind, err = kindOf(kinds, file, text); err == nil {
+			found = append(found, kind.check(file, text)...)
+		}
+	}
+	if err != nil {
+		found = append(found, finding{Severity: severe, File: file, Text: err.Error()})
+	}
+	status := 0
+	for _, f := range found {
+		status = max(status, map[string]int{minor: 1, severe: 2}[f.Severity])
+	}
+	if asJSON {
+		line, err := json.Marshal(map[string]any{"file": file, "as": kind.name, "status": status, "findings": found})
+		if err != nil {
+			panic(err) // texts and numbers
+		}
+		fmt.Fprintln(w, string(line))
+		return status
+	}
+	for _, f := range found {
+		fmt.Fprintln(w, f)
+	}
+	if status == 0 {
+		fmt.Fprintf(w, "%s: ok (%s)\n", file, kind.name)
+	}
+	return status
+}
+
+// maxChecked bounds a file that is read to be checked.
+const maxChecked = 4 << 20
+
+func readBounded(file string) ([]byte, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, errors.Unwrap(err) // the name is said already
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxChecked+1))
+	if err == nil && len(text) > maxChecked {
+		err = fmt.Errorf("more than %v", daemon.Size(maxChecked))
+	}
+	return text, err
+}
+
+// kindOf tells from a file's keys what it is: the kind that knows most of
+// them, or, of several that do, the one that the file is named after.
+func kindOf(kinds []fileKind, file string, text []byte) (fileKind, error) {
+	if len(kinds) == 1 {
+		return kinds[0], nil
+	}
+	var doc yaml.Node
+	if err := yaml.Unmarshal(text, &doc); err != nil {
+		return fileKind{}, errors.New(strings.TrimPrefix(err.Error(), "yaml: "))
+	}
+	var keys []string
+	if len(doc.Content) > 0 && doc.Content[0].Kind == yaml.MappingNode {
+		for i := 0; i < len(doc.Content[0].Content); i += 2 {
+			keys = append(keys, doc.Content[0].Content[i].Value)
+		}
+	}
+	best, most := []fileKind(nil), 0
+	for _, k := range kinds {
+		known := 0
+		for _, key := range keys {
+			if slices.Contains(k.keys, key) {
+				known++
+			}
+		}
+		switch {
+		case known > most:
+			best, most = []fileKind{k}, known
+		case known == most:
+			best = append(best, k)
+		}
+	}
+	for _, k := range best {
+		if len(best) == 1 || strings.HasPrefix(filepath.Base(file), k.name) {
+			return k, nil
+		}
+	}
+	return fileKind{}, fmt.Errorf("its keys do not say what it is; say it with --as: %s", kindNames())
+}
+
+// checkSettings checks the settings of a daemon.
+func checkSettings[C any](file string, text []byte) []finding {
+	faults, absent := daemon.Examine[C](file, text)
+	return append(findings(file, severe, faults), findings(file, minor, absent)...)
+}
+
+func checkPolicy(file string, text []byte) []finding {
+	_, faults, doubts := policy.Examine(file, text)
+	return append(findings(file, severe, faults), findings(file, minor, doubts)...)
+}
+
+func checkLab(file string, text []byte) []finding {
+	_, err := lab.Parse(file, text)
+	if err == nil {
+		return nil
+	}
+	f := finding{Severity: severe, File: file, Text: err.Error()}
+	if e, ok := errors.AsType[*lab.SpecError](err); ok {
+		f.Line, f.Key, f.Text = e.Line, e.Key, e.Err.Error()
+	}
+	return []finding{f}
+}
+
+func findings(file, severity string, faults daemon.Faults) []finding {
+	var all []finding
+	for _, f := range faults {
+		one := finding{Severity: severity, File: file, Key: f.Key, Text: f.Err.Error()}
+		if place, ok := strings.CutPrefix(f.Origin, file+":"); ok {
+			line, column, _ := strings.Cut(place, ":")
+			one.Line, _ = strconv.Atoi(line)
+			one.Column, _ = strconv.Atoi(column)
+		}
+		all = append(all, one)
+	}
+	return all
+}

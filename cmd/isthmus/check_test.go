@@ -1,0 +1,126 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// write puts a file into a folder and returns the folder.
+func write(t *testing.T, dir, name, text string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestCheck: every kind of file is told by its keys, and each fault by line
+// and key; the status says how bad it is.
+func TestCheck(t *testing.T) {
+	dir := t.TempDir()
+	files := map[string]string{
+		"broker.yaml":  "lease: 2s\ntls: {cert: here, key: here, ca: here}\nproxy_choise: turn\n",
+		"f.yaml":       "site: sitea\nbroker: b:443\nlisten: 10.0.0.1:1\nprofile: {inbound: none}\ntls: {cert: here, key: gone.key, ca: here}\n",
+		"good.yaml":    "frontal: 10.0.0.1:7440\ntls: {cert: here, key: here, ca: here}\n",
+		"policy.yaml":  "contact: x\nrules:\n- {name: a, effect: allow, tecniques: [relay]}\n",
+		"doubtful.yml": "contact: x\nrules:\n- {name: a, effect: allow}\n- {name: b, effect: deny, sites: [x]}\n",
+		"lab.yaml":     "sites:\n- {name: a, preset: stateful}\n- {name: b, preset: nosuch}\n",
+		"what.yaml":    "colour: blue\n",
+		"here":         "",
+	}
+	for name, text := range files {
+		write(t, dir, name, text)
+	}
+	for _, c := range []struct {
+		words  []string
+		status int
+		want   string
+	}{
+		{[]string{"good.yaml"}, 0, "good.yaml: ok (helper)"},
+		{[]string{"broker.yaml"}, 2, "broker.yaml:3:1: error: proxy_choise: unknown key; did you mean proxy_choice?"},
+		{[]string{"f.yaml"}, 1, "f.yaml:5:24: warning: tls.key: "},
+		{[]string{"policy.yaml"}, 2, "policy.yaml:3:28: error: rules[0].tecniques: unknown key; did you mean techniques?"},
+		{[]string{"doubtful.yml"}, 1, `doubtful.yml:4:3: warning: rules[1]: rule "b" is never reached`},
+		{[]string{"lab.yaml"}, 2, "lab.yaml:3: error: sites[1].preset: "},
+		{[]string{"what.yaml"}, 2, "what.yaml: error: its keys do not say what it is; say it with --as: broker, frontal"},
+		{[]string{"--as", "proxy", "what.yaml"}, 2, "what.yaml:1:1: error: colour: unknown key"},
+		{[]string{"nosuch.yaml"}, 2, "nosuch.yaml: error: no such file"},
+		{[]string{"good.yaml", "doubtful.yml"}, 1, "good.yaml: ok (helper)"},
+		{[]string{"../../../../../../../../dev/zero"}, 2, "more than 4MiB"},
+	} {
+		r := isthmus(t, dir, append([]string{"check"}, c.words...)...)
+		if r.status != c.status || !strings.Contains(r.stdout, c.want) || r.stderr != "" {
+			t.Errorf("check %q: status %d, want %d\n%s%s\nwant %s", c.words, r.status, c.status, r.stdout, r.stderr, c.want)
+		}
+	}
+	r := isthmus(t, dir, "check", "--json", "policy.yaml")
+	var one struct {
+		File, As string
+		Status   int
+		Findings []finding
+	}
+	if err := json.Unmarshal([]byte(r.stdout), &one); err != nil || one.As != "policy" || one.Status != 2 || len(one.Findings) != 1 || one.Findings[0].Line != 3 || one.Findings[0].Key != "rules[0].tecniques" {
+		t.Errorf("%v: %s", err, r.stdout)
+	}
+	for words, want := range map[string]string{"check": "check: want FILE...", "check --as x good.yaml": "check: --as x: want one of broker"} {
+		if r := isthmus(t, dir, strings.Fields(words)...); r.status != 2 || !strings.Contains(r.stderr, want) {
+			t.Errorf("%s: %d %s", words, r.status, r.stderr)
+		}
+	}
+}
+
+// TestSamplesPassCheck: the files in deploy/config name files that are not on
+// this machine, and have nothing else wrong with them.
+func TestSamplesPassCheck(t *testing.T) {
+	samples, err := filepath.Glob("../../deploy/config/*.yaml")
+	if err != nil || len(samples) < 5 {
+		t.Fatal(samples, err)
+	}
+	for _, file := range samples {
+		r := isthmus(t, ".", "check", "--json", file)
+		var one struct {
+			As       string
+			Status   int
+			Findings []finding
+		}
+		if err := json.Unmarshal([]byte(r.stdout), &one); err != nil || one.Status > 1 || one.As+".yaml" != filepath.Base(file) {
+			t.Errorf("%v: %s", err, r.stdout)
+		}
+		for _, f := range one.Findings {
+			if !strings.Contains(f.Text, "/etc/isthmus/") {
+				t.Errorf("%v", f)
+			}
+		}
+	}
+}
+
+func TestPolicyExplain(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "a.yaml", "contact: opsa\nzone: Europe/Berlin\nrules:\n- {name: nights, effect: allow, projects: [p], techniques: [direct, relay], hours: [{from: \"20:00\", to: \"06:00\"}], limits: {rate: 1Gbit}}\n")
+	write(t, dir, "b.yaml", "contact: opsb\nrules:\n- {name: no-alice, effect: deny, users: [alice], projects: [q]}\n- {name: rest, effect: allow, techniques: [relay]}\n")
+	base := []string{"policy", "explain", "--policy", "a.yaml", "--from", "sitea", "--to", "siteb"}
+	for _, c := range []struct {
+		words  string
+		status int
+		want   string
+	}{
+		{"--user alice --project p --at 2026-11-21T21:00", 0, "sitea: rule \"nights\" allows it\nsiteb: it has no policy\npermitted by direct, relay\n"},
+		{"--user alice --project p --at 2026-11-21T21:00", 0, "  not by reversed: the policy of sitea does not allow it (rule \"nights\"); ask opsa\n"},
+		{"--user alice --project p --at 2026-11-21T21:00", 0, "within 1Gbit/s\n"},
+		{"--user alice --project p --at 2026-11-21T19:30:00Z", 0, "permitted"},
+		{"--user alice --project p --at 2026-11-21T12:00", 1, `sitea: no rule allows it; rule "nights" would, daily 20:00-06:00 Europe/Berlin`},
+		{"--user alice --project p --at 2026-11-21T21:00 --peer-policy b.yaml", 0, "permitted by relay\n"},
+		{"--user alice --project p --at 2026-11-21T21:00 --peer-policy b.yaml --peer-user alice --peer-project q", 1, `siteb: rule "no-alice" denies it`},
+		{"--user alice --project q --at 2026-11-21T21:00 --json", 1, `"error":"not permitted: the policy of sitea refuses links of job job, user alice (project q) with siteb`},
+		{"--user alice --at noon", 2, "--at \"noon\": want a time"},
+		{"--project p", 2, "policy explain: give --user"},
+		{"--user a --from siteb", 2, "must differ"},
+	} {
+		r := isthmus(t, dir, append(base, strings.Fields(c.words)...)...)
+		if r.status != c.status || !strings.Contains(r.stdout+r.stderr, c.want) {
+			t.Errorf("%s: status %d, want %d\n%s%s", c.words, r.status, c.status, r.stdout, r.stderr)
+		}
+	}
+}

@@ -1,0 +1,194 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/daemon"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// Side is one end's site.
+type Side struct {
+	Site   overlay.SiteID
+	Policy *Policy // nil: it has none and permits everything
+}
+
+// Agreement is what two sites' policies make of a link: it is permitted when
+// both permit it, by the techniques that both allow, within the smaller of
+// each limit.
+type Agreement struct {
+	Sides [2]Opinion `json:"sides"`
+
+	Allow      bool                `json:"allow"`
+	Techniques []overlay.Technique `json:"techniques"` // that remain, in order of preference
+	Limits     Limits              `json:"limits"`
+
+	link string // what was asked about, for errors
+}
+
+// Opinion is one site's part of an agreement.
+type Opinion struct {
+	Site    overlay.SiteID `json:"site"`
+	Policy  bool           `json:"policy"` // it has one
+	DryRun  bool           `json:"dry_run,omitempty"`
+	Contact string         `json:"contact,omitempty"`
+	Decision
+}
+
+// Agree asks both sites about a link of a job between them, on behalf of all
+// in who. It is the same whichever side is a. Within one site policies say
+// nothing: a and b must differ.
+func Agree(a, b Side, job string, who []Who, at time.Time) Agreement {
+	g := Agreement{Allow: true, link: describe(job, who)}
+	for i, pair := range [2][2]Side{{a, b}, {b, a}} {
+		own, peer := pair[0], pair[1]
+		o := &g.Sides[i]
+		o.Site = own.Site
+		if own.Policy == nil {
+			o.Decision = Decision{Allow: true, Text: "it has no policy"}
+			continue
+		}
+		o.Policy, o.Contact, o.DryRun = true, own.Policy.Contact, own.Policy.Mode == DryRun
+		o.Decision = own.Policy.Evaluate(Question{Peer: peer.Site, Job: job, Who: who, At: at})
+		g.Allow = g.Allow && o.Allow
+	}
+	for _, t := range overlay.Techniques() {
+		if g.Allow && g.withholds(t) == nil {
+			g.Techniques = append(g.Techniques, t)
+		}
+	}
+	for _, o := range g.Sides {
+		if o.Policy && !o.DryRun && !o.Refuse {
+			g.Limits = g.Limits.and(o.Limits)
+		}
+	}
+	return g
+}
+
+// withholds returns the side that does not allow a technique, or nil.
+func (g *Agreement) withholds(t overlay.Technique) *Opinion {
+	for i := range g.Sides {
+		if o := &g.Sides[i]; o.Policy && !o.DryRun && !o.permits(t) {
+			return o
+		}
+	}
+	return nil
+}
+
+// Err returns nil where the link is permitted, else an overlay.ErrForbidden
+// that names the site, its rule and whom to ask.
+func (g *Agreement) Err() error {
+	for _, o := range g.Sides {
+		if !o.Allow {
+			return fmt.Errorf("%w: the policy of %s refuses %s with %s: %s; ask %s",
+				overlay.ErrForbidden, o.Site, g.link, g.other(o.Site), o.Text, o.Contact)
+		}
+	}
+	if len(g.Techniques) == 0 {
+		a, b := g.Sides[0], g.Sides[1]
+		return fmt.Errorf("%w: the policies of %s (rule %q) and %s (rule %q) allow %s no technique in common; ask %s or %s",
+			overlay.ErrForbidden, a.Site, a.Rule, b.Site, b.Rule, g.link, a.Contact, b.Contact)
+	}
+	return nil
+}
+
+// Without returns why a technique is left out, "" if it is not.
+func (g *Agreement) Without(t overlay.Technique) string {
+	if o := g.withholds(t); o != nil {
+		return fmt.Sprintf("the policy of %s does not allow it (rule %q); ask %s", o.Site, o.Rule, o.Contact)
+	}
+	return ""
+}
+
+// Would returns what sites in dry-run mode would have refused, a sentence each.
+func (g *Agreement) Would() []string {
+	var all []string
+	for _, o := range g.Sides {
+		switch {
+		case !o.DryRun:
+		case o.Refuse:
+			all = append(all, fmt.Sprintf("the policy of %s would refuse %s with %s: %s", o.Site, g.link, g.other(o.Site), o.Text))
+		case len(o.Techniques) > 0:
+			var names []string
+			for _, t := range overlay.Techniques() {
+				if !o.permits(t) {
+					names = append(names, t.String())
+				}
+			}
+			if len(names) > 0 {
+				all = append(all, fmt.Sprintf("the policy of %s would leave %s with %s without %s (rule %q)", o.Site, g.link, g.other(o.Site), strings.Join(names, ", "), o.Rule))
+			}
+		}
+	}
+	return all
+}
+
+// other is the site at the other end.
+func (g *Agreement) other(site overlay.SiteID) overlay.SiteID {
+	if g.Sides[0].Site == site {
+		return g.Sides[1].Site
+	}
+	return g.Sides[0].Site
+}
+
+// Key is equal for agreements that leave the same techniques for the same
+// reasons.
+func (g *Agreement) Key() string {
+	var b strings.Builder
+	for _, t := range overlay.Techniques() {
+		if why := g.Without(t); why != "" {
+			fmt.Fprintf(&b, "%v: %s\n", t, why)
+		}
+	}
+	return b.String()
+}
+
+// describe names a link: `links of job x, user alice (project p)`.
+func describe(job string, who []Who) string {
+	var ends []string
+	for _, w := range who {
+		text := "user " + w.User
+		if w.User == "" {
+			text = "an unknown user"
+		}
+		if w.Project != "" {
+			text += " (project " + w.Project + ")"
+		} else {
+			text += " (no project)"
+		}
+		ends = append(ends, text)
+	}
+	slices.Sort(ends)
+	return strings.Join(append([]string{"links of job " + job}, slices.Compact(ends)...), ", ")
+}
+
+// and is the smaller of each limit.
+func (l Limits) and(m Limits) Limits {
+	return Limits{smaller(l.Links, m.Links), smaller(l.Rate, m.Rate), smaller(l.BytesMonth, m.BytesMonth)}
+}
+
+// smaller is the tighter of two bounds, of which 0 is none.
+func smaller[T int | Rate | daemon.Size](a, b T) T {
+	if a == 0 || b != 0 && b < a {
+		return b
+	}
+	return a
+}
+
+// String describes limits, "" for none.
+func (l Limits) String() string {
+	var all []string
+	if l.Links > 0 {
+		all = append(all, fmt.Sprintf("%d links at a time", l.Links))
+	}
+	if l.Rate > 0 {
+		all = append(all, fmt.Sprintf("%v/s", l.Rate))
+	}
+	if l.BytesMonth > 0 {
+		all = append(all, fmt.Sprintf("%v a month", l.BytesMonth))
+	}
+	return strings.Join(all, ", ")
+}

@@ -1,0 +1,216 @@
+// Package policy says which links between sites a site permits: to which
+// sites, for which projects, users and jobs, by which techniques, in which
+// hours and within which limits. Every site has one policy; a link needs the
+// consent of both its ends' sites (Agree).
+//
+// Everything here is a pure function of its arguments, time included. The
+// package knows no sockets and no daemons, and keeps no state: who asks, who
+// is told and what counts as a link is the business of broker and frontals.
+package policy
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+
+	"github.com/isthmus-grid/isthmus/internal/daemon"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// Bounds of a policy. A frontal sends its site's to the broker.
+const (
+	MaxText  = 256 << 10 // bytes of a file
+	maxRules = 500
+	maxWords = 1000 // patterns of one rule under one key
+)
+
+// Modes.
+const (
+	Enforce = "enforce" // what the rules refuse is refused
+	DryRun  = "dry-run" // what the rules refuse is said and permitted
+)
+
+// Effects of a rule.
+const (
+	Allow = "allow"
+	Deny  = "deny"
+)
+
+// Policy is what one site permits, as its file says. A policy without rules
+// permits nothing. It is not changed after Parse.
+type Policy struct {
+	Mode    string `yaml:"mode" default:"enforce" enum:"enforce,dry-run" help:"Whether what the rules do not allow is refused, or only logged (dry-run)."`
+	Contact string `yaml:"contact" required:"true" example:"grid@sitea.example.org" help:"Whom a user asks who meets a refusal. It is part of the error."`
+	Zone    Zone   `yaml:"zone" default:"UTC" help:"The time zone of all hours, as Europe/Berlin; UTC if not given."`
+	Rules   []Rule `yaml:"rules" help:"In order: the first rule that fits a link decides. A link that none fits is refused."`
+}
+
+// Rule decides about the links that it fits. Each key that is given must fit; a
+// list fits when one of its patterns does.
+type Rule struct {
+	Name   string `yaml:"name" required:"true" help:"What errors, logs and the audit call the rule."`
+	Effect string `yaml:"effect" required:"true" enum:"allow,deny" help:"What becomes of a link that the rule fits."`
+
+	Sites    []string `yaml:"sites" help:"Sites at the other end. Without it, every one."`
+	Projects []string `yaml:"projects" help:"Projects, as a user's grant names them. Without it, every one, and work without a grant."`
+	Users    []string `yaml:"users" help:"Users: of the grid, by their grant, or NAME@SITE without one. Without it, every one."`
+	Jobs     []string `yaml:"jobs" help:"Names of jobs, which their users choose. Without it, every one."`
+	Hours    []Hours  `yaml:"hours" help:"When the rule holds. Without it, always. A link that was made in its hours stays."`
+
+	Techniques []overlay.Technique `yaml:"techniques" help:"By which techniques. Without it, by every one. Only with allow."`
+	Limits     Limits              `yaml:"limits" help:"Within which limits. Only with allow."`
+}
+
+// Limits bound what a rule allows. Zero is no limit. Of two sites' limits the
+// smaller holds.
+type Limits struct {
+	Links      int         `yaml:"links" json:"links,omitempty" min:"0" help:"Links of one project (without a grant: of one user) at a time; 0 is no limit."`
+	Rate       Rate        `yaml:"rate" json:"rate,omitempty" help:"Rate of those links together, in bits per second, as 100Mbit; 0 is no limit."`
+	BytesMonth daemon.Size `yaml:"bytes_month" json:"bytes_month,omitempty" min:"0" help:"What they carry in one calendar month, both ways together, as 2TB; 0 is no limit."`
+}
+
+// Parse reads a policy strictly. The error, a daemon.Faults, lists everything
+// wrong with it by file, line and key; file is the name to call the text by.
+func Parse(file string, text []byte) (*Policy, error) {
+	p, _, err := parse(file, text)
+	return p, err
+}
+
+func parse(file string, text []byte) (*Policy, func(string) string, error) {
+	whole := func(err error) (*Policy, func(string) string, error) {
+		return nil, nil, daemon.Faults{{Origin: file, Err: err}}
+	}
+	if len(text) > MaxText {
+		return whole(fmt.Errorf("%d bytes, at most %d are read", len(text), MaxText))
+	}
+	// An alias could make a small text a large policy, which a broker takes
+	// from every site.
+	var doc yaml.Node
+	if err := yaml.Unmarshal(text, &doc); err == nil {
+		if n := aliased(&doc); n != nil {
+			return whole(fmt.Errorf("line %d: *%s repeats what stands elsewhere; write it out, a policy is to be read as it stands", n.Line, n.Value))
+		}
+	}
+	p, origin, err := daemon.Document[Policy](file, text)
+	if err != nil {
+		return nil, nil, err
+	}
+	return &p, origin, nil
+}
+
+func aliased(n *yaml.Node) *yaml.Node {
+	if n.Kind == yaml.AliasNode {
+		return n
+	}
+	for _, c := range n.Content {
+		if a := aliased(c); a != nil {
+			return a
+		}
+	}
+	return nil
+}
+
+// Text returns the policy as a text that Parse reads, without the comments of
+// its file: what a frontal sends to the broker.
+func (p *Policy) Text() []byte {
+	text, err := yaml.Marshal(p)
+	if err != nil {
+		panic("policy: " + err.Error()) // it is made of words and numbers
+	}
+	return text
+}
+
+// Check implements the check of package daemon.
+func (p Policy) Check() error {
+	var errs []error
+	wrong := func(key, format string, args ...any) { errs = append(errs, daemon.Wrong(key, format, args...)) }
+	if len(p.Rules) > maxRules {
+		wrong("rules", "%d rules, at most %d are allowed", len(p.Rules), maxRules)
+		return errors.Join(errs...)
+	}
+	if bad := unprintable(p.Contact); bad != "" || len(p.Contact) > 200 {
+		wrong("contact", "want at most 200 bytes of text on one line%s", bad)
+	}
+	first := map[string]int{}
+	for i, r := range p.Rules {
+		if before, twice := first[r.Name]; twice {
+			wrong(fmt.Sprintf("rules[%d].name", i), "%q is the name of rules[%d] already", r.Name, before)
+		}
+		first[r.Name] = i
+	}
+	return errors.Join(errs...)
+}
+
+// Check implements the check of package daemon.
+func (r Rule) Check() error {
+	var errs []error
+	wrong := func(key, format string, args ...any) { errs = append(errs, daemon.Wrong(key, format, args...)) }
+	if err := overlay.CheckName("rule", r.Name); err != nil {
+		wrong("name", "%v", err)
+	}
+	for _, c := range r.words() {
+		if len(c.patterns) > maxWords {
+			wrong(c.key, "%d patterns, at most %d are allowed", len(c.patterns), maxWords)
+			continue
+		}
+		for i, pattern := range c.patterns {
+			if err := checkPattern(c.key, pattern); err != nil {
+				wrong(fmt.Sprintf("%s[%d]", c.key, i), "%v", err)
+			}
+		}
+	}
+	if a, b, overlap := overlapping(r.Hours); overlap {
+		wrong(fmt.Sprintf("hours[%d]", b), "overlaps hours[%d]; give each hour of the week once", a)
+	}
+	if r.Effect == Deny {
+		if len(r.Techniques) > 0 {
+			wrong("techniques", "a rule that denies refuses the link by every technique; name the techniques that remain in a rule that allows")
+		}
+		if r.Limits != (Limits{}) {
+			wrong("limits", "a rule that denies has no limits")
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// words are a rule's criteria that are lists of patterns.
+func (r Rule) words() []criterion {
+	return []criterion{{"sites", r.Sites}, {"projects", r.Projects}, {"users", r.Users}, {"jobs", r.Jobs}}
+}
+
+type criterion struct {
+	key      string
+	patterns []string
+}
+
+// checkPattern says what is wrong with a pattern, or returns nil: one that can
+// fit no name is a mistake that would go unnoticed.
+func checkPattern(key, pattern string) error {
+	if pattern == "" || len(pattern) > 2*overlay.MaxNameLen+1 {
+		return fmt.Errorf("a pattern of %d bytes, want 1 to %d", len(pattern), 2*overlay.MaxNameLen+1)
+	}
+	if bad := unprintable(pattern); bad != "" {
+		return fmt.Errorf("%q cannot be part of a name%s", pattern, bad)
+	}
+	if key == "users" {
+		return nil // an operating system's names may have any letters
+	}
+	for _, c := range []byte(pattern) {
+		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && !strings.ContainsRune("-_.*?", rune(c)) {
+			return fmt.Errorf("%q fits nothing: names of %s have a-z, 0-9, '-', '_' and '.'; in a pattern, * stands for any text and ? for one character", pattern, key)
+		}
+	}
+	return nil
+}
+
+// unprintable returns "" for text that a log line can hold, else what is wrong.
+func unprintable(text string) string {
+	for _, r := range text {
+		if r < ' ' || r == 0x7f || r == '\uFFFD' || r > 0x7e && r < 0xa0 {
+			return fmt.Sprintf(": it holds %q", r)
+		}
+	}
+	return ""
+}
