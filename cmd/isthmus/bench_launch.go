@@ -25,6 +25,7 @@ func benchLaunchCommand() *cli.Command {
 			&cli.DurationFlag{Name: "rtt", Usage: "round-trip time between sites", Value: 10 * time.Millisecond},
 			&cli.BoolFlag{Name: "grid5000", Usage: "in place of all that, run the paper's experiment: jobs of 100 to 600 processes at six sites, by both strategies, against the paper's algorithms"},
 			&cli.IntFlag{Name: "scale", Usage: "with --grid5000: only every `K`-th peer, and jobs as much smaller", Value: 1},
+			&cli.IntSliceFlag{Name: "r", Usage: "with --grid5000: `N` copies of each rank; may be repeated", Value: cli.NewIntSlice(1)},
 			&cli.StringFlag{Name: "o", Usage: "with --grid5000: `FOLDER` for two PNG files like the paper's Fig. 2 and 3"},
 		},
 		Action: func(c *cli.Context) error {
@@ -67,11 +68,16 @@ func benchTable(c *cli.Context, binary func(string) []string) error {
 	if c.IsSet("n") {
 		sizes = c.IntSlice("n")
 	}
+	for _, r := range c.IntSlice("r") {
+		if r < 1 || r > 10 {
+			return usage(fmt.Sprintf("bench launch: -r %d: want 1 to 10", r))
+		}
+	}
 	if err := lab.Enter(); err != nil {
 		return err
 	}
 	return launchbench.Table(c.Context, launchbench.TableOptions{
-		Sizes: sizes, Scale: c.Int("scale"), Figures: c.String("o"), Binary: binary,
+		Sizes: sizes, Copies: c.IntSlice("r"), Scale: c.Int("scale"), Figures: c.String("o"), Binary: binary,
 		JSON: c.Bool("json"), Out: c.App.Writer, Err: os.Stderr,
 	})
 }

@@ -16,6 +16,10 @@ const (
 	lastDoubt  = 5 * time.Second        // the same, for calls that have been waiting for long
 	lastWord   = time.Second            // for anything at all to come back then
 
+	// onTime is how much later than it was set a timer may ring on a machine that is
+	// not busy.
+	onTime = 100 * time.Millisecond
+
 	// longWord is lastWord over a Mending connection, whose other end answers only
 	// when it gets to run: no kernel does for it.
 	longWord = 5 * time.Second
@@ -26,7 +30,8 @@ const (
 //
 // A peer is alive when it sends something, or when its kernel acknowledges
 // something: one that is too busy to answer is not to be cut off, since making
-// a new session would cost it more than the answer.
+// a new session would cost it more than the answer. Nor is it blamed for time in
+// which this process did not get to run, and could not have heard it.
 type pulse struct {
 	begun time.Time
 	acks  func() uint64 // bytes that the peer's kernel acknowledged; always 0 where that is not known
@@ -82,8 +87,11 @@ func (p *pulse) sign() sign { return sign{time.Duration(p.read.Load()), p.acks()
 func (p *pulse) look() (verdict, time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	now := time.Since(p.begun)
-	v, wait := p.judge(now, p.sign())
+	now, sg := time.Since(p.begun), p.sign()
+	if p.next > 0 {
+		p.slept(now, sg, now-p.next)
+	}
+	v, wait := p.judge(now, sg)
 	p.next = now + wait
 	return v, wait
 }
@@ -128,6 +136,21 @@ type silence struct {
 	word  time.Duration // for anything to come back when it was asked; 0: lastWord
 }
 
+// slept says by how much later than it wanted judge is called now: for so long this
+// process did not get to run, and what the peer said meanwhile may still lie unread.
+// That time does not count, and the reader has a moment to get to run as well. (A
+// process that never runs in time leaves it to yamux to notice that a peer is dead.)
+func (s *silence) slept(now time.Duration, sg sign, late time.Duration) {
+	if late < onTime {
+		return
+	}
+	s.hear(now, sg) // before asked moves on
+	s.heard, s.since = min(s.heard+late, now), min(s.since+late, now)
+	if s.doubt {
+		s.asked += late + onTime
+	}
+}
+
 // begin notes that a call begins.
 func (s *silence) begin(now time.Duration, sg sign) {
 	s.hear(now, sg)
@@ -144,14 +167,14 @@ func (s *silence) hear(now time.Duration, sg sign) {
 	if sg.acked != s.acked {
 		s.heard, s.acked = now, sg.acked
 	}
+	if s.doubt && s.heard > s.asked {
+		s.doubt = false
+	}
 }
 
 // judge says what to do now, and after how long to judge again.
 func (s *silence) judge(now time.Duration, sg sign) (verdict, time.Duration) {
 	s.hear(now, sg)
-	if s.doubt && s.heard > s.asked {
-		s.doubt = false
-	}
 	word := cmp.Or(s.word, lastWord)
 	if s.doubt {
 		if left := s.asked + word - now; left > 0 {

@@ -12,6 +12,7 @@ func TestSilence(t *testing.T) {
 		at    time.Duration // ms, like all times here
 		begin bool
 		end   bool
+		late  time.Duration // by which this process looks later than it wanted
 		read  time.Duration // last byte so far
 		acked uint64
 		want  verdict
@@ -60,6 +61,23 @@ func TestSilence(t *testing.T) {
 			{at: 2000, acked: 100, want: ask, wait: 1000},
 			{at: 3000, acked: 130, wait: 1000},
 		},
+		"an answer that lies unread because this process did not run": {
+			{at: 1000, begin: true, wait: 500},
+			{at: 4600, late: 3100, want: ask, wait: 1000},
+			{at: 8600, late: 3000, wait: 100},
+			{at: 8650, read: 8610, wait: 735},
+		},
+		"an answer before a stall": {
+			{at: 1000, begin: true, wait: 500},
+			{at: 1500, want: ask, wait: 1000},
+			{at: 5500, late: 3000, read: 1600, want: ask, wait: 1000},
+		},
+		"a dead path and a stall": {
+			{at: 1000, begin: true, wait: 500},
+			{at: 1500, want: ask, wait: 1000},
+			{at: 5500, late: 3000, wait: 100},
+			{at: 5600, want: part, wait: 1000},
+		},
 		"a new call beside one that waits for long": {
 			{at: 1000, begin: true, wait: 500},
 			{at: 1500, want: ask, wait: 1000},
@@ -79,6 +97,7 @@ func TestSilence(t *testing.T) {
 				if st.end {
 					s.calls--
 				}
+				s.slept(now, sg, st.late*time.Millisecond)
 				want := st.wait
 				if want < time.Millisecond { // as counted, not as given exactly
 					want *= time.Millisecond

@@ -104,6 +104,14 @@ func gridConfig(scale int, binary func(string) []string) grid.Config {
 	}
 }
 
+// capacity is how many processes all hosts take together.
+func capacity(scale int) (n int) {
+	for _, h := range hosts(scale) {
+		n += h.Processes
+	}
+	return n
+}
+
 // share is how much of a job is at a site.
 type share struct{ hosts, processes int }
 

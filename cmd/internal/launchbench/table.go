@@ -19,7 +19,8 @@ import (
 // TableOptions say how to reproduce the paper's allocation table on live
 // peers.
 type TableOptions struct {
-	Sizes   []int  // processes, ascending
+	Sizes   []int  // ranks, ascending
+	Copies  []int  // of each rank; jobs of more processes than the peers take are left out
 	Scale   int    // 1: all 350 hosts; k: every k-th, and sizes divided by k
 	Figures string // folder for two PNG files; empty: none
 	Binary  func(daemon string) []string
@@ -67,12 +68,17 @@ func Table(ctx context.Context, o TableOptions) (err error) {
 	var failed []error // jobs; the others are told of all the same
 	t := &table{o: o, g: g, lines: map[string]*lineSet{}}
 	for _, strategy := range strategies {
-		for _, n := range o.Sizes {
-			if err := t.size(ctx, strategy, n/o.Scale); err != nil {
-				failed = append(failed, err)
-			}
-			if ctx.Err() != nil {
-				return errors.Join(append(failed, context.Cause(ctx))...)
+		for _, copies := range o.Copies {
+			for _, n := range o.Sizes {
+				if n/o.Scale*copies > capacity(o.Scale) {
+					continue
+				}
+				if err := t.size(ctx, strategy, n/o.Scale, copies); err != nil {
+					failed = append(failed, err)
+				}
+				if ctx.Err() != nil {
+					return errors.Join(append(failed, context.Cause(ctx))...)
+				}
 			}
 		}
 	}
@@ -83,25 +89,39 @@ type table struct {
 	o     TableOptions
 	g     *grid.Grid
 	rows  []bench.Row
-	lines map[string]*lineSet // by strategy and site
+	lines map[string]*lineSet // by strategy and site, of jobs without further copies
 }
 
 // lineSet is what a figure shows of one site.
-type lineSet struct{ n, hosts, processes []float64 }
+type lineSet struct{ n, hosts []float64 }
+
+// point adds a point to a line.
+func (t *table) point(key string, n, hosts int) {
+	if t.lines[key] == nil {
+		t.lines[key] = &lineSet{}
+	}
+	set := t.lines[key]
+	set.n, set.hosts = append(set.n, float64(n)), append(set.hosts, float64(hosts))
+}
 
 // size runs one job and compares.
-func (t *table) size(ctx context.Context, strategy string, n int) error {
-	want, err := expected(t.o.Scale, n, 1, strategy)
+func (t *table) size(ctx context.Context, strategy string, n, copies int) error {
+	want, err := expected(t.o.Scale, n, copies, strategy)
 	if err != nil {
 		return err
 	}
 	node := clusters[0].node(0).String()
+	words := []string{"-n", strconv.Itoa(n), "-a", strategy}
+	if copies > 1 {
+		words = append(words, "-r", strconv.Itoa(copies), "--independent")
+	}
+	words = append(words, "hostname")
 	var lines []line
 	var took time.Duration
 	try := 1
 	for ; ; try++ {
-		if lines, took, err = run(ctx, t.g, t.o.Binary, node, "nancy/peers", "-n", strconv.Itoa(n), "-a", strategy, "hostname"); err == nil && len(lines) != n {
-			err = fmt.Errorf("%s: %d of %d processes said anything", strategy, len(lines), n)
+		if lines, took, err = run(ctx, t.g, t.o.Binary, node, "nancy/peers", words...); err == nil && len(lines) != n*copies {
+			err = fmt.Errorf("%s: %d of %d processes said anything", strategy, len(lines), n*copies)
 		}
 		if err == nil {
 			break
@@ -114,14 +134,9 @@ func (t *table) size(ctx context.Context, strategy string, n int) error {
 	got := shares(lines)
 	var text []string
 	for _, site := range sites() {
-		key := strategy + " " + site
-		if t.lines[key] == nil {
-			t.lines[key] = &lineSet{}
+		if copies == 1 {
+			t.point(strategy+" "+site, n, got[site].hosts)
 		}
-		set := t.lines[key]
-		set.n = append(set.n, float64(n))
-		set.hosts = append(set.hosts, float64(got[site].hosts))
-		set.processes = append(set.processes, float64(got[site].processes))
 		text = append(text, fmt.Sprintf("%s %d/%d", site, got[site].hosts, got[site].processes))
 		for _, f := range []struct {
 			figure    string
@@ -129,15 +144,15 @@ func (t *table) size(ctx context.Context, strategy string, n int) error {
 		}{{"hosts", got[site].hosts, want[site].hosts}, {"processes", got[site].processes, want[site].processes}} {
 			t.rows = append(t.rows, bench.Row{
 				Bench: "launch", Figure: f.figure, Unit: f.figure, Value: float64(f.got),
-				Params: map[string]any{"strategy": strategy, "n": n, "site": site, "peers": len(hosts(t.o.Scale))},
+				Params: map[string]any{"strategy": strategy, "n": n, "r": copies, "site": site, "peers": len(hosts(t.o.Scale))},
 			}.Within(float64(f.want), 0))
 		}
 	}
 	t.rows = append(t.rows, bench.Row{
 		Bench: "launch", Figure: "job", Unit: "ms", Value: float64(took.Milliseconds()),
-		Params: map[string]any{"strategy": strategy, "n": n, "peers": len(hosts(t.o.Scale)), "try": try},
+		Params: map[string]any{"strategy": strategy, "n": n, "r": copies, "peers": len(hosts(t.o.Scale)), "try": try},
 	})
-	fmt.Fprintf(t.o.Err, "%s %d in %v: %s\n", strategy, n, took.Round(time.Millisecond), strings.Join(text, ", "))
+	fmt.Fprintf(t.o.Err, "%s %d x %d in %v: %s\n", strategy, n, copies, took.Round(time.Millisecond), strings.Join(text, ", "))
 	return nil
 }
 
@@ -179,6 +194,9 @@ func (t *table) draw() error {
 				continue // no job ended well
 			}
 			f.Lines = append(f.Lines, plot.Line{Name: site, X: set.n, Y: set.hosts})
+		}
+		if len(f.Lines) == 0 {
+			continue
 		}
 		if err := writePNG(fmt.Sprintf("%s/launch-%s.png", t.o.Figures, strategy), f); err != nil {
 			return err
