@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/daemon"
@@ -21,8 +22,9 @@ import (
 
 // GateSettings are where the jobs that are launched here have their files.
 type GateSettings struct {
-	Store daemon.Path `yaml:"store" example:"/var/cache/isthmus/gate" help:"Folder for the programs and inputs of jobs, kept for the next time, and for the folders in which jobs run. No two helpers share one. Empty: a folder for this node in the service manager's cache folder (CACHE_DIRECTORY), or in the user's."`
-	Limit daemon.Size `yaml:"limit" default:"4GiB" min:"1MiB" help:"Bytes that the kept files may have together, and those that one job brings. What was used longest ago goes first."`
+	Store  daemon.Path   `yaml:"store" example:"/var/cache/isthmus/gate" help:"Folder for the programs and inputs of jobs, kept for the next time, and for the folders in which jobs run. No two helpers share one. Empty: a folder for this node in the service manager's cache folder (CACHE_DIRECTORY), or in the user's."`
+	Limit  daemon.Size   `yaml:"limit" default:"4GiB" min:"1MiB" help:"Bytes that the kept files may have together, and those that one job brings. What was used longest ago goes first."`
+	Orphan time.Duration `yaml:"orphan" default:"30s" min:"1s" max:"30s" help:"How long a reservation stays, and a job of one, whose submitter is not heard of."`
 }
 
 // storeOf returns the folder, or "" where the settings name none and there is no usual
@@ -57,10 +59,12 @@ func newGate(h *Helper, cfg Config, creds *control.Credentials, log *slog.Logger
 	g.near = nearby.New(gate.Pinger(h.node, func(ctx context.Context, node overlay.NodeID) (gatepb.GateClient, func(), error) {
 		return g.gate.Reach(ctx, node)
 	}), nearPings, latency.Config{}, log)
+	policy := cfg.Offer.Policy()
+	policy.Lease = cfg.Gate.Orphan
 	var err error
 	g.gate, err = gate.New(gate.Settings{
 		Options: gate.Options{
-			Node: h.node, Policy: cfg.Offer.Policy(), Helper: cfg.Socket, Log: log,
+			Node: h.node, Policy: policy, Orphan: cfg.Gate.Orphan, Helper: cfg.Socket, Log: log,
 			Store: cfg.Gate.storeOf(h.node), Limit: int64(cfg.Gate.Limit),
 			Dead: h.Dead, Forget: h.Forget,
 		},

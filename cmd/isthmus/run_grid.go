@@ -43,6 +43,7 @@ func gridFlags() []cli.Flag {
 		&cli.Float64Flag{Category: category, Name: "cores", Usage: "`NUMBER` that each process needs"},
 		&cli.StringSliceFlag{Category: category, Name: "limit", Usage: "`NAME=VALUE`: a limit for each process, as ulimit has them: as, core, cpu, data, fsize, memlock, nofile, nproc or stack"},
 		&cli.DurationFlag{Category: category, Name: "wait", Usage: "`HOW-LONG` to wait for hosts when there are too few"},
+		&cli.DurationFlag{Category: category, Name: "hang", Usage: "`HOW-LONG` a host, or the way to it, may be silent before its processes are taken for dead; up to 1h", DefaultText: "5s"},
 		&cli.BoolFlag{Category: category, Name: "installed", Usage: "the program is on the hosts already, by the same name: do not bring it there"},
 		&cli.StringSliceFlag{Category: category, Name: "input", Usage: "`FILE` or folder to bring to the hosts, into the folder in which the processes run"},
 		&cli.StringSliceFlag{Category: category, Name: "fetch", Usage: "`FILES` to bring back from each host at the end; a pattern such as 'out.*'"},
@@ -204,7 +205,7 @@ func gridJob(c *cli.Context) (*submit.Job, error) {
 	wrong := func(format string, args ...any) (*submit.Job, error) {
 		return nil, usage("run: " + fmt.Sprintf(format, args...))
 	}
-	j := &submit.Job{Argv: c.Args().Slice(), Strategy: c.String("strategy"), Survive: c.Bool("survive"), Wait: c.Duration("wait"), Fetch: c.StringSlice("fetch"),
+	j := &submit.Job{Argv: c.Args().Slice(), Strategy: c.String("strategy"), Survive: c.Bool("survive"), Wait: c.Duration("wait"), Hang: c.Duration("hang"), Fetch: c.StringSlice("fetch"),
 		Place: allocate.Job{Ranks: c.Int("n"), Copies: c.Int("copies"), CPU: int(c.Float64("cores") * 1000)}}
 	if c.IsSet("size") {
 		return wrong("--size is for --ranks; over the grid, -n says how many ranks there are")
@@ -229,6 +230,9 @@ func gridJob(c *cli.Context) (*submit.Job, error) {
 	}
 	if len(j.Argv) == 0 {
 		return wrong("no program to run")
+	}
+	if c.IsSet("hang") && (j.Hang < time.Second || j.Hang > submit.MaxHang) {
+		return wrong("--hang %v: want 1s to %v", j.Hang, submit.MaxHang)
 	}
 	if j.Place.Pattern, err = allocate.ParsePattern(c.String("pattern")); err != nil {
 		return wrong("--pattern: %v", err)

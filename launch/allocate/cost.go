@@ -56,7 +56,7 @@ func (p Pattern) check() error {
 // Path is what was measured between two hosts.
 type Path struct {
 	RTT       time.Duration
-	Bandwidth float64 // bytes a second
+	Bandwidth float64 // bytes a second; 0: not measured
 }
 
 // Network says what was measured between hosts.
@@ -99,11 +99,10 @@ func messageTime(network Network, message int, a, b Host) float64 {
 	if !known {
 		path = estimate(a, b)
 	}
-	t := path.RTT.Seconds() / 2
-	if path.Bandwidth > 0 {
-		t += float64(message) / path.Bandwidth
+	if path.Bandwidth <= 0 {
+		path.Bandwidth = estimate(a, b).Bandwidth
 	}
-	return t
+	return path.RTT.Seconds()/2 + float64(message)/path.Bandwidth
 }
 
 // Cost returns the seconds that all messages of one round of the job's pattern take,

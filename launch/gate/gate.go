@@ -44,17 +44,17 @@ func New(settings Settings) (*Gate, error) {
 		return nil, err
 	}
 	g.Keeper = keeper
+	far := newDistances(Pinger(settings.Node, g.Reach))
 	g.end = control.NewEndpoint(settings.Credentials, settings.Log, func(r grpc.ServiceRegistrar) {
-		gatepb.RegisterGateServer(r, &service{keeper: keeper, caller: callerAway})
+		gatepb.RegisterGateServer(r, &service{keeper: keeper, distances: far, caller: callerAway})
 	})
 	g.sessions = newSessions(settings.Node, settings.Helper, g.end, settings.Log)
-	here := newSubmissions(settings.Node)
 	g.door = grpc.NewServer(grpc.Creds(doorCredentials{}), grpc.WaitForHandlers(true), grpc.MaxConcurrentStreams(maxSessions))
 	gatepb.RegisterGateServer(g.door, &service{
-		keeper: keeper, caller: func(ctx context.Context) (Asker, error) { return callerHere(ctx, settings.Node) },
-		reach: g.sessions.reach, submissions: here,
+		keeper: keeper, distances: far, caller: func(ctx context.Context) (Asker, error) { return callerHere(ctx, settings.Node) },
+		reach: g.sessions.reach,
 	})
-	gatepb.RegisterDeskServer(g.door, &desk{hosts: settings.Hosts, submissions: here})
+	gatepb.RegisterDeskServer(g.door, &desk{hosts: settings.Hosts})
 	return g, nil
 }
 

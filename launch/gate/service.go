@@ -17,12 +17,12 @@ import (
 // service answers Gate for the keeper of this node, and passes on what is for another's.
 type service struct {
 	gatepb.UnimplementedGateServer
-	keeper *Keeper
-	caller func(context.Context) (Asker, error)
+	keeper    *Keeper
+	distances *distances
+	caller    func(context.Context) (Asker, error)
 
 	// Of the door only.
-	reach       func(ctx context.Context, node overlay.NodeID) (gatepb.GateClient, func(), error) // nil: nothing is passed on
-	submissions *submissions
+	reach func(ctx context.Context, node overlay.NodeID) (gatepb.GateClient, func(), error) // nil: nothing is passed on
 }
 
 // away returns who calls, and the node that is meant when it is another one.
@@ -85,6 +85,18 @@ func (s *service) Ping(ctx context.Context, q *gatepb.PingRequest) (*gatepb.Ping
 	}, func(g gatepb.GateClient, ctx context.Context) (*gatepb.PingResponse, error) { return g.Ping(ctx, q) })
 }
 
+// Measure implements gatepb.GateServer.
+func (s *service) Measure(ctx context.Context, q *gatepb.MeasureRequest) (*gatepb.MeasureResponse, error) {
+	return unary(s, ctx, func(who Asker) (*gatepb.MeasureResponse, error) {
+		if err := mustSpeak(who); err != nil {
+			return nil, control.Status(err)
+		}
+		return s.distances.measureAll(ctx, q.Nodes)
+	}, func(g gatepb.GateClient, ctx context.Context) (*gatepb.MeasureResponse, error) {
+		return g.Measure(ctx, q)
+	})
+}
+
 // Gossip implements gatepb.GateServer.
 func (s *service) Gossip(ctx context.Context, q *gatepb.GossipRequest) (*gatepb.GossipResponse, error) {
 	return unary(s, ctx, func(who Asker) (*gatepb.GossipResponse, error) {
@@ -123,19 +135,13 @@ func (s *service) Converse(stream gatepb.Gate_ConverseServer) error {
 	if err != nil {
 		return err
 	}
-	var near Stream = stream
-	if s.submissions != nil {
-		noted := &notedStream{Stream: stream, list: s.submissions}
-		defer noted.end()
-		near = noted
-	}
 	if away {
-		return s.pass(near, node, who)
+		return s.pass(stream, node, who)
 	}
 	if err := mustSpeak(who); err != nil {
 		return control.Status(err)
 	}
-	return s.keeper.Converse(who, near)
+	return s.keeper.Converse(who, stream)
 }
 
 // pass has a submitter here and a node elsewhere converse. The first message waits for
@@ -211,8 +217,7 @@ func passDown(near Stream, far gatepb.Gate_ConverseClient) error {
 // desk answers Desk.
 type desk struct {
 	gatepb.UnimplementedDeskServer
-	hosts       func(context.Context, *gatepb.HostsRequest) (*gatepb.HostsResponse, error)
-	submissions *submissions
+	hosts func(context.Context, *gatepb.HostsRequest) (*gatepb.HostsResponse, error)
 }
 
 // Hosts implements gatepb.DeskServer.
@@ -221,9 +226,4 @@ func (d *desk) Hosts(ctx context.Context, q *gatepb.HostsRequest) (*gatepb.Hosts
 		return nil, control.Status(fmt.Errorf("%w: this helper has no list of hosts", overlay.ErrUnreachable))
 	}
 	return d.hosts(ctx, q)
-}
-
-// Submissions implements gatepb.DeskServer.
-func (d *desk) Submissions(context.Context, *gatepb.SubmissionsRequest) (*gatepb.SubmissionsResponse, error) {
-	return &gatepb.SubmissionsResponse{Submissions: d.submissions.list()}, nil
 }

@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	idleTime    = time.Minute      // for which an unused session is kept
+	idleTime    = time.Minute      // for which an unused session is kept, and up to half as long again
 	reachTime   = 30 * time.Second // for making one
 	maxSessions = 4096             // with other nodes at once
 	gateSize    = 1 << 31          // ranks of a gate job: one for each session, by chance
@@ -123,7 +123,8 @@ func (s *sessions) put(node overlay.NodeID, r *reached) {
 	if r.users--; r.users > 0 || r.over {
 		return
 	}
-	r.idle = time.AfterFunc(idleTime, func() {
+	// Hundreds that a job made at a time are not to end so.
+	r.idle = time.AfterFunc(idleTime+rand.N(idleTime/2), func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if r.users == 0 {

@@ -13,15 +13,15 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// maxHang bounds how long a submitter may let a silent node pass for living.
-const maxHang = time.Hour
+// MaxHang bounds how long a submitter may let a silent node pass for living.
+const MaxHang = time.Hour
 
 // hostsOf returns the nodes of a job that watch each other.
 func hostsOf(m *gatepb.Start) ([]watch.Host, gossip.Config, error) {
 	cfg := gossip.Config{Hang: time.Duration(m.HangMs) * time.Millisecond}
 	cfg.Ping = min(cfg.Hang, time.Second)
-	if cfg.Hang > maxHang {
-		return nil, cfg, fmt.Errorf("a node may hang for %v; at most %v", cfg.Hang, maxHang)
+	if cfg.Hang > MaxHang {
+		return nil, cfg, fmt.Errorf("a node may hang for %v; at most %v", cfg.Hang, MaxHang)
 	}
 	var hosts []watch.Host
 	for _, n := range m.Nodes {

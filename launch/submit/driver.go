@@ -177,6 +177,7 @@ func (d *driver) start(s reserve.Send) *gatepb.Start {
 		JobKey: d.job.Key.String(), Processes: processesPB(run), Size: uint32(d.place.job.Ranks),
 		Argv: d.job.Argv, Environment: d.job.Env, Groups: d.job.groups(), Limits: d.job.Limits, Outputs: d.job.Fetch,
 		Input: d.job.Stdin != nil && hasInput(run), Nodes: d.nodes(),
+		HangMs: uint32(d.job.Hang.Milliseconds()),
 	}
 }
 

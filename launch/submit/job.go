@@ -11,6 +11,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/jobkey"
 	"github.com/isthmus-grid/isthmus/internal/ranks"
 	"github.com/isthmus-grid/isthmus/launch/allocate"
+	"github.com/isthmus-grid/isthmus/launch/gate"
 	"github.com/isthmus-grid/isthmus/launch/gate/gatepb"
 	"github.com/isthmus-grid/isthmus/launch/profile"
 	"github.com/isthmus-grid/isthmus/overlay"
@@ -39,6 +40,10 @@ type Job struct {
 	Limits  []*gatepb.Limit
 	Survive bool // as ranks.Job has it
 
+	// Hang is how long a node, or the way to it, may be silent before the others take its
+	// processes for dead, at most MaxHang; 0: 5 s.
+	Hang time.Duration
+
 	Stdin   io.Reader    // goes to rank 0; may still be read when Run returns
 	Output  ranks.Output // Run does not close it
 	Signals <-chan os.Signal
@@ -46,6 +51,9 @@ type Job struct {
 	// Progress, if set, is told each step, from one goroutine. It must not block.
 	Progress func(Progress)
 }
+
+// MaxHang is the longest that a job may let a silent node pass for living.
+const MaxHang = gate.MaxHang
 
 // HostShare is a host and how many ranks are to run there; 0: not said.
 type HostShare struct {
@@ -62,6 +70,8 @@ func (j *Job) Check() error {
 		return errors.New("the job has no output")
 	case len(j.Fetch) > 0 && j.FetchTo == nil:
 		return errors.New("files are to be fetched, and it is not said where to")
+	case j.Hang < 0 || j.Hang > MaxHang:
+		return fmt.Errorf("a node may hang for %v; want at most %v", j.Hang, MaxHang)
 	case len(j.Hosts) > 0 && j.Profile != nil:
 		return errors.New("hosts and a profile both say where the job runs: give one of them")
 	}

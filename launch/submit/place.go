@@ -87,7 +87,7 @@ type placement struct {
 
 // place decides how to place a job on what the grid has, nearest host first. The error
 // is a *TooFew if more hosts could help.
-func place(j *Job, hosts []Host, network allocate.Network) (*placement, error) {
+func place(j *Job, hosts []Host, between network) (*placement, error) {
 	p := &placement{job: j.Place}
 	for _, h := range hosts {
 		if h.Jobs > 0 && h.Processes > 0 && h.State != stateAway {
@@ -97,7 +97,7 @@ func place(j *Job, hosts []Host, network allocate.Network) (*placement, error) {
 	var err error
 	switch {
 	case j.Profile != nil:
-		err = p.match(j.Profile)
+		err = p.match(j.Profile, between)
 	case len(j.Hosts) > 0:
 		err = p.named(j, hosts)
 	}
@@ -106,7 +106,7 @@ func place(j *Job, hosts []Host, network allocate.Network) (*placement, error) {
 		if name == "" {
 			name = allocate.Strategies[0]
 		}
-		p.strategy, err = allocate.ByName(name, network)
+		p.strategy, err = allocate.ByName(name, between)
 	}
 	if err != nil {
 		return nil, err
@@ -151,7 +151,7 @@ func (p *placement) named(j *Job, all []Host) error {
 }
 
 // match places the groups of a profile by what hosts offer.
-func (p *placement) match(asked *profile.Profile) error {
+func (p *placement) match(asked *profile.Profile, between network) error {
 	var offered []match.Host
 	for _, h := range p.hosts {
 		if h.Fault == nil && len(offered) < match.MaxHosts {
@@ -162,6 +162,7 @@ func (p *placement) match(asked *profile.Profile) error {
 	if err != nil {
 		return err
 	}
+	between.tell(offer)
 	linkUp(offer, p.hosts)
 	found, err := match.Find(asked, offer, match.DefaultEffort)
 	if err != nil {

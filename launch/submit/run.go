@@ -4,15 +4,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"syscall"
 	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/ranks"
 	"github.com/isthmus-grid/isthmus/launch/allocate"
+	"github.com/isthmus-grid/isthmus/overlay"
 )
 
 // waitStep is how long to wait until the grid is asked for hosts again.
 const waitStep = time.Second
+
+// mostRefusals is how many hosts may refuse the job of a profile before it is not matched
+// with others any more.
+const mostRefusals = 64
 
 // Run brings a job onto hosts of the grid and returns when all its processes have ended.
 // The error says why the job could not be started, or is that of package ranks: an
@@ -26,8 +32,15 @@ func Run(ctx context.Context, g *Grid, j *Job) (*Result, error) {
 		return nil, err
 	}
 	until := time.Now().Add(j.Wait)
+	var without []overlay.NodeID
 	for {
-		r, err := attempt(ctx, g, j)
+		r, refused, err := attempt(ctx, g, j, without)
+		if err != nil && j.Profile != nil && len(refused) > 0 && len(without) < mostRefusals && later(err) {
+			// The hosts were chosen before they were asked: others may do as well.
+			without = append(without, refused...)
+			continue
+		}
+		without = nil
 		if err == nil || !time.Now().Before(until) || !later(err) {
 			return r, err
 		}
@@ -37,22 +50,28 @@ func Run(ctx context.Context, g *Grid, j *Job) (*Result, error) {
 	}
 }
 
-// attempt is one submission.
-func attempt(ctx context.Context, g *Grid, j *Job) (*Result, error) {
-	p, err := find(ctx, g, j)
+// attempt is one submission, to other hosts than those; refused are those that did not
+// take the job.
+func attempt(ctx context.Context, g *Grid, j *Job, without []overlay.NodeID) (r *Result, refused []overlay.NodeID, err error) {
+	p, err := find(ctx, g, j, without)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	d, err := newDriver(g, j, p)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return d.run(ctx)
+	r, err = d.run(ctx)
+	refused = d.sub.Dead()
+	for node := range d.sub.Refusals() {
+		refused = append(refused, node)
+	}
+	return r, refused, err
 }
 
-// find asks which hosts there are, and decides how to place the job on them. A signal
-// ends it.
-func find(ctx context.Context, g *Grid, j *Job) (*placement, error) {
+// find asks which hosts there are, and decides how to place the job on them, some left
+// out. A signal ends it.
+func find(ctx context.Context, g *Grid, j *Job, without []overlay.NodeID) (*placement, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	found := make(chan struct{})
@@ -75,8 +94,13 @@ func find(ctx context.Context, g *Grid, j *Job) (*placement, error) {
 		j.Progress(Progress{Step: "listing"})
 	}
 	hosts, err := g.Hosts(ctx)
+	var between network
 	if err == nil {
+		hosts = slices.DeleteFunc(hosts, func(h Host) bool { return slices.Contains(without, h.Node) })
 		hosts = g.Measure(ctx, hosts)
+		if matters(j) {
+			between = g.between(ctx, hosts)
+		}
 	}
 	if cause := context.Cause(ctx); cause != nil {
 		return nil, cause
@@ -84,7 +108,7 @@ func find(ctx context.Context, g *Grid, j *Job) (*placement, error) {
 	if err != nil {
 		return nil, err
 	}
-	return place(j, hosts, nil)
+	return place(j, hosts, between)
 }
 
 // later reports whether a job that failed may succeed when more hosts are there.
@@ -126,7 +150,7 @@ func Plan(ctx context.Context, g *Grid, j *Job) (*allocate.Plan, error) {
 	if err := j.Place.Check(); err != nil {
 		return nil, err
 	}
-	p, err := find(ctx, g, j)
+	p, err := find(ctx, g, j, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -37,6 +37,7 @@ type world struct {
 	grid  *Grid
 	nodes map[string]*node
 	order []string
+	far   map[string]time.Duration // "FROM TO", as Measure tells
 }
 
 // node is a gate-keeper for tests: the reservations are real, the processes functions.

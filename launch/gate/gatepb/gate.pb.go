@@ -2543,6 +2543,155 @@ func (x *PingResponse) GetJobs() uint32 {
 	return 0
 }
 
+type MeasureRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Nodes         []string               `protobuf:"bytes,1,rep,name=nodes,proto3" json:"nodes,omitempty"` // SITE/NODE; at most 64
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MeasureRequest) Reset() {
+	*x = MeasureRequest{}
+	mi := &file_gate_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MeasureRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MeasureRequest) ProtoMessage() {}
+
+func (x *MeasureRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_gate_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MeasureRequest.ProtoReflect.Descriptor instead.
+func (*MeasureRequest) Descriptor() ([]byte, []int) {
+	return file_gate_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *MeasureRequest) GetNodes() []string {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
+}
+
+type MeasureResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Distances     []*Distance            `protobuf:"bytes,1,rep,name=distances,proto3" json:"distances,omitempty"` // in the order of the nodes that were asked for
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MeasureResponse) Reset() {
+	*x = MeasureResponse{}
+	mi := &file_gate_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MeasureResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MeasureResponse) ProtoMessage() {}
+
+func (x *MeasureResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_gate_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MeasureResponse.ProtoReflect.Descriptor instead.
+func (*MeasureResponse) Descriptor() ([]byte, []int) {
+	return file_gate_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *MeasureResponse) GetDistances() []*Distance {
+	if x != nil {
+		return x.Distances
+	}
+	return nil
+}
+
+// Distance is how far a node is from the one that was asked.
+type Distance struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	LatencyNs     uint64                 `protobuf:"varint,2,opt,name=latency_ns,json=latencyNs,proto3" json:"latency_ns,omitempty"` // round trip; 0: not known
+	Fault         string                 `protobuf:"bytes,3,opt,name=fault,proto3" json:"fault,omitempty"`                           // why not, for people
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Distance) Reset() {
+	*x = Distance{}
+	mi := &file_gate_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Distance) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Distance) ProtoMessage() {}
+
+func (x *Distance) ProtoReflect() protoreflect.Message {
+	mi := &file_gate_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Distance.ProtoReflect.Descriptor instead.
+func (*Distance) Descriptor() ([]byte, []int) {
+	return file_gate_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *Distance) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *Distance) GetLatencyNs() uint64 {
+	if x != nil {
+		return x.LatencyNs
+	}
+	return 0
+}
+
+func (x *Distance) GetFault() string {
+	if x != nil {
+		return x.Fault
+	}
+	return ""
+}
+
 type GossipRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
@@ -2554,7 +2703,7 @@ type GossipRequest struct {
 
 func (x *GossipRequest) Reset() {
 	*x = GossipRequest{}
-	mi := &file_gate_proto_msgTypes[34]
+	mi := &file_gate_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2566,7 +2715,7 @@ func (x *GossipRequest) String() string {
 func (*GossipRequest) ProtoMessage() {}
 
 func (x *GossipRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[34]
+	mi := &file_gate_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2579,7 +2728,7 @@ func (x *GossipRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GossipRequest.ProtoReflect.Descriptor instead.
 func (*GossipRequest) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{34}
+	return file_gate_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *GossipRequest) GetJob() string {
@@ -2611,7 +2760,7 @@ type GossipResponse struct {
 
 func (x *GossipResponse) Reset() {
 	*x = GossipResponse{}
-	mi := &file_gate_proto_msgTypes[35]
+	mi := &file_gate_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2623,7 +2772,7 @@ func (x *GossipResponse) String() string {
 func (*GossipResponse) ProtoMessage() {}
 
 func (x *GossipResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[35]
+	mi := &file_gate_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2636,7 +2785,7 @@ func (x *GossipResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GossipResponse.ProtoReflect.Descriptor instead.
 func (*GossipResponse) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{35}
+	return file_gate_proto_rawDescGZIP(), []int{38}
 }
 
 type JobsRequest struct {
@@ -2647,7 +2796,7 @@ type JobsRequest struct {
 
 func (x *JobsRequest) Reset() {
 	*x = JobsRequest{}
-	mi := &file_gate_proto_msgTypes[36]
+	mi := &file_gate_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2659,7 +2808,7 @@ func (x *JobsRequest) String() string {
 func (*JobsRequest) ProtoMessage() {}
 
 func (x *JobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[36]
+	mi := &file_gate_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2672,7 +2821,7 @@ func (x *JobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobsRequest.ProtoReflect.Descriptor instead.
 func (*JobsRequest) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{36}
+	return file_gate_proto_rawDescGZIP(), []int{39}
 }
 
 type JobsResponse struct {
@@ -2684,7 +2833,7 @@ type JobsResponse struct {
 
 func (x *JobsResponse) Reset() {
 	*x = JobsResponse{}
-	mi := &file_gate_proto_msgTypes[37]
+	mi := &file_gate_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2696,7 +2845,7 @@ func (x *JobsResponse) String() string {
 func (*JobsResponse) ProtoMessage() {}
 
 func (x *JobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[37]
+	mi := &file_gate_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2709,7 +2858,7 @@ func (x *JobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobsResponse.ProtoReflect.Descriptor instead.
 func (*JobsResponse) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{37}
+	return file_gate_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *JobsResponse) GetJobs() []*JobHere {
@@ -2738,7 +2887,7 @@ type JobHere struct {
 
 func (x *JobHere) Reset() {
 	*x = JobHere{}
-	mi := &file_gate_proto_msgTypes[38]
+	mi := &file_gate_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2750,7 +2899,7 @@ func (x *JobHere) String() string {
 func (*JobHere) ProtoMessage() {}
 
 func (x *JobHere) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[38]
+	mi := &file_gate_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2763,7 +2912,7 @@ func (x *JobHere) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobHere.ProtoReflect.Descriptor instead.
 func (*JobHere) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{38}
+	return file_gate_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *JobHere) GetJob() string {
@@ -2845,7 +2994,7 @@ type KillRequest struct {
 
 func (x *KillRequest) Reset() {
 	*x = KillRequest{}
-	mi := &file_gate_proto_msgTypes[39]
+	mi := &file_gate_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2857,7 +3006,7 @@ func (x *KillRequest) String() string {
 func (*KillRequest) ProtoMessage() {}
 
 func (x *KillRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[39]
+	mi := &file_gate_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2870,7 +3019,7 @@ func (x *KillRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KillRequest.ProtoReflect.Descriptor instead.
 func (*KillRequest) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{39}
+	return file_gate_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *KillRequest) GetJob() string {
@@ -2889,7 +3038,7 @@ type KillResponse struct {
 
 func (x *KillResponse) Reset() {
 	*x = KillResponse{}
-	mi := &file_gate_proto_msgTypes[40]
+	mi := &file_gate_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2901,7 +3050,7 @@ func (x *KillResponse) String() string {
 func (*KillResponse) ProtoMessage() {}
 
 func (x *KillResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[40]
+	mi := &file_gate_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2914,7 +3063,7 @@ func (x *KillResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KillResponse.ProtoReflect.Descriptor instead.
 func (*KillResponse) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{40}
+	return file_gate_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *KillResponse) GetReservations() uint32 {
@@ -2932,7 +3081,7 @@ type HostsRequest struct {
 
 func (x *HostsRequest) Reset() {
 	*x = HostsRequest{}
-	mi := &file_gate_proto_msgTypes[41]
+	mi := &file_gate_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2944,7 +3093,7 @@ func (x *HostsRequest) String() string {
 func (*HostsRequest) ProtoMessage() {}
 
 func (x *HostsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[41]
+	mi := &file_gate_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2957,7 +3106,7 @@ func (x *HostsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostsRequest.ProtoReflect.Descriptor instead.
 func (*HostsRequest) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{41}
+	return file_gate_proto_rawDescGZIP(), []int{44}
 }
 
 type HostsResponse struct {
@@ -2969,7 +3118,7 @@ type HostsResponse struct {
 
 func (x *HostsResponse) Reset() {
 	*x = HostsResponse{}
-	mi := &file_gate_proto_msgTypes[42]
+	mi := &file_gate_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2981,7 +3130,7 @@ func (x *HostsResponse) String() string {
 func (*HostsResponse) ProtoMessage() {}
 
 func (x *HostsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[42]
+	mi := &file_gate_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2994,7 +3143,7 @@ func (x *HostsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostsResponse.ProtoReflect.Descriptor instead.
 func (*HostsResponse) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{42}
+	return file_gate_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *HostsResponse) GetHosts() []*Host {
@@ -3021,7 +3170,7 @@ type Host struct {
 
 func (x *Host) Reset() {
 	*x = Host{}
-	mi := &file_gate_proto_msgTypes[43]
+	mi := &file_gate_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3033,7 +3182,7 @@ func (x *Host) String() string {
 func (*Host) ProtoMessage() {}
 
 func (x *Host) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[43]
+	mi := &file_gate_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3046,7 +3195,7 @@ func (x *Host) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Host.ProtoReflect.Descriptor instead.
 func (*Host) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{43}
+	return file_gate_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Host) GetNode() string {
@@ -3101,171 +3250,6 @@ func (x *Host) GetSilentMs() uint64 {
 func (x *Host) GetLatencyNs() uint64 {
 	if x != nil {
 		return x.LatencyNs
-	}
-	return 0
-}
-
-type SubmissionsRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *SubmissionsRequest) Reset() {
-	*x = SubmissionsRequest{}
-	mi := &file_gate_proto_msgTypes[44]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *SubmissionsRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*SubmissionsRequest) ProtoMessage() {}
-
-func (x *SubmissionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[44]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use SubmissionsRequest.ProtoReflect.Descriptor instead.
-func (*SubmissionsRequest) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{44}
-}
-
-type SubmissionsResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Submissions   []*Submission          `protobuf:"bytes,1,rep,name=submissions,proto3" json:"submissions,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *SubmissionsResponse) Reset() {
-	*x = SubmissionsResponse{}
-	mi := &file_gate_proto_msgTypes[45]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *SubmissionsResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*SubmissionsResponse) ProtoMessage() {}
-
-func (x *SubmissionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[45]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use SubmissionsResponse.ProtoReflect.Descriptor instead.
-func (*SubmissionsResponse) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{45}
-}
-
-func (x *SubmissionsResponse) GetSubmissions() []*Submission {
-	if x != nil {
-		return x.Submissions
-	}
-	return nil
-}
-
-// Submission is a job that a program of this node submitted.
-type Submission struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
-	Uid           uint32                 `protobuf:"varint,2,opt,name=uid,proto3" json:"uid,omitempty"`
-	User          string                 `protobuf:"bytes,3,opt,name=user,proto3" json:"user,omitempty"`
-	Pid           uint32                 `protobuf:"varint,4,opt,name=pid,proto3" json:"pid,omitempty"`    // of the program
-	Nodes         []string               `protobuf:"bytes,5,rep,name=nodes,proto3" json:"nodes,omitempty"` // SITE/NODE that it converses with
-	AgeMs         uint64                 `protobuf:"varint,6,opt,name=age_ms,json=ageMs,proto3" json:"age_ms,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Submission) Reset() {
-	*x = Submission{}
-	mi := &file_gate_proto_msgTypes[46]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Submission) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Submission) ProtoMessage() {}
-
-func (x *Submission) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[46]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Submission.ProtoReflect.Descriptor instead.
-func (*Submission) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{46}
-}
-
-func (x *Submission) GetJob() string {
-	if x != nil {
-		return x.Job
-	}
-	return ""
-}
-
-func (x *Submission) GetUid() uint32 {
-	if x != nil {
-		return x.Uid
-	}
-	return 0
-}
-
-func (x *Submission) GetUser() string {
-	if x != nil {
-		return x.User
-	}
-	return ""
-}
-
-func (x *Submission) GetPid() uint32 {
-	if x != nil {
-		return x.Pid
-	}
-	return 0
-}
-
-func (x *Submission) GetNodes() []string {
-	if x != nil {
-		return x.Nodes
-	}
-	return nil
-}
-
-func (x *Submission) GetAgeMs() uint64 {
-	if x != nil {
-		return x.AgeMs
 	}
 	return 0
 }
@@ -3443,7 +3427,16 @@ const file_gate_proto_rawDesc = "" +
 	"\apayload\x18\x01 \x01(\fR\apayload\"<\n" +
 	"\fPingResponse\x12\x18\n" +
 	"\apayload\x18\x01 \x01(\fR\apayload\x12\x12\n" +
-	"\x04jobs\x18\x02 \x01(\rR\x04jobs\"O\n" +
+	"\x04jobs\x18\x02 \x01(\rR\x04jobs\"&\n" +
+	"\x0eMeasureRequest\x12\x14\n" +
+	"\x05nodes\x18\x01 \x03(\tR\x05nodes\"J\n" +
+	"\x0fMeasureResponse\x127\n" +
+	"\tdistances\x18\x01 \x03(\v2\x19.isthmus.gate.v1.DistanceR\tdistances\"S\n" +
+	"\bDistance\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x1d\n" +
+	"\n" +
+	"latency_ns\x18\x02 \x01(\x04R\tlatencyNs\x12\x14\n" +
+	"\x05fault\x18\x03 \x01(\tR\x05fault\"O\n" +
 	"\rGossipRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x12\n" +
 	"\x04from\x18\x02 \x01(\tR\x04from\x12\x18\n" +
@@ -3480,27 +3473,16 @@ const file_gate_proto_rawDesc = "" +
 	"\x05state\x18\x06 \x01(\tR\x05state\x12\x1b\n" +
 	"\tsilent_ms\x18\a \x01(\x04R\bsilentMs\x12\x1d\n" +
 	"\n" +
-	"latency_ns\x18\b \x01(\x04R\tlatencyNs\"\x14\n" +
-	"\x12SubmissionsRequest\"T\n" +
-	"\x13SubmissionsResponse\x12=\n" +
-	"\vsubmissions\x18\x01 \x03(\v2\x1b.isthmus.gate.v1.SubmissionR\vsubmissions\"\x83\x01\n" +
-	"\n" +
-	"Submission\x12\x10\n" +
-	"\x03job\x18\x01 \x01(\tR\x03job\x12\x10\n" +
-	"\x03uid\x18\x02 \x01(\rR\x03uid\x12\x12\n" +
-	"\x04user\x18\x03 \x01(\tR\x04user\x12\x10\n" +
-	"\x03pid\x18\x04 \x01(\rR\x03pid\x12\x14\n" +
-	"\x05nodes\x18\x05 \x03(\tR\x05nodes\x12\x15\n" +
-	"\x06age_ms\x18\x06 \x01(\x04R\x05ageMs2\xe7\x02\n" +
+	"latency_ns\x18\b \x01(\x04R\tlatencyNs2\xb5\x03\n" +
 	"\x04Gate\x12E\n" +
 	"\bConverse\x12\x17.isthmus.gate.v1.ToNode\x1a\x1c.isthmus.gate.v1.ToSubmitter(\x010\x01\x12C\n" +
-	"\x04Ping\x12\x1c.isthmus.gate.v1.PingRequest\x1a\x1d.isthmus.gate.v1.PingResponse\x12I\n" +
+	"\x04Ping\x12\x1c.isthmus.gate.v1.PingRequest\x1a\x1d.isthmus.gate.v1.PingResponse\x12L\n" +
+	"\aMeasure\x12\x1f.isthmus.gate.v1.MeasureRequest\x1a .isthmus.gate.v1.MeasureResponse\x12I\n" +
 	"\x06Gossip\x12\x1e.isthmus.gate.v1.GossipRequest\x1a\x1f.isthmus.gate.v1.GossipResponse\x12C\n" +
 	"\x04Jobs\x12\x1c.isthmus.gate.v1.JobsRequest\x1a\x1d.isthmus.gate.v1.JobsResponse\x12C\n" +
-	"\x04Kill\x12\x1c.isthmus.gate.v1.KillRequest\x1a\x1d.isthmus.gate.v1.KillResponse2\xa8\x01\n" +
+	"\x04Kill\x12\x1c.isthmus.gate.v1.KillRequest\x1a\x1d.isthmus.gate.v1.KillResponse2N\n" +
 	"\x04Desk\x12F\n" +
-	"\x05Hosts\x12\x1d.isthmus.gate.v1.HostsRequest\x1a\x1e.isthmus.gate.v1.HostsResponse\x12X\n" +
-	"\vSubmissions\x12#.isthmus.gate.v1.SubmissionsRequest\x1a$.isthmus.gate.v1.SubmissionsResponseB4Z2github.com/isthmus-grid/isthmus/launch/gate/gatepbb\x06proto3"
+	"\x05Hosts\x12\x1d.isthmus.gate.v1.HostsRequest\x1a\x1e.isthmus.gate.v1.HostsResponseB4Z2github.com/isthmus-grid/isthmus/launch/gate/gatepbb\x06proto3"
 
 var (
 	file_gate_proto_rawDescOnce sync.Once
@@ -3517,55 +3499,55 @@ func file_gate_proto_rawDescGZIP() []byte {
 var file_gate_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
 var file_gate_proto_msgTypes = make([]protoimpl.MessageInfo, 47)
 var file_gate_proto_goTypes = []any{
-	(Refused_What)(0),           // 0: isthmus.gate.v1.Refused.What
-	(Fault_Code)(0),             // 1: isthmus.gate.v1.Fault.Code
-	(*ToNode)(nil),              // 2: isthmus.gate.v1.ToNode
-	(*ToSubmitter)(nil),         // 3: isthmus.gate.v1.ToSubmitter
-	(*Hold)(nil),                // 4: isthmus.gate.v1.Hold
-	(*Process)(nil),             // 5: isthmus.gate.v1.Process
-	(*Ask)(nil),                 // 6: isthmus.gate.v1.Ask
-	(*OK)(nil),                  // 7: isthmus.gate.v1.OK
-	(*NOK)(nil),                 // 8: isthmus.gate.v1.NOK
-	(*Refused)(nil),             // 9: isthmus.gate.v1.Refused
-	(*Renew)(nil),               // 10: isthmus.gate.v1.Renew
-	(*Attach)(nil),              // 11: isthmus.gate.v1.Attach
-	(*Attached)(nil),            // 12: isthmus.gate.v1.Attached
-	(*Cancel)(nil),              // 13: isthmus.gate.v1.Cancel
-	(*Cancelled)(nil),           // 14: isthmus.gate.v1.Cancelled
-	(*Manifest)(nil),            // 15: isthmus.gate.v1.Manifest
-	(*Missing)(nil),             // 16: isthmus.gate.v1.Missing
-	(*Chunk)(nil),               // 17: isthmus.gate.v1.Chunk
-	(*Stored)(nil),              // 18: isthmus.gate.v1.Stored
-	(*Start)(nil),               // 19: isthmus.gate.v1.Start
-	(*NodeOfJob)(nil),           // 20: isthmus.gate.v1.NodeOfJob
-	(*Limit)(nil),               // 21: isthmus.gate.v1.Limit
-	(*Started)(nil),             // 22: isthmus.gate.v1.Started
-	(*Commit)(nil),              // 23: isthmus.gate.v1.Commit
-	(*Committed)(nil),           // 24: isthmus.gate.v1.Committed
-	(*Input)(nil),               // 25: isthmus.gate.v1.Input
-	(*Taken)(nil),               // 26: isthmus.gate.v1.Taken
-	(*Signal)(nil),              // 27: isthmus.gate.v1.Signal
-	(*Ack)(nil),                 // 28: isthmus.gate.v1.Ack
-	(*Output)(nil),              // 29: isthmus.gate.v1.Output
-	(*Exited)(nil),              // 30: isthmus.gate.v1.Exited
-	(*FileChunk)(nil),           // 31: isthmus.gate.v1.FileChunk
-	(*Over)(nil),                // 32: isthmus.gate.v1.Over
-	(*Fault)(nil),               // 33: isthmus.gate.v1.Fault
-	(*PingRequest)(nil),         // 34: isthmus.gate.v1.PingRequest
-	(*PingResponse)(nil),        // 35: isthmus.gate.v1.PingResponse
-	(*GossipRequest)(nil),       // 36: isthmus.gate.v1.GossipRequest
-	(*GossipResponse)(nil),      // 37: isthmus.gate.v1.GossipResponse
-	(*JobsRequest)(nil),         // 38: isthmus.gate.v1.JobsRequest
-	(*JobsResponse)(nil),        // 39: isthmus.gate.v1.JobsResponse
-	(*JobHere)(nil),             // 40: isthmus.gate.v1.JobHere
-	(*KillRequest)(nil),         // 41: isthmus.gate.v1.KillRequest
-	(*KillResponse)(nil),        // 42: isthmus.gate.v1.KillResponse
-	(*HostsRequest)(nil),        // 43: isthmus.gate.v1.HostsRequest
-	(*HostsResponse)(nil),       // 44: isthmus.gate.v1.HostsResponse
-	(*Host)(nil),                // 45: isthmus.gate.v1.Host
-	(*SubmissionsRequest)(nil),  // 46: isthmus.gate.v1.SubmissionsRequest
-	(*SubmissionsResponse)(nil), // 47: isthmus.gate.v1.SubmissionsResponse
-	(*Submission)(nil),          // 48: isthmus.gate.v1.Submission
+	(Refused_What)(0),       // 0: isthmus.gate.v1.Refused.What
+	(Fault_Code)(0),         // 1: isthmus.gate.v1.Fault.Code
+	(*ToNode)(nil),          // 2: isthmus.gate.v1.ToNode
+	(*ToSubmitter)(nil),     // 3: isthmus.gate.v1.ToSubmitter
+	(*Hold)(nil),            // 4: isthmus.gate.v1.Hold
+	(*Process)(nil),         // 5: isthmus.gate.v1.Process
+	(*Ask)(nil),             // 6: isthmus.gate.v1.Ask
+	(*OK)(nil),              // 7: isthmus.gate.v1.OK
+	(*NOK)(nil),             // 8: isthmus.gate.v1.NOK
+	(*Refused)(nil),         // 9: isthmus.gate.v1.Refused
+	(*Renew)(nil),           // 10: isthmus.gate.v1.Renew
+	(*Attach)(nil),          // 11: isthmus.gate.v1.Attach
+	(*Attached)(nil),        // 12: isthmus.gate.v1.Attached
+	(*Cancel)(nil),          // 13: isthmus.gate.v1.Cancel
+	(*Cancelled)(nil),       // 14: isthmus.gate.v1.Cancelled
+	(*Manifest)(nil),        // 15: isthmus.gate.v1.Manifest
+	(*Missing)(nil),         // 16: isthmus.gate.v1.Missing
+	(*Chunk)(nil),           // 17: isthmus.gate.v1.Chunk
+	(*Stored)(nil),          // 18: isthmus.gate.v1.Stored
+	(*Start)(nil),           // 19: isthmus.gate.v1.Start
+	(*NodeOfJob)(nil),       // 20: isthmus.gate.v1.NodeOfJob
+	(*Limit)(nil),           // 21: isthmus.gate.v1.Limit
+	(*Started)(nil),         // 22: isthmus.gate.v1.Started
+	(*Commit)(nil),          // 23: isthmus.gate.v1.Commit
+	(*Committed)(nil),       // 24: isthmus.gate.v1.Committed
+	(*Input)(nil),           // 25: isthmus.gate.v1.Input
+	(*Taken)(nil),           // 26: isthmus.gate.v1.Taken
+	(*Signal)(nil),          // 27: isthmus.gate.v1.Signal
+	(*Ack)(nil),             // 28: isthmus.gate.v1.Ack
+	(*Output)(nil),          // 29: isthmus.gate.v1.Output
+	(*Exited)(nil),          // 30: isthmus.gate.v1.Exited
+	(*FileChunk)(nil),       // 31: isthmus.gate.v1.FileChunk
+	(*Over)(nil),            // 32: isthmus.gate.v1.Over
+	(*Fault)(nil),           // 33: isthmus.gate.v1.Fault
+	(*PingRequest)(nil),     // 34: isthmus.gate.v1.PingRequest
+	(*PingResponse)(nil),    // 35: isthmus.gate.v1.PingResponse
+	(*MeasureRequest)(nil),  // 36: isthmus.gate.v1.MeasureRequest
+	(*MeasureResponse)(nil), // 37: isthmus.gate.v1.MeasureResponse
+	(*Distance)(nil),        // 38: isthmus.gate.v1.Distance
+	(*GossipRequest)(nil),   // 39: isthmus.gate.v1.GossipRequest
+	(*GossipResponse)(nil),  // 40: isthmus.gate.v1.GossipResponse
+	(*JobsRequest)(nil),     // 41: isthmus.gate.v1.JobsRequest
+	(*JobsResponse)(nil),    // 42: isthmus.gate.v1.JobsResponse
+	(*JobHere)(nil),         // 43: isthmus.gate.v1.JobHere
+	(*KillRequest)(nil),     // 44: isthmus.gate.v1.KillRequest
+	(*KillResponse)(nil),    // 45: isthmus.gate.v1.KillResponse
+	(*HostsRequest)(nil),    // 46: isthmus.gate.v1.HostsRequest
+	(*HostsResponse)(nil),   // 47: isthmus.gate.v1.HostsResponse
+	(*Host)(nil),            // 48: isthmus.gate.v1.Host
 }
 var file_gate_proto_depIdxs = []int32{
 	6,  // 0: isthmus.gate.v1.ToNode.ask:type_name -> isthmus.gate.v1.Ask
@@ -3606,24 +3588,24 @@ var file_gate_proto_depIdxs = []int32{
 	5,  // 35: isthmus.gate.v1.Output.process:type_name -> isthmus.gate.v1.Process
 	5,  // 36: isthmus.gate.v1.Exited.process:type_name -> isthmus.gate.v1.Process
 	1,  // 37: isthmus.gate.v1.Fault.code:type_name -> isthmus.gate.v1.Fault.Code
-	40, // 38: isthmus.gate.v1.JobsResponse.jobs:type_name -> isthmus.gate.v1.JobHere
-	5,  // 39: isthmus.gate.v1.JobHere.places:type_name -> isthmus.gate.v1.Process
-	45, // 40: isthmus.gate.v1.HostsResponse.hosts:type_name -> isthmus.gate.v1.Host
-	48, // 41: isthmus.gate.v1.SubmissionsResponse.submissions:type_name -> isthmus.gate.v1.Submission
+	38, // 38: isthmus.gate.v1.MeasureResponse.distances:type_name -> isthmus.gate.v1.Distance
+	43, // 39: isthmus.gate.v1.JobsResponse.jobs:type_name -> isthmus.gate.v1.JobHere
+	5,  // 40: isthmus.gate.v1.JobHere.places:type_name -> isthmus.gate.v1.Process
+	48, // 41: isthmus.gate.v1.HostsResponse.hosts:type_name -> isthmus.gate.v1.Host
 	2,  // 42: isthmus.gate.v1.Gate.Converse:input_type -> isthmus.gate.v1.ToNode
 	34, // 43: isthmus.gate.v1.Gate.Ping:input_type -> isthmus.gate.v1.PingRequest
-	36, // 44: isthmus.gate.v1.Gate.Gossip:input_type -> isthmus.gate.v1.GossipRequest
-	38, // 45: isthmus.gate.v1.Gate.Jobs:input_type -> isthmus.gate.v1.JobsRequest
-	41, // 46: isthmus.gate.v1.Gate.Kill:input_type -> isthmus.gate.v1.KillRequest
-	43, // 47: isthmus.gate.v1.Desk.Hosts:input_type -> isthmus.gate.v1.HostsRequest
-	46, // 48: isthmus.gate.v1.Desk.Submissions:input_type -> isthmus.gate.v1.SubmissionsRequest
+	36, // 44: isthmus.gate.v1.Gate.Measure:input_type -> isthmus.gate.v1.MeasureRequest
+	39, // 45: isthmus.gate.v1.Gate.Gossip:input_type -> isthmus.gate.v1.GossipRequest
+	41, // 46: isthmus.gate.v1.Gate.Jobs:input_type -> isthmus.gate.v1.JobsRequest
+	44, // 47: isthmus.gate.v1.Gate.Kill:input_type -> isthmus.gate.v1.KillRequest
+	46, // 48: isthmus.gate.v1.Desk.Hosts:input_type -> isthmus.gate.v1.HostsRequest
 	3,  // 49: isthmus.gate.v1.Gate.Converse:output_type -> isthmus.gate.v1.ToSubmitter
 	35, // 50: isthmus.gate.v1.Gate.Ping:output_type -> isthmus.gate.v1.PingResponse
-	37, // 51: isthmus.gate.v1.Gate.Gossip:output_type -> isthmus.gate.v1.GossipResponse
-	39, // 52: isthmus.gate.v1.Gate.Jobs:output_type -> isthmus.gate.v1.JobsResponse
-	42, // 53: isthmus.gate.v1.Gate.Kill:output_type -> isthmus.gate.v1.KillResponse
-	44, // 54: isthmus.gate.v1.Desk.Hosts:output_type -> isthmus.gate.v1.HostsResponse
-	47, // 55: isthmus.gate.v1.Desk.Submissions:output_type -> isthmus.gate.v1.SubmissionsResponse
+	37, // 51: isthmus.gate.v1.Gate.Measure:output_type -> isthmus.gate.v1.MeasureResponse
+	40, // 52: isthmus.gate.v1.Gate.Gossip:output_type -> isthmus.gate.v1.GossipResponse
+	42, // 53: isthmus.gate.v1.Gate.Jobs:output_type -> isthmus.gate.v1.JobsResponse
+	45, // 54: isthmus.gate.v1.Gate.Kill:output_type -> isthmus.gate.v1.KillResponse
+	47, // 55: isthmus.gate.v1.Desk.Hosts:output_type -> isthmus.gate.v1.HostsResponse
 	49, // [49:56] is the sub-list for method output_type
 	42, // [42:49] is the sub-list for method input_type
 	42, // [42:42] is the sub-list for extension type_name

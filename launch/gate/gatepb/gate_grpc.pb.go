@@ -33,6 +33,7 @@ const _ = grpc.SupportPackageIsVersion9
 const (
 	Gate_Converse_FullMethodName = "/isthmus.gate.v1.Gate/Converse"
 	Gate_Ping_FullMethodName     = "/isthmus.gate.v1.Gate/Ping"
+	Gate_Measure_FullMethodName  = "/isthmus.gate.v1.Gate/Measure"
 	Gate_Gossip_FullMethodName   = "/isthmus.gate.v1.Gate/Gossip"
 	Gate_Jobs_FullMethodName     = "/isthmus.gate.v1.Gate/Jobs"
 	Gate_Kill_FullMethodName     = "/isthmus.gate.v1.Gate/Kill"
@@ -61,6 +62,10 @@ type GateClient interface {
 	Converse(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ToNode, ToSubmitter], error)
 	// Ping answers at once, for measuring.
 	Ping(ctx context.Context, in *PingRequest, opts ...grpc.CallOption) (*PingResponse, error)
+	// Measure says how far other nodes are from this one, over links of its own.
+	// What was measured within the last minutes is not measured again. It takes
+	// 8 s at most, and fails for no node that does not answer by then.
+	Measure(ctx context.Context, in *MeasureRequest, opts ...grpc.CallOption) (*MeasureResponse, error)
 	// Gossip takes a message of a failure detector for the one of the same job
 	// here. It is answered at once; what the detector says goes in calls of its own.
 	// NOT_FOUND: no detector of that job is here.
@@ -97,6 +102,16 @@ func (c *gateClient) Ping(ctx context.Context, in *PingRequest, opts ...grpc.Cal
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(PingResponse)
 	err := c.cc.Invoke(ctx, Gate_Ping_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *gateClient) Measure(ctx context.Context, in *MeasureRequest, opts ...grpc.CallOption) (*MeasureResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(MeasureResponse)
+	err := c.cc.Invoke(ctx, Gate_Measure_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -156,6 +171,10 @@ type GateServer interface {
 	Converse(grpc.BidiStreamingServer[ToNode, ToSubmitter]) error
 	// Ping answers at once, for measuring.
 	Ping(context.Context, *PingRequest) (*PingResponse, error)
+	// Measure says how far other nodes are from this one, over links of its own.
+	// What was measured within the last minutes is not measured again. It takes
+	// 8 s at most, and fails for no node that does not answer by then.
+	Measure(context.Context, *MeasureRequest) (*MeasureResponse, error)
 	// Gossip takes a message of a failure detector for the one of the same job
 	// here. It is answered at once; what the detector says goes in calls of its own.
 	// NOT_FOUND: no detector of that job is here.
@@ -180,6 +199,9 @@ func (UnimplementedGateServer) Converse(grpc.BidiStreamingServer[ToNode, ToSubmi
 }
 func (UnimplementedGateServer) Ping(context.Context, *PingRequest) (*PingResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Ping not implemented")
+}
+func (UnimplementedGateServer) Measure(context.Context, *MeasureRequest) (*MeasureResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Measure not implemented")
 }
 func (UnimplementedGateServer) Gossip(context.Context, *GossipRequest) (*GossipResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Gossip not implemented")
@@ -232,6 +254,24 @@ func _Gate_Ping_Handler(srv interface{}, ctx context.Context, dec func(interface
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(GateServer).Ping(ctx, req.(*PingRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Gate_Measure_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(MeasureRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(GateServer).Measure(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Gate_Measure_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(GateServer).Measure(ctx, req.(*MeasureRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -302,6 +342,10 @@ var Gate_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _Gate_Ping_Handler,
 		},
 		{
+			MethodName: "Measure",
+			Handler:    _Gate_Measure_Handler,
+		},
+		{
 			MethodName: "Gossip",
 			Handler:    _Gate_Gossip_Handler,
 		},
@@ -326,8 +370,7 @@ var Gate_ServiceDesc = grpc.ServiceDesc{
 }
 
 const (
-	Desk_Hosts_FullMethodName       = "/isthmus.gate.v1.Desk/Hosts"
-	Desk_Submissions_FullMethodName = "/isthmus.gate.v1.Desk/Submissions"
+	Desk_Hosts_FullMethodName = "/isthmus.gate.v1.Desk/Hosts"
 )
 
 // DeskClient is the client API for Desk service.
@@ -339,9 +382,6 @@ const (
 type DeskClient interface {
 	// Hosts returns the grid's hosts and what their owners offer, sorted by name.
 	Hosts(ctx context.Context, in *HostsRequest, opts ...grpc.CallOption) (*HostsResponse, error)
-	// Submissions lists the jobs that programs of this node submitted and that
-	// still converse: at which nodes each is.
-	Submissions(ctx context.Context, in *SubmissionsRequest, opts ...grpc.CallOption) (*SubmissionsResponse, error)
 }
 
 type deskClient struct {
@@ -362,16 +402,6 @@ func (c *deskClient) Hosts(ctx context.Context, in *HostsRequest, opts ...grpc.C
 	return out, nil
 }
 
-func (c *deskClient) Submissions(ctx context.Context, in *SubmissionsRequest, opts ...grpc.CallOption) (*SubmissionsResponse, error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(SubmissionsResponse)
-	err := c.cc.Invoke(ctx, Desk_Submissions_FullMethodName, in, out, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
 // DeskServer is the server API for Desk service.
 // All implementations must embed UnimplementedDeskServer
 // for forward compatibility.
@@ -381,9 +411,6 @@ func (c *deskClient) Submissions(ctx context.Context, in *SubmissionsRequest, op
 type DeskServer interface {
 	// Hosts returns the grid's hosts and what their owners offer, sorted by name.
 	Hosts(context.Context, *HostsRequest) (*HostsResponse, error)
-	// Submissions lists the jobs that programs of this node submitted and that
-	// still converse: at which nodes each is.
-	Submissions(context.Context, *SubmissionsRequest) (*SubmissionsResponse, error)
 	mustEmbedUnimplementedDeskServer()
 }
 
@@ -396,9 +423,6 @@ type UnimplementedDeskServer struct{}
 
 func (UnimplementedDeskServer) Hosts(context.Context, *HostsRequest) (*HostsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Hosts not implemented")
-}
-func (UnimplementedDeskServer) Submissions(context.Context, *SubmissionsRequest) (*SubmissionsResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method Submissions not implemented")
 }
 func (UnimplementedDeskServer) mustEmbedUnimplementedDeskServer() {}
 func (UnimplementedDeskServer) testEmbeddedByValue()              {}
@@ -439,24 +463,6 @@ func _Desk_Hosts_Handler(srv interface{}, ctx context.Context, dec func(interfac
 	return interceptor(ctx, in, info, handler)
 }
 
-func _Desk_Submissions_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(SubmissionsRequest)
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	if interceptor == nil {
-		return srv.(DeskServer).Submissions(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: Desk_Submissions_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(DeskServer).Submissions(ctx, req.(*SubmissionsRequest))
-	}
-	return interceptor(ctx, in, info, handler)
-}
-
 // Desk_ServiceDesc is the grpc.ServiceDesc for Desk service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -467,10 +473,6 @@ var Desk_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Hosts",
 			Handler:    _Desk_Hosts_Handler,
-		},
-		{
-			MethodName: "Submissions",
-			Handler:    _Desk_Submissions_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},
