@@ -376,9 +376,9 @@ func TestGateCalls(t *testing.T) {
 	if err != nil || len(list.Jobs) != 1 || list.Jobs[0].Job != string(c.key.ID()) || list.Jobs[0].By != "closed/n2" || len(list.Jobs[0].Argv) != 3 {
 		t.Errorf("the jobs are %v, %v", list, err)
 	}
-	mine, err := desk.Submissions(w.ctx, &gatepb.SubmissionsRequest{})
-	if err != nil || len(mine.Submissions) != 1 || fmt.Sprint(mine.Submissions[0].Nodes) != "[shut/n1]" || int(mine.Submissions[0].Pid) != os.Getpid() {
-		t.Errorf("the submissions are %v, %v", mine, err)
+	far, err := g.Measure(shut, &gatepb.MeasureRequest{Nodes: []string{"closed/n1", "shut/n1"}})
+	if err != nil || len(far.Distances) != 2 || far.Distances[0].LatencyNs < uint64(4*time.Millisecond) || far.Distances[1].LatencyNs >= uint64(time.Millisecond) {
+		t.Errorf("shut/n1 measures %v, %v", far, err)
 	}
 	if r, err := g.Kill(shut, &gatepb.KillRequest{Job: string(c.key.ID())}); err != nil || r.Reservations != 1 {
 		t.Errorf("kill: %v, %v", r, err)
