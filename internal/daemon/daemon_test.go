@@ -105,7 +105,8 @@ func TestParseFaults(t *testing.T) {
 		{"yes", "fast: yes", `f.yaml:2:7: fast: the text "yes" where true or false belongs`},
 		{"no value", "name:", `f.yaml:2:6: name: no value; remove the key to have its default`},
 		{"list for a word", "name: [a]", `f.yaml:2:7: name: a list where one value belongs`},
-		{"word for a list", "allow: 10.0.0.0/8", `f.yaml:2:8: allow: the text "10.0.0.0/8" where a list belongs`},
+		{"keys for a list", "allow: {a: 10.0.0.0/8}", `f.yaml:2:8: allow: keys where a list belongs`},
+		{"bad word for a list of one", "allow: ten", `f.yaml:2:8: allow[0]: "ten": `},
 		{"word for a section", "log: debug", `f.yaml:2:6: log: the text "debug" where keys belong`},
 		{"bad element", "allow: [10.0.0.0/8, x]", `f.yaml:2:21: allow[1]: "x": netip.ParsePrefix("x"): no '/'`},
 		{"twice", "name: a\nname: b", `f.yaml:3:1: name: given twice; the first is at line 2`},
@@ -330,7 +331,7 @@ func TestOldReadyFileIsGoneAtStart(t *testing.T) {
 	if err := os.WriteFile(name, []byte("ready\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	a, err := newAnnouncer(life{readyFile: name})
+	a, err := newAnnouncer(&life{readyFile: name, hooks: newHooks(nil)})
 	if err != nil {
 		t.Fatal(err)
 	}

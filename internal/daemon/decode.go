@@ -100,6 +100,9 @@ func (d *decoder) pairs(key, origin string, n *yaml.Node, each func(name string,
 }
 
 func (d *decoder) list(f *field, v reflect.Value, key, origin string, n *yaml.Node) {
+	if n.Kind == yaml.ScalarNode && f.elem.kind == scalar { // one word is a list of one
+		n = &yaml.Node{Kind: yaml.SequenceNode, Content: []*yaml.Node{n}}
+	}
 	if n.Kind != yaml.SequenceNode {
 		d.wrong(origin, key, "%s where a list belongs; write [a, b] or one \"- a\" per line", describeNode(n))
 		return

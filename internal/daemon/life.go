@@ -17,21 +17,26 @@ type life struct {
 	name         string
 	log          *slog.Logger
 	stderr       io.Writer
-	grace        time.Duration
-	readyFD      int    // 0: none
-	readyFile    string // "": none
-	notifySocket string // "": not started by systemd
+	grace        time.Duration // to end
+	drainGrace   time.Duration // to get rid of work before
+	readyFD      int           // 0: none
+	readyFile    string        // "": none
+	notifySocket string        // "": not started by systemd
+	hooks        *Hooks
+	reload       func() error // on SIGHUP
 }
 
 // live runs serve until it returns by itself, or until a signal or ctx asks it
-// to end; then it has the grace time. Three things can follow a first signal:
+// to end; then it has the grace time. Three things can follow a first signal to
+// end:
 //
 //	serve returns       -> its error
 //	the grace is over   -> all stacks to stderr, error
 //	a second signal     -> what still runs in short, error
 //
-// In the last two serve's goroutines are abandoned: the process must end.
-func live(ctx context.Context, l life, serve func(ctx context.Context, ready func(...string)) error) error {
+// In the last two serve's goroutines are abandoned: the process must end. The
+// other signals leave serve running; see [Hooks].
+func live(ctx context.Context, l *life, serve func(ctx context.Context, ready func(...string)) error) error {
 	announce, err := newAnnouncer(l)
 	if err != nil {
 		return &exitError{err: err, code: exitFailed}
@@ -43,23 +48,42 @@ func live(ctx context.Context, l life, serve func(ctx context.Context, ready fun
 	signals := make(chan os.Signal, 2) // one to end, one to end at once
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
 	defer signal.Stop(signals)
+	orders := make(chan os.Signal, 8)
+	signal.Notify(orders, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2)
+	defer signal.Stop(orders)
 
 	done := make(chan error, 1)
 	go func() { // ends with serve, or with the process
-		done <- serve(ctx, func(facts ...string) {
+		done <- serve(l.hooks.context(ctx), func(facts ...string) {
 			if err := announce.ready(facts); err != nil {
 				l.log.Error("cannot tell that the daemon is ready", "error", err)
 			}
 		})
 	}()
 
-	select {
-	case err := <-done:
-		return ended(ctx, err)
-	case s := <-signals:
-		l.log.Info("stopping", "signal", s.String(), "grace", l.grace)
-	case <-ctx.Done():
-		l.log.Info("stopping", "grace", l.grace)
+	d := drainer{life: l, announce: announce}
+	defer d.close(cancel)
+	for ending := false; !ending; {
+		select {
+		case err := <-done:
+			return ended(ctx, err)
+		case s := <-signals:
+			l.log.Info("stopping", "signal", s.String(), "grace", l.grace)
+			ending = true
+		case <-ctx.Done():
+			l.log.Info("stopping", "grace", l.grace)
+			ending = true
+		case s := <-orders:
+			ending = d.order(ctx, s)
+		case err := <-d.ready():
+			d.succeeded(ctx, err)
+		case err := <-d.lost():
+			l.log.Error("the successor has ended; this process goes on serving what it has", "error", err)
+			d.child.ended = nil
+		case <-d.over:
+			l.log.Warn("drained for long enough; what is left is cut", "drain_grace", l.drainGrace)
+			ending = true
+		}
 	}
 	announce.stopping()
 	cancel()
@@ -74,6 +98,106 @@ func live(ctx context.Context, l life, serve func(ctx context.Context, ready fun
 		fmt.Fprintf(l.stderr, "%s\n", stacks())
 		return &exitError{code: exitFailed, err: fmt.Errorf("did not end within shutdown_grace (%s); the stacks above show what it waited for", l.grace)}
 	}
+}
+
+// drainer carries out the signals that are no order to end at once.
+type drainer struct {
+	*life
+	announce *announcer
+	child    *successor       // nil: none was started
+	waits    bool             // child is not ready yet
+	over     <-chan time.Time // nil: not draining
+}
+
+// order carries out a signal, and reports whether the daemon is to end.
+func (d *drainer) order(ctx context.Context, s os.Signal) (end bool) {
+	switch s {
+	case syscall.SIGHUP:
+		d.announce.reloading()
+		if err := d.reload(); err != nil {
+			d.log.Error("the settings were not read again", "error", err)
+		}
+		d.announce.again()
+	case syscall.SIGUSR1:
+		if !d.hooks.drain(false) {
+			d.log.Info("stopping: there is nothing to drain", "signal", s.String(), "grace", d.grace)
+			return true
+		}
+		d.drain("end")
+	case syscall.SIGUSR2:
+		if d.child != nil || d.hooks.isDraining() {
+			d.log.Warn("a successor was started already, or the daemon drains")
+			return false
+		}
+		child, err := d.hooks.startSuccessor()
+		if err != nil {
+			d.log.Error("no successor was started; this process serves on", "error", err)
+			return false
+		}
+		d.child, d.waits = child, true
+		d.log.Info("successor started", "pid", child.cmd.Process.Pid)
+	}
+	return false
+}
+
+func (d *drainer) drain(then string) {
+	d.log.Info("draining", "then", then, "drain_grace", d.drainGrace)
+	d.announce.status("draining")
+	if d.over == nil {
+		d.over = time.After(d.drainGrace)
+	}
+}
+
+// ready gets whether the successor is ready; nil while none is started.
+func (d *drainer) ready() <-chan error {
+	if !d.waits {
+		return nil
+	}
+	return d.child.ready
+}
+
+// lost gets how a successor ended that took over.
+func (d *drainer) lost() <-chan error {
+	if d.child == nil || d.waits {
+		return nil
+	}
+	return d.child.ended
+}
+
+// succeeded lets a successor that is ready take over, and puts an end to one
+// that will not be.
+func (d *drainer) succeeded(ctx context.Context, err error) {
+	d.waits = false
+	if err == nil && !d.hooks.drain(true) {
+		err = errors.New("this daemon cannot drain")
+	}
+	if err != nil {
+		d.child.cmd.Process.Kill()
+		d.log.Error("the successor did not become ready and was ended; this process serves on; its log says why", "pid", d.child.cmd.Process.Pid, "error", errors.Join(err, <-d.child.ended))
+		d.child.close()
+		d.child = nil
+		return
+	}
+	d.announce.succeeded(d.child.cmd.Process.Pid)
+	d.child.work.Go(func() { d.hooks.serveReturns(ctx, d.child) })
+	d.drain("the successor goes on")
+}
+
+// close gives up what the process shares with its successor, which goes on.
+func (d *drainer) close(cancel context.CancelFunc) {
+	cancel()
+	if d.child == nil {
+		return
+	}
+	if d.waits { // this process ends, and so nobody would wait for it
+		d.child.cmd.Process.Kill()
+	}
+	d.child.close()
+}
+
+func (s *successor) close() {
+	s.kin.Close()
+	s.work.Wait()
 }
 
 // ended turns what serve returned into the command's error.

@@ -5,15 +5,23 @@ import (
 	"log/slog"
 )
 
-// newLogger returns a logger to w of the given level and format, both valid.
-func newLogger(l Log, w io.Writer) *slog.Logger {
-	var level slog.Level
-	if err := level.UnmarshalText([]byte(l.Level)); err != nil {
-		panic("daemon: " + err.Error()) // the enum tag lets only slog's names through
-	}
+// newLogger returns a logger to w of the given level and format, both valid,
+// and what changes its level.
+func newLogger(l Log, w io.Writer) (*slog.Logger, *slog.LevelVar) {
+	level := new(slog.LevelVar)
+	mustLevel(level, l.Level)
 	options := &slog.HandlerOptions{Level: level}
 	if l.Format == "json" {
-		return slog.New(slog.NewJSONHandler(w, options))
+		return slog.New(slog.NewJSONHandler(w, options)), level
 	}
-	return slog.New(slog.NewTextHandler(w, options))
+	return slog.New(slog.NewTextHandler(w, options)), level
+}
+
+// mustLevel sets the level to one of those that the setting log.level takes.
+func mustLevel(v *slog.LevelVar, text string) {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(text)); err != nil {
+		panic("daemon: " + err.Error()) // the enum tag lets only slog's names through
+	}
+	v.Set(level)
 }

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -25,6 +26,7 @@ type fakeConfig struct {
 	Fail   string      `yaml:"fail" help:"Error to return at once."`
 	Deaf   bool        `yaml:"deaf" help:"Whether to ignore the order to end."`
 	Key    daemon.Path `yaml:"key" path:"file" help:"A file."`
+	Word   string      `yaml:"word" help:"Said to who asks who is there."`
 }
 
 func (c fakeConfig) Check() error {
@@ -40,29 +42,82 @@ func serveFake(ctx context.Context, cfg fakeConfig, log *slog.Logger, ready func
 	if cfg.Fail != "" {
 		return errors.New(cfg.Fail)
 	}
-	ln, err := net.Listen("tcp", cfg.Listen)
+	ln, err := daemon.Socket(ctx, "listen "+cfg.Listen, func() (*net.TCPListener, error) {
+		ln, err := net.Listen("tcp", cfg.Listen)
+		if err != nil {
+			return nil, err
+		}
+		return ln.(*net.TCPListener), nil
+	})
 	if err != nil {
 		return err
 	}
+	var word atomic.Pointer[string]
+	word.Store(&cfg.Word)
+	daemon.OnReload(ctx, []string{"word"}, func(next fakeConfig) (func(), error) {
+		if next.Word == "unspeakable" {
+			return nil, errors.New("word: nobody can say that")
+		}
+		return func() { word.Store(&next.Word) }, nil
+	})
+	hooks := daemon.HooksOf(ctx)
+	draining := hooks.Draining()
+	stopped := make(chan struct{}) // closed when the listener is
+	go func() {
+		select {
+		case <-draining:
+		case <-ctx.Done():
+		}
+		ln.Close()
+		close(stopped)
+	}()
 	defer context.AfterFunc(ctx, func() {
 		log.Debug("told to end")
 		if cfg.Deaf {
 			fmt.Println("deaf") // the test waits for this before it goes on
-			return
+			select {}
 		}
-		ln.Close()
 	})()
 	ready("listen=" + ln.Addr().String())
 	ready("listen=twice")
 	for {
-		c, err := ln.Accept()
+		c, err := ln.AcceptTCP()
 		if err != nil {
-			return ctx.Err()
+			break
 		}
 		line, _ := bufio.NewReader(c).ReadString('\n')
-		fmt.Fprint(c, line)
-		c.Close()
+		if strings.HasPrefix(line, "old") && hooks.Return(c, []byte(line)) == nil {
+			continue
+		}
+		answer(c, line, *word.Load())
 	}
+	if cfg.Deaf {
+		select {}
+	}
+	<-stopped
+	if !hooks.Succeeded() {
+		return ctx.Err()
+	}
+	for hooks.LetGo(); ; { // what the successor does not understand, until the last of it
+		select {
+		case r := <-hooks.Returned():
+			answer(r.Conn, "who\n", "was given "+strings.TrimSpace(string(r.First)))
+			if string(r.First) == "old last\n" {
+				return nil
+			}
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// answer echoes a line, or says who is there.
+func answer(c net.Conn, line, word string) {
+	defer c.Close()
+	if line == "who\n" {
+		line = fmt.Sprintf("%d %s\n", os.Getpid(), word)
+	}
+	fmt.Fprint(c, line)
 }
 
 // The test binary is the fake daemon when this variable is set.
@@ -229,21 +284,7 @@ func TestReadyFileAndSystemd(t *testing.T) {
 	if err := os.WriteFile(ready, []byte("of an earlier run"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	socket := filepath.Join(dir, "notify")
-	notify, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer notify.Close()
-	told := func() string {
-		notify.SetReadDeadline(time.Now().Add(time.Minute))
-		buf := make([]byte, 64)
-		n, err := notify.Read(buf)
-		if err != nil {
-			t.Fatalf("nothing told to systemd: %v", err)
-		}
-		return string(buf[:n])
-	}
+	socket, told := systemd(t)
 	cmd := fakeCommand(t, "--ready-file", ready)
 	cmd.Env = append(cmd.Env, "NOTIFY_SOCKET="+socket)
 	p := daemontest.Start(t, cmd)

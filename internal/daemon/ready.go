@@ -17,11 +17,15 @@ type announcer struct {
 	fd     *os.File // nil: none
 	file   string   // "": none
 	notify *net.UnixConn
+
+	inherited *inheritance // nil: no predecessor
+	handed    bool         // the file is the successor's by now
 }
 
-func newAnnouncer(l life) (*announcer, error) {
-	a := &announcer{file: l.readyFile}
-	if l.readyFD != 0 {
+func newAnnouncer(l *life) (*announcer, error) {
+	a := &announcer{file: l.readyFile, inherited: l.hooks.inherited}
+	if l.readyFD != 0 && a.inherited == nil { // of a successor, the number is its predecessor's
+
 		a.fd = os.NewFile(uintptr(l.readyFD), fmt.Sprintf("descriptor %d", l.readyFD))
 		if l.readyFD < 0 || a.fd == nil {
 			return nil, fmt.Errorf("--ready-fd %d: not a descriptor", l.readyFD)
@@ -30,7 +34,7 @@ func newAnnouncer(l life) (*announcer, error) {
 			return nil, fmt.Errorf("--ready-fd %d: nothing is open there: %w", l.readyFD, err)
 		}
 	}
-	if a.file != "" {
+	if a.file != "" && a.inherited == nil {
 		// A file of an earlier run must not speak for this one.
 		if err := os.Remove(a.file); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return nil, fmt.Errorf("--ready-file: %w", err)
@@ -60,6 +64,9 @@ func (a *announcer) ready(facts []string) error {
 			errs = append(errs, writeWhole(a.file, line))
 		}
 		errs = append(errs, a.tell("READY=1"))
+		if a.inherited != nil {
+			errs = append(errs, a.inherited.begin())
+		}
 	})
 	return errors.Join(errs...)
 }
@@ -76,6 +83,19 @@ func writeWhole(name, text string) error {
 // cannot hear it harms nothing.
 func (a *announcer) stopping() { _ = a.tell("STOPPING=1") }
 
+// reloading and again are told before and after the settings are read anew.
+func (a *announcer) reloading() { _ = a.tell("RELOADING=1") }
+func (a *announcer) again()     { _ = a.tell("READY=1") }
+
+// status is for who looks at the service.
+func (a *announcer) status(text string) { _ = a.tell("STATUS=" + text) }
+
+// succeeded tells which process is the service from now on.
+func (a *announcer) succeeded(pid int) {
+	a.handed = true
+	_ = a.tell(fmt.Sprintf("MAINPID=%d\nREADY=1", pid))
+}
+
 func (a *announcer) tell(state string) error {
 	if a.notify == nil {
 		return nil
@@ -89,7 +109,7 @@ func (a *announcer) close() {
 	if a.notify != nil {
 		a.notify.Close()
 	}
-	if a.file != "" {
+	if a.file != "" && !a.handed {
 		os.Remove(a.file)
 	}
 }

@@ -41,6 +41,7 @@ type Spec[C any] struct {
 	// be called from any goroutine.
 	//
 	// cfg belongs to Serve. log has the level and format of the settings.
+	// [HooksOf] ctx is how Serve learns of new settings, drains and hands over.
 	Serve func(ctx context.Context, cfg C, log *slog.Logger, ready func(facts ...string)) error
 }
 
@@ -48,6 +49,7 @@ type Spec[C any] struct {
 type Common struct {
 	Log           Log           `yaml:"log" help:"What the daemon writes to standard error."`
 	ShutdownGrace time.Duration `yaml:"shutdown_grace" default:"10s" min:"0s" help:"Time the daemon has to end after SIGTERM or SIGINT. When it is over, the daemon prints what still runs and ends with status 1. A second signal does not wait for it."`
+	DrainGrace    time.Duration `yaml:"drain_grace" default:"5m" min:"0s" help:"Time a daemon that drains (SIGUSR1), or that a successor has taken over from (SIGUSR2), has for its links to end by themselves before it cuts them. Links that are cut find another way and lose nothing."`
 }
 
 // Log says what a daemon logs, and how.
@@ -167,14 +169,21 @@ func act[C any](c *cli.Context, spec Spec[C], root *field, own *ownFlags, keys *
 		return nil
 	}
 	file := own.file(spec.Name)
-	all := whole[C]{Own: spec.Default}
-	text, err := readFile(file)
+	read := func(all *whole[C]) (Faults, error) {
+		*all = whole[C]{Own: spec.Default}
+		text, err := readFile(file)
+		if err != nil {
+			return nil, err
+		}
+		return load(root, reflect.ValueOf(all).Elem(), sources{
+			file: file, text: text, env: os.LookupEnv, flags: keys.given(), prefix: envPrefix(spec.Name), exists: !own.printConfig,
+		}), nil
+	}
+	var all whole[C]
+	faults, err := read(&all)
 	if err != nil {
 		return &exitError{err: err, code: exitFailed}
 	}
-	faults := load(root, reflect.ValueOf(&all).Elem(), sources{
-		file: file, text: text, env: os.LookupEnv, flags: keys.given(), prefix: envPrefix(spec.Name), exists: !own.printConfig,
-	})
 	switch {
 	case own.printConfig && len(faults.wrong()) == 0:
 		_, err := stdout.Write(render(spec.Name, root, reflect.ValueOf(&all).Elem()))
@@ -190,11 +199,30 @@ func act[C any](c *cli.Context, spec Spec[C], root *field, own *ownFlags, keys *
 	case len(faults) > 0:
 		return &exitError{err: faults, code: exitFailed}
 	}
-	log := newLogger(all.Common.Log, stderr)
-	return live(c.Context, life{
-		name: spec.Name, log: log, stderr: stderr, grace: all.Common.ShutdownGrace,
+	inherited, err := inherit()
+	if err != nil {
+		return &exitError{err: err, code: exitFailed}
+	}
+	log, level := newLogger(all.Common.Log, stderr)
+	hooks := newHooks(inherited)
+	l := &life{
+		name: spec.Name, log: log, stderr: stderr, hooks: hooks,
 		readyFD: own.readyFD, readyFile: own.readyFile, notifySocket: os.Getenv("NOTIFY_SOCKET"),
-	}, func(ctx context.Context, ready func(...string)) error {
+	}
+	bounds := func(c Common) { l.grace, l.drainGrace = c.ShutdownGrace, c.DrainGrace }
+	bounds(all.Common)
+	effective := all
+	l.reload = (&reloader[C]{
+		root: root, effective: &effective, hooks: hooks, log: log, level: level, bounds: bounds,
+		read: func() (next whole[C], err error) {
+			faults, err := read(&next)
+			if err == nil && len(faults) > 0 {
+				err = faults
+			}
+			return next, err
+		},
+	}).reload
+	return live(c.Context, l, func(ctx context.Context, ready func(...string)) error {
 		return spec.Serve(ctx, all.Own, log, ready)
 	})
 }

@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -79,8 +80,8 @@ type Process struct {
 
 	t              testing.TB
 	cmd            *exec.Cmd
-	stdout, stderr bytes.Buffer // whole only after Wait
-	done           chan error   // gets cmd.Wait's result
+	stdout, stderr output     // whole only after Wait
+	done           chan error // gets cmd.Wait's result
 	state          *os.ProcessState
 }
 
@@ -123,6 +124,56 @@ func Start(t testing.TB, cmd *exec.Cmd) *Process {
 		p.Facts[key] = value
 	}
 	return p
+}
+
+// output is what a process writes, for who waits for it. The zero value is ready.
+type output struct {
+	mu      sync.Mutex // guards the fields below
+	text    bytes.Buffer
+	changed chan struct{} // closed by the next Write; nil while nobody waits
+}
+
+// Write implements io.Writer.
+func (o *output) Write(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.changed != nil {
+		close(o.changed)
+		o.changed = nil
+	}
+	return o.text.Write(b)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
+}
+
+// next returns the text, and what is closed when there is more.
+func (o *output) next() (string, <-chan struct{}) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.changed == nil {
+		o.changed = make(chan struct{})
+	}
+	return o.text.String(), o.changed
+}
+
+// Until waits until the process has written text to stderr.
+func (p *Process) Until(text string) {
+	p.t.Helper()
+	for end := time.After(patience); ; {
+		all, changed := p.stderr.next()
+		if strings.Contains(all, text) {
+			return
+		}
+		select {
+		case <-changed:
+		case <-end:
+			p.t.Fatalf("%s did not say %q within %s; it said:\n%s", p.cmd.Path, text, patience, all)
+		}
+	}
 }
 
 // Signal sends the process a signal.

@@ -1,0 +1,376 @@
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// This file starts a successor: a new process of the program as it lies on disk
+// now, with the same command line, which gets copies of the listening sockets.
+// Whoever connects meanwhile waits in the kernel and is refused by nobody.
+//
+//	this process                          the successor
+//	SIGUSR2: start it ------------------> settings, sockets
+//	     <------------------------------- ready
+//	accept no more; LetGo --------------> accept
+//	serve what is there, and what         Return: a connection that only the
+//	  is Returned; end when idle <------- predecessor can serve
+//
+// A successor that does not become ready is killed, and nothing has changed.
+
+// handoverEnv holds, as JSON, the names of the sockets that a successor has
+// from firstSocket on.
+const handoverEnv = "ISTHMUS_HANDOVER"
+
+// Descriptors of a successor.
+const (
+	readyPipe   = 3 // it writes the line "ready" there
+	kinship     = 4 // its end of the socket to its predecessor
+	firstSocket = 5
+)
+
+const (
+	startTimeout = 20 * time.Second       // for a successor to be ready
+	letGoTimeout = 10 * time.Second       // for a predecessor to accept no more
+	maxFirst     = 8 << 10                // bytes that were read of a returned connection
+	maxReturned  = 64                     // returned connections that nobody has taken; more wait in the kernel
+	returnWait   = 500 * time.Millisecond // for room there
+)
+
+// socket is a listener or a UDP socket: what can be handed over.
+type socket interface {
+	syscall.Conn
+	Close() error
+}
+
+// dup returns a copy of a socket's descriptor. Its File method will not do: what
+// that returns makes the socket blocking when it is passed on, also for this
+// process, which shares the mode.
+func dup(s syscall.Conn, name string) (*os.File, error) {
+	raw, err := s.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	fd, dupErr := -1, error(nil)
+	err = raw.Control(func(from uintptr) { fd, dupErr = unix.FcntlInt(from, unix.F_DUPFD_CLOEXEC, 0) })
+	if err = errors.Join(err, dupErr); err != nil {
+		return nil, fmt.Errorf("a copy of the socket %s: %w", name, err)
+	}
+	return os.NewFile(uintptr(fd), name), nil
+}
+
+// handover are the sockets of a process by their names.
+type handover struct {
+	names []string
+	all   map[string]socket
+}
+
+// inheritance is what a predecessor left.
+type inheritance struct {
+	mu      sync.Mutex // guards sockets
+	sockets map[string]*os.File
+	ready   *os.File
+	kin     *net.UnixConn
+}
+
+// inherit takes what a predecessor left; nil without one. It is called once.
+func inherit() (*inheritance, error) {
+	text := os.Getenv(handoverEnv)
+	if text == "" {
+		return nil, nil
+	}
+	os.Unsetenv(handoverEnv) // it is about this process's descriptors
+	var names []string
+	if err := json.Unmarshal([]byte(text), &names); err != nil {
+		return nil, fmt.Errorf("%s: %w", handoverEnv, err)
+	}
+	in := &inheritance{sockets: map[string]*os.File{}, ready: os.NewFile(readyPipe, "ready")}
+	for i, name := range names {
+		syscall.CloseOnExec(firstSocket + i)
+		in.sockets[name] = os.NewFile(uintptr(firstSocket+i), name)
+	}
+	syscall.CloseOnExec(readyPipe)
+	var err error
+	in.kin, err = unixConn(os.NewFile(kinship, "predecessor"))
+	return in, err
+}
+
+func unixConn(f *os.File) (*net.UnixConn, error) {
+	defer f.Close()
+	c, err := net.FileConn(f)
+	if err != nil {
+		return nil, fmt.Errorf("the socket between predecessor and successor: %w", err)
+	}
+	u, ok := c.(*net.UnixConn)
+	if !ok {
+		c.Close()
+		return nil, errors.New("the socket between predecessor and successor is of another kind")
+	}
+	return u, nil
+}
+
+func (in *inheritance) take(name string) *os.File {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	f := in.sockets[name]
+	delete(in.sockets, name)
+	return f
+}
+
+// begin tells the predecessor that this process is ready, closes what it did not
+// want and waits until the predecessor accepts no more, or is gone.
+func (in *inheritance) begin() error {
+	in.mu.Lock()
+	for _, f := range in.sockets {
+		f.Close()
+	}
+	clear(in.sockets)
+	in.mu.Unlock()
+	_, err := in.ready.WriteString("ready\n")
+	in.ready.Close()
+	if err != nil {
+		return fmt.Errorf("the predecessor is gone: %w", err)
+	}
+	in.kin.SetReadDeadline(time.Now().Add(letGoTimeout))
+	if _, err := in.kin.Read(make([]byte, 1)); err != nil {
+		return fmt.Errorf("waited for the predecessor to let go of its sockets: %w", err)
+	}
+	return nil
+}
+
+// Socket returns the socket of that name, which a successor will get: that of a
+// predecessor, if there is one, or else what open opens. The name holds
+// the address, so that a successor with another address opens its own. S is
+// *net.TCPListener or *net.UDPConn.
+func Socket[S socket](ctx context.Context, name string, open func() (S, error)) (S, error) {
+	h := HooksOf(ctx)
+	var s S
+	var err error
+	if f := h.inheritedSocket(name); f != nil {
+		s, err = asSocket[S](f)
+	} else {
+		s, err = open()
+	}
+	if err != nil {
+		return s, err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.sockets.all == nil {
+		h.sockets.all = map[string]socket{}
+	}
+	h.sockets.names = append(h.sockets.names, name)
+	h.sockets.all[name] = s
+	return s, nil
+}
+
+func (h *Hooks) inheritedSocket(name string) *os.File {
+	if h.inherited == nil {
+		return nil
+	}
+	return h.inherited.take(name)
+}
+
+func asSocket[S socket](f *os.File) (s S, err error) {
+	defer f.Close()
+	var made any
+	if _, packets := any(s).(net.PacketConn); packets {
+		made, err = net.FilePacketConn(f)
+	} else {
+		made, err = net.FileListener(f)
+	}
+	if err != nil {
+		return s, fmt.Errorf("the predecessor's socket %s: %w", f.Name(), err)
+	}
+	s, ok := made.(S)
+	if !ok {
+		return s, fmt.Errorf("the predecessor's socket %s is a %T", f.Name(), made)
+	}
+	return s, nil
+}
+
+// A Returned connection came to a successor that can make nothing of it.
+type Returned struct {
+	Conn  *net.TCPConn // the receiver's
+	First []byte       // what was read of it already
+}
+
+// Return gives a connection to the predecessor, with what was read of it, and
+// closes this process's copy. It fails, and leaves the connection alone, when
+// there is no predecessor any more or it does not keep up.
+func (h *Hooks) Return(c *net.TCPConn, first []byte) error {
+	if h.inherited == nil || len(first) == 0 || len(first) > maxFirst {
+		return errors.New("there is no predecessor to return it to")
+	}
+	f, err := dup(c, "returned")
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	kin := h.inherited.kin
+	kin.SetWriteDeadline(time.Now().Add(returnWait))
+	if _, _, err := kin.WriteMsgUnix(first, syscall.UnixRights(int(f.Fd())), nil); err != nil {
+		return fmt.Errorf("returning a connection to the predecessor: %w", err)
+	}
+	c.Close()
+	return nil
+}
+
+// Returned are the connections that the successor cannot serve. It is never
+// closed; who reads it does so until Serve's work is done.
+func (h *Hooks) Returned() <-chan Returned { return h.returned }
+
+// A successor is a process that takes over.
+type successor struct {
+	cmd   *exec.Cmd
+	kin   *net.UnixConn
+	ended chan error // gets how it ended
+	ready chan error // gets nil, or why it will not be ready
+	work  sync.WaitGroup
+}
+
+// startSuccessor starts one. What it says goes where this process says it.
+func (h *Hooks) startSuccessor() (*successor, error) {
+	program, err := exec.LookPath(os.Args[0])
+	if err != nil {
+		return nil, err
+	}
+	h.mu.Lock()
+	names := slices.Clone(h.sockets.names)
+	var files []*os.File
+	for _, name := range names {
+		f, dupErr := dup(h.sockets.all[name], name)
+		err = errors.Join(err, dupErr)
+		files = append(files, f)
+	}
+	h.mu.Unlock()
+	defer func() {
+		for _, f := range files {
+			f.Close() // also of a nil *os.File, which is an error nobody needs
+		}
+	}()
+	if err != nil {
+		return nil, err
+	}
+	if len(names) == 0 {
+		return nil, errors.New("this daemon has no sockets to hand over; restart it")
+	}
+	ready, theirReady, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer theirReady.Close()
+	syscall.ForkLock.RLock() // no other child gets them
+	pair, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_SEQPACKET, 0)
+	if err != nil {
+		syscall.ForkLock.RUnlock()
+		ready.Close()
+		return nil, fmt.Errorf("socketpair: %w", err)
+	}
+	syscall.CloseOnExec(pair[0])
+	syscall.CloseOnExec(pair[1])
+	syscall.ForkLock.RUnlock()
+	theirKin := os.NewFile(uintptr(pair[1]), "predecessor")
+	defer theirKin.Close()
+	kin, err := unixConn(os.NewFile(uintptr(pair[0]), "successor"))
+	if err != nil {
+		ready.Close()
+		return nil, err
+	}
+	list, _ := json.Marshal(names) // strings always have a JSON form
+	cmd := exec.Command(program, os.Args[1:]...)
+	cmd.Args[0] = os.Args[0]
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.Env = append(os.Environ(), handoverEnv+"="+string(list))
+	cmd.ExtraFiles = append([]*os.File{theirReady, theirKin}, files...)
+	if err := cmd.Start(); err != nil {
+		ready.Close()
+		kin.Close()
+		return nil, err
+	}
+	s := &successor{cmd: cmd, kin: kin, ended: make(chan error, 1), ready: make(chan error, 1)}
+	go func() { // ends with the successor, or with this process, whose child it stays
+		s.ended <- cmd.Wait()
+	}()
+	s.work.Go(func() { // ends with the line, the successor or the bound
+		defer ready.Close()
+		ready.SetReadDeadline(time.Now().Add(startTimeout))
+		line := make([]byte, 16)
+		n, err := ready.Read(line)
+		if err == nil && strings.TrimSpace(string(line[:n])) != "ready" {
+			err = fmt.Errorf("it said %q in place of ready", line[:n])
+		}
+		s.ready <- err
+	})
+	return s, nil
+}
+
+// serveReturns takes what the successor returns, once this process let go of
+// its sockets. It ends when the successor or kin is closed.
+func (h *Hooks) serveReturns(ctx context.Context, s *successor) {
+	select {
+	case <-h.letGo:
+	case <-ctx.Done():
+		return
+	}
+	if _, err := s.kin.Write([]byte{1}); err != nil {
+		return
+	}
+	for {
+		r, err := receive(s.kin)
+		if err != nil {
+			return
+		}
+		select {
+		case h.returned <- r:
+		case <-ctx.Done():
+			r.Conn.Close()
+			return
+		}
+	}
+}
+
+// receive reads one returned connection.
+func receive(kin *net.UnixConn) (Returned, error) {
+	first, rights := make([]byte, maxFirst), make([]byte, syscall.CmsgSpace(4))
+	n, oob, _, _, err := kin.ReadMsgUnix(first, rights)
+	if err != nil {
+		return Returned{}, err
+	}
+	if n == 0 { // the end of a SOCK_SEQPACKET
+		return Returned{}, net.ErrClosed
+	}
+	messages, err := syscall.ParseSocketControlMessage(rights[:oob])
+	if err != nil || len(messages) != 1 {
+		return Returned{}, fmt.Errorf("a returned connection without its descriptor: %w", err)
+	}
+	fds, err := syscall.ParseUnixRights(&messages[0])
+	if err != nil || len(fds) != 1 {
+		return Returned{}, fmt.Errorf("a returned connection without its descriptor: %w", err)
+	}
+	syscall.CloseOnExec(fds[0])
+	f := os.NewFile(uintptr(fds[0]), "returned")
+	defer f.Close()
+	c, err := net.FileConn(f)
+	if err != nil {
+		return Returned{}, err
+	}
+	t, ok := c.(*net.TCPConn)
+	if !ok {
+		c.Close()
+		return Returned{}, fmt.Errorf("a returned connection is a %T", c)
+	}
+	return Returned{Conn: t, First: first[:n]}, nil
+}
