@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -21,7 +22,8 @@ import (
 type Broker struct {
 	name     string
 	epoch    uint64
-	cfg      Config
+	cfg      Config                 // at the start
+	live     atomic.Pointer[Config] // see config
 	log      *slog.Logger
 	registry Registry
 	plans    planner
@@ -57,6 +59,7 @@ func New(cfg Config, creds *control.Credentials, log *slog.Logger) (*Broker, err
 		introduceMax:  introduceMax,
 		vantage:       newVantagePoint(id.String()),
 	}
+	b.live.Store(&cfg)
 	b.endpoint = control.NewEndpoint(creds, log, func(r grpc.ServiceRegistrar) {
 		controlpb.RegisterDirectoryServer(r, directory{b: b})
 		controlpb.RegisterSitesServer(r, sites{b: b})
@@ -110,7 +113,7 @@ func (b *Broker) admit(id control.Identity) error {
 	default:
 		return fmt.Errorf("%w: %v is not for the broker to serve", overlay.ErrForbidden, id)
 	}
-	if n := b.sessions.count(); n >= b.cfg.Limits.Sessions {
+	if n := b.sessions.count(); n >= b.config().Limits.Sessions {
 		return fmt.Errorf("%w: the broker has %d sessions, its limit", overlay.ErrOverloaded, n)
 	}
 	return nil

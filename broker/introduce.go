@@ -228,14 +228,14 @@ func (d directory) arrange(in *introduction) (*controlpb.Introduction, *controlp
 		return message, nil, nil
 	}
 	only443 := in.askerSite.Profile.Egress != overlay.EgressAny || in.entry.Site.Profile.Egress != overlay.EgressAny
-	offer, err := d.b.registry.Assign(d.b.cfg.ProxyChoice, only443)
+	offer, err := d.b.registry.Assign(d.b.config().ProxyChoice, only443)
 	if err != nil {
 		return nil, nil, err
 	}
 	in.proxy = offer.Name
 	expires := time.Now().Add(ticketLife)
-	message.Relay = in.assignment(offer, 1, expires, uint64(d.b.cfg.RelayLimit))
-	return message, in.assignment(offer, 0, expires, uint64(d.b.cfg.RelayLimit)), nil
+	message.Relay = in.assignment(offer, 1, expires, uint64(d.b.config().RelayLimit))
+	return message, in.assignment(offer, 0, expires, uint64(d.b.config().RelayLimit)), nil
 }
 
 // assignment makes the ticket for one end of the link.

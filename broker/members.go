@@ -81,7 +81,15 @@ func (r relays) Offer(ctx context.Context, req *controlpb.OfferRequest) (*contro
 	r.b.replaced(old, session.Peer())
 	r.b.log.Debug("proxy offers itself", "proxy", offer.Name, "addresses", fmt.Sprint(offer.Addresses),
 		"live", offer.Live, "capacity", offer.Capacity, "draining", offer.Draining)
-	return &controlpb.OfferResponse{}, nil
+	resp := &controlpb.OfferResponse{}
+	if offer.Draining {
+		for _, p := range r.b.registry.Proxies() {
+			if p.Name != offer.Name && !p.Draining && p.Live < p.Capacity {
+				resp.Others++
+			}
+		}
+	}
+	return resp, nil
 }
 
 // offer checks an offer.

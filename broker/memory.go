@@ -69,6 +69,13 @@ type proxyState struct {
 	last     uint64
 }
 
+// SetLimits changes the bounds for what comes from now on. What is over them stays.
+func (m *Memory) SetLimits(l Limits) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.limits = l
+}
+
 // NewMemory returns an empty registry. The lease is how long the processes of
 // a site outlive its frontal's session.
 func NewMemory(lease time.Duration, limits Limits) *Memory {

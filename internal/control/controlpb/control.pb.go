@@ -2895,6 +2895,7 @@ func (x *OfferRequest) GetStun() string {
 
 type OfferResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
+	Others        uint32                 `protobuf:"varint,1,opt,name=others,proto3" json:"others,omitempty"` // told to a proxy that drains: how many others take new links
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2927,6 +2928,13 @@ func (x *OfferResponse) ProtoReflect() protoreflect.Message {
 // Deprecated: Use OfferResponse.ProtoReflect.Descriptor instead.
 func (*OfferResponse) Descriptor() ([]byte, []int) {
 	return file_control_proto_rawDescGZIP(), []int{42}
+}
+
+func (x *OfferResponse) GetOthers() uint32 {
+	if x != nil {
+		return x.Others
+	}
+	return 0
 }
 
 type EnterRequest struct {
@@ -3861,8 +3869,9 @@ const file_control_proto_rawDesc = "" +
 	"\x04live\x18\x04 \x01(\rR\x04live\x12\x1a\n" +
 	"\bcapacity\x18\x05 \x01(\rR\bcapacity\x12\x1a\n" +
 	"\bdraining\x18\x06 \x01(\bR\bdraining\x12\x12\n" +
-	"\x04stun\x18\a \x01(\tR\x04stun\"\x0f\n" +
-	"\rOfferResponse\"_\n" +
+	"\x04stun\x18\a \x01(\tR\x04stun\"'\n" +
+	"\rOfferResponse\x12\x16\n" +
+	"\x06others\x18\x01 \x01(\rR\x06others\"_\n" +
 	"\fEnterRequest\x12\x1a\n" +
 	"\bsoftware\x18\x01 \x01(\tR\bsoftware\x123\n" +
 	"\x05offer\x18\x02 \x01(\v2\x1d.isthmus.control.v1.HostOfferR\x05offer\"\xd3\x01\n" +

@@ -1,0 +1,21 @@
+package broker
+
+// liveKeys are the settings that take effect while the broker serves.
+var liveKeys = []string{
+	"proxy_choice", "relay_limit", "limits.sessions", "limits.sites", "limits.proxies", "limits.processes",
+	"limits.processes_per_site", "limits.waiting",
+}
+
+// config returns the settings in effect, which do not change; later ones replace
+// them. Keys that are not live are in cfg.
+func (b *Broker) config() *Config { return b.live.Load() }
+
+// reload returns what puts the live keys of new settings into effect.
+func (b *Broker) reload(next Config) (apply func(), err error) {
+	return func() {
+		b.live.Store(&next)
+		if r, ok := b.registry.(interface{ SetLimits(Limits) }); ok {
+			r.SetLimits(next.Limits)
+		}
+	}, nil
+}
