@@ -3,6 +3,8 @@ package frontal
 import (
 	"context"
 	"fmt"
+	"sync"
+	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
@@ -16,7 +18,7 @@ const chunk = 1000
 // brokerJoined makes a new session with the broker fit for use: the site is
 // joined, everything that runs here registered and its names published. An error closes the
 // session, to be tried again.
-func (f *Frontal) brokerJoined(ctx context.Context, s *control.Session) error {
+func (f *Frontal) brokerJoined(ctx context.Context, to *uplink, s *control.Session) error {
 	call, cancel := context.WithTimeout(ctx, brokerCall)
 	defer cancel()
 	resp, err := controlpb.NewSitesClient(s.Conn()).Join(call, f.joinRequest())
@@ -25,7 +27,7 @@ func (f *Frontal) brokerJoined(ctx context.Context, s *control.Session) error {
 	}
 	// From here on a process that registers is told to the broker by itself;
 	// those before are in the roster that registerAll reads. None is missed.
-	f.up.opened(s, resp.Broker, resp.Epoch)
+	f.up.opened(to, s, resp.Broker, resp.Epoch)
 	f.hostsChanged() // to the broker, which may have started anew
 	context.AfterFunc(ctx, func() { f.up.lost(s) })
 	n, err := f.registerAll(ctx, s)
@@ -37,7 +39,7 @@ func (f *Frontal) brokerJoined(ctx context.Context, s *control.Session) error {
 		f.up.lost(s)
 		return fmt.Errorf("publishing the names of %s: %w", f.site, err)
 	}
-	f.log.Info("joined the broker", "broker", resp.Broker, "address", f.cfg.Broker, "epoch", resp.Epoch, "processes", n)
+	f.log.Info("joined the broker", "broker", resp.Broker, "address", to.addr, "epoch", resp.Epoch, "processes", n)
 	return nil
 }
 
@@ -110,14 +112,39 @@ func (f *Frontal) registerAt(ctx context.Context, s *control.Session, points []o
 	return faults, nil
 }
 
-// withdrawAtBroker withdraws processes if there is a session. Without one it
-// need not: the next session registers what is left.
-func (f *Frontal) withdrawAtBroker(ctx context.Context, gone []*controlpb.Withdrawal) error {
-	s := f.up.current()
-	if s == nil {
-		return nil
+// registerEverywhere registers points at every broker that has a session, and
+// returns one error for each: one broker's refusal is enough, and then the others
+// are told that there is no such process.
+func (f *Frontal) registerEverywhere(ctx context.Context, points []overlay.AccessPoint) ([]error, error) {
+	var mu sync.Mutex
+	faults := make([]error, len(points))
+	err := f.up.onEach(func(s *control.Session) error {
+		some, err := f.registerAt(ctx, s, points)
+		mu.Lock()
+		defer mu.Unlock()
+		for i, fault := range some {
+			if fault != nil {
+				faults[i] = fault
+			}
+		}
+		return err
+	})
+	var refused []overlay.AccessPoint
+	for i, fault := range faults {
+		if fault != nil {
+			refused = append(refused, points[i])
+		}
 	}
-	return f.withdrawAt(ctx, s, gone)
+	if err != nil || len(refused) == 0 || len(f.up.all) == 1 {
+		return faults, err
+	}
+	return faults, f.withdrawAtBroker(ctx, withdrawals(refused))
+}
+
+// withdrawAtBroker withdraws processes at every broker that has a session. Elsewhere
+// it need not: the next session registers what is left.
+func (f *Frontal) withdrawAtBroker(ctx context.Context, gone []*controlpb.Withdrawal) error {
+	return f.up.onEach(func(s *control.Session) error { return f.withdrawAt(ctx, s, gone) })
 }
 
 // withdrawals are those of points of which nobody says how they ended.
@@ -141,8 +168,13 @@ func (f *Frontal) withdrawAt(ctx context.Context, s *control.Session, gone []*co
 	return nil
 }
 
+// anotherAfter is how long a question waits for its answer where another broker
+// can be asked instead.
+const anotherAfter = 2 * time.Second
+
 // askBroker is the resolver's way to the broker. A session that dies under
-// the question costs one more try: the broker may have been restarted.
+// the question, or is silent where another broker can be asked, costs one more
+// try: the broker may have been restarted.
 func (f *Frontal) askBroker(ctx context.Context, req *controlpb.ResolveRequest) (*controlpb.ResolveResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, brokerCall)
 	defer cancel()
@@ -151,9 +183,19 @@ func (f *Frontal) askBroker(ctx context.Context, req *controlpb.ResolveRequest) 
 		if err != nil {
 			return nil, err
 		}
-		resp, err := controlpb.NewDirectoryClient(s.Conn()).Resolve(ctx, req)
+		call, cancel := ctx, context.CancelFunc(func() {})
+		if try == 0 && f.up.several() {
+			call, cancel = context.WithTimeout(ctx, anotherAfter)
+		}
+		resp, err := controlpb.NewDirectoryClient(s.Conn()).Resolve(call, req)
+		silent := err != nil && call.Err() != nil && ctx.Err() == nil
+		cancel()
 		if err == nil {
 			return resp, nil
+		}
+		if silent && f.up.doubt(s) {
+			f.log.Warn("a broker does not answer; another is asked", "silent", f.up.addr(s), "after", anotherAfter.String())
+			continue
 		}
 		if err = f.up.callError(s, err); try > 0 || f.up.current() == s || !isAway(err) {
 			return nil, err

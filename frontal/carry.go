@@ -40,7 +40,7 @@ const answerMargin = 200 * time.Millisecond
 
 // dialCarry dials what c asks for, within the caller's time less the margin.
 func (f *Frontal) dialCarry(ctx context.Context, c *carry) (*net.TCPConn, error) {
-	bound := f.cfg.Dial
+	bound := f.config().Dial
 	if deadline, ok := ctx.Deadline(); ok {
 		bound = min(bound, max(time.Until(deadline)-answerMargin, 0))
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/daemon"
@@ -13,7 +14,7 @@ import (
 // Config is a frontal's settings, as its file and flags give them.
 type Config struct {
 	Site      string    `yaml:"site" required:"true" example:"sitea" help:"The site this gateway stands for. The certificate must say the same."`
-	Broker    string    `yaml:"broker" required:"true" example:"broker.example.org:443" help:"Where the broker is, as host:port. One connection goes there, out of the site; none comes in."`
+	Broker    []string  `yaml:"broker" required:"true" example:"broker.example.org:443" help:"Where the broker is, as host:port, or a list where there are several. One connection goes to each, out of the site; none comes in. All are told what the site has; one is asked, and the next one when that is away."`
 	HTTPProxy HTTPProxy `yaml:"http_proxy" help:"The HTTP proxy through which the site reaches the outside, if it must. The session with the broker goes through it, and, with profile.egress: http-proxy, what is carried for nodes."`
 	TLS       TLS       `yaml:"tls" help:"Who this daemon is, and whom it believes."`
 
@@ -113,8 +114,12 @@ func (c Config) Check() error {
 	if err := overlay.CheckName("site", c.Site); c.Site != "" && err != nil {
 		wrong("site", "%v", err)
 	}
-	if _, _, err := net.SplitHostPort(c.Broker); c.Broker != "" && err != nil {
-		wrong("broker", "want host:port: %v", err)
+	for i, b := range c.Broker {
+		if _, _, err := net.SplitHostPort(b); err != nil {
+			wrong("broker", "want host:port: %v", err)
+		} else if slices.Contains(c.Broker[:i], b) {
+			wrong("broker", "%s is there twice", b)
+		}
 	}
 	if _, _, err := net.SplitHostPort(c.HTTPProxy.Address); c.HTTPProxy.Address != "" && err != nil {
 		wrong("http_proxy.address", "want host:port: %v", err)

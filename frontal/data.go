@@ -33,12 +33,12 @@ type dataListener struct {
 // the listener. Connections go on after it, in the frontal's work.
 func (f *Frontal) serveData(ln dataListener) error {
 	defer ln.Close()
-	defer context.AfterFunc(f.ctx, func() { ln.Close() })()
+	defer context.AfterFunc(f.open, func() { ln.Close() })()
 	for {
 		conn, err := ln.AcceptTCP()
 		switch {
 		case err == nil:
-		case f.ctx.Err() != nil:
+		case f.open.Err() != nil:
 			return nil
 		case passes(err):
 			f.log.Warn("cannot accept data connections for now", "error", err)
@@ -79,10 +79,17 @@ func (f *Frontal) greet(conn *net.TCPConn, handle func(context.Context, *net.TCP
 	<-f.half
 	if err == nil {
 		err = handle(f.ctx, conn, intro)
+		if err != nil && f.passOn(conn, wire.Append(nil, intro)) == nil {
+			return // a predecessor knows, or refuses it
+		}
 	}
 	if err == nil {
 		return
 	}
+	f.turnAway(conn, err)
+}
+
+func (f *Frontal) turnAway(conn *net.TCPConn, err error) {
 	f.log.Warn("data connection refused", "from", conn.RemoteAddr().String(), "error", err)
 	f.mu.Lock()
 	f.links.refused++

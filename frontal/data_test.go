@@ -440,7 +440,7 @@ func TestServeLeavesNothing(t *testing.T) {
 	r := newRig(t, nil)
 	r.helper("a1").register(0)
 	r.stop()
-	cfg := r.f.cfg
+	cfg := *r.f.config()
 	r.startFrontal(cfg)
 	r.waitUp()
 	r.stop()

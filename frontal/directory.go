@@ -66,8 +66,8 @@ func (d *directory) Register(ctx context.Context, req *controlpb.RegisterRequest
 		}
 		taken, index = append(taken, p), append(index, i)
 	}
-	if s := d.f.up.current(); s != nil && len(taken) > 0 {
-		refused, err := d.f.registerAt(ctx, s, taken)
+	if len(taken) > 0 {
+		refused, err := d.f.registerEverywhere(ctx, taken)
 		if err != nil && !isAway(err) {
 			return nil, control.Status(err)
 		}

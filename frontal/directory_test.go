@@ -572,7 +572,7 @@ func TestEnter(t *testing.T) {
 func TestOnlyTheSitesFrontal(t *testing.T) {
 	r := newRig(t, nil)
 	for _, id := range []control.Identity{{Role: control.RoleFrontal, Site: "siteb"}, {Role: control.RoleHelper, Site: "sitea", Name: "a1"}} {
-		_, err := New(r.f.cfg, r.creds(id), r.f.log)
+		_, err := New(*r.f.config(), r.creds(id), r.f.log)
 		if want := "site is sitea, but the certificate is that of " + id.String() + "; it must be that of frontal sitea"; err == nil || err.Error() != want {
 			t.Errorf("got %v, want %s", err, want)
 		}

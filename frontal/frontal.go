@@ -19,6 +19,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/internal/daemon"
 	"github.com/isthmus-grid/isthmus/internal/meeting"
 	"github.com/isthmus-grid/isthmus/internal/siteprobe"
 	"github.com/isthmus-grid/isthmus/internal/traverse"
@@ -49,7 +50,7 @@ var standardBounds = bounds{intro: 5 * time.Second, carry: 10 * time.Second, mee
 // Frontal is one site's gateway. Its methods are its own; peers reach it
 // through Serve.
 type Frontal struct {
-	cfg     Config
+	live    atomic.Pointer[Config] // see config
 	site    overlay.SiteID
 	current atomic.Pointer[overlay.SiteProfile] // what the broker is told; see profile
 	who     string                              // "frontal sitea", for errors and refusals
@@ -58,7 +59,7 @@ type Frontal struct {
 	start   time.Time
 
 	endpoint *control.Endpoint
-	up       *uplink
+	up       *uplinks
 	resolver *resolver
 	awaits   awaits
 	reports  chan *controlpb.ReportRequest // to the broker; what does not fit is dropped
@@ -76,7 +77,9 @@ type Frontal struct {
 
 	ctx       context.Context // ends with Serve
 	cancel    context.CancelFunc
-	work      sync.WaitGroup // everything Serve must wait for
+	open      context.Context    // ends before ctx when the frontal drains: no new connections or sessions
+	shut      context.CancelFunc // ends open
+	work      sync.WaitGroup     // everything Serve must wait for
 	bounds    bounds
 	httpProxy carrier.HTTPProxy // the site's, if there is one
 	came      chan struct{}     // holds a value after a helper came
@@ -87,6 +90,7 @@ type Frontal struct {
 
 	// Set by Serve before anything reads them.
 	dataAddr, publicAddr netip.AddrPort
+	passOn               func(c *net.TCPConn, first []byte) error // to a predecessor
 
 	mu       sync.Mutex          // guards the fields below; never held while calling or dialling
 	measured *siteprobe.Measured // nil: not yet
@@ -111,7 +115,7 @@ func New(cfg Config, creds *control.Credentials, log *slog.Logger) (*Frontal, er
 		return nil, err
 	}
 	f := &Frontal{
-		cfg: cfg, site: site, who: "frontal " + cfg.Site, log: log,
+		site: site, who: "frontal " + cfg.Site, log: log,
 		bounds: standardBounds,
 		epoch:  rand.Uint64() | 1, start: time.Now(),
 		reports:  make(chan *controlpb.ReportRequest, 256),
@@ -126,14 +130,16 @@ func New(cfg Config, creds *control.Credentials, log *slog.Logger) (*Frontal, er
 		returns: newReturns(cfg.Limits.Pending),
 		links:   newLinks(cfg.Limits.Links),
 	}
+	f.live.Store(&cfg)
 	declared := cfg.SiteProfile()
 	f.current.Store(&declared)
 	carrier.LimitMTU(declared.MTU)
 	f.httpProxy = proxy
 	f.ctx, f.cancel = context.WithCancel(context.Background())
+	f.open, f.shut = context.WithCancel(f.ctx)
 	f.meetings, f.newEnd = newMeetings(cfg.Limits.Pending), f.side
 	f.vantages, f.stock = meeting.NewBearingsCache(), meeting.NewStock()
-	f.up = newUplink(f.who, cfg.Broker, cfg.Patience)
+	f.up = newUplinks(f.who, cfg.Broker, cfg.Patience)
 	f.awaits.flights = make(map[overlay.ProcessName]*awaiting)
 	f.resolver = &resolver{
 		who: f.who, ask: f.askBroker, up: f.up.up, now: time.Now, work: &f.work, ctx: f.ctx,
@@ -187,7 +193,9 @@ func (f *Frontal) Serve(ctx context.Context, ready func(facts ...string)) error 
 	defer f.cancel()
 	defer context.AfterFunc(ctx, f.cancel)()
 
-	ln, err := f.listen()
+	hooks := daemon.HooksOf(ctx)
+	f.passOn = hooks.Return
+	ln, err := f.listen(ctx)
 	if err != nil {
 		return err
 	}
@@ -195,25 +203,34 @@ func (f *Frontal) Serve(ctx context.Context, ready func(facts ...string)) error 
 		ln.close()
 		return err
 	}
+	f.log.Info("serving", "site", f.site, "control", ln.control.Addr().String(), "data", addrText(f.dataAddr), "public", addrText(f.publicAddr), "brokers", strings.Join(f.config().Broker, " "))
+	// Whatever a predecessor let go of it has let go of when ready returns.
+	ready(ln.facts...)
 	failed := make(chan error, 3)
-	sessions.Go(func() { failed <- f.endpoint.Serve(f.ctx, ln.control, f.admit, f.helperJoined) })
+	sessions.Go(func() { failed <- f.endpoint.Serve(f.open, ln.control, f.admit, f.helperJoined) })
 	for _, d := range ln.data {
-		f.work.Go(func() { failed <- f.serveData(d) })
+		sessions.Go(func() { failed <- f.serveData(d) })
 	}
-	sessions.Go(func() {
-		f.endpoint.Keep(f.ctx, control.DialConfig{
-			Addr: f.cfg.Broker, Role: control.RoleBroker, Dial: f.dialBroker, Down: f.up.failed,
-		}, f.brokerJoined)
-	})
+	for _, to := range f.up.all {
+		sessions.Go(func() {
+			f.endpoint.Keep(f.open, control.DialConfig{
+				Addr: to.addr, Role: control.RoleBroker, Dial: f.dialBroker, Down: func(err error) { f.up.failed(to, err) },
+			}, func(ctx context.Context, s *control.Session) error { return f.brokerJoined(ctx, to, s) })
+		})
+	}
 	f.work.Go(f.forwardReports)
 	f.work.Go(f.sweep)
 	f.work.Go(f.keepMeasuring)
 	f.work.Go(f.tellHosts)
-	f.log.Info("serving", "site", f.site, "control", ln.control.Addr().String(), "data", addrText(f.dataAddr), "public", addrText(f.publicAddr), "broker", f.cfg.Broker)
-	ready(ln.facts...)
 
+	daemon.OnReload(ctx, liveKeys, f.reload)
 	select {
 	case <-f.ctx.Done():
+		return nil
+	case <-hooks.Draining():
+		f.shut()
+		sessions.Wait()
+		f.drain(hooks)
 		return nil
 	case err := <-failed:
 		if f.ctx.Err() != nil {
@@ -239,31 +256,45 @@ func (l *listeners) close() {
 	}
 }
 
-func (f *Frontal) listen() (l listeners, err error) {
+// socket listens at a setting's address, or has a predecessor's socket.
+func (f *Frontal) socket(ctx context.Context, key string, at netip.AddrPort) (*net.TCPListener, error) {
+	ln, err := daemon.Socket(ctx, key+" "+at.String(), func() (*net.TCPListener, error) {
+		if key == "public_listen" && at.Port() == 0 {
+			return carrier.ListenIn(ctx, at.Addr(), f.config().ports())
+		}
+		return listenTCP(ctx, at)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", key, err)
+	}
+	return ln, nil
+}
+
+func (f *Frontal) listen(ctx context.Context) (l listeners, err error) {
 	defer func() {
 		if err != nil {
 			l.close()
 		}
 	}()
-	c, err := listenTCP(f.ctx, f.cfg.Listen)
+	c, err := f.socket(ctx, "listen", f.config().Listen)
 	if err != nil {
-		return l, fmt.Errorf("listen: %w", err)
+		return l, err
 	}
 	l.control = c
 	l.facts = append(l.facts, "listen="+c.Addr().String())
-	if f.cfg.DataListen.IsValid() {
-		d, err := listenTCP(f.ctx, f.cfg.DataListen)
+	if f.config().DataListen.IsValid() {
+		d, err := f.socket(ctx, "data_listen", f.config().DataListen)
 		if err != nil {
-			return l, fmt.Errorf("data_listen: %w", err)
+			return l, err
 		}
 		f.dataAddr = addrOf(d)
 		l.data = append(l.data, dataListener{d, f.fromNode})
 		l.facts = append(l.facts, "data="+f.dataAddr.String())
 	}
-	if f.cfg.PublicListen.IsValid() {
-		d, err := f.listenPublic()
+	if f.config().PublicListen.IsValid() {
+		d, err := f.listenPublic(ctx)
 		if err != nil {
-			return l, fmt.Errorf("public_listen: %w", err)
+			return l, err
 		}
 		l.data = append(l.data, dataListener{d, f.fromOutside})
 		l.facts = append(l.facts, "public="+f.publicAddr.String())
@@ -273,19 +304,12 @@ func (f *Frontal) listen() (l listeners, err error) {
 
 // listenPublic listens inside the site's port range and notes the address
 // that other sites are told.
-func (f *Frontal) listenPublic() (*net.TCPListener, error) {
-	at := f.cfg.PublicListen
-	var d *net.TCPListener
-	var err error
-	if at.Port() == 0 {
-		d, err = carrier.ListenIn(f.ctx, at.Addr(), f.cfg.ports())
-	} else {
-		d, err = listenTCP(f.ctx, at)
-	}
+func (f *Frontal) listenPublic(ctx context.Context) (*net.TCPListener, error) {
+	d, err := f.socket(ctx, "public_listen", f.config().PublicListen)
 	if err != nil {
 		return nil, err
 	}
-	f.publicAddr = f.cfg.PublicAddress
+	f.publicAddr = f.config().PublicAddress
 	if !f.publicAddr.IsValid() {
 		f.publicAddr = addrOf(d)
 	}
@@ -346,18 +370,18 @@ func (f *Frontal) helperJoined(ctx context.Context, s *control.Session) {
 	f.roster.detach(id.Name, s, time.Now())
 	f.mu.Unlock()
 	f.hostLeft(s)
-	f.log.Info("helper left", "node", id.Node().String(), "grace", f.cfg.Grace.String())
+	f.log.Info("helper left", "node", id.Node().String(), "grace", f.config().Grace.String())
 }
 
 // sweep withdraws the processes of helpers that did not come back, until the
 // frontal ends.
 func (f *Frontal) sweep() {
-	tick := time.NewTicker(min(max(f.cfg.Grace/8, 10*time.Millisecond), 5*time.Second))
+	tick := time.NewTicker(min(max(f.config().Grace/8, 10*time.Millisecond), 5*time.Second))
 	defer tick.Stop()
 	for {
 		select {
-		case <-f.ctx.Done():
-			return
+		case <-f.open.Done():
+			return // a successor's roster counts
 		case <-tick.C:
 		}
 		now := time.Now()
@@ -367,7 +391,7 @@ func (f *Frontal) sweep() {
 		f.own.expire(now)
 		f.mu.Unlock()
 		for _, p := range gone {
-			f.log.Warn("process dropped: its helper did not register it again in time", "job", p.Process.Job, "rank", p.Process.Rank, "node", p.Node.String(), "grace", f.cfg.Grace.String())
+			f.log.Warn("process dropped: its helper did not register it again in time", "job", p.Process.Job, "rank", p.Process.Rank, "node", p.Node.String(), "grace", f.config().Grace.String())
 		}
 		if err := f.withdrawAtBroker(f.ctx, withdrawals(gone)); err != nil && f.ctx.Err() == nil {
 			f.log.Warn("cannot withdraw processes at the broker; it drops them by itself", "processes", len(gone), "error", err)
@@ -383,15 +407,15 @@ func (f *Frontal) forwardReports() {
 		case <-f.ctx.Done():
 			return
 		case r := <-f.reports:
-			s := f.up.current()
-			if s == nil {
-				continue
-			}
 			ctx, cancel := context.WithTimeout(f.ctx, brokerCall)
-			if _, err := controlpb.NewDirectoryClient(s.Conn()).Report(ctx, r); err != nil {
-				f.log.Debug("report not delivered", "error", control.FromStatus(err))
-			}
+			err := f.up.onEach(func(s *control.Session) error {
+				_, err := controlpb.NewDirectoryClient(s.Conn()).Report(ctx, r)
+				return control.FromStatus(err)
+			})
 			cancel()
+			if err != nil {
+				f.log.Debug("report not delivered", "error", err)
+			}
 		}
 	}
 }

@@ -231,8 +231,8 @@ func (f *Frontal) tellHosts() {
 		case <-f.hostNews:
 		case <-period.C:
 		}
-		if s := f.up.current(); s != nil {
-			err := f.tellHostsOn(s)
+		if f.up.up() {
+			err := f.up.onEach(f.tellHostsOn)
 			if text := fmt.Sprint(err); err != nil && f.ctx.Err() == nil && text != said {
 				said = text
 				f.log.Warn("the broker does not take the list of the site's hosts; it is told again", "every", hostsPeriod.String(), "error", err)

@@ -52,7 +52,7 @@ func (f *Frontal) profile() overlay.SiteProfile { return *f.current.Load() }
 
 // joinRequest is what the broker is told of the site.
 func (f *Frontal) joinRequest() *controlpb.JoinRequest {
-	req := &controlpb.JoinRequest{Profile: control.ProfileToPB(f.profile()), Unset: f.cfg.unset()}
+	req := &controlpb.JoinRequest{Profile: control.ProfileToPB(f.profile()), Unset: f.config().unset()}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.measured != nil {
@@ -65,8 +65,8 @@ func (f *Frontal) joinRequest() *controlpb.JoinRequest {
 // every cfg.Measure or when the outcome is in doubt, until the frontal ends.
 func (f *Frontal) keepMeasuring() {
 	soonest := f.bounds.doubt
-	for f.cfg.Measure > 0 {
-		next := f.cfg.Measure
+	for f.config().Measure > 0 {
+		next := f.config().Measure
 		s := f.up.come(f.ctx)
 		if s == nil {
 			return // the frontal ends
@@ -82,7 +82,7 @@ func (f *Frontal) keepMeasuring() {
 			soonest = f.bounds.doubt
 			f.beginIdle(m)
 		default: // what is as it was is doubted less and less often
-			soonest = min(2*soonest, f.cfg.Measure)
+			soonest = min(2*soonest, f.config().Measure)
 			f.beginIdle(m)
 		}
 		if !f.awaitDoubt(min(soonest, next), next) {
@@ -202,13 +202,13 @@ func (f *Frontal) adoptIdle(found []siteprobe.Finding) {
 
 // measure lets whoever stands where the site's connections begin measure it.
 func (f *Frontal) measure() (siteprobe.Measured, error) {
-	if !f.cfg.Profile.GatewayOnly {
+	if !f.config().Profile.GatewayOnly {
 		return f.measureByHelper(nil, measureBound)
 	}
 	ctx, cancel := context.WithTimeout(f.ctx, measureBound)
 	defer cancel()
 	o, err := siteprobe.Measure(ctx, siteprobe.Options{
-		Grid: askBroker{f}, Ports: f.cfg.ports(), HTTPProxy: f.httpProxy, Raw: traverse.Available,
+		Grid: askBroker{f}, Ports: f.config().ports(), HTTPProxy: f.httpProxy, Raw: traverse.Available,
 	})
 	if err != nil {
 		return siteprobe.Measured{}, err
@@ -220,7 +220,7 @@ func (f *Frontal) measure() (siteprobe.Measured, error) {
 // waits.
 func (f *Frontal) measureIdle(waits []time.Duration) ([]siteprobe.Finding, error) {
 	bound := siteprobe.IdleBound(waits) + measureBound
-	if !f.cfg.Profile.GatewayOnly {
+	if !f.config().Profile.GatewayOnly {
 		m, err := f.measureByHelper(waits, bound)
 		return m.Idle(), err
 	}
@@ -253,7 +253,7 @@ func (f *Frontal) measureByHelper(waits []time.Duration, bound time.Duration) (s
 	}
 	ctx, cancel := context.WithTimeout(f.ctx, bound)
 	defer cancel()
-	ports := f.cfg.ports()
+	ports := f.config().ports()
 	req := &controlpb.MeasureRequest{FirstPort: uint32(ports.First), LastPort: uint32(ports.Last)}
 	for _, w := range waits {
 		req.IdleS = append(req.IdleS, uint32(w/time.Second))
@@ -315,11 +315,7 @@ func (f *Frontal) someHelper() (string, *control.Session) {
 // adopt takes a measurement over: what the admin left open follows it, and
 // broker and helpers learn what changed. It reports whether the profile did.
 func (f *Frontal) adopt(m siteprobe.Measured) (changed bool) {
-	declared, old := f.cfg.SiteProfile(), f.profile()
-	profile := m.Fill(declared, f.cfg.unset())
-	if profile.GatewayOnly && !f.publicAddr.IsValid() {
-		profile.Inbound, profile.Ports = overlay.InboundNone, overlay.Ports{} // nothing listens there
-	}
+	old, profile := f.profile(), f.filled(m)
 	f.mu.Lock()
 	first := f.measured == nil
 	f.measured = &m
@@ -337,6 +333,16 @@ func (f *Frontal) adopt(m siteprobe.Measured) (changed bool) {
 		f.enterAgain()
 	}
 	return changed
+}
+
+// filled is the site's profile as declared, with what is measured where nothing is.
+func (f *Frontal) filled(m siteprobe.Measured) overlay.SiteProfile {
+	cfg := f.config()
+	profile := m.Fill(cfg.SiteProfile(), cfg.unset())
+	if profile.GatewayOnly && !f.publicAddr.IsValid() {
+		profile.Inbound, profile.Ports = overlay.InboundNone, overlay.Ports{} // nothing listens there
+	}
+	return profile
 }
 
 // warnOf logs where the declared profile is not what was measured, when that
@@ -359,14 +365,14 @@ func (f *Frontal) warnOf(differences []siteprobe.Difference, node string) {
 // joinAgain tells the broker of the new profile, if there is a session; a
 // later one tells it anyway.
 func (f *Frontal) joinAgain() {
-	s := f.up.current()
-	if s == nil {
-		return
-	}
 	ctx, cancel := context.WithTimeout(f.ctx, brokerCall)
 	defer cancel()
-	if _, err := controlpb.NewSitesClient(s.Conn()).Join(ctx, f.joinRequest()); err != nil {
-		f.log.Warn("the broker was not told what was measured", "error", f.up.callError(s, err))
+	err := f.up.onEach(func(s *control.Session) error {
+		_, err := controlpb.NewSitesClient(s.Conn()).Join(ctx, f.joinRequest())
+		return f.up.callError(s, err)
+	})
+	if err != nil {
+		f.log.Warn("the broker was not told what was measured", "error", err)
 	}
 }
 

@@ -91,7 +91,7 @@ func (f *Frontal) standsIn(t overlay.Technique) bool {
 // openMeetings makes the gateway ready to be an end of meetings, if it is to be
 // one: ports are prepared ahead, and with the privilege segments injected.
 func (f *Frontal) openMeetings() error {
-	if !f.cfg.Profile.GatewayOnly {
+	if !f.config().Profile.GatewayOnly {
 		return nil
 	}
 	var err error
@@ -118,7 +118,7 @@ func (f *Frontal) side(ctx context.Context) (end, error) {
 	}
 	return &meeting.Side{
 		Address: s.LocalAddr().Addr().WithZone(""), Profile: f.profile(), Log: f.log,
-		Forbidden: slices.Concat(f.cfg.Deny, neverMet), Stock: f.stock, Engine: f.engine,
+		Forbidden: slices.Concat(f.config().Deny, neverMet), Stock: f.stock, Engine: f.engine,
 		Bearings: func(ctx context.Context) (meeting.Bearings, error) {
 			return f.vantages.Get(ctx, func(ctx context.Context) (*controlpb.BearingsResponse, error) {
 				return f.bearings(ctx, &controlpb.BearingsRequest{})

@@ -33,7 +33,7 @@ func (n *nodes) Enter(ctx context.Context, req *controlpb.EnterRequest) (*contro
 	n.f.log.Info("helper entered", "node", id.Node().String(), "software", req.Software)
 	return &controlpb.EnterResponse{
 		Profile: control.ProfileToPB(n.f.profile()), Site: string(n.f.site),
-		DataAddress: addrText(n.f.dataAddr), Epoch: n.f.epoch, Encryption: control.EncryptionToPB(n.f.cfg.Encryption.policy()),
+		DataAddress: addrText(n.f.dataAddr), Epoch: n.f.epoch, Encryption: control.EncryptionToPB(n.f.config().Encryption.policy()),
 	}, nil
 }
 

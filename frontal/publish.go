@@ -40,15 +40,11 @@ func (f *Frontal) publish(ctx context.Context, node string, p overlay.Publicatio
 	if err != nil {
 		return fmt.Errorf("%s: %w", f.who, err)
 	}
-	s := f.up.current()
-	if s == nil && !again {
-		s, err = f.up.get(ctx)
+	if !again {
+		_, err = f.up.get(ctx)
 	}
-	if s != nil {
-		var verdicts []error
-		if verdicts, err = f.publishAt(ctx, s, []overlay.Publication{p}); err == nil {
-			err = verdicts[0]
-		}
+	if err == nil {
+		err = f.publishEverywhere(ctx, p)
 	}
 	if err == nil || again && isAway(err) {
 		return nil
@@ -57,6 +53,39 @@ func (f *Frontal) publish(ctx context.Context, node string, p overlay.Publicatio
 	defer f.mu.Unlock()
 	undo()
 	return err
+}
+
+// publishEverywhere publishes a name at every broker that has a session, one after
+// the other in the order of the settings: of two who want the name at the same time,
+// the first broker that both reach chooses one. What one broker refuses, those
+// before it are told to forget.
+func (f *Frontal) publishEverywhere(ctx context.Context, p overlay.Publication) error {
+	var told []*control.Session
+	var away error
+	for _, s := range f.up.sessions() {
+		verdicts, err := f.publishAt(ctx, s, []overlay.Publication{p})
+		if err != nil && (isAway(err) || errors.Is(err, overlay.ErrTimeout)) {
+			away = err // its next session publishes all
+			continue
+		}
+		if err == nil {
+			err = verdicts[0]
+		}
+		if err != nil {
+			for _, s := range told {
+				f.unpublishAt(ctx, s, p)
+			}
+			return err
+		}
+		told = append(told, s)
+	}
+	if len(told) == 0 && away == nil {
+		away = f.up.away() // they ended meanwhile
+	}
+	if len(told) > 0 {
+		away = nil
+	}
+	return away
 }
 
 // Unpublish forgets names of a node's processes, here and at the broker.
@@ -79,10 +108,10 @@ func (f *Frontal) unpublish(ctx context.Context, node string, p overlay.Publicat
 	f.mu.Lock()
 	f.roster.unpublish(node, p)
 	f.mu.Unlock()
-	s := f.up.current()
-	if s == nil {
-		return nil
-	}
+	return f.up.onEach(func(s *control.Session) error { return f.unpublishAt(ctx, s, p) })
+}
+
+func (f *Frontal) unpublishAt(ctx context.Context, s *control.Session, p overlay.Publication) error {
 	call, cancel := context.WithTimeout(ctx, brokerCall)
 	defer cancel()
 	resp, err := controlpb.NewDirectoryClient(s.Conn()).Unpublish(call, &controlpb.UnpublishRequest{Names: []*controlpb.Publication{control.PublicationToPB(p)}})

@@ -80,7 +80,7 @@ func newRigWith(t *testing.T, b bounds, change func(*Config)) *rig {
 	r.broker = newFakeBroker(r)
 	cfg := daemon.Defaults[Config]()
 	loop := netip.MustParseAddrPort("127.0.0.1:0")
-	cfg.Site, cfg.Broker, cfg.Listen, cfg.DataListen, cfg.PublicListen = "sitea", r.broker.addr, loop, loop, loop
+	cfg.Site, cfg.Broker, cfg.Listen, cfg.DataListen, cfg.PublicListen = "sitea", []string{r.broker.addr}, loop, loop, loop
 	cfg.Profile.GatewayOnly, cfg.Profile.Inbound = true, Given(overlay.InboundOpen)
 	cfg.Patience = 0
 	cfg.Measure = 0 // of a broker that only has its lines

@@ -22,9 +22,10 @@ type Status struct {
 	Started  time.Time              `json:"started"`
 	Data     string                 `json:"data,omitempty"`   // address for the site's own nodes
 	Public   string                 `json:"public,omitempty"` // address that other sites are told
-	Broker   BrokerStatus           `json:"broker"`
-	Helpers  []HelperStatus         `json:"helpers"` // by node
-	Jobs     map[overlay.JobID]int  `json:"jobs"`    // processes of this site
+	Broker   BrokerStatus           `json:"broker"`           // the one that is asked, or else the first
+	Brokers  []BrokerStatus         `json:"brokers"`          // all, in the order of the settings
+	Helpers  []HelperStatus         `json:"helpers"`          // by node
+	Jobs     map[overlay.JobID]int  `json:"jobs"`             // processes of this site
 	Resolve  ResolveCounters        `json:"resolve"`
 	Links    LinkCounters           `json:"links"`
 	Meetings MeetingCounters        `json:"meetings"` // of this gateway for nodes with no route out
@@ -32,9 +33,10 @@ type Status struct {
 	Waiting  map[string]int         `json:"waiting"`  // what holds a place under limits
 }
 
-// BrokerStatus is the state of the session with the broker.
+// BrokerStatus is the state of the session with a broker.
 type BrokerStatus struct {
 	Address string    `json:"address"`
+	Asked   bool      `json:"asked"`          // whether it is the one that is asked
 	Name    string    `json:"name,omitempty"` // of the last session
 	Up      bool      `json:"up"`
 	Since   time.Time `json:"since"`           // of the session or of the outage
@@ -75,8 +77,14 @@ func (f *Frontal) status() Status {
 	s := Status{
 		Site: f.site, Profile: f.profile(), Epoch: f.epoch, Started: f.start,
 		Data: addrText(f.dataAddr), Public: addrText(f.publicAddr),
-		Broker: f.up.status(), Jobs: map[overlay.JobID]int{}, Helpers: []HelperStatus{},
+		Brokers: f.up.status(), Jobs: map[overlay.JobID]int{}, Helpers: []HelperStatus{},
 		Resolve: f.resolver.counters(), Meetings: f.meetings.counters(),
+	}
+	s.Broker = s.Brokers[0]
+	for _, b := range s.Brokers {
+		if b.Asked {
+			s.Broker = b
+		}
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -103,12 +111,15 @@ func (f *Frontal) status() Status {
 	return s
 }
 
-func (u *uplink) status() BrokerStatus {
+func (u *uplinks) status() (all []BrokerStatus) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	s := BrokerStatus{Address: u.addr, Name: u.broker, Up: u.session != nil, Since: u.since, Epoch: u.epoch}
-	if u.cause != nil {
-		s.Cause = u.cause.Error()
+	for _, l := range u.all {
+		s := BrokerStatus{Address: l.addr, Asked: l == u.asked, Name: l.broker, Up: l.session != nil, Since: l.since, Epoch: l.epoch}
+		if l.cause != nil {
+			s.Cause = l.cause.Error()
+		}
+		all = append(all, s)
 	}
-	return s
+	return all
 }

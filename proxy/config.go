@@ -2,7 +2,9 @@ package proxy
 
 import (
 	"fmt"
+	"net"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/carrier"
@@ -15,7 +17,7 @@ type Config struct {
 	Listen     []netip.AddrPort `yaml:"listen" default:"[::]:443" help:"Addresses to accept the ends of links on. 443 is the port that most sites let out; it needs CAP_NET_BIND_SERVICE or root."`
 	Advertise  []netip.AddrPort `yaml:"advertise" example:"203.0.113.7:443" help:"Addresses at which the nodes of all sites reach this proxy, in the order to try them. Without any these are the addresses of listen, with the address from which the proxy reaches its broker in place of a [::] or 0.0.0.0."`
 	STUNListen netip.AddrPort   `yaml:"stun_listen" default:"[::]:3478" help:"Address of the STUN server, by which sites learn their UDP mapping; the same TCP port tells them whether more than port 443 is let out. \"\" is none."`
-	Broker     string           `yaml:"broker" required:"true" example:"broker.example.org:443" help:"Host and port of the broker. The proxy keeps one connection to it, and serves on while it is away."`
+	Broker     []string         `yaml:"broker" required:"true" example:"broker.example.org:443" help:"Host and port of the broker, or a list where there are several. The proxy keeps one connection to each, and serves on while they are away."`
 	TLS        TLS              `yaml:"tls" help:"Who this proxy is, and whom it believes. Used towards the broker only: what the proxy relays is not its to read or to protect."`
 
 	TicketTimeout time.Duration `yaml:"ticket_timeout" default:"5s" min:"100ms" max:"1m" help:"Time a new connection has to show its ticket."`
@@ -52,6 +54,13 @@ type SocketConfig struct {
 func (c Config) Check() error {
 	if len(c.Listen) == 0 {
 		return daemon.Wrong("listen", "needs at least one address")
+	}
+	for i, b := range c.Broker {
+		if _, _, err := net.SplitHostPort(b); err != nil {
+			return daemon.Wrong("broker", "want host:port: %v", err)
+		} else if slices.Contains(c.Broker[:i], b) {
+			return daemon.Wrong("broker", "%s is there twice", b)
+		}
 	}
 	for _, a := range c.Advertise {
 		if a.Addr().IsUnspecified() || a.Port() == 0 {

@@ -36,31 +36,47 @@ func (s *Server) serveConn(ctx context.Context, c *net.TCPConn) {
 	if err := carrier.Tune(c, s.set.Tuning); err != nil {
 		s.log.Debug("socket not tuned", "error", err)
 	}
-	asks, err := s.readTicket(ctx, e)
+	frame, err := s.readFirst(ctx, e)
 	s.endHandshake()
+	if err != nil {
+		s.refuse(e, err)
+		return
+	}
+	s.serveFirst(ctx, e, frame)
+}
+
+// serveFirst does what the connection's first frame asks for.
+func (s *Server) serveFirst(ctx context.Context, e *end, frame wire.Frame) {
+	asks, err := s.take(e, frame)
 	switch {
+	case err != nil && s.passOn(e, err):
 	case err != nil:
 		s.refuse(e, err)
 	case asks:
-		s.observer.Answer(ctx, c)
+		s.observer.Answer(ctx, e.conn)
 	default:
 		s.meet(ctx, e)
 	}
 }
 
-// readTicket reads the ticket and nothing after it, and checks it. Instead of
-// a ticket there may be an observe frame, from somebody who only asks.
-func (s *Server) readTicket(ctx context.Context, e *end) (asks bool, err error) {
+// readFirst reads the first frame and nothing after it.
+func (s *Server) readFirst(ctx context.Context, e *end) (wire.Frame, error) {
 	e.conn.SetReadDeadline(time.Now().Add(s.set.TicketTime))
 	stop := context.AfterFunc(ctx, func() { e.conn.SetReadDeadline(time.Unix(1, 0)) })
 	frame, err := wire.Read(e.conn)
 	if !stop() {
-		return false, stopping()
+		return nil, stopping()
 	}
 	e.conn.SetReadDeadline(time.Time{})
 	if err != nil {
-		return false, s.unreadable(err)
+		return nil, s.unreadable(err)
 	}
+	return frame, nil
+}
+
+// take checks the ticket that the first frame should be. Instead of a ticket
+// there may be an observe frame, from somebody who only asks.
+func (s *Server) take(e *end, frame wire.Frame) (asks bool, err error) {
 	if frame.Type() == wire.TypeObserve {
 		return true, nil
 	}
@@ -94,7 +110,7 @@ func (s *Server) unreadable(err error) error {
 func (s *Server) beginHandshake() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.handshakes >= s.set.Limits.Handshakes {
+	if s.handshakes >= s.limits.Handshakes {
 		return false
 	}
 	s.handshakes++
@@ -111,7 +127,8 @@ func (s *Server) endHandshake() {
 // are told so are as many as may show a ticket; the rest is closed on.
 func (s *Server) refuseUnread(c *net.TCPConn) {
 	s.mu.Lock()
-	told := s.refusing < s.set.Limits.Handshakes
+	most := s.limits.Handshakes
+	told := s.refusing < most
 	if told {
 		s.refusing++
 	}
@@ -122,7 +139,7 @@ func (s *Server) refuseUnread(c *net.TCPConn) {
 		return
 	}
 	s.refuse(&end{conn: c}, refusal(TooManyHandshakes, wire.CodeOverloaded,
-		"%d connections are showing their tickets already; try again", s.set.Limits.Handshakes))
+		"%d connections are showing their tickets already; try again", most))
 	s.mu.Lock()
 	s.refusing--
 	s.mu.Unlock()

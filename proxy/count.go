@@ -17,6 +17,7 @@ type Status struct {
 	Waiting    int               `json:"waiting"`    // ends that wait for their partner
 	Handshakes int               `json:"handshakes"` // connections that show their tickets
 	Capacity   int               `json:"capacity"`   // Links + Waiting at most
+	Draining   bool              `json:"draining"`   // takes no new links
 	Accepted   uint64            `json:"accepted"`   // connections since the start
 	Joined     uint64            `json:"joined"`     // links since the start
 	Broken     uint64            `json:"broken"`     // links that did not end properly
@@ -34,7 +35,7 @@ func (s *Server) Status() Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st := s.count.status()
-	st.Name, st.Capacity = s.set.Name, s.set.Limits.Links
+	st.Name, st.Capacity, st.Draining = s.set.Name, s.limits.Links, s.draining
 	st.Links, st.Waiting, st.Handshakes = len(s.links), len(s.waiting), s.handshakes
 	for l := range s.links {
 		now := l.meter.Stats()
@@ -47,8 +48,12 @@ func (s *Server) Status() Status {
 	return st
 }
 
-// Changed returns a channel that holds a value after links came or went.
-func (s *Server) Changed() <-chan struct{} { return s.changed }
+// Changed returns a channel that is closed when links come or go the next time.
+func (s *Server) Changed() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.changed
+}
 
 // counters are of what is over; Status adds what is live.
 type counters struct {

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"strings"
 	"sync"
 	"syscall"
 
@@ -55,7 +56,12 @@ func serve(ctx context.Context, cfg Config, log *slog.Logger, ready func(...stri
 	if err != nil {
 		return err
 	}
+	hooks := daemon.HooksOf(ctx)
+	set.PassOn = hooks.Return
 	s := New(set, log)
+	daemon.OnReload(ctx, []string{"limits.links", "limits.waiting", "limits.handshakes"}, func(next Config) (func(), error) {
+		return func() { s.SetLimits(Limits(next.Limits)) }, nil
+	})
 	var sockets *vantage.Sockets // set before the first session
 	e := control.NewEndpoint(creds, log, func(r grpc.ServiceRegistrar) {
 		controlpb.RegisterAdminServer(r, admin{server: s})
@@ -69,17 +75,44 @@ func serve(ctx context.Context, cfg Config, log *slog.Logger, ready func(...stri
 	var session sync.WaitGroup
 	defer session.Wait()
 	defer cancel()
+	// Whatever a predecessor let go of it has let go of when ready returns.
+	log.Info("serving", "name", set.Name, "listen", fmt.Sprint(bound(listeners)), "brokers", strings.Join(cfg.Broker, " "))
+	ready("listen=" + bound(listeners)[0].String())
+	lettable, letGo := context.WithCancel(ctx) // what a successor takes over
+	var let sync.WaitGroup
+	defer let.Wait()
+	defer letGo()
 	stunPort := uint16(0)
-	if sockets = serveSTUN(ctx, &session, cfg.STUNListen, s); sockets != nil {
+	if sockets = serveSTUN(lettable, &let, cfg.STUNListen, s); sockets != nil {
 		stunPort = sockets.Port()
 	}
+	o := offerer{server: s, key: set.Key, advertise: cfg.Advertise, listen: bound(listeners), stunPort: stunPort, log: log}
+	for _, broker := range cfg.Broker {
+		let.Go(func() {
+			e.Keep(lettable, control.DialConfig{Addr: broker, Role: control.RoleBroker}, o.run)
+		})
+	}
 	session.Go(func() {
-		o := offerer{server: s, key: set.Key, advertise: cfg.Advertise, listen: bound(listeners), stunPort: stunPort, log: log}
-		e.Keep(ctx, control.DialConfig{Addr: cfg.Broker, Role: control.RoleBroker}, o.run)
+		select {
+		case <-ctx.Done():
+			return
+		case <-hooks.Draining():
+		}
+		if hooks.Succeeded() {
+			s.StopAccepting()
+			letGo()
+			let.Wait()
+			hooks.LetGo()
+			s.serveReturned(ctx, hooks.Returned())
+		} else {
+			s.Drain(ctx)
+		}
 	})
-	log.Info("serving", "name", set.Name, "listen", fmt.Sprint(bound(listeners)), "broker", cfg.Broker)
-	ready("listen=" + bound(listeners)[0].String())
-	return s.Serve(ctx, listeners...)
+	err = s.Serve(ctx, listeners...)
+	if err == nil && ctx.Err() == nil {
+		session.Wait() // it drains: what a successor passes on is served to its end
+	}
+	return err
 }
 
 // listenAll opens every listener or none.
@@ -87,7 +120,9 @@ func listenAll(ctx context.Context, addrs []netip.AddrPort) ([]*net.TCPListener,
 	var open []*net.TCPListener
 	for _, a := range addrs {
 		ports := overlay.Ports{First: a.Port(), Last: a.Port()}
-		ln, err := carrier.ListenIn(ctx, a.Addr(), ports)
+		ln, err := daemon.Socket(ctx, "listen "+a.String(), func() (*net.TCPListener, error) {
+			return carrier.ListenIn(ctx, a.Addr(), ports)
+		})
 		if err != nil {
 			for _, ln := range open {
 				ln.Close()

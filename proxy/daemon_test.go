@@ -143,7 +143,7 @@ func startDaemon(t *testing.T, grid *ca.CA, id control.Identity, broker string) 
 	cfg := daemon.Defaults[Config]()
 	cfg.Listen = []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:0")}
 	cfg.STUNListen = netip.MustParseAddrPort("127.0.0.1:0")
-	cfg.Broker = broker
+	cfg.Broker = []string{broker}
 	cfg.TLS = TLS{Cert: daemon.Path(files.Cert), Key: daemon.Path(files.Key), CA: daemon.Path(files.CA)}
 	ctx, cancel := context.WithCancel(context.Background())
 	ready, done := make(chan string, 1), make(chan error, 1)

@@ -43,11 +43,11 @@ func (s *Server) enter(e *end) (*link, *meeting, error) {
 		s.links[l] = struct{}{}
 		return l, nil, nil
 	}
-	if len(s.waiting) >= s.set.Limits.Waiting {
+	if len(s.waiting) >= s.limits.Waiting {
 		return nil, nil, refusal(TooManyWaiting, wire.CodeOverloaded, "%d links wait for their second end already", len(s.waiting))
 	}
-	if len(s.waiting)+len(s.links) >= s.set.Limits.Links {
-		return nil, nil, refusal(TooManyLinks, wire.CodeOverloaded, "all %d links are in use", s.set.Limits.Links)
+	if len(s.waiting)+len(s.links) >= s.limits.Links {
+		return nil, nil, refusal(TooManyLinks, wire.CodeOverloaded, "all %d links are in use", s.limits.Links)
 	}
 	m := &meeting{first: e, taken: make(chan struct{})}
 	s.waiting[e.ticket.Link] = m
@@ -96,6 +96,7 @@ func (s *Server) await(ctx context.Context, m *meeting) {
 type link struct {
 	asker, target *end
 	meter         carrier.Meter
+	cut           context.CancelCauseFunc // nil until it is joined; guarded by Server.mu
 }
 
 func newLink(a, b *end) *link {
@@ -109,11 +110,20 @@ func newLink(a, b *end) *link {
 func (s *Server) join(ctx context.Context, l *link) {
 	s.noteChange()
 	start := time.Now()
+	outer := ctx
+	ctx, cut := context.WithCancelCause(ctx)
+	defer cut(nil)
+	s.mu.Lock()
+	l.cut = cut
+	s.mu.Unlock()
 	stats, err := carrier.Join(ctx, l.asker.conn, l.target.conn, carrier.Options{
 		Limit: l.asker.ticket.Limit, Idle: s.set.IdleTimeout, Meter: &l.meter,
 	})
-	if ctx.Err() != nil {
+	switch {
+	case outer.Err() != nil:
 		err = errStopping
+	case ctx.Err() != nil:
+		err = context.Cause(ctx)
 	}
 	s.logEnd(l.asker, start, stats.AToB, stats.BToA, err)
 	s.logEnd(l.target, start, stats.BToA, stats.AToB, err)
@@ -143,8 +153,8 @@ func (s *Server) logEnd(e *end, start time.Time, sent, received uint64, err erro
 
 // noteChange tells whoever listens to Changed.
 func (s *Server) noteChange() {
-	select {
-	case s.changed <- struct{}{}:
-	default:
-	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	close(s.changed)
+	s.changed = make(chan struct{})
 }

@@ -35,6 +35,7 @@ func (o *offerer) run(ctx context.Context, session *control.Session) error {
 	addresses := advertised(o.advertise, o.listen, session.LocalAddr().Addr())
 	stun := stunAddress(addresses, o.stunPort)
 	relays := controlpb.NewRelaysClient(session.Conn())
+	changed := o.server.Changed()
 	if err := o.offer(ctx, relays, addresses, stun); err != nil {
 		return fmt.Errorf("offering to %v: %w", session.Peer(), err)
 	}
@@ -45,10 +46,11 @@ func (o *offerer) run(ctx context.Context, session *control.Session) error {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-o.server.Changed():
+		case <-changed:
 			pause(ctx, offerPause)
 		case <-every.C:
 		}
+		changed = o.server.Changed() // before the state is read: no change is missed
 		if err := o.offer(ctx, relays, addresses, stun); err != nil {
 			return fmt.Errorf("reporting load to %v: %w", session.Peer(), err)
 		}
@@ -59,10 +61,13 @@ func (o *offerer) offer(ctx context.Context, relays controlpb.RelaysClient, addr
 	ctx, cancel := context.WithTimeout(ctx, offerBound)
 	defer cancel()
 	st := o.server.Status()
-	_, err := relays.Offer(ctx, &controlpb.OfferRequest{
+	resp, err := relays.Offer(ctx, &controlpb.OfferRequest{
 		Name: st.Name, Addresses: texts(addresses), TicketKey: o.key[:],
-		Live: uint32(st.Links + st.Waiting), Capacity: uint32(st.Capacity), Stun: stun,
+		Live: uint32(st.Links + st.Waiting), Capacity: uint32(st.Capacity), Stun: stun, Draining: st.Draining,
 	})
+	if err == nil {
+		o.server.elsewhere.Store(resp.GetOthers() > 0)
+	}
 	return control.FromStatus(err)
 }
 

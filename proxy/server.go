@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -27,6 +28,11 @@ type Settings struct {
 	PairTimeout time.Duration  // that the first end of a link waits for the second
 	IdleTimeout time.Duration  // after which a link that moves no byte is cut; 0 is never
 	Tuning      carrier.Tuning // of the sockets
+
+	// PassOn, if not nil, is given a connection whose ticket is not under Key,
+	// with the frame that was read of it: another process may have the key. It
+	// owns the connection unless it fails.
+	PassOn func(c *net.TCPConn, first []byte) error
 }
 
 // Limits bound what a Server takes on. What comes on top is refused as
@@ -64,6 +70,11 @@ type Server struct {
 	handshakes int
 	refusing   int // connections that are being told no before they showed a ticket
 	changed    chan struct{}
+	limits     Limits
+	draining   bool
+	closed     chan struct{} // closed by StopAccepting
+
+	elsewhere atomic.Bool // a broker knows of other proxies
 }
 
 // New returns a Server, which does nothing until Serve.
@@ -81,7 +92,9 @@ func New(set Settings, log *slog.Logger) *Server {
 		count:   counters{refused: map[Reason]uint64{}},
 		waiting: map[wire.ID]*meeting{},
 		links:   map[*link]struct{}{},
-		changed: make(chan struct{}, 1),
+		changed: make(chan struct{}),
+		limits:  set.Limits,
+		closed:  make(chan struct{}),
 
 		observer: vantage.NewObserver("proxy "+set.Name, 0, 0, nil),
 		stun:     new(stunserver.Server),
@@ -98,18 +111,22 @@ func orDefault[T comparable](v, preset T) T {
 
 // Serve accepts connections on every listener until ctx is done or one of
 // them fails, closes the listeners, cuts the links and returns when every
-// goroutine that it started has ended.
+// goroutine that it started has ended. After StopAccepting it returns when the
+// last link has ended by itself.
 func (s *Server) Serve(ctx context.Context, listeners ...*net.TCPListener) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var all sync.WaitGroup
 	for _, ln := range listeners {
+		stop := context.AfterFunc(ctx, func() { ln.Close() })
 		all.Go(func() {
+			defer stop()
 			if err := s.accept(ctx, ln); err != nil {
 				cancel(err)
 			}
 		})
 	}
+	all.Go(func() { s.closeOnStop(ctx, listeners) })
 	all.Wait()
 	if err := context.Cause(ctx); err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, errStopping) {
 		return err
@@ -123,15 +140,13 @@ var errStopping = errors.New("the proxy is stopping")
 func (s *Server) accept(ctx context.Context, ln *net.TCPListener) error {
 	var conns sync.WaitGroup
 	defer conns.Wait()
-	stop := context.AfterFunc(ctx, func() { ln.Close() })
-	defer stop()
 	for {
 		c, err := ln.AcceptTCP()
 		switch {
 		case err == nil:
 			s.count.accept()
 			conns.Go(func() { s.serveConn(ctx, c) })
-		case ctx.Err() != nil:
+		case ctx.Err() != nil, s.stopped():
 			return nil
 		case passing(err):
 			s.log.Warn("cannot accept connections for now", "listener", ln.Addr().String(), "error", err)

@@ -3,6 +3,7 @@ package grid
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -28,6 +29,8 @@ type Daemon struct {
 	log  string // file
 
 	settings string // file, or "" of what has several
+
+	successor *os.Process // nil: it has not handed over; else what serves in its place
 
 	cmd    *lab.Cmd
 	exited chan struct{} // closed when cmd has ended
@@ -74,6 +77,81 @@ func (d *Daemon) Start(ctx context.Context) error {
 // PID returns the daemon's process id.
 func (d *Daemon) PID() int { return d.cmd.Process.Pid }
 
+// Drain tells the daemon to end when it has no work left, and waits until it has
+// ended or ctx has.
+func (d *Daemon) Drain(ctx context.Context) error {
+	d.cmd.Process.Signal(syscall.SIGUSR1)
+	select {
+	case <-d.exited:
+		d.cmd = nil
+		return d.err
+	case <-ctx.Done():
+		return fmt.Errorf("%s: waited for it to drain: %w; it said:\n%s", d.Name, context.Cause(ctx), d.tail())
+	}
+}
+
+// Signal sends the daemon a signal.
+func (d *Daemon) Signal(s os.Signal) error { return d.cmd.Process.Signal(s) }
+
+// HandOver has the daemon start a successor, once, and waits until that has
+// taken over. Both are the daemon from then on: Stop and Kill end what is left of them.
+func (d *Daemon) HandOver(ctx context.Context) error {
+	if err := d.Signal(syscall.SIGUSR2); err != nil {
+		return err
+	}
+	for {
+		pid, over := d.successorIn(d.Log())
+		if pid != 0 && d.successor == nil {
+			d.successor, _ = os.FindProcess(pid) // which never fails on Unix
+		}
+		if over {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%s: waited for its successor: %w; it said:\n%s", d.Name, context.Cause(ctx), d.tail())
+		case <-time.After(5 * time.Millisecond): // the log does not announce its lines
+		}
+	}
+}
+
+// successorIn finds in a log which process was started to take over, and whether
+// it has.
+func (d *Daemon) successorIn(log string) (pid int, over bool) {
+	for line := range strings.Lines(log) {
+		var entry struct {
+			Msg  string
+			PID  int
+			Then string
+		}
+		if json.Unmarshal([]byte(line), &entry) != nil {
+			continue
+		}
+		if entry.Msg == "successor started" {
+			pid = entry.PID
+		}
+		over = over || pid != 0 && entry.Msg == "draining"
+	}
+	return pid, over
+}
+
+// endSuccessor ends the successor, if there is one, and waits until it is gone.
+func (d *Daemon) endSuccessor(s os.Signal) error {
+	if d.successor == nil {
+		return nil
+	}
+	p := d.successor
+	d.successor = nil
+	p.Signal(s)
+	for end := time.Now().Add(stopTimeout); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		if stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.Pid)); err != nil || bytes.Contains(stat, []byte(") Z ")) {
+			return nil // gone, or a zombie that its parent waits for
+		}
+	}
+	p.Kill()
+	return fmt.Errorf("the successor of %s did not end within %v of %v; it said:\n%s", d.Name, stopTimeout, s, d.tail())
+}
+
 // Stop asks the daemon to end and waits for it. Stopping one that does not run
 // does nothing; one that ended by itself, or had to be killed, is an error.
 func (d *Daemon) Stop() error {
@@ -81,8 +159,15 @@ func (d *Daemon) Stop() error {
 		return nil
 	}
 	defer func() { d.cmd = nil }()
+	handed := d.successor != nil
+	if err := d.endSuccessor(syscall.SIGTERM); err != nil {
+		return err
+	}
 	select {
 	case <-d.exited:
+		if handed && d.err == nil {
+			return nil // it was done with its work
+		}
 		return fmt.Errorf("%s had ended by itself: %v; it said:\n%s", d.Name, d.err, d.tail())
 	default:
 	}
@@ -102,6 +187,7 @@ func (d *Daemon) Stop() error {
 
 // Kill ends the daemon without warning.
 func (d *Daemon) Kill() {
+	d.endSuccessor(syscall.SIGKILL)
 	if d.cmd != nil {
 		d.cmd.Process.Kill()
 		<-d.exited

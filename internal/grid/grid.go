@@ -41,6 +41,7 @@ type Config struct {
 	Binary func(daemon string) []string
 
 	Broker  string   // host of the broker, "site/host"
+	Standby string   // host of a second broker, the daemon "broker 2"; "" without one
 	Proxies []string // hosts of the proxies; each is named after its host
 
 	// Settings are added to a daemon's settings file, by the name of the daemon
@@ -140,13 +141,16 @@ func (g *Grid) plan() error {
 	if err := g.checkHosts(); err != nil {
 		return err
 	}
-	broker := g.Lab.Host(g.cfg.Broker)
-	brokerAddr := g.at(broker, brokerPort)
-	err := g.add("broker", broker, control.Identity{Role: control.RoleBroker, Name: "broker"}, map[string]any{
-		"listen": g.everywhere(brokerPort),
-	})
-	if err != nil {
-		return err
+	var brokers []string
+	for i, name := range g.brokers() {
+		host := g.Lab.Host([]string{g.cfg.Broker, g.cfg.Standby}[i])
+		brokers = append(brokers, g.at(host, brokerPort))
+		err := g.add(name, host, control.Identity{Role: control.RoleBroker, Name: safe(name)}, map[string]any{
+			"listen": g.everywhere(brokerPort),
+		})
+		if err != nil {
+			return err
+		}
 	}
 	for _, name := range g.cfg.Proxies {
 		host := g.Lab.Host(name)
@@ -154,7 +158,7 @@ func (g *Grid) plan() error {
 		err := g.add("proxy "+short, host, control.Identity{Role: control.RoleProxy, Name: short}, map[string]any{
 			"listen":    []string{g.everywhere(proxyPort)},
 			"advertise": []string{g.at(host, proxyPort)},
-			"broker":    brokerAddr,
+			"broker":    oneOf(brokers),
 		})
 		if err != nil {
 			return err
@@ -162,12 +166,28 @@ func (g *Grid) plan() error {
 	}
 	for _, host := range g.Lab.Hosts() {
 		if host.Role() == "gateway" {
-			if err := g.addSite(host, brokerAddr); err != nil {
+			if err := g.addSite(host, brokers); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// oneOf is a list of one as its element: so daemons read it that know no list.
+func oneOf(list []string) any {
+	if len(list) == 1 {
+		return list[0]
+	}
+	return list
+}
+
+// brokers names the brokers.
+func (g *Grid) brokers() []string {
+	if g.cfg.Standby == "" {
+		return []string{"broker"}
+	}
+	return []string{"broker", "broker 2"}
 }
 
 // profile returns what the frontal of a site is told about it.
@@ -195,7 +215,7 @@ func OverIPv6(p overlay.SiteProfile) overlay.SiteProfile {
 }
 
 // addSite adds the frontal on a gateway and the helpers on the nodes behind.
-func (g *Grid) addSite(gateway *lab.Host, broker string) error {
+func (g *Grid) addSite(gateway *lab.Host, brokers []string) error {
 	site, _, _ := cut(gateway.Name())
 	g.sites[site] = gateway.Preset()
 	profile, err := g.profile(site, gateway.Preset())
@@ -209,7 +229,7 @@ func (g *Grid) addSite(gateway *lab.Host, broker string) error {
 	}
 	frontalAddr := g.at(gateway, frontalPort)
 	settings := map[string]any{
-		"site": site, "broker": broker, "listen": frontalAddr,
+		"site": site, "broker": oneOf(brokers), "listen": frontalAddr,
 		"profile": profile,
 	}
 	if profile.GatewayOnly {

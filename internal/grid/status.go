@@ -20,7 +20,7 @@ const settleTimeout = 30 * time.Second
 // daemon's own host.
 func dialAdmin(ctx context.Context, creds *control.Credentials, d *Daemon, addr netip.Addr) (*control.Session, func(), error) {
 	role, port := control.RoleBroker, brokerPort
-	if d.Name != "broker" {
+	if d.Name != "broker" && d.Name != "broker 2" {
 		role, port = control.RoleFrontal, frontalPort
 	}
 	e := control.NewEndpoint(creds, slog.New(slog.DiscardHandler), nil)
@@ -55,15 +55,20 @@ func statusOf(ctx context.Context, s *control.Session) (map[string]any, error) {
 	return status, json.Unmarshal(r.Json, &status)
 }
 
-// Settled waits until the broker knows every site and proxy of the grid, and
+// Settled waits until each broker that runs knows every site and proxy of the grid, and
 // every frontal its helpers.
 func (g *Grid) Settled(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
-	if err := g.until(ctx, "broker", func(st map[string]any) bool {
-		return length(st["sites"]) == len(g.sites) && length(st["proxies"]) == len(g.cfg.Proxies)
-	}); err != nil {
-		return fmt.Errorf("waited for %d sites and %d proxies to join the broker: %w", len(g.sites), len(g.cfg.Proxies), err)
+	for _, broker := range g.brokers() {
+		if broker != "broker" && !g.Daemon(broker).Running() {
+			continue
+		}
+		if err := g.until(ctx, broker, func(st map[string]any) bool {
+			return length(st["sites"]) == len(g.sites) && length(st["proxies"]) == len(g.cfg.Proxies)
+		}); err != nil {
+			return fmt.Errorf("waited for %d sites and %d proxies to join the %s: %w", len(g.sites), len(g.cfg.Proxies), broker, err)
+		}
 	}
 	for site := range g.sites {
 		if err := g.until(ctx, "frontal "+site, func(st map[string]any) bool { return length(st["helpers"]) == g.helpers[site] }); err != nil {

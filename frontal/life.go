@@ -1,0 +1,117 @@
+package frontal
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"reflect"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/carrier"
+	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/internal/daemon"
+	"github.com/isthmus-grid/isthmus/wire"
+)
+
+// liveKeys are the settings that take effect while the frontal serves.
+var liveKeys = []string{
+	"deny", "encryption", "dial_timeout", "limits.links", "limits.processes",
+	"profile.inbound", "profile.ports", "profile.filter", "profile.refusal", "profile.nat", "profile.egress",
+	"profile.udp", "profile.udp_rate", "profile.mtu", "profile.idle_tcp", "profile.idle_udp", "profile.ipv6",
+	"profile.privileged", "profile.forbidden",
+}
+
+// config returns the settings in effect, which do not change; later ones replace
+// them.
+func (f *Frontal) config() *Config { return f.live.Load() }
+
+// reload looks at new settings and returns what puts the live keys into effect.
+// Links and sessions with brokers stay; helpers come back at once when there is
+// something to tell them.
+func (f *Frontal) reload(next Config) (apply func(), err error) {
+	old := f.config()
+	merged := *old
+	merged.Deny, merged.Encryption, merged.Dial = next.Deny, next.Encryption, next.Dial
+	merged.Limits.Links, merged.Limits.Processes = next.Limits.Links, next.Limits.Processes
+	merged.Profile = next.Profile
+	merged.Profile.GatewayOnly = old.Profile.GatewayOnly // it takes other listeners
+	if err := merged.Check(); err != nil {
+		return nil, fmt.Errorf("together with the keys that need a restart: %w", err)
+	}
+	return func() {
+		f.live.Store(&merged)
+		f.mu.Lock()
+		f.allowed.deny = merged.Deny
+		f.links.max = merged.Limits.Links
+		f.roster.max = merged.Limits.Processes
+		measured := f.measured
+		f.mu.Unlock()
+		profile := merged.SiteProfile()
+		if measured != nil {
+			profile = f.filled(*measured)
+		}
+		was := f.profile()
+		f.current.Store(&profile)
+		carrier.LimitMTU(profile.MTU)
+		if control.ProfileToPB(profile).String() != control.ProfileToPB(was).String() {
+			f.work.Go(f.joinAgain)
+			f.enterAgain()
+		} else if !reflect.DeepEqual(merged.Encryption, old.Encryption) {
+			f.enterAgain()
+		}
+	}, nil
+}
+
+// drainQuiet is how long nothing happens at a frontal that drains before it ends:
+// by then who was told of something here has come for it.
+const drainQuiet = 15 * time.Second
+
+// drain carries on with the links that are there until they have ended, and with
+// the connections that a successor passes on. Nothing else comes any more. It
+// ends with the frontal's context at the latest.
+func (f *Frontal) drain(hooks *daemon.Hooks) {
+	hooks.LetGo()
+	quiet := time.Duration(0) // nobody comes for anything where nothing listens
+	if hooks.Succeeded() {
+		quiet = drainQuiet
+	}
+	look := time.NewTicker(100 * time.Millisecond)
+	defer look.Stop()
+	for last := time.Now(); ; {
+		f.mu.Lock()
+		busy := len(f.links.live) > 0
+		f.mu.Unlock()
+		if busy {
+			last = time.Now()
+		} else if time.Since(last) >= quiet {
+			return
+		}
+		select {
+		case r := <-hooks.Returned():
+			last = time.Now()
+			f.work.Go(func() { f.greetReturned(r) })
+		case <-look.C:
+		case <-f.ctx.Done():
+			return
+		}
+	}
+}
+
+// greetReturned is greet for a connection that a successor has read the intro of.
+func (f *Frontal) greetReturned(r daemon.Returned) {
+	frame, err := wire.Read(bytes.NewReader(r.First))
+	intro, ok := frame.(*wire.Intro)
+	if err == nil && !ok {
+		err = fmt.Errorf("%w: a successor passed on a %v in place of an intro", wire.ErrType, frame.Type())
+	}
+	if err == nil {
+		handle := f.fromOutside
+		if a, ok := r.Conn.LocalAddr().(*net.TCPAddr); ok && f.dataAddr.IsValid() && a.AddrPort().Port() == f.dataAddr.Port() {
+			handle = f.fromNode
+		}
+		err = handle(f.ctx, r.Conn, intro)
+	}
+	if err != nil {
+		f.turnAway(r.Conn, err)
+	}
+}

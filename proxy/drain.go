@@ -1,0 +1,194 @@
+package proxy
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/daemon"
+	"github.com/isthmus-grid/isthmus/internal/ticket"
+	"github.com/isthmus-grid/isthmus/wire"
+)
+
+// This file is how a proxy ends with work at hand. It drains: brokers hear that
+// it takes no new links, the tickets that are out are honoured, and its links
+// leave one after the other where they can. Or a successor has its listeners:
+// then it goes on with its links alone, and with connections that show a ticket
+// under its key, which the successor passes on.
+
+const (
+	// drainQuiet is how long nothing happens at a proxy that has drained:
+	// brokers that were told late may have sent somebody.
+	drainQuiet = 2 * time.Second
+
+	// drainPace is between two links that are cut because there are other
+	// proxies, so that they do not all look for their new one at once.
+	drainPace = 20 * time.Millisecond
+
+	// returnQuiet is how long nothing happens at a proxy that has a successor
+	// before it ends: by then who has one of its tickets has used it.
+	returnQuiet = 15 * time.Second
+)
+
+var errDrained = errors.New("the proxy drains")
+
+// SetLimits changes the bounds for what comes from now on; that on remembered
+// tickets stays.
+func (s *Server) SetLimits(l Limits) {
+	s.mu.Lock()
+	s.limits = l
+	s.mu.Unlock()
+	s.noteChange() // brokers are told of the capacity
+}
+
+// StopAccepting closes the listeners and leaves everything else alone.
+func (s *Server) StopAccepting() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.stoppedLocked() {
+		close(s.closed)
+	}
+}
+
+func (s *Server) stopped() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stoppedLocked()
+}
+
+func (s *Server) stoppedLocked() bool {
+	select {
+	case <-s.closed:
+		return true
+	default:
+		return false
+	}
+}
+
+// closeOnStop closes the listeners after StopAccepting. It ends with ctx.
+func (s *Server) closeOnStop(ctx context.Context, listeners []*net.TCPListener) {
+	select {
+	case <-s.closed:
+	case <-ctx.Done():
+		return
+	}
+	for _, ln := range listeners {
+		ln.Close()
+	}
+}
+
+// Drain has Status say that no new links are wanted, moves links to other
+// proxies if there are any, and returns, accepting nothing any more, when
+// nothing is left or ctx ends.
+func (s *Server) Drain(ctx context.Context) {
+	s.mu.Lock()
+	s.draining = true
+	s.mu.Unlock()
+	s.noteChange()
+	ctx, cancel := context.WithCancel(ctx)
+	var mover sync.WaitGroup
+	mover.Go(func() { s.moveLinks(ctx) })
+	s.quiet(ctx, drainQuiet)
+	cancel()
+	mover.Wait()
+	s.StopAccepting()
+}
+
+// moveLinks cuts links one by one while a broker knows of other proxies: their
+// ends find their way to one of these, and lose nothing. It ends with ctx.
+func (s *Server) moveLinks(ctx context.Context) {
+	pause(ctx, drainQuiet) // until brokers know, and assign this proxy no more
+	for ctx.Err() == nil {
+		if s.elsewhere.Load() {
+			s.cutOne()
+		}
+		pause(ctx, drainPace)
+	}
+}
+
+// cutOne cuts any one link.
+func (s *Server) cutOne() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for l := range s.links {
+		if l.cut != nil {
+			l.cut(errDrained)
+			l.cut = nil // it is on its way out
+			return
+		}
+	}
+}
+
+// quiet returns when nothing has been here and nothing has changed for d, or
+// when ctx ends.
+func (s *Server) quiet(ctx context.Context, d time.Duration) {
+	for ctx.Err() == nil {
+		changed, busy := s.busy()
+		t := time.NewTimer(d)
+		over := t.C
+		if busy {
+			over = nil
+		}
+		select {
+		case <-over:
+			if _, busy = s.busy(); !busy {
+				return
+			}
+		case <-changed:
+		case <-ctx.Done():
+		}
+		t.Stop()
+	}
+}
+
+// busy reports whether there is a link or one in the making, and returns what
+// is closed when that may change.
+func (s *Server) busy() (changed <-chan struct{}, busy bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.changed, len(s.links)+len(s.waiting)+s.handshakes > 0
+}
+
+// serveReturned serves what a successor passes on, until it is quiet here or
+// ctx ends, and returns when the last of it is over.
+func (s *Server) serveReturned(ctx context.Context, returned <-chan daemon.Returned) {
+	var work sync.WaitGroup
+	defer work.Wait()
+	quiet := make(chan struct{})
+	work.Go(func() {
+		s.quiet(ctx, returnQuiet)
+		close(quiet)
+	})
+	for {
+		select {
+		case r := <-returned:
+			s.count.accept()
+			work.Go(func() { s.serveReturn(ctx, r) })
+		case <-quiet:
+			return
+		}
+	}
+}
+
+func (s *Server) serveReturn(ctx context.Context, r daemon.Returned) {
+	e := &end{conn: r.Conn, since: time.Now()}
+	frame, err := wire.Read(bytes.NewReader(r.First))
+	if err != nil {
+		s.refuse(e, s.unreadable(err))
+		return
+	}
+	s.serveFirst(ctx, e, frame)
+}
+
+// passOn gives an end whose ticket is not under this proxy's key to the
+// predecessor, and reports whether it took it.
+func (s *Server) passOn(e *end, why error) bool {
+	var r *refusalError
+	if s.set.PassOn == nil || e.ticket == nil || !errors.As(why, &r) || r.reason != Reason(ticket.Forged) {
+		return false
+	}
+	return s.set.PassOn(e.conn, wire.Append(nil, e.ticket)) == nil
+}
