@@ -48,6 +48,7 @@ type SiteStatus struct {
 type JobStatus struct {
 	Job       overlay.JobID          `json:"job"`
 	Processes map[overlay.SiteID]int `json:"processes"`
+	For       []JobPrincipal         `json:"for"` // on whose behalf it works
 }
 
 // ProxyStatus is one proxy. Live counts the links assigned since it last

@@ -54,6 +54,8 @@ func (d directory) Register(ctx context.Context, req *controlpb.RegisterRequest)
 		point, err := control.PointFromPB(m)
 		if err != nil {
 			err = malformed(err)
+		} else if err = point.Principal.CheckVouched(s.Peer().Site); err != nil {
+			err = fmt.Errorf("%v: %w", point.Process, err)
 		} else if point.Public.IsValid() {
 			err = checkTarget(fmt.Sprintf("public address of %v", point.Process), point.Public, d.b.cfg.AllowLoopback)
 		}

@@ -29,7 +29,8 @@ type introduction struct {
 	link       wire.ID
 	technique  overlay.Technique
 	asker      overlay.ProcessName
-	askerNode  string // as registered
+	askerNode  string            // as registered
+	principal  overlay.Principal // the asker's; the target's is in entry
 	target     overlay.ProcessName
 	generation overlay.Generation
 	address    string // where a reversed dial goes
@@ -53,7 +54,7 @@ func (d directory) Introduce(req *controlpb.IntroduceRequest, stream grpc.Server
 		result = err.Error()
 	}
 	d.b.log.Info("introduction", "by", control.SessionOf(stream.Context()).Peer().String(), "job", in.asker.Job,
-		"asker", in.asker.Rank, "target", in.target.Rank, "target_site", in.entry.Point.Node.Site,
+		"user", in.principal.User, "project", in.principal.Project, "asker", in.asker.Rank, "target", in.target.Rank, "target_site", in.entry.Point.Node.Site,
 		"technique", in.technique.String(), "proxy", in.proxy, "link", hex.EncodeToString(in.link[:]), "result", result)
 	switch {
 	case err == nil:
@@ -167,7 +168,7 @@ func (d directory) permit(site overlay.SiteID, in *introduction) error {
 		return fmt.Errorf("%w: %v is in generation %d, the asker knows generation %d; resolve it again", overlay.ErrStale, in.target, target.Point.Generation, in.generation)
 	}
 	in.entry = target
-	in.askerNode = asker.Point.Node.Name
+	in.askerNode, in.principal = asker.Point.Node.Name, asker.Point.Principal
 	return d.permitTechnique(in, asker.Point)
 }
 
@@ -218,6 +219,7 @@ func (d directory) arrange(in *introduction) (*controlpb.Introduction, *controlp
 		Asker: control.ProcessToPB(in.asker), AskerSite: string(in.askerSite.Profile.Site), AskerNode: in.askerNode,
 		Target: control.ProcessToPB(in.target), TargetGeneration: uint64(in.generation),
 		Reason: in.reason, Offer: in.offer,
+		AskerPrincipal: control.PrincipalToPB(in.principal), TargetPrincipal: control.PrincipalToPB(in.entry.Point.Principal),
 	}
 	switch in.technique {
 	case overlay.Relay:
@@ -240,10 +242,14 @@ func (d directory) arrange(in *introduction) (*controlpb.Introduction, *controlp
 
 // assignment makes the ticket for one end of the link.
 func (in *introduction) assignment(offer Offer, end uint8, expires time.Time, limit uint64) *controlpb.Assignment {
-	t := ticket.Issue(offer.Key, wire.Ticket{
+	claims := wire.Ticket{
 		Link: in.link, End: end, Job: in.asker.Job, Asker: in.asker.Rank, Target: in.target.Rank,
 		Proxy: offer.Name, Expires: uint64(expires.UnixMilli()), Limit: limit,
-	})
+	}
+	if offer.Named {
+		claims.Principal = in.principal
+	}
+	t := ticket.Issue(offer.Key, claims)
 	a := &controlpb.Assignment{Proxy: offer.Name, Ticket: wire.Append(nil, &t)}
 	for _, addr := range offer.Addresses {
 		a.Addresses = append(a.Addresses, addr.String())

@@ -51,6 +51,7 @@ type process struct {
 	node       unique.Handle[string]
 	local      netip.AddrPort
 	public     netip.AddrPort
+	principal  unique.Handle[overlay.Principal]
 	site       *siteState
 	holder     Holder // the session that registered it last
 }
@@ -166,7 +167,8 @@ func (m *Memory) register(site *siteState, point overlay.AccessPoint) error {
 	}
 	*p = process{
 		generation: point.Generation, node: unique.Make(point.Node.Name),
-		local: point.Local, public: point.Public, site: site, holder: site.now.Holder,
+		local: point.Local, public: point.Public,
+		principal: unique.Make(point.Principal), site: site, holder: site.now.Holder,
 	}
 	site.processes++
 	delete(job.dead, point.Process.Rank)
@@ -262,6 +264,7 @@ func (m *Memory) entry(name overlay.ProcessName) Entry {
 	return Entry{Site: p.site.now, Point: overlay.AccessPoint{
 		Process: overlay.ProcessName{Job: job.id, Rank: name.Rank}, Generation: p.generation,
 		Node: overlay.NodeID{Site: p.site.now.Profile.Site, Name: p.node.Value()}, Local: p.local, Public: p.public,
+		Principal: p.principal.Value(),
 	}}
 }
 
@@ -440,6 +443,19 @@ func (m *Memory) Expire(now time.Time) int {
 	return before - m.processes
 }
 
+// listed puts counts into their order.
+func listed(counts map[JobPrincipal]int) []JobPrincipal {
+	list := make([]JobPrincipal, 0, len(counts))
+	for one, n := range counts {
+		one.Processes = n
+		list = append(list, one)
+	}
+	slices.SortFunc(list, func(a, b JobPrincipal) int {
+		return cmp.Or(cmp.Compare(a.Site, b.Site), cmp.Compare(a.User, b.User), cmp.Compare(a.Project, b.Project))
+	})
+	return list
+}
+
 // Inventory implements Registry.
 func (m *Memory) Inventory() Inventory {
 	m.mu.RLock()
@@ -450,10 +466,13 @@ func (m *Memory) Inventory() Inventory {
 	}
 	for _, job := range m.jobs {
 		counts := make(map[overlay.SiteID]int)
+		serves := make(map[JobPrincipal]int)
 		for _, p := range job.ranks {
-			counts[p.site.now.Profile.Site]++
+			site := p.site.now.Profile.Site
+			counts[site]++
+			serves[JobPrincipal{Site: site, Principal: p.principal.Value()}]++
 		}
-		inv.Jobs = append(inv.Jobs, JobInventory{job.id, counts})
+		inv.Jobs = append(inv.Jobs, JobInventory{job.id, counts, listed(serves)})
 	}
 	for _, p := range m.proxies {
 		offer := p.offer

@@ -121,6 +121,7 @@ type Offer struct {
 	Live      int // links when it last said so
 	Capacity  int // links at most
 	Draining  bool
+	Named     bool // it takes tickets that name a principal
 }
 
 // on443 reports whether a site that lets only port 443 out reaches the proxy.
@@ -147,6 +148,14 @@ type SiteInventory struct {
 type JobInventory struct {
 	Job       overlay.JobID
 	Processes map[overlay.SiteID]int
+	For       []JobPrincipal // on whose behalf it works, by site
+}
+
+// JobPrincipal is on whose behalf a job works at a site.
+type JobPrincipal struct {
+	Site overlay.SiteID `json:"site"`
+	overlay.Principal
+	Processes int `json:"processes"`
 }
 
 // ProxyInventory is one proxy.

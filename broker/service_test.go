@@ -158,6 +158,8 @@ func TestRegisterFaults(t *testing.T) {
 		{public("255.255.255.255:80"), overlay.ErrForbidden, "not permitted: public address of " + name + " 255.255.255.255:80 is not one host's address"},
 		{public("192.0.2.1:0"), overlay.ErrForbidden, "not permitted: public address of " + name + " 192.0.2.1:0 has no port"},
 		{&controlpb.AccessPoint{}, wire.ErrMalformed, `malformed frame: job id "": want NAME-<32 hexadecimal digits>`},
+		{&controlpb.AccessPoint{Process: control.ProcessToPB(rank(9)), Site: "sitea", Node: "n1", Principal: &controlpb.Principal{User: "alice", Project: "climate"}},
+			overlay.ErrForbidden, name + ": not permitted: sitea vouches for accounts of its own, ACCOUNT@sitea, not for alice for climate"},
 	} {
 		good, stale := control.PointToPB(pointOf("sitea", rank(0), 2)), control.PointToPB(pointOf("sitea", rank(0), 1))
 		resp, err := a.directory.Register(g.ctx(), &controlpb.RegisterRequest{Points: []*controlpb.AccessPoint{good, stale, tc.point, good, stale}})

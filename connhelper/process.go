@@ -24,6 +24,7 @@ type process struct {
 	name       overlay.ProcessName
 	generation overlay.Generation
 	uid        uint32
+	principal  overlay.Principal
 	conn       *local.Conn
 	ready      chan struct{}           // closed once it was welcomed or refused: nothing reaches it before
 	missed     []*wire.LocalDead       // who of its job had died before it came
@@ -163,6 +164,7 @@ func (h *Helper) greet(conn *local.Conn) (*process, error) {
 		name:       overlay.ProcessName{Job: hello.Job, Rank: hello.Rank},
 		generation: hello.Generation,
 		uid:        cred.UID,
+		principal:  overlay.AccountAt(local.Account(cred.UID), h.node.Site),
 		conn:       conn,
 		ready:      make(chan struct{}),
 		dials:      map[uint32]context.CancelFunc{},

@@ -103,6 +103,9 @@ func (f *Frontal) takePoint(id control.Identity, from netip.Addr, m *controlpb.A
 	if p.Node != id.Node() {
 		return p, f.forbidden("%v may not register a process of node %v", id, p.Node)
 	}
+	if err := p.Principal.CheckVouched(f.site); err != nil {
+		return p, fmt.Errorf("%s: %v: %w", f.who, p.Process, err)
+	}
 	// The gateway will dial the local address for others. An address of this
 	// host would lead them into it, unless the helper runs here itself.
 	if ip := p.Local.Addr(); p.Local.IsValid() && neverDialled(ip) != "" && ip.Unmap() != from.Unmap() {

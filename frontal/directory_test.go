@@ -479,8 +479,11 @@ func TestRegisterRefusals(t *testing.T) {
 		}
 	})
 	other, loopback, bad := h.point(2, 1), h.point(3, 1), h.point(6, 1)
+	foreign, user, vouched := h.point(7, 1), h.point(8, 1), h.point(5, 1)
+	foreign.Principal, user.Principal = control.PrincipalToPB(overlay.AccountAt("alice", "siteb")), control.PrincipalToPB(overlay.Principal{User: "alice", Project: "climate"})
+	vouched.Principal = control.PrincipalToPB(overlay.AccountAt("alice", "sitea"))
 	other.Node, loopback.Local, bad.Local = "a2", "169.254.169.254:80", "nowhere"
-	resp, err := h.dir.Register(h.ctx(), &controlpb.RegisterRequest{Points: []*controlpb.AccessPoint{h.point(1, 1), other, loopback, h.point(4, 1), h.point(5, 1), bad}})
+	resp, err := h.dir.Register(h.ctx(), &controlpb.RegisterRequest{Points: []*controlpb.AccessPoint{h.point(1, 1), other, loopback, h.point(4, 1), vouched, bad, foreign, user}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -492,6 +495,8 @@ func TestRegisterRefusals(t *testing.T) {
 		{overlay.ErrForbidden, "at 169.254.169.254:80, a link-local address that is not its own"},
 		{overlay.ErrStale, stale.Error()},
 		{wire.ErrMalformed, "local address of rank 6"},
+		{overlay.ErrForbidden, "not permitted: sitea vouches for accounts of its own, ACCOUNT@sitea, not for alice@siteb"},
+		{overlay.ErrForbidden, "not permitted: sitea vouches for accounts of its own, ACCOUNT@sitea, not for alice for climate"},
 	}
 	if len(resp.Faults) != len(want) {
 		t.Fatalf("%d faults, want %d: %v", len(resp.Faults), len(want), resp.Faults)
@@ -502,8 +507,11 @@ func TestRegisterRefusals(t *testing.T) {
 		}
 	}
 	r.f.mu.Lock()
-	kept := ranks(r.f.roster.points())
+	kept, serves := ranks(r.f.roster.points()), r.f.roster.principal(proc(7), proc(5))
 	r.f.mu.Unlock()
+	if serves != overlay.AccountAt("alice", "sitea") {
+		t.Errorf("rank 5 works for %v", serves)
+	}
 	if kept != "[1 5]" {
 		t.Errorf("kept: %s", kept)
 	}

@@ -16,11 +16,12 @@ type link struct {
 	kind      string            // carry, inbound, reversed or meeting
 	technique overlay.Technique // of a meeting; 0: this side cannot know
 	job       overlay.JobID
-	ranks     []uint32 // that are known, the asker's first
-	node      string   // of this site
-	peer      string   // the other node, as it says
-	id        string   // of the link, where it is known
-	from, to  string   // addresses
+	principal overlay.Principal // of the process at this site
+	ranks     []uint32          // that are known, the asker's first
+	node      string            // of this site
+	peer      string            // the other node, as it says
+	id        string            // of the link, where it is known
+	from, to  string            // addresses
 }
 
 // metered is what carries a link and counts its bytes, AToB those that leave
@@ -154,6 +155,9 @@ func (f *Frontal) logLink(l link, what string, err error, more ...any) {
 		"link", l.id, "from", l.from, "to", l.to, "cause", cause}
 	if l.technique != 0 {
 		line = append(line, "technique", l.technique.String())
+	}
+	if l.principal.Known() {
+		line = append(line, "user", l.principal.User, "project", l.principal.Project)
 	}
 	f.log.Info(what, append(line, more...)...)
 }

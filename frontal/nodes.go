@@ -84,6 +84,7 @@ func (f *Frontal) newCarry(id control.Identity, req *controlpb.CarryRequest) (*c
 	rand.Read(c.id[:])
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	c.principal = f.roster.principal(asker, target)
 	if c.addrs, err = f.checkAll(req.Addresses); err != nil {
 		return nil, fmt.Errorf("%s: %w", f.who, err)
 	}

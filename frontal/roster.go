@@ -197,6 +197,17 @@ func (r *roster) points() []overlay.AccessPoint {
 	return all
 }
 
+// principal returns on whose behalf the first of the processes works that is
+// registered here.
+func (r *roster) principal(names ...overlay.ProcessName) overlay.Principal {
+	for _, name := range names {
+		if reg := r.processes[name]; reg != nil {
+			return reg.point.Principal
+		}
+	}
+	return overlay.Principal{}
+}
+
 // confirmed returns a process whose helper is here and speaks for it.
 func (r *roster) confirmed(name overlay.ProcessName) (overlay.AccessPoint, bool) {
 	reg := r.processes[name]

@@ -117,6 +117,7 @@ type AccessPoint struct {
 	Node       NodeID
 	Local      netip.AddrPort // for processes of the same site; invalid when the site's port range was full
 	Public     netip.AddrPort // for other sites; invalid when none can connect
+	Principal  Principal      // on whose behalf the process works
 }
 
 // Check says what is wrong with the access point, or returns nil.
@@ -127,5 +128,8 @@ func (a AccessPoint) Check() error {
 	if err := CheckName("site", string(a.Node.Site)); err != nil {
 		return err
 	}
-	return CheckName("node", a.Node.Name)
+	if err := CheckName("node", a.Node.Name); err != nil {
+		return err
+	}
+	return a.Principal.Check()
 }

@@ -146,7 +146,7 @@ func (s *Server) logEnd(e *end, start time.Time, sent, received uint64, err erro
 		cause = err.Error()
 	}
 	s.log.Info("link ended",
-		"link", fmt.Sprintf("%x", t.Link[:]), "job", string(t.Job), "rank", rank, "peer", peer,
+		"link", fmt.Sprintf("%x", t.Link[:]), "job", string(t.Job), "rank", rank, "peer", peer, "user", t.Principal.User, "project", t.Principal.Project,
 		"from", e.conn.RemoteAddr().String(), "sent", sent, "received", received,
 		"waited", start.Sub(e.since).Round(time.Microsecond), "duration", time.Since(start).Round(time.Microsecond), "cause", cause)
 }

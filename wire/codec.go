@@ -28,6 +28,7 @@ const maxText = 2048
 // reader takes a body apart and remembers its first error, so that decoders
 // read field after field and ask once.
 type reader struct {
+	of   Type // the frame's
 	rest []byte
 	err  error
 }

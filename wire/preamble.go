@@ -2,6 +2,7 @@ package wire
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 
 	"github.com/isthmus-grid/isthmus/overlay"
@@ -73,11 +74,21 @@ type Ticket struct {
 	Proxy   string // the only proxy that honours it
 	Expires uint64 // Unix time in milliseconds, by the broker's clock
 	Limit   uint64 // bytes in both directions together; 0 is no limit
-	MAC     [32]byte
+
+	// Principal is on whose behalf the asker works. A ticket that names one is
+	// another type of frame, because older proxies know only those without.
+	Principal overlay.Principal
+
+	MAC [32]byte
 }
 
 // Type implements Frame.
-func (*Ticket) Type() Type { return TypeTicket }
+func (f *Ticket) Type() Type {
+	if f.Principal.Known() {
+		return TypeNamedTicket
+	}
+	return TypeTicket
+}
 
 // Signed returns the bytes that MAC covers: the body without the MAC, behind
 // the protocol version.
@@ -91,7 +102,11 @@ func (f *Ticket) appendClaims(b []byte) []byte {
 	b = binary.BigEndian.AppendUint32(b, f.Target)
 	b = appendStr8(b, f.Proxy)
 	b = binary.BigEndian.AppendUint64(b, f.Expires)
-	return binary.BigEndian.AppendUint64(b, f.Limit)
+	b = binary.BigEndian.AppendUint64(b, f.Limit)
+	if f.Principal.Known() {
+		b = appendStr8(appendStr8(b, f.Principal.User), f.Principal.Project)
+	}
+	return b
 }
 
 func (f *Ticket) appendBody(b []byte) []byte { return append(f.appendClaims(b), f.MAC[:]...) }
@@ -105,6 +120,9 @@ func (f *Ticket) decodeBody(r *reader) {
 	f.Proxy = r.str8()
 	f.Expires = r.u64()
 	f.Limit = r.u64()
+	if r.of == TypeNamedTicket {
+		f.Principal = r.principal()
+	}
 	r.bytes(f.MAC[:])
 	if r.err == nil && f.End > 1 {
 		r.err = fmt.Errorf("end %d", f.End)
@@ -234,6 +252,18 @@ func (f *ControlHello) decodeBody(r *reader) {
 	if r.err == nil && f.Oldest > f.Newest {
 		r.err = fmt.Errorf("versions %d to %d", f.Oldest, f.Newest)
 	}
+}
+
+// principal reads one that is known.
+func (r *reader) principal() overlay.Principal {
+	p := overlay.Principal{User: r.str8(), Project: r.str8()}
+	if r.err == nil && !p.Known() {
+		r.err = errors.New("a principal that is nobody")
+	}
+	if r.err == nil {
+		r.err = p.Check()
+	}
+	return p
 }
 
 func checkJob(r *reader, id overlay.JobID) {

@@ -28,9 +28,10 @@ type Type uint8
 // The frames. What an older peer does with a new type is said by OptionalBit.
 const (
 	// First frames of a data connection, before any payload.
-	TypeIntro  = Type(0x01) // kind:u8 id[16] job:str8 rank:u32 site:str8 node:str8 technique:u8 via:u8
-	TypeTicket = Type(0x02) // link[16] end:u8 job:str8 asker:u32 target:u32 proxy:str8 expires:u64(unix ms) limit:u64(bytes, 0 none) mac[32]
-	TypeRefuse = Type(0x03) // code:u8 by:str8 text:str16
+	TypeIntro       = Type(0x01) // kind:u8 id[16] job:str8 rank:u32 site:str8 node:str8 technique:u8 via:u8
+	TypeTicket      = Type(0x02) // link[16] end:u8 job:str8 asker:u32 target:u32 proxy:str8 expires:u64(unix ms) limit:u64(bytes, 0 none) mac[32]
+	TypeNamedTicket = Type(0x06) // link[16] end:u8 job:str8 asker:u32 target:u32 proxy:str8 expires:u64 limit:u64 user:str8 project:str8 mac[32]
+	TypeRefuse      = Type(0x03) // code:u8 by:str8 text:str16
 
 	// First and only frames of a connection that asks where it seems to come from.
 	TypeObserve  = Type(0x04) // nothing
@@ -171,7 +172,7 @@ func DecodeBody(t Type, body []byte) (Frame, error) {
 	if f == nil {
 		return nil, fmt.Errorf("%w: type %#02x", ErrType, uint8(t))
 	}
-	r := reader{rest: body}
+	r := reader{of: t, rest: body}
 	f.decodeBody(&r)
 	if err := r.end(); err != nil {
 		return nil, fmt.Errorf("%w: %v: %w", ErrMalformed, t, err)
@@ -183,7 +184,7 @@ func newFrame(t Type) decoder {
 	switch t {
 	case TypeIntro:
 		return new(Intro)
-	case TypeTicket:
+	case TypeTicket, TypeNamedTicket:
 		return new(Ticket)
 	case TypeRefuse:
 		return new(Refuse)
@@ -230,7 +231,7 @@ func newFrame(t Type) decoder {
 }
 
 var typeNames = map[Type]string{
-	TypeIntro: "intro", TypeTicket: "ticket", TypeRefuse: "refuse", TypeHello: "hello", TypeProof: "proof",
+	TypeIntro: "intro", TypeTicket: "ticket", TypeNamedTicket: "named ticket", TypeRefuse: "refuse", TypeHello: "hello", TypeProof: "proof",
 	TypeObserve: "observe", TypeObserved: "observed",
 	TypeLocalHello: "local hello", TypeLocalWelcome: "local welcome", TypeLocalDial: "local dial",
 	TypeLocalCancel: "local cancel", TypeLocalDialled: "local dialled", TypeLocalFailed: "local failed",

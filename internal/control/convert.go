@@ -58,6 +58,7 @@ func PointToPB(a overlay.AccessPoint) *controlpb.AccessPoint {
 		Process: ProcessToPB(a.Process), Generation: uint64(a.Generation),
 		Site: string(a.Node.Site), Node: a.Node.Name,
 	}
+	m.Principal = PrincipalToPB(a.Principal)
 	if a.Local.IsValid() {
 		m.Local = a.Local.String()
 	}
@@ -72,6 +73,7 @@ func PointFromPB(m *controlpb.AccessPoint) (overlay.AccessPoint, error) {
 	a := overlay.AccessPoint{
 		Generation: overlay.Generation(m.GetGeneration()),
 		Node:       overlay.NodeID{Site: overlay.SiteID(m.GetSite()), Name: m.GetNode()},
+		Principal:  principalFromPB(m.GetPrincipal()),
 	}
 	var err error
 	if a.Process, err = ProcessFromPB(m.GetProcess()); err != nil {
@@ -88,6 +90,25 @@ func PointFromPB(m *controlpb.AccessPoint) (overlay.AccessPoint, error) {
 		}
 	}
 	return a, a.Check()
+}
+
+// PrincipalToPB gives a principal its message form: none for one that is not
+// known.
+func PrincipalToPB(p overlay.Principal) *controlpb.Principal {
+	if !p.Known() {
+		return nil
+	}
+	return &controlpb.Principal{User: p.User, Project: p.Project}
+}
+
+// PrincipalFromPB checks and converts a principal.
+func PrincipalFromPB(m *controlpb.Principal) (overlay.Principal, error) {
+	p := principalFromPB(m)
+	return p, p.Check()
+}
+
+func principalFromPB(m *controlpb.Principal) overlay.Principal {
+	return overlay.Principal{User: m.GetUser(), Project: m.GetProject()}
 }
 
 // PublicationToPB gives a published name its message form.

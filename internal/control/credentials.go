@@ -71,7 +71,7 @@ func (c *Credentials) verify(chain [][]byte) (Identity, error) {
 	if err != nil {
 		return Identity{}, fmt.Errorf("the certificate cannot be read: %w", err)
 	}
-	id, err := CertIdentity(leaf)
+	id, err := IdentityOf(leaf)
 	if err != nil {
 		return Identity{}, err
 	}

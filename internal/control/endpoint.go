@@ -238,7 +238,7 @@ func (e *Endpoint) connect(ctx context.Context, cfg DialConfig) (*Session, error
 	}
 	conn := tls.Client(c, e.creds.clientTLS(cfg.Role, host))
 	id, err := shake(ctx, conn, func(state tls.ConnectionState) (Identity, error) {
-		return CertIdentity(state.PeerCertificates[0])
+		return IdentityOf(state.PeerCertificates[0])
 	}, e.creds.id, cfg.features())
 	if err != nil {
 		return fail(err)

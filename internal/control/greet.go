@@ -68,7 +68,3 @@ func Greet(ctx context.Context, conn net.Conn, own tls.Certificate, host string,
 	}
 	return g, nil
 }
-
-// IdentityOf reads the identity that a certificate carries. It does not check
-// who issued it.
-func IdentityOf(cert *x509.Certificate) (Identity, error) { return CertIdentity(cert) }

@@ -86,8 +86,9 @@ func (id Identity) URI() *url.URL {
 	return &url.URL{Scheme: uriScheme, Opaque: strings.Replace(id.String(), " ", "/", 1)}
 }
 
-// CertIdentity reads the identity that a certificate carries.
-func CertIdentity(cert *x509.Certificate) (Identity, error) {
+// IdentityOf reads the identity that a certificate carries. It does not check
+// who issued it.
+func IdentityOf(cert *x509.Certificate) (Identity, error) {
 	for _, u := range cert.URIs {
 		if u.Scheme == uriScheme {
 			return ParseIdentity(strings.Replace(u.Opaque, "/", " ", 1))

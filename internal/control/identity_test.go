@@ -22,7 +22,7 @@ func TestProjectsOfAUser(t *testing.T) {
 		t.Fatal(err)
 	}
 	projects, err := control.ProjectsOf(cert)
-	if id, idErr := control.CertIdentity(cert); idErr != nil || id.String() != "user alice" || err != nil || !slices.Equal(projects, []string{"climate", "fusion"}) {
+	if id, idErr := control.IdentityOf(cert); idErr != nil || id.String() != "user alice" || err != nil || !slices.Equal(projects, []string{"climate", "fusion"}) {
 		t.Errorf("%v (%v), projects %q (%v)", id, idErr, projects, err)
 	}
 	if _, _, err := authority.Issue(control.Identity{Role: control.RoleUser, Name: "alice"}, time.Now().Add(time.Hour), "a b"); err == nil {

@@ -6,10 +6,13 @@ import (
 	"io"
 	"net"
 	"os"
+	"os/user"
+	"strconv"
 	"sync"
 	"syscall"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
@@ -219,6 +222,16 @@ func (c *Conn) Close() error { return c.c.Close() }
 type Cred struct {
 	UID, GID uint32
 	PID      int32 // 0 where the system does not tell
+}
+
+// Account returns the name of an account of this host, or its number where it
+// has none or one that overlay.CheckAccount refuses.
+func Account(uid uint32) string {
+	id := strconv.FormatUint(uint64(uid), 10)
+	if u, err := user.LookupId(id); err == nil && overlay.CheckAccount(u.Username) == nil {
+		return u.Username
+	}
+	return id
 }
 
 // PeerCred returns the credentials of the process that connected, or that

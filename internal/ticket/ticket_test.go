@@ -74,7 +74,10 @@ func change(t wire.Ticket, f func(*wire.Ticket)) wire.Ticket { f(&t); return t }
 // Every claim is covered by the MAC.
 func TestChangedClaims(t *testing.T) {
 	key := NewKey()
-	good := Issue(key, claims(now.Add(time.Minute)))
+	good := Issue(key, change(claims(now.Add(time.Minute)), func(t *wire.Ticket) { t.Principal = overlay.Principal{User: "alice", Project: "climate"} }))
+	if err := NewChecker("p1", 10, key).Check(&good, now); err != nil {
+		t.Fatal(err)
+	}
 	for name, f := range map[string]func(*wire.Ticket){
 		"link":    func(t *wire.Ticket) { t.Link[0]++ },
 		"end":     func(t *wire.Ticket) { t.End = 0 },
@@ -83,6 +86,9 @@ func TestChangedClaims(t *testing.T) {
 		"target":  func(t *wire.Ticket) { t.Target++ },
 		"expires": func(t *wire.Ticket) { t.Expires++ },
 		"limit":   func(t *wire.Ticket) { t.Limit = 0 },
+		"user":    func(t *wire.Ticket) { t.Principal.User = "mallory" },
+		"project": func(t *wire.Ticket) { t.Principal.Project = "fusion" },
+		"unnamed": func(t *wire.Ticket) { t.Principal = overlay.Principal{} },
 		"mac":     func(t *wire.Ticket) { t.MAC[31] ^= 1 },
 	} {
 		bad := change(good, f)

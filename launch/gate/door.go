@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os/user"
 	"strconv"
 	"strings"
 	"time"
@@ -74,7 +73,7 @@ func (doorCredentials) ServerHandshake(c net.Conn) (net.Conn, credentials.AuthIn
 	if err != nil {
 		return nil, nil, err
 	}
-	return c, doorInfo{credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity}, cred, userName(cred.UID)}, nil
+	return c, doorInfo{credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity}, cred, local.Account(cred.UID)}, nil
 }
 
 func (doorCredentials) ClientHandshake(context.Context, string, net.Conn) (net.Conn, credentials.AuthInfo, error) {
@@ -86,25 +85,6 @@ func (doorCredentials) Info() credentials.ProtocolInfo {
 }
 func (c doorCredentials) Clone() credentials.TransportCredentials { return c }
 func (doorCredentials) OverrideServerName(string) error           { return nil }
-
-// userName returns the user's name, or the number where it has none or one that other
-// nodes would not take.
-func userName(uid uint32) string {
-	id := strconv.FormatUint(uint64(uid), 10)
-	if u, err := user.LookupId(id); err == nil && checkUser(u.Username) == nil {
-		return u.Username
-	}
-	return id
-}
-
-// checkUser says what is wrong with a user's name, or returns nil. It is part of an
-// identity, USER@SITE/NODE, and goes into metadata and logs.
-func checkUser(name string) error {
-	if name == "" || len(name) > 64 || strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r > '~' || r == '@' || r == '/' }) {
-		return fmt.Errorf("%.70q is no user's name", name)
-	}
-	return nil
-}
 
 // callerHere returns whose program calls at the door.
 func callerHere(ctx context.Context, node overlay.NodeID) (Asker, error) {
@@ -142,7 +122,7 @@ func callerAway(ctx context.Context) (Asker, error) {
 	number, name, _ := strings.Cut(said[0], " ")
 	uid, err := strconv.ParseUint(number, 10, 32)
 	if err == nil {
-		err = checkUser(name)
+		err = overlay.CheckAccount(name)
 	}
 	who.UID, who.User = uint32(uid), name
 	return who, err

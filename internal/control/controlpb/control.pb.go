@@ -77,7 +77,7 @@ func (x IntroduceEvent_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use IntroduceEvent_Kind.Descriptor instead.
 func (IntroduceEvent_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{28, 0}
+	return file_control_proto_rawDescGZIP(), []int{29, 0}
 }
 
 type CallBackResponse_Outcome int32
@@ -135,7 +135,7 @@ func (x CallBackResponse_Outcome) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use CallBackResponse_Outcome.Descriptor instead.
 func (CallBackResponse_Outcome) EnumDescriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{32, 0}
+	return file_control_proto_rawDescGZIP(), []int{33, 0}
 }
 
 type Host_State int32
@@ -187,7 +187,7 @@ func (x Host_State) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Host_State.Descriptor instead.
 func (Host_State) EnumDescriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{52, 0}
+	return file_control_proto_rawDescGZIP(), []int{53, 0}
 }
 
 type Process struct {
@@ -248,8 +248,9 @@ type AccessPoint struct {
 	Generation    uint64                 `protobuf:"varint,2,opt,name=generation,proto3" json:"generation,omitempty"`
 	Site          string                 `protobuf:"bytes,3,opt,name=site,proto3" json:"site,omitempty"`
 	Node          string                 `protobuf:"bytes,4,opt,name=node,proto3" json:"node,omitempty"`
-	Local         string                 `protobuf:"bytes,5,opt,name=local,proto3" json:"local,omitempty"`   // address:port for processes of the same site; empty: none can connect
-	Public        string                 `protobuf:"bytes,6,opt,name=public,proto3" json:"public,omitempty"` // address:port for other sites; empty: none can connect
+	Local         string                 `protobuf:"bytes,5,opt,name=local,proto3" json:"local,omitempty"`         // address:port for processes of the same site; empty: none can connect
+	Public        string                 `protobuf:"bytes,6,opt,name=public,proto3" json:"public,omitempty"`       // address:port for other sites; empty: none can connect
+	Principal     *Principal             `protobuf:"bytes,7,opt,name=principal,proto3" json:"principal,omitempty"` // on whose behalf the process works; absent: unknown
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -326,6 +327,66 @@ func (x *AccessPoint) GetPublic() string {
 	return ""
 }
 
+func (x *AccessPoint) GetPrincipal() *Principal {
+	if x != nil {
+		return x.Principal
+	}
+	return nil
+}
+
+// Principal is on whose behalf a process works.
+type Principal struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	User          string                 `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"`       // of the grid, by a grant; else ACCOUNT@SITE, for which the node's helper vouches
+	Project       string                 `protobuf:"bytes,2,opt,name=project,proto3" json:"project,omitempty"` // from the grant
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Principal) Reset() {
+	*x = Principal{}
+	mi := &file_control_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Principal) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Principal) ProtoMessage() {}
+
+func (x *Principal) ProtoReflect() protoreflect.Message {
+	mi := &file_control_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Principal.ProtoReflect.Descriptor instead.
+func (*Principal) Descriptor() ([]byte, []int) {
+	return file_control_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Principal) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *Principal) GetProject() string {
+	if x != nil {
+		return x.Project
+	}
+	return ""
+}
+
 // Fault is a failure of one item, and the detail of a failed call's status.
 type Fault struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -337,7 +398,7 @@ type Fault struct {
 
 func (x *Fault) Reset() {
 	*x = Fault{}
-	mi := &file_control_proto_msgTypes[2]
+	mi := &file_control_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -349,7 +410,7 @@ func (x *Fault) String() string {
 func (*Fault) ProtoMessage() {}
 
 func (x *Fault) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[2]
+	mi := &file_control_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -362,7 +423,7 @@ func (x *Fault) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fault.ProtoReflect.Descriptor instead.
 func (*Fault) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{2}
+	return file_control_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Fault) GetCode() uint32 {
@@ -388,7 +449,7 @@ type RegisterRequest struct {
 
 func (x *RegisterRequest) Reset() {
 	*x = RegisterRequest{}
-	mi := &file_control_proto_msgTypes[3]
+	mi := &file_control_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -400,7 +461,7 @@ func (x *RegisterRequest) String() string {
 func (*RegisterRequest) ProtoMessage() {}
 
 func (x *RegisterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[3]
+	mi := &file_control_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -413,7 +474,7 @@ func (x *RegisterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterRequest.ProtoReflect.Descriptor instead.
 func (*RegisterRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{3}
+	return file_control_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *RegisterRequest) GetPoints() []*AccessPoint {
@@ -432,7 +493,7 @@ type RegisterResponse struct {
 
 func (x *RegisterResponse) Reset() {
 	*x = RegisterResponse{}
-	mi := &file_control_proto_msgTypes[4]
+	mi := &file_control_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -444,7 +505,7 @@ func (x *RegisterResponse) String() string {
 func (*RegisterResponse) ProtoMessage() {}
 
 func (x *RegisterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[4]
+	mi := &file_control_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -457,7 +518,7 @@ func (x *RegisterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterResponse.ProtoReflect.Descriptor instead.
 func (*RegisterResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{4}
+	return file_control_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *RegisterResponse) GetFaults() []*Fault {
@@ -476,7 +537,7 @@ type WithdrawRequest struct {
 
 func (x *WithdrawRequest) Reset() {
 	*x = WithdrawRequest{}
-	mi := &file_control_proto_msgTypes[5]
+	mi := &file_control_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -488,7 +549,7 @@ func (x *WithdrawRequest) String() string {
 func (*WithdrawRequest) ProtoMessage() {}
 
 func (x *WithdrawRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[5]
+	mi := &file_control_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -501,7 +562,7 @@ func (x *WithdrawRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WithdrawRequest.ProtoReflect.Descriptor instead.
 func (*WithdrawRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{5}
+	return file_control_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *WithdrawRequest) GetProcesses() []*Withdrawal {
@@ -522,7 +583,7 @@ type Withdrawal struct {
 
 func (x *Withdrawal) Reset() {
 	*x = Withdrawal{}
-	mi := &file_control_proto_msgTypes[6]
+	mi := &file_control_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -534,7 +595,7 @@ func (x *Withdrawal) String() string {
 func (*Withdrawal) ProtoMessage() {}
 
 func (x *Withdrawal) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[6]
+	mi := &file_control_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -547,7 +608,7 @@ func (x *Withdrawal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Withdrawal.ProtoReflect.Descriptor instead.
 func (*Withdrawal) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{6}
+	return file_control_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Withdrawal) GetProcess() *Process {
@@ -579,7 +640,7 @@ type WithdrawResponse struct {
 
 func (x *WithdrawResponse) Reset() {
 	*x = WithdrawResponse{}
-	mi := &file_control_proto_msgTypes[7]
+	mi := &file_control_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -591,7 +652,7 @@ func (x *WithdrawResponse) String() string {
 func (*WithdrawResponse) ProtoMessage() {}
 
 func (x *WithdrawResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[7]
+	mi := &file_control_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -604,7 +665,7 @@ func (x *WithdrawResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WithdrawResponse.ProtoReflect.Descriptor instead.
 func (*WithdrawResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{7}
+	return file_control_proto_rawDescGZIP(), []int{8}
 }
 
 type Publication struct {
@@ -619,7 +680,7 @@ type Publication struct {
 
 func (x *Publication) Reset() {
 	*x = Publication{}
-	mi := &file_control_proto_msgTypes[8]
+	mi := &file_control_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -631,7 +692,7 @@ func (x *Publication) String() string {
 func (*Publication) ProtoMessage() {}
 
 func (x *Publication) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[8]
+	mi := &file_control_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -644,7 +705,7 @@ func (x *Publication) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Publication.ProtoReflect.Descriptor instead.
 func (*Publication) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{8}
+	return file_control_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Publication) GetProcess() *Process {
@@ -685,7 +746,7 @@ type PublishRequest struct {
 
 func (x *PublishRequest) Reset() {
 	*x = PublishRequest{}
-	mi := &file_control_proto_msgTypes[9]
+	mi := &file_control_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -697,7 +758,7 @@ func (x *PublishRequest) String() string {
 func (*PublishRequest) ProtoMessage() {}
 
 func (x *PublishRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[9]
+	mi := &file_control_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -710,7 +771,7 @@ func (x *PublishRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PublishRequest.ProtoReflect.Descriptor instead.
 func (*PublishRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{9}
+	return file_control_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *PublishRequest) GetNames() []*Publication {
@@ -736,7 +797,7 @@ type PublishResponse struct {
 
 func (x *PublishResponse) Reset() {
 	*x = PublishResponse{}
-	mi := &file_control_proto_msgTypes[10]
+	mi := &file_control_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -748,7 +809,7 @@ func (x *PublishResponse) String() string {
 func (*PublishResponse) ProtoMessage() {}
 
 func (x *PublishResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[10]
+	mi := &file_control_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -761,7 +822,7 @@ func (x *PublishResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PublishResponse.ProtoReflect.Descriptor instead.
 func (*PublishResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{10}
+	return file_control_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *PublishResponse) GetFaults() []*Fault {
@@ -780,7 +841,7 @@ type UnpublishRequest struct {
 
 func (x *UnpublishRequest) Reset() {
 	*x = UnpublishRequest{}
-	mi := &file_control_proto_msgTypes[11]
+	mi := &file_control_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -792,7 +853,7 @@ func (x *UnpublishRequest) String() string {
 func (*UnpublishRequest) ProtoMessage() {}
 
 func (x *UnpublishRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[11]
+	mi := &file_control_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -805,7 +866,7 @@ func (x *UnpublishRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnpublishRequest.ProtoReflect.Descriptor instead.
 func (*UnpublishRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{11}
+	return file_control_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *UnpublishRequest) GetNames() []*Publication {
@@ -824,7 +885,7 @@ type UnpublishResponse struct {
 
 func (x *UnpublishResponse) Reset() {
 	*x = UnpublishResponse{}
-	mi := &file_control_proto_msgTypes[12]
+	mi := &file_control_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -836,7 +897,7 @@ func (x *UnpublishResponse) String() string {
 func (*UnpublishResponse) ProtoMessage() {}
 
 func (x *UnpublishResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[12]
+	mi := &file_control_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -849,7 +910,7 @@ func (x *UnpublishResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnpublishResponse.ProtoReflect.Descriptor instead.
 func (*UnpublishResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{12}
+	return file_control_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *UnpublishResponse) GetFaults() []*Fault {
@@ -869,7 +930,7 @@ type LookupNameRequest struct {
 
 func (x *LookupNameRequest) Reset() {
 	*x = LookupNameRequest{}
-	mi := &file_control_proto_msgTypes[13]
+	mi := &file_control_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -881,7 +942,7 @@ func (x *LookupNameRequest) String() string {
 func (*LookupNameRequest) ProtoMessage() {}
 
 func (x *LookupNameRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[13]
+	mi := &file_control_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -894,7 +955,7 @@ func (x *LookupNameRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LookupNameRequest.ProtoReflect.Descriptor instead.
 func (*LookupNameRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{13}
+	return file_control_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *LookupNameRequest) GetName() string {
@@ -921,7 +982,7 @@ type LookupNameResponse struct {
 
 func (x *LookupNameResponse) Reset() {
 	*x = LookupNameResponse{}
-	mi := &file_control_proto_msgTypes[14]
+	mi := &file_control_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -933,7 +994,7 @@ func (x *LookupNameResponse) String() string {
 func (*LookupNameResponse) ProtoMessage() {}
 
 func (x *LookupNameResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[14]
+	mi := &file_control_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -946,7 +1007,7 @@ func (x *LookupNameResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LookupNameResponse.ProtoReflect.Descriptor instead.
 func (*LookupNameResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{14}
+	return file_control_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *LookupNameResponse) GetPort() string {
@@ -973,7 +1034,7 @@ type ResolveRequest struct {
 
 func (x *ResolveRequest) Reset() {
 	*x = ResolveRequest{}
-	mi := &file_control_proto_msgTypes[15]
+	mi := &file_control_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -985,7 +1046,7 @@ func (x *ResolveRequest) String() string {
 func (*ResolveRequest) ProtoMessage() {}
 
 func (x *ResolveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[15]
+	mi := &file_control_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -998,7 +1059,7 @@ func (x *ResolveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveRequest.ProtoReflect.Descriptor instead.
 func (*ResolveRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{15}
+	return file_control_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ResolveRequest) GetQuestions() []*Question {
@@ -1025,7 +1086,7 @@ type Question struct {
 
 func (x *Question) Reset() {
 	*x = Question{}
-	mi := &file_control_proto_msgTypes[16]
+	mi := &file_control_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1037,7 +1098,7 @@ func (x *Question) String() string {
 func (*Question) ProtoMessage() {}
 
 func (x *Question) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[16]
+	mi := &file_control_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1050,7 +1111,7 @@ func (x *Question) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Question.ProtoReflect.Descriptor instead.
 func (*Question) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{16}
+	return file_control_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Question) GetProcess() *Process {
@@ -1077,7 +1138,7 @@ type ResolveResponse struct {
 
 func (x *ResolveResponse) Reset() {
 	*x = ResolveResponse{}
-	mi := &file_control_proto_msgTypes[17]
+	mi := &file_control_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1089,7 +1150,7 @@ func (x *ResolveResponse) String() string {
 func (*ResolveResponse) ProtoMessage() {}
 
 func (x *ResolveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[17]
+	mi := &file_control_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1102,7 +1163,7 @@ func (x *ResolveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveResponse.ProtoReflect.Descriptor instead.
 func (*ResolveResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{17}
+	return file_control_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ResolveResponse) GetAnswers() []*Answer {
@@ -1132,7 +1193,7 @@ type Answer struct {
 
 func (x *Answer) Reset() {
 	*x = Answer{}
-	mi := &file_control_proto_msgTypes[18]
+	mi := &file_control_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1144,7 +1205,7 @@ func (x *Answer) String() string {
 func (*Answer) ProtoMessage() {}
 
 func (x *Answer) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[18]
+	mi := &file_control_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1157,7 +1218,7 @@ func (x *Answer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Answer.ProtoReflect.Descriptor instead.
 func (*Answer) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{18}
+	return file_control_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Answer) GetFault() *Fault {
@@ -1207,7 +1268,7 @@ type Memory struct {
 
 func (x *Memory) Reset() {
 	*x = Memory{}
-	mi := &file_control_proto_msgTypes[19]
+	mi := &file_control_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1219,7 +1280,7 @@ func (x *Memory) String() string {
 func (*Memory) ProtoMessage() {}
 
 func (x *Memory) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[19]
+	mi := &file_control_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1232,7 +1293,7 @@ func (x *Memory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Memory.ProtoReflect.Descriptor instead.
 func (*Memory) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{19}
+	return file_control_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Memory) GetWinner() uint32 {
@@ -1266,7 +1327,7 @@ type Barred struct {
 
 func (x *Barred) Reset() {
 	*x = Barred{}
-	mi := &file_control_proto_msgTypes[20]
+	mi := &file_control_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1278,7 +1339,7 @@ func (x *Barred) String() string {
 func (*Barred) ProtoMessage() {}
 
 func (x *Barred) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[20]
+	mi := &file_control_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1291,7 +1352,7 @@ func (x *Barred) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Barred.ProtoReflect.Descriptor instead.
 func (*Barred) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{20}
+	return file_control_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Barred) GetTechnique() uint32 {
@@ -1321,7 +1382,7 @@ type Plan struct {
 
 func (x *Plan) Reset() {
 	*x = Plan{}
-	mi := &file_control_proto_msgTypes[21]
+	mi := &file_control_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1333,7 +1394,7 @@ func (x *Plan) String() string {
 func (*Plan) ProtoMessage() {}
 
 func (x *Plan) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[21]
+	mi := &file_control_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1346,7 +1407,7 @@ func (x *Plan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Plan.ProtoReflect.Descriptor instead.
 func (*Plan) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{21}
+	return file_control_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Plan) GetDigest() uint64 {
@@ -1397,7 +1458,7 @@ type Step struct {
 
 func (x *Step) Reset() {
 	*x = Step{}
-	mi := &file_control_proto_msgTypes[22]
+	mi := &file_control_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1409,7 +1470,7 @@ func (x *Step) String() string {
 func (*Step) ProtoMessage() {}
 
 func (x *Step) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[22]
+	mi := &file_control_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1422,7 +1483,7 @@ func (x *Step) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Step.ProtoReflect.Descriptor instead.
 func (*Step) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{22}
+	return file_control_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Step) GetTechnique() uint32 {
@@ -1470,7 +1531,7 @@ type Rejection struct {
 
 func (x *Rejection) Reset() {
 	*x = Rejection{}
-	mi := &file_control_proto_msgTypes[23]
+	mi := &file_control_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1482,7 +1543,7 @@ func (x *Rejection) String() string {
 func (*Rejection) ProtoMessage() {}
 
 func (x *Rejection) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[23]
+	mi := &file_control_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1495,7 +1556,7 @@ func (x *Rejection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rejection.ProtoReflect.Descriptor instead.
 func (*Rejection) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{23}
+	return file_control_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Rejection) GetTechnique() uint32 {
@@ -1522,7 +1583,7 @@ type AwaitRequest struct {
 
 func (x *AwaitRequest) Reset() {
 	*x = AwaitRequest{}
-	mi := &file_control_proto_msgTypes[24]
+	mi := &file_control_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1534,7 +1595,7 @@ func (x *AwaitRequest) String() string {
 func (*AwaitRequest) ProtoMessage() {}
 
 func (x *AwaitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[24]
+	mi := &file_control_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1547,7 +1608,7 @@ func (x *AwaitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AwaitRequest.ProtoReflect.Descriptor instead.
 func (*AwaitRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{24}
+	return file_control_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *AwaitRequest) GetProcess() *Process {
@@ -1583,7 +1644,7 @@ type IntroduceRequest struct {
 
 func (x *IntroduceRequest) Reset() {
 	*x = IntroduceRequest{}
-	mi := &file_control_proto_msgTypes[25]
+	mi := &file_control_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1595,7 +1656,7 @@ func (x *IntroduceRequest) String() string {
 func (*IntroduceRequest) ProtoMessage() {}
 
 func (x *IntroduceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[25]
+	mi := &file_control_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1608,7 +1669,7 @@ func (x *IntroduceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IntroduceRequest.ProtoReflect.Descriptor instead.
 func (*IntroduceRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{25}
+	return file_control_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *IntroduceRequest) GetLink() []byte {
@@ -1694,15 +1755,17 @@ type Introduction struct {
 	ConnectAddress   string                 `protobuf:"bytes,8,opt,name=connect_address,json=connectAddress,proto3" json:"connect_address,omitempty"`
 	ConnectId        []byte                 `protobuf:"bytes,9,opt,name=connect_id,json=connectId,proto3" json:"connect_id,omitempty"`
 	Relay            *Assignment            `protobuf:"bytes,10,opt,name=relay,proto3" json:"relay,omitempty"`
-	Reason           string                 `protobuf:"bytes,11,opt,name=reason,proto3" json:"reason,omitempty"` // why this technique
-	Offer            []byte                 `protobuf:"bytes,12,opt,name=offer,proto3" json:"offer,omitempty"`   // as IntroduceRequest.offer
+	Reason           string                 `protobuf:"bytes,11,opt,name=reason,proto3" json:"reason,omitempty"`                                       // why this technique
+	Offer            []byte                 `protobuf:"bytes,12,opt,name=offer,proto3" json:"offer,omitempty"`                                         // as IntroduceRequest.offer
+	AskerPrincipal   *Principal             `protobuf:"bytes,13,opt,name=asker_principal,json=askerPrincipal,proto3" json:"asker_principal,omitempty"` // as the broker knows them; absent: unknown
+	TargetPrincipal  *Principal             `protobuf:"bytes,14,opt,name=target_principal,json=targetPrincipal,proto3" json:"target_principal,omitempty"`
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
 
 func (x *Introduction) Reset() {
 	*x = Introduction{}
-	mi := &file_control_proto_msgTypes[26]
+	mi := &file_control_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1714,7 +1777,7 @@ func (x *Introduction) String() string {
 func (*Introduction) ProtoMessage() {}
 
 func (x *Introduction) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[26]
+	mi := &file_control_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1727,7 +1790,7 @@ func (x *Introduction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Introduction.ProtoReflect.Descriptor instead.
 func (*Introduction) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{26}
+	return file_control_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Introduction) GetLink() []byte {
@@ -1814,6 +1877,20 @@ func (x *Introduction) GetOffer() []byte {
 	return nil
 }
 
+func (x *Introduction) GetAskerPrincipal() *Principal {
+	if x != nil {
+		return x.AskerPrincipal
+	}
+	return nil
+}
+
+func (x *Introduction) GetTargetPrincipal() *Principal {
+	if x != nil {
+		return x.TargetPrincipal
+	}
+	return nil
+}
+
 // Assignment names a relay and the ticket for one end of the link.
 type Assignment struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1826,7 +1903,7 @@ type Assignment struct {
 
 func (x *Assignment) Reset() {
 	*x = Assignment{}
-	mi := &file_control_proto_msgTypes[27]
+	mi := &file_control_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1838,7 +1915,7 @@ func (x *Assignment) String() string {
 func (*Assignment) ProtoMessage() {}
 
 func (x *Assignment) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[27]
+	mi := &file_control_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1851,7 +1928,7 @@ func (x *Assignment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Assignment.ProtoReflect.Descriptor instead.
 func (*Assignment) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{27}
+	return file_control_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Assignment) GetProxy() string {
@@ -1889,7 +1966,7 @@ type IntroduceEvent struct {
 
 func (x *IntroduceEvent) Reset() {
 	*x = IntroduceEvent{}
-	mi := &file_control_proto_msgTypes[28]
+	mi := &file_control_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1901,7 +1978,7 @@ func (x *IntroduceEvent) String() string {
 func (*IntroduceEvent) ProtoMessage() {}
 
 func (x *IntroduceEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[28]
+	mi := &file_control_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1914,7 +1991,7 @@ func (x *IntroduceEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IntroduceEvent.ProtoReflect.Descriptor instead.
 func (*IntroduceEvent) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{28}
+	return file_control_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *IntroduceEvent) GetKind() IntroduceEvent_Kind {
@@ -1960,7 +2037,7 @@ type BearingsRequest struct {
 
 func (x *BearingsRequest) Reset() {
 	*x = BearingsRequest{}
-	mi := &file_control_proto_msgTypes[29]
+	mi := &file_control_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1972,7 +2049,7 @@ func (x *BearingsRequest) String() string {
 func (*BearingsRequest) ProtoMessage() {}
 
 func (x *BearingsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[29]
+	mi := &file_control_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1985,7 +2062,7 @@ func (x *BearingsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BearingsRequest.ProtoReflect.Descriptor instead.
 func (*BearingsRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{29}
+	return file_control_proto_rawDescGZIP(), []int{30}
 }
 
 type BearingsResponse struct {
@@ -2000,7 +2077,7 @@ type BearingsResponse struct {
 
 func (x *BearingsResponse) Reset() {
 	*x = BearingsResponse{}
-	mi := &file_control_proto_msgTypes[30]
+	mi := &file_control_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2012,7 +2089,7 @@ func (x *BearingsResponse) String() string {
 func (*BearingsResponse) ProtoMessage() {}
 
 func (x *BearingsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[30]
+	mi := &file_control_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2025,7 +2102,7 @@ func (x *BearingsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BearingsResponse.ProtoReflect.Descriptor instead.
 func (*BearingsResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{30}
+	return file_control_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *BearingsResponse) GetTime() int64 {
@@ -2069,7 +2146,7 @@ type CallBackRequest struct {
 
 func (x *CallBackRequest) Reset() {
 	*x = CallBackRequest{}
-	mi := &file_control_proto_msgTypes[31]
+	mi := &file_control_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2081,7 +2158,7 @@ func (x *CallBackRequest) String() string {
 func (*CallBackRequest) ProtoMessage() {}
 
 func (x *CallBackRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[31]
+	mi := &file_control_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2094,7 +2171,7 @@ func (x *CallBackRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallBackRequest.ProtoReflect.Descriptor instead.
 func (*CallBackRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{31}
+	return file_control_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *CallBackRequest) GetTo() string {
@@ -2142,7 +2219,7 @@ type CallBackResponse struct {
 
 func (x *CallBackResponse) Reset() {
 	*x = CallBackResponse{}
-	mi := &file_control_proto_msgTypes[32]
+	mi := &file_control_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2154,7 +2231,7 @@ func (x *CallBackResponse) String() string {
 func (*CallBackResponse) ProtoMessage() {}
 
 func (x *CallBackResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[32]
+	mi := &file_control_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2167,7 +2244,7 @@ func (x *CallBackResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallBackResponse.ProtoReflect.Descriptor instead.
 func (*CallBackResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{32}
+	return file_control_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *CallBackResponse) GetOutcome() CallBackResponse_Outcome {
@@ -2199,7 +2276,7 @@ type ReportRequest struct {
 
 func (x *ReportRequest) Reset() {
 	*x = ReportRequest{}
-	mi := &file_control_proto_msgTypes[33]
+	mi := &file_control_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2211,7 +2288,7 @@ func (x *ReportRequest) String() string {
 func (*ReportRequest) ProtoMessage() {}
 
 func (x *ReportRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[33]
+	mi := &file_control_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2224,7 +2301,7 @@ func (x *ReportRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportRequest.ProtoReflect.Descriptor instead.
 func (*ReportRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{33}
+	return file_control_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ReportRequest) GetTarget() *Process {
@@ -2284,7 +2361,7 @@ type ReportResponse struct {
 
 func (x *ReportResponse) Reset() {
 	*x = ReportResponse{}
-	mi := &file_control_proto_msgTypes[34]
+	mi := &file_control_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2296,7 +2373,7 @@ func (x *ReportResponse) String() string {
 func (*ReportResponse) ProtoMessage() {}
 
 func (x *ReportResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[34]
+	mi := &file_control_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2309,7 +2386,7 @@ func (x *ReportResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportResponse.ProtoReflect.Descriptor instead.
 func (*ReportResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{34}
+	return file_control_proto_rawDescGZIP(), []int{35}
 }
 
 type Profile struct {
@@ -2338,7 +2415,7 @@ type Profile struct {
 
 func (x *Profile) Reset() {
 	*x = Profile{}
-	mi := &file_control_proto_msgTypes[35]
+	mi := &file_control_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2350,7 +2427,7 @@ func (x *Profile) String() string {
 func (*Profile) ProtoMessage() {}
 
 func (x *Profile) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[35]
+	mi := &file_control_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2363,7 +2440,7 @@ func (x *Profile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Profile.ProtoReflect.Descriptor instead.
 func (*Profile) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{35}
+	return file_control_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Profile) GetInbound() uint32 {
@@ -2503,7 +2580,7 @@ type JoinRequest struct {
 
 func (x *JoinRequest) Reset() {
 	*x = JoinRequest{}
-	mi := &file_control_proto_msgTypes[36]
+	mi := &file_control_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2515,7 +2592,7 @@ func (x *JoinRequest) String() string {
 func (*JoinRequest) ProtoMessage() {}
 
 func (x *JoinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[36]
+	mi := &file_control_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2528,7 +2605,7 @@ func (x *JoinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinRequest.ProtoReflect.Descriptor instead.
 func (*JoinRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{36}
+	return file_control_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *JoinRequest) GetProfile() *Profile {
@@ -2563,7 +2640,7 @@ type MeasureRequest struct {
 
 func (x *MeasureRequest) Reset() {
 	*x = MeasureRequest{}
-	mi := &file_control_proto_msgTypes[37]
+	mi := &file_control_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2575,7 +2652,7 @@ func (x *MeasureRequest) String() string {
 func (*MeasureRequest) ProtoMessage() {}
 
 func (x *MeasureRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[37]
+	mi := &file_control_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2588,7 +2665,7 @@ func (x *MeasureRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MeasureRequest.ProtoReflect.Descriptor instead.
 func (*MeasureRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{37}
+	return file_control_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *MeasureRequest) GetFirstPort() uint32 {
@@ -2626,7 +2703,7 @@ type Measurement struct {
 
 func (x *Measurement) Reset() {
 	*x = Measurement{}
-	mi := &file_control_proto_msgTypes[38]
+	mi := &file_control_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2638,7 +2715,7 @@ func (x *Measurement) String() string {
 func (*Measurement) ProtoMessage() {}
 
 func (x *Measurement) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[38]
+	mi := &file_control_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2651,7 +2728,7 @@ func (x *Measurement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Measurement.ProtoReflect.Descriptor instead.
 func (*Measurement) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{38}
+	return file_control_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Measurement) GetTime() int64 {
@@ -2700,7 +2777,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_control_proto_msgTypes[39]
+	mi := &file_control_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2712,7 +2789,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[39]
+	mi := &file_control_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2725,7 +2802,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{39}
+	return file_control_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Finding) GetField() string {
@@ -2759,7 +2836,7 @@ type JoinResponse struct {
 
 func (x *JoinResponse) Reset() {
 	*x = JoinResponse{}
-	mi := &file_control_proto_msgTypes[40]
+	mi := &file_control_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2771,7 +2848,7 @@ func (x *JoinResponse) String() string {
 func (*JoinResponse) ProtoMessage() {}
 
 func (x *JoinResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[40]
+	mi := &file_control_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2784,7 +2861,7 @@ func (x *JoinResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinResponse.ProtoReflect.Descriptor instead.
 func (*JoinResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{40}
+	return file_control_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *JoinResponse) GetBroker() string {
@@ -2804,19 +2881,20 @@ func (x *JoinResponse) GetEpoch() uint64 {
 type OfferRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Addresses     []string               `protobuf:"bytes,2,rep,name=addresses,proto3" json:"addresses,omitempty"`                  // address:port where nodes reach the proxy
-	TicketKey     []byte                 `protobuf:"bytes,3,opt,name=ticket_key,json=ticketKey,proto3" json:"ticket_key,omitempty"` // 32 bytes; the broker issues tickets under it
-	Live          uint32                 `protobuf:"varint,4,opt,name=live,proto3" json:"live,omitempty"`                           // links now
-	Capacity      uint32                 `protobuf:"varint,5,opt,name=capacity,proto3" json:"capacity,omitempty"`                   // links at most
-	Draining      bool                   `protobuf:"varint,6,opt,name=draining,proto3" json:"draining,omitempty"`                   // no new links, please
-	Stun          string                 `protobuf:"bytes,7,opt,name=stun,proto3" json:"stun,omitempty"`                            // address:port of its STUN server; empty: it has none
+	Addresses     []string               `protobuf:"bytes,2,rep,name=addresses,proto3" json:"addresses,omitempty"`                            // address:port where nodes reach the proxy
+	TicketKey     []byte                 `protobuf:"bytes,3,opt,name=ticket_key,json=ticketKey,proto3" json:"ticket_key,omitempty"`           // 32 bytes; the broker issues tickets under it
+	Live          uint32                 `protobuf:"varint,4,opt,name=live,proto3" json:"live,omitempty"`                                     // links now
+	Capacity      uint32                 `protobuf:"varint,5,opt,name=capacity,proto3" json:"capacity,omitempty"`                             // links at most
+	Draining      bool                   `protobuf:"varint,6,opt,name=draining,proto3" json:"draining,omitempty"`                             // no new links, please
+	Stun          string                 `protobuf:"bytes,7,opt,name=stun,proto3" json:"stun,omitempty"`                                      // address:port of its STUN server; empty: it has none
+	NamedTickets  bool                   `protobuf:"varint,8,opt,name=named_tickets,json=namedTickets,proto3" json:"named_tickets,omitempty"` // it takes tickets that name a principal
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *OfferRequest) Reset() {
 	*x = OfferRequest{}
-	mi := &file_control_proto_msgTypes[41]
+	mi := &file_control_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2828,7 +2906,7 @@ func (x *OfferRequest) String() string {
 func (*OfferRequest) ProtoMessage() {}
 
 func (x *OfferRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[41]
+	mi := &file_control_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2841,7 +2919,7 @@ func (x *OfferRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OfferRequest.ProtoReflect.Descriptor instead.
 func (*OfferRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{41}
+	return file_control_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *OfferRequest) GetName() string {
@@ -2893,6 +2971,13 @@ func (x *OfferRequest) GetStun() string {
 	return ""
 }
 
+func (x *OfferRequest) GetNamedTickets() bool {
+	if x != nil {
+		return x.NamedTickets
+	}
+	return false
+}
+
 type OfferResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Others        uint32                 `protobuf:"varint,1,opt,name=others,proto3" json:"others,omitempty"` // told to a proxy that drains: how many others take new links
@@ -2902,7 +2987,7 @@ type OfferResponse struct {
 
 func (x *OfferResponse) Reset() {
 	*x = OfferResponse{}
-	mi := &file_control_proto_msgTypes[42]
+	mi := &file_control_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2914,7 +2999,7 @@ func (x *OfferResponse) String() string {
 func (*OfferResponse) ProtoMessage() {}
 
 func (x *OfferResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[42]
+	mi := &file_control_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2927,7 +3012,7 @@ func (x *OfferResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OfferResponse.ProtoReflect.Descriptor instead.
 func (*OfferResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{42}
+	return file_control_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *OfferResponse) GetOthers() uint32 {
@@ -2947,7 +3032,7 @@ type EnterRequest struct {
 
 func (x *EnterRequest) Reset() {
 	*x = EnterRequest{}
-	mi := &file_control_proto_msgTypes[43]
+	mi := &file_control_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2959,7 +3044,7 @@ func (x *EnterRequest) String() string {
 func (*EnterRequest) ProtoMessage() {}
 
 func (x *EnterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[43]
+	mi := &file_control_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2972,7 +3057,7 @@ func (x *EnterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnterRequest.ProtoReflect.Descriptor instead.
 func (*EnterRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{43}
+	return file_control_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *EnterRequest) GetSoftware() string {
@@ -3002,7 +3087,7 @@ type EnterResponse struct {
 
 func (x *EnterResponse) Reset() {
 	*x = EnterResponse{}
-	mi := &file_control_proto_msgTypes[44]
+	mi := &file_control_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3014,7 +3099,7 @@ func (x *EnterResponse) String() string {
 func (*EnterResponse) ProtoMessage() {}
 
 func (x *EnterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[44]
+	mi := &file_control_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3027,7 +3112,7 @@ func (x *EnterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnterResponse.ProtoReflect.Descriptor instead.
 func (*EnterResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{44}
+	return file_control_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *EnterResponse) GetProfile() *Profile {
@@ -3077,7 +3162,7 @@ type Encryption struct {
 
 func (x *Encryption) Reset() {
 	*x = Encryption{}
-	mi := &file_control_proto_msgTypes[45]
+	mi := &file_control_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3089,7 +3174,7 @@ func (x *Encryption) String() string {
 func (*Encryption) ProtoMessage() {}
 
 func (x *Encryption) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[45]
+	mi := &file_control_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3102,7 +3187,7 @@ func (x *Encryption) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Encryption.ProtoReflect.Descriptor instead.
 func (*Encryption) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{45}
+	return file_control_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Encryption) GetOtherSites() bool {
@@ -3138,7 +3223,7 @@ type CarryRequest struct {
 
 func (x *CarryRequest) Reset() {
 	*x = CarryRequest{}
-	mi := &file_control_proto_msgTypes[46]
+	mi := &file_control_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3150,7 +3235,7 @@ func (x *CarryRequest) String() string {
 func (*CarryRequest) ProtoMessage() {}
 
 func (x *CarryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[46]
+	mi := &file_control_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3163,7 +3248,7 @@ func (x *CarryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarryRequest.ProtoReflect.Descriptor instead.
 func (*CarryRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{46}
+	return file_control_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *CarryRequest) GetAddresses() []string {
@@ -3203,7 +3288,7 @@ type CarryResponse struct {
 
 func (x *CarryResponse) Reset() {
 	*x = CarryResponse{}
-	mi := &file_control_proto_msgTypes[47]
+	mi := &file_control_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3215,7 +3300,7 @@ func (x *CarryResponse) String() string {
 func (*CarryResponse) ProtoMessage() {}
 
 func (x *CarryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[47]
+	mi := &file_control_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3228,7 +3313,7 @@ func (x *CarryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarryResponse.ProtoReflect.Descriptor instead.
 func (*CarryResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{47}
+	return file_control_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *CarryResponse) GetCarryId() []byte {
@@ -3246,7 +3331,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_control_proto_msgTypes[48]
+	mi := &file_control_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3258,7 +3343,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[48]
+	mi := &file_control_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3271,7 +3356,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{48}
+	return file_control_proto_rawDescGZIP(), []int{49}
 }
 
 type StatusResponse struct {
@@ -3283,7 +3368,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_control_proto_msgTypes[49]
+	mi := &file_control_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3295,7 +3380,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[49]
+	mi := &file_control_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3308,7 +3393,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{49}
+	return file_control_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *StatusResponse) GetJson() []byte {
@@ -3328,7 +3413,7 @@ type DecideRequest struct {
 
 func (x *DecideRequest) Reset() {
 	*x = DecideRequest{}
-	mi := &file_control_proto_msgTypes[50]
+	mi := &file_control_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3340,7 +3425,7 @@ func (x *DecideRequest) String() string {
 func (*DecideRequest) ProtoMessage() {}
 
 func (x *DecideRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[50]
+	mi := &file_control_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3353,7 +3438,7 @@ func (x *DecideRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecideRequest.ProtoReflect.Descriptor instead.
 func (*DecideRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{50}
+	return file_control_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *DecideRequest) GetAsker() string {
@@ -3383,7 +3468,7 @@ type HostOffer struct {
 
 func (x *HostOffer) Reset() {
 	*x = HostOffer{}
-	mi := &file_control_proto_msgTypes[51]
+	mi := &file_control_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3395,7 +3480,7 @@ func (x *HostOffer) String() string {
 func (*HostOffer) ProtoMessage() {}
 
 func (x *HostOffer) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[51]
+	mi := &file_control_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3408,7 +3493,7 @@ func (x *HostOffer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostOffer.ProtoReflect.Descriptor instead.
 func (*HostOffer) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{51}
+	return file_control_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *HostOffer) GetJobs() uint32 {
@@ -3453,7 +3538,7 @@ type Host struct {
 
 func (x *Host) Reset() {
 	*x = Host{}
-	mi := &file_control_proto_msgTypes[52]
+	mi := &file_control_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3465,7 +3550,7 @@ func (x *Host) String() string {
 func (*Host) ProtoMessage() {}
 
 func (x *Host) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[52]
+	mi := &file_control_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3478,7 +3563,7 @@ func (x *Host) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Host.ProtoReflect.Descriptor instead.
 func (*Host) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{52}
+	return file_control_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Host) GetSite() string {
@@ -3526,7 +3611,7 @@ type HostList struct {
 
 func (x *HostList) Reset() {
 	*x = HostList{}
-	mi := &file_control_proto_msgTypes[53]
+	mi := &file_control_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3538,7 +3623,7 @@ func (x *HostList) String() string {
 func (*HostList) ProtoMessage() {}
 
 func (x *HostList) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[53]
+	mi := &file_control_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3551,7 +3636,7 @@ func (x *HostList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostList.ProtoReflect.Descriptor instead.
 func (*HostList) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{53}
+	return file_control_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *HostList) GetHosts() []*Host {
@@ -3569,7 +3654,7 @@ type HostsRequest struct {
 
 func (x *HostsRequest) Reset() {
 	*x = HostsRequest{}
-	mi := &file_control_proto_msgTypes[54]
+	mi := &file_control_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3581,7 +3666,7 @@ func (x *HostsRequest) String() string {
 func (*HostsRequest) ProtoMessage() {}
 
 func (x *HostsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[54]
+	mi := &file_control_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3594,7 +3679,7 @@ func (x *HostsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostsRequest.ProtoReflect.Descriptor instead.
 func (*HostsRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{54}
+	return file_control_proto_rawDescGZIP(), []int{55}
 }
 
 type HostsTaken struct {
@@ -3605,7 +3690,7 @@ type HostsTaken struct {
 
 func (x *HostsTaken) Reset() {
 	*x = HostsTaken{}
-	mi := &file_control_proto_msgTypes[55]
+	mi := &file_control_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3617,7 +3702,7 @@ func (x *HostsTaken) String() string {
 func (*HostsTaken) ProtoMessage() {}
 
 func (x *HostsTaken) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[55]
+	mi := &file_control_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3630,7 +3715,7 @@ func (x *HostsTaken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostsTaken.ProtoReflect.Descriptor instead.
 func (*HostsTaken) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{55}
+	return file_control_proto_rawDescGZIP(), []int{56}
 }
 
 var File_control_proto protoreflect.FileDescriptor
@@ -3640,7 +3725,7 @@ const file_control_proto_rawDesc = "" +
 	"\rcontrol.proto\x12\x12isthmus.control.v1\"/\n" +
 	"\aProcess\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x12\n" +
-	"\x04rank\x18\x02 \x01(\rR\x04rank\"\xba\x01\n" +
+	"\x04rank\x18\x02 \x01(\rR\x04rank\"\xf7\x01\n" +
 	"\vAccessPoint\x125\n" +
 	"\aprocess\x18\x01 \x01(\v2\x1b.isthmus.control.v1.ProcessR\aprocess\x12\x1e\n" +
 	"\n" +
@@ -3649,7 +3734,11 @@ const file_control_proto_rawDesc = "" +
 	"\x04site\x18\x03 \x01(\tR\x04site\x12\x12\n" +
 	"\x04node\x18\x04 \x01(\tR\x04node\x12\x14\n" +
 	"\x05local\x18\x05 \x01(\tR\x05local\x12\x16\n" +
-	"\x06public\x18\x06 \x01(\tR\x06public\"/\n" +
+	"\x06public\x18\x06 \x01(\tR\x06public\x12;\n" +
+	"\tprincipal\x18\a \x01(\v2\x1d.isthmus.control.v1.PrincipalR\tprincipal\"9\n" +
+	"\tPrincipal\x12\x12\n" +
+	"\x04user\x18\x01 \x01(\tR\x04user\x12\x18\n" +
+	"\aproject\x18\x02 \x01(\tR\aproject\"/\n" +
 	"\x05Fault\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\rR\x04code\x12\x12\n" +
 	"\x04text\x18\x02 \x01(\tR\x04text\"J\n" +
@@ -3743,7 +3832,7 @@ const file_control_proto_rawDesc = "" +
 	"connect_id\x18\b \x01(\fR\tconnectId\x12\x14\n" +
 	"\x05offer\x18\t \x01(\fR\x05offer\x12\x12\n" +
 	"\x04port\x18\n" +
-	" \x01(\rR\x04port\"\xbf\x03\n" +
+	" \x01(\rR\x04port\"\xd1\x04\n" +
 	"\fIntroduction\x12\x12\n" +
 	"\x04link\x18\x01 \x01(\fR\x04link\x12\x1c\n" +
 	"\ttechnique\x18\x02 \x01(\rR\ttechnique\x121\n" +
@@ -3760,7 +3849,9 @@ const file_control_proto_rawDesc = "" +
 	"\x05relay\x18\n" +
 	" \x01(\v2\x1e.isthmus.control.v1.AssignmentR\x05relay\x12\x16\n" +
 	"\x06reason\x18\v \x01(\tR\x06reason\x12\x14\n" +
-	"\x05offer\x18\f \x01(\fR\x05offer\"X\n" +
+	"\x05offer\x18\f \x01(\fR\x05offer\x12F\n" +
+	"\x0fasker_principal\x18\r \x01(\v2\x1d.isthmus.control.v1.PrincipalR\x0easkerPrincipal\x12H\n" +
+	"\x10target_principal\x18\x0e \x01(\v2\x1d.isthmus.control.v1.PrincipalR\x0ftargetPrincipal\"X\n" +
 	"\n" +
 	"Assignment\x12\x14\n" +
 	"\x05proxy\x18\x01 \x01(\tR\x05proxy\x12\x1c\n" +
@@ -3860,7 +3951,7 @@ const file_control_proto_rawDesc = "" +
 	"\x03how\x18\x03 \x01(\tR\x03how\"<\n" +
 	"\fJoinResponse\x12\x16\n" +
 	"\x06broker\x18\x01 \x01(\tR\x06broker\x12\x14\n" +
-	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\"\xbf\x01\n" +
+	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\"\xe4\x01\n" +
 	"\fOfferRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1c\n" +
 	"\taddresses\x18\x02 \x03(\tR\taddresses\x12\x1d\n" +
@@ -3869,7 +3960,8 @@ const file_control_proto_rawDesc = "" +
 	"\x04live\x18\x04 \x01(\rR\x04live\x12\x1a\n" +
 	"\bcapacity\x18\x05 \x01(\rR\bcapacity\x12\x1a\n" +
 	"\bdraining\x18\x06 \x01(\bR\bdraining\x12\x12\n" +
-	"\x04stun\x18\a \x01(\tR\x04stun\"'\n" +
+	"\x04stun\x18\a \x01(\tR\x04stun\x12#\n" +
+	"\rnamed_tickets\x18\b \x01(\bR\fnamedTickets\"'\n" +
 	"\rOfferResponse\x12\x16\n" +
 	"\x06others\x18\x01 \x01(\rR\x06others\"_\n" +
 	"\fEnterRequest\x12\x1a\n" +
@@ -3969,163 +4061,167 @@ func file_control_proto_rawDescGZIP() []byte {
 }
 
 var file_control_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_control_proto_msgTypes = make([]protoimpl.MessageInfo, 56)
+var file_control_proto_msgTypes = make([]protoimpl.MessageInfo, 57)
 var file_control_proto_goTypes = []any{
 	(IntroduceEvent_Kind)(0),      // 0: isthmus.control.v1.IntroduceEvent.Kind
 	(CallBackResponse_Outcome)(0), // 1: isthmus.control.v1.CallBackResponse.Outcome
 	(Host_State)(0),               // 2: isthmus.control.v1.Host.State
 	(*Process)(nil),               // 3: isthmus.control.v1.Process
 	(*AccessPoint)(nil),           // 4: isthmus.control.v1.AccessPoint
-	(*Fault)(nil),                 // 5: isthmus.control.v1.Fault
-	(*RegisterRequest)(nil),       // 6: isthmus.control.v1.RegisterRequest
-	(*RegisterResponse)(nil),      // 7: isthmus.control.v1.RegisterResponse
-	(*WithdrawRequest)(nil),       // 8: isthmus.control.v1.WithdrawRequest
-	(*Withdrawal)(nil),            // 9: isthmus.control.v1.Withdrawal
-	(*WithdrawResponse)(nil),      // 10: isthmus.control.v1.WithdrawResponse
-	(*Publication)(nil),           // 11: isthmus.control.v1.Publication
-	(*PublishRequest)(nil),        // 12: isthmus.control.v1.PublishRequest
-	(*PublishResponse)(nil),       // 13: isthmus.control.v1.PublishResponse
-	(*UnpublishRequest)(nil),      // 14: isthmus.control.v1.UnpublishRequest
-	(*UnpublishResponse)(nil),     // 15: isthmus.control.v1.UnpublishResponse
-	(*LookupNameRequest)(nil),     // 16: isthmus.control.v1.LookupNameRequest
-	(*LookupNameResponse)(nil),    // 17: isthmus.control.v1.LookupNameResponse
-	(*ResolveRequest)(nil),        // 18: isthmus.control.v1.ResolveRequest
-	(*Question)(nil),              // 19: isthmus.control.v1.Question
-	(*ResolveResponse)(nil),       // 20: isthmus.control.v1.ResolveResponse
-	(*Answer)(nil),                // 21: isthmus.control.v1.Answer
-	(*Memory)(nil),                // 22: isthmus.control.v1.Memory
-	(*Barred)(nil),                // 23: isthmus.control.v1.Barred
-	(*Plan)(nil),                  // 24: isthmus.control.v1.Plan
-	(*Step)(nil),                  // 25: isthmus.control.v1.Step
-	(*Rejection)(nil),             // 26: isthmus.control.v1.Rejection
-	(*AwaitRequest)(nil),          // 27: isthmus.control.v1.AwaitRequest
-	(*IntroduceRequest)(nil),      // 28: isthmus.control.v1.IntroduceRequest
-	(*Introduction)(nil),          // 29: isthmus.control.v1.Introduction
-	(*Assignment)(nil),            // 30: isthmus.control.v1.Assignment
-	(*IntroduceEvent)(nil),        // 31: isthmus.control.v1.IntroduceEvent
-	(*BearingsRequest)(nil),       // 32: isthmus.control.v1.BearingsRequest
-	(*BearingsResponse)(nil),      // 33: isthmus.control.v1.BearingsResponse
-	(*CallBackRequest)(nil),       // 34: isthmus.control.v1.CallBackRequest
-	(*CallBackResponse)(nil),      // 35: isthmus.control.v1.CallBackResponse
-	(*ReportRequest)(nil),         // 36: isthmus.control.v1.ReportRequest
-	(*ReportResponse)(nil),        // 37: isthmus.control.v1.ReportResponse
-	(*Profile)(nil),               // 38: isthmus.control.v1.Profile
-	(*JoinRequest)(nil),           // 39: isthmus.control.v1.JoinRequest
-	(*MeasureRequest)(nil),        // 40: isthmus.control.v1.MeasureRequest
-	(*Measurement)(nil),           // 41: isthmus.control.v1.Measurement
-	(*Finding)(nil),               // 42: isthmus.control.v1.Finding
-	(*JoinResponse)(nil),          // 43: isthmus.control.v1.JoinResponse
-	(*OfferRequest)(nil),          // 44: isthmus.control.v1.OfferRequest
-	(*OfferResponse)(nil),         // 45: isthmus.control.v1.OfferResponse
-	(*EnterRequest)(nil),          // 46: isthmus.control.v1.EnterRequest
-	(*EnterResponse)(nil),         // 47: isthmus.control.v1.EnterResponse
-	(*Encryption)(nil),            // 48: isthmus.control.v1.Encryption
-	(*CarryRequest)(nil),          // 49: isthmus.control.v1.CarryRequest
-	(*CarryResponse)(nil),         // 50: isthmus.control.v1.CarryResponse
-	(*StatusRequest)(nil),         // 51: isthmus.control.v1.StatusRequest
-	(*StatusResponse)(nil),        // 52: isthmus.control.v1.StatusResponse
-	(*DecideRequest)(nil),         // 53: isthmus.control.v1.DecideRequest
-	(*HostOffer)(nil),             // 54: isthmus.control.v1.HostOffer
-	(*Host)(nil),                  // 55: isthmus.control.v1.Host
-	(*HostList)(nil),              // 56: isthmus.control.v1.HostList
-	(*HostsRequest)(nil),          // 57: isthmus.control.v1.HostsRequest
-	(*HostsTaken)(nil),            // 58: isthmus.control.v1.HostsTaken
+	(*Principal)(nil),             // 5: isthmus.control.v1.Principal
+	(*Fault)(nil),                 // 6: isthmus.control.v1.Fault
+	(*RegisterRequest)(nil),       // 7: isthmus.control.v1.RegisterRequest
+	(*RegisterResponse)(nil),      // 8: isthmus.control.v1.RegisterResponse
+	(*WithdrawRequest)(nil),       // 9: isthmus.control.v1.WithdrawRequest
+	(*Withdrawal)(nil),            // 10: isthmus.control.v1.Withdrawal
+	(*WithdrawResponse)(nil),      // 11: isthmus.control.v1.WithdrawResponse
+	(*Publication)(nil),           // 12: isthmus.control.v1.Publication
+	(*PublishRequest)(nil),        // 13: isthmus.control.v1.PublishRequest
+	(*PublishResponse)(nil),       // 14: isthmus.control.v1.PublishResponse
+	(*UnpublishRequest)(nil),      // 15: isthmus.control.v1.UnpublishRequest
+	(*UnpublishResponse)(nil),     // 16: isthmus.control.v1.UnpublishResponse
+	(*LookupNameRequest)(nil),     // 17: isthmus.control.v1.LookupNameRequest
+	(*LookupNameResponse)(nil),    // 18: isthmus.control.v1.LookupNameResponse
+	(*ResolveRequest)(nil),        // 19: isthmus.control.v1.ResolveRequest
+	(*Question)(nil),              // 20: isthmus.control.v1.Question
+	(*ResolveResponse)(nil),       // 21: isthmus.control.v1.ResolveResponse
+	(*Answer)(nil),                // 22: isthmus.control.v1.Answer
+	(*Memory)(nil),                // 23: isthmus.control.v1.Memory
+	(*Barred)(nil),                // 24: isthmus.control.v1.Barred
+	(*Plan)(nil),                  // 25: isthmus.control.v1.Plan
+	(*Step)(nil),                  // 26: isthmus.control.v1.Step
+	(*Rejection)(nil),             // 27: isthmus.control.v1.Rejection
+	(*AwaitRequest)(nil),          // 28: isthmus.control.v1.AwaitRequest
+	(*IntroduceRequest)(nil),      // 29: isthmus.control.v1.IntroduceRequest
+	(*Introduction)(nil),          // 30: isthmus.control.v1.Introduction
+	(*Assignment)(nil),            // 31: isthmus.control.v1.Assignment
+	(*IntroduceEvent)(nil),        // 32: isthmus.control.v1.IntroduceEvent
+	(*BearingsRequest)(nil),       // 33: isthmus.control.v1.BearingsRequest
+	(*BearingsResponse)(nil),      // 34: isthmus.control.v1.BearingsResponse
+	(*CallBackRequest)(nil),       // 35: isthmus.control.v1.CallBackRequest
+	(*CallBackResponse)(nil),      // 36: isthmus.control.v1.CallBackResponse
+	(*ReportRequest)(nil),         // 37: isthmus.control.v1.ReportRequest
+	(*ReportResponse)(nil),        // 38: isthmus.control.v1.ReportResponse
+	(*Profile)(nil),               // 39: isthmus.control.v1.Profile
+	(*JoinRequest)(nil),           // 40: isthmus.control.v1.JoinRequest
+	(*MeasureRequest)(nil),        // 41: isthmus.control.v1.MeasureRequest
+	(*Measurement)(nil),           // 42: isthmus.control.v1.Measurement
+	(*Finding)(nil),               // 43: isthmus.control.v1.Finding
+	(*JoinResponse)(nil),          // 44: isthmus.control.v1.JoinResponse
+	(*OfferRequest)(nil),          // 45: isthmus.control.v1.OfferRequest
+	(*OfferResponse)(nil),         // 46: isthmus.control.v1.OfferResponse
+	(*EnterRequest)(nil),          // 47: isthmus.control.v1.EnterRequest
+	(*EnterResponse)(nil),         // 48: isthmus.control.v1.EnterResponse
+	(*Encryption)(nil),            // 49: isthmus.control.v1.Encryption
+	(*CarryRequest)(nil),          // 50: isthmus.control.v1.CarryRequest
+	(*CarryResponse)(nil),         // 51: isthmus.control.v1.CarryResponse
+	(*StatusRequest)(nil),         // 52: isthmus.control.v1.StatusRequest
+	(*StatusResponse)(nil),        // 53: isthmus.control.v1.StatusResponse
+	(*DecideRequest)(nil),         // 54: isthmus.control.v1.DecideRequest
+	(*HostOffer)(nil),             // 55: isthmus.control.v1.HostOffer
+	(*Host)(nil),                  // 56: isthmus.control.v1.Host
+	(*HostList)(nil),              // 57: isthmus.control.v1.HostList
+	(*HostsRequest)(nil),          // 58: isthmus.control.v1.HostsRequest
+	(*HostsTaken)(nil),            // 59: isthmus.control.v1.HostsTaken
 }
 var file_control_proto_depIdxs = []int32{
 	3,  // 0: isthmus.control.v1.AccessPoint.process:type_name -> isthmus.control.v1.Process
-	4,  // 1: isthmus.control.v1.RegisterRequest.points:type_name -> isthmus.control.v1.AccessPoint
-	5,  // 2: isthmus.control.v1.RegisterResponse.faults:type_name -> isthmus.control.v1.Fault
-	9,  // 3: isthmus.control.v1.WithdrawRequest.processes:type_name -> isthmus.control.v1.Withdrawal
-	3,  // 4: isthmus.control.v1.Withdrawal.process:type_name -> isthmus.control.v1.Process
-	3,  // 5: isthmus.control.v1.Publication.process:type_name -> isthmus.control.v1.Process
-	11, // 6: isthmus.control.v1.PublishRequest.names:type_name -> isthmus.control.v1.Publication
-	5,  // 7: isthmus.control.v1.PublishResponse.faults:type_name -> isthmus.control.v1.Fault
-	11, // 8: isthmus.control.v1.UnpublishRequest.names:type_name -> isthmus.control.v1.Publication
-	5,  // 9: isthmus.control.v1.UnpublishResponse.faults:type_name -> isthmus.control.v1.Fault
-	3,  // 10: isthmus.control.v1.LookupNameResponse.owner:type_name -> isthmus.control.v1.Process
-	19, // 11: isthmus.control.v1.ResolveRequest.questions:type_name -> isthmus.control.v1.Question
-	3,  // 12: isthmus.control.v1.Question.process:type_name -> isthmus.control.v1.Process
-	21, // 13: isthmus.control.v1.ResolveResponse.answers:type_name -> isthmus.control.v1.Answer
-	24, // 14: isthmus.control.v1.ResolveResponse.plans:type_name -> isthmus.control.v1.Plan
-	5,  // 15: isthmus.control.v1.Answer.fault:type_name -> isthmus.control.v1.Fault
-	4,  // 16: isthmus.control.v1.Answer.point:type_name -> isthmus.control.v1.AccessPoint
-	24, // 17: isthmus.control.v1.Answer.plan_if_new:type_name -> isthmus.control.v1.Plan
-	22, // 18: isthmus.control.v1.Answer.memory:type_name -> isthmus.control.v1.Memory
-	23, // 19: isthmus.control.v1.Memory.barred:type_name -> isthmus.control.v1.Barred
-	25, // 20: isthmus.control.v1.Plan.steps:type_name -> isthmus.control.v1.Step
-	26, // 21: isthmus.control.v1.Plan.rejected:type_name -> isthmus.control.v1.Rejection
-	3,  // 22: isthmus.control.v1.AwaitRequest.process:type_name -> isthmus.control.v1.Process
-	3,  // 23: isthmus.control.v1.IntroduceRequest.asker:type_name -> isthmus.control.v1.Process
-	3,  // 24: isthmus.control.v1.IntroduceRequest.target:type_name -> isthmus.control.v1.Process
-	3,  // 25: isthmus.control.v1.Introduction.asker:type_name -> isthmus.control.v1.Process
-	3,  // 26: isthmus.control.v1.Introduction.target:type_name -> isthmus.control.v1.Process
-	30, // 27: isthmus.control.v1.Introduction.relay:type_name -> isthmus.control.v1.Assignment
-	0,  // 28: isthmus.control.v1.IntroduceEvent.kind:type_name -> isthmus.control.v1.IntroduceEvent.Kind
-	30, // 29: isthmus.control.v1.IntroduceEvent.relay:type_name -> isthmus.control.v1.Assignment
-	5,  // 30: isthmus.control.v1.IntroduceEvent.fault:type_name -> isthmus.control.v1.Fault
-	1,  // 31: isthmus.control.v1.CallBackResponse.outcome:type_name -> isthmus.control.v1.CallBackResponse.Outcome
-	3,  // 32: isthmus.control.v1.ReportRequest.target:type_name -> isthmus.control.v1.Process
-	5,  // 33: isthmus.control.v1.ReportRequest.fault:type_name -> isthmus.control.v1.Fault
-	38, // 34: isthmus.control.v1.JoinRequest.profile:type_name -> isthmus.control.v1.Profile
-	41, // 35: isthmus.control.v1.JoinRequest.measured:type_name -> isthmus.control.v1.Measurement
-	42, // 36: isthmus.control.v1.Measurement.findings:type_name -> isthmus.control.v1.Finding
-	54, // 37: isthmus.control.v1.EnterRequest.offer:type_name -> isthmus.control.v1.HostOffer
-	38, // 38: isthmus.control.v1.EnterResponse.profile:type_name -> isthmus.control.v1.Profile
-	48, // 39: isthmus.control.v1.EnterResponse.encryption:type_name -> isthmus.control.v1.Encryption
-	3,  // 40: isthmus.control.v1.CarryRequest.asker:type_name -> isthmus.control.v1.Process
-	3,  // 41: isthmus.control.v1.CarryRequest.target:type_name -> isthmus.control.v1.Process
-	2,  // 42: isthmus.control.v1.Host.state:type_name -> isthmus.control.v1.Host.State
-	54, // 43: isthmus.control.v1.Host.offer:type_name -> isthmus.control.v1.HostOffer
-	55, // 44: isthmus.control.v1.HostList.hosts:type_name -> isthmus.control.v1.Host
-	6,  // 45: isthmus.control.v1.Directory.Register:input_type -> isthmus.control.v1.RegisterRequest
-	8,  // 46: isthmus.control.v1.Directory.Withdraw:input_type -> isthmus.control.v1.WithdrawRequest
-	18, // 47: isthmus.control.v1.Directory.Resolve:input_type -> isthmus.control.v1.ResolveRequest
-	27, // 48: isthmus.control.v1.Directory.Await:input_type -> isthmus.control.v1.AwaitRequest
-	28, // 49: isthmus.control.v1.Directory.Introduce:input_type -> isthmus.control.v1.IntroduceRequest
-	32, // 50: isthmus.control.v1.Directory.Bearings:input_type -> isthmus.control.v1.BearingsRequest
-	34, // 51: isthmus.control.v1.Directory.CallBack:input_type -> isthmus.control.v1.CallBackRequest
-	12, // 52: isthmus.control.v1.Directory.Publish:input_type -> isthmus.control.v1.PublishRequest
-	14, // 53: isthmus.control.v1.Directory.Unpublish:input_type -> isthmus.control.v1.UnpublishRequest
-	16, // 54: isthmus.control.v1.Directory.LookupName:input_type -> isthmus.control.v1.LookupNameRequest
-	36, // 55: isthmus.control.v1.Directory.Report:input_type -> isthmus.control.v1.ReportRequest
-	57, // 56: isthmus.control.v1.Directory.Hosts:input_type -> isthmus.control.v1.HostsRequest
-	39, // 57: isthmus.control.v1.Sites.Join:input_type -> isthmus.control.v1.JoinRequest
-	56, // 58: isthmus.control.v1.Sites.Hosts:input_type -> isthmus.control.v1.HostList
-	44, // 59: isthmus.control.v1.Relays.Offer:input_type -> isthmus.control.v1.OfferRequest
-	34, // 60: isthmus.control.v1.Vantages.CallBack:input_type -> isthmus.control.v1.CallBackRequest
-	46, // 61: isthmus.control.v1.Nodes.Enter:input_type -> isthmus.control.v1.EnterRequest
-	49, // 62: isthmus.control.v1.Nodes.Carry:input_type -> isthmus.control.v1.CarryRequest
-	29, // 63: isthmus.control.v1.Target.Introduced:input_type -> isthmus.control.v1.Introduction
-	40, // 64: isthmus.control.v1.Target.Measure:input_type -> isthmus.control.v1.MeasureRequest
-	51, // 65: isthmus.control.v1.Admin.Status:input_type -> isthmus.control.v1.StatusRequest
-	53, // 66: isthmus.control.v1.Admin.Decide:input_type -> isthmus.control.v1.DecideRequest
-	7,  // 67: isthmus.control.v1.Directory.Register:output_type -> isthmus.control.v1.RegisterResponse
-	10, // 68: isthmus.control.v1.Directory.Withdraw:output_type -> isthmus.control.v1.WithdrawResponse
-	20, // 69: isthmus.control.v1.Directory.Resolve:output_type -> isthmus.control.v1.ResolveResponse
-	21, // 70: isthmus.control.v1.Directory.Await:output_type -> isthmus.control.v1.Answer
-	31, // 71: isthmus.control.v1.Directory.Introduce:output_type -> isthmus.control.v1.IntroduceEvent
-	33, // 72: isthmus.control.v1.Directory.Bearings:output_type -> isthmus.control.v1.BearingsResponse
-	35, // 73: isthmus.control.v1.Directory.CallBack:output_type -> isthmus.control.v1.CallBackResponse
-	13, // 74: isthmus.control.v1.Directory.Publish:output_type -> isthmus.control.v1.PublishResponse
-	15, // 75: isthmus.control.v1.Directory.Unpublish:output_type -> isthmus.control.v1.UnpublishResponse
-	17, // 76: isthmus.control.v1.Directory.LookupName:output_type -> isthmus.control.v1.LookupNameResponse
-	37, // 77: isthmus.control.v1.Directory.Report:output_type -> isthmus.control.v1.ReportResponse
-	56, // 78: isthmus.control.v1.Directory.Hosts:output_type -> isthmus.control.v1.HostList
-	43, // 79: isthmus.control.v1.Sites.Join:output_type -> isthmus.control.v1.JoinResponse
-	58, // 80: isthmus.control.v1.Sites.Hosts:output_type -> isthmus.control.v1.HostsTaken
-	45, // 81: isthmus.control.v1.Relays.Offer:output_type -> isthmus.control.v1.OfferResponse
-	35, // 82: isthmus.control.v1.Vantages.CallBack:output_type -> isthmus.control.v1.CallBackResponse
-	47, // 83: isthmus.control.v1.Nodes.Enter:output_type -> isthmus.control.v1.EnterResponse
-	50, // 84: isthmus.control.v1.Nodes.Carry:output_type -> isthmus.control.v1.CarryResponse
-	31, // 85: isthmus.control.v1.Target.Introduced:output_type -> isthmus.control.v1.IntroduceEvent
-	41, // 86: isthmus.control.v1.Target.Measure:output_type -> isthmus.control.v1.Measurement
-	52, // 87: isthmus.control.v1.Admin.Status:output_type -> isthmus.control.v1.StatusResponse
-	24, // 88: isthmus.control.v1.Admin.Decide:output_type -> isthmus.control.v1.Plan
-	67, // [67:89] is the sub-list for method output_type
-	45, // [45:67] is the sub-list for method input_type
-	45, // [45:45] is the sub-list for extension type_name
-	45, // [45:45] is the sub-list for extension extendee
-	0,  // [0:45] is the sub-list for field type_name
+	5,  // 1: isthmus.control.v1.AccessPoint.principal:type_name -> isthmus.control.v1.Principal
+	4,  // 2: isthmus.control.v1.RegisterRequest.points:type_name -> isthmus.control.v1.AccessPoint
+	6,  // 3: isthmus.control.v1.RegisterResponse.faults:type_name -> isthmus.control.v1.Fault
+	10, // 4: isthmus.control.v1.WithdrawRequest.processes:type_name -> isthmus.control.v1.Withdrawal
+	3,  // 5: isthmus.control.v1.Withdrawal.process:type_name -> isthmus.control.v1.Process
+	3,  // 6: isthmus.control.v1.Publication.process:type_name -> isthmus.control.v1.Process
+	12, // 7: isthmus.control.v1.PublishRequest.names:type_name -> isthmus.control.v1.Publication
+	6,  // 8: isthmus.control.v1.PublishResponse.faults:type_name -> isthmus.control.v1.Fault
+	12, // 9: isthmus.control.v1.UnpublishRequest.names:type_name -> isthmus.control.v1.Publication
+	6,  // 10: isthmus.control.v1.UnpublishResponse.faults:type_name -> isthmus.control.v1.Fault
+	3,  // 11: isthmus.control.v1.LookupNameResponse.owner:type_name -> isthmus.control.v1.Process
+	20, // 12: isthmus.control.v1.ResolveRequest.questions:type_name -> isthmus.control.v1.Question
+	3,  // 13: isthmus.control.v1.Question.process:type_name -> isthmus.control.v1.Process
+	22, // 14: isthmus.control.v1.ResolveResponse.answers:type_name -> isthmus.control.v1.Answer
+	25, // 15: isthmus.control.v1.ResolveResponse.plans:type_name -> isthmus.control.v1.Plan
+	6,  // 16: isthmus.control.v1.Answer.fault:type_name -> isthmus.control.v1.Fault
+	4,  // 17: isthmus.control.v1.Answer.point:type_name -> isthmus.control.v1.AccessPoint
+	25, // 18: isthmus.control.v1.Answer.plan_if_new:type_name -> isthmus.control.v1.Plan
+	23, // 19: isthmus.control.v1.Answer.memory:type_name -> isthmus.control.v1.Memory
+	24, // 20: isthmus.control.v1.Memory.barred:type_name -> isthmus.control.v1.Barred
+	26, // 21: isthmus.control.v1.Plan.steps:type_name -> isthmus.control.v1.Step
+	27, // 22: isthmus.control.v1.Plan.rejected:type_name -> isthmus.control.v1.Rejection
+	3,  // 23: isthmus.control.v1.AwaitRequest.process:type_name -> isthmus.control.v1.Process
+	3,  // 24: isthmus.control.v1.IntroduceRequest.asker:type_name -> isthmus.control.v1.Process
+	3,  // 25: isthmus.control.v1.IntroduceRequest.target:type_name -> isthmus.control.v1.Process
+	3,  // 26: isthmus.control.v1.Introduction.asker:type_name -> isthmus.control.v1.Process
+	3,  // 27: isthmus.control.v1.Introduction.target:type_name -> isthmus.control.v1.Process
+	31, // 28: isthmus.control.v1.Introduction.relay:type_name -> isthmus.control.v1.Assignment
+	5,  // 29: isthmus.control.v1.Introduction.asker_principal:type_name -> isthmus.control.v1.Principal
+	5,  // 30: isthmus.control.v1.Introduction.target_principal:type_name -> isthmus.control.v1.Principal
+	0,  // 31: isthmus.control.v1.IntroduceEvent.kind:type_name -> isthmus.control.v1.IntroduceEvent.Kind
+	31, // 32: isthmus.control.v1.IntroduceEvent.relay:type_name -> isthmus.control.v1.Assignment
+	6,  // 33: isthmus.control.v1.IntroduceEvent.fault:type_name -> isthmus.control.v1.Fault
+	1,  // 34: isthmus.control.v1.CallBackResponse.outcome:type_name -> isthmus.control.v1.CallBackResponse.Outcome
+	3,  // 35: isthmus.control.v1.ReportRequest.target:type_name -> isthmus.control.v1.Process
+	6,  // 36: isthmus.control.v1.ReportRequest.fault:type_name -> isthmus.control.v1.Fault
+	39, // 37: isthmus.control.v1.JoinRequest.profile:type_name -> isthmus.control.v1.Profile
+	42, // 38: isthmus.control.v1.JoinRequest.measured:type_name -> isthmus.control.v1.Measurement
+	43, // 39: isthmus.control.v1.Measurement.findings:type_name -> isthmus.control.v1.Finding
+	55, // 40: isthmus.control.v1.EnterRequest.offer:type_name -> isthmus.control.v1.HostOffer
+	39, // 41: isthmus.control.v1.EnterResponse.profile:type_name -> isthmus.control.v1.Profile
+	49, // 42: isthmus.control.v1.EnterResponse.encryption:type_name -> isthmus.control.v1.Encryption
+	3,  // 43: isthmus.control.v1.CarryRequest.asker:type_name -> isthmus.control.v1.Process
+	3,  // 44: isthmus.control.v1.CarryRequest.target:type_name -> isthmus.control.v1.Process
+	2,  // 45: isthmus.control.v1.Host.state:type_name -> isthmus.control.v1.Host.State
+	55, // 46: isthmus.control.v1.Host.offer:type_name -> isthmus.control.v1.HostOffer
+	56, // 47: isthmus.control.v1.HostList.hosts:type_name -> isthmus.control.v1.Host
+	7,  // 48: isthmus.control.v1.Directory.Register:input_type -> isthmus.control.v1.RegisterRequest
+	9,  // 49: isthmus.control.v1.Directory.Withdraw:input_type -> isthmus.control.v1.WithdrawRequest
+	19, // 50: isthmus.control.v1.Directory.Resolve:input_type -> isthmus.control.v1.ResolveRequest
+	28, // 51: isthmus.control.v1.Directory.Await:input_type -> isthmus.control.v1.AwaitRequest
+	29, // 52: isthmus.control.v1.Directory.Introduce:input_type -> isthmus.control.v1.IntroduceRequest
+	33, // 53: isthmus.control.v1.Directory.Bearings:input_type -> isthmus.control.v1.BearingsRequest
+	35, // 54: isthmus.control.v1.Directory.CallBack:input_type -> isthmus.control.v1.CallBackRequest
+	13, // 55: isthmus.control.v1.Directory.Publish:input_type -> isthmus.control.v1.PublishRequest
+	15, // 56: isthmus.control.v1.Directory.Unpublish:input_type -> isthmus.control.v1.UnpublishRequest
+	17, // 57: isthmus.control.v1.Directory.LookupName:input_type -> isthmus.control.v1.LookupNameRequest
+	37, // 58: isthmus.control.v1.Directory.Report:input_type -> isthmus.control.v1.ReportRequest
+	58, // 59: isthmus.control.v1.Directory.Hosts:input_type -> isthmus.control.v1.HostsRequest
+	40, // 60: isthmus.control.v1.Sites.Join:input_type -> isthmus.control.v1.JoinRequest
+	57, // 61: isthmus.control.v1.Sites.Hosts:input_type -> isthmus.control.v1.HostList
+	45, // 62: isthmus.control.v1.Relays.Offer:input_type -> isthmus.control.v1.OfferRequest
+	35, // 63: isthmus.control.v1.Vantages.CallBack:input_type -> isthmus.control.v1.CallBackRequest
+	47, // 64: isthmus.control.v1.Nodes.Enter:input_type -> isthmus.control.v1.EnterRequest
+	50, // 65: isthmus.control.v1.Nodes.Carry:input_type -> isthmus.control.v1.CarryRequest
+	30, // 66: isthmus.control.v1.Target.Introduced:input_type -> isthmus.control.v1.Introduction
+	41, // 67: isthmus.control.v1.Target.Measure:input_type -> isthmus.control.v1.MeasureRequest
+	52, // 68: isthmus.control.v1.Admin.Status:input_type -> isthmus.control.v1.StatusRequest
+	54, // 69: isthmus.control.v1.Admin.Decide:input_type -> isthmus.control.v1.DecideRequest
+	8,  // 70: isthmus.control.v1.Directory.Register:output_type -> isthmus.control.v1.RegisterResponse
+	11, // 71: isthmus.control.v1.Directory.Withdraw:output_type -> isthmus.control.v1.WithdrawResponse
+	21, // 72: isthmus.control.v1.Directory.Resolve:output_type -> isthmus.control.v1.ResolveResponse
+	22, // 73: isthmus.control.v1.Directory.Await:output_type -> isthmus.control.v1.Answer
+	32, // 74: isthmus.control.v1.Directory.Introduce:output_type -> isthmus.control.v1.IntroduceEvent
+	34, // 75: isthmus.control.v1.Directory.Bearings:output_type -> isthmus.control.v1.BearingsResponse
+	36, // 76: isthmus.control.v1.Directory.CallBack:output_type -> isthmus.control.v1.CallBackResponse
+	14, // 77: isthmus.control.v1.Directory.Publish:output_type -> isthmus.control.v1.PublishResponse
+	16, // 78: isthmus.control.v1.Directory.Unpublish:output_type -> isthmus.control.v1.UnpublishResponse
+	18, // 79: isthmus.control.v1.Directory.LookupName:output_type -> isthmus.control.v1.LookupNameResponse
+	38, // 80: isthmus.control.v1.Directory.Report:output_type -> isthmus.control.v1.ReportResponse
+	57, // 81: isthmus.control.v1.Directory.Hosts:output_type -> isthmus.control.v1.HostList
+	44, // 82: isthmus.control.v1.Sites.Join:output_type -> isthmus.control.v1.JoinResponse
+	59, // 83: isthmus.control.v1.Sites.Hosts:output_type -> isthmus.control.v1.HostsTaken
+	46, // 84: isthmus.control.v1.Relays.Offer:output_type -> isthmus.control.v1.OfferResponse
+	36, // 85: isthmus.control.v1.Vantages.CallBack:output_type -> isthmus.control.v1.CallBackResponse
+	48, // 86: isthmus.control.v1.Nodes.Enter:output_type -> isthmus.control.v1.EnterResponse
+	51, // 87: isthmus.control.v1.Nodes.Carry:output_type -> isthmus.control.v1.CarryResponse
+	32, // 88: isthmus.control.v1.Target.Introduced:output_type -> isthmus.control.v1.IntroduceEvent
+	42, // 89: isthmus.control.v1.Target.Measure:output_type -> isthmus.control.v1.Measurement
+	53, // 90: isthmus.control.v1.Admin.Status:output_type -> isthmus.control.v1.StatusResponse
+	25, // 91: isthmus.control.v1.Admin.Decide:output_type -> isthmus.control.v1.Plan
+	70, // [70:92] is the sub-list for method output_type
+	48, // [48:70] is the sub-list for method input_type
+	48, // [48:48] is the sub-list for extension type_name
+	48, // [48:48] is the sub-list for extension extendee
+	0,  // [0:48] is the sub-list for field type_name
 }
 
 func init() { file_control_proto_init() }
@@ -4139,7 +4235,7 @@ func file_control_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_control_proto_rawDesc), len(file_control_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   56,
+			NumMessages:   57,
 			NumExtensions: 0,
 			NumServices:   7,
 		},
