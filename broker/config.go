@@ -12,6 +12,7 @@ import (
 
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/daemon"
+	"github.com/isthmus-grid/isthmus/internal/metrics"
 )
 
 // Config are the settings of a broker. Its name is in its certificate.
@@ -20,6 +21,7 @@ type Config struct {
 	Advertise     netip.AddrPort `yaml:"advertise" example:"203.0.113.5:443" help:"Address at which sites reach this broker, if a NAT makes it another than its own. They ask it, and the proxies, how they look from outside."`
 	STUNListen    netip.AddrPort `yaml:"stun_listen" default:"[::]:3478" help:"Address of the STUN server, by which sites learn their UDP mapping; the same TCP port tells them whether more than port 443 is let out. \"\" is none."`
 	TLS           TLS            `yaml:"tls" help:"Who this broker is, and whom it believes."`
+	MetricsListen netip.AddrPort `yaml:"metrics_listen" example:"127.0.0.1:9441" help:"Address at which Prometheus reads this daemon's figures, at /metrics. Whoever reaches it may read it: it names sites, proxies and projects. Without it there is none."`
 	Lease         time.Duration  `yaml:"lease" default:"60s" min:"1s" max:"1h" help:"How long a site's processes stay known after its frontal's session ended. A frontal that comes back within it has lost nothing."`
 	ProxyChoice   Choice         `yaml:"proxy_choice" default:"least-loaded" enum:"least-loaded,round-robin" help:"How to choose the proxy of a link: by the part of its capacity in use, or each in turn."`
 	RelayLimit    daemon.Size    `yaml:"relay_limit" default:"0B" min:"0B" help:"Bytes that one relayed link may carry, both ways together; 0B is no limit."`
@@ -78,7 +80,13 @@ func serve(ctx context.Context, cfg Config, log *slog.Logger, ready func(facts .
 	if err != nil {
 		return fmt.Errorf("listen %v: %w; is another daemon on that port, or the right to ports below 1024 missing?", cfg.Listen, err)
 	}
+	facts, stop, err := metrics.Start(ctx, cfg.MetricsListen, b.metrics(creds), log)
+	if err != nil {
+		ln.Close()
+		return err
+	}
+	defer stop()
 	b.openSTUN(ctx)
-	ready("listen=" + ln.Addr().String())
+	ready(append([]string{"listen=" + ln.Addr().String()}, facts...)...)
 	return b.Serve(ctx, ln)
 }

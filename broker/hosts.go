@@ -29,6 +29,13 @@ type hosts struct {
 	count int
 }
 
+// known counts the nodes in the list, those that are away included.
+func (h *hosts) known() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.count
+}
+
 type siteHosts struct {
 	list   []offer.Host // in order; as it was at heard
 	holder Holder       // the session that told it; 0 while the frontal is away

@@ -3,8 +3,11 @@ package broker
 import (
 	"sort"
 	"sync"
+	"time"
 
+	"github.com/isthmus-grid/isthmus/internal/metrics"
 	"github.com/isthmus-grid/isthmus/overlay"
+	"github.com/isthmus-grid/isthmus/wire"
 )
 
 // outcomes counts how the techniques did between pairs of sites, as frontals
@@ -14,6 +17,9 @@ import (
 type outcomes struct {
 	mu    sync.Mutex
 	pairs map[outcomeKey]*OutcomeStatus
+
+	setup    [overlay.Relay + 1]metrics.Distribution // of those that connected
+	failures metrics.Causes                          // of those that did not
 }
 
 const maxOutcomes = 100_000
@@ -34,8 +40,14 @@ type OutcomeStatus struct {
 	Reason    string            `json:"reason,omitempty"`   // of the last that failed
 }
 
-// note counts one outcome; reason is empty for a success.
-func (o *outcomes) note(asker, target overlay.SiteID, t overlay.Technique, setupMS float64, reason string) {
+// note counts one outcome; reason is empty for a success, and code is the class
+// of a failure.
+func (o *outcomes) note(asker, target overlay.SiteID, t overlay.Technique, setupMS float64, code wire.Code, reason string) {
+	if reason == "" {
+		o.setup[t].Observe(time.Duration(setupMS * float64(time.Millisecond)))
+	} else {
+		o.failures.Note(code)
+	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.pairs == nil {

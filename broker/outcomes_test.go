@@ -4,14 +4,15 @@ import (
 	"testing"
 
 	"github.com/isthmus-grid/isthmus/overlay"
+	"github.com/isthmus-grid/isthmus/wire"
 )
 
 func TestOutcomes(t *testing.T) {
 	var o outcomes
-	o.note("b", "a", overlay.Relay, 40, "")
-	o.note("a", "b", overlay.Relay, 41, "")
-	o.note("a", "b", overlay.Direct, 0, "silence")
-	o.note("a", "b", overlay.Direct, 20, "")
+	o.note("b", "a", overlay.Relay, 40, 0, "")
+	o.note("a", "b", overlay.Relay, 41, 0, "")
+	o.note("a", "b", overlay.Direct, 0, wire.CodeTimeout, "silence")
+	o.note("a", "b", overlay.Direct, 20, 0, "")
 	want := []OutcomeStatus{
 		{"a", "b", overlay.Direct, 1, 1, 20, "silence"},
 		{"a", "b", overlay.Relay, 1, 0, 41, ""},

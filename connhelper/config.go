@@ -17,21 +17,23 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/daemon"
+	"github.com/isthmus-grid/isthmus/internal/metrics"
 )
 
 // Config is the helper's file and flags.
 type Config struct {
-	Frontal       string        `yaml:"frontal" required:"true" example:"gateway.site-a.example:7443" help:"Where the site's frontal listens for helpers, host:port."`
-	Socket        string        `yaml:"socket" default:"/run/isthmus/helper.sock" help:"The Unix socket on which local processes reach this helper. Processes find it in ISTHMUS_HELPER."`
-	Public        bool          `yaml:"public" default:"true" help:"Whether processes of every user of the node may use the socket (mode 0666). With false only those of the helper's own user may (mode 0600): for a helper that belongs to one job."`
-	Address       netip.Addr    `yaml:"address" example:"10.1.0.11" help:"The node's address on which other nodes dial it. Empty: the address from which the frontal is reached."`
-	Advertise     netip.Addr    `yaml:"advertise" example:"198.51.100.11" help:"The address under which other sites dial this node, where a 1:1 NAT makes it differ from address."`
-	HTTPProxy     HTTPProxy     `yaml:"http_proxy" help:"The site's HTTP proxy; used when the site's profile says that nothing else leaves the site."`
-	Gate          GateSettings  `yaml:"gate" help:"Where the jobs that are launched here have their files."`
-	Offer         OfferSettings `yaml:"offer" help:"What the node lets jobs have that are launched from anywhere in the grid."`
-	TLS           TLS           `yaml:"tls" help:"Who this helper is, and whom it believes."`
-	AllowLoopback bool          `yaml:"allow_loopback" default:"false" help:"Whether introductions may name loopback addresses: only for a grid that runs on one host."`
-	MaxOpen       int           `yaml:"max_open" default:"1024" min:"1" max:"65536" help:"Connections that may be in the making at once; more are refused as overload."`
+	Frontal       string         `yaml:"frontal" required:"true" example:"gateway.site-a.example:7443" help:"Where the site's frontal listens for helpers, host:port."`
+	Socket        string         `yaml:"socket" default:"/run/isthmus/helper.sock" help:"The Unix socket on which local processes reach this helper. Processes find it in ISTHMUS_HELPER."`
+	Public        bool           `yaml:"public" default:"true" help:"Whether processes of every user of the node may use the socket (mode 0666). With false only those of the helper's own user may (mode 0600): for a helper that belongs to one job."`
+	Address       netip.Addr     `yaml:"address" example:"10.1.0.11" help:"The node's address on which other nodes dial it. Empty: the address from which the frontal is reached."`
+	Advertise     netip.Addr     `yaml:"advertise" example:"198.51.100.11" help:"The address under which other sites dial this node, where a 1:1 NAT makes it differ from address."`
+	MetricsListen netip.AddrPort `yaml:"metrics_listen" example:"127.0.0.1:9444" help:"Address at which Prometheus reads this daemon's figures, at /metrics. Whoever reaches it may read it: it names sites, proxies and projects. Without it there is none."`
+	HTTPProxy     HTTPProxy      `yaml:"http_proxy" help:"The site's HTTP proxy; used when the site's profile says that nothing else leaves the site."`
+	Gate          GateSettings   `yaml:"gate" help:"Where the jobs that are launched here have their files."`
+	Offer         OfferSettings  `yaml:"offer" help:"What the node lets jobs have that are launched from anywhere in the grid."`
+	TLS           TLS            `yaml:"tls" help:"Who this helper is, and whom it believes."`
+	AllowLoopback bool           `yaml:"allow_loopback" default:"false" help:"Whether introductions may name loopback addresses: only for a grid that runs on one host."`
+	MaxOpen       int            `yaml:"max_open" default:"1024" min:"1" max:"65536" help:"Connections that may be in the making at once; more are refused as overload."`
 }
 
 // HTTPProxy is the way out through an HTTP CONNECT proxy.
@@ -118,7 +120,13 @@ func serve(ctx context.Context, cfg Config, log *slog.Logger, ready func(facts .
 		ln.Close()
 		return err
 	}
-	return serveAll(ctx, h, g, ln, mode, func() { ready("socket=" + cfg.Socket) })
+	facts, stop, err := metrics.Start(ctx, cfg.MetricsListen, h.metrics(creds), log)
+	if err != nil {
+		ln.Close()
+		return err
+	}
+	defer stop()
+	return serveAll(ctx, h, g, ln, mode, func() { ready(append([]string{"socket=" + cfg.Socket}, facts...)...) })
 }
 
 // ListenLocal makes the Unix socket for local processes. A socket that a dead

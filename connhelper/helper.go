@@ -84,6 +84,7 @@ type Helper struct {
 	engine   *traverse.Engine // nil without CAP_NET_RAW
 	open     chan struct{}    // one token for each dial or introduction in progress
 	seq      atomic.Uint64    // numbers carriers
+	dials    dials            // counts for metrics
 }
 
 // New returns a helper that runs with Serve.

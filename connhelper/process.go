@@ -263,6 +263,7 @@ func (p *process) cancel(request uint32) {
 
 // answerDial tells the process the outcome of a request.
 func (h *Helper) answerDial(p *process, f *wire.LocalDial, m made, err error) {
+	h.dials.dialled(m.path.Technique, m.path.Setup, err)
 	if err != nil {
 		h.log.Info("not connected", "from", p.name.String(), "to", f.Rank, "error", err)
 		p.fail(f.Request, err)
@@ -285,6 +286,7 @@ func (h *Helper) answerDial(p *process, f *wire.LocalDial, m made, err error) {
 func (h *Helper) deliver(p *process, c socket, path overlay.Path) error {
 	defer c.Close()
 	<-p.ready // within registerWait
+	h.dials.accept(path.Technique)
 	return p.conn.Send(&wire.LocalIncoming{Carrier: h.seq.Add(1), Seal: h.crypt.seal(path), Idle: h.idle(path), Path: path}, c)
 }
 

@@ -102,6 +102,13 @@ func (t *table) wait(ctx context.Context, name overlay.ProcessName) *process {
 	}
 }
 
+// size counts the processes and their jobs.
+func (t *table) size() (processes, jobs int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.processes), len(t.owners)
+}
+
 func (t *table) all() []*process {
 	t.mu.Lock()
 	defer t.mu.Unlock()

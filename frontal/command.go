@@ -8,6 +8,7 @@ import (
 
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/daemon"
+	"github.com/isthmus-grid/isthmus/internal/metrics"
 )
 
 // Spec returns the daemon as daemon.Main runs it.
@@ -31,5 +32,11 @@ func serve(ctx context.Context, cfg Config, log *slog.Logger, ready func(facts .
 	if err != nil {
 		return err
 	}
-	return f.Serve(ctx, ready)
+	facts, stop, err := metrics.Start(ctx, cfg.MetricsListen, f.metrics(creds), log)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	f.stopMetrics = stop
+	return f.Serve(ctx, func(own ...string) { ready(append(own, facts...)...) })
 }

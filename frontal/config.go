@@ -23,6 +23,8 @@ type Config struct {
 	PublicListen  netip.AddrPort `yaml:"public_listen" example:"192.0.2.1:20000" help:"Address to accept data for the site's processes from other sites on. With profile.gateway_only and inbound ports or open, and only then. Port 0 chooses a free one of profile.ports."`
 	PublicAddress netip.AddrPort `yaml:"public_address" example:"198.51.100.7:20000" help:"The address by which other sites reach public_listen, where a NAT makes it another. Port 0 stands for the port of public_listen."`
 
+	MetricsListen netip.AddrPort `yaml:"metrics_listen" example:"127.0.0.1:9442" help:"Address at which Prometheus reads this daemon's figures, at /metrics. Whoever reaches it may read it: it names sites, proxies and projects. Without it there is none."`
+
 	Profile Profile        `yaml:"profile" help:"What the site's firewall, NAT and routes let through. The broker decides from it how this site's processes connect. Fields that say auto are measured; until then, and where the measurement cannot tell, the site counts as closed."`
 	Deny    []netip.Prefix `yaml:"deny" example:"10.9.0.0/16" help:"Networks that are never dialled for a node, beside loopback, link-local and multicast ones: the site's management network, say."`
 

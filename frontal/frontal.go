@@ -88,6 +88,8 @@ type Frontal struct {
 	probing   probing           // what measuring remembers
 	half      chan struct{}     // one token for each connection before its first frame
 
+	stopMetrics func() // ends the page of metrics; may be called again
+
 	// Set by Serve before anything reads them.
 	dataAddr, publicAddr netip.AddrPort
 	passOn               func(c *net.TCPConn, first []byte) error // to a predecessor
@@ -127,8 +129,10 @@ func New(cfg Config, creds *control.Credentials, log *slog.Logger) (*Frontal, er
 		allowed: newAllowed(cfg.Deny, allowedFor),
 		carries: newCarries(cfg.Limits.Pending),
 		memory:  newMemory(),
-		returns: newReturns(cfg.Limits.Pending),
-		links:   newLinks(cfg.Limits.Links),
+
+		stopMetrics: func() {},
+		returns:     newReturns(cfg.Limits.Pending),
+		links:       newLinks(cfg.Limits.Links),
 	}
 	f.live.Store(&cfg)
 	declared := cfg.SiteProfile()

@@ -70,6 +70,7 @@ const drainQuiet = 15 * time.Second
 // the connections that a successor passes on. Nothing else comes any more. It
 // ends with the frontal's context at the latest.
 func (f *Frontal) drain(hooks *daemon.Hooks) {
+	f.stopMetrics() // a successor answers there
 	hooks.LetGo()
 	quiet := time.Duration(0) // nobody comes for anything where nothing listens
 	if hooks.Succeeded() {

@@ -14,11 +14,12 @@ import (
 // Config is what the daemon's file and flags set. The proxy's name is that of
 // its certificate.
 type Config struct {
-	Listen     []netip.AddrPort `yaml:"listen" default:"[::]:443" help:"Addresses to accept the ends of links on. 443 is the port that most sites let out; it needs CAP_NET_BIND_SERVICE or root."`
-	Advertise  []netip.AddrPort `yaml:"advertise" example:"203.0.113.7:443" help:"Addresses at which the nodes of all sites reach this proxy, in the order to try them. Without any these are the addresses of listen, with the address from which the proxy reaches its broker in place of a [::] or 0.0.0.0."`
-	STUNListen netip.AddrPort   `yaml:"stun_listen" default:"[::]:3478" help:"Address of the STUN server, by which sites learn their UDP mapping; the same TCP port tells them whether more than port 443 is let out. \"\" is none."`
-	Broker     []string         `yaml:"broker" required:"true" example:"broker.example.org:443" help:"Host and port of the broker, or a list where there are several. The proxy keeps one connection to each, and serves on while they are away."`
-	TLS        TLS              `yaml:"tls" help:"Who this proxy is, and whom it believes. Used towards the broker only: what the proxy relays is not its to read or to protect."`
+	Listen        []netip.AddrPort `yaml:"listen" default:"[::]:443" help:"Addresses to accept the ends of links on. 443 is the port that most sites let out; it needs CAP_NET_BIND_SERVICE or root."`
+	Advertise     []netip.AddrPort `yaml:"advertise" example:"203.0.113.7:443" help:"Addresses at which the nodes of all sites reach this proxy, in the order to try them. Without any these are the addresses of listen, with the address from which the proxy reaches its broker in place of a [::] or 0.0.0.0."`
+	STUNListen    netip.AddrPort   `yaml:"stun_listen" default:"[::]:3478" help:"Address of the STUN server, by which sites learn their UDP mapping; the same TCP port tells them whether more than port 443 is let out. \"\" is none."`
+	MetricsListen netip.AddrPort   `yaml:"metrics_listen" example:"127.0.0.1:9443" help:"Address at which Prometheus reads this daemon's figures, at /metrics. Whoever reaches it may read it: it names sites, proxies and projects. Without it there is none."`
+	Broker        []string         `yaml:"broker" required:"true" example:"broker.example.org:443" help:"Host and port of the broker, or a list where there are several. The proxy keeps one connection to each, and serves on while they are away."`
+	TLS           TLS              `yaml:"tls" help:"Who this proxy is, and whom it believes. Used towards the broker only: what the proxy relays is not its to read or to protect."`
 
 	TicketTimeout time.Duration `yaml:"ticket_timeout" default:"5s" min:"100ms" max:"1m" help:"Time a new connection has to show its ticket."`
 	PairTimeout   time.Duration `yaml:"pair_timeout" default:"10s" min:"100ms" max:"5m" help:"Time the first end of a link waits for the second."`

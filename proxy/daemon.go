@@ -19,6 +19,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/daemon"
+	"github.com/isthmus-grid/isthmus/internal/metrics"
 	"github.com/isthmus-grid/isthmus/internal/ticket"
 	"github.com/isthmus-grid/isthmus/internal/vantage"
 	"github.com/isthmus-grid/isthmus/overlay"
@@ -70,6 +71,14 @@ func serve(ctx context.Context, cfg Config, log *slog.Logger, ready func(...stri
 		}})
 	})
 	defer e.Close()
+	facts, stopMetrics, err := metrics.Start(ctx, cfg.MetricsListen, s.metrics(creds), log)
+	if err != nil {
+		for _, ln := range listeners {
+			ln.Close()
+		}
+		return err
+	}
+	defer stopMetrics()
 
 	ctx, cancel := context.WithCancel(ctx)
 	var session sync.WaitGroup
@@ -77,7 +86,7 @@ func serve(ctx context.Context, cfg Config, log *slog.Logger, ready func(...stri
 	defer cancel()
 	// Whatever a predecessor let go of it has let go of when ready returns.
 	log.Info("serving", "name", set.Name, "listen", fmt.Sprint(bound(listeners)), "brokers", strings.Join(cfg.Broker, " "))
-	ready("listen=" + bound(listeners)[0].String())
+	ready(append([]string{"listen=" + bound(listeners)[0].String()}, facts...)...)
 	lettable, letGo := context.WithCancel(ctx) // what a successor takes over
 	var let sync.WaitGroup
 	defer let.Wait()
@@ -101,6 +110,7 @@ func serve(ctx context.Context, cfg Config, log *slog.Logger, ready func(...stri
 		if hooks.Succeeded() {
 			s.StopAccepting()
 			letGo()
+			stopMetrics()
 			let.Wait()
 			hooks.LetGo()
 			s.serveReturned(ctx, hooks.Returned())

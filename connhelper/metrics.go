@@ -1,0 +1,87 @@
+package connhelper
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/internal/metrics"
+	"github.com/isthmus-grid/isthmus/overlay"
+	"github.com/isthmus-grid/isthmus/wire"
+)
+
+// The families of a helper.
+var (
+	metricFrontalUp = metrics.Gauge("isthmus_helper_frontal_up", "1 while there is a session with the site's frontal.")
+	metricProcesses = metrics.Gauge("isthmus_helper_processes", "Processes of jobs that are registered at this node.")
+	metricJobs      = metrics.Gauge("isthmus_helper_jobs", "Jobs that have a process at this node.")
+	metricDials     = metrics.Counter("isthmus_dials_total", "Connections that processes of this node asked for and got, by technique; same-node needs none.", "technique")
+	metricFailures  = metrics.Counter("isthmus_dial_failures_total", "Connections that processes of this node asked for and did not get, by the class of the error.", "cause")
+	metricSetup     = metrics.Histogram("isthmus_dial_setup_seconds", "Time from a process's request to its connected socket, by technique.", "technique")
+	metricAccepted  = metrics.Counter("isthmus_accepted_connections_total", "Connections that other processes opened and processes of this node were handed, by technique.", "technique")
+)
+
+// dials counts what processes asked for. The zero value is ready; it is safe
+// for concurrent use.
+type dials struct {
+	setup    [overlay.Relay + 1]metrics.Distribution // by technique; 0 is within the node
+	made     [overlay.Relay + 1]atomic.Uint64
+	accepted [overlay.Relay + 1]atomic.Uint64
+	failures metrics.Causes
+}
+
+// dialled counts one answered dial.
+func (d *dials) dialled(t overlay.Technique, took time.Duration, err error) {
+	if err != nil {
+		d.failures.Note(wire.CodeOf(err))
+		return
+	}
+	d.made[t].Add(1)
+	d.setup[t].Observe(took)
+}
+
+// accept counts one connection that another process opened; how is what its
+// helper says, which may be of a later version.
+func (d *dials) accept(t overlay.Technique) {
+	if int(t) < len(d.accepted) {
+		d.accepted[t].Add(1)
+	}
+}
+
+// metrics says what Prometheus reads of the helper.
+func (h *Helper) metrics(creds *control.Credentials) metrics.Daemon {
+	return metrics.Daemon{
+		Name: "helper", NotAfter: creds.NotAfter, Limits: h.limits,
+		Sources: []metrics.Source{{
+			Families: []*metrics.Family{metricFrontalUp, metricProcesses, metricJobs, metricDials, metricFailures, metricSetup, metricAccepted},
+			Read:     h.readMetrics,
+		}},
+	}
+}
+
+func (h *Helper) limits() []metrics.Limit {
+	processes, _ := h.here.size()
+	return []metrics.Limit{
+		{Name: "open", Used: len(h.open), Max: cap(h.open)},
+		{Name: "processes", Used: processes, Max: maxLocal},
+	}
+}
+
+func (h *Helper) readMetrics(w metrics.Writer) {
+	f, _ := h.home.now()
+	w.Put(metricFrontalUp, metrics.Bool(f != nil))
+	processes, jobs := h.here.size()
+	w.Put(metricProcesses, float64(processes))
+	w.Put(metricJobs, float64(jobs))
+	d := &h.dials
+	for _, t := range append([]overlay.Technique{0}, overlay.Techniques()...) {
+		name := t.String()
+		if t == 0 {
+			name = "same-node"
+		}
+		w.Put(metricDials, float64(d.made[t].Load()), name)
+		w.Put(metricAccepted, float64(d.accepted[t].Load()), name)
+		w.PutHistogram(metricSetup, &d.setup[t], name)
+	}
+	d.failures.Put(w, metricFailures)
+}

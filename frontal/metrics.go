@@ -1,0 +1,99 @@
+package frontal
+
+import (
+	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/internal/metrics"
+)
+
+// The families of a frontal.
+var (
+	metricBrokerUp    = metrics.Gauge("isthmus_frontal_broker_up", "1 while there is a session with the broker.")
+	metricHelpers     = metrics.Gauge("isthmus_frontal_helpers", "Helpers of the site, by whether they are connected.", "state")
+	metricProcesses   = metrics.Gauge("isthmus_frontal_processes", "Registered processes of the site.")
+	metricJobs        = metrics.Gauge("isthmus_frontal_jobs", "Jobs that have a registered process at the site.")
+	metricAnswers     = metrics.Counter("isthmus_frontal_answers_total", "Questions of helpers where a process is, by how they were answered.", "from")
+	metricCalls       = metrics.Counter("isthmus_frontal_broker_questions_total", "Calls by which the broker was asked where processes are.")
+	metricDropped     = metrics.Counter("isthmus_frontal_cache_dropped_total", "Cached answers that went, by reason.", "reason")
+	metricCarried     = metrics.Gauge("isthmus_frontal_carried_links", "Links that the gateway carries now.")
+	metricCarriedAll  = metrics.Counter("isthmus_frontal_carried_links_total", "Links that the gateway carried.")
+	metricCarriedSize = metrics.Counter("isthmus_frontal_carried_bytes_total", "Bytes that the gateway carried, both ways, live links included.")
+	metricTurnedAway  = metrics.Counter("isthmus_frontal_refused_connections_total", "Data connections that were turned away.")
+	metricMeetings    = metrics.Counter("isthmus_frontal_meetings_total", "Meetings that the gateway took part in for its nodes, by result.", "result")
+	metricAttempts    = metrics.Counter("isthmus_frontal_attempts_total", "Attempts of techniques towards a site under the present plan, by result.", "to", "technique", "result")
+	metricBarred      = metrics.Gauge("isthmus_frontal_barred_techniques", "Techniques that are not tried for now because they failed again and again.")
+)
+
+// metrics says what Prometheus reads of the frontal.
+func (f *Frontal) metrics(creds *control.Credentials) metrics.Daemon {
+	return metrics.Daemon{
+		Name: "frontal", NotAfter: creds.NotAfter, Limits: f.limits,
+		Sources: []metrics.Source{{
+			Families: []*metrics.Family{metricBrokerUp, metricHelpers, metricProcesses, metricJobs, metricAnswers, metricCalls, metricDropped, metricCarried,
+				metricCarriedAll, metricCarriedSize, metricTurnedAway, metricMeetings, metricAttempts, metricBarred},
+			Read: f.readMetrics,
+		}},
+	}
+}
+
+func (f *Frontal) limits() []metrics.Limit {
+	limits, entries := f.config().Limits, f.resolver.counters().Entries
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return []metrics.Limit{
+		{Name: "processes", Used: len(f.roster.processes), Max: limits.Processes},
+		{Name: "cache", Used: entries, Max: limits.Cache},
+		{Name: "half_open", Used: len(f.half), Max: cap(f.half)},
+		{Name: "pending_carries", Used: len(f.carries.wait), Max: limits.Pending},
+		{Name: "pending_returns", Used: len(f.returns.wait), Max: limits.Pending},
+		{Name: "pending_meetings", Used: len(f.meetings.line), Max: cap(f.meetings.line)},
+		{Name: "meetings", Used: len(f.meetings.places), Max: cap(f.meetings.places)},
+		{Name: "links", Used: len(f.links.live), Max: f.links.max},
+	}
+}
+
+func (f *Frontal) readMetrics(w metrics.Writer) {
+	s := f.status()
+	w.Put(metricBrokerUp, metrics.Bool(s.Broker.Up))
+	helpers := map[string]int{"connected": 0, "away": 0}
+	for _, h := range s.Helpers {
+		if h.Up {
+			helpers["connected"]++
+		} else {
+			helpers["away"]++
+		}
+	}
+	metrics.PutAll(w, metricHelpers, helpers)
+	processes := 0
+	for _, n := range s.Jobs {
+		processes += n
+	}
+	w.Put(metricProcesses, float64(processes))
+	w.Put(metricJobs, float64(len(s.Jobs)))
+
+	r := s.Resolve
+	metrics.PutAll(w, metricAnswers, map[string]uint64{"cache": r.Hits, "broker": r.Misses, "shared": r.Shared, "refused": r.Refused, "fault": r.Faults})
+	w.Put(metricCalls, float64(r.Calls))
+	metrics.PutAll(w, metricDropped, map[string]uint64{"report": r.Dropped, "room": r.Pushed})
+
+	w.Put(metricCarried, float64(s.Links.Live))
+	w.Put(metricCarriedAll, float64(s.Links.Total))
+	w.Put(metricCarriedSize, float64(s.Links.Bytes))
+	w.Put(metricTurnedAway, float64(s.Links.Refused))
+	metrics.PutAll(w, metricMeetings, map[string]uint64{"connected": s.Meetings.Connected, "failed": s.Meetings.Failed})
+
+	var attempts []metrics.Sample
+	barred := 0
+	for _, m := range s.Memory {
+		for _, t := range m.Techniques {
+			pair := []string{string(m.Site), t.Technique.String()}
+			attempts = append(attempts,
+				metrics.Sample{Labels: append(pair[:2:2], "connected"), Value: float64(t.Successes)},
+				metrics.Sample{Labels: append(pair[:2:2], "failed"), Value: float64(t.Failures)})
+			if t.Barred {
+				barred++
+			}
+		}
+	}
+	w.PutBounded(metricAttempts, attempts)
+	w.Put(metricBarred, float64(barred))
+}

@@ -1,0 +1,63 @@
+package proxy
+
+import (
+	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/internal/metrics"
+	"github.com/isthmus-grid/isthmus/internal/ticket"
+)
+
+// The families of a proxy.
+var (
+	metricLinks    = metrics.Gauge("isthmus_proxy_links", "Links that are joined now.")
+	metricWaiting  = metrics.Gauge("isthmus_proxy_waiting_ends", "Ends of links that wait for their partner.")
+	metricAccepted = metrics.Counter("isthmus_proxy_connections_total", "Connections that were accepted.")
+	metricJoined   = metrics.Counter("isthmus_proxy_links_total", "Links that were joined.")
+	metricBroken   = metrics.Counter("isthmus_proxy_broken_links_total", "Links that did not end properly.")
+	metricBytes    = metrics.Counter("isthmus_proxy_bytes_total", "Bytes that were relayed, live links included, by whether they stayed in the kernel.", "way")
+	metricRefused  = metrics.Counter("isthmus_proxy_refused_total", "Connections that were refused, by reason.", "reason")
+)
+
+// reasons are those that always have a series, so that the first refusal is
+// seen as an increase.
+var reasons = []Reason{
+	NoTicket, NotATicket, TooManyHandshakes, TooManyWaiting, TooManyLinks, NoPartner, Mismatch, Stopping,
+	Reason(ticket.Foreign), Reason(ticket.Forged), Reason(ticket.Expired), Reason(ticket.TooLong), Reason(ticket.Used), Reason(ticket.Full),
+}
+
+// metrics says what Prometheus reads of the proxy.
+func (s *Server) metrics(creds *control.Credentials) metrics.Daemon {
+	return metrics.Daemon{
+		Name: "proxy", NotAfter: creds.NotAfter, Limits: s.places,
+		Sources: []metrics.Source{{
+			Families: []*metrics.Family{metricLinks, metricWaiting, metricAccepted, metricJoined, metricBroken, metricBytes, metricRefused},
+			Read:     s.readMetrics,
+		}},
+	}
+}
+
+func (s *Server) places() []metrics.Limit {
+	remembered := s.checker.Remembered()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := s.limits
+	return []metrics.Limit{
+		{Name: "links", Used: len(s.links) + len(s.waiting), Max: l.Links},
+		{Name: "waiting", Used: len(s.waiting), Max: l.Waiting},
+		{Name: "handshakes", Used: s.handshakes, Max: l.Handshakes},
+		{Name: "tickets", Used: remembered, Max: l.Tickets},
+	}
+}
+
+func (s *Server) readMetrics(w metrics.Writer) {
+	st := s.Status()
+	w.Put(metricLinks, float64(st.Links))
+	w.Put(metricWaiting, float64(st.Waiting))
+	w.Put(metricAccepted, float64(st.Accepted))
+	w.Put(metricJoined, float64(st.Joined))
+	w.Put(metricBroken, float64(st.Broken))
+	metrics.PutAll(w, metricBytes, map[string]uint64{"spliced": st.Spliced, "copied": st.Copied})
+	for _, r := range reasons {
+		st.Refused[r] += 0
+	}
+	metrics.PutAll(w, metricRefused, st.Refused)
+}

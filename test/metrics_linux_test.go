@@ -1,0 +1,167 @@
+package test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+
+	"gopkg.in/yaml.v3"
+
+	"github.com/isthmus-grid/isthmus/internal/grid"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// scrape reads the metrics of a daemon of the grid from its own host, and
+// returns the values of all series by the text before the value.
+func scrape(w *world, daemon, port string) map[string]string {
+	w.t.Helper()
+	body := fetch(w, daemon, "http://127.0.0.1:"+port+"/metrics")
+	series := map[string]string{}
+	for lines := bufio.NewScanner(strings.NewReader(body)); lines.Scan(); {
+		if line := lines.Text(); !strings.HasPrefix(line, "#") {
+			i := strings.LastIndex(line, " ")
+			series[line[:i]] = line[i+1:]
+		}
+	}
+	return series
+}
+
+// fetch gets a page from a daemon's own host.
+func fetch(w *world, daemon, url string) string {
+	w.t.Helper()
+	host := w.Daemon(daemon).Host
+	client := http.Client{Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			return host.Dial(ctx, network, addr)
+		},
+	}}
+	req, err := http.NewRequestWithContext(w.ctx, http.MethodGet, url, nil)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		w.t.Fatalf("%s of %s: %v", url, daemon, err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		w.t.Fatalf("%s of %s: %s, %v: %s", url, daemon, resp.Status, err, body)
+	}
+	return string(body)
+}
+
+// All daemons show their figures, and nobody asks for a figure that there is
+// not: a board with an empty panel is a fault that nobody sees.
+func TestMetrics(t *testing.T) {
+	ports := map[string]string{"broker": "9441", "frontal": "9442", "proxy": "9443", "helper": "9444"}
+	settings := map[string]map[string]any{}
+	for kind, port := range ports {
+		settings[kind] = map[string]any{"metrics_listen": "127.0.0.1:" + port}
+	}
+	w := newWorld(t, siteClosed+siteShut, grid.Config{Settings: settings})
+	j := w.linked("closed/n1", "shut/n1")
+	if j.near.Path.Technique != overlay.Relay {
+		t.Fatalf("linked by %v", j.near.Path)
+	}
+	defer j.end(t)
+	exported := map[string]bool{"up": true} // up is Prometheus's own
+	all := map[string]string{}
+	for kind, daemon := range map[string]string{"broker": "broker", "frontal": "frontal closed", "proxy": "proxy p1", "helper": "helper closed/n1"} {
+		for s, v := range scrape(w, daemon, ports[kind]) {
+			name, _, _ := strings.Cut(s, "{")
+			exported[name], all[s] = true, v
+		}
+	}
+	for series, want := range map[string]string{
+		`isthmus_broker_sites{state="connected"}`:                         "2",
+		`isthmus_broker_processes{site="closed"}`:                         "3", // one of the job, and the gates of two nodes
+		`isthmus_broker_proxies{state="open"}`:                            "1",
+		`isthmus_broker_introductions_connected_total{technique="relay"}`: "1",
+		`isthmus_frontal_broker_up`:                                       "1",
+		`isthmus_frontal_helpers{state="away"}`:                           "0",
+		`isthmus_proxy_links`:                                             "1",
+		`isthmus_dials_total{technique="relay"}`:                          "1",
+		`isthmus_dial_setup_seconds_count{technique="relay"}`:             "1",
+		`isthmus_dial_failures_total{cause="timed out"}`:                  "0",
+	} {
+		if all[series] != want {
+			t.Errorf("%s is %q, want %s", series, all[series], want)
+		}
+	}
+
+	for file, exprs := range map[string][]string{"deploy/grafana/isthmus.json": boardExprs(t), "deploy/prometheus/alerts.yaml": alertExprs(t)} {
+		named := 0
+		for _, expr := range exprs {
+			for _, name := range metricNames(expr) {
+				named++
+				if !exported[name] {
+					t.Errorf("%s: no daemon exports %s, which %q asks for", file, name, expr)
+				}
+			}
+		}
+		if named < 10 {
+			t.Errorf("%s: only %d metrics are named: this test reads it wrongly", file, named)
+		}
+	}
+}
+
+// metricNames returns the metrics that an expression names: those of ours, and
+// those of the process.
+func metricNames(expr string) []string {
+	return regexp.MustCompile(`\b(?:isthmus|process|go)_[a-z0-9_]+|\bup\b`).FindAllString(expr, -1)
+}
+
+func boardExprs(t *testing.T) (all []string) {
+	var board struct {
+		Panels []struct {
+			Title, Type string
+			Targets     []struct{ Expr string }
+		}
+	}
+	if err := json.Unmarshal([]byte(read(t, "deploy/grafana/isthmus.json")), &board); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range board.Panels {
+		if p.Type != "row" && len(p.Targets) == 0 {
+			t.Errorf("panel %q asks for nothing", p.Title)
+		}
+		for _, q := range p.Targets {
+			all = append(all, q.Expr)
+		}
+	}
+	return all
+}
+
+func alertExprs(t *testing.T) (all []string) {
+	var file struct {
+		Groups []struct {
+			Name  string
+			Rules []struct {
+				Alert, Expr, For    string
+				Labels, Annotations map[string]string
+			}
+		}
+	}
+	d := yaml.NewDecoder(strings.NewReader(read(t, "deploy/prometheus/alerts.yaml")))
+	d.KnownFields(true)
+	if err := d.Decode(&file); err != nil {
+		t.Fatal(err)
+	}
+	for _, g := range file.Groups {
+		for _, r := range g.Rules {
+			if r.Labels["severity"] == "" || r.Annotations["summary"] == "" {
+				t.Errorf("alert %s has no severity, or says nothing", r.Alert)
+			}
+			all = append(all, r.Expr)
+		}
+	}
+	return all
+}
