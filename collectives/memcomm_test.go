@@ -27,7 +27,7 @@ type world struct {
 	sent   map[pair]int // messages delivered
 }
 
-type pair struct{ src, dst int }
+type pair struct{ src, dst, slot int }
 
 // queue holds what is posted and unmatched between a pair of ranks; at most
 // one of the two is non-empty.
@@ -91,12 +91,12 @@ var _ collectives.Comm = (*memComm)(nil)
 
 func (c *memComm) Planner() *collectives.Planner { return c.planner }
 
-func (c *memComm) Isend(dst int, buf []byte) collectives.Request {
-	return c.post(pair{c.rank, dst}, dst, buf)
+func (c *memComm) Isend(dst, slot int, buf []byte) collectives.Request {
+	return c.post(pair{c.rank, dst, slot}, dst, buf)
 }
 
-func (c *memComm) Irecv(src int, buf []byte) collectives.Request {
-	return c.post(pair{src, c.rank}, src, buf)
+func (c *memComm) Irecv(src, slot int, buf []byte) collectives.Request {
+	return c.post(pair{src, c.rank, slot}, src, buf)
 }
 
 func (c *memComm) WaitAny(ctx context.Context, requests []collectives.Request, _ int) (int, error) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/isthmus-grid/isthmus/collectives"
+	"github.com/isthmus-grid/isthmus/collectives/schedule"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/engine"
 )
 
@@ -38,6 +39,10 @@ func (c *Comm) nextCall(ctx context.Context, args ...callArgs) (*collectiveCall,
 	return call, err
 }
 
+// lastCall is the last number of a call; after it they begin anew. A call's messages have
+// tags of their own, one for each slot.
+const lastCall = (MaxTag+1)/schedule.Slots - 1
+
 // beginCall gives a collective call its place among those of an intracommunicator. Also
 // one that then fails for its arguments counts, so that the ranks stay in step. args are
 // those that all ranks must give alike; they are for the debug mode.
@@ -55,9 +60,9 @@ func (c *Comm) beginCall(args ...callArgs) (*collectiveCall, error) {
 		return nil, ErrRevoked
 	}
 	tag := c.calls
-	c.calls = (c.calls + 1) & MaxTag
+	c.calls = (c.calls + 1) & lastCall
 	call := c.spareCall()
-	call.comm, call.context, call.tag = c, c.context+collectiveContext, int(tag)
+	call.comm, call.context, call.tag = c, c.context+collectiveContext, int(tag)*schedule.Slots
 	call.plan, call.begins = c.planOf(tag)
 	c.mu.Unlock()
 	if w := c.world.watch; w != nil {
@@ -67,7 +72,7 @@ func (c *Comm) beginCall(args ...callArgs) (*collectiveCall, error) {
 }
 
 // collectiveCall is one collective call's collectives.Comm: its messages have
-// a context that point-to-point messages do not, and the call's tag.
+// a context that point-to-point messages do not, and tags of the call, from tag on.
 type collectiveCall struct {
 	comm    *Comm
 	context uint32
@@ -128,30 +133,30 @@ func (c *collectiveCall) Rank() int { return c.comm.rank }
 func (c *collectiveCall) Size() int { return c.comm.Size() }
 
 func (c *collectiveCall) Send(ctx context.Context, dst int, buf []byte) error {
-	return c.Isend(dst, buf).Wait(ctx)
+	return c.Isend(dst, 0, buf).Wait(ctx)
 }
 
 func (c *collectiveCall) Recv(ctx context.Context, src int, buf []byte) error {
-	return c.Irecv(src, buf).Wait(ctx)
+	return c.Irecv(src, 0, buf).Wait(ctx)
 }
 
-func (c *collectiveCall) Isend(dst int, buf []byte) collectives.Request {
+func (c *collectiveCall) Isend(dst, slot int, buf []byte) collectives.Request {
 	if c.seen != nil {
-		what := transfer{comm: c.comm, send: true, peer: dst, tag: c.tag, elem: 1, needs: c.needs()}
+		what := transfer{comm: c.comm, send: true, peer: dst, tag: c.tag + slot, elem: 1, needs: c.needs()}
 		return exactly{c.part(c.comm.isend(what, c.context, buf, engine.Standard, false)), len(buf)}
 	}
 	p := c.mail.next(len(buf), true)
-	c.comm.world.engine.StartSend(&p.core, c.parties(), c.context, c.comm.global(dst), c.tag, buf, engine.Standard, false)
+	c.comm.world.engine.StartSend(&p.core, c.parties(), c.context, c.comm.global(dst), c.tag+slot, buf, engine.Standard, false)
 	return p
 }
 
-func (c *collectiveCall) Irecv(src int, buf []byte) collectives.Request {
+func (c *collectiveCall) Irecv(src, slot int, buf []byte) collectives.Request {
 	if c.seen != nil {
-		what := transfer{comm: c.comm, peer: src, tag: c.tag, elem: 1, needs: c.needs()}
+		what := transfer{comm: c.comm, peer: src, tag: c.tag + slot, elem: 1, needs: c.needs()}
 		return exactly{c.part(c.comm.irecv(what, c.context, buf)), len(buf)}
 	}
 	p := c.mail.next(len(buf), false)
-	c.comm.world.engine.StartRecv(&p.core, c.parties(), c.context, c.comm.global(src), c.tag, buf)
+	c.comm.world.engine.StartRecv(&p.core, c.parties(), c.context, c.comm.global(src), c.tag+slot, buf)
 	return p
 }
 

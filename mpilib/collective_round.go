@@ -260,7 +260,7 @@ func (c *collectiveCall) exchange(ctx context.Context, out, in []move) error {
 		requests = append(requests, c.irecvPart(in[i].rank, &in[i].part))
 	}
 	for i := range out {
-		requests = append(requests, c.Isend(out[i].rank, out[i].part.packed()))
+		requests = append(requests, c.Isend(out[i].rank, 0, out[i].part.packed()))
 	}
 	var errs []error
 	for _, r := range requests {

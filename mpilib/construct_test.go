@@ -407,7 +407,7 @@ func TestCreateGroupBesideCollectives(t *testing.T) {
 			return err
 		}
 		out, in := []byte{byte(c.Rank() + 1)}, []byte{0}
-		sent := call.Isend(1-c.Rank(), out)
+		sent := call.Isend(1-c.Rank(), 0, out)
 		made, err := c.CreateGroup(ctx, c.Group(), call.tag)
 		if err != nil {
 			return err

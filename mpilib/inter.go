@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/isthmus-grid/isthmus/collectives/schedule"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/group"
 )
 
@@ -264,8 +265,8 @@ func (c *Comm) beginRound(args ...callArgs) (*round, error) {
 	call.whole = c // who waits on this side may be waiting for the other
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	r := &round{comm: c, call: call, tag: int(c.calls)}
-	c.calls = (c.calls + 1) & MaxTag
+	r := &round{comm: c, call: call, tag: int(c.calls) * schedule.Slots}
+	c.calls = (c.calls + 1) & lastCall
 	return r, nil
 }
 
@@ -410,7 +411,7 @@ func swap[T Elem](ctx context.Context, line *collectiveCall, to int, out, in []T
 	if err != nil {
 		return err
 	}
-	receive, send := line.Irecv(to, i), line.Isend(to, o)
+	receive, send := line.Irecv(to, 0, i), line.Isend(to, 0, o)
 	sendErr, receiveErr := send.Wait(ctx), receive.Wait(ctx)
 	if err := firstOf(receiveErr, sendErr); err != nil {
 		return fmt.Errorf("talking to rank %d of the world, the other group's leader: %w", line.comm.global(to), err)

@@ -106,7 +106,7 @@ func (c *Comm) neighbourly(name string, cut func(topology.Neighbourhood) (out, i
 	}
 	return &operation{name: name, err: err, run: func(ctx context.Context, r *round) error {
 		requests := post(n.In, func(i, rank int) collectives.Request { return r.call.irecvPart(rank, &in[i]) })
-		requests = append(requests, post(n.Out, func(i, rank int) collectives.Request { return r.call.Isend(rank, out[i].packed()) })...)
+		requests = append(requests, post(n.Out, func(i, rank int) collectives.Request { return r.call.Isend(rank, 0, out[i].packed()) })...)
 		var errs []error
 		for _, q := range requests {
 			errs = append(errs, q.Wait(ctx))

@@ -59,7 +59,7 @@ func gathervPart(send Part, recv []Part, root int) *operation {
 	recv = slices.Clone(recv)
 	return &operation{name: "Gatherv", args: loose(root), run: func(ctx context.Context, r *round) error {
 		return r.rootedParts(ctx, send, recv, root, func(call *collectiveCall, one *Part) collectives.Request {
-			return call.Isend(root, one.packed())
+			return call.Isend(root, 0, one.packed())
 		}, func(ctx context.Context, call *collectiveCall, all []move) error { return call.exchange(ctx, nil, all) })
 	}}
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/isthmus-grid/isthmus/collectives"
+	"github.com/isthmus-grid/isthmus/collectives/schedule"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/group"
 )
 
@@ -99,7 +100,7 @@ func settle(ctx context.Context, call *collectiveCall, t terms) (id uint32, err 
 
 // settleWord is settle that also returns rank 0's word.
 func settleWord(ctx context.Context, call *collectiveCall, t terms) (id uint32, word uint64, err error) {
-	if call.Rank() == call.tag%call.Size() && t.fault == nil {
+	if call.Rank() == call.tag/schedule.Slots%call.Size() && t.fault == nil {
 		id, t.fault = call.comm.world.newContext()
 	}
 	const blame, first, fresh = 2 * (1 + maxArgs), 2*(1+maxArgs) + 1, 2*(1+maxArgs) + 2

@@ -36,8 +36,8 @@ func BenchmarkBuild(b *testing.B) {
 // at is a Comm whose messages are there at once.
 type at struct{}
 
-func (at) Isend(int, []byte) Request                            { return at{} }
-func (at) Irecv(int, []byte) Request                            { return at{} }
+func (at) Isend(int, int, []byte) Request                       { return at{} }
+func (at) Irecv(int, int, []byte) Request                       { return at{} }
 func (at) WaitAny(context.Context, []Request, int) (int, error) { return 0, nil }
 func (at) Wait(context.Context) error                           { return nil }
 func (at) Done() bool                                           { return true }

@@ -5,8 +5,8 @@ type graph struct {
 	waits  []int32 // how many steps each waits for
 	first  []int32 // where in frees those begin that wait for a step, and for the next one
 	frees  []int32
-	behind []int32 // of a message, the next one of its kind with the same peer; else -1
-	turn   []bool  // whether it is the first
+	behind []int32 // of a message, the next one of its kind with the same peer, Slots further; else -1
+	turn   []bool  // whether it has none before it
 }
 
 // graph returns that of the schedule. It is there from the beginning if a Builder made it.
@@ -46,25 +46,33 @@ func (s *Schedule) link() *graph {
 	return g
 }
 
-// queue finds which message is behind which.
+// queue finds which message is behind which. In most schedules none is.
 func (s *Schedule) queue(g *graph) {
-	peers := s.Size
-	for i := range s.Steps {
-		peers = max(peers, s.Steps[i].Peer+1)
+	type place struct {
+		kind       Kind
+		peer, slot int
 	}
-	last := make([]int32, 2*peers) // of each kind with each peer, from 1
+	var at map[place]int32 // of those that have one behind or before them
 	for i := range s.Steps {
 		g.behind[i] = -1
 		step := &s.Steps[i]
-		if step.Kind != Send && step.Kind != Receive {
-			continue
+		g.turn[i] = step.Slot < Slots
+		if step.Slot >= Slots && at == nil {
+			at = map[place]int32{}
 		}
-		l := &last[2*step.Peer+int(step.Kind)]
-		if *l > 0 {
-			g.behind[*l-1] = int32(i)
+	}
+	if at == nil {
+		return
+	}
+	for i := range s.Steps {
+		if step := &s.Steps[i]; step.Kind == Send || step.Kind == Receive {
+			at[place{step.Kind, step.Peer, step.Slot}] = int32(i)
 		}
-		g.turn[i] = *l == 0
-		*l = int32(i) + 1
+	}
+	for p, i := range at {
+		if next, ok := at[place{p.kind, p.peer, p.slot + Slots}]; ok {
+			g.behind[i] = next
+		}
 	}
 }
 

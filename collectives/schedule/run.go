@@ -10,9 +10,10 @@ import (
 type Comm interface {
 	// Isend starts to send a message, and Irecv to receive one of exactly len(buf)
 	// bytes. buf is the request's until that is complete. Between a pair of ranks
-	// messages match receives in the order in which both were started.
-	Isend(dst int, buf []byte) Request
-	Irecv(src int, buf []byte) Request
+	// messages match receives of their slot, from 0 to Slots-1, in the order in which
+	// both were started: a message of another slot may overtake.
+	Isend(dst, slot int, buf []byte) Request
+	Irecv(src, slot int, buf []byte) Request
 
 	// WaitAny waits until one of the requests, of which there is one at least, is
 	// complete, and returns which. It returns an error only when ctx is done before. If
@@ -20,6 +21,10 @@ type Comm interface {
 	// and looking after it alone will do for a while.
 	WaitAny(ctx context.Context, requests []Request, first int) (int, error)
 }
+
+// Slots is how many messages of a pair can be under way in any order. Of those that are that
+// far apart one is started after the other.
+const Slots = 256
 
 // Request is a message under way.
 type Request interface {
@@ -45,7 +50,7 @@ type Runner struct {
 	s     *Schedule
 	g     *graph
 	waits []int32   // how many steps each yet waits for
-	turn  []bool    // whether all messages of the pair before it have been started
+	turn  []bool    // whether the one before it of its pair and slot, if any, has been started
 	held  []bool    // whether it could begin before its turn
 	queue int       // how many are held
 	ready []int32   // steps that can begin
@@ -115,7 +120,7 @@ func (r *Runner) run(ctx context.Context) error {
 		r.ready = r.ready[:0]
 		if len(r.open) == 0 {
 			if r.queue > 0 {
-				return fmt.Errorf("%w: %d messages wait for others of their pair", ErrStuck, r.queue)
+				return fmt.Errorf("%w: %d messages wait for others of their pair and slot", ErrStuck, r.queue)
 			}
 			return nil
 		}
@@ -181,7 +186,7 @@ func (r *Runner) begin(i int32) error {
 }
 
 // message starts a message, and those that were held for it, once it is its turn among
-// those of the pair. Nobody waits for ever: of all messages that ranks hold or wait for,
+// those of its pair and slot. Nobody waits for ever: of all messages that ranks hold or wait for,
 // the one that comes first in the order of the lists is held by none.
 func (r *Runner) message(i int32) {
 	if !r.turn[i] {
@@ -191,9 +196,9 @@ func (r *Runner) message(i int32) {
 	}
 	for {
 		if step := &r.s.Steps[i]; step.Kind == Send {
-			r.open = append(r.open, r.c.Isend(step.Peer, r.m.at(step.From)))
+			r.open = append(r.open, r.c.Isend(step.Peer, step.Slot%Slots, r.m.at(step.From)))
 		} else {
-			r.open = append(r.open, r.c.Irecv(step.Peer, r.m.at(step.To)))
+			r.open = append(r.open, r.c.Irecv(step.Peer, step.Slot%Slots, r.m.at(step.To)))
 		}
 		r.steps = append(r.steps, i)
 		if i = r.g.behind[i]; i < 0 {

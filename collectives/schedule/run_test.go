@@ -11,7 +11,7 @@ import (
 )
 
 // letter names a message.
-type letter struct{ from, to, slot int }
+type letter struct{ from, to, slot, number int }
 
 // post carries messages between goroutines, each held back for a moment.
 type post struct {
@@ -32,13 +32,13 @@ func (p *post) box(l letter) chan []byte {
 type postComm struct {
 	p    *post
 	rank int
-	some chan struct{} // something is complete
-	sent map[int]int   // how many messages to each, and from each, were started
-	got  map[int]int
+	some chan struct{}  // something is complete
+	sent map[letter]int // how many messages to each, and from each, were started, by slot
+	got  map[letter]int
 }
 
 func newPostComm(p *post, rank int) *postComm {
-	return &postComm{p, rank, make(chan struct{}, 10000), map[int]int{}, map[int]int{}}
+	return &postComm{p, rank, make(chan struct{}, 10000), map[letter]int{}, map[letter]int{}}
 }
 
 type postRequest struct {
@@ -60,9 +60,10 @@ func (c *postComm) start(f func(give chan struct{}) error) Request {
 	return q
 }
 
-func (c *postComm) Isend(dst int, buf []byte) Request {
-	l := letter{c.rank, dst, c.sent[dst]}
-	c.sent[dst]++
+func (c *postComm) Isend(dst, slot int, buf []byte) Request {
+	l := letter{from: c.rank, to: dst, slot: slot}
+	l.number = c.sent[l]
+	c.sent[letter{from: c.rank, to: dst, slot: slot}]++
 	return c.start(func(chan struct{}) error {
 		if l == c.p.fails {
 			return errLost
@@ -73,9 +74,10 @@ func (c *postComm) Isend(dst int, buf []byte) Request {
 	})
 }
 
-func (c *postComm) Irecv(src int, buf []byte) Request {
-	l := letter{src, c.rank, c.got[src]}
-	c.got[src]++
+func (c *postComm) Irecv(src, slot int, buf []byte) Request {
+	l := letter{from: src, to: c.rank, slot: slot}
+	l.number = c.got[l]
+	c.got[letter{from: src, to: c.rank, slot: slot}]++
 	return c.start(func(give chan struct{}) error {
 		select {
 		case b := <-c.p.box(l):
@@ -199,12 +201,60 @@ func TestRunnerAllocatesNothing(t *testing.T) {
 	}
 }
 
+// A message that waits for something holds up no later one of its pair: else what is cut
+// into pieces would go through the levels piece after piece. Here nobody would ever be
+// done.
+func TestRunOvertakes(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	a, b, c := NewBuilder(0, 3), NewBuilder(1, 3), NewBuilder(2, 3)
+	a.Receive(2, Region{Output, 0, 1})
+	a.Send(1, Region{Output, 0, 1}) // waits for rank 2, and that for rank 1
+	a.Send(1, Region{Input, 0, 1})
+	b.Receive(0, Region{Output, 0, 1})
+	b.Receive(0, Region{Output, 1, 1})
+	b.Send(2, Region{Output, 1, 1})
+	c.Receive(1, Region{Output, 0, 1})
+	c.Send(0, Region{Output, 0, 1})
+	m := []Memory{{[]byte{7}, make([]byte, 1), nil}, {nil, make([]byte, 2), nil}, {nil, make([]byte, 1), nil}}
+	for rank, err := range runAll(ctx, &post{boxes: map[letter]chan []byte{}}, []*Schedule{a.Done(), b.Done(), c.Done()}, m) {
+		if err != nil {
+			t.Errorf("rank %d: %v", rank, err)
+		}
+	}
+	if got := m[1][Output]; got[0] != 7 || got[1] != 7 {
+		t.Errorf("rank 1 has %v", got)
+	}
+}
+
+// With more messages than there are slots, those of a slot stay in order.
+func TestRunManyMessages(t *testing.T) {
+	const n = 3*Slots + 5
+	a, b := NewBuilder(0, 2), NewBuilder(1, 2)
+	in, out := make([]byte, n), make([]byte, n)
+	for i := range n {
+		in[i] = byte(i * 31 >> 3)
+		a.Send(1, Region{Input, i, 1})
+		b.Receive(0, Region{Output, n - 1 - i, 1})
+	}
+	for rank, err := range runAll(t.Context(), &post{boxes: map[letter]chan []byte{}}, []*Schedule{a.Done(), b.Done()}, []Memory{{in, nil, nil}, {nil, out, nil}}) {
+		if err != nil {
+			t.Errorf("rank %d: %v", rank, err)
+		}
+	}
+	for i := range n {
+		if out[n-1-i] != in[i] {
+			t.Fatalf("message %d is %d, want %d", i, out[n-1-i], in[i])
+		}
+	}
+}
+
 // When a message fails, Run says which, and gives up the others.
 func TestRunFails(t *testing.T) {
 	b := NewBuilder(0, 3)
 	b.Receive(2, Region{Output, 4, 4}) // never comes
 	b.Send(1, Region{Output, 0, 4})
-	p := &post{boxes: map[letter]chan []byte{}, fails: letter{0, 1, 0}}
+	p := &post{boxes: map[letter]chan []byte{}, fails: letter{to: 1}}
 	m := Memory{nil, make([]byte, 8), nil}
 	err := Run(t.Context(), newPostComm(p, 0), b.Done(), &m, mix)
 	if !errors.Is(err, errLost) || err.Error() != "send 4 bytes to rank 1: lost in the post" {
