@@ -75,7 +75,7 @@ func (f *Frontal) meetFor(ctx context.Context, in *controlpb.Introduction, point
 		cut(outer)
 		return nil, err
 	}
-	j, err := f.book(inner, outer)
+	j, err := f.book(*l, inner, outer)
 	if err != nil {
 		cut(outer)
 		f.work.Go(func() { f.refuse(inner, err) })

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/daemon"
+	"github.com/isthmus-grid/isthmus/internal/pace"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -35,6 +36,7 @@ type Config struct {
 	Patience time.Duration `yaml:"patience" default:"2s" min:"0s" max:"1m" help:"How long into an outage of the broker calls wait for it to come back. After that they fail at once."`
 	Measure  time.Duration `yaml:"measure" default:"1h" min:"0s" help:"How often the site's profile is measured with the help of broker and proxies, for what says auto and to compare the rest with; 0s is never."`
 	Dial     time.Duration `yaml:"dial_timeout" default:"10s" min:"1s" max:"2m" help:"How long to try to reach an address that data is to be carried to."`
+	Quota    pace.Config   `yaml:"quota" help:"What each user, project and job may use of what this gateway carries for nodes with no route out. Who is over a rate is slowed and never disconnected."`
 	Limits   Limits        `yaml:"limits" help:"Bounds on what the frontal holds. What is over one is refused with a clear error."`
 }
 
@@ -139,6 +141,7 @@ func (c Config) Check() error {
 			wrong("encryption.plain_with", "%s is this site; encryption.inside says what is done within it", site)
 		}
 	}
+	errs = append(errs, c.Quota.Check("quota"))
 	c.checkData(wrong)
 	c.checkPublic(wrong)
 	return errors.Join(errs...)

@@ -21,6 +21,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/daemon"
 	"github.com/isthmus-grid/isthmus/internal/meeting"
+	"github.com/isthmus-grid/isthmus/internal/pace"
 	"github.com/isthmus-grid/isthmus/internal/siteprobe"
 	"github.com/isthmus-grid/isthmus/internal/traverse"
 	"github.com/isthmus-grid/isthmus/overlay"
@@ -112,6 +113,10 @@ func New(cfg Config, creds *control.Credentials, log *slog.Logger) (*Frontal, er
 	if id := creds.Identity(); id.Role != control.RoleFrontal || id.Site != site {
 		return nil, fmt.Errorf("site is %s, but the certificate is that of %v; it must be that of frontal %s", site, id, site)
 	}
+	quota, err := pace.New(cfg.Quota.Rules(), string(cfg.Quota.State), log)
+	if err != nil {
+		return nil, err
+	}
 	proxy, err := cfg.HTTPProxy.load()
 	if err != nil {
 		return nil, err
@@ -132,7 +137,7 @@ func New(cfg Config, creds *control.Credentials, log *slog.Logger) (*Frontal, er
 
 		stopMetrics: func() {},
 		returns:     newReturns(cfg.Limits.Pending),
-		links:       newLinks(cfg.Limits.Links),
+		links:       newLinks(cfg.Limits.Links, quota),
 	}
 	f.live.Store(&cfg)
 	declared := cfg.SiteProfile()
@@ -190,6 +195,7 @@ func (h HTTPProxy) load() (carrier.HTTPProxy, error) {
 // with the addresses as facts; it does not wait for the broker. It returns
 // when everything it started has ended. A Frontal serves once.
 func (f *Frontal) Serve(ctx context.Context, ready func(facts ...string)) error {
+	defer f.serveQuota()()
 	var sessions sync.WaitGroup // ended before the endpoint, and with it the last handler, ends
 	defer f.work.Wait()
 	defer f.endpoint.Close()

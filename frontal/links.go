@@ -4,10 +4,13 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"sync"
 	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/carrier"
+	"github.com/isthmus-grid/isthmus/internal/pace"
 	"github.com/isthmus-grid/isthmus/internal/punch"
+	"github.com/isthmus-grid/isthmus/internal/quota"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -31,14 +34,15 @@ type metered interface{ Stats() carrier.Stats }
 // links are the connections that are being carried, and counts of all.
 type links struct {
 	max     int
+	quota   *pace.Keeper // that carried links are held to
 	live    map[metered]struct{}
 	total   uint64
 	refused uint64 // data connections that were turned away
 	bytes   uint64 // of those that are over
 }
 
-func newLinks(max int) links {
-	return links{max: max, live: make(map[metered]struct{})}
+func newLinks(max int, quota *pace.Keeper) links {
+	return links{max: max, quota: quota, live: make(map[metered]struct{})}
 }
 
 // LinkCounters say what the frontal carries and has carried.
@@ -68,20 +72,25 @@ func (l *links) room() error {
 // joining is a link that has its place and is about to be carried.
 type joining struct {
 	meter metered
+	pace  *pace.Link                  // of a link that has its place
 	run   func(context.Context) error // until both ends have ended; closes both
 }
 
 // book takes a place for the link between a node of the site and the outside.
 // Whoever books carries; who is refused still has both connections.
-func (f *Frontal) book(inside *net.TCPConn, outside net.Conn) (joining, error) {
+func (f *Frontal) book(l link, inside *net.TCPConn, outside net.Conn) (j joining, err error) {
 	f.tune(inside, outside)
-	j := joiningOf(inside, outside)
+	m := meterOf(inside, outside)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if err := f.links.room(); err != nil {
+	if err = f.links.room(); err == nil {
+		j.pace, err = f.links.quota.Admit(l.owner(), func() uint64 { return m.Stats().Total() })
+	}
+	if err != nil {
 		f.links.refused++
 		return j, err
 	}
+	j.meter, j.run = m, m.joining(j.pace)
 	f.links.live[j.meter] = struct{}{}
 	f.links.total++
 	return j, nil
@@ -97,23 +106,51 @@ func (f *Frontal) tune(conns ...net.Conn) {
 	}
 }
 
-// joiningOf has the kernel copy between two sockets of its own. Anything else
-// is a stream that only this process can read.
-func joiningOf(inside *net.TCPConn, outside net.Conn) joining {
+// meterOf says how a link is carried: the kernel copies between two sockets of
+// its own. Anything else is a stream that only this process can read.
+func meterOf(inside *net.TCPConn, outside net.Conn) carried {
 	if tcp, ok := outside.(*net.TCPConn); ok {
-		m := new(carrier.Meter)
-		return joining{m, func(ctx context.Context) error {
-			_, err := carrier.Join(ctx, inside, tcp, carrier.Options{Meter: m})
-			return err
-		}}
+		return &spliced{inside: inside, outside: tcp}
 	}
-	end := &nodeEnd{TCPConn: inside}
-	return joining{end, func(ctx context.Context) error { return punch.Bridge(ctx, outside, end) }}
+	return &bridged{nodeEnd: nodeEnd{TCPConn: inside}, outside: outside}
 }
+
+// carried is a way to carry a link.
+type carried interface {
+	metered
+	joining(*pace.Link) func(context.Context) error
+}
+
+// spliced is a link between two sockets.
+type spliced struct {
+	carrier.Meter
+	inside, outside *net.TCPConn
+}
+
+func (s *spliced) joining(p *pace.Link) func(context.Context) error {
+	return func(ctx context.Context) error {
+		_, err := carrier.Join(ctx, s.inside, s.outside, carrier.Options{Meter: &s.Meter, Pacer: p})
+		return err
+	}
+}
+
+// bridged is a link between a socket and a stream.
+type bridged struct {
+	nodeEnd
+	outside net.Conn
+}
+
+func (b *bridged) joining(p *pace.Link) func(context.Context) error {
+	b.pace = p
+	return func(ctx context.Context) error { return punch.Bridge(ctx, b.outside, &b.nodeEnd) }
+}
+
+// owner is on whose behalf the link is carried.
+func (l link) owner() quota.Owner { return quota.Owner{Job: l.job} }
 
 // join books and carries, or refuses.
 func (f *Frontal) join(l link, inside *net.TCPConn, outside net.Conn) {
-	j, err := f.book(inside, outside)
+	j, err := f.book(l, inside, outside)
 	if err != nil {
 		f.logLink(l, "not carried", err)
 		cut(outside)
@@ -128,11 +165,25 @@ func (f *Frontal) carryLink(l link, j joining) {
 	start := time.Now()
 	err := j.run(f.ctx)
 	stats := j.meter.Stats()
+	var limit []any
+	if rate, key := j.pace.Limit(); key != "" {
+		limit = []any{"limited_to", rate.String(), "by", "quota." + key}
+	}
+	j.pace.Close()
 	f.mu.Lock()
 	delete(f.links.live, j.meter)
 	f.links.bytes += stats.Total()
 	f.mu.Unlock()
-	f.logLink(l, "carried", err, "bytes_out", stats.AToB, "bytes_in", stats.BToA, "duration", time.Since(start).Round(time.Millisecond).String())
+	f.logLink(l, "carried", err, append(limit, "bytes_out", stats.AToB, "bytes_in", stats.BToA, "duration", time.Since(start).Round(time.Millisecond).String())...)
+}
+
+// serveQuota has links wait for their turn until the returned function is
+// called, which is when none is left: the last bytes are to be counted.
+func (f *Frontal) serveQuota() (end func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var served sync.WaitGroup
+	served.Go(func() { f.links.quota.Serve(ctx) })
+	return func() { cancel(); served.Wait() }
 }
 
 // cut closes a connection that nobody has sent anything on. A stream of hole

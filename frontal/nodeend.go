@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/isthmus-grid/isthmus/internal/carrier"
+	"github.com/isthmus-grid/isthmus/internal/pace"
 )
 
 // nodeEnd is a node's end of a link whose other end is no kernel's socket. It
@@ -13,6 +14,7 @@ import (
 // connection, so that the process does not take a cut stream for a whole one.
 type nodeEnd struct {
 	*net.TCPConn
+	pace               *pace.Link    // holds it to the quota; nil does not
 	out, in            atomic.Uint64 // bytes from the node, and to it
 	ended, closedWrite atomic.Bool   // the directions
 }
@@ -20,6 +22,9 @@ type nodeEnd struct {
 // Read reads what leaves the site.
 func (e *nodeEnd) Read(b []byte) (int, error) {
 	n, err := e.TCPConn.Read(b)
+	if !e.pay(0, n) {
+		return 0, net.ErrClosed
+	}
 	e.out.Add(uint64(n))
 	if err == io.EOF {
 		e.ended.Store(true)
@@ -29,10 +34,17 @@ func (e *nodeEnd) Read(b []byte) (int, error) {
 
 // Write writes what came from outside.
 func (e *nodeEnd) Write(b []byte) (int, error) {
+	if !e.pay(1, len(b)) {
+		return 0, net.ErrClosed
+	}
 	n, err := e.TCPConn.Write(b)
 	e.in.Add(uint64(n))
 	return n, err
 }
+
+// pay waits until n bytes may pass, and reports whether they may: not after
+// Close.
+func (e *nodeEnd) pay(dir, n int) bool { return e.pace == nil || e.pace.Pay(dir, n) }
 
 // CloseWrite ends the direction to the node.
 func (e *nodeEnd) CloseWrite() error {
@@ -45,6 +57,9 @@ func (e *nodeEnd) CloseWrite() error {
 
 // Close closes the connection, with a reset if that cuts it.
 func (e *nodeEnd) Close() error {
+	if e.pace != nil {
+		e.pace.Stop()
+	}
 	if !e.ended.Load() || !e.closedWrite.Load() {
 		e.SetLinger(0)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/internal/pace"
 	"github.com/isthmus-grid/isthmus/internal/siteprobe"
 	"github.com/isthmus-grid/isthmus/launch/offer"
 	"github.com/isthmus-grid/isthmus/overlay"
@@ -28,6 +29,7 @@ type Status struct {
 	Jobs     map[overlay.JobID]int  `json:"jobs"`             // processes of this site
 	Resolve  ResolveCounters        `json:"resolve"`
 	Links    LinkCounters           `json:"links"`
+	Quota    pace.Status            `json:"quota"`    // who uses how much of what is carried, and who waits
 	Meetings MeetingCounters        `json:"meetings"` // of this gateway for nodes with no route out
 	Memory   []SiteMemory           `json:"memory"`   // how techniques did towards other sites
 	Waiting  map[string]int         `json:"waiting"`  // what holds a place under limits
@@ -91,7 +93,7 @@ func (f *Frontal) status() Status {
 	if f.measured != nil {
 		s.Measured, s.Differs = f.measured, f.measured.Differences(s.Profile)
 	}
-	s.Links = f.links.counters()
+	s.Links, s.Quota = f.links.counters(), f.links.quota.Status()
 	s.Memory = f.memory.status(time.Now())
 	s.Waiting = map[string]int{"half_open": len(f.half), "carries": len(f.carries.wait), "returns": len(f.returns.wait), "meetings": len(f.meetings.line)}
 	for name := range f.roster.processes {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/internal/daemon"
+	"github.com/isthmus-grid/isthmus/internal/pace"
 )
 
 // Config is what the daemon's file and flags set. The proxy's name is that of
@@ -25,6 +26,7 @@ type Config struct {
 	PairTimeout   time.Duration `yaml:"pair_timeout" default:"10s" min:"100ms" max:"5m" help:"Time the first end of a link waits for the second."`
 	IdleTimeout   time.Duration `yaml:"idle_timeout" default:"0s" min:"0s" help:"Silence after which a link is cut; 0s is never. A job that computes for long says nothing meanwhile: set it only where links must not outlive an outage."`
 
+	Quota  pace.Config  `yaml:"quota" help:"What each user, project and job may use of this proxy. Who is over a rate is slowed and never disconnected."`
 	Limits LimitConfig  `yaml:"limits" help:"What the proxy takes on at most. What comes on top is refused as overloaded."`
 	Socket SocketConfig `yaml:"socket" help:"How the sockets of links are set up."`
 }
@@ -68,10 +70,11 @@ func (c Config) Check() error {
 			return daemon.Wrong("advertise", "%v is no address that a node could dial", a)
 		}
 	}
-	return nil
+	return c.Quota.Check("quota")
 }
 
-// Settings are what a Server takes from the configuration: all but Name and Key.
+// Settings are what a Server takes from the configuration: all but Name, Key and
+// Quota.
 func (c Config) Settings() Settings {
 	return Settings{
 		Limits:      Limits(c.Limits),

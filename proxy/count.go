@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/isthmus-grid/isthmus/internal/carrier"
+	"github.com/isthmus-grid/isthmus/internal/pace"
 	"github.com/isthmus-grid/isthmus/internal/stunserver"
 	"github.com/isthmus-grid/isthmus/internal/vantage"
 )
@@ -26,6 +27,8 @@ type Status struct {
 	Copied     uint64            `json:"copied"`     // of Bytes, those that passed the proxy's memory
 	Refused    map[Reason]uint64 `json:"refused"`    // connections, by reason
 
+	Quota pace.Status `json:"quota"` // who uses how much, and who waits
+
 	Observer    vantage.ObserverStats `json:"observer"`     // who asked where they come from
 	STUNAnswers stunserver.Stats      `json:"stun_answers"` // the same over UDP
 }
@@ -44,6 +47,7 @@ func (s *Server) Status() Status {
 		st.Copied += now.Copied
 	}
 	st.Joined += uint64(len(s.links))
+	st.Quota = s.set.Quota.Status()
 	st.Observer, st.STUNAnswers = s.observer.Stats(), s.stun.Stats()
 	return st
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/daemon"
 	"github.com/isthmus-grid/isthmus/internal/metrics"
+	"github.com/isthmus-grid/isthmus/internal/pace"
 	"github.com/isthmus-grid/isthmus/internal/ticket"
 	"github.com/isthmus-grid/isthmus/internal/vantage"
 	"github.com/isthmus-grid/isthmus/overlay"
@@ -51,6 +52,9 @@ func serve(ctx context.Context, cfg Config, log *slog.Logger, ready func(...stri
 	}
 	set := cfg.Settings()
 	set.Name, set.Key = creds.Identity().Name, ticket.NewKey()
+	if set.Quota, err = pace.New(cfg.Quota.Rules(), string(cfg.Quota.State), log); err != nil {
+		return err
+	}
 	warnOfLimits(set.Limits, log)
 
 	listeners, err := listenAll(ctx, cfg.Listen)

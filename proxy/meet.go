@@ -3,9 +3,12 @@ package proxy
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/carrier"
+	"github.com/isthmus-grid/isthmus/internal/pace"
+	"github.com/isthmus-grid/isthmus/internal/quota"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
 )
@@ -23,6 +26,10 @@ func (s *Server) meet(ctx context.Context, e *end) {
 	case err != nil:
 		s.refuse(e, err)
 	case l != nil:
+		if err := s.admit(l); err != nil {
+			s.refuseLink(l, err)
+			return
+		}
 		s.join(ctx, l)
 	default:
 		s.await(ctx, m)
@@ -97,6 +104,7 @@ type link struct {
 	asker, target *end
 	meter         carrier.Meter
 	cut           context.CancelCauseFunc // nil until it is joined; guarded by Server.mu
+	pace          *pace.Link // of a link that was admitted
 }
 
 func newLink(a, b *end) *link {
@@ -104,6 +112,27 @@ func newLink(a, b *end) *link {
 		a, b = b, a
 	}
 	return &link{asker: a, target: b}
+}
+
+// admit takes a place under the quota for a link, or says why there is none.
+func (s *Server) admit(l *link) (err error) {
+	t := l.asker.ticket
+	l.pace, err = s.set.Quota.Admit(quota.Owner{Job: t.Job}, func() uint64 { return l.meter.Stats().Total() })
+	if err != nil {
+		return refusal(OverQuota, wire.CodeOf(err), "%v", err)
+	}
+	return nil
+}
+
+// refuseLink tells both ends why they are not joined.
+func (s *Server) refuseLink(l *link, err error) {
+	s.mu.Lock()
+	delete(s.links, l)
+	s.mu.Unlock()
+	var other sync.WaitGroup
+	defer other.Wait()
+	other.Go(func() { s.refuse(l.asker, err) })
+	s.refuse(l.target, err)
 }
 
 // join runs a link to its end.
@@ -117,7 +146,7 @@ func (s *Server) join(ctx context.Context, l *link) {
 	l.cut = cut
 	s.mu.Unlock()
 	stats, err := carrier.Join(ctx, l.asker.conn, l.target.conn, carrier.Options{
-		Limit: l.asker.ticket.Limit, Idle: s.set.IdleTimeout, Meter: &l.meter,
+		Limit: l.asker.ticket.Limit, Idle: s.set.IdleTimeout, Meter: &l.meter, Pacer: l.pace,
 	})
 	switch {
 	case outer.Err() != nil:
@@ -125,8 +154,13 @@ func (s *Server) join(ctx context.Context, l *link) {
 	case ctx.Err() != nil:
 		err = context.Cause(ctx)
 	}
-	s.logEnd(l.asker, start, stats.AToB, stats.BToA, err)
-	s.logEnd(l.target, start, stats.BToA, stats.AToB, err)
+	var limit []any
+	if rate, key := l.pace.Limit(); key != "" {
+		limit = []any{"limited_to", rate.String(), "by", "quota." + key}
+	}
+	l.pace.Close()
+	s.logEnd(l.asker, start, stats.AToB, stats.BToA, err, limit)
+	s.logEnd(l.target, start, stats.BToA, stats.AToB, err, limit)
 	s.mu.Lock()
 	delete(s.links, l)
 	s.count.ended(stats, err)
@@ -135,7 +169,7 @@ func (s *Server) join(ctx context.Context, l *link) {
 }
 
 // logEnd writes the audit line of one end of a link.
-func (s *Server) logEnd(e *end, start time.Time, sent, received uint64, err error) {
+func (s *Server) logEnd(e *end, start time.Time, sent, received uint64, err error, more []any) {
 	t := e.ticket
 	rank, peer := t.Asker, t.Target
 	if t.End == 1 {
@@ -145,10 +179,10 @@ func (s *Server) logEnd(e *end, start time.Time, sent, received uint64, err erro
 	if err != nil {
 		cause = err.Error()
 	}
-	s.log.Info("link ended",
+	s.log.Info("link ended", append([]any{
 		"link", fmt.Sprintf("%x", t.Link[:]), "job", string(t.Job), "rank", rank, "peer", peer, "user", t.Principal.User, "project", t.Principal.Project,
 		"from", e.conn.RemoteAddr().String(), "sent", sent, "received", received,
-		"waited", start.Sub(e.since).Round(time.Microsecond), "duration", time.Since(start).Round(time.Microsecond), "cause", cause)
+		"waited", start.Sub(e.since).Round(time.Microsecond), "duration", time.Since(start).Round(time.Microsecond), "cause", cause}, more...)...)
 }
 
 // noteChange tells whoever listens to Changed.

@@ -20,6 +20,7 @@ const (
 	TooManyHandshakes Reason = "too-many-handshakes" // Limits.Handshakes
 	TooManyWaiting    Reason = "too-many-waiting"    // Limits.Waiting
 	TooManyLinks      Reason = "too-many-links"      // Limits.Links
+	OverQuota         Reason = "over-quota"          // Settings.Quota
 	NoPartner         Reason = "no-partner"          // the other end did not come
 	Mismatch          Reason = "ticket-mismatch"     // the two tickets of a link differ
 	Stopping          Reason = "stopping"            // the proxy ends

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/carrier"
+	"github.com/isthmus-grid/isthmus/internal/pace"
+	"github.com/isthmus-grid/isthmus/internal/quota"
 	"github.com/isthmus-grid/isthmus/internal/stunserver"
 	"github.com/isthmus-grid/isthmus/internal/ticket"
 	"github.com/isthmus-grid/isthmus/internal/vantage"
@@ -28,6 +30,7 @@ type Settings struct {
 	PairTimeout time.Duration  // that the first end of a link waits for the second
 	IdleTimeout time.Duration  // after which a link that moves no byte is cut; 0 is never
 	Tuning      carrier.Tuning // of the sockets
+	Quota       *pace.Keeper   // that links are held to; nil has no limits. It is served by the Server.
 
 	// PassOn, if not nil, is given a connection whose ticket is not under Key,
 	// with the frame that was read of it: another process may have the key. It
@@ -85,6 +88,9 @@ func New(set Settings, log *slog.Logger) *Server {
 	set.Limits.Waiting = orDefault(set.Limits.Waiting, DefaultLimits.Waiting)
 	set.Limits.Links = orDefault(set.Limits.Links, DefaultLimits.Links)
 	set.Limits.Tickets = orDefault(set.Limits.Tickets, DefaultLimits.Tickets)
+	if set.Quota == nil {
+		set.Quota, _ = pace.New(quota.Rules{}, "", log) // fails on files only
+	}
 	return &Server{
 		set:     set,
 		checker: ticket.NewChecker(set.Name, set.Limits.Tickets, set.Key),
@@ -116,6 +122,11 @@ func orDefault[T comparable](v, preset T) T {
 func (s *Server) Serve(ctx context.Context, listeners ...*net.TCPListener) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	var quota sync.WaitGroup
+	defer quota.Wait()
+	quotaCtx, over := context.WithCancel(context.WithoutCancel(ctx)) // outlives the links, to count their last bytes
+	defer over()
+	quota.Go(func() { s.set.Quota.Serve(quotaCtx) })
 	var all sync.WaitGroup
 	for _, ln := range listeners {
 		stop := context.AfterFunc(ctx, func() { ln.Close() })

@@ -21,6 +21,27 @@ type Options struct {
 
 	// Meter counts while the join runs. It serves one join and may be nil.
 	Meter *Meter
+
+	// Pacer holds the join to a rate; nil does not. It serves one join, which
+	// stops it when the join is cut.
+	Pacer Pacer
+}
+
+// Pacer says when bytes may pass. Its methods are called by both directions at
+// the same time, 0 from a to b and 1 from b to a.
+type Pacer interface {
+	// Paced reports whether Take has to be asked. It may change at any time.
+	Paced() bool
+
+	// Take waits until some of n bytes, which have arrived, may pass, and says
+	// how many; 0 when the pacer was stopped.
+	Take(dir, n int) int
+
+	// Return gives back n bytes that Take allowed and that did not pass.
+	Return(dir, n int)
+
+	// Stop ends every Take, now and later. It may be called more than once.
+	Stop()
 }
 
 // ErrLimit says that a join moved all the bytes it was allowed.
@@ -53,7 +74,8 @@ func (m *Meter) Stats() Stats {
 //
 // An end of stream on one side becomes an end of stream on the other while the
 // opposite direction goes on. A reset stays a reset. A side that does not read
-// stops the other from sending once socket buffers and pipe are full.
+// stops the other from sending once socket buffers and pipe are full; so does a
+// Pacer that has one wait, before anything is read.
 //
 // Join returns nil when both directions ended properly. Otherwise it says what
 // ended it: ErrLimit, overlay.ErrTimeout (idle), the cause of ctx, or the

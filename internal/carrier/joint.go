@@ -56,8 +56,12 @@ func bare(err error) error {
 type joint struct {
 	a, b   *net.TCPConn
 	opts   Options
-	budget *budget // of both flows
+	budget *budget      // of both flows
+	taking atomic.Int32 // flows that wait for the pacer
 	pulse  time.Duration
+
+	lateOnce sync.Once
+	late     *time.Timer // stops the pacer when drainBound is over; written under lateOnce, read after the flows ended
 
 	once  sync.Once
 	cause error // of the cut; written under once, read after the flows ended
@@ -73,6 +77,21 @@ type flow struct {
 	meter    *Meter
 	dir      int // index into the meter
 	budget   *budget
+	pacer    Pacer         // or nil
+	taking   *atomic.Int32 // counts those that wait for it
+}
+
+// errStopped ends a flow whose pacer was stopped: the joint is being cut.
+var errStopped = errors.New("stopped while waiting for its turn")
+
+// take waits for the pacer until some of n bytes may pass, and says how many.
+func (f *flow) take(n int) (int, error) {
+	f.taking.Add(1)
+	defer f.taking.Add(-1)
+	if n = f.pacer.Take(f.dir, n); n == 0 {
+		return 0, f.readFailed(errStopped)
+	}
+	return n, nil
 }
 
 func (j *joint) run(ctx context.Context) error {
@@ -83,11 +102,14 @@ func (j *joint) run(ctx context.Context) error {
 	watch.Go(func() { j.watch(ctx, done) })
 
 	var back sync.WaitGroup
-	back.Go(func() { j.flow(&flow{j.b, j.a, j.opts.Meter, 1, j.budget}) })
-	j.flow(&flow{j.a, j.b, j.opts.Meter, 0, j.budget})
+	back.Go(func() { j.flow(&flow{j.b, j.a, j.opts.Meter, 1, j.budget, j.opts.Pacer, &j.taking}) })
+	j.flow(&flow{j.a, j.b, j.opts.Meter, 0, j.budget, j.opts.Pacer, &j.taking})
 	back.Wait()
 	close(done)
 	watch.Wait()
+	if j.late != nil {
+		j.late.Stop()
+	}
 
 	if j.cause != nil {
 		j.a.SetLinger(0) // close sends a reset
@@ -111,6 +133,7 @@ func (j *joint) flow(f *flow) {
 		end := time.Now().Add(drainBound)
 		f.to.SetReadDeadline(end)
 		f.from.SetWriteDeadline(end)
+		j.stopLate()
 		return
 	}
 	j.cut(err)
@@ -122,6 +145,16 @@ func (j *joint) cut(cause error) {
 	past := time.Unix(1, 0)
 	j.a.SetDeadline(past)
 	j.b.SetDeadline(past)
+	if j.opts.Pacer != nil {
+		j.opts.Pacer.Stop()
+	}
+}
+
+// stopLate stops the pacer when drainBound is over.
+func (j *joint) stopLate() {
+	if p := j.opts.Pacer; p != nil {
+		j.lateOnce.Do(func() { j.late = time.AfterFunc(drainBound, p.Stop) })
+	}
 }
 
 func (j *joint) note(cause error) { j.once.Do(func() { j.cause = cause }) }
@@ -152,7 +185,7 @@ func (j *joint) watch(ctx context.Context, done <-chan struct{}) {
 			}
 		case <-idle:
 			now := j.opts.Meter.Stats().Total()
-			if now == last {
+			if now == last && j.taking.Load() == 0 {
 				j.cut(fmt.Errorf("%w: neither end sent anything for %v", overlay.ErrTimeout, j.opts.Idle))
 				return
 			}
@@ -167,6 +200,9 @@ func (f *flow) copyThrough() error {
 	buf := make([]byte, 64<<10)
 	for {
 		n, err := f.from.Read(buf)
+		if perr := f.pay(n); perr != nil {
+			return perr
+		}
 		pass := f.budget.spend(n)
 		if pass > 0 {
 			if _, err := f.to.Write(buf[:pass]); err != nil {
@@ -183,6 +219,18 @@ func (f *flow) copyThrough() error {
 			return f.readFailed(err)
 		}
 	}
+}
+
+// pay waits until n bytes that were read may all pass.
+func (f *flow) pay(n int) error {
+	for n > 0 && f.pacer != nil && f.pacer.Paced() {
+		pass, err := f.take(n)
+		if err != nil {
+			return err
+		}
+		n -= pass
+	}
+	return nil
 }
 
 // budget is the byte limit that two flows share.

@@ -31,9 +31,9 @@ func (f *flow) copy() error {
 	s := splicer{flow: f, src: src, dst: dst}
 	defer s.dropPipe()
 	for {
-		n, err := s.fill()
+		n, err := s.next()
 		if err != nil {
-			return f.readFailed(err)
+			return err
 		}
 		if n == 0 {
 			return nil
@@ -55,16 +55,68 @@ type splicer struct {
 	pipe     *pipe // nil while there is nothing to move
 }
 
-// fill waits for bytes and moves them from the source into the empty pipe. At
-// the end of the stream it returns 0.
-func (s *splicer) fill() (n int, err error) {
+// next fills the pipe with what has arrived and may pass.
+func (s *splicer) next() (int, error) {
+	if s.pacer == nil || !s.pacer.Paced() {
+		n, err := s.fill(chunk)
+		if err != nil {
+			return 0, s.readFailed(err)
+		}
+		return n, nil
+	}
+	return s.nextPaced()
+}
+
+// nextPaced waits for bytes, then for its turn, with no pipe meanwhile, and
+// fills one with as many as may pass.
+func (s *splicer) nextPaced() (int, error) {
+	s.restPipe()
+	have, err := s.arrived()
+	if err != nil {
+		return 0, s.readFailed(err)
+	}
+	if have == 0 {
+		have = chunk // the end, which costs no turn
+	} else if have, err = s.take(have); err != nil {
+		return 0, err
+	}
+	n, err := s.fill(min(have, chunk))
+	if n < have && have != chunk {
+		s.pacer.Return(s.dir, have-n)
+	}
+	if err != nil {
+		return 0, s.readFailed(err)
+	}
+	return n, nil
+}
+
+// arrived waits until bytes can be read and says how many; 0 is that the stream
+// has ended.
+func (s *splicer) arrived() (n int, err error) {
 	rerr := s.src.Read(func(fd uintptr) bool {
-		n, err = s.fillNow(int(fd))
+		if n, err = unix.IoctlGetInt(int(fd), unix.SIOCINQ); err != nil || n > 0 {
+			return true
+		}
+		var b [1]byte
+		n, _, err = unix.Recvfrom(int(fd), b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
+		return err != unix.EAGAIN
+	})
+	if rerr != nil {
+		err = rerr
+	}
+	// An error is told once: who looked must report it, the next sees an end.
+	return max(n, 0), err
+}
+
+// fill waits for bytes and moves at most so many from the source into the empty
+// pipe. At the end of the stream it returns 0.
+func (s *splicer) fill(most int) (n int, err error) {
+	rerr := s.src.Read(func(fd uintptr) bool {
+		n, err = s.fillNow(int(fd), most)
 		if err != unix.EAGAIN {
 			return true
 		}
-		pipes.put(s.pipe)
-		s.pipe = nil
+		s.restPipe()
 		return false // and park until there is something
 	})
 	if rerr != nil {
@@ -73,13 +125,21 @@ func (s *splicer) fill() (n int, err error) {
 	return n, err
 }
 
-func (s *splicer) fillNow(fd int) (n int, err error) {
+// restPipe gives an empty pipe back.
+func (s *splicer) restPipe() {
+	if s.pipe != nil {
+		pipes.put(s.pipe)
+		s.pipe = nil
+	}
+}
+
+func (s *splicer) fillNow(fd, most int) (n int, err error) {
 	if s.pipe == nil {
 		if s.pipe, err = pipes.get(); err != nil {
 			return 0, err
 		}
 	}
-	return splice(fd, s.pipe.w, chunk)
+	return splice(fd, s.pipe.w, most)
 }
 
 // drain moves n bytes from the pipe to the target, at the target's pace.

@@ -1,0 +1,124 @@
+package quota
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// Ledger counts bytes by user and project in one calendar month, UTC. It is
+// not safe for concurrent use.
+type Ledger struct {
+	month    string // as 2026-11; "" before the first count
+	users    map[string]uint64
+	projects map[string]uint64
+}
+
+// maxNames bounds the names of each kind. What comes on top is counted under
+// one name, so that it cannot pass for nothing.
+const maxNames = 1 << 16
+
+const otherNames = "(others)"
+
+const monthLayout = "2006-01"
+
+// NewLedger returns one without counts.
+func NewLedger() *Ledger {
+	return &Ledger{users: map[string]uint64{}, projects: map[string]uint64{}}
+}
+
+// Add counts n bytes for a user and, unless it is "", a project.
+func (l *Ledger) Add(user, project string, n uint64, now time.Time) {
+	l.Turn(now)
+	addTo(l.users, user, n)
+	if project != "" {
+		addTo(l.projects, project, n)
+	}
+}
+
+func addTo(counts map[string]uint64, name string, n uint64) {
+	if _, known := counts[name]; !known && len(counts) >= maxNames {
+		name = otherNames
+	}
+	counts[name] += n
+}
+
+// Turn forgets the counts of a month that is over, and reports whether one is.
+// A clock that goes back to an earlier month turns nothing: counts would be
+// lost.
+func (l *Ledger) Turn(now time.Time) bool {
+	month := now.UTC().Format(monthLayout)
+	if month <= l.month {
+		return false
+	}
+	turned := l.month != ""
+	l.month = month
+	clear(l.users)
+	clear(l.projects)
+	return turned
+}
+
+// User returns a user's count of now's month.
+func (l *Ledger) User(name string, now time.Time) uint64 { return l.read(l.users, name, now) }
+
+// Project returns a project's count of now's month.
+func (l *Ledger) Project(name string, now time.Time) uint64 { return l.read(l.projects, name, now) }
+
+func (l *Ledger) read(counts map[string]uint64, name string, now time.Time) uint64 {
+	if now.UTC().Format(monthLayout) > l.month {
+		return 0
+	}
+	n, known := counts[name]
+	if !known && len(counts) >= maxNames {
+		return counts[otherNames]
+	}
+	return n
+}
+
+// monthEnd is the first day on which a month's count starts anew.
+func monthEnd(now time.Time) string {
+	y, m, _ := now.UTC().Date()
+	return time.Date(y, m+1, 1, 0, 0, 0, 0, time.UTC).Format("2006-01-02")
+}
+
+// ledgerFile is a stored Ledger.
+type ledgerFile struct {
+	Version  int               `json:"version"`
+	Month    string            `json:"month"`
+	Users    map[string]uint64 `json:"users"`
+	Projects map[string]uint64 `json:"projects"`
+}
+
+const ledgerVersion = 1
+
+// MarshalJSON writes what UnmarshalJSON reads.
+func (l *Ledger) MarshalJSON() ([]byte, error) {
+	return json.Marshal(ledgerFile{ledgerVersion, l.month, l.users, l.projects})
+}
+
+// UnmarshalJSON reads a stored ledger in place of what l has.
+func (l *Ledger) UnmarshalJSON(text []byte) error {
+	var f ledgerFile
+	if err := json.Unmarshal(text, &f); err != nil {
+		return err
+	}
+	if f.Version != ledgerVersion {
+		return fmt.Errorf("version %d of a month's counts, this program knows %d", f.Version, ledgerVersion)
+	}
+	if _, err := time.Parse(monthLayout, f.Month); err != nil && f.Month != "" {
+		return fmt.Errorf("%q is no month; want one as 2026-11", f.Month)
+	}
+	if len(f.Users) > maxNames+1 || len(f.Projects) > maxNames+1 {
+		return fmt.Errorf("more than %d names", maxNames)
+	}
+	read := NewLedger()
+	read.month = f.Month
+	for name, n := range f.Users {
+		read.users[name] = n
+	}
+	for name, n := range f.Projects {
+		read.projects[name] = n
+	}
+	*l = *read
+	return nil
+}

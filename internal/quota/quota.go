@@ -1,0 +1,450 @@
+package quota
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// Rules are the limits of one daemon. A zero limit is none.
+type Rules struct {
+	Rate    Rate // of all links together
+	User    Limits
+	Project Limits
+	Job     Limits // its Month is not looked at
+	Trickle Rate   // of who has used up his month; 0 counts as DefaultTrickle
+}
+
+// Limits are those of each user, of each project or of each job. Bytes of both
+// directions of a link count together.
+type Limits struct {
+	Links int    // at a time
+	Rate  Rate   // of all his links together
+	Month uint64 // bytes in a calendar month, UTC
+}
+
+// DefaultTrickle is the rate of who has used up his month, unless the rules
+// say another.
+const DefaultTrickle Rate = 1e6
+
+func (r Rules) trickle() Rate {
+	if r.Trickle == 0 {
+		return DefaultTrickle
+	}
+	return r.Trickle
+}
+
+// counts reports whether any limit is by the month.
+func (r Rules) counts() bool { return r.User.Month > 0 || r.Project.Month > 0 }
+
+// Owner is on whose behalf a link is carried.
+type Owner struct {
+	User    string // "" is nobody known: then every job counts as a user of its own
+	Project string // "" is none: no project's limit applies
+	Job     overlay.JobID
+}
+
+// user is the name under which the owner's use is counted.
+func (o Owner) user() string {
+	if o.User == "" {
+		return "job " + string(o.Job)
+	}
+	return o.User
+}
+
+// Quota applies Rules to links. It is not safe for concurrent use.
+type Quota struct {
+	rules    Rules
+	total    *stage
+	users    map[string]*stage
+	projects map[string]*stage
+	jobs     map[overlay.JobID]*stage
+	lines    [stages][]*stage // stages where somebody waits, by level
+	ledger   *Ledger
+}
+
+// New returns a Quota whose month's counts go on from ledger, which it owns
+// from then on; nil starts at zero.
+func New(rules Rules, ledger *Ledger, now time.Time) *Quota {
+	if ledger == nil {
+		ledger = NewLedger()
+	}
+	q := &Quota{
+		total: newStage(now),
+		users: map[string]*stage{}, projects: map[string]*stage{}, jobs: map[overlay.JobID]*stage{},
+		ledger: ledger,
+	}
+	q.SetRules(rules, now)
+	return q
+}
+
+func newStage(now time.Time) *stage {
+	return &stage{bucket: bucket{at: now}, sharers: map[string]*class{}}
+}
+
+// Rules returns the rules that hold.
+func (q *Quota) Rules() Rules { return q.rules }
+
+// SetRules changes the rules, for live links too. A limit on links that is
+// lowered ends none. Advance must be called afterwards.
+func (q *Quota) SetRules(rules Rules, now time.Time) {
+	q.rules = rules
+	q.total.setRate(rules.Rate, now)
+	for name, s := range q.users {
+		s.setRate(q.userRate(name, now), now)
+	}
+	for name, s := range q.projects {
+		s.setRate(q.projectRate(name, now), now)
+	}
+	for _, s := range q.jobs {
+		s.setRate(rules.Job.Rate, now)
+	}
+}
+
+func (q *Quota) userRate(name string, now time.Time) Rate {
+	return q.rateOf(q.rules.User, q.ledger.User(name, now))
+}
+
+func (q *Quota) projectRate(name string, now time.Time) Rate {
+	return q.rateOf(q.rules.Project, q.ledger.Project(name, now))
+}
+
+func (q *Quota) rateOf(l Limits, used uint64) Rate {
+	if over(used, l.Month) && (l.Rate == 0 || q.rules.trickle() < l.Rate) {
+		return q.rules.trickle()
+	}
+	return l.Rate
+}
+
+func over(used, month uint64) bool { return month > 0 && used >= month }
+
+// Refused says that the quota has no room for a link. It is an
+// overlay.ErrOverloaded.
+type Refused struct {
+	Key  string // of the setting that says so, below quota: per_user.links, say
+	Text string // one sentence for who asked
+}
+
+// Error is the sentence.
+func (r *Refused) Error() string { return r.Text }
+
+// Unwrap returns the error's class.
+func (r *Refused) Unwrap() error { return overlay.ErrOverloaded }
+
+// Link is one that was admitted.
+type Link struct {
+	owner  Owner
+	flows  [2]Flow
+	stages [stages]*stage // nil where there is none
+	class  [stages]*class // of the link at each
+}
+
+// Flow is one direction of a link. It has at most one request at a time.
+type Flow struct {
+	link  *Link
+	next  *Flow // behind it in the class
+	want  int   // bytes of the request
+	level int   // of the stage where it waits; stages if it does not
+}
+
+// Link returns the link that f is a direction of.
+func (f *Flow) Link() *Link { return f.link }
+
+// Owner returns on whose behalf the link is carried.
+func (l *Link) Owner() Owner { return l.owner }
+
+// Flow returns the link's flow of direction 0 or 1.
+func (l *Link) Flow(dir int) *Flow { return &l.flows[dir] }
+
+// Admit takes a place for a link, or says in a *Refused why there is none.
+// Every link that was admitted must be released.
+func (q *Quota) Admit(o Owner, now time.Time) (*Link, error) {
+	if err := q.refuse(o, now); err != nil {
+		return nil, err
+	}
+	l := &Link{owner: o}
+	l.stages[atTotal] = q.total
+	l.stages[atUser] = stageOf(q.users, o.user(), func() Rate { return q.userRate(o.user(), now) }, now)
+	l.stages[atJob] = stageOf(q.jobs, o.Job, func() Rate { return q.rules.Job.Rate }, now)
+	if o.Project != "" {
+		l.stages[atProject] = stageOf(q.projects, o.Project, func() Rate { return q.projectRate(o.Project, now) }, now)
+	}
+	for level, s := range l.stages {
+		if s == nil {
+			continue
+		}
+		s.links++
+		if level == atJob || level == atUser {
+			l.class[level] = new(class)
+			continue
+		}
+		c := s.sharers[o.user()]
+		if c == nil {
+			c = new(class)
+			s.sharers[o.user()] = c
+		}
+		c.links++
+		l.class[level] = c
+	}
+	for i := range l.flows {
+		l.flows[i] = Flow{link: l, level: stages}
+	}
+	return l, nil
+}
+
+// stageOf returns the stage of that name, which it makes if it must.
+func stageOf[K comparable](all map[K]*stage, name K, rate func() Rate, now time.Time) *stage {
+	s := all[name]
+	if s == nil {
+		s = newStage(now)
+		s.setRate(rate(), now)
+		all[name] = s
+	}
+	return s
+}
+
+func (q *Quota) refuse(o Owner, now time.Time) error {
+	links := func(s *stage) int {
+		if s == nil {
+			return 0
+		}
+		return s.links
+	}
+	project := o.Project != ""
+	switch {
+	case full(links(q.jobs[o.Job]), q.rules.Job.Links):
+		return &Refused{"per_job.links", fmt.Sprintf("job %s has %d links here, as many as a job may have (quota.per_job.links)", o.Job, q.rules.Job.Links)}
+	case full(links(q.users[o.user()]), q.rules.User.Links):
+		return &Refused{"per_user.links", fmt.Sprintf("%s has %d links here, as many as a user may have (quota.per_user.links)", o.user(), q.rules.User.Links)}
+	case project && full(links(q.projects[o.Project]), q.rules.Project.Links):
+		return &Refused{"per_project.links", fmt.Sprintf("project %s has %d links here, as many as a project may have (quota.per_project.links)", o.Project, q.rules.Project.Links)}
+	case over(q.ledger.User(o.user(), now), q.rules.User.Month):
+		return &Refused{"per_user.bytes_month", fmt.Sprintf("%s has used up the %d bytes that a user may move here in a month, until %s (quota.per_user.bytes_month)",
+			o.user(), q.rules.User.Month, monthEnd(now))}
+	case project && over(q.ledger.Project(o.Project, now), q.rules.Project.Month):
+		return &Refused{"per_project.bytes_month", fmt.Sprintf("project %s has used up the %d bytes that a project may move here in a month, until %s (quota.per_project.bytes_month)",
+			o.Project, q.rules.Project.Month, monthEnd(now))}
+	}
+	return nil
+}
+
+func full(have, most int) bool { return most > 0 && have >= most }
+
+// Release gives the link's place back. Requests of its flows are forgotten.
+func (q *Quota) Release(l *Link) {
+	for i := range l.flows {
+		q.Cancel(&l.flows[i])
+	}
+	for level, s := range l.stages {
+		if s == nil {
+			continue
+		}
+		s.links--
+		if c := l.class[level]; level == atProject || level == atTotal {
+			if c.links--; c.links == 0 {
+				delete(s.sharers, l.owner.user())
+			}
+		}
+	}
+	// A bucket that somebody overdrew is kept until it is full again, or to come
+	// back with a new link would wipe the debt out: Advance drops it.
+}
+
+// Paced reports whether a request of the link's may have to wait.
+func (l *Link) Paced() bool {
+	for _, s := range l.stages {
+		if s != nil && s.rate != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+var levelKeys = [stages]string{"per_job.rate", "per_project.rate", "per_user.rate", "rate"}
+
+// Limit returns the lowest rate that the link is held to, shared with others
+// of its kind, and the key of the setting below quota; 0 and "" if there is
+// none.
+func (l *Link) Limit() (Rate, string) {
+	low, key := 0.0, ""
+	for level, s := range l.stages {
+		if s != nil && s.rate != 0 && (key == "" || s.rate < low) {
+			low, key = s.rate, levelKeys[level]
+		}
+	}
+	return Rate(low * 8), key
+}
+
+// Ask requests that some of have bytes, which must be more than none, may pass.
+// It returns how many may at once, or 0 if f must wait until Advance returns
+// it; then due is when to call that.
+func (q *Quota) Ask(f *Flow, have int, now time.Time) (pass int, due time.Time) {
+	f.want = have
+	for level, s := range f.link.stages {
+		if s != nil {
+			f.want = min(f.want, s.share(f.link.class[level]))
+		}
+	}
+	if s := q.enter(f, 0, now); s != nil {
+		return 0, s.due()
+	}
+	return f.want, time.Time{}
+}
+
+// enter takes f through the stages from the given level on, and returns the one
+// where it must wait, or nil.
+func (q *Quota) enter(f *Flow, level int, now time.Time) *stage {
+	for ; level < stages; level++ {
+		s := f.link.stages[level]
+		if s == nil || s.rate == 0 {
+			continue
+		}
+		s.refill(now)
+		if s.first == nil && s.open() {
+			s.take(f.want)
+			continue
+		}
+		s.push(f, f.link.class[level])
+		f.level = level
+		if !s.queued {
+			s.queued = true
+			q.lines[level] = append(q.lines[level], s)
+		}
+		return s
+	}
+	f.level = stages
+	return nil
+}
+
+// Advance returns the flows whose requests may pass at now, each with what
+// Want says, and when to call it again if nobody asks before; the zero time is
+// never. The slice is appended to ready.
+func (q *Quota) Advance(ready []*Flow, now time.Time) ([]*Flow, time.Time) {
+	var next time.Time
+	for level := range q.lines {
+		waiting := q.lines[level][:0]
+		for _, s := range q.lines[level] {
+			s.refill(now)
+			for s.first != nil && s.open() {
+				f := s.pop()
+				s.take(f.want)
+				if q.enter(f, level+1, now) == nil {
+					ready = append(ready, f)
+				}
+			}
+			if s.first == nil {
+				s.queued = false
+				continue
+			}
+			waiting = append(waiting, s)
+			if due := s.due(); next.IsZero() || due.Before(next) {
+				next = due
+			}
+		}
+		clear(q.lines[level][len(waiting):])
+		q.lines[level] = waiting
+	}
+	return ready, next
+}
+
+// Want is how many bytes f's last request was for.
+func (f *Flow) Want() int { return f.want }
+
+// Cancel forgets f's request, and reports whether it was still waiting.
+func (q *Quota) Cancel(f *Flow) bool {
+	if f.level == stages {
+		return false
+	}
+	f.link.stages[f.level].remove(f, f.link.class[f.level])
+	f.back(f.level, f.want)
+	f.level = stages
+	return true
+}
+
+// Return gives n bytes back that were let pass and did not.
+func (q *Quota) Return(f *Flow, n int) { f.back(stages, n) }
+
+func (f *Flow) back(below, n int) {
+	for _, s := range f.link.stages[:below] {
+		if s != nil {
+			s.putBack(n)
+		}
+	}
+}
+
+// Count adds n bytes that a link moved to its owner's month. It reports whether
+// that used the month up, so that the rates of live links changed.
+func (q *Quota) Count(o Owner, n uint64, now time.Time) (changed bool) {
+	u, p := q.userRate(o.user(), now), q.projectRate(o.Project, now)
+	q.ledger.Add(o.user(), o.Project, n, now)
+	if after := q.userRate(o.user(), now); after != u {
+		changed = true
+		if s := q.users[o.user()]; s != nil {
+			s.setRate(after, now)
+		}
+	}
+	if after := q.projectRate(o.Project, now); o.Project != "" && after != p {
+		changed = true
+		if s := q.projects[o.Project]; s != nil {
+			s.setRate(after, now)
+		}
+	}
+	return changed
+}
+
+// Tidy forgets users, projects and jobs that have no link and owe nothing. In a
+// new month it lifts what the old one's counts brought about, and reports so.
+// To be called now and then.
+func (q *Quota) Tidy(now time.Time) (changed bool) {
+	if q.ledger.Turn(now) {
+		q.SetRules(q.rules, now)
+		changed = true
+	}
+	tidy(q.users, now)
+	tidy(q.projects, now)
+	tidy(q.jobs, now)
+	return changed
+}
+
+func tidy[K comparable](all map[K]*stage, now time.Time) {
+	for name, s := range all {
+		if s.links > 0 {
+			continue
+		}
+		if s.refill(now); s.rate == 0 || s.level >= s.burst {
+			delete(all, name)
+		}
+	}
+}
+
+// Ledger returns the month's counts. They change with Count.
+func (q *Quota) Ledger() *Ledger { return q.ledger }
+
+// Use is what one user, project or job has of the daemon at the moment.
+type Use struct {
+	Links int    `json:"links"`
+	Month uint64 `json:"bytes_month,omitempty"` // so far
+	Rate  Rate   `json:"rate"`                  // that its links share; none is no limit
+}
+
+// Uses returns who has links, by user, by project and by job.
+func (q *Quota) Uses(now time.Time) (users, projects, jobs map[string]Use) {
+	users, projects, jobs = map[string]Use{}, map[string]Use{}, map[string]Use{}
+	for name, s := range q.users {
+		if s.links > 0 {
+			users[name] = Use{s.links, q.ledger.User(name, now), Rate(s.rate * 8)}
+		}
+	}
+	for name, s := range q.projects {
+		if s.links > 0 {
+			projects[name] = Use{s.links, q.ledger.Project(name, now), Rate(s.rate * 8)}
+		}
+	}
+	for name, s := range q.jobs {
+		if s.links > 0 {
+			jobs[string(name)] = Use{s.links, 0, Rate(s.rate * 8)}
+		}
+	}
+	return users, projects, jobs
+}
