@@ -43,6 +43,6 @@ func benchCommand() *cli.Command {
 	return &cli.Command{
 		Name:        "bench",
 		Usage:       "measure, against what it is to be compared with",
-		Subcommands: []*cli.Command{benchSetupCommand(), benchCrowdCommand(), benchRelayCommand(), benchLinkCommand(), benchP2PCommand(), benchOverlapCommand(), benchTSQRCommand(), benchRay2meshCommand(), benchCollCommand(), benchStripeCommand(), benchBrokerCommand(), benchLabCommand(), benchPlotCommand(), benchLearnCommand(), benchLaunchCommand()},
+		Subcommands: []*cli.Command{benchSetupCommand(), benchCrowdCommand(), benchRelayCommand(), benchScaleCommand(), benchLinkCommand(), benchP2PCommand(), benchOverlapCommand(), benchTSQRCommand(), benchRay2meshCommand(), benchCollCommand(), benchStripeCommand(), benchBrokerCommand(), benchLabCommand(), benchPlotCommand(), benchLearnCommand(), benchLaunchCommand()},
 	}
 }
