@@ -10,16 +10,17 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/daemon"
+	"github.com/isthmus-grid/isthmus/internal/pace"
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
 // liveKeys are the settings that take effect while the frontal serves.
-var liveKeys = []string{
+var liveKeys = append(pace.LiveKeys(),
 	"deny", "encryption", "dial_timeout", "limits.links", "limits.processes",
 	"profile.inbound", "profile.ports", "profile.filter", "profile.refusal", "profile.nat", "profile.egress",
 	"profile.udp", "profile.udp_rate", "profile.mtu", "profile.idle_tcp", "profile.idle_udp", "profile.ipv6",
 	"profile.privileged", "profile.forbidden",
-}
+)
 
 // config returns the settings in effect, which do not change; later ones replace
 // them.
@@ -33,6 +34,8 @@ func (f *Frontal) reload(next Config) (apply func(), err error) {
 	merged := *old
 	merged.Deny, merged.Encryption, merged.Dial = next.Deny, next.Encryption, next.Dial
 	merged.Limits.Links, merged.Limits.Processes = next.Limits.Links, next.Limits.Processes
+	state := old.Quota.State // read and written since the start
+	merged.Quota, merged.Quota.State = next.Quota, state
 	merged.Profile = next.Profile
 	merged.Profile.GatewayOnly = old.Profile.GatewayOnly // it takes other listeners
 	if err := merged.Check(); err != nil {
@@ -40,6 +43,7 @@ func (f *Frontal) reload(next Config) (apply func(), err error) {
 	}
 	return func() {
 		f.live.Store(&merged)
+		f.links.quota.SetRules(merged.Quota.Rules())
 		f.mu.Lock()
 		f.allowed.deny = merged.Deny
 		f.links.max = merged.Limits.Links

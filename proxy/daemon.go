@@ -67,6 +67,9 @@ func serve(ctx context.Context, cfg Config, log *slog.Logger, ready func(...stri
 	daemon.OnReload(ctx, []string{"limits.links", "limits.waiting", "limits.handshakes"}, func(next Config) (func(), error) {
 		return func() { s.SetLimits(Limits(next.Limits)) }, nil
 	})
+	daemon.OnReload(ctx, pace.LiveKeys(), func(next Config) (func(), error) {
+		return func() { set.Quota.SetRules(next.Quota.Rules()) }, nil
+	})
 	var sockets *vantage.Sockets // set before the first session
 	e := control.NewEndpoint(creds, log, func(r grpc.ServiceRegistrar) {
 		controlpb.RegisterAdminServer(r, admin{server: s})

@@ -104,7 +104,7 @@ type link struct {
 	asker, target *end
 	meter         carrier.Meter
 	cut           context.CancelCauseFunc // nil until it is joined; guarded by Server.mu
-	pace          *pace.Link // of a link that was admitted
+	pace          *pace.Link              // of a link that was admitted
 }
 
 func newLink(a, b *end) *link {

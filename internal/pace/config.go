@@ -15,6 +15,12 @@ type Config struct {
 	State      daemon.Path `yaml:"state" example:"/var/lib/isthmus/quota.json" help:"File that keeps the month's counts over restarts; the daemon makes it. It is written once a minute and at the end, so that a crash loses the counts of a minute. Needed with bytes_month."`
 }
 
+// LiveKeys are the keys of a Config, in a daemon's setting quota, that SetRules
+// puts into effect while the daemon serves.
+func LiveKeys() []string {
+	return []string{"quota.rate", "quota.per_user", "quota.per_project", "quota.per_job", "quota.trickle"}
+}
+
 // Limits are those of each user or project.
 type Limits struct {
 	Rate  quota.Rate  `yaml:"rate" default:"none" help:"Of these links together."`
