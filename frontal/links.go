@@ -146,7 +146,9 @@ func (b *bridged) joining(p *pace.Link) func(context.Context) error {
 }
 
 // owner is on whose behalf the link is carried.
-func (l link) owner() quota.Owner { return quota.Owner{Job: l.job} }
+func (l link) owner() quota.Owner {
+	return quota.Owner{User: l.principal.User, Project: l.principal.Project, Job: l.job}
+}
 
 // join books and carries, or refuses.
 func (f *Frontal) join(l link, inside *net.TCPConn, outside net.Conn) {

@@ -117,7 +117,7 @@ func newLink(a, b *end) *link {
 // admit takes a place under the quota for a link, or says why there is none.
 func (s *Server) admit(l *link) (err error) {
 	t := l.asker.ticket
-	l.pace, err = s.set.Quota.Admit(quota.Owner{Job: t.Job}, func() uint64 { return l.meter.Stats().Total() })
+	l.pace, err = s.set.Quota.Admit(quota.Owner{User: t.Principal.User, Project: t.Principal.Project, Job: t.Job}, func() uint64 { return l.meter.Stats().Total() })
 	if err != nil {
 		return refusal(OverQuota, wire.CodeOf(err), "%v", err)
 	}

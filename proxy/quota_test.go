@@ -53,6 +53,27 @@ func TestQuotaOfLinks(t *testing.T) {
 	}
 }
 
+// A link is its asker's, and so are the limits that hold for it.
+func TestQuotaOfUser(t *testing.T) {
+	r := startWith(t, quota.Rules{User: quota.Limits{Links: 1}})
+	by := func(name string) func(*wire.Ticket) {
+		return func(t *wire.Ticket) { t.Principal = overlay.Principal{User: name, Project: "p"} }
+	}
+	a, b := r.link(by("alice"))
+	echoes(t, a, b)
+	c, d := r.link(by("alice"), ofJob("b"))
+	for _, end := range []*net.TCPConn{c, d} {
+		if no := r.refused(end); !strings.Contains(no.Text, "alice has 1 links here already") {
+			t.Errorf("refused with %+v", no)
+		}
+	}
+	e, f := r.link(by("bob"))
+	echoes(t, e, f)
+	if st := r.Status().Quota; st.Users["alice"].Links != 1 || st.Projects["p"].Links != 2 {
+		t.Errorf("status %+v", st)
+	}
+}
+
 // A reader that stands still takes nothing from the others of its job: they
 // get the whole rate.
 func TestQuotaStuckReader(t *testing.T) {

@@ -214,11 +214,11 @@ func (q *Quota) refuse(o Owner, now time.Time) error {
 	project := o.Project != ""
 	switch {
 	case full(links(q.jobs[o.Job]), q.rules.Job.Links):
-		return &Refused{"per_job.links", fmt.Sprintf("job %s has %d links here, as many as a job may have (quota.per_job.links)", o.Job, q.rules.Job.Links)}
+		return &Refused{"per_job.links", fmt.Sprintf("job %s has %d links here already, as many as a job may have (quota.per_job.links)", o.Job, q.rules.Job.Links)}
 	case full(links(q.users[o.user()]), q.rules.User.Links):
-		return &Refused{"per_user.links", fmt.Sprintf("%s has %d links here, as many as a user may have (quota.per_user.links)", o.user(), q.rules.User.Links)}
+		return &Refused{"per_user.links", fmt.Sprintf("%s has %d links here already, as many as a user may have (quota.per_user.links)", o.user(), q.rules.User.Links)}
 	case project && full(links(q.projects[o.Project]), q.rules.Project.Links):
-		return &Refused{"per_project.links", fmt.Sprintf("project %s has %d links here, as many as a project may have (quota.per_project.links)", o.Project, q.rules.Project.Links)}
+		return &Refused{"per_project.links", fmt.Sprintf("project %s has %d links here already, as many as a project may have (quota.per_project.links)", o.Project, q.rules.Project.Links)}
 	case over(q.ledger.User(o.user(), now), q.rules.User.Month):
 		return &Refused{"per_user.bytes_month", fmt.Sprintf("%s has used up the %d bytes that a user may move here in a month, until %s (quota.per_user.bytes_month)",
 			o.user(), q.rules.User.Month, monthEnd(now))}
