@@ -152,7 +152,7 @@ func serveFrontal(ctx context.Context, o order, out io.Writer, log *slog.Logger)
 		return err
 	}
 	cfg := daemon.Defaults[frontal.Config]()
-	cfg.Site, cfg.Broker, cfg.Listen = site, o.Broker, netip.AddrPortFrom(loopback, 0)
+	cfg.Site, cfg.Broker, cfg.Listen = site, []string{o.Broker}, netip.AddrPortFrom(loopback, 0)
 	cfg.Measure = 0 // of a broker and proxies that are not what this is about
 	f, err := frontal.New(cfg, creds, log)
 	if err != nil {
