@@ -120,6 +120,19 @@ func serve(ctx context.Context, cfg Config, log *slog.Logger, ready func(facts .
 		ln.Close()
 		return err
 	}
+	daemon.OnReload(ctx, []string{"offer.processes", "offer.memory", "offer.cpu", "offer.allow", "offer.deny"}, func(next Config) (func(), error) {
+		next.Offer.Jobs = cfg.Offer.Jobs // the gate opens at the start or never
+		policy := next.Offer.Policy()
+		policy.Lease = cfg.Gate.Orphan
+		if err := policy.Check(); err != nil {
+			return nil, fmt.Errorf("offer: %w", err)
+		}
+		return func() {
+			if err := errors.Join(g.gate.SetPolicy(policy), h.SetOffer(ctx, next.Offer.Offer())); err != nil {
+				log.Warn("the offer is not in effect everywhere yet", "error", err)
+			}
+		}, nil
+	})
 	facts, stop, err := metrics.Start(ctx, cfg.MetricsListen, h.metrics(creds), log)
 	if err != nil {
 		ln.Close()

@@ -68,6 +68,7 @@ type Options struct {
 
 // Helper is the daemon. Make it with New, run it with Serve.
 type Helper struct {
+	offer    atomic.Pointer[offer.Offer] // of opts, or a later one
 	node     overlay.NodeID
 	opts     Options
 	log      *slog.Logger
@@ -99,10 +100,26 @@ func New(opts Options) (*Helper, error) {
 		bearings: meeting.NewBearingsCache(), stock: meeting.NewStock(),
 		open: make(chan struct{}, opts.MaxOpen),
 	}
+	h.offer.Store(&opts.Offer)
 	h.ctl = control.NewEndpoint(opts.Credentials, opts.Log, func(r grpc.ServiceRegistrar) {
 		controlpb.RegisterTargetServer(r, targetService{h: h})
 	})
 	return h, nil
+}
+
+// SetOffer changes what the list of hosts says that this node offers, and tells
+// the frontal, without a new session. ctx bounds that; a frontal that is away is told
+// when it is back.
+func (h *Helper) SetOffer(ctx context.Context, o offer.Offer) error {
+	h.offer.Store(&o)
+	f, _ := h.home.now()
+	if f == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, registerWait)
+	defer cancel()
+	_, err := controlpb.NewNodesClient(f.session.Conn()).Enter(ctx, &controlpb.EnterRequest{Software: control.Software, Offer: o.ToPB()})
+	return control.FromStatus(err)
 }
 
 // Serve accepts processes on ln, a Unix socket, and does what they ask until
@@ -135,7 +152,7 @@ func (h *Helper) Serve(ctx context.Context, ln *net.UnixListener) error {
 func (h *Helper) enter(ctx context.Context, s *control.Session, data *dataPort) error {
 	callCtx, cancel := context.WithTimeout(ctx, registerWait)
 	defer cancel()
-	r, err := controlpb.NewNodesClient(s.Conn()).Enter(callCtx, &controlpb.EnterRequest{Software: control.Software, Offer: h.opts.Offer.ToPB()})
+	r, err := controlpb.NewNodesClient(s.Conn()).Enter(callCtx, &controlpb.EnterRequest{Software: control.Software, Offer: h.offer.Load().ToPB()})
 	if err != nil {
 		return fmt.Errorf("entering %v at %v: %w", h.node, s.Peer(), control.FromStatus(err))
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"sync"
-	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
@@ -168,10 +167,6 @@ func (f *Frontal) withdrawAt(ctx context.Context, s *control.Session, gone []*co
 	return nil
 }
 
-// anotherAfter is how long a question waits for its answer where another broker
-// can be asked instead.
-const anotherAfter = 2 * time.Second
-
 // askBroker is the resolver's way to the broker. A session that dies under
 // the question, or is silent where another broker can be asked, costs one more
 // try: the broker may have been restarted.
@@ -185,7 +180,7 @@ func (f *Frontal) askBroker(ctx context.Context, req *controlpb.ResolveRequest) 
 		}
 		call, cancel := ctx, context.CancelFunc(func() {})
 		if try == 0 && f.up.several() {
-			call, cancel = context.WithTimeout(ctx, anotherAfter)
+			call, cancel = context.WithTimeout(ctx, f.bounds.another)
 		}
 		resp, err := controlpb.NewDirectoryClient(s.Conn()).Resolve(call, req)
 		silent := err != nil && call.Err() != nil && ctx.Err() == nil
@@ -194,7 +189,7 @@ func (f *Frontal) askBroker(ctx context.Context, req *controlpb.ResolveRequest) 
 			return resp, nil
 		}
 		if silent && f.up.doubt(s) {
-			f.log.Warn("a broker does not answer; another is asked", "silent", f.up.addr(s), "after", anotherAfter.String())
+			f.log.Warn("a broker does not answer; another is asked", "silent", f.up.addr(s), "after", f.bounds.another.String())
 			continue
 		}
 		if err = f.up.callError(s, err); try > 0 || f.up.current() == s || !isAway(err) {

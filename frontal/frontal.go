@@ -38,15 +38,16 @@ const (
 
 // bounds are waits that no setting changes; tests shorten them.
 type bounds struct {
-	intro  time.Duration // for a connection to say what it wants
-	carry  time.Duration // for a node to fetch what was dialled for it
-	meet   time.Duration // for both ends of a meeting to be connected
-	refuse time.Duration // for a refusal to be read
-	doubt  time.Duration // after a measurement, before a doubt brings the next
-	idle   time.Duration // after an idle measurement that failed, before it is tried again
+	intro   time.Duration // for a connection to say what it wants
+	carry   time.Duration // for a node to fetch what was dialled for it
+	meet    time.Duration // for both ends of a meeting to be connected
+	refuse  time.Duration // for a refusal to be read
+	another time.Duration // for an answer, where another broker can be asked instead
+	doubt   time.Duration // after a measurement, before a doubt brings the next
+	idle    time.Duration // after an idle measurement that failed, before it is tried again
 }
 
-var standardBounds = bounds{intro: 5 * time.Second, carry: 10 * time.Second, meet: 15 * time.Second, refuse: 2 * time.Second, doubt: measureAgain, idle: measureAgain}
+var standardBounds = bounds{intro: 5 * time.Second, carry: 10 * time.Second, meet: 15 * time.Second, refuse: 2 * time.Second, another: 2 * time.Second, doubt: measureAgain, idle: measureAgain}
 
 // Frontal is one site's gateway. Its methods are its own; peers reach it
 // through Serve.

@@ -2,6 +2,7 @@ package test
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
@@ -13,12 +14,27 @@ import (
 func TestProxyIsReplacedUnderLoad(t *testing.T) {
 	w := newWorld(t, siteClosed+siteShut, grid.Config{})
 	flows := []*flow{w.flow(w.linked("closed/n1", "shut/n1")), w.flow(w.linked("shut/n1", "closed/n2"))}
-	p := w.Daemon("proxy p1")
+	w.replace("proxy p1", "closed/n2", "shut/n1", flows)
+}
+
+// The same for a gateway, which carries all that its nodes send, and knows where
+// they are.
+func TestGatewayIsReplacedUnderLoad(t *testing.T) {
+	w := newWorld(t, siteHidden+siteClosed, grid.Config{})
+	flows := []*flow{w.flow(w.linked("hidden/n1", "closed/n1")), w.flow(w.linked("closed/n2", "hidden/n1"))}
+	w.replace("frontal hidden", "hidden/n1", "closed/n2", flows)
+}
+
+// replace has a daemon hand over while links are made all the time between two
+// nodes whose way goes through it, and flows go on.
+func (w *world) replace(daemon, from, to string, flows []*flow) {
+	w.t.Helper()
+	t, p := w.t, w.Daemon(daemon)
 	old := p.PID()
 	over := make(chan error, 1)
 	go func() { over <- p.HandOver(w.ctx) }()
 	for replaced, more := false, 5; more > 0; {
-		w.linked("closed/n2", "shut/n1").end(t)
+		w.linked(from, to).end(t)
 		select {
 		case err := <-over:
 			if err != nil {
@@ -38,8 +54,8 @@ func TestProxyIsReplacedUnderLoad(t *testing.T) {
 	for line := range strings.Lines(p.Log()) {
 		var e struct{ Msg, Cause string }
 		json.Unmarshal([]byte(line), &e)
-		if e.Msg == "refused" || e.Msg == "link ended" && e.Cause != "both ends closed" {
-			t.Errorf("the proxy wrote %s", line)
+		if e.Msg == "link ended" && e.Cause != "both ends closed" || slices.Contains([]string{"refused", "not carried", "data connection refused", "carry refused"}, e.Msg) {
+			t.Errorf("%s wrote %s", daemon, line)
 		}
 	}
 }

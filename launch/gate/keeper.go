@@ -211,6 +211,16 @@ func (k *Keeper) do(f func(now time.Time)) error {
 	}
 }
 
+// SetPolicy changes what is asked of reservations to come; those that are keep what
+// they were promised. It waits for Serve to begin, and fails when it has ended.
+func (k *Keeper) SetPolicy(policy reserve.Policy) error {
+	var err error
+	if ended := k.do(func(time.Time) { err = k.node.SetPolicy(policy) }); ended != nil {
+		return ended
+	}
+	return err
+}
+
 // openStore returns the store, opened when first needed. Only one keeper has it at a
 // time: what lies in its folder of jobs is another's rest, and goes.
 func (k *Keeper) openStore() (*stage.Store, error) {
