@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"sync"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -76,7 +77,9 @@ func serve(ctx context.Context, cfg Config, log *slog.Logger, ready func(facts .
 		return err
 	}
 	daemon.OnReload(ctx, liveKeys, b.reload)
-	ln, err := net.Listen("tcp", cfg.Listen.String())
+	ln, err := daemon.Socket(ctx, "listen "+cfg.Listen.String(), func() (*net.TCPListener, error) {
+		return net.ListenTCP("tcp", net.TCPAddrFromAddrPort(cfg.Listen))
+	})
 	if err != nil {
 		return fmt.Errorf("listen %v: %w; is another daemon on that port, or the right to ports below 1024 missing?", cfg.Listen, err)
 	}
@@ -86,7 +89,26 @@ func serve(ctx context.Context, cfg Config, log *slog.Logger, ready func(facts .
 		return err
 	}
 	defer stop()
-	b.openSTUN(ctx)
+	// Whatever a predecessor let go of it has let go of when ready returns.
 	ready(append([]string{"listen=" + ln.Addr().String()}, facts...)...)
-	return b.Serve(ctx, ln)
+	b.openSTUN(ctx)
+	// There is nothing to drain: whoever has a session makes another, with the
+	// successor or another broker, and tells it everything.
+	hooks := daemon.HooksOf(ctx)
+	serving, end := context.WithCancel(ctx)
+	defer end()
+	var drain sync.WaitGroup
+	defer drain.Wait()
+	drain.Go(func() {
+		defer end()
+		select {
+		case <-hooks.Draining():
+		case <-serving.Done():
+		}
+	})
+	err = b.Serve(serving, ln)
+	end() // of what waits to drain, if it failed
+	stop()
+	hooks.LetGo()
+	return err
 }

@@ -45,4 +45,13 @@ func TestEitherBrokerIsEnough(t *testing.T) {
 		}
 	}
 	w.flowing("with both again", flows)
+
+	// One that hands over is not missed at all: it has the same address and all news.
+	if err := w.Daemon("broker").HandOver(w.ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Settled(w.ctx); err != nil {
+		t.Fatal(err)
+	}
+	w.linked("closed/n1", "shut/n1").end(t)
 }
