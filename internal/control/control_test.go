@@ -117,6 +117,73 @@ func TestCallsGoBothWays(t *testing.T) {
 	}
 }
 
+// lingering is a connection that takes long to close.
+type lingering struct {
+	net.Conn
+	closing sync.Once
+	begun   chan struct{} // closed when Close was called
+	linger  chan struct{} // Close waits until it is closed
+}
+
+func (c *lingering) Close() error {
+	c.closing.Do(func() { close(c.begun) })
+	<-c.linger
+	return c.Conn.Close()
+}
+
+// waiting answers Status when the caller does not wait any more.
+type waiting struct {
+	controlpb.UnimplementedAdminServer
+	asked chan struct{}
+}
+
+func (w waiting) Status(ctx context.Context, _ *controlpb.StatusRequest) (*controlpb.StatusResponse, error) {
+	close(w.asked)
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// Calls on a session that is closed end at once, and do not spin until its connection
+// has been closed, which may take long.
+func TestCallsEndBeforeTheConnection(t *testing.T) {
+	g := newGrid(t)
+	asked := make(chan struct{})
+	addr := serve(t, endpoint(t, g.creds(broker), waiting{asked: asked}), nil, nil)
+	c := &lingering{begun: make(chan struct{}), linger: make(chan struct{})}
+	release := sync.OnceFunc(func() { close(c.linger) })
+	defer release()
+	s, err := endpoint(t, g.creds(frontal), admin{}).Dial(t.Context(), control.DialConfig{Addr: addr, Role: control.RoleBroker,
+		Dial: func(_ context.Context, addr string) (_ net.Conn, err error) {
+			c.Conn, err = net.Dial("tcp", addr)
+			return c, err
+		}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	called := make(chan error, 1)
+	go func() { // ends with the session
+		_, err := controlpb.NewAdminClient(s.Conn()).Status(t.Context(), &controlpb.StatusRequest{})
+		called <- err
+	}()
+	<-asked
+	closed := make(chan struct{})
+	go func() { // ends when the connection is closed
+		s.Close()
+		close(closed)
+	}()
+	<-c.begun
+	select {
+	case err := <-called:
+		if err := control.FromStatus(err); !errors.Is(err, overlay.ErrNoSession) {
+			t.Errorf("the call ended with %v", err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("the call waits for the connection to be closed")
+	}
+	release()
+	<-closed
+}
+
 func TestErrorsKeepTheirClass(t *testing.T) {
 	g := newGrid(t)
 	for _, class := range []error{overlay.ErrUnknownSite, overlay.ErrNoRelay, overlay.ErrOverloaded, overlay.ErrForbidden, overlay.ErrStale, overlay.ErrTimeout} {

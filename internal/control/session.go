@@ -108,6 +108,7 @@ var errMoved = errors.New("no longer an address of this host")
 func (s *Session) Close() error {
 	err := s.mux.Close() // first: calls then fail because the session has ended
 	s.rpc.Close()
+	s.conn.Close()
 	return err
 }
 
@@ -224,7 +225,7 @@ func (e *Endpoint) start(conn net.Conn, id peerHello, client bool) (*Session, er
 		open = yamux.Client
 	}
 	pulse := newPulse(conn)
-	mux, err := open(&gather{Conn: pulseConn{conn, pulse}}, cfg)
+	mux, err := open(&gather{Conn: breaking{pulseConn{conn, pulse}}}, cfg)
 	if err != nil {
 		conn.Close()
 		return nil, err
@@ -242,6 +243,7 @@ func (e *Endpoint) start(conn net.Conn, id peerHello, client bool) (*Session, er
 	)
 	if err != nil {
 		mux.Close()
+		conn.Close()
 		return nil, err
 	}
 	return s, nil
