@@ -145,6 +145,13 @@ func (c *conversation) cancelled() bool {
 	return c.cancel
 }
 
+// isHeld reports whether the node is known to hold a reservation.
+func (c *conversation) isHeld() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.hold != nil && !c.ended
+}
+
 func (c *conversation) tell(ctx context.Context, e event) {
 	e.from = c
 	select {

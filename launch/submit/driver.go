@@ -29,6 +29,7 @@ const (
 	killTime   = 2500 * time.Millisecond // from SIGKILL until nodes that say nothing are left alone
 	stallTime  = time.Minute             // for a host to take any part of the files
 	partTime   = 2 * time.Second         // for conversations to come to their end after the job has
+	askedTime  = 500 * time.Millisecond  // the same, with hosts of which no answer has come
 )
 
 // driver brings one submission onto hosts and watches over the job. All of it belongs to
@@ -44,6 +45,7 @@ type driver struct {
 	keys   map[overlay.NodeID]reserve.Key
 	cancel context.CancelFunc
 	ctx    context.Context // of the conversations
+	begun  time.Time
 	wg     sync.WaitGroup
 
 	bytes  counter
@@ -116,7 +118,8 @@ func (d *driver) run(ctx context.Context) (*Result, error) {
 	defer d.wg.Wait()
 	defer d.cancel()
 	defer d.closeFeeds()
-	d.do(d.sub.Begin(time.Now()))
+	d.begun = time.Now()
+	d.do(d.sub.Begin(d.begun))
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	stop := ctx.Done()
@@ -561,16 +564,42 @@ type annotated struct {
 func (a *annotated) Error() string { return fmt.Sprintf("%v (%s)", a.err, a.more) }
 func (a *annotated) Unwrap() error { return a.err }
 
-// part lets the conversations with the hosts of the job come to their ends.
+// part lets the conversations with the hosts of the job come to their ends, and hosts that
+// were booked in vain hear of it, lest they wait for their leases to end.
 func (d *driver) part() {
 	d.closeFeeds()
 	if !d.quitAt.IsZero() && !time.Now().Before(d.quitAt) {
 		return // they had their time
 	}
-	late := time.NewTimer(partTime)
-	defer late.Stop()
+	used := map[overlay.NodeID]bool{}
+	var rest, asked []*conversation
 	for _, p := range d.places {
-		for ended := d.talks[p.Node].done; ended != nil; {
+		used[p.Node] = true
+		rest = append(rest, d.talks[p.Node])
+	}
+	for node, c := range d.talks {
+		if used[node] || c.hasEnded() {
+			continue
+		}
+		c.say(&gatepb.ToNode{Say: &gatepb.ToNode_Cancel{Cancel: &gatepb.Cancel{Key: c.key[:]}}})
+		if c.isHeld() {
+			rest = append(rest, c)
+		} else {
+			asked = append(asked, c)
+		}
+	}
+	d.await(rest, partTime)
+	if time.Since(d.begun) < answerTime { // later, they have been given up
+		d.await(asked, askedTime)
+	}
+}
+
+// await waits until conversations have come to their ends, for some time.
+func (d *driver) await(all []*conversation, most time.Duration) {
+	late := time.NewTimer(most)
+	defer late.Stop()
+	for _, c := range all {
+		for ended := c.done; ended != nil; {
 			select {
 			case <-d.events: // nothing matters any more
 			case <-ended:

@@ -8,6 +8,9 @@ import (
 	"syscall"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	"github.com/isthmus-grid/isthmus/internal/ranks"
 	"github.com/isthmus-grid/isthmus/launch/allocate"
 	"github.com/isthmus-grid/isthmus/overlay"
@@ -111,12 +114,16 @@ func find(ctx context.Context, g *Grid, j *Job, without []overlay.NodeID) (*plac
 	return place(j, hosts, between)
 }
 
-// later reports whether a job that failed may succeed when more hosts are there.
+// later reports whether a job that failed may succeed when more hosts are there, or
+// those who list them are.
 func later(err error) bool {
 	var few *TooFew
 	var short *allocate.Shortage
-	return errors.As(err, &few) || errors.As(err, &short)
+	return errors.As(err, &few) || errors.As(err, &short) || unlisted(err)
 }
+
+// unlisted reports whether the list of hosts was out of reach.
+func unlisted(err error) bool { return status.Code(err) == codes.Unavailable }
 
 // wait waits a moment, and says for what.
 func wait(ctx context.Context, j *Job, err error, until time.Time) error {
@@ -124,6 +131,8 @@ func wait(ctx context.Context, j *Job, err error, until time.Time) error {
 	var few *TooFew
 	var short *allocate.Shortage
 	switch {
+	case unlisted(err):
+		p.Who = "the list of hosts"
 	case errors.As(err, &few):
 		p.Have, p.Need, p.Who = few.Have, few.Need, few.who()
 	case errors.As(err, &short):

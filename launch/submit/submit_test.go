@@ -395,9 +395,13 @@ func TestWaitingForAHost(t *testing.T) {
 		t.Fatal(err)
 	}
 	j.Wait = patience
+	w.unlisted = true
 	said := ""
 	j.Progress = func(p Progress) {
-		if p.Step == "waiting" {
+		switch {
+		case p.Step == "waiting" && strings.Contains(p.String(), "waiting for the list of hosts"):
+			w.unlisted = false
+		case p.Step == "waiting":
 			said = p.String()
 			w.order = []string{"a/n1", "z/n1"}
 		}
@@ -443,6 +447,27 @@ func TestNobodyTakesTheOutput(t *testing.T) {
 	var exit *ranks.ExitError
 	if !errors.As(err, &exit) || exit.ExitCode() != 128+int(syscall.SIGPIPE) {
 		t.Error(err)
+	}
+	w.idle()
+}
+
+// Hosts that are booked in vain are free when a job is over, however soon that is and
+// whatever becomes of the stream on which they were told.
+func TestHostsBookedInVainAreFree(t *testing.T) {
+	w := newWorld(t, "a/n1:1", "b/n1:1", "c/n1:1", "d/n1:1", "e/n1:1")
+	for _, n := range w.nodes {
+		n.breaks = func(t *talk, m *gatepb.ToNode) bool {
+			first := m.GetCancel() != nil && t.broke == 0
+			if first {
+				t.broke++
+			}
+			return first
+		}
+	}
+	j := jobOf(t, 2, io.Discard)
+	j.Strategy = "spread"
+	if _, err := w.run(j); err != nil {
+		t.Fatal(err)
 	}
 	w.idle()
 }

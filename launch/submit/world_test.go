@@ -38,6 +38,8 @@ type world struct {
 	nodes map[string]*node
 	order []string
 	far   map[string]time.Duration // "FROM TO", as Measure tells
+
+	unlisted bool // the list of hosts is out of reach
 }
 
 // node is a gate-keeper for tests: the reservations are real, the processes functions.
@@ -138,6 +140,9 @@ func (w *world) Ping(ctx context.Context, _ *gatepb.PingRequest) (*gatepb.PingRe
 
 // Hosts gives every host a latency of its own, in the order in which they were named.
 func (w *world) Hosts(context.Context, *gatepb.HostsRequest) (*gatepb.HostsResponse, error) {
+	if w.unlisted {
+		return nil, status.Error(codes.Unavailable, "the frontal is away")
+	}
 	r := &gatepb.HostsResponse{}
 	for i, name := range w.order {
 		n := w.nodes[name]

@@ -58,7 +58,7 @@ type GateClient interface {
 	// The node ends the stream after cancelled, after nok, and when over was
 	// acknowledged. A stream that breaks ends nothing by itself: what was not
 	// committed ends with its lease, and a committed job is ended when nobody
-	// attaches for 30 s.
+	// attaches for 30 s, or for as long as the owner of the node says.
 	Converse(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ToNode, ToSubmitter], error)
 	// Ping answers at once, for measuring.
 	Ping(ctx context.Context, in *PingRequest, opts ...grpc.CallOption) (*PingResponse, error)
@@ -167,7 +167,7 @@ type GateServer interface {
 	// The node ends the stream after cancelled, after nok, and when over was
 	// acknowledged. A stream that breaks ends nothing by itself: what was not
 	// committed ends with its lease, and a committed job is ended when nobody
-	// attaches for 30 s.
+	// attaches for 30 s, or for as long as the owner of the node says.
 	Converse(grpc.BidiStreamingServer[ToNode, ToSubmitter]) error
 	// Ping answers at once, for measuring.
 	Ping(context.Context, *PingRequest) (*PingResponse, error)
