@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +14,8 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/isthmus-grid/isthmus/internal/grid"
 )
@@ -125,10 +128,28 @@ func (b *background) status(w *world) int {
 	return b.cmd.ProcessState.ExitCode()
 }
 
+// smallDisk mounts a disk of 2 MiB and returns where.
+func smallDisk(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=2m"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
 // A job over three sites, of which two take no connections: placed, brought there,
 // started, and its output, exit status and files come back.
 func TestRunOverSites(t *testing.T) {
-	w := newWorld(t, siteOpen+siteClosed+siteShut, threeSites())
+	needLab(t)
+	cfg, disk := threeSites(), smallDisk(t)
+	cfg.Settings["helper open/n2"] = map[string]any{"gate": map[string]any{"store": disk}}
+	w := newWorld(t, siteOpen+siteClosed+siteShut, cfg)
 	w.listed(5)
 	bin := isthmus(t, "")
 
@@ -190,6 +211,108 @@ func TestRunOverSites(t *testing.T) {
 		w.ends(1, "would fit: 10 ranks", w.isthmus("run", "-n", "11", "sh"))
 		w.ends(1, "shut/n9 is not a host of the grid now", w.isthmus("run", "--hosts", "n9@shut:2", "sh"))
 		w.ends(2, "has no replicas", w.isthmus("run", "-n", "2", "-r", "2", "sh"))
+	})
+	t.Run("profile", func(t *testing.T) {
+		file := filepath.Join(t.TempDir(), "profile.yaml")
+		write := func(latency string) {
+			text := "groups:\n- {name: head, processes: 1, sites: any}\n- {name: crew, processes: 3, sites: any}\nbetween:\n- {groups: [head, crew], latency: " + latency + "}\n"
+			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		words := []string{"run", "--profile", file, "sh", "-c", "echo $ISTHMUS_GROUPS"}
+		write("1s")
+		if out := w.ends(0, "", w.isthmus(words...)); strings.Count(out, "] head:1,crew:3\n") != 4 {
+			t.Errorf("the ranks wrote\n%s", out)
+		}
+		write("1us")
+		w.ends(1, "latency", w.isthmus(words...))
+	})
+	t.Run("copies", func(t *testing.T) {
+		out := w.ends(0, "", w.isthmus("run", "-n", "2", "-r", "2", "--independent", "sh", "-c", "echo copy ${ISTHMUS_COPY:-0} of $ISTHMUS_RANK on $(pwd)"))
+		hosts := map[string]bool{}
+		for line := range strings.Lines(out) {
+			host, rest, _ := strings.Cut(line, ":")
+			rank, _, _ := strings.Cut(rest, "]")
+			hosts[host+" "+rank] = true // no rank twice on a host
+		}
+		if len(hosts) != 4 || strings.Count(out, "copy 1 of") != 2 {
+			t.Errorf("the copies wrote\n%s", out)
+		}
+	})
+	t.Run("limit", func(t *testing.T) {
+		if out := w.ends(0, "", w.isthmus("run", "-n", "2", "--limit", "nofile=77", "sh", "-c", "ulimit -n")); strings.Count(out, "] 77\n") != 2 {
+			t.Errorf("the limits are\n%s", out)
+		}
+	})
+	t.Run("survive", func(t *testing.T) {
+		out := w.ends(0, "", w.isthmus("run", "-n", "3", "--survive", "--hang", "20s", "sh", "-c", "[ $ISTHMUS_RANK != 1 ] || kill -9 $$; echo goes on"))
+		if strings.Count(out, "] goes on\n") != 2 {
+			t.Errorf("the survivors wrote\n%s", out)
+		}
+		w.ends(2, "--hang 2h0m0s: want 1s to 1h0m0s", w.isthmus("run", "-n", "3", "--hang", "2h", "sh"))
+	})
+	t.Run("folder", func(t *testing.T) {
+		dir := filepath.Join(t.TempDir(), "output")
+		if out := w.ends(0, "", w.isthmus("run", "-n", "3", "--output", dir, "sh", "-c", "echo rank $ISTHMUS_RANK")); out != "" {
+			t.Errorf("beside the folder there is %q", out)
+		}
+		var all strings.Builder
+		names, err := filepath.Glob(filepath.Join(dir, "*"))
+		for _, name := range names {
+			text, _ := os.ReadFile(name)
+			all.Write(text)
+		}
+		for r := range 3 {
+			if !strings.Contains(all.String(), fmt.Sprintf("rank %d\n", r)) {
+				t.Errorf("the files %q, %v, have %q", names, err, all.String())
+			}
+		}
+	})
+	t.Run("spoilt", func(t *testing.T) {
+		program := script(t, "echo as it was written\n"+strings.Repeat("# "+strings.Repeat("x", 1000)+"\n", 3000))
+		run := func(staged string) {
+			t.Helper()
+			out := w.ends(0, staged, w.isthmus("run", "-v", "--hosts", "n1@shut:1", program))
+			if out != "[shut/n1:0] as it was written\n" {
+				t.Errorf("it wrote %q", out)
+			}
+		}
+		run(" bytes of files were sent to 1 hosts")
+		chunks, err := filepath.Glob(filepath.Join(w.Store("shut/n1"), "chunks", "*"))
+		if err != nil || len(chunks) < 3 {
+			t.Fatalf("chunks %q, %v", chunks, err)
+		}
+		for _, name := range chunks {
+			text, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if at := bytes.Index(text, []byte("as it was")); at >= 0 {
+				copy(text[at:], "as it IS!")
+				if err := os.WriteFile(name, text, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		run(" 1048576 bytes of files were sent to 1 hosts")
+		run(" 0 bytes of files were sent to 1 hosts")
+	})
+	t.Run("full", func(t *testing.T) {
+		big := make([]byte, 3<<20)
+		rand.NewChaCha8([32]byte{}).Read(big) // no two chunks are the same
+		input := filepath.Join(t.TempDir(), "big")
+		if err := os.WriteFile(input, big, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		w.ends(1, "no space left", w.isthmus("run", "--hosts", "n2@open:1", "--input", input, "sh", "-c", "cat big"))
+		if out := w.ends(0, "", w.isthmus("run", "--hosts", "n2@open:1", script(t, "echo small"))); out != "[open/n2:0] small\n" {
+			t.Errorf("it wrote %q", out)
+		}
+		w.quiet()
+		if left, err := os.ReadDir(filepath.Join(disk, "jobs")); err != nil || len(left) > 0 {
+			t.Errorf("folders %v, %v", left, err)
+		}
 	})
 	w.quiet()
 }

@@ -1,0 +1,387 @@
+package test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/isthmus-grid/isthmus/internal/grid"
+	"github.com/isthmus-grid/isthmus/internal/jobkey"
+	"github.com/isthmus-grid/isthmus/internal/ranks"
+	"github.com/isthmus-grid/isthmus/launch/allocate"
+	"github.com/isthmus-grid/isthmus/launch/gate"
+	"github.com/isthmus-grid/isthmus/launch/gate/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/submit"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// moments are points of a submission, each in the middle of one of its steps: a message
+// that is about to be said, or was just heard.
+var moments = []string{
+	"Hosts",     // 1: the list is asked for
+	"ask",       // 2, 3: a host is asked, with the key
+	"ok",        // 4: it has accepted
+	"manifest",  // 5, 6: the hosts are chosen, and get their files
+	"stored",    // all files are there
+	"start",     // 7: the hosts are told who runs what
+	"committed", // 8: all have started, and know it
+	"output",    // the processes run
+}
+
+// struck is a submitter's connection with its helper on which something happens at a
+// moment, once. Messages wait until it has.
+type struck struct {
+	grpc.ClientConnInterface
+	moment string
+	happen func()
+	once   sync.Once
+	begun  chan struct{} // closed when it happens
+	over   chan struct{} // closed when it has happened
+}
+
+func newStruck(conn grpc.ClientConnInterface, moment string, happen func()) *struck {
+	return &struck{ClientConnInterface: conn, moment: moment, happen: happen, begun: make(chan struct{}), over: make(chan struct{})}
+}
+
+func (s *struck) pass(moment string) {
+	if moment == s.moment {
+		s.once.Do(func() {
+			close(s.begun)
+			s.happen()
+			close(s.over)
+		})
+	}
+}
+
+// Invoke implements grpc.ClientConnInterface.
+func (s *struck) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
+	s.pass(path.Base(method))
+	return s.ClientConnInterface.Invoke(ctx, method, args, reply, opts...)
+}
+
+// NewStream implements grpc.ClientConnInterface.
+func (s *struck) NewStream(ctx context.Context, d *grpc.StreamDesc, method string, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+	c, err := s.ClientConnInterface.NewStream(ctx, d, method, opts...)
+	return struckStream{c, s}, err
+}
+
+type struckStream struct {
+	grpc.ClientStream
+	s *struck
+}
+
+func (c struckStream) SendMsg(m any) error {
+	c.s.pass(said(m))
+	return c.ClientStream.SendMsg(m)
+}
+
+func (c struckStream) RecvMsg(m any) error {
+	err := c.ClientStream.RecvMsg(m)
+	if err == nil {
+		c.s.pass(said(m))
+	}
+	return err
+}
+
+// said returns the name of what a message of a conversation says.
+func said(m any) string {
+	r := m.(proto.Message).ProtoReflect()
+	if f := r.WhichOneof(r.Descriptor().Oneofs().ByName("say")); f != nil {
+		return string(f.Name())
+	}
+	return ""
+}
+
+// submission is a job of two ranks, which write their process ids, of which rank 0 reads
+// a line to its end, and each has a file.
+type submission struct {
+	w    *world
+	file string
+	stop context.CancelFunc // of the submitter
+	out  lockedBuffer
+	conn *grpc.ClientConn
+}
+
+type lockedBuffer struct {
+	mu  sync.Mutex
+	all bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.all.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.all.String()
+}
+
+// newSubmission prepares one that brings a file, from node.
+func (w *world) newSubmission(t *testing.T, node string) *submission {
+	t.Helper()
+	s := &submission{w: w, file: filepath.Join(t.TempDir(), "file")}
+	if err := os.WriteFile(s.file, []byte("content for "+t.Name()+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	conn, err := gate.Connect(w.Socket(node))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	s.conn = conn
+	nodes := w.helpers()
+	w.until("all hosts to be listed", func() bool {
+		list, err := gatepb.NewDeskClient(conn).Hosts(w.ctx, &gatepb.HostsRequest{})
+		up := 0
+		for _, h := range list.GetHosts() {
+			if h.State == "up" && h.Jobs > 0 {
+				up++
+			}
+		}
+		return err == nil && up == len(nodes)
+	})
+	return s
+}
+
+// run submits it to hosts; at the moment something happens. The processes end after
+// that, or soon where there is none. It may run beside the test's goroutine.
+func (s *submission) run(t *testing.T, moment string, happen func(), hosts ...overlay.NodeID) error {
+	t.Helper()
+	ctx, stop := context.WithCancel(s.w.ctx)
+	defer stop()
+	s.stop = stop
+	files, err := submit.Collect([]string{s.file})
+	if err != nil {
+		return err
+	}
+	key, err := jobkey.New("faults")
+	if err != nil {
+		return err
+	}
+	var shares []submit.HostShare
+	for _, h := range hosts {
+		shares = append(shares, submit.HostShare{Node: h, Ranks: 1})
+	}
+	conn := newStruck(s.conn, moment, happen)
+	if moment == "" {
+		close(conn.begun)
+		close(conn.over)
+	}
+	stdin, word := io.Pipe()
+	defer stdin.Close()
+	go func() { // ends with the run
+		select {
+		case <-conn.over:
+			io.WriteString(word, "word\n")
+		case <-ctx.Done():
+		}
+		word.Close()
+	}()
+	_, err = submit.Run(ctx, submit.NewGrid(conn), &submit.Job{
+		Key: key, Argv: []string{"sh", "-c", "echo pid $$; read word; cat file"},
+		Place: allocate.Job{Ranks: len(hosts), Copies: 1}, Hosts: shares, Wait: patience, Files: files, Stdin: stdin,
+		Output: ranks.Lines(&s.out, &s.out),
+	})
+	select {
+	case <-conn.begun:
+	default:
+		t.Errorf("the submission did not come to %s: %v", moment, err)
+	}
+	return err
+}
+
+// gone waits until nothing is left of any job: no reservation, folder or process of
+// those whose output is given.
+func (w *world) gone(t *testing.T, node string, out string) {
+	t.Helper()
+	conn, err := gate.Connect(w.Socket(node))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	nodes := w.helpers()
+	w.until("no reservation to be left", func() bool {
+		for _, n := range nodes {
+			p, err := gatepb.NewGateClient(conn).Ping(gate.At(w.ctx, n), &gatepb.PingRequest{})
+			if err != nil || p.Jobs > 0 {
+				return false
+			}
+		}
+		return true
+	})
+	for _, n := range nodes {
+		jobs := filepath.Join(w.Store(n.String()), "jobs")
+		list := func() string { return fmt.Sprint(os.ReadDir(jobs)) }
+		w.until("no folder to be left at "+n.String(), func() bool {
+			entries, err := os.ReadDir(jobs)
+			return len(entries) == 0 && (err == nil || os.IsNotExist(err))
+		}, list)
+	}
+	for line := range strings.Lines(out) {
+		if _, pid, ok := strings.Cut(strings.TrimSpace(line), "pid "); ok {
+			w.until("process "+pid+" to end", func() bool {
+				_, err := os.Stat("/proc/" + pid)
+				return err != nil
+			})
+		}
+	}
+}
+
+// helpers are the nodes that have one.
+func (w *world) helpers() (nodes []overlay.NodeID) {
+	for _, d := range w.Daemons() {
+		if name, ok := strings.CutPrefix(d.Name, "helper "); ok {
+			if n, err := overlay.ParseNodeID(name); err == nil {
+				nodes = append(nodes, n)
+			}
+		}
+	}
+	return nodes
+}
+
+// impatient is a grid whose nodes soon give up submitters that are not heard of.
+func impatient() grid.Config {
+	cfg := launching(map[string]any{"jobs": 50, "processes": 2})
+	cfg.Settings["helper"]["gate"] = map[string]any{"orphan": "1s"}
+	return cfg
+}
+
+// Whoever takes part in a submission is killed in the middle of each of its steps, and
+// started anew: a frontal or the broker does not matter to the job; with a helper or the
+// submitter nothing of the job is left.
+func TestFaultsAtEachStep(t *testing.T) {
+	w := newWorld(t, siteClosed+siteShut, impatient())
+	ctx, cancel := context.WithTimeoutCause(context.Background(), 3*time.Minute, errors.New("not done after 3 minutes"))
+	defer cancel()
+	w.ctx = ctx // it is many tests
+	hosts := []overlay.NodeID{{Site: "shut", Name: "n1"}, {Site: "closed", Name: "n2"}}
+	w.newSubmission(t, "closed/n1").run(t, "", nil, hosts...) // the ways are open then
+
+	// Those who were killed in this way take their time to notice.
+	var undead sync.WaitGroup
+	defer undead.Wait()
+	t.Run("submitter", func(t *testing.T) {
+		var all []*submission
+		for _, moment := range moments {
+			t.Run(moment, func(t *testing.T) {
+				s := w.newSubmission(t, "closed/n1")
+				all = append(all, s)
+				killed := make(chan struct{})
+				undead.Go(func() {
+					s.run(w.t, moment, func() { s.conn.Close(); s.stop(); close(killed) }, hosts...)
+				})
+				select {
+				case <-killed:
+				case <-w.ctx.Done():
+					t.Fatal(context.Cause(w.ctx))
+				}
+			})
+		}
+		for _, s := range all {
+			w.gone(t, "closed/n1", s.out.String())
+		}
+	})
+	for _, victim := range []struct {
+		daemon string
+		harms  bool // the job may fail
+	}{{"broker", false}, {"frontal closed", false}, {"frontal shut", false}, {"helper shut/n1", true}, {"helper closed/n1", true}} {
+		t.Run(victim.daemon, func(t *testing.T) {
+			for _, moment := range moments {
+				t.Run(moment, func(t *testing.T) {
+					s := w.newSubmission(t, "closed/n1")
+					again := make(chan error, 1)
+					start := time.Now()
+					err := s.run(t, moment, func() {
+						w.Daemon(victim.daemon).Kill()
+						go func() { again <- w.Daemon(victim.daemon).Start(w.ctx) }()
+					}, hosts...)
+					t.Logf("after %v: %v", time.Since(start), err)
+					if err != nil && !victim.harms {
+						t.Error(err)
+					}
+					if err == nil && strings.Count(s.out.String(), "content for ") != 2 {
+						t.Errorf("the ranks wrote\n%s", s.out.String())
+					}
+					if t.Failed() {
+						return
+					}
+					if err := <-again; err != nil {
+						t.Fatal(err)
+					}
+					w.gone(t, "closed/n1", s.out.String())
+				})
+			}
+		})
+	}
+	undead.Wait()
+	t.Run("random", w.randomFaults)
+}
+
+// randomFaults runs jobs, some at a time, in which something happens at random to the
+// submitter: nothing is left, no reservation, folder, process or descriptor of any
+// daemon. ISTHMUS_TEST_RUNS says how many jobs.
+func (w *world) randomFaults(t *testing.T) {
+	runs := 40
+	if text := os.Getenv("ISTHMUS_TEST_RUNS"); text != "" {
+		if _, err := fmt.Sscan(text, &runs); err != nil {
+			t.Fatalf("ISTHMUS_TEST_RUNS: %v", err)
+		}
+	}
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	hosts := []overlay.NodeID{{Site: "shut", Name: "n1"}, {Site: "closed", Name: "n2"}, {Site: "closed", Name: "n1"}}
+	if err := w.newSubmission(t, "closed/n1").run(t, "", nil, hosts...); err != nil { // the ways are open then
+		t.Fatal(err)
+	}
+	w.gone(t, "closed/n1", "")
+	before := map[string]int{}
+	for _, d := range w.Daemons() {
+		before[d.Name], _ = d.Descriptors()
+	}
+	var all sync.WaitGroup
+	outs := make([]string, runs)
+	room := make(chan struct{}, 20)
+	for i := range runs {
+		rng := rand.New(rand.NewPCG(seed, uint64(i)))
+		s := w.newSubmission(t, "closed/n1")
+		all.Go(func() {
+			room <- struct{}{}
+			defer func() { <-room }()
+			what := []func(){
+				func() {},                           // nothing
+				func() { s.stop() },                 // its user ends it
+				func() { s.conn.Close(); s.stop() }, // it is killed
+			}[rng.IntN(3)]
+			s.run(t, moments[rng.IntN(len(moments))], what, hosts[rng.IntN(2):]...)
+			s.conn.Close()
+			outs[i] = s.out.String()
+		})
+	}
+	all.Wait()
+	w.gone(t, "closed/n1", strings.Join(outs, ""))
+	// Nodes of a job may since have opened ways to each other, which stay for some time.
+	more := 2 * len(w.Daemons())
+	for _, d := range w.Daemons() {
+		n := 0
+		w.until(fmt.Sprintf("%s to have at most %d descriptors more than %d", d.Name, more, before[d.Name]), func() bool {
+			n, _ = d.Descriptors()
+			return n <= before[d.Name]+more
+		}, func() string { return fmt.Sprint(n) })
+	}
+}
