@@ -12,6 +12,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/isthmus-grid/isthmus/internal/audit"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/vantage"
@@ -34,6 +35,7 @@ type Broker struct {
 	outcomes outcomes
 	hosts    *hosts
 	endpoint *control.Endpoint
+	audit    *audit.Log // nil is none; set before Serve
 	started  time.Time
 
 	introductions chan struct{} // a place for each in flight
@@ -66,6 +68,7 @@ func New(cfg Config, creds *control.Credentials, log *slog.Logger) (*Broker, err
 		controlpb.RegisterRelaysServer(r, relays{b: b})
 		controlpb.RegisterAdminServer(r, admin{b: b})
 	})
+	b.endpoint.Refused = b.auditCaller
 	return b, nil
 }
 
@@ -127,12 +130,14 @@ func (b *Broker) joined(ctx context.Context, s *control.Session) {
 		return // it ended before this ran
 	}
 	b.log.Info("session began", "peer", s.Peer().String(), "from", s.RemoteAddr().String())
+	b.auditSession(s, "began")
 	<-ctx.Done()
 	s.Close() // so that no late call of it can join again
 	b.sessions.remove(s)
 	b.registry.Leave(holder, time.Now())
 	b.hosts.leave(holder, time.Now())
 	b.log.Info("session ended", "peer", s.Peer().String())
+	b.auditSession(s, "ended")
 }
 
 // replaced ends a session whose site or proxy has a newer one.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/isthmus-grid/isthmus/internal/audit"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/daemon"
 	"github.com/isthmus-grid/isthmus/internal/metrics"
@@ -26,6 +27,7 @@ type Config struct {
 	Lease         time.Duration  `yaml:"lease" default:"60s" min:"1s" max:"1h" help:"How long a site's processes stay known after its frontal's session ended. A frontal that comes back within it has lost nothing."`
 	ProxyChoice   Choice         `yaml:"proxy_choice" default:"least-loaded" enum:"least-loaded,round-robin" help:"How to choose the proxy of a link: by the part of its capacity in use, or each in turn."`
 	RelayLimit    daemon.Size    `yaml:"relay_limit" default:"0B" min:"0B" help:"Bytes that one relayed link may carry, both ways together; 0B is no limit."`
+	Audit         audit.Config   `yaml:"audit" help:"The audit log: every introduction with what was decided, every session, and every caller that was refused."`
 	AllowLoopback bool           `yaml:"allow_loopback" default:"false" help:"Let sites and proxies register loopback addresses. Only for a grid whose daemons all run on one machine."`
 	Limits        Limits         `yaml:"limits" help:"What the broker holds at most. Whoever asks for more is told that it is overloaded."`
 }
@@ -83,6 +85,11 @@ func serve(ctx context.Context, cfg Config, log *slog.Logger, ready func(facts .
 	if err != nil {
 		return fmt.Errorf("listen %v: %w; is another daemon on that port, or the right to ports below 1024 missing?", cfg.Listen, err)
 	}
+	if b.audit, err = audit.Open(cfg.Audit, creds.Identity().String(), log); err != nil {
+		ln.Close()
+		return err
+	}
+	defer b.audit.Start()()
 	facts, stop, err := metrics.Start(ctx, cfg.MetricsListen, b.metrics(creds), log)
 	if err != nil {
 		ln.Close()

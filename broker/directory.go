@@ -37,6 +37,7 @@ func (d directory) Register(ctx context.Context, req *controlpb.RegisterRequest)
 	refuse := func(err error) {
 		d.b.counters.fault(err)
 		d.b.log.Info("access point refused", "by", s.Peer().String(), "error", err)
+		d.b.auditRefusal(s.Peer().String(), "access-point", err)
 		resp.Faults = append(resp.Faults, control.Fault(err))
 	}
 	// Those between two refused points are registered together, so that the

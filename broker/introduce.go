@@ -56,6 +56,7 @@ func (d directory) Introduce(req *controlpb.IntroduceRequest, stream grpc.Server
 	d.b.log.Info("introduction", "by", control.SessionOf(stream.Context()).Peer().String(), "job", in.asker.Job,
 		"user", in.principal.User, "project", in.principal.Project, "asker", in.asker.Rank, "target", in.target.Rank, "target_site", in.entry.Point.Node.Site,
 		"technique", in.technique.String(), "proxy", in.proxy, "link", hex.EncodeToString(in.link[:]), "result", result)
+	d.b.auditIntroduction(control.SessionOf(stream.Context()).Peer(), in, err)
 	switch {
 	case err == nil:
 		return nil
@@ -83,6 +84,9 @@ func (d directory) introduce(req *controlpb.IntroduceRequest, stream grpc.Server
 		defer func() { <-d.b.introductions }()
 	default:
 		return in, fmt.Errorf("%w: %d introductions are in flight, the broker's limit", overlay.ErrOverloaded, cap(d.b.introductions))
+	}
+	if err := d.b.audit.Ready(); err != nil {
+		return in, err
 	}
 	if err := d.permit(session.Peer().Site, in); err != nil {
 		return in, err

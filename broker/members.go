@@ -69,6 +69,7 @@ func (r relays) Offer(ctx context.Context, req *controlpb.OfferRequest) (*contro
 	}
 	offer, err := r.offer(session.Peer(), req)
 	if err != nil {
+		r.b.auditRefusal(session.Peer().String(), "offer", err)
 		return nil, r.b.fail(err)
 	}
 	old, err := r.b.registry.Offer(offer, holder)

@@ -125,6 +125,7 @@ func (d directory) CallBack(ctx context.Context, req *controlpb.CallBackRequest)
 	if err != nil {
 		d.b.counters.callBacksRefused.Add(1)
 		d.b.log.Warn("call-back refused", "by", who, "to", req.GetTo(), "udp", req.GetUdp(), "from", req.GetFrom(), "error", err)
+		d.b.auditRefusal(fmt.Sprint(who), "call-back", err)
 		return nil, d.b.fail(err)
 	}
 	d.b.counters.callBacks[min(int(resp.Outcome), len(d.b.counters.callBacks)-1)].Add(1)

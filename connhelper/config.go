@@ -14,6 +14,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/isthmus-grid/isthmus/internal/audit"
 	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/daemon"
@@ -31,6 +32,7 @@ type Config struct {
 	HTTPProxy     HTTPProxy      `yaml:"http_proxy" help:"The site's HTTP proxy; used when the site's profile says that nothing else leaves the site."`
 	Gate          GateSettings   `yaml:"gate" help:"Where the jobs that are launched here have their files."`
 	Offer         OfferSettings  `yaml:"offer" help:"What the node lets jobs have that are launched from anywhere in the grid."`
+	Audit         audit.Config   `yaml:"audit" help:"The audit log: every process and job of the node, every connection that a process got, and everybody who was refused."`
 	TLS           TLS            `yaml:"tls" help:"Who this helper is, and whom it believes."`
 	AllowLoopback bool           `yaml:"allow_loopback" default:"false" help:"Whether introductions may name loopback addresses: only for a grid that runs on one host."`
 	MaxOpen       int            `yaml:"max_open" default:"1024" min:"1" max:"65536" help:"Connections that may be in the making at once; more are refused as overload."`
@@ -93,7 +95,13 @@ func serve(ctx context.Context, cfg Config, log *slog.Logger, ready func(facts .
 	if err != nil {
 		return err
 	}
+	trail, err := audit.Open(cfg.Audit, creds.Identity().String(), log)
+	if err != nil {
+		return err
+	}
+	defer trail.Start()()
 	h, err := New(Options{
+		Audit:         trail,
 		Credentials:   creds,
 		Frontal:       cfg.Frontal,
 		HTTPProxy:     httpProxy,

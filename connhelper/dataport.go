@@ -105,6 +105,7 @@ func (d *dataPort) accept(ctx context.Context, ln *net.TCPListener) {
 			})
 		default:
 			d.h.log.Warn("connection dropped", "from", c.RemoteAddr().String(), "reason", "too many without an intro", "limit", maxHalfOpen)
+			d.h.auditRefusal(c, "too-many-intros", fmt.Errorf("%w: %d connections show their intros", overlay.ErrOverloaded, maxHalfOpen))
 			c.Close()
 		}
 	}
@@ -118,6 +119,7 @@ func (h *Helper) incoming(ctx context.Context, c *net.TCPConn) {
 	if err != nil {
 		if !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET) {
 			h.log.Warn("connection refused", "from", c.RemoteAddr().String(), "error", err)
+			h.auditRefusal(c, "intro", err)
 		}
 		h.refuse(c, err)
 		return
@@ -125,11 +127,14 @@ func (h *Helper) incoming(ctx context.Context, c *net.TCPConn) {
 	c.SetDeadline(time.Time{})
 	intro, ok := frame.(*wire.Intro)
 	if !ok {
-		h.refuse(c, fmt.Errorf("%w: a %v in place of an intro", wire.ErrType, frame.Type()))
+		err := fmt.Errorf("%w: a %v in place of an intro", wire.ErrType, frame.Type())
+		h.auditRefusal(c, "intro", err)
+		h.refuse(c, err)
 		return
 	}
 	if err := h.introduce(c, intro); err != nil {
 		h.log.Warn("connection refused", "from", c.RemoteAddr().String(), "job", string(intro.Job), "error", err)
+		h.auditRefusal(c, "intro", err)
 		h.refuse(c, err)
 	}
 }

@@ -66,7 +66,7 @@ func newGate(h *Helper, cfg Config, creds *control.Credentials, log *slog.Logger
 		Options: gate.Options{
 			Node: h.node, Policy: policy, Orphan: cfg.Gate.Orphan, Helper: cfg.Socket, Log: log,
 			Store: cfg.Gate.storeOf(h.node), Limit: int64(cfg.Gate.Limit),
-			Dead: h.Dead, Forget: h.Forget,
+			Dead: h.Dead, Forget: h.Forget, Audit: h.opts.Audit,
 		},
 		Credentials: creds,
 		Hosts:       gate.HostList{List: h.Hosts, Near: g.near}.Hosts,

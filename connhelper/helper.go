@@ -23,6 +23,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/isthmus-grid/isthmus/internal/audit"
 	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
@@ -60,6 +61,9 @@ type Options struct {
 	// AllowLoopback lets introductions name loopback addresses: for a grid
 	// that runs on one host.
 	AllowLoopback bool
+
+	// Audit takes a record of what the helper does; nil is none.
+	Audit *audit.Log
 
 	// Offer is what the list of hosts says that this node offers. The zero
 	// Offer is nothing.

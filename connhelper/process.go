@@ -89,6 +89,7 @@ func (h *Helper) serveProcess(ctx context.Context, conn *local.Conn) {
 	if err != nil {
 		if !errors.Is(err, io.EOF) && ctx.Err() == nil {
 			h.log.Warn("process refused", "error", err)
+			h.auditProcessRefused(conn, nil, err)
 			refuseLocal(conn, h.node, err)
 		}
 		return
@@ -96,6 +97,7 @@ func (h *Helper) serveProcess(ctx context.Context, conn *local.Conn) {
 	old, err := h.here.add(p)
 	if err != nil {
 		h.log.Warn("process refused", "process", p.name.String(), "error", err)
+		h.auditProcessRefused(conn, p, err)
 		refuseLocal(conn, h.node, err)
 		return
 	}
@@ -105,15 +107,18 @@ func (h *Helper) serveProcess(ctx context.Context, conn *local.Conn) {
 	defer func() {
 		if h.here.remove(p) && ctx.Err() == nil {
 			h.log.Info("process left", "process", p.name.String(), "died", !p.left.Load())
+			h.auditProcess(p, "left")
 			h.withdraw(ctx, p)
 		}
 	}()
 	if err := h.welcome(ctx, p); err != nil {
 		h.log.Warn("process refused", "process", p.name.String(), "error", err)
+		h.auditProcessRefused(conn, p, err)
 		refuseLocal(conn, h.node, err)
 		return
 	}
 	h.log.Info("process joined", "process", p.name.String(), "generation", uint64(p.generation), "uid", p.uid)
+	h.auditProcess(p, "joined")
 	h.serveRequests(ctx, p)
 }
 
@@ -278,6 +283,7 @@ func (h *Helper) answerDial(p *process, f *wire.LocalDial, m made, err error) {
 	if err == nil {
 		h.log.Info("connected", "from", p.name.String(), "to", f.Rank, "node", m.path.Peer.String(),
 			"technique", m.path.String(), "setup", m.path.Setup.String(), "reason", m.path.Reason)
+		h.auditConnected(p, f.Rank, m.path)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/isthmus-grid/isthmus/internal/audit"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/daemon"
 	"github.com/isthmus-grid/isthmus/internal/metrics"
@@ -32,6 +33,10 @@ func serve(ctx context.Context, cfg Config, log *slog.Logger, ready func(facts .
 	if err != nil {
 		return err
 	}
+	if f.audit, err = audit.Open(cfg.Audit, creds.Identity().String(), log); err != nil {
+		return err
+	}
+	defer f.audit.Start()()
 	facts, stop, err := metrics.Start(ctx, cfg.MetricsListen, f.metrics(creds), log)
 	if err != nil {
 		return err

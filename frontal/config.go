@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/internal/audit"
 	"github.com/isthmus-grid/isthmus/internal/daemon"
 	"github.com/isthmus-grid/isthmus/internal/pace"
 	"github.com/isthmus-grid/isthmus/overlay"
@@ -36,6 +37,7 @@ type Config struct {
 	Patience time.Duration `yaml:"patience" default:"2s" min:"0s" max:"1m" help:"How long into an outage of the broker calls wait for it to come back. After that they fail at once."`
 	Measure  time.Duration `yaml:"measure" default:"1h" min:"0s" help:"How often the site's profile is measured with the help of broker and proxies, for what says auto and to compare the rest with; 0s is never."`
 	Dial     time.Duration `yaml:"dial_timeout" default:"10s" min:"1s" max:"2m" help:"How long to try to reach an address that data is to be carried to."`
+	Audit    audit.Config  `yaml:"audit" help:"The audit log: every link that was carried with its bytes, every session of a helper, and everybody who was refused."`
 	Quota    pace.Config   `yaml:"quota" help:"What each user, project and job may use of what this gateway carries for nodes with no route out. Who is over a rate is slowed and never disconnected."`
 	Limits   Limits        `yaml:"limits" help:"Bounds on what the frontal holds. What is over one is refused with a clear error."`
 }

@@ -67,8 +67,10 @@ func (f *Frontal) overload(conn *net.TCPConn) {
 	f.mu.Lock()
 	f.links.refused++
 	f.mu.Unlock()
+	err := fmt.Errorf("%w: %d connections are being let in already (limits.half_open)", overlay.ErrOverloaded, cap(f.half))
+	f.auditRefusal(conn.RemoteAddr().String(), "data-overloaded", err)
 	conn.SetWriteDeadline(time.Now().Add(10 * time.Millisecond))
-	conn.Write(f.refusal(fmt.Errorf("%w: %d connections are being let in already (limits.half_open)", overlay.ErrOverloaded, cap(f.half))))
+	conn.Write(f.refusal(err))
 	conn.Close()
 }
 
@@ -91,6 +93,7 @@ func (f *Frontal) greet(conn *net.TCPConn, handle func(context.Context, *net.TCP
 
 func (f *Frontal) turnAway(conn *net.TCPConn, err error) {
 	f.log.Warn("data connection refused", "from", conn.RemoteAddr().String(), "error", err)
+	f.auditRefusal(conn.RemoteAddr().String(), "data-"+wire.CodeOf(err).String(), err)
 	f.mu.Lock()
 	f.links.refused++
 	f.mu.Unlock()

@@ -86,6 +86,7 @@ func (f *Frontal) logRegistered(id control.Identity, points []*controlpb.AccessP
 		if errs[i] != nil {
 			faults = append(faults, control.Fault(errs[i]))
 			f.log.Warn("process refused", "job", m.GetProcess().GetJob(), "rank", m.GetProcess().GetRank(), "node", id.Node().String(), "error", errs[i])
+			f.auditRefusal(id.String(), "access-point", errs[i])
 			continue
 		}
 		f.log.Info("process registered", "job", m.Process.Job, "rank", m.Process.Rank, "node", id.Node().String(), "generation", m.Generation, "local", m.Local)

@@ -16,6 +16,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/isthmus-grid/isthmus/internal/audit"
 	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
@@ -89,6 +90,7 @@ type Frontal struct {
 	grid      gridHosts         // as the broker told it
 	probing   probing           // what measuring remembers
 	half      chan struct{}     // one token for each connection before its first frame
+	audit     *audit.Log        // nil is none; set before Serve
 
 	stopMetrics func() // ends the page of metrics; may be called again
 
@@ -175,6 +177,7 @@ func New(cfg Config, creds *control.Credentials, log *slog.Logger) (*Frontal, er
 		controlpb.RegisterTargetServer(r, &target{f: f})
 		controlpb.RegisterAdminServer(r, &admin{f: f})
 	})
+	f.endpoint.Refused = f.auditCaller
 	return f, nil
 }
 
@@ -373,6 +376,7 @@ func (f *Frontal) helperJoined(ctx context.Context, s *control.Session) {
 	f.mu.Unlock()
 	f.helperCame()
 	f.log.Info("helper joined", "node", id.Node().String(), "from", s.RemoteAddr().String(), "replaces", replaced != nil)
+	f.auditSession(s, "began")
 	if replaced != nil {
 		replaced.Close()
 	}
@@ -382,6 +386,7 @@ func (f *Frontal) helperJoined(ctx context.Context, s *control.Session) {
 	f.mu.Unlock()
 	f.hostLeft(s)
 	f.log.Info("helper left", "node", id.Node().String(), "grace", f.config().Grace.String())
+	f.auditSession(s, "ended")
 }
 
 // sweep withdraws the processes of helpers that did not come back, until the

@@ -83,7 +83,10 @@ func (f *Frontal) book(l link, inside *net.TCPConn, outside net.Conn) (j joining
 	m := meterOf(inside, outside)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if err = f.links.room(); err == nil {
+	if err = f.audit.Ready(); err == nil {
+		err = f.links.room()
+	}
+	if err == nil {
 		j.pace, err = f.links.quota.Admit(l.owner(), func() uint64 { return m.Stats().Total() })
 	}
 	if err != nil {
@@ -176,6 +179,7 @@ func (f *Frontal) carryLink(l link, j joining) {
 	delete(f.links.live, j.meter)
 	f.links.bytes += stats.Total()
 	f.mu.Unlock()
+	f.auditLink(l, stats, time.Since(start), err)
 	f.logLink(l, "carried", err, append(limit, "bytes_out", stats.AToB, "bytes_in", stats.BToA, "duration", time.Since(start).Round(time.Millisecond).String())...)
 }
 

@@ -46,6 +46,7 @@ func (n *nodes) Carry(ctx context.Context, req *controlpb.CarryRequest) (*contro
 	c, err := n.f.newCarry(id, req)
 	if err != nil {
 		n.f.log.Warn("carry refused", "node", id.Node().String(), "addresses", req.Addresses, "job", req.Asker.GetJob(), "asker", req.Asker.GetRank(), "target", req.Target.GetRank(), "error", err)
+		n.f.auditRefusal(id.String(), "carry", err)
 		return nil, control.Status(err)
 	}
 	out, err := n.f.dialCarry(ctx, c)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/internal/audit"
 	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/internal/daemon"
 	"github.com/isthmus-grid/isthmus/internal/pace"
@@ -26,6 +27,7 @@ type Config struct {
 	PairTimeout   time.Duration `yaml:"pair_timeout" default:"10s" min:"100ms" max:"5m" help:"Time the first end of a link waits for the second."`
 	IdleTimeout   time.Duration `yaml:"idle_timeout" default:"0s" min:"0s" help:"Silence after which a link is cut; 0s is never. A job that computes for long says nothing meanwhile: set it only where links must not outlive an outage."`
 
+	Audit  audit.Config `yaml:"audit" help:"The audit log: every link that ended with its bytes, and every connection that was refused."`
 	Quota  pace.Config  `yaml:"quota" help:"What each user, project and job may use of this proxy. Who is over a rate is slowed and never disconnected."`
 	Limits LimitConfig  `yaml:"limits" help:"What the proxy takes on at most. What comes on top is refused as overloaded."`
 	Socket SocketConfig `yaml:"socket" help:"How the sockets of links are set up."`

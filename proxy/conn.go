@@ -135,6 +135,7 @@ func (s *Server) refuseUnread(c *net.TCPConn) {
 	s.mu.Unlock()
 	if !told {
 		s.count.refuse(TooManyHandshakes)
+		s.auditRefusal(&end{conn: c}, &refusalError{reason: TooManyHandshakes, text: "closed without a word"})
 		c.Close()
 		return
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/urfave/cli/v2"
 	"google.golang.org/grpc"
 
+	"github.com/isthmus-grid/isthmus/internal/audit"
 	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
@@ -52,6 +53,10 @@ func serve(ctx context.Context, cfg Config, log *slog.Logger, ready func(...stri
 	}
 	set := cfg.Settings()
 	set.Name, set.Key = creds.Identity().Name, ticket.NewKey()
+	if set.Audit, err = audit.Open(cfg.Audit, creds.Identity().String(), log); err != nil {
+		return err
+	}
+	defer set.Audit.Start()()
 	if set.Quota, err = pace.New(cfg.Quota.Rules(), string(cfg.Quota.State), log); err != nil {
 		return err
 	}

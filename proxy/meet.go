@@ -50,6 +50,9 @@ func (s *Server) enter(e *end) (*link, *meeting, error) {
 		s.links[l] = struct{}{}
 		return l, nil, nil
 	}
+	if err := s.set.Audit.Ready(); err != nil {
+		return nil, nil, refusal(NoAudit, wire.CodeOverloaded, "%v", err)
+	}
 	if len(s.waiting) >= s.limits.Waiting {
 		return nil, nil, refusal(TooManyWaiting, wire.CodeOverloaded, "%d links wait for their second end already", len(s.waiting))
 	}
@@ -161,6 +164,7 @@ func (s *Server) join(ctx context.Context, l *link) {
 	l.pace.Close()
 	s.logEnd(l.asker, start, stats.AToB, stats.BToA, err, limit)
 	s.logEnd(l.target, start, stats.BToA, stats.AToB, err, limit)
+	s.auditEnd(l, start, stats, err)
 	s.mu.Lock()
 	delete(s.links, l)
 	s.count.ended(stats, err)

@@ -23,6 +23,7 @@ const (
 	OverQuota         Reason = "over-quota"          // Settings.Quota
 	NoPartner         Reason = "no-partner"          // the other end did not come
 	Mismatch          Reason = "ticket-mismatch"     // the two tickets of a link differ
+	NoAudit           Reason = "no-audit"            // the audit log cannot be written, and must be
 	Stopping          Reason = "stopping"            // the proxy ends
 )
 
@@ -57,6 +58,7 @@ func (s *Server) refuse(e *end, err error) {
 		attrs = append(attrs, "job", string(t.Job), "asker", t.Asker, "target", t.Target, "end", t.End)
 	}
 	s.log.Warn("refused", attrs...)
+	s.auditRefusal(e, r)
 	sayGoodbye(e.conn, &wire.Refuse{Code: r.code, By: "proxy " + s.set.Name, Text: r.text})
 }
 

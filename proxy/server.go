@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/internal/audit"
 	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/internal/pace"
 	"github.com/isthmus-grid/isthmus/internal/quota"
@@ -30,6 +31,7 @@ type Settings struct {
 	PairTimeout time.Duration  // that the first end of a link waits for the second
 	IdleTimeout time.Duration  // after which a link that moves no byte is cut; 0 is never
 	Tuning      carrier.Tuning // of the sockets
+	Audit       *audit.Log     // of links and refusals; nil is none
 	Quota       *pace.Keeper   // that links are held to; nil has no limits. It is served by the Server.
 
 	// PassOn, if not nil, is given a connection whose ticket is not under Key,

@@ -56,6 +56,36 @@ var codeErrors = map[Code]error{
 	CodeNameTaken:      overlay.ErrNameTaken,
 }
 
+// codeWords name the classes for logs and counts.
+var codeWords = map[Code]string{
+	CodeRefused:        "refused",
+	CodeUnknownProcess: "unknown-process",
+	CodeUnknownSite:    "unknown-site",
+	CodeNoPath:         "no-path",
+	CodeTimeout:        "timeout",
+	CodeOverloaded:     "overloaded",
+	CodeUnreachable:    "unreachable",
+	CodeDuplicate:      "duplicate",
+	CodeStale:          "stale",
+	CodeForbidden:      "forbidden",
+	CodePortRangeFull:  "port-range-full",
+	CodeNoRelay:        "no-relay",
+	CodeVersion:        "version",
+	CodeMalformed:      "malformed",
+	CodeNoSession:      "no-session",
+	CodeEnded:          "ended",
+	CodeUnknownName:    "unknown-name",
+	CodeNameTaken:      "name-taken",
+}
+
+// String is the class in one word.
+func (c Code) String() string {
+	if word, ok := codeWords[c]; ok {
+		return word
+	}
+	return fmt.Sprintf("code(%d)", uint8(c))
+}
+
 // CodeOf returns the class of err. Deadlines, whether of a context or of a
 // socket, are CodeTimeout; an error of no known class is CodeRefused.
 func CodeOf(err error) Code {

@@ -33,6 +33,12 @@ func open(t *testing.T, cfg Config) *Log {
 	return l
 }
 
+// while serves the log as long as do runs.
+func (l *Log) while(do func() error) error {
+	defer l.Start()()
+	return do()
+}
+
 // all returns what the folder's logs hold, one chain after the other, and
 // fails when a chain is not whole.
 func all(t *testing.T, folder string) (records []Record, reports []Report) {
@@ -66,12 +72,9 @@ func TestLogOverRestarts(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "audit")
 	for range 3 {
 		l := open(t, config(folder))
-		if err := l.Run(func() error {
-			l.Append(Record{Event: LinkEnd, User: "alice", Sent: 5})
-			return overlay.ErrRefused
-		}); !errors.Is(err, overlay.ErrRefused) {
-			t.Fatalf("Run returned %v", err)
-		}
+		stop := l.Start()
+		l.Append(Record{Event: LinkEnd, User: "alice", Sent: 5})
+		stop()
 	}
 	records, reports := all(t, folder)
 	const once = "file start link-end stop"
@@ -96,7 +99,8 @@ func TestNoLog(t *testing.T) {
 			t.Fatal(l, err)
 		}
 		l.Append(Record{})
-		if l.Ready() != nil || l.Status() != nil || l.Run(func() error { return os.ErrClosed }) != os.ErrClosed {
+		l.Start()()
+		if l.Ready() != nil || l.Status() != nil {
 			t.Error("a nil Log does something")
 		}
 	}
@@ -125,7 +129,7 @@ func TestRotation(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 	}
-	l.Run(func() error {
+	l.while(func() error {
 		written(2) // file and start
 		clock.Add(60)
 		l.Append(Record{Event: Session, Reason: "past midnight"})
@@ -159,7 +163,7 @@ func TestRotation(t *testing.T) {
 func TestTornLine(t *testing.T) {
 	folder := t.TempDir()
 	l := open(t, config(folder))
-	l.Run(func() error { l.Append(Record{Event: Session}); return nil })
+	l.while(func() error { l.Append(Record{Event: Session}); return nil })
 	files, _ := filepath.Glob(folder + "/*.jsonl")
 	text, _ := os.ReadFile(files[0])
 	os.WriteFile(files[0], text[:len(text)-20], 0o600)
@@ -168,7 +172,7 @@ func TestTornLine(t *testing.T) {
 		t.Errorf("before the restart: %+v", reports)
 	}
 	l = open(t, config(folder))
-	l.Run(func() error { return nil })
+	l.while(func() error { return nil })
 	records, reports := all(t, folder)
 	if got := events(records); got != "file start session file recovered start stop" || len(reports[0].Warnings) != 1 {
 		t.Errorf("%s, %+v", got, reports)
@@ -187,7 +191,7 @@ func TestTornLine(t *testing.T) {
 func TestVerifyFindsChanges(t *testing.T) {
 	folder := t.TempDir()
 	l := open(t, config(folder))
-	l.Run(func() error {
+	l.while(func() error {
 		for range 5 {
 			l.Append(Record{Event: LinkEnd, User: "alice", Sent: 2e12})
 		}
@@ -272,7 +276,7 @@ func TestFullDisk(t *testing.T) {
 					}
 				}
 			}
-			l.Run(func() error {
+			l.while(func() error {
 				l.Append(Record{Event: Session})
 				until("three records", func(st Status) bool { return st.Written == 3 })
 				full.Store(true)
@@ -344,8 +348,8 @@ func TestQueueFull(t *testing.T) {
 func TestTwoProcesses(t *testing.T) {
 	folder := t.TempDir()
 	old, young := open(t, config(folder)), open(t, config(folder))
-	old.Run(func() error {
-		return young.Run(func() error {
+	old.while(func() error {
+		return young.while(func() error {
 			old.Append(Record{Event: LinkEnd})
 			young.Append(Record{Event: LinkEnd})
 			return nil
@@ -366,7 +370,7 @@ func TestTwoProcesses(t *testing.T) {
 func TestFlood(t *testing.T) {
 	folder := t.TempDir()
 	l := open(t, config(folder))
-	l.Run(func() error {
+	l.while(func() error {
 		for range 3000 {
 			l.Append(Record{Event: Refusal, Rule: "no-ticket", Peer: "192.0.2.1:5", Reason: `a\b`})
 		}

@@ -136,18 +136,19 @@ func (l *Log) Status() *Status {
 	return st
 }
 
-// Run serves the log around serve, the daemon: from its first record to the
-// last that it appends. It returns serve's error.
-func (l *Log) Run(serve func() error) error {
+// Start serves the log until the returned function is called, which waits until
+// everything is written. A daemon defers it before all that appends.
+func (l *Log) Start() (stop func()) {
 	if l == nil {
-		return serve()
+		return func() {}
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var writing sync.WaitGroup
 	writing.Go(func() { l.Serve(ctx) })
-	defer writing.Wait()
-	defer cancel()
-	return serve()
+	return func() {
+		cancel()
+		writing.Wait()
+	}
 }
 
 // Serve writes what is appended until ctx ends, and then what was appended

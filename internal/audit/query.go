@@ -188,7 +188,8 @@ func (s *Sum) Add(r *Record) {
 		s.count(r)
 	default:
 		before, twice := s.links[r.Link]
-		if !twice || r.Sent+r.Received > before.Sent+before.Received {
+		more := cmp.Or(cmp.Compare(r.Sent+r.Received, before.Sent+before.Received), cmp.Compare(r.Seconds, before.Seconds))
+		if !twice || more > 0 {
 			s.links[r.Link] = *r
 		}
 	}

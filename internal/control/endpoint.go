@@ -38,6 +38,10 @@ type Endpoint struct {
 	once  sync.Once
 	serve sync.WaitGroup
 	has   func(netip.Addr) bool // hasAddress, but for tests
+
+	// Refused, if not nil, is told of every caller that Serve turned away: from
+	// where it called, and why. Set it before Serve; it must not wait.
+	Refused func(from net.Addr, err error)
 }
 
 // NewEndpoint returns an endpoint that answers the services which register
@@ -157,6 +161,9 @@ func (e *Endpoint) accept(ctx context.Context, c net.Conn, admit func(Identity) 
 	}, e.creds.id, 0)
 	if err != nil {
 		e.log.Warn("control session refused", "from", c.RemoteAddr().String(), "error", err)
+		if e.Refused != nil {
+			e.Refused(c.RemoteAddr(), err)
+		}
 		return
 	}
 	s, err := e.start(conn, id, false)

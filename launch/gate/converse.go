@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/isthmus-grid/isthmus/internal/audit"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/launch/gate/gatepb"
 	"github.com/isthmus-grid/isthmus/launch/reserve"
@@ -372,6 +373,7 @@ func (c *conversation) start(m *gatepb.Start) error {
 			b.program = &program
 			b.begun.Store(&program)
 			k.log.Info("job starts", "job", string(b.ask.Job), "by", b.who.Identity(), "processes", len(program.processes), "program", program.argv[0])
+			k.auditJob(b, audit.JobStart, fmt.Sprintf("%d processes of %s", len(program.processes), program.argv[0]))
 		}
 		answer = toSubmitter(said, gatepb.Refused_START)
 	})

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/internal/audit"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/launch/gate/gatepb"
 	"github.com/isthmus-grid/isthmus/launch/reserve"
@@ -41,6 +42,7 @@ type Options struct {
 	Limit  int64  // bytes that the staged files may have, and those of one job
 	Helper string // socket by which the processes reach other ranks
 	Log    *slog.Logger
+	Audit  *audit.Log // of jobs that start and end here; nil is none
 
 	// Reach returns the gate of another node, for watching over jobs on several; see
 	// Gate.Reach. nil: nobody watches.

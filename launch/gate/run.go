@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/isthmus-grid/isthmus/internal/audit"
 	"github.com/isthmus-grid/isthmus/internal/ranks"
 	"github.com/isthmus-grid/isthmus/launch/allocate"
 	"github.com/isthmus-grid/isthmus/launch/gate/gatepb"
@@ -52,6 +53,7 @@ func (b *booking) execute() {
 	b.over = over.Event
 	b.mu.Unlock()
 	b.k.log.Info("job ended", "job", string(b.ask.Job), "by", b.who.Identity(), "why", ended)
+	b.k.auditJob(b, audit.JobEnd, ended)
 	if b.heardAll() { // it may have been acknowledged before it was noted
 		b.release()
 	}

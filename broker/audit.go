@@ -1,0 +1,54 @@
+package broker
+
+import (
+	"encoding/hex"
+	"errors"
+	"net"
+
+	"github.com/isthmus-grid/isthmus/internal/audit"
+	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/overlay"
+	"github.com/isthmus-grid/isthmus/wire"
+)
+
+// auditIntroduction records what was decided about two processes, and what
+// became of it. Sites and nodes are those that the registry knows, not what
+// the asker says; of a request that was refused before it was looked up they
+// are not known.
+func (b *Broker) auditIntroduction(by control.Identity, in *introduction, err error) {
+	r := audit.Record{
+		Event: audit.Decision, Effect: audit.Permitted, Peer: by.String(), Job: string(in.asker.Job),
+		Ranks: []uint32{in.asker.Rank, in.target.Rank}, Technique: in.technique.String(), Relay: in.proxy,
+		Link: hex.EncodeToString(in.link[:]), Reason: in.reason,
+	}
+	if in.entry.Site != nil {
+		r.Sites = []string{string(in.askerSite.Profile.Site), string(in.entry.Point.Node.Site)}
+		r.Nodes = []string{in.askerNode, in.entry.Point.Node.Name}
+	}
+	if err != nil {
+		r.Effect, r.Rule, r.Reason = audit.Failed, wire.CodeOf(err).String(), err.Error()
+		if errors.Is(err, overlay.ErrForbidden) || errors.Is(err, overlay.ErrNoPath) || !in.assigned {
+			r.Effect = audit.Refused
+		}
+	}
+	b.audit.Append(r)
+}
+
+// auditSession records that a daemon or an admin came or left.
+func (b *Broker) auditSession(s *control.Session, what string) {
+	r := audit.Record{Event: audit.Session, Peer: s.Peer().String() + " " + s.RemoteAddr().String(), Reason: what}
+	if site := s.Peer().Site; site != "" {
+		r.Sites = []string{string(site)}
+	}
+	b.audit.Append(r)
+}
+
+// auditCaller records who was turned away before there was a session.
+func (b *Broker) auditCaller(from net.Addr, err error) {
+	b.auditRefusal(from.String(), "session", err)
+}
+
+// auditRefusal records what somebody was refused.
+func (b *Broker) auditRefusal(peer, rule string, err error) {
+	b.audit.Append(audit.Record{Event: audit.Refusal, Peer: peer, Rule: rule, Reason: err.Error()})
+}

@@ -1,0 +1,60 @@
+package connhelper
+
+import (
+	"fmt"
+	"net"
+
+	"github.com/isthmus-grid/isthmus/internal/audit"
+	"github.com/isthmus-grid/isthmus/internal/local"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// record is one about a process of this node.
+func (h *Helper) record(p *process) audit.Record {
+	return audit.Record{
+		Job: string(p.name.Job), Ranks: []uint32{p.name.Rank},
+		Sites: []string{string(h.node.Site)}, Nodes: []string{h.node.Name}, Peer: fmt.Sprintf("uid %d", p.uid),
+	}
+}
+
+// auditProcess records that a process came or left.
+func (h *Helper) auditProcess(p *process, what string) {
+	r := h.record(p)
+	r.Event, r.Reason = audit.Process, what
+	h.opts.Audit.Append(r)
+}
+
+// auditConnected records that a process got a connection. Where it leads is
+// known; how much it moves is not: the process holds the socket.
+func (h *Helper) auditConnected(p *process, rank uint32, path overlay.Path) {
+	r := h.record(p)
+	r.Event, r.Ranks = audit.LinkStart, append(r.Ranks, rank)
+	r.Sites, r.Nodes = append(r.Sites, string(path.Peer.Site)), append(r.Nodes, path.Peer.Name)
+	r.Relay, r.Reason = path.Proxy, path.Reason
+	if path.Technique != 0 {
+		r.Technique = path.Technique.String()
+	}
+	h.opts.Audit.Append(r)
+}
+
+// auditProcessRefused records a program at the helper's socket that was turned
+// away; p is nil when it did not say who it is.
+func (h *Helper) auditProcessRefused(conn *local.Conn, p *process, err error) {
+	r := audit.Record{Sites: []string{string(h.node.Site)}, Nodes: []string{h.node.Name}, Peer: "a process of this node"}
+	if cred, credErr := conn.PeerCred(); credErr == nil {
+		r.Peer = fmt.Sprintf("uid %d pid %d", cred.UID, cred.PID)
+	}
+	if p != nil {
+		r.Job, r.Ranks = string(p.name.Job), []uint32{p.name.Rank}
+	}
+	r.Event, r.Rule, r.Reason = audit.Refusal, "process", err.Error()
+	h.opts.Audit.Append(r)
+}
+
+// auditRefusal records a connection to the data port that was turned away.
+func (h *Helper) auditRefusal(c net.Conn, rule string, err error) {
+	h.opts.Audit.Append(audit.Record{
+		Event: audit.Refusal, Peer: c.RemoteAddr().String(), Rule: rule, Reason: err.Error(),
+		Sites: []string{string(h.node.Site)}, Nodes: []string{h.node.Name},
+	})
+}

@@ -1,0 +1,49 @@
+package frontal
+
+import (
+	"net"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/audit"
+	"github.com/isthmus-grid/isthmus/internal/carrier"
+	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// auditLink records the end of a link that the gateway carried: Sent is what
+// left the site, the first of Sites. The peer's site is known when the
+// connection's intro or introduction named it.
+func (f *Frontal) auditLink(l link, stats carrier.Stats, lasted time.Duration, err error) {
+	r := audit.Record{
+		Event: audit.LinkEnd, Job: string(l.job), Ranks: l.ranks, Sites: []string{string(f.site)}, Nodes: []string{l.node},
+		Link: l.id, Peer: l.from + " " + l.to, Sent: stats.AToB, Received: stats.BToA, Seconds: lasted.Seconds(), Reason: l.kind + ": ended",
+	}
+	if peer, err := overlay.ParseNodeID(l.peer); err == nil {
+		r.Sites, r.Nodes = append(r.Sites, string(peer.Site)), append(r.Nodes, peer.Name)
+	}
+	if l.technique != 0 {
+		r.Technique = l.technique.String()
+	}
+	if err != nil {
+		r.Reason = l.kind + ": " + err.Error()
+	}
+	f.audit.Append(r)
+}
+
+// auditSession records that a helper came or left.
+func (f *Frontal) auditSession(s *control.Session, what string) {
+	f.audit.Append(audit.Record{
+		Event: audit.Session, Peer: s.Peer().String() + " " + s.RemoteAddr().String(), Reason: what,
+		Sites: []string{string(f.site)}, Nodes: []string{s.Peer().Name},
+	})
+}
+
+// auditCaller records who was turned away before there was a session.
+func (f *Frontal) auditCaller(from net.Addr, err error) {
+	f.auditRefusal(from.String(), "session", err)
+}
+
+// auditRefusal records what somebody was refused.
+func (f *Frontal) auditRefusal(peer, rule string, err error) {
+	f.audit.Append(audit.Record{Event: audit.Refusal, Peer: peer, Rule: rule, Reason: err.Error(), Sites: []string{string(f.site)}})
+}

@@ -1,0 +1,43 @@
+package proxy
+
+import (
+	"encoding/hex"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/audit"
+	"github.com/isthmus-grid/isthmus/internal/carrier"
+	"github.com/isthmus-grid/isthmus/internal/ticket"
+	"github.com/isthmus-grid/isthmus/overlay"
+	"github.com/isthmus-grid/isthmus/wire"
+)
+
+// auditEnd records the end of a link: Sent is what the asker sent. The
+// proxy counts payload, as the processes do, and nothing of the ticket.
+func (s *Server) auditEnd(l *link, start time.Time, stats carrier.Stats, err error) {
+	r := claimed(l.asker.ticket)
+	r.Event, r.Reason = audit.LinkEnd, "both ends closed"
+	if err != nil {
+		r.Reason = err.Error()
+	}
+	r.Technique, r.Relay = overlay.Relay.String(), s.set.Name
+	r.Peer = l.asker.conn.RemoteAddr().String() + " " + l.target.conn.RemoteAddr().String()
+	r.Sent, r.Received, r.Seconds = stats.AToB, stats.BToA, time.Since(start).Seconds()
+	s.set.Audit.Append(r)
+}
+
+// auditRefusal records a connection that was turned away. What a ticket claims
+// whose MAC was not found good is nobody's word.
+func (s *Server) auditRefusal(e *end, why *refusalError) {
+	var r audit.Record
+	if e.ticket != nil && why.reason != Reason(ticket.Forged) && why.reason != Reason(ticket.Foreign) {
+		r = claimed(e.ticket)
+	}
+	r.Event, r.Relay, r.Rule, r.Reason = audit.Refusal, s.set.Name, string(why.reason), why.text
+	r.Peer = e.conn.RemoteAddr().String()
+	s.set.Audit.Append(r)
+}
+
+// claimed is a record of what a ticket says.
+func claimed(t *wire.Ticket) audit.Record {
+	return audit.Record{Job: string(t.Job), Ranks: []uint32{t.Asker, t.Target}, Link: hex.EncodeToString(t.Link[:])}
+}
