@@ -175,6 +175,49 @@ func TestMonthSurvives(t *testing.T) {
 	}
 }
 
+// Two processes that share the file, a daemon and its successor, count
+// together.
+func TestTwoShareTheFile(t *testing.T) {
+	state := filepath.Join(t.TempDir(), "quota.json")
+	rules := quota.Rules{User: quota.Limits{Month: 100}}
+	old, stopOld := serve(t, rules, state)
+	next, stopNext := serve(t, rules, state)
+	for _, k := range []*Keeper{old, next} {
+		var moved atomic.Uint64
+		l := admit(t, k, alice, moved.Load)
+		moved.Store(60)
+		l.Close()
+	}
+	stopOld()
+	next.store()
+	if _, err := next.Admit(alice, func() uint64 { return 0 }); err == nil {
+		t.Error("60 bytes here and 60 there of 100, and a link is admitted")
+	}
+	stopNext()
+	if text, err := os.ReadFile(state); err != nil || !strings.Contains(string(text), `"alice":120`) {
+		t.Errorf("stored: %s, %v", text, err)
+	}
+}
+
+// Counts that could not be stored are stored the next time.
+func TestStoreFails(t *testing.T) {
+	dir := t.TempDir()
+	state := filepath.Join(dir, "there", "quota.json")
+	k, stop := serve(t, quota.Rules{User: quota.Limits{Month: 100}}, state)
+	var moved atomic.Uint64
+	l := admit(t, k, alice, moved.Load)
+	moved.Store(60)
+	l.Close()
+	k.store() // there is no such folder
+	if err := os.Mkdir(filepath.Join(dir, "there"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	stop()
+	if text, err := os.ReadFile(state); err != nil || !strings.Contains(string(text), `"alice":60`) {
+		t.Errorf("stored: %s, %v", text, err)
+	}
+}
+
 // A live link is slowed once its month is used up.
 func TestLiveLinkIsSlowed(t *testing.T) {
 	k, _ := serve(t, quota.Rules{Project: quota.Limits{Month: 1000}, Trickle: 8}, "")

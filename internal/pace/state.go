@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/quota"
 )
@@ -38,20 +39,54 @@ func load(path string) (*quota.Ledger, error) {
 	return ledger, nil
 }
 
-// store writes the month's counts, if there is a file for them.
+// store adds what was counted since the last time to the month's counts in the
+// file, if there is one. Another process may do the same: one that hands its
+// sockets over goes on with its links beside its successor. Each learns what
+// the other has counted.
 func (k *Keeper) store() {
 	if k.state == "" {
 		return
 	}
 	k.mu.Lock()
-	text, err := json.Marshal(k.quota.Ledger())
+	fresh := k.quota.Fresh()
 	k.mu.Unlock()
-	if err == nil {
-		err = replace(k.state, text)
-	}
+	all, err := merge(k.state, fresh)
 	if err != nil {
 		k.log.Error("the month's counts are not stored; a restart would lose them", "file", k.state, "error", err)
+	} else {
+		fresh = nil
 	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	now := time.Now()
+	k.quota.Stored(all, fresh, now)
+	k.renew(now)
+}
+
+// merge adds counts to those in the file, while no other process does, and
+// returns what the file says then.
+func merge(path string, fresh *quota.Ledger) (*quota.Ledger, error) {
+	lock, err := os.OpenFile(path+".lock", os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	defer lock.Close() // which ends the lock
+	if err := lockFile(lock); err != nil {
+		return nil, fmt.Errorf("%s: %w", lock.Name(), err)
+	}
+	all, err := load(path)
+	if err != nil {
+		return nil, err
+	}
+	all.Merge(fresh)
+	text, err := json.Marshal(all)
+	if err == nil {
+		err = replace(path, text)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return all, nil
 }
 
 // replace writes a file such that at any time there is the old or the new one.

@@ -75,6 +75,25 @@ func (l *Ledger) read(counts map[string]uint64, name string, now time.Time) uint
 	return n
 }
 
+// Merge adds the counts of another ledger of the same month. Those of an earlier
+// month are left out; by those of a later one l's own are replaced.
+func (l *Ledger) Merge(other *Ledger) {
+	switch {
+	case other.month < l.month:
+		return
+	case other.month > l.month:
+		l.month = other.month
+		clear(l.users)
+		clear(l.projects)
+	}
+	for name, n := range other.users {
+		addTo(l.users, name, n)
+	}
+	for name, n := range other.projects {
+		addTo(l.projects, name, n)
+	}
+}
+
 // monthEnd is the first day on which a month's count starts anew.
 func monthEnd(now time.Time) string {
 	y, m, _ := now.UTC().Date()

@@ -62,6 +62,7 @@ type Quota struct {
 	jobs     map[overlay.JobID]*stage
 	lines    [stages][]*stage // stages where somebody waits, by level
 	ledger   *Ledger
+	fresh    *Ledger // of ledger, what was counted since Fresh
 }
 
 // New returns a Quota whose month's counts go on from ledger, which it owns
@@ -73,7 +74,7 @@ func New(rules Rules, ledger *Ledger, now time.Time) *Quota {
 	q := &Quota{
 		total: newStage(now),
 		users: map[string]*stage{}, projects: map[string]*stage{}, jobs: map[overlay.JobID]*stage{},
-		ledger: ledger,
+		ledger: ledger, fresh: NewLedger(),
 	}
 	q.SetRules(rules, now)
 	return q
@@ -378,6 +379,7 @@ func (f *Flow) back(below, n int) {
 func (q *Quota) Count(o Owner, n uint64, now time.Time) (changed bool) {
 	u, p := q.userRate(o.user(), now), q.projectRate(o.Project, now)
 	q.ledger.Add(o.user(), o.Project, n, now)
+	q.fresh.Add(o.user(), o.Project, n, now)
 	if after := q.userRate(o.user(), now); after != u {
 		changed = true
 		if s := q.users[o.user()]; s != nil {
@@ -418,8 +420,28 @@ func tidy[K comparable](all map[K]*stage, now time.Time) {
 	}
 }
 
-// Ledger returns the month's counts. They change with Count.
-func (q *Quota) Ledger() *Ledger { return q.ledger }
+// Fresh returns what was counted since it was called last, to be stored. It
+// belongs to the caller.
+func (q *Quota) Fresh() *Ledger {
+	f := q.fresh
+	q.fresh = NewLedger()
+	return f
+}
+
+// Stored gives q what is stored now, Fresh's counts and those of others that
+// store in the same place, and back gives counts that could not be stored; nil
+// is none of either. Rates follow.
+func (q *Quota) Stored(all, back *Ledger, now time.Time) {
+	if back != nil {
+		q.fresh.Merge(back)
+	}
+	if all != nil {
+		q.ledger = all
+		q.ledger.Turn(now)
+		q.ledger.Merge(q.fresh) // what was counted since
+	}
+	q.SetRules(q.rules, now)
+}
 
 // Use is what one user, project or job has of the daemon at the moment.
 type Use struct {

@@ -200,7 +200,7 @@ func serveHelpers(ctx context.Context, o order, in *bufio.Reader, out io.Writer,
 	}
 	fmt.Fprintln(out, "helpers started")
 	if _, err := in.ReadString('\n'); err != nil {
-		return err
+		return nil // the parent has ended, or wants no more
 	}
 	ranks, err := o.join(ctx, &all)
 	defer func() {
@@ -213,7 +213,7 @@ func serveHelpers(ctx context.Context, o order, in *bufio.Reader, out io.Writer,
 	}
 	fmt.Fprintln(out, "processes joined")
 	if _, err := in.ReadString('\n'); err != nil {
-		return err
+		return nil
 	}
 	took, err := o.dial(ctx, ranks)
 	if err != nil {
