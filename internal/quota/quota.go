@@ -35,9 +35,6 @@ func (r Rules) trickle() Rate {
 	return r.Trickle
 }
 
-// counts reports whether any limit is by the month.
-func (r Rules) counts() bool { return r.User.Month > 0 || r.Project.Month > 0 }
-
 // Owner is on whose behalf a link is carried.
 type Owner struct {
 	User    string // "" is nobody known: then every job counts as a user of its own
