@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -144,7 +145,7 @@ func (in *inheritance) begin() error {
 		return fmt.Errorf("the predecessor is gone: %w", err)
 	}
 	in.kin.SetReadDeadline(time.Now().Add(letGoTimeout))
-	if _, err := in.kin.Read(make([]byte, 1)); err != nil {
+	if _, err := in.kin.Read(make([]byte, 1)); err != nil && !errors.Is(err, io.EOF) { // at its end it has let go of all
 		return fmt.Errorf("waited for the predecessor to let go of its sockets: %w", err)
 	}
 	return nil
@@ -294,6 +295,8 @@ func (h *Hooks) startSuccessor() (*successor, error) {
 	cmd.Args[0] = os.Args[0]
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.Env = append(os.Environ(), handoverEnv+"="+string(list))
+	// A group of its own: whoever clears up behind this process must not end it.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.ExtraFiles = append([]*os.File{theirReady, theirKin}, files...)
 	if err := cmd.Start(); err != nil {
 		ready.Close()
