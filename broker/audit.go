@@ -17,7 +17,8 @@ import (
 // are not known.
 func (b *Broker) auditIntroduction(by control.Identity, in *introduction, err error) {
 	r := audit.Record{
-		Event: audit.Decision, Effect: audit.Permitted, Peer: by.String(), Job: string(in.asker.Job),
+		Event: audit.Decision, Effect: audit.Permitted, Peer: by.String(),
+		User: in.principal.User, Project: in.principal.Project, Job: string(in.asker.Job),
 		Ranks: []uint32{in.asker.Rank, in.target.Rank}, Technique: in.technique.String(), Relay: in.proxy,
 		Link: hex.EncodeToString(in.link[:]), Reason: in.reason,
 	}

@@ -12,7 +12,7 @@ import (
 // record is one about a process of this node.
 func (h *Helper) record(p *process) audit.Record {
 	return audit.Record{
-		Job: string(p.name.Job), Ranks: []uint32{p.name.Rank},
+		User: p.principal.User, Project: p.principal.Project, Job: string(p.name.Job), Ranks: []uint32{p.name.Rank},
 		Sites: []string{string(h.node.Site)}, Nodes: []string{h.node.Name}, Peer: fmt.Sprintf("uid %d", p.uid),
 	}
 }

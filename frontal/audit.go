@@ -15,7 +15,7 @@ import (
 // connection's intro or introduction named it.
 func (f *Frontal) auditLink(l link, stats carrier.Stats, lasted time.Duration, err error) {
 	r := audit.Record{
-		Event: audit.LinkEnd, Job: string(l.job), Ranks: l.ranks, Sites: []string{string(f.site)}, Nodes: []string{l.node},
+		Event: audit.LinkEnd, User: l.principal.User, Project: l.principal.Project, Job: string(l.job), Ranks: l.ranks, Sites: []string{string(f.site)}, Nodes: []string{l.node},
 		Link: l.id, Peer: l.from + " " + l.to, Sent: stats.AToB, Received: stats.BToA, Seconds: lasted.Seconds(), Reason: l.kind + ": ended",
 	}
 	if peer, err := overlay.ParseNodeID(l.peer); err == nil {

@@ -39,5 +39,8 @@ func (s *Server) auditRefusal(e *end, why *refusalError) {
 
 // claimed is a record of what a ticket says.
 func claimed(t *wire.Ticket) audit.Record {
-	return audit.Record{Job: string(t.Job), Ranks: []uint32{t.Asker, t.Target}, Link: hex.EncodeToString(t.Link[:])}
+	return audit.Record{
+		User: t.Principal.User, Project: t.Principal.Project,
+		Job: string(t.Job), Ranks: []uint32{t.Asker, t.Target}, Link: hex.EncodeToString(t.Link[:]),
+	}
 }

@@ -37,9 +37,9 @@ func (k *keeper) Offer(_ context.Context, r *controlpb.OfferRequest) (*controlpb
 	return &controlpb.OfferResponse{}, nil
 }
 
-// startProxy runs the real proxy beside a keeper, and returns where it listens
-// and the key of its tickets.
-func startProxy(t *testing.T) (at string, key ticket.Key) {
+// startProxy runs the real proxy beside a keeper, and returns where it listens,
+// the key of its tickets and the folder of its audit log.
+func startProxy(t *testing.T) (at string, key ticket.Key, trail string) {
 	t.Helper()
 	needLab(t)
 	authority := newCA(t)
@@ -70,7 +70,8 @@ func startProxy(t *testing.T) (at string, key ticket.Key) {
 		t.Fatal(err)
 	}
 	settings := filepath.Join(t.TempDir(), "proxy.yaml")
-	text := "listen: [127.0.0.1:0]\nbroker: " + ln.Addr().String() + "\ntls: {cert: " + files.Cert + ", key: " + files.Key + ", ca: " + files.CA + "}\n"
+	trail = t.TempDir()
+	text := "listen: [127.0.0.1:0]\naudit: {folder: " + trail + "}\nbroker: " + ln.Addr().String() + "\ntls: {cert: " + files.Cert + ", key: " + files.Key + ", ca: " + files.CA + "}\n"
 	if err := os.WriteFile(settings, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +84,7 @@ func startProxy(t *testing.T) (at string, key ticket.Key) {
 	case <-time.After(patience):
 		t.Fatalf("waited %v for the proxy's offer", patience)
 	}
-	return at, key
+	return at, key, trail
 }
 
 // startDaemon starts a daemon and returns its "listen" fact once it is ready.
@@ -145,7 +146,7 @@ func show(t *testing.T, at string, ticket wire.Ticket) net.Conn {
 // A proxy honours a good ticket once and refuses every other, in words, while
 // the links it carries go on.
 func TestTickets(t *testing.T) {
-	at, key := startProxy(t)
+	at, key, trail := startProxy(t)
 	claims := func(change func(*wire.Ticket)) wire.Ticket {
 		c := wire.Ticket{
 			Link: wire.ID{1}, Job: newKey(t, "tickets").ID(), Asker: 0, Target: 1, Proxy: "px",
@@ -177,14 +178,15 @@ func TestTickets(t *testing.T) {
 		name   string
 		ticket wire.Ticket
 		want   string // a regular expression: time goes by
+		rule   string // in the audit log
 	}{
-		{"replayed by the asker", good, "the ticket was used before"},
-		{"replayed by the target", other, "the ticket was used before"},
-		{"forged", forged, "the ticket is forged or issued under another key"},
-		{"of another proxy's key", ticket.Issue(ticket.NewKey(), good), "the ticket is forged or issued under another key"},
-		{"expired", claims(func(c *wire.Ticket) { c.Expires = uint64(time.Now().Add(-time.Hour).UnixMilli()) }), `the ticket expired 1h\d+m\d+s ago`},
-		{"for another proxy", claims(func(c *wire.Ticket) { c.Proxy = "py" }), "the ticket is for proxy py, this is px"},
-		{"for ever", claims(func(c *wire.Ticket) { c.Expires = uint64(time.Now().Add(24 * time.Hour).UnixMilli()) }), `the ticket expires in 2\dh\d+m\d+s, at most 10m0s are allowed; are the clocks of broker and proxy right\?`},
+		{"replayed by the asker", good, "the ticket was used before", "ticket-used"},
+		{"replayed by the target", other, "the ticket was used before", "ticket-used"},
+		{"forged", forged, "the ticket is forged or issued under another key", "ticket-forged"},
+		{"of another proxy's key", ticket.Issue(ticket.NewKey(), good), "the ticket is forged or issued under another key", "ticket-forged"},
+		{"expired", claims(func(c *wire.Ticket) { c.Expires = uint64(time.Now().Add(-time.Hour).UnixMilli()) }), `the ticket expired 1h\d+m\d+s ago`, "ticket-expired"},
+		{"for another proxy", claims(func(c *wire.Ticket) { c.Proxy = "py" }), "the ticket is for proxy py, this is px", "ticket-foreign"},
+		{"for ever", claims(func(c *wire.Ticket) { c.Expires = uint64(time.Now().Add(24 * time.Hour).UnixMilli()) }), `the ticket expires in 2\dh\d+m\d+s, at most 10m0s are allowed; are the clocks of broker and proxy right\?`, "ticket-too-long"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			frame, err := wire.Read(show(t, at, tc.ticket))
@@ -192,6 +194,7 @@ func TestTickets(t *testing.T) {
 			if err != nil || !ok || r.Code != wire.CodeForbidden || r.By != "proxy px" || !regexp.MustCompile("^"+tc.want+"$").MatchString(r.Text) {
 				t.Errorf("got %+v, %v; want %q", frame, err, tc.want)
 			}
+			audited(t, context.Background(), trail, tc.name, refusedFor(tc.rule, ""))
 		})
 	}
 	pass(target, asker)
