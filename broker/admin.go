@@ -36,7 +36,8 @@ type SiteStatus struct {
 	Connected bool                `json:"connected"`
 	Since     time.Time           `json:"since"`
 	Processes int                 `json:"processes"`
-	Hosts     offer.Counts        `json:"hosts"` // nodes in the list of hosts
+	Hosts     offer.Counts        `json:"hosts"`            // nodes in the list of hosts
+	Policy    *PolicyStatus       `json:"policy,omitempty"` // absent: the site permits every link
 
 	// Measured is what the site's probes found, if they ran, and Differs where
 	// that is not what the profile says.
@@ -71,7 +72,7 @@ func (b *Broker) Status() Status {
 		Sites: []SiteStatus{}, Jobs: []JobStatus{}, Proxies: []ProxyStatus{}, Outcomes: b.outcomes.status(), Vantage: b.vantageStatus(), Counters: b.counters.status(),
 	}
 	for _, site := range inv.Sites {
-		one := SiteStatus{Profile: site.Profile, Connected: site.Holder != 0, Since: site.Since, Processes: site.Processes, Hosts: offer.Count(b.hosts.of(site.Profile.Site, now))}
+		one := SiteStatus{Profile: site.Profile, Connected: site.Holder != 0, Since: site.Since, Processes: site.Processes, Policy: b.policies.status(site.Profile.Site), Hosts: offer.Count(b.hosts.of(site.Profile.Site, now))}
 		if one.Measured = b.measured.get(site.Profile.Site); one.Measured != nil {
 			one.Differs = one.Measured.Differences(site.Profile)
 		}
@@ -121,5 +122,48 @@ func (a admin) Decide(ctx context.Context, req *controlpb.DecideRequest) (*contr
 	if err != nil {
 		return nil, a.b.fail(err)
 	}
-	return a.b.plans.decide(a.b.log, asker, target).msg, nil
+	if len(req.GetWho()) == 0 && req.GetJob() == "" {
+		return a.b.plans.decide(a.b.log, asker, target, nil).msg, nil
+	}
+	plan, err := a.within(asker, target, req)
+	if err != nil {
+		return nil, a.b.fail(malformed(err))
+	}
+	return plan, nil
+}
+
+// maxWho bounds the principals of one question; a link has two.
+const maxWho = 16
+
+// within makes the plan for links of a job as policies permit, with what they
+// say. Nothing is counted: no link is asked for.
+func (a admin) within(asker, target *Site, req *controlpb.DecideRequest) (*controlpb.Plan, error) {
+	if len(req.Who) > maxWho {
+		return nil, fmt.Errorf("%d principals, at most %d can be asked about", len(req.Who), maxWho)
+	}
+	var who []overlay.Principal
+	for _, m := range req.Who {
+		p, err := control.PrincipalFromPB(m)
+		if err != nil {
+			return nil, err
+		}
+		who = append(who, p)
+	}
+	if err := overlay.CheckName("job", req.GetJob()); err != nil {
+		return nil, err
+	}
+	at := time.Now()
+	if req.GetAt() != 0 {
+		at = time.Unix(req.GetAt(), 0)
+	}
+	from, to := asker.Profile.Site, target.Profile.Site
+	p, q := a.b.policies.pair(from, to)
+	g := agree(from, p, to, q, req.Job, who, at)
+	msg := control.PlanToPB(decideWithin(asker.Profile, target.Profile, g))
+	text, err := json.Marshal(g.Explain())
+	if err != nil {
+		return nil, err
+	}
+	msg.Policy = text
+	return msg, nil
 }

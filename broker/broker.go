@@ -32,6 +32,7 @@ type Broker struct {
 	counters counters
 	vantage  vantagePoint
 	measured measurements
+	policies policies
 	outcomes outcomes
 	hosts    *hosts
 	endpoint *control.Endpoint
@@ -102,7 +103,9 @@ func (b *Broker) sweep(ctx context.Context) {
 				b.log.Info("processes dropped: their lease is over", "count", n)
 			}
 			b.hosts.expire(now)
-			b.measured.keep(func(id overlay.SiteID) bool { _, err := b.registry.Site(id); return err == nil })
+			known := func(id overlay.SiteID) bool { _, err := b.registry.Site(id); return err == nil }
+			b.measured.keep(known)
+			b.policies.keep(known)
 		}
 	}
 }

@@ -109,8 +109,9 @@ func (d directory) Resolve(ctx context.Context, req *controlpb.ResolveRequest) (
 		names[i] = overlay.ProcessName{Job: overlay.JobID(q.GetProcess().GetJob()), Rank: q.GetProcess().GetRank()}
 	}
 	resp := &controlpb.ResolveResponse{Answers: make([]*controlpb.Answer, 0, len(names))}
+	before := judged{}
 	for i, e := range d.b.registry.Lookup(make([]Entry, 0, len(names)), names) {
-		answer, p := d.answer(asker, names[i], e)
+		answer, p := d.answer(asker, names[i], e, before)
 		resp.Answers = append(resp.Answers, answer)
 		if p != nil && !slices.Contains(req.KnownPlans, p.Digest) && !slices.Contains(resp.Plans, p) {
 			resp.Plans = append(resp.Plans, p)
@@ -130,7 +131,7 @@ func (d directory) asker(ctx context.Context) (*Site, error) {
 
 // answer says where a process is and how the asker's site connects to it; the
 // plan is nil within one site.
-func (d directory) answer(asker *Site, name overlay.ProcessName, e Entry) (*controlpb.Answer, *controlpb.Plan) {
+func (d directory) answer(asker *Site, name overlay.ProcessName, e Entry, before judged) (*controlpb.Answer, *controlpb.Plan) {
 	if e.Site == nil {
 		err := fmt.Errorf("%w: %v is not known to broker %s", overlay.ErrUnknownProcess, name, d.b.name)
 		if e.Died {
@@ -139,11 +140,16 @@ func (d directory) answer(asker *Site, name overlay.ProcessName, e Entry) (*cont
 		d.b.counters.fault(err)
 		return &controlpb.Answer{Fault: control.Fault(err)}, nil
 	}
+	g, err := d.consult(asker, e, before)
+	if err != nil {
+		d.b.counters.fault(err)
+		return &controlpb.Answer{Fault: control.Fault(err)}, nil
+	}
 	answer := &controlpb.Answer{Point: control.PointToPB(e.Point)}
 	if e.Point.Node.Site == asker.Profile.Site {
 		return answer, nil
 	}
-	p := d.b.plans.decide(d.b.log, asker, e.Site)
+	p := d.b.plans.decide(d.b.log, asker, e.Site, g)
 	answer.Plan = p.msg.Digest
 	return answer, p.msg
 }
@@ -168,7 +174,7 @@ func (d directory) Await(ctx context.Context, req *controlpb.AwaitRequest) (*con
 		d.b.counters.fault(err)
 		return &controlpb.Answer{Fault: control.Fault(fmt.Errorf("%w (after %v)", err, time.Since(start).Round(time.Millisecond)))}, nil
 	}
-	answer, p := d.answer(asker, name, e)
+	answer, p := d.answer(asker, name, e, judged{})
 	answer.PlanIfNew = p
 	return answer, nil
 }

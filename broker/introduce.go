@@ -178,9 +178,17 @@ func (d directory) permit(site overlay.SiteID, in *introduction) error {
 
 // permitTechnique checks the technique against the plan of the two sites.
 func (d directory) permitTechnique(in *introduction, asker overlay.AccessPoint) error {
-	p := d.b.plans.decide(d.b.log, in.askerSite, in.entry.Site)
+	g := d.b.policies.consult(d.b.log, in.askerSite.Profile.Site, in.entry.Point.Node.Site, in.asker.Job,
+		[]overlay.Principal{in.principal, in.entry.Point.Principal})
+	if g != nil && g.Err() != nil {
+		return g.Err()
+	}
+	p := d.b.plans.decide(d.b.log, in.askerSite, in.entry.Site, g)
 	step := p.step(in.technique)
 	if step == nil {
+		if g != nil && g.Without(in.technique) != "" {
+			return fmt.Errorf("%w: %s to %s by %v: %s", overlay.ErrForbidden, p.Asker, p.Target, in.technique, g.Without(in.technique))
+		}
 		return fmt.Errorf("%w: %s to %s by %v: %s", overlay.ErrNoPath, p.Asker, p.Target, in.technique, p.rejection(in.technique))
 	}
 	in.reason = step.Reason

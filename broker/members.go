@@ -32,6 +32,9 @@ func (s sites) Join(ctx context.Context, req *controlpb.JoinRequest) (*controlpb
 	if err := s.b.measured.note(site, req.GetMeasured()); err != nil {
 		return nil, s.b.fail(fmt.Errorf("what %s measured: %w", site, err))
 	}
+	if err := s.b.policies.note(site, req.GetPolicy()); err != nil {
+		return nil, s.b.fail(malformed(err))
+	}
 	old, err := s.b.registry.Join(profile, holder, time.Now())
 	if err != nil {
 		return nil, s.b.fail(err)
@@ -48,8 +51,8 @@ func (s sites) Join(ctx context.Context, req *controlpb.JoinRequest) (*controlpb
 	}
 	s.b.log.Info("site joined", "site", site, "inbound", profile.Inbound.String(), "ports", profile.Ports.String(),
 		"filter", profile.Filter.String(), "nat", profile.NAT.Mapping.String(), "egress", profile.Egress.String(),
-		"gateway_only", profile.GatewayOnly, "forbidden", fmt.Sprint(profile.Forbidden))
-	return &controlpb.JoinResponse{Broker: s.b.name, Epoch: s.b.epoch}, nil
+		"gateway_only", profile.GatewayOnly, "forbidden", fmt.Sprint(profile.Forbidden), "policy", s.b.policies.status(site).text())
+	return &controlpb.JoinResponse{Broker: s.b.name, Epoch: s.b.epoch, Policy: true}, nil
 }
 
 // relays takes in what proxies offer.

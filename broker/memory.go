@@ -268,6 +268,25 @@ func (m *Memory) entry(name overlay.ProcessName) Entry {
 	}}
 }
 
+// Principals implements Registry. It looks at every process of the job.
+func (m *Memory) Principals(job overlay.JobID, site overlay.SiteID) []overlay.Principal {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	j, s := m.jobs[job], m.sites[site]
+	if j == nil || s == nil {
+		return nil
+	}
+	seen := make(map[unique.Handle[overlay.Principal]]bool)
+	var all []overlay.Principal
+	for _, p := range j.ranks {
+		if p.site == s && !seen[p.principal] {
+			seen[p.principal] = true
+			all = append(all, p.principal.Value())
+		}
+	}
+	return all
+}
+
 // Await implements Registry.
 func (m *Memory) Await(ctx context.Context, name overlay.ProcessName) (Entry, error) {
 	for {

@@ -2,23 +2,28 @@ package broker
 
 import (
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/internal/policy"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// planner keeps the plans for pairs of sites that were asked for. A plan holds
-// for the two Site values it was made from; when one of them is replaced, the
+// planner keeps the plans for pairs of sites, and what policies leave of them,
+// that were asked for. A plan holds for the two Site values it was made from; when one of them is replaced, the
 // next question makes it anew. The zero value is ready.
 type planner struct {
 	mu    sync.RWMutex
 	plans map[sitePair]*plan
 }
 
-type sitePair struct{ asker, target overlay.SiteID }
+type sitePair struct {
+	asker, target overlay.SiteID
+	policy        string // what policies withhold, and why (policy.Agreement.Key)
+}
 
 // plan is a decision with its message, which is shared: not to be changed.
 type plan struct {
@@ -31,17 +36,21 @@ type plan struct {
 // takes microseconds.
 const maxPlans = 1 << 14
 
-// decide returns the plan for the pair. A plan that is new, or differs from
+// decide returns the plan for the pair, of the techniques that policies leave;
+// g may be nil. A plan that is new, or differs from
 // the one before, is logged.
-func (pl *planner) decide(log *slog.Logger, asker, target *Site) *plan {
-	pair := sitePair{asker.Profile.Site, target.Profile.Site}
+func (pl *planner) decide(log *slog.Logger, asker, target *Site, g *policy.Agreement) *plan {
+	pair := sitePair{asker: asker.Profile.Site, target: target.Profile.Site}
+	if g != nil {
+		pair.policy = g.Key()
+	}
 	pl.mu.RLock()
 	p := pl.plans[pair]
 	pl.mu.RUnlock()
 	if p != nil && p.asker == asker && p.target == target {
 		return p
 	}
-	made := &plan{asker: asker, target: target, Plan: Decide(asker.Profile, target.Profile)}
+	made := &plan{asker: asker, target: target, Plan: decideWithin(asker.Profile, target.Profile, g)}
 	made.msg = control.PlanToPB(made.Plan)
 	if p == nil || p.msg.Digest != made.msg.Digest {
 		log.Info("plan decided", "asker", pair.asker, "target", pair.target, "steps", made.steps(), "rejected", made.rejections())
@@ -53,6 +62,29 @@ func (pl *planner) decide(log *slog.Logger, asker, target *Site) *plan {
 	}
 	pl.plans[pair] = made
 	return made
+}
+
+// decideWithin is Decide without the techniques that policies withhold, as if
+// an admin had forbidden them; so those that would have been pointless beside
+// them are taken.
+func decideWithin(asker, target overlay.SiteProfile, g *policy.Agreement) overlay.Plan {
+	if g == nil {
+		return Decide(asker, target)
+	}
+	within := asker
+	within.Forbidden = slices.Clone(asker.Forbidden)
+	for _, t := range overlay.Techniques() {
+		if g.Without(t) != "" {
+			within.Forbidden = append(within.Forbidden, t)
+		}
+	}
+	plan := Decide(within, target)
+	for i, r := range plan.Rejected {
+		if why := g.Without(r.Technique); why != "" {
+			plan.Rejected[i].Reason = why
+		}
+	}
+	return plan
 }
 
 // step returns the plan's step of a technique, or nil.

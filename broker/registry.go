@@ -43,6 +43,10 @@ type Registry interface {
 	// those that are not registered. It appends to dst.
 	Lookup(dst []Entry, processes []overlay.ProcessName) []Entry
 
+	// Principals returns on whose behalf the job's processes at a site work,
+	// each once, in no order; none if no process is registered there.
+	Principals(job overlay.JobID, site overlay.SiteID) []overlay.Principal
+
 	// Await returns the process's entry as soon as there is one. It fails with
 	// ErrUnknownProcess when ctx ends, with ErrEnded at once for one that died, and with ErrOverloaded at once when too
 	// many wait.

@@ -24,6 +24,7 @@ func (f *Frontal) brokerJoined(ctx context.Context, to *uplink, s *control.Sessi
 	if err != nil {
 		return fmt.Errorf("the broker does not let site %s join: %w", f.site, control.FromStatus(err))
 	}
+	f.policyKept(resp)
 	// From here on a process that registers is told to the broker by itself;
 	// those before are in the roster that registerAll reads. None is missed.
 	f.up.opened(to, s, resp.Broker, resp.Epoch)

@@ -17,15 +17,16 @@ type answer struct {
 }
 
 // cache remembers where processes are, and how this site connects to others.
-// The two are kept apart: a plan is for a pair of sites, so a new one serves
-// all processes of the target's site at once. Faults are not remembered: the
+// The two are kept apart: a plan is for a job's links with a site, for policies
+// may let jobs do different things, so a new one serves all processes of the job
+// at the target's site at once. Faults are not remembered: the
 // commonest, a process that is not there yet, is over in a moment, and asking
 // once for all who want to know keeps the broker from a storm. Neither are
 // proxy assignments, which are for one link each.
 type cache struct {
 	maxAge time.Duration
 	points *lru[overlay.ProcessName, cached]
-	plans  *lru[overlay.SiteID, *controlpb.Plan]
+	plans  *lru[planFor, *controlpb.Plan]
 	own    overlay.SiteID
 	pushed uint64 // points that went for want of room
 }
@@ -35,8 +36,13 @@ type cached struct {
 	expires time.Time
 }
 
+type planFor struct {
+	site overlay.SiteID
+	job  overlay.JobID
+}
+
 const (
-	// maxPlans bounds the sites whose plan is remembered.
+	// maxPlans bounds the plans that are remembered.
 	maxPlans = 4096
 
 	// maxKnownPlans bounds the digests in one question to the broker. What is
@@ -48,7 +54,7 @@ func newCache(own overlay.SiteID, maxPoints int, maxAge time.Duration) *cache {
 	return &cache{
 		maxAge: maxAge, own: own,
 		points: newLRU[overlay.ProcessName, cached](maxPoints),
-		plans:  newLRU[overlay.SiteID, *controlpb.Plan](maxPlans),
+		plans:  newLRU[planFor, *controlpb.Plan](maxPlans),
 	}
 }
 
@@ -61,7 +67,7 @@ func (c *cache) get(name overlay.ProcessName, now time.Time, old bool) (answer, 
 	}
 	a := answer{name: name, point: e.point}
 	if site := overlay.SiteID(e.point.Site); site != c.own {
-		if a.plan, ok = c.plans.get(site); !ok {
+		if a.plan, ok = c.plans.get(planFor{site, name.Job}); !ok {
 			return answer{}, false
 		}
 	}
@@ -81,7 +87,7 @@ func (c *cache) put(a answer, now time.Time) {
 		c.pushed++
 	}
 	if a.plan != nil {
-		c.plans.put(overlay.SiteID(a.plan.Target), a.plan)
+		c.plans.put(planFor{overlay.SiteID(a.plan.Target), a.name.Job}, a.plan)
 	}
 }
 

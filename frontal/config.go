@@ -30,6 +30,8 @@ type Config struct {
 	Profile Profile        `yaml:"profile" help:"What the site's firewall, NAT and routes let through. The broker decides from it how this site's processes connect. Fields that say auto are measured; until then, and where the measurement cannot tell, the site counts as closed."`
 	Deny    []netip.Prefix `yaml:"deny" example:"10.9.0.0/16" help:"Networks that are never dialled for a node, beside loopback, link-local and multicast ones: the site's management network, say."`
 
+	Policy daemon.Path `yaml:"policy" path:"file" example:"/etc/isthmus/policy.yaml" help:"File that says which links with other sites are permitted, for whom, how and when: see policy.yaml beside this file. With it, what no rule allows is refused; without, everything is permitted."`
+
 	Encryption Encryption `yaml:"encryption" help:"What the site wants encrypted of what its processes say to those of other nodes, from end to end. What either of two sites wants is done. Within one node nothing is encrypted."`
 
 	Grace    time.Duration `yaml:"grace" default:"60s" min:"1s" help:"How long the processes of a helper whose session ended stay registered, waiting for it to come back."`

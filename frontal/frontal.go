@@ -23,6 +23,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/daemon"
 	"github.com/isthmus-grid/isthmus/internal/meeting"
 	"github.com/isthmus-grid/isthmus/internal/pace"
+	"github.com/isthmus-grid/isthmus/internal/policy"
 	"github.com/isthmus-grid/isthmus/internal/siteprobe"
 	"github.com/isthmus-grid/isthmus/internal/traverse"
 	"github.com/isthmus-grid/isthmus/overlay"
@@ -56,6 +57,7 @@ type Frontal struct {
 	live    atomic.Pointer[Config] // see config
 	site    overlay.SiteID
 	current atomic.Pointer[overlay.SiteProfile] // what the broker is told; see profile
+	policy  atomic.Pointer[policy.Policy]       // the site's; nil: it has none
 	who     string                              // "frontal sitea", for errors and refusals
 	log     *slog.Logger
 	epoch   uint64
@@ -124,6 +126,10 @@ func New(cfg Config, creds *control.Credentials, log *slog.Logger) (*Frontal, er
 	if err != nil {
 		return nil, err
 	}
+	own, err := loadPolicy(cfg)
+	if err != nil {
+		return nil, err
+	}
 	f := &Frontal{
 		site: site, who: "frontal " + cfg.Site, log: log,
 		bounds: standardBounds,
@@ -143,6 +149,7 @@ func New(cfg Config, creds *control.Credentials, log *slog.Logger) (*Frontal, er
 		links:       newLinks(cfg.Limits.Links, quota),
 	}
 	f.live.Store(&cfg)
+	f.policy.Store(own)
 	declared := cfg.SiteProfile()
 	f.current.Store(&declared)
 	carrier.LimitMTU(declared.MTU)
@@ -236,6 +243,7 @@ func (f *Frontal) Serve(ctx context.Context, ready func(facts ...string)) error 
 	f.work.Go(f.sweep)
 	f.work.Go(f.keepMeasuring)
 	f.work.Go(f.tellHosts)
+	f.logPolicy()
 
 	daemon.OnReload(ctx, liveKeys, f.reload)
 	select {

@@ -16,7 +16,7 @@ import (
 
 // liveKeys are the settings that take effect while the frontal serves.
 var liveKeys = append(pace.LiveKeys(),
-	"deny", "encryption", "dial_timeout", "limits.links", "limits.processes",
+	"policy", "deny", "encryption", "dial_timeout", "limits.links", "limits.processes",
 	"profile.inbound", "profile.ports", "profile.filter", "profile.refusal", "profile.nat", "profile.egress",
 	"profile.udp", "profile.udp_rate", "profile.mtu", "profile.idle_tcp", "profile.idle_udp", "profile.ipv6",
 	"profile.privileged", "profile.forbidden",
@@ -33,6 +33,7 @@ func (f *Frontal) reload(next Config) (apply func(), err error) {
 	old := f.config()
 	merged := *old
 	merged.Deny, merged.Encryption, merged.Dial = next.Deny, next.Encryption, next.Dial
+	merged.Policy = next.Policy
 	merged.Limits.Links, merged.Limits.Processes = next.Limits.Links, next.Limits.Processes
 	state := old.Quota.State // read and written since the start
 	merged.Quota, merged.Quota.State = next.Quota, state
@@ -40,6 +41,10 @@ func (f *Frontal) reload(next Config) (apply func(), err error) {
 	merged.Profile.GatewayOnly = old.Profile.GatewayOnly // it takes other listeners
 	if err := merged.Check(); err != nil {
 		return nil, fmt.Errorf("together with the keys that need a restart: %w", err)
+	}
+	own, err := loadPolicy(merged) // the file may have changed
+	if err != nil {
+		return nil, err
 	}
 	return func() {
 		f.live.Store(&merged)
@@ -57,10 +62,17 @@ func (f *Frontal) reload(next Config) (apply func(), err error) {
 		was := f.profile()
 		f.current.Store(&profile)
 		carrier.LimitMTU(profile.MTU)
-		if control.ProfileToPB(profile).String() != control.ProfileToPB(was).String() {
+		changed := control.ProfileToPB(profile).String() != control.ProfileToPB(was).String()
+		switch {
+		case f.newPolicy(own):
+			f.work.Go(func() {
+				f.joinAgain()
+				f.resolver.forget() // what was told under the policy before
+			})
+		case changed:
 			f.work.Go(f.joinAgain)
-			f.enterAgain()
-		} else if !reflect.DeepEqual(merged.Encryption, old.Encryption) {
+		}
+		if changed || !reflect.DeepEqual(merged.Encryption, old.Encryption) {
 			f.enterAgain()
 		}
 	}, nil

@@ -52,7 +52,7 @@ func (f *Frontal) profile() overlay.SiteProfile { return *f.current.Load() }
 
 // joinRequest is what the broker is told of the site.
 func (f *Frontal) joinRequest() *controlpb.JoinRequest {
-	req := &controlpb.JoinRequest{Profile: control.ProfileToPB(f.profile()), Unset: f.config().unset()}
+	req := &controlpb.JoinRequest{Profile: control.ProfileToPB(f.profile()), Unset: f.config().unset(), Policy: f.policyText()}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.measured != nil {
@@ -372,7 +372,7 @@ func (f *Frontal) joinAgain() {
 		return f.up.callError(s, err)
 	})
 	if err != nil {
-		f.log.Warn("the broker was not told what was measured", "error", err)
+		f.log.Warn("the broker was not told what is new of the site", "error", err)
 	}
 }
 

@@ -237,6 +237,13 @@ func (r *resolver) remember(a answer) {
 	r.cache.put(a, r.now())
 }
 
+// forget empties the cache.
+func (r *resolver) forget() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.cache = newCache(r.cache.own, r.cache.points.max, r.cache.maxAge)
+}
+
 // cached answers from the cache alone.
 func (r *resolver) cached(name overlay.ProcessName) (answer, bool) {
 	r.mu.Lock()

@@ -23,6 +23,7 @@ type Status struct {
 	Started  time.Time              `json:"started"`
 	Data     string                 `json:"data,omitempty"`   // address for the site's own nodes
 	Public   string                 `json:"public,omitempty"` // address that other sites are told
+	Policy   *PolicyStatus          `json:"policy,omitempty"` // absent: every link is permitted
 	Broker   BrokerStatus           `json:"broker"`           // the one that is asked, or else the first
 	Brokers  []BrokerStatus         `json:"brokers"`          // all, in the order of the settings
 	Helpers  []HelperStatus         `json:"helpers"`          // by node
@@ -79,7 +80,7 @@ func (f *Frontal) status() Status {
 	s := Status{
 		Site: f.site, Profile: f.profile(), Epoch: f.epoch, Started: f.start,
 		Data: addrText(f.dataAddr), Public: addrText(f.publicAddr),
-		Brokers: f.up.status(), Jobs: map[overlay.JobID]int{}, Helpers: []HelperStatus{},
+		Policy: f.policyStatus(), Brokers: f.up.status(), Jobs: map[overlay.JobID]int{}, Helpers: []HelperStatus{},
 		Resolve: f.resolver.counters(), Meetings: f.meetings.counters(),
 	}
 	s.Broker = s.Brokers[0]

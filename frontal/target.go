@@ -33,11 +33,16 @@ func (t *target) Introduced(in *controlpb.Introduction, out grpc.ServerStreaming
 	}
 	t.f.mu.Lock()
 	point, s, err := t.f.roster.target(name, overlay.Generation(in.TargetGeneration))
-	t.f.allowed.name(in.ConnectAddress, time.Now())
 	t.f.mu.Unlock()
 	if err != nil {
 		return control.Status(fmt.Errorf("%s: %w", t.f.who, err))
 	}
+	if err := t.f.permit(in, point); err != nil {
+		return control.Status(fmt.Errorf("%s: %w", t.f.who, err))
+	}
+	t.f.mu.Lock()
+	t.f.allowed.name(in.ConnectAddress, time.Now())
+	t.f.mu.Unlock()
 	t.f.allowRelay(in.Relay)
 	t.f.log.Info("introduction", "link", fmt.Sprintf("%x", in.Link), "job", name.Job, "asker", in.Asker.GetRank(), "asker_node", in.AskerSite+"/"+in.AskerNode,
 		"target", name.Rank, "node", point.Node.String(), "technique", overlay.Technique(min(in.Technique, 255)).String(), "proxy", in.Relay.GetProxy())

@@ -1,15 +1,17 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/policy"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
@@ -27,10 +29,11 @@ func policyExplainCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "explain",
 		Usage: "say which rule decides about a link, and what it allows",
-		Description: "With --policy, and --peer-policy for the other site's, the files are asked and nobody else. The status is 0\n" +
-			"for a link that is permitted and 1 for one that is refused.\n\n" +
+		Description: "With --policy, and --peer-policy for the other site's, the files are asked and nobody else; with --broker and an\n" +
+			"admin's certificate, the policies that hold in the grid. The status is 0 for a link that is permitted and 1 for\n" +
+			"one that is refused.\n\n" +
 			"  isthmus policy explain --policy policy.yaml --user alice --project climate --to siteb",
-		Flags: []cli.Flag{
+		Flags: append([]cli.Flag{
 			&cli.StringFlag{Name: "policy", Usage: "`FILE` with this site's policy"},
 			&cli.StringFlag{Name: "peer-policy", Usage: "`FILE` with the other site's; without it, that site permits everything"},
 			&cli.StringFlag{Name: "from", Value: "here", Usage: "this `SITE`"},
@@ -42,18 +45,28 @@ func policyExplainCommand() *cli.Command {
 			&cli.StringFlag{Name: "job", Value: "job", Usage: "the job's `NAME`"},
 			&cli.StringFlag{Name: "at", Usage: "`TIME` as 2026-11-21T20:00, in the policy's zone, or with a zone of its own as in RFC 3339 (default: now)"},
 			&cli.BoolFlag{Name: "json", Usage: "print one object"},
-		},
+		}, adminFlags()...),
 		Action: func(c *cli.Context) error {
 			if err := words(c, "policy explain", 0); err != nil {
 				return err
 			}
-			for _, name := range []string{"policy", "to", "user"} {
+			for _, name := range []string{"to", "user"} {
 				if !c.IsSet(name) {
 					return usage("policy explain: give --" + name)
 				}
 			}
+			if c.IsSet("policy") == c.IsSet("broker") {
+				return usage("policy explain: give either --policy or --broker")
+			}
 			if c.String("from") == c.String("to") {
 				return usage("policy explain: policies say nothing of links within a site; --from and --to must differ")
+			}
+			who := []policy.Who{{User: c.String("user"), Project: c.String("project")}}
+			if c.IsSet("peer-user") {
+				who = append(who, policy.Who{User: c.String("peer-user"), Project: c.String("peer-project")})
+			}
+			if c.IsSet("broker") {
+				return explainGrid(c, who)
 			}
 			own, err := readSide(c.String("from"), c.String("policy"))
 			if err != nil {
@@ -67,20 +80,36 @@ func policyExplainCommand() *cli.Command {
 			if err != nil {
 				return usage("policy explain: " + err.Error())
 			}
-			who := []policy.Who{{User: c.String("user"), Project: c.String("project")}}
-			if c.IsSet("peer-user") {
-				who = append(who, policy.Who{User: c.String("peer-user"), Project: c.String("peer-project")})
-			}
 			g := policy.Agree(own, peer, c.String("job"), who, when)
-			if err := explain(c.App.Writer, g, c.Bool("json")); err != nil {
-				return err
-			}
-			if g.Err() != nil {
-				return cli.Exit("", 1)
-			}
-			return nil
+			return explain(c.App.Writer, g.Explain(), c.Bool("json"))
 		},
 	}
+}
+
+// explainGrid asks the broker what holds in the grid.
+func explainGrid(c *cli.Context, who []policy.Who) error {
+	req := &controlpb.DecideRequest{Asker: c.String("from"), Target: c.String("to"), Job: c.String("job")}
+	for _, w := range who {
+		req.Who = append(req.Who, control.PrincipalToPB(w))
+	}
+	when, err := parseTime(c.String("at"), time.UTC)
+	if err != nil {
+		return usage("policy explain: " + err.Error())
+	}
+	req.At = when.Unix()
+	var plan *controlpb.Plan
+	err = askAdmin(c, func(ctx context.Context, admin controlpb.AdminClient) (err error) {
+		plan, err = admin.Decide(ctx, req)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	var e policy.Explanation
+	if err := json.Unmarshal(plan.Policy, &e); err != nil {
+		return fmt.Errorf("the broker's answer: %w; is it older than policies?", err)
+	}
+	return explain(c.App.Writer, e, c.Bool("json"))
 }
 
 // readSide reads one site's policy; no file is none.
@@ -114,46 +143,48 @@ func parseTime(text string, zone *time.Location) (time.Time, error) {
 	return when, nil
 }
 
-// explain prints an agreement for a person, or as JSON.
-func explain(w io.Writer, g policy.Agreement, asJSON bool) error {
-	refusal := g.Err()
+// explain prints an agreement for a person, or as JSON. A refusal is status 1.
+func explain(w io.Writer, e policy.Explanation, asJSON bool) error {
 	if asJSON {
-		out := struct {
-			policy.Agreement
-			Error string   `json:"error,omitempty"`
-			Would []string `json:"would,omitempty"` // what dry-run would have refused
-		}{g, "", g.Would()}
-		if refusal != nil {
-			out.Error = refusal.Error()
+		if err := json.NewEncoder(w).Encode(e); err != nil {
+			return err
 		}
-		return json.NewEncoder(w).Encode(out)
+		return refusal(e)
 	}
-	for _, o := range g.Sides {
+	for _, o := range e.Sides {
 		dry := ""
 		if o.DryRun {
 			dry = " (dry-run: nothing is refused)"
 		}
 		fmt.Fprintf(w, "%s: %s%s\n", o.Site, o.Text, dry)
 	}
-	if refusal != nil {
-		fmt.Fprintf(w, "refused: %v\n", refusal)
-		return nil
+	if e.Error != "" {
+		fmt.Fprintf(w, "refused: %s\n", e.Error)
+		return refusal(e)
 	}
 	var names []string
-	for _, t := range g.Techniques {
+	for _, t := range e.Techniques {
 		names = append(names, t.String())
 	}
 	fmt.Fprintf(w, "permitted by %s\n", strings.Join(names, ", "))
 	for _, t := range overlay.Techniques() {
-		if !slices.Contains(g.Techniques, t) {
-			fmt.Fprintf(w, "  not by %v: %s\n", t, g.Without(t))
+		if why := e.Left[t.String()]; why != "" {
+			fmt.Fprintf(w, "  not by %v: %s\n", t, why)
 		}
 	}
-	if text := g.Limits.String(); text != "" {
+	if text := e.Limits.String(); text != "" {
 		fmt.Fprintf(w, "within %s\n", text)
 	}
-	for _, text := range g.Would() {
+	for _, text := range e.Said {
 		fmt.Fprintln(w, text)
+	}
+	return nil
+}
+
+// refusal is the exit status of what was explained.
+func refusal(e policy.Explanation) error {
+	if e.Error != "" {
+		return cli.Exit("", 1)
 	}
 	return nil
 }

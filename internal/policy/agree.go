@@ -95,8 +95,12 @@ func (g *Agreement) Err() error {
 	return nil
 }
 
-// Without returns why a technique is left out, "" if it is not.
+// Without returns why a technique is left out, "" if it is not. Of a link that
+// is refused each is.
 func (g *Agreement) Without(t overlay.Technique) string {
+	if !g.Allow {
+		return g.Err().Error()
+	}
 	if o := g.withholds(t); o != nil {
 		return fmt.Sprintf("the policy of %s does not allow it (rule %q); ask %s", o.Site, o.Rule, o.Contact)
 	}
@@ -126,6 +130,32 @@ func (g *Agreement) Would() []string {
 	return all
 }
 
+// Explanation is an agreement with its consequences in words, as JSON has it.
+type Explanation struct {
+	Agreement
+	Error string            `json:"error,omitempty"` // why the link is refused
+	Left  map[string]string `json:"left,omitempty"`  // techniques that are left out -> why
+	Said  []string          `json:"would,omitempty"` // what dry-run mode would have refused
+}
+
+// Explain puts the agreement into words.
+func (g *Agreement) Explain() Explanation {
+	e := Explanation{Agreement: *g, Said: g.Would()}
+	if err := g.Err(); err != nil {
+		e.Error = err.Error()
+		return e
+	}
+	for _, t := range overlay.Techniques() {
+		if why := g.Without(t); why != "" {
+			if e.Left == nil {
+				e.Left = map[string]string{}
+			}
+			e.Left[t.String()] = why
+		}
+	}
+	return e
+}
+
 // other is the site at the other end.
 func (g *Agreement) other(site overlay.SiteID) overlay.SiteID {
 	if g.Sides[0].Site == site {
@@ -146,6 +176,9 @@ func (g *Agreement) Key() string {
 	return b.String()
 }
 
+// maxNamed bounds the users that an error names.
+const maxNamed = 4
+
 // describe names a link: `links of job x, user alice (project p)`.
 func describe(job string, who []Who) string {
 	var ends []string
@@ -162,7 +195,11 @@ func describe(job string, who []Who) string {
 		ends = append(ends, text)
 	}
 	slices.Sort(ends)
-	return strings.Join(append([]string{"links of job " + job}, slices.Compact(ends)...), ", ")
+	ends = slices.Compact(ends)
+	if n := len(ends) - maxNamed; n > 0 {
+		ends = append(ends[:maxNamed], fmt.Sprintf("%d others", n))
+	}
+	return strings.Join(append([]string{"links of job " + job}, ends...), ", ")
 }
 
 // and is the smaller of each limit.

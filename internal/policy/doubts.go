@@ -6,11 +6,10 @@ import (
 	"slices"
 
 	"github.com/isthmus-grid/isthmus/internal/daemon"
-	"github.com/isthmus-grid/isthmus/overlay"
 )
 
 // Examine reads a policy and looks for what is allowed and hardly meant: a rule
-// that an earlier one leaves nothing, limits that nobody can keep. The faults
+// that an earlier one leaves nothing, limits that nobody keeps. The faults
 // are those of Parse; with any, there are no doubts.
 func Examine(file string, text []byte) (p *Policy, faults, doubts daemon.Faults) {
 	p, origin, err := parse(file, text)
@@ -38,8 +37,8 @@ func Examine(file string, text []byte) (p *Policy, faults, doubts daemon.Faults)
 				break
 			}
 		}
-		if r.Limits != (Limits{}) && (len(r.Techniques) == 0 || slices.ContainsFunc(r.Techniques, func(t overlay.Technique) bool { return t != overlay.Relay })) {
-			doubt(fmt.Sprintf("rules[%d].limits", i), "proxies keep these limits for relayed links; a link by another technique passes nobody who counts. For limits that hold for all, write techniques: [relay]")
+		if r.Limits != (Limits{}) {
+			doubt(fmt.Sprintf("rules[%d].limits", i), "no daemon enforces the limits of a rule yet; set quotas at proxies and frontals")
 		}
 	}
 	return p, nil, doubts

@@ -1,5 +1,6 @@
 package policy
 
-// Who is on whose behalf one end of a link works: a user, and the project of
-// the user's grant. Either may be empty: not known, or without a grant.
-type Who struct{ User, Project string }
+import "github.com/isthmus-grid/isthmus/overlay"
+
+// Who is on whose behalf one end of a link works.
+type Who = overlay.Principal

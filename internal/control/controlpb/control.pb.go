@@ -1376,6 +1376,7 @@ type Plan struct {
 	Target        string                 `protobuf:"bytes,3,opt,name=target,proto3" json:"target,omitempty"` // site
 	Steps         []*Step                `protobuf:"bytes,4,rep,name=steps,proto3" json:"steps,omitempty"`
 	Rejected      []*Rejection           `protobuf:"bytes,5,rep,name=rejected,proto3" json:"rejected,omitempty"`
+	Policy        []byte                 `protobuf:"bytes,6,opt,name=policy,proto3" json:"policy,omitempty"` // Decide: what the sites' policies say, as JSON; empty: they were not asked
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1441,6 +1442,13 @@ func (x *Plan) GetSteps() []*Step {
 func (x *Plan) GetRejected() []*Rejection {
 	if x != nil {
 		return x.Rejected
+	}
+	return nil
+}
+
+func (x *Plan) GetPolicy() []byte {
+	if x != nil {
+		return x.Policy
 	}
 	return nil
 }
@@ -2574,6 +2582,7 @@ type JoinRequest struct {
 	Profile       *Profile               `protobuf:"bytes,1,opt,name=profile,proto3" json:"profile,omitempty"`   // by which the broker decides
 	Measured      *Measurement           `protobuf:"bytes,2,opt,name=measured,proto3" json:"measured,omitempty"` // what probes found, for people; empty: nothing yet
 	Unset         []string               `protobuf:"bytes,3,rep,name=unset,proto3" json:"unset,omitempty"`       // fields of profile that the admin left to the measurement
+	Policy        []byte                 `protobuf:"bytes,4,opt,name=policy,proto3" json:"policy,omitempty"`     // the site's policy in the form of its file; empty: it permits everything
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2625,6 +2634,13 @@ func (x *JoinRequest) GetMeasured() *Measurement {
 func (x *JoinRequest) GetUnset() []string {
 	if x != nil {
 		return x.Unset
+	}
+	return nil
+}
+
+func (x *JoinRequest) GetPolicy() []byte {
+	if x != nil {
+		return x.Policy
 	}
 	return nil
 }
@@ -2828,8 +2844,9 @@ func (x *Finding) GetHow() string {
 
 type JoinResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Broker        string                 `protobuf:"bytes,1,opt,name=broker,proto3" json:"broker,omitempty"` // the broker's name
-	Epoch         uint64                 `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"`  // changes when the broker starts anew: register everything again
+	Broker        string                 `protobuf:"bytes,1,opt,name=broker,proto3" json:"broker,omitempty"`  // the broker's name
+	Epoch         uint64                 `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"`   // changes when the broker starts anew: register everything again
+	Policy        bool                   `protobuf:"varint,3,opt,name=policy,proto3" json:"policy,omitempty"` // the broker holds the site's links to JoinRequest.policy
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2876,6 +2893,13 @@ func (x *JoinResponse) GetEpoch() uint64 {
 		return x.Epoch
 	}
 	return 0
+}
+
+func (x *JoinResponse) GetPolicy() bool {
+	if x != nil {
+		return x.Policy
+	}
+	return false
 }
 
 type OfferRequest struct {
@@ -3407,6 +3431,9 @@ type DecideRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Asker         string                 `protobuf:"bytes,1,opt,name=asker,proto3" json:"asker,omitempty"`
 	Target        string                 `protobuf:"bytes,2,opt,name=target,proto3" json:"target,omitempty"`
+	Who           []*Principal           `protobuf:"bytes,3,rep,name=who,proto3" json:"who,omitempty"` // with any, or a job: the plan is that of the job's links, as policies permit
+	Job           string                 `protobuf:"bytes,4,opt,name=job,proto3" json:"job,omitempty"` // the name that its user chose
+	At            int64                  `protobuf:"varint,5,opt,name=at,proto3" json:"at,omitempty"`  // Unix time in seconds at which to ask the policies; 0: now
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3453,6 +3480,27 @@ func (x *DecideRequest) GetTarget() string {
 		return x.Target
 	}
 	return ""
+}
+
+func (x *DecideRequest) GetWho() []*Principal {
+	if x != nil {
+		return x.Who
+	}
+	return nil
+}
+
+func (x *DecideRequest) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *DecideRequest) GetAt() int64 {
+	if x != nil {
+		return x.At
+	}
+	return 0
 }
 
 // HostOffer is what a node's owner lets the jobs of others have.
@@ -3800,13 +3848,14 @@ const file_control_proto_rawDesc = "" +
 	"\bsetup_us\x18\x03 \x01(\rR\asetupUs\">\n" +
 	"\x06Barred\x12\x1c\n" +
 	"\ttechnique\x18\x01 \x01(\rR\ttechnique\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\"\xb7\x01\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"\xcf\x01\n" +
 	"\x04Plan\x12\x16\n" +
 	"\x06digest\x18\x01 \x01(\x06R\x06digest\x12\x14\n" +
 	"\x05asker\x18\x02 \x01(\tR\x05asker\x12\x16\n" +
 	"\x06target\x18\x03 \x01(\tR\x06target\x12.\n" +
 	"\x05steps\x18\x04 \x03(\v2\x18.isthmus.control.v1.StepR\x05steps\x129\n" +
-	"\brejected\x18\x05 \x03(\v2\x1d.isthmus.control.v1.RejectionR\brejected\"v\n" +
+	"\brejected\x18\x05 \x03(\v2\x1d.isthmus.control.v1.RejectionR\brejected\x12\x16\n" +
+	"\x06policy\x18\x06 \x01(\fR\x06policy\"v\n" +
 	"\x04Step\x12\x1c\n" +
 	"\ttechnique\x18\x01 \x01(\rR\ttechnique\x12\x10\n" +
 	"\x03via\x18\x02 \x01(\rR\x03via\x12\x16\n" +
@@ -3928,11 +3977,12 @@ const file_control_proto_rawDesc = "" +
 	"\x03mtu\x18\x0f \x01(\rR\x03mtu\x12\x19\n" +
 	"\bidle_tcp\x18\x10 \x01(\rR\aidleTcp\x12\x19\n" +
 	"\bidle_udp\x18\x11 \x01(\rR\aidleUdp\x12\x12\n" +
-	"\x04ipv6\x18\x12 \x01(\bR\x04ipv6\"\x97\x01\n" +
+	"\x04ipv6\x18\x12 \x01(\bR\x04ipv6\"\xaf\x01\n" +
 	"\vJoinRequest\x125\n" +
 	"\aprofile\x18\x01 \x01(\v2\x1b.isthmus.control.v1.ProfileR\aprofile\x12;\n" +
 	"\bmeasured\x18\x02 \x01(\v2\x1f.isthmus.control.v1.MeasurementR\bmeasured\x12\x14\n" +
-	"\x05unset\x18\x03 \x03(\tR\x05unset\"c\n" +
+	"\x05unset\x18\x03 \x03(\tR\x05unset\x12\x16\n" +
+	"\x06policy\x18\x04 \x01(\fR\x06policy\"c\n" +
 	"\x0eMeasureRequest\x12\x1d\n" +
 	"\n" +
 	"first_port\x18\x01 \x01(\rR\tfirstPort\x12\x1b\n" +
@@ -3948,10 +3998,11 @@ const file_control_proto_rawDesc = "" +
 	"\aFinding\x12\x14\n" +
 	"\x05field\x18\x01 \x01(\tR\x05field\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value\x12\x10\n" +
-	"\x03how\x18\x03 \x01(\tR\x03how\"<\n" +
+	"\x03how\x18\x03 \x01(\tR\x03how\"T\n" +
 	"\fJoinResponse\x12\x16\n" +
 	"\x06broker\x18\x01 \x01(\tR\x06broker\x12\x14\n" +
-	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\"\xe4\x01\n" +
+	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\x12\x16\n" +
+	"\x06policy\x18\x03 \x01(\bR\x06policy\"\xe4\x01\n" +
 	"\fOfferRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1c\n" +
 	"\taddresses\x18\x02 \x03(\tR\taddresses\x12\x1d\n" +
@@ -3991,10 +4042,13 @@ const file_control_proto_rawDesc = "" +
 	"\bcarry_id\x18\x01 \x01(\fR\acarryId\"\x0f\n" +
 	"\rStatusRequest\"$\n" +
 	"\x0eStatusResponse\x12\x12\n" +
-	"\x04json\x18\x01 \x01(\fR\x04json\"=\n" +
+	"\x04json\x18\x01 \x01(\fR\x04json\"\x90\x01\n" +
 	"\rDecideRequest\x12\x14\n" +
 	"\x05asker\x18\x01 \x01(\tR\x05asker\x12\x16\n" +
-	"\x06target\x18\x02 \x01(\tR\x06target\"g\n" +
+	"\x06target\x18\x02 \x01(\tR\x06target\x12/\n" +
+	"\x03who\x18\x03 \x03(\v2\x1d.isthmus.control.v1.PrincipalR\x03who\x12\x10\n" +
+	"\x03job\x18\x04 \x01(\tR\x03job\x12\x0e\n" +
+	"\x02at\x18\x05 \x01(\x03R\x02at\"g\n" +
 	"\tHostOffer\x12\x12\n" +
 	"\x04jobs\x18\x01 \x01(\rR\x04jobs\x12\x1c\n" +
 	"\tprocesses\x18\x02 \x01(\rR\tprocesses\x12\x16\n" +
@@ -4170,58 +4224,59 @@ var file_control_proto_depIdxs = []int32{
 	49, // 42: isthmus.control.v1.EnterResponse.encryption:type_name -> isthmus.control.v1.Encryption
 	3,  // 43: isthmus.control.v1.CarryRequest.asker:type_name -> isthmus.control.v1.Process
 	3,  // 44: isthmus.control.v1.CarryRequest.target:type_name -> isthmus.control.v1.Process
-	2,  // 45: isthmus.control.v1.Host.state:type_name -> isthmus.control.v1.Host.State
-	55, // 46: isthmus.control.v1.Host.offer:type_name -> isthmus.control.v1.HostOffer
-	56, // 47: isthmus.control.v1.HostList.hosts:type_name -> isthmus.control.v1.Host
-	7,  // 48: isthmus.control.v1.Directory.Register:input_type -> isthmus.control.v1.RegisterRequest
-	9,  // 49: isthmus.control.v1.Directory.Withdraw:input_type -> isthmus.control.v1.WithdrawRequest
-	19, // 50: isthmus.control.v1.Directory.Resolve:input_type -> isthmus.control.v1.ResolveRequest
-	28, // 51: isthmus.control.v1.Directory.Await:input_type -> isthmus.control.v1.AwaitRequest
-	29, // 52: isthmus.control.v1.Directory.Introduce:input_type -> isthmus.control.v1.IntroduceRequest
-	33, // 53: isthmus.control.v1.Directory.Bearings:input_type -> isthmus.control.v1.BearingsRequest
-	35, // 54: isthmus.control.v1.Directory.CallBack:input_type -> isthmus.control.v1.CallBackRequest
-	13, // 55: isthmus.control.v1.Directory.Publish:input_type -> isthmus.control.v1.PublishRequest
-	15, // 56: isthmus.control.v1.Directory.Unpublish:input_type -> isthmus.control.v1.UnpublishRequest
-	17, // 57: isthmus.control.v1.Directory.LookupName:input_type -> isthmus.control.v1.LookupNameRequest
-	37, // 58: isthmus.control.v1.Directory.Report:input_type -> isthmus.control.v1.ReportRequest
-	58, // 59: isthmus.control.v1.Directory.Hosts:input_type -> isthmus.control.v1.HostsRequest
-	40, // 60: isthmus.control.v1.Sites.Join:input_type -> isthmus.control.v1.JoinRequest
-	57, // 61: isthmus.control.v1.Sites.Hosts:input_type -> isthmus.control.v1.HostList
-	45, // 62: isthmus.control.v1.Relays.Offer:input_type -> isthmus.control.v1.OfferRequest
-	35, // 63: isthmus.control.v1.Vantages.CallBack:input_type -> isthmus.control.v1.CallBackRequest
-	47, // 64: isthmus.control.v1.Nodes.Enter:input_type -> isthmus.control.v1.EnterRequest
-	50, // 65: isthmus.control.v1.Nodes.Carry:input_type -> isthmus.control.v1.CarryRequest
-	30, // 66: isthmus.control.v1.Target.Introduced:input_type -> isthmus.control.v1.Introduction
-	41, // 67: isthmus.control.v1.Target.Measure:input_type -> isthmus.control.v1.MeasureRequest
-	52, // 68: isthmus.control.v1.Admin.Status:input_type -> isthmus.control.v1.StatusRequest
-	54, // 69: isthmus.control.v1.Admin.Decide:input_type -> isthmus.control.v1.DecideRequest
-	8,  // 70: isthmus.control.v1.Directory.Register:output_type -> isthmus.control.v1.RegisterResponse
-	11, // 71: isthmus.control.v1.Directory.Withdraw:output_type -> isthmus.control.v1.WithdrawResponse
-	21, // 72: isthmus.control.v1.Directory.Resolve:output_type -> isthmus.control.v1.ResolveResponse
-	22, // 73: isthmus.control.v1.Directory.Await:output_type -> isthmus.control.v1.Answer
-	32, // 74: isthmus.control.v1.Directory.Introduce:output_type -> isthmus.control.v1.IntroduceEvent
-	34, // 75: isthmus.control.v1.Directory.Bearings:output_type -> isthmus.control.v1.BearingsResponse
-	36, // 76: isthmus.control.v1.Directory.CallBack:output_type -> isthmus.control.v1.CallBackResponse
-	14, // 77: isthmus.control.v1.Directory.Publish:output_type -> isthmus.control.v1.PublishResponse
-	16, // 78: isthmus.control.v1.Directory.Unpublish:output_type -> isthmus.control.v1.UnpublishResponse
-	18, // 79: isthmus.control.v1.Directory.LookupName:output_type -> isthmus.control.v1.LookupNameResponse
-	38, // 80: isthmus.control.v1.Directory.Report:output_type -> isthmus.control.v1.ReportResponse
-	57, // 81: isthmus.control.v1.Directory.Hosts:output_type -> isthmus.control.v1.HostList
-	44, // 82: isthmus.control.v1.Sites.Join:output_type -> isthmus.control.v1.JoinResponse
-	59, // 83: isthmus.control.v1.Sites.Hosts:output_type -> isthmus.control.v1.HostsTaken
-	46, // 84: isthmus.control.v1.Relays.Offer:output_type -> isthmus.control.v1.OfferResponse
-	36, // 85: isthmus.control.v1.Vantages.CallBack:output_type -> isthmus.control.v1.CallBackResponse
-	48, // 86: isthmus.control.v1.Nodes.Enter:output_type -> isthmus.control.v1.EnterResponse
-	51, // 87: isthmus.control.v1.Nodes.Carry:output_type -> isthmus.control.v1.CarryResponse
-	32, // 88: isthmus.control.v1.Target.Introduced:output_type -> isthmus.control.v1.IntroduceEvent
-	42, // 89: isthmus.control.v1.Target.Measure:output_type -> isthmus.control.v1.Measurement
-	53, // 90: isthmus.control.v1.Admin.Status:output_type -> isthmus.control.v1.StatusResponse
-	25, // 91: isthmus.control.v1.Admin.Decide:output_type -> isthmus.control.v1.Plan
-	70, // [70:92] is the sub-list for method output_type
-	48, // [48:70] is the sub-list for method input_type
-	48, // [48:48] is the sub-list for extension type_name
-	48, // [48:48] is the sub-list for extension extendee
-	0,  // [0:48] is the sub-list for field type_name
+	5,  // 45: isthmus.control.v1.DecideRequest.who:type_name -> isthmus.control.v1.Principal
+	2,  // 46: isthmus.control.v1.Host.state:type_name -> isthmus.control.v1.Host.State
+	55, // 47: isthmus.control.v1.Host.offer:type_name -> isthmus.control.v1.HostOffer
+	56, // 48: isthmus.control.v1.HostList.hosts:type_name -> isthmus.control.v1.Host
+	7,  // 49: isthmus.control.v1.Directory.Register:input_type -> isthmus.control.v1.RegisterRequest
+	9,  // 50: isthmus.control.v1.Directory.Withdraw:input_type -> isthmus.control.v1.WithdrawRequest
+	19, // 51: isthmus.control.v1.Directory.Resolve:input_type -> isthmus.control.v1.ResolveRequest
+	28, // 52: isthmus.control.v1.Directory.Await:input_type -> isthmus.control.v1.AwaitRequest
+	29, // 53: isthmus.control.v1.Directory.Introduce:input_type -> isthmus.control.v1.IntroduceRequest
+	33, // 54: isthmus.control.v1.Directory.Bearings:input_type -> isthmus.control.v1.BearingsRequest
+	35, // 55: isthmus.control.v1.Directory.CallBack:input_type -> isthmus.control.v1.CallBackRequest
+	13, // 56: isthmus.control.v1.Directory.Publish:input_type -> isthmus.control.v1.PublishRequest
+	15, // 57: isthmus.control.v1.Directory.Unpublish:input_type -> isthmus.control.v1.UnpublishRequest
+	17, // 58: isthmus.control.v1.Directory.LookupName:input_type -> isthmus.control.v1.LookupNameRequest
+	37, // 59: isthmus.control.v1.Directory.Report:input_type -> isthmus.control.v1.ReportRequest
+	58, // 60: isthmus.control.v1.Directory.Hosts:input_type -> isthmus.control.v1.HostsRequest
+	40, // 61: isthmus.control.v1.Sites.Join:input_type -> isthmus.control.v1.JoinRequest
+	57, // 62: isthmus.control.v1.Sites.Hosts:input_type -> isthmus.control.v1.HostList
+	45, // 63: isthmus.control.v1.Relays.Offer:input_type -> isthmus.control.v1.OfferRequest
+	35, // 64: isthmus.control.v1.Vantages.CallBack:input_type -> isthmus.control.v1.CallBackRequest
+	47, // 65: isthmus.control.v1.Nodes.Enter:input_type -> isthmus.control.v1.EnterRequest
+	50, // 66: isthmus.control.v1.Nodes.Carry:input_type -> isthmus.control.v1.CarryRequest
+	30, // 67: isthmus.control.v1.Target.Introduced:input_type -> isthmus.control.v1.Introduction
+	41, // 68: isthmus.control.v1.Target.Measure:input_type -> isthmus.control.v1.MeasureRequest
+	52, // 69: isthmus.control.v1.Admin.Status:input_type -> isthmus.control.v1.StatusRequest
+	54, // 70: isthmus.control.v1.Admin.Decide:input_type -> isthmus.control.v1.DecideRequest
+	8,  // 71: isthmus.control.v1.Directory.Register:output_type -> isthmus.control.v1.RegisterResponse
+	11, // 72: isthmus.control.v1.Directory.Withdraw:output_type -> isthmus.control.v1.WithdrawResponse
+	21, // 73: isthmus.control.v1.Directory.Resolve:output_type -> isthmus.control.v1.ResolveResponse
+	22, // 74: isthmus.control.v1.Directory.Await:output_type -> isthmus.control.v1.Answer
+	32, // 75: isthmus.control.v1.Directory.Introduce:output_type -> isthmus.control.v1.IntroduceEvent
+	34, // 76: isthmus.control.v1.Directory.Bearings:output_type -> isthmus.control.v1.BearingsResponse
+	36, // 77: isthmus.control.v1.Directory.CallBack:output_type -> isthmus.control.v1.CallBackResponse
+	14, // 78: isthmus.control.v1.Directory.Publish:output_type -> isthmus.control.v1.PublishResponse
+	16, // 79: isthmus.control.v1.Directory.Unpublish:output_type -> isthmus.control.v1.UnpublishResponse
+	18, // 80: isthmus.control.v1.Directory.LookupName:output_type -> isthmus.control.v1.LookupNameResponse
+	38, // 81: isthmus.control.v1.Directory.Report:output_type -> isthmus.control.v1.ReportResponse
+	57, // 82: isthmus.control.v1.Directory.Hosts:output_type -> isthmus.control.v1.HostList
+	44, // 83: isthmus.control.v1.Sites.Join:output_type -> isthmus.control.v1.JoinResponse
+	59, // 84: isthmus.control.v1.Sites.Hosts:output_type -> isthmus.control.v1.HostsTaken
+	46, // 85: isthmus.control.v1.Relays.Offer:output_type -> isthmus.control.v1.OfferResponse
+	36, // 86: isthmus.control.v1.Vantages.CallBack:output_type -> isthmus.control.v1.CallBackResponse
+	48, // 87: isthmus.control.v1.Nodes.Enter:output_type -> isthmus.control.v1.EnterResponse
+	51, // 88: isthmus.control.v1.Nodes.Carry:output_type -> isthmus.control.v1.CarryResponse
+	32, // 89: isthmus.control.v1.Target.Introduced:output_type -> isthmus.control.v1.IntroduceEvent
+	42, // 90: isthmus.control.v1.Target.Measure:output_type -> isthmus.control.v1.Measurement
+	53, // 91: isthmus.control.v1.Admin.Status:output_type -> isthmus.control.v1.StatusResponse
+	25, // 92: isthmus.control.v1.Admin.Decide:output_type -> isthmus.control.v1.Plan
+	71, // [71:93] is the sub-list for method output_type
+	49, // [49:71] is the sub-list for method input_type
+	49, // [49:49] is the sub-list for extension type_name
+	49, // [49:49] is the sub-list for extension extendee
+	0,  // [0:49] is the sub-list for field type_name
 }
 
 func init() { file_control_proto_init() }

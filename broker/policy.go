@@ -1,0 +1,180 @@
+package broker
+
+import (
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/policy"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// policies are what sites permit, as their frontals told with Join. A site's
+// stays while the registry knows the site, also when its frontal is away. There
+// is at most one for each site. The zero value is ready.
+type policies struct {
+	mu sync.RWMutex // guards of
+	of map[overlay.SiteID]*sitePolicy
+}
+
+type sitePolicy struct {
+	*policy.Policy
+	text                      string
+	permitted, refused, would atomic.Uint64
+}
+
+// note keeps a site's policy instead of the one before; no text is none. A text
+// that this broker cannot read is an error: a rule must not be read without one
+// of its conditions.
+func (ps *policies) note(site overlay.SiteID, text []byte) error {
+	var p *policy.Policy
+	if len(text) > 0 {
+		var err error
+		if p, err = policy.Parse("policy of "+string(site), text); err != nil {
+			return fmt.Errorf("this broker cannot read the policy; is it older than the site's frontal? %w", err)
+		}
+	}
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	if ps.of == nil {
+		ps.of = make(map[overlay.SiteID]*sitePolicy)
+	}
+	switch old := ps.of[site]; {
+	case p == nil:
+		delete(ps.of, site)
+	case old == nil || old.text != string(text): // else it goes on counting
+		ps.of[site] = &sitePolicy{Policy: p, text: string(text)}
+	}
+	return nil
+}
+
+// pair returns the policies of two sites, nil for none.
+func (ps *policies) pair(a, b overlay.SiteID) (*sitePolicy, *sitePolicy) {
+	ps.mu.RLock()
+	defer ps.mu.RUnlock()
+	return ps.of[a], ps.of[b]
+}
+
+// keep forgets the sites that known does not know.
+func (ps *policies) keep(known func(overlay.SiteID) bool) {
+	ps.mu.RLock()
+	var sites []overlay.SiteID
+	for site := range ps.of {
+		sites = append(sites, site)
+	}
+	ps.mu.RUnlock()
+	for _, site := range sites {
+		if !known(site) {
+			ps.mu.Lock()
+			delete(ps.of, site)
+			ps.mu.Unlock()
+		}
+	}
+}
+
+// PolicyStatus is a site's policy, and how often it decided.
+type PolicyStatus struct {
+	Mode      string `json:"mode"`
+	Rules     int    `json:"rules"`
+	Contact   string `json:"contact"`
+	Permitted uint64 `json:"permitted"`
+	Refused   uint64 `json:"refused"`
+	Would     uint64 `json:"would_refuse"` // in dry-run mode
+}
+
+// status returns the policy of a site, nil for none.
+func (ps *policies) status(site overlay.SiteID) *PolicyStatus {
+	p, _ := ps.pair(site, site)
+	if p == nil {
+		return nil
+	}
+	return &PolicyStatus{p.Mode, len(p.Rules), p.Contact, p.permitted.Load(), p.refused.Load(), p.would.Load()}
+}
+
+// text describes the policy in a log.
+func (s *PolicyStatus) text() string {
+	if s == nil {
+		return "none: the site permits every link"
+	}
+	return fmt.Sprintf("%s, %d rules", s.Mode, s.Rules)
+}
+
+// consult asks the policies of two sites about links of a job between them, and
+// counts and logs what they say. It returns nil where neither has one: all is
+// permitted.
+func (ps *policies) consult(log *slog.Logger, asker, target overlay.SiteID, job overlay.JobID, who []overlay.Principal) *policy.Agreement {
+	if asker == target {
+		return nil
+	}
+	a, t := ps.pair(asker, target)
+	if a == nil && t == nil {
+		return nil
+	}
+	g := agree(asker, a, target, t, job.Name(), who, time.Now())
+	for i, p := range []*sitePolicy{a, t} {
+		switch o := g.Sides[i]; {
+		case p == nil:
+		case !o.Allow:
+			p.refused.Add(1)
+		case o.Refuse:
+			p.would.Add(1)
+		default:
+			p.permitted.Add(1)
+		}
+	}
+	for _, text := range g.Would() {
+		log.Warn("dry-run: "+text, "job", job, "asker_site", asker, "target_site", target)
+	}
+	if err := g.Err(); err != nil {
+		log.Info("link refused by policy", "job", job, "asker_site", asker, "target_site", target, "error", err)
+	}
+	return g
+}
+
+// agree is policy.Agree for what the broker keeps.
+func agree(asker overlay.SiteID, a *sitePolicy, target overlay.SiteID, t *sitePolicy, job string, who []overlay.Principal, at time.Time) *policy.Agreement {
+	sides := [2]policy.Side{{Site: asker}, {Site: target}}
+	for i, p := range []*sitePolicy{a, t} {
+		if p != nil {
+			sides[i].Policy = p.Policy
+		}
+	}
+	g := policy.Agree(sides[0], sides[1], job, who, at)
+	return &g
+}
+
+// judged is what policies say of links that a call asks about: the same is
+// asked once.
+type judged map[judgement]*policy.Agreement
+
+type judgement struct {
+	site   overlay.SiteID // the target's
+	job    overlay.JobID
+	target overlay.Principal
+}
+
+// consult asks about links of the asker's site with an entry. Who asks for an
+// address is not known, and the answer is for every process of the job there:
+// all of them must be permitted.
+func (d directory) consult(asker *Site, e Entry, before judged) (*policy.Agreement, error) {
+	here, there := asker.Profile.Site, e.Point.Node.Site
+	if a, t := d.b.policies.pair(here, there); here == there || a == nil && t == nil {
+		return nil, nil
+	}
+	key := judgement{there, e.Point.Process.Job, e.Point.Principal}
+	g := before[key]
+	if g == nil {
+		who := d.b.registry.Principals(key.job, here)
+		if len(who) == 0 {
+			return nil, fmt.Errorf("%w: no process of job %s at %s, so that policies cannot tell for whom it asks; a process must register before it dials",
+				overlay.ErrUnknownProcess, key.job, here)
+		}
+		if g = d.b.policies.consult(d.b.log, here, there, key.job, append(who, key.target)); g == nil {
+			return nil, nil // they were withdrawn since
+		}
+		before[key] = g
+	}
+	return g, g.Err()
+}

@@ -1,0 +1,163 @@
+package broker
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/internal/policy"
+	"github.com/isthmus-grid/isthmus/overlay"
+	"github.com/isthmus-grid/isthmus/wire"
+)
+
+// joinWith has a site join again, with a policy.
+func (g *grid) joinWith(p *peer, profile overlay.SiteProfile, text string) {
+	g.t.Helper()
+	resp, err := p.sites.Join(g.ctx(), &controlpb.JoinRequest{Profile: control.ProfileToPB(profile), Policy: []byte(text)})
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	if !resp.Policy {
+		g.t.Error("the broker does not say that it holds links to policies")
+	}
+}
+
+func by(p overlay.AccessPoint, user string) overlay.AccessPoint {
+	p.Principal.User = user
+	return p
+}
+
+// first is the answer to one question.
+func (g *grid) first(p *peer, name overlay.ProcessName) (*controlpb.Answer, []*controlpb.Plan) {
+	g.t.Helper()
+	resp, err := p.directory.Resolve(g.ctx(), question(name))
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return resp.Answers[0], resp.Plans
+}
+
+// Policies decide about what is resolved and introduced; whoever of a job is
+// refused, nobody of it at that site is told the address.
+func TestPolicies(t *testing.T) {
+	g := newGrid(t)
+	g.start()
+	a, b := g.frontal(openA, nil), g.frontal(closedB, nil)
+	g.register(a, by(pointOf("sitea", rank(0), 1), "alice@sitea"))
+	g.register(b, by(pointOf("siteb", rank(1), 1), "bob@siteb"))
+	if answer, plans := g.first(b, rank(0)); answer.Fault != nil || plans[0].Steps[0].Technique != uint32(overlay.Direct) {
+		t.Fatalf("without policies: %v %v", answer, plans)
+	}
+
+	g.joinWith(a, openA, "contact: opsa\nrules:\n- {name: no-mallory, effect: deny, users: [\"mallory@*\"]}\n- {name: slow, effect: allow, users: [\"*@site?\"], techniques: [relay]}\n")
+	answer, plans := g.first(b, rank(0))
+	if answer.Fault != nil || len(plans) != 1 || len(plans[0].Steps) != 1 || plans[0].Steps[0].Technique != uint32(overlay.Relay) {
+		t.Fatalf("relay only: %v %v", answer, plans)
+	}
+	if want := `the policy of sitea does not allow it (rule "slow"); ask opsa`; plans[0].Rejected[0].Reason != want {
+		t.Errorf("no technique is left out because %s: %v", want, plans)
+	}
+	req := relayRequest()
+	req.Asker, req.Target = control.ProcessToPB(rank(1)), control.ProcessToPB(rank(0))
+	req.TargetGeneration = 1
+	req.Technique, req.ConnectId, req.ConnectAddress = uint32(overlay.Reversed), secretID, "127.0.0.1:1"
+	wantStatus(t, "by another technique", introduceErr(g.ctx(), b, req), overlay.ErrForbidden, `not permitted: siteb to sitea by reversed: the policy of sitea does not allow it (rule "slow"); ask opsa`)
+
+	g.register(b, by(pointOf("siteb", rank(2), 1), "mallory@siteb"))
+	refusal := `not permitted: the policy of sitea refuses links of job ` + testJob.Name() + `, user alice@sitea (no project), user bob@siteb (no project), user mallory@siteb (no project) with siteb: rule "no-mallory" denies it; ask opsa`
+	answer, _ = g.first(b, rank(0))
+	wantFault(t, "with mallory in the job", answer.Fault, overlay.ErrForbidden, refusal)
+	answer, err := b.directory.Await(g.ctx(), &controlpb.AwaitRequest{Process: control.ProcessToPB(rank(0)), WaitMs: 1000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f := answer.GetFault(); f == nil || !strings.HasPrefix(f.Text, refusal) {
+		t.Errorf("await: %v", answer)
+	}
+	req.Asker, req.Technique, req.ConnectId, req.ConnectAddress = control.ProcessToPB(rank(2)), uint32(overlay.Relay), nil, ""
+	wantStatus(t, "mallory", introduceErr(g.ctx(), b, req), overlay.ErrForbidden,
+		`not permitted: the policy of sitea refuses links of job `+testJob.Name()+`, user alice@sitea (no project), user mallory@siteb (no project) with siteb: rule "no-mallory" denies it; ask opsa`)
+	if !strings.Contains(g.logs.String(), `msg="link refused by policy"`) {
+		t.Error("no refusal in the log")
+	}
+
+	// The other side's dry run counts and logs.
+	g.joinWith(a, openA, "")
+	g.joinWith(b, closedB, "mode: dry-run\ncontact: opsb\n")
+	if answer, plans := g.first(b, rank(0)); answer.Fault != nil || plans[0].Steps[0].Technique != uint32(overlay.Direct) {
+		t.Errorf("dry run: %v %v", answer, plans)
+	}
+	var siteb *PolicyStatus
+	for _, s := range g.b.Status().Sites {
+		if s.Profile.Site == "siteb" {
+			siteb = s.Policy
+		} else if s.Policy != nil {
+			t.Errorf("%s still has a policy", s.Profile.Site)
+		}
+	}
+	if siteb == nil || siteb.Would != 1 || siteb.Refused != 0 || siteb.Mode != policy.DryRun {
+		t.Errorf("status %+v", siteb)
+	}
+	if want := "dry-run: the policy of siteb would refuse links of job"; !strings.Contains(g.logs.String(), want) {
+		t.Errorf("not logged: %s", want)
+	}
+	g.joinWith(b, closedB, "mode: dry-run\ncontact: opsb\n")
+	if got := g.b.policies.status("siteb"); got.Would != 1 {
+		t.Errorf("joining again with the same policy: %+v", got)
+	}
+
+	// Who asks must be known.
+	g.joinWith(b, closedB, "contact: opsb\n")
+	c := g.frontal(closedC, nil)
+	answer, _ = g.first(c, rank(1))
+	wantFault(t, "nobody of the job at sitec", answer.Fault, overlay.ErrUnknownProcess, "process is not registered: no process of job "+string(testJob)+" at sitec, so that policies cannot tell for whom it asks; a process must register before it dials")
+}
+
+// A policy that the broker cannot read whole is none that it could keep.
+func TestPolicyRefused(t *testing.T) {
+	g := newGrid(t)
+	g.start()
+	a := g.frontal(openA, nil)
+	_, err := a.sites.Join(g.ctx(), &controlpb.JoinRequest{Profile: control.ProfileToPB(openA), Policy: []byte("contact: x\nrules:\n- {name: a, effect: allow, weekdays: [mon]}\n")})
+	wantStatus(t, "a key of tomorrow", err, wire.ErrMalformed,
+		"malformed frame: this broker cannot read the policy; is it older than the site's frontal? policy of sitea:3:28: rules[0].weekdays: unknown key; known here: name, effect, sites, projects, users, jobs, hours, techniques, limits")
+}
+
+func TestAdminAsksPolicies(t *testing.T) {
+	g := newGrid(t)
+	g.start()
+	a := g.frontal(openA, nil)
+	g.frontal(closedB, nil)
+	g.joinWith(a, openA, "contact: opsa\nrules:\n- {name: days, effect: allow, projects: [p], techniques: [relay], hours: [{from: \"08:00\", to: \"18:00\"}]}\n")
+	admin := g.adminPeer()
+	ask := func(project string, hour int) (*controlpb.Plan, policy.Explanation) {
+		t.Helper()
+		plan, err := admin.admin.Decide(g.ctx(), &controlpb.DecideRequest{Asker: "siteb", Target: "sitea", Job: "j", Who: []*controlpb.Principal{{User: "alice", Project: project}},
+			At: time.Date(2026, 11, 20, hour, 0, 0, 0, time.UTC).Unix()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var e policy.Explanation
+		if err := json.Unmarshal(plan.Policy, &e); err != nil {
+			t.Fatal(err)
+		}
+		return plan, e
+	}
+	if plan, e := ask("p", 12); len(plan.Steps) != 1 || e.Error != "" || e.Sides[1].Rule != "days" || e.Sides[0].Policy {
+		t.Errorf("%v\n%+v", plan, e)
+	}
+	for project, hour := range map[string]int{"p": 20, "q": 12} {
+		if plan, e := ask(project, hour); len(plan.Steps) != 0 || !strings.Contains(e.Error, "no rule allows it") || !strings.Contains(plan.Rejected[0].Reason, "ask opsa") {
+			t.Errorf("%s at %d: %v\n%+v", project, hour, plan, e)
+		}
+	}
+	plan, err := admin.admin.Decide(g.ctx(), &controlpb.DecideRequest{Asker: "siteb", Target: "sitea"})
+	if err != nil || plan.Policy != nil || plan.Steps[0].Technique != uint32(overlay.Direct) {
+		t.Errorf("without who: %v, %v", plan, err)
+	}
+	_, err = admin.admin.Decide(g.ctx(), &controlpb.DecideRequest{Asker: "siteb", Target: "sitea", Job: "J J"})
+	wantStatus(t, "no job name", err, wire.ErrMalformed, `malformed frame: job name "J J": byte 0 is 'J'; allowed are a-z, 0-9 and, after the first, '-', '_' and '.'`)
+}

@@ -1,0 +1,118 @@
+package frontal
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/internal/policy"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// loadPolicy reads the site's policy; nil if the settings name none.
+func loadPolicy(cfg Config) (*policy.Policy, error) {
+	if cfg.Policy == "" {
+		return nil, nil
+	}
+	text, err := os.ReadFile(string(cfg.Policy))
+	if err != nil {
+		return nil, fmt.Errorf("policy: %w", err)
+	}
+	return policy.Parse(string(cfg.Policy), text)
+}
+
+// newPolicy puts a policy into effect, nil for none, and reports whether it is
+// another one than before: then the brokers must be told, and what they told
+// this site of how to connect be forgotten. What other sites were told they use
+// until their answers are over their age.
+func (f *Frontal) newPolicy(p *policy.Policy) (changed bool) {
+	before := f.policyText()
+	f.policy.Store(p)
+	if changed = !bytes.Equal(before, f.policyText()); changed {
+		f.logPolicy()
+	}
+	return changed
+}
+
+// policyText is what the broker is told; nothing where the site has no policy.
+func (f *Frontal) policyText() []byte {
+	if p := f.policy.Load(); p != nil {
+		return p.Text()
+	}
+	return nil
+}
+
+// logPolicy says what the site permits, and what nobody sees to.
+func (f *Frontal) logPolicy() {
+	p := f.policy.Load()
+	if p == nil {
+		f.log.Info("the site has no policy (policy in the settings): links with every site are permitted")
+		return
+	}
+	f.log.Info("the site's policy", "file", string(f.config().Policy), "mode", p.Mode, "rules", len(p.Rules), "contact", p.Contact)
+}
+
+// policyKept warns where the broker does not hold links to the policy that it
+// was told.
+func (f *Frontal) policyKept(resp *controlpb.JoinResponse) {
+	if f.policy.Load() != nil && !resp.GetPolicy() {
+		f.log.Warn("the broker is older than policies: it refuses nothing for this site's sake; only introductions of others to this site are held to its policy", "broker", resp.GetBroker())
+	}
+}
+
+// permit asks the site's own policy about an introduction to a process of the
+// site, whatever the broker has decided. Who asks, and which grant either end
+// has shown, is the broker's word; an account of this site is its helper's.
+func (f *Frontal) permit(in *controlpb.Introduction, point overlay.AccessPoint) error {
+	p := f.policy.Load()
+	if p == nil || in.AskerSite == string(f.site) {
+		return nil
+	}
+	asker, err := control.PrincipalFromPB(in.AskerPrincipal)
+	if err != nil {
+		return fmt.Errorf("%w: asker: %w", overlay.ErrForbidden, err)
+	}
+	own, err := control.PrincipalFromPB(in.TargetPrincipal)
+	if err != nil {
+		return fmt.Errorf("%w: target: %w", overlay.ErrForbidden, err)
+	}
+	if own.Site() != "" || !own.Known() {
+		own = point.Principal
+	}
+	g := policy.Agree(policy.Side{Site: f.site, Policy: p}, policy.Side{Site: overlay.SiteID(in.AskerSite)},
+		point.Process.Job.Name(), []policy.Who{asker, own}, time.Now())
+	for _, text := range g.Would() {
+		f.log.Warn("dry-run: "+text, "job", point.Process.Job, "asker_site", in.AskerSite)
+	}
+	if err := g.Err(); err != nil {
+		return err
+	}
+	technique, err := control.TechniqueFromPB(in.Technique)
+	if err != nil {
+		return fmt.Errorf("%w: %w", overlay.ErrForbidden, err)
+	}
+	if why := g.Without(technique); why != "" {
+		return fmt.Errorf("%w: %s to %s by %v: %s", overlay.ErrForbidden, in.AskerSite, f.site, technique, why)
+	}
+	return nil
+}
+
+// PolicyStatus is the site's policy.
+type PolicyStatus struct {
+	File    string `json:"file"`
+	Mode    string `json:"mode"`
+	Rules   int    `json:"rules"`
+	Contact string `json:"contact"`
+}
+
+// policyStatus returns nil where the site has no policy.
+func (f *Frontal) policyStatus() *PolicyStatus {
+	p := f.policy.Load()
+	if p == nil {
+		return nil
+	}
+	return &PolicyStatus{string(f.config().Policy), p.Mode, len(p.Rules), p.Contact}
+}

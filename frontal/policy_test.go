@@ -1,0 +1,108 @@
+package frontal
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/internal/daemon"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// withPolicy gives the site a policy.
+func withPolicy(t *testing.T, text string) func(*Config) {
+	file := filepath.Join(t.TempDir(), "policy.yaml")
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return func(c *Config) { c.Policy = daemon.Path(file) }
+}
+
+// TestOwnPolicy: whatever the broker lets through, a site's own rules decide
+// about what is introduced to its processes; for its accounts its helpers'
+// word counts, not the broker's.
+func TestOwnPolicy(t *testing.T) {
+	r := newRig(t, withPolicy(t, "contact: opsa\nrules:\n- {name: no-eve, effect: deny, users: [eve]}\n- {name: b, effect: allow, sites: [siteb], users: [alice, \"bob@siteb\", \"me@sitea\"], techniques: [relay]}\n"))
+	h := r.helper("a1")
+	h.register(0)
+	h.introduced = func(_ *controlpb.Introduction, out grpc.ServerStreamingServer[controlpb.IntroduceEvent]) error {
+		return out.Send(&controlpb.IntroduceEvent{Kind: controlpb.IntroduceEvent_CONNECTED})
+	}
+	alice := &controlpb.Principal{User: "alice", Project: "p"}
+	me := &controlpb.Principal{User: "me@sitea"}
+	for _, c := range []struct {
+		name, site  string
+		asker, own  *controlpb.Principal
+		technique   overlay.Technique
+		wantRefusal string
+	}{
+		{"by grants", "siteb", alice, alice, overlay.Relay, ""},
+		{"another technique", "siteb", alice, alice, overlay.Reversed, `siteb to sitea by reversed: the policy of sitea does not allow it (rule "b"); ask opsa`},
+		{"another site", "sitec", alice, alice, overlay.Relay, "refuses links of job " + job.Name() + ", user alice (project p) with sitec: no rule allows it; ask opsa"},
+		{"who is denied", "siteb", &controlpb.Principal{User: "eve"}, alice, overlay.Relay, `rule "no-eve" denies it`},
+		{"nobody known", "siteb", nil, alice, overlay.Relay, "an unknown user"},
+		{"the broker's word for an account here", "siteb", alice, me, overlay.Relay, "no rule allows it"},
+		{"no principal", "siteb", &controlpb.Principal{User: "a b"}, alice, overlay.Relay, "asker: user name"},
+	} {
+		in := &controlpb.Introduction{
+			Link: make([]byte, 16), Technique: uint32(c.technique), Asker: control.ProcessToPB(proc(9)), AskerSite: c.site, AskerNode: "b1",
+			Target: control.ProcessToPB(proc(0)), TargetGeneration: 1, AskerPrincipal: c.asker, TargetPrincipal: c.own, ConnectAddress: "203.0.113.21:4000",
+		}
+		_, err := r.broker.introduced(in)
+		if c.wantRefusal == "" && err != nil || c.wantRefusal != "" && (!errors.Is(err, overlay.ErrForbidden) || !strings.Contains(err.Error(), c.wantRefusal)) {
+			t.Errorf("%s: %v, want %q", c.name, err, c.wantRefusal)
+		}
+		r.f.mu.Lock()
+		_, err = r.f.allowed.check("203.0.113.21:4000", time.Now())
+		r.f.allowed = newAllowed(nil, allowedFor)
+		r.f.mu.Unlock()
+		if (err != nil) != (c.wantRefusal != "") {
+			t.Errorf("%s: may dial what came with it: %v", c.name, err)
+		}
+	}
+	if s := r.f.status().Policy; s == nil || s.Mode != "enforce" || s.Rules != 2 || s.Contact != "opsa" {
+		t.Errorf("status %+v", s)
+	}
+	if !strings.Contains(r.log.String(), "the broker is older than policies") {
+		t.Error("no word of a broker that keeps no policies")
+	}
+}
+
+// TestPlansAreForJobs: what a policy leaves one job is not what it leaves another.
+func TestPlansAreForJobs(t *testing.T) {
+	c := newCache("sitea", 10, time.Minute)
+	other := proc(1)
+	other.Job = "other-00112233445566778899aabbccddeeff"
+	one := answerFor(1, 1, "siteb")
+	two := answer{name: other, point: one.point, plan: planTo("siteb", "by a rule")}
+	c.put(one, epoch0)
+	c.put(two, epoch0)
+	for _, want := range []answer{one, two} {
+		if got, ok := c.get(want.name, epoch0, false); !ok || got.plan != want.plan {
+			t.Errorf("%v: %v", want.name, got.plan)
+		}
+	}
+	if known := c.known(); len(known) != 2 {
+		t.Errorf("%d plans are known", len(known))
+	}
+}
+
+func TestBrokenPolicyIsNotServed(t *testing.T) {
+	cfg := daemon.Defaults[Config]()
+	cfg.Site = "sitea"
+	withPolicy(t, "contact: x\nrule: []\n")(&cfg)
+	if _, err := loadPolicy(cfg); err == nil || !strings.Contains(err.Error(), "policy.yaml:2:1: rule: unknown key; did you mean rules?") {
+		t.Error(err)
+	}
+	cfg.Policy = "/nosuch/policy.yaml"
+	if _, err := loadPolicy(cfg); err == nil || !strings.HasPrefix(err.Error(), "policy: ") {
+		t.Error(err)
+	}
+}
