@@ -41,6 +41,7 @@ type introduction struct {
 	entry     Entry // the target's
 	frontal   *control.Session
 	reason    string
+	rule      string // of the sites' policies (policy.Agreement.Rule); empty where neither has one
 	proxy     string
 	assigned  bool // the asker was sent ASSIGNED
 }
@@ -55,7 +56,7 @@ func (d directory) Introduce(req *controlpb.IntroduceRequest, stream grpc.Server
 	}
 	d.b.log.Info("introduction", "by", control.SessionOf(stream.Context()).Peer().String(), "job", in.asker.Job,
 		"user", in.principal.User, "project", in.principal.Project, "asker", in.asker.Rank, "target", in.target.Rank, "target_site", in.entry.Point.Node.Site,
-		"technique", in.technique.String(), "proxy", in.proxy, "link", hex.EncodeToString(in.link[:]), "result", result)
+		"technique", in.technique.String(), "proxy", in.proxy, "link", hex.EncodeToString(in.link[:]), "result", result, "rule", in.rule)
 	d.b.auditIntroduction(control.SessionOf(stream.Context()).Peer(), in, err)
 	switch {
 	case err == nil:
@@ -180,8 +181,11 @@ func (d directory) permit(site overlay.SiteID, in *introduction) error {
 func (d directory) permitTechnique(in *introduction, asker overlay.AccessPoint) error {
 	g := d.b.policies.consult(d.b.log, in.askerSite.Profile.Site, in.entry.Point.Node.Site, in.asker.Job,
 		[]overlay.Principal{in.principal, in.entry.Point.Principal})
-	if g != nil && g.Err() != nil {
-		return g.Err()
+	if g != nil {
+		in.rule = g.Rule()
+		if err := g.Err(); err != nil {
+			return err
+		}
 	}
 	p := d.b.plans.decide(d.b.log, in.askerSite, in.entry.Site, g)
 	step := p.step(in.technique)

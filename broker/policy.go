@@ -128,7 +128,7 @@ func (ps *policies) consult(log *slog.Logger, asker, target overlay.SiteID, job 
 		log.Warn("dry-run: "+text, "job", job, "asker_site", asker, "target_site", target)
 	}
 	if err := g.Err(); err != nil {
-		log.Info("link refused by policy", "job", job, "asker_site", asker, "target_site", target, "error", err)
+		log.Info("link refused by policy", "job", job, "asker_site", asker, "target_site", target, "rule", g.Rule(), "error", err)
 	}
 	return g
 }

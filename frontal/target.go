@@ -38,6 +38,7 @@ func (t *target) Introduced(in *controlpb.Introduction, out grpc.ServerStreaming
 		return control.Status(fmt.Errorf("%s: %w", t.f.who, err))
 	}
 	if err := t.f.permit(in, point); err != nil {
+		t.f.log.Warn("the site's policy refuses what the broker introduces", "job", name.Job, "target", name.Rank, "asker_node", in.AskerSite+"/"+in.AskerNode, "error", err)
 		return control.Status(fmt.Errorf("%s: %w", t.f.who, err))
 	}
 	t.f.mu.Lock()

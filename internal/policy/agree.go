@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -93,6 +94,23 @@ func (g *Agreement) Err() error {
 			overlay.ErrForbidden, a.Site, a.Rule, b.Site, b.Rule, g.link, a.Contact, b.Contact)
 	}
 	return nil
+}
+
+// Rule names what decided, for logs and the audit: "siteb/no-tests" of a
+// refusal, else the rule of each site that has a policy. Where no rule fits, it
+// is "siteb/default".
+func (g *Agreement) Rule() string {
+	var all []string
+	for _, o := range g.Sides {
+		name := string(o.Site) + "/" + cmp.Or(o.Rule, "default")
+		switch {
+		case !o.Allow:
+			return name
+		case o.Policy:
+			all = append(all, name)
+		}
+	}
+	return strings.Join(all, " ")
 }
 
 // Without returns why a technique is left out, "" if it is not. Of a link that

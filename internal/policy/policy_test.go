@@ -165,6 +165,9 @@ func TestBothMustAgree(t *testing.T) {
 	if why := g.Without(overlay.Direct); !strings.Contains(why, "siteb") || !strings.Contains(why, `"y"`) {
 		t.Error(why)
 	}
+	if got := g.Rule(); got != "sitea/x siteb/y" {
+		t.Error(got)
+	}
 	back := Agree(b, a, "j", p, now)
 	if !reflect.DeepEqual(back.Techniques, g.Techniques) || back.Limits != g.Limits {
 		t.Errorf("the other way: %+v", back)
@@ -176,6 +179,10 @@ func TestBothMustAgree(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 
+	if got := g.Rule(); got != "siteb/no-q" {
+		t.Error(got)
+	}
+
 	g = Agree(a, c, "j", p, now)
 	if err := g.Err(); !errors.Is(err, overlay.ErrForbidden) || !strings.Contains(err.Error(), "no technique in common; ask opsa or opsc") {
 		t.Errorf("%v", err)
@@ -185,12 +192,15 @@ func TestBothMustAgree(t *testing.T) {
 	if err := g.Err(); err != nil || len(g.Techniques) != len(overlay.Techniques()) || len(g.Would()) != 1 || !strings.Contains(g.Would()[0], "would refuse") {
 		t.Errorf("%v %+v %q", err, g, g.Would())
 	}
+	if got := g.Rule(); got != "dry/no-q" {
+		t.Error(got)
+	}
 	g = Agree(none, dry, "j", p, now)
 	if len(g.Would()) != 1 || !strings.Contains(g.Would()[0], "without port-range, reversed") {
 		t.Errorf("%q", g.Would())
 	}
 	g = Agree(none, Side{Site: "other"}, "j", nil, now)
-	if g.Err() != nil || len(g.Techniques) != len(overlay.Techniques()) || g.Key() != "" {
+	if g.Err() != nil || len(g.Techniques) != len(overlay.Techniques()) || g.Key() != "" || g.Rule() != "" {
 		t.Errorf("%+v", g)
 	}
 }
