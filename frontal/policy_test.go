@@ -106,3 +106,55 @@ func TestBrokenPolicyIsNotServed(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestPolicyIsReadAgain: a reload tells the broker of another policy and
+// forgets what was resolved under the one before; a broken file changes nothing.
+func TestPolicyIsReadAgain(t *testing.T) {
+	set := withPolicy(t, "contact: before\n")
+	r := newRig(t, set)
+	r.broker.locked(func() {
+		if got := r.broker.joins; len(got) != 1 || !strings.Contains(string(got[0].Policy), "contact: before") {
+			t.Errorf("joined with %v", got)
+		}
+	})
+	r.f.resolver.remember(answerFor(9, 1, "siteb"))
+	file := string(r.f.config().Policy)
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("contact: after\nrules: 7\n")
+	if _, err := r.f.reload(*r.f.config()); err == nil || !strings.Contains(err.Error(), "policy.yaml:2:8: rules: the number 7 where a list belongs") {
+		t.Errorf("a broken policy: %v", err)
+	}
+	if _, ok := r.f.resolver.cached(proc(9)); !ok {
+		t.Error("a broken policy empties the cache")
+	}
+	write("contact: after\n")
+	apply, err := r.f.reload(*r.f.config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	apply()
+	r.until("the broker to be told", func() bool {
+		told := false
+		r.broker.locked(func() {
+			told = strings.Contains(string(r.broker.joins[len(r.broker.joins)-1].Policy), "contact: after")
+		})
+		return told
+	})
+	r.until("the answers to be forgotten", func() bool { _, ok := r.f.resolver.cached(proc(9)); return !ok })
+	next := *r.f.config()
+	next.Policy = ""
+	if apply, err = r.f.reload(next); err != nil {
+		t.Fatal(err)
+	}
+	apply()
+	r.until("the policy to be taken back", func() bool {
+		var last *controlpb.JoinRequest
+		r.broker.locked(func() { last = r.broker.joins[len(r.broker.joins)-1] })
+		return len(last.Policy) == 0 && r.f.status().Policy == nil
+	})
+}

@@ -118,7 +118,7 @@ func TestEvaluateIsTheOracles(t *testing.T) {
 		p := random(rnd)
 		for range 5 {
 			q := Question{Peer: overlay.SiteID([]string{"a", "b", "ab"}[rnd.IntN(3)]), Job: "ab", At: start.Add(time.Duration(rnd.IntN(2*week)) * time.Minute)}
-			q.Who = some(rnd, 2, func() Who { return Who{name(), name()} })
+			q.Who = some(rnd, 2, func() Who { return Who{User: name(), Project: name()} })
 			rule, allow := oracle(p, q)
 			d := p.Evaluate(q)
 			if d.Rule != rule || d.Allow != allow || d.Refuse == allow {
@@ -161,7 +161,7 @@ func TestShadowedRulesNeverDecide(t *testing.T) {
 		}
 		for range 10 {
 			q := Question{Peer: "ab", Job: "ab", At: start.Add(time.Duration(rnd.IntN(week)) * time.Minute)}
-			q.Who = some(rnd, 2, func() Who { return Who{name(), name()} })
+			q.Who = some(rnd, 2, func() Who { return Who{User: name(), Project: name()} })
 			if d := p.Evaluate(q); dead[d.Rule] {
 				t.Fatalf("%+v is decided by %q, which is said to be unreachable:\n%s", q, d.Rule, p.Text())
 			}
@@ -189,7 +189,7 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			t.Fatalf("%v\n%s", err, p.Text())
 		}
-		q := Question{Peer: "siteb", Job: "j", Who: []Who{{"alice", "p"}}, At: time.Unix(1795000000, 0)}
+		q := Question{Peer: "siteb", Job: "j", Who: []Who{{User: "alice", Project: "p"}}, At: time.Unix(1795000000, 0)}
 		if a, b := p.Evaluate(q), again.Evaluate(q); a.Text != b.Text {
 			t.Fatalf("%+v, after sending %+v", a, b)
 		}
