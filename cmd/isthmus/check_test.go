@@ -98,7 +98,7 @@ func TestSamplesPassCheck(t *testing.T) {
 
 func TestPolicyExplain(t *testing.T) {
 	dir := t.TempDir()
-	write(t, dir, "a.yaml", "contact: opsa\nzone: Europe/Berlin\nrules:\n- {name: nights, effect: allow, projects: [p], techniques: [direct, relay], hours: [{from: \"20:00\", to: \"06:00\"}], limits: {rate: 1Gbit}}\n")
+	write(t, dir, "a.yaml", "contact: opsa\nzone: Europe/Berlin\nrules:\n- {name: nights, effect: allow, projects: [p], techniques: [direct, relay], hours: [{from: \"20:00\", to: \"06:00\"}], limits: {rate: 1Gbit/s}}\n")
 	write(t, dir, "b.yaml", "contact: opsb\nrules:\n- {name: no-alice, effect: deny, users: [alice], projects: [q]}\n- {name: rest, effect: allow, techniques: [relay]}\n")
 	base := []string{"policy", "explain", "--policy", "a.yaml", "--from", "sitea", "--to", "siteb"}
 	for _, c := range []struct {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/daemon"
+	"github.com/isthmus-grid/isthmus/internal/quota"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -226,7 +227,7 @@ func (l Limits) and(m Limits) Limits {
 }
 
 // smaller is the tighter of two bounds, of which 0 is none.
-func smaller[T int | Rate | daemon.Size](a, b T) T {
+func smaller[T int | quota.Rate | daemon.Size](a, b T) T {
 	if a == 0 || b != 0 && b < a {
 		return b
 	}
@@ -240,7 +241,7 @@ func (l Limits) String() string {
 		all = append(all, fmt.Sprintf("%d links at a time", l.Links))
 	}
 	if l.Rate > 0 {
-		all = append(all, fmt.Sprintf("%v/s", l.Rate))
+		all = append(all, l.Rate.String())
 	}
 	if l.BytesMonth > 0 {
 		all = append(all, fmt.Sprintf("%v a month", l.BytesMonth))

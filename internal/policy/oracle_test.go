@@ -178,7 +178,7 @@ func FuzzParse(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(string(text))
-	f.Add("contact: x\nrules:\n- {name: a, effect: allow, hours: [{days: [sun-mon], to: \"00:01\"}], limits: {rate: 1.5Gbit}}")
+	f.Add("contact: x\nrules:\n- {name: a, effect: allow, hours: [{days: [sun-mon], to: \"00:01\"}], limits: {rate: 1.5Gbit/s}}")
 	f.Add("a: &a [*a, *a]")
 	f.Fuzz(func(t *testing.T, text string) {
 		p, err := Parse("f", []byte(text))

@@ -16,6 +16,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/isthmus-grid/isthmus/internal/daemon"
+	"github.com/isthmus-grid/isthmus/internal/quota"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -67,7 +68,7 @@ type Rule struct {
 // smaller holds.
 type Limits struct {
 	Links      int         `yaml:"links" json:"links,omitempty" min:"0" help:"Links of one project (without a grant: of one user) at a time; 0 is no limit."`
-	Rate       Rate        `yaml:"rate" json:"rate,omitempty" help:"Rate of those links together, in bits per second, as 100Mbit; 0 is no limit."`
+	Rate       quota.Rate  `yaml:"rate" json:"rate,omitempty" help:"Rate of those links together, as 100Mbit/s; none is no limit."`
 	BytesMonth daemon.Size `yaml:"bytes_month" json:"bytes_month,omitempty" min:"0" help:"What they carry in one calendar month, both ways together, as 2TB; 0 is no limit."`
 }
 
