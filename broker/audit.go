@@ -20,19 +20,31 @@ func (b *Broker) auditIntroduction(by control.Identity, in *introduction, err er
 		Event: audit.Decision, Effect: audit.Permitted, Peer: by.String(),
 		User: in.principal.User, Project: in.principal.Project, Job: string(in.asker.Job),
 		Ranks: []uint32{in.asker.Rank, in.target.Rank}, Technique: in.technique.String(), Relay: in.proxy,
-		Link: hex.EncodeToString(in.link[:]), Reason: in.reason,
+		Link: hex.EncodeToString(in.link[:]), Rule: in.rule, Reason: in.reason,
 	}
 	if in.entry.Site != nil {
 		r.Sites = []string{string(in.askerSite.Profile.Site), string(in.entry.Point.Node.Site)}
 		r.Nodes = []string{in.askerNode, in.entry.Point.Node.Name}
 	}
 	if err != nil {
-		r.Effect, r.Rule, r.Reason = audit.Failed, wire.CodeOf(err).String(), err.Error()
+		r.Effect, r.Reason = audit.Failed, err.Error()
+		if !in.denied {
+			r.Rule = wire.CodeOf(err).String()
+		}
 		if errors.Is(err, overlay.ErrForbidden) || errors.Is(err, overlay.ErrNoPath) || !in.assigned {
 			r.Effect = audit.Refused
 		}
 	}
 	b.audit.Append(r)
+}
+
+// auditAddress records that a site is not told where a job's process is,
+// because policies refuse the link.
+func (b *Broker) auditAddress(asker *Site, e Entry, rule string, err error) {
+	b.audit.Append(audit.Record{
+		Event: audit.Decision, Effect: audit.Refused, Peer: "frontal " + string(asker.Profile.Site), Job: string(e.Point.Process.Job),
+		Sites: []string{string(asker.Profile.Site), string(e.Point.Node.Site)}, Rule: rule, Reason: err.Error(),
+	})
 }
 
 // auditSession records that a daemon or an admin came or left.

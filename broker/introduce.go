@@ -42,6 +42,7 @@ type introduction struct {
 	frontal   *control.Session
 	reason    string
 	rule      string // of the sites' policies (policy.Agreement.Rule); empty where neither has one
+	denied    bool   // rule refuses it
 	proxy     string
 	assigned  bool // the asker was sent ASSIGNED
 }
@@ -184,6 +185,7 @@ func (d directory) permitTechnique(in *introduction, asker overlay.AccessPoint) 
 	if g != nil {
 		in.rule = g.Rule()
 		if err := g.Err(); err != nil {
+			in.denied = true
 			return err
 		}
 	}
@@ -191,6 +193,7 @@ func (d directory) permitTechnique(in *introduction, asker overlay.AccessPoint) 
 	step := p.step(in.technique)
 	if step == nil {
 		if g != nil && g.Without(in.technique) != "" {
+			in.denied = true
 			return fmt.Errorf("%w: %s to %s by %v: %s", overlay.ErrForbidden, p.Asker, p.Target, in.technique, g.Without(in.technique))
 		}
 		return fmt.Errorf("%w: %s to %s by %v: %s", overlay.ErrNoPath, p.Asker, p.Target, in.technique, p.rejection(in.technique))

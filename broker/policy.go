@@ -175,6 +175,9 @@ func (d directory) consult(asker *Site, e Entry, before judged) (*policy.Agreeme
 			return nil, nil // they were withdrawn since
 		}
 		before[key] = g
+		if err := g.Err(); err != nil {
+			d.b.auditAddress(asker, e, g.Rule(), err)
+		}
 	}
 	return g, g.Err()
 }
