@@ -92,6 +92,7 @@ func (d *distances) measure(ctx context.Context, node overlay.NodeID) (time.Dura
 		e.rtt, e.err, e.until = rtt, err, time.Now().Add(keep)
 		d.mu.Unlock()
 		close(e.ready)
+		return rtt, err
 	}
 	select {
 	case <-e.ready:
