@@ -1,0 +1,80 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+)
+
+// anyone is the user and group that a daemon runs as in its image.
+const anyone = "65534:65534"
+
+// images makes a file of an image for each daemon, as `docker load` and `podman load` take
+// it: the static program and nothing else, its settings to be mounted at /etc/isthmus.
+func (r *release) images() (names []string, err error) {
+	for _, d := range daemons {
+		program := "isthmus-" + d
+		img, err := r.image(program, "/etc/isthmus/"+d+".yaml")
+		if err != nil {
+			return nil, fmt.Errorf("image of %s: %w", program, err)
+		}
+		tag, err := name.NewTag(program + ":" + tagOf(r.version))
+		if err != nil {
+			return nil, err
+		}
+		file := fmt.Sprintf("%s_%s_%s.oci.tar", program, r.version, r.arch)
+		if err := tarball.WriteToFile(filepath.Join(r.out, file), tag, img); err != nil {
+			return nil, err
+		}
+		names = append(names, file)
+	}
+	return names, nil
+}
+
+func (r *release) image(program, settings string) (v1.Image, error) {
+	var files bytes.Buffer
+	w := tar.NewWriter(&files)
+	if err := errors.Join(r.add(w, "usr/bin/"+program, filepath.Join(r.bin, program), 0o755), w.Close()); err != nil {
+		return nil, err
+	}
+	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(files.Bytes())), nil })
+	if err != nil {
+		return nil, err
+	}
+	img, err := mutate.AppendLayers(empty.Image, layer)
+	if err != nil {
+		return nil, err
+	}
+	config, err := img.ConfigFile()
+	if err != nil {
+		return nil, err
+	}
+	config = config.DeepCopy()
+	config.OS, config.Architecture, config.Created = "linux", r.arch, v1.Time{Time: r.made}
+	config.Config = v1.Config{
+		Entrypoint: []string{"/usr/bin/" + program, "--config", settings},
+		User:       anyone,
+		StopSignal: "SIGTERM",
+		Labels:     map[string]string{"org.opencontainers.image.title": program, "org.opencontainers.image.version": r.version, "org.opencontainers.image.licenses": "Apache-2.0"},
+	}
+	return mutate.ConfigFile(img, config)
+}
+
+// tagOf is a version as a tag may have it.
+func tagOf(version string) string {
+	return string(bytes.Map(func(c rune) rune {
+		if c == '~' || c == '+' {
+			return '-'
+		}
+		return c
+	}, []byte(version)))
+}

@@ -1,0 +1,154 @@
+// Command pack makes what Isthmus is installed from, out of this source: deb and rpm
+// packages, a tarball of static programs, an OCI image for each daemon, and a list of
+// the modules in them (SBOM).
+//
+//	cd deploy/pack && go run . -o /tmp/packages
+//
+// It is a module of its own, so that what it needs is no part of what it packs. What the
+// packages hold says packages.yaml.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// daemons are those that have a package and an image of their own.
+var daemons = []string{"broker", "frontal", "proxy", "helper"}
+
+// release is what is made from.
+type release struct {
+	top     string // of the source
+	out     string // where the results go
+	version string // without a v
+	arch    string // as Go calls it
+	bin     string // the folder of the built programs, and of files made for packages
+	made    time.Time
+}
+
+func main() {
+	out := flag.String("o", "packages", "`folder` for the results")
+	version := flag.String("version", "", "`version` of all packages; without, from git")
+	arch := flag.String("arch", "amd64", "`architectures`, as Go calls them, with commas between")
+	flag.Parse()
+	if flag.NArg() > 0 {
+		fmt.Fprintf(os.Stderr, "pack: %q is not a flag; see pack -help\n", flag.Arg(0))
+		os.Exit(2)
+	}
+	if err := run(*out, *version, strings.Split(*arch, ",")); err != nil {
+		fmt.Fprintln(os.Stderr, "pack:", err)
+		os.Exit(1)
+	}
+}
+
+func run(out, version string, archs []string) error {
+	top, err := source()
+	if err != nil {
+		return err
+	}
+	v, made, err := described(top)
+	if err != nil && version == "" {
+		return fmt.Errorf("%w: without git, say -version", err)
+	}
+	if version == "" {
+		version = v
+	}
+	if out, err = filepath.Abs(out); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(out, 0o755); err != nil {
+		return err
+	}
+	for _, arch := range archs {
+		if err := (&release{top: top, out: out, version: version, arch: arch, made: made}).all(); err != nil {
+			return fmt.Errorf("%s: %w", arch, err)
+		}
+	}
+	return nil
+}
+
+// all makes everything for one architecture, and says what.
+func (r *release) all() (err error) {
+	if r.bin, err = os.MkdirTemp("", "isthmus-pack-"); err != nil {
+		return err
+	}
+	defer os.RemoveAll(r.bin)
+	if err := r.build(); err != nil {
+		return err
+	}
+	for _, make := range []func() ([]string, error){r.packages, r.tarball, r.images, r.parts} {
+		names, err := make()
+		if err != nil {
+			return err
+		}
+		for _, name := range names {
+			info, err := os.Stat(filepath.Join(r.out, name))
+			if err != nil {
+				return err
+			}
+			fmt.Printf("%8.1f MB  %s\n", float64(info.Size())/1e6, filepath.Join(r.out, name))
+		}
+	}
+	return nil
+}
+
+// source returns the top of the source that this folder is in.
+func source() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	top := filepath.Dir(filepath.Dir(dir))
+	if _, err := os.Stat(filepath.Join(top, "deploy", "pack", "packages.yaml")); err != nil {
+		return "", fmt.Errorf("run it in the folder deploy/pack of the source: %w", err)
+	}
+	return top, nil
+}
+
+// described returns the version that git has for the source, and when its commit was made.
+func described(top string) (version string, made time.Time, err error) {
+	git := func(args ...string) (string, error) {
+		out, err := exec.Command("git", append([]string{"-C", top}, args...)...).Output()
+		return strings.TrimSpace(string(out)), err
+	}
+	day, err := git("log", "-1", "--format=%cI")
+	if err != nil {
+		return "", time.Now(), err
+	}
+	if made, err = time.Parse(time.RFC3339, day); err != nil {
+		return "", time.Now(), err
+	}
+	if tag, err := git("describe", "--tags", "--exact-match"); err == nil {
+		return strings.TrimPrefix(tag, "v"), made, nil
+	}
+	commit, err := git("rev-parse", "--short=10", "HEAD")
+	return fmt.Sprintf("0.0.0~%s.%s", made.UTC().Format("20060102150405"), commit), made, err
+}
+
+// build builds the programs, static and alike wherever that is done, and writes the
+// scripts that differ from daemon to daemon.
+func (r *release) build() error {
+	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=auto", "-ldflags=-s -w", "-o", r.bin+"/", "./cmd/...")
+	cmd.Dir = r.top
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+r.arch)
+	cmd.Stderr = os.Stderr
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("%v: %w", cmd, err)
+	}
+	text, err := os.ReadFile(filepath.Join(r.top, "deploy/pack/remove.sh"))
+	if err != nil {
+		return err
+	}
+	for _, d := range daemons {
+		own := strings.ReplaceAll(string(text), "DAEMON", "isthmus-"+d)
+		if err := os.WriteFile(filepath.Join(r.bin, "remove-"+d+".sh"), []byte(own), 0o755); err != nil {
+			return err
+		}
+	}
+	return nil
+}
