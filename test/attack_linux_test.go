@@ -332,11 +332,22 @@ func TestAttacks(t *testing.T) {
 			t.Errorf("%s is gone", d.Name)
 		}
 	}
-	a.linked("hidden/n1", "closed/n1") // as before
-	stdout, stderr, status := run(t, exec.Command(isthmus(t, ""), "audit", "verify",
+	last := a.linked("hidden/n1", "closed/n1") // as before
+	last.end(t)
+	job := string(last.a.Identity.Process.Job)
+	for _, kind := range []string{"proxy", "frontal"} {
+		a.audited(t, kind, "the last link's end", func(r *audit.Record) bool { return r.Event == audit.LinkEnd && r.Job == job })
+	}
+	// Who moved it? The gateway and the proxy both counted, and it is told once.
+	who, stderr, status := run(t, exec.Command(isthmus(t, ""), "audit", "query", "--sum", "bytes", "--by", "user,sites", "--job", job, "--over", "200kB",
+		filepath.Join(a.trails, "broker"), filepath.Join(a.trails, "proxy"), filepath.Join(a.trails, "frontal")))
+	if rows := strings.Split(strings.TrimSpace(who), "\n"); status != 0 || len(rows) != 2 || !strings.Contains(rows[1], "@hidden") || !strings.Contains(rows[1], "closed hidden") {
+		t.Errorf("status %d\n%s%s", status, who, stderr)
+	}
+	whole, stderr, status := run(t, exec.Command(isthmus(t, ""), "audit", "verify",
 		filepath.Join(a.trails, "broker"), filepath.Join(a.trails, "proxy"), filepath.Join(a.trails, "frontal"), filepath.Join(a.trails, "helper")))
-	if status != 0 || strings.Count(stdout, ": whole, ") != 1+2+2+3 {
-		t.Errorf("status %d\n%s%s", status, stdout, stderr)
+	if status != 0 || strings.Count(whole, ": whole, ") != 1+2+2+3 {
+		t.Errorf("status %d\n%s%s", status, whole, stderr)
 	}
 }
 
