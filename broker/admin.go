@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/internal/audit"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/siteprobe"
@@ -27,6 +28,7 @@ type Status struct {
 	Outcomes []OutcomeStatus `json:"outcomes"` // of techniques between sites, as frontals report them
 	Vantage  VantageStatus   `json:"vantage"`  // what the broker did as a vantage point
 	Counters CounterStatus   `json:"counters"`
+	Audit    *audit.Status   `json:"audit,omitempty"` // of the audit log, if one is kept
 }
 
 // SiteStatus is one site. Since is when its frontal joined or, if it is away,
@@ -68,6 +70,7 @@ func (b *Broker) Status() Status {
 	inv := b.registry.Inventory()
 	now := time.Now()
 	s := Status{
+		Audit:  b.audit.Status(),
 		Broker: b.name, Epoch: b.epoch, Started: b.started, Sessions: b.sessions.count(), Waiting: inv.Waiting, Names: inv.Names,
 		Sites: []SiteStatus{}, Jobs: []JobStatus{}, Proxies: []ProxyStatus{}, Outcomes: b.outcomes.status(), Vantage: b.vantageStatus(), Counters: b.counters.status(),
 	}

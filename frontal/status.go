@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/internal/audit"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/pace"
@@ -30,10 +31,11 @@ type Status struct {
 	Jobs     map[overlay.JobID]int  `json:"jobs"`             // processes of this site
 	Resolve  ResolveCounters        `json:"resolve"`
 	Links    LinkCounters           `json:"links"`
-	Quota    pace.Status            `json:"quota"`    // who uses how much of what is carried, and who waits
-	Meetings MeetingCounters        `json:"meetings"` // of this gateway for nodes with no route out
-	Memory   []SiteMemory           `json:"memory"`   // how techniques did towards other sites
-	Waiting  map[string]int         `json:"waiting"`  // what holds a place under limits
+	Audit    *audit.Status          `json:"audit,omitempty"` // of the audit log, if one is kept
+	Quota    pace.Status            `json:"quota"`           // who uses how much of what is carried, and who waits
+	Meetings MeetingCounters        `json:"meetings"`        // of this gateway for nodes with no route out
+	Memory   []SiteMemory           `json:"memory"`          // how techniques did towards other sites
+	Waiting  map[string]int         `json:"waiting"`         // what holds a place under limits
 }
 
 // BrokerStatus is the state of the session with a broker.
@@ -95,6 +97,7 @@ func (f *Frontal) status() Status {
 		s.Measured, s.Differs = f.measured, f.measured.Differences(s.Profile)
 	}
 	s.Links, s.Quota = f.links.counters(), f.links.quota.Status()
+	s.Audit = f.audit.Status()
 	s.Memory = f.memory.status(time.Now())
 	s.Waiting = map[string]int{"half_open": len(f.half), "carries": len(f.carries.wait), "returns": len(f.returns.wait), "meetings": len(f.meetings.line)}
 	for name := range f.roster.processes {

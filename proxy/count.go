@@ -4,6 +4,7 @@ import (
 	"maps"
 	"sync"
 
+	"github.com/isthmus-grid/isthmus/internal/audit"
 	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/internal/pace"
 	"github.com/isthmus-grid/isthmus/internal/stunserver"
@@ -31,6 +32,8 @@ type Status struct {
 
 	Observer    vantage.ObserverStats `json:"observer"`     // who asked where they come from
 	STUNAnswers stunserver.Stats      `json:"stun_answers"` // the same over UDP
+
+	Audit *audit.Status `json:"audit,omitempty"` // of the audit log, if one is kept
 }
 
 // Status returns the present state. The map belongs to the caller.
@@ -48,6 +51,7 @@ func (s *Server) Status() Status {
 	}
 	st.Joined += uint64(len(s.links))
 	st.Quota = s.set.Quota.Status()
+	st.Audit = s.set.Audit.Status()
 	st.Observer, st.STUNAnswers = s.observer.Stats(), s.stun.Stats()
 	return st
 }

@@ -338,6 +338,9 @@ func TestAttacks(t *testing.T) {
 	for _, kind := range []string{"proxy", "frontal"} {
 		a.audited(t, kind, "the last link's end", func(r *audit.Record) bool { return r.Event == audit.LinkEnd && r.Job == job })
 	}
+	if lost := a.status("broker", "audit", "lost"); lost != 0.0 {
+		t.Errorf("the broker's audit log lost %v records", lost)
+	}
 	// Who moved it? The gateway and the proxy both counted, and it is told once.
 	who, stderr, status := run(t, exec.Command(isthmus(t, ""), "audit", "query", "--sum", "bytes", "--by", "user,sites", "--job", job, "--over", "200kB",
 		filepath.Join(a.trails, "broker"), filepath.Join(a.trails, "proxy"), filepath.Join(a.trails, "frontal")))
