@@ -64,18 +64,22 @@ func randomRun(h *host, rng *rand.Rand, script string) {
 	}
 	// Answers are heard aside, and acknowledged or not.
 	lazy := rng.IntN(3) == 0
+	var listeners sync.WaitGroup
 	listening := func() {
 		stream := *c
-		go func() { // ends with the stream
+		listeners.Go(func() { // ends with the stream
 			for m := stream.hear(); m != nil; m = stream.hear() {
 				if m.Event != 0 && !lazy {
 					stream.ack(m.Event)
 				}
 			}
-		}()
+		})
 	}
 	listening()
-	defer func() { c.hang() }()
+	defer func() {
+		c.hang()
+		listeners.Wait()
+	}()
 	whole := !lazy
 	for _, step := range []func(){
 		func() { c.manifest("in", []byte("input")) },
