@@ -30,6 +30,7 @@ type Broker struct {
 	plans    planner
 	sessions sessions
 	counters counters
+	grants   *grants
 	vantage  vantagePoint
 	measured measurements
 	policies policies
@@ -60,6 +61,7 @@ func New(cfg Config, creds *control.Credentials, log *slog.Logger) (*Broker, err
 		hosts:         newHosts(cfg.Lease, cfg.Limits.Hosts),
 		introductions: make(chan struct{}, cfg.Limits.Introductions),
 		introduceMax:  introduceMax,
+		grants:        newGrants(creds),
 		vantage:       newVantagePoint(id.String()),
 	}
 	b.live.Store(&cfg)

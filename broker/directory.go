@@ -51,11 +51,14 @@ func (d directory) Register(ctx context.Context, req *controlpb.RegisterRequest)
 		}
 		points = points[:0]
 	}
+	granted, shown := make([]*controlpb.Principal, 0, len(req.Points)), false
 	for _, m := range req.Points {
 		point, err := control.PointFromPB(m)
 		if err != nil {
 			err = malformed(err)
 		} else if err = point.Principal.CheckVouched(s.Peer().Site); err != nil {
+			err = fmt.Errorf("%v: %w", point.Process, err)
+		} else if err = d.b.read(&point, time.Now()); err != nil {
 			err = fmt.Errorf("%v: %w", point.Process, err)
 		} else if point.Public.IsValid() {
 			err = checkTarget(fmt.Sprintf("public address of %v", point.Process), point.Public, d.b.cfg.AllowLoopback)
@@ -65,9 +68,19 @@ func (d directory) Register(ctx context.Context, req *controlpb.RegisterRequest)
 			refuse(err)
 			continue
 		}
+		shown = shown || !point.Until.IsZero()
+		granted = append(granted, control.PrincipalToPB(point.Principal))
 		points = append(points, point)
 	}
 	flush()
+	if shown && len(resp.Faults) == 0 {
+		for i, p := range granted {
+			if p == nil { // a list has no holes
+				granted[i] = &controlpb.Principal{}
+			}
+		}
+		resp.Principals = granted
+	}
 	d.b.log.Debug("registered", "by", s.Peer().String(), "points", len(req.Points), "refused", len(resp.Faults))
 	return resp, nil
 }
@@ -137,6 +150,10 @@ func (d directory) answer(asker *Site, name overlay.ProcessName, e Entry, before
 		if e.Died {
 			err = fmt.Errorf("%w: %v, as its node told broker %s", overlay.ErrEnded, name, d.b.name)
 		}
+		d.b.counters.fault(err)
+		return &controlpb.Answer{Fault: control.Fault(err)}, nil
+	}
+	if err := inTime(e.Point, time.Now()); err != nil {
 		d.b.counters.fault(err)
 		return &controlpb.Answer{Fault: control.Fault(err)}, nil
 	}

@@ -173,6 +173,11 @@ func (d directory) permit(site overlay.SiteID, in *introduction) error {
 	case target.Point.Generation != in.generation:
 		return fmt.Errorf("%w: %v is in generation %d, the asker knows generation %d; resolve it again", overlay.ErrStale, in.target, target.Point.Generation, in.generation)
 	}
+	for _, point := range []overlay.AccessPoint{asker.Point, target.Point} {
+		if err := inTime(point, time.Now()); err != nil {
+			return err
+		}
+	}
 	in.entry = target
 	in.askerNode, in.principal = asker.Point.Node.Name, asker.Point.Principal
 	return d.permitTechnique(in, asker.Point)

@@ -52,6 +52,7 @@ type process struct {
 	local      netip.AddrPort
 	public     netip.AddrPort
 	principal  unique.Handle[overlay.Principal]
+	until      int64 // Unix time in seconds; 0: without end
 	site       *siteState
 	holder     Holder // the session that registered it last
 }
@@ -168,7 +169,7 @@ func (m *Memory) register(site *siteState, point overlay.AccessPoint) error {
 	*p = process{
 		generation: point.Generation, node: unique.Make(point.Node.Name),
 		local: point.Local, public: point.Public,
-		principal: unique.Make(point.Principal), site: site, holder: site.now.Holder,
+		principal: unique.Make(point.Principal), until: untilOf(point), site: site, holder: site.now.Holder,
 	}
 	site.processes++
 	delete(job.dead, point.Process.Rank)
@@ -264,7 +265,7 @@ func (m *Memory) entry(name overlay.ProcessName) Entry {
 	return Entry{Site: p.site.now, Point: overlay.AccessPoint{
 		Process: overlay.ProcessName{Job: job.id, Rank: name.Rank}, Generation: p.generation,
 		Node: overlay.NodeID{Site: p.site.now.Profile.Site, Name: p.node.Value()}, Local: p.local, Public: p.public,
-		Principal: p.principal.Value(),
+		Principal: p.principal.Value(), Until: p.ends(),
 	}}
 }
 
@@ -285,6 +286,20 @@ func (m *Memory) Principals(job overlay.JobID, site overlay.SiteID) []overlay.Pr
 		}
 	}
 	return all
+}
+
+func untilOf(point overlay.AccessPoint) int64 {
+	if point.Until.IsZero() {
+		return 0
+	}
+	return point.Until.Unix()
+}
+
+func (p *process) ends() time.Time {
+	if p.until == 0 {
+		return time.Time{}
+	}
+	return time.Unix(p.until, 0)
 }
 
 // Await implements Registry.

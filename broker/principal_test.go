@@ -1,6 +1,12 @@
 package broker
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"errors"
+	"math/big"
 	"slices"
 	"strings"
 	"testing"
@@ -10,6 +16,7 @@ import (
 
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/internal/grant"
 	"github.com/isthmus-grid/isthmus/internal/ticket"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
@@ -68,4 +75,86 @@ func TestPrincipalsReachEverybody(t *testing.T) {
 	if jobs := g.b.Status().Jobs; len(jobs) != 1 || !slices.Equal(jobs[0].For, want) {
 		t.Errorf("the status has %+v, want %+v", jobs, want)
 	}
+}
+
+// A process whose grant is over gets no new links, and nobody gets one to it;
+// its registration stays, and may be renewed.
+func TestGrantIsOver(t *testing.T) {
+	g, b, c := pairGrid(t, events(accepted, connected), nil)
+	g.proxy("p1", "192.0.2.7:443")
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now().Truncate(time.Second)
+	text, err := grant.Issue(grant.Claims{Job: testJob, Project: "climate", Issued: now.Add(-time.Minute), Expires: now}, [][]byte{der}, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	judged := 0
+	g.b.grants.holder = func([][]byte) (grant.Holder, error) {
+		judged++
+		return grant.Holder{User: "alice", Projects: []string{"climate"}}, nil
+	}
+	for _, at := range []time.Time{now.Add(-30 * time.Second), now.Add(-30*time.Second + rememberGrant/2), now.Add(-time.Second), now.Add(-time.Second)} {
+		principal, until, err := g.b.grants.judge(string(text), testJob, at)
+		if err != nil || !until.Equal(now) || principal != (overlay.Principal{User: "alice", Project: "climate"}) {
+			t.Fatalf("%v until %v, %v", principal, until, err)
+		}
+	}
+	if judged != 2 {
+		t.Errorf("judged %d times, want at the beginning and when it was forgotten", judged)
+	}
+	point := pointOf("siteb", rank(0), 1)
+	point.Grant = string(text)
+	register := func() error {
+		t.Helper()
+		r, err := b.directory.Register(g.ctx(), &controlpb.RegisterRequest{Points: []*controlpb.AccessPoint{control.RegistrationToPB(point)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(r.Faults) == 0 {
+			return nil
+		}
+		return control.FaultErr(r.Faults[0])
+	}
+	if err := register(); !errors.Is(err, overlay.ErrForbidden) || !strings.Contains(err.Error(), "the grant of alice for climate expired at ") {
+		t.Errorf("registered late: %v", err)
+	}
+	shown := point
+	if err := g.b.read(&shown, now.Add(-time.Second)); err != nil || shown.Grant != "" {
+		t.Fatalf("%+v, %v", shown, err)
+	}
+	holder := holderOf(t, g.b, b.id.Site)
+	if errs := g.b.registry.Register(holder, []overlay.AccessPoint{shown}); errs[0] != nil {
+		t.Fatal(errs[0])
+	}
+	if err := register(); err != nil {
+		t.Errorf("renewed: %v", err)
+	}
+	const want = " works for alice for climate expired at "
+	if err := control.FromStatus(introduceErr(g.ctx(), b, relayRequest())); !errors.Is(err, overlay.ErrForbidden) || !strings.Contains(err.Error(), want) {
+		t.Errorf("introduced: %v", err)
+	}
+	r, err := c.directory.Resolve(g.ctx(), &controlpb.ResolveRequest{Questions: []*controlpb.Question{{Process: control.ProcessToPB(rank(0))}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := control.FaultErr(r.Answers[0].Fault); !errors.Is(err, overlay.ErrForbidden) || !strings.Contains(err.Error(), want) {
+		t.Errorf("resolved: %v", err)
+	}
+}
+
+func holderOf(t *testing.T, b *Broker, site overlay.SiteID) Holder {
+	t.Helper()
+	s, err := b.registry.Site(site)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.Holder
 }

@@ -231,8 +231,8 @@ func publicAddress(p overlay.SiteProfile, local netip.AddrPort, advertise netip.
 func (h *Helper) register(ctx context.Context, f *frontal, p *process) error {
 	ctx, cancel := context.WithTimeout(ctx, registerWait)
 	defer cancel()
-	point := overlay.AccessPoint{Process: p.name, Generation: p.generation, Node: h.node, Local: f.local, Public: f.public, Principal: p.principal}
-	r, err := f.directory().Register(ctx, &controlpb.RegisterRequest{Points: []*controlpb.AccessPoint{control.PointToPB(point)}})
+	point := overlay.AccessPoint{Process: p.name, Generation: p.generation, Node: h.node, Local: f.local, Public: f.public, Principal: p.principal, Grant: p.grant}
+	r, err := f.directory().Register(ctx, &controlpb.RegisterRequest{Points: []*controlpb.AccessPoint{control.RegistrationToPB(point)}})
 	if err != nil {
 		return control.FromStatus(err)
 	}

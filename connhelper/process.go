@@ -24,7 +24,8 @@ type process struct {
 	name       overlay.ProcessName
 	generation overlay.Generation
 	uid        uint32
-	principal  overlay.Principal
+	principal  overlay.Principal // the account
+	grant      string            // proves for whom else it works; may be empty
 	conn       *local.Conn
 	ready      chan struct{}           // closed once it was welcomed or refused: nothing reaches it before
 	missed     []*wire.LocalDead       // who of its job had died before it came
@@ -131,7 +132,7 @@ func (h *Helper) welcome(ctx context.Context, p *process) error {
 			return err
 		}
 	}
-	if err := p.conn.Send(&wire.LocalWelcome{Features: wire.FeatureNames, Node: h.node}, nil); err != nil {
+	if err := p.conn.Send(&wire.LocalWelcome{Features: wire.FeatureNames | wire.FeatureGrants, Node: h.node}, nil); err != nil {
 		return err
 	}
 	for _, f := range p.missed {
@@ -151,6 +152,12 @@ func (h *Helper) greet(conn *local.Conn) (*process, error) {
 	conn.SetReadDeadline(time.Now().Add(introTimeout))
 	frame, file, err := conn.Receive()
 	closeFile(file)
+	var grant string
+	if g, ok := frame.(*wire.LocalGrant); ok && err == nil {
+		grant = string(g.Grant)
+		frame, file, err = conn.Receive()
+		closeFile(file)
+	}
 	if err != nil {
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			err = fmt.Errorf("waited %v for the hello of process %d: %w", introTimeout, cred.PID, overlay.ErrTimeout)
@@ -170,6 +177,7 @@ func (h *Helper) greet(conn *local.Conn) (*process, error) {
 		generation: hello.Generation,
 		uid:        cred.UID,
 		principal:  overlay.AccountAt(local.Account(cred.UID), h.node.Site),
+		grant:      grant,
 		conn:       conn,
 		ready:      make(chan struct{}),
 		dials:      map[uint32]context.CancelFunc{},

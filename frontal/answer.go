@@ -28,7 +28,7 @@ func (f *Frontal) answerMeeting(ctx context.Context, in *controlpb.Introduction,
 	}
 	from := overlay.NodeID{Site: overlay.SiteID(in.AskerSite), Name: in.AskerNode}
 	l := link{
-		kind: "meeting", technique: overlay.Technique(in.Technique), job: asker.Job, principal: point.Principal, ranks: []uint32{asker.Rank, point.Process.Rank},
+		kind: "meeting", technique: overlay.Technique(in.Technique), job: asker.Job, principal: f.serves(point.Process), ranks: []uint32{asker.Rank, point.Process.Rank},
 		node: point.Node.Name, peer: from.String(), id: fmt.Sprintf("%x", in.Link),
 	}
 	promise, err := f.meetFor(ctx, in, point, &l, tell)

@@ -8,6 +8,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/overlay"
+	"github.com/isthmus-grid/isthmus/wire"
 )
 
 // chunk is how many processes are registered or withdrawn in one call: some
@@ -87,7 +88,7 @@ func (f *Frontal) registerAt(ctx context.Context, s *control.Session, points []o
 	defer cancel()
 	req := &controlpb.RegisterRequest{}
 	for _, p := range points {
-		req.Points = append(req.Points, control.PointToPB(p))
+		req.Points = append(req.Points, control.RegistrationToPB(p))
 	}
 	resp, err := controlpb.NewDirectoryClient(s.Conn()).Register(call, req)
 	if err != nil {
@@ -96,6 +97,9 @@ func (f *Frontal) registerAt(ctx context.Context, s *control.Session, points []o
 	faults := make([]error, len(points))
 	switch len(resp.Faults) {
 	case 0:
+		if err := f.noteGranted(points, resp.Principals); err != nil {
+			return nil, err
+		}
 	case len(points):
 		for i, fault := range resp.Faults {
 			faults[i] = control.FaultErr(fault)
@@ -110,6 +114,35 @@ func (f *Frontal) registerAt(ctx context.Context, s *control.Session, points []o
 		}
 	}
 	return faults, nil
+}
+
+// serves returns on whose behalf a process of the site works.
+func (f *Frontal) serves(name overlay.ProcessName) overlay.Principal {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.roster.principal(name)
+}
+
+// noteGranted remembers what the broker read in the grants of processes.
+func (f *Frontal) noteGranted(points []overlay.AccessPoint, principals []*controlpb.Principal) error {
+	if len(principals) == 0 {
+		return nil
+	}
+	if len(principals) != len(points) {
+		return fmt.Errorf("%s: the broker's answer: %w: %d principals of %d processes", f.who, wire.ErrMalformed, len(principals), len(points))
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for i, m := range principals {
+		p, err := control.PrincipalFromPB(m)
+		if err != nil {
+			return fmt.Errorf("%s: the broker's answer: %w: %w", f.who, wire.ErrMalformed, err)
+		}
+		if reg := f.roster.processes[points[i].Process]; reg != nil && reg.point.Generation == points[i].Generation && points[i].Grant != "" {
+			reg.granted = p
+		}
+	}
+	return nil
 }
 
 // registerEverywhere registers points at every broker that has a session, and

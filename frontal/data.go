@@ -130,7 +130,7 @@ func (f *Frontal) fromOutside(ctx context.Context, conn *net.TCPConn, intro *wir
 		return err
 	}
 	l := link{
-		kind: "inbound", job: point.Process.Job, principal: point.Principal, ranks: []uint32{point.Process.Rank}, node: point.Node.Name,
+		kind: "inbound", job: point.Process.Job, principal: f.serves(point.Process), ranks: []uint32{point.Process.Rank}, node: point.Node.Name,
 		peer: intro.From.String(), from: conn.RemoteAddr().String(), to: point.Local.String(),
 	}
 	if intro.Kind == wire.IntroReverse {

@@ -1,9 +1,11 @@
 package frontal
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
+	"unique"
 
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/overlay"
@@ -37,6 +39,10 @@ type registration struct {
 	point overlay.AccessPoint
 	doubt time.Time         // when to drop it; zero while confirmed
 	names map[string]string // that it has published, with their ports
+
+	// granted is what the broker read in the process's grant; unknown without one,
+	// or before the broker said.
+	granted overlay.Principal
 }
 
 func newRoster(site overlay.SiteID, grace time.Duration, max int) *roster {
@@ -94,10 +100,11 @@ func (r *roster) register(p overlay.AccessPoint, now time.Time) error {
 		return fmt.Errorf("%w: %v runs at %v already, in the same generation %d",
 			overlay.ErrForbidden, p.Process, old.point.Node, p.Generation)
 	}
+	p.Grant = unique.Make(p.Grant).Value() // processes of a job share one
 	reg := &registration{point: p}
 	if old != nil {
 		if old.point.Generation == p.Generation {
-			reg.names = old.names
+			reg.names, reg.granted = old.names, old.granted
 		}
 		r.remove(old)
 	}
@@ -202,7 +209,7 @@ func (r *roster) points() []overlay.AccessPoint {
 func (r *roster) principal(names ...overlay.ProcessName) overlay.Principal {
 	for _, name := range names {
 		if reg := r.processes[name]; reg != nil {
-			return reg.point.Principal
+			return cmp.Or(reg.granted, reg.point.Principal)
 		}
 	}
 	return overlay.Principal{}

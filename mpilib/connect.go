@@ -200,7 +200,7 @@ func (c *Comm) joinJoint(ctx context.Context, kind callKind, d deal) (*World, er
 		}
 	}
 	p := *w.config.place
-	p.key, p.rank, p.size = d.key, c.rank, c.Size()+d.others
+	p.key, p.rank, p.size, p.grant = d.key, c.rank, c.Size()+d.others, nil // a grant is for one job
 	if kind == callConnect {
 		p.rank += d.others
 	}

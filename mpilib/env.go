@@ -5,6 +5,7 @@ import (
 	"math"
 	"strconv"
 
+	"github.com/isthmus-grid/isthmus/internal/grant"
 	"github.com/isthmus-grid/isthmus/internal/jobkey"
 	"github.com/isthmus-grid/isthmus/link"
 )
@@ -14,6 +15,7 @@ const (
 	EnvRank   = "ISTHMUS_RANK"
 	EnvSize   = "ISTHMUS_SIZE"
 	EnvJobKey = jobkey.EnvKey
+	EnvGrant  = grant.Env        // by which the job works for a user of the grid (isthmus job grant)
 	EnvHelper = "ISTHMUS_HELPER" // the helper's Unix socket
 	EnvDir    = "ISTHMUS_DIR"    // instead of a helper: a directory for sockets of one machine
 	// EnvCarriers is how many connections each link to another node has at once. Without
@@ -30,8 +32,9 @@ type place struct {
 	rank, size  int
 	key         jobkey.Key
 	helper, dir string
-	carriers    int  // of a link; 0: its own choice
-	unshared    bool // no shared memory
+	carriers    int    // of a link; 0: its own choice
+	unshared    bool   // no shared memory
+	grant       []byte // of the job; may be empty
 }
 
 // rankSources lists who may have numbered the processes, in order of
@@ -58,6 +61,11 @@ func placeFrom(lookup func(string) (string, bool)) (place, error) {
 	p.dir, _ = lookup(EnvDir)
 	if p.helper != "" && p.dir != "" {
 		return place{}, fmt.Errorf("mpilib: %w: both %s (%s) and %s (%s) are set; unset one", ErrEnv, EnvHelper, p.helper, EnvDir, p.dir)
+	}
+	if text, ok := lookup(EnvGrant); ok && text != "" {
+		if p.grant, err = grant.FromText(text); err != nil {
+			return place{}, fmt.Errorf("mpilib: %w: %s: %w", ErrEnv, EnvGrant, err)
+		}
 	}
 	text, ok := lookup(EnvJobKey)
 	if p.size == 1 {

@@ -228,7 +228,11 @@ func (w *World) open(ctx, life context.Context, work *sync.WaitGroup, self link.
 	case p.helper == "":
 		return nil, overlay.NodeID{}, fmt.Errorf("%w: this process has no helper; start the job with `isthmus run --helper SOCKET`, or set %s", ErrEnv, EnvHelper)
 	}
-	client := local.NewClient(local.ClientConfig{Socket: p.helper, Process: self.Process, Generation: self.Generation, Auth: key.Auth(), Dead: dead})
+	var shown []byte
+	if key == p.key {
+		shown = p.grant // which is for this job
+	}
+	client := local.NewClient(local.ClientConfig{Socket: p.helper, Process: self.Process, Generation: self.Generation, Auth: key.Auth(), Grant: shown, Dead: dead})
 	work.Go(func() { client.Serve(life) }) // what ends it, Ready and Dial report
 	here, err := client.Ready(ctx)
 	if err != nil {

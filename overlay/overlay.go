@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
+	"time"
 )
 
 // MaxNameLen is the longest site, node, proxy or job name, in bytes. Names
@@ -118,6 +119,14 @@ type AccessPoint struct {
 	Local      netip.AddrPort // for processes of the same site; invalid when the site's port range was full
 	Public     netip.AddrPort // for other sites; invalid when none can connect
 	Principal  Principal      // on whose behalf the process works
+
+	// Grant is what the process showed to prove that it works for a user of the
+	// grid (package grant), on its way up to the broker. Nobody else gets it.
+	Grant string
+
+	// Until is when the grant ends, set by the broker: there are no new links
+	// to or from the process afterwards. Zero without a grant.
+	Until time.Time
 }
 
 // Check says what is wrong with the access point, or returns nil.

@@ -42,6 +42,10 @@ func (f *LocalHello) decodeBody(r *reader) {
 // frames for published names; one that does not would end the connection.
 const FeatureNames = 1 << 0
 
+// FeatureGrants in a LocalWelcome's Features says that the helper knows
+// LocalGrant, and passes a grant on.
+const FeatureGrants = 1 << 1
+
 // LocalWelcome answers LocalHello once the process is registered. A Refuse
 // takes its place when it is not.
 type LocalWelcome struct {
@@ -253,6 +257,31 @@ func (f *LocalDead) decodeBody(r *reader) {
 		f.Ranks[i] = r.u32()
 	}
 	f.Text = r.text()
+}
+
+// LocalGrant comes before LocalHello, from a process whose job works for a user
+// of the grid. Only the broker reads the grant (package grant). A helper that
+// does not know the frame skips it, and its welcome lacks FeatureGrants.
+type LocalGrant struct {
+	Grant []byte // 1 to MaxGrant bytes
+}
+
+// MaxGrant is the longest grant in bytes.
+const MaxGrant = 4000
+
+// Type implements Frame.
+func (*LocalGrant) Type() Type { return TypeLocalGrant }
+
+func (f *LocalGrant) appendBody(b []byte) []byte {
+	return append(binary.BigEndian.AppendUint16(b, uint16(len(f.Grant))), f.Grant...)
+}
+
+func (f *LocalGrant) decodeBody(r *reader) {
+	n := int(r.u16())
+	if (n == 0 || n > MaxGrant) && r.err == nil {
+		r.err = fmt.Errorf("a grant of %d bytes, want 1 to %d", n, MaxGrant)
+	}
+	f.Grant = append([]byte(nil), r.take(n)...)
 }
 
 // A path is laid out as technique:u8 via:u8 proxy:str8 site:str8 node:str8

@@ -52,6 +52,7 @@ const (
 	TypeLocalFault    = Type(0x27) // carrier:u64 code:u8 text:str16
 	TypeLocalLeave    = Type(0x28) // (nothing)
 	TypeLocalDead     = Type(0xa9) // n:u16 ranks[n]:u32 text:str16
+	TypeLocalGrant    = Type(0xaa) // n:u16 grant[n]
 
 	// The same, of names by which processes of other jobs find this one.
 	TypeLocalPublish   = Type(0x29) // request:u32 again:u8 name:str8 port:str16
@@ -224,6 +225,8 @@ func newFrame(t Type) decoder {
 		return new(LocalNamed)
 	case TypeLocalDead:
 		return new(LocalDead)
+	case TypeLocalGrant:
+		return new(LocalGrant)
 	case TypeControlHello:
 		return new(ControlHello)
 	}
@@ -236,7 +239,7 @@ var typeNames = map[Type]string{
 	TypeLocalHello: "local hello", TypeLocalWelcome: "local welcome", TypeLocalDial: "local dial",
 	TypeLocalCancel: "local cancel", TypeLocalDialled: "local dialled", TypeLocalFailed: "local failed",
 	TypeLocalPublish: "local publish", TypeLocalUnpublish: "local unpublish", TypeLocalLookup: "local lookup", TypeLocalNamed: "local named",
-	TypeLocalIncoming: "local incoming", TypeLocalFault: "local fault", TypeLocalLeave: "local leave", TypeLocalDead: "local dead", TypeControlHello: "control hello",
+	TypeLocalIncoming: "local incoming", TypeLocalFault: "local fault", TypeLocalLeave: "local leave", TypeLocalDead: "local dead", TypeLocalGrant: "local grant", TypeControlHello: "control hello",
 }
 
 // String returns the frame's name.

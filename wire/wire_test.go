@@ -60,6 +60,7 @@ func samples() []Frame {
 		&LocalLookup{Request: 16, Budget: 5 * time.Second, Name: "solver"},
 		&LocalNamed{Request: 16, Port: "port text"},
 		&LocalDead{Ranks: []uint32{2, 3}, Text: "node siteb/b1: no news and no answer to pings"},
+		&LocalGrant{Grant: []byte("grant")},
 		&Ticket{Link: id, End: 1, Job: job, Asker: 3, Target: 4, Proxy: "p1", Expires: 1_700_000_000_123, Limit: 1 << 40,
 			Principal: overlay.Principal{User: "alice", Project: "climate"}, MAC: secret},
 	}
@@ -178,8 +179,9 @@ func TestFieldChecks(t *testing.T) {
 		"text length":   bad(s[2], func(b []byte) { b[10] = 0xff }),
 		"nowhere":       bad(s[15], func(b []byte) { b[16], b[17] = 0, 0 }),
 		"year 10000":    bad(s[15], func(b []byte) { b[18] = 0xff }),
-		"user":          bad(s[22], func(b []byte) { b[len(b)-45] = '\n' }),
-		"nobody":        bad(s[22], func(b []byte) { b[len(b)-46] = 0 }),
+		"user":          bad(s[23], func(b []byte) { b[len(b)-45] = '\n' }),
+		"nobody":        bad(s[23], func(b []byte) { b[len(b)-46] = 0 }),
+		"no grant":      bad(s[22], func(b []byte) { b[1] = 0 }),
 		"string length": bad(s[6], func(b []byte) { b[4] = 0xff }),
 	} {
 		if !errors.Is(err, ErrMalformed) {

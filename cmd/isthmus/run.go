@@ -8,6 +8,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/isthmus-grid/isthmus/cmd/internal/runmap"
+	"github.com/isthmus-grid/isthmus/internal/grant"
 	"github.com/isthmus-grid/isthmus/internal/jobgroups"
 	"github.com/isthmus-grid/isthmus/internal/jobkey"
 	"github.com/isthmus-grid/isthmus/internal/ranks"
@@ -18,7 +19,7 @@ import (
 func jobCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "job",
-		Usage: "make the key of a job",
+		Usage: "make the key of a job, and grants for it",
 		Subcommands: []*cli.Command{{
 			Name:        "new",
 			Usage:       "print a new key for the job NAME",
@@ -35,7 +36,7 @@ func jobCommand() *cli.Command {
 				fmt.Fprintln(c.App.Writer, k)
 				return nil
 			},
-		}},
+		}, jobGrantCommand()},
 	}
 }
 
@@ -74,7 +75,7 @@ func runCommand() *cli.Command {
 			&cli.BoolFlag{Name: "survive", Usage: "do not end the other processes when one fails"},
 			&cli.BoolFlag{Name: "show-map", Usage: "show at the end where the ranks ran, and the paths between sites that were used"},
 			&cli.BoolFlag{Name: "json", Usage: "with --show-map or --dry-run: print objects in place of tables"},
-		}, gridFlags()...),
+		}, append(grantFlags(), gridFlags()...)...),
 		Action: func(c *cli.Context) error {
 			if c.Bool("json") && !c.Bool("show-map") && !c.Bool("dry-run") {
 				return usage("run: --json is for --show-map and --dry-run; for the output there is --output json")
@@ -168,6 +169,18 @@ func jobOf(c *cli.Context) (ranks.Job, error) {
 	}
 	if err := j.Check(); err != nil {
 		return j, usage("run: " + err.Error())
+	}
+	if j.Helper != "" {
+		asked := c.IsSet("user-cert") || c.IsSet("user-key") || c.IsSet("project") || c.IsSet("valid")
+		if asked || os.Getenv(grant.Env) == "" { // else the environment has one
+			j.Env, err = grantFor(c, j.Key)
+		}
+		return j, err
+	}
+	for _, f := range grantFlags() {
+		if c.IsSet(f.Names()[0]) {
+			return j, usage(fmt.Sprintf("run: --%s is for jobs with a helper: without one nobody asks for whom a job works", f.Names()[0]))
+		}
 	}
 	return j, nil
 }

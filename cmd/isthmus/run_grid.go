@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/isthmus-grid/isthmus/cmd/internal/runmap"
+	"github.com/isthmus-grid/isthmus/internal/grant"
 	"github.com/isthmus-grid/isthmus/internal/jobgroups"
 	"github.com/isthmus-grid/isthmus/internal/jobkey"
 	"github.com/isthmus-grid/isthmus/internal/ranks"
@@ -256,7 +257,11 @@ func gridJob(c *cli.Context) (*submit.Job, error) {
 	if err := j.Place.Check(); err != nil {
 		return wrong("%v", err)
 	}
-	j.Key, err = jobkey.New(jobName(j))
+	if j.Key, err = jobkey.New(jobName(j)); err != nil {
+		return nil, err
+	}
+	granted, err := grantFor(c, j.Key)
+	j.Env = append(j.Env, granted...)
 	return j, err
 }
 
@@ -312,8 +317,8 @@ func jobName(j *submit.Job) string {
 	return name
 }
 
-// placeVariables say where a process is, so they are not passed on.
-var placeVariables = []string{ranks.EnvRank, ranks.EnvSize, ranks.EnvHelper, ranks.EnvDir, jobkey.EnvKey, jobgroups.Env, mpilib.EnvReport}
+// placeVariables say where a process is, so they are not passed on; or are for one job.
+var placeVariables = []string{ranks.EnvRank, ranks.EnvSize, ranks.EnvHelper, ranks.EnvDir, jobkey.EnvKey, grant.Env, jobgroups.Env, mpilib.EnvReport}
 
 // environmentOf is what processes get of an environment: what is asked for, and what
 // tunes the library.

@@ -52,7 +52,7 @@ func EncryptionFromPB(m *controlpb.Encryption) overlay.Encryption {
 	return e
 }
 
-// PointToPB gives an access point its message form.
+// PointToPB gives an access point its message form, without its grant.
 func PointToPB(a overlay.AccessPoint) *controlpb.AccessPoint {
 	m := &controlpb.AccessPoint{
 		Process: ProcessToPB(a.Process), Generation: uint64(a.Generation),
@@ -68,12 +68,24 @@ func PointToPB(a overlay.AccessPoint) *controlpb.AccessPoint {
 	return m
 }
 
+// RegistrationToPB is PointToPB with the grant, for those that stand between the
+// process and the broker.
+func RegistrationToPB(a overlay.AccessPoint) *controlpb.AccessPoint {
+	m := PointToPB(a)
+	m.Grant = []byte(a.Grant)
+	return m
+}
+
 // PointFromPB checks and converts an access point.
 func PointFromPB(m *controlpb.AccessPoint) (overlay.AccessPoint, error) {
 	a := overlay.AccessPoint{
 		Generation: overlay.Generation(m.GetGeneration()),
 		Node:       overlay.NodeID{Site: overlay.SiteID(m.GetSite()), Name: m.GetNode()},
 		Principal:  principalFromPB(m.GetPrincipal()),
+		Grant:      string(m.GetGrant()),
+	}
+	if n := len(a.Grant); n > wire.MaxGrant {
+		return a, fmt.Errorf("a grant of %d bytes, at most %d are allowed", n, wire.MaxGrant)
 	}
 	var err error
 	if a.Process, err = ProcessFromPB(m.GetProcess()); err != nil {

@@ -101,6 +101,25 @@ func (c *Credentials) verify(chain [][]byte) (Identity, error) {
 	}
 }
 
+// User checks a chain against the grid's CA, as those of sessions are checked, and
+// returns the user of the grid whose it is, and for which projects that user may
+// work.
+func (c *Credentials) User(chain [][]byte) (name string, projects []string, err error) {
+	id, err := c.verify(chain)
+	if err != nil {
+		return "", nil, err
+	}
+	if id.Role != RoleUser {
+		return "", nil, fmt.Errorf("the certificate is that of %v, not of a user", id)
+	}
+	leaf, err := x509.ParseCertificate(chain[0])
+	if err != nil {
+		return "", nil, err
+	}
+	projects, err = ProjectsOf(leaf)
+	return id.Name, projects, err
+}
+
 // serverTLS accepts any client certificate: the session checks it afterwards,
 // so that it can tell the client in words why it is refused. Nothing else is
 // done for a client before that.

@@ -348,7 +348,7 @@ func (g *Grid) Admin(ctx context.Context, name string) (*control.Session, func()
 }
 
 // Issue writes a certificate of this grid's CA for id, as a second daemon or a
-// misbehaving one would hold it, and returns its files.
-func (g *Grid) Issue(id control.Identity, notAfter time.Time) (ca.Files, error) {
-	return g.ca.Write(g.dir, id, notAfter)
+// misbehaving one would hold it, and returns its files. A user's names projects.
+func (g *Grid) Issue(id control.Identity, notAfter time.Time, projects ...string) (ca.Files, error) {
+	return g.ca.Write(g.dir, id, notAfter, projects...)
 }

@@ -38,6 +38,7 @@ type ClientConfig struct {
 	Process    overlay.ProcessName
 	Generation overlay.Generation
 	Auth       jobkey.ForAuth // shown to the helper
+	Grant      []byte         // proves for whom the job works (package grant); none: the account of this process
 
 	// Dead, if not nil, is called for processes of the job that have died with
 	// their node, and why the helper thinks so. Serve calls it, one call at a time;
@@ -204,13 +205,21 @@ func (c *Client) greet(ctx context.Context) (*Conn, *wire.LocalWelcome, error) {
 }
 
 func (c *Client) register(conn *Conn) (*wire.LocalWelcome, error) {
-	err := conn.Send(&wire.LocalHello{Auth: c.cfg.Auth, Job: c.cfg.Process.Job, Rank: c.cfg.Process.Rank, Generation: c.cfg.Generation}, nil)
+	var err error
+	if len(c.cfg.Grant) > 0 {
+		err = conn.Send(&wire.LocalGrant{Grant: c.cfg.Grant}, nil)
+	}
+	hello := &wire.LocalHello{Auth: c.cfg.Auth, Job: c.cfg.Process.Job, Rank: c.cfg.Process.Rank, Generation: c.cfg.Generation}
+	err = errors.Join(err, conn.Send(hello, nil))
 	for {
 		// A helper that refuses at once may have closed before our hello was
 		// out: what it said counts more than that the hello failed.
 		f, file, readErr := conn.Receive()
 		switch f := f.(type) {
 		case *wire.LocalWelcome:
+			if len(c.cfg.Grant) > 0 && f.Features&wire.FeatureGrants == 0 {
+				return nil, fmt.Errorf("%w: the helper of %v is too old to take the job's grant; upgrade it, or unset the grant", wire.ErrVersion, f.Node)
+			}
 			return f, nil
 		case *wire.Refuse:
 			return nil, f.Err()

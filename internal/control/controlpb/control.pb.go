@@ -251,6 +251,7 @@ type AccessPoint struct {
 	Local         string                 `protobuf:"bytes,5,opt,name=local,proto3" json:"local,omitempty"`         // address:port for processes of the same site; empty: none can connect
 	Public        string                 `protobuf:"bytes,6,opt,name=public,proto3" json:"public,omitempty"`       // address:port for other sites; empty: none can connect
 	Principal     *Principal             `protobuf:"bytes,7,opt,name=principal,proto3" json:"principal,omitempty"` // on whose behalf the process works; absent: unknown
+	Grant         []byte                 `protobuf:"bytes,8,opt,name=grant,proto3" json:"grant,omitempty"`         // Register: what proves that it works for a user of the grid, at most 4000 bytes
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -330,6 +331,13 @@ func (x *AccessPoint) GetPublic() string {
 func (x *AccessPoint) GetPrincipal() *Principal {
 	if x != nil {
 		return x.Principal
+	}
+	return nil
+}
+
+func (x *AccessPoint) GetGrant() []byte {
+	if x != nil {
+		return x.Grant
 	}
 	return nil
 }
@@ -486,7 +494,8 @@ func (x *RegisterRequest) GetPoints() []*AccessPoint {
 
 type RegisterResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Faults        []*Fault               `protobuf:"bytes,1,rep,name=faults,proto3" json:"faults,omitempty"` // one for each refused point, in their order
+	Faults        []*Fault               `protobuf:"bytes,1,rep,name=faults,proto3" json:"faults,omitempty"`         // one for each refused point, in their order
+	Principals    []*Principal           `protobuf:"bytes,2,rep,name=principals,proto3" json:"principals,omitempty"` // where no point was refused and one had a grant: for each point, on whose behalf it works
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -524,6 +533,13 @@ func (*RegisterResponse) Descriptor() ([]byte, []int) {
 func (x *RegisterResponse) GetFaults() []*Fault {
 	if x != nil {
 		return x.Faults
+	}
+	return nil
+}
+
+func (x *RegisterResponse) GetPrincipals() []*Principal {
+	if x != nil {
+		return x.Principals
 	}
 	return nil
 }
@@ -3773,7 +3789,7 @@ const file_control_proto_rawDesc = "" +
 	"\rcontrol.proto\x12\x12isthmus.control.v1\"/\n" +
 	"\aProcess\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x12\n" +
-	"\x04rank\x18\x02 \x01(\rR\x04rank\"\xf7\x01\n" +
+	"\x04rank\x18\x02 \x01(\rR\x04rank\"\x8d\x02\n" +
 	"\vAccessPoint\x125\n" +
 	"\aprocess\x18\x01 \x01(\v2\x1b.isthmus.control.v1.ProcessR\aprocess\x12\x1e\n" +
 	"\n" +
@@ -3783,7 +3799,8 @@ const file_control_proto_rawDesc = "" +
 	"\x04node\x18\x04 \x01(\tR\x04node\x12\x14\n" +
 	"\x05local\x18\x05 \x01(\tR\x05local\x12\x16\n" +
 	"\x06public\x18\x06 \x01(\tR\x06public\x12;\n" +
-	"\tprincipal\x18\a \x01(\v2\x1d.isthmus.control.v1.PrincipalR\tprincipal\"9\n" +
+	"\tprincipal\x18\a \x01(\v2\x1d.isthmus.control.v1.PrincipalR\tprincipal\x12\x14\n" +
+	"\x05grant\x18\b \x01(\fR\x05grant\"9\n" +
 	"\tPrincipal\x12\x12\n" +
 	"\x04user\x18\x01 \x01(\tR\x04user\x12\x18\n" +
 	"\aproject\x18\x02 \x01(\tR\aproject\"/\n" +
@@ -3791,9 +3808,12 @@ const file_control_proto_rawDesc = "" +
 	"\x04code\x18\x01 \x01(\rR\x04code\x12\x12\n" +
 	"\x04text\x18\x02 \x01(\tR\x04text\"J\n" +
 	"\x0fRegisterRequest\x127\n" +
-	"\x06points\x18\x01 \x03(\v2\x1f.isthmus.control.v1.AccessPointR\x06points\"E\n" +
+	"\x06points\x18\x01 \x03(\v2\x1f.isthmus.control.v1.AccessPointR\x06points\"\x84\x01\n" +
 	"\x10RegisterResponse\x121\n" +
-	"\x06faults\x18\x01 \x03(\v2\x19.isthmus.control.v1.FaultR\x06faults\"O\n" +
+	"\x06faults\x18\x01 \x03(\v2\x19.isthmus.control.v1.FaultR\x06faults\x12=\n" +
+	"\n" +
+	"principals\x18\x02 \x03(\v2\x1d.isthmus.control.v1.PrincipalR\n" +
+	"principals\"O\n" +
 	"\x0fWithdrawRequest\x12<\n" +
 	"\tprocesses\x18\x01 \x03(\v2\x1e.isthmus.control.v1.WithdrawalR\tprocesses\"w\n" +
 	"\n" +
@@ -4183,100 +4203,101 @@ var file_control_proto_depIdxs = []int32{
 	5,  // 1: isthmus.control.v1.AccessPoint.principal:type_name -> isthmus.control.v1.Principal
 	4,  // 2: isthmus.control.v1.RegisterRequest.points:type_name -> isthmus.control.v1.AccessPoint
 	6,  // 3: isthmus.control.v1.RegisterResponse.faults:type_name -> isthmus.control.v1.Fault
-	10, // 4: isthmus.control.v1.WithdrawRequest.processes:type_name -> isthmus.control.v1.Withdrawal
-	3,  // 5: isthmus.control.v1.Withdrawal.process:type_name -> isthmus.control.v1.Process
-	3,  // 6: isthmus.control.v1.Publication.process:type_name -> isthmus.control.v1.Process
-	12, // 7: isthmus.control.v1.PublishRequest.names:type_name -> isthmus.control.v1.Publication
-	6,  // 8: isthmus.control.v1.PublishResponse.faults:type_name -> isthmus.control.v1.Fault
-	12, // 9: isthmus.control.v1.UnpublishRequest.names:type_name -> isthmus.control.v1.Publication
-	6,  // 10: isthmus.control.v1.UnpublishResponse.faults:type_name -> isthmus.control.v1.Fault
-	3,  // 11: isthmus.control.v1.LookupNameResponse.owner:type_name -> isthmus.control.v1.Process
-	20, // 12: isthmus.control.v1.ResolveRequest.questions:type_name -> isthmus.control.v1.Question
-	3,  // 13: isthmus.control.v1.Question.process:type_name -> isthmus.control.v1.Process
-	22, // 14: isthmus.control.v1.ResolveResponse.answers:type_name -> isthmus.control.v1.Answer
-	25, // 15: isthmus.control.v1.ResolveResponse.plans:type_name -> isthmus.control.v1.Plan
-	6,  // 16: isthmus.control.v1.Answer.fault:type_name -> isthmus.control.v1.Fault
-	4,  // 17: isthmus.control.v1.Answer.point:type_name -> isthmus.control.v1.AccessPoint
-	25, // 18: isthmus.control.v1.Answer.plan_if_new:type_name -> isthmus.control.v1.Plan
-	23, // 19: isthmus.control.v1.Answer.memory:type_name -> isthmus.control.v1.Memory
-	24, // 20: isthmus.control.v1.Memory.barred:type_name -> isthmus.control.v1.Barred
-	26, // 21: isthmus.control.v1.Plan.steps:type_name -> isthmus.control.v1.Step
-	27, // 22: isthmus.control.v1.Plan.rejected:type_name -> isthmus.control.v1.Rejection
-	3,  // 23: isthmus.control.v1.AwaitRequest.process:type_name -> isthmus.control.v1.Process
-	3,  // 24: isthmus.control.v1.IntroduceRequest.asker:type_name -> isthmus.control.v1.Process
-	3,  // 25: isthmus.control.v1.IntroduceRequest.target:type_name -> isthmus.control.v1.Process
-	3,  // 26: isthmus.control.v1.Introduction.asker:type_name -> isthmus.control.v1.Process
-	3,  // 27: isthmus.control.v1.Introduction.target:type_name -> isthmus.control.v1.Process
-	31, // 28: isthmus.control.v1.Introduction.relay:type_name -> isthmus.control.v1.Assignment
-	5,  // 29: isthmus.control.v1.Introduction.asker_principal:type_name -> isthmus.control.v1.Principal
-	5,  // 30: isthmus.control.v1.Introduction.target_principal:type_name -> isthmus.control.v1.Principal
-	0,  // 31: isthmus.control.v1.IntroduceEvent.kind:type_name -> isthmus.control.v1.IntroduceEvent.Kind
-	31, // 32: isthmus.control.v1.IntroduceEvent.relay:type_name -> isthmus.control.v1.Assignment
-	6,  // 33: isthmus.control.v1.IntroduceEvent.fault:type_name -> isthmus.control.v1.Fault
-	1,  // 34: isthmus.control.v1.CallBackResponse.outcome:type_name -> isthmus.control.v1.CallBackResponse.Outcome
-	3,  // 35: isthmus.control.v1.ReportRequest.target:type_name -> isthmus.control.v1.Process
-	6,  // 36: isthmus.control.v1.ReportRequest.fault:type_name -> isthmus.control.v1.Fault
-	39, // 37: isthmus.control.v1.JoinRequest.profile:type_name -> isthmus.control.v1.Profile
-	42, // 38: isthmus.control.v1.JoinRequest.measured:type_name -> isthmus.control.v1.Measurement
-	43, // 39: isthmus.control.v1.Measurement.findings:type_name -> isthmus.control.v1.Finding
-	55, // 40: isthmus.control.v1.EnterRequest.offer:type_name -> isthmus.control.v1.HostOffer
-	39, // 41: isthmus.control.v1.EnterResponse.profile:type_name -> isthmus.control.v1.Profile
-	49, // 42: isthmus.control.v1.EnterResponse.encryption:type_name -> isthmus.control.v1.Encryption
-	3,  // 43: isthmus.control.v1.CarryRequest.asker:type_name -> isthmus.control.v1.Process
-	3,  // 44: isthmus.control.v1.CarryRequest.target:type_name -> isthmus.control.v1.Process
-	5,  // 45: isthmus.control.v1.DecideRequest.who:type_name -> isthmus.control.v1.Principal
-	2,  // 46: isthmus.control.v1.Host.state:type_name -> isthmus.control.v1.Host.State
-	55, // 47: isthmus.control.v1.Host.offer:type_name -> isthmus.control.v1.HostOffer
-	56, // 48: isthmus.control.v1.HostList.hosts:type_name -> isthmus.control.v1.Host
-	7,  // 49: isthmus.control.v1.Directory.Register:input_type -> isthmus.control.v1.RegisterRequest
-	9,  // 50: isthmus.control.v1.Directory.Withdraw:input_type -> isthmus.control.v1.WithdrawRequest
-	19, // 51: isthmus.control.v1.Directory.Resolve:input_type -> isthmus.control.v1.ResolveRequest
-	28, // 52: isthmus.control.v1.Directory.Await:input_type -> isthmus.control.v1.AwaitRequest
-	29, // 53: isthmus.control.v1.Directory.Introduce:input_type -> isthmus.control.v1.IntroduceRequest
-	33, // 54: isthmus.control.v1.Directory.Bearings:input_type -> isthmus.control.v1.BearingsRequest
-	35, // 55: isthmus.control.v1.Directory.CallBack:input_type -> isthmus.control.v1.CallBackRequest
-	13, // 56: isthmus.control.v1.Directory.Publish:input_type -> isthmus.control.v1.PublishRequest
-	15, // 57: isthmus.control.v1.Directory.Unpublish:input_type -> isthmus.control.v1.UnpublishRequest
-	17, // 58: isthmus.control.v1.Directory.LookupName:input_type -> isthmus.control.v1.LookupNameRequest
-	37, // 59: isthmus.control.v1.Directory.Report:input_type -> isthmus.control.v1.ReportRequest
-	58, // 60: isthmus.control.v1.Directory.Hosts:input_type -> isthmus.control.v1.HostsRequest
-	40, // 61: isthmus.control.v1.Sites.Join:input_type -> isthmus.control.v1.JoinRequest
-	57, // 62: isthmus.control.v1.Sites.Hosts:input_type -> isthmus.control.v1.HostList
-	45, // 63: isthmus.control.v1.Relays.Offer:input_type -> isthmus.control.v1.OfferRequest
-	35, // 64: isthmus.control.v1.Vantages.CallBack:input_type -> isthmus.control.v1.CallBackRequest
-	47, // 65: isthmus.control.v1.Nodes.Enter:input_type -> isthmus.control.v1.EnterRequest
-	50, // 66: isthmus.control.v1.Nodes.Carry:input_type -> isthmus.control.v1.CarryRequest
-	30, // 67: isthmus.control.v1.Target.Introduced:input_type -> isthmus.control.v1.Introduction
-	41, // 68: isthmus.control.v1.Target.Measure:input_type -> isthmus.control.v1.MeasureRequest
-	52, // 69: isthmus.control.v1.Admin.Status:input_type -> isthmus.control.v1.StatusRequest
-	54, // 70: isthmus.control.v1.Admin.Decide:input_type -> isthmus.control.v1.DecideRequest
-	8,  // 71: isthmus.control.v1.Directory.Register:output_type -> isthmus.control.v1.RegisterResponse
-	11, // 72: isthmus.control.v1.Directory.Withdraw:output_type -> isthmus.control.v1.WithdrawResponse
-	21, // 73: isthmus.control.v1.Directory.Resolve:output_type -> isthmus.control.v1.ResolveResponse
-	22, // 74: isthmus.control.v1.Directory.Await:output_type -> isthmus.control.v1.Answer
-	32, // 75: isthmus.control.v1.Directory.Introduce:output_type -> isthmus.control.v1.IntroduceEvent
-	34, // 76: isthmus.control.v1.Directory.Bearings:output_type -> isthmus.control.v1.BearingsResponse
-	36, // 77: isthmus.control.v1.Directory.CallBack:output_type -> isthmus.control.v1.CallBackResponse
-	14, // 78: isthmus.control.v1.Directory.Publish:output_type -> isthmus.control.v1.PublishResponse
-	16, // 79: isthmus.control.v1.Directory.Unpublish:output_type -> isthmus.control.v1.UnpublishResponse
-	18, // 80: isthmus.control.v1.Directory.LookupName:output_type -> isthmus.control.v1.LookupNameResponse
-	38, // 81: isthmus.control.v1.Directory.Report:output_type -> isthmus.control.v1.ReportResponse
-	57, // 82: isthmus.control.v1.Directory.Hosts:output_type -> isthmus.control.v1.HostList
-	44, // 83: isthmus.control.v1.Sites.Join:output_type -> isthmus.control.v1.JoinResponse
-	59, // 84: isthmus.control.v1.Sites.Hosts:output_type -> isthmus.control.v1.HostsTaken
-	46, // 85: isthmus.control.v1.Relays.Offer:output_type -> isthmus.control.v1.OfferResponse
-	36, // 86: isthmus.control.v1.Vantages.CallBack:output_type -> isthmus.control.v1.CallBackResponse
-	48, // 87: isthmus.control.v1.Nodes.Enter:output_type -> isthmus.control.v1.EnterResponse
-	51, // 88: isthmus.control.v1.Nodes.Carry:output_type -> isthmus.control.v1.CarryResponse
-	32, // 89: isthmus.control.v1.Target.Introduced:output_type -> isthmus.control.v1.IntroduceEvent
-	42, // 90: isthmus.control.v1.Target.Measure:output_type -> isthmus.control.v1.Measurement
-	53, // 91: isthmus.control.v1.Admin.Status:output_type -> isthmus.control.v1.StatusResponse
-	25, // 92: isthmus.control.v1.Admin.Decide:output_type -> isthmus.control.v1.Plan
-	71, // [71:93] is the sub-list for method output_type
-	49, // [49:71] is the sub-list for method input_type
-	49, // [49:49] is the sub-list for extension type_name
-	49, // [49:49] is the sub-list for extension extendee
-	0,  // [0:49] is the sub-list for field type_name
+	5,  // 4: isthmus.control.v1.RegisterResponse.principals:type_name -> isthmus.control.v1.Principal
+	10, // 5: isthmus.control.v1.WithdrawRequest.processes:type_name -> isthmus.control.v1.Withdrawal
+	3,  // 6: isthmus.control.v1.Withdrawal.process:type_name -> isthmus.control.v1.Process
+	3,  // 7: isthmus.control.v1.Publication.process:type_name -> isthmus.control.v1.Process
+	12, // 8: isthmus.control.v1.PublishRequest.names:type_name -> isthmus.control.v1.Publication
+	6,  // 9: isthmus.control.v1.PublishResponse.faults:type_name -> isthmus.control.v1.Fault
+	12, // 10: isthmus.control.v1.UnpublishRequest.names:type_name -> isthmus.control.v1.Publication
+	6,  // 11: isthmus.control.v1.UnpublishResponse.faults:type_name -> isthmus.control.v1.Fault
+	3,  // 12: isthmus.control.v1.LookupNameResponse.owner:type_name -> isthmus.control.v1.Process
+	20, // 13: isthmus.control.v1.ResolveRequest.questions:type_name -> isthmus.control.v1.Question
+	3,  // 14: isthmus.control.v1.Question.process:type_name -> isthmus.control.v1.Process
+	22, // 15: isthmus.control.v1.ResolveResponse.answers:type_name -> isthmus.control.v1.Answer
+	25, // 16: isthmus.control.v1.ResolveResponse.plans:type_name -> isthmus.control.v1.Plan
+	6,  // 17: isthmus.control.v1.Answer.fault:type_name -> isthmus.control.v1.Fault
+	4,  // 18: isthmus.control.v1.Answer.point:type_name -> isthmus.control.v1.AccessPoint
+	25, // 19: isthmus.control.v1.Answer.plan_if_new:type_name -> isthmus.control.v1.Plan
+	23, // 20: isthmus.control.v1.Answer.memory:type_name -> isthmus.control.v1.Memory
+	24, // 21: isthmus.control.v1.Memory.barred:type_name -> isthmus.control.v1.Barred
+	26, // 22: isthmus.control.v1.Plan.steps:type_name -> isthmus.control.v1.Step
+	27, // 23: isthmus.control.v1.Plan.rejected:type_name -> isthmus.control.v1.Rejection
+	3,  // 24: isthmus.control.v1.AwaitRequest.process:type_name -> isthmus.control.v1.Process
+	3,  // 25: isthmus.control.v1.IntroduceRequest.asker:type_name -> isthmus.control.v1.Process
+	3,  // 26: isthmus.control.v1.IntroduceRequest.target:type_name -> isthmus.control.v1.Process
+	3,  // 27: isthmus.control.v1.Introduction.asker:type_name -> isthmus.control.v1.Process
+	3,  // 28: isthmus.control.v1.Introduction.target:type_name -> isthmus.control.v1.Process
+	31, // 29: isthmus.control.v1.Introduction.relay:type_name -> isthmus.control.v1.Assignment
+	5,  // 30: isthmus.control.v1.Introduction.asker_principal:type_name -> isthmus.control.v1.Principal
+	5,  // 31: isthmus.control.v1.Introduction.target_principal:type_name -> isthmus.control.v1.Principal
+	0,  // 32: isthmus.control.v1.IntroduceEvent.kind:type_name -> isthmus.control.v1.IntroduceEvent.Kind
+	31, // 33: isthmus.control.v1.IntroduceEvent.relay:type_name -> isthmus.control.v1.Assignment
+	6,  // 34: isthmus.control.v1.IntroduceEvent.fault:type_name -> isthmus.control.v1.Fault
+	1,  // 35: isthmus.control.v1.CallBackResponse.outcome:type_name -> isthmus.control.v1.CallBackResponse.Outcome
+	3,  // 36: isthmus.control.v1.ReportRequest.target:type_name -> isthmus.control.v1.Process
+	6,  // 37: isthmus.control.v1.ReportRequest.fault:type_name -> isthmus.control.v1.Fault
+	39, // 38: isthmus.control.v1.JoinRequest.profile:type_name -> isthmus.control.v1.Profile
+	42, // 39: isthmus.control.v1.JoinRequest.measured:type_name -> isthmus.control.v1.Measurement
+	43, // 40: isthmus.control.v1.Measurement.findings:type_name -> isthmus.control.v1.Finding
+	55, // 41: isthmus.control.v1.EnterRequest.offer:type_name -> isthmus.control.v1.HostOffer
+	39, // 42: isthmus.control.v1.EnterResponse.profile:type_name -> isthmus.control.v1.Profile
+	49, // 43: isthmus.control.v1.EnterResponse.encryption:type_name -> isthmus.control.v1.Encryption
+	3,  // 44: isthmus.control.v1.CarryRequest.asker:type_name -> isthmus.control.v1.Process
+	3,  // 45: isthmus.control.v1.CarryRequest.target:type_name -> isthmus.control.v1.Process
+	5,  // 46: isthmus.control.v1.DecideRequest.who:type_name -> isthmus.control.v1.Principal
+	2,  // 47: isthmus.control.v1.Host.state:type_name -> isthmus.control.v1.Host.State
+	55, // 48: isthmus.control.v1.Host.offer:type_name -> isthmus.control.v1.HostOffer
+	56, // 49: isthmus.control.v1.HostList.hosts:type_name -> isthmus.control.v1.Host
+	7,  // 50: isthmus.control.v1.Directory.Register:input_type -> isthmus.control.v1.RegisterRequest
+	9,  // 51: isthmus.control.v1.Directory.Withdraw:input_type -> isthmus.control.v1.WithdrawRequest
+	19, // 52: isthmus.control.v1.Directory.Resolve:input_type -> isthmus.control.v1.ResolveRequest
+	28, // 53: isthmus.control.v1.Directory.Await:input_type -> isthmus.control.v1.AwaitRequest
+	29, // 54: isthmus.control.v1.Directory.Introduce:input_type -> isthmus.control.v1.IntroduceRequest
+	33, // 55: isthmus.control.v1.Directory.Bearings:input_type -> isthmus.control.v1.BearingsRequest
+	35, // 56: isthmus.control.v1.Directory.CallBack:input_type -> isthmus.control.v1.CallBackRequest
+	13, // 57: isthmus.control.v1.Directory.Publish:input_type -> isthmus.control.v1.PublishRequest
+	15, // 58: isthmus.control.v1.Directory.Unpublish:input_type -> isthmus.control.v1.UnpublishRequest
+	17, // 59: isthmus.control.v1.Directory.LookupName:input_type -> isthmus.control.v1.LookupNameRequest
+	37, // 60: isthmus.control.v1.Directory.Report:input_type -> isthmus.control.v1.ReportRequest
+	58, // 61: isthmus.control.v1.Directory.Hosts:input_type -> isthmus.control.v1.HostsRequest
+	40, // 62: isthmus.control.v1.Sites.Join:input_type -> isthmus.control.v1.JoinRequest
+	57, // 63: isthmus.control.v1.Sites.Hosts:input_type -> isthmus.control.v1.HostList
+	45, // 64: isthmus.control.v1.Relays.Offer:input_type -> isthmus.control.v1.OfferRequest
+	35, // 65: isthmus.control.v1.Vantages.CallBack:input_type -> isthmus.control.v1.CallBackRequest
+	47, // 66: isthmus.control.v1.Nodes.Enter:input_type -> isthmus.control.v1.EnterRequest
+	50, // 67: isthmus.control.v1.Nodes.Carry:input_type -> isthmus.control.v1.CarryRequest
+	30, // 68: isthmus.control.v1.Target.Introduced:input_type -> isthmus.control.v1.Introduction
+	41, // 69: isthmus.control.v1.Target.Measure:input_type -> isthmus.control.v1.MeasureRequest
+	52, // 70: isthmus.control.v1.Admin.Status:input_type -> isthmus.control.v1.StatusRequest
+	54, // 71: isthmus.control.v1.Admin.Decide:input_type -> isthmus.control.v1.DecideRequest
+	8,  // 72: isthmus.control.v1.Directory.Register:output_type -> isthmus.control.v1.RegisterResponse
+	11, // 73: isthmus.control.v1.Directory.Withdraw:output_type -> isthmus.control.v1.WithdrawResponse
+	21, // 74: isthmus.control.v1.Directory.Resolve:output_type -> isthmus.control.v1.ResolveResponse
+	22, // 75: isthmus.control.v1.Directory.Await:output_type -> isthmus.control.v1.Answer
+	32, // 76: isthmus.control.v1.Directory.Introduce:output_type -> isthmus.control.v1.IntroduceEvent
+	34, // 77: isthmus.control.v1.Directory.Bearings:output_type -> isthmus.control.v1.BearingsResponse
+	36, // 78: isthmus.control.v1.Directory.CallBack:output_type -> isthmus.control.v1.CallBackResponse
+	14, // 79: isthmus.control.v1.Directory.Publish:output_type -> isthmus.control.v1.PublishResponse
+	16, // 80: isthmus.control.v1.Directory.Unpublish:output_type -> isthmus.control.v1.UnpublishResponse
+	18, // 81: isthmus.control.v1.Directory.LookupName:output_type -> isthmus.control.v1.LookupNameResponse
+	38, // 82: isthmus.control.v1.Directory.Report:output_type -> isthmus.control.v1.ReportResponse
+	57, // 83: isthmus.control.v1.Directory.Hosts:output_type -> isthmus.control.v1.HostList
+	44, // 84: isthmus.control.v1.Sites.Join:output_type -> isthmus.control.v1.JoinResponse
+	59, // 85: isthmus.control.v1.Sites.Hosts:output_type -> isthmus.control.v1.HostsTaken
+	46, // 86: isthmus.control.v1.Relays.Offer:output_type -> isthmus.control.v1.OfferResponse
+	36, // 87: isthmus.control.v1.Vantages.CallBack:output_type -> isthmus.control.v1.CallBackResponse
+	48, // 88: isthmus.control.v1.Nodes.Enter:output_type -> isthmus.control.v1.EnterResponse
+	51, // 89: isthmus.control.v1.Nodes.Carry:output_type -> isthmus.control.v1.CarryResponse
+	32, // 90: isthmus.control.v1.Target.Introduced:output_type -> isthmus.control.v1.IntroduceEvent
+	42, // 91: isthmus.control.v1.Target.Measure:output_type -> isthmus.control.v1.Measurement
+	53, // 92: isthmus.control.v1.Admin.Status:output_type -> isthmus.control.v1.StatusResponse
+	25, // 93: isthmus.control.v1.Admin.Decide:output_type -> isthmus.control.v1.Plan
+	72, // [72:94] is the sub-list for method output_type
+	50, // [50:72] is the sub-list for method input_type
+	50, // [50:50] is the sub-list for extension type_name
+	50, // [50:50] is the sub-list for extension extendee
+	0,  // [0:50] is the sub-list for field type_name
 }
 
 func init() { file_control_proto_init() }

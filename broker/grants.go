@@ -1,0 +1,107 @@
+package broker
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/internal/grant"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// All processes of a job show the same grant, one after the other, so a judged
+// one is remembered: for a short time, in which it may be revoked unnoticed.
+const (
+	rememberGrant = 10 * time.Second
+	maxGrants     = 1024
+)
+
+// grants judges what processes show to prove for whom they work. Safe for
+// concurrent use.
+type grants struct {
+	holder func(chain [][]byte) (grant.Holder, error)
+
+	mu     sync.Mutex // guards judged
+	judged map[[sha256.Size]byte]goodGrant
+}
+
+// goodGrant is what a grant said that was good for its job.
+type goodGrant struct {
+	job       overlay.JobID
+	principal overlay.Principal
+	ends      time.Time // of the grant
+	forget    time.Time
+}
+
+func newGrants(creds *control.Credentials) *grants {
+	return &grants{judged: make(map[[sha256.Size]byte]goodGrant), holder: func(chain [][]byte) (h grant.Holder, err error) {
+		h.User, h.Projects, err = creds.User(chain)
+		return h, err
+	}}
+}
+
+// judge returns for whom a job works by a grant, and until when. With
+// grant.ErrExpired the principal is known.
+func (g *grants) judge(text string, job overlay.JobID, now time.Time) (overlay.Principal, time.Time, error) {
+	sum := sha256.Sum256([]byte(text))
+	g.mu.Lock()
+	j, known := g.judged[sum]
+	g.mu.Unlock()
+	if known && j.job == job && now.Before(j.forget) && now.Before(j.ends) {
+		return j.principal, j.ends, nil
+	}
+	parsed, err := grant.Parse([]byte(text))
+	if err != nil {
+		return overlay.Principal{}, time.Time{}, malformed(err)
+	}
+	principal, err := parsed.Judge(job, now, g.holder)
+	if err != nil {
+		return principal, parsed.Expires, err
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.judged) >= maxGrants {
+		clear(g.judged)
+	}
+	g.judged[sum] = goodGrant{job, principal, parsed.Expires, now.Add(rememberGrant)}
+	return principal, parsed.Expires, nil
+}
+
+// read puts in the principal of an access point's grant, if it has one. A grant
+// that has expired is taken only from a process that is registered by it already:
+// its helper, or frontal, has come back, and its links are left alone.
+func (b *Broker) read(point *overlay.AccessPoint, now time.Time) error {
+	if point.Grant == "" {
+		return nil
+	}
+	principal, until, err := b.grants.judge(point.Grant, point.Process.Job, now)
+	if errors.Is(err, grant.ErrExpired) && b.registered(*point, principal) {
+		err = nil
+	}
+	if err != nil {
+		return err
+	}
+	point.Principal, point.Until, point.Grant = principal, until, ""
+	return nil
+}
+
+// registered reports whether the same life of the process is registered for the
+// principal.
+func (b *Broker) registered(point overlay.AccessPoint, principal overlay.Principal) bool {
+	var found [1]Entry
+	e := b.registry.Lookup(found[:0], []overlay.ProcessName{point.Process})[0]
+	return e.Site != nil && e.Point.Generation == point.Generation && e.Point.Principal == principal
+}
+
+// inTime says that the process gets no new links because its grant is over, or
+// returns nil.
+func inTime(point overlay.AccessPoint, now time.Time) error {
+	if point.Until.IsZero() || now.Before(point.Until) {
+		return nil
+	}
+	return fmt.Errorf("%w: the grant by which %v works for %v expired at %s: it gets no new links; start the job with a grant for longer (--valid)",
+		overlay.ErrForbidden, point.Process, point.Principal, point.Until.UTC().Format(time.RFC3339))
+}
