@@ -15,6 +15,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/audit"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/internal/enrol"
 	"github.com/isthmus-grid/isthmus/internal/vantage"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
@@ -38,6 +39,8 @@ type Broker struct {
 	hosts    *hosts
 	endpoint *control.Endpoint
 	audit    *audit.Log // nil is none; set before Serve
+	creds    *control.Credentials
+	desk     *enrol.Desk // nil: this broker does not enrol
 	started  time.Time
 
 	introductions chan struct{} // a place for each in flight
@@ -57,6 +60,7 @@ func New(cfg Config, creds *control.Credentials, log *slog.Logger) (*Broker, err
 	}
 	b := &Broker{
 		name: id.Name, epoch: max(rand.Uint64(), 1), cfg: cfg, log: log, started: time.Now(),
+		creds:         creds,
 		registry:      NewMemory(cfg.Lease, cfg.Limits),
 		hosts:         newHosts(cfg.Lease, cfg.Limits.Hosts),
 		introductions: make(chan struct{}, cfg.Limits.Introductions),
@@ -72,6 +76,7 @@ func New(cfg Config, creds *control.Credentials, log *slog.Logger) (*Broker, err
 		controlpb.RegisterAdminServer(r, admin{b: b})
 	})
 	b.endpoint.Refused = b.auditCaller
+	b.endpoint.SetTrust(control.Trust{Renew: b.renew})
 	return b, nil
 }
 
@@ -87,6 +92,10 @@ func (b *Broker) Serve(ctx context.Context, ln net.Listener) error {
 	own.Go(func() { b.sweep(ctx) })
 	own.Go(func() { front.Serve(ctx) })
 	own.Go(func() { b.serveSTUN(ctx) })
+	own.Go(func() { b.followRevocations(ctx) })
+	if b.cfg.TLS.Renew {
+		own.Go(func() { enrol.Keep(ctx, b.creds, b.log, b.renewOwn) })
+	}
 	b.log.Info("broker serves", "name", b.name, "listen", ln.Addr().String(), "epoch", b.epoch)
 	return b.endpoint.Serve(ctx, front, b.admit, b.joined)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/audit"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/daemon"
+	"github.com/isthmus-grid/isthmus/internal/enrol"
 	"github.com/isthmus-grid/isthmus/internal/metrics"
 )
 
@@ -24,6 +25,7 @@ type Config struct {
 	STUNListen    netip.AddrPort `yaml:"stun_listen" default:"[::]:3478" help:"Address of the STUN server, by which sites learn their UDP mapping; the same TCP port tells them whether more than port 443 is let out. \"\" is none."`
 	TLS           TLS            `yaml:"tls" help:"Who this broker is, and whom it believes."`
 	MetricsListen netip.AddrPort `yaml:"metrics_listen" example:"127.0.0.1:9441" help:"Address at which Prometheus reads this daemon's figures, at /metrics. Whoever reaches it may read it: it names sites, proxies and projects. Without it there is none."`
+	Enrol         Enrol          `yaml:"enrol" help:"How this broker gives certificates to whoever shows a token (isthmus ca token), and new ones for those that run out. Without it, it does not."`
 	Lease         time.Duration  `yaml:"lease" default:"60s" min:"1s" max:"1h" help:"How long a site's processes stay known after its frontal's session ended. A frontal that comes back within it has lost nothing."`
 	ProxyChoice   Choice         `yaml:"proxy_choice" default:"least-loaded" enum:"least-loaded,round-robin" help:"How to choose the proxy of a link: by the part of its capacity in use, or each in turn."`
 	RelayLimit    daemon.Size    `yaml:"relay_limit" default:"0B" min:"0B" help:"Bytes that one relayed link may carry, both ways together; 0B is no limit."`
@@ -37,6 +39,36 @@ type TLS struct {
 	Cert daemon.Path `yaml:"cert" required:"true" path:"file" example:"/etc/isthmus/broker.pem" help:"Certificate of this broker, issued by the grid's CA."`
 	Key  daemon.Path `yaml:"key" required:"true" path:"file" example:"/etc/isthmus/broker.key" help:"Private key of the certificate."`
 	CA   daemon.Path `yaml:"ca" required:"true" path:"file" example:"/etc/isthmus/ca.pem" help:"Certificate of the grid's CA."`
+
+	Renew   bool        `yaml:"renew" default:"true" help:"Whether to renew the certificate after two thirds of its life, if the broker enrols. The file must be this daemon's to write; a certificate that somebody else puts there is taken over without a restart, too."`
+	Revoked daemon.Path `yaml:"revoked" example:"/var/lib/isthmus/revoked.pem" help:"File to keep the grid's revocation list in. Empty: revoked.pem in the service manager's state folder (STATE_DIRECTORY); without one, the list is forgotten at the end and told anew by the peers."`
+}
+
+// Enrol is the broker's part of the grid's CA.
+type Enrol struct {
+	Cert    daemon.Path   `yaml:"cert" path:"file" example:"/etc/isthmus/issuer.pem" help:"Issuing certificate, made offline (isthmus ca issuer)."`
+	Key     daemon.Path   `yaml:"key" path:"file" example:"/etc/isthmus/issuer.key" help:"Private key of the issuing certificate."`
+	State   daemon.Path   `yaml:"state" example:"/var/lib/isthmus/broker/used-tokens" help:"File that remembers used tokens, so that each works once although the broker is started again. It must be this broker's alone."`
+	Longest time.Duration `yaml:"longest" default:"2160h" min:"1m" max:"87600h" help:"The longest that a certificate is valid which this broker issues, whatever its token says."`
+}
+
+// on reports whether the broker enrols.
+func (e Enrol) on() bool { return e.Cert != "" }
+
+// Check relates the keys to each other.
+func (e Enrol) Check() error {
+	if e.Cert == "" && e.Key == "" && e.State == "" {
+		return nil
+	}
+	for _, k := range []struct {
+		key  string
+		path daemon.Path
+	}{{"cert", e.Cert}, {"key", e.Key}, {"state", e.State}} {
+		if k.path == "" {
+			return daemon.Wrong(k.key, "a broker that enrols needs cert, key and state")
+		}
+	}
+	return nil
 }
 
 // Limits bound what a broker and its registry hold.
@@ -74,11 +106,18 @@ func serve(ctx context.Context, cfg Config, log *slog.Logger, ready func(facts .
 	if err != nil {
 		return err
 	}
+	if err := enrol.KeepRevoked(creds, string(cfg.TLS.Revoked)); err != nil {
+		return err
+	}
 	b, err := New(cfg, creds, log)
 	if err != nil {
 		return err
 	}
 	daemon.OnReload(ctx, liveKeys, b.reload)
+	if err := b.openDesk(); err != nil {
+		return err
+	}
+	defer b.closeDesk()
 	ln, err := daemon.Socket(ctx, "listen "+cfg.Listen.String(), func() (*net.TCPListener, error) {
 		return net.ListenTCP("tcp", net.TCPAddrFromAddrPort(cfg.Listen))
 	})

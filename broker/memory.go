@@ -443,6 +443,20 @@ func (m *Memory) Leave(holder Holder, now time.Time) {
 	maps.DeleteFunc(m.proxies, func(_ string, p *proxyState) bool { return p.holder == holder })
 }
 
+// Points implements Registry.
+func (m *Memory) Points(match func(overlay.AccessPoint) bool) (points []overlay.AccessPoint) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	for id, job := range m.jobs {
+		for rank := range job.ranks {
+			if e := m.entry(overlay.ProcessName{Job: id, Rank: rank}); e.Site != nil && match(e.Point) {
+				points = append(points, e.Point)
+			}
+		}
+	}
+	return points
+}
+
 // Expire implements Registry. It looks at every process, but only when a
 // site's lease is over.
 func (m *Memory) Expire(now time.Time) int {

@@ -88,6 +88,10 @@ type Registry interface {
 	// processes stay for the lease, in which its frontal may join again.
 	Leave(holder Holder, now time.Time)
 
+	// Points returns the access points of all processes that match picks, in no
+	// order. Match must not call the registry.
+	Points(match func(overlay.AccessPoint) bool) []overlay.AccessPoint
+
 	// Expire drops what outlived its lease, and returns how many processes.
 	Expire(now time.Time) int
 

@@ -53,6 +53,18 @@ func (t *sessions) remove(s *control.Session) {
 	delete(t.ids, s)
 }
 
+// all returns the open sessions of a role.
+func (t *sessions) all(role control.Role) (all []*control.Session) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, s := range t.open {
+		if s.Peer().Role == role {
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
 func (t *sessions) count() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -18,6 +18,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/daemon"
+	"github.com/isthmus-grid/isthmus/internal/enrol"
 	"github.com/isthmus-grid/isthmus/internal/metrics"
 )
 
@@ -63,6 +64,9 @@ type TLS struct {
 	Cert daemon.Path `yaml:"cert" required:"true" path:"file" example:"/etc/isthmus/helper.pem" help:"Certificate of this helper, PEM; it says site and node."`
 	Key  daemon.Path `yaml:"key" required:"true" path:"file" example:"/etc/isthmus/helper.key" help:"Its private key, PEM."`
 	CA   daemon.Path `yaml:"ca" required:"true" path:"file" example:"/etc/isthmus/ca.pem" help:"Certificate of the grid's CA, PEM."`
+
+	Renew   bool        `yaml:"renew" default:"true" help:"Whether to renew the certificate after two thirds of its life, if the broker enrols. The file must be this daemon's to write; a certificate that somebody else puts there is taken over without a restart, too."`
+	Revoked daemon.Path `yaml:"revoked" example:"/var/lib/isthmus/revoked.pem" help:"File to keep the grid's revocation list in. Empty: revoked.pem in the service manager's state folder (STATE_DIRECTORY); without one, the list is forgotten at the end and told anew by the peers."`
 }
 
 // Check relates the keys to each other.
@@ -91,6 +95,9 @@ func serve(ctx context.Context, cfg Config, log *slog.Logger, ready func(facts .
 	if err != nil {
 		return err
 	}
+	if err := enrol.KeepRevoked(creds, string(cfg.TLS.Revoked)); err != nil {
+		return err
+	}
 	httpProxy, err := cfg.HTTPProxy.carrier()
 	if err != nil {
 		return err
@@ -111,6 +118,7 @@ func serve(ctx context.Context, cfg Config, log *slog.Logger, ready func(facts .
 		MaxOpen:       cfg.MaxOpen,
 		AllowLoopback: cfg.AllowLoopback,
 		Offer:         cfg.Offer.Offer(),
+		Renew:         cfg.TLS.Renew,
 	})
 	if err != nil {
 		return err

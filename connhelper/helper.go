@@ -27,6 +27,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/internal/enrol"
 	"github.com/isthmus-grid/isthmus/internal/meeting"
 	"github.com/isthmus-grid/isthmus/internal/traverse"
 	"github.com/isthmus-grid/isthmus/launch/offer"
@@ -68,6 +69,9 @@ type Options struct {
 	// Offer is what the list of hosts says that this node offers. The zero
 	// Offer is nothing.
 	Offer offer.Offer
+
+	// Renew has the helper renew its certificate in its file.
+	Renew bool
 }
 
 // Helper is the daemon. Make it with New, run it with Serve.
@@ -108,6 +112,7 @@ func New(opts Options) (*Helper, error) {
 	h.ctl = control.NewEndpoint(opts.Credentials, opts.Log, func(r grpc.ServiceRegistrar) {
 		controlpb.RegisterTargetServer(r, targetService{h: h})
 	})
+	h.ctl.SetTrust(control.Trust{Cut: h.cutFor})
 	return h, nil
 }
 
@@ -141,6 +146,10 @@ func (h *Helper) Serve(ctx context.Context, ln *net.UnixListener) error {
 	}
 	h.work.Go(func() { meeting.ServeEngine(ctx, h.engine, h.log) })
 	h.work.Go(func() { h.stock.Serve(ctx) })
+	h.work.Go(func() { h.followRevocations(ctx) })
+	if h.opts.Renew {
+		h.work.Go(func() { enrol.Keep(ctx, h.opts.Credentials, h.log, h.renewed) })
+	}
 	data := &dataPort{h: h}
 	h.work.Go(func() {
 		h.ctl.Keep(ctx, control.DialConfig{Addr: h.opts.Frontal, Role: control.RoleFrontal, Longest: rejoin}, func(ctx context.Context, s *control.Session) error {

@@ -9,6 +9,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/audit"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/daemon"
+	"github.com/isthmus-grid/isthmus/internal/enrol"
 	"github.com/isthmus-grid/isthmus/internal/metrics"
 )
 
@@ -27,6 +28,9 @@ func Command() *cli.Command { return daemon.Command(Spec()) }
 func serve(ctx context.Context, cfg Config, log *slog.Logger, ready func(facts ...string)) error {
 	creds, err := control.LoadCredentials(string(cfg.TLS.Cert), string(cfg.TLS.Key), string(cfg.TLS.CA))
 	if err != nil {
+		return err
+	}
+	if err := enrol.KeepRevoked(creds, string(cfg.TLS.Revoked)); err != nil {
 		return err
 	}
 	f, err := New(cfg, creds, log)

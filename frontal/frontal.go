@@ -21,6 +21,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/daemon"
+	"github.com/isthmus-grid/isthmus/internal/enrol"
 	"github.com/isthmus-grid/isthmus/internal/meeting"
 	"github.com/isthmus-grid/isthmus/internal/pace"
 	"github.com/isthmus-grid/isthmus/internal/policy"
@@ -64,6 +65,7 @@ type Frontal struct {
 	start   time.Time
 
 	endpoint *control.Endpoint
+	creds    *control.Credentials
 	up       *uplinks
 	resolver *resolver
 	awaits   awaits
@@ -185,6 +187,8 @@ func New(cfg Config, creds *control.Credentials, log *slog.Logger) (*Frontal, er
 		controlpb.RegisterAdminServer(r, &admin{f: f})
 	})
 	f.endpoint.Refused = f.auditCaller
+	f.creds = creds
+	f.endpoint.SetTrust(control.Trust{Renew: f.renew, Cut: f.cutFor})
 	return f, nil
 }
 
@@ -244,6 +248,9 @@ func (f *Frontal) Serve(ctx context.Context, ready func(facts ...string)) error 
 	f.work.Go(f.keepMeasuring)
 	f.work.Go(f.tellHosts)
 	f.logPolicy()
+	if f.config().TLS.Renew {
+		f.work.Go(func() { enrol.Keep(f.ctx, f.creds, f.log, f.renewed) })
+	}
 
 	daemon.OnReload(ctx, liveKeys, f.reload)
 	select {

@@ -35,14 +35,14 @@ type metered interface{ Stats() carrier.Stats }
 type links struct {
 	max     int
 	quota   *pace.Keeper // that carried links are held to
-	live    map[metered]struct{}
+	live    map[metered]*liveLink
 	total   uint64
 	refused uint64 // data connections that were turned away
 	bytes   uint64 // of those that are over
 }
 
 func newLinks(max int, quota *pace.Keeper) links {
-	return links{max: max, quota: quota, live: make(map[metered]struct{})}
+	return links{max: max, quota: quota, live: make(map[metered]*liveLink)}
 }
 
 // LinkCounters say what the frontal carries and has carried.
@@ -74,6 +74,14 @@ type joining struct {
 	meter metered
 	pace  *pace.Link                  // of a link that has its place
 	run   func(context.Context) error // until both ends have ended; closes both
+	ctx   context.Context             // for run, once there is a place
+	end   context.CancelCauseFunc
+}
+
+// liveLink is a link that has its place.
+type liveLink struct {
+	link
+	end context.CancelCauseFunc // ends it for a reason
 }
 
 // book takes a place for the link between a node of the site and the outside.
@@ -94,7 +102,8 @@ func (f *Frontal) book(l link, inside *net.TCPConn, outside net.Conn) (j joining
 		return j, err
 	}
 	j.meter, j.run = m, m.joining(j.pace)
-	f.links.live[j.meter] = struct{}{}
+	j.ctx, j.end = context.WithCancelCause(f.ctx)
+	f.links.live[j.meter] = &liveLink{link: l, end: j.end}
 	f.links.total++
 	return j, nil
 }
@@ -168,7 +177,11 @@ func (f *Frontal) join(l link, inside *net.TCPConn, outside net.Conn) {
 // carryLink carries until both ends have ended and leaves one line in the log.
 func (f *Frontal) carryLink(l link, j joining) {
 	start := time.Now()
-	err := j.run(f.ctx)
+	defer j.end(nil)
+	err := j.run(j.ctx)
+	if cause := context.Cause(j.ctx); cause != nil && f.ctx.Err() == nil {
+		err = cause
+	}
 	stats := j.meter.Stats()
 	var limit []any
 	if rate, key := j.pace.Limit(); key != "" {

@@ -242,6 +242,16 @@ func (r *roster) target(name overlay.ProcessName, generation overlay.Generation)
 	return reg.point, h.session, nil
 }
 
+// sessions returns the sessions of the helpers that are here.
+func (r *roster) sessions() (all []*control.Session) {
+	for _, h := range r.helpers {
+		if h.session != nil {
+			all = append(all, h.session)
+		}
+	}
+	return all
+}
+
 // nodes returns the names of the nodes that are known, sorted.
 func (r *roster) nodes() []string {
 	names := make([]string, 0, len(r.helpers))

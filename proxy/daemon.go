@@ -20,6 +20,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/daemon"
+	"github.com/isthmus-grid/isthmus/internal/enrol"
 	"github.com/isthmus-grid/isthmus/internal/metrics"
 	"github.com/isthmus-grid/isthmus/internal/pace"
 	"github.com/isthmus-grid/isthmus/internal/ticket"
@@ -50,6 +51,9 @@ func serve(ctx context.Context, cfg Config, log *slog.Logger, ready func(...stri
 	}
 	if id := creds.Identity(); id.Role != control.RoleProxy {
 		return fmt.Errorf("%s is the certificate of %v, want one of a proxy", cfg.TLS.Cert, id)
+	}
+	if err := enrol.KeepRevoked(creds, string(cfg.TLS.Revoked)); err != nil {
+		return err
 	}
 	set := cfg.Settings()
 	set.Name, set.Key = creds.Identity().Name, ticket.NewKey()
@@ -83,6 +87,7 @@ func serve(ctx context.Context, cfg Config, log *slog.Logger, ready func(...stri
 		}})
 	})
 	defer e.Close()
+	e.SetTrust(control.Trust{Cut: s.cutFor})
 	facts, stopMetrics, err := metrics.Start(ctx, cfg.MetricsListen, s.metrics(creds), log)
 	if err != nil {
 		for _, ln := range listeners {
@@ -107,7 +112,10 @@ func serve(ctx context.Context, cfg Config, log *slog.Logger, ready func(...stri
 	if sockets = serveSTUN(lettable, &let, cfg.STUNListen, s); sockets != nil {
 		stunPort = sockets.Port()
 	}
-	o := offerer{server: s, key: set.Key, advertise: cfg.Advertise, listen: bound(listeners), stunPort: stunPort, log: log}
+	o := &offerer{server: s, key: set.Key, advertise: cfg.Advertise, listen: bound(listeners), stunPort: stunPort, log: log}
+	if cfg.TLS.Renew {
+		session.Go(func() { enrol.Keep(ctx, creds, log, o.renewed) })
+	}
 	for _, broker := range cfg.Broker {
 		let.Go(func() {
 			e.Keep(lettable, control.DialConfig{Addr: broker, Role: control.RoleBroker}, o.run)

@@ -40,6 +40,9 @@ func (s *Server) meet(ctx context.Context, e *end) {
 func (s *Server) enter(e *end) (*link, *meeting, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if why := s.barred.why(e.ticket, time.Now()); why != nil {
+		return nil, nil, refusal(Revoked, wire.CodeForbidden, "%v", why)
+	}
 	if m := s.waiting[e.ticket.Link]; m != nil {
 		if err := sameLink(m.first.ticket, e.ticket); err != nil {
 			return nil, nil, err
@@ -108,6 +111,7 @@ type link struct {
 	meter         carrier.Meter
 	cut           context.CancelCauseFunc // nil until it is joined; guarded by Server.mu
 	pace          *pace.Link              // of a link that was admitted
+	doomed        error                   // why it ends at once; guarded by Server.mu
 }
 
 func newLink(a, b *end) *link {
@@ -147,6 +151,9 @@ func (s *Server) join(ctx context.Context, l *link) {
 	defer cut(nil)
 	s.mu.Lock()
 	l.cut = cut
+	if l.doomed != nil {
+		cut(l.doomed)
+	}
 	s.mu.Unlock()
 	stats, err := carrier.Join(ctx, l.asker.conn, l.target.conn, carrier.Options{
 		Limit: l.asker.ticket.Limit, Idle: s.set.IdleTimeout, Meter: &l.meter, Pacer: l.pace,

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"sync"
 	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/control"
@@ -28,10 +29,14 @@ type offerer struct {
 	listen    []netip.AddrPort // as bound
 	stunPort  uint16           // 0: no STUN server
 	log       *slog.Logger
+
+	mu       sync.Mutex // guards sessions
+	sessions []*control.Session
 }
 
 // run serves one session with the broker until it ends.
 func (o *offerer) run(ctx context.Context, session *control.Session) error {
+	defer o.joined(session)()
 	addresses := advertised(o.advertise, o.listen, session.LocalAddr().Addr())
 	stun := stunAddress(addresses, o.stunPort)
 	relays := controlpb.NewRelaysClient(session.Conn())

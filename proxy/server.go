@@ -72,6 +72,7 @@ type Server struct {
 	mu         sync.Mutex // guards the fields below; never held while waiting or writing to a peer
 	waiting    map[wire.ID]*meeting
 	links      map[*link]struct{}
+	barred     barred
 	handshakes int
 	refusing   int // connections that are being told no before they showed a ticket
 	changed    chan struct{}

@@ -62,6 +62,10 @@ const (
 
 	// First frame of a control connection, both ways, before yamux.
 	TypeControlHello = Type(0x30) // oldest:u8 newest:u8 features:u32 software:str8
+
+	// The only frames of a connection on which a certificate is asked for.
+	TypeEnrol    = Type(0x31) // token:str16 request:str16
+	TypeEnrolled = Type(0x32) // n:u8 certificates[n]:str16
 )
 
 // OptionalBit marks types that a receiver which does not know them skips.
@@ -229,6 +233,10 @@ func newFrame(t Type) decoder {
 		return new(LocalGrant)
 	case TypeControlHello:
 		return new(ControlHello)
+	case TypeEnrol:
+		return new(Enrol)
+	case TypeEnrolled:
+		return new(Enrolled)
 	}
 	return nil
 }
@@ -240,6 +248,7 @@ var typeNames = map[Type]string{
 	TypeLocalCancel: "local cancel", TypeLocalDialled: "local dialled", TypeLocalFailed: "local failed",
 	TypeLocalPublish: "local publish", TypeLocalUnpublish: "local unpublish", TypeLocalLookup: "local lookup", TypeLocalNamed: "local named",
 	TypeLocalIncoming: "local incoming", TypeLocalFault: "local fault", TypeLocalLeave: "local leave", TypeLocalDead: "local dead", TypeLocalGrant: "local grant", TypeControlHello: "control hello",
+	TypeEnrol: "enrol", TypeEnrolled: "enrolled",
 }
 
 // String returns the frame's name.

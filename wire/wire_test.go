@@ -63,6 +63,8 @@ func samples() []Frame {
 		&LocalGrant{Grant: []byte("grant")},
 		&Ticket{Link: id, End: 1, Job: job, Asker: 3, Target: 4, Proxy: "p1", Expires: 1_700_000_000_123, Limit: 1 << 40,
 			Principal: overlay.Principal{User: "alice", Project: "climate"}, MAC: secret},
+		&Enrol{Token: "isthmus-token-1.e30.AA", Request: []byte{0x30, 0x01, 0x02}},
+		&Enrolled{Certificates: [][]byte{{0x30, 0x03}, {0x30, 0x04, 0x05}}},
 	}
 }
 
@@ -175,6 +177,8 @@ func TestFieldChecks(t *testing.T) {
 		"ticket end":    bad(s[1], func(b []byte) { b[16] = 2 }),
 		"truth value":   bad(s[3], func(b []byte) { b[len(b)-33] = 2 }),
 		"technique":     bad(s[9], func(b []byte) { b[12] = 99 }),
+		"certificates":  bad(s[len(s)-1], func(b []byte) { b[0] = 5 }),
+		"blob length":   bad(s[len(s)-1], func(b []byte) { b[1] = 0x10 }),
 		"versions":      bad(s[13], func(b []byte) { b[0] = 3 }),
 		"text length":   bad(s[2], func(b []byte) { b[10] = 0xff }),
 		"nowhere":       bad(s[15], func(b []byte) { b[16], b[17] = 0, 0 }),

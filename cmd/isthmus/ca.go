@@ -78,6 +78,7 @@ func caCommand() *cli.Command {
 					return nil
 				},
 			},
+			caIssuerCommand(dir), caTokenCommand(dir), caEnrollCommand(), caRenewCommand(), caRevokeCommand(dir),
 		},
 	}
 }

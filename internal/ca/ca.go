@@ -1,9 +1,12 @@
-// Package ca is the grid's certificate authority in a folder: it makes the
-// root, and issues the certificate by which a daemon is known. It holds no
-// connection and keeps no list; what it issued is found in the files.
+// Package ca is the grid's certificate authority in a folder: it makes the root
+// and, from that, certificates by which a daemon is known, tokens for which
+// somebody else issues them, the certificate that lets a broker do so, and the
+// list of what is revoked. It holds no connection and keeps no list of what it
+// issued; that is found in the files.
 package ca
 
 import (
+	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -31,8 +34,8 @@ const (
 	KeyFile  = "ca.key"
 )
 
-// clockSlack is how far back validity starts, for peers whose clock is behind.
-const clockSlack = 5 * time.Minute
+// ClockSlack is how far back validity starts, for peers whose clock is behind.
+const ClockSlack = 5 * time.Minute
 
 // CA is a certificate authority, loaded. Safe for concurrent use.
 type CA struct {
@@ -71,13 +74,13 @@ func New(grid string, validity time.Duration) (*CA, []byte, error) {
 	now := time.Now()
 	template := &x509.Certificate{
 		SerialNumber:          serial(),
-		Subject:               pkix.Name{CommonName: grid + " Isthmus CA"},
-		NotBefore:             now.Add(-clockSlack),
+		Subject:               pkix.Name{CommonName: grid + rootSuffix},
+		NotBefore:             now.Add(-ClockSlack),
 		NotAfter:              now.Add(validity),
 		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
 		IsCA:                  true,
 		BasicConstraintsValid: true,
-		MaxPathLenZero:        true,
+		MaxPathLen:            1, // an issuing certificate, see MakeIssuer
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
@@ -114,38 +117,51 @@ func (a *CA) CertPEM() []byte { return a.certPEM }
 // time. The validity must not be over already unless a test wants it so. Only
 // a user's certificate names projects.
 func (a *CA) Issue(id control.Identity, notAfter time.Time, projects ...string) (certPEM, keyPEM []byte, err error) {
-	if _, err := control.ParseIdentity(id.String()); err != nil {
-		return nil, nil, err
-	}
-	uris, err := control.ProjectURIs(projects)
-	if err != nil {
-		return nil, nil, err
-	}
-	if len(projects) > 0 && id.Role != control.RoleUser {
-		return nil, nil, fmt.Errorf("%v has no projects, only users have", id)
-	}
 	key, keyPEM, err := newKey()
 	if err != nil {
 		return nil, nil, err
 	}
-	notBefore := time.Now().Add(-clockSlack)
-	if notAfter.Before(notBefore) {
-		notBefore = notAfter.Add(-time.Hour)
-	}
-	template := &x509.Certificate{
-		SerialNumber: serial(),
-		Subject:      pkix.Name{CommonName: id.String()},
-		NotBefore:    notBefore,
-		NotAfter:     notAfter,
-		KeyUsage:     x509.KeyUsageDigitalSignature,
-		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
-		URIs:         append([]*url.URL{id.URI()}, uris...),
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, key.Public(), a.key)
+	der, err := sign(a.cert, a.key, key.Public(), Grant{ID: id, Projects: projects, Enrolled: time.Now(), NotAfter: notAfter}, time.Now())
 	if err != nil {
 		return nil, nil, err
 	}
 	return pemOf("CERTIFICATE", der), keyPEM, nil
+}
+
+// Grant is what a certificate says of its holder.
+type Grant struct {
+	ID       control.Identity
+	Projects []string  // of a user; nobody else has any
+	Enrolled time.Time // see control.Enrolled
+	NotAfter time.Time
+}
+
+// sign makes a certificate for a public key under the given issuer, in DER.
+func sign(issuer *x509.Certificate, issuerKey crypto.Signer, pub crypto.PublicKey, g Grant, now time.Time) ([]byte, error) {
+	if _, err := control.ParseIdentity(g.ID.String()); err != nil {
+		return nil, err
+	}
+	uris, err := control.ProjectURIs(g.Projects)
+	if err != nil {
+		return nil, err
+	}
+	if len(g.Projects) > 0 && g.ID.Role != control.RoleUser {
+		return nil, fmt.Errorf("%v has no projects, only users have", g.ID)
+	}
+	notBefore := now.Add(-ClockSlack)
+	if g.NotAfter.Before(notBefore) {
+		notBefore = g.NotAfter.Add(-time.Hour)
+	}
+	template := &x509.Certificate{
+		SerialNumber: serial(),
+		Subject:      pkix.Name{CommonName: g.ID.String()},
+		NotBefore:    notBefore,
+		NotAfter:     g.NotAfter,
+		KeyUsage:     x509.KeyUsageDigitalSignature,
+		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
+		URIs:         append([]*url.URL{g.ID.URI(), control.EnrolledURI(g.Enrolled)}, uris...),
+	}
+	return x509.CreateCertificate(rand.Reader, template, issuer, pub, issuerKey)
 }
 
 // Files are the paths of what a daemon needs to be known.
@@ -153,8 +169,12 @@ type Files struct{ Cert, Key, CA string }
 
 // FilesFor returns the paths that Write uses for id in dir.
 func FilesFor(dir string, id control.Identity) Files {
-	base := filepath.Join(dir, strings.NewReplacer(" ", "-", "/", "-").Replace(id.String()))
+	base := filepath.Join(dir, fileName(id))
 	return Files{Cert: base + ".pem", Key: base + ".key", CA: filepath.Join(dir, CertFile)}
+}
+
+func fileName(id control.Identity) string {
+	return strings.NewReplacer(" ", "-", "/", "-").Replace(id.String())
 }
 
 // Write issues a certificate for id, as Issue does, and writes it, its key and

@@ -5,30 +5,54 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"math/big"
+	"net/url"
 	"os"
+	"slices"
+	"strconv"
+	"sync"
 	"time"
 )
 
 // Credentials are the certificate and key by which a daemon is known, and the
-// grid's CA by which it knows the others. Safe for concurrent use.
+// grid's CA and revocation list by which it knows the others. Those that were
+// read from files follow them: a new certificate of the same holder is shown
+// from the next hand-shake on. Safe for concurrent use.
 type Credentials struct {
 	id    Identity
-	cert  tls.Certificate
-	roots *x509.CertPool
+	files credentialFiles
+	roots []*x509.Certificate
+	pool  *x509.CertPool // the roots
 	now   func() time.Time
+	lists *Revocations
+
+	mu   sync.Mutex // guards the fields below
+	cert *tls.Certificate
+	seen [2]stamp // of the certificate and key in use
+	told string   // the fault of the files that was reported last
 }
 
-// LoadCredentials reads a certificate, its key and the grid's CA certificate,
-// all PEM. It fails, naming the file, when they do not fit each other or the
-// certificate is not valid now.
+// credentialFiles are where credentials come from; empty for those from memory.
+type credentialFiles struct{ cert, key string }
+
+// stamp tells one state of a file from the next.
+type stamp struct {
+	at   time.Time
+	size int64
+}
+
+// LoadCredentials reads a certificate with those that lead from it to the
+// grid's CA, its key and the grid's CA certificate, all PEM. It fails, naming the
+// file, when they do not fit each other or the certificate is not valid now.
 func LoadCredentials(certFile, keyFile, caFile string) (*Credentials, error) {
-	certPEM, err := os.ReadFile(certFile)
+	files := credentialFiles{certFile, keyFile}
+	seen, err := files.stamps() // before reading: what changes meanwhile is read again
 	if err != nil {
-		return nil, fmt.Errorf("certificate: %w", err)
+		return nil, err
 	}
-	keyPEM, err := os.ReadFile(keyFile)
+	certPEM, keyPEM, err := files.read()
 	if err != nil {
-		return nil, fmt.Errorf("key: %w", err)
+		return nil, err
 	}
 	caPEM, err := os.ReadFile(caFile)
 	if err != nil {
@@ -38,7 +62,29 @@ func LoadCredentials(certFile, keyFile, caFile string) (*Credentials, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s, %s, %s: %w", certFile, keyFile, caFile, err)
 	}
+	c.files, c.seen = files, seen
 	return c, nil
+}
+
+func (f credentialFiles) read() (certPEM, keyPEM []byte, err error) {
+	if certPEM, err = os.ReadFile(f.cert); err != nil {
+		return nil, nil, fmt.Errorf("certificate: %w", err)
+	}
+	if keyPEM, err = os.ReadFile(f.key); err != nil {
+		return nil, nil, fmt.Errorf("key: %w", err)
+	}
+	return certPEM, keyPEM, nil
+}
+
+func (f credentialFiles) stamps() (s [2]stamp, err error) {
+	for i, name := range []string{f.cert, f.key} {
+		info, err := os.Stat(name)
+		if err != nil {
+			return s, fmt.Errorf("%s: %w", [...]string{"certificate", "key"}[i], err)
+		}
+		s[i] = stamp{info.ModTime(), info.Size()}
+	}
+	return s, nil
 }
 
 // NewCredentials is LoadCredentials from memory.
@@ -47,58 +93,209 @@ func NewCredentials(certPEM, keyPEM, caPEM []byte) (*Credentials, error) {
 	if err != nil {
 		return nil, fmt.Errorf("certificate and key: %w", err)
 	}
-	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(caPEM) {
-		return nil, errors.New("the CA file holds no PEM certificate")
+	c := &Credentials{cert: &cert, pool: x509.NewCertPool(), now: time.Now}
+	if c.roots, err = ParseRoots(caPEM); err != nil {
+		return nil, fmt.Errorf("CA certificate: %w", err)
 	}
-	c := &Credentials{cert: cert, roots: roots, now: time.Now}
-	if c.id, err = c.verify(cert.Certificate); err != nil {
+	for _, root := range c.roots {
+		c.pool.AddCert(root)
+	}
+	c.lists = newRevocations(c.roots)
+	own, err := c.verify(cert.Certificate)
+	if err != nil {
 		return nil, fmt.Errorf("own certificate: %w", err)
 	}
+	c.id = own.Identity
 	return c, nil
 }
 
 // Identity returns who these credentials say one is.
 func (c *Credentials) Identity() Identity { return c.id }
 
-// verify checks a presented chain against the grid's CA and returns whose it
-// is. The error is for people: it says which certificate, why and what to do.
-func (c *Credentials) verify(chain [][]byte) (Identity, error) {
+// Roots returns the certificates of the grid's CA. They are not to be changed.
+func (c *Credentials) Roots() []*x509.Certificate { return c.roots }
+
+// Revocations returns the revocation list that these credentials judge by.
+func (c *Credentials) Revocations() *Revocations { return c.lists }
+
+// Certificate returns the certificate that is shown now, with its chain and key.
+func (c *Credentials) Certificate() *tls.Certificate {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.cert
+}
+
+// Leaf returns the certificate that is shown now.
+func (c *Credentials) Leaf() *x509.Certificate { return c.Certificate().Leaf }
+
+// Refresh reads the certificate and key anew if their files changed, and takes
+// them over if they are fit: of the same holder, of this grid and valid. With an
+// error the old ones stay in use; the same error is returned once.
+func (c *Credentials) Refresh() (taken bool, err error) {
+	if c.files == (credentialFiles{}) {
+		return false, nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	taken, err = c.refresh()
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	if text == c.told {
+		err = nil
+	}
+	c.told = text
+	return taken, err
+}
+
+// refresh is Refresh with mu held.
+func (c *Credentials) refresh() (taken bool, err error) {
+	seen, err := c.files.stamps()
+	if err != nil || seen == c.seen {
+		return false, err
+	}
+	fail := func(err error) (bool, error) {
+		return false, fmt.Errorf("%s, %s: the changed certificate is not taken over: %w", c.files.cert, c.files.key, err)
+	}
+	certPEM, keyPEM, err := c.files.read()
+	if err != nil {
+		return fail(err)
+	}
+	cert, err := tls.X509KeyPair(certPEM, keyPEM)
+	if err != nil {
+		return fail(err) // perhaps only one of the two is written yet
+	}
+	own, err := c.verify(cert.Certificate)
+	if err != nil {
+		return fail(err)
+	}
+	if own.Identity != c.id {
+		return fail(fmt.Errorf("it is that of %v, this is %v; restart the daemon to change who it is", own.Identity, c.id))
+	}
+	c.cert, c.seen = &cert, seen
+	return true, nil
+}
+
+// Proof is what a chain of certificates proves.
+type Proof struct {
+	Identity
+	Enrolled time.Time         // see Enrolled
+	Leaf     *x509.Certificate // that carries the identity
+	serials  []*big.Int        // of the leaf and of those between it and the root
+}
+
+// Verify checks a chain in DER, the leaf first, against the grid's CA and its
+// revocation list, now. The error is for people: it says which certificate, why
+// and what to do.
+func (c *Credentials) Verify(chain [][]byte) (Proof, error) { return c.verify(chain) }
+
+func (c *Credentials) verify(chain [][]byte) (Proof, error) {
+	p, err := verifyChain(chain, c.pool, c.now())
+	if err != nil {
+		return p, err
+	}
+	return p, c.lists.judge(p)
+}
+
+// verifyChain is Verify without the revocation list.
+func verifyChain(chain [][]byte, roots *x509.CertPool, now time.Time) (Proof, error) {
 	if len(chain) == 0 {
-		return Identity{}, errors.New("no certificate was presented")
+		return Proof{}, errors.New("no certificate was presented")
 	}
 	leaf, err := x509.ParseCertificate(chain[0])
 	if err != nil {
-		return Identity{}, fmt.Errorf("the certificate cannot be read: %w", err)
+		return Proof{}, fmt.Errorf("the certificate cannot be read: %w", err)
 	}
 	id, err := IdentityOf(leaf)
 	if err != nil {
-		return Identity{}, err
+		return Proof{}, err
 	}
+	p := Proof{Identity: id, Enrolled: Enrolled(leaf), Leaf: leaf, serials: []*big.Int{leaf.SerialNumber}}
 	intermediates := x509.NewCertPool()
-	for _, der := range chain[1:] {
+	for _, der := range chain[1:min(len(chain), maxChain)] {
 		if cert, err := x509.ParseCertificate(der); err == nil {
 			intermediates.AddCert(cert)
 		}
 	}
-	_, err = leaf.Verify(x509.VerifyOptions{
-		Roots: c.roots, Intermediates: intermediates, CurrentTime: c.now(),
+	chains, err := leaf.Verify(x509.VerifyOptions{
+		Roots: roots, Intermediates: intermediates, CurrentTime: now,
 		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny},
 	})
 	var invalid x509.CertificateInvalidError
 	var foreign x509.UnknownAuthorityError
-	switch now := c.now(); {
+	switch {
 	case err == nil:
-		return id, nil
-	case errors.As(err, &invalid) && invalid.Reason == x509.Expired && now.Before(leaf.NotBefore):
-		return id, fmt.Errorf("the certificate of %v is not valid before %v; is this clock right?", id, leaf.NotBefore.UTC().Format(time.RFC3339))
+	case errors.As(err, &invalid) && invalid.Reason == x509.Expired && now.Before(invalid.Cert.NotBefore):
+		return p, fmt.Errorf("the certificate of %v is not valid before %v; is this clock right?", id, invalid.Cert.NotBefore.UTC().Format(time.RFC3339))
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
-		return id, fmt.Errorf("the certificate of %v expired at %v; issue a new one", id, leaf.NotAfter.UTC().Format(time.RFC3339))
+		return p, fmt.Errorf("the certificate of %v expired at %v; issue a new one", id, invalid.Cert.NotAfter.UTC().Format(time.RFC3339))
 	case errors.As(err, &foreign):
-		return id, fmt.Errorf("the certificate of %v was not issued by this grid's CA", id)
+		return p, fmt.Errorf("the certificate of %v was not issued by this grid's CA", id)
 	default:
-		return id, fmt.Errorf("the certificate of %v: %w", id, err)
+		return p, fmt.Errorf("the certificate of %v: %w", id, err)
 	}
+	between := chains[0][1 : len(chains[0])-1]
+	for _, issuer := range between {
+		if !slices.Contains(IssuerRoles(issuer), id.Role) {
+			return p, fmt.Errorf("the certificate of %v was issued by %q, which may not issue for a %v", id, issuer.Subject.CommonName, id.Role)
+		}
+		p.serials = append(p.serials, issuer.SerialNumber)
+	}
+	return p, nil
+}
+
+// maxChain bounds how many certificates of a chain are looked at: a holder's,
+// an issuer's and the root's, and one for good measure.
+const maxChain = 4
+
+// Marks in certificates besides an identity, in subject alternative names of
+// type URI.
+const (
+	enrolledScheme = "isthmus-enrolled" // isthmus-enrolled:UNIXMILLISECONDS
+	issuerScheme   = "isthmus-issuer"   // isthmus-issuer:ROLE
+)
+
+// EnrolledURI returns the mark of a certificate that goes back to the given
+// time.
+func EnrolledURI(at time.Time) *url.URL {
+	return &url.URL{Scheme: enrolledScheme, Opaque: strconv.FormatInt(at.UnixMilli(), 10)}
+}
+
+// Enrolled returns the time that a certificate goes back to: when the CA's
+// keeper gave it, or the token for it, out. One that was renewed keeps the time
+// of the first, so that whoever stole a key does not get past a revocation by
+// renewing. Certificates without the mark go back to the start of their validity.
+func Enrolled(cert *x509.Certificate) time.Time {
+	for _, u := range cert.URIs {
+		if u.Scheme == enrolledScheme {
+			if ms, err := strconv.ParseInt(u.Opaque, 10, 64); err == nil {
+				return time.UnixMilli(ms)
+			}
+		}
+	}
+	return cert.NotBefore
+}
+
+// IssuerURI returns the mark of an issuing certificate below the root that may
+// issue for holders of a role.
+func IssuerURI(role Role) *url.URL {
+	return &url.URL{Scheme: issuerScheme, Opaque: role.String()}
+}
+
+// IssuerRoles returns the roles that an issuing certificate may issue for: none
+// if it is not one.
+func IssuerRoles(cert *x509.Certificate) []Role {
+	var roles []Role
+	for _, u := range cert.URIs {
+		if u.Scheme != issuerScheme {
+			continue
+		}
+		if r, err := ParseRole(u.Opaque); err == nil {
+			roles = append(roles, r)
+		}
+	}
+	return roles
 }
 
 // User checks a chain against the grid's CA, as those of sessions are checked, and
@@ -122,14 +319,33 @@ func (c *Credentials) User(chain [][]byte) (name string, projects []string, err 
 
 // serverTLS accepts any client certificate: the session checks it afterwards,
 // so that it can tell the client in words why it is refused. Nothing else is
-// done for a client before that.
-func (c *Credentials) serverTLS() *tls.Config {
-	return &tls.Config{
+// done for a client before that. With enrol, a client that says it wants to be
+// enrolled needs no certificate, and is shown the root's besides this daemon's.
+func (c *Credentials) serverTLS(enrol bool) *tls.Config {
+	own := c.Certificate()
+	cfg := &tls.Config{
 		MinVersion:   tls.VersionTLS13,
-		Certificates: []tls.Certificate{c.cert},
+		Certificates: []tls.Certificate{*own},
 		ClientAuth:   tls.RequireAnyClientCert,
 		NextProtos:   []string{alpn},
 	}
+	if enrol {
+		cfg.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+			if !slices.Contains(hello.SupportedProtos, EnrolALPN) {
+				return nil, nil
+			}
+			whole := *own
+			whole.Certificate = slices.Clone(own.Certificate)
+			for _, root := range c.roots {
+				whole.Certificate = append(whole.Certificate, root.Raw)
+			}
+			return &tls.Config{
+				MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{whole},
+				ClientAuth: tls.RequestClientCert, NextProtos: []string{EnrolALPN},
+			}, nil
+		}
+	}
+	return cfg
 }
 
 // clientTLS checks that the server holds role want. The check replaces that of
@@ -138,17 +354,17 @@ func (c *Credentials) serverTLS() *tls.Config {
 func (c *Credentials) clientTLS(want Role, name string) *tls.Config {
 	return &tls.Config{
 		MinVersion:         tls.VersionTLS13,
-		Certificates:       []tls.Certificate{c.cert},
+		Certificates:       []tls.Certificate{*c.Certificate()},
 		ServerName:         name, // for front ends that choose by SNI
 		NextProtos:         []string{alpn},
 		InsecureSkipVerify: true, // VerifyConnection below does it
 		VerifyConnection: func(state tls.ConnectionState) error {
-			id, err := c.verify(rawChain(state))
+			p, err := c.verify(rawChain(state))
 			if err != nil {
 				return err
 			}
-			if id.Role != want {
-				return fmt.Errorf("this is %v, wanted a %v", id, want)
+			if p.Role != want {
+				return fmt.Errorf("this is %v, wanted a %v", p.Identity, want)
 			}
 			return nil
 		},
@@ -157,10 +373,30 @@ func (c *Credentials) clientTLS(want Role, name string) *tls.Config {
 
 const alpn = "isthmus-control"
 
+// EnrolALPN is the application protocol of a connection on which somebody asks
+// for a certificate (docs/protocol.md).
+const EnrolALPN = "isthmus-enrol"
+
 func rawChain(state tls.ConnectionState) [][]byte {
 	var chain [][]byte
 	for _, cert := range state.PeerCertificates {
 		chain = append(chain, cert.Raw)
 	}
 	return chain
+}
+
+// Replace puts a new certificate with its chain, PEM, for the same key into the
+// file of the old one, and takes it over.
+func (c *Credentials) Replace(certPEM []byte) error {
+	if c.files.cert == "" {
+		return errors.New("these credentials have no file")
+	}
+	if err := WriteFile(c.files.cert, certPEM, 0o644); err != nil {
+		return fmt.Errorf("the new certificate cannot be kept: %w; the daemon's user must own the folder, or renew it with isthmus ca renew", err)
+	}
+	taken, err := c.Refresh()
+	if err == nil && !taken {
+		err = fmt.Errorf("the new certificate in %s was not taken over", c.files.cert)
+	}
+	return err
 }

@@ -23,6 +23,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -42,6 +43,7 @@ type Endpoint struct {
 	// Refused, if not nil, is told of every caller that Serve turned away: from
 	// where it called, and why. Set it before Serve; it must not wait.
 	Refused func(from net.Addr, err error)
+	trust   Trust
 }
 
 // NewEndpoint returns an endpoint that answers the services which register
@@ -56,6 +58,7 @@ func NewEndpoint(creds *Credentials, log *slog.Logger, register func(grpc.Servic
 		done: make(chan struct{}),
 		has:  hasAddress,
 	}
+	controlpb.RegisterTrustServer(e.rpc, trustService{e: e})
 	if register != nil {
 		register(e.rpc)
 	}
@@ -104,6 +107,7 @@ func (e *Endpoint) run(ctx context.Context, s *Session) {
 	var watch sync.WaitGroup
 	defer watch.Wait()
 	watch.Go(s.watch)
+	watch.Go(s.tellRevocations)
 	defer context.AfterFunc(ctx, func() { s.Close() })()
 	defer s.Close()
 	for {
@@ -151,13 +155,17 @@ func (e *Endpoint) Serve(ctx context.Context, ln net.Listener, admit func(Identi
 }
 
 func (e *Endpoint) accept(ctx context.Context, c net.Conn, admit func(Identity) error, joined func(context.Context, *Session)) {
-	conn := tls.Server(c, e.creds.serverTLS())
-	id, err := shake(ctx, conn, func(state tls.ConnectionState) (Identity, error) {
-		id, err := e.creds.verify(rawChain(state))
+	e.refresh()
+	conn := tls.Server(c, e.creds.serverTLS(e.trust.Enrol != nil))
+	if e.trust.Enrol != nil && e.enrolling(ctx, conn) {
+		return
+	}
+	id, err := shake(ctx, conn, func(state tls.ConnectionState) (Proof, error) {
+		p, err := e.creds.verify(rawChain(state))
 		if err == nil && admit != nil {
-			err = admit(id)
+			err = admit(p.Identity)
 		}
-		return id, err
+		return p, err
 	}, e.creds.id, 0)
 	if err != nil {
 		e.log.Warn("control session refused", "from", c.RemoteAddr().String(), "error", err)
@@ -243,9 +251,10 @@ func (e *Endpoint) connect(ctx context.Context, cfg DialConfig) (*Session, error
 	if err != nil || net.ParseIP(host) != nil {
 		host = "" // SNI carries names only
 	}
+	e.refresh()
 	conn := tls.Client(c, e.creds.clientTLS(cfg.Role, host))
-	id, err := shake(ctx, conn, func(state tls.ConnectionState) (Identity, error) {
-		return IdentityOf(state.PeerCertificates[0])
+	id, err := shake(ctx, conn, func(state tls.ConnectionState) (Proof, error) {
+		return e.creds.verify(rawChain(state)) // again, since a list may have come
 	}, e.creds.id, cfg.features())
 	if err != nil {
 		return fail(err)

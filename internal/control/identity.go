@@ -32,6 +32,16 @@ func (r Role) String() string {
 	return roleNames[r]
 }
 
+// ParseRole reads the form of Role.String.
+func ParseRole(s string) (Role, error) {
+	for r := RoleBroker; r <= RoleUser; r++ {
+		if r.String() == s {
+			return r, nil
+		}
+	}
+	return 0, fmt.Errorf("role %q: known are %q", s, roleNames[1:])
+}
+
 // Identity says who holds a certificate.
 type Identity struct {
 	Role Role

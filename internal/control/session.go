@@ -43,7 +43,8 @@ const streamWindow = 8 << 20
 
 // Session is one control connection. Calls go both ways on it.
 type Session struct {
-	peer  Identity
+	peer  Proof
+	creds *Credentials // this end's
 	visit bool
 	conn  net.Conn // TLS
 	mux   *yamux.Session
@@ -60,7 +61,10 @@ type Session struct {
 }
 
 // Peer returns who is at the other end.
-func (s *Session) Peer() Identity { return s.peer }
+func (s *Session) Peer() Identity { return s.peer.Identity }
+
+// Proof returns what the peer's certificate proved when the session began.
+func (s *Session) Proof() Proof { return s.peer }
 
 // Visiting reports whether the peer only came to ask (DialConfig.Visit): it
 // holds the daemon's certificate without standing in for the daemon.
@@ -97,9 +101,9 @@ func (s *Session) Err() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.cause == nil {
-		return fmt.Errorf("the session with %v ended", s.peer)
+		return fmt.Errorf("the session with %v ended", s.Peer())
 	}
-	return fmt.Errorf("the session with %v ended: %w", s.peer, s.cause)
+	return fmt.Errorf("the session with %v ended: %w", s.Peer(), s.cause)
 }
 
 var errMoved = errors.New("no longer an address of this host")
@@ -127,14 +131,14 @@ const featureVisit = 1 << 0
 
 // peerHello is what the hand-shake says of the peer.
 type peerHello struct {
-	Identity
+	Proof
 	features uint32
 }
 
 // shake does everything on a fresh TLS connection that comes before yamux:
 // certificates, versions, and the words in which a refusal is told. client is
 // the side that dialled. It closes conn when it fails.
-func shake(ctx context.Context, conn *tls.Conn, verify func(tls.ConnectionState) (Identity, error), by Identity, features uint32) (peerHello, error) {
+func shake(ctx context.Context, conn *tls.Conn, verify func(tls.ConnectionState) (Proof, error), by Identity, features uint32) (peerHello, error) {
 	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
@@ -152,7 +156,7 @@ func shake(ctx context.Context, conn *tls.Conn, verify func(tls.ConnectionState)
 	return id, nil
 }
 
-func exchange(ctx context.Context, conn *tls.Conn, verify func(tls.ConnectionState) (Identity, error), by Identity, features uint32) (peerHello, error) {
+func exchange(ctx context.Context, conn *tls.Conn, verify func(tls.ConnectionState) (Proof, error), by Identity, features uint32) (peerHello, error) {
 	if err := conn.HandshakeContext(ctx); err != nil {
 		return peerHello{}, fmt.Errorf("TLS: %w", err)
 	}
@@ -167,7 +171,7 @@ func exchange(ctx context.Context, conn *tls.Conn, verify func(tls.ConnectionSta
 	}
 	frame, err := wire.Read(conn)
 	if err != nil {
-		err = fmt.Errorf("waiting for the hello of %v: %w", id, err)
+		err = fmt.Errorf("waiting for the hello of %v: %w", id.Identity, err)
 		if garbled(err) {
 			refuse(conn, by, err, err)
 		}
@@ -179,7 +183,7 @@ func exchange(ctx context.Context, conn *tls.Conn, verify func(tls.ConnectionSta
 	case *wire.ControlHello:
 		if f.Newest < OldestVersion || f.Oldest > NewestVersion {
 			err := fmt.Errorf("%w: %v (%s) speaks control versions %d to %d, %v (%s) speaks %d to %d; upgrade the older one",
-				wire.ErrVersion, id, f.Software, f.Oldest, f.Newest, by, Software, OldestVersion, NewestVersion)
+				wire.ErrVersion, id.Identity, f.Software, f.Oldest, f.Newest, by, Software, OldestVersion, NewestVersion)
 			refuse(conn, by, wire.ErrVersion, err)
 			return peerHello{}, err
 		}
@@ -230,7 +234,7 @@ func (e *Endpoint) start(conn net.Conn, id peerHello, client bool) (*Session, er
 		conn.Close()
 		return nil, err
 	}
-	s := &Session{peer: id.Identity, visit: id.features&featureVisit != 0, conn: conn, mux: mux, log: e.log, pulse: pulse}
+	s := &Session{peer: id.Proof, creds: e.creds, visit: id.features&featureVisit != 0, conn: conn, mux: mux, log: e.log, pulse: pulse}
 	if client {
 		s.has = e.has
 	}

@@ -30,10 +30,20 @@ func (s *Session) watch() {
 	}
 	again := time.NewTimer(0)
 	defer again.Stop()
+	_, lists := s.creds.lists.Now()
+	if s.endIfRevoked() { // since the hand-shake
+		return
+	}
 	for {
 		select {
 		case <-s.Done():
 			return
+		case <-lists:
+			_, lists = s.creds.lists.Now()
+			if s.endIfRevoked() {
+				return
+			}
+			continue
 		case <-look:
 			if !s.has(own) {
 				s.end(fmt.Errorf("its own end, %v, is %w", own, errMoved))

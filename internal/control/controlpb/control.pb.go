@@ -3782,6 +3782,340 @@ func (*HostsTaken) Descriptor() ([]byte, []int) {
 	return file_control_proto_rawDescGZIP(), []int{56}
 }
 
+// RevocationList is an X.509 revocation list in DER, signed by the root of the
+// grid's CA and numbered.
+type RevocationList struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Der           []byte                 `protobuf:"bytes,1,opt,name=der,proto3" json:"der,omitempty"` // at most 1 MiB
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RevocationList) Reset() {
+	*x = RevocationList{}
+	mi := &file_control_proto_msgTypes[57]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RevocationList) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RevocationList) ProtoMessage() {}
+
+func (x *RevocationList) ProtoReflect() protoreflect.Message {
+	mi := &file_control_proto_msgTypes[57]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RevocationList.ProtoReflect.Descriptor instead.
+func (*RevocationList) Descriptor() ([]byte, []int) {
+	return file_control_proto_rawDescGZIP(), []int{57}
+}
+
+func (x *RevocationList) GetDer() []byte {
+	if x != nil {
+		return x.Der
+	}
+	return nil
+}
+
+type RevocationTaken struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Number        uint64                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"` // of the list by which the receiver judges now
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RevocationTaken) Reset() {
+	*x = RevocationTaken{}
+	mi := &file_control_proto_msgTypes[58]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RevocationTaken) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RevocationTaken) ProtoMessage() {}
+
+func (x *RevocationTaken) ProtoReflect() protoreflect.Message {
+	mi := &file_control_proto_msgTypes[58]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RevocationTaken.ProtoReflect.Descriptor instead.
+func (*RevocationTaken) Descriptor() ([]byte, []int) {
+	return file_control_proto_rawDescGZIP(), []int{58}
+}
+
+func (x *RevocationTaken) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+type RevokeResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Number        uint64                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"` // of the list by which the broker judges now
+	Newer         bool                   `protobuf:"varint,2,opt,name=newer,proto3" json:"newer,omitempty"`   // this list was newer than the one before
+	Kept          string                 `protobuf:"bytes,3,opt,name=kept,proto3" json:"kept,omitempty"`      // file in which the broker keeps it; empty: until it ends only
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RevokeResponse) Reset() {
+	*x = RevokeResponse{}
+	mi := &file_control_proto_msgTypes[59]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RevokeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RevokeResponse) ProtoMessage() {}
+
+func (x *RevokeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_control_proto_msgTypes[59]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RevokeResponse.ProtoReflect.Descriptor instead.
+func (*RevokeResponse) Descriptor() ([]byte, []int) {
+	return file_control_proto_rawDescGZIP(), []int{59}
+}
+
+func (x *RevokeResponse) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *RevokeResponse) GetNewer() bool {
+	if x != nil {
+		return x.Newer
+	}
+	return false
+}
+
+func (x *RevokeResponse) GetKept() string {
+	if x != nil {
+		return x.Kept
+	}
+	return ""
+}
+
+type RenewRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Chain         [][]byte               `protobuf:"bytes,1,rep,name=chain,proto3" json:"chain,omitempty"` // the old certificate, DER, and those that lead from it to the root
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RenewRequest) Reset() {
+	*x = RenewRequest{}
+	mi := &file_control_proto_msgTypes[60]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RenewRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RenewRequest) ProtoMessage() {}
+
+func (x *RenewRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_control_proto_msgTypes[60]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RenewRequest.ProtoReflect.Descriptor instead.
+func (*RenewRequest) Descriptor() ([]byte, []int) {
+	return file_control_proto_rawDescGZIP(), []int{60}
+}
+
+func (x *RenewRequest) GetChain() [][]byte {
+	if x != nil {
+		return x.Chain
+	}
+	return nil
+}
+
+type RenewResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Chain         [][]byte               `protobuf:"bytes,1,rep,name=chain,proto3" json:"chain,omitempty"` // the new one
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RenewResponse) Reset() {
+	*x = RenewResponse{}
+	mi := &file_control_proto_msgTypes[61]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RenewResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RenewResponse) ProtoMessage() {}
+
+func (x *RenewResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_control_proto_msgTypes[61]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RenewResponse.ProtoReflect.Descriptor instead.
+func (*RenewResponse) Descriptor() ([]byte, []int) {
+	return file_control_proto_rawDescGZIP(), []int{61}
+}
+
+func (x *RenewResponse) GetChain() [][]byte {
+	if x != nil {
+		return x.Chain
+	}
+	return nil
+}
+
+type CutRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Processes     []*Process             `protobuf:"bytes,1,rep,name=processes,proto3" json:"processes,omitempty"`
+	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"` // for people: who was revoked
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CutRequest) Reset() {
+	*x = CutRequest{}
+	mi := &file_control_proto_msgTypes[62]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CutRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CutRequest) ProtoMessage() {}
+
+func (x *CutRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_control_proto_msgTypes[62]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CutRequest.ProtoReflect.Descriptor instead.
+func (*CutRequest) Descriptor() ([]byte, []int) {
+	return file_control_proto_rawDescGZIP(), []int{62}
+}
+
+func (x *CutRequest) GetProcesses() []*Process {
+	if x != nil {
+		return x.Processes
+	}
+	return nil
+}
+
+func (x *CutRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+type CutResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Links         uint32                 `protobuf:"varint,1,opt,name=links,proto3" json:"links,omitempty"` // that the receiver itself ended
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CutResponse) Reset() {
+	*x = CutResponse{}
+	mi := &file_control_proto_msgTypes[63]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CutResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CutResponse) ProtoMessage() {}
+
+func (x *CutResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_control_proto_msgTypes[63]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CutResponse.ProtoReflect.Descriptor instead.
+func (*CutResponse) Descriptor() ([]byte, []int) {
+	return file_control_proto_rawDescGZIP(), []int{63}
+}
+
+func (x *CutResponse) GetLinks() uint32 {
+	if x != nil {
+		return x.Links
+	}
+	return 0
+}
+
 var File_control_proto protoreflect.FileDescriptor
 
 const file_control_proto_rawDesc = "" +
@@ -4089,7 +4423,25 @@ const file_control_proto_rawDesc = "" +
 	"\x05hosts\x18\x01 \x03(\v2\x18.isthmus.control.v1.HostR\x05hosts\"\x0e\n" +
 	"\fHostsRequest\"\f\n" +
 	"\n" +
-	"HostsTaken2\x80\b\n" +
+	"HostsTaken\"\"\n" +
+	"\x0eRevocationList\x12\x10\n" +
+	"\x03der\x18\x01 \x01(\fR\x03der\")\n" +
+	"\x0fRevocationTaken\x12\x16\n" +
+	"\x06number\x18\x01 \x01(\x04R\x06number\"R\n" +
+	"\x0eRevokeResponse\x12\x16\n" +
+	"\x06number\x18\x01 \x01(\x04R\x06number\x12\x14\n" +
+	"\x05newer\x18\x02 \x01(\bR\x05newer\x12\x12\n" +
+	"\x04kept\x18\x03 \x01(\tR\x04kept\"$\n" +
+	"\fRenewRequest\x12\x14\n" +
+	"\x05chain\x18\x01 \x03(\fR\x05chain\"%\n" +
+	"\rRenewResponse\x12\x14\n" +
+	"\x05chain\x18\x01 \x03(\fR\x05chain\"_\n" +
+	"\n" +
+	"CutRequest\x129\n" +
+	"\tprocesses\x18\x01 \x03(\v2\x1b.isthmus.control.v1.ProcessR\tprocesses\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"#\n" +
+	"\vCutResponse\x12\x14\n" +
+	"\x05links\x18\x01 \x01(\rR\x05links2\x80\b\n" +
 	"\tDirectory\x12U\n" +
 	"\bRegister\x12#.isthmus.control.v1.RegisterRequest\x1a$.isthmus.control.v1.RegisterResponse\x12U\n" +
 	"\bWithdraw\x12#.isthmus.control.v1.WithdrawRequest\x1a$.isthmus.control.v1.WithdrawResponse\x12R\n" +
@@ -4117,10 +4469,15 @@ const file_control_proto_rawDesc = "" +
 	"\x06Target\x12T\n" +
 	"\n" +
 	"Introduced\x12 .isthmus.control.v1.Introduction\x1a\".isthmus.control.v1.IntroduceEvent0\x01\x12N\n" +
-	"\aMeasure\x12\".isthmus.control.v1.MeasureRequest\x1a\x1f.isthmus.control.v1.Measurement2\x9f\x01\n" +
+	"\aMeasure\x12\".isthmus.control.v1.MeasureRequest\x1a\x1f.isthmus.control.v1.Measurement2\xf1\x01\n" +
 	"\x05Admin\x12O\n" +
 	"\x06Status\x12!.isthmus.control.v1.StatusRequest\x1a\".isthmus.control.v1.StatusResponse\x12E\n" +
-	"\x06Decide\x12!.isthmus.control.v1.DecideRequest\x1a\x18.isthmus.control.v1.PlanB<Z:github.com/isthmus-grid/isthmus/internal/control/controlpbb\x06proto3"
+	"\x06Decide\x12!.isthmus.control.v1.DecideRequest\x1a\x18.isthmus.control.v1.Plan\x12P\n" +
+	"\x06Revoke\x12\".isthmus.control.v1.RevocationList\x1a\".isthmus.control.v1.RevokeResponse2\xf1\x01\n" +
+	"\x05Trust\x12R\n" +
+	"\aRevoked\x12\".isthmus.control.v1.RevocationList\x1a#.isthmus.control.v1.RevocationTaken\x12L\n" +
+	"\x05Renew\x12 .isthmus.control.v1.RenewRequest\x1a!.isthmus.control.v1.RenewResponse\x12F\n" +
+	"\x03Cut\x12\x1e.isthmus.control.v1.CutRequest\x1a\x1f.isthmus.control.v1.CutResponseB<Z:github.com/isthmus-grid/isthmus/internal/control/controlpbb\x06proto3"
 
 var (
 	file_control_proto_rawDescOnce sync.Once
@@ -4135,7 +4492,7 @@ func file_control_proto_rawDescGZIP() []byte {
 }
 
 var file_control_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_control_proto_msgTypes = make([]protoimpl.MessageInfo, 57)
+var file_control_proto_msgTypes = make([]protoimpl.MessageInfo, 64)
 var file_control_proto_goTypes = []any{
 	(IntroduceEvent_Kind)(0),      // 0: isthmus.control.v1.IntroduceEvent.Kind
 	(CallBackResponse_Outcome)(0), // 1: isthmus.control.v1.CallBackResponse.Outcome
@@ -4197,6 +4554,13 @@ var file_control_proto_goTypes = []any{
 	(*HostList)(nil),              // 57: isthmus.control.v1.HostList
 	(*HostsRequest)(nil),          // 58: isthmus.control.v1.HostsRequest
 	(*HostsTaken)(nil),            // 59: isthmus.control.v1.HostsTaken
+	(*RevocationList)(nil),        // 60: isthmus.control.v1.RevocationList
+	(*RevocationTaken)(nil),       // 61: isthmus.control.v1.RevocationTaken
+	(*RevokeResponse)(nil),        // 62: isthmus.control.v1.RevokeResponse
+	(*RenewRequest)(nil),          // 63: isthmus.control.v1.RenewRequest
+	(*RenewResponse)(nil),         // 64: isthmus.control.v1.RenewResponse
+	(*CutRequest)(nil),            // 65: isthmus.control.v1.CutRequest
+	(*CutResponse)(nil),           // 66: isthmus.control.v1.CutResponse
 }
 var file_control_proto_depIdxs = []int32{
 	3,  // 0: isthmus.control.v1.AccessPoint.process:type_name -> isthmus.control.v1.Process
@@ -4249,55 +4613,64 @@ var file_control_proto_depIdxs = []int32{
 	2,  // 47: isthmus.control.v1.Host.state:type_name -> isthmus.control.v1.Host.State
 	55, // 48: isthmus.control.v1.Host.offer:type_name -> isthmus.control.v1.HostOffer
 	56, // 49: isthmus.control.v1.HostList.hosts:type_name -> isthmus.control.v1.Host
-	7,  // 50: isthmus.control.v1.Directory.Register:input_type -> isthmus.control.v1.RegisterRequest
-	9,  // 51: isthmus.control.v1.Directory.Withdraw:input_type -> isthmus.control.v1.WithdrawRequest
-	19, // 52: isthmus.control.v1.Directory.Resolve:input_type -> isthmus.control.v1.ResolveRequest
-	28, // 53: isthmus.control.v1.Directory.Await:input_type -> isthmus.control.v1.AwaitRequest
-	29, // 54: isthmus.control.v1.Directory.Introduce:input_type -> isthmus.control.v1.IntroduceRequest
-	33, // 55: isthmus.control.v1.Directory.Bearings:input_type -> isthmus.control.v1.BearingsRequest
-	35, // 56: isthmus.control.v1.Directory.CallBack:input_type -> isthmus.control.v1.CallBackRequest
-	13, // 57: isthmus.control.v1.Directory.Publish:input_type -> isthmus.control.v1.PublishRequest
-	15, // 58: isthmus.control.v1.Directory.Unpublish:input_type -> isthmus.control.v1.UnpublishRequest
-	17, // 59: isthmus.control.v1.Directory.LookupName:input_type -> isthmus.control.v1.LookupNameRequest
-	37, // 60: isthmus.control.v1.Directory.Report:input_type -> isthmus.control.v1.ReportRequest
-	58, // 61: isthmus.control.v1.Directory.Hosts:input_type -> isthmus.control.v1.HostsRequest
-	40, // 62: isthmus.control.v1.Sites.Join:input_type -> isthmus.control.v1.JoinRequest
-	57, // 63: isthmus.control.v1.Sites.Hosts:input_type -> isthmus.control.v1.HostList
-	45, // 64: isthmus.control.v1.Relays.Offer:input_type -> isthmus.control.v1.OfferRequest
-	35, // 65: isthmus.control.v1.Vantages.CallBack:input_type -> isthmus.control.v1.CallBackRequest
-	47, // 66: isthmus.control.v1.Nodes.Enter:input_type -> isthmus.control.v1.EnterRequest
-	50, // 67: isthmus.control.v1.Nodes.Carry:input_type -> isthmus.control.v1.CarryRequest
-	30, // 68: isthmus.control.v1.Target.Introduced:input_type -> isthmus.control.v1.Introduction
-	41, // 69: isthmus.control.v1.Target.Measure:input_type -> isthmus.control.v1.MeasureRequest
-	52, // 70: isthmus.control.v1.Admin.Status:input_type -> isthmus.control.v1.StatusRequest
-	54, // 71: isthmus.control.v1.Admin.Decide:input_type -> isthmus.control.v1.DecideRequest
-	8,  // 72: isthmus.control.v1.Directory.Register:output_type -> isthmus.control.v1.RegisterResponse
-	11, // 73: isthmus.control.v1.Directory.Withdraw:output_type -> isthmus.control.v1.WithdrawResponse
-	21, // 74: isthmus.control.v1.Directory.Resolve:output_type -> isthmus.control.v1.ResolveResponse
-	22, // 75: isthmus.control.v1.Directory.Await:output_type -> isthmus.control.v1.Answer
-	32, // 76: isthmus.control.v1.Directory.Introduce:output_type -> isthmus.control.v1.IntroduceEvent
-	34, // 77: isthmus.control.v1.Directory.Bearings:output_type -> isthmus.control.v1.BearingsResponse
-	36, // 78: isthmus.control.v1.Directory.CallBack:output_type -> isthmus.control.v1.CallBackResponse
-	14, // 79: isthmus.control.v1.Directory.Publish:output_type -> isthmus.control.v1.PublishResponse
-	16, // 80: isthmus.control.v1.Directory.Unpublish:output_type -> isthmus.control.v1.UnpublishResponse
-	18, // 81: isthmus.control.v1.Directory.LookupName:output_type -> isthmus.control.v1.LookupNameResponse
-	38, // 82: isthmus.control.v1.Directory.Report:output_type -> isthmus.control.v1.ReportResponse
-	57, // 83: isthmus.control.v1.Directory.Hosts:output_type -> isthmus.control.v1.HostList
-	44, // 84: isthmus.control.v1.Sites.Join:output_type -> isthmus.control.v1.JoinResponse
-	59, // 85: isthmus.control.v1.Sites.Hosts:output_type -> isthmus.control.v1.HostsTaken
-	46, // 86: isthmus.control.v1.Relays.Offer:output_type -> isthmus.control.v1.OfferResponse
-	36, // 87: isthmus.control.v1.Vantages.CallBack:output_type -> isthmus.control.v1.CallBackResponse
-	48, // 88: isthmus.control.v1.Nodes.Enter:output_type -> isthmus.control.v1.EnterResponse
-	51, // 89: isthmus.control.v1.Nodes.Carry:output_type -> isthmus.control.v1.CarryResponse
-	32, // 90: isthmus.control.v1.Target.Introduced:output_type -> isthmus.control.v1.IntroduceEvent
-	42, // 91: isthmus.control.v1.Target.Measure:output_type -> isthmus.control.v1.Measurement
-	53, // 92: isthmus.control.v1.Admin.Status:output_type -> isthmus.control.v1.StatusResponse
-	25, // 93: isthmus.control.v1.Admin.Decide:output_type -> isthmus.control.v1.Plan
-	72, // [72:94] is the sub-list for method output_type
-	50, // [50:72] is the sub-list for method input_type
-	50, // [50:50] is the sub-list for extension type_name
-	50, // [50:50] is the sub-list for extension extendee
-	0,  // [0:50] is the sub-list for field type_name
+	3,  // 50: isthmus.control.v1.CutRequest.processes:type_name -> isthmus.control.v1.Process
+	7,  // 51: isthmus.control.v1.Directory.Register:input_type -> isthmus.control.v1.RegisterRequest
+	9,  // 52: isthmus.control.v1.Directory.Withdraw:input_type -> isthmus.control.v1.WithdrawRequest
+	19, // 53: isthmus.control.v1.Directory.Resolve:input_type -> isthmus.control.v1.ResolveRequest
+	28, // 54: isthmus.control.v1.Directory.Await:input_type -> isthmus.control.v1.AwaitRequest
+	29, // 55: isthmus.control.v1.Directory.Introduce:input_type -> isthmus.control.v1.IntroduceRequest
+	33, // 56: isthmus.control.v1.Directory.Bearings:input_type -> isthmus.control.v1.BearingsRequest
+	35, // 57: isthmus.control.v1.Directory.CallBack:input_type -> isthmus.control.v1.CallBackRequest
+	13, // 58: isthmus.control.v1.Directory.Publish:input_type -> isthmus.control.v1.PublishRequest
+	15, // 59: isthmus.control.v1.Directory.Unpublish:input_type -> isthmus.control.v1.UnpublishRequest
+	17, // 60: isthmus.control.v1.Directory.LookupName:input_type -> isthmus.control.v1.LookupNameRequest
+	37, // 61: isthmus.control.v1.Directory.Report:input_type -> isthmus.control.v1.ReportRequest
+	58, // 62: isthmus.control.v1.Directory.Hosts:input_type -> isthmus.control.v1.HostsRequest
+	40, // 63: isthmus.control.v1.Sites.Join:input_type -> isthmus.control.v1.JoinRequest
+	57, // 64: isthmus.control.v1.Sites.Hosts:input_type -> isthmus.control.v1.HostList
+	45, // 65: isthmus.control.v1.Relays.Offer:input_type -> isthmus.control.v1.OfferRequest
+	35, // 66: isthmus.control.v1.Vantages.CallBack:input_type -> isthmus.control.v1.CallBackRequest
+	47, // 67: isthmus.control.v1.Nodes.Enter:input_type -> isthmus.control.v1.EnterRequest
+	50, // 68: isthmus.control.v1.Nodes.Carry:input_type -> isthmus.control.v1.CarryRequest
+	30, // 69: isthmus.control.v1.Target.Introduced:input_type -> isthmus.control.v1.Introduction
+	41, // 70: isthmus.control.v1.Target.Measure:input_type -> isthmus.control.v1.MeasureRequest
+	52, // 71: isthmus.control.v1.Admin.Status:input_type -> isthmus.control.v1.StatusRequest
+	54, // 72: isthmus.control.v1.Admin.Decide:input_type -> isthmus.control.v1.DecideRequest
+	60, // 73: isthmus.control.v1.Admin.Revoke:input_type -> isthmus.control.v1.RevocationList
+	60, // 74: isthmus.control.v1.Trust.Revoked:input_type -> isthmus.control.v1.RevocationList
+	63, // 75: isthmus.control.v1.Trust.Renew:input_type -> isthmus.control.v1.RenewRequest
+	65, // 76: isthmus.control.v1.Trust.Cut:input_type -> isthmus.control.v1.CutRequest
+	8,  // 77: isthmus.control.v1.Directory.Register:output_type -> isthmus.control.v1.RegisterResponse
+	11, // 78: isthmus.control.v1.Directory.Withdraw:output_type -> isthmus.control.v1.WithdrawResponse
+	21, // 79: isthmus.control.v1.Directory.Resolve:output_type -> isthmus.control.v1.ResolveResponse
+	22, // 80: isthmus.control.v1.Directory.Await:output_type -> isthmus.control.v1.Answer
+	32, // 81: isthmus.control.v1.Directory.Introduce:output_type -> isthmus.control.v1.IntroduceEvent
+	34, // 82: isthmus.control.v1.Directory.Bearings:output_type -> isthmus.control.v1.BearingsResponse
+	36, // 83: isthmus.control.v1.Directory.CallBack:output_type -> isthmus.control.v1.CallBackResponse
+	14, // 84: isthmus.control.v1.Directory.Publish:output_type -> isthmus.control.v1.PublishResponse
+	16, // 85: isthmus.control.v1.Directory.Unpublish:output_type -> isthmus.control.v1.UnpublishResponse
+	18, // 86: isthmus.control.v1.Directory.LookupName:output_type -> isthmus.control.v1.LookupNameResponse
+	38, // 87: isthmus.control.v1.Directory.Report:output_type -> isthmus.control.v1.ReportResponse
+	57, // 88: isthmus.control.v1.Directory.Hosts:output_type -> isthmus.control.v1.HostList
+	44, // 89: isthmus.control.v1.Sites.Join:output_type -> isthmus.control.v1.JoinResponse
+	59, // 90: isthmus.control.v1.Sites.Hosts:output_type -> isthmus.control.v1.HostsTaken
+	46, // 91: isthmus.control.v1.Relays.Offer:output_type -> isthmus.control.v1.OfferResponse
+	36, // 92: isthmus.control.v1.Vantages.CallBack:output_type -> isthmus.control.v1.CallBackResponse
+	48, // 93: isthmus.control.v1.Nodes.Enter:output_type -> isthmus.control.v1.EnterResponse
+	51, // 94: isthmus.control.v1.Nodes.Carry:output_type -> isthmus.control.v1.CarryResponse
+	32, // 95: isthmus.control.v1.Target.Introduced:output_type -> isthmus.control.v1.IntroduceEvent
+	42, // 96: isthmus.control.v1.Target.Measure:output_type -> isthmus.control.v1.Measurement
+	53, // 97: isthmus.control.v1.Admin.Status:output_type -> isthmus.control.v1.StatusResponse
+	25, // 98: isthmus.control.v1.Admin.Decide:output_type -> isthmus.control.v1.Plan
+	62, // 99: isthmus.control.v1.Admin.Revoke:output_type -> isthmus.control.v1.RevokeResponse
+	61, // 100: isthmus.control.v1.Trust.Revoked:output_type -> isthmus.control.v1.RevocationTaken
+	64, // 101: isthmus.control.v1.Trust.Renew:output_type -> isthmus.control.v1.RenewResponse
+	66, // 102: isthmus.control.v1.Trust.Cut:output_type -> isthmus.control.v1.CutResponse
+	77, // [77:103] is the sub-list for method output_type
+	51, // [51:77] is the sub-list for method input_type
+	51, // [51:51] is the sub-list for extension type_name
+	51, // [51:51] is the sub-list for extension extendee
+	0,  // [0:51] is the sub-list for field type_name
 }
 
 func init() { file_control_proto_init() }
@@ -4311,9 +4684,9 @@ func file_control_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_control_proto_rawDesc), len(file_control_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   57,
+			NumMessages:   64,
 			NumExtensions: 0,
-			NumServices:   7,
+			NumServices:   8,
 		},
 		GoTypes:           file_control_proto_goTypes,
 		DependencyIndexes: file_control_proto_depIdxs,

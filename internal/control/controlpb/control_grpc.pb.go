@@ -1303,6 +1303,7 @@ var Target_ServiceDesc = grpc.ServiceDesc{
 const (
 	Admin_Status_FullMethodName = "/isthmus.control.v1.Admin/Status"
 	Admin_Decide_FullMethodName = "/isthmus.control.v1.Admin/Decide"
+	Admin_Revoke_FullMethodName = "/isthmus.control.v1.Admin/Revoke"
 )
 
 // AdminClient is the client API for Admin service.
@@ -1315,6 +1316,10 @@ type AdminClient interface {
 	Status(ctx context.Context, in *StatusRequest, opts ...grpc.CallOption) (*StatusResponse, error)
 	// Decide returns the plan for two sites (broker only).
 	Decide(ctx context.Context, in *DecideRequest, opts ...grpc.CallOption) (*Plan, error)
+	// Revoke hands the broker the grid's revocation list (broker only). It
+	// answers when the broker judges by it; sessions and links of whoever is new
+	// in it end within seconds.
+	Revoke(ctx context.Context, in *RevocationList, opts ...grpc.CallOption) (*RevokeResponse, error)
 }
 
 type adminClient struct {
@@ -1345,6 +1350,16 @@ func (c *adminClient) Decide(ctx context.Context, in *DecideRequest, opts ...grp
 	return out, nil
 }
 
+func (c *adminClient) Revoke(ctx context.Context, in *RevocationList, opts ...grpc.CallOption) (*RevokeResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RevokeResponse)
+	err := c.cc.Invoke(ctx, Admin_Revoke_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // AdminServer is the server API for Admin service.
 // All implementations must embed UnimplementedAdminServer
 // for forward compatibility.
@@ -1355,6 +1370,10 @@ type AdminServer interface {
 	Status(context.Context, *StatusRequest) (*StatusResponse, error)
 	// Decide returns the plan for two sites (broker only).
 	Decide(context.Context, *DecideRequest) (*Plan, error)
+	// Revoke hands the broker the grid's revocation list (broker only). It
+	// answers when the broker judges by it; sessions and links of whoever is new
+	// in it end within seconds.
+	Revoke(context.Context, *RevocationList) (*RevokeResponse, error)
 	mustEmbedUnimplementedAdminServer()
 }
 
@@ -1370,6 +1389,9 @@ func (UnimplementedAdminServer) Status(context.Context, *StatusRequest) (*Status
 }
 func (UnimplementedAdminServer) Decide(context.Context, *DecideRequest) (*Plan, error) {
 	return nil, status.Error(codes.Unimplemented, "method Decide not implemented")
+}
+func (UnimplementedAdminServer) Revoke(context.Context, *RevocationList) (*RevokeResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Revoke not implemented")
 }
 func (UnimplementedAdminServer) mustEmbedUnimplementedAdminServer() {}
 func (UnimplementedAdminServer) testEmbeddedByValue()               {}
@@ -1428,6 +1450,24 @@ func _Admin_Decide_Handler(srv interface{}, ctx context.Context, dec func(interf
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Admin_Revoke_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RevocationList)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).Revoke(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_Revoke_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).Revoke(ctx, req.(*RevocationList))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Admin_ServiceDesc is the grpc.ServiceDesc for Admin service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -1442,6 +1482,208 @@ var Admin_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Decide",
 			Handler:    _Admin_Decide_Handler,
+		},
+		{
+			MethodName: "Revoke",
+			Handler:    _Admin_Revoke_Handler,
+		},
+	},
+	Streams:  []grpc.StreamDesc{},
+	Metadata: "control.proto",
+}
+
+const (
+	Trust_Revoked_FullMethodName = "/isthmus.control.v1.Trust/Revoked"
+	Trust_Renew_FullMethodName   = "/isthmus.control.v1.Trust/Renew"
+	Trust_Cut_FullMethodName     = "/isthmus.control.v1.Trust/Cut"
+)
+
+// TrustClient is the client API for Trust service.
+//
+// For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
+//
+// Trust is offered at both ends of every session.
+type TrustClient interface {
+	// Revoked passes the grid's revocation list on: at the start of a session and
+	// whenever a newer one comes, both ways. The root's signature counts, not who
+	// passes it on, and an older list is ignored.
+	Revoked(ctx context.Context, in *RevocationList, opts ...grpc.CallOption) (*RevocationTaken, error)
+	// Renew asks for a new certificate in place of one that runs out, for the same
+	// key and holder. A daemon asks for its own; a frontal passes on what the
+	// helpers of its site ask.
+	Renew(ctx context.Context, in *RenewRequest, opts ...grpc.CallOption) (*RenewResponse, error)
+	// Cut ends the links of processes whose node, site or user was revoked: broker
+	// to frontals and proxies, frontal to helpers.
+	Cut(ctx context.Context, in *CutRequest, opts ...grpc.CallOption) (*CutResponse, error)
+}
+
+type trustClient struct {
+	cc grpc.ClientConnInterface
+}
+
+func NewTrustClient(cc grpc.ClientConnInterface) TrustClient {
+	return &trustClient{cc}
+}
+
+func (c *trustClient) Revoked(ctx context.Context, in *RevocationList, opts ...grpc.CallOption) (*RevocationTaken, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RevocationTaken)
+	err := c.cc.Invoke(ctx, Trust_Revoked_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *trustClient) Renew(ctx context.Context, in *RenewRequest, opts ...grpc.CallOption) (*RenewResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RenewResponse)
+	err := c.cc.Invoke(ctx, Trust_Renew_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *trustClient) Cut(ctx context.Context, in *CutRequest, opts ...grpc.CallOption) (*CutResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CutResponse)
+	err := c.cc.Invoke(ctx, Trust_Cut_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// TrustServer is the server API for Trust service.
+// All implementations must embed UnimplementedTrustServer
+// for forward compatibility.
+//
+// Trust is offered at both ends of every session.
+type TrustServer interface {
+	// Revoked passes the grid's revocation list on: at the start of a session and
+	// whenever a newer one comes, both ways. The root's signature counts, not who
+	// passes it on, and an older list is ignored.
+	Revoked(context.Context, *RevocationList) (*RevocationTaken, error)
+	// Renew asks for a new certificate in place of one that runs out, for the same
+	// key and holder. A daemon asks for its own; a frontal passes on what the
+	// helpers of its site ask.
+	Renew(context.Context, *RenewRequest) (*RenewResponse, error)
+	// Cut ends the links of processes whose node, site or user was revoked: broker
+	// to frontals and proxies, frontal to helpers.
+	Cut(context.Context, *CutRequest) (*CutResponse, error)
+	mustEmbedUnimplementedTrustServer()
+}
+
+// UnimplementedTrustServer must be embedded to have
+// forward compatible implementations.
+//
+// NOTE: this should be embedded by value instead of pointer to avoid a nil
+// pointer dereference when methods are called.
+type UnimplementedTrustServer struct{}
+
+func (UnimplementedTrustServer) Revoked(context.Context, *RevocationList) (*RevocationTaken, error) {
+	return nil, status.Error(codes.Unimplemented, "method Revoked not implemented")
+}
+func (UnimplementedTrustServer) Renew(context.Context, *RenewRequest) (*RenewResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Renew not implemented")
+}
+func (UnimplementedTrustServer) Cut(context.Context, *CutRequest) (*CutResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Cut not implemented")
+}
+func (UnimplementedTrustServer) mustEmbedUnimplementedTrustServer() {}
+func (UnimplementedTrustServer) testEmbeddedByValue()               {}
+
+// UnsafeTrustServer may be embedded to opt out of forward compatibility for this service.
+// Use of this interface is not recommended, as added methods to TrustServer will
+// result in compilation errors.
+type UnsafeTrustServer interface {
+	mustEmbedUnimplementedTrustServer()
+}
+
+func RegisterTrustServer(s grpc.ServiceRegistrar, srv TrustServer) {
+	// If the following call panics, it indicates UnimplementedTrustServer was
+	// embedded by pointer and is nil.  This will cause panics if an
+	// unimplemented method is ever invoked, so we test this at initialization
+	// time to prevent it from happening at runtime later due to I/O.
+	if t, ok := srv.(interface{ testEmbeddedByValue() }); ok {
+		t.testEmbeddedByValue()
+	}
+	s.RegisterService(&Trust_ServiceDesc, srv)
+}
+
+func _Trust_Revoked_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RevocationList)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(TrustServer).Revoked(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Trust_Revoked_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(TrustServer).Revoked(ctx, req.(*RevocationList))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Trust_Renew_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RenewRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(TrustServer).Renew(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Trust_Renew_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(TrustServer).Renew(ctx, req.(*RenewRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Trust_Cut_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CutRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(TrustServer).Cut(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Trust_Cut_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(TrustServer).Cut(ctx, req.(*CutRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+// Trust_ServiceDesc is the grpc.ServiceDesc for Trust service.
+// It's only intended for direct use with grpc.RegisterService,
+// and not to be introspected or modified (even as a copy)
+var Trust_ServiceDesc = grpc.ServiceDesc{
+	ServiceName: "isthmus.control.v1.Trust",
+	HandlerType: (*TrustServer)(nil),
+	Methods: []grpc.MethodDesc{
+		{
+			MethodName: "Revoked",
+			Handler:    _Trust_Revoked_Handler,
+		},
+		{
+			MethodName: "Renew",
+			Handler:    _Trust_Renew_Handler,
+		},
+		{
+			MethodName: "Cut",
+			Handler:    _Trust_Cut_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -1,0 +1,139 @@
+package broker
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/internal/enrol"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// openDesk opens the desk that issues certificates, if the settings have one.
+// It is called before Serve.
+func (b *Broker) openDesk() (err error) {
+	if !b.cfg.Enrol.on() {
+		return nil
+	}
+	b.desk, err = enrol.Open(string(b.cfg.Enrol.Cert), string(b.cfg.Enrol.Key), string(b.cfg.Enrol.State), b.cfg.Enrol.Longest, b.creds, b.log)
+	if err != nil {
+		return fmt.Errorf("enrol: %w", err)
+	}
+	b.endpoint.SetTrust(control.Trust{Renew: b.renew, Enrol: func(ctx context.Context, conn *tls.Conn) {
+		b.desk.Serve(ctx, conn, b.endpoint.RefuseEnrol)
+	}})
+	return nil
+}
+
+func (b *Broker) closeDesk() {
+	if b.desk != nil {
+		b.desk.Close()
+	}
+}
+
+// renew gives the peer of a session, or a helper of its site, a new certificate.
+func (b *Broker) renew(_ context.Context, s *control.Session, chain [][]byte) ([][]byte, error) {
+	p, err := b.creds.Verify(chain)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", overlay.ErrForbidden, err)
+	}
+	peer := s.Peer()
+	if own := p.Identity == peer; !own && (peer.Role != control.RoleFrontal || p.Role != control.RoleHelper || p.Site != peer.Site) {
+		return nil, fmt.Errorf("%w: %v asks for a certificate of %v", overlay.ErrForbidden, peer, p.Identity)
+	}
+	return b.renewed(chain)
+}
+
+// renewOwn is renew for this broker itself.
+func (b *Broker) renewOwn(_ context.Context, chain [][]byte) ([][]byte, error) {
+	return b.renewed(chain)
+}
+
+func (b *Broker) renewed(chain [][]byte) ([][]byte, error) {
+	if b.desk == nil {
+		return nil, fmt.Errorf("%w: broker %s does not enrol; issue a new certificate (isthmus ca issue), which is taken over from its file", overlay.ErrRefused, b.name)
+	}
+	return b.desk.Renew(chain)
+}
+
+// Revoke implements controlpb.AdminServer.
+func (a admin) Revoke(ctx context.Context, req *controlpb.RevocationList) (*controlpb.RevokeResponse, error) {
+	s, _, err := a.b.caller(ctx, control.RoleAdmin)
+	if err != nil {
+		return nil, a.b.fail(err)
+	}
+	lists := a.b.creds.Revocations()
+	newer, err := lists.Take(req.GetDer())
+	if err != nil {
+		a.b.log.Error("revocation list", "by", s.Peer().String(), "error", err)
+		return nil, a.b.fail(err)
+	}
+	_, number := lists.DER()
+	a.b.log.Info("revocation list handed over", "by", s.Peer().String(), "number", number, "newer", newer)
+	return &controlpb.RevokeResponse{Number: number, Newer: newer, Kept: lists.Kept()}, nil
+}
+
+// cutBound is how long a frontal or proxy has to end links.
+const cutBound = 4 * time.Second
+
+// followRevocations ends the links of whoever is new in the revocation list,
+// until ctx ends. The sessions of the revoked end by themselves.
+func (b *Broker) followRevocations(ctx context.Context) {
+	before, _ := b.creds.Revocations().Now()
+	for {
+		list, changed := b.creds.Revocations().Now()
+		if ids := list.Since(before); len(ids) > 0 {
+			b.cut(ctx, ids)
+		}
+		before = list
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// cut has the links end of all processes that work at the revoked or for them.
+func (b *Broker) cut(ctx context.Context, ids []string) {
+	gone := make(map[string]bool, len(ids))
+	for _, id := range ids {
+		gone[id] = true
+	}
+	points := b.registry.Points(func(p overlay.AccessPoint) bool {
+		return gone[control.Identity{Role: control.RoleHelper, Site: p.Node.Site, Name: p.Node.Name}.String()] ||
+			gone[control.Identity{Role: control.RoleFrontal, Site: p.Node.Site}.String()] ||
+			gone[control.Identity{Role: control.RoleUser, Name: p.Principal.User}.String()]
+	})
+	var names []overlay.ProcessName
+	for _, p := range points {
+		names = append(names, p.Process)
+		if site, err := b.registry.Site(p.Node.Site); err == nil {
+			b.registry.Died(site.Holder, p.Process, p.Generation)
+		}
+	}
+	reason := strings.Join(ids, ", ") + ": revoked"
+	b.log.Warn("revoked", "identities", strings.Join(ids, ", "), "processes", len(names))
+	if len(names) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, cutBound)
+	defer cancel()
+	var all sync.WaitGroup
+	defer all.Wait()
+	for _, s := range append(b.sessions.all(control.RoleProxy), b.sessions.all(control.RoleFrontal)...) {
+		all.Go(func() {
+			links, err := s.Cut(ctx, names, reason)
+			if err != nil {
+				b.log.Warn("links of the revoked not ended", "by", s.Peer().String(), "error", err)
+				return
+			}
+			b.log.Info("links of the revoked ended", "by", s.Peer().String(), "links", links)
+		})
+	}
+}

@@ -1,0 +1,395 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/isthmus-grid/isthmus/internal/ca"
+	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/internal/enrol"
+)
+
+// caIssuerCommand is "isthmus ca issuer": leave for one broker to enrol.
+func caIssuerCommand(dir cli.Flag) *cli.Command {
+	var online []string
+	for _, r := range ca.OnlineRoles {
+		online = append(online, r.String())
+	}
+	return &cli.Command{
+		Name:  "issuer",
+		Usage: "make the certificate with which one broker issues others",
+		Description: "The broker then gives certificates to whoever shows it a token (isthmus ca token), while the CA's own key stays\n" +
+			"offline. Give it to one broker: each token works once at each broker that has one.",
+		Flags: []cli.Flag{dir,
+			&cli.StringFlag{Name: "out", Value: ".", Usage: "`FOLDER` to write to"},
+			&cli.StringFlag{Name: "roles", Value: strings.Join(online, ","), Usage: "for whom it may issue: `ROLES` with commas between them"},
+			&cli.DurationFlag{Name: "valid", Value: 365 * 24 * time.Hour, Usage: "how long it is valid, in hours: `TIME`", DefaultText: "one year"}},
+		Action: func(c *cli.Context) error {
+			var roles []control.Role
+			for _, text := range strings.Split(c.String("roles"), ",") {
+				role, err := control.ParseRole(text)
+				if err != nil {
+					return usage("ca issuer: --roles: " + err.Error())
+				}
+				roles = append(roles, role)
+			}
+			if c.Duration("valid") <= 0 {
+				return usage("ca issuer: --valid must be positive")
+			}
+			authority, err := ca.Load(c.String("dir"))
+			if err != nil {
+				return err
+			}
+			cert, key, err := authority.WriteIssuer(c.String("out"), roles, time.Now().Add(c.Duration("valid")))
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(c.App.Writer, "enrol:\n  cert: %s\n  key: %s\n  state: /var/lib/isthmus/broker/used-tokens\n", cert, key)
+			return nil
+		},
+	}
+}
+
+// caTokenCommand is "isthmus ca token": leave to enrol.
+func caTokenCommand(dir cli.Flag) *cli.Command {
+	return &cli.Command{
+		Name:      "token",
+		Usage:     "print a token with which a daemon, an admin or a user enrols",
+		ArgsUsage: "ROLE NAME",
+		Description: "ROLE NAME is as for ca issue; \"helper SITE/*\" lets each new node of the site say its own name. Treat the token as a\n" +
+			"password until it is used or has expired. --json prints what it says besides.",
+		Flags: []cli.Flag{dir,
+			&cli.DurationFlag{Name: "valid", Value: time.Hour, Usage: "how long the token works: `TIME`"},
+			&cli.DurationFlag{Name: "cert-valid", Value: 90 * 24 * time.Hour, Usage: "how long the certificate is valid, in hours: `TIME`", DefaultText: "90 days"},
+			&cli.IntFlag{Name: "uses", Value: 1, Usage: "how often the token works"},
+			&cli.StringFlag{Name: "project", Usage: "what a user may work for: `NAMES` with commas between them"},
+			&cli.BoolFlag{Name: "json", Usage: "print one JSON object"}},
+		Action: func(c *cli.Context) error {
+			if err := words(c, "ca token", 2); err != nil {
+				return err
+			}
+			if c.Duration("valid") <= 0 || c.Duration("cert-valid") < time.Second {
+				return usage("ca token: --valid and --cert-valid must be positive")
+			}
+			if err := counts(c, "ca token", "uses"); err != nil {
+				return err
+			}
+			authority, err := ca.Load(c.String("dir"))
+			if err != nil {
+				return err
+			}
+			now := time.Now()
+			t := ca.Token{
+				Identity: c.Args().Get(0) + " " + c.Args().Get(1), Expires: now.Add(c.Duration("valid")).UnixMilli(),
+				Valid: int64(c.Duration("cert-valid") / time.Second), Uses: c.Int("uses"),
+			}
+			if c.IsSet("project") {
+				t.Projects = strings.Split(c.String("project"), ",")
+			}
+			text, err := authority.Token(t, now)
+			if err != nil {
+				return usage("ca token: " + err.Error())
+			}
+			if !c.Bool("json") {
+				fmt.Fprintln(c.App.Writer, text)
+				return nil
+			}
+			if t, err = ca.ReadToken(text); err != nil {
+				return err
+			}
+			return json.NewEncoder(c.App.Writer).Encode(struct {
+				Token   string    `json:"token"`
+				Grid    string    `json:"grid"`
+				For     string    `json:"for"`
+				Expires time.Time `json:"expires"`
+				Uses    int       `json:"uses"`
+				CA      string    `json:"ca"`
+			}{text, t.Grid, t.Identity, t.ExpiresAt().UTC(), t.Uses, t.CA})
+		},
+	}
+}
+
+// caEnrollCommand is "isthmus ca enroll": a token becomes a certificate.
+func caEnrollCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "enroll",
+		Usage: "get the certificate that a token is for",
+		Description: "The key is made here and stays here. The broker is believed only if it is of the grid that the token names, so\n" +
+			"nothing else need be known of it. The certificate, its key and the CA's certificate are written into the folder --out.",
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "token", Usage: "the `TOKEN`, or - to read it from standard input", EnvVars: []string{"ISTHMUS_TOKEN"}},
+			&cli.StringFlag{Name: "broker", Usage: "address of the broker, `HOST:PORT`"},
+			&cli.StringFlag{Name: "node", Usage: "this node's `NAME`, with a token for any node", DefaultText: "the host's"},
+			&cli.StringFlag{Name: "out", Value: ".", Usage: "`FOLDER` to write to"}},
+		Action: func(c *cli.Context) error {
+			token := c.String("token")
+			if token == "-" {
+				text, err := io.ReadAll(io.LimitReader(os.Stdin, 1<<16))
+				if err != nil {
+					return fmt.Errorf("the token on standard input: %w", err)
+				}
+				token = string(text)
+			}
+			token = strings.TrimSpace(token)
+			if token == "" {
+				return usage("ca enroll: give --token: the keeper of the grid's CA makes one with isthmus ca token")
+			}
+			if err := hostPort(c, "ca enroll", "broker"); err != nil {
+				return err
+			}
+			t, err := ca.ReadToken(token)
+			if err != nil {
+				return err
+			}
+			node := c.String("node")
+			if strings.HasSuffix(t.Identity, "/*") && node == "" {
+				host, err := os.Hostname()
+				if err != nil {
+					return fmt.Errorf("this host's name: %w; give --node", err)
+				}
+				node, _, _ = strings.Cut(host, ".")
+			}
+			// The token is used up by the first answer: what hinders writing is
+			// found out before.
+			if err := writable(c.String("out")); err != nil {
+				return err
+			}
+			got, err := enrol.Ask(c.Context, c.String("broker"), token, node, nil)
+			if err != nil {
+				return err
+			}
+			files, err := ca.Install(c.String("out"), got.ID, got.Chain, got.Key, got.Root)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(c.App.Writer, "tls:\n  cert: %s\n  key: %s\n  ca: %s\n", files.Cert, files.Key, files.CA)
+			return nil
+		},
+	}
+}
+
+// hostPort returns usage unless the flag is an address.
+func hostPort(c *cli.Context, what, flag string) error {
+	if !c.IsSet(flag) {
+		return usage(fmt.Sprintf("%s: give --%s HOST:PORT", what, flag))
+	}
+	if _, _, err := net.SplitHostPort(c.String(flag)); err != nil {
+		return usage(fmt.Sprintf("%s: --%s %s: want HOST:PORT", what, flag, c.String(flag)))
+	}
+	return nil
+}
+
+// writable says why no file can be made in a folder, which it makes if need be.
+func writable(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(dir, ".try-")
+	if err != nil {
+		return err
+	}
+	f.Close()
+	return os.Remove(f.Name())
+}
+
+// ownFlags are the files of a certificate that is shown.
+func ownFlags(whose string) []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "cert", Usage: "`FILE` with " + whose + " certificate"},
+		&cli.StringFlag{Name: "tls-key", Usage: "`FILE` with its key"},
+		&cli.StringFlag{Name: "ca", Usage: "`FILE` with the certificate of the grid's CA"},
+	}
+}
+
+func ownCredentials(c *cli.Context, what string) (*control.Credentials, error) {
+	for _, name := range []string{"cert", "tls-key", "ca"} {
+		if !c.IsSet(name) {
+			return nil, usage(fmt.Sprintf("%s: give --%s", what, name))
+		}
+	}
+	return control.LoadCredentials(c.String("cert"), c.String("tls-key"), c.String("ca"))
+}
+
+// caRenewCommand is "isthmus ca renew": a new certificate for an old one.
+func caRenewCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "renew",
+		Usage: "get a new certificate in place of one that runs out",
+		Description: "The old one must still be valid. The key stays the same; the file --cert is replaced, and a daemon that uses it takes\n" +
+			"the new one over. Daemons do this by themselves unless their settings say tls.renew: false. A helper that cannot\n" +
+			"reach the broker asks its frontal (--frontal).",
+		Flags: append([]cli.Flag{
+			&cli.StringFlag{Name: "broker", Usage: "address of the broker, `HOST:PORT`"},
+			&cli.StringFlag{Name: "frontal", Usage: "in place of --broker, for a helper: address of its frontal, `HOST:PORT`"},
+		}, ownFlags("the old")...),
+		Action: func(c *cli.Context) error {
+			if c.IsSet("broker") == c.IsSet("frontal") {
+				return usage("ca renew: give either --broker or --frontal")
+			}
+			creds, err := ownCredentials(c, "ca renew")
+			if err != nil {
+				return err
+			}
+			ctx, cancel := context.WithTimeout(c.Context, 15*time.Second)
+			defer cancel()
+			var chain [][]byte
+			if c.IsSet("broker") {
+				if err := hostPort(c, "ca renew", "broker"); err != nil {
+					return err
+				}
+				chain, err = enrol.Renew(ctx, c.String("broker"), creds, nil)
+			} else {
+				if err := hostPort(c, "ca renew", "frontal"); err != nil {
+					return err
+				}
+				chain, err = renewAt(ctx, c.String("frontal"), creds)
+			}
+			if err != nil {
+				return err
+			}
+			if err := creds.Replace(ca.ChainPEM(chain)); err != nil {
+				return err
+			}
+			fmt.Fprintf(c.App.Writer, "%s: %v until %s\n", c.String("cert"), creds.Identity(), creds.Leaf().NotAfter.UTC().Format(time.RFC3339))
+			return nil
+		},
+	}
+}
+
+// renewAt asks a frontal for a helper's new certificate.
+func renewAt(ctx context.Context, addr string, creds *control.Credentials) ([][]byte, error) {
+	e := control.NewEndpoint(creds, slog.New(slog.DiscardHandler), nil)
+	defer e.Close()
+	s, err := e.Dial(ctx, control.DialConfig{Addr: addr, Role: control.RoleFrontal, Visit: true})
+	if err != nil {
+		return nil, err
+	}
+	defer s.Close()
+	return s.Renew(ctx, creds.Certificate().Certificate)
+}
+
+// caRevokeCommand is "isthmus ca revoke".
+func caRevokeCommand(dir cli.Flag) *cli.Command {
+	return &cli.Command{
+		Name:      "revoke",
+		Usage:     "have certificates count no more, and end what their holders have open",
+		ArgsUsage: "ROLE NAME | SERIAL",
+		Description: "ROLE NAME revokes all certificates of a holder, and all tokens for it, up to now; one that enrols with a new token\n" +
+			"takes part again. SERIAL, in hexadecimal, revokes one certificate. The list of all that is revoked is written beside\n" +
+			"the CA, as " + ca.RevocationsFile + ", and with --broker handed over by an admin; the broker passes it on. Where the CA is not connected,\n" +
+			"carry that file to a machine that is and hand it over there with --list.",
+		Flags: append([]cli.Flag{dir,
+			&cli.StringFlag{Name: "list", Usage: "hand over the revocation list in `FILE` as it is"},
+			&cli.StringSliceFlag{Name: "broker", Usage: "address of a broker to hand the list to, `HOST:PORT`; may be repeated"},
+		}, ownFlags("an admin's")...),
+		Action: func(c *cli.Context) error {
+			der, err := revocations(c)
+			if err != nil {
+				return err
+			}
+			for _, addr := range c.StringSlice("broker") {
+				if err := handOver(c, addr, der); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+}
+
+// revocations makes the list that the command line asks for, or reads it.
+func revocations(c *cli.Context) ([]byte, error) {
+	if c.IsSet("list") {
+		if c.NArg() > 0 || !c.IsSet("broker") {
+			return nil, usage("ca revoke: --list goes with --broker, and with nobody to revoke")
+		}
+		text, err := os.ReadFile(c.String("ca"))
+		if err != nil {
+			return nil, fmt.Errorf("--ca: %w", err)
+		}
+		roots, err := control.ParseRoots(text)
+		if err != nil {
+			return nil, fmt.Errorf("--ca %s: %w", c.String("ca"), err)
+		}
+		if text, err = os.ReadFile(c.String("list")); err != nil {
+			return nil, err
+		}
+		_, der, err := control.ParseRevocations(text, roots)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", c.String("list"), err)
+		}
+		return der, nil
+	}
+	var ids []control.Identity
+	var serials []string
+	switch c.NArg() {
+	case 1:
+		if _, err := ca.ParseSerial(c.Args().First()); err != nil {
+			return nil, usage("ca revoke: " + err.Error() + ", or ROLE NAME")
+		}
+		serials = []string{c.Args().First()}
+	default:
+		if err := words(c, "ca revoke", 2); err != nil {
+			return nil, err
+		}
+		id, err := control.ParseIdentity(c.Args().Get(0) + " " + c.Args().Get(1))
+		if err != nil {
+			return nil, usage("ca revoke: " + err.Error())
+		}
+		ids = []control.Identity{id}
+	}
+	authority, err := ca.Load(c.String("dir"))
+	if err != nil {
+		return nil, err
+	}
+	list, der, err := authority.Revoke(c.String("dir"), ids, serials, time.Now())
+	if err != nil {
+		return nil, err
+	}
+	fmt.Fprintf(c.App.Writer, "revoked; list %d is in %s\n", list.Number, filepath.Join(c.String("dir"), ca.RevocationsFile))
+	if !c.IsSet("broker") {
+		fmt.Fprintln(c.App.Writer, "nobody knows yet: hand it over with isthmus ca revoke --list FILE --broker HOST:PORT")
+	}
+	return der, nil
+}
+
+// handOver gives a broker the list.
+func handOver(c *cli.Context, addr string, der []byte) error {
+	if _, _, err := net.SplitHostPort(addr); err != nil {
+		return usage(fmt.Sprintf("ca revoke: --broker %s: want HOST:PORT", addr))
+	}
+	creds, err := ownCredentials(c, "ca revoke")
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(c.Context, 10*time.Second)
+	defer cancel()
+	e := control.NewEndpoint(creds, slog.New(slog.DiscardHandler), nil)
+	defer e.Close()
+	s, err := e.Dial(ctx, control.DialConfig{Addr: addr, Role: control.RoleBroker})
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	r, err := controlpb.NewAdminClient(s.Conn()).Revoke(ctx, &controlpb.RevocationList{Der: der})
+	if err != nil {
+		return control.FromStatus(err)
+	}
+	kept := "keeps it in " + r.GetKept()
+	if r.GetKept() == "" {
+		kept = "forgets it when it ends: set tls.revoked in its settings"
+	}
+	fmt.Fprintf(c.App.Writer, "broker at %s: judges by list %d now, and %s\n", addr, r.GetNumber(), kept)
+	return nil
+}

@@ -1,0 +1,79 @@
+package connhelper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/overlay"
+	"github.com/isthmus-grid/isthmus/wire"
+)
+
+// renewed asks the frontal, which asks the broker, for a new certificate.
+func (h *Helper) renewed(ctx context.Context, chain [][]byte) ([][]byte, error) {
+	f, err := h.frontal(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return f.session.Renew(ctx, chain)
+}
+
+// cutFor ends the links of processes whose node, site or user was revoked, as
+// the frontal says: those of this node end themselves, and the others of their
+// jobs are told that they are gone, which ends the links with them.
+func (h *Helper) cutFor(_ context.Context, s *control.Session, processes []overlay.ProcessName, reason string) (int, error) {
+	if s.Peer().Role != control.RoleFrontal {
+		return 0, fmt.Errorf("helper %v: %w: %v may not end links; the frontal may", h.node, overlay.ErrForbidden, s.Peer())
+	}
+	return h.cut(processes, reason), nil
+}
+
+// cut is cutFor without a caller. It returns how many processes here it ended.
+func (h *Helper) cut(processes []overlay.ProcessName, reason string) (ended int) {
+	gone := make(map[overlay.JobID][]uint32)
+	for _, p := range processes {
+		gone[p.Job] = append(gone[p.Job], p.Rank)
+	}
+	err := fmt.Errorf("%w: %s", control.ErrRevoked, reason)
+	for _, p := range h.here.all() {
+		ranks := gone[p.name.Job]
+		if len(ranks) == 0 {
+			continue
+		}
+		own := slices.Contains(ranks, p.name.Rank)
+		others := slices.DeleteFunc(slices.Clone(ranks), func(r uint32) bool { return r == p.name.Rank })
+		for some := range slices.Chunk(others, wire.MaxDead) {
+			p.conn.Send(&wire.LocalDead{Ranks: slices.Clone(some), Text: reason}, nil) // its reader sees what is wrong
+		}
+		if own {
+			h.log.Warn("process ended", "process", p.name.String(), "error", err)
+			p.reject(err)
+			ended++
+		}
+	}
+	return ended
+}
+
+// followRevocations ends the processes of this node once the node itself is
+// revoked, until ctx ends.
+func (h *Helper) followRevocations(ctx context.Context) {
+	lists := h.opts.Credentials.Revocations()
+	for {
+		_, changed := lists.Now()
+		if _, err := h.opts.Credentials.Verify(h.opts.Credentials.Certificate().Certificate); errors.Is(err, control.ErrRevoked) {
+			var mine []overlay.ProcessName
+			for _, p := range h.here.all() {
+				mine = append(mine, p.name)
+			}
+			h.log.Error("this helper is revoked; its processes end", "processes", len(mine), "error", err)
+			h.cut(mine, err.Error())
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return
+		}
+	}
+}

@@ -1,0 +1,87 @@
+package frontal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// renew passes on to the broker what a helper of this site asks: a new
+// certificate in place of its own.
+func (f *Frontal) renew(ctx context.Context, s *control.Session, chain [][]byte) ([][]byte, error) {
+	p, err := f.creds.Verify(chain)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w: %w", f.who, overlay.ErrForbidden, err)
+	}
+	if p.Identity != s.Peer() || p.Role != control.RoleHelper || p.Site != f.site {
+		return nil, f.forbidden("%v asks for a certificate of %v", s.Peer(), p.Identity)
+	}
+	return f.renewed(ctx, chain)
+}
+
+// renewed asks for a new certificate at the brokers, of which one enrols.
+func (f *Frontal) renewed(ctx context.Context, chain [][]byte) ([][]byte, error) {
+	if _, err := f.up.get(ctx); err != nil {
+		return nil, err
+	}
+	var errs []error
+	for _, s := range f.up.sessions() {
+		fresh, err := s.Renew(ctx, chain)
+		if err == nil {
+			return fresh, nil
+		}
+		errs = append(errs, err)
+	}
+	return nil, errors.Join(errs...)
+}
+
+// cutFor ends the links of processes whose node, site or user was revoked, as
+// the broker says: those that this gateway carries, and through the helpers of
+// the site those of its nodes.
+func (f *Frontal) cutFor(ctx context.Context, s *control.Session, processes []overlay.ProcessName, reason string) (int, error) {
+	if s.Peer().Role != control.RoleBroker {
+		return 0, f.forbidden("%v may not end links; the broker may", s.Peer())
+	}
+	f.mu.Lock()
+	links := f.links.cut(processes, fmt.Errorf("%w: %s", control.ErrRevoked, reason))
+	helpers := f.roster.sessions()
+	f.mu.Unlock()
+	f.log.Warn("links ended", "reason", reason, "processes", len(processes), "carried", links)
+	var total atomic.Int64
+	var all sync.WaitGroup
+	for _, h := range helpers {
+		all.Go(func() {
+			n, err := h.Cut(ctx, processes, reason)
+			if err != nil {
+				f.log.Warn("links of the revoked not ended", "by", h.Peer().String(), "error", err)
+			}
+			total.Add(int64(n))
+		})
+	}
+	all.Wait()
+	return links + int(total.Load()), nil
+}
+
+// cut ends the links of processes and returns how many there were.
+func (l *links) cut(processes []overlay.ProcessName, reason error) (ended int) {
+	ranks := make(map[overlay.JobID]map[uint32]bool)
+	for _, p := range processes {
+		if ranks[p.Job] == nil {
+			ranks[p.Job] = make(map[uint32]bool)
+		}
+		ranks[p.Job][p.Rank] = true
+	}
+	for _, live := range l.live {
+		if of := ranks[live.job]; slices.ContainsFunc(live.ranks, func(r uint32) bool { return of[r] }) {
+			live.end(reason)
+			ended++
+		}
+	}
+	return ended
+}

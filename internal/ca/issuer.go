@@ -1,0 +1,218 @@
+package ca
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/control"
+)
+
+// Files of an issuing certificate, as MakeIssuer's caller writes them.
+const (
+	IssuerCertFile = "issuer.pem"
+	IssuerKeyFile  = "issuer.key"
+)
+
+// OnlineRoles are the roles that an issuing certificate is for unless somebody
+// wants it otherwise. Whoever breaks into the broker that holds it makes
+// neither brokers nor admins.
+var OnlineRoles = []control.Role{control.RoleFrontal, control.RoleProxy, control.RoleHelper, control.RoleUser}
+
+// MakeIssuer makes a key and a certificate, both PEM, under which one broker
+// issues certificates for holders of the given roles, so that the root's key
+// stays offline. Nothing can issue below it.
+func (a *CA) MakeIssuer(roles []control.Role, notAfter time.Time) (certPEM, keyPEM []byte, err error) {
+	if a.cert.MaxPathLenZero && a.cert.MaxPathLen == 0 {
+		return nil, nil, errors.New("this CA's certificate lets nobody issue below it: an older version of Isthmus made it; make a new CA (isthmus ca init), or go on with isthmus ca issue")
+	}
+	key, keyPEM, err := newKey()
+	if err != nil {
+		return nil, nil, err
+	}
+	if notAfter.After(a.cert.NotAfter) {
+		notAfter = a.cert.NotAfter
+	}
+	var uris []*url.URL
+	for _, r := range roles {
+		uris = append(uris, control.IssuerURI(r))
+	}
+	template := &x509.Certificate{
+		SerialNumber:          serial(),
+		Subject:               pkix.Name{CommonName: a.Grid() + " Isthmus issuer"},
+		NotBefore:             time.Now().Add(-ClockSlack),
+		NotAfter:              notAfter,
+		KeyUsage:              x509.KeyUsageCertSign,
+		IsCA:                  true,
+		BasicConstraintsValid: true,
+		MaxPathLenZero:        true,
+		URIs:                  uris,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, key.Public(), a.key)
+	if err != nil {
+		return nil, nil, err
+	}
+	return pemOf("CERTIFICATE", der), keyPEM, nil
+}
+
+// WriteIssuer makes an issuing certificate, as MakeIssuer does, and writes it and
+// its key into dir. It returns their paths.
+func (a *CA) WriteIssuer(dir string, roles []control.Role, notAfter time.Time) (certFile, keyFile string, err error) {
+	certPEM, keyPEM, err := a.MakeIssuer(roles, notAfter)
+	if err != nil {
+		return "", "", err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", "", err
+	}
+	certFile, keyFile = filepath.Join(dir, IssuerCertFile), filepath.Join(dir, IssuerKeyFile)
+	if err := os.WriteFile(keyFile, keyPEM, 0o600); err != nil {
+		return "", "", err
+	}
+	return certFile, keyFile, os.WriteFile(certFile, certPEM, 0o644)
+}
+
+// Grid returns the grid's name, as Create was given it.
+func (a *CA) Grid() string { return gridOf(a.cert) }
+
+// Fingerprint returns the SHA-256 of the CA's certificate, in hexadecimal.
+func (a *CA) Fingerprint() string { return control.Fingerprint(a.cert) }
+
+const rootSuffix = " Isthmus CA"
+
+func gridOf(root *x509.Certificate) string {
+	return strings.TrimSuffix(root.Subject.CommonName, rootSuffix)
+}
+
+// Issuer issues certificates below the root. Safe for concurrent use.
+type Issuer struct {
+	cert  *x509.Certificate
+	roots []*x509.Certificate
+	key   crypto.Signer
+	roles []control.Role
+}
+
+// LoadIssuer reads an issuing certificate and its key, and checks that one of
+// the roots stands above it.
+func LoadIssuer(certFile, keyFile string, roots []*x509.Certificate) (*Issuer, error) {
+	pair, err := tls.LoadX509KeyPair(certFile, keyFile)
+	if err != nil {
+		return nil, fmt.Errorf("issuing certificate: %w", err)
+	}
+	i, err := newIssuer(pair, roots)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", certFile, err)
+	}
+	return i, nil
+}
+
+func newIssuer(pair tls.Certificate, roots []*x509.Certificate) (*Issuer, error) {
+	i := &Issuer{cert: pair.Leaf, roots: roots, roles: control.IssuerRoles(pair.Leaf)}
+	if i.key, _ = pair.PrivateKey.(*ecdsa.PrivateKey); i.key == nil {
+		return nil, fmt.Errorf("the key is a %T, want ECDSA", pair.PrivateKey)
+	}
+	pool := x509.NewCertPool()
+	for _, root := range roots {
+		pool.AddCert(root)
+	}
+	switch _, err := i.cert.Verify(x509.VerifyOptions{Roots: pool, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}); {
+	case !i.cert.IsCA || len(i.roles) == 0:
+		return nil, errors.New("this is no issuing certificate; make one with isthmus ca issuer")
+	case err != nil:
+		return nil, fmt.Errorf("the issuing certificate: %w", err)
+	}
+	return i, nil
+}
+
+// NotAfter returns until when the issuing certificate is valid.
+func (i *Issuer) NotAfter() time.Time { return i.cert.NotAfter }
+
+// May says why no certificate is issued for an identity, or returns nil.
+func (i *Issuer) May(id control.Identity) error {
+	if !slices.Contains(i.roles, id.Role) {
+		return fmt.Errorf("this broker may issue for %v only; for %v ask the keeper of the CA (isthmus ca issue)", i.roles, id)
+	}
+	return nil
+}
+
+// Issue makes a certificate for a public key and returns it and those between
+// it and the root, in DER. It is valid no longer than the issuer's own.
+func (i *Issuer) Issue(pub crypto.PublicKey, g Grant, now time.Time) ([][]byte, error) {
+	if err := i.May(g.ID); err != nil {
+		return nil, err
+	}
+	if key, ok := pub.(*ecdsa.PublicKey); !ok || key.Curve.Params().BitSize < 256 {
+		return nil, fmt.Errorf("the key to certify is a %T, want ECDSA of 256 bits or more", pub)
+	}
+	if g.NotAfter.After(i.cert.NotAfter) {
+		g.NotAfter = i.cert.NotAfter
+	}
+	der, err := sign(i.cert, i.key, pub, g, now)
+	if err != nil {
+		return nil, err
+	}
+	return [][]byte{der, i.cert.Raw}, nil
+}
+
+// Request makes a key, PEM, and a request for a certificate with it (PKCS #10,
+// DER), which names who asks.
+func Request(id control.Identity) (request, keyPEM []byte, err error) {
+	key, keyPEM, err := newKey()
+	if err != nil {
+		return nil, nil, err
+	}
+	request, err = x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{
+		Subject: pkix.Name{CommonName: id.String()}, URIs: []*url.URL{id.URI()},
+	}, key)
+	return request, keyPEM, err
+}
+
+// ParseRequest reads what Request made and checks that whoever made it has the
+// key.
+func ParseRequest(der []byte) (control.Identity, crypto.PublicKey, error) {
+	req, err := x509.ParseCertificateRequest(der)
+	if err != nil {
+		return control.Identity{}, nil, fmt.Errorf("the request for a certificate: %w", err)
+	}
+	if err := req.CheckSignature(); err != nil {
+		return control.Identity{}, nil, fmt.Errorf("the request for a certificate: %w", err)
+	}
+	id, err := control.IdentityOf(&x509.Certificate{URIs: req.URIs, Subject: req.Subject})
+	return id, req.PublicKey, err
+}
+
+// ChainPEM returns certificates, DER, as a file holds them.
+func ChainPEM(chain [][]byte) []byte {
+	var text []byte
+	for _, der := range chain {
+		text = append(text, pemOf("CERTIFICATE", der)...)
+	}
+	return text
+}
+
+// Install writes a holder's certificate with its chain, its key and the root's
+// certificate into dir, under the names that FilesFor returns.
+func Install(dir string, id control.Identity, chain [][]byte, keyPEM []byte, root *x509.Certificate) (Files, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return Files{}, err
+	}
+	f := FilesFor(dir, id)
+	if err := control.WriteFile(f.Key, keyPEM, 0o600); err != nil {
+		return Files{}, err
+	}
+	if err := control.WriteFile(f.Cert, ChainPEM(chain), 0o644); err != nil {
+		return Files{}, err
+	}
+	return f, control.WriteFile(f.CA, pemOf("CERTIFICATE", root.Raw), 0o644)
+}

@@ -1,0 +1,217 @@
+package ca
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/overlay"
+	"github.com/isthmus-grid/isthmus/wire"
+)
+
+// Token is leave to enrol: whoever shows it to a broker with an issuing
+// certificate gets a certificate for the identity that it names. It also tells
+// the new one whom to believe: the grid whose CA has the fingerprint.
+type Token struct {
+	Grid     string   `json:"grid"`
+	Identity string   `json:"identity"`           // or "helper SITE/*": any one node of the site
+	Projects []string `json:"projects,omitempty"` // of a user
+	Made     int64    `json:"made"`               // Unix milliseconds, by the CA's clock
+	Expires  int64    `json:"expires"`            // as Made
+	Valid    int64    `json:"valid"`              // seconds for which the certificate is to be valid
+	Uses     int      `json:"uses"`
+	Nonce    string   `json:"nonce"` // 16 random bytes in hexadecimal: what is used up
+	CA       string   `json:"ca"`    // SHA-256 of the root's certificate in hexadecimal
+}
+
+// anyNode in the place of a helper's node lets the new one name it.
+const anyNode = "*"
+
+// tokenPrefix begins every token, and tokenLabel what is signed.
+const (
+	tokenPrefix = "isthmus-token-1."
+	tokenLabel  = "isthmus v1 enrolment token\x00"
+)
+
+// MaxUses bounds how often one token works.
+const MaxUses = 10_000
+
+// Token signs leave to enrol with the root's key. The caller sets Identity,
+// Projects, Expires, Valid and Uses; the rest is filled in.
+func (a *CA) Token(t Token, now time.Time) (string, error) {
+	t.Grid, t.CA, t.Made = a.Grid(), a.Fingerprint(), now.UnixMilli()
+	var nonce [16]byte
+	rand.Read(nonce[:])
+	t.Nonce = hex.EncodeToString(nonce[:])
+	if err := t.check(); err != nil {
+		return "", err
+	}
+	claims, err := json.Marshal(t)
+	if err != nil {
+		return "", err
+	}
+	body := base64.RawURLEncoding.EncodeToString(claims)
+	sum := sha256.Sum256([]byte(tokenLabel + body))
+	sig, err := ecdsa.SignASN1(rand.Reader, a.key, sum[:])
+	if err != nil {
+		return "", err
+	}
+	text := tokenPrefix + body + "." + base64.RawURLEncoding.EncodeToString(sig)
+	if len(text) > wire.MaxToken {
+		return "", fmt.Errorf("the token would have %d bytes, at most %d are possible; name fewer projects", len(text), wire.MaxToken)
+	}
+	return text, nil
+}
+
+// check says what no token may be.
+func (t Token) check() error {
+	sample := t.Identity
+	if site, ok := t.anySite(); ok {
+		sample = "helper " + string(site) + "/x"
+	}
+	id, err := control.ParseIdentity(sample)
+	if err != nil {
+		return err
+	}
+	if _, err := control.ProjectURIs(t.Projects); err != nil {
+		return err
+	}
+	switch nonce, err := hex.DecodeString(t.Nonce); {
+	case len(t.Projects) > 0 && id.Role != control.RoleUser:
+		return fmt.Errorf("%v has no projects, only users have", id)
+	case t.Uses < 1 || t.Uses > MaxUses:
+		return fmt.Errorf("%d uses, want 1 to %d", t.Uses, MaxUses)
+	case t.Expires <= t.Made:
+		return errors.New("the token expires before it is made")
+	case t.Valid < 1 || t.Valid > int64(100*365*24*time.Hour/time.Second):
+		return fmt.Errorf("a certificate that is valid for %d s", t.Valid)
+	case err != nil || len(nonce) != 16:
+		return errors.New("the nonce is not 16 bytes")
+	}
+	return nil
+}
+
+func (t Token) anySite() (overlay.SiteID, bool) {
+	site, ok := strings.CutSuffix(t.Identity, "/"+anyNode)
+	if !ok {
+		return "", false
+	}
+	site, ok = strings.CutPrefix(site, "helper ")
+	return overlay.SiteID(site), ok
+}
+
+// For returns the identity to ask for: the token's own, or the named node where
+// the token lets the new one choose.
+func (t Token) For(node string) (control.Identity, error) {
+	site, any := t.anySite()
+	switch {
+	case any && node == "":
+		return control.Identity{}, fmt.Errorf("the token is for any node of %s; say which this is", site)
+	case any:
+		return control.ParseIdentity("helper " + string(site) + "/" + node)
+	}
+	id, err := control.ParseIdentity(t.Identity)
+	if err == nil && node != "" && node != id.Name {
+		err = fmt.Errorf("the token is for %v, not for %s", id, node)
+	}
+	return id, err
+}
+
+// Fits says why the token is not leave for an identity, or returns nil.
+func (t Token) Fits(id control.Identity) error {
+	if site, any := t.anySite(); any && id.Role == control.RoleHelper && id.Site == site {
+		return nil
+	}
+	if id.String() != t.Identity {
+		return fmt.Errorf("the token is for %s, not for %v", t.Identity, id)
+	}
+	return nil
+}
+
+// MadeAt returns when the token was made, and ExpiresAt until when it works.
+func (t Token) MadeAt() time.Time { return time.UnixMilli(t.Made) }
+
+// ExpiresAt is described at MadeAt.
+func (t Token) ExpiresAt() time.Time { return time.UnixMilli(t.Expires) }
+
+// Current says why the token does not work at time now, or returns nil.
+func (t Token) Current(now time.Time) error {
+	switch {
+	case now.After(t.ExpiresAt()):
+		return fmt.Errorf("the token expired at %s, and it is %s by this clock; ask the keeper of the CA for another (isthmus ca token)",
+			t.ExpiresAt().UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))
+	case now.Add(ClockSlack).Before(t.MadeAt()):
+		return fmt.Errorf("the token was made at %s, and it is only %s by this clock; one of the two clocks is wrong",
+			t.MadeAt().UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))
+	}
+	return nil
+}
+
+// ReadToken reads a token without judging who signed it: for who wants to know
+// what it says.
+func ReadToken(text string) (Token, error) {
+	t, _, _, err := splitToken(text)
+	return t, err
+}
+
+// ParseToken reads a token that one of the roots signed.
+func ParseToken(text string, roots []*x509.Certificate) (Token, error) {
+	t, body, sig, err := splitToken(text)
+	if err != nil {
+		return t, err
+	}
+	sum := sha256.Sum256([]byte(tokenLabel + body))
+	for _, root := range roots {
+		key, ok := root.PublicKey.(*ecdsa.PublicKey)
+		if ok && control.Fingerprint(root) == t.CA {
+			if ecdsa.VerifyASN1(key, sum[:], sig) {
+				return t, nil
+			}
+			return Token{}, errors.New("the token is forged or damaged: its signature does not hold")
+		}
+	}
+	return Token{}, fmt.Errorf("the token was signed by another CA (%.16s..., of grid %q); this is grid %q", t.CA, t.Grid, gridOf(roots[0]))
+}
+
+func splitToken(text string) (t Token, body string, sig []byte, err error) {
+	fail := func(why string) (Token, string, []byte, error) {
+		return Token{}, "", nil, fmt.Errorf("this is no enrolment token (%s); isthmus ca token prints one", why)
+	}
+	if len(text) > wire.MaxToken {
+		return fail("it is too long")
+	}
+	rest, ok := strings.CutPrefix(text, tokenPrefix)
+	if !ok {
+		return fail("it does not begin with " + tokenPrefix)
+	}
+	body, last, ok := strings.Cut(rest, ".")
+	if !ok {
+		return fail("it has no signature")
+	}
+	claims, err := base64.RawURLEncoding.DecodeString(body)
+	if err != nil {
+		return fail("it is damaged")
+	}
+	if sig, err = base64.RawURLEncoding.DecodeString(last); err != nil {
+		return fail("its signature is damaged")
+	}
+	dec := json.NewDecoder(bytes.NewReader(claims))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&t); err != nil || dec.More() {
+		return fail("its claims cannot be read")
+	}
+	if err := t.check(); err != nil {
+		return fail(err.Error())
+	}
+	return t, body, sig, nil
+}

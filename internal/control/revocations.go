@@ -1,0 +1,179 @@
+package control
+
+import (
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"crypto/x509"
+
+	"github.com/isthmus-grid/isthmus/internal/revoked"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// ErrRevoked is wrapped by errors that say that a certificate was revoked. It
+// is an overlay.ErrForbidden.
+var ErrRevoked = fmt.Errorf("%w: revoked", overlay.ErrForbidden)
+
+// Revocations are the newest revocation list that a daemon knows of. It comes
+// from an admin or over any session: the root's signature counts, not who
+// passes it on, and an older list never takes the place of a newer one. Safe for
+// concurrent use.
+type Revocations struct {
+	roots []*x509.Certificate
+
+	mu      sync.Mutex // guards the fields below
+	file    string     // where the list is kept; "" nowhere
+	list    *revoked.List
+	der     []byte
+	changed chan struct{} // closed and replaced when list changes
+}
+
+func newRevocations(roots []*x509.Certificate) *Revocations {
+	return &Revocations{roots: roots, changed: make(chan struct{})}
+}
+
+// Keep has the list be kept in a file, PEM, from which it reads the one that is
+// there: without it a daemon that starts anew knows of no revocation until it
+// is told. A file that cannot be understood is an error, since what it said is
+// not known.
+func (r *Revocations) Keep(file string) error {
+	text, err := os.ReadFile(file)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return fmt.Errorf("revocation list: %w", err)
+	default:
+		list, der, err := ParseRevocations(text, r.roots)
+		if err != nil {
+			return fmt.Errorf("%s: %w; put a good list there (isthmus ca revoke writes crl.pem), or remove it if there is none", file, err)
+		}
+		r.mu.Lock()
+		r.set(list, der)
+		r.mu.Unlock()
+	}
+	r.mu.Lock()
+	r.file = file
+	r.mu.Unlock()
+	return nil
+}
+
+// ParseRevocations reads a list in PEM and checks its signature.
+func ParseRevocations(text []byte, roots []*x509.Certificate) (*revoked.List, []byte, error) {
+	block, _ := pem.Decode(text)
+	if block == nil || block.Type != pemRevocations {
+		return nil, nil, errors.New("it holds no PEM revocation list")
+	}
+	list, err := revoked.Parse(block.Bytes, roots)
+	return list, block.Bytes, err
+}
+
+const pemRevocations = "X509 CRL"
+
+// RevocationsPEM returns a list as ParseRevocations reads it.
+func RevocationsPEM(der []byte) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: pemRevocations, Bytes: der})
+}
+
+// Take puts a list in DER in the place of the one before, if it is newer, and on
+// disk first. It reports whether it was newer. An error of the disk does not keep
+// the list from counting: then the list counts until the daemon ends.
+func (r *Revocations) Take(der []byte) (newer bool, err error) {
+	list, err := revoked.Parse(der, r.roots)
+	if err != nil {
+		return false, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.list != nil && list.Number <= r.list.Number {
+		return false, nil
+	}
+	if r.file != "" {
+		if err = WriteFile(r.file, RevocationsPEM(der), 0o644); err != nil {
+			err = fmt.Errorf("revocation list %d counts until this daemon ends, and could not be kept: %w", list.Number, err)
+		}
+	}
+	r.set(list, der)
+	return true, err
+}
+
+func (r *Revocations) set(list *revoked.List, der []byte) {
+	r.list, r.der = list, der
+	close(r.changed)
+	r.changed = make(chan struct{})
+}
+
+// Now returns the list, nil if there is none, and a channel that is closed when
+// another takes its place.
+func (r *Revocations) Now() (list *revoked.List, changed <-chan struct{}) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.list, r.changed
+}
+
+// Kept returns the file that the list is kept in; "" if in none.
+func (r *Revocations) Kept() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.file
+}
+
+// DER returns the list as it was signed, nil if there is none, and its number.
+func (r *Revocations) DER() (der []byte, number uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.list == nil {
+		return nil, 0
+	}
+	return r.der, r.list.Number
+}
+
+// judge returns an ErrRevoked if the list has the holder or one of the
+// certificates.
+func (r *Revocations) judge(p Proof) error {
+	list, _ := r.Now()
+	since, yes := list.Names(p.String(), p.Enrolled)
+	for i, serial := range p.serials {
+		if at, has := list.Has(serial); has && !yes {
+			since, yes = at, true
+			if i > 0 {
+				return fmt.Errorf("%w: the certificate of whoever issued that of %v was revoked at %s (list %d)", ErrRevoked, p.Identity, since.UTC().Format(time.RFC3339), list.Number)
+			}
+		}
+	}
+	if !yes {
+		return nil
+	}
+	return fmt.Errorf("%w: the certificate of %v was revoked at %s (list %d); enrol again with a new token if it is to come back",
+		ErrRevoked, p.Identity, since.UTC().Format(time.RFC3339), list.Number)
+}
+
+// WriteFile writes a file so that it is there whole or not at all, also after
+// the machine lost its power: into a new file in the same folder, which then
+// takes the name.
+func WriteFile(name string, text []byte, mode fs.FileMode) error {
+	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+"-")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name()) // no more there, if all went well
+	_, err = f.Write(text)
+	err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close())
+	if err != nil {
+		return err
+	}
+	if err := os.Rename(f.Name(), name); err != nil {
+		return err
+	}
+	dir, err := os.Open(filepath.Dir(name))
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	return dir.Sync()
+}

@@ -1,0 +1,216 @@
+package control
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/overlay"
+	"github.com/isthmus-grid/isthmus/wire"
+)
+
+// Trust are the parts of who may take part that only some daemons have. Nil
+// ones are not offered.
+type Trust struct {
+	// Enrol serves a connection on which somebody asks for a certificate, after
+	// the TLS hand-shake. It returns when it is done with conn, which is then
+	// closed.
+	Enrol func(ctx context.Context, conn *tls.Conn)
+
+	// Renew gives the peer of s, or somebody it speaks for, a new certificate.
+	Renew func(ctx context.Context, s *Session, chain [][]byte) ([][]byte, error)
+
+	// Cut ends the links of processes, because the peer of s says so, and
+	// returns how many this daemon had.
+	Cut func(ctx context.Context, s *Session, processes []overlay.ProcessName, reason string) (links int, err error)
+}
+
+// SetTrust says what the endpoint offers beyond passing revocation lists on.
+// It is called before the first session.
+func (e *Endpoint) SetTrust(t Trust) { e.trust = t }
+
+// Revocations returns the revocation list that the endpoint judges by.
+func (e *Endpoint) Revocations() *Revocations { return e.creds.lists }
+
+// refresh has the credentials follow their files.
+func (e *Endpoint) refresh() {
+	switch taken, err := e.creds.Refresh(); {
+	case err != nil:
+		e.log.Error("own certificate", "error", err)
+	case taken:
+		e.log.Info("own certificate taken over", "identity", e.creds.id.String(), "valid_until", e.creds.Leaf().NotAfter.UTC().Format(time.RFC3339))
+	}
+}
+
+// enrolling makes the TLS hand-shake and serves the connection if that is one
+// on which somebody asks for a certificate. Else it reports false, and the
+// hand-shake's error, if there is one, is found again by whoever goes on.
+func (e *Endpoint) enrolling(ctx context.Context, conn *tls.Conn) bool {
+	shake, cancel := context.WithTimeout(ctx, handshakeTimeout)
+	defer cancel()
+	if conn.HandshakeContext(shake) != nil || conn.ConnectionState().NegotiatedProtocol != EnrolALPN {
+		return false
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })()
+	e.trust.Enrol(ctx, conn)
+	return true
+}
+
+// RefuseEnrol tells whoever asked for a certificate why it gets none, and waits
+// a little for it to hang up.
+func (e *Endpoint) RefuseEnrol(conn *tls.Conn, reason error) {
+	class := overlay.ErrForbidden
+	if errors.Is(reason, overlay.ErrOverloaded) {
+		class = overlay.ErrOverloaded
+	}
+	refuse(conn, e.creds.id, class, reason)
+}
+
+// trustService answers both ends of every session.
+type trustService struct {
+	controlpb.UnimplementedTrustServer
+	e *Endpoint
+}
+
+// Revoked implements controlpb.TrustServer.
+func (t trustService) Revoked(ctx context.Context, req *controlpb.RevocationList) (*controlpb.RevocationTaken, error) {
+	s := SessionOf(ctx)
+	newer, err := t.e.creds.lists.Take(req.GetDer())
+	_, number := t.e.creds.lists.DER()
+	switch {
+	case newer && err != nil:
+		t.e.log.Error("revocation list", "number", number, "from", s.Peer().String(), "error", err)
+	case newer:
+		t.e.log.Info("revocation list taken over", "number", number, "from", s.Peer().String())
+	case err != nil:
+		t.e.log.Warn("revocation list refused", "from", s.Peer().String(), "error", err)
+		return nil, Status(fmt.Errorf("%w: %w", overlay.ErrRefused, err))
+	}
+	return &controlpb.RevocationTaken{Number: number}, nil
+}
+
+// Renew implements controlpb.TrustServer.
+func (t trustService) Renew(ctx context.Context, req *controlpb.RenewRequest) (*controlpb.RenewResponse, error) {
+	if t.e.trust.Renew == nil {
+		return nil, Status(fmt.Errorf("%w: %v does not renew certificates", overlay.ErrRefused, t.e.creds.id))
+	}
+	chain, err := t.e.trust.Renew(ctx, SessionOf(ctx), req.GetChain())
+	if err != nil {
+		return nil, Status(err)
+	}
+	return &controlpb.RenewResponse{Chain: chain}, nil
+}
+
+// maxCut bounds the processes of one Cut, so that the call stays below gRPC's
+// 4 MiB; whoever has more to name calls again.
+const maxCut = 10_000
+
+// Cut implements controlpb.TrustServer.
+func (t trustService) Cut(ctx context.Context, req *controlpb.CutRequest) (*controlpb.CutResponse, error) {
+	if t.e.trust.Cut == nil {
+		return nil, Status(fmt.Errorf("%w: %v has no links to end", overlay.ErrRefused, t.e.creds.id))
+	}
+	if n := len(req.GetProcesses()); n > maxCut {
+		return nil, Status(fmt.Errorf("%w: %d processes in one call, at most %d are taken", overlay.ErrOverloaded, n, maxCut))
+	}
+	var names []overlay.ProcessName
+	for _, p := range req.GetProcesses() {
+		name, err := ProcessFromPB(p)
+		if err != nil {
+			return nil, Status(fmt.Errorf("%w: %w", wire.ErrMalformed, err))
+		}
+		names = append(names, name)
+	}
+	links, err := t.e.trust.Cut(ctx, SessionOf(ctx), names, req.GetReason())
+	if err != nil {
+		return nil, Status(err)
+	}
+	return &controlpb.CutResponse{Links: uint32(links)}, nil
+}
+
+// Cut asks the peer to end the links of processes; see Trust. A peer that does
+// not know the call has none of the links that this is about, or is of an older
+// version and keeps them.
+func (s *Session) Cut(ctx context.Context, processes []overlay.ProcessName, reason string) (links int, err error) {
+	for rest := processes; len(rest) > 0; rest = rest[min(maxCut, len(rest)):] {
+		req := &controlpb.CutRequest{Reason: reason}
+		for _, p := range rest[:min(maxCut, len(rest))] {
+			req.Processes = append(req.Processes, ProcessToPB(p))
+		}
+		resp, err := controlpb.NewTrustClient(s.Conn()).Cut(ctx, req)
+		if err != nil {
+			return links, FromStatus(err)
+		}
+		links += int(resp.GetLinks())
+	}
+	return links, nil
+}
+
+// Renew asks the peer for a new certificate in place of that of chain.
+func (s *Session) Renew(ctx context.Context, chain [][]byte) ([][]byte, error) {
+	resp, err := controlpb.NewTrustClient(s.Conn()).Renew(ctx, &controlpb.RenewRequest{Chain: chain})
+	if err != nil {
+		return nil, FromStatus(err)
+	}
+	return resp.GetChain(), nil
+}
+
+// How long the peer has to take a revocation list: in general, and when it is
+// told for the last time, because it is in the list.
+const (
+	tellTimeout = 10 * time.Second
+	lastTell    = time.Second
+)
+
+// tellRevocations tells the peer of the revocation list, and of each newer one,
+// until the session ends. Who only asks is not told.
+func (s *Session) tellRevocations() {
+	if s.visit || s.Peer().Role == RoleAdmin || s.Peer().Role == RoleUser || s.creds.id.Role == RoleAdmin {
+		return
+	}
+	for told := uint64(0); ; {
+		_, changed := s.creds.lists.Now()
+		if der, number := s.creds.lists.DER(); number > told {
+			err := s.tell(der, tellTimeout)
+			if err != nil && !errors.Is(err, overlay.ErrUnreachable) && !errors.Is(err, io.EOF) {
+				s.log.Warn("the peer does not take the revocation list", "peer", s.Peer().String(), "number", number, "error", err)
+			}
+			if errors.Is(err, wire.ErrVersion) {
+				return
+			}
+			told = number
+		}
+		select {
+		case <-changed:
+		case <-s.Done():
+			return
+		}
+	}
+}
+
+func (s *Session) tell(der []byte, bound time.Duration) error {
+	ctx, cancel := context.WithTimeout(context.Background(), bound) // ends with the session, too
+	defer cancel()
+	_, err := controlpb.NewTrustClient(s.Conn()).Revoked(ctx, &controlpb.RevocationList{Der: der})
+	return FromStatus(err)
+}
+
+// endIfRevoked ends the session if the revocation list has the peer, and
+// reports whether it did. The peer gets the list first, so that an honest one
+// knows what happened to it.
+func (s *Session) endIfRevoked() bool {
+	err := s.creds.lists.judge(s.peer)
+	if err == nil {
+		return false
+	}
+	der, _ := s.creds.lists.DER()
+	s.tell(der, lastTell) // what it makes of that does not matter
+	s.log.Warn("session ended", "peer", s.Peer().String(), "error", err)
+	s.end(err)
+	return true
+}
