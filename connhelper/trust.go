@@ -68,7 +68,7 @@ func (h *Helper) followRevocations(ctx context.Context) {
 				mine = append(mine, p.name)
 			}
 			h.log.Error("this helper is revoked; its processes end", "processes", len(mine), "error", err)
-			h.cut(mine, err.Error())
+			h.cut(mine, fmt.Sprintf("helper %v: revoked", h.node))
 		}
 		select {
 		case <-changed:

@@ -20,6 +20,7 @@ import (
 
 	"github.com/isthmus-grid/isthmus/internal/ca"
 	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/lab"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
@@ -351,4 +352,20 @@ func (g *Grid) Admin(ctx context.Context, name string) (*control.Session, func()
 // misbehaving one would hold it, and returns its files. A user's names projects.
 func (g *Grid) Issue(id control.Identity, notAfter time.Time, projects ...string) (ca.Files, error) {
 	return g.ca.Write(g.dir, id, notAfter, projects...)
+}
+
+// Revoke has certificates of this grid's CA count no more: it hands the broker
+// a revocation list as an admin would.
+func (g *Grid) Revoke(ctx context.Context, ids ...control.Identity) error {
+	_, der, err := g.ca.Revoke(g.dir, ids, nil, time.Now())
+	if err != nil {
+		return err
+	}
+	s, done, err := g.Admin(ctx, "broker")
+	if err != nil {
+		return err
+	}
+	defer done()
+	_, err = controlpb.NewAdminClient(s.Conn()).Revoke(ctx, &controlpb.RevocationList{Der: der})
+	return control.FromStatus(err)
 }
