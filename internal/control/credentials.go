@@ -302,19 +302,15 @@ func IssuerRoles(cert *x509.Certificate) []Role {
 // returns the user of the grid whose it is, and for which projects that user may
 // work.
 func (c *Credentials) User(chain [][]byte) (name string, projects []string, err error) {
-	id, err := c.verify(chain)
+	p, err := c.verify(chain)
 	if err != nil {
 		return "", nil, err
 	}
-	if id.Role != RoleUser {
-		return "", nil, fmt.Errorf("the certificate is that of %v, not of a user", id)
+	if p.Role != RoleUser {
+		return "", nil, fmt.Errorf("the certificate is that of %v, not of a user", p.Identity)
 	}
-	leaf, err := x509.ParseCertificate(chain[0])
-	if err != nil {
-		return "", nil, err
-	}
-	projects, err = ProjectsOf(leaf)
-	return id.Name, projects, err
+	projects, err = ProjectsOf(p.Leaf)
+	return p.Name, projects, err
 }
 
 // serverTLS accepts any client certificate: the session checks it afterwards,
