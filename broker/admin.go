@@ -40,6 +40,7 @@ type SiteStatus struct {
 	Processes int                 `json:"processes"`
 	Hosts     offer.Counts        `json:"hosts"`            // nodes in the list of hosts
 	Policy    *PolicyStatus       `json:"policy,omitempty"` // absent: the site permits every link
+	RTTMS     float64             `json:"rtt_ms,omitempty"` // of the frontal's session with the broker
 
 	// Measured is what the site's probes found, if they ran, and Differs where
 	// that is not what the profile says.
@@ -76,6 +77,9 @@ func (b *Broker) Status() Status {
 	}
 	for _, site := range inv.Sites {
 		one := SiteStatus{Profile: site.Profile, Connected: site.Holder != 0, Since: site.Since, Processes: site.Processes, Policy: b.policies.status(site.Profile.Site), Hosts: offer.Count(b.hosts.of(site.Profile.Site, now))}
+		if session := b.sessions.of(site.Holder); session != nil {
+			one.RTTMS = float64(session.RTT().Microseconds()) / 1000
+		}
 		if one.Measured = b.measured.get(site.Profile.Site); one.Measured != nil {
 			one.Differs = one.Measured.Differences(site.Profile)
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/daemon"
 	"github.com/isthmus-grid/isthmus/internal/enrol"
+	"github.com/isthmus-grid/isthmus/internal/httpserve"
 	"github.com/isthmus-grid/isthmus/internal/metrics"
 )
 
@@ -26,12 +27,22 @@ type Config struct {
 	TLS           TLS            `yaml:"tls" help:"Who this broker is, and whom it believes."`
 	MetricsListen netip.AddrPort `yaml:"metrics_listen" example:"127.0.0.1:9441" help:"Address at which Prometheus reads this daemon's figures, at /metrics. Whoever reaches it may read it: it names sites, proxies and projects. Without it there is none."`
 	Enrol         Enrol          `yaml:"enrol" help:"How this broker gives certificates to whoever shows a token (isthmus ca token), and new ones for those that run out. Without it, it does not."`
+	StatusListen  netip.AddrPort `yaml:"status_listen" example:"127.0.0.1:9480" help:"Address of the status page, for a browser: sites, processes, how sites connect, and why. It can only be read, and asks nobody who reads it, so it must be an address of this host alone unless status_open says otherwise. Without it there is none."`
+	StatusOpen    bool           `yaml:"status_open" default:"false" help:"Let status_listen be an address that others reach: whoever does sees the names of sites, users and projects, and addresses of proxies. Put something in front of it that asks who they are."`
 	Lease         time.Duration  `yaml:"lease" default:"60s" min:"1s" max:"1h" help:"How long a site's processes stay known after its frontal's session ended. A frontal that comes back within it has lost nothing."`
 	ProxyChoice   Choice         `yaml:"proxy_choice" default:"least-loaded" enum:"least-loaded,round-robin" help:"How to choose the proxy of a link: by the part of its capacity in use, or each in turn."`
 	RelayLimit    daemon.Size    `yaml:"relay_limit" default:"0B" min:"0B" help:"Bytes that one relayed link may carry, both ways together; 0B is no limit."`
 	Audit         audit.Config   `yaml:"audit" help:"The audit log: every introduction with what was decided, every session, and every caller that was refused."`
 	AllowLoopback bool           `yaml:"allow_loopback" default:"false" help:"Let sites and proxies register loopback addresses. Only for a grid whose daemons all run on one machine."`
 	Limits        Limits         `yaml:"limits" help:"What the broker holds at most. Whoever asks for more is told that it is overloaded."`
+}
+
+// Check relates the keys to each other.
+func (c Config) Check() error {
+	if at := c.StatusListen; at.IsValid() && !at.Addr().IsLoopback() && !c.StatusOpen {
+		return daemon.Wrong("status_listen", "%v can be reached by others, and the page asks nobody who reads it; use 127.0.0.1 and a tunnel (ssh -L), or say status_open: true", at)
+	}
+	return nil
 }
 
 // TLS are the files of a broker's credentials, all PEM.
@@ -135,6 +146,14 @@ func serve(ctx context.Context, cfg Config, log *slog.Logger, ready func(facts .
 		return err
 	}
 	defer stop()
+	page, err := httpserve.Open(ctx, "status_listen", cfg.StatusListen, b.page(cfg.StatusOpen), log)
+	if err != nil {
+		ln.Close()
+		return err
+	}
+	stopPage := page.Start(ctx)
+	defer stopPage()
+	facts = append(facts, page.Facts()...)
 	// Whatever a predecessor let go of it has let go of when ready returns.
 	ready(append([]string{"listen=" + ln.Addr().String()}, facts...)...)
 	b.openSTUN(ctx)
@@ -155,6 +174,7 @@ func serve(ctx context.Context, cfg Config, log *slog.Logger, ready func(facts .
 	err = b.Serve(serving, ln)
 	end() // of what waits to drain, if it failed
 	stop()
+	stopPage()
 	hooks.LetGo()
 	return err
 }

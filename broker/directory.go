@@ -214,7 +214,7 @@ func (d directory) Report(ctx context.Context, req *controlpb.ReportRequest) (*c
 	}
 	d.b.counters.reports.Add(1)
 	if overlay.CheckName("site", req.GetTargetSite()) == nil {
-		d.b.outcomes.note(s.Peer().Site, overlay.SiteID(req.TargetSite), technique, float64(req.SetupUs)/1000, wire.Code(min(req.GetFault().GetCode(), 255)), req.GetFault().GetText())
+		d.b.outcomes.note(s.Peer().Site, overlay.SiteID(req.TargetSite), technique, float64(req.SetupUs)/1000, wire.Code(min(req.GetFault().GetCode(), 255)), req.GetFault().GetText(), time.Now())
 	}
 	if req.Fault != nil {
 		d.b.log.Info("connection failed", "by", s.Peer().String(), "job", name.Job, "target", name.Rank,

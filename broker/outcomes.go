@@ -2,6 +2,7 @@ package broker
 
 import (
 	"sort"
+	"strings"
 	"sync"
 	"time"
 
@@ -17,6 +18,9 @@ import (
 type outcomes struct {
 	mu    sync.Mutex
 	pairs map[outcomeKey]*OutcomeStatus
+
+	ring []outcome // the latest of all pairs
+	next int       // where the next one goes
 
 	setup    [overlay.Relay + 1]metrics.Distribution // of those that connected
 	failures metrics.Causes                          // of those that did not
@@ -38,11 +42,57 @@ type OutcomeStatus struct {
 	Failed    uint64            `json:"failed"`
 	SetupMS   float64           `json:"setup_ms,omitempty"` // of the last that connected
 	Reason    string            `json:"reason,omitempty"`   // of the last that failed
+
+	ConnectedAt time.Time `json:"connected_at,omitzero"` // when the last one did
+	FailedAt    time.Time `json:"failed_at,omitzero"`
+}
+
+// outcome is a single one.
+type outcome struct {
+	outcomeKey
+	At      time.Time
+	SetupMS float64
+	Reason  string // empty: it connected
+}
+
+// Technique is which one it was of.
+func (o outcome) Technique() overlay.Technique { return o.technique }
+
+// maxLatest bounds the outcomes that are kept one by one, and maxReason the
+// text of each, in bytes.
+const (
+	maxLatest = 1000
+	maxReason = 2 << 10
+)
+
+// latest returns the kept outcomes of a pair, the last first, maxRows at most.
+func (o *outcomes) latest(asker, target overlay.SiteID) []outcome {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var found []outcome
+	for i := range o.ring {
+		one := o.ring[(o.next-1-i+2*len(o.ring))%len(o.ring)]
+		if one.asker == asker && one.target == target && len(found) < maxRows {
+			found = append(found, one)
+		}
+	}
+	return found
+}
+
+// keep puts one in the place of the oldest. The lock is held.
+func (o *outcomes) keep(one outcome) {
+	if len(o.ring) < maxLatest {
+		o.ring = append(o.ring, one)
+		o.next = len(o.ring) % maxLatest
+		return
+	}
+	o.ring[o.next] = one
+	o.next = (o.next + 1) % maxLatest
 }
 
 // note counts one outcome; reason is empty for a success, and code is the class
 // of a failure.
-func (o *outcomes) note(asker, target overlay.SiteID, t overlay.Technique, setupMS float64, code wire.Code, reason string) {
+func (o *outcomes) note(asker, target overlay.SiteID, t overlay.Technique, setupMS float64, code wire.Code, reason string, now time.Time) {
 	if reason == "" {
 		o.setup[t].Observe(time.Duration(setupMS * float64(time.Millisecond)))
 	} else {
@@ -54,6 +104,10 @@ func (o *outcomes) note(asker, target overlay.SiteID, t overlay.Technique, setup
 		o.pairs = map[outcomeKey]*OutcomeStatus{}
 	}
 	key := outcomeKey{asker, target, t}
+	if len(reason) > maxReason {
+		reason = strings.ToValidUTF8(reason[:maxReason], "")
+	}
+	o.keep(outcome{key, now, setupMS, reason})
 	s := o.pairs[key]
 	if s == nil {
 		if len(o.pairs) >= maxOutcomes {
@@ -64,10 +118,10 @@ func (o *outcomes) note(asker, target overlay.SiteID, t overlay.Technique, setup
 	}
 	if reason == "" {
 		s.Connected++
-		s.SetupMS = setupMS
+		s.SetupMS, s.ConnectedAt = setupMS, now
 	} else {
 		s.Failed++
-		s.Reason = reason
+		s.Reason, s.FailedAt = reason, now
 	}
 }
 

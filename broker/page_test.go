@@ -1,0 +1,236 @@
+package broker
+
+import (
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/net/html"
+
+	"github.com/isthmus-grid/isthmus/internal/ca"
+	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/launch/offer"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// hostile is what a stranger may write where only a name is wanted.
+const hostile = `"><script>alert(1)</script><img src=x onerror=alert(2)>'&{{.Broker}}javascript:` + "\n\x00\xff"
+
+func siteOf(name string, connected bool, processes int) SiteStatus {
+	return SiteStatus{
+		Profile:   overlay.SiteProfile{Site: overlay.SiteID(name), Inbound: overlay.InboundNone, Filter: overlay.FilterStateful, Egress: overlay.EgressAny, UDP: true},
+		Connected: connected, Since: time.Unix(100, 0), Processes: processes, Hosts: offer.Counts{Up: 2},
+	}
+}
+
+func statusOf(sites ...SiteStatus) Status {
+	return Status{Broker: "b1", Started: time.Unix(50, 0), Sites: sites}
+}
+
+// pageOf renders a template and returns what a browser makes of it: all
+// elements, and all of the text.
+func pageOf(t *testing.T, name string, view any) (elements []*html.Node, text string) {
+	t.Helper()
+	w := httptest.NewRecorder()
+	(&Broker{log: slog.New(slog.DiscardHandler)}).render(w, name, view)
+	if w.Code != http.StatusOK {
+		t.Fatal(w.Code, w.Body)
+	}
+	root, err := html.Parse(w.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range root.Descendants() {
+		switch n.Type {
+		case html.ElementNode:
+			elements = append(elements, n)
+		case html.TextNode:
+			text += n.Data
+		}
+	}
+	return elements, text
+}
+
+// Whatever strangers call their sites, users, projects and faults stays text.
+func TestPageEscapes(t *testing.T) {
+	a, b := siteOf("a"+hostile, true, 3), siteOf("b"+hostile, false, 1)
+	s := statusOf(a, b)
+	s.Broker = hostile
+	s.Outcomes = []OutcomeStatus{{Asker: a.Profile.Site, Target: b.Profile.Site, Technique: overlay.Relay, Failed: 1, Reason: hostile, FailedAt: time.Unix(90, 0)}}
+	s.Jobs = []JobStatus{{Job: hostile, Processes: map[overlay.SiteID]int{a.Profile.Site: 3},
+		For: []JobPrincipal{{Site: a.Profile.Site, Principal: overlay.Principal{User: hostile, Project: hostile}, Processes: 3}}}}
+	s.Proxies = []ProxyStatus{{Name: hostile, Addresses: []string{hostile}, Capacity: 3}}
+	s.Counters.Faults = map[string]uint64{hostile: 1}
+	now := time.Unix(200, 0)
+	pair, ok := viewPair(s, []outcome{{outcomeKey{a.Profile.Site, b.Profile.Site, overlay.Relay}, time.Unix(90, 0), 0, hostile}}, a.Profile.Site, b.Profile.Site, now)
+	if !ok {
+		t.Fatal("no such pair")
+	}
+	for name, view := range map[string]any{"grid.html": viewGrid(s, now), "pair.html": pair} {
+		elements, text := pageOf(t, name, view)
+		scripts := 0
+		for _, e := range elements {
+			if e.Data == "script" {
+				scripts++
+			}
+			if e.Data == "img" {
+				t.Errorf("%s: an image got in", name)
+			}
+			for _, attr := range e.Attr {
+				if strings.HasPrefix(attr.Key, "on") || attr.Key == "style" {
+					t.Errorf("%s: <%s> has %s=%q", name, e.Data, attr.Key, attr.Val)
+				}
+				if attr.Key == "href" && !strings.HasPrefix(attr.Val, "/") {
+					t.Errorf("%s: <%s> leads to %q", name, e.Data, attr.Val)
+				}
+			}
+		}
+		if scripts != 1 {
+			t.Errorf("%s: %d scripts, want that of the page alone", name, scripts)
+		}
+		if !strings.Contains(text, "<script>alert(1)</script>") {
+			t.Errorf("%s: the name is not shown as it is: %.300s", name, text)
+		}
+	}
+}
+
+// Links to a pair lead to that pair, whatever the names.
+func TestPageLinks(t *testing.T) {
+	s := statusOf(siteOf("a&target=c#?", true, 3), siteOf("b+ %", true, 1))
+	elements, _ := pageOf(t, "grid.html", viewGrid(s, time.Unix(200, 0)))
+	seen := 0
+	for _, e := range elements {
+		i := slices.IndexFunc(e.Attr, func(a html.Attribute) bool { return a.Key == "href" && strings.HasPrefix(a.Val, "/pair") })
+		if i < 0 {
+			continue
+		}
+		u, err := url.Parse(e.Attr[i].Val)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pair := []string{u.Query().Get("asker"), u.Query().Get("target")}
+		slices.Sort(pair)
+		if !slices.Equal(pair, []string{"a&target=c#?", "b+ %"}) {
+			t.Errorf("a link leads to %q", pair)
+		}
+		seen++
+	}
+	if seen != 3 { // one on the map, two in the table
+		t.Errorf("%d links to pairs, want 3", seen)
+	}
+}
+
+// The map has a line for each pair of sites, which shows the worse of the two
+// directions, and stays small in a large grid.
+func TestMap(t *testing.T) {
+	s := statusOf(siteOf("a", true, 1), siteOf("b", true, 1), siteOf("c", false, 1))
+	s.Outcomes = []OutcomeStatus{
+		{Asker: "a", Target: "b", Technique: overlay.Direct, Connected: 1, SetupMS: 3, ConnectedAt: time.Unix(90, 0)},
+		{Asker: "b", Target: "a", Technique: overlay.Relay, Connected: 1, SetupMS: 40, ConnectedAt: time.Unix(90, 0), FailedAt: time.Unix(80, 0), Failed: 3, Reason: "old"},
+		{Asker: "a", Target: "c", Technique: overlay.Relay, Failed: 1, Reason: "no answer", FailedAt: time.Unix(90, 0)},
+		{Asker: "a", Target: "gone", Technique: overlay.Relay, Failed: 1, Reason: "unknown", FailedAt: time.Unix(90, 0)},
+	}
+	v := viewGrid(s, time.Unix(200, 0))
+	var lines []string
+	for _, l := range v.Map.Lines {
+		lines = append(lines, fmt.Sprintf("%s-%s %s %q", l.Asker, l.Target, l.Kind, l.Title))
+	}
+	want := []string{
+		`b-a relay "b to a: relay, set up in 40 ms"`,
+		`a-c failing "a to c fails: relay: no answer"`,
+		`b-c planned "b to c: no link yet; simultaneous-open is tried first"`,
+	}
+	if !slices.Equal(lines, want) {
+		t.Errorf("lines:\n%s\nwant:\n%s", strings.Join(lines, "\n"), strings.Join(want, "\n"))
+	}
+	if len(v.Pairs) != 6 || v.Pairs[0].Asker != "a" || v.Pairs[0].Now != "direct" {
+		t.Errorf("pairs: %+v", v.Pairs)
+	}
+
+	var many []SiteStatus
+	var outcomes []OutcomeStatus
+	for i := range 1000 {
+		many = append(many, siteOf(fmt.Sprintf("s%03d", i), true, i))
+		for j := range 5 {
+			outcomes = append(outcomes, OutcomeStatus{Asker: overlay.SiteID(fmt.Sprintf("s%03d", i)), Target: overlay.SiteID(fmt.Sprintf("s%03d", (i+j+1)%1000)), Technique: overlay.Relay, Connected: 1, ConnectedAt: time.Unix(90, 0)})
+		}
+	}
+	large := statusOf(many...)
+	large.Outcomes = outcomes
+	v = viewGrid(large, time.Unix(200, 0))
+	if len(v.Map.Nodes) != maxMapSites || v.Map.Left != 1000-maxMapSites || v.Map.Nodes[0].Site != "s976" || len(v.Pairs) != maxRows || len(v.SiteRows) != maxRows {
+		t.Errorf("%d sites drawn from %v on, %d left, %d pairs and %d sites listed", len(v.Map.Nodes), v.Map.Nodes[0].Site, v.Map.Left, len(v.Pairs), len(v.SiteRows))
+	}
+}
+
+// The page is for readers on this host, and loads nothing from elsewhere.
+func TestPageHandler(t *testing.T) {
+	authority, _, err := ca.New("test", time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	creds, err := authority.Credentials(control.Identity{Role: control.RoleBroker, Name: "b1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := New(DefaultConfig(), creds, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.registry.Join(siteOf("a", true, 0).Profile, 1, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	get := func(open bool, host, path string) *httptest.ResponseRecorder {
+		w := httptest.NewRecorder()
+		r := httptest.NewRequest("GET", path, nil)
+		r.Host = host
+		b.page(open).ServeHTTP(w, r)
+		return w
+	}
+	for _, c := range []struct {
+		open       bool
+		host, path string
+		status     int
+		has        string
+	}{
+		{false, "127.0.0.1:9480", "/", 200, "Grid of broker"},
+		{false, "[::1]:9480", "/", 200, "Grid of broker"},
+		{false, "localhost", "/page/style.css", 200, "prefers-color-scheme"},
+		{false, "localhost", "/page/refresh.js", 200, "DOMParser"},
+		{false, "localhost", "/page/grid.html", 404, ""},
+		{false, "localhost", "/status.json", 200, `"broker":`},
+		{false, "localhost", "/pair?asker=a&target=b", 404, "no such pair"},
+		{false, "localhost", "/other", 404, ""},
+		{false, "rebound.example:9480", "/", 403, "for this host only"},
+		{true, "grid.example", "/", 200, "Grid of broker"},
+	} {
+		w := get(c.open, c.host, c.path)
+		if w.Code != c.status || !strings.Contains(w.Body.String(), c.has) {
+			t.Errorf("%s%s: %d %.80q, want %d %q", c.host, c.path, w.Code, w.Body, c.status, c.has)
+		}
+		if csp := w.Header().Get("Content-Security-Policy"); w.Code != 403 && (!strings.Contains(csp, "default-src 'none'") || strings.Contains(csp, "unsafe")) {
+			t.Errorf("%s: Content-Security-Policy %q", c.path, csp)
+		}
+	}
+}
+
+func TestStatusListenIsForThisHost(t *testing.T) {
+	for _, c := range []struct {
+		at   string
+		open bool
+		ok   bool
+	}{{"127.0.0.1:9480", false, true}, {"[::1]:9480", false, true}, {"0.0.0.0:9480", false, false}, {"192.0.2.1:9480", false, false}, {"192.0.2.1:9480", true, true}} {
+		cfg := DefaultConfig()
+		cfg.StatusListen, cfg.StatusOpen = netip.MustParseAddrPort(c.at), c.open
+		if err := cfg.Check(); (err == nil) != c.ok {
+			t.Errorf("%s, open %v: %v", c.at, c.open, err)
+		}
+	}
+}

@@ -1,0 +1,444 @@
+package broker
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// What the status page shows, as functions of the broker's Status and of the
+// time. Bounds keep a page readable, and cheap to make, however large the grid.
+const (
+	maxMapSites = 24
+	maxRows     = 200 // of each table
+)
+
+// gridView is the first page.
+type gridView struct {
+	Status
+	Now       time.Time
+	Processes int
+	Up        int // sites
+	Map       mapView
+	Pairs     []pairRow
+	MorePairs int // that are not in Pairs
+	SiteRows  []siteRow
+	MoreSites int
+	JobRows   []jobRow
+	MoreJobs  int
+	Faults    []countRow
+}
+
+type siteRow struct {
+	SiteStatus
+	Firewall string
+}
+
+type jobRow struct {
+	Job   overlay.JobID
+	Sites string // "sitea 4, siteb 4"
+	For   string // "alice (fusion)"
+	Total int
+}
+
+type countRow struct {
+	What  string
+	Count uint64
+}
+
+// pairRow is an ordered pair of sites.
+type pairRow struct {
+	Asker, Target overlay.SiteID
+	Kind          string  // of the line on the map: open, met, relay, planned, failing, none
+	Now           string  // the technique that connected last; "" if none did
+	SetupMS       float64 // of that
+	Plan          string  // what is tried first
+	Why           string  // why that
+	Connected     uint64  // attempts
+	Failed        uint64
+	Trouble       string // the last failure, if it is later than the last success
+	plan          overlay.Plan
+}
+
+// viewGrid returns the first page.
+func viewGrid(s Status, now time.Time) gridView {
+	v := gridView{Status: s, Now: now}
+	for _, site := range s.Sites {
+		v.Processes += site.Processes
+		if site.Connected {
+			v.Up++
+		}
+	}
+	sites := slices.Clone(s.Sites)
+	slices.SortFunc(sites, func(a, b SiteStatus) int { return cmp.Compare(a.Profile.Site, b.Profile.Site) })
+	v.Sites = sites
+	for _, site := range firstOf(sites, &v.MoreSites) {
+		v.SiteRows = append(v.SiteRows, siteRow{site, firewall(site.Profile)})
+	}
+	pairs := pairRows(sites, s.Outcomes)
+	v.Map = drawMap(sites, pairs)
+	v.Pairs = firstOf(pairs, &v.MorePairs)
+	for _, j := range firstOf(s.Jobs, &v.MoreJobs) {
+		v.JobRows = append(v.JobRows, rowOfJob(j))
+	}
+	for _, what := range slices.Sorted(maps.Keys(s.Counters.Faults)) {
+		v.Faults = append(v.Faults, countRow{what, s.Counters.Faults[what]})
+	}
+	return v
+}
+
+// firstOf returns the first maxRows, and how many are left.
+func firstOf[T any](all []T, more *int) []T {
+	if len(all) <= maxRows {
+		return all
+	}
+	*more = len(all) - maxRows
+	return all[:maxRows]
+}
+
+func rowOfJob(j JobStatus) jobRow {
+	row := jobRow{Job: j.Job}
+	var at, who []string
+	for _, site := range slices.Sorted(maps.Keys(j.Processes)) {
+		at = append(at, fmt.Sprintf("%s %d", site, j.Processes[site]))
+		row.Total += j.Processes[site]
+	}
+	for _, p := range j.For {
+		text := cmp.Or(p.User, "unknown")
+		if p.Project != "" {
+			text += " (" + p.Project + ")"
+		}
+		if !slices.Contains(who, text) {
+			who = append(who, text)
+		}
+	}
+	row.Sites, row.For = strings.Join(at, ", "), strings.Join(who, ", ")
+	return row
+}
+
+// firewall says in a line what a profile lets through.
+func firewall(p overlay.SiteProfile) string {
+	in := "nothing in"
+	switch p.Inbound {
+	case overlay.InboundOpen:
+		in = "all in"
+	case overlay.InboundPorts:
+		in = fmt.Sprintf("ports %v in", p.Ports)
+	}
+	text := in + ", " + p.Egress.String() + " out"
+	if p.NAT.Translates() {
+		text += ", NAT"
+	}
+	if p.GatewayOnly {
+		text += ", nodes by the gateway"
+	}
+	return text
+}
+
+// pairRows returns the ordered pairs of sites: those that told an outcome, then
+// those that are only planned, both by name. Beyond maxMapSites sites the planned
+// ones are left out: there would be too many to make a plan for each.
+func pairRows(sites []SiteStatus, outcomes []OutcomeStatus) []pairRow {
+	known := map[overlay.SiteID]SiteStatus{}
+	for _, s := range sites {
+		known[s.Profile.Site] = s
+	}
+	told := map[sitePair][]OutcomeStatus{}
+	for _, o := range outcomes {
+		pair := sitePair{o.Asker, o.Target}
+		_, a := known[o.Asker]
+		_, b := known[o.Target]
+		if a && b && o.Asker != o.Target {
+			told[pair] = append(told[pair], o)
+		}
+	}
+	var pairs []sitePair
+	for pair := range told {
+		pairs = append(pairs, pair)
+	}
+	if len(sites) <= maxMapSites {
+		for _, a := range sites {
+			for _, b := range sites {
+				pair := sitePair{a.Profile.Site, b.Profile.Site}
+				if _, has := told[pair]; !has && pair.asker != pair.target {
+					pairs = append(pairs, pair)
+				}
+			}
+		}
+	}
+	slices.SortFunc(pairs, func(a, b sitePair) int {
+		return cmp.Or(cmp.Compare(min(1, len(told[b])), min(1, len(told[a]))), cmp.Compare(a.asker, b.asker), cmp.Compare(a.target, b.target))
+	})
+	var rows []pairRow
+	for _, pair := range pairs {
+		rows = append(rows, rowOfPair(known[pair.asker], known[pair.target], told[pair]))
+		if len(rows) >= 4*maxRows {
+			break // a page shows fewer
+		}
+	}
+	return rows
+}
+
+// rowOfPair says how one site connects to another.
+func rowOfPair(asker, target SiteStatus, outcomes []OutcomeStatus) pairRow {
+	row := pairRow{Asker: asker.Profile.Site, Target: target.Profile.Site, plan: Decide(asker.Profile, target.Profile)}
+	if len(row.plan.Steps) > 0 {
+		row.Plan, row.Why = row.plan.Steps[0].Technique.String(), row.plan.Steps[0].Reason
+	}
+	var good, bad OutcomeStatus
+	for _, o := range outcomes {
+		row.Connected += o.Connected
+		row.Failed += o.Failed
+		if o.ConnectedAt.After(good.ConnectedAt) {
+			good = o
+		}
+		if o.FailedAt.After(bad.FailedAt) {
+			bad = o
+		}
+	}
+	if !good.ConnectedAt.IsZero() {
+		row.Now, row.SetupMS = good.Technique.String(), good.SetupMS
+	}
+	if bad.FailedAt.After(good.ConnectedAt) {
+		row.Trouble = fmt.Sprintf("%v: %s", bad.Technique, bad.Reason)
+	}
+	switch {
+	case row.Plan == "":
+		row.Kind = "none"
+	case row.Trouble != "":
+		row.Kind = "failing"
+	case row.Now == "":
+		row.Kind = "planned"
+	default:
+		row.Kind = kindOf(good.Technique)
+	}
+	return row
+}
+
+// kindOf groups techniques by what they need: an open port, both ends at once,
+// or a proxy.
+func kindOf(t overlay.Technique) string {
+	switch t {
+	case overlay.Direct, overlay.PortRange, overlay.Reversed:
+		return "open"
+	case overlay.Relay:
+		return "relay"
+	}
+	return "met"
+}
+
+// mapView is the drawing: sites on a circle, lines between them.
+type mapView struct {
+	Width, Height int
+	Nodes         []mapNode
+	Lines         []mapLine
+	Left          int // sites that are not drawn
+}
+
+type mapNode struct {
+	X, Y, NameY, TextY int
+	Site               overlay.SiteID
+	Short              string // of the name, so that it fits
+	Text               string // "8 processes"
+	Kind               string // up or away
+}
+
+// mapLine is one unordered pair: what the one side says, or the other if that
+// is worse.
+type mapLine struct {
+	X1, Y1, X2, Y2, TX, TY int
+	Asker, Target          overlay.SiteID
+	Kind, Label, Title     string
+}
+
+// severity orders what two directions of a pair say: the line shows the worse.
+var severity = map[string]int{"planned": 0, "open": 1, "met": 2, "relay": 3, "none": 4, "failing": 5}
+
+// drawMap lays the sites on a circle, the first at the top. With more than
+// maxMapSites those with the most processes are drawn.
+func drawMap(sites []SiteStatus, pairs []pairRow) mapView {
+	m := mapView{Width: 560, Height: 420}
+	if len(sites) > maxMapSites {
+		m.Left = len(sites) - maxMapSites
+		sites = slices.Clone(sites)
+		slices.SortStableFunc(sites, func(a, b SiteStatus) int { return cmp.Compare(b.Processes, a.Processes) })
+		sites = sites[:maxMapSites]
+		slices.SortFunc(sites, func(a, b SiteStatus) int { return cmp.Compare(a.Profile.Site, b.Profile.Site) })
+	}
+	at := map[overlay.SiteID]mapNode{}
+	for i, s := range sites {
+		angle := 2*math.Pi*float64(i)/float64(len(sites)) - math.Pi/2
+		if len(sites) == 2 {
+			angle += math.Pi / 2 // side by side
+		}
+		if len(sites) == 4 {
+			angle += math.Pi / 4 // the corners of the drawing
+		}
+		x, y := 280+200*math.Cos(angle), 205+145*math.Sin(angle)
+		n := mapNode{X: int(x), Y: int(y), NameY: int(y) + 40, TextY: int(y) + 57, Site: s.Profile.Site, Short: short(string(s.Profile.Site)), Text: "away", Kind: "away"}
+		if s.Connected {
+			n.Kind, n.Text = "up", plural(s.Processes, "process", "processes")
+		}
+		if math.Sin(angle) < -0.2 { // above the middle: the name stands above, clear of the lines
+			n.NameY, n.TextY = n.Y-45, n.Y-28
+		}
+		at[n.Site] = n
+		m.Nodes = append(m.Nodes, n)
+	}
+	index := map[sitePair]int{}
+	for _, p := range pairs {
+		a, ok := at[p.Asker]
+		b, ok2 := at[p.Target]
+		if !ok || !ok2 {
+			continue
+		}
+		key := sitePair{min(p.Asker, p.Target), max(p.Asker, p.Target)}
+		l := mapLine{Asker: p.Asker, Target: p.Target, Kind: p.Kind, Label: cmp.Or(p.Now, p.Plan, "no path"), Title: p.sentence()}
+		i, drawn := index[key]
+		switch {
+		case !drawn:
+			// From the first by name, so that the label stands still.
+			if p.Asker > p.Target {
+				a, b = b, a
+			}
+			l.X1, l.Y1, l.X2, l.Y2 = a.X, a.Y, b.X, b.Y
+			l.TX, l.TY = (55*a.X+45*b.X)/100, (55*a.Y+45*b.Y)/100-7
+			if a.X != b.X && a.Y != b.Y { // diagonals cross in the middle
+				l.TX, l.TY = (68*a.X+32*b.X)/100, (68*a.Y+32*b.Y)/100-7
+			}
+			if p.Kind == "planned" || len(sites) > 8 {
+				l.Label = "" // too many words
+			}
+			index[key] = len(m.Lines)
+			m.Lines = append(m.Lines, l)
+		case severity[p.Kind] > severity[m.Lines[i].Kind]:
+			old := &m.Lines[i]
+			old.Asker, old.Target, old.Kind, old.Title = l.Asker, l.Target, l.Kind, l.Title
+			if len(sites) <= 8 {
+				old.Label = l.Label
+			}
+		}
+	}
+	return m
+}
+
+// sentence tells the row in words, for those who do not see the line.
+func (p pairRow) sentence() string {
+	switch {
+	case p.Kind == "none":
+		return fmt.Sprintf("%s cannot reach %s", p.Asker, p.Target)
+	case p.Kind == "failing":
+		return fmt.Sprintf("%s to %s fails: %s", p.Asker, p.Target, clip(p.Trouble, 200))
+	case p.Now == "":
+		return fmt.Sprintf("%s to %s: no link yet; %s is tried first", p.Asker, p.Target, p.Plan)
+	}
+	return fmt.Sprintf("%s to %s: %s, set up in %s", p.Asker, p.Target, p.Now, milliseconds(p.SetupMS))
+}
+
+// pairView is the page of one ordered pair.
+type pairView struct {
+	Broker        string
+	Now           time.Time
+	Asker, Target SiteStatus
+	Ends          []siteRow
+	Row           pairRow
+	Steps         []stepRow
+	Rejected      []overlay.Rejection
+	Latest        []outcome
+	Kept          int // outcomes of all pairs that the broker remembers
+}
+
+type stepRow struct {
+	overlay.Step
+	Way     string        // "via both gateways"
+	Outcome OutcomeStatus // what was told of it
+	Told    bool          // anything was
+}
+
+// viewPair returns the page of a pair; false if either site is not known.
+func viewPair(s Status, latest []outcome, asker, target overlay.SiteID, now time.Time) (pairView, bool) {
+	v := pairView{Broker: s.Broker, Now: now, Latest: latest, Kept: maxLatest}
+	found := 0
+	for _, site := range s.Sites {
+		if site.Profile.Site == asker {
+			v.Asker, found = site, found+1
+		}
+		if site.Profile.Site == target {
+			v.Target, found = site, found+1
+		}
+	}
+	if found != 2 || asker == target {
+		return v, false
+	}
+	var told []OutcomeStatus
+	of := map[overlay.Technique]OutcomeStatus{}
+	for _, o := range s.Outcomes {
+		if o.Asker == asker && o.Target == target {
+			told = append(told, o)
+			of[o.Technique] = o
+		}
+	}
+	v.Ends = []siteRow{{v.Asker, firewall(v.Asker.Profile)}, {v.Target, firewall(v.Target.Profile)}}
+	v.Row = rowOfPair(v.Asker, v.Target, told)
+	for _, step := range v.Row.plan.Steps {
+		row := stepRow{Step: step}
+		if via := step.Via.String(); via != "" {
+			row.Way = "via " + via
+		}
+		row.Outcome, row.Told = of[step.Technique]
+		v.Steps = append(v.Steps, row)
+	}
+	v.Rejected = v.Row.plan.Rejected
+	return v, true
+}
+
+// milliseconds is a duration for people.
+func milliseconds(ms float64) string {
+	switch {
+	case ms == 0:
+		return "-"
+	case ms < 10:
+		return fmt.Sprintf("%.1f ms", ms)
+	case ms < 1000:
+		return fmt.Sprintf("%.0f ms", ms)
+	}
+	return fmt.Sprintf("%.1f s", ms/1000)
+}
+
+// ago is how long ago something was, for people.
+func ago(d time.Duration) string {
+	switch {
+	case d < time.Minute:
+		return fmt.Sprintf("%d s", max(int(d.Seconds()), 0))
+	case d < time.Hour:
+		return fmt.Sprintf("%d min", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%d h", int(d.Hours()))
+	}
+	return fmt.Sprintf("%d days", int(d.Hours()/24))
+}
+
+func plural(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}
+
+// short is a name that fits under its site on the map.
+func short(name string) string { return clip(name, 18) }
+
+// clip cuts a text to n characters.
+func clip(text string, n int) string {
+	r := []rune(text)
+	if len(r) <= n {
+		return text
+	}
+	return string(r[:n-1]) + "…"
+}

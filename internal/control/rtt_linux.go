@@ -1,0 +1,33 @@
+package control
+
+import (
+	"crypto/tls"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// RTT returns the session's smoothed round trip as the kernel measures it
+// (TCP_INFO), up to an HTTP proxy that the peer comes through; 0 when that
+// cannot be told.
+func (s *Session) RTT() (rtt time.Duration) {
+	conn := s.conn
+	if c, ok := conn.(*tls.Conn); ok {
+		conn = c.NetConn()
+	}
+	sc, ok := conn.(syscall.Conn)
+	if !ok {
+		return 0
+	}
+	raw, err := sc.SyscallConn()
+	if err != nil {
+		return 0
+	}
+	raw.Control(func(fd uintptr) {
+		if info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO); err == nil {
+			rtt = time.Duration(info.Rtt) * time.Microsecond
+		}
+	})
+	return rtt
+}
