@@ -11,6 +11,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/isthmus-grid/isthmus/broker"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 )
@@ -63,13 +64,22 @@ func askAdmin(c *cli.Context, call func(context.Context, controlpb.AdminClient) 
 func statusCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "status",
-		Usage: "show what a broker or frontal knows, as JSON",
-		Flags: adminFlags(),
+		Usage: "show what a broker or frontal knows",
+		Description: "A broker's status is shown as tables: sites, how each pair connects and why, proxies, jobs. With --json it is one\n" +
+			"object with all counters. A frontal's is JSON always.",
+		Flags: append(adminFlags(), &cli.BoolFlag{Name: "json", Usage: "print one object in place of tables"}),
 		Action: func(c *cli.Context) error {
 			return askAdmin(c, func(ctx context.Context, admin controlpb.AdminClient) error {
 				r, err := admin.Status(ctx, &controlpb.StatusRequest{})
 				if err != nil {
 					return err
+				}
+				if c.IsSet("broker") && !c.Bool("json") {
+					var s broker.Status
+					if err := json.Unmarshal(r.Json, &s); err != nil {
+						return fmt.Errorf("the broker's answer is not as this version knows it (%w); use --json", err)
+					}
+					return s.WriteTable(c.App.Writer, time.Now())
 				}
 				var pretty bytes.Buffer
 				if err := json.Indent(&pretty, r.Json, "", "  "); err != nil {

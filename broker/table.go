@@ -1,0 +1,98 @@
+package broker
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+	"unicode"
+)
+
+// WriteTable writes what the status page shows as tables for a terminal. Texts
+// of strangers are shown without the characters that a terminal obeys.
+func (s Status) WriteTable(out io.Writer, now time.Time) error {
+	v := viewGrid(s, now)
+	t := &table{w: tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)}
+	t.line("broker %s: up for %s, %d of %d sites connected, %s, %s, %s", s.Broker, ago(now.Sub(s.Started)), v.Up, len(s.Sites),
+		plural(v.Processes, "process", "processes"), plural(len(s.Jobs), "job", "jobs"), plural(len(s.Proxies), "proxy", "proxies"))
+	t.head("site", "state", "since", "rtt", "processes", "nodes up", "firewall")
+	for _, r := range v.SiteRows {
+		state := "away"
+		if r.Connected {
+			state = "connected"
+		}
+		t.row(r.Profile.Site, state, ago(now.Sub(r.Since)), milliseconds(r.RTTMS), r.Processes, r.Hosts.Up, r.Firewall)
+		for _, d := range r.Differs {
+			t.row("", "", "", "", "", "", fmt.Sprintf("measured otherwise: %s is %v, not %v", d.Field, d.Measured, d.Declared))
+		}
+	}
+	t.more(v.MoreSites, "sites")
+	if len(v.Pairs) > 0 {
+		t.head("from", "to", "connected by", "set-up", "failed", "tried first, or what fails")
+	}
+	for _, r := range v.Pairs {
+		by, why := r.Now, r.Plan+": "+r.Why
+		switch {
+		case r.Plan == "":
+			by, why = "no path", fmt.Sprintf("nothing can join them: isthmus plan %s %s", r.Asker, r.Target)
+		case by == "":
+			by = "no link yet"
+		}
+		if r.Trouble != "" {
+			why = "now failing: " + r.Trouble
+		}
+		t.row(r.Asker, r.Target, by, milliseconds(r.SetupMS), r.Failed, why)
+	}
+	t.more(v.MorePairs, "pairs")
+	if len(s.Proxies) > 0 {
+		t.head("proxy", "links", "capacity", "assigned", "draining")
+	}
+	for _, p := range s.Proxies {
+		t.row(p.Name, p.Live, p.Capacity, p.Assigned, p.Draining)
+	}
+	if len(v.JobRows) > 0 {
+		t.head("job", "processes", "at", "for")
+	}
+	for _, j := range v.JobRows {
+		t.row(j.Job, j.Total, j.Sites, j.For)
+	}
+	t.more(v.MoreJobs, "jobs")
+	return t.w.Flush()
+}
+
+// A table writes columns, each line through printable.
+type table struct{ w *tabwriter.Writer }
+
+func (t *table) line(format string, args ...any) {
+	fmt.Fprintln(t.w, printable(fmt.Sprintf(format, args...)))
+}
+
+func (t *table) head(columns ...any) {
+	fmt.Fprintln(t.w)
+	t.row(columns...)
+}
+
+func (t *table) row(columns ...any) {
+	var cells []string
+	for _, c := range columns {
+		cells = append(cells, clip(printable(fmt.Sprint(c)), 160))
+	}
+	fmt.Fprintln(t.w, strings.Join(cells, "\t"))
+}
+
+func (t *table) more(n int, what string) {
+	if n > 0 {
+		t.line("and %d more %s", n, what)
+	}
+}
+
+// printable takes out what a terminal would obey.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return '?'
+		}
+		return r
+	}, text)
+}

@@ -1,0 +1,40 @@
+package broker
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// The table is made from the JSON that an admin gets, and obeys no stranger.
+func TestWriteTable(t *testing.T) {
+	s := statusOf(siteOf("a", true, 1), siteOf("b\x1b[2J\tc", false, 2))
+	s.Outcomes = []OutcomeStatus{{Asker: "a", Target: s.Sites[1].Profile.Site, Technique: overlay.Relay, Failed: 2, Reason: "no\nanswer\x07", FailedAt: time.Unix(90, 0)}}
+	s.Counters.Introductions = map[overlay.Technique]IntroductionsByResult{overlay.Relay: {1, 1}}
+	text, err := json.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var read Status
+	if err := json.Unmarshal(text, &read); err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	if err := read.WriteTable(&out, time.Unix(200, 0)); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"broker b1: up for 2 min, 1 of 2 sites connected, 3 processes, 0 jobs, 0 proxies\n",
+		"b?[2J?c", "now failing: relay: no?answer?", "connected",
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in\n%s", want, out.String())
+		}
+	}
+	if strings.ContainsAny(out.String(), "\x1b\x07\t") {
+		t.Errorf("%q", out.String())
+	}
+}

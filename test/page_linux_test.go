@@ -1,0 +1,53 @@
+package test
+
+import (
+	"flag"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/isthmus-grid/isthmus/internal/grid"
+)
+
+// pagesDir is where TestStatusPage has a browser put pictures of the pages; the
+// script test/pages sets it.
+var pagesDir = flag.String("pages", "", "folder for pictures of the status page, taken by chromium")
+
+// A browser on the broker's host sees the sites, how they connect, and why.
+func TestStatusPage(t *testing.T) {
+	const at = "127.0.0.1:9480"
+	w := newWorld(t, siteOpen+siteClosed+siteShut+siteHidden, grid.Config{
+		Settings: map[string]map[string]any{"broker": {"status_listen": at}},
+	})
+	for _, way := range [][2]string{{"closed/n1", "open/n1"}, {"closed/n2", "shut/n1"}, {"shut/n1", "hidden/n1"}, {"hidden/n1", "closed/n1"}} {
+		j := w.linked(way[0], way[1])
+		defer j.end(t)
+	}
+	w.until("the broker was told of four pairs", func() bool { return len(w.status("broker", "outcomes").([]any)) >= 4 })
+	page := fetch(w, "broker", "http://"+at+"/")
+	for _, want := range []string{"Grid of broker broker", ">closed</a>", ">direct</span>", ">relay</span>", "<b>4<small>/4</small></b> sites connected"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("no %s on the page:\n%s", want, page)
+		}
+	}
+	pair := fetch(w, "broker", "http://"+at+"/pair?asker=closed&target=shut")
+	for _, want := range []string{"closed to shut", "both sites can reach a proxy", "connected</span> in", "shut lets no connection in"} {
+		if !strings.Contains(pair, want) {
+			t.Errorf("no %s on the pair's page:\n%s", want, pair)
+		}
+	}
+	if *pagesDir == "" {
+		return
+	}
+	for name, shot := range map[string][]string{
+		"status-wide": {"1280,1900", "/"}, "status-narrow": {"400,2300", "/"}, "status-pair": {"1280,1100", "/pair?asker=closed&target=shut"},
+		"status-dark": {"1280,1900", "/", "--force-dark-mode", "--enable-features=WebContentsForceDark:0", "--blink-settings=preferredColorScheme=0"},
+	} {
+		args := append([]string{"--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars", "--user-data-dir=" + t.TempDir(),
+			"--window-size=" + shot[0], "--screenshot=" + filepath.Join(*pagesDir, name+".png")}, shot[2:]...)
+		cmd := w.Daemon("broker").Host.Command(w.ctx, "chromium", append(args, "http://"+at+shot[1])...)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%s: %v: %s", name, err, out)
+		}
+	}
+}
