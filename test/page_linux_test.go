@@ -40,8 +40,7 @@ func TestStatusPage(t *testing.T) {
 		return
 	}
 	for name, shot := range map[string][]string{
-		"status-wide": {"1280,1900", "/"}, "status-narrow": {"400,2300", "/"}, "status-pair": {"1280,1100", "/pair?asker=closed&target=shut"},
-		"status-dark": {"1280,1900", "/", "--force-dark-mode", "--enable-features=WebContentsForceDark:0", "--blink-settings=preferredColorScheme=0"},
+		"status-wide": {"1280,1150", "/"}, "status-narrow": {"400,1300", "/"}, "status-pair": {"1280,1000", "/pair?asker=closed&target=shut"},
 	} {
 		args := append([]string{"--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars", "--user-data-dir=" + t.TempDir(),
 			"--window-size=" + shot[0], "--screenshot=" + filepath.Join(*pagesDir, name+".png")}, shot[2:]...)

@@ -2,6 +2,7 @@ package control
 
 import (
 	"crypto/tls"
+	"net"
 	"syscall"
 	"time"
 
@@ -14,6 +15,9 @@ import (
 func (s *Session) RTT() (rtt time.Duration) {
 	conn := s.conn
 	if c, ok := conn.(*tls.Conn); ok {
+		conn = c.NetConn()
+	}
+	if c, ok := conn.(interface{ NetConn() net.Conn }); ok { // whose first bytes somebody has read
 		conn = c.NetConn()
 	}
 	sc, ok := conn.(syscall.Conn)

@@ -140,6 +140,9 @@ type begunConn struct {
 	first []byte // owned by the reader
 }
 
+// NetConn returns the connection itself.
+func (c *begunConn) NetConn() net.Conn { return c.Conn }
+
 func (c *begunConn) Read(p []byte) (int, error) {
 	if len(c.first) == 0 || len(p) == 0 {
 		return c.Conn.Read(p)
