@@ -149,30 +149,30 @@ func pairRows(sites []SiteStatus, outcomes []OutcomeStatus) []pairRow {
 	for _, s := range sites {
 		known[s.Profile.Site] = s
 	}
-	told := map[sitePair][]OutcomeStatus{}
+	told := map[direction][]OutcomeStatus{}
 	for _, o := range outcomes {
-		pair := sitePair{o.Asker, o.Target}
+		pair := direction{o.Asker, o.Target}
 		_, a := known[o.Asker]
 		_, b := known[o.Target]
 		if a && b && o.Asker != o.Target {
 			told[pair] = append(told[pair], o)
 		}
 	}
-	var pairs []sitePair
+	var pairs []direction
 	for pair := range told {
 		pairs = append(pairs, pair)
 	}
 	if len(sites) <= maxMapSites {
 		for _, a := range sites {
 			for _, b := range sites {
-				pair := sitePair{a.Profile.Site, b.Profile.Site}
+				pair := direction{a.Profile.Site, b.Profile.Site}
 				if _, has := told[pair]; !has && pair.asker != pair.target {
 					pairs = append(pairs, pair)
 				}
 			}
 		}
 	}
-	slices.SortFunc(pairs, func(a, b sitePair) int {
+	slices.SortFunc(pairs, func(a, b direction) int {
 		return cmp.Or(cmp.Compare(min(1, len(told[b])), min(1, len(told[a]))), cmp.Compare(a.asker, b.asker), cmp.Compare(a.target, b.target))
 	})
 	var rows []pairRow
@@ -291,14 +291,14 @@ func drawMap(sites []SiteStatus, pairs []pairRow) mapView {
 		at[n.Site] = n
 		m.Nodes = append(m.Nodes, n)
 	}
-	index := map[sitePair]int{}
+	index := map[direction]int{}
 	for _, p := range pairs {
 		a, ok := at[p.Asker]
 		b, ok2 := at[p.Target]
 		if !ok || !ok2 {
 			continue
 		}
-		key := sitePair{min(p.Asker, p.Target), max(p.Asker, p.Target)}
+		key := direction{min(p.Asker, p.Target), max(p.Asker, p.Target)}
 		l := mapLine{Asker: p.Asker, Target: p.Target, Kind: p.Kind, Label: cmp.Or(p.Now, p.Plan, "no path"), Title: p.sentence()}
 		i, drawn := index[key]
 		switch {
@@ -442,3 +442,6 @@ func clip(text string, n int) string {
 	}
 	return string(r[:n-1]) + "…"
 }
+
+// direction is an ordered pair of sites.
+type direction struct{ asker, target overlay.SiteID }
