@@ -297,7 +297,7 @@ func TestRenew(t *testing.T) {
 // Keep renews in the file without anybody's help, before the end.
 func TestKeep(t *testing.T) {
 	g := newGrid(t, "tg")
-	got, err := g.ask(g.token("helper sitea/n1", func(t *ca.Token) { t.Valid = 2 }), "")
+	got, err := g.ask(g.token("helper sitea/n1", func(t *ca.Token) { t.Valid = 6 }), "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -48,8 +48,9 @@ func pause(cert *x509.Certificate, now time.Time) time.Duration {
 func Keep(ctx context.Context, creds *control.Credentials, log *slog.Logger, ask func(ctx context.Context, chain [][]byte) ([][]byte, error)) {
 	wait := time.Until(due(creds.Leaf()))
 	for {
-		// Those that enrolled together do not come back together.
-		t := time.NewTimer(max(wait, 0) + rand.N(max(wait/20, time.Second)))
+		// Those that enrolled together do not come back together, but none too late.
+		left := time.Until(creds.Leaf().NotAfter)
+		t := time.NewTimer(max(wait, 0) + rand.N(max(wait/20, min(left/10, time.Second), 1)))
 		select {
 		case <-t.C:
 		case <-ctx.Done():

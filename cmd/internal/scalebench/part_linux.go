@@ -168,6 +168,14 @@ const nobody = 65534
 // serveHelpers has helpers join, then on a line of input their processes, then
 // on another has the first process dial others, and prints how long each took.
 func serveHelpers(ctx context.Context, o order, in *bufio.Reader, out io.Writer, log *slog.Logger) error {
+	authority, err := ca.Load(o.CA)
+	if err == nil {
+		err = os.Chdir(o.Dir) // which may lie where an ordinary user cannot go
+	}
+	if err != nil {
+		return err
+	}
+	o.Dir = "."
 	if os.Geteuid() == 0 {
 		if err := errors.Join(syscall.Setgid(nobody), syscall.Setuid(nobody)); err != nil {
 			return fmt.Errorf("becoming an ordinary user: %w", err)
@@ -177,10 +185,6 @@ func serveHelpers(ctx context.Context, o order, in *bufio.Reader, out io.Writer,
 	var all sync.WaitGroup
 	defer all.Wait()
 	defer cancel()
-	authority, err := ca.Load(o.CA)
-	if err != nil {
-		return err
-	}
 	for i := range o.Helpers {
 		creds, err := authority.Credentials(control.Identity{Role: control.RoleHelper, Site: site, Name: fmt.Sprintf("n%d", o.First+i)})
 		if err != nil {
