@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"sync"
 	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/carrier"
@@ -53,10 +54,27 @@ func (s *Server) serveFirst(ctx context.Context, e *end, frame wire.Frame) {
 	case err != nil:
 		s.refuse(e, err)
 	case asks:
-		s.observer.Answer(ctx, e.conn)
+		s.observe(ctx, e.conn)
 	default:
 		s.meet(ctx, e)
 	}
+}
+
+// observe answers somebody who asks where he comes from, until he hangs up. After
+// StopAccepting nobody is waited for: who measures may hold on for minutes.
+func (s *Server) observe(ctx context.Context, c *net.TCPConn) {
+	ctx, cancel := context.WithCancel(ctx)
+	var watch sync.WaitGroup
+	defer watch.Wait()
+	defer cancel()
+	watch.Go(func() {
+		select {
+		case <-s.closed:
+			cancel()
+		case <-ctx.Done():
+		}
+	})
+	s.observer.Answer(ctx, c)
 }
 
 // readFirst reads the first frame and nothing after it.

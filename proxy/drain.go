@@ -128,15 +128,12 @@ func (s *Server) quiet(ctx context.Context, d time.Duration) {
 	for ctx.Err() == nil {
 		changed, busy := s.busy()
 		t := time.NewTimer(d)
-		over := t.C
-		if busy {
-			over = nil
-		}
 		select {
-		case <-over:
-			if _, busy = s.busy(); !busy {
+		case <-t.C:
+			if _, still := s.busy(); !busy && !still {
 				return
 			}
+			// Or not everything that ended was a change: look again.
 		case <-changed:
 		case <-ctx.Done():
 		}

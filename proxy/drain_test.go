@@ -8,8 +8,10 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/daemon"
+	"github.com/isthmus-grid/isthmus/wire"
 )
 
 // A proxy that drains honours the tickets that are out, ends when its links
@@ -44,6 +46,29 @@ func TestDrain(t *testing.T) {
 		r.done <- nil
 		drain.Wait()
 	}
+}
+
+// Neither who only observes keeps a proxy that drains, nor who leaves without
+// having shown a ticket.
+func TestDrainWaitsForNobody(t *testing.T) {
+	r := start(t, Settings{})
+	asks := r.dial(wire.Append(nil, &wire.Observe{}))
+	if _, err := wire.Read(asks); err != nil {
+		t.Fatal(err)
+	}
+	silent := r.dial(nil)
+	r.until("somebody has come who shows nothing", func(st Status) bool { return st.Handshakes == 1 })
+	var drain sync.WaitGroup
+	drain.Go(func() { r.Drain(t.Context()) })
+	r.until("it says so", func(st Status) bool { return st.Draining })
+	silent.Close()
+	select {
+	case err := <-r.done:
+		r.done <- err
+	case <-time.After(20 * time.Second):
+		t.Fatal("it has not ended")
+	}
+	drain.Wait()
 }
 
 // A successor passes on what has a ticket of its predecessor, which joins it with
