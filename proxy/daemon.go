@@ -98,8 +98,9 @@ func serve(ctx context.Context, cfg Config, log *slog.Logger, ready func(...stri
 	defer stopMetrics()
 
 	ctx, cancel := context.WithCancel(ctx)
-	var session sync.WaitGroup
+	var session, draining sync.WaitGroup
 	defer session.Wait()
+	defer draining.Wait()
 	defer cancel()
 	// Whatever a predecessor let go of it has let go of when ready returns.
 	log.Info("serving", "name", set.Name, "listen", fmt.Sprint(bound(listeners)), "brokers", strings.Join(cfg.Broker, " "))
@@ -121,7 +122,7 @@ func serve(ctx context.Context, cfg Config, log *slog.Logger, ready func(...stri
 			e.Keep(lettable, control.DialConfig{Addr: broker, Role: control.RoleBroker}, o.run)
 		})
 	}
-	session.Go(func() {
+	draining.Go(func() {
 		select {
 		case <-ctx.Done():
 			return
@@ -140,7 +141,7 @@ func serve(ctx context.Context, cfg Config, log *slog.Logger, ready func(...stri
 	})
 	err = s.Serve(ctx, listeners...)
 	if err == nil && ctx.Err() == nil {
-		session.Wait() // it drains: what a successor passes on is served to its end
+		draining.Wait() // what a successor passes on is served to its end
 	}
 	return err
 }
