@@ -29,7 +29,9 @@ func TestHostsComeAndGo(t *testing.T) {
 				at[site["profile"].(map[string]any)["site"].(string)] = fmt.Sprintf("%v/%v/%v", h["up"], h["away"], h["unknown"])
 			}
 			got = fmt.Sprintf("open %s, closed %s, hidden %s", at["open"], at["closed"], at["hidden"])
-			return got == want
+			// The lease ends for the site, too: soon after its hosts are unknown the
+			// status has no line for it, and `isthmus hosts` alone lists them.
+			return got == want || got == strings.Replace(want, "0/0/2", "", 1)
 		}, func() string { return got })
 	}
 	start := func(daemon string) {
