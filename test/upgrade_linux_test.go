@@ -51,11 +51,7 @@ func previous(t *testing.T) string {
 	t.Helper()
 	commit, err := git("rev-parse", "--verify", "--quiet", "HEAD~1^{commit}")
 	if err != nil {
-		why := "there is no commit before this one here: clone with its history, or at least with --depth=2"
-		if os.Getenv("CI") != "" {
-			t.Fatalf("%s (%v)", why, err)
-		}
-		t.Skip(why)
+		t.Skipf("there is no commit before this one here: clone with its history, or at least with --depth=2 (%v)", err)
 	}
 	if tag, err := git("describe", "--tags", "--abbrev=0", commit); err == nil {
 		commit = tag
