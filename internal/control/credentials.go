@@ -1,6 +1,7 @@
 package control
 
 import (
+	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -28,17 +29,19 @@ type Credentials struct {
 
 	mu   sync.Mutex // guards the fields below
 	cert *tls.Certificate
-	seen [2]stamp // of the certificate and key in use
-	told string   // the fault of the files that was reported last
+	seen digest // of the files in use
+	told string // the fault of the files that was reported last
 }
 
 // credentialFiles are where credentials come from; empty for those from memory.
 type credentialFiles struct{ cert, key string }
 
-// stamp tells one state of a file from the next.
-type stamp struct {
-	at   time.Time
-	size int64
+// digest tells one content of the certificate and key from the next. A file's
+// time does not: two certificates may be written within one tick of its clock.
+type digest [2][sha256.Size]byte
+
+func digestOf(certPEM, keyPEM []byte) digest {
+	return digest{sha256.Sum256(certPEM), sha256.Sum256(keyPEM)}
 }
 
 // LoadCredentials reads a certificate with those that lead from it to the
@@ -46,7 +49,6 @@ type stamp struct {
 // file, when they do not fit each other or the certificate is not valid now.
 func LoadCredentials(certFile, keyFile, caFile string) (*Credentials, error) {
 	files := credentialFiles{certFile, keyFile}
-	seen, _ := files.stamps() // before reading: what changes meanwhile is read again; what is amiss, reading says
 	certPEM, keyPEM, err := files.read()
 	if err != nil {
 		return nil, err
@@ -59,7 +61,7 @@ func LoadCredentials(certFile, keyFile, caFile string) (*Credentials, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s, %s, %s: %w", certFile, keyFile, caFile, err)
 	}
-	c.files, c.seen = files, seen
+	c.files, c.seen = files, digestOf(certPEM, keyPEM)
 	return c, nil
 }
 
@@ -71,17 +73,6 @@ func (f credentialFiles) read() (certPEM, keyPEM []byte, err error) {
 		return nil, nil, fmt.Errorf("key: %w", err)
 	}
 	return certPEM, keyPEM, nil
-}
-
-func (f credentialFiles) stamps() (s [2]stamp, err error) {
-	for i, name := range []string{f.cert, f.key} {
-		info, err := os.Stat(name)
-		if err != nil {
-			return s, fmt.Errorf("%s: %w", [...]string{"certificate", "key"}[i], err)
-		}
-		s[i] = stamp{info.ModTime(), info.Size()}
-	}
-	return s, nil
 }
 
 // NewCredentials is LoadCredentials from memory.
@@ -135,6 +126,11 @@ func (c *Credentials) Refresh() (taken bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	taken, err = c.refresh()
+	return taken, c.tell(err)
+}
+
+// tell returns an error unless it was returned the last time, with mu held.
+func (c *Credentials) tell(err error) error {
 	text := ""
 	if err != nil {
 		text = err.Error()
@@ -143,21 +139,21 @@ func (c *Credentials) Refresh() (taken bool, err error) {
 		err = nil
 	}
 	c.told = text
-	return taken, err
+	return err
 }
 
 // refresh is Refresh with mu held.
 func (c *Credentials) refresh() (taken bool, err error) {
-	seen, err := c.files.stamps()
-	if err != nil || seen == c.seen {
-		return false, err
-	}
 	fail := func(err error) (bool, error) {
 		return false, fmt.Errorf("%s, %s: the changed certificate is not taken over: %w", c.files.cert, c.files.key, err)
 	}
 	certPEM, keyPEM, err := c.files.read()
 	if err != nil {
-		return fail(err)
+		return false, err
+	}
+	seen := digestOf(certPEM, keyPEM)
+	if seen == c.seen {
+		return false, nil
 	}
 	cert, err := tls.X509KeyPair(certPEM, keyPEM)
 	if err != nil {
@@ -384,12 +380,14 @@ func (c *Credentials) Replace(certPEM []byte) error {
 	if c.files.cert == "" {
 		return errors.New("these credentials have no file")
 	}
+	c.mu.Lock() // a Refresh between the two would take it over and leave nothing to this one
+	defer c.mu.Unlock()
 	if err := WriteFile(c.files.cert, certPEM, 0o644); err != nil {
 		return fmt.Errorf("the new certificate cannot be kept: %w; the daemon's user must own the folder, or renew it with isthmus ca renew", err)
 	}
-	taken, err := c.Refresh()
+	taken, err := c.refresh()
 	if err == nil && !taken {
-		err = fmt.Errorf("the new certificate in %s was not taken over", c.files.cert)
+		err = fmt.Errorf("the certificate put into %s is the one in use already", c.files.cert)
 	}
 	return err
 }
