@@ -166,7 +166,7 @@ func frontalSubject(file string, text []byte) (doctor.Subject, error) {
 	via, err := httpProxy(cfg.HTTPProxy.Address, cfg.HTTPProxy.User, cfg.HTTPProxy.PasswordFile)
 	profile := cfg.SiteProfile()
 	return doctor.Subject{
-		Role: control.RoleFrontal, Address: cfg.Broker[0], HTTPProxy: via, Profile: &profile, MeasuresMTU: !cfg.Profile.MTU.Given && cfg.Measure > 0,
+		Role: control.RoleFrontal, Address: cfg.Broker[0], Others: cfg.Broker[1:], HTTPProxy: via, Profile: &profile, MeasuresMTU: !cfg.Profile.MTU.Given && cfg.Measure > 0,
 		Cert: string(cfg.TLS.Cert), Key: string(cfg.TLS.Key), CA: string(cfg.TLS.CA),
 	}, err
 }

@@ -3,6 +3,7 @@ package doctor
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 )
@@ -13,9 +14,7 @@ func Diagnose(o Observations) []Finding {
 	var all []Finding
 	all = append(all, files(o)...)
 	all = append(all, socket(o)...)
-	for _, s := range o.Services {
-		all = append(all, service(o, s)...)
-	}
+	all = append(all, services(o)...)
 	all = append(all, session(o)...)
 	all = append(all, outside(o)...)
 	all = append(all, ipv6(o)...)
@@ -88,6 +87,24 @@ func socket(o Observations) []Finding {
 		r.Fix = "start the helper and read its log"
 	}
 	return []Finding{r}
+}
+
+// services judges the ways to the daemons above. While one of several is
+// reached, the failure of another is only worth a word.
+func services(o Observations) []Finding {
+	reached := slices.ContainsFunc(o.Services, func(s Service) bool { return s.Hello.Got })
+	var all []Finding
+	for _, s := range o.Services {
+		found := service(o, s)
+		for i := range found {
+			if f := &found[i]; f.Status == Failed && reached && !s.Hello.Got {
+				f.Status = Warning
+				f.Meaning += "; another broker is reached, so the site works, and would stand still without that one"
+			}
+		}
+		all = append(all, found...)
+	}
+	return all
 }
 
 // service judges the layers to one daemon, up to the first that fails.

@@ -22,7 +22,7 @@ func session(o Observations) []Finding {
 	if !s.Tried || len(o.Services) == 0 {
 		return nil
 	}
-	target := o.Services[0].What + " " + o.Services[0].Address
+	target := o.Services[0].What + " " + s.At
 	f := Finding{Layer: "session", Target: target, Status: Passed, Class: OK, Evidence: "it answers calls", Meaning: "the control plane works up to the broker"}
 	var all []Finding
 	switch {

@@ -37,7 +37,7 @@ func healthy() Observations {
 				Subject: "CN=frontal sitea", Issuer: "CN=grid CA", Identity: "frontal sitea", OfGrid: true, NotBefore: now.Add(-time.Hour), NotAfter: now.Add(time.Hour)}}},
 			Hello: Hello{Got: true, Oldest: 1, Newest: 1, OwnOldest: 1, OwnNewest: 1, Software: "isthmus/0.1"},
 		}},
-		Session: Session{Tried: true, Bearings: true, BrokerTime: now, Sent: now.Add(-10 * time.Millisecond), Got: now.Add(10 * time.Millisecond),
+		Session: Session{Tried: true, At: "gw.sitea:7440", Bearings: true, BrokerTime: now, Sent: now.Add(-10 * time.Millisecond), Got: now.Add(10 * time.Millisecond),
 			Profile: &overlay.SiteProfile{Site: "sitea"}},
 		Vantages: []Vantage{vantage("203.0.113.2:443"), vantage("203.0.113.3:443"), vantage("203.0.113.2:3478")},
 		UDP:      Datagrams{Servers: []netip.AddrPort{to1, to2}, Local: seen, Seen: map[netip.AddrPort]netip.AddrPort{to1: seen, to2: seen}},
@@ -67,6 +67,9 @@ var cases = []struct {
 	{"host unreachable", outcome(Connection{Outcome: ICMPError, Err: "no route to host"}), Unreachable, Failed, "no route to host|says the same"},
 	{"no route", outcome(Connection{Outcome: Routeless, Err: "network is unreachable"}), NoRoute, Failed, "at once|routing table"},
 	{"not permitted", outcome(Connection{Outcome: NoPermit, Err: "operation not permitted"}), Unreachable, Failed, "operation not permitted|this host"},
+
+	{"one broker of two dropped", spare(Connection{Outcome: Silent}, true), TCPDropped, Warning, "broker2:443|no answer to a SYN|another broker is reached"},
+	{"both brokers dropped", spare(Connection{Outcome: Silent}, false), TCPDropped, Failed, "no answer to a SYN"},
 
 	{"proxy wants credentials", proxied("it asks for credentials (407 Proxy Authentication Required)"), HTTPProxy, Failed, "407|who asks|password_file"},
 	{"proxy forbids", proxied("it does not allow the tunnel (403 Forbidden)"), HTTPProxy, Failed, "403|allow CONNECT to broker:443"},
@@ -212,6 +215,22 @@ func connectTo(change func(*Service)) func(*Observations) {
 func outcome(c Connection) func(*Observations) {
 	c.To = addr("10.1.0.1:7440")
 	return connectTo(func(s *Service) { s.Connect, s.TLS, s.Hello = c, Handshake{}, Hello{} })
+}
+
+// spare is a gateway with a second broker that cannot be connected to, beside
+// one that can or cannot either.
+func spare(c Connection, reached bool) func(*Observations) {
+	return func(o *Observations) {
+		o.Helper = false
+		o.Services[0].What, o.Services[0].Address = "broker", "broker1:443"
+		o.Services[0].TLS.Chain[0].Identity = "broker b1"
+		c.To = addr("203.0.113.9:443")
+		second := Service{What: "broker", Address: "broker2:443", Resolve: o.Services[0].Resolve, Connect: c}
+		if !reached {
+			outcome(c)(o)
+		}
+		o.Services = append(o.Services, second)
+	}
 }
 
 func proxied(words string) func(*Observations) {

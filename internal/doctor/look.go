@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -21,6 +22,7 @@ import (
 type Subject struct {
 	Role    control.Role // RoleHelper, RoleFrontal, or RoleAdmin for the way to the broker alone
 	Address string       // host:port of the frontal or the broker above it
+	Others  []string     // of a frontal with several brokers: those beside Address, the first 7 of them
 
 	HTTPProxy carrier.HTTPProxy // of its settings; the zero value is none
 
@@ -50,6 +52,7 @@ const (
 	brokerBound  = 3 * time.Second // a gateway waits two seconds for its broker to come back
 	hopBound     = 700 * time.Millisecond
 	maxVantages  = 6
+	maxOthers    = 7
 )
 
 // upper is who stands above the subject.
@@ -79,17 +82,30 @@ func Look(ctx context.Context, s Subject) Observations {
 	l.files()
 	var local sync.WaitGroup
 	local.Go(l.socket)
-	l.progress("%v at %s", s.upper(), s.Address)
-	service := l.service(ctx, s.upper().String(), s.Address, s.proxyTo())
-	l.o.Services = append(l.o.Services, service)
-	if service.Hello.Got && s.Role != control.RoleAdmin {
-		l.progress("session with the %v", s.upper())
-		l.session(ctx)
+	l.services(ctx)
+	// One session is enough for what it tells: with the first that can be reached.
+	up := slices.IndexFunc(l.o.Services, func(s Service) bool { return s.Hello.Got })
+	if up >= 0 && s.Role != control.RoleAdmin {
+		at := l.o.Services[up].Address
+		l.progress("session with the %v at %s", s.upper(), at)
+		l.session(ctx, at)
 	}
 	l.outside(ctx)
 	local.Wait()
 	l.o.Took = time.Since(l.o.Start)
 	return l.o
+}
+
+// services looks at every daemon above, all at once.
+func (l *looker) services(ctx context.Context) {
+	above := append([]string{l.s.Address}, l.s.Others[:min(len(l.s.Others), maxOthers)]...)
+	l.progress("%v at %s", l.s.upper(), strings.Join(above, ", "))
+	l.o.Services = make([]Service, len(above))
+	var all sync.WaitGroup
+	for i, address := range above {
+		all.Go(func() { l.o.Services[i] = l.service(ctx, l.s.upper().String(), address, l.s.proxyTo()) })
+	}
+	all.Wait()
 }
 
 // looker is one run.

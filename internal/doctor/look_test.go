@@ -151,6 +151,24 @@ func TestLook(t *testing.T) {
 	}
 }
 
+// TestLookAtEveryBroker: each is looked at, whichever of them is away, and the
+// session is with one that is there.
+func TestLookAtEveryBroker(t *testing.T) {
+	h := newHost(t)
+	h.serve(speak(h.pair(), &wire.ControlHello{Oldest: 1, Newest: 1}))
+	s := h.Subject
+	s.Address, s.Others = "127.0.0.1:1", []string{"127.0.0.1:2", h.Address}
+	o := Look(t.Context(), s)
+	var got []string
+	for _, s := range o.Services {
+		got = append(got, s.Address+" "+string(s.Connect.Outcome))
+	}
+	want := []string{"127.0.0.1:1 reset", "127.0.0.1:2 reset", h.Address + " connected"}
+	if !slices.Equal(got, want) || o.Session.At != h.Address {
+		t.Errorf("saw %q, want %q; session with %q", got, want, o.Session.At)
+	}
+}
+
 // TestLookThroughAnHTTPProxy: what the proxy says is told in its words.
 func TestLookThroughAnHTTPProxy(t *testing.T) {
 	h := newHost(t)

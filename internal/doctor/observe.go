@@ -155,6 +155,7 @@ type Segments struct {
 // Session is what the daemon above told on a session that only asks.
 type Session struct {
 	Tried   bool
+	At      string // host:port of the daemon above
 	Err     string
 	Gone    bool // Err is that the gateway has no session with the broker
 	Profile *overlay.SiteProfile

@@ -19,11 +19,12 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// session asks the daemon above for the site's profile and for bearings, on a
-// session that takes nobody's place. It leaves l.leave and l.ask behind.
-func (l *looker) session(ctx context.Context) {
+// session asks the daemon above at address for the site's profile and for
+// bearings, on a session that takes nobody's place. It leaves l.leave and l.ask
+// behind.
+func (l *looker) session(ctx context.Context, address string) {
 	o := &l.o.Session
-	o.Tried = true
+	o.Tried, o.At = true, address
 	creds, err := control.LoadCredentials(l.s.Cert, l.s.Key, l.s.CA)
 	if err != nil {
 		o.Err = err.Error()
@@ -34,7 +35,7 @@ func (l *looker) session(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx) // the session ends with it
 	late := time.AfterFunc(connectBound, cancel)
 	s, err := e.Dial(ctx, control.DialConfig{
-		Addr: l.s.Address, Role: l.s.upper(), Visit: true,
+		Addr: address, Role: l.s.upper(), Visit: true,
 		Dial: func(ctx context.Context, addr string) (net.Conn, error) {
 			dial := carrier.DialTCP
 			if l.smallControl() {
