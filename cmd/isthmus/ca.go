@@ -49,22 +49,9 @@ func caCommand() *cli.Command {
 					if err := words(c, "ca issue", 2); err != nil {
 						return err
 					}
-					id, err := control.ParseIdentity(c.Args().Get(0) + " " + c.Args().Get(1))
+					id, projects, err := holder(c, "ca issue", c.Args().Get(0), c.Args().Get(1))
 					if err != nil {
-						return usage("ca issue: " + err.Error())
-					}
-					if c.Duration("valid") <= 0 {
-						return usage("ca issue: --valid must be positive")
-					}
-					var projects []string
-					if c.IsSet("project") {
-						projects = strings.Split(c.String("project"), ",")
-					}
-					if _, err := control.ProjectURIs(projects); err != nil {
-						return usage("ca issue: --project: " + err.Error())
-					}
-					if len(projects) > 0 && id.Role != control.RoleUser {
-						return usage(fmt.Sprintf("ca issue: --project: %v has no projects, only users have", id))
+						return err
 					}
 					authority, err := ca.Load(c.String("dir"))
 					if err != nil {
@@ -78,7 +65,28 @@ func caCommand() *cli.Command {
 					return nil
 				},
 			},
-			caIssuerCommand(dir), caTokenCommand(dir), caEnrollCommand(), caRenewCommand(), caRevokeCommand(dir),
+			caRequestCommand(), caSignCommand(dir), caIssuerCommand(dir), caTokenCommand(dir), caEnrollCommand(), caRenewCommand(), caRevokeCommand(dir),
 		},
 	}
+}
+
+// holder reads for whom a certificate is to be, and checks the flags --project
+// and --valid of the command called what.
+func holder(c *cli.Context, what, role, name string) (id control.Identity, projects []string, err error) {
+	if id, err = control.ParseIdentity(role + " " + name); err != nil {
+		return id, nil, usage(what + ": " + err.Error())
+	}
+	if c.Duration("valid") <= 0 {
+		return id, nil, usage(what + ": --valid must be positive")
+	}
+	if c.IsSet("project") {
+		projects = strings.Split(c.String("project"), ",")
+	}
+	if _, err := control.ProjectURIs(projects); err != nil {
+		return id, nil, usage(what + ": --project: " + err.Error())
+	}
+	if len(projects) > 0 && id.Role != control.RoleUser {
+		return id, nil, usage(fmt.Sprintf("%s: --project: %v has no projects, only users have", what, id))
+	}
+	return id, projects, nil
 }

@@ -152,8 +152,8 @@ func (i *Issuer) Issue(pub crypto.PublicKey, g Grant, now time.Time) ([][]byte, 
 	if err := i.May(g.ID); err != nil {
 		return nil, err
 	}
-	if key, ok := pub.(*ecdsa.PublicKey); !ok || key.Curve.Params().BitSize < 256 {
-		return nil, fmt.Errorf("the key to certify is a %T, want ECDSA of 256 bits or more", pub)
+	if err := checkKey(pub); err != nil {
+		return nil, err
 	}
 	if g.NotAfter.After(i.cert.NotAfter) {
 		g.NotAfter = i.cert.NotAfter
