@@ -11,7 +11,7 @@ import (
 // has waits until an engine has so many messages that found no receive.
 func has(t *testing.T, e *Engine, n int) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); len(e.Kept()) != n; {
+	for end := time.Now().Add(30 * time.Second); len(e.Kept()) != n; {
 		if _, _, err := e.Iprobe(everyone{}, 0, 0, 99, false); err != nil || time.Now().After(end) {
 			t.Fatalf("%d messages are kept, want %d; %v", len(e.Kept()), n, err)
 		}

@@ -12,7 +12,7 @@ import (
 func TestHandleOutlivesItsRequest(t *testing.T) {
 	e := New(Config{Size: 1})
 	t.Cleanup(e.Close)
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	for round := range 3 {
 		var s, r [3]Handle
@@ -69,7 +69,7 @@ func TestFailedHandleKeepsItsRequest(t *testing.T) {
 func TestHandleOfMany(t *testing.T) {
 	e := New(Config{Size: 1})
 	t.Cleanup(e.Close)
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	for round := range 200 {
 		var r Handle

@@ -50,7 +50,7 @@ func TestLentAndGivenUpAtAnyMoment(t *testing.T) {
 		random := rand.New(rand.NewPCG(3, uint64(round)))
 		soon := func() (context.Context, context.CancelFunc) {
 			if random.IntN(3) == 0 {
-				return context.WithTimeout(t.Context(), 20*time.Second)
+				return context.WithTimeout(t.Context(), 30*time.Second)
 			}
 			return context.WithTimeout(t.Context(), time.Duration(random.IntN(2000))*time.Microsecond)
 		}

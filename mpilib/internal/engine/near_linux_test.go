@@ -39,7 +39,7 @@ func neighbours(t *testing.T, unexpected int) (es [2]*Engine, conns [2]*net.TCPC
 // settle waits until both engines say whether they share memory.
 func settle(t *testing.T, es [2]*Engine, shared bool) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); ; runtime.Gosched() {
+	for end := time.Now().Add(30 * time.Second); ; runtime.Gosched() {
 		n := 0
 		for _, e := range es {
 			if l := e.Links()[0]; shared && l.Shared || !shared && l.Reason != nil {
@@ -50,9 +50,16 @@ func settle(t *testing.T, es [2]*Engine, shared bool) {
 			return
 		}
 		if time.Now().After(end) {
-			t.Fatalf("after 10 s: %+v, %+v", es[0].Links()[0], es[1].Links()[0])
+			t.Fatalf("after 30 s: %+v, %+v; %v, %v", es[0].Links()[0], es[1].Links()[0], ended(es[0]), ended(es[1]))
 		}
 	}
+}
+
+// ended says why an engine of two has lost the other, or returns nil.
+func ended(e *Engine) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.peers[1-e.Rank()].failed
 }
 
 // together returns two engines that share memory.
@@ -162,6 +169,24 @@ func TestOrderAcrossSwitch(t *testing.T) {
 	}
 }
 
+// Memory that is there only when all is sent and who sent it is gone, is shared all the same:
+// the end of a sender's context interrupts a write for it, and nothing else.
+func TestSwitchAfterAll(t *testing.T) {
+	es, _, attach := neighbours(t, 0)
+	sent := make(chan struct{})
+	es[0].sharing.create = func(data int) (*shm.Segment, error) { <-sent; return shm.Create(data) }
+	attach()
+	streams(t, es, 100)
+	for _, e := range es { // a write is interrupted last by this
+		e.mu.Lock()
+		e.peers[1-e.Rank()].interruptWrite()
+		e.mu.Unlock()
+	}
+	close(sent)
+	settle(t, es, true)
+	streams(t, es, 100)
+}
+
 // Two engines of which one cannot make or map memory stay with their link, and say why.
 func TestMemoryRefused(t *testing.T) {
 	no := errors.New("not today")
@@ -189,7 +214,7 @@ func TestMemoryRefused(t *testing.T) {
 // asleep waits until an engine's lanes are announced to be asleep.
 func asleep(t *testing.T, e *Engine) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); ; runtime.Gosched() {
+	for end := time.Now().Add(30 * time.Second); ; runtime.Gosched() {
 		e.mu.Lock()
 		is := e.lanes.asleep && !e.lanes.polling
 		e.mu.Unlock()
@@ -197,7 +222,7 @@ func asleep(t *testing.T, e *Engine) {
 			return
 		}
 		if time.Now().After(end) {
-			t.Fatal("the lanes are awake after 10 s")
+			t.Fatal("the lanes are awake after 30 s")
 		}
 	}
 }

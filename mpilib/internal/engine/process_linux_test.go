@@ -47,7 +47,7 @@ func (c socketConn) Lend(bufs [][]byte) (int64, uint64, error) {
 func (c socketConn) Await(uint64) error          { return nil }
 func (c socketConn) Reclaim()                    {}
 func (c socketConn) Calm()                       {}
-func (c socketConn) Post(p []byte) (bool, error) { _, err := c.Write(p); return true, err }
+func (c socketConn) Post(p []byte) (bool, error) { return post(c, p) }
 func (c socketConn) CloseWrite() error           { return c.Conn.(*net.UnixConn).CloseWrite() }
 
 // joined returns an engine of two that reaches the other through f.
@@ -110,7 +110,7 @@ func companion(t *testing.T) (*Engine, *exec.Cmd) {
 		t.Fatal(err)
 	}
 	t.Cleanup(e.Close)
-	for end := time.Now().Add(20 * time.Second); !e.Links()[0].Shared; time.Sleep(tick) {
+	for end := time.Now().Add(30 * time.Second); !e.Links()[0].Shared; time.Sleep(tick) {
 		if l := e.Links()[0]; l.Reason != nil || time.Now().After(end) {
 			t.Fatalf("no shared memory: %v", l.Reason)
 		}
@@ -178,7 +178,7 @@ func TestProcessKilled(t *testing.T) {
 	for round := range rounds {
 		random := rand.New(rand.NewPCG(7, uint64(round)))
 		e, cmd := companion(t)
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 		size, tag, left := 1<<random.IntN(22), random.IntN(2), random.IntN(40)
 		b, back := make([]byte, size), make([]byte, size)
 		var err error

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
 	"runtime"
 	"strings"
 	"testing"
@@ -38,7 +39,20 @@ func (c bareConn) Lend(bufs [][]byte) (int64, uint64, error) {
 func (c bareConn) Await(uint64) error          { return nil }
 func (c bareConn) Reclaim()                    {}
 func (c bareConn) Calm()                       {}
-func (c bareConn) Post(p []byte) (bool, error) { _, err := c.Write(p); return true, err }
+func (c bareConn) Post(p []byte) (bool, error) { return post(c, p) }
+
+// post writes p whatever write deadline stands, as a link's Post does: the deadline may be
+// one of a write that is over by now.
+func post(c net.Conn, p []byte) (bool, error) {
+	for {
+		n, err := c.Write(p)
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			return true, err
+		}
+		p = p[n:]
+		c.SetWriteDeadline(time.Time{})
+	}
+}
 
 // sockets returns two that are connected.
 func sockets(t *testing.T) (mine, peer *net.TCPConn) {
@@ -74,7 +88,7 @@ func faced(t *testing.T) (*Engine, *net.TCPConn) {
 // expect reads an envelope that has to come next.
 func expect(t *testing.T, peer net.Conn, want wire.Envelope) {
 	t.Helper()
-	peer.SetReadDeadline(time.Now().Add(10 * time.Second))
+	peer.SetReadDeadline(time.Now().Add(30 * time.Second))
 	b := make([]byte, wire.EnvelopeLen)
 	if _, err := io.ReadFull(peer, b); err != nil {
 		t.Fatalf("waiting for %+v: %v", want, err)
@@ -93,7 +107,7 @@ func say(t *testing.T, peer net.Conn, env wire.Envelope, data ...byte) {
 
 func wait(t *testing.T, r *Request) (Result, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	return r.Wait(ctx)
 }
@@ -258,7 +272,7 @@ func probed(t *testing.T, e *Engine, kept bool, want Result) {
 	if !kept {
 		return
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	if m, err := e.Probe(ctx, everyone{}, 0, 1, want.Tag, false); err != nil || m.Result() != want {
 		t.Fatalf("probe: %v", err)
@@ -388,7 +402,7 @@ func TestCompletedBySomebodyElse(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-	case <-time.After(5 * time.Second):
+	case <-time.After(30 * time.Second):
 		t.Error("the waiter goes on reading though its request is complete")
 	}
 }

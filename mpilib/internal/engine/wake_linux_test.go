@@ -74,7 +74,7 @@ func three(t *testing.T) (es [3]*Engine, conns [3]holding) {
 // eventually waits until something holds of an engine, without a call that would help it.
 func eventually(t *testing.T, e *Engine, what string, holds func() bool) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); ; runtime.Gosched() {
+	for end := time.Now().Add(30 * time.Second); ; runtime.Gosched() {
 		e.mu.Lock()
 		does := holds()
 		e.mu.Unlock()
@@ -113,7 +113,7 @@ func TestBellDuringGlance(t *testing.T) {
 	}()
 	select {
 	case <-link.posting:
-	case <-time.After(10 * time.Second):
+	case <-time.After(30 * time.Second):
 		t.Fatal("not within 10 s: a bell is rung")
 	}
 	var r Request
