@@ -2,6 +2,7 @@ package broker
 
 import (
 	"fmt"
+	"hash/fnv"
 
 	"github.com/isthmus-grid/isthmus/overlay"
 )
@@ -44,6 +45,41 @@ func choose(how Choice, proxies []candidate) (int, error) {
 		return -1, fmt.Errorf("%w: all %d proxies are full or draining; start another or raise their capacity", overlay.ErrOverloaded, len(proxies))
 	}
 	return best, nil
+}
+
+// owners returns the index of the proxy that carries all links of an owner who
+// is held to policies' allowances: only one that sees all of them can count
+// them. Every broker that knows the same proxies makes the same choice, and one
+// that leaves changes it for those alone whom it had (highest random weight). A proxy that is full is chosen all the
+// same: another one would begin to count from zero.
+func owners(owner string, proxies []candidate) (int, error) {
+	best, most := -1, uint64(0)
+	for i, c := range proxies {
+		if c.draining {
+			continue
+		}
+		h := fnv.New64a()
+		fmt.Fprintf(h, "%s\n%s", owner, c.name)
+		if w := mix(h.Sum64()); best < 0 || w > most || w == most && c.name < proxies[best].name {
+			best, most = i, w
+		}
+	}
+	switch {
+	case best < 0:
+		return choose(RoundRobin, proxies) // which says why
+	case proxies[best].load >= proxies[best].capacity:
+		return -1, fmt.Errorf("%w: proxy %s, which counts the links of %s for policies, is full", overlay.ErrOverloaded, proxies[best].name, owner)
+	}
+	return best, nil
+}
+
+// mix spreads a hash over all its bits: names that differ in their last letter
+// differ in few of FNV's.
+func mix(h uint64) uint64 {
+	h ^= h >> 33
+	h *= 0xff51afd7ed558ccd
+	h ^= h >> 33
+	return h
 }
 
 // before reports whether a is to be chosen rather than b.

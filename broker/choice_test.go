@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/isthmus-grid/isthmus/overlay"
@@ -83,5 +85,41 @@ func TestChoiceAgainstDefinition(t *testing.T) {
 				t.Fatalf("seed %d: %s took %+v", seed, how, got)
 			}
 		}
+	}
+}
+
+// All links of an owner go through one proxy, whatever the load; owners are
+// spread, and a proxy that drains gives up its own alone.
+func TestOwnersProxy(t *testing.T) {
+	proxies := []candidate{{name: "p1", capacity: 10}, {name: "p2", capacity: 10}, {name: "p3", capacity: 10}}
+	before := map[string]int{}
+	count := [3]int{}
+	for i := range 300 {
+		owner := fmt.Sprintf("project p%d", i)
+		n, err := owners(owner, proxies)
+		if err != nil {
+			t.Fatal(err)
+		}
+		before[owner] = n
+		count[n]++
+	}
+	for i, n := range count {
+		if n < 60 || n > 140 {
+			t.Errorf("p%d has %d of 300 owners", i+1, n)
+		}
+	}
+	loaded := slices.Clone(proxies)
+	loaded[0].load, loaded[1].draining, loaded[2].load = 9, true, 10
+	for owner, was := range before {
+		n, err := owners(owner, loaded)
+		switch {
+		case was == 0 && (n != 0 || err != nil), was == 1 && n == 1:
+			t.Errorf("%s was with %d, is with %d: %v", owner, was, n, err)
+		case was == 2 && (!errors.Is(err, overlay.ErrOverloaded) || !strings.Contains(err.Error(), "proxy p3, which counts the links of "+owner)):
+			t.Errorf("%s with a full proxy: %d, %v", owner, n, err)
+		}
+	}
+	if _, err := owners("x", nil); !errors.Is(err, overlay.ErrNoRelay) {
+		t.Errorf("without a proxy: %v", err)
 	}
 }

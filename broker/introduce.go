@@ -1,12 +1,14 @@
 package broker
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"net/netip"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc"
@@ -41,8 +43,9 @@ type introduction struct {
 	entry     Entry // the target's
 	frontal   *control.Session
 	reason    string
-	rule      string // of the sites' policies (policy.Agreement.Rule); empty where neither has one
-	denied    bool   // rule refuses it
+	rule      string              // of the sites' policies (policy.Agreement.Rule); empty where neither has one
+	denied    bool                // rule refuses it
+	allowed   []overlay.Allowance // that the relay is to keep
 	proxy     string
 	assigned  bool // the asker was sent ASSIGNED
 }
@@ -193,6 +196,7 @@ func (d directory) permitTechnique(in *introduction, asker overlay.AccessPoint) 
 			in.denied = true
 			return err
 		}
+		in.allowed = g.Allowances(in.asker.Job, [2]overlay.Principal{in.principal, in.entry.Point.Principal})
 	}
 	p := d.b.plans.decide(d.b.log, in.askerSite, in.entry.Site, g)
 	step := p.step(in.technique)
@@ -254,7 +258,13 @@ func (d directory) arrange(in *introduction) (*controlpb.Introduction, *controlp
 		return message, nil, nil
 	}
 	only443 := in.askerSite.Profile.Egress != overlay.EgressAny || in.entry.Site.Profile.Egress != overlay.EgressAny
-	offer, err := d.b.registry.Assign(d.b.config().ProxyChoice, only443)
+	need := Need{Only443: only443}
+	if len(in.allowed) > 0 {
+		// Where both ends have one, that of the site whose name comes first, so that
+		// it does not matter who asks.
+		need.Owner = slices.MinFunc(in.allowed, func(a, b overlay.Allowance) int { return cmp.Compare(a.Site, b.Site) }).Owner
+	}
+	offer, err := d.b.registry.Assign(d.b.config().ProxyChoice, need)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -273,6 +283,7 @@ func (in *introduction) assignment(offer Offer, end uint8, expires time.Time, li
 	if offer.Named {
 		claims.Principal = in.principal
 	}
+	copy(claims.Allowances[:], in.allowed)
 	t := ticket.Issue(offer.Key, claims)
 	a := &controlpb.Assignment{Proxy: offer.Name, Ticket: wire.Append(nil, &t)}
 	for _, addr := range offer.Addresses {

@@ -52,7 +52,7 @@ func (s sites) Join(ctx context.Context, req *controlpb.JoinRequest) (*controlpb
 	s.b.log.Info("site joined", "site", site, "inbound", profile.Inbound.String(), "ports", profile.Ports.String(),
 		"filter", profile.Filter.String(), "nat", profile.NAT.Mapping.String(), "egress", profile.Egress.String(),
 		"gateway_only", profile.GatewayOnly, "forbidden", fmt.Sprint(profile.Forbidden), "policy", s.b.policies.status(site).text())
-	return &controlpb.JoinResponse{Broker: s.b.name, Epoch: s.b.epoch, Policy: true}, nil
+	return &controlpb.JoinResponse{Broker: s.b.name, Epoch: s.b.epoch, Policy: true, Limits: true}, nil
 }
 
 // relays takes in what proxies offer.
@@ -98,7 +98,7 @@ func (r relays) Offer(ctx context.Context, req *controlpb.OfferRequest) (*contro
 
 // offer checks an offer.
 func (r relays) offer(peer control.Identity, req *controlpb.OfferRequest) (Offer, error) {
-	o := Offer{Name: req.GetName(), Live: int(req.GetLive()), Capacity: int(req.GetCapacity()), Draining: req.GetDraining(), Named: req.GetNamedTickets()}
+	o := Offer{Name: req.GetName(), Live: int(req.GetLive()), Capacity: int(req.GetCapacity()), Draining: req.GetDraining(), Named: req.GetNamedTickets(), Limited: req.GetLimitedTickets()}
 	if o.Name != peer.Name {
 		return o, fmt.Errorf("%w: the certificate names proxy %s, the offer proxy %q", overlay.ErrForbidden, peer.Name, o.Name)
 	}

@@ -392,22 +392,33 @@ func (m *Memory) Offer(offer Offer, holder Holder) (Holder, error) {
 }
 
 // Assign implements Registry.
-func (m *Memory) Assign(how Choice, only443 bool) (Offer, error) {
+func (m *Memory) Assign(how Choice, need Need) (Offer, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	candidates := make([]candidate, 0, len(m.proxies))
+	older := 0
 	for name, p := range m.proxies {
-		if only443 && !p.offer.on443() {
+		switch {
+		case need.Only443 && !p.offer.on443():
+			continue
+		case need.Owner != "" && !p.offer.Limited:
+			older++
 			continue
 		}
 		candidates = append(candidates, candidate{
 			name: name, load: p.offer.Live + p.pending, capacity: p.offer.Capacity, draining: p.offer.Draining, last: p.last,
 		})
 	}
-	if len(candidates) == 0 && len(m.proxies) > 0 {
+	switch {
+	case len(candidates) == 0 && older > 0:
+		return Offer{}, fmt.Errorf("%w: a policy limits the link, and the %d proxies that it could use are older than such limits", overlay.ErrNoRelay, older)
+	case len(candidates) == 0 && len(m.proxies) > 0:
 		return Offer{}, fmt.Errorf("%w: none of the %d proxies offers an address of port 443, and a site lets only that out", overlay.ErrNoRelay, len(m.proxies))
 	}
 	i, err := choose(how, candidates)
+	if need.Owner != "" {
+		i, err = owners(need.Owner, candidates)
+	}
 	if err != nil {
 		return Offer{}, err
 	}

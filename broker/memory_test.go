@@ -243,15 +243,15 @@ func proxyOffer(name string, port uint16, live, capacity int) Offer {
 
 func TestAssign(t *testing.T) {
 	m := NewMemory(testLease, testLimits)
-	_, err := m.Assign(LeastLoaded, false)
+	_, err := m.Assign(LeastLoaded, Need{})
 	wantErr(t, "no proxy", err, overlay.ErrNoRelay, "no proxy is available: no proxy has a session with the broker; start one, or look at its log")
 	m.Offer(proxyOffer("p1", 8443, 0, 2), 11)
-	_, err = m.Assign(LeastLoaded, true)
+	_, err = m.Assign(LeastLoaded, Need{Only443: true})
 	wantErr(t, "no 443", err, overlay.ErrNoRelay, "no proxy is available: none of the 1 proxies offers an address of port 443, and a site lets only that out")
 	m.Offer(proxyOffer("p2", 443, 0, 2), 12)
 	var names []string
 	for range 4 {
-		o, err := m.Assign(LeastLoaded, false)
+		o, err := m.Assign(LeastLoaded, Need{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -260,16 +260,16 @@ func TestAssign(t *testing.T) {
 	if !slices.Equal(names, []string{"p1", "p2", "p1", "p2"}) {
 		t.Errorf("chosen %v", names)
 	}
-	_, err = m.Assign(RoundRobin, false)
+	_, err = m.Assign(RoundRobin, Need{})
 	wantErr(t, "full", err, overlay.ErrOverloaded, "overloaded: all 2 proxies are full or draining; start another or raise their capacity")
 	m.Offer(proxyOffer("p2", 443, 1, 2), 12) // one link ended
-	if o, err := m.Assign(LeastLoaded, true); err != nil || o.Name != "p2" {
+	if o, err := m.Assign(LeastLoaded, Need{Only443: true}); err != nil || o.Name != "p2" {
 		t.Errorf("%v, %v", o.Name, err)
 	}
 	m.Leave(12, zero) // dead
 	m.Offer(proxyOffer("p1", 8443, 0, 2), 13)
 	m.Leave(11, zero) // the session that 13 replaced
-	if o, err := m.Assign(RoundRobin, false); err != nil || o.Name != "p1" {
+	if o, err := m.Assign(RoundRobin, Need{}); err != nil || o.Name != "p1" {
 		t.Errorf("%v, %v", o.Name, err)
 	}
 }
@@ -313,7 +313,7 @@ func TestMemoryIsRaceFree(t *testing.T) {
 				m.Join(overlay.SiteProfile{Site: site}, h, now)
 				m.Register(h, []overlay.AccessPoint{pointOf(site, rank(uint32(i%8)), overlay.Generation(i))})
 				m.Offer(proxyOffer(string(site), 443, 0, 10), h+100)
-				m.Assign(LeastLoaded, true)
+				m.Assign(LeastLoaded, Need{Only443: true})
 				m.Lookup(nil, []overlay.ProcessName{rank(0), rank(1)})
 				if i%10 == 0 {
 					m.Leave(h, now)

@@ -84,6 +84,11 @@ func decideWithin(asker, target overlay.SiteProfile, g *policy.Agreement) overla
 			plan.Rejected[i].Reason = why
 		}
 	}
+	if within := g.Within(); within != "" {
+		for i := range plan.Steps { // the relay, which is all that limits leave
+			plan.Steps[i].Reason += ", within " + within
+		}
+	}
 	return plan
 }
 

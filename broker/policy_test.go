@@ -6,9 +6,12 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
+
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/policy"
+	"github.com/isthmus-grid/isthmus/internal/ticket"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
 )
@@ -160,4 +163,64 @@ func TestAdminAsksPolicies(t *testing.T) {
 	}
 	_, err = admin.admin.Decide(g.ctx(), &controlpb.DecideRequest{Asker: "siteb", Target: "sitea", Job: "J J"})
 	wantStatus(t, "no job name", err, wire.ErrMalformed, `malformed frame: job name "J J": byte 0 is 'J'; allowed are a-z, 0-9 and, after the first, '-', '_' and '.'`)
+}
+
+// What policies allow goes into the tickets for a proxy that keeps it, and no
+// other proxy is assigned.
+func TestLimitsAreInTheTickets(t *testing.T) {
+	told := make(chan *controlpb.Introduction, 1)
+	next := events(accepted, connected)
+	g := newGrid(t)
+	g.start()
+	b := g.frontal(closedB, nil)
+	c := g.frontal(openC(), func(in *controlpb.Introduction, s grpc.ServerStreamingServer[controlpb.IntroduceEvent]) error {
+		told <- in
+		return next(in, s)
+	})
+	g.register(b, by(pointOf("siteb", rank(0), 1), "bob@siteb"))
+	g.register(c, by(pointOf("sitec", rank(1), 3), "carol@sitec"))
+	g.joinWith(b, closedB, "contact: opsb\nrules:\n- {name: all, effect: allow}\n")
+	g.joinWith(c, openC(), "contact: opsc\nrules:\n- {name: guests, effect: allow, limits: {links: 4, rate: 1Gbit/s, bytes_month: 2TB}}\n")
+	proxy := g.proxy("p1", "192.0.2.7:443")
+	_, err := introduce(g.ctx(), b, relayRequest())
+	wantStatus(t, "by a proxy that keeps no limits", err, overlay.ErrNoRelay, "no proxy is available: a policy limits the link, and the 1 proxies that it could use are older than such limits")
+	offer := offerOf("p1", "192.0.2.7:443")
+	offer.LimitedTickets = true
+	if _, err := proxy.relays.Offer(g.ctx(), offer); err != nil {
+		t.Fatal(err)
+	}
+	list, err := introduce(g.ctx(), b, relayRequest())
+	if err != nil {
+		t.Fatalf("%v\n%s", err, g.logs)
+	}
+	in := <-told
+	if want := `, within rule "guests" of sitec: 4 links at a time, 1Gbit/s, 2TB a month; ask opsc`; !strings.HasSuffix(in.Reason, want) {
+		t.Errorf("the reason is %q, want at its end %q", in.Reason, want)
+	}
+	want := overlay.Allowance{Site: "sitec", Rule: "guests", Owner: "user carol@sitec", Contact: "opsc", Links: 4, Rate: 1e9, Month: 2e12}
+	for _, a := range []*controlpb.Assignment{list[0].Relay, in.Relay} {
+		frame, err := wire.Read(strings.NewReader(string(a.Ticket)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		tk := frame.(*wire.Ticket)
+		if err := ticket.NewChecker("p1", 1, ticket.Key(offer.TicketKey)).Check(tk, time.Now()); err != nil || tk.Allowances != [2]overlay.Allowance{want} {
+			t.Errorf("%v, the ticket has %+v", err, tk.Allowances)
+		}
+	}
+	// An open site's processes are reached through the relay only.
+	answer, plans := g.first(b, rank(1))
+	if answer.Fault != nil || len(plans[0].Steps) != 1 || plans[0].Steps[0].Technique != uint32(overlay.Relay) {
+		t.Errorf("%v %v", answer, plans)
+	}
+	if want := `rule "guests" of sitec limits it (4 links at a time, 1Gbit/s, 2TB a month), which only a relay can keep; ask opsc`; plans[0].Rejected[0].Reason != want {
+		t.Errorf("direct is left out: %s", plans[0].Rejected[0].Reason)
+	}
+}
+
+// openC is sitec without a firewall.
+func openC() overlay.SiteProfile {
+	p := openA
+	p.Site = "sitec"
+	return p
 }

@@ -76,10 +76,9 @@ type Registry interface {
 	Offer(offer Offer, holder Holder) (replaced Holder, err error)
 
 	// Assign chooses a proxy for a new link and counts the link as the proxy's
-	// until its next offer. With only443, proxies that no address of port 443
-	// leads to are left out. It fails with ErrNoRelay when no proxy is there and
-	// ErrOverloaded when none takes another link.
-	Assign(choice Choice, only443 bool) (Offer, error)
+	// until its next offer. It fails with ErrNoRelay when no proxy is there that
+	// the link may use and ErrOverloaded when none takes another link.
+	Assign(choice Choice, need Need) (Offer, error)
 
 	// Proxies returns the proxies that have a session, by name.
 	Proxies() []Proxy
@@ -120,6 +119,12 @@ type Proxy struct {
 	Holder Holder
 }
 
+// Need is what a link asks of its proxy.
+type Need struct {
+	Only443 bool   // an address of port 443
+	Owner   string // that it keeps policies' allowances, those of this owner's links all alike; "" for a link without
+}
+
 // Offer is a proxy as it described itself.
 type Offer struct {
 	Name      string
@@ -130,6 +135,7 @@ type Offer struct {
 	Capacity  int // links at most
 	Draining  bool
 	Named     bool // it takes tickets that name a principal
+	Limited   bool // it takes tickets with allowances, and keeps those
 }
 
 // on443 reports whether a site that lets only port 443 out reaches the proxy.

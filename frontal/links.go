@@ -185,7 +185,7 @@ func (f *Frontal) carryLink(l link, j joining) {
 	stats := j.meter.Stats()
 	var limit []any
 	if rate, key := j.pace.Limit(); key != "" {
-		limit = []any{"limited_to", rate.String(), "by", "quota." + key}
+		limit = []any{"limited_to", rate.String(), "by", key}
 	}
 	j.pace.Close()
 	f.mu.Lock()

@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/policy"
 	"github.com/isthmus-grid/isthmus/overlay"
+	"github.com/isthmus-grid/isthmus/wire"
 )
 
 // loadPolicy reads the site's policy; nil if the settings name none.
@@ -58,8 +60,11 @@ func (f *Frontal) logPolicy() {
 // policyKept warns where the broker does not hold links to the policy that it
 // was told.
 func (f *Frontal) policyKept(resp *controlpb.JoinResponse) {
-	if f.policy.Load() != nil && !resp.GetPolicy() {
+	p := f.policy.Load()
+	if p != nil && !resp.GetPolicy() {
 		f.log.Warn("the broker is older than policies: it refuses nothing for this site's sake; only introductions of others to this site are held to its policy", "broker", resp.GetBroker())
+	} else if p != nil && p.Limited() && !resp.GetLimits() {
+		f.log.Warn("the broker is older than limits of policies: links that this site's processes ask for are not held to them, and those that others ask for are refused", "broker", resp.GetBroker())
 	}
 }
 
@@ -97,8 +102,32 @@ func (f *Frontal) permit(in *controlpb.Introduction, point overlay.AccessPoint) 
 	if why := g.Without(technique); why != "" {
 		return fmt.Errorf("%w: %s to %s by %v: %s", overlay.ErrForbidden, in.AskerSite, f.site, technique, why)
 	}
+	for _, a := range g.Allowances(point.Process.Job, [2]policy.Who{own, asker}) {
+		if !carriesAllowance(in.GetRelay().GetTicket(), a) {
+			return fmt.Errorf("%w: %s to %s: the ticket for proxy %s does not hold the link to %s, as the policy of %s wants; if that has just changed, try again",
+				overlay.ErrForbidden, in.AskerSite, f.site, in.GetRelay().GetProxy(), g.Within(), f.site)
+		}
+	}
 	return nil
 }
+
+// carriesAllowance reports whether a ticket has the proxy hold its link to an
+// allowance, or to a tighter one. The proxy is who finds out that a ticket is
+// forged.
+func carriesAllowance(ticket []byte, want overlay.Allowance) bool {
+	frame, err := wire.Read(bytes.NewReader(ticket))
+	t, ok := frame.(*wire.Ticket)
+	if err != nil || !ok {
+		return false
+	}
+	return slices.ContainsFunc(t.Allowances[:], func(a overlay.Allowance) bool {
+		return a.Site == want.Site && a.Owner == want.Owner && a.Rule == want.Rule &&
+			within(uint64(a.Links), uint64(want.Links)) && within(a.Rate, want.Rate) && within(a.Month, want.Month)
+	})
+}
+
+// within reports whether a bound is as tight as another; 0 is none.
+func within(bound, want uint64) bool { return want == 0 || bound != 0 && bound <= want }
 
 // PolicyStatus is the site's policy.
 type PolicyStatus struct {

@@ -14,6 +14,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/daemon"
 	"github.com/isthmus-grid/isthmus/overlay"
+	"github.com/isthmus-grid/isthmus/wire"
 )
 
 // withPolicy gives the site a policy.
@@ -157,4 +158,47 @@ func TestPolicyIsReadAgain(t *testing.T) {
 		r.broker.locked(func() { last = r.broker.joins[len(r.broker.joins)-1] })
 		return len(last.Policy) == 0 && r.f.status().Policy == nil
 	})
+}
+
+// TestOwnLimits: a relay is taken only with a ticket that has the proxy keep
+// what the site's policy allows, or less.
+func TestOwnLimits(t *testing.T) {
+	r := newRig(t, withPolicy(t, "contact: opsa\nrules:\n- {name: b, effect: allow, limits: {links: 4, bytes_month: 1TB}}\n"))
+	h := r.helper("a1")
+	h.register(0)
+	h.introduced = func(_ *controlpb.Introduction, out grpc.ServerStreamingServer[controlpb.IntroduceEvent]) error {
+		return out.Send(&controlpb.IntroduceEvent{Kind: controlpb.IntroduceEvent_CONNECTED})
+	}
+	alice := &controlpb.Principal{User: "alice", Project: "p"}
+	good := overlay.Allowance{Site: "sitea", Rule: "b", Owner: "project p", Contact: "opsa", Links: 4, Month: 1e12}
+	for _, c := range []struct {
+		name string
+		with func(*overlay.Allowance) // nil: a ticket without any
+		ok   bool
+	}{
+		{"its own", func(*overlay.Allowance) {}, true},
+		{"fewer links", func(a *overlay.Allowance) { a.Links = 1 }, true},
+		{"more links", func(a *overlay.Allowance) { a.Links = 5 }, false},
+		{"any number of links", func(a *overlay.Allowance) { a.Links = 0 }, false},
+		{"more bytes", func(a *overlay.Allowance) { a.Month++ }, false},
+		{"another site's", func(a *overlay.Allowance) { a.Site = "siteb" }, false},
+		{"another's", func(a *overlay.Allowance) { a.Owner = "project q" }, false},
+		{"none", nil, false},
+	} {
+		tk := &wire.Ticket{Job: job, Proxy: "p1"}
+		if c.with != nil {
+			a := good
+			c.with(&a)
+			tk.Allowances[1], tk.Allowances[0] = a, overlay.Allowance{Site: "siteb", Rule: "x", Owner: "project p", Contact: "y", Rate: 5}
+		}
+		_, err := r.broker.introduced(&controlpb.Introduction{
+			Link: make([]byte, 16), Technique: uint32(overlay.Relay), Asker: control.ProcessToPB(proc(9)), AskerSite: "siteb", AskerNode: "b1",
+			Target: control.ProcessToPB(proc(0)), TargetGeneration: 1, AskerPrincipal: alice, TargetPrincipal: alice,
+			Relay: &controlpb.Assignment{Proxy: "p1", Ticket: wire.Append(nil, tk)},
+		})
+		want := `the ticket for proxy p1 does not hold the link to rule "b" of sitea: 4 links at a time, 1TB a month; ask opsa`
+		if c.ok && err != nil || !c.ok && (!errors.Is(err, overlay.ErrForbidden) || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
 }

@@ -2,7 +2,9 @@ package proxy
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -124,7 +126,16 @@ func newLink(a, b *end) *link {
 // admit takes a place under the quota for a link, or says why there is none.
 func (s *Server) admit(l *link) (err error) {
 	t := l.asker.ticket
-	l.pace, err = s.set.Quota.Admit(quota.Owner{User: t.Principal.User, Project: t.Principal.Project, Job: t.Job}, func() uint64 { return l.meter.Stats().Total() })
+	o := quota.Owner{User: t.Principal.User, Project: t.Principal.Project, Job: t.Job}
+	for _, a := range t.Allowances {
+		if a != (overlay.Allowance{}) {
+			o.Allowances = append(o.Allowances, a)
+		}
+	}
+	l.pace, err = s.set.Quota.Admit(o, func() uint64 { return l.meter.Stats().Total() })
+	if no, ok := errors.AsType[*quota.Refused](err); ok && strings.HasPrefix(no.Key, "policy.") {
+		return refusal(OverPolicy, wire.CodeOf(err), "%v", err)
+	}
 	if err != nil {
 		return refusal(OverQuota, wire.CodeOf(err), "%v", err)
 	}
@@ -166,7 +177,7 @@ func (s *Server) join(ctx context.Context, l *link) {
 	}
 	var limit []any
 	if rate, key := l.pace.Limit(); key != "" {
-		limit = []any{"limited_to", rate.String(), "by", "quota." + key}
+		limit = []any{"limited_to", rate.String(), "by", key}
 	}
 	l.pace.Close()
 	s.logEnd(l.asker, start, stats.AToB, stats.BToA, err, limit)

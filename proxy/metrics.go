@@ -20,7 +20,7 @@ var (
 // reasons are those that always have a series, so that the first refusal is
 // seen as an increase.
 var reasons = []Reason{
-	NoTicket, NotATicket, TooManyHandshakes, TooManyWaiting, TooManyLinks, NoPartner, Mismatch, Stopping,
+	NoTicket, NotATicket, TooManyHandshakes, TooManyWaiting, TooManyLinks, NoPartner, Mismatch, OverQuota, OverPolicy, Stopping,
 	Reason(ticket.Foreign), Reason(ticket.Forged), Reason(ticket.Expired), Reason(ticket.TooLong), Reason(ticket.Used), Reason(ticket.Full),
 }
 

@@ -68,7 +68,7 @@ func (o *offerer) offer(ctx context.Context, relays controlpb.RelaysClient, addr
 	st := o.server.Status()
 	resp, err := relays.Offer(ctx, &controlpb.OfferRequest{
 		Name: st.Name, Addresses: texts(addresses), TicketKey: o.key[:],
-		Live: uint32(st.Links + st.Waiting), Capacity: uint32(st.Capacity), Stun: stun, Draining: st.Draining, NamedTickets: true,
+		Live: uint32(st.Links + st.Waiting), Capacity: uint32(st.Capacity), Stun: stun, Draining: st.Draining, NamedTickets: true, LimitedTickets: true,
 	})
 	if err == nil {
 		o.server.elsewhere.Store(resp.GetOthers() > 0)

@@ -107,3 +107,27 @@ func TestQuotaStuckReader(t *testing.T) {
 type endless struct{}
 
 func (endless) Read(b []byte) (int, error) { return len(b), nil }
+
+// What a site's policy allows is kept beside the proxy's own quota, and who
+// meets it is told whose it is.
+func TestPolicyLimits(t *testing.T) {
+	r := startWith(t, quota.Rules{})
+	within := func(t *wire.Ticket) {
+		t.Allowances[0] = overlay.Allowance{Site: "sitea", Rule: "guests", Owner: "project p", Contact: "ops@sitea", Links: 1, Rate: 1e9}
+	}
+	a, b := r.link(within)
+	echoes(t, a, b)
+	c, d := r.link(within)
+	for _, end := range []*net.TCPConn{c, d} {
+		no := r.refused(end)
+		if want := `the policy of sitea (rule "guests") allows project p 1 relayed links at a time, and it has them; ask ops@sitea`; no.Code != wire.CodeOverloaded || no.Text != want {
+			t.Errorf("refused with %+v", no)
+		}
+	}
+	e, f := r.link()
+	echoes(t, e, f)
+	st := r.Status()
+	if use := st.Quota.Allowed["sitea/guests project p"]; st.Refused[OverPolicy] != 2 || use.Links != 1 || use.Rate != 1e9 {
+		t.Errorf("status %+v", st)
+	}
+}

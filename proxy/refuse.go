@@ -21,6 +21,7 @@ const (
 	TooManyWaiting    Reason = "too-many-waiting"    // Limits.Waiting
 	TooManyLinks      Reason = "too-many-links"      // Limits.Links
 	OverQuota         Reason = "over-quota"          // Settings.Quota
+	OverPolicy        Reason = "over-policy"         // a site's policy allows its owner no more
 	NoPartner         Reason = "no-partner"          // the other end did not come
 	Mismatch          Reason = "ticket-mismatch"     // the two tickets of a link differ
 	NoAudit           Reason = "no-audit"            // the audit log cannot be written, and must be

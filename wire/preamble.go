@@ -79,11 +79,19 @@ type Ticket struct {
 	// another type of frame, because older proxies know only those without.
 	Principal overlay.Principal
 
+	// Allowances are what the policies of the ends' sites allow, which the proxy
+	// keeps; without one an entry is zero, and those that are come first. A
+	// ticket that has any is a third type of frame.
+	Allowances [overlay.MaxAllowances]overlay.Allowance
+
 	MAC [32]byte
 }
 
 // Type implements Frame.
 func (f *Ticket) Type() Type {
+	if f.Allowances[0] != (overlay.Allowance{}) {
+		return TypeLimitedTicket
+	}
 	if f.Principal.Known() {
 		return TypeNamedTicket
 	}
@@ -103,8 +111,25 @@ func (f *Ticket) appendClaims(b []byte) []byte {
 	b = appendStr8(b, f.Proxy)
 	b = binary.BigEndian.AppendUint64(b, f.Expires)
 	b = binary.BigEndian.AppendUint64(b, f.Limit)
-	if f.Principal.Known() {
+	limited := f.Type() == TypeLimitedTicket
+	if f.Principal.Known() || limited {
 		b = appendStr8(appendStr8(b, f.Principal.User), f.Principal.Project)
+	}
+	if !limited {
+		return b
+	}
+	n := len(b)
+	b = append(b, 0)
+	for _, a := range f.Allowances {
+		if a == (overlay.Allowance{}) {
+			break
+		}
+		b[n]++
+		b = appendStr8(appendStr8(b, string(a.Site)), a.Rule)
+		b = appendStr8(appendStr8(b, a.Owner), a.Contact)
+		b = binary.BigEndian.AppendUint32(b, a.Links)
+		b = binary.BigEndian.AppendUint64(b, a.Rate)
+		b = binary.BigEndian.AppendUint64(b, a.Month)
 	}
 	return b
 }
@@ -120,14 +145,32 @@ func (f *Ticket) decodeBody(r *reader) {
 	f.Proxy = r.str8()
 	f.Expires = r.u64()
 	f.Limit = r.u64()
-	if r.of == TypeNamedTicket {
+	switch r.of {
+	case TypeNamedTicket:
 		f.Principal = r.principal()
+	case TypeLimitedTicket:
+		f.Principal = r.anybody()
+		f.decodeAllowances(r)
 	}
 	r.bytes(f.MAC[:])
 	if r.err == nil && f.End > 1 {
 		r.err = fmt.Errorf("end %d", f.End)
 	}
 	checkJob(r, f.Job)
+}
+
+func (f *Ticket) decodeAllowances(r *reader) {
+	n := int(r.u8())
+	if r.err == nil && (n == 0 || n > len(f.Allowances)) {
+		r.err = fmt.Errorf("%d allowances, want 1 to %d", n, len(f.Allowances))
+	}
+	for i := 0; i < n && r.err == nil; i++ {
+		a := overlay.Allowance{Site: overlay.SiteID(r.str8()), Rule: r.str8(), Owner: r.str8(), Contact: r.str8(), Links: r.u32(), Rate: r.u64(), Month: r.u64()}
+		if r.err == nil {
+			r.err = a.Check()
+		}
+		f.Allowances[i] = a
+	}
 }
 
 // Refuse is sent in place of the expected answer by whoever stands in the way:
@@ -256,10 +299,16 @@ func (f *ControlHello) decodeBody(r *reader) {
 
 // principal reads one that is known.
 func (r *reader) principal() overlay.Principal {
-	p := overlay.Principal{User: r.str8(), Project: r.str8()}
+	p := r.anybody()
 	if r.err == nil && !p.Known() {
 		r.err = errors.New("a principal that is nobody")
 	}
+	return p
+}
+
+// anybody reads a principal that may be nobody.
+func (r *reader) anybody() overlay.Principal {
+	p := overlay.Principal{User: r.str8(), Project: r.str8()}
 	if r.err == nil {
 		r.err = p.Check()
 	}

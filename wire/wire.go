@@ -31,7 +31,11 @@ const (
 	TypeIntro       = Type(0x01) // kind:u8 id[16] job:str8 rank:u32 site:str8 node:str8 technique:u8 via:u8
 	TypeTicket      = Type(0x02) // link[16] end:u8 job:str8 asker:u32 target:u32 proxy:str8 expires:u64(unix ms) limit:u64(bytes, 0 none) mac[32]
 	TypeNamedTicket = Type(0x06) // link[16] end:u8 job:str8 asker:u32 target:u32 proxy:str8 expires:u64 limit:u64 user:str8 project:str8 mac[32]
-	TypeRefuse      = Type(0x03) // code:u8 by:str8 text:str16
+
+	// limit:u64 as above, and what policies allow, n from 1 to 2.
+	TypeLimitedTicket = Type(0x07) // link[16] end:u8 job:str8 asker:u32 target:u32 proxy:str8 expires:u64 limit:u64 user:str8 project:str8 n:u8 {site:str8 rule:str8 owner:str8 contact:str8 links:u32 rate:u64(bit/s) month:u64(bytes)}[n] mac[32]
+
+	TypeRefuse = Type(0x03) // code:u8 by:str8 text:str16
 
 	// First and only frames of a connection that asks where it seems to come from.
 	TypeObserve  = Type(0x04) // nothing
@@ -189,7 +193,7 @@ func newFrame(t Type) decoder {
 	switch t {
 	case TypeIntro:
 		return new(Intro)
-	case TypeTicket, TypeNamedTicket:
+	case TypeTicket, TypeNamedTicket, TypeLimitedTicket:
 		return new(Ticket)
 	case TypeRefuse:
 		return new(Refuse)
@@ -242,7 +246,7 @@ func newFrame(t Type) decoder {
 }
 
 var typeNames = map[Type]string{
-	TypeIntro: "intro", TypeTicket: "ticket", TypeNamedTicket: "named ticket", TypeRefuse: "refuse", TypeHello: "hello", TypeProof: "proof",
+	TypeIntro: "intro", TypeTicket: "ticket", TypeNamedTicket: "named ticket", TypeLimitedTicket: "limited ticket", TypeRefuse: "refuse", TypeHello: "hello", TypeProof: "proof",
 	TypeObserve: "observe", TypeObserved: "observed",
 	TypeLocalHello: "local hello", TypeLocalWelcome: "local welcome", TypeLocalDial: "local dial",
 	TypeLocalCancel: "local cancel", TypeLocalDialled: "local dialled", TypeLocalFailed: "local failed",

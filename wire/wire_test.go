@@ -63,6 +63,10 @@ func samples() []Frame {
 		&LocalGrant{Grant: []byte("grant")},
 		&Ticket{Link: id, End: 1, Job: job, Asker: 3, Target: 4, Proxy: "p1", Expires: 1_700_000_000_123, Limit: 1 << 40,
 			Principal: overlay.Principal{User: "alice", Project: "climate"}, MAC: secret},
+		&Ticket{Link: id, End: 1, Job: job, Asker: 3, Target: 4, Proxy: "p1", Expires: 1_700_000_000_123, Limit: 1 << 40,
+			Principal: overlay.Principal{User: "alice", Project: "climate"}, MAC: secret, Allowances: [2]overlay.Allowance{
+				{Site: "sitea", Rule: "climate", Owner: "project climate", Contact: "grid@sitea.example.org", Links: 100, Rate: 1e9, Month: 2e12},
+				{Site: "siteb", Rule: "guests", Owner: "user bob@siteb", Contact: "ops", Links: 4}}},
 		&Enrol{Token: "isthmus-token-1.e30.AA", Request: []byte{0x30, 0x01, 0x02}},
 		&Enrolled{Certificates: [][]byte{{0x30, 0x03}, {0x30, 0x04, 0x05}}},
 	}

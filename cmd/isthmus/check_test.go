@@ -106,9 +106,9 @@ func TestPolicyExplain(t *testing.T) {
 		status int
 		want   string
 	}{
-		{"--user alice --project p --at 2026-11-21T21:00", 0, "sitea: rule \"nights\" allows it\nsiteb: it has no policy\npermitted by direct, relay\n"},
+		{"--user alice --project p --at 2026-11-21T21:00", 0, "sitea: rule \"nights\" allows it\nsiteb: it has no policy\npermitted by relay\n"},
 		{"--user alice --project p --at 2026-11-21T21:00", 0, "  not by reversed: the policy of sitea does not allow it (rule \"nights\"); ask opsa\n"},
-		{"--user alice --project p --at 2026-11-21T21:00", 0, "within 1Gbit/s\n"},
+		{"--user alice --project p --at 2026-11-21T21:00", 0, "within rule \"nights\" of sitea: 1Gbit/s; ask opsa\n"},
 		{"--user alice --project p --at 2026-11-21T19:30:00Z", 0, "permitted"},
 		{"--user alice --project p --at 2026-11-21T12:00", 1, `sitea: no rule allows it; rule "nights" would, daily 20:00-06:00 Europe/Berlin`},
 		{"--user alice --project p --at 2026-11-21T21:00 --peer-policy b.yaml", 0, "permitted by relay\n"},

@@ -172,7 +172,7 @@ func explain(w io.Writer, e policy.Explanation, asJSON bool) error {
 			fmt.Fprintf(w, "  not by %v: %s\n", t, why)
 		}
 	}
-	if text := e.Limits.String(); text != "" {
+	if text := e.Within(); text != "" {
 		fmt.Fprintf(w, "within %s\n", text)
 	}
 	for _, text := range e.Said {

@@ -177,14 +177,12 @@ func (k *Keeper) Admit(o quota.Owner, moved func() uint64) (*Link, error) {
 
 // Status is what a Keeper does. Its JSON form is what status commands show.
 type Status struct {
-	Rate     quota.Rate           `json:"rate"`               // of all links together; none is no limit
-	Links    int                  `json:"links"`              // live
-	Waiting  int                  `json:"waiting"`            // directions of links that wait for their turn
-	Waits    uint64               `json:"waits"`              // since the start
-	Refused  uint64               `json:"refused"`            // links, since the start
-	Users    map[string]quota.Use `json:"users,omitempty"`    // that have links now, at most maxShown
-	Projects map[string]quota.Use `json:"projects,omitempty"` // the same
-	Jobs     map[string]quota.Use `json:"jobs,omitempty"`     // the same
+	Rate       quota.Rate `json:"rate"`    // of all links together; none is no limit
+	Links      int        `json:"links"`   // live
+	Waiting    int        `json:"waiting"` // directions of links that wait for their turn
+	Waits      uint64     `json:"waits"`   // since the start
+	Refused    uint64     `json:"refused"` // links, since the start
+	quota.Uses            // at most maxShown of each kind
 }
 
 // maxShown bounds what a Status lists of each kind.
@@ -197,8 +195,8 @@ func (k *Keeper) Status() Status {
 	st := Status{
 		Rate: k.quota.Rules().Rate, Links: len(k.links), Waiting: len(k.flows), Waits: k.waits.Load(), Refused: k.refused,
 	}
-	st.Users, st.Projects, st.Jobs = k.quota.Uses(time.Now())
-	for _, m := range []map[string]quota.Use{st.Users, st.Projects, st.Jobs} {
+	st.Uses = k.quota.Uses(time.Now())
+	for _, m := range []map[string]quota.Use{st.Users, st.Projects, st.Jobs, st.Allowed} {
 		for name := range m {
 			if len(m) <= maxShown {
 				break

@@ -228,7 +228,7 @@ func TestLiveLinkIsSlowed(t *testing.T) {
 	}
 	moved.Store(5000)
 	k.countAll()
-	if rate, key := l.Limit(); !l.Paced() || rate != 8 || key != "per_project.rate" {
+	if rate, key := l.Limit(); !l.Paced() || rate != 8 || key != "quota.per_project.rate" {
 		t.Errorf("paced %v, held to %v by %s", l.Paced(), rate, key)
 	}
 }

@@ -3,6 +3,7 @@ package policy
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -19,14 +20,15 @@ type Side struct {
 }
 
 // Agreement is what two sites' policies make of a link: it is permitted when
-// both permit it, by the techniques that both allow, within the smaller of
-// each limit.
+// both permit it, by the techniques that both allow, within the limits of each.
+// A rule with limits leaves no technique but the relay, because nothing that
+// keeps them stands on the way of the others.
 type Agreement struct {
 	Sides [2]Opinion `json:"sides"`
 
 	Allow      bool                `json:"allow"`
 	Techniques []overlay.Technique `json:"techniques"` // that remain, in order of preference
-	Limits     Limits              `json:"limits"`
+	Limits     Limits              `json:"limits"`     // the smaller of each side's, which hold beside each other
 
 	link string // what was asked about, for errors
 }
@@ -63,7 +65,7 @@ func Agree(a, b Side, job string, who []Who, at time.Time) Agreement {
 		}
 	}
 	for _, o := range g.Sides {
-		if o.Policy && !o.DryRun && !o.Refuse {
+		if o.limits() {
 			g.Limits = g.Limits.and(o.Limits)
 		}
 	}
@@ -73,11 +75,38 @@ func Agree(a, b Side, job string, who []Who, at time.Time) Agreement {
 // withholds returns the side that does not allow a technique, or nil.
 func (g *Agreement) withholds(t overlay.Technique) *Opinion {
 	for i := range g.Sides {
-		if o := &g.Sides[i]; o.Policy && !o.DryRun && !o.permits(t) {
+		if o := &g.Sides[i]; o.Policy && !o.DryRun && (!o.permits(t) || o.limits() && t != overlay.Relay) {
 			return o
 		}
 	}
 	return nil
+}
+
+// limits reports whether the side's policy sets limits to the link.
+func (o *Opinion) limits() bool {
+	return o.Policy && !o.DryRun && !o.Refuse && o.Limits != (Limits{})
+}
+
+// Allowances are the limits of each side that sets any, for whoever carries the
+// link. ends are on whose behalf it works at each of Sides.
+func (g *Agreement) Allowances(job overlay.JobID, ends [2]Who) []overlay.Allowance {
+	var all []overlay.Allowance
+	for i := range g.Sides {
+		if o := &g.Sides[i]; o.limits() {
+			all = append(all, overlay.Allowance{
+				Site: o.Site, Rule: o.Rule, Owner: ends[i].Owner(job), Contact: o.Contact,
+				Links: uint32(min(o.Limits.Links, math.MaxUint32)), Rate: uint64(o.Limits.Rate), Month: uint64(o.Limits.BytesMonth),
+			})
+		}
+	}
+	return all
+}
+
+// common reports whether both sides name one technique, limits apart.
+func (g *Agreement) common() bool {
+	return slices.ContainsFunc(overlay.Techniques(), func(t overlay.Technique) bool {
+		return !slices.ContainsFunc(g.Sides[:], func(o Opinion) bool { return o.Policy && !o.DryRun && !o.permits(t) })
+	})
 }
 
 // Err returns nil where the link is permitted, else an overlay.ErrForbidden
@@ -91,6 +120,12 @@ func (g *Agreement) Err() error {
 	}
 	if len(g.Techniques) == 0 {
 		a, b := g.Sides[0], g.Sides[1]
+		for i := range g.Sides {
+			if o := &g.Sides[i]; o.limits() && g.common() {
+				return fmt.Errorf("%w: rule %q of %s limits %s with %s (%v), which only a relay can keep, and a policy does not allow relays; ask %s or %s",
+					overlay.ErrForbidden, o.Rule, o.Site, g.link, g.other(o.Site), o.Limits, a.Contact, b.Contact)
+			}
+		}
 		return fmt.Errorf("%w: the policies of %s (rule %q) and %s (rule %q) allow %s no technique in common; ask %s or %s",
 			overlay.ErrForbidden, a.Site, a.Rule, b.Site, b.Rule, g.link, a.Contact, b.Contact)
 	}
@@ -121,6 +156,9 @@ func (g *Agreement) Without(t overlay.Technique) string {
 		return g.Err().Error()
 	}
 	if o := g.withholds(t); o != nil {
+		if o.permits(t) {
+			return fmt.Sprintf("rule %q of %s limits it (%v), which only a relay can keep; ask %s", o.Rule, o.Site, o.Limits, o.Contact)
+		}
 		return fmt.Sprintf("the policy of %s does not allow it (rule %q); ask %s", o.Site, o.Rule, o.Contact)
 	}
 	return ""
@@ -134,10 +172,10 @@ func (g *Agreement) Would() []string {
 		case !o.DryRun:
 		case o.Refuse:
 			all = append(all, fmt.Sprintf("the policy of %s would refuse %s with %s: %s", o.Site, g.link, g.other(o.Site), o.Text))
-		case len(o.Techniques) > 0:
+		case len(o.Techniques) > 0 || o.Limits != (Limits{}):
 			var names []string
 			for _, t := range overlay.Techniques() {
-				if !o.permits(t) {
+				if !o.permits(t) || o.Limits != (Limits{}) && t != overlay.Relay {
 					names = append(names, t.String())
 				}
 			}
@@ -183,10 +221,25 @@ func (g *Agreement) other(site overlay.SiteID) overlay.SiteID {
 	return g.Sides[0].Site
 }
 
+// Within says within which limits the link is permitted, and whose they are;
+// "" without any.
+func (g *Agreement) Within() string {
+	var all []string
+	for i := range g.Sides {
+		if o := &g.Sides[i]; o.limits() {
+			all = append(all, fmt.Sprintf("rule %q of %s: %v; ask %s", o.Rule, o.Site, o.Limits, o.Contact))
+		}
+	}
+	return strings.Join(all, ", ")
+}
+
 // Key is equal for agreements that leave the same techniques for the same
-// reasons.
+// reasons, within the same limits.
 func (g *Agreement) Key() string {
 	var b strings.Builder
+	if within := g.Within(); g.Allow && within != "" {
+		b.WriteString(within + "\n")
+	}
 	for _, t := range overlay.Techniques() {
 		if why := g.Without(t); why != "" {
 			fmt.Fprintf(&b, "%v: %s\n", t, why)

@@ -6,10 +6,11 @@ import (
 	"slices"
 
 	"github.com/isthmus-grid/isthmus/internal/daemon"
+	"github.com/isthmus-grid/isthmus/overlay"
 )
 
 // Examine reads a policy and looks for what is allowed and hardly meant: a rule
-// that an earlier one leaves nothing, limits that nobody keeps. The faults
+// that an earlier one leaves nothing, limits that bar all that it allows. The faults
 // are those of Parse; with any, there are no doubts.
 func Examine(file string, text []byte) (p *Policy, faults, doubts daemon.Faults) {
 	p, origin, err := parse(file, text)
@@ -37,8 +38,8 @@ func Examine(file string, text []byte) (p *Policy, faults, doubts daemon.Faults)
 				break
 			}
 		}
-		if r.Limits != (Limits{}) {
-			doubt(fmt.Sprintf("rules[%d].limits", i), "no daemon enforces the limits of a rule yet; set quotas at proxies and frontals")
+		if r.Limits != (Limits{}) && len(r.Techniques) > 0 && !slices.Contains(r.Techniques, overlay.Relay) {
+			doubt(fmt.Sprintf("rules[%d].limits", i), "only a relay can keep limits, and techniques do not name relay: the rule allows nothing")
 		}
 	}
 	return p, nil, doubts

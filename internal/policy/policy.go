@@ -11,6 +11,7 @@ package policy
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"gopkg.in/yaml.v3"
@@ -61,15 +62,16 @@ type Rule struct {
 	Hours    []Hours  `yaml:"hours" help:"When the rule holds. Without it, always. A link that was made in its hours stays."`
 
 	Techniques []overlay.Technique `yaml:"techniques" help:"By which techniques. Without it, by every one. Only with allow."`
-	Limits     Limits              `yaml:"limits" help:"Within which limits. Only with allow."`
+	Limits     Limits              `yaml:"limits" help:"Within which limits. Only with allow. Proxies keep them, so a rule with limits allows no other technique than relay."`
 }
 
-// Limits bound what a rule allows. Zero is no limit. Of two sites' limits the
-// smaller holds.
+// Limits bound what a rule allows. Zero is no limit. Each site's hold by
+// themselves, for all of an owner's links that its rule fits, whatever the
+// other ends are.
 type Limits struct {
-	Links      int         `yaml:"links" json:"links,omitempty" min:"0" help:"Links of one project (without a grant: of one user) at a time; 0 is no limit."`
-	Rate       quota.Rate  `yaml:"rate" json:"rate,omitempty" help:"Rate of those links together, as 100Mbit/s; none is no limit."`
-	BytesMonth daemon.Size `yaml:"bytes_month" json:"bytes_month,omitempty" min:"0" help:"What they carry in one calendar month, both ways together, as 2TB; 0 is no limit."`
+	Links      int         `yaml:"links" json:"links,omitempty" min:"0" help:"Relayed connections of one project (without a grant: of one user) at a time; more are refused. 0 is no limit."`
+	Rate       quota.Rate  `yaml:"rate" json:"rate,omitempty" help:"Rate of those links together, both ways together, as 100Mbit/s; none is no limit."`
+	BytesMonth daemon.Size `yaml:"bytes_month" json:"bytes_month,omitempty" min:"0" help:"What they carry in one calendar month (UTC), both ways together, as 2TB. Who has used it up goes on slowly and gets no new links. 0 is no limit."`
 }
 
 // Parse reads a policy strictly. The error, a daemon.Faults, lists everything
@@ -121,6 +123,11 @@ func (p *Policy) Text() []byte {
 		panic("policy: " + err.Error()) // it is made of words and numbers
 	}
 	return text
+}
+
+// Limited reports whether a rule sets limits that are to be kept.
+func (p *Policy) Limited() bool {
+	return p.Mode != DryRun && slices.ContainsFunc(p.Rules, func(r Rule) bool { return r.Limits != (Limits{}) })
 }
 
 // Check implements the check of package daemon.

@@ -103,7 +103,8 @@ func TestDoubts(t *testing.T) {
 		{rules("{name: a, effect: allow, hours: [{to: \"12:00\"}, {from: \"12:00\"}]}", "{name: b, effect: allow}"), "never reached"},
 		{rules("{name: a, effect: allow, hours: [{days: [sun-fri]}]}", "{name: b, effect: allow, hours: [{days: [fri-sat], from: \"23:00\", to: \"01:00\"}]}"), ""},
 		{rules("{name: a, effect: allow, hours: [{days: [fri-sun]}]}", "{name: b, effect: allow, hours: [{days: [fri-sat], from: \"23:00\", to: \"01:00\"}]}"), "never reached"},
-		{rules("{name: a, effect: allow, limits: {links: 3}}"), "p.yaml:3:36: rules[0].limits: no daemon enforces the limits of a rule yet"},
+		{rules("{name: a, effect: allow, limits: {links: 3}}"), ""},
+		{rules("{name: a, effect: allow, techniques: [direct], limits: {links: 3}}"), "p.yaml:3:58: rules[0].limits: only a relay can keep limits"},
 	} {
 		_, faults, doubts := Examine("p.yaml", []byte(c.text))
 		if len(faults) > 0 || c.want == "" && len(doubts) > 0 || c.want != "" && (len(doubts) != 1 || !strings.Contains(doubts.Error(), c.want)) {
@@ -161,8 +162,20 @@ func TestBothMustAgree(t *testing.T) {
 	if g.Err() != nil || !reflect.DeepEqual(g.Techniques, []overlay.Technique{overlay.Relay}) || g.Limits != (Limits{Links: 5, Rate: 1e9, BytesMonth: 1e12}) {
 		t.Errorf("%+v", g)
 	}
-	if why := g.Without(overlay.Direct); !strings.Contains(why, "siteb") || !strings.Contains(why, `"y"`) {
+	if why := g.Without(overlay.Direct); !strings.Contains(why, "sitea limits it (5 links at a time, 1Gbit/s)") || !strings.Contains(why, `"x"`) {
 		t.Error(why)
+	}
+	if why := g.Without(overlay.HolePunching); !strings.Contains(why, "sitea does not allow it") {
+		t.Error(why)
+	}
+	if got, want := g.Within(), `rule "x" of sitea: 5 links at a time, 1Gbit/s; ask opsa, rule "y" of siteb: 2Gbit/s, 1TB a month; ask opsb`; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	if got, want := g.Allowances("j", [2]Who{p[0], {User: "bob@siteb"}}), []overlay.Allowance{
+		{Site: "sitea", Rule: "x", Owner: "project p", Contact: "opsa", Links: 5, Rate: 1e9},
+		{Site: "siteb", Rule: "y", Owner: "user bob@siteb", Contact: "opsb", Rate: 2e9, Month: 1e12},
+	}; !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v", got)
 	}
 	if got := g.Rule(); got != "sitea/x siteb/y" {
 		t.Error(got)
@@ -184,6 +197,12 @@ func TestBothMustAgree(t *testing.T) {
 
 	g = Agree(a, c, "j", p, now)
 	if err := g.Err(); !errors.Is(err, overlay.ErrForbidden) || !strings.Contains(err.Error(), "no technique in common; ask opsa or opsc") {
+		t.Errorf("%v", err)
+	}
+
+	unkept := Side{"sitee", mustParse(t, "contact: opse\nrules:\n- {name: v, effect: allow, techniques: [direct], limits: {links: 1}}")}
+	g = Agree(none, unkept, "j", p, now)
+	if err := g.Err(); !errors.Is(err, overlay.ErrForbidden) || !strings.Contains(err.Error(), `rule "v" of sitee limits`) {
 		t.Errorf("%v", err)
 	}
 

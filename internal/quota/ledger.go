@@ -6,12 +6,13 @@ import (
 	"time"
 )
 
-// Ledger counts bytes by user and project in one calendar month, UTC. It is
+// Ledger counts bytes by user, project and policies' allowance in one calendar month, UTC. It is
 // not safe for concurrent use.
 type Ledger struct {
 	month    string // as 2026-11; "" before the first count
 	users    map[string]uint64
 	projects map[string]uint64
+	allowed  map[string]uint64 // by overlay.Allowance.Key
 }
 
 // maxNames bounds the names of each kind. What comes on top is counted under
@@ -24,7 +25,7 @@ const monthLayout = "2006-01"
 
 // NewLedger returns one without counts.
 func NewLedger() *Ledger {
-	return &Ledger{users: map[string]uint64{}, projects: map[string]uint64{}}
+	return &Ledger{users: map[string]uint64{}, projects: map[string]uint64{}, allowed: map[string]uint64{}}
 }
 
 // Add counts n bytes for a user and, unless it is "", a project.
@@ -34,6 +35,12 @@ func (l *Ledger) Add(user, project string, n uint64, now time.Time) {
 	if project != "" {
 		addTo(l.projects, project, n)
 	}
+}
+
+// addAllowed counts n bytes for the key of an overlay.Allowance.
+func (l *Ledger) addAllowed(key string, n uint64, now time.Time) {
+	l.Turn(now)
+	addTo(l.allowed, key, n)
 }
 
 func addTo(counts map[string]uint64, name string, n uint64) {
@@ -55,6 +62,7 @@ func (l *Ledger) Turn(now time.Time) bool {
 	l.month = month
 	clear(l.users)
 	clear(l.projects)
+	clear(l.allowed)
 	return turned
 }
 
@@ -63,6 +71,10 @@ func (l *Ledger) User(name string, now time.Time) uint64 { return l.read(l.users
 
 // Project returns a project's count of now's month.
 func (l *Ledger) Project(name string, now time.Time) uint64 { return l.read(l.projects, name, now) }
+
+// Allowed returns the count of now's month under the key of an
+// overlay.Allowance.
+func (l *Ledger) Allowed(key string, now time.Time) uint64 { return l.read(l.allowed, key, now) }
 
 func (l *Ledger) read(counts map[string]uint64, name string, now time.Time) uint64 {
 	if now.UTC().Format(monthLayout) > l.month {
@@ -85,6 +97,10 @@ func (l *Ledger) Merge(other *Ledger) {
 		l.month = other.month
 		clear(l.users)
 		clear(l.projects)
+		clear(l.allowed)
+	}
+	for name, n := range other.allowed {
+		addTo(l.allowed, name, n)
 	}
 	for name, n := range other.users {
 		addTo(l.users, name, n)
@@ -106,13 +122,14 @@ type ledgerFile struct {
 	Month    string            `json:"month"`
 	Users    map[string]uint64 `json:"users"`
 	Projects map[string]uint64 `json:"projects"`
+	Allowed  map[string]uint64 `json:"allowed,omitempty"`
 }
 
 const ledgerVersion = 1
 
 // MarshalJSON writes what UnmarshalJSON reads.
 func (l *Ledger) MarshalJSON() ([]byte, error) {
-	return json.Marshal(ledgerFile{ledgerVersion, l.month, l.users, l.projects})
+	return json.Marshal(ledgerFile{ledgerVersion, l.month, l.users, l.projects, l.allowed})
 }
 
 // UnmarshalJSON reads a stored ledger in place of what l has.
@@ -127,7 +144,7 @@ func (l *Ledger) UnmarshalJSON(text []byte) error {
 	if _, err := time.Parse(monthLayout, f.Month); err != nil && f.Month != "" {
 		return fmt.Errorf("%q is no month; want one as 2026-11", f.Month)
 	}
-	if len(f.Users) > maxNames+1 || len(f.Projects) > maxNames+1 {
+	if len(f.Users) > maxNames+1 || len(f.Projects) > maxNames+1 || len(f.Allowed) > maxNames+1 {
 		return fmt.Errorf("more than %d names", maxNames)
 	}
 	read := NewLedger()
@@ -137,6 +154,9 @@ func (l *Ledger) UnmarshalJSON(text []byte) error {
 	}
 	for name, n := range f.Projects {
 		read.projects[name] = n
+	}
+	for name, n := range f.Allowed {
+		read.allowed[name] = n
 	}
 	*l = *read
 	return nil

@@ -40,6 +40,11 @@ type Owner struct {
 	User    string // "" is nobody known: then every job counts as a user of its own
 	Project string // "" is none: no project's limit applies
 	Job     overlay.JobID
+
+	// Allowances are what the policies of the ends' sites allow, at most
+	// overlay.MaxAllowances, each with another key. They come with the link; the
+	// rules of the daemon hold beside them.
+	Allowances []overlay.Allowance
 }
 
 // user is the name under which the owner's use is counted.
@@ -57,7 +62,8 @@ type Quota struct {
 	users    map[string]*stage
 	projects map[string]*stage
 	jobs     map[overlay.JobID]*stage
-	lines    [stages][]*stage // stages where somebody waits, by level
+	allowed  map[string]*allowance // by overlay.Allowance.Key
+	lines    []*stage              // where somebody waits
 	ledger   *Ledger
 	fresh    *Ledger // of ledger, what was counted since Fresh
 }
@@ -71,7 +77,8 @@ func New(rules Rules, ledger *Ledger, now time.Time) *Quota {
 	q := &Quota{
 		total: newStage(now),
 		users: map[string]*stage{}, projects: map[string]*stage{}, jobs: map[overlay.JobID]*stage{},
-		ledger: ledger, fresh: NewLedger(),
+		allowed: map[string]*allowance{},
+		ledger:  ledger, fresh: NewLedger(),
 	}
 	q.SetRules(rules, now)
 	return q
@@ -98,6 +105,9 @@ func (q *Quota) SetRules(rules Rules, now time.Time) {
 	for _, s := range q.jobs {
 		s.setRate(rules.Job.Rate, now)
 	}
+	for _, a := range q.allowed {
+		a.setRate(q.allowedRate(a.Allowance, now), now)
+	}
 }
 
 func (q *Quota) userRate(name string, now time.Time) Rate {
@@ -115,12 +125,17 @@ func (q *Quota) rateOf(l Limits, used uint64) Rate {
 	return l.Rate
 }
 
+// allowedRate is the rate of what a policy allows one owner.
+func (q *Quota) allowedRate(a overlay.Allowance, now time.Time) Rate {
+	return q.rateOf(Limits{Rate: Rate(min(a.Rate, maxRate)), Month: a.Month}, q.ledger.Allowed(a.Key(), now))
+}
+
 func over(used, month uint64) bool { return month > 0 && used >= month }
 
 // Refused says that the quota has no room for a link. It is an
 // overlay.ErrOverloaded.
 type Refused struct {
-	Key  string // of the setting that says so, below quota: per_user.links, say
+	Key  string // of the setting that says so: quota.per_user.links, say, or policy.links of a site's policy
 	Text string // one sentence for who asked
 }
 
@@ -162,6 +177,9 @@ func (q *Quota) Admit(o Owner, now time.Time) (*Link, error) {
 		return nil, err
 	}
 	l := &Link{owner: o}
+	for i, a := range o.Allowances {
+		l.stages[atAllowances+i] = q.allowance(a, now)
+	}
 	l.stages[atTotal] = q.total
 	l.stages[atUser] = stageOf(q.users, o.user(), func() Rate { return q.userRate(o.user(), now) }, now)
 	l.stages[atJob] = stageOf(q.jobs, o.Job, func() Rate { return q.rules.Job.Rate }, now)
@@ -210,18 +228,21 @@ func (q *Quota) refuse(o Owner, now time.Time) error {
 		return s.links
 	}
 	project := o.Project != ""
+	if err := q.refuseAllowances(o, now); err != nil {
+		return err
+	}
 	switch {
 	case full(links(q.jobs[o.Job]), q.rules.Job.Links):
-		return &Refused{"per_job.links", fmt.Sprintf("job %s has %d links here already, as many as a job may have (quota.per_job.links)", o.Job, q.rules.Job.Links)}
+		return &Refused{"quota.per_job.links", fmt.Sprintf("job %s has %d links here already, as many as a job may have (quota.per_job.links)", o.Job, q.rules.Job.Links)}
 	case full(links(q.users[o.user()]), q.rules.User.Links):
-		return &Refused{"per_user.links", fmt.Sprintf("%s has %d links here already, as many as a user may have (quota.per_user.links)", o.user(), q.rules.User.Links)}
+		return &Refused{"quota.per_user.links", fmt.Sprintf("%s has %d links here already, as many as a user may have (quota.per_user.links)", o.user(), q.rules.User.Links)}
 	case project && full(links(q.projects[o.Project]), q.rules.Project.Links):
-		return &Refused{"per_project.links", fmt.Sprintf("project %s has %d links here already, as many as a project may have (quota.per_project.links)", o.Project, q.rules.Project.Links)}
+		return &Refused{"quota.per_project.links", fmt.Sprintf("project %s has %d links here already, as many as a project may have (quota.per_project.links)", o.Project, q.rules.Project.Links)}
 	case over(q.ledger.User(o.user(), now), q.rules.User.Month):
-		return &Refused{"per_user.bytes_month", fmt.Sprintf("%s has used up the %d bytes that a user may move here in a month, until %s (quota.per_user.bytes_month)",
+		return &Refused{"quota.per_user.bytes_month", fmt.Sprintf("%s has used up the %d bytes that a user may move here in a month, until %s (quota.per_user.bytes_month)",
 			o.user(), q.rules.User.Month, monthEnd(now))}
 	case project && over(q.ledger.Project(o.Project, now), q.rules.Project.Month):
-		return &Refused{"per_project.bytes_month", fmt.Sprintf("project %s has used up the %d bytes that a project may move here in a month, until %s (quota.per_project.bytes_month)",
+		return &Refused{"quota.per_project.bytes_month", fmt.Sprintf("project %s has used up the %d bytes that a project may move here in a month, until %s (quota.per_project.bytes_month)",
 			o.Project, q.rules.Project.Month, monthEnd(now))}
 	}
 	return nil
@@ -239,7 +260,7 @@ func (q *Quota) Release(l *Link) {
 			continue
 		}
 		s.links--
-		if c := l.class[level]; level == atProject || level == atTotal {
+		if c := l.class[level]; level != atJob && level != atUser {
 			if c.links--; c.links == 0 {
 				delete(s.sharers, l.owner.user())
 			}
@@ -259,16 +280,19 @@ func (l *Link) Paced() bool {
 	return false
 }
 
-var levelKeys = [stages]string{"per_job.rate", "per_project.rate", "per_user.rate", "rate"}
+var levelKeys = [stages]string{atJob: "quota.per_job.rate", atProject: "quota.per_project.rate", atUser: "quota.per_user.rate", atTotal: "quota.rate"}
 
 // Limit returns the lowest rate that the link is held to, shared with others
-// of its kind, and the key of the setting below quota; 0 and "" if there is
-// none.
+// of its kind, and what says so: the key of the setting, or a site's policy. 0
+// and "" if there is none.
 func (l *Link) Limit() (Rate, string) {
 	low, key := 0.0, ""
 	for level, s := range l.stages {
 		if s != nil && s.rate != 0 && (key == "" || s.rate < low) {
 			low, key = s.rate, levelKeys[level]
+			if i := level - atAllowances; i >= 0 && level < atTotal {
+				key = "policy of " + l.owner.Allowances[i].Key()
+			}
 		}
 	}
 	return Rate(low * 8), key
@@ -307,7 +331,7 @@ func (q *Quota) enter(f *Flow, level int, now time.Time) *stage {
 		f.level = level
 		if !s.queued {
 			s.queued = true
-			q.lines[level] = append(q.lines[level], s)
+			q.lines = append(q.lines, s)
 		}
 		return s
 	}
@@ -319,30 +343,37 @@ func (q *Quota) enter(f *Flow, level int, now time.Time) *stage {
 // Want says, and when to call it again if nobody asks before; the zero time is
 // never. The slice is appended to ready.
 func (q *Quota) Advance(ready []*Flow, now time.Time) ([]*Flow, time.Time) {
-	var next time.Time
-	for level := range q.lines {
-		waiting := q.lines[level][:0]
-		for _, s := range q.lines[level] {
-			s.refill(now)
-			for s.first != nil && s.open() {
-				f := s.pop()
-				s.take(f.want)
-				if q.enter(f, level+1, now) == nil {
-					ready = append(ready, f)
-				}
-			}
-			if s.first == nil {
-				s.queued = false
-				continue
-			}
-			waiting = append(waiting, s)
-			if due := s.due(); next.IsZero() || due.Before(next) {
-				next = due
+	// Who passes one stage may come to wait at another, which is then appended,
+	// or is in the list already. One that was seen before has nothing more to
+	// give at now.
+	for i := 0; i < len(q.lines); i++ {
+		s := q.lines[i]
+		s.refill(now)
+		for s.first != nil && s.open() {
+			f := s.pop()
+			s.take(f.want)
+			if q.enter(f, f.level+1, now) == nil {
+				ready = append(ready, f)
 			}
 		}
-		clear(q.lines[level][len(waiting):])
-		q.lines[level] = waiting
+		if s.first == nil {
+			s.queued = false
+			q.lines[i] = nil
+		}
 	}
+	var next time.Time
+	waiting := q.lines[:0]
+	for _, s := range q.lines {
+		if s == nil {
+			continue
+		}
+		waiting = append(waiting, s)
+		if due := s.due(); next.IsZero() || due.Before(next) {
+			next = due
+		}
+	}
+	clear(q.lines[len(waiting):])
+	q.lines = waiting
 	return ready, next
 }
 
@@ -383,6 +414,9 @@ func (q *Quota) Count(o Owner, n uint64, now time.Time) (changed bool) {
 			s.setRate(after, now)
 		}
 	}
+	for _, a := range o.Allowances {
+		changed = q.countAllowed(a, n, now) || changed
+	}
 	if after := q.projectRate(o.Project, now); o.Project != "" && after != p {
 		changed = true
 		if s := q.projects[o.Project]; s != nil {
@@ -403,15 +437,13 @@ func (q *Quota) Tidy(now time.Time) (changed bool) {
 	tidy(q.users, now)
 	tidy(q.projects, now)
 	tidy(q.jobs, now)
+	q.tidyAllowed(now)
 	return changed
 }
 
 func tidy[K comparable](all map[K]*stage, now time.Time) {
 	for name, s := range all {
-		if s.links > 0 {
-			continue
-		}
-		if s.refill(now); s.rate == 0 || s.level >= s.burst {
+		if s.idle(now) {
 			delete(all, name)
 		}
 	}
@@ -447,23 +479,34 @@ type Use struct {
 	Rate  Rate   `json:"rate"`                  // that its links share; none is no limit
 }
 
-// Uses returns who has links, by user, by project and by job.
-func (q *Quota) Uses(now time.Time) (users, projects, jobs map[string]Use) {
-	users, projects, jobs = map[string]Use{}, map[string]Use{}, map[string]Use{}
-	for name, s := range q.users {
+// Uses are who has links: users, projects and jobs by name, and what policies
+// allow by overlay.Allowance.Key.
+type Uses struct {
+	Users    map[string]Use `json:"users,omitempty"`
+	Projects map[string]Use `json:"projects,omitempty"`
+	Jobs     map[string]Use `json:"jobs,omitempty"`
+	Allowed  map[string]Use `json:"allowed,omitempty"`
+}
+
+// Uses returns who has links now. The maps belong to the caller.
+func (q *Quota) Uses(now time.Time) Uses {
+	u := Uses{map[string]Use{}, map[string]Use{}, map[string]Use{}, map[string]Use{}}
+	put := func(in map[string]Use, name string, s *stage, month uint64) {
 		if s.links > 0 {
-			users[name] = Use{s.links, q.ledger.User(name, now), Rate(s.rate * 8)}
+			in[name] = Use{s.links, month, Rate(s.rate * 8)}
 		}
+	}
+	for name, s := range q.users {
+		put(u.Users, name, s, q.ledger.User(name, now))
 	}
 	for name, s := range q.projects {
-		if s.links > 0 {
-			projects[name] = Use{s.links, q.ledger.Project(name, now), Rate(s.rate * 8)}
-		}
+		put(u.Projects, name, s, q.ledger.Project(name, now))
 	}
 	for name, s := range q.jobs {
-		if s.links > 0 {
-			jobs[string(name)] = Use{s.links, 0, Rate(s.rate * 8)}
-		}
+		put(u.Jobs, string(name), s, 0)
 	}
-	return users, projects, jobs
+	for key, a := range q.allowed {
+		put(u.Allowed, key, &a.stage, q.ledger.Allowed(key, now))
+	}
+	return u
 }

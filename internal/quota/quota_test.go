@@ -313,9 +313,9 @@ func TestLinksAtATime(t *testing.T) {
 		rules Rules
 		key   string
 	}{
-		{Rules{User: Limits{Links: 2}}, "per_user.links"},
-		{Rules{Project: Limits{Links: 2}}, "per_project.links"},
-		{Rules{Job: Limits{Links: 2}}, "per_job.links"},
+		{Rules{User: Limits{Links: 2}}, "quota.per_user.links"},
+		{Rules{Project: Limits{Links: 2}}, "quota.per_project.links"},
+		{Rules{Job: Limits{Links: 2}}, "quota.per_job.links"},
 	} {
 		c := newCrowd(t, tc.rules)
 		o := Owner{User: "alice", Project: "p", Job: "j"}
@@ -357,14 +357,14 @@ func TestMonth(t *testing.T) {
 	if !c.Count(o, 1, noon) {
 		t.Error("the month is used up, and nothing changed")
 	}
-	if r, key := f.Link().Limit(); r != 8e5 || key != "per_user.rate" {
+	if r, key := f.Link().Limit(); r != 8e5 || key != "quota.per_user.rate" {
 		t.Errorf("held to %v by %q, want the trickle", r, key)
 	}
 	c.run(10 * time.Second)
 	near(t, "the trickle", c.moved[f], 1e6, 0.2)
 
 	_, err := c.Admit(o, noon)
-	if no, ok := errors.AsType[*Refused](err); !ok || no.Key != "per_user.bytes_month" {
+	if no, ok := errors.AsType[*Refused](err); !ok || no.Key != "quota.per_user.bytes_month" {
 		t.Errorf("a new link: %v", err)
 	}
 	bob := Owner{User: "bob", Project: "p", Job: "k"}

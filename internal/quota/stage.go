@@ -1,17 +1,25 @@
 package quota
 
-import "time"
+import (
+	"time"
 
-// A flow's bytes pass up to four stages, one behind the other: the job's, the
-// project's, the user's and the daemon's own. Each is a bucket before which
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// A flow's bytes pass up to six stages, one behind the other: the job's, the
+// project's, the user's, what the policy of each end's site allows, and the
+// daemon's own. Each is a bucket before which
 // those who must wait stand in line, by classes that take turns (deficit round
 // robin: a class whose next request is larger than what it has saved up saves a
 // quantum more and lets the others go first). Who has passed a stage does not
 // pass it again for the same bytes, so every step costs the same, however many
 // wait.
 //
-//	Ask --> job --> project --> user --> total --> may pass
-//	        by link  by user    by link  by user
+//	Ask --> job --> project --> user --> policy --> policy --> total --> may pass
+//	        by link  by user    by link  by user    by user    by user
+//
+// What one site allows may be the first of some links' two policies and the
+// second of others'.
 //
 // So the daemon's rate is shared among users, and a user's among his links,
 // however many of them he has.
@@ -19,8 +27,9 @@ const (
 	atJob = iota
 	atProject
 	atUser
-	atTotal
-	stages
+	atAllowances
+	atTotal = atAllowances + overlay.MaxAllowances
+	stages  = atTotal + 1
 )
 
 // quantum is what a class saves up when its turn passes, in bytes.
@@ -148,6 +157,15 @@ const (
 	minPiece  = 8 << 10   // bytes
 	maxPiece  = 256 << 10 // bytes
 )
+
+// idle reports whether nobody has a link here and the bucket owes nothing.
+func (s *stage) idle(now time.Time) bool {
+	if s.links > 0 {
+		return false
+	}
+	s.refill(now)
+	return s.rate == 0 || s.level >= s.burst
+}
 
 // share is what one more request of class c may have here at once.
 func (s *stage) share(c *class) int {

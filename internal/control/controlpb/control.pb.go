@@ -2863,6 +2863,7 @@ type JoinResponse struct {
 	Broker        string                 `protobuf:"bytes,1,opt,name=broker,proto3" json:"broker,omitempty"`  // the broker's name
 	Epoch         uint64                 `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"`   // changes when the broker starts anew: register everything again
 	Policy        bool                   `protobuf:"varint,3,opt,name=policy,proto3" json:"policy,omitempty"` // the broker holds the site's links to JoinRequest.policy
+	Limits        bool                   `protobuf:"varint,4,opt,name=limits,proto3" json:"limits,omitempty"` // ... and to the limits in it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2918,18 +2919,26 @@ func (x *JoinResponse) GetPolicy() bool {
 	return false
 }
 
+func (x *JoinResponse) GetLimits() bool {
+	if x != nil {
+		return x.Limits
+	}
+	return false
+}
+
 type OfferRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Addresses     []string               `protobuf:"bytes,2,rep,name=addresses,proto3" json:"addresses,omitempty"`                            // address:port where nodes reach the proxy
-	TicketKey     []byte                 `protobuf:"bytes,3,opt,name=ticket_key,json=ticketKey,proto3" json:"ticket_key,omitempty"`           // 32 bytes; the broker issues tickets under it
-	Live          uint32                 `protobuf:"varint,4,opt,name=live,proto3" json:"live,omitempty"`                                     // links now
-	Capacity      uint32                 `protobuf:"varint,5,opt,name=capacity,proto3" json:"capacity,omitempty"`                             // links at most
-	Draining      bool                   `protobuf:"varint,6,opt,name=draining,proto3" json:"draining,omitempty"`                             // no new links, please
-	Stun          string                 `protobuf:"bytes,7,opt,name=stun,proto3" json:"stun,omitempty"`                                      // address:port of its STUN server; empty: it has none
-	NamedTickets  bool                   `protobuf:"varint,8,opt,name=named_tickets,json=namedTickets,proto3" json:"named_tickets,omitempty"` // it takes tickets that name a principal
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Name           string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Addresses      []string               `protobuf:"bytes,2,rep,name=addresses,proto3" json:"addresses,omitempty"`                                  // address:port where nodes reach the proxy
+	TicketKey      []byte                 `protobuf:"bytes,3,opt,name=ticket_key,json=ticketKey,proto3" json:"ticket_key,omitempty"`                 // 32 bytes; the broker issues tickets under it
+	Live           uint32                 `protobuf:"varint,4,opt,name=live,proto3" json:"live,omitempty"`                                           // links now
+	Capacity       uint32                 `protobuf:"varint,5,opt,name=capacity,proto3" json:"capacity,omitempty"`                                   // links at most
+	Draining       bool                   `protobuf:"varint,6,opt,name=draining,proto3" json:"draining,omitempty"`                                   // no new links, please
+	Stun           string                 `protobuf:"bytes,7,opt,name=stun,proto3" json:"stun,omitempty"`                                            // address:port of its STUN server; empty: it has none
+	NamedTickets   bool                   `protobuf:"varint,8,opt,name=named_tickets,json=namedTickets,proto3" json:"named_tickets,omitempty"`       // it takes tickets that name a principal
+	LimitedTickets bool                   `protobuf:"varint,9,opt,name=limited_tickets,json=limitedTickets,proto3" json:"limited_tickets,omitempty"` // ... and those with what policies allow, which it keeps
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *OfferRequest) Reset() {
@@ -3014,6 +3023,13 @@ func (x *OfferRequest) GetStun() string {
 func (x *OfferRequest) GetNamedTickets() bool {
 	if x != nil {
 		return x.NamedTickets
+	}
+	return false
+}
+
+func (x *OfferRequest) GetLimitedTickets() bool {
+	if x != nil {
+		return x.LimitedTickets
 	}
 	return false
 }
@@ -4352,11 +4368,12 @@ const file_control_proto_rawDesc = "" +
 	"\aFinding\x12\x14\n" +
 	"\x05field\x18\x01 \x01(\tR\x05field\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value\x12\x10\n" +
-	"\x03how\x18\x03 \x01(\tR\x03how\"T\n" +
+	"\x03how\x18\x03 \x01(\tR\x03how\"l\n" +
 	"\fJoinResponse\x12\x16\n" +
 	"\x06broker\x18\x01 \x01(\tR\x06broker\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\x12\x16\n" +
-	"\x06policy\x18\x03 \x01(\bR\x06policy\"\xe4\x01\n" +
+	"\x06policy\x18\x03 \x01(\bR\x06policy\x12\x16\n" +
+	"\x06limits\x18\x04 \x01(\bR\x06limits\"\x8d\x02\n" +
 	"\fOfferRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1c\n" +
 	"\taddresses\x18\x02 \x03(\tR\taddresses\x12\x1d\n" +
@@ -4366,7 +4383,8 @@ const file_control_proto_rawDesc = "" +
 	"\bcapacity\x18\x05 \x01(\rR\bcapacity\x12\x1a\n" +
 	"\bdraining\x18\x06 \x01(\bR\bdraining\x12\x12\n" +
 	"\x04stun\x18\a \x01(\tR\x04stun\x12#\n" +
-	"\rnamed_tickets\x18\b \x01(\bR\fnamedTickets\"'\n" +
+	"\rnamed_tickets\x18\b \x01(\bR\fnamedTickets\x12'\n" +
+	"\x0flimited_tickets\x18\t \x01(\bR\x0elimitedTickets\"'\n" +
 	"\rOfferResponse\x12\x16\n" +
 	"\x06others\x18\x01 \x01(\rR\x06others\"_\n" +
 	"\fEnterRequest\x12\x1a\n" +
