@@ -1,7 +1,9 @@
 package gate
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/control"
@@ -34,11 +36,16 @@ func (l HostList) Hosts(ctx context.Context, _ *gatepb.HostsRequest) (*gatepb.Ho
 	return hostsToPB(list, l.Near.Order(up)), nil
 }
 
+// hostsToPB has the hosts that are in an order first, as they are in it, so that who places
+// a job goes on with that; the others stay as they were.
 func hostsToPB(list []offer.Host, order []latency.Entry) *gatepb.HostsResponse {
 	rtts := make(map[overlay.NodeID]time.Duration, len(order))
-	for _, e := range order {
-		rtts[e.Node] = e.RTT
+	places := make(map[overlay.NodeID]int, len(order)) // from the end, so that who has none comes last
+	for i, e := range order {
+		rtts[e.Node], places[e.Node] = e.RTT, len(order)-i
 	}
+	list = slices.Clone(list)
+	slices.SortStableFunc(list, func(a, b offer.Host) int { return cmp.Compare(places[b.Node], places[a.Node]) })
 	r := &gatepb.HostsResponse{Hosts: make([]*gatepb.Host, len(list))}
 	for i, h := range list {
 		r.Hosts[i] = &gatepb.Host{

@@ -55,25 +55,31 @@ func TestHostList(t *testing.T) {
 		var serving sync.WaitGroup
 		serving.Go(func() { near.Serve(ctx) })
 		hosts := HostList{List: func(context.Context) ([]offer.Host, error) { return list, nil }, Near: near}
-		ask := func(want ...time.Duration) {
+		// In this order, and so far: the nearest first, then those of unknown latency.
+		type far struct {
+			at  int // in list
+			rtt time.Duration
+		}
+		ask := func(want ...far) {
 			t.Helper()
 			r, err := hosts.Hosts(ctx, nil)
 			if err != nil || len(r.Hosts) != len(list) {
 				t.Fatalf("%v, %v", r, err)
 			}
 			for i, h := range r.Hosts {
-				if h.Node != list[i].Node.String() || h.State != list[i].State.String() || h.SilentMs != uint64(list[i].Silent.Milliseconds()) ||
-					h.Jobs != uint32(list[i].Offer.Jobs) || h.Processes != uint32(list[i].Offer.Processes) || h.Memory != uint64(list[i].Offer.Memory) || h.Cpu != uint32(list[i].Offer.CPU) {
-					t.Errorf("%+v became %v", list[i], h)
+				l := list[want[i].at]
+				if h.Node != l.Node.String() || h.State != l.State.String() || h.SilentMs != uint64(l.Silent.Milliseconds()) ||
+					h.Jobs != uint32(l.Offer.Jobs) || h.Processes != uint32(l.Offer.Processes) || h.Memory != uint64(l.Offer.Memory) || h.Cpu != uint32(l.Offer.CPU) {
+					t.Errorf("%+v became %v", l, h)
 				}
-				if time.Duration(h.LatencyNs) != want[i] {
-					t.Errorf("%v is %v away, want %v", h.Node, time.Duration(h.LatencyNs), want[i])
+				if time.Duration(h.LatencyNs) != want[i].rtt {
+					t.Errorf("%v is %v away, want %v", h.Node, time.Duration(h.LatencyNs), want[i].rtt)
 				}
 			}
 		}
-		ask(0, 0, 0, 0)
+		ask(far{1, 0}, far{3, 0}, far{0, 0}, far{2, 0})
 		time.Sleep(time.Minute)
-		ask(0, 7*time.Millisecond, 0, atHome)
+		ask(far{3, atHome}, far{1, 7 * time.Millisecond}, far{0, 0}, far{2, 0})
 		hosts.List = func(context.Context) ([]offer.Host, error) { return nil, errors.New("no frontal") }
 		if _, err := hosts.Hosts(ctx, nil); err == nil {
 			t.Error("a list from nowhere")

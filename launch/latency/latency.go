@@ -8,10 +8,19 @@
 //
 // A round of probes counts for its shortest one, because whatever disturbs a probe makes
 // it longer. For the same reason a round below the estimate is believed at once, and only
-// the second in a row above it moves it, a part of the way. In the order, a node passes another
-// only when it is nearer by more than a margin, so that two nodes as far as each other
-// keep their places whatever the noise, and a job that is started twice runs on the same
-// hosts.
+// the second in a row above it moves it, a part of the way.
+//
+// The order is one of sites. The hosts of a site share the way to it, and what a LAN adds
+// is nothing against that; but the probes of hundreds of hosts differ by milliseconds when
+// those hosts, or this one, are busy, which is more than neighbouring sites are apart. So a
+// site is as far as the nearest of its hosts, for which the noise is least because so many
+// probes had a chance, and its hosts stand together in the order of their names. A host
+// farther than twice as far as its site, by more than the noise, stands by itself, and so
+// does the node that the table belongs to, which is nearer than any network could have it.
+//
+// A site passes another only when it is nearer by more than a margin, so that two as far
+// as each other keep their places whatever the noise, and a job that is started twice runs
+// on the same hosts.
 package latency
 
 import (
@@ -31,6 +40,7 @@ type Config struct {
 	Rise   float64       // part of the way that the estimate rises to two higher rounds, in (0, 1]; 0.25
 	Margin float64       // part of the farther node's latency by which the other must be nearer to pass; 1/32
 	Floor  time.Duration // the least margin; 20 us
+	Apart  time.Duration // the least by which a host must be farther than its site to stand by itself; 5 ms
 	Lost   int           // failures in a row after which the estimate is given up; 3
 }
 
@@ -40,6 +50,7 @@ func (c Config) withDefaults() Config {
 	c.Rise = cmp.Or(c.Rise, 0.25)
 	c.Margin = cmp.Or(c.Margin, 1.0/32)
 	c.Floor = cmp.Or(c.Floor, 20*time.Microsecond)
+	c.Apart = cmp.Or(c.Apart, 5*time.Millisecond)
 	c.Lost = cmp.Or(c.Lost, 3)
 	return c
 }
@@ -55,13 +66,19 @@ const (
 // further failure, up to the period.
 const retry = time.Second
 
+// here is a round trip that no network has: that of the table's own node.
+const here = 2 * time.Microsecond
+
 // Table holds the latencies from one node to others.
 type Table struct {
 	cfg   Config
 	nodes map[overlay.NodeID]*estimate
-	order []overlay.NodeID // as Order returned it last; new nodes are not in it yet
-	fresh []overlay.NodeID // those, in the order in which they were named
+	order []place // as Order had it last; new ones are not in it yet
 }
+
+// place is what the order puts before or behind another: a site, when it has no name, or
+// a host that stands by itself.
+type place overlay.NodeID
 
 // estimate is what is known of one node.
 type estimate struct {
@@ -71,6 +88,7 @@ type estimate struct {
 	before time.Duration // shortest probe of the round before; 0: there was none
 	rounds int           // complete ones
 	fails  int           // in a row
+	apart  bool          // it stands by itself, not with its site
 	out    bool          // Due named it, and neither Probe nor Failed did since
 	due    time.Time     // when to probe next; zero: at once
 	last   time.Time     // of the last probe that was answered
@@ -96,7 +114,6 @@ func (t *Table) Keep(nodes []overlay.NodeID) {
 		wanted[n] = true
 		if t.nodes[n] == nil {
 			t.nodes[n] = &estimate{}
-			t.fresh = append(t.fresh, n)
 		}
 	}
 	for n := range t.nodes {
@@ -104,9 +121,21 @@ func (t *Table) Keep(nodes []overlay.NodeID) {
 			delete(t.nodes, n)
 		}
 	}
-	gone := func(n overlay.NodeID) bool { return !wanted[n] }
-	t.order = slices.DeleteFunc(t.order, gone)
-	t.fresh = slices.DeleteFunc(t.fresh, gone)
+}
+
+// Adopt keeps nodes, and takes the order in which they are for one that held before: who
+// has it from another table goes on with its order, as far as the latencies still allow.
+func (t *Table) Adopt(nodes []overlay.NodeID) {
+	t.Keep(nodes)
+	t.order = nil
+	sites := map[overlay.SiteID]bool{}
+	for _, n := range nodes {
+		t.order = append(t.order, place(n)) // Order leaves out those that are with their sites
+		if !sites[n.Site] {
+			sites[n.Site] = true
+			t.order = append(t.order, place{Site: n.Site})
+		}
+	}
 }
 
 // Due returns up to limit nodes to probe now: those never probed first, then those that
@@ -194,88 +223,142 @@ func jitter(period time.Duration, node overlay.NodeID, round int) time.Duration 
 	return time.Duration(part * float64(period))
 }
 
-// Order returns all nodes, nearest first, those of unknown latency last. No node stands
-// before one that is nearer by more than the margin; apart from that nodes keep the
-// places they had.
+// Order returns all nodes, nearest first, those of unknown latency last. No site stands
+// before one that is nearer by more than the margin; apart from that sites keep the places
+// they had. The hosts of a site are in the order of their names.
 func (t *Table) Order() []Entry {
-	known := func(n overlay.NodeID) bool { return t.nodes[n].rtt > 0 }
-	var placed, unknown []overlay.NodeID
-	for _, n := range t.order {
-		if known(n) {
-			placed = t.insert(placed, n)
-		} else {
+	at := t.places()
+	settled, old := make([]place, 0, len(at)), make(map[place]bool, len(at))
+	for _, p := range t.order {
+		if at[p] != nil {
+			settled, old[p] = insert(settled, p, at, t.cfg), true
+		}
+	}
+	var fresh []place
+	for p := range at {
+		if !old[p] {
+			fresh = append(fresh, p)
+		}
+	}
+	slices.SortFunc(fresh, func(a, b place) int { return comparePlaces(a, b, at) })
+	t.order = merge(settled, fresh, at, t.cfg)
+	all := make([]Entry, 0, len(t.nodes))
+	add := func(nodes []overlay.NodeID) {
+		slices.SortFunc(nodes, compareNodes)
+		for _, n := range nodes {
+			all = append(all, Entry{n, t.nodes[n].rtt, t.nodes[n].last})
+		}
+	}
+	for _, p := range t.order {
+		add(at[p].nodes)
+	}
+	var unknown []overlay.NodeID
+	for n, e := range t.nodes {
+		if e.rtt == 0 {
 			unknown = append(unknown, n)
 		}
 	}
-	var fresh []overlay.NodeID
-	for _, n := range t.fresh {
-		if known(n) {
-			fresh = append(fresh, n)
-		} else {
-			unknown = append(unknown, n)
-		}
-	}
-	slices.SortStableFunc(fresh, t.compare)
-	placed = t.merge(placed, fresh)
-	t.order, t.fresh = placed, unknown
-	return t.entries()
+	add(unknown)
+	return all
 }
 
-// insert puts n before the first node that it may pass, or last. When no two nodes of
-// placed are in the wrong order by more than the margin, none are afterwards: those
-// behind the first that n passes are hardly nearer than that one, so not nearer than n.
-func (t *Table) insert(placed []overlay.NodeID, n overlay.NodeID) []overlay.NodeID {
-	for i, other := range placed {
-		if t.passes(n, other) {
-			return slices.Insert(placed, i, n)
-		}
-	}
-	return append(placed, n)
+// group is who stands at a place.
+type group struct {
+	rtt   time.Duration // of the nearest
+	nodes []overlay.NodeID
 }
 
-// merge puts the sorted nodes that have no place yet between the others, where they are
-// by their latency, and then settles the order once more.
-func (t *Table) merge(placed, fresh []overlay.NodeID) []overlay.NodeID {
+// places returns the places that there are, with the nodes of known latency.
+func (t *Table) places() map[place]*group {
+	sites := map[overlay.SiteID][]time.Duration{}
+	for n, e := range t.nodes {
+		if e.rtt > here { // the own node says nothing of its site
+			sites[n.Site] = append(sites[n.Site], e.rtt)
+		}
+	}
+	for _, rtts := range sites {
+		slices.Sort(rtts)
+	}
+	at := map[place]*group{}
+	for n, e := range t.nodes {
+		if e.rtt == 0 {
+			continue
+		}
+		p := place{Site: n.Site}
+		if e.apart = t.apart(e, sites[n.Site]); e.apart {
+			p = place(n)
+		}
+		if at[p] == nil {
+			at[p] = &group{rtt: e.rtt}
+		}
+		at[p].rtt = min(at[p].rtt, e.rtt)
+		at[p].nodes = append(at[p].nodes, n)
+	}
+	return at
+}
+
+// noisy is how many times the noise of the middle host one may have: where noise falls
+// off exponentially, one host of 256 has more.
+const noisy = 8
+
+// apart reports whether a host stands by itself, given all latencies of its site, shortest
+// first. One that does joins its site only when it is clearly within what a site spans,
+// lest it come and go.
+func (t *Table) apart(e *estimate, site []time.Duration) bool {
+	if e.rtt <= here {
+		return true
+	}
+	near := site[0]
+	noise := site[(len(site)-1)/2] - near
+	span := max(t.cfg.Apart, near, noisy*noise)
+	if e.apart {
+		span -= span / 4
+	}
+	return e.rtt > near+span
+}
+
+// insert puts p before the first place that it may pass, or last. When no two of settled
+// are in the wrong order by more than the margin, none are afterwards: those behind the
+// first that p passes are hardly nearer than that one, so not nearer than p.
+func insert(settled []place, p place, at map[place]*group, cfg Config) []place {
+	for i, other := range settled {
+		if cfg.passes(at[p].rtt, at[other].rtt) {
+			return slices.Insert(settled, i, p)
+		}
+	}
+	return append(settled, p)
+}
+
+// merge puts the sorted places that are new between the others, where they are by their
+// latency, and then settles the order once more.
+func merge(settled, fresh []place, at map[place]*group, cfg Config) []place {
 	if len(fresh) == 0 {
-		return placed
+		return settled
 	}
-	all := make([]overlay.NodeID, 0, len(placed)+len(fresh))
-	for _, n := range placed {
-		for len(fresh) > 0 && t.compare(fresh[0], n) < 0 {
+	all := make([]place, 0, len(settled)+len(fresh))
+	for _, p := range settled {
+		for len(fresh) > 0 && comparePlaces(fresh[0], p, at) < 0 {
 			all, fresh = append(all, fresh[0]), fresh[1:]
 		}
-		all = append(all, n)
+		all = append(all, p)
 	}
-	var settled []overlay.NodeID
-	for _, n := range append(all, fresh...) {
-		settled = t.insert(settled, n)
+	settled = nil
+	for _, p := range append(all, fresh...) {
+		settled = insert(settled, p, at, cfg)
 	}
 	return settled
 }
 
-// passes reports whether n is nearer than other by more than the margin.
-func (t *Table) passes(n, other overlay.NodeID) bool {
-	far := t.nodes[other].rtt
-	margin := max(t.cfg.Floor, time.Duration(t.cfg.Margin*float64(far)))
-	return t.nodes[n].rtt < far-margin
+// passes reports whether what is rtt away is nearer than other by more than the margin.
+func (c Config) passes(rtt, other time.Duration) bool {
+	margin := max(c.Floor, time.Duration(c.Margin*float64(other)))
+	return rtt < other-margin
 }
 
-func (t *Table) compare(a, b overlay.NodeID) int {
-	return cmp.Or(cmp.Compare(t.nodes[a].rtt, t.nodes[b].rtt), compareNodes(a, b))
+func comparePlaces(a, b place, at map[place]*group) int {
+	return cmp.Or(cmp.Compare(at[a].rtt, at[b].rtt), compareNodes(overlay.NodeID(a), overlay.NodeID(b)))
 }
 
 func compareNodes(a, b overlay.NodeID) int {
 	return cmp.Or(cmp.Compare(a.Site, b.Site), cmp.Compare(a.Name, b.Name))
-}
-
-// entries is the order with what is known.
-func (t *Table) entries() []Entry {
-	all := make([]Entry, 0, len(t.nodes))
-	for _, nodes := range [][]overlay.NodeID{t.order, t.fresh} {
-		for _, n := range nodes {
-			e := t.nodes[n]
-			all = append(all, Entry{n, e.rtt, e.last})
-		}
-	}
-	return all
 }

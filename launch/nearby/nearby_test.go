@@ -25,7 +25,7 @@ type far struct {
 
 func nodes(n int) (all []overlay.NodeID) {
 	for i := range n {
-		all = append(all, overlay.NodeID{Site: "s", Name: fmt.Sprintf("n%03d", n-1-i)}) // the last name is the nearest
+		all = append(all, overlay.NodeID{Site: overlay.SiteID(fmt.Sprintf("s%03d", n-1-i)), Name: "n"}) // the last name is the nearest
 	}
 	return all
 }

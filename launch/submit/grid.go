@@ -56,6 +56,7 @@ type Host struct {
 	State  string        // up, away or unknown, as gatepb.Host has it
 	Silent time.Duration // for how long it has not been up
 	Fault  error         // why it did not answer; nil if it did or was not asked
+	listed int           // its place in the helper's list, which has the nearest first
 }
 
 // Hosts lists the hosts of the grid by name, those too that take no jobs. The
@@ -74,7 +75,7 @@ func (g *Grid) Hosts(ctx context.Context) ([]Host, error) {
 		if err != nil {
 			return nil, fmt.Errorf("list of hosts: %w", err)
 		}
-		hosts = append(hosts, Host{
+		hosts = append(hosts, Host{listed: len(hosts),
 			Host: allocate.Host{Node: node, Latency: allocate.UnknownLatency, Processes: int(h.Processes), Jobs: int(h.Jobs),
 				Memory: int64(min(h.Memory, 1<<62)), CPU: int(h.Cpu)},
 			State: h.State, Silent: time.Duration(h.SilentMs) * time.Millisecond,
@@ -101,17 +102,19 @@ const (
 )
 
 // Measure fills in the latencies that are not known of hosts that are up, and returns them nearest first; those of which
-// none was measured come last and say why. Hosts as far as each other stay in the order
-// of their names, whatever the noise, so that a job that is started twice runs on the
-// same hosts.
+// none was measured come last and say why. The order is that of package latency, with what
+// the helper's list had of it before: sites as far as each other keep their places and
+// hosts of a site are in the order of their names, whatever the noise, so that a job that
+// is started twice runs on the same hosts.
 func (g *Grid) Measure(ctx context.Context, hosts []Host) []Host {
+	slices.SortFunc(hosts, func(a, b Host) int { return cmp.Compare(a.listed, b.listed) })
 	table := latency.NewTable(latency.Config{Probes: probes})
 	nodes := make([]overlay.NodeID, len(hosts))
 	at := make(map[overlay.NodeID]int, len(hosts))
 	for i, h := range hosts {
 		nodes[i], at[h.Node] = h.Node, i
 	}
-	table.Keep(nodes)
+	table.Adopt(nodes)
 	times := make([][]time.Duration, len(hosts))
 	var pinging sync.WaitGroup
 	room := make(chan struct{}, probesAtOne)

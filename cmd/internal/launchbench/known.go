@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/isthmus-grid/isthmus/broker"
@@ -48,32 +50,37 @@ func listed(ctx context.Context, g *grid.Grid, n int) error {
 
 // known waits until a node's helper lists so many hosts and knows how far each
 // is: it asks its frontal every few seconds, and pings hosts when somebody
-// wants to know.
-func known(ctx context.Context, g *grid.Grid, node string, n int) error {
+// wants to know. It returns the round trips by site, shortest first.
+func known(ctx context.Context, g *grid.Grid, node string, n int) (map[string][]time.Duration, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("not done after %v", patience))
 	defer cancel()
 	conn, err := gate.Connect(g.Socket(node))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer conn.Close()
 	for {
 		list, err := gatepb.NewDeskClient(conn).Hosts(ctx, &gatepb.HostsRequest{})
 		if err != nil {
-			return fmt.Errorf("the list of hosts at %s: %w", node, control.FromStatus(err))
+			return nil, fmt.Errorf("the list of hosts at %s: %w", node, control.FromStatus(err))
 		}
-		far := 0
+		far, rtts := 0, map[string][]time.Duration{}
 		for _, h := range list.Hosts {
 			if h.LatencyNs > 0 {
 				far++
+				site, _, _ := strings.Cut(h.Node, "/")
+				rtts[site] = append(rtts[site], time.Duration(h.LatencyNs))
 			}
 		}
 		if far == n {
-			return nil
+			for _, all := range rtts {
+				slices.Sort(all)
+			}
+			return rtts, nil
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("%s knows %d of %d hosts, and how far %d are: %w", node, len(list.Hosts), n, far, context.Cause(ctx))
+			return nil, fmt.Errorf("%s knows %d of %d hosts, and how far %d are: %w", node, len(list.Hosts), n, far, context.Cause(ctx))
 		case <-time.After(100 * time.Millisecond): // nothing announces it
 		}
 	}

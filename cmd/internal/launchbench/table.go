@@ -60,11 +60,21 @@ func Table(ctx context.Context, o TableOptions) (err error) {
 	defer func() { err = errors.Join(err, g.Close()) }()
 	fmt.Fprintf(o.Err, "%d peers at %d sites are up after %v\n", len(hosts(o.Scale)), len(sites()), time.Since(start).Round(time.Second))
 	start = time.Now()
-	if err := known(ctx, g, clusters[0].node(0).String(), len(hosts(o.Scale))); err != nil {
+	submitter := clusters[0].node(0).String()
+	if _, err := known(ctx, g, submitter, len(hosts(o.Scale))); err != nil {
 		return err
 	}
 	time.Sleep(settle) // no job is to be launched by the first word alone
-	fmt.Fprintf(o.Err, "%v knows how far they are after %v\n", clusters[0].node(0), time.Since(start).Round(10*time.Millisecond))
+	rtts, err := known(ctx, g, submitter, len(hosts(o.Scale)))
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(o.Err, "%s knows how far they are after %v; the nearest, middle and farthest of each site:", submitter, time.Since(start).Round(10*time.Millisecond))
+	for _, site := range sites() {
+		all := rtts[site]
+		fmt.Fprintf(o.Err, " %s %v %v %v", site, all[0].Round(time.Microsecond), all[len(all)/2].Round(time.Microsecond), all[len(all)-1].Round(time.Microsecond))
+	}
+	fmt.Fprintln(o.Err)
 	var failed []error // jobs; the others are told of all the same
 	t := &table{o: o, g: g, lines: map[string]*lineSet{}}
 	for _, strategy := range strategies {

@@ -3111,7 +3111,7 @@ func (*HostsRequest) Descriptor() ([]byte, []int) {
 
 type HostsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Hosts         []*Host                `protobuf:"bytes,1,rep,name=hosts,proto3" json:"hosts,omitempty"`
+	Hosts         []*Host                `protobuf:"bytes,1,rep,name=hosts,proto3" json:"hosts,omitempty"` // nearest first, in an order that does not flap; then those of unknown latency
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
