@@ -8,10 +8,13 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -74,6 +77,7 @@ func (s *struck) Invoke(ctx context.Context, method string, args, reply any, opt
 
 // NewStream implements grpc.ClientConnInterface.
 func (s *struck) NewStream(ctx context.Context, d *grpc.StreamDesc, method string, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+	s.pass(path.Base(method)) // one that is passed on may be any call
 	c, err := s.ClientConnInterface.NewStream(ctx, d, method, opts...)
 	return struckStream{c, s}, err
 }
@@ -99,11 +103,18 @@ func (c struckStream) RecvMsg(m any) error {
 // said returns the name of what a message of a conversation says.
 func said(m any) string {
 	r := m.(proto.Message).ProtoReflect()
-	if f := r.WhichOneof(r.Descriptor().Oneofs().ByName("say")); f != nil {
+	say := r.Descriptor().Oneofs().ByName("say")
+	if say == nil {
+		return "" // of another call
+	}
+	if f := r.WhichOneof(say); f != nil {
 		return string(f.Name())
 	}
 	return ""
 }
+
+// program is what each rank of a submission runs.
+const program = "echo pid $$; read word; cat file"
 
 // submission is a job of two ranks, which write their process ids, of which rank 0 reads
 // a line to its end, and each has a file.
@@ -194,7 +205,7 @@ func (s *submission) run(t *testing.T, moment string, happen func(), hosts ...ov
 		word.Close()
 	}()
 	_, err = submit.Run(ctx, submit.NewGrid(conn), &submit.Job{
-		Key: key, Argv: []string{"sh", "-c", "echo pid $$; read word; cat file"},
+		Key: key, Argv: []string{"sh", "-c", program},
 		Place: allocate.Job{Ranks: len(hosts), Copies: 1}, Hosts: shares, Wait: patience, Files: files, Stdin: stdin,
 		Output: ranks.Lines(&s.out, &s.out),
 	})
@@ -206,8 +217,8 @@ func (s *submission) run(t *testing.T, moment string, happen func(), hosts ...ov
 	return err
 }
 
-// gone waits until nothing is left of any job: no reservation, folder or process of
-// those whose output is given.
+// gone waits until nothing is left of any job: no reservation, no folder, and no process
+// that runs the program of submissions, or of those whose output is given.
 func (w *world) gone(t *testing.T, node string, out string) {
 	t.Helper()
 	conn, err := gate.Connect(w.Socket(node))
@@ -233,6 +244,7 @@ func (w *world) gone(t *testing.T, node string, out string) {
 			return len(entries) == 0 && (err == nil || os.IsNotExist(err))
 		}, list)
 	}
+	w.until("no process to be left", func() bool { return len(processesOf(program)) == 0 }, func() string { return fmt.Sprint(processesOf(program)) })
 	for line := range strings.Lines(out) {
 		if _, pid, ok := strings.Cut(strings.TrimSpace(line), "pid "); ok {
 			w.until("process "+pid+" to end", func() bool {
@@ -241,6 +253,18 @@ func (w *world) gone(t *testing.T, node string, out string) {
 			})
 		}
 	}
+}
+
+// processesOf returns the processes that have a word on their command line.
+func processesOf(word string) (pids []string) {
+	all, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, name := range all {
+		words, _ := os.ReadFile(name) // it may have ended
+		if slices.Contains(strings.Split(string(words), "\x00"), word) {
+			pids = append(pids, filepath.Base(filepath.Dir(name)))
+		}
+	}
+	return pids
 }
 
 // helpers are the nodes that have one.
@@ -272,31 +296,8 @@ func TestFaultsAtEachStep(t *testing.T) {
 	w.ctx = ctx // it is many tests
 	hosts := []overlay.NodeID{{Site: "shut", Name: "n1"}, {Site: "closed", Name: "n2"}}
 	w.newSubmission(t, "closed/n1").run(t, "", nil, hosts...) // the ways are open then
-
-	// Those who were killed in this way take their time to notice.
-	var undead sync.WaitGroup
-	defer undead.Wait()
-	t.Run("submitter", func(t *testing.T) {
-		var all []*submission
-		for _, moment := range moments {
-			t.Run(moment, func(t *testing.T) {
-				s := w.newSubmission(t, "closed/n1")
-				all = append(all, s)
-				killed := make(chan struct{})
-				undead.Go(func() {
-					s.run(w.t, moment, func() { s.conn.Close(); s.stop(); close(killed) }, hosts...)
-				})
-				select {
-				case <-killed:
-				case <-w.ctx.Done():
-					t.Fatal(context.Cause(w.ctx))
-				}
-			})
-		}
-		for _, s := range all {
-			w.gone(t, "closed/n1", s.out.String())
-		}
-	})
+	sockets := w.socketsOf()
+	t.Run("submitter", func(t *testing.T) { w.killedRuns(t, "closed/n1", hosts...) })
 	for _, victim := range []struct {
 		daemon string
 		harms  bool // the job may fail
@@ -329,8 +330,64 @@ func TestFaultsAtEachStep(t *testing.T) {
 			}
 		})
 	}
-	undead.Wait()
 	t.Run("random", w.randomFaults)
+	w.noMoreSockets(sockets)
+}
+
+// killedRuns kills isthmus run, the process, in the middle of each step of a submission.
+func (w *world) killedRuns(t *testing.T, node string, hosts ...overlay.NodeID) {
+	sockets := w.socketsOf()
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, []byte("content\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var named []string
+	for _, h := range hosts {
+		named = append(named, h.String()+":1")
+	}
+	for _, moment := range moments {
+		// Another content each time: what is there already is not sent again.
+		if err := os.WriteFile(file, []byte("content for "+moment+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var out lockedBuffer
+		var cmd *exec.Cmd
+		ready, dead := make(chan struct{}), make(chan struct{})
+		socket, begun := w.between(t, node, moment, func() {
+			<-ready
+			cmd.Process.Kill()
+			<-dead // nothing passes before
+		})
+		cmd = exec.Command(isthmus(t, ""), "run", "--helper", socket, "--hosts", strings.Join(named, ","), "--wait", patience.String(), "--input", file, "sh", "-c", program)
+		cmd.Stdout, cmd.Stderr = &out, &out
+		input, err := cmd.StdinPipe() // which nobody writes to: the ranks wait
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer input.Close()
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		close(ready)
+		go func() { // ends with the process
+			defer close(dead)
+			cmd.Wait()
+		}()
+		select {
+		case <-begun:
+		case <-dead:
+			t.Fatalf("isthmus run ended before %s:\n%s", moment, out.String())
+		case <-w.ctx.Done():
+			cmd.Process.Kill()
+			t.Fatalf("isthmus run did not come to %s:\n%s", moment, out.String())
+		}
+		<-dead
+		if s := cmd.ProcessState.Sys().(syscall.WaitStatus); s.Signal() != syscall.SIGKILL {
+			t.Errorf("at %s isthmus run ended with %v:\n%s", moment, cmd.ProcessState, out.String())
+		}
+	}
+	w.gone(t, node, "")
+	w.noMoreSockets(sockets)
 }
 
 // randomFaults runs jobs, some at a time, in which something happens at random to the
