@@ -165,7 +165,7 @@ func envPrefix(program string) string {
 func act[C any](c *cli.Context, spec Spec[C], root *field, own *ownFlags, keys *keyFlags) error {
 	stdout, stderr := c.App.Writer, c.App.ErrWriter
 	if own.version {
-		fmt.Fprintln(stdout, versionLine(spec.Name))
+		fmt.Fprintln(stdout, Version(spec.Name))
 		return nil
 	}
 	file := own.file(spec.Name)

@@ -7,8 +7,9 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// versionLine says which program this is: its version, protocol and build.
-func versionLine(name string) string {
+// Version says in a line which program this is: its version, protocol and
+// build. The name is the program's.
+func Version(name string) string {
 	version, commit, changed := "unknown", "", ""
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

@@ -1,0 +1,372 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/isthmus-grid/isthmus/broker"
+	"github.com/isthmus-grid/isthmus/connhelper"
+	"github.com/isthmus-grid/isthmus/frontal"
+	"github.com/isthmus-grid/isthmus/internal/bundle"
+	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/internal/daemon"
+	"github.com/isthmus-grid/isthmus/internal/doctor"
+	"github.com/isthmus-grid/isthmus/proxy"
+)
+
+// Bounds of collecting: the whole, one answer of a daemon, and the end of a log.
+const (
+	bundleTime = 20 * time.Second
+	askTime    = 10 * time.Second
+	maxLog     = 512 << 10
+)
+
+// settingsDir is where the daemons look for their settings.
+const settingsDir = "/etc/isthmus"
+
+// bundleCommand is "isthmus bundle".
+func bundleCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "bundle",
+		Usage: "collect what a developer needs to see into one file, without names",
+		Description: "Takes the settings of this host's daemons (" + settingsDir + ", or --config), what the doctor says, the daemons' figures\n" +
+			"(metrics_listen), the ends of their logs, facts about the kernel, and, with an admin's certificate, the status of the\n" +
+			"brokers and frontals that the settings name, or --broker and --frontal. A daemon that does not answer is noted.\n\n" +
+			"Names of sites, users, projects, jobs and hosts, and addresses, become pseudonyms that are the same within one bundle\n" +
+			"only; keys, tokens and passwords are taken out. What can be known to be a name is replaced everywhere; a word that only\n" +
+			"a person can tell from others may stay in a log line, so look at the file before it leaves the site. manifest.json in\n" +
+			"it says of each file what was replaced.",
+		Flags: append([]cli.Flag{
+			&cli.StringSliceFlag{Name: "config", Usage: "settings `FILE` of a daemon of this host; may be repeated"},
+			&cli.StringSliceFlag{Name: "log", Usage: "`FILE` that a daemon's log goes to, where that is not the journal; may be repeated"},
+			&cli.StringFlag{Name: "out", Usage: "`FILE` to write, which must not be there yet (default: isthmus-bundle-TIME.tar.gz)"},
+			&cli.BoolFlag{Name: "list", Usage: "write nothing; print what would go in, and what would be replaced"},
+			&cli.BoolFlag{Name: "keep-names", Usage: "replace no names and addresses: for use inside"},
+			&cli.BoolFlag{Name: "json", Usage: "print the manifest"},
+		}, adminFlags()...),
+		Action: runBundle,
+	}
+}
+
+func runBundle(c *cli.Context) error {
+	if err := words(c, "bundle", 0); err != nil {
+		return err
+	}
+	now := time.Now()
+	out := c.String("out")
+	if out == "" {
+		out = "isthmus-bundle-" + now.UTC().Format("20060102T150405Z") + ".tar.gz"
+	}
+	if _, err := os.Lstat(out); err == nil && !c.Bool("list") {
+		return fmt.Errorf("bundle: %s is there already; choose another name with --out", out)
+	}
+	ctx, cancel := context.WithTimeout(c.Context, bundleTime)
+	defer cancel()
+	col := &collector{c: c, mask: bundle.NewMask(settingWords(), c.Bool("keep-names"))}
+	if err := col.collect(ctx); err != nil {
+		return err
+	}
+	slices.SortFunc(col.files, func(a, b bundle.File) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(col.gaps, func(a, b bundle.Gap) int { return strings.Compare(a.What, b.What) })
+	b, err := bundle.Make(col.mask, now, col.files, col.gaps)
+	if err != nil {
+		return fmt.Errorf("bundle: %w", err)
+	}
+	if !c.Bool("list") {
+		if err := writeBundle(out, b); err != nil {
+			return fmt.Errorf("bundle: %w", err)
+		}
+	}
+	if c.Bool("json") {
+		return json.NewEncoder(c.App.Writer).Encode(b.Manifest)
+	}
+	for _, e := range b.Manifest.Files {
+		fmt.Fprintf(c.App.Writer, "%-32s %8d bytes, %s\n", e.File, e.Bytes, replacedText(e.Replaced))
+	}
+	for _, g := range b.Manifest.Gaps {
+		fmt.Fprintf(c.App.Writer, "without %s: %s\n", g.What, g.Why)
+	}
+	if !c.Bool("list") {
+		fmt.Fprintf(c.App.Writer, "\n%s is written. Names are %s.\nLook at it before it leaves the site: tar xzf %s\n", out, b.Manifest.Names, out)
+	}
+	return nil
+}
+
+// writeBundle makes the file, for its owner's eyes; a part of one is removed.
+func writeBundle(file string, b *bundle.Bundle) error {
+	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(b.Write(f), f.Close()); err != nil {
+		os.Remove(file)
+		return err
+	}
+	return nil
+}
+
+// replacedText is a line's end such as "replaced: 3 host, 1 user".
+func replacedText(counts map[string]int) string {
+	var all []string
+	for class, n := range counts {
+		all = append(all, fmt.Sprintf("%d %s", n, class))
+	}
+	if len(all) == 0 {
+		return "nothing replaced"
+	}
+	slices.Sort(all)
+	return "replaced: " + strings.Join(all, ", ")
+}
+
+// settingKey finds the keys in a sample of settings.
+var settingKey = regexp.MustCompile(`(?m)^\s*(?:- \{?)?#?([a-z][a-z0-9_]*):`)
+
+// settingWords are the keys of all settings and policies, which are no names.
+func settingWords() []string {
+	words := strings.Fields("mode contact zone rules name effect sites projects users jobs hours days techniques limits links rate bytes_month")
+	for _, sample := range [][]byte{
+		daemon.Sample[broker.Config]("isthmus-broker"), daemon.Sample[frontal.Config]("isthmus-frontal"),
+		daemon.Sample[proxy.Config]("isthmus-proxy"), daemon.Sample[connhelper.Config]("isthmus-helper"),
+	} {
+		for _, key := range settingKey.FindAllSubmatch(sample, -1) {
+			words = append(words, string(key[1]))
+		}
+	}
+	return words
+}
+
+// collector gathers texts, several at a time.
+type collector struct {
+	c    *cli.Context
+	mask *bundle.Mask // learns before anything runs at the same time
+
+	mu    sync.Mutex // guards the fields below
+	files []bundle.File
+	gaps  []bundle.Gap
+	names []string // identities of certificates, to learn
+}
+
+func (l *collector) add(name, from string, form bundle.Form, text []byte) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.files = append(l.files, bundle.File{Name: name, From: from, Form: form, Text: text})
+}
+
+func (l *collector) gap(what string, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.gaps = append(l.gaps, bundle.Gap{What: what, Why: err.Error()})
+}
+
+// settingsOf is what a bundle needs to know of one daemon's settings.
+type settingsOf struct {
+	kind, file    string
+	as            string // name in the bundle: "frontal", or "frontal-2"
+	tls           [3]string
+	metrics, page netip.AddrPort
+	brokers       []string
+	frontal       string
+}
+
+// collect gathers everything, each thing within its own bound.
+func (l *collector) collect(ctx context.Context) error {
+	creds, err := l.credentials()
+	if err != nil {
+		return err
+	}
+	l.add("version.txt", "this program", bundle.Facts, []byte(versions()))
+	l.add("system.txt", "this host's kernel", bundle.Plain, []byte(systemFacts()))
+	for _, host := range localNames() {
+		l.mask.Learn(host[0], host[1])
+	}
+	all := l.settings()
+	var asked sync.WaitGroup
+	for _, s := range all {
+		asked.Go(func() { l.certificate(s) })
+		if s.metrics.IsValid() {
+			asked.Go(func() { l.page(ctx, "metrics/"+s.as+".txt", s.metrics, "/metrics", bundle.Metrics) })
+		}
+		if s.page.IsValid() {
+			asked.Go(func() { l.page(ctx, "status/"+s.as+"-page.json", s.page, "/status.json", bundle.JSON) })
+		}
+		if s.kind == "frontal" || s.kind == "helper" {
+			asked.Go(func() { l.doctor(ctx, s) })
+		}
+	}
+	l.statuses(ctx, &asked, creds, all)
+	asked.Go(func() { l.logs(ctx, all) })
+	asked.Wait()
+	for _, id := range l.names {
+		l.mask.Learn(bundle.Name, id)
+	}
+	return nil
+}
+
+// credentials are an admin's, or nil.
+func (l *collector) credentials() (*control.Credentials, error) {
+	given := 0
+	for _, name := range []string{"cert", "tls-key", "ca"} {
+		if l.c.IsSet(name) {
+			given++
+		}
+	}
+	switch {
+	case given == 3:
+		creds, err := control.LoadCredentials(l.c.String("cert"), l.c.String("tls-key"), l.c.String("ca"))
+		if err == nil {
+			l.mask.Learn(bundle.User, creds.Identity().String())
+		}
+		return creds, err
+	case given > 0 || l.c.IsSet("broker") || l.c.IsSet("frontal"):
+		return nil, usage("bundle: to ask for a status give --cert, --tls-key and --ca with an admin's certificate (isthmus ca issue admin NAME)")
+	}
+	return nil, nil
+}
+
+// settings reads the settings of this host's daemons.
+func (l *collector) settings() (all []settingsOf) {
+	files := l.c.StringSlice("config")
+	if len(files) == 0 {
+		for _, kind := range []string{"broker", "frontal", "proxy", "helper", "policy"} {
+			file := filepath.Join(settingsDir, kind+".yaml")
+			if _, err := os.Stat(file); !errors.Is(err, fs.ErrNotExist) {
+				files = append(files, file)
+			}
+		}
+		if len(files) == 0 {
+			l.gap("settings", fmt.Errorf("there are none in %s; name the files with --config", settingsDir))
+		}
+	}
+	seen := map[string]int{}
+	for _, file := range files {
+		text, err := readBounded(file)
+		if err != nil {
+			l.gap("settings "+file, err)
+			continue
+		}
+		kind, err := kindOf(fileKinds(), file, text)
+		if err != nil {
+			l.gap("settings "+file, err)
+			continue
+		}
+		seen[kind.name]++
+		as := kind.name
+		if n := seen[kind.name]; n > 1 {
+			as = fmt.Sprintf("%s-%d", as, n)
+		}
+		l.add("settings/"+as+".yaml", file, bundle.Settings, text)
+		var found strings.Builder
+		for _, f := range kind.check(file, text) {
+			fmt.Fprintln(&found, f)
+		}
+		if found.Len() > 0 {
+			l.add("settings/"+as+"-check.txt", "isthmus check "+file, bundle.Plain, []byte(found.String()))
+		}
+		s, ok := parseSettings(kind.name, file, text)
+		s.kind, s.file, s.as = kind.name, file, as
+		if ok {
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+// parseSettings reads where a daemon is reached; false if the file is wrong, or
+// no daemon's. What is wrong with it is told elsewhere.
+func parseSettings(kind, file string, text []byte) (s settingsOf, ok bool) {
+	var err error
+	switch kind {
+	case "broker":
+		var cfg broker.Config
+		cfg, err = daemon.Parse[broker.Config](file, text)
+		s.metrics, s.page = cfg.MetricsListen, cfg.StatusListen
+		s.tls = [3]string{string(cfg.TLS.Cert), string(cfg.TLS.Key), string(cfg.TLS.CA)}
+		s.brokers = []string{here(cfg.Listen).String()}
+	case "frontal":
+		var cfg frontal.Config
+		cfg, err = daemon.Parse[frontal.Config](file, text)
+		s.metrics, s.brokers, s.frontal = cfg.MetricsListen, cfg.Broker, here(cfg.Listen).String()
+		s.tls = [3]string{string(cfg.TLS.Cert), string(cfg.TLS.Key), string(cfg.TLS.CA)}
+	case "proxy":
+		var cfg proxy.Config
+		cfg, err = daemon.Parse[proxy.Config](file, text)
+		s.metrics, s.brokers = cfg.MetricsListen, cfg.Broker
+		s.tls = [3]string{string(cfg.TLS.Cert), string(cfg.TLS.Key), string(cfg.TLS.CA)}
+	case "helper":
+		var cfg connhelper.Config
+		cfg, err = daemon.Parse[connhelper.Config](file, text)
+		s.metrics, s.frontal = cfg.MetricsListen, cfg.Frontal
+		s.tls = [3]string{string(cfg.TLS.Cert), string(cfg.TLS.Key), string(cfg.TLS.CA)}
+	default:
+		return s, false
+	}
+	return s, err == nil
+}
+
+// here is how this host itself reaches what listens on a.
+func here(a netip.AddrPort) netip.AddrPort {
+	switch {
+	case !a.Addr().IsUnspecified():
+		return a
+	case a.Addr().Is4():
+		return netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), a.Port())
+	}
+	return netip.AddrPortFrom(netip.IPv6Loopback(), a.Port())
+}
+
+// statuses asks the brokers and frontals that flags and settings name, each once.
+func (l *collector) statuses(ctx context.Context, asked *sync.WaitGroup, creds *control.Credentials, all []settingsOf) {
+	if creds == nil {
+		l.gap("status", errors.New("it takes an admin's certificate (--cert, --tls-key, --ca)"))
+		return
+	}
+	brokers, frontals := []string{l.c.String("broker")}, []string{l.c.String("frontal")}
+	for _, s := range all {
+		brokers, frontals = append(brokers, s.brokers...), append(frontals, s.frontal)
+	}
+	for role, addrs := range map[control.Role][]string{control.RoleBroker: brokers, control.RoleFrontal: frontals} {
+		n := 0
+		for i, addr := range addrs {
+			if addr == "" || slices.Contains(addrs[:i], addr) {
+				continue
+			}
+			n++
+			name := fmt.Sprintf("status/%v-%d.json", role, n)
+			asked.Go(func() {
+				text, err := askStatus(ctx, creds, role, addr)
+				if err != nil {
+					l.gap(fmt.Sprintf("status of the %v at %s", role, addr), err)
+					return
+				}
+				l.add(name, addr, bundle.JSON, text)
+			})
+		}
+	}
+}
+
+func (l *collector) doctor(ctx context.Context, s settingsOf) {
+	look, err := subject(s.file)
+	if err != nil {
+		l.gap("doctor for "+s.file, err)
+		return
+	}
+	text, err := json.Marshal(doctor.Conclude(doctor.Look(ctx, look)))
+	if err != nil {
+		l.gap("doctor for "+s.file, err)
+		return
+	}
+	l.add("doctor/"+s.as+".json", "isthmus doctor --json --config "+s.file, bundle.JSON, text)
+}
