@@ -17,7 +17,7 @@ import (
 )
 
 // deadline is only ever reached by a deadlock.
-const deadline = 20 * time.Second
+const deadline = 30 * time.Second
 
 // run lets every rank call f; a rank that fails leaves the world, as a process
 // that gives up would. It returns the ranks' errors.

@@ -284,7 +284,7 @@ func (f *fakeFrontal) helper(name string) (socket string, stop func()) {
 	stop = func() { once.Do(func() { cancel(); wg.Wait(); os.RemoveAll(dir) }) }
 	f.t.Cleanup(stop)
 	if f.addr != nowhere {
-		entered, cancel := context.WithTimeout(ctx, 20*time.Second)
+		entered, cancel := context.WithTimeout(ctx, 30*time.Second)
 		defer cancel()
 		if _, err := h.frontal(entered); err != nil {
 			f.t.Fatal(err)
@@ -336,7 +336,7 @@ func (r *rank) send(f wire.Frame) {
 // next returns the next frame and the connection that came with it.
 func (r *rank) next() (wire.Frame, net.Conn) {
 	r.t.Helper()
-	r.conn.SetReadDeadline(time.Now().Add(20 * time.Second))
+	r.conn.SetReadDeadline(time.Now().Add(30 * time.Second))
 	f, file, err := r.conn.Receive()
 	if err != nil {
 		r.t.Fatal(err)
@@ -400,7 +400,7 @@ func joined(t *testing.T, a, b net.Conn) {
 			t.Fatal(err)
 		}
 		buf := make([]byte, 4)
-		pair[1].SetReadDeadline(time.Now().Add(10 * time.Second))
+		pair[1].SetReadDeadline(time.Now().Add(30 * time.Second))
 		if _, err := io.ReadFull(pair[1], buf); err != nil || string(buf) != "ping" {
 			t.Fatalf("got %q, %v", buf, err)
 		}

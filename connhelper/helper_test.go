@@ -176,7 +176,7 @@ func TestFallback(t *testing.T) {
 		t.Errorf("path %+v", path)
 	}
 	byTechnique := map[overlay.Technique]*controlpb.ReportRequest{}
-	for deadline := time.Now().Add(20 * time.Second); len(byTechnique) < 2; runtime.Gosched() {
+	for deadline := time.Now().Add(30 * time.Second); len(byTechnique) < 2; runtime.Gosched() {
 		f.mu.Lock()
 		for _, r := range f.reports {
 			byTechnique[overlay.Technique(r.Technique)] = r
@@ -514,7 +514,7 @@ func TestStrangersAtTheDataPort(t *testing.T) {
 			t.Fatal(err)
 		}
 		c.Write(tc.say)
-		c.SetReadDeadline(time.Now().Add(10 * time.Second))
+		c.SetReadDeadline(time.Now().Add(30 * time.Second))
 		got, err := wire.Read(c)
 		if refusal, ok := got.(*wire.Refuse); !ok || refusal.Code != tc.code || !strings.Contains(refusal.Text, tc.text) {
 			t.Errorf("%s: %+v, %v", name, got, err)
@@ -607,7 +607,7 @@ func TestLinksLeakNothing(t *testing.T) {
 // or, given zero, returns how many there are.
 func settle(t *testing.T, maxGoroutines, maxDescriptors int) (int, int) {
 	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(30 * time.Second)
 	for {
 		fds, err := os.ReadDir("/dev/fd")
 		if err != nil {

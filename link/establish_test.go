@@ -51,7 +51,7 @@ type outcome struct {
 // shake runs both ends; the dialler is rank 1 and looks for rank 2.
 func shakeHands(t *testing.T, a, b net.Conn, dialler, target Identity) (outcome, outcome) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	path := overlay.Path{Technique: overlay.Relay, Proxy: "p1"}
 	atTarget := make(chan outcome, 1)
@@ -181,7 +181,7 @@ func TestRefusals(t *testing.T) {
 func script(t *testing.T, dialled bool, peer func(net.Conn)) error {
 	t.Helper()
 	a, b := tcpPair(t)
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	ended := make(chan struct{})
 	go func() { defer close(ended); peer(b) }()

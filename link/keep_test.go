@@ -375,7 +375,7 @@ func closeOfALink(t *testing.T, r *roads) {
 		t.Fatalf("%d of %d bytes, %v", len(got), len(sent), err)
 	}
 	writing.Wait()
-	for until := time.Now().Add(10 * time.Second); ; {
+	for until := time.Now().Add(30 * time.Second); ; {
 		if _, err := b.Conn.Write(sent); errors.Is(err, net.ErrClosed) {
 			break
 		} else if err != nil || time.Now().After(until) {
@@ -399,9 +399,10 @@ func TestLinkDeadlines(t *testing.T) {
 		t.Errorf("read: %v", err)
 	}
 	a.Conn.SetReadDeadline(time.Time{})
-	a.Conn.SetWriteDeadline(time.Now().Add(2 * time.Second))
 	var wrote int
-	for err := error(nil); err == nil; {
+	end := time.Now().Add(30 * time.Second)
+	for err := error(nil); err == nil || wrote < stream.Window && time.Now().Before(end); {
+		a.Conn.SetWriteDeadline(time.Now().Add(time.Second))
 		var n int
 		n, err = a.Conn.Write(make([]byte, 1<<20)) // nobody reads: a window fits
 		if wrote += n; err != nil && !isTimeout(err) {

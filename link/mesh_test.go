@@ -106,7 +106,7 @@ func bothDialAtOnce(t *testing.T, seal [2]bool) {
 	for i := range 50 {
 		dir := shortDir(t)
 		ends := []*end{newEndThat(t, dir, 0, 2, seal[0]), newEndThat(t, dir, 1, 2, seal[1])}
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 		var start, connected sync.WaitGroup
 		start.Add(1)
 		for rank, e := range ends {
@@ -168,7 +168,7 @@ func TestParkedCarrierIsTaken(t *testing.T) {
 	fail := make(chan struct{})
 	low := startEnd(identity(t, 0), 2, oneWay{conn, func(context.Context) error { <-fail; return overlay.ErrNoPath }})
 	high := newEnd(t, dir, 1, 2)
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	results := make(chan error, 2)
 	go func() { results <- low.mesh.Connect(ctx, 1) }()
@@ -223,7 +223,7 @@ func TestDialFailure(t *testing.T) {
 func TestSecondLinkIsRefused(t *testing.T) {
 	dir := shortDir(t)
 	a, b := newEnd(t, dir, 0, 2), newEnd(t, dir, 1, 2)
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	if err := b.mesh.Connect(ctx, 0); err != nil {
 		t.Fatal(err)

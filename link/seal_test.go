@@ -49,7 +49,7 @@ func (m meeting) over(ctx context.Context, a, b net.Conn) (dialler, target outco
 
 func (m meeting) run(t *testing.T, a, b net.Conn) (dialler, target outcome) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	dialler, target = m.over(ctx, a, b)
 	t.Cleanup(func() {
@@ -166,7 +166,7 @@ func TestKeysAreFresh(t *testing.T) {
 	admit := func(*wire.Hello) (uint64, error) { return 0, nil }
 	dialler, target := identity(t, 1), identity(t, 2)
 	for range 2 {
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 		defer cancel()
 		a, b := tcpPair(t)
 		answered := make(chan error, 1)
@@ -228,7 +228,7 @@ func TestSealedRefusals(t *testing.T) {
 			d, g := m.run(t, a, b)
 			if tc.atDialler == "" { // the refusal crosses its last word
 				if d.err == nil {
-					d.link.Conn.SetReadDeadline(time.Now().Add(20 * time.Second))
+					d.link.Conn.SetReadDeadline(time.Now().Add(30 * time.Second))
 					_, d.err = d.link.Conn.Read(make([]byte, 1))
 				}
 				if d.err == nil || isTimeout(d.err) {

@@ -216,7 +216,7 @@ func TestIntercommConstructors(t *testing.T) {
 // different calls on the two sides, and groups that share a process.
 func TestIntercommMisuse(t *testing.T) {
 	anyWay(t, 4, func(ctx context.Context, c *Comm) error {
-		ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+		ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 		defer cancel()
 		half, err := c.Split(ctx, c.Rank()/2, 0)
 		if err != nil {

@@ -29,7 +29,7 @@ func TestSharedInReport(t *testing.T) {
 					}
 					return len(links) == 2
 				}
-				for end := time.Now().Add(20 * time.Second); ; {
+				for end := time.Now().Add(30 * time.Second); ; {
 					if err := Barrier(ctx, c); err != nil {
 						return err
 					}

@@ -126,7 +126,7 @@ func receive[T any](t *testing.T, what string, from <-chan T) T {
 	select {
 	case v := <-from:
 		return v
-	case <-time.After(20 * time.Second):
+	case <-time.After(30 * time.Second):
 		t.Fatalf("waited 20s for %s", what)
 		panic("unreachable")
 	}
@@ -163,7 +163,7 @@ func startDaemon(t *testing.T, grid *ca.CA, id control.Identity, broker string) 
 	case err := <-done:
 		done <- err
 		return "", done
-	case <-time.After(20 * time.Second):
+	case <-time.After(30 * time.Second):
 		t.Fatal("the daemon is not ready")
 		panic("unreachable")
 	}

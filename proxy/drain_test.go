@@ -65,7 +65,7 @@ func TestDrainWaitsForNobody(t *testing.T) {
 	select {
 	case err := <-r.done:
 		r.done <- err
-	case <-time.After(20 * time.Second):
+	case <-time.After(30 * time.Second):
 		t.Fatal("it has not ended")
 	}
 	drain.Wait()

@@ -234,7 +234,7 @@ func TestThousandLinksLeakNothing(t *testing.T) {
 		all.Wait()
 		r.until("all links to end", func(st Status) bool { return st.Links == 0 && st.Joined == workers*each })
 	})
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
 		g, d := runtime.NumGoroutine(), countDescriptors(t)
 		if g <= goroutines && d <= descriptors+idleDescriptors {
 			return

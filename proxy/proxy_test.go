@@ -62,7 +62,7 @@ func start(t testing.TB, set Settings) *rig {
 				t.Errorf("Serve: %v", err)
 			}
 			r.done <- nil // for a test that waits itself
-		case <-time.After(20 * time.Second):
+		case <-time.After(30 * time.Second):
 			t.Error("Serve did not return")
 		}
 	})
@@ -111,7 +111,7 @@ func (r *rig) dial(b []byte) *net.TCPConn {
 		r.t.Fatal(err)
 	}
 	r.t.Cleanup(func() { c.Close() })
-	c.SetDeadline(time.Now().Add(20 * time.Second)) // a bound, never reached
+	c.SetDeadline(time.Now().Add(30 * time.Second)) // a bound, never reached
 	if _, err := c.Write(b); err != nil {
 		r.t.Fatal(err)
 	}
@@ -151,7 +151,7 @@ func (r *rig) refused(c *net.TCPConn) *wire.Refuse {
 // until waits for a condition on the server's status.
 func (r *rig) until(what string, ok func(Status) bool) Status {
 	r.t.Helper()
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
 		st := r.Status()
 		if ok(st) {
 			return st

@@ -181,7 +181,7 @@ func (a *attacked) showTicket(t *testing.T, proxy string, ticket []byte) net.Con
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	c.SetDeadline(time.Now().Add(20 * time.Second))
+	c.SetDeadline(time.Now().Add(30 * time.Second))
 	if _, err := c.Write(ticket); err != nil {
 		t.Fatal(err)
 	}
@@ -470,7 +470,7 @@ func (a *attacked) otherUser(t *testing.T) {
 	defer c.Close()
 	theirs := newKey(t, "theirs")
 	hello := wire.Append(nil, &wire.LocalHello{Job: a.beside.joint.b.Identity.Process.Job, Rank: 1, Generation: 99, Auth: theirs.Auth()})
-	c.SetDeadline(time.Now().Add(20 * time.Second))
+	c.SetDeadline(time.Now().Add(30 * time.Second))
 	if _, err := c.Write(hello); err != nil {
 		t.Fatal(err)
 	}
@@ -545,7 +545,7 @@ func (a *attacked) shaken(t *testing.T, show ca.Files) net.Conn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { raw.Close() })
-	raw.SetDeadline(time.Now().Add(20 * time.Second))
+	raw.SetDeadline(time.Now().Add(30 * time.Second))
 	c := tls.Client(raw, &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{pair}, InsecureSkipVerify: true, NextProtos: []string{"isthmus-control"}})
 	if _, err := c.Write(wire.Append(nil, &wire.ControlHello{Oldest: control.OldestVersion, Newest: control.NewestVersion})); err != nil {
 		t.Fatal(err)

@@ -58,7 +58,7 @@ func TestBadFirstFrames(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer c.Close()
-				c.SetDeadline(time.Now().Add(20 * time.Second))
+				c.SetDeadline(time.Now().Add(30 * time.Second))
 				if _, err := c.Write([]byte(g.bytes)); err != nil {
 					t.Fatal(err)
 				}

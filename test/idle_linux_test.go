@@ -87,7 +87,7 @@ func settledCarriers(t *testing.T, j *joint) [2]*stream.Carrier {
 			now, since = c, time.Now()
 		}
 		if time.Now().After(end) {
-			t.Fatalf("not settled after 20 s: %v and %v", j.near.Carriers(), j.far.Carriers())
+			t.Fatalf("not settled after 30 s: %v and %v", j.near.Carriers(), j.far.Carriers())
 		}
 	}
 	return now

@@ -81,7 +81,7 @@ func (j *joint) dialAtOnce(ctx context.Context) error {
 // oneMessageEach sends one message each way and reads to the end of both.
 func oneMessageEach(near, far *link.Link) error {
 	for _, l := range []*link.Link{near, far} {
-		l.Conn.SetDeadline(time.Now().Add(20 * time.Second))
+		l.Conn.SetDeadline(time.Now().Add(30 * time.Second))
 		if _, err := fmt.Fprintf(l.Conn, "to rank %d", l.Peer.Rank); err != nil {
 			return err
 		}

@@ -96,7 +96,7 @@ func isthmus(t *testing.T, suffix string) string {
 // namespaces, files. The kernel may need a moment to let go of the dead.
 func nothingLeft() error {
 	var err error
-	for end := time.Now().Add(10 * time.Second); ; {
+	for end := time.Now().Add(30 * time.Second); ; {
 		if err = errors.Join(noProcesses(), noNamespaces(), noFiles()); err == nil || time.Now().After(end) {
 			return err
 		}

@@ -49,7 +49,7 @@ rules:
 
 	for _, way := range [][2]string{{"closed/n1", "open/n1"}, {"open/n1", "closed/n1"}} {
 		j := pair("test1", way[0], way[1])
-		ctx, cancel := context.WithTimeout(w.ctx, 20*time.Second)
+		ctx, cancel := context.WithTimeout(w.ctx, 30*time.Second)
 		err := j.a.mesh.Connect(ctx, 1)
 		cancel()
 		if !errors.Is(err, overlay.ErrForbidden) || !strings.Contains(err.Error(), `rule "no-tests" denies it; ask grid@open.example`) {

@@ -161,7 +161,7 @@ func (w *world) refusedByTLS(daemon string, at netip.AddrPort, show ca.Files, wr
 		w.t.Fatal(err)
 	}
 	defer raw.Close()
-	raw.SetDeadline(time.Now().Add(20 * time.Second))
+	raw.SetDeadline(time.Now().Add(30 * time.Second))
 	c := tls.Client(raw, &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{pair}, InsecureSkipVerify: true, NextProtos: []string{"isthmus-control"}})
 	if _, err := c.Write(write); err != nil {
 		w.t.Fatal(err)

@@ -136,7 +136,7 @@ func show(t *testing.T, at string, ticket wire.Ticket) net.Conn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	c.SetDeadline(time.Now().Add(20 * time.Second))
+	c.SetDeadline(time.Now().Add(30 * time.Second))
 	if _, err := c.Write(wire.Append(nil, &ticket)); err != nil {
 		t.Fatal(err)
 	}

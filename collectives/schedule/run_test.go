@@ -205,7 +205,7 @@ func TestRunnerAllocatesNothing(t *testing.T) {
 // into pieces would go through the levels piece after piece. Here nobody would ever be
 // done.
 func TestRunOvertakes(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	a, b, c := NewBuilder(0, 3), NewBuilder(1, 3), NewBuilder(2, 3)
 	a.Receive(2, Region{Output, 0, 1})

@@ -270,7 +270,7 @@ func TestFullDisk(t *testing.T) {
 			}
 			until := func(what string, ok func(Status) bool) {
 				t.Helper()
-				for end := time.Now().Add(20 * time.Second); !ok(*l.Status()); time.Sleep(time.Millisecond) {
+				for end := time.Now().Add(30 * time.Second); !ok(*l.Status()); time.Sleep(time.Millisecond) {
 					if time.Now().After(end) {
 						t.Fatalf("waited for %s: %+v", what, *l.Status())
 					}

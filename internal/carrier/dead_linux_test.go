@@ -42,7 +42,7 @@ func ended(t *testing.T, result chan error) error {
 	select {
 	case err := <-result:
 		return err
-	case <-time.After(20 * time.Second):
+	case <-time.After(30 * time.Second):
 		t.Fatal("the join did not end")
 		panic("unreachable")
 	}

@@ -101,7 +101,7 @@ func TestAnswerAfterHalfClose(t *testing.T) {
 // goes on.
 func TestBackPressure(t *testing.T) {
 	j := startJoin(t, context.Background(), Options{})
-	j.left.SetWriteDeadline(time.Now().Add(20 * time.Second))
+	j.left.SetWriteDeadline(time.Now().Add(30 * time.Second))
 	sent, full := 0, false
 	buf := make([]byte, 1<<20)
 	for sent < 1<<30 {
@@ -257,7 +257,7 @@ func TestMeterIsLive(t *testing.T) {
 	io.WriteString(j.right, "4")
 	io.ReadFull(j.left, make([]byte, 1))
 	// Counted right after the bytes left, so it may come a moment later.
-	for end := time.Now().Add(10 * time.Second); j.meter.Stats().Total() != 5; runtime.Gosched() {
+	for end := time.Now().Add(30 * time.Second); j.meter.Stats().Total() != 5; runtime.Gosched() {
 		if time.Now().After(end) {
 			t.Fatalf("%+v while the join runs", j.meter.Stats())
 		}

@@ -21,7 +21,7 @@ func descriptors(t testing.TB) int {
 // settle waits until count() is at most want.
 func settle(t *testing.T, what string, want int, count func() int) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); count() > want; {
+	for end := time.Now().Add(30 * time.Second); count() > want; {
 		if time.Now().After(end) {
 			t.Fatalf("%d %s, want at most %d", count(), what, want)
 		}

@@ -67,7 +67,7 @@ func (j *joined) wait(t testing.TB) outcome {
 	select {
 	case r := <-j.result:
 		return r
-	case <-time.After(20 * time.Second):
+	case <-time.After(30 * time.Second):
 		t.Fatal("the join did not end")
 		panic("unreachable")
 	}

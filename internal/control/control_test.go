@@ -177,7 +177,7 @@ func TestCallsEndBeforeTheConnection(t *testing.T) {
 		if err := control.FromStatus(err); !errors.Is(err, overlay.ErrNoSession) {
 			t.Errorf("the call ended with %v", err)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(30 * time.Second):
 		t.Error("the call waits for the connection to be closed")
 	}
 	release()
@@ -254,7 +254,7 @@ func rawClient(t *testing.T, addr string, cert tls.Certificate, send wire.Frame)
 		t.Fatal(err)
 	}
 	defer c.Close()
-	c.SetDeadline(time.Now().Add(10 * time.Second))
+	c.SetDeadline(time.Now().Add(30 * time.Second))
 	if send != nil {
 		if _, err := c.Write(wire.Append(nil, send)); err != nil {
 			t.Fatal(err)
@@ -405,7 +405,7 @@ func TestSessionsLeakNothing(t *testing.T) {
 	for range 50 {
 		once()
 	}
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(30 * time.Second)
 	for runtime.NumGoroutine() > before+5 {
 		if time.Now().After(deadline) {
 			buf := make([]byte, 1<<20)

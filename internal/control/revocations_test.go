@@ -35,7 +35,7 @@ func TestRevocationEndsSessions(t *testing.T) {
 		}
 		return c
 	}
-	ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, stop := context.WithTimeout(t.Context(), 30*time.Second)
 	defer stop()
 	broker := credentials("broker b1")
 	file := filepath.Join(dir, "kept.pem")

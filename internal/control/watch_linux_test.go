@@ -33,7 +33,7 @@ func TestAcknowledged(t *testing.T) {
 	if _, err := c.Write(make([]byte, 100)); err != nil {
 		t.Fatal(err)
 	}
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(30 * time.Second)
 	for acked() < before+100 {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d bytes before, %d after 100 more were written", before, acked())

@@ -65,7 +65,7 @@ func (h *host) serve(handle func(net.Conn)) {
 			}
 			serving.Go(func() {
 				defer c.Close()
-				c.SetDeadline(time.Now().Add(20 * time.Second))
+				c.SetDeadline(time.Now().Add(30 * time.Second))
 				handle(c)
 			})
 		}
@@ -197,7 +197,7 @@ func TestLookLeavesNothing(t *testing.T) {
 	for range 10 {
 		Look(t.Context(), h.Subject)
 	}
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(30 * time.Second)
 	for descriptors(t) > files+2 || runtime.NumGoroutine() > routines+2 {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d descriptors and %d goroutines before, %d and %d after 10 runs", files, routines, descriptors(t), runtime.NumGoroutine())

@@ -40,7 +40,7 @@ func newCall(t *testing.T) *call {
 // dial makes one more connection.
 func (c *call) dial(ln net.Listener) (near, far net.Conn) {
 	c.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	near, err := c.lab.Host("alpha/n1").Dial(ctx, "tcp", c.lab.Host("pub/broker").Addr().String()+callPort)
 	if err != nil {
@@ -62,7 +62,7 @@ func (c *call) passes() {
 		if _, err := way[0].Write([]byte{1}); err != nil {
 			c.t.Fatal(err)
 		}
-		way[1].SetReadDeadline(time.Now().Add(20 * time.Second))
+		way[1].SetReadDeadline(time.Now().Add(30 * time.Second))
 		if _, err := io.ReadFull(way[1], make([]byte, 1)); err != nil {
 			c.t.Fatal(err)
 		}
@@ -77,7 +77,7 @@ func (c *call) flow() Flow {
 // met waits until the fault has met a packet.
 func met(t *testing.T, f *Fault) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(2 * time.Millisecond) { // nothing announces it
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(2 * time.Millisecond) { // nothing announces it
 		n, err := f.Met()
 		switch {
 		case err != nil:
@@ -117,7 +117,7 @@ func TestDrop(t *testing.T) {
 	}
 	defer ln.Close()
 	other := &call{t: t, lab: c.lab}
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	if other.near, err = c.lab.Host("alpha/n1").Dial(ctx, "tcp", c.lab.Host("pub/broker").Addr().String()+":7001"); err != nil {
 		t.Fatal(err)
@@ -166,7 +166,7 @@ func TestReset(t *testing.T) {
 		if _, err := end.Write([]byte{1}); err != nil && !errors.Is(err, syscall.ECONNRESET) {
 			t.Fatal(err)
 		}
-		end.SetReadDeadline(time.Now().Add(20 * time.Second))
+		end.SetReadDeadline(time.Now().Add(30 * time.Second))
 		if _, err := end.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
 			t.Errorf("%v: %v in place of a reset", end.LocalAddr(), err)
 		}
@@ -238,7 +238,7 @@ func TestRenumber(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer ln.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	again, err := n1.Dial(ctx, "tcp", c.lab.Host("pub/broker").Addr().String()+":7001")
 	if err != nil {

@@ -37,7 +37,7 @@ func TestCommandGroupEnds(t *testing.T) {
 	spec := Spec{Sites: []Site{{Name: "a", Preset: "open", Nodes: Nodes(1)}}}
 	for _, end := range []string{"context", "waited", "lab closed"} {
 		l := up(t, spec)
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 		defer cancel()
 		script := "sleep 1000 & echo $!; wait"
 		if end == "waited" {

@@ -19,7 +19,7 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-const testWait = 20 * time.Second
+const testWait = 30 * time.Second
 
 // helper is a stand-in for the node's helper: it welcomes and hands every
 // frame that comes after to the test.

@@ -256,7 +256,7 @@ func TestPeerCred(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer dialled.Close()
-	ln.SetDeadline(time.Now().Add(10 * time.Second))
+	ln.SetDeadline(time.Now().Add(30 * time.Second))
 	accepted, err := ln.AcceptUnix()
 	if err != nil {
 		t.Fatal(err)

@@ -112,7 +112,7 @@ type met struct {
 //
 // Of the target's errors, that of the last answer is told.
 func (w *world) meet(t overlay.Technique, a, b string, port uint16) (m met, err error) {
-	ctx, cancel := context.WithTimeout(w.t.Context(), 15*time.Second)
+	ctx, cancel := context.WithTimeout(w.t.Context(), 30*time.Second)
 	defer cancel()
 	sa, ha := w.side(a)
 	sb, hb := w.side(b)
@@ -168,7 +168,7 @@ func swap(a, b net.Conn) error {
 		both.Go(func() { _, errs[2*i] = d[0].Write(sent) })
 		both.Go(func() {
 			got := make([]byte, len(sent))
-			d[1].SetReadDeadline(time.Now().Add(20 * time.Second))
+			d[1].SetReadDeadline(time.Now().Add(30 * time.Second))
 			if _, err := io.ReadFull(d[1], got); err != nil {
 				errs[2*i+1] = err
 			} else if !bytes.Equal(got, sent) {
@@ -438,7 +438,7 @@ func TestLyingPeers(t *testing.T) {
 		m := good()
 		tc.spoil(m)
 		err := host.Do(func() error {
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 			defer cancel()
 			_, err := side.Answer(ctx, overlay.SimultaneousOpen, "a", marshal(m), func([]byte) error { return nil })
 			return err

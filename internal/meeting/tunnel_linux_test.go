@@ -128,7 +128,7 @@ func TestWhoMayUseTunnels(t *testing.T) {
 	} {
 		var c net.Conn
 		err := hb.Do(func() (err error) {
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 			defer cancel()
 			c, err = sb.Answer(ctx, overlay.HolePunching, tc.peer, marshal(tc.offer), func([]byte) error {
 				t.Errorf("%s: the offer was accepted", name)

@@ -49,7 +49,7 @@ func (g *grid) prepare(site, preset string, ports overlay.Ports) (*endpoint, err
 		return nil, err
 	}
 	e.Profile, e.Profile.Site = profile, overlay.SiteID(site)
-	ctx, cancel := context.WithTimeout(g.t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(g.t.Context(), 30*time.Second)
 	defer cancel()
 	err = e.host.Do(func() (err error) {
 		if e.port, err = Prepare(ctx, e.host.Addr(), ports); err != nil {

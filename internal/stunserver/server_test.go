@@ -116,7 +116,7 @@ func TestServeAnotherClient(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	c.SetDeadline(time.Now().Add(10 * time.Second))
+	c.SetDeadline(time.Now().Add(30 * time.Second))
 	c.Write([]byte("no STUN at all, no answer"))
 	for _, setters := range [][]stun.Setter{
 		{stun.TransactionID, stun.BindingRequest},

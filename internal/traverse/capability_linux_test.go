@@ -61,7 +61,7 @@ func child(words []string) error {
 		return err
 	}
 	defer engine.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	served := make(chan error, 1)
 	go func() { served <- engine.Serve(ctx) }()
 	defer func() { cancel(); <-served }()
@@ -89,7 +89,7 @@ func child(words []string) error {
 		return err
 	}
 	defer conn.Close()
-	conn.SetDeadline(time.Now().Add(5 * time.Second))
+	conn.SetDeadline(time.Now().Add(30 * time.Second))
 	if _, err := conn.Write([]byte("hello")); err != nil {
 		return err
 	}

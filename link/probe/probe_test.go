@@ -27,7 +27,7 @@ func TestAcceptEndsWithItsContext(t *testing.T) {
 			if !errors.Is(err, context.Canceled) {
 				t.Fatalf("got %v", err)
 			}
-		case <-time.After(20 * time.Second):
+		case <-time.After(30 * time.Second):
 			t.Fatal("still waits")
 		}
 	}

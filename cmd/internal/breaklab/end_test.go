@@ -41,7 +41,7 @@ func TestEndWithoutGrid(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "no more orders") {
 			t.Errorf("it ended with %v", err)
 		}
-	case <-time.After(20 * time.Second):
+	case <-time.After(30 * time.Second):
 		t.Fatal("it does not end")
 	}
 }

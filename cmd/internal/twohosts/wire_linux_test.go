@@ -100,7 +100,7 @@ func TestCarried(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The address must be asked for first; the packet waits for the answer.
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
 		after, err := w.Carried()
 		if err != nil {
 			t.Fatal(err)

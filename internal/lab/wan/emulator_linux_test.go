@@ -24,7 +24,7 @@ import (
 )
 
 // wait bounds everything a test waits for.
-const wait = 20 * time.Second
+const wait = 30 * time.Second
 
 func newStar(t *testing.T, n int) *star.Star {
 	t.Helper()
