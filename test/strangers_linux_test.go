@@ -226,7 +226,7 @@ func TestProcessesOfAnotherJob(t *testing.T) {
 
 	// The same rank of another job is another process: nobody waits for it here.
 	lonely := w.member(theirs, "closed/n1", 0, 2)
-	ctx, cancel := context.WithTimeout(w.ctx, time.Second)
+	ctx, cancel := context.WithTimeout(w.ctx, 4*time.Second)
 	defer cancel()
 	_, _, err = lonely.Dial(ctx, 1)
 	if !errors.Is(err, overlay.ErrUnknownProcess) || !regexp.MustCompile(`waited .* for rank 1 of job `+string(theirs.ID())+` to start`).MatchString(err.Error()) {
