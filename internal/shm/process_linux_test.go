@@ -50,6 +50,10 @@ func play(role string) error {
 	}
 	defer s.Close()
 	p := newParty(s)
+	go func() { // it polls for ever: when the parent is gone, however it went, so is this
+		io.Copy(io.Discard, in)
+		os.Exit(1)
+	}()
 	fmt.Print(hexOffer(s.Offer()))
 	return roles[role](p)
 }
