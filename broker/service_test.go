@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -806,12 +807,21 @@ func TestSessionsLeakNothing(t *testing.T) {
 	g.until("the first session is gone", settled)
 	before := runtime.NumGoroutine()
 	var wg sync.WaitGroup
+	var again atomic.Uint64 // tries: a busy machine lets a hand-shake or a call time out
 	for i, c := range creds {
 		wg.Go(func() {
 			for n := range 100 {
-				if err := cycle(c, i*100+n); err != nil {
-					t.Error(err)
-					return
+				for tries := 1; ; tries++ {
+					err := cycle(c, i*100+n)
+					if err == nil {
+						break
+					}
+					if tries == 5 {
+						t.Error(err)
+						return
+					}
+					t.Log(err)
+					again.Add(1)
 				}
 			}
 		})
@@ -820,7 +830,7 @@ func TestSessionsLeakNothing(t *testing.T) {
 	g.until("all sessions are gone", settled)
 	g.until("no goroutine is left", func() bool { return runtime.NumGoroutine() <= before })
 	s := g.b.Status()
-	if len(s.Jobs) != 0 || s.Counters.Sessions != 1001 || len(g.b.sessions.ids) != 0 {
+	if len(s.Jobs) != 0 || s.Counters.Sessions < 1001 || s.Counters.Sessions > 1001+again.Load() || len(g.b.sessions.ids) != 0 {
 		t.Errorf("left: %d jobs, %d sessions begun, %d numbered", len(s.Jobs), s.Counters.Sessions, len(g.b.sessions.ids))
 	}
 }

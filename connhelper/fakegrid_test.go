@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -380,6 +381,27 @@ func (r *rank) failed(to uint32, budget time.Duration) *wire.LocalFailed {
 		r.t.Fatalf("got %+v", f)
 	}
 	return d
+}
+
+// failedAs is failed with ever longer budgets, until code and words are those wanted: a busy
+// machine may let a short one pass before the helper has asked.
+func (r *rank) failedAs(to uint32, budget time.Duration, code wire.Code, words ...string) {
+	r.t.Helper()
+	for tries := 1; ; tries++ {
+		got := r.failed(to, budget)
+		fits := got.Code == code
+		for _, want := range words {
+			fits = fits && strings.Contains(got.Text, want)
+		}
+		switch {
+		case fits:
+			return
+		case tries == 3:
+			r.t.Errorf("%+v, want code %v and %q", got, code, words)
+			return
+		}
+		budget *= 10
+	}
 }
 
 func (r *rank) incoming() (overlay.Path, net.Conn) {

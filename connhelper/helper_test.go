@@ -211,12 +211,7 @@ func TestBusyIsNotReported(t *testing.T) {
 	f.points[name] = point
 	f.fails = map[overlay.Technique]error{overlay.Reversed: overlay.ErrPortRangeFull, overlay.Relay: overlay.ErrOverloaded}
 	f.mu.Unlock()
-	got := r0.failed(1, time.Second)
-	for _, want := range []string{"direct: unreachable", "reversed: " + overlay.ErrPortRangeFull.Error(), "relay: " + overlay.ErrOverloaded.Error()} {
-		if got.Code != wire.CodeUnreachable || !strings.Contains(got.Text, want) {
-			t.Errorf("%+v, want %q", got, want)
-		}
-	}
+	r0.failedAs(1, time.Second, wire.CodeUnreachable, "direct: unreachable", "reversed: "+overlay.ErrPortRangeFull.Error(), "relay: "+overlay.ErrOverloaded.Error())
 	stop() // which waits for reports on their way
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -351,9 +346,7 @@ func TestDeathAndLeave(t *testing.T) {
 	if got := r0.failed(1, 10*time.Second); got.Code != wire.CodeEnded {
 		t.Errorf("to the dead: %+v", got)
 	}
-	if got := r0.failed(2, 300*time.Millisecond); got.Code != wire.CodeUnknownProcess {
-		t.Errorf("to who left: %+v", got)
-	}
+	r0.failedAs(2, 300*time.Millisecond, wire.CodeUnknownProcess) // it left
 }
 
 // What a watcher says of the dead of a job reaches the job's processes: those that
@@ -395,17 +388,13 @@ func TestFailures(t *testing.T) {
 	t.Run("never starts", func(t *testing.T) {
 		f := newFakeFrontal(t, open, overlay.Direct)
 		s1, _ := f.helper("a1")
-		got := join(t, s1, key, 0).failed(9, 100*time.Millisecond)
-		if got.Code != wire.CodeUnknownProcess || !strings.Contains(got.Text, fmt.Sprintf("for rank 9 of job %s to start; it has not registered with any helper", key.ID())) {
-			t.Errorf("%+v", got)
-		}
+		join(t, s1, key, 0).failedAs(9, 100*time.Millisecond, wire.CodeUnknownProcess,
+			fmt.Sprintf("for rank 9 of job %s to start; it has not registered with any helper", key.ID()))
 	})
 	t.Run("itself", func(t *testing.T) {
 		f := newFakeFrontal(t, open, overlay.Direct)
 		s1, _ := f.helper("a1")
-		if got := join(t, s1, key, 0).failed(0, time.Second); got.Code != wire.CodeRefused || !strings.Contains(got.Text, "does not dial itself") {
-			t.Errorf("%+v", got)
-		}
+		join(t, s1, key, 0).failedAs(0, time.Second, wire.CodeRefused, "does not dial itself")
 	})
 	t.Run("no technique", func(t *testing.T) {
 		f := newFakeFrontal(t, open)
@@ -414,10 +403,7 @@ func TestFailures(t *testing.T) {
 		s2, _ := f.helper("a2")
 		r0 := join(t, s1, key, 0)
 		join(t, s2, key, 1)
-		got := r0.failed(1, time.Second)
-		if got.Code != wire.CodeNoPath || !strings.Contains(got.Text, "at sitea/a2: no technique connects the sites: relay: sitea lets nothing out") {
-			t.Errorf("%+v", got)
-		}
+		r0.failedAs(1, time.Second, wire.CodeNoPath, "at sitea/a2: no technique connects the sites: relay: sitea lets nothing out")
 	})
 	t.Run("no proxy answers", func(t *testing.T) {
 		f := newFakeFrontal(t, open, overlay.Relay)
@@ -426,7 +412,7 @@ func TestFailures(t *testing.T) {
 		s2, _ := f.helper("a2")
 		r0 := join(t, s1, key, 0)
 		join(t, s2, key, 1)
-		got := r0.failed(1, 300*time.Millisecond)
+		got := r0.failed(1, 3*time.Second)
 		if got.Code == wire.CodeTimeout || !strings.Contains(got.Text, "relay: proxy p1: ") || !strings.Contains(got.Text, "127.0.0.1:1") {
 			t.Errorf("%+v", got)
 		}
@@ -446,10 +432,8 @@ func TestFailures(t *testing.T) {
 		f := newFakeFrontal(t, open)
 		f.addr = nowhere
 		s1, _ := f.helper("a1")
-		got := join(t, s1, key, 0).failed(1, 50*time.Millisecond)
-		if got.Code != wire.CodeNoSession || !strings.Contains(got.Text, "helper sitea/a1 has had no session with its frontal at 127.0.0.1:1 since ") {
-			t.Errorf("%+v", got)
-		}
+		join(t, s1, key, 0).failedAs(1, 50*time.Millisecond, wire.CodeNoSession,
+			"helper sitea/a1 has had no session with its frontal at 127.0.0.1:1 since ")
 	})
 }
 
@@ -564,10 +548,8 @@ func TestPortRangeFull(t *testing.T) {
 		t.Errorf("registered %+v", point)
 	}
 	s2, _ := f.helper("a2")
-	got := join(t, s2, key, 1).failed(0, time.Second)
-	if got.Code != wire.CodeUnreachable || !strings.Contains(got.Text, "direct: unreachable: sitea/a1 listens nowhere that this site can dial; its port range may be full") {
-		t.Errorf("%+v", got)
-	}
+	join(t, s2, key, 1).failedAs(0, time.Second, wire.CodeUnreachable,
+		"direct: unreachable: sitea/a1 listens nowhere that this site can dial; its port range may be full")
 }
 
 // TestLinksLeakNothing opens and closes many links of every kind and counts.

@@ -35,7 +35,7 @@ const (
 	// microseconds there.
 	doomKey = "ISTHMUS_TEST_DOOM"
 	// killPatience bounds a job; what the survivors need is much less.
-	killPatience = time.Minute
+	killPatience = 4 * time.Minute
 	// killReach is how long a rank may take to start or to answer before the others hold it for
 	// dead. On a machine that does much else it must not be short: who is taken for
 	// failed though it lives is out for good.
