@@ -7,50 +7,19 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/isthmus-grid/isthmus/examples/npb"
+	"github.com/isthmus-grid/isthmus/examples/npb/npbtest"
 	"github.com/isthmus-grid/isthmus/mpilib"
 )
 
 func TestOfficialValues(t *testing.T) {
-	for _, n := range []int{1, 2, 4, 8} {
-		t.Run(fmt.Sprintf("S/ranks=%d", n), func(t *testing.T) { verify(t, "S", n) })
-	}
-	if testing.Short() {
-		t.Log("class W left out by -short")
-		return
-	}
-	t.Run("W/ranks=4", func(t *testing.T) { verify(t, "W", 4) })
-}
-
-func verify(t *testing.T, c npb.Class, n int) {
-	mpilib.TestWorld(t, n, func(ctx context.Context, comm *mpilib.Comm) error {
-		r, err := Run(ctx, comm, c)
-		if err != nil {
-			return err
-		}
-		if len(r.Checks) != 1 || !r.Verified || r.Ranks != n || r.Class != c {
-			return fmt.Errorf("result %+v", r)
-		}
-		return nil
-	})
+	npbtest.Verify(t, Run, 1,
+		npbtest.Class{Name: "S", Ranks: []int{1, 2, 4, 8}},
+		npbtest.Class{Name: "W", Ranks: []int{4}, Long: true})
 }
 
 func TestRefusals(t *testing.T) {
-	for _, tt := range []struct {
-		ranks int
-		class npb.Class
-		want  string
-	}{
-		{1, "X", `cg: no class "X", have [S W A]`},
-		{3, "S", "cg: 3 ranks: this class runs on a power of two of ranks, at most 1024; start 2 of them"},
-	} {
-		mpilib.TestWorld(t, tt.ranks, func(ctx context.Context, comm *mpilib.Comm) error {
-			if _, err := Run(ctx, comm, tt.class); err == nil || err.Error() != tt.want {
-				return fmt.Errorf("error is %v, want %s", err, tt.want)
-			}
-			return nil
-		})
-	}
+	npbtest.Refused(t, Run, "X", 1, `cg: no class "X", have [S W A]`)
+	npbtest.Refused(t, Run, "S", 3, "cg: 3 ranks: this class runs on a power of two of ranks, at most 1024; start 2 of them")
 }
 
 // The tenth digit must show.

@@ -2,47 +2,21 @@ package ep
 
 import (
 	"context"
-	"fmt"
 	"math"
-	"strings"
 	"testing"
 
-	"github.com/isthmus-grid/isthmus/examples/npb"
+	"github.com/isthmus-grid/isthmus/examples/npb/npbtest"
 	"github.com/isthmus-grid/isthmus/examples/npb/random"
-	"github.com/isthmus-grid/isthmus/mpilib"
 )
 
 func TestOfficialValues(t *testing.T) {
-	for _, n := range []int{1, 2, 3, 4, 5, 8} {
-		t.Run(fmt.Sprintf("S/ranks=%d", n), func(t *testing.T) { verify(t, "S", n) })
-	}
-	if testing.Short() {
-		t.Log("class W left out by -short")
-		return
-	}
-	t.Run("W/ranks=4", func(t *testing.T) { verify(t, "W", 4) })
-}
-
-func verify(t *testing.T, c npb.Class, n int) {
-	mpilib.TestWorld(t, n, func(ctx context.Context, comm *mpilib.Comm) error {
-		r, err := Run(ctx, comm, c)
-		if err != nil {
-			return err
-		}
-		if len(r.Checks) != 3 || !r.Verified || r.Ranks != n || r.Class != c {
-			return fmt.Errorf("result %+v", r)
-		}
-		return nil
-	})
+	npbtest.Verify(t, Run, 3,
+		npbtest.Class{Name: "S", Ranks: []int{1, 2, 3, 4, 5, 8}},
+		npbtest.Class{Name: "W", Ranks: []int{4}, Long: true})
 }
 
 func TestUnknownClass(t *testing.T) {
-	mpilib.TestWorld(t, 1, func(ctx context.Context, comm *mpilib.Comm) error {
-		if _, err := Run(ctx, comm, "X"); err == nil || !strings.Contains(err.Error(), `no class "X", have [S W A B C]`) {
-			return fmt.Errorf("error is %v", err)
-		}
-		return nil
-	})
+	npbtest.Refused(t, Run, "X", 1, `no class "X", have [S W A B C]`)
 }
 
 // A single wrong pair, sum or digit must show.

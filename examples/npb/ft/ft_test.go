@@ -8,33 +8,15 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/isthmus-grid/isthmus/examples/npb"
+	"github.com/isthmus-grid/isthmus/examples/npb/npbtest"
 	"github.com/isthmus-grid/isthmus/examples/npb/random"
 	"github.com/isthmus-grid/isthmus/mpilib"
 )
 
 func TestOfficialValues(t *testing.T) {
-	for _, n := range []int{1, 2, 4, 8} {
-		t.Run(fmt.Sprintf("S/ranks=%d", n), func(t *testing.T) { verify(t, "S", n) })
-	}
-	if testing.Short() {
-		t.Log("class W left out by -short")
-		return
-	}
-	t.Run("W/ranks=4", func(t *testing.T) { verify(t, "W", 4) })
-}
-
-func verify(t *testing.T, c npb.Class, n int) {
-	mpilib.TestWorld(t, n, func(ctx context.Context, comm *mpilib.Comm) error {
-		r, err := Run(ctx, comm, c)
-		if err != nil {
-			return err
-		}
-		if len(r.Checks) != 12 || !r.Verified || r.Ranks != n || r.Class != c {
-			return fmt.Errorf("result %+v", r)
-		}
-		return nil
-	})
+	npbtest.Verify(t, Run, 12,
+		npbtest.Class{Name: "S", Ranks: []int{1, 2, 4, 8}},
+		npbtest.Class{Name: "W", Ranks: []int{4}, Long: true})
 }
 
 // As many ranks as planes: nothing is left over for anybody.
@@ -116,21 +98,8 @@ func each(p problem, visit func(i, x, y, z int)) {
 func near(a, b complex128) bool { return cmplx.Abs(a-b) <= 1e-12*cmplx.Abs(b) }
 
 func TestRefusals(t *testing.T) {
-	for _, tt := range []struct {
-		ranks int
-		class npb.Class
-		want  string
-	}{
-		{1, "X", `ft: no class "X", have [S W A]`},
-		{5, "W", "ft: 5 ranks: this class runs on a power of two of ranks, at most 32; start 4 of them"},
-	} {
-		mpilib.TestWorld(t, tt.ranks, func(ctx context.Context, comm *mpilib.Comm) error {
-			if _, err := Run(ctx, comm, tt.class); err == nil || err.Error() != tt.want {
-				return fmt.Errorf("error is %v, want %s", err, tt.want)
-			}
-			return nil
-		})
-	}
+	npbtest.Refused(t, Run, "X", 1, `ft: no class "X", have [S W A]`)
+	npbtest.Refused(t, Run, "W", 5, "ft: 5 ranks: this class runs on a power of two of ranks, at most 32; start 4 of them")
 }
 
 // A twelfth digit of any step must show.

@@ -4,52 +4,21 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 
-	"github.com/isthmus-grid/isthmus/examples/npb"
+	"github.com/isthmus-grid/isthmus/examples/npb/npbtest"
 	"github.com/isthmus-grid/isthmus/examples/npb/random"
 	"github.com/isthmus-grid/isthmus/mpilib"
 )
 
 func TestOfficialValues(t *testing.T) {
-	for _, c := range []npb.Class{"S", "W"} {
-		for _, n := range []int{1, 2, 3, 4, 5, 8} {
-			t.Run(fmt.Sprintf("%s/ranks=%d", c, n), func(t *testing.T) { verify(t, c, n) })
-		}
-	}
-	if testing.Short() {
-		t.Log("class A left out by -short")
-		return
-	}
-	t.Run("A/ranks=2", func(t *testing.T) { verify(t, "A", 2) })
-}
-
-func verify(t *testing.T, c npb.Class, n int) {
-	mpilib.TestWorld(t, n, func(ctx context.Context, comm *mpilib.Comm) error {
-		r, err := Run(ctx, comm, c)
-		if err != nil {
-			return err
-		}
-		if len(r.Checks) != iterations*tests+3 || r.Ranks != n || r.Class != c {
-			return fmt.Errorf("result %+v", r)
-		}
-		if !r.Verified {
-			var b strings.Builder
-			r.WriteTo(&b)
-			return fmt.Errorf("not verified:%s", b.String())
-		}
-		return nil
-	})
+	npbtest.Verify(t, Run, iterations*tests+3,
+		npbtest.Class{Name: "S", Ranks: []int{1, 2, 3, 4, 5, 8}}, npbtest.Class{Name: "W", Ranks: []int{1, 2, 3, 4, 5, 8}},
+		npbtest.Class{Name: "A", Ranks: []int{2}, Long: true})
 }
 
 func TestUnknownClass(t *testing.T) {
-	mpilib.TestWorld(t, 1, func(ctx context.Context, comm *mpilib.Comm) error {
-		if _, err := Run(ctx, comm, "X"); err == nil || !strings.Contains(err.Error(), `no class "X", have [S W A B C]`) {
-			return fmt.Errorf("error is %v", err)
-		}
-		return nil
-	})
+	npbtest.Refused(t, Run, "X", 1, `no class "X", have [S W A B C]`)
 }
 
 // The ranks of test keys, once more by counting smaller keys one by one.
