@@ -32,7 +32,9 @@ type Comm struct {
 	inner   *Comm    // of an intercommunicator's local group; else nil
 	lent    bool     // it is another's inner
 	slab    atomic.Pointer[slab]
-	layout  layout // nil where there is none
+	sent    atomic.Pointer[Request] // a send that was complete at once, and
+	got     atomic.Pointer[Request] // such a receive; see Comm.completed
+	layout  layout                  // nil where there is none
 
 	mu         sync.Mutex // guards the rest; never held while calling the program
 	calls      int32      // collective calls begun; the tag of the next one's messages

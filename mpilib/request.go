@@ -10,7 +10,8 @@ import (
 )
 
 // Request is a send, a receive or a collective call under way (MPI_Request). It
-// advances by itself. Safe for concurrent use.
+// advances by itself. Safe for concurrent use. Transfers that are complete when they are
+// started may have the same Request.
 type Request struct {
 	core engine.Handle // of what was started
 
@@ -138,6 +139,20 @@ func (c *Comm) memory() *Request {
 	}
 }
 
+// completed returns the Request of a transfer that was complete when it was started. Two
+// of which the same is to be told share one, for nothing can change it any more: so a stream of
+// small messages needs no memory, whose collecting would take longer than the messages.
+// last is c's sent or got.
+func (c *Comm) completed(last *atomic.Pointer[Request], elem int, got engine.Result) *Request {
+	if r := last.Load(); r != nil && int(r.elem) == elem && r.core.Is(got) {
+		return r
+	}
+	r := newRequest(transfer{comm: c, send: last == &c.sent, peer: c.local(got.Source), tag: got.Tag, elem: elem})
+	c.world.engine.Settle(&r.core, got)
+	last.Store(r)
+	return r
+}
+
 // failedRequest is one that never starts.
 func failedRequest(what transfer, err error) *Request {
 	r := new(Request)
@@ -161,6 +176,11 @@ var nullStatus = Status{Source: ProcNull, Tag: AnyTag}
 // collective call that is given up fails here, and other ranks may wait for it in vain.
 // Its status is empty.
 func (r *Request) Wait(ctx context.Context) (Status, error) {
+	if r.more == &ordinary {
+		if got, ok := r.core.Settled(); ok && !got.Cancelled {
+			return r.success(got)
+		}
+	}
 	r.await(ctx)
 	if err := r.heldUp(); err != nil {
 		return r.held(err)
@@ -325,11 +345,16 @@ func Waitall(ctx context.Context, requests ...*Request) ([]Status, error) {
 // allocates nothing.
 func WaitallInto(ctx context.Context, statuses []Status, requests ...*Request) error {
 	var errs []error
+	var last *Request // the one that st and err are of
+	st, err := emptyStatus, error(nil)
 	for i, r := range requests {
-		st, err := emptyStatus, error(nil)
-		if r != nil {
+		switch {
+		case r == nil:
+			st, err = emptyStatus, nil
+		case r != last || err != nil:
 			st, err = r.Wait(ctx)
 		}
+		last = r
 		if statuses != nil {
 			statuses[i] = st
 		}

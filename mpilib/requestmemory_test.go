@@ -1,6 +1,8 @@
 package mpilib
 
 import (
+	"context"
+	"fmt"
 	"testing"
 	"unsafe"
 )
@@ -14,4 +16,55 @@ func TestRequestFitsALine(t *testing.T) {
 	if n := unsafe.Sizeof(slab{}); n > 4096 {
 		t.Errorf("a slab has %d bytes", n)
 	}
+}
+
+// Transfers that are complete when they are started may have the same Request, but only if it
+// tells the same of both.
+func TestCompletedRequestsTellTheirOwn(t *testing.T) {
+	t.Setenv(EnvDebug, "") // who watches tells all apart
+	t.Setenv(EnvTrace, "")
+	TestWorld(t, 2, func(ctx context.Context, c *Comm) error {
+		peer := 1 - c.Rank()
+		for round := range 300 {
+			var sends, recvs [8]*Request
+			words, bytes := make([]int32, 2), make([]byte, 8)
+			count := func(i int) int { return (round + i/2) % 3 }
+			for i := range sends {
+				sends[i] = Isend(c, words[:count(i)], peer, i/4)
+			}
+			if err := Barrier(ctx, c); err != nil {
+				return err
+			}
+			for i := range recvs {
+				if i%2 == 0 {
+					recvs[i] = Irecv(c, words, peer, i/4)
+				} else {
+					recvs[i] = Irecv(c, bytes, peer, i/4)
+				}
+			}
+			got, err := Waitall(ctx, append(recvs[:], sends[:]...)...)
+			if err != nil {
+				return err
+			}
+			if err := sends[0].Cancel(); err != nil { // too late for all that it may be
+				return err
+			}
+			for i, st := range got {
+				want := Status{Source: peer, Tag: i % 8 / 4, Count: count(i % 8), Bytes: 4 * count(i%8)}
+				if i%2 == 1 || i >= 8 { // of bytes, or a send, whose elements are bytes
+					want.Count = want.Bytes
+				}
+				if i >= 8 {
+					want.Source = c.Rank()
+				}
+				if st != want {
+					return fmt.Errorf("round %d, transfer %d: %+v, want %+v", round, i, st, want)
+				}
+			}
+			if n, st, err := Waitany(ctx, sends[:]...); n != 0 || st != got[8] || err != nil {
+				return fmt.Errorf("round %d: Waitany: %d, %+v, %v", round, n, st, err)
+			}
+		}
+		return nil
+	})
 }

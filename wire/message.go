@@ -72,6 +72,14 @@ func (e Envelope) Append(b []byte) []byte {
 	return binary.BigEndian.AppendUint64(b, e.Length)
 }
 
+// PlainMessage reports whether b encodes a message that is sent at once, of which its sender wants to
+// hear nothing more, and if so which. It is ParseEnvelope for those who look for nothing else.
+func PlainMessage(b *[EnvelopeLen]byte) (context, tag uint32, length uint64, ok bool) {
+	context, tag, length = binary.BigEndian.Uint32(b[4:]), binary.BigEndian.Uint32(b[8:]), binary.BigEndian.Uint64(b[16:])
+	ok = binary.BigEndian.Uint32(b[:]) == uint32(EnvelopeEager)<<24 && binary.BigEndian.Uint32(b[12:])|tag>>31 == 0 && length <= MaxMessage
+	return context, tag, length, ok
+}
+
 // fields says which fields a kind uses.
 type fields struct {
 	flags             uint8

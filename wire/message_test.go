@@ -73,10 +73,25 @@ func TestEnvelope(t *testing.T) {
 
 func FuzzParseEnvelope(f *testing.F) {
 	f.Add(Envelope{Kind: EnvelopeOffer, Context: 1, Tag: 2, ID: 3, Length: 4}.Append(nil))
+	f.Add(Envelope{Kind: EnvelopeEager, Context: 1, Tag: 2, Length: 4}.Append(nil))
+	f.Add(Envelope{Kind: EnvelopeEager, Flags: EnvelopeSynchronous, Context: 1, Tag: 2, ID: 3, Length: 4}.Append(nil))
+	for _, in := range []Envelope{
+		{Kind: EnvelopeEager, ID: 1}, {Kind: EnvelopeEager, Flags: EnvelopeHead}, {Kind: EnvelopeEager, Tag: 1 << 31}, {Kind: EnvelopeEager, Length: MaxMessage + 1},
+	} {
+		f.Add(in.Append(nil))
+	}
 	f.Fuzz(func(t *testing.T, in []byte) {
 		e, err := ParseEnvelope(in)
 		if err == nil && string(e.Append(nil)) != string(in[:EnvelopeLen]) {
 			t.Fatalf("%x was read as %+v", in, e)
+		}
+		if len(in) < EnvelopeLen {
+			return
+		}
+		context, tag, length, ok := PlainMessage((*[EnvelopeLen]byte)(in))
+		plain := err == nil && e.Kind == EnvelopeEager && e.Flags == 0
+		if ok != plain || ok && (Envelope{Kind: EnvelopeEager, Context: context, Tag: tag, Length: length}) != e {
+			t.Fatalf("%x is a plain message: %v, in context %d with tag %d, of %d bytes; read as %+v, %v", in, ok, context, tag, length, e, err)
 		}
 	})
 }

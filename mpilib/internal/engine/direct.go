@@ -5,30 +5,51 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// directRow is after how many receives one goes the other way, which sees to all lanes:
-// others must not wait for two who talk all the time.
+// directRow is after how many receives one sees to all lanes: others must not wait for two who
+// talk all the time.
 const directRow = 16
 
-// recvDirect receives a message straight from the lane of its sender, if it is the next there
-// or comes in a moment, and reports whether it did. It posts no receive: while it has the
-// polling turn nobody else takes messages from that sender, and no other receive of the
-// context waits and no message of it is kept when it begins, so that the order is the standard's
-// (MPI-4.1, section 3.5). It is a matter of a few microseconds, of which nobody has to know:
-// the death of a process, or of the context, it sees afterwards. mu is held, and given up
-// meanwhile.
-func (e *Engine) recvDirect(ctxID uint32, src, tag int, b []byte) (got Result, ok bool) {
+// RecvNow receives a message that is the next in the lane of its sender, and reports whether it
+// did. If not nothing has happened, and StartRecv is to be called.
+func (e *Engine) RecvNow(g Group, ctxID uint32, src, tag int, b []byte) (got Result, ok bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.refused(g, ctxID) != nil {
+		return got, false
+	}
+	return e.recvDirect(ctxID, src, tag, b, false)
+}
+
+// recvDirect receives a message straight from the lane of its sender, if it is the next there or,
+// where the caller waits for it, comes in a moment, and reports whether it did. It posts no
+// receive: while it has the polling turn nobody else takes messages from that sender. What lies
+// in the lane goes to receives that were posted before, and nothing is taken past a message of that
+// sender that is kept, so that the order is the standard's (MPI-4.1, section 3.5). It is a matter of a
+// few microseconds, of which nobody has to know: the death of a process, or of the context, it
+// sees afterwards. mu is held, and given up meanwhile.
+func (e *Engine) recvDirect(ctxID uint32, src, tag int, b []byte, waits bool) (got Result, ok bool) {
 	n := &e.lanes
-	if src == AnySource || src == e.cfg.Rank || n.polling || !e.peers[src].near.open {
+	if src == AnySource || src == e.cfg.Rank || n.polling {
 		return got, false
 	}
 	p := e.peers[src]
-	if n.direct++; n.direct%directRow == 0 || n.stir.Load() || len(e.copies)+len(e.helps) > 0 || p.failed != nil || e.closed != nil || e.unwanted(ctxID) || !e.contextOf(ctxID).table.Empty() {
+	if !p.near.open || p.failed != nil || n.stir.Load() || len(e.copies)+len(e.helps) > 0 || e.unwanted(ctxID) {
+		return got, false
+	}
+	table, rx := &e.contextOf(ctxID).table, p.near.rx
+	if !waits && !rx.Ready() || table.Peek(int32(src), int32(tag)) != nil {
 		return got, false
 	}
 	n.take()
 	n.awake()
-	rx := p.near.rx
-	if spins := n.waiter.Spins(); !rx.Ready() && spins > 0 && !n.local.Load() {
+	if n.direct++; n.direct%directRow == 0 {
+		for _, q := range n.peers {
+			if q != p {
+				e.sweepLane(q, nil)
+			}
+		}
+	}
+	if spins := n.waiter.Spins(); waits && !rx.Ready() && spins > 0 && !n.local.Load() {
 		e.mu.Unlock()
 		for range spins {
 			if rx.Ready() {
@@ -38,10 +59,20 @@ func (e *Engine) recvDirect(ctxID uint32, src, tag int, b []byte) (got Result, o
 		}
 		e.mu.Lock()
 	}
+	if table.Receives() {
+		e.sweepLane(p, content{})
+	}
 	got, ok = p.takeDirect(ctxID, tag, b)
 	e.yieldLanes()
 	return got, ok
 }
+
+// content is what somebody wants who has all he waits for: see early.
+type content struct{}
+
+func (content) here() bool { return true }
+
+func (content) signal() <-chan struct{} { return nil }
 
 // takeDirect takes the next record of the lane if it is a message for a receive with
 // that buffer. The polling turn and mu are held.
@@ -51,20 +82,22 @@ func (p *peer) takeDirect(ctxID uint32, tag int, b []byte) (got Result, ok bool)
 	if !ok || err != nil || p.failed != nil { // who sweeps will find it again
 		return got, false
 	}
-	env, err := wire.ParseEnvelope(head[:])
-	if err != nil || env.Kind != wire.EnvelopeEager || env.Context != ctxID || env.Flags != 0 ||
-		tag != AnyTag && int(env.Tag) != tag || env.Length != uint64(len(payload)) || len(payload) > len(b) || p.e.unwanted(ctxID) {
+	context, sent, length, ok := wire.PlainMessage(head)
+	if !ok || context != ctxID || tag != AnyTag && int(sent) != tag || length != uint64(len(payload)) || len(payload) > len(b) || p.e.unwanted(ctxID) {
 		return got, false
+	}
+	if t := &p.e.contextOf(ctxID).table; !t.Empty() && (t.Awaited(int32(p.rank), int32(sent)) || t.Peek(int32(p.rank), int32(sent)) != nil) {
+		return got, false // others come first
 	}
 	copy(b, payload)
 	if rx.Done() {
 		p.near.bell = true
 	}
 	p.stats.MessagesReceived++
-	p.stats.BytesReceived += env.Length
+	p.stats.BytesReceived += length
 	p.owe(len(payload) + messageCost)
 	if p.near.bell || p.out.any() {
 		p.dispatch(false)
 	}
-	return Result{Source: p.rank, Tag: int(env.Tag), Bytes: env.Length}, true
+	return Result{Source: p.rank, Tag: int(sent), Bytes: length}, true
 }

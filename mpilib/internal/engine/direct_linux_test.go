@@ -62,6 +62,75 @@ func TestDirectKeepsOrder(t *testing.T) {
 	}
 }
 
+// Receives that are started and not waited for keep the order as well, whether their message is
+// kept, offered, in the lane, or for one that was posted before.
+func TestReceivedNowKeepsOrder(t *testing.T) {
+	es, _ := together(t)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	send := func(tag int, b byte) {
+		if err := es[0].Send(ctx, everyone{}, 0, 1, tag, []byte{b}, Standard); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := make([]byte, 2*lendFrom)
+	now := 0
+	for round := range 3 * directRow {
+		want := func(what string, tag, bytes int, b byte) {
+			t.Helper()
+			clear(got[:1])
+			r, ok := es[1].RecvNow(everyone{}, 0, 0, tag, got)
+			if ok {
+				now++
+			} else {
+				var h Handle
+				es[1].StartRecv(&h, everyone{}, 0, 0, tag, got)
+				var err error
+				if r, err = h.Wait(ctx); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if r.Tag != 5 || r.Source != 0 || r.Bytes != uint64(bytes) || got[0] != b {
+				t.Fatalf("round %d, %s (now: %v): %+v, %d", round, what, ok, r, got[0])
+			}
+		}
+		send(5, 1)
+		has(t, es[1], 1)
+		send(5, 2)
+		want("the one that is kept", AnyTag, 1, 1)
+		want("the one in the lane", 5, 1, 2)
+
+		var posted [2]Handle
+		var early [2][1]byte
+		es[1].StartRecv(&posted[0], everyone{}, 0, 0, AnyTag, early[0][:])
+		es[1].StartRecv(&posted[1], everyone{}, 0, AnySource, 5, early[1][:])
+		send(5, 3)
+		send(5, 4)
+		send(5, 5)
+		want("the one behind those of posted receives", 5, 1, 5)
+		for i := range posted {
+			if _, err := posted[i].Wait(ctx); err != nil || early[i][0] != byte(3+i) {
+				t.Fatalf("round %d: posted receive %d: %v, %d", round, i, err, early[i])
+			}
+		}
+
+		var large Handle
+		b := make([]byte, 2*lendFrom)
+		b[0] = 6
+		es[0].StartSend(&large, everyone{}, 0, 1, 5, b, Standard, false)
+		has(t, es[1], 1)
+		send(5, 7)
+		want("the one that is offered", 5, len(b), 6)
+		want("the one behind it", AnyTag, 1, 7)
+		if _, err := large.Wait(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if now == 0 {
+		t.Error("no message was received from the lane")
+	}
+}
+
 // What is not for the receive at once goes its usual way.
 func TestDirectLeavesTheRest(t *testing.T) {
 	es, _ := together(t)

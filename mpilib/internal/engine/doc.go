@@ -34,8 +34,8 @@
 // near for how they come to it and lanes for who looks when. What an envelope
 // means is the same on either way. Nobody writes or reads the link of such a peer but its
 // own goroutines, and nothing waits for the lane's lock-free ends but with the lock or the
-// polling turn. Two things spare work where messages are small: a receive that is
-// waited for looks for a moment whether its message is the next in the lane, and takes it
+// polling turn. Two things spare work where messages are small: a receive looks whether its
+// message is the next in the lane, for a moment if it is waited for, and takes it
 // there without being posted (direct.go); and a message that finds no receive stays in the
 // lane while who polls it has what he waited for, since he may post one next.
 //

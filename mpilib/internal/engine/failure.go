@@ -287,12 +287,14 @@ func (p *peer) isRevoked(env wire.Envelope) error {
 }
 
 // unwanted reports whether nobody will receive messages of a context. mu is held.
-func (e *Engine) unwanted(ctxID uint32) bool { return e.closed != nil || e.revoked[ctxID] }
+func (e *Engine) unwanted(ctxID uint32) bool {
+	return e.closed != nil || len(e.revoked) > 0 && e.revoked[ctxID]
+}
 
 // refused says why nothing can be started for a group in a context, or returns
 // nil. mu is held.
 func (e *Engine) refused(g Group, ctxID uint32) error {
-	if e.revoked[ctxID] {
+	if len(e.revoked) > 0 && e.revoked[ctxID] {
 		return ErrRevoked
 	}
 	if len(e.dead) > 0 && g.Whole() {

@@ -53,7 +53,7 @@ func (e *Engine) StartSend(h *Handle, g Group, ctxID uint32, dst, tag int, b []b
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.sendNow(g, ctxID, dst, tag, b, mode, hold) {
-		h.bytes, h.source, h.tag = uint64(len(b)), int32(e.cfg.Rank), int32(tag)
+		e.Settle(h, Result{Source: e.cfg.Rank, Tag: tag, Bytes: uint64(len(b))})
 		return
 	}
 	r := e.spareRequest()
@@ -66,6 +66,12 @@ func (e *Engine) StartRecv(h *Handle, g Group, ctxID uint32, src, tag int, b []b
 	h.e = e
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if e.refused(g, ctxID) == nil {
+		if got, ok := e.recvDirect(ctxID, src, tag, b, false); ok {
+			e.Settle(h, got)
+			return
+		}
+	}
 	r := e.spareRequest()
 	e.irecv(r, g, ctxID, src, tag, b)
 	h.begun(r)
@@ -99,6 +105,16 @@ func (h *Handle) settle(r *Request) {
 	}
 	h.r.Store(nil)
 	h.e.takeBack(r)
+}
+
+// Settle makes h, which was not started, that of a transfer that has succeeded.
+func (e *Engine) Settle(h *Handle, got Result) {
+	h.e, h.bytes, h.source, h.tag = e, got.Bytes, int32(got.Source), int32(got.Tag)
+}
+
+// Is reports whether h, which Settle made, has that result.
+func (h *Handle) Is(got Result) bool {
+	return h.bytes == got.Bytes && int(h.source) == got.Source && int(h.tag) == got.Tag && !got.Cancelled
 }
 
 // known is the result of one that is settled.
@@ -228,6 +244,14 @@ func WaitAnyHandle(ctx context.Context, hs []*Handle, first int) (int, error) {
 	return w.wait(ctx, first, true)
 }
 
+// SendNow sends a message that is copied at once, and reports whether it did. If not nothing
+// has happened, and StartSend is to be called.
+func (e *Engine) SendNow(g Group, ctxID uint32, dst, tag int, b []byte, mode Mode, hold bool) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.sendNow(g, ctxID, dst, tag, b, mode, hold)
+}
+
 // Send is Isend and Wait at once.
 func (e *Engine) Send(ctx context.Context, g Group, ctxID uint32, dst, tag int, b []byte, mode Mode) error {
 	e.mu.Lock()
@@ -246,7 +270,7 @@ func (e *Engine) Recv(ctx context.Context, g Group, ctxID uint32, src, tag int, 
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.refused(g, ctxID) == nil {
-		if got, ok := e.recvDirect(ctxID, src, tag, b); ok {
+		if got, ok := e.recvDirect(ctxID, src, tag, b, true); ok {
 			return got, nil
 		}
 	}

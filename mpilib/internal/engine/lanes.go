@@ -166,15 +166,23 @@ func (e *Engine) sweep(w wanted) bool {
 		e.lanes.stir.Store(false)
 	}
 	for _, p := range e.lanes.peers {
-		if p.failed != nil {
-			continue
+		if e.sweepLane(p, w) {
+			found = true
 		}
-		if p.receive(w) {
-			found, e.lanes.asleep = true, false
-		}
-		if p.out.near && (len(p.out.queue) > 0 || len(p.out.bulk) > 0) || p.near.bell {
-			p.dispatch(false)
-		}
+	}
+	return found
+}
+
+// sweepLane is sweep for the lane of one peer.
+func (e *Engine) sweepLane(p *peer, w wanted) (found bool) {
+	if p.failed != nil {
+		return false
+	}
+	if found = p.receive(w); found {
+		e.lanes.asleep = false
+	}
+	if p.out.near && (len(p.out.queue) > 0 || len(p.out.bulk) > 0) || p.near.bell {
+		p.dispatch(false)
 	}
 	return found
 }

@@ -199,6 +199,9 @@ func (t *Table[R, M]) Waits(source int32) bool {
 	return t.kinds[2]+t.kinds[3] > 0 || t.posted.find(bySource, keyOf(source, AnyTag)) != nil
 }
 
+// Receives says whether any receive is posted.
+func (t *Table[R, M]) Receives() bool { return t.posted.first != nil }
+
 // Empty says whether neither a receive nor a message waits.
 func (t *Table[R, M]) Empty() bool {
 	return t.posted.first == nil && t.kept.first == nil
