@@ -5,40 +5,19 @@ package measure
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
-	"syscall"
 
+	"github.com/isthmus-grid/isthmus/examples/program"
 	"github.com/isthmus-grid/isthmus/mpilib"
 )
 
 // Main runs the program as a process of its job with the given arguments, and
 // returns the exit code. An interrupt ends the run.
-func Main(args []string) int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	return run(ctx, args, os.Stdout, os.Stderr)
-}
+func Main(args []string) int { return example.Main(args) }
 
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	o, err := parse(args, stderr)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		return 0
-	case err != nil:
-		fmt.Fprintf(stderr, "pingpong: %v\n", err)
-		return 2
-	}
-	if err := inJob(ctx, o, stdout); err != nil {
-		fmt.Fprintf(stderr, "pingpong: %v\n", err)
-		return 1
-	}
-	return 0
-}
+var example = program.Program[options]{Name: "pingpong", Parse: parse, Run: play}
 
 type options struct {
 	plan plan // to is -1 for the last rank
@@ -66,17 +45,6 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	}
 	o.plan.sizes = sizesUpTo(limit)
 	return o, nil
-}
-
-// inJob joins the job, plays and leaves; it leaves after a failure too, so
-// that the peer hears of it at once.
-func inJob(ctx context.Context, o options, stdout io.Writer) (err error) {
-	world, err := mpilib.Init(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, world.Finalize(ctx)) }()
-	return play(ctx, world.Comm(), o, stdout)
 }
 
 func play(ctx context.Context, comm *mpilib.Comm, o options, stdout io.Writer) error {

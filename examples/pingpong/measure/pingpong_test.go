@@ -139,10 +139,10 @@ func TestReports(t *testing.T) {
 // Joining a real job is the library's matter; a world of one has no partner.
 func TestRunAlone(t *testing.T) {
 	var stdout, stderr bytes.Buffer
-	if code := run(t.Context(), nil, &stdout, &stderr); code != 1 || !strings.Contains(stderr.String(), "start at least two") {
+	if code := example.Exec(t.Context(), nil, &stdout, &stderr); code != 1 || !strings.Contains(stderr.String(), "start at least two") {
 		t.Errorf("exit code %d, stderr %q", code, stderr.String())
 	}
-	if code := run(t.Context(), []string{"--max", "no"}, &stdout, &stderr); code != 2 {
+	if code := example.Exec(t.Context(), []string{"--max", "no"}, &stdout, &stderr); code != 2 {
 		t.Errorf("exit code %d for a bad flag", code)
 	}
 }

@@ -9,37 +9,17 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/examples/program"
 	"github.com/isthmus-grid/isthmus/mpilib"
 )
 
 // Main runs the program as a process of its job with the given arguments, and
 // returns the exit code. An interrupt ends the run.
-func Main(args []string) int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	return run(ctx, args, os.Stdout, os.Stderr)
-}
+func Main(args []string) int { return example.Main(args) }
 
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	o, err := parse(args, stderr)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		return 0
-	case err != nil:
-		fmt.Fprintf(stderr, "rendezvous: %v\n", err)
-		return 2
-	}
-	if err := inJob(ctx, o, stdout); err != nil {
-		fmt.Fprintf(stderr, "rendezvous: %v\n", err)
-		return 1
-	}
-	return 0
-}
+var example = program.Program[options]{Name: "rendezvous", Parse: parse, Run: run}
 
 type options struct {
 	serve, join string // one of them is set
@@ -71,18 +51,12 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	return o, nil
 }
 
-// inJob joins the job, meets others and leaves; it leaves after a failure too,
-// so that the others hear of it at once.
-func inJob(ctx context.Context, o options, stdout io.Writer) (err error) {
-	world, err := mpilib.Init(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, world.Finalize(ctx)) }()
+// run meets others on one side or the other.
+func run(ctx context.Context, comm *mpilib.Comm, o options, stdout io.Writer) error {
 	if o.serve != "" {
-		return serve(ctx, world.Comm(), o, stdout)
+		return serve(ctx, comm, o, stdout)
 	}
-	return join(ctx, world.Comm(), o, stdout)
+	return join(ctx, comm, o, stdout)
 }
 
 // serve publishes the name and accepts.

@@ -75,7 +75,7 @@ func TestArguments(t *testing.T) {
 			t.Errorf("%q was taken", args)
 		}
 	}
-	if status := run(t.Context(), []string{"--help"}, new(bytes.Buffer), new(bytes.Buffer)); status != 0 {
+	if status := example.Exec(t.Context(), []string{"--help"}, new(bytes.Buffer), new(bytes.Buffer)); status != 0 {
 		t.Error(status)
 	}
 }

@@ -3,16 +3,13 @@ package factor
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
 	"strconv"
 	"strings"
-	"syscall"
 
+	"github.com/isthmus-grid/isthmus/examples/program"
 	"github.com/isthmus-grid/isthmus/mpilib"
 )
 
@@ -28,23 +25,9 @@ var methods = []string{methodTSQR, methodColumns}
 // Main runs the program as a process of its job with the given arguments and
 // returns the exit code: 1 if the run failed or a result is wrong, 2 for a
 // mistake in the arguments. An interrupt ends the run.
-func Main(args []string) int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	o, err := parse(args, os.Stderr)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		return 0
-	case err != nil:
-		fmt.Fprintf(os.Stderr, "tsqr: %v\n", err)
-		return 2
-	}
-	if err := inJob(ctx, o, os.Stdout); err != nil {
-		fmt.Fprintf(os.Stderr, "tsqr: %v\n", err)
-		return 1
-	}
-	return 0
-}
+func Main(args []string) int { return example.Main(args) }
+
+var example = program.Program[options]{Name: "tsqr", Parse: parse, Run: report}
 
 type options struct {
 	rows    []int
@@ -87,17 +70,6 @@ func parse(args []string, stderr io.Writer) (options, error) {
 		return o, fmt.Errorf("--cols %d --domains %d --repeat %d --mflops %g: want at least 1, 0, 1 and 0", o.cols, o.domains, o.repeat, o.mflops)
 	}
 	return o, nil
-}
-
-// inJob joins the job, runs and leaves; it leaves after a failure too, so that
-// the peers hear of it at once.
-func inJob(ctx context.Context, o options, stdout io.Writer) (err error) {
-	world, err := mpilib.Init(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, world.Finalize(ctx)) }()
-	return report(ctx, world.Comm(), o, stdout)
 }
 
 // report runs and has rank 0 print. A wrong result is an error on every rank.
