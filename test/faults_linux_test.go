@@ -394,7 +394,7 @@ func (w *world) killedRuns(t *testing.T, node string, hosts ...overlay.NodeID) {
 // submitter: nothing is left, no reservation, folder, process or descriptor of any
 // daemon. ISTHMUS_TEST_RUNS says how many jobs.
 func (w *world) randomFaults(t *testing.T) {
-	runs := 40
+	runs := 200
 	if text := os.Getenv("ISTHMUS_TEST_RUNS"); text != "" {
 		if _, err := fmt.Sscan(text, &runs); err != nil {
 			t.Fatalf("ISTHMUS_TEST_RUNS: %v", err)

@@ -6,14 +6,11 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
-	"github.com/isthmus-grid/isthmus/internal/ranks"
 	"github.com/isthmus-grid/isthmus/launch/allocate"
 	"github.com/isthmus-grid/isthmus/launch/gate"
 	"github.com/isthmus-grid/isthmus/launch/gate/gatepb"
@@ -24,7 +21,9 @@ import (
 // How long things take at most.
 const (
 	answerTime = 5 * time.Second         // for a host to answer an Ask; the way there may have to be found first
-	beginTime  = 20 * time.Second        // for all hosts to start, and to commit or cancel
+	beginTime  = 20 * time.Second        // for all hosts to start, and to commit or cancel,
+	beginEach  = 20 * time.Millisecond   // and this for each of them, as this machine gets to one after the other,
+	beginMost  = 28 * time.Second        // but no more: a host that started gives up when nothing is committed within its lease, 30 s by default
 	grace      = 2 * time.Second         // from SIGTERM to SIGKILL
 	killTime   = 2500 * time.Millisecond // from SIGKILL until nodes that say nothing are left alone
 	stallTime  = time.Minute             // for a host to take any part of the files
@@ -64,34 +63,6 @@ type driver struct {
 	quitAt time.Time // when to leave it
 }
 
-// staging is where a host stands with its files.
-type staging struct {
-	ready bool
-	moved time.Time // when anything moved last
-	sent  int64
-}
-
-// counter counts bytes of files. Safe for concurrent use.
-type counter struct {
-	mu            sync.Mutex
-	missing, sent int64
-	of            map[overlay.NodeID]int64
-}
-
-func (c *counter) add(node overlay.NodeID, missing, sent int64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.missing += missing
-	c.sent += sent
-	c.of[node] += missing + sent
-}
-
-func (c *counter) read(node overlay.NodeID) (missing, sent, moved int64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.missing, c.sent, c.of[node]
-}
-
 // newDriver prepares a submission of the job to the hosts of a placement.
 func newDriver(g *Grid, j *Job, p *placement) (*driver, error) {
 	d := &driver{
@@ -108,8 +79,13 @@ func newDriver(g *Grid, j *Job, p *placement) (*driver, error) {
 		candidates = append(candidates, reserve.Candidate{Node: h.Node, Latency: h.Latency, Key: key})
 	}
 	var err error
-	d.sub, err = reserve.New(j.Key.ID(), p.job, p.strategy, candidates, reserve.Config{Answer: answerTime, Begin: beginTime, Spares: 2})
+	d.sub, err = reserve.New(j.Key.ID(), p.job, p.strategy, candidates, reserve.Config{Answer: answerTime, Begin: beginBound(len(candidates)), Spares: 2})
 	return d, err
+}
+
+// beginBound is how long the hosts of a job may take to start, when so many may be asked.
+func beginBound(hosts int) time.Duration {
+	return min(beginTime+time.Duration(hosts)*beginEach, beginMost)
 }
 
 // run is the whole life of the submission. When it returns, the conversations have ended.
@@ -284,15 +260,6 @@ func (d *driver) faulty(c *conversation, f *gatepb.Fault, now time.Time) {
 	}
 }
 
-// drop takes a host out to which the files do not get.
-func (d *driver) drop(node overlay.NodeID, why error, now time.Time) {
-	delete(d.stages, node)
-	d.do(d.sub.Drop(node, now))
-	if d.sub.Phase() >= reserve.Cancelling && d.cause == nil {
-		d.cause = fmt.Errorf("%w; and %w", why, d.sub.Err())
-	}
-}
-
 // gone deals with the end of a node: what it was asked it will not answer.
 func (d *driver) gone(c *conversation, why error) {
 	if d.sub.Phase() < reserve.Launched {
@@ -318,13 +285,6 @@ func (d *driver) miss(node overlay.NodeID) {
 				d.end(bad)
 			}
 		}
-	}
-}
-
-// ready notes that a host has all files.
-func (d *driver) ready(node overlay.NodeID) {
-	if s := d.stages[node]; s != nil {
-		s.ready = true
 	}
 }
 
@@ -378,43 +338,6 @@ func (d *driver) answered() (n int) {
 	return n
 }
 
-// stageAll has the hosts of the plan get their files, and the job started when they have
-// them.
-func (d *driver) stageAll() {
-	now, ready, used := time.Now(), 0, d.sub.Plan().Used()
-	for _, h := range used {
-		s := d.stages[h.Node]
-		if s == nil {
-			s = &staging{moved: now}
-			d.stages[h.Node] = s
-			s.ready = d.talks[h.Node].stage.begin()
-			d.talks[h.Node].poke()
-		}
-		if s.ready {
-			ready++
-		}
-	}
-	missing, sent, _ := d.bytes.read(overlay.NodeID{})
-	d.progress(Progress{Step: "staging", Have: ready, Need: len(used), Sent: sent, Missing: missing})
-	if ready == len(used) {
-		d.do(d.sub.Start(now))
-		d.advance()
-	}
-}
-
-// stalled drops the hosts that take no files any more.
-func (d *driver) stalled(now time.Time) {
-	for node, s := range d.stages {
-		_, _, moved := d.bytes.read(node)
-		if moved != s.sent || s.ready {
-			s.sent, s.moved = moved, now
-		} else if now.Sub(s.moved) > stallTime {
-			d.drop(node, fmt.Errorf("%s took nothing of the files for %v", node, stallTime), now)
-			return
-		}
-	}
-}
-
 // feed has rank 0 get the input.
 func (d *driver) feed() {
 	if d.job.Stdin == nil {
@@ -433,46 +356,6 @@ func (d *driver) closeFeeds() {
 	for _, c := range d.talks {
 		if c.feed != nil {
 			c.feed.close()
-		}
-	}
-}
-
-// signalled passes a signal on: the job is to end, and at the second one at once.
-func (d *driver) signalled(s os.Signal) {
-	sig, ok := s.(syscall.Signal)
-	if !ok {
-		return
-	}
-	if !d.killAt.IsZero() {
-		d.killAt = time.Now()
-		d.due(d.killAt)
-		return
-	}
-	d.end(&ranks.SignalError{Signal: sig})
-}
-
-// end ends the job for a cause, unless it is ending already.
-func (d *driver) end(cause error) {
-	if d.cause != nil {
-		return
-	}
-	d.cause = cause
-	now := time.Now()
-	if d.sub.Phase() != reserve.Launched {
-		d.quitAt = now.Add(grace + killTime)
-		d.do(d.sub.Cancel(now))
-		return
-	}
-	d.killAt = now.Add(grace)
-	d.quitAt = d.killAt.Add(killTime)
-	d.signal("TERM")
-}
-
-// signal sends a signal to all processes that are left.
-func (d *driver) signal(name string) {
-	for _, p := range d.places {
-		if d.over[p.Node] == nil {
-			d.talks[p.Node].say(&gatepb.ToNode{Say: &gatepb.ToNode_Signal{Signal: &gatepb.Signal{Name: name}}})
 		}
 	}
 }
@@ -499,116 +382,6 @@ func (d *driver) next() time.Time {
 		}
 	}
 	return next
-}
-
-// done reports whether there is nothing more to do or to wait for.
-func (d *driver) done() bool {
-	if !d.quitAt.IsZero() && !time.Now().Before(d.quitAt) {
-		return true
-	}
-	switch d.sub.Phase() {
-	case reserve.Failed:
-		return true
-	case reserve.Launched:
-		for _, p := range d.places {
-			if d.over[p.Node] == nil {
-				return false
-			}
-		}
-		return d.places != nil
-	}
-	return false
-}
-
-// verdict is what the submission came to.
-func (d *driver) verdict() error {
-	err := d.cause
-	switch {
-	case err == nil && d.sub.Phase() == reserve.Failed:
-		err = d.sub.Err()
-		if n := len(d.unreached); n > 3 {
-			d.unreached = append(d.unreached[:3], fmt.Sprintf("and %d more", n-3))
-		}
-		if len(d.unreached) > 0 {
-			err = &annotated{err, strings.Join(d.unreached, "; ")}
-		}
-		return err
-	case err == nil:
-		err = d.outcome.verdict()
-	}
-	if err == nil {
-		return nil
-	}
-	// Who branches on the error sees through this.
-	if len(d.endedBy) > 0 {
-		err = &annotated{err, strings.Join(d.endedBy, ", ")}
-	}
-	var silent []string
-	for _, p := range d.places {
-		if d.over[p.Node] == nil {
-			silent = append(silent, p.Node.String())
-		}
-	}
-	if len(silent) > 0 && d.sub.Phase() == reserve.Launched {
-		err = &annotated{err, strings.Join(silent, ", ") + " did not confirm the end; processes there are ended within " + retryTime.String()}
-	}
-	return err
-}
-
-// annotated is an error with more words.
-type annotated struct {
-	err  error
-	more string
-}
-
-func (a *annotated) Error() string { return fmt.Sprintf("%v (%s)", a.err, a.more) }
-func (a *annotated) Unwrap() error { return a.err }
-
-// part lets the conversations with the hosts of the job come to their ends, and hosts that
-// were booked in vain hear of it, lest they wait for their leases to end.
-func (d *driver) part() {
-	d.closeFeeds()
-	if !d.quitAt.IsZero() && !time.Now().Before(d.quitAt) {
-		return // they had their time
-	}
-	used := map[overlay.NodeID]bool{}
-	var rest, asked []*conversation
-	for _, p := range d.places {
-		used[p.Node] = true
-		rest = append(rest, d.talks[p.Node])
-	}
-	for node, c := range d.talks {
-		if used[node] || c.hasEnded() {
-			continue
-		}
-		c.say(&gatepb.ToNode{Say: &gatepb.ToNode_Cancel{Cancel: &gatepb.Cancel{Key: c.key[:]}}})
-		if c.isHeld() {
-			rest = append(rest, c)
-		} else {
-			asked = append(asked, c)
-		}
-	}
-	d.await(rest, partTime)
-	if time.Since(d.begun) < answerTime { // later, they have been given up
-		d.await(asked, askedTime)
-	}
-}
-
-// await waits until conversations have come to their ends, for some time.
-func (d *driver) await(all []*conversation, most time.Duration) {
-	late := time.NewTimer(most)
-	defer late.Stop()
-	for _, c := range all {
-		for ended := c.done; ended != nil; {
-			select {
-			case <-d.events: // nothing matters any more
-			case <-ended:
-				ended = nil
-			case <-late.C:
-				return
-			}
-		}
-	}
 }
 
 // where is the sites of the plan.

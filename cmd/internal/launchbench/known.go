@@ -8,6 +8,9 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	"github.com/isthmus-grid/isthmus/broker"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/grid"
@@ -21,11 +24,11 @@ func listed(ctx context.Context, g *grid.Grid, n int) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("not done after %v", patience))
 	defer cancel()
 	for {
-		status, err := g.Status(ctx, "broker")
+		st, err := g.Status(ctx, "broker")
 		if err != nil {
 			return err
 		}
-		text, err := json.Marshal(status)
+		text, err := json.Marshal(st)
 		if err != nil {
 			return err
 		}
@@ -61,11 +64,11 @@ func known(ctx context.Context, g *grid.Grid, node string, n int) (map[string][]
 	defer conn.Close()
 	for {
 		list, err := gatepb.NewDeskClient(conn).Hosts(ctx, &gatepb.HostsRequest{})
-		if err != nil {
+		if err != nil && (status.Code(err) != codes.Unavailable || ctx.Err() != nil) { // a busy machine may take long to answer at all
 			return nil, fmt.Errorf("the list of hosts at %s: %w", node, control.FromStatus(err))
 		}
 		far, rtts := 0, map[string][]time.Duration{}
-		for _, h := range list.Hosts {
+		for _, h := range list.GetHosts() {
 			if h.LatencyNs > 0 {
 				far++
 				site, _, _ := strings.Cut(h.Node, "/")
@@ -80,7 +83,7 @@ func known(ctx context.Context, g *grid.Grid, node string, n int) (map[string][]
 		}
 		select {
 		case <-ctx.Done():
-			return nil, fmt.Errorf("%s knows %d of %d hosts, and how far %d are: %w", node, len(list.Hosts), n, far, context.Cause(ctx))
+			return nil, fmt.Errorf("%s knows %d of %d hosts, and how far %d are: %w", node, len(list.GetHosts()), n, far, context.Cause(ctx))
 		case <-time.After(100 * time.Millisecond): // nothing announces it
 		}
 	}

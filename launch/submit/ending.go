@@ -1,0 +1,167 @@
+package submit
+
+// This file is how a submission ends: by a cause or by itself, with what verdict, and how
+// the driver takes leave of the hosts.
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/ranks"
+	"github.com/isthmus-grid/isthmus/launch/gate/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/reserve"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// signalled passes a signal on: the job is to end, and at the second one at once.
+func (d *driver) signalled(s os.Signal) {
+	sig, ok := s.(syscall.Signal)
+	if !ok {
+		return
+	}
+	if !d.killAt.IsZero() {
+		d.killAt = time.Now()
+		d.due(d.killAt)
+		return
+	}
+	d.end(&ranks.SignalError{Signal: sig})
+}
+
+// end ends the job for a cause, unless it is ending already.
+func (d *driver) end(cause error) {
+	if d.cause != nil {
+		return
+	}
+	d.cause = cause
+	now := time.Now()
+	if d.sub.Phase() != reserve.Launched {
+		d.quitAt = now.Add(grace + killTime)
+		d.do(d.sub.Cancel(now))
+		return
+	}
+	d.killAt = now.Add(grace)
+	d.quitAt = d.killAt.Add(killTime)
+	d.signal("TERM")
+}
+
+// signal sends a signal to all processes that are left.
+func (d *driver) signal(name string) {
+	for _, p := range d.places {
+		if d.over[p.Node] == nil {
+			d.talks[p.Node].say(&gatepb.ToNode{Say: &gatepb.ToNode_Signal{Signal: &gatepb.Signal{Name: name}}})
+		}
+	}
+}
+
+// done reports whether there is nothing more to do or to wait for.
+func (d *driver) done() bool {
+	if !d.quitAt.IsZero() && !time.Now().Before(d.quitAt) {
+		return true
+	}
+	switch d.sub.Phase() {
+	case reserve.Failed:
+		return true
+	case reserve.Launched:
+		for _, p := range d.places {
+			if d.over[p.Node] == nil {
+				return false
+			}
+		}
+		return d.places != nil
+	}
+	return false
+}
+
+// verdict is what the submission came to.
+func (d *driver) verdict() error {
+	err := d.cause
+	switch {
+	case err == nil && d.sub.Phase() == reserve.Failed:
+		err = d.sub.Err()
+		if n := len(d.unreached); n > 3 {
+			d.unreached = append(d.unreached[:3], fmt.Sprintf("and %d more", n-3))
+		}
+		if len(d.unreached) > 0 {
+			err = &annotated{err, strings.Join(d.unreached, "; ")}
+		}
+		return err
+	case err == nil:
+		err = d.outcome.verdict()
+	}
+	if err == nil {
+		return nil
+	}
+	// Who branches on the error sees through this.
+	if len(d.endedBy) > 0 {
+		err = &annotated{err, strings.Join(d.endedBy, ", ")}
+	}
+	var silent []string
+	for _, p := range d.places {
+		if d.over[p.Node] == nil {
+			silent = append(silent, p.Node.String())
+		}
+	}
+	if len(silent) > 0 && d.sub.Phase() == reserve.Launched {
+		err = &annotated{err, strings.Join(silent, ", ") + " did not confirm the end; processes there are ended within " + retryTime.String()}
+	}
+	return err
+}
+
+// annotated is an error with more words.
+type annotated struct {
+	err  error
+	more string
+}
+
+func (a *annotated) Error() string { return fmt.Sprintf("%v (%s)", a.err, a.more) }
+func (a *annotated) Unwrap() error { return a.err }
+
+// part lets the conversations with the hosts of the job come to their ends, and hosts that
+// were booked in vain hear of it, lest they wait for their leases to end.
+func (d *driver) part() {
+	d.closeFeeds()
+	if !d.quitAt.IsZero() && !time.Now().Before(d.quitAt) {
+		return // they had their time
+	}
+	used := map[overlay.NodeID]bool{}
+	var rest, asked []*conversation
+	for _, p := range d.places {
+		used[p.Node] = true
+		rest = append(rest, d.talks[p.Node])
+	}
+	for node, c := range d.talks {
+		if used[node] || c.hasEnded() {
+			continue
+		}
+		c.say(&gatepb.ToNode{Say: &gatepb.ToNode_Cancel{Cancel: &gatepb.Cancel{Key: c.key[:]}}})
+		if c.isHeld() {
+			rest = append(rest, c)
+		} else {
+			asked = append(asked, c)
+		}
+	}
+	d.await(rest, partTime)
+	if time.Since(d.begun) < answerTime { // later, they have been given up
+		d.await(asked, askedTime)
+	}
+}
+
+// await waits until conversations have come to their ends, for some time.
+func (d *driver) await(all []*conversation, most time.Duration) {
+	late := time.NewTimer(most)
+	defer late.Stop()
+	for _, c := range all {
+		for ended := c.done; ended != nil; {
+			select {
+			case <-d.events: // nothing matters any more
+			case <-ended:
+				ended = nil
+			case <-late.C:
+				return
+			}
+		}
+	}
+}
