@@ -3,6 +3,7 @@ package broker
 import (
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"net"
 
 	"github.com/isthmus-grid/isthmus/internal/audit"
@@ -45,6 +46,16 @@ func (b *Broker) auditAddress(asker *Site, e Entry, rule string, err error) {
 		Event: audit.Decision, Effect: audit.Refused, Peer: "frontal " + string(asker.Profile.Site), Job: string(e.Point.Process.Job),
 		Sites: []string{string(asker.Profile.Site), string(e.Point.Node.Site)}, Rule: rule, Reason: err.Error(),
 	})
+}
+
+// auditEnrolment records that a certificate was issued, or why it was not.
+func (b *Broker) auditEnrolment(identity, peer string, err error) {
+	r := audit.Record{Event: audit.Enrolment, Effect: audit.Permitted, Peer: peer, Reason: "a certificate for " + identity}
+	if err != nil {
+		r.Event, r.Effect, r.Rule = audit.Refusal, audit.Refused, "enrolment"
+		r.Reason = fmt.Sprintf("no certificate for %q: %v", identity, err)
+	}
+	b.audit.Append(r)
 }
 
 // auditSession records that a daemon or an admin came or left.

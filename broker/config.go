@@ -52,14 +52,14 @@ type TLS struct {
 	CA   daemon.Path `yaml:"ca" required:"true" path:"file" example:"/etc/isthmus/ca.pem" help:"Certificate of the grid's CA."`
 
 	Renew   bool        `yaml:"renew" default:"true" help:"Whether to renew the certificate after two thirds of its life, if the broker enrols. The file must be this daemon's to write; a certificate that somebody else puts there is taken over without a restart, too."`
-	Revoked daemon.Path `yaml:"revoked" example:"/var/lib/isthmus/revoked.pem" help:"File to keep the grid's revocation list in. Empty: revoked.pem in the service manager's state folder (STATE_DIRECTORY); without one, the list is forgotten at the end and told anew by the peers."`
+	Revoked daemon.Path `yaml:"revoked" example:"$STATE/revoked.pem" help:"File to keep the grid's revocation list in. Empty: revoked.pem in the service manager's state folder (STATE_DIRECTORY); without one, the list is forgotten at the end and told anew by the peers."`
 }
 
 // Enrol is the broker's part of the grid's CA.
 type Enrol struct {
 	Cert    daemon.Path   `yaml:"cert" path:"file" example:"/etc/isthmus/issuer.pem" help:"Issuing certificate, made offline (isthmus ca issuer)."`
 	Key     daemon.Path   `yaml:"key" path:"file" example:"/etc/isthmus/issuer.key" help:"Private key of the issuing certificate."`
-	State   daemon.Path   `yaml:"state" example:"/var/lib/isthmus/broker/used-tokens" help:"File that remembers used tokens, so that each works once although the broker is started again. It must be this broker's alone."`
+	State   daemon.Path   `yaml:"state" example:"$STATE/used-tokens" help:"File that remembers used tokens, so that each works once although the broker is started again. It must be this broker's alone."`
 	Longest time.Duration `yaml:"longest" default:"2160h" min:"1m" max:"87600h" help:"The longest that a certificate is valid which this broker issues, whatever its token says."`
 }
 
@@ -140,6 +140,7 @@ func serve(ctx context.Context, cfg Config, log *slog.Logger, ready func(facts .
 		return err
 	}
 	defer b.audit.Start()()
+	daemon.OnChange(ctx, b.audit.NoteChange)
 	facts, stop, err := metrics.Start(ctx, cfg.MetricsListen, b.metrics(creds), log)
 	if err != nil {
 		ln.Close()

@@ -34,7 +34,7 @@ func (b *Broker) metrics(creds *control.Credentials) metrics.Daemon {
 			Families: []*metrics.Family{metricSites, metricProcesses, metricJobs, metricNames, metricProxies, metricProxyLinks, metricProxyRoom,
 				metricSessions, metricQuestions, metricExpired, metricIntroduced, metricMet, metricAttempts, metricFailures, metricAttemptSetup, metricFaults},
 			Read: b.readMetrics,
-		}},
+		}, b.audit.Metrics()},
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/internal/audit"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/enrol"
@@ -24,6 +25,7 @@ func (b *Broker) openDesk() (err error) {
 	if err != nil {
 		return fmt.Errorf("enrol: %w", err)
 	}
+	b.desk.Noted = b.auditEnrolment
 	b.endpoint.SetTrust(control.Trust{Renew: b.renew, Enrol: func(ctx context.Context, conn *tls.Conn) {
 		b.desk.Serve(ctx, conn, b.endpoint.RefuseEnrol)
 	}})
@@ -46,7 +48,9 @@ func (b *Broker) renew(_ context.Context, s *control.Session, chain [][]byte) ([
 	if own := p.Identity == peer; !own && (peer.Role != control.RoleFrontal || p.Role != control.RoleHelper || p.Site != peer.Site) {
 		return nil, fmt.Errorf("%w: %v asks for a certificate of %v", overlay.ErrForbidden, peer, p.Identity)
 	}
-	return b.renewed(chain)
+	fresh, err := b.renewed(chain)
+	b.auditEnrolment(p.Identity.String(), "session of "+peer.String(), err)
+	return fresh, err
 }
 
 // renewOwn is renew for this broker itself.
@@ -74,6 +78,9 @@ func (a admin) Revoke(ctx context.Context, req *controlpb.RevocationList) (*cont
 		return nil, a.b.fail(err)
 	}
 	_, number := lists.DER()
+	if newer {
+		a.b.audit.Append(audit.Record{Event: audit.Revoke, Peer: s.Peer().String(), Reason: fmt.Sprintf("revocation list %d was handed over", number)})
+	}
 	a.b.log.Info("revocation list handed over", "by", s.Peer().String(), "number", number, "newer", newer)
 	return &controlpb.RevokeResponse{Number: number, Newer: newer, Kept: lists.Kept()}, nil
 }
@@ -118,6 +125,9 @@ func (b *Broker) cut(ctx context.Context, ids []string) {
 		}
 	}
 	reason := strings.Join(ids, ", ") + ": revoked"
+	for _, id := range ids {
+		b.audit.Append(audit.Record{Event: audit.Revoke, Reason: id + " is revoked"})
+	}
 	b.log.Warn("revoked", "identities", strings.Join(ids, ", "), "processes", len(names))
 	if len(names) == 0 {
 		return

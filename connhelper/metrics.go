@@ -55,7 +55,7 @@ func (h *Helper) metrics(creds *control.Credentials) metrics.Daemon {
 		Sources: []metrics.Source{{
 			Families: []*metrics.Family{metricFrontalUp, metricProcesses, metricJobs, metricDials, metricFailures, metricSetup, metricAccepted},
 			Read:     h.readMetrics,
-		}},
+		}, h.opts.Audit.Metrics()},
 	}
 }
 

@@ -1,6 +1,8 @@
 package frontal
 
 import (
+	"crypto/sha256"
+	"fmt"
 	"net"
 	"time"
 
@@ -28,6 +30,15 @@ func (f *Frontal) auditLink(l link, stats carrier.Stats, lasted time.Duration, e
 		r.Reason = l.kind + ": " + err.Error()
 	}
 	f.audit.Append(r)
+}
+
+// auditPolicy records that the site has another policy, and which.
+func (f *Frontal) auditPolicy() {
+	reason := "the site has no policy any more: links with every site are permitted"
+	if p := f.policy.Load(); p != nil {
+		reason = fmt.Sprintf("another policy: mode %s, %d rules, SHA-256 %x without its comments", p.Mode, len(p.Rules), sha256.Sum256(p.Text()))
+	}
+	f.audit.Append(audit.Record{Event: audit.Settings, Rule: "policy", Reason: reason, Sites: []string{string(f.site)}})
 }
 
 // auditSession records that a helper came or left.

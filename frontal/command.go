@@ -41,6 +41,7 @@ func serve(ctx context.Context, cfg Config, log *slog.Logger, ready func(facts .
 		return err
 	}
 	defer f.audit.Start()()
+	daemon.OnChange(ctx, f.audit.NoteChange)
 	facts, stop, err := metrics.Start(ctx, cfg.MetricsListen, f.metrics(creds), log)
 	if err != nil {
 		return err

@@ -31,7 +31,7 @@ func (f *Frontal) metrics(creds *control.Credentials) metrics.Daemon {
 			Families: []*metrics.Family{metricBrokerUp, metricHelpers, metricProcesses, metricJobs, metricAnswers, metricCalls, metricDropped, metricCarried,
 				metricCarriedAll, metricCarriedSize, metricTurnedAway, metricMeetings, metricAttempts, metricBarred},
 			Read: f.readMetrics,
-		}},
+		}, f.links.quota.Metrics(), f.audit.Metrics()},
 	}
 }
 

@@ -35,6 +35,7 @@ func (f *Frontal) newPolicy(p *policy.Policy) (changed bool) {
 	f.policy.Store(p)
 	if changed = !bytes.Equal(before, f.policyText()); changed {
 		f.logPolicy()
+		f.auditPolicy()
 	}
 	return changed
 }

@@ -61,6 +61,7 @@ func serve(ctx context.Context, cfg Config, log *slog.Logger, ready func(...stri
 		return err
 	}
 	defer set.Audit.Start()()
+	daemon.OnChange(ctx, set.Audit.NoteChange)
 	if set.Quota, err = pace.New(cfg.Quota.Rules(), string(cfg.Quota.State), log); err != nil {
 		return err
 	}

@@ -31,7 +31,7 @@ func (s *Server) metrics(creds *control.Credentials) metrics.Daemon {
 		Sources: []metrics.Source{{
 			Families: []*metrics.Family{metricLinks, metricWaiting, metricAccepted, metricJoined, metricBroken, metricBytes, metricRefused},
 			Read:     s.readMetrics,
-		}},
+		}, s.set.Quota.Metrics(), s.set.Audit.Metrics()},
 	}
 }
 

@@ -2,8 +2,12 @@ package test
 
 import (
 	"context"
+	"crypto"
+	"crypto/tls"
 	"errors"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -11,6 +15,7 @@ import (
 
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/internal/grant"
 	"github.com/isthmus-grid/isthmus/internal/grid"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
@@ -91,5 +96,92 @@ rules:
 	}
 	if len(plan.Steps) != 1 || plan.Steps[0].Technique != uint32(overlay.Relay) || !strings.Contains(string(plan.Policy), `rule \"slow-by-relay\" allows it`) {
 		t.Errorf("the plan for slow2 is %v", plan)
+	}
+}
+
+// By what a user's grant names, one project is refused, another reaches its
+// peer directly, and a third is held to limits: by the relay, one link at a
+// time, and the next is told whose limit that is. The command for admins says
+// the same beforehand.
+func TestProjectsAreTold(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "open.yaml")
+	if err := os.WriteFile(file, []byte(`
+contact: grid@open.example
+rules:
+- {name: ocean, effect: allow, projects: [ocean]}
+- {name: climate, effect: allow, projects: [climate], limits: {links: 1, rate: 1Gbit/s}}
+`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	w := newWorld(t, siteOpen+siteClosed, grid.Config{Profile: plain, Settings: map[string]map[string]any{"frontal open": {"policy": file}}})
+	alice, err := w.Issue(control.Identity{Role: control.RoleUser, Name: "alice"}, time.Now().Add(time.Hour), "ocean", "climate", "fusion")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, err := tls.LoadX509KeyPair(alice.Cert, alice.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair := func(project string) *joint {
+		key := newKey(t, "work")
+		now := time.Now()
+		g, err := grant.Issue(grant.Claims{Job: key.ID(), Project: project, Issued: now, Expires: now.Add(30 * time.Minute)}, cert.Certificate, cert.PrivateKey.(crypto.Signer))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &joint{a: w.memberFor(key, "closed/n1", 0, 2, g), b: w.memberFor(key, "open/n1", 1, 2, g)}
+	}
+	refused := func(project string, class error, want string) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(w.ctx, 30*time.Second)
+		defer cancel()
+		if err := pair(project).a.mesh.Connect(ctx, 1); !errors.Is(err, class) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v\nwant %s", project, err, want)
+		}
+	}
+	refused("fusion", overlay.ErrForbidden, "user alice (project fusion) with closed: no rule allows it; ask grid@open.example")
+
+	j := pair("ocean")
+	w.connect(j)
+	w.exchange(j)
+	if got := pathOf(j.near); got != "direct" {
+		t.Errorf("ocean goes by %s", got)
+	}
+
+	j = pair("climate")
+	w.connect(j)
+	w.exchange(j)
+	if got, want := j.near.Path, `within rule "climate" of open: 1 links at a time, 1Gbit/s; ask grid@open.example`; got.Technique != overlay.Relay || !strings.Contains(got.Reason, want) {
+		t.Errorf("climate goes by %v because %s; want %s", got, got.Reason, want)
+	}
+	refused("climate", overlay.ErrOverloaded, `the policy of open (rule "climate") allows project climate 1 relayed links at a time, and it has them; ask grid@open.example`)
+
+	admin, err := w.Issue(control.Identity{Role: control.RoleAdmin, Name: "ada"}, time.Now().Add(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		project, want string
+		status        int
+	}{
+		{"ocean", "permitted by direct, ", 0},
+		{"climate", "permitted by relay\n", 0},
+		{"climate", `within rule "climate" of open: 1 links at a time, 1Gbit/s; ask grid@open.example`, 0},
+		{"fusion", "refused: not permitted: the policy of open refuses links of job ", 1},
+	} {
+		cmd := w.Lab.Host("closed/n1").Command(w.ctx, isthmus(t, ""), "policy", "explain", "--from", "closed", "--to", "open", "--user", "alice", "--project", c.project,
+			"--broker", fmt.Sprintf("%v:443", w.Daemon("broker").Host.Addr()), "--cert", admin.Cert, "--tls-key", admin.Key, "--ca", admin.CA)
+		text, err := cmd.CombinedOutput()
+		exit, _ := errors.AsType[*exec.ExitError](err)
+		if err != nil && exit == nil {
+			t.Fatal(err)
+		}
+		out, status := string(text), 0
+		if exit != nil {
+			status = exit.ExitCode()
+		}
+		if status != c.status || !strings.Contains(out, c.want) {
+			t.Errorf("policy explain for %s: status %d\n%s\nwant %s", c.project, status, out, c.want)
+		}
 	}
 }

@@ -208,7 +208,13 @@ type member struct {
 // member joins a rank at a node; it leaves with the test, or by leave.
 func (w *world) member(key jobkey.Key, node string, rank, size uint32) *member {
 	w.t.Helper()
-	r, err := probe.Join(w.ctx, w.Grid, node, key, rank)
+	return w.memberFor(key, node, rank, size, nil)
+}
+
+// memberFor is member of a rank that shows a grant.
+func (w *world) memberFor(key jobkey.Key, node string, rank, size uint32, grant []byte) *member {
+	w.t.Helper()
+	r, err := probe.JoinFor(w.ctx, w.Grid, node, key, rank, grant)
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -8,7 +8,7 @@ import (
 
 // Config is the audit log as a part of a daemon's settings.
 type Config struct {
-	Folder    string      `yaml:"folder" example:"/var/lib/isthmus/audit" help:"Folder for the audit log, made when it is not there. Without one it is the folder audit in the state directory that the service manager gives the daemon ($STATE_DIRECTORY), and there is no audit log where it gives none. \"none\" is no audit log."`
+	Folder    string      `yaml:"folder" example:"$STATE/audit" help:"Folder for the audit log, made when it is not there. Without one it is the folder audit in the state directory that the service manager gives the daemon ($STATE_DIRECTORY), and there is no audit log where it gives none. \"none\" is no audit log."`
 	Size      daemon.Size `yaml:"size" default:"64MiB" min:"4KiB" max:"16GiB" help:"Size at which a new file is begun; each day and each start begin one as well."`
 	Keep      daemon.Size `yaml:"keep" default:"8GiB" min:"0" help:"Size of all files together above which the oldest are removed. 0 keeps all."`
 	OnFailure string      `yaml:"on_failure" default:"go-on" enum:"go-on,refuse" help:"What to do while the log cannot be written, as on a full disk: go on and count what is lost, or refuse new links."`

@@ -42,6 +42,7 @@ type Log struct {
 	lost    atomic.Uint64 // since the start
 	written atomic.Uint64 // likewise
 	failing atomic.Pointer[error]
+	wrote   atomic.Int64 // when, in Unix nanoseconds; 0 before the first time
 
 	w writer // of the goroutine in Serve
 }
@@ -263,6 +264,9 @@ func (l *Log) write(records []Record) {
 	l.w.size += int64(n)
 	l.w.dirty = true
 	l.written.Add(uint64(done))
+	if done > 0 {
+		l.wrote.Store(l.now().UnixNano())
+	}
 	if err != nil {
 		torn := n
 		if done > 0 {

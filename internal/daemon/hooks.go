@@ -19,6 +19,7 @@ import (
 type Hooks struct {
 	mu       sync.Mutex // guards the fields below
 	reload   []reloadHook
+	changed  []func(Change)
 	drains   bool // somebody looks at draining
 	succeed  bool // what is drained has a successor
 	draining chan struct{}
@@ -77,6 +78,31 @@ func OnReload[C any](ctx context.Context, keys []string, prepare func(C) (apply 
 		}
 		return prepare(own)
 	}})
+}
+
+// Change is a key of the settings whose value in the file became another one.
+type Change struct {
+	Key     string
+	Was, Is string // as in the file
+	Now     bool   // it took effect; else it will after a restart
+}
+
+// OnChange has noted called for every changed key, in the settings' order, after
+// new settings were put into effect.
+func OnChange(ctx context.Context, noted func(Change)) {
+	h := HooksOf(ctx)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.changed = append(h.changed, noted)
+}
+
+func (h *Hooks) tell(c Change) {
+	h.mu.Lock()
+	all := slices.Clone(h.changed)
+	h.mu.Unlock()
+	for _, noted := range all {
+		noted(c)
+	}
 }
 
 // live reports whether a hook takes over a key.

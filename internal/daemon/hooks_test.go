@@ -98,6 +98,8 @@ func TestReload(t *testing.T) {
 		`nothing was changed: ` + file + `:1:1: wurd: unknown key; did you mean word?`,
 		`nothing was changed: word: nobody can say that`,
 		`"key":"word","was":"two","is":"four","takes_effect":"now"`,
+		`"msg":"noted","change":"{word two four true}"`,
+		`"msg":"noted","change":"{listen 127.0.0.1:0 127.0.0.1:1 false}"`,
 	} {
 		if !strings.Contains(log, want) {
 			t.Errorf("the log lacks %s:\n%s", want, log)

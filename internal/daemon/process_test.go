@@ -60,6 +60,7 @@ func serveFake(ctx context.Context, cfg fakeConfig, log *slog.Logger, ready func
 		}
 		return func() { word.Store(&next.Word) }, nil
 	})
+	daemon.OnChange(ctx, func(c daemon.Change) { log.Warn("noted", "change", fmt.Sprint(c)) })
 	hooks := daemon.HooksOf(ctx)
 	draining := hooks.Draining()
 	stopped := make(chan struct{}) // closed when the listener is

@@ -15,7 +15,7 @@ import (
 func render(name string, root *field, v reflect.Value) []byte {
 	defaults := reflect.New(root.typ).Elem()
 	root.setDefaults(defaults)
-	w := &sampleWriter{prefix: envPrefix(name)}
+	w := &sampleWriter{prefix: envPrefix(name), folder: "/var/lib/isthmus/" + strings.TrimPrefix(name, "isthmus-")}
 	w.comment("", fmt.Sprintf("Settings of %s. A key behind a # has the default shown; remove the mark to change it. Every key is also a flag (tls.cert is --tls-cert) and an environment variable (%s). A flag wins over the environment, the environment over this file. \"%s --check --config FILE\" finds mistakes.",
 		name, envName(w.prefix, "tls.cert"), name))
 	w.section(root, v, defaults, "")
@@ -25,6 +25,7 @@ func render(name string, root *field, v reflect.Value) []byte {
 type sampleWriter struct {
 	bytes.Buffer
 	prefix string
+	folder string // of the daemon's state, as its unit says; $STATE in examples
 }
 
 const sampleWidth = 100
@@ -113,7 +114,7 @@ func (w *sampleWriter) key(f *field, v, preset reflect.Value, indent string) {
 		mark = ""
 	}
 	if !chosen && v.IsZero() && f.example != "" {
-		text = f.yamlValue(f.mustParse("example", f.example))
+		text = f.yamlValue(f.mustParse("example", strings.ReplaceAll(f.example, "$STATE", w.folder)))
 	}
 	fmt.Fprintf(w, "%s%s%s: %s\n", indent, mark, f.name, text)
 }

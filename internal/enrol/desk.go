@@ -35,6 +35,11 @@ type Desk struct {
 	log     *slog.Logger
 	now     func() time.Time
 	places  chan struct{}
+
+	// Noted, if not nil, is told of every certificate that Serve issues and of
+	// every refusal: for whom, as far as that is known, from where, and why not.
+	// It is set before Serve.
+	Noted func(identity, peer string, err error)
 }
 
 // Open returns a desk that issues with the issuing certificate and key in the
@@ -61,6 +66,9 @@ func (d *Desk) Serve(ctx context.Context, conn *tls.Conn, refuse func(*tls.Conn,
 	id, chain, err := d.answer(conn)
 	if err == nil && size(chain) > wire.MaxBody {
 		err = fmt.Errorf("the certificates take %d bytes, at most %d can be sent; name fewer projects", size(chain), wire.MaxBody)
+	}
+	if d.Noted != nil {
+		d.Noted(id, conn.RemoteAddr().String(), err)
 	}
 	if err != nil {
 		d.log.Warn("enrolment refused", "identity", id, "from", conn.RemoteAddr().String(), "error", err)

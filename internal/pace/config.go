@@ -12,7 +12,7 @@ type Config struct {
 	PerProject Limits      `yaml:"per_project" help:"Of each project's links. A job without a project has none of these limits."`
 	PerJob     JobLimits   `yaml:"per_job" help:"Of each job's links."`
 	Trickle    quota.Rate  `yaml:"trickle" default:"1Mbit/s" help:"Rate of the live links of who has used up bytes_month; new links are refused."`
-	State      daemon.Path `yaml:"state" example:"/var/lib/isthmus/quota.json" help:"File that keeps the month's counts over restarts; the daemon makes it. It is written once a minute and at the end, so that a crash loses the counts of a minute. Needed with bytes_month."`
+	State      daemon.Path `yaml:"state" example:"$STATE/quota.json" help:"File that keeps the month's counts over restarts; the daemon makes it. It is written once a minute and at the end, so that a crash loses the counts of a minute. Needed with bytes_month."`
 }
 
 // LiveKeys are the keys of a Config, in a daemon's setting quota, that SetRules

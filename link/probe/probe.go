@@ -39,9 +39,14 @@ type Rank struct {
 // Join registers a rank with the helper of a node, "site/node", and returns
 // when the helper has welcomed it. Leave it when done.
 func Join(ctx context.Context, g *grid.Grid, node string, key jobkey.Key, rank uint32) (*Rank, error) {
+	return JoinFor(ctx, g, node, key, rank, nil)
+}
+
+// JoinFor is Join of a rank that works for who signed the grant; nil is none.
+func JoinFor(ctx context.Context, g *grid.Grid, node string, key jobkey.Key, rank uint32, grant []byte) (*Rank, error) {
 	r := &Rank{Identity: link.NewIdentity(key, rank, overlay.Generation(time.Now().UnixNano()))}
 	r.client = local.NewClient(local.ClientConfig{
-		Socket: g.Socket(node), Process: r.Identity.Process, Generation: r.Identity.Generation, Auth: key.Auth(),
+		Socket: g.Socket(node), Process: r.Identity.Process, Generation: r.Identity.Generation, Auth: key.Auth(), Grant: grant,
 	})
 	life, leave := context.WithCancel(context.WithoutCancel(ctx))
 	r.leave = leave
