@@ -156,7 +156,13 @@ func (l *looker) files() {
 				own.Err = fmt.Sprintf("it is that of %v, and these are the settings of a %v", id, l.s.Role)
 			}
 		}
-		if own.Err == "" && authority.Err == "" && !l.ofGrid(pair.Leaf, nil) {
+		var between []*x509.Certificate // a broker that enrols issues in the CA's name
+		for _, der := range pair.Certificate[1:] {
+			if c, err := x509.ParseCertificate(der); err == nil {
+				between = append(between, c)
+			}
+		}
+		if own.Err == "" && authority.Err == "" && !l.ofGrid(pair.Leaf, between) {
 			own.Err = fmt.Sprintf("it was not issued by the CA whose certificate is in %s", l.s.CA)
 		}
 	}
