@@ -24,7 +24,7 @@ import (
 
 // Config is the helper's file and flags.
 type Config struct {
-	Frontal       string         `yaml:"frontal" required:"true" example:"gateway.site-a.example:7443" help:"Where the site's frontal listens for helpers, host:port."`
+	Frontal       string         `yaml:"frontal" required:"true" example:"gateway.site-a.example:7440" help:"Where the site's frontal listens for helpers, host:port."`
 	Socket        string         `yaml:"socket" default:"/run/isthmus/helper.sock" help:"The Unix socket on which local processes reach this helper. Processes find it in ISTHMUS_HELPER."`
 	Public        bool           `yaml:"public" default:"true" help:"Whether processes of every user of the node may use the socket (mode 0666). With false only those of the helper's own user may (mode 0600): for a helper that belongs to one job."`
 	Address       netip.Addr     `yaml:"address" example:"10.1.0.11" help:"The node's address on which other nodes dial it. Empty: the address from which the frontal is reached."`
@@ -61,9 +61,9 @@ func (p HTTPProxy) carrier() (carrier.HTTPProxy, error) {
 
 // TLS names the files of the helper's identity.
 type TLS struct {
-	Cert daemon.Path `yaml:"cert" required:"true" path:"file" example:"/etc/isthmus/helper.pem" help:"Certificate of this helper, PEM; it says site and node."`
-	Key  daemon.Path `yaml:"key" required:"true" path:"file" example:"/etc/isthmus/helper.key" help:"Its private key, PEM."`
-	CA   daemon.Path `yaml:"ca" required:"true" path:"file" example:"/etc/isthmus/ca.pem" help:"Certificate of the grid's CA, PEM."`
+	Cert daemon.Path `yaml:"cert" required:"true" path:"file" example:"/var/lib/isthmus/helper/tls/cert.pem" help:"Certificate of this helper, PEM; it says site and node."`
+	Key  daemon.Path `yaml:"key" required:"true" path:"file" example:"/var/lib/isthmus/helper/tls/key.pem" help:"Its private key, PEM."`
+	CA   daemon.Path `yaml:"ca" required:"true" path:"file" example:"/var/lib/isthmus/helper/tls/ca.pem" help:"Certificate of the grid's CA, PEM."`
 
 	Renew   bool        `yaml:"renew" default:"true" help:"Whether to renew the certificate after two thirds of its life, if the broker enrols. The file must be this daemon's to write; a certificate that somebody else puts there is taken over without a restart, too."`
 	Revoked daemon.Path `yaml:"revoked" example:"$STATE/revoked.pem" help:"File to keep the grid's revocation list in. Empty: revoked.pem in the service manager's state folder (STATE_DIRECTORY); without one, the list is forgotten at the end and told anew by the peers."`

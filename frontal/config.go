@@ -53,9 +53,9 @@ type HTTPProxy struct {
 
 // TLS names the files that say who the frontal is.
 type TLS struct {
-	Cert daemon.Path `yaml:"cert" required:"true" path:"file" example:"/etc/isthmus/frontal.pem" help:"The frontal's certificate, PEM, issued by the grid's CA for this site."`
-	Key  daemon.Path `yaml:"key" required:"true" path:"file" example:"/etc/isthmus/frontal.key" help:"The certificate's key, PEM."`
-	CA   daemon.Path `yaml:"ca" required:"true" path:"file" example:"/etc/isthmus/ca.pem" help:"The certificate of the grid's CA, PEM."`
+	Cert daemon.Path `yaml:"cert" required:"true" path:"file" example:"/var/lib/isthmus/frontal/tls/cert.pem" help:"The frontal's certificate, PEM, issued by the grid's CA for this site."`
+	Key  daemon.Path `yaml:"key" required:"true" path:"file" example:"/var/lib/isthmus/frontal/tls/key.pem" help:"The certificate's key, PEM."`
+	CA   daemon.Path `yaml:"ca" required:"true" path:"file" example:"/var/lib/isthmus/frontal/tls/ca.pem" help:"The certificate of the grid's CA, PEM."`
 
 	Renew   bool        `yaml:"renew" default:"true" help:"Whether to renew the certificate after two thirds of its life, if the broker enrols. The file must be this daemon's to write; a certificate that somebody else puts there is taken over without a restart, too."`
 	Revoked daemon.Path `yaml:"revoked" example:"$STATE/revoked.pem" help:"File to keep the grid's revocation list in. Empty: revoked.pem in the service manager's state folder (STATE_DIRECTORY); without one, the list is forgotten at the end and told anew by the peers."`

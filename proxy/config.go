@@ -35,9 +35,9 @@ type Config struct {
 
 // TLS names the files of the proxy's certificate.
 type TLS struct {
-	Cert daemon.Path `yaml:"cert" required:"true" path:"file" example:"/etc/isthmus/proxy.pem" help:"This proxy's certificate (PEM)."`
-	Key  daemon.Path `yaml:"key" required:"true" path:"file" example:"/etc/isthmus/proxy.key" help:"Its private key (PEM)."`
-	CA   daemon.Path `yaml:"ca" required:"true" path:"file" example:"/etc/isthmus/ca.pem" help:"The grid's CA certificate (PEM)."`
+	Cert daemon.Path `yaml:"cert" required:"true" path:"file" example:"/var/lib/isthmus/proxy/tls/cert.pem" help:"This proxy's certificate (PEM)."`
+	Key  daemon.Path `yaml:"key" required:"true" path:"file" example:"/var/lib/isthmus/proxy/tls/key.pem" help:"Its private key (PEM)."`
+	CA   daemon.Path `yaml:"ca" required:"true" path:"file" example:"/var/lib/isthmus/proxy/tls/ca.pem" help:"The grid's CA certificate (PEM)."`
 
 	Renew   bool        `yaml:"renew" default:"true" help:"Whether to renew the certificate after two thirds of its life, if the broker enrols. The file must be this daemon's to write; a certificate that somebody else puts there is taken over without a restart, too."`
 	Revoked daemon.Path `yaml:"revoked" example:"$STATE/revoked.pem" help:"File to keep the grid's revocation list in. Empty: revoked.pem in the service manager's state folder (STATE_DIRECTORY); without one, the list is forgotten at the end and told anew by the peers."`

@@ -126,12 +126,15 @@ func caEnrollCommand() *cli.Command {
 		Name:  "enroll",
 		Usage: "get the certificate that a token is for",
 		Description: "The key is made here and stays here. The broker is believed only if it is of the grid that the token names, so\n" +
-			"nothing else need be known of it. The certificate, its key and the CA's certificate are written into the folder --out.",
+			"nothing else need be known of it. The certificate, its key and the CA's certificate are written into the folder --out,\n" +
+			"or with --config to where a daemon's settings want them, for that daemon's user. Without either a user's go to the\n" +
+			"user's folder for settings, where isthmus run looks for them.",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "token", Usage: "the `TOKEN`, or - to read it from standard input", EnvVars: []string{"ISTHMUS_TOKEN"}},
-			&cli.StringFlag{Name: "broker", Usage: "address of the broker, `HOST:PORT`"},
+			&cli.StringFlag{Name: "broker", Usage: "address of the broker, `HOST:PORT`", DefaultText: "the first of --config"},
+			&cli.StringFlag{Name: "config", Usage: "settings `FILE` of the frontal, proxy or helper that enrols"},
 			&cli.StringFlag{Name: "node", Usage: "this node's `NAME`, with a token for any node", DefaultText: "the host's"},
-			&cli.StringFlag{Name: "out", Value: ".", Usage: "`FOLDER` to write to"}},
+			&cli.StringFlag{Name: "out", Value: ".", Usage: "`FOLDER` to write to", DefaultText: "this one, or a user's folder for settings"}},
 		Action: func(c *cli.Context) error {
 			token := c.String("token")
 			if token == "-" {
@@ -145,12 +148,22 @@ func caEnrollCommand() *cli.Command {
 			if token == "" {
 				return usage("ca enroll: give --token: the keeper of the grid's CA makes one with isthmus ca token")
 			}
-			if err := hostPort(c, "ca enroll", "broker"); err != nil {
-				return err
-			}
 			t, err := ca.ReadToken(token)
 			if err != nil {
 				return err
+			}
+			where, err := placeOf(c, t.Identity)
+			if err != nil {
+				return err
+			}
+			broker := c.String("broker")
+			if broker == "" {
+				broker = where.broker
+			}
+			if broker == "" || c.IsSet("broker") {
+				if err := hostPort(c, "ca enroll", "broker"); err != nil {
+					return err
+				}
 			}
 			node := c.String("node")
 			if strings.HasSuffix(t.Identity, "/*") && node == "" {
@@ -162,14 +175,23 @@ func caEnrollCommand() *cli.Command {
 			}
 			// The token is used up by the first answer: what hinders writing is
 			// found out before.
-			if err := writable(c.String("out")); err != nil {
-				return err
+			for _, dir := range where.folders() {
+				if err := writable(dir); err != nil {
+					return err
+				}
 			}
-			got, err := enrol.Ask(c.Context, c.String("broker"), token, node, nil)
+			got, err := enrol.Ask(c.Context, broker, token, node, nil)
 			if err != nil {
 				return err
 			}
-			files, err := ca.Install(c.String("out"), got.ID, got.Chain, got.Key, got.Root)
+			if where.files != (ca.Files{}) {
+				if err := ca.InstallAs(where.files, got.Chain, got.Key, got.Root); err != nil {
+					return err
+				}
+				fmt.Fprintf(c.App.Writer, "%v has its certificate: %s\n", got.ID, where.files.Cert)
+				return nil
+			}
+			files, err := ca.Install(where.out, got.ID, got.Chain, got.Key, got.Root)
 			if err != nil {
 				return err
 			}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/isthmus-grid/isthmus/internal/ca"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/grant"
 	"github.com/isthmus-grid/isthmus/internal/jobkey"
@@ -131,6 +132,16 @@ func grantFlags() []cli.Flag {
 	}
 }
 
+// userFiles are where a user's certificate is sought, and put, when nobody says.
+func userFiles() (ca.Files, error) {
+	dir, err := os.UserConfigDir()
+	if err != nil {
+		return ca.Files{}, err
+	}
+	dir = filepath.Join(dir, "isthmus")
+	return ca.Files{Cert: filepath.Join(dir, "user.pem"), Key: filepath.Join(dir, "user.key"), CA: filepath.Join(dir, ca.CertFile)}, nil
+}
+
 // wishOf reads flags of the given names. It is nil where neither they nor the
 // user's folder have a certificate.
 func wishOf(c *cli.Context, cert, key, valid string) (*wish, error) {
@@ -148,8 +159,8 @@ func wishOf(c *cli.Context, cert, key, valid string) (*wish, error) {
 	if w.cert != "" {
 		return w, nil
 	}
-	if dir, err := os.UserConfigDir(); err == nil {
-		w.cert, w.key = filepath.Join(dir, "isthmus", "user.pem"), filepath.Join(dir, "isthmus", "user.key")
+	if own, err := userFiles(); err == nil {
+		w.cert, w.key = own.Cert, own.Key
 		if _, err := os.Stat(w.cert); err == nil {
 			return w, nil
 		}

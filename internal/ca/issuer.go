@@ -201,18 +201,25 @@ func ChainPEM(chain [][]byte) []byte {
 	return text
 }
 
-// Install writes a holder's certificate with its chain, its key and the root's
-// certificate into dir, under the names that FilesFor returns.
+// Install is InstallAs into dir, under the names that FilesFor returns.
 func Install(dir string, id control.Identity, chain [][]byte, keyPEM []byte, root *x509.Certificate) (Files, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return Files{}, err
-	}
 	f := FilesFor(dir, id)
+	return f, InstallAs(f, chain, keyPEM, root)
+}
+
+// InstallAs writes a holder's certificate with its chain, its key and the root's
+// certificate into the files, and makes their folders where they are not there.
+func InstallAs(f Files, chain [][]byte, keyPEM []byte, root *x509.Certificate) error {
+	for _, name := range []string{f.Key, f.Cert, f.CA} {
+		if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+			return err
+		}
+	}
 	if err := control.WriteFile(f.Key, keyPEM, 0o600); err != nil {
-		return Files{}, err
+		return err
 	}
 	if err := control.WriteFile(f.Cert, ChainPEM(chain), 0o644); err != nil {
-		return Files{}, err
+		return err
 	}
-	return f, control.WriteFile(f.CA, pemOf("CERTIFICATE", root.Raw), 0o644)
+	return control.WriteFile(f.CA, pemOf("CERTIFICATE", root.Raw), 0o644)
 }

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/isthmus-grid/isthmus/connhelper"
+	"github.com/isthmus-grid/isthmus/frontal"
+	"github.com/isthmus-grid/isthmus/internal/ca"
+	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/internal/daemon"
+	"github.com/isthmus-grid/isthmus/proxy"
+)
+
+// A place is where a new certificate goes.
+type place struct {
+	out    string   // a folder, for files named after the holder
+	files  ca.Files // else these
+	broker string   // "" where no settings name one, as a helper's do not
+
+	daemon string // with settings: whose they are, the role that the token must have
+	site   string // of a frontal
+}
+
+// placeOf is the place that the flags of ca enroll, or what is usual for
+// the identity, name.
+func placeOf(c *cli.Context, identity string) (place, error) {
+	if c.IsSet("config") && c.IsSet("out") {
+		return place{}, usage("ca enroll: give either --config or --out")
+	}
+	if file := c.String("config"); file != "" {
+		p, err := placeIn(file)
+		if err != nil {
+			return p, err
+		}
+		if err := p.accepts(identity); err != nil {
+			return p, fmt.Errorf("%s: %w", file, err)
+		}
+		return p, nil
+	}
+	if strings.HasPrefix(identity, control.RoleUser.String()+" ") && !c.IsSet("out") {
+		files, err := userFiles()
+		if err != nil {
+			return place{}, fmt.Errorf("%w; give --out", err)
+		}
+		return place{files: files}, nil
+	}
+	return place{out: c.String("out")}, nil
+}
+
+// folders are those that are written to.
+func (p place) folders() []string {
+	if p.files == (ca.Files{}) {
+		return []string{p.out}
+	}
+	return []string{filepath.Dir(p.files.Key), filepath.Dir(p.files.Cert), filepath.Dir(p.files.CA)}
+}
+
+// placeIn reads a daemon's settings, of which nothing but the certificate has to
+// be there already.
+func placeIn(file string) (place, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return place{}, err
+	}
+	kind, err := kindOf(fileKinds(), file, text)
+	if err != nil {
+		return place{}, fmt.Errorf("%s: %w", file, err)
+	}
+	p := place{daemon: kind.name}
+	switch kind.name {
+	case "frontal":
+		cfg, err := daemon.Parse[frontal.Config](file, text)
+		if err != nil {
+			return p, err
+		}
+		p.site, p.broker = cfg.Site, cfg.Broker[0]
+		p.files = ca.Files{Cert: string(cfg.TLS.Cert), Key: string(cfg.TLS.Key), CA: string(cfg.TLS.CA)}
+	case "proxy":
+		cfg, err := daemon.Parse[proxy.Config](file, text)
+		if err != nil {
+			return p, err
+		}
+		p.broker = cfg.Broker[0]
+		p.files = ca.Files{Cert: string(cfg.TLS.Cert), Key: string(cfg.TLS.Key), CA: string(cfg.TLS.CA)}
+	case "helper":
+		cfg, err := daemon.Parse[connhelper.Config](file, text)
+		if err != nil {
+			return p, err
+		}
+		p.files = ca.Files{Cert: string(cfg.TLS.Cert), Key: string(cfg.TLS.Key), CA: string(cfg.TLS.CA)}
+	default:
+		return p, fmt.Errorf("%s: settings of a frontal, proxy or helper are wanted, and this is for a %s; a broker's certificate is made offline (isthmus ca issue)", file, kind.name)
+	}
+	return p, nil
+}
+
+// accepts says why a token for that identity is not one for this place, before
+// the token is used up.
+func (p place) accepts(identity string) error {
+	if role, name, _ := strings.Cut(identity, " "); role != p.daemon || p.site != "" && name != p.site {
+		want := p.daemon
+		if p.site != "" {
+			want += " " + p.site
+		}
+		return fmt.Errorf("the token is for %s, and the settings are for %s; it was not used", identity, want)
+	}
+	return nil
+}

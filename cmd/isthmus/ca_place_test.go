@@ -1,0 +1,50 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/isthmus-grid/isthmus/internal/ca"
+)
+
+// The settings that are shipped say where each daemon's certificate goes, and a
+// token for somebody else is not used for them.
+func TestPlaceInShippedSettings(t *testing.T) {
+	for _, tc := range []struct {
+		file    string
+		want    place
+		fits    []string
+		foreign string
+	}{
+		{"frontal", place{daemon: "frontal", site: "sitea", broker: "broker.example.org:443"}, []string{"frontal sitea"}, "frontal siteb"},
+		{"proxy", place{daemon: "proxy", broker: "broker.example.org:443"}, []string{"proxy p1"}, "frontal sitea"},
+		{"helper", place{daemon: "helper"}, []string{"helper sitea/n1", "helper sitea/*"}, "user alice"},
+	} {
+		own := "/var/lib/isthmus/" + tc.file + "/tls/"
+		tc.want.files = ca.Files{Cert: own + "cert.pem", Key: own + "key.pem", CA: own + "ca.pem"}
+		got, err := placeIn("../../deploy/config/" + tc.file + ".yaml")
+		if err != nil || got != tc.want {
+			t.Errorf("%s: %+v, %v; want %+v", tc.file, got, err, tc.want)
+		}
+		for _, identity := range tc.fits {
+			if err := got.accepts(identity); err != nil {
+				t.Errorf("%s: %v", tc.file, err)
+			}
+		}
+		if err := got.accepts(tc.foreign); err == nil || !strings.Contains(err.Error(), "the token is for "+tc.foreign+", and the settings are for "+tc.file) {
+			t.Errorf("%s: a token for %s: %v", tc.file, tc.foreign, err)
+		}
+	}
+	if _, err := placeIn("../../deploy/config/broker.yaml"); err == nil || !strings.Contains(err.Error(), "a broker's certificate is made offline") {
+		t.Errorf("broker: %v", err)
+	}
+	file := filepath.Join(t.TempDir(), "frontal.yaml")
+	if err := os.WriteFile(file, []byte("site: a\nlistenn: x\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := placeIn(file); err == nil || !strings.Contains(err.Error(), "listenn") {
+		t.Errorf("a mistake in the settings: %v", err)
+	}
+}
