@@ -1,7 +1,6 @@
 package collbench
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/isthmus-grid/isthmus/cmd/internal/orders"
 	"github.com/isthmus-grid/isthmus/mpilib"
 )
 
@@ -21,8 +21,7 @@ const (
 )
 
 const (
-	mostOrder = 128 // bytes of an order
-	tries     = 12  // to tell the others in time
+	tries = 12 // to tell the others in time
 )
 
 // Part is a rank of ours played by this process, one of those that the environment says.
@@ -32,7 +31,7 @@ func Part(ctx context.Context, in io.Reader, out io.Writer) (err error) {
 		return fmt.Errorf("bench coll: %w", err)
 	}
 	defer func() { err = errors.Join(err, w.Finalize(ctx)) }()
-	r := &rank{world: w, comm: w.Comm(), in: bufio.NewScanner(in), out: out}
+	r := &rank{world: w, comm: w.Comm(), orders: orders.New(w.Comm(), orderTag, in), out: out}
 	if err := r.settle(ctx); err != nil {
 		return fmt.Errorf("bench coll: before the first order: %w", err)
 	}
@@ -45,10 +44,10 @@ func Part(ctx context.Context, in io.Reader, out io.Writer) (err error) {
 
 // A rank carries out orders.
 type rank struct {
-	world *mpilib.World
-	comm  *mpilib.Comm
-	in    *bufio.Scanner // orders, at rank 0
-	out   io.Writer      // answers, at rank 0
+	world  *mpilib.World
+	comm   *mpilib.Comm
+	orders *orders.Reader
+	out    io.Writer // answers, at rank 0
 }
 
 // How long a job is no longer new: links have carried something large by then, and the
@@ -84,7 +83,7 @@ func (r *rank) answer(line string) {
 
 func (r *rank) obey(ctx context.Context) error {
 	for {
-		line, err := r.next(ctx)
+		line, err := r.orders.Next(ctx)
 		if err != nil || line == "" {
 			return err
 		}
@@ -109,28 +108,6 @@ func (r *rank) obey(ctx context.Context) error {
 
 // A refusal is a call that fails alike on all ranks before anything is sent.
 type refusal struct{ error }
-
-// next returns the next order, or "" when there is none any more.
-func (r *rank) next(ctx context.Context) (string, error) {
-	if r.comm.Rank() != 0 {
-		buf := make([]byte, mostOrder)
-		st, err := mpilib.Recv(ctx, r.comm, buf, 0, orderTag)
-		return string(buf[:st.Count]), err
-	}
-	line := ""
-	if r.in.Scan() {
-		line = r.in.Text()
-		if len(line) > mostOrder {
-			return "", fmt.Errorf("an order of %d bytes: want at most %d", len(line), mostOrder)
-		}
-	}
-	for to := 1; to < r.comm.Size(); to++ {
-		if err := mpilib.Send(ctx, r.comm, []byte(line), to, orderTag); err != nil {
-			return "", err
-		}
-	}
-	return line, r.in.Err()
-}
 
 // now is the machine's monotonic clock in ns.
 func now() float64 {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/cmd/internal/orders"
 	"github.com/isthmus-grid/isthmus/internal/bench"
 )
 
@@ -51,7 +52,7 @@ func TestOrders(t *testing.T) {
 			for _, count := range []int{1, mostCount} {
 				order := f.order(count)
 				_, size, n, err := parseOrder(order)
-				if err != nil || size != f.size || n != count || len(order) > mostOrder {
+				if err != nil || size != f.size || n != count || len(order) > orders.Most {
 					t.Errorf("%s: %d, %d, %v", order, size, n, err)
 				}
 			}

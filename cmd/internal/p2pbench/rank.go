@@ -1,7 +1,6 @@
 package p2pbench
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/cmd/internal/orders"
 	"github.com/isthmus-grid/isthmus/internal/bench"
 	"github.com/isthmus-grid/isthmus/mpilib"
 )
@@ -44,7 +44,6 @@ const (
 	blocks      = 20
 	messageTag  = 1
 	orderTag    = 2
-	mostOrder   = 64       // bytes of an order
 	mostMessage = 64 << 20 // bytes that an order may ask for
 )
 
@@ -66,7 +65,7 @@ func Part(ctx context.Context, role string, in io.Reader, out io.Writer) (err er
 		return fmt.Errorf("bench p2p: %w", err)
 	}
 	defer func() { err = errors.Join(err, w.Finalize(ctx)) }()
-	r := &rank{comm: w.Comm(), in: bufio.NewScanner(in), answers: out}
+	r := &rank{comm: w.Comm(), orders: orders.New(w.Comm(), orderTag, in), answers: out}
 	if r.comm.Rank() == 0 {
 		fmt.Fprintln(out, "ready", r.comm.Size(), "-")
 	}
@@ -98,7 +97,7 @@ func reachByTCP(words []string) (mpilib.Option, error) {
 // A rank carries out orders.
 type rank struct {
 	comm    *mpilib.Comm
-	in      *bufio.Scanner // orders, at rank 0
+	orders  *orders.Reader
 	answers io.Writer
 	out     []byte // the message that goes
 	back    []byte // the one that comes
@@ -108,7 +107,7 @@ type rank struct {
 
 func (r *rank) obey(ctx context.Context) error {
 	for {
-		line, err := r.next(ctx)
+		line, err := r.orders.Next(ctx)
 		if err != nil || line == "" {
 			return err
 		}
@@ -120,28 +119,6 @@ func (r *rank) obey(ctx context.Context) error {
 			fmt.Fprintf(r.answers, "ok %.1f\n", ns)
 		}
 	}
-}
-
-// next returns the next order, or "" when there is none any more.
-func (r *rank) next(ctx context.Context) (string, error) {
-	if r.comm.Rank() != 0 {
-		buf := make([]byte, mostOrder)
-		st, err := mpilib.Recv(ctx, r.comm, buf, 0, orderTag)
-		return string(buf[:st.Count]), err
-	}
-	line := ""
-	if r.in.Scan() {
-		line = r.in.Text()
-		if len(line) > mostOrder {
-			return "", fmt.Errorf("an order of %d bytes: want at most %d", len(line), mostOrder)
-		}
-	}
-	for to := 1; to < r.comm.Size(); to++ {
-		if err := mpilib.Send(ctx, r.comm, []byte(line), to, orderTag); err != nil {
-			return "", err
-		}
-	}
-	return line, r.in.Err()
 }
 
 func (r *rank) carryOut(ctx context.Context, line string) (ns float64, err error) {
