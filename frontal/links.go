@@ -39,6 +39,7 @@ type links struct {
 	total   uint64
 	refused uint64 // data connections that were turned away
 	bytes   uint64 // of those that are over
+	tallies        // the same, by whom
 }
 
 func newLinks(max int, quota *pace.Keeper) links {
@@ -191,6 +192,7 @@ func (f *Frontal) carryLink(l link, j joining) {
 	f.mu.Lock()
 	delete(f.links.live, j.meter)
 	f.links.bytes += stats.Total()
+	f.links.note(f.site, l, stats)
 	f.mu.Unlock()
 	f.auditLink(l, stats, time.Since(start), err)
 	f.logLink(l, "carried", err, append(limit, "bytes_out", stats.AToB, "bytes_in", stats.BToA, "duration", time.Since(start).Round(time.Millisecond).String())...)

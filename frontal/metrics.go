@@ -1,8 +1,10 @@
 package frontal
 
 import (
+	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/metrics"
+	"github.com/isthmus-grid/isthmus/overlay"
 )
 
 // The families of a frontal.
@@ -17,6 +19,9 @@ var (
 	metricCarried     = metrics.Gauge("isthmus_frontal_carried_links", "Links that the gateway carries now.")
 	metricCarriedAll  = metrics.Counter("isthmus_frontal_carried_links_total", "Links that the gateway carried.")
 	metricCarriedSize = metrics.Counter("isthmus_frontal_carried_bytes_total", "Bytes that the gateway carried, both ways, live links included.")
+	metricCarriedKind = metrics.Gauge("isthmus_frontal_carried_kind_links", "Links that the gateway carries now, by how they came about: carry was dialled for a node, inbound and reversed came from another site, meeting was opened by both ends at once.", "kind")
+	metricPair        = metrics.Counter("isthmus_frontal_pair_bytes_total", "Bytes that the gateway carried, live links included, by the site at the other end and the direction, as seen from this site; - is a site that the link's set-up did not name. The 500 greatest are shown by name.", "site", "peer", "direction")
+	metricProject     = metrics.Counter("isthmus_frontal_project_bytes_total", "Bytes that the gateway carried, both ways, live links included, by the project of the process at this site; - is none. The 500 greatest are shown by name.", "project")
 	metricTurnedAway  = metrics.Counter("isthmus_frontal_refused_connections_total", "Data connections that were turned away.")
 	metricMeetings    = metrics.Counter("isthmus_frontal_meetings_total", "Meetings that the gateway took part in for its nodes, by result.", "result")
 	metricAttempts    = metrics.Counter("isthmus_frontal_attempts_total", "Attempts of techniques towards a site under the present plan, by result.", "to", "technique", "result")
@@ -29,7 +34,7 @@ func (f *Frontal) metrics(creds *control.Credentials) metrics.Daemon {
 		Name: "frontal", NotAfter: creds.NotAfter, Limits: f.limits,
 		Sources: []metrics.Source{{
 			Families: []*metrics.Family{metricBrokerUp, metricHelpers, metricProcesses, metricJobs, metricAnswers, metricCalls, metricDropped, metricCarried,
-				metricCarriedAll, metricCarriedSize, metricTurnedAway, metricMeetings, metricAttempts, metricBarred},
+				metricCarriedAll, metricCarriedSize, metricCarriedKind, metricPair, metricProject, metricTurnedAway, metricMeetings, metricAttempts, metricBarred},
 			Read: f.readMetrics,
 		}, f.links.quota.Metrics(), f.audit.Metrics()},
 	}
@@ -78,6 +83,10 @@ func (f *Frontal) readMetrics(w metrics.Writer) {
 	w.Put(metricCarried, float64(s.Links.Live))
 	w.Put(metricCarriedAll, float64(s.Links.Total))
 	w.Put(metricCarriedSize, float64(s.Links.Bytes))
+	kinds, by := f.carriedNow()
+	metrics.PutAll(w, metricCarriedKind, kinds)
+	w.PutBounded(metricPair, by.pairs.Samples())
+	w.PutBounded(metricProject, by.projects.Samples())
 	w.Put(metricTurnedAway, float64(s.Links.Refused))
 	metrics.PutAll(w, metricMeetings, map[string]uint64{"connected": s.Meetings.Connected, "failed": s.Meetings.Failed})
 
@@ -96,4 +105,36 @@ func (f *Frontal) readMetrics(w metrics.Writer) {
 	}
 	w.PutBounded(metricAttempts, attempts)
 	w.Put(metricBarred, float64(barred))
+}
+
+// tallies sum what was carried by whom it was for.
+type tallies struct {
+	pairs    metrics.Tally // site, peer, direction
+	projects metrics.Tally // project
+}
+
+// note adds what a link moved.
+func (t *tallies) note(site overlay.SiteID, l link, stats carrier.Stats) {
+	peer := "-"
+	if node, err := overlay.ParseNodeID(l.peer); err == nil {
+		peer = string(node.Site)
+	}
+	t.pairs.Add(stats.AToB, string(site), peer, "out")
+	t.pairs.Add(stats.BToA, string(site), peer, "in")
+	t.projects.Add(stats.Total(), metrics.Project(l.principal.Project))
+}
+
+// carriedNow counts the live links of each kind, and sums what all links moved,
+// those that are over, too.
+func (f *Frontal) carriedNow() (kinds map[string]int, by *tallies) {
+	kinds, by = map[string]int{"carry": 0, "inbound": 0, "reversed": 0, "meeting": 0}, &tallies{}
+	f.mu.Lock()
+	defer f.mu.Unlock() // a link ends under it: none is missed or counted twice
+	by.pairs.Merge(&f.links.pairs)
+	by.projects.Merge(&f.links.projects)
+	for m, l := range f.links.live {
+		kinds[l.kind]++
+		by.note(f.site, l.link, m.Stats())
+	}
+	return kinds, by
 }

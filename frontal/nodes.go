@@ -83,6 +83,11 @@ func (f *Frontal) newCarry(id control.Identity, req *controlpb.CarryRequest) (*c
 	}
 	c := &carry{link: link{kind: "carry", job: asker.Job, ranks: []uint32{asker.Rank, target.Rank}, node: id.Name, id: fmt.Sprintf("%x", req.Link)}, lan: make(chan lanEnd, 1)}
 	rand.Read(c.id[:])
+	other := target
+	if f.runsAt(id, asker) != nil {
+		other = asker
+	}
+	c.peer = f.resolver.nodeOf(other)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	c.principal = f.roster.principal(asker, target)

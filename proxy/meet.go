@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/carrier"
+	"github.com/isthmus-grid/isthmus/internal/metrics"
 	"github.com/isthmus-grid/isthmus/internal/pace"
 	"github.com/isthmus-grid/isthmus/internal/quota"
 	"github.com/isthmus-grid/isthmus/overlay"
@@ -186,6 +187,7 @@ func (s *Server) join(ctx context.Context, l *link) {
 	s.mu.Lock()
 	delete(s.links, l)
 	s.count.ended(stats, err)
+	s.projects.Add(stats.Total(), metrics.Project(l.asker.ticket.Principal.Project))
 	s.mu.Unlock()
 	s.noteChange()
 }

@@ -14,6 +14,7 @@ var (
 	metricJoined   = metrics.Counter("isthmus_proxy_links_total", "Links that were joined.")
 	metricBroken   = metrics.Counter("isthmus_proxy_broken_links_total", "Links that did not end properly.")
 	metricBytes    = metrics.Counter("isthmus_proxy_bytes_total", "Bytes that were relayed, live links included, by whether they stayed in the kernel.", "way")
+	metricProject  = metrics.Counter("isthmus_proxy_project_bytes_total", "Bytes that were relayed, both ways, live links included, by the project that the asker works for; - is none. The 500 greatest are shown by name.", "project")
 	metricRefused  = metrics.Counter("isthmus_proxy_refused_total", "Connections that were refused, by reason.", "reason")
 )
 
@@ -29,7 +30,7 @@ func (s *Server) metrics(creds *control.Credentials) metrics.Daemon {
 	return metrics.Daemon{
 		Name: "proxy", NotAfter: creds.NotAfter, Limits: s.places,
 		Sources: []metrics.Source{{
-			Families: []*metrics.Family{metricLinks, metricWaiting, metricAccepted, metricJoined, metricBroken, metricBytes, metricRefused},
+			Families: []*metrics.Family{metricLinks, metricWaiting, metricAccepted, metricJoined, metricBroken, metricBytes, metricProject, metricRefused},
 			Read:     s.readMetrics,
 		}, s.set.Quota.Metrics(), s.set.Audit.Metrics()},
 	}
@@ -56,8 +57,21 @@ func (s *Server) readMetrics(w metrics.Writer) {
 	w.Put(metricJoined, float64(st.Joined))
 	w.Put(metricBroken, float64(st.Broken))
 	metrics.PutAll(w, metricBytes, map[string]uint64{"spliced": st.Spliced, "copied": st.Copied})
+	w.PutBounded(metricProject, s.byProject())
 	for _, r := range reasons {
 		st.Refused[r] += 0
 	}
 	metrics.PutAll(w, metricRefused, st.Refused)
+}
+
+// byProject returns what was relayed for each project, live links included.
+func (s *Server) byProject() []metrics.Sample {
+	var all metrics.Tally
+	s.mu.Lock()
+	defer s.mu.Unlock() // a link ends under it: none is missed or counted twice
+	all.Merge(&s.projects)
+	for l := range s.links {
+		all.Add(l.meter.Stats().Total(), metrics.Project(l.asker.ticket.Principal.Project))
+	}
+	return all.Samples()
 }

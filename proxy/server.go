@@ -13,6 +13,7 @@ import (
 
 	"github.com/isthmus-grid/isthmus/internal/audit"
 	"github.com/isthmus-grid/isthmus/internal/carrier"
+	"github.com/isthmus-grid/isthmus/internal/metrics"
 	"github.com/isthmus-grid/isthmus/internal/pace"
 	"github.com/isthmus-grid/isthmus/internal/quota"
 	"github.com/isthmus-grid/isthmus/internal/stunserver"
@@ -61,10 +62,11 @@ var DefaultLimits = Limits{Handshakes: 1024, Waiting: 4096, Links: 10000, Ticket
 
 // Server is one proxy. Safe for concurrent use.
 type Server struct {
-	set     Settings
-	checker *ticket.Checker
-	log     *slog.Logger
-	count   counters
+	set      Settings
+	checker  *ticket.Checker
+	log      *slog.Logger
+	count    counters
+	projects metrics.Tally // bytes of links that are over, by project
 
 	observer *vantage.Observer
 	stun     *stunserver.Server // served by the daemon, if it has the sockets

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -66,12 +67,18 @@ func TestMetrics(t *testing.T) {
 	for kind, port := range ports {
 		settings[kind] = map[string]any{"metrics_listen": "127.0.0.1:" + port}
 	}
-	w := newWorld(t, siteClosed+siteShut, grid.Config{Settings: settings})
+	w := newWorld(t, siteClosed+siteShut+siteHidden, grid.Config{Settings: settings})
 	j := w.linked("closed/n1", "shut/n1")
 	if j.near.Path.Technique != overlay.Relay {
 		t.Fatalf("linked by %v", j.near.Path)
 	}
 	defer j.end(t)
+	carried := w.linked("hidden/n1", "shut/n1")
+	defer carried.end(t)
+	w.until("the broker was told of both relayed links", func() bool {
+		n, err := strconv.ParseFloat(scrape(w, "broker", ports["broker"])[`isthmus_broker_introductions_connected_total{technique="relay"}`], 64)
+		return err == nil && n >= 2
+	})
 	exported := map[string]bool{"up": true} // up is Prometheus's own
 	all := map[string]string{}
 	for kind, daemon := range map[string]string{"broker": "broker", "frontal": "frontal closed", "proxy": "proxy p1", "helper": "helper closed/n1"} {
@@ -81,19 +88,40 @@ func TestMetrics(t *testing.T) {
 		}
 	}
 	for series, want := range map[string]string{
-		`isthmus_broker_sites{state="connected"}`:                         "2",
-		`isthmus_broker_processes{site="closed"}`:                         "3", // one of the job, and the gates of two nodes
-		`isthmus_broker_proxies{state="open"}`:                            "1",
-		`isthmus_broker_introductions_connected_total{technique="relay"}`: "1",
-		`isthmus_frontal_broker_up`:                                       "1",
-		`isthmus_frontal_helpers{state="away"}`:                           "0",
-		`isthmus_proxy_links`:                                             "1",
-		`isthmus_dials_total{technique="relay"}`:                          "1",
-		`isthmus_dial_setup_seconds_count{technique="relay"}`:             "1",
-		`isthmus_dial_failures_total{cause="timed out"}`:                  "0",
+		`isthmus_broker_sites{state="connected"}`:             "3",
+		`isthmus_broker_processes{site="closed"}`:             "3", // one of the job, and the gates of two nodes
+		`isthmus_broker_proxies{state="open"}`:                "1",
+		`isthmus_frontal_broker_up`:                           "1",
+		`isthmus_frontal_helpers{state="away"}`:               "0",
+		`isthmus_proxy_links`:                                 "2",
+		`isthmus_quota_refused_total`:                         "0",
+		`isthmus_dials_total{technique="relay"}`:              "1",
+		`isthmus_dial_setup_seconds_count{technique="relay"}`: "1",
+		`isthmus_dial_failures_total{cause="timed out"}`:      "0",
 	} {
 		if all[series] != want {
 			t.Errorf("%s is %q, want %s", series, all[series], want)
+		}
+	}
+	gateway := scrape(w, "frontal hidden", ports["frontal"])
+	for s := range gateway {
+		name, _, _ := strings.Cut(s, "{")
+		exported[name] = true
+	}
+	// Each end sent more than 100,000 bytes; the links live.
+	for series, least := range map[string]float64{
+		`isthmus_proxy_project_bytes_total{project="-"}`:                              400_000,
+		`isthmus_frontal_project_bytes_total{project="-"}`:                            200_000,
+		`isthmus_frontal_pair_bytes_total{direction="out",peer="shut",site="hidden"}`: 100_000,
+		`isthmus_frontal_pair_bytes_total{direction="in",peer="shut",site="hidden"}`:  100_000,
+		`isthmus_frontal_carried_kind_links{kind="carry"}`:                            1,
+	} {
+		text := gateway[series]
+		if strings.HasPrefix(series, "isthmus_proxy") {
+			text = all[series]
+		}
+		if v, err := strconv.ParseFloat(text, 64); err != nil || v < least {
+			t.Errorf("%s is %q, want %v or more", series, text, least)
 		}
 	}
 
