@@ -220,6 +220,7 @@ func (f *Frontal) Serve(ctx context.Context, ready func(facts ...string)) error 
 
 	hooks := daemon.HooksOf(ctx)
 	f.passOn = hooks.Return
+	hooks.CountWork("links", f.linkCount)
 	ln, err := f.listen(ctx)
 	if err != nil {
 		return err

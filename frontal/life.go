@@ -114,6 +114,13 @@ func (f *Frontal) drain(hooks *daemon.Hooks) {
 	}
 }
 
+// linkCount is how many links this frontal carries.
+func (f *Frontal) linkCount() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.links.live)
+}
+
 // greetReturned is greet for a connection that a successor has read the intro of.
 func (f *Frontal) greetReturned(r daemon.Returned) {
 	frame, err := wire.Read(bytes.NewReader(r.First))

@@ -74,6 +74,7 @@ func serve(ctx context.Context, cfg Config, log *slog.Logger, ready func(...stri
 	hooks := daemon.HooksOf(ctx)
 	set.PassOn = hooks.Return
 	s := New(set, log)
+	hooks.CountWork("links", s.linkCount)
 	daemon.OnReload(ctx, []string{"limits.links", "limits.waiting", "limits.handshakes"}, func(next Config) (func(), error) {
 		return func() { s.SetLimits(Limits(next.Limits)) }, nil
 	})

@@ -122,6 +122,13 @@ func (s *Server) cutOne() {
 	}
 }
 
+// linkCount is how many links there are, those in the making included.
+func (s *Server) linkCount() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.links)
+}
+
 // quiet returns when nothing has been here and nothing has changed for d, or
 // when ctx ends.
 func (s *Server) quiet(ctx context.Context, d time.Duration) {

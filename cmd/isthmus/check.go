@@ -38,6 +38,7 @@ func fileKinds() []fileKind {
 		{"helper", daemon.Keys[connhelper.Config](), checkSettings[connhelper.Config]},
 		{"policy", []string{"mode", "contact", "zone", "rules"}, checkPolicy},
 		{"lab", []string{"ipv6", "wan", "sites"}, checkLab},
+		{"socket", nil, checkSocketUnit},
 	}
 }
 
@@ -74,10 +75,10 @@ func (f finding) String() string {
 func checkCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "check",
-		Usage:     "find mistakes in settings, policies and lab files",
+		Usage:     "find mistakes in settings, policies, lab files and systemd socket units",
 		ArgsUsage: "FILE...",
 		Description: "Each line names file, line and key, what is wrong and what may stand there. What kind of file it is is\n" +
-			"seen from its keys. Nothing is changed and nobody is asked; settings that name files which are not on this\n" +
+			"seen from its keys, or from the name's end, .socket. Nothing is changed and nobody is asked; settings that name files which are not on this\n" +
 			"machine are warned of. The status is 0 when all is well, 1 with warnings, and 2 with errors.",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "as", Usage: "what the files are: `KIND` is one of " + kindNames()},
@@ -175,6 +176,9 @@ func readBounded(file string) ([]byte, error) {
 func kindOf(kinds []fileKind, file string, text []byte) (fileKind, error) {
 	if len(kinds) == 1 {
 		return kinds[0], nil
+	}
+	if filepath.Ext(file) == socketUnit {
+		return kinds[slices.IndexFunc(kinds, func(k fileKind) bool { return k.name == "socket" })], nil
 	}
 	var doc yaml.Node
 	if err := yaml.Unmarshal(text, &doc); err != nil {

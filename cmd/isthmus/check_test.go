@@ -29,6 +29,12 @@ func TestCheck(t *testing.T) {
 		"lab.yaml":     "sites:\n- {name: a, preset: stateful}\n- {name: b, preset: nosuch}\n",
 		"what.yaml":    "colour: blue\n",
 		"here":         "",
+
+		"isthmus-frontal.socket": "[Unit]\nDescription=x\n[Socket]\nListenStream=10.1.0.1:443\nFileDescriptorName=listen\n",
+		"isthmus-proxy.socket":   "[Socket]\nListenStream=/run/x\nFileDescriptorName=listn\nAccept=yes\n",
+		"x.socket":               "[Socket]\nListenStream=443\n",
+		"m.socket":               "[Socket]\nService=isthmus-broker.service\nListenStream=[::1]:9480\nFileDescriptorName=status_listen\n",
+		"n.socket":               "[Socket]\nService=isthmus-helper.service\n# nothing more\n",
 	}
 	for name, text := range files {
 		write(t, dir, name, text)
@@ -46,6 +52,13 @@ func TestCheck(t *testing.T) {
 		{[]string{"lab.yaml"}, 2, "lab.yaml:3: error: sites[1].preset: "},
 		{[]string{"what.yaml"}, 2, "what.yaml: error: its keys do not say what it is; say it with --as: broker, frontal"},
 		{[]string{"--as", "proxy", "what.yaml"}, 2, "what.yaml:1:1: error: colour: unknown key"},
+		{[]string{"isthmus-frontal.socket", "m.socket"}, 0, "isthmus-frontal.socket: ok (socket)\nm.socket: ok (socket)"},
+		{[]string{"isthmus-proxy.socket"}, 2, `isthmus-proxy.socket:2: error: ListenStream: "/run/x" is neither`},
+		{[]string{"isthmus-proxy.socket"}, 2, `isthmus-proxy.socket:3: error: FileDescriptorName: "listn" is no setting of isthmus-proxy that listens; want one of listen, metrics_listen`},
+		{[]string{"isthmus-proxy.socket"}, 2, "isthmus-proxy.socket:4: error: Accept: "},
+		{[]string{"x.socket"}, 2, "x.socket: error: Service: this is for x;"},
+		{[]string{"n.socket"}, 2, "n.socket: error: FileDescriptorName: not given; want the name of the setting whose address this is: one of metrics_listen"},
+		{[]string{"n.socket"}, 2, "n.socket: error: ListenStream: not given"},
 		{[]string{"nosuch.yaml"}, 2, "nosuch.yaml: error: no such file"},
 		{[]string{"good.yaml", "doubtful.yml"}, 1, "good.yaml: ok (helper)"},
 		{[]string{"../../../../../../../../dev/zero"}, 2, "more than 4MiB"},

@@ -21,7 +21,7 @@ func main() {
 		Name:  "isthmus",
 		Usage: "one message-passing job over sites that firewalls keep apart",
 		Commands: []*cli.Command{
-			demoCommand(), runCommand(), psCommand(), killCommand(), hostsCommand(), nodeCommand(), jobCommand(), caCommand(), checkCommand(), policyCommand(), statusCommand(), planCommand(), doctorCommand(), bundleCommand(), auditCommand(),
+			demoCommand(), runCommand(), psCommand(), killCommand(), hostsCommand(), nodeCommand(), jobCommand(), caCommand(), checkCommand(), policyCommand(), drainCommand(), statusCommand(), planCommand(), doctorCommand(), bundleCommand(), auditCommand(),
 			labCommand(), benchCommand(), exampleCommand(),
 		},
 		HideVersion:     true,

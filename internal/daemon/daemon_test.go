@@ -331,7 +331,7 @@ func TestOldReadyFileIsGoneAtStart(t *testing.T) {
 	if err := os.WriteFile(name, []byte("ready\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	a, err := newAnnouncer(&life{readyFile: name, hooks: newHooks(nil)})
+	a, err := newAnnouncer(&life{readyFile: name, hooks: newHooks(nil, nil)})
 	if err != nil {
 		t.Fatal(err)
 	}

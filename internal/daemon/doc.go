@@ -51,6 +51,12 @@
 // that does not parse) is a fault of the program, not of its user: [Command]
 // panics with the field's name. One test that calls [Sample] finds them all.
 //
+// # Sockets
+//
+// [Socket] opens what the daemon listens on, unless the service manager did
+// (sd_listen_fds(3)) or a predecessor has it. On the admin socket a person on the
+// host orders the daemon to drain and sees how far it is ([Drain]).
+//
 // The package knows nothing of sites, links or jobs. It keeps no state beyond
 // one call of [Main] or of a [Command]'s action; signals are caught only while
 // Serve runs.

@@ -152,17 +152,19 @@ func (in *inheritance) begin() error {
 }
 
 // Socket returns the socket of that name, which a successor will get: that of a
-// predecessor, if there is one, or else what open opens. The name holds
-// the address, so that a successor with another address opens its own. S is
-// *net.TCPListener or *net.UDPConn.
+// predecessor, if there is one, or that of the service manager, or else what open
+// opens. The name is that of a setting and, behind a space, the address, so that a
+// successor with another address opens its own. S is *net.TCPListener or *net.UDPConn.
 func Socket[S socket](ctx context.Context, name string, open func() (S, error)) (S, error) {
 	h := HooksOf(ctx)
 	var s S
 	var err error
 	if f := h.inheritedSocket(name); f != nil {
-		s, err = asSocket[S](f)
-	} else {
-		s, err = open()
+		s, err = socketOf[S](f, "the predecessor's")
+	} else if f := h.activated.take(name); f != nil {
+		s, err = socketOf[S](f, "the service manager's")
+	} else if s, err = open(); err != nil {
+		err = h.activated.hint(name, err)
 	}
 	if err != nil {
 		return s, err
@@ -182,24 +184,6 @@ func (h *Hooks) inheritedSocket(name string) *os.File {
 		return nil
 	}
 	return h.inherited.take(name)
-}
-
-func asSocket[S socket](f *os.File) (s S, err error) {
-	defer f.Close()
-	var made any
-	if _, packets := any(s).(net.PacketConn); packets {
-		made, err = net.FilePacketConn(f)
-	} else {
-		made, err = net.FileListener(f)
-	}
-	if err != nil {
-		return s, fmt.Errorf("the predecessor's socket %s: %w", f.Name(), err)
-	}
-	s, ok := made.(S)
-	if !ok {
-		return s, fmt.Errorf("the predecessor's socket %s is a %T", f.Name(), made)
-	}
-	return s, nil
 }
 
 // A Returned connection came to a successor that can make nothing of it.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 )
 
 // Hooks are how a daemon's Serve takes part in the life of its process beyond
@@ -23,16 +24,21 @@ type Hooks struct {
 	drains   bool // somebody looks at draining
 	succeed  bool // what is drained has a successor
 	draining chan struct{}
+	until    time.Time // when what is left of the draining daemon's work is cut
+	what     string    // such work is counted in; "" when nobody counts
+	count    func() int
+	cut      int // as many were left then
 
 	sockets   handover      // what a successor is given
 	inherited *inheritance  // from a predecessor; nil without one
+	activated *activation   // from the service manager; nil without any
 	letGo     chan struct{} // closed by LetGo
 	returned  chan Returned
 }
 
-func newHooks(inherited *inheritance) *Hooks {
+func newHooks(inherited *inheritance, activated *activation) *Hooks {
 	return &Hooks{
-		draining: make(chan struct{}), inherited: inherited, letGo: make(chan struct{}),
+		draining: make(chan struct{}), inherited: inherited, activated: activated, letGo: make(chan struct{}),
 		returned: make(chan Returned, maxReturned),
 	}
 }
@@ -50,7 +56,7 @@ func HooksOf(ctx context.Context) *Hooks {
 	if h, ok := ctx.Value(hooksKey{}).(*Hooks); ok {
 		return h
 	}
-	return newHooks(nil)
+	return newHooks(nil, nil)
 }
 
 // reloadHook is one registration of OnReload.
@@ -147,6 +153,40 @@ func (h *Hooks) Draining() <-chan struct{} {
 	defer h.mu.Unlock()
 	h.drains = true
 	return h.draining
+}
+
+// CountWork says what a daemon that drains still has at hand, for who waits for
+// its end: count returns how many of what, as in "links", from any goroutine.
+func (h *Hooks) CountWork(what string, count func() int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.what, h.count = what, count
+}
+
+// progress is what is left to do, and when that is cut.
+func (h *Hooks) progress() Progress {
+	h.mu.Lock()
+	count, p := h.count, Progress{What: h.what, Until: h.until, Cut: h.cut}
+	h.mu.Unlock()
+	if count != nil {
+		p.Left = count() // may take locks of the daemon
+	}
+	return p
+}
+
+// cutAt notes when what is left is cut.
+func (h *Hooks) cutAt(t time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.until = t
+}
+
+// cutNow notes how much is cut.
+func (h *Hooks) cutNow() {
+	left := h.progress().Left
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.cut = left
 }
 
 // Succeeded reports whether the daemon drains because a successor has its

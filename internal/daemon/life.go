@@ -22,6 +22,7 @@ type life struct {
 	readyFD      int           // 0: none
 	readyFile    string        // "": none
 	notifySocket string        // "": not started by systemd
+	adminSocket  string        // "": in the state folder, or none
 	hooks        *Hooks
 	reload       func() error // on SIGHUP
 }
@@ -43,30 +44,45 @@ func live(ctx context.Context, l *life, serve func(ctx context.Context, ready fu
 	}
 	defer announce.close()
 
+	orders := make(chan os.Signal, 8)
+	desk, err := openDesk(l, orders)
+	if err != nil {
+		return &exitError{err: err, code: exitFailed}
+	}
+	defer func() { desk.close(announce.handed) }()
+
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	signals := make(chan os.Signal, 2) // one to end, one to end at once
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
 	defer signal.Stop(signals)
-	orders := make(chan os.Signal, 8)
 	signal.Notify(orders, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2)
 	defer signal.Stop(orders)
 
 	done := make(chan error, 1)
+	unready := make(chan error, 1)
 	go func() { // ends with serve, or with the process
 		done <- serve(l.hooks.context(ctx), func(facts ...string) {
+			if err := l.hooks.activated.left(); err != nil {
+				unready <- err // at most one: no socket is left twice
+				return
+			}
 			if err := announce.ready(facts); err != nil {
 				l.log.Error("cannot tell that the daemon is ready", "error", err)
 			}
+			desk.begin()
 		})
 	}()
 
 	d := drainer{life: l, announce: announce}
 	defer d.close(cancel)
+	var failure error // why this process ends, if it was not asked to
 	for ending := false; !ending; {
 		select {
 		case err := <-done:
 			return ended(ctx, err)
+		case failure = <-unready:
+			ending = true
 		case s := <-signals:
 			l.log.Info("stopping", "signal", s.String(), "grace", l.grace)
 			ending = true
@@ -81,6 +97,7 @@ func live(ctx context.Context, l *life, serve func(ctx context.Context, ready fu
 			l.log.Error("the successor has ended; this process goes on serving what it has", "error", err)
 			d.child.ended = nil
 		case <-d.over:
+			l.hooks.cutNow()
 			l.log.Warn("drained for long enough; what is left is cut", "drain_grace", l.drainGrace)
 			ending = true
 		}
@@ -91,6 +108,9 @@ func live(ctx context.Context, l *life, serve func(ctx context.Context, ready fu
 	defer grace.Stop()
 	select {
 	case err := <-done:
+		if failure != nil {
+			return &exitError{err: failure, code: exitFailed}
+		}
 		return ended(ctx, err)
 	case s := <-signals:
 		return &exitError{code: exitFailed, err: fmt.Errorf("second signal (%s): left at once; still running:\n%s", s, stillRunning())}
@@ -145,6 +165,7 @@ func (d *drainer) drain(then string) {
 	d.announce.status("draining")
 	if d.over == nil {
 		d.over = time.After(d.drainGrace)
+		d.hooks.cutAt(time.Now().Add(d.drainGrace))
 	}
 }
 

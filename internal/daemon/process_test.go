@@ -26,6 +26,7 @@ type fakeConfig struct {
 	Fail   string      `yaml:"fail" help:"Error to return at once."`
 	Deaf   bool        `yaml:"deaf" help:"Whether to ignore the order to end."`
 	Key    daemon.Path `yaml:"key" path:"file" help:"A file."`
+	Busy   bool        `yaml:"busy" help:"Whether its work never ends by itself."`
 	Word   string      `yaml:"word" help:"Said to who asks who is there."`
 }
 
@@ -63,6 +64,7 @@ func serveFake(ctx context.Context, cfg fakeConfig, log *slog.Logger, ready func
 	daemon.OnChange(ctx, func(c daemon.Change) { log.Warn("noted", "change", fmt.Sprint(c)) })
 	hooks := daemon.HooksOf(ctx)
 	draining := hooks.Draining()
+	hooks.CountWork("words", func() int { return len(*word.Load()) })
 	stopped := make(chan struct{}) // closed when the listener is
 	go func() {
 		select {
@@ -96,6 +98,9 @@ func serveFake(ctx context.Context, cfg fakeConfig, log *slog.Logger, ready func
 		select {}
 	}
 	<-stopped
+	if cfg.Busy {
+		<-ctx.Done()
+	}
 	if !hooks.Succeeded() {
 		return ctx.Err()
 	}

@@ -50,6 +50,7 @@ type Common struct {
 	Log           Log           `yaml:"log" help:"What the daemon writes to standard error."`
 	ShutdownGrace time.Duration `yaml:"shutdown_grace" default:"10s" min:"0s" help:"Time the daemon has to end after SIGTERM or SIGINT. When it is over, the daemon prints what still runs and ends with status 1. A second signal does not wait for it."`
 	DrainGrace    time.Duration `yaml:"drain_grace" default:"5m" min:"0s" help:"Time a daemon that drains (SIGUSR1), or that a successor has taken over from (SIGUSR2), has for its links to end by themselves before it cuts them. Links that are cut find another way and lose nothing."`
+	AdminSocket   Path          `yaml:"admin_socket" example:"/run/isthmus/admin.sock" help:"Unix socket on which isthmus drain reaches this daemon; only root and the daemon's own user may use it. Empty: admin.sock in the service manager's state folder (STATE_DIRECTORY); without one there is none."`
 }
 
 // Log says what a daemon logs, and how.
@@ -203,11 +204,16 @@ func act[C any](c *cli.Context, spec Spec[C], root *field, own *ownFlags, keys *
 	if err != nil {
 		return &exitError{err: err, code: exitFailed}
 	}
+	activated, err := activated()
+	if err != nil {
+		return &exitError{err: err, code: exitFailed}
+	}
 	log, level := newLogger(all.Common.Log, stderr)
-	hooks := newHooks(inherited)
+	hooks := newHooks(inherited, activated)
 	l := &life{
 		name: spec.Name, log: log, stderr: stderr, hooks: hooks,
 		readyFD: own.readyFD, readyFile: own.readyFile, notifySocket: os.Getenv("NOTIFY_SOCKET"),
+		adminSocket: string(all.Common.AdminSocket),
 	}
 	bounds := func(c Common) { l.grace, l.drainGrace = c.ShutdownGrace, c.DrainGrace }
 	bounds(all.Common)

@@ -1,0 +1,126 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/isthmus-grid/isthmus/internal/daemon"
+)
+
+// stateFolder is where the packages' units keep the daemons' state folders.
+const stateFolder = "/var/lib/isthmus"
+
+// drainCommand is "isthmus drain".
+func drainCommand() *cli.Command {
+	daemons := []string{"broker", "frontal", "proxy", "helper"}
+	return &cli.Command{
+		Name:      "drain",
+		Usage:     "have a daemon of this host take no new work, and wait until it has ended",
+		ArgsUsage: strings.Join(daemons, "|"),
+		Description: "A proxy hands its links to other proxies, a frontal carries what it has to the end; both cut what is left\n" +
+			"after drain_grace, and what is cut finds another way. Brokers and helpers have nothing to drain and end at\n" +
+			"once. For root and the daemon's own user. The daemon goes on draining when this command is interrupted.\n" +
+			"The status is 0 when the daemon has ended, and 1 when it has not or nobody knows.",
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "socket", Usage: "in place of a daemon's name: its admin `SOCKET` (the setting admin_socket)"},
+			&cli.DurationFlag{Name: "wait", Value: 15 * time.Minute, Usage: "how long to wait for the end; 0s only gives the order"},
+			&cli.BoolFlag{Name: "json", Usage: "print one object for each look at what is left, about two a second"},
+		},
+		Action: func(c *cli.Context) error {
+			socket := c.String("socket")
+			switch name := c.Args().First(); {
+			case socket != "" && c.NArg() > 0 || socket == "" && c.NArg() != 1:
+				return usage("drain: want one of " + strings.Join(daemons, ", ") + ", or --socket")
+			case socket == "" && !slices.Contains(daemons, name):
+				return usage(fmt.Sprintf("drain: %q: want one of %s, or --socket", name, strings.Join(daemons, ", ")))
+			case socket == "":
+				socket = filepath.Join(stateFolder, name, daemon.AdminSocketName)
+			}
+			if c.Duration("wait") < 0 {
+				return usage("drain: --wait: less than nothing")
+			}
+			return drain(c.Context, c.App.Writer, socket, c.Duration("wait"), c.Bool("json"))
+		},
+	}
+}
+
+// errWaited is why the wait is over.
+var errWaited = errors.New("the daemon still drains, and goes on")
+
+// drain gives the order and says what is left until the daemon has ended.
+func drain(ctx context.Context, w io.Writer, socket string, wait time.Duration, asJSON bool) error {
+	start := time.Now()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	if wait > 0 {
+		bound := time.AfterFunc(wait, func() { cancel(errWaited) })
+		defer bound.Stop()
+	} else {
+		bound := time.AfterFunc(10*time.Second, func() { cancel(errors.New("the daemon did not answer within 10 s")) })
+		defer bound.Stop()
+	}
+	var last daemon.Progress
+	ordered := errors.New("the order is given")
+	err := daemon.Drain(ctx, socket, func(p daemon.Progress) {
+		first, changed := last.Daemon == "", last.Left != p.Left || last.State != p.State
+		last = p
+		switch {
+		case asJSON:
+			line, err := json.Marshal(p)
+			if err != nil {
+				panic(err) // texts, numbers and a time
+			}
+			fmt.Fprintln(w, string(line))
+		case terminal(os.Stdout) && p.State != daemon.StateEnded:
+			fmt.Fprintf(w, "\r%s\x1b[K", drainLine(p, time.Now()))
+		case first || changed && p.State != daemon.StateEnded:
+			fmt.Fprintln(w, drainLine(p, time.Now()))
+		}
+		if wait == 0 {
+			cancel(ordered)
+		}
+	})
+	if !asJSON && terminal(os.Stdout) && last.Daemon != "" {
+		fmt.Fprintln(w)
+	}
+	switch {
+	case errors.Is(err, ordered):
+		return nil
+	case errors.Is(err, errWaited) && last.What != "":
+		return fmt.Errorf("%w: %d %s left after %v", err, last.Left, last.What, wait)
+	case err != nil:
+		return err
+	case asJSON:
+		return nil
+	}
+	took := time.Since(start).Round(100 * time.Millisecond)
+	if last.Cut > 0 {
+		fmt.Fprintf(w, "%s has ended after %v; %d %s were cut, and find another way\n", last.Daemon, took, last.Cut, last.What)
+		return nil
+	}
+	fmt.Fprintf(w, "%s has ended after %v; nothing was cut\n", last.Daemon, took)
+	return nil
+}
+
+// drainLine says how far a daemon is.
+func drainLine(p daemon.Progress, now time.Time) string {
+	line := fmt.Sprintf("%s (process %d) drains", p.Daemon, p.PID)
+	if p.What == "" {
+		return line
+	}
+	line += fmt.Sprintf(": %d %s left", p.Left, p.What)
+	if !p.Until.IsZero() {
+		line += fmt.Sprintf(", cut in %v", max(0, p.Until.Sub(now)).Round(time.Second))
+	}
+	return line
+}

@@ -1,0 +1,291 @@
+package daemon
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/local"
+)
+
+// This file is how a person on the daemon's host orders it to drain and sees how
+// far it is, without knowing a process or a signal: a Unix socket in the
+// daemon's state folder.
+//
+//	isthmus drain                 the daemon
+//	"drain\n" ------------------>  as SIGUSR1 does
+//	<----------------------------  a Progress as a line of JSON, twice a second
+//	<----------------------------  one with the state "ended"; end of the stream
+
+// AdminSocketName is the socket's name in a state folder.
+const AdminSocketName = "admin.sock"
+
+const (
+	maxVisitors = 16                     // at a time; more are refused
+	orderTime   = 5 * time.Second        // for a visitor to say what it wants
+	tellEvery   = 500 * time.Millisecond // while the daemon drains
+	tellTime    = 2 * time.Second        // for a visitor to read
+	drainOrder  = "drain"
+)
+
+// The states of a Progress.
+const (
+	StateDraining = "draining" // it has work at hand, or is on its way out
+	StateEnded    = "ended"
+)
+
+// Progress is how far a daemon is that drains.
+type Progress struct {
+	Daemon string    `json:"daemon"` // "isthmus-proxy"
+	PID    int       `json:"pid"`
+	State  string    `json:"state"`
+	What   string    `json:"what,omitempty"`  // what is counted, as in "links"; empty for a daemon with nothing to drain
+	Left   int       `json:"left"`            // as many of those are left
+	Until  time.Time `json:"until,omitzero"`  // they are cut then
+	Cut    int       `json:"cut"`             // so many were
+	Refuse string    `json:"error,omitempty"` // why the order is not carried out; nothing else holds then
+}
+
+// desk serves the socket. A nil *desk is a daemon without one.
+type desk struct {
+	name   string
+	path   string
+	hooks  *Hooks
+	log    *slog.Logger
+	orders chan<- os.Signal
+	made   bool // the socket's file is this process's
+
+	ctx    context.Context // ends with the daemon
+	cancel context.CancelFunc
+	ln     *net.UnixListener
+	once   sync.Once
+	work   sync.WaitGroup
+	slots  chan struct{}
+}
+
+// openDesk listens where the settings say, or in the state folder. What is wrong
+// there is an error only when somebody asked for that place. A successor takes
+// the place when it begins.
+func openDesk(l *life, orders chan<- os.Signal) (*desk, error) {
+	path, asked := l.adminSocket, l.adminSocket != ""
+	if !asked {
+		dir, _, _ := strings.Cut(os.Getenv("STATE_DIRECTORY"), ":")
+		if dir == "" {
+			return nil, nil
+		}
+		path = filepath.Join(dir, AdminSocketName)
+	}
+	d := &desk{name: l.name, path: path, hooks: l.hooks, log: l.log, orders: orders, slots: make(chan struct{}, maxVisitors)}
+	d.ctx, d.cancel = context.WithCancel(context.Background())
+	if l.hooks.inherited != nil {
+		return d, nil
+	}
+	if err := d.listen(); err != nil {
+		d.cancel()
+		if asked {
+			return nil, fmt.Errorf("admin_socket: %w", err)
+		}
+		l.log.Warn("isthmus drain cannot reach this daemon", "error", err)
+		return nil, nil
+	}
+	return d, nil
+}
+
+// listen makes the socket. It gets its name when it has its mode, in place of
+// one that a dead daemon, or a predecessor, left there.
+func (d *desk) listen() error {
+	at := &net.UnixAddr{Name: d.path, Net: "unix"}
+	if d.hooks.inherited == nil {
+		if c, err := net.DialUnix("unix", nil, at); err == nil {
+			c.Close()
+			return fmt.Errorf("%s: another daemon is there; give each its own state folder or admin_socket", d.path)
+		}
+	}
+	fresh := fmt.Sprintf("%s.%d", d.path, os.Getpid())
+	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: fresh, Net: "unix"})
+	if errors.Is(err, syscall.EINVAL) && len(fresh) > 100 {
+		err = fmt.Errorf("%s: the path is too long for a socket; set a shorter admin_socket", d.path)
+	}
+	if err != nil {
+		return err
+	}
+	ln.SetUnlinkOnClose(false)
+	if err = os.Chmod(fresh, 0o600); err == nil {
+		err = os.Rename(fresh, d.path)
+	}
+	if err != nil {
+		os.Remove(fresh)
+		ln.Close()
+		return err
+	}
+	d.ln, d.made = ln, true
+	return nil
+}
+
+// begin serves visitors from now on.
+func (d *desk) begin() {
+	if d == nil {
+		return
+	}
+	d.once.Do(func() {
+		if d.ln == nil { // a successor's, whose predecessor has let go
+			if err := d.listen(); err != nil {
+				d.log.Warn("isthmus drain cannot reach this daemon", "error", err)
+				return
+			}
+		}
+		d.work.Go(d.accept)
+	})
+}
+
+// close tells the visitors that the daemon has ended, and removes the socket
+// unless a successor has the place.
+func (d *desk) close(handed bool) {
+	if d == nil {
+		return
+	}
+	d.once.Do(func() {}) // nothing begins any more
+	d.cancel()
+	if d.ln != nil {
+		d.ln.Close()
+	}
+	d.work.Wait()
+	if d.made && !handed {
+		if err := os.Remove(d.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			d.log.Warn("the admin socket stays", "error", err)
+		}
+	}
+}
+
+func (d *desk) accept() {
+	for {
+		c, err := d.ln.AcceptUnix()
+		if err != nil {
+			if d.ctx.Err() == nil {
+				d.log.Warn("isthmus drain cannot reach this daemon any more", "error", err)
+			}
+			return
+		}
+		select {
+		case d.slots <- struct{}{}:
+			d.work.Go(func() {
+				defer func() { <-d.slots }()
+				defer c.Close()
+				d.serve(c)
+			})
+		default:
+			d.tell(c, Progress{Refuse: fmt.Sprintf("%d others are asking", maxVisitors)})
+			c.Close()
+		}
+	}
+}
+
+// serve hears what a visitor wants and tells it how far that is.
+func (d *desk) serve(c *net.UnixConn) {
+	cred, err := local.PeerCred(c)
+	if err == nil && cred.UID != 0 && int(cred.UID) != os.Geteuid() {
+		err = fmt.Errorf("user %d may give this daemon no orders; be root or its own user", cred.UID)
+	}
+	if err != nil {
+		d.log.Warn("an order was refused", "uid", cred.UID, "error", err)
+		d.tell(c, Progress{Refuse: err.Error()})
+		return
+	}
+	c.SetReadDeadline(time.Now().Add(orderTime))
+	defer context.AfterFunc(d.ctx, func() { c.SetReadDeadline(time.Unix(1, 0)) })()
+	order, err := bufio.NewReaderSize(c, 64).ReadSlice('\n')
+	if word := strings.TrimSpace(string(order)); err != nil || word != drainOrder {
+		if d.ctx.Err() == nil {
+			d.tell(c, Progress{Refuse: fmt.Sprintf("this version knows the order %q only", drainOrder)})
+		}
+		return
+	}
+	d.log.Info("told to drain", "uid", cred.UID, "pid", cred.PID)
+	select {
+	case d.orders <- syscall.SIGUSR1: // once more does no harm
+	case <-d.ctx.Done():
+	}
+	for look := time.NewTicker(tellEvery); ; {
+		if d.ctx.Err() == nil && !d.tell(c, d.progress(StateDraining)) {
+			look.Stop()
+			return // it does not want to know; the daemon goes on
+		}
+		select {
+		case <-look.C:
+		case <-d.ctx.Done():
+			look.Stop()
+			d.tell(c, d.progress(StateEnded))
+			return
+		}
+	}
+}
+
+func (d *desk) progress(state string) Progress {
+	p := d.hooks.progress()
+	p.Daemon, p.PID, p.State = d.name, os.Getpid(), state
+	return p
+}
+
+func (d *desk) tell(c net.Conn, p Progress) bool {
+	line, err := json.Marshal(p)
+	if err != nil {
+		panic(err) // texts, numbers and a time
+	}
+	c.SetWriteDeadline(time.Now().Add(tellTime))
+	_, err = c.Write(append(line, '\n'))
+	return err == nil
+}
+
+// Drain orders the daemon behind a socket to drain, calls each with what it
+// tells, about twice a second, and returns when it has ended: nil if it said so.
+// When ctx ends first, that is the error, and the daemon goes on draining.
+func Drain(ctx context.Context, socket string, each func(Progress)) error {
+	c, err := (&net.Dialer{}).DialContext(ctx, "unix", socket)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("%s: no daemon is there: it does not run, or has another admin_socket", socket)
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("%s: only root and the daemon's own user may give it orders", socket)
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return fmt.Errorf("%s: the daemon that was there has ended without a word", socket)
+	case err != nil:
+		return err
+	}
+	defer c.Close()
+	defer context.AfterFunc(ctx, func() { c.SetDeadline(time.Unix(1, 0)) })()
+	if _, err := c.Write([]byte(drainOrder + "\n")); err != nil {
+		return err
+	}
+	lines := bufio.NewScanner(c)
+	for lines.Scan() {
+		var p Progress
+		if err := json.Unmarshal(lines.Bytes(), &p); err != nil {
+			return fmt.Errorf("%s: the daemon's answer: %w", socket, err)
+		}
+		if p.Refuse != "" {
+			return fmt.Errorf("%s: %s", socket, p.Refuse)
+		}
+		each(p)
+		if p.State == StateEnded {
+			return nil
+		}
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if err := lines.Err(); err != nil {
+		return fmt.Errorf("%s: %w", socket, err)
+	}
+	return fmt.Errorf("%s: the daemon ended before it said that it had; its log says why", socket)
+}
