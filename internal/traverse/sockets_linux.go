@@ -66,7 +66,12 @@ func packetSocket() (*os.File, error) {
 // that the suite is built for are little-endian.
 func bigEndian16(v uint16) uint16 { return v<<8 | v>>8 }
 
+// privilege says what keeps this process from a socket. A service manager that
+// restricts address families has the kernel say that there is no such family.
 func privilege(what string, err error) error {
+	if errors.Is(err, unix.EAFNOSUPPORT) {
+		return fmt.Errorf("%w, and packet sockets: no %s: %w; install traversing.conf beside the unit (systemd: RestrictAddressFamilies=AF_PACKET)", ErrPrivilege, what, err)
+	}
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {
 		return fmt.Errorf("%w: no %s: %w; give the helper that capability (systemd: AmbientCapabilities=CAP_NET_RAW)", ErrPrivilege, what, err)
 	}
