@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 
 	"github.com/isthmus-grid/isthmus/internal/audit"
 	"github.com/isthmus-grid/isthmus/internal/control"
@@ -48,12 +49,17 @@ func (b *Broker) auditAddress(asker *Site, e Entry, rule string, err error) {
 	})
 }
 
-// auditEnrolment records that a certificate was issued, or why it was not.
-func (b *Broker) auditEnrolment(identity, peer string, err error) {
-	r := audit.Record{Event: audit.Enrolment, Effect: audit.Permitted, Peer: peer, Reason: "a certificate for " + identity}
+// auditEnrolment records that a certificate was issued, or why it was not, and
+// for what: a token, an old certificate, or the word of an identity provider.
+func (b *Broker) auditEnrolment(identity, by, peer string, err error) {
+	r := audit.Record{Event: audit.Enrolment, Effect: audit.Permitted, Peer: peer, Rule: by, Reason: "a certificate for " + identity}
+	r.User, _ = strings.CutPrefix(identity, control.RoleUser.String()+" ")
+	if r.User == identity {
+		r.User = ""
+	}
 	if err != nil {
 		r.Event, r.Effect, r.Rule = audit.Refusal, audit.Refused, "enrolment"
-		r.Reason = fmt.Sprintf("no certificate for %q: %v", identity, err)
+		r.Reason = fmt.Sprintf("no certificate for %q by %q: %v", identity, by, err)
 	}
 	b.audit.Append(r)
 }

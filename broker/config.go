@@ -17,6 +17,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/enrol"
 	"github.com/isthmus-grid/isthmus/internal/httpserve"
 	"github.com/isthmus-grid/isthmus/internal/metrics"
+	"github.com/isthmus-grid/isthmus/internal/oidc"
 )
 
 // Config are the settings of a broker. Its name is in its certificate.
@@ -61,6 +62,52 @@ type Enrol struct {
 	Key     daemon.Path   `yaml:"key" path:"file" example:"/etc/isthmus/issuer.key" help:"Private key of the issuing certificate."`
 	State   daemon.Path   `yaml:"state" example:"$STATE/used-tokens" help:"File that remembers used tokens, so that each works once although the broker is started again. It must be this broker's alone."`
 	Longest time.Duration `yaml:"longest" default:"2160h" min:"1m" max:"87600h" help:"The longest that a certificate is valid which this broker issues, whatever its token says."`
+	OIDC    OIDC          `yaml:"oidc" help:"An identity provider outside the grid, whose tokens this broker takes in place of its own: ID tokens of OpenID Connect, WLCG tokens, SciTokens. They give users certificates for a short time, and nobody else any. Without an issuer, none is believed."`
+}
+
+// OIDC are the settings of who is believed outside the grid.
+type OIDC struct {
+	Issuer   string      `yaml:"issuer" example:"https://idp.example.org/realms/science" help:"The provider, exactly as its tokens name it (iss)."`
+	Audience string      `yaml:"audience" example:"https://broker.example.org" help:"Whom the tokens must be for (aud): a name that no other service has, the client's name with OpenID Connect. A token for anybody is refused."`
+	Profile  string      `yaml:"profile" default:"oidc" enum:"oidc,wlcg,scitoken" help:"By which rules the tokens are made: ID tokens, version 1 of WLCG's profile, or version 2 of SciTokens."`
+	Scope    string      `yaml:"scope" example:"compute.create" help:"What the tokens must give leave for; needed with wlcg and scitoken."`
+	CA       daemon.Path `yaml:"ca" path:"file" example:"/etc/isthmus/provider-ca.pem" help:"Certificates of the authorities by which the provider's HTTPS server is judged. Empty: the system's."`
+	Keys     string      `yaml:"keys" example:"https://idp.example.org/realms/science/certs" help:"Where the provider's keys are. Empty: its OpenID configuration says so."`
+
+	UserClaim     string            `yaml:"user_claim" default:"sub" example:"preferred_username" help:"The claim that names the user. Choose one that the provider never gives to somebody else."`
+	UserPrefix    string            `yaml:"user_prefix" example:"science-" help:"What is put before it, so that it is no other user of the grid."`
+	Users         map[string]string `yaml:"users" example:"{ada@example.org: ada}" help:"From the claim's values to users. If there are any, nobody else is a user."`
+	ProjectsClaim string            `yaml:"projects_claim" example:"wlcg.groups" help:"The claim that names groups, or scope. Without it, the certificates name no project."`
+	Projects      map[string]string `yaml:"projects" example:"{/climate/production: climate}" help:"From its values to the grid's projects. Other values give none."`
+
+	Valid   time.Duration `yaml:"valid" default:"12h" min:"1m" max:"744h" help:"How long a user's certificate is valid that is given for a token. It is not renewed: a new token gives another."`
+	Longest time.Duration `yaml:"longest" default:"24h" min:"1m" max:"744h" help:"The longest life of a token that is believed."`
+	Once    bool          `yaml:"once" default:"true" help:"Whether each token works once at this broker."`
+}
+
+// on reports whether a provider is believed.
+func (o OIDC) on() bool { return o.Issuer != "" }
+
+// rules returns what package oidc judges by.
+func (o OIDC) rules() oidc.Rules {
+	return oidc.Rules{
+		Issuer: o.Issuer, Audience: o.Audience, Profile: oidc.Profile(o.Profile), Scope: o.Scope, Longest: o.Longest,
+		UserClaim: o.UserClaim, UserPrefix: o.UserPrefix, Users: o.Users, ProjectsClaim: o.ProjectsClaim, Projects: o.Projects,
+	}
+}
+
+// Check relates the keys to each other.
+func (o OIDC) Check() error {
+	if !o.on() {
+		if o.Audience != "" {
+			return daemon.Wrong("audience", "there is no issuer; a broker that believes a provider needs both")
+		}
+		return nil
+	}
+	if err := o.rules().Check(); err != nil {
+		return daemon.Wrong("issuer", "%v", err)
+	}
+	return nil
 }
 
 // on reports whether the broker enrols.
@@ -68,7 +115,7 @@ func (e Enrol) on() bool { return e.Cert != "" }
 
 // Check relates the keys to each other.
 func (e Enrol) Check() error {
-	if e.Cert == "" && e.Key == "" && e.State == "" {
+	if e.Cert == "" && e.Key == "" && e.State == "" && !e.OIDC.on() {
 		return nil
 	}
 	for _, k := range []struct {

@@ -3,7 +3,9 @@ package broker
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"fmt"
+	"os"
 	"strings"
 	"sync"
 	"time"
@@ -12,6 +14,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/enrol"
+	"github.com/isthmus-grid/isthmus/internal/oidc"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -26,9 +29,38 @@ func (b *Broker) openDesk() (err error) {
 		return fmt.Errorf("enrol: %w", err)
 	}
 	b.desk.Noted = b.auditEnrolment
+	if err := b.openOutside(b.cfg.Enrol.OIDC); err != nil {
+		b.desk.Close()
+		return fmt.Errorf("enrol.oidc: %w", err)
+	}
 	b.endpoint.SetTrust(control.Trust{Renew: b.renew, Enrol: func(ctx context.Context, conn *tls.Conn) {
 		b.desk.Serve(ctx, conn, b.endpoint.RefuseEnrol)
 	}})
+	return nil
+}
+
+// openOutside has the desk believe the identity provider of the settings.
+func (b *Broker) openOutside(o OIDC) error {
+	if !o.on() {
+		return nil
+	}
+	var roots *x509.CertPool // nil: the system's
+	if o.CA != "" {
+		text, err := os.ReadFile(string(o.CA))
+		if err != nil {
+			return err
+		}
+		roots = x509.NewCertPool()
+		if !roots.AppendCertsFromPEM(text) {
+			return fmt.Errorf("%s: no certificate in it", o.CA)
+		}
+	}
+	v, err := oidc.New(o.rules(), o.Keys, roots)
+	if err != nil {
+		return err
+	}
+	b.desk.SetOutside(enrol.Outside{Verifier: v, Valid: o.Valid, Once: o.Once})
+	b.log.Info("an identity provider is believed", "issuer", o.Issuer, "audience", o.Audience, "profile", o.Profile)
 	return nil
 }
 
@@ -49,7 +81,7 @@ func (b *Broker) renew(_ context.Context, s *control.Session, chain [][]byte) ([
 		return nil, fmt.Errorf("%w: %v asks for a certificate of %v", overlay.ErrForbidden, peer, p.Identity)
 	}
 	fresh, err := b.renewed(chain)
-	b.auditEnrolment(p.Identity.String(), "session of "+peer.String(), err)
+	b.auditEnrolment(p.Identity.String(), "certificate", "session of "+peer.String(), err)
 	return fresh, err
 }
 

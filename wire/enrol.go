@@ -6,16 +6,17 @@ import (
 )
 
 // MaxCertificate bounds a certificate, or a request for one, in these frames,
-// in bytes, and MaxToken a token.
+// in bytes, and MaxToken a token. A token and a request
+// must fit into one body: the request for a key of 256 bits takes some 200.
 const (
 	MaxCertificate = 2048
-	MaxToken       = 2048
+	MaxToken       = 3584
 )
 
 // Enrol asks for a certificate: with a token, or for a renewal with neither
 // token nor request, over TLS with the old certificate.
 type Enrol struct {
-	Token   string // as the CA's keeper gave it out; at most MaxToken
+	Token   string // as the CA's keeper, or an identity provider, gave it out; at most MaxToken
 	Request []byte // PKCS #10 in DER; at most MaxCertificate
 }
 

@@ -2,9 +2,9 @@ package main
 
 import (
 	"context"
+	"crypto/x509"
 	"encoding/json"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -124,23 +124,31 @@ func caTokenCommand(dir cli.Flag) *cli.Command {
 func caEnrollCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "enroll",
-		Usage: "get the certificate that a token is for",
+		Usage: "get the certificate that a token is for, or a user's by an identity provider's word",
 		Description: "The key is made here and stays here. The broker is believed only if it is of the grid that the token names, so\n" +
 			"nothing else need be known of it. The certificate, its key and the CA's certificate are written into the folder --out,\n" +
 			"or with --config to where a daemon's settings want them, for that daemon's user. Without either a user's go to the\n" +
-			"user's folder for settings, where isthmus run looks for them.",
+			"user's folder for settings, where isthmus run looks for them.\n\n" +
+			"With --oidc-token a user shows what an identity provider said: an ID token of OpenID Connect, a WLCG token or a\n" +
+			"SciToken, as the broker's settings allow. --ca says which grid's broker may see it. The certificate is for some hours,\n" +
+			"and is not renewed: show a new token.",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "token", Usage: "the `TOKEN`, or - to read it from standard input", EnvVars: []string{"ISTHMUS_TOKEN"}},
 			&cli.StringFlag{Name: "broker", Usage: "address of the broker, `HOST:PORT`", DefaultText: "the first of --config"},
 			&cli.StringFlag{Name: "config", Usage: "settings `FILE` of the frontal, proxy or helper that enrols"},
+			&cli.StringFlag{Name: "oidc-token", Usage: "in place of --token: `FILE` with an identity provider's token, or -"},
+			&cli.StringFlag{Name: "ca", Usage: "with --oidc-token: `FILE` with the certificate of the grid's CA"},
 			&cli.StringFlag{Name: "node", Usage: "this node's `NAME`, with a token for any node", DefaultText: "the host's"},
 			&cli.StringFlag{Name: "out", Value: ".", Usage: "`FOLDER` to write to", DefaultText: "this one, or a user's folder for settings"}},
 		Action: func(c *cli.Context) error {
+			if c.IsSet("oidc-token") {
+				return enrollUser(c)
+			}
 			token := c.String("token")
 			if token == "-" {
-				text, err := io.ReadAll(io.LimitReader(os.Stdin, 1<<16))
+				text, err := readSmall("-", 1<<16)
 				if err != nil {
-					return fmt.Errorf("the token on standard input: %w", err)
+					return err
 				}
 				token = string(text)
 			}
@@ -199,6 +207,66 @@ func caEnrollCommand() *cli.Command {
 			return nil
 		},
 	}
+}
+
+// enrollUser is "isthmus ca enroll --oidc-token".
+func enrollUser(c *cli.Context) error {
+	if c.String("token") != "" || c.IsSet("node") {
+		return usage("ca enroll: --oidc-token goes with neither --token (or ISTHMUS_TOKEN) nor --node")
+	}
+	if !c.IsSet("ca") {
+		return usage("ca enroll: give --ca, the certificate of the grid's CA: the token is shown to no other grid's broker")
+	}
+	if err := hostPort(c, "ca enroll", "broker"); err != nil {
+		return err
+	}
+	rootPEM, err := readSmall(c.String("ca"), 1<<16)
+	if err != nil {
+		return err
+	}
+	roots, err := control.ParseRoots(rootPEM)
+	if err != nil {
+		return fmt.Errorf("%s: %w", c.String("ca"), err)
+	}
+	token, err := readSmall(c.String("oidc-token"), 1<<16)
+	if err != nil {
+		return err
+	}
+	out := c.String("out")
+	if !c.IsSet("out") {
+		dir, err := os.UserConfigDir()
+		if err != nil {
+			return fmt.Errorf("%w; give --out", err)
+		}
+		out = filepath.Join(dir, "isthmus")
+	}
+	if err := writable(out); err != nil {
+		return err
+	}
+	got, err := enrol.AskAsUser(c.Context, c.String("broker"), strings.TrimSpace(string(token)), roots[0], nil)
+	if err != nil {
+		return err
+	}
+	files := ca.FilesFor(out, got.ID)
+	if c.IsSet("out") {
+		files, err = ca.Install(out, got.ID, got.Chain, got.Key, got.Root)
+	} else {
+		files.Cert, files.Key = filepath.Join(out, "user.pem"), filepath.Join(out, "user.key")
+		err = ca.InstallAs(files, got.Chain, got.Key, got.Root)
+	}
+	if err != nil {
+		return err
+	}
+	leaf, err := x509.ParseCertificate(got.Chain[0])
+	if err != nil {
+		return err
+	}
+	projects, err := control.ProjectsOf(leaf)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(c.App.Writer, "%v until %s, projects %q\ncert: %s\nkey: %s\n", got.ID, leaf.NotAfter.UTC().Format(time.RFC3339), projects, files.Cert, files.Key)
+	return nil
 }
 
 // hostPort returns usage unless the flag is an address.

@@ -99,6 +99,8 @@ func TestMistakesOnTheCommandLine(t *testing.T) {
 		{[]string{"ca", "token", "frontal"}, "ca token: want ROLE NAME"},
 		{[]string{"ca", "token", "--uses", "0", "frontal", "sitea"}, "ca token: --uses 0: want 1 or more"},
 		{[]string{"ca", "enroll", "--broker", "b:1"}, "ca enroll: give --token: the keeper of the grid's CA makes one with isthmus ca token"},
+		{[]string{"ca", "enroll", "--broker", "b:1", "--oidc-token", "t"}, "ca enroll: give --ca, the certificate of the grid's CA"},
+		{[]string{"ca", "enroll", "--broker", "b:1", "--oidc-token", "t", "--token", "x"}, "ca enroll: --oidc-token goes with neither --token"},
 		{[]string{"ca", "enroll", "--token", "x"}, "ca enroll: give --broker HOST:PORT"},
 		{[]string{"ca", "renew"}, "ca renew: give either --broker or --frontal"},
 		{[]string{"ca", "renew", "--broker", "b:1"}, "ca renew: give --cert"},

@@ -25,7 +25,7 @@ const (
 	Process   Event = "process"    // a process of a job registered with its helper, or left
 	JobStart  Event = "job-start"  // a job was started on this node
 	JobEnd    Event = "job-end"    // ... and is over
-	Enrolment Event = "enrolment"  // a certificate was issued
+	Enrolment Event = "enrolment"  // somebody asked for a certificate; Effect says what became of it, Rule by what
 	Revoke    Event = "revoke"     // a certificate is not believed any more
 	Settings  Event = "settings"   // settings or policy were read anew
 

@@ -134,6 +134,7 @@ type Grant struct {
 	Projects []string  // of a user; nobody else has any
 	Enrolled time.Time // see control.Enrolled
 	NotAfter time.Time
+	Final    bool // not to be renewed, see control.Renewable
 }
 
 // sign makes a certificate for a public key under the given issuer, in DER.
@@ -147,6 +148,9 @@ func sign(issuer *x509.Certificate, issuerKey crypto.Signer, pub crypto.PublicKe
 	}
 	if len(g.Projects) > 0 && g.ID.Role != control.RoleUser {
 		return nil, fmt.Errorf("%v has no projects, only users have", g.ID)
+	}
+	if g.Final {
+		uris = append(uris, control.NotRenewedURI())
 	}
 	notBefore := now.Add(-ClockSlack)
 	if g.NotAfter.Before(notBefore) {

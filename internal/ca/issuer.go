@@ -192,6 +192,33 @@ func ParseRequest(der []byte) (control.Identity, crypto.PublicKey, error) {
 	return id, req.PublicKey, err
 }
 
+// KeyRequest is Request for who does not know yet as whom he will be known: it
+// names nobody.
+func KeyRequest() (request, keyPEM []byte, err error) {
+	key, keyPEM, err := newKey()
+	if err != nil {
+		return nil, nil, err
+	}
+	request, err = x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
+	return request, keyPEM, err
+}
+
+// ParseKeyRequest reads what KeyRequest made and checks that whoever made it has
+// the key.
+func ParseKeyRequest(der []byte) (crypto.PublicKey, error) {
+	req, err := x509.ParseCertificateRequest(der)
+	if err == nil {
+		err = req.CheckSignature()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the request for a certificate: %w", err)
+	}
+	if len(req.Subject.Names)+len(req.URIs)+len(req.DNSNames) > 0 {
+		return nil, errors.New("the request for a certificate names somebody; with a token of an identity provider that says who it is, it names nobody")
+	}
+	return req.PublicKey, nil
+}
+
 // ChainPEM returns certificates, DER, as a file holds them.
 func ChainPEM(chain [][]byte) []byte {
 	var text []byte

@@ -16,7 +16,6 @@ import (
 
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/overlay"
-	"github.com/isthmus-grid/isthmus/wire"
 )
 
 // Token is leave to enrol: whoever shows it to a broker with an issuing
@@ -43,6 +42,9 @@ const (
 	tokenLabel  = "isthmus v1 enrolment token\x00"
 )
 
+// maxToken bounds a token, in bytes. Brokers of older versions read no longer ones.
+const maxToken = 2048
+
 // MaxUses bounds how often one token works.
 const MaxUses = 10_000
 
@@ -67,8 +69,8 @@ func (a *CA) Token(t Token, now time.Time) (string, error) {
 		return "", err
 	}
 	text := tokenPrefix + body + "." + base64.RawURLEncoding.EncodeToString(sig)
-	if len(text) > wire.MaxToken {
-		return "", fmt.Errorf("the token would have %d bytes, at most %d are possible; name fewer projects", len(text), wire.MaxToken)
+	if len(text) > maxToken {
+		return "", fmt.Errorf("the token would have %d bytes, at most %d are possible; name fewer projects", len(text), maxToken)
 	}
 	return text, nil
 }
@@ -187,7 +189,7 @@ func splitToken(text string) (t Token, body string, sig []byte, err error) {
 	fail := func(why string) (Token, string, []byte, error) {
 		return Token{}, "", nil, fmt.Errorf("this is no enrolment token (%s); isthmus ca token prints one", why)
 	}
-	if len(text) > wire.MaxToken {
+	if len(text) > maxToken {
 		return fail("it is too long")
 	}
 	rest, ok := strings.CutPrefix(text, tokenPrefix)

@@ -255,6 +255,20 @@ func EnrolledURI(at time.Time) *url.URL {
 	return &url.URL{Scheme: enrolledScheme, Opaque: strconv.FormatInt(at.UnixMilli(), 10)}
 }
 
+// NotRenewedURI returns the mark of a certificate that is not renewed, for a
+// subject alternative name: its holder shows again what it was given for.
+func NotRenewedURI() *url.URL { return &url.URL{Scheme: "isthmus-renewal", Opaque: "none"} }
+
+// Renewable reports whether a certificate may be renewed by whoever holds it.
+func Renewable(cert *x509.Certificate) bool {
+	for _, u := range cert.URIs {
+		if u.String() == NotRenewedURI().String() {
+			return false
+		}
+	}
+	return true
+}
+
 // Enrolled returns the time that a certificate goes back to: when the CA's
 // keeper gave it, or the token for it, out. One that was renewed keeps the time
 // of the first, so that whoever stole a key does not get past a revocation by

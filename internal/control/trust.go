@@ -65,8 +65,10 @@ func (e *Endpoint) enrolling(ctx context.Context, conn *tls.Conn) bool {
 // a little for it to hang up.
 func (e *Endpoint) RefuseEnrol(conn *tls.Conn, reason error) {
 	class := overlay.ErrForbidden
-	if errors.Is(reason, overlay.ErrOverloaded) {
-		class = overlay.ErrOverloaded
+	for _, other := range []error{overlay.ErrOverloaded, overlay.ErrUnreachable} {
+		if errors.Is(reason, other) {
+			class = other
+		}
 	}
 	refuse(conn, e.creds.id, class, reason)
 }

@@ -1,6 +1,7 @@
 // Package enrol gives certificates to who has leave: a broker's desk issues them
 // against tokens and old certificates, and new nodes, daemons and people ask
-// there. What is in a certificate or a token is package ca's; who may have a
+// there. What is in a certificate or a token is package ca's; what an identity
+// provider outside the grid says of a user is package oidc's; who may have a
 // session is package control's.
 //
 // Its state is the desk's file of used tokens.
@@ -9,12 +10,14 @@ package enrol
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/ca"
 	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/internal/oidc"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
 )
@@ -35,11 +38,13 @@ type Desk struct {
 	log     *slog.Logger
 	now     func() time.Time
 	places  chan struct{}
+	outside *Outside // nil: nobody outside the grid is believed
 
 	// Noted, if not nil, is told of every certificate that Serve issues and of
-	// every refusal: for whom, as far as that is known, from where, and why not.
+	// every refusal: for whom, as far as that is known, by what (token,
+	// certificate, or an identity provider's address), from where, and why not.
 	// It is set before Serve.
-	Noted func(identity, peer string, err error)
+	Noted func(identity, by, peer string, err error)
 }
 
 // Open returns a desk that issues with the issuing certificate and key in the
@@ -63,21 +68,21 @@ func (d *Desk) Close() error { return d.used.Close() }
 // Serve answers one connection of the protocol control.EnrolALPN. refuse tells
 // the other side why it gets nothing.
 func (d *Desk) Serve(ctx context.Context, conn *tls.Conn, refuse func(*tls.Conn, error)) {
-	id, chain, err := d.answer(conn)
+	got, chain, err := d.answer(ctx, conn)
 	if err == nil && size(chain) > wire.MaxBody {
 		err = fmt.Errorf("the certificates take %d bytes, at most %d can be sent; name fewer projects", size(chain), wire.MaxBody)
 	}
 	if d.Noted != nil {
-		d.Noted(id, conn.RemoteAddr().String(), err)
+		d.Noted(got.who, got.by, conn.RemoteAddr().String(), err)
 	}
 	if err != nil {
-		d.log.Warn("enrolment refused", "identity", id, "from", conn.RemoteAddr().String(), "error", err)
+		d.log.Warn("enrolment refused", "identity", got.who, "by", got.by, "from", conn.RemoteAddr().String(), "error", err)
 		refuse(conn, err)
 		return
 	}
-	d.log.Info("enrolled", "identity", id, "from", conn.RemoteAddr().String())
+	d.log.Info("enrolled", "identity", got.who, "by", got.by, "from", conn.RemoteAddr().String())
 	if _, err := conn.Write(wire.Append(nil, &wire.Enrolled{Certificates: chain})); err != nil {
-		d.log.Warn("a certificate was not delivered", "identity", id, "error", err)
+		d.log.Warn("a certificate was not delivered", "identity", got.who, "error", err)
 		return
 	}
 	conn.CloseWrite()
@@ -90,35 +95,51 @@ func size(chain [][]byte) (n int) {
 	return n + 1
 }
 
-// answer reads what is asked and decides it. The identity is as far as it is
-// known, for the log.
-func (d *Desk) answer(conn *tls.Conn) (id string, chain [][]byte, err error) {
+// asked is who asks for a certificate, as far as it is known, and by what.
+type asked struct {
+	who string
+	by  string // token, certificate, or the identity provider's address
+}
+
+// answer reads what is asked and decides it.
+func (d *Desk) answer(ctx context.Context, conn *tls.Conn) (got asked, chain [][]byte, err error) {
 	select {
 	case d.places <- struct{}{}:
 		defer func() { <-d.places }()
 	default:
-		return "", nil, fmt.Errorf("%w: %d ask for certificates already; try again", overlay.ErrOverloaded, cap(d.places))
+		return got, nil, fmt.Errorf("%w: %d ask for certificates already; try again", overlay.ErrOverloaded, cap(d.places))
 	}
 	conn.SetDeadline(d.now().Add(askTimeout))
 	frame, err := wire.Read(conn)
 	if err != nil {
-		return "", nil, fmt.Errorf("waiting for the request: %w", err)
+		return got, nil, fmt.Errorf("waiting for the request: %w", err)
 	}
 	ask, ok := frame.(*wire.Enrol)
 	if !ok {
-		return "", nil, fmt.Errorf("%w: a %v in place of a request for a certificate", wire.ErrType, frame.Type())
+		return got, nil, fmt.Errorf("%w: a %v in place of a request for a certificate", wire.ErrType, frame.Type())
 	}
-	if ask.Token == "" {
+	switch {
+	case oidc.IsToken(ask.Token):
+		if d.outside == nil {
+			return got, nil, errors.New("this broker believes no identity provider; its settings need the key enrol.oidc")
+		}
+		got.by = d.outside.Verifier.Issuer()
+		got.who, chain, err = d.Exchange(ctx, ask.Token, ask.Request)
+	case ask.Token == "":
+		got.by = "certificate"
 		var old [][]byte
 		for _, cert := range conn.ConnectionState().PeerCertificates {
 			old = append(old, cert.Raw)
 		}
 		if len(old) == 0 {
-			return "", nil, fmt.Errorf("neither a token nor an old certificate was shown")
+			return got, nil, fmt.Errorf("neither a token nor an old certificate was shown")
 		}
-		return d.renewed(old)
+		got.who, chain, err = d.renewed(old)
+	default:
+		got.by = "token"
+		got.who, chain, err = d.Enrol(ask.Token, ask.Request)
 	}
-	return d.Enrol(ask.Token, ask.Request)
+	return got, chain, err
 }
 
 // Enrol issues a certificate against a token, which is used up by that, for a
@@ -172,6 +193,9 @@ func (d *Desk) renewed(old [][]byte) (who string, chain [][]byte, err error) {
 	p, err := d.creds.Verify(old)
 	if err != nil {
 		return p.String(), nil, fmt.Errorf("renewing: %w", err)
+	}
+	if !control.Renewable(p.Leaf) {
+		return p.String(), nil, fmt.Errorf("renewing: the certificate of %v is not renewed: it was given for a token of an identity provider; get another one with a new token", p)
 	}
 	projects, err := control.ProjectsOf(p.Leaf)
 	if err != nil {

@@ -26,6 +26,8 @@ type grid struct {
 	ca    *ca.CA
 	creds *control.Credentials // the broker's
 	desk  *Desk
+	out   *Outside // whom the desk believes when it is started
+	log   *records
 	addr  string
 	stop  func()
 }
@@ -44,7 +46,7 @@ func newGrid(t *testing.T, name string) *grid {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &grid{t: t, dir: dir, ca: authority, creds: creds}
+	g := &grid{t: t, dir: dir, ca: authority, creds: creds, log: new(records)}
 	g.start(true)
 	t.Cleanup(func() { g.stop() })
 	return g
@@ -59,6 +61,10 @@ func (g *grid) start(enrols bool) {
 		g.desk, err = Open(filepath.Join(g.dir, ca.IssuerCertFile), filepath.Join(g.dir, ca.IssuerKeyFile), filepath.Join(g.dir, "used"), 30*time.Minute, g.creds, slog.New(slog.DiscardHandler))
 		if err != nil {
 			g.t.Fatal(err)
+		}
+		g.desk.Noted = g.log.add
+		if g.out != nil {
+			g.desk.SetOutside(*g.out)
 		}
 		e.SetTrust(control.Trust{Enrol: func(ctx context.Context, c *tls.Conn) { g.desk.Serve(ctx, c, e.RefuseEnrol) }})
 	}

@@ -35,6 +35,9 @@ type use struct {
 	expires time.Time
 }
 
+// errUsed is what Take says of a token that works once.
+var errUsed = errors.New("the token was used already; each works once, ask the keeper of the CA for another")
+
 // maxRemembered bounds the tokens that were used and have not expired.
 const maxRemembered = 100_000
 
@@ -80,7 +83,7 @@ func (u *Used) Take(nonce string, times int, expires, now time.Time) error {
 	had := u.uses[nonce]
 	if had.times >= times {
 		if times == 1 {
-			return errors.New("the token was used already; each works once, ask the keeper of the CA for another")
+			return errUsed
 		}
 		return fmt.Errorf("the token was used %d times already, all that it is good for", had.times)
 	}

@@ -1,0 +1,371 @@
+// Package oidc judges tokens by which an identity provider outside the grid
+// says who somebody is: ID tokens of OpenID Connect, and tokens of the WLCG and
+// SciTokens profiles, JSON Web Tokens all. It says for which user of the grid,
+// and for which projects, such a token is good. What is given for it is not its
+// business (package enrol).
+//
+// What a token may say is decided in Rules, which knows no socket and no clock.
+// The provider's keys are in memory, and belong to a Verifier.
+package oidc
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/json" // refuses members that are there twice
+
+	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/overlay"
+	"github.com/isthmus-grid/isthmus/wire"
+)
+
+// A Profile says by which rules a token is made.
+type Profile string
+
+// The profiles.
+const (
+	IDToken  Profile = "oidc"     // OpenID Connect Core 1.0, section 2
+	WLCG     Profile = "wlcg"     // WLCG Common JWT Profiles, version 1
+	SciToken Profile = "scitoken" // SciTokens Claims and Scopes Language, version 2
+)
+
+// Skew is how far the clocks of the provider and of this host may be apart.
+const Skew = time.Minute
+
+// Rules say which tokens are believed and what they are good for.
+type Rules struct {
+	Issuer   string // the provider, as its tokens name it: a URL with https
+	Audience string // who the tokens must be for: this grid
+	Profile  Profile
+	Scope    string        // that a token of WLCG or SciToken must have
+	Longest  time.Duration // the longest life of a token that is believed
+
+	UserClaim  string            // the claim that names the user
+	UserPrefix string            // is put before its value
+	Users      map[string]string // from its value to the user; if there are any, nobody else is one
+
+	ProjectsClaim string            // the claim that names projects; empty: none
+	Projects      map[string]string // from its values to projects; others give none
+}
+
+// Check says what is wrong with the rules, or returns nil.
+func (r Rules) Check() error {
+	if err := checkURL(r.Issuer); err != nil {
+		return fmt.Errorf("the issuer: %w", err)
+	}
+	if r.Audience == "" {
+		return errors.New("no audience is set; without one, a token that was made for anybody else would do here")
+	}
+	switch r.Profile {
+	case IDToken:
+	case WLCG, SciToken:
+		if r.Scope == "" {
+			return fmt.Errorf("no scope is set; tokens of the profile %s are leave to do something, and without one any would do here", r.Profile)
+		}
+	default:
+		return fmt.Errorf("profile %q; known are %q", r.Profile, []Profile{IDToken, WLCG, SciToken})
+	}
+	if strings.ContainsAny(r.Scope, " \t\n") {
+		return fmt.Errorf("the scope %q is more than one", r.Scope)
+	}
+	if r.UserClaim == "" {
+		return errors.New("no claim is set that names the user")
+	}
+	if r.Longest <= 0 {
+		return errors.New("the longest life of a token must be positive")
+	}
+	for value, user := range r.Users {
+		if err := overlay.CheckName("user", user); err != nil {
+			return fmt.Errorf("the user for %q: %w", value, err)
+		}
+	}
+	if r.UserPrefix != "" {
+		if err := overlay.CheckName("user", r.UserPrefix); err != nil {
+			return fmt.Errorf("the prefix of users: %w", err)
+		}
+		if len(r.Users) > 0 {
+			return errors.New("a prefix goes with users that are named by the claim itself, not with a list of users")
+		}
+	}
+	if (r.ProjectsClaim == "") != (len(r.Projects) == 0) {
+		return errors.New("projects need both the claim that names them and the list of what its values mean")
+	}
+	for value, project := range r.Projects {
+		if err := overlay.CheckName("project", project); err != nil {
+			return fmt.Errorf("the project for %q: %w", value, err)
+		}
+	}
+	return nil
+}
+
+// checkURL says why something is not fetched from an address, or returns nil.
+func checkURL(text string) error {
+	u, err := url.Parse(text)
+	switch {
+	case err != nil:
+		return err
+	case u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "":
+		return fmt.Errorf("%q, want https://HOST/PATH", text)
+	}
+	return nil
+}
+
+// Holder is whom a token is good for.
+type Holder struct {
+	User            string
+	Projects        []string  // of the grid, in alphabetical order, each once
+	Issued, Expires time.Time // of the token
+	ID              string    // 64 hexadecimal digits, another for each token that the provider made
+}
+
+// IsToken reports whether a text has the form of such a token. It says nothing
+// of what is in it.
+func IsToken(text string) bool {
+	return strings.HasPrefix(text, "eyJ") && strings.Count(text, ".") == 2
+}
+
+// The algorithms of signatures that are believed. All are of key pairs: with a
+// shared key, whoever can judge a token could make one.
+var algorithms = []jose.SignatureAlgorithm{jose.RS256, jose.ES256, jose.EdDSA}
+
+// parse takes a token apart, and returns the name of the key that signed it.
+// Nothing in it is proven.
+func parse(text string) (token *jose.JSONWebSignature, kid string, err error) {
+	if len(text) > wire.MaxToken {
+		return nil, "", fmt.Errorf("the token has %d bytes, at most %d are read; ask the provider for one with fewer claims", len(text), wire.MaxToken)
+	}
+	if !IsToken(text) {
+		return nil, "", errors.New("this is no JSON Web Token")
+	}
+	token, err = jose.ParseSignedCompact(text, algorithms)
+	if other := new(jose.ErrUnexpectedSignatureAlgorithm); errors.As(err, &other) {
+		return nil, "", fmt.Errorf("the token is signed with %q; believed are %q", other.Got, algorithms)
+	}
+	if err != nil || len(token.Signatures) != 1 {
+		return nil, "", errors.New("the token is damaged")
+	}
+	h := token.Signatures[0].Protected
+	if kid = h.KeyID; kid == "" {
+		return nil, "", errors.New("the token does not say which key signed it (kid)")
+	}
+	if _, ok := h.ExtraHeaders["b64"]; ok {
+		return nil, "", errors.New("the token is not encoded as a JSON Web Token is (b64)")
+	}
+	return token, kid, nil
+}
+
+// kindOf says what is wrong with the type that a token's head names: tokens of
+// other kinds, signed by the same key, are no leave.
+func (r Rules) kindOf(token *jose.JSONWebSignature) error {
+	typ, _ := token.Signatures[0].Protected.ExtraHeaders[jose.HeaderType].(string)
+	kind := strings.TrimPrefix(strings.ToLower(typ), "application/")
+	if kind == "" || kind == "jwt" || kind == "at+jwt" && r.Profile != IDToken {
+		return nil
+	}
+	return fmt.Errorf("the token is a %q, which is no token of the profile %s", typ, r.Profile)
+}
+
+// Judge says whom a token's claims, JSON, are good for at time now, if they are
+// what the provider signed.
+func (r Rules) Judge(claims []byte, now time.Time) (Holder, error) {
+	var all map[string]json.RawMessage
+	if err := json.Unmarshal(claims, &all); err != nil {
+		return Holder{}, errors.New("the token's claims cannot be read")
+	}
+	c := reader{all: all}
+	if iss := c.text("iss"); c.err == nil && iss != r.Issuer {
+		return Holder{}, fmt.Errorf("the token was issued by %q; believed is %q alone", iss, r.Issuer)
+	}
+	if aud := c.texts("aud"); c.err == nil && !slices.Contains(aud, r.Audience) {
+		return Holder{}, fmt.Errorf("the token is for %q, not for %q; ask for one with this audience", aud, r.Audience)
+	} else if azp := "azp"; c.err == nil && r.Profile == IDToken && (len(aud) > 1 || c.has(azp)) && c.text(azp) != r.Audience {
+		// OpenID Connect Core 1.0, section 3.1.3.7: it was asked for by somebody else.
+		return Holder{}, fmt.Errorf("the token was made for another client than %q (azp)", r.Audience)
+	}
+	h := Holder{Issued: c.time("iat"), Expires: c.time("exp")}
+	from := h.Issued
+	if c.has("nbf") || r.Profile != IDToken && r.Profile != SciToken {
+		from = c.time("nbf")
+	}
+	c.text("sub") // every profile has one
+	if err := cmp(c.err, r.version(&c)); err != nil {
+		return Holder{}, err
+	}
+	switch {
+	case !now.Before(h.Expires.Add(Skew)):
+		return Holder{}, fmt.Errorf("the token expired at %s, and it is %s by this clock; get a new one", stamp(h.Expires), stamp(now))
+	case now.Add(Skew).Before(from), now.Add(Skew).Before(h.Issued):
+		return Holder{}, fmt.Errorf("the token is not good before %s, and it is %s by this clock", stamp(later(from, h.Issued)), stamp(now))
+	case h.Expires.Sub(h.Issued) > r.Longest:
+		return Holder{}, fmt.Errorf("the token is good for %v, longer than the %v that are believed here", h.Expires.Sub(h.Issued), r.Longest)
+	}
+	if err := r.scope(&c); err != nil {
+		return Holder{}, err
+	}
+	var err error
+	if h.User, err = r.user(&c); err != nil {
+		return Holder{}, err
+	}
+	if h.Projects, err = r.projects(&c); err != nil {
+		return Holder{}, err
+	}
+	if c.has("jti") || r.Profile == WLCG {
+		h.ID = digest("jti", r.Issuer, c.text("jti"))
+	}
+	return h, c.err
+}
+
+func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+func later(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
+}
+
+func cmp(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// digest names a token by what is the same in all its copies.
+func digest(parts ...string) string {
+	h := sha256.New()
+	for _, p := range parts {
+		fmt.Fprintf(h, "%d:%s", len(p), p)
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// version says what is wrong with the profile that the token names.
+func (r Rules) version(c *reader) error {
+	claim := map[Profile]string{WLCG: "wlcg.ver", SciToken: "ver"}[r.Profile]
+	if claim == "" {
+		return nil
+	}
+	got := c.text(claim)
+	ok := r.Profile == WLCG && strings.HasPrefix(got, "1.") ||
+		r.Profile == SciToken && strings.HasPrefix(strings.Replace(got, "scitokens:", "scitoken:", 1), "scitoken:2.")
+	if c.err == nil && !ok {
+		return fmt.Errorf("the token is of version %q (%s), which is not known here", got, claim)
+	}
+	return c.err
+}
+
+// scope says that the token is no leave for this, or returns nil.
+func (r Rules) scope(c *reader) error {
+	if r.Scope == "" {
+		return nil
+	}
+	if scopes := strings.Fields(c.text("scope")); c.err == nil && !slices.Contains(scopes, r.Scope) {
+		return fmt.Errorf("the token has the scopes %q, and not %q", scopes, r.Scope)
+	}
+	return c.err
+}
+
+func (r Rules) user(c *reader) (string, error) {
+	value := c.text(r.UserClaim)
+	if c.err != nil {
+		return "", c.err
+	}
+	if r.UserClaim == "email" && string(c.all["email_verified"]) != "true" {
+		return "", errors.New("the provider has not verified the token's mail address (email_verified)")
+	}
+	if len(r.Users) > 0 {
+		user, ok := r.Users[value]
+		if !ok {
+			return "", fmt.Errorf("the token's %s, %q, is none of the users that are enrolled here", r.UserClaim, value)
+		}
+		return user, nil
+	}
+	user := r.UserPrefix + value
+	if err := overlay.CheckName("user", user); err != nil {
+		return "", fmt.Errorf("the token's %s: %w; the broker's admin can list what its values mean", r.UserClaim, err)
+	}
+	return user, nil
+}
+
+func (r Rules) projects(c *reader) ([]string, error) {
+	if r.ProjectsClaim == "" || !c.has(r.ProjectsClaim) {
+		return nil, nil
+	}
+	var projects []string
+	values := c.texts(r.ProjectsClaim)
+	if r.ProjectsClaim == "scope" && len(values) == 1 {
+		values = strings.Fields(values[0])
+	}
+	for _, v := range values {
+		if p, ok := r.Projects[v]; ok {
+			projects = append(projects, p)
+		}
+	}
+	if c.err != nil {
+		return nil, c.err
+	}
+	slices.Sort(projects)
+	projects = slices.Compact(projects)
+	_, err := control.ProjectURIs(projects)
+	return projects, err
+}
+
+// reader reads claims and remembers the first that is missing or of another
+// form.
+type reader struct {
+	all map[string]json.RawMessage
+	err error
+}
+
+func (c *reader) has(claim string) bool { _, ok := c.all[claim]; return ok }
+
+func (c *reader) fail(claim, want string) {
+	if c.err == nil {
+		c.err = fmt.Errorf("the token has no %q that is %s", claim, want)
+	}
+}
+
+func (c *reader) text(claim string) (s string) {
+	if err := json.Unmarshal(c.all[claim], &s); err != nil || s == "" {
+		c.fail(claim, "a text")
+		return ""
+	}
+	return s
+}
+
+// texts reads one text or several.
+func (c *reader) texts(claim string) (list []string) {
+	var one string
+	if json.Unmarshal(c.all[claim], &one) == nil && one != "" {
+		return []string{one}
+	}
+	if err := json.Unmarshal(c.all[claim], &list); err != nil {
+		c.fail(claim, "a text, or a list of texts")
+		return nil
+	}
+	return list
+}
+
+// maxTime is past all that a clock says, and far from what a time cannot hold,
+// in seconds.
+const maxTime = 1 << 40
+
+func (c *reader) time(claim string) time.Time {
+	var seconds float64
+	if err := json.Unmarshal(c.all[claim], &seconds); err != nil || math.IsNaN(seconds) || seconds <= 0 || seconds > maxTime {
+		c.fail(claim, "a time")
+		return time.Time{}
+	}
+	return time.Unix(int64(seconds), 0)
+}
