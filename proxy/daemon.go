@@ -45,28 +45,17 @@ func Command() *cli.Command { return daemon.Command(Spec()) }
 
 // serve is the daemon from its settings to its end.
 func serve(ctx context.Context, cfg Config, log *slog.Logger, ready func(...string)) error {
-	creds, err := control.LoadCredentials(string(cfg.TLS.Cert), string(cfg.TLS.Key), string(cfg.TLS.CA))
+	creds, err := identify(cfg.TLS)
 	if err != nil {
 		return err
 	}
-	if id := creds.Identity(); id.Role != control.RoleProxy {
-		return fmt.Errorf("%s is the certificate of %v, want one of a proxy", cfg.TLS.Cert, id)
-	}
-	if err := enrol.KeepRevoked(creds, string(cfg.TLS.Revoked)); err != nil {
-		return err
-	}
-	set := cfg.Settings()
-	set.Name, set.Key = creds.Identity().Name, ticket.NewKey()
-	if set.Audit, err = audit.Open(cfg.Audit, creds.Identity().String(), log); err != nil {
+	set, err := cfg.open(creds, log)
+	if err != nil {
 		return err
 	}
 	defer set.Audit.Start()()
 	daemon.OnChange(ctx, set.Audit.NoteChange)
-	if set.Quota, err = pace.New(cfg.Quota.Rules(), string(cfg.Quota.State), log); err != nil {
-		return err
-	}
 	warnOfLimits(set.Limits, log)
-
 	listeners, err := listenAll(ctx, cfg.Listen)
 	if err != nil {
 		return err
@@ -75,77 +64,144 @@ func serve(ctx context.Context, cfg Config, log *slog.Logger, ready func(...stri
 	set.PassOn = hooks.Return
 	s := New(set, log)
 	hooks.CountWork("links", s.linkCount)
+	reload(ctx, s, set.Quota)
+	facts, stopMetrics, err := metrics.Start(ctx, cfg.MetricsListen, s.metrics(creds), log)
+	if err != nil {
+		closeAll(listeners)
+		return err
+	}
+	defer stopMetrics()
+	l := &life{cfg: cfg, creds: creds, server: s, listeners: listeners, hooks: hooks, stopMetrics: stopMetrics, log: log}
+	return l.run(ctx, func() {
+		at := bound(listeners)
+		log.Info("serving", "name", set.Name, "listen", fmt.Sprint(at), "brokers", strings.Join(cfg.Broker, " "))
+		ready(append([]string{"listen=" + at[0].String()}, facts...)...)
+	})
+}
+
+// identify loads the certificate, which must be a proxy's.
+func identify(t TLS) (*control.Credentials, error) {
+	creds, err := control.LoadCredentials(string(t.Cert), string(t.Key), string(t.CA))
+	if err != nil {
+		return nil, err
+	}
+	if id := creds.Identity(); id.Role != control.RoleProxy {
+		return nil, fmt.Errorf("%s is the certificate of %v, want one of a proxy", t.Cert, id)
+	}
+	return creds, enrol.KeepRevoked(creds, string(t.Revoked))
+}
+
+// open returns the Settings of a proxy of that name, with their files open.
+func (c Config) open(creds *control.Credentials, log *slog.Logger) (set Settings, err error) {
+	set = c.Settings()
+	set.Name, set.Key = creds.Identity().Name, ticket.NewKey()
+	if set.Audit, err = audit.Open(c.Audit, creds.Identity().String(), log); err != nil {
+		return set, err
+	}
+	set.Quota, err = pace.New(c.Quota.Rules(), string(c.Quota.State), log)
+	return set, err
+}
+
+// reload has s take the settings over that may change while it serves.
+func reload(ctx context.Context, s *Server, quota *pace.Keeper) {
 	daemon.OnReload(ctx, []string{"limits.links", "limits.waiting", "limits.handshakes"}, func(next Config) (func(), error) {
 		return func() { s.SetLimits(Limits(next.Limits)) }, nil
 	})
 	daemon.OnReload(ctx, pace.LiveKeys(), func(next Config) (func(), error) {
-		return func() { set.Quota.SetRules(next.Quota.Rules()) }, nil
+		return func() { quota.SetRules(next.Quota.Rules()) }, nil
 	})
-	var sockets *vantage.Sockets // set before the first session
-	e := control.NewEndpoint(creds, log, func(r grpc.ServiceRegistrar) {
-		controlpb.RegisterAdminServer(r, admin{server: s})
-		controlpb.RegisterVantagesServer(r, vantages{log: log, point: func() vantage.Point {
-			return vantage.Point{Observer: s.observer, Sockets: sockets}
-		}})
-	})
-	defer e.Close()
-	e.SetTrust(control.Trust{Cut: s.cutFor})
-	facts, stopMetrics, err := metrics.Start(ctx, cfg.MetricsListen, s.metrics(creds), log)
-	if err != nil {
-		for _, ln := range listeners {
-			ln.Close()
-		}
-		return err
-	}
-	defer stopMetrics()
+}
 
+// life is what surrounds a Server that runs: the sessions with the brokers, its
+// certificate's renewal, and what becomes of them at the end.
+type life struct {
+	cfg         Config
+	creds       *control.Credentials
+	server      *Server
+	listeners   []*net.TCPListener
+	hooks       *daemon.Hooks
+	stopMetrics func()
+	log         *slog.Logger
+
+	sockets *vantage.Sockets // set before the first session
+
+	// What a successor takes over.
+	let   sync.WaitGroup
+	letGo context.CancelFunc
+}
+
+// run serves until ctx ends or another process has taken over, and then returns
+// when all it started has ended. It calls ready once, when sockets are open: whatever
+// a predecessor let go of it has let go of when ready returns.
+func (l *life) run(ctx context.Context, ready func()) error {
+	e := l.endpoint()
+	defer e.Close()
 	ctx, cancel := context.WithCancel(ctx)
-	var session, draining sync.WaitGroup
-	defer session.Wait()
+	var renewing, draining sync.WaitGroup
+	defer renewing.Wait()
 	defer draining.Wait()
 	defer cancel()
-	// Whatever a predecessor let go of it has let go of when ready returns.
-	log.Info("serving", "name", set.Name, "listen", fmt.Sprint(bound(listeners)), "brokers", strings.Join(cfg.Broker, " "))
-	ready(append([]string{"listen=" + bound(listeners)[0].String()}, facts...)...)
-	lettable, letGo := context.WithCancel(ctx) // what a successor takes over
-	var let sync.WaitGroup
-	defer let.Wait()
+	ready()
+	lettable, letGo := context.WithCancel(ctx)
+	l.letGo = letGo
+	defer l.let.Wait()
 	defer letGo()
-	stunPort := uint16(0)
-	if sockets = serveSTUN(lettable, &let, cfg.STUNListen, s); sockets != nil {
-		stunPort = sockets.Port()
+	o := l.offerer(lettable)
+	if l.cfg.TLS.Renew {
+		renewing.Go(func() { enrol.Keep(ctx, l.creds, l.log, o.renewed) })
 	}
-	o := &offerer{server: s, key: set.Key, advertise: cfg.Advertise, listen: bound(listeners), stunPort: stunPort, log: log}
-	if cfg.TLS.Renew {
-		session.Go(func() { enrol.Keep(ctx, creds, log, o.renewed) })
-	}
-	for _, broker := range cfg.Broker {
-		let.Go(func() {
+	for _, broker := range l.cfg.Broker {
+		l.let.Go(func() {
 			e.Keep(lettable, control.DialConfig{Addr: broker, Role: control.RoleBroker}, o.run)
 		})
 	}
-	draining.Go(func() {
-		select {
-		case <-ctx.Done():
-			return
-		case <-hooks.Draining():
-		}
-		if hooks.Succeeded() {
-			s.StopAccepting()
-			letGo()
-			stopMetrics()
-			let.Wait()
-			hooks.LetGo()
-			s.serveReturned(ctx, hooks.Returned())
-		} else {
-			s.Drain(ctx)
-		}
-	})
-	err = s.Serve(ctx, listeners...)
+	draining.Go(func() { l.drain(ctx) })
+	err := l.server.Serve(ctx, l.listeners...)
 	if err == nil && ctx.Err() == nil {
 		draining.Wait() // what a successor passes on is served to its end
 	}
 	return err
+}
+
+// endpoint is where brokers ask this proxy.
+func (l *life) endpoint() *control.Endpoint {
+	e := control.NewEndpoint(l.creds, l.log, func(r grpc.ServiceRegistrar) {
+		controlpb.RegisterAdminServer(r, admin{server: l.server})
+		controlpb.RegisterVantagesServer(r, vantages{log: l.log, point: func() vantage.Point {
+			return vantage.Point{Observer: l.server.observer, Sockets: l.sockets}
+		}})
+	})
+	e.SetTrust(control.Trust{Cut: l.server.cutFor})
+	return e
+}
+
+// offerer returns who tells the brokers of this proxy, once the sockets that it
+// tells of are open.
+func (l *life) offerer(lettable context.Context) *offerer {
+	stunPort := uint16(0)
+	if l.sockets = serveSTUN(lettable, &l.let, l.cfg.STUNListen, l.server); l.sockets != nil {
+		stunPort = l.sockets.Port()
+	}
+	return &offerer{server: l.server, key: l.server.set.Key, advertise: l.cfg.Advertise, listen: bound(l.listeners), stunPort: stunPort, log: l.log}
+}
+
+// drain waits until this proxy is to go, and has it go without cutting links.
+func (l *life) drain(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+		return
+	case <-l.hooks.Draining():
+	}
+	if !l.hooks.Succeeded() {
+		l.server.Drain(ctx)
+		return
+	}
+	l.server.StopAccepting()
+	l.letGo()
+	l.stopMetrics()
+	l.let.Wait()
+	l.hooks.LetGo()
+	l.server.serveReturned(ctx, l.hooks.Returned())
 }
 
 // listenAll opens every listener or none.
@@ -157,9 +213,7 @@ func listenAll(ctx context.Context, addrs []netip.AddrPort) ([]*net.TCPListener,
 			return carrier.ListenIn(ctx, a.Addr(), ports)
 		})
 		if err != nil {
-			for _, ln := range open {
-				ln.Close()
-			}
+			closeAll(open)
 			if errors.Is(err, overlay.ErrPortRangeFull) {
 				err = fmt.Errorf("%v is in use; another program, or another proxy, listens there (ss -ltnp)", a)
 			}
@@ -168,6 +222,12 @@ func listenAll(ctx context.Context, addrs []netip.AddrPort) ([]*net.TCPListener,
 		open = append(open, ln)
 	}
 	return open, nil
+}
+
+func closeAll(listeners []*net.TCPListener) {
+	for _, ln := range listeners {
+		ln.Close()
+	}
 }
 
 // bound returns the addresses that are listened on.
