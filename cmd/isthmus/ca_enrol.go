@@ -156,6 +156,11 @@ func caEnrollCommand() *cli.Command {
 			if token == "" {
 				return usage("ca enroll: give --token: the keeper of the grid's CA makes one with isthmus ca token")
 			}
+			if !c.IsSet("config") {
+				if err := hostPort(c, "ca enroll", "broker"); err != nil {
+					return err
+				}
+			}
 			t, err := ca.ReadToken(token)
 			if err != nil {
 				return err
