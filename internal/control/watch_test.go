@@ -134,14 +134,15 @@ func TestMovedAway(t *testing.T) {
 	var gone atomic.Bool
 	asked := make(chan struct{}, 1)
 	client.SetHasAddress(func(a netip.Addr) bool {
+		if a.String() != "127.0.0.1" {
+			t.Errorf("asked for %v", a)
+		}
+		has := !gone.Load() // before anybody hears that it was asked, and has it gone
 		select {
 		case asked <- struct{}{}:
 		default:
 		}
-		if a.String() != "127.0.0.1" {
-			t.Errorf("asked for %v", a)
-		}
-		return !gone.Load()
+		return has
 	})
 	var why atomic.Value
 	ups := make(chan *control.Session)
