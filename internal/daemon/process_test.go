@@ -74,8 +74,8 @@ func serveFake(ctx context.Context, cfg fakeConfig, log *slog.Logger, ready func
 		ln.Close()
 		close(stopped)
 	}()
+	log.Debug("listening") // before it can be told to end
 	defer context.AfterFunc(ctx, func() {
-		log.Debug("told to end")
 		if cfg.Deaf {
 			fmt.Println("deaf") // the test waits for this before it goes on
 			select {}
