@@ -130,5 +130,6 @@ func (w *world) hosts(node string) (all []host) {
 		}
 		all = append(all, h)
 	}
+	slices.SortFunc(all, func(a, b host) int { return strings.Compare(a.Host, b.Host) })
 	return all
 }
