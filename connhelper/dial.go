@@ -277,7 +277,11 @@ func (h *Helper) follow(ctx context.Context, p *process, to target) (made, error
 	var tried []string
 	var worth []overlay.Step
 	for _, s := range to.plan.Steps {
-		if !to.ways.Allow(s.Technique) || t.follow && s.Technique != t.winner.technique {
+		if !to.ways.Allow(s.Technique) {
+			tried = append(tried, fmt.Sprintf("%v: not tried: %v is looked for", s.Technique, to.ways))
+			continue
+		}
+		if t.follow && s.Technique != t.winner.technique {
 			continue
 		}
 		if reason, barred := to.memory.barred[s.Technique]; barred {
@@ -329,8 +333,9 @@ func (h *Helper) follow(ctx context.Context, p *process, to target) (made, error
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return made{}, ctx.Err()
 	}
-	if last == nil {
+	if last == nil { // nothing was worth a try: what the plan left out is half of the answer
 		last = overlay.ErrNoPath
+		tried = append(tried, rejected(to.plan)...)
 	}
 	return made{}, fmt.Errorf("%v at %v: %w", to.point.Process, to.point.Node, &attemptsError{tried, last})
 }
@@ -361,11 +366,15 @@ func (e *attemptsError) Error() string { return strings.Join(e.tried, "; ") }
 func (e *attemptsError) Unwrap() error { return e.last }
 
 func noPath(to target) error {
-	var why []string
-	for _, r := range to.plan.Rejected {
+	return fmt.Errorf("%v at %v: %w: %s", to.point.Process, to.point.Node, overlay.ErrNoPath, strings.Join(rejected(to.plan), "; "))
+}
+
+// rejected says why the plan has no more techniques.
+func rejected(p overlay.Plan) (why []string) {
+	for _, r := range p.Rejected {
 		why = append(why, fmt.Sprintf("%v: %s", r.Technique, r.Reason))
 	}
-	return fmt.Errorf("%v at %v: %w: %s", to.point.Process, to.point.Node, overlay.ErrNoPath, strings.Join(why, "; "))
+	return why
 }
 
 // report tells the directory how a technique did. It must not hold up the

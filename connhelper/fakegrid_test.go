@@ -374,7 +374,12 @@ func (r *rank) dialledBy(to uint32, ways overlay.Ways) (overlay.Path, net.Conn) 
 // failed asks for a connection that cannot be had and returns why.
 func (r *rank) failed(to uint32, budget time.Duration) *wire.LocalFailed {
 	r.t.Helper()
-	r.send(&wire.LocalDial{Request: 1, Rank: to, Budget: budget})
+	return r.failedBy(to, overlay.AllWays, budget)
+}
+
+func (r *rank) failedBy(to uint32, ways overlay.Ways, budget time.Duration) *wire.LocalFailed {
+	r.t.Helper()
+	r.send(&wire.LocalDial{Request: 1, Rank: to, Budget: budget, Ways: ways})
 	f, _ := r.next()
 	d, ok := f.(*wire.LocalFailed)
 	if !ok {

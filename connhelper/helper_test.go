@@ -405,6 +405,18 @@ func TestFailures(t *testing.T) {
 		join(t, s2, key, 1)
 		r0.failedAs(1, time.Second, wire.CodeNoPath, "at sitea/a2: no technique connects the sites: relay: sitea lets nothing out")
 	})
+	t.Run("nothing but the relay", func(t *testing.T) {
+		f := newFakeFrontal(t, open, overlay.Relay)
+		f.plan.Rejected = []overlay.Rejection{{Technique: overlay.Direct, Reason: "sitea lets nothing in"}}
+		s1, _ := f.helper("a1")
+		s2, _ := f.helper("a2")
+		r0 := join(t, s1, key, 0)
+		join(t, s2, key, 1)
+		want := "at sitea/a2: relay: not tried: a way without a relay is looked for; direct: sitea lets nothing in"
+		if got := r0.failedBy(1, overlay.DirectOnly, time.Minute); got.Code != wire.CodeNoPath || !strings.HasSuffix(got.Text, want) {
+			t.Errorf("%+v", got)
+		}
+	})
 	t.Run("no proxy answers", func(t *testing.T) {
 		f := newFakeFrontal(t, open, overlay.Relay)
 		f.relay = &controlpb.Assignment{Proxy: "p1", Addresses: []string{nowhere}}
