@@ -18,7 +18,7 @@ import (
 // TestQuota: a carried link waits for its job's rate and loses nothing; one too
 // many is told which setting refuses it.
 func TestQuota(t *testing.T) {
-	r := newRig(t, func(c *Config) { c.Quota.PerJob = pace.JobLimits{Rate: 16e6, Links: 1} })
+	r := newRig(t, func(c *Config) { c.Quota.PerJob = pace.JobLimits{Rate: 2e6, Links: 1} })
 	h := r.helper("a1")
 	h.register(0)
 	far := listenLoop(t)
@@ -46,7 +46,7 @@ func TestQuota(t *testing.T) {
 	}
 	exchange(t, near, other)
 	r.until("the link is in the log", func() bool { return strings.Contains(r.log.String(), "msg=carried") })
-	if log := r.log.String(); !strings.Contains(log, "limited_to=16Mbit/s by=quota.per_job.rate") {
+	if log := r.log.String(); !strings.Contains(log, "limited_to=2Mbit/s by=quota.per_job.rate") {
 		t.Errorf("log: %s", log)
 	}
 	if st := r.f.status().Quota; st.Waits == 0 || st.Refused != 1 || st.Links != 0 {
@@ -60,7 +60,7 @@ type stream struct{ *net.TCPConn }
 
 // TestQuotaOfStreams: what passes through this process's memory waits, too.
 func TestQuotaOfStreams(t *testing.T) {
-	k, err := pace.New(quota.Rules{Rate: 16e6}, "", slog.New(slog.DiscardHandler))
+	k, err := pace.New(quota.Rules{Rate: 2e6}, "", slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,6 +102,6 @@ func TestQuotaOfStreams(t *testing.T) {
 		t.Errorf("counted %+v", st)
 	}
 	if k.Status().Waits == 0 {
-		t.Error("600 kB at 16 Mbit/s, and nothing had to wait")
+		t.Error("600 kB at 2 Mbit/s, and nothing had to wait")
 	}
 }
