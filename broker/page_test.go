@@ -234,3 +234,32 @@ func TestStatusListenIsForThisHost(t *testing.T) {
 		}
 	}
 }
+
+// A technique that fails beside the one that connects is no trouble of the pair,
+// whatever the order in which both were told.
+func TestFailureBesideTheOneThatConnects(t *testing.T) {
+	at := func(s int64) time.Time { return time.Unix(s, 0) }
+	relay := func(connected, failed int64) OutcomeStatus {
+		o := OutcomeStatus{Technique: overlay.Relay, Connected: 1, ConnectedAt: at(connected)}
+		if failed > 0 {
+			o.Failed, o.FailedAt, o.Reason = 1, at(failed), "no answer"
+		}
+		return o
+	}
+	open := OutcomeStatus{Technique: overlay.SimultaneousOpen, Failed: 2, FailedAt: at(90), Reason: "timed out"}
+	for name, c := range map[string]struct {
+		outcomes              []OutcomeStatus
+		kind, trouble, beside string
+	}{
+		"beside, told later":     {[]OutcomeStatus{open, relay(80, 0)}, "relay", "", "simultaneous-open: timed out"},
+		"beside, told before":    {[]OutcomeStatus{open, relay(95, 0)}, "relay", "", "simultaneous-open: timed out"},
+		"nothing ever connected": {[]OutcomeStatus{open}, "failing", "simultaneous-open: timed out", ""},
+		"the one that connected": {[]OutcomeStatus{open, relay(80, 85)}, "failing", "relay: no answer", ""},
+		"it recovered":           {[]OutcomeStatus{relay(80, 70)}, "relay", "", ""},
+	} {
+		r := rowOfPair(siteOf("a", true, 1), siteOf("b", true, 1), c.outcomes)
+		if r.Kind != c.kind || r.Trouble != c.trouble || r.Beside != c.beside {
+			t.Errorf("%s: %s, trouble %q, beside %q", name, r.Kind, r.Trouble, r.Beside)
+		}
+	}
+}

@@ -39,6 +39,9 @@ func (s Status) WriteTable(out io.Writer, now time.Time) error {
 		case by == "":
 			by = "no link yet"
 		}
+		if r.Beside != "" {
+			why += "; beside it, in vain: " + r.Beside
+		}
 		if r.Trouble != "" {
 			why = "now failing: " + r.Trouble
 		}

@@ -62,7 +62,8 @@ type pairRow struct {
 	Why           string  // why that
 	Connected     uint64  // attempts
 	Failed        uint64
-	Trouble       string // the last failure, if it is later than the last success
+	Trouble       string // the last failure, if nothing is known to connect since
+	Beside        string // what failed beside the technique that connected
 	plan          overlay.Plan
 }
 
@@ -205,8 +206,17 @@ func rowOfPair(asker, target SiteStatus, outcomes []OutcomeStatus) pairRow {
 	if !good.ConnectedAt.IsZero() {
 		row.Now, row.SetupMS = good.Technique.String(), good.SetupMS
 	}
-	if bad.FailedAt.After(good.ConnectedAt) {
-		row.Trouble = fmt.Sprintf("%v: %s", bad.Technique, bad.Reason)
+	// A link's techniques are tried side by side, and later successes of the one
+	// that connected are not told. So only its own failure is trouble; that of
+	// another one cost the link nothing.
+	switch trouble := fmt.Sprintf("%v: %s", bad.Technique, bad.Reason); {
+	case bad.FailedAt.IsZero():
+	case good.ConnectedAt.IsZero():
+		row.Trouble = trouble
+	case good.FailedAt.After(good.ConnectedAt):
+		row.Trouble = fmt.Sprintf("%v: %s", good.Technique, good.Reason)
+	case bad.Technique != good.Technique:
+		row.Beside = trouble
 	}
 	switch {
 	case row.Plan == "":

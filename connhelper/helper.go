@@ -192,7 +192,7 @@ func (h *Helper) enter(ctx context.Context, s *control.Session, data *dataPort) 
 	f.public = publicAddress(profile, f.local, h.opts.Advertise)
 	h.home.set(f)
 	defer h.home.clear(f)
-	h.log.Info("joined", "site", profile.Site, "frontal", h.opts.Frontal, "listening", f.local.String(), "public", f.public.String())
+	h.log.Info("joined", "site", profile.Site, "frontal", h.opts.Frontal, "listening", addrText(f.local), "public", addrText(f.public))
 	for _, p := range h.here.all() {
 		err := h.register(ctx, f, p)
 		if err == nil {
@@ -359,4 +359,12 @@ func (h *Helper) frontal(ctx context.Context) (*frontal, error) {
 			return nil, err
 		}
 	}
+}
+
+// addrText is an address for the log.
+func addrText(a netip.AddrPort) string {
+	if !a.IsValid() {
+		return "none"
+	}
+	return a.String()
 }

@@ -67,6 +67,7 @@ func TestMetrics(t *testing.T) {
 	for kind, port := range ports {
 		settings[kind] = map[string]any{"metrics_listen": "127.0.0.1:" + port}
 	}
+	settings["broker"]["audit"] = map[string]any{"folder": t.TempDir()} // who keeps no log tells no figures of it
 	w := newWorld(t, siteClosed+siteShut+siteHidden, grid.Config{Settings: settings})
 	j := w.linked("closed/n1", "shut/n1")
 	if j.near.Path.Technique != overlay.Relay {
