@@ -175,7 +175,7 @@ func (c *conversation) cancel(key reserve.Key) (answer *gatepb.ToSubmitter, err 
 	err = k.do(func(now time.Time) {
 		said, actions := k.node.Receive(c.who.requester(), reserve.Cancel{Key: key}, now)
 		answer = toSubmitter(said, gatepb.Refused_CANCEL)
-		k.act(actions, "cancelled")
+		k.act(actions, "its submitter cancelled it")
 		if _, done := said.(reserve.Cancelled); done {
 			if b = k.bookings[key]; b != nil && b.who.Identity() == c.who.Identity() {
 				k.end(b, "", now)

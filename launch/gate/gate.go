@@ -70,7 +70,8 @@ func (g *Gate) Reach(ctx context.Context, node overlay.NodeID) (client gatepb.Ga
 // nothing is left of the jobs here and of the sessions.
 func (g *Gate) Serve(ctx context.Context, door *net.UnixListener) error {
 	keeping, letGo := context.WithCancel(ctx)
-	reaching, cancel := context.WithCancel(context.WithoutCancel(ctx)) // so that the jobs' last words are still said
+	reaching, stop := context.WithCancelCause(context.WithoutCancel(ctx)) // so that the jobs' last words are still said
+	cancel := func() { stop(ErrStopping) }
 	var parts sync.WaitGroup
 	defer parts.Wait()
 	defer g.end.Close()

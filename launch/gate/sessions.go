@@ -2,6 +2,7 @@ package gate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -50,8 +51,11 @@ type reached struct {
 
 	session *control.Session
 	err     error
-	stop    context.CancelFunc
+	stop    func()
 }
+
+// errUnused is why a session ends that nobody used.
+var errUnused = errors.New("nobody used the session any more")
 
 func newSessions(node overlay.NodeID, socket string, end *control.Endpoint, log *slog.Logger) *sessions {
 	return &sessions{node: node, socket: socket, end: end, log: log, peers: map[overlay.NodeID]*reached{}}
@@ -84,7 +88,7 @@ func (s *sessions) reach(ctx context.Context, node overlay.NodeID) (gatepb.GateC
 	case <-r.ready:
 	case <-ctx.Done():
 		done()
-		return nil, nil, fmt.Errorf("the gate of %v: %w", node, ctx.Err())
+		return nil, nil, fmt.Errorf("the gate of %v: %w", node, context.Cause(ctx))
 	}
 	if r.err != nil {
 		done()
@@ -104,8 +108,8 @@ func (s *sessions) get(node overlay.NodeID) (*reached, error) {
 		if len(s.peers) >= maxSessions && r == nil {
 			return nil, fmt.Errorf("%w: %d other gates are in use", overlay.ErrOverloaded, len(s.peers))
 		}
-		ctx, stop := context.WithCancel(s.life)
-		r = &reached{ready: make(chan struct{}), stop: stop}
+		ctx, stop := context.WithCancelCause(s.life)
+		r = &reached{ready: make(chan struct{}), stop: func() { stop(errUnused) }}
 		s.peers[node] = r
 		s.work.Go(func() { s.keep(ctx, node, r) })
 	}
@@ -147,6 +151,9 @@ func (s *sessions) keep(ctx context.Context, node overlay.NodeID, r *reached) {
 	defer r.stop()
 	begun := time.Now()
 	session, leave, err := s.connect(ctx, node)
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx) // not that something below was cancelled
+	}
 	s.mu.Lock()
 	r.session, r.err = session, err
 	close(r.ready)

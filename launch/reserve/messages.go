@@ -16,6 +16,7 @@
 //	          -- Renew --> <-- OK ---      while files are staged
 //	Start     -- Start: hold, ranks -->    key and hold right? started: launch
 //	          <-- Started -------------
+//	          -- Renew --> <-- Started --   while others start
 //	all have  -- Commit -->                running, until the processes exit
 //	          <-- Committed -----------
 //

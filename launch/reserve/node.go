@@ -62,7 +62,7 @@ type reservation struct {
 	granted   int                // processes that it may start
 	processes []allocate.Process // that it started
 	since     time.Time          // of the Ask
-	until     time.Time          // of held and started: when it ends by itself
+	until     time.Time          // of held and started: when it ends by itself, unless renewed
 	why       Reason             // of ending: why it was killed
 }
 
@@ -228,14 +228,23 @@ func (n *Node) renew(from Requester, m Renew, now time.Time) Message {
 		return refused
 	case r.state == ending:
 		return Refused{m.Key, r.why, "the reservation has ended"}
-	case r.state != Held:
-		return Started{m.Key} // the Start overtook it
+	case r.state == Running:
+		return Started{m.Key} // there is no lease any more
 	}
+	n.prolong(r, now)
+	if r.state == starts {
+		return Started{m.Key} // other nodes have not started yet
+	}
+	return n.ok(r, now)
+}
+
+// prolong has the lease of what is held or started begin anew, up to the longest time that
+// a reservation may be renewed.
+func (n *Node) prolong(r *reservation, now time.Time) {
 	r.until = now.Add(n.policy.Lease)
 	if longest := r.since.Add(n.policy.Longest); r.until.After(longest) {
 		r.until = longest
 	}
-	return n.ok(r, now)
 }
 
 // start is steps 7 and 8.
@@ -251,6 +260,9 @@ func (n *Node) start(from Requester, m Start, now time.Time) (Message, []Action)
 	case r.state == ending:
 		return Refused{m.Key, r.why, "the reservation has ended"}, nil
 	case r.state != Held && slices.Equal(r.processes, m.Processes):
+		if r.state == starts {
+			n.prolong(r, now) // the submitter has not heard of it yet
+		}
 		return Started{m.Key}, nil // the same once more
 	case r.state != Held:
 		return Refused{m.Key, Used, "the key is used"}, nil

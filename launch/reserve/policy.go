@@ -26,7 +26,7 @@ type Policy struct {
 	Allow, Deny []Rule
 
 	Lease   time.Duration // how long a reservation lives unless renewed; 0: 30 s
-	Longest time.Duration // how long one may be renewed before it is started; 0: 10 minutes
+	Longest time.Duration // how long one may be renewed before it is committed; 0: 10 minutes
 }
 
 // Rule fits requesters. Each field that is set must fit; one must be set.

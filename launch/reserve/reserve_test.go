@@ -149,6 +149,24 @@ func TestRenewingEnds(t *testing.T) {
 	expect(t, n, person(1), renew, epoch.Add(25*time.Second), "refused expired")
 }
 
+// What was started keeps its lease, too, until all other hosts have started.
+func TestRenewingWhatWasStarted(t *testing.T) {
+	n := newNode(t, Policy{Jobs: 1, Processes: 1, Lease: 10 * time.Second, Longest: 25 * time.Second})
+	expect(t, n, person(1), ask(1, 1), epoch, "ok 1 for 10s")
+	start := Start{Key{1}, Hold{7, 1}, []allocate.Process{{}}}
+	expect(t, n, person(1), start, epoch.Add(2*time.Second), "started")
+	expect(t, n, person(1), Renew{Key{1}, Hold{7, 1}}, epoch.Add(11*time.Second), "started")
+	expect(t, n, person(1), start, epoch.Add(20*time.Second), "started")
+	if next := n.Next(); next != epoch.Add(25*time.Second) {
+		t.Errorf("the lease ends %v after the ask, want 25 s, the longest", next.Sub(epoch))
+	}
+	expect(t, n, person(1), Commit{Key{1}, Hold{7, 1}}, epoch.Add(24*time.Second), "committed")
+	expect(t, n, person(1), Renew{Key{1}, Hold{7, 1}}, epoch.Add(99*time.Second), "started")
+	if next := n.Next(); !next.IsZero() {
+		t.Errorf("what runs would end at %v", next)
+	}
+}
+
 func TestMemoryAndCPUAreShared(t *testing.T) {
 	n := newNode(t, Policy{Jobs: 9, Processes: 4, Memory: 8 << 30, CPU: 4000})
 	need := func(key byte, processes int, memory int64, cpu int) Ask {
@@ -345,6 +363,33 @@ func TestAHostThatDoesNotStartFailsTheJob(t *testing.T) {
 	}
 	if next := s.Next(); !next.IsZero() {
 		t.Errorf("still due at %v", next)
+	}
+}
+
+// A host that started waits for one that is slow: its lease is renewed as long as that
+// takes.
+func TestLeasesOutliveASlowStart(t *testing.T) {
+	s, _ := submit(t, 2, 2, Config{Begin: time.Minute, Resend: 20 * time.Second})
+	s.Receive(nodeName(0), grant(0), epoch)
+	s.Receive(nodeName(1), grant(1), epoch)
+	is(t, s.Start(epoch), "n0 Start, n1 Start")
+	is(t, s.Receive(nodeName(0), Started{keyOf(0, 0)}, epoch), "")
+	if next := s.Next(); next != epoch.Add(10*time.Second) {
+		t.Errorf("the next thing is due after %v, want a third of the lease of 30 s", next.Sub(epoch))
+	}
+	is(t, s.Tick(epoch.Add(10*time.Second)), "n0 Renew")
+	is(t, s.Receive(nodeName(0), Started{keyOf(0, 0)}, epoch.Add(10*time.Second)), "")
+	is(t, s.Tick(epoch.Add(20*time.Second)), "n0 Renew, n1 Start")
+	is(t, s.Receive(nodeName(1), Started{keyOf(0, 1)}, epoch.Add(25*time.Second)), "n0 Commit, n1 Commit")
+	is(t, s.Tick(epoch.Add(45*time.Second)), "n0 Commit, n1 Commit")
+
+	s, _ = submit(t, 2, 2, Config{})
+	s.Receive(nodeName(0), OK{keyOf(0, 0), Hold{1, 1}, 1, time.Nanosecond}, epoch)
+	s.Receive(nodeName(1), grant(1), epoch)
+	s.Start(epoch)
+	s.Receive(nodeName(0), Started{keyOf(0, 0)}, epoch)
+	if next := s.Next(); next != epoch.Add(50*time.Millisecond) {
+		t.Errorf("a lease of nothing is renewed after %v", next.Sub(epoch))
 	}
 }
 

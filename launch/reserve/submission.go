@@ -87,7 +87,7 @@ type peer struct {
 	processes int           // that it grants
 	lease     time.Duration // that it gives
 	until     time.Time     // of held: when the lease is over, by a careful count; of leaving: how long to try
-	renewed   time.Time     // first Renew without answer; zero: none is out
+	renewed   time.Time     // of held: first Renew without answer; zero: none is out
 	sent      time.Time     // the last message that waits for an answer, or of the OK
 	nok       Reason        // why it refused; "": it did not
 	silent    bool          // it did not answer the Ask
@@ -323,7 +323,7 @@ func (s *Submission) Tick(now time.Time) []Send {
 			}
 			fallthrough
 		case starting, started:
-			if !now.Before(p.sent.Add(s.cfg.Resend)) {
+			if !now.Before(s.resendAt(p)) {
 				s.resend(p, now)
 			}
 		}
@@ -350,15 +350,20 @@ func (s *Submission) Next() time.Time {
 		case held:
 			soon(s.renewAt(p))
 			soon(p.until)
-		case starting, leaving:
-			soon(p.sent.Add(s.cfg.Resend))
-		case started:
-			if s.phase == Committing {
-				soon(p.sent.Add(s.cfg.Resend))
-			}
+		case starting, started, leaving:
+			soon(s.resendAt(p))
 		}
 	}
 	return next
+}
+
+// resendAt is when to say something again to a host that has not answered, or has to
+// wait: one that started keeps its lease until all others have, too.
+func (s *Submission) resendAt(p *peer) time.Time {
+	if p.step == started && s.phase == Starting {
+		return p.sent.Add(max(p.lease/3, s.cfg.Resend/10)) // what is left of a lease that cannot be renewed further may be next to nothing
+	}
+	return p.sent.Add(s.cfg.Resend)
 }
 
 // renewAt is when to send the next Renew: after a third of the lease, and then as often
@@ -396,6 +401,8 @@ func (s *Submission) resend(p *peer, now time.Time) {
 		}
 	case p.step == started && s.phase == Committing:
 		s.send(p, Commit{p.Key, p.hold}, now)
+	case p.step == started:
+		s.send(p, Renew{p.Key, p.hold}, now)
 	case p.step == leaving:
 		s.send(p, Cancel{p.Key}, now)
 	}

@@ -22,8 +22,7 @@ import (
 const (
 	answerTime = 5 * time.Second         // for a host to answer an Ask; the way there may have to be found first
 	beginTime  = 20 * time.Second        // for all hosts to start, and to commit or cancel,
-	beginEach  = 20 * time.Millisecond   // and this for each of them, as this machine gets to one after the other,
-	beginMost  = 28 * time.Second        // but no more: a host that started gives up when nothing is committed within its lease, 30 s by default
+	beginEach  = 20 * time.Millisecond   // and this for each of them, as this machine gets to one after the other; leases are renewed meanwhile
 	grace      = 2 * time.Second         // from SIGTERM to SIGKILL
 	killTime   = 2500 * time.Millisecond // from SIGKILL until nodes that say nothing are left alone
 	stallTime  = time.Minute             // for a host to take any part of the files
@@ -85,7 +84,7 @@ func newDriver(g *Grid, j *Job, p *placement) (*driver, error) {
 
 // beginBound is how long the hosts of a job may take to start, when so many may be asked.
 func beginBound(hosts int) time.Duration {
-	return min(beginTime+time.Duration(hosts)*beginEach, beginMost)
+	return beginTime + time.Duration(hosts)*beginEach
 }
 
 // run is the whole life of the submission. When it returns, the conversations have ended.
@@ -215,9 +214,9 @@ func (d *driver) happened(e event) {
 	case e.staged:
 		d.ready(node)
 	case e.fault != nil:
-		d.end(e.fault)
+		d.failed(e.fault)
 	case e.output != nil:
-		d.end(outputError(int(e.say.GetOutput().GetProcess().GetRank()), e.output))
+		d.failed(outputError(int(e.say.GetOutput().GetProcess().GetRank()), e.output))
 	default:
 		d.heard(e.from, e.say, now)
 	}
@@ -228,7 +227,7 @@ func (d *driver) heard(c *conversation, m *gatepb.ToSubmitter, now time.Time) {
 	switch say := m.Say.(type) {
 	case *gatepb.ToSubmitter_Exited:
 		if bad := d.outcome.exited(c.node, say.Exited); bad != nil {
-			d.end(bad)
+			d.failed(bad)
 		}
 		d.progress(Progress{Step: "ended", Have: len(d.outcome.ended), Need: d.outcome.need})
 	case *gatepb.ToSubmitter_Over:
@@ -256,7 +255,7 @@ func (d *driver) faulty(c *conversation, f *gatepb.Fault, now time.Time) {
 	if d.sub.Phase() == reserve.Planned {
 		d.drop(c.node, why, now)
 	} else if d.sub.Phase() > reserve.Planned && f.Code != gatepb.Fault_REPLACED {
-		d.end(why)
+		d.failed(why)
 	}
 }
 
@@ -282,7 +281,7 @@ func (d *driver) miss(node overlay.NodeID) {
 		}
 		for _, process := range p.Processes {
 			if bad := d.outcome.lost(node, process, d.over[node]); bad != nil {
-				d.end(bad)
+				d.failed(bad)
 			}
 		}
 	}

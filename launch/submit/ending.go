@@ -30,6 +30,15 @@ func (d *driver) signalled(s os.Signal) {
 	d.end(&ranks.SignalError{Signal: sig})
 }
 
+// failed ends the job because something went wrong. Once the submission has failed by
+// itself, it is over for that reason: that nodes then cancel what they had started is no
+// other.
+func (d *driver) failed(cause error) {
+	if d.sub.Phase() < reserve.Cancelling {
+		d.end(cause)
+	}
+}
+
 // end ends the job for a cause, unless it is ending already.
 func (d *driver) end(cause error) {
 	if d.cause != nil {

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/jobkey"
 	"github.com/isthmus-grid/isthmus/internal/ranks"
@@ -221,6 +222,34 @@ func TestANodeIsOverWithoutAWord(t *testing.T) {
 	_, err := w.run(jobOf(t, 2, io.Discard))
 	var exit *ranks.ExitError
 	if !errors.As(err, &exit) || exit.Rank != 1 || exit.ExitCode() != 137 || !strings.HasPrefix(err.Error(), "rank 1: lost with b/n1: not all nodes started in time") {
+		t.Error(err)
+	}
+	w.idle()
+}
+
+// Why a submission failed is what the user reads, not that its hosts then cancelled what
+// they had started.
+func TestCancellingIsNoCause(t *testing.T) {
+	w := newWorld(t, "a/n1:1", "b/n1:1")
+	a, b := w.nodes["a/n1"], w.nodes["b/n1"]
+	a.life = func(*process) {} // it says how it ends when it is cancelled
+	a.breaks = func(t *talk, m *gatepb.ToNode) bool {
+		if m.GetCancel() != nil {
+			exited := &gatepb.ToSubmitter{Event: 1, Say: &gatepb.ToSubmitter_Exited{Exited: &gatepb.Exited{
+				Process: &gatepb.Process{}, Status: 137, Signal: "KILL", Text: "not started: cancelled"}}}
+			t.events = append(t.events, exited)
+			t.answer(exited)
+		}
+		return false
+	}
+	b.breaks = func(t *talk, m *gatepb.ToNode) bool {
+		if m.GetStart() != nil { // its lease ended before that came
+			b.node.Tick(time.Now().Add(time.Hour))
+		}
+		return false
+	}
+	_, err := w.run(jobOf(t, 2, io.Discard))
+	if err == nil || !strings.Contains(err.Error(), "does not start: b/n1 refuses: expired") {
 		t.Error(err)
 	}
 	w.idle()

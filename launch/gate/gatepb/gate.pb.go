@@ -1040,7 +1040,8 @@ func (x *Refused) GetWhat() Refused_What {
 	return Refused_UNSAID
 }
 
-// Renew makes the lease begin anew.
+// Renew makes the lease begin anew, of a reservation that is held (answered by
+// OK) or started and not committed (answered by Started).
 type Renew struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Hold          *Hold                  `protobuf:"bytes,1,opt,name=hold,proto3" json:"hold,omitempty"`
