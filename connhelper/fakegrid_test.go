@@ -16,6 +16,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/isthmus-grid/isthmus/internal/audit"
 	"github.com/isthmus-grid/isthmus/internal/ca"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
@@ -57,6 +58,8 @@ type fakeFrontal struct {
 	offered   []*controlpb.HostOffer
 	hosts     *controlpb.HostList
 	last      *Helper // that helper made
+	accounts  []*controlpb.AccountRequest
+	audit     *audit.Log // of the helpers to come
 }
 
 func newFakeFrontal(t *testing.T, profile overlay.SiteProfile, techniques ...overlay.Technique) *fakeFrontal {
@@ -110,6 +113,16 @@ func (f *fakeFrontal) Enter(ctx context.Context, r *controlpb.EnterRequest) (*co
 	f.offered = append(f.offered, r.Offer)
 	f.helpers[s.Peer().Name] = s
 	return &controlpb.EnterResponse{Site: "sitea", Profile: control.ProfileToPB(f.profile)}, nil
+}
+
+func (f *fakeFrontal) Account(_ context.Context, r *controlpb.AccountRequest) (*controlpb.AccountResponse, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if _, here := f.points[overlay.ProcessName{Job: overlay.JobID(r.Process.Job), Rank: r.Process.Rank}]; !here {
+		f.t.Errorf("told of the links of %v, which is not registered any more", r.Process)
+	}
+	f.accounts = append(f.accounts, r)
+	return &controlpb.AccountResponse{}, nil
 }
 
 func (f *fakeFrontal) Hosts(context.Context, *controlpb.HostsRequest) (*controlpb.HostList, error) {
@@ -260,7 +273,7 @@ func (f *fakeFrontal) helper(name string) (socket string, stop func()) {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	h, err := New(Options{Credentials: creds, Frontal: f.addr, Log: slog.New(slog.DiscardHandler), MaxOpen: 64, AllowLoopback: true})
+	h, err := New(Options{Credentials: creds, Frontal: f.addr, Log: slog.New(slog.DiscardHandler), MaxOpen: 64, AllowLoopback: true, Audit: f.audit})
 	if err != nil {
 		f.t.Fatal(err)
 	}

@@ -94,6 +94,7 @@ type Helper struct {
 	open     chan struct{}    // one token for each dial or introduction in progress
 	seq      atomic.Uint64    // numbers carriers
 	dials    dials            // counts for metrics
+	ownLinks atomic.Int64     // accounts.open of all processes
 }
 
 // New returns a helper that runs with Serve.

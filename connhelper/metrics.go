@@ -18,6 +18,7 @@ var (
 	metricDials     = metrics.Counter("isthmus_dials_total", "Connections that processes of this node asked for and got, by technique; same-node needs none.", "technique")
 	metricFailures  = metrics.Counter("isthmus_dial_failures_total", "Connections that processes of this node asked for and did not get, by the class of the error.", "cause")
 	metricSetup     = metrics.Histogram("isthmus_dial_setup_seconds", "Time from a process's request to its connected socket, by technique.", "technique")
+	metricDirect    = metrics.Gauge("isthmus_helper_direct_links", "Links of processes of this node that no daemon carries, as these say.")
 	metricAccepted  = metrics.Counter("isthmus_accepted_connections_total", "Connections that other processes opened and processes of this node were handed, by technique.", "technique")
 )
 
@@ -53,7 +54,7 @@ func (h *Helper) metrics(creds *control.Credentials) metrics.Daemon {
 	return metrics.Daemon{
 		Name: "helper", NotAfter: creds.NotAfter, Limits: h.limits,
 		Sources: []metrics.Source{{
-			Families: []*metrics.Family{metricFrontalUp, metricProcesses, metricJobs, metricDials, metricFailures, metricSetup, metricAccepted},
+			Families: []*metrics.Family{metricFrontalUp, metricProcesses, metricJobs, metricDials, metricFailures, metricSetup, metricAccepted, metricDirect},
 			Read:     h.readMetrics,
 		}, h.opts.Audit.Metrics()},
 	}
@@ -73,6 +74,7 @@ func (h *Helper) readMetrics(w metrics.Writer) {
 	processes, jobs := h.here.size()
 	w.Put(metricProcesses, float64(processes))
 	w.Put(metricJobs, float64(jobs))
+	w.Put(metricDirect, float64(h.ownLinks.Load()))
 	d := &h.dials
 	for _, t := range append([]overlay.Technique{0}, overlay.Techniques()...) {
 		name := t.String()

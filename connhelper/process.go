@@ -31,6 +31,7 @@ type process struct {
 	missed     []*wire.LocalDead       // who of its job had died before it came
 	known      atomic.Pointer[frontal] // the session on which it is registered, nil before the first
 	left       atomic.Bool             // it has said so: the end of its socket is no death
+	accounts   accounts                // of its links; its reader's
 
 	mu    sync.Mutex
 	dials map[uint32]context.CancelFunc // requests in progress, of any kind
@@ -106,7 +107,12 @@ func (h *Helper) serveProcess(ctx context.Context, conn *local.Conn) {
 		old.conn.Close()
 	}
 	defer func() {
-		if h.here.remove(p) && ctx.Err() == nil {
+		was := h.here.remove(p)
+		if ctx.Err() != nil {
+			return
+		}
+		h.settle(ctx, p, was || h.here.later(p))
+		if was {
 			h.log.Info("process left", "process", p.name.String(), "died", !p.left.Load())
 			h.auditProcess(p, "left")
 			h.withdraw(ctx, p)
@@ -234,6 +240,8 @@ func (h *Helper) serveRequests(ctx context.Context, p *process) {
 			})
 		case *wire.LocalLeave:
 			p.left.Store(true)
+		case *wire.LocalTraffic:
+			h.traffic(ctx, p, f)
 		default:
 			h.log.Warn("process", "process", p.name.String(), "error", fmt.Errorf("%w: %v", wire.ErrType, frame.Type()))
 			return

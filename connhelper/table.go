@@ -79,6 +79,15 @@ func (t *table) remove(p *process) bool {
 	return true
 }
 
+// later reports whether there is a later life of p. If what took p's place is the
+// same process on another socket, its links live on.
+func (t *table) later(p *process) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := t.processes[p.name]
+	return now != nil && now.generation > p.generation
+}
+
 func (t *table) get(name overlay.ProcessName) *process {
 	t.mu.Lock()
 	defer t.mu.Unlock()

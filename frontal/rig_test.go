@@ -15,6 +15,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/isthmus-grid/isthmus/internal/audit"
 	"github.com/isthmus-grid/isthmus/internal/ca"
 	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/internal/control"
@@ -38,7 +39,8 @@ type rig struct {
 	at     string // the frontal's control address
 	log    *logText
 	bounds bounds
-	stop   func() // ends the frontal and waits for it
+	trail  *audit.Log // of frontals to come
+	stop   func()     // ends the frontal and waits for it
 
 	mu     sync.Mutex
 	mapped map[string]string // where an address outside really is
@@ -98,7 +100,7 @@ func (r *rig) startFrontal(cfg Config) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	f.bounds = r.bounds
+	f.bounds, f.audit = r.bounds, r.trail
 	outward := f.dial
 	f.dial = func(ctx context.Context, addr string) (*net.TCPConn, error) { return outward(ctx, r.really(addr)) }
 	r.f = f

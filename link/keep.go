@@ -35,8 +35,9 @@ const (
 
 // keeper replaces a link's carriers.
 type keeper struct {
-	mesh *Mesh
-	link *Link
+	mesh    *Mesh
+	link    *Link
+	account account
 
 	mu      sync.Mutex // a stream may be locked before it, and not after
 	dialing bool

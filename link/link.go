@@ -33,6 +33,7 @@ type Link struct {
 	stream *stream.Stream
 	fault  func() error
 	done   chan struct{}
+	open   atomic.Pointer[overlay.Path] // the latest carrier's that no daemon counts; nil: there was none
 }
 
 // Done is closed when the link is over: closed by both ends, lost, or closed here
@@ -89,6 +90,9 @@ func (l *Link) begin(o stream.Options) {
 
 // attach gives the link a carrier, which it owns from then on.
 func (l *Link) attach(c overlay.Carrier, m met) (*stream.Carrier, error) {
+	if c.Path.Uncounted() {
+		l.open.Store(&c.Path)
+	}
 	return l.stream.Attach(c.Conn, &about{path: c.Path, idle: c.Idle, fault: c.Fault}, m.received, m.rtt)
 }
 

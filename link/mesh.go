@@ -56,8 +56,9 @@ type Config struct {
 // Mesh makes the links of one process with the others of its job, at most one
 // for each, whoever dials. Safe for concurrent use.
 type Mesh struct {
-	cfg     Config
-	lessons lessons
+	cfg      Config
+	reporter overlay.TrafficReporter // nil: nobody wants to know
+	lessons  lessons
 
 	mu     sync.Mutex // guards the fields below and every attempt; never held while waiting
 	serve  context.Context
@@ -66,6 +67,7 @@ type Mesh struct {
 	links  map[uint32]*keeper // that were handed up and are not over
 	ids    carrierID
 	logged map[choice]bool // what Log was told
+	ended  []*keeper       // of links that are over, of which the reporter was not told
 	work   sync.WaitGroup  // dials and handshakes
 }
 
@@ -87,12 +89,14 @@ func NewMesh(cfg Config) *Mesh {
 		cfg.Patience = DefaultPatience
 	}
 	cfg.Carriers = min(cfg.Carriers, MostForced)
-	return &Mesh{cfg: cfg, pairs: map[uint32]*attempt{}, links: map[uint32]*keeper{}, logged: map[choice]bool{}}
+	reporter, _ := cfg.Connector.(overlay.TrafficReporter)
+	return &Mesh{cfg: cfg, reporter: reporter, pairs: map[uint32]*attempt{}, links: map[uint32]*keeper{}, logged: map[choice]bool{}}
 }
 
 // Serve accepts carriers from the connector and makes links of them until outer
 // is done, which returns nil, or the connector fails. When it returns every
-// dial and handshake has ended. Call it once; Connect waits for it.
+// dial and handshake has ended, and a connector that is an
+// overlay.TrafficReporter was told what each link has moved: close it afterwards. Call it once; Connect waits for it.
 func (m *Mesh) Serve(outer context.Context) error {
 	ctx, cancel := context.WithCancel(outer)
 	m.mu.Lock()
@@ -112,6 +116,7 @@ func (m *Mesh) Serve(outer context.Context) error {
 	m.shut(err)
 	m.endLinks()
 	m.work.Wait()
+	m.report(time.Now())
 	return err
 }
 
@@ -272,7 +277,7 @@ func (m *Mesh) lasting(c overlay.Carrier, h met, dialled bool) (*Link, error) {
 	m.logChoice(c)
 	l := newLink(c, h, dialled)
 	l.fault = nil // the keeper asks
-	k := &keeper{mesh: m, link: l}
+	k := &keeper{mesh: m, link: l, account: account{since: time.Now()}}
 	rank := l.Peer.Rank
 	o := stream.Options{Lost: k.lost, Silent: k.silent, AskAfter: k.askAfter, Ended: func() { // a mesh is never locked before a stream is
 		m.mu.Lock()
@@ -280,7 +285,13 @@ func (m *Mesh) lasting(c overlay.Carrier, h met, dialled bool) (*Link, error) {
 		if m.links[rank] == k {
 			delete(m.links, rank)
 		}
+		if m.reporter != nil {
+			m.ended = append(m.ended, k)
+		}
 	}}
+	if m.reporter != nil {
+		o.Counts = func(a any) bool { return a.(*about).path.Uncounted() }
+	}
 	if c.Path.Technique == 0 { // one node
 		o.Silent = nil
 	}
@@ -320,6 +331,7 @@ func (m *Mesh) watch(ctx context.Context) {
 			k.link.stream.Watch()
 			k.tick(now)
 		}
+		m.report(now)
 	}
 }
 

@@ -31,9 +31,10 @@ type lobby struct {
 	callers   chan *link.Link // links that nobody has taken
 	closed    chan struct{}   // when it is over
 	once      sync.Once
+	leave     func() // ends the mesh, and waits
 	stop      context.CancelFunc
 	serving   sync.WaitGroup
-	meshErr   error // of mesh.Serve; read after serving
+	meshErr   error // of mesh.Serve; read after leave
 
 	mu      sync.Mutex     // guards the rest
 	over    bool           // nothing is added to leaving any more
@@ -54,7 +55,7 @@ func (w *World) enter(ctx context.Context, key jobkey.Key, rank uint32) (*lobby,
 		return nil, err
 	}
 	l.mesh = link.NewMesh(link.Config{Self: self, Size: lobbySize, Connector: l.connector, Carriers: 1, Log: w.config.log, Up: l.came})
-	l.serving.Go(func() { l.meshErr = l.mesh.Serve(life) })
+	l.leave = serveMesh(life, l.mesh, &l.meshErr)
 	return l, nil
 }
 
@@ -88,8 +89,9 @@ func (l *lobby) close() error {
 		l.over = true
 		l.mu.Unlock()
 		l.leaving.Wait()
-		l.stop()
+		l.leave()
 		l.connector.Close()
+		l.stop()
 		l.serving.Wait()
 		for {
 			select {

@@ -31,9 +31,10 @@ type World struct {
 
 	connector overlay.Connector // nil in a world of one
 	mesh      *link.Mesh
+	leave     func()             // ends the mesh, and waits
 	stop      context.CancelFunc // ends what serving waits for
 	serving   sync.WaitGroup
-	meshErr   error // of mesh.Serve; read after serving
+	meshErr   error // of mesh.Serve; read after leave
 
 	life context.Context // of calls that go on by themselves; ends with the engine
 	die  context.CancelCauseFunc
@@ -168,8 +169,20 @@ func (w *World) join(ctx context.Context) error {
 		return err
 	}
 	w.mesh = link.NewMesh(link.Config{Self: self, Size: uint32(p.size), Connector: w.connector, Carriers: p.carriers, Log: w.config.log, Up: w.engine.Attach})
-	w.serving.Go(func() { w.meshErr = w.mesh.Serve(serving) })
+	w.leave = serveMesh(serving, w.mesh, &w.meshErr)
 	return nil
+}
+
+// serveMesh serves a mesh until life ends or leave is called, which waits. To be
+// called before the connector is closed: the mesh's last words go through it.
+func serveMesh(life context.Context, m *link.Mesh, err *error) (leave func()) {
+	ctx, cancel := context.WithCancel(life)
+	var serving sync.WaitGroup
+	serving.Go(func() { *err = m.Serve(ctx) })
+	return func() {
+		cancel()
+		serving.Wait()
+	}
 }
 
 // connect returns when there is a link to rank, or why there is none.
@@ -277,11 +290,14 @@ func (w *World) finalize(ctx context.Context) error {
 	w.engine.Close()
 	w.die(ErrFinalized)
 	errs = append(errs, w.watch.end())
-	if w.stop != nil {
-		w.stop()
+	if w.leave != nil {
+		w.leave()
 	}
 	if w.connector != nil {
 		errs = append(errs, w.connector.Close())
+	}
+	if w.stop != nil {
+		w.stop()
 	}
 	w.serving.Wait()
 	w.comms.background.Wait()

@@ -26,7 +26,7 @@ const fetchedKey = "ISTHMUS_TEST_FETCHED"
 var refused error
 
 func TestMain(m *testing.M) {
-	for key, rank := range map[string]func() error{doomKey: survive, mournKey: mourn} {
+	for key, rank := range map[string]func() error{doomKey: survive, mournKey: mourn, movesKey: moves} {
 		if os.Getenv(key) == "" {
 			continue
 		}

@@ -3,6 +3,7 @@ package wire
 import (
 	"encoding/binary"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/isthmus-grid/isthmus/overlay"
@@ -282,6 +283,39 @@ func (f *LocalGrant) decodeBody(r *reader) {
 		r.err = fmt.Errorf("a grant of %d bytes, want 1 to %d", n, MaxGrant)
 	}
 	f.Grant = append([]byte(nil), r.take(n)...)
+}
+
+// LocalTraffic tells the helper what one link of the process has moved that no
+// daemon counts: when the link begins, now and then while it moves more, and
+// when it is over. A helper that does not know the frame skips it.
+type LocalTraffic struct{ overlay.Traffic }
+
+// Type implements Frame.
+func (*LocalTraffic) Type() Type { return TypeLocalTraffic }
+
+func (f *LocalTraffic) appendBody(b []byte) []byte {
+	b = append(b, f.Link[:]...)
+	b = binary.BigEndian.AppendUint32(b, f.Rank)
+	b = append(appendNode(b, f.Peer), byte(f.Technique))
+	b = binary.BigEndian.AppendUint64(b, f.Sent)
+	b = binary.BigEndian.AppendUint64(b, f.Received)
+	b = binary.BigEndian.AppendUint64(b, uint64(max(f.Lasted.Milliseconds(), 0)))
+	return append(b, boolByte(f.Over))
+}
+
+func (f *LocalTraffic) decodeBody(r *reader) {
+	r.bytes(f.Link[:])
+	f.Rank = r.u32()
+	f.Peer = r.node()
+	f.Technique = overlay.Technique(r.u8()) // whatever number: a newer process may have newer ones
+	f.Sent = r.u64()
+	f.Received = r.u64()
+	ms := r.u64()
+	if ms > uint64(math.MaxInt64/time.Millisecond) && r.err == nil {
+		r.err = fmt.Errorf("a link that lasted %d ms", ms)
+	}
+	f.Lasted = time.Duration(ms) * time.Millisecond
+	f.Over = r.bool()
 }
 
 // A path is laid out as technique:u8 via:u8 proxy:str8 site:str8 node:str8

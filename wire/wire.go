@@ -57,6 +57,7 @@ const (
 	TypeLocalLeave    = Type(0x28) // (nothing)
 	TypeLocalDead     = Type(0xa9) // n:u16 ranks[n]:u32 text:str16
 	TypeLocalGrant    = Type(0xaa) // n:u16 grant[n]
+	TypeLocalTraffic  = Type(0xab) // link[16] rank:u32 site:str8 node:str8 technique:u8 sent:u64 received:u64 lasted:u64(ms) over:u8
 
 	// The same, of names by which processes of other jobs find this one.
 	TypeLocalPublish   = Type(0x29) // request:u32 again:u8 name:str8 port:str16
@@ -235,6 +236,8 @@ func newFrame(t Type) decoder {
 		return new(LocalDead)
 	case TypeLocalGrant:
 		return new(LocalGrant)
+	case TypeLocalTraffic:
+		return new(LocalTraffic)
 	case TypeControlHello:
 		return new(ControlHello)
 	case TypeEnrol:
@@ -251,7 +254,7 @@ var typeNames = map[Type]string{
 	TypeLocalHello: "local hello", TypeLocalWelcome: "local welcome", TypeLocalDial: "local dial",
 	TypeLocalCancel: "local cancel", TypeLocalDialled: "local dialled", TypeLocalFailed: "local failed",
 	TypeLocalPublish: "local publish", TypeLocalUnpublish: "local unpublish", TypeLocalLookup: "local lookup", TypeLocalNamed: "local named",
-	TypeLocalIncoming: "local incoming", TypeLocalFault: "local fault", TypeLocalLeave: "local leave", TypeLocalDead: "local dead", TypeLocalGrant: "local grant", TypeControlHello: "control hello",
+	TypeLocalIncoming: "local incoming", TypeLocalFault: "local fault", TypeLocalLeave: "local leave", TypeLocalDead: "local dead", TypeLocalGrant: "local grant", TypeLocalTraffic: "local traffic", TypeControlHello: "control hello",
 	TypeEnrol: "enrol", TypeEnrolled: "enrolled",
 }
 

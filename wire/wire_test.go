@@ -61,6 +61,7 @@ func samples() []Frame {
 		&LocalNamed{Request: 16, Port: "port text"},
 		&LocalDead{Ranks: []uint32{2, 3}, Text: "node siteb/b1: no news and no answer to pings"},
 		&LocalGrant{Grant: []byte("grant")},
+		&LocalTraffic{overlay.Traffic{Link: id, Rank: 4, Peer: path.Peer, Technique: overlay.Reversed, Sent: 2e12, Received: 7, Lasted: 90500 * time.Millisecond, Over: true}},
 		&Ticket{Link: id, End: 1, Job: job, Asker: 3, Target: 4, Proxy: "p1", Expires: 1_700_000_000_123, Limit: 1 << 40,
 			Principal: overlay.Principal{User: "alice", Project: "climate"}, MAC: secret},
 		&Ticket{Link: id, End: 1, Job: job, Asker: 3, Target: 4, Proxy: "p1", Expires: 1_700_000_000_123, Limit: 1 << 40,
@@ -187,9 +188,11 @@ func TestFieldChecks(t *testing.T) {
 		"text length":   bad(s[2], func(b []byte) { b[10] = 0xff }),
 		"nowhere":       bad(s[15], func(b []byte) { b[16], b[17] = 0, 0 }),
 		"year 10000":    bad(s[15], func(b []byte) { b[18] = 0xff }),
-		"user":          bad(s[23], func(b []byte) { b[len(b)-45] = '\n' }),
-		"nobody":        bad(s[23], func(b []byte) { b[len(b)-46] = 0 }),
+		"user":          bad(s[24], func(b []byte) { b[len(b)-45] = '\n' }),
+		"nobody":        bad(s[24], func(b []byte) { b[len(b)-46] = 0 }),
 		"no grant":      bad(s[22], func(b []byte) { b[1] = 0 }),
+		"a long link":   bad(s[23], func(b []byte) { b[len(b)-9] = 0xff }),
+		"over or not":   bad(s[23], func(b []byte) { b[len(b)-1] = 2 }),
 		"string length": bad(s[6], func(b []byte) { b[4] = 0xff }),
 	} {
 		if !errors.Is(err, ErrMalformed) {

@@ -107,7 +107,8 @@ func auditQueryCommand() *cli.Command {
 A proxy counts the links through it, a frontal those that its gateway carried. Give the
 broker's log as well: it knows the sites and users of a proxy's links. A link that is in
 several logs is counted once. Bytes of connections that two nodes make directly pass no
-daemon and are in no log; the helpers' logs say that there were such connections.`,
+daemon: the frontals' and helpers' logs have what the processes say of them, under rule
+own-word.`,
 		ArgsUsage: "FILE|FOLDER...",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "from", Usage: "only records from `TIME` on: 2026-11-17, \"2026-11-17 09:30\" (of this host's time zone), or RFC 3339"},

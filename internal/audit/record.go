@@ -19,7 +19,7 @@ type Event string
 const (
 	Decision  Event = "decision"   // two processes asked to be connected; Effect says what became of it
 	LinkStart Event = "link-start" // a process got a connection to another
-	LinkEnd   Event = "link-end"   // a connection that this daemon carried is over; Sent and Received count
+	LinkEnd   Event = "link-end"   // a connection is over that this daemon carried, or by OwnWord nobody; Sent and Received count
 	Refusal   Event = "refusal"    // a caller was turned away: a bad ticket, an unknown certificate, another user
 	Session   Event = "session"    // a daemon or an admin came, or left
 	Process   Event = "process"    // a process of a job registered with its helper, or left
@@ -42,6 +42,20 @@ const (
 	Refused   = "refused"   // by a rule
 	Failed    = "failed"    // permitted, but it did not come about
 )
+
+// OwnWord is the Rule of a LinkEnd of a connection that no daemon carried: what it
+// moved is what the processes at its ends say.
+const OwnWord = "own-word"
+
+// OwnWordReason is the Reason of such a record. The process was killed, and had said
+// nothing of the link for the given time; 0 means that it said itself that the link
+// was over.
+func OwnWordReason(unsaid time.Duration) string {
+	if unsaid == 0 {
+		return "no daemon carried it: the bytes are what the process says"
+	}
+	return fmt.Sprintf("no daemon carried it, and the process was gone without a word: the bytes are at least these, which it said %v before", unsaid.Round(time.Millisecond))
+}
 
 // Record is one line of an audit log. Log fills in Seq, Time, Daemon and Prev.
 // Texts are cut to maxText bytes, and what is not printable in them is

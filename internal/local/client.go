@@ -18,6 +18,10 @@ const (
 	// maxIncoming bounds the carriers that wait for Accept. When it is reached,
 	// further ones are closed and counted; their diallers see the close.
 	maxIncoming = 64
+	// maxReports bounds the links of which the helper is still to be told what
+	// they moved; of further ones nothing is said. Those that are not over count,
+	// since another helper will have to be told of them.
+	maxReports = 1 << 16
 	// rememberFaults bounds the carriers whose faults are still listened for.
 	// A fault concerns a carrier's first seconds, so the oldest are forgotten.
 	rememberFaults = 1024
@@ -69,9 +73,22 @@ type Client struct {
 	faults  map[uint64]*fault
 	order   []uint64 // keys of faults, oldest first
 	dropped uint64
+
+	telling sync.Mutex // held while reports are sent; held before mu
+	reports map[[16]byte]report
+	news    chan struct{} // capacity 1: there is one to send
 }
 
-var _ overlay.Connector = (*Client)(nil)
+// report is what a link has moved, as it was said last.
+type report struct {
+	overlay.Traffic
+	sent bool // to this helper
+}
+
+var (
+	_ overlay.Connector       = (*Client)(nil)
+	_ overlay.TrafficReporter = (*Client)(nil)
+)
 
 type dialResult struct {
 	carrier overlay.Carrier // of a dial
@@ -103,6 +120,8 @@ func NewClient(cfg ClientConfig) *Client {
 		dials:    map[uint32]chan dialResult{},
 		names:    map[string]string{},
 		faults:   map[uint64]*fault{},
+		reports:  map[[16]byte]report{},
+		news:     make(chan struct{}, 1),
 	}
 }
 
@@ -171,6 +190,7 @@ func (c *Client) session(ctx context.Context, welcomed func()) error {
 	for _, f := range again {
 		conn.Send(f, nil) // a failure ends the session, and the next one publishes
 	}
+	defer c.reportTo(conn)()
 	for {
 		f, file, err := conn.Receive()
 		if err != nil {
@@ -496,6 +516,7 @@ func (c *Client) Close() error {
 	conn := c.conn
 	c.mu.Unlock()
 	if conn != nil {
+		c.tell(conn)
 		conn.Send(&wire.LocalLeave{}, nil) // a helper that is gone need not know
 	}
 	c.mu.Lock()

@@ -234,15 +234,16 @@ func (s *sessions) join(life context.Context, key jobkey.Key, rank uint32) *memb
 		}
 	}})
 	ctx, stop := context.WithCancel(life)
-	var serving sync.WaitGroup
+	var serving, meeting sync.WaitGroup
 	serving.Go(func() {
 		if err := m.client.Serve(context.WithoutCancel(life)); err != nil { // until Close, so that it takes its leave
 			m.failed <- err
 		}
 	})
-	serving.Go(func() { m.mesh.Serve(ctx) }) // fails with the client, which says why
+	meeting.Go(func() { m.mesh.Serve(ctx) }) // fails with the client, which says why
 	m.leave = sync.OnceFunc(func() {
 		stop()
+		meeting.Wait() // what its links moved is told through the client
 		m.client.Close()
 		serving.Wait()
 		for {

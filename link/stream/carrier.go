@@ -59,6 +59,7 @@ type Carrier struct {
 	least  time.Duration // of all that were measured
 	in     uint64        // bytes
 	outN   uint64
+	counts bool // Options.Counts
 }
 
 // saying is a set of short things to say.
@@ -104,6 +105,14 @@ func (c *Carrier) calm() {
 	}
 }
 
+// sent counts bytes that the kernel has taken.
+func (c *Carrier) sent(n int) {
+	c.outN += uint64(n)
+	if c.counts {
+		c.s.passed.sent += uint64(n)
+	}
+}
+
 // say has something short said, by the carrier's goroutine or along with data.
 func (c *Carrier) say(what saying) {
 	c.saying |= what
@@ -140,7 +149,7 @@ func (c *Carrier) offer() {
 		left := err == nil && c.keep(n)
 		if left && !c.dead {
 			c.pending = true
-			c.outN += uint64(n)
+			c.sent(n)
 			c.wake()
 			break
 		}
@@ -211,7 +220,7 @@ func (c *Carrier) write() {
 func (c *Carrier) wrote(n int, err error) {
 	s := c.s
 	clear(c.iov)
-	c.outN += uint64(n)
+	c.sent(n)
 	c.spoke = s.ticks.Load()
 	c.from, c.to = 0, 0
 	if c.dead {
@@ -353,6 +362,9 @@ func (c *Carrier) receive(k int) (n int, ok bool) {
 	if n > 0 {
 		c.heard, c.woke = s.ticks.Load(), 0
 		c.in += uint64(n)
+		if c.counts {
+			s.passed.received += uint64(n)
+		}
 		return n, !c.dead
 	}
 	if c.dead || errors.Is(err, os.ErrDeadlineExceeded) {

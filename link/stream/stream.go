@@ -35,6 +35,10 @@ type Options struct {
 	// without load is asked for a sign of life. It is called at every tick.
 	AskAfter func(c *Carrier) time.Duration
 
+	// Counts, if any, says of what is attached whether the bytes on that carrier
+	// count in Traffic.
+	Counts func(about any) bool
+
 	// Ended is called once, when the stream is over.
 	Ended func()
 
@@ -74,6 +78,7 @@ type Stream struct {
 	calm     bool  // see Calm
 	spread   bool  // data comes on several carriers; see spreads
 	load     load
+	passed   struct{ sent, received uint64 } // by carriers that count, headers included
 
 	readable, writable sync.Cond
 	readBy, writeBy    deadline
@@ -108,6 +113,7 @@ const longHandshake = 50 * time.Millisecond
 // another; see Use.
 func (s *Stream) Attach(conn net.Conn, about any, received uint64, rtt time.Duration) (*Carrier, error) {
 	c := newCarrier(s, conn, about, rtt)
+	c.counts = s.o.Counts != nil && s.o.Counts(about)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.over {

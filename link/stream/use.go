@@ -56,6 +56,15 @@ func (s *Stream) Carriers() []State {
 	return all
 }
 
+// Traffic returns how many bytes the carriers that count (Options.Counts) have
+// moved so far, those that are gone included; headers count. What is being written
+// when a carrier dies is added when that call returns.
+func (s *Stream) Traffic() (sent, received uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.passed.sent, s.passed.received
+}
+
 // Over reports whether the stream is over.
 func (s *Stream) Over() bool {
 	s.mu.Lock()

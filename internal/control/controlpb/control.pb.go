@@ -187,7 +187,7 @@ func (x Host_State) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Host_State.Descriptor instead.
 func (Host_State) EnumDescriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{53, 0}
+	return file_control_proto_rawDescGZIP(), []int{56, 0}
 }
 
 type Process struct {
@@ -3379,6 +3379,195 @@ func (x *CarryResponse) GetCarryId() []byte {
 	return nil
 }
 
+type AccountRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Process       *Process               `protobuf:"bytes,1,opt,name=process,proto3" json:"process,omitempty"`
+	Links         []*LinkAccount         `protobuf:"bytes,2,rep,name=links,proto3" json:"links,omitempty"` // 256 at most
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AccountRequest) Reset() {
+	*x = AccountRequest{}
+	mi := &file_control_proto_msgTypes[49]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AccountRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AccountRequest) ProtoMessage() {}
+
+func (x *AccountRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_control_proto_msgTypes[49]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AccountRequest.ProtoReflect.Descriptor instead.
+func (*AccountRequest) Descriptor() ([]byte, []int) {
+	return file_control_proto_rawDescGZIP(), []int{49}
+}
+
+func (x *AccountRequest) GetProcess() *Process {
+	if x != nil {
+		return x.Process
+	}
+	return nil
+}
+
+func (x *AccountRequest) GetLinks() []*LinkAccount {
+	if x != nil {
+		return x.Links
+	}
+	return nil
+}
+
+type AccountResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AccountResponse) Reset() {
+	*x = AccountResponse{}
+	mi := &file_control_proto_msgTypes[50]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AccountResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AccountResponse) ProtoMessage() {}
+
+func (x *AccountResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_control_proto_msgTypes[50]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AccountResponse.ProtoReflect.Descriptor instead.
+func (*AccountResponse) Descriptor() ([]byte, []int) {
+	return file_control_proto_rawDescGZIP(), []int{50}
+}
+
+// What one link has moved, by the word of one of its processes.
+type LinkAccount struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Link          []byte                 `protobuf:"bytes,1,opt,name=link,proto3" json:"link,omitempty"`            // 16 bytes, the same from both ends
+	Rank          uint32                 `protobuf:"varint,2,opt,name=rank,proto3" json:"rank,omitempty"`           // of the other process
+	Node          string                 `protobuf:"bytes,3,opt,name=node,proto3" json:"node,omitempty"`            // where that is, as site/node; empty: not known
+	Technique     uint32                 `protobuf:"varint,4,opt,name=technique,proto3" json:"technique,omitempty"` // of the latest of its carriers that no daemon carried
+	Sent          uint64                 `protobuf:"varint,5,opt,name=sent,proto3" json:"sent,omitempty"`           // bytes over such carriers
+	Received      uint64                 `protobuf:"varint,6,opt,name=received,proto3" json:"received,omitempty"`
+	LastedMs      uint64                 `protobuf:"varint,7,opt,name=lasted_ms,json=lastedMs,proto3" json:"lasted_ms,omitempty"`
+	UnsaidMs      uint64                 `protobuf:"varint,8,opt,name=unsaid_ms,json=unsaidMs,proto3" json:"unsaid_ms,omitempty"` // the process was killed, and had not said anything for so long; 0: it said the end
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LinkAccount) Reset() {
+	*x = LinkAccount{}
+	mi := &file_control_proto_msgTypes[51]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LinkAccount) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LinkAccount) ProtoMessage() {}
+
+func (x *LinkAccount) ProtoReflect() protoreflect.Message {
+	mi := &file_control_proto_msgTypes[51]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LinkAccount.ProtoReflect.Descriptor instead.
+func (*LinkAccount) Descriptor() ([]byte, []int) {
+	return file_control_proto_rawDescGZIP(), []int{51}
+}
+
+func (x *LinkAccount) GetLink() []byte {
+	if x != nil {
+		return x.Link
+	}
+	return nil
+}
+
+func (x *LinkAccount) GetRank() uint32 {
+	if x != nil {
+		return x.Rank
+	}
+	return 0
+}
+
+func (x *LinkAccount) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *LinkAccount) GetTechnique() uint32 {
+	if x != nil {
+		return x.Technique
+	}
+	return 0
+}
+
+func (x *LinkAccount) GetSent() uint64 {
+	if x != nil {
+		return x.Sent
+	}
+	return 0
+}
+
+func (x *LinkAccount) GetReceived() uint64 {
+	if x != nil {
+		return x.Received
+	}
+	return 0
+}
+
+func (x *LinkAccount) GetLastedMs() uint64 {
+	if x != nil {
+		return x.LastedMs
+	}
+	return 0
+}
+
+func (x *LinkAccount) GetUnsaidMs() uint64 {
+	if x != nil {
+		return x.UnsaidMs
+	}
+	return 0
+}
+
 type StatusRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -3387,7 +3576,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_control_proto_msgTypes[49]
+	mi := &file_control_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3399,7 +3588,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[49]
+	mi := &file_control_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3412,7 +3601,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{49}
+	return file_control_proto_rawDescGZIP(), []int{52}
 }
 
 type StatusResponse struct {
@@ -3424,7 +3613,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_control_proto_msgTypes[50]
+	mi := &file_control_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3436,7 +3625,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[50]
+	mi := &file_control_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3449,7 +3638,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{50}
+	return file_control_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *StatusResponse) GetJson() []byte {
@@ -3472,7 +3661,7 @@ type DecideRequest struct {
 
 func (x *DecideRequest) Reset() {
 	*x = DecideRequest{}
-	mi := &file_control_proto_msgTypes[51]
+	mi := &file_control_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3484,7 +3673,7 @@ func (x *DecideRequest) String() string {
 func (*DecideRequest) ProtoMessage() {}
 
 func (x *DecideRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[51]
+	mi := &file_control_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3497,7 +3686,7 @@ func (x *DecideRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecideRequest.ProtoReflect.Descriptor instead.
 func (*DecideRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{51}
+	return file_control_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *DecideRequest) GetAsker() string {
@@ -3548,7 +3737,7 @@ type HostOffer struct {
 
 func (x *HostOffer) Reset() {
 	*x = HostOffer{}
-	mi := &file_control_proto_msgTypes[52]
+	mi := &file_control_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3560,7 +3749,7 @@ func (x *HostOffer) String() string {
 func (*HostOffer) ProtoMessage() {}
 
 func (x *HostOffer) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[52]
+	mi := &file_control_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3573,7 +3762,7 @@ func (x *HostOffer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostOffer.ProtoReflect.Descriptor instead.
 func (*HostOffer) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{52}
+	return file_control_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *HostOffer) GetJobs() uint32 {
@@ -3618,7 +3807,7 @@ type Host struct {
 
 func (x *Host) Reset() {
 	*x = Host{}
-	mi := &file_control_proto_msgTypes[53]
+	mi := &file_control_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3630,7 +3819,7 @@ func (x *Host) String() string {
 func (*Host) ProtoMessage() {}
 
 func (x *Host) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[53]
+	mi := &file_control_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3643,7 +3832,7 @@ func (x *Host) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Host.ProtoReflect.Descriptor instead.
 func (*Host) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{53}
+	return file_control_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Host) GetSite() string {
@@ -3691,7 +3880,7 @@ type HostList struct {
 
 func (x *HostList) Reset() {
 	*x = HostList{}
-	mi := &file_control_proto_msgTypes[54]
+	mi := &file_control_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3703,7 +3892,7 @@ func (x *HostList) String() string {
 func (*HostList) ProtoMessage() {}
 
 func (x *HostList) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[54]
+	mi := &file_control_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3716,7 +3905,7 @@ func (x *HostList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostList.ProtoReflect.Descriptor instead.
 func (*HostList) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{54}
+	return file_control_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *HostList) GetHosts() []*Host {
@@ -3734,7 +3923,7 @@ type HostsRequest struct {
 
 func (x *HostsRequest) Reset() {
 	*x = HostsRequest{}
-	mi := &file_control_proto_msgTypes[55]
+	mi := &file_control_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3746,7 +3935,7 @@ func (x *HostsRequest) String() string {
 func (*HostsRequest) ProtoMessage() {}
 
 func (x *HostsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[55]
+	mi := &file_control_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3759,7 +3948,7 @@ func (x *HostsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostsRequest.ProtoReflect.Descriptor instead.
 func (*HostsRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{55}
+	return file_control_proto_rawDescGZIP(), []int{58}
 }
 
 type HostsTaken struct {
@@ -3770,7 +3959,7 @@ type HostsTaken struct {
 
 func (x *HostsTaken) Reset() {
 	*x = HostsTaken{}
-	mi := &file_control_proto_msgTypes[56]
+	mi := &file_control_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3782,7 +3971,7 @@ func (x *HostsTaken) String() string {
 func (*HostsTaken) ProtoMessage() {}
 
 func (x *HostsTaken) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[56]
+	mi := &file_control_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3795,7 +3984,7 @@ func (x *HostsTaken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostsTaken.ProtoReflect.Descriptor instead.
 func (*HostsTaken) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{56}
+	return file_control_proto_rawDescGZIP(), []int{59}
 }
 
 // RevocationList is an X.509 revocation list in DER, signed by the root of the
@@ -3809,7 +3998,7 @@ type RevocationList struct {
 
 func (x *RevocationList) Reset() {
 	*x = RevocationList{}
-	mi := &file_control_proto_msgTypes[57]
+	mi := &file_control_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3821,7 +4010,7 @@ func (x *RevocationList) String() string {
 func (*RevocationList) ProtoMessage() {}
 
 func (x *RevocationList) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[57]
+	mi := &file_control_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3834,7 +4023,7 @@ func (x *RevocationList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevocationList.ProtoReflect.Descriptor instead.
 func (*RevocationList) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{57}
+	return file_control_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *RevocationList) GetDer() []byte {
@@ -3853,7 +4042,7 @@ type RevocationTaken struct {
 
 func (x *RevocationTaken) Reset() {
 	*x = RevocationTaken{}
-	mi := &file_control_proto_msgTypes[58]
+	mi := &file_control_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3865,7 +4054,7 @@ func (x *RevocationTaken) String() string {
 func (*RevocationTaken) ProtoMessage() {}
 
 func (x *RevocationTaken) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[58]
+	mi := &file_control_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3878,7 +4067,7 @@ func (x *RevocationTaken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevocationTaken.ProtoReflect.Descriptor instead.
 func (*RevocationTaken) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{58}
+	return file_control_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *RevocationTaken) GetNumber() uint64 {
@@ -3899,7 +4088,7 @@ type RevokeResponse struct {
 
 func (x *RevokeResponse) Reset() {
 	*x = RevokeResponse{}
-	mi := &file_control_proto_msgTypes[59]
+	mi := &file_control_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3911,7 +4100,7 @@ func (x *RevokeResponse) String() string {
 func (*RevokeResponse) ProtoMessage() {}
 
 func (x *RevokeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[59]
+	mi := &file_control_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3924,7 +4113,7 @@ func (x *RevokeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeResponse.ProtoReflect.Descriptor instead.
 func (*RevokeResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{59}
+	return file_control_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *RevokeResponse) GetNumber() uint64 {
@@ -3957,7 +4146,7 @@ type RenewRequest struct {
 
 func (x *RenewRequest) Reset() {
 	*x = RenewRequest{}
-	mi := &file_control_proto_msgTypes[60]
+	mi := &file_control_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3969,7 +4158,7 @@ func (x *RenewRequest) String() string {
 func (*RenewRequest) ProtoMessage() {}
 
 func (x *RenewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[60]
+	mi := &file_control_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3982,7 +4171,7 @@ func (x *RenewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewRequest.ProtoReflect.Descriptor instead.
 func (*RenewRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{60}
+	return file_control_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *RenewRequest) GetChain() [][]byte {
@@ -4001,7 +4190,7 @@ type RenewResponse struct {
 
 func (x *RenewResponse) Reset() {
 	*x = RenewResponse{}
-	mi := &file_control_proto_msgTypes[61]
+	mi := &file_control_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4013,7 +4202,7 @@ func (x *RenewResponse) String() string {
 func (*RenewResponse) ProtoMessage() {}
 
 func (x *RenewResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[61]
+	mi := &file_control_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4026,7 +4215,7 @@ func (x *RenewResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewResponse.ProtoReflect.Descriptor instead.
 func (*RenewResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{61}
+	return file_control_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *RenewResponse) GetChain() [][]byte {
@@ -4046,7 +4235,7 @@ type CutRequest struct {
 
 func (x *CutRequest) Reset() {
 	*x = CutRequest{}
-	mi := &file_control_proto_msgTypes[62]
+	mi := &file_control_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4058,7 +4247,7 @@ func (x *CutRequest) String() string {
 func (*CutRequest) ProtoMessage() {}
 
 func (x *CutRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[62]
+	mi := &file_control_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4071,7 +4260,7 @@ func (x *CutRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CutRequest.ProtoReflect.Descriptor instead.
 func (*CutRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{62}
+	return file_control_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *CutRequest) GetProcesses() []*Process {
@@ -4097,7 +4286,7 @@ type CutResponse struct {
 
 func (x *CutResponse) Reset() {
 	*x = CutResponse{}
-	mi := &file_control_proto_msgTypes[63]
+	mi := &file_control_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4109,7 +4298,7 @@ func (x *CutResponse) String() string {
 func (*CutResponse) ProtoMessage() {}
 
 func (x *CutResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[63]
+	mi := &file_control_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4122,7 +4311,7 @@ func (x *CutResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CutResponse.ProtoReflect.Descriptor instead.
 func (*CutResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{63}
+	return file_control_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *CutResponse) GetLinks() uint32 {
@@ -4411,7 +4600,20 @@ const file_control_proto_rawDesc = "" +
 	"\x05asker\x18\x03 \x01(\v2\x1b.isthmus.control.v1.ProcessR\x05asker\x123\n" +
 	"\x06target\x18\x04 \x01(\v2\x1b.isthmus.control.v1.ProcessR\x06target\"*\n" +
 	"\rCarryResponse\x12\x19\n" +
-	"\bcarry_id\x18\x01 \x01(\fR\acarryId\"\x0f\n" +
+	"\bcarry_id\x18\x01 \x01(\fR\acarryId\"~\n" +
+	"\x0eAccountRequest\x125\n" +
+	"\aprocess\x18\x01 \x01(\v2\x1b.isthmus.control.v1.ProcessR\aprocess\x125\n" +
+	"\x05links\x18\x02 \x03(\v2\x1f.isthmus.control.v1.LinkAccountR\x05links\"\x11\n" +
+	"\x0fAccountResponse\"\xd1\x01\n" +
+	"\vLinkAccount\x12\x12\n" +
+	"\x04link\x18\x01 \x01(\fR\x04link\x12\x12\n" +
+	"\x04rank\x18\x02 \x01(\rR\x04rank\x12\x12\n" +
+	"\x04node\x18\x03 \x01(\tR\x04node\x12\x1c\n" +
+	"\ttechnique\x18\x04 \x01(\rR\ttechnique\x12\x12\n" +
+	"\x04sent\x18\x05 \x01(\x04R\x04sent\x12\x1a\n" +
+	"\breceived\x18\x06 \x01(\x04R\breceived\x12\x1b\n" +
+	"\tlasted_ms\x18\a \x01(\x04R\blastedMs\x12\x1b\n" +
+	"\tunsaid_ms\x18\b \x01(\x04R\bunsaidMs\"\x0f\n" +
 	"\rStatusRequest\"$\n" +
 	"\x0eStatusResponse\x12\x12\n" +
 	"\x04json\x18\x01 \x01(\fR\x04json\"\x90\x01\n" +
@@ -4480,10 +4682,11 @@ const file_control_proto_rawDesc = "" +
 	"\x06Relays\x12L\n" +
 	"\x05Offer\x12 .isthmus.control.v1.OfferRequest\x1a!.isthmus.control.v1.OfferResponse2a\n" +
 	"\bVantages\x12U\n" +
-	"\bCallBack\x12#.isthmus.control.v1.CallBackRequest\x1a$.isthmus.control.v1.CallBackResponse2\xa3\x01\n" +
+	"\bCallBack\x12#.isthmus.control.v1.CallBackRequest\x1a$.isthmus.control.v1.CallBackResponse2\xf7\x01\n" +
 	"\x05Nodes\x12L\n" +
 	"\x05Enter\x12 .isthmus.control.v1.EnterRequest\x1a!.isthmus.control.v1.EnterResponse\x12L\n" +
-	"\x05Carry\x12 .isthmus.control.v1.CarryRequest\x1a!.isthmus.control.v1.CarryResponse2\xae\x01\n" +
+	"\x05Carry\x12 .isthmus.control.v1.CarryRequest\x1a!.isthmus.control.v1.CarryResponse\x12R\n" +
+	"\aAccount\x12\".isthmus.control.v1.AccountRequest\x1a#.isthmus.control.v1.AccountResponse2\xae\x01\n" +
 	"\x06Target\x12T\n" +
 	"\n" +
 	"Introduced\x12 .isthmus.control.v1.Introduction\x1a\".isthmus.control.v1.IntroduceEvent0\x01\x12N\n" +
@@ -4510,7 +4713,7 @@ func file_control_proto_rawDescGZIP() []byte {
 }
 
 var file_control_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_control_proto_msgTypes = make([]protoimpl.MessageInfo, 64)
+var file_control_proto_msgTypes = make([]protoimpl.MessageInfo, 67)
 var file_control_proto_goTypes = []any{
 	(IntroduceEvent_Kind)(0),      // 0: isthmus.control.v1.IntroduceEvent.Kind
 	(CallBackResponse_Outcome)(0), // 1: isthmus.control.v1.CallBackResponse.Outcome
@@ -4564,21 +4767,24 @@ var file_control_proto_goTypes = []any{
 	(*Encryption)(nil),            // 49: isthmus.control.v1.Encryption
 	(*CarryRequest)(nil),          // 50: isthmus.control.v1.CarryRequest
 	(*CarryResponse)(nil),         // 51: isthmus.control.v1.CarryResponse
-	(*StatusRequest)(nil),         // 52: isthmus.control.v1.StatusRequest
-	(*StatusResponse)(nil),        // 53: isthmus.control.v1.StatusResponse
-	(*DecideRequest)(nil),         // 54: isthmus.control.v1.DecideRequest
-	(*HostOffer)(nil),             // 55: isthmus.control.v1.HostOffer
-	(*Host)(nil),                  // 56: isthmus.control.v1.Host
-	(*HostList)(nil),              // 57: isthmus.control.v1.HostList
-	(*HostsRequest)(nil),          // 58: isthmus.control.v1.HostsRequest
-	(*HostsTaken)(nil),            // 59: isthmus.control.v1.HostsTaken
-	(*RevocationList)(nil),        // 60: isthmus.control.v1.RevocationList
-	(*RevocationTaken)(nil),       // 61: isthmus.control.v1.RevocationTaken
-	(*RevokeResponse)(nil),        // 62: isthmus.control.v1.RevokeResponse
-	(*RenewRequest)(nil),          // 63: isthmus.control.v1.RenewRequest
-	(*RenewResponse)(nil),         // 64: isthmus.control.v1.RenewResponse
-	(*CutRequest)(nil),            // 65: isthmus.control.v1.CutRequest
-	(*CutResponse)(nil),           // 66: isthmus.control.v1.CutResponse
+	(*AccountRequest)(nil),        // 52: isthmus.control.v1.AccountRequest
+	(*AccountResponse)(nil),       // 53: isthmus.control.v1.AccountResponse
+	(*LinkAccount)(nil),           // 54: isthmus.control.v1.LinkAccount
+	(*StatusRequest)(nil),         // 55: isthmus.control.v1.StatusRequest
+	(*StatusResponse)(nil),        // 56: isthmus.control.v1.StatusResponse
+	(*DecideRequest)(nil),         // 57: isthmus.control.v1.DecideRequest
+	(*HostOffer)(nil),             // 58: isthmus.control.v1.HostOffer
+	(*Host)(nil),                  // 59: isthmus.control.v1.Host
+	(*HostList)(nil),              // 60: isthmus.control.v1.HostList
+	(*HostsRequest)(nil),          // 61: isthmus.control.v1.HostsRequest
+	(*HostsTaken)(nil),            // 62: isthmus.control.v1.HostsTaken
+	(*RevocationList)(nil),        // 63: isthmus.control.v1.RevocationList
+	(*RevocationTaken)(nil),       // 64: isthmus.control.v1.RevocationTaken
+	(*RevokeResponse)(nil),        // 65: isthmus.control.v1.RevokeResponse
+	(*RenewRequest)(nil),          // 66: isthmus.control.v1.RenewRequest
+	(*RenewResponse)(nil),         // 67: isthmus.control.v1.RenewResponse
+	(*CutRequest)(nil),            // 68: isthmus.control.v1.CutRequest
+	(*CutResponse)(nil),           // 69: isthmus.control.v1.CutResponse
 }
 var file_control_proto_depIdxs = []int32{
 	3,  // 0: isthmus.control.v1.AccessPoint.process:type_name -> isthmus.control.v1.Process
@@ -4622,73 +4828,77 @@ var file_control_proto_depIdxs = []int32{
 	39, // 38: isthmus.control.v1.JoinRequest.profile:type_name -> isthmus.control.v1.Profile
 	42, // 39: isthmus.control.v1.JoinRequest.measured:type_name -> isthmus.control.v1.Measurement
 	43, // 40: isthmus.control.v1.Measurement.findings:type_name -> isthmus.control.v1.Finding
-	55, // 41: isthmus.control.v1.EnterRequest.offer:type_name -> isthmus.control.v1.HostOffer
+	58, // 41: isthmus.control.v1.EnterRequest.offer:type_name -> isthmus.control.v1.HostOffer
 	39, // 42: isthmus.control.v1.EnterResponse.profile:type_name -> isthmus.control.v1.Profile
 	49, // 43: isthmus.control.v1.EnterResponse.encryption:type_name -> isthmus.control.v1.Encryption
 	3,  // 44: isthmus.control.v1.CarryRequest.asker:type_name -> isthmus.control.v1.Process
 	3,  // 45: isthmus.control.v1.CarryRequest.target:type_name -> isthmus.control.v1.Process
-	5,  // 46: isthmus.control.v1.DecideRequest.who:type_name -> isthmus.control.v1.Principal
-	2,  // 47: isthmus.control.v1.Host.state:type_name -> isthmus.control.v1.Host.State
-	55, // 48: isthmus.control.v1.Host.offer:type_name -> isthmus.control.v1.HostOffer
-	56, // 49: isthmus.control.v1.HostList.hosts:type_name -> isthmus.control.v1.Host
-	3,  // 50: isthmus.control.v1.CutRequest.processes:type_name -> isthmus.control.v1.Process
-	7,  // 51: isthmus.control.v1.Directory.Register:input_type -> isthmus.control.v1.RegisterRequest
-	9,  // 52: isthmus.control.v1.Directory.Withdraw:input_type -> isthmus.control.v1.WithdrawRequest
-	19, // 53: isthmus.control.v1.Directory.Resolve:input_type -> isthmus.control.v1.ResolveRequest
-	28, // 54: isthmus.control.v1.Directory.Await:input_type -> isthmus.control.v1.AwaitRequest
-	29, // 55: isthmus.control.v1.Directory.Introduce:input_type -> isthmus.control.v1.IntroduceRequest
-	33, // 56: isthmus.control.v1.Directory.Bearings:input_type -> isthmus.control.v1.BearingsRequest
-	35, // 57: isthmus.control.v1.Directory.CallBack:input_type -> isthmus.control.v1.CallBackRequest
-	13, // 58: isthmus.control.v1.Directory.Publish:input_type -> isthmus.control.v1.PublishRequest
-	15, // 59: isthmus.control.v1.Directory.Unpublish:input_type -> isthmus.control.v1.UnpublishRequest
-	17, // 60: isthmus.control.v1.Directory.LookupName:input_type -> isthmus.control.v1.LookupNameRequest
-	37, // 61: isthmus.control.v1.Directory.Report:input_type -> isthmus.control.v1.ReportRequest
-	58, // 62: isthmus.control.v1.Directory.Hosts:input_type -> isthmus.control.v1.HostsRequest
-	40, // 63: isthmus.control.v1.Sites.Join:input_type -> isthmus.control.v1.JoinRequest
-	57, // 64: isthmus.control.v1.Sites.Hosts:input_type -> isthmus.control.v1.HostList
-	45, // 65: isthmus.control.v1.Relays.Offer:input_type -> isthmus.control.v1.OfferRequest
-	35, // 66: isthmus.control.v1.Vantages.CallBack:input_type -> isthmus.control.v1.CallBackRequest
-	47, // 67: isthmus.control.v1.Nodes.Enter:input_type -> isthmus.control.v1.EnterRequest
-	50, // 68: isthmus.control.v1.Nodes.Carry:input_type -> isthmus.control.v1.CarryRequest
-	30, // 69: isthmus.control.v1.Target.Introduced:input_type -> isthmus.control.v1.Introduction
-	41, // 70: isthmus.control.v1.Target.Measure:input_type -> isthmus.control.v1.MeasureRequest
-	52, // 71: isthmus.control.v1.Admin.Status:input_type -> isthmus.control.v1.StatusRequest
-	54, // 72: isthmus.control.v1.Admin.Decide:input_type -> isthmus.control.v1.DecideRequest
-	60, // 73: isthmus.control.v1.Admin.Revoke:input_type -> isthmus.control.v1.RevocationList
-	60, // 74: isthmus.control.v1.Trust.Revoked:input_type -> isthmus.control.v1.RevocationList
-	63, // 75: isthmus.control.v1.Trust.Renew:input_type -> isthmus.control.v1.RenewRequest
-	65, // 76: isthmus.control.v1.Trust.Cut:input_type -> isthmus.control.v1.CutRequest
-	8,  // 77: isthmus.control.v1.Directory.Register:output_type -> isthmus.control.v1.RegisterResponse
-	11, // 78: isthmus.control.v1.Directory.Withdraw:output_type -> isthmus.control.v1.WithdrawResponse
-	21, // 79: isthmus.control.v1.Directory.Resolve:output_type -> isthmus.control.v1.ResolveResponse
-	22, // 80: isthmus.control.v1.Directory.Await:output_type -> isthmus.control.v1.Answer
-	32, // 81: isthmus.control.v1.Directory.Introduce:output_type -> isthmus.control.v1.IntroduceEvent
-	34, // 82: isthmus.control.v1.Directory.Bearings:output_type -> isthmus.control.v1.BearingsResponse
-	36, // 83: isthmus.control.v1.Directory.CallBack:output_type -> isthmus.control.v1.CallBackResponse
-	14, // 84: isthmus.control.v1.Directory.Publish:output_type -> isthmus.control.v1.PublishResponse
-	16, // 85: isthmus.control.v1.Directory.Unpublish:output_type -> isthmus.control.v1.UnpublishResponse
-	18, // 86: isthmus.control.v1.Directory.LookupName:output_type -> isthmus.control.v1.LookupNameResponse
-	38, // 87: isthmus.control.v1.Directory.Report:output_type -> isthmus.control.v1.ReportResponse
-	57, // 88: isthmus.control.v1.Directory.Hosts:output_type -> isthmus.control.v1.HostList
-	44, // 89: isthmus.control.v1.Sites.Join:output_type -> isthmus.control.v1.JoinResponse
-	59, // 90: isthmus.control.v1.Sites.Hosts:output_type -> isthmus.control.v1.HostsTaken
-	46, // 91: isthmus.control.v1.Relays.Offer:output_type -> isthmus.control.v1.OfferResponse
-	36, // 92: isthmus.control.v1.Vantages.CallBack:output_type -> isthmus.control.v1.CallBackResponse
-	48, // 93: isthmus.control.v1.Nodes.Enter:output_type -> isthmus.control.v1.EnterResponse
-	51, // 94: isthmus.control.v1.Nodes.Carry:output_type -> isthmus.control.v1.CarryResponse
-	32, // 95: isthmus.control.v1.Target.Introduced:output_type -> isthmus.control.v1.IntroduceEvent
-	42, // 96: isthmus.control.v1.Target.Measure:output_type -> isthmus.control.v1.Measurement
-	53, // 97: isthmus.control.v1.Admin.Status:output_type -> isthmus.control.v1.StatusResponse
-	25, // 98: isthmus.control.v1.Admin.Decide:output_type -> isthmus.control.v1.Plan
-	62, // 99: isthmus.control.v1.Admin.Revoke:output_type -> isthmus.control.v1.RevokeResponse
-	61, // 100: isthmus.control.v1.Trust.Revoked:output_type -> isthmus.control.v1.RevocationTaken
-	64, // 101: isthmus.control.v1.Trust.Renew:output_type -> isthmus.control.v1.RenewResponse
-	66, // 102: isthmus.control.v1.Trust.Cut:output_type -> isthmus.control.v1.CutResponse
-	77, // [77:103] is the sub-list for method output_type
-	51, // [51:77] is the sub-list for method input_type
-	51, // [51:51] is the sub-list for extension type_name
-	51, // [51:51] is the sub-list for extension extendee
-	0,  // [0:51] is the sub-list for field type_name
+	3,  // 46: isthmus.control.v1.AccountRequest.process:type_name -> isthmus.control.v1.Process
+	54, // 47: isthmus.control.v1.AccountRequest.links:type_name -> isthmus.control.v1.LinkAccount
+	5,  // 48: isthmus.control.v1.DecideRequest.who:type_name -> isthmus.control.v1.Principal
+	2,  // 49: isthmus.control.v1.Host.state:type_name -> isthmus.control.v1.Host.State
+	58, // 50: isthmus.control.v1.Host.offer:type_name -> isthmus.control.v1.HostOffer
+	59, // 51: isthmus.control.v1.HostList.hosts:type_name -> isthmus.control.v1.Host
+	3,  // 52: isthmus.control.v1.CutRequest.processes:type_name -> isthmus.control.v1.Process
+	7,  // 53: isthmus.control.v1.Directory.Register:input_type -> isthmus.control.v1.RegisterRequest
+	9,  // 54: isthmus.control.v1.Directory.Withdraw:input_type -> isthmus.control.v1.WithdrawRequest
+	19, // 55: isthmus.control.v1.Directory.Resolve:input_type -> isthmus.control.v1.ResolveRequest
+	28, // 56: isthmus.control.v1.Directory.Await:input_type -> isthmus.control.v1.AwaitRequest
+	29, // 57: isthmus.control.v1.Directory.Introduce:input_type -> isthmus.control.v1.IntroduceRequest
+	33, // 58: isthmus.control.v1.Directory.Bearings:input_type -> isthmus.control.v1.BearingsRequest
+	35, // 59: isthmus.control.v1.Directory.CallBack:input_type -> isthmus.control.v1.CallBackRequest
+	13, // 60: isthmus.control.v1.Directory.Publish:input_type -> isthmus.control.v1.PublishRequest
+	15, // 61: isthmus.control.v1.Directory.Unpublish:input_type -> isthmus.control.v1.UnpublishRequest
+	17, // 62: isthmus.control.v1.Directory.LookupName:input_type -> isthmus.control.v1.LookupNameRequest
+	37, // 63: isthmus.control.v1.Directory.Report:input_type -> isthmus.control.v1.ReportRequest
+	61, // 64: isthmus.control.v1.Directory.Hosts:input_type -> isthmus.control.v1.HostsRequest
+	40, // 65: isthmus.control.v1.Sites.Join:input_type -> isthmus.control.v1.JoinRequest
+	60, // 66: isthmus.control.v1.Sites.Hosts:input_type -> isthmus.control.v1.HostList
+	45, // 67: isthmus.control.v1.Relays.Offer:input_type -> isthmus.control.v1.OfferRequest
+	35, // 68: isthmus.control.v1.Vantages.CallBack:input_type -> isthmus.control.v1.CallBackRequest
+	47, // 69: isthmus.control.v1.Nodes.Enter:input_type -> isthmus.control.v1.EnterRequest
+	50, // 70: isthmus.control.v1.Nodes.Carry:input_type -> isthmus.control.v1.CarryRequest
+	52, // 71: isthmus.control.v1.Nodes.Account:input_type -> isthmus.control.v1.AccountRequest
+	30, // 72: isthmus.control.v1.Target.Introduced:input_type -> isthmus.control.v1.Introduction
+	41, // 73: isthmus.control.v1.Target.Measure:input_type -> isthmus.control.v1.MeasureRequest
+	55, // 74: isthmus.control.v1.Admin.Status:input_type -> isthmus.control.v1.StatusRequest
+	57, // 75: isthmus.control.v1.Admin.Decide:input_type -> isthmus.control.v1.DecideRequest
+	63, // 76: isthmus.control.v1.Admin.Revoke:input_type -> isthmus.control.v1.RevocationList
+	63, // 77: isthmus.control.v1.Trust.Revoked:input_type -> isthmus.control.v1.RevocationList
+	66, // 78: isthmus.control.v1.Trust.Renew:input_type -> isthmus.control.v1.RenewRequest
+	68, // 79: isthmus.control.v1.Trust.Cut:input_type -> isthmus.control.v1.CutRequest
+	8,  // 80: isthmus.control.v1.Directory.Register:output_type -> isthmus.control.v1.RegisterResponse
+	11, // 81: isthmus.control.v1.Directory.Withdraw:output_type -> isthmus.control.v1.WithdrawResponse
+	21, // 82: isthmus.control.v1.Directory.Resolve:output_type -> isthmus.control.v1.ResolveResponse
+	22, // 83: isthmus.control.v1.Directory.Await:output_type -> isthmus.control.v1.Answer
+	32, // 84: isthmus.control.v1.Directory.Introduce:output_type -> isthmus.control.v1.IntroduceEvent
+	34, // 85: isthmus.control.v1.Directory.Bearings:output_type -> isthmus.control.v1.BearingsResponse
+	36, // 86: isthmus.control.v1.Directory.CallBack:output_type -> isthmus.control.v1.CallBackResponse
+	14, // 87: isthmus.control.v1.Directory.Publish:output_type -> isthmus.control.v1.PublishResponse
+	16, // 88: isthmus.control.v1.Directory.Unpublish:output_type -> isthmus.control.v1.UnpublishResponse
+	18, // 89: isthmus.control.v1.Directory.LookupName:output_type -> isthmus.control.v1.LookupNameResponse
+	38, // 90: isthmus.control.v1.Directory.Report:output_type -> isthmus.control.v1.ReportResponse
+	60, // 91: isthmus.control.v1.Directory.Hosts:output_type -> isthmus.control.v1.HostList
+	44, // 92: isthmus.control.v1.Sites.Join:output_type -> isthmus.control.v1.JoinResponse
+	62, // 93: isthmus.control.v1.Sites.Hosts:output_type -> isthmus.control.v1.HostsTaken
+	46, // 94: isthmus.control.v1.Relays.Offer:output_type -> isthmus.control.v1.OfferResponse
+	36, // 95: isthmus.control.v1.Vantages.CallBack:output_type -> isthmus.control.v1.CallBackResponse
+	48, // 96: isthmus.control.v1.Nodes.Enter:output_type -> isthmus.control.v1.EnterResponse
+	51, // 97: isthmus.control.v1.Nodes.Carry:output_type -> isthmus.control.v1.CarryResponse
+	53, // 98: isthmus.control.v1.Nodes.Account:output_type -> isthmus.control.v1.AccountResponse
+	32, // 99: isthmus.control.v1.Target.Introduced:output_type -> isthmus.control.v1.IntroduceEvent
+	42, // 100: isthmus.control.v1.Target.Measure:output_type -> isthmus.control.v1.Measurement
+	56, // 101: isthmus.control.v1.Admin.Status:output_type -> isthmus.control.v1.StatusResponse
+	25, // 102: isthmus.control.v1.Admin.Decide:output_type -> isthmus.control.v1.Plan
+	65, // 103: isthmus.control.v1.Admin.Revoke:output_type -> isthmus.control.v1.RevokeResponse
+	64, // 104: isthmus.control.v1.Trust.Revoked:output_type -> isthmus.control.v1.RevocationTaken
+	67, // 105: isthmus.control.v1.Trust.Renew:output_type -> isthmus.control.v1.RenewResponse
+	69, // 106: isthmus.control.v1.Trust.Cut:output_type -> isthmus.control.v1.CutResponse
+	80, // [80:107] is the sub-list for method output_type
+	53, // [53:80] is the sub-list for method input_type
+	53, // [53:53] is the sub-list for extension type_name
+	53, // [53:53] is the sub-list for extension extendee
+	0,  // [0:53] is the sub-list for field type_name
 }
 
 func init() { file_control_proto_init() }
@@ -4702,7 +4912,7 @@ func file_control_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_control_proto_rawDesc), len(file_control_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   64,
+			NumMessages:   67,
 			NumExtensions: 0,
 			NumServices:   8,
 		},

@@ -987,8 +987,9 @@ var Vantages_ServiceDesc = grpc.ServiceDesc{
 }
 
 const (
-	Nodes_Enter_FullMethodName = "/isthmus.control.v1.Nodes/Enter"
-	Nodes_Carry_FullMethodName = "/isthmus.control.v1.Nodes/Carry"
+	Nodes_Enter_FullMethodName   = "/isthmus.control.v1.Nodes/Enter"
+	Nodes_Carry_FullMethodName   = "/isthmus.control.v1.Nodes/Carry"
+	Nodes_Account_FullMethodName = "/isthmus.control.v1.Nodes/Account"
 )
 
 // NodesClient is the client API for Nodes service.
@@ -1005,6 +1006,9 @@ type NodesClient interface {
 	// is connected or could not be, and joins the connection that shows
 	// carry_id on its data port to it.
 	Carry(ctx context.Context, in *CarryRequest, opts ...grpc.CallOption) (*CarryResponse, error)
+	// Account says what links of a process of the node have moved, that are over
+	// and that no daemon carried, for the site's audit log.
+	Account(ctx context.Context, in *AccountRequest, opts ...grpc.CallOption) (*AccountResponse, error)
 }
 
 type nodesClient struct {
@@ -1035,6 +1039,16 @@ func (c *nodesClient) Carry(ctx context.Context, in *CarryRequest, opts ...grpc.
 	return out, nil
 }
 
+func (c *nodesClient) Account(ctx context.Context, in *AccountRequest, opts ...grpc.CallOption) (*AccountResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(AccountResponse)
+	err := c.cc.Invoke(ctx, Nodes_Account_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // NodesServer is the server API for Nodes service.
 // All implementations must embed UnimplementedNodesServer
 // for forward compatibility.
@@ -1049,6 +1063,9 @@ type NodesServer interface {
 	// is connected or could not be, and joins the connection that shows
 	// carry_id on its data port to it.
 	Carry(context.Context, *CarryRequest) (*CarryResponse, error)
+	// Account says what links of a process of the node have moved, that are over
+	// and that no daemon carried, for the site's audit log.
+	Account(context.Context, *AccountRequest) (*AccountResponse, error)
 	mustEmbedUnimplementedNodesServer()
 }
 
@@ -1064,6 +1081,9 @@ func (UnimplementedNodesServer) Enter(context.Context, *EnterRequest) (*EnterRes
 }
 func (UnimplementedNodesServer) Carry(context.Context, *CarryRequest) (*CarryResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Carry not implemented")
+}
+func (UnimplementedNodesServer) Account(context.Context, *AccountRequest) (*AccountResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Account not implemented")
 }
 func (UnimplementedNodesServer) mustEmbedUnimplementedNodesServer() {}
 func (UnimplementedNodesServer) testEmbeddedByValue()               {}
@@ -1122,6 +1142,24 @@ func _Nodes_Carry_Handler(srv interface{}, ctx context.Context, dec func(interfa
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Nodes_Account_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(AccountRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(NodesServer).Account(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Nodes_Account_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(NodesServer).Account(ctx, req.(*AccountRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Nodes_ServiceDesc is the grpc.ServiceDesc for Nodes service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -1136,6 +1174,10 @@ var Nodes_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Carry",
 			Handler:    _Nodes_Carry_Handler,
+		},
+		{
+			MethodName: "Account",
+			Handler:    _Nodes_Account_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

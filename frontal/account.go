@@ -1,0 +1,84 @@
+package frontal
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/audit"
+	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/overlay"
+	"github.com/isthmus-grid/isthmus/wire"
+)
+
+// maxAccounts bounds the links of one Account call.
+const maxAccounts = 256
+
+// Account records what links have moved that no daemon carried. The helper speaks
+// for the processes of its node alone; what they moved is their own word, on whose
+// behalf is not.
+func (n *nodes) Account(ctx context.Context, req *controlpb.AccountRequest) (*controlpb.AccountResponse, error) {
+	id, err := n.f.helperOf(ctx, "Account")
+	if err != nil {
+		return nil, control.Status(err)
+	}
+	if err := n.f.account(id, req); err != nil {
+		n.f.auditRefusal(id.String(), "account", err)
+		return nil, control.Status(err)
+	}
+	return &controlpb.AccountResponse{}, nil
+}
+
+// account records all of the links or, where one of them cannot be, none.
+func (f *Frontal) account(id control.Identity, req *controlpb.AccountRequest) error {
+	name, err := control.ProcessFromPB(req.Process)
+	if err != nil {
+		return fmt.Errorf("%s: %w: %w", f.who, wire.ErrMalformed, err)
+	}
+	if err := f.runsAt(id, name); err != nil {
+		return err
+	}
+	if len(req.Links) > maxAccounts {
+		return fmt.Errorf("%s: %w: %d links, at most %d are allowed", f.who, wire.ErrMalformed, len(req.Links), maxAccounts)
+	}
+	f.mu.Lock()
+	who := f.roster.principal(name)
+	f.mu.Unlock()
+	records := make([]audit.Record, len(req.Links))
+	for i, m := range req.Links {
+		if records[i], err = accountRecord(id, name, who, m); err != nil {
+			return fmt.Errorf("%s: %w: a link of %v: %w", f.who, wire.ErrMalformed, name, err)
+		}
+	}
+	for _, r := range records {
+		f.audit.Append(r)
+	}
+	return nil
+}
+
+// accountRecord is the record of one link of a process at a helper's node.
+func accountRecord(id control.Identity, name overlay.ProcessName, who overlay.Principal, m *controlpb.LinkAccount) (audit.Record, error) {
+	r := audit.Record{
+		Event: audit.LinkEnd, User: who.User, Project: who.Project, Job: string(name.Job), Ranks: []uint32{name.Rank, m.Rank},
+		Sites: []string{string(id.Site)}, Nodes: []string{id.Name},
+		Technique: overlay.Technique(m.Technique).String(), Link: hex.EncodeToString(m.Link), Peer: id.String(),
+		Sent: m.Sent, Received: m.Received, Seconds: float64(m.LastedMs) / 1000, Rule: audit.OwnWord,
+	}
+	if len(m.Link) != len(wire.ID{}) {
+		return r, fmt.Errorf("an id of %d bytes", len(m.Link))
+	}
+	if m.Technique > 0xff {
+		return r, fmt.Errorf("technique %d", m.Technique)
+	}
+	if m.Node != "" {
+		peer, err := overlay.ParseNodeID(m.Node)
+		if err != nil {
+			return r, err
+		}
+		r.Sites, r.Nodes = append(r.Sites, string(peer.Site)), append(r.Nodes, peer.Name)
+	}
+	r.Reason = audit.OwnWordReason(time.Duration(min(m.UnsaidMs, 1<<40)) * time.Millisecond)
+	return r, nil
+}

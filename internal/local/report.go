@@ -1,0 +1,84 @@
+package local
+
+import (
+	"sync"
+
+	"github.com/isthmus-grid/isthmus/overlay"
+	"github.com/isthmus-grid/isthmus/wire"
+)
+
+// Report implements overlay.TrafficReporter. What a helper that is away was not
+// told, the next one is, and of links that are not over all that was said.
+func (c *Client) Report(t overlay.Traffic) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, known := c.reports[t.Link]; !known && len(c.reports) >= maxReports {
+		return
+	}
+	c.reports[t.Link] = report{Traffic: t}
+	select {
+	case c.news <- struct{}{}:
+	default:
+	}
+}
+
+// reportTo sends reports to a new helper, until the returned function is called,
+// which waits.
+func (c *Client) reportTo(conn *Conn) (stop func()) {
+	c.mu.Lock()
+	for id, r := range c.reports {
+		r.sent = false
+		c.reports[id] = r
+	}
+	c.mu.Unlock()
+	end := make(chan struct{})
+	var sending sync.WaitGroup
+	sending.Go(func() {
+		for {
+			if c.tell(conn) != nil {
+				return
+			}
+			select {
+			case <-c.news:
+			case <-end:
+				return
+			}
+		}
+	})
+	return func() {
+		conn.Close() // a Send under way fails
+		close(end)
+		sending.Wait()
+	}
+}
+
+// tell sends the reports that were not sent. When it returns nil, all that was
+// reported before the call was sent. An error has closed conn.
+func (c *Client) tell(conn *Conn) error {
+	c.telling.Lock()
+	defer c.telling.Unlock()
+	c.mu.Lock()
+	var due []overlay.Traffic
+	for _, r := range c.reports {
+		if !r.sent {
+			due = append(due, r.Traffic)
+		}
+	}
+	c.mu.Unlock()
+	for _, t := range due {
+		if err := conn.Send(&wire.LocalTraffic{Traffic: t}, nil); err != nil {
+			return err
+		}
+		c.mu.Lock()
+		switch r := c.reports[t.Link]; {
+		case r.Traffic != t: // there is a later one by now
+		case t.Over:
+			delete(c.reports, t.Link)
+		default:
+			r.sent = true
+			c.reports[t.Link] = r
+		}
+		c.mu.Unlock()
+	}
+	return nil
+}

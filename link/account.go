@@ -1,0 +1,58 @@
+package link
+
+import (
+	"time"
+
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// What links moved over carriers that no daemon carried is told to the connector,
+// where that is an overlay.TrafficReporter: when a link has its first such carrier, at
+// most every reportEvery while it moves more, and when it is over. So the helper
+// knows something even of a process that is killed.
+
+// reportEvery is the time between two reports of one link.
+const reportEvery = 30 * time.Second
+
+// account is what was reported of a link. The goroutine that watches the mesh owns
+// it, and then the end of Serve.
+type account struct {
+	since  time.Time // the link began
+	looked time.Time // for something to report; zero: never
+	said   overlay.Traffic
+}
+
+// report tells the reporter what it is to know of all links.
+func (m *Mesh) report(now time.Time) {
+	if m.reporter == nil {
+		return
+	}
+	for _, k := range m.kept() {
+		k.report(now, false)
+	}
+	m.mu.Lock()
+	over := m.ended
+	m.ended = nil
+	m.mu.Unlock()
+	for _, k := range over {
+		k.report(now, true)
+	}
+}
+
+func (k *keeper) report(now time.Time, over bool) {
+	path, a := k.link.open.Load(), &k.account
+	first := a.looked.IsZero()
+	if path == nil || !over && !first && now.Sub(a.looked) < reportEvery {
+		return
+	}
+	a.looked = now
+	t := overlay.Traffic{
+		Link: k.link.id, Rank: k.link.Peer.Rank, Peer: path.Peer, Technique: path.Technique,
+		Lasted: now.Sub(a.since), Over: over,
+	}
+	t.Sent, t.Received = k.link.stream.Traffic()
+	if over || first || t.Sent != a.said.Sent || t.Received != a.said.Received {
+		a.said = t
+		k.mesh.reporter.Report(t)
+	}
+}
