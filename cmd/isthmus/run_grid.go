@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -40,6 +41,7 @@ func gridFlags() []cli.Flag {
 		&cli.IntFlag{Category: category, Name: "copies", Aliases: []string{"r"}, Value: 1, Usage: "`NUMBER` of copies of each rank, on different hosts; more than 1 with --dry-run or --independent only"},
 		&cli.BoolFlag{Category: category, Name: "independent", Usage: "the processes do not use the message library, so that copies of a rank may run"},
 		&cli.StringFlag{Category: category, Name: "pattern", Value: allocate.Dense.String(), Usage: "for auto: who talks to whom, `dense|neighbour|master`"},
+		&cli.StringFlag{Category: category, Name: "message", Usage: "for auto: `SIZE` of the job's messages, such as 1MiB, so that the bandwidth between sites counts too; without it, latency alone does"},
 		&cli.StringFlag{Category: category, Name: "memory", Usage: "`SIZE` that each process needs, such as 2GiB"},
 		&cli.Float64Flag{Category: category, Name: "cores", Usage: "`NUMBER` that each process needs"},
 		&cli.StringSliceFlag{Category: category, Name: "limit", Usage: "`NAME=VALUE`: a limit for each process, as ulimit has them: as, core, cpu, data, fsize, memlock, nofile, nproc or stack"},
@@ -237,6 +239,13 @@ func gridJob(c *cli.Context) (*submit.Job, error) {
 	}
 	if j.Place.Pattern, err = allocate.ParsePattern(c.String("pattern")); err != nil {
 		return wrong("--pattern: %v", err)
+	}
+	if c.IsSet("message") {
+		size, err := profile.ParseBytes(c.String("message"))
+		if err != nil || size > math.MaxInt32 {
+			return wrong("--message %s: want the size of a message, such as 1MiB, below 2GiB", c.String("message"))
+		}
+		j.Place.Message = int(size)
 	}
 	if c.IsSet("memory") {
 		size, err := profile.ParseBytes(c.String("memory"))
@@ -459,7 +468,7 @@ func (n *narrator) line(p submit.Progress, now time.Time) string {
 	case "broken", "back":
 	case "waiting":
 		every = tellWaiting
-	case "staging":
+	case "staging", "measuring":
 		if every = tellStaging; n.last != p.Step {
 			if n.last, n.when = p.Step, now; !n.verbose { // short ones are not told
 				return ""

@@ -433,6 +433,38 @@ spread: 6 processes (3 ranks, 2 copies each) on 3 of 3 hosts, 2 sites
 	if string(out) != wantJSON {
 		t.Errorf("JSON\n%s\nwant\n%s", out, wantJSON)
 	}
+
+	p.Paths = []SitePath{
+		{[2]overlay.SiteID{"lyon", "nancy"}, Path{10 * time.Millisecond, 11.85e6}},
+		{[2]overlay.SiteID{"lyon", "orsay"}, Path{RTT: 5 * time.Millisecond}},
+		{[2]overlay.SiteID{"nancy", "orsay"}, Path{}},
+	}
+	b.Reset()
+	if err := p.WriteTable(&b); err != nil {
+		t.Fatal(err)
+	}
+	want += `
+BETWEEN  AND    LATENCY    BANDWIDTH
+lyon     nancy  10.000 ms  94.8 Mbit/s
+lyon     orsay  5.000 ms   unknown
+nancy    orsay  unknown    unknown
+`
+	if b.String() != want {
+		t.Errorf("table\n%swant\n%s", b.String(), want)
+	}
+	if out, err = json.Marshal(p); err != nil {
+		t.Fatal(err)
+	}
+	wantJSON = strings.TrimSuffix(wantJSON, "}") + `,"paths":[{"sites":["lyon","nancy"],"latency_ms":10,"bandwidth":11850000},` +
+		`{"sites":["lyon","orsay"],"latency_ms":5},{"sites":["nancy","orsay"]}]}`
+	if string(out) != wantJSON {
+		t.Errorf("JSON\n%s\nwant\n%s", out, wantJSON)
+	}
+	for bytes, want := range map[float64]string{0: "unknown", 1e9: "8 Gbit/s", 125: "1 kbit/s"} {
+		if got := bandwidthText(bytes); got != want {
+			t.Errorf("%g bytes a second are written %q, want %q", bytes, got, want)
+		}
+	}
 }
 
 func TestNonsenseIsRefused(t *testing.T) {

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	"github.com/isthmus-grid/isthmus/overlay"
 )
 
 // Process is one copy of a rank.
@@ -21,7 +23,18 @@ type Plan struct {
 	Job      Job
 	Strategy string
 	Hosts    []Placed // every host that was there, in the order given
-	order    []int    // hosts that run something, in the order in which ranks were numbered
+
+	// Paths, where the caller sets it, is what is known of the ways between the sites
+	// that run something, for who reads the plan.
+	Paths []SitePath
+
+	order []int // hosts that run something, in the order in which ranks were numbered
+}
+
+// SitePath is the way between two sites; what is 0 of it is not known.
+type SitePath struct {
+	Sites [2]overlay.SiteID // in the order of their names
+	Path
 }
 
 // Placed is a host and what it runs.
@@ -87,9 +100,32 @@ func (p *Plan) WriteTable(w io.Writer) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(w, "%s: %d processes (%d ranks, %d copies each) on %d of %d hosts, %d sites\n",
-		p.Strategy, processes, p.Job.Ranks, p.Job.Copies, len(p.order), len(p.Hosts), len(sites))
-	return err
+	if _, err := fmt.Fprintf(w, "%s: %d processes (%d ranks, %d copies each) on %d of %d hosts, %d sites\n",
+		p.Strategy, processes, p.Job.Ranks, p.Job.Copies, len(p.order), len(p.Hosts), len(sites)); err != nil || len(p.Paths) == 0 {
+		return err
+	}
+	fmt.Fprintln(t, "\nBETWEEN\tAND\tLATENCY\tBANDWIDTH")
+	for _, path := range p.Paths {
+		rtt := UnknownLatency
+		if path.RTT > 0 {
+			rtt = path.RTT
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", path.Sites[0], path.Sites[1], latencyText(rtt), bandwidthText(path.Bandwidth))
+	}
+	return t.Flush()
+}
+
+func bandwidthText(bytes float64) string {
+	switch bits := bytes * 8; {
+	case bits <= 0:
+		return "unknown"
+	case bits >= 1e9:
+		return fmt.Sprintf("%.3g Gbit/s", bits/1e9)
+	case bits >= 1e6:
+		return fmt.Sprintf("%.3g Mbit/s", bits/1e6)
+	default:
+		return fmt.Sprintf("%.3g kbit/s", bits/1e3)
+	}
 }
 
 func latencyText(d time.Duration) string {
@@ -131,6 +167,13 @@ type planJSON struct {
 	Copies   int          `json:"copies"`
 	Pattern  Pattern      `json:"pattern"`
 	Hosts    []placedJSON `json:"hosts"`
+	Paths    []pathJSON   `json:"paths,omitempty"`
+}
+
+type pathJSON struct {
+	Sites     [2]overlay.SiteID `json:"sites"`
+	LatencyMS float64           `json:"latency_ms,omitempty"` // absent: not measured
+	Bandwidth float64           `json:"bandwidth,omitempty"`  // bytes a second; absent: not measured
 }
 
 type placedJSON struct {
@@ -151,6 +194,9 @@ func (p *Plan) MarshalJSON() ([]byte, error) {
 			j.LatencyMS = &ms
 		}
 		out.Hosts = append(out.Hosts, j)
+	}
+	for _, path := range p.Paths {
+		out.Paths = append(out.Paths, pathJSON{path.Sites, milliseconds(path.RTT), path.Bandwidth})
 	}
 	return json.Marshal(out)
 }

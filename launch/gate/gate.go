@@ -44,9 +44,9 @@ func New(settings Settings) (*Gate, error) {
 		return nil, err
 	}
 	g.Keeper = keeper
-	far := newDistances(Pinger(settings.Node, g.Reach))
+	far := newDistances(Pinger(settings.Node, g.Reach), bandwidthBy(settings.Node, g.Reach))
 	g.end = control.NewEndpoint(settings.Credentials, settings.Log, func(r grpc.ServiceRegistrar) {
-		gatepb.RegisterGateServer(r, &service{keeper: keeper, distances: far, caller: callerAway})
+		gatepb.RegisterGateServer(r, &service{keeper: keeper, distances: far, echoes: make(chan struct{}, echoes), caller: callerAway})
 	})
 	g.sessions = newSessions(settings.Node, settings.Helper, g.end, settings.Log)
 	g.door = grpc.NewServer(grpc.Creds(doorCredentials{}), grpc.WaitForHandlers(true), grpc.MaxConcurrentStreams(maxSessions))
@@ -60,7 +60,7 @@ func New(settings Settings) (*Gate, error) {
 
 // Reach returns the gate of another node for calls of the helper's own, over a session
 // that is made if need be. Call done when it is not needed any more. Such calls are for
-// no user: a node answers Ping and Gossip.
+// no user: a node answers Ping, Echo and Gossip.
 func (g *Gate) Reach(ctx context.Context, node overlay.NodeID) (client gatepb.GateClient, done func(), err error) {
 	return g.sessions.reach(ctx, node)
 }

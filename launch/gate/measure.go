@@ -21,36 +21,52 @@ const (
 	measureTime  = 8 * time.Second  // for one call
 	measurePings = 3                // for one node, of which the shortest counts
 	measureRoom  = 16               // nodes at a time, of all calls
-	measureKeep  = 5 * time.Minute  // for which a figure is good
+	measureKeep  = 5 * time.Minute  // for which a latency is good
+	carryRoom    = 1                // nodes at a time whose bandwidth is measured: two would measure each other
+	carryKeep    = 30 * time.Minute // for which a bandwidth is good
 	faultKeep    = 10 * time.Second // for which nothing is tried again
-	maxDistances = 4096             // that are kept
+	maxDistances = 4096             // that are kept, of each
 )
 
-// distances is how far other nodes are from this one, as far as somebody has asked.
-// Nobody is pinged for two who ask at the same time, or soon after each other. Safe for
-// concurrent use.
+// distances is how far other nodes are from this one and what the way there carries, as
+// far as somebody has asked. Safe for concurrent use.
 type distances struct {
-	ping nearby.Ping
+	latency   *figures[time.Duration] // round trips
+	bandwidth *figures[float64]       // bytes a second
+}
+
+func newDistances(ping nearby.Ping, carry func(context.Context, overlay.NodeID) (float64, error)) *distances {
+	best := func(ctx context.Context, node overlay.NodeID) (time.Duration, error) { return pings(ctx, ping, node) }
+	return &distances{newFigures(best, measureRoom, measureKeep), newFigures(carry, carryRoom, carryKeep)}
+}
+
+// figures is what was measured of the ways to other nodes. Nothing is measured for two who
+// ask at the same time, or soon after each other. Safe for concurrent use.
+type figures[T any] struct {
+	find func(context.Context, overlay.NodeID) (T, error)
+	keep time.Duration // for which a figure is good
 	room chan struct{} // one token for each node that is being measured
 
 	mu    sync.Mutex
-	known map[overlay.NodeID]*distance
+	known map[overlay.NodeID]*figure[T]
 }
 
-// distance is how far one node is, or will be known to be.
-type distance struct {
+// figure is that of one node, or will be.
+type figure[T any] struct {
 	ready chan struct{} // closed when the fields below are set
-	rtt   time.Duration
+	value T
 	err   error
 	until time.Time // when it is to be measured again
 }
 
-func newDistances(ping nearby.Ping) *distances {
-	return &distances{ping: ping, room: make(chan struct{}, measureRoom), known: map[overlay.NodeID]*distance{}}
+func newFigures[T any](find func(context.Context, overlay.NodeID) (T, error), room int, keep time.Duration) *figures[T] {
+	return &figures[T]{find: find, keep: keep, room: make(chan struct{}, room), known: map[overlay.NodeID]*figure[T]{}}
 }
 
-// measureAll answers Gate.Measure.
-func (d *distances) measureAll(ctx context.Context, names []string) (*gatepb.MeasureResponse, error) {
+// measureAll answers Gate.Measure. Latencies come first: they are longer while a way is
+// full.
+func (d *distances) measureAll(ctx context.Context, q *gatepb.MeasureRequest) (*gatepb.MeasureResponse, error) {
+	names := q.Nodes
 	if len(names) > maxMeasured {
 		return nil, status.Errorf(codes.InvalidArgument, "%d nodes are to be measured; at most %d at a time", len(names), maxMeasured)
 	}
@@ -64,74 +80,101 @@ func (d *distances) measureAll(ctx context.Context, names []string) (*gatepb.Mea
 	ctx, cancel := context.WithTimeoutCause(ctx, measureTime, errors.New("no answer in time"))
 	defer cancel()
 	r := &gatepb.MeasureResponse{Distances: make([]*gatepb.Distance, len(nodes))}
-	var pings sync.WaitGroup
+	each := func(measure func(overlay.NodeID, *gatepb.Distance) error) {
+		var all sync.WaitGroup
+		for i, m := range r.Distances {
+			all.Go(func() {
+				if err := measure(nodes[i], m); err != nil && m.Fault == "" {
+					m.Fault = fmt.Sprintf("%.300s", err.Error())
+				}
+			})
+		}
+		all.Wait()
+	}
 	for i, node := range nodes {
-		pings.Go(func() {
-			rtt, err := d.measure(ctx, node)
-			m := &gatepb.Distance{Node: node.String(), LatencyNs: uint64(rtt)}
-			if err != nil {
-				m.Fault = fmt.Sprintf("%.300s", err.Error())
+		r.Distances[i] = &gatepb.Distance{Node: node.String()}
+	}
+	each(func(node overlay.NodeID, m *gatepb.Distance) error {
+		rtt, err := d.latency.measure(ctx, node)
+		m.LatencyNs = uint64(rtt)
+		return err
+	})
+	if q.Bandwidth {
+		each(func(node overlay.NodeID, m *gatepb.Distance) error {
+			if m.LatencyNs == 0 {
+				return nil // said already
 			}
-			r.Distances[i] = m
+			rate, err := d.bandwidth.measure(ctx, node)
+			m.Bandwidth = uint64(rate)
+			return err
 		})
 	}
-	pings.Wait()
 	return r, nil
 }
 
-// measure returns how far a node is, by what is known or by pings.
-func (d *distances) measure(ctx context.Context, node overlay.NodeID) (time.Duration, error) {
-	e, first := d.entry(node, time.Now())
+// measure returns the figure of a node, as it is known or as it is found now.
+func (f *figures[T]) measure(ctx context.Context, node overlay.NodeID) (T, error) {
+	e, first := f.entry(node, time.Now())
 	if first {
-		rtt, err := d.pings(ctx, node)
-		keep := measureKeep
-		if err != nil {
+		value, err := f.turn(ctx, node)
+		keep := f.keep
+		switch {
+		case errors.Is(err, errNoTurn):
+			keep = 0
+		case err != nil:
 			keep = faultKeep
 		}
-		d.mu.Lock()
-		e.rtt, e.err, e.until = rtt, err, time.Now().Add(keep)
-		d.mu.Unlock()
+		f.mu.Lock()
+		e.value, e.err, e.until = value, err, time.Now().Add(keep)
+		f.mu.Unlock()
 		close(e.ready)
-		return rtt, err
+		return value, err
 	}
 	select {
 	case <-e.ready:
-		return e.rtt, e.err
+		return e.value, e.err
 	case <-ctx.Done():
-		return 0, context.Cause(ctx)
+		var unknown T
+		return unknown, context.Cause(ctx)
+	}
+}
+
+// turn finds a figure when there is room to.
+func (f *figures[T]) turn(ctx context.Context, node overlay.NodeID) (T, error) {
+	select {
+	case f.room <- struct{}{}:
+		defer func() { <-f.room }()
+		return f.find(ctx, node)
+	case <-ctx.Done():
+		var unknown T
+		return unknown, fmt.Errorf("%w: %w", errNoTurn, context.Cause(ctx))
 	}
 }
 
 // entry returns what is known of a node, and whether the caller is to find it out.
-func (d *distances) entry(node overlay.NodeID, now time.Time) (e *distance, first bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	over := func(e *distance) bool { return !e.until.IsZero() && now.After(e.until) }
-	if e = d.known[node]; e != nil && !over(e) {
+func (f *figures[T]) entry(node overlay.NodeID, now time.Time) (e *figure[T], first bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	over := func(e *figure[T]) bool { return !e.until.IsZero() && !now.Before(e.until) }
+	if e = f.known[node]; e != nil && !over(e) {
 		return e, false
 	}
-	if len(d.known) >= maxDistances { // what is over goes; without any, whatever comes
-		for n, e := range d.known {
-			if over(e) || len(d.known) >= maxDistances {
-				delete(d.known, n)
+	if len(f.known) >= maxDistances { // what is over goes; without any, whatever comes
+		for n, e := range f.known {
+			if over(e) || len(f.known) >= maxDistances {
+				delete(f.known, n)
 			}
 		}
 	}
-	e = &distance{ready: make(chan struct{})}
-	d.known[node] = e
+	e = &figure[T]{ready: make(chan struct{})}
+	f.known[node] = e
 	return e, true
 }
 
-// pings measures a node.
-func (d *distances) pings(ctx context.Context, node overlay.NodeID) (best time.Duration, err error) {
-	select {
-	case d.room <- struct{}{}:
-		defer func() { <-d.room }()
-	case <-ctx.Done():
-		return 0, context.Cause(ctx)
-	}
+// pings measures a node's latency.
+func pings(ctx context.Context, ping nearby.Ping, node overlay.NodeID) (best time.Duration, err error) {
 	for range measurePings {
-		rtt, err := d.ping(ctx, node)
+		rtt, err := ping(ctx, node)
 		if err != nil {
 			return 0, err
 		}

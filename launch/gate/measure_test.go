@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/launch/gate/gatepb"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -19,6 +20,28 @@ type farther struct {
 	lost  bool // nobody answers
 	most  int  // pings at a time
 	now   int
+
+	carries map[string]int // measurements of bandwidth
+	carried int            // at a time
+}
+
+// carry takes two seconds, and fails for n9.
+func (f *farther) carry(_ context.Context, node overlay.NodeID) (float64, error) {
+	f.mu.Lock()
+	f.carries[node.Name]++
+	f.carried++
+	if f.carried > 1 || f.now > 0 {
+		f.carries["at once"]++
+	}
+	f.mu.Unlock()
+	time.Sleep(2 * time.Second)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.carried--
+	if node.Name == "n9" {
+		return 0, errors.New("cut")
+	}
+	return 1e6, nil
 }
 
 func (f *farther) ping(ctx context.Context, node overlay.NodeID) (time.Duration, error) {
@@ -46,9 +69,9 @@ func (f *farther) ping(ctx context.Context, node overlay.NodeID) (time.Duration,
 func TestMeasure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		far := &farther{pings: map[string]int{}}
-		d := newDistances(far.ping)
+		d := newDistances(far.ping, far.carry)
 		ask := func(names ...string) (got []string) {
-			r, err := d.measureAll(t.Context(), names)
+			r, err := d.measureAll(t.Context(), &gatepb.MeasureRequest{Nodes: names})
 			if err != nil {
 				return []string{err.Error()}
 			}
@@ -100,17 +123,61 @@ func TestMeasure(t *testing.T) {
 			t.Errorf("%d pings at a time, want %d", far.most, measureRoom)
 		}
 		for _, wrong := range [][]string{many, {"no node"}} {
-			if _, err := d.measureAll(t.Context(), wrong); err == nil {
+			if _, err := d.measureAll(t.Context(), &gatepb.MeasureRequest{Nodes: wrong}); err == nil {
 				t.Errorf("%d nodes are measured: %.50s", len(wrong), wrong)
 			}
 		}
 		for i := range maxDistances + 10 {
-			if e, first := d.entry(overlay.NodeID{Site: "s", Name: fmt.Sprintf("x%d", i)}, time.Now()); first {
+			if e, first := d.latency.entry(overlay.NodeID{Site: "s", Name: fmt.Sprintf("x%d", i)}, time.Now()); first {
 				close(e.ready)
 			}
 		}
-		if len(d.known) > maxDistances {
-			t.Errorf("%d figures are kept", len(d.known))
+		if len(d.latency.known) > maxDistances {
+			t.Errorf("%d figures are kept", len(d.latency.known))
+		}
+	})
+}
+
+// Bandwidths are asked for beside, and measured one after the other when all latencies are
+// known; what there is no time for is not known yet, and is another time.
+func TestMeasureBandwidth(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		far := &farther{pings: map[string]int{}, carries: map[string]int{}}
+		d := newDistances(far.ping, far.carry)
+		known, faults := 0, ""
+		ask := func(names ...string) {
+			t.Helper()
+			r, err := d.measureAll(t.Context(), &gatepb.MeasureRequest{Nodes: names, Bandwidth: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			known, faults = 0, ""
+			for _, m := range r.Distances {
+				if m.LatencyNs == 0 {
+					t.Errorf("%s has no latency: %s", m.Node, m.Fault)
+				}
+				if m.Bandwidth == 1e6 {
+					known++
+				}
+				faults += m.Fault
+			}
+		}
+		ask("s/n1", "s/n2", "s/n9", "s/n4") // 3 s for pings leave 5 s: two, and the third is under way
+		if known > 3 || known < 1 {
+			t.Errorf("%d bandwidths are known after %v", known, measureTime)
+		}
+		ask("s/n1", "s/n2", "s/n9", "s/n4")
+		if known != 3 || faults != "cut" {
+			t.Errorf("%d bandwidths are known; the fault is %q", known, faults)
+		}
+		time.Sleep(measureKeep + time.Second)
+		ask("s/n1", "s/n2", "s/n9", "s/n4")
+		if got := fmt.Sprint(far.carries); known != 3 || got != "map[n1:1 n2:1 n4:1 n9:2]" {
+			t.Errorf("%d bandwidths are known, measurements %s", known, got)
+		}
+		time.Sleep(carryKeep)
+		if ask("s/n1"); far.carries["n1"] != 2 {
+			t.Error("an old bandwidth is taken for good")
 		}
 	})
 }

@@ -19,6 +19,7 @@ type service struct {
 	gatepb.UnimplementedGateServer
 	keeper    *Keeper
 	distances *distances
+	echoes    chan struct{} // one token for each Echo under way
 	caller    func(context.Context) (Asker, error)
 
 	// Of the door only.
@@ -91,7 +92,7 @@ func (s *service) Measure(ctx context.Context, q *gatepb.MeasureRequest) (*gatep
 		if err := mustSpeak(who); err != nil {
 			return nil, control.Status(err)
 		}
-		return s.distances.measureAll(ctx, q.Nodes)
+		return s.distances.measureAll(ctx, q)
 	}, func(g gatepb.GateClient, ctx context.Context) (*gatepb.MeasureResponse, error) {
 		return g.Measure(ctx, q)
 	})

@@ -196,7 +196,7 @@ func networkDemands(what string, n profile.Network, rtts []time.Duration, rates 
 func measuredText[T fmt.Stringer](list []T) func(int) string {
 	return func(offer int) string {
 		if offer == 0 {
-			return "not measured"
+			return "not known, so that it cannot be shown to hold"
 		}
 		return list[offer].String()
 	}

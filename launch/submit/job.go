@@ -106,8 +106,8 @@ type Result struct {
 // Progress is a step of a submission. Step is one word; the numbers are those that it
 // has a use for.
 type Progress struct {
-	Step    string // listing, waiting, booking, staging, starting, running, broken, back, ended
-	Have    int    // ranks for which there is room, hosts that are staged, processes that ended
+	Step    string // listing, measuring, waiting, booking, staging, starting, running, broken, back, ended
+	Have    int    // ranks for which there is room, ways that are measured, hosts that are staged, processes that ended
 	Need    int    // of so many
 	Sent    int64  // staging: bytes
 	Missing int64  // staging: bytes that had to be sent in all, as far as known
@@ -120,6 +120,8 @@ func (p Progress) String() string {
 	switch p.Step {
 	case "listing":
 		return "asking which hosts there are"
+	case "measuring":
+		return fmt.Sprintf("measuring how much the ways between sites carry: %d of %d", p.Have, p.Need)
 	case "waiting":
 		return fmt.Sprintf("%d/%d ranks, waiting for %s: %d s left", p.Have, p.Need, p.Who, int((p.Left+time.Second-1)/time.Second))
 	case "booking":

@@ -3,6 +3,8 @@ package submit
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,7 +16,8 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// Measure answers with what the test has put into far; other ways are not known.
+// Measure answers with what the test has put into far and wide; other ways are not known.
+// No site may have its bandwidth measured twice at a time.
 func (w *world) Measure(ctx context.Context, q *gatepb.MeasureRequest) (*gatepb.MeasureResponse, error) {
 	n, err := w.of(ctx)
 	if err != nil {
@@ -22,9 +25,33 @@ func (w *world) Measure(ctx context.Context, q *gatepb.MeasureRequest) (*gatepb.
 	}
 	r := &gatepb.MeasureResponse{}
 	for _, to := range q.Nodes {
-		r.Distances = append(r.Distances, &gatepb.Distance{Node: to, LatencyNs: uint64(w.far[n.name+" "+to])})
+		d := &gatepb.Distance{Node: to, LatencyNs: uint64(w.far[n.name+" "+to])}
+		if q.Bandwidth {
+			d.Bandwidth = uint64(w.wide[n.name+" "+to])
+			defer w.occupy(strings.Split(n.name, "/")[0], strings.Split(to, "/")[0])()
+		}
+		r.Distances = append(r.Distances, d)
 	}
 	return r, nil
+}
+
+// occupy notes that two sites are measured, until the function it returns is called.
+func (w *world) occupy(a, b string) func() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.busy == nil {
+		w.busy = map[string]bool{}
+	}
+	if w.busy[a] || w.busy[b] {
+		w.t.Errorf("%s and %s are measured while one of them is: %v", a, b, w.busy)
+	}
+	w.busy[a], w.busy[b] = true, true
+	w.carried++
+	return func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.busy[a], w.busy[b] = false, false
+	}
 }
 
 func TestQuestions(t *testing.T) {
@@ -91,6 +118,131 @@ func TestPlaceByWhatSitesMeasure(t *testing.T) {
 	w.far = nil
 	if got := where(func(j *Job) { j.Strategy = "auto" }); got != "a/n1 b/n1" {
 		t.Errorf("auto, when nothing is measured: %s", got)
+	}
+}
+
+// Auto and the limits of profiles know how much the ways between sites carry, where that
+// matters; what is not known keeps no limit.
+func TestPlaceByBandwidth(t *testing.T) {
+	w := newWorld(t, "a/n1:1", "b/n1:1", "c/n1:1", "d/n1:1")
+	w.far, w.wide = map[string]time.Duration{}, map[string]float64{}
+	for i, from := range w.order {
+		for _, to := range w.order[i+1:] {
+			w.far[from+" "+to] = 10 * time.Millisecond
+			w.wide[from+" "+to] = 50e6
+		}
+	}
+	w.far["a/n1 b/n1"], w.wide["a/n1 b/n1"] = time.Millisecond, 0.5e6 // near and thin
+	w.wide["a/n1 c/n1"] = 0                                           // nobody knows
+	plan := func(change func(*Job)) (*allocate.Plan, string) {
+		t.Helper()
+		w.carried = 0
+		j := jobOf(t, 2, nil)
+		change(j)
+		plan, err := Plan(t.Context(), w.grid, j)
+		if err != nil {
+			return nil, err.Error()
+		}
+		var names []string
+		for _, h := range plan.Used() {
+			names = append(names, h.Node.String())
+		}
+		return plan, strings.Join(names, " ")
+	}
+	auto := func(message int) func(*Job) {
+		return func(j *Job) { j.Strategy, j.Place.Message = "auto", message }
+	}
+	if _, got := plan(auto(0)); got != "a/n1 b/n1" || w.carried > 0 {
+		t.Errorf("auto, for small messages: %s, with %d bandwidths measured", got, w.carried)
+	}
+	p, got := plan(auto(1 << 20))
+	if got != "a/n1 d/n1" || w.carried != 6 {
+		t.Errorf("auto, for messages of 1 MiB: %s, with %d bandwidths measured", got, w.carried)
+	}
+	if got := fmt.Sprint(p.Paths); got != "[{[a d] {10ms 5e+07}}]" {
+		t.Errorf("the plan knows the paths %s", got)
+	}
+	profiled := func(text string) func(*Job) {
+		p, err := profile.Read("p.yaml", []byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return func(j *Job) { j.Profile, j.Place.Ranks = p, p.Processes() }
+	}
+	two := "groups:\n- {name: one, processes: 1}\n- {name: two, processes: 1}\nbetween:\n- {groups: [one, two], bandwidth: "
+	if _, got := plan(profiled(two + "400Mbit/s}\n")); got == "a/n1 b/n1" || got == "a/n1 c/n1" || !strings.Contains(got, "/n1 ") {
+		t.Errorf("at least 400 Mbit/s: %s", got)
+	}
+	if _, got := plan(profiled(two + "1Gbit/s}\n")); !strings.Contains(got, "bandwidth: asks for at least 1Gbit/s; the best is 400Mbit/s (one at ") {
+		t.Errorf("at least 1 Gbit/s: %s", got)
+	}
+	w.wide["b/n1 c/n1"] = 10e6
+	inside := "groups:\n- {name: all, processes: 3, inside: {bandwidth: 80Mbit/s}}\n"
+	if _, got := plan(profiled(inside)); got != "b/n1 c/n1 d/n1" {
+		t.Errorf("three of 80 Mbit/s: %s", got)
+	}
+	clear(w.wide)
+	if _, got := plan(profiled(two + "4Mbit/s}\n")); !strings.Contains(got, "bandwidth: asks for at least 4Mbit/s; the best is not known, so that it cannot be shown to hold (one at ") {
+		t.Errorf("at least 4 Mbit/s where nobody knows: %s", got)
+	}
+}
+
+// Every way is measured once, those between the nearest sites first, and no site takes
+// part in two measurements at a time.
+func TestTurns(t *testing.T) {
+	for sites := range 20 {
+		var hosts []Host
+		found, want := network{}, 0
+		for i := range sites {
+			name := overlay.SiteID(fmt.Sprintf("s%02d", i))
+			for n := range 1 + i%3 {
+				hosts = append(hosts, Host{Host: allocate.Host{Node: overlay.NodeID{Site: name, Name: fmt.Sprint("n", n)}, Jobs: 1}})
+			}
+			for j := range i + 1 {
+				found[sitePair(name, overlay.SiteID(fmt.Sprintf("s%02d", j)))] = allocate.Path{RTT: time.Millisecond}
+				if i < carrySites && (i != j || i%3 > 0) {
+					want++
+				}
+			}
+		}
+		left := ways(questions(hosts), found)
+		rng := rand.New(rand.NewPCG(uint64(sites), 1))
+		busy, seen := map[overlay.SiteID]bool{}, map[[2]overlay.SiteID]bool{}
+		var under []way
+		for len(left) > 0 || len(under) > 0 {
+			if i := free(left, busy); i >= 0 {
+				w := left[i]
+				pair := sitePair(w.from.Site, w.to.Site)
+				if seen[pair] || busy[w.from.Site] || busy[w.to.Site] || w.from == w.to {
+					t.Fatalf("%d sites: %v is measured, again, or at a wrong time", sites, w)
+				}
+				seen[pair], busy[w.from.Site], busy[w.to.Site] = true, true, true
+				left, under = slices.Delete(left, i, i+1), append(under, w)
+				continue
+			}
+			i := rng.IntN(len(under))
+			busy[under[i].from.Site], busy[under[i].to.Site] = false, false
+			under = slices.Delete(under, i, i+1)
+		}
+		if len(seen) != want {
+			t.Errorf("%d sites: %d ways are measured, want %d", sites, len(seen), want)
+		}
+	}
+	near := network{sitePair("a", "b"): {RTT: 1}, sitePair("a", "d"): {RTT: 1}, sitePair("b", "d"): {RTT: 1}, sitePair("a", "c"): {}}
+	var hosts []Host
+	for _, site := range []overlay.SiteID{"a", "b", "c", "d"} {
+		hosts = append(hosts, Host{Host: allocate.Host{Node: overlay.NodeID{Site: site, Name: "n"}, Jobs: 1}})
+	}
+	if got := fmt.Sprint(ways(questions(hosts), near)); got != "[{{a n} {b n}} {{a n} {d n}} {{b n} {d n}}]" {
+		t.Errorf("of ways that exist in part, %s are measured", got)
+	}
+}
+
+func TestRatesHaveTwoDigits(t *testing.T) {
+	for bytes, want := range map[float64]profile.Rate{0: 0, 11.87e6: 94e6, 12.5e6: 100e6, 1: 8, 124: 990, 1e300: 1_100_000_000_000_000_000} {
+		if got := rateOf(bytes); got != want {
+			t.Errorf("%g bytes a second are %v, want %v", bytes, got, want)
+		}
 	}
 }
 

@@ -78,7 +78,8 @@ func (f fixed) Settled(d allocate.Demand) bool {
 type placement struct {
 	job      allocate.Job
 	strategy allocate.Strategy
-	hosts    []Host // the candidates, in the order in which to book them
+	hosts    []Host  // the candidates, in the order in which to book them
+	between  network // what was measured for it; nil: nothing had to be
 
 	// ranks, if not nil, says which processes run on a host, in place of the plan's, which
 	// has as many: a profile numbers ranks by group.
@@ -88,7 +89,7 @@ type placement struct {
 // place decides how to place a job on what the grid has, nearest host first. The error
 // is a *TooFew if more hosts could help.
 func place(j *Job, hosts []Host, between network) (*placement, error) {
-	p := &placement{job: j.Place}
+	p := &placement{job: j.Place, between: between}
 	for _, h := range hosts {
 		if h.Jobs > 0 && h.Processes > 0 && h.State != stateAway {
 			p.hosts = append(p.hosts, h)
@@ -241,6 +242,13 @@ func (p *placement) plan() (*allocate.Plan, error) {
 	plan, err := allocate.Allocate(p.job, hosts, p.strategy)
 	if err != nil {
 		return nil, err
+	}
+	if p.between != nil {
+		var sites []overlay.SiteID
+		for _, h := range plan.Used() {
+			sites = append(sites, h.Node.Site)
+		}
+		plan.Paths = p.between.paths(sites)
 	}
 	if p.ranks != nil {
 		for i := range plan.Hosts {

@@ -101,8 +101,12 @@ func find(ctx context.Context, g *Grid, j *Job, without []overlay.NodeID) (*plac
 	if err == nil {
 		hosts = slices.DeleteFunc(hosts, func(h Host) bool { return slices.Contains(without, h.Node) })
 		hosts = g.Measure(ctx, hosts)
-		if matters(j) {
-			between = g.between(ctx, hosts)
+		if latency, bandwidth := matters(j); latency || bandwidth {
+			between = g.between(ctx, hosts, bandwidth, func(have, need int) {
+				if j.Progress != nil {
+					j.Progress(Progress{Step: "measuring", Have: have, Need: need})
+				}
+			})
 		}
 	}
 	if cause := context.Cause(ctx); cause != nil {

@@ -38,6 +38,11 @@ type world struct {
 	nodes map[string]*node
 	order []string
 	far   map[string]time.Duration // "FROM TO", as Measure tells
+	wide  map[string]float64       // the same of bandwidth, in bytes a second
+
+	mu      sync.Mutex      // guards the fields below
+	carried int             // bandwidths that were asked for
+	busy    map[string]bool // sites that are measured
 
 	unlisted bool // the list of hosts is out of reach
 }

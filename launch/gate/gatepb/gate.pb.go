@@ -2546,7 +2546,8 @@ func (x *PingResponse) GetJobs() uint32 {
 
 type MeasureRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Nodes         []string               `protobuf:"bytes,1,rep,name=nodes,proto3" json:"nodes,omitempty"` // SITE/NODE; at most 64
+	Nodes         []string               `protobuf:"bytes,1,rep,name=nodes,proto3" json:"nodes,omitempty"`          // SITE/NODE; at most 64
+	Bandwidth     bool                   `protobuf:"varint,2,opt,name=bandwidth,proto3" json:"bandwidth,omitempty"` // tell it, too, one node after the other
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2586,6 +2587,13 @@ func (x *MeasureRequest) GetNodes() []string {
 		return x.Nodes
 	}
 	return nil
+}
+
+func (x *MeasureRequest) GetBandwidth() bool {
+	if x != nil {
+		return x.Bandwidth
+	}
+	return false
 }
 
 type MeasureResponse struct {
@@ -2638,6 +2646,7 @@ type Distance struct {
 	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
 	LatencyNs     uint64                 `protobuf:"varint,2,opt,name=latency_ns,json=latencyNs,proto3" json:"latency_ns,omitempty"` // round trip; 0: not known
 	Fault         string                 `protobuf:"bytes,3,opt,name=fault,proto3" json:"fault,omitempty"`                           // why not, for people
+	Bandwidth     uint64                 `protobuf:"varint,4,opt,name=bandwidth,proto3" json:"bandwidth,omitempty"`                  // bytes a second that one stream carries both ways at once; 0: not known
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2693,6 +2702,57 @@ func (x *Distance) GetFault() string {
 	return ""
 }
 
+func (x *Distance) GetBandwidth() uint64 {
+	if x != nil {
+		return x.Bandwidth
+	}
+	return 0
+}
+
+type Piece struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Data          []byte                 `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"` // at most 16 KiB
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Piece) Reset() {
+	*x = Piece{}
+	mi := &file_gate_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Piece) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Piece) ProtoMessage() {}
+
+func (x *Piece) ProtoReflect() protoreflect.Message {
+	mi := &file_gate_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Piece.ProtoReflect.Descriptor instead.
+func (*Piece) Descriptor() ([]byte, []int) {
+	return file_gate_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *Piece) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
 type GossipRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
@@ -2704,7 +2764,7 @@ type GossipRequest struct {
 
 func (x *GossipRequest) Reset() {
 	*x = GossipRequest{}
-	mi := &file_gate_proto_msgTypes[37]
+	mi := &file_gate_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2716,7 +2776,7 @@ func (x *GossipRequest) String() string {
 func (*GossipRequest) ProtoMessage() {}
 
 func (x *GossipRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[37]
+	mi := &file_gate_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2729,7 +2789,7 @@ func (x *GossipRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GossipRequest.ProtoReflect.Descriptor instead.
 func (*GossipRequest) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{37}
+	return file_gate_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *GossipRequest) GetJob() string {
@@ -2761,7 +2821,7 @@ type GossipResponse struct {
 
 func (x *GossipResponse) Reset() {
 	*x = GossipResponse{}
-	mi := &file_gate_proto_msgTypes[38]
+	mi := &file_gate_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2773,7 +2833,7 @@ func (x *GossipResponse) String() string {
 func (*GossipResponse) ProtoMessage() {}
 
 func (x *GossipResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[38]
+	mi := &file_gate_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2786,7 +2846,7 @@ func (x *GossipResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GossipResponse.ProtoReflect.Descriptor instead.
 func (*GossipResponse) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{38}
+	return file_gate_proto_rawDescGZIP(), []int{39}
 }
 
 type JobsRequest struct {
@@ -2797,7 +2857,7 @@ type JobsRequest struct {
 
 func (x *JobsRequest) Reset() {
 	*x = JobsRequest{}
-	mi := &file_gate_proto_msgTypes[39]
+	mi := &file_gate_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2809,7 +2869,7 @@ func (x *JobsRequest) String() string {
 func (*JobsRequest) ProtoMessage() {}
 
 func (x *JobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[39]
+	mi := &file_gate_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2822,7 +2882,7 @@ func (x *JobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobsRequest.ProtoReflect.Descriptor instead.
 func (*JobsRequest) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{39}
+	return file_gate_proto_rawDescGZIP(), []int{40}
 }
 
 type JobsResponse struct {
@@ -2834,7 +2894,7 @@ type JobsResponse struct {
 
 func (x *JobsResponse) Reset() {
 	*x = JobsResponse{}
-	mi := &file_gate_proto_msgTypes[40]
+	mi := &file_gate_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2846,7 +2906,7 @@ func (x *JobsResponse) String() string {
 func (*JobsResponse) ProtoMessage() {}
 
 func (x *JobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[40]
+	mi := &file_gate_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2859,7 +2919,7 @@ func (x *JobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobsResponse.ProtoReflect.Descriptor instead.
 func (*JobsResponse) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{40}
+	return file_gate_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *JobsResponse) GetJobs() []*JobHere {
@@ -2888,7 +2948,7 @@ type JobHere struct {
 
 func (x *JobHere) Reset() {
 	*x = JobHere{}
-	mi := &file_gate_proto_msgTypes[41]
+	mi := &file_gate_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2900,7 +2960,7 @@ func (x *JobHere) String() string {
 func (*JobHere) ProtoMessage() {}
 
 func (x *JobHere) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[41]
+	mi := &file_gate_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2913,7 +2973,7 @@ func (x *JobHere) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobHere.ProtoReflect.Descriptor instead.
 func (*JobHere) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{41}
+	return file_gate_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *JobHere) GetJob() string {
@@ -2995,7 +3055,7 @@ type KillRequest struct {
 
 func (x *KillRequest) Reset() {
 	*x = KillRequest{}
-	mi := &file_gate_proto_msgTypes[42]
+	mi := &file_gate_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3007,7 +3067,7 @@ func (x *KillRequest) String() string {
 func (*KillRequest) ProtoMessage() {}
 
 func (x *KillRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[42]
+	mi := &file_gate_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3020,7 +3080,7 @@ func (x *KillRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KillRequest.ProtoReflect.Descriptor instead.
 func (*KillRequest) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{42}
+	return file_gate_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *KillRequest) GetJob() string {
@@ -3039,7 +3099,7 @@ type KillResponse struct {
 
 func (x *KillResponse) Reset() {
 	*x = KillResponse{}
-	mi := &file_gate_proto_msgTypes[43]
+	mi := &file_gate_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3051,7 +3111,7 @@ func (x *KillResponse) String() string {
 func (*KillResponse) ProtoMessage() {}
 
 func (x *KillResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[43]
+	mi := &file_gate_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3064,7 +3124,7 @@ func (x *KillResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KillResponse.ProtoReflect.Descriptor instead.
 func (*KillResponse) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{43}
+	return file_gate_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *KillResponse) GetReservations() uint32 {
@@ -3082,7 +3142,7 @@ type HostsRequest struct {
 
 func (x *HostsRequest) Reset() {
 	*x = HostsRequest{}
-	mi := &file_gate_proto_msgTypes[44]
+	mi := &file_gate_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3094,7 +3154,7 @@ func (x *HostsRequest) String() string {
 func (*HostsRequest) ProtoMessage() {}
 
 func (x *HostsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[44]
+	mi := &file_gate_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3107,7 +3167,7 @@ func (x *HostsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostsRequest.ProtoReflect.Descriptor instead.
 func (*HostsRequest) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{44}
+	return file_gate_proto_rawDescGZIP(), []int{45}
 }
 
 type HostsResponse struct {
@@ -3119,7 +3179,7 @@ type HostsResponse struct {
 
 func (x *HostsResponse) Reset() {
 	*x = HostsResponse{}
-	mi := &file_gate_proto_msgTypes[45]
+	mi := &file_gate_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3131,7 +3191,7 @@ func (x *HostsResponse) String() string {
 func (*HostsResponse) ProtoMessage() {}
 
 func (x *HostsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[45]
+	mi := &file_gate_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3144,7 +3204,7 @@ func (x *HostsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostsResponse.ProtoReflect.Descriptor instead.
 func (*HostsResponse) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{45}
+	return file_gate_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *HostsResponse) GetHosts() []*Host {
@@ -3171,7 +3231,7 @@ type Host struct {
 
 func (x *Host) Reset() {
 	*x = Host{}
-	mi := &file_gate_proto_msgTypes[46]
+	mi := &file_gate_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3183,7 +3243,7 @@ func (x *Host) String() string {
 func (*Host) ProtoMessage() {}
 
 func (x *Host) ProtoReflect() protoreflect.Message {
-	mi := &file_gate_proto_msgTypes[46]
+	mi := &file_gate_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3196,7 +3256,7 @@ func (x *Host) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Host.ProtoReflect.Descriptor instead.
 func (*Host) Descriptor() ([]byte, []int) {
-	return file_gate_proto_rawDescGZIP(), []int{46}
+	return file_gate_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Host) GetNode() string {
@@ -3428,16 +3488,20 @@ const file_gate_proto_rawDesc = "" +
 	"\apayload\x18\x01 \x01(\fR\apayload\"<\n" +
 	"\fPingResponse\x12\x18\n" +
 	"\apayload\x18\x01 \x01(\fR\apayload\x12\x12\n" +
-	"\x04jobs\x18\x02 \x01(\rR\x04jobs\"&\n" +
+	"\x04jobs\x18\x02 \x01(\rR\x04jobs\"D\n" +
 	"\x0eMeasureRequest\x12\x14\n" +
-	"\x05nodes\x18\x01 \x03(\tR\x05nodes\"J\n" +
+	"\x05nodes\x18\x01 \x03(\tR\x05nodes\x12\x1c\n" +
+	"\tbandwidth\x18\x02 \x01(\bR\tbandwidth\"J\n" +
 	"\x0fMeasureResponse\x127\n" +
-	"\tdistances\x18\x01 \x03(\v2\x19.isthmus.gate.v1.DistanceR\tdistances\"S\n" +
+	"\tdistances\x18\x01 \x03(\v2\x19.isthmus.gate.v1.DistanceR\tdistances\"q\n" +
 	"\bDistance\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x1d\n" +
 	"\n" +
 	"latency_ns\x18\x02 \x01(\x04R\tlatencyNs\x12\x14\n" +
-	"\x05fault\x18\x03 \x01(\tR\x05fault\"O\n" +
+	"\x05fault\x18\x03 \x01(\tR\x05fault\x12\x1c\n" +
+	"\tbandwidth\x18\x04 \x01(\x04R\tbandwidth\"\x1b\n" +
+	"\x05Piece\x12\x12\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data\"O\n" +
 	"\rGossipRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x12\n" +
 	"\x04from\x18\x02 \x01(\tR\x04from\x12\x18\n" +
@@ -3474,11 +3538,12 @@ const file_gate_proto_rawDesc = "" +
 	"\x05state\x18\x06 \x01(\tR\x05state\x12\x1b\n" +
 	"\tsilent_ms\x18\a \x01(\x04R\bsilentMs\x12\x1d\n" +
 	"\n" +
-	"latency_ns\x18\b \x01(\x04R\tlatencyNs2\xb5\x03\n" +
+	"latency_ns\x18\b \x01(\x04R\tlatencyNs2\xf1\x03\n" +
 	"\x04Gate\x12E\n" +
 	"\bConverse\x12\x17.isthmus.gate.v1.ToNode\x1a\x1c.isthmus.gate.v1.ToSubmitter(\x010\x01\x12C\n" +
 	"\x04Ping\x12\x1c.isthmus.gate.v1.PingRequest\x1a\x1d.isthmus.gate.v1.PingResponse\x12L\n" +
-	"\aMeasure\x12\x1f.isthmus.gate.v1.MeasureRequest\x1a .isthmus.gate.v1.MeasureResponse\x12I\n" +
+	"\aMeasure\x12\x1f.isthmus.gate.v1.MeasureRequest\x1a .isthmus.gate.v1.MeasureResponse\x12:\n" +
+	"\x04Echo\x12\x16.isthmus.gate.v1.Piece\x1a\x16.isthmus.gate.v1.Piece(\x010\x01\x12I\n" +
 	"\x06Gossip\x12\x1e.isthmus.gate.v1.GossipRequest\x1a\x1f.isthmus.gate.v1.GossipResponse\x12C\n" +
 	"\x04Jobs\x12\x1c.isthmus.gate.v1.JobsRequest\x1a\x1d.isthmus.gate.v1.JobsResponse\x12C\n" +
 	"\x04Kill\x12\x1c.isthmus.gate.v1.KillRequest\x1a\x1d.isthmus.gate.v1.KillResponse2N\n" +
@@ -3498,7 +3563,7 @@ func file_gate_proto_rawDescGZIP() []byte {
 }
 
 var file_gate_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_gate_proto_msgTypes = make([]protoimpl.MessageInfo, 47)
+var file_gate_proto_msgTypes = make([]protoimpl.MessageInfo, 48)
 var file_gate_proto_goTypes = []any{
 	(Refused_What)(0),       // 0: isthmus.gate.v1.Refused.What
 	(Fault_Code)(0),         // 1: isthmus.gate.v1.Fault.Code
@@ -3539,16 +3604,17 @@ var file_gate_proto_goTypes = []any{
 	(*MeasureRequest)(nil),  // 36: isthmus.gate.v1.MeasureRequest
 	(*MeasureResponse)(nil), // 37: isthmus.gate.v1.MeasureResponse
 	(*Distance)(nil),        // 38: isthmus.gate.v1.Distance
-	(*GossipRequest)(nil),   // 39: isthmus.gate.v1.GossipRequest
-	(*GossipResponse)(nil),  // 40: isthmus.gate.v1.GossipResponse
-	(*JobsRequest)(nil),     // 41: isthmus.gate.v1.JobsRequest
-	(*JobsResponse)(nil),    // 42: isthmus.gate.v1.JobsResponse
-	(*JobHere)(nil),         // 43: isthmus.gate.v1.JobHere
-	(*KillRequest)(nil),     // 44: isthmus.gate.v1.KillRequest
-	(*KillResponse)(nil),    // 45: isthmus.gate.v1.KillResponse
-	(*HostsRequest)(nil),    // 46: isthmus.gate.v1.HostsRequest
-	(*HostsResponse)(nil),   // 47: isthmus.gate.v1.HostsResponse
-	(*Host)(nil),            // 48: isthmus.gate.v1.Host
+	(*Piece)(nil),           // 39: isthmus.gate.v1.Piece
+	(*GossipRequest)(nil),   // 40: isthmus.gate.v1.GossipRequest
+	(*GossipResponse)(nil),  // 41: isthmus.gate.v1.GossipResponse
+	(*JobsRequest)(nil),     // 42: isthmus.gate.v1.JobsRequest
+	(*JobsResponse)(nil),    // 43: isthmus.gate.v1.JobsResponse
+	(*JobHere)(nil),         // 44: isthmus.gate.v1.JobHere
+	(*KillRequest)(nil),     // 45: isthmus.gate.v1.KillRequest
+	(*KillResponse)(nil),    // 46: isthmus.gate.v1.KillResponse
+	(*HostsRequest)(nil),    // 47: isthmus.gate.v1.HostsRequest
+	(*HostsResponse)(nil),   // 48: isthmus.gate.v1.HostsResponse
+	(*Host)(nil),            // 49: isthmus.gate.v1.Host
 }
 var file_gate_proto_depIdxs = []int32{
 	6,  // 0: isthmus.gate.v1.ToNode.ask:type_name -> isthmus.gate.v1.Ask
@@ -3590,25 +3656,27 @@ var file_gate_proto_depIdxs = []int32{
 	5,  // 36: isthmus.gate.v1.Exited.process:type_name -> isthmus.gate.v1.Process
 	1,  // 37: isthmus.gate.v1.Fault.code:type_name -> isthmus.gate.v1.Fault.Code
 	38, // 38: isthmus.gate.v1.MeasureResponse.distances:type_name -> isthmus.gate.v1.Distance
-	43, // 39: isthmus.gate.v1.JobsResponse.jobs:type_name -> isthmus.gate.v1.JobHere
+	44, // 39: isthmus.gate.v1.JobsResponse.jobs:type_name -> isthmus.gate.v1.JobHere
 	5,  // 40: isthmus.gate.v1.JobHere.places:type_name -> isthmus.gate.v1.Process
-	48, // 41: isthmus.gate.v1.HostsResponse.hosts:type_name -> isthmus.gate.v1.Host
+	49, // 41: isthmus.gate.v1.HostsResponse.hosts:type_name -> isthmus.gate.v1.Host
 	2,  // 42: isthmus.gate.v1.Gate.Converse:input_type -> isthmus.gate.v1.ToNode
 	34, // 43: isthmus.gate.v1.Gate.Ping:input_type -> isthmus.gate.v1.PingRequest
 	36, // 44: isthmus.gate.v1.Gate.Measure:input_type -> isthmus.gate.v1.MeasureRequest
-	39, // 45: isthmus.gate.v1.Gate.Gossip:input_type -> isthmus.gate.v1.GossipRequest
-	41, // 46: isthmus.gate.v1.Gate.Jobs:input_type -> isthmus.gate.v1.JobsRequest
-	44, // 47: isthmus.gate.v1.Gate.Kill:input_type -> isthmus.gate.v1.KillRequest
-	46, // 48: isthmus.gate.v1.Desk.Hosts:input_type -> isthmus.gate.v1.HostsRequest
-	3,  // 49: isthmus.gate.v1.Gate.Converse:output_type -> isthmus.gate.v1.ToSubmitter
-	35, // 50: isthmus.gate.v1.Gate.Ping:output_type -> isthmus.gate.v1.PingResponse
-	37, // 51: isthmus.gate.v1.Gate.Measure:output_type -> isthmus.gate.v1.MeasureResponse
-	40, // 52: isthmus.gate.v1.Gate.Gossip:output_type -> isthmus.gate.v1.GossipResponse
-	42, // 53: isthmus.gate.v1.Gate.Jobs:output_type -> isthmus.gate.v1.JobsResponse
-	45, // 54: isthmus.gate.v1.Gate.Kill:output_type -> isthmus.gate.v1.KillResponse
-	47, // 55: isthmus.gate.v1.Desk.Hosts:output_type -> isthmus.gate.v1.HostsResponse
-	49, // [49:56] is the sub-list for method output_type
-	42, // [42:49] is the sub-list for method input_type
+	39, // 45: isthmus.gate.v1.Gate.Echo:input_type -> isthmus.gate.v1.Piece
+	40, // 46: isthmus.gate.v1.Gate.Gossip:input_type -> isthmus.gate.v1.GossipRequest
+	42, // 47: isthmus.gate.v1.Gate.Jobs:input_type -> isthmus.gate.v1.JobsRequest
+	45, // 48: isthmus.gate.v1.Gate.Kill:input_type -> isthmus.gate.v1.KillRequest
+	47, // 49: isthmus.gate.v1.Desk.Hosts:input_type -> isthmus.gate.v1.HostsRequest
+	3,  // 50: isthmus.gate.v1.Gate.Converse:output_type -> isthmus.gate.v1.ToSubmitter
+	35, // 51: isthmus.gate.v1.Gate.Ping:output_type -> isthmus.gate.v1.PingResponse
+	37, // 52: isthmus.gate.v1.Gate.Measure:output_type -> isthmus.gate.v1.MeasureResponse
+	39, // 53: isthmus.gate.v1.Gate.Echo:output_type -> isthmus.gate.v1.Piece
+	41, // 54: isthmus.gate.v1.Gate.Gossip:output_type -> isthmus.gate.v1.GossipResponse
+	43, // 55: isthmus.gate.v1.Gate.Jobs:output_type -> isthmus.gate.v1.JobsResponse
+	46, // 56: isthmus.gate.v1.Gate.Kill:output_type -> isthmus.gate.v1.KillResponse
+	48, // 57: isthmus.gate.v1.Desk.Hosts:output_type -> isthmus.gate.v1.HostsResponse
+	50, // [50:58] is the sub-list for method output_type
+	42, // [42:50] is the sub-list for method input_type
 	42, // [42:42] is the sub-list for extension type_name
 	42, // [42:42] is the sub-list for extension extendee
 	0,  // [0:42] is the sub-list for field type_name
@@ -3655,7 +3723,7 @@ func file_gate_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_gate_proto_rawDesc), len(file_gate_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   47,
+			NumMessages:   48,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

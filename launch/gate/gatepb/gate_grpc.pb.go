@@ -34,6 +34,7 @@ const (
 	Gate_Converse_FullMethodName = "/isthmus.gate.v1.Gate/Converse"
 	Gate_Ping_FullMethodName     = "/isthmus.gate.v1.Gate/Ping"
 	Gate_Measure_FullMethodName  = "/isthmus.gate.v1.Gate/Measure"
+	Gate_Echo_FullMethodName     = "/isthmus.gate.v1.Gate/Echo"
 	Gate_Gossip_FullMethodName   = "/isthmus.gate.v1.Gate/Gossip"
 	Gate_Jobs_FullMethodName     = "/isthmus.gate.v1.Gate/Jobs"
 	Gate_Kill_FullMethodName     = "/isthmus.gate.v1.Gate/Kill"
@@ -62,10 +63,15 @@ type GateClient interface {
 	Converse(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ToNode, ToSubmitter], error)
 	// Ping answers at once, for measuring.
 	Ping(ctx context.Context, in *PingRequest, opts ...grpc.CallOption) (*PingResponse, error)
-	// Measure says how far other nodes are from this one, over links of its own.
-	// What was measured within the last minutes is not measured again. It takes
+	// Measure says how far other nodes are from this one, over links of its own,
+	// and how much the way there carries. What was measured within the last 5
+	// minutes, half an hour for what it carries, is not measured again. It takes
 	// 8 s at most, and fails for no node that does not answer by then.
 	Measure(ctx context.Context, in *MeasureRequest, opts ...grpc.CallOption) (*MeasureResponse, error)
+	// Echo says back every piece that it hears, in order, for measuring how much
+	// a way carries. Helpers only: it is not passed on. RESOURCE_EXHAUSTED: 4 are
+	// under way. It ends with the other side's last piece, after 32 MiB or 10 s.
+	Echo(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[Piece, Piece], error)
 	// Gossip takes a message of a failure detector for the one of the same job
 	// here. It is answered at once; what the detector says goes in calls of its own.
 	// NOT_FOUND: no detector of that job is here.
@@ -117,6 +123,19 @@ func (c *gateClient) Measure(ctx context.Context, in *MeasureRequest, opts ...gr
 	}
 	return out, nil
 }
+
+func (c *gateClient) Echo(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[Piece, Piece], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Gate_ServiceDesc.Streams[1], Gate_Echo_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[Piece, Piece]{ClientStream: stream}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Gate_EchoClient = grpc.BidiStreamingClient[Piece, Piece]
 
 func (c *gateClient) Gossip(ctx context.Context, in *GossipRequest, opts ...grpc.CallOption) (*GossipResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
@@ -171,10 +190,15 @@ type GateServer interface {
 	Converse(grpc.BidiStreamingServer[ToNode, ToSubmitter]) error
 	// Ping answers at once, for measuring.
 	Ping(context.Context, *PingRequest) (*PingResponse, error)
-	// Measure says how far other nodes are from this one, over links of its own.
-	// What was measured within the last minutes is not measured again. It takes
+	// Measure says how far other nodes are from this one, over links of its own,
+	// and how much the way there carries. What was measured within the last 5
+	// minutes, half an hour for what it carries, is not measured again. It takes
 	// 8 s at most, and fails for no node that does not answer by then.
 	Measure(context.Context, *MeasureRequest) (*MeasureResponse, error)
+	// Echo says back every piece that it hears, in order, for measuring how much
+	// a way carries. Helpers only: it is not passed on. RESOURCE_EXHAUSTED: 4 are
+	// under way. It ends with the other side's last piece, after 32 MiB or 10 s.
+	Echo(grpc.BidiStreamingServer[Piece, Piece]) error
 	// Gossip takes a message of a failure detector for the one of the same job
 	// here. It is answered at once; what the detector says goes in calls of its own.
 	// NOT_FOUND: no detector of that job is here.
@@ -202,6 +226,9 @@ func (UnimplementedGateServer) Ping(context.Context, *PingRequest) (*PingRespons
 }
 func (UnimplementedGateServer) Measure(context.Context, *MeasureRequest) (*MeasureResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Measure not implemented")
+}
+func (UnimplementedGateServer) Echo(grpc.BidiStreamingServer[Piece, Piece]) error {
+	return status.Error(codes.Unimplemented, "method Echo not implemented")
 }
 func (UnimplementedGateServer) Gossip(context.Context, *GossipRequest) (*GossipResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Gossip not implemented")
@@ -275,6 +302,13 @@ func _Gate_Measure_Handler(srv interface{}, ctx context.Context, dec func(interf
 	}
 	return interceptor(ctx, in, info, handler)
 }
+
+func _Gate_Echo_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(GateServer).Echo(&grpc.GenericServerStream[Piece, Piece]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Gate_EchoServer = grpc.BidiStreamingServer[Piece, Piece]
 
 func _Gate_Gossip_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(GossipRequest)
@@ -362,6 +396,12 @@ var Gate_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "Converse",
 			Handler:       _Gate_Converse_Handler,
+			ServerStreams: true,
+			ClientStreams: true,
+		},
+		{
+			StreamName:    "Echo",
+			Handler:       _Gate_Echo_Handler,
 			ServerStreams: true,
 			ClientStreams: true,
 		},

@@ -1,0 +1,144 @@
+package gate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/launch/gate/gatepb"
+)
+
+// way plays a way with its echo: what is sent leaves the bucket at a rate, and is back a
+// round trip later. It is pieces, in the time of synctest.
+type way struct {
+	ctx   context.Context
+	rate  float64       // bytes a second
+	rtt   time.Duration // of a small message
+	burst int           // bytes that are through at once, after a rest
+	stall time.Duration // for which this machine stands still once, after half of leastBytes
+	cut   int           // pieces after which the stream breaks; 0: it does not
+
+	sent, read int
+	under      int // most pieces that were under way
+	free       time.Time
+	back       chan time.Time // when each piece is back; closed by CloseSend
+}
+
+func newWay(ctx context.Context) *way {
+	return &way{ctx: ctx, back: make(chan time.Time, mostBytes/pieceBytes)}
+}
+
+// Send implements pieces.
+func (w *way) Send(m *gatepb.Piece) error {
+	if len(m.Data) != pieceBytes {
+		return fmt.Errorf("a piece of %d bytes", len(m.Data))
+	}
+	now := time.Now()
+	if w.free.Before(now) {
+		w.free = now
+	}
+	if w.burst -= pieceBytes; w.burst < 0 {
+		w.free = w.free.Add(time.Duration(pieceBytes / w.rate * float64(time.Second)))
+	}
+	w.back <- w.free.Add(w.rtt)
+	w.sent++
+	return nil
+}
+
+// CloseSend implements pieces.
+func (w *way) CloseSend() error {
+	close(w.back)
+	return nil
+}
+
+// Recv implements pieces.
+func (w *way) Recv() (*gatepb.Piece, error) {
+	synctest.Wait() // for the sender
+	w.under = max(w.under, w.sent-w.read)
+	if w.read++; w.cut > 0 && w.read > w.cut {
+		return nil, errors.New("cut")
+	}
+	if w.read == leastBytes/pieceBytes/2 {
+		time.Sleep(w.stall)
+	}
+	select {
+	case at, more := <-w.back:
+		if !more {
+			return nil, io.EOF
+		}
+		select {
+		case <-time.After(time.Until(at)):
+			return &gatepb.Piece{}, nil
+		case <-w.ctx.Done():
+		}
+	case <-w.ctx.Done():
+	}
+	return nil, w.ctx.Err()
+}
+
+// What a train finds is what the way carries, whatever its round trip, its buckets and a
+// machine that stands still for a moment, within bounds of time, bytes and what is under
+// way.
+func TestTrain(t *testing.T) {
+	const Mbit = 1e6 / 8
+	for _, w := range []way{
+		{rate: 1000 * Mbit, rtt: 100 * time.Microsecond},
+		{rate: 1000 * Mbit, rtt: 60 * time.Millisecond},
+		{rate: 100 * Mbit, rtt: 10 * time.Millisecond},
+		{rate: 100 * Mbit, rtt: 10 * time.Millisecond, stall: 2 * time.Second},
+		{rate: 10 * Mbit, rtt: 200 * time.Millisecond},
+		{rate: 10 * Mbit, rtt: 10 * time.Millisecond, burst: 128 << 10},
+		{rate: 4 * Mbit, rtt: 20 * time.Millisecond, stall: time.Second},
+		{rate: 1 * Mbit, rtt: 20 * time.Millisecond},
+		{rate: 0.2 * Mbit, rtt: 20 * time.Millisecond},
+		{rate: 10e9, rtt: 20 * time.Microsecond},
+	} {
+		t.Run(fmt.Sprintf("%g Mbit/s, %v, burst %d, stall %v", w.rate/Mbit, w.rtt, w.burst, w.stall), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), mostTime)
+				defer cancel()
+				p := newWay(ctx)
+				p.rate, p.rtt, p.burst, p.stall = w.rate, w.rtt, w.burst, w.stall
+				begun := time.Now()
+				got, err := train(ctx, p)
+				if err != nil {
+					t.Fatal(err)
+				}
+				took, bytes := time.Since(begun), p.sent*pieceBytes
+				t.Logf("%.3g Mbit/s after %v and %d KiB, %d KiB under way", got/Mbit, took, bytes>>10, p.under*pieceBytes>>10)
+				if math.Abs(got/w.rate-1) > 0.15 && w.rate > Mbit {
+					t.Errorf("%.3g Mbit/s", got/Mbit)
+				}
+				if got/w.rate < 0.3 || got/w.rate > 1.1 {
+					t.Errorf("%.3g Mbit/s", got/Mbit)
+				}
+				// What is under way is soon through: nobody waits behind it for long.
+				ahead := float64(p.under * pieceBytes)
+				if most := max(leastAhead, min(mostAhead, w.rate*2*max(0.1, 2*w.rtt.Seconds()+w.stall.Seconds()))); bytes > mostBytes || ahead > 1.2*most+float64(4*w.burst) || took > mostTime {
+					t.Errorf("%d bytes in %v, %.0f under way; at most %.0f", bytes, took, ahead, most)
+				}
+			})
+		})
+	}
+}
+
+// A way that breaks has no figure, nor one on which nothing comes back.
+func TestTrainFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, w := range []way{{rate: 1e6, cut: 3}, {rate: 1e6, rtt: time.Minute}} {
+			why := errors.New("nothing came back in time")
+			ctx, cancel := context.WithTimeoutCause(t.Context(), mostTime, why)
+			p := newWay(ctx)
+			p.rate, p.rtt, p.cut = w.rate, w.rtt, w.cut
+			if got, err := train(ctx, p); err == nil || w.cut == 0 && !errors.Is(err, why) {
+				t.Errorf("%g (%v)", got, err)
+			}
+			cancel()
+		}
+	})
+}
