@@ -10,6 +10,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/siteprobe"
+	"github.com/isthmus-grid/isthmus/internal/traffic"
 	"github.com/isthmus-grid/isthmus/launch/offer"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
@@ -26,6 +27,7 @@ type Status struct {
 	Jobs     []JobStatus     `json:"jobs"`
 	Proxies  []ProxyStatus   `json:"proxies"`
 	Outcomes []OutcomeStatus `json:"outcomes"` // of techniques between sites, as frontals report them
+	Traffic  []traffic.Flow  `json:"traffic"`  // what passed proxies and gateways between sites, by who carried it
 	Vantage  VantageStatus   `json:"vantage"`  // what the broker did as a vantage point
 	Counters CounterStatus   `json:"counters"`
 	Audit    *audit.Status   `json:"audit,omitempty"` // of the audit log, if one is kept
@@ -73,7 +75,7 @@ func (b *Broker) Status() Status {
 	s := Status{
 		Audit:  b.audit.Status(),
 		Broker: b.name, Epoch: b.epoch, Started: b.started, Sessions: b.sessions.count(), Waiting: inv.Waiting, Names: inv.Names,
-		Sites: []SiteStatus{}, Jobs: []JobStatus{}, Proxies: []ProxyStatus{}, Outcomes: b.outcomes.status(), Vantage: b.vantageStatus(), Counters: b.counters.status(),
+		Sites: []SiteStatus{}, Jobs: []JobStatus{}, Proxies: []ProxyStatus{}, Outcomes: b.outcomes.status(), Traffic: b.traffic.Flows(now), Vantage: b.vantageStatus(), Counters: b.counters.status(),
 	}
 	for _, site := range inv.Sites {
 		one := SiteStatus{Profile: site.Profile, Connected: site.Holder != 0, Since: site.Since, Processes: site.Processes, Policy: b.policies.status(site.Profile.Site), Hosts: offer.Count(b.hosts.of(site.Profile.Site, now))}

@@ -16,6 +16,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/enrol"
+	"github.com/isthmus-grid/isthmus/internal/traffic"
 	"github.com/isthmus-grid/isthmus/internal/vantage"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
@@ -37,6 +38,7 @@ type Broker struct {
 	policies policies
 	outcomes outcomes
 	hosts    *hosts
+	traffic  traffic.Meter
 	endpoint *control.Endpoint
 	audit    *audit.Log // nil is none; set before Serve
 	creds    *control.Credentials
@@ -73,6 +75,7 @@ func New(cfg Config, creds *control.Credentials, log *slog.Logger) (*Broker, err
 		controlpb.RegisterDirectoryServer(r, directory{b: b})
 		controlpb.RegisterSitesServer(r, sites{b: b})
 		controlpb.RegisterRelaysServer(r, relays{b: b})
+		controlpb.RegisterTrafficServer(r, carriers{b: b})
 		controlpb.RegisterAdminServer(r, admin{b: b})
 	})
 	b.endpoint.Refused = b.auditCaller

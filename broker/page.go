@@ -25,6 +25,8 @@ var pageFiles embed.FS
 var pageTemplates = template.Must(template.New("").Funcs(template.FuncMap{
 	"ago":  func(t, now time.Time) string { return ago(now.Sub(t)) },
 	"ms":   milliseconds,
+	"bits": bitRate,
+	"size": byteSize,
 	"time": func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
 }).ParseFS(pageFiles, "page/*.html"))
 

@@ -29,7 +29,7 @@ func (s Status) WriteTable(out io.Writer, now time.Time) error {
 	}
 	t.more(v.MoreSites, "sites")
 	if len(v.Pairs) > 0 {
-		t.head("from", "to", "connected by", "set-up", "failed", "tried first, or what fails")
+		t.head("from", "to", "connected by", "set-up", "carried now, in all", "failed", "tried first, or what fails")
 	}
 	for _, r := range v.Pairs {
 		by, why := r.Now, r.Plan+": "+r.Why
@@ -45,9 +45,24 @@ func (s Status) WriteTable(out io.Writer, now time.Time) error {
 		if r.Trouble != "" {
 			why = "now failing: " + r.Trouble
 		}
-		t.row(r.Asker, r.Target, by, milliseconds(r.SetupMS), r.Failed, why)
+		t.row(r.Asker, r.Target, by, milliseconds(r.SetupMS), r.Traffic.Text(), r.Failed, why)
 	}
 	t.more(v.MorePairs, "pairs")
+	flows := firstOf(s.Traffic, &v.MoreFlows)
+	if len(flows) > 0 {
+		t.head("from", "to", "carried by", "links", "rate", "in all", "waits", "held back by")
+	}
+	for _, f := range flows {
+		held := "-"
+		switch {
+		case f.Held:
+			held = fmt.Sprintf("now: %s, %v", f.Rule, f.RuleRate)
+		case f.Rule != "":
+			held = fmt.Sprintf("last: %s, %v", f.Rule, f.RuleRate)
+		}
+		t.row(f.From, f.To, f.By, f.Links, bitRate(f.Rate), byteSize(f.Bytes), f.Waits, held)
+	}
+	t.more(v.MoreFlows, "lines of what was carried")
 	if len(s.Proxies) > 0 {
 		t.head("proxy", "links", "capacity", "assigned", "draining")
 	}

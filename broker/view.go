@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/internal/traffic"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -32,6 +33,7 @@ type gridView struct {
 	MoreSites int
 	JobRows   []jobRow
 	MoreJobs  int
+	MoreFlows int // in the tables of the terminal
 	Faults    []countRow
 }
 
@@ -64,6 +66,7 @@ type pairRow struct {
 	Failed        uint64
 	Trouble       string // the last failure, if nothing is known to connect since
 	Beside        string // what failed beside the technique that connected
+	Traffic       trafficView
 	plan          overlay.Plan
 }
 
@@ -83,6 +86,7 @@ func viewGrid(s Status, now time.Time) gridView {
 		v.SiteRows = append(v.SiteRows, siteRow{site, firewall(site.Profile)})
 	}
 	pairs := pairRows(sites, s.Outcomes)
+	addTraffic(pairs, s.Traffic)
 	v.Map = drawMap(sites, pairs)
 	v.Pairs = firstOf(pairs, &v.MorePairs)
 	for _, j := range firstOf(s.Jobs, &v.MoreJobs) {
@@ -265,6 +269,8 @@ type mapLine struct {
 	X1, Y1, X2, Y2, TX, TY int
 	Asker, Target          overlay.SiteID
 	Kind, Label, Title     string
+	Traffic                string // of both directions, "12 Mbit/s, held back"
+	TrafficY               int    // under the label
 }
 
 // severity orders what two directions of a pair say: the line shows the worse.
@@ -302,6 +308,11 @@ func drawMap(sites []SiteStatus, pairs []pairRow) mapView {
 		m.Nodes = append(m.Nodes, n)
 	}
 	index := map[direction]int{}
+	both := map[direction]trafficView{}
+	for _, p := range pairs {
+		key := direction{min(p.Asker, p.Target), max(p.Asker, p.Target)}
+		both[key] = both[key].plus(p.Traffic)
+	}
 	for _, p := range pairs {
 		a, ok := at[p.Asker]
 		b, ok2 := at[p.Target]
@@ -317,13 +328,15 @@ func drawMap(sites []SiteStatus, pairs []pairRow) mapView {
 			if p.Asker > p.Target {
 				a, b = b, a
 			}
+			l.Traffic = both[key].short()
 			l.X1, l.Y1, l.X2, l.Y2 = a.X, a.Y, b.X, b.Y
 			l.TX, l.TY = (55*a.X+45*b.X)/100, (55*a.Y+45*b.Y)/100-7
 			if a.X != b.X && a.Y != b.Y { // diagonals cross in the middle
 				l.TX, l.TY = (68*a.X+32*b.X)/100, (68*a.Y+32*b.Y)/100-7
 			}
+			l.TrafficY = l.TY + 16
 			if p.Kind == "planned" || len(sites) > 8 {
-				l.Label = "" // too many words
+				l.Label, l.Traffic = "", "" // too many words
 			}
 			index[key] = len(m.Lines)
 			m.Lines = append(m.Lines, l)
@@ -331,7 +344,7 @@ func drawMap(sites []SiteStatus, pairs []pairRow) mapView {
 			old := &m.Lines[i]
 			old.Asker, old.Target, old.Kind, old.Title = l.Asker, l.Target, l.Kind, l.Title
 			if len(sites) <= 8 {
-				old.Label = l.Label
+				old.Label, old.Traffic = l.Label, both[key].short()
 			}
 		}
 	}
@@ -348,7 +361,11 @@ func (p pairRow) sentence() string {
 	case p.Now == "":
 		return fmt.Sprintf("%s to %s: no link yet; %s is tried first", p.Asker, p.Target, p.Plan)
 	}
-	return fmt.Sprintf("%s to %s: %s, set up in %s", p.Asker, p.Target, p.Now, milliseconds(p.SetupMS))
+	text := fmt.Sprintf("%s to %s: %s, set up in %s", p.Asker, p.Target, p.Now, milliseconds(p.SetupMS))
+	if p.Traffic.Told {
+		text += "; carried: " + p.Traffic.Text()
+	}
+	return text
 }
 
 // pairView is the page of one ordered pair.
@@ -360,6 +377,7 @@ type pairView struct {
 	Row           pairRow
 	Steps         []stepRow
 	Rejected      []overlay.Rejection
+	Flows         []traffic.Flow // both directions
 	Latest        []outcome
 	Kept          int // outcomes of all pairs that the broker remembers
 }
@@ -386,16 +404,27 @@ func viewPair(s Status, latest []outcome, asker, target overlay.SiteID, now time
 	if found != 2 || asker == target {
 		return v, false
 	}
-	var told []OutcomeStatus
+	var told, back []OutcomeStatus
 	of := map[overlay.Technique]OutcomeStatus{}
 	for _, o := range s.Outcomes {
 		if o.Asker == asker && o.Target == target {
 			told = append(told, o)
 			of[o.Technique] = o
 		}
+		if o.Asker == target && o.Target == asker {
+			back = append(back, o)
+		}
 	}
 	v.Ends = []siteRow{{v.Asker, firewall(v.Asker.Profile)}, {v.Target, firewall(v.Target.Profile)}}
-	v.Row = rowOfPair(v.Asker, v.Target, told)
+	rows := []pairRow{rowOfPair(v.Asker, v.Target, told), rowOfPair(v.Target, v.Asker, back)}
+	addTraffic(rows, s.Traffic)
+	v.Row = rows[0]
+	for _, f := range s.Traffic {
+		if f.From == asker && f.To == target || f.From == target && f.To == asker {
+			v.Flows = append(v.Flows, f)
+		}
+	}
+	v.Flows = v.Flows[:min(len(v.Flows), maxRows)]
 	for _, step := range v.Row.plan.Steps {
 		row := stepRow{Step: step}
 		if via := step.Via.String(); via != "" {

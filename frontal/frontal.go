@@ -248,6 +248,7 @@ func (f *Frontal) Serve(ctx context.Context, ready func(facts ...string)) error 
 	f.work.Go(f.sweep)
 	f.work.Go(f.keepMeasuring)
 	f.work.Go(f.tellHosts)
+	f.work.Go(f.tellTraffic)
 	f.logPolicy()
 	if f.config().TLS.Renew {
 		f.work.Go(func() { enrol.Keep(f.ctx, f.creds, f.log, f.renewed) })

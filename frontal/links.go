@@ -11,6 +11,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/pace"
 	"github.com/isthmus-grid/isthmus/internal/punch"
 	"github.com/isthmus-grid/isthmus/internal/quota"
+	"github.com/isthmus-grid/isthmus/internal/traffic"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -82,7 +83,8 @@ type joining struct {
 // liveLink is a link that has its place.
 type liveLink struct {
 	link
-	end context.CancelCauseFunc // ends it for a reason
+	pace *pace.Link
+	end  context.CancelCauseFunc // ends it for a reason
 }
 
 // book takes a place for the link between a node of the site and the outside.
@@ -104,7 +106,7 @@ func (f *Frontal) book(l link, inside *net.TCPConn, outside net.Conn) (j joining
 	}
 	j.meter, j.run = m, m.joining(j.pace)
 	j.ctx, j.end = context.WithCancelCause(f.ctx)
-	f.links.live[j.meter] = &liveLink{link: l, end: j.end}
+	f.links.live[j.meter] = &liveLink{link: l, pace: j.pace, end: j.end}
 	f.links.total++
 	return j, nil
 }
@@ -189,10 +191,11 @@ func (f *Frontal) carryLink(l link, j joining) {
 		limit = []any{"limited_to", rate.String(), "by", key}
 	}
 	j.pace.Close()
+	out, back := traffic.Of(stats, j.pace, false)
 	f.mu.Lock()
 	delete(f.links.live, j.meter)
 	f.links.bytes += stats.Total()
-	f.links.note(f.site, l, stats)
+	f.links.note(f.site, l, out, back)
 	f.mu.Unlock()
 	f.auditLink(l, stats, time.Since(start), err)
 	f.logLink(l, "carried", err, append(limit, "bytes_out", stats.AToB, "bytes_in", stats.BToA, "duration", time.Since(start).Round(time.Millisecond).String())...)

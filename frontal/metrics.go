@@ -1,9 +1,9 @@
 package frontal
 
 import (
-	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/metrics"
+	"github.com/isthmus-grid/isthmus/internal/traffic"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -85,7 +85,7 @@ func (f *Frontal) readMetrics(w metrics.Writer) {
 	w.Put(metricCarriedSize, float64(s.Links.Bytes))
 	kinds, by := f.carriedNow()
 	metrics.PutAll(w, metricCarriedKind, kinds)
-	w.PutBounded(metricPair, by.pairs.Samples())
+	w.PutBounded(metricPair, by.pairs(f.site))
 	w.PutBounded(metricProject, by.projects.Samples())
 	w.Put(metricTurnedAway, float64(s.Links.Refused))
 	metrics.PutAll(w, metricMeetings, map[string]uint64{"connected": s.Meetings.Connected, "failed": s.Meetings.Failed})
@@ -109,19 +109,34 @@ func (f *Frontal) readMetrics(w metrics.Writer) {
 
 // tallies sum what was carried by whom it was for.
 type tallies struct {
-	pairs    metrics.Tally // site, peer, direction
+	moved    traffic.Sums
 	projects metrics.Tally // project
 }
 
 // note adds what a link moved.
-func (t *tallies) note(site overlay.SiteID, l link, stats carrier.Stats) {
-	peer := "-"
+func (t *tallies) note(site overlay.SiteID, l link, out, back traffic.Count) {
+	peer := traffic.Unknown
 	if node, err := overlay.ParseNodeID(l.peer); err == nil {
-		peer = string(node.Site)
+		peer = node.Site
 	}
-	t.pairs.Add(stats.AToB, string(site), peer, "out")
-	t.pairs.Add(stats.BToA, string(site), peer, "in")
-	t.projects.Add(stats.Total(), metrics.Project(l.principal.Project))
+	t.moved.Add(traffic.Pair{From: site, To: peer}, out, back)
+	t.projects.Add(out.Bytes+back.Bytes, metrics.Project(l.principal.Project))
+}
+
+// pairs are the samples of metricPair.
+func (t *tallies) pairs(site overlay.SiteID) (all []metrics.Sample) {
+	for p, c := range t.moved.Counts() {
+		labels := []string{string(site), string(p.To), "out"}
+		switch site {
+		case p.From:
+		case p.To:
+			labels[1], labels[2] = string(p.From), "in"
+		default: // more sites than are kept apart
+			labels = []string{metrics.Other, metrics.Other, metrics.Other}
+		}
+		all = append(all, metrics.Sample{Labels: labels, Value: float64(c.Bytes)})
+	}
+	return all
 }
 
 // carriedNow counts the live links of each kind, and sums what all links moved,
@@ -130,11 +145,12 @@ func (f *Frontal) carriedNow() (kinds map[string]int, by *tallies) {
 	kinds, by = map[string]int{"carry": 0, "inbound": 0, "reversed": 0, "meeting": 0}, &tallies{}
 	f.mu.Lock()
 	defer f.mu.Unlock() // a link ends under it: none is missed or counted twice
-	by.pairs.Merge(&f.links.pairs)
+	by.moved = *f.links.moved.Clone()
 	by.projects.Merge(&f.links.projects)
 	for m, l := range f.links.live {
 		kinds[l.kind]++
-		by.note(f.site, l.link, m.Stats())
+		out, back := traffic.Of(m.Stats(), l.pace, true)
+		by.note(f.site, l.link, out, back)
 	}
 	return kinds, by
 }

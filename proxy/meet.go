@@ -12,6 +12,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/metrics"
 	"github.com/isthmus-grid/isthmus/internal/pace"
 	"github.com/isthmus-grid/isthmus/internal/quota"
+	"github.com/isthmus-grid/isthmus/internal/traffic"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
 )
@@ -113,7 +114,8 @@ type link struct {
 	asker, target *end
 	meter         carrier.Meter
 	cut           context.CancelCauseFunc // nil until it is joined; guarded by Server.mu
-	pace          *pace.Link              // of a link that was admitted
+	pace          *pace.Link              // of a link that was admitted; guarded by Server.mu until it is joined
+	sites         traffic.Pair            // the asker's and the target's; empty until a broker told; guarded by Server.mu
 	doomed        error                   // why it ends at once; guarded by Server.mu
 }
 
@@ -125,7 +127,7 @@ func newLink(a, b *end) *link {
 }
 
 // admit takes a place under the quota for a link, or says why there is none.
-func (s *Server) admit(l *link) (err error) {
+func (s *Server) admit(l *link) error {
 	t := l.asker.ticket
 	o := quota.Owner{User: t.Principal.User, Project: t.Principal.Project, Job: t.Job}
 	for _, a := range t.Allowances {
@@ -133,7 +135,12 @@ func (s *Server) admit(l *link) (err error) {
 			o.Allowances = append(o.Allowances, a)
 		}
 	}
-	l.pace, err = s.set.Quota.Admit(o, func() uint64 { return l.meter.Stats().Total() })
+	p, err := s.set.Quota.Admit(o, func() uint64 { return l.meter.Stats().Total() })
+	if err == nil {
+		s.mu.Lock()
+		l.pace = p
+		s.mu.Unlock()
+	}
 	if no, ok := errors.AsType[*quota.Refused](err); ok && strings.HasPrefix(no.Key, "policy.") {
 		return refusal(OverPolicy, wire.CodeOf(err), "%v", err)
 	}
@@ -187,6 +194,8 @@ func (s *Server) join(ctx context.Context, l *link) {
 	s.mu.Lock()
 	delete(s.links, l)
 	s.count.ended(stats, err)
+	out, back := traffic.Of(stats, l.pace, false)
+	s.moved.note(l, out, back)
 	s.projects.Add(stats.Total(), metrics.Project(l.asker.ticket.Principal.Project))
 	s.mu.Unlock()
 	s.noteChange()

@@ -15,6 +15,7 @@ var (
 	metricBroken   = metrics.Counter("isthmus_proxy_broken_links_total", "Links that did not end properly.")
 	metricBytes    = metrics.Counter("isthmus_proxy_bytes_total", "Bytes that were relayed, live links included, by whether they stayed in the kernel.", "way")
 	metricProject  = metrics.Counter("isthmus_proxy_project_bytes_total", "Bytes that were relayed, both ways, live links included, by the project that the asker works for; - is none. The 500 greatest are shown by name.", "project")
+	metricPair     = metrics.Counter("isthmus_proxy_pair_bytes_total", "Bytes that were relayed from one site to another, live links included; - is a site that no broker has told yet. The 500 greatest are shown by name.", "from", "to")
 	metricRefused  = metrics.Counter("isthmus_proxy_refused_total", "Connections that were refused, by reason.", "reason")
 )
 
@@ -30,7 +31,7 @@ func (s *Server) metrics(creds *control.Credentials) metrics.Daemon {
 	return metrics.Daemon{
 		Name: "proxy", NotAfter: creds.NotAfter, Limits: s.places,
 		Sources: []metrics.Source{{
-			Families: []*metrics.Family{metricLinks, metricWaiting, metricAccepted, metricJoined, metricBroken, metricBytes, metricProject, metricRefused},
+			Families: []*metrics.Family{metricLinks, metricWaiting, metricAccepted, metricJoined, metricBroken, metricBytes, metricProject, metricPair, metricRefused},
 			Read:     s.readMetrics,
 		}, s.set.Quota.Metrics(), s.set.Audit.Metrics()},
 	}
@@ -58,6 +59,11 @@ func (s *Server) readMetrics(w metrics.Writer) {
 	w.Put(metricBroken, float64(st.Broken))
 	metrics.PutAll(w, metricBytes, map[string]uint64{"spliced": st.Spliced, "copied": st.Copied})
 	w.PutBounded(metricProject, s.byProject())
+	var pairs []metrics.Sample
+	for p, c := range s.carried().Counts {
+		pairs = append(pairs, metrics.Sample{Labels: []string{string(p.From), string(p.To)}, Value: float64(c.Bytes)})
+	}
+	w.PutBounded(metricPair, pairs)
 	for _, r := range reasons {
 		st.Refused[r] += 0
 	}

@@ -48,16 +48,25 @@ func (o *offerer) run(ctx context.Context, session *control.Session) error {
 	every := time.NewTicker(offerEvery)
 	defer every.Stop()
 	for {
+		tick := false
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-changed:
 			pause(ctx, offerPause)
 		case <-every.C:
+			tick = true
 		}
 		changed = o.server.Changed() // before the state is read: no change is missed
 		if err := o.offer(ctx, relays, addresses, stun); err != nil {
 			return fmt.Errorf("reporting load to %v: %w", session.Peer(), err)
+		}
+		// Where links lead is asked while they live: of processes that have gone
+		// the broker knows no site.
+		if report := o.server.carried(); tick || len(report.Ask) > 0 {
+			if err := o.tell(ctx, session, report); err != nil {
+				o.log.Debug("the broker is not told what passed; it is told again", "every", offerEvery.String(), "error", err)
+			}
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -79,9 +80,11 @@ type Server struct {
 	refusing   int // connections that are being told no before they showed a ticket
 	changed    chan struct{}
 	limits     Limits
+	moved      moved
 	draining   bool
 	closed     chan struct{} // closed by StopAccepting
 
+	life      uint64      // of this start, for brokers that count what passes
 	elsewhere atomic.Bool // a broker knows of other proxies
 }
 
@@ -106,6 +109,7 @@ func New(set Settings, log *slog.Logger) *Server {
 		changed: make(chan struct{}),
 		limits:  set.Limits,
 		closed:  make(chan struct{}),
+		life:    rand.Uint64() | 1,
 
 		observer: vantage.NewObserver("proxy "+set.Name, 0, 0, nil),
 		stun:     new(stunserver.Server),

@@ -1,9 +1,12 @@
 package test
 
 import (
+	"crypto/rand"
 	"flag"
+	"io"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/isthmus-grid/isthmus/internal/grid"
@@ -17,21 +20,35 @@ var pagesDir = flag.String("pages", "", "folder for pictures of the status page,
 func TestStatusPage(t *testing.T) {
 	const at = "127.0.0.1:9480"
 	w := newWorld(t, siteOpen+siteClosed+siteShut+siteHidden, grid.Config{
-		Settings: map[string]map[string]any{"broker": {"status_listen": at}},
+		Settings: map[string]map[string]any{
+			"broker": {"status_listen": at},
+			"proxy":  {"quota": map[string]any{"per_job": map[string]any{"rate": "16Mbit/s"}}},
+		},
 	})
+	var sent sync.WaitGroup
+	defer sent.Wait() // until the links have ended
 	for _, way := range [][2]string{{"closed/n1", "open/n1"}, {"closed/n2", "shut/n1"}, {"shut/n1", "hidden/n1"}, {"hidden/n1", "closed/n1"}} {
 		j := w.linked(way[0], way[1])
 		defer j.end(t)
+		if way[0] == "closed/n2" { // a relayed link sends all that it is let
+			sent.Go(func() { io.Copy(j.near.Conn, rand.Reader) })
+			sent.Go(func() { io.Copy(io.Discard, j.far.Conn) })
+		}
 	}
 	w.until("the broker was told of four pairs", func() bool { return len(w.status("broker", "outcomes").([]any)) >= 4 })
-	page := fetch(w, "broker", "http://"+at+"/")
+	const rule = "quota.per_job.rate 16Mbit/s at proxy p1"
+	page := ""
+	w.until("the pages tell of traffic and of what holds it back", func() bool {
+		page = fetch(w, "broker", "http://"+at+"/")
+		return strings.Contains(fetch(w, "broker", "http://"+at+"/pair?asker=hidden&target=closed"), "<td>frontal hidden</td>") && strings.Contains(page, "held back</text>") && strings.Contains(page, "Held back</strong> by "+rule) && strings.Contains(page, "direct: not counted here")
+	})
 	for _, want := range []string{"Grid of broker broker", ">closed</a>", ">direct</span>", ">relay</span>", "<b>4<small>/4</small></b> sites connected"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("no %s on the page:\n%s", want, page)
 		}
 	}
 	pair := fetch(w, "broker", "http://"+at+"/pair?asker=closed&target=shut")
-	for _, want := range []string{"closed to shut", "both sites can reach a proxy", "connected</span> in", "shut lets no connection in"} {
+	for _, want := range []string{"closed to shut", "both sites can reach a proxy", "connected</span> in", "shut lets no connection in", "<td>proxy p1</td>", "quota.per_job.rate, 16Mbit/s"} {
 		if !strings.Contains(pair, want) {
 			t.Errorf("no %s on the pair's page:\n%s", want, pair)
 		}

@@ -29,7 +29,7 @@ const (
 // nameKeys are keys of settings, statuses, logs and labels whose values are
 // names, and what of; a list's values count, too.
 var nameKeys = map[string]string{
-	"site": Site, "asker": Site, "target": Site, "plain_with": Site, "sites": Site, "to": Site, "from": Site,
+	"site": Site, "asker": Site, "target": Site, "plain_with": Site, "sites": Site, "to": Site, "from": Site, "to_site": Site, "from_site": Site,
 	"user": User, "users": User, "who": User,
 	"project": Project, "projects": Project,
 	"job": Job, "jobs": Job,

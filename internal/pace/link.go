@@ -25,6 +25,16 @@ type Link struct {
 // flow is one direction of a Link.
 type flow struct {
 	turn chan struct{} // holds a value when the turn has come; made when first needed
+	held Held          // guarded by keeper.mu
+}
+
+// Held is how often a direction of a link had to wait for its turn, and what
+// for the last time.
+type Held struct {
+	Waits uint64
+	Rule  string     // what set the rate, as in Link.Limit; "" if it never waited
+	Rate  quota.Rate // that all links under the rule share
+	At    time.Time  // when the last wait began
 }
 
 // Paced reports whether Take may have to wait. It may change at any time.
@@ -40,7 +50,8 @@ func (l *Link) Take(dir, n int) int {
 	default:
 	}
 	k.mu.Lock()
-	pass, due := k.quota.Ask(f, n, time.Now())
+	now := time.Now()
+	pass, due := k.quota.Ask(f, n, now)
 	if pass > 0 {
 		k.mu.Unlock()
 		return pass
@@ -49,6 +60,9 @@ func (l *Link) Take(dir, n int) int {
 		w.turn = make(chan struct{}, 1)
 	}
 	k.flows[f] = w
+	w.held.Waits++
+	w.held.Rate, w.held.Rule = f.WaitsFor()
+	w.held.At = now
 	k.look(due)
 	k.mu.Unlock()
 	k.waits.Add(1)
@@ -98,6 +112,13 @@ func (l *Link) Limit() (quota.Rate, string) {
 	l.keeper.mu.Lock()
 	defer l.keeper.mu.Unlock()
 	return l.link.Limit()
+}
+
+// Held returns how direction dir, 0 or 1, was held back so far.
+func (l *Link) Held(dir int) Held {
+	l.keeper.mu.Lock()
+	defer l.keeper.mu.Unlock()
+	return l.dirs[dir].held
 }
 
 // Close counts what the link moved last and gives its place back. Nobody may

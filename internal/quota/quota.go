@@ -289,13 +289,27 @@ func (l *Link) Limit() (Rate, string) {
 	low, key := 0.0, ""
 	for level, s := range l.stages {
 		if s != nil && s.rate != 0 && (key == "" || s.rate < low) {
-			low, key = s.rate, levelKeys[level]
-			if i := level - atAllowances; i >= 0 && level < atTotal {
-				key = "policy of " + l.owner.Allowances[i].Key()
-			}
+			low, key = s.rate, l.key(level)
 		}
 	}
 	return Rate(low * 8), key
+}
+
+// key is what sets the rate of a stage.
+func (l *Link) key(level int) string {
+	if i := level - atAllowances; i >= 0 && level < atTotal {
+		return "policy of " + l.owner.Allowances[i].Key()
+	}
+	return levelKeys[level]
+}
+
+// WaitsFor returns the rate that f waits for, which it shares with others, and
+// what sets it, as Link.Limit does; 0 and "" if it does not wait.
+func (f *Flow) WaitsFor() (Rate, string) {
+	if f.level == stages {
+		return 0, ""
+	}
+	return Rate(f.link.stages[f.level].rate * 8), f.link.key(f.level)
 }
 
 // Ask requests that some of have bytes, which must be more than none, may pass.

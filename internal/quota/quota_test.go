@@ -425,3 +425,32 @@ func BenchmarkTurn(b *testing.B) {
 		}
 	}
 }
+
+// Who waits is told for what.
+func TestWaitsFor(t *testing.T) {
+	now := time.Unix(1000, 0)
+	q := New(Rules{Rate: 1e9, Job: Limits{Rate: 8e6}}, nil, now)
+	l, err := q.Admit(Owner{Job: "j"}, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := l.Flow(0)
+	for i := 0; ; i++ {
+		if rate, rule := f.WaitsFor(); rate != 0 || rule != "" {
+			t.Fatalf("waits for %v by %q before it has to", rate, rule)
+		}
+		if pass, _ := q.Ask(f, 1<<20, now); pass == 0 {
+			break
+		}
+		if i > 1000 {
+			t.Fatal("it never has to wait")
+		}
+	}
+	if rate, rule := f.WaitsFor(); rate != 8e6 || rule != "quota.per_job.rate" {
+		t.Errorf("waits for %v by %q", rate, rule)
+	}
+	q.Cancel(f)
+	if rate, rule := f.WaitsFor(); rate != 0 || rule != "" {
+		t.Errorf("waits for %v by %q after all", rate, rule)
+	}
+}

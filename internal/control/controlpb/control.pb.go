@@ -4321,6 +4321,314 @@ func (x *CutResponse) GetLinks() uint32 {
 	return 0
 }
 
+type CarriedRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Life          uint64                 `protobuf:"fixed64,1,opt,name=life,proto3" json:"life,omitempty"`     // another one after each start of the daemon: its counts begin anew
+	Carried       []*Carried             `protobuf:"bytes,2,rep,name=carried,proto3" json:"carried,omitempty"` // one for each pair of sites and direction, 1000 at most
+	Ends          []*Ends                `protobuf:"bytes,3,rep,name=ends,proto3" json:"ends,omitempty"`       // of links whose sites are not known here, 1000 at most
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CarriedRequest) Reset() {
+	*x = CarriedRequest{}
+	mi := &file_control_proto_msgTypes[67]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CarriedRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CarriedRequest) ProtoMessage() {}
+
+func (x *CarriedRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_control_proto_msgTypes[67]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CarriedRequest.ProtoReflect.Descriptor instead.
+func (*CarriedRequest) Descriptor() ([]byte, []int) {
+	return file_control_proto_rawDescGZIP(), []int{67}
+}
+
+func (x *CarriedRequest) GetLife() uint64 {
+	if x != nil {
+		return x.Life
+	}
+	return 0
+}
+
+func (x *CarriedRequest) GetCarried() []*Carried {
+	if x != nil {
+		return x.Carried
+	}
+	return nil
+}
+
+func (x *CarriedRequest) GetEnds() []*Ends {
+	if x != nil {
+		return x.Ends
+	}
+	return nil
+}
+
+type Carried struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	From          string                 `protobuf:"bytes,1,opt,name=from,proto3" json:"from,omitempty"`    // site that the bytes came from; "-": not known
+	To            string                 `protobuf:"bytes,2,opt,name=to,proto3" json:"to,omitempty"`        // site that they went to; "-": not known
+	Bytes         uint64                 `protobuf:"varint,3,opt,name=bytes,proto3" json:"bytes,omitempty"` // since the daemon started
+	Links         uint32                 `protobuf:"varint,4,opt,name=links,proto3" json:"links,omitempty"` // live
+	Waits         uint64                 `protobuf:"varint,5,opt,name=waits,proto3" json:"waits,omitempty"` // how often this direction of a link had to wait for a quota, since the daemon started
+	Rule          string                 `protobuf:"bytes,6,opt,name=rule,proto3" json:"rule,omitempty"`    // what it waited for last: a setting, or a site's policy; 200 bytes at most
+	Rate          uint64                 `protobuf:"varint,7,opt,name=rate,proto3" json:"rate,omitempty"`   // bit/s that the rule gives all links under it together
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Carried) Reset() {
+	*x = Carried{}
+	mi := &file_control_proto_msgTypes[68]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Carried) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Carried) ProtoMessage() {}
+
+func (x *Carried) ProtoReflect() protoreflect.Message {
+	mi := &file_control_proto_msgTypes[68]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Carried.ProtoReflect.Descriptor instead.
+func (*Carried) Descriptor() ([]byte, []int) {
+	return file_control_proto_rawDescGZIP(), []int{68}
+}
+
+func (x *Carried) GetFrom() string {
+	if x != nil {
+		return x.From
+	}
+	return ""
+}
+
+func (x *Carried) GetTo() string {
+	if x != nil {
+		return x.To
+	}
+	return ""
+}
+
+func (x *Carried) GetBytes() uint64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *Carried) GetLinks() uint32 {
+	if x != nil {
+		return x.Links
+	}
+	return 0
+}
+
+func (x *Carried) GetWaits() uint64 {
+	if x != nil {
+		return x.Waits
+	}
+	return 0
+}
+
+func (x *Carried) GetRule() string {
+	if x != nil {
+		return x.Rule
+	}
+	return ""
+}
+
+func (x *Carried) GetRate() uint64 {
+	if x != nil {
+		return x.Rate
+	}
+	return 0
+}
+
+type Ends struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	Asker         uint32                 `protobuf:"varint,2,opt,name=asker,proto3" json:"asker,omitempty"`
+	Target        uint32                 `protobuf:"varint,3,opt,name=target,proto3" json:"target,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Ends) Reset() {
+	*x = Ends{}
+	mi := &file_control_proto_msgTypes[69]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Ends) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Ends) ProtoMessage() {}
+
+func (x *Ends) ProtoReflect() protoreflect.Message {
+	mi := &file_control_proto_msgTypes[69]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Ends.ProtoReflect.Descriptor instead.
+func (*Ends) Descriptor() ([]byte, []int) {
+	return file_control_proto_rawDescGZIP(), []int{69}
+}
+
+func (x *Ends) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *Ends) GetAsker() uint32 {
+	if x != nil {
+		return x.Asker
+	}
+	return 0
+}
+
+func (x *Ends) GetTarget() uint32 {
+	if x != nil {
+		return x.Target
+	}
+	return 0
+}
+
+type CarriedResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Sites         []*SitePair            `protobuf:"bytes,1,rep,name=sites,proto3" json:"sites,omitempty"` // of CarriedRequest.ends, in order
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CarriedResponse) Reset() {
+	*x = CarriedResponse{}
+	mi := &file_control_proto_msgTypes[70]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CarriedResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CarriedResponse) ProtoMessage() {}
+
+func (x *CarriedResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_control_proto_msgTypes[70]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CarriedResponse.ProtoReflect.Descriptor instead.
+func (*CarriedResponse) Descriptor() ([]byte, []int) {
+	return file_control_proto_rawDescGZIP(), []int{70}
+}
+
+func (x *CarriedResponse) GetSites() []*SitePair {
+	if x != nil {
+		return x.Sites
+	}
+	return nil
+}
+
+type SitePair struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Asker         string                 `protobuf:"bytes,1,opt,name=asker,proto3" json:"asker,omitempty"` // empty: not known to the broker
+	Target        string                 `protobuf:"bytes,2,opt,name=target,proto3" json:"target,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SitePair) Reset() {
+	*x = SitePair{}
+	mi := &file_control_proto_msgTypes[71]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SitePair) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SitePair) ProtoMessage() {}
+
+func (x *SitePair) ProtoReflect() protoreflect.Message {
+	mi := &file_control_proto_msgTypes[71]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SitePair.ProtoReflect.Descriptor instead.
+func (*SitePair) Descriptor() ([]byte, []int) {
+	return file_control_proto_rawDescGZIP(), []int{71}
+}
+
+func (x *SitePair) GetAsker() string {
+	if x != nil {
+		return x.Asker
+	}
+	return ""
+}
+
+func (x *SitePair) GetTarget() string {
+	if x != nil {
+		return x.Target
+	}
+	return ""
+}
+
 var File_control_proto protoreflect.FileDescriptor
 
 const file_control_proto_rawDesc = "" +
@@ -4661,7 +4969,28 @@ const file_control_proto_rawDesc = "" +
 	"\tprocesses\x18\x01 \x03(\v2\x1b.isthmus.control.v1.ProcessR\tprocesses\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\"#\n" +
 	"\vCutResponse\x12\x14\n" +
-	"\x05links\x18\x01 \x01(\rR\x05links2\x80\b\n" +
+	"\x05links\x18\x01 \x01(\rR\x05links\"\x89\x01\n" +
+	"\x0eCarriedRequest\x12\x12\n" +
+	"\x04life\x18\x01 \x01(\x06R\x04life\x125\n" +
+	"\acarried\x18\x02 \x03(\v2\x1b.isthmus.control.v1.CarriedR\acarried\x12,\n" +
+	"\x04ends\x18\x03 \x03(\v2\x18.isthmus.control.v1.EndsR\x04ends\"\x97\x01\n" +
+	"\aCarried\x12\x12\n" +
+	"\x04from\x18\x01 \x01(\tR\x04from\x12\x0e\n" +
+	"\x02to\x18\x02 \x01(\tR\x02to\x12\x14\n" +
+	"\x05bytes\x18\x03 \x01(\x04R\x05bytes\x12\x14\n" +
+	"\x05links\x18\x04 \x01(\rR\x05links\x12\x14\n" +
+	"\x05waits\x18\x05 \x01(\x04R\x05waits\x12\x12\n" +
+	"\x04rule\x18\x06 \x01(\tR\x04rule\x12\x12\n" +
+	"\x04rate\x18\a \x01(\x04R\x04rate\"F\n" +
+	"\x04Ends\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
+	"\x05asker\x18\x02 \x01(\rR\x05asker\x12\x16\n" +
+	"\x06target\x18\x03 \x01(\rR\x06target\"E\n" +
+	"\x0fCarriedResponse\x122\n" +
+	"\x05sites\x18\x01 \x03(\v2\x1c.isthmus.control.v1.SitePairR\x05sites\"8\n" +
+	"\bSitePair\x12\x14\n" +
+	"\x05asker\x18\x01 \x01(\tR\x05asker\x12\x16\n" +
+	"\x06target\x18\x02 \x01(\tR\x06target2\x80\b\n" +
 	"\tDirectory\x12U\n" +
 	"\bRegister\x12#.isthmus.control.v1.RegisterRequest\x1a$.isthmus.control.v1.RegisterResponse\x12U\n" +
 	"\bWithdraw\x12#.isthmus.control.v1.WithdrawRequest\x1a$.isthmus.control.v1.WithdrawResponse\x12R\n" +
@@ -4680,7 +5009,9 @@ const file_control_proto_rawDesc = "" +
 	"\x04Join\x12\x1f.isthmus.control.v1.JoinRequest\x1a .isthmus.control.v1.JoinResponse\x12E\n" +
 	"\x05Hosts\x12\x1c.isthmus.control.v1.HostList\x1a\x1e.isthmus.control.v1.HostsTaken2V\n" +
 	"\x06Relays\x12L\n" +
-	"\x05Offer\x12 .isthmus.control.v1.OfferRequest\x1a!.isthmus.control.v1.OfferResponse2a\n" +
+	"\x05Offer\x12 .isthmus.control.v1.OfferRequest\x1a!.isthmus.control.v1.OfferResponse2]\n" +
+	"\aTraffic\x12R\n" +
+	"\aCarried\x12\".isthmus.control.v1.CarriedRequest\x1a#.isthmus.control.v1.CarriedResponse2a\n" +
 	"\bVantages\x12U\n" +
 	"\bCallBack\x12#.isthmus.control.v1.CallBackRequest\x1a$.isthmus.control.v1.CallBackResponse2\xf7\x01\n" +
 	"\x05Nodes\x12L\n" +
@@ -4713,7 +5044,7 @@ func file_control_proto_rawDescGZIP() []byte {
 }
 
 var file_control_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_control_proto_msgTypes = make([]protoimpl.MessageInfo, 67)
+var file_control_proto_msgTypes = make([]protoimpl.MessageInfo, 72)
 var file_control_proto_goTypes = []any{
 	(IntroduceEvent_Kind)(0),      // 0: isthmus.control.v1.IntroduceEvent.Kind
 	(CallBackResponse_Outcome)(0), // 1: isthmus.control.v1.CallBackResponse.Outcome
@@ -4785,6 +5116,11 @@ var file_control_proto_goTypes = []any{
 	(*RenewResponse)(nil),         // 67: isthmus.control.v1.RenewResponse
 	(*CutRequest)(nil),            // 68: isthmus.control.v1.CutRequest
 	(*CutResponse)(nil),           // 69: isthmus.control.v1.CutResponse
+	(*CarriedRequest)(nil),        // 70: isthmus.control.v1.CarriedRequest
+	(*Carried)(nil),               // 71: isthmus.control.v1.Carried
+	(*Ends)(nil),                  // 72: isthmus.control.v1.Ends
+	(*CarriedResponse)(nil),       // 73: isthmus.control.v1.CarriedResponse
+	(*SitePair)(nil),              // 74: isthmus.control.v1.SitePair
 }
 var file_control_proto_depIdxs = []int32{
 	3,  // 0: isthmus.control.v1.AccessPoint.process:type_name -> isthmus.control.v1.Process
@@ -4840,65 +5176,70 @@ var file_control_proto_depIdxs = []int32{
 	58, // 50: isthmus.control.v1.Host.offer:type_name -> isthmus.control.v1.HostOffer
 	59, // 51: isthmus.control.v1.HostList.hosts:type_name -> isthmus.control.v1.Host
 	3,  // 52: isthmus.control.v1.CutRequest.processes:type_name -> isthmus.control.v1.Process
-	7,  // 53: isthmus.control.v1.Directory.Register:input_type -> isthmus.control.v1.RegisterRequest
-	9,  // 54: isthmus.control.v1.Directory.Withdraw:input_type -> isthmus.control.v1.WithdrawRequest
-	19, // 55: isthmus.control.v1.Directory.Resolve:input_type -> isthmus.control.v1.ResolveRequest
-	28, // 56: isthmus.control.v1.Directory.Await:input_type -> isthmus.control.v1.AwaitRequest
-	29, // 57: isthmus.control.v1.Directory.Introduce:input_type -> isthmus.control.v1.IntroduceRequest
-	33, // 58: isthmus.control.v1.Directory.Bearings:input_type -> isthmus.control.v1.BearingsRequest
-	35, // 59: isthmus.control.v1.Directory.CallBack:input_type -> isthmus.control.v1.CallBackRequest
-	13, // 60: isthmus.control.v1.Directory.Publish:input_type -> isthmus.control.v1.PublishRequest
-	15, // 61: isthmus.control.v1.Directory.Unpublish:input_type -> isthmus.control.v1.UnpublishRequest
-	17, // 62: isthmus.control.v1.Directory.LookupName:input_type -> isthmus.control.v1.LookupNameRequest
-	37, // 63: isthmus.control.v1.Directory.Report:input_type -> isthmus.control.v1.ReportRequest
-	61, // 64: isthmus.control.v1.Directory.Hosts:input_type -> isthmus.control.v1.HostsRequest
-	40, // 65: isthmus.control.v1.Sites.Join:input_type -> isthmus.control.v1.JoinRequest
-	60, // 66: isthmus.control.v1.Sites.Hosts:input_type -> isthmus.control.v1.HostList
-	45, // 67: isthmus.control.v1.Relays.Offer:input_type -> isthmus.control.v1.OfferRequest
-	35, // 68: isthmus.control.v1.Vantages.CallBack:input_type -> isthmus.control.v1.CallBackRequest
-	47, // 69: isthmus.control.v1.Nodes.Enter:input_type -> isthmus.control.v1.EnterRequest
-	50, // 70: isthmus.control.v1.Nodes.Carry:input_type -> isthmus.control.v1.CarryRequest
-	52, // 71: isthmus.control.v1.Nodes.Account:input_type -> isthmus.control.v1.AccountRequest
-	30, // 72: isthmus.control.v1.Target.Introduced:input_type -> isthmus.control.v1.Introduction
-	41, // 73: isthmus.control.v1.Target.Measure:input_type -> isthmus.control.v1.MeasureRequest
-	55, // 74: isthmus.control.v1.Admin.Status:input_type -> isthmus.control.v1.StatusRequest
-	57, // 75: isthmus.control.v1.Admin.Decide:input_type -> isthmus.control.v1.DecideRequest
-	63, // 76: isthmus.control.v1.Admin.Revoke:input_type -> isthmus.control.v1.RevocationList
-	63, // 77: isthmus.control.v1.Trust.Revoked:input_type -> isthmus.control.v1.RevocationList
-	66, // 78: isthmus.control.v1.Trust.Renew:input_type -> isthmus.control.v1.RenewRequest
-	68, // 79: isthmus.control.v1.Trust.Cut:input_type -> isthmus.control.v1.CutRequest
-	8,  // 80: isthmus.control.v1.Directory.Register:output_type -> isthmus.control.v1.RegisterResponse
-	11, // 81: isthmus.control.v1.Directory.Withdraw:output_type -> isthmus.control.v1.WithdrawResponse
-	21, // 82: isthmus.control.v1.Directory.Resolve:output_type -> isthmus.control.v1.ResolveResponse
-	22, // 83: isthmus.control.v1.Directory.Await:output_type -> isthmus.control.v1.Answer
-	32, // 84: isthmus.control.v1.Directory.Introduce:output_type -> isthmus.control.v1.IntroduceEvent
-	34, // 85: isthmus.control.v1.Directory.Bearings:output_type -> isthmus.control.v1.BearingsResponse
-	36, // 86: isthmus.control.v1.Directory.CallBack:output_type -> isthmus.control.v1.CallBackResponse
-	14, // 87: isthmus.control.v1.Directory.Publish:output_type -> isthmus.control.v1.PublishResponse
-	16, // 88: isthmus.control.v1.Directory.Unpublish:output_type -> isthmus.control.v1.UnpublishResponse
-	18, // 89: isthmus.control.v1.Directory.LookupName:output_type -> isthmus.control.v1.LookupNameResponse
-	38, // 90: isthmus.control.v1.Directory.Report:output_type -> isthmus.control.v1.ReportResponse
-	60, // 91: isthmus.control.v1.Directory.Hosts:output_type -> isthmus.control.v1.HostList
-	44, // 92: isthmus.control.v1.Sites.Join:output_type -> isthmus.control.v1.JoinResponse
-	62, // 93: isthmus.control.v1.Sites.Hosts:output_type -> isthmus.control.v1.HostsTaken
-	46, // 94: isthmus.control.v1.Relays.Offer:output_type -> isthmus.control.v1.OfferResponse
-	36, // 95: isthmus.control.v1.Vantages.CallBack:output_type -> isthmus.control.v1.CallBackResponse
-	48, // 96: isthmus.control.v1.Nodes.Enter:output_type -> isthmus.control.v1.EnterResponse
-	51, // 97: isthmus.control.v1.Nodes.Carry:output_type -> isthmus.control.v1.CarryResponse
-	53, // 98: isthmus.control.v1.Nodes.Account:output_type -> isthmus.control.v1.AccountResponse
-	32, // 99: isthmus.control.v1.Target.Introduced:output_type -> isthmus.control.v1.IntroduceEvent
-	42, // 100: isthmus.control.v1.Target.Measure:output_type -> isthmus.control.v1.Measurement
-	56, // 101: isthmus.control.v1.Admin.Status:output_type -> isthmus.control.v1.StatusResponse
-	25, // 102: isthmus.control.v1.Admin.Decide:output_type -> isthmus.control.v1.Plan
-	65, // 103: isthmus.control.v1.Admin.Revoke:output_type -> isthmus.control.v1.RevokeResponse
-	64, // 104: isthmus.control.v1.Trust.Revoked:output_type -> isthmus.control.v1.RevocationTaken
-	67, // 105: isthmus.control.v1.Trust.Renew:output_type -> isthmus.control.v1.RenewResponse
-	69, // 106: isthmus.control.v1.Trust.Cut:output_type -> isthmus.control.v1.CutResponse
-	80, // [80:107] is the sub-list for method output_type
-	53, // [53:80] is the sub-list for method input_type
-	53, // [53:53] is the sub-list for extension type_name
-	53, // [53:53] is the sub-list for extension extendee
-	0,  // [0:53] is the sub-list for field type_name
+	71, // 53: isthmus.control.v1.CarriedRequest.carried:type_name -> isthmus.control.v1.Carried
+	72, // 54: isthmus.control.v1.CarriedRequest.ends:type_name -> isthmus.control.v1.Ends
+	74, // 55: isthmus.control.v1.CarriedResponse.sites:type_name -> isthmus.control.v1.SitePair
+	7,  // 56: isthmus.control.v1.Directory.Register:input_type -> isthmus.control.v1.RegisterRequest
+	9,  // 57: isthmus.control.v1.Directory.Withdraw:input_type -> isthmus.control.v1.WithdrawRequest
+	19, // 58: isthmus.control.v1.Directory.Resolve:input_type -> isthmus.control.v1.ResolveRequest
+	28, // 59: isthmus.control.v1.Directory.Await:input_type -> isthmus.control.v1.AwaitRequest
+	29, // 60: isthmus.control.v1.Directory.Introduce:input_type -> isthmus.control.v1.IntroduceRequest
+	33, // 61: isthmus.control.v1.Directory.Bearings:input_type -> isthmus.control.v1.BearingsRequest
+	35, // 62: isthmus.control.v1.Directory.CallBack:input_type -> isthmus.control.v1.CallBackRequest
+	13, // 63: isthmus.control.v1.Directory.Publish:input_type -> isthmus.control.v1.PublishRequest
+	15, // 64: isthmus.control.v1.Directory.Unpublish:input_type -> isthmus.control.v1.UnpublishRequest
+	17, // 65: isthmus.control.v1.Directory.LookupName:input_type -> isthmus.control.v1.LookupNameRequest
+	37, // 66: isthmus.control.v1.Directory.Report:input_type -> isthmus.control.v1.ReportRequest
+	61, // 67: isthmus.control.v1.Directory.Hosts:input_type -> isthmus.control.v1.HostsRequest
+	40, // 68: isthmus.control.v1.Sites.Join:input_type -> isthmus.control.v1.JoinRequest
+	60, // 69: isthmus.control.v1.Sites.Hosts:input_type -> isthmus.control.v1.HostList
+	45, // 70: isthmus.control.v1.Relays.Offer:input_type -> isthmus.control.v1.OfferRequest
+	70, // 71: isthmus.control.v1.Traffic.Carried:input_type -> isthmus.control.v1.CarriedRequest
+	35, // 72: isthmus.control.v1.Vantages.CallBack:input_type -> isthmus.control.v1.CallBackRequest
+	47, // 73: isthmus.control.v1.Nodes.Enter:input_type -> isthmus.control.v1.EnterRequest
+	50, // 74: isthmus.control.v1.Nodes.Carry:input_type -> isthmus.control.v1.CarryRequest
+	52, // 75: isthmus.control.v1.Nodes.Account:input_type -> isthmus.control.v1.AccountRequest
+	30, // 76: isthmus.control.v1.Target.Introduced:input_type -> isthmus.control.v1.Introduction
+	41, // 77: isthmus.control.v1.Target.Measure:input_type -> isthmus.control.v1.MeasureRequest
+	55, // 78: isthmus.control.v1.Admin.Status:input_type -> isthmus.control.v1.StatusRequest
+	57, // 79: isthmus.control.v1.Admin.Decide:input_type -> isthmus.control.v1.DecideRequest
+	63, // 80: isthmus.control.v1.Admin.Revoke:input_type -> isthmus.control.v1.RevocationList
+	63, // 81: isthmus.control.v1.Trust.Revoked:input_type -> isthmus.control.v1.RevocationList
+	66, // 82: isthmus.control.v1.Trust.Renew:input_type -> isthmus.control.v1.RenewRequest
+	68, // 83: isthmus.control.v1.Trust.Cut:input_type -> isthmus.control.v1.CutRequest
+	8,  // 84: isthmus.control.v1.Directory.Register:output_type -> isthmus.control.v1.RegisterResponse
+	11, // 85: isthmus.control.v1.Directory.Withdraw:output_type -> isthmus.control.v1.WithdrawResponse
+	21, // 86: isthmus.control.v1.Directory.Resolve:output_type -> isthmus.control.v1.ResolveResponse
+	22, // 87: isthmus.control.v1.Directory.Await:output_type -> isthmus.control.v1.Answer
+	32, // 88: isthmus.control.v1.Directory.Introduce:output_type -> isthmus.control.v1.IntroduceEvent
+	34, // 89: isthmus.control.v1.Directory.Bearings:output_type -> isthmus.control.v1.BearingsResponse
+	36, // 90: isthmus.control.v1.Directory.CallBack:output_type -> isthmus.control.v1.CallBackResponse
+	14, // 91: isthmus.control.v1.Directory.Publish:output_type -> isthmus.control.v1.PublishResponse
+	16, // 92: isthmus.control.v1.Directory.Unpublish:output_type -> isthmus.control.v1.UnpublishResponse
+	18, // 93: isthmus.control.v1.Directory.LookupName:output_type -> isthmus.control.v1.LookupNameResponse
+	38, // 94: isthmus.control.v1.Directory.Report:output_type -> isthmus.control.v1.ReportResponse
+	60, // 95: isthmus.control.v1.Directory.Hosts:output_type -> isthmus.control.v1.HostList
+	44, // 96: isthmus.control.v1.Sites.Join:output_type -> isthmus.control.v1.JoinResponse
+	62, // 97: isthmus.control.v1.Sites.Hosts:output_type -> isthmus.control.v1.HostsTaken
+	46, // 98: isthmus.control.v1.Relays.Offer:output_type -> isthmus.control.v1.OfferResponse
+	73, // 99: isthmus.control.v1.Traffic.Carried:output_type -> isthmus.control.v1.CarriedResponse
+	36, // 100: isthmus.control.v1.Vantages.CallBack:output_type -> isthmus.control.v1.CallBackResponse
+	48, // 101: isthmus.control.v1.Nodes.Enter:output_type -> isthmus.control.v1.EnterResponse
+	51, // 102: isthmus.control.v1.Nodes.Carry:output_type -> isthmus.control.v1.CarryResponse
+	53, // 103: isthmus.control.v1.Nodes.Account:output_type -> isthmus.control.v1.AccountResponse
+	32, // 104: isthmus.control.v1.Target.Introduced:output_type -> isthmus.control.v1.IntroduceEvent
+	42, // 105: isthmus.control.v1.Target.Measure:output_type -> isthmus.control.v1.Measurement
+	56, // 106: isthmus.control.v1.Admin.Status:output_type -> isthmus.control.v1.StatusResponse
+	25, // 107: isthmus.control.v1.Admin.Decide:output_type -> isthmus.control.v1.Plan
+	65, // 108: isthmus.control.v1.Admin.Revoke:output_type -> isthmus.control.v1.RevokeResponse
+	64, // 109: isthmus.control.v1.Trust.Revoked:output_type -> isthmus.control.v1.RevocationTaken
+	67, // 110: isthmus.control.v1.Trust.Renew:output_type -> isthmus.control.v1.RenewResponse
+	69, // 111: isthmus.control.v1.Trust.Cut:output_type -> isthmus.control.v1.CutResponse
+	84, // [84:112] is the sub-list for method output_type
+	56, // [56:84] is the sub-list for method input_type
+	56, // [56:56] is the sub-list for extension type_name
+	56, // [56:56] is the sub-list for extension extendee
+	0,  // [0:56] is the sub-list for field type_name
 }
 
 func init() { file_control_proto_init() }
@@ -4912,9 +5253,9 @@ func file_control_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_control_proto_rawDesc), len(file_control_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   67,
+			NumMessages:   72,
 			NumExtensions: 0,
-			NumServices:   8,
+			NumServices:   9,
 		},
 		GoTypes:           file_control_proto_goTypes,
 		DependencyIndexes: file_control_proto_depIdxs,

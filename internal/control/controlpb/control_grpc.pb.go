@@ -879,6 +879,118 @@ var Relays_ServiceDesc = grpc.ServiceDesc{
 }
 
 const (
+	Traffic_Carried_FullMethodName = "/isthmus.control.v1.Traffic/Carried"
+)
+
+// TrafficClient is the client API for Traffic service.
+//
+// For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
+//
+// Traffic is what frontals and proxies tell the broker of the links that pass
+// them.
+type TrafficClient interface {
+	// Carried tells what passed between pairs of sites since the daemon started,
+	// every 5 s. A proxy asks with it for the sites of its links' ends.
+	Carried(ctx context.Context, in *CarriedRequest, opts ...grpc.CallOption) (*CarriedResponse, error)
+}
+
+type trafficClient struct {
+	cc grpc.ClientConnInterface
+}
+
+func NewTrafficClient(cc grpc.ClientConnInterface) TrafficClient {
+	return &trafficClient{cc}
+}
+
+func (c *trafficClient) Carried(ctx context.Context, in *CarriedRequest, opts ...grpc.CallOption) (*CarriedResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CarriedResponse)
+	err := c.cc.Invoke(ctx, Traffic_Carried_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// TrafficServer is the server API for Traffic service.
+// All implementations must embed UnimplementedTrafficServer
+// for forward compatibility.
+//
+// Traffic is what frontals and proxies tell the broker of the links that pass
+// them.
+type TrafficServer interface {
+	// Carried tells what passed between pairs of sites since the daemon started,
+	// every 5 s. A proxy asks with it for the sites of its links' ends.
+	Carried(context.Context, *CarriedRequest) (*CarriedResponse, error)
+	mustEmbedUnimplementedTrafficServer()
+}
+
+// UnimplementedTrafficServer must be embedded to have
+// forward compatible implementations.
+//
+// NOTE: this should be embedded by value instead of pointer to avoid a nil
+// pointer dereference when methods are called.
+type UnimplementedTrafficServer struct{}
+
+func (UnimplementedTrafficServer) Carried(context.Context, *CarriedRequest) (*CarriedResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Carried not implemented")
+}
+func (UnimplementedTrafficServer) mustEmbedUnimplementedTrafficServer() {}
+func (UnimplementedTrafficServer) testEmbeddedByValue()                 {}
+
+// UnsafeTrafficServer may be embedded to opt out of forward compatibility for this service.
+// Use of this interface is not recommended, as added methods to TrafficServer will
+// result in compilation errors.
+type UnsafeTrafficServer interface {
+	mustEmbedUnimplementedTrafficServer()
+}
+
+func RegisterTrafficServer(s grpc.ServiceRegistrar, srv TrafficServer) {
+	// If the following call panics, it indicates UnimplementedTrafficServer was
+	// embedded by pointer and is nil.  This will cause panics if an
+	// unimplemented method is ever invoked, so we test this at initialization
+	// time to prevent it from happening at runtime later due to I/O.
+	if t, ok := srv.(interface{ testEmbeddedByValue() }); ok {
+		t.testEmbeddedByValue()
+	}
+	s.RegisterService(&Traffic_ServiceDesc, srv)
+}
+
+func _Traffic_Carried_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CarriedRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(TrafficServer).Carried(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Traffic_Carried_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(TrafficServer).Carried(ctx, req.(*CarriedRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+// Traffic_ServiceDesc is the grpc.ServiceDesc for Traffic service.
+// It's only intended for direct use with grpc.RegisterService,
+// and not to be introspected or modified (even as a copy)
+var Traffic_ServiceDesc = grpc.ServiceDesc{
+	ServiceName: "isthmus.control.v1.Traffic",
+	HandlerType: (*TrafficServer)(nil),
+	Methods: []grpc.MethodDesc{
+		{
+			MethodName: "Carried",
+			Handler:    _Traffic_Carried_Handler,
+		},
+	},
+	Streams:  []grpc.StreamDesc{},
+	Metadata: "control.proto",
+}
+
+const (
 	Vantages_CallBack_FullMethodName = "/isthmus.control.v1.Vantages/CallBack"
 )
 

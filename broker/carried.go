@@ -1,0 +1,134 @@
+package broker
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/isthmus-grid/isthmus/internal/traffic"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// trafficView is what is known of the bytes that go from one site to another.
+type trafficView struct {
+	Told   bool    // some daemon carried some
+	Rate   float64 // bit/s
+	Bytes  uint64
+	Waits  uint64
+	Held   string // "quota.per_job.rate 16Mbit/s at proxy p1": what holds links back now; "" if nothing does
+	Direct bool   // links of the pair pass no daemon besides
+}
+
+// addTraffic fills in what passed between the sites of each row.
+func addTraffic(rows []pairRow, flows []traffic.Flow) {
+	of := map[direction][]traffic.Flow{}
+	for _, f := range flows {
+		pair := direction{f.From, f.To}
+		of[pair] = append(of[pair], f)
+	}
+	direct := map[direction]bool{}
+	for i := range rows {
+		r := &rows[i]
+		r.Traffic = sumFlows(of[direction{r.Asker, r.Target}])
+		if r.passesNobody() { // bytes go both ways, whoever asked
+			direct[direction{r.Asker, r.Target}], direct[direction{r.Target, r.Asker}] = true, true
+		}
+	}
+	for i := range rows {
+		rows[i].Traffic.Direct = direct[direction{rows[i].Asker, rows[i].Target}]
+	}
+}
+
+// sumFlows sums what daemons carried from one site to another. A link through a
+// proxy and gateways is counted by each: the proxies together, the one gateway
+// and the other are three views of it, and the greatest misses least.
+func sumFlows(flows []traffic.Flow) trafficView {
+	views := map[string]*trafficView{}
+	var v trafficView
+	for _, f := range flows {
+		seen := f.By
+		if strings.HasPrefix(f.By, "proxy ") {
+			seen = "proxies"
+		}
+		if views[seen] == nil {
+			views[seen] = new(trafficView)
+		}
+		views[seen].Rate += f.Rate
+		views[seen].Bytes += f.Bytes
+		v.Told = true
+		v.Waits += f.Waits
+		if f.Held && v.Held == "" {
+			v.Held = heldBy(f)
+		}
+	}
+	for _, one := range views {
+		v.Rate, v.Bytes = max(v.Rate, one.Rate), max(v.Bytes, one.Bytes)
+	}
+	return v
+}
+
+// heldBy says what holds a flow back, and where.
+func heldBy(f traffic.Flow) string {
+	return fmt.Sprintf("%s %v at %s", f.Rule, f.RuleRate, f.By)
+}
+
+// passesNobody reports whether links as the one that connected last pass neither
+// a proxy nor a gateway.
+func (p pairRow) passesNobody() bool {
+	i := slices.IndexFunc(p.plan.Steps, func(s overlay.Step) bool { return s.Technique.String() == p.Now })
+	return i >= 0 && p.plan.Steps[i].Technique != overlay.Relay && p.plan.Steps[i].Via == 0
+}
+
+// notCounted stands where a figure would mislead.
+const notCounted = "direct: not counted here"
+
+// Text is the rate and the bytes in words.
+func (v trafficView) Text() string {
+	switch {
+	case !v.Told && v.Direct:
+		return notCounted
+	case !v.Told:
+		return "-"
+	}
+	text := fmt.Sprintf("%s, %s", bitRate(v.Rate), byteSize(v.Bytes))
+	if v.Direct {
+		text += ", and " + notCounted
+	}
+	return text
+}
+
+// plus is the traffic of both directions.
+func (v trafficView) plus(other trafficView) trafficView {
+	return trafficView{v.Told || other.Told, v.Rate + other.Rate, v.Bytes + other.Bytes, v.Waits + other.Waits, cmp.Or(v.Held, other.Held), v.Direct || other.Direct}
+}
+
+// short is what the map has room for.
+func (v trafficView) short() string {
+	switch {
+	case v.Held != "":
+		return bitRate(v.Rate) + ", held back"
+	case v.Rate > 0:
+		return bitRate(v.Rate)
+	}
+	return ""
+}
+
+// bitRate is a measured rate for people.
+func bitRate(bits float64) string { return scaled(bits, "bit/s") }
+
+// byteSize is a number of bytes for people.
+func byteSize(n uint64) string { return scaled(float64(n), "B") }
+
+// scaled writes three digits with a prefix for powers of 1000.
+func scaled(x float64, unit string) string {
+	prefixes := []string{"", "k", "M", "G", "T", "P", "E"}
+	i := 0
+	for ; x >= 999.5 && i < len(prefixes)-1; i++ {
+		x /= 1000
+	}
+	if i == 0 || x >= 99.95 {
+		return fmt.Sprintf("%.0f %s%s", x, prefixes[i], unit)
+	}
+	return fmt.Sprintf("%.3g %s%s", x, prefixes[i], unit)
+}

@@ -1,0 +1,69 @@
+package broker
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/internal/traffic"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// carriers takes in what frontals and proxies say of the links that pass them.
+type carriers struct {
+	controlpb.UnimplementedTrafficServer
+	b *Broker
+}
+
+// Carried implements controlpb.TrafficServer.
+func (c carriers) Carried(ctx context.Context, req *controlpb.CarriedRequest) (*controlpb.CarriedResponse, error) {
+	role := control.SessionOf(ctx).Peer().Role
+	if role != control.RoleProxy {
+		role = control.RoleFrontal
+	}
+	session, _, err := c.b.caller(ctx, role)
+	if err != nil {
+		return nil, c.b.fail(err)
+	}
+	report, err := traffic.FromPB(req)
+	if err != nil {
+		return nil, c.b.fail(malformed(err))
+	}
+	if role == control.RoleFrontal {
+		if err := ofSite(report, session.Peer()); err != nil {
+			return nil, c.b.fail(err)
+		}
+	}
+	c.b.traffic.Note(session.Peer().String(), report, time.Now())
+	resp := &controlpb.CarriedResponse{}
+	for _, e := range report.Ask {
+		resp.Sites = append(resp.Sites, c.sites(e))
+	}
+	return resp, nil
+}
+
+// ofSite refuses a frontal's word on links that cannot have passed it.
+func ofSite(r traffic.Report, peer control.Identity) error {
+	for p := range r.Counts {
+		if p.From != peer.Site && p.To != peer.Site && p != (traffic.Pair{From: traffic.Unknown, To: traffic.Unknown}) {
+			return fmt.Errorf("%w: %v tells of bytes from %s to %s", overlay.ErrForbidden, peer, p.From, p.To)
+		}
+	}
+	if len(r.Ask) > 0 {
+		return fmt.Errorf("%w: %v asks for the sites of links; a proxy may", overlay.ErrForbidden, peer)
+	}
+	return nil
+}
+
+// sites returns where the ends of a link are; empty names if either is not
+// registered.
+func (c carriers) sites(e traffic.Ends) *controlpb.SitePair {
+	var found [2]Entry
+	both := c.b.registry.Lookup(found[:0], []overlay.ProcessName{{Job: e.Job, Rank: e.Asker}, {Job: e.Job, Rank: e.Target}})
+	if both[0].Site == nil || both[1].Site == nil {
+		return &controlpb.SitePair{}
+	}
+	return &controlpb.SitePair{Asker: string(both[0].Point.Node.Site), Target: string(both[1].Point.Node.Site)}
+}

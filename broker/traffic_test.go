@@ -1,0 +1,130 @@
+package broker
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/internal/traffic"
+	"github.com/isthmus-grid/isthmus/overlay"
+	"github.com/isthmus-grid/isthmus/wire"
+)
+
+// Proxies and frontals tell what passed them; a proxy is told the sites of the
+// links that it asks about, and a frontal speaks for its own site only.
+func TestCarried(t *testing.T) {
+	g := newGrid(t)
+	g.start()
+	a, b := g.frontal(openA, nil), g.frontal(closedB, nil)
+	g.register(a, pointOf("sitea", rank(0), 1))
+	g.register(b, pointOf("siteb", rank(1), 4))
+	p := g.peer(control.Identity{Role: control.RoleProxy, Name: "p1"}, nil)
+	tell := func(p *peer, m *controlpb.CarriedRequest) (*controlpb.CarriedResponse, error) {
+		return controlpb.NewTrafficClient(p.s.Conn()).Carried(g.ctx(), m)
+	}
+	ab := &controlpb.Carried{From: "sitea", To: "siteb", Bytes: 100, Links: 1, Waits: 2, Rule: "quota.rate", Rate: 8000}
+	resp, err := tell(p, &controlpb.CarriedRequest{Life: 7, Carried: []*controlpb.Carried{ab}, Ends: []*controlpb.Ends{
+		{Job: string(testJob), Asker: 1, Target: 0}, {Job: string(testJob), Asker: 0, Target: 9},
+	}})
+	if err != nil || len(resp.Sites) != 2 || resp.Sites[0].Asker != "siteb" || resp.Sites[0].Target != "sitea" || resp.Sites[1].Asker != "" {
+		t.Errorf("%v, %v", resp, err)
+	}
+	if _, err := tell(a, &controlpb.CarriedRequest{Carried: []*controlpb.Carried{ab}}); err != nil {
+		t.Error(err)
+	}
+	flows := g.b.Status().Traffic
+	if len(flows) != 2 || flows[0].By != "frontal sitea" || flows[1].By != "proxy p1" || flows[1].Bytes != 100 || flows[1].Rule != "quota.rate" {
+		t.Errorf("%+v", flows)
+	}
+
+	_, err = tell(a, &controlpb.CarriedRequest{Carried: []*controlpb.Carried{{From: "siteb", To: "sitec"}}})
+	wantStatus(t, "of others", err, overlay.ErrForbidden, "not permitted: frontal sitea tells of bytes from siteb to sitec")
+	_, err = tell(a, &controlpb.CarriedRequest{Ends: []*controlpb.Ends{{Job: string(testJob)}}})
+	wantStatus(t, "asks", err, overlay.ErrForbidden, "not permitted: frontal sitea asks for the sites of links; a proxy may")
+	_, err = tell(p, &controlpb.CarriedRequest{Carried: []*controlpb.Carried{ab, ab}})
+	wantStatus(t, "twice", err, wire.ErrMalformed, "malformed frame: two counts from sitea to siteb")
+	admin := g.peer(control.Identity{Role: control.RoleAdmin, Name: "root"}, nil)
+	_, err = tell(admin, &controlpb.CarriedRequest{})
+	wantStatus(t, "admin", err, overlay.ErrForbidden, "not permitted: this call is for a frontal, and this session is that of admin root")
+}
+
+// The pages and the tables show what passed, what holds it back, and where
+// nothing can be known.
+func TestTrafficIsShown(t *testing.T) {
+	s := statusOf(siteOf("a", true, 1), siteOf("b", true, 1), siteOf("c", true, 1), siteOf("d", true, 1))
+	s.Sites[2].Profile.Inbound = overlay.InboundOpen
+	s.Outcomes = []OutcomeStatus{
+		{Asker: "a", Target: "b", Technique: overlay.Relay, Connected: 1, SetupMS: 3, ConnectedAt: time.Unix(90, 0)},
+		{Asker: "a", Target: "c", Technique: overlay.Direct, Connected: 1, SetupMS: 3, ConnectedAt: time.Unix(90, 0)},
+		{Asker: "b", Target: "c", Technique: overlay.Direct, Connected: 1, SetupMS: 3, ConnectedAt: time.Unix(90, 0)},
+	}
+	s.Traffic = []traffic.Flow{
+		{By: "frontal a", From: "a", To: "b", Bytes: 5_100_000, Rate: 9e6, Links: 1},
+		{By: "proxy p1", From: "a", To: "b", Bytes: 3_000_000, Rate: 8e6, Links: 1, Waits: 17, Held: true, Rule: "quota.per_job.rate", RuleRate: 16e6},
+		{By: "proxy p2", From: "a", To: "b", Bytes: 2_000_000, Rate: 8e6, Links: 1},
+		{By: "proxy p1", From: "b", To: "a", Bytes: 999, Rate: 4e6, Links: 1, Waits: 1, Rule: "quota.rate", RuleRate: 1e9},
+		{By: "proxy p1", From: "b", To: "c", Bytes: 12},
+		{By: "proxy p1", From: "a", To: "-", Bytes: 77},
+	}
+	v := viewGrid(s, time.Unix(200, 0))
+	texts := map[direction]string{}
+	for _, r := range v.Pairs {
+		texts[direction{r.Asker, r.Target}] = r.Traffic.Text()
+		if held := r.Traffic.Held; (r.Asker == "a" && r.Target == "b") != (held == "quota.per_job.rate 16Mbit/s at proxy p1") {
+			t.Errorf("%s to %s: held by %q", r.Asker, r.Target, held)
+		}
+	}
+	for pair, want := range map[direction]string{
+		{"a", "b"}: "16 Mbit/s, 5.1 MB", // the proxies' rate, the gateway's bytes
+		{"b", "a"}: "4 Mbit/s, 999 B",
+		{"a", "c"}: "direct: not counted here",
+		{"c", "a"}: "direct: not counted here",
+		{"b", "c"}: "0 bit/s, 12 B, and direct: not counted here",
+		{"a", "d"}: "-",
+	} {
+		if texts[pair] != want {
+			t.Errorf("%v: %q, want %q", pair, texts[pair], want)
+		}
+	}
+	_, text := pageOf(t, "grid.html", v)
+	for _, want := range []string{"20 Mbit/s, held back", "Held back by quota.per_job.rate 16Mbit/s at proxy p1", "carried: 16 Mbit/s, 5.1 MB"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q on the page", want)
+		}
+	}
+	for pair, wants := range map[direction][]string{
+		{"a", "b"}: {"proxy p2", "now: quota.per_job.rate, 16Mbit/s", "last: quota.rate, 1Gbit/s", "5.1 MB"},
+		{"c", "a"}: {"Direct links are not counted here"},
+		{"a", "d"}: {"No daemon told of a link between the two sites."},
+	} {
+		pv, ok := viewPair(s, nil, pair.asker, pair.target, time.Unix(200, 0))
+		if !ok {
+			t.Fatal("no such pair")
+		}
+		_, text := pageOf(t, "pair.html", pv)
+		for _, want := range wants {
+			if !strings.Contains(text, want) {
+				t.Errorf("%v: no %q on the page:\n%s", pair, want, text)
+			}
+		}
+	}
+	var out strings.Builder
+	if err := s.WriteTable(&out, time.Unix(200, 0)); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"16 Mbit/s, 5.1 MB", "now: quota.per_job.rate, 16Mbit/s", "direct: not counted here"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in\n%s", want, out.String())
+		}
+	}
+}
+
+func TestScaled(t *testing.T) {
+	for n, want := range map[uint64]string{0: "0 B", 999: "999 B", 1000: "1 kB", 1234: "1.23 kB", 99_949: "99.9 kB", 99_960: "100 kB", 999_499: "999 kB", 999_500: "1 MB", 5_000_000_000: "5 GB"} {
+		if got := byteSize(n); got != want {
+			t.Errorf("%d: %q, want %q", n, got, want)
+		}
+	}
+}

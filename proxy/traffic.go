@@ -1,0 +1,133 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/internal/traffic"
+	"github.com/isthmus-grid/isthmus/overlay"
+	"github.com/isthmus-grid/isthmus/wire"
+)
+
+// moved is what links moved by the sites of their ends. A ticket does not name
+// the sites, so a broker is asked for those of each link; what a link moved that
+// ended before waits for the answer.
+type moved struct {
+	sums   traffic.Sums                      // of links that are over
+	orphan map[traffic.Ends][2]traffic.Count // of links that are over, sites not known yet; traffic.MaxEnds at most
+}
+
+// ends are the processes of a link.
+func (l *link) ends() traffic.Ends {
+	t := l.asker.ticket
+	return traffic.Ends{Job: t.Job, Asker: t.Asker, Target: t.Target}
+}
+
+// unknown are sites that nobody has told.
+var unknown = traffic.Pair{From: traffic.Unknown, To: traffic.Unknown}
+
+// note counts a link that is over. s.mu is held.
+func (m *moved) note(l *link, out, back traffic.Count) {
+	if l.sites != (traffic.Pair{}) {
+		m.sums.Add(l.sites, out, back)
+		return
+	}
+	if m.orphan == nil {
+		m.orphan = map[traffic.Ends][2]traffic.Count{}
+	}
+	e := l.ends()
+	had, known := m.orphan[e]
+	if !known && len(m.orphan) >= traffic.MaxEnds {
+		m.sums.Add(unknown, out, back)
+		return
+	}
+	m.orphan[e] = [2]traffic.Count{had[0].Plus(out), had[1].Plus(back)}
+}
+
+// carried returns what all links moved, and about which ends a broker is to be
+// asked.
+func (s *Server) carried() traffic.Report {
+	s.mu.Lock()
+	defer s.mu.Unlock() // a link ends under it: none is missed or counted twice
+	all := s.moved.sums.Clone()
+	ask := map[traffic.Ends]struct{}{}
+	for l := range s.links {
+		if l.pace == nil {
+			continue // it is not joined yet
+		}
+		pair := l.sites
+		if pair == (traffic.Pair{}) {
+			pair = unknown
+			ask[l.ends()] = struct{}{}
+		}
+		out, back := traffic.Of(l.meter.Stats(), l.pace, true)
+		all.Add(pair, out, back)
+	}
+	for e := range s.moved.orphan {
+		ask[e] = struct{}{}
+	}
+	asked := slices.Collect(maps.Keys(ask))
+	return traffic.Report{Life: s.life, Counts: all.Counts(), Ask: asked[:min(len(asked), traffic.MaxEnds)]}
+}
+
+// told takes the broker's answer in: where the ends are.
+func (s *Server) told(asked []traffic.Ends, sites []*controlpb.SitePair) error {
+	if len(sites) != len(asked) {
+		return fmt.Errorf("%w: %d links were asked about, and %d answers came", wire.ErrMalformed, len(asked), len(sites))
+	}
+	of := map[traffic.Ends]traffic.Pair{}
+	for i, e := range asked {
+		p := traffic.Pair{From: overlay.SiteID(sites[i].GetAsker()), To: overlay.SiteID(sites[i].GetTarget())}
+		for _, site := range []overlay.SiteID{p.From, p.To} {
+			if err := overlay.CheckName("site", string(site)); err != nil && site != "" {
+				return fmt.Errorf("%w: %w", wire.ErrMalformed, err)
+			}
+		}
+		if p.From != "" && p.To != "" {
+			of[e] = p
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for l := range s.links {
+		if p, known := of[l.ends()]; known && l.sites == (traffic.Pair{}) {
+			l.sites = p
+		}
+	}
+	for _, e := range asked {
+		counts, waits := s.moved.orphan[e]
+		if !waits {
+			continue
+		}
+		p, known := of[e]
+		if !known {
+			p = unknown // its processes are gone, and nobody will know any more
+		}
+		s.moved.sums.Add(p, counts[0], counts[1])
+		delete(s.moved.orphan, e)
+	}
+	return nil
+}
+
+// tell tells the broker what passed here. A broker of an older version does not
+// want to know.
+func (o *offerer) tell(ctx context.Context, session *control.Session, report traffic.Report) error {
+	if len(report.Counts) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, offerBound)
+	defer cancel()
+	resp, err := controlpb.NewTrafficClient(session.Conn()).Carried(ctx, report.ToPB())
+	if err = control.FromStatus(err); err == nil {
+		err = o.server.told(report.Ask, resp.GetSites())
+	}
+	if errors.Is(err, wire.ErrVersion) {
+		return nil
+	}
+	return err
+}
