@@ -78,11 +78,17 @@ type world struct {
 // they are settled.
 func newWorld(t *testing.T, sites string, cfg grid.Config) *world {
 	t.Helper()
+	return newWorldOver(t, "{rtt: 4ms}", sites, cfg)
+}
+
+// newWorldOver is newWorld with a WAN as the lab's files have it.
+func newWorldOver(t *testing.T, wan, sites string, cfg grid.Config) *world {
+	t.Helper()
 	needLab(t)
 	program := isthmus(t, "")
 	ctx, cancel := context.WithTimeoutCause(context.Background(), patience, fmt.Errorf("%s: not done after %v", t.Name(), patience))
 	t.Cleanup(cancel)
-	spec, err := lab.Parse(t.Name(), []byte("wan: {rtt: 4ms}\nsites:\n"+sitePublic+sites))
+	spec, err := lab.Parse(t.Name(), []byte("wan: "+wan+"\nsites:\n"+sitePublic+sites))
 	if err != nil {
 		t.Fatal(err)
 	}
