@@ -91,13 +91,15 @@ func TestQuotaOfStreams(t *testing.T) {
 		t.Fatal(err)
 	}
 	run := m.joining(l)
-	served.Go(func() {
+	carried := make(chan error, 1)
+	go func() {
 		defer l.Close()
-		if err := run(ctx); err != nil {
-			t.Error(err)
-		}
-	})
+		carried <- run(ctx)
+	}()
 	exchange(t, ends[0][0], ends[1][0])
+	if err := <-carried; err != nil {
+		t.Error(err)
+	}
 	if st := m.Stats(); st.AToB != 300_000 || st.BToA != 300_000 {
 		t.Errorf("counted %+v", st)
 	}

@@ -83,9 +83,30 @@ func expect[T comparable](t *talk, get func(*gatepb.ToSubmitter) T) T {
 	return got
 }
 
+// booked is a talk with a node that holds a process, of which there may be none before: who has
+// just lost the session with it takes a moment to see that.
+func (w *world) booked(from, to, job string) (t *talk) {
+	w.t.Helper()
+	w.until(to+" to be booked", func() bool {
+		t = w.talk(from, to, newKey(w.t, job))
+		t.request(1)
+		if m, err := t.stream.Recv(); err == nil && m.GetOk() != nil {
+			t.hold = m.GetOk().Hold
+			return true
+		}
+		t.end()
+		return false
+	})
+	return t
+}
+
+func (t *talk) request(processes int) {
+	t.say(&gatepb.ToNode{Say: &gatepb.ToNode_Ask{Ask: &gatepb.Ask{Key: t.id, Job: string(t.key.ID()), Processes: uint32(processes)}}})
+}
+
 func (t *talk) ask(processes int) *gatepb.OK {
 	t.w.t.Helper()
-	t.say(&gatepb.ToNode{Say: &gatepb.ToNode_Ask{Ask: &gatepb.Ask{Key: t.id, Job: string(t.key.ID()), Processes: uint32(processes)}}})
+	t.request(processes)
 	ok := expect(t, (*gatepb.ToSubmitter).GetOk)
 	t.hold = ok.Hold
 	return ok
@@ -307,8 +328,7 @@ func TestGateHelperKilled(t *testing.T) {
 		return fmt.Sprint(entries)
 	}
 	for _, step := range []string{"held", "running"} {
-		c := w.talk("closed/n1", "shut/n1", newKey(t, "killed"))
-		c.ask(1)
+		c := w.booked("closed/n1", "shut/n1", "killed")
 		c.stageFile("input", []byte("content of "+step))
 		pids := ""
 		if step == "running" {
@@ -329,13 +349,7 @@ func TestGateHelperKilled(t *testing.T) {
 		w.logged("helper shut/n1", "joined")
 		c.end()
 	}
-	w.until("the node to be booked again", func() bool {
-		c := w.talk("closed/n1", "shut/n1", newKey(t, "after"))
-		defer c.end()
-		c.say(&gatepb.ToNode{Say: &gatepb.ToNode_Ask{Ask: &gatepb.Ask{Key: c.id, Job: string(c.key.ID()), Processes: 1}}})
-		m, err := c.stream.Recv()
-		return err == nil && m.GetOk() != nil
-	})
+	w.booked("closed/n1", "shut/n1", "after").end()
 }
 
 // What cannot be reached says why, and lists and ends are for who may.
