@@ -139,59 +139,61 @@ func checkIn(t *testing.T, label, collective string, w *world, comms []*memComm,
 	}
 }
 
+// calls are the functions of calls.go, by collective.
+var calls = map[string]runner{
+	"barrier": func(ctx context.Context, c collectives.Comm, _ *collectives.Args) error {
+		return collectives.Barrier(ctx, c)
+	},
+	"bcast": func(ctx context.Context, c collectives.Comm, a *collectives.Args) error {
+		return collectives.Bcast(ctx, c, a.Recv, a.Root)
+	},
+	"reduce": func(ctx context.Context, c collectives.Comm, a *collectives.Args) error {
+		return collectives.Reduce(ctx, c, a.Send, a.Recv, a.Op, a.Root)
+	},
+	"allreduce": func(ctx context.Context, c collectives.Comm, a *collectives.Args) error {
+		return collectives.Allreduce(ctx, c, a.Send, a.Recv, a.Op)
+	},
+	"gather": func(ctx context.Context, c collectives.Comm, a *collectives.Args) error {
+		return collectives.Gather(ctx, c, a.Send, a.Recv, a.Root)
+	},
+	"gatherv": func(ctx context.Context, c collectives.Comm, a *collectives.Args) error {
+		return collectives.Gatherv(ctx, c, a.Send, a.Recv, a.RecvCounts, a.RecvDispls, a.Root)
+	},
+	"allgather": func(ctx context.Context, c collectives.Comm, a *collectives.Args) error {
+		return collectives.Allgather(ctx, c, a.Send, a.Recv)
+	},
+	"scatter": func(ctx context.Context, c collectives.Comm, a *collectives.Args) error {
+		return collectives.Scatter(ctx, c, a.Send, a.Recv, a.Root)
+	},
+	"alltoall": func(ctx context.Context, c collectives.Comm, a *collectives.Args) error {
+		return collectives.Alltoall(ctx, c, a.Send, a.Recv)
+	},
+	"alltoallv": func(ctx context.Context, c collectives.Comm, a *collectives.Args) error {
+		return collectives.Alltoallv(ctx, c, a.Send, a.SendCounts, a.SendDispls, a.Recv, a.RecvCounts, a.RecvDispls)
+	},
+	"allgatherv": func(ctx context.Context, c collectives.Comm, a *collectives.Args) error {
+		return collectives.Allgatherv(ctx, c, a.Send, a.Recv, a.RecvCounts, a.RecvDispls)
+	},
+	"scatterv": func(ctx context.Context, c collectives.Comm, a *collectives.Args) error {
+		return collectives.Scatterv(ctx, c, a.Send, a.SendCounts, a.SendDispls, a.Recv, a.Root)
+	},
+	"reduce_scatter": func(ctx context.Context, c collectives.Comm, a *collectives.Args) error {
+		return collectives.ReduceScatter(ctx, c, a.Send, a.Recv, a.RecvCounts, a.Op)
+	},
+	"reduce_scatter_block": func(ctx context.Context, c collectives.Comm, a *collectives.Args) error {
+		return collectives.ReduceScatterBlock(ctx, c, a.Send, a.Recv, a.Op)
+	},
+	"scan": func(ctx context.Context, c collectives.Comm, a *collectives.Args) error {
+		return collectives.Scan(ctx, c, a.Send, a.Recv, a.Op)
+	},
+	"exscan": func(ctx context.Context, c collectives.Comm, a *collectives.Args) error {
+		return collectives.Exscan(ctx, c, a.Send, a.Recv, a.Op)
+	},
+}
+
 // The functions of calls.go must pass each argument to its own place and reach
 // every line of the table.
 func TestCallsChooseAndRun(t *testing.T) {
-	calls := map[string]runner{
-		"barrier": func(ctx context.Context, c collectives.Comm, _ *collectives.Args) error {
-			return collectives.Barrier(ctx, c)
-		},
-		"bcast": func(ctx context.Context, c collectives.Comm, a *collectives.Args) error {
-			return collectives.Bcast(ctx, c, a.Recv, a.Root)
-		},
-		"reduce": func(ctx context.Context, c collectives.Comm, a *collectives.Args) error {
-			return collectives.Reduce(ctx, c, a.Send, a.Recv, a.Op, a.Root)
-		},
-		"allreduce": func(ctx context.Context, c collectives.Comm, a *collectives.Args) error {
-			return collectives.Allreduce(ctx, c, a.Send, a.Recv, a.Op)
-		},
-		"gather": func(ctx context.Context, c collectives.Comm, a *collectives.Args) error {
-			return collectives.Gather(ctx, c, a.Send, a.Recv, a.Root)
-		},
-		"gatherv": func(ctx context.Context, c collectives.Comm, a *collectives.Args) error {
-			return collectives.Gatherv(ctx, c, a.Send, a.Recv, a.RecvCounts, a.RecvDispls, a.Root)
-		},
-		"allgather": func(ctx context.Context, c collectives.Comm, a *collectives.Args) error {
-			return collectives.Allgather(ctx, c, a.Send, a.Recv)
-		},
-		"scatter": func(ctx context.Context, c collectives.Comm, a *collectives.Args) error {
-			return collectives.Scatter(ctx, c, a.Send, a.Recv, a.Root)
-		},
-		"alltoall": func(ctx context.Context, c collectives.Comm, a *collectives.Args) error {
-			return collectives.Alltoall(ctx, c, a.Send, a.Recv)
-		},
-		"alltoallv": func(ctx context.Context, c collectives.Comm, a *collectives.Args) error {
-			return collectives.Alltoallv(ctx, c, a.Send, a.SendCounts, a.SendDispls, a.Recv, a.RecvCounts, a.RecvDispls)
-		},
-		"allgatherv": func(ctx context.Context, c collectives.Comm, a *collectives.Args) error {
-			return collectives.Allgatherv(ctx, c, a.Send, a.Recv, a.RecvCounts, a.RecvDispls)
-		},
-		"scatterv": func(ctx context.Context, c collectives.Comm, a *collectives.Args) error {
-			return collectives.Scatterv(ctx, c, a.Send, a.SendCounts, a.SendDispls, a.Recv, a.Root)
-		},
-		"reduce_scatter": func(ctx context.Context, c collectives.Comm, a *collectives.Args) error {
-			return collectives.ReduceScatter(ctx, c, a.Send, a.Recv, a.RecvCounts, a.Op)
-		},
-		"reduce_scatter_block": func(ctx context.Context, c collectives.Comm, a *collectives.Args) error {
-			return collectives.ReduceScatterBlock(ctx, c, a.Send, a.Recv, a.Op)
-		},
-		"scan": func(ctx context.Context, c collectives.Comm, a *collectives.Args) error {
-			return collectives.Scan(ctx, c, a.Send, a.Recv, a.Op)
-		},
-		"exscan": func(ctx context.Context, c collectives.Comm, a *collectives.Args) error {
-			return collectives.Exscan(ctx, c, a.Send, a.Recv, a.Op)
-		},
-	}
 	for _, collective := range collectives.Names() {
 		for _, p := range []int{1, 2, 5, 9} {
 			for _, n := range []int{2, 20_000} {

@@ -220,6 +220,27 @@ func (p *Planner) choose(c *call) Algorithm {
 	return p.choices(c.collective, s)[0].Algorithm
 }
 
+// choosesSlate reports whether a call goes over a slate on which each rank posts so much at a
+// time: it does where it fits and no algorithm is forced.
+func (p *Planner) choosesSlate(c *call, piece int) bool {
+	if piece == 0 {
+		return false
+	}
+	s := c.shape(p.size)
+	if !fitsSlate(c.collective, s, p.size, piece) {
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if _, ok := p.forced[c.collective]; ok {
+		return false
+	}
+	if p.told != nil {
+		p.unpredicted(s, Algorithm{Collective: c.collective, Name: slateName, Summary: "one step over memory that all share"})
+	}
+	return true
+}
+
 // mostKept bounds the steps of the schedules that are kept, about 100 bytes each.
 const mostKept = 1 << 16
 

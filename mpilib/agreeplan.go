@@ -18,17 +18,21 @@ type opening struct {
 // mostOrders bounds those, in bytes.
 const mostOrders = 1 << 20
 
-// agree has all ranks know the same, that of before or, if it is nil, of nothing. All make
-// the call.
-func (c *collectiveCall) agree(ctx context.Context, before *outlook) (*outlook, error) {
+// agree has all ranks know the same, that of before or, if it is nil, of nothing, and has them look
+// for a slate if that is due. All make the call.
+func (c *collectiveCall) agree(ctx context.Context, before *outlook, b *slate) (*outlook, *slate, error) {
 	o, err := before, error(nil)
 	if o == nil {
 		o, err = c.meet(ctx)
 	}
-	if err != nil || !o.apart() {
-		return o, err
+	switch {
+	case err != nil:
+	case o.apart():
+		o, err = c.compare(ctx, o)
+	case b == nil && c.number > slateAfter:
+		b, err = c.findSlate(ctx, o)
 	}
-	return c.compare(ctx, o)
+	return o, b, err
 }
 
 // meet has all ranks know where they are, and what rank 0 orders.

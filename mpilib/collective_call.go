@@ -62,7 +62,8 @@ func (c *Comm) beginCall(args ...callArgs) (*collectiveCall, error) {
 	tag := c.calls
 	c.calls = (c.calls + 1) & lastCall
 	call := c.spareCall()
-	call.comm, call.context, call.tag = c, c.context+collectiveContext, int(tag)*schedule.Slots
+	c.begun++
+	call.comm, call.context, call.tag, call.number = c, c.context+collectiveContext, int(tag)*schedule.Slots, c.begun
 	call.plan, call.begins = c.planOf(tag)
 	c.mu.Unlock()
 	if w := c.world.watch; w != nil {
@@ -83,6 +84,10 @@ type collectiveCall struct {
 	plan    *plan    // nil: all ranks are taken to be together
 	begins  *plan    // which the call has to make; nil: none
 	planner *collectives.Planner
+	waited  bool   // by the program, in its own goroutine
+	slate   *slate // over which it goes; nil: by messages
+	number  uint64 // among the communicator's, from 1
+	step    uint64 // of the slate
 	mail    mail
 	round   round // that it is all of
 }

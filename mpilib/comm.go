@@ -38,6 +38,7 @@ type Comm struct {
 
 	mu         sync.Mutex // guards the rest; never held while calling the program
 	calls      int32      // collective calls begun; the tag of the next one's messages
+	begun      uint64     // the same, for ever
 	attributes []attribute
 	busy       int    // calls in the background, and partitioned requests
 	parted     int    // tags that partitions were given

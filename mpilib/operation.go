@@ -28,7 +28,9 @@ type operation struct {
 func (o *operation) call(ctx context.Context, c *Comm) error {
 	r, err := c.beginRound(o.args)
 	if err == nil {
-		if err = o.do(ctx, r); err == nil {
+		r.call.waited = true
+		err = o.do(ctx, r)
+		if r.call.leaveSlate(); err == nil {
 			r.call.over()
 		}
 	}

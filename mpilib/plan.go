@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/isthmus-grid/isthmus/collectives"
+	"github.com/isthmus-grid/isthmus/internal/shm"
 )
 
 // A plan is what a communicator's calls choose their algorithms by, alike on all ranks.
@@ -17,6 +18,7 @@ import (
 //     if they are at several sites, what their links have measured;
 //   - calls 64, 4096 and 262144, if they are: links know more by then;
 //   - SetInfo: the same, but for the algorithms that are forced;
+//   - call 16, if it is: those that are all on one node have a slate from then on;
 //   - a communicator that all of another have made: as that one's.
 //
 // What ranks tell each other is a part of the call that begins the plan, and the calls
@@ -29,6 +31,7 @@ type plan struct {
 
 	outlook *outlook
 	planner *collectives.Planner
+	slate   *slate // nil: there is none
 	err     error
 
 	mu     sync.Mutex // guards the rest
@@ -51,11 +54,16 @@ func (c *Comm) planOf(number int32) (p, begins *plan) {
 		}
 		c.plan = first
 		c.forceAnew()
-	case slices.Contains(comparisons, number) && c.Size() > 1:
+	case c.begins(number):
 		begins = &plan{comm: c, before: c.plan, done: make(chan struct{})}
 		c.plan = begins
 	}
 	return c.plan, begins
+}
+
+// begins reports whether a call makes a plan because of its number. c.mu is held.
+func (c *Comm) begins(number int32) bool {
+	return c.Size() > 1 && (number == slateAfter && c.Size() <= shm.MostOnSlate || slices.Contains(comparisons, number))
 }
 
 // goOn has c's calls go by what a plan makes known. c.mu is held.
@@ -106,17 +114,20 @@ func (p *plan) get(ctx context.Context, call *collectiveCall) error {
 	before := p.before
 	p.mu.Unlock()
 	var o *outlook
+	var known *slate
 	if before != nil {
 		if err := before.get(ctx, call); err != nil {
 			return err
 		}
-		o = before.outlook
+		if o = before.outlook; before.comm == p.comm {
+			known = before.slate
+		}
 	}
 	switch {
 	case p.derive != nil:
-		p.once.Do(func() { p.set(p.derive(o), nil) })
+		p.once.Do(func() { p.set(p.derive(o), known, nil) })
 	case call.begins == p:
-		p.once.Do(func() { p.set(call.agree(ctx, o)) })
+		p.once.Do(func() { p.set(call.agree(ctx, o, known)) })
 	}
 	select {
 	case <-p.done:
@@ -126,14 +137,14 @@ func (p *plan) get(ctx context.Context, call *collectiveCall) error {
 	}
 }
 
-func (p *plan) set(o *outlook, err error) {
+func (p *plan) set(o *outlook, b *slate, err error) {
 	if err == nil {
 		p.planner, err = o.planner(p.comm)
 	}
 	if err != nil { // who failed does not know what others know
 		err = fmt.Errorf("the ranks of %s did not tell each other where they are, so that it has no collective calls: %w", p.comm.Name(), err)
 	}
-	p.outlook, p.err = o, err
+	p.outlook, p.slate, p.err = o, b, err
 	p.mu.Lock()
 	p.before = nil
 	p.mu.Unlock()
@@ -147,6 +158,9 @@ func (c *collectiveCall) ready(ctx context.Context) error {
 	}
 	err := c.plan.get(ctx, c)
 	c.planner = c.plan.planner
+	if err == nil {
+		err = c.takeSlate()
+	}
 	return err
 }
 

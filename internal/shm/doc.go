@@ -47,6 +47,21 @@
 // Who sends decides where, and starts at the front again whenever the receiver has taken everything,
 // for memory that was just used is in the cache.
 //
+// # A slate
+//
+// [CreateSlate] makes memory for more than two: a [Slate], on which each of them posts what all others may
+// read. After the head, each has 1024 bytes of control and 4 pieces of 64 KiB:
+//
+//	0     at: the stamp it has posted for last
+//	128   1 while it sleeps; by that word (a futex) the others wake it
+//	256   4 cells of 128 bytes, one for each piece: stamp:u64 size:u64, and the payload if that
+//	      is at most 112 bytes long
+//	1024  the pieces
+//
+// The stamp is stored last, and the cell's before at. A process writes over a cell when all others have posted for
+// a later stamp, for then they have read it, or will not. Who sleeps here looks for itself every
+// 20 to 100 ms: nothing else tells it of a death.
+//
 // # Trust
 //
 // The peer is a process of the same job, but may be broken. Whatever it writes, an end reads

@@ -24,14 +24,23 @@ func Create(data int) (*Segment, error) {
 	if err != nil {
 		return nil, fmt.Errorf("shm.Create: %w", err)
 	}
+	s, err := createFile(size)
+	if err != nil {
+		return nil, fmt.Errorf("shm.Create: %w", err)
+	}
+	return s, nil
+}
+
+// createFile makes a segment of any size.
+func createFile(size int) (*Segment, error) {
 	fd, err := unix.MemfdCreate("isthmus", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
-		return nil, fmt.Errorf("shm.Create: memfd_create: %w", err)
+		return nil, fmt.Errorf("memfd_create: %w", err)
 	}
 	s, err := create(fd, size)
 	if err != nil {
 		unix.Close(fd)
-		return nil, fmt.Errorf("shm.Create: %w", err)
+		return nil, err
 	}
 	return s, nil
 }
@@ -74,19 +83,28 @@ func newSegment(fd, size int) (*Segment, error) {
 // of this machine and PID namespace, and if the offer is not of a segment
 // that this process may open: the two stay with their link.
 func Open(o Offer) (*Segment, error) {
-	if err := near(o); err != nil {
-		return nil, fmt.Errorf("shm.Open: %w", err)
-	}
 	if err := checkSize(o.Size); err != nil {
 		return nil, fmt.Errorf("shm.Open: %w", err)
 	}
+	s, err := openFile(o)
+	if err != nil {
+		return nil, fmt.Errorf("shm.Open: %w", err)
+	}
+	return s, nil
+}
+
+// openFile maps a segment of any size.
+func openFile(o Offer) (*Segment, error) {
+	if err := near(o); err != nil {
+		return nil, err
+	}
 	if o.PID <= 0 || o.FD < 0 {
-		return nil, fmt.Errorf("shm.Open: descriptor %d of process %d is none", o.FD, o.PID)
+		return nil, fmt.Errorf("descriptor %d of process %d is none", o.FD, o.PID)
 	}
 	path := fmt.Sprintf("/proc/%d/fd/%d", o.PID, o.FD)
 	s, err := open(path, o)
 	if err != nil {
-		return nil, fmt.Errorf("shm.Open: %s: %w", path, err)
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return s, nil
 }

@@ -291,6 +291,16 @@ func (e *Engine) unwanted(ctxID uint32) bool {
 	return e.closed != nil || len(e.revoked) > 0 && e.revoked[ctxID]
 }
 
+// Refused says why nothing can be started for a group in a context, or returns nil.
+func (e *Engine) Refused(g Group, ctxID uint32) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed != nil {
+		return e.closed
+	}
+	return e.refused(g, ctxID)
+}
+
 // refused says why nothing can be started for a group in a context, or returns
 // nil. mu is held.
 func (e *Engine) refused(g Group, ctxID uint32) error {

@@ -1,0 +1,151 @@
+package collectives_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/isthmus-grid/isthmus/collectives"
+)
+
+// memSlate is a slate on which nobody may be more than a step ahead. What a rank has read is
+// overwritten as soon as it may be, so that a call that reads later than that is found out.
+type memSlate struct {
+	mu    sync.Mutex
+	turn  *sync.Cond
+	steps []int       // that each rank has posted for
+	said  [][2][]byte // of each rank, for even and odd steps
+}
+
+func newMemSlate(p int) *memSlate {
+	b := &memSlate{steps: make([]int, p), said: make([][2][]byte, p)}
+	b.turn = sync.NewCond(&b.mu)
+	return b
+}
+
+// slateComm is a memComm with a slate.
+type slateComm struct {
+	*memComm
+	b     *memSlate
+	piece int
+	most  int // that it has posted at a time
+}
+
+var _ collectives.Slate = (*slateComm)(nil)
+
+func (c *slateComm) Posts() int { return c.piece }
+
+func (c *slateComm) Post(_ context.Context, p []byte) error {
+	c.b.mu.Lock()
+	defer c.b.mu.Unlock()
+	c.most = max(c.most, len(p))
+	next := c.b.steps[c.rank] + 1
+	for slices.Min(c.b.steps) < next-1 {
+		c.b.turn.Wait()
+	}
+	cell := &c.b.said[c.rank][next%2]
+	for i := range *cell {
+		(*cell)[i] = canary // nobody may read it any more
+	}
+	*cell, c.b.steps[c.rank] = bytes.Clone(p), next
+	c.b.turn.Broadcast()
+	return nil
+}
+
+func (c *slateComm) Read(_ context.Context, rank, n int) ([]byte, error) {
+	c.b.mu.Lock()
+	defer c.b.mu.Unlock()
+	for c.b.steps[rank] < c.b.steps[c.rank] {
+		c.b.turn.Wait()
+	}
+	p := c.b.said[rank][c.b.steps[c.rank]%2]
+	if len(p) != n {
+		return nil, fmt.Errorf("%w: %d and %d", errLength, len(p), n)
+	}
+	return p, nil
+}
+
+// TestSlate: every collective, over a slate, does what the oracle says, and sends no message where
+// the slate is to be used.
+func TestSlate(t *testing.T) {
+	const piece = 1 << 10
+	rng := rand.New(rand.NewPCG(1, 2))
+	for _, collective := range collectives.Names() {
+		for _, p := range []int{2, 3, 4, 7} {
+			for _, n := range []int{0, 1, 2, 5, 33, 3000} {
+				for _, op := range []collectives.Op{sum32, compose} {
+					for _, in := range []bool{false, true} {
+						root := rng.IntN(p)
+						e := oracles[collective](rng, p, n, root, op)
+						label := fmt.Sprintf("%s, %d ranks, root %d, %d elements, %s, in place %v", collective, p, root, n, op.Name, in)
+						checkSlate(t, label, collective, e, in, piece)
+					}
+				}
+			}
+		}
+	}
+}
+
+func checkSlate(t *testing.T, label, collective string, e exercise, in bool, piece int) {
+	t.Helper()
+	untouched := e.sends()
+	if in {
+		if !e.inPlace(collective) {
+			return
+		}
+		untouched = func() error { return nil }
+	}
+	w, b := newWorld(len(e.args)), newMemSlate(len(e.args))
+	comms := w.comms()
+	ends := make([]*slateComm, len(comms))
+	var told []string
+	var mu sync.Mutex
+	for r, c := range comms {
+		ends[r] = &slateComm{memComm: c, b: b, piece: piece}
+		c.planner.Tell(func(_ string, _ collectives.Shape, choices []collectives.Choice) {
+			mu.Lock()
+			told = append(told, choices[0].Algorithm.Name)
+			mu.Unlock()
+		})
+	}
+	errs := run(t, w, comms, func(ctx context.Context, _ collectives.Comm, rank int) error {
+		return calls[collective](ctx, ends[rank], e.args[rank])
+	})
+	if err := errors.Join(append(errs, untouched())...); err != nil {
+		t.Fatalf("%s: %v", label, err)
+	}
+	for r, a := range e.args {
+		if !idle(collective, r, a.Root) && !bytes.Equal(a.Recv, e.want[r]) {
+			t.Fatalf("%s: rank %d has\n%.100x, want\n%.100x", label, r, a.Recv, e.want[r])
+		}
+		if ends[r].most > piece {
+			t.Fatalf("%s: rank %d posts %d bytes at a time", label, r, ends[r].most)
+		}
+	}
+	posted := slices.Max(b.steps) > 0
+	if posted != (slices.Min(b.steps) > 0) || posted == (len(w.sent) > 0) || posted != strings.Contains(told[0], "slate") {
+		t.Fatalf("%s: steps %v, %d messages, told %v", label, b.steps, len(w.sent), told)
+	}
+}
+
+// TestSlateForced: who forces an algorithm gets it.
+func TestSlateForced(t *testing.T) {
+	w, b := newWorld(2), newMemSlate(2)
+	comms := w.comms()
+	errs := run(t, w, comms, func(ctx context.Context, _ collectives.Comm, rank int) error {
+		c := &slateComm{memComm: comms[rank], b: b, piece: 1 << 10}
+		if err := c.planner.Force("barrier", "dissemination"); err != nil {
+			return err
+		}
+		return collectives.Barrier(ctx, c)
+	})
+	if err := errors.Join(errs...); err != nil || b.steps[0] != 0 {
+		t.Errorf("steps %v, %v", b.steps, err)
+	}
+}

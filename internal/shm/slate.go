@@ -1,0 +1,237 @@
+package shm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync/atomic"
+	"time"
+	"unsafe"
+)
+
+const (
+	// MostOnSlate is how many processes may share a slate.
+	MostOnSlate = 64
+
+	// SlatePiece is how many bytes a process may post at a time.
+	SlatePiece = 64 << 10
+
+	postCells   = 4   // pieces of a process that stay readable at the same time
+	postedShort = 112 // bytes that a cell holds itself, which move with its stamp
+)
+
+// ErrPassed is in the error of [Slate.Read] when the process that is waited for has gone on
+// without posting.
+var ErrPassed = errors.New("it has gone on to a later step")
+
+// post announces what a process has posted.
+type post struct {
+	stamp atomic.Uint64
+	size  uint64
+	short [postedShort]byte
+}
+
+// poster is what one process writes of the slate, beside its pieces, and the word by which
+// the others wake it.
+type poster struct {
+	at     atomic.Uint64 // its last stamp: it reads nothing any more that bears an earlier one
+	_      [apart - 8]byte
+	sleeps atomic.Uint32 // set by the process, cleared by all
+	_      [apart - 4]byte
+	posts  [postCells]post
+}
+
+const (
+	posterBytes = 1024 // a multiple of apart, at least a poster's size
+	slateShare  = posterBytes + postCells*SlatePiece
+)
+
+// slateSize is the size of the segment for so many processes.
+func slateSize(processes int) (int, error) {
+	if processes < 2 || processes > MostOnSlate {
+		return 0, fmt.Errorf("a slate for %d processes: want 2 to %d", processes, MostOnSlate)
+	}
+	size := headBytes + processes*slateShare
+	return (size + page - 1) / page * page, nil
+}
+
+// A Slate is memory on which each of a few processes of a machine posts what all the others
+// may read: what is said to many is written once, and who reads waits for nobody who only
+// passes it on.
+//
+// What is posted bears a stamp, which is greater than that of all the process posted before. All
+// processes post for the same stamps in the same order, if only nothing, and each reads what
+// bears its own last stamp. So who has posted is through with what came before: a process may
+// write over one of its own pieces as soon as all have posted something later than it.
+//
+// A Slate is for one goroutine at a time. The peers may be broken: see Trust in the package's
+// documentation.
+type Slate struct {
+	seg    *Segment
+	me     int
+	all    []*poster
+	data   [][]byte          // of each process
+	mine   [postCells]uint64 // the stamps of this process's pieces
+	next   int               // which of them is written over next
+	low    uint64            // all processes have posted for this stamp at least
+	met    uint64            // a bit for each of which the last step's post was read
+	local  bool
+	waiter *Waiter
+	since  time.Time
+}
+
+// Slate returns the segment, which CreateSlate or OpenSlate made, as the slate of the
+// given process, from 0, of so many. others says on which processors those run. Call it once.
+func (s *Segment) Slate(me, processes int, others []CPUs) *Slate {
+	b := &Slate{seg: s, me: me, since: time.Now(), local: runtime.GOMAXPROCS(0) == 1}
+	for i := range processes {
+		share := s.mem[headBytes+i*slateShare:][:slateShare:slateShare]
+		b.all = append(b.all, (*poster)(unsafe.Pointer(&share[0])))
+		b.data = append(b.data, share[posterBytes:])
+	}
+	b.waiter = NewWaiter(Pace{Crowded: Crowded(Allowed(), others)})
+	return b
+}
+
+// Post shows p, of at most SlatePiece bytes, to all others. It waits until one of the
+// process's own pieces is free, and gives up when ctx is done or when check, which is called now and
+// then while it waits for long, returns an error. After an error nothing has been posted, and the stamp
+// may be used again.
+func (b *Slate) Post(ctx context.Context, stamp uint64, p []byte, check func() error) error {
+	i := b.next
+	if old := b.mine[i]; old > 0 && b.low <= old {
+		for _, p := range b.all {
+			if err := b.wait(ctx, p, aim{old + 1, 0}, check); err != nil {
+				return err
+			}
+		}
+		b.low = old + 1
+	}
+	cell := &b.all[b.me].posts[i]
+	if len(p) <= postedShort {
+		copy(cell.short[:], p)
+	} else {
+		copy(b.data[b.me][i*SlatePiece:][:SlatePiece], p)
+	}
+	cell.size = uint64(len(p))
+	raceRelease()
+	cell.stamp.Store(stamp)
+	b.all[b.me].at.Store(stamp)
+	b.mine[i], b.next, b.met = stamp, (i+1)%postCells, 1<<b.me
+	for r, other := range b.all {
+		if r != b.me && other.sleeps.Load() == 1 && other.sleeps.CompareAndSwap(1, 0) {
+			wakeFutex(&other.sleeps)
+		}
+	}
+	return nil
+}
+
+// Read returns what a process has posted for stamp, the caller's own last one, and waits for it
+// as Post does. It is the slate's memory, which stays as it is until the caller posts again.
+func (b *Slate) Read(ctx context.Context, process int, stamp uint64, check func() error) ([]byte, error) {
+	p, i := b.all[process], (b.next+postCells-1)%postCells // where the caller's own is, and mostly the others'
+	if err := b.wait(ctx, p, aim{stamp, i}, check); err != nil {
+		return nil, err
+	}
+	if p.posts[i].stamp.Load() != stamp {
+		if i = p.find(stamp); i < 0 {
+			return nil, fmt.Errorf("shm: process %d of the slate: %w", process, ErrPassed)
+		}
+	}
+	raceAcquire()
+	if b.met |= 1 << process; b.met == 1<<len(b.all)-1 {
+		b.low = stamp
+	}
+	cell := &p.posts[i]
+	n := cell.size
+	switch {
+	case n <= postedShort:
+		return cell.short[:n:n], nil
+	case n <= SlatePiece:
+		return b.data[process][i*SlatePiece:][:n:n], nil
+	}
+	return nil, fmt.Errorf("shm: process %d of the slate posts %d bytes: %w", process, n, ErrCorrupt)
+}
+
+// find returns in which cell the post for stamp is, or -1.
+func (p *poster) find(stamp uint64) int {
+	for i := range p.posts {
+		if p.posts[i].stamp.Load() == stamp {
+			return i
+		}
+	}
+	return -1
+}
+
+// An aim is what is waited for: a post for stamp, probably in the cell, or a later one.
+type aim struct {
+	stamp uint64
+	cell  int
+}
+
+// reached reports whether it is there. A post's own cell is looked at first: its line has to be
+// fetched anyway.
+func (p *poster) reached(a aim) bool {
+	return p.posts[a.cell].stamp.Load() == a.stamp || p.at.Load() >= a.stamp
+}
+
+// Sleepers look after themselves so often: for the caller's context and check.
+const (
+	shortSleep = 20 * time.Millisecond
+	longSleep  = 100 * time.Millisecond
+)
+
+// wait returns when a process has posted what is aimed at.
+func (b *Slate) wait(ctx context.Context, p *poster, a aim, check func() error) error {
+	if p.reached(a) {
+		return nil
+	}
+	b.waiter.Begin()
+	for {
+		if b.waiter.Spinning() {
+			Pause()
+		} else {
+			switch b.waiter.Next(time.Since(b.since), false) {
+			case Spin:
+				Pause()
+			case Yield:
+				YieldCPU()
+			case Park:
+				return b.sleep(ctx, p, a, check)
+			}
+			if b.local {
+				runtime.Gosched()
+			}
+		}
+		if p.reached(a) {
+			b.waiter.Found()
+			return nil
+		}
+	}
+}
+
+// sleep is wait for who has polled in vain.
+func (b *Slate) sleep(ctx context.Context, p *poster, a aim, check func() error) error {
+	sleeps := &b.all[b.me].sleeps
+	defer sleeps.Store(0)
+	for d := shortSleep; ; d = min(2*d, longSleep) {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if err := check(); err != nil {
+			return err
+		}
+		sleeps.Store(1)
+		if p.reached(a) {
+			return nil
+		}
+		waitFutex(sleeps, 1, d)
+		if p.reached(a) {
+			return nil
+		}
+	}
+}
+
+// Close unmaps the slate, which must not be used after that.
+func (b *Slate) Close() error { return b.seg.Close() }

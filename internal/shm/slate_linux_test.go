@@ -1,0 +1,194 @@
+package shm
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+)
+
+// slates returns the ends of a slate for n processes, all of them this one.
+func slates(t *testing.T, n int) []*Slate {
+	t.Helper()
+	first, err := CreateSlate(n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	others := make([]CPUs, n-1)
+	all := []*Slate{first.Slate(0, n, others)}
+	for i := 1; i < n; i++ {
+		s, err := OpenSlate(first.Offer(), n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, s.Slate(i, n, others))
+	}
+	first.CloseFile()
+	for _, b := range all {
+		b.local = true
+		t.Cleanup(func() { b.Close() })
+	}
+	return all
+}
+
+func fine() error { return nil }
+
+// said is what a process posts for a stamp.
+func said(process int, stamp uint64) []byte {
+	r := rand.New(rand.NewPCG(uint64(process), stamp))
+	n := []int{0, 1, 8, postedShort, postedShort + 1, 3000, SlatePiece}[r.IntN(7)]
+	p := make([]byte, n)
+	for i := range p {
+		p[i] = byte(r.Uint32())
+	}
+	return p
+}
+
+// TestSlate: everybody reads what was posted for the step, whoever is ahead, and whether many or
+// few read.
+func TestSlate(t *testing.T) {
+	for _, n := range []int{2, 3, 5} {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		var all sync.WaitGroup
+		for me, b := range slates(t, n) {
+			all.Go(func() {
+				for stamp := uint64(1); stamp < 400; stamp += 1 + stamp%3 {
+					if err := b.Post(ctx, stamp, said(me, stamp), fine); err != nil {
+						t.Errorf("process %d, stamp %d: %v", me, stamp, err)
+						return
+					}
+					step := rand.New(rand.NewPCG(stamp, 0)) // the same for all
+					reads, root := step.IntN(3), step.IntN(n)
+					for r := range n {
+						if reads == 0 || reads == 1 && r != root {
+							continue
+						}
+						got, err := b.Read(ctx, r, stamp, fine)
+						if err != nil || !bytes.Equal(got, said(r, stamp)) {
+							t.Errorf("process %d reads %d bytes of %d for stamp %d, %v", me, len(got), r, stamp, err)
+							return
+						}
+					}
+				}
+			})
+		}
+		all.Wait()
+	}
+}
+
+// TestSlateHoldsBack: who is ahead does not write over what others have yet to read.
+func TestSlateHoldsBack(t *testing.T) {
+	b := slates(t, 2)
+	ctx, cancel := context.WithCancel(t.Context())
+	for stamp := uint64(1); stamp <= postCells; stamp++ {
+		if err := b[0].Post(ctx, stamp, said(0, stamp), fine); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stop := errors.New("stop")
+	if err := b[0].Post(ctx, postCells+1, nil, func() error { return stop }); !errors.Is(err, stop) {
+		t.Fatalf("posted over what nobody has read: %v", err)
+	}
+	for stamp := uint64(1); stamp <= 2; stamp++ {
+		b[1].Post(ctx, stamp, nil, fine)
+		if got, err := b[1].Read(ctx, 0, stamp, fine); err != nil || !bytes.Equal(got, said(0, stamp)) {
+			t.Fatalf("stamp %d: %d bytes, %v", stamp, len(got), err)
+		}
+	}
+	if err := b[0].Post(ctx, postCells+1, nil, fine); err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	if err := b[0].Post(ctx, postCells+2, nil, fine); !errors.Is(err, context.Canceled) {
+		t.Fatalf("got %v", err)
+	}
+}
+
+// TestSlatePassed: who waits for a step that another has left out is told, and meets it at a
+// later one.
+func TestSlatePassed(t *testing.T) {
+	b := slates(t, 2)
+	b[0].Post(t.Context(), 1, nil, fine)
+	b[1].Post(t.Context(), 2, said(1, 2), fine)
+	if _, err := b[0].Read(t.Context(), 1, 1, fine); !errors.Is(err, ErrPassed) {
+		t.Fatalf("got %v", err)
+	}
+	b[0].Post(t.Context(), 2, nil, fine)
+	if got, err := b[0].Read(t.Context(), 1, 2, fine); err != nil || !bytes.Equal(got, said(1, 2)) {
+		t.Fatalf("%d bytes, %v", len(got), err)
+	}
+}
+
+// TestSlateSleeps: who sleeps is woken by a post, long before it would look by itself.
+func TestSlateSleeps(t *testing.T) {
+	b := slates(t, 2)
+	for stamp := uint64(1); stamp <= 3; stamp++ {
+		b[0].Post(t.Context(), stamp, nil, fine)
+		asked := make(chan struct{})
+		var once sync.Once
+		var read sync.WaitGroup
+		read.Go(func() {
+			if _, err := b[0].Read(t.Context(), 1, stamp, func() error { once.Do(func() { close(asked) }); return nil }); err != nil {
+				t.Error(err)
+			}
+		})
+		<-asked // it is about to sleep
+		b[1].Post(t.Context(), stamp, nil, fine)
+		read.Wait()
+	}
+}
+
+// TestSlateOffers: what is no slate for so many processes is not opened.
+func TestSlateOffers(t *testing.T) {
+	s, err := CreateSlate(2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if _, err := OpenSlate(s.Offer(), 3); err == nil {
+		t.Error("a slate for 2 was opened as one for 3")
+	}
+	if _, err := Open(s.Offer()); err == nil {
+		t.Error("a slate was opened as lanes")
+	}
+	for _, n := range []int{-1, 0, 1, MostOnSlate + 1} {
+		if _, err := CreateSlate(n); err == nil {
+			t.Errorf("a slate for %d", n)
+		}
+	}
+	b := s.Slate(0, 2, nil)
+	b.all[1].posts[0].size = 1 << 40
+	b.all[1].posts[0].stamp.Store(1)
+	b.Post(t.Context(), 1, nil, fine)
+	if _, err := b.Read(t.Context(), 1, 1, fine); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// BenchmarkSlate: a step of two that both read.
+func BenchmarkSlate(b *testing.B) {
+	first, err := CreateSlate(2)
+	if err != nil {
+		b.Fatal(err)
+	}
+	second, err := OpenSlate(first.Offer(), 2)
+	if err != nil {
+		b.Fatal(err)
+	}
+	var both sync.WaitGroup
+	for me, s := range []*Segment{first, second} {
+		end := s.Slate(me, 2, nil)
+		defer end.Close()
+		both.Go(func() {
+			for i := range b.N {
+				end.Post(b.Context(), uint64(i+1), nil, fine)
+				end.Read(b.Context(), 1-me, uint64(i+1), fine)
+			}
+		})
+	}
+	both.Wait()
+}

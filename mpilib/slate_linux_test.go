@@ -1,0 +1,173 @@
+package mpilib
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+)
+
+// seasoned has made so many calls that its ranks share a slate, if they can.
+func seasoned(ctx context.Context, c *Comm) error {
+	for range slateAfter + 1 {
+		if err := Barrier(ctx, c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func slateOf(c *Comm) *slate {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.plan.slate
+}
+
+// Ranks of one node share a slate after some calls, and go on with it through later plans; the
+// debug mode is for messages.
+func TestSlateIsUsed(t *testing.T) {
+	t.Setenv(EnvDebug, "")
+	TestWorld(t, 3, func(ctx context.Context, c *Comm) error {
+		if err := seasoned(ctx, c); err != nil {
+			return err
+		}
+		first := slateOf(c)
+		if first == nil {
+			return errors.New("there is no slate")
+		}
+		for range comparisons[0] {
+			if err := Barrier(ctx, c); err != nil {
+				return err
+			}
+		}
+		if slateOf(c) != first {
+			return errors.New("the next plan has another slate")
+		}
+		d, err := c.Dup(ctx)
+		if err != nil {
+			return err
+		}
+		if err := seasoned(ctx, d); err != nil {
+			return err
+		}
+		if slateOf(d) == nil || slateOf(d) == first {
+			return errors.New("the duplicate has no slate of its own")
+		}
+		return nil
+	})
+}
+
+// Where one rank has no shared memory, none has a slate.
+func TestNoSlate(t *testing.T) {
+	for name, opt := range map[string]Option{
+		"unshared":       func(cfg *config) { cfg.unshared = cfg.place.rank == 1 },
+		"on other nodes": WithPlaces(layouts[3].place),
+	} {
+		t.Run(name, func(t *testing.T) {
+			TestWorld(t, 4, func(ctx context.Context, c *Comm) error {
+				if err := seasoned(ctx, c); err != nil {
+					return err
+				}
+				if slateOf(c) != nil {
+					return errors.New("there is a slate")
+				}
+				return Barrier(ctx, c)
+			}, opt)
+		})
+	}
+}
+
+// What waits on a slate for a rank that dies fails with its failure, on every rank, and so does
+// what is called later.
+func TestSlateFailure(t *testing.T) {
+	t.Setenv(EnvDebug, "")
+	buf := func() []int { return make([]int, 4) }
+	for name, call := range map[string]func(context.Context, *Comm) error{
+		"Barrier": Barrier,
+		"Bcast":   func(ctx context.Context, c *Comm) error { return Bcast(ctx, c, buf(), 1) },
+		"Reduce":  func(ctx context.Context, c *Comm) error { return Reduce(ctx, c, buf(), buf(), Sum[int], 1) },
+		"Allreduce": func(ctx context.Context, c *Comm) error {
+			return Allreduce(ctx, c, make([]int, 1<<16), make([]int, 1<<16), Sum[int])
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			TestWorld(t, 4, func(ctx context.Context, c *Comm) error {
+				const dead = 2
+				if err := seasoned(ctx, c); err != nil {
+					return err
+				}
+				var err error
+				for i := 0; err == nil; i++ {
+					if err = call(ctx, c); c.Rank() == dead && i == 10 {
+						die(c)
+						return err
+					}
+				}
+				fault := isFailure(name, err, dead)
+				c.Agree(ctx, 0) // nobody leaves before all know
+				return errors.Join(fault, isFailure("Bcast", Bcast(ctx, c, buf(), c.Rank()), dead))
+			})
+		})
+	}
+}
+
+// Who waits on a slate is told that its communicator is revoked.
+func TestSlateRevoked(t *testing.T) {
+	t.Setenv(EnvDebug, "")
+	TestWorld(t, 3, func(ctx context.Context, c *Comm) error {
+		d, err := c.Dup(ctx)
+		if err != nil {
+			return err
+		}
+		if err := seasoned(ctx, d); err != nil {
+			return err
+		}
+		if c.Rank() == 0 {
+			return d.Revoke()
+		}
+		if err := Barrier(ctx, d); !errors.Is(err, ErrRevoked) {
+			return fmt.Errorf("Barrier: %w", err)
+		}
+		return nil
+	})
+}
+
+// A rank that gives up a call, or whose arguments are wrong, leaves the others neither waiting nor
+// out of step.
+func TestSlateGivenUp(t *testing.T) {
+	t.Setenv(EnvDebug, "")
+	var given sync.WaitGroup
+	given.Add(1)
+	TestWorld(t, 2, func(ctx context.Context, c *Comm) error {
+		if err := seasoned(ctx, c); err != nil {
+			return err
+		}
+		if c.Rank() == 1 {
+			over, cancel := context.WithCancel(ctx)
+			cancel()
+			err := Barrier(over, c)
+			given.Done()
+			if !errors.Is(err, context.Canceled) {
+				return fmt.Errorf("the barrier that nobody else entered: %w", err)
+			}
+			if err := Alltoall(ctx, c, make([]int, 3), make([]int, 3)); !errors.Is(err, ErrCount) {
+				return fmt.Errorf("3 elements for 2 ranks: %w", err)
+			}
+		} else {
+			given.Wait()
+			if err := Barrier(ctx, c); err != nil {
+				return fmt.Errorf("the barrier that the other had entered: %w", err)
+			}
+			if err := Alltoall(ctx, c, make([]int, 4), make([]int, 4)); !errors.Is(err, errGivenUp) {
+				return fmt.Errorf("a call that the other has not made: %w", err)
+			}
+		}
+		got := []int{0}
+		if err := Allreduce(ctx, c, []int{c.Rank() + 1}, got, Sum[int]); err != nil || got[0] != 3 {
+			return fmt.Errorf("Allreduce gives %d: %w", got[0], err)
+		}
+		return expect(Bcast(ctx, c, make([]int, 1+c.Rank()), 0), []error{nil, ErrCount}[c.Rank()])
+	})
+}
