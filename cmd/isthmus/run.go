@@ -52,7 +52,7 @@ func runCommand() *cli.Command {
 			"  isthmus run --hosts n1@paris:8,n2@lyon:8 --input mesh.dat --fetch 'out.*' ./program mesh.dat\n" +
 			"  isthmus run -n 40 --dry-run ./program       shows only where it would run\n\n" +
 			"A program with a slash in its name is brought to the hosts, others are sought there. Hosts are chosen by --strategy, nearest first: spread gives\n" +
-			"each one process, then a second; concentrate fills each; auto looks for what is near each other.\n\n" +
+			"each one process, then a second; concentrate fills each; auto looks for what is near each other and, with --message 1MiB, for ways that carry much.\n\n" +
 			"By hand, on nodes that each have a helper, with the same key and the same size everywhere:\n\n" +
 			"  site a:  isthmus run --key myjob.key --size 8 --ranks 0-3 ./program\n" +
 			"  site b:  isthmus run --key myjob.key --size 8 --ranks 4-7 ./program\n\n" +

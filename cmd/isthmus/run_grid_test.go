@@ -54,11 +54,14 @@ func TestNarrator(t *testing.T) {
 		{0, submit.Progress{Step: "waiting", Have: 1, Need: 2, Who: "paris/n2", Left: 20 * time.Second}},
 		{time.Second, submit.Progress{Step: "waiting", Have: 1, Need: 2, Who: "paris/n2", Left: 19 * time.Second}},
 		{5 * time.Second, submit.Progress{Step: "waiting", Have: 1, Need: 2, Who: "paris/n2", Left: 15 * time.Second}},
-		{6 * time.Second, submit.Progress{Step: "staging", Need: 2, Missing: 1 << 21}},
-		{7 * time.Second, submit.Progress{Step: "staging", Need: 2, Sent: 1 << 20, Missing: 1 << 21}},
-		{9 * time.Second, submit.Progress{Step: "staging", Have: 1, Need: 2, Sent: 3 << 19, Missing: 1 << 21}},
-		{9 * time.Second, submit.Progress{Step: "running", Need: 2}},
-		{9 * time.Second, submit.Progress{Step: "broken", Who: "paris/n2", Left: 30 * time.Second}},
+		{5 * time.Second, submit.Progress{Step: "measuring", Have: 0, Need: 3}},
+		{6 * time.Second, submit.Progress{Step: "measuring", Have: 1, Need: 3}},
+		{8 * time.Second, submit.Progress{Step: "measuring", Have: 2, Need: 3}},
+		{9 * time.Second, submit.Progress{Step: "staging", Need: 2, Missing: 1 << 21}},
+		{10 * time.Second, submit.Progress{Step: "staging", Need: 2, Sent: 1 << 20, Missing: 1 << 21}},
+		{12 * time.Second, submit.Progress{Step: "staging", Have: 1, Need: 2, Sent: 3 << 19, Missing: 1 << 21}},
+		{12 * time.Second, submit.Progress{Step: "running", Need: 2}},
+		{12 * time.Second, submit.Progress{Step: "broken", Who: "paris/n2", Left: 30 * time.Second}},
 	}
 	told := func(verbose bool) string {
 		n := &narrator{verbose: verbose}
@@ -71,6 +74,7 @@ func TestNarrator(t *testing.T) {
 		return strings.Join(lines, "\n")
 	}
 	want := "1/2 ranks, waiting for paris/n2: 20 s left\n1/2 ranks, waiting for paris/n2: 15 s left\n" +
+		"measuring how much the ways between sites carry: 2 of 3\n" +
 		"staging: 1 of 2 hosts have all files; 1.5 MiB of 2.0 MiB sent\nparis/n2 cannot be reached; it is tried again for 30 s"
 	if got := told(false); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)

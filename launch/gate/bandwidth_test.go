@@ -10,7 +10,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	"github.com/isthmus-grid/isthmus/launch/gate/gatepb"
+	"github.com/isthmus-grid/isthmus/overlay"
 )
 
 // way plays a way with its echo: what is sent leaves the bucket at a rate, and is back a
@@ -139,6 +143,86 @@ func TestTrainFails(t *testing.T) {
 				t.Errorf("%g (%v)", got, err)
 			}
 			cancel()
+		}
+	})
+}
+
+// echoStream is one Echo of a helper: it says the pieces, and then waits or ends.
+type echoStream struct {
+	gatepb.Gate_EchoServer
+	ctx    context.Context
+	pieces []int // bytes of each
+	wait   bool  // for ctx, after them
+	heard  []int
+}
+
+// Context implements grpc.ServerStream.
+func (s *echoStream) Context() context.Context { return s.ctx }
+
+// Recv implements gatepb.Gate_EchoServer.
+func (s *echoStream) Recv() (*gatepb.Piece, error) {
+	if len(s.pieces) == 0 {
+		if !s.wait {
+			return nil, io.EOF
+		}
+		<-s.ctx.Done()
+		return nil, s.ctx.Err()
+	}
+	n := s.pieces[0]
+	s.pieces = s.pieces[1:]
+	return &gatepb.Piece{Data: make([]byte, n)}, nil
+}
+
+// Send implements gatepb.Gate_EchoServer.
+func (s *echoStream) Send(m *gatepb.Piece) error {
+	s.heard = append(s.heard, len(m.Data))
+	return nil
+}
+
+// A node says back what another helper says, within bounds, and nothing to programs.
+func TestEcho(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		away := func(context.Context) (Asker, error) { return Asker{}, nil }
+		s := &service{echoes: make(chan struct{}, echoes), caller: away}
+		plain := &echoStream{ctx: ctx, pieces: []int{3, 16 << 10, 0}}
+		if err := s.Echo(plain); err != nil || fmt.Sprint(plain.heard) != "[3 16384 0]" {
+			t.Errorf("%v, %v", plain.heard, err)
+		}
+		many := &echoStream{ctx: ctx}
+		for range echoBytes>>14 + 1 {
+			many.pieces = append(many.pieces, 16<<10)
+		}
+		for _, wrong := range []*echoStream{{ctx: ctx, pieces: []int{16<<10 + 1}}, many} {
+			if err := s.Echo(wrong); status.Code(err) != codes.InvalidArgument || len(wrong.heard) > echoBytes>>14 {
+				t.Errorf("%d pieces came back: %v", len(wrong.heard), err)
+			}
+		}
+
+		begun := time.Now()
+		over := make(chan error)
+		for range echoes {
+			go func() { over <- s.Echo(&echoStream{ctx: ctx, wait: true}) }()
+		}
+		synctest.Wait()
+		if err := s.Echo(&echoStream{ctx: ctx}); status.Code(err) != codes.ResourceExhausted {
+			t.Errorf("one more than %d: %v", echoes, err)
+		}
+		for range echoes {
+			if err := <-over; status.Code(err) != codes.DeadlineExceeded || time.Since(begun) != echoTime {
+				t.Errorf("after %v: %v", time.Since(begun), err)
+			}
+		}
+		gone, leave := context.WithCancel(ctx)
+		leave()
+		if err := s.Echo(&echoStream{ctx: gone, wait: true}); err == nil || len(s.echoes) > 0 {
+			t.Errorf("%v, and %d are under way", err, len(s.echoes))
+		}
+
+		s.reach = func(context.Context, overlay.NodeID) (gatepb.GateClient, func(), error) { return nil, nil, nil }
+		if err := s.Echo(&echoStream{ctx: ctx, pieces: []int{1}}); status.Code(err) != codes.PermissionDenied {
+			t.Errorf("at the door: %v", err)
 		}
 	})
 }
