@@ -17,6 +17,7 @@ import (
 
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/internal/quota"
 	"github.com/isthmus-grid/isthmus/internal/ticket"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
@@ -285,11 +286,25 @@ func (in *introduction) assignment(offer Offer, end uint8, expires time.Time, li
 	}
 	copy(claims.Allowances[:], in.allowed)
 	t := ticket.Issue(offer.Key, claims)
-	a := &controlpb.Assignment{Proxy: offer.Name, Ticket: wire.Append(nil, &t)}
+	a := &controlpb.Assignment{Proxy: offer.Name, Ticket: wire.Append(nil, &t), Limit: in.limit(offer)}
 	for _, addr := range offer.Addresses {
 		a.Addresses = append(a.Addresses, addr.String())
 	}
 	return a
+}
+
+// limit is the lowest rate that the proxy will hold the link to.
+func (in *introduction) limit(offer Offer) *controlpb.RateLimit {
+	low := offer.Limit
+	if in.principal.Project != "" && offer.Named {
+		low = offer.ProjectLimit
+	}
+	for _, a := range in.allowed {
+		if a.Rate > 0 && (low == nil || a.Rate < low.Rate) {
+			low = control.RateLimitToPB(quota.Rate(a.Rate), "policy of "+a.Key())
+		}
+	}
+	return low
 }
 
 // pass calls the target's frontal and sends its events to the asker, until one

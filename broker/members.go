@@ -98,7 +98,8 @@ func (r relays) Offer(ctx context.Context, req *controlpb.OfferRequest) (*contro
 
 // offer checks an offer.
 func (r relays) offer(peer control.Identity, req *controlpb.OfferRequest) (Offer, error) {
-	o := Offer{Name: req.GetName(), Live: int(req.GetLive()), Capacity: int(req.GetCapacity()), Draining: req.GetDraining(), Named: req.GetNamedTickets(), Limited: req.GetLimitedTickets()}
+	o := Offer{Name: req.GetName(), Live: int(req.GetLive()), Capacity: int(req.GetCapacity()), Draining: req.GetDraining(), Named: req.GetNamedTickets(), Limited: req.GetLimitedTickets(),
+		Limit: req.GetLimit(), ProjectLimit: req.GetProjectLimit()}
 	if o.Name != peer.Name {
 		return o, fmt.Errorf("%w: the certificate names proxy %s, the offer proxy %q", overlay.ErrForbidden, peer.Name, o.Name)
 	}

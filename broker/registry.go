@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/ticket"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
@@ -136,6 +137,10 @@ type Offer struct {
 	Draining  bool
 	Named     bool // it takes tickets that name a principal
 	Limited   bool // it takes tickets with allowances, and keeps those
+
+	// The lowest rates that its quota holds links to, those of no project and those
+	// of one; nil is none. For users to know; not to be changed.
+	Limit, ProjectLimit *controlpb.RateLimit
 }
 
 // on443 reports whether a site that lets only port 443 out reaches the proxy.

@@ -335,6 +335,9 @@ func drawMap(sites []SiteStatus, pairs []pairRow) mapView {
 				l.TX, l.TY = (68*a.X+32*b.X)/100, (68*a.Y+32*b.Y)/100-7
 			}
 			l.TrafficY = l.TY + 16
+			if a.Y == b.Y {
+				l.TrafficY = l.TY + 26 // under the line
+			}
 			if p.Kind == "planned" || len(sites) > 8 {
 				l.Label, l.Traffic = "", "" // too many words
 			}

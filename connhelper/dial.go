@@ -21,6 +21,7 @@ import (
 type made struct {
 	conn   socket
 	path   overlay.Path
+	limits []string                                    // what holds the connection back
 	commit func(context.Context) error                 // if not nil, to be called when it is taken
 	handed func(p *process, carrier uint64, err error) // if not nil, told that p got it, or did not
 }

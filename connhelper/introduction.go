@@ -247,10 +247,11 @@ func (h *Helper) meet(ctx context.Context, f *frontal, asker overlay.ProcessName
 	default:
 		return nil, path, fmt.Errorf("%w: technique %v; upgrade this helper", wire.ErrVersion, path.Technique)
 	}
-	c, err := h.reach(ctx, f, j)
+	c, limits, err := h.reach(ctx, f, j)
 	if err != nil {
 		return nil, path, err
 	}
+	path.Reason = withLimits(path.Reason, append(limits, relayLimit(m.GetRelay())))
 	if err := write(ctx, c, greeting); err != nil {
 		return nil, path, err
 	}

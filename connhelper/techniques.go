@@ -46,7 +46,7 @@ func (h *Helper) attempt(ctx context.Context, p *process, to target, step overla
 		}
 		return made{}, err
 	}
-	m.path.Technique, m.path.Via, m.path.Reason, m.path.Peer = step.Technique, step.Via, step.Reason, to.point.Node
+	m.path.Technique, m.path.Via, m.path.Reason, m.path.Peer = step.Technique, step.Via, withLimits(step.Reason, m.limits), to.point.Node
 	return m, nil
 }
 
@@ -61,7 +61,7 @@ func (h *Helper) direct(ctx context.Context, f *frontal, p *process, to target, 
 	if !addr.IsValid() {
 		return made{}, fmt.Errorf("%w: %v listens nowhere that this site can dial; its port range may be full", overlay.ErrUnreachable, to.point.Node)
 	}
-	c, err := h.reach(ctx, f, journey{addrs: []string{addr.String()}, inside: inside, asker: p.name, target: to.point.Process})
+	c, limits, err := h.reach(ctx, f, journey{addrs: []string{addr.String()}, inside: inside, asker: p.name, target: to.point.Process})
 	if err != nil {
 		return made{}, err
 	}
@@ -72,7 +72,18 @@ func (h *Helper) direct(ctx context.Context, f *frontal, p *process, to target, 
 	if err := say(ctx, c, intro); err != nil {
 		return made{}, err
 	}
-	return made{conn: c}, nil
+	return made{conn: c, limits: limits}, nil
+}
+
+// withLimits adds to the reason for a technique what holds its connections back:
+// the user who meets a limit is to know which.
+func withLimits(reason string, limits []string) string {
+	for _, l := range limits {
+		if l != "" {
+			reason += "; " + l
+		}
+	}
+	return reason
 }
 
 // reversed asks the target's helper to dial back, and waits for the
@@ -148,7 +159,7 @@ func (h *Helper) relayCarrier(ctx context.Context, f *frontal, p *process, to ta
 	if assigned.Relay == nil {
 		return made{}, fmt.Errorf("%v assigned no proxy", f.session.Peer())
 	}
-	c, err := h.reach(ctx, f, journey{addrs: assigned.Relay.Addresses, asker: p.name, target: to.point.Process, link: in.link})
+	c, limits, err := h.reach(ctx, f, journey{addrs: assigned.Relay.Addresses, asker: p.name, target: to.point.Process, link: in.link})
 	if err != nil {
 		return made{}, fmt.Errorf("proxy %s: %w", assigned.Relay.Proxy, err)
 	}
@@ -164,7 +175,13 @@ func (h *Helper) relayCarrier(ctx context.Context, f *frontal, p *process, to ta
 		}
 		return nil
 	}
-	return made{conn: c, path: overlay.Path{Proxy: assigned.Relay.Proxy}, commit: commit}, nil
+	limits = append(limits, relayLimit(assigned.Relay))
+	return made{conn: c, path: overlay.Path{Proxy: assigned.Relay.Proxy}, limits: limits, commit: commit}, nil
+}
+
+// relayLimit says what the proxy holds the link to.
+func relayLimit(a *controlpb.Assignment) string {
+	return control.HeldTo(a.GetLimit(), "proxy "+a.GetProxy())
 }
 
 // journey says where a connection is to go, and on whose behalf.
@@ -178,41 +195,44 @@ type journey struct {
 
 // reach opens a connection to the first address that answers: by the node's
 // own route, through the site's HTTP proxy, or carried by the frontal when the
-// node has no route out. Addresses inside the site are dialled as they are.
-func (h *Helper) reach(ctx context.Context, f *frontal, j journey) (*net.TCPConn, error) {
+// node has no route out. Addresses inside the site are dialled as they are. It
+// says what holds the connection back, if the frontal told.
+func (h *Helper) reach(ctx context.Context, f *frontal, j journey) (c *net.TCPConn, limits []string, err error) {
 	if f.profile.GatewayOnly && !j.inside {
-		return h.carried(ctx, f, j)
+		c, limit, err := h.carried(ctx, f, j)
+		return c, []string{limit}, err
 	}
 	var proxy carrier.HTTPProxy
 	if f.profile.Egress == overlay.EgressHTTPProxy && !j.inside {
 		proxy = h.opts.HTTPProxy
 		if proxy.Addr == "" {
-			return nil, fmt.Errorf("%w: the site lets nothing out but through its HTTP proxy, and this helper has none configured (http_proxy)", overlay.ErrUnreachable)
+			return nil, nil, fmt.Errorf("%w: the site lets nothing out but through its HTTP proxy, and this helper has none configured (http_proxy)", overlay.ErrUnreachable)
 		}
 	}
-	err := fmt.Errorf("%w: there is no address to dial", overlay.ErrUnreachable)
+	err = fmt.Errorf("%w: there is no address to dial", overlay.ErrUnreachable)
 	for _, addr := range j.addrs {
 		if err = h.checkAddress(addr); err != nil && !j.inside {
 			continue
 		}
-		var c *net.TCPConn
 		if c, err = carrier.DialTCP(ctx, addr, proxy); err == nil {
 			tune(c)
-			return c, nil
+			return c, nil, nil
 		}
 	}
-	return nil, err
+	return nil, nil, err
 }
 
-// carried has the frontal dial, and connects to its data port.
-func (h *Helper) carried(ctx context.Context, f *frontal, j journey) (*net.TCPConn, error) {
+// carried has the frontal dial, and connects to its data port. It says what the
+// frontal holds the connection to.
+func (h *Helper) carried(ctx context.Context, f *frontal, j journey) (*net.TCPConn, string, error) {
 	r, err := controlpb.NewNodesClient(f.session.Conn()).Carry(ctx, &controlpb.CarryRequest{
 		Addresses: j.addrs, Link: j.link[:], Asker: control.ProcessToPB(j.asker), Target: control.ProcessToPB(j.target),
 	})
 	if err != nil {
-		return nil, control.FromStatus(err)
+		return nil, "", control.FromStatus(err)
 	}
-	return h.fetch(ctx, f, j.asker, r.CarryId)
+	c, err := h.fetch(ctx, f, j.asker, r.CarryId)
+	return c, control.HeldTo(r.GetLimit(), "the gateway of "+string(h.node.Site)), err
 }
 
 // fetch connects to what the gateway holds for a process of this node.

@@ -58,7 +58,8 @@ func (n *nodes) Carry(ctx context.Context, req *controlpb.CarryRequest) (*contro
 		return nil, control.Status(fmt.Errorf("%s: %w", n.f.who, err))
 	}
 	n.f.work.Go(func() { n.f.runCarry(c, out) }) // Serve waits for this call, and then for that
-	return &controlpb.CarryResponse{CarryId: c.id[:]}, nil
+	limit := control.RateLimitToPB(n.f.links.quota.Lowest(c.principal.Project != ""))
+	return &controlpb.CarryResponse{CarryId: c.id[:], Limit: limit}, nil
 }
 
 // newCarry checks a node's request and reserves its place: from then on the

@@ -75,7 +75,9 @@ func (o *offerer) offer(ctx context.Context, relays controlpb.RelaysClient, addr
 	ctx, cancel := context.WithTimeout(ctx, offerBound)
 	defer cancel()
 	st := o.server.Status()
+	quota := o.server.set.Quota
 	resp, err := relays.Offer(ctx, &controlpb.OfferRequest{
+		Limit: control.RateLimitToPB(quota.Lowest(false)), ProjectLimit: control.RateLimitToPB(quota.Lowest(true)),
 		Name: st.Name, Addresses: texts(addresses), TicketKey: o.key[:],
 		Live: uint32(st.Links + st.Waiting), Capacity: uint32(st.Capacity), Stun: stun, Draining: st.Draining, NamedTickets: true, LimitedTickets: true,
 	})

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/isthmus-grid/isthmus/internal/grid"
+	"github.com/isthmus-grid/isthmus/link"
+	"github.com/isthmus-grid/isthmus/overlay"
 )
 
 // pagesDir is where TestStatusPage has a browser put pictures of the pages; the
@@ -21,8 +23,9 @@ func TestStatusPage(t *testing.T) {
 	const at = "127.0.0.1:9480"
 	w := newWorld(t, siteOpen+siteClosed+siteShut+siteHidden, grid.Config{
 		Settings: map[string]map[string]any{
-			"broker": {"status_listen": at},
-			"proxy":  {"quota": map[string]any{"per_job": map[string]any{"rate": "16Mbit/s"}}},
+			"broker":  {"status_listen": at},
+			"frontal": {"quota": map[string]any{"per_user": map[string]any{"rate": "1Gbit/s"}}},
+			"proxy":   {"quota": map[string]any{"per_job": map[string]any{"rate": "16Mbit/s"}}},
 		},
 	})
 	var sent sync.WaitGroup
@@ -30,6 +33,20 @@ func TestStatusPage(t *testing.T) {
 	for _, way := range [][2]string{{"closed/n1", "open/n1"}, {"closed/n2", "shut/n1"}, {"shut/n1", "hidden/n1"}, {"hidden/n1", "closed/n1"}} {
 		j := w.linked(way[0], way[1])
 		defer j.end(t)
+		// Whoever may be held back is told, at both ends.
+		for site, end := range map[string]*link.Link{way[0]: j.near, way[1]: j.far} {
+			want := end.Path.Reason
+			if j.near.Path.Technique == overlay.Relay {
+				want, _, _ = strings.Cut(want, "; ")
+				if site == "hidden/n1" {
+					want += "; held to 1Gbit/s by quota.per_user.rate of the gateway of hidden"
+				}
+				want += "; held to 16Mbit/s by quota.per_job.rate of proxy p1"
+			}
+			if end.Path.Reason != want {
+				t.Errorf("the end at %s: %q, want %q", site, end.Path.Reason, want)
+			}
+		}
 		if way[0] == "closed/n2" { // a relayed link sends all that it is let
 			sent.Go(func() { io.Copy(j.near.Conn, rand.Reader) })
 			sent.Go(func() { io.Copy(io.Discard, j.far.Conn) })

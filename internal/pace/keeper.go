@@ -118,6 +118,13 @@ func (k *Keeper) SetRules(rules quota.Rules) {
 	k.renew(now)
 }
 
+// Lowest is that of the rules that hold, quota.Rules.Lowest.
+func (k *Keeper) Lowest(project bool) (quota.Rate, string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.quota.Rules().Lowest(project)
+}
+
 // renew applies changed rates to live links. k.mu is held.
 func (k *Keeper) renew(now time.Time) {
 	for l := range k.links {

@@ -28,6 +28,22 @@ type Limits struct {
 // say another.
 const DefaultTrickle Rate = 1e6
 
+// Lowest returns the lowest rate to which the rules hold a link, of a project or
+// of none, and the key of its setting; 0 and "" if there is none. What a month
+// that is used up brings about is not in it.
+func (r Rules) Lowest(project bool) (Rate, string) {
+	low, key := Rate(0), ""
+	for level, rate := range map[int]Rate{atTotal: r.Rate, atUser: r.User.Rate, atProject: r.Project.Rate, atJob: r.Job.Rate} {
+		if rate == 0 || level == atProject && !project {
+			continue
+		}
+		if key == "" || rate < low || rate == low && levelKeys[level] < key {
+			low, key = rate, levelKeys[level]
+		}
+	}
+	return low, key
+}
+
 func (r Rules) trickle() Rate {
 	if r.Trickle == 0 {
 		return DefaultTrickle

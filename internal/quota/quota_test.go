@@ -454,3 +454,16 @@ func TestWaitsFor(t *testing.T) {
 		t.Errorf("waits for %v by %q after all", rate, rule)
 	}
 }
+
+func TestLowest(t *testing.T) {
+	rules := Rules{Rate: 100, User: Limits{Rate: 50}, Project: Limits{Rate: 20}, Job: Limits{Rate: 50}}
+	if rate, key := rules.Lowest(true); rate != 20 || key != "quota.per_project.rate" {
+		t.Errorf("of a project: %v by %s", rate, key)
+	}
+	if rate, key := rules.Lowest(false); rate != 50 || key != "quota.per_job.rate" {
+		t.Errorf("of none: %v by %s", rate, key)
+	}
+	if rate, key := (Rules{}).Lowest(true); rate != 0 || key != "" {
+		t.Errorf("no limits: %v by %s", rate, key)
+	}
+}

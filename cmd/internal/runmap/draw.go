@@ -9,6 +9,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/mpilib"
 )
 
@@ -89,9 +90,10 @@ func (m *Map) drawPaths(out *strings.Builder) {
 	out.WriteString("\npaths that were used, seen from the ranks that ran here\n")
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "  from\tto\ttechnique\tlinks\tRTT ms\tMB/s\tmessages out, in\tMB out, in")
-	for _, at := range slices.SortedFunc(maps.Keys(lines), func(a, b way) int {
+	order := slices.SortedFunc(maps.Keys(lines), func(a, b way) int {
 		return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.to, b.to), cmp.Compare(a.technique, b.technique))
-	}) {
+	})
+	for _, at := range order {
 		links := lines[at]
 		fmt.Fprintf(table, "  %s\t%s\t%s\t%d\t%s\t%s\t%d, %d\t%s, %s\n", at.from, at.to, at.technique, len(links),
 			span(links, "%.2f", func(l mpilib.LinkInfo) float64 { return l.RTTMS }),
@@ -102,7 +104,26 @@ func (m *Map) drawPaths(out *strings.Builder) {
 			megabytes(sum(links, func(l mpilib.LinkInfo) uint64 { return l.BytesReceived })))
 	}
 	table.Flush()
+	for _, at := range order {
+		for _, limit := range limitsOf(lines[at]) {
+			fmt.Fprintf(out, "  %s to %s, %s: %s, with all else under that rule\n", at.from, at.to, at.technique, limit)
+		}
+	}
 	out.WriteString("  MB/s is what links took while there was more to send; unknown where there never was for long enough.\n")
+}
+
+// limitsOf returns what proxies and gateways hold the links back by, which the
+// helpers wrote into the reasons for their techniques.
+func limitsOf(links []mpilib.LinkInfo) []string {
+	found := map[string]bool{}
+	for _, l := range links {
+		for _, part := range strings.Split(l.Reason, "; ") {
+			if strings.HasPrefix(part, control.HeldToPrefix) {
+				found[part] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(found))
 }
 
 func (m *Map) drawUnknown(out *strings.Builder) {

@@ -19,7 +19,7 @@ func reports(t *testing.T) string {
 	for rank, links := range [][]mpilib.LinkInfo{
 		{
 			{Rank: 0, Peer: 1, Node: "alpha/n1", PeerNode: "alpha/n1", Technique: "local", RTTMS: 0.05, MessagesSent: 1, BytesSent: 40, Carriers: 1},
-			{Rank: 0, Peer: 4, Node: "alpha/n1", PeerNode: "beta/n1", Technique: "relay", Proxy: "p1", RTTMS: 20, Bandwidth: 11e6, MessagesSent: 7, BytesSent: 3e6, Carriers: 2, Cipher: "TLS_AES_128_GCM_SHA256"},
+			{Rank: 0, Peer: 4, Node: "alpha/n1", PeerNode: "beta/n1", Technique: "relay", Proxy: "p1", RTTMS: 20, Bandwidth: 11e6, MessagesSent: 7, BytesSent: 3e6, Carriers: 2, Cipher: "TLS_AES_128_GCM_SHA256", Reason: "nothing else; held to 16Mbit/s by quota.per_job.rate of proxy p1; more"},
 			{Rank: 0, Peer: 5, Node: "alpha/n1", PeerNode: "beta/n1", Technique: "direct", RTTMS: 10, Carriers: 1},
 		},
 		{
@@ -52,6 +52,7 @@ paths that were used, seen from the ranks that ran here
   alpha  alpha  local                                     2      0.05 - 0.07    unknown  1, 1              <0.01, <0.01
   alpha  beta   direct                                    2      10.00 - 12.00  unknown  0, 0              0, 0
   alpha  beta   relay through p1, 2 carriers, encrypted   1      20.00          11       7, 0              3.00, 0
+  alpha to beta, relay through p1, 2 carriers, encrypted: held to 16Mbit/s by quota.per_job.rate of proxy p1, with all else under that rule
   MB/s is what links took while there was more to send; unknown where there never was for long enough.
 
 ranks 3 left no report, so their paths are missing: they ended without Finalize, or are no programs of this library

@@ -187,7 +187,7 @@ func (x Host_State) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Host_State.Descriptor instead.
 func (Host_State) EnumDescriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{56, 0}
+	return file_control_proto_rawDescGZIP(), []int{57, 0}
 }
 
 type Process struct {
@@ -1921,6 +1921,7 @@ type Assignment struct {
 	Proxy         string                 `protobuf:"bytes,1,opt,name=proxy,proto3" json:"proxy,omitempty"`
 	Addresses     []string               `protobuf:"bytes,2,rep,name=addresses,proto3" json:"addresses,omitempty"` // address:port, to be tried in order
 	Ticket        []byte                 `protobuf:"bytes,3,opt,name=ticket,proto3" json:"ticket,omitempty"`       // an encoded wire.Ticket frame
+	Limit         *RateLimit             `protobuf:"bytes,4,opt,name=limit,proto3" json:"limit,omitempty"`         // lowest to which the proxy holds the link, for its user to know; absent: none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1972,6 +1973,13 @@ func (x *Assignment) GetAddresses() []string {
 func (x *Assignment) GetTicket() []byte {
 	if x != nil {
 		return x.Ticket
+	}
+	return nil
+}
+
+func (x *Assignment) GetLimit() *RateLimit {
+	if x != nil {
+		return x.Limit
 	}
 	return nil
 }
@@ -2937,6 +2945,8 @@ type OfferRequest struct {
 	Stun           string                 `protobuf:"bytes,7,opt,name=stun,proto3" json:"stun,omitempty"`                                            // address:port of its STUN server; empty: it has none
 	NamedTickets   bool                   `protobuf:"varint,8,opt,name=named_tickets,json=namedTickets,proto3" json:"named_tickets,omitempty"`       // it takes tickets that name a principal
 	LimitedTickets bool                   `protobuf:"varint,9,opt,name=limited_tickets,json=limitedTickets,proto3" json:"limited_tickets,omitempty"` // ... and those with what policies allow, which it keeps
+	Limit          *RateLimit             `protobuf:"bytes,10,opt,name=limit,proto3" json:"limit,omitempty"`                                         // lowest rate that its quota holds links without a project to; absent: none
+	ProjectLimit   *RateLimit             `protobuf:"bytes,11,opt,name=project_limit,json=projectLimit,proto3" json:"project_limit,omitempty"`       // ... and links of a project
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -3034,6 +3044,74 @@ func (x *OfferRequest) GetLimitedTickets() bool {
 	return false
 }
 
+func (x *OfferRequest) GetLimit() *RateLimit {
+	if x != nil {
+		return x.Limit
+	}
+	return nil
+}
+
+func (x *OfferRequest) GetProjectLimit() *RateLimit {
+	if x != nil {
+		return x.ProjectLimit
+	}
+	return nil
+}
+
+// RateLimit is what holds a link to a rate, which it shares with others under
+// the same rule.
+type RateLimit struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Rule          string                 `protobuf:"bytes,1,opt,name=rule,proto3" json:"rule,omitempty"`  // a setting, or a site's policy; 200 bytes at most
+	Rate          uint64                 `protobuf:"varint,2,opt,name=rate,proto3" json:"rate,omitempty"` // bit/s
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RateLimit) Reset() {
+	*x = RateLimit{}
+	mi := &file_control_proto_msgTypes[43]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RateLimit) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RateLimit) ProtoMessage() {}
+
+func (x *RateLimit) ProtoReflect() protoreflect.Message {
+	mi := &file_control_proto_msgTypes[43]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RateLimit.ProtoReflect.Descriptor instead.
+func (*RateLimit) Descriptor() ([]byte, []int) {
+	return file_control_proto_rawDescGZIP(), []int{43}
+}
+
+func (x *RateLimit) GetRule() string {
+	if x != nil {
+		return x.Rule
+	}
+	return ""
+}
+
+func (x *RateLimit) GetRate() uint64 {
+	if x != nil {
+		return x.Rate
+	}
+	return 0
+}
+
 type OfferResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Others        uint32                 `protobuf:"varint,1,opt,name=others,proto3" json:"others,omitempty"` // told to a proxy that drains: how many others take new links
@@ -3043,7 +3121,7 @@ type OfferResponse struct {
 
 func (x *OfferResponse) Reset() {
 	*x = OfferResponse{}
-	mi := &file_control_proto_msgTypes[43]
+	mi := &file_control_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3055,7 +3133,7 @@ func (x *OfferResponse) String() string {
 func (*OfferResponse) ProtoMessage() {}
 
 func (x *OfferResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[43]
+	mi := &file_control_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3068,7 +3146,7 @@ func (x *OfferResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OfferResponse.ProtoReflect.Descriptor instead.
 func (*OfferResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{43}
+	return file_control_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *OfferResponse) GetOthers() uint32 {
@@ -3088,7 +3166,7 @@ type EnterRequest struct {
 
 func (x *EnterRequest) Reset() {
 	*x = EnterRequest{}
-	mi := &file_control_proto_msgTypes[44]
+	mi := &file_control_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3100,7 +3178,7 @@ func (x *EnterRequest) String() string {
 func (*EnterRequest) ProtoMessage() {}
 
 func (x *EnterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[44]
+	mi := &file_control_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3113,7 +3191,7 @@ func (x *EnterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnterRequest.ProtoReflect.Descriptor instead.
 func (*EnterRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{44}
+	return file_control_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *EnterRequest) GetSoftware() string {
@@ -3143,7 +3221,7 @@ type EnterResponse struct {
 
 func (x *EnterResponse) Reset() {
 	*x = EnterResponse{}
-	mi := &file_control_proto_msgTypes[45]
+	mi := &file_control_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3155,7 +3233,7 @@ func (x *EnterResponse) String() string {
 func (*EnterResponse) ProtoMessage() {}
 
 func (x *EnterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[45]
+	mi := &file_control_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3168,7 +3246,7 @@ func (x *EnterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnterResponse.ProtoReflect.Descriptor instead.
 func (*EnterResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{45}
+	return file_control_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *EnterResponse) GetProfile() *Profile {
@@ -3218,7 +3296,7 @@ type Encryption struct {
 
 func (x *Encryption) Reset() {
 	*x = Encryption{}
-	mi := &file_control_proto_msgTypes[46]
+	mi := &file_control_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3230,7 +3308,7 @@ func (x *Encryption) String() string {
 func (*Encryption) ProtoMessage() {}
 
 func (x *Encryption) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[46]
+	mi := &file_control_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3243,7 +3321,7 @@ func (x *Encryption) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Encryption.ProtoReflect.Descriptor instead.
 func (*Encryption) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{46}
+	return file_control_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Encryption) GetOtherSites() bool {
@@ -3279,7 +3357,7 @@ type CarryRequest struct {
 
 func (x *CarryRequest) Reset() {
 	*x = CarryRequest{}
-	mi := &file_control_proto_msgTypes[47]
+	mi := &file_control_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3291,7 +3369,7 @@ func (x *CarryRequest) String() string {
 func (*CarryRequest) ProtoMessage() {}
 
 func (x *CarryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[47]
+	mi := &file_control_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3304,7 +3382,7 @@ func (x *CarryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarryRequest.ProtoReflect.Descriptor instead.
 func (*CarryRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{47}
+	return file_control_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *CarryRequest) GetAddresses() []string {
@@ -3338,13 +3416,14 @@ func (x *CarryRequest) GetTarget() *Process {
 type CarryResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	CarryId       []byte                 `protobuf:"bytes,1,opt,name=carry_id,json=carryId,proto3" json:"carry_id,omitempty"` // 16 bytes to show in an intro on the data port
+	Limit         *RateLimit             `protobuf:"bytes,2,opt,name=limit,proto3" json:"limit,omitempty"`                    // to which the gateway's quota holds the connection; absent: none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CarryResponse) Reset() {
 	*x = CarryResponse{}
-	mi := &file_control_proto_msgTypes[48]
+	mi := &file_control_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3356,7 +3435,7 @@ func (x *CarryResponse) String() string {
 func (*CarryResponse) ProtoMessage() {}
 
 func (x *CarryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[48]
+	mi := &file_control_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3369,12 +3448,19 @@ func (x *CarryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarryResponse.ProtoReflect.Descriptor instead.
 func (*CarryResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{48}
+	return file_control_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *CarryResponse) GetCarryId() []byte {
 	if x != nil {
 		return x.CarryId
+	}
+	return nil
+}
+
+func (x *CarryResponse) GetLimit() *RateLimit {
+	if x != nil {
+		return x.Limit
 	}
 	return nil
 }
@@ -3389,7 +3475,7 @@ type AccountRequest struct {
 
 func (x *AccountRequest) Reset() {
 	*x = AccountRequest{}
-	mi := &file_control_proto_msgTypes[49]
+	mi := &file_control_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3401,7 +3487,7 @@ func (x *AccountRequest) String() string {
 func (*AccountRequest) ProtoMessage() {}
 
 func (x *AccountRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[49]
+	mi := &file_control_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3414,7 +3500,7 @@ func (x *AccountRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountRequest.ProtoReflect.Descriptor instead.
 func (*AccountRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{49}
+	return file_control_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *AccountRequest) GetProcess() *Process {
@@ -3439,7 +3525,7 @@ type AccountResponse struct {
 
 func (x *AccountResponse) Reset() {
 	*x = AccountResponse{}
-	mi := &file_control_proto_msgTypes[50]
+	mi := &file_control_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3451,7 +3537,7 @@ func (x *AccountResponse) String() string {
 func (*AccountResponse) ProtoMessage() {}
 
 func (x *AccountResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[50]
+	mi := &file_control_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3464,7 +3550,7 @@ func (x *AccountResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountResponse.ProtoReflect.Descriptor instead.
 func (*AccountResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{50}
+	return file_control_proto_rawDescGZIP(), []int{51}
 }
 
 // What one link has moved, by the word of one of its processes.
@@ -3484,7 +3570,7 @@ type LinkAccount struct {
 
 func (x *LinkAccount) Reset() {
 	*x = LinkAccount{}
-	mi := &file_control_proto_msgTypes[51]
+	mi := &file_control_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3496,7 +3582,7 @@ func (x *LinkAccount) String() string {
 func (*LinkAccount) ProtoMessage() {}
 
 func (x *LinkAccount) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[51]
+	mi := &file_control_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3509,7 +3595,7 @@ func (x *LinkAccount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LinkAccount.ProtoReflect.Descriptor instead.
 func (*LinkAccount) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{51}
+	return file_control_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *LinkAccount) GetLink() []byte {
@@ -3576,7 +3662,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_control_proto_msgTypes[52]
+	mi := &file_control_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3588,7 +3674,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[52]
+	mi := &file_control_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3601,7 +3687,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{52}
+	return file_control_proto_rawDescGZIP(), []int{53}
 }
 
 type StatusResponse struct {
@@ -3613,7 +3699,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_control_proto_msgTypes[53]
+	mi := &file_control_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3625,7 +3711,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[53]
+	mi := &file_control_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3638,7 +3724,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{53}
+	return file_control_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *StatusResponse) GetJson() []byte {
@@ -3661,7 +3747,7 @@ type DecideRequest struct {
 
 func (x *DecideRequest) Reset() {
 	*x = DecideRequest{}
-	mi := &file_control_proto_msgTypes[54]
+	mi := &file_control_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3673,7 +3759,7 @@ func (x *DecideRequest) String() string {
 func (*DecideRequest) ProtoMessage() {}
 
 func (x *DecideRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[54]
+	mi := &file_control_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3686,7 +3772,7 @@ func (x *DecideRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecideRequest.ProtoReflect.Descriptor instead.
 func (*DecideRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{54}
+	return file_control_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *DecideRequest) GetAsker() string {
@@ -3737,7 +3823,7 @@ type HostOffer struct {
 
 func (x *HostOffer) Reset() {
 	*x = HostOffer{}
-	mi := &file_control_proto_msgTypes[55]
+	mi := &file_control_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3749,7 +3835,7 @@ func (x *HostOffer) String() string {
 func (*HostOffer) ProtoMessage() {}
 
 func (x *HostOffer) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[55]
+	mi := &file_control_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3762,7 +3848,7 @@ func (x *HostOffer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostOffer.ProtoReflect.Descriptor instead.
 func (*HostOffer) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{55}
+	return file_control_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *HostOffer) GetJobs() uint32 {
@@ -3807,7 +3893,7 @@ type Host struct {
 
 func (x *Host) Reset() {
 	*x = Host{}
-	mi := &file_control_proto_msgTypes[56]
+	mi := &file_control_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3819,7 +3905,7 @@ func (x *Host) String() string {
 func (*Host) ProtoMessage() {}
 
 func (x *Host) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[56]
+	mi := &file_control_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3832,7 +3918,7 @@ func (x *Host) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Host.ProtoReflect.Descriptor instead.
 func (*Host) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{56}
+	return file_control_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *Host) GetSite() string {
@@ -3880,7 +3966,7 @@ type HostList struct {
 
 func (x *HostList) Reset() {
 	*x = HostList{}
-	mi := &file_control_proto_msgTypes[57]
+	mi := &file_control_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3892,7 +3978,7 @@ func (x *HostList) String() string {
 func (*HostList) ProtoMessage() {}
 
 func (x *HostList) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[57]
+	mi := &file_control_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3905,7 +3991,7 @@ func (x *HostList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostList.ProtoReflect.Descriptor instead.
 func (*HostList) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{57}
+	return file_control_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *HostList) GetHosts() []*Host {
@@ -3923,7 +4009,7 @@ type HostsRequest struct {
 
 func (x *HostsRequest) Reset() {
 	*x = HostsRequest{}
-	mi := &file_control_proto_msgTypes[58]
+	mi := &file_control_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3935,7 +4021,7 @@ func (x *HostsRequest) String() string {
 func (*HostsRequest) ProtoMessage() {}
 
 func (x *HostsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[58]
+	mi := &file_control_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3948,7 +4034,7 @@ func (x *HostsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostsRequest.ProtoReflect.Descriptor instead.
 func (*HostsRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{58}
+	return file_control_proto_rawDescGZIP(), []int{59}
 }
 
 type HostsTaken struct {
@@ -3959,7 +4045,7 @@ type HostsTaken struct {
 
 func (x *HostsTaken) Reset() {
 	*x = HostsTaken{}
-	mi := &file_control_proto_msgTypes[59]
+	mi := &file_control_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3971,7 +4057,7 @@ func (x *HostsTaken) String() string {
 func (*HostsTaken) ProtoMessage() {}
 
 func (x *HostsTaken) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[59]
+	mi := &file_control_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3984,7 +4070,7 @@ func (x *HostsTaken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostsTaken.ProtoReflect.Descriptor instead.
 func (*HostsTaken) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{59}
+	return file_control_proto_rawDescGZIP(), []int{60}
 }
 
 // RevocationList is an X.509 revocation list in DER, signed by the root of the
@@ -3998,7 +4084,7 @@ type RevocationList struct {
 
 func (x *RevocationList) Reset() {
 	*x = RevocationList{}
-	mi := &file_control_proto_msgTypes[60]
+	mi := &file_control_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4010,7 +4096,7 @@ func (x *RevocationList) String() string {
 func (*RevocationList) ProtoMessage() {}
 
 func (x *RevocationList) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[60]
+	mi := &file_control_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4023,7 +4109,7 @@ func (x *RevocationList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevocationList.ProtoReflect.Descriptor instead.
 func (*RevocationList) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{60}
+	return file_control_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *RevocationList) GetDer() []byte {
@@ -4042,7 +4128,7 @@ type RevocationTaken struct {
 
 func (x *RevocationTaken) Reset() {
 	*x = RevocationTaken{}
-	mi := &file_control_proto_msgTypes[61]
+	mi := &file_control_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4054,7 +4140,7 @@ func (x *RevocationTaken) String() string {
 func (*RevocationTaken) ProtoMessage() {}
 
 func (x *RevocationTaken) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[61]
+	mi := &file_control_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4067,7 +4153,7 @@ func (x *RevocationTaken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevocationTaken.ProtoReflect.Descriptor instead.
 func (*RevocationTaken) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{61}
+	return file_control_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *RevocationTaken) GetNumber() uint64 {
@@ -4088,7 +4174,7 @@ type RevokeResponse struct {
 
 func (x *RevokeResponse) Reset() {
 	*x = RevokeResponse{}
-	mi := &file_control_proto_msgTypes[62]
+	mi := &file_control_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4100,7 +4186,7 @@ func (x *RevokeResponse) String() string {
 func (*RevokeResponse) ProtoMessage() {}
 
 func (x *RevokeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[62]
+	mi := &file_control_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4113,7 +4199,7 @@ func (x *RevokeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeResponse.ProtoReflect.Descriptor instead.
 func (*RevokeResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{62}
+	return file_control_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *RevokeResponse) GetNumber() uint64 {
@@ -4146,7 +4232,7 @@ type RenewRequest struct {
 
 func (x *RenewRequest) Reset() {
 	*x = RenewRequest{}
-	mi := &file_control_proto_msgTypes[63]
+	mi := &file_control_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4158,7 +4244,7 @@ func (x *RenewRequest) String() string {
 func (*RenewRequest) ProtoMessage() {}
 
 func (x *RenewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[63]
+	mi := &file_control_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4171,7 +4257,7 @@ func (x *RenewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewRequest.ProtoReflect.Descriptor instead.
 func (*RenewRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{63}
+	return file_control_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *RenewRequest) GetChain() [][]byte {
@@ -4190,7 +4276,7 @@ type RenewResponse struct {
 
 func (x *RenewResponse) Reset() {
 	*x = RenewResponse{}
-	mi := &file_control_proto_msgTypes[64]
+	mi := &file_control_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4202,7 +4288,7 @@ func (x *RenewResponse) String() string {
 func (*RenewResponse) ProtoMessage() {}
 
 func (x *RenewResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[64]
+	mi := &file_control_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4215,7 +4301,7 @@ func (x *RenewResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewResponse.ProtoReflect.Descriptor instead.
 func (*RenewResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{64}
+	return file_control_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *RenewResponse) GetChain() [][]byte {
@@ -4235,7 +4321,7 @@ type CutRequest struct {
 
 func (x *CutRequest) Reset() {
 	*x = CutRequest{}
-	mi := &file_control_proto_msgTypes[65]
+	mi := &file_control_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4247,7 +4333,7 @@ func (x *CutRequest) String() string {
 func (*CutRequest) ProtoMessage() {}
 
 func (x *CutRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[65]
+	mi := &file_control_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4260,7 +4346,7 @@ func (x *CutRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CutRequest.ProtoReflect.Descriptor instead.
 func (*CutRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{65}
+	return file_control_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *CutRequest) GetProcesses() []*Process {
@@ -4286,7 +4372,7 @@ type CutResponse struct {
 
 func (x *CutResponse) Reset() {
 	*x = CutResponse{}
-	mi := &file_control_proto_msgTypes[66]
+	mi := &file_control_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4298,7 +4384,7 @@ func (x *CutResponse) String() string {
 func (*CutResponse) ProtoMessage() {}
 
 func (x *CutResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[66]
+	mi := &file_control_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4311,7 +4397,7 @@ func (x *CutResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CutResponse.ProtoReflect.Descriptor instead.
 func (*CutResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{66}
+	return file_control_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *CutResponse) GetLinks() uint32 {
@@ -4332,7 +4418,7 @@ type CarriedRequest struct {
 
 func (x *CarriedRequest) Reset() {
 	*x = CarriedRequest{}
-	mi := &file_control_proto_msgTypes[67]
+	mi := &file_control_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4344,7 +4430,7 @@ func (x *CarriedRequest) String() string {
 func (*CarriedRequest) ProtoMessage() {}
 
 func (x *CarriedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[67]
+	mi := &file_control_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4357,7 +4443,7 @@ func (x *CarriedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarriedRequest.ProtoReflect.Descriptor instead.
 func (*CarriedRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{67}
+	return file_control_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *CarriedRequest) GetLife() uint64 {
@@ -4396,7 +4482,7 @@ type Carried struct {
 
 func (x *Carried) Reset() {
 	*x = Carried{}
-	mi := &file_control_proto_msgTypes[68]
+	mi := &file_control_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4408,7 +4494,7 @@ func (x *Carried) String() string {
 func (*Carried) ProtoMessage() {}
 
 func (x *Carried) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[68]
+	mi := &file_control_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4421,7 +4507,7 @@ func (x *Carried) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Carried.ProtoReflect.Descriptor instead.
 func (*Carried) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{68}
+	return file_control_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *Carried) GetFrom() string {
@@ -4484,7 +4570,7 @@ type Ends struct {
 
 func (x *Ends) Reset() {
 	*x = Ends{}
-	mi := &file_control_proto_msgTypes[69]
+	mi := &file_control_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4496,7 +4582,7 @@ func (x *Ends) String() string {
 func (*Ends) ProtoMessage() {}
 
 func (x *Ends) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[69]
+	mi := &file_control_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4509,7 +4595,7 @@ func (x *Ends) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ends.ProtoReflect.Descriptor instead.
 func (*Ends) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{69}
+	return file_control_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *Ends) GetJob() string {
@@ -4542,7 +4628,7 @@ type CarriedResponse struct {
 
 func (x *CarriedResponse) Reset() {
 	*x = CarriedResponse{}
-	mi := &file_control_proto_msgTypes[70]
+	mi := &file_control_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4554,7 +4640,7 @@ func (x *CarriedResponse) String() string {
 func (*CarriedResponse) ProtoMessage() {}
 
 func (x *CarriedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[70]
+	mi := &file_control_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4567,7 +4653,7 @@ func (x *CarriedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarriedResponse.ProtoReflect.Descriptor instead.
 func (*CarriedResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{70}
+	return file_control_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *CarriedResponse) GetSites() []*SitePair {
@@ -4587,7 +4673,7 @@ type SitePair struct {
 
 func (x *SitePair) Reset() {
 	*x = SitePair{}
-	mi := &file_control_proto_msgTypes[71]
+	mi := &file_control_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4599,7 +4685,7 @@ func (x *SitePair) String() string {
 func (*SitePair) ProtoMessage() {}
 
 func (x *SitePair) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[71]
+	mi := &file_control_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4612,7 +4698,7 @@ func (x *SitePair) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SitePair.ProtoReflect.Descriptor instead.
 func (*SitePair) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{71}
+	return file_control_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *SitePair) GetAsker() string {
@@ -4767,12 +4853,13 @@ const file_control_proto_rawDesc = "" +
 	"\x06reason\x18\v \x01(\tR\x06reason\x12\x14\n" +
 	"\x05offer\x18\f \x01(\fR\x05offer\x12F\n" +
 	"\x0fasker_principal\x18\r \x01(\v2\x1d.isthmus.control.v1.PrincipalR\x0easkerPrincipal\x12H\n" +
-	"\x10target_principal\x18\x0e \x01(\v2\x1d.isthmus.control.v1.PrincipalR\x0ftargetPrincipal\"X\n" +
+	"\x10target_principal\x18\x0e \x01(\v2\x1d.isthmus.control.v1.PrincipalR\x0ftargetPrincipal\"\x8d\x01\n" +
 	"\n" +
 	"Assignment\x12\x14\n" +
 	"\x05proxy\x18\x01 \x01(\tR\x05proxy\x12\x1c\n" +
 	"\taddresses\x18\x02 \x03(\tR\taddresses\x12\x16\n" +
-	"\x06ticket\x18\x03 \x01(\fR\x06ticket\"\xb3\x02\n" +
+	"\x06ticket\x18\x03 \x01(\fR\x06ticket\x123\n" +
+	"\x05limit\x18\x04 \x01(\v2\x1d.isthmus.control.v1.RateLimitR\x05limit\"\xb3\x02\n" +
 	"\x0eIntroduceEvent\x12;\n" +
 	"\x04kind\x18\x01 \x01(\x0e2'.isthmus.control.v1.IntroduceEvent.KindR\x04kind\x124\n" +
 	"\x05relay\x18\x02 \x01(\v2\x1e.isthmus.control.v1.AssignmentR\x05relay\x12/\n" +
@@ -4870,7 +4957,7 @@ const file_control_proto_rawDesc = "" +
 	"\x06broker\x18\x01 \x01(\tR\x06broker\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\x12\x16\n" +
 	"\x06policy\x18\x03 \x01(\bR\x06policy\x12\x16\n" +
-	"\x06limits\x18\x04 \x01(\bR\x06limits\"\x8d\x02\n" +
+	"\x06limits\x18\x04 \x01(\bR\x06limits\"\x86\x03\n" +
 	"\fOfferRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1c\n" +
 	"\taddresses\x18\x02 \x03(\tR\taddresses\x12\x1d\n" +
@@ -4881,7 +4968,13 @@ const file_control_proto_rawDesc = "" +
 	"\bdraining\x18\x06 \x01(\bR\bdraining\x12\x12\n" +
 	"\x04stun\x18\a \x01(\tR\x04stun\x12#\n" +
 	"\rnamed_tickets\x18\b \x01(\bR\fnamedTickets\x12'\n" +
-	"\x0flimited_tickets\x18\t \x01(\bR\x0elimitedTickets\"'\n" +
+	"\x0flimited_tickets\x18\t \x01(\bR\x0elimitedTickets\x123\n" +
+	"\x05limit\x18\n" +
+	" \x01(\v2\x1d.isthmus.control.v1.RateLimitR\x05limit\x12B\n" +
+	"\rproject_limit\x18\v \x01(\v2\x1d.isthmus.control.v1.RateLimitR\fprojectLimit\"3\n" +
+	"\tRateLimit\x12\x12\n" +
+	"\x04rule\x18\x01 \x01(\tR\x04rule\x12\x12\n" +
+	"\x04rate\x18\x02 \x01(\x04R\x04rate\"'\n" +
 	"\rOfferResponse\x12\x16\n" +
 	"\x06others\x18\x01 \x01(\rR\x06others\"_\n" +
 	"\fEnterRequest\x12\x1a\n" +
@@ -4906,9 +4999,10 @@ const file_control_proto_rawDesc = "" +
 	"\taddresses\x18\x01 \x03(\tR\taddresses\x12\x12\n" +
 	"\x04link\x18\x02 \x01(\fR\x04link\x121\n" +
 	"\x05asker\x18\x03 \x01(\v2\x1b.isthmus.control.v1.ProcessR\x05asker\x123\n" +
-	"\x06target\x18\x04 \x01(\v2\x1b.isthmus.control.v1.ProcessR\x06target\"*\n" +
+	"\x06target\x18\x04 \x01(\v2\x1b.isthmus.control.v1.ProcessR\x06target\"_\n" +
 	"\rCarryResponse\x12\x19\n" +
-	"\bcarry_id\x18\x01 \x01(\fR\acarryId\"~\n" +
+	"\bcarry_id\x18\x01 \x01(\fR\acarryId\x123\n" +
+	"\x05limit\x18\x02 \x01(\v2\x1d.isthmus.control.v1.RateLimitR\x05limit\"~\n" +
 	"\x0eAccountRequest\x125\n" +
 	"\aprocess\x18\x01 \x01(\v2\x1b.isthmus.control.v1.ProcessR\aprocess\x125\n" +
 	"\x05links\x18\x02 \x03(\v2\x1f.isthmus.control.v1.LinkAccountR\x05links\"\x11\n" +
@@ -5044,7 +5138,7 @@ func file_control_proto_rawDescGZIP() []byte {
 }
 
 var file_control_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_control_proto_msgTypes = make([]protoimpl.MessageInfo, 72)
+var file_control_proto_msgTypes = make([]protoimpl.MessageInfo, 73)
 var file_control_proto_goTypes = []any{
 	(IntroduceEvent_Kind)(0),      // 0: isthmus.control.v1.IntroduceEvent.Kind
 	(CallBackResponse_Outcome)(0), // 1: isthmus.control.v1.CallBackResponse.Outcome
@@ -5092,35 +5186,36 @@ var file_control_proto_goTypes = []any{
 	(*Finding)(nil),               // 43: isthmus.control.v1.Finding
 	(*JoinResponse)(nil),          // 44: isthmus.control.v1.JoinResponse
 	(*OfferRequest)(nil),          // 45: isthmus.control.v1.OfferRequest
-	(*OfferResponse)(nil),         // 46: isthmus.control.v1.OfferResponse
-	(*EnterRequest)(nil),          // 47: isthmus.control.v1.EnterRequest
-	(*EnterResponse)(nil),         // 48: isthmus.control.v1.EnterResponse
-	(*Encryption)(nil),            // 49: isthmus.control.v1.Encryption
-	(*CarryRequest)(nil),          // 50: isthmus.control.v1.CarryRequest
-	(*CarryResponse)(nil),         // 51: isthmus.control.v1.CarryResponse
-	(*AccountRequest)(nil),        // 52: isthmus.control.v1.AccountRequest
-	(*AccountResponse)(nil),       // 53: isthmus.control.v1.AccountResponse
-	(*LinkAccount)(nil),           // 54: isthmus.control.v1.LinkAccount
-	(*StatusRequest)(nil),         // 55: isthmus.control.v1.StatusRequest
-	(*StatusResponse)(nil),        // 56: isthmus.control.v1.StatusResponse
-	(*DecideRequest)(nil),         // 57: isthmus.control.v1.DecideRequest
-	(*HostOffer)(nil),             // 58: isthmus.control.v1.HostOffer
-	(*Host)(nil),                  // 59: isthmus.control.v1.Host
-	(*HostList)(nil),              // 60: isthmus.control.v1.HostList
-	(*HostsRequest)(nil),          // 61: isthmus.control.v1.HostsRequest
-	(*HostsTaken)(nil),            // 62: isthmus.control.v1.HostsTaken
-	(*RevocationList)(nil),        // 63: isthmus.control.v1.RevocationList
-	(*RevocationTaken)(nil),       // 64: isthmus.control.v1.RevocationTaken
-	(*RevokeResponse)(nil),        // 65: isthmus.control.v1.RevokeResponse
-	(*RenewRequest)(nil),          // 66: isthmus.control.v1.RenewRequest
-	(*RenewResponse)(nil),         // 67: isthmus.control.v1.RenewResponse
-	(*CutRequest)(nil),            // 68: isthmus.control.v1.CutRequest
-	(*CutResponse)(nil),           // 69: isthmus.control.v1.CutResponse
-	(*CarriedRequest)(nil),        // 70: isthmus.control.v1.CarriedRequest
-	(*Carried)(nil),               // 71: isthmus.control.v1.Carried
-	(*Ends)(nil),                  // 72: isthmus.control.v1.Ends
-	(*CarriedResponse)(nil),       // 73: isthmus.control.v1.CarriedResponse
-	(*SitePair)(nil),              // 74: isthmus.control.v1.SitePair
+	(*RateLimit)(nil),             // 46: isthmus.control.v1.RateLimit
+	(*OfferResponse)(nil),         // 47: isthmus.control.v1.OfferResponse
+	(*EnterRequest)(nil),          // 48: isthmus.control.v1.EnterRequest
+	(*EnterResponse)(nil),         // 49: isthmus.control.v1.EnterResponse
+	(*Encryption)(nil),            // 50: isthmus.control.v1.Encryption
+	(*CarryRequest)(nil),          // 51: isthmus.control.v1.CarryRequest
+	(*CarryResponse)(nil),         // 52: isthmus.control.v1.CarryResponse
+	(*AccountRequest)(nil),        // 53: isthmus.control.v1.AccountRequest
+	(*AccountResponse)(nil),       // 54: isthmus.control.v1.AccountResponse
+	(*LinkAccount)(nil),           // 55: isthmus.control.v1.LinkAccount
+	(*StatusRequest)(nil),         // 56: isthmus.control.v1.StatusRequest
+	(*StatusResponse)(nil),        // 57: isthmus.control.v1.StatusResponse
+	(*DecideRequest)(nil),         // 58: isthmus.control.v1.DecideRequest
+	(*HostOffer)(nil),             // 59: isthmus.control.v1.HostOffer
+	(*Host)(nil),                  // 60: isthmus.control.v1.Host
+	(*HostList)(nil),              // 61: isthmus.control.v1.HostList
+	(*HostsRequest)(nil),          // 62: isthmus.control.v1.HostsRequest
+	(*HostsTaken)(nil),            // 63: isthmus.control.v1.HostsTaken
+	(*RevocationList)(nil),        // 64: isthmus.control.v1.RevocationList
+	(*RevocationTaken)(nil),       // 65: isthmus.control.v1.RevocationTaken
+	(*RevokeResponse)(nil),        // 66: isthmus.control.v1.RevokeResponse
+	(*RenewRequest)(nil),          // 67: isthmus.control.v1.RenewRequest
+	(*RenewResponse)(nil),         // 68: isthmus.control.v1.RenewResponse
+	(*CutRequest)(nil),            // 69: isthmus.control.v1.CutRequest
+	(*CutResponse)(nil),           // 70: isthmus.control.v1.CutResponse
+	(*CarriedRequest)(nil),        // 71: isthmus.control.v1.CarriedRequest
+	(*Carried)(nil),               // 72: isthmus.control.v1.Carried
+	(*Ends)(nil),                  // 73: isthmus.control.v1.Ends
+	(*CarriedResponse)(nil),       // 74: isthmus.control.v1.CarriedResponse
+	(*SitePair)(nil),              // 75: isthmus.control.v1.SitePair
 }
 var file_control_proto_depIdxs = []int32{
 	3,  // 0: isthmus.control.v1.AccessPoint.process:type_name -> isthmus.control.v1.Process
@@ -5155,91 +5250,95 @@ var file_control_proto_depIdxs = []int32{
 	31, // 29: isthmus.control.v1.Introduction.relay:type_name -> isthmus.control.v1.Assignment
 	5,  // 30: isthmus.control.v1.Introduction.asker_principal:type_name -> isthmus.control.v1.Principal
 	5,  // 31: isthmus.control.v1.Introduction.target_principal:type_name -> isthmus.control.v1.Principal
-	0,  // 32: isthmus.control.v1.IntroduceEvent.kind:type_name -> isthmus.control.v1.IntroduceEvent.Kind
-	31, // 33: isthmus.control.v1.IntroduceEvent.relay:type_name -> isthmus.control.v1.Assignment
-	6,  // 34: isthmus.control.v1.IntroduceEvent.fault:type_name -> isthmus.control.v1.Fault
-	1,  // 35: isthmus.control.v1.CallBackResponse.outcome:type_name -> isthmus.control.v1.CallBackResponse.Outcome
-	3,  // 36: isthmus.control.v1.ReportRequest.target:type_name -> isthmus.control.v1.Process
-	6,  // 37: isthmus.control.v1.ReportRequest.fault:type_name -> isthmus.control.v1.Fault
-	39, // 38: isthmus.control.v1.JoinRequest.profile:type_name -> isthmus.control.v1.Profile
-	42, // 39: isthmus.control.v1.JoinRequest.measured:type_name -> isthmus.control.v1.Measurement
-	43, // 40: isthmus.control.v1.Measurement.findings:type_name -> isthmus.control.v1.Finding
-	58, // 41: isthmus.control.v1.EnterRequest.offer:type_name -> isthmus.control.v1.HostOffer
-	39, // 42: isthmus.control.v1.EnterResponse.profile:type_name -> isthmus.control.v1.Profile
-	49, // 43: isthmus.control.v1.EnterResponse.encryption:type_name -> isthmus.control.v1.Encryption
-	3,  // 44: isthmus.control.v1.CarryRequest.asker:type_name -> isthmus.control.v1.Process
-	3,  // 45: isthmus.control.v1.CarryRequest.target:type_name -> isthmus.control.v1.Process
-	3,  // 46: isthmus.control.v1.AccountRequest.process:type_name -> isthmus.control.v1.Process
-	54, // 47: isthmus.control.v1.AccountRequest.links:type_name -> isthmus.control.v1.LinkAccount
-	5,  // 48: isthmus.control.v1.DecideRequest.who:type_name -> isthmus.control.v1.Principal
-	2,  // 49: isthmus.control.v1.Host.state:type_name -> isthmus.control.v1.Host.State
-	58, // 50: isthmus.control.v1.Host.offer:type_name -> isthmus.control.v1.HostOffer
-	59, // 51: isthmus.control.v1.HostList.hosts:type_name -> isthmus.control.v1.Host
-	3,  // 52: isthmus.control.v1.CutRequest.processes:type_name -> isthmus.control.v1.Process
-	71, // 53: isthmus.control.v1.CarriedRequest.carried:type_name -> isthmus.control.v1.Carried
-	72, // 54: isthmus.control.v1.CarriedRequest.ends:type_name -> isthmus.control.v1.Ends
-	74, // 55: isthmus.control.v1.CarriedResponse.sites:type_name -> isthmus.control.v1.SitePair
-	7,  // 56: isthmus.control.v1.Directory.Register:input_type -> isthmus.control.v1.RegisterRequest
-	9,  // 57: isthmus.control.v1.Directory.Withdraw:input_type -> isthmus.control.v1.WithdrawRequest
-	19, // 58: isthmus.control.v1.Directory.Resolve:input_type -> isthmus.control.v1.ResolveRequest
-	28, // 59: isthmus.control.v1.Directory.Await:input_type -> isthmus.control.v1.AwaitRequest
-	29, // 60: isthmus.control.v1.Directory.Introduce:input_type -> isthmus.control.v1.IntroduceRequest
-	33, // 61: isthmus.control.v1.Directory.Bearings:input_type -> isthmus.control.v1.BearingsRequest
-	35, // 62: isthmus.control.v1.Directory.CallBack:input_type -> isthmus.control.v1.CallBackRequest
-	13, // 63: isthmus.control.v1.Directory.Publish:input_type -> isthmus.control.v1.PublishRequest
-	15, // 64: isthmus.control.v1.Directory.Unpublish:input_type -> isthmus.control.v1.UnpublishRequest
-	17, // 65: isthmus.control.v1.Directory.LookupName:input_type -> isthmus.control.v1.LookupNameRequest
-	37, // 66: isthmus.control.v1.Directory.Report:input_type -> isthmus.control.v1.ReportRequest
-	61, // 67: isthmus.control.v1.Directory.Hosts:input_type -> isthmus.control.v1.HostsRequest
-	40, // 68: isthmus.control.v1.Sites.Join:input_type -> isthmus.control.v1.JoinRequest
-	60, // 69: isthmus.control.v1.Sites.Hosts:input_type -> isthmus.control.v1.HostList
-	45, // 70: isthmus.control.v1.Relays.Offer:input_type -> isthmus.control.v1.OfferRequest
-	70, // 71: isthmus.control.v1.Traffic.Carried:input_type -> isthmus.control.v1.CarriedRequest
-	35, // 72: isthmus.control.v1.Vantages.CallBack:input_type -> isthmus.control.v1.CallBackRequest
-	47, // 73: isthmus.control.v1.Nodes.Enter:input_type -> isthmus.control.v1.EnterRequest
-	50, // 74: isthmus.control.v1.Nodes.Carry:input_type -> isthmus.control.v1.CarryRequest
-	52, // 75: isthmus.control.v1.Nodes.Account:input_type -> isthmus.control.v1.AccountRequest
-	30, // 76: isthmus.control.v1.Target.Introduced:input_type -> isthmus.control.v1.Introduction
-	41, // 77: isthmus.control.v1.Target.Measure:input_type -> isthmus.control.v1.MeasureRequest
-	55, // 78: isthmus.control.v1.Admin.Status:input_type -> isthmus.control.v1.StatusRequest
-	57, // 79: isthmus.control.v1.Admin.Decide:input_type -> isthmus.control.v1.DecideRequest
-	63, // 80: isthmus.control.v1.Admin.Revoke:input_type -> isthmus.control.v1.RevocationList
-	63, // 81: isthmus.control.v1.Trust.Revoked:input_type -> isthmus.control.v1.RevocationList
-	66, // 82: isthmus.control.v1.Trust.Renew:input_type -> isthmus.control.v1.RenewRequest
-	68, // 83: isthmus.control.v1.Trust.Cut:input_type -> isthmus.control.v1.CutRequest
-	8,  // 84: isthmus.control.v1.Directory.Register:output_type -> isthmus.control.v1.RegisterResponse
-	11, // 85: isthmus.control.v1.Directory.Withdraw:output_type -> isthmus.control.v1.WithdrawResponse
-	21, // 86: isthmus.control.v1.Directory.Resolve:output_type -> isthmus.control.v1.ResolveResponse
-	22, // 87: isthmus.control.v1.Directory.Await:output_type -> isthmus.control.v1.Answer
-	32, // 88: isthmus.control.v1.Directory.Introduce:output_type -> isthmus.control.v1.IntroduceEvent
-	34, // 89: isthmus.control.v1.Directory.Bearings:output_type -> isthmus.control.v1.BearingsResponse
-	36, // 90: isthmus.control.v1.Directory.CallBack:output_type -> isthmus.control.v1.CallBackResponse
-	14, // 91: isthmus.control.v1.Directory.Publish:output_type -> isthmus.control.v1.PublishResponse
-	16, // 92: isthmus.control.v1.Directory.Unpublish:output_type -> isthmus.control.v1.UnpublishResponse
-	18, // 93: isthmus.control.v1.Directory.LookupName:output_type -> isthmus.control.v1.LookupNameResponse
-	38, // 94: isthmus.control.v1.Directory.Report:output_type -> isthmus.control.v1.ReportResponse
-	60, // 95: isthmus.control.v1.Directory.Hosts:output_type -> isthmus.control.v1.HostList
-	44, // 96: isthmus.control.v1.Sites.Join:output_type -> isthmus.control.v1.JoinResponse
-	62, // 97: isthmus.control.v1.Sites.Hosts:output_type -> isthmus.control.v1.HostsTaken
-	46, // 98: isthmus.control.v1.Relays.Offer:output_type -> isthmus.control.v1.OfferResponse
-	73, // 99: isthmus.control.v1.Traffic.Carried:output_type -> isthmus.control.v1.CarriedResponse
-	36, // 100: isthmus.control.v1.Vantages.CallBack:output_type -> isthmus.control.v1.CallBackResponse
-	48, // 101: isthmus.control.v1.Nodes.Enter:output_type -> isthmus.control.v1.EnterResponse
-	51, // 102: isthmus.control.v1.Nodes.Carry:output_type -> isthmus.control.v1.CarryResponse
-	53, // 103: isthmus.control.v1.Nodes.Account:output_type -> isthmus.control.v1.AccountResponse
-	32, // 104: isthmus.control.v1.Target.Introduced:output_type -> isthmus.control.v1.IntroduceEvent
-	42, // 105: isthmus.control.v1.Target.Measure:output_type -> isthmus.control.v1.Measurement
-	56, // 106: isthmus.control.v1.Admin.Status:output_type -> isthmus.control.v1.StatusResponse
-	25, // 107: isthmus.control.v1.Admin.Decide:output_type -> isthmus.control.v1.Plan
-	65, // 108: isthmus.control.v1.Admin.Revoke:output_type -> isthmus.control.v1.RevokeResponse
-	64, // 109: isthmus.control.v1.Trust.Revoked:output_type -> isthmus.control.v1.RevocationTaken
-	67, // 110: isthmus.control.v1.Trust.Renew:output_type -> isthmus.control.v1.RenewResponse
-	69, // 111: isthmus.control.v1.Trust.Cut:output_type -> isthmus.control.v1.CutResponse
-	84, // [84:112] is the sub-list for method output_type
-	56, // [56:84] is the sub-list for method input_type
-	56, // [56:56] is the sub-list for extension type_name
-	56, // [56:56] is the sub-list for extension extendee
-	0,  // [0:56] is the sub-list for field type_name
+	46, // 32: isthmus.control.v1.Assignment.limit:type_name -> isthmus.control.v1.RateLimit
+	0,  // 33: isthmus.control.v1.IntroduceEvent.kind:type_name -> isthmus.control.v1.IntroduceEvent.Kind
+	31, // 34: isthmus.control.v1.IntroduceEvent.relay:type_name -> isthmus.control.v1.Assignment
+	6,  // 35: isthmus.control.v1.IntroduceEvent.fault:type_name -> isthmus.control.v1.Fault
+	1,  // 36: isthmus.control.v1.CallBackResponse.outcome:type_name -> isthmus.control.v1.CallBackResponse.Outcome
+	3,  // 37: isthmus.control.v1.ReportRequest.target:type_name -> isthmus.control.v1.Process
+	6,  // 38: isthmus.control.v1.ReportRequest.fault:type_name -> isthmus.control.v1.Fault
+	39, // 39: isthmus.control.v1.JoinRequest.profile:type_name -> isthmus.control.v1.Profile
+	42, // 40: isthmus.control.v1.JoinRequest.measured:type_name -> isthmus.control.v1.Measurement
+	43, // 41: isthmus.control.v1.Measurement.findings:type_name -> isthmus.control.v1.Finding
+	46, // 42: isthmus.control.v1.OfferRequest.limit:type_name -> isthmus.control.v1.RateLimit
+	46, // 43: isthmus.control.v1.OfferRequest.project_limit:type_name -> isthmus.control.v1.RateLimit
+	59, // 44: isthmus.control.v1.EnterRequest.offer:type_name -> isthmus.control.v1.HostOffer
+	39, // 45: isthmus.control.v1.EnterResponse.profile:type_name -> isthmus.control.v1.Profile
+	50, // 46: isthmus.control.v1.EnterResponse.encryption:type_name -> isthmus.control.v1.Encryption
+	3,  // 47: isthmus.control.v1.CarryRequest.asker:type_name -> isthmus.control.v1.Process
+	3,  // 48: isthmus.control.v1.CarryRequest.target:type_name -> isthmus.control.v1.Process
+	46, // 49: isthmus.control.v1.CarryResponse.limit:type_name -> isthmus.control.v1.RateLimit
+	3,  // 50: isthmus.control.v1.AccountRequest.process:type_name -> isthmus.control.v1.Process
+	55, // 51: isthmus.control.v1.AccountRequest.links:type_name -> isthmus.control.v1.LinkAccount
+	5,  // 52: isthmus.control.v1.DecideRequest.who:type_name -> isthmus.control.v1.Principal
+	2,  // 53: isthmus.control.v1.Host.state:type_name -> isthmus.control.v1.Host.State
+	59, // 54: isthmus.control.v1.Host.offer:type_name -> isthmus.control.v1.HostOffer
+	60, // 55: isthmus.control.v1.HostList.hosts:type_name -> isthmus.control.v1.Host
+	3,  // 56: isthmus.control.v1.CutRequest.processes:type_name -> isthmus.control.v1.Process
+	72, // 57: isthmus.control.v1.CarriedRequest.carried:type_name -> isthmus.control.v1.Carried
+	73, // 58: isthmus.control.v1.CarriedRequest.ends:type_name -> isthmus.control.v1.Ends
+	75, // 59: isthmus.control.v1.CarriedResponse.sites:type_name -> isthmus.control.v1.SitePair
+	7,  // 60: isthmus.control.v1.Directory.Register:input_type -> isthmus.control.v1.RegisterRequest
+	9,  // 61: isthmus.control.v1.Directory.Withdraw:input_type -> isthmus.control.v1.WithdrawRequest
+	19, // 62: isthmus.control.v1.Directory.Resolve:input_type -> isthmus.control.v1.ResolveRequest
+	28, // 63: isthmus.control.v1.Directory.Await:input_type -> isthmus.control.v1.AwaitRequest
+	29, // 64: isthmus.control.v1.Directory.Introduce:input_type -> isthmus.control.v1.IntroduceRequest
+	33, // 65: isthmus.control.v1.Directory.Bearings:input_type -> isthmus.control.v1.BearingsRequest
+	35, // 66: isthmus.control.v1.Directory.CallBack:input_type -> isthmus.control.v1.CallBackRequest
+	13, // 67: isthmus.control.v1.Directory.Publish:input_type -> isthmus.control.v1.PublishRequest
+	15, // 68: isthmus.control.v1.Directory.Unpublish:input_type -> isthmus.control.v1.UnpublishRequest
+	17, // 69: isthmus.control.v1.Directory.LookupName:input_type -> isthmus.control.v1.LookupNameRequest
+	37, // 70: isthmus.control.v1.Directory.Report:input_type -> isthmus.control.v1.ReportRequest
+	62, // 71: isthmus.control.v1.Directory.Hosts:input_type -> isthmus.control.v1.HostsRequest
+	40, // 72: isthmus.control.v1.Sites.Join:input_type -> isthmus.control.v1.JoinRequest
+	61, // 73: isthmus.control.v1.Sites.Hosts:input_type -> isthmus.control.v1.HostList
+	45, // 74: isthmus.control.v1.Relays.Offer:input_type -> isthmus.control.v1.OfferRequest
+	71, // 75: isthmus.control.v1.Traffic.Carried:input_type -> isthmus.control.v1.CarriedRequest
+	35, // 76: isthmus.control.v1.Vantages.CallBack:input_type -> isthmus.control.v1.CallBackRequest
+	48, // 77: isthmus.control.v1.Nodes.Enter:input_type -> isthmus.control.v1.EnterRequest
+	51, // 78: isthmus.control.v1.Nodes.Carry:input_type -> isthmus.control.v1.CarryRequest
+	53, // 79: isthmus.control.v1.Nodes.Account:input_type -> isthmus.control.v1.AccountRequest
+	30, // 80: isthmus.control.v1.Target.Introduced:input_type -> isthmus.control.v1.Introduction
+	41, // 81: isthmus.control.v1.Target.Measure:input_type -> isthmus.control.v1.MeasureRequest
+	56, // 82: isthmus.control.v1.Admin.Status:input_type -> isthmus.control.v1.StatusRequest
+	58, // 83: isthmus.control.v1.Admin.Decide:input_type -> isthmus.control.v1.DecideRequest
+	64, // 84: isthmus.control.v1.Admin.Revoke:input_type -> isthmus.control.v1.RevocationList
+	64, // 85: isthmus.control.v1.Trust.Revoked:input_type -> isthmus.control.v1.RevocationList
+	67, // 86: isthmus.control.v1.Trust.Renew:input_type -> isthmus.control.v1.RenewRequest
+	69, // 87: isthmus.control.v1.Trust.Cut:input_type -> isthmus.control.v1.CutRequest
+	8,  // 88: isthmus.control.v1.Directory.Register:output_type -> isthmus.control.v1.RegisterResponse
+	11, // 89: isthmus.control.v1.Directory.Withdraw:output_type -> isthmus.control.v1.WithdrawResponse
+	21, // 90: isthmus.control.v1.Directory.Resolve:output_type -> isthmus.control.v1.ResolveResponse
+	22, // 91: isthmus.control.v1.Directory.Await:output_type -> isthmus.control.v1.Answer
+	32, // 92: isthmus.control.v1.Directory.Introduce:output_type -> isthmus.control.v1.IntroduceEvent
+	34, // 93: isthmus.control.v1.Directory.Bearings:output_type -> isthmus.control.v1.BearingsResponse
+	36, // 94: isthmus.control.v1.Directory.CallBack:output_type -> isthmus.control.v1.CallBackResponse
+	14, // 95: isthmus.control.v1.Directory.Publish:output_type -> isthmus.control.v1.PublishResponse
+	16, // 96: isthmus.control.v1.Directory.Unpublish:output_type -> isthmus.control.v1.UnpublishResponse
+	18, // 97: isthmus.control.v1.Directory.LookupName:output_type -> isthmus.control.v1.LookupNameResponse
+	38, // 98: isthmus.control.v1.Directory.Report:output_type -> isthmus.control.v1.ReportResponse
+	61, // 99: isthmus.control.v1.Directory.Hosts:output_type -> isthmus.control.v1.HostList
+	44, // 100: isthmus.control.v1.Sites.Join:output_type -> isthmus.control.v1.JoinResponse
+	63, // 101: isthmus.control.v1.Sites.Hosts:output_type -> isthmus.control.v1.HostsTaken
+	47, // 102: isthmus.control.v1.Relays.Offer:output_type -> isthmus.control.v1.OfferResponse
+	74, // 103: isthmus.control.v1.Traffic.Carried:output_type -> isthmus.control.v1.CarriedResponse
+	36, // 104: isthmus.control.v1.Vantages.CallBack:output_type -> isthmus.control.v1.CallBackResponse
+	49, // 105: isthmus.control.v1.Nodes.Enter:output_type -> isthmus.control.v1.EnterResponse
+	52, // 106: isthmus.control.v1.Nodes.Carry:output_type -> isthmus.control.v1.CarryResponse
+	54, // 107: isthmus.control.v1.Nodes.Account:output_type -> isthmus.control.v1.AccountResponse
+	32, // 108: isthmus.control.v1.Target.Introduced:output_type -> isthmus.control.v1.IntroduceEvent
+	42, // 109: isthmus.control.v1.Target.Measure:output_type -> isthmus.control.v1.Measurement
+	57, // 110: isthmus.control.v1.Admin.Status:output_type -> isthmus.control.v1.StatusResponse
+	25, // 111: isthmus.control.v1.Admin.Decide:output_type -> isthmus.control.v1.Plan
+	66, // 112: isthmus.control.v1.Admin.Revoke:output_type -> isthmus.control.v1.RevokeResponse
+	65, // 113: isthmus.control.v1.Trust.Revoked:output_type -> isthmus.control.v1.RevocationTaken
+	68, // 114: isthmus.control.v1.Trust.Renew:output_type -> isthmus.control.v1.RenewResponse
+	70, // 115: isthmus.control.v1.Trust.Cut:output_type -> isthmus.control.v1.CutResponse
+	88, // [88:116] is the sub-list for method output_type
+	60, // [60:88] is the sub-list for method input_type
+	60, // [60:60] is the sub-list for extension type_name
+	60, // [60:60] is the sub-list for extension extendee
+	0,  // [0:60] is the sub-list for field type_name
 }
 
 func init() { file_control_proto_init() }
@@ -5253,7 +5352,7 @@ func file_control_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_control_proto_rawDesc), len(file_control_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   72,
+			NumMessages:   73,
 			NumExtensions: 0,
 			NumServices:   9,
 		},
