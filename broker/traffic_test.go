@@ -128,3 +128,27 @@ func TestScaled(t *testing.T) {
 		}
 	}
 }
+
+// A user is told the lowest of what the proxy and the policies hold the link to.
+func TestLimitOfAssignment(t *testing.T) {
+	offer := Offer{Named: true, Limit: control.RateLimitToPB(50, "quota.rate"), ProjectLimit: control.RateLimitToPB(20, "quota.per_project.rate")}
+	lower := overlay.Allowance{Site: "siteb", Rule: "guests", Owner: "project p", Rate: 10}
+	for _, c := range []struct {
+		offer   Offer
+		project string
+		allowed []overlay.Allowance
+		rate    uint64
+		rule    string
+	}{
+		{offer, "", nil, 50, "quota.rate"},
+		{offer, "p", nil, 20, "quota.per_project.rate"},
+		{offer, "p", []overlay.Allowance{lower}, 10, "policy of " + lower.Key()},
+		{Offer{}, "p", []overlay.Allowance{{Site: "sitea", Links: 3}, lower}, 10, "policy of " + lower.Key()},
+		{Offer{}, "p", nil, 0, ""},
+	} {
+		in := &introduction{principal: overlay.Principal{User: "u", Project: c.project}, allowed: c.allowed}
+		if got := in.limit(c.offer); got.GetRate() != c.rate || got.GetRule() != c.rule {
+			t.Errorf("%+v: %v", c, got)
+		}
+	}
+}

@@ -49,6 +49,18 @@ func TestQuota(t *testing.T) {
 	if log := r.log.String(); !strings.Contains(log, "limited_to=2Mbit/s by=quota.per_job.rate") {
 		t.Errorf("log: %s", log)
 	}
+	// What it moved, and what held it back, is still told.
+	_, by := r.f.carriedNow()
+	waits := uint64(0)
+	for p, c := range by.moved.Counts() {
+		waits += c.Waits
+		if p.From != r.f.site && p.To != r.f.site || c.Bytes != 300_000 || c.Links != 0 || c.Waits > 0 && c.Rule != "quota.per_job.rate" {
+			t.Errorf("%v: %+v", p, c)
+		}
+	}
+	if waits == 0 {
+		t.Errorf("nothing was held back: %+v", by.moved.Counts())
+	}
 	if st := r.f.status().Quota; st.Waits == 0 || st.Refused != 1 || st.Links != 0 {
 		t.Errorf("status %+v", st)
 	}
