@@ -42,7 +42,10 @@ func (m *Mesh) report(now time.Time) {
 func (k *keeper) report(now time.Time, over bool) {
 	path, a := k.link.open.Load(), &k.account
 	first := a.looked.IsZero()
-	if path == nil || !over && !first && now.Sub(a.looked) < reportEvery {
+	if path == nil || !k.link.up.Load() { // another carrier became the link
+		return
+	}
+	if !over && !first && now.Sub(a.looked) < reportEvery {
 		return
 	}
 	a.looked = now

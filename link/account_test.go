@@ -55,15 +55,21 @@ func TestTrafficIsReported(t *testing.T) {
 	}
 	a, b := <-links, <-links
 	pump(t, a, b, direct)
-	for _, book := range books { // before anything else is known of it
-		for end := time.Now().Add(30 * time.Second); len(book.all()) == 0; time.Sleep(time.Millisecond) {
+	until := func(what string, ok func() bool) {
+		t.Helper()
+		for end := time.Now().Add(30 * time.Second); !ok(); time.Sleep(time.Millisecond) {
 			if time.Now().After(end) {
-				t.Fatal("nobody was told that there is a link")
+				t.Fatal("waited for: " + what)
 			}
 		}
 	}
+	until("both to be told that there is a link", func() bool { return len(books[0].all()) > 0 && len(books[1].all()) > 0 })
 	r.block(overlay.Direct, errors.New("the direct road is closed"))
 	r.cut()
+	// What is written before an end has noticed counts as sent, as the system took it.
+	until("both ends to have left the direct road", func() bool {
+		return !slices.ContainsFunc(slices.Concat(a.Carriers(), b.Carriers()), func(c Carrier) bool { return c.Path.Technique != overlay.Relay })
+	})
 	pump(t, a, b, relayed)
 	leave()
 	serving.Wait()
@@ -111,6 +117,11 @@ func TestNothingToReport(t *testing.T) {
 	k.report(time.Now(), true)
 	if said != 0 {
 		t.Error("a link without such a carrier is told of")
+	}
+	k.link.open.Store(&overlay.Path{Technique: overlay.Direct})
+	k.report(time.Now(), true)
+	if said != 0 {
+		t.Error("a carrier that did not become the link is told of")
 	}
 }
 

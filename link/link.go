@@ -33,6 +33,7 @@ type Link struct {
 	stream *stream.Stream
 	fault  func() error
 	done   chan struct{}
+	up     atomic.Bool                  // it was handed up
 	open   atomic.Pointer[overlay.Path] // the latest carrier's that no daemon counts; nil: there was none
 }
 

@@ -265,6 +265,7 @@ func (a *attempt) settle() {
 
 // handUp gives the link to its owner, and keeps it from then on.
 func (m *Mesh) handUp(a *attempt, l *Link) {
+	l.up.Store(true)
 	m.cfg.Up(l)
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -30,6 +30,9 @@ const movesKey = "ISTHMUS_TEST_MOVES"
 // moved is how many bytes rank 0 of moves sends to rank 1.
 const moved = 8 << 20
 
+// most is above what a link counts for that.
+const most = 3 * moved
+
 // moves is a rank.
 func moves() error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -114,8 +117,10 @@ func TestDirectLinksAreAudited(t *testing.T) {
 		if strings.Contains(who[1], "open") {
 			there, back, sites = back, there, []string{"open", "closed"}
 		}
-		// Headers come on top, and what the other end says while it takes it.
-		if there < moved || there > moved+moved/8 || back > moved/8 || !slices.Equal(r.Sites, sites) || r.Technique != "direct" || r.Link == "" {
+		// Headers come on top, and what the other end says while it takes it; on a busy
+		// machine also what was sent twice, for a carrier was given up. Who dialled the
+		// latest one is not known.
+		if there < moved || there > most || back > most-moved || !slices.Equal(r.Sites, sites) || r.Technique != "direct" && r.Technique != "reversed" || r.Link == "" {
 			t.Errorf("%s says %+v", who[1], r)
 		}
 		if who[0] == "frontal" && (r.User != "alice" || r.Project != "climate") {
@@ -128,7 +133,7 @@ func TestDirectLinksAreAudited(t *testing.T) {
 	}
 	out, complaint, status := run(t, exec.Command(isthmus(t, ""), argv...))
 	var sum audit.Group
-	if err := json.Unmarshal([]byte(out), &sum); err != nil || status != 0 || sum.Records != 1 || sum.Bytes < moved || sum.Bytes > moved+moved/4 || sum.By["sites"] != "closed open" {
+	if err := json.Unmarshal([]byte(out), &sum); err != nil || status != 0 || sum.Records != 1 || sum.Bytes < moved || sum.Bytes > 2*most || sum.By["sites"] != "closed open" {
 		t.Errorf("isthmus audit query: %d, %s%s, %v", status, out, complaint, err)
 	}
 
@@ -142,7 +147,7 @@ func TestDirectLinksAreAudited(t *testing.T) {
 		cmd.Wait()
 	}
 	for _, who := range [][2]string{{"frontal", "frontal closed"}, {"helper", "helper open/n1"}} {
-		if r := end(key, who[0], who[1]); !strings.Contains(r.Reason, "at least") || r.Sent+r.Received > 2*moved {
+		if r := end(key, who[0], who[1]); !strings.Contains(r.Reason, "at least") || r.Sent+r.Received > 2*most {
 			t.Errorf("of a killed process %s says %+v", who[1], r)
 		}
 	}
