@@ -1,6 +1,7 @@
 package collectives
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 )
@@ -13,8 +14,10 @@ import (
 type Slate interface {
 	// Posts returns how many bytes a rank may post in a step; 0: the slate is not for this call.
 	Posts() int
-	// Post shows p to all ranks in the step that it begins.
+	// Post shows p to all ranks in the step that it begins, and PostParts several one behind the
+	// other. Neither keeps what it is given.
 	Post(ctx context.Context, p []byte) error
+	PostParts(ctx context.Context, parts [][]byte) error
 	// Read returns what a rank has posted in this step, which must be n bytes. It is to be read
 	// only, until the next step.
 	Read(ctx context.Context, rank, n int) ([]byte, error)
@@ -25,23 +28,53 @@ type Slate interface {
 const slateName = "slate"
 
 const (
-	// wholeOnSlate is up to which length each rank of an allreduce reduces the whole vector
-	// itself; of longer ones it reduces its share, which takes another step.
-	wholeOnSlate = 4 << 10
+	// Up to these lengths who wants the result of an allreduce, or of a reduce, reduces the whole vector
+	// itself; of longer ones each rank reduces its share, which takes another step.
+	wholeAllreduce = 4 << 10
+	wholeReduce    = 64 << 10
 
-	// mostOnSlate bounds the vectors that are cut into several steps.
+	// bcastPiece is in what pieces a bcast goes, so that others read while the root writes, and
+	// mostBcast how long a vector may be: messages have the longer ones copied once.
+	bcastPiece = 32 << 10
+	mostBcast  = 512 << 10
+
+	// Up to these lengths blocks that are only moved go over a slate: messages have the longer ones
+	// copied once.
+	mostScatter   = 64 << 10
+	mostGather    = 512 << 10
+	mostExchanged = 1 << 20
+
+	// mostSharing is how many ranks may share a slate.
+	mostSharing = 64
+
+	// mostOnSlate bounds vectors that are reduced in several steps, and fewScan the ranks of
+	// a scan of such: each reduces what all below it have posted.
 	mostOnSlate = 64 << 20
+	fewScan     = 8
 )
 
 // fitsSlate reports whether the call of this shape is for a slate on which a rank posts so much at a
 // time. All ranks come to the same answer.
 func fitsSlate(collective string, s Shape, size, piece int) bool {
-	n := s.Bytes
+	if size > mostSharing {
+		return false
+	}
+	n, cut := s.Bytes, s.Elem*size <= piece && s.Bytes <= mostOnSlate
 	switch collective {
-	case "allreduce":
-		return s.Elem <= piece && n <= mostOnSlate
-	case "scatter", "alltoall", "reduce_scatter_block":
-		n *= size
+	case "bcast":
+		return n <= mostBcast
+	case "reduce", "allreduce":
+		return cut
+	case "scan", "exscan":
+		return n <= piece || cut && size <= fewScan
+	case "scatter":
+		return n <= mostScatter
+	case "gather":
+		return n <= mostGather
+	case "allgather", "alltoall":
+		return n <= mostExchanged
+	case "reduce_scatter_block":
+		return cut
 	case "gatherv", "scatterv", "alltoallv": // ranks do not know the same lengths
 		return false
 	}
@@ -52,52 +85,47 @@ func fitsSlate(collective string, s Shape, size, piece int) bool {
 type posting struct {
 	Slate
 	rank, size int
+	parts      [][]byte // of a post
 	Args
 }
 
 // overSlate carries out a call that is right and fits.
 func overSlate(ctx context.Context, b Slate, p *Planner, a *Args, collective string) error {
-	c := posting{b, p.rank, p.size, *a}
+	c := posting{Slate: b, rank: p.rank, size: p.size, Args: *a}
 	var err error
 	switch collective {
 	case "barrier":
 		err = c.place(ctx, nil, func(int) []byte { return nil })
 	case "bcast":
-		err = c.fromRoot(ctx, a.Recv, len(a.Recv), 0)
+		err = c.bcast(ctx)
 	case "scatter":
-		err = c.fromRoot(ctx, a.Send, c.size*len(a.Recv), c.rank*len(a.Recv))
+		err = c.scatter(ctx)
 	case "gather":
-		if c.rank != a.Root {
-			err = c.Post(ctx, a.Send)
-			break
-		}
-		fallthrough
+		err = c.gather(ctx, c.rank == a.Root)
 	case "allgather":
-		err = c.place(ctx, a.Send, func(r int) []byte { return a.Recv[r*len(a.Send):][:len(a.Send)] })
+		err = c.gather(ctx, true)
 	case "allgatherv":
 		err = c.place(ctx, a.Send, func(r int) []byte { return a.Recv[a.RecvDispls[r]:][:a.RecvCounts[r]] })
 	case "alltoall":
 		err = c.alltoall(ctx)
 	case "reduce":
-		if c.rank != a.Root {
-			err = c.Post(ctx, a.Send)
-			break
-		}
-		err = c.reduce(ctx, a.Recv, c.size, 0)
+		err = c.reduce(ctx, c.rank == a.Root, wholeReduce)
 	case "allreduce":
-		err = c.allreduce(ctx)
+		err = c.reduce(ctx, true, wholeAllreduce)
 	case "reduce_scatter_block":
-		err = c.reduce(ctx, a.Recv, c.size, c.rank*len(a.Recv))
+		err = c.reduceBlocks(ctx)
 	case "reduce_scatter":
 		at := 0
 		for _, n := range a.RecvCounts[:c.rank] {
 			at += n
 		}
-		err = c.reduce(ctx, a.Recv, c.size, at)
+		if err = c.Post(ctx, a.Send); err == nil {
+			err = c.fold(ctx, a.Recv, c.size, len(a.Send), at)
+		}
 	case "scan":
-		err = c.reduce(ctx, a.Recv, c.rank+1, 0)
+		err = c.scan(ctx, c.rank+1)
 	case "exscan":
-		err = c.reduce(ctx, a.Recv, c.rank, 0)
+		err = c.scan(ctx, c.rank)
 	}
 	if err != nil {
 		return fmt.Errorf("collectives: %s (%s) on rank %d of %d: %w", collective, slateName, c.rank, c.size, err)
@@ -105,21 +133,66 @@ func overSlate(ctx context.Context, b Slate, p *Planner, a *Args, collective str
 	return nil
 }
 
-// fromRoot has the root post whole, n bytes, of which each rank takes what its buffer holds from
-// the place on.
-func (c *posting) fromRoot(ctx context.Context, whole []byte, n, from int) error {
-	if c.rank == c.Root {
-		copy(c.Recv, whole[from:]) // of a bcast, onto itself
-		return c.Post(ctx, whole)
+// pieces calls f with the place and the length of each piece of n bytes, of at most piece bytes and
+// whole elements; once if there are none.
+func pieces(n, piece, elem int, f func(at, n int) error) error {
+	piece = piece / elem * elem
+	for at := 0; ; at += piece {
+		if err := f(at, min(piece, n-at)); err != nil || at+piece >= n {
+			return err
+		}
 	}
-	if err := c.Post(ctx, nil); err != nil {
+}
+
+func (c *posting) bcast(ctx context.Context) error {
+	return pieces(len(c.Recv), min(bcastPiece, c.Posts()), 1, func(at, n int) error {
+		if c.rank == c.Root {
+			return c.Post(ctx, c.Recv[at:][:n])
+		}
+		if err := c.Post(ctx, nil); err != nil {
+			return err
+		}
+		p, err := c.Read(ctx, c.Root, n)
+		copy(c.Recv[at:], p)
 		return err
+	})
+}
+
+func (c *posting) gather(ctx context.Context, wanted bool) error {
+	block := len(c.Send)
+	return pieces(block, c.Posts(), 1, func(at, n int) error {
+		if !wanted {
+			return c.Post(ctx, c.Send[at:][:n])
+		}
+		return c.place(ctx, c.Send[at:][:n], func(r int) []byte { return c.Recv[r*block+at:][:n] })
+	})
+}
+
+// cut returns the same piece of the block for each rank.
+func (c *posting) cut(b []byte, block, at, n int) [][]byte {
+	c.parts = c.parts[:0]
+	for r := range c.size {
+		c.parts = append(c.parts, b[r*block+at:][:n])
 	}
-	p, err := c.Read(ctx, c.Root, n)
-	if err == nil {
-		copy(c.Recv, p[from:])
-	}
-	return err
+	return c.parts
+}
+
+func (c *posting) scatter(ctx context.Context) error {
+	block := len(c.Recv)
+	return pieces(block, c.Posts()/c.size, 1, func(at, n int) error {
+		if c.rank == c.Root {
+			copy(c.Recv[at:][:n], c.Send[c.rank*block+at:])
+			return c.PostParts(ctx, c.cut(c.Send, block, at, n))
+		}
+		if err := c.Post(ctx, nil); err != nil {
+			return err
+		}
+		p, err := c.Read(ctx, c.Root, c.size*n)
+		if err == nil {
+			copy(c.Recv[at:], p[c.rank*n:][:n])
+		}
+		return err
+	})
 }
 
 // place posts the rank's own block and puts that of every rank where slot says.
@@ -142,28 +215,46 @@ func (c *posting) place(ctx context.Context, own []byte, slot func(rank int) []b
 	return nil
 }
 
+// alltoall may have one buffer for both: of a piece all is posted before anything is received.
 func (c *posting) alltoall(ctx context.Context) error {
-	if err := c.Post(ctx, c.Send); err != nil {
-		return err
-	}
-	n := len(c.Send) / c.size
-	for r := range c.size {
-		p, err := c.Read(ctx, r, len(c.Send))
-		if err != nil {
+	block := len(c.Send) / c.size
+	return pieces(block, c.Posts()/c.size, 1, func(at, n int) error {
+		if err := c.PostParts(ctx, c.cut(c.Send, block, at, n)); err != nil {
 			return err
 		}
-		copy(c.Recv[r*n:][:n], p[c.rank*n:])
-	}
-	return nil
+		for r := range c.size {
+			p, err := c.Read(ctx, r, c.size*n)
+			if err != nil {
+				return err
+			}
+			copy(c.Recv[r*block+at:][:n], p[c.rank*n:])
+		}
+		return nil
+	})
 }
 
-// reduce posts the whole vector and reduces what the ranks below end have posted at the place, as
-// much as to holds.
-func (c *posting) reduce(ctx context.Context, to []byte, end, at int) error {
-	if err := c.Post(ctx, c.Send); err != nil {
-		return err
+// reduceBlocks reduces each rank's own block.
+func (c *posting) reduceBlocks(ctx context.Context) error {
+	block, piece := len(c.Recv), c.Posts()/c.size
+	if block > piece && within(c.Send, c.Recv) >= 0 {
+		c.Send = bytes.Clone(c.Send) // results would overwrite what is yet to be posted
 	}
-	return c.fold(ctx, to, end, len(c.Send), at)
+	return pieces(block, piece, c.Op.Elem, func(at, n int) error {
+		if err := c.PostParts(ctx, c.cut(c.Send, block, at, n)); err != nil {
+			return err
+		}
+		return c.fold(ctx, c.Recv[at:][:n], c.size, c.size*n, c.rank*n)
+	})
+}
+
+// scan reduces what the ranks below end have posted.
+func (c *posting) scan(ctx context.Context, end int) error {
+	return pieces(len(c.Send), c.Posts(), c.Op.Elem, func(at, n int) error {
+		if err := c.Post(ctx, c.Send[at:][:n]); err != nil {
+			return err
+		}
+		return c.fold(ctx, c.Recv[at:][:n], end, n, 0)
+	})
 }
 
 // fold reduces into to, from the last rank on, so that the order is that of the ranks, and always the
@@ -183,29 +274,38 @@ func (c *posting) fold(ctx context.Context, to []byte, end, n, at int) error {
 	return nil
 }
 
-// allreduce reduces short vectors on every rank. Of longer ones, piece by piece, each rank reduces its
-// share and then posts it.
-func (c *posting) allreduce(ctx context.Context) error {
-	if len(c.Send) <= wholeOnSlate {
-		return c.reduce(ctx, c.Recv, c.size, 0)
+// reduce leaves the result with those who want it. They reduce vectors of at most whole bytes themselves.
+// Of longer ones, piece by piece, each rank reduces its share and posts it.
+func (c *posting) reduce(ctx context.Context, wanted bool, whole int) error {
+	if len(c.Send) <= min(whole, c.Posts()) {
+		if err := c.Post(ctx, c.Send); err != nil || !wanted {
+			return err
+		}
+		return c.fold(ctx, c.Recv, c.size, len(c.Send), 0)
 	}
-	piece := c.Posts() / c.Op.Elem * c.Op.Elem
-	for at := 0; at < len(c.Send); at += piece {
-		n := min(piece, len(c.Send)-at)
-		if err := c.Post(ctx, c.Send[at:at+n]); err != nil {
+	var own []byte // for the share of a rank that does not want the result
+	return pieces(len(c.Send), c.Posts(), c.Op.Elem, func(at, n int) error {
+		if err := c.Post(ctx, c.Send[at:][:n]); err != nil {
 			return err
 		}
 		share := func(r int) (from, to int) {
-			return blockStart(n/c.Op.Elem, c.size, r) * c.Op.Elem, blockStart(n/c.Op.Elem, c.size, r+1) * c.Op.Elem
+			elems := n / c.Op.Elem
+			return blockStart(elems, c.size, r) * c.Op.Elem, blockStart(elems, c.size, r+1) * c.Op.Elem
 		}
 		from, to := share(c.rank)
-		own := c.Recv[at+from : at+to]
-		if err := c.fold(ctx, own, c.size, n, from); err != nil {
+		if !wanted {
+			if own == nil {
+				own = make([]byte, to-from)
+			}
+			if err := c.fold(ctx, own[:to-from], c.size, n, from); err != nil {
+				return err
+			}
+			return c.Post(ctx, own[:to-from])
+		}
+		all := c.Recv[at:][:n]
+		if err := c.fold(ctx, all[from:to], c.size, n, from); err != nil {
 			return err
 		}
-		if err := c.place(ctx, own, func(r int) []byte { from, to := share(r); return c.Recv[at+from : at+to] }); err != nil {
-			return err
-		}
-	}
-	return nil
+		return c.place(ctx, all[from:to], func(r int) []byte { from, to := share(r); return all[from:to] })
+	})
 }

@@ -41,6 +41,10 @@ var _ collectives.Slate = (*slateComm)(nil)
 
 func (c *slateComm) Posts() int { return c.piece }
 
+func (c *slateComm) PostParts(ctx context.Context, parts [][]byte) error {
+	return c.Post(ctx, bytes.Join(parts, nil))
+}
+
 func (c *slateComm) Post(_ context.Context, p []byte) error {
 	c.b.mu.Lock()
 	defer c.b.mu.Unlock()

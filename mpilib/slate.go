@@ -149,7 +149,13 @@ const stepBits = 16
 // Post implements collectives.Slate.
 func (c *collectiveCall) Post(ctx context.Context, p []byte) error {
 	c.step++
-	return c.slate.b.Post(ctx, c.stamp(), p, c.slate.check)
+	return c.slate.b.Post(ctx, c.stamp(), c.slate.check, p)
+}
+
+// PostParts implements collectives.Slate.
+func (c *collectiveCall) PostParts(ctx context.Context, parts [][]byte) error {
+	c.step++
+	return c.slate.b.Post(ctx, c.stamp(), c.slate.check, parts...)
 }
 
 func (c *collectiveCall) stamp() uint64 { return c.number<<stepBits | c.step }

@@ -50,16 +50,16 @@
 // # A slate
 //
 // [CreateSlate] makes memory for more than two: a [Slate], on which each of them posts what all others may
-// read. After the head, each has 1024 bytes of control and 4 pieces of 64 KiB:
+// read. After the head, each has:
 //
-//	0     at: the stamp it has posted for last
-//	128   1 while it sleeps; by that word (a futex) the others wake it
-//	256   4 cells of 128 bytes, one for each piece: stamp:u64 size:u64, and the payload if that
-//	      is at most 112 bytes long
-//	1024  the pieces
+//	0      at: the stamp it has posted for last
+//	128    1 while it sleeps; by that word (a futex) the others wake it
+//	256    64 cells of 128 bytes: stamp:u64 size:u32 piece:u32, and the payload if that is
+//	       at most 112 bytes long
+//	12288  4 pieces of 64 KiB, for longer ones
 //
-// The stamp is stored last, and the cell's before at. A process writes over a cell when all others have posted for
-// a later stamp, for then they have read it, or will not. Who sleeps here looks for itself every
+// The stamp is stored last, and the cell's before at. A process writes over a cell, or a piece, when all others have
+// posted for a later stamp, for then they have read it, or will not. Who sleeps here looks for itself every
 // 20 to 100 ms: nothing else tells it of a death.
 //
 // # Trust

@@ -20,9 +20,14 @@ const (
 
 	page         = 4096
 	headBytes    = page
-	layout       = 1 // version
 	leastSegment = headBytes + 2*(laneBytes+MinData)
 	mostSegment  = headBytes + 2*(laneBytes+MaxData)
+)
+
+// What a segment holds, and how that is laid out.
+const (
+	lanesLayout = 1
+	slateLayout = 1 << 16
 )
 
 var magic = [8]byte{'i', 's', 't', 'h', 's', 'h', 'm', '\n'}
@@ -88,7 +93,7 @@ func (s *Segment) Ends() (*Sender, *Receiver) {
 }
 
 // checkHead compares what is mapped with what was offered.
-func (s *Segment) checkHead(o Offer) error {
+func (s *Segment) checkHead(o Offer, layout uint32) error {
 	h := *s.head()
 	switch {
 	case h.magic != magic:

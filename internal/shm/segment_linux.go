@@ -24,7 +24,7 @@ func Create(data int) (*Segment, error) {
 	if err != nil {
 		return nil, fmt.Errorf("shm.Create: %w", err)
 	}
-	s, err := createFile(size)
+	s, err := createFile(size, lanesLayout)
 	if err != nil {
 		return nil, fmt.Errorf("shm.Create: %w", err)
 	}
@@ -32,12 +32,12 @@ func Create(data int) (*Segment, error) {
 }
 
 // createFile makes a segment of any size.
-func createFile(size int) (*Segment, error) {
+func createFile(size int, layout uint32) (*Segment, error) {
 	fd, err := unix.MemfdCreate("isthmus", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
 		return nil, fmt.Errorf("memfd_create: %w", err)
 	}
-	s, err := create(fd, size)
+	s, err := create(fd, size, layout)
 	if err != nil {
 		unix.Close(fd)
 		return nil, err
@@ -45,7 +45,7 @@ func createFile(size int) (*Segment, error) {
 	return s, nil
 }
 
-func create(fd, size int) (*Segment, error) {
+func create(fd, size int, layout uint32) (*Segment, error) {
 	if err := unix.Ftruncate(fd, int64(size)); err != nil {
 		return nil, fmt.Errorf("%d bytes: %w", size, err)
 	}
@@ -86,7 +86,7 @@ func Open(o Offer) (*Segment, error) {
 	if err := checkSize(o.Size); err != nil {
 		return nil, fmt.Errorf("shm.Open: %w", err)
 	}
-	s, err := openFile(o)
+	s, err := openFile(o, lanesLayout)
 	if err != nil {
 		return nil, fmt.Errorf("shm.Open: %w", err)
 	}
@@ -94,7 +94,7 @@ func Open(o Offer) (*Segment, error) {
 }
 
 // openFile maps a segment of any size.
-func openFile(o Offer) (*Segment, error) {
+func openFile(o Offer, layout uint32) (*Segment, error) {
 	if err := near(o); err != nil {
 		return nil, err
 	}
@@ -102,14 +102,14 @@ func openFile(o Offer) (*Segment, error) {
 		return nil, fmt.Errorf("descriptor %d of process %d is none", o.FD, o.PID)
 	}
 	path := fmt.Sprintf("/proc/%d/fd/%d", o.PID, o.FD)
-	s, err := open(path, o)
+	s, err := open(path, o, layout)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return s, nil
 }
 
-func open(path string, o Offer) (*Segment, error) {
+func open(path string, o Offer, layout uint32) (*Segment, error) {
 	// Not blocking, should it be somebody's pipe instead.
 	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
 	switch {
@@ -135,7 +135,7 @@ func open(path string, o Offer) (*Segment, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := s.checkHead(o); err != nil {
+	if err := s.checkHead(o, layout); err != nil {
 		s.Close()
 		return nil, err
 	}

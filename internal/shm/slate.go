@@ -17,7 +17,8 @@ const (
 	// SlatePiece is how many bytes a process may post at a time.
 	SlatePiece = 64 << 10
 
-	postCells   = 4   // pieces of a process that stay readable at the same time
+	slateCells  = 64  // posts of a process that stay readable at the same time
+	slatePieces = 4   // of which so many may be long: more than postedShort bytes
 	postedShort = 112 // bytes that a cell holds itself, which move with its stamp
 )
 
@@ -28,7 +29,8 @@ var ErrPassed = errors.New("it has gone on to a later step")
 // post announces what a process has posted.
 type post struct {
 	stamp atomic.Uint64
-	size  uint64
+	size  uint32
+	piece uint32 // where it is long
 	short [postedShort]byte
 }
 
@@ -39,12 +41,12 @@ type poster struct {
 	_      [apart - 8]byte
 	sleeps atomic.Uint32 // set by the process, cleared by all
 	_      [apart - 4]byte
-	posts  [postCells]post
+	posts  [slateCells]post
 }
 
 const (
-	posterBytes = 1024 // a multiple of apart, at least a poster's size
-	slateShare  = posterBytes + postCells*SlatePiece
+	posterBytes = 3 * page // at least a poster's size
+	slateShare  = posterBytes + slatePieces*SlatePiece
 )
 
 // slateSize is the size of the segment for so many processes.
@@ -52,8 +54,7 @@ func slateSize(processes int) (int, error) {
 	if processes < 2 || processes > MostOnSlate {
 		return 0, fmt.Errorf("a slate for %d processes: want 2 to %d", processes, MostOnSlate)
 	}
-	size := headBytes + processes*slateShare
-	return (size + page - 1) / page * page, nil
+	return headBytes + processes*slateShare, nil
 }
 
 // A Slate is memory on which each of a few processes of a machine posts what all the others
@@ -71,11 +72,13 @@ type Slate struct {
 	seg    *Segment
 	me     int
 	all    []*poster
-	data   [][]byte          // of each process
-	mine   [postCells]uint64 // the stamps of this process's pieces
-	next   int               // which of them is written over next
-	low    uint64            // all processes have posted for this stamp at least
-	met    uint64            // a bit for each of which the last step's post was read
+	data   [][]byte            // of each process
+	mine   [slateCells]uint64  // the stamps of this process's posts
+	long   [slatePieces]uint64 // and of those in the pieces
+	next   int                 // which cell is written over next
+	piece  int                 // and which piece
+	low    uint64              // all processes have posted for this stamp at least
+	met    uint64              // a bit for each of which the last step's post was read
 	local  bool
 	waiter *Waiter
 	since  time.Time
@@ -94,13 +97,24 @@ func (s *Segment) Slate(me, processes int, others []CPUs) *Slate {
 	return b
 }
 
-// Post shows p, of at most SlatePiece bytes, to all others. It waits until one of the
+// Post shows what the parts hold one behind the other, at most SlatePiece bytes, to all others. It waits until one of the
 // process's own pieces is free, and gives up when ctx is done or when check, which is called now and
 // then while it waits for long, returns an error. After an error nothing has been posted, and the stamp
 // may be used again.
-func (b *Slate) Post(ctx context.Context, stamp uint64, p []byte, check func() error) error {
+func (b *Slate) Post(ctx context.Context, stamp uint64, check func() error, parts ...[]byte) error {
+	size := 0
+	for _, p := range parts {
+		size += len(p)
+	}
+	if size > SlatePiece {
+		return fmt.Errorf("shm: a post of %d bytes, at most %d are possible", size, SlatePiece)
+	}
 	i := b.next
-	if old := b.mine[i]; old > 0 && b.low <= old {
+	old := b.mine[i]
+	if size > postedShort {
+		old = max(old, b.long[b.piece])
+	}
+	if old > 0 && b.low <= old {
 		for _, p := range b.all {
 			if err := b.wait(ctx, p, aim{old + 1, 0}, check); err != nil {
 				return err
@@ -109,16 +123,20 @@ func (b *Slate) Post(ctx context.Context, stamp uint64, p []byte, check func() e
 		b.low = old + 1
 	}
 	cell := &b.all[b.me].posts[i]
-	if len(p) <= postedShort {
-		copy(cell.short[:], p)
-	} else {
-		copy(b.data[b.me][i*SlatePiece:][:SlatePiece], p)
+	to := cell.short[:]
+	if size > postedShort {
+		to = b.data[b.me][b.piece*SlatePiece:][:SlatePiece]
+		cell.piece, b.long[b.piece] = uint32(b.piece), stamp
+		b.piece = (b.piece + 1) % slatePieces
 	}
-	cell.size = uint64(len(p))
+	for _, p := range parts {
+		to = to[copy(to, p):]
+	}
+	cell.size = uint32(size)
 	raceRelease()
 	cell.stamp.Store(stamp)
 	b.all[b.me].at.Store(stamp)
-	b.mine[i], b.next, b.met = stamp, (i+1)%postCells, 1<<b.me
+	b.mine[i], b.next, b.met = stamp, (i+1)%slateCells, 1<<b.me
 	for r, other := range b.all {
 		if r != b.me && other.sleeps.Load() == 1 && other.sleeps.CompareAndSwap(1, 0) {
 			wakeFutex(&other.sleeps)
@@ -130,7 +148,7 @@ func (b *Slate) Post(ctx context.Context, stamp uint64, p []byte, check func() e
 // Read returns what a process has posted for stamp, the caller's own last one, and waits for it
 // as Post does. It is the slate's memory, which stays as it is until the caller posts again.
 func (b *Slate) Read(ctx context.Context, process int, stamp uint64, check func() error) ([]byte, error) {
-	p, i := b.all[process], (b.next+postCells-1)%postCells // where the caller's own is, and mostly the others'
+	p, i := b.all[process], (b.next+slateCells-1)%slateCells // where the caller's own is, and mostly the others'
 	if err := b.wait(ctx, p, aim{stamp, i}, check); err != nil {
 		return nil, err
 	}
@@ -144,14 +162,14 @@ func (b *Slate) Read(ctx context.Context, process int, stamp uint64, check func(
 		b.low = stamp
 	}
 	cell := &p.posts[i]
-	n := cell.size
+	n, piece := cell.size, int(cell.piece)
 	switch {
 	case n <= postedShort:
 		return cell.short[:n:n], nil
-	case n <= SlatePiece:
-		return b.data[process][i*SlatePiece:][:n:n], nil
+	case n <= SlatePiece && piece < slatePieces:
+		return b.data[process][piece*SlatePiece:][:n:n], nil
 	}
-	return nil, fmt.Errorf("shm: process %d of the slate posts %d bytes: %w", process, n, ErrCorrupt)
+	return nil, fmt.Errorf("shm: process %d of the slate posts %d bytes in piece %d: %w", process, n, piece, ErrCorrupt)
 }
 
 // find returns in which cell the post for stamp is, or -1.

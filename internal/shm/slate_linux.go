@@ -16,7 +16,7 @@ func CreateSlate(processes int) (*Segment, error) {
 	if err != nil {
 		return nil, fmt.Errorf("shm.CreateSlate: %w", err)
 	}
-	s, err := createFile(size)
+	s, err := createFile(size, slateLayout)
 	if err != nil {
 		return nil, fmt.Errorf("shm.CreateSlate: %w", err)
 	}
@@ -33,7 +33,7 @@ func OpenSlate(o Offer, processes int) (*Segment, error) {
 	if err != nil {
 		return nil, fmt.Errorf("shm.OpenSlate: %w", err)
 	}
-	s, err := openFile(o)
+	s, err := openFile(o, slateLayout)
 	if err != nil {
 		return nil, fmt.Errorf("shm.OpenSlate: %w", err)
 	}

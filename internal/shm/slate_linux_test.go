@@ -57,7 +57,7 @@ func TestSlate(t *testing.T) {
 		for me, b := range slates(t, n) {
 			all.Go(func() {
 				for stamp := uint64(1); stamp < 400; stamp += 1 + stamp%3 {
-					if err := b.Post(ctx, stamp, said(me, stamp), fine); err != nil {
+					if err := b.Post(ctx, stamp, fine, said(me, stamp)); err != nil {
 						t.Errorf("process %d, stamp %d: %v", me, stamp, err)
 						return
 					}
@@ -84,26 +84,37 @@ func TestSlate(t *testing.T) {
 func TestSlateHoldsBack(t *testing.T) {
 	b := slates(t, 2)
 	ctx, cancel := context.WithCancel(t.Context())
-	for stamp := uint64(1); stamp <= postCells; stamp++ {
-		if err := b[0].Post(ctx, stamp, said(0, stamp), fine); err != nil {
+	stop := errors.New("stop")
+	held := func() error { return stop }
+	long := make([]byte, postedShort+1)
+	stamp := uint64(1)
+	for ; stamp <= slatePieces; stamp++ {
+		if err := b[0].Post(ctx, stamp, fine, long); err != nil {
 			t.Fatal(err)
 		}
 	}
-	stop := errors.New("stop")
-	if err := b[0].Post(ctx, postCells+1, nil, func() error { return stop }); !errors.Is(err, stop) {
-		t.Fatalf("posted over what nobody has read: %v", err)
+	if err := b[0].Post(ctx, stamp, held, long); !errors.Is(err, stop) {
+		t.Fatalf("posted over a piece that nobody has read: %v", err)
 	}
-	for stamp := uint64(1); stamp <= 2; stamp++ {
-		b[1].Post(ctx, stamp, nil, fine)
-		if got, err := b[1].Read(ctx, 0, stamp, fine); err != nil || !bytes.Equal(got, said(0, stamp)) {
-			t.Fatalf("stamp %d: %d bytes, %v", stamp, len(got), err)
+	for ; stamp <= slateCells; stamp++ {
+		if err := b[0].Post(ctx, stamp, fine, []byte{byte(stamp)}); err != nil {
+			t.Fatal(err)
 		}
 	}
-	if err := b[0].Post(ctx, postCells+1, nil, fine); err != nil {
+	if err := b[0].Post(ctx, stamp, held, nil); !errors.Is(err, stop) {
+		t.Fatalf("posted over a cell that nobody has read: %v", err)
+	}
+	for seen := uint64(1); seen <= 2; seen++ {
+		b[1].Post(ctx, seen, fine, nil)
+		if got, err := b[1].Read(ctx, 0, seen, fine); err != nil || !bytes.Equal(got, long) {
+			t.Fatalf("stamp %d: %d bytes, %v", seen, len(got), err)
+		}
+	}
+	if err := b[0].Post(ctx, stamp, fine, nil); err != nil {
 		t.Fatal(err)
 	}
 	cancel()
-	if err := b[0].Post(ctx, postCells+2, nil, fine); !errors.Is(err, context.Canceled) {
+	if err := b[0].Post(ctx, stamp+1, fine, nil); !errors.Is(err, context.Canceled) {
 		t.Fatalf("got %v", err)
 	}
 }
@@ -112,12 +123,12 @@ func TestSlateHoldsBack(t *testing.T) {
 // later one.
 func TestSlatePassed(t *testing.T) {
 	b := slates(t, 2)
-	b[0].Post(t.Context(), 1, nil, fine)
-	b[1].Post(t.Context(), 2, said(1, 2), fine)
+	b[0].Post(t.Context(), 1, fine, nil)
+	b[1].Post(t.Context(), 2, fine, said(1, 2))
 	if _, err := b[0].Read(t.Context(), 1, 1, fine); !errors.Is(err, ErrPassed) {
 		t.Fatalf("got %v", err)
 	}
-	b[0].Post(t.Context(), 2, nil, fine)
+	b[0].Post(t.Context(), 2, fine, nil)
 	if got, err := b[0].Read(t.Context(), 1, 2, fine); err != nil || !bytes.Equal(got, said(1, 2)) {
 		t.Fatalf("%d bytes, %v", len(got), err)
 	}
@@ -127,7 +138,7 @@ func TestSlatePassed(t *testing.T) {
 func TestSlateSleeps(t *testing.T) {
 	b := slates(t, 2)
 	for stamp := uint64(1); stamp <= 3; stamp++ {
-		b[0].Post(t.Context(), stamp, nil, fine)
+		b[0].Post(t.Context(), stamp, fine, nil)
 		asked := make(chan struct{})
 		var once sync.Once
 		var read sync.WaitGroup
@@ -137,7 +148,7 @@ func TestSlateSleeps(t *testing.T) {
 			}
 		})
 		<-asked // it is about to sleep
-		b[1].Post(t.Context(), stamp, nil, fine)
+		b[1].Post(t.Context(), stamp, fine, nil)
 		read.Wait()
 	}
 }
@@ -161,9 +172,9 @@ func TestSlateOffers(t *testing.T) {
 		}
 	}
 	b := s.Slate(0, 2, nil)
-	b.all[1].posts[0].size = 1 << 40
+	b.all[1].posts[0].size = 1 << 30
 	b.all[1].posts[0].stamp.Store(1)
-	b.Post(t.Context(), 1, nil, fine)
+	b.Post(t.Context(), 1, fine, nil)
 	if _, err := b.Read(t.Context(), 1, 1, fine); !errors.Is(err, ErrCorrupt) {
 		t.Errorf("got %v", err)
 	}
@@ -185,7 +196,7 @@ func BenchmarkSlate(b *testing.B) {
 		defer end.Close()
 		both.Go(func() {
 			for i := range b.N {
-				end.Post(b.Context(), uint64(i+1), nil, fine)
+				end.Post(b.Context(), uint64(i+1), fine, nil)
 				end.Read(b.Context(), 1-me, uint64(i+1), fine)
 			}
 		})

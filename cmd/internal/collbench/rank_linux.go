@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -109,14 +110,22 @@ func (r *rank) obey(ctx context.Context) error {
 // A refusal is a call that fails alike on all ranks before anything is sent.
 type refusal struct{ error }
 
-// now is the machine's monotonic clock in ns.
-func now() float64 {
+// now is the machine's monotonic clock in ns, read as the ranks in C read it: without a system
+// call, which would give the processor away in the middle of what is measured.
+func now() float64 { return clock.at + float64(time.Since(clock.read)) }
+
+// clock is that clock when the process began.
+var clock = func() (c struct {
+	at   float64
+	read time.Time
+}) {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &t); err != nil {
 		panic(err) // the arguments are right
 	}
-	return float64(t.Nano())
-}
+	c.at, c.read = float64(t.Nano()), time.Now()
+	return c
+}()
 
 // sleepUntil sleeps as the ranks in C do.
 func sleepUntil(at float64) {
