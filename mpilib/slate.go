@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 
 	"github.com/isthmus-grid/isthmus/internal/shm"
@@ -59,16 +60,14 @@ func (c *collectiveCall) findSlate(ctx context.Context, o *outlook) (*slate, err
 		return nil, err
 	}
 	have, err := allgather(ctx, c, seg != nil)
-	if seg == nil || err != nil {
+	switch {
+	case seg == nil:
+		return nil, err
+	case err != nil || slices.Contains(have, false): // nobody uses it
+		seg.Close()
 		return nil, err
 	}
-	seg.CloseFile() // all who could have opened it
-	for _, ok := range have {
-		if !ok {
-			seg.Close() // nobody uses it
-			return nil, nil
-		}
-	}
+	seg.CloseFile() // all have opened it
 	b := &slate{b: seg.Slate(c.Rank(), c.Size(), others)}
 	group, id := (*everybody)(c.comm), c.context
 	b.check = func() error { return world.engine.Refused(group, id) }
