@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -266,49 +267,76 @@ func (h *Helper) connect(ctx context.Context, p *process, to target) (made, erro
 // follow races the plan's techniques, those that did not do lately left out,
 // and tells the directory how each did.
 func (h *Helper) follow(ctx context.Context, p *process, to target) (made, error) {
-	t := &turn{}
-	done, leave := func(known) {}, func() {}
-	if to.ways == overlay.AllWays { // else what is found out is not what others want
-		var err error
-		if t, err = h.leads.enter(ctx, to); err != nil {
-			return made{}, fmt.Errorf("%v at %v: %w", to.point.Process, to.point.Node, err)
-		}
-		done, leave = t.done, t.leave
+	fail := func(err error) (made, error) {
+		return made{}, fmt.Errorf("%v at %v: %w", to.point.Process, to.point.Node, err)
 	}
-	var tried []string
-	var worth []overlay.Step
-	for _, s := range to.plan.Steps {
-		if !to.ways.Allow(s.Technique) {
-			tried = append(tried, fmt.Sprintf("%v: not tried: %v is looked for", s.Technique, to.ways))
-			continue
-		}
-		if t.follow && s.Technique != t.winner.technique {
-			continue
-		}
-		if reason, barred := to.memory.barred[s.Technique]; barred {
-			tried = append(tried, fmt.Sprintf("%v: not tried: %s", s.Technique, reason))
-		} else {
-			worth = append(worth, s)
-		}
+	t, err := h.leads.enter(ctx, to)
+	if err != nil {
+		return fail(err)
 	}
+	worth, tried := t.worth(to)
 	entries := lineUp(worth, t.winner)
 	got, won := race(ctx, h.work.Go, entries, func(ctx context.Context, step overlay.Step) (made, error) {
 		return h.attempt(ctx, p, to, step)
 	})
-	var last error
-	var m made
-	learnt := false // something of the paths
+	vain, last, learnt := h.tell(to, entries, got, won)
+	switch {
+	case won >= 0:
+		o := got[slices.IndexFunc(got, func(o outcome) bool { return o.i == won })]
+		t.done(known{entries[won].step.Technique, o.took})
+		if o.made.commit != nil {
+			if err := o.made.commit(ctx); err != nil {
+				o.made.drop()
+				return fail(fmt.Errorf("%v: %w", entries[won].step.Technique, err))
+			}
+		}
+		return o.made, nil
+	case learnt || len(got) == 0:
+		t.done(known{})
+	default:
+		t.leave()
+	}
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return made{}, ctx.Err()
+	}
+	tried = append(tried, vain...)
+	if last == nil { // nothing was worth a try: what the plan left out is half of the answer
+		last = overlay.ErrNoPath
+		tried = append(tried, rejected(to.plan)...)
+	}
+	return fail(&attemptsError{tried, last})
+}
+
+// worth returns the plan's steps to try, and why others are not tried.
+func (t *turn) worth(to target) (worth []overlay.Step, not []string) {
+	for _, s := range to.plan.Steps {
+		reason, barred := to.memory.barred[s.Technique]
+		switch {
+		case !to.ways.Allow(s.Technique):
+			not = append(not, fmt.Sprintf("%v: not tried: %v is looked for", s.Technique, to.ways))
+		case t.follow && s.Technique != t.winner.technique:
+		case barred:
+			not = append(not, fmt.Sprintf("%v: not tried: %s", s.Technique, reason))
+		default:
+			worth = append(worth, s)
+		}
+	}
+	return worth, not
+}
+
+// tell tells the directory how each technique did in a race. It returns what was tried in vain, the
+// last error that says something of a path, else the first of all, and whether anything was learnt
+// of the paths.
+func (h *Helper) tell(to target, entries []entry, got []outcome, won int) (vain []string, last error, learnt bool) {
 	for _, o := range got {
 		step := entries[o.i].step
 		switch {
 		case o.i == won:
-			m = o.made
 			if step.Technique != to.memory.winner.technique && to.ways != overlay.RelayOnly { // else it is no news
 				h.report(to, step.Technique, o.took, nil)
 			}
-			done(known{step.Technique, o.took})
 		case o.err != nil && !errors.Is(o.err, context.Canceled):
-			tried = append(tried, fmt.Sprintf("%v: %v", step.Technique, o.err))
+			vain = append(vain, fmt.Sprintf("%v: %v", step.Technique, o.err))
 			if aside(o.err) {
 				last = cmp.Or(last, o.err)
 				continue
@@ -317,28 +345,7 @@ func (h *Helper) follow(ctx context.Context, p *process, to target) (made, error
 			h.report(to, step.Technique, 0, o.err)
 		}
 	}
-	if won >= 0 && m.commit != nil {
-		if err := m.commit(ctx); err != nil {
-			m.drop()
-			return made{}, fmt.Errorf("%v at %v: %v: %w", to.point.Process, to.point.Node, entries[won].step.Technique, err)
-		}
-	}
-	if won >= 0 {
-		return m, nil
-	}
-	if learnt || len(got) == 0 {
-		done(known{})
-	} else {
-		leave()
-	}
-	if errors.Is(ctx.Err(), context.Canceled) {
-		return made{}, ctx.Err()
-	}
-	if last == nil { // nothing was worth a try: what the plan left out is half of the answer
-		last = overlay.ErrNoPath
-		tried = append(tried, rejected(to.plan)...)
-	}
-	return made{}, fmt.Errorf("%v at %v: %w", to.point.Process, to.point.Node, &attemptsError{tried, last})
+	return vain, last, learnt
 }
 
 // aside reports whether a technique failed for what lies beside its path:

@@ -53,14 +53,17 @@ type turn struct {
 	// follow says to take the winner and try nothing else: others see to that.
 	follow bool
 
-	leads *leads
+	leads *leads // nil: what is found out is not what others want
 	lead  *lead
 	first bool // others wait for what it finds
 }
 
 // enter waits for the link's turn. Whoever entered calls done or
-// leave, once.
+// leave, once. Who looks for another way than the best has no turn to wait for.
 func (l *leads) enter(ctx context.Context, to target) (*turn, error) {
+	if to.ways != overlay.AllWays {
+		return &turn{}, nil
+	}
 	s := l.of(to)
 	select {
 	case s.turns <- struct{}{}:
@@ -114,6 +117,9 @@ func (l *leads) of(to target) *lead {
 
 // done notes how the link was made, or that it was not (nothing is known).
 func (t *turn) done(k known) {
+	if t.leads == nil {
+		return
+	}
 	t.leads.mu.Lock()
 	defer t.leads.mu.Unlock()
 	defer t.end()
@@ -130,6 +136,9 @@ func (t *turn) done(k known) {
 // leave is done for a link that was not made, for reasons that say nothing of
 // the ways to the site: what was known of them still is.
 func (t *turn) leave() {
+	if t.leads == nil {
+		return
+	}
 	t.leads.mu.Lock()
 	defer t.leads.mu.Unlock()
 	t.end()
