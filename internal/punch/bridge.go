@@ -35,7 +35,8 @@ func Bridge(ctx context.Context, stream, local net.Conn) error {
 			return fmt.Errorf("punch.Bridge: a %T cannot be closed for writing only", c)
 		}
 	}
-	ctx, fail := context.WithCancelCause(ctx)
+	outer := ctx
+	ctx, fail := context.WithCancelCause(outer)
 	defer fail(nil)
 	var broken sync.WaitGroup
 	broken.Add(1)
@@ -50,6 +51,9 @@ func Bridge(ctx context.Context, stream, local net.Conn) error {
 	pumps.Wait()
 	if !unwatch() {
 		broken.Wait()
+		if outer.Err() != nil { // the peer, told the same, may have been quicker to end the stream
+			ctx = outer
+		}
 		return fmt.Errorf("punch.Bridge: %w", context.Cause(ctx))
 	}
 	return errors.Join(stream.Close(), local.Close())
