@@ -13,7 +13,7 @@ import (
 )
 
 // All processes of a job show the same grant, one after the other, so a judged
-// one is remembered: for a short time, in which it may be revoked unnoticed.
+// one is remembered: for a short time, until it ends or something is revoked.
 const (
 	rememberGrant = 10 * time.Second
 	maxGrants     = 1024
@@ -24,8 +24,9 @@ const (
 type grants struct {
 	holder func(chain [][]byte) (grant.Holder, error)
 
-	mu     sync.Mutex // guards judged
+	mu     sync.Mutex // guards the rest
 	judged map[[sha256.Size]byte]goodGrant
+	lists  uint64 // revocation lists that came
 }
 
 // goodGrant is what a grant said that was good for its job.
@@ -49,6 +50,7 @@ func (g *grants) judge(text string, job overlay.JobID, now time.Time) (overlay.P
 	sum := sha256.Sum256([]byte(text))
 	g.mu.Lock()
 	j, known := g.judged[sum]
+	lists := g.lists
 	g.mu.Unlock()
 	if known && j.job == job && now.Before(j.forget) && now.Before(j.ends) {
 		return j.principal, j.ends, nil
@@ -63,11 +65,22 @@ func (g *grants) judge(text string, job overlay.JobID, now time.Time) (overlay.P
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if g.lists != lists { // by one that came meanwhile it may be worth nothing
+		return principal, parsed.Expires, nil
+	}
 	if len(g.judged) >= maxGrants {
 		clear(g.judged)
 	}
 	g.judged[sum] = goodGrant{job, principal, parsed.Expires, now.Add(rememberGrant)}
 	return principal, parsed.Expires, nil
+}
+
+// forget has all grants judged anew. Call it once a new revocation list counts.
+func (g *grants) forget() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.lists++
+	clear(g.judged)
 }
 
 // read puts in the principal of an access point's grant, if it has one. A grant

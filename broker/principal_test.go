@@ -110,6 +110,10 @@ func TestGrantIsOver(t *testing.T) {
 	if judged != 2 {
 		t.Errorf("judged %d times, want at the beginning and when it was forgotten", judged)
 	}
+	g.b.grants.forget()
+	if _, _, err := g.b.grants.judge(string(text), testJob, now.Add(-time.Second)); err != nil || judged != 3 {
+		t.Errorf("judged %d times, %v; want once more after something was revoked", judged, err)
+	}
 	point := pointOf("siteb", rank(0), 1)
 	point.Grant = string(text)
 	register := func() error {

@@ -127,6 +127,7 @@ func (b *Broker) followRevocations(ctx context.Context) {
 	for {
 		list, changed := b.creds.Revocations().Now()
 		if ids := list.Since(before); len(ids) > 0 {
+			b.grants.forget() // or who is cut off would register again by a grant that was good
 			b.cut(ctx, ids)
 		}
 		before = list

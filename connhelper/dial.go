@@ -70,8 +70,13 @@ func (h *Helper) dial(ctx context.Context, p *process, name overlay.ProcessName,
 	defer release()
 	fresh := p.askedBefore(name.Rank)
 	giveUp := time.Now().Add(persistence)
+	var before error // of the last try that ended by itself
 	for pause := 100 * time.Millisecond; ; pause = min(2*pause, longestPause) {
 		m, err := h.dialOnce(ctx, p, name, ways, fresh)
+		if err != nil && before != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			return made{}, before // it says more than that the time was up in the midst of another try
+		}
+		before = err
 		if err == nil || !passing(err) || ctx.Err() != nil || !rest(ctx, pause, giveUp) {
 			return m, err
 		}

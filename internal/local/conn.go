@@ -48,7 +48,8 @@ func carriesDescriptor(t wire.Type) bool {
 // Send writes f, and with it the descriptor of socket where f's type carries
 // one; socket is nil otherwise. The peer gets a descriptor of its own: socket
 // stays the caller's to close. After an error the peer may have seen part of
-// the frame, so the Conn is closed. Safe for concurrent use.
+// the frame, so the Conn is closed; not where the peer has closed already: then what it said last, which may
+// be why, is still to be received, and the end behind it. Safe for concurrent use.
 func (c *Conn) Send(f wire.Frame, socket syscall.Conn) error {
 	if carriesDescriptor(f.Type()) != (socket != nil) {
 		return fmt.Errorf("local: send %v: descriptor given: %t, must be: %t", f.Type(), socket != nil, socket == nil)
@@ -63,7 +64,9 @@ func (c *Conn) Send(f wire.Frame, socket syscall.Conn) error {
 		err = c.writeWith(b, socket)
 	}
 	if err != nil {
-		c.c.Close()
+		if !errors.Is(err, syscall.EPIPE) && !errors.Is(err, syscall.ECONNRESET) {
+			c.c.Close()
+		}
 		return fmt.Errorf("local: send %v: %w", f.Type(), err)
 	}
 	return nil

@@ -279,3 +279,27 @@ func shortDir(t *testing.T) string {
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	return dir
 }
+
+// What a peer said before it closed is received also by who fails to send to it meanwhile, with
+// input of the peer's unread.
+func TestLastWords(t *testing.T) {
+	a, b := socketPair(t)
+	ours, theirs := NewConn(a), NewConn(b)
+	if err := ours.Send(&wire.LocalLeave{}, nil); err != nil { // which they do not read
+		t.Fatal(err)
+	}
+	if err := theirs.Send(&wire.Refuse{Code: wire.CodeForbidden, By: "helper", Text: "revoked"}, nil); err != nil {
+		t.Fatal(err)
+	}
+	theirs.Close()
+	if err := ours.Send(&wire.LocalLeave{}, nil); err == nil {
+		t.Error("sent to a peer that has closed")
+	}
+	f, _, err := ours.Receive()
+	if r, ok := f.(*wire.Refuse); !ok || r.Text != "revoked" {
+		t.Errorf("received %v, %v", f, err)
+	}
+	if f, _, err = ours.Receive(); err == nil {
+		t.Errorf("received %v behind the end", f)
+	}
+}
