@@ -15,13 +15,16 @@ type Slate interface {
 	// Posts returns how many bytes a rank may post in a step; 0: the slate is not for this call.
 	Posts() int
 	// Post shows p to all ranks in the step that it begins, and PostParts several one behind the
-	// other. Neither keeps what it is given.
+	// other. Neither keeps what it is given. A call has at most MostSteps.
 	Post(ctx context.Context, p []byte) error
 	PostParts(ctx context.Context, parts [][]byte) error
 	// Read returns what a rank has posted in this step, which must be n bytes. It is to be read
 	// only, until the next step.
 	Read(ctx context.Context, rank, n int) ([]byte, error)
 }
+
+// MostSteps bounds the steps of one call over a Slate whose ranks post 64 KiB at a time.
+const MostSteps = 1 << 12
 
 // slateName is what a choice calls it. It is no line of the table: it has no schedule, for it sends no
 // messages.
@@ -74,7 +77,7 @@ func fitsSlate(collective string, s Shape, size, piece int) bool {
 	case "allgather", "alltoall":
 		return n <= mostExchanged
 	case "reduce_scatter_block":
-		return cut
+		return cut && n*size <= mostOnSlate
 	case "gatherv", "scatterv", "alltoallv": // ranks do not know the same lengths
 		return false
 	}

@@ -142,7 +142,8 @@ func (c *collectiveCall) Posts() int {
 	return shm.SlatePiece
 }
 
-// stepBits is how many steps of a call have stamps of their own, as a power of two.
+// stepBits is how many steps of a call have stamps of their own, as a power of two: more than
+// collectives.MostSteps.
 const stepBits = 16
 
 // Post implements collectives.Slate.

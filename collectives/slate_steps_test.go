@@ -1,0 +1,54 @@
+package collectives
+
+import (
+	"context"
+	"testing"
+)
+
+// counter is a slate on which all ranks post what nobody looks at. It counts the steps.
+type counter struct {
+	piece, steps int
+	zeros        []byte
+}
+
+func (c *counter) Posts() int                                { return c.piece }
+func (c *counter) Post(context.Context, []byte) error        { c.steps++; return nil }
+func (c *counter) PostParts(context.Context, [][]byte) error { c.steps++; return nil }
+func (c *counter) Read(_ context.Context, _, n int) ([]byte, error) {
+	return c.zeros[:n], nil
+}
+
+// TestSlateSteps: the longest call that a slate is for has no more steps than stamps are kept for.
+func TestSlateSteps(t *testing.T) {
+	const piece = 64 << 10
+	ctx := context.Background()
+	for collective, most := range map[string]func(n, size int) Args{
+		"bcast":                func(n, _ int) Args { return Args{Recv: make([]byte, n)} },
+		"reduce":               func(n, _ int) Args { return Args{Send: make([]byte, n), Recv: make([]byte, n)} },
+		"allreduce":            func(n, _ int) Args { return Args{Send: make([]byte, n), Recv: make([]byte, n)} },
+		"scan":                 func(n, _ int) Args { return Args{Send: make([]byte, n), Recv: make([]byte, n)} },
+		"allgather":            func(n, size int) Args { return Args{Send: make([]byte, n), Recv: make([]byte, n*size)} },
+		"alltoall":             func(n, size int) Args { return Args{Send: make([]byte, n*size), Recv: make([]byte, n*size)} },
+		"scatter":              func(n, size int) Args { return Args{Send: make([]byte, n*size), Recv: make([]byte, n)} },
+		"reduce_scatter_block": func(n, size int) Args { return Args{Send: make([]byte, n*size), Recv: make([]byte, n)} },
+	} {
+		for _, size := range []int{2, mostSharing} {
+			for _, elem := range []int{1, piece/size/2 + 1} {
+				s := Shape{Elem: elem}
+				for n := elem; n <= 1<<30 && fitsSlate(collective, Shape{Bytes: n, Elem: elem}, size, piece); n *= 2 {
+					s.Bytes = n
+				}
+				a := most(s.Bytes, size)
+				a.Op = Op{Elem: elem, Apply: func(_, _ []byte) error { return nil }}
+				p, err := NewPlanner(0, size, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				c := &counter{piece: piece, zeros: make([]byte, piece)}
+				if err := overSlate(ctx, c, p, &a, collective); err != nil || c.steps > MostSteps {
+					t.Errorf("%s of %d bytes, %d ranks, elements of %d: %d steps, %v", collective, s.Bytes, size, elem, c.steps, err)
+				}
+			}
+		}
+	}
+}
