@@ -76,7 +76,8 @@ func TestDebugWords(t *testing.T) {
 // cleans up hears nothing.
 func TestDebugLeaks(t *testing.T) {
 	out := listenFor("")
-	var request, unfinished, dup, idup, message, barrier string
+	var request, unfinished, message, barrier string
+	var dup, idup [2]string // of each rank: the same lines
 	TestWorld(t, 2, func(ctx context.Context, c *Comm) error {
 		if c.Rank() == 0 {
 			request = lineHere(1)
@@ -94,19 +95,21 @@ func TestDebugLeaks(t *testing.T) {
 			unfinished = lineHere(1)
 			Irecv(c, make([]byte, 1), 0, 6)
 		}
-		dup = lineHere(1)
+		dup[c.Rank()] = lineHere(1)
 		if _, err := c.Dup(ctx); err != nil {
 			return err
 		}
-		idup = lineHere(1)
+		idup[c.Rank()] = lineHere(1)
 		if _, err := c.Idup(ctx).Wait(ctx); err != nil {
 			return err
 		}
 		if c.Rank() == 0 {
 			barrier = lineHere(1)
 			r := Ibarrier(c)
-			for !r.core.Done() { // which is no waiting: nobody has taken its result
-				runtime.Gosched()
+			select { // which is no waiting: nobody takes its result
+			case <-r.core.Finished():
+			case <-ctx.Done():
+				return ctx.Err()
 			}
 		} else if _, err := Ibarrier(c).Wait(ctx); err != nil {
 			return err
@@ -121,8 +124,8 @@ func TestDebugLeaks(t *testing.T) {
 		"  a request that was never waited for, complete: send to rank 1 of world, tag 4 at " + request + "\n",
 		"rank 1 leaves behind\n  a request that was never waited for, not complete: receive from rank 0 of world, tag 6 at " + unfinished + "\n",
 		"  a request that was never waited for, complete: Ibarrier on world at " + barrier + "\n",
-		"a communicator that was never freed: world dup 3, made by Dup at " + dup + "\n",
-		"a communicator that was never freed: world dup 4, made by Idup at " + idup + "\n",
+		"a communicator that was never freed: world dup 3, made by Dup at " + dup[0] + "\n",
+		"a communicator that was never freed: world dup 4, made by Idup at " + idup[0] + "\n",
 		"3 messages that were never received, 12 bytes: send to rank 1 of world, tag 5 at " + message + "\n",
 	} {
 		if !strings.Contains(out.String(), want) {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -145,8 +144,7 @@ func TestNobodyHangsInCollectives(t *testing.T) {
 // others, which it has none with either at first.
 func TestUnlinkedDeath(t *testing.T) {
 	var died atomic.Bool
-	var heard sync.WaitGroup // nobody leaves before all have: it would take along what it knows
-	heard.Add(3)
+	heard := newGate(3) // nobody leaves before all have: it would take along what it knows
 	TestWorld(t, 4, func(ctx context.Context, c *Comm) error {
 		if c.Rank() == 2 {
 			if err := Send(ctx, c, []int{0}, 1, 0); err != nil {
@@ -169,8 +167,10 @@ func TestUnlinkedDeath(t *testing.T) {
 		}
 		source := []int{2, 2, 2, AnySource}[c.Rank()]
 		_, err := Recv(ctx, c, []int{0}, source, 0)
-		heard.Done()
-		heard.Wait()
+		heard.come()
+		if err := heard.wait(ctx); err != nil {
+			return err
+		}
 		if !died.Load() {
 			return fmt.Errorf("too early: %w", err)
 		}
@@ -401,19 +401,12 @@ func TestShrinkIntercomm(t *testing.T) {
 // What the helper says of dead nodes counts as if links had ended, also for ranks
 // without a link.
 func TestHelperTellsOfTheDead(t *testing.T) {
-	told := make(chan struct{})
-	var telling sync.WaitGroup
-	telling.Add(3)
-	go func() {
-		telling.Wait()
-		close(told)
-	}()
+	told := newGate(3)
 	TestWorld(t, 4, func(ctx context.Context, c *Comm) error {
 		if c.Rank() == 3 {
-			<-told // it may not leave before
-			return nil
+			return told.wait(ctx) // it may not leave before
 		}
-		defer telling.Done()
+		defer told.come()
 		c.world.dead([]uint32{3, uint32(c.Rank()), 99}, "node siteb/b1 is silent")
 		_, err := Recv(ctx, c, []int{0}, 3, 0)
 		var failed *ProcFailedError

@@ -268,9 +268,11 @@ func (w *World) visit(ctx context.Context, key jobkey.Key) (*lobby, *link.Link, 
 	if err != nil {
 		return nil, nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, w.config.connectTimeout)
+	bounded, cancel := context.WithTimeout(ctx, w.config.connectTimeout)
 	defer cancel()
-	if err := l.mesh.Connect(ctx, 0); err != nil {
+	if err := l.mesh.Connect(bounded, 0); ctx.Err() != nil { // which says nothing of who listens
+		return nil, nil, errors.Join(fmt.Errorf("reaching the other job: %w", context.Cause(ctx)), l.close())
+	} else if err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("%w: nobody listens at it: %w", ErrPort, err), l.close())
 	}
 	return l, <-l.callers, nil

@@ -102,7 +102,7 @@ func (k *parley) propose(ctx context.Context, port jobkey.Key, mine int) error {
 	defer k.bound(ctx, 0)()
 	out := newOffer(mine)
 	if _, err := k.link.Conn.Write(out); err != nil {
-		return k.explain(ctx, err)
+		return k.explain(ctx, fmt.Errorf("reaching the other job: %w", err))
 	}
 	in := make([]byte, offerLen)
 	if _, err := io.ReadFull(k.link.Conn, in); err != nil {

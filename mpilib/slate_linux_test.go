@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"testing"
 )
 
@@ -138,8 +137,7 @@ func TestSlateRevoked(t *testing.T) {
 // out of step.
 func TestSlateGivenUp(t *testing.T) {
 	t.Setenv(EnvDebug, "")
-	var given sync.WaitGroup
-	given.Add(1)
+	given := newGate(1)
 	TestWorld(t, 2, func(ctx context.Context, c *Comm) error {
 		if err := seasoned(ctx, c); err != nil {
 			return err
@@ -148,7 +146,7 @@ func TestSlateGivenUp(t *testing.T) {
 			over, cancel := context.WithCancel(ctx)
 			cancel()
 			err := Barrier(over, c)
-			given.Done()
+			given.come()
 			if !errors.Is(err, context.Canceled) {
 				return fmt.Errorf("the barrier that nobody else entered: %w", err)
 			}
@@ -156,7 +154,9 @@ func TestSlateGivenUp(t *testing.T) {
 				return fmt.Errorf("3 elements for 2 ranks: %w", err)
 			}
 		} else {
-			given.Wait()
+			if err := given.wait(ctx); err != nil {
+				return err
+			}
 			if err := Barrier(ctx, c); err != nil {
 				return fmt.Errorf("the barrier that the other had entered: %w", err)
 			}

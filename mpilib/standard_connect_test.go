@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -407,7 +408,9 @@ func TestGivingUpTheOtherJob(t *testing.T) {
 				time.Sleep(time.Millisecond)
 			}
 			close(waits)
-			<-gone
+			if _, err := taken(ctx, gone); err != nil {
+				return err
+			}
 			inter, err := c.Accept(ctx, port, 0)
 			if err != nil {
 				return err
@@ -424,11 +427,11 @@ func TestGivingUpTheOtherJob(t *testing.T) {
 					return err
 				}
 				go func() {
-					<-waits
+					taken(ctx, waits)
 					cancel() // only this rank's
 				}()
 			}
-			if _, err := c.Connect(short, port, 0); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "waiting for the other job to accept") {
+			if _, err := c.Connect(short, port, 0); !errors.Is(err, context.Canceled) || errors.Is(err, ErrPort) || !regexp.MustCompile("waiting for the other job to accept|reaching the other job").MatchString(err.Error()) {
 				return fmt.Errorf("nobody accepted: %v", err)
 			}
 			if c.Rank() == 0 {
@@ -520,7 +523,9 @@ func TestTheOtherJobDies(t *testing.T) {
 			if _, err := Recv(ctx, inter, make([]int, 1), 0, 0); err != nil { // there is a link
 				return err
 			}
-			<-dead
+			if _, err := taken(ctx, dead); err != nil {
+				return err
+			}
 			if _, err := Recv(ctx, inter, make([]int, 1), 0, 0); !errors.Is(err, ErrProcFailed) && !errors.Is(err, ErrFinalized) {
 				return fmt.Errorf("received from who is gone: %v", err)
 			}
@@ -546,7 +551,12 @@ func TestTheOtherJobDies(t *testing.T) {
 			return
 		}
 		defer close(dead)
-		inter, err := w.Comm().Connect(ctx, <-handed, 0)
+		port, err := taken(ctx, handed)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		inter, err := w.Comm().Connect(ctx, port, 0)
 		for r := 0; r < 2 && err == nil; r++ {
 			err = Ssend(ctx, inter, []int{1}, r, 0)
 		}
@@ -608,7 +618,10 @@ func TestStandard_11_10_4_Disconnect(t *testing.T) {
 		testWorld(t, 2, connect, func(ctx context.Context, c *Comm) error {
 			port := ""
 			if c.Rank() == 0 {
-				port = <-handed
+				var err error
+				if port, err = taken(ctx, handed); err != nil {
+					return err
+				}
 			}
 			inter, err := c.Connect(ctx, port, 0)
 			if err != nil {
@@ -623,7 +636,9 @@ func TestStandard_11_10_4_Disconnect(t *testing.T) {
 			if err := inter.Disconnect(ctx); err != nil {
 				return err
 			}
-			<-ended
+			if _, err := taken(ctx, ended); err != nil {
+				return err
+			}
 			return Barrier(ctx, c)
 		})
 	})
@@ -676,7 +691,10 @@ func TestOneCannotJoin(t *testing.T) {
 		testWorld(t, 2, connect(true), func(ctx context.Context, c *Comm) error {
 			port := ""
 			if c.Rank() == 0 {
-				port = <-handed
+				var err error
+				if port, err = taken(ctx, handed); err != nil {
+					return err
+				}
 			}
 			want := ErrMismatch
 			if c.Rank() == 1 {

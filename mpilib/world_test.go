@@ -194,7 +194,9 @@ func TestNothingIsLostAtTheEnd(t *testing.T) {
 			defer close(gone)
 			return c.world.Finalize(ctx)
 		}
-		<-gone
+		if _, err := taken(ctx, gone); err != nil {
+			return err
+		}
 		for i := range 100 {
 			got := []int{-1}
 			if _, err := Recv(ctx, c, got, 0, 0); err != nil || got[0] != i {
