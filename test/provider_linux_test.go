@@ -18,8 +18,8 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/oidc/oidctest"
 )
 
-// A broker that believes an identity provider gives a user a certificate for its
-// token, by which jobs are granted; and a frontal whose certificate is past two
+// A broker that believes an identity provider gives users certificates for its
+// tokens, by which jobs are granted; and a frontal whose certificate is past two
 // thirds of its life gets a new one from it, and shows that, while it runs.
 func TestProviderAndRenewal(t *testing.T) {
 	needLab(t)
@@ -58,9 +58,12 @@ func TestProviderAndRenewal(t *testing.T) {
 	addr := startDaemon(t, exec.Command(isthmus(t, "-broker"), "--config", at("broker.yaml")))
 
 	now := time.Now()
-	write("token", provider.Token("k1", jose.RS256, map[string]any{
-		"iss": provider.URL, "aud": "grid", "sub": "alice", "jti": "1", "iat": now.Unix(), "exp": now.Add(time.Hour).Unix(), "groups": []string{"/climate"},
-	}))
+	tokenFor := func(user string) {
+		write("token", provider.Token("k1", jose.RS256, map[string]any{
+			"iss": provider.URL, "aud": "grid", "sub": user, "jti": "for " + user, "iat": now.Unix(), "exp": now.Add(time.Hour).Unix(), "groups": []string{"/climate"},
+		}))
+	}
+	tokenFor("alice")
 	enroll := []string{"ca", "enroll", "--broker", addr, "--ca", "ca.pem", "--oidc-token", "token", "--out", "user"}
 	stdout, stderr, status := isthmusIn(enroll...)
 	if status != 0 || !strings.HasPrefix(stdout, "user vo-alice until ") || !strings.Contains(stdout, `projects ["climate"]`) {
@@ -69,12 +72,27 @@ func TestProviderAndRenewal(t *testing.T) {
 	if _, stderr, status := isthmusIn(enroll...); status != 1 || !strings.Contains(stderr, "the token was used already") {
 		t.Errorf("the token again: status %d: %s", status, stderr)
 	}
+	// Another user leaves it to a daemon's settings which grid that is.
+	tokenFor("bob")
+	write("node.yaml", fmt.Sprintf("site: sitea\nbroker: %s\nlisten: 127.0.0.1:0\nprofile: {inbound: none, egress: any}\ntls: {cert: %s, key: %s, ca: %s}\n", addr, at("daemon.pem"), at("daemon.key"), at("ca.pem")))
+	bob := []string{"ca", "enroll", "--config", "node.yaml", "--oidc-token", "token", "--out", "user"}
+	if _, stderr, status := isthmusIn(append(bob, "--ca", "token")...); status != 1 || !strings.Contains(stderr, "token: ") {
+		t.Errorf("a CA that is none, in place of that of the settings: status %d: %s", status, stderr)
+	}
+	if stdout, stderr, status := isthmusIn(bob...); status != 0 || !strings.HasPrefix(stdout, "user vo-bob until ") {
+		t.Errorf("with settings: status %d: %s%s", status, stdout, stderr)
+	}
+	for _, name := range []string{"daemon.pem", "daemon.key"} {
+		if _, err := os.Lstat(at(name)); err == nil {
+			t.Errorf("a user's certificate went to the daemon's file %s", name)
+		}
+	}
 	key := keyFile(t)
 	if _, stderr, status := isthmusIn("job", "grant", "--cert", "user/user-vo-alice.pem", "--tls-key", "user/user-vo-alice.key", "--project", "climate", "--valid", "30m", key); status != 0 {
 		t.Errorf("a grant: status %d: %s", status, stderr)
 	}
 	stdout, stderr, status = isthmusIn("audit", "query", "--json", "audit")
-	if status != 0 || strings.Count(stdout, `"event":"enrolment"`) != 1 || !strings.Contains(stdout, `"user":"vo-alice"`) || !strings.Contains(stdout, "used already") {
+	if status != 0 || strings.Count(stdout, `"event":"enrolment"`) != 2 || !strings.Contains(stdout, `"user":"vo-alice"`) || !strings.Contains(stdout, `"user":"vo-bob"`) || !strings.Contains(stdout, "used already") {
 		t.Errorf("audit: status %d: %s%s", status, stdout, stderr)
 	}
 

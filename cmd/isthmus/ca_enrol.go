@@ -130,14 +130,15 @@ func caEnrollCommand() *cli.Command {
 			"or with --config to where a daemon's settings want them, for that daemon's user. Without either a user's go to the\n" +
 			"user's folder for settings, where isthmus run looks for them.\n\n" +
 			"With --oidc-token a user shows what an identity provider said: an ID token of OpenID Connect, a WLCG token or a\n" +
-			"SciToken, as the broker's settings allow. --ca says which grid's broker may see it. The certificate is for some hours,\n" +
-			"and is not renewed: show a new token.",
+			"SciToken, as the broker's settings allow. --ca says which grid's broker may see it. With --config\n" +
+			"the broker and the CA are those that a daemon's settings name, and the daemon's own files stay as they are. The\n" +
+			"certificate is for some hours, and is not renewed: show a new token.",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "token", Usage: "the `TOKEN`, or - to read it from standard input", EnvVars: []string{"ISTHMUS_TOKEN"}},
 			&cli.StringFlag{Name: "broker", Usage: "address of the broker, `HOST:PORT`", DefaultText: "the first of --config"},
-			&cli.StringFlag{Name: "config", Usage: "settings `FILE` of the frontal, proxy or helper that enrols"},
+			&cli.StringFlag{Name: "config", Usage: "settings `FILE` of the frontal, proxy or helper that enrols, or whose grid a user asks"},
 			&cli.StringFlag{Name: "oidc-token", Usage: "in place of --token: `FILE` with an identity provider's token, or -"},
-			&cli.StringFlag{Name: "ca", Usage: "with --oidc-token: `FILE` with the certificate of the grid's CA"},
+			&cli.StringFlag{Name: "ca", Usage: "with --oidc-token: `FILE` with the certificate of the grid's CA", DefaultText: "that of --config"},
 			&cli.StringFlag{Name: "node", Usage: "this node's `NAME`, with a token for any node", DefaultText: "the host's"},
 			&cli.StringFlag{Name: "out", Value: ".", Usage: "`FOLDER` to write to", DefaultText: "this one, or a user's folder for settings"}},
 		Action: func(c *cli.Context) error {
@@ -219,19 +220,17 @@ func enrollUser(c *cli.Context) error {
 	if c.String("token") != "" || c.IsSet("node") {
 		return usage("ca enroll: --oidc-token goes with neither --token (or ISTHMUS_TOKEN) nor --node")
 	}
-	if !c.IsSet("ca") {
-		return usage("ca enroll: give --ca, the certificate of the grid's CA: the token is shown to no other grid's broker")
-	}
-	if err := hostPort(c, "ca enroll", "broker"); err != nil {
+	broker, rootFile, err := brokerFor(c)
+	if err != nil {
 		return err
 	}
-	rootPEM, err := readSmall(c.String("ca"), 1<<16)
+	rootPEM, err := readSmall(rootFile, 1<<16)
 	if err != nil {
 		return err
 	}
 	roots, err := control.ParseRoots(rootPEM)
 	if err != nil {
-		return fmt.Errorf("%s: %w", c.String("ca"), err)
+		return fmt.Errorf("%s: %w", rootFile, err)
 	}
 	token, err := readSmall(c.String("oidc-token"), 1<<16)
 	if err != nil {
@@ -248,7 +247,7 @@ func enrollUser(c *cli.Context) error {
 	if err := writable(out); err != nil {
 		return err
 	}
-	got, err := enrol.AskAsUser(c.Context, c.String("broker"), strings.TrimSpace(string(token)), roots[0], nil)
+	got, err := enrol.AskAsUser(c.Context, broker, strings.TrimSpace(string(token)), roots[0], nil)
 	if err != nil {
 		return err
 	}
@@ -272,6 +271,28 @@ func enrollUser(c *cli.Context) error {
 	}
 	fmt.Fprintf(c.App.Writer, "%v until %s, projects %q\ncert: %s\nkey: %s\n", got.ID, leaf.NotAfter.UTC().Format(time.RFC3339), projects, files.Cert, files.Key)
 	return nil
+}
+
+// brokerFor is where a user shows an identity provider's token: the broker's address
+// and the file with the grid's CA, of the flags, and what they leave open of the
+// settings of one of this host's daemons.
+func brokerFor(c *cli.Context) (broker, rootFile string, err error) {
+	var known place
+	if file := c.String("config"); file != "" {
+		if known, err = placeIn(file); err != nil {
+			return "", "", err
+		}
+	}
+	if rootFile = c.String("ca"); rootFile == "" {
+		rootFile = known.files.CA
+	}
+	if rootFile == "" {
+		return "", "", usage("ca enroll: give --ca, the certificate of the grid's CA: the token is shown to no other grid's broker")
+	}
+	if c.IsSet("broker") || known.broker == "" {
+		return c.String("broker"), rootFile, hostPort(c, "ca enroll", "broker")
+	}
+	return known.broker, rootFile, nil
 }
 
 // hostPort returns usage unless the flag is an address.

@@ -48,3 +48,37 @@ func TestPlaceInShippedSettings(t *testing.T) {
 		t.Errorf("a mistake in the settings: %v", err)
 	}
 }
+
+// A user at an identity provider who names a daemon's settings is told what they
+// leave open, and what is wrong with them.
+func TestUserNamesSettings(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"token":        "x",
+		"helper.yaml":  "frontal: gw:1\ntls: {cert: c, key: k, ca: nowhere.pem}\n",
+		"frontal.yaml": "site: a\nbroker: b:1\nlisten: 127.0.0.1:1\nprofile: {inbound: none, egress: any}\ntls: {cert: c, key: k, ca: nowhere.pem}\n",
+		"wrong.yaml":   "site: a\nlistenn: x\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, tc := range []struct {
+		words  []string
+		status int
+		says   string
+	}{
+		{[]string{"--config", "helper.yaml"}, 2, "ca enroll: give --broker HOST:PORT"}, // a helper's settings name none
+		{[]string{"--config", "helper.yaml", "--broker", "b"}, 2, "ca enroll: --broker b: want HOST:PORT"},
+		{[]string{"--config", "frontal.yaml", "--broker", "b"}, 2, "ca enroll: --broker b: want HOST:PORT"},
+		{[]string{"--config", "frontal.yaml"}, 1, "nowhere.pem: no such file"},
+		{[]string{"--config", "frontal.yaml", "--ca", "other.pem"}, 1, "other.pem: no such file"},
+		{[]string{"--config", "wrong.yaml"}, 1, "wrong.yaml:2:1: listenn: unknown key"},
+		{[]string{"--config", "missing.yaml", "--broker", "b:1", "--ca", "ca.pem"}, 1, "missing.yaml: no such file"},
+	} {
+		got := isthmus(t, dir, append([]string{"ca", "enroll", "--oidc-token", "token"}, tc.words...)...)
+		if got.status != tc.status || !strings.Contains(got.stderr, tc.says) {
+			t.Errorf("%q: status %d, %q; want %d with %q", tc.words, got.status, got.stderr, tc.status, tc.says)
+		}
+	}
+}
