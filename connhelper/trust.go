@@ -2,7 +2,6 @@ package connhelper
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -59,21 +58,15 @@ func (h *Helper) cut(processes []overlay.ProcessName, reason string) (ended int)
 // followRevocations ends the processes of this node once the node itself is
 // revoked, until ctx ends.
 func (h *Helper) followRevocations(ctx context.Context) {
-	lists := h.opts.Credentials.Revocations()
-	for {
-		_, changed := lists.Now()
-		if _, err := h.opts.Credentials.Verify(h.opts.Credentials.Certificate().Certificate); errors.Is(err, control.ErrRevoked) {
-			var mine []overlay.ProcessName
-			for _, p := range h.here.all() {
-				mine = append(mine, p.name)
-			}
-			h.log.Error("this helper is revoked; its processes end", "processes", len(mine), "error", err)
-			h.cut(mine, fmt.Sprintf("helper %v: revoked", h.node))
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
+	h.opts.Credentials.FollowOwn(ctx, func(revoked error) {
+		if revoked == nil {
 			return
 		}
-	}
+		var mine []overlay.ProcessName
+		for _, p := range h.here.all() {
+			mine = append(mine, p.name)
+		}
+		h.log.Error("this helper is revoked; its processes end", "processes", len(mine), "error", revoked)
+		h.cut(mine, fmt.Sprintf("helper %v: revoked", h.node))
+	})
 }

@@ -137,9 +137,10 @@ func (l *life) run(ctx context.Context, ready func()) error {
 	e := l.endpoint()
 	defer e.Close()
 	ctx, cancel := context.WithCancel(ctx)
-	var renewing, draining sync.WaitGroup
+	var renewing, draining, following sync.WaitGroup
 	defer renewing.Wait()
 	defer draining.Wait()
+	defer following.Wait()
 	defer cancel()
 	ready()
 	lettable, letGo := context.WithCancel(ctx)
@@ -156,6 +157,7 @@ func (l *life) run(ctx context.Context, ready func()) error {
 		})
 	}
 	draining.Go(func() { l.drain(ctx) })
+	following.Go(func() { l.followRevocations(ctx) })
 	err := l.server.Serve(ctx, l.listeners...)
 	if err == nil && ctx.Err() == nil {
 		draining.Wait() // what a successor passes on is served to its end

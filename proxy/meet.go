@@ -44,6 +44,9 @@ func (s *Server) meet(ctx context.Context, e *end) {
 func (s *Server) enter(e *end) (*link, *meeting, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.disowned != nil {
+		return nil, nil, refusal(Revoked, wire.CodeForbidden, "proxy %s: %v", s.set.Name, s.disowned)
+	}
 	if why := s.barred.why(e.ticket, time.Now()); why != nil {
 		return nil, nil, refusal(Revoked, wire.CodeForbidden, "%v", why)
 	}

@@ -25,7 +25,7 @@ const (
 	NoPartner         Reason = "no-partner"          // the other end did not come
 	Mismatch          Reason = "ticket-mismatch"     // the two tickets of a link differ
 	NoAudit           Reason = "no-audit"            // the audit log cannot be written, and must be
-	Revoked           Reason = "revoked"             // the node, site or user of an end was, since the ticket was issued
+	Revoked           Reason = "revoked"             // the node, site or user of an end was, since the ticket was issued, or the proxy itself
 	Stopping          Reason = "stopping"            // the proxy ends
 )
 

@@ -76,6 +76,7 @@ type Server struct {
 	waiting    map[wire.ID]*meeting
 	links      map[*link]struct{}
 	barred     barred
+	disowned   error // why this proxy itself counts no more
 	handshakes int
 	refusing   int // connections that are being told no before they showed a ticket
 	changed    chan struct{}

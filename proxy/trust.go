@@ -109,3 +109,38 @@ func (o *offerer) renewed(ctx context.Context, chain [][]byte) ([][]byte, error)
 	}
 	return nil, errors.Join(errs...)
 }
+
+// Disown ends all links while the proxy's own certificate is revoked, for the
+// reason, and has new ones refused; nil takes that back. It returns how many
+// links there were.
+func (s *Server) Disown(revoked error) (ended int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.disowned = revoked
+	if revoked == nil {
+		return 0
+	}
+	for l := range s.links {
+		s.doom(l, revoked)
+		ended++
+	}
+	return ended
+}
+
+// doom ends a link at once, or as soon as it is joined. s.mu is held.
+func (s *Server) doom(l *link, reason error) {
+	if l.doomed = reason; l.cut != nil {
+		l.cut(reason)
+	}
+}
+
+// followRevocations has a proxy that is revoked carry nothing more, until ctx
+// ends: processes find other ways when the links end, and the grid has put its
+// trust elsewhere.
+func (l *life) followRevocations(ctx context.Context) {
+	l.creds.FollowOwn(ctx, func(revoked error) {
+		if links := l.server.Disown(revoked); revoked != nil {
+			l.log.Error("this proxy is revoked; its links end", "links", links, "error", revoked)
+		}
+	})
+}

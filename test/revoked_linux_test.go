@@ -14,7 +14,7 @@ import (
 // A user is revoked, and then a proxy and a frontal: what each has open ends,
 // nobody else's does, and each is told why it does not come back.
 func TestRevokedUserProxyFrontal(t *testing.T) {
-	w := newWorld(t, siteHidden+siteClosed+siteShut, grid.Config{})
+	w := newWorld(t, siteHidden+siteClosed+siteShut, grid.Config{Proxies: []string{"public/p1", "public/p2"}})
 	user := control.Identity{Role: control.RoleUser, Name: "mallory"}
 	files, err := w.Issue(user, time.Now().Add(time.Hour), "climate")
 	if err != nil {
@@ -64,8 +64,9 @@ func TestRevokedUserProxyFrontal(t *testing.T) {
 	}
 	w.flowing("after the user was revoked", []*flow{other})
 
+	carrying := other.joint.near.Path.Proxy
 	start = time.Now()
-	if err := w.Revoke(w.ctx, control.Identity{Role: control.RoleProxy, Name: "p1"}, control.Identity{Role: control.RoleFrontal, Site: "hidden"}); err != nil {
+	if err := w.Revoke(w.ctx, control.Identity{Role: control.RoleProxy, Name: carrying}, control.Identity{Role: control.RoleFrontal, Site: "hidden"}); err != nil {
 		t.Fatal(err)
 	}
 	w.until("the broker to drop the revoked proxy and frontal", func() bool {
@@ -74,10 +75,14 @@ func TestRevokedUserProxyFrontal(t *testing.T) {
 				return false
 			}
 		}
-		return len(w.status("broker", "proxies").([]any)) == 0
+		return len(w.status("broker", "proxies").([]any)) == 1
 	})
 	t.Logf("the sessions of proxy and frontal ended after %v", time.Since(start))
 	// Each tries to come back.
-	w.logged("proxy p1", "the certificate of proxy p1 was revoked at")
+	w.logged("proxy "+carrying, "the certificate of proxy "+carrying+" was revoked at")
 	w.logged("frontal hidden", "the certificate of frontal hidden was revoked at")
+	// What the proxy carried goes by the other one from now on.
+	w.logged("proxy "+carrying, "this proxy is revoked; its links end")
+	w.flowing("after the proxy was revoked", []*flow{other})
+	t.Logf("what it carried goes on after %v", time.Since(start))
 }

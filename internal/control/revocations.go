@@ -1,6 +1,7 @@
 package control
 
 import (
+	"context"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -131,6 +132,36 @@ func (r *Revocations) DER() (der []byte, number uint64) {
 		return nil, 0
 	}
 	return r.der, r.list.Number
+}
+
+// lookAgain is how soon one that is revoked looks whether it has another certificate.
+const lookAgain = 10 * time.Second
+
+// FollowOwn calls f with why the holder's own certificate counts no more, an
+// ErrRevoked, and with nil when another does, as one gets by enrolling again. It
+// returns when ctx ends.
+func (c *Credentials) FollowOwn(ctx context.Context, f func(revoked error)) {
+	was := false
+	for {
+		_, changed := c.lists.Now()
+		_, err := c.Verify(c.Certificate().Certificate)
+		var again <-chan time.Time
+		if errors.Is(err, ErrRevoked) {
+			again = time.After(lookAgain)
+		} else {
+			err = nil
+		}
+		if is := err != nil; is != was {
+			f(err)
+			was = is
+		}
+		select {
+		case <-changed:
+		case <-again:
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // judge returns an ErrRevoked if the list has the holder or one of the

@@ -93,6 +93,15 @@ func TestRevocationEndsSessions(t *testing.T) {
 	default:
 	}
 
+	// Who is revoked learns it, once.
+	ended, stop := context.WithCancel(ctx)
+	var heard []error
+	bad.FollowOwn(ended, func(revoked error) { heard = append(heard, revoked); stop() })
+	good.FollowOwn(ended, func(revoked error) { t.Errorf("one that is not revoked hears %v", revoked) })
+	if len(heard) != 1 || !errors.Is(heard[0], control.ErrRevoked) {
+		t.Errorf("the revoked one hears %v", heard)
+	}
+
 	// The list is on disk, and a list that cannot be read is not passed over.
 	anew := credentials("broker b1")
 	if err := anew.Revocations().Keep(file); err != nil {
