@@ -168,7 +168,7 @@ func TestAdminAsksPolicies(t *testing.T) {
 // What policies allow goes into the tickets for a proxy that keeps it, and no
 // other proxy is assigned.
 func TestLimitsAreInTheTickets(t *testing.T) {
-	told := make(chan *controlpb.Introduction, 1)
+	told := make(chan *controlpb.Introduction, 10)
 	next := events(accepted, connected)
 	g := newGrid(t)
 	g.start()

@@ -25,7 +25,7 @@ import (
 // Whom the ends of a link serve reaches the target's side, the proxy that knows
 // such tickets, and the status.
 func TestPrincipalsReachEverybody(t *testing.T) {
-	told := make(chan *controlpb.Introduction, 1)
+	told := make(chan *controlpb.Introduction, 10)
 	next := events(accepted, connected)
 	g := newGrid(t)
 	g.start()

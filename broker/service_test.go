@@ -330,7 +330,7 @@ func pairGrid(t *testing.T, target targetFunc, tune func(*Broker)) (*grid, *peer
 }
 
 func TestIntroduceByRelay(t *testing.T) {
-	told := make(chan *controlpb.Introduction, 1)
+	told := make(chan *controlpb.Introduction, 10)
 	next := events(assigned, accepted, connected) // a target's ASSIGNED is not for the asker
 	g, b, _ := pairGrid(t, func(in *controlpb.Introduction, s grpc.ServerStreamingServer[controlpb.IntroduceEvent]) error {
 		told <- in
@@ -374,7 +374,10 @@ func TestIntroduceByRelay(t *testing.T) {
 func TestAssignedComesAtOnce(t *testing.T) {
 	goOn := make(chan struct{})
 	g, b, _ := pairGrid(t, func(in *controlpb.Introduction, s grpc.ServerStreamingServer[controlpb.IntroduceEvent]) error {
-		<-goOn
+		select {
+		case <-goOn:
+		case <-s.Context().Done():
+		}
 		return events(connected)(in, s)
 	}, nil)
 	g.proxy("p1", "192.0.2.7:443")
@@ -393,7 +396,7 @@ func TestAssignedComesAtOnce(t *testing.T) {
 }
 
 func TestIntroduceReversed(t *testing.T) {
-	told := make(chan *controlpb.Introduction, 1)
+	told := make(chan *controlpb.Introduction, 10)
 	g := newGrid(t)
 	g.start()
 	a := g.frontal(openA, nil)
@@ -629,6 +632,7 @@ func TestRestart(t *testing.T) {
 	end := control.NewEndpoint(g.credentials(frontalA), g.log, nil)
 	defer end.Close()
 	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel() // before end closes
 	kept := make(chan error, 1)
 	go func() {
 		kept <- end.Keep(ctx, g.dialConfig(), func(ctx context.Context, s *control.Session) error {
@@ -640,15 +644,15 @@ func TestRestart(t *testing.T) {
 			return err
 		})
 	}()
-	first := <-lives
+	first := receive(t, "the first life", lives)
 	g.stop()
 	g.start()
 	if lookup(g.b.registry, rank(0)).Site != nil {
 		t.Error("the new broker knows rank 0 from the old one")
 	}
-	second := <-lives
+	second := receive(t, "the second life", lives)
 	for second.err != nil { // it may have met the old one's last moments
-		second = <-lives
+		second = receive(t, "one more life", lives)
 	}
 	if first.err != nil || first.epoch == 0 || second.epoch == 0 || first.epoch == second.epoch {
 		t.Errorf("lives %+v, %+v", first, second)
@@ -657,7 +661,7 @@ func TestRestart(t *testing.T) {
 		t.Error("rank 0 was not registered again")
 	}
 	cancel()
-	if err := <-kept; err != nil {
+	if err := receive(t, "the end of Keep", kept); err != nil {
 		t.Error(err)
 	}
 }
@@ -763,11 +767,11 @@ func TestLateCallsLeaveNothing(t *testing.T) {
 				p.sites.Join(g.ctx(), &controlpb.JoinRequest{Profile: control.ProfileToPB(openA)})
 			}
 		}()
-		<-entering
+		receive(t, "the call at the registry", entering)
 		p.s.Close()
 		g.until("the session's end was logged", func() bool { return strings.Contains(g.logs.String(), "session ended") })
 		close(gone)
-		<-entered
+		receive(t, "the call's end", entered)
 		g.until("the late call was refused", func() bool { return g.b.Status().Counters.Faults["unreachable"] == 1 })
 		g.until("nothing is left", func() bool {
 			inv := registry.Inventory()

@@ -43,7 +43,7 @@ func (g *grid) plansTo(from, to overlay.SiteID, t overlay.Technique) {
 // What the ends negotiate passes through unread, for every technique that
 // needs it, and a technique without a relay is assigned none.
 func TestNegotiationPassesThrough(t *testing.T) {
-	told := make(chan *controlpb.Introduction, 1)
+	told := make(chan *controlpb.Introduction, 10)
 	offer, answer := bytes.Repeat([]byte{1}, control.MaxNegotiation), bytes.Repeat([]byte{2}, control.MaxNegotiation)
 	g, b, _ := pairGrid(t, func(in *controlpb.Introduction, s grpc.ServerStreamingServer[controlpb.IntroduceEvent]) error {
 		told <- in
@@ -228,14 +228,14 @@ func TestCallBack(t *testing.T) {
 	if err != nil || resp.Outcome != controlpb.CallBackResponse_CONNECTED {
 		t.Fatalf("%v, %v", resp, err)
 	}
-	if sent := <-got; sent != string(testNonce) {
+	if sent := receive(t, "a call back", got); sent != string(testNonce) {
 		t.Errorf("sent %q", sent)
 	}
 	resp, err = a.directory.CallBack(g.ctx(), &controlpb.CallBackRequest{To: addr, Nonce: testNonce, From: g.addr})
 	if err != nil || resp.Outcome != controlpb.CallBackResponse_CONNECTED {
 		t.Errorf("from the broker, by name: %v, %v", resp, err)
 	}
-	<-got
+	receive(t, "a call back, by name", got)
 
 	// Another address than the session's is called only after it asked.
 	other, heard := somebody(t, "127.0.0.2")
@@ -247,7 +247,7 @@ func TestCallBack(t *testing.T) {
 	if resp, err = a.directory.CallBack(g.ctx(), req); err != nil || resp.Outcome != controlpb.CallBackResponse_CONNECTED {
 		t.Errorf("after it asked: %v, %v", resp, err)
 	}
-	<-heard
+	receive(t, "a call back to the other address", heard)
 
 	s := g.b.Status().Vantage
 	if text, _ := json.Marshal(s); s.CallBacks["CONNECTED"] != 3 || s.Refused != 1 {

@@ -311,12 +311,11 @@ func TestWaitsForAProcessThatStartsLater(t *testing.T) {
 	key := newKey(t)
 	r0 := join(t, s1, key, 0)
 	r0.send(&wire.LocalDial{Request: 1, Rank: 1, Budget: 20 * time.Second})
-	for asked := false; !asked; { // until the question is there
+	until(t, "the question is there", func() bool {
 		f.mu.Lock()
-		asked = f.resolves > 1
-		f.mu.Unlock()
-		runtime.Gosched()
-	}
+		defer f.mu.Unlock()
+		return f.resolves > 1
+	})
 	r1 := join(t, s2, key, 1)
 	frame, c := r0.next()
 	if _, ok := frame.(*wire.LocalDialled); !ok {
@@ -337,12 +336,11 @@ func TestDeathAndLeave(t *testing.T) {
 	dead.conn.Close()
 	left.send(&wire.LocalLeave{})
 	left.conn.Close()
-	for gone := false; !gone; { // until both are withdrawn
+	until(t, "both are withdrawn", func() bool {
 		f.mu.Lock()
-		gone = len(f.points) == 1
-		f.mu.Unlock()
-		runtime.Gosched()
-	}
+		defer f.mu.Unlock()
+		return len(f.points) == 1
+	})
 	if got := r0.failed(1, 10*time.Second); got.Code != wire.CodeEnded {
 		t.Errorf("to the dead: %+v", got)
 	}

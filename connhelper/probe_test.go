@@ -31,8 +31,12 @@ type vantageFrontal struct {
 	point     *vantage.Point
 }
 
-func (f vantageFrontal) Bearings(context.Context, *controlpb.BearingsRequest) (*controlpb.BearingsResponse, error) {
-	<-f.hold
+func (f vantageFrontal) Bearings(ctx context.Context, _ *controlpb.BearingsRequest) (*controlpb.BearingsResponse, error) {
+	select {
+	case <-f.hold:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 	return &controlpb.BearingsResponse{Tcp: []string{f.tcp}, Stun: []string{f.stun}}, nil
 }
 
@@ -47,7 +51,7 @@ func (f vantageFrontal) CallBack(ctx context.Context, req *controlpb.CallBackReq
 // A helper measures for its frontal, one measurement at a time.
 func TestMeasure(t *testing.T) {
 	f := vantageFrontal{fakeFrontal: newFakeFrontal(t, overlay.SiteProfile{}), hold: make(chan struct{}), point: new(vantage.Point)}
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	var wg sync.WaitGroup
 	t.Cleanup(func() { cancel(); wg.Wait() })
 	observer := vantage.NewObserver("broker main", 0, 0, nil)
@@ -83,7 +87,13 @@ func TestMeasure(t *testing.T) {
 		e.Serve(ctx, ln, nil, func(_ context.Context, s *control.Session) { sessions <- s })
 	})
 	f.helper("a1")
-	target := controlpb.NewTargetClient((<-sessions).Conn())
+	var session *control.Session
+	select {
+	case session = <-sessions:
+	case <-ctx.Done():
+		t.Fatal("the helper does not come")
+	}
+	target := controlpb.NewTargetClient(session.Conn())
 
 	type outcome struct {
 		m   *controlpb.Measurement

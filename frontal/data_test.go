@@ -468,7 +468,7 @@ func TestThroughAnHTTPProxy(t *testing.T) {
 		c.HTTPProxy.PasswordFile = daemon.Path(password)
 		c.Profile.Egress = Given(overlay.EgressHTTPProxy)
 	})
-	if got := <-tunnels; got != r.broker.addr+" sitea:secret" {
+	if got := receive(t, "a tunnel", tunnels); got != r.broker.addr+" sitea:secret" {
 		t.Errorf("tunnel to %s", got)
 	}
 	h := r.helper("a1")
@@ -482,7 +482,7 @@ func TestThroughAnHTTPProxy(t *testing.T) {
 		t.Fatal(err)
 	}
 	roundTrip(t, conn)
-	if got := <-tunnels; got != far.Addr().String()+" sitea:secret" {
+	if got := receive(t, "a tunnel", tunnels); got != far.Addr().String()+" sitea:secret" {
 		t.Errorf("tunnel to %s", got)
 	}
 }

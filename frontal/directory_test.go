@@ -413,7 +413,7 @@ func TestAwaitOutlivesABrokerRestart(t *testing.T) {
 		}
 		got <- err
 	}()
-	<-arrived
+	receive(t, "the question at the broker", arrived)
 	r.broker.stop()
 	r.broker.locked(func() {
 		r.broker.await = func(context.Context, *controlpb.AwaitRequest) (*controlpb.Answer, error) {

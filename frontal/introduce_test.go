@@ -230,7 +230,7 @@ func TestIntroducedErrors(t *testing.T) {
 	expect("stale", call(0, 2), overlay.ErrStale, "frontal sitea: access point is stale: rank 0 of job "+string(job)+" is in generation 1, asked for is generation 2")
 	left := make(chan error)
 	go func() { left <- call(0, 1) }()
-	<-hanging
+	receive(t, "the question at the helper", hanging)
 	h.s.Close()
 	expect("left meanwhile", <-left, overlay.ErrUnreachable, "frontal sitea: unreachable: helper sitea/a1 left while it was asked about rank 0")
 	r.until("the helper is off", func() bool { r.f.mu.Lock(); defer r.f.mu.Unlock(); return r.f.roster.helpers["a1"].session == nil })

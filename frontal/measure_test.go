@@ -258,7 +258,7 @@ func TestAwaitDoubt(t *testing.T) {
 	default:
 	}
 	r.f.cancel()
-	if <-ended {
+	if receive(t, "the end of the wait", ended) {
 		t.Error("it goes on after the end")
 	}
 }

@@ -562,7 +562,7 @@ func TestAnswerFails(t *testing.T) {
 			t.Errorf("%s: %v, want %q", name, err, tc.text)
 		}
 		if tc.far {
-			c := <-far
+			c := receive(t, name+": its connection", far)
 			c.SetDeadline(time.Now().Add(patience))
 			ended(t, name, c)
 			c.Close()
@@ -622,12 +622,12 @@ func TestMeetingsTakeTurns(t *testing.T) {
 		t.Errorf("a full line: %v", err)
 	}
 	cancel(fmt.Errorf("%w after 1s", overlay.ErrTimeout))
-	if err := <-waited; wire.CodeOf(err) != wire.CodeOverloaded || !strings.Contains(err.Error(), "256 meetings are under way, and none ended in time: timed out after 1s") {
+	if err := receive(t, "a turn", waited); wire.CodeOf(err) != wire.CodeOverloaded || !strings.Contains(err.Error(), "256 meetings are under way, and none ended in time: timed out after 1s") {
 		t.Errorf("in vain: %v", err)
 	}
 	go func() { _, err := m.enter(t.Context()); waited <- err }()
 	leave()
-	if err := <-waited; err != nil || len(m.line) != 0 {
+	if err := receive(t, "a turn", waited); err != nil || len(m.line) != 0 {
 		t.Errorf("after one ended: %v", err)
 	}
 }
@@ -656,11 +656,11 @@ func TestMeetingsEndWithTheFrontal(t *testing.T) {
 		}
 		over <- err
 	}()
-	<-hanging
-	<-hanging
+	receive(t, "one of the meetings", hanging)
+	receive(t, "the other meeting", hanging)
 	r.stop()
 	for range 2 {
-		if err := <-over; err == nil {
+		if err := receive(t, "a call's end", over); err == nil {
 			t.Error("a call succeeded after the frontal's end")
 		}
 	}
@@ -746,7 +746,7 @@ func TestPreparingIsOver(t *testing.T) {
 	if _, err := h.introduce(introduction(overlay.Traversing, 0)); !errors.Is(err, overlay.ErrRefused) || err.Error() != "frontal sitea: first is over: refused" {
 		t.Error(err)
 	}
-	if offer := <-ended; offer != "second" {
+	if offer := receive(t, "the end of the second", ended); offer != "second" {
 		t.Errorf("then %q is over", offer)
 	}
 }
@@ -774,7 +774,10 @@ func TestConnectedBeforeTheAnswer(t *testing.T) {
 		carrying, cancel := context.WithCancel(ctx)
 		var carried sync.WaitGroup
 		carried.Go(func() { ex(carrying, []byte("offer")) })
-		<-asked
+		select {
+		case <-asked:
+		case <-ctx.Done():
+		}
 		cancel()
 		carried.Wait()
 		return net.Dial("tcp", far.Addr().String())

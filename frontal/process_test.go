@@ -39,7 +39,9 @@ func daemonOf(t *testing.T, authority *ca.CA, id control.Identity, flags ...stri
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(os.Args[0], append([]string{
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	t.Cleanup(cancel)
+	cmd := exec.CommandContext(ctx, os.Args[0], append([]string{
 		"--tls-cert", files.Cert, "--tls-key", files.Key, "--tls-ca", files.CA, "--listen", "127.0.0.1:0", "--site", "sitea",
 	}, flags...)...)
 	cmd.Env = append(os.Environ(), "BE_THE_FRONTAL=yes")

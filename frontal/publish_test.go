@@ -138,7 +138,7 @@ func TestALookupWaits(t *testing.T) {
 	r.broker.stop()
 	r.broker.names.change(func() { r.broker.names.published = map[string]*controlpb.Publication{"late": {Port: "p"}} })
 	r.broker.start()
-	if got := <-found; got != "p<nil>" {
+	if got := receive(t, "the name", found); got != "p<nil>" {
 		t.Error(got)
 	}
 }

@@ -109,7 +109,7 @@ func TestQuotaOfStreams(t *testing.T) {
 		carried <- run(ctx)
 	}()
 	exchange(t, ends[0][0], ends[1][0])
-	if err := <-carried; err != nil {
+	if err := receive(t, "the end of the link", carried); err != nil {
 		t.Error(err)
 	}
 	if st := m.Stats(); st.AToB != 300_000 || st.BToA != 300_000 {

@@ -112,6 +112,9 @@ func (r *rig) startFrontal(cfg Config) {
 		r.at = strings.TrimPrefix(facts[0], "listen=")
 	case err := <-ended:
 		r.t.Fatal(err)
+	case <-time.After(patience):
+		cancel()
+		r.t.Fatal("the frontal is not ready")
 	}
 	r.stop = sync.OnceFunc(func() {
 		cancel()
@@ -159,6 +162,17 @@ func (r *rig) waitUp() {
 	if r.f.up.come(ctx) == nil {
 		r.t.Fatalf("the frontal did not join the broker\n%s", r.log)
 	}
+}
+
+// receive returns what comes from a channel, or the zero value once it is closed.
+func receive[T any](t testing.TB, what string, from <-chan T) (v T) {
+	t.Helper()
+	select {
+	case v = <-from:
+	case <-time.After(patience):
+		t.Fatalf("waited %v for %s", patience, what)
+	}
+	return v
 }
 
 // until waits for something that is under way to have happened.

@@ -158,7 +158,7 @@ func TestReload(t *testing.T) {
 		n := len(r.broker.joins)
 		return n > 1 && len(r.broker.joins[n-1].Profile.Forbidden) == 1
 	})
-	<-h.s.Done() // so that the helper enters again and learns it
+	r.ends(h.s, "the helper is to enter again and learn it")
 	if r.f.up.current() == nil {
 		t.Error("the session with the broker is gone")
 	}

@@ -127,7 +127,7 @@ func receive[T any](t *testing.T, what string, from <-chan T) T {
 	case v := <-from:
 		return v
 	case <-time.After(30 * time.Second):
-		t.Fatalf("waited 20s for %s", what)
+		t.Fatalf("waited 30s for %s", what)
 		panic("unreachable")
 	}
 }

@@ -40,7 +40,7 @@ func TestDrain(t *testing.T) {
 			late.Close()
 			later.Close()
 		}
-		if err := <-r.done; err != nil {
+		if err := receive(t, "the end of Serve", r.done); err != nil {
 			t.Errorf("Serve = %v", err)
 		}
 		r.done <- nil

@@ -157,7 +157,7 @@ func (r *rig) until(what string, ok func(Status) bool) Status {
 			return st
 		}
 		if time.Now().After(end) {
-			r.t.Fatalf("waited 20s for %s; the status is %+v", what, st)
+			r.t.Fatalf("waited 30s for %s; the status is %+v", what, st)
 		}
 	}
 }

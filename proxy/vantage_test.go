@@ -59,9 +59,9 @@ func TestCallBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer called.Close()
 	var wg sync.WaitGroup
 	defer wg.Wait()
+	defer called.Close()
 	wg.Go(func() {
 		c, err := called.Accept()
 		if err != nil {
@@ -69,6 +69,7 @@ func TestCallBack(t *testing.T) {
 			return
 		}
 		defer c.Close()
+		c.SetDeadline(time.Now().Add(30 * time.Second))
 		if b, _ := io.ReadAll(c); string(b) != "0123456789abcdef" {
 			t.Errorf("sent %q", b)
 		}
@@ -91,6 +92,7 @@ func TestCallBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
+	c.SetDeadline(time.Now().Add(30 * time.Second))
 	c.Write(wire.Append(nil, &wire.Observe{}))
 	if f, err := wire.Read(c); err != nil || f.Type() != wire.TypeObserved {
 		t.Errorf("%+v, %v", f, err)
