@@ -41,8 +41,8 @@ func TestEvents(t *testing.T) {
 	}
 	_, more := e.next(last)
 	e.ack(last)
-	<-added
-	<-more
+	receive(t, "room for an event", added)
+	receive(t, "word of it", more)
 	if m, _ := e.next(last); m.GetEvent() != last+1 {
 		t.Errorf("after an acknowledgement of %d comes %v", last, m.GetEvent())
 	}

@@ -41,7 +41,7 @@ func TestAJob(t *testing.T) {
 	if got.files["out/file"] != "done\n" || !strings.Contains(got.files["none"], "no such file") {
 		t.Errorf("the files are %q", got.files)
 	}
-	if err := <-c.ended; err != nil {
+	if err := receive(t, "the conversation's end", c.ended); err != nil {
 		t.Errorf("the conversation ended with %v", err)
 	}
 	h.empty()
@@ -102,7 +102,7 @@ func TestAttach(t *testing.T) {
 	}
 	seen := c.last
 	c.hang() // one is heard, and not acknowledged
-	<-c.ended
+	receive(t, "the conversation's end", c.ended)
 	c.open()
 	m := c.attach(0)
 	if a := m.GetAttached(); a == nil || !a.Started || !a.Committed || a.Taken != 0 {
@@ -112,8 +112,10 @@ func TestAttach(t *testing.T) {
 		t.Errorf("after attaching, the node says %v", m)
 	}
 	c.say(&gatepb.ToNode{Say: &gatepb.ToNode_Input{Input: &gatepb.Input{Data: []byte("two\nth")}}})
-	for out := ""; out != "two\n"; {
-		out += string(c.hear().GetOutput().GetData())
+	for out, taken := "", uint64(0); out != "two\n" || taken < 6; { // which is counted after it was written, and may have been answered
+		m := c.hear()
+		out += string(m.GetOutput().GetData())
+		taken = max(taken, m.GetTaken().GetBytes())
 	}
 	first := *c
 	c.open() // and while that stream is there: it is replaced
@@ -315,7 +317,7 @@ func TestKeeperStops(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	held.listen()
-	<-stopped
+	receive(t, "the keeper's end", stopped)
 	if _, err := h.count(); err != ErrStopping {
 		t.Errorf("after its end: %v", err)
 	}
@@ -472,7 +474,7 @@ func TestFirstMessage(t *testing.T) {
 	h := newHost(t, nil)
 	c := h.talk()
 	c.commit()
-	if err := <-c.ended; err == nil || !strings.Contains(err.Error(), "begins with") {
+	if err := receive(t, "the conversation's end", c.ended); err == nil || !strings.Contains(err.Error(), "begins with") {
 		t.Errorf("it ended with %v", err)
 	}
 	c = h.talk()

@@ -50,7 +50,7 @@ func newHost(t *testing.T, change func(*Options)) *host {
 		k.Serve(life)
 		close(served)
 	}()
-	h := &host{k, t, ctx, func() { stop(); <-served }}
+	h := &host{k, t, ctx, func() { stop(); receive(t, "the end of Serve", served) }}
 	t.Cleanup(func() {
 		h.stop()
 		cancel()
@@ -83,6 +83,17 @@ func (h *host) until(what string, ok func() bool) {
 		case <-time.After(2 * time.Millisecond):
 		}
 	}
+}
+
+// receive returns what comes from a channel, or the zero value once it is closed.
+func receive[T any](t testing.TB, what string, from <-chan T) (v T) {
+	t.Helper()
+	select {
+	case v = <-from:
+	case <-time.After(30 * time.Second):
+		t.Fatalf("waited 30s for %s", what)
+	}
+	return v
 }
 
 // empty waits until nothing of any reservation is left.

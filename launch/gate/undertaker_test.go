@@ -23,7 +23,7 @@ func TestUndertaker(t *testing.T) {
 	}
 	var all []*exec.Cmd
 	for range 3 {
-		cmd := exec.Command("sh", "-c", "sleep 1000 & wait")
+		cmd := exec.Command("sh", "-c", "sleep 100 & wait")
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)

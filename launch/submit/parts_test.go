@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/isthmus-grid/isthmus/launch/allocate"
 	"github.com/isthmus-grid/isthmus/launch/profile"
@@ -67,7 +68,11 @@ func TestFeeder(t *testing.T) {
 	for breaks, ended := 0, false; !ended; {
 		m := f.next().GetInput()
 		if m == nil {
-			<-poked
+			select {
+			case <-poked:
+			case <-time.After(patience):
+				t.Fatalf("%d bytes came, and no word of more", len(got))
+			}
 			continue
 		}
 		if len(m.Data) > inputPiece || m.Offset != uint64(len(got)) {
@@ -98,7 +103,11 @@ func TestFeederThatIsClosed(t *testing.T) {
 		close(ended)
 	}()
 	f.close()
-	<-ended
+	select {
+	case <-ended:
+	case <-time.After(patience):
+		t.Fatal("the reader still reads")
+	}
 }
 
 type zeros struct{}

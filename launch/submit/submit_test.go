@@ -260,7 +260,7 @@ func TestSignals(t *testing.T) {
 		t.Run(fmt.Sprintf("stubborn=%t", stubborn), func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, "a/n1:1", "b/n1:1")
-			signals := make(chan os.Signal, 2)
+			signals := make(chan os.Signal, 20)
 			for _, n := range w.nodes {
 				n.life = func(p *process) {
 					p.say("ready\n")

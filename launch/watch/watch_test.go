@@ -338,6 +338,9 @@ func TestStrangers(t *testing.T) {
 	if err := w.Receive(name(1), m.Append(nil)); err != nil {
 		t.Fatal(err)
 	}
+	if n := len(w.incoming); n != 2 {
+		t.Fatalf("%d messages were taken, want 2", n)
+	}
 	<-w.incoming
 	if got := <-w.incoming; len(got.Entries) > 0 {
 		t.Errorf("news of hosts that are none of the job's: %+v", got.Entries)
