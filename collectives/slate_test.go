@@ -45,13 +45,27 @@ func (c *slateComm) PostParts(ctx context.Context, parts [][]byte) error {
 	return c.Post(ctx, bytes.Join(parts, nil))
 }
 
-func (c *slateComm) Post(_ context.Context, p []byte) error {
+// until waits for what other ranks do. It is called with b.mu.
+func (b *memSlate) until(ctx context.Context, done func() bool) error {
+	if done() {
+		return nil
+	}
+	defer context.AfterFunc(ctx, func() { b.mu.Lock(); defer b.mu.Unlock(); b.turn.Broadcast() })()
+	for ; !done(); b.turn.Wait() {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+func (c *slateComm) Post(ctx context.Context, p []byte) error {
 	c.b.mu.Lock()
 	defer c.b.mu.Unlock()
 	c.most = max(c.most, len(p))
 	next := c.b.steps[c.rank] + 1
-	for slices.Min(c.b.steps) < next-1 {
-		c.b.turn.Wait()
+	if err := c.b.until(ctx, func() bool { return slices.Min(c.b.steps) >= next-1 }); err != nil {
+		return err
 	}
 	cell := &c.b.said[c.rank][next%2]
 	for i := range *cell {
@@ -62,11 +76,11 @@ func (c *slateComm) Post(_ context.Context, p []byte) error {
 	return nil
 }
 
-func (c *slateComm) Read(_ context.Context, rank, n int) ([]byte, error) {
+func (c *slateComm) Read(ctx context.Context, rank, n int) ([]byte, error) {
 	c.b.mu.Lock()
 	defer c.b.mu.Unlock()
-	for c.b.steps[rank] < c.b.steps[c.rank] {
-		c.b.turn.Wait()
+	if err := c.b.until(ctx, func() bool { return c.b.steps[rank] >= c.b.steps[c.rank] }); err != nil {
+		return nil, err
 	}
 	p := c.b.said[rank][c.b.steps[c.rank]%2]
 	if len(p) != n {
