@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -69,7 +70,9 @@ func TestBundle(t *testing.T) {
 	if never = append(never, secrets...); len(secrets) < 10 {
 		t.Fatalf("this test looks for too little: %q", never)
 	}
+	invented := regexp.MustCompile(`-[a-z2-7]{8}\b`) // a pseudonym's chosen part may read "emu4" by chance
 	for name, text := range texts {
+		text = invented.ReplaceAllString(text, "-")
 		for _, n := range never {
 			if at := strings.Index(strings.ToLower(text), strings.ToLower(n)); at >= 0 {
 				t.Errorf("%s has %q: %q", name, n, text[max(at-60, 0):min(at+60, len(text))])

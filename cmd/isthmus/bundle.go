@@ -65,13 +65,26 @@ func runBundle(c *cli.Context) error {
 	if err := words(c, "bundle", 0); err != nil {
 		return err
 	}
+	for _, flag := range []string{"broker", "frontal"} {
+		if c.IsSet(flag) {
+			if err := hostPort(c, "bundle", flag); err != nil {
+				return err
+			}
+		}
+	}
 	now := time.Now()
 	out := c.String("out")
 	if out == "" {
 		out = "isthmus-bundle-" + now.UTC().Format("20060102T150405Z") + ".tar.gz"
 	}
-	if _, err := os.Lstat(out); err == nil && !c.Bool("list") {
-		return fmt.Errorf("bundle: %s is there already; choose another name with --out", out)
+	// Collecting takes a while: what hinders writing is found out before.
+	if !c.Bool("list") {
+		if _, err := os.Lstat(out); err == nil {
+			return fmt.Errorf("bundle: %s is there already; choose another name with --out", out)
+		}
+		if err := takesFiles(filepath.Dir(out)); err != nil {
+			return fmt.Errorf("bundle: %w; choose another folder with --out FILE", err)
+		}
 	}
 	ctx, cancel := context.WithTimeout(c.Context, bundleTime)
 	defer cancel()
@@ -238,7 +251,7 @@ func (l *collector) credentials() (*control.Credentials, error) {
 
 // settings reads the settings of this host's daemons.
 func (l *collector) settings() (all []settingsOf) {
-	files := l.c.StringSlice("config")
+	files := fullNames(l.c.StringSlice("config"))
 	if len(files) == 0 {
 		for _, kind := range []string{"broker", "frontal", "proxy", "helper", "policy"} {
 			file := filepath.Join(settingsDir, kind+".yaml")
@@ -280,6 +293,18 @@ func (l *collector) settings() (all []settingsOf) {
 		if ok {
 			all = append(all, s)
 		}
+	}
+	return all
+}
+
+// fullNames returns the files with absolute paths. A name such as alice.log is told
+// from a word only as a part of a path, and what settings name is relative to them.
+func fullNames(files []string) (all []string) {
+	for _, file := range files {
+		if full, err := filepath.Abs(file); err == nil {
+			file = full
+		}
+		all = append(all, file)
 	}
 	return all
 }

@@ -239,7 +239,7 @@ func askStatus(ctx context.Context, creds *control.Credentials, role control.Rol
 // logs takes the ends of the log files that were named, or of the journal of
 // the daemons that have settings here.
 func (l *collector) logs(ctx context.Context, all []settingsOf) {
-	files := l.c.StringSlice("log")
+	files := fullNames(l.c.StringSlice("log"))
 	for i, file := range files {
 		text, err := tail(file)
 		if err != nil {

@@ -311,6 +311,11 @@ func writable(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
+	return takesFiles(dir)
+}
+
+// takesFiles says why no file can be made in a folder.
+func takesFiles(dir string) error {
 	f, err := os.CreateTemp(dir, ".try-")
 	if err != nil {
 		return err

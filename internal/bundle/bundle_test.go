@@ -35,6 +35,9 @@ const (
 var found = []string{"quokka", "wombat", "alice", "deep-sea", "tides", "0123456789abcdef", "192.0.2.77", "cluster-nine", "198.51.100.9", "10.20.30", "kiwi3", "emu4",
 	"2001:db8:7", "hunter2", "bob", "hub7", "02:42:ac", "eyJn", "MEUC", "MC4C", "carol", "dingo", "somebody", "001122", "at home"}
 
+// invented is the chosen part of a pseudonym: by chance it may read "bob".
+var invented = regexp.MustCompile(`-[a-z2-7]{8}\b`)
+
 func files() []File {
 	return []File{
 		{"log/frontal.log", "the journal of quokka", Plain, []byte(logText)},
@@ -85,7 +88,7 @@ func TestNoNameIsLeft(t *testing.T) {
 	texts := open(t, b)
 	for name, text := range texts {
 		for _, f := range found {
-			if strings.Contains(strings.ToLower(text), strings.ToLower(f)) {
+			if strings.Contains(strings.ToLower(invented.ReplaceAllString(text, "-")), strings.ToLower(f)) {
 				t.Errorf("%s has %q:\n%s", name, f, text)
 			}
 		}
@@ -130,7 +133,7 @@ func TestKeepNames(t *testing.T) {
 	texts := open(t, b)
 	for name, text := range texts {
 		for _, secret := range []string{"password=hunter2", "eyJn", "MEUC", "MC4C"} {
-			if strings.Contains(text, secret) {
+			if strings.Contains(invented.ReplaceAllString(text, "-"), secret) {
 				t.Errorf("%s has %q:\n%s", name, secret, text)
 			}
 		}
