@@ -75,14 +75,20 @@ func (s *splicer) nextPaced() (int, error) {
 	if err != nil {
 		return 0, s.readFailed(err)
 	}
-	if have == 0 {
-		have = chunk // the end, which costs no turn
-	} else if have, err = s.take(have); err != nil {
+	if have == 0 { // the end, which costs no turn
+		n, err := s.fill(chunk)
+		if err != nil {
+			return 0, s.readFailed(err)
+		}
+		return n, nil
+	}
+	pass, err := s.take(have)
+	if err != nil {
 		return 0, err
 	}
-	n, err := s.fill(min(have, chunk))
-	if n < have && have != chunk {
-		s.pacer.Return(s.dir, have-n)
+	n, err := s.fill(min(pass, chunk))
+	if n < pass {
+		s.pacer.Return(s.dir, pass-n)
 	}
 	if err != nil {
 		return 0, s.readFailed(err)

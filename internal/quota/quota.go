@@ -353,11 +353,13 @@ func (q *Quota) enter(f *Flow, level int, now time.Time) *stage {
 			continue
 		}
 		s.refill(now)
-		if s.first == nil && s.open() {
-			s.take(f.want)
+		c := f.link.class[level]
+		if len(s.line) == 0 && s.open() {
+			s.join(c)
+			s.serve(c, f.want)
 			continue
 		}
-		s.push(f, f.link.class[level])
+		s.push(f, c)
 		f.level = level
 		if !s.queued {
 			s.queued = true
@@ -379,14 +381,13 @@ func (q *Quota) Advance(ready []*Flow, now time.Time) ([]*Flow, time.Time) {
 	for i := 0; i < len(q.lines); i++ {
 		s := q.lines[i]
 		s.refill(now)
-		for s.first != nil && s.open() {
+		for len(s.line) > 0 && s.open() {
 			f := s.pop()
-			s.take(f.want)
 			if q.enter(f, f.level+1, now) == nil {
 				ready = append(ready, f)
 			}
 		}
-		if s.first == nil {
+		if len(s.line) == 0 {
 			s.queued = false
 			q.lines[i] = nil
 		}
@@ -425,9 +426,9 @@ func (q *Quota) Cancel(f *Flow) bool {
 func (q *Quota) Return(f *Flow, n int) { f.back(stages, n) }
 
 func (f *Flow) back(below, n int) {
-	for _, s := range f.link.stages[:below] {
+	for level, s := range f.link.stages[:below] {
 		if s != nil {
-			s.putBack(n)
+			s.giveBack(f.link.class[level], n)
 		}
 	}
 }

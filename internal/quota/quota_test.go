@@ -234,6 +234,18 @@ func TestNeverFaster(t *testing.T) {
 	near(t, "all", c.sum(flows), 4e6, 0.05)
 }
 
+// checkLines checks that each line is a heap whose classes know their places.
+func (c *crowd) checkLines() {
+	c.t.Helper()
+	for _, s := range c.lines {
+		for i, class := range s.line {
+			if class.place != i || class.first == nil || s.line.Less(i, max(i-1, 0)/2) {
+				c.t.Fatalf("the class at place %d of a line: %+v", i, class)
+			}
+		}
+	}
+}
+
 // Requests that are taken back and links that end leave those behind them in
 // their places.
 func TestCancelAndRelease(t *testing.T) {
@@ -245,8 +257,11 @@ func TestCancelAndRelease(t *testing.T) {
 		}
 		for range 50 {
 			c.run(20 * time.Millisecond)
+			c.checkLines()
 			i := rnd.IntN(len(c.flows))
 			f := c.flows[i]
+			c.Return(f, rnd.IntN(minPiece))
+			c.checkLines()
 			if rnd.IntN(2) == 0 {
 				c.Cancel(f)
 				continue

@@ -1,6 +1,7 @@
 package quota
 
 import (
+	"container/heap"
 	"time"
 
 	"github.com/isthmus-grid/isthmus/overlay"
@@ -9,11 +10,8 @@ import (
 // A flow's bytes pass up to six stages, one behind the other: the job's, the
 // project's, the user's, what the policy of each end's site allows, and the
 // daemon's own. Each is a bucket before which
-// those who must wait stand in line, by classes that take turns (deficit round
-// robin: a class whose next request is larger than what it has saved up saves a
-// quantum more and lets the others go first). Who has passed a stage does not
-// pass it again for the same bytes, so every step costs the same, however many
-// wait.
+// those who must wait stand in line, by classes that take turns. Who has passed
+// a stage does not pass it again for the same bytes.
 //
 //	Ask --> job --> project --> user --> policy --> policy --> total --> may pass
 //	        by link  by user    by link  by user    by user    by user
@@ -32,15 +30,20 @@ const (
 	stages  = atTotal + 1
 )
 
-// quantum is what a class saves up when its turn passes, in bytes.
-const quantum = 16 << 10
+// Turns are those of start-time fair queueing. A class's mark is the bytes that
+// it was given so far, and next is who has the lowest. The stage's clock is the
+// highest mark at which anybody was served: who comes for the first time, or
+// stayed behind since he wanted nothing, starts there. So nobody saves up a
+// right to be served, and who leaves the line to copy a piece, as a user's only
+// link does each time, comes back with the mark that he left with.
 
 // stage is a bucket and those who wait for it.
 type stage struct {
 	bucket
-	first, last *class // in line, the one whose turn it is first
-	classes     int    // in line
-	queued      bool   // in the Quota's list of those with a line
+	line   line
+	clock  int64 // bytes
+	turns  uint64
+	queued bool // in the Quota's list of those with a line
 
 	links   int               // live, that pass here
 	sharers map[string]*class // where classes are users
@@ -48,68 +51,100 @@ type stage struct {
 
 // class is one of those who share a stage.
 type class struct {
-	next        *class // behind it in the line
-	first, last *Flow  // its requests, the oldest first
+	first, last *Flow // its requests, the oldest first
 	flows       int
-	deficit     int // bytes it may send in this turn
 	links       int // live, of a class in sharers
+
+	mark  int64  // bytes
+	turn  uint64 // when it came or was served last; of equal marks the lowest is next
+	place int    // in the line
+}
+
+// line is the classes that have requests, a heap (container/heap) whose first is
+// next.
+type line []*class
+
+func (l line) Len() int { return len(l) }
+
+func (l line) Less(i, j int) bool {
+	return l[i].mark < l[j].mark || l[i].mark == l[j].mark && l[i].turn < l[j].turn
+}
+
+func (l line) Swap(i, j int) {
+	l[i], l[j] = l[j], l[i]
+	l[i].place, l[j].place = i, j
+}
+
+func (l *line) Push(c any) {
+	c.(*class).place = len(*l)
+	*l = append(*l, c.(*class))
+}
+
+func (l *line) Pop() any {
+	last := len(*l) - 1
+	c := (*l)[last]
+	(*l)[last] = nil
+	*l = (*l)[:last]
+	return c
+}
+
+// join brings a class up to date that had no requests.
+func (s *stage) join(c *class) {
+	c.mark = max(c.mark, s.clock)
+	c.turn = s.turns
+	s.turns++
+}
+
+// serve gives n bytes to class c. If c stays in the line, its place there is to
+// be fixed.
+func (s *stage) serve(c *class, n int) {
+	s.take(n)
+	s.clock = max(s.clock, c.mark)
+	c.mark += int64(n)
+	c.turn = s.turns
+	s.turns++
 }
 
 // push puts f at the end of its class's requests.
 func (s *stage) push(f *Flow, c *class) {
 	f.next = nil
-	if c.first == nil {
-		c.first, c.last = f, f
-		c.deficit = 0
-		s.append(c)
-		s.classes++
-	} else {
+	c.flows++
+	if c.first != nil {
 		c.last.next = f
 		c.last = f
-	}
-	c.flows++
-}
-
-func (s *stage) append(c *class) {
-	c.next = nil
-	if s.first == nil {
-		s.first, s.last = c, c
 		return
 	}
-	s.last.next = c
-	s.last = c
+	c.first, c.last = f, f
+	s.join(c)
+	heap.Push(&s.line, c)
 }
 
-func (s *stage) popClass() *class {
-	c := s.first
-	s.first = c.next
-	if s.first == nil {
-		s.last = nil
-	}
-	c.next = nil
-	return c
-}
-
-// pop takes the request whose turn it is; there must be one.
+// pop serves the request whose turn it is; there must be one.
 func (s *stage) pop() *Flow {
-	for {
-		c := s.first
-		f := c.first
-		if c.deficit < f.want {
-			c.deficit += quantum
-			s.append(s.popClass())
-			continue
-		}
-		c.deficit -= f.want
-		c.first = f.next
-		c.flows--
-		f.next = nil
-		if c.first == nil {
-			c.last = nil
-			s.popClass()
-			s.classes--
-		}
-		return f
+	c := s.line[0]
+	f := c.first
+	c.first = f.next
+	c.flows--
+	f.next = nil
+	s.serve(c, f.want)
+	if c.first == nil {
+		c.last = nil
+		heap.Pop(&s.line)
+	} else {
+		heap.Fix(&s.line, 0)
+	}
+	return f
+}
+
+// giveBack takes n bytes back that class c was given and did not use.
+func (s *stage) giveBack(c *class, n int) {
+	if s.rate == 0 {
+		return
+	}
+	s.putBack(n)
+	c.mark -= int64(n)
+	if c.first != nil {
+		heap.Fix(&s.line, c.place)
 	}
 }
 
@@ -129,24 +164,9 @@ func (s *stage) remove(f *Flow, c *class) {
 	}
 	f.next = nil
 	c.flows--
-	if c.first != nil {
-		return
+	if c.first == nil {
+		heap.Remove(&s.line, c.place)
 	}
-	// The class leaves the line.
-	s.classes--
-	var ahead *class
-	for d := s.first; d != c; d = d.next {
-		ahead = d
-	}
-	if ahead == nil {
-		s.first = c.next
-	} else {
-		ahead.next = c.next
-	}
-	if s.last == c {
-		s.last = ahead
-	}
-	c.next = nil
 }
 
 // A round is the time in which each of those who wait is to have its turn. It
@@ -155,7 +175,8 @@ func (s *stage) remove(f *Flow, c *class) {
 const (
 	roundTime = 50 * time.Millisecond
 	minPiece  = 8 << 10   // bytes
-	maxPiece  = 256 << 10 // bytes
+	maxPiece  = 256 << 10 // bytes, or a batch of the bucket if that is more
+	mostPiece = 1 << 20   // bytes: no link copies more at once
 )
 
 // idle reports whether nobody has a link here and the bucket owes nothing.
@@ -170,12 +191,15 @@ func (s *stage) idle(now time.Time) bool {
 // share is what one more request of class c may have here at once.
 func (s *stage) share(c *class) int {
 	if s.rate == 0 {
-		return maxPiece
+		return mostPiece
 	}
-	others := s.classes
+	classes := len(s.line)
 	if c.flows == 0 {
-		others++
+		classes++
 	}
-	n := s.rate * roundTime.Seconds() / float64(others*(c.flows+1))
-	return int(min(max(n, minPiece), maxPiece))
+	n := s.rate * roundTime.Seconds() / float64(classes*(c.flows+1))
+	// A class with one link has one piece of each batch. Were that less than its
+	// share of the batch, the links of others would take the rest of it.
+	most := min(max(maxPiece, s.rate*batchTime.Seconds()), mostPiece)
+	return int(min(max(n, minPiece), most))
 }
