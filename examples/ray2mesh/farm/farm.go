@@ -15,7 +15,8 @@
 //	                               w   w     w   w     w   w
 //
 // Package earth traces the rays. Every ray is traced once, and the results are the
-// same whatever the pattern and the number of ranks. State lives in a run.
+// same whatever the pattern and the number of ranks, also when ranks die on the way. State
+// lives in a run.
 package farm
 
 import (
@@ -46,12 +47,18 @@ type plan struct {
 type farm struct {
 	plan
 	comm   *mpilib.Comm
-	places []overlay.NodeID
+	made   []*mpilib.Comm   // of those that others left behind; freed by close
+	places []overlay.NodeID // of the world's ranks
 	cast   cast
+	rankOf map[int]int  // in comm and the cast, by rank in the world
 	upper  *mpilib.Comm // master, bosses, and workers of the master's; nil on others
 	lower  *mpilib.Comm // a boss and its workers; nil on others
 	tracer tracer
 	ledger ledger // on the master
+	lost   int    // ranks that have died
+
+	handled int64               // chunks that this rank has traced, or taken the results of
+	fault   func(handled int64) // if not nil, told of each; tests have the process die there
 }
 
 // phases are how long each took, in seconds.
@@ -71,17 +78,34 @@ type outcome struct {
 	mesh    uint64        // checksum of the whole mesh
 }
 
-// newFarm makes communicators, which close frees. A collective call.
+// newFarm returns the farm of the world's ranks. A collective call.
 func newFarm(ctx context.Context, comm *mpilib.Comm, p plan) (*farm, error) {
 	places, err := comm.Places(ctx)
 	if err != nil {
 		return nil, err
 	}
 	f := &farm{plan: p, comm: comm, places: places}
-	if f.cast, err = newCast(places, p.pattern); err != nil {
-		return nil, err
+	return f, f.assign()
+}
+
+// assign gives the ranks of the communicator their roles.
+func (f *farm) assign() (err error) {
+	f.rankOf = make(map[int]int)
+	var places []overlay.NodeID
+	for r := range f.comm.Size() {
+		world := f.comm.WorldRank(r)
+		places, f.rankOf[world] = append(places, f.places[world]), r
 	}
-	rank := comm.Rank()
+	f.cast, err = newCast(places, f.pattern)
+	return err
+}
+
+// meet makes the communicators of dealers and clients, which part frees. A collective call.
+func (f *farm) meet(ctx context.Context) (err error) {
+	if f.upper != nil || f.lower != nil {
+		return nil
+	}
+	rank := f.comm.Rank()
 	upper, lower, key := mpilib.Undefined, mpilib.Undefined, rank
 	if f.cast.group[rank] == -1 || f.cast.kinds[rank] == boss {
 		upper = 0
@@ -89,46 +113,70 @@ func newFarm(ctx context.Context, comm *mpilib.Comm, p plan) (*farm, error) {
 	if f.cast.group[rank] != -1 {
 		lower = f.cast.group[rank] // a boss is the first of its group
 	}
-	if f.upper, err = comm.Split(ctx, upper, key); err != nil {
-		return nil, err
+	if f.upper, err = f.comm.Split(ctx, upper, key); err != nil {
+		return err
 	}
-	if f.lower, err = comm.Split(ctx, lower, key); err != nil {
-		return nil, err
-	}
-	return f, nil
+	f.lower, err = f.comm.Split(ctx, lower, key)
+	return err
 }
 
-func (f *farm) close() {
+func (f *farm) part() {
 	for _, c := range []*mpilib.Comm{f.upper, f.lower} {
 		if c != nil {
 			c.Free() // fails only when it was freed before
 		}
 	}
+	f.upper, f.lower = nil, nil
 }
 
-// run goes through the three phases. All ranks begin at once.
+// run goes through the three phases, with all ranks that live to the end. All begin at once.
 func (f *farm) run(ctx context.Context) (o outcome, err error) {
-	if err := mpilib.Barrier(ctx, f.comm); err != nil {
+	f.tracer, f.lost, f.handled = tracer{}, 0, 0
+	if err := f.attempt(ctx, func() error {
+		if err := f.meet(ctx); err != nil {
+			return err
+		}
+		return mpilib.Barrier(ctx, f.comm)
+	}); err != nil {
 		return o, err
 	}
 	begun := time.Now()
-	if err := f.broadcast(ctx); err != nil {
-		return o, fmt.Errorf("broadcasting the model: %w", err)
+	err = f.attempt(ctx, func() error {
+		err := f.through(ctx, &o)
+		o.phases.All = time.Since(begun).Seconds()
+		return err
+	})
+	return o, err
+}
+
+// through goes through the phases once, as far as it comes.
+func (f *farm) through(ctx context.Context, o *outcome) error {
+	if err := f.meet(ctx); err != nil { // again, once somebody has died
+		return err
 	}
-	o.phases.Broadcast = time.Since(begun).Seconds()
+	begun := time.Now()
+	if err := f.broadcast(ctx); err != nil {
+		return fmt.Errorf("broadcasting the model: %w", err)
+	}
+	if err := f.takeStock(ctx); err != nil {
+		return fmt.Errorf("gathering what is traced: %w", err)
+	}
+	o.phases.Broadcast += time.Since(begun).Seconds()
 	before, traced := tally.Sent(f.comm, f.places), time.Now()
-	if o.dealt, err = f.play(ctx); err != nil {
-		return o, fmt.Errorf("tracing: %w", err)
+	did, err := f.play(ctx)
+	o.dealt.add(did)
+	o.phases.Trace += time.Since(traced).Seconds()
+	if err != nil {
+		return fmt.Errorf("tracing: %w", err)
 	}
 	o.traffic = tally.Sent(f.comm, f.places).Since(before)
-	o.phases.Trace = time.Since(traced).Seconds()
 	merged := time.Now()
-	if err := f.merge(ctx, &o); err != nil {
-		return o, fmt.Errorf("merging the meshes: %w", err)
+	err = f.merge(ctx, o)
+	o.phases.Merge += time.Since(merged).Seconds()
+	if err != nil {
+		return fmt.Errorf("merging the meshes: %w", err)
 	}
-	o.phases.Merge = time.Since(merged).Seconds()
-	o.phases.All = time.Since(begun).Seconds()
-	return o, nil
+	return nil
 }
 
 // broadcast is the first phase: what all ranks compute with comes from rank 0.
@@ -153,8 +201,11 @@ func (f *farm) broadcast(ctx context.Context) error {
 	if err := mpilib.Bcast(ctx, f.comm, survey.Events, 0); err != nil {
 		return err
 	}
-	f.tracer = tracer{model: model, survey: survey, mesh: earth.NewMesh(model), processor: pace.New(f.speed)}
-	return mpilib.Bcast(ctx, f.comm, survey.Stations, 0)
+	if err := mpilib.Bcast(ctx, f.comm, survey.Stations, 0); err != nil {
+		return err
+	}
+	f.tracer.learn(model, survey, pace.New(f.speed))
+	return nil
 }
 
 // play is the second phase: each rank in its role. Rank 0 returns what was dealt.

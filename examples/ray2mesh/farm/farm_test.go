@@ -173,7 +173,7 @@ func TestPatterns(t *testing.T) {
 				patterns: []pattern{vanilla, hierarchical}, repeat: 2, check: true,
 			}
 			world(t, tt.ranks, tt.sites, tt.inTurn, func(ctx context.Context, comm *mpilib.Comm) error {
-				results, err := o.run(ctx, comm)
+				results, _, err := o.run(ctx, comm)
 				if err != nil {
 					return err
 				}

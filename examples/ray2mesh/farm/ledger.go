@@ -40,6 +40,21 @@ func (l ledger) enter(arrivals []arrival) error {
 	return nil
 }
 
+// missing returns the rays that are not there, in runs.
+func (l ledger) missing() (runs []chunk) {
+	for i, seconds := range l {
+		if !math.IsNaN(seconds) {
+			continue
+		}
+		if n := len(runs) - 1; n >= 0 && runs[n].First+runs[n].Count == int64(i) {
+			runs[n].Count++
+		} else {
+			runs = append(runs, chunk{int64(i), 1})
+		}
+	}
+	return runs
+}
+
 // summary is what is known of all rays in the end.
 type summary struct {
 	Arrived  int64   // rays that exist

@@ -26,6 +26,8 @@ type options struct {
 	repeat   int
 	check    bool
 	json     bool
+
+	fault func(handled int64) // as in farm
 }
 
 const (
@@ -75,8 +77,8 @@ func parse(args []string, stderr io.Writer) (options, error) {
 
 // report runs and has rank 0 check and print. There, a wrong result is an error.
 func report(ctx context.Context, comm *mpilib.Comm, o options, stdout io.Writer) error {
-	results, err := o.run(ctx, comm)
-	if err != nil || comm.Rank() != 0 {
+	results, first, err := o.run(ctx, comm)
+	if err != nil || !first {
 		return err
 	}
 	if err := o.write(stdout, results); err != nil {
@@ -90,8 +92,9 @@ func report(ctx context.Context, comm *mpilib.Comm, o options, stdout io.Writer)
 	return nil
 }
 
-// run runs all patterns in turn. Verdicts are on rank 0 only.
-func (o options) run(ctx context.Context, comm *mpilib.Comm) ([]*Result, error) {
+// run runs all patterns in turn. Verdicts are only on rank 0, or the first that is left,
+// which first says.
+func (o options) run(ctx context.Context, comm *mpilib.Comm) (all []*Result, first bool, err error) {
 	var right *checksums
 	farms := make([]*farm, len(o.patterns))
 	results := make([]*Result, len(o.patterns))
@@ -101,45 +104,59 @@ func (o options) run(ctx context.Context, comm *mpilib.Comm) ([]*Result, error) 
 		plan.pattern = p
 		f, err := newFarm(ctx, comm, plan)
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
 		defer f.close()
 		farms[i], results[i] = f, describe(f)
-		if err := f.warmUp(ctx); err != nil {
-			return nil, fmt.Errorf("warming up: %w", err)
+	}
+	for _, f := range farms {
+		if comm, err = f.warmUp(ctx, comm); err != nil {
+			return nil, false, fmt.Errorf("%s, warming up: %w", f.pattern, err)
 		}
+		f.fault = o.fault
 	}
 	for range o.repeat {
 		for i, f := range farms {
-			out, err := f.run(ctx)
+			out, err := f.runOn(ctx, comm)
 			if err != nil {
-				return nil, fmt.Errorf("%s: %w", f.pattern, err)
+				return nil, false, fmt.Errorf("%s: %w", f.pattern, err)
 			}
+			comm = f.comm
 			if err := results[i].gather(ctx, f, out, &times[i]); err != nil {
-				return nil, fmt.Errorf("%s: %w", f.pattern, err)
+				return nil, false, fmt.Errorf("%s: %w", f.pattern, err)
 			}
 		}
 	}
-	if o.check && comm.Rank() == 0 {
+	first = comm.Rank() == 0
+	if o.check && first {
 		alone, err := serial(ctx, o.plan)
 		if err != nil {
-			return nil, fmt.Errorf("tracing all rays alone: %w", err)
+			return nil, false, fmt.Errorf("tracing all rays alone: %w", err)
 		}
 		right = &alone
 	}
 	for i, r := range results {
 		r.finish(times[i], right)
 	}
-	return results, nil
+	return results, first, nil
 }
 
-// warmUp traces a ray for each rank, so that all links are there.
-func (f *farm) warmUp(ctx context.Context) error {
+// warmUp traces a ray for each rank, so that all links are there, and returns the
+// communicator of those that are left.
+func (f *farm) warmUp(ctx context.Context, comm *mpilib.Comm) (*mpilib.Comm, error) {
 	full := f.plan
-	f.rays, f.chunk, f.big = int64(f.comm.Size()), 1, 0
-	_, err := f.run(ctx)
+	f.rays, f.chunk, f.big = int64(comm.Size()), 1, 0
+	_, err := f.runOn(ctx, comm)
 	f.plan = full
-	return err
+	return f.comm, err
+}
+
+// runOn is run of a communicator's ranks.
+func (f *farm) runOn(ctx context.Context, comm *mpilib.Comm) (outcome, error) {
+	if err := f.move(comm); err != nil {
+		return outcome{}, err
+	}
+	return f.run(ctx)
 }
 
 func (o options) write(w io.Writer, results []*Result) error {

@@ -34,6 +34,11 @@ type dealt struct {
 	asks   int64 // far clients' credits: each takes a message to ask and one to end
 }
 
+// add adds what was dealt at another time.
+func (d *dealt) add(o dealt) {
+	d.chunks, d.far, d.asks = d.chunks+o.chunks, d.far+o.far, d.asks+o.asks
+}
+
 // dealer is this rank's side of that conversation where it deals.
 type dealer struct {
 	farm  *farm
@@ -69,7 +74,7 @@ func (f *farm) newDealer(comm *mpilib.Comm, size func(client int) int64) *dealer
 
 // isBoss says whether a client is one; those of a boss are workers.
 func (f *farm) isBoss(comm *mpilib.Comm, client int) bool {
-	return comm == f.upper && f.cast.kinds[comm.WorldRank(client)] == boss
+	return comm == f.upper && f.cast.kinds[f.rankOf[comm.WorldRank(client)]] == boss
 }
 
 // deal sends what the desk has for those who wait.
@@ -104,6 +109,7 @@ func (d *dealer) heard(ctx context.Context, client, n int) ([]arrival, error) {
 		if err := d.farm.tracer.processor.Do(ctx, d.farm.handling, func() {}); err != nil {
 			return nil, err
 		}
+		d.farm.handle()
 	}
 	d.desk.ask(client)
 	return arrivals, nil
@@ -113,13 +119,14 @@ func (d *dealer) heard(ctx context.Context, client, n int) ([]arrival, error) {
 func (f *farm) lead(ctx context.Context) (dealt, error) {
 	d := f.newDealer(f.upper, func(client int) int64 {
 		if f.isBoss(f.upper, client) {
-			return f.bigFor(f.upper.WorldRank(client))
+			return f.bigFor(f.rankOf[f.upper.WorldRank(client)])
 		}
 		return f.chunk
 	})
-	d.desk.put(chunk{0, f.rays})
+	for _, c := range f.ledger.missing() {
+		d.desk.put(c)
+	}
 	d.desk.close()
-	f.ledger = newLedger(f.rays)
 	for d.left > 0 {
 		st, err := mpilib.Recv(ctx, d.comm, d.buf, mpilib.AnySource, tagResult)
 		if err != nil {
@@ -171,6 +178,7 @@ func (f *farm) work(ctx context.Context, comm *mpilib.Comm) error {
 		if err != nil {
 			return err
 		}
+		f.handle()
 		if err := mpilib.Send(ctx, comm, arrivals, 0, tagResult); err != nil {
 			return err
 		}

@@ -20,6 +20,7 @@ type Result struct {
 	Sites     int       `json:"sites"`
 	Bosses    int       `json:"bosses"`
 	Workers   int       `json:"workers"`
+	Lost      int       `json:"lost"` // ranks that died in the runs
 	Rays      int64     `json:"rays"`
 	Chunk     int64     `json:"chunk"`
 	Seconds   float64   `json:"seconds"`  // the median run's, all phases
@@ -37,7 +38,7 @@ type Result struct {
 }
 
 // traffic is what passed, and what should have: two messages for each chunk that
-// is dealt to another site, and two for each credit.
+// is dealt to another site, and two for each credit; 0 once ranks have died.
 type traffic struct {
 	tally.Traffic
 	WANExpected int64 `json:"wan_expected"`
@@ -86,7 +87,7 @@ func (r *Result) gather(ctx context.Context, f *farm, o outcome, all *[]phases) 
 			}
 		}
 	}
-	counts := []int64{byMaster, small, 2 * (o.dealt.far + o.dealt.asks), f.tracer.traced}
+	counts := []int64{byMaster, small, 2 * (o.dealt.far + o.dealt.asks), int64(len(f.tracer.traced))}
 	if err := mpilib.Allreduce(ctx, f.comm, counts, counts, mpilib.Sum); err != nil {
 		return err
 	}
@@ -96,6 +97,9 @@ func (r *Result) gather(ctx context.Context, f *farm, o outcome, all *[]phases) 
 	sum, err := o.traffic.Sum(ctx, f.comm)
 	if err != nil {
 		return err
+	}
+	if r.Lost += f.lost; r.Lost > 0 {
+		counts[2] = 0
 	}
 	r.BigChunks, r.Chunks, r.Traffic = counts[0], counts[1], traffic{sum, counts[2]}
 	return r.compare(o)
@@ -137,14 +141,14 @@ func (r *Result) finish(all []phases, right *checksums) {
 // writeTable writes results for people.
 func writeTable(w io.Writer, results []*Result) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(tw, "PATTERN\tRANKS\tSITES\tBOSSES\tWORKERS\tRAYS\tCHUNKS\tSECONDS\tBROADCAST\tTRACE\tMERGE\tBETWEEN SITES\tMEAN TIME\tVERIFIED")
+	fmt.Fprintln(tw, "PATTERN\tRANKS\tLOST\tSITES\tBOSSES\tWORKERS\tRAYS\tCHUNKS\tSECONDS\tBROADCAST\tTRACE\tMERGE\tBETWEEN SITES\tMEAN TIME\tVERIFIED")
 	for _, r := range results {
 		verified := "not checked"
 		if r.Checked {
 			verified = map[bool]string{true: "yes", false: "NO"}[r.Verified]
 		}
-		fmt.Fprintf(tw, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%.3f\t%.3f\t%.3f\t%.3f\t%d\t%.2f s\t%s\n",
-			r.Pattern, r.Ranks, r.Sites, r.Bosses, r.Workers, r.Rays, r.Chunks, r.Seconds, r.Phases.Broadcast, r.Phases.Trace, r.Phases.Merge,
+		fmt.Fprintf(tw, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%.3f\t%.3f\t%.3f\t%.3f\t%d\t%.2f s\t%s\n",
+			r.Pattern, r.Ranks, r.Lost, r.Sites, r.Bosses, r.Workers, r.Rays, r.Chunks, r.Seconds, r.Phases.Broadcast, r.Phases.Trace, r.Phases.Merge,
 			r.Traffic.WANMessages, r.Mean, verified)
 	}
 	return tw.Flush()

@@ -13,10 +13,19 @@ type tracer struct {
 	survey    earth.Survey
 	mesh      earth.Mesh
 	processor *pace.Processor // counts rays
-	traced    int64
+	traced    []arrival
 }
 
-// trace computes a chunk: its arrivals, and what its rays add to the mesh.
+// learn has the tracer compute with these from now on. What it has traced before it keeps.
+func (t *tracer) learn(model earth.Model, survey earth.Survey, p *pace.Processor) {
+	t.model, t.survey, t.processor = model, survey, p
+	if t.mesh == nil {
+		t.mesh = earth.NewMesh(model)
+	}
+}
+
+// trace computes a chunk: its arrivals, which it keeps, and what its rays add to the
+// mesh. After an error the mesh is not to be used.
 func (t *tracer) trace(ctx context.Context, c chunk) ([]arrival, error) {
 	arrivals := make([]arrival, 0, c.Count)
 	for i := c.First; i < c.First+c.Count; i++ {
@@ -25,7 +34,7 @@ func (t *tracer) trace(ctx context.Context, c chunk) ([]arrival, error) {
 			return nil, err
 		}
 	}
-	t.traced += c.Count
+	t.traced = append(t.traced, arrivals...)
 	return arrivals, nil
 }
 
