@@ -103,18 +103,42 @@ func TestConnectInvalidAddress(t *testing.T) {
 	}
 }
 
+// timed is a context whose time is over when a test says so.
+type timed struct {
+	context.Context
+	over chan struct{}
+}
+
+func (c timed) Done() <-chan struct{} { return c.over }
+
+func (c timed) Err() error {
+	select {
+	case <-c.over:
+		return context.DeadlineExceeded
+	default:
+		return nil
+	}
+}
+
 // A proxy that accepts and says nothing costs the context's time, no more.
 func TestConnectSilent(t *testing.T) {
-	proxy, _ := script(t, "")
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	_, err := DialTCP(ctx, "192.0.2.1:443", HTTPProxy{Addr: proxy})
+	proxy, asked := script(t, "")
+	late := timed{t.Context(), make(chan struct{})}
+	go func() {
+		select {
+		case <-asked:
+		case <-time.After(30 * time.Second):
+		}
+		close(late.over)
+	}()
+	_, err := DialTCP(late, "192.0.2.1:443", HTTPProxy{Addr: proxy})
 	if !errors.Is(err, overlay.ErrTimeout) || !strings.Contains(err.Error(), "did not answer CONNECT in time") {
 		t.Errorf("%v", err)
 	}
 
-	proxy, asked := script(t, "")
-	ctx, cancel = context.WithCancel(t.Context())
+	proxy, asked = script(t, "")
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
 	go func() { <-asked; cancel() }()
 	if _, err := DialTCP(ctx, "192.0.2.1:443", HTTPProxy{Addr: proxy}); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)

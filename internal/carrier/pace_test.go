@@ -38,6 +38,17 @@ func (g *gate) Take(_, n int) int {
 	}
 }
 
+// turn waits until somebody asks for a turn, and returns for how many bytes.
+func (g *gate) turn(t *testing.T) (n int) {
+	t.Helper()
+	select {
+	case n = <-g.asked:
+	case <-time.After(30 * time.Second):
+		t.Fatal("nobody asks for a turn")
+	}
+	return n
+}
+
 func (g *gate) Return(_, n int) { g.returned.Add(int64(n)) }
 
 func (g *gate) Stop() { g.stop.Do(func() { close(g.stopped) }) }
@@ -47,7 +58,7 @@ func TestPaced(t *testing.T) {
 	g := newGate()
 	j := startJoin(t, context.Background(), Options{Pacer: g})
 	io.WriteString(j.left, "to be or not to be")
-	if n := <-g.asked; n == 0 || n > 18 {
+	if n := g.turn(t); n == 0 || n > 18 {
 		t.Fatalf("asked for %d bytes", n)
 	}
 	g.bytes <- 5
@@ -96,8 +107,12 @@ func TestPacedThenNot(t *testing.T) {
 	})
 	sent.Go(func() {
 		for i := range 20 {
-			<-g.asked
-			g.bytes <- 1 + 10_000*i
+			select {
+			case <-g.asked:
+				g.bytes <- 1 + 10_000*i
+			case <-g.stopped:
+				return
+			}
 		}
 		g.open.Store(true)
 		select { // the turn that was asked for before
@@ -126,7 +141,7 @@ func TestPacedIsCut(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	j := startJoin(t, ctx, Options{Pacer: g, Idle: 10 * time.Millisecond})
 	io.WriteString(j.left, "x")
-	<-g.asked
+	g.turn(t)
 	select {
 	case r := <-j.result:
 		t.Fatalf("waiting was taken for silence: %v", r.err)
@@ -160,11 +175,11 @@ func TestPacedDeadSide(t *testing.T) {
 	g := newGate()
 	j := startJoin(t, context.Background(), Options{Pacer: g})
 	io.WriteString(j.right, "from the right") // waits for its turn
-	<-g.asked
+	g.turn(t)
 	j.right.SetLinger(0)
 	j.right.Close()
 	io.WriteString(j.left, "from the left")
-	<-g.asked
+	g.turn(t)
 	g.bytes <- 100 // one of them; whichever it is, the join ends
 	if r := j.wait(t); r.err == nil {
 		t.Error("the join ended without an error")

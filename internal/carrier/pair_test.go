@@ -29,6 +29,7 @@ func pair(t testing.TB) (dialled, accepted *net.TCPConn) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { dialled.Close(); accepted.Close() })
+	dialled.SetDeadline(time.Now().Add(2 * time.Minute)) // a bound, never reached
 	return dialled, accepted
 }
 

@@ -95,6 +95,17 @@ func serve(t *testing.T, e *control.Endpoint, admit func(control.Identity) error
 	return ln.Addr().String()
 }
 
+// receive returns what comes from a channel, or the zero value once it is closed.
+func receive[T any](t testing.TB, what string, from <-chan T) (v T) {
+	t.Helper()
+	select {
+	case v = <-from:
+	case <-time.After(30 * time.Second):
+		t.Fatalf("waited 30s for %s", what)
+	}
+	return v
+}
+
 func TestCallsGoBothWays(t *testing.T) {
 	g := newGrid(t)
 	addr := serve(t, endpoint(t, g.creds(broker), admin{}), nil, nil)
@@ -165,13 +176,13 @@ func TestCallsEndBeforeTheConnection(t *testing.T) {
 		_, err := controlpb.NewAdminClient(s.Conn()).Status(t.Context(), &controlpb.StatusRequest{})
 		called <- err
 	}()
-	<-asked
+	receive(t, "the call at the other end", asked)
 	closed := make(chan struct{})
 	go func() { // ends when the connection is closed
 		s.Close()
 		close(closed)
 	}()
-	<-c.begun
+	receive(t, "the closing of the connection", c.begun)
 	select {
 	case err := <-called:
 		if err := control.FromStatus(err); !errors.Is(err, overlay.ErrNoSession) {
@@ -181,7 +192,7 @@ func TestCallsEndBeforeTheConnection(t *testing.T) {
 		t.Error("the call waits for the connection to be closed")
 	}
 	release()
-	<-closed
+	receive(t, "the end of Close", closed)
 }
 
 func TestErrorsKeepTheirClass(t *testing.T) {
@@ -347,13 +358,13 @@ func TestKeep(t *testing.T) {
 			defer close(served)
 			server.Serve(serverCtx, ln, nil, nil)
 		}()
-		s := <-ups
+		s := receive(t, "a session", ups)
 		if _, err := controlpb.NewAdminClient(s.Conn()).Status(ctx, &controlpb.StatusRequest{}); err != nil {
 			t.Fatal(control.FromStatus(err))
 		}
 		stop()
-		<-s.Done()
-		<-served // the port is free again
+		receive(t, "the session's end", s.Done())
+		receive(t, "the end of Serve", served) // the port is free again
 		if ln, err = net.Listen("tcp", ln.Addr().String()); err != nil {
 			t.Fatal(err)
 		}
@@ -398,7 +409,7 @@ func TestSessionsLeakNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		cancel()
-		<-s.Done()
+		receive(t, "the session's end", s.Done())
 	}
 	once() // what starts with the first session stays
 	before := runtime.NumGoroutine()
@@ -489,7 +500,10 @@ func TestAllComeBack(t *testing.T) {
 			e.Keep(ctx, control.DialConfig{Addr: addr, Role: control.RoleFrontal, Longest: time.Second}, func(ctx context.Context, s *control.Session) error {
 				_, err := controlpb.NewAdminClient(s.Conn()).Status(ctx, &controlpb.StatusRequest{})
 				if err == nil {
-					ups <- struct{}{}
+					select {
+					case ups <- struct{}{}:
+					case <-ctx.Done():
+					}
 				}
 				return control.FromStatus(err)
 			})
@@ -511,7 +525,7 @@ func TestAllComeBack(t *testing.T) {
 			server.Serve(serverCtx, counted, nil, nil)
 		}()
 		for range crowd {
-			<-ups
+			receive(t, "one more session", ups)
 		}
 		took := time.Since(begun)
 		t.Logf("%d sessions after %v", crowd, took.Round(time.Millisecond))
@@ -520,7 +534,7 @@ func TestAllComeBack(t *testing.T) {
 			t.Errorf("round %d: %d connections for %d sessions", round, n, crowd)
 		}
 		stop()
-		<-served
+		receive(t, "the end of Serve", served)
 	}
 }
 

@@ -56,7 +56,7 @@ func TestGreet(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if who := <-joined; who != frontal.String() {
+	if who := receive(t, "who joins", joined); who != frontal.String() {
 		t.Errorf("%s joined", who)
 	}
 	s.Close()
@@ -107,7 +107,7 @@ func TestVisit(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := <-visiting; got != visit {
+		if got := receive(t, "the visit", visiting); got != visit {
 			t.Errorf("visit %v is seen as %v", visit, got)
 		}
 		s.Close()

@@ -95,7 +95,7 @@ func TestDroppedPath(t *testing.T) {
 	}
 	g := newGrid(t)
 	joined := make(chan *control.Session, 1)
-	ctx, cancel := context.WithCancel(t.Context())
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	var served sync.WaitGroup
 	defer served.Wait()
 	defer cancel()
@@ -110,7 +110,7 @@ func TestDroppedPath(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ends := []*control.Session{s, <-joined}
+	ends := []*control.Session{s, receive(t, "the other end", joined)}
 	for _, end := range ends {
 		if _, err := controlpb.NewAdminClient(end.Conn()).Status(ctx, &controlpb.StatusRequest{}); err != nil {
 			t.Fatal(err)

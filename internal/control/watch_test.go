@@ -77,13 +77,15 @@ func TestSilentPath(t *testing.T) {
 	}
 	close(h.shut)
 	begun := time.Now()
-	_, err := client.Status(t.Context(), &controlpb.StatusRequest{})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	_, err := client.Status(ctx, &controlpb.StatusRequest{})
 	err = control.FromStatus(err)
 	if !errors.Is(err, overlay.ErrNoSession) || !errors.Is(err, overlay.ErrUnreachable) || !strings.Contains(err.Error(), "the session with broker main ended: nothing came from there for 1.5s though a call waits and it was asked") {
 		t.Errorf("the call failed with %v", err)
 	}
 	t.Logf("noticed after %v", time.Since(begun).Round(time.Millisecond))
-	<-s.Done()
+	receive(t, "the session's end", s.Done())
 }
 
 // patient answers Status when it may.
@@ -93,9 +95,12 @@ type patient struct {
 	may  <-chan struct{}
 }
 
-func (p patient) Status(context.Context, *controlpb.StatusRequest) (*controlpb.StatusResponse, error) {
+func (p patient) Status(ctx context.Context, _ *controlpb.StatusRequest) (*controlpb.StatusResponse, error) {
 	close(p.came)
-	<-p.may
+	select {
+	case <-p.may:
+	case <-ctx.Done():
+	}
 	return &controlpb.StatusResponse{}, nil
 }
 
@@ -105,11 +110,13 @@ func TestSlowPeer(t *testing.T) {
 	came, may := make(chan struct{}), make(chan struct{})
 	s, h := dialHole(t, g, serve(t, endpoint(t, g.creds(broker), patient{came: came, may: may}), nil, nil))
 	done := make(chan error, 1)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
 	go func() {
-		_, err := controlpb.NewAdminClient(s.Conn()).Status(t.Context(), &controlpb.StatusRequest{})
+		_, err := controlpb.NewAdminClient(s.Conn()).Status(ctx, &controlpb.StatusRequest{})
 		done <- err
 	}()
-	<-came
+	receive(t, "the call at the other end", came)
 	// What belongs to the call's beginning, and then twice only that it is there.
 	before := h.reads.Load()
 	for h.reads.Load() < before+4 {
@@ -120,7 +127,7 @@ func TestSlowPeer(t *testing.T) {
 		}
 	}
 	close(may)
-	if err := <-done; err != nil {
+	if err := receive(t, "the answer", done); err != nil {
 		t.Error(control.FromStatus(err))
 	}
 }
@@ -158,15 +165,15 @@ func TestMovedAway(t *testing.T) {
 				return nil
 			})
 	})
-	first := <-ups
-	<-asked // an address that was none to begin with is not watched
+	first := receive(t, "a session", ups)
+	receive(t, "a look at its address", asked) // an address that was none to begin with is not watched
 	gone.Store(true)
 	begun := time.Now()
-	if second := <-ups; second == first {
+	if second := receive(t, "another session", ups); second == first {
 		t.Error("the same session came up twice")
 	}
 	t.Logf("a new session after %v", time.Since(begun).Round(time.Millisecond))
-	<-first.Done()
+	receive(t, "the first one's end", first.Done())
 	if got := why.Load(); got != "the session with broker main ended: its own end, 127.0.0.1, is no longer an address of this host" {
 		t.Errorf("the first one ended because %q", got)
 	}

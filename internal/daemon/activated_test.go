@@ -7,6 +7,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // passing is the fake daemon as a service manager starts it that has sockets for
@@ -69,6 +70,7 @@ func TestPassedSocket(t *testing.T) {
 		t.Errorf("answered %q", got)
 	}
 	cmd.Process.Signal(syscall.SIGTERM)
+	defer time.AfterFunc(time.Minute, func() { cmd.Process.Kill() }).Stop()
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("%v:\n%s", err, stderr.String())
 	}

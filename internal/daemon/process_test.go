@@ -182,6 +182,7 @@ func TestServesUntilSignalled(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer c.Close()
+			c.SetDeadline(time.Now().Add(time.Minute))
 			fmt.Fprintln(c, "hello")
 			if line, err := bufio.NewReader(c).ReadString('\n'); line != "hello\n" {
 				t.Errorf("echo %q, %v", line, err)

@@ -227,7 +227,11 @@ func TestProviderIsSlow(t *testing.T) {
 		_, err := g.askAsUser(token)
 		waiting <- err
 	}()
-	<-reached
+	select {
+	case <-reached:
+	case err := <-waiting:
+		t.Fatalf("the provider was not asked: %v", err)
+	}
 	for n := range 3 {
 		if _, err := g.ask(g.token(fmt.Sprintf("helper sitea/n%d", n), nil), ""); err != nil {
 			t.Errorf("somebody else: %v", err)

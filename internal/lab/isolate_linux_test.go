@@ -339,7 +339,7 @@ func TestOrdinaryUser(t *testing.T) {
 		t.Log("all tests run as an ordinary user this time")
 		return
 	}
-	cmd := exec.Command("/proc/self/exe", "-test.v", "-test.run=^(TestPresetTruth|TestBehaviour|TestMappingDies|TestIPv6Meeting|TestConnectProxy|TestWANShapes|TestCommand.*|TestIsolated)$")
+	cmd := exec.Command("/proc/self/exe", "-test.v", "-test.timeout=5m", "-test.run=^(TestPresetTruth|TestBehaviour|TestMappingDies|TestIPv6Meeting|TestConnectProxy|TestWANShapes|TestCommand.*|TestIsolated)$")
 	asOrdinaryUser(cmd)
 	out, err := cmd.CombinedOutput()
 	if err != nil {

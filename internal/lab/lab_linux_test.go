@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 func TestMain(m *testing.M) {
@@ -16,6 +17,7 @@ func TestMain(m *testing.M) {
 		Main()
 	}
 	if name := os.Getenv(helperKey); name != "" {
+		time.AfterFunc(2*time.Minute, func() { panic(name + " does not end") })
 		helpers[name]()
 		os.Exit(0)
 	}

@@ -138,11 +138,22 @@ func startClient(t *testing.T, socket string) (*Client, overlay.ProcessName) {
 	go func() { served <- c.Serve(ctx) }()
 	t.Cleanup(func() {
 		cancel()
-		if err := <-served; err != nil {
+		if err := receive(t, "the end of Serve", served); err != nil {
 			t.Errorf("Serve: %v", err)
 		}
 	})
 	return c, overlay.ProcessName{Job: cfg.Process.Job, Rank: 4}
+}
+
+// receive returns what comes from a channel, or the zero value once it is closed.
+func receive[T any](t testing.TB, what string, from <-chan T) (v T) {
+	t.Helper()
+	select {
+	case v = <-from:
+	case <-time.After(testWait):
+		t.Fatalf("waited %v for %s", testWait, what)
+	}
+	return v
 }
 
 func testContext(t *testing.T) context.Context {
@@ -201,7 +212,7 @@ func TestDead(t *testing.T) {
 		t.Error("nobody was told")
 	}
 	cancel()
-	if err := <-served; err != nil {
+	if err := receive(t, "the end of Serve", served); err != nil {
 		t.Error(err)
 	}
 }
@@ -240,7 +251,7 @@ func TestClientDialAndAccept(t *testing.T) {
 	if node, err := c.Ready(ctx); err != nil || node.String() != "sitea/a1" {
 		t.Fatalf("%v, %v", node, err)
 	}
-	if hello := <-h.hellos; hello.Rank != 3 || hello.Generation != 9 {
+	if hello := receive(t, "a hello", h.hellos); hello.Rank != 3 || hello.Generation != 9 {
 		t.Errorf("hello %+v", hello)
 	}
 
@@ -330,7 +341,7 @@ func TestHelperRestart(t *testing.T) {
 	if _, err := c.Ready(ctx); err != nil {
 		t.Fatal(err)
 	}
-	<-h.hellos
+	receive(t, "a hello", h.hellos)
 	near, far := socketPair(t)
 	h.send(t, &wire.LocalIncoming{Carrier: 1}, near)
 	near.Close()
@@ -345,7 +356,7 @@ func TestHelperRestart(t *testing.T) {
 
 	h = startHelper(t, socket)
 	defer h.stop()
-	if hello := <-h.hellos; hello.Generation != 9 {
+	if hello := receive(t, "a hello", h.hellos); hello.Generation != 9 {
 		t.Errorf("registered again as life %d", hello.Generation)
 	}
 	ask := h.next(t).(*wire.LocalDial)
@@ -378,14 +389,15 @@ func TestHelperRefuses(t *testing.T) {
 	defer h.stop()
 	cfg := testConfig(t, socket)
 	c := NewClient(cfg)
-	err := c.Serve(context.Background())
+	ctx := testContext(t)
+	err := c.Serve(ctx)
 	if !errors.Is(err, overlay.ErrForbidden) || err.Error() != "helper sitea/a1: the key is not that of job demo" {
 		t.Errorf("Serve: %v", err)
 	}
-	if _, err := c.Dial(context.Background(), cfg.Process, overlay.AllWays); !errors.Is(err, overlay.ErrForbidden) {
+	if _, err := c.Dial(ctx, cfg.Process, overlay.AllWays); !errors.Is(err, overlay.ErrForbidden) {
 		t.Errorf("Dial: %v", err)
 	}
-	if _, err := c.Accept(context.Background()); !errors.Is(err, overlay.ErrForbidden) {
+	if _, err := c.Accept(ctx); !errors.Is(err, overlay.ErrForbidden) {
 		t.Errorf("Accept: %v", err)
 	}
 }
@@ -419,10 +431,10 @@ func TestIncomingQueueIsBounded(t *testing.T) {
 		t.Errorf("%d counted as dropped, want 3", got)
 	}
 	c.Close()
-	if err := <-served; err != nil {
+	if err := receive(t, "the end of Serve", served); err != nil {
 		t.Error(err)
 	}
-	if _, err := c.Accept(context.Background()); !errors.Is(err, net.ErrClosed) {
+	if _, err := c.Accept(testContext(t)); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("Accept after Close: %v", err)
 	}
 	h.stop()

@@ -143,6 +143,7 @@ func TestBadFramesLeakNothing(t *testing.T) {
 				defer close(sent)
 				sendRaw(a, tc.in, tc.fds, tc.late)
 			}()
+			b.SetReadDeadline(time.Now().Add(testWait))
 			f, file, err := NewConn(b).Receive()
 			if f != nil || file != nil || !errors.Is(err, tc.class) || !strings.Contains(err.Error(), tc.text) {
 				t.Errorf("got %v, %v, %v; want %v, %q", f, file, err, tc.class, tc.text)
@@ -195,6 +196,7 @@ func TestUnknownOptionalFrameIsSkippedWithItsDescriptor(t *testing.T) {
 		f.Close()
 		NewConn(a).Send(&wire.LocalCancel{Request: 5}, nil)
 	}()
+	b.SetReadDeadline(time.Now().Add(testWait))
 	f, file, err := NewConn(b).Receive()
 	<-sent
 	if c, ok := f.(*wire.LocalCancel); !ok || c.Request != 5 || file != nil || err != nil {
@@ -228,6 +230,7 @@ func TestConcurrentSend(t *testing.T) {
 			}
 		})
 	}
+	b.SetReadDeadline(time.Now().Add(testWait))
 	count := 0
 	for range senders * each {
 		_, f, err := receiver.Receive()

@@ -32,7 +32,11 @@ func TestBearingsCache(t *testing.T) {
 			}
 		})
 	}
-	<-asked
+	select {
+	case <-asked:
+	case <-time.After(30 * time.Second):
+		t.Fatal("nobody is asked")
+	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	enough := errors.New("enough")
 	cancel(enough)

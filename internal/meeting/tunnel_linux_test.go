@@ -146,6 +146,16 @@ func TestWhoMayUseTunnels(t *testing.T) {
 	}
 }
 
+// waitFor waits for a tunnel's end.
+func waitFor(t *testing.T, end *punch.Tunnel) {
+	t.Helper()
+	select {
+	case <-end.Done():
+	case <-time.After(time.Minute):
+		t.Fatal("the tunnel does not end")
+	}
+}
+
 // TestStockReleasesTunnels: with the stock, tunnels without streams end, and the
 // others with their streams.
 func TestStockReleasesTunnels(t *testing.T) {
@@ -160,14 +170,14 @@ func TestStockReleasesTunnels(t *testing.T) {
 		s.Stock.close()
 	}
 	for _, c := range []net.Conn{idle.asker, idle.target} {
-		<-c.(*punch.Conn).Tunnel().Done() // the test's own time bounds this
+		waitFor(t, c.(*punch.Conn).Tunnel())
 	}
 	if err := swap(used.asker, used.target); err != nil {
 		t.Errorf("a link whose stock has ended: %v", err)
 	}
 	used.abort()
 	for _, c := range []net.Conn{used.asker, used.target} {
-		<-c.(*punch.Conn).Tunnel().Done()
+		waitFor(t, c.(*punch.Conn).Tunnel())
 	}
 	w.mustPunch("without a stock", "a-syn-drop", "b-syn-drop", 1).abort()
 	if m := w.mustPunch("again", "a-syn-drop", "b-syn-drop", 1); m.byStream() {
@@ -191,13 +201,13 @@ func TestFullStock(t *testing.T) {
 	sa.Stock.mu.Unlock()
 	m := w.mustPunch("with a full stock", a, b, 1)
 	m.abort()
-	<-m.asker.(*punch.Conn).Tunnel().Done()
+	waitFor(t, m.asker.(*punch.Conn).Tunnel())
 	if ended(tunnelOf) {
 		t.Fatal("the first tunnel was not kept")
 	}
 	tunnelOf.Keep(0)
 	first.abort()
-	<-tunnelOf.Done()
+	waitFor(t, tunnelOf)
 	sa.Stock.expire(time.Now())
 	sa.Stock.mu.Lock()
 	defer sa.Stock.mu.Unlock()

@@ -458,10 +458,12 @@ func TestProviderIsSlow(t *testing.T) {
 			errs <- err
 		})
 	}
-	<-reached
-	for len(g.v.places) < maxVerifying {
-		runtime.Gosched() // all of those above get places
+	for end := time.Now().Add(30 * time.Second); len(reached) == 0 || len(g.v.places) < maxVerifying; runtime.Gosched() { // all of those above get places
+		if time.Now().After(end) {
+			t.Fatalf("the provider was reached %d times, and %d of %d places are taken", len(reached), len(g.v.places), maxVerifying)
+		}
 	}
+	<-reached
 	if _, err := g.v.Verify(ctx, token, g.now); !errors.Is(err, overlay.ErrOverloaded) {
 		t.Errorf("one more than there are places: %v", err)
 	}

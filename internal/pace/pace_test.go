@@ -43,6 +43,27 @@ func admit(t *testing.T, k *Keeper, o quota.Owner, moved func() uint64) *Link {
 	return l
 }
 
+// receive returns what comes from a channel, or the zero value once it is closed.
+func receive[T any](t testing.TB, what string, from <-chan T) (v T) {
+	t.Helper()
+	select {
+	case v = <-from:
+	case <-time.After(30 * time.Second):
+		t.Fatalf("waited 30s for %s", what)
+	}
+	return v
+}
+
+// until waits for what somebody else brings about.
+func until(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); !is(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("waited 30s: not so that %s", what)
+		}
+	}
+}
+
 var alice = quota.Owner{User: "alice", Project: "p", Job: "j"}
 
 // Twenty links take turns, and together get the rate and no more.
@@ -72,9 +93,7 @@ func TestTurns(t *testing.T) {
 		}
 		return n
 	}
-	for sum() < 20e6 { // ends: the rate is two seconds' worth
-		time.Sleep(time.Millisecond)
-	}
+	until(t, "two seconds' worth has passed", func() bool { return sum() >= 20e6 })
 	for _, l := range links {
 		l.Stop()
 	}
@@ -101,12 +120,10 @@ func TestStopWhileWaiting(t *testing.T) {
 	for l.Paced() && k.Status().Waiting == 0 {
 		done := make(chan int, 1)
 		go func() { done <- l.Take(0, 1<<20) }()
-		for k.Status().Waiting == 0 && len(done) == 0 {
-			time.Sleep(time.Millisecond)
-		}
+		until(t, "it waits or passes", func() bool { return k.Status().Waiting > 0 || len(done) > 0 })
 		if k.Status().Waiting > 0 {
 			l.Stop()
-			if n := <-done; n != 0 {
+			if n := receive(t, "the end of Take", done); n != 0 {
 				t.Errorf("stopped, and %d bytes may pass", n)
 			}
 			break
@@ -131,11 +148,9 @@ func TestNewRulesFreeWhoWaits(t *testing.T) {
 	l := admit(t, k, alice, nil)
 	passed := make(chan bool, 1)
 	go func() { passed <- l.Pay(0, 1<<20) }()
-	for k.Status().Waiting == 0 {
-		time.Sleep(time.Millisecond)
-	}
+	until(t, "it waits", func() bool { return k.Status().Waiting > 0 })
 	k.SetRules(quota.Rules{})
-	if !<-passed {
+	if !receive(t, "the end of Pay", passed) {
 		t.Error("the payment failed")
 	}
 	if l.Paced() {

@@ -211,6 +211,7 @@ func TestCloseDeliversAll(t *testing.T) {
 		_, err := a.Write(want)
 		closed <- errors.Join(err, a.Close())
 	}()
+	b.SetReadDeadline(time.Now().Add(patience))
 	got, err := io.ReadAll(b)
 	if err != nil || !bytes.Equal(got, want) {
 		t.Errorf("read %d bytes of %d, %v", len(got), len(want), err)
@@ -244,7 +245,7 @@ func TestDeadlineAndClosedErrors(t *testing.T) {
 	if !errors.Is(err, os.ErrDeadlineExceeded) || !errors.As(err, &netErr) || !netErr.Timeout() {
 		t.Errorf("Read after its deadline: %v", err)
 	}
-	a.SetReadDeadline(time.Time{})
+	a.SetDeadline(time.Now().Add(patience)) // a bound, never reached
 
 	// A blocked Read and a Write that fills the window end with Close.
 	ended := make(chan error, 2)

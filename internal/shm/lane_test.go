@@ -274,7 +274,7 @@ func TestNoWakeUpIsLost(t *testing.T) {
 			if s.PeerSleeps() {
 				wake(toRecv)
 			}
-			for i == count-1 && s.done < s.sent-tellCells {
+			for end := time.Now().Add(patience); i == count-1 && s.done < s.sent-tellCells && time.Now().Before(end); {
 				s.learn()
 			}
 		}

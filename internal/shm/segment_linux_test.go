@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -212,6 +213,7 @@ func TestTwoProcesses(t *testing.T) {
 	p := start(t, "serve", MinData)
 	rnd := rand.New(rand.NewPCG(3, 4))
 	var under []message
+	end := time.Now().Add(2 * time.Minute) // a bound, never reached
 	for sent, received := 0, 0; received < 20_000; {
 		if sent < 20_000 {
 			m := message{sent, randomSize(rnd)}
@@ -227,6 +229,9 @@ func TestTwoProcesses(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !ok {
+			if time.Now().After(end) {
+				t.Fatalf("the other process does not answer: %d of %d came back", received, sent)
+			}
 			if len(under) > 200 || sent == 20_000 {
 				p.wait()
 			}
@@ -263,6 +268,7 @@ func TestKilledPeer(t *testing.T) {
 			var under []message
 			last, idle, dead := rnd.IntN(2000)*min(round, 1), 0, make(chan error, 1) // 0 at least once
 			killed := false
+			end := time.Now().Add(2 * time.Minute) // a bound, never reached
 			for n := 0; idle < 100; {
 				if m := (message{n, randomSize(rnd)}); m.fits(p) {
 					under = append(under, m)
@@ -290,6 +296,8 @@ func TestKilledPeer(t *testing.T) {
 					if idle++; idle == 1 {
 						<-dead
 					}
+				case time.Now().After(end):
+					t.Fatalf("the other process does not answer: %d messages are under way", len(under))
 				case len(under) > 0:
 					YieldCPU()
 				}

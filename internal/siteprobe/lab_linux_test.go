@@ -381,7 +381,7 @@ func TestDoubleNATForgets(t *testing.T) {
 // know.
 func TestIdleEndsWithItsContext(t *testing.T) {
 	l, g := newLab(t, lab.Site{Preset: "open"})
-	ctx, cancel := context.WithCancel(t.Context())
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	promised := make(chan struct{}, 2)
 	done := make(chan IdleObservations, 1)
@@ -393,7 +393,11 @@ func TestIdleEndsWithItsContext(t *testing.T) {
 		done <- o
 	}()
 	for range 2 {
-		<-promised
+		select {
+		case <-promised:
+		case <-ctx.Done():
+			t.Fatal("no promise was asked for")
+		}
 	}
 	cancel()
 	o := <-done

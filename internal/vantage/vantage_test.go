@@ -203,6 +203,7 @@ func TestCallBack(t *testing.T) {
 	ln := listen(t)
 	var wg sync.WaitGroup
 	defer wg.Wait()
+	defer ln.Close()
 	wg.Go(func() {
 		c, err := ln.Accept()
 		if err != nil {

@@ -98,6 +98,7 @@ func Start(t testing.TB, cmd *exec.Cmd) *Process {
 	p := &Process{t: t, cmd: cmd, done: make(chan error, 1), Facts: map[string]string{}}
 	cmd.Stdout, cmd.Stderr = &p.stdout, &p.stderr
 	cmd.ExtraFiles = []*os.File{w} // descriptor 3
+	cmd.WaitDelay = patience       // for a child of its own that keeps its output open
 	cmd.Args = append(cmd.Args, "--ready-fd=3")
 	err = cmd.Start()
 	w.Close()

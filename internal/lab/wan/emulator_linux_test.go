@@ -620,7 +620,7 @@ func TestAsOrdinaryUser(t *testing.T) {
 		return // all tests run so
 	}
 	const nobody = 65534
-	cmd := inside(nobody, nobody, "-test.run=^(TestDelayBothWays|TestDuplicates|TestSharedQueue|TestEndLeavesNothing)$", "-test.v")
+	cmd := inside(nobody, nobody, "-test.timeout=2m", "-test.run=^(TestDelayBothWays|TestDuplicates|TestSharedQueue|TestEndLeavesNothing)$", "-test.v")
 	out, err := cmd.CombinedOutput()
 	if err != nil || strings.Count(string(out), "--- PASS") != 4 {
 		t.Errorf("%v\n%s", err, out)
