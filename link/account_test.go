@@ -53,7 +53,7 @@ func TestTrafficIsReported(t *testing.T) {
 			}
 		}
 	}
-	a, b := <-links, <-links
+	a, b := linked(t, links), linked(t, links)
 	pump(t, a, b, direct)
 	until := func(what string, ok func() bool) {
 		t.Helper()

@@ -232,13 +232,28 @@ func couple(t *testing.T, r *roads, patience time.Duration) (a, b *Link) {
 			}
 		}
 	}
-	return <-links[0], <-links[1]
+	return linked(t, links[0]), linked(t, links[1])
+}
+
+// linked waits for a link that is handed up.
+func linked(t *testing.T, links <-chan *Link) (l *Link) {
+	t.Helper()
+	select {
+	case l = <-links:
+	case <-time.After(30 * time.Second):
+		t.Fatal("no link was handed up")
+	}
+	return l
 }
 
 // pump sends n random bytes each way at once, in pieces of all sizes, and checks
 // that they come out the same.
 func pump(t *testing.T, a, b *Link, n int) {
 	t.Helper()
+	for _, l := range []*Link{a, b} {
+		l.Conn.SetDeadline(time.Now().Add(3 * time.Minute)) // a bound, never reached
+		defer l.Conn.SetDeadline(time.Time{})
+	}
 	var both sync.WaitGroup
 	for i, d := range [][2]*Link{{a, b}, {b, a}} {
 		sent, got := sha256.New(), sha256.New()
@@ -370,6 +385,7 @@ func closeOfALink(t *testing.T, r *roads) {
 		a.Conn.Write(sent)
 		a.Conn.Close()
 	})
+	b.Conn.SetReadDeadline(time.Now().Add(time.Minute))
 	got, err := io.ReadAll(b.Conn)
 	if err != nil || string(got) != string(sent) {
 		t.Fatalf("%d of %d bytes, %v", len(got), len(sent), err)

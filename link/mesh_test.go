@@ -70,8 +70,13 @@ func startEnd(id Identity, size uint32, conn overlay.Connector) *end {
 func (e *end) close(t *testing.T) {
 	t.Helper()
 	e.stop()
-	if err := <-e.done; err != nil {
-		t.Error(err)
+	select {
+	case err := <-e.done:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(30 * time.Second):
+		t.Error("Serve does not return")
 	}
 	e.conn.Close()
 	for {
@@ -123,7 +128,7 @@ func bothDialAtOnce(t *testing.T, seal [2]bool) {
 		if t.Failed() {
 			return
 		}
-		a, b := <-ends[0].links, <-ends[1].links
+		a, b := linked(t, ends[0].links), linked(t, ends[1].links)
 		if a.Dialled == b.Dialled {
 			t.Fatalf("repeat %d: the ends hold different carriers", i)
 		}
@@ -132,6 +137,7 @@ func bothDialAtOnce(t *testing.T, seal [2]bool) {
 			l.Conn.CloseWrite()
 		}
 		for rank, l := range []*Link{a, b} {
+			l.Conn.SetReadDeadline(time.Now().Add(30 * time.Second))
 			got, err := io.ReadAll(l.Conn)
 			if want := fmt.Sprintf("to rank %d", rank); string(got) != want || err != nil {
 				t.Fatalf("repeat %d: %q, %v", i, got, err)
@@ -228,7 +234,7 @@ func TestSecondLinkIsRefused(t *testing.T) {
 	if err := b.mesh.Connect(ctx, 0); err != nil {
 		t.Fatal(err)
 	}
-	(<-a.links).Conn.Close()
+	linked(t, a.links).Conn.Close()
 	for _, tc := range []struct {
 		life  overlay.Generation
 		class error

@@ -103,7 +103,9 @@ func suspended(t *testing.T, technique overlay.Technique) {
 	if err := child.Start(); err != nil {
 		t.Fatal(err)
 	}
+	hung := time.AfterFunc(2*time.Minute, func() { child.Process.Kill() })
 	t.Cleanup(func() {
+		defer hung.Stop()
 		if t.Failed() {
 			child.Process.Kill()
 		}
@@ -117,11 +119,13 @@ func suspended(t *testing.T, technique overlay.Technique) {
 	}
 	_, links, stop := serve(identity(t, 0), &port{ln, address, technique})
 	defer stop()
-	l := <-links
+	l := linked(t, links)
+	l.Conn.SetDeadline(time.Now().Add(2 * time.Minute)) // a bound, never reached
 
 	var talk sync.WaitGroup
-	asleep, awake := make(chan struct{}), make(chan struct{})
+	asleep, awake, over := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	talk.Go(func() {
+		defer close(over)
 		buf, back := make([]byte, 100<<10), make([]byte, 100<<10)
 		for i := range 400 {
 			switch i {
@@ -145,7 +149,11 @@ func suspended(t *testing.T, technique overlay.Technique) {
 		l.Conn.Close()
 		<-l.Done()
 	})
-	<-asleep
+	select {
+	case <-asleep:
+	case <-over:
+		t.Fatal("they talked no more")
+	}
 	child.Process.Signal(syscall.SIGSTOP)
 	time.Sleep(4 * time.Second) // longer than a path may be silent
 	child.Process.Signal(syscall.SIGCONT)

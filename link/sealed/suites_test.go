@@ -75,7 +75,7 @@ func TestWithoutAES(t *testing.T) {
 		}
 		return
 	}
-	run := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^(TestWithoutAES|TestStandardPeer|TestEarly)$", "-test.v")
+	run := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^(TestWithoutAES|TestStandardPeer|TestEarly)$", "-test.v", "-test.timeout=2m")
 	run.Env = append(os.Environ(), "GODEBUG=cpu.aes=off")
 	out, err := run.CombinedOutput()
 	if err != nil || strings.Count(string(out), "\n--- PASS: ") != 3 {
