@@ -243,11 +243,7 @@ func TestBell(t *testing.T) {
 	var late, later Request
 	es[0].Irecv(&late, everyone{}, 0, AnySource, 6, make([]byte, 1))
 	go func() { _, err := wait(t, &late); done <- err }()
-	for waits := false; !waits; runtime.Gosched() {
-		es[0].mu.Lock()
-		waits = es[0].lanes.waiters > 0 && es[0].lanes.asleep
-		es[0].mu.Unlock()
-	}
+	eventually(t, es[0], "it sleeps, and somebody waits", func() bool { return es[0].lanes.waiters > 0 && es[0].lanes.asleep })
 	es[1].Isend(&later, everyone{}, 0, 0, 6, []byte{1}, Standard, false)
 	if err := <-done; err != nil {
 		t.Error(err)

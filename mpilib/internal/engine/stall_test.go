@@ -9,6 +9,7 @@ import (
 	"os"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -357,6 +358,22 @@ func TestBrokenPeers(t *testing.T) {
 	}
 }
 
+// eventually waits until something holds of an engine, without a call that would help it.
+func eventually(t *testing.T, e *Engine, what string, holds func() bool) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); ; runtime.Gosched() {
+		e.mu.Lock()
+		does := holds()
+		e.mu.Unlock()
+		if does {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("not within 30 s: %s", what)
+		}
+	}
+}
+
 // gated is a link whose Lend returns late.
 type gated struct {
 	bareConn
@@ -378,6 +395,8 @@ func TestCompletedBySomebodyElse(t *testing.T) {
 	e := New(Config{Rank: 0, Size: 2})
 	e.Attach(&link.Link{Conn: gated{bareConn{mine}, gate}, Peer: overlay.ProcessName{Rank: 1}})
 	t.Cleanup(func() { peer.Close(); e.Close() })
+	open := sync.OnceFunc(func() { close(gate) })
+	t.Cleanup(open)
 	var r, other Request
 	e.Irecv(&other, everyone{}, 0, 1, 1, make([]byte, 1))
 	e.Isend(&r, everyone{}, 0, 1, 5, make([]byte, 100<<10), Standard, false)
@@ -390,13 +409,11 @@ func TestCompletedBySomebodyElse(t *testing.T) {
 	}
 	done := make(chan error, 1)
 	go func() { _, err := wait(t, &r); done <- err }()
-	for blocked := false; !blocked; runtime.Gosched() {
-		e.mu.Lock()
+	eventually(t, e, "the send is waited for", func() bool {
 		p := e.peers[1]
-		blocked = r.reader != nil && p.blocked || p.waiters+p.sendWaiters > 0
-		e.mu.Unlock()
-	}
-	close(gate)
+		return r.reader != nil && p.blocked || p.waiters+p.sendWaiters > 0
+	})
+	open()
 	select {
 	case err := <-done:
 		if err != nil {
@@ -416,6 +433,8 @@ func TestGoodbyeWhileMoving(t *testing.T) {
 	e := New(Config{Rank: 0, Size: 2})
 	e.Attach(&link.Link{Conn: gated{bareConn{mine}, gate}, Peer: overlay.ProcessName{Rank: 1}})
 	t.Cleanup(func() { peer.Close(); e.Close() })
+	open := sync.OnceFunc(func() { close(gate) })
+	t.Cleanup(open)
 	var r Request
 	e.Isend(&r, everyone{}, 0, 1, 5, make([]byte, size), Standard, false)
 	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeOffer, Tag: 5, ID: 1, Length: size})
@@ -425,13 +444,9 @@ func TestGoodbyeWhileMoving(t *testing.T) {
 	say(t, peer, wire.Envelope{Kind: wire.EnvelopeAsk, ID: 1, Length: size})
 	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeData, ID: 1, Length: chunk})
 	say(t, peer, wire.Envelope{Kind: wire.EnvelopeGoodbye})
-	for heard := false; !heard; runtime.Gosched() {
-		e.mu.Lock()
-		heard = r.ended
-		e.mu.Unlock()
-	}
+	eventually(t, e, "the goodbye is heard", func() bool { return r.ended })
 	io.CopyN(io.Discard, peer, chunk)
-	close(gate)
+	open()
 	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeConfirm})
 	if _, err := wait(t, &r); !errors.Is(err, ErrFinalized) {
 		t.Error(err)
@@ -452,7 +467,9 @@ func TestBufferedBeforeGoodbye(t *testing.T) {
 		t.Fatal(err)
 	}
 	bye := make(chan error, 1)
-	go func() { bye <- e.Goodbye(t.Context()) }()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	go func() { bye <- e.Goodbye(ctx) }()
 	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeData, Flags: wire.EnvelopeHead, ID: 1, Length: firstCredit})
 	io.CopyN(io.Discard, peer, firstCredit)
 	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeAsk, ID: 7}) // not wanted
@@ -492,18 +509,22 @@ func TestQueuedWhileWriting(t *testing.T) {
 	e := New(Config{Rank: 0, Size: 2})
 	e.Attach(&link.Link{Conn: conn, Peer: overlay.ProcessName{Rank: 1}})
 	t.Cleanup(func() { peer.Close(); e.Close() })
+	open := sync.OnceFunc(func() { close(conn.gate) })
+	t.Cleanup(open)
 	var small, large Request
 	go e.Isend(&small, everyone{}, 0, 1, 5, []byte{1}, Standard, true)
-	<-conn.posting
+	select {
+	case <-conn.posting:
+	case <-time.After(30 * time.Second):
+		t.Fatal("nobody writes")
+	}
 	e.Isend(&large, everyone{}, 0, 1, 6, make([]byte, 20<<10), Standard, true)
 	done := make(chan error, 1)
 	go func() { _, err := wait(t, &large); done <- err }()
-	for waits := false; !waits; runtime.Gosched() {
-		e.mu.Lock()
-		waits = e.peers[1].blocked && (large.reader != nil || e.peers[1].waiters > 0)
-		e.mu.Unlock()
-	}
-	close(conn.gate)
+	eventually(t, e, "both wait", func() bool {
+		return e.peers[1].blocked && (large.reader != nil || e.peers[1].waiters > 0)
+	})
+	open()
 	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeEager, Tag: 5, Length: 1})
 	io.CopyN(io.Discard, peer, 1)
 	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeEager, Tag: 6, Length: 20 << 10})

@@ -71,22 +71,6 @@ func three(t *testing.T) (es [3]*Engine, conns [3]holding) {
 	return es, conns
 }
 
-// eventually waits until something holds of an engine, without a call that would help it.
-func eventually(t *testing.T, e *Engine, what string, holds func() bool) {
-	t.Helper()
-	for end := time.Now().Add(30 * time.Second); ; runtime.Gosched() {
-		e.mu.Lock()
-		does := holds()
-		e.mu.Unlock()
-		if does {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("not within 10 s: %s", what)
-		}
-	}
-}
-
 // A bell that comes while a look at sleeping lanes is under way is heard, also where the look
 // has passed the lane in question.
 func TestBellDuringGlance(t *testing.T) {
@@ -114,7 +98,7 @@ func TestBellDuringGlance(t *testing.T) {
 	select {
 	case <-link.posting:
 	case <-time.After(30 * time.Second):
-		t.Fatal("not within 10 s: a bell is rung")
+		t.Fatal("not within 30 s: a bell is rung")
 	}
 	var r Request
 	es[first.rank].Isend(&r, everyone{}, 0, 0, 5, []byte{1}, Standard, false)
