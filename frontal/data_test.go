@@ -168,9 +168,15 @@ func TestCarryToSilence(t *testing.T) {
 		return nil, fmt.Errorf("dial %s: %w", addr, overlay.ErrTimeout)
 	}
 	h.ask(9, false)
-	ctx, cancel := context.WithTimeout(h.ctx(), 2*answerMargin)
-	defer cancel()
-	_, err := h.nodes.Carry(ctx, &controlpb.CarryRequest{Addresses: []string{farAway}, Asker: control.ProcessToPB(proc(0)), Target: control.ProcessToPB(proc(9))})
+	var err error
+	for range 5 { // a machine that stalls for the margin has the caller's time end first
+		ctx, cancel := context.WithTimeout(h.ctx(), 2*answerMargin)
+		defer cancel()
+		_, err = h.nodes.Carry(ctx, &controlpb.CarryRequest{Addresses: []string{farAway}, Asker: control.ProcessToPB(proc(0)), Target: control.ProcessToPB(proc(9))})
+		if ctx.Err() == nil {
+			break
+		}
+	}
 	if err = control.FromStatus(err); !errors.Is(err, overlay.ErrTimeout) || err.Error() != "frontal sitea: dial "+farAway+": timed out" {
 		t.Errorf("got %v", err)
 	}
