@@ -2,6 +2,7 @@ package broker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -60,6 +61,9 @@ func (d directory) Register(ctx context.Context, req *controlpb.RegisterRequest)
 			err = fmt.Errorf("%v: %w", point.Process, err)
 		} else if err = d.b.read(&point, time.Now()); err != nil {
 			err = fmt.Errorf("%v: %w", point.Process, err)
+			if errors.Is(err, overlay.ErrForbidden) {
+				d.b.registry.Refused(point.Process, err)
+			}
 		} else if point.Public.IsValid() {
 			err = checkTarget(fmt.Sprintf("public address of %v", point.Process), point.Public, d.b.cfg.AllowLoopback)
 		}
@@ -146,6 +150,10 @@ func (d directory) asker(ctx context.Context) (*Site, error) {
 // plan is nil within one site.
 func (d directory) answer(asker *Site, name overlay.ProcessName, e Entry, before judged) (*controlpb.Answer, *controlpb.Plan) {
 	if e.Site == nil {
+		if err := d.never(asker, e, before); err != nil {
+			d.b.counters.fault(err)
+			return &controlpb.Answer{Fault: control.Fault(err)}, nil
+		}
 		err := fmt.Errorf("%w: %v is not known to broker %s", overlay.ErrUnknownProcess, name, d.b.name)
 		if e.Died {
 			err = fmt.Errorf("%w: %v, as its node told broker %s", overlay.ErrEnded, name, d.b.name)
@@ -171,6 +179,26 @@ func (d directory) answer(asker *Site, name overlay.ProcessName, e Entry, before
 	return answer, p.msg
 }
 
+// never says why there will be no link to a process that is not registered, if that
+// is known: it was refused, or it has left, and would get none if it came back. Of
+// the processes of a job that is refused the first that hears of it leaves, and the
+// others would wait for it. Nil: who asks is to wait.
+func (d directory) never(asker *Site, e Entry, before judged) error {
+	switch {
+	case e.Refused != nil:
+		return e.Refused
+	case e.Former == nil:
+		return nil
+	}
+	if err := inTime(*e.Former, time.Now()); err != nil {
+		return err
+	}
+	if _, err := d.consult(asker, Entry{Point: *e.Former}, before); errors.Is(err, overlay.ErrForbidden) {
+		return err
+	}
+	return nil
+}
+
 // Await implements controlpb.DirectoryServer.
 func (d directory) Await(ctx context.Context, req *controlpb.AwaitRequest) (*controlpb.Answer, error) {
 	asker, err := d.asker(ctx)
@@ -186,12 +214,16 @@ func (d directory) Await(ctx context.Context, req *controlpb.AwaitRequest) (*con
 	waitCtx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	start := time.Now()
-	e, err := d.b.registry.Await(waitCtx, name)
+	var found [1]Entry
+	e, before := d.b.registry.Lookup(found[:0], []overlay.ProcessName{name})[0], judged{}
+	if e.Site == nil && d.never(asker, e, before) == nil { // else there is nothing to wait for
+		e, err = d.b.registry.Await(waitCtx, name)
+	}
 	if err != nil {
 		d.b.counters.fault(err)
 		return &controlpb.Answer{Fault: control.Fault(fmt.Errorf("%w (after %v)", err, time.Since(start).Round(time.Millisecond)))}, nil
 	}
-	answer, p := d.answer(asker, name, e, judged{})
+	answer, p := d.answer(asker, name, e, before)
 	answer.PlanIfNew = p
 	return answer, nil
 }

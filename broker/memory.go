@@ -30,6 +30,7 @@ type Memory struct {
 	turn      uint64 // of the choice among proxies
 	processes int
 	waiting   int
+	absent    int // of all jobs; as many as there may be processes, further ones are not remembered
 }
 
 type siteState struct {
@@ -43,6 +44,14 @@ type jobState struct {
 	ranks   map[uint32]*process
 	waiters map[uint32]*waiters
 	dead    map[uint32]bool // ranks that have died and did not come back
+	absent  map[uint32]absence
+}
+
+// absence is what is known of a rank that is not registered: that it was, or why it
+// may not.
+type absence struct {
+	former  *overlay.AccessPoint
+	refused error
 }
 
 // process is an access point without what its place in the maps says already.
@@ -57,10 +66,20 @@ type process struct {
 	holder     Holder // the session that registered it last
 }
 
-// waiters wait for one process; done is closed when it registers.
+// waiters wait for one process; done is closed when it registers or is refused.
 type waiters struct {
 	done  chan struct{}
+	entry Entry // as it was then: it may have left again before they look
 	count int
+}
+
+// end lets those who wait for a rank go. The lock is held.
+func (j *jobState) end(rank uint32, e Entry) {
+	if w := j.waiters[rank]; w != nil {
+		w.entry = e
+		close(w.done)
+		delete(j.waiters, rank)
+	}
 }
 
 type proxyState struct {
@@ -173,11 +192,42 @@ func (m *Memory) register(site *siteState, point overlay.AccessPoint) error {
 	}
 	site.processes++
 	delete(job.dead, point.Process.Rank)
-	if w := job.waiters[point.Process.Rank]; w != nil {
-		close(w.done)
-		delete(job.waiters, point.Process.Rank)
-	}
+	m.present(job, point.Process.Rank)
+	job.end(point.Process.Rank, m.entry(point.Process))
 	return nil
+}
+
+// Refused implements Registry.
+func (m *Memory) Refused(name overlay.ProcessName, why error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	job := m.jobs[name.Job]
+	if job == nil || len(job.ranks) == 0 || job.ranks[name.Rank] != nil {
+		return
+	}
+	m.missing(job, name.Rank, absence{refused: why})
+	job.end(name.Rank, Entry{Refused: why})
+}
+
+// missing remembers why a rank is not registered, in place of what was known.
+func (m *Memory) missing(job *jobState, rank uint32, a absence) {
+	m.present(job, rank)
+	if m.absent >= m.limits.Processes {
+		return
+	}
+	if job.absent == nil {
+		job.absent = make(map[uint32]absence)
+	}
+	job.absent[rank] = a
+	m.absent++
+}
+
+// present forgets why a rank was not registered.
+func (m *Memory) present(job *jobState, rank uint32) {
+	if _, known := job.absent[rank]; known {
+		delete(job.absent, rank)
+		m.absent--
+	}
 }
 
 // replaceable says whether point may take the place of p. Between two sites
@@ -225,6 +275,8 @@ func (m *Memory) withdraw(holder Holder, name overlay.ProcessName, generation ov
 		job.dead[name.Rank] = true
 	}
 	m.names.ended(name, died)
+	was := m.entry(name).Point
+	m.missing(job, name.Rank, absence{former: &was})
 	m.drop(job, name.Rank, p)
 }
 
@@ -236,8 +288,12 @@ func (m *Memory) drop(job *jobState, rank uint32, p *process) {
 	m.tidy(job)
 }
 
-// tidy forgets a job of which nothing is left.
+// tidy forgets a job of which nothing is left, and who was in it once nobody is.
 func (m *Memory) tidy(job *jobState) {
+	if len(job.ranks) == 0 {
+		m.absent -= len(job.absent)
+		job.absent = nil
+	}
 	if len(job.ranks) == 0 && len(job.waiters) == 0 {
 		delete(m.jobs, job.id)
 	}
@@ -260,7 +316,8 @@ func (m *Memory) entry(name overlay.ProcessName) Entry {
 	}
 	p := job.ranks[name.Rank]
 	if p == nil {
-		return Entry{Died: job.dead[name.Rank]}
+		a := job.absent[name.Rank]
+		return Entry{Died: job.dead[name.Rank], Former: a.former, Refused: a.refused}
 	}
 	return Entry{Site: p.site.now, Point: overlay.AccessPoint{
 		Process: overlay.ProcessName{Job: job.id, Rank: name.Rank}, Generation: p.generation,
@@ -304,18 +361,16 @@ func (p *process) ends() time.Time {
 
 // Await implements Registry.
 func (m *Memory) Await(ctx context.Context, name overlay.ProcessName) (Entry, error) {
-	for {
-		e, w, err := m.wait(name)
-		if w == nil {
-			return e, err
-		}
-		select {
-		case <-w.done:
-			m.leaveQueue(name, w)
-		case <-ctx.Done():
-			m.leaveQueue(name, w)
-			return Entry{}, fmt.Errorf("%w: waited for %v, which did not register", overlay.ErrUnknownProcess, name)
-		}
+	e, w, err := m.wait(name)
+	if w == nil {
+		return e, err
+	}
+	defer m.leaveQueue(name, w)
+	select {
+	case <-w.done:
+		return w.entry, nil
+	case <-ctx.Done():
+		return Entry{}, fmt.Errorf("%w: waited for %v, which did not register", overlay.ErrUnknownProcess, name)
 	}
 }
 
@@ -323,7 +378,7 @@ func (m *Memory) Await(ctx context.Context, name overlay.ProcessName) (Entry, er
 func (m *Memory) wait(name overlay.ProcessName) (Entry, *waiters, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if e := m.entry(name); e.Site != nil {
+	if e := m.entry(name); e.Site != nil || e.Refused != nil {
 		return e, nil, nil
 	} else if e.Died {
 		return Entry{}, nil, fmt.Errorf("%w: %v", overlay.ErrEnded, name)

@@ -123,6 +123,50 @@ func TestDied(t *testing.T) {
 	}
 }
 
+// Of a process that left it is known where it was, and of one that was refused why,
+// until it registers or its job is over; who waits for it is told at once.
+func TestAbsent(t *testing.T) {
+	m := NewMemory(testLease, Limits{Sites: 2, Processes: 3, PerSite: 3, Waiting: 10})
+	join(t, m, "sitea", 1, zero)
+	why := errors.New("no grant")
+	m.Refused(rank(1), why)
+	if e := lookup(m, rank(1)); e.Refused != nil {
+		t.Error("a job of which nobody is registered is remembered")
+	}
+	for i := range uint32(3) {
+		register(t, m, 1, pointOf("sitea", rank(i), 5))
+	}
+	m.Withdraw(1, rank(1), 5)
+	m.Died(1, rank(2), 5)
+	for i := range uint32(2) {
+		if e := lookup(m, rank(1+i)); e.Site != nil || e.Former == nil || *e.Former != pointOf("sitea", rank(1+i), 5) {
+			t.Errorf("rank %d left: %+v", 1+i, e)
+		}
+	}
+	m.Refused(rank(0), why) // which is registered
+	if e := lookup(m, rank(0)); e.Site == nil || e.Refused != nil {
+		t.Errorf("refused while it is registered: %+v", e)
+	}
+	m.Refused(rank(1), why)
+	if e, err := m.Await(t.Context(), rank(1)); e.Refused != why || e.Former != nil || err != nil {
+		t.Errorf("waiting for one that was refused: %+v, %v", e, err)
+	}
+	m.Refused(rank(3), why)
+	m.Refused(rank(4), why)
+	if e := lookup(m, rank(4)); e.Refused != nil || m.absent != 3 {
+		t.Errorf("%d are remembered, and %+v", m.absent, e)
+	}
+	register(t, m, 1, pointOf("sitea", rank(1), 6))
+	if e := lookup(m, rank(1)); e.Former != nil || e.Refused != nil || m.absent != 2 {
+		t.Errorf("it came back: %+v of %d", e, m.absent)
+	}
+	m.Withdraw(1, rank(0), 5)
+	m.Withdraw(1, rank(1), 6)
+	if e := lookup(m, rank(1)); e.Former != nil || m.absent != 0 || len(m.jobs) != 0 {
+		t.Errorf("of a job that is over: %+v of %d in %d", e, m.absent, len(m.jobs))
+	}
+}
+
 func TestRegisterRefusals(t *testing.T) {
 	m := NewMemory(testLease, Limits{Sites: 2, Processes: 3, PerSite: 2})
 	err := m.Register(1, []overlay.AccessPoint{pointOf("sitea", rank(0), 1)})[0]
@@ -229,6 +273,37 @@ func TestAwait(t *testing.T) {
 			t.Errorf("left behind: %+v, %d jobs", inv, len(m.jobs))
 		}
 	})
+}
+
+// Who waits for a process that comes and leaves at once, or is refused, hears of it.
+func TestAwaitOfOneThatIsGone(t *testing.T) {
+	why := errors.New("no grant")
+	for name, happen := range map[string]func(m *Memory){
+		"left":    func(m *Memory) { register(t, m, 1, pointOf("sitea", rank(7), 3)); m.Withdraw(1, rank(7), 3) },
+		"refused": func(m *Memory) { m.Refused(rank(7), why) },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			m := NewMemory(testLease, testLimits)
+			join(t, m, "sitea", 1, zero)
+			register(t, m, 1, pointOf("sitea", rank(0), 3))
+			got := make(chan Entry, 1)
+			go func() {
+				e, err := m.Await(t.Context(), rank(7))
+				if err != nil {
+					t.Errorf("%s: %v", name, err)
+				}
+				got <- e
+			}()
+			synctest.Wait()
+			happen(m)
+			if e := <-got; (e.Site != nil) != (name == "left") || (e.Refused == why) != (name == "refused") {
+				t.Errorf("%s: %+v", name, e)
+			}
+			if m.waiting != 0 {
+				t.Errorf("%s: %d wait", name, m.waiting)
+			}
+		})
+	}
 }
 
 func TestAwaitIsBounded(t *testing.T) {

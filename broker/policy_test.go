@@ -2,6 +2,7 @@ package broker
 
 import (
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -80,6 +81,21 @@ func TestPolicies(t *testing.T) {
 	if f := answer.GetFault(); f == nil || !strings.HasPrefix(f.Text, refusal) {
 		t.Errorf("await: %v", answer)
 	}
+	// The first who hears of it leaves; the others do not wait for it to come back.
+	if _, err := a.directory.Withdraw(g.ctx(), &controlpb.WithdrawRequest{Processes: []*controlpb.Withdrawal{{Process: control.ProcessToPB(rank(0)), Generation: 1}}}); err != nil {
+		t.Fatal(err)
+	}
+	answer, _ = g.first(b, rank(0))
+	wantFault(t, "of one that left", answer.Fault, overlay.ErrForbidden, refusal)
+	if answer, err = b.directory.Await(g.ctx(), &controlpb.AwaitRequest{Process: control.ProcessToPB(rank(0)), WaitMs: 60_000}); err != nil {
+		t.Fatal(err)
+	}
+	wantFault(t, "await of one that left", answer.Fault, overlay.ErrForbidden, refusal)
+	answer, _ = g.first(a, rank(0)) // a's own site may have it back
+	if err := control.FaultErr(answer.Fault); !errors.Is(err, overlay.ErrUnknownProcess) {
+		t.Errorf("of one that left the same site: %v", err)
+	}
+	g.register(a, by(pointOf("sitea", rank(0), 1), "alice@sitea"))
 	req.Asker, req.Technique, req.ConnectId, req.ConnectAddress = control.ProcessToPB(rank(2)), uint32(overlay.Relay), nil, ""
 	wantStatus(t, "mallory", introduceErr(g.ctx(), b, req), overlay.ErrForbidden,
 		`not permitted: the policy of sitea refuses links of job `+testJob.Name()+`, user alice@sitea (no project), user mallory@siteb (no project) with siteb: rule "no-mallory" denies it; ask opsa`)

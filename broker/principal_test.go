@@ -130,6 +130,21 @@ func TestGrantIsOver(t *testing.T) {
 	if err := register(); !errors.Is(err, overlay.ErrForbidden) || !strings.Contains(err.Error(), "the grant of alice for climate expired at ") {
 		t.Errorf("registered late: %v", err)
 	}
+	resolve := func(what, want string) {
+		t.Helper()
+		r, err := c.directory.Resolve(g.ctx(), question(rank(0)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := control.FaultErr(r.Answers[0].Fault); !errors.Is(err, overlay.ErrForbidden) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	g.b.registry.Withdraw(holderOf(t, g.b, b.id.Site), rank(0), 1) // an earlier start
+	if err := register(); err == nil {
+		t.Error("registered late, again")
+	}
+	resolve("the other rank of one that was refused", "the grant of alice for climate expired at ")
 	shown := point
 	if err := g.b.read(&shown, now.Add(-time.Second)); err != nil || shown.Grant != "" {
 		t.Fatalf("%+v, %v", shown, err)
@@ -145,13 +160,9 @@ func TestGrantIsOver(t *testing.T) {
 	if err := control.FromStatus(introduceErr(g.ctx(), b, relayRequest())); !errors.Is(err, overlay.ErrForbidden) || !strings.Contains(err.Error(), want) {
 		t.Errorf("introduced: %v", err)
 	}
-	r, err := c.directory.Resolve(g.ctx(), &controlpb.ResolveRequest{Questions: []*controlpb.Question{{Process: control.ProcessToPB(rank(0))}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := control.FaultErr(r.Answers[0].Fault); !errors.Is(err, overlay.ErrForbidden) || !strings.Contains(err.Error(), want) {
-		t.Errorf("resolved: %v", err)
-	}
+	resolve("resolved", want)
+	g.b.registry.Withdraw(holder, rank(0), 1)
+	resolve("resolved after it left", want)
 }
 
 func holderOf(t *testing.T, b *Broker, site overlay.SiteID) Holder {

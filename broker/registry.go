@@ -40,6 +40,11 @@ type Registry interface {
 	// the process registers anew or nobody of its job is left.
 	Died(holder Holder, process overlay.ProcessName, generation overlay.Generation)
 
+	// Refused says that a process was not let register for good, and why. That is
+	// known, of a job of which somebody is registered, until the process registers or
+	// nobody of its job is left; who awaits it is told at once.
+	Refused(process overlay.ProcessName, why error)
+
 	// Lookup returns one entry for each process, in order, with a nil Site for
 	// those that are not registered. It appends to dst.
 	Lookup(dst []Entry, processes []overlay.ProcessName) []Entry
@@ -48,7 +53,8 @@ type Registry interface {
 	// each once, in no order; none if no process is registered there.
 	Principals(job overlay.JobID, site overlay.SiteID) []overlay.Principal
 
-	// Await returns the process's entry as soon as there is one. It fails with
+	// Await returns the process's entry as soon as there is one, or what Refused
+	// told of it. It fails with
 	// ErrUnknownProcess when ctx ends, with ErrEnded at once for one that died, and with ErrOverloaded at once when too
 	// many wait.
 	Await(ctx context.Context, process overlay.ProcessName) (Entry, error)
@@ -104,6 +110,12 @@ type Entry struct {
 	Point overlay.AccessPoint
 	Site  *Site
 	Died  bool // it is not registered because it died
+
+	// Former is where a process was that is not registered any more, while somebody
+	// of its job is. Nil: it never was, or that was forgotten. Not to be changed.
+	Former *overlay.AccessPoint
+	// Refused is why it is not registered, as far as it was refused.
+	Refused error
 }
 
 // Site is what the registry knows of a site. A Site never changes: when a

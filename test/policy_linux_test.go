@@ -135,8 +135,18 @@ rules:
 		t.Helper()
 		ctx, cancel := context.WithTimeout(w.ctx, 30*time.Second)
 		defer cancel()
-		if err := pair(project).a.mesh.Connect(ctx, 1); !errors.Is(err, class) || !strings.Contains(err.Error(), want) {
+		j := pair(project)
+		if err := j.a.mesh.Connect(ctx, 1); !errors.Is(err, class) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v\nwant %s", project, err, want)
+		}
+		if class != overlay.ErrForbidden {
+			return
+		}
+		// The first rank to hear of it leaves. The other is told the same, and waits
+		// for nobody.
+		j.a.leave(t)
+		if err := j.b.mesh.Connect(w.ctx, 0); !errors.Is(err, class) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s, the other rank: %v\nwant %s", project, err, want)
 		}
 	}
 	refused("fusion", overlay.ErrForbidden, "user alice (project fusion) with closed: no rule allows it; ask grid@open.example")
