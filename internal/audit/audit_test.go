@@ -125,8 +125,10 @@ func TestRotation(t *testing.T) {
 	clock.Store(time.Date(2026, 11, 17, 23, 59, 0, 0, time.UTC).Unix())
 	l.now = func() time.Time { return time.Unix(clock.Load(), 0) }
 	written := func(n int) {
-		for l.written.Load() < uint64(n) {
-			time.Sleep(time.Millisecond)
+		for end := time.Now().Add(30 * time.Second); l.written.Load() < uint64(n); time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("%d records are written, want %d", l.written.Load(), n)
+			}
 		}
 	}
 	l.while(func() error {

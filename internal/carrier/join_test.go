@@ -245,8 +245,13 @@ func TestOldDeadlinesAreLifted(t *testing.T) {
 	}
 	left.Close()
 	right.Close()
-	if err := <-result; err != nil {
-		t.Error(err)
+	select {
+	case err := <-result:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(30 * time.Second):
+		t.Error("the join did not end")
 	}
 }
 

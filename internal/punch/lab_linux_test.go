@@ -313,8 +313,10 @@ func TestLowTTL(t *testing.T) {
 	ends := l.pairOf(t, "nat-a", "nat-answers-b", Config{Timeout: time.Second, Controlling: true})
 	before := l.packets("nat-a", "nat-answers-b")
 	arrived := func() {
-		for l.packets("nat-a", "nat-answers-b") == before {
-			time.Sleep(time.Millisecond)
+		for end := time.Now().Add(patience); l.packets("nat-a", "nat-answers-b") == before; time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatal("no packet has gone")
+			}
 		}
 	}
 	if _, _, errA, errB := ends.connect(arrived); errA == nil || errB == nil {

@@ -93,8 +93,13 @@ func start(t *testing.T, s *Server) *net.UDPAddr {
 	go func() { done <- s.Serve(ctx, pc) }()
 	t.Cleanup(func() {
 		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("Serve: %v", err)
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Errorf("Serve: %v", err)
+			}
+		case <-time.After(30 * time.Second):
+			t.Error("Serve does not return")
 		}
 		pc.SetDeadline(time.Now().Add(time.Minute))
 		if _, err := pc.WriteTo([]byte("x"), pc.LocalAddr()); err != nil {

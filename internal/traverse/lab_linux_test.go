@@ -53,8 +53,13 @@ func engine(t *testing.T, h *lab.Host) *Engine {
 	go func() { served <- e.Serve(ctx) }()
 	t.Cleanup(func() {
 		cancel()
-		if err := <-served; err != nil {
-			t.Error(err)
+		select {
+		case err := <-served:
+			if err != nil {
+				t.Error(err)
+			}
+		case <-time.After(30 * time.Second):
+			t.Error("Serve does not return")
 		}
 		e.Close()
 	})

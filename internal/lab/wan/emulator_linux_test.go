@@ -255,8 +255,13 @@ func TestLossIsCountedExactly(t *testing.T) {
 			t.Errorf("lost %d of %d with probability 0.2", c.Lost, n)
 		}
 		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Error(err)
+			}
+		case <-time.After(wait):
+			t.Error("Serve does not return")
 		}
 		return arrived
 	}
