@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -128,6 +129,7 @@ func (w *world) say(j *joint, text []byte) {
 			_, err := d[0].Conn.Write(text)
 			sent <- err
 		}()
+		d[1].Conn.SetReadDeadline(time.Now().Add(patience))
 		got := make([]byte, len(text))
 		if _, err := io.ReadFull(d[1].Conn, got); err != nil || !bytes.Equal(got, text) {
 			w.t.Fatalf("%v: %v", d[1].Path, err)

@@ -22,7 +22,7 @@ import (
 
 // isthmus runs words of isthmus by the helper of open/n1.
 func (w *world) isthmus(words ...string) *exec.Cmd {
-	cmd := exec.Command(isthmus(w.t, ""), words...)
+	cmd := exec.CommandContext(w.ctx, isthmus(w.t, ""), words...)
 	cmd.Env = append(os.Environ(), "ISTHMUS_HELPER="+w.Socket("open/n1"))
 	return cmd
 }

@@ -240,8 +240,13 @@ func (m *member) leave(t *testing.T) {
 	}
 	m.stop()
 	m.stop = nil
-	if err := <-m.done; err != nil {
-		t.Error(err)
+	select {
+	case err := <-m.done:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(time.Minute):
+		t.Errorf("the mesh of %v does not end", m.Identity.Process)
 	}
 	m.Leave()
 	for {
