@@ -31,7 +31,8 @@ func (n *nodes) Account(ctx context.Context, req *controlpb.AccountRequest) (*co
 	return &controlpb.AccountResponse{}, nil
 }
 
-// account records all of the links or, where one of them cannot be, none.
+// account records all of the links or, where one of them cannot be, none. What is
+// too much to be written one by one is summed up.
 func (f *Frontal) account(id control.Identity, req *controlpb.AccountRequest) error {
 	name, err := control.ProcessFromPB(req.Process)
 	if err != nil {
@@ -52,8 +53,13 @@ func (f *Frontal) account(id control.Identity, req *controlpb.AccountRequest) er
 			return fmt.Errorf("%s: %w: a link of %v: %w", f.who, wire.ErrMalformed, name, err)
 		}
 	}
-	for _, r := range records {
+	write, over := f.ledgers.take(id, records, time.Now())
+	for _, r := range write {
 		f.audit.Append(r)
+	}
+	if over {
+		f.log.Warn("a helper tells of so many links that the audit log has sums of them", "node", id.Node().String(),
+			"at_once", ledgerRoom, "a_second", ledgerPerSec, "job", name.Job)
 	}
 	return nil
 }

@@ -2,9 +2,11 @@ package frontal
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/audit"
 	"github.com/isthmus-grid/isthmus/internal/control"
@@ -16,18 +18,7 @@ import (
 // A helper says what links of its own processes have moved, and the site's log has it
 // with the name of whoever the process works for.
 func TestAccount(t *testing.T) {
-	var cfg Config
-	r := newRig(t, func(c *Config) { cfg = *c })
-	r.stop()
-	folder := t.TempDir()
-	trail, err := audit.Open(audit.Config{Folder: folder, Size: 1 << 20, OnFailure: "go-on"}, "frontal sitea", r.f.log)
-	if err != nil {
-		t.Fatal(err)
-	}
-	stop := trail.Start()
-	r.trail = trail
-	r.startFrontal(cfg)
-	r.waitUp()
+	r, ended := newAuditedRig(t)
 	a1, a2 := r.helper("a1"), r.helper("a2")
 	a1.register(0)
 	r.f.mu.Lock()
@@ -54,25 +45,7 @@ func TestAccount(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	stop()
-
-	var ends []audit.Record
-	refused := 0
-	chains, err := audit.Chains([]string{folder})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := audit.Read(chains[0].Files, func(rec *audit.Record) error {
-		if rec.Event == audit.LinkEnd {
-			ends = append(ends, *rec)
-		}
-		if rec.Event == audit.Refusal && rec.Rule == "account" {
-			refused++
-		}
-		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	ends, refused := ended()
 	if len(ends) != 2 || refused != 5 {
 		t.Fatalf("%d refusals, %+v", refused, ends)
 	}
@@ -82,5 +55,148 @@ func TestAccount(t *testing.T) {
 	}
 	if e := ends[1]; !strings.Contains(e.Reason, "at least these, which it said 2s before") || len(e.Sites) != 1 {
 		t.Errorf("%+v", e)
+	}
+}
+
+// newAuditedRig is newRig of a frontal with an audit log. ended ends it and returns
+// what the log has of links, and how often it refused an account.
+func newAuditedRig(t *testing.T) (r *rig, ended func() (ends []audit.Record, refused int)) {
+	t.Helper()
+	var cfg Config
+	r = newRig(t, func(c *Config) { cfg = *c })
+	r.stop()
+	folder := t.TempDir()
+	trail, err := audit.Open(audit.Config{Folder: folder, Size: 1 << 20, OnFailure: "go-on"}, "frontal sitea", r.f.log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	endTrail := trail.Start()
+	r.trail = trail
+	r.startFrontal(cfg)
+	r.waitUp()
+	return r, func() (ends []audit.Record, refused int) {
+		t.Helper()
+		r.stop()
+		endTrail()
+		chains, err := audit.Chains([]string{folder})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := audit.Read(chains[0].Files, func(rec *audit.Record) error {
+			if rec.Event == audit.LinkEnd {
+				ends = append(ends, *rec)
+			}
+			if rec.Event == audit.Refusal && rec.Rule == "account" {
+				refused++
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		return ends, refused
+	}
+}
+
+// What a helper tells above its bound is in sums, by job and site, not lost; another
+// helper's links are written one by one still.
+func TestAccountsAreBounded(t *testing.T) {
+	r, ended := newAuditedRig(t)
+	a1, a2 := r.helper("a1"), r.helper("a2")
+	a1.register(0)
+	a2.register(1)
+	hour := time.Now().Add(time.Hour) // until then nothing is added to the room
+	r.f.ledgers.mu.Lock()
+	l := newLedger(hour)
+	l.room = 3
+	r.f.ledgers.of = map[control.Identity]*ledger{{Role: control.RoleHelper, Site: "sitea", Name: "a1"}: l}
+	r.f.ledgers.mu.Unlock()
+	account := func(h *fakeHelper, rank uint32, site string, links int) {
+		t.Helper()
+		one := &controlpb.LinkAccount{Link: make([]byte, 16), Rank: 9, Node: site + "/n1", Technique: uint32(overlay.Direct), Sent: 1000, Received: 1}
+		if _, err := h.nodes.Account(h.ctx(), &controlpb.AccountRequest{Process: control.ProcessToPB(proc(rank)), Links: slices.Repeat([]*controlpb.LinkAccount{one}, links)}); err != nil {
+			t.Fatal(control.FromStatus(err))
+		}
+	}
+	account(a1, 0, "siteb", 5) // 3 are written
+	account(a1, 0, "siteb", 200)
+	account(a1, 0, "sitec", 40)
+	account(a2, 1, "siteb", 7)
+
+	ends, refused := ended()
+	single, summed := map[string]int{}, map[string]audit.Record{}
+	for _, e := range ends {
+		if e.Count == 0 {
+			single[e.Nodes[0]]++
+			continue
+		}
+		if e.Job != string(proc(0).Job) || e.Rule != audit.OwnWord || e.Peer != "helper sitea/a1" || !strings.Contains(e.Reason, "told too quickly") {
+			t.Errorf("%+v", e)
+		}
+		key := strings.Join(e.Sites, " ")
+		was := summed[key] // a test that stands still for a minute sees a sum in two parts
+		summed[key] = audit.Record{Count: was.Count + e.Count, Sent: was.Sent + e.Sent, Received: was.Received + e.Received}
+	}
+	if single["a1"] != 3 || single["a2"] != 7 || len(summed) != 2 || refused != 0 {
+		t.Fatalf("one by one %v, %d refused: %+v", single, refused, ends)
+	}
+	b, c := summed["sitea siteb"], summed["sitea sitec"]
+	if b.Count != 202 || b.Sent != 202_000 || b.Received != 202 || c.Count != 40 || c.Sent != 40_000 {
+		t.Errorf("%+v\n%+v", b, c)
+	}
+	if !strings.Contains(r.log.String(), "tells of so many links") {
+		t.Error("it is not said")
+	}
+}
+
+func TestLedger(t *testing.T) {
+	now := time.Unix(1000, 0)
+	l := newLedger(now)
+	record := func(job, site string) *audit.Record {
+		return &audit.Record{User: "alice", Project: "climate", Job: job, Sites: []string{"sitea", site}, Sent: 1 << 63, Received: 2}
+	}
+	written := func(n int) (k int) {
+		for range n {
+			if l.take(record("j", "siteb"), now) {
+				k++
+			}
+		}
+		return k
+	}
+	if k := written(ledgerRoom + 5); k != ledgerRoom {
+		t.Errorf("%d were written at once", k)
+	}
+	now = now.Add(time.Second)
+	if k := written(100); k != ledgerPerSec {
+		t.Errorf("%d were written a second later", k)
+	}
+	now = now.Add(-time.Hour) // a clock that is set back gives nothing
+	if k := written(1); k != 0 {
+		t.Errorf("%d were written by a clock that was set back", k)
+	}
+	now = now.Add(time.Hour)
+	if keys, _ := l.due(now, false); keys != nil {
+		t.Errorf("sums are due after a second: %v", keys)
+	}
+	for i := range ledgerSums + 10 {
+		l.room = 0
+		l.take(record(fmt.Sprint("k", i), "sitec"), now)
+	}
+	keys, sums := l.due(now.Add(ledgerEvery), false)
+	if len(keys) != ledgerSums+1 || len(sums) != len(keys) {
+		t.Fatalf("%d sums", len(keys))
+	}
+	if s := sums[sumKey{}]; keys[0] != (sumKey{}) || s.links != 11 || s.sent != 1<<64-1 || s.received != 22 {
+		t.Errorf("those that are too many: %+v", s)
+	}
+	if s := sums[sumKey{"alice", "climate", "j", "siteb"}]; s.links != 5+100-ledgerPerSec+1 {
+		t.Errorf("of the first job: %+v", s)
+	}
+	if keys, _ := l.due(now, true); keys != nil || l.idle(now) || !l.idle(now.Add(time.Hour)) {
+		t.Errorf("it has not begun anew: %v", keys)
+	}
+	l.room = 0
+	l.take(record("j", "siteb"), now)
+	if keys, _ := l.due(now, true); len(keys) != 1 {
+		t.Errorf("at the end: %v", keys)
 	}
 }

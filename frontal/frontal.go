@@ -95,6 +95,7 @@ type Frontal struct {
 	probing   probing           // what measuring remembers
 	half      chan struct{}     // one token for each connection before its first frame
 	audit     *audit.Log        // nil is none; set before Serve
+	ledgers   ledgers           // of what helpers have written there
 
 	stopMetrics func() // ends the page of metrics; may be called again
 
@@ -211,6 +212,7 @@ func (h HTTPProxy) load() (carrier.HTTPProxy, error) {
 // when everything it started has ended. A Frontal serves once.
 func (f *Frontal) Serve(ctx context.Context, ready func(facts ...string)) error {
 	defer f.serveQuota()()
+	defer f.auditSums(true)     // once no helper can tell of more
 	var sessions sync.WaitGroup // ended before the endpoint, and with it the last handler, ends
 	defer f.work.Wait()
 	defer f.endpoint.Close()
@@ -417,6 +419,7 @@ func (f *Frontal) sweep() {
 			return // a successor's roster counts
 		case <-tick.C:
 		}
+		f.auditSums(false)
 		now := time.Now()
 		f.mu.Lock()
 		gone := f.roster.expire(now)

@@ -1,0 +1,167 @@
+package frontal
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/audit"
+	"github.com/isthmus-grid/isthmus/internal/control"
+)
+
+// Bounds of what one helper has written about links that no daemon carried. It is
+// its own word, and must not fill the site's audit log.
+const (
+	ledgerRoom   = 16384       // records at once; links above them are summed up
+	ledgerPerSec = 16          // ... and how many more a second later
+	ledgerSums   = 64          // sums at a time; further ones become one
+	ledgerEvery  = time.Minute // for so long a sum grows before it is written
+)
+
+// ledger decides which links of one helper's processes are written one by one. It
+// knows no clock.
+type ledger struct {
+	room   float64   // records that may be written now
+	roomAt time.Time // when room was counted
+
+	sums  map[sumKey]*sum
+	since time.Time // of the first of them
+}
+
+// sumKey is what links have in common that are summed up, so that the log still
+// says for whom and with which site. The zero key is for all that are too many.
+type sumKey struct{ user, project, job, peer string }
+
+func (a sumKey) compare(b sumKey) int {
+	return cmp.Or(cmp.Compare(a.user, b.user), cmp.Compare(a.project, b.project), cmp.Compare(a.job, b.job), cmp.Compare(a.peer, b.peer))
+}
+
+// sum is what links came to.
+type sum struct{ links, sent, received uint64 }
+
+func newLedger(now time.Time) *ledger {
+	return &ledger{room: ledgerRoom, roomAt: now, sums: map[sumKey]*sum{}}
+}
+
+// refill counts the room anew. A time that goes back gives none, nor when it returns.
+func (l *ledger) refill(now time.Time) {
+	if passed := now.Sub(l.roomAt); passed > 0 {
+		l.room = min(ledgerRoom, l.room+ledgerPerSec*passed.Seconds())
+		l.roomAt = now
+	}
+}
+
+// take reports whether the record of a link is to be written. If not it is in a sum.
+func (l *ledger) take(r *audit.Record, now time.Time) bool {
+	l.refill(now)
+	if l.room >= 1 {
+		l.room--
+		return true
+	}
+	if len(l.sums) == 0 {
+		l.since = now
+	}
+	key := sumKey{user: r.User, project: r.Project, job: r.Job}
+	if len(r.Sites) > 1 {
+		key.peer = r.Sites[1]
+	}
+	if l.sums[key] == nil && len(l.sums) >= ledgerSums {
+		key = sumKey{}
+	}
+	s := l.sums[key]
+	if s == nil {
+		s = new(sum)
+		l.sums[key] = s
+	}
+	s.links++
+	s.sent, s.received = addUp(s.sent, r.Sent), addUp(s.received, r.Received)
+	return false
+}
+
+// addUp does not begin anew at 0: who moved much is not to look like who moved
+// nothing.
+func addUp(a, b uint64) uint64 {
+	if a > math.MaxUint64-b {
+		return math.MaxUint64
+	}
+	return a + b
+}
+
+// due returns the sums that are to be written now, or all of them, and begins anew.
+func (l *ledger) due(now time.Time, all bool) (keys []sumKey, sums map[sumKey]*sum) {
+	if len(l.sums) == 0 || !all && now.Sub(l.since) < ledgerEvery {
+		return nil, nil
+	}
+	sums, l.sums = l.sums, map[sumKey]*sum{}
+	return slices.SortedFunc(maps.Keys(sums), sumKey.compare), sums
+}
+
+// idle reports whether a new ledger would do as well.
+func (l *ledger) idle(now time.Time) bool {
+	l.refill(now)
+	return len(l.sums) == 0 && l.room >= ledgerRoom
+}
+
+// ledgers are those of the site's helpers that have lately told of links. A helper
+// that goes and comes back has the same one.
+type ledgers struct {
+	mu sync.Mutex
+	of map[control.Identity]*ledger
+}
+
+// take returns the records to be written of one call of a helper, and whether it is
+// the first in a while of which some are not.
+func (ls *ledgers) take(id control.Identity, records []audit.Record, now time.Time) (write []audit.Record, over bool) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	l := ls.of[id]
+	if l == nil {
+		if ls.of == nil {
+			ls.of = map[control.Identity]*ledger{}
+		}
+		l = newLedger(now)
+		ls.of[id] = l
+	}
+	before := len(l.sums)
+	for i := range records {
+		if l.take(&records[i], now) {
+			write = append(write, records[i])
+		}
+	}
+	return write, before == 0 && len(l.sums) > 0
+}
+
+// due returns the records of the sums that are to be written now, or of all.
+func (ls *ledgers) due(site string, now time.Time, all bool) (write []audit.Record) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	for id, l := range ls.of {
+		keys, sums := l.due(now, all)
+		for _, k := range keys {
+			r := audit.Record{
+				Event: audit.LinkEnd, User: k.user, Project: k.project, Job: k.job, Sites: []string{site}, Nodes: []string{id.Name}, Peer: id.String(),
+				Count: sums[k].links, Sent: sums[k].sent, Received: sums[k].received, Rule: audit.OwnWord,
+				Reason: fmt.Sprintf("sum of %d links, of which its helper told too quickly for them to be written one by one", sums[k].links),
+			}
+			if k.peer != "" {
+				r.Sites = append(r.Sites, k.peer)
+			}
+			write = append(write, r)
+		}
+		if l.idle(now) {
+			delete(ls.of, id)
+		}
+	}
+	return write
+}
+
+// auditSums writes the sums that are due, or all.
+func (f *Frontal) auditSums(all bool) {
+	for _, r := range f.ledgers.due(string(f.site), time.Now(), all) {
+		f.audit.Append(r)
+	}
+}
