@@ -36,7 +36,9 @@ func (p HTTPProxy) connect(ctx context.Context, conn *net.TCPConn, addr string) 
 	if strings.ContainsAny(addr, " \r\n") {
 		return fail(overlay.ErrUnreachable, "%q is not an address", addr)
 	}
-	if _, err := conn.Write(p.request(addr)); err != nil {
+	if _, err := conn.Write(p.request(addr)); isTimeout(err) {
+		return fail(overlay.ErrTimeout, "it accepted the connection but did not take CONNECT in time")
+	} else if err != nil {
 		return fail(overlay.ErrRefused, "it closed the connection before it was asked: %v", err)
 	}
 	head, err := readHead(conn)

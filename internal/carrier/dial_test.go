@@ -145,6 +145,21 @@ func TestConnectSilent(t *testing.T) {
 	}
 }
 
+// A time that is over before the proxy was asked is no refusal.
+func TestConnectTooLate(t *testing.T) {
+	proxy, _ := script(t, "")
+	c, err := net.Dial("tcp", proxy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	c.SetDeadline(time.Unix(1, 0))
+	err = HTTPProxy{Addr: proxy}.connect(t.Context(), c.(*net.TCPConn), "192.0.2.1:443")
+	if !errors.Is(err, overlay.ErrTimeout) || errors.Is(err, overlay.ErrRefused) || !strings.Contains(err.Error(), "did not take CONNECT in time") {
+		t.Errorf("%v", err)
+	}
+}
+
 func TestDialErrors(t *testing.T) {
 	ln, err := ListenIn(t.Context(), loopback, overlay.Ports{})
 	if err != nil {
