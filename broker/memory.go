@@ -16,7 +16,8 @@ import (
 )
 
 // Memory is the embedded Registry: maps under one lock, which is never held
-// while anything else is waited for. A process costs about 250 bytes.
+// while anything else is waited for. A process costs about 250 bytes, and as much again once it has left,
+// until its job is over.
 type Memory struct {
 	lease  time.Duration
 	limits Limits
