@@ -30,7 +30,7 @@ func TestErrorsAreFatal(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer os.RemoveAll(dir)
-	cmd := exec.CommandContext(t.Context(), self, "-test.run=^TestErrorsAreFatal$")
+	cmd := exec.CommandContext(t.Context(), self, "-test.run=^TestErrorsAreFatal$", "-test.timeout=2m")
 	cmd.Env = append(os.Environ(), child+"=1", "TMPDIR="+dir)
 	out, err := cmd.CombinedOutput()
 	var exit *exec.ExitError

@@ -152,7 +152,7 @@ func TestTimelineOfTheDead(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	cmd := exec.CommandContext(t.Context(), self, "-test.run=^TestTimelineOfTheDead$")
+	cmd := exec.CommandContext(t.Context(), self, "-test.run=^TestTimelineOfTheDead$", "-test.timeout=2m")
 	cmd.Env = append(os.Environ(), child+"=1", EnvTrace+"="+dir)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
