@@ -2,7 +2,6 @@ package broker
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -48,13 +47,6 @@ type jobState struct {
 	absent  map[uint32]absence
 }
 
-// absence is what is known of a rank that is not registered: that it was, or why it
-// may not.
-type absence struct {
-	former  *overlay.AccessPoint
-	refused error
-}
-
 // process is an access point without what its place in the maps says already.
 type process struct {
 	generation overlay.Generation
@@ -65,22 +57,6 @@ type process struct {
 	until      int64 // Unix time in seconds; 0: without end
 	site       *siteState
 	holder     Holder // the session that registered it last
-}
-
-// waiters wait for one process; done is closed when it registers or is refused.
-type waiters struct {
-	done  chan struct{}
-	entry Entry // as it was then: it may have left again before they look
-	count int
-}
-
-// end lets those who wait for a rank go. The lock is held.
-func (j *jobState) end(rank uint32, e Entry) {
-	if w := j.waiters[rank]; w != nil {
-		w.entry = e
-		close(w.done)
-		delete(j.waiters, rank)
-	}
 }
 
 type proxyState struct {
@@ -196,39 +172,6 @@ func (m *Memory) register(site *siteState, point overlay.AccessPoint) error {
 	m.present(job, point.Process.Rank)
 	job.end(point.Process.Rank, m.entry(point.Process))
 	return nil
-}
-
-// Refused implements Registry.
-func (m *Memory) Refused(name overlay.ProcessName, why error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	job := m.jobs[name.Job]
-	if job == nil || len(job.ranks) == 0 || job.ranks[name.Rank] != nil {
-		return
-	}
-	m.missing(job, name.Rank, absence{refused: why})
-	job.end(name.Rank, Entry{Refused: why})
-}
-
-// missing remembers why a rank is not registered, in place of what was known.
-func (m *Memory) missing(job *jobState, rank uint32, a absence) {
-	m.present(job, rank)
-	if m.absent >= m.limits.Processes {
-		return
-	}
-	if job.absent == nil {
-		job.absent = make(map[uint32]absence)
-	}
-	job.absent[rank] = a
-	m.absent++
-}
-
-// present forgets why a rank was not registered.
-func (m *Memory) present(job *jobState, rank uint32) {
-	if _, known := job.absent[rank]; known {
-		delete(job.absent, rank)
-		m.absent--
-	}
 }
 
 // replaceable says whether point may take the place of p. Between two sites
@@ -358,63 +301,6 @@ func (p *process) ends() time.Time {
 		return time.Time{}
 	}
 	return time.Unix(p.until, 0)
-}
-
-// Await implements Registry.
-func (m *Memory) Await(ctx context.Context, name overlay.ProcessName) (Entry, error) {
-	e, w, err := m.wait(name)
-	if w == nil {
-		return e, err
-	}
-	defer m.leaveQueue(name, w)
-	select {
-	case <-w.done:
-		return w.entry, nil
-	case <-ctx.Done():
-		return Entry{}, fmt.Errorf("%w: waited for %v, which did not register", overlay.ErrUnknownProcess, name)
-	}
-}
-
-// wait returns the entry, or joins those who wait for it.
-func (m *Memory) wait(name overlay.ProcessName) (Entry, *waiters, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if e := m.entry(name); e.Site != nil || e.Refused != nil {
-		return e, nil, nil
-	} else if e.Died {
-		return Entry{}, nil, fmt.Errorf("%w: %v", overlay.ErrEnded, name)
-	}
-	if m.waiting >= m.limits.Waiting {
-		return Entry{}, nil, fmt.Errorf("%w: %d callers wait for processes, the broker's limit", overlay.ErrOverloaded, m.waiting)
-	}
-	job := m.jobs[name.Job]
-	if job == nil {
-		job = m.newJob(name.Job)
-	}
-	if job.waiters == nil {
-		job.waiters = make(map[uint32]*waiters)
-	}
-	w := job.waiters[name.Rank]
-	if w == nil {
-		w = &waiters{done: make(chan struct{})}
-		job.waiters[name.Rank] = w
-	}
-	w.count++
-	m.waiting++
-	return Entry{}, w, nil
-}
-
-func (m *Memory) leaveQueue(name overlay.ProcessName, w *waiters) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.waiting--
-	w.count--
-	job := m.jobs[name.Job]
-	if job == nil || w.count > 0 || job.waiters[name.Rank] != w {
-		return
-	}
-	delete(job.waiters, name.Rank)
-	m.tidy(job)
 }
 
 // Site implements Registry.
