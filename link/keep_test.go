@@ -34,7 +34,7 @@ type roads struct {
 	busy    sync.WaitGroup
 
 	carriers int       // of each link; see Config
-	paces    []float64 // of the next connections, in bytes per second
+	paces    []float64 // of the next connections, in bytes per second; that of one that ends is free again
 }
 
 // road is one connection, with somebody in the middle.
@@ -93,8 +93,10 @@ func (e *roadEnd) Dial(_ context.Context, peer overlay.ProcessName, ways overlay
 	}
 	mb, b := tcpPair(e.t)
 	w := &road{technique: technique, a: ma.(*net.TCPConn), b: mb.(*net.TCPConn)}
+	path := overlay.Path{Technique: technique}
 	if len(e.paces) > 0 {
 		w.pace, e.paces = e.paces[0], e.paces[1:]
+		path.Reason = reason(w.pace)
 		for _, c := range []net.Conn{a, w.a, w.b, b} {
 			c.(*net.TCPConn).SetReadBuffer(64 << 10)
 			c.(*net.TCPConn).SetWriteBuffer(64 << 10)
@@ -104,7 +106,6 @@ func (e *roadEnd) Dial(_ context.Context, peer overlay.ProcessName, ways overlay
 	for _, d := range [][2]*net.TCPConn{{w.a, w.b}, {w.b, w.a}} {
 		e.busy.Go(func() { w.carry(d[0], d[1]); w.close(); e.forget(w) })
 	}
-	path := overlay.Path{Technique: technique}
 	e.ends[peer.Rank].accept <- overlay.Carrier{Conn: b, Path: path, Seal: e.seal}
 	return overlay.Carrier{Conn: a, Path: path, Seal: e.seal}, nil
 }
@@ -127,8 +128,15 @@ func forge(c net.Conn, code wire.Code) {
 func (r *roads) forget(w *road) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if _, is := r.open[w]; is && w.pace > 0 {
+		r.paces = append(r.paces, w.pace)
+	}
 	delete(r.open, w)
 }
+
+// reason marks the paths of roads of a pace: dials that run at once come to the link in
+// any order.
+func reason(pace float64) string { return fmt.Sprintf("carries %.0f bytes/s", pace) }
 
 func (e *roadEnd) Accept(ctx context.Context) (overlay.Carrier, error) {
 	select {
