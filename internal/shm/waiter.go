@@ -22,6 +22,7 @@ const (
 	Spin  Step = iota + 1 // call [Pause], then poll
 	Yield                 // call [YieldCPU], then poll
 	Park                  // announce the sleep, then sleep
+	Nap                   // call [NapCPU], then poll
 )
 
 const (
@@ -44,6 +45,12 @@ const (
 	quickRow   = 16
 	shyFor     = 100 * time.Millisecond
 
+	// A crowded process that had so many turns in vain looks for another place among those
+	// that take turns, and then stays for a while, twice as long each time it did not help.
+	strayTurns = 64
+	leastStay  = 2 * time.Millisecond
+	mostStay   = 256 * time.Millisecond
+
 	gain    = 2  // budgets that a wait which paid adds to the account
 	most    = 16 // budgets that the account holds
 	sampled = 16 // of so many waits one polls though the account is empty
@@ -57,6 +64,11 @@ const (
 // as well while it finds that others want the processor who soon give it back, which it tries
 // now and then: they may be what it waits for by other ways. To yield beside who computes costs
 // a time slice; it is not tried again for long.
+//
+// Processes that yield to each other on one processor run in turn, in an order that
+// stays as it is. With a bad one, what a process waits for is sent long after its turn, and it and
+// others run in vain before it has its next. Who finds that to be so sleeps for a moment: the
+// turn during which it wakes is as good as any, so that is its new place, and the best one before long.
 //
 // What is polled in vain is bounded: a wait that found something within its
 // budget pays two budgets into an account, one that did not pays what it took.
@@ -78,6 +90,11 @@ type Waiter struct {
 	tried   time.Duration // when it was tried last; later: not to be tried before
 	wanted  bool          // somebody does
 	quick   int           // yields in a row that nobody made use of
+
+	// Of the process's place among those that take turns.
+	vain  int           // turns that brought nothing, less one for each wait
+	stay  time.Duration // how long it keeps the next place at least
+	stays time.Duration // until when it keeps this one
 }
 
 // NewWaiter returns a waiter with a full account.
@@ -89,7 +106,7 @@ func NewWaiter(p Pace) *Waiter {
 		p.Budget = 0
 	}
 	p.Budget = min(p.Budget, mostBudget)
-	return &Waiter{pace: p, credit: most * p.Budget, spin: fewSpins}
+	return &Waiter{pace: p, credit: most * p.Budget, spin: fewSpins, stay: leastStay}
 }
 
 // Begin starts a wait.
@@ -131,6 +148,9 @@ func (w *Waiter) Next(now time.Duration, beside bool) Step {
 	if w.yielded {
 		w.judge(now, long)
 	}
+	if w.strays(now) {
+		return Nap
+	}
 	if !w.more(now-w.start, long) {
 		w.credit = max(w.credit-(now-w.start), 0)
 		return Park
@@ -146,6 +166,23 @@ func (w *Waiter) Next(now time.Duration, beside bool) Step {
 	}
 	w.spin, w.spins, w.yielded = fewSpins, 1, false
 	return Spin
+}
+
+// strays reports whether the process is to look for another place.
+func (w *Waiter) strays(now time.Duration) bool {
+	if w.vain < strayTurns || w.yields > 0 || now < w.stays {
+		return false
+	}
+	w.vain = 0
+	w.stays = now + w.stay + scatter(now)%w.stay
+	w.stay = min(2*w.stay, mostStay)
+	return true
+}
+
+// scatter returns some time of up to a minute, another one for each now: processes that all moved
+// at once would find themselves in the same order again.
+func scatter(now time.Duration) time.Duration {
+	return time.Duration(uint64(now) * 0x9e3779b97f4a7c15 >> 28)
 }
 
 // judge notes how long a yield took.
@@ -176,5 +213,10 @@ func (w *Waiter) more(spent, long time.Duration) bool {
 
 // Found ends a wait that found something, without having parked.
 func (w *Waiter) Found() {
+	if w.pace.Crowded {
+		if w.vain = min(max(w.vain+w.yields-1, 0), 2*strayTurns); w.vain == 0 {
+			w.stay = leastStay
+		}
+	}
 	w.credit = min(w.credit+gain*w.pace.Budget, most*w.pace.Budget)
 }

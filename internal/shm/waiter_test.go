@@ -138,3 +138,88 @@ func TestYieldsWhereOthersWantTheProcessor(t *testing.T) {
 		t.Error("want another try after a longer time")
 	}
 }
+
+// rotation is a processor whose processes yield to each other and pass something around.
+type rotation struct {
+	now     time.Duration
+	waiters []*Waiter
+	turns   []int                 // who runs, in this order
+	asleep  map[int]time.Duration // until when
+	holder  int                   // who can go on
+	hops    int
+	naps    int
+}
+
+// turn lets one of them run until it yields or sleeps.
+func (r *rotation) turn(t *testing.T) {
+	r.now += 2 * time.Microsecond
+	for p, until := range r.asleep {
+		if until <= r.now {
+			delete(r.asleep, p)
+			r.turns = append([]int{p}, r.turns...)
+		}
+	}
+	if len(r.turns) == 0 {
+		return
+	}
+	p := r.turns[0]
+	r.turns = r.turns[1:]
+	w := r.waiters[p]
+	if r.holder == p {
+		w.Found()
+		w.Begin()
+		r.holder = (p + 1) % len(r.waiters)
+		r.hops++
+	}
+	switch step := w.Next(r.now, true); step {
+	case Yield:
+		r.turns = append(r.turns, p)
+	case Nap:
+		r.asleep[p] = r.now + 60*time.Microsecond + r.now%(7*time.Microsecond)
+		r.naps++
+	default:
+		t.Fatalf("step %d of rank %d, want a yield or a nap", step, p)
+	}
+}
+
+// TestTurnsFallIntoOrder: whatever the order in which the processes of a ring get the
+// processor, before long each one's turn follows that of who sends to it, and stays there.
+func TestTurnsFallIntoOrder(t *testing.T) {
+	for _, turns := range [][]int{{0, 1, 2, 3}, {0, 1, 3, 2}, {0, 2, 1, 3}, {0, 2, 3, 1}, {0, 3, 1, 2}, {0, 3, 2, 1}} {
+		r := rotation{turns: turns, asleep: map[int]time.Duration{}}
+		for range turns {
+			w := NewWaiter(Pace{Crowded: true})
+			w.Begin()
+			r.waiters = append(r.waiters, w)
+		}
+		const measured = 10_000
+		for range 500_000 {
+			r.turn(t)
+		}
+		before, naps := r.hops, r.naps
+		for range measured {
+			r.turn(t)
+		}
+		if hops := r.hops - before; hops < measured*9/10 || r.naps > naps {
+			t.Errorf("from %v: %d hops in %d turns, with %d naps; %d naps before", turns, hops, measured, r.naps-naps, naps)
+		}
+	}
+}
+
+// TestNapsInVainGetRare: where no order is a good one, little time is spent on looking for it.
+func TestNapsInVainGetRare(t *testing.T) {
+	w := NewWaiter(Pace{Crowded: true})
+	naps, waits := 0, 100_000
+	for i := range waits {
+		w.Begin()
+		for turn := range 4 {
+			if w.Next(time.Duration(10*i+2*turn)*time.Microsecond, true) == Nap {
+				naps++
+			}
+		}
+		w.Found()
+	}
+	if naps < 5 || naps > 12 { // in a second
+		t.Errorf("%d naps", naps)
+	}
+}

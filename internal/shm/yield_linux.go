@@ -11,6 +11,13 @@ import (
 // telling the runtime would take longer.
 func YieldCPU() { unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) }
 
+// NapCPU gives the processor away for the shortest time that the system sleeps, some 60 us,
+// behind the scheduler's back as well.
+func NapCPU() {
+	moment := unix.Timespec{Nsec: 1}
+	unix.RawSyscall(unix.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&moment)), 0, 0)
+}
+
 // CPU returns the processor on which the caller runs at the moment, or -1.
 func CPU() int {
 	var cpu uint32

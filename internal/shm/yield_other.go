@@ -2,10 +2,16 @@
 
 package shm
 
-import "runtime"
+import (
+	"runtime"
+	"time"
+)
 
 // YieldCPU lets other goroutines run.
 func YieldCPU() { runtime.Gosched() }
+
+// NapCPU sleeps for a moment.
+func NapCPU() { time.Sleep(50 * time.Microsecond) }
 
 // CPU returns -1: it is not known.
 func CPU() int { return -1 }

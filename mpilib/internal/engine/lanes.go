@@ -39,7 +39,8 @@ type lanes struct {
 	waiter  *shm.Waiter   // of the turn's holder
 	paced   bool          // waiter is as fits the peers there are
 	crowded bool          // more processes than processors want to run
-	local   atomic.Bool   // other goroutines must run for messages to come: a peer is of this very process, or there is one processor
+	local   atomic.Bool   // other goroutines must run for messages to come: a peer is of this very process
+	single  bool          // other goroutines run only where who polls lets them: there is one processor
 	started time.Time
 	left    time.Duration // when this process last went to another processor
 	round   time.Duration // how often lanes are looked at that sleep
@@ -49,7 +50,7 @@ func (n *lanes) init(mu *sync.Mutex) {
 	n.turn, n.tend = make(chan struct{}, 1), make(chan struct{}, 1)
 	n.free = sync.NewCond(mu)
 	n.started, n.round = time.Now(), roundEvery
-	n.local.Store(runtime.GOMAXPROCS(0) == 1)
+	n.single = runtime.GOMAXPROCS(0) == 1
 }
 
 // patience is how long a wait polls that keeps nobody from running: a bell and its waking
@@ -338,6 +339,10 @@ func (e *Engine) pollTurn(ctx context.Context, w wanted) (parks bool) {
 	}
 }
 
+// turnEvery is after how many polls other goroutines get a turn, on one processor: it costs as
+// much as a poll.
+const turnEvery = 16
+
 // spinsForRoom is after how many polls one who has to send looks for room.
 const spinsForRoom = 32
 
@@ -366,10 +371,12 @@ func (n *lanes) spin(ctx context.Context, peers []*peer, stalled bool) (parks bo
 			return true
 		case shm.Yield:
 			shm.YieldCPU()
+		case shm.Nap:
+			shm.NapCPU()
 		case shm.Spin:
 			shm.Pause()
 		}
-		if n.local.Load() {
+		if n.local.Load() || n.single && i%turnEvery == turnEvery-1 {
 			runtime.Gosched()
 		}
 	}
