@@ -79,7 +79,7 @@ type Slate struct {
 	piece  int                 // and which piece
 	low    uint64              // all processes have posted for this stamp at least
 	met    uint64              // a bit for each of which the last step's post was read
-	local  bool
+	single bool                // other goroutines run only where who waits lets them
 	waiter *Waiter
 	since  time.Time
 }
@@ -87,7 +87,7 @@ type Slate struct {
 // Slate returns the segment, which CreateSlate or OpenSlate made, as the slate of the
 // given process, from 0, of so many. others says on which processors those run. Call it once.
 func (s *Segment) Slate(me, processes int, others []CPUs) *Slate {
-	b := &Slate{seg: s, me: me, since: time.Now(), local: runtime.GOMAXPROCS(0) == 1}
+	b := &Slate{seg: s, me: me, since: time.Now(), single: runtime.GOMAXPROCS(0) == 1}
 	for i := range processes {
 		share := s.mem[headBytes+i*slateShare:][:slateShare:slateShare]
 		b.all = append(b.all, (*poster)(unsafe.Pointer(&share[0])))
@@ -206,7 +206,7 @@ func (b *Slate) wait(ctx context.Context, p *poster, a aim, check func() error) 
 		return nil
 	}
 	b.waiter.Begin()
-	for {
+	for i := 1; ; i++ {
 		if b.waiter.Spinning() {
 			Pause()
 		} else {
@@ -215,10 +215,12 @@ func (b *Slate) wait(ctx context.Context, p *poster, a aim, check func() error) 
 				Pause()
 			case Yield:
 				YieldCPU()
+			case Nap:
+				NapCPU()
 			case Park:
 				return b.sleep(ctx, p, a, check)
 			}
-			if b.local {
+			if b.single && i%TurnEvery == 0 {
 				runtime.Gosched()
 			}
 		}

@@ -28,7 +28,7 @@ func slates(t *testing.T, n int) []*Slate {
 	}
 	first.CloseFile()
 	for _, b := range all {
-		b.local = true
+		b.single = true
 		t.Cleanup(func() { b.Close() })
 	}
 	return all

@@ -25,6 +25,10 @@ const (
 	Nap                   // call [NapCPU], then poll
 )
 
+// TurnEvery is after how many polls who waits should let other goroutines run where there is one
+// processor for all: that costs as much as a poll.
+const TurnEvery = 16
+
 const (
 	defaultBudget = 50 * time.Microsecond
 	mostBudget    = 5 * time.Millisecond

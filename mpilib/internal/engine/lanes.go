@@ -339,10 +339,6 @@ func (e *Engine) pollTurn(ctx context.Context, w wanted) (parks bool) {
 	}
 }
 
-// turnEvery is after how many polls other goroutines get a turn, on one processor: it costs as
-// much as a poll.
-const turnEvery = 16
-
 // spinsForRoom is after how many polls one who has to send looks for room.
 const spinsForRoom = 32
 
@@ -376,7 +372,7 @@ func (n *lanes) spin(ctx context.Context, peers []*peer, stalled bool) (parks bo
 		case shm.Spin:
 			shm.Pause()
 		}
-		if n.local.Load() || n.single && i%turnEvery == turnEvery-1 {
+		if n.local.Load() || n.single && i%shm.TurnEvery == shm.TurnEvery-1 {
 			runtime.Gosched()
 		}
 	}
