@@ -274,6 +274,7 @@ func (c *Carrier) compose() bool {
 		if f.N > 0 {
 			l.data(f.Off, f.N, &s.out)
 			c.from, c.to = f.Off, f.Off+uint64(f.N)
+			f = s.tail(c, f, &l)
 		}
 		if f.Fin {
 			l.header(wire.LinkHeader{Kind: wire.LinkFin, Offset: f.Off + uint64(f.N)})
@@ -291,6 +292,25 @@ func (c *Carrier) compose() bool {
 	}
 	s.told, s.toldOn = l.ack, c
 	return true
+}
+
+// tail adds the last small data behind a large frame, if there is any: an envelope makes
+// a little more than a frame of what is as large as one, and that is not worth a system
+// call and a packet. It returns the last frame.
+func (s *Stream) tail(c *Carrier, f resume.Frame, l *letter) resume.Frame {
+	left := s.send.End() - c.to
+	if f.N <= smallData || f.Fin || left == 0 || left > smallData || s.send.Shared() || s.send.Lost() > 0 {
+		return f
+	}
+	last, ok := s.send.Next(c.id, int(left))
+	if !ok {
+		return f
+	}
+	if last.N > 0 {
+		l.data(last.Off, last.N, &s.out)
+		c.to = last.Off + uint64(last.N)
+	}
+	return last
 }
 
 // A letter is what is written at once: headers and small data copied behind
