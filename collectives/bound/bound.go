@@ -8,7 +8,8 @@
 // come from or go to; what happens inside a site takes no time.
 //
 //	barrier                     L
-//	bcast, reduce, scan, exscan L + m/B
+//	bcast, reduce               L + m/B
+//	scan, exscan                L + m/B, or L + n m/B where ranks are dealt out
 //	gather(v), scatter(v)       L + (N-n) m/B
 //	allgather(v)                L + (N-n) m/B
 //	reduce_scatter(_block)      L + (N-n) m/B
@@ -18,7 +19,10 @@
 // Each is a cut: a rank of another site begins to receive no sooner than L, and then
 // its link is busy for as long as what must come in takes. For an allreduce what a site
 // sends and receives of others' parts counts, which is least where each of S sites
-// reduces one part of S (2(S-1)/S m), and m where there are two.
+// reduces one part of S (2(S-1)/S m), and m where there are two. For a scan each run of
+// a site's ranks which has others below it must learn of a vector: the sum of what lies
+// between it and the site's run before. With an operator like addition no two of these tell of each
+// other, so that each crosses for itself.
 package bound
 
 import (
@@ -34,6 +38,7 @@ type Grid struct {
 	Ranks   int           // n, at each site
 	Latency time.Duration // L, one way between any two sites
 	Rate    float64       // B, bytes a second of each site's link, each way; 0: without bound
+	Dealt   bool          // the sites take turns in the order of the ranks; else those of a site follow one another
 }
 
 // crossing says how many times a rank's bytes must cross the boundary of some site.
@@ -41,8 +46,8 @@ var crossing = map[string]func(g Grid) float64{
 	"barrier":              func(Grid) float64 { return 0 },
 	"bcast":                func(Grid) float64 { return 1 },
 	"reduce":               func(Grid) float64 { return 1 },
-	"scan":                 func(Grid) float64 { return 1 },
-	"exscan":               func(Grid) float64 { return 1 },
+	"scan":                 Grid.runs,
+	"exscan":               Grid.runs,
 	"gather":               Grid.elsewhere,
 	"gatherv":              Grid.elsewhere,
 	"scatter":              Grid.elsewhere,
@@ -59,6 +64,15 @@ var crossing = map[string]func(g Grid) float64{
 
 // elsewhere is N-n, the ranks of all sites but one.
 func (g Grid) elsewhere() float64 { return float64((g.Sites - 1) * g.Ranks) }
+
+// runs is how many runs of ranks that follow one another the last site has, the only one below
+// which others always lie.
+func (g Grid) runs() float64 {
+	if g.Dealt {
+		return float64(g.Ranks)
+	}
+	return 1
+}
 
 // Collectives returns the names of the collectives that have a bound, sorted.
 func Collectives() []string {

@@ -19,6 +19,7 @@ var wide = Grid{Sites: 4, Ranks: 16, Latency: 10 * time.Millisecond, Rate: gbit}
 // Worked by hand, in ms.
 func TestOf(t *testing.T) {
 	two := Grid{Sites: 2, Ranks: 4, Latency: 0, Rate: 100e6 / 8}
+	dealt := Grid{Sites: 2, Ranks: 4, Latency: 4 * time.Millisecond, Rate: 136e6 / 8, Dealt: true}
 	for _, tc := range []struct {
 		collective string
 		g          Grid
@@ -32,6 +33,9 @@ func TestOf(t *testing.T) {
 		{"reduce", wide, mib, 18.4},
 		{"scan", wide, mib, 18.4},
 		{"exscan", wide, mib, 18.4},
+		{"scan", dealt, mib, 250.7},
+		{"exscan", dealt, 64 * kib, 19.4},
+		{"bcast", dealt, mib, 65.7}, // does not mind the order
 		{"allreduce", wide, 8, 10},
 		{"allreduce", wide, mib, 22.6},
 		{"allreduce", wide, 64 * mib, 815},

@@ -129,7 +129,7 @@ func (s *scene) places() []string {
 
 // bound is how long a call takes at least; 0 where nothing is known.
 func (s *scene) bound(collective string, size int) (time.Duration, error) {
-	return bound.Of(collective, bound.Grid{Sites: s.sites, Ranks: s.ranks, Latency: s.rtt / 2, Rate: float64(s.rate) / 8}, size)
+	return bound.Of(collective, bound.Grid{Sites: s.sites, Ranks: s.ranks, Latency: s.rtt / 2, Rate: float64(s.rate) / 8, Dealt: s.order == roundRobin}, size)
 }
 
 // burst is what a link lets through at once: half a millisecond of its rate, so that
