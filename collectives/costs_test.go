@@ -188,8 +188,10 @@ func TestMessagesBetweenSites(t *testing.T) {
 		"reduce_scatter_block/full-lane": func(s spread) cost { return each((s.c-1)*s.p, m) },
 
 		"scan/two-level":   func(s spread) cost { return each(pairs(s)/2, m) },
+		"scan/full-lane":   func(s spread) cost { return cost{s.width * pairs(s) / 2, pairs(s) / 2 * m} },
 		"scan/allgather":   func(s spread) cost { return each((s.c-1)*s.p, m) },
 		"exscan/two-level": func(s spread) cost { return each(pairs(s)/2, m) },
+		"exscan/full-lane": func(s spread) cost { return cost{s.width * pairs(s) / 2, pairs(s) / 2 * m} },
 		"exscan/allgather": func(s spread) cost { return each((s.c-1)*s.p, m) },
 
 		// Here blocks differ, and only messages are counted.

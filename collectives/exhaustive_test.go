@@ -240,7 +240,7 @@ func TestLongVectors(t *testing.T) {
 	for _, collective := range collectives.Names() {
 		for _, alg := range collectives.Algorithms(collective) {
 			switch collective {
-			case "bcast", "reduce", "allreduce", "allgather", "reduce_scatter_block", "scan":
+			case "bcast", "reduce", "allreduce", "allgather", "reduce_scatter_block", "scan", "exscan":
 			default:
 				continue
 			}

@@ -173,6 +173,28 @@ func (p *plan) collapseFlat(r schedule.Region) schedule.Region {
 	return result
 }
 
+// prefixFlat is prefix for ranks that are together. A chain has the least to send and to
+// reduce, and what lies below a rank comes in as it is wanted.
+func (p *plan) prefixFlat(acc schedule.Region) (below schedule.Region) {
+	if !p.long(acc) {
+		return p.prefix(acc)
+	}
+	if p.rank > 0 {
+		below = p.Scratch(acc.Len)
+	}
+	for _, piece := range p.links(acc) {
+		if p.rank > 0 {
+			in := below.Cut(piece.Off-acc.Off, piece.Off-acc.Off+piece.Len)
+			p.Receive(p.rank-1, in)
+			p.Reduce(piece, in)
+		}
+		if p.rank < p.size-1 {
+			p.Send(p.rank+1, piece)
+		}
+	}
+	return below
+}
+
 // starReduce leaves at the root, in to, the reduction of a region of all ranks, each of
 // which sends its own there.
 func (p *plan) starReduce(to, own schedule.Region) {

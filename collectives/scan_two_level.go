@@ -28,7 +28,7 @@ func exscanTwoLevel(p *plan) {
 func (p *plan) prefixByPlaces(acc schedule.Region) (below schedule.Region) {
 	g := p.places()
 	if g == nil {
-		return p.prefix(acc)
+		return p.prefixFlat(acc)
 	}
 	here := g.ranks[g.mine]
 	last := here[len(here)-1]

@@ -118,10 +118,12 @@ var table = []Algorithm{
 	{Collective: "scan", Name: "recursive-doubling", Summary: "log2(p) rounds", plan: scanRecursiveDoubling},
 	{Collective: "scan", Name: "chain", Summary: "pipelined, neighbours only, long vectors", Flits: 1, plan: scanChain},
 	{Collective: "scan", Name: "two-level", Summary: "one message between each two places", Needs: Ordered, Places: true, plan: scanTwoLevel},
+	{Collective: "scan", Name: "full-lane", Summary: "every rank of a place carries a share", Needs: Ordered, Places: true, Flits: 1, plan: scanFullLane},
 	{Collective: "scan", Name: "allgather", Summary: "all vectors to all, wherever ranks are", Places: true, plan: scanAllgather},
 	{Collective: "exscan", Name: "recursive-doubling", Summary: "log2(p) rounds", plan: exscanRecursiveDoubling},
 	{Collective: "exscan", Name: "chain", Summary: "pipelined, neighbours only, long vectors", Flits: 1, plan: exscanChain},
 	{Collective: "exscan", Name: "two-level", Summary: "one message between each two places", Needs: Ordered, Places: true, plan: exscanTwoLevel},
+	{Collective: "exscan", Name: "full-lane", Summary: "every rank of a place carries a share", Needs: Ordered, Places: true, Flits: 1, plan: exscanFullLane},
 	{Collective: "exscan", Name: "allgather", Summary: "all vectors to all, wherever ranks are", Places: true, plan: exscanAllgather},
 }
 
