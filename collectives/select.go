@@ -122,6 +122,7 @@ func (a Algorithm) suits(size int, s Shape) bool {
 type Choice struct {
 	Algorithm Algorithm
 	Predicted time.Duration // of the slowest rank; 0 where nothing was predicted
+	far       int           // bytes between sites, where something was
 }
 
 // leastFlit is how many bytes a flit must have for messages to be cut any more.
@@ -168,7 +169,8 @@ func (m *Model) rank(collective string, s Shape, l Layout) []Choice {
 		}
 		t := m.corrected(a, s.Bytes, out.End())
 		best = min(best, t)
-		choices = append(choices, Choice{a, t})
+		_, far := out.Far()
+		choices = append(choices, Choice{a, t, far})
 	}
 	first := simplest(choices)
 	slices.SortStableFunc(choices, func(a, b Choice) int { return int(a.Predicted - b.Predicted) })
@@ -176,16 +178,27 @@ func (m *Model) rank(collective string, s Shape, l Layout) []Choice {
 	return slices.Insert(slices.Delete(choices, k, k+1), 0, first)
 }
 
-// simplest returns the first choice that is hardly worse than the best one. Candidates
-// come in the table's order, and with few flits first.
+// spared is how many bytes between sites are not worth a thought.
+const spared = 4 << 10
+
+// simplest returns the first choice that is hardly worse than the best one, and of such has
+// not much more to send between sites than another: links may be slower than is known, and
+// others may want them. Candidates come in the table's order, and with few flits first.
 func simplest(choices []Choice) Choice {
 	best := slices.MinFunc(choices, func(a, b Choice) int { return int(a.Predicted - b.Predicted) })
+	good := func(c Choice) bool { return c.Predicted <= best.Predicted+best.Predicted/32 }
+	least := best.far
 	for _, c := range choices {
-		if c.Predicted <= best.Predicted+best.Predicted/32 {
+		if good(c) {
+			least = min(least, c.far)
+		}
+	}
+	for _, c := range choices {
+		if good(c) && c.far <= least+least/4+spared {
 			return c
 		}
 	}
-	return best
+	return best // not reached: who has the least is good
 }
 
 // mostSimulated bounds the ranks of a simulation.
