@@ -67,6 +67,40 @@ func TestChooseApart(t *testing.T) {
 	}
 }
 
+// What is longer than a connection's window goes over several, and of what is thought to take as
+// long what sends less between sites.
+func TestChooseConnections(t *testing.T) {
+	model := collectives.DefaultModel()
+	model.Far.Latency = 4 * time.Millisecond
+	for _, tt := range []struct {
+		collective string
+		bytes      int
+		window     int
+		want       string // prefix
+	}{
+		{"bcast", 64 << 10, model.Far.Window, "full-lane"},
+		{"reduce", 64 << 10, model.Far.Window, "full-lane"},
+		{"allreduce", 64 << 10, model.Far.Window, "full-lane"},
+		{"scan", 64 << 10, model.Far.Window, "full-lane"},
+		{"bcast", 4 << 10, model.Far.Window, "binomial"},
+		{"bcast", 64 << 10, 0, "binomial"},
+		{"scan", 64 << 10, 0, "chain"},
+		{"reduce_scatter_block", 64 << 10, model.Far.Window, "full-lane"}, // pairwise takes as long, and sends four times as much
+	} {
+		p := planner(t, 0, 8, sites(2, 4, false))
+		m := *model
+		m.Far.Window = tt.window
+		p.SetModel(&m)
+		c, err := p.Choose(tt.collective, collectives.Shape{Bytes: tt.bytes, Commutative: true, Elem: 8})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.HasPrefix(c.Algorithm.Name, tt.want) {
+			t.Errorf("%s of %d bytes, window %d: %s, want %s", tt.collective, tt.bytes, tt.window, c.Algorithm.Name, tt.want)
+		}
+	}
+}
+
 // The choice is near the least time there is, by the formulas of the algorithms' comments.
 func TestPredictions(t *testing.T) {
 	const latency, rate = 10e-3, 125e6

@@ -20,6 +20,7 @@ const (
 	reach                    // the message's beginning comes to the path of its receiver's site
 	knock                    // it comes to the path of its receiver, within the site
 	arrival                  // of the message
+	landing                  // of one that had to wait for its connection
 	done                     // the step is
 )
 

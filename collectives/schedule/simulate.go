@@ -16,9 +16,25 @@ type Path struct {
 	Latency time.Duration
 	Rate    float64 // bytes a second; 0: without bound
 	Each    time.Duration
+
+	// Window is how many bytes a pair of ranks at two sites, which have a connection of their
+	// own, has under way in the first round trip of a call. It doubles with each further one
+	// (RFC 5681, slow start). 0: without bound.
+	Window int
 }
 
 func (p Path) takes(n int) time.Duration { return over(n, p.Rate) }
+
+// opens returns when n bytes have come through a connection that began at 0.
+func (p Path) opens(n int) time.Duration {
+	at, window := p.Latency, p.Window
+	for n > window {
+		n -= window
+		window *= 2
+		at += 2 * p.Latency
+	}
+	return at + p.takes(n)
+}
 
 func over(n int, rate float64) time.Duration {
 	if rate == 0 {
@@ -141,10 +157,13 @@ type simulation struct {
 	late     bool // an event was foreseen for after the limit
 	ranks    []simRank
 	up, down []trunk // of each site, out and in
-	mail     []mail
-	first    []int32  // of each pair of ranks, the number of its first message in mail
-	data     [][]byte // of each message, if there is memory
-	out      *Outcome
+
+	connections []connection // of each pair of ranks; nil: none was asked of yet
+
+	mail  []mail
+	first []int32  // of each pair of ranks, the number of its first message in mail
+	data  [][]byte // of each message, if there is memory
+	out   *Outcome
 }
 
 // simRank is what a rank has yet to do.
@@ -163,8 +182,9 @@ type mail struct {
 	path    *Path
 	from    int32
 	to      int32
-	sender  int32 // step of the sender, from 1; 0: not yet sent
-	receive int32 // step that waits, from 1; 0: none
+	sender  int32         // step of the sender, from 1; 0: not yet sent
+	receive int32         // step that waits, from 1; 0: none
+	held    time.Duration // not before then does it arrive
 	here    bool
 }
 
@@ -268,7 +288,7 @@ func (s *simulation) longer(d time.Duration) time.Duration {
 func (s *simulation) happen(e event) error {
 	rank, i := int(e.rank), int(e.item)
 	switch e.what {
-	case leave, left, reach, knock, arrival:
+	case leave, left, reach, knock, arrival, landing:
 		return s.travel(e.what, e.item)
 	}
 	step := &s.all[rank].Steps[i]

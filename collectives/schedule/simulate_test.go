@@ -218,6 +218,49 @@ func TestTimes(t *testing.T) {
 	}
 }
 
+// A connection holds what is more than its window until the first of it has been acknowledged; another
+// one is not held, nor what has waited long enough.
+func TestWindow(t *testing.T) {
+	for _, tc := range []struct {
+		window int
+		sends  []int // bytes, from rank 0 to 2, one after another
+		end    time.Duration
+	}{
+		{0, []int{1000}, 1000 + 1000},
+		{1000, []int{1000}, 1000 + 1000},
+		{400, []int{1000}, 1000 + 2000 + 600}, // 400 at once, 600 a round trip later
+		{400, []int{1000, 1000}, 1000 + 4000 + 800},
+		{400, []int{0, 1000}, 1000 + 2000 + 600},
+		{100, []int{1000, 0}, 1000 + 3*2000 + 300}, // 100, 200, 400, 300
+	} {
+		grid := &Grid{Site: []int{0, 0, 1, 1}, Far: Path{Latency: 1000, Rate: 1e9, Window: tc.window}}
+		all := make([]*Schedule, 4)
+		builders := make([]*Builder, 4)
+		for r := range builders {
+			builders[r] = NewBuilder(r, 4)
+		}
+		for i, n := range tc.sends {
+			builders[0].Send(2, Region{Output, i * n, n})
+			builders[2].Receive(0, Region{Output, i * n, n})
+		}
+		builders[1].Send(3, Region{Output, 0, 300})
+		builders[3].Receive(1, Region{Output, 0, 300})
+		for r, b := range builders {
+			all[r] = b.Done()
+		}
+		got, err := Simulate(all, grid, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.Ends[2] != tc.end {
+			t.Errorf("window %d, %v bytes: %v, want %v", tc.window, tc.sends, got.Ends[2], tc.end)
+		}
+		if tc.window >= 300 && got.Ends[3] > 1000+2000+300 {
+			t.Errorf("window %d, %v bytes: the other connection's are there at %v", tc.window, tc.sends, got.Ends[3])
+		}
+	}
+}
+
 // What several send to one within a site queues there.
 func TestTimesOfThoseWhoGet(t *testing.T) {
 	kilo := Region{Output, 0, 1000}

@@ -1,5 +1,7 @@
 package schedule
 
+import "time"
+
 // trunk is a site's path, for one message at a time: the pairs of ranks that have
 // messages for it take turns, as their connections do.
 type trunk struct {
@@ -47,6 +49,7 @@ func (s *simulation) travel(what happening, letter int32) error {
 	from, to := s.grid.site(int(m.from)), s.grid.site(int(m.to))
 	switch what {
 	case leave:
+		s.connect(m)
 		s.up[from].queue(m, letter)
 		s.depart(from)
 	case left:
@@ -59,12 +62,16 @@ func (s *simulation) travel(what happening, letter int32) error {
 		r := &s.ranks[m.to]
 		r.ingress = max(s.now, r.ingress) + m.path.takes(m.length)
 		s.foresee(event{at: r.ingress, item: letter, what: arrival})
-	case arrival:
-		m.here = true
-		if from != to {
+	case arrival, landing:
+		if from != to && what == arrival {
 			s.down[to].busy = false
 			s.enter(to)
 		}
+		if m.held > s.now {
+			s.foresee(event{at: m.held, item: letter, what: landing})
+			return nil
+		}
+		m.here = true
 		if m.receive > 0 {
 			return s.deliver(int(m.to), letter)
 		}
@@ -89,4 +96,26 @@ func (s *simulation) enter(site int) {
 		m := &s.mail[letter]
 		s.foresee(event{at: s.now + m.path.takes(m.length), item: letter, what: arrival})
 	}
+}
+
+// connection is what a pair of ranks at two sites has sent.
+type connection struct {
+	since time.Duration // when the first of it left
+	bytes int
+}
+
+// connect says of a message how long its connection holds it, at least.
+func (s *simulation) connect(m *mail) {
+	if m.path.Window == 0 {
+		return
+	}
+	if s.connections == nil {
+		s.connections = make([]connection, len(s.all)*len(s.all))
+	}
+	c := &s.connections[int(m.from)*len(s.all)+int(m.to)]
+	if c.bytes == 0 {
+		c.since = s.now
+	}
+	c.bytes += m.length
+	m.held = c.since + m.path.opens(c.bytes)
 }
