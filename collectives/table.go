@@ -106,14 +106,14 @@ var table = []Algorithm{
 	{Collective: "alltoall", Name: "two-level", Summary: "one message between each two places, small blocks", Places: true, plan: alltoallTwoLevel},
 	{Collective: "alltoallv", Name: "pairwise", Summary: "every block straight into place", plan: alltoallPairwise},
 
-	{Collective: "reduce_scatter", Name: "pairwise", Summary: "every block straight, in rank order", plan: reduceScatterPairwise},
-	{Collective: "reduce_scatter", Name: "recursive-halving", Summary: "fewest messages, short blocks", Needs: Commutative, plan: reduceScatterRecursiveHalving},
 	{Collective: "reduce_scatter", Name: "two-level", Summary: "one message between each two places", Needs: CommutativeOrOrdered, Places: true, plan: reduceScatterTwoLevel},
 	{Collective: "reduce_scatter", Name: "full-lane", Summary: "every rank of a place carries a share", Needs: CommutativeOrOrdered, Places: true, plan: reduceScatterFullLane},
-	{Collective: "reduce_scatter_block", Name: "pairwise", Summary: "every block straight, in rank order", plan: reduceScatterPairwise},
-	{Collective: "reduce_scatter_block", Name: "recursive-halving", Summary: "fewest messages, short blocks", Needs: Commutative, plan: reduceScatterRecursiveHalving},
+	{Collective: "reduce_scatter", Name: "pairwise", Summary: "every block straight, in rank order", plan: reduceScatterPairwise},
+	{Collective: "reduce_scatter", Name: "recursive-halving", Summary: "fewest messages, short blocks", Needs: Commutative, plan: reduceScatterRecursiveHalving},
 	{Collective: "reduce_scatter_block", Name: "two-level", Summary: "one message between each two places", Needs: CommutativeOrOrdered, Places: true, plan: reduceScatterTwoLevel},
 	{Collective: "reduce_scatter_block", Name: "full-lane", Summary: "every rank of a place carries a share", Needs: CommutativeOrOrdered, Places: true, plan: reduceScatterFullLane},
+	{Collective: "reduce_scatter_block", Name: "pairwise", Summary: "every block straight, in rank order", plan: reduceScatterPairwise},
+	{Collective: "reduce_scatter_block", Name: "recursive-halving", Summary: "fewest messages, short blocks", Needs: Commutative, plan: reduceScatterRecursiveHalving},
 
 	{Collective: "scan", Name: "recursive-doubling", Summary: "log2(p) rounds", plan: scanRecursiveDoubling},
 	{Collective: "scan", Name: "chain", Summary: "pipelined, neighbours only, long vectors", Flits: 1, plan: scanChain},
