@@ -27,9 +27,9 @@ func (s *state) init(c net.Conn, raw syscall.RawConn, o Options) {
 func (s *state) calm() { s.reader.calm.Store(true) }
 
 // mostWrite is about how many bytes one system call sends: a MiB with the headers
-// before it. While a call lasts, the socket is the sender's, and so acknowledgements
-// are worked off, and memory is freed, where it is used again. Calls of 128 KiB carried a
-// third less and up to half as much, for then the receiver's processor did it.
+// before it. Calls of 128 KiB carried a third less and up to half as much. Probably, while a call
+// lasts, the socket is the sender's, and so acknowledgements are worked off, and memory is freed,
+// where it is used again, and not on the receiver's processor.
 //
 // It is made behind the scheduler's back (RawSyscall), and while it lasts, one to two
 // hundred microseconds at this size, the runtime cannot stop the world nor give the
