@@ -50,7 +50,7 @@ const (
 // Piece returns how long the pieces of a loan of n bytes are; the last may be shorter.
 func Piece(n int) int {
 	switch {
-	case n <= 256<<10:
+	case n <= 128<<10:
 		return smallestPiece
 	case n <= 1<<20:
 		return 2 * smallestPiece

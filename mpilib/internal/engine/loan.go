@@ -13,7 +13,7 @@ import (
 // receives it copies it from the sender's own memory, and the sender copies a part itself
 // while it waits. Below, the two copies through the lane are sooner done than
 // the system calls.
-const lendFrom = 128 << 10
+const lendFrom = 64 << 10
 
 // A loan is what an offer's record says of the memory that is lent.
 type loan struct {
