@@ -9,6 +9,7 @@ package overlay
 
 import (
 	"fmt"
+	"math"
 	"net/netip"
 	"strings"
 	"time"
@@ -68,23 +69,61 @@ func ParseNodeID(s string) (NodeID, error) {
 
 // JobID names a job: the name its user gave, '-', and 32 hexadecimal digits
 // that only a holder of the job's key can claim (package jobkey). At most
-// MaxJobIDLen bytes.
+// MaxJobIDLen bytes. The job over which a node's launch service is reached has
+// an id of its own form, "gate:SITE:NODE", which no user's job can have.
 type JobID string
 
 // MaxJobIDLen is the longest JobID in bytes.
-const MaxJobIDLen = MaxNameLen + 1 + 32
+const MaxJobIDLen = len(gatePrefix) + MaxNameLen + 1 + MaxNameLen
+
+// gatePrefix begins the id of a launch service's job. No name has a colon.
+const gatePrefix = "gate:"
+
+// GateJob returns the id of the job over which a node's launch service is reached.
+func GateJob(node NodeID) JobID {
+	return JobID(gatePrefix + string(node.Site) + ":" + node.Name)
+}
+
+// Gate returns the node whose launch service is reached over the job; ok is false
+// for every other job.
+func (id JobID) Gate() (node NodeID, ok bool) {
+	rest, ok := strings.CutPrefix(string(id), gatePrefix)
+	if !ok {
+		return NodeID{}, false
+	}
+	site, name, ok := strings.Cut(rest, ":")
+	if !ok || CheckName("site", site) != nil || CheckName("node", name) != nil {
+		return NodeID{}, false
+	}
+	return NodeID{SiteID(site), name}, true
+}
 
 // CheckJobID says what is wrong with a job id, or returns nil.
 func CheckJobID(id JobID) error {
+	if _, ok := id.Gate(); ok {
+		return nil
+	}
 	name, digest, ok := cutLast(string(id), '-')
 	if !ok || len(digest) != 32 || strings.Trim(digest, "0123456789abcdef") != "" {
 		return fmt.Errorf("job id %.110q: want NAME-<32 hexadecimal digits>", string(id))
 	}
+	return CheckJobName(name)
+}
+
+// CheckJobName says why a user's job cannot have the name, or returns nil.
+func CheckJobName(name string) error {
+	if name == strings.TrimSuffix(gatePrefix, ":") {
+		return fmt.Errorf("job name %q is that of launch services' own jobs; choose another", name)
+	}
 	return CheckName("job", name)
 }
 
-// Name returns the part of the id that the user chose.
+// Name returns the part of the id that the user chose; "gate" for the job of a
+// launch service.
 func (id JobID) Name() string {
+	if _, ok := id.Gate(); ok {
+		return strings.TrimSuffix(gatePrefix, ":")
+	}
 	name, _, _ := cutLast(string(id), '-')
 	return name
 }
@@ -107,8 +146,35 @@ type ProcessName struct {
 func (p ProcessName) String() string { return fmt.Sprintf("rank %d of job %s", p.Rank, p.Job) }
 
 // Generation orders the lives of a process: a rank that was started again
-// carries a greater one. What was learned of an older life is stale.
+// carries a greater one. What was learned of an older life is stale. A node's
+// helper gives one to each process that registers: the time, in microseconds
+// since 1970 (Unix time). The process carries it to the next helper.
 type Generation uint64
+
+// MaxAhead is how far the clock of who gave a generation may be ahead of the clock
+// of who judges it: well over what a host without NTP is off, and no more than the
+// later lives of a process could wait for.
+const MaxAhead = time.Hour
+
+// NewGeneration returns the generation of a process that registers now, after one
+// of generation old; 0 is none.
+func NewGeneration(now time.Time, old Generation) Generation {
+	return max(Generation(max(now.UnixMicro(), 1)), old+1)
+}
+
+// Check fails with ErrForbidden for a generation that nobody can have given yet: it
+// would keep all later lives of the process out.
+func (g Generation) Check(now time.Time) error {
+	latest := now.Add(MaxAhead)
+	if g <= Generation(max(latest.UnixMicro(), 0)) {
+		return nil
+	}
+	if g > math.MaxInt64 {
+		return fmt.Errorf("%w: generation %d is no time; a node's helper gives out the time in microseconds", ErrForbidden, g)
+	}
+	return fmt.Errorf("%w: generation %d is of %s: %s",
+		ErrForbidden, g, time.UnixMicro(int64(g)).UTC().Format(time.RFC3339), ClocksDiffer("this host", "the node", time.UnixMicro(int64(g)).Sub(now)))
+}
 
 // AccessPoint says where a process can be reached: the listener of its node's
 // helper, or of its site's frontal when the node has no route out.
@@ -127,6 +193,10 @@ type AccessPoint struct {
 	// Until is when the grant ends, set by the broker: there are no new links
 	// to or from the process afterwards. Zero without a grant.
 	Until time.Time
+
+	// Proof is the job's signature of what the point says of the process (package
+	// jobkey), on its way up to the broker.
+	Proof string
 }
 
 // Check says what is wrong with the access point, or returns nil.

@@ -1,6 +1,7 @@
 package overlay
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -148,6 +149,39 @@ func TestPathString(t *testing.T) {
 	} {
 		if got := p.String(); got != want {
 			t.Errorf("%+v prints %q, want %q", p, got, want)
+		}
+	}
+}
+
+// The text form of a launch service's job names its node, and nothing else is read
+// as one.
+func TestGateJob(t *testing.T) {
+	a1 := NodeID{"sitea", "a-1.x"}
+	id := GateJob(a1)
+	if back, ok := id.Gate(); !ok || back != a1 || CheckJobID(id) != nil || id.Name() != "gate" {
+		t.Errorf("%s: %v, %v, %q", id, back, ok, id.Name())
+	}
+	for _, bad := range []JobID{"gate:", "gate:sitea", "gate:sitea:", "gate::a1", "gate:sitea:a1:a2", "gate:sitea/a1", "Gate:sitea:a1", "gate:sitea:a1-27ce6cf407a4806050cf7ce0f69f4473"} {
+		// The last is a node's name like any other.
+		if node, ok := bad.Gate(); ok != (CheckJobID(bad) == nil) || ok && GateJob(node) != bad {
+			t.Errorf("%q is read as that of %v", bad, node)
+		}
+	}
+}
+
+// A generation of the future is refused, whatever its size, and a new one is later
+// than the one before it.
+func TestGeneration(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	latest := Generation(now.Add(MaxAhead).UnixMicro())
+	for g, ok := range map[Generation]bool{0: true, 1: true, latest: true, latest + 1: false, 1 << 62: false, 1 << 63: false, 1<<64 - 1: false} {
+		if err := g.Check(now); (err == nil) != ok || err != nil && !errors.Is(err, ErrForbidden) {
+			t.Errorf("%d: %v", g, err)
+		}
+	}
+	for _, old := range []Generation{0, 5, Generation(now.UnixMicro()), latest} {
+		if g := NewGeneration(now, old); g <= old || g < Generation(now.UnixMicro()) {
+			t.Errorf("after %d: %d", old, g)
 		}
 	}
 }

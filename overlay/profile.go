@@ -2,6 +2,7 @@ package overlay
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"time"
 )
@@ -15,9 +16,14 @@ type SiteProfile struct {
 	Ports   Ports   `json:"ports,omitzero" yaml:"ports,omitempty"` // with InboundPorts
 	Filter  Filter  `json:"filter" yaml:"filter"`
 	Refusal Refusal `json:"refusal" yaml:"refusal"`
-	NAT     NAT     `json:"nat" yaml:"nat"`
+	NAT     NAT     `json:"nat" yaml:"nat"` // of TCP, and of UDP unless NATUDP says otherwise
 	Egress  Egress  `json:"egress" yaml:"egress"`
 	UDP     bool    `json:"udp" yaml:"udp"` // datagrams pass outward and their answers come back
+
+	// NATUDP is what the NAT does to UDP where that differs from NAT; zero: it does
+	// not. Carriers often give each TCP connection a port of its own and keep one
+	// for a UDP socket. Read it by DatagramNAT.
+	NATUDP NAT `json:"nat_udp,omitzero" yaml:"nat_udp,omitempty"`
 
 	// UDPRate is what datagrams get through in bits per second; 0: not known to be
 	// held below what TCP gets.
@@ -38,6 +44,11 @@ type SiteProfile struct {
 	// and filtered with state.
 	IPv6 bool `json:"ipv6,omitempty" yaml:"ipv6,omitempty"`
 
+	// IPv6Only says that IPv4 leads nowhere from the site, so that other sites are met
+	// over IPv6, or at a proxy that has both. Besides Egress and IPv6 the other fields
+	// tell nothing then.
+	IPv6Only bool `json:"ipv6_only,omitempty" yaml:"ipv6_only,omitempty"`
+
 	// GatewayOnly says that compute nodes have no route out at all: the frontal
 	// carries their data, and every other field describes the gateway.
 	GatewayOnly bool `json:"gateway_only" yaml:"gateway_only"`
@@ -45,8 +56,29 @@ type SiteProfile struct {
 	// Privileged says that every helper of the site holds CAP_NET_RAW.
 	Privileged bool `json:"privileged" yaml:"privileged"`
 
+	// Networks are where other sites reach this one's nodes or gateway, besides the
+	// address from which its frontal comes to the broker. An address elsewhere is not
+	// believed to be the site's.
+	Networks []netip.Prefix `json:"networks,omitempty" yaml:"networks,omitempty"`
+
 	// Forbidden lists the techniques that the admin does not allow.
 	Forbidden []Technique `json:"forbidden,omitempty" yaml:"forbidden,omitempty"`
+}
+
+// MaxNetworks is how many networks a profile can name.
+const MaxNetworks = 64
+
+// Declares reports whether the address lies in one of the site's networks.
+func (p SiteProfile) Declares(ip netip.Addr) bool {
+	return slices.ContainsFunc(p.Networks, func(n netip.Prefix) bool { return n.Contains(ip.Unmap()) })
+}
+
+// DatagramNAT returns what the site's NAT does to UDP.
+func (p SiteProfile) DatagramNAT() NAT {
+	if p.NATUDP.Translates() {
+		return p.NATUDP
+	}
+	return p.NAT
 }
 
 // Forbids reports whether the site's admin forbids t.
@@ -76,8 +108,26 @@ func (p SiteProfile) Check() error {
 	} else if p.Ports != (Ports{}) {
 		return fmt.Errorf("ports %v are given, but inbound is %v; say inbound: ports", p.Ports, p.Inbound)
 	}
-	if p.NAT.Translates() && p.NAT.Filtering == NATNone || !p.NAT.Translates() && p.NAT.Filtering != NATNone {
-		return fmt.Errorf("nat mapping is %v but filtering is %v: give both or neither", p.NAT.Mapping, p.NAT.Filtering)
+	if n := len(p.Networks); n > MaxNetworks {
+		return fmt.Errorf("%d networks are given, at most %d are allowed", n, MaxNetworks)
+	}
+	for _, n := range p.Networks {
+		if !n.IsValid() || n.Bits() < 8 {
+			return fmt.Errorf("network %v: want ADDRESS/BITS with 8 bits at least; no site is all of the internet", n)
+		}
+	}
+	if err := p.NAT.check("nat"); err != nil {
+		return err
+	}
+	if p.NATUDP != (NAT{}) && !p.NAT.Translates() {
+		return fmt.Errorf("nat_udp mapping is %v but nat mapping is %v: a NAT for UDP alone is not known here", p.NATUDP.Mapping, p.NAT.Mapping)
+	}
+	return p.NATUDP.check("nat_udp")
+}
+
+func (n NAT) check(field string) error {
+	if n.Translates() != (n.Filtering != NATNone) {
+		return fmt.Errorf("%s mapping is %v but filtering is %v: give both or neither", field, n.Mapping, n.Filtering)
 	}
 	return nil
 }
@@ -163,6 +213,10 @@ const (
 	Egress443                     // those to TCP port 443
 	EgressHTTPProxy               // only through the site's HTTP CONNECT proxy, to port 443
 	EgressNone                    // none
+
+	// What inspects the beginning of connections, and drops what is no TLS.
+	EgressTLS443       // those to TCP port 443 that begin as TLS
+	EgressHTTPProxyTLS // only through the site's HTTP CONNECT proxy, to port 443, and only TLS inside
 )
 
 var (
@@ -170,7 +224,7 @@ var (
 	filterNames  = []string{"none", "stateless", "stateful", "strict"}
 	refusalNames = []string{"drop", "reset"}
 	natNames     = []string{"none", "endpoint-independent", "address-dependent", "address-and-port-dependent"}
-	egressNames  = []string{"any", "443", "http-proxy", "none"}
+	egressNames  = []string{"any", "443", "http-proxy", "none", "tls-443", "http-proxy-tls"}
 )
 
 // enumText and parseEnum serve the text forms of the small enumerations above:
@@ -240,6 +294,13 @@ func (v *NATBehaviour) UnmarshalText(b []byte) error {
 	*v = NATBehaviour(i)
 	return err
 }
+
+// ThroughHTTPProxy reports whether connections leave only through the site's HTTP
+// proxy.
+func (v Egress) ThroughHTTPProxy() bool { return v == EgressHTTPProxy || v == EgressHTTPProxyTLS }
+
+// OnlyTLS reports whether a connection must begin as TLS to leave.
+func (v Egress) OnlyTLS() bool { return v == EgressTLS443 || v == EgressHTTPProxyTLS }
 
 // String returns the text form.
 func (v Egress) String() string { return enumText(egressNames, uint8(v)) }

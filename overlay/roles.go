@@ -18,6 +18,7 @@ type Path struct {
 	Reason    string        // why this technique was taken
 	Setup     time.Duration // from the request to the connected carrier, seen by the helper
 	Cipher    string        // the TLS cipher suite that the processes use on it; empty: none
+	Small     bool          // its packets have at most 576 bytes, because larger ones vanish on the way
 }
 
 // String describes the path in one line: "relay through p1, via asker's gateway".
@@ -31,6 +32,9 @@ func (p Path) String() string {
 	}
 	if v := p.Via.String(); v != "" {
 		s += ", via " + v
+	}
+	if p.Small {
+		s += ", in small packets"
 	}
 	return s
 }
@@ -51,6 +55,12 @@ type Carrier struct {
 	// such as that the other end could not reach the relay; nil if nothing. It
 	// may be nil. Ask it when Conn fails: it knows more than the socket.
 	Fault func() error
+
+	// Outcome, if any, is told once what came of the link's handshake on a carrier
+	// that was dialled: nil when both ends have proved themselves, else why they
+	// could not, where that says something of the path. It does not wait. It may be
+	// told once more, later: ErrInferior, and the path is given up for another.
+	Outcome func(err error)
 }
 
 // Connector is what a process needs in order to reach the others of its job
@@ -87,6 +97,7 @@ var (
 	ErrForbidden      = errors.New("not permitted")                     // identity or policy
 	ErrPortRangeFull  = errors.New("no free port in the site's range")
 	ErrNoRelay        = errors.New("no proxy is available")
+	ErrInferior       = errors.New("another path is better") // by what both were measured to carry
 
 	// ErrNoSession is the ErrUnreachable of daemons among themselves: a control
 	// session is away that somebody needed. It comes back, and it says nothing

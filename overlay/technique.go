@@ -44,7 +44,7 @@ func (t Technique) String() string {
 func (t Technique) Known() bool { return t != 0 && int(t) < len(techniqueNames) }
 
 // Ways says which techniques a dial may use: a link that has a carrier may want
-// a better one, or one that does not go the same way.
+// a better one, or one that does not go the same way. One of the flags may be added.
 type Ways uint8
 
 // The ways. Processes of one node, and those without daemons, know only one.
@@ -54,13 +54,43 @@ const (
 	RelayOnly
 )
 
+// What a dial asks of the size of packets. Without a flag the helper decides by what
+// it remembers.
+const (
+	// SmallPackets: of at most 576 bytes, for larger ones seem to vanish on the way.
+	SmallPackets Ways = 0x80
+	// FullPackets: of any size, or the dial fails: who dials has small ones.
+	FullPackets Ways = 0x40
+
+	packetFlags = SmallPackets | FullPackets
+)
+
+// SmallPacket is how many bytes a small packet has at most: what every way carries
+// (RFC 791, section 3.2).
+const SmallPacket = 576
+
+// Techniques returns w without flags.
+func (w Ways) Techniques() Ways { return w &^ packetFlags }
+
+// Known reports whether w is one of the ways, with one flag at most.
+func (w Ways) Known() bool { return w.Techniques() <= RelayOnly && w&packetFlags != packetFlags }
+
 // Allow reports whether t is one of them.
 func (w Ways) Allow(t Technique) bool {
+	w = w.Techniques()
 	return w == AllWays || (w == RelayOnly) == (t == Relay)
 }
 
 // String returns what a dial in these ways looks for.
 func (w Ways) String() string {
+	switch {
+	case !w.Known():
+		return fmt.Sprintf("ways(%d)", uint8(w))
+	case w&SmallPackets != 0:
+		return w.Techniques().String() + " in small packets"
+	case w&FullPackets != 0:
+		return w.Techniques().String() + " in packets of full size"
+	}
 	switch w {
 	case AllWays:
 		return "any way"

@@ -1,0 +1,98 @@
+// Package accept takes connections from listeners: it goes on when the system
+// is short of something, and bounds the connections whose other end has not
+// said yet who it is, for each source and in total.
+//
+// It knows no protocol: who serves a connection says when its other end has
+// proved enough.
+package accept
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"syscall"
+	"time"
+)
+
+// How long accepting pauses when the system is short of something, and how far
+// apart log lines about that are.
+const (
+	shortage    = 100 * time.Millisecond
+	shortageLog = 10 * time.Second
+)
+
+// IsShortage reports whether accepting failed for want of descriptors or
+// memory, which passes, or because the other end was quicker to leave, rather
+// than because the listener is gone.
+func IsShortage(err error) bool {
+	for _, e := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ECONNABORTED} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	ne := net.Error(nil)
+	return errors.As(err, &ne) && ne.Timeout()
+}
+
+// Each calls serve with every connection that accept returns, until ctx ends or
+// accept fails for good. serve owns the connection and must not wait. Each does
+// not close the listener. The error is nil after ctx ended, else accept's.
+func Each[C net.Conn](ctx context.Context, log *slog.Logger, at net.Addr, accept func() (C, error), serve func(C)) error {
+	w := waiting{log: log, at: at}
+	for {
+		c, err := accept()
+		switch {
+		case err == nil:
+			serve(c)
+		case ctx.Err() != nil:
+			return nil
+		case !IsShortage(err):
+			return err
+		default:
+			w.pause(ctx, err)
+		}
+	}
+}
+
+// Patient returns ln with an Accept that does not fail when the system is short
+// of something, for servers that end then. One goroutine accepts at a time.
+func Patient(ctx context.Context, log *slog.Logger, ln net.Listener) net.Listener {
+	return &patient{ln, ctx, waiting{log: log, at: ln.Addr()}}
+}
+
+type patient struct {
+	net.Listener
+	ctx context.Context
+	w   waiting
+}
+
+func (p *patient) Accept() (net.Conn, error) {
+	for {
+		c, err := p.Listener.Accept()
+		if err == nil || p.ctx.Err() != nil || !IsShortage(err) {
+			return c, err
+		}
+		p.w.pause(p.ctx, err)
+	}
+}
+
+// waiting is for a shortage to pass.
+type waiting struct {
+	log  *slog.Logger
+	at   net.Addr
+	told time.Time // when the log said so last
+}
+
+func (w *waiting) pause(ctx context.Context, why error) {
+	if now := time.Now(); now.Sub(w.told) >= shortageLog {
+		w.told = now
+		w.log.Warn("cannot accept connections for now", "listener", w.at.String(), "error", why)
+	}
+	t := time.NewTimer(shortage)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,77 @@
+package limit
+
+import "sync"
+
+// Counter counts what each key holds. Safe for concurrent use.
+type Counter[K comparable] struct {
+	mu     sync.Mutex // guards the fields below
+	bounds Bounds
+	held   map[K]int // never 0
+	total  int
+	stats  Stats // the refusals
+}
+
+// NewCounter returns a Counter that holds nothing.
+func NewCounter[K comparable](b Bounds) *Counter[K] {
+	return &Counter[K]{bounds: b, held: make(map[K]int)}
+}
+
+// Take counts n more for key, or nothing and fails with an *Exceeded. n is at
+// least 0.
+func (c *Counter[K]) Take(key K, n int) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch b := c.bounds; {
+	case b.PerKey > 0 && n > b.PerKey-c.held[key]:
+		c.stats.KeyRefused++
+		return b.overKey(key)
+	case b.Total > 0 && n > b.Total-c.total:
+		c.stats.Refused++
+		return b.overTotal()
+	}
+	c.add(key, n)
+	return nil
+}
+
+// Give takes back n that key holds. It panics when key holds fewer.
+func (c *Counter[K]) Give(key K, n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.held[key] < n {
+		panic("limit: more given back than was taken")
+	}
+	c.add(key, -n)
+}
+
+func (c *Counter[K]) add(key K, n int) {
+	c.total += n
+	if c.held[key] += n; c.held[key] == 0 {
+		delete(c.held, key)
+	}
+}
+
+// Held returns how many key holds.
+func (c *Counter[K]) Held(key K) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.held[key]
+}
+
+// SetMax changes the limits for what comes from now on.
+func (c *Counter[K]) SetMax(total, perKey int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.bounds.Total, c.bounds.PerKey = total, perKey
+}
+
+// Stats returns how far the limits are used. It looks at every key.
+func (c *Counter[K]) Stats() Stats {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.stats
+	s.Used, s.Max, s.PerKey = c.total, c.bounds.Total, c.bounds.PerKey
+	for _, n := range c.held {
+		s.Most = max(s.Most, n)
+	}
+	return s
+}

@@ -1,0 +1,103 @@
+// Package multihome finds the source addresses by which a host with several uplinks
+// can reach a destination, beside the one that the kernel selects (RFC 6724). The
+// kernel goes by its routes, which stay as they are when what lies behind an uplink
+// carries nothing any more; a dialler that has waited long enough tries the others.
+//
+// It dials nothing, knows nothing of the destination, and has no state.
+package multihome
+
+import (
+	"net"
+	"net/netip"
+	"slices"
+)
+
+// A Source is an address of this host and the interface that has it. A socket is to
+// be bound to both: one alone lets packets leave by another interface where the
+// routes do not go by source addresses.
+type Source struct {
+	Addr      netip.Addr
+	Interface string
+}
+
+// An own is an address of this host as its interface has it.
+type own struct {
+	Source
+	prefix netip.Prefix
+}
+
+// Others returns the sources, beside the one that the kernel selects, from which this
+// host has a route to a destination: none on most hosts, nor to destinations of its
+// own networks.
+func Others(to netip.Addr) []Source {
+	to = to.Unmap()
+	selected, err := selectedFor(to)
+	if err != nil { // there is no route at all, but perhaps one from a certain source
+		selected = netip.Addr{}
+	}
+	all, err := addresses()
+	if err != nil {
+		return nil
+	}
+	return choose(to, selected, all, func(s Source) bool { return routed(to, s) })
+}
+
+// choose returns the sources to try beside the selected one: of the destination's
+// version of IP, one of each network, and none where the destination is on a network
+// of this host.
+func choose(to, selected netip.Addr, all []own, routed func(Source) bool) (sources []Source) {
+	if to.IsLoopback() || to.IsLinkLocalUnicast() {
+		return nil
+	}
+	var networks []netip.Prefix // by which packets leave already
+	for _, o := range all {
+		if o.Addr == selected {
+			networks = append(networks, o.prefix.Masked())
+		}
+		if o.prefix.Contains(to) {
+			return nil
+		}
+	}
+	for _, o := range all {
+		network := o.prefix.Masked()
+		if o.Addr.Is4() != to.Is4() || !o.Addr.IsGlobalUnicast() || slices.Contains(networks, network) || !routed(o.Source) {
+			continue
+		}
+		networks = append(networks, network)
+		sources = append(sources, o.Source)
+	}
+	return sources
+}
+
+// selectedFor returns the source that the kernel selects for a destination.
+func selectedFor(to netip.Addr) (netip.Addr, error) {
+	c, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(netip.AddrPortFrom(to, 9))) // sends nothing
+	if err != nil {
+		return netip.Addr{}, err
+	}
+	defer c.Close()
+	return c.LocalAddr().(*net.UDPAddr).AddrPort().Addr().Unmap(), nil
+}
+
+// addresses returns the addresses of all interfaces that are up.
+func addresses() (all []own, err error) {
+	interfaces, err := net.Interfaces()
+	if err != nil {
+		return nil, err
+	}
+	for _, i := range interfaces {
+		if i.Flags&net.FlagUp == 0 || i.Flags&net.FlagLoopback != 0 {
+			continue
+		}
+		addrs, err := i.Addrs()
+		if err != nil {
+			continue // it is gone
+		}
+		for _, a := range addrs {
+			if p, err := netip.ParsePrefix(a.String()); err == nil {
+				all = append(all, own{Source{p.Addr(), i.Name}, p})
+			}
+		}
+	}
+	return all, nil
+}

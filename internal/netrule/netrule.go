@@ -1,0 +1,64 @@
+// Package netrule decides which addresses a host contacts on the word of others: its
+// admin's list of denied networks, and that a process of another site is not looked
+// for on private networks, which are likely the own ones. It is pure: it looks
+// nothing up and dials nothing.
+package netrule
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// Rule is what one host's settings say. The zero Rule denies nothing, and knows no
+// private network on which other sites are.
+type Rule struct {
+	Deny    []netip.Prefix // never contacted, whoever asks
+	Private []netip.Prefix // where processes of other sites may be, although private
+}
+
+// private are the networks whose addresses mean another host in each site: RFC 1918,
+// RFC 6598 (shared by a provider's customers) and RFC 4193.
+var private = []netip.Prefix{
+	netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("172.16.0.0/12"), netip.MustParsePrefix("192.168.0.0/16"),
+	netip.MustParsePrefix("100.64.0.0/10"), netip.MustParsePrefix("fc00::/7"),
+}
+
+// Denied fails with overlay.ErrForbidden for an address that the settings deny.
+func (r Rule) Denied(ip netip.Addr) error {
+	ip = ip.Unmap().WithZone("")
+	if i := index(r.Deny, ip); i >= 0 {
+		return fmt.Errorf("%w: %v lies in %v, which this host's settings deny (deny)", overlay.ErrForbidden, ip, r.Deny[i])
+	}
+	return nil
+}
+
+// Without returns the list, which it may change, without the address:port texts that
+// the settings deny.
+func (r Rule) Without(list []string) []string {
+	return slices.DeleteFunc(list, func(text string) bool {
+		a, err := netip.ParseAddrPort(text)
+		return err == nil && r.Denied(a.Addr()) != nil
+	})
+}
+
+// Foreign is Denied for the address that a process of another site, or who speaks for
+// it, names as its own. It fails with overlay.ErrForbidden for a private address,
+// too, unless the settings say that other sites are there.
+func (r Rule) Foreign(ip netip.Addr) error {
+	if err := r.Denied(ip); err != nil {
+		return err
+	}
+	ip = ip.Unmap().WithZone("")
+	if i := index(private, ip); i >= 0 && index(r.Private, ip) < 0 {
+		return fmt.Errorf("%w: %v lies in %v: processes of other sites are not looked for on private networks (private lists those where they are)",
+			overlay.ErrForbidden, ip, private[i])
+	}
+	return nil
+}
+
+func index(in []netip.Prefix, ip netip.Addr) int {
+	return slices.IndexFunc(in, func(p netip.Prefix) bool { return p.Contains(ip) })
+}

@@ -1,0 +1,459 @@
+package store
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
+)
+
+// Bolt is a Store in one file, which one process has at a time. It opens also
+// when the disk is full or cannot be written: then it reads what is there, and
+// refuses to write until that is possible again.
+type Bolt struct {
+	health
+	watchers
+
+	mu     sync.RWMutex // guards the fields below; held for reading while db is in use
+	db     *bbolt.DB    // nil: there is no file, and none could be made
+	broken error        // why there is no db although there is a file
+	tried  time.Time    // when opening the file for writing last failed
+	fault  error        // why
+	closed bool
+	opened chan struct{} // closed by Open
+}
+
+var bucket = []byte("records")
+
+// lockTimeout is how long OpenBolt waits for another process that has the file:
+// one that ends gives it up by then.
+const lockTimeout = 2 * time.Second
+
+// reopenAfter is how often a store that cannot be written tries to open its file
+// for writing.
+const reopenAfter = time.Second
+
+// NewBolt returns the store in a file, which another process may still have. All
+// its calls fail, and Watch waits, until Open. Close it.
+func NewBolt(file string) *Bolt {
+	return &Bolt{health: health{kind: "bolt", where: file}, broken: fmt.Errorf("%w %s is not open yet", ErrUnavailable, file), opened: make(chan struct{})}
+}
+
+// OpenBolt is NewBolt with Open.
+func OpenBolt(file string) (*Bolt, error) {
+	b := NewBolt(file)
+	return b, b.Open()
+}
+
+// Open opens the file, and makes it if it is not there. It fails with ErrLocked
+// when another process has it, and when what is there is no store: what it says
+// is not known then. After an error it can be called again.
+func (b *Bolt) Open() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err := b.open(); errors.Is(err, ErrUnavailable) {
+		b.note(err)
+		if err := b.openToRead(); err != nil {
+			return err
+		}
+	} else if err != nil {
+		return err
+	}
+	close(b.opened)
+	return nil
+}
+
+// openToRead opens the file, if there is one, although it cannot be written.
+func (b *Bolt) openToRead() error {
+	_, err := os.Stat(b.where)
+	switch {
+	case errors.Is(err, fs.ErrNotExist): // there is nothing to know
+		b.broken = nil
+		return nil
+	case err != nil:
+		return fmt.Errorf("store: %w", err)
+	}
+	b.db, err = bbolt.Open(b.where, 0o600, &bbolt.Options{ReadOnly: true, Timeout: lockTimeout})
+	if err != nil {
+		b.db, b.broken = nil, b.wrong(err)
+		return b.broken
+	}
+	b.broken = nil
+	return nil
+}
+
+// open opens the file for writing. b.mu is held, or b not in use yet.
+func (b *Bolt) open() error {
+	if _, err := os.Stat(b.where); errors.Is(err, fs.ErrNotExist) {
+		if err := b.create(); err != nil {
+			return b.wrong(err)
+		}
+	}
+	db, err := openBolt(b.where)
+	if err != nil {
+		return b.wrong(err)
+	}
+	b.db, b.broken = db, nil
+	return nil
+}
+
+func openBolt(file string) (*bbolt.DB, error) {
+	return bbolt.Open(file, 0o600, &bbolt.Options{Timeout: lockTimeout, FreelistType: bbolt.FreelistMapType})
+}
+
+// create makes an empty store under another name and links it to its own: a
+// file that was begun and not finished, as on a full disk, would be none that
+// opens.
+func (b *Bolt) create() error {
+	f, err := os.CreateTemp(filepath.Dir(b.where), "."+filepath.Base(b.where)+"-")
+	if err != nil {
+		return err
+	}
+	f.Close()
+	defer os.Remove(f.Name())
+	db, err := openBolt(f.Name())
+	if err != nil {
+		return err
+	}
+	err = db.Update(func(tx *bbolt.Tx) error { _, err := tx.CreateBucketIfNotExists(bucket); return err })
+	if err = errors.Join(err, db.Close()); err != nil {
+		return err
+	}
+	if err := os.Link(f.Name(), b.where); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	dir, err := os.Open(filepath.Dir(b.where))
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	return dir.Sync()
+}
+
+// wrong names the store in an error of its file, and tells what passes from what
+// does not.
+func (b *Bolt) wrong(err error) error {
+	switch {
+	case errors.Is(err, bolterrors.ErrTimeout):
+		return fmt.Errorf("store: %s: %w; each broker on a host needs its own file (setting store)", b.where, ErrLocked)
+	case errors.Is(err, bolterrors.ErrInvalid), errors.Is(err, bolterrors.ErrVersionMismatch), errors.Is(err, bolterrors.ErrChecksum):
+		return fmt.Errorf("store: %s is no store (%w); is it the right file? What was used or revoked is not known without it: put a copy of it back", b.where, err)
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("store: %w; make the folder", err)
+	}
+	return b.unwritable(err)
+}
+
+func (b *Bolt) unwritable(err error) error {
+	return fmt.Errorf("%w cannot be written: %w; free space in %s, or make it writable", ErrUnavailable, err, filepath.Dir(b.where))
+}
+
+// view calls f with the records; with nil if there is no file.
+func (b *Bolt) view(f func(*bbolt.Bucket) error) error {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	switch {
+	case b.closed:
+		return fmt.Errorf("%w is closed", ErrUnavailable)
+	case b.broken != nil:
+		return b.broken
+	case b.db == nil:
+		return nil
+	}
+	return b.db.View(func(tx *bbolt.Tx) error {
+		if records := tx.Bucket(bucket); records != nil {
+			return f(records)
+		}
+		return nil
+	})
+}
+
+// Get implements Store.
+func (b *Bolt) Get(_ context.Context, key string) (r Record, err error) {
+	r.Key = key
+	err = b.view(func(records *bbolt.Bucket) (err error) {
+		if text := records.Get([]byte(key)); text != nil {
+			r, err = unpackBolt(key, text)
+		}
+		return err
+	})
+	return r, err
+}
+
+// List implements Store.
+func (b *Bolt) List(_ context.Context, prefix, after string, max int) (all []Record, err error) {
+	err = b.view(func(records *bbolt.Bucket) error {
+		c := records.Cursor()
+		for k, v := c.Seek([]byte(first(prefix, after))); k != nil && len(all) < max && strings.HasPrefix(string(k), prefix); k, v = c.Next() {
+			r, err := unpackBolt(string(k), v)
+			if err != nil {
+				return err
+			}
+			all = append(all, r)
+		}
+		return nil
+	})
+	return all, err
+}
+
+// Commit implements Store.
+func (b *Bolt) Commit(ctx context.Context, tx Tx) error {
+	if err := tx.check(); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	if err := b.writable(); err != nil {
+		return b.note(err)
+	}
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	if b.closed {
+		return fmt.Errorf("%w is closed", ErrUnavailable)
+	}
+	// The order of changes that watchers see is that of commits.
+	b.watchers.mu.Lock()
+	defer b.watchers.mu.Unlock()
+	var changes []Change
+	err := b.db.Update(func(t *bbolt.Tx) (err error) {
+		changes, err = apply(t, tx)
+		return err
+	})
+	if err != nil && !errors.Is(err, ErrConflict) {
+		err = b.unwritable(err)
+	}
+	if err == nil {
+		b.tell(changes)
+	}
+	return b.note(err)
+}
+
+// writable opens the file for writing if it is not.
+func (b *Bolt) writable() error {
+	b.mu.RLock()
+	broken := b.broken
+	fine := b.closed || b.db != nil && !b.db.IsReadOnly()
+	b.mu.RUnlock()
+	if fine || !b.isOpen() {
+		return broken
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed || b.db != nil && !b.db.IsReadOnly() {
+		return nil
+	}
+	if b.fault == nil || time.Since(b.tried) >= reopenAfter {
+		b.tried, b.fault = time.Now(), b.reopen()
+	}
+	return b.fault
+}
+
+// reopen opens the file for writing in place of for reading. b.mu is held.
+func (b *Bolt) reopen() error {
+	if b.db == nil {
+		return b.open()
+	}
+	// While it is open for reading, the lock is taken: what is asked meanwhile waits.
+	if err := probe(b.where); err != nil {
+		return b.unwritable(err)
+	}
+	b.db.Close()
+	b.db = nil
+	if err := b.open(); err != nil {
+		return errors.Join(err, b.openToRead())
+	}
+	return nil
+}
+
+func (b *Bolt) isOpen() bool {
+	select {
+	case <-b.opened:
+		return true
+	default:
+		return false
+	}
+}
+
+// probe says why a file cannot be opened for writing.
+func probe(file string) error {
+	f, err := os.OpenFile(file, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+// apply checks the conditions and writes.
+func apply(t *bbolt.Tx, tx Tx) (changes []Change, err error) {
+	records, err := t.CreateBucketIfNotExists(bucket)
+	if err != nil {
+		return nil, err
+	}
+	for _, want := range tx.If {
+		var is int64
+		if text := records.Get([]byte(want.Key)); text != nil {
+			r, err := unpackBolt(want.Key, text)
+			if err != nil {
+				return nil, err
+			}
+			is = r.Version
+		}
+		if is != want.Version {
+			return nil, ErrConflict
+		}
+	}
+	for _, r := range tx.Put {
+		version, err := records.NextSequence()
+		if err != nil {
+			return nil, err
+		}
+		r.Version = int64(version)
+		if err := records.Put([]byte(r.Key), packBolt(r)); err != nil {
+			return nil, err
+		}
+		changes = append(changes, Change{Record: r})
+	}
+	for _, key := range tx.Delete {
+		if err := records.Delete([]byte(key)); err != nil {
+			return nil, err
+		}
+		changes = append(changes, Change{Record: Record{Key: key}, Deleted: true})
+	}
+	return changes, nil
+}
+
+func packBolt(r Record) []byte {
+	return append(binary.BigEndian.AppendUint64(nil, uint64(r.Version)), pack(r)...)
+}
+
+func unpackBolt(key string, b []byte) (Record, error) {
+	if len(b) < 8 {
+		return Record{}, fmt.Errorf("store: record %q is cut off", key)
+	}
+	r, err := unpack(key, b[8:])
+	r.Version = int64(binary.BigEndian.Uint64(b))
+	return r, err
+}
+
+// Watch implements Store. All writers are in this process.
+func (b *Bolt) Watch(ctx context.Context, prefix string, f func([]Change, bool)) {
+	select {
+	case <-b.opened:
+	case <-ctx.Done():
+		return
+	}
+	b.watch(ctx, prefix, f, b)
+}
+
+// Close implements Store.
+func (b *Bolt) Close() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed || b.db == nil {
+		b.closed = true
+		return nil
+	}
+	b.closed = true
+	return b.db.Close()
+}
+
+// watchers are told of the changes of a store that only this process writes.
+type watchers struct {
+	mu  sync.Mutex // held from a commit until its changes are queued
+	all map[*watcher]struct{}
+}
+
+// maxQueued bounds the changes that wait for a watcher. One that falls further
+// behind reads everything again.
+const maxQueued = 4096
+
+type watcher struct {
+	prefix  string
+	wake    chan struct{}
+	changes []Change
+	missed  bool // read everything again
+}
+
+// tell queues changes. w.mu is held.
+func (w *watchers) tell(changes []Change) {
+	for one := range w.all {
+		for _, c := range changes {
+			if strings.HasPrefix(c.Key, one.prefix) {
+				one.changes = append(one.changes, c)
+			}
+		}
+		if len(one.changes) > maxQueued {
+			one.changes, one.missed = nil, true
+		}
+		select {
+		case one.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+func (w *watchers) watch(ctx context.Context, prefix string, f func([]Change, bool), s Store) {
+	one := &watcher{prefix: prefix, wake: make(chan struct{}, 1), missed: true}
+	one.wake <- struct{}{}
+	w.mu.Lock()
+	if w.all == nil {
+		w.all = make(map[*watcher]struct{})
+	}
+	w.all[one] = struct{}{}
+	w.mu.Unlock()
+	defer func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		delete(w.all, one)
+	}()
+	for {
+		select {
+		case <-one.wake:
+		case <-ctx.Done():
+			return
+		}
+		w.mu.Lock()
+		changes, missed := one.changes, one.missed
+		one.changes, one.missed = nil, false
+		var err error
+		if missed {
+			changes, err = everything(ctx, s, prefix) // no commit comes in between
+		}
+		w.mu.Unlock()
+		switch {
+		case err != nil: // the store is closed, or its file broken: nothing more can be told
+			return
+		case missed || len(changes) > 0:
+			f(changes, missed)
+		}
+	}
+}
+
+// everything returns all records with the prefix.
+func everything(ctx context.Context, s Store, prefix string) (changes []Change, err error) {
+	err = All(ctx, s, prefix, func(records []Record) error {
+		for _, r := range records {
+			changes = append(changes, Change{Record: r})
+		}
+		return nil
+	})
+	return changes, err
+}
+
+// first is the least key that a List behind after may return.
+func first(prefix, after string) string {
+	if after < prefix {
+		return prefix
+	}
+	return after + "\x00"
+}
