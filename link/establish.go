@@ -89,13 +89,13 @@ type terms struct {
 	admit func(*wire.Hello) (received uint64, err error)
 }
 
-// met is what a handshake led to.
+// met is what a handshake led to. After a failure only hello, link and proven are set.
 type met struct {
-	hello    *wire.Hello // the peer's
+	hello    *wire.Hello // the peer's; nil after a failure before it came
 	link     wire.ID
 	received uint64 // by the peer
 	rtt      time.Duration
-	proven   bool // what failed was, as far as can be, found at the peer or said by it, not by somebody on the way; alone set after a failure
+	proven   bool // what failed was, as far as can be, found at the peer or said by it, not by somebody on the way
 }
 
 // shake carries out the handshake. Both ends send a Hello at once. The end that
@@ -109,16 +109,30 @@ func shake(ctx context.Context, c overlay.Carrier, self Identity, peer *overlay.
 	prepare(c.Conn)
 	c.Conn = stream.ConnOf(c.Conn) // here, so that TLS reads it in that way too
 	h := &handshake{carrier: c, conn: c.Conn, self: self, peer: peer, terms: t}
-	interrupt := context.AfterFunc(ctx, func() { c.Conn.SetDeadline(time.Unix(1, 0)) })
+	interrupted := make(chan struct{})
+	interrupt := context.AfterFunc(ctx, func() {
+		defer close(interrupted)
+		c.Conn.SetDeadline(time.Unix(1, 0))
+	})
 	err := h.run(ctx)
-	if !interrupt() && err == nil {
-		err = ctx.Err()
+	if !interrupt() {
+		<-interrupted
+		if err == nil { // our proof is out, or the peer's in: it may be a link to the peer, and so it is one
+			c.Conn.SetDeadline(time.Time{})
+		}
 	}
 	if err != nil {
 		if ctx.Err() != nil && !errors.Is(err, ctx.Err()) && socketError(err) {
 			err = fmt.Errorf("%w: %w", ctx.Err(), err)
 		}
-		return overlay.Carrier{}, met{proven: h.proven()}, h.fail(ctx, err)
+		switch {
+		case h.theirs != nil:
+		case ctx.Err() != nil && h.heard && h.padded():
+			err = fmt.Errorf("%w: %w", errTrickle, err)
+		case ctx.Err() == nil && !h.heard && socketError(err):
+			err = fmt.Errorf("%w: %w", errClosedEarly, err)
+		}
+		return overlay.Carrier{}, met{hello: h.theirs, link: t.link, proven: h.proven()}, h.fail(ctx, err)
 	}
 	m := met{hello: h.theirs, link: t.link, received: h.received, rtt: h.rtt, proven: true}
 	if peer == nil {
@@ -140,6 +154,7 @@ type handshake struct {
 	received     uint64 // by the peer
 	rtt          time.Duration
 	told         bool // the peer knows why we refuse it
+	heard        bool // something came
 }
 
 // refusal is a fault that this end found in the peer; it is told.
@@ -155,7 +170,7 @@ func refuse(class error, format string, args ...any) error {
 func (h *handshake) run(ctx context.Context) error {
 	h.ours = h.hello()
 	started := time.Now()
-	if err := h.send(h.ours); err != nil {
+	if err := h.sendHello(); err != nil {
 		return fmt.Errorf("sending our hello: %w", err)
 	}
 	if h.peer != nil {
@@ -168,7 +183,7 @@ func (h *handshake) run(ctx context.Context) error {
 func (h *handshake) hello() *wire.Hello {
 	f := &wire.Hello{
 		Job: h.self.Process.Job, From: h.self.Process.Rank, Generation: h.self.Generation,
-		Site: h.carrier.Here.Site, Dialled: h.peer != nil,
+		Site: h.carrier.Here.Site, Dialled: h.peer != nil, Features: wire.FeatureWindow,
 	}
 	if h.carrier.Seal {
 		f.Features |= wire.FeatureSeal
@@ -184,10 +199,19 @@ func (h *handshake) hello() *wire.Hello {
 
 // meet reads the peer's hello and checks it.
 func (h *handshake) meet() (err error) {
-	if h.theirs, err = receive[*wire.Hello](h.conn, "hello"); err != nil {
+	if h.theirs, err = receive[*wire.Hello](hearing{h}, "hello"); err != nil {
 		return err
 	}
 	return h.check()
+}
+
+// hearing reads from the handshake's connection and notes that something came.
+type hearing struct{ h *handshake }
+
+func (r hearing) Read(b []byte) (int, error) {
+	n, err := r.h.conn.Read(b)
+	r.h.heard = r.h.heard || n > 0
+	return n, err
 }
 
 // ask is the dialler's part.
@@ -304,6 +328,27 @@ func (h *handshake) check() error {
 	return nil
 }
 
+// padding is how much comes before a hello: with it the handshake's first segment is a
+// full one (RFC 4821 calls it a probe of the path's MTU).
+const padding = 2048
+
+// sendHello sends the hello, and padding before it where a network is between the
+// ends: where packets of full size vanish it is the handshake that fails, and not the
+// stream behind it. Small ones pass anywhere.
+func (h *handshake) sendHello() error {
+	var b []byte
+	if h.padded() {
+		b = wire.Append(b, &wire.Padding{N: padding})
+	}
+	_, err := h.conn.Write(wire.Append(b, h.ours))
+	return err
+}
+
+func (h *handshake) padded() bool {
+	p := h.carrier.Path
+	return p.Technique != 0 && !p.Small
+}
+
 func (h *handshake) send(f wire.Frame) error {
 	_, err := h.conn.Write(wire.Append(nil, f))
 	return err
@@ -312,6 +357,9 @@ func (h *handshake) send(f wire.Frame) error {
 // receive reads one frame of the expected type.
 func receive[F wire.Frame](from io.Reader, what string) (want F, err error) {
 	f, err := wire.Read(from)
+	for err == nil && f.Type() == wire.TypePadding {
+		f, err = wire.Read(from)
+	}
 	if err != nil {
 		if errors.Is(err, wire.ErrVersion) || errors.Is(err, wire.ErrMalformed) || errors.Is(err, wire.ErrMagic) || errors.Is(err, wire.ErrType) {
 			return want, &refusal{fmt.Errorf("in place of its %s: %w", what, err)}
@@ -322,7 +370,7 @@ func receive[F wire.Frame](from io.Reader, what string) (want F, err error) {
 		return want, fmt.Errorf("waiting for its %s: %w", what, err)
 	}
 	if r, ok := f.(*wire.Refuse); ok {
-		return want, r.Err()
+		return want, &refused{r.Err(), r}
 	}
 	want, ok := f.(F)
 	if !ok {
@@ -353,8 +401,19 @@ func (h *handshake) fail(ctx context.Context, err error) error {
 			err = known
 		}
 	}
+	if r, ok := errors.AsType[*refused](err); ok && r.by.By == h.who() { // which need not be said again
+		err = r.by.Code.Errorf("it says: %s", r.by.Text)
+	}
 	return fmt.Errorf("link to %s (%v): %w", h.who(), h.carrier.Path, err)
 }
+
+// refused is the error of a refusal that came.
+type refused struct {
+	error
+	by *wire.Refuse
+}
+
+func (r *refused) Unwrap() error { return r.error }
 
 // tell sends the peer a refusal, once.
 func (h *handshake) tell(found *refusal) {

@@ -126,10 +126,10 @@ func TestRoundTrips(t *testing.T) {
 	if d.err != nil || g.err != nil {
 		t.Fatal(d.err, g.err)
 	}
-	if got := strings.Join(atA, ", "); got != "send hello, read hello, read proof, send proof" {
+	if got := strings.Join(atA, ", "); got != "send padding, send hello, read padding, read hello, read proof, send proof" {
 		t.Error("dialler: ", got)
 	}
-	if got := strings.Join(atB, ", "); got != "send hello, read hello, send proof, read proof" {
+	if got := strings.Join(atB, ", "); got != "send padding, send hello, read padding, read hello, send proof, read proof" {
 		t.Error("target: ", got)
 	}
 }
@@ -154,7 +154,7 @@ func TestRefusals(t *testing.T) {
 	}{
 		{name: "wrong key", change: func(_, g *Identity) { g.Key = foreign.Links() }, class: overlay.ErrForbidden,
 			atDialler: to2 + "not permitted: its proof does not fit: it does not hold the job's key, or somebody replays or changes what was said",
-			atTarget:  from1 + "rank 1 of job " + string(job) + ": not permitted: its proof does not fit: it does not hold the job's key, or somebody replays or changes what was said"},
+			atTarget:  from1 + "it says: not permitted: its proof does not fit: it does not hold the job's key, or somebody replays or changes what was said"},
 		{name: "wrong job", change: func(_, g *Identity) { g.Process.Job = foreign.ID() }, class: overlay.ErrForbidden,
 			atDialler: to2 + "not permitted: it belongs to job " + string(foreign.ID()) + ", this process to job " + string(job),
 			atTarget:  from1 + "not permitted: it belongs to job " + string(job) + ", this process to job " + string(foreign.ID())},
@@ -290,5 +290,42 @@ func TestFaultExplains(t *testing.T) {
 	_, err := Establish(context.Background(), c, identity(t, 1), &peer, admitAll)
 	if !errors.Is(err, overlay.ErrUnreachable) || !strings.HasSuffix(err.Error(), ": helper siteb/b1 cannot reach proxy p1") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// ended is a connection whose owner's time is over with its n-th write.
+type ended struct {
+	net.Conn
+	n   int
+	end func()
+}
+
+func (c *ended) Write(p []byte) (int, error) {
+	n, err := c.Conn.Write(p)
+	if c.n--; c.n == 0 {
+		c.end()
+	}
+	return n, err
+}
+
+// A dialler whose time is over when its proof is out has the link, as its peer has: neither
+// may hold the other for gone.
+func TestTimeIsOverWithTheProof(t *testing.T) {
+	a, b := tcpPair(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	dialler, target := identity(t, 1), identity(t, 2)
+	atTarget := make(chan error, 1)
+	go func() {
+		_, _, err := shake(t.Context(), overlay.Carrier{Conn: b}, target, nil, terms{admit: func(*wire.Hello) (uint64, error) { return 0, nil }})
+		atTarget <- err
+	}()
+	c, _, err := shake(ctx, overlay.Carrier{Conn: &ended{Conn: a, n: 2, end: cancel}}, dialler, &target.Process,
+		terms{link: wire.ID{1}, admit: func(*wire.Hello) (uint64, error) { return 0, nil }})
+	if err := errors.Join(err, <-atTarget); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Conn.Write([]byte{7}); err != nil {
+		t.Errorf("the deadline of the handshake holds on: %v", err)
 	}
 }

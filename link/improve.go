@@ -17,11 +17,19 @@ import (
 
 // quality is what paths are compared by.
 type quality struct {
-	class overlay.Technique // the smaller the better; 0 within a node
-	rtt   time.Duration     // the least of many, or a handshake's, which takes no less: one that seems shorter is
+	avoided bool              // it was measured to be worse than its class promises (rank.go), which counts for more than all else
+	class   overlay.Technique // the smaller the better; 0 within a node
+	rtt     time.Duration     // the least of many, or a handshake's, which takes no less: one that seems shorter is
+	small   bool              // packets, which is worse
 }
 
-func qualityOf(s stream.State) quality { return quality{pathOf(s.Carrier).Technique, s.Least} }
+func (k *keeper) qualityOf(s stream.State) quality {
+	path := pathOf(s.Carrier)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	_, avoided := k.ranker.avoids(path.Technique, time.Now())
+	return quality{avoided, path.Technique, s.Least, path.Small}
+}
 
 // Paths of one class differ by enough to move when the round trip is shorter by
 // one of these.
@@ -36,8 +44,14 @@ func oneTunnel(class overlay.Technique) bool { return class == overlay.HolePunch
 
 // better reports whether a link on path b should move to path a.
 func (a quality) better(b quality) bool {
+	if a.avoided != b.avoided {
+		return b.avoided
+	}
 	if a.class != b.class {
 		return a.class < b.class
+	}
+	if a.small != b.small {
+		return b.small
 	}
 	if oneTunnel(a.class) {
 		return false // their round trips differ by what is just under way
@@ -49,11 +63,13 @@ func (a quality) better(b quality) bool {
 // How long to wait between looks, which double each time: up to mostRest when
 // the link had something better once, for that may come back, and up to longRest when not.
 const (
-	firstLook = time.Second
+	firstLook = 250 * time.Millisecond
+	afterFall = time.Second // in its place, where there was something better a moment ago
 	mostRest  = 16 * time.Second
 	longRest  = 5 * time.Minute
-	lookBound = 10 * time.Second
-	leaving   = 2 * time.Second // between the last data on a carrier that is left and its end
+	smallRest = 30 * time.Second // where packets are small: the helper remembers when to try larger ones
+	lookBound = 5 * time.Second  // while packets of full size may vanish, and nothing waits
+	leaving   = 2 * time.Second  // between the last data on a carrier that is left and its end
 )
 
 // lookout decides when to look for a better path. It has no clock.
@@ -61,84 +77,138 @@ type lookout struct {
 	best overlay.Technique // the best class so far; 0: none was used
 	at   time.Time         // of the next look; zero: none is due
 	rest time.Duration     // until the one after
+
+	hurried bool // see hurry
 }
 
-// using notes which class is used now.
-func (l *lookout) using(class overlay.Technique, now time.Time) {
+// using notes which class is used now, and whether with small packets.
+func (l *lookout) using(class overlay.Technique, small bool, now time.Time) {
 	if l.best == 0 || class < l.best {
 		l.best = class
 	}
-	if class == l.best && class != overlay.Relay && class != overlay.HolePunching {
+	if class == l.best && class != overlay.Relay && class != overlay.HolePunching && !small {
 		l.at, l.rest = time.Time{}, 0 // as good as it gets
 		return
 	}
 	if l.at.IsZero() {
 		l.rest = firstLook
+		if class > l.best {
+			l.rest = afterFall
+		}
 		l.at = now.Add(l.rest)
 	}
 }
 
-// looked notes that a look found nothing better than class.
-func (l *lookout) looked(class overlay.Technique, now time.Time) {
+// looked notes that a look found nothing better than class, with small packets or not.
+func (l *lookout) looked(class overlay.Technique, small bool, now time.Time) {
 	most := longRest
-	if class > l.best {
+	switch {
+	case class > l.best:
 		most = mostRest
+	case small:
+		most = smallRest
 	}
 	l.rest = min(2*l.rest, most)
 	l.at = now.Add(l.rest)
+}
+
+// hurry has the first look made at once: a better path is known to exist. It does
+// so once, and not for a link that had a better path and lost it: on a machine or network
+// in trouble links would go to and fro all the faster.
+func (l *lookout) hurry(now time.Time) {
+	if l.at.After(now) && !l.hurried && l.best == overlay.Relay {
+		l.at, l.hurried = now, true
+	}
 }
 
 func (l *lookout) due(now time.Time) bool { return !l.at.IsZero() && !now.Before(l.at) }
 
 // tick has the keeper look for a better path when it is time.
 func (k *keeper) tick(now time.Time) {
-	if !k.link.Dialled || k.link.Path.Technique == 0 {
+	if k.link.Path.Technique == 0 {
 		return
 	}
-	k.stripe(now)
+	k.watchLoss(now)
+	if !k.link.Dialled {
+		return
+	}
+	if !k.rank(now) {
+		k.stripe(now)
+	}
 	used, ok := k.used()
 	if !ok {
 		return
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.lookout.using(used.class, now)
-	if !k.lookout.due(now) || k.improving || k.dialing || k.widening.under {
+	k.lookout.using(used.class, used.small, now)
+	if !k.lookout.due(now) || k.improving || k.dialing || k.widening.under || k.ranker.trying {
 		return
 	}
+	if _, avoided := k.ranker.avoids(k.lookout.best, now); avoided {
+		return // that is what would be found
+	}
 	k.improving = k.mesh.goes(func(ctx context.Context) {
-		moved := k.improve(ctx)
+		moved := k.improve(ctx, used)
 		used, _ := k.used()
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		k.improving = false
 		if !moved {
-			k.lookout.looked(used.class, time.Now())
+			k.lookout.looked(used.class, used.small, time.Now())
 		}
 	})
+}
+
+// reached notes that a process at a site was reached by a path. Links to processes of
+// that site that are on worse ones look for a better one at once: where one pair of
+// nodes meets, others do, too.
+func (m *Mesh) reached(path overlay.Path) {
+	now := time.Now()
+	for _, k := range m.kept() {
+		if q, ok := k.used(); k.link.Path.Peer.Site == path.Peer.Site && ok && path.Technique < q.class {
+			k.mu.Lock()
+			k.lookout.hurry(now)
+			k.mu.Unlock()
+		}
+	}
 }
 
 // used returns the quality of the best path on which this end sends, or false
 // when there is none.
 func (k *keeper) used() (best quality, ok bool) {
 	for _, c := range k.link.stream.Carriers() {
-		if q := qualityOf(c); c.Used && (!ok || q.better(best)) {
+		if q := k.qualityOf(c); c.Used && (!ok || q.better(best)) {
 			best, ok = q, true
 		}
 	}
 	return best, ok
 }
 
-// improve tries to get a better carrier and reports whether the link moved.
-func (k *keeper) improve(ctx context.Context) bool {
+// waysUp returns what to dial, in turn, for a better carrier than one of a quality:
+// from a relay another technique, and from small packets those of full size.
+func (q quality) waysUp() (ways []overlay.Ways) {
+	if !q.small || q.class == overlay.Relay {
+		ways = append(ways, overlay.DirectOnly)
+	}
+	if q.small {
+		ways = append(ways, overlay.AllWays|overlay.FullPackets)
+	}
+	return ways
+}
+
+// improve tries to get a better carrier than one of a quality, and reports whether
+// the link moved.
+func (k *keeper) improve(ctx context.Context, than quality) bool {
 	for _, c := range k.link.stream.Carriers() {
 		k.link.stream.Ask(c.Carrier) // to compare with: the answer is here before the dial is done
 	}
-	c, err := k.dial(ctx, lookBound, overlay.DirectOnly)
-	if err != nil {
-		return false
+	for _, ways := range than.waysUp() {
+		if c, err := k.dial(ctx, lookBound, ways); err == nil && k.choose(c) {
+			return true
+		}
 	}
-	return k.choose(c)
+	return false
 }
 
 var (
@@ -158,7 +228,7 @@ func (k *keeper) choose(c *stream.Carrier) bool {
 		technique := pathOf(o.Carrier).Technique
 		switch {
 		case o.Carrier == c:
-			q = qualityOf(o)
+			q = k.qualityOf(o)
 			continue
 		case o.Silent:
 		case technique == overlay.Relay:
@@ -170,7 +240,7 @@ func (k *keeper) choose(c *stream.Carrier) bool {
 		others = append(others, o)
 	}
 	for _, o := range others {
-		old := qualityOf(o)
+		old := k.qualityOf(o)
 		if o.Silent || q.better(old) && !(used > 1 && q.class == old.class) {
 			continue
 		}

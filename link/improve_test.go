@@ -1,7 +1,9 @@
 package link
 
 import (
+	"context"
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
@@ -9,20 +11,26 @@ import (
 )
 
 func TestBetter(t *testing.T) {
+	const no = false
 	const ms = time.Millisecond
 	for _, tc := range []struct {
 		a, b quality
 		want bool
 	}{
-		{quality{overlay.Direct, 90 * ms}, quality{overlay.Relay, 10 * ms}, true}, // another class: at once
-		{quality{overlay.Relay, 10 * ms}, quality{overlay.Direct, 90 * ms}, false},
-		{quality{overlay.Relay, 95 * ms}, quality{overlay.Relay, 100 * ms}, true},  // 5 ms
-		{quality{overlay.Relay, 96 * ms}, quality{overlay.Relay, 100 * ms}, false}, // neither 5 ms nor a tenth
-		{quality{overlay.Relay, 9 * ms}, quality{overlay.Relay, 10 * ms}, true},    // a tenth
-		{quality{overlay.Relay, 9500}, quality{overlay.Relay, 10000}, false},
-		{quality{overlay.Relay, 0}, quality{overlay.Relay, 0}, false},
-		{quality{overlay.HolePunching, 10 * ms}, quality{overlay.HolePunching, 30 * ms}, false}, // one tunnel
-		{quality{overlay.HolePunching, 30 * ms}, quality{overlay.Relay, 10 * ms}, true},
+		{quality{no, overlay.Direct, 90 * ms, no}, quality{no, overlay.Relay, 10 * ms, no}, true}, // another class: at once
+		{quality{no, overlay.Relay, 10 * ms, no}, quality{no, overlay.Direct, 90 * ms, no}, false},
+		{quality{no, overlay.Relay, 95 * ms, no}, quality{no, overlay.Relay, 100 * ms, no}, true},  // 5 ms
+		{quality{no, overlay.Relay, 96 * ms, no}, quality{no, overlay.Relay, 100 * ms, no}, false}, // neither 5 ms nor a tenth
+		{quality{no, overlay.Relay, 9 * ms, no}, quality{no, overlay.Relay, 10 * ms, no}, true},    // a tenth
+		{quality{no, overlay.Relay, 9500, no}, quality{no, overlay.Relay, 10000, no}, false},
+		{quality{no, overlay.Relay, 0, no}, quality{no, overlay.Relay, 0, no}, false},
+		{quality{no, overlay.HolePunching, 10 * ms, no}, quality{no, overlay.HolePunching, 30 * ms, no}, false}, // one tunnel
+		{quality{no, overlay.HolePunching, 30 * ms, no}, quality{no, overlay.Relay, 10 * ms, no}, true},
+		{quality{true, overlay.HolePunching, 10 * ms, no}, quality{no, overlay.Relay, 10 * ms, no}, false}, // it was measured
+		{quality{no, overlay.Relay, 90 * ms, no}, quality{true, overlay.HolePunching, 10 * ms, no}, true},
+		{quality{no, overlay.Direct, 10 * ms, true}, quality{no, overlay.Relay, 10 * ms, no}, true}, // small packets are better than a relay
+		{quality{no, overlay.Direct, 90 * ms, no}, quality{no, overlay.Direct, 10 * ms, true}, true},
+		{quality{no, overlay.Direct, 10 * ms, true}, quality{no, overlay.Direct, 90 * ms, no}, false},
 	} {
 		if got := tc.a.better(tc.b); got != tc.want {
 			t.Errorf("%v better than %v: %v", tc.a, tc.b, got)
@@ -41,9 +49,9 @@ func TestLookout(t *testing.T) {
 		looks = nil
 		start := now
 		for ; now.Sub(start) < d; now = now.Add(50 * time.Millisecond) {
-			if l.using(class, now); l.due(now) {
+			if l.using(class, false, now); l.due(now) {
 				looks = append(looks, now.Sub(start))
-				l.looked(class, now)
+				l.looked(class, false, now)
 			}
 		}
 	}
@@ -52,7 +60,7 @@ func TestLookout(t *testing.T) {
 		t.Errorf("on the best path: %v", looks)
 	}
 	run(overlay.Relay, 2*time.Minute)
-	if looks[0] != firstLook || looks[len(looks)-1]-looks[len(looks)-2] != mostRest {
+	if looks[0] != afterFall || looks[len(looks)-1]-looks[len(looks)-2] != mostRest {
 		t.Errorf("after a fall: %v", looks)
 	}
 	run(overlay.SimultaneousOpen, time.Minute)
@@ -61,8 +69,14 @@ func TestLookout(t *testing.T) {
 	}
 	l = lookout{}
 	run(overlay.Relay, time.Hour)
-	if looks[0] != firstLook || len(looks) > 20 {
+	if looks[0] != firstLook || len(looks) > 22 {
 		t.Errorf("where there never was better: %v", looks)
+	}
+	l.hurry(now)
+	run(overlay.Relay, time.Minute)
+	l.hurry(now)
+	if len(looks) != 1 || looks[0] != 0 || l.due(now) {
+		t.Errorf("a better path is known: %v", looks)
 	}
 }
 
@@ -143,4 +157,43 @@ func TestLeaveKeepsTheLast(t *testing.T) {
 	if n := r.count(overlay.Direct) + r.count(overlay.Relay); n != 1 {
 		t.Errorf("%d connections were dialled where one would do", n)
 	}
+}
+
+// TestNewsOfABetterPath: when one link of a process finds a better path to a site, its
+// others to that site look for theirs at once, and not when they would have.
+func TestNewsOfABetterPath(t *testing.T) {
+	r := newRoads(t)
+	r.block(overlay.Direct, errors.New("the road is closed"))
+	links := make(chan *Link, 2)
+	var dialler *Mesh
+	for rank := range uint32(3) {
+		m := NewMesh(Config{Self: identity(t, rank), Size: 3, Connector: r.end(rank), Carriers: 1, Up: func(l *Link) {
+			if rank == 2 {
+				links <- l
+			}
+		}})
+		ctx, cancel := context.WithCancel(context.Background())
+		var served sync.WaitGroup
+		served.Go(func() { m.Serve(ctx) })
+		t.Cleanup(func() { cancel(); served.Wait() })
+		dialler = m
+	}
+	for peer := range uint32(2) {
+		if err := dialler.Connect(t.Context(), peer); err != nil {
+			t.Fatal(err)
+		}
+	}
+	first, second := linked(t, links), linked(t, links)
+	current(t, first, overlay.Relay)
+	current(t, second, overlay.Relay)
+	for _, k := range dialler.kept() {
+		if k.link == second {
+			k.mu.Lock()
+			k.lookout.at, k.lookout.rest = time.Now().Add(time.Hour), time.Hour
+			k.mu.Unlock()
+		}
+	}
+	r.block(overlay.Direct, nil)
+	current(t, first, overlay.Direct)
+	current(t, second, overlay.Direct)
 }

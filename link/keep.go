@@ -24,6 +24,9 @@ const (
 	firstRest = 50 * time.Millisecond // after a dial that failed; doubles
 	lastRest  = 2 * time.Second
 	oneDial   = 5 * time.Second
+	// spareRest is the least time between two relays that are dialled to stand by: on a
+	// busy machine carriers fall silent, too, and more dials would make it busier.
+	spareRest = 10 * time.Second
 	// firstDial bounds the dials until the peer is known to be alive: one whose
 	// process has ended is waited for, as one that has not started is.
 	firstDial = 2 * time.Second
@@ -37,11 +40,14 @@ const (
 type keeper struct {
 	mesh    *Mesh
 	link    *Link
+	born    time.Time
 	account account
 
 	mu      sync.Mutex // a stream may be locked before it, and not after
 	dialing bool
 	silence bool      // it is because all paths are silent, which the other end need not know
+	doubt   bool      // large packets may have vanished: small ones are tried beside
+	spare   time.Time // when a relay with small packets was dialled to stand by
 	since   time.Time // of the loss
 	tries   []string
 
@@ -50,6 +56,9 @@ type keeper struct {
 	widening  widening
 
 	several several
+	ranker  ranker // mu guards it
+	ranking ranking
+	lossDue time.Time // when carriers are looked at for losses; see watchLoss
 }
 
 // lost is stream.Options.Lost.
@@ -57,6 +66,7 @@ func (k *keeper) lost(c *stream.Carrier, err error, left int) error {
 	a := c.About.(*about)
 	k.note(fmt.Sprintf("%v: %v", a.path, err))
 	k.mesh.learn(a.path, err)
+	k.fellSilent(c, err)
 	if a.fault != nil {
 		if why := a.fault(); why != nil {
 			k.note(why.Error())
@@ -64,6 +74,9 @@ func (k *keeper) lost(c *stream.Carrier, err error, left int) error {
 	}
 	switch {
 	case left > 0:
+		if errors.Is(err, stream.ErrSilent) {
+			k.beside()
+		}
 		return nil
 	case a.path.Technique == 0: // one node: what ends there is the process
 		return fmt.Errorf("link to %v (%v): %w", k.link.Peer, a.path, err)
@@ -73,6 +86,23 @@ func (k *keeper) lost(c *stream.Carrier, err error, left int) error {
 
 // silent is stream.Options.Silent.
 func (k *keeper) silent() { k.redial(true) } // if that cannot be, the mesh ends the link
+
+// beside gets a relay with small packets to stand by. A carrier fell silent under load,
+// and the link goes on over another, where the same may happen: large packets vanish on
+// the way, in which case the link would be silent twice as long.
+func (k *keeper) beside() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.dialing || k.ranker.trying || !k.link.Dialled || time.Since(k.spare) < spareRest {
+		return
+	}
+	k.spare = time.Now()
+	k.mesh.goes(func(ctx context.Context) {
+		if c, err := k.dial(ctx, oneDial, overlay.RelayOnly|overlay.SmallPackets); err == nil {
+			k.choose(c)
+		}
+	})
+}
 
 // note remembers what went wrong, for the error of a link that is lost.
 func (k *keeper) note(what string) {
@@ -96,7 +126,30 @@ func (k *keeper) redial(silence bool) error {
 		return fmt.Errorf("link to %v: %w", k.link.Peer, errClosed)
 	}
 	k.dialing, k.silence, k.since = true, silence, time.Now()
+	k.doubt = silence
 	return nil
+}
+
+// again gives the link one more carrier, unless another is being looked for.
+func (k *keeper) again() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.dialing {
+		return
+	}
+	k.dialing = k.mesh.goes(func(ctx context.Context) {
+		if err := k.another(ctx, oneDial); err != nil {
+			k.note(err.Error())
+		}
+		k.mu.Lock()
+		k.dialing = false
+		k.mu.Unlock()
+		if len(k.link.stream.Carriers()) == 0 && !k.link.stream.Over() { // lost meanwhile
+			if err := k.redial(false); err != nil {
+				k.link.stream.Fail(err)
+			}
+		}
+	})
 }
 
 var errClosed = errors.New("link: the mesh is closed")
@@ -169,17 +222,28 @@ func (k *keeper) isSilence() bool {
 	return k.silence
 }
 
-// another gives the link a carrier. What was silent may be so for all but a
-// relay, which is therefore tried beside the rest: the first to come goes on
-// with the stream, and improve.go chooses between them.
+// waysBack returns what to dial at once for another carrier. What was silent may be so
+// for all but a relay, or for all packets but small ones: both together pass where
+// anything does, and are tried beside the rest.
+func waysBack(doubt, relayed bool) []overlay.Ways {
+	switch {
+	case !doubt:
+		return []overlay.Ways{overlay.AllWays}
+	case relayed:
+		return []overlay.Ways{overlay.AllWays, overlay.AllWays | overlay.SmallPackets}
+	}
+	return []overlay.Ways{overlay.AllWays, overlay.RelayOnly | overlay.SmallPackets}
+}
+
+// another gives the link a carrier: the first to come goes on with the stream, and
+// improve.go chooses between them.
 func (k *keeper) another(ctx context.Context, bound time.Duration) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	results := make(chan error, 2)
-	ways := []overlay.Ways{overlay.AllWays}
-	if k.isSilence() && k.link.Path.Technique != overlay.Relay {
-		ways = append(ways, overlay.RelayOnly)
-	}
+	k.mu.Lock()
+	ways := waysBack(k.doubt, k.link.Path.Technique == overlay.Relay)
+	k.mu.Unlock()
+	results := make(chan error, len(ways))
 	for _, w := range ways {
 		if !k.mesh.goes(func(context.Context) {
 			c, err := k.dial(ctx, bound, w)
@@ -240,12 +304,32 @@ func (k *keeper) dial(ctx context.Context, bound time.Duration, ways overlay.Way
 	if err != nil {
 		return nil, err
 	}
-	c, m, err := shake(ctx, c, k.mesh.cfg.Self, &l.Peer, terms{link: l.id, again: true, admit: k.admit})
+	dialled := c
+	// The proof of a dialler may have been lost with the first carrier, and then the
+	// peer has no such link yet, and makes it of this one.
+	known := !l.Dialled || l.stream.Met()
+	c, m, err := shake(ctx, c, k.mesh.cfg.Self, &l.Peer, terms{link: l.id, again: known, admit: k.admit})
 	if err != nil {
+		if settleFailed(dialled, err) {
+			k.mu.Lock()
+			k.doubt = k.doubt || !dialled.Path.Small
+			k.mu.Unlock()
+		}
 		return nil, believe(err, m.proven)
 	}
+	settle(dialled, nil)
 	k.mesh.logChoice(c)
-	return l.attach(c, m)
+	return k.attach(c, m)
+}
+
+// attach gives the link a carrier. That it came about is news for all links to the
+// same site that are on worse paths.
+func (k *keeper) attach(c overlay.Carrier, m met) (*stream.Carrier, error) {
+	attached, err := k.link.attach(c, m)
+	if err == nil && c.Path.Technique != 0 && c.Path.Technique != overlay.Relay {
+		k.mesh.reached(c.Path)
+	}
+	return attached, err
 }
 
 // believe takes the weight from a refusal that may be somebody's on the way, a

@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/link/stream"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
@@ -28,6 +29,8 @@ type Link struct {
 	Dialled    bool               // this side asked for the first carrier
 	Path       overlay.Path       // of the first carrier
 	RTT        time.Duration      // of the handshake: one round trip and the peer's work for it
+
+	windows bool // the peer understands them
 
 	id     wire.ID
 	stream *stream.Stream
@@ -43,6 +46,8 @@ func (l *Link) Done() <-chan struct{} { return l.done }
 
 // Conn is a link's connection; see package stream.
 type Conn interface {
+	// The error of a link that is over never matches os.ErrDeadlineExceeded, which
+	// is for the deadlines of these methods alone.
 	net.Conn
 
 	// WriteBuffers writes several buffers as one. It leaves bufs as they are.
@@ -77,14 +82,14 @@ func newLink(c overlay.Carrier, m met, dialled bool) *Link {
 	return &Link{
 		Peer: overlay.ProcessName{Job: m.hello.Job, Rank: m.hello.From}, Generation: m.hello.Generation,
 		Dialled: dialled, Path: c.Path, RTT: m.rtt, id: m.link, fault: c.Fault,
-		done: make(chan struct{}),
+		done: make(chan struct{}), windows: m.hello.Features&wire.FeatureWindow != 0,
 	}
 }
 
 // begin makes the link's stream, of which o says everything but the peer's name.
 func (l *Link) begin(o stream.Options) {
 	ended := o.Ended
-	o.Peer, o.Ended = l.Peer.String(), func() { close(l.done); ended() }
+	o.Peer, o.Windows, o.Ended = l.Peer.String(), l.windows, func() { close(l.done); ended() }
 	l.stream = stream.New(o)
 	l.Conn = l.stream
 }
@@ -94,7 +99,9 @@ func (l *Link) attach(c overlay.Carrier, m met) (*stream.Carrier, error) {
 	if c.Path.Uncounted() {
 		l.open.Store(&c.Path)
 	}
-	return l.stream.Attach(c.Conn, &about{path: c.Path, idle: c.Idle, fault: c.Fault}, m.received, m.rtt)
+	return l.stream.Attach(c.Conn, &about{
+		path: c.Path, idle: c.Idle, fault: c.Fault, outcome: c.Outcome, since: time.Now(), socket: stream.SocketOf(c.Conn),
+	}, m.received, m.rtt)
 }
 
 // about is what a link wants to know of a carrier.
@@ -103,9 +110,27 @@ type about struct {
 	idle  time.Duration // overlay.Carrier.Idle
 	fault func() error  // what the helper knows of its death; may be nil
 	left  atomic.Bool   // it is to end soon
+
+	since   time.Time
+	outcome func(err error)        // overlay.Carrier.Outcome
+	reason  atomic.Pointer[string] // for the path, where measuring has given another than the helper had; or nil
+
+	// The goroutine that watches the mesh's links owns these.
+	socket  *net.TCPConn       // nil: there is none, and nobody can tell
+	loss    *carrier.LossWatch // of the socket; nil: nothing has been sent to speak of
+	looked  uint64             // bytes that had been sent at the last look
+	carried uint64             // bytes that it had brought, both ways, at the latest reading (ranking.go)
 }
 
-func pathOf(c *stream.Carrier) overlay.Path { return c.About.(*about).path }
+// pathOf returns a carrier's path, with the reason for it that holds now.
+func pathOf(c *stream.Carrier) overlay.Path {
+	a := c.About.(*about)
+	path := a.path
+	if why := a.reason.Load(); why != nil {
+		path.Reason = *why
+	}
+	return path
+}
 
 // A Carrier is one of a link's at a moment.
 type Carrier struct {

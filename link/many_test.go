@@ -123,7 +123,7 @@ func TestManyLinks(t *testing.T) {
 const (
 	carrierMemory = 68 << 10
 	streamMemory  = 12 << 10
-	linkMemory    = 8 << 10
+	linkMemory    = 11 << 10
 	testMemory    = 3 * maxMessage
 	maxMessage    = 32 << 10
 )

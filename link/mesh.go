@@ -15,8 +15,9 @@ import (
 )
 
 const (
-	// handshakeTimeout bounds everything between a carrier and its link.
-	handshakeTimeout = 30 * time.Second
+	// handshakeTimeout bounds everything between a carrier and its link: a few round
+	// trips, and that the peer makes up its mind, which takes patience at most.
+	handshakeTimeout = 10 * time.Second
 	// patience is how long a carrier of the higher rank waits for the lower
 	// rank's own dial: a plan's first technique may take seconds to time out,
 	// while this carrier is ready.
@@ -59,6 +60,7 @@ type Mesh struct {
 	cfg      Config
 	reporter overlay.TrafficReporter // nil: nobody wants to know
 	lessons  lessons
+	trials   trials
 
 	mu     sync.Mutex // guards the fields below and every attempt; never held while waiting
 	serve  context.Context
@@ -78,6 +80,7 @@ type attempt struct {
 	cancelDial context.CancelFunc
 	held       chan error               // lets a dial go on that waits for the pair's verdict
 	verdicts   map[carrierID]chan error // of incoming carriers that wait for theirs
+	asked      map[carrierID]wire.ID    // the links for which incoming carriers came whose handshakes go on
 	settled    chan struct{}            // closed when the link was handed up or err says why not
 	handed     bool
 	err        error // of the last dial
@@ -159,7 +162,7 @@ func (m *Mesh) shut(cause error) {
 func (m *Mesh) attemptFor(rank uint32) *attempt {
 	a := m.pairs[rank]
 	if a == nil {
-		a = &attempt{rank: rank, verdicts: map[carrierID]chan error{}, settled: make(chan struct{})}
+		a = &attempt{rank: rank, verdicts: map[carrierID]chan error{}, asked: map[carrierID]wire.ID{}, settled: make(chan struct{})}
 		a.lower = m.cfg.Self.Process.Rank < rank
 		m.pairs[rank] = a
 	}
@@ -276,9 +279,34 @@ func (m *Mesh) handUp(a *attempt, l *Link) {
 // lasting makes a link of a handshake, one that is kept.
 func (m *Mesh) lasting(c overlay.Carrier, h met, dialled bool) (*Link, error) {
 	m.logChoice(c)
+	k := m.keep(c, h, dialled)
+	_, err := k.attach(c, h)
+	return k.link, err
+}
+
+// carrierless makes a link of a handshake whose carrier broke by err after the pair
+// had chosen it, and has it look for another carrier.
+func (m *Mesh) carrierless(c overlay.Carrier, h met, err error) (*Link, error) {
+	k := m.keep(c, h, true)
+	k.note(fmt.Sprintf("%v: %v", c.Path, err))
+	if err := k.redial(false); err != nil {
+		k.link.stream.Fail(err)
+	}
+	return k.link, nil
+}
+
+// serving reports whether the mesh still makes links.
+func (m *Mesh) serving() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.closed == nil && m.serve != nil && m.serve.Err() == nil
+}
+
+// keep makes a link that has no carrier yet.
+func (m *Mesh) keep(c overlay.Carrier, h met, dialled bool) *keeper {
 	l := newLink(c, h, dialled)
 	l.fault = nil // the keeper asks
-	k := &keeper{mesh: m, link: l, account: account{since: time.Now()}}
+	k := &keeper{mesh: m, link: l, born: time.Now(), account: account{since: time.Now()}}
 	rank := l.Peer.Rank
 	o := stream.Options{Lost: k.lost, Silent: k.silent, AskAfter: k.askAfter, Ended: func() { // a mesh is never locked before a stream is
 		m.mu.Lock()
@@ -300,8 +328,7 @@ func (m *Mesh) lasting(c overlay.Carrier, h met, dialled bool) (*Link, error) {
 	m.mu.Lock()
 	m.links[rank] = k
 	m.mu.Unlock()
-	_, err := l.attach(c, h)
-	return l, err
+	return k
 }
 
 // goes runs f as work of the mesh, with the context of Serve, or reports that
@@ -369,12 +396,12 @@ func (m *Mesh) answer(ctx context.Context, c overlay.Carrier) {
 		if h.From >= m.cfg.Size {
 			return 0, fmt.Errorf("%w: rank %d of a job of %d", overlay.ErrForbidden, h.From, m.cfg.Size)
 		}
-		if h.Again {
-			var err error
-			if k, err = m.known(h); err != nil {
-				return 0, err
-			}
+		if k = m.known(h); k != nil {
 			return k.admit(h)
+		}
+		m.doubt(h.From)
+		if h.Again {
+			return 0, fmt.Errorf("%w: rank %d has no such link with rank %d", overlay.ErrStale, m.cfg.Self.Process.Rank, h.From)
 		}
 		var verdict chan error
 		a, id, verdict = m.incoming(h)
@@ -387,42 +414,74 @@ func (m *Mesh) answer(ctx context.Context, c overlay.Carrier) {
 	}})
 	if k != nil && err == nil {
 		m.logChoice(c)
-		k.link.attach(c, got) // the link is over, or it has one more carrier
+		k.attach(c, got) // the link is over, or it has one more carrier
 		return
 	}
 	if a == nil {
 		return // it never said who it was; its dialler knows why
 	}
-	var l *Link
-	if err == nil {
-		l, err = m.lasting(c, got, false)
-	}
 	m.mu.Lock()
 	delete(a.verdicts, id)
+	delete(a.asked, id)
 	if err != nil {
 		m.step(a, event{kind: evGone, id: id})
 		m.step(a, event{kind: evGrantFailed, id: id})
-	} else {
-		err = m.step(a, event{kind: evGranted, id: id, life: l.Generation})
+		m.mu.Unlock()
+		return
 	}
+	dropped := m.step(a, event{kind: evGranted, id: id, life: got.hello.Generation})
 	m.mu.Unlock()
-	switch {
-	case err == nil:
-		m.handUp(a, l)
-	case l != nil:
-		l.stream.Leave("another carrier became the link")
+	if dropped == nil {
+		m.begin(a, c, got)
+		return
 	}
+	// It is late. Its dialler may have dialled once more for the same link, and has
+	// both carriers then.
+	if k := m.known(got.hello); k != nil {
+		k.attach(c, got)
+		return
+	}
+	c.Conn.Close()
 }
 
-// known finds the link to which a further carrier belongs.
-func (m *Mesh) known(h *wire.Hello) (*keeper, error) {
+// begin makes the link of an incoming carrier that the pair has chosen.
+func (m *Mesh) begin(a *attempt, c overlay.Carrier, got met) {
+	l, err := m.lasting(c, got, false)
+	if err == nil {
+		m.handUp(a, l)
+		return
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	k := m.links[h.From]
-	if k == nil || k.link.id != h.Link {
-		return nil, fmt.Errorf("%w: rank %d has no such link with rank %d", overlay.ErrStale, m.cfg.Self.Process.Rank, h.From)
+	a.err = err
+	m.step(a, event{kind: evLost})
+}
+
+// known returns the link that a carrier belongs to, or nil. A dialler that has heard
+// nothing on its link yet cannot tell whether there is one here, and says so by
+// a Hello without Again.
+func (m *Mesh) known(h *wire.Hello) *keeper {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if k := m.links[h.From]; k != nil && k.link.id == h.Link {
+		return k
 	}
-	return k, nil
+	return nil
+}
+
+// doubtAfter is how old a link on which nothing has come is before a dial of the peer's
+// casts doubt on it: two that dial at once meet the other's dial when they have a link.
+const doubtAfter = time.Second
+
+// doubt has the link with a rank look for another carrier if nothing has come on it
+// yet: the peer, which wants a link, does not have it.
+func (m *Mesh) doubt(rank uint32) {
+	m.mu.Lock()
+	k := m.links[rank]
+	m.mu.Unlock()
+	if k != nil && k.link.Dialled && k.link.Path.Technique != 0 && time.Since(k.born) > doubtAfter && !k.link.stream.Met() {
+		k.again()
+	}
 }
 
 // incoming asks the pair about a carrier whose peer sent h.
@@ -435,8 +494,13 @@ func (m *Mesh) incoming(h *wire.Hello) (*attempt, carrierID, chan error) {
 		return nil, 0, verdict
 	}
 	a := m.attemptFor(h.From)
+	if a.granting != 0 && a.asked[a.granting] == h.Link {
+		// Its dialler dials again for the same link, so that the granted one has failed.
+		m.step(a, event{kind: evGrantFailed, id: a.granting})
+	}
 	m.ids++
 	a.verdicts[m.ids] = verdict
+	a.asked[m.ids] = h.Link
 	m.step(a, event{kind: evIncoming, id: m.ids, life: h.Generation})
 	return a, m.ids, verdict
 }
@@ -474,43 +538,56 @@ func (m *Mesh) dial(ctx context.Context, a *attempt) {
 // error means that the pair had chosen the carrier when it broke.
 func (m *Mesh) tryDial(ctx context.Context, a *attempt) (*Link, error) {
 	peer := overlay.ProcessName{Job: m.cfg.Self.Process.Job, Rank: a.rank}
-	pause := 20 * time.Millisecond
-	for try := 1; ; try++ {
+	pause := firstPause
+	var id wire.ID
+	rand.Read(id[:]) // never fails (crypto/rand). One for all tries: by it the peer knows that the one before has failed
+	for try, began := 1, time.Now(); ; try++ {
 		c, err := m.cfg.Connector.Dial(ctx, peer, overlay.AllWays)
 		if err != nil {
 			return nil, err
 		}
-		chosen := false
-		handshake, cancel := context.WithTimeout(ctx, handshakeTimeout)
-		t := terms{admit: func(h *wire.Hello) (uint64, error) {
-			err := m.ready(ctx, a, h.Generation)
-			chosen = err == nil
-			return 0, err
-		}}
-		rand.Read(t.link[:]) // never fails (crypto/rand)
-		c, got, err := shake(handshake, c, m.cfg.Self, &peer, t)
-		cancel()
-		var l *Link
-		if err == nil {
-			l, err = m.lasting(c, got, true)
-		}
+		r := m.hedge(ctx, a, peer, id, c)
 		switch {
-		case err == nil:
-			return l, nil
-		case chosen:
-			return new(Link), err
-		case try == maxDials || ctx.Err() != nil || final(err):
-			return nil, err
+		case r.err == nil:
+			return r.link, nil
+		case r.chosen:
+			return new(Link), r.err
+		case ctx.Err() != nil || final(r.err):
+			return nil, r.err
+		case errors.Is(r.err, overlay.ErrDuplicate):
+			// It has a link that we do not have: the first carrier's end is not known
+			// to it yet. It dials for that link again when it is, and then that counts.
+			if m.parks(a) || time.Since(began) > handshakeTimeout {
+				return nil, r.err
+			}
+			pause, try = duplicatePause, 0
+		case try == maxDials:
+			return nil, r.err
 		}
 		rest := time.NewTimer(pause)
 		select {
 		case <-rest.C:
 		case <-ctx.Done():
 			rest.Stop()
-			return nil, err
+			return nil, r.err
 		}
-		pause *= 4
+		pause = min(4*pause, lastPause)
 	}
+}
+
+// The rests between dials that broke in their handshakes: they grow fourfold. Where the
+// peer says that it has a link they are even.
+const (
+	firstPause     = 20 * time.Millisecond
+	lastPause      = 1280 * time.Millisecond
+	duplicatePause = 320 * time.Millisecond
+)
+
+// parks reports whether an incoming carrier waits for the pair's own dial.
+func (m *Mesh) parks(a *attempt) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return a.parked != 0
 }
 
 // ready asks the pair whether its dial, which has the peer's proof, shall be

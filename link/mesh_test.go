@@ -240,7 +240,7 @@ func TestSecondLinkIsRefused(t *testing.T) {
 		class error
 		text  string
 	}{
-		{7, overlay.ErrDuplicate, "rank 0 of job demo-27ce6cf407a4806050cf7ce0f69f4473: another link of the pair was kept"},
+		{7, overlay.ErrDuplicate, "it says: another link of the pair was kept"},
 		{6, overlay.ErrStale, "was replaced by a newer one"},
 		{8, overlay.ErrRefused, "has had a link with an earlier life of that rank"},
 	} {

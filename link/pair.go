@@ -148,7 +148,15 @@ func (p pair) step(e event) (pair, []action) {
 		}
 		return p.pursue(nil)
 	case evPatience:
-		if e.id != p.parked || !p.dialling || p.granting != 0 {
+		switch {
+		case e.id != p.parked || p.held:
+			return p, nil
+		case p.granting != 0:
+			// Its dialler has given that one up, or would not have dialled again, and the
+			// end of it does not come through. Should its proof come after all it is late.
+			p.granting = 0
+			return p.pursue(nil)
+		case !p.dialling:
 			return p, nil
 		}
 		p.dialling = false

@@ -209,14 +209,14 @@ func TestSealedRefusals(t *testing.T) {
 		atDialler string // "" if it may have its link: it learns of it when it reads
 		atTarget  string
 	}{
-		{"target does not want it", func(m *meeting) { m.admitTarget = duplicate }, overlay.ErrDuplicate, "rank 2 of job " + string(ours) + ": another link of the pair was kept: have one", "have one"},
-		{"dialler does not want it", func(m *meeting) { m.admitDialler = duplicate }, overlay.ErrDuplicate, "have one", "rank 1 of job " + string(ours) + ": another link of the pair was kept: have one"},
+		{"target does not want it", func(m *meeting) { m.admitTarget = duplicate }, overlay.ErrDuplicate, "it says: another link of the pair was kept: have one", "have one"},
+		{"dialler does not want it", func(m *meeting) { m.admitDialler = duplicate }, overlay.ErrDuplicate, "have one", "it says: another link of the pair was kept: have one"},
 		{"target of another site", func(m *meeting) { m.announced = "sitec" }, overlay.ErrForbidden, "it is at site sitea, but was announced as one of sitec", "it is at site sitea, but was announced as one of sitec"},
 		{"target without the key", func(m *meeting) { m.target.Credentials = known(foreign, 2, 7) }, overlay.ErrForbidden, "this process belongs to job " + string(ours), refused},
 		{"dialler without the key", func(m *meeting) { m.dialler.Credentials = known(foreign, 1, 7) }, overlay.ErrForbidden, "this process belongs to job " + string(foreign.ID()), refused},
 		{"target is another rank", func(m *meeting) { m.target.Credentials = known(key, 3, 7) }, overlay.ErrForbidden, "it is rank 3 of job " + string(ours) + ", life 7, but rank 2 of job", refused},
 		{"dialler is another rank", func(m *meeting) { m.dialler.Credentials = known(key, 3, 7) }, overlay.ErrForbidden, "", "it is rank 3 of job " + string(ours) + ", life 7, but rank 1 of job"},
-		{"target of an old life", func(m *meeting) { m.target.Credentials = known(key, 2, 6) }, overlay.ErrForbidden, "its certificate is that of life 6 of the rank, its hello says 7", "rank 1 of job " + string(ours) + ": not permitted: its certificate is that of life 6"},
+		{"target of an old life", func(m *meeting) { m.target.Credentials = known(key, 2, 6) }, overlay.ErrForbidden, "its certificate is that of life 6 of the rank, its hello says 7", "it says: not permitted: its certificate is that of life 6"},
 		{"dialler of an old life", func(m *meeting) { m.dialler.Credentials = known(key, 1, 6) }, overlay.ErrForbidden, "", "its certificate is that of life 6 of the rank, its hello says 7"},
 		{"proof of another job", func(m *meeting) { m.target.Key = foreign.Links() }, overlay.ErrForbidden, "its proof does not fit", "its proof does not fit"},
 	} {
@@ -258,11 +258,10 @@ func (w meddler) between(t *testing.T) (a, b net.Conn) {
 	for i, d := range [][2]net.Conn{{left, right}, {right, left}} {
 		busy.Go(func() {
 			defer d[1].(*net.TCPConn).CloseWrite()
-			f, err := wire.Read(d[0])
+			h, err := receive[*wire.Hello](d[0], "hello")
 			if err != nil {
 				return
 			}
-			h := f.(*wire.Hello)
 			if w.clear[i] {
 				h.Features &^= wire.FeatureSeal
 			}

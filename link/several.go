@@ -114,6 +114,8 @@ func (v *several) decide(told int, load stream.Load, at time.Time, used []stream
 	}
 	for _, c := range used {
 		x.rtt = min(x.rtt, c.Least)
+		a, ok := c.Carrier.About.(*about)
+		x.lossy = x.lossy || ok && a.loss.Lossy()
 	}
 	return v.next(x)
 }

@@ -29,7 +29,9 @@ const (
 	sampleEvery = 500 * time.Millisecond
 
 	leastRTT   = 5 * time.Millisecond // below, a carrier's window is hardly ever what holds up
-	leastShare = 64 << 10             // bytes that must be under way for each carrier that there would be
+	leastShare = 64 << 10             // bytes that must be under way for each carrier that there would be,
+	lossyShare = 4 << 10              // and where losses are what keeps windows small, as on long paths they may be
+	longRTT    = 100 * time.Millisecond
 
 	settling   = 2  // samples after a change that say nothing yet: the new carrier starts slowly
 	longSettle = 20 // and as many round trips
@@ -57,6 +59,7 @@ type sample struct {
 	bytes    uint64        // that arrived, of both directions, in sampleEvery
 	held     bool          // more could have been sent, had the carriers taken it
 	rtt      time.Duration // of the path
+	lossy    bool          // a carrier loses data that no queue dropped
 	carriers int           // given data now
 }
 
@@ -154,7 +157,11 @@ func (s *striper) consider(x sample) verdict {
 	}
 	s.base = mean(s.rates)
 	underWay := s.base * float64(x.rtt) / float64(sampleEvery)
-	if underWay < leastShare*float64(x.carriers+1) {
+	share := float64(leastShare)
+	if x.lossy || x.rtt >= longRTT {
+		share = lossyShare
+	}
+	if underWay < share*float64(x.carriers+1) {
 		return stay
 	}
 	s.trying, s.from = true, x.carriers

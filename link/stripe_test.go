@@ -12,6 +12,7 @@ import (
 // flow is a model of a link on a path: what it moves with so many carriers.
 type flow struct {
 	rtt   time.Duration
+	lossy bool
 	rate  func(carriers, sample int) float64 // bytes per second
 	held  func(sample int) bool              // nil: always
 	death func(sample int) bool              // a carrier dies before the sample; nil: never
@@ -27,7 +28,7 @@ func (f flow) play(t *testing.T, n int) (had []int, trials int) {
 		if f.death != nil && f.death(i) {
 			carriers = max(carriers-1, 1)
 		}
-		x := sample{rtt: f.rtt, carriers: carriers, held: f.held == nil || f.held(i)}
+		x := sample{rtt: f.rtt, lossy: f.lossy, carriers: carriers, held: f.held == nil || f.held(i)}
 		x.bytes = uint64(f.rate(carriers, i) * sampleEvery.Seconds())
 		switch v := s.next(x); v {
 		case more:
@@ -73,6 +74,9 @@ func TestStriper(t *testing.T) {
 		{"two proxies", flow{rtt: slow, rate: each(100, 200)}, minute, 2},
 		{"the path is short", flow{rtt: time.Millisecond, rate: each(30, 1000)}, minute, 1},
 		{"the flow is thin", flow{rtt: slow, rate: each(1, 1000)}, minute, 1},
+		{"losses keep windows small", flow{rtt: slow, lossy: true, rate: each(3, 1000)}, minute, 8},
+		{"the path is long, and nobody knows of losses", flow{rtt: 200 * time.Millisecond, rate: each(0.7, 100)}, 2 * minute, 8},
+		{"losses on a path that is full", flow{rtt: slow, lossy: true, rate: each(3, 3)}, 10 * second, 1},
 		{"the processes are slow", flow{rtt: slow, rate: each(30, 1000), held: func(int) bool { return false }}, minute, 1},
 		{"the flow is short", flow{rtt: slow, rate: each(30, 1000), held: func(i int) bool { return i%(20*second) < second }}, minute, 1},
 		{"the path is very long", flow{rtt: 600 * time.Millisecond, rate: each(30, 1000)}, 5 * minute, 8},
@@ -147,7 +151,7 @@ func TestLateLooks(t *testing.T) {
 	var v several
 	now, load := time.Unix(1000, 0), stream.Load{}
 	used, trials := make([]stream.State, 1, 2), 0
-	used[0].Least = 20 * time.Millisecond
+	used[0].Least, used[0].Carrier = 20*time.Millisecond, &stream.Carrier{About: new(about)}
 	for i := range 20 * second {
 		late := sampleEvery
 		if i%16 == 11 { // with the first trial under way

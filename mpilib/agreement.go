@@ -14,14 +14,18 @@ import (
 // agreements are those of a world's communicators, by context. They last as
 // long as the world: whoever is behind may ask for the last decision at any time.
 type agreements struct {
-	mu sync.Mutex
-	of map[uint32]*agreement
+	mu    sync.Mutex
+	of    map[uint32]*agreement
+	early map[int]int // how many notes of each process are kept in all
 }
 
 // maxEarly is how many notes are kept of agreements that this process has not
 // called yet, for each process of the world. More than a few come only where many
 // processes fail meanwhile.
 const maxEarly = 64
+
+// maxEarlyOfOne bounds those of one process, over all agreements: a note has 32 KiB at most.
+const maxEarlyOfOne = 1024
 
 // agreement makes the agreements of one communicator, one after the other: it
 // has package agree's member do so by the notes that processes send each other.
@@ -139,6 +143,7 @@ func (a *agreement) join(c *Comm) {
 		a.fail(world)
 	}
 	for _, n := range a.early {
+		a.world.comms.agreements.countEarly(n.Rank, -1)
 		a.receive(n)
 	}
 	a.early = nil
@@ -151,11 +156,25 @@ func (a *agreement) note(n engine.News) {
 	switch {
 	case a.member != nil:
 		a.receive(n)
-	case len(a.early) < maxEarly*a.world.engine.Size():
+	case len(a.early) < maxEarly*a.world.engine.Size() && a.world.comms.agreements.countEarly(n.Rank, 1):
 		a.early = append(a.early, n)
 	default: // it says more than the protocol has it say
-		a.world.engine.Fail(n.Rank, fmt.Errorf("it sent note %d of an agreement that has not begun here", len(a.early)))
+		a.world.engine.Fail(n.Rank, fmt.Errorf("it sent too many notes of agreements that have not begun here, %d of this one", len(a.early)))
 	}
+}
+
+// countEarly counts notes of a process that are kept, and reports whether one more may be.
+func (all *agreements) countEarly(rank, more int) bool {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	if all.early == nil {
+		all.early = map[int]int{}
+	}
+	if all.early[rank]+more > maxEarlyOfOne {
+		return false
+	}
+	all.early[rank] += more
+	return true
 }
 
 // receive hands a note to the member. mu is held.

@@ -53,6 +53,7 @@ func newComm(w *World, name string, g *group.Group, context uint32) *Comm {
 	c := &Comm{world: w, rank: g.Rank(w.engine.Rank()), group: g, peers: g, context: context}
 	c.aligned = isAligned(g)
 	c.label.Store(&name)
+	w.engine.Open(context-context%contextsPerComm, contextsPerComm)
 	return c
 }
 

@@ -206,7 +206,6 @@ func (c *Comm) joinJoint(ctx context.Context, kind callKind, d deal) (*World, er
 	}
 	cfg := w.config
 	cfg.place, cfg.connector, cfg.where = &p, nil, nil
-	cfg.generation = overlay.Generation(time.Now().UnixMicro())
 	cfg.lookup = func(string) (string, bool) { return "", false }
 	cfg.layout, cfg.groups = jobgroups.Layout{}, nil
 	cfg.debug, cfg.trace, cfg.signs, cfg.orders = 0, "", false, orders{}

@@ -74,6 +74,19 @@ func contextOf(made uint32, rank, size int) uint64 {
 	return firstContext + (uint64(made)*uint64(size)+uint64(rank))*contextsPerComm
 }
 
+// unmade reports whether a context is one that only this process could have handed out,
+// and has not: then nobody can send in it.
+func (w *World) unmade(context uint32) bool {
+	if context < firstContext {
+		return false
+	}
+	n := uint64(context-firstContext) / contextsPerComm
+	size := uint64(w.engine.Size())
+	w.comms.mu.Lock()
+	defer w.comms.mu.Unlock()
+	return n%size == uint64(w.engine.Rank()) && n/size >= uint64(w.comms.made)
+}
+
 // firstComms makes the communicators that every process is born with.
 func (w *World) firstComms() error {
 	all, err := group.Range(0, w.engine.Size())

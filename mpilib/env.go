@@ -14,7 +14,8 @@ import (
 const (
 	EnvRank   = "ISTHMUS_RANK"
 	EnvSize   = "ISTHMUS_SIZE"
-	EnvJobKey = jobkey.EnvKey
+	EnvKeyFD  = jobkey.EnvKeyFD  // the descriptor to read the job's key from
+	EnvJobKey = jobkey.EnvKey    // in place of it, for processes that are started by hand: the key
 	EnvGrant  = grant.Env        // by which the job works for a user of the grid (isthmus job grant)
 	EnvHelper = "ISTHMUS_HELPER" // the helper's Unix socket
 	EnvDir    = "ISTHMUS_DIR"    // instead of a helper: a directory for sockets of one machine
@@ -67,11 +68,9 @@ func placeFrom(lookup func(string) (string, bool)) (place, error) {
 			return place{}, fmt.Errorf("mpilib: %w: %s: %w", ErrEnv, EnvGrant, err)
 		}
 	}
-	text, ok := lookup(EnvJobKey)
+	key, ok, keyErr := keyFrom(lookup)
 	if p.size == 1 {
-		if key, err := jobkey.Parse(text); ok && err == nil {
-			p.key = key // for names that it publishes
-		}
+		p.key = key // for names that it publishes
 		return p, nil
 	}
 	if !ok || p.helper == "" && p.dir == "" {
@@ -79,8 +78,8 @@ func placeFrom(lookup func(string) (string, bool)) (place, error) {
 			"start it with `isthmus run`, or export them to every rank (`isthmus job new` makes a key)",
 			ErrEnv, who, p.rank, p.size, EnvJobKey, EnvHelper, EnvDir)
 	}
-	if p.key, err = jobkey.Parse(text); err != nil {
-		return place{}, fmt.Errorf("mpilib: %w: %s: %w", ErrEnv, EnvJobKey, err)
+	if p.key = key; keyErr != nil {
+		return place{}, fmt.Errorf("mpilib: %w: %w", ErrEnv, keyErr)
 	}
 	if text, ok := lookup(EnvCarriers); ok && text != "" {
 		if p.carriers, err = strconv.Atoi(text); err != nil || p.carriers < 1 || p.carriers > link.MostForced {
@@ -95,6 +94,22 @@ func placeFrom(lookup func(string) (string, bool)) (place, error) {
 		return place{}, fmt.Errorf("mpilib: %w: %s=%q: want on or off", ErrEnv, EnvShared, text)
 	}
 	return p, nil
+}
+
+// keyFrom returns the job's key, and whether the environment says anything of one.
+func keyFrom(lookup func(string) (string, bool)) (key jobkey.Key, ok bool, err error) {
+	if number, ok := lookup(EnvKeyFD); ok {
+		key, err = jobkey.FromDescriptor(number)
+		return key, true, err
+	}
+	text, ok := lookup(EnvJobKey)
+	if !ok {
+		return key, false, nil
+	}
+	if key, err = jobkey.Parse(text); err != nil {
+		err = fmt.Errorf("%s: %w", EnvJobKey, err)
+	}
+	return key, true, err
 }
 
 // number sets rank and size and says who chose them.

@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/jobkey"
 	"github.com/isthmus-grid/isthmus/link"
@@ -45,15 +44,16 @@ type lobby struct {
 func (w *World) enter(ctx context.Context, key jobkey.Key, rank uint32) (*lobby, error) {
 	ctx, cancel := context.WithTimeout(ctx, w.config.connectTimeout)
 	defer cancel()
-	self := link.NewIdentity(key, rank, overlay.Generation(time.Now().UnixMicro()))
 	life, stop := context.WithCancel(context.Background())
 	l := &lobby{port: portPrefix + key.String(), callers: make(chan *link.Link, maxCallers), closed: make(chan struct{}), stop: stop}
-	var err error
-	if l.connector, _, err = w.open(ctx, life, &l.serving, self, key, nil); err != nil {
+	o, err := w.open(ctx, life, &l.serving, rank, key, nil)
+	if err != nil {
 		stop()
 		l.serving.Wait()
 		return nil, err
 	}
+	l.connector = o.connector
+	self := link.NewIdentity(key, rank, o.life)
 	l.mesh = link.NewMesh(link.Config{Self: self, Size: lobbySize, Connector: l.connector, Carriers: 1, Log: w.config.log, Up: l.came})
 	l.leave = serveMesh(life, l.mesh, &l.meshErr)
 	return l, nil

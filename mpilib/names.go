@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/jobkey"
-	"github.com/isthmus-grid/isthmus/link"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -120,13 +118,13 @@ func (w *World) openNames(ctx context.Context) (*directory, error) {
 	}
 	life, stop := context.WithCancel(context.Background())
 	d := &directory{stop: stop}
-	self := link.NewIdentity(key, 0, overlay.Generation(time.Now().UnixMicro()))
-	var err error
-	if d.connector, _, err = w.open(ctx, life, &d.serving, self, key, nil); err != nil {
+	o, err := w.open(ctx, life, &d.serving, 0, key, nil)
+	if err != nil {
 		stop()
 		d.serving.Wait()
 		return nil, err
 	}
+	d.connector = o.connector
 	known := false
 	d.names, known = d.connector.(overlay.Names)
 	w.guests.mu.Lock()

@@ -48,7 +48,6 @@ type config struct {
 	place          *place
 	connector      overlay.Connector
 	reach          func(overlay.ProcessName) (overlay.Connector, error) // of further jobs that this process joins; nil: as place says
-	generation     overlay.Generation
 	limit          int
 	unshared       bool
 	connectTimeout time.Duration
@@ -108,8 +107,7 @@ func Init(ctx context.Context, opts ...Option) (*World, error) {
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("mpilib: Init: %w", ctx.Err())
 	}
-	cfg := config{lookup: os.LookupEnv, limit: 16 << 20, connectTimeout: time.Minute, byeTimeout: time.Minute,
-		generation: overlay.Generation(time.Now().UnixMicro())}
+	cfg := config{lookup: os.LookupEnv, limit: 16 << 20, connectTimeout: time.Minute, byeTimeout: time.Minute}
 	for _, opt := range opts {
 		opt(&cfg)
 	}
@@ -140,7 +138,7 @@ func Init(ctx context.Context, opts ...Option) (*World, error) {
 func newWorld(ctx context.Context, cfg config) (*World, error) {
 	w := &World{config: cfg}
 	w.life, w.die = context.WithCancelCause(context.Background())
-	w.engine = engine.New(engine.Config{Rank: cfg.place.rank, Size: cfg.place.size, Unexpected: cfg.limit, Near: !cfg.place.unshared, Connect: w.connect, Told: w.told})
+	w.engine = engine.New(engine.Config{Rank: cfg.place.rank, Size: cfg.place.size, Unexpected: cfg.limit, Near: !cfg.place.unshared, Connect: w.connect, Unmade: w.unmade, Told: w.told})
 	if err := w.firstComms(); err != nil {
 		return nil, fmt.Errorf("mpilib: Init: %w", err)
 	}
@@ -160,14 +158,15 @@ func newWorld(ctx context.Context, cfg config) (*World, error) {
 // join starts what reaches the other ranks and is reached by them.
 func (w *World) join(ctx context.Context) error {
 	p := w.config.place
-	self := link.NewIdentity(p.key, uint32(p.rank), w.config.generation)
 	serving, stop := context.WithCancel(context.Background())
 	w.stop = stop
-	if err := w.openConnector(ctx, serving, self); err != nil {
+	life, err := w.openConnector(ctx, serving)
+	if err != nil {
 		stop()
 		w.serving.Wait()
 		return err
 	}
+	self := link.NewIdentity(p.key, uint32(p.rank), life)
 	w.mesh = link.NewMesh(link.Config{Self: self, Size: uint32(p.size), Connector: w.connector, Carriers: p.carriers, Log: w.config.log, Up: w.engine.Attach})
 	w.leave = serveMesh(serving, w.mesh, &w.meshErr)
 	return nil
@@ -192,23 +191,35 @@ func (w *World) connect(ctx context.Context, rank int) error {
 	return w.mesh.Connect(ctx, uint32(rank))
 }
 
-// openConnector takes the connector that was given, or opens one.
-func (w *World) openConnector(ctx, serving context.Context, self link.Identity) error {
+// openConnector takes the connector that was given, or opens one, and returns in
+// which of its lives this process is.
+func (w *World) openConnector(ctx, serving context.Context) (overlay.Generation, error) {
 	if w.config.connector != nil {
 		w.connector = w.config.connector
-		return nil
+		return startLife(), nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, w.config.connectTimeout)
 	defer cancel()
-	c, here, err := w.open(ctx, serving, &w.serving, self, w.config.place.key, w.dead)
+	p := w.config.place
+	o, err := w.open(ctx, serving, &w.serving, uint32(p.rank), p.key, w.dead)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	if w.config.where == nil {
-		w.comms.here = here
+		w.comms.here = o.here
 	}
-	w.connector = c
-	return nil
+	w.connector = o.connector
+	return o.life, nil
+}
+
+// startLife is the generation of a process that no helper gives one.
+func startLife() overlay.Generation { return overlay.NewGeneration(time.Now(), 0) }
+
+// opened is what reaches the processes of a job.
+type opened struct {
+	connector overlay.Connector
+	here      overlay.NodeID     // where this process is, if anybody knows
+	life      overlay.Generation // of this process
 }
 
 // dead hears from the helper that processes have died with their node, which may be
@@ -221,38 +232,38 @@ func (w *World) dead(ranks []uint32, why string) {
 	}
 }
 
-// open returns what reaches the other processes of a job, this process's own or
-// another that it joins: the helper, or sockets in a directory. It has work wait
-// for what it starts, which ends with life, and says where this process is, if
-// anybody knows. dead, if not nil, is told of the job's processes that died with
-// their node.
-func (w *World) open(ctx, life context.Context, work *sync.WaitGroup, self link.Identity, key jobkey.Key, dead func([]uint32, string)) (overlay.Connector, overlay.NodeID, error) {
+// open returns what reaches the other processes of a job, which this process is rank
+// of, its own or another that it joins: the helper, or sockets in a directory. It has
+// work wait for what it starts, which ends with life. dead, if not nil, is told of the
+// job's processes that died with their node.
+func (w *World) open(ctx, life context.Context, work *sync.WaitGroup, rank uint32, key jobkey.Key, dead func([]uint32, string)) (opened, error) {
 	p := w.config.place
+	self := overlay.ProcessName{Job: key.ID(), Rank: rank}
 	switch {
 	case w.config.reach != nil:
-		c, err := w.config.reach(self.Process)
-		return c, w.comms.here, err
+		c, err := w.config.reach(self)
+		return opened{c, w.comms.here, startLife()}, err
 	case p.dir != "":
-		d, err := local.Listen(p.dir, self.Process)
+		d, err := local.Listen(p.dir, self)
 		if err != nil {
-			return nil, overlay.NodeID{}, err // not a nil *Directory in a Connector
+			return opened{}, err // not a nil *Directory in a Connector
 		}
-		return d, overlay.NodeID{}, nil
+		return opened{connector: d, life: startLife()}, nil
 	case p.helper == "":
-		return nil, overlay.NodeID{}, fmt.Errorf("%w: this process has no helper; start the job with `isthmus run --helper SOCKET`, or set %s", ErrEnv, EnvHelper)
+		return opened{}, fmt.Errorf("%w: this process has no helper; start the job with `isthmus run --helper SOCKET`, or set %s", ErrEnv, EnvHelper)
 	}
 	var shown []byte
 	if key == p.key {
 		shown = p.grant // which is for this job
 	}
-	client := local.NewClient(local.ClientConfig{Socket: p.helper, Process: self.Process, Generation: self.Generation, Auth: key.Auth(), Grant: shown, Dead: dead})
+	client := local.NewClient(local.ClientConfig{Socket: p.helper, Process: self, Auth: key.Auth(), Grant: shown, Dead: dead})
 	work.Go(func() { client.Serve(life) }) // what ends it, Ready and Dial report
 	here, err := client.Ready(ctx)
 	if err != nil {
 		client.Close()
-		return nil, overlay.NodeID{}, err
+		return opened{}, err
 	}
-	return client, here, nil
+	return opened{client, here, client.Generation()}, nil
 }
 
 func littleEndian() bool {

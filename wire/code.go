@@ -33,6 +33,7 @@ const (
 	CodeEnded          Code = 16
 	CodeUnknownName    Code = 17
 	CodeNameTaken      Code = 18
+	CodeInferior       Code = 19
 )
 
 var codeErrors = map[Code]error{
@@ -54,6 +55,7 @@ var codeErrors = map[Code]error{
 	CodeEnded:          overlay.ErrEnded,
 	CodeUnknownName:    overlay.ErrUnknownName,
 	CodeNameTaken:      overlay.ErrNameTaken,
+	CodeInferior:       overlay.ErrInferior,
 }
 
 // codeWords name the classes for logs and counts.
@@ -76,6 +78,7 @@ var codeWords = map[Code]string{
 	CodeEnded:          "ended",
 	CodeUnknownName:    "unknown-name",
 	CodeNameTaken:      "name-taken",
+	CodeInferior:       "inferior",
 }
 
 // String is the class in one word.
@@ -92,7 +95,7 @@ func CodeOf(err error) Code {
 	if errors.Is(err, overlay.ErrNoSession) { // is an ErrUnreachable, too
 		return CodeNoSession
 	}
-	for _, code := range []Code{CodeEnded, CodeUnknownName, CodeNameTaken} {
+	for _, code := range []Code{CodeEnded, CodeUnknownName, CodeNameTaken, CodeInferior} {
 		if errors.Is(err, codeErrors[code]) {
 			return code
 		}

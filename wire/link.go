@@ -51,22 +51,32 @@ const (
 // LinkHeader goes before everything on a carrier once the handshake is over.
 // Like the Envelope it is no frame. Its layout, big-endian:
 //
-//	kind:u8 flags:u8 zero[2] length:u32 offset:u64 ack:u64
+//	kind:u8 flags:u8 window:u16 length:u32 offset:u64 ack:u64
 //
 // Offset is zero with LinkAck and LinkAbort. Ack is in every
-// header: the sender has received all bytes of the peer's stream before it.
+// header: the sender has received all bytes of the peer's stream before it. Where Window is not
+// zero it takes all before Ack + Window*WindowUnit, and will not take that back; to be said to
+// a peer with FeatureWindow only.
 type LinkHeader struct {
 	Kind   LinkKind
 	Flags  uint8
 	Length uint32
 	Offset uint64
 	Ack    uint64
+	Window uint16
 }
+
+// WindowUnit is that of LinkHeader.Window, in bytes, and MaxLinkWindow its largest value.
+const (
+	WindowUnit    = 64 << 10
+	MaxLinkWindow = 1 << 14
+)
 
 // Put encodes the header into the first LinkHeaderLen bytes of b.
 func (h LinkHeader) Put(b []byte) {
 	_ = b[LinkHeaderLen-1]
-	b[0], b[1], b[2], b[3] = byte(h.Kind), h.Flags, 0, 0
+	b[0], b[1] = byte(h.Kind), h.Flags
+	binary.BigEndian.PutUint16(b[2:], h.Window)
 	binary.BigEndian.PutUint32(b[4:], h.Length)
 	binary.BigEndian.PutUint64(b[8:], h.Offset)
 	binary.BigEndian.PutUint64(b[16:], h.Ack)
@@ -94,9 +104,10 @@ func ParseLinkHeader(b []byte) (LinkHeader, error) {
 		Length: binary.BigEndian.Uint32(b[4:]),
 		Offset: binary.BigEndian.Uint64(b[8:]),
 		Ack:    binary.BigEndian.Uint64(b[16:]),
+		Window: binary.BigEndian.Uint16(b[2:]),
 	}
-	if b[2]|b[3] != 0 || h.Flags&^(AckSoon|Padded|Held) != 0 || h.Flags&Padded != 0 && h.Kind != LinkData {
-		return LinkHeader{}, fmt.Errorf("%w: link header with flags %#02x and % x behind them", ErrMalformed, h.Flags, b[2:4])
+	if h.Window > MaxLinkWindow || h.Flags&^(AckSoon|Padded|Held) != 0 || h.Flags&Padded != 0 && h.Kind != LinkData {
+		return LinkHeader{}, fmt.Errorf("%w: link header with flags %#02x and a window of %d units", ErrMalformed, h.Flags, h.Window)
 	}
 	if err := h.check(); err != nil {
 		return LinkHeader{}, err

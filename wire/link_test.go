@@ -8,8 +8,9 @@ import (
 
 func TestLinkHeader(t *testing.T) {
 	for want, h := range map[string]LinkHeader{
-		"010100000010000000000000000003e800000000000000ff": {LinkData, AckSoon, MaxLinkData, 1000, 255},
-		"010200000010000000000000000003e800000000000000ff": {LinkData, Padded, MaxLinkData, 1000, 255},
+		"010100000010000000000000000003e800000000000000ff": {LinkData, AckSoon, MaxLinkData, 1000, 255, 0},
+		"010200000010000000000000000003e800000000000000ff": {LinkData, Padded, MaxLinkData, 1000, 255, 0},
+		"02000801000000000000000000000000000000000000000a": {Kind: LinkAck, Ack: 10, Window: 0x801},
 		"020000000000000000000000000000000000000000000007": {Kind: LinkAck, Ack: 7},
 		"030000000000000000000000000000090000000000000000": {Kind: LinkPing, Offset: 9},
 		"0500000000000000ffffffffffffffff0000000000000001": {Kind: LinkFin, Offset: 1<<64 - 1, Ack: 1},
@@ -29,7 +30,7 @@ func TestLinkHeader(t *testing.T) {
 	}
 	for _, bad := range []LinkHeader{
 		{}, {Kind: 9}, {Kind: LinkData}, {Kind: LinkData, Length: MaxLinkData + 1}, {Kind: LinkData, Length: 2, Offset: 1<<64 - 1},
-		{Kind: LinkAck, Length: 1}, {Kind: LinkAck, Offset: 1}, {Kind: LinkAbort, Length: MaxAbortText + 1}, {Kind: LinkUse, Flags: 8}, {Kind: LinkUse, Flags: Padded},
+		{Kind: LinkAck, Length: 1}, {Kind: LinkAck, Offset: 1}, {Kind: LinkAbort, Length: MaxAbortText + 1}, {Kind: LinkUse, Flags: 8}, {Kind: LinkUse, Flags: Padded}, {Kind: LinkAck, Window: MaxLinkWindow + 1},
 	} {
 		var b [LinkHeaderLen]byte
 		bad.Put(b[:])
@@ -41,7 +42,7 @@ func TestLinkHeader(t *testing.T) {
 
 func FuzzLinkHeader(f *testing.F) {
 	var b [LinkHeaderLen]byte
-	LinkHeader{LinkData, AckSoon, 5, 6, 7}.Put(b[:])
+	LinkHeader{LinkData, AckSoon, 5, 6, 7, 8}.Put(b[:])
 	f.Add(b[:])
 	f.Fuzz(func(t *testing.T, in []byte) {
 		h, err := ParseLinkHeader(in)
@@ -59,7 +60,7 @@ func FuzzLinkHeader(f *testing.F) {
 func BenchmarkLinkHeader(b *testing.B) {
 	var buf [LinkHeaderLen]byte
 	for b.Loop() {
-		LinkHeader{LinkData, 0, 64 << 10, 1 << 40, 7}.Put(buf[:])
+		LinkHeader{LinkData, 0, 64 << 10, 1 << 40, 7, 0}.Put(buf[:])
 		if _, err := ParseLinkHeader(buf[:]); err != nil {
 			b.Fatal(err)
 		}

@@ -9,11 +9,12 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// LocalHello is the first frame from a process to its helper. Auth is the
-// job's authentication key; the helper checks that Job follows from it.
+// LocalHello is the first frame from a process to its helper. Key is the public half
+// of the key that signs for the job; the helper checks that Job follows from it.
+// Generation is what an earlier helper gave the process; 0: it has none yet.
 type LocalHello struct {
 	Features   uint32
-	Auth       [32]byte
+	Key        [32]byte
 	Job        overlay.JobID
 	Rank       uint32
 	Generation overlay.Generation
@@ -24,7 +25,7 @@ func (*LocalHello) Type() Type { return TypeLocalHello }
 
 func (f *LocalHello) appendBody(b []byte) []byte {
 	b = binary.BigEndian.AppendUint32(b, f.Features)
-	b = append(b, f.Auth[:]...)
+	b = append(b, f.Key[:]...)
 	b = appendStr8(b, string(f.Job))
 	b = binary.BigEndian.AppendUint32(b, f.Rank)
 	return binary.BigEndian.AppendUint64(b, uint64(f.Generation))
@@ -32,12 +33,42 @@ func (f *LocalHello) appendBody(b []byte) []byte {
 
 func (f *LocalHello) decodeBody(r *reader) {
 	f.Features = r.u32()
-	r.bytes(f.Auth[:])
+	r.bytes(f.Key[:])
 	f.Job = overlay.JobID(r.str8())
 	f.Rank = r.u32()
 	f.Generation = overlay.Generation(r.u64())
 	checkJob(r, f.Job)
 }
+
+// LocalPlace answers LocalHello: where the process is, and in which generation. It is
+// to sign both.
+type LocalPlace struct {
+	Node       overlay.NodeID
+	Generation overlay.Generation // that of the hello, if it had one
+}
+
+// Type implements Frame.
+func (*LocalPlace) Type() Type { return TypeLocalPlace }
+
+func (f *LocalPlace) appendBody(b []byte) []byte {
+	return binary.BigEndian.AppendUint64(appendNode(b, f.Node), uint64(f.Generation))
+}
+
+func (f *LocalPlace) decodeBody(r *reader) {
+	f.Node = r.node()
+	f.Generation = overlay.Generation(r.u64())
+}
+
+// LocalProof answers LocalPlace with a signature by the key of the hello (package
+// jobkey).
+type LocalProof struct{ Signature [64]byte }
+
+// Type implements Frame.
+func (*LocalProof) Type() Type { return TypeLocalProof }
+
+func (f *LocalProof) appendBody(b []byte) []byte { return append(b, f.Signature[:]...) }
+
+func (f *LocalProof) decodeBody(r *reader) { r.bytes(f.Signature[:]) }
 
 // FeatureNames in a LocalWelcome's Features says that the helper knows the
 // frames for published names; one that does not would end the connection.
@@ -47,7 +78,11 @@ const FeatureNames = 1 << 0
 // LocalGrant, and passes a grant on.
 const FeatureGrants = 1 << 1
 
-// LocalWelcome answers LocalHello once the process is registered. A Refuse
+// FeaturePacketSize in a LocalHello's or LocalWelcome's Features says that its
+// sender knows the flags of overlay.Ways and Path.Small; without it none is sent.
+const FeaturePacketSize = 1 << 2
+
+// LocalWelcome answers LocalProof once the process is registered. A Refuse
 // takes its place when it is not.
 type LocalWelcome struct {
 	Features uint32
@@ -92,7 +127,7 @@ func (f *LocalDial) decodeBody(r *reader) {
 	f.Rank = r.u32()
 	f.Budget = time.Duration(r.u32()) * time.Millisecond
 	f.Ways = overlay.Ways(r.u8())
-	if f.Ways > overlay.RelayOnly && r.err == nil {
+	if !f.Ways.Known() && r.err == nil {
 		r.err = fmt.Errorf("unknown %v", f.Ways)
 	}
 }
@@ -114,7 +149,7 @@ func (f *LocalCancel) decodeBody(r *reader) { f.Request = r.u32() }
 type LocalDialled struct {
 	Request uint32
 	Carrier uint64
-	Seal    bool          // the site wants the carrier encrypted
+	Seal    bool          // the site wants the carrier encrypted; with Path.Small a bit of one byte
 	Idle    time.Duration // how long the site remembers it while nothing passes, in whole seconds; 0: not known
 	Path    overlay.Path
 }
@@ -125,7 +160,7 @@ func (*LocalDialled) Type() Type { return TypeLocalDialled }
 func (f *LocalDialled) appendBody(b []byte) []byte {
 	b = binary.BigEndian.AppendUint32(b, f.Request)
 	b = binary.BigEndian.AppendUint64(b, f.Carrier)
-	b = append(b, boolByte(f.Seal))
+	b = append(b, carrierBits(f.Seal, f.Path))
 	b = binary.BigEndian.AppendUint32(b, uint32(f.Idle/time.Second))
 	return appendPath(b, f.Path)
 }
@@ -133,9 +168,10 @@ func (f *LocalDialled) appendBody(b []byte) []byte {
 func (f *LocalDialled) decodeBody(r *reader) {
 	f.Request = r.u32()
 	f.Carrier = r.u64()
-	f.Seal = r.bool()
+	bits := r.carrierBits()
 	f.Idle = time.Duration(r.u32()) * time.Second
 	f.Path = r.path()
+	f.Seal, f.Path.Small = bits&1 != 0, bits&2 != 0
 }
 
 // LocalFailed answers LocalDial when no technique connected.
@@ -174,16 +210,17 @@ func (*LocalIncoming) Type() Type { return TypeLocalIncoming }
 
 func (f *LocalIncoming) appendBody(b []byte) []byte {
 	b = binary.BigEndian.AppendUint64(b, f.Carrier)
-	b = append(b, boolByte(f.Seal))
+	b = append(b, carrierBits(f.Seal, f.Path))
 	b = binary.BigEndian.AppendUint32(b, uint32(f.Idle/time.Second))
 	return appendPath(b, f.Path)
 }
 
 func (f *LocalIncoming) decodeBody(r *reader) {
 	f.Carrier = r.u64()
-	f.Seal = r.bool()
+	bits := r.carrierBits()
 	f.Idle = time.Duration(r.u32()) * time.Second
 	f.Path = r.path()
+	f.Seal, f.Path.Small = bits&1 != 0, bits&2 != 0
 }
 
 // LocalFault tells the process that a carrier it was handed will not work, and
@@ -285,6 +322,30 @@ func (f *LocalGrant) decodeBody(r *reader) {
 	f.Grant = append([]byte(nil), r.take(n)...)
 }
 
+// LocalOutcome tells the helper what came of a carrier that it answered a dial with:
+// both ends have proved themselves on it, or could not. Only then has the technique
+// connected, or failed. A helper that does not know the frame skips it.
+type LocalOutcome struct {
+	Carrier uint64
+	Code    Code   // 0: the link's handshake is done
+	Text    string // otherwise why it is not
+}
+
+// Type implements Frame.
+func (*LocalOutcome) Type() Type { return TypeLocalOutcome }
+
+func (f *LocalOutcome) appendBody(b []byte) []byte {
+	b = binary.BigEndian.AppendUint64(b, f.Carrier)
+	b = append(b, byte(f.Code))
+	return appendText(b, f.Text)
+}
+
+func (f *LocalOutcome) decodeBody(r *reader) {
+	f.Carrier = r.u64()
+	f.Code = Code(r.u8())
+	f.Text = r.text()
+}
+
 // LocalTraffic tells the helper what one link of the process has moved that no
 // daemon counts: when the link begins, now and then while it moves more, and
 // when it is over. A helper that does not know the frame skips it.
@@ -320,6 +381,17 @@ func (f *LocalTraffic) decodeBody(r *reader) {
 
 // A path is laid out as technique:u8 via:u8 proxy:str8 site:str8 node:str8
 // setup:u32(us) reason:str16; site and node are empty when not known.
+// carrierBits are what is said of a carrier in one byte.
+func carrierBits(seal bool, p overlay.Path) byte { return boolByte(seal) | boolByte(p.Small)<<1 }
+
+func (r *reader) carrierBits() byte {
+	bits := r.u8()
+	if bits > 3 && r.err == nil {
+		r.err = fmt.Errorf("unknown bits %#x of a carrier", bits)
+	}
+	return bits
+}
+
 func appendPath(b []byte, p overlay.Path) []byte {
 	b = append(b, byte(p.Technique), byte(p.Via))
 	b = appendStr8(b, p.Proxy)

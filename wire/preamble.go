@@ -213,9 +213,29 @@ type Hello struct {
 	Nonce      [32]byte
 }
 
+// Padding comes before a Hello and says nothing. With it a hello is more than one
+// packet of the size that a path should carry, so that a handshake fails where
+// such packets vanish. A receiver that does not know it skips it.
+type Padding struct{ N int }
+
+// Type implements Frame.
+func (*Padding) Type() Type { return TypePadding }
+
+func (f *Padding) appendBody(b []byte) []byte {
+	return append(binary.BigEndian.AppendUint16(b, uint16(f.N)), make([]byte, f.N)...)
+}
+
+func (f *Padding) decodeBody(r *reader) {
+	f.N = int(r.u16())
+	r.take(f.N)
+}
+
 // FeatureSeal in a Hello's Features says that its sender wants the carrier
 // encrypted.
 const FeatureSeal = 1 << 0
+
+// FeatureWindow in a Hello's Features says that its sender understands LinkHeader.Window.
+const FeatureWindow = 1 << 1
 
 // Type implements Frame.
 func (*Hello) Type() Type { return TypeHello }

@@ -45,18 +45,23 @@ const (
 	TypeHello = Type(0x10) // features:u32 job:str8 from:u32 to:u32 generation:u64 site:str8 dialled:u8 link[16] again:u8 nonce[32]
 	TypeProof = Type(0x11) // received:u64 mac[32]
 
+	TypePadding = Type(0x92) // n:u16 zeros[n] ; before a hello
+
 	// Between a process and its helper, over a Unix socket.
-	TypeLocalHello    = Type(0x20) // features:u32 auth[32] job:str8 rank:u32 generation:u64
+	TypeLocalHello    = Type(0x2d) // features:u32 key[32] job:str8 rank:u32 generation:u64
+	TypeLocalPlace    = Type(0x2e) // site:str8 node:str8 generation:u64
+	TypeLocalProof    = Type(0x2f) // signature[64]
 	TypeLocalWelcome  = Type(0x21) // features:u32 site:str8 node:str8
 	TypeLocalDial     = Type(0x22) // request:u32 rank:u32 budget:u32(ms) ways:u8
 	TypeLocalCancel   = Type(0x23) // request:u32
-	TypeLocalDialled  = Type(0x24) // request:u32 carrier:u64 seal:u8 idle:u32(s) path ; one descriptor
+	TypeLocalDialled  = Type(0x24) // request:u32 carrier:u64 bits:u8 idle:u32(s) path ; one descriptor
 	TypeLocalFailed   = Type(0x25) // request:u32 code:u8 text:str16
-	TypeLocalIncoming = Type(0x26) // carrier:u64 seal:u8 idle:u32(s) path ; one descriptor
+	TypeLocalIncoming = Type(0x26) // carrier:u64 bits:u8 idle:u32(s) path ; one descriptor
 	TypeLocalFault    = Type(0x27) // carrier:u64 code:u8 text:str16
 	TypeLocalLeave    = Type(0x28) // (nothing)
 	TypeLocalDead     = Type(0xa9) // n:u16 ranks[n]:u32 text:str16
 	TypeLocalGrant    = Type(0xaa) // n:u16 grant[n]
+	TypeLocalOutcome  = Type(0xac) // carrier:u64 code:u8 text:str16
 	TypeLocalTraffic  = Type(0xab) // link[16] rank:u32 site:str8 node:str8 technique:u8 sent:u64 received:u64 lasted:u64(ms) over:u8
 
 	// The same, of names by which processes of other jobs find this one.
@@ -204,10 +209,16 @@ func newFrame(t Type) decoder {
 		return new(Observed)
 	case TypeHello:
 		return new(Hello)
+	case TypePadding:
+		return new(Padding)
 	case TypeProof:
 		return new(Proof)
 	case TypeLocalHello:
 		return new(LocalHello)
+	case TypeLocalPlace:
+		return new(LocalPlace)
+	case TypeLocalProof:
+		return new(LocalProof)
 	case TypeLocalWelcome:
 		return new(LocalWelcome)
 	case TypeLocalDial:
@@ -238,6 +249,8 @@ func newFrame(t Type) decoder {
 		return new(LocalGrant)
 	case TypeLocalTraffic:
 		return new(LocalTraffic)
+	case TypeLocalOutcome:
+		return new(LocalOutcome)
 	case TypeControlHello:
 		return new(ControlHello)
 	case TypeEnrol:
@@ -249,12 +262,12 @@ func newFrame(t Type) decoder {
 }
 
 var typeNames = map[Type]string{
-	TypeIntro: "intro", TypeTicket: "ticket", TypeNamedTicket: "named ticket", TypeLimitedTicket: "limited ticket", TypeRefuse: "refuse", TypeHello: "hello", TypeProof: "proof",
+	TypeIntro: "intro", TypeTicket: "ticket", TypeNamedTicket: "named ticket", TypeLimitedTicket: "limited ticket", TypeRefuse: "refuse", TypeHello: "hello", TypeProof: "proof", TypePadding: "padding",
 	TypeObserve: "observe", TypeObserved: "observed",
-	TypeLocalHello: "local hello", TypeLocalWelcome: "local welcome", TypeLocalDial: "local dial",
+	TypeLocalHello: "local hello", TypeLocalPlace: "local place", TypeLocalProof: "local proof", TypeLocalWelcome: "local welcome", TypeLocalDial: "local dial",
 	TypeLocalCancel: "local cancel", TypeLocalDialled: "local dialled", TypeLocalFailed: "local failed",
 	TypeLocalPublish: "local publish", TypeLocalUnpublish: "local unpublish", TypeLocalLookup: "local lookup", TypeLocalNamed: "local named",
-	TypeLocalIncoming: "local incoming", TypeLocalFault: "local fault", TypeLocalLeave: "local leave", TypeLocalDead: "local dead", TypeLocalGrant: "local grant", TypeLocalTraffic: "local traffic", TypeControlHello: "control hello",
+	TypeLocalIncoming: "local incoming", TypeLocalFault: "local fault", TypeLocalLeave: "local leave", TypeLocalDead: "local dead", TypeLocalGrant: "local grant", TypeLocalTraffic: "local traffic", TypeLocalOutcome: "local outcome", TypeControlHello: "control hello",
 	TypeEnrol: "enrol", TypeEnrolled: "enrolled",
 }
 

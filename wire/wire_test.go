@@ -37,19 +37,21 @@ func samples() []Frame {
 		Peer:   overlay.NodeID{Site: "siteb", Name: "b1"},
 		Reason: "both sites refuse inbound connections", Setup: 40250 * time.Microsecond,
 	}
+	small := path
+	small.Small = true
 	return []Frame{
 		&Intro{Kind: IntroReverse, ID: id, Job: job, Rank: 7, From: overlay.NodeID{Site: "sitea", Name: "a1"}, Technique: overlay.Direct, Via: overlay.ViaAsker},
 		&Ticket{Link: id, End: 1, Job: job, Asker: 3, Target: 4, Proxy: "p1", Expires: 1_700_000_000_123, Limit: 1 << 40, MAC: secret},
 		&Refuse{Code: CodeForbidden, By: "proxy p1", Text: "the ticket expired 3 s ago"},
 		&Hello{Features: 1, Job: job, From: 1, To: 2, Generation: 99, Site: "sitea", Dialled: true, Link: ID{1, 2, 3}, Again: true, Nonce: secret},
 		&Proof{Received: 5, MAC: secret},
-		&LocalHello{Features: 1, Auth: secret, Job: job, Rank: 5, Generation: 6},
+		&LocalHello{Features: 1, Key: secret, Job: job, Rank: 5, Generation: 6},
 		&LocalWelcome{Features: 1, Node: overlay.NodeID{Site: "sitea", Name: "a1"}},
 		&LocalDial{Request: 9, Rank: 4, Budget: 30 * time.Second, Ways: overlay.RelayOnly},
 		&LocalCancel{Request: 9},
 		&LocalDialled{Request: 9, Carrier: 12, Seal: true, Idle: 55 * time.Second, Path: path},
 		&LocalFailed{Request: 9, Code: CodeNoPath, Text: "direct timed out"},
-		&LocalIncoming{Carrier: 13, Path: path},
+		&LocalIncoming{Carrier: 13, Path: small},
 		&LocalFault{Carrier: 13, Code: CodeUnreachable, Text: "helper siteb/b1 cannot reach proxy p1"},
 		&ControlHello{Oldest: 1, Newest: 2, Features: 3, Software: "isthmus 0.1"},
 		&Observe{},
@@ -68,7 +70,11 @@ func samples() []Frame {
 			Principal: overlay.Principal{User: "alice", Project: "climate"}, MAC: secret, Allowances: [2]overlay.Allowance{
 				{Site: "sitea", Rule: "climate", Owner: "project climate", Contact: "grid@sitea.example.org", Links: 100, Rate: 1e9, Month: 2e12},
 				{Site: "siteb", Rule: "guests", Owner: "user bob@siteb", Contact: "ops", Links: 4}}},
+		&LocalPlace{Node: overlay.NodeID{Site: "sitea", Name: "a1"}, Generation: 6},
+		&LocalProof{Signature: [64]byte(append(secret[:], secret[:]...))},
+		&LocalOutcome{Carrier: 12, Code: CodeTimeout, Text: "no proof within 2s"},
 		&Enrol{Token: "isthmus-token-1.e30.AA", Request: []byte{0x30, 0x01, 0x02}},
+		&Padding{N: 3},
 		&Enrolled{Certificates: [][]byte{{0x30, 0x03}, {0x30, 0x04, 0x05}}},
 	}
 }

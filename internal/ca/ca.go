@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/overlay"
 )
 
 // The files of a CA and of an issued certificate. CertFile may be given to
@@ -134,7 +135,8 @@ type Grant struct {
 	Projects []string  // of a user; nobody else has any
 	Enrolled time.Time // see control.Enrolled
 	NotAfter time.Time
-	Final    bool // not to be renewed, see control.Renewable
+	Final    bool   // not to be renewed, see control.Renewable
+	Account  string // of a helper of an allocation: see control.AccountOf
 }
 
 // sign makes a certificate for a public key under the given issuer, in DER.
@@ -148,6 +150,15 @@ func sign(issuer *x509.Certificate, issuerKey crypto.Signer, pub crypto.PublicKe
 	}
 	if len(g.Projects) > 0 && g.ID.Role != control.RoleUser {
 		return nil, fmt.Errorf("%v has no projects, only users have", g.ID)
+	}
+	switch _, ofAllocation := overlay.AllocationOf(g.ID.Name); {
+	case g.Account != "":
+		if g.ID.Role != control.RoleHelper || !ofAllocation {
+			return nil, fmt.Errorf("%v is no helper of an allocation, and serves no account alone", g.ID)
+		}
+		uris = append(uris, control.AccountURI(g.Account))
+	case g.ID.Role == control.RoleHelper && ofAllocation:
+		return nil, fmt.Errorf("%v: such names are those of allocations' nodes, which enrol by their tokens", g.ID)
 	}
 	if g.Final {
 		uris = append(uris, control.NotRenewedURI())

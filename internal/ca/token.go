@@ -2,9 +2,9 @@ package ca
 
 import (
 	"bytes"
+	"crypto"
 	"crypto/ecdsa"
 	"crypto/rand"
-	"crypto/sha256"
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/hex"
@@ -31,6 +31,8 @@ type Token struct {
 	Uses     int      `json:"uses"`
 	Nonce    string   `json:"nonce"` // 16 random bytes in hexadecimal: what is used up
 	CA       string   `json:"ca"`    // SHA-256 of the root's certificate in hexadecimal
+
+	Allocation *Allocation `json:"allocation,omitempty"` // that it is bound to, if any
 }
 
 // anyNode in the place of a helper's node lets the new one name it.
@@ -51,7 +53,16 @@ const MaxUses = 10_000
 // Token signs leave to enrol with the root's key. The caller sets Identity,
 // Projects, Expires, Valid and Uses; the rest is filled in.
 func (a *CA) Token(t Token, now time.Time) (string, error) {
-	t.Grid, t.CA, t.Made = a.Grid(), a.Fingerprint(), now.UnixMilli()
+	text, err := t.sign(a.cert, a.key, now)
+	if err == nil && len(text) > maxToken {
+		err = fmt.Errorf("the token would have %d bytes, at most %d are possible; name fewer projects or nodes", len(text), maxToken)
+	}
+	return text, err
+}
+
+// sign fills in the rest of the token and signs it for the grid of a root.
+func (t Token) sign(root *x509.Certificate, key crypto.Signer, now time.Time) (string, error) {
+	t.Grid, t.CA, t.Made = gridOf(root), control.Fingerprint(root), now.UnixMilli()
 	var nonce [16]byte
 	rand.Read(nonce[:])
 	t.Nonce = hex.EncodeToString(nonce[:])
@@ -63,16 +74,11 @@ func (a *CA) Token(t Token, now time.Time) (string, error) {
 		return "", err
 	}
 	body := base64.RawURLEncoding.EncodeToString(claims)
-	sum := sha256.Sum256([]byte(tokenLabel + body))
-	sig, err := ecdsa.SignASN1(rand.Reader, a.key, sum[:])
+	sig, err := signBody(key, body)
 	if err != nil {
 		return "", err
 	}
-	text := tokenPrefix + body + "." + base64.RawURLEncoding.EncodeToString(sig)
-	if len(text) > maxToken {
-		return "", fmt.Errorf("the token would have %d bytes, at most %d are possible; name fewer projects", len(text), maxToken)
-	}
-	return text, nil
+	return tokenPrefix + body + "." + base64.RawURLEncoding.EncodeToString(sig), nil
 }
 
 // check says what no token may be.
@@ -80,6 +86,12 @@ func (t Token) check() error {
 	sample := t.Identity
 	if site, ok := t.anySite(); ok {
 		sample = "helper " + string(site) + "/x"
+	}
+	if t.Allocation != nil {
+		if err := t.Allocation.check(t.Identity); err != nil {
+			return err
+		}
+		sample = strings.TrimSuffix(t.Identity, anyNode) + "x"
 	}
 	id, err := control.ParseIdentity(sample)
 	if err != nil {
@@ -117,6 +129,14 @@ func (t Token) anySite() (overlay.SiteID, bool) {
 func (t Token) For(node string) (control.Identity, error) {
 	site, any := t.anySite()
 	switch {
+	case t.Allocation != nil && node == "":
+		return control.Identity{}, fmt.Errorf("the token is for any node of allocation %s; say which this is", t.Allocation.ID)
+	case t.Allocation != nil:
+		id, err := control.ParseIdentity(strings.TrimSuffix(t.Identity, anyNode) + node)
+		if err == nil {
+			err = t.Allocation.fits(id.Name)
+		}
+		return id, err
 	case any && node == "":
 		return control.Identity{}, fmt.Errorf("the token is for any node of %s; say which this is", site)
 	case any:
@@ -131,6 +151,13 @@ func (t Token) For(node string) (control.Identity, error) {
 
 // Fits says why the token is not leave for an identity, or returns nil.
 func (t Token) Fits(id control.Identity) error {
+	if t.Allocation != nil {
+		site, _, _ := strings.Cut(strings.TrimPrefix(t.Identity, "helper "), "/")
+		if id.Role != control.RoleHelper || string(id.Site) != site {
+			return fmt.Errorf("the token is for allocation %s of %s, not for %v", t.Allocation.ID, site, id)
+		}
+		return t.Allocation.fits(id.Name)
+	}
 	if site, any := t.anySite(); any && id.Role == control.RoleHelper && id.Site == site {
 		return nil
 	}
@@ -150,11 +177,11 @@ func (t Token) ExpiresAt() time.Time { return time.UnixMilli(t.Expires) }
 func (t Token) Current(now time.Time) error {
 	switch {
 	case now.After(t.ExpiresAt()):
-		return fmt.Errorf("the token expired at %s, and it is %s by this clock; ask the keeper of the CA for another (isthmus ca token)",
-			t.ExpiresAt().UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))
+		return fmt.Errorf("the token expired at %s; ask the keeper of the CA for another (isthmus ca token), or else %s",
+			t.ExpiresAt().UTC().Format(time.RFC3339), overlay.ClocksDiffer("this host", "the CA", now.Sub(t.ExpiresAt())))
 	case now.Add(ClockSlack).Before(t.MadeAt()):
-		return fmt.Errorf("the token was made at %s, and it is only %s by this clock; one of the two clocks is wrong",
-			t.MadeAt().UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))
+		return fmt.Errorf("the token is not good before %s, when it was made: %s",
+			t.MadeAt().UTC().Format(time.RFC3339), overlay.ClocksDiffer("this host", "the CA", t.MadeAt().Sub(now)))
 	}
 	return nil
 }
@@ -162,50 +189,57 @@ func (t Token) Current(now time.Time) error {
 // ReadToken reads a token without judging who signed it: for who wants to know
 // what it says.
 func ReadToken(text string) (Token, error) {
-	t, _, _, err := splitToken(text)
+	t, _, err := splitToken(text)
 	return t, err
 }
 
 // ParseToken reads a token that one of the roots signed.
 func ParseToken(text string, roots []*x509.Certificate) (Token, error) {
-	t, body, sig, err := splitToken(text)
+	t, s, err := splitToken(text)
 	if err != nil {
 		return t, err
 	}
-	sum := sha256.Sum256([]byte(tokenLabel + body))
 	for _, root := range roots {
 		key, ok := root.PublicKey.(*ecdsa.PublicKey)
 		if ok && control.Fingerprint(root) == t.CA {
-			if ecdsa.VerifyASN1(key, sum[:], sig) {
+			if s.signedBy(key) {
 				return t, nil
 			}
-			return Token{}, errors.New("the token is forged or damaged: its signature does not hold")
+			return Token{}, errForged
 		}
 	}
 	return Token{}, fmt.Errorf("the token was signed by another CA (%.16s..., of grid %q); this is grid %q", t.CA, t.Grid, gridOf(roots[0]))
 }
 
-func splitToken(text string) (t Token, body string, sig []byte, err error) {
-	fail := func(why string) (Token, string, []byte, error) {
-		return Token{}, "", nil, fmt.Errorf("this is no enrolment token (%s); isthmus ca token prints one", why)
+func splitToken(text string) (t Token, s signedToken, err error) {
+	fail := func(why string) (Token, signedToken, error) {
+		return Token{}, signedToken{}, fmt.Errorf("this is no enrolment token (%s); isthmus ca token prints one", why)
 	}
-	if len(text) > maxToken {
+	if len(text) > maxAllocationToken {
 		return fail("it is too long")
 	}
 	rest, ok := strings.CutPrefix(text, tokenPrefix)
 	if !ok {
 		return fail("it does not begin with " + tokenPrefix)
 	}
-	body, last, ok := strings.Cut(rest, ".")
-	if !ok {
+	parts := strings.Split(rest, ".")
+	if len(parts) < 2 {
 		return fail("it has no signature")
 	}
-	claims, err := base64.RawURLEncoding.DecodeString(body)
+	s.body = parts[0]
+	claims, err := base64.RawURLEncoding.DecodeString(s.body)
 	if err != nil {
 		return fail("it is damaged")
 	}
-	if sig, err = base64.RawURLEncoding.DecodeString(last); err != nil {
+	if s.sig, err = base64.RawURLEncoding.DecodeString(parts[1]); err != nil {
 		return fail("its signature is damaged")
+	}
+	for _, part := range parts[2:] {
+		der, err := base64.RawURLEncoding.DecodeString(part)
+		if err != nil {
+			return fail("the certificate of who signed it is damaged")
+		}
+		s.chain = append(s.chain, der)
 	}
 	dec := json.NewDecoder(bytes.NewReader(claims))
 	dec.DisallowUnknownFields()
@@ -215,5 +249,5 @@ func splitToken(text string) (t Token, body string, sig []byte, err error) {
 	if err := t.check(); err != nil {
 		return fail(err.Error())
 	}
-	return t, body, sig, nil
+	return t, s, nil
 }

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"syscall"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/internal/multihome"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -20,6 +22,9 @@ const dialBound = 30 * time.Second
 // nothing has been read that came after the proxy's answer, so it can be
 // spliced or passed on. MPTCP is off.
 //
+// A host with several uplinks is not held up by a dead one: attempts from all its
+// addresses overlap.
+//
 // It ends with ctx, and after 30 s in any case. An error names the address and
 // the cause and is one of overlay.ErrRefused (somebody there said no, the HTTP
 // proxy included), overlay.ErrTimeout (nobody said anything) and
@@ -29,10 +34,10 @@ func DialTCP(ctx context.Context, addr string, via HTTPProxy) (*net.TCPConn, err
 }
 
 // DialSmall is DialTCP for a connection that carries little, and that must come
-// about before anything is known of the way: its packets have at most MinMTU
-// bytes.
+// about before anything is known of the way: its packets have at most 1280 bytes,
+// and fewer where ctx says so (WithSmallPackets).
 func DialSmall(ctx context.Context, addr string, via HTTPProxy) (*net.TCPConn, error) {
-	return dialTCP(ctx, addr, via, MinMTU)
+	return dialTCP(ctx, addr, via, usualMTU)
 }
 
 func dialTCP(ctx context.Context, addr string, via HTTPProxy, mtu int) (*net.TCPConn, error) {
@@ -53,14 +58,51 @@ func dialTCP(ctx context.Context, addr string, via HTTPProxy, mtu int) (*net.TCP
 }
 
 func dialPlain(ctx context.Context, addr string, mtu int) (*net.TCPConn, error) {
-	d := net.Dialer{KeepAlive: -1, Control: limiter(mtu)} // Tune decides about keepalive
-	d.SetMultipathTCP(false)                              // a fallback path of MPTCP cannot be spliced or bounded (TCP_USER_TIMEOUT)
 	start := time.Now()
-	conn, err := d.DialContext(ctx, "tcp", addr)
+	to, err := resolve(ctx, addr)
 	if err != nil {
 		return nil, dialError(addr, time.Since(start), err)
 	}
+	known := lately.Load()
+	via := known.now(start, to, multihome.Others)
+	conn, err := overlap(ctx, to, via, multihome.Others, func(ctx context.Context, a attempt) (*net.TCPConn, error) { return a.dial(ctx, mtu) })
+	if err != nil {
+		return nil, dialError(addr, time.Since(start), err)
+	}
+	lately.CompareAndSwap(known, known.after(conn.by.from, via, time.Now()))
+	return conn.TCPConn, nil
+}
+
+// dial makes the attempt, in packets of mtu bytes or of what limit says.
+func (a attempt) dial(ctx context.Context, mtu int) (*net.TCPConn, error) {
+	d := net.Dialer{KeepAlive: -1, Control: limiter(ctx, mtu)} // Tune decides about keepalive
+	d.SetMultipathTCP(false)                                   // a fallback path of MPTCP cannot be spliced or bounded (TCP_USER_TIMEOUT)
+	if a.from.Addr.IsValid() {
+		d.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(a.from.Addr, 0))
+		d.Control = both(d.Control, func(_, _ string, c syscall.RawConn) (err error) {
+			if outer := c.Control(func(fd uintptr) { err = multihome.Bind(fd, a.from) }); outer != nil {
+				return outer
+			}
+			return err
+		})
+	}
+	conn, err := d.DialContext(ctx, "tcp", a.to.String())
+	if err != nil {
+		return nil, err
+	}
 	return conn.(*net.TCPConn), nil
+}
+
+// A control is what net.Dialer does to a socket before it connects.
+type control = func(network, address string, c syscall.RawConn) error
+
+func both(one, other control) control {
+	return func(network, address string, c syscall.RawConn) error {
+		if err := one(network, address, c); err != nil {
+			return err
+		}
+		return other(network, address, c)
+	}
 }
 
 // dialError puts a failed dial into one of the classes of package overlay.

@@ -3,8 +3,9 @@
 // range; tuning a socket; and joining two connections so that the kernel
 // copies between them.
 //
-// It deals in *net.TCPConn and nothing that hides one, because only a bare
-// socket can be spliced or handed to another process. It knows no frame, no
-// ticket and no job, and decides nothing about who may connect to whom. Its
-// only state is a small stock of idle pipes that joins lend each other.
+// It makes *net.TCPConn and nothing that hides one, because only a bare socket
+// can be spliced or handed to another process; it joins whatever is a Stream. It
+// knows no frame, no ticket and no job, and decides nothing about who may connect
+// to whom. Its only state is a small stock of idle pipes that joins lend each
+// other.
 package carrier

@@ -3,7 +3,6 @@ package carrier
 import (
 	"context"
 	"errors"
-	"net"
 	"sync/atomic"
 	"time"
 )
@@ -25,6 +24,10 @@ type Options struct {
 	// Pacer holds the join to a rate; nil does not. It serves one join, which
 	// stops it when the join is cut.
 	Pacer Pacer
+
+	// KeepControl leaves both sockets the congestion control that they have. Otherwise
+	// one that loses data, which no queue dropped, gets one that bears it.
+	KeepControl bool
 }
 
 // Pacer says when bytes may pass. Its methods are called by both directions at
@@ -69,8 +72,8 @@ func (m *Meter) Stats() Stats {
 }
 
 // Join copies from a to b and from b to a until both have ended, and closes
-// both before it returns. On Linux the bytes go through a pipe inside the
-// kernel and never through this process's memory.
+// both before it returns. On Linux the bytes of two *net.TCPConn go through a
+// pipe inside the kernel and never through this process's memory.
 //
 // An end of stream on one side becomes an end of stream on the other while the
 // opposite direction goes on. A reset stays a reset. A side that does not read
@@ -82,7 +85,7 @@ func (m *Meter) Stats() Stats {
 // socket error that came first; then both sides get a reset, so that nobody
 // takes a cut stream for a whole one. a and b must not be in use elsewhere;
 // deadlines set on them before are lifted.
-func Join(ctx context.Context, a, b *net.TCPConn, o Options) (Stats, error) {
+func Join(ctx context.Context, a, b Stream, o Options) (Stats, error) {
 	if o.Meter == nil {
 		o.Meter = new(Meter)
 	}

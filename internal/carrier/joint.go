@@ -54,7 +54,7 @@ func bare(err error) error {
 //	      |  \--cannot write--> the other may deliver for drainBound --\
 //	      \--cannot read, limit, idle, dead, ctx-----------------------+--> cut, both sides reset
 type joint struct {
-	a, b   *net.TCPConn
+	a, b   Stream
 	opts   Options
 	budget *budget      // of both flows
 	taking atomic.Int32 // flows that wait for the pacer
@@ -67,18 +67,19 @@ type joint struct {
 	cause error // of the cut; written under once, read after the flows ended
 }
 
-func newJoint(a, b *net.TCPConn, o Options) *joint {
+func newJoint(a, b Stream, o Options) *joint {
 	return &joint{a: a, b: b, opts: o, budget: &budget{limit: o.Limit}, pulse: pulse}
 }
 
 // flow is one direction of a joint.
 type flow struct {
-	from, to *net.TCPConn
+	from, to Stream
 	meter    *Meter
 	dir      int // index into the meter
 	budget   *budget
 	pacer    Pacer         // or nil
 	taking   *atomic.Int32 // counts those that wait for it
+	loss     *LossWatch    // of to, or nil
 }
 
 // errStopped ends a flow whose pacer was stopped: the joint is being cut.
@@ -102,8 +103,8 @@ func (j *joint) run(ctx context.Context) error {
 	watch.Go(func() { j.watch(ctx, done) })
 
 	var back sync.WaitGroup
-	back.Go(func() { j.flow(&flow{j.b, j.a, j.opts.Meter, 1, j.budget, j.opts.Pacer, &j.taking}) })
-	j.flow(&flow{j.a, j.b, j.opts.Meter, 0, j.budget, j.opts.Pacer, &j.taking})
+	back.Go(func() { j.flow(j.flowOf(j.b, j.a, 1)) })
+	j.flow(j.flowOf(j.a, j.b, 0))
 	back.Wait()
 	close(done)
 	watch.Wait()
@@ -112,12 +113,22 @@ func (j *joint) run(ctx context.Context) error {
 	}
 
 	if j.cause != nil {
-		j.a.SetLinger(0) // close sends a reset
-		j.b.SetLinger(0)
+		Reset(j.a)
+		Reset(j.b)
+		return j.cause
 	}
 	j.a.Close()
 	j.b.Close()
-	return j.cause
+	return nil
+}
+
+// flowOf returns one direction.
+func (j *joint) flowOf(from, to Stream, dir int) *flow {
+	f := &flow{from: from, to: to, meter: j.opts.Meter, dir: dir, budget: j.budget, pacer: j.opts.Pacer, taking: &j.taking}
+	if tcp := Socket(to); tcp != nil && !j.opts.KeepControl {
+		f.loss = WatchLoss(tcp)
+	}
+	return f
 }
 
 // flow runs one direction and acts on how it ended.
@@ -179,7 +190,7 @@ func (j *joint) watch(ctx context.Context, done <-chan struct{}) {
 			j.cut(context.Cause(ctx))
 			return
 		case <-beat.C:
-			if err := cmp.Or(dead(j.a), dead(j.b)); err != nil {
+			if err := cmp.Or(deadStream(j.a), deadStream(j.b)); err != nil {
 				j.cut(err)
 				return
 			}
@@ -209,6 +220,7 @@ func (f *flow) copyThrough() error {
 				return f.writeFailed(err)
 			}
 			f.meter.copied[f.dir].Add(uint64(pass))
+			f.loss.Look(time.Now())
 		}
 		switch {
 		case pass < n:

@@ -42,7 +42,7 @@ func ListenIn(ctx context.Context, ip netip.Addr, ports overlay.Ports) (*net.TCP
 }
 
 func listen(ctx context.Context, addr netip.AddrPort) (*net.TCPListener, error) {
-	lc := net.ListenConfig{KeepAlive: -1, Control: limiter(0)}
+	lc := net.ListenConfig{KeepAlive: -1, Control: limiter(ctx, 0)}
 	lc.SetMultipathTCP(false)
 	ln, err := lc.Listen(ctx, "tcp", addr.String())
 	switch {

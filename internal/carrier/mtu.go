@@ -1,13 +1,22 @@
 package carrier
 
 import (
+	"context"
 	"strings"
 	"sync/atomic"
 	"syscall"
+
+	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// MinMTU is what every way must let through (RFC 8200, section 5).
-const MinMTU = 1280
+// MinMTU is what every way that carries IPv4 lets through (RFC 791, section 3.2),
+// and minMTU6 what one that carries IPv6 does (RFC 8200, section 5). usualMTU
+// passes through all tunnels that are met in practice.
+const (
+	MinMTU   = overlay.SmallPacket
+	minMTU6  = 1280
+	usualMTU = 1280
+)
 
 // pathMTU is LimitMTU's. It is the process's because it is a fact about where
 // the process runs, like a setting of the kernel, and not about one connection.
@@ -24,22 +33,56 @@ func LimitMTU(bytes uint16) {
 	pathMTU.Store(uint32(bytes))
 }
 
-// LimitSocket applies LimitMTU's limit to a TCP socket that neither connects nor
-// listens yet.
-func LimitSocket(fd uintptr, ipv6 bool) error { return limitSegments(fd, ipv6, int(pathMTU.Load())) }
+// smallKey marks a context of WithSmallPackets.
+type smallKey struct{}
 
-// limiter is the Control of a net.Dialer or net.ListenConfig that limits segments
-// to packets of mtu bytes, or of LimitMTU's if that is less.
-func limiter(mtu int) func(network, address string, c syscall.RawConn) error {
+// WithSmallPackets returns a context in which this package, and those that make
+// sockets for the same connection, bound its packets to MinMTU bytes: larger ones
+// seem to vanish between the two ends. It is a property of the request, which
+// passes through techniques that know nothing of it, as its deadline does.
+func WithSmallPackets(ctx context.Context) context.Context {
+	return context.WithValue(ctx, smallKey{}, true)
+}
+
+// SmallPackets reports whether ctx asks for small packets.
+func SmallPackets(ctx context.Context) bool { return ctx.Value(smallKey{}) != nil }
+
+// LimitSocket applies LimitMTU's limit, or that of WithSmallPackets, to a TCP
+// socket that does not connect yet; a listener's counts for what it accepts next.
+func LimitSocket(ctx context.Context, fd uintptr, ipv6 bool) error {
+	return limitSegments(fd, ipv6, limit(ctx, 0))
+}
+
+// limit returns the least of mtu, LimitMTU's limit and that of ctx; 0 is none.
+func limit(ctx context.Context, mtu int) int {
 	if all := int(pathMTU.Load()); mtu == 0 || all != 0 && all < mtu {
 		mtu = all
 	}
+	if SmallPackets(ctx) {
+		mtu = MinMTU // and nothing is less
+	}
+	return mtu
+}
+
+// limiter is the Control of a net.Dialer or net.ListenConfig that limits segments
+// to packets of mtu bytes, or of what limit says.
+func limiter(ctx context.Context, mtu int) func(network, address string, c syscall.RawConn) error {
+	mtu = limit(ctx, mtu)
 	return func(network, _ string, c syscall.RawConn) (err error) {
 		if outer := c.Control(func(fd uintptr) { err = limitSegments(fd, strings.HasSuffix(network, "6"), mtu) }); outer != nil {
 			return outer
 		}
 		return err
 	}
+}
+
+// segmentOf returns the largest segment that fits into packets of mtu bytes, of
+// which a version of IP has a least.
+func segmentOf(mtu int, ipv6 bool) int {
+	if ipv6 {
+		mtu = max(mtu, minMTU6)
+	}
+	return mtu - headers(ipv6)
 }
 
 // headers are the bytes of an IP and a TCP header without options.

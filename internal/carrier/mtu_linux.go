@@ -12,5 +12,5 @@ func limitSegments(fd uintptr, ipv6 bool, mtu int) error {
 	if mtu == 0 {
 		return nil
 	}
-	return os.NewSyscallError("TCP_MAXSEG", unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_MAXSEG, mtu-headers(ipv6)))
+	return os.NewSyscallError("TCP_MAXSEG", unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_MAXSEG, segmentOf(mtu, ipv6)))
 }

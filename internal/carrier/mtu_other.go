@@ -12,5 +12,5 @@ func limitSegments(_ uintptr, ipv6 bool, mtu int) error {
 	if mtu == 0 {
 		return nil
 	}
-	return fmt.Errorf("segments of at most %d bytes cannot be asked for on %s", mtu-headers(ipv6), runtime.GOOS)
+	return fmt.Errorf("segments of at most %d bytes cannot be asked for on %s", segmentOf(mtu, ipv6), runtime.GOOS)
 }

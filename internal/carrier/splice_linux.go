@@ -2,7 +2,9 @@ package carrier
 
 import (
 	"io"
+	"net"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -19,12 +21,19 @@ const chunk = 1 << 20
 // A pipe is held only while it has bytes or more are expected at once. So an
 // idle link costs no pipe, and a thousand of them fit into the number of pipe
 // pages that the kernel allows an ordinary user (fs.pipe-user-pages-soft).
+//
+// A stream that is no bare socket has to be read by this process.
 func (f *flow) copy() error {
-	src, err := f.from.SyscallConn()
+	from, bare := f.from.(*net.TCPConn)
+	to, also := f.to.(*net.TCPConn)
+	if !bare || !also {
+		return f.copyThrough()
+	}
+	src, err := from.SyscallConn()
 	if err != nil {
 		return f.readFailed(err)
 	}
-	dst, err := f.to.SyscallConn()
+	dst, err := to.SyscallConn()
 	if err != nil {
 		return f.writeFailed(err)
 	}
@@ -42,6 +51,7 @@ func (f *flow) copy() error {
 		if err := s.drain(pass); err != nil {
 			return f.writeFailed(err)
 		}
+		f.loss.Look(time.Now())
 		if pass < n {
 			return ErrLimit
 		}

@@ -389,7 +389,7 @@ func TestUnreachableAndSilentServers(t *testing.T) {
 		t.Errorf("silent server: %v", err)
 	}
 	ln.Close()
-	if _, err := e.Dial(t.Context(), control.DialConfig{Addr: addr, Role: control.RoleBroker}); !errors.Is(err, overlay.ErrUnreachable) || !strings.Contains(err.Error(), "connection refused") {
+	if _, err := e.Dial(t.Context(), control.DialConfig{Addr: addr, Role: control.RoleBroker}); !errors.Is(err, overlay.ErrRefused) || !strings.Contains(err.Error(), "nothing listens there") {
 		t.Errorf("nobody there: %v", err)
 	}
 }
@@ -454,12 +454,13 @@ func TestConversionsAreChecked(t *testing.T) {
 	profile := overlay.SiteProfile{Site: "sitea", Inbound: overlay.InboundPorts, Ports: overlay.Ports{First: 20000, Last: 20999},
 		Filter: overlay.FilterStrict, Refusal: overlay.RefuseReset, Egress: overlay.Egress443, UDP: true, GatewayOnly: true, Privileged: true,
 		NAT:     overlay.NAT{Mapping: overlay.AddressDependent, Filtering: overlay.AddressAndPortDependent, KeepsPort: true},
-		UDPRate: 1_000_000, MTU: 1400, IdleTCP: 300, IdleUDP: 30, IPv6: true,
+		NATUDP:  overlay.NAT{Mapping: overlay.EndpointIndependent, Filtering: overlay.AddressDependent, KeepsPort: true},
+		UDPRate: 1_000_000, MTU: 1400, IdleTCP: 300, IdleUDP: 30, IPv6: true, IPv6Only: true,
 		Forbidden: []overlay.Technique{overlay.Direct}}
 	if back, err := control.ProfileFromPB("sitea", control.ProfileToPB(profile)); err != nil || fmt.Sprint(back) != fmt.Sprint(profile) {
 		t.Errorf("%+v became %+v, %v", profile, back, err)
 	}
-	for _, bad := range []*controlpb.Profile{{Inbound: 9}, {Inbound: 1}, {FirstPort: 70000}, {Egress: 4}, {Mtu: 1 << 16}} {
+	for _, bad := range []*controlpb.Profile{{Inbound: 9}, {Inbound: 1}, {FirstPort: 70000}, {Egress: 6}, {Mtu: 1 << 16}} {
 		if _, err := control.ProfileFromPB("sitea", bad); err == nil {
 			t.Errorf("%v: accepted", bad)
 		}

@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/internal/jobkey"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
 )
@@ -52,7 +53,7 @@ func EncryptionFromPB(m *controlpb.Encryption) overlay.Encryption {
 	return e
 }
 
-// PointToPB gives an access point its message form, without its grant.
+// PointToPB gives an access point its message form, without its grant and proof.
 func PointToPB(a overlay.AccessPoint) *controlpb.AccessPoint {
 	m := &controlpb.AccessPoint{
 		Process: ProcessToPB(a.Process), Generation: uint64(a.Generation),
@@ -68,11 +69,11 @@ func PointToPB(a overlay.AccessPoint) *controlpb.AccessPoint {
 	return m
 }
 
-// RegistrationToPB is PointToPB with the grant, for those that stand between the
-// process and the broker.
+// RegistrationToPB is PointToPB with grant and proof, for those that stand between
+// the process and the broker.
 func RegistrationToPB(a overlay.AccessPoint) *controlpb.AccessPoint {
 	m := PointToPB(a)
-	m.Grant = []byte(a.Grant)
+	m.Grant, m.Proof = []byte(a.Grant), []byte(a.Proof)
 	return m
 }
 
@@ -83,9 +84,13 @@ func PointFromPB(m *controlpb.AccessPoint) (overlay.AccessPoint, error) {
 		Node:       overlay.NodeID{Site: overlay.SiteID(m.GetSite()), Name: m.GetNode()},
 		Principal:  principalFromPB(m.GetPrincipal()),
 		Grant:      string(m.GetGrant()),
+		Proof:      string(m.GetProof()),
 	}
 	if n := len(a.Grant); n > wire.MaxGrant {
 		return a, fmt.Errorf("a grant of %d bytes, at most %d are allowed", n, wire.MaxGrant)
+	}
+	if n := len(a.Proof); n > jobkey.ProofLen {
+		return a, fmt.Errorf("a proof of %d bytes, want %d", n, jobkey.ProofLen)
 	}
 	var err error
 	if a.Process, err = ProcessFromPB(m.GetProcess()); err != nil {
@@ -235,8 +240,12 @@ func ProfileToPB(p overlay.SiteProfile) *controlpb.Profile {
 		Inbound: uint32(p.Inbound), FirstPort: uint32(p.Ports.First), LastPort: uint32(p.Ports.Last),
 		Filter: uint32(p.Filter), Refusal: uint32(p.Refusal),
 		NatMapping: uint32(p.NAT.Mapping), NatFiltering: uint32(p.NAT.Filtering), NatKeepsPort: p.NAT.KeepsPort,
+		NatUdpMapping: uint32(p.NATUDP.Mapping), NatUdpFiltering: uint32(p.NATUDP.Filtering), NatUdpKeepsPort: p.NATUDP.KeepsPort,
 		Egress: uint32(p.Egress), Udp: p.UDP, GatewayOnly: p.GatewayOnly, Privileged: p.Privileged,
-		UdpRate: p.UDPRate, Mtu: uint32(p.MTU), IdleTcp: p.IdleTCP, IdleUdp: p.IdleUDP, Ipv6: p.IPv6,
+		UdpRate: p.UDPRate, Mtu: uint32(p.MTU), IdleTcp: p.IdleTCP, IdleUdp: p.IdleUDP, Ipv6: p.IPv6, Ipv6Only: p.IPv6Only,
+	}
+	for _, n := range p.Networks {
+		m.Networks = append(m.Networks, n.String())
 	}
 	for _, t := range p.Forbidden {
 		m.Forbidden = append(m.Forbidden, uint32(t))
@@ -248,13 +257,13 @@ func ProfileToPB(p overlay.SiteProfile) *controlpb.Profile {
 func ProfileFromPB(site overlay.SiteID, m *controlpb.Profile) (overlay.SiteProfile, error) {
 	p := overlay.SiteProfile{
 		Site: site, UDP: m.GetUdp(), GatewayOnly: m.GetGatewayOnly(), Privileged: m.GetPrivileged(),
-		UDPRate: m.GetUdpRate(), IdleTCP: m.GetIdleTcp(), IdleUDP: m.GetIdleUdp(), IPv6: m.GetIpv6(),
+		UDPRate: m.GetUdpRate(), IdleTCP: m.GetIdleTcp(), IdleUDP: m.GetIdleUdp(), IPv6: m.GetIpv6(), IPv6Only: m.GetIpv6Only(),
 	}
 	if m.GetMtu() > 65535 {
 		return p, fmt.Errorf("profile of %s: an MTU of %d bytes", site, m.GetMtu())
 	}
 	p.MTU = uint16(m.GetMtu())
-	p.NAT.KeepsPort = m.GetNatKeepsPort()
+	p.NAT.KeepsPort, p.NATUDP.KeepsPort = m.GetNatKeepsPort(), m.GetNatUdpKeepsPort()
 	var bad error
 	enum := func(what string, v uint32, last uint8) uint8 {
 		if v > uint32(last) && bad == nil {
@@ -267,11 +276,23 @@ func ProfileFromPB(site overlay.SiteID, m *controlpb.Profile) (overlay.SiteProfi
 	p.Refusal = overlay.Refusal(enum("refusal", m.GetRefusal(), uint8(overlay.RefuseReset)))
 	p.NAT.Mapping = overlay.NATBehaviour(enum("NAT mapping", m.GetNatMapping(), uint8(overlay.AddressAndPortDependent)))
 	p.NAT.Filtering = overlay.NATBehaviour(enum("NAT filtering", m.GetNatFiltering(), uint8(overlay.AddressAndPortDependent)))
-	p.Egress = overlay.Egress(enum("egress rule", m.GetEgress(), uint8(overlay.EgressNone)))
+	p.NATUDP.Mapping = overlay.NATBehaviour(enum("NAT mapping", m.GetNatUdpMapping(), uint8(overlay.AddressAndPortDependent)))
+	p.NATUDP.Filtering = overlay.NATBehaviour(enum("NAT filtering", m.GetNatUdpFiltering(), uint8(overlay.AddressAndPortDependent)))
+	p.Egress = overlay.Egress(enum("egress rule", m.GetEgress(), uint8(overlay.EgressHTTPProxyTLS)))
 	if m.GetFirstPort() > 65535 || m.GetLastPort() > 65535 {
 		return p, fmt.Errorf("profile of %s: ports %d-%d", site, m.GetFirstPort(), m.GetLastPort())
 	}
 	p.Ports = overlay.Ports{First: uint16(m.GetFirstPort()), Last: uint16(m.GetLastPort())}
+	if n := len(m.GetNetworks()); n > overlay.MaxNetworks {
+		return p, fmt.Errorf("profile of %s: %d networks, at most %d are allowed", site, n, overlay.MaxNetworks)
+	}
+	for _, text := range m.GetNetworks() {
+		n, err := netip.ParsePrefix(text)
+		if err != nil {
+			return p, fmt.Errorf("profile of %s: %w", site, err)
+		}
+		p.Networks = append(p.Networks, n)
+	}
 	for _, v := range m.GetForbidden() {
 		if t, ok := techniqueFromPB(v); ok {
 			p.Forbidden = append(p.Forbidden, t)

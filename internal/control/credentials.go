@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/isthmus-grid/isthmus/overlay"
 )
 
 // Credentials are the certificate and key by which a daemon is known, and the
@@ -220,9 +222,11 @@ func verifyChain(chain [][]byte, roots *x509.CertPool, now time.Time) (Proof, er
 	switch {
 	case err == nil:
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired && now.Before(invalid.Cert.NotBefore):
-		return p, fmt.Errorf("the certificate of %v is not valid before %v; is this clock right?", id, invalid.Cert.NotBefore.UTC().Format(time.RFC3339))
+		return p, fmt.Errorf("the certificate of %v is not valid before %v: %s", id, invalid.Cert.NotBefore.UTC().Format(time.RFC3339),
+			overlay.ClocksDiffer("this host", "its issuer", invalid.Cert.NotBefore.Sub(now)))
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
-		return p, fmt.Errorf("the certificate of %v expired at %v; issue a new one", id, invalid.Cert.NotAfter.UTC().Format(time.RFC3339))
+		return p, fmt.Errorf("the certificate of %v expired at %v; issue a new one, or else %s", id, invalid.Cert.NotAfter.UTC().Format(time.RFC3339),
+			overlay.ClocksDiffer("this host", "its issuer", now.Sub(invalid.Cert.NotAfter)))
 	case errors.As(err, &foreign):
 		return p, fmt.Errorf("the certificate of %v was not issued by this grid's CA", id)
 	default:
@@ -324,7 +328,8 @@ func (c *Credentials) User(chain [][]byte) (name string, projects []string, err 
 // so that it can tell the client in words why it is refused. Nothing else is
 // done for a client before that. With enrol, a client that says it wants to be
 // enrolled needs no certificate, and is shown the root's besides this daemon's.
-func (c *Credentials) serverTLS(enrol bool) *tls.Config {
+// With data, one that brings data frames needs none either.
+func (c *Credentials) serverTLS(enrol, data bool) *tls.Config {
 	own := c.Certificate()
 	cfg := &tls.Config{
 		MinVersion:   tls.VersionTLS13,
@@ -332,9 +337,12 @@ func (c *Credentials) serverTLS(enrol bool) *tls.Config {
 		ClientAuth:   tls.RequireAnyClientCert,
 		NextProtos:   []string{alpn},
 	}
-	if enrol {
+	if enrol || data {
 		cfg.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
-			if !slices.Contains(hello.SupportedProtos, EnrolALPN) {
+			switch {
+			case data && slices.Contains(hello.SupportedProtos, DataALPN):
+				return c.DataServer(), nil
+			case !enrol || !slices.Contains(hello.SupportedProtos, EnrolALPN):
 				return nil, nil
 			}
 			whole := *own
@@ -361,16 +369,45 @@ func (c *Credentials) clientTLS(want Role, name string) *tls.Config {
 		ServerName:         name, // for front ends that choose by SNI
 		NextProtos:         []string{alpn},
 		InsecureSkipVerify: true, // VerifyConnection below does it
-		VerifyConnection: func(state tls.ConnectionState) error {
-			p, err := c.verify(rawChain(state))
-			if err != nil {
-				return err
-			}
-			if p.Role != want {
-				return fmt.Errorf("this is %v, wanted a %v", p.Identity, want)
-			}
-			return nil
-		},
+		VerifyConnection:   c.holds(want),
+	}
+}
+
+// holds returns a check that a server shows the certificate of a daemon of one of
+// the roles.
+func (c *Credentials) holds(roles ...Role) func(tls.ConnectionState) error {
+	return func(state tls.ConnectionState) error {
+		p, err := c.verify(rawChain(state))
+		if err != nil {
+			return err
+		}
+		if !slices.Contains(roles, p.Role) {
+			return fmt.Errorf("this is %v, wanted a %v", p.Identity, roles[0])
+		}
+		return nil
+	}
+}
+
+// DataALPN is the application protocol of a connection that carries data frames
+// inside of TLS (docs/protocol.md).
+const DataALPN = "isthmus-data"
+
+// DataServer returns the TLS settings of a daemon that accepts data frames inside
+// of TLS. It asks for no certificate: the frames say what the client may do.
+func (c *Credentials) DataServer() *tls.Config {
+	return &tls.Config{
+		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{*c.Certificate()},
+		NextProtos: []string{DataALPN}, SessionTicketsDisabled: true,
+	}
+}
+
+// DataClient returns the TLS settings to send data frames to a daemon of one of
+// the roles. Its certificate is checked as those of sessions are.
+func (c *Credentials) DataClient(roles ...Role) *tls.Config {
+	return &tls.Config{
+		MinVersion: tls.VersionTLS13, NextProtos: []string{DataALPN},
+		InsecureSkipVerify: true, // VerifyConnection does it
+		VerifyConnection:   c.holds(roles...),
 	}
 }
 

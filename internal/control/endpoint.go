@@ -23,7 +23,10 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/isthmus-grid/isthmus/internal/accept"
+	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/internal/limit"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -40,10 +43,23 @@ type Endpoint struct {
 	serve sync.WaitGroup
 	has   func(netip.Addr) bool // hasAddress, but for tests
 
+	window            uint32           // of a yamux stream
+	half              *accept.HalfOpen // callers that have not proved yet who they are
+	accepted, dialled *accounts        // of peers that came, and of those that were dialled
+
 	// Refused, if not nil, is told of every caller that Serve turned away: from
 	// where it called, and why. Set it before Serve; it must not wait.
 	Refused func(from net.Addr, err error)
-	trust   Trust
+
+	// OverBudget, if not nil, is told of every call that was refused, and every
+	// session that was ended, because the peer is over its Budget. Set it before
+	// Serve; it must not wait.
+	OverBudget func(s *Session, err error)
+
+	// Data, if not nil, is given connections that carry data frames, after the TLS
+	// hand-shake; it owns them. Set it before Serve.
+	Data  func(ctx context.Context, conn *tls.Conn)
+	trust Trust
 }
 
 // NewEndpoint returns an endpoint that answers the services which register
@@ -52,17 +68,38 @@ func NewEndpoint(creds *Credentials, log *slog.Logger, register func(grpc.Servic
 	e := &Endpoint{
 		creds: creds,
 		log:   log,
-		rpc: grpc.NewServer(grpc.Creds(streamCredentials{}), grpc.WaitForHandlers(true),
-			grpc.InitialWindowSize(streamWindow), grpc.InitialConnWindowSize(streamWindow)),
-		in:   make(chan net.Conn),
-		done: make(chan struct{}),
-		has:  hasAddress,
+		in:    make(chan net.Conn),
+		done:  make(chan struct{}),
+		has:   hasAddress,
+
+		window:   callWindow,
+		accepted: newAccounts(StandardBudget), dialled: newAccounts(dialledBudget),
 	}
+	e.rpc = grpc.NewServer(grpc.Creds(streamCredentials{}), grpc.WaitForHandlers(true),
+		grpc.InitialWindowSize(streamWindow), grpc.InitialConnWindowSize(streamWindow), grpc.MaxHeaderListSize(maxHeader),
+		grpc.InTapHandle(e.begin), grpc.UnaryInterceptor(serveUnary), grpc.StreamInterceptor(serveStream))
+	e.half = accept.NewHalfOpen(standardHalfOpen, e.turnedAway)
 	controlpb.RegisterTrustServer(e.rpc, trustService{e: e})
 	if register != nil {
 		register(e.rpc)
 	}
 	return e
+}
+
+// standardHalfOpen bounds the callers that have not proved yet who they are,
+// where nobody set another bound.
+var standardHalfOpen = accept.Bounds{Total: 1024, PerSource: 512}
+
+// SetHalfOpen has the endpoint share its bound of callers that have not proved
+// yet who they are. Whom h turns away it tells itself. Call it before Serve.
+func (e *Endpoint) SetHalfOpen(h *accept.HalfOpen) { e.half = h }
+
+// turnedAway tells of a caller.
+func (e *Endpoint) turnedAway(from net.Addr, err error) {
+	e.log.Warn("control session refused", "from", from.String(), "error", err)
+	if e.Refused != nil {
+		e.Refused(from, err)
+	}
 }
 
 // Identity returns who this endpoint is.
@@ -115,13 +152,28 @@ func (e *Endpoint) run(ctx context.Context, s *Session) {
 		if err != nil {
 			return
 		}
-		select {
-		case e.in <- &stream{Conn: c, session: s}:
-		case <-e.done:
+		st, err := e.stream(s, c)
+		if err != nil {
 			c.Close()
+			e.exceeded(s, err, true)
+			return
+		}
+		select {
+		case e.in <- st:
+		case <-e.done:
+			st.Close()
 			return
 		}
 	}
+}
+
+// stream takes a stream that the peer opened on its account.
+func (e *Endpoint) stream(s *Session, c net.Conn) (net.Conn, error) {
+	who, streams := s.Peer().String(), s.accounts.streams
+	if err := streams.Take(who, 1); err != nil {
+		return nil, err
+	}
+	return &stream{session: s, Conn: newMetered(c, true, s.purse(s.accounts.open), func(err error) { e.exceeded(s, err, true) }, func() { streams.Give(who, 1) })}, nil
 }
 
 // Serve accepts sessions on ln until ctx ends or ln fails, and closes ln. A
@@ -137,44 +189,56 @@ func (e *Endpoint) Serve(ctx context.Context, ln net.Listener, admit func(Identi
 	defer sessions.Wait()
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { ln.Close() })()
-	for {
-		c, err := ln.Accept()
+	err := accept.Each(outer, e.log, ln.Addr(), ln.Accept, func(c net.Conn) {
+		place, err := e.half.Enter(c)
 		if err != nil {
-			if outer.Err() != nil {
-				return nil
-			}
-			if ne := net.Error(nil); errors.As(err, &ne) && ne.Timeout() || isExhaustion(err) {
-				e.log.Warn("cannot accept control sessions for now", "error", err)
-				sleep(ctx, 100*time.Millisecond)
-				continue
-			}
-			return fmt.Errorf("control: accepting sessions on %v: %w", ln.Addr(), err)
+			c.Close()
+			return
 		}
-		sessions.Go(func() { e.accept(ctx, c, admit, joined) })
+		sessions.Go(func() { e.accept(ctx, c, place, admit, joined) })
+	})
+	if err != nil {
+		return fmt.Errorf("control: accepting sessions on %v: %w", ln.Addr(), err)
 	}
+	return nil
 }
 
-func (e *Endpoint) accept(ctx context.Context, c net.Conn, admit func(Identity) error, joined func(context.Context, *Session)) {
+// accept makes a session of a connection and serves it to its end. It gives
+// the place back when the peer has proved who it is.
+func (e *Endpoint) accept(ctx context.Context, c net.Conn, place *limit.Place[accept.Source], admit func(Identity) error, joined func(context.Context, *Session)) {
 	e.refresh()
-	conn := tls.Server(c, e.creds.serverTLS(e.trust.Enrol != nil))
-	if e.trust.Enrol != nil && e.enrolling(ctx, conn) {
+	conn := tls.Server(c, e.creds.serverTLS(e.trust.Enrol != nil, e.Data != nil))
+	if (e.trust.Enrol != nil || e.Data != nil) && e.otherwise(ctx, conn, place.Leave) {
+		place.Leave()
 		return
 	}
+	who := "" // on whose account the session is
+	defer func() {
+		if who != "" {
+			e.accepted.sessions.Give(who, 1)
+		}
+	}()
 	id, err := shake(ctx, conn, func(state tls.ConnectionState) (Proof, error) {
 		p, err := e.creds.verify(rawChain(state))
 		if err == nil && admit != nil {
 			err = admit(p.Identity)
 		}
+		if err == nil {
+			if err = e.accepted.sessions.Take(p.Identity.String(), 1); err == nil {
+				who = p.Identity.String()
+			}
+		}
 		return p, err
 	}, e.creds.id, 0)
+	if !place.Leave() {
+		conn.Close()
+		return // it was closed to make room for another source, which is told already
+	}
 	if err != nil {
-		e.log.Warn("control session refused", "from", c.RemoteAddr().String(), "error", err)
-		if e.Refused != nil {
-			e.Refused(c.RemoteAddr(), err)
-		}
+		e.turnedAway(c.RemoteAddr(), err)
 		return
 	}
-	s, err := e.start(conn, id, false)
+	s, err := e.start(conn, id, false, 0)
 	if err != nil {
 		e.log.Error("control session", "peer", id.String(), "error", err)
 		return
@@ -197,6 +261,11 @@ type DialConfig struct {
 	// Visit says that this session only asks: whoever accepts it does not take
 	// it for the daemon whose certificate it shows, nor end that one's session.
 	Visit bool
+
+	// AskIdle is the silence after which the peer is asked whether it is there though
+	// no call waits for it, where somebody else could be turned to meanwhile; 0 means
+	// 5.5 s. One that then says nothing is left within 2.5 s.
+	AskIdle time.Duration
 
 	// Dial opens the TCP connection, or one through an HTTP proxy; nil dials
 	// Addr directly.
@@ -232,6 +301,7 @@ func (e *Endpoint) Dial(ctx context.Context, cfg DialConfig) (*Session, error) {
 
 func (e *Endpoint) connect(ctx context.Context, cfg DialConfig) (*Session, error) {
 	fail := func(err error) (*Session, error) {
+		err = WithoutAddress(err, cfg.Addr)
 		if class := dialClass(err); class != nil {
 			return nil, fmt.Errorf("%v at %s: %w: %w", cfg.Role, cfg.Addr, class, err)
 		}
@@ -240,7 +310,13 @@ func (e *Endpoint) connect(ctx context.Context, cfg DialConfig) (*Session, error
 	dial := cfg.Dial
 	if dial == nil {
 		dial = func(ctx context.Context, addr string) (net.Conn, error) {
-			return (&net.Dialer{Timeout: handshakeTimeout}).DialContext(ctx, "tcp", addr)
+			ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
+			defer cancel()
+			c, err := carrier.DialTCP(ctx, addr, carrier.HTTPProxy{})
+			if err != nil {
+				return nil, err // not a nil *net.TCPConn in a net.Conn
+			}
+			return c, nil
 		}
 	}
 	c, err := dial(ctx, cfg.Addr)
@@ -259,7 +335,7 @@ func (e *Endpoint) connect(ctx context.Context, cfg DialConfig) (*Session, error
 	if err != nil {
 		return fail(err)
 	}
-	s, err := e.start(conn, id, true)
+	s, err := e.start(conn, id, true, cfg.AskIdle)
 	if err != nil {
 		return fail(err)
 	}
@@ -273,11 +349,17 @@ func (e *Endpoint) connect(ctx context.Context, cfg DialConfig) (*Session, error
 // when ctx ended and up has returned.
 func (e *Endpoint) Keep(ctx context.Context, cfg DialConfig, up func(context.Context, *Session) error) error {
 	pauses := pauses{longest: cfg.Longest}
+	small := false
 	for {
-		accepted, err := e.keepOnce(ctx, cfg, up)
+		next := ctx
+		if small {
+			next = carrier.WithSmallPackets(ctx)
+		}
+		accepted, err := e.keepOnce(next, cfg, up)
 		if ctx.Err() != nil {
 			return nil
 		}
+		small = smallNext(small, err)
 		if cfg.Down != nil {
 			cfg.Down(err)
 		}
@@ -319,6 +401,14 @@ func (e *Endpoint) keepOnce(ctx context.Context, cfg DialConfig, up func(context
 		return false, err
 	}
 	return true, s.Err()
+}
+
+// smallNext reports whether the next connection is to have small packets, after one that
+// had them, or not, ended by err: where connections come about and then carry nothing,
+// larger packets may vanish on the way. If small ones do so too, that is not why.
+func smallNext(small bool, err error) bool {
+	var silent *SilentError
+	return !small && (errors.Is(err, errStalled) || errors.As(err, &silent) && !silent.Alive)
 }
 
 // sleep waits for d and reports whether ctx is still going on.

@@ -5,8 +5,8 @@ import "net/netip"
 // HasAddress is hasAddress for the tests.
 var HasAddress = hasAddress
 
-// AckedBy is ackedBy for the tests.
-var AckedBy = ackedBy
+// SentOn is sentOn for the tests.
+var SentOn = sentOn
 
 // SetHasAddress has e ask f in place of the host.
 func (e *Endpoint) SetHasAddress(f func(netip.Addr) bool) { e.has = f }

@@ -14,11 +14,18 @@ type gather struct {
 }
 
 // The layout of a yamux header: version:u8 type:u8 flags:u16 stream:u32
-// length:u32; type 0 is data.
+// length:u32; type 0 is data, type 2 a ping, and flag 1 a question.
 const (
 	muxHeaderLen = 12
 	muxData      = 0
+	muxPing      = 2
+	muxSYN       = 1
 )
+
+// isPing reports whether b is a ping's header, to be answered.
+func isPing(b []byte) bool {
+	return len(b) == muxHeaderLen && b[1] == muxPing && binary.BigEndian.Uint16(b[2:])&muxSYN != 0
+}
 
 func (g *gather) Write(b []byte) (int, error) {
 	if len(g.buf) == 0 && len(b) == muxHeaderLen && b[1] == muxData && binary.BigEndian.Uint32(b[8:]) > 0 {

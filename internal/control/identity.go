@@ -19,10 +19,11 @@ const (
 	RoleProxy
 	RoleHelper
 	RoleAdmin
-	RoleUser // of the grid: in whose name jobs work (package grant)
+	RoleUser      // of the grid: in whose name jobs work (package grant)
+	RoleScheduler // of a site's batch system: signs tokens for its allocations (package ca)
 )
 
-var roleNames = [...]string{RoleBroker: "broker", RoleFrontal: "frontal", RoleProxy: "proxy", RoleHelper: "helper", RoleAdmin: "admin", RoleUser: "user"}
+var roleNames = [...]string{RoleBroker: "broker", RoleFrontal: "frontal", RoleProxy: "proxy", RoleHelper: "helper", RoleAdmin: "admin", RoleUser: "user", RoleScheduler: "scheduler"}
 
 // String returns the role's name, as in the daemon's.
 func (r Role) String() string {
@@ -34,7 +35,7 @@ func (r Role) String() string {
 
 // ParseRole reads the form of Role.String.
 func ParseRole(s string) (Role, error) {
-	for r := RoleBroker; r <= RoleUser; r++ {
+	for r := RoleBroker; r <= RoleScheduler; r++ {
 		if r.String() == s {
 			return r, nil
 		}
@@ -45,7 +46,7 @@ func ParseRole(s string) (Role, error) {
 // Identity says who holds a certificate.
 type Identity struct {
 	Role Role
-	Site overlay.SiteID // of frontals and helpers
+	Site overlay.SiteID // of frontals, helpers and schedulers
 	Name string         // node of a helper; name of a broker, proxy, admin or user
 }
 
@@ -53,8 +54,8 @@ type Identity struct {
 // "frontal sitea", "proxy p1".
 func (id Identity) String() string {
 	switch id.Role {
-	case RoleFrontal:
-		return "frontal " + string(id.Site)
+	case RoleFrontal, RoleScheduler:
+		return id.Role.String() + " " + string(id.Site)
 	case RoleHelper:
 		return "helper " + id.Node().String()
 	}
@@ -70,12 +71,12 @@ func ParseIdentity(s string) (Identity, error) {
 	if !ok {
 		return Identity{}, fmt.Errorf("identity %q: want ROLE NAME, such as helper sitea/a1", s)
 	}
-	for r := RoleBroker; r <= RoleUser; r++ {
+	for r := RoleBroker; r <= RoleScheduler; r++ {
 		if r.String() != role {
 			continue
 		}
 		switch r {
-		case RoleFrontal:
+		case RoleFrontal, RoleScheduler:
 			return Identity{Role: r, Site: overlay.SiteID(name)}, overlay.CheckName("site", name)
 		case RoleHelper:
 			node, err := overlay.ParseNodeID(name)
@@ -105,6 +106,35 @@ func IdentityOf(cert *x509.Certificate) (Identity, error) {
 		}
 	}
 	return Identity{}, fmt.Errorf("the certificate of %q carries no Isthmus identity", cert.Subject)
+}
+
+// accountScheme marks the name in a helper's certificate that is the one account it
+// speaks for: isthmus-account:NAME.
+const accountScheme = "isthmus-account"
+
+// CheckMarkedAccount says what is wrong with an account's name as a certificate carries
+// it, or returns nil.
+func CheckMarkedAccount(name string) error {
+	err := overlay.CheckAccount(name)
+	if err == nil && strings.ContainsAny(name, "%?#\\") {
+		err = fmt.Errorf("account %q: a certificate cannot carry '%%', '?', '#' or '\\'", name)
+	}
+	return err
+}
+
+// AccountURI returns the mark of a helper's certificate that speaks for one account of
+// its site alone, as that of a batch job's own helper does.
+func AccountURI(name string) *url.URL { return &url.URL{Scheme: accountScheme, Opaque: name} }
+
+// AccountOf returns the one account for which a helper's certificate lets it speak; ""
+// for any of its node, as admins' helpers do.
+func AccountOf(cert *x509.Certificate) string {
+	for _, u := range cert.URIs {
+		if u.Scheme == accountScheme {
+			return u.Opaque
+		}
+	}
+	return ""
 }
 
 // projectScheme marks the names in a user's certificate that are the projects

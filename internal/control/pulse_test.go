@@ -15,8 +15,10 @@ func TestSilence(t *testing.T) {
 		late  time.Duration // by which this process looks later than it wanted
 		read  time.Duration // last byte so far
 		acked uint64
-		want  verdict
-		wait  time.Duration
+		// reached says that the peer's kernel has acknowledged the ping.
+		reached bool
+		want    verdict
+		wait    time.Duration
 	}
 	for name, steps := range map[string][]step{
 		"no calls": {
@@ -55,11 +57,46 @@ func TestSilence(t *testing.T) {
 			{at: 2110, read: 2105, wait: 550},
 			{at: 2200, read: 2190, end: true, wait: 5490},
 		},
-		"a busy peer, whose kernel acknowledges": {
+		"a stopped peer, whose kernel acknowledges": {
 			{at: 1000, begin: true, wait: 500},
-			{at: 1500, acked: 100, wait: 500},
-			{at: 2000, acked: 100, want: ask, wait: 1000},
-			{at: 3000, acked: 130, wait: 1000},
+			{at: 1500, acked: 100, want: ask, wait: 1000},
+			{at: 2500, acked: 112, reached: true, wait: 1500},
+			{at: 3999, acked: 112, reached: true, wait: 1},
+			{at: 4000, acked: 112, reached: true, want: part, wait: 2500},
+		},
+		"a stopped peer, asked by more and more calls": {
+			{at: 1000, begin: true, wait: 500},
+			{at: 1200, begin: true, acked: 50, wait: 300},
+			{at: 1500, acked: 100, want: ask, wait: 1000},
+			{at: 2000, begin: true, acked: 200, reached: true, wait: 2000},
+			{at: 3500, begin: true, acked: 300, reached: true, wait: 500},
+			{at: 4000, acked: 400, reached: true, want: part, wait: 2500},
+		},
+		"a busy peer, which answers late": {
+			{at: 1000, begin: true, wait: 500},
+			{at: 1500, acked: 100, want: ask, wait: 1000},
+			{at: 2500, acked: 112, reached: true, wait: 1500},
+			{at: 3990, acked: 112, read: 3980, reached: true, wait: 1485},
+		},
+		"a ping behind much data on a slow path": {
+			{at: 1000, begin: true, wait: 500},
+			{at: 1500, acked: 100, want: ask, wait: 1000},
+			{at: 2500, acked: 50_000, wait: 1000},
+			{at: 3500, acked: 100_000, wait: 1000},
+			{at: 4500, acked: 150_000, reached: true, wait: 1500},
+			{at: 5900, acked: 150_000, read: 5890, reached: true, wait: 1990},
+		},
+		"a path that dies under much data": {
+			{at: 1000, begin: true, wait: 500},
+			{at: 1500, acked: 100, want: ask, wait: 1000},
+			{at: 2500, acked: 50_000, wait: 1000},
+			{at: 3500, acked: 50_000, want: part, wait: 1000},
+		},
+		"a stopped peer and a stall": {
+			{at: 1000, begin: true, wait: 500},
+			{at: 1500, want: ask, wait: 1000},
+			{at: 6500, late: 4000, acked: 112, reached: true, wait: 1600},
+			{at: 8100, acked: 112, reached: true, want: part, wait: 2500},
 		},
 		"an answer that lies unread because this process did not run": {
 			{at: 1000, begin: true, wait: 500},
@@ -81,7 +118,7 @@ func TestSilence(t *testing.T) {
 		"a new call beside one that waits for long": {
 			{at: 1000, begin: true, wait: 500},
 			{at: 1500, want: ask, wait: 1000},
-			{at: 21_000, read: 20_900, wait: 4900},
+			{at: 21_000, read: 20_900, wait: 1900},
 			{at: 22_000, begin: true, read: 20_900, wait: 500},
 			{at: 22_500, read: 20_900, want: ask, wait: 1000},
 			{at: 23_500, read: 20_900, want: part, wait: 1000},
@@ -90,7 +127,7 @@ func TestSilence(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var s silence
 			for _, st := range steps {
-				now, sg := st.at*time.Millisecond, sign{st.read * time.Millisecond, st.acked}
+				now, sg := st.at*time.Millisecond, sign{st.read * time.Millisecond, st.acked, st.reached}
 				if st.begin {
 					s.begin(now, sg)
 				}
@@ -116,7 +153,7 @@ func TestSilenceOverALink(t *testing.T) {
 	a, b := net.Pipe()
 	defer a.Close()
 	defer b.Close()
-	s := newPulse(Mending{a}).silence
+	s := newPulse(Mending{a}, 0).silence
 	s.begin(0, sign{})
 	for _, st := range []struct {
 		at   time.Duration

@@ -30,6 +30,7 @@ type Revocations struct {
 
 	mu      sync.Mutex // guards the fields below
 	file    string     // where the list is kept; "" nowhere
+	keeper  Keeper     // keeps it, too; nil is none
 	list    *revoked.List
 	der     []byte
 	changed chan struct{} // closed and replaced when list changes
@@ -64,6 +65,23 @@ func (r *Revocations) Keep(file string) error {
 	return nil
 }
 
+// A Keeper keeps a daemon's revocation list.
+type Keeper interface {
+	// KeepRevocations stores a list in DER, unless it has one with the same or a
+	// larger number. It may take a few seconds, and several calls run at a time.
+	KeepRevocations(number uint64, der []byte) error
+
+	// Where says where lists are kept, for people.
+	Where() string
+}
+
+// KeepWith has every list that is taken from now on be kept by k, too.
+func (r *Revocations) KeepWith(k Keeper) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.keeper = k
+}
+
 // ParseRevocations reads a list in PEM and checks its signature.
 func ParseRevocations(text []byte, roots []*x509.Certificate) (*revoked.List, []byte, error) {
 	block, _ := pem.Decode(text)
@@ -81,26 +99,37 @@ func RevocationsPEM(der []byte) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: pemRevocations, Bytes: der})
 }
 
-// Take puts a list in DER in the place of the one before, if it is newer, and on
-// disk first. It reports whether it was newer. An error of the disk does not keep
-// the list from counting: then the list counts until the daemon ends.
+// Take puts a list in DER in the place of the one before, if it is newer, and
+// returns when it is on disk. It reports whether it was newer. An error of the
+// disk does not keep the list from counting: then the list counts until the
+// daemon ends.
 func (r *Revocations) Take(der []byte) (newer bool, err error) {
 	list, err := revoked.Parse(der, r.roots)
 	if err != nil {
 		return false, err
 	}
+	newer, keeper, err := r.take(list, der)
+	if newer && keeper != nil {
+		err = errors.Join(err, keeper.KeepRevocations(list.Number, der))
+	}
+	if err != nil {
+		err = fmt.Errorf("revocation list %d counts until this daemon ends, and could not be kept: %w", list.Number, err)
+	}
+	return newer, err
+}
+
+// take is Take without the keeper, which is not to be waited for with the lock.
+func (r *Revocations) take(list *revoked.List, der []byte) (newer bool, keeper Keeper, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.list != nil && list.Number <= r.list.Number {
-		return false, nil
+		return false, nil, nil
 	}
 	if r.file != "" {
-		if err = WriteFile(r.file, RevocationsPEM(der), 0o644); err != nil {
-			err = fmt.Errorf("revocation list %d counts until this daemon ends, and could not be kept: %w", list.Number, err)
-		}
+		err = WriteFile(r.file, RevocationsPEM(der), 0o644)
 	}
 	r.set(list, der)
-	return true, err
+	return true, r.keeper, err
 }
 
 func (r *Revocations) set(list *revoked.List, der []byte) {
@@ -117,10 +146,13 @@ func (r *Revocations) Now() (list *revoked.List, changed <-chan struct{}) {
 	return r.list, r.changed
 }
 
-// Kept returns the file that the list is kept in; "" if in none.
+// Kept says what the list is kept in; "" if in nothing.
 func (r *Revocations) Kept() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.keeper != nil {
+		return r.keeper.Where()
+	}
 	return r.file
 }
 

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/yamux"
@@ -18,6 +19,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/peer"
 
+	"github.com/isthmus-grid/isthmus/internal/limit"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
 )
@@ -31,15 +33,27 @@ const (
 // Software names this build to its peers, for their logs.
 const Software = "isthmus/0.1"
 
+// errStalled is why a connection is given up that came about and made no session.
+var errStalled = errors.New("the control hand-shake did not end")
+
 // handshakeTimeout bounds everything before the first call of a session.
 const handshakeTimeout = 10 * time.Second
 
 // keepAlive is how often each end asks whether the other is there.
 const keepAlive = 5 * time.Second
 
-// streamWindow is yamux's receive window for a stream: 60 ms x 1 Gb/s. The
-// default of 256 KiB would hold a session across a continent to 35 Mb/s.
-const streamWindow = 8 << 20
+// streamWindow is the receive window for a stream that carries files: 60 ms x
+// 1 Gb/s. The default of 256 KiB would hold a session across a continent to
+// 35 Mb/s. callWindow is yamux's where a stream carries calls: bytes that gRPC has
+// not read yet lie in it, and are in no budget.
+const (
+	streamWindow = 8 << 20
+	callWindow   = 1 << 20
+)
+
+// maxBacklog bounds the streams of a session that the peer opened and that
+// were not accepted yet, which takes microseconds. One more is reset.
+const maxBacklog = 16
 
 // Session is one control connection. Calls go both ways on it.
 type Session struct {
@@ -51,6 +65,10 @@ type Session struct {
 	rpc   *grpc.ClientConn
 	log   *slog.Logger
 	pulse *pulse
+
+	accounts   *accounts    // on which the peer's calls go
+	overLogged atomic.Int64 // when the log said last that the peer is over its budget, Unix time
+	excess     chan error   // holds why the session is to end, once the peer is too far over its budget
 
 	// has reports whether an address is one of this host; nil where this end
 	// does not look.
@@ -65,6 +83,10 @@ func (s *Session) Peer() Identity { return s.peer.Identity }
 
 // Proof returns what the peer's certificate proved when the session began.
 func (s *Session) Proof() Proof { return s.peer }
+
+// Account returns the one account for which the peer may speak, as its certificate
+// says (AccountOf); "" for any of its node.
+func (s *Session) Account() string { return AccountOf(s.peer.Leaf) }
 
 // Visiting reports whether the peer only came to ask (DialConfig.Visit): it
 // holds the daemon's certificate without standing in for the daemon.
@@ -149,7 +171,7 @@ func shake(ctx context.Context, conn *tls.Conn, verify func(tls.ConnectionState)
 	if err != nil {
 		conn.Close()
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			err = fmt.Errorf("the control hand-shake did not end within %v (%w)", handshakeTimeout, err)
+			err = fmt.Errorf("%w within %v (%w)", errStalled, handshakeTimeout, err)
 		}
 		return peerHello{}, err
 	}
@@ -216,31 +238,39 @@ func refuse(conn *tls.Conn, by Identity, class, reason error) {
 }
 
 // start puts yamux and gRPC on a connection after its hand-shake. The
-// connection belongs to the session from then on.
-func (e *Endpoint) start(conn net.Conn, id peerHello, client bool) (*Session, error) {
+// connection belongs to the session from then on. idle is as DialConfig.AskIdle.
+func (e *Endpoint) start(conn net.Conn, id peerHello, client bool, idle time.Duration) (*Session, error) {
 	cfg := yamux.DefaultConfig()
-	cfg.MaxStreamWindowSize = streamWindow
+	cfg.MaxStreamWindowSize = e.window
 	cfg.KeepAliveInterval = keepAlive
 	cfg.ConnectionWriteTimeout = 10 * time.Second
+	cfg.AcceptBacklog = maxBacklog
+	cfg.StreamCloseTimeout = 30 * time.Second
 	cfg.LogOutput = nil
 	cfg.Logger = slog.NewLogLogger(e.log.With("peer", id.String()).Handler(), slog.LevelDebug)
 	open := yamux.Server
 	if client {
 		open = yamux.Client
 	}
-	pulse := newPulse(conn)
+	pulse := newPulse(conn, idle)
 	mux, err := open(&gather{Conn: breaking{pulseConn{conn, pulse}}}, cfg)
 	if err != nil {
 		conn.Close()
 		return nil, err
 	}
-	s := &Session{peer: id.Proof, creds: e.creds, visit: id.features&featureVisit != 0, conn: conn, mux: mux, log: e.log, pulse: pulse}
+	s := &Session{peer: id.Proof, creds: e.creds, visit: id.features&featureVisit != 0, conn: conn, mux: mux, log: e.log, pulse: pulse, accounts: e.accepted, excess: make(chan error, 1)}
 	if client {
-		s.has = e.has
+		s.has, s.accounts = e.has, e.dialled
 	}
 	s.rpc, err = grpc.NewClient("passthrough:///"+id.Role.String(),
 		grpc.WithTransportCredentials(insecure.NewCredentials()), // yamux runs inside TLS
-		grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) { return mux.Open() }),
+		grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) {
+			c, err := mux.Open()
+			if err != nil {
+				return nil, err
+			}
+			return newMetered(c, false, s.purse(nil), func(err error) { e.exceeded(s, err, true) }, nil), nil
+		}), grpc.WithMaxHeaderListSize(maxHeader),
 		grpc.WithInitialWindowSize(streamWindow), grpc.WithInitialConnWindowSize(streamWindow),
 		grpc.WithUnaryInterceptor(s.unary), grpc.WithStreamInterceptor(s.stream),
 		grpc.WithDisableServiceConfig(), grpc.WithIdleTimeout(0),
@@ -251,6 +281,11 @@ func (e *Endpoint) start(conn net.Conn, id peerHello, client bool) (*Session, er
 		return nil, err
 	}
 	return s, nil
+}
+
+// purse returns a new one on the peer's account; open is nil where this end calls.
+func (s *Session) purse(open *limit.Counter[string]) *purse {
+	return &purse{who: s.Peer().String(), open: open, bytes: s.accounts.bytes, calls: make(map[uint32]int)}
 }
 
 // stream is one yamux stream of a session; the session rides along so that a

@@ -86,7 +86,7 @@ func FromStatus(err error) error {
 	case codes.DeadlineExceeded:
 		return fmt.Errorf("%w: %s", overlay.ErrTimeout, st.Message())
 	case codes.Unavailable:
-		return fmt.Errorf("%w: %s", overlay.ErrUnreachable, st.Message())
+		return fmt.Errorf("%w: %s", overlay.ErrUnreachable, causeOf(st.Message()))
 	case codes.Canceled:
 		return fmt.Errorf("%w: %s", context.Canceled, st.Message())
 	case codes.ResourceExhausted:

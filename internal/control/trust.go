@@ -17,9 +17,10 @@ import (
 // ones are not offered.
 type Trust struct {
 	// Enrol serves a connection on which somebody asks for a certificate, after
-	// the TLS hand-shake. It returns when it is done with conn, which is then
-	// closed.
-	Enrol func(ctx context.Context, conn *tls.Conn)
+	// the TLS hand-shake. It calls asked when the request has come: until then the
+	// connection is one of those that may be closed for others, and it was if asked
+	// says false. Enrol returns when it is done with conn, which is then closed.
+	Enrol func(ctx context.Context, conn *tls.Conn, asked func() bool)
 
 	// Renew gives the peer of s, or somebody it speaks for, a new certificate.
 	Renew func(ctx context.Context, s *Session, chain [][]byte) ([][]byte, error)
@@ -46,18 +47,30 @@ func (e *Endpoint) refresh() {
 	}
 }
 
-// enrolling makes the TLS hand-shake and serves the connection if that is one
-// on which somebody asks for a certificate. Else it reports false, and the
-// hand-shake's error, if there is one, is found again by whoever goes on.
-func (e *Endpoint) enrolling(ctx context.Context, conn *tls.Conn) bool {
+// otherwise makes the TLS hand-shake and serves the connection if that is one
+// on which somebody asks for a certificate, or which carries data frames. Else it
+// reports false, and the hand-shake's error, if there is one, is found again by
+// whoever goes on.
+func (e *Endpoint) otherwise(ctx context.Context, conn *tls.Conn, asked func() bool) bool {
 	shake, cancel := context.WithTimeout(ctx, handshakeTimeout)
 	defer cancel()
-	if conn.HandshakeContext(shake) != nil || conn.ConnectionState().NegotiatedProtocol != EnrolALPN {
+	if conn.HandshakeContext(shake) != nil {
+		return false
+	}
+	switch conn.ConnectionState().NegotiatedProtocol {
+	case DataALPN:
+		if !asked() {
+			return true // it was closed to make room for another source
+		}
+		e.Data(ctx, conn)
+		return true
+	case EnrolALPN:
+	default:
 		return false
 	}
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })()
-	e.trust.Enrol(ctx, conn)
+	e.trust.Enrol(ctx, conn, asked)
 	return true
 }
 

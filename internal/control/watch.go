@@ -1,7 +1,6 @@
 package control
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -16,8 +15,8 @@ import (
 )
 
 // watch ends the session when it can be known to be dead: the peer is silent
-// though calls wait for it, or this host has lost the session's address. It
-// returns when the session has ended.
+// though calls wait for it, or this host has lost the session's address; and when
+// the peer is too far over its budget. It returns when the session has ended.
 func (s *Session) watch() {
 	var pings sync.WaitGroup
 	defer pings.Wait()
@@ -37,6 +36,9 @@ func (s *Session) watch() {
 	for {
 		select {
 		case <-s.Done():
+			return
+		case err := <-s.excess:
+			s.end(err)
 			return
 		case <-lists:
 			_, lists = s.creds.lists.Now()
@@ -58,7 +60,7 @@ func (s *Session) watch() {
 		case ask:
 			pings.Go(func() { s.mux.Ping() }) // ends with the session at the latest
 		case part:
-			s.end(fmt.Errorf("nothing came from there for %v though a call waits and it was asked", firstDoubt+cmp.Or(s.pulse.word, lastWord)))
+			s.end(s.pulse.silent())
 			return
 		}
 		again.Reset(wait)

@@ -28,8 +28,12 @@ func TestAcknowledged(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	acked := control.AckedBy(c)
-	before := acked()
+	sent := control.SentOn(c)
+	acked := func() uint64 { n, _ := sent(); return n }
+	before, total := sent()
+	if total != before {
+		t.Errorf("%d bytes written, of which %d are acknowledged, before any was", total, before)
+	}
 	if _, err := c.Write(make([]byte, 100)); err != nil {
 		t.Fatal(err)
 	}
@@ -39,6 +43,9 @@ func TestAcknowledged(t *testing.T) {
 			t.Fatalf("%d bytes before, %d after 100 more were written", before, acked())
 		}
 		runtime.Gosched()
+	}
+	if _, total := sent(); total != before+100 {
+		t.Errorf("%d bytes written, want %d", total, before+100)
 	}
 }
 

@@ -150,7 +150,7 @@ func (d *decoder) word(f *field, v reflect.Value, key, origin, text string) {
 		d.wrong(origin, key, "%w", err)
 		return
 	}
-	if v.Type() == pathType && d.dir != "" && text != "" && !filepath.IsAbs(text) {
+	if v.Type() == pathType && d.dir != "" && text != "" && !filepath.IsAbs(text) && !strings.Contains(text, "://") {
 		v.SetString(filepath.Join(d.dir, text))
 	}
 }

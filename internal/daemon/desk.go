@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/internal/accept"
 	"github.com/isthmus-grid/isthmus/internal/local"
 )
 
@@ -169,14 +170,7 @@ func (d *desk) close(handed bool) {
 }
 
 func (d *desk) accept() {
-	for {
-		c, err := d.ln.AcceptUnix()
-		if err != nil {
-			if d.ctx.Err() == nil {
-				d.log.Warn("isthmus drain cannot reach this daemon any more", "error", err)
-			}
-			return
-		}
+	err := accept.Each(d.ctx, d.log, d.ln.Addr(), d.ln.AcceptUnix, func(c *net.UnixConn) {
 		select {
 		case d.slots <- struct{}{}:
 			d.work.Go(func() {
@@ -188,6 +182,9 @@ func (d *desk) accept() {
 			d.tell(c, Progress{Refuse: fmt.Sprintf("%d others are asking", maxVisitors)})
 			c.Close()
 		}
+	})
+	if err != nil && d.ctx.Err() == nil {
+		d.log.Warn("isthmus drain cannot reach this daemon any more", "error", err)
 	}
 }
 

@@ -24,10 +24,18 @@ func Document[D any](file string, text []byte) (doc D, origin func(key string) s
 	return doc, origin, nil
 }
 
+// Adviser is implemented by settings that deny something until they say otherwise.
+type Adviser interface {
+	// Advice says what is denied, by key, and what to write in order to permit it. It is
+	// asked of settings without faults.
+	Advice() Faults
+}
+
 // Examine looks at the text of a daemon's settings as --check does, on
 // whatever machine: files that the settings name and that are not there, or
-// not for this user to read, are in absent, what else is wrong in faults.
-func Examine[C any](file string, text []byte) (faults, absent Faults) {
+// not for this user to read, are in absent, what else is wrong in faults. Settings
+// without faults that are an Adviser give their advice.
+func Examine[C any](file string, text []byte) (faults, absent, advice Faults) {
 	var all whole[C]
 	v := reflect.ValueOf(&all).Elem()
 	_, found := examine(mustSchema(v.Type()), v, sources{file: file, text: text, exists: true})
@@ -38,7 +46,10 @@ func Examine[C any](file string, text []byte) (faults, absent Faults) {
 			faults = append(faults, f)
 		}
 	}
-	return faults, absent
+	if a, ok := any(all.Own).(Adviser); ok && len(faults) == 0 {
+		advice = a.Advice()
+	}
+	return faults, absent, advice
 }
 
 // Keys returns the keys that a daemon's settings have at the top of the file,

@@ -189,6 +189,10 @@ func (h *Hooks) cutNow() {
 	h.cut = left
 }
 
+// Succeeds reports whether this process takes over from a predecessor, which has
+// what only one process can have until ready returns.
+func (h *Hooks) Succeeds() bool { return h.inherited != nil }
+
 // Succeeded reports whether the daemon drains because a successor has its
 // sockets. Then it must stop accepting at once and call LetGo.
 func (h *Hooks) Succeeded() bool {

@@ -65,7 +65,8 @@ func (s Size) String() string {
 }
 
 // A Path names a file or a folder. In a file it is relative to that file's
-// folder; on the command line and in the environment, to the working directory.
+// folder; on the command line and in the environment, to the working directory. A
+// URL, where a setting takes one, stays as it is.
 type Path string
 
 var (

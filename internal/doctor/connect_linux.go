@@ -201,7 +201,7 @@ func pathMTU(c *net.TCPConn) int {
 // arrives sends padding and reports whether the other kernel acknowledged all
 // of it in time; tried is false when that cannot be told.
 func arrives(ctx context.Context, c *net.TCPConn) (tried, passed bool) {
-	ctx, cancel := context.WithTimeout(ctx, segmentBound)
+	ctx, cancel := bounded(ctx, segmentBound)
 	defer cancel()
 	raw, err := c.SyscallConn()
 	if err != nil {

@@ -22,7 +22,7 @@ const (
 // askSTUN asks all servers from one port which address and port they see. A
 // second socket for each hears ICMP errors, which only a connected one does.
 func askSTUN(ctx context.Context, servers []netip.AddrPort) Datagrams {
-	ctx, cancel := context.WithTimeout(ctx, stunBound)
+	ctx, cancel := bounded(ctx, stunBound)
 	defer cancel()
 	start := time.Now()
 	d := Datagrams{Servers: servers, Seen: map[netip.AddrPort]netip.AddrPort{}, Errs: map[netip.AddrPort]string{}}

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/isthmus-grid/isthmus/overlay"
 )
 
 // Diagnose says what observations mean. It is a pure function; the findings
@@ -13,6 +15,7 @@ import (
 func Diagnose(o Observations) []Finding {
 	var all []Finding
 	all = append(all, files(o)...)
+	all = append(all, denied(o)...)
 	all = append(all, socket(o)...)
 	all = append(all, services(o)...)
 	all = append(all, session(o)...)
@@ -23,6 +26,16 @@ func Diagnose(o Observations) []Finding {
 	all = append(all, inbound(o)...)
 	if o.Pair != nil {
 		all = append(all, pair(*o.Pair)...)
+	}
+	return all
+}
+
+// denied says what the settings leave denied, and what permits it.
+func denied(o Observations) (all []Finding) {
+	for _, text := range o.Denied {
+		all = append(all, Finding{Layer: "local", Target: o.Settings, Status: Warning, Class: Denied, Evidence: text,
+			Meaning: "nobody has been permitted this yet; it is so by default", Device: "this host: " + o.Settings,
+			Fix: "if it is meant to be permitted, add these lines, and reload the daemon (systemctl reload)"})
 	}
 	return all
 }
@@ -46,13 +59,13 @@ func files(o Observations) []Finding {
 		case o.Start.Before(f.NotBefore):
 			r.Status, r.Class = Failed, Clock
 			r.Evidence += fmt.Sprintf("; this host's clock says %s", stamp(o.Start))
-			r.Meaning = "certificates are not issued ahead of time, so this host's clock is behind; a wrong clock where it was issued would look the same"
-			r.Device, r.Fix = "this host: its clock", "set this host's clock (chrony, ntpd)"
+			r.Meaning = "certificates are not issued ahead of time: " + overlay.ClocksDiffer("this host", "its issuer", f.NotBefore.Sub(o.Start))
+			r.Device, r.Fix = "this host: its clock", setClocks
 		case o.Start.After(f.NotAfter):
 			r.Status, r.Class = Failed, Certificate
 			r.Evidence += fmt.Sprintf("; this host's clock says %s", stamp(o.Start))
-			r.Meaning = "the certificate has expired; a clock that is ahead would look the same"
-			r.Fix = "compare this host's clock with another's; if it is right, " + renew
+			r.Meaning = "the certificate has expired, or else " + overlay.ClocksDiffer("this host", "its issuer", o.Start.Sub(f.NotAfter))
+			r.Fix = "if this host's clock is right, " + renew
 		case f.NotAfter.Sub(o.Start) < soon && f.NotAfter.Sub(f.NotBefore) > 2*soon:
 			r.Status, r.Class, r.Meaning, r.Fix = Warning, Expiring, "the certificate expires within a week", renew
 		}

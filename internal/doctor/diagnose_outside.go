@@ -3,9 +3,11 @@ package doctor
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/internal/siteprobe"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -45,6 +47,9 @@ func session(o Observations) []Finding {
 	return append([]Finding{f}, all...)
 }
 
+// setClocks is what to do where clocks differ.
+const setClocks = "have NTP set both clocks (chrony, ntpd)"
+
 // clock compares this host's clock with the broker's, by half a round trip.
 func clock(o Observations, target string) Finding {
 	s := o.Session
@@ -56,10 +61,11 @@ func clock(o Observations, target string) Finding {
 	if off.Abs() <= clockOff+trip/2 {
 		return f
 	}
-	f.Status, f.Class, f.Fix = Warning, Clock, "set the wrong clock (chrony, ntpd)"
-	f.Meaning = "one of the two clocks is wrong; agreed instants still hold, since offsets are measured, and log lines do not compare"
+	differ := overlay.ClocksDiffer("this host", "the broker", off.Abs()-trip/2)
+	f.Status, f.Class, f.Fix = Warning, Clock, setClocks
+	f.Meaning = differ + "; agreed instants still hold, since offsets are measured, and log lines do not compare"
 	if off.Abs() > clockBroken {
-		f.Status, f.Meaning = Failed, "one of the two clocks is wrong, by more than fresh certificates and tickets allow for"
+		f.Status, f.Meaning = Failed, differ+", since fresh certificates and tickets allow for less"
 	}
 	return f
 }
@@ -94,6 +100,11 @@ func outside(o Observations) []Finding {
 		on443 = on443 || v.At.Port() == 443 && v.Connect.Outcome == Connected
 	}
 	blocked := false
+	if onlySix(o) {
+		return append(all, Finding{Layer: "TCP", Target: "outside, over IPv4", Status: Passed, Class: OK,
+			Evidence: fmt.Sprintf("no route to %v; over IPv6 %v answers", o.Vantages[0].At, o.IPv6[0].At),
+			Meaning:  "this host has nothing but IPv6: links with sites that have IPv4 alone go over a proxy that advertises both"})
+	}
 	for _, v := range o.Vantages {
 		if v.At.Port() != 443 && on443 && v.Connect.Outcome != Connected {
 			if !blocked { // once is enough
@@ -104,7 +115,17 @@ func outside(o Observations) []Finding {
 		}
 		all = append(all, vantage(v))
 	}
+	all = append(all, stripped(o)...)
 	return append(all, translated(o)...)
+}
+
+// onlySix reports whether this host reaches all of the grid's hosts that it was told of
+// over IPv6, and has no route to any over IPv4.
+func onlySix(o Observations) bool {
+	is := func(outcome Outcome) func(Vantage) bool {
+		return func(v Vantage) bool { return v.Connect.Outcome != outcome }
+	}
+	return len(o.Vantages) > 0 && !slices.ContainsFunc(o.Vantages, is(Routeless)) && len(o.IPv6) > 0 && !slices.ContainsFunc(o.IPv6, is(Connected))
 }
 
 // gatewayOnly judges a node whose data its gateway carries.
@@ -148,7 +169,7 @@ func only443(v Vantage, p overlay.SiteProfile) Finding {
 	f.Target, f.Status, f.Class = v.At.String(), Warning, Egress443
 	f.Evidence += "; port 443 answers"
 	f.Meaning = "only port 443 leads out, or somebody before that host refuses its other ports: both look alike"
-	if p.Egress == overlay.Egress443 {
+	if p.Egress == overlay.Egress443 || p.Egress == overlay.EgressTLS443 {
 		f.Meaning = "only port 443 leads out, as the profile says"
 	}
 	f.Fix = "nothing, if this is meant: links go over relays on port 443. For direct ones ask for the rules that --firewall-request prints"
@@ -165,10 +186,20 @@ func vantage(v Vantage) Finding {
 		return refusedTunnel(f, v.Via, v.At.String(), v.Tunnel)
 	case v.Connect.Outcome != Connected:
 		return f
+	case v.TLS:
+		f.Status, f.Class = Warning, EgressTLS
+		f.Evidence += fmt.Sprintf("; a plain question got no answer (%s), and one inside of TLS did: it sees %s", v.Err, v.Seen)
+		f.Meaning = "something on the way inspects connections and lets only TLS through: links go over relays, inside of TLS"
+		f.Device = "a firewall that inspects what passes port 443, most likely this site's"
+		if v.Via != "" {
+			f.Meaning = "the HTTP proxy opens tunnels and lets only TLS through them: links go over relays, inside of TLS"
+			f.Device = "the HTTP proxy " + v.Via
+		}
+		f.Fix = "nothing, if this is meant: relayed links work, and cost this host and the proxy some CPU time more. For plain and direct ones ask for a rule without inspection"
 	case v.Err != "":
 		f.Status, f.Class = Warning, Refused
 		f.Evidence += "; then " + v.Err
-		f.Meaning = "TCP passes; what answers is no vantage point of the grid, or something in between lets only TLS through"
+		f.Meaning = "TCP passes; what answers is no vantage point of the grid, or something in between lets nothing through of which it does not know the protocol"
 		f.Fix = "check that the address is that of a broker or proxy; ask for a rule without inspection"
 		if strings.Contains(v.Err, "refused:") {
 			f.Status, f.Class, f.Meaning, f.Fix = Passed, OK, "TCP passes, and a daemon of the grid answers", ""
@@ -199,6 +230,41 @@ func lostBulk(f Finding, v Vantage) Finding {
 	f.Meaning = "the way loses what comes after the first packets: a device that inspects connections, or heavy loss"
 	f.Fix = "ask for a rule without inspection"
 	return f
+}
+
+// stripped says which TCP options no connection has. A host of the grid whose administrator took
+// one away is told by another that has it.
+func stripped(o Observations) []Finding {
+	var with siteprobe.TCPOptions
+	var to []string
+	for _, v := range o.Vantages {
+		if v.Options != nil {
+			to = append(to, v.At.String())
+			with.Scale, with.SACK, with.Timestamps = with.Scale || v.Options.Scale, with.SACK || v.Options.SACK, with.Timestamps || v.Options.Timestamps
+		}
+	}
+	if len(to) == 0 {
+		return nil
+	}
+	var missing []string
+	f := Finding{Layer: "TCP", Target: "options", Status: Warning, Class: TCPOptions, Meaning: "losses cost connections more than they need to",
+		Device: "something on the way that normalises TCP, most likely this site's firewall or a WAN optimiser; the settings net.ipv4.tcp_window_scaling, tcp_sack and tcp_timestamps of this host would look the same",
+		Fix:    "ask whoever runs it to leave TCP's options alone (RFC 7323, RFC 2018)"}
+	if !with.Scale {
+		missing = append(missing, "window scaling")
+		f.Meaning = "a connection carries no more than 64 KiB a round trip, 6 Mb/s at 80 ms; simultaneous open and traversing do not work, for where SYNs cross next to nothing is carried. Hole punching goes by UDP and is not concerned"
+	}
+	if !with.SACK {
+		missing = append(missing, "SACK")
+	}
+	if !with.Timestamps {
+		missing = append(missing, "timestamps")
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	f.Evidence = fmt.Sprintf("no connection to %s has %s", strings.Join(to, ", "), strings.Join(missing, " or "))
+	return []Finding{f}
 }
 
 // carriers is the space between carriers and their customers (RFC 6598).
@@ -445,7 +511,14 @@ func pair(p Pair) []Finding {
 		}
 		f.Evidence, f.Meaning = "the broker's plan: "+strings.Join(names, "; then "), "by their profiles the two sites can be joined"
 	}
-	return []Finding{f}
+	if p.Store == "" {
+		return []Finding{f}
+	}
+	return []Finding{f, {
+		Layer: "store", Target: "the broker", Status: Warning, Class: StoreFault, Evidence: p.Store,
+		Meaning: "nobody can enrol with a token, and no name can be published; links, and who is enrolled, go on",
+		Device:  "the broker's disk, or the etcd that it shares with others", Fix: "free space there, or bring a majority of the etcd's members up",
+	}}
 }
 
 func rejections(p overlay.Plan) string {

@@ -79,8 +79,8 @@ var cases = []struct {
 	{"inspected", leaf(func(c *Cert) { c.OfGrid, c.Identity, c.Issuer = false, "", "CN=Inspection" }), Intercepted, Failed, "CN=Inspection|a device in between|or the address"},
 	{"other grid", leaf(func(c *Cert) { c.OfGrid = false }), Certificate, Failed, "grid with another CA"},
 	{"other daemon", leaf(func(c *Cert) { c.Identity = "broker b1" }), Settings, Failed, "this is broker b1"},
-	{"peer expired", leaf(func(c *Cert) { c.NotAfter = now.Add(-time.Minute) }), Certificate, Failed, "expired|clock of this host that is ahead"},
-	{"peer not yet valid", leaf(func(c *Cert) { c.NotBefore = now.Add(time.Minute) }), Clock, Failed, "2026-05-01T12:01:00Z|this host's clock is behind|wrong clock where it was issued"},
+	{"peer expired", leaf(func(c *Cert) { c.NotAfter = now.Add(-time.Minute) }), Certificate, Failed, "expired|the clocks of this host and its issuer differ by at least 1m0s: set them by NTP"},
+	{"peer not yet valid", leaf(func(c *Cert) { c.NotBefore = now.Add(time.Minute) }), Clock, Failed, "2026-05-01T12:01:00Z|the clocks of this host and its issuer differ by at least 1m0s: set them by NTP"},
 	{"no TLS", handshaken(Handshake{Tried: true, Err: "tls: first record does not look like a TLS handshake"}), TLSBroken, Failed, "speaks no TLS"},
 	{"reset in TLS", handshaken(Handshake{Tried: true, Err: "read: connection reset by peer"}), TLSBroken, Failed, "reset when TLS began"},
 	{"silent TLS", stalledWith(Segments{Tried: true, Stalled: []int{0, 1360, 536}}), TLSBroken, Failed, "neither with segments of full size, 1360, 536|look the same"},
@@ -96,11 +96,14 @@ var cases = []struct {
 	{"hung up", connectTo(func(s *Service) { s.Hello = Hello{OwnOldest: 1, OwnNewest: 1, Err: "EOF"} }), Refused, Failed, "EOF|without a word"},
 
 	{"own certificate missing", func(o *Observations) { o.Local.Files[0].Err = "no such file" }, Certificate, Failed, "no such file"},
-	{"own certificate expired", func(o *Observations) { o.Local.Files[0].NotAfter = now.Add(-time.Hour) }, Certificate, Failed, "has expired|clock that is ahead"},
-	{"own certificate early", func(o *Observations) { o.Local.Files[0].NotBefore = now.Add(time.Hour) }, Clock, Failed, "clock is behind"},
+	{"own certificate expired", func(o *Observations) { o.Local.Files[0].NotAfter = now.Add(-time.Hour) }, Certificate, Failed, "has expired|the clocks of this host and its issuer differ by at least 1h0m0s: set them by NTP"},
+	{"own certificate early", func(o *Observations) { o.Local.Files[0].NotBefore = now.Add(time.Hour) }, Clock, Failed, "the clocks of this host and its issuer differ by at least 1h0m0s: set them by NTP"},
 	{"own certificate ends soon", func(o *Observations) {
 		o.Local.Files[0].NotBefore, o.Local.Files[0].NotAfter = now.Add(-1000*time.Hour), now.Add(time.Hour)
 	}, Expiring, Warning, "within a week"},
+	{"settings that deny", func(o *Observations) {
+		o.Settings, o.Denied = "/etc/isthmus/helper.yaml", []string{"offer.jobs: 0, write\noffer: {jobs: 1}"}
+	}, Denied, Warning, "/etc/isthmus/helper.yaml|offer: {jobs: 1}|reload"},
 	{"helper away", func(o *Observations) { o.Local.SocketErr, o.Local.SocketAbsent = "no such file", true }, HelperSocket, Failed, "no helper runs"},
 	{"socket forbidden", func(o *Observations) { o.Local.SocketErr, o.Local.SocketDenied = "permission denied", true }, HelperSocket, Failed, "may not use|public: true"},
 	{"helper dead", func(o *Observations) { o.Local.SocketErr = "connection refused" }, HelperSocket, Failed, "has ended"},
@@ -114,6 +117,11 @@ var cases = []struct {
 
 	{"443 blocked", at(0, Connection{Outcome: Silent}), TCPDropped, Failed, "203.0.113.2:443"},
 	{"only 443", at(2, Connection{Outcome: Silent}), Egress443, Warning, "port 443 answers|look alike"},
+	{"only TLS", func(o *Observations) { o.Vantages[0].Err, o.Vantages[0].TLS = "timed out", true }, EgressTLS, Warning, "one inside of TLS did|inspects connections|without inspection"},
+	{"only TLS through the HTTP proxy", func(o *Observations) {
+		v := &o.Vantages[0]
+		v.Via, v.Tunnel, v.Err, v.TLS = "proxy:3128", Tunnel{Asked: true, Open: true, Status: 200}, "EOF", true
+	}, EgressTLS, Warning, "lets only TLS through them|the HTTP proxy proxy:3128"},
 	{"bulk lost", func(o *Observations) { o.Vantages[0].Bulk = Bulk{Tried: true, Smaller: 536, PathMTU: 1500} }, MTU, Failed, "not all were acknowledged|536 bytes they were|black hole|mtu none|profile.mtu: 576"},
 	{"all bulk lost", func(o *Observations) { o.Vantages[0].Bulk = Bulk{Tried: true} }, TCPDropped, Failed, "neither in full-size segments nor in segments of 536"},
 	{"black hole that the profile knows", func(o *Observations) {
@@ -138,12 +146,30 @@ var cases = []struct {
 	{"slow datagrams", func(o *Observations) {
 		o.Path = &siteprobe.Path{To: addr("203.0.113.2:3478"), Rate: limitedAt(1_000_000)}
 	}, UDPSlow, Warning, "about 1 Mb/s|was not measured|without a rate limit"},
+	{"no window scaling", func(o *Observations) {
+		for i := range o.Vantages {
+			o.Vantages[i].Options = &siteprobe.TCPOptions{SACK: true, Timestamps: true}
+		}
+	}, TCPOptions, Warning, "has window scaling|64 KiB a round trip|leave TCP's options alone"},
+	{"no SACK at one host", func(o *Observations) {
+		o.Vantages[0].Options = &siteprobe.TCPOptions{Scale: true, Timestamps: true}
+		o.Vantages[1].Options = &siteprobe.TCPOptions{Scale: true, SACK: true, Timestamps: true}
+	}, OK, Passed, ""},
+	{"no SACK and timestamps", func(o *Observations) {
+		o.Vantages[0].Options = &siteprobe.TCPOptions{Scale: true}
+	}, TCPOptions, Warning, "has SACK or timestamps|losses cost"},
 	{"stranger answers", func(o *Observations) { o.Vantages[0].Err = "EOF" }, Refused, Warning, "no vantage point"},
 	{"nat", func(o *Observations) { o.Vantages[0].Seen = addr("192.0.2.1:30000") }, NAT, Warning, "sees 192.0.2.1:30000"},
 	{"nat of a carrier", func(o *Observations) {
 		o.Helper, o.Vantages[0].Connect.From, o.Vantages[0].Seen = false, addr("100.64.1.2:30000"), addr("192.0.2.1:30000")
 	}, NAT, Warning, "changed twice|100.64.1.2 is of the space"},
 	{"IPv6", func(o *Observations) { o.IPv6 = []Vantage{overSix("[2001:db8::1]:9")} }, OK, Passed, ""},
+	{"nothing but IPv6", func(o *Observations) {
+		o.IPv6 = []Vantage{overSix("[2001:db8::1]:9")}
+		for i := range o.Vantages {
+			o.Vantages[i].Connect = Connection{Outcome: Routeless, Err: "network is unreachable"}
+		}
+	}, OK, Passed, ""},
 	{"IPv6 translated", func(o *Observations) { o.IPv6 = []Vantage{overSix("[2001:db8::2]:9")} }, NAT, Warning, "IPv6 address"},
 	{"behind an HTTP proxy", func(o *Observations) { o.Straight = &Connection{Outcome: Silent, To: addr("203.0.113.2:443")} }, EgressProxy, Warning, "only the HTTP proxy leads out"},
 	{"HTTP proxy for nothing", func(o *Observations) { o.Straight = &Connection{Outcome: Connected, To: addr("203.0.113.2:443")} }, EgressProxy, Warning, "for nothing"},
@@ -175,6 +201,9 @@ var cases = []struct {
 	{"pair away", func(o *Observations) {
 		o.Pair = &Pair{A: "a", B: "b", Plan: &overlay.Plan{Steps: []overlay.Step{{Technique: overlay.Relay}}}, Absent: []string{"b"}}
 	}, SiteAway, Failed, "knows b from before"},
+	{"a broker's full disk", func(o *Observations) {
+		o.Pair = &Pair{A: "a", B: "b", Plan: &overlay.Plan{Steps: []overlay.Step{{Technique: overlay.Relay}}}, Store: "no space left on device"}
+	}, StoreFault, Warning, "no space left on device"},
 	{"pair impossible", func(o *Observations) {
 		o.Pair = &Pair{A: "a", B: "b", Plan: &overlay.Plan{Rejected: []overlay.Rejection{{Technique: overlay.Relay, Reason: "b lets nothing out"}}}}
 	}, NoPath, Failed, "b lets nothing out"},

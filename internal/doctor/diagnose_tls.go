@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/isthmus-grid/isthmus/overlay"
 )
 
 // handshake judges TLS: whether full-size segments pass, and whose certificate
@@ -67,12 +69,12 @@ func judgeChain(f *Finding, now time.Time, s Service) {
 	case now.Before(leaf.NotBefore):
 		f.Status, f.Class = Failed, Clock
 		f.Evidence += fmt.Sprintf("; this host's clock says %s", stamp(now))
-		f.Meaning = "certificates are not issued ahead of time, so this host's clock is behind; a wrong clock where it was issued would look the same"
-		f.Device, f.Fix = "this host: its clock", "compare this host's clock with the other end's and set the wrong one"
+		f.Meaning = "certificates are not issued ahead of time: " + overlay.ClocksDiffer("this host", "its issuer", leaf.NotBefore.Sub(now))
+		f.Device, f.Fix = "this host: its clock", setClocks
 	case now.After(leaf.NotAfter):
 		f.Status, f.Class = Failed, Certificate
 		f.Evidence += fmt.Sprintf("; this host's clock says %s", stamp(now))
-		f.Meaning = "the other end's certificate has expired; a clock of this host that is ahead would look the same"
+		f.Meaning = "the other end's certificate has expired, or else " + overlay.ClocksDiffer("this host", "its issuer", now.Sub(leaf.NotAfter))
 		f.Device, f.Fix = leaf.Identity, fmt.Sprintf("issue a new one for it (isthmus ca issue %s), if this host's clock is right", leaf.Identity)
 	}
 }
@@ -178,9 +180,9 @@ func hello(s Service) Finding {
 func classOfRefusal(words string) (c Class, meaning, fix string) {
 	switch {
 	case strings.Contains(words, "is not valid before"):
-		return Clock, "by the other end's clock this daemon's certificate is not valid yet: that clock is behind, or the one where it was issued was ahead", "compare the clocks of this host, the other end and the CA's host"
+		return Clock, "by the other end's clock this daemon's certificate is not valid yet: the clocks of the other end and its issuer differ", setClocks
 	case strings.Contains(words, "expired"):
-		return Certificate, "the other end finds this daemon's certificate expired; a clock there that is ahead would look the same", "issue a new one: isthmus ca issue ROLE NAME"
+		return Certificate, "the other end finds this daemon's certificate expired, or else its clock and that of the issuer differ", "issue a new one: isthmus ca issue ROLE NAME"
 	case strings.Contains(words, "not issued by this grid's CA"):
 		return Certificate, "the other end belongs to a grid with another CA", "compare tls.ca here and there"
 	case strings.Contains(words, "speaks control versions"):

@@ -56,14 +56,18 @@ const (
 
 	EgressProxy    Class = "egress-http-proxy"
 	Egress443      Class = "egress-443"
+	EgressTLS      Class = "egress-tls"
 	GatewayOnly    Class = "gateway-only"
 	UDPBlocked     Class = "udp-blocked"
 	UDPSlow        Class = "udp-slow"
+	TCPOptions     Class = "tcp-options"
 	NATSymmetric   Class = "nat-symmetric"
 	InboundRefused Class = "inbound-refused"
 	InboundDropped Class = "inbound-dropped"
 	NAT            Class = "nat"
 	Expiring       Class = "certificate-expiring"
+	Denied         Class = "denied"
+	StoreFault     Class = "store-fault"
 )
 
 // classes are all causes, the one to name first first: what stops a layer
@@ -93,15 +97,19 @@ var classes = []struct {
 	{NoPath, 26, "no technique joins the pair"},
 
 	{Expiring, 0, "a certificate expires soon"},
+	{StoreFault, 0, "the broker cannot write what must last"},
 	{EgressProxy, 0, "only the HTTP proxy leads out"},
+	{EgressTLS, 0, "only what begins as TLS leads out"},
 	{Egress443, 0, "only TCP port 443 leads out"},
 	{GatewayOnly, 0, "the node has no route out; its gateway carries its data"},
 	{UDPBlocked, 0, "no datagram comes back"},
 	{UDPSlow, 0, "datagrams are held to a low rate"},
+	{TCPOptions, 0, "options are taken out of TCP connections"},
 	{NATSymmetric, 0, "the NAT takes another port for every destination"},
 	{InboundRefused, 0, "connections from outside are refused with a reset or an ICMP error"},
 	{InboundDropped, 0, "connections from outside vanish"},
 	{NAT, 0, "a NAT changes this host's address"},
+	{Denied, 0, "the daemon's settings deny what they could permit"},
 	{OK, 0, "nothing is in the way"},
 }
 

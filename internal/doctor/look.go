@@ -31,6 +31,9 @@ type Subject struct {
 	Socket  string               // of the helper; empty for a frontal
 	Profile *overlay.SiteProfile // of the frontal's settings; nil for a helper, which is told
 
+	Settings string   // file with the settings
+	Denied   []string // what they deny unless they are changed, and the lines that permit it
+
 	MeasuresMTU bool // these leave profile.mtu to a measurement
 
 	Proxies []netip.AddrPort // more public addresses to try: proxies, or listeners of a peer
@@ -41,7 +44,8 @@ type Subject struct {
 	Progress func(what string)
 }
 
-// Bounds of a run. The whole fits in 10 s even when nothing answers.
+// Bounds of a run. The whole fits in 10 s even when nothing answers; what a long way adds is in
+// way.go.
 const (
 	wholeBound   = 9 * time.Second
 	nameBound    = 1500 * time.Millisecond
@@ -73,12 +77,13 @@ func (s Subject) proxyTo() carrier.HTTPProxy {
 }
 
 // Look looks at everything, in parallel where one thing does not need another,
-// and returns what it saw. It ends with ctx and within 10 s in any case, and
-// leaves nothing running.
+// and returns what it saw. It ends with ctx, within 10 s and 16 round trips of the way to the
+// broker in any case, and leaves nothing running.
 func Look(ctx context.Context, s Subject) Observations {
-	ctx, cancel := context.WithTimeout(ctx, wholeBound)
+	life := ctx
+	ctx, cancel := context.WithTimeout(life, wholeBound)
 	defer cancel()
-	l := &looker{s: s, o: Observations{Start: time.Now(), Helper: s.Role == control.RoleHelper, MeasuresMTU: s.MeasuresMTU, Pair: s.Pair, Session: Session{Profile: s.Profile}}}
+	l := &looker{s: s, o: Observations{Start: time.Now(), Helper: s.Role == control.RoleHelper, MeasuresMTU: s.MeasuresMTU, Settings: s.Settings, Denied: s.Denied, Pair: s.Pair, Session: Session{Profile: s.Profile}}}
 	l.files()
 	var local sync.WaitGroup
 	local.Go(l.socket)
@@ -88,9 +93,13 @@ func Look(ctx context.Context, s Subject) Observations {
 	if up >= 0 && s.Role != control.RoleAdmin {
 		at := l.o.Services[up].Address
 		l.progress("session with the %v at %s", s.upper(), at)
-		l.session(ctx, at)
+		far, end := l.far(life)
+		defer end()
+		l.session(far, at)
 	}
-	l.outside(ctx)
+	far, end := l.far(life)
+	defer end()
+	l.outside(far)
 	local.Wait()
 	l.o.Took = time.Since(l.o.Start)
 	return l.o
@@ -113,6 +122,7 @@ type looker struct {
 	s     Subject
 	o     Observations
 	pair  tls.Certificate // own; empty if it cannot be loaded
+	data  *tls.Config     // to ask vantage points inside of TLS; nil before there is a session
 	roots *x509.CertPool
 
 	vantages []netip.AddrPort // of the bearings
@@ -270,7 +280,7 @@ func (l *looker) behindGateway() bool {
 // one only where the profile says that nothing else leads out.
 func (l *looker) viaOutside() carrier.HTTPProxy {
 	p := l.profile()
-	if p != nil && p.Egress == overlay.EgressHTTPProxy {
+	if p != nil && p.Egress.ThroughHTTPProxy() {
 		return l.s.HTTPProxy
 	}
 	return carrier.HTTPProxy{}

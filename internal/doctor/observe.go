@@ -25,6 +25,9 @@ type Observations struct {
 	Pair     *Pair           // nil unless a pair was asked for
 	Took     time.Duration   // of the whole run
 
+	Settings string   // the daemon's settings file
+	Denied   []string // what these deny, and the lines that permit it
+
 	MeasuresMTU bool // the daemon's settings leave it to a measurement how large packets may be
 }
 
@@ -174,9 +177,12 @@ type Vantage struct {
 	Via     string     // host:port of the HTTP proxy on the way; empty for none
 	Connect Connection // to Via if there is one
 	Tunnel  Tunnel
-	Seen    netip.AddrPort // where the question came from; invalid when Err
+	Seen    netip.AddrPort // where the question came from; invalid when Err, unless TLS
 	Err     string         // why no answer came over a connection that was made
+	TLS     bool           // the answer came inside of TLS, and to a plain question none did
 	Bulk    Bulk
+
+	Options *siteprobe.TCPOptions // of the connection; nil: not known, or they tell of the way to Via alone
 }
 
 // Bulk tells whether full-size segments arrive, by the other kernel's
@@ -215,4 +221,5 @@ type Pair struct {
 	Err    string   // why there is no plan
 	Asked  bool     // Err is the broker's answer; else it could not be asked
 	Absent []string // of the two, those whose gateway has no session with the broker
+	Store  string   // why the broker's store cannot be written; "" if it can, or there is none
 }

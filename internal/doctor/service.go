@@ -76,7 +76,7 @@ func (s *Service) resolve(ctx context.Context, address string) ([]netip.Addr, ui
 		s.Resolve.Addrs = []netip.Addr{a.Unmap()}
 		return s.Resolve.Addrs, port
 	}
-	ctx, cancel := context.WithTimeout(ctx, nameBound)
+	ctx, cancel := bounded(ctx, nameBound)
 	defer cancel()
 	start := time.Now()
 	addrs, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
@@ -130,7 +130,7 @@ func connectAny(ctx context.Context, addrs []netip.Addr, port uint16, o dialOpti
 }
 
 func connectIn(ctx context.Context, to netip.AddrPort, o dialOptions) (*net.TCPConn, Connection) {
-	ctx, cancel := context.WithTimeout(ctx, connectBound)
+	ctx, cancel := bounded(ctx, connectBound)
 	defer cancel()
 	return connect(ctx, to, o)
 }
@@ -140,7 +140,7 @@ func connectIn(ctx context.Context, to netip.AddrPort, o dialOptions) (*net.TCPC
 // device that drops.
 func hops(ctx context.Context, to netip.AddrPort) []Hop {
 	const most = 8
-	ctx, cancel := context.WithTimeout(ctx, hopBound)
+	ctx, cancel := bounded(ctx, hopBound)
 	defer cancel()
 	found := make([]Hop, most)
 	var all sync.WaitGroup
@@ -167,7 +167,7 @@ func hops(ctx context.Context, to netip.AddrPort) []Hop {
 
 // tunnel asks an HTTP proxy to lead to address.
 func tunnel(ctx context.Context, conn *net.TCPConn, via carrier.HTTPProxy, address string) Tunnel {
-	ctx, cancel := context.WithTimeout(ctx, callBound)
+	ctx, cancel := bounded(ctx, callBound)
 	defer cancel()
 	t := Tunnel{Asked: true, User: via.User}
 	if err := via.Tunnel(ctx, conn, address); err != nil {
@@ -207,14 +207,14 @@ func (l *looker) greet(ctx context.Context, s *Service, conn net.Conn, via carri
 }
 
 func greetIn(ctx context.Context, conn net.Conn, own tls.Certificate, host string, lenient bool, bound time.Duration) (control.Greeting, error) {
-	ctx, cancel := context.WithTimeout(ctx, bound)
+	ctx, cancel := bounded(ctx, bound)
 	defer cancel()
 	return control.Greet(ctx, conn, own, host, lenient)
 }
 
 // again makes a second connection to where the first led.
 func again(ctx context.Context, s *Service, via carrier.HTTPProxy, segment int) *net.TCPConn {
-	ctx, cancel := context.WithTimeout(ctx, segmentBound)
+	ctx, cancel := bounded(ctx, segmentBound)
 	defer cancel()
 	conn, _ := connect(ctx, s.Connect.To, dialOptions{segment: segment})
 	if conn == nil || via.Addr == "" {

@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -15,6 +16,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/internal/siteprobe"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
 )
@@ -30,10 +32,12 @@ func (l *looker) session(ctx context.Context, address string) {
 		o.Err = err.Error()
 		return
 	}
+	l.data = creds.DataClient(control.RoleBroker, control.RoleProxy)
 	via := l.s.proxyTo()
 	e := control.NewEndpoint(creds, slog.New(slog.DiscardHandler), nil)
 	ctx, cancel := context.WithCancel(ctx) // the session ends with it
-	late := time.AfterFunc(connectBound, cancel)
+	patience := farther(ctx, connectBound)
+	late := time.AfterFunc(patience, cancel)
 	s, err := e.Dial(ctx, control.DialConfig{
 		Addr: address, Role: l.s.upper(), Visit: true,
 		Dial: func(ctx context.Context, addr string) (net.Conn, error) {
@@ -50,7 +54,7 @@ func (l *looker) session(ctx context.Context, address string) {
 	})
 	if !late.Stop() && err == nil {
 		s.Close()
-		err = fmt.Errorf("the session took longer than %v", connectBound)
+		err = fmt.Errorf("the session took longer than %v", patience)
 	}
 	if err != nil {
 		cancel()
@@ -69,7 +73,7 @@ func (l *looker) enter(ctx context.Context, s *control.Session) {
 	if s.Peer().Role != control.RoleFrontal {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, callBound)
+	ctx, cancel := bounded(ctx, callBound)
 	defer cancel()
 	r, err := controlpb.NewNodesClient(s.Conn()).Enter(ctx, &controlpb.EnterRequest{Software: control.Software + " doctor"})
 	if err != nil {
@@ -83,7 +87,7 @@ func (l *looker) enter(ctx context.Context, s *control.Session) {
 
 // bearings learns the broker's clock and the grid's public addresses.
 func (l *looker) bearings(ctx context.Context, s *control.Session) {
-	ctx, cancel := context.WithTimeout(ctx, brokerBound)
+	ctx, cancel := bounded(ctx, brokerBound)
 	defer cancel()
 	o := &l.o.Session
 	o.Sent = time.Now()
@@ -146,7 +150,18 @@ func (l *looker) vantage(ctx context.Context, to netip.AddrPort, via carrier.HTT
 	var err error
 	if v.Seen, err = observe(ctx, conn); err != nil {
 		v.Err = err.Error()
+		if v.Seen, err = l.observeTLS(ctx, func() *net.TCPConn {
+			again, _ := connectIn(ctx, first, dialOptions{})
+			if again != nil && via.Addr != "" && !tunnel(ctx, again, via, to.String()).Open {
+				again.Close()
+				return nil
+			}
+			return again
+		}); err == nil {
+			v.TLS = true
+		}
 	} else if via.Addr == "" { // an HTTP proxy's acknowledgements say nothing of the way behind it
+		v.Options = siteprobe.OptionsOf(conn)
 		v.Bulk = l.bulk(ctx, conn, to)
 	}
 	return v
@@ -207,7 +222,7 @@ func padding() []byte {
 
 // observe asks over conn where it seems to come from.
 func observe(ctx context.Context, conn net.Conn) (netip.AddrPort, error) {
-	ctx, cancel := context.WithTimeout(ctx, callBound)
+	ctx, cancel := bounded(ctx, callBound)
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })()
 	if _, err := conn.Write(wire.Append(nil, &wire.Observe{})); err != nil {
@@ -224,6 +239,26 @@ func observe(ctx context.Context, conn net.Conn) (netip.AddrPort, error) {
 		return netip.AddrPort{}, fmt.Errorf("%s refused: %s", f.By, f.Text)
 	}
 	return netip.AddrPort{}, fmt.Errorf("a %v in place of an answer", f.Type())
+}
+
+// observeTLS is observe inside of TLS, on a new connection. Only who has a session
+// can say whom to believe.
+func (l *looker) observeTLS(ctx context.Context, connect func() *net.TCPConn) (netip.AddrPort, error) {
+	if l.data == nil {
+		return netip.AddrPort{}, overlay.ErrNoSession
+	}
+	conn := connect()
+	if conn == nil {
+		return netip.AddrPort{}, overlay.ErrUnreachable
+	}
+	defer conn.Close()
+	shake, cancel := bounded(ctx, shakeBound)
+	defer cancel()
+	t := tls.Client(conn, l.data)
+	if err := t.HandshakeContext(shake); err != nil {
+		return netip.AddrPort{}, err
+	}
+	return observe(ctx, t)
 }
 
 // inbound listens on a port, learns by which address and port one vantage
@@ -268,7 +303,7 @@ func (l *looker) inbound(ctx context.Context) Inbound {
 
 // callBack has a vantage point connect to an address of ours.
 func callBack(ctx context.Context, s *control.Session, to, from netip.AddrPort) (Inbound, error) {
-	ctx, cancel := context.WithTimeout(ctx, callBound+connectBound)
+	ctx, cancel := bounded(ctx, callBound+connectBound)
 	defer cancel()
 	nonce := make([]byte, 16)
 	rand.Read(nonce)

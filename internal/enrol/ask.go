@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/ca"
+	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/wire"
 )
@@ -44,7 +45,7 @@ func Ask(ctx context.Context, addr, token, node string, dial func(ctx context.Co
 	if err != nil {
 		return nil, err
 	}
-	chain, root, err := converse(ctx, addr, dial, t.CA, nil, &wire.Enrol{Token: token, Request: request})
+	chain, root, err := insist(ctx, addr, dial, t.CA, &wire.Enrol{Token: token, Request: request})
 	if err != nil {
 		return nil, err
 	}
@@ -54,6 +55,40 @@ func Ask(ctx context.Context, addr, token, node string, dial func(ctx context.Co
 	}
 	return e, nil
 }
+
+// Bounds of asking again.
+const (
+	insistFor  = 10 * time.Second
+	insistWait = 300 * time.Millisecond
+)
+
+// insist is converse for what uses up a token. A broker that ends before it
+// answers may have counted the use. The same request gets the certificate of
+// that use, so it is made again for a while.
+func insist(ctx context.Context, addr string, dial func(context.Context, string) (net.Conn, error), fingerprint string, ask *wire.Enrol) ([][]byte, *x509.Certificate, error) {
+	asked := false
+	for end := time.Now().Add(insistFor); ; {
+		chain, root, err := converse(ctx, addr, dial, fingerprint, nil, ask)
+		none, isNone := errors.AsType[*noAnswer](err)
+		asked = asked || isNone && none.asked
+		if !asked || !isNone || time.Now().After(end) {
+			return chain, root, err
+		}
+		select {
+		case <-time.After(insistWait):
+		case <-ctx.Done():
+			return nil, nil, err
+		}
+	}
+}
+
+// noAnswer is the error of a conversation in which the broker decided nothing.
+type noAnswer struct {
+	error
+	asked bool // the request was sent
+}
+
+func (e *noAnswer) Unwrap() error { return e.error }
 
 // Renew asks the broker at addr for a new certificate in place of that of creds,
 // which it shows it. The key stays the same. dial is as in Ask.
@@ -79,17 +114,22 @@ func fits(creds *control.Credentials, chain [][]byte) error {
 
 // converse asks one thing of the broker.
 func converse(ctx context.Context, addr string, dial func(context.Context, string) (net.Conn, error), fingerprint string, own *tls.Certificate, ask *wire.Enrol) ([][]byte, *x509.Certificate, error) {
+	asked := false
 	fail := func(err error) ([][]byte, *x509.Certificate, error) {
 		if ctx.Err() != nil {
 			err = fmt.Errorf("%w (%w)", context.Cause(ctx), err)
 		}
-		return nil, nil, fmt.Errorf("broker at %s: %w", addr, err)
+		return nil, nil, &noAnswer{fmt.Errorf("broker at %s: %w", addr, control.WithoutAddress(err, addr)), asked}
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	if dial == nil {
 		dial = func(ctx context.Context, addr string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, "tcp", addr)
+			c, err := carrier.DialTCP(ctx, addr, carrier.HTTPProxy{})
+			if err != nil {
+				return nil, err // not a nil *net.TCPConn in a net.Conn
+			}
+			return c, nil
 		}
 	}
 	c, err := dial(ctx, addr)
@@ -129,6 +169,7 @@ func converse(ctx context.Context, addr string, dial func(context.Context, strin
 		}
 		return fail(fmt.Errorf("TLS: %w", err))
 	}
+	asked = true
 	if _, err := conn.Write(wire.Append(nil, ask)); err != nil {
 		return fail(err)
 	}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"log/slog"
 	"net"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/isthmus-grid/isthmus/internal/ca"
 	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/internal/store"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -26,6 +26,7 @@ type grid struct {
 	ca    *ca.CA
 	creds *control.Credentials // the broker's
 	desk  *Desk
+	store *store.Bolt
 	out   *Outside // whom the desk believes when it is started
 	log   *records
 	addr  string
@@ -58,7 +59,14 @@ func (g *grid) start(enrols bool) {
 	e := control.NewEndpoint(g.creds, slog.New(slog.DiscardHandler), nil)
 	if enrols {
 		var err error
-		g.desk, err = Open(filepath.Join(g.dir, ca.IssuerCertFile), filepath.Join(g.dir, ca.IssuerKeyFile), filepath.Join(g.dir, "used"), 30*time.Minute, g.creds, slog.New(slog.DiscardHandler))
+		g.store, err = store.OpenBolt(filepath.Join(g.dir, "broker.db"))
+		if err != nil {
+			g.t.Fatal(err)
+		}
+		g.desk, err = New(Settings{
+			Cert: filepath.Join(g.dir, ca.IssuerCertFile), Key: filepath.Join(g.dir, ca.IssuerKeyFile),
+			Store: g.store, Old: filepath.Join(g.dir, "used"), Longest: 30 * time.Minute,
+		}, g.creds, slog.New(slog.DiscardHandler))
 		if err != nil {
 			g.t.Fatal(err)
 		}
@@ -66,7 +74,7 @@ func (g *grid) start(enrols bool) {
 		if g.out != nil {
 			g.desk.SetOutside(*g.out)
 		}
-		e.SetTrust(control.Trust{Enrol: func(ctx context.Context, c *tls.Conn) { g.desk.Serve(ctx, c, e.RefuseEnrol) }})
+		e.SetTrust(control.Trust{Enrol: func(ctx context.Context, c *tls.Conn, asked func() bool) { g.desk.Serve(ctx, c, asked, e.RefuseEnrol) }})
 	}
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -81,7 +89,7 @@ func (g *grid) start(enrols bool) {
 		serving.Wait()
 		e.Close()
 		if enrols {
-			g.desk.Close()
+			g.store.Close()
 		}
 	})
 }
@@ -194,7 +202,7 @@ func TestRefusals(t *testing.T) {
 	long := func(t *ca.Token) { t.Expires = time.Now().Add(-time.Hour).UnixMilli() }
 	_, err := g.ask(g.token("proxy p1", long), "")
 	refused(t, "expired, as the client sees it", err, "the token expired at")
-	_, _, err = g.desk.Enrol(g.token("proxy p1", long), nil)
+	_, _, err = g.desk.Enrol(t.Context(), g.token("proxy p1", long), nil)
 	refused(t, "expired, as the broker sees it", err, "the token expired at")
 	_, err = g.ask(g.token("admin eve", nil), "")
 	refused(t, "an admin", err, "may issue for [frontal proxy helper user] only")
@@ -204,24 +212,24 @@ func TestRefusals(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, _, err = g.desk.Enrol(other.token("proxy p2", nil), request)
+	_, _, err = g.desk.Enrol(t.Context(), other.token("proxy p2", nil), request)
 	refused(t, "another grid's token, as the broker sees it", err, "signed by another CA")
-	_, _, err = g.desk.Enrol(g.token("proxy p1", nil), request)
+	_, _, err = g.desk.Enrol(t.Context(), g.token("proxy p1", nil), request)
 	refused(t, "somebody else", err, "the token is for proxy p1, not for proxy p2")
 	forged := g.token("proxy p2", nil)
 	dot := strings.LastIndexByte(forged, '.')
 	second := g.token("proxy p2", nil)
-	_, _, err = g.desk.Enrol(forged[:dot]+second[strings.LastIndexByte(second, '.'):], request)
+	_, _, err = g.desk.Enrol(t.Context(), forged[:dot]+second[strings.LastIndexByte(second, '.'):], request)
 	refused(t, "forged", err, "forged or damaged")
 	damaged := bytes.Clone(request)
 	damaged[len(damaged)-1] ^= 1
-	_, _, err = g.desk.Enrol(g.token("proxy p2", nil), damaged)
+	_, _, err = g.desk.Enrol(t.Context(), g.token("proxy p2", nil), damaged)
 	refused(t, "a request without its key", err, "request for a certificate")
 	g.desk.now = func() time.Time { return time.Now().Add(-time.Hour) }
-	_, _, err = g.desk.Enrol(g.token("proxy p2", nil), request)
-	refused(t, "a clock that is behind", err, "one of the two clocks is wrong")
+	_, _, err = g.desk.Enrol(t.Context(), g.token("proxy p2", nil), request)
+	refused(t, "a clock that is behind", err, "the clocks of this host and the CA differ by at least ")
 	g.desk.now = time.Now
-	if _, _, err := g.desk.Enrol(g.token("proxy p2", nil), request); err != nil {
+	if _, _, err := g.desk.Enrol(t.Context(), g.token("proxy p2", nil), request); err != nil {
 		t.Errorf("a good one after all those: %v", err)
 	}
 
@@ -363,46 +371,4 @@ func TestDue(t *testing.T) {
 	}
 }
 
-func TestUsedFile(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "used")
-	now := time.Now()
-	u, err := OpenUsed(file, now)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, nonce := range []string{"aa", "bb"} {
-		if err := u.Take(nonce, 1, now.Add(time.Hour), now); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := u.Take("old", 1, now.Add(time.Minute), now); err != nil {
-		t.Fatal(err)
-	}
-	u.Close()
-	f, err := os.OpenFile(file, os.O_APPEND|os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f.WriteString("torn") // the machine lost its power in the middle of a line
-	f.Close()
-	u, err = OpenUsed(file, now.Add(2*time.Minute))
-	if err != nil {
-		t.Fatal(err)
-	}
-	refused(t, "used", u.Take("aa", 1, now.Add(time.Hour), now), "used already")
-	if err := u.Take("cc", 1, now.Add(time.Hour), now); err != nil {
-		t.Error(err)
-	}
-	u.max = 3
-	refused(t, "too many", u.Take("dd", 1, now.Add(time.Hour), now), "are remembered, the limit")
-	u.Close()
-	text, _ := os.ReadFile(file)
-	if got := strings.Count(string(text), "\n"); got != 3 || strings.Contains(string(text), "old") || strings.Contains(string(text), "torn") {
-		t.Errorf("the file has:\n%s", text)
-	}
-	if err := os.WriteFile(file, []byte("hello world\nabc 12\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	_, err = OpenUsed(file, now)
-	refused(t, "another file", err, "is this the right file?")
-}
+var discard = slog.New(slog.DiscardHandler)

@@ -91,12 +91,21 @@ func renew(ctx context.Context, creds *control.Credentials, ask func(context.Con
 // set, or revoked.pem in the service manager's state folder. Without either it is
 // in memory alone.
 func KeepRevoked(creds *control.Credentials, file string) error {
-	if file == "" {
-		dir, _, _ := strings.Cut(os.Getenv("STATE_DIRECTORY"), ":")
-		if !filepath.IsAbs(dir) {
-			return nil
-		}
-		file = filepath.Join(dir, "revoked.pem")
+	if file = InState(file, "revoked.pem"); file == "" {
+		return nil
 	}
 	return creds.Revocations().Keep(file)
+}
+
+// InState returns the file that is set, or the named one in the service manager's
+// state folder; "" without either.
+func InState(file, name string) string {
+	if file != "" {
+		return file
+	}
+	dir, _, _ := strings.Cut(os.Getenv("STATE_DIRECTORY"), ":")
+	if !filepath.IsAbs(dir) {
+		return ""
+	}
+	return filepath.Join(dir, name)
 }

@@ -60,7 +60,7 @@ func (d *Desk) Exchange(ctx context.Context, token string, request []byte) (who 
 		return who, nil, fmt.Errorf("the certificates take %d bytes, at most %d can be sent; map to fewer projects", n, wire.MaxBody)
 	}
 	if o.Once {
-		err = d.used.Take(h.ID, 1, h.Expires.Add(oidc.Skew), now)
+		chain, err = d.take(ctx, use{token: h.ID, times: 1, who: who, expires: h.Expires.Add(oidc.Skew)}, chain, now)
 		if errors.Is(err, errUsed) {
 			err = fmt.Errorf("the token was used already; each works once here, get a new one from %s", o.Verifier.Issuer())
 		}
@@ -85,7 +85,7 @@ func AskAsUser(ctx context.Context, addr, token string, root *x509.Certificate, 
 	if n := wire.MaxBody - len(request) - 4; len(token) > min(wire.MaxToken, n) {
 		return nil, fmt.Errorf("the token has %d bytes, at most %d can be sent; ask the provider for one with fewer claims", len(token), min(wire.MaxToken, n))
 	}
-	chain, _, err := converse(ctx, addr, dial, control.Fingerprint(root), nil, &wire.Enrol{Token: token, Request: request})
+	chain, _, err := insist(ctx, addr, dial, control.Fingerprint(root), &wire.Enrol{Token: token, Request: request})
 	if err != nil {
 		return nil, err
 	}

@@ -3,53 +3,254 @@ package enrol
 import (
 	"bufio"
 	"bytes"
+	"context"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
-	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/internal/store"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// Used remembers on disk which tokens were used, until they expire, so that a
-// restart does not make them good again. Safe for concurrent use; one process at
-// a time has the file.
+// Used remembers in a store which tokens were used, until they expire, and what
+// was given for each use. Several desks may share the store. Safe for concurrent
+// use.
 //
-// The file has a line for each use: the token's nonce and its expiry in Unix
-// milliseconds.
+// Under token/TOKEN is how often a token was used, and under use/TOKEN/WHO the
+// certificates of a use; TOKEN and WHO are hashes. One commit writes both.
 type Used struct {
-	max int
+	s    store.Store
+	max  int64
+	uses atomic.Int64 // that are remembered, as of the last prune, and those taken since
 
-	mu   sync.Mutex // guards the fields below
-	f    *os.File
-	uses map[string]use // by nonce
+	mu  sync.Mutex // guards old; held while its text is taken over
+	old string     // file of an older version whose text is not in the store yet; "" is none
 }
 
+// use is one use of a token.
 type use struct {
-	times   int
-	expires time.Time
+	token   string    // what is used up: a nonce, or an identity provider's name of its token
+	times   int       // how often the token works
+	who     string    // the identity that the certificate is for
+	expires time.Time // when the token is refused anyway
+
+	// once says that each identity has one use. Else those who ask with different
+	// keys have one each.
+	once bool
+}
+
+// given is the value of a use's record.
+type given struct {
+	Key   string   `json:"key"`   // hash of the public key that was asked with
+	Chain [][]byte `json:"chain"` // DER
+}
+
+// tally is the value of a token's record.
+type tally struct {
+	Uses int `json:"uses"`
 }
 
 // errUsed is what Take says of a token that works once.
 var errUsed = errors.New("the token was used already; each works once, ask the keeper of the CA for another")
 
-// maxRemembered bounds the tokens that were used and have not expired.
-const maxRemembered = 100_000
+const (
+	maxRemembered = 100_000         // bounds the uses of tokens that have not expired
+	takeTimeout   = 6 * time.Second // bounds one Take
+	takeTries     = 3               // of one Take while the store fails
+)
 
-// OpenUsed reads the file, writes it anew without what has expired, and makes
-// it if it is not there.
-func OpenUsed(file string, now time.Time) (*Used, error) {
-	u := &Used{max: maxRemembered, uses: map[string]use{}}
-	text, err := os.ReadFile(file)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("used tokens: %w", err)
+// newUsed returns what the store remembers. File is that of an older version,
+// whose text goes into the store before the first use; "" is none.
+func newUsed(s store.Store, file string) *Used {
+	return &Used{s: s, max: maxRemembered, old: file}
+}
+
+func hash(parts ...string) string {
+	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
+	return hex.EncodeToString(sum[:16])
+}
+
+// keys returns where a use and its token are in the store.
+func (u use) keys(key string) (ofUse, ofToken string) {
+	t := hash("token", u.token)
+	if u.once {
+		key = ""
 	}
-	var kept bytes.Buffer
+	return "use/" + t + "/" + hash("use", u.who, key), "token/" + t
+}
+
+// keyOf is the hash of the public key in a certificate.
+func keyOf(der []byte) (string, error) {
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		return "", err
+	}
+	return hash("key", string(cert.RawSubjectPublicKeyInfo)), nil
+}
+
+// Take counts a use of a token, for which a chain was made, and returns the chain
+// to answer with once that is in the store. Whoever asks again for the same
+// identity with the same key, as one does who got no answer, gets the chain of
+// the first time, and no use is counted. An error means that nothing may be
+// answered.
+func (u *Used) Take(ctx context.Context, one use, chain [][]byte, now time.Time) ([][]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, takeTimeout)
+	defer cancel()
+	key, err := keyOf(chain[0])
+	if err != nil {
+		return nil, err
+	}
+	if err := u.migrate(ctx, now); err != nil {
+		return nil, fmt.Errorf("the use of the token cannot be kept: %w", err)
+	}
+	for failures := 0; ; {
+		got, err := u.try(ctx, one, key, chain, now)
+		switch {
+		case err == nil:
+			return got, nil
+		case errors.Is(err, store.ErrConflict): // somebody was quicker: look again
+			failures = 0
+		case errors.Is(err, store.ErrUnavailable): // it may have been written all the same: look again
+			failures++
+		default:
+			return nil, err
+		}
+		if failures == takeTries || ctx.Err() != nil {
+			return nil, fmt.Errorf("the use of the token cannot be kept: %w", err)
+		}
+		select {
+		case <-time.After(rand.N(10 * time.Millisecond)):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// try is one try of Take.
+func (u *Used) try(ctx context.Context, one use, key string, chain [][]byte, now time.Time) ([][]byte, error) {
+	ofUse, ofToken := one.keys(key)
+	before, err := u.s.Get(ctx, ofUse)
+	if err != nil {
+		return nil, err
+	}
+	if before.Version != 0 {
+		return again(before, one, key)
+	}
+	token, err := u.s.Get(ctx, ofToken)
+	if err != nil {
+		return nil, err
+	}
+	var count tally
+	if token.Version != 0 {
+		if err := json.Unmarshal(token.Value, &count); err != nil {
+			return nil, fmt.Errorf("the store's record of the token: %w", err)
+		}
+	}
+	switch {
+	case count.Uses >= one.times && one.times == 1:
+		return nil, errUsed
+	case count.Uses >= one.times:
+		return nil, fmt.Errorf("the token was used %d times already, all that it is good for", count.Uses)
+	case u.uses.Load() >= u.max:
+		return nil, fmt.Errorf("%w: %d used tokens are remembered, the limit, until the first expires", overlay.ErrOverloaded, u.max)
+	}
+	count.Uses++
+	counted, err := json.Marshal(count)
+	if err != nil {
+		return nil, err
+	}
+	record, err := json.Marshal(given{key, chain})
+	if err != nil {
+		return nil, err
+	}
+	err = u.s.Commit(ctx, store.Tx{
+		If: []store.Record{before, token},
+		Put: []store.Record{
+			{Key: ofToken, Value: counted, Expires: one.expires},
+			{Key: ofUse, Value: record, Expires: one.expires},
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	u.uses.Add(1)
+	return chain, nil
+}
+
+// again returns what was given for a use before, if it is the same that is asked.
+func again(before store.Record, one use, key string) ([][]byte, error) {
+	var g given
+	if err := json.Unmarshal(before.Value, &g); err != nil || len(g.Chain) == 0 {
+		return nil, fmt.Errorf("the store's record of the use of the token cannot be read (%v)", err)
+	}
+	if g.Key != key {
+		return nil, fmt.Errorf("the token was used by %s already, with another key; each name can use it once", one.who)
+	}
+	return g.Chain, nil
+}
+
+// Prune forgets what has expired.
+func (u *Used) Prune(ctx context.Context, now time.Time) error {
+	left, err := store.Prune(ctx, u.s, "use/", now)
+	if err != nil {
+		return err
+	}
+	u.uses.Store(int64(left))
+	_, err = store.Prune(ctx, u.s, "token/", now)
+	return err
+}
+
+// migrate takes over the file of an older version, which had a line for each
+// use: the token's nonce and its expiry in Unix milliseconds. It renames the file
+// when all is in the store. What was taken over and not renamed counts once.
+func (u *Used) migrate(ctx context.Context, now time.Time) error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.old == "" {
+		return nil
+	}
+	text, err := os.ReadFile(u.old)
+	if errors.Is(err, fs.ErrNotExist) {
+		u.old = ""
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	uses, err := parseUses(u.old, text, now)
+	if err != nil {
+		return err
+	}
+	for nonce, had := range uses {
+		if err := u.takeOver(ctx, nonce, had); err != nil {
+			return fmt.Errorf("taking over %s: %w", u.old, err)
+		}
+	}
+	if err := os.Rename(u.old, u.old+".migrated"); err != nil {
+		return fmt.Errorf("%w: all of it is in the store: remove it, or make its folder writable", err)
+	}
+	u.old = ""
+	return nil
+}
+
+// oldUses is what a file of an older version says of one token.
+type oldUses struct {
+	times   int
+	expires time.Time
+}
+
+func parseUses(file string, text []byte, now time.Time) (map[string]oldUses, error) {
+	uses := map[string]oldUses{}
 	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
 		nonce, at, ok := strings.Cut(lines.Text(), " ")
 		ms, err := strconv.ParseInt(at, 10, 64)
@@ -62,50 +263,36 @@ func OpenUsed(file string, now time.Time) (*Used, error) {
 			return nil, fmt.Errorf("used tokens: %s: line %q is none of a nonce and a time; is this the right file?", file, nonce)
 		}
 		if expires := time.UnixMilli(ms); now.Before(expires) {
-			u.uses[nonce] = use{u.uses[nonce].times + 1, expires}
-			fmt.Fprintln(&kept, lines.Text())
+			uses[nonce] = oldUses{uses[nonce].times + 1, expires}
 		}
 	}
-	if err := control.WriteFile(file, kept.Bytes(), 0o600); err != nil {
-		return nil, fmt.Errorf("used tokens: %w", err)
-	}
-	if u.f, err = os.OpenFile(file, os.O_APPEND|os.O_WRONLY, 0o600); err != nil {
-		return nil, fmt.Errorf("used tokens: %w", err)
-	}
-	return u, nil
+	return uses, nil
 }
 
-// Take counts a use of a token that works so many times until it expires. It
-// returns nil once the use is on disk.
-func (u *Used) Take(nonce string, times int, expires, now time.Time) error {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	had := u.uses[nonce]
-	if had.times >= times {
-		if times == 1 {
-			return errUsed
+// takeOver has a token be used at least so often.
+func (u *Used) takeOver(ctx context.Context, nonce string, had oldUses) error {
+	_, key := use{token: nonce}.keys("")
+	for {
+		token, err := u.s.Get(ctx, key)
+		if err != nil {
+			return err
 		}
-		return fmt.Errorf("the token was used %d times already, all that it is good for", had.times)
-	}
-	if len(u.uses) >= u.max {
-		for n, other := range u.uses {
-			if now.After(other.expires) {
-				delete(u.uses, n)
+		var count tally
+		if token.Version != 0 {
+			if err := json.Unmarshal(token.Value, &count); err != nil {
+				return err
 			}
 		}
-		if len(u.uses) >= u.max {
-			return fmt.Errorf("%w: %d used tokens are remembered, the limit, until the first expires", overlay.ErrOverloaded, u.max)
+		if count.Uses >= had.times {
+			return nil
+		}
+		value, err := json.Marshal(tally{had.times})
+		if err != nil {
+			return err
+		}
+		err = u.s.Commit(ctx, store.Tx{If: []store.Record{token}, Put: []store.Record{{Key: key, Value: value, Expires: had.expires}}})
+		if !errors.Is(err, store.ErrConflict) {
+			return err
 		}
 	}
-	if _, err := fmt.Fprintf(u.f, "%s %d\n", nonce, expires.UnixMilli()); err != nil {
-		return fmt.Errorf("the use of the token cannot be kept: %w", err)
-	}
-	if err := u.f.Sync(); err != nil {
-		return fmt.Errorf("the use of the token cannot be kept: %w", err)
-	}
-	u.uses[nonce] = use{had.times + 1, expires}
-	return nil
 }
-
-// Close closes the file.
-func (u *Used) Close() error { return u.f.Close() }

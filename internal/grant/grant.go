@@ -250,9 +250,10 @@ func (g *Grant) Judge(job overlay.JobID, now time.Time, holder func(chain [][]by
 	}
 	switch {
 	case !now.Before(g.Expires):
-		return p, fmt.Errorf("%w: the grant of %v expired at %s; make a new one (isthmus job grant)", ErrExpired, p, g.Expires.UTC().Format(time.RFC3339))
+		return p, fmt.Errorf("%w: the grant of %v expired at %s; make a new one (isthmus job grant), or else %s", ErrExpired, p, g.Expires.UTC().Format(time.RFC3339),
+			overlay.ClocksDiffer("this host", "the user", now.Sub(g.Expires)))
 	case now.Add(Skew).Before(g.Issued):
-		return overlay.Principal{}, refuse("it is not valid before %s; are the clocks right?", g.Issued.UTC().Format(time.RFC3339))
+		return overlay.Principal{}, refuse("it is not valid before %s: %s", g.Issued.UTC().Format(time.RFC3339), overlay.ClocksDiffer("this host", "the user", g.Issued.Sub(now)))
 	}
 	return p, nil
 }

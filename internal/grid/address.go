@@ -3,6 +3,7 @@ package grid
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/isthmus-grid/isthmus/internal/lab"
 )
@@ -31,9 +32,24 @@ func (g *Grid) at(h *lab.Host, port uint16) string {
 	return netip.AddrPortFrom(g.addr(h), port).String()
 }
 
+// dual reports whether public daemons need both versions of IP: there is a site with
+// nothing but IPv6 among others.
+func (g *Grid) dual() bool {
+	return !g.cfg.IPv6 && slices.ContainsFunc(g.Lab.Hosts(), (*lab.Host).OnlyIPv6)
+}
+
+// public is where a public host's port is, by each version of IP that is needed.
+func (g *Grid) public(h *lab.Host, port uint16) []string {
+	all := []string{g.at(h, port)}
+	if g.dual() {
+		all = append(all, netip.AddrPortFrom(h.Addr6(), port).String())
+	}
+	return all
+}
+
 // everywhere is what a public daemon listens on.
 func (g *Grid) everywhere(port uint16) string {
-	if g.cfg.IPv6 {
+	if g.cfg.IPv6 || g.dual() {
 		return netip.AddrPortFrom(netip.IPv6Unspecified(), port).String()
 	}
 	return netip.AddrPortFrom(netip.IPv4Unspecified(), port).String()

@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -49,6 +50,16 @@ type Config struct {
 	// ("broker", "proxy p1", "frontal sitea", "helper sitea/n1") or of its kind.
 	Settings map[string]map[string]any
 
+	// Bare leaves sites without a policy and helpers without an offer, as daemons are by
+	// default: then nothing but links within sites is permitted, and no node takes a job.
+	// Helpers still have a starter, for the offers that a test makes them later.
+	// Without it every frontal has a policy that permits all links, and every helper
+	// offers one job to everybody, as far as Settings say nothing else.
+	Bare bool
+
+	// Enrol has the brokers give certificates of the grid's CA for its tokens.
+	Enrol bool
+
 	// Peers gives a host ("site/host") the helpers of several nodes, by their names,
 	// in place of the one of its own: for grids of more nodes than a machine has room
 	// for hosts. Binary("helpers") runs them in one process, the daemon "helpers
@@ -58,6 +69,12 @@ type Config struct {
 	// IPv6 has all daemons use nothing but IPv6, which every host must have that
 	// runs one.
 	IPv6 bool
+
+	// Measured leaves out of a site's profile what its frontal can measure. What is
+	// left is what only an admin knows: whether nodes have a route out, where they
+	// are, which ports may be tried, and who may open raw sockets. AwaitMeasured
+	// waits for the rest.
+	Measured bool
 
 	// Profile, if not nil, replaces the profile that a site's preset has.
 	Profile func(site string, p overlay.SiteProfile) overlay.SiteProfile
@@ -74,6 +91,9 @@ type Grid struct {
 	daemons map[string]*Daemon
 	sites   map[string]string // preset by site
 	helpers map[string]int    // how many, by site
+
+	starters     map[string]*Daemon // by host, where jobs have accounts of their own
+	starterOrder []*Daemon
 }
 
 // Start issues certificates, writes settings, starts the daemons in order and
@@ -87,9 +107,15 @@ func Start(ctx context.Context, l *lab.Lab, cfg Config) (*Grid, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &Grid{Lab: l, cfg: cfg, dir: dir, ca: authority, daemons: map[string]*Daemon{}, sites: map[string]string{}, helpers: map[string]int{}}
+	g := &Grid{Lab: l, cfg: cfg, dir: dir, ca: authority, daemons: map[string]*Daemon{}, sites: map[string]string{}, helpers: map[string]int{}, starters: map[string]*Daemon{}}
+	if err := errors.Join(os.Chmod(lab.Dir(), 0o711), os.Chmod(dir, 0o711)); err != nil { // jobs come through to their folders
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
 	if err := g.plan(); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	if err := g.startStarters(ctx); err != nil {
+		return nil, errors.Join(err, g.Close())
 	}
 	for _, d := range g.order {
 		if err := d.Start(ctx); err != nil {
@@ -107,6 +133,9 @@ func (g *Grid) Close() error {
 	var errs []error
 	for i := len(g.order) - 1; i >= 0; i-- {
 		errs = append(errs, g.order[i].Stop())
+	}
+	for _, d := range g.starterOrder {
+		errs = append(errs, d.Stop())
 	}
 	return errors.Join(append(errs, os.RemoveAll(g.dir))...)
 }
@@ -146,9 +175,13 @@ func (g *Grid) plan() error {
 	for i, name := range g.brokers() {
 		host := g.Lab.Host([]string{g.cfg.Broker, g.cfg.Standby}[i])
 		brokers = append(brokers, g.at(host, brokerPort))
-		err := g.add(name, host, control.Identity{Role: control.RoleBroker, Name: safe(name)}, map[string]any{
-			"listen": g.everywhere(brokerPort),
-		})
+		settings := map[string]any{"listen": g.everywhere(brokerPort)}
+		if g.cfg.Enrol {
+			if err := g.letEnrol(name, settings); err != nil {
+				return err
+			}
+		}
+		err := g.add(name, host, control.Identity{Role: control.RoleBroker, Name: safe(name)}, settings)
 		if err != nil {
 			return err
 		}
@@ -158,7 +191,7 @@ func (g *Grid) plan() error {
 		_, short, _ := cut(name)
 		err := g.add("proxy "+short, host, control.Identity{Role: control.RoleProxy, Name: short}, map[string]any{
 			"listen":    []string{g.everywhere(proxyPort)},
-			"advertise": []string{g.at(host, proxyPort)},
+			"advertise": g.public(host, proxyPort),
 			"broker":    oneOf(brokers),
 		})
 		if err != nil {
@@ -167,12 +200,28 @@ func (g *Grid) plan() error {
 	}
 	for _, host := range g.Lab.Hosts() {
 		if host.Role() == "gateway" {
-			if err := g.addSite(host, brokers); err != nil {
+			of := brokers
+			if host.OnlyIPv6() && !g.cfg.IPv6 {
+				of = nil
+				for i := range brokers {
+					of = append(of, netip.AddrPortFrom(g.Lab.Host([]string{g.cfg.Broker, g.cfg.Standby}[i]).Addr6(), brokerPort).String())
+				}
+			}
+			if err := g.addSite(host, of); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// letEnrol has a broker give certificates.
+func (g *Grid) letEnrol(broker string, settings map[string]any) error {
+	dir := filepath.Join(g.dir, "issuer-"+safe(broker))
+	cert, key, err := g.ca.WriteIssuer(dir, ca.OnlineRoles, time.Now().Add(24*time.Hour))
+	settings["enrol"] = map[string]any{"cert": cert, "key": key}
+	settings["store"] = filepath.Join(dir, "broker.db")
+	return err
 }
 
 // oneOf is a list of one as its element: so daemons read it that know no list.
@@ -215,6 +264,39 @@ func OverIPv6(p overlay.SiteProfile) overlay.SiteProfile {
 	return p
 }
 
+// adminsPart is what of a profile cannot be measured.
+func adminsPart(p overlay.SiteProfile) map[string]any {
+	part := map[string]any{"gateway_only": p.GatewayOnly, "privileged": p.Privileged}
+	if len(p.Networks) > 0 {
+		part["networks"] = p.Networks
+	}
+	if p.Ports != (overlay.Ports{}) {
+		part["ports"] = p.Ports
+	}
+	if len(p.Forbidden) > 0 {
+		part["forbidden"] = p.Forbidden
+	}
+	return part
+}
+
+// Private are the private networks in which a lab's sites find each other: there
+// are no others that could be meant.
+var Private = []string{"10.0.0.0/8", "100.64.0.0/10"}
+
+// networks is where other sites reach a site's nodes.
+func (g *Grid) networks(gateway *lab.Host, p overlay.SiteProfile) []netip.Prefix {
+	ip, bits := g.addr(gateway), 24
+	switch {
+	case p.GatewayOnly || p.Inbound == overlay.InboundNone:
+		return nil
+	case p.NAT.Translates():
+		ip, bits = g.wan(gateway), g.wan(gateway).BitLen()
+	case ip.Is6():
+		bits = 64
+	}
+	return []netip.Prefix{netip.PrefixFrom(ip, bits).Masked()}
+}
+
 // addSite adds the frontal on a gateway and the helpers on the nodes behind.
 func (g *Grid) addSite(gateway *lab.Host, brokers []string) error {
 	site, _, _ := cut(gateway.Name())
@@ -222,6 +304,9 @@ func (g *Grid) addSite(gateway *lab.Host, brokers []string) error {
 	profile, err := g.profile(site, gateway.Preset())
 	if err != nil {
 		return err
+	}
+	if profile.Networks == nil {
+		profile.Networks = g.networks(gateway, profile)
 	}
 	var connect map[string]any
 	if p := g.Lab.Proxy(site); p != nil {
@@ -232,6 +317,10 @@ func (g *Grid) addSite(gateway *lab.Host, brokers []string) error {
 	settings := map[string]any{
 		"site": site, "broker": oneOf(brokers), "listen": frontalAddr,
 		"profile": profile,
+		"private": Private,
+	}
+	if g.cfg.Measured {
+		settings["profile"] = adminsPart(profile)
 	}
 	if profile.GatewayOnly {
 		settings["data_listen"] = g.at(gateway, frontalData)
@@ -263,7 +352,10 @@ func (g *Grid) addSite(gateway *lab.Host, brokers []string) error {
 		var helpers []*Daemon
 		for _, node := range nodes {
 			name := site + "/" + node
-			settings := map[string]any{"frontal": frontalAddr, "socket": g.Socket(name), "gate": map[string]any{"store": g.Store(name)}}
+			settings := map[string]any{
+				"frontal": frontalAddr, "socket": g.Socket(name), "private": Private,
+				"gate": map[string]any{"store": g.Store(name), "end_jobs": true, "owner": []string{"*@*/*"}},
+			}
 			if connect != nil && !profile.GatewayOnly {
 				settings["http_proxy"] = connect
 			}
@@ -310,6 +402,47 @@ func (g *Grid) enrol(d *Daemon) {
 	g.daemons[d.Name] = d
 }
 
+// openPolicy is the policy of a site that permits all.
+const openPolicy = `contact: whoever runs the lab
+rules:
+- {name: everything, effect: allow}
+`
+
+// permit completes a daemon's settings by what it needs in order to permit anything,
+// where neither those nor Bare say otherwise.
+func (g *Grid) permit(role control.Role, settings map[string]any) error {
+	if g.cfg.Bare {
+		return nil
+	}
+	switch role {
+	case control.RoleFrontal:
+		if _, given := settings["policy"]; given {
+			return nil
+		}
+		file := filepath.Join(g.dir, "policy.yaml")
+		settings["policy"] = file
+		return os.WriteFile(file, []byte(openPolicy), 0o644)
+	case control.RoleHelper:
+		offer := map[string]any{"jobs": 1, "allow": []any{map[string]any{"identity": "*@*/*"}}}
+		given, _ := settings["offer"].(map[string]any)
+		maps.Copy(offer, given)
+		settings["offer"] = offer
+	}
+	return nil
+}
+
+// over is a setting in place of another, key by key where both have keys.
+func over(was, is any) any {
+	old, both := was.(map[string]any)
+	more, ok := is.(map[string]any)
+	if !both || !ok {
+		return is
+	}
+	merged := maps.Clone(old)
+	maps.Copy(merged, more)
+	return merged
+}
+
 // daemon issues a daemon's certificate and writes its settings file.
 func (g *Grid) daemon(name string, host *lab.Host, id control.Identity, settings map[string]any) (*Daemon, error) {
 	files, err := g.ca.Write(g.dir, id, time.Now().Add(24*time.Hour))
@@ -320,7 +453,15 @@ func (g *Grid) daemon(name string, host *lab.Host, id control.Identity, settings
 	settings["log"] = map[string]any{"format": "json"}
 	for _, key := range []string{id.Role.String(), name} {
 		for k, v := range g.cfg.Settings[key] {
-			settings[k] = v
+			settings[k] = over(settings[k], v)
+		}
+	}
+	if err := g.permit(id.Role, settings); err != nil {
+		return nil, err
+	}
+	if id.Role == control.RoleHelper {
+		if err := g.addStarter(host, settings); err != nil {
+			return nil, err
 		}
 	}
 	text, err := yaml.Marshal(settings)

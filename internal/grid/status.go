@@ -78,6 +78,32 @@ func (g *Grid) Settled(ctx context.Context) error {
 	return nil
 }
 
+// AwaitMeasured waits until the broker knows what every site has measured of itself.
+func (g *Grid) AwaitMeasured(ctx context.Context) error {
+	var missing []string
+	err := g.until(ctx, "broker", func(st map[string]any) bool {
+		missing = unmeasured(st)
+		return len(missing) == 0
+	})
+	if err != nil {
+		return fmt.Errorf("waited for sites to measure themselves, missing is %v: %w", missing, context.Cause(ctx))
+	}
+	return nil
+}
+
+// unmeasured lists the sites in the broker's status that have no measured profile.
+func unmeasured(status map[string]any) (missing []string) {
+	sites, _ := status["sites"].([]any)
+	for _, s := range sites {
+		site, _ := s.(map[string]any)
+		if site["measured"] == nil {
+			profile, _ := site["profile"].(map[string]any)
+			missing = append(missing, fmt.Sprint(profile["site"]))
+		}
+	}
+	return missing
+}
+
 // until asks for a daemon's status until it is as wanted.
 func (g *Grid) until(ctx context.Context, name string, ok func(map[string]any) bool) error {
 	s, done, err := g.Admin(ctx, name)

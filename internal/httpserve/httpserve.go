@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/net/netutil"
 
+	"github.com/isthmus-grid/isthmus/internal/accept"
 	"github.com/isthmus-grid/isthmus/internal/daemon"
 )
 
@@ -92,7 +93,7 @@ func (s *Server) Start(ctx context.Context) (stop func()) {
 		s.http.Close()
 	})
 	own.Go(func() {
-		if err := s.http.Serve(netutil.LimitListener(s.ln, maxConns)); ctx.Err() == nil {
+		if err := s.http.Serve(netutil.LimitListener(accept.Patient(ctx, s.log, s.ln), maxConns)); ctx.Err() == nil {
 			s.log.Error("a page is no longer served", "setting", s.name, "error", err)
 		}
 	})

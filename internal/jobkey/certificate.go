@@ -18,12 +18,40 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// How long a process's certificate is valid. It is renewed when half of that
-// is over; as every process can sign its own, nothing waits for a renewal.
+// How long a process's certificate is valid: from ClockSlack before it is made to
+// ClockSlack after it is renewed, so that peers whose clocks differ by less believe
+// each other. It is renewed when half of certificateLife is over; as every process
+// can sign its own, nothing waits for a renewal. Whoever can make one certificate of
+// the job can make any: a shorter validity would keep nobody out but hosts whose
+// clocks are wrong.
 const (
-	certificateLife = 24 * time.Hour
-	clockSlack      = 5 * time.Minute // for peers whose clock is behind
+	certificateLife = 2 * ClockSlack
+
+	// ClockSlack is by how much the clocks of two processes may differ.
+	ClockSlack = 12 * time.Hour
 )
+
+// Why Verify refuses a certificate, beside overlay.ErrForbidden.
+var (
+	// ErrNotValidNow: it has expired, or is not valid yet, by this host's clock.
+	ErrNotValidNow = errors.New("certificate not valid at this time")
+
+	// ErrOtherKey: it was made with another job's key.
+	ErrOtherKey = errors.New("certificate made with another job's key")
+)
+
+// refused is an error of a class, in words that say more than the class does.
+type refused struct {
+	class error
+	text  string
+}
+
+func refuse(class error, format string, args ...any) error {
+	return &refused{class, fmt.Sprintf(format, args...)}
+}
+
+func (r *refused) Error() string { return r.text }
+func (r *refused) Unwrap() error { return r.class }
 
 // Member says which process of which job holds a certificate, and in which of
 // its lives.
@@ -104,10 +132,11 @@ type Certificates struct {
 // Certificates derives the job's authority and makes the certificate of the
 // process of the given rank and life.
 func (k Key) Certificates(rank uint32, generation overlay.Generation) (*Certificates, error) {
-	return k.certificates(rank, generation, time.Now)
+	return k.CertificatesBy(time.Now, rank, generation)
 }
 
-func (k Key) certificates(rank uint32, generation overlay.Generation, now func() time.Time) (*Certificates, error) {
+// CertificatesBy is Certificates by another clock than the host's.
+func (k Key) CertificatesBy(now func() time.Time, rank uint32, generation overlay.Generation) (*Certificates, error) {
 	signer := ed25519.NewKeyFromSeed(k.derive("isthmus v1 job certificate authority"))
 	authority, err := authorityOf(k.ID(), signer)
 	if err != nil {
@@ -172,7 +201,7 @@ func (c *Certificates) issue(now time.Time) (*tls.Certificate, error) {
 	}
 	template := &x509.Certificate{ // without a serial number, one is drawn
 		Subject:               pkix.Name{CommonName: fmt.Sprintf("rank %d", c.self.Process.Rank)},
-		NotBefore:             now.Add(-clockSlack),
+		NotBefore:             now.Add(-ClockSlack),
 		NotAfter:              now.Add(certificateLife),
 		KeyUsage:              x509.KeyUsageDigitalSignature,
 		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
@@ -189,7 +218,8 @@ func (c *Certificates) issue(now time.Time) (*tls.Certificate, error) {
 // Verify says which process of this job a presented chain belongs to (DER, the
 // process's own certificate first; what follows it is not looked at). It fails
 // with overlay.ErrForbidden and words for people when the certificate is not
-// of this job, not valid now, or cannot be read.
+// of this job, not valid now, or cannot be read, and with ErrOtherKey or ErrNotValidNow
+// besides in the first two cases.
 func (c *Certificates) Verify(chain [][]byte) (Member, error) {
 	m, err := c.verify(chain)
 	if err != nil {
@@ -211,7 +241,7 @@ func (c *Certificates) verify(chain [][]byte) (Member, error) {
 		return Member{}, err
 	}
 	if m.Process.Job != c.self.Process.Job {
-		return Member{}, fmt.Errorf("the certificate is of %v, this process belongs to job %s", m, c.self.Process.Job)
+		return Member{}, refuse(ErrOtherKey, "the certificate is of %v, this process belongs to job %s", m, c.self.Process.Job)
 	}
 	now := c.now()
 	_, err = leaf.Verify(x509.VerifyOptions{Roots: c.roots, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}})
@@ -220,9 +250,11 @@ func (c *Certificates) verify(chain [][]byte) (Member, error) {
 	case err == nil:
 		return m, nil
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired && now.Before(leaf.NotBefore):
-		return Member{}, fmt.Errorf("the certificate of %v is not valid before %s; do the clocks of both nodes agree?", m, leaf.NotBefore.UTC().Format(time.RFC3339))
+		return Member{}, refuse(ErrNotValidNow, "the certificate of %v is not valid before %s: %s", m, leaf.NotBefore.UTC().Format(time.RFC3339),
+			overlay.ClocksDiffer("this node", "its node", leaf.NotBefore.Sub(now)))
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
-		return Member{}, fmt.Errorf("the certificate of %v expired at %s; do the clocks of both nodes agree?", m, leaf.NotAfter.UTC().Format(time.RFC3339))
+		return Member{}, refuse(ErrNotValidNow, "the certificate of %v expired at %s: %s", m, leaf.NotAfter.UTC().Format(time.RFC3339),
+			overlay.ClocksDiffer("this node", "its node", now.Sub(leaf.NotAfter)))
 	}
-	return Member{}, fmt.Errorf("the certificate of %v was not made with this job's key: %w", m, err)
+	return Member{}, refuse(ErrOtherKey, "the certificate of %v was not made with this job's key: %v", m, err)
 }

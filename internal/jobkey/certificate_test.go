@@ -28,7 +28,7 @@ func mustKey(t *testing.T, name string) Key {
 
 func mustCertificates(t *testing.T, k Key, rank uint32, life overlay.Generation, now func() time.Time) *Certificates {
 	t.Helper()
-	c, err := k.certificates(rank, life, now)
+	c, err := k.CertificatesBy(now, rank, life)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +79,7 @@ func TestStrangers(t *testing.T) {
 	us := mustCertificates(t, k, 0, 0, clock)
 	sameName := mustCertificates(t, mustKey(t, "demo"), 1, 0, clock)
 	past := mustCertificates(t, k, 1, 0, func() time.Time { return now.Add(-certificateLife - time.Minute) })
-	future := mustCertificates(t, k, 1, 0, func() time.Time { return now.Add(clockSlack + time.Minute) })
+	future := mustCertificates(t, k, 1, 0, func() time.Time { return now.Add(ClockSlack + time.Minute) })
 
 	// A stranger that writes our job's name into its certificate.
 	forger := mustCertificates(t, mustKey(t, "demo"), 1, 0, clock)

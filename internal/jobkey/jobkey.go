@@ -1,22 +1,19 @@
 // Package jobkey makes and keeps the secret that the processes of one job
-// share, and what follows from it: a key that shows to a helper that a process
-// belongs to the job; a key that authenticates links end to end; and an
-// authority that signs each process's certificate for encrypted carriers. The
-// last two are seen by no daemon.
+// share, and what follows from it: a key that signs where the job's processes are;
+// a key that authenticates links end to end; and an authority that signs each
+// process's certificate for encrypted carriers. None is seen by a daemon.
 //
-// A job's id is its name and a digest of the first key. So the id can only be
-// claimed by who holds the secret, and neither broker nor helper needs a list
-// of jobs to tell a process of another job. The package keeps no state but a
-// process's current certificate.
+// A job's id is its name and a digest of the first key's public half. So the id can
+// only be claimed by who holds the secret, and no daemon needs a list of jobs to
+// tell a process of another job. The package keeps no state but a process's current
+// certificate.
 package jobkey
 
 import (
 	"crypto/hkdf"
 	"crypto/rand"
 	"crypto/sha256"
-	"crypto/subtle"
 	"encoding/base64"
-	"encoding/hex"
 	"fmt"
 	"os"
 	"strings"
@@ -32,12 +29,13 @@ const EnvKey = "ISTHMUS_JOB_KEY"
 type Key struct {
 	Name   string
 	secret [32]byte
+	gate   overlay.NodeID // of the key of that node's gate job; it is no secret then
 }
 
 // New makes a key for a new job of the given name from the system's random
 // source.
 func New(name string) (Key, error) {
-	if err := overlay.CheckName("job", name); err != nil {
+	if err := overlay.CheckJobName(name); err != nil {
 		return Key{}, err
 	}
 	k := Key{Name: name}
@@ -45,13 +43,10 @@ func New(name string) (Key, error) {
 	return k, nil
 }
 
-// ForAuth is the key that a process shows to its helper.
-type ForAuth [32]byte
-
 // ForLinks is the key that authenticates the hellos of a link.
 type ForLinks [32]byte
 
-// Auth derives the key to show to a helper.
+// Auth derives the key that proves membership.
 func (k Key) Auth() ForAuth { return ForAuth(k.derive("isthmus v1 helper authentication")) }
 
 // Links derives the key of the job's links.
@@ -66,16 +61,11 @@ func (k Key) derive(label string) []byte {
 }
 
 // ID returns the job's id.
-func (k Key) ID() overlay.JobID { return idOf(k.Name, k.Auth()) }
-
-func idOf(name string, a ForAuth) overlay.JobID {
-	sum := sha256.Sum256(a[:])
-	return overlay.JobID(name + "-" + hex.EncodeToString(sum[:16]))
-}
-
-// Owns reports whether the holder of a may act for job id.
-func (a ForAuth) Owns(id overlay.JobID) bool {
-	return subtle.ConstantTimeCompare([]byte(idOf(id.Name(), a)), []byte(id)) == 1
+func (k Key) ID() overlay.JobID {
+	if k.gate != (overlay.NodeID{}) {
+		return overlay.GateJob(k.gate)
+	}
+	return idOf(k.Name, k.Auth().Public())
 }
 
 // String returns the key as one line, "NAME:SECRET". Print it only where the
@@ -90,7 +80,7 @@ func Parse(s string) (Key, error) {
 	if !ok {
 		return Key{}, fmt.Errorf("job key: want NAME:SECRET as `isthmus job new NAME` prints it")
 	}
-	if err := overlay.CheckName("job", name); err != nil {
+	if err := overlay.CheckJobName(name); err != nil {
 		return Key{}, fmt.Errorf("job key: %w", err)
 	}
 	secret, err := base64.RawURLEncoding.Strict().DecodeString(text)

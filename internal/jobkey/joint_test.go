@@ -73,7 +73,7 @@ func TestJointExample(t *testing.T) {
 	for i := range nonces {
 		nonces[i] = byte(i)
 	}
-	const text, id = "demo:gW8ZdfIeglTqdC_VQHkgfg9f_wJJEWA7qh7hNdGazt0", "demo-707c7be5a9580f85f8c6278a5a3add69"
+	const text, id = "demo:gW8ZdfIeglTqdC_VQHkgfg9f_wJJEWA7qh7hNdGazt0", "demo-a74126acd3c8fbaac1a385404c802829"
 	if k := port.Joint(nonces); k.String() != text || k.ID() != id {
 		t.Errorf("%v, %s", k, k.ID())
 	}

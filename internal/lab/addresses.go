@@ -50,6 +50,13 @@ var (
 	}
 )
 
+// fourSecond is the address plan of sites' second uplinks.
+var fourSecond = family{
+	sites: network{netip.MustParseAddr("10.0.1.0"), 1},
+	links: network{netip.MustParseAddr("100.65.0.0"), 2},
+	bits:  24,
+}
+
 // addrs are a host's addresses and routes in one version of IP.
 type addrs struct {
 	addr    netip.Addr // what other hosts of its site use; on lan0 of a gateway and provider
@@ -57,21 +64,26 @@ type addrs struct {
 	router  netip.Addr // the default route; not valid when there is none
 	bits    int        // of the prefix of a LAN or wire
 	behind  []netip.Prefix
-	through netip.Addr // a provider's way to behind: its gateway
+	inside  []netip.Prefix // of a provider: the LAN, if its gateway shows it
+	through netip.Addr     // a provider's way there: its gateway
 }
 
-// gateway returns the addresses of a site's gateway. Its LAN is behind it for
+// overlapping is the number of the LAN that all sites have whose preset says so.
+const overlapping = 250
+
+// gateway returns the addresses of the gateway of a site and a LAN, which have the
+// same number unless it is one of those that overlap. The LAN is behind it for
 // others when they may know it.
-func (f family) gateway(site byte, known bool) addrs {
-	a := addrs{addr: f.sites.host(site, 1), wan: f.links.host(site, 2), router: f.links.host(site, 1), bits: f.bits}
+func (f family) gateway(site, lan byte, known bool) addrs {
+	a := addrs{addr: f.sites.host(lan, 1), wan: f.links.host(site, 2), router: f.links.host(site, 1), bits: f.bits}
 	if known {
-		a.behind = []netip.Prefix{netip.PrefixFrom(f.sites.host(site, 0), f.bits)}
+		a.behind = []netip.Prefix{netip.PrefixFrom(f.sites.host(lan, 0), f.bits)}
 	}
 	return a
 }
 
-// node returns the address of the i-th node, from 0, of a site.
-func (f family) node(site byte, i int) netip.Addr { return f.sites.host(site, byte(11+i)) }
+// node returns the address of the i-th node, from 0, of a LAN.
+func (f family) node(lan byte, i int) netip.Addr { return f.sites.host(lan, byte(11+i)) }
 
 // nodeBehind returns the addresses of a node with address addr; a hidden one has no
 // way out.
@@ -87,7 +99,7 @@ func (gw addrs) nodeBehind(addr netip.Addr, hidden bool) addrs {
 // translates, others know what is behind it: the wire to the gateway and the LAN.
 func (f family) provider(site byte, gw addrs, translates bool) addrs {
 	a := addrs{
-		addr: gw.router, wan: f.providers.host(0, site), router: f.publics.host(0, 1), bits: f.bits, through: gw.wan,
+		addr: gw.router, wan: f.providers.host(0, site), router: f.publics.host(0, 1), bits: f.bits, inside: gw.behind, through: gw.wan,
 	}
 	if !translates {
 		a.behind = append([]netip.Prefix{netip.PrefixFrom(f.links.host(site, 0), f.bits)}, gw.behind...)

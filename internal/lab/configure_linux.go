@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -83,6 +84,46 @@ func (c *configurer) route(to netip.Prefix, router netip.Addr, iface string) {
 	})
 }
 
+// replaceRoute has packets to a network go by another router than before.
+func (c *configurer) replaceRoute(to netip.Prefix, router netip.Addr, iface string) {
+	link := c.link(iface)
+	c.do(fmt.Sprintf("routing %v by %v", to, router), func() error {
+		return c.nl.RouteReplace(&netlink.Route{LinkIndex: link.Attrs().Index, Dst: ipNet(to), Gw: router.AsSlice()})
+	})
+}
+
+// secondTable is the routing table of packets with an address of the second uplink.
+const secondTable = 2
+
+// second sets up a gateway's second uplink. What nodes send with an address of it
+// leaves by it (RFC 8043, section 3); the gateway's own packets do so only where they
+// are told to: its second default route is the worse one.
+func (c *configurer) second(s second) {
+	c.address(secondIface, netip.PrefixFrom(s.wan, s.bits))
+	link := c.link(secondIface)
+	if s.back {
+		return
+	}
+	c.address(lanIface, netip.PrefixFrom(s.addr, s.bits))
+	c.do("the second default route", func() error {
+		r := netlink.Route{LinkIndex: link.Attrs().Index, Gw: s.router.AsSlice(), Priority: 200}
+		if err := c.nl.RouteAdd(&r); err != nil {
+			return err
+		}
+		r.Table, r.Priority = secondTable, 0
+		return c.nl.RouteAdd(&r)
+	})
+	c.do("routing by source address", func() error {
+		near, far := netlink.NewRule(), netlink.NewRule()
+		near.Priority, near.Table, near.SuppressPrefixlen = 98, unix.RT_TABLE_MAIN, 0 // all but the default route
+		far.Priority, far.Table, far.Src = 99, secondTable, ipNet(netip.PrefixFrom(s.addr, s.bits).Masked())
+		if err := c.nl.RuleAdd(near); err != nil {
+			return err
+		}
+		return c.nl.RuleAdd(far)
+	})
+}
+
 func ipNet(p netip.Prefix) *net.IPNet {
 	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
 }
@@ -90,10 +131,25 @@ func ipNet(p netip.Prefix) *net.IPNet {
 // gateway sets up a gateway: the LAN's bridge, the WAN side, rules, and
 // forwarding unless the nodes are hidden.
 func (c *configurer) gateway(p hostPlan) {
+	c.bridge(p.nodes)
+	for _, a := range p.families() {
+		c.address(lanIface, netip.PrefixFrom(a.addr, a.bits))
+		c.address(wanIface, netip.PrefixFrom(a.wan, a.bits))
+		c.route(netip.Prefix{}, p.defaultRoute(a), wanIface)
+	}
+	if p.second != nil {
+		c.second(*p.second)
+	}
+	c.do("keeping the LAN's own frames out of the firewall", switchFrames)
+	c.firewall(p)
+}
+
+// bridge makes lan0 a bridge of so many ports.
+func (c *configurer) bridge(ports int) {
 	var bridge netlink.Link = &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: lanIface}}
 	c.do("making the bridge "+lanIface, func() error { return c.nl.LinkAdd(bridge) })
 	bridge = c.link(lanIface)
-	for i := range p.nodes {
+	for i := range ports {
 		port := c.link(portName(i))
 		c.do("connecting "+portName(i), func() error {
 			if err := c.nl.LinkSetMasterByIndex(port, bridge.Attrs().Index); err != nil {
@@ -102,20 +158,16 @@ func (c *configurer) gateway(p hostPlan) {
 			return c.nl.LinkSetUp(port)
 		})
 	}
-	for _, a := range p.families() {
-		c.address(lanIface, netip.PrefixFrom(a.addr, a.bits))
-		c.address(wanIface, netip.PrefixFrom(a.wan, a.bits))
-		c.route(netip.Prefix{}, a.router, wanIface)
-	}
-	c.do("keeping the LAN's own frames out of the firewall", switchFrames)
-	c.firewall(p)
 }
 
-// provider sets up the router between a gateway and the internet.
+// provider sets up the router between a gateway, or several, and the internet.
 func (c *configurer) provider(p hostPlan) {
-	for _, a := range p.families() {
+	if p.outer.shared {
+		c.bridge(1 + len(p.others))
+	}
+	for _, a := range slices.Concat(p.families(), p.others) {
 		c.address(lanIface, netip.PrefixFrom(a.addr, a.bits))
-		for _, n := range a.behind[min(1, len(a.behind)):] { // the first is the wire itself
+		for _, n := range a.inside {
 			c.route(n, a.through, lanIface)
 		}
 	}

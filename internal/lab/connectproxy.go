@@ -27,15 +27,16 @@ const (
 
 // A ConnectProxy is the HTTP proxy of one site (RFC 9110 section 9.3.6). It
 // knows CONNECT only, serves clients of its site only and lets them reach port 443
-// only. Its methods are safe for concurrent use.
+// only; some look into tunnels and let only TLS through. Its methods are safe for concurrent use.
 type ConnectProxy struct {
 	ln      net.Listener
 	clients func(netip.Addr) bool                                   // who may use it
 	resolve func(name string) (netip.Addr, bool)                    // names of the lab
 	dial    func(context.Context, netip.AddrPort) (net.Conn, error) // from the proxy's host
+	onlyTLS bool                                                    // tunnels whose first bytes are no TLS handshake are cut
 
-	opened, refused, failed atomic.Uint64
-	active                  atomic.Int64
+	opened, refused, failed, cut atomic.Uint64
+	active                       atomic.Int64
 }
 
 // ProxyCounts says what a CONNECT proxy has done.
@@ -43,12 +44,13 @@ type ProxyCounts struct {
 	Opened  uint64 // tunnels opened
 	Refused uint64 // requests against the proxy's policy
 	Failed  uint64 // targets that could not be reached
+	Cut     uint64 // tunnels that did not begin as TLS, where they must
 	Active  int64  // clients connected now
 }
 
 // Counts returns the proxy's counters so far.
 func (p *ConnectProxy) Counts() ProxyCounts {
-	return ProxyCounts{p.opened.Load(), p.refused.Load(), p.failed.Load(), p.active.Load()}
+	return ProxyCounts{p.opened.Load(), p.refused.Load(), p.failed.Load(), p.cut.Load(), p.active.Load()}
 }
 
 // serve accepts clients until ctx is done or its listener fails, and returns when
@@ -109,6 +111,16 @@ func (p *ConnectProxy) serveClient(ctx context.Context, c *net.TCPConn) {
 	p.opened.Add(1)
 	if _, err := io.WriteString(c, "HTTP/1.1 200 Connection established\r\n\r\n"); err != nil {
 		return
+	}
+	if p.onlyTLS {
+		limited.N = proxyHeader
+		c.SetReadDeadline(time.Now().Add(proxyPatience))
+		first, err := r.Peek(2)
+		c.SetReadDeadline(time.Time{})
+		if err != nil || first[0] != 0x16 || first[1] != 3 { // a handshake record, RFC 8446 section 5.1
+			p.cut.Add(1)
+			return
+		}
 	}
 	early, _ := r.Peek(r.Buffered()) // what the client sent right behind its request
 	if _, err := up.Write(early); err != nil {

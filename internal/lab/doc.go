@@ -30,8 +30,13 @@
 // IPv6 when its preset or Spec.IPv6 says so, and public hosts when any site does.
 // IPv6 is never translated, and what a preset filters it filters in both.
 //
-// A running lab can be harmed: Lab.Cut and SetWAN work on the WAN, Host.Drop,
-// Reset, ForgetFlows and Renumber on one host.
+// A site with two uplinks has a second wire, wan1 at 100.65.s.2, and its hosts have a
+// second IPv4 address, in 10.s.1.0/24: the address that a node sends with decides by
+// which it leaves. Both have the site's place on the WAN. In the preset asymmetric
+// hosts have one address; what they send leaves by wan0, and answers come by wan1.
+//
+// A running lab can be harmed: Lab.Cut, CutUplink and SetWAN work on the WAN, Host.Drop,
+// Reset, Police, ForgetFlows and Renumber on one host.
 //
 // Everything needs a process tree that Main (or Enter) has put into namespaces
 // of its own: it runs as root and, through a user namespace, as an ordinary

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net/netip"
+	"strings"
 	"sync/atomic"
 
 	"github.com/google/nftables"
@@ -25,6 +26,14 @@ func (h *Host) Drop(f Flow) (*Fault, error) {
 	return h.inflict(f, &expr.Verdict{Kind: expr.VerdictDrop})
 }
 
+// Police has the host pass no more than rate bytes a second of a flow's packets, each way,
+// and drop what is above, without a queue.
+func (h *Host) Police(f Flow, rate uint64) (*Fault, error) {
+	return h.inflict(f, &expr.Verdict{Kind: expr.VerdictDrop}, &expr.Limit{
+		Type: expr.LimitTypePktBytes, Rate: rate, Over: true, Unit: expr.LimitTimeSecond, Burst: uint32(rate / 2),
+	})
+}
+
 // Reset has the host answer every TCP segment of a flow with a reset to its
 // sender, and drop it; resets pass. The reset's sequence number is what the segment
 // acknowledges, so that the sender's kernel takes it for the peer's (RFC 9293,
@@ -33,13 +42,25 @@ func (h *Host) Reset(f Flow) (*Fault, error) {
 	return h.inflict(f, &expr.Reject{Type: unix.NFT_REJECT_TCP_RST})
 }
 
+// Strip has the host take TCP options, as nft names them, out of all that it forwards, sends and
+// receives.
+func (h *Host) Strip(options ...string) (*Fault, error) {
+	fault := &Fault{host: h, table: fmt.Sprintf("fault%d", faults.Add(1))}
+	rules := strings.Replace(strips(options...), "table inet mangle", "table ip "+fault.table, 1)
+	if err := h.Do(func() error { return loadRules(rules) }); err != nil {
+		return nil, fmt.Errorf("%s: stripping options: %w", h.Name(), err)
+	}
+	return fault, nil
+}
+
 // faults numbers the tables of faults.
 var faults atomic.Uint64
 
 // faultHooks are those where a packet is seen once on each host.
 var faultHooks = []*nftables.ChainHook{nftables.ChainHookInput, nftables.ChainHookForward, nftables.ChainHookOutput}
 
-func (h *Host) inflict(f Flow, verdict expr.Any) (*Fault, error) {
+// inflict does to a flow what the verdict says, as far as the conditions hold.
+func (h *Host) inflict(f Flow, verdict expr.Any, conditions ...expr.Any) (*Fault, error) {
 	if err := f.check(); err != nil {
 		return nil, err
 	}
@@ -59,7 +80,7 @@ func (h *Host) inflict(f Flow, verdict expr.Any) (*Fault, error) {
 				Priority: nftables.ChainPriorityRef(*nftables.ChainPriorityFilter - 10),
 			})
 			for _, way := range [][2]netip.AddrPort{{f.A, f.B}, {f.B, f.A}} {
-				conn.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: append(match(way[0], way[1], reset), &expr.Counter{}, verdict)})
+				conn.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: append(append(match(way[0], way[1], reset), conditions...), &expr.Counter{}, verdict)})
 			}
 		}
 		return conn.Flush()

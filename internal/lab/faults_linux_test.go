@@ -256,3 +256,44 @@ func TestRenumber(t *testing.T) {
 		t.Error("the connection of the old address goes on")
 	}
 }
+
+// TestPolice: of a connection that is policed something arrives and something is dropped,
+// and all of it arrives when that is over.
+func TestPolice(t *testing.T) {
+	c := newCall(t)
+	fault, err := c.lab.Host("alpha/gw").Police(Everything(c.lab.Host("alpha/n1").Addr(), netip.Addr{}), 20_000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const n = 1 << 20
+	written := make(chan error, 1)
+	go func() {
+		_, err := c.near.Write(make([]byte, n))
+		written <- err
+	}()
+	c.far.SetReadDeadline(time.Now().Add(time.Minute)) // a bound, never reached
+	if _, err := io.ReadFull(c.far, make([]byte, 2000)); err != nil {
+		t.Fatalf("nothing passes: %v", err)
+	}
+	for end := time.Now().Add(time.Minute); ; {
+		met, err := fault.Met()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if met > 0 {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal("nothing was dropped")
+		}
+	}
+	if err := fault.Lift(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(c.far, make([]byte, n-2000)); err != nil {
+		t.Error(err)
+	}
+	if err := <-written; err != nil {
+		t.Error(err)
+	}
+}

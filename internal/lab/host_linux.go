@@ -70,6 +70,9 @@ func (h *Host) Addr6() netip.Addr { return h.plan.six.addr }
 // WANAddr6 is WANAddr for IPv6.
 func (h *Host) WANAddr6() netip.Addr { return h.plan.six.wan }
 
+// OnlyIPv6 reports whether IPv4 leads nowhere from the host but to its own site.
+func (h *Host) OnlyIPv6() bool { return h.plan.only6 }
+
 // Role returns "node", "gateway", "provider" (a router between a gateway and the
 // internet), "public" or "proxy".
 func (h *Host) Role() string { return roleNames[h.plan.role] }

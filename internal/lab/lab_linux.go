@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
 	"os"
@@ -202,16 +203,20 @@ func (l *Lab) Hosts() []*Host {
 // own, or its provider's where that translates. It is not valid for a public site.
 func (l *Lab) Outside(site string) (a netip.Addr) {
 	for _, h := range l.plan.hosts {
-		switch {
-		case siteOf(h.name) != site:
-		case h.role == roleProvider && h.preset.translates():
-			return h.wan
-		case h.role == roleGateway:
-			a = h.wan
+		if h.role != roleGateway || siteOf(h.name) != site {
+			continue
 		}
+		if h.on >= 0 && l.plan.hosts[h.on].preset.translates() {
+			return l.plan.hosts[h.on].wan
+		}
+		return h.wan
 	}
 	return a
 }
+
+// Place returns the name by which Traffic counts what a site sends and gets: its
+// own, or that of the first of the sites that share a provider.
+func (l *Lab) Place(site string) string { return l.spec.place(site) }
 
 // Proxy returns the CONNECT proxy of an http-proxy site, or nil. It listens on
 // port 3128 of the host "site/proxy".
@@ -224,13 +229,21 @@ func (l *Lab) Traffic() []wan.Counter {
 	if l.emulator == nil {
 		return nil
 	}
-	return l.emulator.Counters()
+	return joined(l.emulator.Counters())
 }
 
 // SetWAN gives the paths from one site or place to another a new shape, in that
 // direction only, and ends a Cut of it. Packets on their way keep their due time.
 func (l *Lab) SetWAN(from, to string, s wan.Shape) error {
 	return l.reshape(from, to, func(wan.Shape) (remembered, used wan.Shape) { return s, s })
+}
+
+// Shapes returns the shape of each path, from one place to another, as SetWAN or
+// the spec gave it.
+func (l *Lab) Shapes() map[[2]string]wan.Shape {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return maps.Clone(l.shapes)
 }
 
 // Cut drops everything between a and b, silently and in both directions, until
@@ -256,8 +269,8 @@ func (l *Lab) reshape(from, to string, change func(wan.Shape) (remembered, used 
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	found := false
-	for _, f := range l.spec.expand(from) {
-		for _, t := range l.spec.expand(to) {
+	for _, f := range l.ends(from) {
+		for _, t := range l.ends(to) {
 			s, ok := l.shapes[[2]string{f, t}]
 			if !ok {
 				continue
@@ -276,6 +289,46 @@ func (l *Lab) reshape(from, to string, change func(wan.Shape) (remembered, used 
 	return nil
 }
 
+// ends returns the names on the WAN that a site or place means.
+func (l *Lab) ends(name string) (all []string) {
+	for _, e := range l.spec.expand(name) {
+		all = append(all, l.plan.ends(e)...)
+	}
+	return all
+}
+
+// CutUplink drops everything that passes a site's first or second uplink (1 or 2),
+// silently and in both directions, until RestoreUplink.
+func (l *Lab) CutUplink(site string, n int) error {
+	return l.eachUplinkPath(site, n, func(s wan.Shape) wan.Shape {
+		s.Loss = 1
+		return s
+	})
+}
+
+// RestoreUplink ends a CutUplink.
+func (l *Lab) RestoreUplink(site string, n int) error {
+	return l.eachUplinkPath(site, n, func(s wan.Shape) wan.Shape { return s })
+}
+
+// eachUplinkPath changes the shapes of the paths from and to one uplink.
+func (l *Lab) eachUplinkPath(site string, n int, change func(wan.Shape) wan.Shape) error {
+	ends := l.plan.ends(site)
+	if n < 1 || n > len(ends) || len(ends) < 2 {
+		return fmt.Errorf("lab: uplink %d of %q: it has not two", n, site)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for pair, s := range l.shapes {
+		if pair[0] == ends[n-1] || pair[1] == ends[n-1] {
+			if err := l.emulator.Shape(pair[0], pair[1], change(s)); err != nil {
+				return fmt.Errorf("lab: uplink %d of %s: %w", n, site, err)
+			}
+		}
+	}
+	return nil
+}
+
 // Resolve returns the address of a host by the name that programs in the lab
 // use, host.site.
 func (l *Lab) Resolve(name string) (netip.Addr, bool) {
@@ -285,6 +338,17 @@ func (l *Lab) Resolve(name string) (netip.Addr, bool) {
 		}
 	}
 	return netip.Addr{}, false
+}
+
+// onlyTLS reports whether a site's proxy lets only TLS through.
+func (l *Lab) onlyTLS(site string) bool {
+	for _, s := range l.spec.Sites {
+		if s.Name == site {
+			p, err := lookupPreset(s.Preset)
+			return err == nil && p.onlyTLS
+		}
+	}
+	return false
 }
 
 // makeProxy makes the CONNECT proxy that host h runs for its site.
@@ -308,6 +372,7 @@ func (l *Lab) makeProxy(h hostPlan) error {
 		return fmt.Errorf("CONNECT proxy of %s: %w", site, err)
 	}
 	l.proxies[site] = &ConnectProxy{
+		onlyTLS: l.onlyTLS(site),
 		ln:      ln,
 		clients: func(a netip.Addr) bool { return ours[a.Unmap()] },
 		resolve: l.Resolve,

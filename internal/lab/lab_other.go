@@ -52,6 +52,12 @@ func (*Lab) Outside(string) netip.Addr { return netip.Addr{} }
 // Proxy returns nil.
 func (*Lab) Proxy(string) *ConnectProxy { return nil }
 
+// Place returns the site.
+func (*Lab) Place(site string) string { return site }
+
+// Shapes returns nil.
+func (*Lab) Shapes() map[[2]string]wan.Shape { return nil }
+
 // Traffic returns nil.
 func (*Lab) Traffic() []wan.Counter { return nil }
 
@@ -60,6 +66,12 @@ func (*Lab) SetWAN(from, to string, s wan.Shape) error { return ErrNotLinux }
 
 // Cut returns ErrNotLinux.
 func (*Lab) Cut(a, b string) error { return ErrNotLinux }
+
+// CutUplink returns ErrNotLinux.
+func (*Lab) CutUplink(string, int) error { return ErrNotLinux }
+
+// RestoreUplink returns ErrNotLinux.
+func (*Lab) RestoreUplink(string, int) error { return ErrNotLinux }
 
 // Restore returns ErrNotLinux.
 func (*Lab) Restore(a, b string) error { return ErrNotLinux }
@@ -84,6 +96,9 @@ func (*Host) Addr6() netip.Addr { return netip.Addr{} }
 
 // WANAddr6 returns an address that is not valid.
 func (*Host) WANAddr6() netip.Addr { return netip.Addr{} }
+
+// OnlyIPv6 returns false.
+func (*Host) OnlyIPv6() bool { return false }
 
 // Role returns "".
 func (*Host) Role() string { return "" }
@@ -114,8 +129,14 @@ type Fault struct{}
 // Drop returns ErrNotLinux.
 func (*Host) Drop(Flow) (*Fault, error) { return nil, ErrNotLinux }
 
+// Police exists so that the package builds.
+func (*Host) Police(Flow, uint64) (*Fault, error) { return nil, ErrNotLinux }
+
 // Reset returns ErrNotLinux.
 func (*Host) Reset(Flow) (*Fault, error) { return nil, ErrNotLinux }
+
+// Strip returns ErrNotLinux.
+func (*Host) Strip(options ...string) (*Fault, error) { return nil, ErrNotLinux }
 
 // Met returns ErrNotLinux.
 func (*Fault) Met() (uint64, error) { return 0, ErrNotLinux }
@@ -157,3 +178,12 @@ func Stay(context.Context, string, io.Writer) error { return ErrNotLinux }
 
 // RunAt returns ErrNotLinux.
 func RunAt(ctx context.Context, file, at string, argv []string) (int, error) { return 1, ErrNotLinux }
+
+// A Narrowing is a path whose largest packet has become smaller; it exists on Linux only.
+type Narrowing struct{}
+
+// Narrow returns ErrNotLinux.
+func (*Lab) Narrow(site string, bytes int) (*Narrowing, error) { return nil, ErrNotLinux }
+
+// Lift returns ErrNotLinux.
+func (*Narrowing) Lift() error { return ErrNotLinux }

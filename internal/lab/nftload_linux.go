@@ -8,8 +8,8 @@ import (
 	"github.com/google/nftables"
 )
 
-// loadRules installs text in the calling thread's network namespace, all of it
-// or nothing.
+// loadRules installs text in the calling thread's network namespace: all of it
+// or nothing, but for rules that take out TCP options, which are added behind.
 func loadRules(text string) error {
 	tables, err := parseNFT(text)
 	if err != nil {
@@ -21,15 +21,18 @@ func loadRules(text string) error {
 	if err != nil {
 		return fmt.Errorf("opening nftables: %w", err)
 	}
+	var strips []stripRule
 	for _, t := range tables {
-		if err := addTable(conn, t); err != nil {
+		more, err := addTable(conn, t)
+		if err != nil {
 			return err
 		}
+		strips = append(strips, more...)
 	}
 	if err := conn.Flush(); err != nil {
 		return fmt.Errorf("the kernel refuses the rules (it needs nf_tables with ct, nat and reject): %w", err)
 	}
-	return nil
+	return stripOptions(strips)
 }
 
 // nftMutex lets labs be built at the same time: the nftables package numbers sets
@@ -49,23 +52,29 @@ var (
 	nftTypes = map[string]nftables.SetDatatype{"ipv4_addr": nftables.TypeIPAddr, "inet_service": nftables.TypeInetService}
 )
 
-func addTable(conn *nftables.Conn, t nftTable) error {
+// addTable returns the rules of the table that conn cannot add.
+func addTable(conn *nftables.Conn, t nftTable) ([]stripRule, error) {
 	family, ok := nftFamilies[t.family]
 	if !ok {
-		return fmt.Errorf("rules: unknown family %q", t.family)
+		return nil, fmt.Errorf("rules: unknown family %q", t.family)
 	}
+	var strips []stripRule
 	table := conn.AddTable(&nftables.Table{Name: t.name, Family: family})
 	for _, m := range t.maps {
 		if err := addMap(conn, table, m); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	for _, c := range t.chains {
-		if err := addChain(conn, table, c); err != nil {
-			return err
+		kinds, err := addChain(conn, table, c)
+		if err != nil {
+			return nil, err
+		}
+		for _, k := range kinds {
+			strips = append(strips, stripRule{family: byte(family), table: t.name, chain: c.name, kinds: k})
 		}
 	}
-	return nil
+	return strips, nil
 }
 
 func addMap(conn *nftables.Conn, table *nftables.Table, m nftMap) error {
@@ -104,11 +113,12 @@ func concatType(names []string) (nftables.SetDatatype, error) {
 	return nftables.ConcatSetType(types...)
 }
 
-func addChain(conn *nftables.Conn, table *nftables.Table, c nftChain) error {
+// addChain returns which TCP options each rule takes out that conn cannot add.
+func addChain(conn *nftables.Conn, table *nftables.Table, c nftChain) (strips [][]byte, err error) {
 	hook, okHook := nftHooks[c.hook]
 	priority, okPriority := nftPriorities[c.priority]
 	if !okHook || !okPriority || c.kind != "filter" && c.kind != "nat" {
-		return fmt.Errorf("rules: chain %s: unknown type %q, hook %q or priority %q", c.name, c.kind, c.hook, c.priority)
+		return nil, fmt.Errorf("rules: chain %s: unknown type %q, hook %q or priority %q", c.name, c.kind, c.hook, c.priority)
 	}
 	policy := nftables.ChainPolicyAccept
 	if c.drop {
@@ -121,9 +131,13 @@ func addChain(conn *nftables.Conn, table *nftables.Table, c nftChain) error {
 	for _, words := range c.rules {
 		r := ruleReader{words: words}
 		if err := r.read(); err != nil {
-			return fmt.Errorf("rules: chain %s: %q: %w", c.name, strings.Join(words, " "), err)
+			return nil, fmt.Errorf("rules: chain %s: %q: %w", c.name, strings.Join(words, " "), err)
+		}
+		if len(r.strips) > 0 {
+			strips = append(strips, r.strips)
+			continue
 		}
 		conn.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: r.exprs})
 	}
-	return nil
+	return strips, nil
 }

@@ -2,6 +2,7 @@ package lab
 
 import (
 	"encoding/binary"
+	"encoding/hex"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -28,11 +29,16 @@ type ruleReader struct {
 	words []string
 	exprs []expr.Any
 	err   error
+
+	strips []byte // TCP options that it takes out; it does nothing else then
 }
 
 func (r *ruleReader) read() error {
 	for len(r.words) > 0 && r.err == nil {
 		r.step(r.next())
+	}
+	if len(r.strips) > 0 && len(r.exprs) > 0 {
+		r.fail("a rule that resets TCP options holds for all packets of its chain")
 	}
 	return r.err
 }
@@ -72,6 +78,10 @@ func (r *ruleReader) add(e ...expr.Any) { r.exprs = append(r.exprs, e...) }
 
 // step reads one match or statement that starts with word.
 func (r *ruleReader) step(word string) {
+	if bits, ok := strings.CutPrefix(word, "@ih,"); ok {
+		r.payload(bits)
+		return
+	}
 	switch word {
 	case "iifname":
 		r.meta(expr.MetaKeyIIFNAME, ifname(r.next()))
@@ -91,12 +101,21 @@ func (r *ruleReader) step(word string) {
 		r.remember(unix.NFT_DYNSET_OP_UPDATE)
 	case "add":
 		r.remember(unix.NFT_DYNSET_OP_ADD)
+	case "limit":
+		r.limit()
 	case "accept":
 		r.add(&expr.Verdict{Kind: expr.VerdictAccept})
 	case "drop":
 		r.add(&expr.Verdict{Kind: expr.VerdictDrop})
 	case "reject":
 		r.reject()
+	case "reset":
+		r.expect("tcp", "option")
+		name := r.next()
+		if tcpOptions[name] == 0 {
+			r.fail("unknown TCP option %q", name)
+		}
+		r.strips = append(r.strips, tcpOptions[name])
 	case "masquerade":
 		random := r.accept("random", ",", "fully-random")
 		r.add(&expr.Masq{Random: random, FullyRandom: random})
@@ -107,6 +126,33 @@ func (r *ruleReader) step(word string) {
 	default:
 		r.fail("unknown word %q", word)
 	}
+}
+
+// limit reads "rate over N/second burst M packets" and "rate over N kbytes/second burst M
+// kbytes": it matches what is above the rate, and without "over" what is not.
+func (r *ruleReader) limit() {
+	r.expect("rate")
+	l := &expr.Limit{Over: r.accept("over"), Unit: expr.LimitTimeSecond, Type: expr.LimitTypePkts}
+	rate, packets := strings.CutSuffix(r.next(), "/second")
+	factor, unit := uint64(1), "packets"
+	if !packets {
+		l.Type, factor, unit = expr.LimitTypePktBytes, 1024, "kbytes"
+		r.expect("kbytes/second")
+	}
+	l.Rate = r.count(rate) * factor
+	r.expect("burst")
+	l.Burst = uint32(r.count(r.next()) * factor)
+	r.expect(unit)
+	r.add(l)
+}
+
+// count reads a decimal number above 0.
+func (r *ruleReader) count(s string) uint64 {
+	n, err := strconv.ParseUint(s, 10, 20)
+	if err != nil || n == 0 {
+		r.fail("%q is no number of packets or bytes", s)
+	}
+	return n
 }
 
 func (r *ruleReader) meta(key expr.MetaKey, want []byte) {
@@ -125,9 +171,15 @@ func (r *ruleReader) masked(mask []byte, op expr.CmpOp, want []byte) {
 	r.compare(op, want)
 }
 
+// ifname returns what is compared with an interface's name: all of it, or of "NAME*"
+// the beginning.
 func ifname(quoted string) []byte {
+	text := strings.Trim(quoted, `"`)
+	if begin, ok := strings.CutSuffix(text, "*"); ok {
+		return []byte(begin)
+	}
 	name := make([]byte, unix.IFNAMSIZ)
-	copy(name, strings.Trim(quoted, `"`))
+	copy(name, text)
 	return name
 }
 
@@ -235,14 +287,62 @@ func (r *ruleReader) conntrack() {
 	case "status":
 		r.expect("dnat")
 		r.ctBits(expr.CtKeySTATUS, statusDNAT)
+	case "original": // the rest of a key, and the set that must hold it
+		r.words = append([]string{"ct", "original"}, r.words...)
+		r.concat(keyRegister)
+		r.add(&expr.Lookup{SourceRegister: keyRegister, SetName: strings.TrimPrefix(r.next(), "@")})
 	case "direction":
 		r.expect("original")
 		r.add(&expr.Ct{Key: expr.CtKeyDIRECTION, Register: cmpRegister})
 		r.compare(expr.CmpOpEq, []byte{0})
+	case "mark":
+		if r.accept("set") {
+			r.add(&expr.Immediate{Register: cmpRegister, Data: r.mark()},
+				&expr.Ct{Key: expr.CtKeyMARK, Register: cmpRegister, SourceRegister: true})
+			return
+		}
+		r.add(&expr.Ct{Key: expr.CtKeyMARK, Register: cmpRegister})
+		r.compare(expr.CmpOpEq, r.mark())
 	default:
 		r.fail("unknown ct key %q", what)
 	}
 }
+
+// mark reads a decimal number of 32 bits.
+func (r *ruleReader) mark() []byte {
+	s := r.next()
+	n, err := strconv.ParseUint(s, 10, 32)
+	if err != nil {
+		r.fail("%q is no mark", s)
+	}
+	return binaryutil.NativeEndian.PutUint32(uint32(n))
+}
+
+// payload reads "[!=] 0xBYTES" that stand behind "@ih,BIT,BITS": bytes of what the
+// transport carries. A packet that has fewer matches neither way.
+func (r *ruleReader) payload(bits string) {
+	var from, n uint32
+	if _, err := fmt.Sscanf(bits, "%d,%d", &from, &n); err != nil || from%8 != 0 || n%8 != 0 || n == 0 {
+		r.fail("@ih,%s is no whole bytes", bits)
+		return
+	}
+	op := expr.CmpOpEq
+	if r.accept("!=") {
+		op = expr.CmpOpNeq
+	}
+	word := r.next()
+	want, err := hex.DecodeString(strings.TrimPrefix(word, "0x"))
+	if err != nil || uint32(len(want))*8 != n {
+		r.fail("%q is not %d bits in hexadecimal", word, n)
+		return
+	}
+	r.add(&expr.Payload{DestRegister: cmpRegister, Base: payloadBaseInner, Offset: from / 8, Len: n / 8})
+	r.compare(op, want)
+}
+
+// payloadBaseInner is NFT_PAYLOAD_INNER_HEADER of linux/netfilter/nf_tables.h: what
+// the transport carries, since Linux 5.16.
+const payloadBaseInner = expr.PayloadBase(3)
 
 func (r *ruleReader) ctBits(key expr.CtKey, bits uint32) {
 	r.add(&expr.Ct{Key: key, Register: cmpRegister})

@@ -34,7 +34,7 @@ type nftChain struct {
 }
 
 // nftToken matches one word, quoted string, IPv6 address or sign of a rule.
-var nftToken = regexp.MustCompile(`"[^"]*"|[0-9a-f]+:[0-9a-f:]*:[0-9a-f]*|[\w./@-]+|==|!=|[{}:;,()|&+]`)
+var nftToken = regexp.MustCompile(`"[^"]*"|[0-9a-f]+:[0-9a-f:]*:[0-9a-f]*|@ih,\d+,\d+|[\w./@-]+|==|!=|[{}:;,()|&+]`)
 
 // parseNFT reads the tables of text.
 func parseNFT(text string) ([]nftTable, error) {

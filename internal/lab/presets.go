@@ -31,10 +31,21 @@ type preset struct {
 	// for with a reset or "port unreachable".
 	answers bool
 	nat     string            // a whole table, or ""
+	mangle  string            // another that changes headers, or ""
 	sysctl  map[string]string // below /proc/sys/net, in the gateway
 	proxy   bool              // the lab runs a CONNECT proxy for the site
-	ipv6    bool              // hosts have IPv6 too, never translated and judged by the same rules
-	outer   *provider         // what lies between the gateway and the internet, or nil
+	onlyTLS bool              // that proxy ends tunnels that do not begin as TLS
+	// overlaps gives the LAN the same addresses as that of every other such site.
+	overlaps bool
+	// second gives the site a second uplink, wan1, of another provider, and its hosts
+	// a second IPv4 address each, of that provider's (RFC 7157, section 2).
+	second bool
+	// back has what is sent to the site come by the second uplink though it is sent by
+	// the first; hosts have no second address.
+	back  bool
+	ipv6  bool      // hosts have IPv6 too, never translated and judged by the same rules
+	only6 bool      // with ipv6: no host of the site has a route out over IPv4
+	outer *provider // what lies between the gateway and the internet, or nil
 	// profile is what the rules mean to a broker; Site and GatewayOnly are
 	// filled in by Profile.
 	profile overlay.SiteProfile
@@ -79,6 +90,11 @@ func with(p overlay.SiteProfile, change func(*overlay.SiteProfile)) overlay.Site
 
 // presets lists every kind of gateway.
 var presets = slices.Concat(common, further)
+
+// unforeseen are kinds that nobody planned for when the techniques were made:
+// what users met. They are rules alone, without a profile: what a broker knows of
+// them, the sites measure. Presets leaves them out.
+var unforeseen = slices.Concat(addressing, carriers, poor, inspecting, narrow, multihomed)
 
 // common are the kinds that sites usually have, the most open first.
 var common = []preset{
@@ -248,16 +264,26 @@ func Presets() []string {
 	return names
 }
 
+// Unforeseen returns the names of the kinds that only measuring tells of.
+func Unforeseen() []string {
+	names := make([]string, len(unforeseen))
+	for i, p := range unforeseen {
+		names[i] = p.name
+	}
+	return names
+}
+
 // lookupPreset finds a preset by its name, with or without the no-route prefix.
 func lookupPreset(name string) (preset, error) {
 	base := strings.TrimPrefix(name, noRoute)
-	for _, p := range presets {
+	all := slices.Concat(presets, unforeseen)
+	for _, p := range all {
 		if p.name == base {
 			return p, nil
 		}
 	}
-	known := make([]string, len(presets))
-	for i, p := range presets {
+	known := make([]string, len(all))
+	for i, p := range all {
 		known[i] = p.name
 	}
 	return preset{}, fmt.Errorf("unknown preset %q; known are %s, each also behind %s, and %s",
@@ -275,6 +301,7 @@ func Profile(name string) (overlay.SiteProfile, error) {
 		return overlay.SiteProfile{}, err
 	}
 	p.profile.GatewayOnly = strings.HasPrefix(name, noRoute)
+	p.profile.Privileged = true // of the unforeseen kinds as well
 	if p.profile.GatewayOnly && p.name == "nat-fullcone" {
 		// The map leads to where packets for the gateway go anyway, so nothing is
 		// translated and the filter alone judges them.

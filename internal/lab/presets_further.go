@@ -16,6 +16,7 @@ type provider struct {
 	mtu     int    // bytes, of its link to the internet each way; what is larger vanishes untold; 0 is 1500
 	udpRate int64  // bit/s of datagrams each way; 0 is no limit
 	udpLife time.Duration
+	shared  bool // all sites of the preset hang on this one router, which is of the first of them
 }
 
 // The profiles of the further presets.

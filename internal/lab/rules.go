@@ -17,6 +17,7 @@ type ruleVars struct {
 	hidden           bool // nodes have no route: the forward chain passes nothing
 	ipv6             bool // the gateway has IPv6
 	silent           bool // ICMP errors about large packets are kept back
+	second           bool // there is a second uplink, to which the rules apply as well
 }
 
 // The rules of a gateway that are no preset's own.
@@ -71,13 +72,17 @@ func (p preset) ruleset(v ruleVars) string {
 	chain(&b, "input", inputPolicy, input)
 	chain(&b, "output", policy, output)
 	chain(&b, "forward", forwardPolicy, forward)
-	b.WriteString("}\n" + p.nat)
+	b.WriteString("}\n" + p.nat + p.mangle)
 	return v.words().Replace(b.String())
 }
 
 // words puts the site's values in place of their words.
 func (v ruleVars) words() *strings.Replacer {
-	return strings.NewReplacer("LAN", `"lan0"`, "WAN", `"wan0"`, "EXT", v.ext.String(), "HOST", v.host.String(),
+	wan := `"wan0"`
+	if v.second {
+		wan = `"wan*"`
+	}
+	return strings.NewReplacer("LAN", `"lan0"`, "WAN", wan, "EXT", v.ext.String(), "HOST", v.host.String(),
 		"PROXY6", v.proxy6.String(), "PROXY", v.proxy.String(), "LIFE", fmt.Sprintf("%dms", v.life.Milliseconds()))
 }
 

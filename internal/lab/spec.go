@@ -52,6 +52,8 @@ type Site struct {
 	Gateway string   // the gateway's host name; "" means "gw"
 	Uplink  int64    // bit/s of the gateway's access link, each way; 0 is no limit
 	Burst   int64    // bytes that go over an idle access link at once; 0 is 10 ms of Uplink, and 64 KiB at least
+	// Second adds a second uplink as in the preset two-uplinks; it is IPv4's alone.
+	Second bool
 	// UDPLife replaces the life of UDP mappings in a preset that ends them at a
 	// certain age (nat-double), in whole milliseconds; 0 leaves it.
 	UDPLife time.Duration
@@ -78,10 +80,22 @@ func (s Site) gateway() string {
 	return s.Gateway
 }
 
+// multihomed reports whether the site has two uplinks.
+func (s Site) multihomed() bool {
+	p, err := lookupPreset(s.Preset)
+	return s.Second || err == nil && p.second
+}
+
 // hasProxy reports whether the lab runs a CONNECT proxy for the site.
 func (s Site) hasProxy() bool {
 	p, err := lookupPreset(s.Preset)
 	return err == nil && p.proxy
+}
+
+// overlaps reports whether other sites have the same addresses.
+func (s Site) overlaps() bool {
+	p, err := lookupPreset(s.Preset)
+	return err == nil && p.overlaps
 }
 
 // outer returns what lies between the site's gateway and the internet, or nil.
@@ -129,13 +143,30 @@ func (s Site) endpoints() []string {
 func (s Spec) endpoints() []string {
 	var all []string
 	for _, site := range s.Sites {
-		all = append(all, site.endpoints()...)
+		if s.place(site.Name) == site.Name {
+			all = append(all, site.endpoints()...)
+		}
 	}
 	return all
 }
 
+// place returns the first site that has the same provider as the one named, which
+// is the site itself unless its preset's sites share one.
+func (s Spec) place(name string) string {
+	i := slices.IndexFunc(s.Sites, func(site Site) bool { return site.Name == name })
+	if i < 0 {
+		return name
+	}
+	outer := s.Sites[i].outer()
+	if outer == nil || !outer.shared {
+		return name
+	}
+	return s.Sites[slices.IndexFunc(s.Sites, func(site Site) bool { return site.Preset != Public && site.outer() == outer })].Name
+}
+
 // expand returns the endpoints that a name in a PairSpec means.
 func (s Spec) expand(name string) []string {
+	name = s.place(name)
 	for _, site := range s.Sites {
 		if site.Name == name {
 			return site.endpoints()
@@ -297,6 +328,9 @@ func (s Site) check(key string) error {
 		return specErr(key+".burst", "%d bytes are less than the %d of a few packets", s.Burst, minBurst)
 	}
 	outer := s.outer()
+	if s.Second && (s.Preset == Public || outer != nil || s.overlaps()) {
+		return specErr(key+".second", "a second uplink is a gateway's that is on the internet itself, with addresses of its own")
+	}
 	if s.UDPLife != 0 {
 		if outer == nil || outer.udpLife == 0 {
 			return specErr(key+".udp-life", "preset %s does not end UDP mappings at a certain age", s.Preset)

@@ -80,7 +80,7 @@ func TestParseErrors(t *testing.T) {
 		{"not YAML", "sites: [", "x.yaml: yaml: "},
 		{"a list", "- a", "x.yaml:1: want keys and values here (one of ipv6, sites, wan)"},
 		{"no sites", "wan: {rtt: 1ms}", "x.yaml: sites: no site; give at least one"},
-		{"unknown key", "sites:\n- name: a\n  presset: open\n", "x.yaml:3: sites[0].presset: unknown key; known here are burst, gateway, name, nodes, preset, udp-life, uplink"},
+		{"unknown key", "sites:\n- name: a\n  presset: open\n", "x.yaml:3: sites[0].presset: unknown key; known here are burst, gateway, name, nodes, preset, second, udp-life, uplink"},
 		{"unknown top key", one + "site: 1", "x.yaml:2: site: unknown key; known here are ipv6, sites, wan"},
 		{"key twice", one + "sites: []", "x.yaml:2: sites: the key is there twice"},
 		{"unknown preset", "sites:\n- name: a\n  preset: statefull\n", `x.yaml:3: sites[0].preset: unknown preset "statefull"; known are open, port-range, `},

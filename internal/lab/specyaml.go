@@ -199,6 +199,7 @@ func (r *specReader) sites(key string, n *yaml.Node, dst *[]Site) error {
 			"uplink":   scalar(r, &s.Uplink, parseRate),
 			"burst":    scalar(r, &s.Burst, parseBytes),
 			"udp-life": scalar(r, &s.UDPLife, parseDuration),
+			"second":   scalar(r, &s.Second, parseBool),
 			"nodes":    func(key string, n *yaml.Node) error { return r.nodes(key, n, &s.Nodes) },
 		})
 		if err == nil && s.Nodes == nil {

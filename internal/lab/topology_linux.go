@@ -182,9 +182,17 @@ func (l *Lab) layWires() error {
 			err = wire(nl, l.hosts[p.name], nodeIface, l.hosts[gw.name], portName(ports[p.on]))
 			ports[p.on]++
 		case p.on >= 0:
-			err = wire(nl, l.hosts[p.name], wanIface, l.hosts[l.plan.hosts[p.on].name], lanIface)
+			outer, port := l.plan.hosts[p.on], lanIface
+			if outer.outer.shared {
+				port = portName(ports[p.on])
+				ports[p.on]++
+			}
+			err = wire(nl, l.hosts[p.name], wanIface, l.hosts[outer.name], port)
 		default:
 			err = wire(nl, l.hosts[p.name], wanIface, l.internet, p.uplink)
+		}
+		if err == nil && p.second != nil && p.role == roleGateway {
+			err = wire(nl, l.hosts[p.name], secondIface, l.internet, p.second.uplink)
 		}
 		if err != nil {
 			return fmt.Errorf("connecting %s: %w", p.name, err)
@@ -217,7 +225,10 @@ func configureHost(p hostPlan) error {
 	case roleNode:
 		for _, a := range p.families() {
 			c.address(nodeIface, netip.PrefixFrom(a.addr, a.bits))
-			c.route(netip.Prefix{}, a.router, nodeIface)
+			c.route(netip.Prefix{}, p.defaultRoute(a), nodeIface)
+		}
+		if p.second != nil { // the gateway knows by it where a packet is to leave
+			c.address(nodeIface, netip.PrefixFrom(p.second.addr, p.second.bits))
 		}
 	case roleGateway:
 		c.gateway(p)
@@ -228,6 +239,9 @@ func configureHost(p hostPlan) error {
 	}
 	if p.rate > 0 && p.role != roleProvider { // there its gateway has the limit already
 		c.limit(wanIface, netlink.HANDLE_ROOT, bucketOf(p.rate, p.burst))
+		if p.role == roleGateway && p.second != nil {
+			c.limit(secondIface, netlink.HANDLE_ROOT, bucketOf(p.rate, p.burst))
+		}
 	}
 	return c.err
 }
@@ -259,6 +273,7 @@ func (l *Lab) configureInternet() error {
 		if p.rate > 0 {
 			c.limit(p.uplink, netlink.HANDLE_ROOT, bucketOf(p.rate, p.burst))
 		}
+		c.secondUplink(p)
 	}
 	if silent {
 		c.do("keeping ICMP errors back", func() error { return loadRules(internetSilence) })
@@ -284,6 +299,27 @@ func (c *configurer) uplink(p hostPlan) {
 		for _, n := range a.behind {
 			c.route(n, a.wan, p.uplink)
 		}
+	}
+}
+
+// secondUplink sets up the internet's end of a gateway's second wire, if it has one.
+func (c *configurer) secondUplink(p hostPlan) {
+	s := p.second
+	if s == nil {
+		return
+	}
+	c.address(s.uplink, netip.PrefixFrom(s.router, s.bits))
+	if p.rate > 0 {
+		c.limit(s.uplink, netlink.HANDLE_ROOT, bucketOf(p.rate, p.burst))
+	}
+	if !s.back {
+		for _, n := range s.behind {
+			c.route(n, s.wan, s.uplink)
+		}
+		return
+	}
+	for _, n := range append([]netip.Prefix{whole(p.wan)}, p.behind...) {
+		c.replaceRoute(n, s.wan, s.uplink)
 	}
 }
 

@@ -40,9 +40,9 @@ const (
 type ClientConfig struct {
 	Socket     string // the helper's Unix socket
 	Process    overlay.ProcessName
-	Generation overlay.Generation
-	Auth       jobkey.ForAuth // shown to the helper
-	Grant      []byte         // proves for whom the job works (package grant); none: the account of this process
+	Generation overlay.Generation // 0: the helper gives one; see Client.Generation
+	Auth       jobkey.ForAuth     // signs where the process is
+	Grant      []byte             // proves for whom the job works (package grant); none: the account of this process
 
 	// Dead, if not nil, is called for processes of the job that have died with
 	// their node, and why the helper thinks so. Serve calls it, one call at a time;
@@ -62,13 +62,15 @@ type Client struct {
 	mu      sync.Mutex // guards the fields below; never held while sending to the helper
 	conn    *Conn      // nil while no helper has welcomed us
 	node    overlay.NodeID
-	changed chan struct{} // closed and replaced when conn, ended or dials change
-	lastErr error         // why conn is nil
-	ended   error         // why it stays nil
+	life    overlay.Generation // 0 until the first helper has given one
+	changed chan struct{}      // closed and replaced when conn, ended or dials change
+	lastErr error              // why conn is nil
+	ended   error              // why it stays nil
 	stop    context.CancelFunc
 	request uint32
 	dials   map[uint32]chan dialResult // requests of all kinds that wait for their answer
 	named   bool                       // the helper knows of names
+	sizes   bool                       // it knows of sizes of packets
 	names   map[string]string          // that were published, with their ports
 	faults  map[uint64]*fault
 	order   []uint64 // keys of faults, oldest first
@@ -76,7 +78,8 @@ type Client struct {
 
 	telling sync.Mutex // held while reports are sent; held before mu
 	reports map[[16]byte]report
-	news    chan struct{} // capacity 1: there is one to send
+	judged  []*wire.LocalOutcome // of this helper's carriers, and not sent; at most rememberFaults
+	news    chan struct{}        // capacity 1: there is one to send
 }
 
 // report is what a link has moved, as it was said last.
@@ -114,6 +117,7 @@ func (f *fault) get() error {
 func NewClient(cfg ClientConfig) *Client {
 	return &Client{
 		cfg:      cfg,
+		life:     cfg.Generation,
 		incoming: make(chan overlay.Carrier, maxIncoming),
 		changed:  make(chan struct{}),
 		lastErr:  errors.New("not tried yet"),
@@ -184,6 +188,7 @@ func (c *Client) session(ctx context.Context, welcomed func()) error {
 	welcomed()
 	c.mu.Lock()
 	c.conn, c.node, c.named = conn, welcome.Node, welcome.Features&wire.FeatureNames != 0
+	c.sizes = welcome.Features&wire.FeaturePacketSize != 0
 	again := c.publishAgain()
 	c.announce()
 	c.mu.Unlock()
@@ -229,13 +234,15 @@ func (c *Client) register(conn *Conn) (*wire.LocalWelcome, error) {
 	if len(c.cfg.Grant) > 0 {
 		err = conn.Send(&wire.LocalGrant{Grant: c.cfg.Grant}, nil)
 	}
-	hello := &wire.LocalHello{Auth: c.cfg.Auth, Job: c.cfg.Process.Job, Rank: c.cfg.Process.Rank, Generation: c.cfg.Generation}
+	hello := &wire.LocalHello{Features: wire.FeaturePacketSize, Key: c.cfg.Auth.Public(), Job: c.cfg.Process.Job, Rank: c.cfg.Process.Rank, Generation: c.Generation()}
 	err = errors.Join(err, conn.Send(hello, nil))
 	for {
 		// A helper that refuses at once may have closed before our hello was
 		// out: what it said counts more than that the hello failed.
 		f, file, readErr := conn.Receive()
 		switch f := f.(type) {
+		case *wire.LocalPlace:
+			readErr = c.prove(conn, f)
 		case *wire.LocalWelcome:
 			if len(c.cfg.Grant) > 0 && f.Features&wire.FeatureGrants == 0 {
 				return nil, fmt.Errorf("%w: the helper of %v is too old to take the job's grant; upgrade it, or unset the grant", wire.ErrVersion, f.Node)
@@ -256,6 +263,33 @@ func (c *Client) register(conn *Conn) (*wire.LocalWelcome, error) {
 			return nil, errors.Join(err, readErr)
 		}
 	}
+}
+
+// prove takes the generation that the helper gives, for good, and signs that the
+// process is at the helper's node in it.
+func (c *Client) prove(conn *Conn, place *wire.LocalPlace) error {
+	if err := place.Generation.Check(time.Now()); err != nil {
+		return fmt.Errorf("helper of %v: %w", place.Node, err)
+	}
+	c.mu.Lock()
+	had := c.life
+	if had == 0 {
+		c.life = place.Generation
+	}
+	c.mu.Unlock()
+	if had != 0 && had != place.Generation || place.Generation == 0 {
+		return fmt.Errorf("%w: the helper of %v gives generation %d to %v, which is in generation %d", wire.ErrMalformed, place.Node, place.Generation, c.cfg.Process, had)
+	}
+	proof := c.cfg.Auth.Prove(c.cfg.Process, place.Generation, place.Node)
+	return conn.Send(&wire.LocalProof{Signature: [64]byte(proof[len(jobkey.Public{}):])}, nil)
+}
+
+// Generation returns the process's generation, which does not change once Ready has
+// returned; 0 as long as no helper has given one.
+func (c *Client) Generation() overlay.Generation {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.life
 }
 
 // handle acts on one frame. It owns file.
@@ -299,6 +333,7 @@ func (c *Client) dialled(f *wire.LocalDialled, file *os.File) error {
 	if err != nil {
 		return err
 	}
+	carrier.Outcome = func(err error) { c.outcome(f.Carrier, err) }
 	if !c.answer(f.Request, dialResult{carrier: carrier}) {
 		carrier.Conn.Close() // the Dial has ended meanwhile
 	}
@@ -342,6 +377,24 @@ func (c *Client) fault(f *wire.LocalFault) {
 	known.conn.Close()
 }
 
+// outcome has the helper told what came of a carrier.
+func (c *Client) outcome(id uint64, err error) {
+	said := &wire.LocalOutcome{Carrier: id}
+	if err != nil {
+		said.Code, said.Text = wire.CodeOf(err), err.Error()
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.judged) == rememberFaults || c.faults[id] == nil {
+		return // many are made at once, and others will say the same; or it was another helper's
+	}
+	c.judged = append(c.judged, said)
+	select {
+	case c.news <- struct{}{}:
+	default:
+	}
+}
+
 // answer hands a request its result, if it still waits.
 func (c *Client) answer(request uint32, r dialResult) bool {
 	c.mu.Lock()
@@ -368,7 +421,7 @@ func (c *Client) disconnected(err error, final bool) {
 		wait <- dialResult{again: true}
 	}
 	clear(c.faults) // the next helper numbers its carriers anew
-	c.order = nil
+	c.order, c.judged = nil, nil
 	c.announce()
 }
 
@@ -403,6 +456,9 @@ func (c *Client) connected(ctx context.Context) (*Conn, error) {
 		select {
 		case <-changed:
 		case <-ctx.Done():
+			if op, ok := errors.AsType[*net.OpError](lastErr); ok && op.Op == "dial" {
+				lastErr = op.Err // which does not name the socket again
+			}
 			return nil, fmt.Errorf("helper %s is not reachable: %w; is isthmus-helper running? (%w)", c.cfg.Socket, lastErr, ctx.Err())
 		}
 	}
@@ -433,8 +489,18 @@ func (c *Client) Dial(ctx context.Context, peer overlay.ProcessName, ways overla
 // ask puts one question to one helper.
 func (c *Client) ask(ctx context.Context, conn *Conn, rank uint32, ways overlay.Ways) dialResult {
 	return c.put(ctx, conn, func(request uint32) wire.Frame {
+		if !c.knowsSizes() {
+			ways = ways.Techniques()
+		}
 		return &wire.LocalDial{Request: request, Rank: rank, Budget: budgetOf(ctx), Ways: ways}
 	})
+}
+
+// knowsSizes reports whether the helper knows the flags of overlay.Ways.
+func (c *Client) knowsSizes() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.sizes
 }
 
 // budgetOf is how long the helper may take for what ctx bounds here.

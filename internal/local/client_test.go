@@ -66,7 +66,21 @@ func (h *helper) serve(c *Conn) {
 		c.Send(h.refuse, nil)
 		return
 	}
-	h.hellos <- f.(*wire.LocalHello)
+	hello := f.(*wire.LocalHello)
+	h.hellos <- hello
+	node := overlay.NodeID{Site: "sitea", Name: "a1"}
+	life := max(hello.Generation, 77)
+	c.Send(&wire.LocalPlace{Node: node, Generation: life}, nil)
+	f, _, err = c.Receive()
+	if err != nil {
+		return
+	}
+	signature := f.(*wire.LocalProof).Signature
+	proof := string(append(hello.Key[:], signature[:]...))
+	if err := jobkey.CheckPoint(overlay.AccessPoint{Process: overlay.ProcessName{Job: hello.Job, Rank: hello.Rank}, Generation: life, Node: node, Proof: proof}); err != nil {
+		c.Send(&wire.Refuse{Code: wire.CodeOf(err), By: "helper", Text: err.Error()}, nil)
+		return
+	}
 	h.mu.Lock()
 	h.conn = c
 	features := h.features
@@ -125,7 +139,7 @@ func testConfig(t *testing.T, socket string) ClientConfig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return ClientConfig{Socket: socket, Process: overlay.ProcessName{Job: key.ID(), Rank: 3}, Generation: 9, Auth: key.Auth()}
+	return ClientConfig{Socket: socket, Process: overlay.ProcessName{Job: key.ID(), Rank: 3}, Generation: 99, Auth: key.Auth()}
 }
 
 // startClient serves a client until the test ends.
@@ -251,7 +265,7 @@ func TestClientDialAndAccept(t *testing.T) {
 	if node, err := c.Ready(ctx); err != nil || node.String() != "sitea/a1" {
 		t.Fatalf("%v, %v", node, err)
 	}
-	if hello := receive(t, "a hello", h.hellos); hello.Rank != 3 || hello.Generation != 9 {
+	if hello := receive(t, "a hello", h.hellos); hello.Rank != 3 || hello.Generation != 99 {
 		t.Errorf("hello %+v", hello)
 	}
 
@@ -356,7 +370,7 @@ func TestHelperRestart(t *testing.T) {
 
 	h = startHelper(t, socket)
 	defer h.stop()
-	if hello := receive(t, "a hello", h.hellos); hello.Generation != 9 {
+	if hello := receive(t, "a hello", h.hellos); hello.Generation != 99 {
 		t.Errorf("registered again as life %d", hello.Generation)
 	}
 	ask := h.next(t).(*wire.LocalDial)
@@ -531,5 +545,33 @@ func TestDirectoryIsPrivate(t *testing.T) {
 	}
 	if _, err := Listen(filepath.Join(dir, strings.Repeat("x", 100)), testConfig(t, "").Process); err == nil || !strings.Contains(err.Error(), "choose a shorter directory") {
 		t.Errorf("%v", err)
+	}
+}
+
+// The generation that the first helper gives is the process's at the next one, too.
+func TestGenerationIsCarried(t *testing.T) {
+	socket := filepath.Join(shortDir(t), "h")
+	h := startHelper(t, socket)
+	cfg := testConfig(t, socket)
+	cfg.Generation = 0
+	c := NewClient(cfg)
+	ctx, cancel := context.WithCancel(testContext(t))
+	served := make(chan error, 1)
+	go func() { served <- c.Serve(ctx) }()
+	defer func() {
+		cancel()
+		receive(t, "the end of Serve", served)
+		h.stop() // after the client: a connection that is half greeted ends with it
+	}()
+	if _, err := c.Ready(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if first := receive(t, "a hello", h.hellos); first.Generation != 0 || c.Generation() != 77 {
+		t.Errorf("it says %d, and is in %d", first.Generation, c.Generation())
+	}
+	h.stop()
+	h = startHelper(t, socket)
+	if again := receive(t, "the hello at the next helper", h.hellos); again.Generation != 77 {
+		t.Errorf("it comes back in %d", again.Generation)
 	}
 }

@@ -52,7 +52,7 @@ func (c *Client) reportTo(conn *Conn) (stop func()) {
 	}
 }
 
-// tell sends the reports that were not sent. When it returns nil, all that was
+// tell sends the outcomes and reports that were not sent. When it returns nil, all that was
 // reported before the call was sent. An error has closed conn.
 func (c *Client) tell(conn *Conn) error {
 	c.telling.Lock()
@@ -64,7 +64,14 @@ func (c *Client) tell(conn *Conn) error {
 			due = append(due, r.Traffic)
 		}
 	}
+	judged := c.judged
+	c.judged = nil
 	c.mu.Unlock()
+	for _, f := range judged {
+		if err := conn.Send(f, nil); err != nil {
+			return err
+		}
+	}
 	for _, t := range due {
 		if err := conn.Send(&wire.LocalTraffic{Traffic: t}, nil); err != nil {
 			return err

@@ -46,7 +46,12 @@ type Side struct {
 	Bearings func(context.Context) (Bearings, error)
 
 	Forbidden []netip.Prefix // networks that no peer may make this host contact
-	Log       *slog.Logger
+
+	// Permit, if not nil, says why this host does not contact an address that a peer
+	// names as its own.
+	Permit func(netip.Addr) error
+
+	Log *slog.Logger
 
 	Stock  *Stock           // nil: nothing is prepared ahead
 	Engine *traverse.Engine // nil: this process may not do traversing TCP
@@ -141,6 +146,11 @@ func (s *Side) checkTarget(a netip.AddrPort) error {
 	for _, p := range s.Forbidden {
 		if p.Contains(ip) {
 			return fmt.Errorf("%w: the peer names %v as its address, which this site's settings deny", overlay.ErrForbidden, a)
+		}
+	}
+	if s.Permit != nil {
+		if err := s.Permit(ip); err != nil {
+			return fmt.Errorf("the peer names %v as its address: %w", a, err)
 		}
 	}
 	return nil

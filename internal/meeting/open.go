@@ -309,5 +309,19 @@ func (s *Side) open(ctx context.Context, r *ready, start simopen.Start) (net.Con
 	if err != nil {
 		return nil, &missedError{cause(ctx, err)}
 	}
-	return c, nil
+	return scaled(c)
+}
+
+// scaled returns c unless its ends were kept from agreeing on window scaling. When SYNs cross,
+// Linux goes on to scale what it announces, and the peer does not: windows of 64 KiB are
+// then read as ones of 63 bytes, and so is the window of one end where SYN and SYN/ACK took
+// different ways. Another socket at the same time would fare no better.
+func scaled(c *net.TCPConn) (net.Conn, error) {
+	if !carrier.Unscaled(c) {
+		return c, nil
+	}
+	c.SetLinger(0) // the peer is to hear of it even if it takes the connection for a good one
+	c.Close()
+	return nil, fmt.Errorf("%w: connected with %v, but somebody on the way takes out TCP's window scaling, so that next to nothing would be carried; use hole punching or a relay",
+		overlay.ErrUnreachable, c.RemoteAddr())
 }

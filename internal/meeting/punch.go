@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 
+	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/internal/meeting/meetingpb"
 	"github.com/isthmus-grid/isthmus/internal/punch"
 	"github.com/isthmus-grid/isthmus/overlay"
@@ -22,7 +23,7 @@ func (s *Side) attempt(ctx context.Context, controlling, lowTTL bool) (*punch.At
 	}
 	return punch.New(punch.Config{
 		Local: netip.AddrPortFrom(s.Address, 0), STUN: b.STUN, LowTTL: lowTTL, Controlling: controlling,
-		Forbidden: s.Forbidden, Log: s.Log,
+		Forbidden: s.Forbidden, Permit: s.Permit, Log: s.Log, SmallPackets: carrier.SmallPackets(ctx),
 	})
 }
 
@@ -32,9 +33,10 @@ func (s *Side) attempt(ctx context.Context, controlling, lowTTL bool) (*punch.At
 const lowTTL = true
 
 // askPunch opens a stream in the tunnel to the peer if there is one, and else,
-// or when that is of no use any more, makes a tunnel.
+// or when that is of no use any more, makes a tunnel. For small packets it makes one
+// in any case: a tunnel does not notice that large ones begin to vanish.
 func (s *Side) askPunch(ctx context.Context, peer string, ex Exchange) (net.Conn, error) {
-	if t := s.Stock.tunnelTo(peer); t != nil {
+	if t := s.Stock.tunnelTo(peer); t != nil && !carrier.SmallPackets(ctx) {
 		c, err := s.openStream(ctx, t, ex)
 		if err == nil {
 			return c, nil

@@ -81,7 +81,7 @@ func (s *Side) traverse(ctx context.Context, engine *traverse.Engine, own *ready
 	if err != nil {
 		return nil, cause(ctx, err)
 	}
-	return c, nil
+	return scaled(c)
 }
 
 // askPromise has the target prepare a port.

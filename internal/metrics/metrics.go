@@ -23,6 +23,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/isthmus-grid/isthmus/internal/httpserve"
+	"github.com/isthmus-grid/isthmus/internal/limit"
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
@@ -101,8 +102,9 @@ func (s source) Collect(ch chan<- prometheus.Metric) { s.Read(Writer{ch}) }
 var (
 	buildInfo   = Gauge("isthmus_build_info", "1, with the daemon's build in its labels.", "daemon", "version", "protocol", "goversion")
 	certificate = Gauge("isthmus_certificate_expiry_timestamp_seconds", "When the daemon's certificate expires, in seconds since 1970.")
-	limitUsed   = Gauge("isthmus_limit_used", "Places taken under a limit of the settings.", "limit")
+	limitUsed   = Gauge("isthmus_limit_used", "Places taken under a limit of the settings; under one for each node, site, source, user or peer, by whoever has the most.", "limit")
 	limitMax    = Gauge("isthmus_limit_max", "Places that there are under a limit of the settings.", "limit")
+	limitOver   = Counter("isthmus_limit_refused_total", "What was refused, or ended, because a limit of the settings was reached.", "limit")
 )
 
 // A Limit is a bounded thing of a daemon: how much of it is taken now, and how
@@ -110,6 +112,21 @@ var (
 type Limit struct {
 	Name      string
 	Used, Max int
+
+	refused uint64
+	counts  bool // refused means something
+}
+
+// LimitsOf returns a total, and what the key that has the most takes of its
+// own limit, each by its name; those without a name are left out.
+func LimitsOf(total, perKey string, s limit.Stats) (all []Limit) {
+	if total != "" {
+		all = append(all, Limit{Name: total, Used: s.Used, Max: s.Max, refused: s.Refused + s.Evicted, counts: true})
+	}
+	if perKey != "" {
+		all = append(all, Limit{Name: perKey, Used: s.Most, Max: s.PerKey, refused: s.KeyRefused, counts: true})
+	}
+	return all
 }
 
 // Daemon is what Open needs to know of a daemon.
@@ -153,13 +170,16 @@ func (d Daemon) own() Source {
 		version = info.Main.Version
 	}
 	return Source{
-		Families: []*Family{buildInfo, certificate, limitUsed, limitMax},
+		Families: []*Family{buildInfo, certificate, limitUsed, limitMax, limitOver},
 		Read: func(w Writer) {
 			w.Put(buildInfo, 1, d.Name, version, strconv.Itoa(int(wire.Version)), goVersion)
 			w.Put(certificate, float64(d.NotAfter().Unix()))
 			for _, l := range d.Limits() {
 				w.Put(limitUsed, float64(l.Used), l.Name)
 				w.Put(limitMax, float64(l.Max), l.Name)
+				if l.counts {
+					w.Put(limitOver, float64(l.refused), l.Name)
+				}
 			}
 		},
 	}

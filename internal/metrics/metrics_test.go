@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/limit"
 )
 
 func TestBound(t *testing.T) {
@@ -47,7 +49,9 @@ func TestScrape(t *testing.T) {
 	d.Observe(time.Second)
 	facts, stop, err := Start(context.Background(), netip.MustParseAddrPort("127.0.0.1:0"), Daemon{
 		Name: "test", NotAfter: func() time.Time { return time.Unix(4711, 0) },
-		Limits: func() []Limit { return []Limit{{"seats", 3, 8}} },
+		Limits: func() []Limit {
+			return append(LimitsOf("places", "places_per_node", limit.Stats{Used: 5, Max: 9, Most: 4, PerKey: 6, Refused: 1, KeyRefused: 2, Evicted: 1}), Limit{Name: "seats", Used: 3, Max: 8})
+		},
 		Sources: []Source{{[]*Family{things, took}, func(w Writer) {
 			PutAll(w, things, map[string]int{"a\"\n<b>": 2, "bad\xff": 1})
 			w.PutHistogram(took, &d)
@@ -66,6 +70,7 @@ func TestScrape(t *testing.T) {
 	for _, want := range []string{
 		`isthmus_build_info{daemon="test",`, "isthmus_certificate_expiry_timestamp_seconds 4711\n",
 		`isthmus_limit_used{limit="seats"} 3`, `isthmus_limit_max{limit="seats"} 8`,
+		`isthmus_limit_refused_total{limit="places"} 2`, `isthmus_limit_refused_total{limit="places_per_node"} 2`, `isthmus_limit_used{limit="places_per_node"} 4`,
 		`isthmus_things_total{name="a\"\n<b>"} 2`, "isthmus_things_total{name=\"bad\uFFFD\"} 1",
 		`isthmus_thing_seconds_bucket{le="0.5"} 0`, `isthmus_thing_seconds_bucket{le="1"} 1`, "isthmus_thing_seconds_count 1",
 		"process_open_fds", "go_goroutines",

@@ -201,9 +201,9 @@ func (r Rules) Judge(claims []byte, now time.Time) (Holder, error) {
 	}
 	switch {
 	case !now.Before(h.Expires.Add(Skew)):
-		return Holder{}, fmt.Errorf("the token expired at %s, and it is %s by this clock; get a new one", stamp(h.Expires), stamp(now))
+		return Holder{}, fmt.Errorf("the token expired at %s; get a new one, or else %s", stamp(h.Expires), overlay.ClocksDiffer("this host", "the provider", now.Sub(h.Expires)))
 	case now.Add(Skew).Before(from), now.Add(Skew).Before(h.Issued):
-		return Holder{}, fmt.Errorf("the token is not good before %s, and it is %s by this clock", stamp(later(from, h.Issued)), stamp(now))
+		return Holder{}, fmt.Errorf("the token is not good before %s: %s", stamp(later(from, h.Issued)), overlay.ClocksDiffer("this host", "the provider", later(from, h.Issued).Sub(now)))
 	case h.Expires.Sub(h.Issued) > r.Longest:
 		return Holder{}, fmt.Errorf("the token is good for %v, longer than the %v that are believed here", h.Expires.Sub(h.Issued), r.Longest)
 	}

@@ -16,7 +16,26 @@ import (
 // Side is one end's site.
 type Side struct {
 	Site   overlay.SiteID
-	Policy *Policy // nil: it has none and permits everything
+	Policy *Policy // nil: it has none, and permits nothing
+
+	// Unasked says that this site's policy is not known here, and that others ask it:
+	// here it stands in nobody's way.
+	Unasked bool
+}
+
+// NoPolicy is the rule that refuses the links of a site without a policy.
+const NoPolicy = "no-policy"
+
+// Example returns, on one line, the smallest policy that permits site all links with
+// peer.
+func Example(site, peer overlay.SiteID) string {
+	return fmt.Sprintf("{contact: grid@%s.example.org, rules: [{name: %s, effect: allow, sites: [%s]}]}", site, peer, peer)
+}
+
+// missing is what a site without a policy says of links with peer.
+func missing(site, peer overlay.SiteID) Decision {
+	return Decision{Refuse: true, Rule: NoPolicy, Text: fmt.Sprintf("it has no policy (rule %q), so its links stay inside it; set policy: in its frontal.yaml; "+
+		"the smallest that permits site %s: %s", NoPolicy, peer, Example(site, peer))}
 }
 
 // Agreement is what two sites' policies make of a link: it is permitted when
@@ -52,7 +71,10 @@ func Agree(a, b Side, job string, who []Who, at time.Time) Agreement {
 		o := &g.Sides[i]
 		o.Site = own.Site
 		if own.Policy == nil {
-			o.Decision = Decision{Allow: true, Text: "it has no policy"}
+			o.Decision = Decision{Allow: true, Text: "it is not asked here"}
+			if !own.Unasked {
+				o.Decision, g.Allow = missing(own.Site, peer.Site), false
+			}
 			continue
 		}
 		o.Policy, o.Contact, o.DryRun = true, own.Policy.Contact, own.Policy.Mode == DryRun
@@ -113,6 +135,9 @@ func (g *Agreement) common() bool {
 // that names the site, its rule and whom to ask.
 func (g *Agreement) Err() error {
 	for _, o := range g.Sides {
+		if !o.Allow && !o.Policy {
+			return fmt.Errorf("%w: site %s refuses %s with %s: %s", overlay.ErrForbidden, o.Site, g.link, g.other(o.Site), o.Text)
+		}
 		if !o.Allow {
 			return fmt.Errorf("%w: the policy of %s refuses %s with %s: %s; ask %s",
 				overlay.ErrForbidden, o.Site, g.link, g.other(o.Site), o.Text, o.Contact)
@@ -134,7 +159,7 @@ func (g *Agreement) Err() error {
 
 // Rule names what decided, for logs and the audit: "siteb/no-tests" of a
 // refusal, else the rule of each site that has a policy. Where no rule fits, it
-// is "siteb/default".
+// is "siteb/default", and of a site without a policy "siteb/no-policy".
 func (g *Agreement) Rule() string {
 	var all []string
 	for _, o := range g.Sides {

@@ -150,11 +150,11 @@ rules:
 }
 
 func TestBothMustAgree(t *testing.T) {
-	a := Side{"sitea", mustParse(t, "contact: opsa\nrules:\n- {name: x, effect: allow, techniques: [direct, relay], limits: {links: 5, rate: 1Gbit/s}}")}
-	b := Side{"siteb", mustParse(t, "contact: opsb\nrules:\n- {name: no-q, effect: deny, projects: [q]}\n- {name: y, effect: allow, techniques: [reversed, relay], limits: {rate: 2Gbit/s, bytes_month: 1TB}}")}
-	c := Side{"sitec", mustParse(t, "contact: opsc\nrules:\n- {name: z, effect: allow, techniques: [hole-punching]}")}
-	dry := Side{"dry", mustParse(t, "mode: dry-run\ncontact: opsd\nrules:\n- {name: no-q, effect: deny, projects: [q]}\n- {name: w, effect: allow, techniques: [direct, relay]}")}
-	none := Side{Site: "none"}
+	a := Side{Site: "sitea", Policy: mustParse(t, "contact: opsa\nrules:\n- {name: x, effect: allow, techniques: [direct, relay], limits: {links: 5, rate: 1Gbit/s}}")}
+	b := Side{Site: "siteb", Policy: mustParse(t, "contact: opsb\nrules:\n- {name: no-q, effect: deny, projects: [q]}\n- {name: y, effect: allow, techniques: [reversed, relay], limits: {rate: 2Gbit/s, bytes_month: 1TB}}")}
+	c := Side{Site: "sitec", Policy: mustParse(t, "contact: opsc\nrules:\n- {name: z, effect: allow, techniques: [hole-punching]}")}
+	dry := Side{Site: "dry", Policy: mustParse(t, "mode: dry-run\ncontact: opsd\nrules:\n- {name: no-q, effect: deny, projects: [q]}\n- {name: w, effect: allow, techniques: [direct, relay]}")}
+	none := Side{Site: "none", Unasked: true}
 	p, q := []Who{{User: "alice", Project: "p"}}, []Who{{User: "alice", Project: "q"}}
 	now := time.Now()
 
@@ -200,7 +200,7 @@ func TestBothMustAgree(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 
-	unkept := Side{"sitee", mustParse(t, "contact: opse\nrules:\n- {name: v, effect: allow, techniques: [direct], limits: {links: 1}}")}
+	unkept := Side{Site: "sitee", Policy: mustParse(t, "contact: opse\nrules:\n- {name: v, effect: allow, techniques: [direct], limits: {links: 1}}")}
 	g = Agree(none, unkept, "j", p, now)
 	if err := g.Err(); !errors.Is(err, overlay.ErrForbidden) || !strings.Contains(err.Error(), `rule "v" of sitee limits`) {
 		t.Errorf("%v", err)
@@ -217,8 +217,37 @@ func TestBothMustAgree(t *testing.T) {
 	if len(g.Would()) != 1 || !strings.Contains(g.Would()[0], "without port-range, reversed") {
 		t.Errorf("%q", g.Would())
 	}
-	g = Agree(none, Side{Site: "other"}, "j", nil, now)
+	g = Agree(none, Side{Site: "other", Unasked: true}, "j", nil, now)
 	if g.Err() != nil || len(g.Techniques) != len(overlay.Techniques()) || g.Key() != "" || g.Rule() != "" {
 		t.Errorf("%+v", g)
+	}
+}
+
+// A site without a policy refuses every other site, whatever that permits, and says
+// what to write.
+func TestNoPolicyPermitsNothing(t *testing.T) {
+	open := Side{Site: "siteb", Policy: mustParse(t, "contact: opsb\nrules: [{name: all, effect: allow}]")}
+	dry := Side{Site: "siteb", Policy: mustParse(t, "contact: opsb\nmode: dry-run")}
+	bare := Side{Site: "sitea"}
+	for _, peer := range []Side{open, dry, {Site: "siteb"}, {Site: "siteb", Unasked: true}} {
+		for _, g := range []Agreement{Agree(bare, peer, "j", nil, time.Now()), Agree(peer, bare, "j", nil, time.Now())} {
+			err := g.Err()
+			if !errors.Is(err, overlay.ErrForbidden) || g.Allow || len(g.Techniques) > 0 {
+				t.Errorf("%+v: %v", peer, err)
+			} else if peer.Policy != nil && (!strings.Contains(err.Error(), "site sitea refuses links of job j with siteb: it has no policy") || g.Rule() != "sitea/no-policy") {
+				t.Errorf("%+v: %s: %v", peer, g.Rule(), err)
+			}
+		}
+	}
+	p, err := Parse("smallest", []byte(Example("sitea", "siteb")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := Side{Site: "sitea", Policy: p}
+	if g := Agree(told, open, "j", nil, time.Now()); g.Err() != nil || len(g.Techniques) != len(overlay.Techniques()) {
+		t.Errorf("with %s: %v", Example("sitea", "siteb"), g.Err())
+	}
+	if g := Agree(told, Side{Site: "sitec", Unasked: true}, "j", nil, time.Now()); g.Err() == nil {
+		t.Error("it permits another site, too")
 	}
 }

@@ -171,11 +171,11 @@ func (l *testLab) bare(b *testing.B, from, to string) (io.Writer, deadlineReader
 		}
 		ends[i] = &quic.Transport{Conn: pc}
 	}
-	ln, err := ends[1].Listen(ids[1].config(ids[0].fingerprint), quicConfig())
+	ln, err := ends[1].Listen(ids[1].config(ids[0].fingerprint), quicConfig(false))
 	if err != nil {
 		b.Fatal(err)
 	}
-	near, err := ends[0].Dial(ctx, ln.Addr(), ids[0].config(ids[1].fingerprint), quicConfig())
+	near, err := ends[0].Dial(ctx, ln.Addr(), ids[0].config(ids[1].fingerprint), quicConfig(false))
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -7,6 +7,8 @@ import (
 	"io"
 	"net"
 	"sync"
+
+	"github.com/isthmus-grid/isthmus/internal/carrier"
 )
 
 // bridgeBuffer is the size of one direction's buffer: some dozens of packets,
@@ -23,7 +25,7 @@ type closeWriter interface{ CloseWrite() error }
 //
 // It closes both before it returns, and returns nil when both directions ended
 // properly. Otherwise it says what ended it, the cause of ctx among these, and
-// a *Conn is aborted and a TCP connection reset, so that nobody takes a cut
+// a *Conn is aborted, and a TCP connection, or the one under TLS, reset, so that nobody takes a cut
 // stream for a whole one. A Unix socket knows no reset: there the process reads
 // an end of stream and has to know by itself, as TLS and links do, that more
 // should have come.
@@ -76,8 +78,5 @@ func abort(c net.Conn) {
 		c.Abort()
 		return
 	}
-	if c, ok := c.(*net.TCPConn); ok {
-		c.SetLinger(0)
-	}
-	c.Close()
+	carrier.Reset(c)
 }

@@ -80,6 +80,14 @@ type Config struct {
 	// as the site's management network.
 	Forbidden []netip.Prefix
 
+	// SmallPackets keeps the datagrams of QUIC at the least size that it allows,
+	// for larger ones seem to vanish on the way. Both ends should have it.
+	SmallPackets bool
+
+	// Permit, if not nil, says why this end does not send to an address that the peer
+	// names as its own.
+	Permit func(netip.Addr) error
+
 	// AllowLoopback admits loopback addresses as candidates, own and remote. It
 	// is for tests within one host.
 	AllowLoopback bool
@@ -246,7 +254,7 @@ func (a *Attempt) connect(run run, description []byte) (*Conn, error) {
 	if peer.Controlling == a.cfg.Controlling {
 		return nil, fmt.Errorf("both ends have Controlling %v: %w", peer.Controlling, overlay.ErrRefused)
 	}
-	targets, err := chooseTargets(a.own.Candidates, peer.Candidates, a.cfg.permits)
+	targets, err := chooseTargets(a.own.Candidates, peer.Candidates, a.cfg.permitsPeer)
 	if err != nil {
 		return nil, err
 	}

@@ -29,8 +29,10 @@ const (
 	keepAlive   = 10 * time.Second // well below the 30 s after which NATs forget a UDP mapping
 )
 
-func quicConfig() *quic.Config {
-	return &quic.Config{
+// quicConfig returns how QUIC goes. Small packets are the least that RFC 9000
+// (section 14) has a path carry, and are never made larger.
+func quicConfig(small bool) *quic.Config {
+	c := &quic.Config{
 		HandshakeIdleTimeout:           DefaultTimeout,
 		MaxIdleTimeout:                 idleTimeout,
 		KeepAlivePeriod:                keepAlive,
@@ -41,7 +43,14 @@ func quicConfig() *quic.Config {
 		MaxIncomingStreams:             maxStreams,
 		MaxIncomingUniStreams:          4 * maxStreams, // marks, of streams of both ends and of those before
 	}
+	if small {
+		c.InitialPacketSize, c.DisablePathMTUDiscovery = leastDatagram, true
+	}
+	return c
 }
+
+// leastDatagram is the UDP payload of 1200 bytes below which QUIC does not go.
+const leastDatagram = 1200
 
 // A session is the part of Connect that talks to the peer.
 type session struct {
@@ -81,7 +90,7 @@ func (s *session) dial(ctx context.Context) (joined, error) {
 	if !ok {
 		return joined{}, s.checksFailed(ctx, began, net.ErrClosed)
 	}
-	conn, err := s.run.transport.Dial(ctx, net.UDPAddrFromAddrPort(to), s.attempt.identity.config(s.peer.Fingerprint), quicConfig())
+	conn, err := s.run.transport.Dial(ctx, net.UDPAddrFromAddrPort(to), s.attempt.identity.config(s.peer.Fingerprint), quicConfig(s.attempt.cfg.SmallPackets))
 	if err != nil {
 		return joined{}, s.quicFailed(ctx, to, err)
 	}
@@ -107,7 +116,7 @@ func (s *session) accept(ctx context.Context) (joined, error) {
 			cancel(err) // the peer itself; others can knock as they like
 		}
 	}
-	listener, err := s.run.transport.Listen(listening(s.attempt.identity.config(s.peer.Fingerprint), refused), quicConfig())
+	listener, err := s.run.transport.Listen(listening(s.attempt.identity.config(s.peer.Fingerprint), refused), quicConfig(s.attempt.cfg.SmallPackets))
 	if err != nil {
 		return joined{}, s.quicFailed(ctx, netip.AddrPort{}, err)
 	}

@@ -28,6 +28,15 @@ func (c *Config) permits(a netip.Addr) error {
 	return fmt.Errorf("%v is %s: %w", a, why, overlay.ErrForbidden)
 }
 
+// permitsPeer is permits for the peer's candidates.
+func (c *Config) permitsPeer(a netip.Addr) error {
+	err := c.permits(a)
+	if err == nil && c.Permit != nil {
+		err = c.Permit(a)
+	}
+	return err
+}
+
 // chooseTargets returns those of the peer's candidates that this end sends to:
 //   - not what permits refuses, and nothing of an IP version that own lacks;
 //   - a host candidate only when it is the peer's address in the world, too, or

@@ -37,8 +37,12 @@ type Spec struct {
 	// Attr may say more of how it starts; nil: nothing. Start sets Setpgid in it.
 	Attr *syscall.SysProcAttr
 
-	// Extra files are its descriptors from 3 on.
+	// Extra files are its descriptors from 3 on; fewer than jobkey.KeyFD - 3.
 	Extra []*os.File
+
+	// Key, of jobkey.Key.File, is its descriptor jobkey.KeyFD; nil: it gets none. It
+	// stays the caller's.
+	Key *os.File
 }
 
 // Process is one that was started, in a process group of its own.
@@ -56,7 +60,7 @@ type Process struct {
 // not take it for a failure of the process.
 func Start(ctx context.Context, s Spec) (*Process, error) {
 	cmd := exec.CommandContext(ctx, s.Argv[0], s.Argv[1:]...)
-	cmd.Env, cmd.Dir, cmd.Stdin, cmd.ExtraFiles = s.Env, s.Dir, s.Stdin, s.Extra
+	cmd.Env, cmd.Dir, cmd.Stdin, cmd.ExtraFiles = s.Env, s.Dir, s.Stdin, s.files()
 	cmd.SysProcAttr = s.Attr
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
@@ -94,6 +98,17 @@ func Start(ctx context.Context, s Spec) (*Process, error) {
 	return p, nil
 }
 
+// files are the process's descriptors from 3 on.
+func (s Spec) files() []*os.File {
+	if s.Key == nil {
+		return s.Extra
+	}
+	all := make([]*os.File, jobkey.KeyFD-2) // nil: the descriptor is closed
+	copy(all, s.Extra)
+	all[jobkey.KeyFD-3] = s.Key
+	return all
+}
+
 // passOn copies what comes out of a pipe until its end or, when its deadline has passed, what
 // is in it then: on a busy machine the copy may be later than that.
 func passOn(to io.Writer, r *os.File) {
@@ -127,8 +142,8 @@ func passOn(to io.Writer, r *os.File) {
 const mostInPipe = 1 << 20
 
 // start starts a rank of a job.
-func start(ctx context.Context, j Job, rank int, place string, output Output) (*Process, error) {
-	s := Spec{Argv: j.Argv, Env: environment(j, rank, place)}
+func start(ctx context.Context, j Job, rank int, place string, key *os.File, output Output) (*Process, error) {
+	s := Spec{Argv: j.Argv, Env: environment(j, rank, place), Key: key}
 	var err error
 	if s.Stdout, s.Stderr, err = output.Of(Place{Host: j.Label, Rank: rank}); err != nil {
 		return nil, err
@@ -150,19 +165,19 @@ func start(ctx context.Context, j Job, rank int, place string, output Output) (*
 }
 
 // environment is the rank's. What says otherwise where its peers are and which
-// groups they form goes: this process may be a rank of another job.
+// groups they form, and another key, goes: this process may be a rank of another job.
 func environment(j Job, rank int, place string) []string {
 	env := slices.DeleteFunc(append(os.Environ(), j.Env...), func(v string) bool {
 		name, _, _ := strings.Cut(v, "=")
-		return name == EnvHelper || name == EnvDir || name == jobgroups.Env
+		return name == EnvHelper || name == EnvDir || name == jobgroups.Env || name == jobkey.EnvKey
 	})
-	return append(append(env, place), Environment(j.Key, j.Groups, rank, j.Size)...)
+	return append(append(env, place), Environment(j.Groups, rank, j.Size)...)
 }
 
-// Environment returns the variables by which a rank learns its place in the job; what
-// EnvHelper says of its node is not among them.
-func Environment(key jobkey.Key, groups jobgroups.Layout, rank, size int) []string {
-	env := []string{jobkey.EnvKey + "=" + key.String(), EnvRank + "=" + strconv.Itoa(rank), EnvSize + "=" + strconv.Itoa(size)}
+// Environment returns the variables by which a rank learns its place in the job, and that
+// it has the job's key as jobkey.KeyFD; what EnvHelper says of its node is not among them.
+func Environment(groups jobgroups.Layout, rank, size int) []string {
+	env := []string{jobkey.EnvKeyFD + "=" + strconv.Itoa(jobkey.KeyFD), EnvRank + "=" + strconv.Itoa(rank), EnvSize + "=" + strconv.Itoa(size)}
 	if len(groups) > 0 {
 		env = append(env, jobgroups.Env+"="+groups.String())
 	}

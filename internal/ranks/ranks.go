@@ -118,6 +118,11 @@ func Run(ctx context.Context, j Job) error {
 		defer os.RemoveAll(dir)
 		place = EnvDir + "=" + dir
 	}
+	key, err := j.Key.File()
+	if err != nil {
+		return err
+	}
+	defer key.Close()
 	output := j.Output
 	if output == nil {
 		lines := Lines(j.Stdout, j.Stderr)
@@ -128,7 +133,7 @@ func Run(ctx context.Context, j Job) error {
 	ended := &endings{survive: j.Survive, fail: fail}
 	for i := range j.Count {
 		rank := j.First + i
-		p, err := start(ctx, j, rank, place, output)
+		p, err := start(ctx, j, rank, place, key, output)
 		if err != nil {
 			fail(&ExitError{Rank: rank, Status: StartStatus(err), Err: err})
 			break

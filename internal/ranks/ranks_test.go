@@ -65,7 +65,7 @@ func play(part, arg string) {
 		forever()
 	case "env":
 		for _, v := range os.Environ() {
-			if strings.HasPrefix(v, "ISTHMUS_") && !strings.HasPrefix(v, jobkey.EnvKey) {
+			if strings.HasPrefix(v, "ISTHMUS_") && !strings.HasPrefix(v, jobkey.EnvKeyFD) {
 				fmt.Println(v)
 			}
 		}

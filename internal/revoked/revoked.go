@@ -19,6 +19,8 @@ import (
 	"math/big"
 	"slices"
 	"time"
+
+	"github.com/isthmus-grid/isthmus/overlay"
 )
 
 // MaxSize bounds a list in bytes, and with it what a daemon keeps of one:
@@ -42,13 +44,19 @@ type List struct {
 func Key(serial *big.Int) string { return serial.Text(16) }
 
 // Names reports whether the list has the holder's certificate, which goes back
-// to the given time (see control.Enrolled), and since when. A nil list names
-// nobody.
+// to the given time (see control.Enrolled), and since when. An allocation stands for
+// the helpers of its nodes. A nil list names nobody.
 func (l *List) Names(identity string, enrolled time.Time) (since time.Time, yes bool) {
 	if l == nil {
 		return time.Time{}, false
 	}
 	since, yes = l.Holders[identity]
+	if yes = yes && !enrolled.After(since); yes {
+		return since, yes
+	}
+	if all, ok := overlay.AllocationOf(identity); ok { // revoked with its allocation
+		since, yes = l.Holders[all]
+	}
 	return since, yes && !enrolled.After(since)
 }
 

@@ -116,8 +116,10 @@ func check(a, b End) error {
 	for _, e := range []struct{ self, peer End }{{a, b}, {b, a}} {
 		self, peer := e.self.Profile, e.peer.Profile
 		switch {
-		case self.Egress == overlay.EgressNone || self.Egress == overlay.EgressHTTPProxy:
+		case self.Egress == overlay.EgressNone || self.Egress.ThroughHTTPProxy():
 			return fmt.Errorf("%s lets no SYN of its nodes out (egress is %v): %w", self.Site, self.Egress, overlay.ErrUnreachable)
+		case self.Egress.OnlyTLS():
+			return fmt.Errorf("%s lets only TLS out, and a link that two nodes open begins otherwise: %w", self.Site, overlay.ErrUnreachable)
 		case self.Egress == overlay.Egress443 && e.peer.Mapping.Outside.Port() != 443:
 			return fmt.Errorf("%s lets only SYNs to port 443 out, and %s dials from port %d: %w; let it prepare port 443",
 				self.Site, peer.Site, e.peer.Mapping.Outside.Port(), overlay.ErrUnreachable)

@@ -34,7 +34,7 @@ func share(fd uintptr) error {
 
 // startConnect sends a SYN from local to remote. EADDRNOTAVAIL means that there
 // is a connection between the two already.
-func startConnect(local, remote netip.AddrPort) (*connecting, error) {
+func startConnect(ctx context.Context, local, remote netip.AddrPort) (*connecting, error) {
 	family := unix.AF_INET
 	if local.Addr().Is6() {
 		family = unix.AF_INET6
@@ -44,7 +44,7 @@ func startConnect(local, remote netip.AddrPort) (*connecting, error) {
 		return nil, os.NewSyscallError("socket", err)
 	}
 	c := &connecting{file: os.NewFile(uintptr(fd), "connect"), local: local, remote: remote}
-	err = errors.Join(share(uintptr(fd)), carrier.LimitSocket(uintptr(fd), family == unix.AF_INET6))
+	err = errors.Join(share(uintptr(fd)), carrier.LimitSocket(ctx, uintptr(fd), family == unix.AF_INET6))
 	if err == nil {
 		err = os.NewSyscallError("bind", unix.Bind(fd, sockaddr(local)))
 	}

@@ -12,7 +12,9 @@ type connecting struct{}
 
 func share(uintptr) error { return ErrNotLinux }
 
-func startConnect(_, _ netip.AddrPort) (*connecting, error) { return nil, ErrNotLinux }
+func startConnect(_ context.Context, _, _ netip.AddrPort) (*connecting, error) {
+	return nil, ErrNotLinux
+}
 
 func (c *connecting) wait(context.Context) (*net.TCPConn, error) { return nil, ErrNotLinux }
 func (c *connecting) abort()                                     {}

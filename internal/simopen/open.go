@@ -173,7 +173,7 @@ func (t *tries) sleep(ctx context.Context, until time.Time) (*net.TCPConn, error
 // once makes one try, and watches the listener during it.
 func (t *tries) once(ctx context.Context) (*net.TCPConn, error) {
 	t.made++
-	c, err := startConnect(t.port.local, t.remote)
+	c, err := startConnect(ctx, t.port.local, t.remote)
 	if err != nil {
 		return nil, explain(err, t.port.local)
 	}

@@ -100,7 +100,7 @@ func (p *Port) Observe(ctx context.Context, vantages []netip.AddrPort) (Mapping,
 	failed := make([]error, len(vantages))
 	var asked sync.WaitGroup
 	for i, v := range vantages {
-		c, err := startConnect(p.local, v)
+		c, err := startConnect(ctx, p.local, v)
 		if err != nil {
 			failed[i] = fmt.Errorf("vantage point %v: %w", v, explain(err, p.local))
 			continue
@@ -140,7 +140,7 @@ func (p *Port) ask(ctx context.Context, c *connecting, vantage netip.AddrPort) (
 // port's mapping does. It ends with ctx. The error is one of
 // overlay.ErrRefused, ErrTimeout and ErrUnreachable, or context.Canceled.
 func (p *Port) Dial(ctx context.Context, remote netip.AddrPort) (*net.TCPConn, error) {
-	c, err := startConnect(p.local, remote)
+	c, err := startConnect(ctx, p.local, remote)
 	var conn *net.TCPConn
 	if err == nil {
 		conn, err = c.wait(ctx)
@@ -151,10 +151,27 @@ func (p *Port) Dial(ctx context.Context, remote netip.AddrPort) (*net.TCPConn, e
 	return conn, nil
 }
 
+// limit has connections that are accepted from now on have small packets, where ctx
+// says so. A port is for one meeting, and never needs large ones again.
+func (p *Port) limit(ctx context.Context) (err error) {
+	if !carrier.SmallPackets(ctx) {
+		return nil
+	}
+	raw, err := p.listener.SyscallConn()
+	if err != nil {
+		return err
+	}
+	outer := raw.Control(func(fd uintptr) { err = carrier.LimitSocket(ctx, fd, p.local.Addr().Is6()) })
+	return errors.Join(outer, err)
+}
+
 // Accept waits for a connection from remote, whose port may be 0 for any, and
 // resets all others. It ends with ctx, then with overlay.ErrTimeout or
 // context.Canceled.
 func (p *Port) Accept(ctx context.Context, remote netip.AddrPort) (*net.TCPConn, error) {
+	if err := p.limit(ctx); err != nil {
+		return nil, fmt.Errorf("waiting on %v: %w", p.local, err)
+	}
 	p.listener.SetDeadline(time.Time{})
 	interrupted := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {

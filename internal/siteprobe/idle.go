@@ -15,6 +15,7 @@ import (
 
 	"github.com/pion/stun/v4"
 
+	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/vantage"
@@ -38,7 +39,7 @@ const MaxIdleWaits = 16
 
 // IdleBound returns how long MeasureIdle takes at most.
 func IdleBound(waits []time.Duration) time.Duration {
-	return slices.Max(append(slices.Clone(waits), 0)) + viewTime + callTime + idleLate
+	return slices.Max(append(slices.Clone(waits), 0)) + 2*viewTime + callTime + idleLate
 }
 
 // idleLate is how much later than promised an answer may come.
@@ -172,25 +173,24 @@ func (c *idler) await(nonce [vantage.NonceLen]byte) bool {
 
 // openIdleTCP connects to the vantage point and asks it. No keep-alive is sent.
 func openIdleTCP(ctx context.Context, opts Options, p point) (*idler, error) {
-	ctx, cancel := context.WithTimeout(ctx, viewTime)
-	defer cancel()
 	d := net.Dialer{KeepAlive: -1}
 	d.SetMultipathTCP(false)
-	var c net.Conn
-	err := opts.Do(func() (err error) {
-		c, err = d.DialContext(ctx, "tcp4", p.tcp.String())
-		return err
-	})
+	v := View{To: p.tcp}
+	c, err := v.ask(ctx, func(ctx context.Context) (c net.Conn, err error) {
+		err = opts.Do(func() (err error) {
+			c, err = d.DialContext(ctx, "tcp4", p.tcp.String())
+			return err
+		})
+		return c, err
+	}, opts.TLS)
 	if err != nil {
+		if c != nil {
+			c.Close()
+		}
 		return nil, err
 	}
-	seen, err := observe(ctx, c)
-	if err != nil {
-		c.Close()
-		return nil, err
-	}
-	c.(*net.TCPConn).SetLinger(0) // whoever forgot the connection would not let its end out
-	return &idler{Conn: c, seen: seen, from: p.tcp}, nil
+	carrier.Socket(c).SetLinger(0) // whoever forgot the connection would not let its end out
+	return &idler{Conn: c, seen: v.Seen, from: p.tcp}, nil
 }
 
 // openIdleUDP asks the STUN server.

@@ -16,20 +16,28 @@ const (
 	NATMapping   = "nat.mapping"
 	NATFiltering = "nat.filtering"
 	NATKeepsPort = "nat.keeps_port"
-	Egress       = "egress"
-	UDP          = "udp"
-	UDPRate      = "udp_rate" // bits per second, or none
-	MTU          = "mtu"      // bytes, or none
-	IdleTCP      = "idle_tcp" // seconds, with a + if it may be more, or none
-	IdleUDP      = "idle_udp" // the same
-	IPv6         = "ipv6"
-	Privileged   = "privileged"
+
+	NATUDPMapping   = "nat_udp.mapping" // the same of UDP, told in full also where it is as TCP's
+	NATUDPFiltering = "nat_udp.filtering"
+	NATUDPKeepsPort = "nat_udp.keeps_port"
+
+	Egress     = "egress"
+	UDP        = "udp"
+	UDPRate    = "udp_rate"    // bits per second, or none
+	MTU        = "mtu"         // bytes, or none
+	IdleTCP    = "idle_tcp"    // seconds, with a + if it may be more, or none
+	IdleUDP    = "idle_udp"    // the same
+	Stripped   = "tcp_options" // those that are taken out on the way, or none
+	IPv6Only   = "ipv6_only"
+	IPv6       = "ipv6"
+	Privileged = "privileged"
 )
 
 // Fields lists them in the order of findings.
 func Fields() []string {
-	return []string{Inbound, Filter, Refusal, NATMapping, NATFiltering, NATKeepsPort, Egress, UDP,
-		UDPRate, MTU, IdleTCP, IdleUDP, IPv6, Privileged}
+	return []string{Inbound, Filter, Refusal, NATMapping, NATFiltering, NATKeepsPort,
+		NATUDPMapping, NATUDPFiltering, NATUDPKeepsPort, Egress, UDP,
+		UDPRate, MTU, Stripped, IdleTCP, IdleUDP, IPv6, IPv6Only, Privileged}
 }
 
 // Finding is one field of a measured profile.
@@ -70,7 +78,11 @@ func Infer(o Observations) Result {
 		}
 		r.Findings = append(r.Findings, Finding{field, text, how})
 	}
-	nat := o.nat()
+	nat, natUDP := o.nat(false), o.nat(true)
+	// A STUN server has one UDP port, so that ports of one host cannot be compared.
+	if udp := &natUDP.mapping; udp.value == overlay.AddressDependent && nat.mapping.value == overlay.AddressAndPortDependent {
+		*udp = is(nat.mapping.value, "%s, but for TCP it does", udp.how)
+	}
 	note(Inbound, take(&p.Inbound, o.inbound()), o.inbound().how)
 	if p.Inbound == overlay.InboundPorts {
 		p.Ports = o.Ports
@@ -79,19 +91,28 @@ func Infer(o Observations) Result {
 	note(Filter, take(&p.Filter, filter), filter.how)
 	note(Refusal, take(&p.Refusal, o.refusal()), o.refusal().how)
 	note(NATMapping, take(&p.NAT.Mapping, nat.mapping), nat.mapping.how)
-	filtering := o.natFiltering(nat)
+	filtering := o.natFiltering(nat, false)
 	note(NATFiltering, take(&p.NAT.Filtering, filtering), filtering.how)
 	note(NATKeepsPort, take(&p.NAT.KeepsPort, nat.keeps), nat.keeps.how)
+	note(NATUDPMapping, take(&p.NATUDP.Mapping, natUDP.mapping), natUDP.mapping.how)
+	filtering = o.natFiltering(natUDP, true)
+	note(NATUDPFiltering, take(&p.NATUDP.Filtering, filtering), filtering.how)
+	note(NATUDPKeepsPort, take(&p.NATUDP.KeepsPort, natUDP.keeps), natUDP.keeps.how)
+	if p.NATUDP = consistent(p.NATUDP); p.NATUDP == p.NAT || !p.NAT.Translates() {
+		p.NATUDP = overlay.NAT{}
+	}
 	note(Egress, take(&p.Egress, o.egress()), o.egress().how)
 	note(UDP, take(&p.UDP, o.udp()), o.udp().how)
 	rate, mtu := o.rate(), o.mtu()
 	p.UDPRate, p.MTU = rate.value.value, uint16(mtu.value.value)
 	note(UDPRate, take(new(bound), rate), rate.how)
 	note(MTU, take(new(bound), mtu), mtu.how)
+	note(Stripped, take(new(string), o.stripped()), o.stripped().how)
 	for _, field := range []string{IdleTCP, IdleUDP} {
 		note(field, nil, "it takes minutes, and is measured by itself")
 	}
 	note(IPv6, take(&p.IPv6, o.ipv6()), o.ipv6().how)
+	note(IPv6Only, take(&p.IPv6Only, o.ipv6Only()), o.ipv6Only().how)
 	note(Privileged, take(&p.Privileged, o.privileged()), o.privileged().how)
 	return r
 }
@@ -222,21 +243,22 @@ type translation struct {
 	keeps      told[bool]
 }
 
-func (o Observations) nat() translation {
-	tcp, udp := answered(o.TCP), answered(o.UDP)
-	all := slices.Concat(tcp, udp)
-	if len(all) == 0 {
-		none := "no vantage point said from where it was asked"
+// nat judges what a NAT does to UDP, or to TCP. Where no vantage point answers
+// over TCP, what it does to UDP is said of both.
+func (o Observations) nat(udp bool) translation {
+	protocol, views := "TCP", answered(o.TCP)
+	if udp || len(views) == 0 && len(answered(o.UDP)) > 0 {
+		protocol, views = "UDP", answered(o.UDP)
+	}
+	if len(views) == 0 {
+		none := "no vantage point said over " + protocol + " from where it was asked"
 		return translation{mapping: unknown[overlay.NATBehaviour]("%s", none), keeps: unknown[bool]("%s", none)}
 	}
-	changed := slices.ContainsFunc(all, func(v View) bool { return v.Seen != v.Local })
-	if !changed {
-		how := fmt.Sprintf("%s saw the socket's own address and port", hosts(all))
+	if !slices.ContainsFunc(views, func(v View) bool { return v.Seen != v.Local }) {
+		how := fmt.Sprintf("%s saw the %s socket's own address and port", hosts(views), protocol)
 		return translation{known: true, mapping: is(overlay.NATNone, "%s", how), keeps: is(false, "nothing is translated")}
 	}
-	t := translation{known: true, translates: true, keeps: keepsPort(all)}
-	t.mapping = worse(mapping("TCP", tcp), mapping("UDP", udp))
-	return t
+	return translation{known: true, translates: true, mapping: mapping(protocol, views), keeps: keepsPort(protocol, views)}
 }
 
 func answered(views []View) []View {
@@ -256,7 +278,7 @@ func hosts(views []View) string {
 
 // keepsPort judges the first view of each socket: a NAT that keeps ports where
 // it can may be unable to for a second destination.
-func keepsPort(views []View) told[bool] {
+func keepsPort(protocol string, views []View) told[bool] {
 	first := map[[2]uint16]View{} // by local port, and by what else tells sockets apart
 	for _, v := range views {
 		key := [2]uint16{v.Local.Port(), uint16(v.Socket)}
@@ -266,10 +288,10 @@ func keepsPort(views []View) told[bool] {
 	}
 	for _, v := range first {
 		if v.Seen.Port() != v.Local.Port() {
-			return is(false, "port %d was seen as %d", v.Local.Port(), v.Seen.Port())
+			return is(false, "%s port %d was seen as %d", protocol, v.Local.Port(), v.Seen.Port())
 		}
 	}
-	return is(true, "the ports of %d sockets were seen unchanged", len(first))
+	return is(true, "the ports of %d %s sockets were seen unchanged", len(first), protocol)
 }
 
 // mapping compares what different vantage points saw of each socket, in the
@@ -310,37 +332,21 @@ func mapping(protocol string, views []View) told[overlay.NATBehaviour] {
 	return unknown[overlay.NATBehaviour]("%s: fewer than two vantage points of different addresses saw the same socket", protocol)
 }
 
-// worse returns the mapping that is harder to cross, and a known rather than an
-// unknown one.
-func worse(a, b told[overlay.NATBehaviour]) told[overlay.NATBehaviour] {
-	switch {
-	case !b.known || a.known && a.value > b.value:
-		return a
-	case a.known && a.value == b.value:
-		return told[overlay.NATBehaviour]{a.value, true, a.how + "; " + b.how}
-	}
-	return b
-}
-
-// natFiltering judges who could reach the mapping of a socket that had asked
-// one vantage point only (RFC 4787, section 5).
-func (o Observations) natFiltering(nat translation) told[overlay.NATBehaviour] {
+// natFiltering judges who could reach the mapping of a UDP socket, or of a TCP
+// socket, that had asked one vantage point only (RFC 4787, section 5; RFC 5382,
+// section 4.3). Where that cannot be told of TCP, UDP's holds for both.
+func (o Observations) natFiltering(nat translation, udp bool) told[overlay.NATBehaviour] {
 	switch {
 	case !nat.known:
 		return unknown[overlay.NATBehaviour]("%s", nat.mapping.how)
 	case !nat.translates:
 		return is(overlay.NATNone, "nothing is translated")
 	}
-	for _, udp := range []bool{true, false} {
-		if udp && !o.udp().value {
-			continue
-		}
-		if t := filtering(o, udp); t.known {
-			return t
-		}
+	t := filtering(o, udp)
+	if other := filtering(o, true); !t.known && other.known {
+		return other
 	}
-	_, err := o.calls(Answered, false)
-	return unknown[overlay.NATBehaviour]("%s", err)
+	return t
 }
 
 func filtering(o Observations, udp bool) told[overlay.NATBehaviour] {
@@ -368,6 +374,38 @@ func filtering(o Observations, udp bool) told[overlay.NATBehaviour] {
 	return unknown[overlay.NATBehaviour]("%s", err)
 }
 
+// stripped says which TCP options no connection to a vantage point has though both
+// ends offer them. A vantage point whose administrator took one away is told by
+// another that has it.
+func (o Observations) stripped() told[string] {
+	var all TCPOptions
+	var told []View
+	for _, v := range answered(o.TCP) {
+		if v.Options == nil {
+			continue
+		}
+		told = append(told, v)
+		all.Scale, all.SACK, all.Timestamps = all.Scale || v.Options.Scale, all.SACK || v.Options.SACK, all.Timestamps || v.Options.Timestamps
+		all.Segment = max(all.Segment, v.Options.Segment)
+	}
+	if len(told) == 0 {
+		return unknown[string]("no vantage point was reached over TCP, or the system does not say which options are in use")
+	}
+	var missing []string
+	for _, option := range []struct {
+		name string
+		has  bool
+	}{{"window-scale", all.Scale}, {"sack", all.SACK}, {"timestamps", all.Timestamps}} {
+		if !option.has {
+			missing = append(missing, option.name)
+		}
+	}
+	if len(missing) == 0 {
+		return is(none, "connections to %s have window scaling, SACK and timestamps, and segments of %d bytes", hosts(told), all.Segment)
+	}
+	return is(strings.Join(missing, " "), "no connection to %s has %s, which both ends offer: somebody on the way takes it out (segments have %d bytes)", hosts(told), strings.Join(missing, " or "), all.Segment)
+}
+
 // httpsPort is the port that sites with restricted egress let out.
 const httpsPort = 443
 
@@ -383,6 +421,9 @@ func (o Observations) egress() told[overlay.Egress] {
 	if i := slices.IndexFunc(reached, elsewhere); i >= 0 {
 		return is(overlay.EgressAny, "reached %v", reached[i].To)
 	}
+	if i := slices.IndexFunc(reached, func(v View) bool { return v.TLS }); i >= 0 && !slices.ContainsFunc(reached, func(v View) bool { return !v.TLS }) {
+		return is(overlay.EgressTLS443, "reached %v inside of TLS, and a plain connection there got no answer", reached[i].To)
+	}
 	if len(reached) > 0 {
 		// The same host on another port, so that it is not the host that fails.
 		for _, v := range failed {
@@ -393,8 +434,12 @@ func (o Observations) egress() told[overlay.Egress] {
 		return unknown[overlay.Egress]("reached %v, and there is no vantage point on another port to try", reached[0].To)
 	}
 	switch {
+	case o.Proxy != nil && o.Proxy.Seen.IsValid() && o.Proxy.TLS:
+		return is(overlay.EgressHTTPProxyTLS, "no vantage point was reached but through the HTTP proxy inside of TLS")
 	case o.Proxy != nil && o.Proxy.Seen.IsValid():
 		return is(overlay.EgressHTTPProxy, "no vantage point was reached but through the HTTP proxy")
+	case len(answered(o.IPv6)) > 0:
+		return o.egressSix()
 	case len(failed) == 0:
 		return unknown[overlay.Egress]("there is no vantage point to try")
 	}
@@ -403,6 +448,17 @@ func (o Observations) egress() told[overlay.Egress] {
 		how += "; through the HTTP proxy: " + o.Proxy.Err
 	}
 	return is(overlay.EgressNone, "%s", how)
+}
+
+// egressSix judges a site from which IPv4 leads nowhere.
+func (o Observations) egressSix() told[overlay.Egress] {
+	reached := answered(o.IPv6)
+	for _, v := range reached {
+		if v.To.Port() != httpsPort {
+			return is(overlay.EgressAny, "reached %v over IPv6, and nothing over IPv4", v.To)
+		}
+	}
+	return unknown[overlay.Egress]("reached %v over IPv6 and nothing over IPv4, and no other port was tried", reached[0].To)
 }
 
 func (o Observations) udp() told[bool] {

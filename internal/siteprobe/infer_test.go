@@ -2,6 +2,7 @@ package siteprobe
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -49,6 +50,15 @@ func everywhere(seen netip.AddrPort) map[netip.AddrPort]netip.AddrPort {
 
 func bySTUN(a, b netip.AddrPort) []View {
 	return views(map[netip.AddrPort]netip.AddrPort{brokerSTUN: a, proxySTUN: b})
+}
+
+// withOptions has connections agree on options.
+func withOptions(views []View, o TCPOptions) []View {
+	views = slices.Clone(views)
+	for i := range views {
+		views[i].Options = &o
+	}
+	return views
 }
 
 func fresh(udp bool, o Outcome, arrived bool) Call {
@@ -111,13 +121,30 @@ func TestInfer(t *testing.T) {
 			"nat.mapping=address-dependent"},
 		{"symmetric", Observations{TCP: views(map[netip.AddrPort]netip.AddrPort{brokerTCP: outside(1), brokerSTUN: outside(2), proxyTCP: outside(3), proxySTUN: outside(4)})},
 			"nat.mapping=address-and-port-dependent nat.keeps_port=false"},
-		{"worse for UDP", Observations{TCP: views(everywhere(outside(40001))), UDP: bySTUN(outside(40001), outside(5))}, "nat.mapping=address-dependent"},
+		{"worse for UDP", Observations{TCP: views(everywhere(outside(40001))), UDP: bySTUN(outside(40001), outside(5))},
+			"nat.mapping=endpoint-independent nat_udp.mapping=address-dependent"},
+		{"worse for TCP", Observations{
+			TCP: views(map[netip.AddrPort]netip.AddrPort{brokerTCP: outside(1), brokerSTUN: outside(2), proxyTCP: outside(3), proxySTUN: outside(4)}), UDP: bySTUN(outside(40001), outside(40001)),
+			Calls: []Call{mapped(true, true, true), mapped(true, false, false), mapped(false, true, false), mapped(false, false, false)},
+		}, "nat.mapping=address-and-port-dependent nat.filtering=address-and-port-dependent nat.keeps_port=false nat_udp.mapping=endpoint-independent nat_udp.filtering=address-dependent nat_udp.keeps_port=true"},
+		{"no UDP to tell by", Observations{TCP: views(everywhere(outside(40001))), UDP: bySTUN(nobody, nobody)},
+			"nat.mapping=endpoint-independent nat_udp.mapping= nat_udp.filtering= nat_udp.keeps_port="},
+		{"nothing but UDP", Observations{TCP: views(everywhere(nobody)), UDP: bySTUN(outside(5), outside(5))},
+			"nat.mapping=endpoint-independent nat.keeps_port=false nat_udp.mapping=endpoint-independent"},
 		{"one vantage point, translated", Observations{TCP: views(map[netip.AddrPort]netip.AddrPort{brokerTCP: outside(1)})}, "nat.mapping= egress="},
 		{"same address, other port", Observations{TCP: views(everywhere(netip.AddrPortFrom(local(1).Addr(), 9)))}, "nat.mapping=endpoint-independent nat.keeps_port=false"},
 
+		{"no options known", Observations{TCP: plain}, "tcp_options="},
+		{"all options", Observations{TCP: withOptions(plain, TCPOptions{Scale: true, SACK: true, Timestamps: true})}, "tcp_options=none"},
+		{"one vantage point without", Observations{TCP: append(withOptions(plain[:1], TCPOptions{}), withOptions(plain[1:], TCPOptions{Scale: true, SACK: true, Timestamps: true})...)}, "tcp_options=none"},
+		{"no window scaling", Observations{TCP: withOptions(plain, TCPOptions{SACK: true, Timestamps: true})}, "tcp_options=window-scale"},
 		{"443 alone", Observations{TCP: views(map[netip.AddrPort]netip.AddrPort{brokerTCP: local(1), brokerSTUN: nobody})}, "egress=443"},
 		{"443, and another host fails", Observations{TCP: views(map[netip.AddrPort]netip.AddrPort{brokerTCP: local(1), proxySTUN: nobody})}, "egress="},
 		{"HTTP proxy", Observations{TCP: views(everywhere(nobody)), Proxy: &View{Seen: outside(3)}}, "egress=http-proxy nat.mapping="},
+		{"443 alone, and only TLS", Observations{TCP: []View{{To: brokerTCP, Seen: local(1), TLS: true}, {To: brokerSTUN, Err: "timed out"}}}, "egress=tls-443"},
+		{"only TLS at one of two", Observations{TCP: []View{{To: brokerTCP, Seen: local(1), TLS: true}, {To: proxyTCP, Seen: local(1)}, {To: brokerSTUN, Err: "timed out"}}}, "egress=443"},
+		{"only TLS on 443, all on other ports", Observations{TCP: []View{{To: brokerTCP, Seen: local(1), TLS: true}, {To: brokerSTUN, Seen: local(1)}}}, "egress=any"},
+		{"HTTP proxy, and only TLS inside", Observations{TCP: views(everywhere(nobody)), Proxy: &View{Seen: outside(3), TLS: true}}, "egress=http-proxy-tls"},
 		{"HTTP proxy refuses", Observations{TCP: views(everywhere(nobody)), Proxy: &View{Err: "407"}}, "egress=none"},
 		{"no way out", Observations{TCP: views(everywhere(nobody)), UDP: bySTUN(nobody, nobody)}, "egress=none udp=false"},
 	} {
@@ -132,7 +159,7 @@ func TestInfer(t *testing.T) {
 			t.Errorf("%s: %d findings", tc.name, len(r.Findings))
 		}
 		for i, f := range r.Findings {
-			if f.Field != Fields()[i] || f.Known() && f.Value != Value(r.Profile, f.Field) {
+			if f.Field != Fields()[i] || f.Known() && f.Field != Stripped && f.Value != Value(r.Profile, f.Field) {
 				t.Errorf("%s: finding %+v, the profile says %q", tc.name, f, Value(r.Profile, f.Field))
 			}
 		}
@@ -178,6 +205,12 @@ func TestFill(t *testing.T) {
 				NAT: overlay.NAT{Mapping: overlay.EndpointIndependent, Filtering: overlay.AddressDependent, KeepsPort: true}}},
 		{"half a NAT", measured("nat.mapping=endpoint-independent nat.filtering="), all,
 			overlay.SiteProfile{Site: "a", Filter: overlay.FilterStateful, NAT: overlay.NAT{Mapping: overlay.EndpointIndependent, Filtering: overlay.AddressAndPortDependent}}},
+		{"UDP alike", measured("nat.mapping=endpoint-independent nat.filtering=address-dependent nat_udp.mapping=endpoint-independent nat_udp.filtering=address-dependent"), all,
+			overlay.SiteProfile{Site: "a", Filter: overlay.FilterStateful, NAT: overlay.NAT{Mapping: overlay.EndpointIndependent, Filtering: overlay.AddressDependent}}},
+		{"UDP otherwise", measured("nat.mapping=address-dependent nat.filtering=address-dependent nat_udp.mapping=endpoint-independent nat_udp.keeps_port=true"), all,
+			overlay.SiteProfile{Site: "a", Filter: overlay.FilterStateful, NAT: overlay.NAT{Mapping: overlay.AddressDependent, Filtering: overlay.AddressDependent},
+				NATUDP: overlay.NAT{Mapping: overlay.EndpointIndependent, Filtering: overlay.AddressAndPortDependent, KeepsPort: true}}},
+		{"UDP alone", measured("nat_udp.mapping=endpoint-independent nat_udp.filtering=address-dependent"), all, base},
 		{"the other half", measured("nat.filtering=address-dependent nat.keeps_port=true"), all, base},
 		{"ports", ranged, all, overlay.SiteProfile{Site: "a", Filter: overlay.FilterStateful, Inbound: overlay.InboundPorts, Ports: ports}},
 		{"ports that are none", measured("inbound=ports"), all, base},
@@ -187,7 +220,7 @@ func TestFill(t *testing.T) {
 		if err := got.Check(); err != nil {
 			t.Errorf("%s: %v", tc.name, err)
 		}
-		if text(got) != text(tc.want) || got.Ports != tc.want.Ports {
+		if text(got) != text(tc.want) || got.NATUDP != tc.want.NATUDP || got.Ports != tc.want.Ports {
 			t.Errorf("%s: got %+v, want %+v", tc.name, got, tc.want)
 		}
 	}

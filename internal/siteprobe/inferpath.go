@@ -62,7 +62,22 @@ func boundText[T uint16 | uint32 | uint64](v T, zero string) string {
 // comes back, if both directions are under one limit: a half, as measured.
 const together = 0.35
 
+// implausible is below what share of a rate that got through unhindered shortly before
+// a limit cannot be: a limiter's burst is over within the steps, and a host or a path
+// that was busy for a moment is none.
+const implausible = 0.2
+
+// rate is limit, unless that cannot be.
 func (o Observations) rate() told[bound] {
+	t := o.limit()
+	limited, top := climbed(o.Rate, true, 1)
+	if !t.known || limited == nil || top == nil || float64(t.value.value) >= implausible*float64(top.Through) {
+		return t
+	}
+	return unknown[bound]("%s; but %s had got through just before, so that this is no limit but a busy moment", t.how, speed(top.Through))
+}
+
+func (o Observations) limit() told[bound] {
 	switch {
 	case len(answered(o.UDP)) == 0:
 		return unknown[bound]("no datagram was answered")
@@ -187,6 +202,24 @@ func (o Observations) ipv6() told[bool] {
 		}
 	}
 	return is(true, "%s saw the node's own address %v", hosts(got), got[0].Local.Addr())
+}
+
+// ipv6Only says whether IPv6 alone leads anywhere.
+func (o Observations) ipv6Only() told[bool] {
+	four := slices.Concat(o.TCP, o.UDP)
+	if o.Proxy != nil {
+		four = append(four, *o.Proxy)
+	}
+	got, six := answered(four), answered(o.IPv6)
+	switch {
+	case len(got) > 0:
+		return is(false, "%s answered over IPv4", hosts(got))
+	case len(six) == 0:
+		return unknown[bool]("no vantage point answered over IPv4 or IPv6")
+	case len(four) == 0:
+		return unknown[bool]("no vantage point has an IPv4 address to try")
+	}
+	return is(true, "%s answered over IPv6, and none of %s over IPv4 (%s)", hosts(six), hosts(four), four[0].Err)
 }
 
 func (o Observations) privileged() told[bool] {

@@ -39,6 +39,8 @@ func TestInferPath(t *testing.T) {
 		{"held twice, and then ended", Observations{UDP: stun, Rate: []RateStep{step(64*k, true, 64*k), step(1*m, true, 500*k), step(1*m, true, 500*k), step(1*m, false, 1*m), step(3*m, false, 3*m)}}, "udp_rate="},
 		{"held more on the way in", Observations{UDP: stun, Rate: []RateStep{step(64*k, true, 64*k), step(1*m, true, 200*k), step(1*m, true, 200*k), step(1*m, false, 1*m), step(3*m, false, 2*m)}}, "udp_rate=200000/more"},
 		{"held together", Observations{UDP: stun, Rate: []RateStep{step(64*k, true, 64*k), step(1*m, true, 500*k), step(1*m, true, 500*k), step(1*m, false, 990*k), step(3*m, false, 1*m)}}, "udp_rate=1000000/together"},
+		{"held far below what passed", Observations{UDP: stun, Rate: []RateStep{step(1*m, true, 1*m), step(3*m, true, 90*k), step(3*m, true, 80*k), step(3*m, false, 100*k)}}, "udp_rate=/busy"},
+		{"nothing at all at once", Observations{UDP: stun, Rate: []RateStep{step(1*m, true, 1*m), step(3*m, true, 0), step(3*m, true, 0), step(3*m, false, 0)}}, "udp_rate=/busy"},
 		{"ended early", Observations{UDP: stun, Rate: []RateStep{step(64*k, true, 30*k)}}, "udp_rate="},
 
 		{"whole packets", Observations{Sizes: &PathSizes{Interface: 1500, Passed: []int{1500, 1492, 1280}}}, "mtu=none/1500"},
@@ -49,7 +51,11 @@ func TestInferPath(t *testing.T) {
 		{"one lost by chance", Observations{Sizes: &PathSizes{Interface: 1500, Passed: []int{1500, 1280}, Lost: []int{1400}}}, "mtu=none"},
 		{"nothing large", Observations{Sizes: &PathSizes{Interface: 1500, Lost: []int{1500, 1280}}}, "mtu=/1280"},
 
-		{"IPv6", Observations{IPv6: reached}, "ipv6=true"},
+		{"IPv6", Observations{IPv6: reached}, "ipv6=true ipv6_only="},
+		{"IPv6 and not IPv4", Observations{TCP: views(everywhere(nobody)), UDP: bySTUN(nobody, nobody), IPv6: reached}, "ipv6=true ipv6_only=true/over egress=/IPv6 udp=false"},
+		{"IPv6 and IPv4", Observations{TCP: views(everywhere(local(1))), IPv6: reached}, "ipv6_only=false egress=any"},
+		{"IPv6 and an HTTP proxy", Observations{TCP: views(everywhere(nobody)), Proxy: &View{Seen: outside(3)}, IPv6: reached}, "ipv6_only=false egress=http-proxy"},
+		{"neither", Observations{TCP: views(everywhere(nobody))}, "ipv6= ipv6_only= egress=none"},
 		{"IPv6, one vantage point down", Observations{IPv6: append([]View{{To: netip.MustParseAddrPort(v6Broker), Err: "timed out"}}, reached...)}, "ipv6=true"},
 		{"no IPv6", Observations{IPv6: []View{{To: netip.MustParseAddrPort(v6Broker), Err: "network is unreachable"}}}, "ipv6=false/unreachable"},
 		{"translated IPv6", Observations{IPv6: []View{{To: netip.MustParseAddrPort(v6Broker), Local: netip.MustParseAddrPort("[fd00::1]:4"), Seen: netip.MustParseAddrPort(v6Node)}}}, "ipv6=false/translated"},

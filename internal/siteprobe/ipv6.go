@@ -13,19 +13,17 @@ func (m *measurement) lookIPv6(ctx context.Context) {
 	for _, point := range m.six[:min(2, len(m.six))] {
 		wg.Go(func() {
 			v := View{To: point.tcp}
-			ctx, cancel := context.WithTimeout(ctx, viewTime)
-			defer cancel()
 			d := net.Dialer{KeepAlive: -1}
 			d.SetMultipathTCP(false)
-			var c net.Conn
-			err := m.opts.Do(func() (err error) {
-				c, err = d.DialContext(ctx, "tcp6", v.To.String())
-				return err
-			})
-			if err == nil {
-				defer c.Close()
-				v.Local = addrOf(c.LocalAddr())
-				v.Seen, err = observe(ctx, c)
+			c, err := v.ask(ctx, func(ctx context.Context) (c net.Conn, err error) {
+				err = m.opts.Do(func() (err error) {
+					c, err = d.DialContext(ctx, "tcp6", v.To.String())
+					return err
+				})
+				return c, err
+			}, m.opts.TLS)
+			if c != nil {
+				c.Close()
 			}
 			if err != nil {
 				v.Err = why(err)

@@ -43,7 +43,7 @@ func newLabGrid(t *testing.T, l *lab.Lab) *labGrid {
 	var wg sync.WaitGroup
 	t.Cleanup(func() { cancel(); wg.Wait() })
 	for _, h := range []*lab.Host{g.broker, g.proxy} {
-		o := vantage.NewObserver(h.Name(), 0, 0, func(a netip.AddrPort) {
+		o := vantage.NewObserver(h.Name(), nil, 0, func(a netip.AddrPort) {
 			if h == g.broker {
 				g.seen.Note(a.Addr(), time.Now())
 			}
@@ -113,20 +113,34 @@ func cannotTell(preset string, truth overlay.SiteProfile) map[string]string {
 		other[Refusal] = ""
 	}
 	other[IdleTCP], other[IdleUDP] = "", "" // see TestIdle
-	other[UDPRate] = none                   // at the paces tried here; see TestRate
+	other[Stripped] = none
+	switch preset {
+	case "ipv6-only": // what is about IPv4 cannot be told
+		for _, field := range []string{Inbound, Filter, Refusal, NATMapping, NATFiltering, NATKeepsPort, Egress, Stripped} {
+			other[field] = ""
+		}
+	case "wscale-stripped":
+		other[Stripped] = "window-scale"
+	case "options-stripped":
+		other[Stripped] = "window-scale sack timestamps"
+	}
+	other[UDPRate] = none // at the paces tried here; see TestRate
 	if !truth.UDP {
-		other[UDPRate], other[MTU] = "", ""
+		for _, field := range []string{UDPRate, MTU, NATUDPMapping, NATUDPFiltering, NATUDPKeepsPort} {
+			other[field] = ""
+		}
 	}
 	switch base {
 	case "no-udp", "egress-443", "syn-drop-no-udp":
 		other[Filter] = ""
 	case "http-proxy":
-		for _, field := range []string{Inbound, Filter, Refusal, NATMapping, NATFiltering, NATKeepsPort} {
+		for _, field := range []string{Inbound, Filter, Refusal, NATMapping, NATFiltering, NATKeepsPort, Stripped} {
 			other[field] = ""
 		}
 	case "nat", "nat-answers", "nat-fullcone", "nat-1to1", "nat-ipv6":
 		if hidden { // the gateway translates its own packets to what they are
 			other[NATMapping], other[NATFiltering], other[NATKeepsPort] = "none", "none", "false"
+			other[NATUDPMapping], other[NATUDPFiltering], other[NATUDPKeepsPort] = "none", "none", "false"
 			if base == "nat-1to1" {
 				other[Filter] = "none"
 			}
@@ -140,8 +154,9 @@ func want(p overlay.SiteProfile, field string) string {
 	return map[string]string{
 		Inbound: p.Inbound.String(), Filter: p.Filter.String(), Refusal: p.Refusal.String(),
 		NATMapping: p.NAT.Mapping.String(), NATFiltering: p.NAT.Filtering.String(), NATKeepsPort: fmt.Sprint(p.NAT.KeepsPort),
+		NATUDPMapping: p.DatagramNAT().Mapping.String(), NATUDPFiltering: p.DatagramNAT().Filtering.String(), NATUDPKeepsPort: fmt.Sprint(p.DatagramNAT().KeepsPort),
 		Egress: p.Egress.String(), UDP: fmt.Sprint(p.UDP), MTU: bound{value: uint64(p.MTU)}.String(),
-		IPv6: fmt.Sprint(p.IPv6), Privileged: fmt.Sprint(p.Privileged),
+		IPv6: fmt.Sprint(p.IPv6), IPv6Only: fmt.Sprint(p.IPv6Only), Privileged: fmt.Sprint(p.Privileged),
 	}[field]
 }
 
@@ -153,6 +168,19 @@ func TestPresets(t *testing.T) {
 		Sites: []lab.Site{{Name: "pub", Preset: lab.Public, Nodes: []string{"broker", "proxy"}}},
 	}
 	presets := lab.Presets()
+	truths := map[string]overlay.SiteProfile{}
+	for _, preset := range presets {
+		truth, err := lab.Profile(preset)
+		if err != nil {
+			t.Fatal(err)
+		}
+		truths[preset] = truth
+	}
+	checkPresets(t, spec, presets, truths)
+}
+
+// checkPresets brings up a site of each preset and measures it.
+func checkPresets(t *testing.T, spec lab.Spec, presets []string, truths map[string]overlay.SiteProfile) {
 	for i, preset := range presets {
 		spec.Sites = append(spec.Sites, lab.Site{Name: fmt.Sprintf("s%d", i), Preset: preset, Nodes: lab.Nodes(1)})
 	}
@@ -174,17 +202,12 @@ func TestPresets(t *testing.T) {
 		places <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-places }()
-			checkPreset(t, l, g, site, preset)
+			checkPreset(t, l, g, site, preset, truths[preset])
 		})
 	}
 }
 
-func checkPreset(t *testing.T, l *lab.Lab, g *labGrid, site, preset string) {
-	truth, err := lab.Profile(preset)
-	if err != nil {
-		t.Error(err)
-		return
-	}
+func checkPreset(t *testing.T, l *lab.Lab, g *labGrid, site, preset string, truth overlay.SiteProfile) {
 	host := l.Host(site + "/n1")
 	if truth.GatewayOnly {
 		host = l.Host(site + "/gw")
@@ -205,6 +228,9 @@ func checkPreset(t *testing.T, l *lab.Lab, g *labGrid, site, preset string) {
 	}
 	r := Infer(o)
 	other := cannotTell(preset, truth)
+	if !g.broker.Addr6().IsValid() {
+		other[IPv6] = ""
+	}
 	for _, field := range Fields() {
 		expected := want(truth, field)
 		if v, ok := other[field]; ok {
@@ -214,6 +240,9 @@ func checkPreset(t *testing.T, l *lab.Lab, g *labGrid, site, preset string) {
 		if f.Value != expected || f.How == "" {
 			t.Errorf("%s: %s is %q, want %q: %s\n%+v", preset, field, f.Value, expected, f.How, o)
 		}
+	}
+	if udp := r.Profile.NATUDP; udp != truth.NATUDP {
+		t.Errorf("%s: nat_udp is %+v, want %+v", preset, udp, truth.NATUDP)
 	}
 	if r.Profile.Ports != truth.Ports && r.Finding(Inbound).Value == want(truth, Inbound) {
 		t.Errorf("%s: ports %v", preset, r.Profile.Ports)

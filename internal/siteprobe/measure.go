@@ -2,6 +2,7 @@ package siteprobe
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"net"
 	"net/netip"
@@ -27,6 +28,10 @@ type Options struct {
 	Grid      Grid
 	Ports     overlay.Ports     // that the admin says are let in, to be tried; zero: none
 	HTTPProxy carrier.HTTPProxy // the site's, if there is one
+
+	// TLS is for asking a vantage point that does not answer plain questions. It
+	// believes brokers and proxies of the grid. Nil: nothing is asked so.
+	TLS *tls.Config
 
 	// Do runs the making of each socket; nil runs it as it is. A test makes
 	// sockets in other network namespaces with it.
@@ -61,13 +66,15 @@ func Measure(ctx context.Context, opts Options) (Observations, error) {
 		return Observations{}, fmt.Errorf("asking for the vantage points: %w", err)
 	}
 	points, six := vantages(b)
-	if len(points) == 0 {
-		return Observations{}, fmt.Errorf("%w: the broker names no vantage point with an IPv4 address", overlay.ErrNoPath)
+	if len(points)+len(six) == 0 {
+		return Observations{}, fmt.Errorf("%w: the broker names no vantage point", overlay.ErrNoPath)
 	}
 	m := &measurement{opts: opts.complete(), points: points, six: six, o: Observations{Ports: opts.Ports}}
 	defer m.close()
-	m.look(ctx)
-	m.beCalled(ctx)
+	if len(points) > 0 {
+		m.look(ctx)
+		m.beCalled(ctx)
+	}
 	m.lookAtPath(ctx)
 	m.o.sort()
 	return m.o, nil
@@ -209,7 +216,7 @@ func (m *measurement) lookTCP(ctx context.Context, wg *sync.WaitGroup, socket in
 				if err != nil {
 					v.Err = err.Error()
 				} else {
-					p.askTCP(ctx, m.opts.Do, &v)
+					p.askTCP(ctx, m.opts, to == point.tcp, &v)
 				}
 				m.add(func(o *Observations) { o.TCP = append(o.TCP, v) })
 			})
@@ -238,18 +245,21 @@ func (m *measurement) lookUDP(ctx context.Context, wg *sync.WaitGroup, socket in
 
 // lookProxy asks the first vantage point through the HTTP proxy.
 func (m *measurement) lookProxy(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, viewTime)
-	defer cancel()
 	v := View{To: m.points[0].tcp}
-	var c *net.TCPConn
-	err := m.opts.Do(func() (err error) {
-		c, err = carrier.DialTCP(ctx, v.To.String(), m.opts.HTTPProxy)
-		return err
-	})
-	if err == nil {
-		defer c.Close()
-		v.Local = addrOf(c.LocalAddr())
-		v.Seen, err = observe(ctx, c)
+	open := func(ctx context.Context) (net.Conn, error) {
+		var c *net.TCPConn
+		err := m.opts.Do(func() (err error) {
+			c, err = carrier.DialTCP(ctx, v.To.String(), m.opts.HTTPProxy)
+			return err
+		})
+		if err != nil {
+			return nil, err // not a nil *net.TCPConn in a net.Conn
+		}
+		return c, nil
+	}
+	c, err := v.ask(ctx, open, m.opts.TLS)
+	if c != nil {
+		c.Close()
 	}
 	if err != nil {
 		v.Err = err.Error()

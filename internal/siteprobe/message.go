@@ -113,6 +113,12 @@ func Value(p overlay.SiteProfile, field string) string {
 		return p.NAT.Filtering.String()
 	case NATKeepsPort:
 		return strconv.FormatBool(p.NAT.KeepsPort)
+	case NATUDPMapping:
+		return p.DatagramNAT().Mapping.String()
+	case NATUDPFiltering:
+		return p.DatagramNAT().Filtering.String()
+	case NATUDPKeepsPort:
+		return strconv.FormatBool(p.DatagramNAT().KeepsPort)
 	case Egress:
 		return p.Egress.String()
 	case UDP:
@@ -127,6 +133,8 @@ func Value(p overlay.SiteProfile, field string) string {
 		return boundText(p.IdleUDP, "")
 	case IPv6:
 		return strconv.FormatBool(p.IPv6)
+	case IPv6Only:
+		return strconv.FormatBool(p.IPv6Only)
 	case Privileged:
 		return strconv.FormatBool(p.Privileged)
 	}
@@ -145,10 +153,9 @@ func (m Measured) Fill(p overlay.SiteProfile, unset []string) overlay.SiteProfil
 		}
 		setValue(&q, f, m.Ports)
 	}
-	if !q.NAT.Translates() {
-		q.NAT.Filtering, q.NAT.KeepsPort = overlay.NATNone, false
-	} else if q.NAT.Filtering == overlay.NATNone {
-		q.NAT.Filtering = overlay.AddressAndPortDependent
+	q.NAT, q.NATUDP = consistent(q.NAT), consistent(q.NATUDP)
+	if !q.NAT.Translates() || q.NATUDP == q.NAT {
+		q.NATUDP = overlay.NAT{}
 	}
 	if q.Inbound != overlay.InboundPorts {
 		q.Ports = overlay.Ports{}
@@ -157,6 +164,17 @@ func (m Measured) Fill(p overlay.SiteProfile, unset []string) overlay.SiteProfil
 		return p
 	}
 	return q
+}
+
+// consistent returns a NAT of which all is known or nothing.
+func consistent(n overlay.NAT) overlay.NAT {
+	switch {
+	case !n.Translates():
+		return overlay.NAT{}
+	case n.Filtering == overlay.NATNone:
+		n.Filtering = overlay.AddressAndPortDependent
+	}
+	return n
 }
 
 // setValue sets one field. A value that this build does not know changes
@@ -178,6 +196,12 @@ func setValue(p *overlay.SiteProfile, f Finding, ports overlay.Ports) {
 		set(&p.NAT.Filtering, text)
 	case NATKeepsPort:
 		p.NAT.KeepsPort = f.Value == "true"
+	case NATUDPMapping:
+		set(&p.NATUDP.Mapping, text)
+	case NATUDPFiltering:
+		set(&p.NATUDP.Filtering, text)
+	case NATUDPKeepsPort:
+		p.NATUDP.KeepsPort = f.Value == "true"
 	case Egress:
 		set(&p.Egress, text)
 	case UDP:
@@ -192,6 +216,8 @@ func setValue(p *overlay.SiteProfile, f Finding, ports overlay.Ports) {
 		setBound(&p.IdleUDP, f.Value)
 	case IPv6:
 		p.IPv6 = f.Value == "true"
+	case IPv6Only:
+		p.IPv6Only = f.Value == "true"
 	case Privileged:
 		p.Privileged = f.Value == "true"
 	}

@@ -36,6 +36,17 @@ type View struct {
 	Local  netip.AddrPort // of the socket, once it was connected or bound
 	Seen   netip.AddrPort // the answer; not valid if none came
 	Err    string         // why none came
+	TLS    bool           // it came inside of TLS, and to a plain question none did
+
+	Options *TCPOptions // of the connection; nil: not known, or it is no connection
+}
+
+// TCPOptions are those that both ends of a connection agreed on. Every vantage
+// point that runs on Linux offers all of them, unless its administrator took one away.
+type TCPOptions struct {
+	Scale, Timestamps bool // RFC 7323
+	SACK              bool // RFC 2018
+	Segment           int  // bytes: the largest that is sent; 0: not known
 }
 
 // Target says what had gone on at a port before it was called back.

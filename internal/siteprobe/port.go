@@ -3,6 +3,7 @@ package siteprobe
 import (
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/pion/stun/v4"
 
+	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/internal/vantage"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
@@ -74,8 +76,7 @@ func (m *measurement) open(udp bool, number uint16) (*port, error) {
 func (p *port) close() {
 	p.mu.Lock()
 	for _, c := range p.conns {
-		c.(*net.TCPConn).SetLinger(0) // TIME-WAIT would keep the port for a minute
-		c.Close()
+		carrier.Reset(c) // TIME-WAIT would keep the port for a minute
 	}
 	p.mu.Unlock()
 	if p.ln != nil {
@@ -179,28 +180,69 @@ func mappedAddress(b []byte) (seen netip.AddrPort, id [stun.TransactionIDSize]by
 	return netip.AddrPortFrom(ip.Unmap(), uint16(mapped.Port)), m.TransactionID, ok
 }
 
-// askTCP dials a vantage point from the port and asks it; the connection stays
-// open.
-func (p *port) askTCP(ctx context.Context, do func(func() error) error, v *View) {
-	ctx, cancel := context.WithTimeout(ctx, viewTime)
-	defer cancel()
+// askTCP dials a vantage point from the port and asks it, if need be and secure
+// says so inside of TLS; the connection stays open.
+func (p *port) askTCP(ctx context.Context, opts Options, secure bool, v *View) {
 	d := net.Dialer{LocalAddr: &net.TCPAddr{Port: int(p.number)}, Control: share, KeepAlive: -1}
 	d.SetMultipathTCP(false)
-	var c net.Conn
-	err := do(func() (err error) {
-		c, err = d.DialContext(ctx, "tcp", v.To.String())
-		return err
-	})
-	if err == nil {
+	open := func(ctx context.Context) (c net.Conn, err error) {
+		err = opts.Do(func() (err error) {
+			c, err = d.DialContext(ctx, "tcp", v.To.String())
+			return err
+		})
+		return c, err
+	}
+	cfg := opts.TLS
+	if !secure {
+		cfg = nil
+	}
+	c, err := v.ask(ctx, open, cfg)
+	if c != nil {
 		p.mu.Lock()
 		p.conns = append(p.conns, c)
 		p.mu.Unlock()
-		v.Local = addrOf(c.LocalAddr())
-		v.Seen, err = observe(ctx, c)
 	}
 	if err != nil {
 		v.Err = why(err)
 	}
+}
+
+// ask asks the vantage point on a connection that open makes. Where that comes
+// about and brings no answer, it asks again inside of TLS, unless cfg is nil: who
+// inspects a connection lets it begin and then drops what is not TLS. The
+// connection is returned open, for the caller to close; nil if there is none.
+func (v *View) ask(ctx context.Context, open func(context.Context) (net.Conn, error), cfg *tls.Config) (net.Conn, error) {
+	c, err := v.askOnce(ctx, open, nil)
+	_, refused := errors.AsType[refusedError](err)
+	if err == nil || cfg == nil || c == nil || refused || ctx.Err() != nil {
+		return c, err
+	}
+	carrier.Reset(c) // the same port is needed again, and what was not acknowledged is not
+	c, terr := v.askOnce(ctx, open, cfg)
+	if terr != nil {
+		return c, bothFailed{err, terr}
+	}
+	v.TLS = true
+	return c, nil
+}
+
+func (v *View) askOnce(ctx context.Context, open func(context.Context) (net.Conn, error), cfg *tls.Config) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, viewTime)
+	defer cancel()
+	c, err := open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	v.Local, v.Options = addrOf(c.LocalAddr()), OptionsOf(c)
+	if cfg != nil {
+		t := tls.Client(c, cfg)
+		if err := t.HandshakeContext(ctx); err != nil {
+			return c, err
+		}
+		c = t
+	}
+	v.Seen, err = observe(ctx, c)
+	return c, err
 }
 
 // askUDP asks a STUN server from the port.
@@ -263,7 +305,7 @@ func observe(ctx context.Context, c net.Conn) (netip.AddrPort, error) {
 	case *wire.Observed:
 		return f.From, nil
 	case *wire.Refuse:
-		return netip.AddrPort{}, f.Err()
+		return netip.AddrPort{}, refusedError{f.Err()}
 	}
 	if err == nil {
 		err = fmt.Errorf("%w: a %v in place of the answer", wire.ErrType, f.Type())
@@ -271,11 +313,26 @@ func observe(ctx context.Context, c net.Conn) (netip.AddrPort, error) {
 	return netip.AddrPort{}, err
 }
 
+// refusedError is what a vantage point answered in place of an address.
+type refusedError struct{ error }
+
+func (e refusedError) Unwrap() error { return e.error }
+
+// bothFailed is that neither a plain question nor one inside of TLS was answered.
+type bothFailed struct{ plain, inside error }
+
+func (e bothFailed) Error() string {
+	return fmt.Sprintf("%s (inside of TLS: %s)", why(e.plain), why(e.inside))
+}
+
 // why is an error in few words, without the addresses that net adds.
 func why(err error) string {
 	var ne net.Error
 	var op *net.OpError
+	both, ok := err.(bothFailed)
 	switch {
+	case ok:
+		return both.Error()
 	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.ECONNRESET):
 		return overlay.ErrRefused.Error() + ": reset"
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &ne) && ne.Timeout():

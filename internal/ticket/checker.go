@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
@@ -69,10 +70,10 @@ func (c *Checker) claims(t *wire.Ticket, now time.Time) error {
 	left := expiry(t).Sub(now)
 	switch {
 	case left < -Skew:
-		return refuse(Expired, "the ticket expired %v ago", (-left).Round(time.Second))
+		return refuse(Expired, "the ticket expired %v ago: it came late, or %s", (-left).Round(time.Second), overlay.ClocksDiffer("broker", "proxy", left))
 	case left > MaxLife+Skew:
-		return refuse(TooLong, "the ticket expires in %v, at most %v are allowed; are the clocks of broker and proxy right?",
-			left.Round(time.Second), MaxLife)
+		return refuse(TooLong, "the ticket expires in %v, at most %v are allowed: %s",
+			left.Round(time.Second), MaxLife, overlay.ClocksDiffer("broker", "proxy", left-MaxLife))
 	}
 	return nil
 }

@@ -1,10 +1,12 @@
 package vantage
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/netip"
 	"os"
@@ -12,6 +14,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/internal/accept"
+	"github.com/isthmus-grid/isthmus/internal/limit"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
 )
@@ -26,46 +30,52 @@ const (
 
 // Observer answers observe frames. Safe for concurrent use.
 type Observer struct {
+	// Log is told when Serve cannot accept for a while; nil is none. Set it before
+	// Serve.
+	Log *slog.Logger
+
 	by     string // "broker main", for refusals
 	hold   time.Duration
 	seen   func(netip.AddrPort)
-	places chan struct{}
+	places *accept.HalfOpen
 
 	mu   sync.Mutex                   // guards the fields below, and the promises
 	held map[netip.AddrPort]*question // by whom they came from; at most one for each place
 	owed int                          // promises among them
 
-	answered, refused, overloaded atomic.Uint64
+	answered, refused atomic.Uint64
 }
 
-// NewObserver returns an Observer that refuses in the name of by. It holds at
-// most places connections, each for at most hold; zero means the defaults.
-// seen, if not nil, is told every address that was answered; it must not block.
-func NewObserver(by string, places int, hold time.Duration, seen func(netip.AddrPort)) *Observer {
-	if places == 0 {
-		places = DefaultPlaces
+// NewObserver returns an Observer that refuses in the name of by. It holds as
+// many connections as places lets in; nil means DefaultPlaces, half of them of
+// one source. Each is held for at most hold; zero means DefaultHold. seen, if not
+// nil, is told every address that was answered; it must not block.
+func NewObserver(by string, places *accept.HalfOpen, hold time.Duration, seen func(netip.AddrPort)) *Observer {
+	if places == nil {
+		places = accept.NewHalfOpen(accept.Bounds{Total: DefaultPlaces, PerSource: DefaultPlaces / 2}, nil)
 	}
 	if hold == 0 {
 		hold = DefaultHold
 	}
-	return &Observer{
-		by: by, hold: hold, seen: seen, places: make(chan struct{}, places),
-		held: make(map[netip.AddrPort]*question),
-	}
+	return &Observer{by: by, hold: hold, seen: seen, places: places, held: make(map[netip.AddrPort]*question)}
 }
 
 // ObserverStats counts since the Observer was made.
 type ObserverStats struct {
 	Answered   uint64 `json:"answered"`   // observe frames
 	Refused    uint64 `json:"refused"`    // connections whose first frame was no observe frame
-	Overloaded uint64 `json:"overloaded"` // connections closed because too many are held
+	Overloaded uint64 `json:"overloaded"` // connections closed because too many were held
 	Held       int    `json:"held"`       // connections now
 }
 
 // Stats returns the counts so far.
 func (o *Observer) Stats() ObserverStats {
-	return ObserverStats{o.answered.Load(), o.refused.Load(), o.overloaded.Load(), len(o.places)}
+	at := o.places.Stats()
+	return ObserverStats{o.answered.Load(), o.refused.Load(), at.Refused + at.KeyRefused + at.Evicted, at.Used}
 }
+
+// Limits returns how far the bounds of held connections are used, for metrics.
+func (o *Observer) Limits() limit.Stats { return o.places.Stats() }
 
 // Serve answers the connections that ln accepts until ctx is done or ln fails,
 // and closes ln. It returns when all its connections are closed.
@@ -74,30 +84,22 @@ func (o *Observer) Serve(ctx context.Context, ln net.Listener) error {
 	defer conns.Wait()
 	defer ln.Close()
 	defer context.AfterFunc(ctx, func() { ln.Close() })()
-	for {
-		c, err := ln.Accept()
-		switch {
-		case err == nil:
-			conns.Go(func() { o.Take(ctx, c) })
-		case ctx.Err() != nil:
-			return nil
-		case passes(err):
-			pause(ctx, 100*time.Millisecond)
-		default:
-			return fmt.Errorf("observing on %v: %w", ln.Addr(), err)
-		}
+	err := accept.Each(ctx, cmp.Or(o.Log, slog.New(slog.DiscardHandler)), ln.Addr(), ln.Accept, func(c net.Conn) { conns.Go(func() { o.Take(ctx, c) }) })
+	if err != nil {
+		return fmt.Errorf("observing on %v: %w", ln.Addr(), err)
 	}
+	return nil
 }
 
 // Take reads the first frame of c, answers it if it is an observe frame and
 // refuses it else. It owns c and returns when c is closed.
 func (o *Observer) Take(ctx context.Context, c net.Conn) {
 	defer c.Close()
-	release := o.place()
-	if release == nil {
+	place, err := o.places.Enter(c)
+	if err != nil {
 		return
 	}
-	defer release()
+	defer place.Leave()
 	defer context.AfterFunc(ctx, func() { c.SetDeadline(time.Unix(1, 0)) })()
 	c.SetDeadline(time.Now().Add(firstFrame))
 	frame, err := wire.Read(c)
@@ -111,24 +113,13 @@ func (o *Observer) Take(ctx context.Context, c net.Conn) {
 // Answer is Take for a connection whose first observe frame was read already.
 func (o *Observer) Answer(ctx context.Context, c net.Conn) {
 	defer c.Close()
-	release := o.place()
-	if release == nil {
+	place, err := o.places.Enter(c)
+	if err != nil {
 		return
 	}
-	defer release()
+	defer place.Leave()
 	defer context.AfterFunc(ctx, func() { c.SetDeadline(time.Unix(1, 0)) })()
 	o.converse(c)
-}
-
-// place takes one of the places; nil if there is none, which is counted.
-func (o *Observer) place() (release func()) {
-	select {
-	case o.places <- struct{}{}:
-		return func() { <-o.places }
-	default:
-		o.overloaded.Add(1)
-		return nil
-	}
 }
 
 // converse answers the question that was read and those that follow, until the
@@ -192,13 +183,4 @@ func addrPort(a net.Addr) netip.AddrPort {
 
 func plain(a netip.AddrPort) netip.AddrPort {
 	return netip.AddrPortFrom(a.Addr().Unmap().WithZone(""), a.Port())
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
 }

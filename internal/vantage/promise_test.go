@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/internal/accept"
+	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/stunserver"
 	"github.com/isthmus-grid/isthmus/overlay"
@@ -23,7 +25,11 @@ func newPoint(t *testing.T, places int) (p Point, at netip.AddrPort) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := NewObserver("broker main", places, 0, nil)
+	var half *accept.HalfOpen
+	if places > 0 {
+		half = accept.NewHalfOpen(accept.Bounds{Total: places}, nil)
+	}
+	o := NewObserver("broker main", half, 0, nil)
 	run(t, func(ctx context.Context) { s.Serve(ctx, new(stunserver.Server), o) })
 	return Point{o, s}, netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), s.Port())
 }
@@ -64,8 +70,8 @@ func TestPromiseTCP(t *testing.T) {
 // A connection may be behind a Front, and its promise may be longer than it
 // would be held else.
 func TestPromiseThroughFront(t *testing.T) {
-	o := NewObserver("broker main", 0, 50*time.Millisecond, nil)
-	f := NewFront(listen(t), o, nil)
+	o := NewObserver("broker main", nil, 50*time.Millisecond, nil)
+	f := NewFront(listen(t), o, accept.NewHalfOpen(accept.Bounds{}, nil), nil)
 	run(t, f.Serve)
 	c := dial(t, f.Addr().String())
 	wantObserved(t, c)
@@ -83,7 +89,7 @@ func TestPromiseIsBroken(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := NewObserver("broker main", 0, 0, nil)
+	o := NewObserver("broker main", nil, 0, nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(ctx, new(stunserver.Server), o) }()
@@ -209,13 +215,13 @@ func (c *silentConn) SetDeadline(time.Time) error { return nil }
 // Whoever waits for a promise hears nothing before: a keep-alive would keep the
 // NAT's memory alive, too. More than so many do not wait.
 func TestPromiseKeepsQuiet(t *testing.T) {
-	o := NewObserver("broker main", 0, 0, nil)
+	o := NewObserver("broker main", nil, 0, nil)
 	at := func(i int) netip.AddrPort {
 		return netip.AddrPortFrom(netip.MustParseAddr("192.0.2.1"), uint16(1000+i))
 	}
 	for i := range maxOwed {
 		c := new(silentConn)
-		o.enter(at(i), &begunConn{Conn: c})
+		o.enter(at(i), carrier.Unread(c, nil))
 		if err := o.promise(Target{To: at(i), After: time.Hour}); err != nil || !c.off {
 			t.Fatalf("%v, %+v", err, c)
 		}

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/internal/accept"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/stunserver"
 	"github.com/isthmus-grid/isthmus/overlay"
@@ -84,7 +85,7 @@ func wantObserved(t *testing.T, c net.Conn) {
 
 func TestObserver(t *testing.T) {
 	seen := NewSeen(10, time.Minute)
-	o := NewObserver("broker main", 1, 0, func(a netip.AddrPort) { seen.Note(a.Addr(), time.Now()) })
+	o := NewObserver("broker main", accept.NewHalfOpen(accept.Bounds{Total: 1}, nil), 0, func(a netip.AddrPort) { seen.Note(a.Addr(), time.Now()) })
 	ln := listen(t)
 	run(t, func(ctx context.Context) {
 		if err := o.Serve(ctx, ln); err != nil {
@@ -122,7 +123,7 @@ func TestObserver(t *testing.T) {
 }
 
 func TestObserverLetsGo(t *testing.T) {
-	o := NewObserver("broker main", 0, 20*time.Millisecond, nil)
+	o := NewObserver("broker main", nil, 20*time.Millisecond, nil)
 	ln := listen(t)
 	run(t, func(ctx context.Context) { o.Serve(ctx, ln) })
 	c := dial(t, ln.Addr().String())
@@ -134,7 +135,7 @@ func TestObserverLetsGo(t *testing.T) {
 
 // Frames and everything else share a port; not a byte of the others is lost.
 func TestFront(t *testing.T) {
-	f := NewFront(listen(t), NewObserver("broker main", 0, 0, nil), slog.New(slog.DiscardHandler))
+	f := NewFront(listen(t), NewObserver("broker main", nil, 0, nil), accept.NewHalfOpen(accept.Bounds{}, nil), slog.New(slog.DiscardHandler))
 	run(t, f.Serve)
 	wantObserved(t, dial(t, f.Addr().String()))
 	dial(t, f.Addr().String()) // says nothing, and stops nobody
@@ -166,7 +167,7 @@ func TestSockets(t *testing.T) {
 	}
 	stun := new(stunserver.Server)
 	run(t, func(ctx context.Context) {
-		if err := s.Serve(ctx, stun, NewObserver("proxy p1", 0, 0, nil)); err != nil {
+		if err := s.Serve(ctx, stun, NewObserver("proxy p1", nil, 0, nil)); err != nil {
 			t.Error(err)
 		}
 	})

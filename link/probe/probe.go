@@ -44,18 +44,17 @@ func Join(ctx context.Context, g *grid.Grid, node string, key jobkey.Key, rank u
 
 // JoinFor is Join of a rank that works for who signed the grant; nil is none.
 func JoinFor(ctx context.Context, g *grid.Grid, node string, key jobkey.Key, rank uint32, grant []byte) (*Rank, error) {
-	r := &Rank{Identity: link.NewIdentity(key, rank, overlay.Generation(time.Now().UnixNano()))}
-	r.client = local.NewClient(local.ClientConfig{
-		Socket: g.Socket(node), Process: r.Identity.Process, Generation: r.Identity.Generation, Auth: key.Auth(), Grant: grant,
-	})
+	name := overlay.ProcessName{Job: key.ID(), Rank: rank}
+	r := &Rank{client: local.NewClient(local.ClientConfig{Socket: g.Socket(node), Process: name, Auth: key.Auth(), Grant: grant})}
 	life, leave := context.WithCancel(context.WithoutCancel(ctx))
 	r.leave = leave
 	r.served.Go(func() { r.client.Serve(life) })
 	var err error
 	if r.Node, err = r.client.Ready(ctx); err != nil {
 		r.Leave()
-		return nil, fmt.Errorf("%v at %s: %w", r.Identity.Process, node, err)
+		return nil, fmt.Errorf("%v at %s: %w", name, node, err)
 	}
+	r.Identity = link.NewIdentity(key, rank, r.client.Generation())
 	return r, nil
 }
 

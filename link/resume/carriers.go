@@ -44,13 +44,25 @@ func (s *Sender) Down(id Carrier) uint64 {
 	if c == nil {
 		return 0
 	}
-	left := c.carried
-	if left > 0 {
-		s.q.abandon(id)
-		s.lost += left
-	}
+	left := s.Abandon(id)
 	s.carriers = slices.DeleteFunc(s.carriers, func(c carrier) bool { return c.id == id })
 	s.refresh()
+	return left
+}
+
+// Abandon has what a living carrier carries sent again on others, as Down does, though
+// it may still come through there: for one that is left because it is slow. What comes
+// twice is dropped by the receiver. It returns how many bytes that is; the fin counts
+// as one. The carrier is not to be given data meanwhile; see Weight and Drain.
+func (s *Sender) Abandon(id Carrier) uint64 {
+	c := s.find(id)
+	if c == nil || c.carried == 0 {
+		return 0
+	}
+	left := c.carried
+	s.q.abandon(id)
+	s.lost += left
+	c.carried = 0
 	return left
 }
 

@@ -30,6 +30,7 @@ func play(c choices) (*world, error) {
 	granule := []int{1, 16, Granule}[c.below(3)]
 	least := []int{1, granule}[c.below(2)] // of a frame's limit
 	w := newWorld(window, granule)
+	w.widest = uint64(3 * window)
 	if c.below(4) == 0 { // store less than the sender's frames may need
 		w.ends[0].r.ranges, w.ends[1].r.ranges = 2, 2
 	}
@@ -96,6 +97,8 @@ func step(w *world, c *choices, least int) error {
 		if l.up[e] && n.r.Due() > 0 {
 			w.tell(e, i)
 		}
+	case what < 94:
+		n.promise(uint64(c.below(int(w.widest-n.r.window) + 1)))
 	case what < 95:
 		n.s.Drain(l.id)
 	case what < 97:
@@ -139,14 +142,14 @@ func pick(w *world, c *choices, e, least int) error {
 func bounded(w *world, granule, least int) error {
 	for e := range w.ends {
 		s, r := w.ends[e].s, w.ends[e].r
-		entries := 2*int(s.window)/granule + 2*MaxCarriers + 1
+		entries := 2*int(w.widest)/granule + 2*MaxCarriers + 1
 		if least >= granule && (s.q.len() > entries || cap(s.q.list) > 4*entries) {
 			return fmt.Errorf("end %d: %d entries in room for %d, at most %d", e, s.q.len(), cap(s.q.list), entries)
 		}
 		if len(r.stored) > entries || cap(r.stored) > 4*entries {
 			return fmt.Errorf("end %d: %d ranges in room for %d, at most %d", e, len(r.stored), cap(r.stored), entries)
 		}
-		if s.End()-w.ends[e].free > s.window || r.Stored() >= r.window {
+		if s.End()-w.ends[e].free > w.widest || r.Stored() >= w.widest {
 			return fmt.Errorf("end %d: %v\n%v: beyond the window", e, s, r)
 		}
 	}

@@ -18,6 +18,7 @@ type bounds struct {
 	ackFirst bool // acknowledgements go on the oldest carrier only
 	standby  int  // the carrier of this id comes up with weight 0
 	switches int  // times that an end drains a carrier or changes its weight
+	promises int  // times that an end promises to take one byte more than the window
 	frames   []int
 	atLeast  int // states, so that the model cannot shrink unnoticed
 }
@@ -27,11 +28,12 @@ type state struct {
 	*world
 	pushed   [2]int
 	switches int
+	promises int
 }
 
 func (s *state) copyFrom(o *state) {
 	s.world.copyFrom(o.world)
-	s.pushed, s.switches = o.pushed, o.switches
+	s.pushed, s.switches, s.promises = o.pushed, o.switches, o.promises
 }
 
 // action is one thing that can happen.
@@ -80,7 +82,7 @@ func (b *bounds) actions(s *state) []action {
 			if !l.up[e] {
 				continue
 			}
-			if s.ends[e].r.Due() > 0 && (i == 0 || !b.ackFirst) {
+			if n := &s.ends[e]; (n.r.Due() > 0 || s.promises > 0 && n.promised > s.ends[1-e].edge && !s.told(i, 1-e, n.promised)) && (i == 0 || !b.ackFirst) {
 				acts = append(acts, action{"tell", e, i, 0})
 			}
 			if s.ends[e].s.Sendable() && s.ends[e].s.Uses(l.id) {
@@ -89,14 +91,29 @@ func (b *bounds) actions(s *state) []action {
 				}
 			}
 			if s.switches < b.switches {
-				acts = append(acts, action{"drain", e, i, 0}, action{"weight", e, i, 0}, action{"weight", e, i, 1})
+				acts = append(acts, action{"drain", e, i, 0}, action{"abandon", e, i, 0}, action{"weight", e, i, 0}, action{"weight", e, i, 1})
 			}
+		}
+	}
+	for e := range 2 {
+		if s.promises < b.promises && b.messages[1-e] != nil {
+			acts = append(acts, action{"promise", e, 0, 0})
 		}
 	}
 	if int(s.births) < b.births && open < b.live {
 		acts = append(acts, action{"connect", 0, 0, 0})
 	}
 	return acts
+}
+
+// told reports whether a wire has such a promise on its way to an end already.
+func (s *state) told(i, e int, edge uint64) bool {
+	for _, m := range s.wires[i].queue[e] {
+		if m.edge >= edge {
+			return true
+		}
+	}
+	return false
 }
 
 func (b *bounds) apply(s *state, a action) error {
@@ -127,9 +144,15 @@ func (b *bounds) apply(s *state, a action) error {
 			return fmt.Errorf("%v: nothing written, though there is something", s.ends[a.end].s)
 		}
 		return err
+	case "promise":
+		s.promises++
+		s.ends[a.end].promise(1)
 	case "drain":
 		s.switches++
 		s.ends[a.end].s.Drain(s.wires[a.wire].id)
+	case "abandon":
+		s.switches++
+		return s.ends[a.end].abandon(s.wires[a.wire].id)
 	case "weight":
 		s.switches++
 		s.ends[a.end].s.Weight(s.wires[a.wire].id, uint32(a.n))
@@ -148,10 +171,10 @@ func (s *state) key(buf []byte) []byte {
 		}
 		return 0
 	}
-	buf = append(buf[:0], byte(s.births), byte(s.switches), byte(len(s.wires)))
+	buf = append(buf[:0], byte(s.births), byte(s.switches), byte(s.promises), byte(len(s.wires)))
 	for e := range s.ends {
 		n := &s.ends[e]
-		buf = append(buf, byte(s.pushed[e]), byte(n.s.q.from), byte(n.s.q.to), byte(n.s.q.len()))
+		buf = append(buf, byte(n.promised), byte(n.edge), byte(s.pushed[e]), byte(n.s.q.from), byte(n.s.q.to), byte(n.s.q.len()))
 		for i := n.s.q.head; i < len(n.s.q.list); i++ {
 			buf = append(buf, byte(n.s.q.list[i].end), number(n.s.q.list[i].owner))
 		}
@@ -170,7 +193,7 @@ func (s *state) key(buf []byte) []byte {
 				buf = append(buf, 255)
 			}
 			for _, m := range l.queue[e] {
-				buf = append(buf, m.kind, byte(m.off), byte(m.n), truth(m.fin))
+				buf = append(buf, m.kind, byte(m.off), byte(m.n), truth(m.fin), byte(m.edge))
 			}
 		}
 	}
@@ -313,7 +336,9 @@ func TestModel(t *testing.T) {
 		{name: "one way, one carrier after another", messages: [2][]int{{2, 1}, nil}, window: 2, births: 3, live: 1, frames: []int{2}, atLeast: 72000},
 		{name: "one way, three carriers", messages: [2][]int{{2}, nil}, window: 2, started: 3, births: 3, live: 3, ackFirst: true, frames: []int{1}, atLeast: 144000},
 		{name: "both ways", messages: [2][]int{{1}, {}}, window: 1, births: 2, live: 2, frames: []int{1}, atLeast: 82000},
-		{name: "switch to a standby", messages: [2][]int{{2}, nil}, window: 2, births: 2, live: 2, standby: 2, switches: 1, frames: []int{1}, atLeast: 139000},
+		{name: "switch to a standby", messages: [2][]int{{2}, nil}, window: 2, births: 2, live: 2, standby: 2, switches: 1, frames: []int{1}, atLeast: 218000},
+		{name: "a window that grows", messages: [2][]int{{1, 1, 1}, nil}, window: 1, births: 2, live: 2, promises: 1, frames: []int{1}, atLeast: 257000},
+		{name: "a window that grows, one carrier after another", messages: [2][]int{{2, 2}, nil}, window: 2, births: 2, live: 1, promises: 2, frames: []int{2}, atLeast: 70000},
 	} {
 		t.Run(b.name, func(t *testing.T) {
 			t.Parallel()

@@ -8,16 +8,19 @@ import "fmt"
 type Receiver struct {
 	next   uint64 // everything below was delivered
 	window uint64
+	edge   uint64 // below it everything is taken, though it is beyond the window
 	stored spans  // above next, never touching it once Advance has returned false
 	fin    bool   // the end is known,
 	finAt  uint64 // to be there
 	told   uint64 // the acknowledgement told last,
 	toldOn Carrier
 	ranges int // as many may be stored
+
+	granule uint64
 }
 
 // NewReceiver returns the receiver of an empty stream. The window is how far
-// beyond the delivered bytes a frame may reach, from 1 to MaxWindow, and no
+// beyond the delivered bytes a frame may reach as long as Allow does not say more, from 1 to MaxWindow, and no
 // smaller than the one the peer's Sender was made with; NewReceiver panics on
 // one that is not in this range.
 func NewReceiver(window int) *Receiver {
@@ -26,7 +29,19 @@ func NewReceiver(window int) *Receiver {
 	return r
 }
 
-func (r *Receiver) setGranule(g uint64) { r.ranges = 2 * entriesFor(r.window, g) }
+func (r *Receiver) setGranule(g uint64) { r.granule, r.ranges = g, 2*entriesFor(r.window, g) }
+
+// Allow has everything below edge taken from now on: to be called before the peer is
+// promised that, on whichever carriers. A promise is not taken back: an edge
+// below an earlier one changes nothing, and neither does what is more than MaxWindow ahead.
+func (r *Receiver) Allow(edge uint64) {
+	if r.edge = max(r.edge, min(edge, r.next+MaxWindow)); r.edge > r.next+r.window {
+		r.ranges = max(r.ranges, 2*entriesFor(r.edge-r.next, r.granule))
+	}
+}
+
+// limit is the offset behind everything that is taken.
+func (r *Receiver) limit() uint64 { return max(r.next+r.window, r.edge) }
 
 // Look says what is to be done with n bytes at off, and changes nothing: for a
 // caller that wants to read a payload to where it belongs. It then calls Data
@@ -63,8 +78,8 @@ func (r *Receiver) check(off uint64, n int) error {
 		return fmt.Errorf("resume: %d bytes at %d do not fit in a stream: %w", n, off, ErrProtocol)
 	case r.fin && off+uint64(n) > r.finAt:
 		return fmt.Errorf("resume: %d bytes at %d, but the stream ends at %d: %w", n, off, r.finAt, ErrProtocol)
-	case off+uint64(n) > r.next+r.window:
-		return fmt.Errorf("resume: %d bytes at %d reach beyond the window of %d from %d: %w", n, off, r.window, r.next, ErrProtocol)
+	case off+uint64(n) > r.limit():
+		return fmt.Errorf("resume: %d bytes at %d reach beyond the window of %d from %d: %w", n, off, r.limit()-r.next, r.next, ErrProtocol)
 	}
 	return nil
 }
@@ -113,8 +128,8 @@ func (r *Receiver) Fin(off uint64) error {
 		return fmt.Errorf("resume: the stream ends at %d, but an end at %d was told before: %w", off, r.finAt, ErrProtocol)
 	case off < r.next || off < r.stored.end():
 		return fmt.Errorf("resume: the stream ends at %d, but bytes up to %d came before: %w", off, max(r.next, r.stored.end()), ErrProtocol)
-	case off > r.next+r.window || off > MaxOffset:
-		return fmt.Errorf("resume: an end at %d is beyond the window of %d from %d: %w", off, r.window, r.next, ErrProtocol)
+	case off > r.limit() || off > MaxOffset:
+		return fmt.Errorf("resume: an end at %d is beyond the window of %d from %d: %w", off, r.limit()-r.next, r.next, ErrProtocol)
 	}
 	r.fin, r.finAt = true, off
 	return nil

@@ -28,9 +28,9 @@
 // Between acked and sent, each byte is in exactly one place: on one living
 // carrier, or lost. Next takes the lowest lost bytes first and then new ones,
 // and puts them on a carrier; Ack moves acked; Down makes lost what a dead
-// carrier had not been acknowledged. Therefore bytes which a living carrier
-// carries are never written twice, and nothing is written again but what a
-// dead one left unacknowledged.
+// carrier had not been acknowledged, and Abandon what a slow one had not that was
+// left for a better one. Therefore nothing is written twice but what a dead or an
+// abandoned carrier left unacknowledged.
 //
 // A carrier is in one of three states at the Sender, and Down ends each:
 //
@@ -49,10 +49,18 @@
 //	0 ............. N - - - - ========== - - - - - - ======== .... N+window
 //	                next                                           a frame beyond is refused
 //
+// # Window
+//
+// Both ends are made with a window that needs no words: so far may the Sender be ahead of what is
+// acknowledged. For a path on which more is under way the Receiver promises more, as
+// an offset (Allow), and the Sender learns of it. A promise is not taken back and says no less
+// for coming late or twice, on whichever carrier; and should it be lost for good, the
+// stream goes on with the window that needs none.
+//
 // # Memory
 //
 // The Sender's owner keeps the bytes from acked to end, the Receiver's owner
-// the stored ones: at most the window each. Beside that, the Sender notes who
+// the stored ones: at most the window each, which is the largest that it has been. Beside that, the Sender notes who
 // carries what in entries of 16 bytes, and the Receiver what is stored, in
 // entries of 16 bytes too:
 //

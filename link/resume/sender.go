@@ -9,6 +9,7 @@ type Sender struct {
 	end    uint64   // bytes pushed
 	fin    bool     // the stream ends at end
 	window uint64
+	edge   uint64 // the peer has promised to take what is below, though it is beyond the window
 	lost   uint64 // bytes in lost segments of q
 	resent uint64 // bytes that went out once more
 
@@ -21,8 +22,8 @@ type Sender struct {
 }
 
 // NewSender returns the sender of an empty stream without carriers. The window
-// is how many bytes may be unacknowledged, from 1 to MaxWindow, and no larger
-// than the peer's Receiver was made with; NewSender panics on one that is not
+// is how many bytes may be unacknowledged as long as Allow does not say more, from 1 to MaxWindow,
+// and no larger than the peer's Receiver was made with; NewSender panics on one that is not
 // in this range.
 func NewSender(window int) *Sender {
 	s := &Sender{window: checkWindow(window), carriers: make([]carrier, 0, MaxCarriers)}
@@ -39,7 +40,21 @@ func (s *Sender) Room() int {
 	if s.fin {
 		return 0
 	}
-	return int(min(s.window-(s.end-s.q.from), MaxOffset-s.end))
+	return int(min(s.q.from+s.Window(), MaxOffset) - s.end)
+}
+
+// Window returns how many bytes may be unacknowledged now: what the Sender was made
+// with, or more by Allow.
+func (s *Sender) Window() uint64 {
+	return max(s.window, s.edge-min(s.edge, s.q.from))
+}
+
+// Allow takes the peer's promise to take what is below edge. One that says less than an
+// earlier one changes nothing, and so does what is more than MaxWindow ahead.
+func (s *Sender) Allow(edge uint64) {
+	if s.edge = max(s.edge, min(edge, s.q.from+MaxWindow)); s.Window() > s.window {
+		s.entries = max(s.entries, entriesFor(s.Window(), s.granule))
+	}
 }
 
 // Push adds bytes at the stream's end, n or as many as there is Room for, and

@@ -12,7 +12,7 @@ func (s *Sender) String() string {
 	if s.fin {
 		b.WriteString(" fin")
 	}
-	fmt.Fprintf(&b, " window %d", s.window)
+	fmt.Fprintf(&b, " window %d", s.Window())
 	for i := s.q.head; i < len(s.q.list); i++ {
 		if g := s.q.list[i]; g.owner == None {
 			fmt.Fprintf(&b, "; [%d,%d) lost", s.q.start(i), g.end)
@@ -40,7 +40,7 @@ func (r *Receiver) String() string {
 	if r.fin {
 		fmt.Fprintf(&b, " fin at %d", r.finAt)
 	}
-	fmt.Fprintf(&b, " window %d", r.window)
+	fmt.Fprintf(&b, " window %d", r.limit()-r.next)
 	for _, s := range r.stored {
 		fmt.Fprintf(&b, "; [%d,%d) stored", s.start, s.end)
 	}

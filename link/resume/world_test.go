@@ -15,6 +15,7 @@ type world struct {
 	ends   [2]end
 	wires  []wire  // those which are not closed at both ends, oldest first
 	births Carrier // carriers made so far: the last id
+	widest uint64  // no window is larger
 
 	fragmented int // carriers closed for ErrFragmented
 }
@@ -30,6 +31,9 @@ type end struct {
 
 	came      []bool // bytes that have come to the receiver
 	delivered uint64
+
+	promised uint64 // by the receiver: what is below is taken
+	edge     uint64 // that the sender knows of
 
 	written, lostAtDeath, freedLost uint64 // bytes, the fin as one
 }
@@ -49,7 +53,8 @@ type message struct {
 	off   uint64
 	n     int
 	fin   bool
-	value byte // of the first payload byte: see valueAt
+	value byte   // of the first payload byte: see valueAt
+	edge  uint64 // of an acknowledgement: the promise along with it
 }
 
 // valueAt is the byte at an offset of every stream. 251 is no divisor of any
@@ -135,7 +140,8 @@ func (w *world) write(e, i, max int) (wrote bool, err error) {
 
 // tell writes an acknowledgement on a carrier.
 func (w *world) tell(e, i int) {
-	w.send(e, i, message{kind: 'a', off: w.ends[e].r.Tell(w.wires[i].id)})
+	n := &w.ends[e]
+	w.send(e, i, message{kind: 'a', off: n.r.Tell(w.wires[i].id), edge: n.promised})
 }
 
 func (w *world) send(e, i int, m message) {
@@ -158,6 +164,10 @@ func (w *world) deliver(e, i int) error {
 		return n.ackTaken(m.off, free, err)
 	case 'a':
 		free, err := n.s.Ack(m.off)
+		if err == nil {
+			n.s.Allow(m.edge)
+			n.edge = max(n.edge, m.edge)
+		}
 		return n.ackTaken(m.off, free, err)
 	}
 	err := n.take(m)
@@ -202,19 +212,35 @@ func (n *end) wrote(id Carrier, f Frame, max int) error {
 }
 
 func (n *end) down(id Carrier) error {
-	var left uint64
+	want := n.lose(id)
+	if got := n.s.Down(id); got != want {
+		return fmt.Errorf("Down(%d) = %d, want %d", id, got, want)
+	}
+	n.r.Down(id)
+	return n.sameSender()
+}
+
+func (n *end) abandon(id Carrier) error {
+	want := n.lose(id)
+	if got := n.s.Abandon(id); got != want {
+		return fmt.Errorf("Abandon(%d) = %d, want %d", id, got, want)
+	}
+	if left := n.s.Carried(id); left != 0 {
+		return fmt.Errorf("%d bytes on carrier %d, which was abandoned", left, id)
+	}
+	return n.sameSender()
+}
+
+// lose notes that what a carrier carries is to be sent again.
+func (n *end) lose(id Carrier) (bytes uint64) {
 	for b := n.acked; b < uint64(len(n.owner)); b++ {
 		if n.owner[b] == id {
 			n.owner[b] = None
-			left++
+			bytes++
 		}
 	}
-	if got := n.s.Down(id); got != left {
-		return fmt.Errorf("Down(%d) = %d, want %d", id, got, left)
-	}
-	n.r.Down(id)
-	n.lostAtDeath += left
-	return n.sameSender()
+	n.lostAtDeath += bytes
+	return bytes
 }
 
 func (n *end) ackTaken(off, free uint64, err error) error {
@@ -233,9 +259,18 @@ func (n *end) ackTaken(off, free uint64, err error) error {
 	return n.sameSender()
 }
 
+// promise has the receiver take so much more than it needs to.
+func (n *end) promise(more uint64) {
+	n.promised = max(n.promised, n.delivered+n.r.window+more)
+	n.r.Allow(n.promised)
+}
+
 // sameSender compares the sender's segments with the oracle.
 func (n *end) sameSender() error {
 	s := n.s
+	if limit := max(n.acked+s.window, n.edge); !s.fin && s.End()+uint64(s.Room()) != limit {
+		return fmt.Errorf("%v has room for %d, want up to %d", s, s.Room(), limit)
+	}
 	if s.Acked() != n.acked || s.Sent() != uint64(len(n.owner)) {
 		return fmt.Errorf("%v, want acked %d sent %d", s, n.acked, len(n.owner))
 	}

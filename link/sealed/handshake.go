@@ -86,8 +86,7 @@ type handshake struct {
 	want      *overlay.ProcessName // nil: any process of the job
 	transport transport
 
-	peer    jobkey.Member
-	refused bool // we do not accept the peer
+	peer jobkey.Member
 }
 
 // run shakes hands within the bounds of time. After an error conn is closed.
@@ -96,7 +95,7 @@ func (h *handshake) run(ctx context.Context, role func(net.Conn, *tls.Config) *t
 	defer cancel()
 	c, err := h.shake(ctx, role)
 	if err != nil {
-		h.transport.refuse(h.refused)
+		h.transport.refuse()
 		h.transport.Close()
 		if h.transport.said != nil {
 			return nil, h.transport.said
@@ -143,7 +142,9 @@ func (h *handshake) config() (*tls.Config, error) {
 // verify decides about the peer, before it is told that the handshake is good.
 func (h *handshake) verify(state tls.ConnectionState) error {
 	err := h.judge(state)
-	h.refused = err != nil
+	if err != nil {
+		h.transport.refusal, h.transport.suite = refusalOf(err), state.CipherSuite
+	}
 	return err
 }
 
@@ -160,7 +161,7 @@ func (h *handshake) judge(state tls.ConnectionState) error {
 		return err
 	}
 	if h.want != nil && peer.Process != *h.want {
-		return fmt.Errorf("%w: it is %v, but %v is expected", overlay.ErrForbidden, peer, *h.want)
+		return fmt.Errorf("%w: it is %v, but %v is expected", errUnexpectedPeer, peer, *h.want)
 	}
 	h.peer = peer
 	return nil
@@ -212,24 +213,25 @@ func (h *handshake) explain(ctx context.Context, err error) error {
 		err = fmt.Errorf("%w: the first bytes are % x; is encryption switched off there?", ErrPlain, plain.RecordHeader)
 	case errors.Is(err, io.EOF):
 		err = fmt.Errorf("the peer closed the connection: %w", err)
-	case isCertificateAlert(err):
-		err = fmt.Errorf("%w: the peer does not accept this process's certificate: %w", overlay.ErrForbidden, err)
+	default:
+		if a, ok := certificateAlert(err); ok {
+			err = refusedFor(a)
+		}
 	}
 	return fmt.Errorf("sealed: TLS handshake with %s: %w", who, err)
 }
 
-// isCertificateAlert tells whether err is the peer's alert about our
-// certificate. crypto/tls has a type for alerts in this place, but does not
-// show it.
-func isCertificateAlert(err error) bool {
+// certificateAlert returns the peer's alert about our certificate, if err is one.
+// crypto/tls has a type for alerts in this place, but does not show it.
+func certificateAlert(err error) (alert, bool) {
 	var op *net.OpError
 	if !errors.As(err, &op) || op.Op != "remote error" {
-		return false
+		return 0, false
 	}
 	for a := range alert(128) {
 		if refusesCertificate(a) && op.Err.Error() == tls.AlertError(a).Error() {
-			return true
+			return a, true
 		}
 	}
-	return false
+	return 0, false
 }

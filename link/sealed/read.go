@@ -10,8 +10,6 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
-
-	"github.com/isthmus-grid/isthmus/overlay"
 )
 
 // reader receives and opens. Reads from several goroutines take turns.
@@ -158,15 +156,11 @@ func heard(content []byte) error {
 	case a == alertUserCanceled: // a goodbye follows (RFC 8446, section 6.1)
 		return nil
 	case refusesCertificate(a):
-		return fmt.Errorf("%w: the peer does not accept this process's certificate (%v)", overlay.ErrForbidden, tls.AlertError(a))
+		return refusedFor(a)
 	default:
 		return fmt.Errorf("the peer gave up: %w", tls.AlertError(a))
 	}
 }
-
-// refusesCertificate tells the alerts of RFC 8446, section 6.2 that speak of a
-// certificate.
-func refusesCertificate(a alert) bool { return a >= alertBadCertificate && a <= 49 || a == 116 }
 
 // fill reads once from the carrier. Its error stays, except for a deadline's.
 func (r *reader) fill() error {

@@ -49,6 +49,9 @@ const (
 	alertRecordOverflow    alert = 22
 	alertHandshakeFailure  alert = 40
 	alertBadCertificate    alert = 42
+	alertExpired           alert = 45 // "or is not currently valid"
+	alertUnknownCA         alert = 48
+	alertAccessDenied      alert = 49
 	alertDecodeError       alert = 50
 	alertInternalError     alert = 80
 	alertUserCanceled      alert = 90

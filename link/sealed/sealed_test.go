@@ -165,28 +165,39 @@ func TestExporterBindsConnection(t *testing.T) {
 
 func TestStrangers(t *testing.T) {
 	k, other := newKey(t, "demo"), newKey(t, "demo")
+	const otherKey, otherRank, clocks = "the peer has another job key", "the peer expects another process of the job", "set the clocks of both nodes by NTP"
+	at := func(ahead time.Duration, rank uint32) *jobkey.Certificates {
+		c, err := k.CertificatesBy(func() time.Time { return time.Now().Add(ahead) }, rank, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	const much = 3 * jobkey.ClockSlack // a certificate of that time has expired now
 	for _, c := range []struct {
 		name           string
 		client, server Credentials
 		wantS, wantC   *overlay.ProcessName
-		clientSays     string // "" when the client learns of it from Read only
+		clientSays     string // may be learned from the first Read
 		serverSays     string
 	}{
-		{"client of another job", member(t, other, 0), member(t, k, 1), nil, nil, "belongs to job", "does not accept this process's certificate"},
-		{"client of another job, who believes anyone", believer{member(t, other, 0)}, member(t, k, 1), nil, nil, "", "belongs to job"},
-		{"server of another job, who believes anyone", member(t, k, 0), believer{member(t, other, 1)}, nil, nil, "belongs to job", "does not accept"},
-		{"wrong server", member(t, k, 0), member(t, k, 1), name(k, 2), nil, "rank 2 of job " + string(k.ID()) + " is expected", "does not accept"},
-		{"wrong client", member(t, k, 0), member(t, k, 1), nil, name(k, 2), "", "rank 2 of job " + string(k.ID()) + " is expected"},
+		{"client of another job", member(t, other, 0), member(t, k, 1), nil, nil, "belongs to job", otherKey},
+		{"client of another job, who believes anyone", believer{member(t, other, 0)}, member(t, k, 1), nil, nil, otherKey, "belongs to job"},
+		{"server of another job, who believes anyone", member(t, k, 0), believer{member(t, other, 1)}, nil, nil, "belongs to job", otherKey},
+		{"wrong server", member(t, k, 0), member(t, k, 1), name(k, 2), nil, "rank 2 of job " + string(k.ID()) + " is expected", otherRank},
+		{"wrong client", member(t, k, 0), member(t, k, 1), nil, name(k, 2), otherRank, "rank 2 of job " + string(k.ID()) + " is expected"},
+		{"client's clock is ahead", believer{at(much, 0)}, at(0, 1), nil, nil, clocks, "the clocks of this node and its node differ"},
+		{"client's clock is behind", believer{at(-much, 0)}, at(0, 1), nil, nil, clocks, "the clocks of this node and its node differ"},
+		{"server's clock is ahead", at(0, 0), believer{at(much, 1)}, nil, nil, "the clocks of this node and its node differ", clocks},
 	} {
 		for _, early := range []string{"", "hello"} {
 			t.Run(c.name+"/early="+early, func(t *testing.T) {
 				a, b := dial(t)
 				x, y := shake(t, a, b, c.client, c.server, c.wantS, c.wantC, []byte(early))
-				if c.clientSays == "" && x.err == nil {
+				if x.err == nil {
 					x.conn.SetDeadline(time.Now().Add(patience))
 					var got []byte
-					got, x.err = io.ReadAll(x.conn)
-					if string(got) != early || !strings.Contains(fmt.Sprint(x.err), "does not accept this process's certificate") {
+					if got, x.err = io.ReadAll(x.conn); string(got) != early {
 						t.Errorf("client read %q, %v", got, x.err)
 					}
 				}
@@ -203,6 +214,29 @@ func TestStrangers(t *testing.T) {
 					t.Errorf("the server's carrier is open still: %v", err)
 				}
 			})
+		}
+	}
+}
+
+// Clocks that differ by less than the slack, at either end and however old the
+// certificate is by then, keep nobody from anybody.
+func TestClockSkew(t *testing.T) {
+	k := newKey(t, "demo")
+	for _, ahead := range []time.Duration{-jobkey.ClockSlack, -10 * time.Minute, 10 * time.Minute, jobkey.ClockSlack} {
+		skewed, err := k.CertificatesBy(func() time.Time { return time.Now().Add(ahead - ahead/1000) }, 0, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, swap := range []bool{false, true} {
+			a, b := dial(t)
+			client, server := skewed, member(t, k, 1)
+			if swap {
+				client, server = server, client
+			}
+			x, y := shake(t, a, b, client, server, nil, nil, []byte("hello"))
+			if x.err != nil || y.err != nil {
+				t.Errorf("the client's clock is %v ahead (of the other end's: %v): %v, %v", ahead, swap, x.err, y.err)
+			}
 		}
 	}
 }

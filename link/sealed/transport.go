@@ -26,6 +26,9 @@ type transport struct {
 	early []byte // to be sent behind the server's flight
 	half  half   // sealed it
 
+	refusal alert  // of the peer's certificate; 0: none. The next write is of an alert
+	suite   uint16 // then, the cipher suite
+
 	around Around
 	said   error // the error of a function of around
 }
@@ -61,6 +64,9 @@ func (t *transport) Read(p []byte) (int, error) {
 // else that crypto/tls has to say, an alert, is kept back: it would go under a
 // number that is used already. refuse tells the client in its place.
 func (t *transport) Write(p []byte) (int, error) {
+	if t.refusal != 0 && t.half.seq == 0 {
+		return t.writeRefusal(p)
+	}
 	if t.keys.client == nil || t.keys.server == nil {
 		return t.Conn.Write(p)
 	}
@@ -97,15 +103,40 @@ func (t *transport) withEarly(flight []byte) ([]byte, error) {
 	return t.half.appendRecord(bytes.Clone(flight), typeApplication, &from, len(t.early)), nil
 }
 
+// writeRefusal writes p, which ends with the alert that crypto/tls has for every
+// refusal, with the alert that says why in its place: the one record that is sealed
+// with the same keys. What is before it is the client's plain word for old
+// middleboxes (RFC 8446, appendix D.4).
+func (t *transport) writeRefusal(p []byte) (int, error) {
+	plain := 0
+	for len(p) >= plain+headerLen && contentType(p[plain]) == typeCipher {
+		plain += headerLen + int(binary.BigEndian.Uint16(p[plain+3:]))
+	}
+	secret := t.keys.clientHandshake
+	if t.server {
+		secret = t.keys.server
+	}
+	out := p
+	var h half
+	if s, err := suiteOf(t.suite); err == nil && plain <= len(p) && secret != nil && h.init(s, secret) == nil {
+		out = h.appendAlert(bytes.Clone(p[:plain]), t.refusal)
+	}
+	n, err := t.Conn.Write(out)
+	if err == nil {
+		n = len(p)
+	}
+	return min(n, len(p)), err
+}
+
 // refuse tells a client to whom something was sent early that the handshake
-// failed, and whether for its certificate.
-func (t *transport) refuse(certificate bool) {
+// failed, and why if for its certificate.
+func (t *transport) refuse() {
 	if t.half.seq == 0 {
-		return // crypto/tls has told
+		return // it was told
 	}
 	a := alertHandshakeFailure
-	if certificate {
-		a = alertBadCertificate
+	if t.refusal != 0 {
+		a = t.refusal
 	}
 	t.SetWriteDeadline(time.Now().Add(refusalTime))
 	t.Conn.Write(t.half.appendAlert(nil, a)) // a courtesy
@@ -127,7 +158,8 @@ func suiteChosen(flight []byte) (uint16, error) {
 // keyLog receives the traffic secrets of one handshake, as lines "LABEL RANDOM
 // SECRET", the last two hexadecimal. The others it forgets.
 type keyLog struct {
-	client, server []byte // the first secrets for what the client, the server sends
+	client, server  []byte // the first secrets for what the client, the server sends
+	clientHandshake []byte // for what the client sends during the handshake
 }
 
 // Write takes one line.
@@ -142,6 +174,8 @@ func (k *keyLog) Write(line []byte) (int, error) {
 		where = &k.client
 	case "SERVER_TRAFFIC_SECRET_0":
 		where = &k.server
+	case "CLIENT_HANDSHAKE_TRAFFIC_SECRET":
+		where = &k.clientHandshake
 	default:
 		return len(line), nil
 	}

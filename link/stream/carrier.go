@@ -53,11 +53,13 @@ type Carrier struct {
 	heard  int64         // tick at which something came in last
 	served int64         // tick at which data did
 	spoke  int64         // tick at which something was written last
+	used   int64         // tick at which it was given data last
 	woke   time.Duration // how long nothing had passed before a word that nothing was heard after; 0: none
 	silent bool          // questions have had no answer
 	rtt    time.Duration
 	least  time.Duration // of all that were measured
 	in     uint64        // bytes
+	data   uint64        // of these, bytes of the stream
 	outN   uint64
 	counts bool // Options.Counts
 }
@@ -250,7 +252,7 @@ func (c *Carrier) compose() bool {
 		c.pending = false
 		return true
 	}
-	l := letter{iov: c.iov[:0], head: c.head[:0], ack: s.ack()}
+	l := letter{iov: c.iov[:0], head: c.head[:0], ack: s.ack(), window: s.promise(s.ack())}
 	say := c.saying
 	c.saying = say & sayBye // the last word comes behind all data
 	if say&sayUrge != 0 {
@@ -321,6 +323,8 @@ type letter struct {
 	begun int    // of head, what iov does not have yet begins here
 	ack   uint64
 	flags uint8
+
+	window uint16
 }
 
 // smallData is up to which size data is copied behind its header, which takes
@@ -328,7 +332,7 @@ type letter struct {
 const smallData = 2 << 10
 
 func (l *letter) header(h wire.LinkHeader) {
-	h.Ack, h.Flags = l.ack, h.Flags|l.flags
+	h.Ack, h.Window, h.Flags = l.ack, l.window, h.Flags|l.flags
 	at := len(l.head)
 	l.head = l.head[:at+h.Size()]
 	clear(l.head[at:])
@@ -375,19 +379,20 @@ func (c *Carrier) receive(k int) (n int, ok bool) {
 	n, err := c.conn.ReadVec(c.vec[:k]...)
 	s.mu.Lock()
 	clear(c.vec[:k])
-	if c.interrupted {
+	interrupted := c.interrupted
+	if interrupted {
 		c.interrupted = false
 		c.conn.SetReadDeadline(time.Time{})
 	}
 	if n > 0 {
-		c.heard, c.woke = s.ticks.Load(), 0
+		c.heard, c.woke, s.met = s.ticks.Load(), 0, true
 		c.in += uint64(n)
 		if c.counts {
 			s.passed.received += uint64(n)
 		}
 		return n, !c.dead
 	}
-	if c.dead || errors.Is(err, os.ErrDeadlineExceeded) {
+	if c.dead || interrupted && errors.Is(err, os.ErrDeadlineExceeded) {
 		return 0, false
 	}
 	if err == io.EOF {
@@ -405,7 +410,7 @@ func (c *Carrier) header() bool {
 	s := c.s
 	h, err := wire.ParseLinkHeader(c.buf[c.begin:c.end])
 	if err == nil {
-		err = s.hearAck(h.Ack)
+		err = s.hearAck(h.Ack, h.Window)
 	}
 	if err != nil {
 		c.broken(err)
@@ -440,7 +445,7 @@ func (c *Carrier) act(h wire.LinkHeader) error {
 				return err
 			}
 		}
-		if end := h.Offset + uint64(h.Length); end > s.took+Window {
+		if end := h.Offset + uint64(h.Length); end > s.limit() {
 			return fmt.Errorf("%w: data up to byte %d, of which it knows that %d were taken", resume.ErrProtocol, end, s.took)
 		}
 		c.left, c.off = int(h.Length), h.Offset
@@ -466,14 +471,18 @@ func (c *Carrier) act(h wire.LinkHeader) error {
 	return nil
 }
 
-// hearAck takes an acknowledgement from the peer.
-func (s *Stream) hearAck(off uint64) error {
+// hearAck takes an acknowledgement from the peer, and what it says of its window.
+func (s *Stream) hearAck(off uint64, window uint16) error {
 	if off <= s.send.Acked() {
+		if s.allowed(off, window) {
+			s.writable.Broadcast()
+		}
 		return nil
 	}
 	if _, err := s.send.Ack(off); err != nil {
 		return err
 	}
+	s.allowed(off, window)
 	s.acknowledged()
 	s.writable.Broadcast()
 	if s.send.Shared() {

@@ -171,8 +171,8 @@ func TestCloseOnAStuckCarrier(t *testing.T) {
 		if sent > 0 {
 			all.Go(func() { a.Write(make([]byte, sent)) })
 			until(t, "the writer to be stuck", func() bool {
-				a.Stream.mu.Lock()
-				defer a.Stream.mu.Unlock()
+				a.mu.Lock()
+				defer a.mu.Unlock()
 				return a.send.Sent() > 0
 			})
 		}
@@ -240,20 +240,20 @@ func TestLastAcknowledgementIsWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	for all := false; !all; time.Sleep(time.Millisecond) { // all that is left for x is to read, and to say so
-		x.Stream.mu.Lock()
+		x.mu.Lock()
 		all = x.send.Finished() && x.recv.Ended()
-		x.Stream.mu.Unlock()
+		x.mu.Unlock()
 	}
 	if _, err := receive(x.Stream, 1, n, random(2)); err != nil {
 		t.Fatal(err)
 	}
 	for _, e := range w.ends {
 		<-e.over
-		e.mu.Lock()
+		e.lostMu.Lock()
 		if len(e.lost) > 0 {
 			t.Errorf("lost %v", e.lost)
 		}
-		e.mu.Unlock()
+		e.lostMu.Unlock()
 	}
 }
 
@@ -286,9 +286,9 @@ func TestPeerIsFasterThanTheLastWrite(t *testing.T) {
 				t.Fatal(err)
 			}
 			for heard := false; !heard; time.Sleep(time.Millisecond) {
-				y.Stream.mu.Lock()
+				y.mu.Lock()
 				heard = y.send.Finished()
-				y.Stream.mu.Unlock()
+				y.mu.Unlock()
 			}
 			slow.late.Store(true)
 			if err := x.CloseWrite(); err != nil {
@@ -299,11 +299,11 @@ func TestPeerIsFasterThanTheLastWrite(t *testing.T) {
 			}
 			for i, e := range w.ends {
 				<-e.over
-				e.mu.Lock()
+				e.lostMu.Lock()
 				if want := tc.lost * i; len(e.lost) != want {
 					t.Errorf("end %d lost %v, and %d were to be lost", i, e.lost, want)
 				}
-				e.mu.Unlock()
+				e.lostMu.Unlock()
 			}
 		})
 	}

@@ -3,6 +3,7 @@ package stream
 import (
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -46,7 +47,7 @@ func TestFaultsOfThePeer(t *testing.T) {
 	}{
 		{"an unknown kind", "08000000000000000000000000000000 0000000000000000", wire.ErrMalformed, "kind 8"},
 		{"flags that are none", "02800000000000000000000000000000 0000000000000000", wire.ErrMalformed, "flags"},
-		{"what must be zero", "02000001000000000000000000000000 0000000000000000", wire.ErrMalformed, ""},
+		{"a window beyond all", "02004001000000000000000000000000 0000000000000000", wire.ErrMalformed, "window of 16385"},
 		{"data of nothing", "01000000000000000000000000000000 0000000000000000", wire.ErrMalformed, "no bytes"},
 		{"data of too much", "01000000001000010000000000000000 0000000000000000", wire.ErrMalformed, "at most 1048576"},
 		{"an acknowledgement of what was not sent", "02000000000000000000000000000000 0000000000000004", resume.ErrProtocol, "acknowledgement of 4, but only 3"},
@@ -146,4 +147,19 @@ func FuzzCarrier(f *testing.F) {
 		e.Fail(errLast)
 		e.Wait()
 	})
+}
+
+// A stream that is lost because something timed out does not say that its owner's own
+// deadline has passed.
+func TestLostByTimeout(t *testing.T) {
+	e, _ := lone(t)
+	e.Fail(fmt.Errorf("not restored: %w: %w", overlay.ErrUnreachable, &net.OpError{Op: "read", Err: os.ErrDeadlineExceeded}))
+	_, read := e.Read(make([]byte, 1))
+	_, write := e.Write([]byte("a"))
+	for op, err := range map[string]error{"read": read, "write": write} {
+		var cause *net.OpError
+		if err == nil || errors.Is(err, os.ErrDeadlineExceeded) || !errors.Is(err, overlay.ErrUnreachable) || !errors.As(err, &cause) {
+			t.Errorf("%s: %v", op, err)
+		}
+	}
 }

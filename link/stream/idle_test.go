@@ -74,8 +74,8 @@ func TestDeathAfterIdling(t *testing.T) {
 			w.ends[0].counted(t, sent, 0)
 			w.pass(int(AskIdle/Tick) + int(giveUp/Tick))
 			e := w.ends[0]
-			e.mu.Lock()
-			defer e.mu.Unlock()
+			e.lostMu.Lock()
+			defer e.lostMu.Unlock()
 			if len(e.lost) != 1 {
 				t.Fatalf("lost %v", e.lost)
 			}
@@ -83,9 +83,32 @@ func TestDeathAfterIdling(t *testing.T) {
 			if errors.As(e.lost[0], &got) != (tc.want > 0) || tc.want > 0 && got.Idle != tc.want {
 				t.Errorf("lost for %v, want it idle for %v", e.lost[0], tc.want)
 			}
-			if !errors.Is(e.lost[0], errSilent) {
+			if !errors.Is(e.lost[0], ErrSilent) {
 				t.Errorf("the cause is lost in %v", e.lost[0])
 			}
 		})
+	}
+}
+
+// Where a carrier and the one that stands by fall silent at once, another is called for as soon as
+// the first is in doubt.
+func TestCarriersFallSilentTogether(t *testing.T) {
+	w := newWorld(t)
+	used, spare := w.with("middle"), w.with("middle")
+	for i, e := range w.ends {
+		e.Use(used.carriers[i], 1)
+		e.Use(spare.carriers[i], 0)
+	}
+	w.pass(int(time.Second / Tick))
+	used.mute()
+	spare.mute()
+	if _, err := w.ends[0].Write([]byte("still there?")); err != nil {
+		t.Fatal(err)
+	}
+	w.pass(int(doubtAfter/Tick) + 3) // one to ask, one for the round trip
+	select {
+	case <-w.ends[0].want:
+	default:
+		t.Errorf("nothing is called for, with carriers %+v", w.ends[0].Carriers())
 	}
 }

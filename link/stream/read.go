@@ -252,6 +252,7 @@ func (c *Carrier) took(p, data []byte) (n int) {
 	off := c.off
 	c.off += uint64(len(data))
 	c.left -= len(data)
+	c.data += uint64(len(data))
 	c.served = c.heard
 	before := s.waiting()
 	v, err := s.recv.Data(off, len(data))

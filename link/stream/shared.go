@@ -90,8 +90,8 @@ func (s *Stream) reshare() {
 	}
 }
 
-// socketOf returns the TCP socket under a connection, or nil.
-func socketOf(c net.Conn) *net.TCPConn {
+// SocketOf returns the TCP socket under a connection, or nil.
+func SocketOf(c net.Conn) *net.TCPConn {
 	for {
 		switch v := c.(type) {
 		case *net.TCPConn:
@@ -146,6 +146,7 @@ type Load struct {
 	Received uint64 // bytes that came in, in order
 	Ticks    uint64 // calls of Watch
 	Held     uint64 // how many of them found bytes, here or at the peer, that waited for a carrier to take them
+	Short    uint64 // how many of those cannot be put down to a process that is slow to read
 
 	// What the carriers took while there was more for them to take, between two
 	// ticks in a row that found bytes waiting here: their quotient is what they carry.
@@ -166,10 +167,12 @@ func (s *Stream) Load() Load {
 func (s *Stream) notice() {
 	underWay := s.send.End() - min(s.send.Acked(), s.send.End())
 	wasHeld := s.load.held
-	s.load.held = s.send.Sendable() || underWay > Window/4*3 // a socket may take all of a window
+	s.load.held = s.send.Sendable() || underWay > s.send.Window()/4*3 // a socket may take all of a window
 	serving := 0
+	short := s.send.Sendable()
 	for _, c := range s.carriers {
 		s.load.held = s.load.held || c.from < c.to
+		short = short || c.from < c.to
 		if s.serves(c) {
 			serving++
 		}
@@ -178,6 +181,9 @@ func (s *Stream) notice() {
 	s.load.ticks.Ticks++
 	if s.load.held || s.load.peerHeld && serving > 0 {
 		s.load.ticks.Held++
+	}
+	if short || s.load.peerHeld && serving > 0 && s.waiting() == 0 {
+		s.load.ticks.Short++
 	}
 	if s.spread && serving < 2 {
 		s.spread = false

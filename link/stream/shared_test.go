@@ -129,10 +129,10 @@ func TestFreeCarriersShare(t *testing.T) {
 // TestSocketOf: the socket is found under whatever lies above it.
 func TestSocketOf(t *testing.T) {
 	near, _ := tcpPair(t)
-	if got := socketOf(wrapped{wrapped{near}}); got != near {
+	if got := SocketOf(wrapped{wrapped{near}}); got != near {
 		t.Errorf("%v under two layers, want %v", got, near)
 	}
-	if got := socketOf(newSink()); got != nil {
+	if got := SocketOf(newSink()); got != nil {
 		t.Errorf("%v under a connection without a socket", got)
 	}
 }

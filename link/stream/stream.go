@@ -12,8 +12,8 @@ import (
 	"github.com/isthmus-grid/isthmus/link/resume"
 )
 
-// Window bounds what may be under way in each direction, in bytes: 1 Gb/s at
-// 60 ms and as much again.
+// Window bounds what may be under way in each direction, in bytes, before anything is known of the
+// path: 1 Gb/s at 60 ms and as much again. See window.go.
 const Window = 16 << 20
 
 // Options say whose stream it is and who wants to know of it. The functions are
@@ -34,6 +34,9 @@ type Options struct {
 	// AskAfter, if any, returns after how long a silence the peer of a carrier
 	// without load is asked for a sign of life. It is called at every tick.
 	AskAfter func(c *Carrier) time.Duration
+
+	// Windows says that the peer understands what headers say of windows.
+	Windows bool
 
 	// Counts, if any, says of what is attached whether the bytes on that carrier
 	// count in Traffic.
@@ -68,7 +71,9 @@ type Stream struct {
 	bounded bool     // the peer has said where its stream ends
 	soon    bool     // the peer waits for an acknowledgement of what is there
 	urged
+	windows windows
 
+	met      bool       // something has come from the peer
 	carriers []*Carrier // alive, the oldest first
 	dying    []*Carrier // dead, but still reading what they were given to write
 	lead     *Carrier   // that on which data comes, for Read to read itself; nil: none is alive
@@ -96,6 +101,7 @@ type Stream struct {
 // New returns a stream without carriers.
 func New(o Options) *Stream {
 	s := &Stream{o: o, send: resume.NewSender(Window), recv: resume.NewReceiver(Window)}
+	s.windows.in, s.windows.out = Window, Window
 	s.ticks.Store(1)
 	s.readable.L, s.writable.L = &s.mu, &s.mu
 	s.readBy.wake = s.wakeReader
@@ -132,6 +138,7 @@ func (s *Stream) Attach(conn net.Conn, about any, received uint64, rtt time.Dura
 		s.o.Acknowledged(received)
 	}
 	c.heard = s.ticks.Load()
+	c.used = c.heard
 	s.carriers = append(s.carriers, c)
 	if s.calm {
 		c.calm()
@@ -174,6 +181,14 @@ func (s *Stream) Received() (uint64, error) {
 		return 0, s.ended("attach")
 	}
 	return s.ack(), nil
+}
+
+// Met reports whether anything has ever come from the peer, which then has this
+// stream for certain.
+func (s *Stream) Met() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.met
 }
 
 // Drop closes a carrier; what it left unacknowledged goes to others.
@@ -271,7 +286,7 @@ func (s *Stream) finish(err error) {
 	}
 	s.over = true
 	if s.err == nil {
-		s.err = err
+		s.err = noDeadline(err)
 	}
 	if s.linger != nil {
 		s.linger.Stop()
@@ -280,10 +295,30 @@ func (s *Stream) finish(err error) {
 		s.failed(c, s.err)
 	}
 	s.out = outbox{end: s.out.end} // a carrier may still be reading it, so its pages are not used again
+	s.narrow()
 	s.readable.Broadcast()
 	s.writable.Broadcast()
 	s.o.Ended()
 }
+
+// noDeadline returns err such that it does not match os.ErrDeadlineExceeded: of a stream
+// that error says that the owner's own deadline has passed, and a stream that is over, for
+// a handshake that stalled perhaps, would be tried again and again.
+func noDeadline(err error) error {
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return lostError{err}
+	}
+	return err
+}
+
+// lostError is an error that matches what it holds, but for os.ErrDeadlineExceeded.
+type lostError struct{ cause error }
+
+func (e lostError) Error() string { return e.cause.Error() }
+func (e lostError) Is(target error) bool {
+	return target != os.ErrDeadlineExceeded && errors.Is(e.cause, target)
+}
+func (e lostError) As(target any) bool { return errors.As(e.cause, target) }
 
 // Wait returns when every goroutine of the stream has ended, which is soon after it is
 // over.

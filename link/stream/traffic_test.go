@@ -184,11 +184,11 @@ func TestUnderFire(t *testing.T) {
 			close(done)
 			firing.Wait()
 			for i, e := range w.ends {
-				e.mu.Lock()
+				e.lostMu.Lock()
 				if len(e.lost) == 0 {
 					t.Errorf("end %d lost no carrier", i)
 				}
-				e.mu.Unlock()
+				e.lostMu.Unlock()
 			}
 		})
 	}

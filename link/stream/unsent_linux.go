@@ -10,7 +10,7 @@ import (
 // that it cannot send yet; 0 leaves it to the kernel. Without a socket below there is
 // nothing to do, and if it fails the carrier works all the same, only less evenly.
 func boundUnsent(c net.Conn, most int) {
-	s := socketOf(c)
+	s := SocketOf(c)
 	if s == nil {
 		return
 	}

@@ -35,9 +35,11 @@ type State struct {
 	Silent   bool
 	Since    time.Time     // it was attached
 	RTT      time.Duration // of the latest question, or of the handshake
+	Asked    time.Duration // since a question that has no answer yet; 0: there is none
 	Least    time.Duration // of all round trips that were measured: what the path takes when nothing else does
 	Sent     uint64        // bytes given to the system, headers included
 	Received uint64        // bytes
+	Brought  uint64        // of these, bytes of the stream, again if they came again
 	Carried  uint64        // bytes of the stream that are not acknowledged
 	Acked    uint64        // bytes of the stream that were sent on it and are
 }
@@ -48,9 +50,13 @@ func (s *Stream) Carriers() []State {
 	defer s.mu.Unlock()
 	all := make([]State, 0, len(s.carriers))
 	for _, c := range s.carriers {
+		asked := time.Duration(0)
+		if !c.asked.at.IsZero() {
+			asked = time.Since(c.asked.at)
+		}
 		all = append(all, State{
-			Carrier: c, Used: s.send.Uses(c.id), Silent: c.silent, Since: c.since, RTT: c.rtt, Least: c.least,
-			Sent: c.outN, Received: c.in, Carried: s.send.Carried(c.id), Acked: s.send.Delivered(c.id),
+			Carrier: c, Used: s.send.Uses(c.id), Silent: c.silent, Since: c.since, RTT: c.rtt, Asked: asked, Least: c.least,
+			Sent: c.outN, Received: c.in, Brought: c.data, Carried: s.send.Carried(c.id), Acked: s.send.Delivered(c.id),
 		})
 	}
 	return all

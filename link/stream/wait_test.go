@@ -40,8 +40,8 @@ func (e *end) sent() (n uint64) {
 }
 
 func (e *end) losses() int {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+	e.lostMu.Lock()
+	defer e.lostMu.Unlock()
 	return len(e.lost)
 }
 
@@ -116,8 +116,8 @@ func TestWaitingIsQuiet(t *testing.T) {
 				}
 			})
 			until(t, "all to be sent", func() bool {
-				a.Stream.mu.Lock()
-				defer a.Stream.mu.Unlock()
+				a.mu.Lock()
+				defer a.mu.Unlock()
 				return a.send.End() > 0 && a.send.Sent() == a.send.End()
 			})
 			w.ticks(5)
@@ -148,8 +148,8 @@ func TestTwoReaders(t *testing.T) {
 			})
 		}
 		until(t, "both readers", func() bool {
-			b.Stream.mu.Lock()
-			defer b.Stream.mu.Unlock()
+			b.mu.Lock()
+			defer b.mu.Unlock()
 			return b.readers == 2
 		})
 		for range 2 {

@@ -24,6 +24,12 @@ const (
 	signOfLife = 100 * time.Millisecond // after which what comes in is acknowledged though nobody has taken it
 	doubtAfter = 200 * time.Millisecond // after the question, and twice the round trip: another way is looked for
 	giveUp     = 2 * time.Second        // after the question: the carrier is given up
+
+	// abandonAfter, or two round trips if they take longer, is what a carrier has that
+	// is given no more data for the acknowledgement of what it carries. The rest is then
+	// sent again on the better ones: what comes late on a slow path would hold back
+	// everything behind it, up to the window.
+	abandonAfter = 2 * Tick
 )
 
 // shortIdle is the least time without a word that counts as idle.
@@ -57,7 +63,9 @@ func (c *Carrier) died(err error) error {
 	return err
 }
 
-var errSilent = errors.New("nothing comes in any more, not even an answer to a question")
+// ErrSilent is what Options.Lost is told of a carrier whose peer is not heard any more,
+// though it was asked.
+var ErrSilent = errors.New("nothing comes in any more, not even an answer to a question")
 
 // sign is what the watch makes of a carrier.
 type sign uint8
@@ -120,11 +128,14 @@ func (s *Stream) Watch() {
 		return
 	}
 	now := s.ticks.Add(1)
-	alive := false
+	alive, asks := false, false
 	for _, c := range append([]*Carrier(nil), s.carriers...) {
-		if s.look(c, now); !c.dead && !c.silent {
-			alive = true
-		}
+		s.look(c, now)
+		alive = alive || !c.dead && !c.silent
+		asks = asks || !c.dead && c.asked.since == now && s.send.Carried(c.id) > 0
+	}
+	if asks {
+		s.askOthers(now)
 	}
 	s.dismiss(alive)
 	s.notice()
@@ -140,6 +151,8 @@ func (s *Stream) Watch() {
 	s.toldAt = s.told
 	if s.send.Acked() >= s.send.End() && s.waiting() == 0 {
 		s.rest()
+	} else {
+		s.rightSize(time.Now())
 	}
 }
 
@@ -148,6 +161,13 @@ func (s *Stream) look(c *Carrier, now int64) {
 	since := func(then int64) time.Duration { return time.Duration(now-then) * Tick }
 	if s.o.Silent != nil {
 		s.judge(c, now, since)
+	}
+	switch least := max(2*c.least, abandonAfter); {
+	case c.dead:
+	case s.send.Uses(c.id):
+		c.used = now
+	case since(c.used) >= least && s.send.Abandon(c.id) > 0:
+		s.wakeAll()
 	}
 	if !c.dead && c.served > c.spoke && since(c.spoke) >= signOfLife {
 		c.say(sayAck)
@@ -174,7 +194,19 @@ func (s *Stream) judge(c *Carrier, now int64, since func(int64) time.Duration) {
 	case doubtful:
 		c.silent = true
 	case gone:
-		s.failed(c, c.died(errSilent))
+		s.failed(c, c.died(ErrSilent))
+	}
+}
+
+// askOthers puts a question to each carrier that may be silent for the same reason as one
+// that carries: whether there is another to go on with is then known as soon as that one
+// is in doubt, and not as long again after it.
+func (s *Stream) askOthers(now int64) {
+	for _, c := range s.carriers {
+		if !c.dead && c.asked.since == 0 && time.Duration(now-c.heard)*Tick >= askLoaded {
+			c.asked.since = now
+			c.say(sayPing)
+		}
 	}
 }
 
@@ -186,7 +218,7 @@ func (s *Stream) dismiss(alive bool) {
 			continue
 		}
 		if alive {
-			s.failed(c, c.died(errSilent))
+			s.failed(c, c.died(ErrSilent))
 		} else {
 			s.o.Silent()
 			return
@@ -202,5 +234,8 @@ func (s *Stream) rest() {
 	s.out.clear()
 	if s.recv.Stored() == 0 {
 		s.in.clear(s.took)
+	}
+	if s.windows.idle++; s.windows.idle >= int64(narrowAfter) {
+		s.narrow()
 	}
 }

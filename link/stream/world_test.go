@@ -46,8 +46,9 @@ type end struct {
 	over  chan struct{}
 	want  chan struct{} // another carrier is wanted
 	final bool          // the end of the last carrier is that of the stream
-	mu    sync.Mutex
-	lost  []error
+
+	lostMu sync.Mutex // guards final and lost; not named mu, which is the stream's
+	lost   []error
 }
 
 var errLast = errors.New("that was the last carrier")
@@ -69,7 +70,7 @@ func newWorld(t testing.TB) *world {
 	for i := range w.ends {
 		e := &end{over: make(chan struct{}), want: make(chan struct{}, 1)}
 		e.Stream = New(Options{
-			Peer: fmt.Sprintf("end %d", 1-i), Lost: e.wasLost, Silent: e.wants, Ended: func() { close(e.over) },
+			Peer: fmt.Sprintf("end %d", 1-i), Lost: e.wasLost, Silent: e.wants, Ended: func() { close(e.over) }, Windows: true,
 		})
 		w.ends[i] = e
 	}
@@ -85,8 +86,8 @@ func (e *end) wants() {
 }
 
 func (e *end) wasLost(_ *Carrier, err error, left int) error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+	e.lostMu.Lock()
+	defer e.lostMu.Unlock()
 	e.lost = append(e.lost, err)
 	if left > 0 {
 		return nil
@@ -101,9 +102,9 @@ func (e *end) wasLost(_ *Carrier, err error, left int) error {
 // lasts says that a stream which has lost all its carriers is to end.
 func (w *world) lasts() {
 	for _, e := range w.ends {
-		e.mu.Lock()
+		e.lostMu.Lock()
 		e.final = true
-		e.mu.Unlock()
+		e.lostMu.Unlock()
 	}
 }
 

@@ -252,6 +252,7 @@ type AccessPoint struct {
 	Public        string                 `protobuf:"bytes,6,opt,name=public,proto3" json:"public,omitempty"`       // address:port for other sites; empty: none can connect
 	Principal     *Principal             `protobuf:"bytes,7,opt,name=principal,proto3" json:"principal,omitempty"` // on whose behalf the process works; absent: unknown
 	Grant         []byte                 `protobuf:"bytes,8,opt,name=grant,proto3" json:"grant,omitempty"`         // Register: what proves that it works for a user of the grid, at most 4000 bytes
+	Proof         []byte                 `protobuf:"bytes,9,opt,name=proof,proto3" json:"proof,omitempty"`         // Register: key[32] signature[64], by which the job's key says where the process is
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -338,6 +339,13 @@ func (x *AccessPoint) GetPrincipal() *Principal {
 func (x *AccessPoint) GetGrant() []byte {
 	if x != nil {
 		return x.Grant
+	}
+	return nil
+}
+
+func (x *AccessPoint) GetProof() []byte {
+	if x != nil {
+		return x.Proof
 	}
 	return nil
 }
@@ -1337,6 +1345,7 @@ type Barred struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Technique     uint32                 `protobuf:"varint,1,opt,name=technique,proto3" json:"technique,omitempty"`
 	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	Inferior      bool                   `protobuf:"varint,3,opt,name=inferior,proto3" json:"inferior,omitempty"` // it connects, but another carries more: for when nothing else does
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1383,6 +1392,13 @@ func (x *Barred) GetReason() string {
 		return x.Reason
 	}
 	return ""
+}
+
+func (x *Barred) GetInferior() bool {
+	if x != nil {
+		return x.Inferior
+	}
+	return false
 }
 
 type Plan struct {
@@ -1661,7 +1677,8 @@ type IntroduceRequest struct {
 	ConnectId        []byte                 `protobuf:"bytes,8,opt,name=connect_id,json=connectId,proto3" json:"connect_id,omitempty"`                // REVERSED: 16 random bytes to show there
 	Offer            []byte                 `protobuf:"bytes,9,opt,name=offer,proto3" json:"offer,omitempty"`                                         // the asker's half of what the technique negotiates; empty: the
 	// gateway is to negotiate, because the node has no route out
-	Port          uint32 `protobuf:"varint,10,opt,name=port,proto3" json:"port,omitempty"` // with no offer: Step.port
+	Port          uint32 `protobuf:"varint,10,opt,name=port,proto3" json:"port,omitempty"`                                     // with no offer: Step.port
+	SmallPackets  bool   `protobuf:"varint,11,opt,name=small_packets,json=smallPackets,proto3" json:"small_packets,omitempty"` // what the asker's end dials, and the target's, has packets of 576
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1766,6 +1783,13 @@ func (x *IntroduceRequest) GetPort() uint32 {
 	return 0
 }
 
+func (x *IntroduceRequest) GetSmallPackets() bool {
+	if x != nil {
+		return x.SmallPackets
+	}
+	return false
+}
+
 // Introduction is what the target's side learns.
 type Introduction struct {
 	state            protoimpl.MessageState `protogen:"open.v1"`
@@ -1783,6 +1807,7 @@ type Introduction struct {
 	Offer            []byte                 `protobuf:"bytes,12,opt,name=offer,proto3" json:"offer,omitempty"`                                         // as IntroduceRequest.offer
 	AskerPrincipal   *Principal             `protobuf:"bytes,13,opt,name=asker_principal,json=askerPrincipal,proto3" json:"asker_principal,omitempty"` // as the broker knows them; absent: unknown
 	TargetPrincipal  *Principal             `protobuf:"bytes,14,opt,name=target_principal,json=targetPrincipal,proto3" json:"target_principal,omitempty"`
+	SmallPackets     bool                   `protobuf:"varint,15,opt,name=small_packets,json=smallPackets,proto3" json:"small_packets,omitempty"` // as IntroduceRequest.small_packets
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -1913,6 +1938,13 @@ func (x *Introduction) GetTargetPrincipal() *Principal {
 		return x.TargetPrincipal
 	}
 	return nil
+}
+
+func (x *Introduction) GetSmallPackets() bool {
+	if x != nil {
+		return x.SmallPackets
+	}
+	return false
 }
 
 // Assignment names a relay and the ticket for one end of the link.
@@ -2422,27 +2454,32 @@ func (*ReportResponse) Descriptor() ([]byte, []int) {
 }
 
 type Profile struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Inbound       uint32                 `protobuf:"varint,1,opt,name=inbound,proto3" json:"inbound,omitempty"`
-	FirstPort     uint32                 `protobuf:"varint,2,opt,name=first_port,json=firstPort,proto3" json:"first_port,omitempty"`
-	LastPort      uint32                 `protobuf:"varint,3,opt,name=last_port,json=lastPort,proto3" json:"last_port,omitempty"`
-	Filter        uint32                 `protobuf:"varint,4,opt,name=filter,proto3" json:"filter,omitempty"`
-	Refusal       uint32                 `protobuf:"varint,5,opt,name=refusal,proto3" json:"refusal,omitempty"`
-	NatMapping    uint32                 `protobuf:"varint,6,opt,name=nat_mapping,json=natMapping,proto3" json:"nat_mapping,omitempty"`
-	NatFiltering  uint32                 `protobuf:"varint,7,opt,name=nat_filtering,json=natFiltering,proto3" json:"nat_filtering,omitempty"`
-	NatKeepsPort  bool                   `protobuf:"varint,8,opt,name=nat_keeps_port,json=natKeepsPort,proto3" json:"nat_keeps_port,omitempty"`
-	Egress        uint32                 `protobuf:"varint,9,opt,name=egress,proto3" json:"egress,omitempty"`
-	Udp           bool                   `protobuf:"varint,10,opt,name=udp,proto3" json:"udp,omitempty"`
-	GatewayOnly   bool                   `protobuf:"varint,11,opt,name=gateway_only,json=gatewayOnly,proto3" json:"gateway_only,omitempty"`
-	Privileged    bool                   `protobuf:"varint,12,opt,name=privileged,proto3" json:"privileged,omitempty"`
-	Forbidden     []uint32               `protobuf:"varint,13,rep,packed,name=forbidden,proto3" json:"forbidden,omitempty"`
-	UdpRate       uint64                 `protobuf:"varint,14,opt,name=udp_rate,json=udpRate,proto3" json:"udp_rate,omitempty"` // bit/s; 0: not known to be limited
-	Mtu           uint32                 `protobuf:"varint,15,opt,name=mtu,proto3" json:"mtu,omitempty"`                        // bytes; 0: not known to be limited
-	IdleTcp       uint32                 `protobuf:"varint,16,opt,name=idle_tcp,json=idleTcp,proto3" json:"idle_tcp,omitempty"` // seconds; 0: not measured
-	IdleUdp       uint32                 `protobuf:"varint,17,opt,name=idle_udp,json=idleUdp,proto3" json:"idle_udp,omitempty"` // seconds; 0: not measured
-	Ipv6          bool                   `protobuf:"varint,18,opt,name=ipv6,proto3" json:"ipv6,omitempty"`                      // nodes also have IPv6 to other sites
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	Inbound         uint32                 `protobuf:"varint,1,opt,name=inbound,proto3" json:"inbound,omitempty"`
+	FirstPort       uint32                 `protobuf:"varint,2,opt,name=first_port,json=firstPort,proto3" json:"first_port,omitempty"`
+	LastPort        uint32                 `protobuf:"varint,3,opt,name=last_port,json=lastPort,proto3" json:"last_port,omitempty"`
+	Filter          uint32                 `protobuf:"varint,4,opt,name=filter,proto3" json:"filter,omitempty"`
+	Refusal         uint32                 `protobuf:"varint,5,opt,name=refusal,proto3" json:"refusal,omitempty"`
+	NatMapping      uint32                 `protobuf:"varint,6,opt,name=nat_mapping,json=natMapping,proto3" json:"nat_mapping,omitempty"`
+	NatFiltering    uint32                 `protobuf:"varint,7,opt,name=nat_filtering,json=natFiltering,proto3" json:"nat_filtering,omitempty"`
+	NatKeepsPort    bool                   `protobuf:"varint,8,opt,name=nat_keeps_port,json=natKeepsPort,proto3" json:"nat_keeps_port,omitempty"`
+	Egress          uint32                 `protobuf:"varint,9,opt,name=egress,proto3" json:"egress,omitempty"`
+	Udp             bool                   `protobuf:"varint,10,opt,name=udp,proto3" json:"udp,omitempty"`
+	GatewayOnly     bool                   `protobuf:"varint,11,opt,name=gateway_only,json=gatewayOnly,proto3" json:"gateway_only,omitempty"`
+	Privileged      bool                   `protobuf:"varint,12,opt,name=privileged,proto3" json:"privileged,omitempty"`
+	Forbidden       []uint32               `protobuf:"varint,13,rep,packed,name=forbidden,proto3" json:"forbidden,omitempty"`
+	UdpRate         uint64                 `protobuf:"varint,14,opt,name=udp_rate,json=udpRate,proto3" json:"udp_rate,omitempty"`                     // bit/s; 0: not known to be limited
+	Mtu             uint32                 `protobuf:"varint,15,opt,name=mtu,proto3" json:"mtu,omitempty"`                                            // bytes; 0: not known to be limited
+	IdleTcp         uint32                 `protobuf:"varint,16,opt,name=idle_tcp,json=idleTcp,proto3" json:"idle_tcp,omitempty"`                     // seconds; 0: not measured
+	IdleUdp         uint32                 `protobuf:"varint,17,opt,name=idle_udp,json=idleUdp,proto3" json:"idle_udp,omitempty"`                     // seconds; 0: not measured
+	Ipv6            bool                   `protobuf:"varint,18,opt,name=ipv6,proto3" json:"ipv6,omitempty"`                                          // nodes also have IPv6 to other sites
+	Networks        []string               `protobuf:"bytes,19,rep,name=networks,proto3" json:"networks,omitempty"`                                   // address/bits: where other sites reach nodes or gateway, at most 64
+	NatUdpMapping   uint32                 `protobuf:"varint,20,opt,name=nat_udp_mapping,json=natUdpMapping,proto3" json:"nat_udp_mapping,omitempty"` // what the NAT does to UDP; 0: what it does to TCP
+	NatUdpFiltering uint32                 `protobuf:"varint,21,opt,name=nat_udp_filtering,json=natUdpFiltering,proto3" json:"nat_udp_filtering,omitempty"`
+	NatUdpKeepsPort bool                   `protobuf:"varint,22,opt,name=nat_udp_keeps_port,json=natUdpKeepsPort,proto3" json:"nat_udp_keeps_port,omitempty"`
+	Ipv6Only        bool                   `protobuf:"varint,23,opt,name=ipv6_only,json=ipv6Only,proto3" json:"ipv6_only,omitempty"` // IPv4 leads nowhere from the site
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *Profile) Reset() {
@@ -2601,12 +2638,47 @@ func (x *Profile) GetIpv6() bool {
 	return false
 }
 
+func (x *Profile) GetNetworks() []string {
+	if x != nil {
+		return x.Networks
+	}
+	return nil
+}
+
+func (x *Profile) GetNatUdpMapping() uint32 {
+	if x != nil {
+		return x.NatUdpMapping
+	}
+	return 0
+}
+
+func (x *Profile) GetNatUdpFiltering() uint32 {
+	if x != nil {
+		return x.NatUdpFiltering
+	}
+	return 0
+}
+
+func (x *Profile) GetNatUdpKeepsPort() bool {
+	if x != nil {
+		return x.NatUdpKeepsPort
+	}
+	return false
+}
+
+func (x *Profile) GetIpv6Only() bool {
+	if x != nil {
+		return x.Ipv6Only
+	}
+	return false
+}
+
 type JoinRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Profile       *Profile               `protobuf:"bytes,1,opt,name=profile,proto3" json:"profile,omitempty"`   // by which the broker decides
 	Measured      *Measurement           `protobuf:"bytes,2,opt,name=measured,proto3" json:"measured,omitempty"` // what probes found, for people; empty: nothing yet
 	Unset         []string               `protobuf:"bytes,3,rep,name=unset,proto3" json:"unset,omitempty"`       // fields of profile that the admin left to the measurement
-	Policy        []byte                 `protobuf:"bytes,4,opt,name=policy,proto3" json:"policy,omitempty"`     // the site's policy in the form of its file; empty: it permits everything
+	Policy        []byte                 `protobuf:"bytes,4,opt,name=policy,proto3" json:"policy,omitempty"`     // the site's policy in the form of its file; empty: it permits no link with other sites
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3351,6 +3423,7 @@ type CarryRequest struct {
 	Link          []byte                 `protobuf:"bytes,2,opt,name=link,proto3" json:"link,omitempty"`
 	Asker         *Process               `protobuf:"bytes,3,opt,name=asker,proto3" json:"asker,omitempty"`
 	Target        *Process               `protobuf:"bytes,4,opt,name=target,proto3" json:"target,omitempty"`
+	SmallPackets  bool                   `protobuf:"varint,5,opt,name=small_packets,json=smallPackets,proto3" json:"small_packets,omitempty"` // as IntroduceRequest.small_packets
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3413,10 +3486,18 @@ func (x *CarryRequest) GetTarget() *Process {
 	return nil
 }
 
+func (x *CarryRequest) GetSmallPackets() bool {
+	if x != nil {
+		return x.SmallPackets
+	}
+	return false
+}
+
 type CarryResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	CarryId       []byte                 `protobuf:"bytes,1,opt,name=carry_id,json=carryId,proto3" json:"carry_id,omitempty"` // 16 bytes to show in an intro on the data port
 	Limit         *RateLimit             `protobuf:"bytes,2,opt,name=limit,proto3" json:"limit,omitempty"`                    // to which the gateway's quota holds the connection; absent: none
+	Note          string                 `protobuf:"bytes,3,opt,name=note,proto3" json:"note,omitempty"`                      // inside of what the connection is carried, in words; empty: it is plain
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3463,6 +3544,13 @@ func (x *CarryResponse) GetLimit() *RateLimit {
 		return x.Limit
 	}
 	return nil
+}
+
+func (x *CarryResponse) GetNote() string {
+	if x != nil {
+		return x.Note
+	}
+	return ""
 }
 
 type AccountRequest struct {
@@ -4722,7 +4810,7 @@ const file_control_proto_rawDesc = "" +
 	"\rcontrol.proto\x12\x12isthmus.control.v1\"/\n" +
 	"\aProcess\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x12\n" +
-	"\x04rank\x18\x02 \x01(\rR\x04rank\"\x8d\x02\n" +
+	"\x04rank\x18\x02 \x01(\rR\x04rank\"\xa3\x02\n" +
 	"\vAccessPoint\x125\n" +
 	"\aprocess\x18\x01 \x01(\v2\x1b.isthmus.control.v1.ProcessR\aprocess\x12\x1e\n" +
 	"\n" +
@@ -4733,7 +4821,8 @@ const file_control_proto_rawDesc = "" +
 	"\x05local\x18\x05 \x01(\tR\x05local\x12\x16\n" +
 	"\x06public\x18\x06 \x01(\tR\x06public\x12;\n" +
 	"\tprincipal\x18\a \x01(\v2\x1d.isthmus.control.v1.PrincipalR\tprincipal\x12\x14\n" +
-	"\x05grant\x18\b \x01(\fR\x05grant\"9\n" +
+	"\x05grant\x18\b \x01(\fR\x05grant\x12\x14\n" +
+	"\x05proof\x18\t \x01(\fR\x05proof\"9\n" +
 	"\tPrincipal\x12\x12\n" +
 	"\x04user\x18\x01 \x01(\tR\x04user\x12\x18\n" +
 	"\aproject\x18\x02 \x01(\tR\aproject\"/\n" +
@@ -4798,10 +4887,11 @@ const file_control_proto_rawDesc = "" +
 	"\x06Memory\x12\x16\n" +
 	"\x06winner\x18\x01 \x01(\rR\x06winner\x122\n" +
 	"\x06barred\x18\x02 \x03(\v2\x1a.isthmus.control.v1.BarredR\x06barred\x12\x19\n" +
-	"\bsetup_us\x18\x03 \x01(\rR\asetupUs\">\n" +
+	"\bsetup_us\x18\x03 \x01(\rR\asetupUs\"Z\n" +
 	"\x06Barred\x12\x1c\n" +
 	"\ttechnique\x18\x01 \x01(\rR\ttechnique\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\"\xcf\x01\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x1a\n" +
+	"\binferior\x18\x03 \x01(\bR\binferior\"\xcf\x01\n" +
 	"\x04Plan\x12\x16\n" +
 	"\x06digest\x18\x01 \x01(\x06R\x06digest\x12\x14\n" +
 	"\x05asker\x18\x02 \x01(\tR\x05asker\x12\x16\n" +
@@ -4820,7 +4910,7 @@ const file_control_proto_rawDesc = "" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\"^\n" +
 	"\fAwaitRequest\x125\n" +
 	"\aprocess\x18\x01 \x01(\v2\x1b.isthmus.control.v1.ProcessR\aprocess\x12\x17\n" +
-	"\await_ms\x18\x02 \x01(\rR\x06waitMs\"\xea\x02\n" +
+	"\await_ms\x18\x02 \x01(\rR\x06waitMs\"\x8f\x03\n" +
 	"\x10IntroduceRequest\x12\x12\n" +
 	"\x04link\x18\x01 \x01(\fR\x04link\x12\x1c\n" +
 	"\ttechnique\x18\x02 \x01(\rR\ttechnique\x121\n" +
@@ -4834,7 +4924,8 @@ const file_control_proto_rawDesc = "" +
 	"connect_id\x18\b \x01(\fR\tconnectId\x12\x14\n" +
 	"\x05offer\x18\t \x01(\fR\x05offer\x12\x12\n" +
 	"\x04port\x18\n" +
-	" \x01(\rR\x04port\"\xd1\x04\n" +
+	" \x01(\rR\x04port\x12#\n" +
+	"\rsmall_packets\x18\v \x01(\bR\fsmallPackets\"\xf6\x04\n" +
 	"\fIntroduction\x12\x12\n" +
 	"\x04link\x18\x01 \x01(\fR\x04link\x12\x1c\n" +
 	"\ttechnique\x18\x02 \x01(\rR\ttechnique\x121\n" +
@@ -4853,7 +4944,8 @@ const file_control_proto_rawDesc = "" +
 	"\x06reason\x18\v \x01(\tR\x06reason\x12\x14\n" +
 	"\x05offer\x18\f \x01(\fR\x05offer\x12F\n" +
 	"\x0fasker_principal\x18\r \x01(\v2\x1d.isthmus.control.v1.PrincipalR\x0easkerPrincipal\x12H\n" +
-	"\x10target_principal\x18\x0e \x01(\v2\x1d.isthmus.control.v1.PrincipalR\x0ftargetPrincipal\"\x8d\x01\n" +
+	"\x10target_principal\x18\x0e \x01(\v2\x1d.isthmus.control.v1.PrincipalR\x0ftargetPrincipal\x12#\n" +
+	"\rsmall_packets\x18\x0f \x01(\bR\fsmallPackets\"\x8d\x01\n" +
 	"\n" +
 	"Assignment\x12\x14\n" +
 	"\x05proxy\x18\x01 \x01(\tR\x05proxy\x12\x1c\n" +
@@ -4907,7 +4999,7 @@ const file_control_proto_rawDesc = "" +
 	"targetSite\x12\x19\n" +
 	"\bsetup_us\x18\x06 \x01(\rR\asetupUs\x12\x12\n" +
 	"\x04plan\x18\a \x01(\x06R\x04plan\"\x10\n" +
-	"\x0eReportResponse\"\xff\x03\n" +
+	"\x0eReportResponse\"\xb9\x05\n" +
 	"\aProfile\x12\x18\n" +
 	"\ainbound\x18\x01 \x01(\rR\ainbound\x12\x1d\n" +
 	"\n" +
@@ -4931,7 +5023,12 @@ const file_control_proto_rawDesc = "" +
 	"\x03mtu\x18\x0f \x01(\rR\x03mtu\x12\x19\n" +
 	"\bidle_tcp\x18\x10 \x01(\rR\aidleTcp\x12\x19\n" +
 	"\bidle_udp\x18\x11 \x01(\rR\aidleUdp\x12\x12\n" +
-	"\x04ipv6\x18\x12 \x01(\bR\x04ipv6\"\xaf\x01\n" +
+	"\x04ipv6\x18\x12 \x01(\bR\x04ipv6\x12\x1a\n" +
+	"\bnetworks\x18\x13 \x03(\tR\bnetworks\x12&\n" +
+	"\x0fnat_udp_mapping\x18\x14 \x01(\rR\rnatUdpMapping\x12*\n" +
+	"\x11nat_udp_filtering\x18\x15 \x01(\rR\x0fnatUdpFiltering\x12+\n" +
+	"\x12nat_udp_keeps_port\x18\x16 \x01(\bR\x0fnatUdpKeepsPort\x12\x1b\n" +
+	"\tipv6_only\x18\x17 \x01(\bR\bipv6Only\"\xaf\x01\n" +
 	"\vJoinRequest\x125\n" +
 	"\aprofile\x18\x01 \x01(\v2\x1b.isthmus.control.v1.ProfileR\aprofile\x12;\n" +
 	"\bmeasured\x18\x02 \x01(\v2\x1f.isthmus.control.v1.MeasurementR\bmeasured\x12\x14\n" +
@@ -4994,15 +5091,17 @@ const file_control_proto_rawDesc = "" +
 	"otherSites\x12\x16\n" +
 	"\x06inside\x18\x02 \x01(\bR\x06inside\x12\x1d\n" +
 	"\n" +
-	"plain_with\x18\x03 \x03(\tR\tplainWith\"\xa8\x01\n" +
+	"plain_with\x18\x03 \x03(\tR\tplainWith\"\xcd\x01\n" +
 	"\fCarryRequest\x12\x1c\n" +
 	"\taddresses\x18\x01 \x03(\tR\taddresses\x12\x12\n" +
 	"\x04link\x18\x02 \x01(\fR\x04link\x121\n" +
 	"\x05asker\x18\x03 \x01(\v2\x1b.isthmus.control.v1.ProcessR\x05asker\x123\n" +
-	"\x06target\x18\x04 \x01(\v2\x1b.isthmus.control.v1.ProcessR\x06target\"_\n" +
+	"\x06target\x18\x04 \x01(\v2\x1b.isthmus.control.v1.ProcessR\x06target\x12#\n" +
+	"\rsmall_packets\x18\x05 \x01(\bR\fsmallPackets\"s\n" +
 	"\rCarryResponse\x12\x19\n" +
 	"\bcarry_id\x18\x01 \x01(\fR\acarryId\x123\n" +
-	"\x05limit\x18\x02 \x01(\v2\x1d.isthmus.control.v1.RateLimitR\x05limit\"~\n" +
+	"\x05limit\x18\x02 \x01(\v2\x1d.isthmus.control.v1.RateLimitR\x05limit\x12\x12\n" +
+	"\x04note\x18\x03 \x01(\tR\x04note\"~\n" +
 	"\x0eAccountRequest\x125\n" +
 	"\aprocess\x18\x01 \x01(\v2\x1b.isthmus.control.v1.ProcessR\aprocess\x125\n" +
 	"\x05links\x18\x02 \x03(\v2\x1f.isthmus.control.v1.LinkAccountR\x05links\"\x11\n" +

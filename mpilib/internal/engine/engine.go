@@ -43,6 +43,10 @@ type Config struct {
 	// from goroutines of the engine, once for each peer.
 	Connect func(ctx context.Context, rank int) error
 
+	// Unmade reports whether a context is one that no process can have made. It is called
+	// with the engine's lock held. nil: nothing is known of any.
+	Unmade func(context uint32) bool
+
 	// Told is told of news, one after the other, by a goroutine of the engine. It
 	// may call the engine. nil: nobody is.
 	Told func(News)
@@ -54,7 +58,8 @@ type Engine struct {
 
 	mu       sync.Mutex
 	contexts map[uint32]*msgContext
-	latest   struct { // of those that contextOf was asked for
+	made     map[uint32]bool // contexts of communicators that this process has
+	latest   struct {        // of those that contextOf was asked for
 		id uint32
 		c  *msgContext
 	}
@@ -76,6 +81,9 @@ type Engine struct {
 	outcast bool              // others take this process for failed
 	revokes map[uint32]uint32 // first context: how many from there on
 	revoked map[uint32]bool
+
+	revokedAhead int // how many of these were not made here
+
 	news    []News
 	telling bool
 	sought  []sought
@@ -93,6 +101,7 @@ type Engine struct {
 // collective, have to themselves.
 type msgContext struct {
 	table match.Table[*Request, *message]
+	by    *peer // who sent here before it was made; nil: nobody, or it is made
 }
 
 // A Group is the processes of a communicator.
@@ -111,7 +120,7 @@ type Group interface {
 
 // New returns an engine without links. Close ends it.
 func New(cfg Config) *Engine {
-	e := &Engine{cfg: cfg, contexts: map[uint32]*msgContext{}, arrived: make(chan struct{}), tend: make(chan struct{}, 1)}
+	e := &Engine{cfg: cfg, contexts: map[uint32]*msgContext{}, made: map[uint32]bool{}, arrived: make(chan struct{}), tend: make(chan struct{}, 1)}
 	e.cfg.Unexpected = max(cfg.Unexpected, firstCredit)
 	e.sharing = system
 	e.lanes.init(&e.mu)
@@ -168,6 +177,7 @@ func (e *Engine) contextOf(id uint32) *msgContext {
 func (e *Engine) Forget(id uint32) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	delete(e.made, id)
 	c := e.contexts[id]
 	if c == nil {
 		return
@@ -178,6 +188,9 @@ func (e *Engine) Forget(id uint32) {
 		return true
 	})
 	if c.table.Empty() {
+		if c.by != nil {
+			c.by.ahead--
+		}
 		delete(e.contexts, id)
 		e.latest.c = nil
 	}

@@ -242,7 +242,7 @@ func (e *Engine) Revoked(ctxID uint32) bool {
 }
 
 func (e *Engine) revoke(first, n uint32) {
-	if e.revokes[first] >= n || e.closed != nil {
+	if e.revokes[first] >= n || e.closed != nil || e.tooFarAhead(first, n) {
 		return
 	}
 	if e.revokes == nil {
@@ -478,8 +478,8 @@ func (p *peer) note(env wire.Envelope) error {
 	switch {
 	case env.Length == 0 || env.Length > maxNote || env.Tag != 0:
 		return fmt.Errorf("%w: a note of %d bytes, with tag %d", wire.ErrMalformed, env.Length, env.Tag)
-	case p.notes >= maxNotes:
-		return fmt.Errorf("%w: %d notes at a time", wire.ErrMalformed, p.notes)
+	case p.notes >= maxNotes || p.noteBytes >= maxNoteBytes:
+		return fmt.Errorf("%w: %d notes at a time, of %d bytes", wire.ErrMalformed, p.notes, p.noteBytes)
 	}
 	in := &p.in
 	in.size, in.left = env.Length, env.Length
@@ -491,6 +491,7 @@ func (p *peer) note(env wire.Envelope) error {
 // noted passes on a note that is all here. mu is held.
 func (p *peer) noted(m *message) {
 	p.notes++
+	p.noteBytes += len(m.data)
 	p.e.announce(News{Kind: Note, Rank: m.source, Context: m.ctxID, Note: m.data})
 }
 
@@ -515,7 +516,9 @@ func (e *Engine) tell() {
 		n := e.news[0]
 		e.news = e.news[1:]
 		if n.Kind == Note {
-			e.peers[n.Rank].notes--
+			p := e.peers[n.Rank]
+			p.notes--
+			p.noteBytes -= len(n.Note)
 		}
 		e.mu.Unlock()
 		e.cfg.Told(n)

@@ -154,7 +154,8 @@ func (p *peer) receive(w wanted) bool {
 // sender that is far ahead is held back by the lane instead of filling the memory. Who leaves
 // the lanes alone after that has them looked at. mu is held.
 func (p *peer) early(env wire.Envelope) bool {
-	return !p.e.contextOf(env.Context).table.Awaited(int32(p.rank), int32(env.Tag))
+	c := p.e.contexts[env.Context]
+	return c == nil || !c.table.Awaited(int32(p.rank), int32(env.Tag))
 }
 
 // ended fails a peer whose link is over and whose lane is empty. mu is held.

@@ -74,6 +74,8 @@ type help struct {
 	p  *peer
 	r  *Request
 	to uint64 // in the receiver's memory
+
+	pieces int // that this process took
 }
 
 // borrowed is told that the receiver copies what it was lent, to an address of its memory,
@@ -84,8 +86,11 @@ func (p *peer) borrowed(env wire.Envelope, payload []byte) error {
 	if copy(b[:], payload) != len(b) || len(payload) != len(b) || r == nil || !r.lent || r.state != waiting {
 		return p.stranger("borrows", env)
 	}
+	if slices.ContainsFunc(p.e.helps, func(h help) bool { return h.r == r }) {
+		return p.stranger("borrows again", env)
+	}
 	if p.near.mem != nil && r.giveUp == nil {
-		p.e.helps = append(p.e.helps, help{p, r, binary.BigEndian.Uint64(b[:])})
+		p.e.helps = append(p.e.helps, help{p: p, r: r, to: binary.BigEndian.Uint64(b[:])})
 	}
 	return nil
 }
@@ -142,8 +147,8 @@ func (e *Engine) copyPiece(f *inflow) (done bool) {
 	f.own++
 	size := shm.Piece(n)
 	at := i * size
-	if at >= n {
-		p.fail(p.lost("receiving", fmt.Errorf("%w: piece %d of %d bytes", wire.ErrMalformed, i, n)))
+	if at >= n || (f.own-1)*size >= n { // or what is left of the loan never ends
+		p.fail(p.lost("receiving", fmt.Errorf("%w: piece %d of %d bytes, as the %dth", wire.ErrMalformed, i, n, f.own)))
 		return true
 	}
 	if r.giveUp != nil { // nobody wants it
@@ -186,7 +191,7 @@ func (p *peer) abandonLoans() {
 // one. mu is held, and given up meanwhile.
 func (e *Engine) helpPiece() bool {
 	for len(e.helps) > 0 {
-		h := e.helps[0]
+		h := &e.helps[0]
 		p, r := h.p, h.r
 		i, ok := 0, false
 		if p.failed == nil && r.lent && r.state == waiting && r.giveUp == nil && p.offers[r.id] == r {
@@ -195,14 +200,15 @@ func (e *Engine) helpPiece() bool {
 		n := len(r.buf)
 		size := shm.Piece(n)
 		at := i * size
-		if !ok || at >= n {
+		if !ok || at >= n || h.pieces*size >= n {
 			e.helps = slices.Delete(e.helps, 0, 1)
 			continue
 		}
-		part, mem := r.buf[at:min(at+size, n)], p.near.mem
+		h.pieces++
+		part, to, mem := r.buf[at:min(at+size, n)], h.to+uint64(at), p.near.mem
 		r.state = moving
 		e.mu.Unlock()
-		err := mem.Write(part, h.to+uint64(at))
+		err := mem.Write(part, to)
 		e.mu.Lock()
 		r.state = waiting
 		if err != nil && p.failed == nil {

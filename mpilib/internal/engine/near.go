@@ -28,6 +28,7 @@ type near struct {
 	cpus    shm.CPUs            // on which it may run
 	mem     *shm.Memory         // its own memory, if the system lets this process in
 	open    bool                // the peer sends through its lane
+	told    bool                // the peer has said how to map its memory
 	why     error               // why there is no shared memory
 	bell    bool                // the peer is to be rung
 	rung    bool                // the peer has rung
@@ -109,9 +110,10 @@ func (p *peer) refuse(seg *shm.Segment, err error) {
 // is held.
 func (p *peer) sharing(n uint64) error {
 	switch {
-	case p.near.open || p.out.near, n != 0 && n != shm.OfferSize:
+	case p.near.open || p.out.near || p.near.told, n != 0 && n != shm.OfferSize:
 		return fmt.Errorf("%w: the peer shares memory out of turn, or described in %d bytes", wire.ErrMalformed, n)
 	case n > 0:
+		p.near.told = true
 		p.in.size, p.in.left, p.in.share = n, n, true
 		p.in.into = p.near.offer[:]
 		return nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -41,6 +42,9 @@ type peer struct {
 	in       incoming
 	readCtx  watched
 
+	readInterrupted  bool // see wasInterrupted
+	writeInterrupted bool
+
 	// Writing.
 	writing      bool          // somebody holds the turn, and owns what it took
 	writerWrites bool          // it is the peer's own goroutine
@@ -65,12 +69,15 @@ type peer struct {
 	kept     map[uint32]*message // unmatched, of those that have an id
 	arriving map[uint32]*inflow  // matched offers
 	owed     int                 // credit to be given back
+	held     int                 // credit in use by what is kept; see bound.go
+	ahead    int                 // contexts that only its messages have made
+	handled  uint32              // envelopes, for now and then
 
 	confirmed      chan struct{} // closed when it has read all we sent, or there is no one to read it
 	isClosed       bool          // confirmed is
 	confirmedFirst bool          // it was by the peer, before the link ended
 
-	notes int // that the owner was not told of yet
+	notes, noteBytes int // that the owner was not told of yet
 
 	stats Traffic
 }
@@ -219,16 +226,33 @@ func (p *peer) lost(doing string, cause error) error {
 
 var past = time.Unix(1, 0)
 
+// interruptRead has whoever reads the link look around. mu is held.
 func (p *peer) interruptRead() {
 	if p.link != nil {
+		p.readInterrupted = true
 		p.link.Conn.SetReadDeadline(past)
 	}
 }
 
+// interruptWrite has whoever writes to the link look around. mu is held.
 func (p *peer) interruptWrite() {
 	if p.link != nil {
+		p.writeInterrupted = true
 		p.link.Conn.SetWriteDeadline(past)
 	}
+}
+
+// wasInterrupted reports whether the end of a read, or write, is due to an interrupt of
+// the engine's own, and withdraws that interrupt. The flag decides and not the error
+// alone: a link that is lost for good may say that something timed out, too, and to
+// go on reading it would never end. mu is held.
+func wasInterrupted(flag *bool, err error, setDeadline func(time.Time) error) bool {
+	if !*flag {
+		return false
+	}
+	*flag = false
+	setDeadline(time.Time{})
+	return errors.Is(err, os.ErrDeadlineExceeded)
 }
 
 // watched is the context whose end interrupts whoever reads, or writes, for a

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"time"
 
 	"github.com/isthmus-grid/isthmus/mpilib/internal/match"
 	"github.com/isthmus-grid/isthmus/wire"
@@ -167,10 +166,7 @@ func (p *peer) step(hold bool) {
 			err = broken
 		}
 	}
-	switch {
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		p.link.Conn.SetReadDeadline(time.Time{})
-	case err != nil:
+	if !wasInterrupted(&p.readInterrupted, err, p.link.Conn.SetReadDeadline) && err != nil {
 		p.broken(err)
 		return
 	}
@@ -278,6 +274,9 @@ func (p *peer) digest() error {
 
 // handle acts on an envelope. mu is held.
 func (p *peer) handle(env wire.Envelope) error {
+	if err := p.unheard(); err != nil {
+		return err
+	}
 	switch env.Kind {
 	case wire.EnvelopeEager:
 		return p.eager(env)
@@ -310,7 +309,7 @@ func (p *peer) handle(env wire.Envelope) error {
 		}
 		p.over(r)
 	case wire.EnvelopeCredit:
-		p.credit += int(env.Length)
+		p.credit = min(p.credit+int(env.Length), p.e.cfg.Unexpected) // its bound is this one's, or ought to be
 		p.granted()
 	case wire.EnvelopeWithdraw:
 		p.withdrawn(env.ID)
@@ -356,7 +355,15 @@ func (p *peer) eager(env wire.Envelope) error {
 	p.stats.BytesReceived += n
 	in.size, in.left = n, n
 	cost := int(n) + messageCost
-	c := p.e.contextOf(env.Context)
+	if env.ID != 0 || env.Flags != 0 {
+		if err := p.unnamed(env.ID); err != nil {
+			return err
+		}
+	}
+	c, err := p.reached(env.Context)
+	if err != nil {
+		return err
+	}
 	switch m := c.table.Arrive(int32(p.rank), int32(env.Tag)); {
 	case p.e.unwanted(env.Context):
 		p.owe(cost)
@@ -371,8 +378,8 @@ func (p *peer) eager(env wire.Envelope) error {
 		}
 		p.owe(cost)
 	default:
-		if n > uint64(p.e.cfg.Unexpected) {
-			return fmt.Errorf("%w: %d bytes sent unasked, %d were granted", wire.ErrMalformed, n, p.e.cfg.Unexpected)
+		if err := p.charge(cost); err != nil {
+			return err
 		}
 		in.msg = p.message(env)
 		in.msg.data, in.msg.paid = make([]byte, n), cost
@@ -409,10 +416,13 @@ func (r *Request) room() []byte {
 func (p *peer) offer(env wire.Envelope) error {
 	p.stats.MessagesReceived++
 	p.stats.BytesReceived += env.Length
-	if p.kept[env.ID] != nil || p.arriving[env.ID] != nil {
-		return fmt.Errorf("%w: message %d is offered twice", wire.ErrMalformed, env.ID)
+	if err := p.unnamed(env.ID); err != nil {
+		return err
 	}
-	c := p.e.contextOf(env.Context)
+	c, err := p.reached(env.Context)
+	if err != nil {
+		return err
+	}
 	switch m := c.table.Arrive(int32(p.rank), int32(env.Tag)); {
 	case p.e.unwanted(env.Context):
 		p.decline(env.ID, true)
@@ -420,9 +430,6 @@ func (p *peer) offer(env wire.Envelope) error {
 		p.matched(m.Owner, env)
 		p.accept(m.Owner, env.ID, 0, 0, p.in.loan)
 	default:
-		if len(p.kept) >= 2*maxOffers {
-			return fmt.Errorf("%w: %d messages offered at a time", wire.ErrMalformed, len(p.kept))
-		}
 		m := p.message(env)
 		m.offer, m.loan = true, p.in.loan
 		p.keep(m)
@@ -496,9 +503,12 @@ func (p *peer) data(env wire.Envelope) error {
 		return p.stranger("sends bytes of", env)
 	case m == nil: // it is not wanted any more
 		in.refund = int(n)
-	case !m.offer || m.data != nil || n > m.size || n > uint64(p.e.cfg.Unexpected):
+	case !m.offer || m.data != nil || n > m.size:
 		return p.stranger("sends the head of", env)
 	default:
+		if err := p.charge(int(n)); err != nil {
+			return err
+		}
 		in.msg, in.into = m, make([]byte, n)
 		m.head = in.into
 	}
@@ -535,6 +545,11 @@ func (p *peer) arrived() error {
 			p.e.give(to.Owner, m)
 		} else if !p.e.unwanted(m.ctxID) {
 			p.keep(m)
+		} else {
+			p.refund(m.paid)
+			if m.id != 0 {
+				p.decline(m.id, false)
+			}
 		}
 	}
 	return nil
@@ -549,12 +564,12 @@ func (p *peer) headArrived(m *message) {
 		if f.r != nil {
 			copy(f.r.buf, head)
 		}
-		p.owe(len(head))
+		p.refund(len(head))
 		p.flowed(f, uint64(len(head)))
 	case p.kept[m.id] == m:
 		m.data, m.paid = head, len(head)
 	default:
-		p.owe(len(head))
+		p.refund(len(head))
 	}
 }
 
@@ -577,6 +592,6 @@ func (p *peer) withdrawn(id uint32) {
 	}
 	p.e.contextOf(m.ctxID).table.Remove(&m.entry)
 	delete(p.kept, id)
-	p.owe(m.paid)
+	p.refund(m.paid)
 	p.control(wire.Envelope{Kind: wire.EnvelopeWithdrawn, ID: id})
 }

@@ -69,7 +69,7 @@ func (e *Engine) give(r *Request, m *message) {
 		return
 	}
 	p := e.peers[m.source]
-	p.owe(m.paid)
+	p.refund(m.paid)
 	if m.id != 0 {
 		delete(p.kept, m.id)
 	}
@@ -97,7 +97,7 @@ func (e *Engine) drop(m *message) {
 		return
 	}
 	p := e.peers[m.source]
-	p.owe(m.paid)
+	p.refund(m.paid)
 	if p.kept[m.id] != m {
 		return
 	}

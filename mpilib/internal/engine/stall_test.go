@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -137,6 +139,58 @@ func TestPeerStallsInMessage(t *testing.T) {
 	io.WriteString(peer, strings.Repeat("nonsense", 3))
 	if _, err := wait(t, &third); !errors.Is(err, ErrProcFailed) || !errors.Is(err, wire.ErrMalformed) || !strings.Contains(err.Error(), "envelope kind 110") {
 		t.Errorf("nonsense: %v", err)
+	}
+}
+
+// lostConn is a link that is lost for good because something timed out.
+type lostConn struct {
+	bareConn
+	calls atomic.Int64
+	lost  context.Context // ends when it is
+	lose  func()
+}
+
+var errStalled = fmt.Errorf("not restored: the handshake stalled: %w", os.ErrDeadlineExceeded)
+
+func (c *lostConn) Read(b []byte) (int, error) {
+	<-c.lost.Done()
+	c.calls.Add(1)
+	return 0, errStalled
+}
+
+func (c *lostConn) WriteBuffers([][]byte) (int64, error) {
+	c.calls.Add(1)
+	c.lose()
+	return 0, errStalled
+}
+
+func (c *lostConn) Post([]byte) (bool, error) { return false, nil }
+
+// A link that is lost by a timeout fails its peer; it is not taken for an interrupt of
+// the engine's own and tried for ever.
+func TestLinkLostByTimeout(t *testing.T) {
+	for _, sends := range []bool{false, true} {
+		mine, peer := sockets(t)
+		defer peer.Close()
+		conn := &lostConn{bareConn: bareConn{mine}}
+		conn.lost, conn.lose = context.WithCancel(t.Context())
+		e := New(Config{Rank: 0, Size: 2, Unexpected: firstCredit})
+		defer e.Close()
+		defer conn.lose()
+		e.Attach(&link.Link{Conn: conn, Peer: overlay.ProcessName{Rank: 1}})
+		var r Request
+		if sends {
+			e.Isend(&r, everyone{}, 0, 1, 5, []byte("abc"), Synchronous, false)
+		} else {
+			e.Irecv(&r, everyone{}, 0, 1, 5, make([]byte, 3))
+			conn.lose()
+		}
+		if _, err := wait(t, &r); !errors.Is(err, ErrProcFailed) || !strings.Contains(err.Error(), "the handshake stalled") {
+			t.Errorf("sends %v: %v", sends, err)
+		}
+		if n := conn.calls.Load(); n > 3 {
+			t.Errorf("sends %v: the lost link was tried %d times", sends, n)
+		}
 	}
 }
 

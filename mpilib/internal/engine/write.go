@@ -2,10 +2,7 @@ package engine
 
 import (
 	"context"
-	"errors"
-	"os"
 	"slices"
-	"time"
 
 	"github.com/isthmus-grid/isthmus/wire"
 )
@@ -322,9 +319,7 @@ func (p *peer) write() {
 
 // wrote notes what came of a write of n bytes. mu is held.
 func (p *peer) wrote(n int64, mark uint64, err error) {
-	late := errors.Is(err, os.ErrDeadlineExceeded)
-	if late {
-		p.link.Conn.SetWriteDeadline(time.Time{})
+	if wasInterrupted(&p.writeInterrupted, err, p.link.Conn.SetWriteDeadline) {
 		p.own(n)
 		err = nil
 	}

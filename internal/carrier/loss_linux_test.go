@@ -1,0 +1,41 @@
+package carrier
+
+import (
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestLossWatchChangesControl: a connection that is found to lose data gets the congestion control
+// that bears it, where the system has that, and keeps its own otherwise.
+func TestLossWatchChangesControl(t *testing.T) {
+	c, _ := pair(t)
+	if err := Tune(c, Tuning{Congestion: []string{"reno"}}); err != nil {
+		t.Fatal(err)
+	}
+	control := func() (name string) {
+		raw, _ := c.SyscallConn()
+		raw.Control(func(fd uintptr) { name, _ = unix.GetsockoptString(int(fd), unix.IPPROTO_TCP, unix.TCP_CONGESTION) })
+		return name
+	}
+	w := WatchLoss(c)
+	now := time.Now()
+	w.Look(now)
+	if w.Lossy() || control() != "reno" {
+		t.Fatalf("lossy %v, %q before anything was sent", w.Lossy(), control())
+	}
+	w.losses = losses{begun: true, since: now, looks: minLossLooks, again: minLosses, segments: 1}
+	w.losses.last = lossSample{}
+	w.raw.Control(func(fd uintptr) {
+		if unix.SetsockoptString(int(fd), unix.IPPROTO_TCP, unix.TCP_CONGESTION, lossTolerant) != nil {
+			t.Skip("this system has no " + lossTolerant)
+		}
+		unix.SetsockoptString(int(fd), unix.IPPROTO_TCP, unix.TCP_CONGESTION, "reno")
+	})
+	w.act(lossSample{shortest: time.Second, rtt: time.Second}, now)
+	if !w.Lossy() || control() != lossTolerant {
+		t.Errorf("lossy %v, %q after losses", w.Lossy(), control())
+	}
+	(*LossWatch)(nil).Look(now)
+}

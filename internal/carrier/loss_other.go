@@ -1,0 +1,20 @@
+//go:build !linux
+
+package carrier
+
+import (
+	"net"
+	"time"
+)
+
+// A LossWatch does nothing: TCP_INFO and the choice of congestion control are Linux's.
+type LossWatch struct{}
+
+// WatchLoss returns nil.
+func WatchLoss(*net.TCPConn) *LossWatch { return nil }
+
+// Look does nothing.
+func (*LossWatch) Look(time.Time) {}
+
+// Lossy reports false.
+func (*LossWatch) Lossy() bool { return false }

@@ -1,0 +1,320 @@
+package carrier
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/multihome"
+)
+
+// How dials overlap ("Happy Eyeballs", RFC 8305).
+const (
+	// attemptDelay is how long an attempt may stay alone without an answer (section 5).
+	attemptDelay = 250 * time.Millisecond
+
+	// attemptTime ends an attempt where there are others: a SYN, one more after a second, and their answer.
+	// A socket keeps the source address and the route with which it began, so that
+	// waiting longer for a way that changed meanwhile would be in vain.
+	attemptTime = 3 * time.Second
+
+	// addressDelay is attemptDelay for dials that take several round trips.
+	addressDelay = time.Second
+
+	// maxAttempts bounds those that overlap.
+	maxAttempts = 8
+)
+
+// An attempt is one way to connect.
+type attempt struct {
+	to   netip.AddrPort
+	from multihome.Source // the zero Source: as the kernel selects
+}
+
+// A connected is what an attempt has led to.
+type connected struct {
+	*net.TCPConn
+	by attempt
+}
+
+// overlap connects to the first of addresses that answers: each in turn from the
+// source that the kernel selects and then, for one of this host's uplinks may be
+// dead, from the others; from via, if that is one of them, before all. An attempt
+// begins when the one before has failed or has stayed without an answer for a while.
+// When all stayed so they begin anew, until ctx ends.
+func overlap(ctx context.Context, to []netip.AddrPort, via multihome.Source, others func(netip.Addr) []multihome.Source, dial func(context.Context, attempt) (*net.TCPConn, error)) (connected, error) {
+	for {
+		conn, err := round(ctx, attempts(to, via, others), dial)
+		if err == nil || ctx.Err() != nil || !isTimeout(err) {
+			return conn, err
+		}
+	}
+}
+
+// attempts returns the attempts of a round one by one. Only who has used up the
+// kernel's selection looks for other sources, which costs system calls.
+func attempts(to []netip.AddrPort, via multihome.Source, others func(netip.Addr) []multihome.Source) func() (attempt, bool) {
+	var queue []attempt
+	from := func(wanted func(multihome.Source) bool) {
+		for _, a := range interleaved(to) {
+			for _, s := range others(a.Addr()) {
+				if wanted(s) {
+					queue = append(queue, attempt{a, s})
+				}
+			}
+		}
+	}
+	if via.Addr.IsValid() {
+		from(func(s multihome.Source) bool { return s == via })
+	}
+	for _, a := range interleaved(to) {
+		queue = append(queue, attempt{to: a})
+	}
+	looked, begun := false, 0
+	return func() (attempt, bool) {
+		if len(queue) == 0 && !looked {
+			looked = true
+			from(func(s multihome.Source) bool { return s != via })
+		}
+		if len(queue) == 0 || begun == maxAttempts {
+			return attempt{}, false
+		}
+		begun++
+		next := queue[0]
+		queue = queue[1:]
+		return next, true
+	}
+}
+
+// A detour is a source that got through where the one that the kernel selects did not.
+type detour struct {
+	by    multihome.Source
+	until time.Time
+}
+
+// detourTime is how long a detour is taken before it is seen whether the kernel's
+// selection does again.
+const detourTime = 30 * time.Second
+
+// lately is the process's detour, so that not every dial waits in vain first.
+var lately atomic.Pointer[detour]
+
+// now returns the source by which to go first to one of addresses; the zero Source is
+// the kernel's selection.
+func (d *detour) now(t time.Time, to []netip.AddrPort, others func(netip.Addr) []multihome.Source) multihome.Source {
+	if d == nil || t.After(d.until) || !slices.ContainsFunc(to, func(a netip.AddrPort) bool {
+		return slices.Contains(others(a.Addr()), d.by)
+	}) {
+		return multihome.Source{}
+	}
+	return d.by
+}
+
+// after returns the detour once an attempt has won, of a dial that went via first: it
+// lasts no longer because it is used.
+func (d *detour) after(won, via multihome.Source, t time.Time) *detour {
+	switch {
+	case won == via:
+		return d
+	case won.Addr.IsValid():
+		return &detour{won, t.Add(detourTime)}
+	}
+	return nil
+}
+
+// interleaved returns addresses with the versions of IP taking turns (RFC 8305,
+// section 4), that of the first one leading.
+func interleaved(all []netip.AddrPort) []netip.AddrPort {
+	var lead, rest []netip.AddrPort
+	for _, a := range all {
+		if a.Addr().Is4() == all[0].Addr().Is4() {
+			lead = append(lead, a)
+		} else {
+			rest = append(rest, a)
+		}
+	}
+	var turns []netip.AddrPort
+	for i := range max(len(lead), len(rest)) {
+		if i < len(lead) {
+			turns = append(turns, lead[i])
+		}
+		if i < len(rest) {
+			turns = append(turns, rest[i])
+		}
+	}
+	return turns
+}
+
+// round makes each attempt once. Its error is that of somebody who refused, else that
+// of the first attempt. Where there is but one it may take until ctx ends: the kernel sends its
+// SYN again less and less often, and beginning anew would not, which a firewall that counts
+// SYNs makes worse.
+func round(ctx context.Context, next func() (attempt, bool), dial func(context.Context, attempt) (*net.TCPConn, error)) (connected, error) {
+	var alone atomic.Bool
+	begun := 0
+	conn, errs := race(ctx, attemptDelay, func() (attempt, bool) {
+		a, ok := next()
+		if ok {
+			begun++
+		}
+		alone.Store(!ok && begun == 1)
+		return a, ok
+	}, func(ctx context.Context, a attempt) (connected, error) {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		var over atomic.Bool
+		defer time.AfterFunc(attemptTime, func() {
+			if !alone.Load() {
+				over.Store(true)
+				cancel()
+			}
+		}).Stop()
+		conn, err := dial(ctx, a)
+		if err != nil && over.Load() {
+			err = os.ErrDeadlineExceeded
+		}
+		return connected{conn, a}, err
+	})
+	if errs == nil {
+		return conn, nil
+	}
+	if i := slices.IndexFunc(errs, isRefusal); i >= 0 {
+		return connected{}, errs[i]
+	}
+	return connected{}, errs[0]
+}
+
+// FirstOf dials each of addresses that mean one peer, the next when the one before has
+// failed or has no result after a while, and returns the connection that is there
+// first: one of them may lead over an uplink that is dead. The error names all failures.
+func FirstOf[A any, C io.Closer](ctx context.Context, addrs []A, dial func(context.Context, A) (C, error)) (C, error) {
+	conn, errs := race(ctx, addressDelay, func() (next A, ok bool) {
+		if len(addrs) == 0 {
+			return next, false
+		}
+		next, addrs = addrs[0], addrs[1:]
+		return next, true
+	}, dial)
+	return conn, errors.Join(errs...)
+}
+
+// race dials what next returns one by one, each when the one before has failed or after
+// a delay. It returns the first connection, or the errors in the order of the dials. All
+// other dials have ended, and their connections are closed. The first dial, which mostly is
+// the only one, is made by the caller's goroutine: its thread may be in a network namespace.
+func race[A any, C io.Closer](ctx context.Context, delay time.Duration, next func() (A, bool), dial func(context.Context, A) (C, error)) (won C, errs []error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	first, ok := next()
+	if !ok {
+		return won, []error{errNothing}
+	}
+	results := make(chan result[C])
+	over := make(chan struct{})
+	go func() { // ends with all dials
+		defer close(over)
+		won, errs = judge(cancel, delay, results, func(i int) bool {
+			a, ok := next()
+			if ok {
+				go func() { // ends with ctx
+					conn, err := dial(ctx, a)
+					results <- result[C]{i, conn, err}
+				}()
+			}
+			return ok
+		})
+	}()
+	conn, err := dial(ctx, first)
+	results <- result[C]{0, conn, err}
+	<-over
+	return won, errs
+}
+
+var errNothing = errors.New("there is nothing to dial")
+
+// A result is how the i-th dial of a race ended.
+type result[C io.Closer] struct {
+	i    int
+	conn C
+	err  error
+}
+
+// judge takes the results of a race whose first dial is under way, and has the i-th begun by
+// begin, which reports whether there is one. With the first connection it ends the others by cancel.
+func judge[C io.Closer](cancel func(), delay time.Duration, results <-chan result[C], begin func(i int) bool) (won C, errs []error) {
+	running := 1
+	errs = []error{nil}
+	defer func() {
+		cancel()
+		for range running {
+			if r := <-results; r.err == nil {
+				r.conn.Close()
+			}
+		}
+	}()
+	due := time.NewTimer(delay)
+	defer due.Stop()
+	for more := true; more || running > 0; {
+		select {
+		case <-due.C:
+			if more = begin(len(errs)); !more {
+				break
+			}
+			errs, running = append(errs, nil), running+1
+			due.Reset(delay)
+		case r := <-results:
+			running--
+			if r.err == nil {
+				return r.conn, nil
+			}
+			errs[r.i] = r.err
+			if more {
+				due.Reset(0)
+			}
+		}
+	}
+	return won, errs
+}
+
+func isRefusal(err error) bool {
+	return errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ECONNRESET)
+}
+
+// resolve returns the addresses of "host:port", in the order in which to try them
+// (RFC 6724).
+func resolve(ctx context.Context, addr string) ([]netip.AddrPort, error) {
+	if a, err := netip.ParseAddrPort(addr); err == nil {
+		return []netip.AddrPort{a}, nil
+	}
+	host, service, err := net.SplitHostPort(addr)
+	if err != nil {
+		return nil, err
+	}
+	if host == "" {
+		host = "localhost" // as net.Dial has it
+	}
+	port, err := net.DefaultResolver.LookupPort(ctx, "tcp", service)
+	if err != nil {
+		return nil, err
+	}
+	ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+	if err != nil {
+		return nil, err
+	}
+	var all []netip.AddrPort
+	for _, ip := range ips {
+		all = append(all, netip.AddrPortFrom(ip.Unmap(), uint16(port)))
+	}
+	if len(all) == 0 {
+		return nil, fmt.Errorf("the name %q has no address", host)
+	}
+	return all, nil
+}

@@ -1,0 +1,214 @@
+package carrier
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/multihome"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+func ports(texts ...string) (all []netip.AddrPort) {
+	for _, s := range texts {
+		all = append(all, netip.MustParseAddrPort(s))
+	}
+	return all
+}
+
+func TestInterleaved(t *testing.T) {
+	got := interleaved(ports("[2001:db8::1]:1", "[2001:db8::2]:1", "192.0.2.1:1", "192.0.2.2:1", "192.0.2.3:1"))
+	if want := ports("[2001:db8::1]:1", "192.0.2.1:1", "[2001:db8::2]:1", "192.0.2.2:1", "192.0.2.3:1"); !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}
+
+// Other sources come after all addresses, are looked for only then, and all in all
+// there is a bound.
+func TestAttempts(t *testing.T) {
+	asked := 0
+	next := attempts(ports("192.0.2.1:1", "192.0.2.2:1"), multihome.Source{}, func(netip.Addr) []multihome.Source {
+		asked++
+		return []multihome.Source{{Interface: "b"}, {Interface: "c"}, {Interface: "d"}, {Interface: "e"}}
+	})
+	var got []string
+	for a, ok := next(); ok; a, ok = next() {
+		if got = append(got, a.to.Addr().String()+a.from.Interface); len(got) == 2 && asked > 0 {
+			t.Error("other sources were looked for too early")
+		}
+	}
+	if want := "192.0.2.1 192.0.2.2 192.0.2.1b 192.0.2.1c 192.0.2.1d 192.0.2.1e 192.0.2.2b 192.0.2.2c"; strings.Join(got, " ") != want {
+		t.Errorf("%v, want %s", got, want)
+	}
+}
+
+// A source by which dials got through lately goes first, where it is one, and once.
+func TestAttemptsVia(t *testing.T) {
+	source := func(last byte) multihome.Source {
+		return multihome.Source{Addr: netip.AddrFrom4([4]byte{198, 51, 100, last})}
+	}
+	for via, want := range map[byte]string{1: "1 0 2", 2: "2 0 1", 3: "0 1 2"} {
+		next := attempts(ports("192.0.2.1:1"), source(via), func(netip.Addr) []multihome.Source { return []multihome.Source{source(1), source(2)} })
+		var got []string
+		for a, ok := next(); ok; a, ok = next() {
+			last := byte(0)
+			if a.from.Addr.IsValid() {
+				last = a.from.Addr.As4()[3]
+			}
+			got = append(got, fmt.Sprint(last))
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("via %d: %v, want %s", via, got, want)
+		}
+	}
+}
+
+func TestDetour(t *testing.T) {
+	var none *detour
+	b := multihome.Source{Addr: netip.MustParseAddr("198.51.100.1")}
+	now := time.Now()
+	to, through := ports("192.0.2.1:1"), func(netip.Addr) []multihome.Source { return []multihome.Source{b} }
+	if none.now(now, to, through) != (multihome.Source{}) || none.after(multihome.Source{}, multihome.Source{}, now) != nil {
+		t.Error("a detour out of nothing")
+	}
+	d := none.after(b, multihome.Source{}, now)
+	if d.now(now.Add(detourTime), to, through) != b || d.now(now.Add(detourTime+1), to, through) != (multihome.Source{}) {
+		t.Errorf("%+v", d)
+	}
+	if d.now(now, to, fakes{}.others) != (multihome.Source{}) {
+		t.Error("a detour to where it does not lead")
+	}
+	if d.after(multihome.Source{}, multihome.Source{}, now) != d {
+		t.Error("a dial that did not go by it ended it")
+	}
+	if later := d.after(b, b, now.Add(detourTime)); later != d {
+		t.Errorf("prolonged to %+v", later)
+	}
+	if d.after(multihome.Source{}, b, now) != nil {
+		t.Error("it goes on though the kernel's selection was the one to answer")
+	}
+}
+
+// fakes are dials that do what is said of the interface of their source.
+type fakes map[string]error
+
+var errSilent = errors.New("it stays silent")
+
+func (p fakes) others(netip.Addr) (all []multihome.Source) {
+	for name := range p {
+		if name != "" {
+			all = append(all, multihome.Source{Interface: name})
+		}
+	}
+	return all
+}
+
+func (p fakes) dial(ctx context.Context, a attempt) (*net.TCPConn, error) {
+	switch err := p[a.from.Interface]; {
+	case err == nil:
+		return new(net.TCPConn), nil
+	case errors.Is(err, errSilent):
+		<-ctx.Done()
+		return nil, ctx.Err()
+	default:
+		return nil, fmt.Errorf("by %q: %w", a.from.Interface, err)
+	}
+}
+
+func TestOverlap(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		of   fakes
+		want error
+	}{
+		{"alive", fakes{"": nil}, nil},
+		{"the first is silent", fakes{"": errSilent, "b": nil}, nil},
+		{"the first has no route", fakes{"": syscall.ENETUNREACH, "b": nil}, nil},
+		{"no route", fakes{"": syscall.ENETUNREACH, "b": syscall.EHOSTUNREACH}, syscall.ENETUNREACH},
+		{"refused there", fakes{"": syscall.ENETUNREACH, "b": syscall.ECONNREFUSED}, syscall.ECONNREFUSED},
+		{"refused", fakes{"": syscall.ECONNREFUSED, "b": syscall.EHOSTUNREACH}, syscall.ECONNREFUSED},
+		{"refused by the silent one's other", fakes{"": errSilent, "b": syscall.ECONNREFUSED}, syscall.ECONNREFUSED},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			conn, err := overlap(t.Context(), ports("192.0.2.1:1"), multihome.Source{}, c.of.others, c.of.dial)
+			if !errors.Is(err, c.want) || (conn.TCPConn == nil) != (c.want != nil) {
+				t.Errorf("%v, %v; want %v", conn, err, c.want)
+			}
+		})
+	}
+}
+
+// Attempts that nobody answers are made anew until the time is over.
+func TestOverlapBeginsAnew(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	made := 0
+	_, err := overlap(ctx, ports("192.0.2.1:1"), multihome.Source{}, fakes{}.others, func(context.Context, attempt) (*net.TCPConn, error) {
+		if made++; made == 3 {
+			cancel()
+		}
+		return nil, context.DeadlineExceeded
+	})
+	if made != 3 || err == nil {
+		t.Errorf("%d attempts, %v", made, err)
+	}
+}
+
+func TestResolve(t *testing.T) {
+	for addr, want := range map[string]string{"192.0.2.1:443": "[192.0.2.1:443]", "[2001:db8::1]:7": "[[2001:db8::1]:7]"} {
+		if got, err := resolve(t.Context(), addr); err != nil || fmt.Sprint(got) != want {
+			t.Errorf("%s: %v, %v", addr, got, err)
+		}
+	}
+	for _, addr := range []string{"192.0.2.1", "nothing.invalid:1", "[::1:5"} {
+		if got, err := resolve(t.Context(), addr); err == nil {
+			t.Errorf("%s: %v", addr, got)
+		}
+	}
+	if _, err := DialTCP(t.Context(), "nothing.invalid:1", HTTPProxy{}); !errors.Is(err, overlay.ErrUnreachable) {
+		t.Errorf("a name without an address: %v", err)
+	}
+}
+
+// fakeConn is closed when it loses.
+type fakeConn struct{ closed chan struct{} }
+
+func (c fakeConn) Close() error {
+	close(c.closed)
+	return nil
+}
+
+// Of several addresses the first to answer wins, and who answers later is closed; an
+// error names all.
+func TestFirstOf(t *testing.T) {
+	late := fakeConn{make(chan struct{})}
+	got, err := FirstOf(t.Context(), []string{"gone", "silent", "alive"}, func(ctx context.Context, addr string) (fakeConn, error) {
+		switch addr {
+		case "gone":
+			return fakeConn{}, syscall.ECONNREFUSED
+		case "silent":
+			<-ctx.Done()
+			return late, nil
+		}
+		return fakeConn{make(chan struct{})}, nil
+	})
+	if err != nil || got == late {
+		t.Fatalf("%v, %v", got, err)
+	}
+	select {
+	case <-late.closed:
+	default:
+		t.Error("the connection that lost is open")
+	}
+	_, err = FirstOf(t.Context(), []error{syscall.ECONNREFUSED, syscall.ENETUNREACH}, func(_ context.Context, err error) (fakeConn, error) { return fakeConn{}, err })
+	if !errors.Is(err, syscall.ECONNREFUSED) || !errors.Is(err, syscall.ENETUNREACH) {
+		t.Errorf("all failed: %v", err)
+	}
+}

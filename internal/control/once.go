@@ -1,0 +1,42 @@
+package control
+
+import (
+	"strconv"
+	"strings"
+)
+
+// WithoutAddress returns err with a text that does not say again that addr was dialled, for
+// who says so in front of it. What err is stays as it is.
+func WithoutAddress(err error, addr string) error {
+	text := err.Error()
+	for _, said := range []string{"dial tcp " + addr + ": ", "dial " + addr + ": ", "dial tcp: "} {
+		if cut := strings.Replace(text, said, "", 1); cut != text {
+			return &reworded{err, cut}
+		}
+	}
+	return err
+}
+
+// reworded is an error with another text.
+type reworded struct {
+	error
+	text string
+}
+
+func (r *reworded) Error() string { return r.text }
+func (r *reworded) Unwrap() error { return r.error }
+
+// causeOf returns what a status of gRPC's own says was wrong with its connection, without
+// the words that gRPC puts in front.
+func causeOf(message string) string {
+	quoted, ok := strings.CutPrefix(message, "connection error: desc = ")
+	if !ok {
+		return message
+	}
+	cause, err := strconv.Unquote(quoted)
+	if err != nil {
+		return message
+	}
+	cause = strings.TrimPrefix(cause, "transport: ")
+	return strings.TrimPrefix(cause, "Error while dialing: ")
+}

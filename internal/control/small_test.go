@@ -1,0 +1,27 @@
+package control
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+)
+
+// TestSmallNext: after what looks like large packets that vanish come small ones, and
+// after small ones large ones again.
+func TestSmallNext(t *testing.T) {
+	stalled := fmt.Errorf("frontal at x: %w within 10s", errStalled)
+	silent, stopped := fmt.Errorf("ended: %w", &SilentError{}), fmt.Errorf("ended: %w", &SilentError{Alive: true})
+	for _, c := range []struct {
+		small bool
+		err   error
+		want  bool
+	}{
+		{false, stalled, true}, {false, silent, true}, {false, stopped, false},
+		{false, errors.New("refused"), false}, {false, nil, false},
+		{true, stalled, false}, {true, silent, false},
+	} {
+		if got := smallNext(c.small, c.err); got != c.want {
+			t.Errorf("after small packets %v, and %v: small ones %v, want %v", c.small, c.err, got, c.want)
+		}
+	}
+}

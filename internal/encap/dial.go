@@ -1,0 +1,364 @@
+package encap
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/carrier"
+	"github.com/isthmus-grid/isthmus/overlay"
+	"github.com/isthmus-grid/isthmus/wire"
+)
+
+// Bounds of a dial that does not know yet which form gets through.
+const (
+	stagger  = 300 * time.Millisecond // before the next form is tried beside those that have not answered
+	tryBound = 5 * time.Second        // for one form
+	memory   = 5 * time.Minute        // for which a form that got through is used without asking
+	maxKnown = 4096                   // addresses that are remembered
+)
+
+// Route is the way out of a site.
+type Route struct {
+	// Dial opens a connection to addr, "host:port"; nil dials directly, or through
+	// HTTPProxy with CONNECT.
+	Dial func(ctx context.Context, addr string) (*net.TCPConn, error)
+
+	// HTTPProxy is the one that Dial uses, if it does. One that knows no CONNECT is
+	// asked to forward a WebSocket.
+	HTTPProxy carrier.HTTPProxy
+
+	// OnlyTLS says that plain connections are known not to get through.
+	OnlyTLS bool
+}
+
+// RouteOf returns the way out of a site with that profile, whose HTTP proxy via is.
+func RouteOf(p overlay.SiteProfile, via carrier.HTTPProxy) Route {
+	r := Route{OnlyTLS: p.Egress.OnlyTLS()}
+	if p.Egress.ThroughHTTPProxy() {
+		r.HTTPProxy = via
+	}
+	return r
+}
+
+func (r Route) dial(ctx context.Context, addr string) (*net.TCPConn, error) {
+	if r.Dial != nil {
+		return r.Dial(ctx, addr)
+	}
+	return carrier.DialTCP(ctx, addr, r.HTTPProxy)
+}
+
+func (r Route) forms() []Form {
+	if r.OnlyTLS {
+		return []Form{TLS, WebSocket}
+	}
+	return []Form{Plain, TLS, WebSocket}
+}
+
+// Dialer dials proxies, and remembers which form got through to which. Safe for
+// concurrent use.
+type Dialer struct {
+	tls func() *tls.Config // nil: only plain connections
+
+	mu    sync.Mutex // guards known
+	known map[place]known
+}
+
+// place is an address as one route leads there.
+type place struct{ addr, via string }
+
+type known struct {
+	form  Form
+	until time.Time
+}
+
+// NewDialer returns a Dialer that believes whom config, called for each dial,
+// believes.
+func NewDialer(config func() *tls.Config) *Dialer {
+	return &Dialer{tls: config, known: make(map[place]known)}
+}
+
+// Dial opens a connection to the proxy at addr, in the form that got through last.
+// If none is known it tries them in their order: the next begins when the one
+// before has failed, or is silent for a while, and the first that is answered wins.
+// A plain connection is tried with an observe frame, which every proxy answers,
+// and then made anew.
+//
+// The connection is a *net.TCPConn if it is plain. An error names every form that
+// was tried.
+func (d *Dialer) Dial(ctx context.Context, addr string, r Route) (carrier.Stream, Form, error) {
+	forms := r.forms()
+	if d.tls == nil {
+		forms = []Form{Plain}
+	}
+	form, ok := d.remembered(place{addr, r.HTTPProxy.Addr})
+	if len(forms) == 1 {
+		form, ok = forms[0], true
+	}
+	if ok && slices.Contains(forms, form) {
+		s, err := d.open(ctx, form, addr, r)
+		if err != nil {
+			d.Forget(addr)
+		}
+		return s, form, err
+	}
+	return d.race(ctx, addr, r, forms)
+}
+
+// Forget has the next dial to addr find out anew what gets through: what was
+// dialled last proved useless.
+func (d *Dialer) Forget(addr string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for at := range d.known {
+		if at.addr == addr {
+			delete(d.known, at)
+		}
+	}
+}
+
+func (d *Dialer) remembered(at place) (Form, bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	k, ok := d.known[at]
+	return k.form, ok && time.Now().Before(k.until)
+}
+
+func (d *Dialer) remember(at place, f Form) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.known) >= maxKnown {
+		clear(d.known) // each costs a moment to find out again
+	}
+	d.known[at] = known{f, time.Now().Add(memory)}
+}
+
+// try is what became of one form.
+type try struct {
+	form   Form
+	stream carrier.Stream // nil for a plain connection that was answered, which has served its turn
+	err    error
+}
+
+// race tries the forms as Dial says.
+func (d *Dialer) race(ctx context.Context, addr string, r Route, forms []Form) (carrier.Stream, Form, error) {
+	won, err := d.first(ctx, addr, r, forms)
+	if err != nil {
+		return nil, 0, err
+	}
+	d.remember(place{addr, r.HTTPProxy.Addr}, won.form)
+	if won.stream != nil {
+		return won.stream, won.form, nil
+	}
+	s, err := d.open(ctx, won.form, addr, r)
+	return s, won.form, err
+}
+
+// first returns the first form that was answered. All others have ended.
+func (d *Dialer) first(ctx context.Context, addr string, r Route, forms []Form) (won try, err error) {
+	tries := make(chan try, len(forms))
+	var running sync.WaitGroup
+	defer func() {
+		running.Wait()
+		close(tries)
+		for t := range tries { // which were as quick as the winner
+			if t.stream != nil {
+				carrier.Reset(t.stream)
+			}
+		}
+	}()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	begun, ended := 0, 0
+	begin := func() {
+		form := forms[begun]
+		begun++
+		running.Go(func() { tries <- d.try(ctx, form, addr, r) })
+	}
+	var failed failures
+	next := time.NewTicker(stagger)
+	defer next.Stop()
+	begin()
+	for {
+		select {
+		case <-next.C:
+			if begun < len(forms) {
+				begin()
+			}
+		case t := <-tries:
+			if t.err == nil {
+				return t, nil
+			}
+			ended++
+			failed.add(t)
+			switch {
+			case begun < len(forms) && !r.dialFailed(t.err):
+				begin()
+				next.Reset(stagger)
+			case ended == begun:
+				return try{}, failed.err(addr)
+			}
+		}
+	}
+}
+
+// errNoConnection says that not even a connection came about, which is so for all
+// forms unless an HTTP proxy judges them.
+type errNoConnection struct{ error }
+
+func (e errNoConnection) Unwrap() error { return e.error }
+
+func (r Route) dialFailed(err error) bool {
+	_, no := errors.AsType[errNoConnection](err)
+	return no && r.HTTPProxy.Addr == ""
+}
+
+// try opens a connection of one form and sees whether it is answered.
+func (d *Dialer) try(ctx context.Context, form Form, addr string, r Route) try {
+	ctx, cancel := context.WithTimeout(ctx, tryBound)
+	defer cancel()
+	s, err := d.open(ctx, form, addr, r)
+	if err != nil || form != Plain {
+		return try{form, s, err}
+	}
+	defer carrier.Reset(s) // what was not acknowledged need not be
+	defer context.AfterFunc(ctx, func() { s.SetDeadline(time.Unix(1, 0)) })()
+	if _, err := s.Write(wire.Append(nil, &wire.Observe{})); err != nil {
+		return try{form, nil, silence(ctx, err)}
+	}
+	// A refusal is an answer, too: the form gets through.
+	_, err = wire.Read(s)
+	return try{form, nil, silence(ctx, err)}
+}
+
+// silence is the error of a connection on which nothing came back.
+func silence(ctx context.Context, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(ctx.Err(), context.Canceled):
+		return context.Canceled
+	case ctx.Err() != nil:
+		return fmt.Errorf("%w: connected, and nothing that was sent got an answer", overlay.ErrTimeout)
+	}
+	return fmt.Errorf("%w: connected, and cut off when something was sent: %w", overlay.ErrRefused, err)
+}
+
+// open opens a connection of one form.
+func (d *Dialer) open(ctx context.Context, form Form, addr string, r Route) (carrier.Stream, error) {
+	if form != Plain {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, tryBound)
+		defer cancel()
+	}
+	c, err := r.dial(ctx, addr)
+	if err != nil {
+		if form == WebSocket && r.HTTPProxy.Addr != "" && ctx.Err() == nil {
+			return r.forwarded(ctx, addr, err)
+		}
+		return nil, errNoConnection{err}
+	}
+	if form == Plain {
+		return c, nil
+	}
+	s, err := d.encapsulate(ctx, form, c, addr)
+	if err != nil {
+		carrier.Reset(c)
+		if errors.Is(ctx.Err(), context.Canceled) {
+			return nil, context.Canceled
+		}
+		class := overlay.ErrRefused
+		if ctx.Err() != nil {
+			class = overlay.ErrTimeout
+		}
+		return nil, fmt.Errorf("%w: %w", class, err)
+	}
+	return s, nil
+}
+
+// encapsulate makes the handshakes of a form on c.
+func (d *Dialer) encapsulate(ctx context.Context, form Form, c *net.TCPConn, addr string) (s carrier.Stream, err error) {
+	stop := context.AfterFunc(ctx, func() { c.SetDeadline(time.Unix(1, 0)) })
+	defer func() {
+		if !stop() && err == nil {
+			err = context.Cause(ctx)
+		}
+	}()
+	s = c
+	if form == TLS || form == WebSocketTLS {
+		t := secured{tls.Client(c, d.tls())}
+		if err := t.HandshakeContext(ctx); err != nil {
+			return nil, fmt.Errorf("TLS %w: %w", ErrHandshake, err)
+		}
+		s = t
+	}
+	if form == WebSocket || form == WebSocketTLS {
+		return requestWebSocket(s, addr, webSocketPath, nil)
+	}
+	return s, nil
+}
+
+// forwarded asks an HTTP proxy that opens no tunnel, for the reason given, to
+// forward the request for a WebSocket.
+func (r Route) forwarded(ctx context.Context, addr string, noTunnel error) (carrier.Stream, error) {
+	c, err := carrier.DialTCP(ctx, r.HTTPProxy.Addr, carrier.HTTPProxy{})
+	if err != nil {
+		return nil, errNoConnection{noTunnel}
+	}
+	stop := context.AfterFunc(ctx, func() { c.SetDeadline(time.Unix(1, 0)) })
+	header := http.Header{}
+	if p := r.HTTPProxy; p.User != "" {
+		header.Set("Proxy-Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(p.User+":"+p.Password)))
+	}
+	s, err := requestWebSocket(c, addr, "http://"+addr+webSocketPath, header)
+	if !stop() && err == nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		carrier.Reset(c)
+		return nil, fmt.Errorf("%w; forwarded by HTTP proxy %s: %w", noTunnel, r.HTTPProxy.Addr, err)
+	}
+	return s, nil
+}
+
+// failures are of the forms that were tried, in the order in which they failed.
+type failures []try
+
+func (f *failures) add(t try) { *f = append(*f, t) }
+
+// err is the error of a dial of which all forms failed. It has the class of the
+// first in the forms' order.
+func (f failures) err(addr string) error {
+	slices.SortFunc(f, func(a, b try) int { return int(a.form) - int(b.form) })
+	var texts []string
+	last := ""
+	for _, t := range f {
+		text := t.err.Error()
+		if text == last {
+			text = "the same"
+		} else {
+			last = text
+		}
+		texts = append(texts, fmt.Sprintf("%v: %s", t.form, text))
+	}
+	if len(f) == 1 || len(slices.Compact(texts)) == 1 {
+		return f[0].err
+	}
+	return &dialError{fmt.Sprintf("%s: %s", addr, strings.Join(texts, "; ")), f[0].err}
+}
+
+type dialError struct {
+	text  string
+	cause error
+}
+
+func (e *dialError) Error() string { return e.text }
+func (e *dialError) Unwrap() error { return e.cause }

@@ -1,0 +1,40 @@
+package encap
+
+import "fmt"
+
+// Form says inside of what a connection is carried.
+type Form uint8
+
+// The forms, in the order in which they are tried. WebSocketTLS is accepted, and
+// nothing dials it by itself: what lets TLS through does not see inside.
+const (
+	Plain        Form = iota
+	TLS               // TLS 1.3
+	WebSocket         // a WebSocket on a plain connection
+	WebSocketTLS      // a WebSocket inside of TLS
+)
+
+var formNames = [...]string{"plain", "TLS", "WebSocket", "WebSocket over TLS"}
+
+// String returns the form's name.
+func (f Form) String() string {
+	if int(f) < len(formNames) {
+		return formNames[f]
+	}
+	return fmt.Sprintf("unknown(%d)", uint8(f))
+}
+
+// Note says of a path that it is carried in this form; empty for the plain one.
+func (f Form) Note() string {
+	if f == Plain {
+		return ""
+	}
+	return "over " + f.String() + ", as plain connections to the proxy get no answer"
+}
+
+// The first bytes of connections, by which forms are told apart. A frame begins
+// with the 'I' of its magic.
+const (
+	firstTLS  = 0x16 // a handshake record, RFC 8446 section 5.1
+	firstHTTP = 'G'  // of GET
+)

@@ -1,0 +1,79 @@
+package jobkey
+
+import (
+	"crypto/ed25519"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// ForAuth is the key with which a process proves which job it is of: the seed of an
+// Ed25519 key (RFC 8032). Only processes of the job have it.
+type ForAuth [32]byte
+
+// Public is the public half of a ForAuth. A job's id commits to it.
+type Public [ed25519.PublicKeySize]byte
+
+// ProofLen is how long a proof is in bytes: the public key and the signature.
+const ProofLen = len(Public{}) + ed25519.SignatureSize
+
+// proofLabel keeps these signatures apart from all others of the key.
+const proofLabel = "isthmus v1 registration\x00"
+
+// Public returns the half that everybody may see.
+func (a ForAuth) Public() Public {
+	return Public(ed25519.NewKeyFromSeed(a[:]).Public().(ed25519.PublicKey))
+}
+
+// Owns reports whether the key is that of job id.
+func (p Public) Owns(id overlay.JobID) bool { return idOf(id.Name(), p) == id }
+
+func idOf(name string, p Public) overlay.JobID {
+	sum := sha256.Sum256(p[:])
+	return overlay.JobID(name + "-" + hex.EncodeToString(sum[:16]))
+}
+
+// Prove signs that a process of the job is at a node in the given life: ProofLen
+// bytes, the same each time.
+func (a ForAuth) Prove(process overlay.ProcessName, life overlay.Generation, node overlay.NodeID) []byte {
+	key := ed25519.NewKeyFromSeed(a[:])
+	return append(key.Public().(ed25519.PublicKey), ed25519.Sign(key, claim(process, life, node))...)
+}
+
+// claim is what a proof signs: the label, the job behind its length, rank,
+// generation, and site and node each behind its length; integers big-endian,
+// lengths of one byte.
+func claim(process overlay.ProcessName, life overlay.Generation, node overlay.NodeID) []byte {
+	str8 := func(b []byte, s string) []byte { return append(append(b, byte(len(s))), s...) }
+	b := str8([]byte(proofLabel), string(process.Job))
+	b = binary.BigEndian.AppendUint32(b, process.Rank)
+	b = binary.BigEndian.AppendUint64(b, uint64(life))
+	return str8(str8(b, string(node.Site)), node.Name)
+}
+
+// CheckPoint fails with overlay.ErrForbidden unless the access point proves that
+// its process is who it says, at the node that it names: by the signature of the
+// job's key, or, for rank 0 of the job of a node's launch service, by being at that
+// node. Other ranks of such a job need no proof; they are whoever was there first.
+func CheckPoint(point overlay.AccessPoint) error {
+	if owner, ok := point.Process.Job.Gate(); ok {
+		if point.Process.Rank == 0 && point.Node != owner {
+			return fmt.Errorf("%w: %v is the launch service of %v; node %v may not register it", overlay.ErrForbidden, point.Process, owner, point.Node)
+		}
+		return nil
+	}
+	if len(point.Proof) != ProofLen {
+		return fmt.Errorf("%w: %v at %v comes with a proof of %d bytes, want %d; its program or a daemon on its way is older than this one", overlay.ErrForbidden, point.Process, point.Node, len(point.Proof), ProofLen)
+	}
+	public := Public([]byte(point.Proof[:len(Public{})]))
+	if !public.Owns(point.Process.Job) {
+		return fmt.Errorf("%w: what is to prove %v is signed with another job's key", overlay.ErrForbidden, point.Process)
+	}
+	if !ed25519.Verify(public[:], claim(point.Process, point.Generation, point.Node), []byte(point.Proof[len(public):])) {
+		return fmt.Errorf("%w: the key of the job has not signed that %v is at %v in generation %d", overlay.ErrForbidden, point.Process, point.Node, point.Generation)
+	}
+	return nil
+}

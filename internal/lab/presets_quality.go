@@ -1,0 +1,39 @@
+package lab
+
+import "slices"
+
+// poor are kinds that let connect what they then carry badly.
+var poor = []preset{
+	{ // 320 kb/s each way, and no queue: what is above is dropped
+		name:    "policed-udp",
+		forward: slices.Concat([]string{`meta l4proto udp limit rate over 40 kbytes/second burst 20 kbytes drop`}, stateful),
+	},
+	{name: "udp-dies", forward: stateful, mangle: mortal},
+	{ // and what is forgotten is not taken up again
+		name: "idle-20s", forward: stateful,
+		sysctl: map[string]string{
+			"netfilter/nf_conntrack_tcp_timeout_established": "20",
+			"netfilter/nf_conntrack_udp_timeout":             "20",
+			"netfilter/nf_conntrack_udp_timeout_stream":      "20",
+			"netfilter/nf_conntrack_tcp_loose":               "0",
+		},
+	},
+	{
+		name: "syn-rate-5",
+		forward: slices.Concat([]string{
+			`tcp flags & (fin|syn|rst|ack) == syn limit rate over 5/second burst 5 packets drop`,
+		}, stateful),
+	},
+}
+
+// mortal drops the datagrams of a flow from 12 s after its first, used or not: add,
+// unlike update, renews nothing. A new socket has a new flow.
+const mortal = `table ip mortal {
+ set live { type ipv4_addr . inet_service; flags timeout,dynamic; size 65535; timeout 12s; }
+ chain pass { type filter hook forward priority mangle
+  meta l4proto udp ct state new add @live { ct original ip saddr . ct original proto-src timeout 12s }
+  meta l4proto udp ct original ip saddr . ct original proto-src @live accept
+  meta l4proto udp drop
+ }
+}
+`

@@ -1,0 +1,8 @@
+//go:build !linux
+
+package siteprobe
+
+import "net"
+
+// OptionsOf returns nil: it is not known.
+func OptionsOf(net.Conn) *TCPOptions { return nil }

@@ -1,0 +1,43 @@
+package siteprobe
+
+import (
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/lab"
+	"github.com/isthmus-grid/isthmus/internal/lab/wan"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// unforeseen are profiles of presets that have none of their own, for a
+// measurement is all that anybody has of them.
+func unforeseen() map[string]overlay.SiteProfile {
+	stateful := overlay.SiteProfile{Filter: overlay.FilterStateful, UDP: true, Privileged: true}
+	cone := overlay.NAT{Mapping: overlay.EndpointIndependent, Filtering: overlay.AddressAndPortDependent, KeepsPort: true}
+	with := func(change func(*overlay.SiteProfile)) overlay.SiteProfile {
+		p := stateful
+		change(&p)
+		return p
+	}
+	return map[string]overlay.SiteProfile{
+		"ipv6-only":       with(func(p *overlay.SiteProfile) { p.UDP, p.IPv6, p.IPv6Only = false, true, true }),
+		"wscale-stripped": stateful, "options-stripped": stateful,
+		"cgnat-over-stateful": with(func(p *overlay.SiteProfile) { p.NAT = cone }),
+		"nat-tcp-symmetric-udp-eim": with(func(p *overlay.SiteProfile) {
+			p.NAT = overlay.NAT{Mapping: overlay.AddressAndPortDependent, Filtering: overlay.AddressAndPortDependent}
+			p.NATUDP = cone
+		}),
+	}
+}
+
+// TestUnforeseen measures presets without a profile.
+func TestUnforeseen(t *testing.T) {
+	spec := lab.Spec{
+		WAN:   lab.WAN{Default: wan.Shape{Delay: 5 * time.Millisecond}},
+		Sites: []lab.Site{{Name: "pub", Preset: lab.Public, Nodes: []string{"broker", "proxy"}}},
+	}
+	truths := unforeseen()
+	checkPresets(t, spec, slices.Sorted(maps.Keys(truths)), truths)
+}

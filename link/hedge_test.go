@@ -1,0 +1,144 @@
+package link
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"testing"
+
+	"github.com/isthmus-grid/isthmus/overlay"
+	"github.com/isthmus-grid/isthmus/wire"
+)
+
+// TestPathThatCarriesNoHandshake: a path that connects and then carries nothing, or only
+// the first bytes, does not hold up a link for which there is a relay, and is reported as one
+// that failed; the relay, as one that connected.
+func TestPathThatCarriesNoHandshake(t *testing.T) {
+	for _, carries := range []int{1, 63, 200} {
+		for _, seal := range []bool{false, true} {
+			if carries == 200 && !seal {
+				continue // the whole handshake takes no more
+			}
+			t.Run(fmt.Sprintf("%d bytes, sealed %v", carries, seal), func(t *testing.T) {
+				r := newRoads(t)
+				r.seal = seal
+				r.swallows[overlay.Direct] = carries
+				a, b := couple(t, r, 0)
+				if a.Path.Technique != overlay.Relay || b.Path.Technique != overlay.Relay {
+					t.Errorf("the link is over %v and %v", a.Path, b.Path)
+				}
+				r.block(overlay.Direct, errors.New("looks for better paths are of no interest here"))
+				pump(t, a, b, 1<<20)
+				r.mu.Lock()
+				defer r.mu.Unlock()
+				if err := r.outcomes[overlay.Direct]; !errors.Is(err, errTrickle) {
+					t.Errorf("of the path that carried next to nothing was said: %v", err)
+				}
+				if err, told := r.outcomes[overlay.Relay]; !told || err != nil {
+					t.Errorf("of the relay was said: %v, %v", told, err)
+				}
+			})
+		}
+	}
+}
+
+// TestProofIsLost: the dialler takes its carrier for the link when it has sent its proof. If
+// that never arrives, and so the other end has no link, the two still get one.
+func TestProofIsLost(t *testing.T) {
+	for broken := 1; broken <= 3; broken++ {
+		t.Run(fmt.Sprint(broken, " carriers"), func(t *testing.T) {
+			r := newRoads(t)
+			id := identity(t, 1)
+			hello := len(wire.Append(nil, &wire.Hello{Job: id.Process.Job, From: 1}))
+			for range broken {
+				r.breaks = append(r.breaks, hello)
+			}
+			a, b := couple(t, r, 0)
+			pump(t, a, b, 1<<20)
+		})
+	}
+}
+
+// TestProofIsLate: the dialler's proof is held up, so that it dials once more for its link;
+// when it comes after all, the link has both carriers and is what it was.
+func TestProofIsLate(t *testing.T) {
+	r := newRoads(t)
+	r.holds = []int{len(wire.Append(nil, &wire.Hello{Job: identity(t, 1).Process.Job, From: 1}))}
+	links, meshes := meshesOf(t, r, 0)
+	released := sync.OnceFunc(func() { close(r.release) })
+	defer released()
+	if err := meshes[1].Connect(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	b := linked(t, links[1])
+	if _, err := b.Conn.Write([]byte{7}); err != nil { // which nobody acknowledges
+		t.Fatal(err)
+	}
+	a := linked(t, links[0])
+	one := make([]byte, 1)
+	if _, err := io.ReadFull(a.Conn, one); err != nil || one[0] != 7 {
+		t.Fatal(one, err)
+	}
+	released()
+	pump(t, a, b, 1<<20)
+	r.cut()
+	pump(t, a, b, 1<<20) // the link is known, and gets another carrier
+}
+
+// TestOnlyOneEndHasALink: the dialler has a link on which nothing comes and does not know
+// that the other end has none, which then dials itself.
+func TestOnlyOneEndHasALink(t *testing.T) {
+	r := newRoads(t)
+	defer close(r.release)
+	r.halves = []int{len(wire.Append(nil, &wire.Hello{Job: identity(t, 1).Process.Job, From: 1}))}
+	links, meshes := meshesOf(t, r, 0)
+	if err := meshes[1].Connect(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := meshes[0].Connect(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	pump(t, linked(t, links[0]), linked(t, links[1]), 1<<20)
+}
+
+// TestProofIsNotSent: the dialler's connection breaks when it is about to send its proof, and
+// has told its pair already that this is the link.
+func TestProofIsNotSent(t *testing.T) {
+	r := newRoads(t)
+	a, b := couple(t, r, 0, func(rank uint32, c overlay.Connector) overlay.Connector {
+		if rank == 1 {
+			return &mutes{Connector: c}
+		}
+		return c
+	})
+	pump(t, a, b, 1<<20)
+}
+
+// mutes is a connector whose first connection breaks after one write.
+type mutes struct {
+	overlay.Connector
+	dials int
+}
+
+func (m *mutes) Dial(ctx context.Context, peer overlay.ProcessName, ways overlay.Ways) (overlay.Carrier, error) {
+	c, err := m.Connector.Dial(ctx, peer, ways)
+	if m.dials++; err == nil && m.dials == 1 {
+		c.Conn = &mute{Conn: c.Conn}
+	}
+	return c, err
+}
+
+type mute struct {
+	net.Conn
+	writes int
+}
+
+func (m *mute) Write(b []byte) (int, error) {
+	if m.writes++; m.writes > 1 {
+		return 0, io.ErrClosedPipe
+	}
+	return m.Conn.Write(b)
+}

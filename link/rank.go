@@ -1,0 +1,338 @@
+package link
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// This file decides, without sockets or clocks, whether what a path carries is reason
+// to leave it: the kind of technique says which of two paths is better only as
+// long as both carry what is sent. Somebody on the way may hold datagrams to a
+// trickle, or carry a flow for a while and then no more.
+//
+//	          held back, far below what it           a relay is in use
+//	          was or what a relay carried            beside it
+//	judging ------------------------------> wanted ----------------> trying
+//	   ^                                                               |
+//	   |    the relay carries no more: longer until the next trial     |
+//	   +---------------------------------------------------------------+
+//	   |    it does: the class is avoided for a time, which doubles    |
+//	   +---------------------------------------------------------------+
+//
+// Two things keep it from going to and fro. A path is left for another only when
+// that carries gainFactor times as much for a while, measured in the same way at nearly the same time,
+// and the times between two trials, and for which a class is avoided, double as long as nothing
+// has changed. When such a time is over the class is taken again as if nothing had been
+// (improve.go), and leaving it takes no longer than the first time.
+const (
+	rankEvery = 250 * time.Millisecond // between readings
+
+	gainFactor = 2         // times as much, or it is not worth it
+	soonFactor = 4         // times as much, and no longer look is needed
+	farFactor  = 4         // times less than a relay has carried: a trial is worth it
+	fallFactor = 8         // times less than the path itself has carried at its best
+	slowRate   = 300_000   // bytes a second below which a path is doubted though nothing better is known of it
+	plenty     = 2_500_000 // bytes a second above which none is: a busy host holds up all paths for a moment
+
+	judgeFor   = 500 * time.Millisecond // and judgeRTTs: for how long a path must have held back for that to count
+	slowFor    = time.Second            // and slowRTTs: the same where only slowRate speaks against it: a flow starts slowly
+	failFor    = 2 * time.Second        // and failRTTs: after which a relay on trial has failed
+	leastMoved = 64 << 10               // bytes that a relay has brought before it can have won for them
+	tryFor     = 10 * time.Second       // after which a trial with little to send is over
+
+	judgeRTTs, slowRTTs, failRTTs, settleRTTs = 4, 12, 16, 2
+
+	farther     = 50 * time.Millisecond // and fartherPart times: longer round trips than by a relay
+	fartherPart = 3
+
+	firstAvoid = 30 * time.Second // doubles up to mostAvoid
+	mostAvoid  = 10 * time.Minute
+	firstRetry = 30 * time.Second // after a trial that failed; doubles up to mostAvoid
+	fresh      = 10 * time.Minute // for which it is known what a relay has carried
+
+	freeDeaths = 2                // carriers of a class that may fall silent, none of them old,
+	shortLife  = time.Minute      // which is younger than this,
+	oneDeath   = 5 * time.Second  // several at once being one
+	deathAvoid = 15 * time.Second // before the class is avoided; doubles up to mostAvoid
+)
+
+// A reading is what was seen of a link since the one before.
+type reading struct {
+	class overlay.Technique // of the carriers in use
+	took  time.Duration
+	held  bool          // almost all the time bytes waited that the carriers did not take
+	bytes uint64        // that arrived, both ways
+	rtt   time.Duration // of the path in use: the least of many
+	relay time.Duration // of a relay that stands by; 0: there is none
+}
+
+// A finding says what to do.
+type finding uint8
+
+const (
+	keep    finding = iota
+	wantTry         // try a relay in place of what is used; see begin and unable
+	won             // the relay on trial is to stay
+	failed          // it is not: back to what there was
+)
+
+// sum adds up readings.
+type sum struct {
+	took  time.Duration
+	bytes uint64
+}
+
+func (s *sum) add(r reading) { s.took += r.took; s.bytes += r.bytes }
+
+func (s sum) rate() float64 {
+	if s.took == 0 {
+		return 0
+	}
+	return float64(s.bytes) / s.took.Seconds()
+}
+
+// A record is what is known of one class.
+type record struct {
+	rate float64   // bytes a second when it was what held the link back, of late
+	at   time.Time // when that was
+	best float64   // the most of these, slowly forgotten
+
+	until   time.Time // it is avoided
+	avoided time.Duration
+	why     string
+
+	retry     time.Time // no trial before that, unless it carries far less than it did at the last
+	wait      time.Duration
+	triedRate float64
+
+	deaths int
+	died   time.Time
+}
+
+// A ranker decides for one link. Only the class in use is judged, and only a relay is
+// tried in its place: for what is better than a relay others look (improve.go).
+type ranker struct {
+	class overlay.Technique // at the last reading
+	age   time.Duration     // for which it is in use
+	held  sum               // of readings in a row that were held back
+	kinds map[overlay.Technique]*record
+
+	trying  bool
+	from    overlay.Technique // what the relay is tried in place of
+	base    float64           // what that carried
+	far     bool              // its round trips are the reason, and not what it carried
+	fromRTT time.Duration
+	tried   time.Duration // for which the relay is in use
+	total   sum           // since it had settled
+	busy    sum           // of that, held back
+	doubt   doubt         // with wantTry
+}
+
+// doubt is why a trial is wanted.
+type doubt struct {
+	class overlay.Technique
+	rate  float64
+	rtt   time.Duration
+	far   bool
+}
+
+func (k *ranker) of(class overlay.Technique) *record {
+	if k.kinds == nil {
+		k.kinds = map[overlay.Technique]*record{}
+	}
+	if k.kinds[class] == nil {
+		k.kinds[class] = &record{}
+	}
+	return k.kinds[class]
+}
+
+// next takes a reading.
+func (k *ranker) next(r reading, now time.Time) finding {
+	if r.class != k.class {
+		k.class, k.age, k.held = r.class, 0, sum{}
+	}
+	k.age += r.took
+	if k.trying {
+		return k.judgeTrial(r, now)
+	}
+	if r.class != overlay.Relay && r.relay > 0 && r.rtt > fartherPart*r.relay+farther && k.age >= failFor+failRTTs*r.rtt {
+		if rec := k.of(r.class); !now.Before(rec.retry) {
+			k.doubt = doubt{class: r.class, rate: k.held.rate(), rtt: r.rtt, far: true}
+			return wantTry
+		}
+	}
+	if !r.held {
+		k.held = sum{}
+		return keep
+	}
+	k.held.add(r)
+	if k.held.took < judgeFor+judgeRTTs*r.rtt {
+		return keep
+	}
+	rate := k.held.rate()
+	k.held = sum{}
+	return k.judge(r, rate, now)
+}
+
+// judge looks at what a path carried while it was what held the link back.
+func (k *ranker) judge(r reading, rate float64, now time.Time) finding {
+	rec := k.of(r.class)
+	before := rec.rate // half a second says little of a slow path
+	rec.rate, rec.at = rate, now
+	rec.best = max(rate, rec.best*0.98)
+	if r.class == overlay.Relay {
+		k.forgive(rate, now)
+		return keep
+	}
+	relay := k.of(overlay.Relay)
+	known := !relay.at.IsZero() && now.Sub(relay.at) < fresh
+	switch {
+	case now.Before(rec.retry) && farFactor*rate >= rec.triedRate:
+		return keep
+	case rate >= plenty:
+		return keep
+	case known && farFactor*rate < relay.rate:
+	case fallFactor*rate < rec.best:
+	case rate < slowRate && before < slowRate && k.age >= slowFor+slowRTTs*r.rtt:
+		rate = max(rate, before)
+	default:
+		return keep
+	}
+	k.doubt = doubt{class: r.class, rate: rate, rtt: r.rtt}
+	return wantTry
+}
+
+// forgive has classes that are avoided tried again when a relay has become slower than
+// they were.
+func (k *ranker) forgive(rate float64, now time.Time) {
+	for _, rec := range k.kinds {
+		if now.Before(rec.until) && rec.deaths == 0 && gainFactor*rate < rec.rate {
+			rec.until = now
+		}
+	}
+}
+
+// begin says that a relay is in use now in place of what the last wantTry was about.
+func (k *ranker) begin() {
+	k.trying, k.from, k.base, k.far, k.fromRTT = true, k.doubt.class, k.doubt.rate, k.doubt.far, k.doubt.rtt
+	k.tried, k.total, k.busy, k.held = 0, sum{}, sum{}, sum{}
+}
+
+// unable says that no relay could be had for a trial.
+func (k *ranker) unable(now time.Time) { k.fail(k.doubt.class, k.doubt.rate, now) }
+
+// fail puts the next trial off.
+func (k *ranker) fail(class overlay.Technique, rate float64, now time.Time) {
+	rec := k.of(class)
+	rec.wait = min(max(2*rec.wait, firstRetry), mostAvoid)
+	rec.retry, rec.triedRate = now.Add(rec.wait), rate
+}
+
+// judgeTrial is next while a relay is tried.
+func (k *ranker) judgeTrial(r reading, now time.Time) finding {
+	if r.class != overlay.Relay { // it was lost
+		k.trying = false
+		k.fail(k.from, k.base, now)
+		return failed
+	}
+	if k.tried += r.took; k.tried <= settleRTTs*r.rtt {
+		return keep
+	}
+	k.total.add(r)
+	if r.held {
+		k.busy.add(r)
+	}
+	gain, soon := float64(gainFactor), float64(soonFactor)
+	if k.far {
+		gain, soon = 1, 1
+	}
+	long := max(tryFor, 2*(failFor+failRTTs*r.rtt))
+	moved := k.far || k.total.bytes >= leastMoved
+	switch {
+	case k.total.took >= judgeFor+judgeRTTs*r.rtt && k.total.rate() >= soon*k.base && moved,
+		k.total.took >= failFor+failRTTs*r.rtt && k.total.rate() >= gain*k.base && moved,
+		k.total.took >= long && k.busy.took == 0 && moved: // it takes all there is to send, and the path did not
+		k.trying = false
+		k.avoid(now)
+		return won
+	case k.busy.took >= failFor+failRTTs*r.rtt:
+		k.trying = false
+		relay := k.of(overlay.Relay)
+		relay.rate, relay.at = k.busy.rate(), now
+		k.fail(k.from, min(k.base, relay.rate), now)
+		return failed
+	case k.total.took >= long:
+		k.trying = false
+		k.fail(k.from, k.base, now)
+		return failed
+	}
+	return keep
+}
+
+// avoid has the class that lost a trial avoided, and says why.
+func (k *ranker) avoid(now time.Time) {
+	rec, relay := k.of(k.from), k.of(overlay.Relay)
+	rec.put(firstAvoid, now)
+	rec.wait, rec.retry = 0, time.Time{}
+	if k.far {
+		rec.why = fmt.Sprintf("%v took %v for a round trip, and a relay less than a third of it", k.from, k.fromRTT.Round(time.Millisecond))
+		return
+	}
+	rec.rate, rec.best = k.base, k.base
+	relay.rate, relay.at = k.total.rate(), now
+	if k.busy.took > 0 {
+		relay.rate = max(relay.rate, k.busy.rate())
+	}
+	rec.why = fmt.Sprintf("%v carried %s, a relay %s", k.from, rateText(k.base), rateText(relay.rate))
+}
+
+// put has a class avoided for first, or for twice as long as the last time if that is
+// not long ago.
+func (r *record) put(first time.Duration, now time.Time) {
+	if r.avoided == 0 || now.Sub(r.until) > max(10*r.avoided, 2*first) {
+		r.avoided = first
+	} else {
+		r.avoided = min(2*r.avoided, mostAvoid)
+	}
+	r.until = now.Add(r.avoided)
+}
+
+// silent notes that a carrier of a class fell silent that was alive for so long, and reports
+// whether the class is avoided for that.
+func (k *ranker) silent(class overlay.Technique, lived time.Duration, now time.Time) bool {
+	rec := k.of(class)
+	if class == overlay.Relay || class == 0 || !rec.died.IsZero() && now.Sub(rec.died) < oneDeath {
+		return false
+	}
+	rec.died = now
+	if lived >= shortLife {
+		rec.deaths = 0
+	}
+	if rec.deaths++; rec.deaths <= freeDeaths {
+		return false
+	}
+	rec.put(deathAvoid, now)
+	rec.why = fmt.Sprintf("%v fell silent %d times, the last after %v", class, rec.deaths, lived.Round(time.Second))
+	return true
+}
+
+// avoids reports whether a class is to be left for others, and why.
+func (k *ranker) avoids(class overlay.Technique, now time.Time) (why string, yes bool) {
+	if rec := k.kinds[class]; rec != nil && now.Before(rec.until) {
+		return rec.why, true
+	}
+	return "", false
+}
+
+// rateText writes bytes a second in Mb/s, with two digits that count.
+func rateText(rate float64) string {
+	mbit := rate * 8 / 1e6
+	switch {
+	case mbit < 9.95:
+		return fmt.Sprintf("%.1f Mb/s", mbit)
+	default:
+		return fmt.Sprintf("%.0f Mb/s", mbit)
+	}
+}

@@ -1,0 +1,231 @@
+package link
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// carries is what the paths of a simulated link carry.
+type carries struct {
+	direct, relay float64 // bytes per second
+	rtt           time.Duration
+	offered       float64 // by the processes; 0: as much as goes
+}
+
+// simulated is a link of which the ranker is asked, with an end that looks for a better
+// path as improve.go does: at once when the class is not avoided.
+type simulated struct {
+	ranker
+	now   time.Time
+	class overlay.Technique
+	noise float64 // the rates are off by up to so many times
+	rng   *rand.Rand
+	moves []time.Time // from one class to another
+	moved float64     // bytes
+	best  float64     // that an oracle would have moved
+}
+
+func newSimulated(seed uint64, noise float64) *simulated {
+	return &simulated{now: time.Unix(1e9, 0), class: overlay.Direct, noise: noise, rng: rand.New(rand.NewPCG(seed, 5))}
+}
+
+func (s *simulated) use(class overlay.Technique) {
+	if s.class != class {
+		s.class, s.moves = class, append(s.moves, s.now)
+	}
+}
+
+// run lets time pass.
+func (s *simulated) run(d time.Duration, c carries) {
+	for end := s.now.Add(d); s.now.Before(end); {
+		s.now = s.now.Add(rankEvery)
+		rate := c.direct
+		if s.class == overlay.Relay {
+			rate = c.relay
+		}
+		best := max(c.direct, c.relay)
+		rate *= 1 + (s.noise-1)*s.rng.Float64()
+		held := true
+		if c.offered > 0 {
+			best = min(best, c.offered)
+			held, rate = rate <= c.offered, min(rate, c.offered)
+		}
+		s.moved += rate * rankEvery.Seconds()
+		s.best += best * rankEvery.Seconds()
+		switch s.next(reading{class: s.class, took: rankEvery, held: held, bytes: uint64(rate * rankEvery.Seconds()), rtt: c.rtt}, s.now) {
+		case wantTry:
+			s.use(overlay.Relay)
+			s.begin()
+		case failed:
+			s.use(overlay.Direct)
+		}
+		if _, avoided := s.avoids(overlay.Direct, s.now); s.class == overlay.Relay && !s.trying && !avoided {
+			s.use(overlay.Direct)
+		}
+	}
+}
+
+// TestRank: what a link does where its paths carry what they carry.
+func TestRank(t *testing.T) {
+	const mb = 1e6
+	for _, tc := range []struct {
+		name  string
+		steps []carries // a minute each
+		ends  overlay.Technique
+		moves int // at most
+	}{
+		{"nothing is wrong", []carries{{100 * mb, 100 * mb, time.Millisecond, 0}}, overlay.Direct, 0},
+		{"the relay is faster, but the path carries enough", []carries{{10 * mb, 100 * mb, time.Millisecond, 0}}, overlay.Direct, 0},
+		{"slow from the start", []carries{{0.04 * mb, 30 * mb, 20 * time.Millisecond, 0}}, overlay.Relay, 3},
+		{"slow later on", []carries{{50 * mb, 30 * mb, 20 * time.Millisecond, 0}, {0.04 * mb, 30 * mb, 20 * time.Millisecond, 0}}, overlay.Relay, 3},
+		{"nothing at all later on", []carries{{50 * mb, 30 * mb, 20 * time.Millisecond, 0}, {0, 30 * mb, 20 * time.Millisecond, 0}}, overlay.Relay, 3},
+		{"both are slow", []carries{{0.04 * mb, 0.05 * mb, 20 * time.Millisecond, 0}}, overlay.Direct, 4},
+		{"slow, and well again", []carries{{0.04 * mb, 30 * mb, 20 * time.Millisecond, 0}, {50 * mb, 30 * mb, 20 * time.Millisecond, 0}, {50 * mb, 30 * mb, 20 * time.Millisecond, 0}}, overlay.Direct, 4},
+		{"little is sent on a slow path", []carries{{0.04 * mb, 30 * mb, 20 * time.Millisecond, 0.01 * mb}}, overlay.Direct, 0},
+		{"the relay takes all that is sent", []carries{{0.04 * mb, 30 * mb, 20 * time.Millisecond, 0.5 * mb}}, overlay.Relay, 3},
+		{"the relay becomes slower than the path was", []carries{{0.2 * mb, 30 * mb, time.Millisecond, 0}, {0.2 * mb, 0.04 * mb, time.Millisecond, 0}}, overlay.Direct, 8},
+	} {
+		s := newSimulated(1, 1)
+		for _, c := range tc.steps {
+			s.run(time.Minute, c)
+		}
+		if s.class != tc.ends || len(s.moves) > tc.moves {
+			t.Errorf("%s: it ends on %v after %d moves, want %v and %d at most", tc.name, s.class, len(s.moves), tc.ends, tc.moves)
+		}
+	}
+}
+
+// TestRankLeavesSoon: a path that falls to nothing is left within half a second and a few
+// round trips, and for good after about as long again.
+func TestRankLeavesSoon(t *testing.T) {
+	for _, rtt := range []time.Duration{0, 20 * time.Millisecond, 200 * time.Millisecond, 600 * time.Millisecond} {
+		s := newSimulated(1, 1)
+		s.run(30*time.Second, carries{50e6, 50e6, rtt, 0})
+		fell := s.now
+		s.run(30*time.Second, carries{40e3, 50e6, rtt, 0})
+		// The readings before the fall count with those after it, once.
+		if len(s.moves) != 1 || s.moves[0].Sub(fell) > 2*(judgeFor+judgeRTTs*rtt)+2*rankEvery {
+			t.Errorf("round trip %v: moved %v after the path fell", rtt, s.moves[0].Sub(fell))
+		}
+		if why, avoided := s.avoids(overlay.Direct, fell.Add(20*time.Second)); !avoided || !strings.HasPrefix(why, "direct carried 0.3 Mb/s, a relay 4") {
+			t.Errorf("round trip %v: avoided %v: %q", rtt, avoided, why)
+		}
+	}
+}
+
+// TestRankAgainstOracle: with whatever paths and noise, a link moves most of what one moves that
+// knows what both carry, does not leave a path for one that is no better, and goes
+// to and fro less and less often.
+func TestRankAgainstOracle(t *testing.T) {
+	for seed := range uint64(400) {
+		rng := rand.New(rand.NewPCG(seed, 6))
+		pick := func(of ...float64) float64 { return of[rng.IntN(len(of))] }
+		c := carries{
+			direct: pick(2e4, 4e4, 2e5, 8e5, 3e6, 5e7), relay: pick(2e4, 1e5, 8e5, 3e6, 5e7),
+			rtt: time.Duration(pick(0, 1, 20, 200, 600)) * time.Millisecond,
+		}
+		s := newSimulated(seed, pick(1, 1.3, 1.6))
+		const lasts = 2 * time.Hour
+		s.run(lasts, c)
+		name := fmt.Sprintf("seed %d: %+v, noise %v: %d moves, %.2f of the oracle's bytes", seed, c, s.noise, len(s.moves), s.moved/s.best)
+		// Both kinds of wait double from half a minute to ten, two moves each.
+		if len(s.moves) > 2*(5+int(lasts/mostAvoid)) {
+			t.Error(name)
+		}
+		switch ratio := c.relay / c.direct; {
+		case ratio < 0.9 && len(s.moves) > 0 && s.class != overlay.Direct:
+			t.Errorf("%s: it ends on a relay that carries less", name)
+		case ratio >= 4 && c.direct < slowRate/s.noise && s.moved < 0.9*s.best:
+			t.Errorf("%s: it is on the slow path most of the time", name)
+		case c.direct > plenty && len(s.moves) > 0:
+			t.Errorf("%s: nothing was wrong with the path", name)
+		}
+		for i := 2; i < len(s.moves); i += 2 {
+			if pause := s.moves[i].Sub(s.moves[i-2]); pause < 20*time.Second {
+				t.Errorf("%s: it left the same path twice in %v", name, pause)
+				break
+			}
+		}
+	}
+}
+
+// TestRankSilence: a class whose carriers fall silent again and again is avoided, longer
+// each time, and one that died once, or lives long, is not.
+func TestRankSilence(t *testing.T) {
+	var k ranker
+	now := time.Unix(1e9, 0)
+	die := func(after, lived time.Duration) (avoided time.Duration) {
+		now = now.Add(after)
+		if !k.silent(overlay.HolePunching, lived, now) {
+			return 0
+		}
+		return k.of(overlay.HolePunching).until.Sub(now)
+	}
+	for i, step := range []struct{ after, lived, want time.Duration }{
+		{0, 20 * time.Second, 0},
+		{time.Second, 20 * time.Second, 0}, // one of several that died at once
+		{30 * time.Second, 20 * time.Second, 0},
+		{30 * time.Second, 20 * time.Second, deathAvoid},
+		{40 * time.Second, 20 * time.Second, 2 * deathAvoid},
+		{time.Minute, 20 * time.Second, 4 * deathAvoid},
+		{time.Hour, 50 * time.Minute, 0},
+		{30 * time.Second, 20 * time.Second, 0},
+		{30 * time.Second, 20 * time.Second, deathAvoid},
+	} {
+		if got := die(step.after, step.lived); got != step.want {
+			t.Errorf("death %d: avoided for %v, want %v", i, got, step.want)
+		}
+	}
+	if why, yes := k.avoids(overlay.HolePunching, now); !yes || why != "hole-punching fell silent 3 times, the last after 20s" {
+		t.Errorf("%q, %v", why, yes)
+	}
+	for range 9 {
+		if now = now.Add(time.Minute); k.silent(overlay.Relay, time.Second, now) {
+			t.Error("a relay is avoided: nothing is left")
+		}
+	}
+}
+
+// TestRankFarther: a path whose round trips take far longer than a relay's is left for
+// that, if the relay carries as much.
+func TestRankFarther(t *testing.T) {
+	for _, tc := range []struct {
+		path, relay time.Duration
+		carries     uint64 // bytes per reading, of the relay
+		want        finding
+	}{
+		{400 * time.Millisecond, 60 * time.Millisecond, 1e6, won},
+		{400 * time.Millisecond, 60 * time.Millisecond, 1e3, failed},
+		{100 * time.Millisecond, 60 * time.Millisecond, 1e6, keep},
+		{5 * time.Millisecond, time.Millisecond, 1e6, keep},
+	} {
+		var k ranker
+		now, class, last, rtt := time.Unix(1e9, 0), overlay.Direct, keep, tc.path
+		for range 120 {
+			now = now.Add(rankEvery)
+			r := reading{class: class, took: rankEvery, held: true, bytes: 500e3, rtt: rtt, relay: tc.relay}
+			if class == overlay.Relay {
+				r.bytes, r.relay = tc.carries, 0
+			}
+			f := k.next(r, now)
+			if f != keep {
+				last = f
+			}
+			if f == wantTry {
+				class, rtt = overlay.Relay, tc.relay
+				k.begin()
+			}
+			if f == won || f == failed {
+				break
+			}
+		}
+		if last != tc.want {
+			t.Errorf("%v, by a relay %v: %v, want %v", tc.path, tc.relay, last, tc.want)
+		}
+	}
+}

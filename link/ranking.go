@@ -1,0 +1,246 @@
+package link
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/link/stream"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// This file measures what a link's path carries, and carries out what rank.go makes of
+// it. The end that dialled the link does so, for both directions: by what the
+// other end says in its headers it knows when that has more to send than comes.
+
+// ranking is what was seen at the last reading. The goroutine that watches the mesh's
+// links owns it.
+type ranking struct {
+	due  time.Time
+	seen time.Time
+	last stream.Load
+}
+
+// A carrier holds back what is sent also where it takes all, and what it took waits on
+// the way: when an answer to a question takes longer than queueFor and queueRTTs, with so many
+// bytes under way, or passed since the last reading.
+const (
+	queueFor   = 300 * time.Millisecond
+	queueRTTs  = 4
+	queueBytes = 16 << 10
+)
+
+// trials sees to it that of a process's links to one site, which may be hundreds, one at a
+// time tries a relay in place of a technique: where it is the host that holds all of
+// them up a relay is no help. Once it was, the others need not wait for each other.
+type trials struct {
+	mu   sync.Mutex
+	next map[way]time.Time // trial
+	won  map[way]time.Time // by a relay, the latest
+}
+
+const (
+	trialLasts = 20 * time.Second // at most, or it does not count any more
+	trialPause = 5 * time.Second  // between one that failed and the next
+)
+
+// may reports whether a trial may begin, and notes that it does.
+func (t *trials) may(w way, now time.Time) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.next == nil {
+		t.next, t.won = map[way]time.Time{}, map[way]time.Time{}
+	}
+	if last := t.won[w]; !last.IsZero() && now.Sub(last) < firstAvoid {
+		return true
+	}
+	if now.Before(t.next[w]) {
+		return false
+	}
+	t.next[w] = now.Add(trialLasts)
+	return true
+}
+
+// ended notes how a trial ended.
+func (t *trials) ended(w way, won bool, now time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if won {
+		t.won[w] = now
+	}
+	t.next[w] = now.Add(trialPause)
+}
+
+var errSlow = errors.New("a relay carries more")
+
+// rank takes a reading when it is time, and reports whether a relay is on trial.
+func (k *keeper) rank(now time.Time) bool {
+	v := &k.ranking
+	if now.Before(v.due) {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		return k.ranker.trying
+	}
+	v.due = now.Add(rankEvery)
+	load, last, took := k.link.stream.Load(), v.last, now.Sub(v.seen)
+	first := v.seen.IsZero()
+	v.last, v.seen = load, now
+	r, relay, ok := k.read(load, last, took)
+	if !ok || first { // also where this process was held up itself
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		return k.ranker.trying
+	}
+	k.mu.Lock()
+	f := k.ranker.next(r, now)
+	busy := k.dialing || k.improving || k.widening.under
+	if f == wantTry && !busy && k.mesh.trials.may(way{k.link.Path.Peer.Site, r.class}, now) {
+		k.improving = k.mesh.goes(func(ctx context.Context) { k.try(ctx, relay) })
+	}
+	trying, from := k.ranker.trying, k.ranker.from
+	why, _ := k.ranker.avoids(from, now)
+	k.mu.Unlock()
+	if f == won || f == failed {
+		k.mesh.trials.ended(way{k.link.Path.Peer.Site, from}, f == won, now)
+	}
+	switch f {
+	case won:
+		k.giveUp(from, why)
+	case failed:
+		k.goBack(from)
+	}
+	return trying
+}
+
+// read makes a reading, and returns the relay that stands by, if there is one.
+func (k *keeper) read(load, last stream.Load, took time.Duration) (r reading, relay *stream.Carrier, ok bool) {
+	r = reading{
+		took: took,
+		held: 4*(load.Short-last.Short) >= 3*(load.Ticks-last.Ticks),
+	}
+	used, ok := k.used()
+	r.class, r.rtt = used.class, used.rtt
+	queued := false
+	carriers := k.link.stream.Carriers()
+	for _, c := range carriers {
+		// Of these alone: what a path that was left still brings speaks for no other. And of
+		// the stream's bytes alone: a question is put while any come, and its answer is none.
+		a, carried := c.Carrier.About.(*about), c.Acked+c.Brought
+		if c.Used && a.path.Technique == r.class && carried > a.carried {
+			r.bytes += carried - a.carried
+		}
+		a.carried = carried
+	}
+	for _, c := range carriers {
+		if c.Used && !c.Silent && pathOf(c.Carrier).Technique == r.class {
+			queued = queued || max(c.RTT, c.Asked) > queueFor+queueRTTs*c.Least && (c.Carried >= queueBytes || r.bytes >= queueBytes)
+			if c.Asked == 0 && (c.Carried > 0 || r.bytes > 0) {
+				k.link.stream.Ask(c.Carrier) // its answer comes behind what waits on the way, in both directions
+			}
+		}
+		if pathOf(c.Carrier).Technique == overlay.Relay && !c.Used && !c.Silent && !c.Carrier.About.(*about).left.Load() {
+			relay, r.relay = c.Carrier, c.Least
+		}
+	}
+	r.held = r.held || queued
+	return r, relay, ok && r.class != 0 && took < 2*rankEvery
+}
+
+// try has the link use a relay, the one that stands by or a new one, in place of what
+// it uses, which stands by then.
+func (k *keeper) try(ctx context.Context, relay *stream.Carrier) {
+	defer func() {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		k.improving = false
+	}()
+	if relay == nil {
+		var err error
+		if relay, err = k.dial(ctx, lookBound, overlay.RelayOnly); err != nil {
+			k.mu.Lock()
+			defer k.mu.Unlock()
+			k.ranker.unable(time.Now())
+			return
+		}
+	}
+	s := k.link.stream
+	s.Use(relay, 1)
+	for _, c := range s.Carriers() {
+		if c.Carrier != relay {
+			s.Use(c.Carrier, 0)
+		}
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.ranker.begin()
+}
+
+// goBack has the link use the carriers of a class again, and the relays stand by.
+func (k *keeper) goBack(class overlay.Technique) {
+	s := k.link.stream
+	var back, relays []*stream.Carrier
+	for _, c := range s.Carriers() {
+		switch {
+		case c.Silent:
+		case pathOf(c.Carrier).Technique == class:
+			back = append(back, c.Carrier)
+		default:
+			relays = append(relays, c.Carrier)
+		}
+	}
+	if len(back) == 0 {
+		return
+	}
+	for _, c := range back {
+		s.Use(c, 1)
+	}
+	for _, c := range relays {
+		s.Use(c, 0)
+	}
+}
+
+// giveUp leaves the carriers of a class, and has the path's report, the log and the
+// helper told why: the next link to that site need not find it out again.
+func (k *keeper) giveUp(class overlay.Technique, why string) {
+	var told func(error)
+	for _, c := range k.link.stream.Carriers() {
+		a := c.Carrier.About.(*about)
+		switch {
+		case a.path.Technique == class:
+			if a.outcome != nil {
+				told = a.outcome
+			}
+			k.leave(c.Carrier, errSlow)
+		case c.Used:
+			a.reason.Store(&why)
+		}
+	}
+	k.tell(class, why, told)
+}
+
+// tell says why a class is avoided.
+func (k *keeper) tell(class overlay.Technique, why string, outcome func(error)) {
+	if log := k.mesh.cfg.Log; log != nil {
+		log.Info("a path is given up", "peer", k.link.Peer.String(), "technique", class.String(), "cause", why)
+	}
+	if outcome != nil {
+		outcome(fmt.Errorf("%w: %s", overlay.ErrInferior, why))
+	}
+}
+
+// fellSilent takes into account that a carrier has fallen silent. The stream is locked.
+func (k *keeper) fellSilent(c *stream.Carrier, err error) {
+	if !errors.Is(err, stream.ErrSilent) {
+		return
+	}
+	a, now := c.About.(*about), time.Now()
+	k.mu.Lock()
+	avoided := k.ranker.silent(a.path.Technique, now.Sub(a.since), now)
+	why, _ := k.ranker.avoids(a.path.Technique, now)
+	k.mu.Unlock()
+	if avoided {
+		k.tell(a.path.Technique, why, a.outcome)
+	}
+}

@@ -1,0 +1,99 @@
+package link
+
+import (
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/link/stream"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// busily keeps both directions of a link busy until the returned function is called,
+// which waits for the end.
+func busily(t *testing.T, a, b *Link) (stop func()) {
+	over := make(chan struct{})
+	var work sync.WaitGroup
+	work.Go(func() {
+		for {
+			select {
+			case <-over:
+				return
+			default:
+				pump(t, a, b, 256<<10)
+			}
+		}
+	})
+	return sync.OnceFunc(func() { close(over); work.Wait() })
+}
+
+// stays looks at a link for a time, in which it must not change how it sends.
+func stays(t *testing.T, l *Link, want overlay.Technique, d time.Duration) {
+	t.Helper()
+	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(stream.Tick) {
+		if p, _ := l.Current(); p.Technique != want {
+			t.Fatalf("it sends by %v, and was to stay with %v", p, want)
+		}
+	}
+}
+
+// TestLinkLeavesASlowPath: a path of the better kind that carries next to nothing from some
+// moment on is left for a relay, in both directions and for good, the path says why, and
+// whoever made the carrier is told. Where the relay carries no more the link comes back.
+func TestLinkLeavesASlowPath(t *testing.T) {
+	r := newRoads(t)
+	r.thin = true
+	a, b := couple(t, r, 0)
+	pump(t, a, b, 4<<20)
+	r.narrows(overlay.Direct, 200e3)
+	stop := busily(t, a, b)
+	defer stop()
+	current(t, a, overlay.Relay)
+	current(t, b, overlay.Relay)
+	r.mu.Lock()
+	r.outcomes[overlay.Direct] = nil
+	r.mu.Unlock()
+	told := func() error {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return r.outcomes[overlay.Direct]
+	}
+	for end := time.Now().Add(30 * time.Second); told() == nil; time.Sleep(stream.Tick) {
+		if time.Now().After(end) {
+			t.Fatal("nobody was told that the path was given up")
+		}
+	}
+	if err := told(); !strings.Contains(err.Error(), "direct carried ") || !strings.Contains(err.Error(), "a relay ") {
+		t.Errorf("told %v", err)
+	}
+	dialler := a
+	if b.Dialled {
+		dialler = b
+	}
+	if p, _ := dialler.Current(); !strings.Contains(p.Reason, "direct carried ") {
+		t.Errorf("the path's reason is %q", p.Reason)
+	}
+	stays(t, a, overlay.Relay, 5*time.Second)
+	if n := r.count(overlay.Relay); n != 1 {
+		t.Errorf("%d relays were dialled", n)
+	}
+	stop()
+	pump(t, a, b, 16<<20)
+}
+
+// TestRelayIsNoBetter: where all paths carry the same little, the link is on its own
+// again after a trial, and does not try again soon.
+func TestRelayIsNoBetter(t *testing.T) {
+	r := newRoads(t)
+	r.thin = true
+	a, b := couple(t, r, 0)
+	pump(t, a, b, 1<<20)
+	r.narrows(overlay.Direct, 200e3)
+	r.narrows(overlay.Relay, 200e3)
+	stop := busily(t, a, b)
+	defer stop()
+	current(t, a, overlay.Relay)
+	current(t, a, overlay.Direct)
+	stays(t, a, overlay.Direct, 5*time.Second)
+}
