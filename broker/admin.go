@@ -10,6 +10,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/siteprobe"
+	"github.com/isthmus-grid/isthmus/internal/store"
 	"github.com/isthmus-grid/isthmus/internal/traffic"
 	"github.com/isthmus-grid/isthmus/launch/offer"
 	"github.com/isthmus-grid/isthmus/overlay"
@@ -31,6 +32,7 @@ type Status struct {
 	Vantage  VantageStatus   `json:"vantage"`  // what the broker did as a vantage point
 	Counters CounterStatus   `json:"counters"`
 	Audit    *audit.Status   `json:"audit,omitempty"` // of the audit log, if one is kept
+	Store    *store.Status   `json:"store,omitempty"` // where what must last is kept, if anywhere
 }
 
 // SiteStatus is one site. Since is when its frontal joined or, if it is away,
@@ -41,7 +43,7 @@ type SiteStatus struct {
 	Since     time.Time           `json:"since"`
 	Processes int                 `json:"processes"`
 	Hosts     offer.Counts        `json:"hosts"`            // nodes in the list of hosts
-	Policy    *PolicyStatus       `json:"policy,omitempty"` // absent: the site permits every link
+	Policy    *PolicyStatus       `json:"policy,omitempty"` // absent: the site has none, and permits no link with others
 	RTTMS     float64             `json:"rtt_ms,omitempty"` // of the frontal's session with the broker
 
 	// Measured is what the site's probes found, if they ran, and Differs where
@@ -73,8 +75,8 @@ func (b *Broker) Status() Status {
 	inv := b.registry.Inventory()
 	now := time.Now()
 	s := Status{
-		Audit:  b.audit.Status(),
-		Broker: b.name, Epoch: b.epoch, Started: b.started, Sessions: b.sessions.count(), Waiting: inv.Waiting, Names: inv.Names,
+		Audit: b.audit.Status(), Store: b.store.status(),
+		Broker: b.name, Epoch: b.epoch, Started: b.started, Sessions: b.sessions.count(), Waiting: inv.Waiting, Names: b.names.count(inv.Names),
 		Sites: []SiteStatus{}, Jobs: []JobStatus{}, Proxies: []ProxyStatus{}, Outcomes: b.outcomes.status(), Traffic: b.traffic.Flows(now), Vantage: b.vantageStatus(), Counters: b.counters.status(),
 	}
 	for _, site := range inv.Sites {

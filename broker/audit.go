@@ -73,6 +73,18 @@ func (b *Broker) auditSession(s *control.Session, what string) {
 	b.audit.Append(r)
 }
 
+// turnedAway tells of a connection that was closed before it proved who it is,
+// because there are too many.
+func (b *Broker) turnedAway(from net.Addr, err error) {
+	b.log.Debug("connection closed", "from", from.String(), "error", err)
+	b.auditRefusal(from.String(), "half-open", err)
+}
+
+// auditOverBudget records what a peer was refused that is over its budget.
+func (b *Broker) auditOverBudget(s *control.Session, err error) {
+	b.auditRefusal(s.Peer().String()+" "+s.RemoteAddr().String(), "budget", err)
+}
+
 // auditCaller records who was turned away before there was a session.
 func (b *Broker) auditCaller(from net.Addr, err error) {
 	b.auditRefusal(from.String(), "session", err)

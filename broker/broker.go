@@ -2,6 +2,7 @@ package broker
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -12,10 +13,13 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/isthmus-grid/isthmus/internal/accept"
 	"github.com/isthmus-grid/isthmus/internal/audit"
+	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/enrol"
+	"github.com/isthmus-grid/isthmus/internal/limit"
 	"github.com/isthmus-grid/isthmus/internal/traffic"
 	"github.com/isthmus-grid/isthmus/internal/vantage"
 	"github.com/isthmus-grid/isthmus/overlay"
@@ -43,7 +47,13 @@ type Broker struct {
 	audit    *audit.Log // nil is none; set before Serve
 	creds    *control.Credentials
 	desk     *enrol.Desk // nil: this broker does not enrol
+	store    *storeKeeper
+	names    *sharedNames
 	started  time.Time
+
+	half, observed *accept.HalfOpen // connections that have not proved who they are
+
+	waits *limit.Counter[overlay.SiteID] // of its callers; Memory counts all together
 
 	introductions chan struct{} // a place for each in flight
 	introduceMax  time.Duration // bound of one introduction
@@ -53,8 +63,8 @@ type Broker struct {
 // helper does has shorter bounds, so this one is for peers that say nothing.
 const introduceMax = 15 * time.Second
 
-// New returns a broker that keeps everything in memory. Its name is that of
-// its credentials. It starts nothing; call Serve, once.
+// New returns a broker. Its name is that of its credentials. It starts nothing;
+// call Serve, once.
 func New(cfg Config, creds *control.Credentials, log *slog.Logger) (*Broker, error) {
 	id := creds.Identity()
 	if id.Role != control.RoleBroker {
@@ -68,9 +78,20 @@ func New(cfg Config, creds *control.Credentials, log *slog.Logger) (*Broker, err
 		introductions: make(chan struct{}, cfg.Limits.Introductions),
 		introduceMax:  introduceMax,
 		grants:        newGrants(creds),
-		vantage:       newVantagePoint(id.String()),
 	}
+	b.half = accept.NewHalfOpen(accept.Bounds{Total: cfg.Limits.HalfOpen, PerSource: cfg.Limits.HalfOpenPerSource}, b.turnedAway)
+	b.observed = accept.NewHalfOpen(accept.Bounds{
+		What: "connections that ask for their address", Total: cfg.Limits.HalfOpen, PerSource: cfg.Limits.HalfOpenPerSource,
+		TotalSetting: "limits.half_open", SourceSetting: "limits.half_open_per_source",
+	}, b.turnedAway)
+	b.waits = limit.NewCounter[overlay.SiteID](limit.Bounds{What: "callers of one site that wait for a process or a name", PerKey: cfg.Limits.WaitsPerSite, KeySetting: "limits.waiting_per_site"})
+	b.vantage = newVantagePoint(id.String(), b.observed, log)
 	b.live.Store(&cfg)
+	var err error
+	if b.store, err = newStoreKeeper(cfg, creds, log); err != nil {
+		return nil, err
+	}
+	b.names = newSharedNames(b.store, cfg.Lease, log)
 	b.endpoint = control.NewEndpoint(creds, log, func(r grpc.ServiceRegistrar) {
 		controlpb.RegisterDirectoryServer(r, directory{b: b})
 		controlpb.RegisterSitesServer(r, sites{b: b})
@@ -78,7 +99,10 @@ func New(cfg Config, creds *control.Credentials, log *slog.Logger) (*Broker, err
 		controlpb.RegisterTrafficServer(r, carriers{b: b})
 		controlpb.RegisterAdminServer(r, admin{b: b})
 	})
-	b.endpoint.Refused = b.auditCaller
+	b.endpoint.Refused, b.endpoint.OverBudget = b.auditCaller, b.auditOverBudget
+	b.endpoint.SetHalfOpen(b.half)
+	b.endpoint.Data = func(ctx context.Context, c *tls.Conn) { b.vantage.observer.Take(ctx, carrier.Unread(c, nil)) }
+	b.endpoint.SetBudget(cfg.Limits.budget())
 	b.endpoint.SetTrust(control.Trust{Renew: b.renew})
 	return b, nil
 }
@@ -91,11 +115,15 @@ func (b *Broker) Serve(ctx context.Context, ln net.Listener) error {
 	defer own.Wait()
 	defer b.endpoint.Close()
 	defer cancel()
-	front := vantage.NewFront(ln, b.vantage.observer, b.log)
+	front := vantage.NewFront(ln, b.vantage.observer, b.half, b.log)
 	own.Go(func() { b.sweep(ctx) })
 	own.Go(func() { front.Serve(ctx) })
 	own.Go(func() { b.serveSTUN(ctx) })
 	own.Go(func() { b.followRevocations(ctx) })
+	own.Go(func() { b.store.follow(ctx) })
+	own.Go(func() { b.store.serve(ctx) })
+	own.Go(func() { b.names.follow(ctx) })
+	own.Go(func() { b.names.serve(ctx, b.registry) })
 	if b.cfg.TLS.Renew {
 		own.Go(func() { enrol.Keep(ctx, b.creds, b.log, b.renewOwn) })
 	}

@@ -14,7 +14,6 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/audit"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/daemon"
-	"github.com/isthmus-grid/isthmus/internal/enrol"
 	"github.com/isthmus-grid/isthmus/internal/httpserve"
 	"github.com/isthmus-grid/isthmus/internal/metrics"
 	"github.com/isthmus-grid/isthmus/internal/oidc"
@@ -28,6 +27,8 @@ type Config struct {
 	TLS           TLS            `yaml:"tls" help:"Who this broker is, and whom it believes."`
 	MetricsListen netip.AddrPort `yaml:"metrics_listen" example:"127.0.0.1:9441" help:"Address at which Prometheus reads this daemon's figures, at /metrics. Whoever reaches it may read it: it names sites, proxies and projects. Without it there is none."`
 	Enrol         Enrol          `yaml:"enrol" help:"How this broker gives certificates to whoever shows a token (isthmus ca token), and new ones for those that run out. Without it, it does not."`
+	Store         daemon.Path    `yaml:"store" example:"etcd://10.0.0.1:2379,10.0.0.2:2379,10.0.0.3:2379/isthmus" help:"Where this broker keeps what must last: used tokens, revocations, published names. A file, which is this broker's alone, or an etcd that several brokers share, with a prefix of the keys that is this grid's alone. Empty: broker.db in the service manager's state folder (STATE_DIRECTORY), or else in the folder of enrol.state; without any, names and revocations are forgotten at the end, and the broker cannot enrol."`
+	StoreTLS      StoreTLS       `yaml:"store_tls" help:"How an etcd is talked with."`
 	StatusListen  netip.AddrPort `yaml:"status_listen" example:"127.0.0.1:9480" help:"Address of the status page, for a browser: sites, processes, how sites connect, and why. It can only be read, and asks nobody who reads it, so it must be an address of this host alone unless status_open says otherwise. Without it there is none."`
 	StatusOpen    bool           `yaml:"status_open" default:"false" help:"Let status_listen be an address that others reach: whoever does sees the names of sites, users and projects, and addresses of proxies. Put something in front of it that asks who they are."`
 	Lease         time.Duration  `yaml:"lease" default:"60s" min:"1s" max:"1h" help:"How long a site's processes stay known after its frontal's session ended. A frontal that comes back within it has lost nothing."`
@@ -38,12 +39,17 @@ type Config struct {
 	Limits        Limits         `yaml:"limits" help:"What the broker holds at most. Whoever asks for more is told that it is overloaded."`
 }
 
+// budget is what one peer may have under way.
+func (l Limits) budget() control.Budget {
+	return control.Budget{Sessions: l.PeerSessions, Streams: l.PeerStreams, Calls: l.PeerCalls, Bytes: int(l.PeerBytes), Request: control.StandardBudget.Request}
+}
+
 // Check relates the keys to each other.
 func (c Config) Check() error {
 	if at := c.StatusListen; at.IsValid() && !at.Addr().IsLoopback() && !c.StatusOpen {
 		return daemon.Wrong("status_listen", "%v can be reached by others, and the page asks nobody who reads it; use 127.0.0.1 and a tunnel (ssh -L), or say status_open: true", at)
 	}
-	return nil
+	return c.checkStore()
 }
 
 // TLS are the files of a broker's credentials, all PEM.
@@ -53,14 +59,14 @@ type TLS struct {
 	CA   daemon.Path `yaml:"ca" required:"true" path:"file" example:"/etc/isthmus/ca.pem" help:"Certificate of the grid's CA."`
 
 	Renew   bool        `yaml:"renew" default:"true" help:"Whether to renew the certificate after two thirds of its life, if the broker enrols. The file must be this daemon's to write; a certificate that somebody else puts there is taken over without a restart, too."`
-	Revoked daemon.Path `yaml:"revoked" example:"$STATE/revoked.pem" help:"File to keep the grid's revocation list in. Empty: revoked.pem in the service manager's state folder (STATE_DIRECTORY); without one, the list is forgotten at the end and told anew by the peers."`
+	Revoked daemon.Path `yaml:"revoked" example:"$STATE/revoked.pem" help:"File to keep the grid's revocation list in, if store is not a file: with an etcd, for when that is away. Empty: revoked.pem in the service manager's state folder (STATE_DIRECTORY). A store in a file takes over the list that an older version kept here, and renames it."`
 }
 
 // Enrol is the broker's part of the grid's CA.
 type Enrol struct {
 	Cert    daemon.Path   `yaml:"cert" path:"file" example:"/etc/isthmus/issuer.pem" help:"Issuing certificate, made offline (isthmus ca issuer)."`
 	Key     daemon.Path   `yaml:"key" path:"file" example:"/etc/isthmus/issuer.key" help:"Private key of the issuing certificate."`
-	State   daemon.Path   `yaml:"state" example:"$STATE/used-tokens" help:"File that remembers used tokens, so that each works once although the broker is started again. It must be this broker's alone."`
+	State   daemon.Path   `yaml:"state" example:"$STATE/used-tokens" help:"File in which an older version remembered used tokens. The store takes it over at the first start, and renames it."`
 	Longest time.Duration `yaml:"longest" default:"2160h" min:"1m" max:"87600h" help:"The longest that a certificate is valid which this broker issues, whatever its token says."`
 	OIDC    OIDC          `yaml:"oidc" help:"An identity provider outside the grid, whose tokens this broker takes in place of its own: ID tokens of OpenID Connect, WLCG tokens, SciTokens. They give users certificates for a short time, and nobody else any. Without an issuer, none is believed."`
 }
@@ -121,9 +127,9 @@ func (e Enrol) Check() error {
 	for _, k := range []struct {
 		key  string
 		path daemon.Path
-	}{{"cert", e.Cert}, {"key", e.Key}, {"state", e.State}} {
+	}{{"cert", e.Cert}, {"key", e.Key}} {
 		if k.path == "" {
-			return daemon.Wrong(k.key, "a broker that enrols needs cert, key and state")
+			return daemon.Wrong(k.key, "a broker that enrols needs cert and key")
 		}
 	}
 	return nil
@@ -138,7 +144,19 @@ type Limits struct {
 	PerSite       int `yaml:"processes_per_site" default:"100000" min:"1" help:"Registered processes of one site."`
 	Hosts         int `yaml:"hosts" default:"20000" min:"1" max:"20000" help:"Nodes in the list of hosts, those whose helper or frontal is away included."`
 	Waiting       int `yaml:"waiting" default:"100000" min:"1" help:"Callers that wait for a process to start."`
+	WaitsPerSite  int `yaml:"waiting_per_site" default:"10000" min:"1" help:"The same of one site, about 13 KB each."`
 	Introductions int `yaml:"introductions" default:"10000" min:"1" help:"Introductions in flight."`
+
+	HalfOpen          int `yaml:"half_open" default:"1024" min:"1" max:"1000000" help:"Connections that have not proved yet who they are, about 30 KB each. When there are as many, the source address that has the most loses its oldest, so that others get in. As many again may ask how they look from outside."`
+	HalfOpenPerSource int `yaml:"half_open_per_source" default:"512" min:"1" max:"1000000" help:"The same of one source: an IPv4 address, a /64 of IPv6."`
+
+	Enrolments          int `yaml:"enrolments" default:"64" min:"1" max:"100000" help:"Requests for certificates that are judged at a time."`
+	EnrolmentsPerSource int `yaml:"enrolments_per_source" default:"16" min:"1" max:"100000" help:"The same of one source."`
+
+	PeerSessions int         `yaml:"peer_sessions" default:"16" min:"1" max:"100000" help:"Sessions of one peer: the same certificate's."`
+	PeerStreams  int         `yaml:"peer_streams" default:"32" min:"2" max:"100000" help:"Streams in all sessions of one peer; more end the session. A peer needs one in each."`
+	PeerCalls    int         `yaml:"peer_calls" default:"20000" min:"1" max:"10000000" help:"Calls of one peer that are not answered yet, about 13 KB each; more are refused. A frontal has one for each process that its site waits for, and each introduction."`
+	PeerBytes    daemon.Size `yaml:"peer_bytes" default:"16MiB" min:"5MiB" max:"16GiB" help:"Bytes that came with these calls, begun ones included, of one peer; more end the session."`
 }
 
 // DefaultConfig returns the settings of a broker that nobody configured.
@@ -164,18 +182,21 @@ func serve(ctx context.Context, cfg Config, log *slog.Logger, ready func(facts .
 	if err != nil {
 		return err
 	}
-	if err := enrol.KeepRevoked(creds, string(cfg.TLS.Revoked)); err != nil {
-		return err
-	}
 	b, err := New(cfg, creds, log)
 	if err != nil {
 		return err
 	}
+	defer b.store.close()
 	daemon.OnReload(ctx, liveKeys, b.reload)
 	if err := b.openDesk(); err != nil {
 		return err
 	}
-	defer b.closeDesk()
+	hooks := daemon.HooksOf(ctx)
+	if !hooks.Succeeds() {
+		if err := b.store.open(ctx, false); err != nil {
+			return err
+		}
+	}
 	ln, err := daemon.Socket(ctx, "listen "+cfg.Listen.String(), func() (*net.TCPListener, error) {
 		return net.ListenTCP("tcp", net.TCPAddrFromAddrPort(cfg.Listen))
 	})
@@ -205,9 +226,13 @@ func serve(ctx context.Context, cfg Config, log *slog.Logger, ready func(facts .
 	// Whatever a predecessor let go of it has let go of when ready returns.
 	ready(append([]string{"listen=" + ln.Addr().String()}, facts...)...)
 	b.openSTUN(ctx)
+	if hooks.Succeeds() {
+		if err := b.store.open(ctx, true); err != nil {
+			return err
+		}
+	}
 	// There is nothing to drain: whoever has a session makes another, with the
 	// successor or another broker, and tells it everything.
-	hooks := daemon.HooksOf(ctx)
 	serving, end := context.WithCancel(ctx)
 	defer end()
 	var drain sync.WaitGroup
@@ -223,6 +248,7 @@ func serve(ctx context.Context, cfg Config, log *slog.Logger, ready func(facts .
 	end() // of what waits to drain, if it failed
 	stop()
 	stopPage()
+	b.store.close()
 	hooks.LetGo()
 	return err
 }

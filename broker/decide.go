@@ -2,6 +2,8 @@ package broker
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/isthmus-grid/isthmus/overlay"
 )
@@ -60,6 +62,9 @@ func (p pair) judge(t overlay.Technique) verdict {
 			return reject("the admin of %s forbids it", s.Site)
 		}
 	}
+	if v := p.families(t); v != nil {
+		return *v
+	}
 	if meets(t) {
 		if v := p.meeting(); !v.take {
 			return v
@@ -82,6 +87,27 @@ func (p pair) judge(t overlay.Technique) verdict {
 		return p.relay()
 	}
 	return reject("not known to this broker")
+}
+
+// families judges what a site with nothing but IPv6 takes part in, or leaves it to
+// the others. Profiles tell of IPv4's firewall and NAT, so that nothing is known of
+// who lets connections in.
+func (p pair) families(t overlay.Technique) *verdict {
+	six, other := p.asker, p.target
+	if !six.IPv6Only {
+		six, other = other, six
+	}
+	switch {
+	case !six.IPv6Only || t == overlay.Relay:
+		return nil
+	case !other.IPv6 && !other.IPv6Only:
+		return against("%s has nothing but IPv6, and %s none of it", six.Site, other.Site)
+	case t == overlay.SimultaneousOpen && p.bothIPv6():
+		v := take("%s and %s have IPv6, where each lets its own SYN out, and it opens the way for the other's", p.asker.Site, p.target.Site)
+		v.ipv6 = true
+		return &v
+	}
+	return against("%s has nothing but IPv6, over which this is not done", six.Site)
 }
 
 // port is the port from which the asker must dial: a target that lets only
@@ -174,6 +200,8 @@ func dial(from, to overlay.SiteProfile) verdict {
 	}
 	limit := egressLimit(from)
 	switch {
+	case from.Egress.OnlyTLS():
+		return reject("%s, and a %s of %s takes none; proxies do", limit, listener(to), to.Site)
 	case from.Egress != overlay.Egress443 && from.Egress != overlay.EgressHTTPProxy:
 		return reject("%s", limit)
 	case to.Inbound == overlay.InboundPorts && to.Ports.Contains(relayPort):
@@ -199,6 +227,10 @@ func egressLimit(s overlay.SiteProfile) string {
 		return fmt.Sprintf("%s lets only port 443 out", s.Site)
 	case overlay.EgressHTTPProxy:
 		return fmt.Sprintf("%s lets only its HTTP proxy out, to port 443", s.Site)
+	case overlay.EgressTLS443:
+		return fmt.Sprintf("%s lets only TLS out, to port 443", s.Site)
+	case overlay.EgressHTTPProxyTLS:
+		return fmt.Sprintf("%s lets only its HTTP proxy out, to port 443, and only TLS inside", s.Site)
 	}
 	return fmt.Sprintf("%s lets nothing out", s.Site)
 }
@@ -212,15 +244,27 @@ func listener(s overlay.SiteProfile) string {
 
 // relay works wherever both sites can connect to port 443 of a public host.
 func (p pair) relay() verdict {
+	var inTLS []string // sites that let nothing else out
 	for _, s := range []overlay.SiteProfile{p.asker, p.target} {
 		switch s.Egress {
 		case overlay.EgressAny, overlay.Egress443, overlay.EgressHTTPProxy:
+		case overlay.EgressTLS443, overlay.EgressHTTPProxyTLS:
+			if !slices.Contains(inTLS, string(s.Site)) {
+				inTLS = append(inTLS, string(s.Site))
+			}
 		default:
 			return reject("%s, so that no proxy can be reached", egressLimit(s))
 		}
 	}
-	if p.inside() {
-		return take("%s can reach a proxy on port 443, should its nodes not reach each other", p.asker.Site)
+	how := ""
+	if len(inTLS) > 0 {
+		how = fmt.Sprintf(" (%s inside of TLS)", strings.Join(inTLS, " and "))
 	}
-	return take("both sites can reach a proxy on port 443")
+	if p.inside() {
+		return take("%s can reach a proxy on port 443%s, should its nodes not reach each other", p.asker.Site, how)
+	}
+	if p.asker.IPv6Only != p.target.IPv6Only {
+		return take("both sites can reach a proxy on port 443%s that has IPv4 and IPv6", how)
+	}
+	return take("both sites can reach a proxy on port 443%s", how)
 }

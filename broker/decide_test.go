@@ -21,6 +21,7 @@ import (
 type syn struct {
 	port     uint16 // destination
 	viaProxy bool   // asked of the site's HTTP proxy by CONNECT
+	tls      bool   // what follows begins as TLS
 }
 
 // leaves applies a site's egress rule.
@@ -32,6 +33,10 @@ func leaves(s overlay.SiteProfile, p syn) bool {
 		return !p.viaProxy && p.port == 443
 	case overlay.EgressHTTPProxy:
 		return p.viaProxy && p.port == 443
+	case overlay.EgressTLS443:
+		return !p.viaProxy && p.port == 443 && p.tls
+	case overlay.EgressHTTPProxyTLS:
+		return p.viaProxy && p.port == 443 && p.tls
 	}
 	return false
 }
@@ -58,12 +63,14 @@ func listening(s overlay.SiteProfile) iter.Seq[uint16] {
 }
 
 // connects reports whether some SYN from one site gets to a listener of the
-// other.
-func connects(from, to overlay.SiteProfile) bool {
+// other, and what follows to whom it understands: helpers take no TLS, proxies do.
+func connects(from, to overlay.SiteProfile, understood ...bool) bool {
 	for port := range listening(to) {
 		for _, proxied := range []bool{false, true} {
-			if p := (syn{port, proxied}); leaves(from, p) && enters(to, p) {
-				return true
+			for _, tls := range understood {
+				if p := (syn{port, proxied, tls}); leaves(from, p) && enters(to, p) {
+					return true
+				}
 			}
 		}
 	}
@@ -74,10 +81,10 @@ func connects(from, to overlay.SiteProfile) bool {
 func works(asker, target overlay.SiteProfile) map[overlay.Technique]bool {
 	public := overlay.SiteProfile{Inbound: overlay.InboundPorts, Ports: overlay.Ports{First: 443, Last: 443}}
 	return map[overlay.Technique]bool{
-		overlay.Direct:    connects(asker, target) && target.Inbound == overlay.InboundOpen,
-		overlay.PortRange: connects(asker, target) && target.Inbound == overlay.InboundPorts,
-		overlay.Reversed:  connects(target, asker),
-		overlay.Relay:     connects(asker, public) && connects(target, public),
+		overlay.Direct:    connects(asker, target, false) && target.Inbound == overlay.InboundOpen,
+		overlay.PortRange: connects(asker, target, false) && target.Inbound == overlay.InboundPorts,
+		overlay.Reversed:  connects(target, asker, false),
+		overlay.Relay:     connects(asker, public, false, true) && connects(target, public, false, true),
 	}
 }
 
@@ -111,7 +118,7 @@ func profiles() []overlay.SiteProfile {
 		{Inbound: overlay.InboundPorts, Ports: overlay.Ports{First: 440, Last: 445}},
 		{Inbound: overlay.InboundPorts, Ports: overlay.Ports{First: 444, Last: 446}},
 	} {
-		for egress := overlay.EgressAny; egress <= overlay.EgressNone; egress++ {
+		for egress := overlay.EgressAny; egress <= overlay.EgressHTTPProxyTLS; egress++ {
 			for _, nat := range []overlay.NATBehaviour{overlay.NATNone, overlay.AddressAndPortDependent} {
 				for _, hidden := range []bool{false, true} {
 					for _, forbidden := range [][]overlay.Technique{nil, {overlay.Direct}, {overlay.PortRange}, {overlay.Reversed}, {overlay.Relay}} {
@@ -314,6 +321,60 @@ func TestPhysicsTable(t *testing.T) {
 		b.WriteString("\n")
 	}
 	golden(t, "testdata/physics.txt", b.String())
+}
+
+// Where IPv4 leads nowhere, sites meet at a proxy, or over IPv6 where both have it.
+func TestDecideIPv6Only(t *testing.T) {
+	four := overlay.SiteProfile{Site: "four", Filter: overlay.FilterStateful, UDP: true, Inbound: overlay.InboundOpen}
+	both, six := four, four
+	both.Site, both.IPv6 = "both", true
+	six.Site, six.IPv6, six.IPv6Only, six.Inbound, six.UDP = "six", true, true, overlay.InboundNone, false
+	for _, tc := range []struct {
+		a, b overlay.SiteProfile
+		want string
+	}{
+		{six, four, "relay"}, {four, six, "relay"}, {six, both, "simultaneous-open relay"}, {both, six, "simultaneous-open relay"},
+		{six, func() overlay.SiteProfile { p := six; p.Site = "six2"; return p }(), "simultaneous-open relay"}, {both, four, "direct relay"},
+	} {
+		var got []string
+		for _, s := range Decide(tc.a, tc.b).Steps {
+			got = append(got, s.Technique.String())
+			if (s.Technique == overlay.SimultaneousOpen) != s.IPv6 {
+				t.Errorf("%s to %s: %+v", tc.a.Site, tc.b.Site, s)
+			}
+		}
+		if strings.Join(got, " ") != tc.want {
+			t.Errorf("%s to %s: %q, want %q", tc.a.Site, tc.b.Site, got, tc.want)
+		}
+	}
+}
+
+// A NAT may do one thing to TCP and another to UDP, and each technique goes by what
+// is done to its protocol.
+func TestDecideByProtocol(t *testing.T) {
+	cone := overlay.NAT{Mapping: overlay.EndpointIndependent, Filtering: overlay.AddressAndPortDependent, KeepsPort: true}
+	dependent := overlay.NAT{Mapping: overlay.AddressAndPortDependent, Filtering: overlay.AddressAndPortDependent}
+	site := func(name overlay.SiteID, tcp, udp overlay.NAT) overlay.SiteProfile {
+		return overlay.SiteProfile{Site: name, Filter: overlay.FilterStateful, UDP: true, NAT: tcp, NATUDP: udp}
+	}
+	for _, tc := range []struct {
+		name     string
+		tcp, udp overlay.NAT
+		want     string
+	}{
+		{"alike", cone, overlay.NAT{}, "simultaneous-open hole-punching relay"},
+		{"TCP symmetric", dependent, cone, "hole-punching relay"},
+		{"UDP symmetric", cone, dependent, "simultaneous-open relay"},
+		{"both symmetric", dependent, overlay.NAT{}, "relay"},
+	} {
+		var got []string
+		for _, s := range Decide(site("sitea", tc.tcp, tc.udp), site("siteb", tc.tcp, tc.udp)).Steps {
+			got = append(got, s.Technique.String())
+		}
+		if strings.Join(got, " ") != tc.want {
+			t.Errorf("%s: %q, want %q", tc.name, got, tc.want)
+		}
+	}
 }
 
 func golden(t *testing.T, file, got string) {

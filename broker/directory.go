@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/internal/jobkey"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
 )
@@ -52,6 +54,7 @@ func (d directory) Register(ctx context.Context, req *controlpb.RegisterRequest)
 		}
 		points = points[:0]
 	}
+	var elsewhere map[netip.Addr]control.Identity // where other sites' sessions come from
 	granted, shown := make([]*controlpb.Principal, 0, len(req.Points)), false
 	for _, m := range req.Points {
 		point, err := control.PointFromPB(m)
@@ -59,13 +62,20 @@ func (d directory) Register(ctx context.Context, req *controlpb.RegisterRequest)
 			err = malformed(err)
 		} else if err = point.Principal.CheckVouched(s.Peer().Site); err != nil {
 			err = fmt.Errorf("%v: %w", point.Process, err)
+		} else if err = point.Generation.Check(time.Now()); err != nil {
+			err = fmt.Errorf("%v: %w", point.Process, err)
+		} else if err = jobkey.CheckPoint(point); err != nil {
+			// Not that a true process is refused, of which its peers would be told.
 		} else if err = d.b.read(&point, time.Now()); err != nil {
 			err = fmt.Errorf("%v: %w", point.Process, err)
 			if errors.Is(err, overlay.ErrForbidden) {
 				d.b.registry.Refused(point.Process, err)
 			}
 		} else if point.Public.IsValid() {
-			err = checkTarget(fmt.Sprintf("public address of %v", point.Process), point.Public, d.b.cfg.AllowLoopback)
+			if elsewhere == nil {
+				elsewhere = d.otherSites(s)
+			}
+			err = d.checkPublic(s, point, elsewhere)
 		}
 		if err != nil {
 			flush()
@@ -89,9 +99,42 @@ func (d directory) Register(ctx context.Context, req *controlpb.RegisterRequest)
 	return resp, nil
 }
 
+// checkPublic refuses an address that is not believed to be the site's: its frontal's
+// session comes from elsewhere, and its settings do not declare it; or another site's
+// session comes from there. Other sites' nodes would dial it.
+func (d directory) checkPublic(s *control.Session, point overlay.AccessPoint, elsewhere map[netip.Addr]control.Identity) error {
+	what := fmt.Sprintf("public address of %v", point.Process)
+	if err := checkTarget(what, point.Public, d.b.cfg.AllowLoopback); err != nil {
+		return err
+	}
+	ip := point.Public.Addr().Unmap()
+	if ip == s.RemoteAddr().Addr().Unmap() {
+		return nil
+	}
+	if site, err := d.b.registry.Site(point.Node.Site); err == nil && !site.Profile.Declares(ip) {
+		return fmt.Errorf("%w: %s %v: the session of %v comes from %v, and %s does not declare another address there (profile.networks)",
+			overlay.ErrForbidden, what, point.Public, s.Peer(), s.RemoteAddr().Addr(), point.Node.Site)
+	}
+	if other, ok := elsewhere[ip]; ok {
+		return fmt.Errorf("%w: %s %v: that is where %v comes from", overlay.ErrForbidden, what, point.Public, other)
+	}
+	return nil
+}
+
+// otherSites returns where the frontals of other sites come from.
+func (d directory) otherSites(s *control.Session) map[netip.Addr]control.Identity {
+	from := make(map[netip.Addr]control.Identity)
+	for _, other := range d.b.sessions.all(control.RoleFrontal) {
+		if other.Peer().Site != s.Peer().Site {
+			from[other.RemoteAddr().Addr().Unmap()] = other.Peer()
+		}
+	}
+	return from
+}
+
 // Withdraw implements controlpb.DirectoryServer.
 func (d directory) Withdraw(ctx context.Context, req *controlpb.WithdrawRequest) (*controlpb.WithdrawResponse, error) {
-	_, holder, err := d.b.caller(ctx, control.RoleFrontal)
+	s, holder, err := d.b.caller(ctx, control.RoleFrontal)
 	if err != nil {
 		return nil, d.b.fail(err)
 	}
@@ -105,6 +148,7 @@ func (d directory) Withdraw(ctx context.Context, req *controlpb.WithdrawRequest)
 		} else {
 			d.b.registry.Withdraw(holder, name, overlay.Generation(w.GetGeneration()))
 		}
+		d.b.names.ended(s.Peer().Site, name, overlay.Generation(w.GetGeneration()))
 	}
 	return &controlpb.WithdrawResponse{}, nil
 }
@@ -170,10 +214,11 @@ func (d directory) answer(asker *Site, name overlay.ProcessName, e Entry, before
 		d.b.counters.fault(err)
 		return &controlpb.Answer{Fault: control.Fault(err)}, nil
 	}
-	answer := &controlpb.Answer{Point: control.PointToPB(e.Point)}
 	if e.Point.Node.Site == asker.Profile.Site {
-		return answer, nil
+		return &controlpb.Answer{Point: control.PointToPB(e.Point)}, nil
 	}
+	e.Point.Local = netip.AddrPort{} // it means something inside its own site only
+	answer := &controlpb.Answer{Point: control.PointToPB(e.Point)}
 	p := d.b.plans.decide(d.b.log, asker, e.Site, g)
 	answer.Plan = p.msg.Digest
 	return answer, p.msg
@@ -213,11 +258,16 @@ func (d directory) Await(ctx context.Context, req *controlpb.AwaitRequest) (*con
 	wait := min(time.Duration(req.GetWaitMs())*time.Millisecond, maxAwait)
 	waitCtx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	start := time.Now()
+	start, site := time.Now(), control.SessionOf(ctx).Peer().Site
 	var found [1]Entry
 	e, before := d.b.registry.Lookup(found[:0], []overlay.ProcessName{name})[0], judged{}
 	if e.Site == nil && d.never(asker, e, before) == nil { // else there is nothing to wait for
-		e, err = d.b.registry.Await(waitCtx, name)
+		if err = d.b.waits.Take(site, 1); err == nil {
+			e, err = d.b.registry.Await(waitCtx, name)
+			d.b.waits.Give(site, 1)
+		} else {
+			d.b.auditRefusal(control.SessionOf(ctx).Peer().String(), "waits", err)
+		}
 	}
 	if err != nil {
 		d.b.counters.fault(err)

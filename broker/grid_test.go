@@ -5,6 +5,7 @@ import (
 	"context"
 	"log/slog"
 	"net"
+	"net/netip"
 	"sync"
 	"testing"
 	"time"
@@ -169,10 +170,24 @@ func (g *grid) peer(id control.Identity, target targetFunc) *peer {
 func (g *grid) frontal(profile overlay.SiteProfile, target targetFunc) *peer {
 	g.t.Helper()
 	p := g.peer(control.Identity{Role: control.RoleFrontal, Site: profile.Site}, target)
-	if _, err := p.sites.Join(g.ctx(), &controlpb.JoinRequest{Profile: control.ProfileToPB(profile)}); err != nil {
+	if _, err := p.sites.Join(g.ctx(), joining(profile)); err != nil {
 		g.t.Fatal(err)
 	}
 	return p
+}
+
+// openPolicy permits a site all links.
+const openPolicy = "contact: ops\nrules:\n- {name: all, effect: allow}\n"
+
+// declared is the message form of a profile, with the network of pointOf.
+func declared(profile overlay.SiteProfile) *controlpb.Profile {
+	profile.Networks = []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}
+	return control.ProfileToPB(profile)
+}
+
+// joining is how a site joins that permits all links.
+func joining(profile overlay.SiteProfile) *controlpb.JoinRequest {
+	return &controlpb.JoinRequest{Profile: declared(profile), Policy: []byte(openPolicy)}
 }
 
 // proxy is a peer that has offered itself.
@@ -216,7 +231,7 @@ func (g *grid) register(p *peer, points ...overlay.AccessPoint) {
 	g.t.Helper()
 	req := &controlpb.RegisterRequest{}
 	for _, a := range points {
-		req.Points = append(req.Points, control.PointToPB(a))
+		req.Points = append(req.Points, control.RegistrationToPB(signed(a)))
 	}
 	resp, err := p.directory.Register(g.ctx(), req)
 	if err != nil {

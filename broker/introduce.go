@@ -38,13 +38,14 @@ type introduction struct {
 	generation overlay.Generation
 	address    string // where a reversed dial goes
 	connectID  []byte
+	small      bool   // packets, IntroduceRequest.small_packets
 	offer      []byte // the asker's half of a negotiation, which the broker does not read
 
 	askerSite *Site
 	entry     Entry // the target's
 	frontal   *control.Session
 	reason    string
-	rule      string              // of the sites' policies (policy.Agreement.Rule); empty where neither has one
+	rule      string              // of the sites' policies (policy.Agreement.Rule); empty within a site
 	denied    bool                // rule refuses it
 	allowed   []overlay.Allowance // that the relay is to keep
 	proxy     string
@@ -116,7 +117,7 @@ func (d directory) introduce(req *controlpb.IntroduceRequest, stream grpc.Server
 func parseIntroduction(req *controlpb.IntroduceRequest) (*introduction, error) {
 	in := &introduction{
 		generation: overlay.Generation(req.GetTargetGeneration()),
-		address:    req.GetConnectAddress(), connectID: req.GetConnectId(), offer: req.GetOffer(),
+		address:    req.GetConnectAddress(), connectID: req.GetConnectId(), offer: req.GetOffer(), small: req.GetSmallPackets(),
 	}
 	if n := len(in.offer); n > control.MaxNegotiation {
 		return in, fmt.Errorf("an offer of %d bytes, at most %d are passed on", n, control.MaxNegotiation)
@@ -233,6 +234,10 @@ func (d directory) checkConnectAddress(in *introduction, asker overlay.AccessPoi
 	if in.entry.Point.Node.Site == asker.Node.Site {
 		registered = asker.Local
 	}
+	if !registered.IsValid() {
+		return fmt.Errorf("%w: the connect address %v of %v: %s registered no address of it for other sites; one counts only in the networks that the site declares (profile.networks in its frontal.yaml)",
+			overlay.ErrForbidden, addr, in.asker, asker.Node.Site)
+	}
 	if addr.Addr().Unmap() != registered.Addr().Unmap() {
 		return fmt.Errorf("%w: the connect address %v is not on the host of %v, which registered %v", overlay.ErrForbidden, addr, in.asker, registered)
 	}
@@ -247,7 +252,7 @@ func (d directory) arrange(in *introduction) (*controlpb.Introduction, *controlp
 		Link: in.link[:], Technique: uint32(in.technique),
 		Asker: control.ProcessToPB(in.asker), AskerSite: string(in.askerSite.Profile.Site), AskerNode: in.askerNode,
 		Target: control.ProcessToPB(in.target), TargetGeneration: uint64(in.generation),
-		Reason: in.reason, Offer: in.offer,
+		Reason: in.reason, Offer: in.offer, SmallPackets: in.small,
 		AskerPrincipal: control.PrincipalToPB(in.principal), TargetPrincipal: control.PrincipalToPB(in.entry.Point.Principal),
 	}
 	switch in.technique {
@@ -259,7 +264,8 @@ func (d directory) arrange(in *introduction) (*controlpb.Introduction, *controlp
 		return message, nil, nil
 	}
 	only443 := in.askerSite.Profile.Egress != overlay.EgressAny || in.entry.Site.Profile.Egress != overlay.EgressAny
-	need := Need{Only443: only443}
+	asker, target := in.askerSite.Profile, in.entry.Site.Profile
+	need := Need{Only443: only443, IPv6: asker.IPv6Only || target.IPv6Only, IPv4: !asker.IPv6Only || !target.IPv6Only}
 	if len(in.allowed) > 0 {
 		// Where both ends have one, that of the site whose name comes first, so that
 		// it does not matter who asks.

@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/siteprobe"
 	"github.com/isthmus-grid/isthmus/overlay"
@@ -24,7 +23,7 @@ func TestMeasuredIsShown(t *testing.T) {
 		{Field: siteprobe.Filter, Value: "", How: "no UDP"},
 		{Field: siteprobe.Refusal, Value: "drop", How: "silence"},
 	}}
-	req := &controlpb.JoinRequest{Profile: control.ProfileToPB(openA), Measured: m.ToPB()}
+	req := &controlpb.JoinRequest{Profile: declared(openA), Measured: m.ToPB()}
 	if _, err := a.sites.Join(g.ctx(), req); err != nil {
 		t.Fatal(err)
 	}

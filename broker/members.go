@@ -50,7 +50,7 @@ func (s sites) Join(ctx context.Context, req *controlpb.JoinRequest) (*controlpb
 		}
 	}
 	s.b.log.Info("site joined", "site", site, "inbound", profile.Inbound.String(), "ports", profile.Ports.String(),
-		"filter", profile.Filter.String(), "nat", profile.NAT.Mapping.String(), "egress", profile.Egress.String(),
+		"filter", profile.Filter.String(), "nat", profile.NAT.Mapping.String(), "nat_udp", profile.DatagramNAT().Mapping.String(), "egress", profile.Egress.String(),
 		"gateway_only", profile.GatewayOnly, "forbidden", fmt.Sprint(profile.Forbidden), "policy", s.b.policies.status(site).text())
 	return &controlpb.JoinResponse{Broker: s.b.name, Epoch: s.b.epoch, Policy: true, Limits: true}, nil
 }

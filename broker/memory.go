@@ -176,8 +176,12 @@ func (m *Memory) register(site *siteState, point overlay.AccessPoint) error {
 
 // replaceable says whether point may take the place of p. Between two sites
 // the generations must differ: the same life of a process cannot be in two
-// places.
+// places. Who is in the job of a launch service stays where it is, since everybody
+// has its key.
 func replaceable(p *process, site *siteState, point overlay.AccessPoint) error {
+	if _, gate := point.Process.Job.Gate(); gate && (p.site != site || p.node.Value() != point.Node.Name) {
+		return fmt.Errorf("%w: %v is registered at %s/%s; draw another rank", overlay.ErrForbidden, point.Process, p.site.now.Profile.Site, p.node.Value())
+	}
 	if point.Generation > p.generation || point.Generation == p.generation && p.site == site {
 		return nil
 	}
@@ -338,10 +342,13 @@ func (m *Memory) Assign(how Choice, need Need) (Offer, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	candidates := make([]candidate, 0, len(m.proxies))
-	older := 0
+	older, single := 0, 0
 	for name, p := range m.proxies {
 		switch {
 		case need.Only443 && !p.offer.on443():
+			continue
+		case !p.offer.reaches(need):
+			single++
 			continue
 		case need.Owner != "" && !p.offer.Limited:
 			older++
@@ -354,6 +361,8 @@ func (m *Memory) Assign(how Choice, need Need) (Offer, error) {
 	switch {
 	case len(candidates) == 0 && older > 0:
 		return Offer{}, fmt.Errorf("%w: a policy limits the link, and the %d proxies that it could use are older than such limits", overlay.ErrNoRelay, older)
+	case len(candidates) == 0 && single > 0:
+		return Offer{}, fmt.Errorf("%w: a site has nothing but IPv6, and none of the %d proxies that it could use advertises an address of each version of IP that the two sites have; add both to a proxy's advertise", overlay.ErrNoRelay, single)
 	case len(candidates) == 0 && len(m.proxies) > 0:
 		return Offer{}, fmt.Errorf("%w: none of the %d proxies offers an address of port 443, and a site lets only that out", overlay.ErrNoRelay, len(m.proxies))
 	}

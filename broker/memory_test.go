@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/internal/jobkey"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -20,14 +21,34 @@ const testLease = time.Minute
 
 var (
 	testLimits = Limits{Sites: 10, Proxies: 10, Processes: 100, PerSite: 100, Waiting: 100}
-	testJob    = overlay.JobID("run-" + strings.Repeat("0a", 16))
-	otherJob   = overlay.JobID("run-" + strings.Repeat("0b", 16))
+	testKey    = keyOf("run:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8")
+	testJob    = testKey.ID()
+	otherKey   = keyOf("run:HxECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8")
+	otherJob   = otherKey.ID()
 	zero       = time.Unix(1_000_000, 0)
 )
 
 func at(d time.Duration) time.Time { return zero.Add(d) }
 
 func rank(r uint32) overlay.ProcessName { return overlay.ProcessName{Job: testJob, Rank: r} }
+
+func keyOf(text string) jobkey.Key {
+	k, err := jobkey.Parse(text)
+	if err != nil {
+		panic(err)
+	}
+	return k
+}
+
+// signed has the test's job prove the point.
+func signed(p overlay.AccessPoint) overlay.AccessPoint {
+	key := testKey
+	if p.Process.Job == otherJob {
+		key = otherKey
+	}
+	p.Proof = string(key.Auth().Prove(p.Process, p.Generation, p.Node))
+	return p
+}
 
 func pointOf(site overlay.SiteID, name overlay.ProcessName, generation overlay.Generation) overlay.AccessPoint {
 	return overlay.AccessPoint{
@@ -323,6 +344,21 @@ func TestAssign(t *testing.T) {
 	m.Offer(proxyOffer("p1", 8443, 0, 2), 11)
 	_, err = m.Assign(LeastLoaded, Need{Only443: true})
 	wantErr(t, "no 443", err, overlay.ErrNoRelay, "no proxy is available: none of the 1 proxies offers an address of port 443, and a site lets only that out")
+	_, err = m.Assign(LeastLoaded, Need{IPv6: true, IPv4: true})
+	wantErr(t, "no IPv6", err, overlay.ErrNoRelay, "no proxy is available: a site has nothing but IPv6, and none of the 1 proxies that it could use advertises an address of each version of IP that the two sites have; add both to a proxy's advertise")
+	six := netip.MustParseAddrPort("[2001:db8::1]:443")
+	m.Offer(Offer{Name: "p3", Addresses: []netip.AddrPort{six}, Capacity: 9}, 13)
+	if o, err := m.Assign(LeastLoaded, Need{IPv6: true}); err != nil || o.Name != "p3" {
+		t.Errorf("IPv6 alone: %v, %v", o.Name, err)
+	}
+	if o, err := m.Assign(LeastLoaded, Need{IPv6: true, IPv4: true}); err == nil {
+		t.Errorf("both: %v", o.Name)
+	}
+	m.Offer(Offer{Name: "p3", Addresses: append(proxyOffer("", 443, 0, 0).Addresses, six), Capacity: 9}, 13)
+	if o, err := m.Assign(LeastLoaded, Need{IPv6: true, IPv4: true}); err != nil || o.Name != "p3" {
+		t.Errorf("both: %v, %v", o.Name, err)
+	}
+	m.Leave(13, zero)
 	m.Offer(proxyOffer("p2", 443, 0, 2), 12)
 	var names []string
 	for range 4 {

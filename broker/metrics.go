@@ -23,6 +23,7 @@ var (
 	metricAttempts     = metrics.Counter("isthmus_attempts_total", "Attempts of techniques between two sites that told something new: the first that connected, and all that failed.", "from", "to", "technique", "result")
 	metricFailures     = metrics.Counter("isthmus_attempt_failures_total", "Attempts of techniques that failed, by the class of the error.", "cause")
 	metricAttemptSetup = metrics.Histogram("isthmus_attempt_setup_seconds", "How long an attempt took that connected and told something new, by technique.", "technique")
+	metricStore        = metrics.Gauge("isthmus_broker_store_writable", "Whether what must last can be written: 1, or 0 if what needs it is refused. Without a store, there is none.", "kind")
 	metricFaults       = metrics.Counter("isthmus_broker_faults_total", "Calls and questions that were answered with an error, by its class.", "cause")
 )
 
@@ -32,7 +33,7 @@ func (b *Broker) metrics(creds *control.Credentials) metrics.Daemon {
 		Name: "broker", NotAfter: creds.NotAfter, Limits: b.limits,
 		Sources: []metrics.Source{{
 			Families: []*metrics.Family{metricSites, metricProcesses, metricJobs, metricNames, metricProxies, metricProxyLinks, metricProxyRoom,
-				metricSessions, metricQuestions, metricExpired, metricIntroduced, metricMet, metricAttempts, metricFailures, metricAttemptSetup, metricFaults},
+				metricSessions, metricQuestions, metricExpired, metricIntroduced, metricMet, metricAttempts, metricFailures, metricAttemptSetup, metricStore, metricFaults},
 			Read: b.readMetrics,
 		}, b.audit.Metrics()},
 	}
@@ -44,7 +45,7 @@ func (b *Broker) limits() []metrics.Limit {
 	for _, s := range inv.Sites {
 		processes += s.Processes
 	}
-	return []metrics.Limit{
+	all := []metrics.Limit{
 		{Name: "sessions", Used: b.sessions.count(), Max: limits.Sessions},
 		{Name: "sites", Used: len(inv.Sites), Max: limits.Sites},
 		{Name: "proxies", Used: len(inv.Proxies), Max: limits.Proxies},
@@ -53,6 +54,12 @@ func (b *Broker) limits() []metrics.Limit {
 		{Name: "waiting", Used: inv.Waiting, Max: limits.Waiting},
 		{Name: "introductions", Used: len(b.introductions), Max: cap(b.introductions)},
 	}
+	all = append(all, b.endpoint.Limits()...)
+	if b.desk != nil {
+		all = append(all, metrics.LimitsOf("enrolments", "enrolments_per_source", b.desk.Limits())...)
+	}
+	all = append(all, metrics.LimitsOf("", "waiting_per_site", b.waits.Stats())...)
+	return append(all, metrics.LimitsOf("observers", "observers_per_source", b.observed.Stats())...)
 }
 
 func (b *Broker) readMetrics(w metrics.Writer) {
@@ -89,6 +96,14 @@ func (b *Broker) readMetrics(w metrics.Writer) {
 	metrics.PutAll(w, metricProxies, states)
 	w.PutBounded(metricProxyLinks, live)
 	w.PutBounded(metricProxyRoom, room)
+
+	if s := b.store.status(); s != nil {
+		fine := 0.0
+		if s.Error == "" {
+			fine = 1
+		}
+		w.Put(metricStore, fine, s.Kind)
+	}
 
 	c := &b.counters
 	w.Put(metricSessions, float64(c.sessions.Load()))

@@ -21,16 +21,17 @@ func (p pair) meeting() verdict {
 	return verdict{take: true}
 }
 
-// symmetric reports whether the site's NAT gives a node another outside port for
-// each destination, so that nobody can know beforehand where to send.
-func symmetric(s overlay.SiteProfile) bool {
-	return s.NAT.Mapping == overlay.AddressDependent || s.NAT.Mapping == overlay.AddressAndPortDependent
+// symmetric reports whether a NAT gives a node another outside port for each
+// destination, so that nobody can know beforehand where to send.
+func symmetric(n overlay.NAT) bool {
+	return n.Mapping == overlay.AddressDependent || n.Mapping == overlay.AddressAndPortDependent
 }
 
-// takesAnyone reports whether a segment from a port that nobody knew beforehand
-// reaches a node of the site: it is open, or its NAT filters for no endpoint.
-func takesAnyone(s overlay.SiteProfile) bool {
-	return s.Inbound == overlay.InboundOpen || s.NAT.Filtering == overlay.EndpointIndependent
+// takesAnyone reports whether a packet from a port that nobody knew beforehand
+// reaches a node of the site: it is open, or its NAT, that of the packet's
+// protocol, filters for no endpoint.
+func takesAnyone(s overlay.SiteProfile, n overlay.NAT) bool {
+	return s.Inbound == overlay.InboundOpen || n.Filtering == overlay.EndpointIndependent
 }
 
 // sides calls judge with each site as self and the other as peer, and returns
@@ -56,11 +57,13 @@ func (p pair) simultaneousOpen() verdict {
 	works := take("%s and %s each let their own SYN out, and it opens the way for the other's", p.asker.Site, p.target.Site)
 	v := p.sides(works, func(self, peer overlay.SiteProfile) *verdict {
 		switch {
-		case self.Egress == overlay.EgressNone || self.Egress == overlay.EgressHTTPProxy:
+		case self.Egress == overlay.EgressNone || self.Egress.ThroughHTTPProxy():
 			return against("%s, which carries no SYN of its own", egressLimit(self))
+		case self.Egress.OnlyTLS():
+			return against("%s, and a link that two nodes open begins otherwise", egressLimit(self))
 		case stateless(self) && stateless(peer):
 			return against("%s and %s both refuse every SYN, whoever sent one first", self.Site, peer.Site)
-		case symmetric(self) && !takesAnyone(peer):
+		case symmetric(self.NAT) && !takesAnyone(peer, peer.NAT):
 			return against("%s's NAT takes another port for every destination, so %s cannot aim at it", self.Site, peer.Site)
 		case self.Egress == overlay.Egress443 && peer.NAT.Translates() && !peer.NAT.KeepsPort:
 			return against("%s, and %s's NAT takes another", egressLimit(self), peer.Site)
@@ -109,14 +112,14 @@ const minUDPRate = 20_000_000
 func (p pair) holePunching() verdict {
 	works := take("datagrams leave %s and %s, and open the way for the other's", p.asker.Site, p.target.Site)
 	return p.sides(works, func(self, peer overlay.SiteProfile) *verdict {
-		takesAll := takesAnyone(peer) || !peer.NAT.Translates() && peer.Filter <= overlay.FilterStateless
+		takesAll := takesAnyone(peer, peer.DatagramNAT()) || !peer.DatagramNAT().Translates() && peer.Filter <= overlay.FilterStateless
 		switch {
 		case !self.UDP:
 			return against("%s lets no UDP through", self.Site)
 		case self.UDPRate > 0 && self.UDPRate < minUDPRate:
 			return against("%s lets datagrams through at %.3g Mb/s only, and a relay is faster", self.Site, float64(self.UDPRate)/1e6)
-		case symmetric(self) && !takesAll:
-			return against("%s's NAT takes another port for every destination, and %s takes no datagram from a port it did not write to", self.Site, peer.Site)
+		case symmetric(self.DatagramNAT()) && !takesAll:
+			return against("%s's NAT takes another UDP port for every destination, and %s takes no datagram from a port it did not write to", self.Site, peer.Site)
 		}
 		return nil
 	})

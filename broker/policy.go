@@ -96,22 +96,18 @@ func (ps *policies) status(site overlay.SiteID) *PolicyStatus {
 // text describes the policy in a log.
 func (s *PolicyStatus) text() string {
 	if s == nil {
-		return "none: the site permits every link"
+		return "none: the site permits no link with other sites"
 	}
 	return fmt.Sprintf("%s, %d rules", s.Mode, s.Rules)
 }
 
 // consult asks the policies of two sites about links of a job between them, and
-// counts and logs what they say. It returns nil where neither has one: all is
-// permitted.
+// counts and logs what they say. It returns nil within a site, where all is permitted.
 func (ps *policies) consult(log *slog.Logger, asker, target overlay.SiteID, job overlay.JobID, who []overlay.Principal) *policy.Agreement {
 	if asker == target {
 		return nil
 	}
 	a, t := ps.pair(asker, target)
-	if a == nil && t == nil {
-		return nil
-	}
 	g := agree(asker, a, target, t, job.Name(), who, time.Now())
 	for i, p := range []*sitePolicy{a, t} {
 		switch o := g.Sides[i]; {
@@ -160,7 +156,7 @@ type judgement struct {
 // all of them must be permitted.
 func (d directory) consult(asker *Site, e Entry, before judged) (*policy.Agreement, error) {
 	here, there := asker.Profile.Site, e.Point.Node.Site
-	if a, t := d.b.policies.pair(here, there); here == there || a == nil && t == nil {
+	if here == there {
 		return nil, nil
 	}
 	key := judgement{there, e.Point.Process.Job, e.Point.Principal}
@@ -171,9 +167,7 @@ func (d directory) consult(asker *Site, e Entry, before judged) (*policy.Agreeme
 			return nil, fmt.Errorf("%w: no process of job %s at %s, so that policies cannot tell for whom it asks; a process must register before it dials",
 				overlay.ErrUnknownProcess, key.job, here)
 		}
-		if g = d.b.policies.consult(d.b.log, here, there, key.job, append(who, key.target)); g == nil {
-			return nil, nil // they were withdrawn since
-		}
+		g = d.b.policies.consult(d.b.log, here, there, key.job, append(who, key.target))
 		before[key] = g
 		if err := g.Err(); err != nil {
 			d.b.auditAddress(asker, e, g.Rule(), err)

@@ -20,7 +20,7 @@ import (
 // joinWith has a site join again, with a policy.
 func (g *grid) joinWith(p *peer, profile overlay.SiteProfile, text string) {
 	g.t.Helper()
-	resp, err := p.sites.Join(g.ctx(), &controlpb.JoinRequest{Profile: control.ProfileToPB(profile), Policy: []byte(text)})
+	resp, err := p.sites.Join(g.ctx(), &controlpb.JoinRequest{Profile: declared(profile), Policy: []byte(text)})
 	if err != nil {
 		g.t.Fatal(err)
 	}
@@ -53,7 +53,7 @@ func TestPolicies(t *testing.T) {
 	g.register(a, by(pointOf("sitea", rank(0), 1), "alice@sitea"))
 	g.register(b, by(pointOf("siteb", rank(1), 1), "bob@siteb"))
 	if answer, plans := g.first(b, rank(0)); answer.Fault != nil || plans[0].Steps[0].Technique != uint32(overlay.Direct) {
-		t.Fatalf("without policies: %v %v", answer, plans)
+		t.Fatalf("with policies that permit all: %v %v", answer, plans)
 	}
 
 	g.joinWith(a, openA, "contact: opsa\nrules:\n- {name: no-mallory, effect: deny, users: [\"mallory@*\"]}\n- {name: slow, effect: allow, users: [\"*@site?\"], techniques: [relay]}\n")
@@ -105,6 +105,14 @@ func TestPolicies(t *testing.T) {
 
 	// The other side's dry run counts and logs.
 	g.joinWith(a, openA, "")
+	answer, _ = g.first(b, rank(0))
+	wantFault(t, "without a policy of sitea", answer.Fault, overlay.ErrForbidden, `not permitted: site sitea refuses links of job `+testJob.Name()+
+		`, user alice@sitea (no project), user bob@siteb (no project), user mallory@siteb (no project) with siteb: it has no policy (rule "no-policy"), `+
+		`so its links stay inside it; set policy: in its frontal.yaml; the smallest that permits site siteb: `+policy.Example("sitea", "siteb"))
+	if s := g.b.policies.status("sitea"); s != nil {
+		t.Errorf("sitea still has a policy: %+v", s)
+	}
+	g.joinWith(a, openA, openPolicy)
 	g.joinWith(b, closedB, "mode: dry-run\ncontact: opsb\n")
 	if answer, plans := g.first(b, rank(0)); answer.Fault != nil || plans[0].Steps[0].Technique != uint32(overlay.Direct) {
 		t.Errorf("dry run: %v %v", answer, plans)
@@ -113,8 +121,6 @@ func TestPolicies(t *testing.T) {
 	for _, s := range g.b.Status().Sites {
 		if s.Profile.Site == "siteb" {
 			siteb = s.Policy
-		} else if s.Policy != nil {
-			t.Errorf("%s still has a policy", s.Profile.Site)
 		}
 	}
 	if siteb == nil || siteb.Would != 1 || siteb.Refused != 0 || siteb.Mode != policy.DryRun {
@@ -140,7 +146,7 @@ func TestPolicyRefused(t *testing.T) {
 	g := newGrid(t)
 	g.start()
 	a := g.frontal(openA, nil)
-	_, err := a.sites.Join(g.ctx(), &controlpb.JoinRequest{Profile: control.ProfileToPB(openA), Policy: []byte("contact: x\nrules:\n- {name: a, effect: allow, weekdays: [mon]}\n")})
+	_, err := a.sites.Join(g.ctx(), &controlpb.JoinRequest{Profile: declared(openA), Policy: []byte("contact: x\nrules:\n- {name: a, effect: allow, weekdays: [mon]}\n")})
 	wantStatus(t, "a key of tomorrow", err, wire.ErrMalformed,
 		"malformed frame: this broker cannot read the policy; is it older than the site's frontal? policy of sitea:3:28: rules[0].weekdays: unknown key; known here: name, effect, sites, projects, users, jobs, hours, techniques, limits")
 }
@@ -165,7 +171,7 @@ func TestAdminAsksPolicies(t *testing.T) {
 		}
 		return plan, e
 	}
-	if plan, e := ask("p", 12); len(plan.Steps) != 1 || e.Error != "" || e.Sides[1].Rule != "days" || e.Sides[0].Policy {
+	if plan, e := ask("p", 12); len(plan.Steps) != 1 || e.Error != "" || e.Sides[1].Rule != "days" || e.Sides[0].Rule != "all" {
 		t.Errorf("%v\n%+v", plan, e)
 	}
 	for project, hour := range map[string]int{"p": 20, "q": 12} {

@@ -118,7 +118,7 @@ func TestGrantIsOver(t *testing.T) {
 	point.Grant = string(text)
 	register := func() error {
 		t.Helper()
-		r, err := b.directory.Register(g.ctx(), &controlpb.RegisterRequest{Points: []*controlpb.AccessPoint{control.RegistrationToPB(point)}})
+		r, err := b.directory.Register(g.ctx(), &controlpb.RegisterRequest{Points: []*controlpb.AccessPoint{control.RegistrationToPB(signed(point))}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -28,7 +28,7 @@ func (d directory) Publish(ctx context.Context, req *controlpb.PublishRequest) (
 			good, index = append(good, p), append(index, i)
 		}
 	}
-	for i, err := range d.b.registry.Publish(holder, good) {
+	for i, err := range d.b.publish(ctx, control.SessionOf(ctx).Peer().Site, holder, good) {
 		bad[index[i]] = err
 	}
 	for i, p := range list {
@@ -51,7 +51,9 @@ func (d directory) Unpublish(ctx context.Context, req *controlpb.UnpublishReques
 	}
 	for i, p := range list {
 		if bad[i] == nil {
-			bad[i] = d.b.registry.Unpublish(holder, p)
+			if bad[i] = d.b.registry.Unpublish(holder, p); bad[i] == nil {
+				d.b.names.unpublish(p.Name, p.Process)
+			}
 		}
 		if bad[i] != nil {
 			d.b.counters.fault(bad[i])
@@ -79,17 +81,23 @@ func (d directory) publications(ctx context.Context, names []*controlpb.Publicat
 
 // LookupName implements controlpb.DirectoryServer.
 func (d directory) LookupName(ctx context.Context, req *controlpb.LookupNameRequest) (*controlpb.LookupNameResponse, error) {
-	if _, _, err := d.b.caller(ctx, control.RoleFrontal); err != nil {
+	s, _, err := d.b.caller(ctx, control.RoleFrontal)
+	if err != nil {
 		return nil, d.b.fail(err)
 	}
 	if err := overlay.CheckServiceName(req.GetName()); err != nil {
 		return nil, d.b.fail(malformed(err))
 	}
 	d.b.counters.lookups.Add(1)
+	if err := d.b.waits.Take(s.Peer().Site, 1); err != nil {
+		d.b.auditRefusal(s.Peer().String(), "waits", err)
+		return nil, d.b.fail(err)
+	}
+	defer d.b.waits.Give(s.Peer().Site, 1)
 	wait := min(time.Duration(req.GetWaitMs())*time.Millisecond, maxAwait)
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	p, err := d.b.registry.LookupName(ctx, req.Name, wait > 0)
+	p, err := d.b.lookupName(ctx, req.Name, wait > 0)
 	if err != nil {
 		return nil, d.b.fail(err)
 	}

@@ -135,6 +135,8 @@ type Proxy struct {
 // Need is what a link asks of its proxy.
 type Need struct {
 	Only443 bool   // an address of port 443
+	IPv4    bool   // an IPv4 address; looked at only with IPv6
+	IPv6    bool   // an IPv6 address
 	Owner   string // that it keeps policies' allowances, those of this owner's links all alike; "" for a link without
 }
 
@@ -158,6 +160,14 @@ type Offer struct {
 // on443 reports whether a site that lets only port 443 out reaches the proxy.
 func (o Offer) on443() bool {
 	return slices.ContainsFunc(o.Addresses, func(a netip.AddrPort) bool { return a.Port() == relayPort })
+}
+
+// reaches reports whether the proxy has an address of each version of IP that the need names.
+func (o Offer) reaches(n Need) bool {
+	has := func(is func(netip.Addr) bool) bool {
+		return slices.ContainsFunc(o.Addresses, func(a netip.AddrPort) bool { return is(a.Addr().Unmap()) })
+	}
+	return !n.IPv6 || has(netip.Addr.Is6) && (!n.IPv4 || has(netip.Addr.Is4))
 }
 
 // Inventory is the registry's content in numbers, for status pages.

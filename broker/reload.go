@@ -3,7 +3,9 @@ package broker
 // liveKeys are the settings that take effect while the broker serves.
 var liveKeys = []string{
 	"proxy_choice", "relay_limit", "limits.sessions", "limits.sites", "limits.proxies", "limits.processes",
-	"limits.processes_per_site", "limits.waiting",
+	"limits.processes_per_site", "limits.waiting", "limits.waiting_per_site", "limits.half_open", "limits.half_open_per_source",
+	"limits.enrolments", "limits.enrolments_per_source",
+	"limits.peer_sessions", "limits.peer_streams", "limits.peer_calls", "limits.peer_bytes",
 }
 
 // config returns the settings in effect, which do not change; later ones replace
@@ -17,5 +19,12 @@ func (b *Broker) reload(next Config) (apply func(), err error) {
 		if r, ok := b.registry.(interface{ SetLimits(Limits) }); ok {
 			r.SetLimits(next.Limits)
 		}
+		b.half.SetMax(next.Limits.HalfOpen, next.Limits.HalfOpenPerSource)
+		b.observed.SetMax(next.Limits.HalfOpen, next.Limits.HalfOpenPerSource)
+		if b.desk != nil {
+			b.desk.SetMax(next.Limits.Enrolments, next.Limits.EnrolmentsPerSource)
+		}
+		b.waits.SetMax(0, next.Limits.WaitsPerSite)
+		b.endpoint.SetBudget(next.Limits.budget())
 	}, nil
 }

@@ -73,7 +73,9 @@ func TestResolve(t *testing.T) {
 		t.Fatalf("%d answers, %d plans", len(resp.Answers), len(resp.Plans))
 	}
 	point, err := control.PointFromPB(resp.Answers[0].Point)
-	if err != nil || point != pointOf("siteb", rank(1), 4) {
+	want := pointOf("siteb", rank(1), 4)
+	want.Local = netip.AddrPort{} // that is for its own site only
+	if err != nil || point != want {
 		t.Errorf("point %+v, %v", point, err)
 	}
 	if resp.Answers[1].Plan != 0 || resp.Answers[1].Point.Site != "sitea" {
@@ -95,7 +97,7 @@ func TestResolve(t *testing.T) {
 
 	// The profile changes: another plan, on the same session.
 	opened := overlay.SiteProfile{Site: "siteb", Inbound: overlay.InboundOpen}
-	if _, err := b.sites.Join(g.ctx(), &controlpb.JoinRequest{Profile: control.ProfileToPB(opened)}); err != nil {
+	if _, err := b.sites.Join(g.ctx(), joining(opened)); err != nil {
 		t.Fatal(err)
 	}
 	resp, err = a.directory.Resolve(g.ctx(), req)
@@ -141,7 +143,7 @@ func TestRegisterFaults(t *testing.T) {
 	public := func(text string) *controlpb.AccessPoint {
 		p := pointOf("sitea", rank(9), 1)
 		p.Public = netip.MustParseAddrPort(text)
-		return control.PointToPB(p)
+		return control.RegistrationToPB(signed(p))
 	}
 	name := rank(9).String()
 	for _, tc := range []struct {
@@ -162,7 +164,7 @@ func TestRegisterFaults(t *testing.T) {
 		{&controlpb.AccessPoint{Process: control.ProcessToPB(rank(9)), Site: "sitea", Node: "n1", Principal: &controlpb.Principal{User: "alice", Project: "climate"}},
 			overlay.ErrForbidden, name + ": not permitted: sitea vouches for accounts of its own, ACCOUNT@sitea, not for alice for climate"},
 	} {
-		good, stale := control.PointToPB(pointOf("sitea", rank(0), 2)), control.PointToPB(pointOf("sitea", rank(0), 1))
+		good, stale := control.RegistrationToPB(signed(pointOf("sitea", rank(0), 2))), control.RegistrationToPB(signed(pointOf("sitea", rank(0), 1)))
 		resp, err := a.directory.Register(g.ctx(), &controlpb.RegisterRequest{Points: []*controlpb.AccessPoint{good, stale, tc.point, good, stale}})
 		if err != nil {
 			t.Fatal(err)
@@ -179,6 +181,7 @@ func TestAwaitCall(t *testing.T) {
 	g := newGrid(t)
 	g.start()
 	a, b := g.frontal(openA, nil), g.frontal(closedB, nil)
+	g.register(a, pointOf("sitea", rank(0), 1)) // for whom it asks
 	answer, err := a.directory.Await(g.ctx(), &controlpb.AwaitRequest{Process: control.ProcessToPB(rank(3))})
 	if err != nil {
 		t.Fatal(err)
@@ -404,7 +407,9 @@ func TestIntroduceReversed(t *testing.T) {
 		told <- in
 		return events(connected)(in, s)
 	})
-	g.register(a, pointOf("sitea", rank(0), 1))
+	inside := pointOf("sitea", rank(2), 1)
+	inside.Public = netip.AddrPort{}
+	g.register(a, pointOf("sitea", rank(0), 1), inside)
 	g.register(b, pointOf("siteb", rank(1), 3))
 	req := relayRequest()
 	req.Technique, req.ConnectAddress, req.ConnectId = uint32(overlay.Reversed), "192.0.2.1:5555", secretID
@@ -419,6 +424,9 @@ func TestIntroduceReversed(t *testing.T) {
 		"malformed frame: a connect id of 3 bytes, want 16": func(r *controlpb.IntroduceRequest) { r.ConnectId = []byte("abc") },
 		"not permitted: the connect address 192.0.2.2:22 is not on the host of rank 0 of job " + string(testJob) + ", which registered 192.0.2.1:4001": func(r *controlpb.IntroduceRequest) {
 			r.ConnectAddress = "192.0.2.2:22"
+		},
+		"not permitted: the connect address 192.0.2.1:5555 of rank 2 of job " + string(testJob) + ": sitea registered no address of it for other sites": func(r *controlpb.IntroduceRequest) {
+			r.Asker = control.ProcessToPB(rank(2))
 		},
 		`malformed frame: connect address: no colon at end of name "gateway"`: func(r *controlpb.IntroduceRequest) { r.ConnectAddress = "gateway" },
 	} {
@@ -500,7 +508,7 @@ func TestIntroduceRefusals(t *testing.T) {
 	// A site that lets only port 443 out cannot use a proxy elsewhere.
 	narrow := closedB
 	narrow.Egress = overlay.Egress443
-	if _, err := b.sites.Join(g.ctx(), &controlpb.JoinRequest{Profile: control.ProfileToPB(narrow)}); err != nil {
+	if _, err := b.sites.Join(g.ctx(), joining(narrow)); err != nil {
 		t.Fatal(err)
 	}
 	wantStatus(t, "proxy on another port", introduceErr(g.ctx(), b, relayRequest()), overlay.ErrNoRelay,
@@ -636,9 +644,9 @@ func TestRestart(t *testing.T) {
 	kept := make(chan error, 1)
 	go func() {
 		kept <- end.Keep(ctx, g.dialConfig(), func(ctx context.Context, s *control.Session) error {
-			resp, err := controlpb.NewSitesClient(s.Conn()).Join(ctx, &controlpb.JoinRequest{Profile: control.ProfileToPB(openA)})
+			resp, err := controlpb.NewSitesClient(s.Conn()).Join(ctx, &controlpb.JoinRequest{Profile: declared(openA)})
 			if err == nil {
-				_, err = controlpb.NewDirectoryClient(s.Conn()).Register(ctx, &controlpb.RegisterRequest{Points: []*controlpb.AccessPoint{control.PointToPB(pointOf("sitea", rank(0), 1))}})
+				_, err = controlpb.NewDirectoryClient(s.Conn()).Register(ctx, &controlpb.RegisterRequest{Points: []*controlpb.AccessPoint{control.RegistrationToPB(signed(pointOf("sitea", rank(0), 1)))}})
 			}
 			lives <- life{resp.GetEpoch(), err}
 			return err
@@ -764,7 +772,7 @@ func TestLateCallsLeaveNothing(t *testing.T) {
 			if id.Role == control.RoleProxy {
 				p.relays.Offer(g.ctx(), offerOf("p1", "192.0.2.7:443"))
 			} else {
-				p.sites.Join(g.ctx(), &controlpb.JoinRequest{Profile: control.ProfileToPB(openA)})
+				p.sites.Join(g.ctx(), &controlpb.JoinRequest{Profile: declared(openA)})
 			}
 		}()
 		receive(t, "the call at the registry", entering)
@@ -798,10 +806,10 @@ func TestSessionsLeakNothing(t *testing.T) {
 		}
 		defer s.Close()
 		site := c.Identity().Site
-		if _, err := controlpb.NewSitesClient(s.Conn()).Join(g.ctx(), &controlpb.JoinRequest{Profile: control.ProfileToPB(overlay.SiteProfile{Site: site})}); err != nil {
+		if _, err := controlpb.NewSitesClient(s.Conn()).Join(g.ctx(), &controlpb.JoinRequest{Profile: declared(overlay.SiteProfile{Site: site})}); err != nil {
 			return err
 		}
-		_, err = controlpb.NewDirectoryClient(s.Conn()).Register(g.ctx(), &controlpb.RegisterRequest{Points: []*controlpb.AccessPoint{control.PointToPB(pointOf(site, rank(uint32(n)), 1))}})
+		_, err = controlpb.NewDirectoryClient(s.Conn()).Register(g.ctx(), &controlpb.RegisterRequest{Points: []*controlpb.AccessPoint{control.RegistrationToPB(signed(pointOf(site, rank(uint32(n)), 1)))}})
 		return err
 	}
 	if err := cycle(creds[0], 0); err != nil { // what is made once is made now

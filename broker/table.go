@@ -16,6 +16,9 @@ func (s Status) WriteTable(out io.Writer, now time.Time) error {
 	t := &table{w: tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)}
 	t.line("broker %s: up for %s, %d of %d sites connected, %s, %s, %s", s.Broker, ago(now.Sub(s.Started)), v.Up, len(s.Sites),
 		plural(v.Processes, "process", "processes"), plural(len(s.Jobs), "job", "jobs"), plural(len(s.Proxies), "proxy", "proxies"))
+	if s.Store != nil && s.Store.Error != "" {
+		t.line("%s, since %s ago: used tokens, revocations and published names cannot be kept, and what needs that is refused", s.Store.Error, ago(now.Sub(s.Store.Since)))
+	}
 	t.head("site", "state", "since", "rtt", "processes", "nodes up", "firewall")
 	for _, r := range v.SiteRows {
 		state := "away"

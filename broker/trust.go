@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -24,17 +25,24 @@ func (b *Broker) openDesk() (err error) {
 	if !b.cfg.Enrol.on() {
 		return nil
 	}
-	b.desk, err = enrol.Open(string(b.cfg.Enrol.Cert), string(b.cfg.Enrol.Key), string(b.cfg.Enrol.State), b.cfg.Enrol.Longest, b.creds, b.log)
+	if !b.store.on() {
+		return errors.New("enrol: used tokens must last, and there is nowhere to keep them; set store to a file, or start the broker with a state folder (STATE_DIRECTORY)")
+	}
+	b.desk, err = enrol.New(enrol.Settings{
+		Cert: string(b.cfg.Enrol.Cert), Key: string(b.cfg.Enrol.Key), Store: b.store,
+		Old: string(b.cfg.Enrol.State), Longest: b.cfg.Enrol.Longest,
+	}, b.creds, b.log)
 	if err != nil {
 		return fmt.Errorf("enrol: %w", err)
 	}
+	b.desk.SetMax(b.cfg.Limits.Enrolments, b.cfg.Limits.EnrolmentsPerSource)
+	b.store.desk = b.desk
 	b.desk.Noted = b.auditEnrolment
 	if err := b.openOutside(b.cfg.Enrol.OIDC); err != nil {
-		b.desk.Close()
 		return fmt.Errorf("enrol.oidc: %w", err)
 	}
-	b.endpoint.SetTrust(control.Trust{Renew: b.renew, Enrol: func(ctx context.Context, conn *tls.Conn) {
-		b.desk.Serve(ctx, conn, b.endpoint.RefuseEnrol)
+	b.endpoint.SetTrust(control.Trust{Renew: b.renew, Enrol: func(ctx context.Context, conn *tls.Conn, asked func() bool) {
+		b.desk.Serve(ctx, conn, asked, b.endpoint.RefuseEnrol)
 	}})
 	return nil
 }
@@ -62,12 +70,6 @@ func (b *Broker) openOutside(o OIDC) error {
 	b.desk.SetOutside(enrol.Outside{Verifier: v, Valid: o.Valid, Once: o.Once})
 	b.log.Info("an identity provider is believed", "issuer", o.Issuer, "audience", o.Audience, "profile", o.Profile)
 	return nil
-}
-
-func (b *Broker) closeDesk() {
-	if b.desk != nil {
-		b.desk.Close()
-	}
 }
 
 // renew gives the peer of a session, or a helper of its site, a new certificate.
@@ -146,7 +148,8 @@ func (b *Broker) cut(ctx context.Context, ids []string) {
 		gone[id] = true
 	}
 	points := b.registry.Points(func(p overlay.AccessPoint) bool {
-		return gone[control.Identity{Role: control.RoleHelper, Site: p.Node.Site, Name: p.Node.Name}.String()] ||
+		allocation, _ := overlay.AllocationOf(p.Node.Name)
+		return gone[control.Identity{Role: control.RoleHelper, Site: p.Node.Site, Name: allocation}.String()] || gone[control.Identity{Role: control.RoleHelper, Site: p.Node.Site, Name: p.Node.Name}.String()] ||
 			gone[control.Identity{Role: control.RoleFrontal, Site: p.Node.Site}.String()] ||
 			gone[control.Identity{Role: control.RoleUser, Name: p.Principal.User}.String()]
 	})
@@ -155,6 +158,7 @@ func (b *Broker) cut(ctx context.Context, ids []string) {
 		names = append(names, p.Process)
 		if site, err := b.registry.Site(p.Node.Site); err == nil {
 			b.registry.Died(site.Holder, p.Process, p.Generation)
+			b.names.ended(p.Node.Site, p.Process, p.Generation)
 		}
 	}
 	reason := strings.Join(ids, ", ") + ": revoked"

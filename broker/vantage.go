@@ -3,10 +3,12 @@ package broker
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net/netip"
 	"slices"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/internal/accept"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/stunserver"
@@ -38,13 +40,14 @@ type vantagePoint struct {
 	sockets  *vantage.Sockets // nil: no STUN
 }
 
-func newVantagePoint(by string) vantagePoint {
+func newVantagePoint(by string, places *accept.HalfOpen, log *slog.Logger) vantagePoint {
 	v := vantagePoint{
 		seen:     vantage.NewSeen(seenMax, seenLife),
 		rates:    vantage.NewRates[overlay.SiteID](callBackBurst, callBackEvery),
 		inFlight: make(chan struct{}, callBacksAtOnce), stun: new(stunserver.Server),
 	}
-	v.observer = vantage.NewObserver(by, 0, 0, func(a netip.AddrPort) { v.seen.Note(a.Addr(), time.Now()) })
+	v.observer = vantage.NewObserver(by, places, 0, func(a netip.AddrPort) { v.seen.Note(a.Addr(), time.Now()) })
+	v.observer.Log = log
 	return v
 }
 

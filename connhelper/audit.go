@@ -51,6 +51,14 @@ func (h *Helper) auditProcessRefused(conn *local.Conn, p *process, err error) {
 	h.opts.Audit.Append(r)
 }
 
+// auditDenied records an address that this helper was to dial and does not.
+func (h *Helper) auditDenied(j journey, err error) {
+	h.opts.Audit.Append(audit.Record{
+		Event: audit.Refusal, Job: string(j.target.Job), Ranks: []uint32{j.asker.Rank, j.target.Rank}, Rule: "address", Reason: err.Error(),
+		Sites: []string{string(h.node.Site)}, Nodes: []string{h.node.Name},
+	})
+}
+
 // auditRefusal records a connection to the data port that was turned away.
 func (h *Helper) auditRefusal(c net.Conn, rule string, err error) {
 	h.opts.Audit.Append(audit.Record{

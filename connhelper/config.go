@@ -10,7 +10,6 @@ import (
 	"net/netip"
 	"os"
 	"strings"
-	"syscall"
 
 	"github.com/urfave/cli/v2"
 
@@ -19,7 +18,10 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/daemon"
 	"github.com/isthmus-grid/isthmus/internal/enrol"
+	"github.com/isthmus-grid/isthmus/internal/local"
 	"github.com/isthmus-grid/isthmus/internal/metrics"
+	"github.com/isthmus-grid/isthmus/internal/netrule"
+	"github.com/isthmus-grid/isthmus/launch/gate"
 )
 
 // Config is the helper's file and flags.
@@ -35,7 +37,10 @@ type Config struct {
 	Offer         OfferSettings  `yaml:"offer" help:"What the node lets jobs have that are launched from anywhere in the grid."`
 	Audit         audit.Config   `yaml:"audit" help:"The audit log: every process and job of the node, every connection that a process got, and everybody who was refused."`
 	TLS           TLS            `yaml:"tls" help:"Who this helper is, and whom it believes."`
+	Deny          []netip.Prefix `yaml:"deny" example:"10.9.0.0/16" help:"Networks that this helper never dials or sends to, whoever names an address there: the site's management network, say."`
+	Private       []netip.Prefix `yaml:"private" example:"10.64.0.0/10" help:"Private networks (RFC 1918, 6598, 4193) in which processes of other sites are, where such networks are routed between sites. Other private addresses of theirs are not dialled: here they are other hosts."`
 	AllowLoopback bool           `yaml:"allow_loopback" default:"false" help:"Whether introductions may name loopback addresses: only for a grid that runs on one host."`
+	Limits        Limits         `yaml:"limits" help:"What others have at this helper at most. What is over them is refused as overload."`
 	MaxOpen       int            `yaml:"max_open" default:"1024" min:"1" max:"65536" help:"Connections that may be in the making at once; more are refused as overload."`
 }
 
@@ -91,6 +96,14 @@ func Command() *cli.Command { return daemon.Command(spec) }
 func Main() { daemon.Main(spec) }
 
 func serve(ctx context.Context, cfg Config, log *slog.Logger, ready func(facts ...string)) error {
+	why, offers := cfg.setAccounts(&gate.Options{}), cfg.Offer.Jobs > 0
+	takeable := func(offered *OfferSettings) {
+		if why != "" && offered.Jobs > 0 {
+			log.Warn("no jobs are taken", "reason", why)
+			offered.Jobs = 0
+		}
+	}
+	takeable(&cfg.Offer)
 	creds, err := control.LoadCredentials(string(cfg.TLS.Cert), string(cfg.TLS.Key), string(cfg.TLS.CA))
 	if err != nil {
 		return err
@@ -117,7 +130,9 @@ func serve(ctx context.Context, cfg Config, log *slog.Logger, ready func(facts .
 		Advertise:     cfg.Advertise,
 		Log:           log,
 		MaxOpen:       cfg.MaxOpen,
+		Limits:        cfg.Limits,
 		AllowLoopback: cfg.AllowLoopback,
+		Rule:          netrule.Rule{Deny: cfg.Deny, Private: cfg.Private},
 		Offer:         cfg.Offer.Offer(),
 		Renew:         cfg.TLS.Renew,
 	})
@@ -128,17 +143,17 @@ func serve(ctx context.Context, cfg Config, log *slog.Logger, ready func(facts .
 	if cfg.Public {
 		mode = 0o666
 	}
-	ln, err := ListenLocal(cfg.Socket, mode)
+	ln, err := local.ListenUnix(cfg.Socket, mode)
 	if err != nil {
 		return err
 	}
-	g, err := newGate(h, cfg, creds, log)
+	g, err := newGate(h, cfg, offers, creds, log)
 	if err != nil {
 		ln.Close()
 		return err
 	}
-	daemon.OnReload(ctx, []string{"offer.processes", "offer.memory", "offer.cpu", "offer.allow", "offer.deny"}, func(next Config) (func(), error) {
-		next.Offer.Jobs = cfg.Offer.Jobs // the gate opens at the start or never
+	daemon.OnReload(ctx, []string{"offer"}, func(next Config) (func(), error) {
+		takeable(&next.Offer)
 		policy := next.Offer.Policy()
 		policy.Lease = cfg.Gate.Orphan
 		if err := policy.Check(); err != nil {
@@ -157,29 +172,4 @@ func serve(ctx context.Context, cfg Config, log *slog.Logger, ready func(facts .
 	}
 	defer stop()
 	return serveAll(ctx, h, g, ln, mode, func() { ready(append([]string{"socket=" + cfg.Socket}, facts...)...) })
-}
-
-// ListenLocal makes the Unix socket for local processes. A socket that a dead
-// helper left behind is removed; one that answers is not.
-func ListenLocal(path string, mode fs.FileMode) (*net.UnixListener, error) {
-	addr := &net.UnixAddr{Name: path, Net: "unix"}
-	ln, err := net.ListenUnix("unix", addr)
-	if errors.Is(err, syscall.EADDRINUSE) {
-		if c, dialErr := net.DialUnix("unix", nil, addr); dialErr == nil {
-			c.Close()
-			return nil, fmt.Errorf("socket %s: another helper serves it already", path)
-		}
-		if err := os.Remove(path); err != nil {
-			return nil, fmt.Errorf("socket %s: a dead helper left it and it cannot be removed: %w", path, err)
-		}
-		ln, err = net.ListenUnix("unix", addr)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("socket %s: %w", path, err)
-	}
-	if err := os.Chmod(path, mode); err != nil {
-		ln.Close()
-		return nil, fmt.Errorf("socket %s: %w", path, err)
-	}
-	return ln, nil
 }

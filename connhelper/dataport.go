@@ -11,14 +11,12 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/internal/accept"
 	"github.com/isthmus-grid/isthmus/internal/carrier"
+	"github.com/isthmus-grid/isthmus/internal/limit"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
 )
-
-// maxHalfOpen bounds the connections whose intro has not come yet. One more
-// is closed at once: whoever dials many and says nothing gets no memory.
-const maxHalfOpen = 512
 
 // dataPort is the listener on which other nodes dial this one. It survives
 // sessions with the frontal, so that what was registered stays true.
@@ -82,40 +80,28 @@ func (d *dataPort) end() {
 func (d *dataPort) accept(ctx context.Context, ln *net.TCPListener) {
 	var conns sync.WaitGroup
 	defer conns.Wait()
-	places := make(chan struct{}, maxHalfOpen)
-	for {
-		c, err := ln.AcceptTCP()
+	err := accept.Each(ctx, d.h.log, ln.Addr(), ln.AcceptTCP, func(c *net.TCPConn) {
+		place, err := d.h.budgets.half.Enter(c)
 		if err != nil {
-			if ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
-				return
-			}
-			d.h.log.Warn("cannot accept connections for now", "error", err)
-			select {
-			case <-time.After(100 * time.Millisecond):
-			case <-ctx.Done():
-				return
-			}
-			continue
-		}
-		select {
-		case places <- struct{}{}:
-			conns.Go(func() {
-				defer func() { <-places }()
-				d.h.incoming(ctx, c)
-			})
-		default:
-			d.h.log.Warn("connection dropped", "from", c.RemoteAddr().String(), "reason", "too many without an intro", "limit", maxHalfOpen)
-			d.h.auditRefusal(c, "too-many-intros", fmt.Errorf("%w: %d connections show their intros", overlay.ErrOverloaded, maxHalfOpen))
 			c.Close()
+			return
 		}
+		conns.Go(func() { d.h.incoming(ctx, c, place) })
+	})
+	if err != nil && !errors.Is(err, net.ErrClosed) {
+		d.h.log.Error("no data port any more: other nodes cannot dial this one", "error", err)
 	}
 }
 
-// incoming reads the intro of a connection and hands it to whom it is for.
-func (h *Helper) incoming(ctx context.Context, c *net.TCPConn) {
+// incoming reads the intro of a connection and hands it to whom it is for. It
+// gives the place back when the intro has come.
+func (h *Helper) incoming(ctx context.Context, c *net.TCPConn, place *limit.Place[accept.Source]) {
 	defer context.AfterFunc(ctx, func() { c.SetDeadline(time.Unix(1, 0)) })()
 	c.SetDeadline(time.Now().Add(introTimeout))
 	frame, err := wire.Read(c)
+	if !place.Leave() {
+		return // it was closed to make room for another source
+	}
 	if err != nil {
 		if !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET) {
 			h.log.Warn("connection refused", "from", c.RemoteAddr().String(), "error", err)
@@ -175,7 +161,10 @@ func (h *Helper) refuse(c *net.TCPConn, err error) {
 	io.Copy(io.Discard, io.LimitReader(c, 1<<20))
 }
 
+// keepAlive is shorter than the idle timeouts that firewalls are known for.
+const keepAlive = 15 * time.Second
+
 // tune prepares a socket that a process will get.
 func tune(c *net.TCPConn) {
-	carrier.Tune(c, carrier.Tuning{KeepAlive: 15 * time.Second}) // best effort: it works untuned
+	carrier.Tune(c, carrier.Tuning{KeepAlive: keepAlive}) // best effort: it works untuned
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"slices"
@@ -25,6 +26,9 @@ type made struct {
 	limits []string                                    // what holds the connection back
 	commit func(context.Context) error                 // if not nil, to be called when it is taken
 	handed func(p *process, carrier uint64, err error) // if not nil, told that p got it, or did not
+	settle func(err error)                             // if not nil, told what came of the link's handshake on it
+
+	useless func() // if not nil, called when the link's handshake fails on it
 }
 
 // drop gives up a connection that is not wanted.
@@ -50,11 +54,13 @@ type target struct {
 
 // memory is what the site has learned of the plan's techniques.
 type memory struct {
-	winner known                        // connected last
-	barred map[overlay.Technique]string // not worth a try for now, and why
+	winner   known                        // connected last
+	barred   map[overlay.Technique]string // not worth a try for now, and why
+	inferior map[overlay.Technique]string // carry far less than another: for when nothing else connects
 }
 
-// dial connects p to another process of its job, by whatever works. It waits
+// dial connects p to another process of its job, by whatever works. Its errors do not name the
+// process, as whoever asked for it does. It waits
 // for a process that has not started yet and for a frontal that is away. When
 // every technique failed it asks the directory afresh and tries again for a
 // while: a cached answer may be of an earlier life of the process, and a
@@ -93,6 +99,9 @@ func (h *Helper) dialOnce(ctx context.Context, p *process, name overlay.ProcessN
 		return made{}, err
 	}
 	at.ways = ways
+	if err := h.fullAllowed(at, time.Now()); err != nil {
+		return made{}, err
+	}
 	return h.connect(ctx, p, at)
 }
 
@@ -148,21 +157,21 @@ func (h *Helper) locate(ctx context.Context, name overlay.ProcessName, fresh boo
 		case errors.Is(err, overlay.ErrUnknownProcess) && left(ctx) > answerMargin:
 			continue // ask has waited
 		case errors.Is(err, overlay.ErrUnknownProcess):
-			return target{}, fmt.Errorf("%w: waited %v for %v to start; it has not registered with any helper",
-				overlay.ErrUnknownProcess, time.Since(start).Round(10*time.Millisecond), name)
+			return target{}, fmt.Errorf("%w: waited %v for it to start; it has not registered with any helper",
+				overlay.ErrUnknownProcess, time.Since(start).Round(10*time.Millisecond))
 		case errors.Is(err, overlay.ErrUnreachable) && ctx.Err() == nil:
-			if !f.wait(ctx) { // the session is gone, or the broker is: both come back
+			if !f.wait(ctx, 250*time.Millisecond) { // the session is gone, or the broker is: both come back
 				return target{}, err
 			}
 		default:
-			return target{}, fmt.Errorf("asking for %v: %w", name, err)
+			return target{}, fmt.Errorf("asking where it is: %w", err)
 		}
 	}
 }
 
 // wait pauses before a question is put again, unless the session ends first.
-func (f *frontal) wait(ctx context.Context) bool {
-	t := time.NewTimer(250 * time.Millisecond)
+func (f *frontal) wait(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-t.C:
@@ -190,11 +199,19 @@ func ask(ctx context.Context, f *frontal, name overlay.ProcessName, fresh bool) 
 	}
 	wait := min(awaitStep, left(ctx)-answerMargin) // the answer must be here in time
 	answer, err := f.directory().Await(ctx, &controlpb.AwaitRequest{Process: control.ProcessToPB(name), WaitMs: uint32(max(wait.Milliseconds(), 1))})
-	if err != nil {
-		return nil, control.FromStatus(err)
+	if err = control.FromStatus(err); err == nil {
+		err = control.FaultErr(answer.Fault)
 	}
-	return answer, control.FaultErr(answer.Fault)
+	if errors.Is(err, overlay.ErrOverloaded) { // as many of this node or site wait as may: it is asked now and then instead
+		f.wait(ctx, min(crowdedWait+rand.N(crowdedWait), max(wait, time.Millisecond)))
+		return nil, fmt.Errorf("%w: %w", overlay.ErrUnknownProcess, err)
+	}
+	return answer, err
 }
+
+// crowdedWait is the least pause between two questions about a process that
+// cannot be waited for in one call.
+const crowdedWait = 500 * time.Millisecond
 
 // answerMargin is the time in which an answer comes back.
 const answerMargin = 50 * time.Millisecond
@@ -224,12 +241,17 @@ func readAnswer(a *controlpb.Answer) (target, error) {
 }
 
 func readMemory(m *controlpb.Memory) memory {
-	out := memory{barred: map[overlay.Technique]string{}}
+	out := memory{barred: map[overlay.Technique]string{}, inferior: map[overlay.Technique]string{}}
 	if t, err := control.TechniqueFromPB(m.GetWinner()); err == nil {
 		out.winner = known{t, time.Duration(m.GetSetupUs()) * time.Microsecond}
 	}
 	for _, b := range m.GetBarred() {
-		if t, err := control.TechniqueFromPB(b.Technique); err == nil {
+		t, err := control.TechniqueFromPB(b.Technique)
+		switch {
+		case err != nil:
+		case b.Inferior:
+			out.inferior[t] = b.Reason
+		default:
 			out.barred[t] = b.Reason
 		}
 	}
@@ -261,7 +283,7 @@ func (h *Helper) connect(ctx context.Context, p *process, to target) (made, erro
 		if q := h.here.wait(ctx, to.point.Process); q != nil {
 			return h.pair(p, q)
 		}
-		return made{}, fmt.Errorf("%v: %w: it was on this node, %v, and has not come back", to.point.Process, overlay.ErrUnknownProcess, h.node)
+		return made{}, fmt.Errorf("%w: it was on this node, %v, and has not come back", overlay.ErrUnknownProcess, h.node)
 	}
 	if len(to.plan.Steps) == 0 {
 		return made{}, noPath(to)
@@ -273,18 +295,20 @@ func (h *Helper) connect(ctx context.Context, p *process, to target) (made, erro
 // and tells the directory how each did.
 func (h *Helper) follow(ctx context.Context, p *process, to target) (made, error) {
 	fail := func(err error) (made, error) {
-		return made{}, fmt.Errorf("%v at %v: %w", to.point.Process, to.point.Node, err)
+		return made{}, fmt.Errorf("at %v: %w", to.point.Node, err)
 	}
 	t, err := h.leads.enter(ctx, to)
 	if err != nil {
 		return fail(err)
 	}
 	worth, tried := t.worth(to)
-	entries := lineUp(worth, t.winner)
-	got, won := race(ctx, h.work.Go, entries, func(ctx context.Context, step overlay.Step) (made, error) {
-		return h.attempt(ctx, p, to, step)
-	})
+	entries, got, won := h.run(ctx, p, to, worth, t.winner)
 	vain, last, learnt := h.tell(to, entries, got, won)
+	if inferior := to.fallbacks(); won < 0 && len(inferior) > 0 && ctx.Err() == nil {
+		tried = append(tried, vain...)
+		entries, got, won = h.run(ctx, p, to, inferior, known{})
+		vain, last, learnt = h.tell(to, entries, got, won)
+	}
 	switch {
 	case won >= 0:
 		o := got[slices.IndexFunc(got, func(o outcome) bool { return o.i == won })]
@@ -294,6 +318,14 @@ func (h *Helper) follow(ctx context.Context, p *process, to target) (made, error
 				o.made.drop()
 				return fail(fmt.Errorf("%v: %w", entries[won].step.Technique, err))
 			}
+		}
+		o.made.path.Reason = withLimits(o.made.path.Reason, to.passedOver(entries[won].step.Technique))
+		settle := h.settler(t, to, o.made.path, o.took)
+		o.made.settle = func(err error) {
+			if err != nil && o.made.useless != nil {
+				o.made.useless()
+			}
+			settle(err)
 		}
 		return o.made, nil
 	case learnt || len(got) == 0:
@@ -316,6 +348,9 @@ func (h *Helper) follow(ctx context.Context, p *process, to target) (made, error
 func (t *turn) worth(to target) (worth []overlay.Step, not []string) {
 	for _, s := range to.plan.Steps {
 		reason, barred := to.memory.barred[s.Technique]
+		if why, inferior := to.memory.inferior[s.Technique]; inferior && !barred {
+			reason, barred = why, true
+		}
 		switch {
 		case !to.ways.Allow(s.Technique):
 			not = append(not, fmt.Sprintf("%v: not tried: %v is looked for", s.Technique, to.ways))
@@ -329,17 +364,68 @@ func (t *turn) worth(to target) (worth []overlay.Step, not []string) {
 	return worth, not
 }
 
-// tell tells the directory how each technique did in a race. It returns what was tried in vain, the
+// run races steps.
+func (h *Helper) run(ctx context.Context, p *process, to target, steps []overlay.Step, winner known) ([]entry, []outcome, int) {
+	entries := lineUp(steps, winner)
+	got, won := race(ctx, h.work.Go, entries, func(ctx context.Context, step overlay.Step) (made, error) {
+		return h.attempt(ctx, p, to, step)
+	})
+	return entries, got, won
+}
+
+// fallbacks returns the steps that carry far less than another, which is better than
+// nothing. Who looks for a better path than it has does not want them.
+func (to target) fallbacks() (steps []overlay.Step) {
+	for _, s := range to.plan.Steps {
+		_, barred := to.memory.barred[s.Technique]
+		if _, inferior := to.memory.inferior[s.Technique]; inferior && !barred && to.ways == overlay.AllWays {
+			steps = append(steps, s)
+		}
+	}
+	return steps
+}
+
+// passedOver says which techniques that come before taken in a plan were measured to carry
+// less.
+func (to target) passedOver(taken overlay.Technique) (why []string) {
+	for _, s := range to.plan.Steps {
+		if reason, inferior := to.memory.inferior[s.Technique]; inferior && s.Technique < taken {
+			why = append(why, reason)
+		}
+	}
+	return why
+}
+
+// settler returns what is to be done when the process says how its handshake went: a
+// technique has connected when both ends have proved themselves, and not when the
+// network has, for what a connection carries shows only then.
+func (h *Helper) settler(t *turn, to target, path overlay.Path, took time.Duration) func(error) {
+	technique, away := path.Technique, to.point.Node.Site != h.node.Site
+	return func(err error) {
+		if err == nil && away && !path.Small {
+			h.largePassed(to)
+		}
+		switch {
+		case away && !path.Small && errors.Is(err, overlay.ErrTimeout):
+			h.largeVanished(to, technique, err) // and small ones show whether the technique is to blame
+		case err != nil:
+			h.log.Info("path given up", "to", to.point.Process.String(), "node", to.point.Node.String(), "technique", technique.String(), "error", err)
+			t.disproved(technique)
+			h.report(to, technique, 0, err)
+		case technique != to.memory.winner.technique && to.ways.Techniques() != overlay.RelayOnly: // else it is no news
+			h.report(to, technique, took, nil)
+		}
+	}
+}
+
+// tell tells the directory which techniques failed in a race. It returns what was tried in vain, the
 // last error that says something of a path, else the first of all, and whether anything was learnt
 // of the paths.
 func (h *Helper) tell(to target, entries []entry, got []outcome, won int) (vain []string, last error, learnt bool) {
 	for _, o := range got {
 		step := entries[o.i].step
 		switch {
-		case o.i == won:
-			if step.Technique != to.memory.winner.technique && to.ways != overlay.RelayOnly { // else it is no news
-				h.report(to, step.Technique, o.took, nil)
-			}
+		case o.i == won: // the process says whether it is of use
 		case o.err != nil && !errors.Is(o.err, context.Canceled):
 			vain = append(vain, fmt.Sprintf("%v: %v", step.Technique, o.err))
 			if aside(o.err) {
@@ -379,7 +465,7 @@ func (e *attemptsError) Error() string { return strings.Join(e.tried, "; ") }
 func (e *attemptsError) Unwrap() error { return e.last }
 
 func noPath(to target) error {
-	return fmt.Errorf("%v at %v: %w: %s", to.point.Process, to.point.Node, overlay.ErrNoPath, strings.Join(rejected(to.plan), "; "))
+	return fmt.Errorf("at %v: %w: %s", to.point.Node, overlay.ErrNoPath, strings.Join(rejected(to.plan), "; "))
 }
 
 // rejected says why the plan has no more techniques.

@@ -48,6 +48,7 @@ type fakeFrontal struct {
 	registers chan struct{}     // closed and renewed at every registration
 	helpers   map[string]*control.Session
 	relay     *controlpb.Assignment
+	memory    *controlpb.Memory // that every answer has
 	reports   []*controlpb.ReportRequest
 	resolves  int
 	refuse    error                       // for Register
@@ -184,7 +185,7 @@ func (f *fakeFrontal) answer(m *controlpb.Process) (*controlpb.Answer, <-chan st
 		return &controlpb.Answer{Point: control.PointToPB(p)}, nil
 	}
 	plan := control.PlanToPB(f.plan)
-	return &controlpb.Answer{Point: control.PointToPB(p), Plan: plan.Digest, PlanIfNew: plan}, nil
+	return &controlpb.Answer{Point: control.PointToPB(p), Plan: plan.Digest, PlanIfNew: plan, Memory: f.memory}, nil
 }
 
 func (f *fakeFrontal) Resolve(_ context.Context, r *controlpb.ResolveRequest) (*controlpb.ResolveResponse, error) {
@@ -283,7 +284,7 @@ func (f *fakeFrontal) helper(name string) (socket string, stop func()) {
 		f.t.Fatal(err)
 	}
 	socket = filepath.Join(dir, "s")
-	ln, err := ListenLocal(socket, 0o600)
+	ln, err := local.ListenUnix(socket, 0o600)
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -311,10 +312,17 @@ func (f *fakeFrontal) helper(name string) (socket string, stop func()) {
 type rank struct {
 	t    *testing.T
 	conn *local.Conn
+	said signedHello
 }
 
-func hello(key jobkey.Key, n uint32, generation overlay.Generation) *wire.LocalHello {
-	return &wire.LocalHello{Auth: key.Auth(), Job: key.ID(), Rank: n, Generation: generation}
+// signedHello is a hello, and by what its rank signs where it is.
+type signedHello struct {
+	*wire.LocalHello
+	auth jobkey.ForAuth
+}
+
+func hello(key jobkey.Key, n uint32, generation overlay.Generation) signedHello {
+	return signedHello{&wire.LocalHello{Key: key.Auth().Public(), Job: key.ID(), Rank: n, Generation: generation}, key.Auth()}
 }
 
 // say connects to a helper and sends one frame.
@@ -324,7 +332,8 @@ func say2helper(t *testing.T, socket string, first wire.Frame) *rank {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &rank{t, local.NewConn(c)}
+	r := &rank{t: t, conn: local.NewConn(c)}
+	r.said, _ = first.(signedHello)
 	t.Cleanup(func() { r.conn.Close() })
 	r.send(first)
 	return r
@@ -347,13 +356,20 @@ func (r *rank) send(f wire.Frame) {
 	}
 }
 
-// next returns the next frame and the connection that came with it.
+// next returns the next frame and the connection that came with it. A place is
+// signed and passed over.
 func (r *rank) next() (wire.Frame, net.Conn) {
 	r.t.Helper()
 	r.conn.SetReadDeadline(time.Now().Add(30 * time.Second))
 	f, file, err := r.conn.Receive()
 	if err != nil {
 		r.t.Fatal(err)
+	}
+	if place, ok := f.(*wire.LocalPlace); ok {
+		name := overlay.ProcessName{Job: r.said.Job, Rank: r.said.Rank}
+		proof := r.said.auth.Prove(name, place.Generation, place.Node)
+		r.send(&wire.LocalProof{Signature: [64]byte(proof[32:])})
+		return r.next()
 	}
 	if file == nil {
 		return f, nil
@@ -373,7 +389,15 @@ func (r *rank) dialled(to uint32) (overlay.Path, net.Conn) {
 	return r.dialledBy(to, overlay.AllWays)
 }
 
+// dialledBy dials, and says that the handshake went well.
 func (r *rank) dialledBy(to uint32, ways overlay.Ways) (overlay.Path, net.Conn) {
+	r.t.Helper()
+	d, c := r.dial(to, ways)
+	r.send(&wire.LocalOutcome{Carrier: d.Carrier})
+	return d.Path, c
+}
+
+func (r *rank) dial(to uint32, ways overlay.Ways) (*wire.LocalDialled, net.Conn) {
 	r.t.Helper()
 	r.send(&wire.LocalDial{Request: 1, Rank: to, Budget: 10 * time.Second, Ways: ways})
 	f, c := r.next()
@@ -381,7 +405,7 @@ func (r *rank) dialledBy(to uint32, ways overlay.Ways) (overlay.Path, net.Conn) 
 	if !ok {
 		r.t.Fatalf("got %+v", f)
 	}
-	return d.Path, c
+	return d, c
 }
 
 // failed asks for a connection that cannot be had and returns why.

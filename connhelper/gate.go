@@ -13,6 +13,7 @@ import (
 
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/daemon"
+	"github.com/isthmus-grid/isthmus/internal/local"
 	"github.com/isthmus-grid/isthmus/launch/gate"
 	"github.com/isthmus-grid/isthmus/launch/gate/gatepb"
 	"github.com/isthmus-grid/isthmus/launch/latency"
@@ -22,9 +23,12 @@ import (
 
 // GateSettings are where the jobs that are launched here have their files.
 type GateSettings struct {
-	Store  daemon.Path   `yaml:"store" example:"/var/cache/isthmus/gate" help:"Folder for the programs and inputs of jobs, kept for the next time, and for the folders in which jobs run. No two helpers share one. Empty: a folder for this node in the service manager's cache folder (CACHE_DIRECTORY), or in the user's."`
-	Limit  daemon.Size   `yaml:"limit" default:"4GiB" min:"1MiB" help:"Bytes that the kept files may have together, and those that one job brings. What was used longest ago goes first."`
-	Orphan time.Duration `yaml:"orphan" default:"30s" min:"1s" max:"30s" help:"How long a reservation stays, and a job of one, whose submitter is not heard of."`
+	Store   daemon.Path   `yaml:"store" example:"/var/cache/isthmus/gate" help:"Folder for the programs and inputs of jobs, kept for the next time, and for the folders in which jobs run. No two helpers share one. Empty: a folder for this node in the service manager's cache folder (CACHE_DIRECTORY), or in the user's."`
+	Limit   daemon.Size   `yaml:"limit" default:"4GiB" min:"1MiB" help:"Bytes that the kept files may have together, and those that one job brings. What was used longest ago goes first."`
+	Orphan  time.Duration `yaml:"orphan" default:"30s" min:"1s" max:"30s" help:"How long a reservation stays, and a job of one, whose submitter is not heard of; and how long a job runs on without a helper."`
+	Starter daemon.Path   `yaml:"starter" example:"/run/isthmus-starter/starter.sock" help:"Socket of the node's isthmus-starter, which runs each submitter's jobs in an account of their own. Without one, a helper that an ordinary user runs takes that user's jobs only, and one of a system account takes none."`
+	Owner   []string      `yaml:"owner" example:"[alice@sitea/*]" help:"Without starter: whose jobs this helper takes, which then run in its own account: patterns of USER@SITE/NODE. Empty: those of its own account's name at its own site."`
+	EndJobs bool          `yaml:"end_jobs" default:"false" help:"Whether jobs end with this helper. Without it they run on for gate.orphan when it ends or is killed, and the helper that is started then takes them over."`
 }
 
 // storeOf returns the folder, or "" where the settings name none and there is no usual
@@ -53,8 +57,9 @@ type gatehouse struct {
 	near *nearby.Nearby
 }
 
-// newGate returns the node's gate.
-func newGate(h *Helper, cfg Config, creds *control.Credentials, log *slog.Logger) (*gatehouse, error) {
+// newGate returns the node's gate. offers says that the settings offer jobs, whether they can be
+// taken or not: who asks is then told why they are not.
+func newGate(h *Helper, cfg Config, offers bool, creds *control.Credentials, log *slog.Logger) (*gatehouse, error) {
 	var g gatehouse
 	g.near = nearby.New(gate.Pinger(h.node, func(ctx context.Context, node overlay.NodeID) (gatepb.GateClient, func(), error) {
 		return g.gate.Reach(ctx, node)
@@ -62,12 +67,16 @@ func newGate(h *Helper, cfg Config, creds *control.Credentials, log *slog.Logger
 	policy := cfg.Offer.Policy()
 	policy.Lease = cfg.Gate.Orphan
 	var err error
+	options := gate.Options{
+		Node: h.node, Policy: policy, Orphan: cfg.Gate.Orphan, Helper: cfg.Socket, Log: log,
+		EndJobs: cfg.Gate.EndJobs, Store: cfg.Gate.storeOf(h.node), Limit: int64(cfg.Gate.Limit),
+		Dead: h.Dead, Forget: h.Forget, Audit: h.opts.Audit,
+	}
+	if why := cfg.setAccounts(&options); why != "" && offers {
+		options.Takes = func(gate.Asker) error { return errors.New(why) }
+	}
 	g.gate, err = gate.New(gate.Settings{
-		Options: gate.Options{
-			Node: h.node, Policy: policy, Orphan: cfg.Gate.Orphan, Helper: cfg.Socket, Log: log,
-			Store: cfg.Gate.storeOf(h.node), Limit: int64(cfg.Gate.Limit),
-			Dead: h.Dead, Forget: h.Forget, Audit: h.opts.Audit,
-		},
+		Options:     options,
 		Credentials: creds,
 		Hosts:       gate.HostList{List: h.Hosts, Near: g.near}.Hosts,
 	})
@@ -86,7 +95,7 @@ func (g *gatehouse) serve(ctx context.Context, door *net.UnixListener) error {
 // serveAll runs the helper and its gate, which lies beside the helper's socket. The gate
 // ends first: it takes its leave of the helper.
 func serveAll(ctx context.Context, h *Helper, g *gatehouse, ln *net.UnixListener, mode fs.FileMode, ready func()) error {
-	door, err := ListenLocal(ln.Addr().String()+gate.DoorSuffix, mode)
+	door, err := local.ListenUnix(ln.Addr().String()+gate.DoorSuffix, mode)
 	if err != nil {
 		ln.Close()
 		return err

@@ -12,6 +12,7 @@ package connhelper
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -27,8 +28,10 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/internal/encap"
 	"github.com/isthmus-grid/isthmus/internal/enrol"
 	"github.com/isthmus-grid/isthmus/internal/meeting"
+	"github.com/isthmus-grid/isthmus/internal/netrule"
 	"github.com/isthmus-grid/isthmus/internal/traverse"
 	"github.com/isthmus-grid/isthmus/launch/offer"
 	"github.com/isthmus-grid/isthmus/overlay"
@@ -48,8 +51,8 @@ const (
 	watchTimeout   = 30 * time.Second       // for news of a carrier that was handed out
 )
 
-// Options of a helper. All fields but HTTPProxy, Address and Advertise are
-// needed.
+// Options of a helper. All fields but HTTPProxy, Address, Advertise and Limits
+// are needed.
 type Options struct {
 	Credentials *control.Credentials // of a helper: they say site and node
 	Frontal     string               // host:port of the site's frontal
@@ -59,9 +62,15 @@ type Options struct {
 	Log         *slog.Logger
 	MaxOpen     int // dials and introductions in progress at once, per helper
 
+	// Limits bound what others have at the helper.
+	Limits Limits
+
 	// AllowLoopback lets introductions name loopback addresses: for a grid
 	// that runs on one host.
 	AllowLoopback bool
+
+	// Rule says which addresses that others name are not contacted.
+	Rule netrule.Rule
 
 	// Audit takes a record of what the helper does; nil is none.
 	Audit *audit.Log
@@ -84,6 +93,7 @@ type Helper struct {
 	home     frontalHolder
 	here     table
 	leads    leads
+	sizes    sizes
 	crypt    *encryption
 	site     atomic.Pointer[overlay.SiteProfile] // as the frontal said last; nil before it did
 	work     sync.WaitGroup                      // goroutines of Serve that nothing else waits for
@@ -91,10 +101,12 @@ type Helper struct {
 	bearings *meeting.BearingsCache
 	stock    *meeting.Stock
 	engine   *traverse.Engine // nil without CAP_NET_RAW
-	open     chan struct{}    // one token for each dial or introduction in progress
-	seq      atomic.Uint64    // numbers carriers
-	dials    dials            // counts for metrics
-	ownLinks atomic.Int64     // accounts.open of all processes
+	proxies  *encap.Dialer
+	open     chan struct{} // one token for each dial or introduction in progress
+	budgets  budgets
+	seq      atomic.Uint64 // numbers carriers
+	dials    dials         // counts for metrics
+	ownLinks atomic.Int64  // accounts.open of all processes
 }
 
 // New returns a helper that runs with Serve.
@@ -107,8 +119,10 @@ func New(opts Options) (*Helper, error) {
 		node: id.Node(), opts: opts, log: opts.Log,
 		here: newTable(), home: newFrontalHolder(), leads: newLeads(), crypt: newEncryption(opts.Log, id.Site),
 		bearings: meeting.NewBearingsCache(), stock: meeting.NewStock(),
-		open: make(chan struct{}, opts.MaxOpen),
+		proxies: encap.NewDialer(func() *tls.Config { return opts.Credentials.DataClient(control.RoleProxy) }),
+		open:    make(chan struct{}, opts.MaxOpen),
 	}
+	h.budgets = h.newBudgets(opts.Limits.orDefault())
 	h.offer.Store(&opts.Offer)
 	h.ctl = control.NewEndpoint(opts.Credentials, opts.Log, func(r grpc.ServiceRegistrar) {
 		controlpb.RegisterTargetServer(r, targetService{h: h})
@@ -241,7 +255,7 @@ func publicAddress(p overlay.SiteProfile, local netip.AddrPort, advertise netip.
 func (h *Helper) register(ctx context.Context, f *frontal, p *process) error {
 	ctx, cancel := context.WithTimeout(ctx, registerWait)
 	defer cancel()
-	point := overlay.AccessPoint{Process: p.name, Generation: p.generation, Node: h.node, Local: f.local, Public: f.public, Principal: p.principal, Grant: p.grant}
+	point := overlay.AccessPoint{Process: p.name, Generation: p.generation, Node: h.node, Local: f.local, Public: f.public, Principal: p.principal, Grant: p.grant, Proof: p.proof}
 	r, err := f.directory().Register(ctx, &controlpb.RegisterRequest{Points: []*controlpb.AccessPoint{control.RegistrationToPB(point)}})
 	if err != nil {
 		return control.FromStatus(err)

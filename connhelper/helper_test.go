@@ -81,8 +81,8 @@ func TestReversed(t *testing.T) {
 	joined(t, c, d)
 }
 
-// relay pretends to be a proxy: it reads the tickets of two connections and
-// joins them in memory.
+// relay pretends to be a proxy: it answers observe frames, reads the tickets of two
+// connections and joins them in memory.
 func (f *fakeFrontal) startRelay(want wire.Frame) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -97,7 +97,12 @@ func (f *fakeFrontal) startRelay(want wire.Frame) {
 			if err != nil {
 				return
 			}
-			if got, err := wire.Read(c); err != nil || got.Type() != want.Type() {
+			got, err := wire.Read(c)
+			if err == nil && got.Type() == wire.TypeObserve {
+				c.Write(wire.Append(nil, &wire.Observed{From: c.RemoteAddr().(*net.TCPAddr).AddrPort(), Time: time.Now()}))
+				continue // the dialler closes it
+			}
+			if err != nil || got.Type() != want.Type() {
 				f.t.Errorf("the relay read %+v, %v", got, err)
 			}
 			ends = append(ends, c)
@@ -148,6 +153,96 @@ func TestWays(t *testing.T) {
 		if overlay.Technique(r.Technique) == overlay.Relay {
 			t.Errorf("the relay was reported: %v", r)
 		}
+	}
+}
+
+// TestOutcome: a technique has connected when the process says that the link's handshake
+// is done, and failed when it says that it is not; one carrier counts once, and those that
+// the process was not handed do not count.
+func TestOutcome(t *testing.T) {
+	f := newFakeFrontal(t, open, overlay.Direct)
+	s1, _ := f.helper("a1")
+	s2, _ := f.helper("a2")
+	key := newKey(t)
+	r0, r1 := join(t, s1, key, 0), join(t, s2, key, 1)
+	d, c := r0.dial(1, overlay.AllWays)
+	defer c.Close()
+	_, in := r1.incoming()
+	defer in.Close()
+	r1.send(&wire.LocalOutcome{Carrier: d.Carrier, Code: wire.CodeTimeout, Text: "another's"})
+	r0.send(&wire.LocalOutcome{Carrier: d.Carrier + 1000, Code: wire.CodeTimeout, Text: "nobody's"})
+	r0.send(&wire.LocalOutcome{Carrier: d.Carrier, Code: wire.CodeTimeout, Text: "no proof came"})
+	r0.send(&wire.LocalOutcome{Carrier: d.Carrier})
+	d, c = r0.dial(1, overlay.AllWays)
+	defer c.Close()
+	r0.send(&wire.LocalOutcome{Carrier: d.Carrier})
+	var faults []string
+	for deadline := time.Now().Add(30 * time.Second); len(faults) < 2; runtime.Gosched() {
+		f.mu.Lock()
+		faults = nil
+		for _, r := range f.reports {
+			faults = append(faults, r.Fault.GetText())
+		}
+		f.mu.Unlock()
+		if time.Now().After(deadline) {
+			t.Fatalf("reports of %q", faults)
+		}
+	}
+	slices.Sort(faults) // calls of their own report them
+	if len(faults) != 2 || faults[0] != "" || !strings.Contains(faults[1], "no proof came") {
+		t.Errorf("reports of %q", faults)
+	}
+}
+
+// TestInferior: a technique that connects and carries far less than another is taken when
+// nothing else connects, and not before; the path says why, and a process that gives
+// a path up after its handshake is heard, once.
+func TestInferior(t *testing.T) {
+	f := newFakeFrontal(t, open, overlay.Direct, overlay.Reversed)
+	f.memory = &controlpb.Memory{Barred: []*controlpb.Barred{{Technique: uint32(overlay.Direct), Reason: "direct carried 0.3 Mb/s", Inferior: true}}}
+	s1, _ := f.helper("a1")
+	s2, _ := f.helper("a2")
+	key := newKey(t)
+	r0, r1 := join(t, s1, key, 0), join(t, s2, key, 1)
+	d, c := r0.dial(1, overlay.AllWays)
+	_, in := r1.incoming()
+	joined(t, c, in)
+	if d.Path.Technique != overlay.Reversed || !strings.HasSuffix(d.Path.Reason, "; direct carried 0.3 Mb/s") {
+		t.Errorf("path %+v", d.Path)
+	}
+	for _, code := range []wire.Code{0, 0, wire.CodeInferior, wire.CodeInferior} {
+		r0.send(&wire.LocalOutcome{Carrier: d.Carrier, Code: code, Text: "reversed carried 0.1 Mb/s"})
+	}
+	var faults []wire.Code
+	for deadline := time.Now().Add(30 * time.Second); len(faults) < 2; runtime.Gosched() {
+		f.mu.Lock()
+		faults = nil
+		for _, r := range f.reports {
+			faults = append(faults, wire.Code(r.Fault.GetCode()))
+			if text := r.Fault.GetText(); r.Fault != nil && text != "reversed carried 0.1 Mb/s" {
+				t.Errorf("the fault is %q", text)
+			}
+		}
+		f.mu.Unlock()
+		if time.Now().After(deadline) {
+			t.Fatalf("reports of %v", faults)
+		}
+	}
+	slices.Sort(faults)
+	if want := []wire.Code{0, wire.CodeInferior}; !slices.Equal(faults, want) {
+		t.Errorf("reports of %v, want %v", faults, want)
+	}
+	f.mu.Lock()
+	f.fails = map[overlay.Technique]error{overlay.Reversed: overlay.ErrRefused}
+	f.mu.Unlock()
+	d, c = r0.dial(1, overlay.AllWays)
+	_, in = r1.incoming()
+	joined(t, c, in)
+	if d.Path.Technique != overlay.Direct {
+		t.Errorf("path %+v", d.Path)
+	}
+	if failed := r0.failedBy(1, overlay.DirectOnly, time.Second); !strings.Contains(failed.Text, "direct: not tried: direct carried 0.3 Mb/s") {
+		t.Errorf("who looks for a better path is told %q", failed.Text)
 	}
 }
 
@@ -387,7 +482,7 @@ func TestFailures(t *testing.T) {
 		f := newFakeFrontal(t, open, overlay.Direct)
 		s1, _ := f.helper("a1")
 		join(t, s1, key, 0).failedAs(9, 100*time.Millisecond, wire.CodeUnknownProcess,
-			fmt.Sprintf("for rank 9 of job %s to start; it has not registered with any helper", key.ID()))
+			"for it to start; it has not registered with any helper")
 	})
 	t.Run("itself", func(t *testing.T) {
 		f := newFakeFrontal(t, open, overlay.Direct)
@@ -453,7 +548,9 @@ func TestRefusedProcesses(t *testing.T) {
 	socket, _ := f.helper("a1")
 	key, other := newKey(t), newKey(t)
 	stranger := hello(key, 0, 1)
-	stranger.Auth = other.Auth()
+	stranger.Key = other.Auth().Public()
+	forger := hello(key, 0, 1)
+	forger.auth = other.Auth()
 	current := say2helper(t, socket, hello(key, 3, 5))
 	current.next()
 	for name, tc := range map[string]struct {
@@ -461,9 +558,11 @@ func TestRefusedProcesses(t *testing.T) {
 		code  wire.Code
 		text  string
 	}{
-		"another job's key": {stranger, wire.CodeForbidden, fmt.Sprintf("process %d of user %d does not hold the key of job %s", os.Getpid(), os.Getuid(), key.ID())},
-		"no hello":          {&wire.LocalDial{}, wire.CodeMalformed, "a local dial in place of a local hello"},
-		"an older life":     {hello(key, 3, 4), wire.CodeStale, "has started again since (generation 5, not 4)"},
+		"another job's key":  {stranger, wire.CodeForbidden, fmt.Sprintf("process %d of user %d does not hold the key of job %s", os.Getpid(), os.Getuid(), key.ID())},
+		"a forged signature": {forger, wire.CodeForbidden, "the key of the job has not signed that"},
+		"a life to come":     {hello(key, 0, 1<<63), wire.CodeForbidden, "generation 9223372036854775808 is no time"},
+		"no hello":           {&wire.LocalDial{}, wire.CodeMalformed, "a local dial in place of a local hello"},
+		"an older life":      {hello(key, 3, 4), wire.CodeStale, "has started again since (generation 5, not 4)"},
 	} {
 		got, _ := say2helper(t, socket, tc.first).next()
 		refusal, ok := got.(*wire.Refuse)

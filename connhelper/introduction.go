@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/meeting"
@@ -42,6 +43,7 @@ func (h *Helper) introduction(p *process, to target, t overlay.Technique) *contr
 func (h *Helper) openIntroduction(ctx context.Context, f *frontal, request *controlpb.IntroduceRequest) (*introduction, error) {
 	life, end := context.WithTimeout(context.WithoutCancel(ctx), watchTimeout)
 	detach := context.AfterFunc(ctx, end)
+	request.SmallPackets = carrier.SmallPackets(ctx)
 	stream, err := f.directory().Introduce(life, request)
 	if err != nil {
 		end()
@@ -181,6 +183,9 @@ func (h *Helper) introduced(ctx context.Context, m *controlpb.Introduction, tell
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, relayTimeout, fmt.Errorf("%w after %v", overlay.ErrTimeout, relayTimeout))
 	defer cancel()
+	if m.SmallPackets {
+		ctx = carrier.WithSmallPackets(ctx)
+	}
 	c, path, err := h.meet(ctx, f, asker, m, accept)
 	if err != nil {
 		return err
@@ -193,7 +198,7 @@ func (h *Helper) introduced(ctx context.Context, m *controlpb.Introduction, tell
 		return fmt.Errorf("handing the connection to %v: %w", name, err)
 	}
 	h.log.Info("introduced", "from", asker.String(), "to", name.String(), "technique", path.String())
-	connected.Answer = h.side(f).Promise(ctx, path.Technique, path.Peer.String(), m.Offer)
+	connected.Answer = h.side(f, journey{asker: asker, target: name}).Promise(ctx, path.Technique, path.Peer.String(), m.Offer)
 	return tell(connected)
 }
 
@@ -202,14 +207,15 @@ func (h *Helper) introduced(ctx context.Context, m *controlpb.Introduction, tell
 // asker that it set to work, with the answer if the technique has one.
 func (h *Helper) meet(ctx context.Context, f *frontal, asker overlay.ProcessName, m *controlpb.Introduction, accept func(answer []byte) error) (socket, overlay.Path, error) {
 	path := overlay.Path{
-		Technique: overlay.Technique(m.Technique), Reason: m.Reason,
+		Technique: overlay.Technique(m.Technique), Reason: m.Reason, Small: m.SmallPackets,
 		Peer: overlay.NodeID{Site: overlay.SiteID(m.AskerSite), Name: m.AskerNode},
 	}
 	if f.profile.GatewayOnly {
 		path.Via = overlay.ViaTarget
 	}
 	if meeting.Knows(path.Technique) && !f.profile.GatewayOnly {
-		c, err := h.side(f).Answer(ctx, path.Technique, path.Peer.String(), m.Offer, accept)
+		target := overlay.ProcessName{Job: asker.Job, Rank: m.Target.GetRank()}
+		c, err := h.side(f, journey{asker: asker, target: target}).Answer(ctx, path.Technique, path.Peer.String(), m.Offer, accept)
 		if c == nil || err != nil {
 			return nil, path, err
 		}
@@ -235,13 +241,14 @@ func (h *Helper) meet(ctx context.Context, f *frontal, asker overlay.ProcessName
 			return nil, path, fmt.Errorf("%w: an introduction to a relay that names none", wire.ErrMalformed)
 		}
 		path.Proxy = m.Relay.Proxy
-		j.addrs, greeting = m.Relay.Addresses, m.Relay.Ticket
+		j.addrs, j.proxy, greeting = m.Relay.Addresses, true, m.Relay.Ticket
 	case overlay.Reversed:
 		id, err := idOf(m.ConnectId)
 		if err != nil {
 			return nil, path, err
 		}
 		j.inside = overlay.SiteID(m.AskerSite) == h.node.Site
+		j.foreign = !j.inside
 		j.addrs = []string{m.ConnectAddress}
 		greeting = wire.Append(nil, &wire.Intro{Kind: wire.IntroReverse, ID: id, Job: name.Job, Rank: name.Rank, From: h.node, Technique: path.Technique, Via: path.Via})
 	default:
@@ -255,5 +262,6 @@ func (h *Helper) meet(ctx context.Context, f *frontal, asker overlay.ProcessName
 	if err := write(ctx, c, greeting); err != nil {
 		return nil, path, err
 	}
-	return c, path, nil
+	s, err := h.handable(c)
+	return s, path, err
 }

@@ -133,6 +133,18 @@ func (t *turn) done(k known) {
 	}
 }
 
+// disproved notes that a link by this technique, which seemed to be made, was not.
+func (t *turn) disproved(technique overlay.Technique) {
+	if t.leads == nil {
+		return
+	}
+	t.leads.mu.Lock()
+	defer t.leads.mu.Unlock()
+	if t.lead.winner.technique == technique {
+		t.lead.winner = known{}
+	}
+}
+
 // leave is done for a link that was not made, for reasons that say nothing of
 // the ways to the site: what was known of them still is.
 func (t *turn) leave() {

@@ -61,11 +61,11 @@ func (h *Helper) metrics(creds *control.Credentials) metrics.Daemon {
 }
 
 func (h *Helper) limits() []metrics.Limit {
-	processes, _ := h.here.size()
-	return []metrics.Limit{
-		{Name: "open", Used: len(h.open), Max: cap(h.open)},
-		{Name: "processes", Used: processes, Max: maxLocal},
-	}
+	b := h.budgets
+	all := []metrics.Limit{{Name: "open", Used: len(h.open), Max: cap(h.open)}}
+	all = append(all, metrics.LimitsOf("processes", "processes_per_user", b.processes.Stats())...)
+	all = append(all, metrics.LimitsOf("silent_processes", "silent_processes_per_user", b.silent.Stats())...)
+	return append(all, metrics.LimitsOf("half_open_data", "half_open_data_per_source", b.half.Stats())...)
 }
 
 func (h *Helper) readMetrics(w metrics.Writer) {

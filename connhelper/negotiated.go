@@ -7,24 +7,42 @@ import (
 	"net"
 	"net/netip"
 	"syscall"
+	"time"
 
+	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/meeting"
 	"github.com/isthmus-grid/isthmus/internal/punch"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// side is this node as an end of meetings.
-func (h *Helper) side(f *frontal) *meeting.Side {
+// permitted is r without the vantage points that the settings deny; it may be nil.
+func (h *Helper) permitted(r *controlpb.BearingsResponse) *controlpb.BearingsResponse {
+	if rule := h.opts.Rule; r != nil {
+		r.Tcp, r.Stun, r.Tcp6 = rule.Without(r.Tcp), rule.Without(r.Stun), rule.Without(r.Tcp6)
+	}
+	return r
+}
+
+// side is this node as an end of meetings, on whose behalf j says.
+func (h *Helper) side(f *frontal, j journey) *meeting.Side {
 	ip := f.local.Addr()
 	if !ip.IsValid() {
 		ip = f.session.LocalAddr().Addr()
 	}
 	return &meeting.Side{
 		Address: ip, Address6: h.address6(ip), Profile: f.profile, Log: h.log, Stock: h.stock, Engine: h.engine,
+		Permit: func(ip netip.Addr) error {
+			err := h.opts.Rule.Foreign(ip)
+			if err != nil {
+				h.auditDenied(j, err)
+			}
+			return err
+		},
 		Bearings: func(ctx context.Context) (meeting.Bearings, error) {
 			return h.bearings.Get(ctx, func(ctx context.Context) (*controlpb.BearingsResponse, error) {
-				return f.directory().Bearings(ctx, &controlpb.BearingsRequest{})
+				r, err := f.directory().Bearings(ctx, &controlpb.BearingsRequest{})
+				return h.permitted(r), err
 			})
 		},
 	}
@@ -55,7 +73,7 @@ func (h *Helper) negotiated(ctx context.Context, f *frontal, p *process, to targ
 		return h.negotiatedByGateway(ctx, f, p, to, step)
 	}
 	var in *introduction
-	side, peer := h.side(f), to.point.Node.String()
+	side, peer := h.side(f, journey{asker: p.name, target: to.point.Process}), to.point.Node.String()
 	if step.IPv6 {
 		var err error
 		if side, err = side.OverIPv6(); err != nil {
@@ -140,6 +158,10 @@ func (h *Helper) watch(in *introduction) func(*process, uint64, error) {
 	}
 }
 
+// bridgeTimeout is how long the kernel tries to deliver what a process wrote on a
+// connection that this helper copies for: the link itself has long gone on elsewhere.
+const bridgeTimeout = 30 * time.Second
+
 // handable returns c in a form that a process can be given. A kernel's socket
 // is that already; of any other connection the process gets one end of a pair
 // of sockets, and this helper copies for as long as it lives.
@@ -147,6 +169,9 @@ func (h *Helper) handable(c net.Conn) (socket, error) {
 	if tcp, ok := c.(*net.TCPConn); ok {
 		tune(tcp)
 		return tcp, nil
+	}
+	if tcp := carrier.Socket(c); tcp != nil {
+		carrier.Tune(tcp, carrier.Tuning{KeepAlive: keepAlive, UserTimeout: bridgeTimeout}) // best effort: it works untuned
 	}
 	ours, theirs, err := socketPair()
 	if err != nil {

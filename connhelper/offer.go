@@ -1,28 +1,33 @@
 package connhelper
 
 import (
+	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"math"
 	"net/netip"
+	"os"
 	"path"
 	"runtime"
 	"strings"
 
+	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/daemon"
 	"github.com/isthmus-grid/isthmus/launch/offer"
 	"github.com/isthmus-grid/isthmus/launch/reserve"
+	"github.com/isthmus-grid/isthmus/launch/starter"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
 // OfferSettings are what the node's owner lets jobs have that are launched from
 // anywhere in the grid.
 type OfferSettings struct {
-	Jobs      int         `yaml:"jobs" default:"1" min:"0" max:"10000" help:"Jobs at a time, those that are only booked included. 0 offers nothing: the node is listed and takes no job."`
+	Jobs      int         `yaml:"jobs" default:"0" min:"0" max:"10000" example:"1" help:"Jobs at a time, those that are only booked included. 0 offers nothing: the node is listed and takes no job. Whoever offers any says in allow to whom."`
 	Processes int         `yaml:"processes" default:"0" min:"0" max:"1048576" help:"Processes of one job at a time. 0 stands for the node's cores."`
 	Memory    daemon.Size `yaml:"memory" default:"0B" min:"0B" help:"Memory for all jobs together, of which each takes what its submitter asks for. 0B stands for the node's memory."`
 	CPU       float64     `yaml:"cpu" default:"0" min:"0" max:"1000000" help:"Cores for all jobs together, of which each takes what its submitter asks for; 0.5 is half of one. 0 stands for the node's cores."`
-	Allow     []OfferRule `yaml:"allow" help:"Who may run jobs here: whoever one of these rules fits. Without any, every member of the grid."`
+	Allow     []OfferRule `yaml:"allow" help:"Who may run jobs here: whoever one of these rules fits, and nobody else. Jobs above 0 need one."`
 	Deny      []OfferRule `yaml:"deny" help:"Who may not, whatever allow says."`
 }
 
@@ -61,6 +66,48 @@ func checkIdentity(s string) error {
 		return fmt.Errorf("a pattern of which nothing can be made: %w", err)
 	}
 	return nil
+}
+
+// ExampleOffer is an offer to the users of one site, as a line of a helper's settings.
+func ExampleOffer(site overlay.SiteID) string {
+	return fmt.Sprintf("offer: {jobs: 1, allow: [{site: %s}]}", site)
+}
+
+// Check relates the keys to each other.
+func (s OfferSettings) Check() error {
+	if s.Jobs > 0 && len(s.Allow) == 0 {
+		return daemon.Wrong("allow", "jobs: %d is offered, and nobody may have it; say who may, as in allow: [{site: sitea}], or for every member of the grid allow: [{identity: \"*@*/*\"}]", s.Jobs)
+	}
+	return nil
+}
+
+// Advice implements daemon.Adviser.
+func (c Config) Advice() daemon.Faults {
+	switch {
+	case c.Offer.Jobs > 0 && c.Gate.Starter == "":
+		return daemon.Faults{{Key: "gate.starter", Err: errors.New("none, so this helper takes jobs of the user alone who runs it, and none at all where a system account does, such as the packages' isthmus; there start isthmus-starter (systemctl enable --now isthmus-starter) and write\n" +
+			"gate: {starter: " + starter.DefaultSocket + "}")}}
+	case c.Offer.Jobs > 0:
+		return nil
+	}
+	return daemon.Faults{{Key: "offer.jobs", Err: fmt.Errorf("0, so this node takes no job; to have it take one at a time of its own site's users, write\n%s", ExampleOffer(c.site()))}}
+}
+
+// site returns the site that the node's certificate names, if it can be read here, else
+// an example.
+func (c Config) site() overlay.SiteID {
+	text, err := os.ReadFile(string(c.TLS.Cert))
+	if err != nil {
+		return "sitea"
+	}
+	if block, _ := pem.Decode(text); block != nil {
+		if cert, err := x509.ParseCertificate(block.Bytes); err == nil {
+			if id, err := control.IdentityOf(cert); err == nil && id.Site != "" {
+				return id.Site
+			}
+		}
+	}
+	return "sitea"
 }
 
 // Offer returns what the settings offer on this machine, for the list of hosts.

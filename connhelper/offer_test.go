@@ -15,12 +15,22 @@ import (
 func TestOfferSettings(t *testing.T) {
 	cores := runtime.NumCPU()
 	byDefault := daemon.Defaults[Config]().Offer
+	if o := byDefault.Offer(); o != (offer.Offer{}) || byDefault.Check() != nil {
+		t.Errorf("by default: %+v, %v", o, byDefault.Check())
+	}
+	if ok, _ := byDefault.Policy().Allows(reserve.Requester{Identity: "alice@sitea/n1", Site: "sitea"}); ok {
+		t.Error("by default somebody is let in")
+	}
+	byDefault.Jobs = 1
+	if err := byDefault.Check(); err == nil || !strings.Contains(err.Error(), "allow: jobs: 1 is offered, and nobody may have it; say who may, as in allow: [{site: sitea}]") {
+		t.Errorf("an offer to nobody: %v", err)
+	}
 	o := byDefault.Offer()
 	if o.Memory < 1<<20 {
 		t.Errorf("the machine is said to have %d bytes of memory", o.Memory)
 	}
 	if o.Jobs != 1 || o.Processes != cores || o.CPU != cores*1000 {
-		t.Errorf("by default, on %d cores: %+v", cores, o)
+		t.Errorf("one job, on %d cores: %+v", cores, o)
 	}
 	given := OfferSettings{Jobs: 2, Processes: 3, Memory: 1 << 30, CPU: 1.5,
 		Allow: []OfferRule{{Identity: "alice@*/*"}}, Deny: []OfferRule{{Site: "siteb"}}}
@@ -75,5 +85,34 @@ func TestHosts(t *testing.T) {
 	}
 	if got, err := h.Hosts(t.Context()); err == nil || !strings.Contains(err.Error(), "malformed") {
 		t.Errorf("nonsense became %v, %v", got, err)
+	}
+}
+
+// TestAdvice: what the settings leave denied is said together with the line that permits it.
+func TestAdvice(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		jobs    int
+		starter daemon.Path
+		says    []string // none: nothing is denied
+	}{
+		{"no jobs", 0, "", []string{"offer.jobs", "offer: {jobs: 1, allow: [{site: sitea}]}"}},
+		{"no starter", 1, "", []string{"gate.starter", "gate: {starter: /run/isthmus-starter/starter.sock}"}},
+		{"all there", 1, "/run/isthmus-starter/starter.sock", nil},
+	} {
+		var c Config
+		c.Offer.Jobs, c.Gate.Starter = tc.jobs, tc.starter
+		var text string
+		for _, f := range c.Advice() {
+			text += f.Key + ": " + f.Err.Error()
+		}
+		for _, want := range tc.says {
+			if !strings.Contains(text, want) {
+				t.Errorf("%s: %q does not say %q", tc.name, text, want)
+			}
+		}
+		if tc.says == nil && text != "" {
+			t.Errorf("%s: %q", tc.name, text)
+		}
 	}
 }

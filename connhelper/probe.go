@@ -59,9 +59,10 @@ func (h *Helper) measure(ctx context.Context, req *controlpb.MeasureRequest) (si
 		return siteprobe.Measured{}, err
 	}
 	opts := siteprobe.Options{
-		Grid:      askFrontal{f.directory()},
+		Grid:      askFrontal{f.directory(), h},
 		Ports:     overlay.Ports{First: uint16(req.GetFirstPort()), Last: uint16(req.GetLastPort())},
 		HTTPProxy: h.opts.HTTPProxy,
+		TLS:       h.opts.Credentials.DataClient(control.RoleBroker, control.RoleProxy),
 		Raw:       traverse.Available,
 	}
 	if len(waits) > 0 {
@@ -86,11 +87,14 @@ func idleWaits(req *controlpb.MeasureRequest) []time.Duration {
 }
 
 // askFrontal is the grid as a helper reaches it.
-type askFrontal struct{ controlpb.DirectoryClient }
+type askFrontal struct {
+	controlpb.DirectoryClient
+	h *Helper
+}
 
 func (a askFrontal) Bearings(ctx context.Context, req *controlpb.BearingsRequest) (*controlpb.BearingsResponse, error) {
 	resp, err := a.DirectoryClient.Bearings(ctx, req)
-	return resp, control.FromStatus(err)
+	return a.h.permitted(resp), control.FromStatus(err)
 }
 
 func (a askFrontal) CallBack(ctx context.Context, req *controlpb.CallBackRequest) (*controlpb.CallBackResponse, error) {

@@ -54,7 +54,7 @@ func TestMeasure(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	var wg sync.WaitGroup
 	t.Cleanup(func() { cancel(); wg.Wait() })
-	observer := vantage.NewObserver("broker main", 0, 0, nil)
+	observer := vantage.NewObserver("broker main", nil, 0, nil)
 	main, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

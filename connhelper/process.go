@@ -12,7 +12,9 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/internal/accept"
 	"github.com/isthmus-grid/isthmus/internal/jobkey"
+	"github.com/isthmus-grid/isthmus/internal/limit"
 	"github.com/isthmus-grid/isthmus/internal/local"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
@@ -26,7 +28,9 @@ type process struct {
 	uid        uint32
 	principal  overlay.Principal // the account
 	grant      string            // proves for whom else it works; may be empty
+	proof      string            // its job's signature of where it is
 	conn       *local.Conn
+	sizes      bool                    // it knows of sizes of packets (wire.FeaturePacketSize)
 	ready      chan struct{}           // closed once it was welcomed or refused: nothing reaches it before
 	missed     []*wire.LocalDead       // who of its job had died before it came
 	known      atomic.Pointer[frontal] // the session on which it is registered, nil before the first
@@ -37,57 +41,117 @@ type process struct {
 	dials map[uint32]context.CancelFunc // requests in progress, of any kind
 	again map[uint32]bool               // ranks that were connected once: asked again, that carrier was no good
 	names map[string]string             // that it has published, with their ports
+	open  openCarriers                  // of which it may still say what came of them
 }
 
-// maxLocal bounds the processes of a helper, and maxDials the requests that
-// one process may have in progress.
-const (
-	maxLocal = 4096
-	maxDials = 4096
-)
+// openCarriers are carriers that a process was handed and has not given up yet, with what
+// to do when it says how the handshake went, or that it gives them up for a better path.
+// The oldest are forgotten.
+type openCarriers struct {
+	settle map[uint64]func(error)
+	done   map[uint64]bool // the handshake is
+	order  []uint64
+}
+
+// maxOpenCarriers bounds the carriers of a process whose outcome is waited for.
+const maxOpenCarriers = 256
+
+func (o *openCarriers) add(id uint64, settle func(error)) {
+	if o.settle == nil {
+		o.settle, o.done = map[uint64]func(error){}, map[uint64]bool{}
+	}
+	o.settle[id] = settle
+	if o.order = append(o.order, id); len(o.order) > maxOpenCarriers {
+		delete(o.settle, o.order[0])
+		delete(o.done, o.order[0])
+		o.order = o.order[1:]
+	}
+}
+
+// take returns what to do about a carrier: once when it has failed, and before that
+// once when the handshake is done.
+func (o *openCarriers) take(id uint64, failed bool) func(error) {
+	settle := o.settle[id]
+	switch {
+	case failed:
+		delete(o.settle, id)
+	case settle != nil && !o.done[id]:
+		o.done[id] = true
+	default:
+		return nil
+	}
+	return settle
+}
+
+// settle takes the process's word on what came of a carrier. Nothing is believed of one
+// that this process was not handed.
+func (p *process) settle(f *wire.LocalOutcome) {
+	p.mu.Lock()
+	settle := p.open.take(f.Carrier, f.Code != 0)
+	p.mu.Unlock()
+	if settle == nil {
+		return
+	}
+	if f.Code == 0 {
+		settle(nil)
+	} else {
+		cause := f.Code.Errorf("the link's handshake: %s", f.Text)
+		if f.Code == wire.CodeInferior {
+			cause = f.Code.Errorf("%s", f.Text)
+		}
+		settle(cause)
+	}
+}
+
+// maxDials bounds the requests that one process may have in progress.
+const maxDials = 4096
 
 // serveLocal accepts processes until ctx ends.
 func (h *Helper) serveLocal(ctx context.Context, ln *net.UnixListener) error {
 	var conns sync.WaitGroup
 	defer conns.Wait()
 	defer context.AfterFunc(ctx, func() { ln.Close() })()
-	places := make(chan struct{}, maxLocal)
-	for {
-		c, err := ln.AcceptUnix()
+	err := accept.Each(ctx, h.log, ln.Addr(), ln.AcceptUnix, func(c *net.UnixConn) {
+		cred, err := local.PeerCred(c)
 		if err != nil {
-			if ctx.Err() != nil {
-				return nil
-			}
-			if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ECONNABORTED) {
-				h.log.Warn("cannot accept processes for now", "error", err)
-				select {
-				case <-time.After(100 * time.Millisecond):
-				case <-ctx.Done():
-				}
-				continue
-			}
-			return fmt.Errorf("accepting processes on %v: %w", ln.Addr(), err)
+			h.log.Warn("process turned away", "error", err)
+			c.Close()
+			return
 		}
-		select {
-		case places <- struct{}{}:
-			conns.Go(func() {
-				defer func() { <-places }()
-				h.serveProcess(ctx, local.NewConn(c))
-			})
-		default:
-			h.log.Warn("process turned away", "reason", "too many", "limit", maxLocal)
-			refuseLocal(local.NewConn(c), h.node, fmt.Errorf("%w: %d processes are registered here", overlay.ErrOverloaded, maxLocal))
+		who := uid(cred.UID)
+		place, err := h.budgets.silent.Enter(who, func(why error) {
+			c.Close()
+			h.auditSilent(who, why)
+		})
+		if err != nil {
+			h.auditSilent(who, err)
+			refuseLocal(local.NewConn(c), h.node, err)
+			return
 		}
+		conns.Go(func() { h.serveProcess(ctx, local.NewConn(c), place) })
+	})
+	if err != nil {
+		return fmt.Errorf("accepting processes on %v: %w", ln.Addr(), err)
 	}
+	return nil
 }
 
-// serveProcess serves one process until it hangs up or ctx ends.
-func (h *Helper) serveProcess(ctx context.Context, conn *local.Conn) {
+// serveProcess serves one process until it hangs up or ctx ends. It gives the
+// place back when the process has said who it is.
+func (h *Helper) serveProcess(ctx context.Context, conn *local.Conn, place *limit.Place[uid]) {
 	defer conn.Close()
 	ctx, cancel := context.WithCancel(ctx)
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
 	defer cancel()
 	p, err := h.greet(conn)
+	if !place.Leave() {
+		return // it was closed to make room for another account
+	}
+	if err == nil {
+		if err = h.budgets.processes.Take(uid(p.uid), 1); err == nil {
+			defer h.budgets.processes.Give(uid(p.uid), 1)
+		}
+	}
 	if err != nil {
 		if !errors.Is(err, io.EOF) && ctx.Err() == nil {
 			h.log.Warn("process refused", "error", err)
@@ -138,7 +202,7 @@ func (h *Helper) welcome(ctx context.Context, p *process) error {
 			return err
 		}
 	}
-	if err := p.conn.Send(&wire.LocalWelcome{Features: wire.FeatureNames | wire.FeatureGrants, Node: h.node}, nil); err != nil {
+	if err := p.conn.Send(&wire.LocalWelcome{Features: wire.FeatureNames | wire.FeatureGrants | wire.FeaturePacketSize, Node: h.node}, nil); err != nil {
 		return err
 	}
 	for _, f := range p.missed {
@@ -149,47 +213,101 @@ func (h *Helper) welcome(ctx context.Context, p *process) error {
 	return nil
 }
 
-// greet reads and checks the hello of a process.
+// greet reads and checks the hello of a process, and has it sign where it is.
 func (h *Helper) greet(conn *local.Conn) (*process, error) {
 	cred, err := conn.PeerCred()
 	if err != nil {
 		return nil, fmt.Errorf("asking who the process is: %w", err)
 	}
 	conn.SetReadDeadline(time.Now().Add(introTimeout))
+	hello, grant, err := readHello(conn)
+	if err != nil {
+		return nil, unread(err, cred)
+	}
+	name := overlay.ProcessName{Job: hello.Job, Rank: hello.Rank}
+	if err := h.mayBe(name, hello, cred); err != nil {
+		return nil, err
+	}
+	life := hello.Generation
+	if life == 0 {
+		life = h.here.generation(name, time.Now())
+	} else if err := life.Check(time.Now()); err != nil {
+		return nil, fmt.Errorf("%v: %w", name, err)
+	}
+	if err := conn.Send(&wire.LocalPlace{Node: h.node, Generation: life}, nil); err != nil {
+		return nil, err
+	}
 	frame, file, err := conn.Receive()
 	closeFile(file)
-	var grant string
+	if err != nil {
+		return nil, unread(err, cred)
+	}
+	signed, ok := frame.(*wire.LocalProof)
+	if !ok {
+		return nil, fmt.Errorf("%w: a %v in place of a local proof", wire.ErrType, frame.Type())
+	}
+	proof := string(append(hello.Key[:], signed.Signature[:]...))
+	if err := jobkey.CheckPoint(overlay.AccessPoint{Process: name, Generation: life, Node: h.node, Proof: proof}); err != nil {
+		return nil, fmt.Errorf("process %d of user %d: %w", cred.PID, cred.UID, err)
+	}
+	conn.SetReadDeadline(time.Time{})
+	return &process{
+		name:       name,
+		generation: life,
+		uid:        cred.UID,
+		principal:  overlay.AccountAt(local.Account(cred.UID), h.node.Site),
+		grant:      grant,
+		proof:      proof,
+		conn:       conn,
+		sizes:      hello.Features&wire.FeaturePacketSize != 0,
+		ready:      make(chan struct{}),
+		dials:      map[uint32]context.CancelFunc{},
+		again:      map[uint32]bool{},
+		names:      map[string]string{},
+	}, nil
+}
+
+// readHello reads the hello and the grant that may come before it.
+func readHello(conn *local.Conn) (hello *wire.LocalHello, grant string, err error) {
+	frame, file, err := conn.Receive()
+	closeFile(file)
 	if g, ok := frame.(*wire.LocalGrant); ok && err == nil {
 		grant = string(g.Grant)
 		frame, file, err = conn.Receive()
 		closeFile(file)
 	}
 	if err != nil {
-		if errors.Is(err, os.ErrDeadlineExceeded) {
-			err = fmt.Errorf("waited %v for the hello of process %d: %w", introTimeout, cred.PID, overlay.ErrTimeout)
-		}
-		return nil, err
+		return nil, "", err
 	}
-	conn.SetReadDeadline(time.Time{})
 	hello, ok := frame.(*wire.LocalHello)
 	if !ok {
-		return nil, fmt.Errorf("%w: a %v in place of a local hello", wire.ErrType, frame.Type())
+		return nil, "", fmt.Errorf("%w: a %v in place of a local hello", wire.ErrType, frame.Type())
 	}
-	if !jobkey.ForAuth(hello.Auth).Owns(hello.Job) {
-		return nil, fmt.Errorf("%w: process %d of user %d does not hold the key of job %s", overlay.ErrForbidden, cred.PID, cred.UID, hello.Job)
+	return hello, grant, nil
+}
+
+// unread is why the first frames of a process could not be read.
+func unread(err error, cred local.Cred) error {
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return fmt.Errorf("waited %v for the hello of process %d: %w", introTimeout, cred.PID, overlay.ErrTimeout)
 	}
-	return &process{
-		name:       overlay.ProcessName{Job: hello.Job, Rank: hello.Rank},
-		generation: hello.Generation,
-		uid:        cred.UID,
-		principal:  overlay.AccountAt(local.Account(cred.UID), h.node.Site),
-		grant:      grant,
-		conn:       conn,
-		ready:      make(chan struct{}),
-		dials:      map[uint32]context.CancelFunc{},
-		again:      map[uint32]bool{},
-		names:      map[string]string{},
-	}, nil
+	return err
+}
+
+// mayBe says why the process behind cred cannot be the one that its hello names, as
+// far as can be told before it has signed anything. Of a launch service's job this
+// process alone has members: who else takes part in it has a helper of its own.
+func (h *Helper) mayBe(name overlay.ProcessName, hello *wire.LocalHello, cred local.Cred) error {
+	if _, gate := name.Job.Gate(); gate {
+		if int(cred.PID) != os.Getpid() {
+			return fmt.Errorf("%w: process %d of user %d says it is %v; a helper alone is that", overlay.ErrForbidden, cred.PID, cred.UID, name)
+		}
+		return nil
+	}
+	if !jobkey.Public(hello.Key).Owns(hello.Job) {
+		return fmt.Errorf("%w: process %d of user %d does not hold the key of job %s", overlay.ErrForbidden, cred.PID, cred.UID, hello.Job)
+	}
+	return nil
 }
 
 // serveRequests starts a goroutine for each request of p, and returns
@@ -240,6 +358,8 @@ func (h *Helper) serveRequests(ctx context.Context, p *process) {
 			})
 		case *wire.LocalLeave:
 			p.left.Store(true)
+		case *wire.LocalOutcome:
+			p.settle(f)
 		case *wire.LocalTraffic:
 			h.traffic(ctx, p, f)
 		default:
@@ -291,7 +411,12 @@ func (h *Helper) answerDial(p *process, f *wire.LocalDial, m made, err error) {
 		return
 	}
 	id := h.seq.Add(1)
-	err = p.conn.Send(&wire.LocalDialled{Request: f.Request, Carrier: id, Seal: h.crypt.seal(m.path), Idle: h.idle(m.path), Path: m.path}, m.conn)
+	if m.settle != nil {
+		p.mu.Lock()
+		p.open.add(id, m.settle) // before the answer, which its outcome may follow at once
+		p.mu.Unlock()
+	}
+	err = p.conn.Send(&wire.LocalDialled{Request: f.Request, Carrier: id, Seal: h.crypt.seal(m.path), Idle: h.idle(m.path), Path: p.readable(m.path)}, m.conn)
 	m.conn.Close()
 	if m.handed != nil {
 		m.handed(p, id, err)
@@ -309,7 +434,13 @@ func (h *Helper) deliver(p *process, c socket, path overlay.Path) error {
 	defer c.Close()
 	<-p.ready // within registerWait
 	h.dials.accept(path.Technique)
-	return p.conn.Send(&wire.LocalIncoming{Carrier: h.seq.Add(1), Seal: h.crypt.seal(path), Idle: h.idle(path), Path: path}, c)
+	return p.conn.Send(&wire.LocalIncoming{Carrier: h.seq.Add(1), Seal: h.crypt.seal(path), Idle: h.idle(path), Path: p.readable(path)}, c)
+}
+
+// readable is a path without what the process does not know.
+func (p *process) readable(path overlay.Path) overlay.Path {
+	path.Small = path.Small && p.sizes
+	return path
 }
 
 // reject ends a process that the frontal or broker does not want.

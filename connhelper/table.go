@@ -6,6 +6,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
@@ -36,6 +37,17 @@ func newTable() table {
 		dead:      map[overlay.JobID][]*wire.LocalDead{},
 		changed:   make(chan struct{}),
 	}
+}
+
+// generation returns the one of a process that registers for the first time.
+func (t *table) generation(name overlay.ProcessName, now time.Time) overlay.Generation {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var old overlay.Generation
+	if p := t.processes[name]; p != nil {
+		old = p.generation
+	}
+	return overlay.NewGeneration(now, old)
 }
 
 // add enters p, in place of an older life of it, which it returns.

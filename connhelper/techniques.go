@@ -12,6 +12,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/internal/encap"
 	"github.com/isthmus-grid/isthmus/internal/meeting"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
@@ -23,6 +24,7 @@ func (h *Helper) attempt(ctx context.Context, p *process, to target, step overla
 	if err != nil {
 		return made{}, err
 	}
+	ctx, small := h.sized(ctx, to, time.Now())
 	bound := attemptTimeout
 	try := h.direct
 	switch step.Technique {
@@ -47,6 +49,7 @@ func (h *Helper) attempt(ctx context.Context, p *process, to target, step overla
 		return made{}, err
 	}
 	m.path.Technique, m.path.Via, m.path.Reason, m.path.Peer = step.Technique, step.Via, withLimits(step.Reason, m.limits), to.point.Node
+	m.path.Small = small
 	return m, nil
 }
 
@@ -61,7 +64,7 @@ func (h *Helper) direct(ctx context.Context, f *frontal, p *process, to target, 
 	if !addr.IsValid() {
 		return made{}, fmt.Errorf("%w: %v listens nowhere that this site can dial; its port range may be full", overlay.ErrUnreachable, to.point.Node)
 	}
-	c, limits, err := h.reach(ctx, f, journey{addrs: []string{addr.String()}, inside: inside, asker: p.name, target: to.point.Process})
+	c, limits, err := h.reach(ctx, f, journey{addrs: []string{addr.String()}, inside: inside, foreign: !inside, asker: p.name, target: to.point.Process})
 	if err != nil {
 		return made{}, err
 	}
@@ -72,7 +75,8 @@ func (h *Helper) direct(ctx context.Context, f *frontal, p *process, to target, 
 	if err := say(ctx, c, intro); err != nil {
 		return made{}, err
 	}
-	return made{conn: c, limits: limits}, nil
+	s, err := h.handable(c)
+	return made{conn: s, limits: limits}, err
 }
 
 // withLimits adds to the reason for a technique what holds its connections back:
@@ -159,12 +163,16 @@ func (h *Helper) relayCarrier(ctx context.Context, f *frontal, p *process, to ta
 	if assigned.Relay == nil {
 		return made{}, fmt.Errorf("%v assigned no proxy", f.session.Peer())
 	}
-	c, limits, err := h.reach(ctx, f, journey{addrs: assigned.Relay.Addresses, asker: p.name, target: to.point.Process, link: in.link})
+	c, limits, err := h.reach(ctx, f, journey{addrs: assigned.Relay.Addresses, proxy: true, asker: p.name, target: to.point.Process, link: in.link})
 	if err != nil {
 		return made{}, fmt.Errorf("proxy %s: %w", assigned.Relay.Proxy, err)
 	}
 	if _, err := in.await(ctx, controlpb.IntroduceEvent_ACCEPTED); err != nil {
 		c.Close()
+		return made{}, err
+	}
+	s, err := h.handable(c)
+	if err != nil {
 		return made{}, err
 	}
 	// The ticket is shown when the relay is what is taken: until then the proxy
@@ -176,7 +184,8 @@ func (h *Helper) relayCarrier(ctx context.Context, f *frontal, p *process, to ta
 		return nil
 	}
 	limits = append(limits, relayLimit(assigned.Relay))
-	return made{conn: c, path: overlay.Path{Proxy: assigned.Relay.Proxy}, limits: limits, commit: commit}, nil
+	useless := func() { h.forget(assigned.Relay.Addresses) }
+	return made{conn: s, path: overlay.Path{Proxy: assigned.Relay.Proxy}, limits: limits, commit: commit, useless: useless}, nil
 }
 
 // relayLimit says what the proxy holds the link to.
@@ -186,53 +195,85 @@ func relayLimit(a *controlpb.Assignment) string {
 
 // journey says where a connection is to go, and on whose behalf.
 type journey struct {
-	addrs  []string // address:port, tried in order
-	inside bool     // they are addresses of this site
-	asker  overlay.ProcessName
-	target overlay.ProcessName
-	link   wire.ID // zero when no introduction precedes
+	addrs   []string // address:port, the best first
+	inside  bool     // they are addresses of this site
+	proxy   bool     // they are those of a proxy
+	foreign bool     // another site names them, of a process there
+	asker   overlay.ProcessName
+	target  overlay.ProcessName
+	link    wire.ID // zero when no introduction precedes
 }
 
 // reach opens a connection to the first address that answers: by the node's
 // own route, through the site's HTTP proxy, or carried by the frontal when the
-// node has no route out. Addresses inside the site are dialled as they are. It
-// says what holds the connection back, if the frontal told.
-func (h *Helper) reach(ctx context.Context, f *frontal, j journey) (c *net.TCPConn, limits []string, err error) {
+// node has no route out. Addresses inside the site are dialled as they are; to a
+// proxy of the grid the connection may be inside of TLS, and is no bare socket
+// then. It says what holds the connection back, as far as is known.
+func (h *Helper) reach(ctx context.Context, f *frontal, j journey) (c carrier.Stream, limits []string, err error) {
 	if f.profile.GatewayOnly && !j.inside {
-		c, limit, err := h.carried(ctx, f, j)
-		return c, []string{limit}, err
+		c, limits, err := h.carried(ctx, f, j)
+		if err != nil {
+			return nil, nil, err // not a nil *net.TCPConn in a Stream
+		}
+		return c, limits, nil
 	}
 	var proxy carrier.HTTPProxy
-	if f.profile.Egress == overlay.EgressHTTPProxy && !j.inside {
+	if f.profile.Egress.ThroughHTTPProxy() && !j.inside {
 		proxy = h.opts.HTTPProxy
 		if proxy.Addr == "" {
 			return nil, nil, fmt.Errorf("%w: the site lets nothing out but through its HTTP proxy, and this helper has none configured (http_proxy)", overlay.ErrUnreachable)
 		}
 	}
+	var allowed []string
 	err = fmt.Errorf("%w: there is no address to dial", overlay.ErrUnreachable)
 	for _, addr := range j.addrs {
-		if err = h.checkAddress(addr); err != nil && !j.inside {
+		if bad := h.checkAddress(addr, j); bad != nil {
+			h.auditDenied(j, bad)
+			err = bad
 			continue
 		}
-		if c, err = carrier.DialTCP(ctx, addr, proxy); err == nil {
-			tune(c)
-			return c, nil, nil
-		}
+		allowed = append(allowed, addr)
 	}
-	return nil, nil, err
+	if len(allowed) == 0 {
+		return nil, nil, err
+	}
+	first, err := carrier.FirstOf(ctx, allowed, func(ctx context.Context, addr string) (noted, error) {
+		if j.proxy {
+			c, form, err := h.proxies.Dial(ctx, addr, encap.RouteOf(f.profile, proxy))
+			return noted{c, []string{form.Note()}}, err
+		}
+		c, err := carrier.DialTCP(ctx, addr, proxy)
+		return noted{c, nil}, err
+	})
+	return first.Stream, first.limits, err
+}
+
+// noted is a connection and what holds it back.
+type noted struct {
+	carrier.Stream
+	limits []string
+}
+
+// forget has a proxy be dialled anew in every form: the way in which it was reached
+// proved useless.
+func (h *Helper) forget(addrs []string) {
+	for _, addr := range addrs {
+		h.proxies.Forget(addr)
+	}
 }
 
 // carried has the frontal dial, and connects to its data port. It says what the
-// frontal holds the connection to.
-func (h *Helper) carried(ctx context.Context, f *frontal, j journey) (*net.TCPConn, string, error) {
+// frontal told of the connection.
+func (h *Helper) carried(ctx context.Context, f *frontal, j journey) (*net.TCPConn, []string, error) {
 	r, err := controlpb.NewNodesClient(f.session.Conn()).Carry(ctx, &controlpb.CarryRequest{
 		Addresses: j.addrs, Link: j.link[:], Asker: control.ProcessToPB(j.asker), Target: control.ProcessToPB(j.target),
+		SmallPackets: carrier.SmallPackets(ctx),
 	})
 	if err != nil {
-		return nil, "", control.FromStatus(err)
+		return nil, nil, control.FromStatus(err)
 	}
 	c, err := h.fetch(ctx, f, j.asker, r.CarryId)
-	return c, control.HeldTo(r.GetLimit(), "the gateway of "+string(h.node.Site)), err
+	return c, []string{r.GetNote(), control.HeldTo(r.GetLimit(), "the gateway of "+string(h.node.Site))}, err
 }
 
 // fetch connects to what the gateway holds for a process of this node.
@@ -240,6 +281,11 @@ func (h *Helper) fetch(ctx context.Context, f *frontal, asker overlay.ProcessNam
 	id, err := idOf(carryID)
 	if err != nil {
 		return nil, err
+	}
+	if a, err := netip.ParseAddrPort(f.data); err == nil {
+		if err := h.opts.Rule.Denied(a.Addr()); err != nil {
+			return nil, fmt.Errorf("data port of %v: %w", f.session.Peer(), err)
+		}
 	}
 	c, err := carrier.DialTCP(ctx, f.data, carrier.HTTPProxy{})
 	if err != nil {
@@ -252,27 +298,30 @@ func (h *Helper) fetch(ctx context.Context, f *frontal, asker overlay.ProcessNam
 	return c, nil
 }
 
-// checkAddress refuses to be sent to addresses that belong to this host alone:
-// an introduction must not become a way into it.
-func (h *Helper) checkAddress(addr string) error {
+// checkAddress refuses to be sent to addresses that belong to this host alone, since an
+// introduction must not become a way into it, and to those that the settings deny.
+func (h *Helper) checkAddress(addr string, j journey) error {
 	a, err := netip.ParseAddrPort(addr)
 	if err != nil {
 		return fmt.Errorf("%w: address %q: %w", wire.ErrMalformed, addr, err)
 	}
-	if ip := a.Addr().Unmap(); ip.IsLoopback() && h.opts.AllowLoopback {
-		return nil
+	if ip := a.Addr().Unmap(); ip.IsLoopback() && (h.opts.AllowLoopback || j.inside) {
+		// One host may be all of the site, or of the grid.
 	} else if ip.IsLoopback() || ip.IsLinkLocalUnicast() || ip.IsMulticast() || ip.IsUnspecified() {
 		return fmt.Errorf("%w: %v is no address that a helper dials", overlay.ErrForbidden, a)
 	}
-	return nil
+	if j.foreign {
+		return h.opts.Rule.Foreign(a.Addr())
+	}
+	return h.opts.Rule.Denied(a.Addr())
 }
 
 // say writes a frame as the first bytes of c, and closes c if that fails.
-func say(ctx context.Context, c *net.TCPConn, f wire.Frame) error {
+func say(ctx context.Context, c carrier.Stream, f wire.Frame) error {
 	return write(ctx, c, wire.Append(nil, f))
 }
 
-func write(ctx context.Context, c *net.TCPConn, b []byte) error {
+func write(ctx context.Context, c carrier.Stream, b []byte) error {
 	if deadline, ok := ctx.Deadline(); ok {
 		c.SetWriteDeadline(deadline)
 	}

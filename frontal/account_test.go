@@ -62,8 +62,32 @@ func TestAccount(t *testing.T) {
 // what the log has of links, and how often it refused an account.
 func newAuditedRig(t *testing.T) (r *rig, ended func() (ends []audit.Record, refused int)) {
 	t.Helper()
+	r, records := newRigWithTrail(t, nil)
+	return r, func() (ends []audit.Record, refused int) {
+		t.Helper()
+		for _, rec := range records() {
+			if rec.Event == audit.LinkEnd {
+				ends = append(ends, rec)
+			}
+			if rec.Event == audit.Refusal && rec.Rule == "account" {
+				refused++
+			}
+		}
+		return ends, refused
+	}
+}
+
+// newRigWithTrail is newRig of a frontal with an audit log. records ends the frontal and
+// returns the log.
+func newRigWithTrail(t *testing.T, change func(*Config)) (r *rig, records func() []audit.Record) {
+	t.Helper()
 	var cfg Config
-	r = newRig(t, func(c *Config) { cfg = *c })
+	r = newRig(t, func(c *Config) {
+		if change != nil {
+			change(c)
+		}
+		cfg = *c
+	})
 	r.stop()
 	folder := t.TempDir()
 	trail, err := audit.Open(audit.Config{Folder: folder, Size: 1 << 20, OnFailure: "go-on"}, "frontal sitea", r.f.log)
@@ -74,7 +98,7 @@ func newAuditedRig(t *testing.T) (r *rig, ended func() (ends []audit.Record, ref
 	r.trail = trail
 	r.startFrontal(cfg)
 	r.waitUp()
-	return r, func() (ends []audit.Record, refused int) {
+	return r, func() (all []audit.Record) {
 		t.Helper()
 		r.stop()
 		endTrail()
@@ -83,17 +107,12 @@ func newAuditedRig(t *testing.T) (r *rig, ended func() (ends []audit.Record, ref
 			t.Fatal(err)
 		}
 		if _, err := audit.Read(chains[0].Files, func(rec *audit.Record) error {
-			if rec.Event == audit.LinkEnd {
-				ends = append(ends, *rec)
-			}
-			if rec.Event == audit.Refusal && rec.Rule == "account" {
-				refused++
-			}
+			all = append(all, *rec)
 			return nil
 		}); err != nil {
 			t.Fatal(err)
 		}
-		return ends, refused
+		return all
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/internal/netrule"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -13,22 +14,35 @@ import (
 // to this site a short while ago. So the gateway is no open relay.
 type allowed struct {
 	keep  time.Duration
-	deny  []netip.Prefix
-	named *lru[netip.AddrPort, time.Time] // until when
+	rule  netrule.Rule
+	named *lru[netip.AddrPort, named]
+}
+
+// named is how long an address is allowed, and whether it is that of a process of
+// another site, or a proxy's.
+type named struct {
+	until   time.Time
+	foreign bool
 }
 
 const maxAllowed = 64 << 10
 
-func newAllowed(deny []netip.Prefix, keep time.Duration) *allowed {
-	return &allowed{keep: keep, deny: deny, named: newLRU[netip.AddrPort, time.Time](maxAllowed)}
+func newAllowed(rule netrule.Rule, keep time.Duration) *allowed {
+	return &allowed{keep: keep, rule: rule, named: newLRU[netip.AddrPort, named](maxAllowed)}
 }
 
 // name allows an address for a while. What is not an address is passed over:
 // nobody can ask for it.
-func (a *allowed) name(addr string, now time.Time) {
-	if ap, err := netip.ParseAddrPort(addr); err == nil {
-		a.named.put(plainAddr(ap), now.Add(a.keep))
+func (a *allowed) name(addr string, foreign bool, now time.Time) {
+	ap, err := netip.ParseAddrPort(addr)
+	if err != nil {
+		return
 	}
+	ap = plainAddr(ap)
+	if before, ok := a.named.get(ap); ok && now.Before(before.until) {
+		foreign = foreign && before.foreign // a proxy is one whoever else is there
+	}
+	a.named.put(ap, named{now.Add(a.keep), foreign})
 }
 
 // check parses an address that a node wants dialled and says why it may not
@@ -42,15 +56,25 @@ func (a *allowed) check(addr string, now time.Time) (netip.AddrPort, error) {
 	if kind := neverDialled(ap.Addr()); kind != "" {
 		return ap, fmt.Errorf("%w: %v is a %s address; those are never dialled for a node", overlay.ErrForbidden, ap, kind)
 	}
-	for _, prefix := range a.deny {
-		if prefix.Contains(ap.Addr()) {
-			return ap, fmt.Errorf("%w: %v lies in %v, which the site's admin denies (deny)", overlay.ErrForbidden, ap, prefix)
+	if err := a.rule.Denied(ap.Addr()); err != nil {
+		return ap, err
+	}
+	n, ok := a.named.get(ap)
+	if ok && n.foreign {
+		if err := a.rule.Foreign(ap.Addr()); err != nil {
+			return ap, err
 		}
 	}
-	if until, ok := a.named.get(ap); !ok || !now.Before(until) {
+	if !ok || !now.Before(n.until) {
 		return ap, fmt.Errorf("%w: the broker did not name %v to this site in the last %v; resolve or introduce first", overlay.ErrForbidden, ap, a.keep)
 	}
 	return ap, nil
+}
+
+// isProxy reports whether an address that check let pass is a proxy's.
+func (a *allowed) isProxy(ap netip.AddrPort) bool {
+	n, ok := a.named.get(ap)
+	return ok && !n.foreign
 }
 
 // plainAddr removes what makes one address look like several: the IPv6 form

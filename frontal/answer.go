@@ -16,6 +16,9 @@ import (
 // answerMeeting is Introduced for a process whose node cannot be the target's
 // end itself. The error is for the asker.
 func (f *Frontal) answerMeeting(ctx context.Context, in *controlpb.Introduction, point overlay.AccessPoint, tell func(*controlpb.IntroduceEvent) error) error {
+	if in.SmallPackets {
+		ctx = carrier.WithSmallPackets(ctx)
+	}
 	asker, err := control.ProcessFromPB(in.Asker)
 	if err != nil {
 		return fmt.Errorf("%w: asker: %w", wire.ErrMalformed, err)
@@ -67,7 +70,7 @@ func (f *Frontal) meetFor(ctx context.Context, in *controlpb.Introduction, point
 		return nil, err // without an error, the asker comes again for what was prepared
 	}
 	l.from, l.to = outer.RemoteAddr().String(), point.Local.String()
-	inner, err := reachProcess(ctx, point, &wire.Intro{
+	inner, err := f.reachProcess(ctx, point, &wire.Intro{
 		Kind: wire.IntroProcess, Job: point.Process.Job, Rank: point.Process.Rank,
 		From: overlay.NodeID{Site: overlay.SiteID(in.AskerSite), Name: in.AskerNode}, Technique: l.technique, Via: overlay.ViaTarget,
 	})
@@ -88,8 +91,11 @@ func (f *Frontal) meetFor(ctx context.Context, in *controlpb.Introduction, point
 }
 
 // reachProcess connects to the helper of a process of the site and sends what
-// says whom the connection is for.
-func reachProcess(ctx context.Context, point overlay.AccessPoint, intro *wire.Intro) (*net.TCPConn, error) {
+// says whom the connection is for. The settings may deny the address by now.
+func (f *Frontal) reachProcess(ctx context.Context, point overlay.AccessPoint, intro *wire.Intro) (*net.TCPConn, error) {
+	if err := f.config().rule().Denied(point.Local.Addr()); err != nil {
+		return nil, fmt.Errorf("helper %v of %v: %w", point.Node, point.Process, err)
+	}
 	ctx, cancel := context.WithTimeout(ctx, localDial)
 	defer cancel()
 	inner, err := carrier.DialTCP(ctx, point.Local.String(), carrier.HTTPProxy{})

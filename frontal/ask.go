@@ -9,6 +9,7 @@ import (
 	"net"
 	"sync"
 
+	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/overlay"
@@ -52,6 +53,9 @@ func (f *Frontal) says(err error) error {
 func (f *Frontal) askMeeting(ctx context.Context, id control.Identity, req *controlpb.IntroduceRequest, tell func(*controlpb.IntroduceEvent) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	if req.SmallPackets {
+		ctx = carrier.WithSmallPackets(ctx)
+	}
 	a, err := f.newAsking(ctx, req, tell)
 	if err != nil {
 		return f.says(err)

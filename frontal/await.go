@@ -22,7 +22,7 @@ const (
 )
 
 // awaits holds the processes that helpers wait for: one call to the broker
-// for each, however many wait.
+// for each, however many wait. Their number is that of Frontal.waits at most.
 type awaits struct {
 	mu      sync.Mutex // guards flights and what is in them
 	flights map[overlay.ProcessName]*awaiting
@@ -36,6 +36,15 @@ type awaiting struct {
 	answer  answer
 }
 
+// waiting counts a call that waits as its node's until done.
+func (f *Frontal) waiting(id control.Identity) (done func(), err error) {
+	if err := f.waits.Take(id.Name, 1); err != nil {
+		f.auditRefusal(id.String(), "waits", err)
+		return nil, fmt.Errorf("%s: %w", f.who, err)
+	}
+	return func() { f.waits.Give(id.Name, 1) }, nil
+}
+
 // await returns the answer about a process as soon as there is one. When ctx
 // ends it fails with overlay.ErrUnknownProcess, or with ErrUnreachable if the
 // broker is away.
@@ -44,10 +53,7 @@ func (f *Frontal) await(ctx context.Context, name overlay.ProcessName) answer {
 	if a, ok := f.known(name); ok {
 		return a
 	}
-	w, err := f.joinAwait(name)
-	if err != nil {
-		return answer{name: name, err: err}
-	}
+	w := f.joinAwait(name)
 	select {
 	case <-w.done:
 		return w.answer
@@ -60,21 +66,18 @@ func (f *Frontal) await(ctx context.Context, name overlay.ProcessName) answer {
 	return answer{name: name, err: fmt.Errorf("%s: %w: %v did not start within %v", f.who, overlay.ErrUnknownProcess, name, time.Since(start).Round(time.Millisecond))}
 }
 
-func (f *Frontal) joinAwait(name overlay.ProcessName) (*awaiting, error) {
+func (f *Frontal) joinAwait(name overlay.ProcessName) *awaiting {
 	f.awaits.mu.Lock()
 	defer f.awaits.mu.Unlock()
 	w := f.awaits.flights[name]
 	if w == nil {
-		if len(f.awaits.flights) >= maxQueued {
-			return nil, fmt.Errorf("%s: %w: %d processes are waited for already", f.who, overlay.ErrOverloaded, maxQueued)
-		}
 		ctx, cancel := context.WithCancel(f.ctx)
 		w = &awaiting{cancel: cancel, done: make(chan struct{})}
 		f.awaits.flights[name] = w
 		f.work.Go(func() { f.runAwait(ctx, name, w) })
 	}
 	w.waiters++
-	return w, nil
+	return w
 }
 
 func (f *Frontal) leaveAwait(name overlay.ProcessName, w *awaiting) {

@@ -2,12 +2,13 @@ package frontal
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/internal/carrier"
+	"github.com/isthmus-grid/isthmus/internal/encap"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
 )
@@ -27,9 +28,15 @@ import (
 type carry struct {
 	link
 	id    wire.ID
-	addrs []netip.AddrPort
+	addrs []outward
 	lan   chan lanEnd   // buffered: the sender does not wait
 	gone  chan struct{} // closed when the node does not want it any more; nil: nobody will say so
+}
+
+// outward is an address to dial.
+type outward struct {
+	netip.AddrPort
+	proxy bool // of the grid
 }
 
 // lanEnd is the node's connection, which showed the id.
@@ -39,7 +46,7 @@ type lanEnd struct{ conn *net.TCPConn }
 const answerMargin = 200 * time.Millisecond
 
 // dialCarry dials what c asks for, within the caller's time less the margin.
-func (f *Frontal) dialCarry(ctx context.Context, c *carry) (*net.TCPConn, error) {
+func (f *Frontal) dialCarry(ctx context.Context, c *carry) (carrier.Stream, error) {
 	bound := f.config().Dial
 	if deadline, ok := ctx.Deadline(); ok {
 		bound = min(bound, max(time.Until(deadline)-answerMargin, 0))
@@ -47,7 +54,7 @@ func (f *Frontal) dialCarry(ctx context.Context, c *carry) (*net.TCPConn, error)
 	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
 	defer context.AfterFunc(f.ctx, cancel)()
-	return f.dialAny(ctx, c.addrs)
+	return f.dialAny(ctx, c)
 }
 
 // runCarry sees one dialled carry to its end: joined, or not fetched in time.
@@ -86,22 +93,40 @@ func (f *Frontal) awaitLAN(c *carry) (*net.TCPConn, error) {
 	return (<-c.lan).conn, nil // whoever took it is about to send
 }
 
-// dialAny tries the addresses in order, each with an equal share of the time
-// that is left.
-func (f *Frontal) dialAny(ctx context.Context, addrs []netip.AddrPort) (*net.TCPConn, error) {
-	deadline, _ := ctx.Deadline()
-	var errs []error
-	for i, addr := range addrs {
-		share := time.Until(deadline) / time.Duration(len(addrs)-i)
-		try, cancel := context.WithTimeout(ctx, share)
-		conn, err := f.dial(try, addr.String())
-		cancel()
-		if err == nil {
-			return conn, nil
-		}
-		errs = append(errs, err)
+// dialled is a connection outward, where it leads and in which form.
+type dialled struct {
+	carrier.Stream
+	form encap.Form
+	to   outward
+}
+
+// dialAny dials the addresses, and takes the first that answers.
+func (f *Frontal) dialAny(ctx context.Context, c *carry) (carrier.Stream, error) {
+	first, err := carrier.FirstOf(ctx, c.addrs, func(ctx context.Context, to outward) (dialled, error) {
+		conn, form, err := f.dialOutward(ctx, to)
+		return dialled{conn, form, to}, err
+	})
+	if err != nil {
+		return nil, err
 	}
-	return nil, errors.Join(errs...)
+	if c.form = first.form; first.to.proxy {
+		c.proxy = first.to.String()
+	}
+	return first.Stream, nil
+}
+
+// dialOutward dials one address: a proxy in whatever form gets through to it.
+func (f *Frontal) dialOutward(ctx context.Context, to outward) (carrier.Stream, encap.Form, error) {
+	if to.proxy && f.proxies != nil {
+		route := encap.RouteOf(f.profile(), f.httpProxy)
+		route.Dial = f.dial
+		return f.proxies.Dial(ctx, to.String(), route)
+	}
+	c, err := f.dial(ctx, to.String())
+	if err != nil {
+		return nil, 0, err // not a nil *net.TCPConn in a Stream
+	}
+	return c, encap.Plain, nil
 }
 
 // fromNode hands a node's connection to the carry whose id it shows.

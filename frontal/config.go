@@ -2,14 +2,18 @@ package frontal
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"slices"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/internal/accept"
 	"github.com/isthmus-grid/isthmus/internal/audit"
+	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/daemon"
 	"github.com/isthmus-grid/isthmus/internal/pace"
+	"github.com/isthmus-grid/isthmus/internal/policy"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -28,9 +32,12 @@ type Config struct {
 	MetricsListen netip.AddrPort `yaml:"metrics_listen" example:"127.0.0.1:9442" help:"Address at which Prometheus reads this daemon's figures, at /metrics. Whoever reaches it may read it: it names sites, proxies and projects. Without it there is none."`
 
 	Profile Profile        `yaml:"profile" help:"What the site's firewall, NAT and routes let through. The broker decides from it how this site's processes connect. Fields that say auto are measured; until then, and where the measurement cannot tell, the site counts as closed."`
-	Deny    []netip.Prefix `yaml:"deny" example:"10.9.0.0/16" help:"Networks that are never dialled for a node, beside loopback, link-local and multicast ones: the site's management network, say."`
+	Deny    []netip.Prefix `yaml:"deny" example:"10.9.0.0/16" help:"Networks that the gateway never dials, into the site or out of it, beside loopback, link-local and multicast ones: the site's management network, say."`
+	Private []netip.Prefix `yaml:"private" example:"10.64.0.0/10" help:"Private networks (RFC 1918, 6598, 4193) in which processes of other sites are, where such networks are routed between sites. Other private addresses of theirs are not dialled: here they are other hosts."`
 
-	Policy daemon.Path `yaml:"policy" path:"file" example:"/etc/isthmus/policy.yaml" help:"File that says which links with other sites are permitted, for whom, how and when: see policy.yaml beside this file. With it, what no rule allows is refused; without, everything is permitted."`
+	NodeNetworks []netip.Prefix `yaml:"node_networks" example:"10.1.8.0/24" help:"Networks of addresses at which this site's helpers may listen, besides the one from which a helper's own session comes: those of a second interface, which the helper's key address names."`
+
+	Policy daemon.Path `yaml:"policy" path:"file" example:"/etc/isthmus/policy.yaml" help:"File that says which links with other sites are permitted, for whom, how and when: see policy.yaml beside this file. What no rule allows is refused. Without it, links stay inside the site."`
 
 	Encryption Encryption `yaml:"encryption" help:"What the site wants encrypted of what its processes say to those of other nodes, from end to end. What either of two sites wants is done. Within one node nothing is encrypted."`
 
@@ -68,15 +75,18 @@ type Profile struct {
 	Filter      Setting[overlay.Filter]  `yaml:"filter" default:"auto" help:"How the packet filter judges what comes in: none, stateless (by flags), stateful (by tracked connection) or strict (stateful, and invalid packets are dropped both ways)."`
 	Refusal     Setting[overlay.Refusal] `yaml:"refusal" default:"auto" help:"What the filter does with what it refuses: drop or reset."`
 	NAT         NAT                      `yaml:"nat" help:"The site's address translation (RFC 4787)."`
-	Egress      Setting[overlay.Egress]  `yaml:"egress" default:"auto" help:"What the site lets out: any, 443 (only to that port), http-proxy (only through the proxy) or none."`
+	NATUDP      NAT                      `yaml:"nat_udp" help:"The same of UDP, where it differs from that of TCP. A mapping of none is as nat; auto is measured where nat is, too, and else as nat."`
+	Egress      Setting[overlay.Egress]  `yaml:"egress" default:"auto" help:"What the site lets out: any, 443 (only to that port), http-proxy (only through the proxy), none, or, where connections are inspected, tls-443 and http-proxy-tls (the same, and only what begins as TLS)."`
 	UDP         Setting[bool]            `yaml:"udp" default:"auto" help:"Whether datagrams get out and their answers back in."`
 	UDPRate     Setting[uint64]          `yaml:"udp_rate" default:"auto" help:"The rate in bits per second that datagrams are held to, where they get less than TCP; none if they are not."`
 	MTU         Setting[uint16]          `yaml:"mtu" default:"auto" help:"The largest IP packet in bytes that gets to other sites, where larger ones vanish or routers ask for smaller ones; none if the hosts' interfaces are right."`
 	IdleTCP     Setting[uint32]          `yaml:"idle_tcp" default:"auto" help:"How many seconds the filter or NAT remembers a TCP connection on which nothing passes; none if nothing is known or remembered."`
 	IdleUDP     Setting[uint32]          `yaml:"idle_udp" default:"auto" help:"How many seconds the filter or NAT remembers a UDP mapping on which nothing passes; none if nothing is known or remembered."`
 	IPv6        Setting[bool]            `yaml:"ipv6" default:"auto" help:"Whether nodes have, besides IPv4, addresses that other sites' IPv6 hosts can be reached from: not translated, and filtered with state."`
+	IPv6Only    Setting[bool]            `yaml:"ipv6_only" default:"auto" help:"Whether IPv4 leads nowhere from the site, so that other sites are met over IPv6 or at a proxy that has both."`
 	GatewayOnly bool                     `yaml:"gateway_only" default:"false" help:"Whether compute nodes have no route out at all, so that this gateway must carry their data. Everything else in the profile then describes the gateway."`
 	Privileged  Setting[bool]            `yaml:"privileged" default:"false" help:"Whether every helper of the site holds CAP_NET_RAW, or with gateway_only the frontal. auto asks only the node that measures."`
+	Networks    []netip.Prefix           `yaml:"networks" example:"198.51.100.0/28" help:"Networks, of IPv4 and IPv6, in which other sites reach this site's nodes: the nodes' own addresses, or those of a 1:1 NAT. An address elsewhere is not passed on, so that such nodes are not dialled directly. The gateway's own public address need not be here."`
 	Forbidden   []overlay.Technique      `yaml:"forbidden" example:"relay" help:"Techniques that this site does not allow: direct, port-range, reversed, simultaneous-open, traversing, hole-punching, relay."`
 }
 
@@ -85,6 +95,15 @@ type Encryption struct {
 	OtherSites bool     `yaml:"other_sites" default:"true" help:"Between processes of this site and of others. Without it relays, gateways and whoever is on the way can read what is not encrypted for the other site's sake."`
 	Inside     bool     `yaml:"inside" default:"false" help:"Between processes of this site that are on different nodes."`
 	PlainWith  []string `yaml:"plain_with" example:"siteb" help:"Sites to which other_sites does not apply, because the network between is trusted. It takes effect when the other site says the same."`
+}
+
+// Advice implements daemon.Adviser.
+func (c Config) Advice() daemon.Faults {
+	if c.Policy != "" {
+		return nil
+	}
+	return daemon.Faults{{Key: "policy", Err: fmt.Errorf("not set, so links with other sites are refused (rule %s); to permit site siteb, add the line\n"+
+		"policy: /etc/isthmus/policy.yaml\nand write into that file\n%s", policy.NoPolicy, policy.Example(overlay.SiteID(c.Site), "siteb"))}}
 }
 
 // policy returns the wish as helpers are told.
@@ -112,10 +131,34 @@ type NAT struct {
 // Limits bound what a frontal holds.
 type Limits struct {
 	Processes int `yaml:"processes" default:"100000" min:"1" help:"Registered processes of the site."`
+	PerNode   int `yaml:"processes_per_node" default:"4096" min:"1" help:"The same of one node."`
 	Cache     int `yaml:"cache" default:"100000" min:"1" help:"Answers remembered; the least used goes first."`
-	HalfOpen  int `yaml:"half_open" default:"512" min:"1" help:"Data connections whose first frame has not come yet."`
 	Pending   int `yaml:"pending" default:"4096" min:"1" help:"Connections dialled for a node, or expected from outside, that wait for their other half, and meetings that wait for their turn."`
 	Links     int `yaml:"links" default:"8192" min:"1" help:"Connections carried at a time."`
+
+	Waiting      int `yaml:"waiting" default:"65536" min:"1" help:"Calls of helpers that wait for a process to start, or for a name."`
+	WaitsPerNode int `yaml:"waiting_per_node" default:"512" min:"1" help:"The same of one node, about 35 KB each. A helper for whose processes there is no room asks every second instead."`
+
+	HalfOpen          int `yaml:"half_open" default:"1024" min:"1" max:"1000000" help:"Connections to each port that have not shown yet who they are or what they are for, about 30 KB each. When there are as many, the source address that has the most loses its oldest, so that others get in."`
+	HalfOpenPerSource int `yaml:"half_open_per_source" default:"512" min:"1" max:"1000000" help:"The same of one source: an IPv4 address, a /64 of IPv6."`
+
+	PeerSessions int         `yaml:"peer_sessions" default:"16" min:"1" max:"100000" help:"Sessions of one peer: the same certificate's."`
+	PeerStreams  int         `yaml:"peer_streams" default:"32" min:"2" max:"100000" help:"Streams in all sessions of one peer; more end the session. A peer needs one in each."`
+	PeerCalls    int         `yaml:"peer_calls" default:"1280" min:"1" max:"10000000" help:"Calls of one helper that are not answered yet; more are refused. A helper has no more than max_open and the names that its processes look up."`
+	PeerBytes    daemon.Size `yaml:"peer_bytes" default:"4MiB" min:"2MiB" max:"16GiB" help:"Bytes that came with these calls, begun ones included, of one peer; more end the session."`
+}
+
+// halfOpen bounds the connections to a port that carries what.
+func (l Limits) halfOpen(what string) accept.Bounds {
+	return accept.Bounds{
+		What: what, Total: l.HalfOpen, PerSource: l.HalfOpenPerSource,
+		TotalSetting: "limits.half_open", SourceSetting: "limits.half_open_per_source",
+	}
+}
+
+// budget is what one peer may have under way.
+func (l Limits) budget() control.Budget {
+	return control.Budget{Sessions: l.PeerSessions, Streams: l.PeerStreams, Calls: l.PeerCalls, Bytes: int(l.PeerBytes), Request: control.StandardBudget.Request}
 }
 
 // Check says what is wrong with the settings as a whole.
@@ -138,7 +181,7 @@ func (c Config) Check() error {
 	if err := c.SiteProfile().Check(); err != nil {
 		wrong("profile", "%v", err)
 	}
-	if c.SiteProfile().Egress == overlay.EgressHTTPProxy && c.HTTPProxy.Address == "" {
+	if c.SiteProfile().Egress.ThroughHTTPProxy() && c.HTTPProxy.Address == "" {
 		wrong("http_proxy.address", "profile.egress is http-proxy, so the proxy must be named")
 	}
 	for _, site := range c.Encryption.PlainWith {

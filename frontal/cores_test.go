@@ -11,11 +11,22 @@ import (
 
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/internal/jobkey"
+	"github.com/isthmus-grid/isthmus/internal/netrule"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-const job = overlay.JobID("demo-00112233445566778899aabbccddeeff")
+var (
+	jobKey = func() jobkey.Key {
+		k, err := jobkey.Parse("demo:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8")
+		if err != nil {
+			panic(err)
+		}
+		return k
+	}()
+	job = jobKey.ID()
+)
 
 var epoch0 = time.Date(2026, 1, 2, 12, 3, 5, 0, time.Local)
 
@@ -115,7 +126,7 @@ func ranks(points []overlay.AccessPoint) string {
 // TestRosterGrace: a session that comes back in time keeps what it registers
 // again, and loses the rest.
 func TestRosterGrace(t *testing.T) {
-	r := newRoster("sitea", time.Minute, 10)
+	r := newRoster("sitea", time.Minute, 10, 10)
 	s1, s2 := new(control.Session), new(control.Session)
 	at := func(d time.Duration) time.Time { return epoch0.Add(d) }
 	r.attach("a1", s1, at(0))
@@ -148,7 +159,7 @@ func TestRosterGrace(t *testing.T) {
 }
 
 func TestRosterRefuses(t *testing.T) {
-	r := newRoster("sitea", time.Minute, 2)
+	r := newRoster("sitea", time.Minute, 2, 2)
 	r.attach("a1", new(control.Session), epoch0)
 	r.attach("a2", new(control.Session), epoch0)
 	r.register(local(0, 5, "a1"), epoch0)
@@ -184,7 +195,7 @@ func TestRosterRefuses(t *testing.T) {
 
 // TestAllowed: only what was named, only for a while, and some never.
 func TestAllowed(t *testing.T) {
-	a := newAllowed([]netip.Prefix{netip.MustParsePrefix("10.9.0.0/16")}, time.Minute)
+	a := newAllowed(netrule.Rule{Deny: []netip.Prefix{netip.MustParsePrefix("10.9.0.0/16")}, Private: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}, time.Minute)
 	for _, tc := range []struct {
 		addr  string
 		named bool
@@ -210,11 +221,13 @@ func TestAllowed(t *testing.T) {
 		{"0.1.2.3:80", true, 0, "unspecified"},
 		{"[::]:80", true, 0, "unspecified"},
 		{"255.255.255.255:80", true, 0, "broadcast"},
-		{"10.9.1.2:80", true, 0, "10.9.1.2:80 lies in 10.9.0.0/16, which the site's admin denies"},
+		{"10.9.1.2:80", true, 0, "10.9.1.2 lies in 10.9.0.0/16, which this host's settings deny"},
+		{"10.8.1.2:80", true, 0, ""},
+		{"192.168.1.2:80", true, 0, "192.168.1.2 lies in 192.168.0.0/16: processes of other sites are not looked for on private networks"},
 		{"localhost:80", true, 0, `"localhost:80" is not an address:port`},
 	} {
 		if tc.named {
-			a.name(tc.addr, epoch0)
+			a.name(tc.addr, true, epoch0)
 		}
 		_, err := a.check(tc.addr, epoch0.Add(tc.after))
 		switch {

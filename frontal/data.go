@@ -7,10 +7,11 @@ import (
 	"io"
 	"net"
 	"os"
-	"syscall"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/internal/accept"
 	"github.com/isthmus-grid/isthmus/internal/carrier"
+	"github.com/isthmus-grid/isthmus/internal/limit"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
 )
@@ -27,6 +28,33 @@ var tuning = carrier.Tuning{KeepAlive: 30 * time.Second}
 type dataListener struct {
 	*net.TCPListener
 	handle func(context.Context, *net.TCPConn, *wire.Intro) error
+	half   *accept.HalfOpen // connections whose first frame has not come
+}
+
+// halfOpen are the connections that have not shown yet who they are, by the
+// port to which they came: a flood from outside is none for the site's nodes.
+type halfOpen struct{ control, nodes, outside *accept.HalfOpen }
+
+func (f *Frontal) newHalfOpen(l Limits) halfOpen {
+	data := func(from net.Addr, err error) {
+		f.mu.Lock()
+		f.links.refused++
+		f.mu.Unlock()
+		f.auditRefusal(from.String(), "data-overloaded", err)
+	}
+	return halfOpen{
+		control: accept.NewHalfOpen(l.halfOpen("control connections that have not shown who they are"), func(from net.Addr, err error) {
+			f.auditRefusal(from.String(), "session", err)
+		}),
+		nodes:   accept.NewHalfOpen(l.halfOpen("data connections of nodes whose first frame has not come"), data),
+		outside: accept.NewHalfOpen(l.halfOpen("data connections from outside whose first frame has not come"), data),
+	}
+}
+
+func (h halfOpen) setMax(l Limits) {
+	for _, port := range []*accept.HalfOpen{h.control, h.nodes, h.outside} {
+		port.SetMax(l.HalfOpen, l.HalfOpenPerSource)
+	}
 }
 
 // serveData accepts until the frontal ends or the listener fails, and closes
@@ -34,41 +62,23 @@ type dataListener struct {
 func (f *Frontal) serveData(ln dataListener) error {
 	defer ln.Close()
 	defer context.AfterFunc(f.open, func() { ln.Close() })()
-	for {
-		conn, err := ln.AcceptTCP()
-		switch {
-		case err == nil:
-		case f.open.Err() != nil:
-			return nil
-		case passes(err):
-			f.log.Warn("cannot accept data connections for now", "error", err)
-			pause(f.ctx, 100*time.Millisecond)
-			continue
-		default:
-			return fmt.Errorf("accepting data connections on %v: %w", ln.Addr(), err)
+	err := accept.Each(f.open, f.log, ln.Addr(), ln.AcceptTCP, func(conn *net.TCPConn) {
+		place, err := ln.half.Enter(conn)
+		if err != nil {
+			f.overload(conn, err)
+			return
 		}
-		select {
-		case f.half <- struct{}{}:
-			f.work.Go(func() { f.greet(conn, ln.handle) })
-		default:
-			f.overload(conn)
-		}
+		f.work.Go(func() { f.greet(conn, place, ln.handle) })
+	})
+	if err != nil {
+		return fmt.Errorf("accepting data connections on %v: %w", ln.Addr(), err)
 	}
-}
-
-// passes reports whether accepting failed for a want that passes.
-func passes(err error) bool {
-	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOBUFS) || errors.Is(err, syscall.ECONNABORTED)
+	return nil
 }
 
 // overload turns a connection away without spending a goroutine on it. The
 // words are lost if the other side has sent already; the end is not.
-func (f *Frontal) overload(conn *net.TCPConn) {
-	f.mu.Lock()
-	f.links.refused++
-	f.mu.Unlock()
-	err := fmt.Errorf("%w: %d connections are being let in already (limits.half_open)", overlay.ErrOverloaded, cap(f.half))
-	f.auditRefusal(conn.RemoteAddr().String(), "data-overloaded", err)
+func (f *Frontal) overload(conn *net.TCPConn, err error) {
 	conn.SetWriteDeadline(time.Now().Add(10 * time.Millisecond))
 	conn.Write(f.refusal(err))
 	conn.Close()
@@ -76,9 +86,11 @@ func (f *Frontal) overload(conn *net.TCPConn) {
 
 // greet reads the first frame of a connection and hands the connection on, or
 // refuses it.
-func (f *Frontal) greet(conn *net.TCPConn, handle func(context.Context, *net.TCPConn, *wire.Intro) error) {
+func (f *Frontal) greet(conn *net.TCPConn, place *limit.Place[accept.Source], handle func(context.Context, *net.TCPConn, *wire.Intro) error) {
 	intro, err := f.readIntro(conn)
-	<-f.half
+	if !place.Leave() {
+		return // it was closed to make room for another source
+	}
 	if err == nil {
 		err = handle(f.ctx, conn, intro)
 		if err != nil && f.passOn(conn, wire.Append(nil, intro)) == nil {
@@ -125,7 +137,7 @@ func (f *Frontal) fromOutside(ctx context.Context, conn *net.TCPConn, intro *wir
 	if err != nil {
 		return err
 	}
-	inner, err := reachProcess(ctx, point, intro)
+	inner, err := f.reachProcess(ctx, point, intro)
 	if err != nil {
 		return err
 	}

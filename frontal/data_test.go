@@ -95,7 +95,7 @@ func TestCarryRefuses(t *testing.T) {
 	h.register(0)
 	r.f.mu.Lock()
 	for _, addr := range []string{"127.0.0.1:80", "169.254.169.254:80", "203.0.113.200:443", farAway} {
-		r.f.allowed.name(addr, time.Now()) // even if a broker were to name them
+		r.f.allowed.name(addr, true, time.Now()) // even if a broker were to name them
 	}
 	r.f.mu.Unlock()
 	many := strings.Split(strings.Repeat(farAway+" ", 9), " ")[:9]
@@ -108,7 +108,7 @@ func TestCarryRefuses(t *testing.T) {
 		{[]string{"169.254.169.254:80"}, overlay.ErrForbidden, "169.254.169.254:80 is a link-local address"},
 		{[]string{"198.51.100.99:443"}, overlay.ErrForbidden, "the broker did not name 198.51.100.99:443 to this site in the last 2m0s; resolve or introduce first"},
 		{[]string{farAway, "198.51.100.99:443"}, overlay.ErrForbidden, "did not name 198.51.100.99:443"},
-		{[]string{"203.0.113.200:443"}, overlay.ErrForbidden, "lies in 203.0.113.128/25, which the site's admin denies"},
+		{[]string{"203.0.113.200:443"}, overlay.ErrForbidden, "lies in 203.0.113.128/25, which this host's settings deny"},
 		{[]string{"example.org:443"}, overlay.ErrForbidden, `"example.org:443" is not an address:port`},
 		{nil, wire.ErrMalformed, "0 addresses to dial, want 1 to 8"},
 		{many, wire.ErrMalformed, "9 addresses to dial, want 1 to 8"},
@@ -325,13 +325,13 @@ func TestBadFirstFrames(t *testing.T) {
 // again there is room.
 func TestBoundsOnData(t *testing.T) {
 	r := newRigWith(t, bounds{intro: patience, carry: patience, refuse: patience}, func(c *Config) {
-		c.Limits.HalfOpen, c.Limits.Links, c.Limits.Pending = 1, 1, 1
+		c.Limits.HalfOpen, c.Limits.HalfOpenPerSource, c.Limits.Links, c.Limits.Pending = 1, 1, 1, 1
 	})
 	h := r.helper("a1")
 	h.register(0)
 	silent := r.show(r.f.publicAddr, nil)
-	r.until("it is being let in", func() bool { return len(r.f.half) == 1 })
-	if refuse := r.refused(r.show(r.f.publicAddr, nil)); refuse.Code != wire.CodeOverloaded || !strings.Contains(refuse.Text, "1 connections are being let in already (limits.half_open)") {
+	r.until("it is being let in", func() bool { return r.f.half.outside.Stats().Used == 1 })
+	if refuse := r.refused(r.show(r.f.publicAddr, nil)); refuse.Code != wire.CodeOverloaded || !strings.Contains(refuse.Text, "is reached (limits.half_open") {
 		t.Errorf("half open: %+v", refuse)
 	}
 	silent.Write(wire.Append(nil, &wire.Intro{Kind: wire.IntroProcess, Job: job}))

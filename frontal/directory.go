@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc"
 
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/internal/jobkey"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
 )
@@ -59,7 +61,7 @@ func (d *directory) Register(ctx context.Context, req *controlpb.RegisterRequest
 	var taken []overlay.AccessPoint
 	var index []int // of taken in faults
 	for i, m := range req.Points {
-		p, err := d.f.takePoint(id, control.SessionOf(ctx).RemoteAddr().Addr(), m)
+		p, err := d.f.takePoint(id, control.SessionOf(ctx).Account(), control.SessionOf(ctx).RemoteAddr().Addr(), m)
 		if err != nil {
 			faults[i] = err
 			continue
@@ -94,9 +96,18 @@ func (f *Frontal) logRegistered(id control.Identity, points []*controlpb.AccessP
 	return faults
 }
 
+// vouchedFor says why the word of a helper that speaks for one account alone is not
+// enough for a principal, or returns nil. "" is a helper that speaks for all of its node.
+func vouchedFor(account string, p overlay.Principal) error {
+	if name, _, _ := strings.Cut(p.User, "@"); account == "" || name == account {
+		return nil
+	}
+	return fmt.Errorf("%w: this helper is of an allocation of %s's, and speaks for no other account, and not for %q", overlay.ErrForbidden, account, p.User)
+}
+
 // takePoint checks an access point of a helper and puts it into the roster.
 // A public address of a gateway_only site is this gateway's.
-func (f *Frontal) takePoint(id control.Identity, from netip.Addr, m *controlpb.AccessPoint) (overlay.AccessPoint, error) {
+func (f *Frontal) takePoint(id control.Identity, account string, from netip.Addr, m *controlpb.AccessPoint) (overlay.AccessPoint, error) {
 	p, err := control.PointFromPB(m)
 	if err != nil {
 		return p, fmt.Errorf("%s: %w: %w", f.who, wire.ErrMalformed, err)
@@ -104,16 +115,26 @@ func (f *Frontal) takePoint(id control.Identity, from netip.Addr, m *controlpb.A
 	if p.Node != id.Node() {
 		return p, f.forbidden("%v may not register a process of node %v", id, p.Node)
 	}
+	if err := vouchedFor(account, p.Principal); err != nil {
+		return p, fmt.Errorf("%s: %v: %w", f.who, p.Process, err)
+	}
 	if err := p.Principal.CheckVouched(f.site); err != nil {
 		return p, fmt.Errorf("%s: %v: %w", f.who, p.Process, err)
 	}
-	// The gateway will dial the local address for others. An address of this
-	// host would lead them into it, unless the helper runs here itself.
-	if ip := p.Local.Addr(); p.Local.IsValid() && neverDialled(ip) != "" && ip.Unmap() != from.Unmap() {
-		return p, f.forbidden("%v registers %v at %v, a %s address that is not its own", id, p.Process, p.Local, neverDialled(ip))
+	if err := proven(p, time.Now()); err != nil {
+		return p, fmt.Errorf("%s: %w", f.who, err)
+	}
+	if err := f.ownAddress(id, from, p); err != nil {
+		return p, err
 	}
 	if f.profile().GatewayOnly {
 		p.Public = f.publicAddr
+	}
+	if p.Public.IsValid() && !f.declared().Declares(p.Public.Addr()) {
+		err := f.forbidden("%v says that other sites reach %v at %v, which is in none of profile.networks; it is not passed on, so that they do not dial it directly", id, p.Process, p.Public)
+		f.log.Warn("public address refused", "node", id.Node().String(), "error", err)
+		f.auditRefusal(id.String(), "public-address", err)
+		p.Public = netip.AddrPort{}
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -121,6 +142,14 @@ func (f *Frontal) takePoint(id control.Identity, from netip.Addr, m *controlpb.A
 		return p, fmt.Errorf("%s: %w", f.who, err)
 	}
 	return p, nil
+}
+
+// proven says why a process is not believed to be who and where the point says.
+func proven(p overlay.AccessPoint, now time.Time) error {
+	if err := p.Generation.Check(now); err != nil {
+		return fmt.Errorf("%v: %w", p.Process, err)
+	}
+	return jobkey.CheckPoint(p)
 }
 
 // Withdraw forgets processes of a node, here and at the broker.
@@ -184,15 +213,18 @@ func (d *directory) Resolve(ctx context.Context, req *controlpb.ResolveRequest) 
 // tell gives an answer its message form for a helper, with the plan itself,
 // and allows the address in it to be dialled.
 func (f *Frontal) tell(a answer) *controlpb.Answer {
+	if a.err == nil {
+		a.err = f.inside(a.point)
+	}
 	if a.err != nil {
 		return &controlpb.Answer{Fault: control.Fault(a.err)}
 	}
 	if f.profile().GatewayOnly && a.point.Public != "" && a.plan != nil {
 		f.mu.Lock()
-		f.allowed.name(a.point.Public, time.Now())
+		f.allowed.name(a.point.Public, true, time.Now())
 		f.mu.Unlock()
 	}
-	return &controlpb.Answer{Point: a.point, Plan: a.plan.GetDigest(), PlanIfNew: a.plan, Memory: f.advice(a.plan)}
+	return &controlpb.Answer{Point: f.insideOf(a.point), Plan: a.plan.GetDigest(), PlanIfNew: a.plan, Memory: f.advice(a.plan)}
 }
 
 // advice is what the site has learned of a plan's techniques.
@@ -205,20 +237,26 @@ func (f *Frontal) advice(plan *controlpb.Plan) *controlpb.Memory {
 	winner, barred := f.memory.advice(overlay.SiteID(plan.Target), plan.Digest, time.Now())
 	m := &controlpb.Memory{Winner: uint32(winner.technique), SetupUs: uint32(winner.setup.Microseconds())}
 	for _, b := range barred {
-		m.Barred = append(m.Barred, &controlpb.Barred{Technique: uint32(b.technique), Reason: b.reason})
+		m.Barred = append(m.Barred, &controlpb.Barred{Technique: uint32(b.technique), Reason: b.reason, Inferior: b.inferior})
 	}
 	return m
 }
 
 // Await answers when the process has registered.
 func (d *directory) Await(ctx context.Context, req *controlpb.AwaitRequest) (*controlpb.Answer, error) {
-	if _, err := d.f.helperOf(ctx, "Await"); err != nil {
+	id, err := d.f.helperOf(ctx, "Await")
+	if err != nil {
 		return nil, control.Status(err)
 	}
 	name, err := control.ProcessFromPB(req.Process)
 	if err != nil {
 		return nil, control.Status(fmt.Errorf("%s: %w: %w", d.f.who, wire.ErrMalformed, err))
 	}
+	done, err := d.f.waiting(id)
+	if err != nil {
+		return nil, control.Status(err)
+	}
+	defer done()
 	ctx, cancel := context.WithTimeout(ctx, min(time.Duration(req.WaitMs)*time.Millisecond, maxAwait))
 	defer cancel()
 	return d.f.tell(d.f.await(ctx, name)), nil
@@ -265,9 +303,13 @@ func (f *Frontal) remember(req *controlpb.ReportRequest) error {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if req.Fault == nil {
+	switch {
+	case req.Fault == nil:
 		f.memory.connected(site, req.Plan, technique, time.Duration(req.SetupUs)*time.Microsecond, time.Now())
-	} else {
+	case errors.Is(control.FaultErr(req.Fault), overlay.ErrInferior):
+		f.memory.inferior(site, req.Plan, technique, req.Fault.Text, time.Now())
+		f.doubtProfile() // it may hold datagrams to less than it did
+	default:
 		f.memory.failed(site, req.Plan, technique, req.Fault.Text, time.Now())
 		if technique != overlay.Relay { // which fails for other reasons than profiles
 			f.doubtProfile()
@@ -329,7 +371,7 @@ func (f *Frontal) allowRelay(a *controlpb.Assignment) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, addr := range a.GetAddresses() {
-		f.allowed.name(addr, time.Now())
+		f.allowed.name(addr, false, time.Now())
 	}
 }
 

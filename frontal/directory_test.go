@@ -26,9 +26,10 @@ func (b *fakeBroker) hold() (release func()) {
 		b.resolve = func(ctx context.Context, req *controlpb.ResolveRequest) (*controlpb.ResolveResponse, error) {
 			select {
 			case <-gate:
+				return inner(ctx, req)
 			case <-ctx.Done():
+				return nil, control.Status(ctx.Err()) // an answer might still be in time by the asker's clock
 			}
-			return inner(ctx, req)
 		}
 	})
 	return sync.OnceFunc(func() { close(gate) })
@@ -458,7 +459,7 @@ func TestSecondSessionOfANodeReplacesTheFirst(t *testing.T) {
 	second.introduced = func(_ *controlpb.Introduction, out grpc.ServerStreamingServer[controlpb.IntroduceEvent]) error {
 		return out.Send(&controlpb.IntroduceEvent{Kind: controlpb.IntroduceEvent_CONNECTED})
 	}
-	events, err := r.broker.introduced(&controlpb.Introduction{Target: control.ProcessToPB(proc(1)), TargetGeneration: 1})
+	events, err := r.broker.introduced(&controlpb.Introduction{Technique: uint32(overlay.Relay), Target: control.ProcessToPB(proc(1)), TargetGeneration: 1})
 	if err != nil || len(events) != 1 {
 		t.Errorf("%v, %v", events, err)
 	}

@@ -2,6 +2,7 @@ package frontal
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -21,7 +22,9 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/daemon"
+	"github.com/isthmus-grid/isthmus/internal/encap"
 	"github.com/isthmus-grid/isthmus/internal/enrol"
+	"github.com/isthmus-grid/isthmus/internal/limit"
 	"github.com/isthmus-grid/isthmus/internal/meeting"
 	"github.com/isthmus-grid/isthmus/internal/pace"
 	"github.com/isthmus-grid/isthmus/internal/policy"
@@ -88,14 +91,16 @@ type Frontal struct {
 	shut      context.CancelFunc // ends open
 	work      sync.WaitGroup     // everything Serve must wait for
 	bounds    bounds
-	httpProxy carrier.HTTPProxy // the site's, if there is one
-	came      chan struct{}     // holds a value after a helper came
-	hostNews  chan struct{}     // holds a value when the broker is to be told of the site's hosts
-	grid      gridHosts         // as the broker told it
-	probing   probing           // what measuring remembers
-	half      chan struct{}     // one token for each connection before its first frame
-	audit     *audit.Log        // nil is none; set before Serve
-	ledgers   ledgers           // of what helpers have written there
+	httpProxy carrier.HTTPProxy      // the site's, if there is one
+	proxies   *encap.Dialer          // dials the grid's proxies; nil: as everybody else
+	came      chan struct{}          // holds a value after a helper came
+	hostNews  chan struct{}          // holds a value when the broker is to be told of the site's hosts
+	grid      gridHosts              // as the broker told it
+	probing   probing                // what measuring remembers
+	half      halfOpen               // by port
+	waits     *limit.Counter[string] // calls of helpers that wait, by node
+	audit     *audit.Log             // nil is none; set before Serve
+	ledgers   ledgers                // of what helpers have written there
 
 	stopMetrics func() // ends the page of metrics; may be called again
 
@@ -138,12 +143,11 @@ func New(cfg Config, creds *control.Credentials, log *slog.Logger) (*Frontal, er
 		bounds: standardBounds,
 		epoch:  rand.Uint64() | 1, start: time.Now(),
 		reports:  make(chan *controlpb.ReportRequest, 256),
-		half:     make(chan struct{}, cfg.Limits.HalfOpen),
 		came:     make(chan struct{}, 1),
 		hostNews: make(chan struct{}, 1), grid: newGridHosts(), own: newSiteHosts(site),
 		probing: newProbing(),
-		roster:  newRoster(site, cfg.Grace, cfg.Limits.Processes),
-		allowed: newAllowed(cfg.Deny, allowedFor),
+		roster:  newRoster(site, cfg.Grace, cfg.Limits.Processes, cfg.Limits.PerNode),
+		allowed: newAllowed(cfg.rule(), allowedFor),
 		carries: newCarries(cfg.Limits.Pending),
 		memory:  newMemory(),
 
@@ -151,6 +155,11 @@ func New(cfg Config, creds *control.Credentials, log *slog.Logger) (*Frontal, er
 		returns:     newReturns(cfg.Limits.Pending),
 		links:       newLinks(cfg.Limits.Links, quota),
 	}
+	f.waits = limit.NewCounter[string](limit.Bounds{
+		What: "calls that wait for a process or a name", Total: cfg.Limits.Waiting, PerKey: cfg.Limits.WaitsPerNode,
+		TotalSetting: "limits.waiting", KeySetting: "limits.waiting_per_node",
+	})
+	f.half = f.newHalfOpen(cfg.Limits)
 	f.live.Store(&cfg)
 	f.policy.Store(own)
 	declared := cfg.SiteProfile()
@@ -169,7 +178,7 @@ func New(cfg Config, creds *control.Credentials, log *slog.Logger) (*Frontal, er
 		queued: make(map[overlay.ProcessName]*flight), asked: make(map[overlay.ProcessName]*flight),
 	}
 	f.dial = func(ctx context.Context, addr string) (*net.TCPConn, error) {
-		if f.profile().Egress == overlay.EgressHTTPProxy {
+		if f.profile().Egress.ThroughHTTPProxy() {
 			return carrier.DialTCP(ctx, addr, proxy)
 		}
 		return carrier.DialTCP(ctx, addr, carrier.HTTPProxy{})
@@ -187,8 +196,11 @@ func New(cfg Config, creds *control.Credentials, log *slog.Logger) (*Frontal, er
 		controlpb.RegisterTargetServer(r, &target{f: f})
 		controlpb.RegisterAdminServer(r, &admin{f: f})
 	})
-	f.endpoint.Refused = f.auditCaller
+	f.endpoint.Refused, f.endpoint.OverBudget = f.auditCaller, f.auditOverBudget
+	f.endpoint.SetHalfOpen(f.half.control)
+	f.endpoint.SetBudget(cfg.Limits.budget())
 	f.creds = creds
+	f.proxies = encap.NewDialer(func() *tls.Config { return creds.DataClient(control.RoleProxy) })
 	f.endpoint.SetTrust(control.Trust{Renew: f.renew, Cut: f.cutFor})
 	return f, nil
 }
@@ -242,7 +254,7 @@ func (f *Frontal) Serve(ctx context.Context, ready func(facts ...string)) error 
 	for _, to := range f.up.all {
 		sessions.Go(func() {
 			f.endpoint.Keep(f.open, control.DialConfig{
-				Addr: to.addr, Role: control.RoleBroker, Dial: f.dialBroker, Down: func(err error) { f.up.failed(to, err) },
+				Addr: to.addr, Role: control.RoleBroker, AskIdle: control.AskBrokerIdle, Dial: f.dialBroker, Down: func(err error) { f.up.failed(to, err) },
 			}, func(ctx context.Context, s *control.Session) error { return f.brokerJoined(ctx, to, s) })
 		})
 	}
@@ -321,7 +333,7 @@ func (f *Frontal) listen(ctx context.Context) (l listeners, err error) {
 			return l, err
 		}
 		f.dataAddr = addrOf(d)
-		l.data = append(l.data, dataListener{d, f.fromNode})
+		l.data = append(l.data, dataListener{d, f.fromNode, f.half.nodes})
 		l.facts = append(l.facts, "data="+f.dataAddr.String())
 	}
 	if f.config().PublicListen.IsValid() {
@@ -329,7 +341,7 @@ func (f *Frontal) listen(ctx context.Context) (l listeners, err error) {
 		if err != nil {
 			return l, err
 		}
-		l.data = append(l.data, dataListener{d, f.fromOutside})
+		l.data = append(l.data, dataListener{d, f.fromOutside, f.half.outside})
 		l.facts = append(l.facts, "public="+f.publicAddr.String())
 	}
 	return l, nil

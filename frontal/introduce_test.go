@@ -217,7 +217,7 @@ func TestIntroducedErrors(t *testing.T) {
 		return out.Context().Err()
 	}
 	call := func(rank uint32, generation uint64) error {
-		_, err := r.broker.introduced(&controlpb.Introduction{Target: control.ProcessToPB(proc(rank)), TargetGeneration: generation})
+		_, err := r.broker.introduced(&controlpb.Introduction{Technique: uint32(overlay.Relay), Target: control.ProcessToPB(proc(rank)), TargetGeneration: generation})
 		return err
 	}
 	expect := func(what string, err, class error, text string) {

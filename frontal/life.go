@@ -16,10 +16,11 @@ import (
 
 // liveKeys are the settings that take effect while the frontal serves.
 var liveKeys = append(pace.LiveKeys(),
-	"policy", "deny", "encryption", "dial_timeout", "limits.links", "limits.processes",
+	"policy", "deny", "private", "node_networks", "encryption", "dial_timeout", "limits.links", "limits.processes", "limits.processes_per_node", "limits.waiting", "limits.waiting_per_node",
+	"limits.half_open", "limits.half_open_per_source", "limits.peer_sessions", "limits.peer_streams", "limits.peer_calls", "limits.peer_bytes",
 	"profile.inbound", "profile.ports", "profile.filter", "profile.refusal", "profile.nat", "profile.egress",
 	"profile.udp", "profile.udp_rate", "profile.mtu", "profile.idle_tcp", "profile.idle_udp", "profile.ipv6",
-	"profile.privileged", "profile.forbidden",
+	"profile.privileged", "profile.networks", "profile.forbidden",
 )
 
 // config returns the settings in effect, which do not change; later ones replace
@@ -32,10 +33,12 @@ func (f *Frontal) config() *Config { return f.live.Load() }
 func (f *Frontal) reload(next Config) (apply func(), err error) {
 	old := f.config()
 	merged := *old
+	merged.Private, merged.NodeNetworks = next.Private, next.NodeNetworks
 	merged.Deny, merged.Encryption, merged.Dial = next.Deny, next.Encryption, next.Dial
 	merged.Policy = next.Policy
-	merged.Limits.Links, merged.Limits.Processes = next.Limits.Links, next.Limits.Processes
-	state := old.Quota.State // read and written since the start
+	merged.Limits = next.Limits
+	merged.Limits.Cache, merged.Limits.Pending = old.Limits.Cache, old.Limits.Pending // they take other tables
+	state := old.Quota.State                                                          // read and written since the start
 	merged.Quota, merged.Quota.State = next.Quota, state
 	merged.Profile = next.Profile
 	merged.Profile.GatewayOnly = old.Profile.GatewayOnly // it takes other listeners
@@ -48,11 +51,14 @@ func (f *Frontal) reload(next Config) (apply func(), err error) {
 	}
 	return func() {
 		f.live.Store(&merged)
+		f.half.setMax(merged.Limits)
+		f.waits.SetMax(merged.Limits.Waiting, merged.Limits.WaitsPerNode)
+		f.endpoint.SetBudget(merged.Limits.budget())
 		f.links.quota.SetRules(merged.Quota.Rules())
 		f.mu.Lock()
-		f.allowed.deny = merged.Deny
+		f.allowed.rule = merged.rule()
 		f.links.max = merged.Limits.Links
-		f.roster.max = merged.Limits.Processes
+		f.roster.count.SetMax(merged.Limits.Processes, merged.Limits.PerNode)
 		measured := f.measured
 		f.mu.Unlock()
 		profile := merged.SiteProfile()

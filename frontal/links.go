@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/carrier"
+	"github.com/isthmus-grid/isthmus/internal/encap"
 	"github.com/isthmus-grid/isthmus/internal/pace"
 	"github.com/isthmus-grid/isthmus/internal/punch"
 	"github.com/isthmus-grid/isthmus/internal/quota"
@@ -26,6 +27,8 @@ type link struct {
 	peer      string            // the other node, as it says
 	id        string            // of the link, where it is known
 	from, to  string            // addresses
+	proxy     string            // that was dialled; empty for everybody else
+	form      encap.Form        // in which it was
 }
 
 // metered is what carries a link and counts its bytes, AToB those that leave
@@ -197,6 +200,9 @@ func (f *Frontal) carryLink(l link, j joining) {
 	f.links.bytes += stats.Total()
 	f.links.note(f.site, l, out, back)
 	f.mu.Unlock()
+	if l.proxy != "" && stats.BToA == 0 {
+		f.proxies.Forget(l.proxy) // nothing came back
+	}
 	f.auditLink(l, stats, time.Since(start), err)
 	f.logLink(l, "carried", err, append(limit, "bytes_out", stats.AToB, "bytes_in", stats.BToA, "duration", time.Since(start).Round(time.Millisecond).String())...)
 }

@@ -2,6 +2,7 @@ package frontal
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"strings"
 	"time"
@@ -52,7 +53,7 @@ func (f *Frontal) profile() overlay.SiteProfile { return *f.current.Load() }
 
 // joinRequest is what the broker is told of the site.
 func (f *Frontal) joinRequest() *controlpb.JoinRequest {
-	req := &controlpb.JoinRequest{Profile: control.ProfileToPB(f.profile()), Unset: f.config().unset(), Policy: f.policyText()}
+	req := &controlpb.JoinRequest{Profile: control.ProfileToPB(f.declared()), Unset: f.config().unset(), Policy: f.policyText()}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.measured != nil {
@@ -209,6 +210,7 @@ func (f *Frontal) measure() (siteprobe.Measured, error) {
 	defer cancel()
 	o, err := siteprobe.Measure(ctx, siteprobe.Options{
 		Grid: askBroker{f}, Ports: f.config().ports(), HTTPProxy: f.httpProxy, Raw: traverse.Available,
+		TLS: f.dataTLS(),
 	})
 	if err != nil {
 		return siteprobe.Measured{}, err
@@ -226,11 +228,16 @@ func (f *Frontal) measureIdle(waits []time.Duration) ([]siteprobe.Finding, error
 	}
 	ctx, cancel := context.WithTimeout(f.ctx, bound)
 	defer cancel()
-	o, err := siteprobe.MeasureIdle(ctx, siteprobe.Options{Grid: askBroker{f}}, waits)
+	o, err := siteprobe.MeasureIdle(ctx, siteprobe.Options{Grid: askBroker{f}, TLS: f.dataTLS()}, waits)
 	if err != nil {
 		return nil, err
 	}
 	return o.Findings(), nil
+}
+
+// dataTLS is for asking vantage points inside of TLS.
+func (f *Frontal) dataTLS() *tls.Config {
+	return f.creds.DataClient(control.RoleBroker, control.RoleProxy)
 }
 
 // askBroker is the grid as a frontal reaches it.

@@ -118,7 +118,7 @@ func (f *Frontal) side(ctx context.Context) (end, error) {
 	}
 	return &meeting.Side{
 		Address: s.LocalAddr().Addr().WithZone(""), Profile: f.profile(), Log: f.log,
-		Forbidden: slices.Concat(f.config().Deny, neverMet), Stock: f.stock, Engine: f.engine,
+		Forbidden: neverMet, Permit: f.config().rule().Foreign, Stock: f.stock, Engine: f.engine,
 		Bearings: func(ctx context.Context) (meeting.Bearings, error) {
 			return f.vantages.Get(ctx, func(ctx context.Context) (*controlpb.BearingsResponse, error) {
 				return f.bearings(ctx, &controlpb.BearingsRequest{})

@@ -3,6 +3,7 @@ package frontal
 import (
 	"context"
 	"net"
+	"net/netip"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/lab/wan"
 	"github.com/isthmus-grid/isthmus/internal/meeting"
 	"github.com/isthmus-grid/isthmus/internal/meeting/meetingtest"
+	"github.com/isthmus-grid/isthmus/internal/netrule"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
 )
@@ -47,6 +49,7 @@ func (r *rig) standOn(h *lab.Host, b meeting.Bearings) {
 		}
 		side.Profile.Site, side.Profile.GatewayOnly = overlay.SiteID(h.Name()), true
 		side.Address, side.Stock, side.Engine = h.Addr(), nil, nil
+		side.Permit = netrule.Rule{Private: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}.Foreign // those of the lab
 		side.Bearings = func(context.Context) (meeting.Bearings, error) { return b, nil }
 		return labEnd{side, h}, nil
 	}

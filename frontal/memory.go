@@ -17,6 +17,11 @@ const (
 	maxTries    = 3
 	barredFor   = time.Hour
 	disturbance = 15 * time.Second
+
+	// A technique that was measured to carry far less than another is left out for
+	// firstInferior, and for twice as long if it still does when that is over.
+	firstInferior = 30 * time.Second
+	mostInferior  = time.Hour
 )
 
 // memory is how the techniques did between this site and each other one. It is
@@ -44,6 +49,10 @@ type techniqueMemory struct {
 	lastFailure         time.Time
 	lastReason          string
 	setup               time.Duration // of the last success
+
+	inferior       time.Time     // until when it is left out for another that carries more
+	inferiorFor    time.Duration // how long that is
+	inferiorReason string
 }
 
 func newMemory() memory { return memory{sites: map[overlay.SiteID]*siteMemory{}} }
@@ -86,10 +95,30 @@ func (m *memory) failed(site overlay.SiteID, plan uint64, t overlay.Technique, r
 	}
 }
 
+// inferior notes that a link by t was given up for another path, and why. Many links may
+// say so at once: once it is known it is no news.
+func (m *memory) inferior(site overlay.SiteID, plan uint64, t overlay.Technique, reason string, now time.Time) {
+	s := m.of(site, plan)
+	tm := s.tech(t)
+	if s.winner == t {
+		s.winner = 0
+	}
+	if t == overlay.Relay || now.Before(tm.inferior) {
+		return
+	}
+	if tm.inferiorFor == 0 || now.Sub(tm.inferior) > 10*tm.inferiorFor {
+		tm.inferiorFor = firstInferior
+	} else {
+		tm.inferiorFor = min(2*tm.inferiorFor, mostInferior)
+	}
+	tm.inferior, tm.inferiorReason = now.Add(tm.inferiorFor), reason
+}
+
 // bar is a technique that is not to be tried now.
 type bar struct {
 	technique overlay.Technique
 	reason    string
+	inferior  bool // it connects, and is to be taken where nothing else does
 }
 
 // won is the technique that connected last.
@@ -109,6 +138,10 @@ func (m *memory) advice(site overlay.SiteID, plan uint64, now time.Time) (winner
 		winner = won{s.winner, s.tech(s.winner).setup}
 	}
 	for t, tm := range s.techs {
+		if now.Before(tm.inferior) {
+			barred = append(barred, bar{t, fmt.Sprintf("%s; to be tried again in %v", tm.inferiorReason, tm.inferior.Sub(now).Round(time.Second)), true})
+			continue
+		}
 		if t == overlay.Relay || tm.inARow < maxTries {
 			continue
 		}
@@ -117,7 +150,7 @@ func (m *memory) advice(site overlay.SiteID, plan uint64, now time.Time) (winner
 			rest, round = disturbance, time.Second
 		}
 		if again := tm.lastFailure.Add(rest); now.Before(again) {
-			barred = append(barred, bar{t, fmt.Sprintf("failed %d times in a row, to be tried again in %v: %s",
+			barred = append(barred, bar{technique: t, reason: fmt.Sprintf("failed %d times in a row, to be tried again in %v: %s",
 				tm.inARow, again.Sub(now).Round(round), tm.lastReason)})
 		}
 	}
@@ -138,7 +171,7 @@ type TechniqueMemory struct {
 	Successes int               `json:"successes"`
 	Failures  int               `json:"failures"`
 	SetupMS   float64           `json:"setup_ms,omitempty"` // of the last success
-	Reason    string            `json:"reason,omitempty"`   // of the last failure
+	Reason    string            `json:"reason,omitempty"`   // of the last failure, or why another is taken
 	Barred    bool              `json:"barred,omitempty"`
 }
 
@@ -155,7 +188,12 @@ func (m *memory) status(now time.Time) []SiteMemory {
 			row := TechniqueMemory{Technique: t, Successes: tm.successes, Failures: tm.failures,
 				SetupMS: float64(tm.setup.Microseconds()) / 1000, Reason: tm.lastReason}
 			for _, b := range barred {
-				row.Barred = row.Barred || b.technique == t
+				if b.technique == t {
+					row.Barred = true
+					if b.inferior {
+						row.Reason = b.reason
+					}
+				}
 			}
 			sm.Techniques = append(sm.Techniques, row)
 		}

@@ -75,3 +75,42 @@ func TestMemory(t *testing.T) {
 		t.Errorf("status %+v", st)
 	}
 }
+
+// TestInferiorMemory: a technique that another one outdoes is left out for a time that
+// doubles while it still is so, however many links say it at once.
+func TestInferiorMemory(t *testing.T) {
+	m := newMemory()
+	now := time.Unix(1_000_000, 0)
+	m.connected("siteb", 1, overlay.HolePunching, time.Millisecond, now)
+	for _, step := range []struct{ after, want time.Duration }{
+		{0, 30 * time.Second},
+		{time.Minute, time.Minute},
+		{3 * time.Minute, 2 * time.Minute},
+		{24 * time.Hour, 30 * time.Second},
+	} {
+		now = now.Add(step.after)
+		for range 20 {
+			m.inferior("siteb", 1, overlay.HolePunching, "it carried 0.3 Mb/s", now)
+		}
+		winner, barred := m.advice("siteb", 1, now.Add(step.want-time.Second))
+		if winner.technique != 0 || len(barred) != 1 || !barred[0].inferior || barred[0].reason != "it carried 0.3 Mb/s; to be tried again in 1s" {
+			t.Errorf("after %v: winner %v, barred %+v", step.after, winner, barred)
+		}
+		if _, barred := m.advice("siteb", 1, now.Add(step.want)); len(barred) > 0 {
+			t.Errorf("after %v: still barred %+v", step.after, barred)
+		}
+	}
+	m.inferior("siteb", 1, overlay.Relay, "what is left without it", now)
+	if st := m.status(now); st[0].Techniques[0].Reason == "" || !st[0].Techniques[0].Barred || st[0].Techniques[1].Barred {
+		t.Errorf("status %+v", st)
+	}
+	for now = now.Add(time.Hour); ; now = now.Add(2 * time.Minute) {
+		m.inferior("siteb", 1, overlay.HolePunching, "it carried 0.3 Mb/s", now)
+		if m.of("siteb", 1).tech(overlay.HolePunching).inferiorFor > mostInferior {
+			t.Fatal("left out for ever longer")
+		}
+		if now.Unix() > 2_000_000 {
+			break
+		}
+	}
+}

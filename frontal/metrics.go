@@ -44,16 +44,19 @@ func (f *Frontal) limits() []metrics.Limit {
 	limits, entries := f.config().Limits, f.resolver.counters().Entries
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return []metrics.Limit{
-		{Name: "processes", Used: len(f.roster.processes), Max: limits.Processes},
+	all := []metrics.Limit{
 		{Name: "cache", Used: entries, Max: limits.Cache},
-		{Name: "half_open", Used: len(f.half), Max: cap(f.half)},
 		{Name: "pending_carries", Used: len(f.carries.wait), Max: limits.Pending},
 		{Name: "pending_returns", Used: len(f.returns.wait), Max: limits.Pending},
 		{Name: "pending_meetings", Used: len(f.meetings.line), Max: cap(f.meetings.line)},
 		{Name: "meetings", Used: len(f.meetings.places), Max: cap(f.meetings.places)},
 		{Name: "links", Used: len(f.links.live), Max: f.links.max},
 	}
+	all = append(all, f.endpoint.Limits()...)
+	all = append(all, metrics.LimitsOf("processes", "processes_per_node", f.roster.count.Stats())...)
+	all = append(all, metrics.LimitsOf("waiting", "waiting_per_node", f.waits.Stats())...)
+	all = append(all, metrics.LimitsOf("half_open_data", "half_open_data_per_source", f.half.nodes.Stats())...)
+	return append(all, metrics.LimitsOf("half_open_public", "half_open_public_per_source", f.half.outside.Stats())...)
 }
 
 func (f *Frontal) readMetrics(w metrics.Writer) {

@@ -4,9 +4,9 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	"net/netip"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/wire"
@@ -49,6 +49,9 @@ func (n *nodes) Carry(ctx context.Context, req *controlpb.CarryRequest) (*contro
 		n.f.auditRefusal(id.String(), "carry", err)
 		return nil, control.Status(err)
 	}
+	if req.SmallPackets {
+		ctx = carrier.WithSmallPackets(ctx)
+	}
 	out, err := n.f.dialCarry(ctx, c)
 	if err != nil {
 		n.f.mu.Lock()
@@ -57,9 +60,10 @@ func (n *nodes) Carry(ctx context.Context, req *controlpb.CarryRequest) (*contro
 		n.f.logLink(c.link, "not carried", err)
 		return nil, control.Status(fmt.Errorf("%s: %w", n.f.who, err))
 	}
+	note := c.form.Note()
 	n.f.work.Go(func() { n.f.runCarry(c, out) }) // Serve waits for this call, and then for that
 	limit := control.RateLimitToPB(n.f.links.quota.Lowest(c.principal.Project != ""))
-	return &controlpb.CarryResponse{CarryId: c.id[:], Limit: limit}, nil
+	return &controlpb.CarryResponse{CarryId: c.id[:], Limit: limit, Note: note}, nil
 }
 
 // newCarry checks a node's request and reserves its place: from then on the
@@ -103,14 +107,14 @@ func (f *Frontal) newCarry(id control.Identity, req *controlpb.CarryRequest) (*c
 
 // checkAll refuses a list with any address that may not be dialled: who asks
 // for one of those is not to be trusted with the others.
-func (f *Frontal) checkAll(texts []string) ([]netip.AddrPort, error) {
-	var addrs []netip.AddrPort
+func (f *Frontal) checkAll(texts []string) ([]outward, error) {
+	var addrs []outward
 	for _, text := range texts {
 		addr, err := f.allowed.check(text, time.Now())
 		if err != nil {
 			return nil, err
 		}
-		addrs = append(addrs, addr)
+		addrs = append(addrs, outward{addr, f.allowed.isProxy(addr)})
 	}
 	return addrs, nil
 }

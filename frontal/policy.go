@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/internal/audit"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/policy"
@@ -52,7 +53,8 @@ func (f *Frontal) policyText() []byte {
 func (f *Frontal) logPolicy() {
 	p := f.policy.Load()
 	if p == nil {
-		f.log.Info("the site has no policy (policy in the settings): links with every site are permitted")
+		f.log.Warn("the site has no policy (policy in the settings): links with other sites are refused, by rule "+policy.NoPolicy,
+			"smallest", policy.Example(f.site, "siteb"))
 		return
 	}
 	f.log.Info("the site's policy", "file", string(f.config().Policy), "mode", p.Mode, "rules", len(p.Rules), "contact", p.Contact)
@@ -70,11 +72,12 @@ func (f *Frontal) policyKept(resp *controlpb.JoinResponse) {
 }
 
 // permit asks the site's own policy about an introduction to a process of the
-// site, whatever the broker has decided. Who asks, and which grant either end
-// has shown, is the broker's word; an account of this site is its helper's.
+// site, whatever the broker has decided; without a policy none from another site is
+// permitted. Who asks, and which grant either end has shown, is the broker's word; an
+// account of this site is its helper's.
 func (f *Frontal) permit(in *controlpb.Introduction, point overlay.AccessPoint) error {
 	p := f.policy.Load()
-	if p == nil || in.AskerSite == string(f.site) {
+	if in.AskerSite == string(f.site) {
 		return nil
 	}
 	asker, err := control.PrincipalFromPB(in.AskerPrincipal)
@@ -88,12 +91,13 @@ func (f *Frontal) permit(in *controlpb.Introduction, point overlay.AccessPoint) 
 	if own.Site() != "" || !own.Known() {
 		own = point.Principal
 	}
-	g := policy.Agree(policy.Side{Site: f.site, Policy: p}, policy.Side{Site: overlay.SiteID(in.AskerSite)},
+	g := policy.Agree(policy.Side{Site: f.site, Policy: p}, policy.Side{Site: overlay.SiteID(in.AskerSite), Unasked: true},
 		point.Process.Job.Name(), []policy.Who{asker, own}, time.Now())
 	for _, text := range g.Would() {
 		f.log.Warn("dry-run: "+text, "job", point.Process.Job, "asker_site", in.AskerSite)
 	}
 	if err := g.Err(); err != nil {
+		f.auditPolicyRefusal(in, g.Rule(), err)
 		return err
 	}
 	technique, err := control.TechniqueFromPB(in.Technique)
@@ -110,6 +114,21 @@ func (f *Frontal) permit(in *controlpb.Introduction, point overlay.AccessPoint) 
 		}
 	}
 	return nil
+}
+
+// inside returns nil for a process that this site's processes may be told of: one of
+// the site or, where it has a policy, of another, which the broker has judged by it.
+func (f *Frontal) inside(point *controlpb.AccessPoint) error {
+	there := overlay.SiteID(point.GetSite())
+	if there == f.site || f.policy.Load() != nil {
+		return nil
+	}
+	job := overlay.JobID(point.GetProcess().GetJob())
+	g := policy.Agree(policy.Side{Site: f.site}, policy.Side{Site: there, Unasked: true}, job.Name(), nil, time.Now())
+	f.audit.Append(audit.Record{
+		Event: audit.Decision, Effect: audit.Refused, Job: string(job), Sites: []string{string(f.site), string(there)}, Rule: g.Rule(), Reason: g.Err().Error(),
+	})
+	return fmt.Errorf("%s: %w", f.who, g.Err())
 }
 
 // carriesAllowance reports whether a ticket has the proxy hold its link to an

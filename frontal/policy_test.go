@@ -10,9 +10,12 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/isthmus-grid/isthmus/internal/audit"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/daemon"
+	"github.com/isthmus-grid/isthmus/internal/netrule"
+	"github.com/isthmus-grid/isthmus/internal/policy"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
 )
@@ -62,7 +65,7 @@ func TestOwnPolicy(t *testing.T) {
 		}
 		r.f.mu.Lock()
 		_, err = r.f.allowed.check("203.0.113.21:4000", time.Now())
-		r.f.allowed = newAllowed(nil, allowedFor)
+		r.f.allowed = newAllowed(netrule.Rule{}, allowedFor)
 		r.f.mu.Unlock()
 		if (err != nil) != (c.wantRefusal != "") {
 			t.Errorf("%s: may dial what came with it: %v", c.name, err)
@@ -73,6 +76,52 @@ func TestOwnPolicy(t *testing.T) {
 	}
 	if !strings.Contains(r.log.String(), "the broker is older than policies") {
 		t.Error("no word of a broker that keeps no policies")
+	}
+}
+
+// TestNoPolicyKeepsInside: without a policy a site's processes are not told of those of
+// other sites, and none of other sites is introduced to them, whatever the broker says;
+// those of the site have each other. Each refusal is audited and says what to write.
+func TestNoPolicyKeepsInside(t *testing.T) {
+	r, records := newRigWithTrail(t, func(c *Config) { c.Policy = "" })
+	h := r.helper("a1")
+	h.register(0, 1)
+	h.introduced = func(_ *controlpb.Introduction, out grpc.ServerStreamingServer[controlpb.IntroduceEvent]) error {
+		return out.Send(&controlpb.IntroduceEvent{Kind: controlpb.IntroduceEvent_CONNECTED})
+	}
+	refused := func(what string, err error) {
+		t.Helper()
+		want := `with siteb: it has no policy (rule "no-policy"), so its links stay inside it; set policy: in its frontal.yaml; the smallest that permits site siteb: ` +
+			policy.Example("sitea", "siteb")
+		if !errors.Is(err, overlay.ErrForbidden) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", what, err, want)
+		}
+	}
+	_, err := h.ask(9, false) // the broker has it at siteb
+	refused("asking for a process of another site", err)
+	in := &controlpb.Introduction{
+		Link: make([]byte, 16), Technique: uint32(overlay.Relay), Asker: control.ProcessToPB(proc(9)), AskerSite: "siteb", AskerNode: "b1",
+		Target: control.ProcessToPB(proc(0)), TargetGeneration: 1, AskerPrincipal: &controlpb.Principal{User: "alice", Project: "p"},
+	}
+	_, err = r.broker.introduced(in)
+	refused("being introduced", err)
+
+	if answer, err := h.ask(1, false); err != nil || answer.Fault != nil {
+		t.Errorf("asking for a process of the site: %v, %v", answer, err)
+	}
+	in.AskerSite, in.AskerNode, in.Asker = "sitea", "a2", control.ProcessToPB(proc(1))
+	if _, err := r.broker.introduced(in); err != nil {
+		t.Errorf("being introduced within the site: %v", err)
+	}
+
+	audited := 0
+	for _, rec := range records() {
+		if rec.Event == audit.Decision && rec.Effect == audit.Refused && rec.Rule == "sitea/no-policy" && rec.Job == string(job) {
+			audited++
+		}
+	}
+	if audited != 2 {
+		t.Errorf("%d refusals are audited, want 2", audited)
 	}
 }
 

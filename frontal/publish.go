@@ -193,12 +193,18 @@ func (f *Frontal) publishAt(ctx context.Context, s *control.Session, list []over
 
 // LookupName asks the broker, and while the caller waits again and again.
 func (d *directory) LookupName(ctx context.Context, req *controlpb.LookupNameRequest) (*controlpb.LookupNameResponse, error) {
-	if _, err := d.f.helperOf(ctx, "LookupName"); err != nil {
+	id, err := d.f.helperOf(ctx, "LookupName")
+	if err != nil {
 		return nil, control.Status(err)
 	}
 	if err := overlay.CheckServiceName(req.Name); err != nil {
 		return nil, control.Status(fmt.Errorf("%s: %w: %w", d.f.who, wire.ErrMalformed, err))
 	}
+	done, err := d.f.waiting(id)
+	if err != nil {
+		return nil, control.Status(err)
+	}
+	defer done()
 	end := time.Now().Add(min(time.Duration(req.WaitMs)*time.Millisecond, maxAwait))
 	for {
 		resp, err := d.f.lookupName(ctx, req.Name, time.Until(end))

@@ -19,6 +19,12 @@ const (
 
 	// maxQueued bounds the questions that wait for a call. One more is refused.
 	maxQueued = 64 << 10
+
+	// lateAfter is how long the broker may take for the answer to a fresh question
+	// before what is known already is the answer: the session may be dead without a
+	// word, and where a link is to be restored the process mostly is where it was.
+	// The broker's own answer is remembered for the next question.
+	lateAfter = 150 * time.Millisecond
 )
 
 // resolver answers questions from the cache, and asks the broker for the rest:
@@ -49,6 +55,7 @@ type ResolveCounters struct {
 	Shared  uint64 `json:"shared"`  // waited for the answer to the same question of another
 	Refused uint64 `json:"refused"` // not asked: the queue was full
 	Faults  uint64 `json:"faults"`  // questions that the broker answered with a fault, or not at all
+	Late    uint64 `json:"late"`    // answered from the cache because the broker took long
 	Calls   uint64 `json:"calls"`   // Resolve calls to the broker
 	Dropped uint64 `json:"dropped"` // entries that a report removed
 	Entries int    `json:"entries"` // now in the cache
@@ -64,7 +71,8 @@ type flight struct {
 	answer answer
 }
 
-// question is one process to look up; a fresh one is not answered from the cache.
+// question is one process to look up; a fresh one is not answered from the cache, unless the broker
+// takes long.
 type question struct {
 	name  overlay.ProcessName
 	fresh bool
@@ -82,18 +90,47 @@ func (r *resolver) resolve(ctx context.Context, questions []question) []answer {
 	}
 	r.startCalling()
 	r.mu.Unlock()
+	late := time.NewTimer(lateAfter)
+	defer late.Stop()
 	for i, f := range flights {
-		if f == nil {
-			continue
-		}
-		select {
-		case <-f.done:
-			answers[i] = f.answer
-		case <-ctx.Done():
-			answers[i] = answer{name: f.name, err: fmt.Errorf("%s: %w: the broker has not said yet where %v is", r.who, overlay.ErrTimeout, f.name)}
+		if f != nil {
+			answers[i] = r.await(ctx, f, questions[i].fresh, late)
 		}
 	}
 	return answers
+}
+
+// await returns what comes of a flight, or in place of a fresh answer that is late what is known.
+func (r *resolver) await(ctx context.Context, f *flight, fresh bool, late *time.Timer) answer {
+	if fresh {
+		select {
+		case <-f.done:
+			return f.answer
+		case <-ctx.Done():
+		case <-late.C:
+			late.Reset(0) // for the next
+			if a, ok := r.known(f.name); ok {
+				return a
+			}
+		}
+	}
+	select {
+	case <-f.done:
+		return f.answer
+	case <-ctx.Done():
+		return answer{name: f.name, err: fmt.Errorf("%s: %w: the broker has not said yet where %v is", r.who, overlay.ErrTimeout, f.name)}
+	}
+}
+
+// known answers from the cache, however old that is.
+func (r *resolver) known(name overlay.ProcessName) (answer, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	a, ok := r.cache.get(name, r.now(), true)
+	if ok {
+		r.count.Late++
+	}
+	return a, ok
 }
 
 // look answers one question or returns the flight that will. A fresh question

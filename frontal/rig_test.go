@@ -64,6 +64,9 @@ func (l *logText) String() string {
 	return l.b.String()
 }
 
+// openPolicy permits the site all links.
+const openPolicy = "contact: ops\nrules:\n- {name: all, effect: allow}\n"
+
 // newRig starts a broker and the frontal of sitea, a gateway_only site with
 // an open inbound side, and waits until the site has joined.
 func newRig(t *testing.T, change func(*Config)) *rig {
@@ -86,6 +89,7 @@ func newRigWith(t *testing.T, b bounds, change func(*Config)) *rig {
 	cfg.Profile.GatewayOnly, cfg.Profile.Inbound = true, Given(overlay.InboundOpen)
 	cfg.Patience = 0
 	cfg.Measure = 0 // of a broker that only has its lines
+	withPolicy(t, openPolicy)(&cfg)
 	if change != nil {
 		change(&cfg)
 	}
@@ -473,7 +477,9 @@ func (h *fakeHelper) ctx() context.Context {
 }
 
 func (h *fakeHelper) point(rank uint32, generation uint64) *controlpb.AccessPoint {
-	return &controlpb.AccessPoint{Process: control.ProcessToPB(proc(rank)), Generation: generation, Site: "sitea", Node: h.node, Local: h.ln.Addr().String()}
+	p := &controlpb.AccessPoint{Process: control.ProcessToPB(proc(rank)), Generation: generation, Site: "sitea", Node: h.node, Local: h.ln.Addr().String()}
+	p.Proof = jobKey.Auth().Prove(proc(rank), overlay.Generation(generation), overlay.NodeID{Site: "sitea", Name: h.node})
+	return p
 }
 
 // register registers ranks in generation 1 and expects no fault.

@@ -8,6 +8,7 @@ import (
 	"unique"
 
 	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/internal/limit"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -24,8 +25,8 @@ import (
 type roster struct {
 	site      overlay.SiteID
 	grace     time.Duration
-	max       int                // processes
-	helpers   map[string]*helper // by node
+	count     *limit.Counter[string] // processes, by node
+	helpers   map[string]*helper     // by node
 	processes map[overlay.ProcessName]*registration
 }
 
@@ -45,8 +46,13 @@ type registration struct {
 	granted overlay.Principal
 }
 
-func newRoster(site overlay.SiteID, grace time.Duration, max int) *roster {
-	return &roster{site: site, grace: grace, max: max,
+// newRoster returns an empty roster for at most total processes, of which one
+// node may have perNode.
+func newRoster(site overlay.SiteID, grace time.Duration, total, perNode int) *roster {
+	return &roster{site: site, grace: grace,
+		count: limit.NewCounter[string](limit.Bounds{
+			What: "registered processes", Total: total, PerKey: perNode, TotalSetting: "limits.processes", KeySetting: "limits.processes_per_node",
+		}),
 		helpers: make(map[string]*helper), processes: make(map[overlay.ProcessName]*registration)}
 }
 
@@ -91,14 +97,19 @@ func (h *helper) inDoubt(until time.Time) {
 func (r *roster) register(p overlay.AccessPoint, now time.Time) error {
 	old := r.processes[p.Process]
 	switch {
-	case old == nil && len(r.processes) >= r.max:
-		return fmt.Errorf("%w: %d processes are registered at %s already (limits.processes)", overlay.ErrOverloaded, r.max, r.site)
 	case old != nil && p.Generation < old.point.Generation:
 		return fmt.Errorf("%w: %v is registered at %v in generation %d, this is generation %d",
 			overlay.ErrStale, p.Process, old.point.Node, old.point.Generation, p.Generation)
+	case old != nil && p.Node != old.point.Node && !moves(p.Process):
+		return fmt.Errorf("%w: %v is registered at %v; draw another rank", overlay.ErrForbidden, p.Process, old.point.Node)
 	case old != nil && p.Generation == old.point.Generation && p.Node != old.point.Node:
 		return fmt.Errorf("%w: %v runs at %v already, in the same generation %d",
 			overlay.ErrForbidden, p.Process, old.point.Node, p.Generation)
+	}
+	if old == nil || old.point.Node != p.Node {
+		if err := r.count.Take(p.Node.Name, 1); err != nil {
+			return err
+		}
 	}
 	p.Grant = unique.Make(p.Grant).Value() // processes of a job share one
 	reg := &registration{point: p}
@@ -106,7 +117,9 @@ func (r *roster) register(p overlay.AccessPoint, now time.Time) error {
 		if old.point.Generation == p.Generation {
 			reg.names, reg.granted = old.names, old.granted
 		}
-		r.remove(old)
+		if r.drop(old); old.point.Node != p.Node {
+			r.count.Give(old.point.Node.Name, 1)
+		}
 	}
 	h := r.helper(p.Node.Name, now)
 	if h.session == nil {
@@ -115,6 +128,13 @@ func (r *roster) register(p overlay.AccessPoint, now time.Time) error {
 	h.processes[p.Process] = reg
 	r.processes[p.Process] = reg
 	return nil
+}
+
+// moves reports whether a name may go to another node while it is registered: not
+// in the job of a launch service, whose key everybody has.
+func moves(name overlay.ProcessName) bool {
+	_, gate := name.Job.Gate()
+	return !gate
 }
 
 // withdraw removes a process of a node, if it is still in that generation.
@@ -128,6 +148,12 @@ func (r *roster) withdraw(node string, name overlay.ProcessName, generation over
 }
 
 func (r *roster) remove(reg *registration) {
+	r.drop(reg)
+	r.count.Give(reg.point.Node.Name, 1)
+}
+
+// drop is remove of what is counted still.
+func (r *roster) drop(reg *registration) {
 	node, name := reg.point.Node.Name, reg.point.Process
 	delete(r.processes, name)
 	h := r.helpers[node]

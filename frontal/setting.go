@@ -92,25 +92,31 @@ func (c Config) SiteProfile() overlay.SiteProfile {
 	q := overlay.SiteProfile{
 		Site: overlay.SiteID(c.Site), Inbound: p.Inbound.or(overlay.InboundNone),
 		Filter: p.Filter.or(overlay.FilterStateful), Refusal: p.Refusal.or(overlay.RefuseDrop),
-		NAT: overlay.NAT{
-			Mapping: p.NAT.Mapping.or(overlay.NATNone), Filtering: p.NAT.Filtering.or(overlay.NATNone),
-			KeepsPort: p.NAT.KeepsPort.or(false),
-		},
+		NAT: p.NAT.value(), NATUDP: p.NATUDP.value(),
 		Egress: p.Egress.or(overlay.EgressAny), UDP: p.UDP.or(false),
-		UDPRate: p.UDPRate.or(0), MTU: p.MTU.or(0), IdleTCP: p.IdleTCP.or(0), IdleUDP: p.IdleUDP.or(0), IPv6: p.IPv6.or(false),
-		GatewayOnly: p.GatewayOnly, Privileged: p.Privileged.or(false), Forbidden: p.Forbidden,
+		UDPRate: p.UDPRate.or(0), MTU: p.MTU.or(0), IdleTCP: p.IdleTCP.or(0), IdleUDP: p.IdleUDP.or(0), IPv6: p.IPv6.or(false), IPv6Only: p.IPv6Only.or(false),
+		GatewayOnly: p.GatewayOnly, Privileged: p.Privileged.or(false), Networks: p.Networks, Forbidden: p.Forbidden,
 	}
 	if p.Inbound.Given {
 		q.Ports = c.ports() // else they are what is to be tried
 	}
-	if q.NAT.Translates() && !p.NAT.Filtering.Given {
-		q.NAT.Filtering = overlay.AddressAndPortDependent
-	}
-	if q.NAT.Filtering != overlay.NATNone && !p.NAT.Mapping.Given {
-		q.NAT.Mapping = overlay.AddressAndPortDependent
-	}
 	return q
 }
+
+// value returns what is given, and for the rest what is hardest to cross.
+func (n NAT) value() overlay.NAT {
+	v := overlay.NAT{Mapping: n.Mapping.or(overlay.NATNone), Filtering: n.Filtering.or(overlay.NATNone), KeepsPort: n.KeepsPort.or(false)}
+	if v.Translates() && !n.Filtering.Given {
+		v.Filtering = overlay.AddressAndPortDependent
+	}
+	if v.Filtering != overlay.NATNone && !n.Mapping.Given {
+		v.Mapping = overlay.AddressAndPortDependent
+	}
+	return v
+}
+
+// given reports whether the admin says anything of the NAT.
+func (n NAT) given() bool { return n.Mapping.Given || n.Filtering.Given || n.KeepsPort.Given }
 
 func (c Config) ports() overlay.Ports {
 	return overlay.Ports{First: c.Profile.Ports.First, Last: c.Profile.Ports.Last}
@@ -119,6 +125,7 @@ func (c Config) ports() overlay.Ports {
 // unset names the fields of the profile that are left to the measurement.
 func (c Config) unset() []string {
 	p := c.Profile
+	udp := p.NAT.given() || p.NATUDP.given() // nat is of both, as long as nat_udp says nothing
 	var fields []string
 	for _, f := range []struct {
 		name  string
@@ -126,10 +133,11 @@ func (c Config) unset() []string {
 	}{
 		{siteprobe.Inbound, p.Inbound.Given}, {siteprobe.Filter, p.Filter.Given}, {siteprobe.Refusal, p.Refusal.Given},
 		{siteprobe.NATMapping, p.NAT.Mapping.Given}, {siteprobe.NATFiltering, p.NAT.Filtering.Given},
-		{siteprobe.NATKeepsPort, p.NAT.KeepsPort.Given}, {siteprobe.Egress, p.Egress.Given}, {siteprobe.UDP, p.UDP.Given},
+		{siteprobe.NATKeepsPort, p.NAT.KeepsPort.Given},
+		{siteprobe.NATUDPMapping, udp}, {siteprobe.NATUDPFiltering, udp}, {siteprobe.NATUDPKeepsPort, udp}, {siteprobe.Egress, p.Egress.Given}, {siteprobe.UDP, p.UDP.Given},
 		{siteprobe.UDPRate, p.UDPRate.Given}, {siteprobe.MTU, p.MTU.Given},
 		{siteprobe.IdleTCP, p.IdleTCP.Given}, {siteprobe.IdleUDP, p.IdleUDP.Given},
-		{siteprobe.IPv6, p.IPv6.Given}, {siteprobe.Privileged, p.Privileged.Given},
+		{siteprobe.IPv6, p.IPv6.Given}, {siteprobe.IPv6Only, p.IPv6Only.Given}, {siteprobe.Privileged, p.Privileged.Given},
 	} {
 		if !f.given {
 			fields = append(fields, f.name)

@@ -24,7 +24,7 @@ type Status struct {
 	Started  time.Time              `json:"started"`
 	Data     string                 `json:"data,omitempty"`   // address for the site's own nodes
 	Public   string                 `json:"public,omitempty"` // address that other sites are told
-	Policy   *PolicyStatus          `json:"policy,omitempty"` // absent: every link is permitted
+	Policy   *PolicyStatus          `json:"policy,omitempty"` // absent: no link with another site is permitted
 	Broker   BrokerStatus           `json:"broker"`           // the one that is asked, or else the first
 	Brokers  []BrokerStatus         `json:"brokers"`          // all, in the order of the settings
 	Helpers  []HelperStatus         `json:"helpers"`          // by node
@@ -99,7 +99,7 @@ func (f *Frontal) status() Status {
 	s.Links, s.Quota = f.links.counters(), f.links.quota.Status()
 	s.Audit = f.audit.Status()
 	s.Memory = f.memory.status(time.Now())
-	s.Waiting = map[string]int{"half_open": len(f.half), "carries": len(f.carries.wait), "returns": len(f.returns.wait), "meetings": len(f.meetings.line)}
+	s.Waiting = map[string]int{"half_open": f.half.nodes.Stats().Used + f.half.outside.Stats().Used, "carries": len(f.carries.wait), "returns": len(f.returns.wait), "meetings": len(f.meetings.line)}
 	for name := range f.roster.processes {
 		s.Jobs[name.Job]++
 	}

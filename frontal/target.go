@@ -41,8 +41,12 @@ func (t *target) Introduced(in *controlpb.Introduction, out grpc.ServerStreaming
 		t.f.log.Warn("the site's policy refuses what the broker introduces", "job", name.Job, "target", name.Rank, "asker_node", in.AskerSite+"/"+in.AskerNode, "error", err)
 		return control.Status(fmt.Errorf("%s: %w", t.f.who, err))
 	}
+	if err := t.f.askerInside(in); err != nil {
+		t.f.auditRefusal(control.SessionOf(ctx).Peer().String(), "introduction", err)
+		return control.Status(err)
+	}
 	t.f.mu.Lock()
-	t.f.allowed.name(in.ConnectAddress, time.Now())
+	t.f.allowed.name(in.ConnectAddress, true, time.Now())
 	t.f.mu.Unlock()
 	t.f.allowRelay(in.Relay)
 	t.f.log.Info("introduction", "link", fmt.Sprintf("%x", in.Link), "job", name.Job, "asker", in.Asker.GetRank(), "asker_node", in.AskerSite+"/"+in.AskerNode,

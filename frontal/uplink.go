@@ -72,6 +72,9 @@ func (u *uplinks) lost(s *control.Session) {
 	if u.asked == from {
 		u.choose(from)
 	}
+	if silent, ok := errors.AsType[*control.SilentError](from.cause); ok && u.asked == nil {
+		u.since = u.since.Add(-silent.For) // the outage began then, and calls have been waiting
+	}
 	u.change()
 }
 
@@ -142,6 +145,9 @@ func (u *uplinks) get(ctx context.Context) (*control.Session, error) {
 		u.mu.Lock()
 		s, changed, left := u.session(), u.changed, u.patience-time.Since(u.since)
 		u.mu.Unlock()
+		if deadline, ok := ctx.Deadline(); ok { // the reason is to be there before the asker gives up
+			left = min(left, time.Until(deadline)-answerMargin)
+		}
 		if s != nil {
 			return s, nil
 		}

@@ -40,6 +40,9 @@ func (f *Frontal) bearings(ctx context.Context, req *controlpb.BearingsRequest) 
 		return nil, err
 	}
 	resp, err := controlpb.NewDirectoryClient(s.Conn()).Bearings(ctx, req)
+	if rule := f.config().rule(); err == nil {
+		resp.Tcp, resp.Stun, resp.Tcp6 = rule.Without(resp.Tcp), rule.Without(resp.Stun), rule.Without(resp.Tcp6)
+	}
 	return resp, f.up.callError(s, err)
 }
 

@@ -32,8 +32,13 @@ func (s *Server) auditRefusal(e *end, why *refusalError) {
 	if e.ticket != nil && why.reason != Reason(ticket.Forged) && why.reason != Reason(ticket.Foreign) {
 		r = claimed(e.ticket)
 	}
-	r.Event, r.Relay, r.Rule, r.Reason = audit.Refusal, s.set.Name, string(why.reason), why.text
 	r.Peer = e.conn.RemoteAddr().String()
+	s.audit(r, why)
+}
+
+// audit records a refusal of which r says who was refused.
+func (s *Server) audit(r audit.Record, why *refusalError) {
+	r.Event, r.Relay, r.Rule, r.Reason = audit.Refusal, s.set.Name, string(why.reason), why.text
 	s.set.Audit.Append(r)
 }
 

@@ -47,13 +47,14 @@ type TLS struct {
 type LimitConfig struct {
 	Links      int `yaml:"links" default:"10000" min:"1" max:"1000000" help:"Links, those that wait for their second end included. A busy link takes up to six descriptors, an idle one two."`
 	Waiting    int `yaml:"waiting" default:"4096" min:"1" max:"1000000" help:"Ends that wait for their partner."`
-	Handshakes int `yaml:"handshakes" default:"1024" min:"1" max:"1000000" help:"Connections that have not shown their ticket yet."`
+	Handshakes int `yaml:"handshakes" default:"1024" min:"1" max:"1000000" help:"Connections that have not shown their ticket yet. When there are as many, the source address that has the most loses its oldest, so that others get in."`
+	PerSource  int `yaml:"handshakes_per_source" default:"512" min:"1" max:"1000000" help:"The same of one source: an IPv4 address, a /64 of IPv6."`
 	Tickets    int `yaml:"tickets" default:"262144" min:"2" max:"16777216" help:"Used tickets to remember until they expire, about 150 bytes each."`
 }
 
 // SocketConfig is carrier.Tuning as settings.
 type SocketConfig struct {
-	Congestion []string      `yaml:"congestion" default:"cubic" help:"Congestion control algorithms; the first that the kernel has is used. Empty keeps the system's choice."`
+	Congestion []string      `yaml:"congestion" help:"Congestion control algorithms; the first that the kernel has is used, whatever comes. Empty takes the system's choice, and bbr, where the kernel has it, for a link that loses data on the way though no queue is full."`
 	Buffer     daemon.Size   `yaml:"buffer" default:"0" max:"64MiB" help:"Send and receive buffer of each socket. 0 lets the kernel adapt them, which is best unless measured otherwise."`
 	KeepAlive  time.Duration `yaml:"keepalive" default:"15s" min:"1s" max:"2h" help:"Silence after which the kernel asks whether a peer is still there; unanswered for as long again, its link is cut. Keep it below the idle time of the NATs on the way."`
 }

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
@@ -9,13 +10,15 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/carrier"
+	"github.com/isthmus-grid/isthmus/internal/encap"
 	"github.com/isthmus-grid/isthmus/internal/ticket"
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
 // end is one connection that showed a good ticket.
 type end struct {
-	conn   *net.TCPConn
+	conn   carrier.Stream // the accepted *net.TCPConn, or what is inside of it
+	form   encap.Form
 	ticket *wire.Ticket
 	since  time.Time // when it was accepted
 }
@@ -23,22 +26,26 @@ type end struct {
 // serveConn takes a connection from its first byte to its link's end, or to
 // the hands of the other end's goroutine.
 //
-//	accepted --ticket--> first of its link --second comes--> joined by the second's goroutine
+//	accepted --handshake, if it begins as TLS or HTTP--> the same inside
+//	    |---ticket--> first of its link --second comes--> joined by the second's goroutine
 //	    |                        \--nobody comes--> refused
 //	    |---ticket--> second of its link --> joined here
 //	    |---observe--> told where it comes from, and held until it closes
 //	    \---no ticket, bad ticket, over a limit--> refused
 func (s *Server) serveConn(ctx context.Context, c *net.TCPConn) {
 	e := &end{conn: c, since: time.Now()}
-	if !s.beginHandshake() {
-		s.refuseUnread(c)
+	place, err := s.half.Enter(c)
+	if err != nil {
+		s.refuseUnread(c, err)
 		return
 	}
 	if err := carrier.Tune(c, s.set.Tuning); err != nil {
 		s.log.Debug("socket not tuned", "error", err)
 	}
-	frame, err := s.readFirst(ctx, e)
-	s.endHandshake()
+	frame, err := s.readFirst(ctx, e, c)
+	if !place.Leave() {
+		return // it was closed to make room for another source
+	}
 	if err != nil {
 		s.refuse(e, err)
 		return
@@ -62,7 +69,7 @@ func (s *Server) serveFirst(ctx context.Context, e *end, frame wire.Frame) {
 
 // observe answers somebody who asks where he comes from, until he hangs up. After
 // StopAccepting nobody is waited for: who measures may hold on for minutes.
-func (s *Server) observe(ctx context.Context, c *net.TCPConn) {
+func (s *Server) observe(ctx context.Context, c carrier.Stream) {
 	ctx, cancel := context.WithCancel(ctx)
 	var watch sync.WaitGroup
 	defer watch.Wait()
@@ -77,15 +84,24 @@ func (s *Server) observe(ctx context.Context, c *net.TCPConn) {
 	s.observer.Answer(ctx, c)
 }
 
-// readFirst reads the first frame and nothing after it.
-func (s *Server) readFirst(ctx context.Context, e *end) (wire.Frame, error) {
-	e.conn.SetReadDeadline(time.Now().Add(s.set.TicketTime))
-	stop := context.AfterFunc(ctx, func() { e.conn.SetReadDeadline(time.Unix(1, 0)) })
-	frame, err := wire.Read(e.conn)
+// readFirst finds out inside of what the connection is carried, and reads the first
+// frame and nothing after it.
+func (s *Server) readFirst(ctx context.Context, e *end, c *net.TCPConn) (frame wire.Frame, err error) {
+	c.SetDeadline(time.Now().Add(s.set.TicketTime))
+	stop := context.AfterFunc(ctx, func() { c.SetDeadline(time.Unix(1, 0)) })
+	var cfg *tls.Config
+	if s.set.TLS != nil {
+		cfg = s.set.TLS()
+	}
+	accepted, err := encap.Accept(c, cfg)
+	if err == nil {
+		e.conn, e.form = accepted.Stream, accepted.Form
+		frame, err = wire.Read(accepted.First)
+	}
 	if !stop() {
 		return nil, stopping()
 	}
-	e.conn.SetReadDeadline(time.Time{})
+	c.SetDeadline(time.Time{})
 	if err != nil {
 		return nil, s.unreadable(err)
 	}
@@ -115,6 +131,8 @@ func (s *Server) take(e *end, frame wire.Frame) (asks bool, err error) {
 func (s *Server) unreadable(err error) error {
 	var ne net.Error
 	switch {
+	case errors.Is(err, encap.ErrHandshake):
+		return refusal(NoHandshake, wire.CodeMalformed, "%v", err)
 	case errors.As(err, &ne) && ne.Timeout():
 		return refusal(NoTicket, wire.CodeTimeout, "waited %v for a ticket; it did not come", s.set.TicketTime)
 	case errors.Is(err, wire.ErrMagic), errors.Is(err, wire.ErrVersion), errors.Is(err, wire.ErrMalformed), errors.Is(err, wire.ErrType):
@@ -125,40 +143,20 @@ func (s *Server) unreadable(err error) error {
 	return refusal(NoTicket, wire.CodeRefused, "no ticket came: %v", err)
 }
 
-func (s *Server) beginHandshake() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.handshakes >= s.limits.Handshakes {
-		return false
-	}
-	s.handshakes++
-	return true
-}
-
-func (s *Server) endHandshake() {
-	s.mu.Lock()
-	s.handshakes--
-	s.mu.Unlock()
-}
-
 // refuseUnread turns a connection away before reading its ticket. Those who
 // are told so are as many as may show a ticket; the rest is closed on.
-func (s *Server) refuseUnread(c *net.TCPConn) {
+func (s *Server) refuseUnread(c *net.TCPConn, why error) {
 	s.mu.Lock()
-	most := s.limits.Handshakes
-	told := s.refusing < most
+	told := s.refusing < s.limits.Handshakes
 	if told {
 		s.refusing++
 	}
 	s.mu.Unlock()
 	if !told {
-		s.count.refuse(TooManyHandshakes)
-		s.auditRefusal(&end{conn: c}, &refusalError{reason: TooManyHandshakes, text: "closed without a word"})
 		c.Close()
 		return
 	}
-	s.refuse(&end{conn: c}, refusal(TooManyHandshakes, wire.CodeOverloaded,
-		"%d connections are showing their tickets already; try again", most))
+	sayGoodbye(c, &wire.Refuse{Code: wire.CodeOverloaded, By: "proxy " + s.set.Name, Text: why.Error()})
 	s.mu.Lock()
 	s.refusing--
 	s.mu.Unlock()

@@ -42,7 +42,7 @@ func (s *Server) Status() Status {
 	defer s.mu.Unlock()
 	st := s.count.status()
 	st.Name, st.Capacity, st.Draining = s.set.Name, s.limits.Links, s.draining
-	st.Links, st.Waiting, st.Handshakes = len(s.links), len(s.waiting), s.handshakes
+	st.Links, st.Waiting, st.Handshakes = len(s.links), len(s.waiting), s.half.Stats().Used
 	for l := range s.links {
 		now := l.meter.Stats()
 		st.Bytes += now.Total()

@@ -94,7 +94,7 @@ func identify(t TLS) (*control.Credentials, error) {
 // open returns the Settings of a proxy of that name, with their files open.
 func (c Config) open(creds *control.Credentials, log *slog.Logger) (set Settings, err error) {
 	set = c.Settings()
-	set.Name, set.Key = creds.Identity().Name, ticket.NewKey()
+	set.Name, set.Key, set.TLS = creds.Identity().Name, ticket.NewKey(), creds.DataServer
 	if set.Audit, err = audit.Open(c.Audit, creds.Identity().String(), log); err != nil {
 		return set, err
 	}
@@ -104,7 +104,7 @@ func (c Config) open(creds *control.Credentials, log *slog.Logger) (set Settings
 
 // reload has s take the settings over that may change while it serves.
 func reload(ctx context.Context, s *Server, quota *pace.Keeper) {
-	daemon.OnReload(ctx, []string{"limits.links", "limits.waiting", "limits.handshakes"}, func(next Config) (func(), error) {
+	daemon.OnReload(ctx, []string{"limits.links", "limits.waiting", "limits.handshakes", "limits.handshakes_per_source"}, func(next Config) (func(), error) {
 		return func() { s.SetLimits(Limits(next.Limits)) }, nil
 	})
 	daemon.OnReload(ctx, pace.LiveKeys(), func(next Config) (func(), error) {
@@ -153,7 +153,7 @@ func (l *life) run(ctx context.Context, ready func()) error {
 	}
 	for _, broker := range l.cfg.Broker {
 		l.let.Go(func() {
-			e.Keep(lettable, control.DialConfig{Addr: broker, Role: control.RoleBroker}, o.run)
+			e.Keep(lettable, control.DialConfig{Addr: broker, Role: control.RoleBroker, AskIdle: control.AskBrokerIdle}, o.run)
 		})
 	}
 	draining.Go(func() { l.drain(ctx) })

@@ -41,6 +41,7 @@ func (s *Server) SetLimits(l Limits) {
 	s.mu.Lock()
 	s.limits = l
 	s.mu.Unlock()
+	s.half.SetMax(l.Handshakes, l.PerSource)
 	s.noteChange() // brokers are told of the capacity
 }
 
@@ -153,7 +154,7 @@ func (s *Server) quiet(ctx context.Context, d time.Duration) {
 func (s *Server) busy() (changed <-chan struct{}, busy bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.changed, len(s.links)+len(s.waiting)+s.handshakes > 0
+	return s.changed, len(s.links)+len(s.waiting)+s.half.Stats().Used > 0
 }
 
 // serveReturned serves what a successor passes on, until it is quiet here or
@@ -188,11 +189,13 @@ func (s *Server) serveReturn(ctx context.Context, r daemon.Returned) {
 }
 
 // passOn gives an end whose ticket is not under this proxy's key to the
-// predecessor, and reports whether it took it.
+// predecessor, and reports whether it took it. Only a bare socket can be given: an
+// end inside of TLS is refused, and comes again with a ticket of this proxy's.
 func (s *Server) passOn(e *end, why error) bool {
 	var r *refusalError
 	if s.set.PassOn == nil || e.ticket == nil || !errors.As(why, &r) || r.reason != Reason(ticket.Forged) {
 		return false
 	}
-	return s.set.PassOn(e.conn, wire.Append(nil, e.ticket)) == nil
+	c, bare := e.conn.(*net.TCPConn)
+	return bare && s.set.PassOn(c, wire.Append(nil, e.ticket)) == nil
 }

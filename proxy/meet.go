@@ -179,6 +179,7 @@ func (s *Server) join(ctx context.Context, l *link) {
 	s.mu.Unlock()
 	stats, err := carrier.Join(ctx, l.asker.conn, l.target.conn, carrier.Options{
 		Limit: l.asker.ticket.Limit, Idle: s.set.IdleTimeout, Meter: &l.meter, Pacer: l.pace,
+		KeepControl: len(s.set.Tuning.Congestion) > 0,
 	})
 	switch {
 	case outer.Err() != nil:
@@ -217,7 +218,7 @@ func (s *Server) logEnd(e *end, start time.Time, sent, received uint64, err erro
 	}
 	s.log.Info("link ended", append([]any{
 		"link", fmt.Sprintf("%x", t.Link[:]), "job", string(t.Job), "rank", rank, "peer", peer, "user", t.Principal.User, "project", t.Principal.Project,
-		"from", e.conn.RemoteAddr().String(), "sent", sent, "received", received,
+		"from", e.conn.RemoteAddr().String(), "form", e.form.String(), "sent", sent, "received", received,
 		"waited", start.Sub(e.since).Round(time.Microsecond), "duration", time.Since(start).Round(time.Microsecond), "cause", cause}, more...)...)
 }
 

@@ -42,12 +42,13 @@ func (s *Server) places() []metrics.Limit {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l := s.limits
-	return []metrics.Limit{
+	all := []metrics.Limit{
 		{Name: "links", Used: len(s.links) + len(s.waiting), Max: l.Links},
 		{Name: "waiting", Used: len(s.waiting), Max: l.Waiting},
-		{Name: "handshakes", Used: s.handshakes, Max: l.Handshakes},
 		{Name: "tickets", Used: remembered, Max: l.Tickets},
 	}
+	all = append(all, metrics.LimitsOf("handshakes", "handshakes_per_source", s.half.Stats())...)
+	return append(all, metrics.LimitsOf("observers", "observers_per_source", s.observer.Limits())...)
 }
 
 func (s *Server) readMetrics(w metrics.Writer) {

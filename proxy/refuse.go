@@ -3,9 +3,9 @@ package proxy
 import (
 	"fmt"
 	"io"
-	"net"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
@@ -17,6 +17,7 @@ type Reason string
 const (
 	NoTicket          Reason = "no-ticket"           // none came in time, or the peer left
 	NotATicket        Reason = "not-a-ticket"        // something else came
+	NoHandshake       Reason = "no-handshake"        // TLS or a WebSocket was begun, and did not come about
 	TooManyHandshakes Reason = "too-many-handshakes" // Limits.Handshakes
 	TooManyWaiting    Reason = "too-many-waiting"    // Limits.Waiting
 	TooManyLinks      Reason = "too-many-links"      // Limits.Links
@@ -61,13 +62,17 @@ func (s *Server) refuse(e *end, err error) {
 	}
 	s.log.Warn("refused", attrs...)
 	s.auditRefusal(e, r)
+	if r.reason == NoHandshake {
+		e.conn.Close() // it was told in the words of TLS or HTTP
+		return
+	}
 	sayGoodbye(e.conn, &wire.Refuse{Code: r.code, By: "proxy " + s.set.Name, Text: r.text})
 }
 
 // sayGoodbye sends the refusal and closes. To close while bytes of the peer
 // are unread would send a reset, which destroys what the peer has not read
 // yet; so those bytes are read first.
-func sayGoodbye(c *net.TCPConn, r *wire.Refuse) {
+func sayGoodbye(c carrier.Stream, r *wire.Refuse) {
 	defer c.Close()
 	c.SetDeadline(time.Now().Add(goodbyeTime))
 	if _, err := c.Write(wire.Append(nil, r)); err != nil {

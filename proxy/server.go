@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -9,9 +10,9 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/internal/accept"
 	"github.com/isthmus-grid/isthmus/internal/audit"
 	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/internal/metrics"
@@ -29,12 +30,15 @@ type Settings struct {
 	Name        string         // as in the tickets it honours
 	Key         ticket.Key     // under which the broker issues them
 	Limits      Limits         // see there
-	TicketTime  time.Duration  // from accepting a connection to its whole ticket
+	TicketTime  time.Duration  // from accepting a connection to its whole ticket, TLS and WebSocket handshakes included
 	PairTimeout time.Duration  // that the first end of a link waits for the second
 	IdleTimeout time.Duration  // after which a link that moves no byte is cut; 0 is never
 	Tuning      carrier.Tuning // of the sockets
 	Audit       *audit.Log     // of links and refusals; nil is none
 	Quota       *pace.Keeper   // that links are held to; nil has no limits. It is served by the Server.
+
+	// TLS, if not nil, is asked for each connection that begins as TLS.
+	TLS func() *tls.Config
 
 	// PassOn, if not nil, is given a connection whose ticket is not under Key,
 	// with the frame that was read of it: another process may have the key. It
@@ -48,6 +52,7 @@ type Limits struct {
 	Links      int // links, those that wait for an end included
 	Waiting    int // ends that wait for their partner
 	Handshakes int // connections that have not shown a ticket yet
+	PerSource  int // the same of one source address; 0 is half of Handshakes
 	Tickets    int // used tickets to remember until they expire
 }
 
@@ -69,21 +74,21 @@ type Server struct {
 	count    counters
 	projects metrics.Tally // bytes of links that are over, by project
 
+	half     *accept.HalfOpen // connections that have not shown a ticket yet
 	observer *vantage.Observer
 	stun     *stunserver.Server // served by the daemon, if it has the sockets
 
-	mu         sync.Mutex // guards the fields below; never held while waiting or writing to a peer
-	waiting    map[wire.ID]*meeting
-	links      map[*link]struct{}
-	barred     barred
-	disowned   error // why this proxy itself counts no more
-	handshakes int
-	refusing   int // connections that are being told no before they showed a ticket
-	changed    chan struct{}
-	limits     Limits
-	moved      moved
-	draining   bool
-	closed     chan struct{} // closed by StopAccepting
+	mu       sync.Mutex // guards the fields below; never held while waiting or writing to a peer
+	waiting  map[wire.ID]*meeting
+	links    map[*link]struct{}
+	barred   barred
+	disowned error // why this proxy itself counts no more
+	refusing int   // connections that are being told no before they showed a ticket
+	changed  chan struct{}
+	limits   Limits
+	moved    moved
+	draining bool
+	closed   chan struct{} // closed by StopAccepting
 
 	life      uint64      // of this start, for brokers that count what passes
 	elsewhere atomic.Bool // a broker knows of other proxies
@@ -94,13 +99,14 @@ func New(set Settings, log *slog.Logger) *Server {
 	set.TicketTime = orDefault(set.TicketTime, DefaultTicketTime)
 	set.PairTimeout = orDefault(set.PairTimeout, DefaultPairTimeout)
 	set.Limits.Handshakes = orDefault(set.Limits.Handshakes, DefaultLimits.Handshakes)
+	set.Limits.PerSource = orDefault(set.Limits.PerSource, (set.Limits.Handshakes+1)/2)
 	set.Limits.Waiting = orDefault(set.Limits.Waiting, DefaultLimits.Waiting)
 	set.Limits.Links = orDefault(set.Limits.Links, DefaultLimits.Links)
 	set.Limits.Tickets = orDefault(set.Limits.Tickets, DefaultLimits.Tickets)
 	if set.Quota == nil {
 		set.Quota, _ = pace.New(quota.Rules{}, "", log) // fails on files only
 	}
-	return &Server{
+	s := &Server{
 		set:     set,
 		checker: ticket.NewChecker(set.Name, set.Limits.Tickets, set.Key),
 		log:     log,
@@ -112,9 +118,18 @@ func New(set Settings, log *slog.Logger) *Server {
 		closed:  make(chan struct{}),
 		life:    rand.Uint64() | 1,
 
-		observer: vantage.NewObserver("proxy "+set.Name, 0, 0, nil),
+		observer: vantage.NewObserver("proxy "+set.Name, nil, 0, nil),
 		stun:     new(stunserver.Server),
 	}
+	s.observer.Log = log
+	s.half = accept.NewHalfOpen(accept.Bounds{
+		What: "connections that have not shown a ticket", Total: set.Limits.Handshakes, PerSource: set.Limits.PerSource,
+		TotalSetting: "limits.handshakes", SourceSetting: "limits.handshakes_per_source",
+	}, func(from net.Addr, err error) {
+		s.count.refuse(TooManyHandshakes)
+		s.audit(audit.Record{Peer: from.String()}, &refusalError{reason: TooManyHandshakes, text: err.Error()})
+	})
+	return s
 }
 
 func orDefault[T comparable](v, preset T) T {
@@ -161,32 +176,14 @@ var errStopping = errors.New("the proxy is stopping")
 func (s *Server) accept(ctx context.Context, ln *net.TCPListener) error {
 	var conns sync.WaitGroup
 	defer conns.Wait()
-	for {
-		c, err := ln.AcceptTCP()
-		switch {
-		case err == nil:
-			s.count.accept()
-			conns.Go(func() { s.serveConn(ctx, c) })
-		case ctx.Err() != nil, s.stopped():
-			return nil
-		case passing(err):
-			s.log.Warn("cannot accept connections for now", "listener", ln.Addr().String(), "error", err)
-			pause(ctx, 100*time.Millisecond)
-		default:
-			return fmt.Errorf("proxy %s: accepting on %v: %w", s.set.Name, ln.Addr(), err)
-		}
+	err := accept.Each(ctx, s.log, ln.Addr(), ln.AcceptTCP, func(c *net.TCPConn) {
+		s.count.accept()
+		conns.Go(func() { s.serveConn(ctx, c) })
+	})
+	if err != nil && !s.stopped() {
+		return fmt.Errorf("proxy %s: accepting on %v: %w", s.set.Name, ln.Addr(), err)
 	}
-}
-
-// passing reports whether accepting failed for want of something that others
-// will give back, or because a client was quicker to leave.
-func passing(err error) bool {
-	for _, e := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ECONNABORTED} {
-		if errors.Is(err, e) {
-			return true
-		}
-	}
-	return false
+	return nil
 }
 
 func pause(ctx context.Context, d time.Duration) {

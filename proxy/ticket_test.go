@@ -22,7 +22,7 @@ func TestRefusals(t *testing.T) {
 	}{
 		"expired": {func(r *rig) []byte {
 			return wire.Append(nil, r.tickets(func(t *wire.Ticket) { t.Expires = uint64(time.Now().Add(-time.Hour).UnixMilli()) })[0])
-		}, wire.CodeForbidden, "the ticket expired 1h0m0s ago", Reason(ticket.Expired)},
+		}, wire.CodeForbidden, "the ticket expired 1h0m0s ago: it came late, or the clocks of broker and proxy differ by at least 1h0m0s: set them by NTP", Reason(ticket.Expired)},
 		"forged": {func(r *rig) []byte {
 			forged := r.tickets()[0]
 			forged.Limit = 1 << 50
@@ -49,8 +49,8 @@ func TestRefusals(t *testing.T) {
 			return b
 		}, wire.CodeMalformed, "malformed frame: ticket says it has 65535 bytes, at most 4096 are allowed", NotATicket},
 		"HTTP": {func(r *rig) []byte {
-			return []byte("GET / HTTP/1.1\r\nHost: relay\r\n\r\n")
-		}, wire.CodeMalformed, "not an Isthmus frame: it starts with 47 45", NotATicket},
+			return []byte("POST / HTTP/1.1\r\nHost: relay\r\n\r\n")
+		}, wire.CodeMalformed, "not an Isthmus frame: it starts with 50 4f", NotATicket},
 		"a ticket with payload behind": {func(r *rig) []byte {
 			return append(wire.Append(nil, r.tickets(func(t *wire.Ticket) { t.Proxy = "p2" })[0]), make([]byte, 100_000)...)
 		}, wire.CodeForbidden, "the ticket is for proxy p2, this is p1", Reason(ticket.Foreign)},

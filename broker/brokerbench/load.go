@@ -12,6 +12,7 @@ import (
 
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/internal/jobkey"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -44,17 +45,30 @@ func newLoad(ctx context.Context, b *process, o Options) (*load, error) {
 		}
 		l.frontals = append(l.frontals, f)
 	}
+	var key jobkey.Key
 	for i := range o.Processes {
-		l.processes = append(l.processes, overlay.AccessPoint{
-			Process:    overlay.ProcessName{Job: overlay.JobID(fmt.Sprintf("bench%d-%032x", i/perJob, i/perJob)), Rank: uint32(i % perJob)},
+		if i%perJob == 0 {
+			var err error
+			if key, err = jobkey.New(fmt.Sprintf("bench%d", i/perJob)); err != nil {
+				l.close()
+				return nil, err
+			}
+		}
+		p := overlay.AccessPoint{
+			Process:    overlay.ProcessName{Job: key.ID(), Rank: uint32(i % perJob)},
 			Generation: 1,
 			Node:       overlay.NodeID{Site: l.frontals[i%o.Sites].site, Name: fmt.Sprintf("node%d", i/o.Sites)},
 			Local:      netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, byte(i % o.Sites), byte(i >> 8), byte(i)}), 20000),
 			Public:     netip.AddrPortFrom(netip.AddrFrom4([4]byte{198, 18, byte(i >> 8), byte(i)}), 20000),
-		})
+		}
+		p.Proof = string(key.Auth().Prove(p.Process, p.Generation, p.Node))
+		l.processes = append(l.processes, p)
 	}
 	return l, nil
 }
+
+// policy permits the sites all links.
+const policy = "contact: bench\nrules:\n- {name: all, effect: allow}\n"
 
 // newFrontal opens a session and joins the site, open or closed.
 func newFrontal(ctx context.Context, b *process, site overlay.SiteID, open bool) (*frontal, error) {
@@ -68,13 +82,14 @@ func newFrontal(ctx context.Context, b *process, site overlay.SiteID, open bool)
 		return nil, err
 	}
 	f.directory = controlpb.NewDirectoryClient(f.session.Conn())
-	profile := overlay.SiteProfile{Site: site, Filter: overlay.FilterStateful}
+	networks := []netip.Prefix{netip.MustParsePrefix("198.18.0.0/15")}
+	profile := overlay.SiteProfile{Site: site, Filter: overlay.FilterStateful, Networks: networks}
 	if open {
-		profile = overlay.SiteProfile{Site: site, Inbound: overlay.InboundOpen}
+		profile = overlay.SiteProfile{Site: site, Inbound: overlay.InboundOpen, Networks: networks}
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	if _, err := controlpb.NewSitesClient(f.session.Conn()).Join(ctx, &controlpb.JoinRequest{Profile: control.ProfileToPB(profile)}); err != nil {
+	if _, err := controlpb.NewSitesClient(f.session.Conn()).Join(ctx, &controlpb.JoinRequest{Profile: control.ProfileToPB(profile), Policy: []byte(policy)}); err != nil {
 		f.close()
 		return nil, control.FromStatus(err)
 	}
@@ -104,7 +119,7 @@ func (l *load) register(ctx context.Context) error {
 	}
 	for _, p := range l.processes {
 		r := requests[p.Node.Site]
-		r.Points = append(r.Points, control.PointToPB(p))
+		r.Points = append(r.Points, control.RegistrationToPB(p))
 	}
 	for _, f := range l.frontals {
 		resp, err := f.directory.Register(ctx, requests[f.site])

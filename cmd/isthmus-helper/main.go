@@ -2,6 +2,12 @@
 // of other nodes; see package connhelper.
 package main
 
-import "github.com/isthmus-grid/isthmus/connhelper"
+import (
+	"github.com/isthmus-grid/isthmus/connhelper"
+	"github.com/isthmus-grid/isthmus/launch/jobagent"
+)
 
-func main() { connhelper.Main() }
+func main() {
+	jobagent.Main()
+	connhelper.Main()
+}

@@ -20,9 +20,11 @@ func benchStripeCommand() *cli.Command {
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "json", Usage: "print one JSON object per figure"},
 			&cli.IntFlag{Name: "repeat", Value: 5, Usage: "measure each figure `N` times, in turn"},
-			&cli.DurationFlag{Name: "rtt", Value: 50 * time.Millisecond, Usage: "round-trip time"},
-			&cli.Float64Flag{Name: "loss", Value: 0.0001, Usage: "`PART` of the packets that the path loses"},
-			&cli.StringFlag{Name: "only", Usage: "measure only over a `path`, or only by proxies"},
+			&cli.DurationFlag{Name: "rtt", Value: 50 * time.Millisecond, Usage: "round-trip time; 200ms where not said with --only lossy"},
+			&cli.Float64Flag{Name: "loss", Value: 0.0001, Usage: "`PART` of the packets that the path loses; 0.01 where not said with --only lossy"},
+			&cli.StringFlag{Name: "only", Usage: "measure only over a `path`, only by \"proxies\", or, beside TCP, a long \"lossy\" path: direct, by a relay, with eight carriers and after a move"},
+			&cli.IntFlag{Name: "rate", Usage: "with --only path or lossy: `MBIT` a second that the path carries (1000; lossy: 100 and 1000)"},
+			&cli.StringFlag{Name: "control", Usage: "with --only lossy: only this congestion `CONTROL`, cubic or bbr"},
 		},
 		Action: func(c *cli.Context) error {
 			if err := counts(c, "bench stripe", "repeat"); err != nil {
@@ -34,8 +36,19 @@ func benchStripeCommand() *cli.Command {
 			if loss := c.Float64("loss"); loss < 0 || loss >= 1 {
 				return usage(fmt.Sprintf("bench stripe: --loss %v: want 0 or more and less than 1", loss))
 			}
-			if only := c.String("only"); only != "" && only != "path" && only != "proxies" {
-				return usage(fmt.Sprintf("bench stripe: --only %s: want path or proxies", only))
+			only := c.String("only")
+			if only != "" && only != "path" && only != "proxies" && only != "lossy" {
+				return usage(fmt.Sprintf("bench stripe: --only %s: want path, proxies or lossy", only))
+			}
+			rtt, loss := c.Duration("rtt"), c.Float64("loss")
+			if only == "lossy" && !c.IsSet("rtt") {
+				rtt = 200 * time.Millisecond
+			}
+			if only == "lossy" && !c.IsSet("loss") {
+				loss = 0.01
+			}
+			if c.Int("rate") < 0 {
+				return usage(fmt.Sprintf("bench stripe: --rate %d: want a number of Mbit/s", c.Int("rate")))
 			}
 			if err := lab.Enter(); err != nil {
 				return err
@@ -45,8 +58,8 @@ func benchStripeCommand() *cli.Command {
 				return err
 			}
 			return stripebench.Run(c.Context, stripebench.Options{
-				Repeat: c.Int("repeat"), RTT: c.Duration("rtt"), Loss: c.Float64("loss"), Rate: 1e9, Proxy: 1e8,
-				Scene: c.String("only"), JSON: c.Bool("json"),
+				Repeat: c.Int("repeat"), RTT: rtt, Loss: loss, Rate: int64(c.Int("rate")) * 1e6, Proxy: 1e8,
+				Scene: only, Control: c.String("control"), JSON: c.Bool("json"),
 				Binary: func(daemon string) []string { return program(daemon) },
 				Out:    c.App.Writer, Err: os.Stderr,
 			})

@@ -283,6 +283,9 @@ func (l *collector) settings() (all []settingsOf) {
 		l.add("settings/"+as+".yaml", file, bundle.Settings, text)
 		var found strings.Builder
 		for _, f := range kind.check(file, text) {
+			if f.Severity == noted {
+				continue // the settings are in the bundle
+			}
 			fmt.Fprintln(&found, f)
 		}
 		if found.Len() > 0 {

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/enrol"
+	"github.com/isthmus-grid/isthmus/overlay"
 )
 
 // caIssuerCommand is "isthmus ca issuer": leave for one broker to enrol.
@@ -30,7 +32,7 @@ func caIssuerCommand(dir cli.Flag) *cli.Command {
 		Name:  "issuer",
 		Usage: "make the certificate with which one broker issues others",
 		Description: "The broker then gives certificates to whoever shows it a token (isthmus ca token), while the CA's own key stays\n" +
-			"offline. Give it to one broker: each token works once at each broker that has one.",
+			"offline. Give it to one broker, or to brokers that share a store: each token works once for each store.",
 		Flags: []cli.Flag{dir,
 			&cli.StringFlag{Name: "out", Value: ".", Usage: "`FOLDER` to write to"},
 			&cli.StringFlag{Name: "roles", Value: strings.Join(online, ","), Usage: "for whom it may issue: `ROLES` with commas between them"},
@@ -55,7 +57,7 @@ func caIssuerCommand(dir cli.Flag) *cli.Command {
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(c.App.Writer, "enrol:\n  cert: %s\n  key: %s\n  state: /var/lib/isthmus/broker/used-tokens\n", cert, key)
+			fmt.Fprintf(c.App.Writer, "enrol:\n  cert: %s\n  key: %s\n", cert, key)
 			return nil
 		},
 	}
@@ -68,8 +70,20 @@ func caTokenCommand(dir cli.Flag) *cli.Command {
 		Usage:     "print a token with which a daemon, an admin or a user enrols",
 		ArgsUsage: "ROLE NAME",
 		Description: "ROLE NAME is as for ca issue; \"helper SITE/*\" lets each new node of the site say its own name. Treat the token as a\n" +
-			"password until it is used or has expired. --json prints what it says besides.",
+			"password until it is used or has expired. --json prints what it says besides.\n\n" +
+			"With --allocation the token is for the nodes of a batch job: \"helper SITE\", each of --nodes once, until --until, for one\n" +
+			"--account. The helpers' names and certificates are the allocation's and end with it. Besides the CA's keeper, whoever has a\n" +
+			"certificate \"scheduler SITE\" may make such tokens, for that site only; the CA is not needed then:\n\n" +
+			"  isthmus ca token --scheduler scheduler.pem --scheduler-key scheduler.key --ca ca.pem \\\n" +
+			"    --allocation 4711 --nodes 'n[1-4]' --account alice --until @1790000000 helper sitea",
 		Flags: []cli.Flag{dir,
+			&cli.StringFlag{Name: "allocation", Usage: "`NUMBER` that the batch system gave the job"},
+			&cli.StringFlag{Name: "nodes", Usage: "its nodes, as Slurm lists them: `LIST`, such as n[1-4],gpu3"},
+			&cli.StringFlag{Name: "account", Usage: "`NAME` of the job's user at the site"},
+			&cli.StringFlag{Name: "until", Usage: "the allocation's end: `TIME` as 2026-11-23T20:00:00Z, or @ and the seconds since 1970"},
+			&cli.StringFlag{Name: "scheduler", Usage: "`FILE` with a scheduler's certificate, which signs in place of the CA"},
+			&cli.StringFlag{Name: "scheduler-key", Usage: "`FILE` with its key"},
+			&cli.StringFlag{Name: "ca", Usage: "with --scheduler: `FILE` with the certificate of the grid's CA"},
 			&cli.DurationFlag{Name: "valid", Value: time.Hour, Usage: "how long the token works: `TIME`"},
 			&cli.DurationFlag{Name: "cert-valid", Value: 90 * 24 * time.Hour, Usage: "how long the certificate is valid, in hours: `TIME`", DefaultText: "90 days"},
 			&cli.IntFlag{Name: "uses", Value: 1, Usage: "how often the token works"},
@@ -77,6 +91,13 @@ func caTokenCommand(dir cli.Flag) *cli.Command {
 			&cli.BoolFlag{Name: "json", Usage: "print one JSON object"}},
 		Action: func(c *cli.Context) error {
 			if err := words(c, "ca token", 2); err != nil {
+				return err
+			}
+			if c.IsSet("allocation") || c.IsSet("scheduler") {
+				text, err := allocationToken(c)
+				if err == nil {
+					err = printToken(c, text)
+				}
 				return err
 			}
 			if c.Duration("valid") <= 0 || c.Duration("cert-valid") < time.Second {
@@ -101,23 +122,95 @@ func caTokenCommand(dir cli.Flag) *cli.Command {
 			if err != nil {
 				return usage("ca token: " + err.Error())
 			}
-			if !c.Bool("json") {
-				fmt.Fprintln(c.App.Writer, text)
-				return nil
-			}
-			if t, err = ca.ReadToken(text); err != nil {
-				return err
-			}
-			return json.NewEncoder(c.App.Writer).Encode(struct {
-				Token   string    `json:"token"`
-				Grid    string    `json:"grid"`
-				For     string    `json:"for"`
-				Expires time.Time `json:"expires"`
-				Uses    int       `json:"uses"`
-				CA      string    `json:"ca"`
-			}{text, t.Grid, t.Identity, t.ExpiresAt().UTC(), t.Uses, t.CA})
+			return printToken(c, text)
 		},
 	}
+}
+
+// printToken prints a token, or with --json also what it says.
+func printToken(c *cli.Context, text string) error {
+	if !c.Bool("json") {
+		fmt.Fprintln(c.App.Writer, text)
+		return nil
+	}
+	t, err := ca.ReadToken(text)
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(c.App.Writer).Encode(struct {
+		Token      string         `json:"token"`
+		Grid       string         `json:"grid"`
+		For        string         `json:"for"`
+		Expires    time.Time      `json:"expires"`
+		Uses       int            `json:"uses"`
+		CA         string         `json:"ca"`
+		Allocation *ca.Allocation `json:"allocation,omitempty"`
+	}{text, t.Grid, t.Identity, t.ExpiresAt().UTC(), t.Uses, t.CA, t.Allocation})
+}
+
+// allocationToken makes the token of a batch job's allocation.
+func allocationToken(c *cli.Context) (string, error) {
+	for _, name := range []string{"allocation", "nodes", "account", "until"} {
+		if !c.IsSet(name) {
+			return "", usage("ca token: a token for an allocation needs --" + name)
+		}
+	}
+	for _, name := range []string{"valid", "cert-valid", "uses", "project"} {
+		if c.IsSet(name) {
+			return "", usage("ca token: --" + name + " does not go with --allocation")
+		}
+	}
+	ends, err := untilTime(c.String("until"))
+	if err != nil {
+		return "", usage("ca token: --until: " + err.Error())
+	}
+	if c.Args().Get(0) != "helper" || overlay.CheckName("site", c.Args().Get(1)) != nil {
+		return "", usage("ca token: a token for an allocation is for: helper SITE")
+	}
+	site := overlay.SiteID(c.Args().Get(1))
+	a := ca.Allocation{ID: c.String("allocation"), Nodes: strings.ToLower(c.String("nodes")), Account: c.String("account")}
+	var text string
+	if c.IsSet("scheduler") {
+		text, err = byScheduler(c, site, a, ends)
+	} else {
+		var authority *ca.CA
+		if authority, err = ca.Load(c.String("dir")); err != nil {
+			return "", err
+		}
+		text, err = authority.Token(ca.AllocationToken(site, a, ends), time.Now())
+	}
+	if err != nil {
+		return "", usage("ca token: " + err.Error())
+	}
+	return text, nil
+}
+
+// byScheduler has a site's scheduler sign.
+func byScheduler(c *cli.Context, site overlay.SiteID, a ca.Allocation, ends time.Time) (string, error) {
+	s, err := ca.LoadScheduler(c.String("scheduler"), c.String("scheduler-key"), c.String("ca"))
+	if err != nil {
+		return "", err
+	}
+	if s.Site() != site {
+		return "", fmt.Errorf("the scheduler is that of %s, and signs nothing for %s", s.Site(), site)
+	}
+	return s.Token(a, ends, time.Now())
+}
+
+// untilTime reads a time as people or a batch system write it.
+func untilTime(text string) (time.Time, error) {
+	if number, ok := strings.CutPrefix(text, "@"); ok {
+		s, err := strconv.ParseInt(number, 10, 64)
+		if err != nil || s < 0 {
+			return time.Time{}, fmt.Errorf("%q: want @ and the seconds since 1970", text)
+		}
+		return time.Unix(s, 0), nil
+	}
+	t, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return t, fmt.Errorf("%q: want a time as 2026-11-23T20:00:00Z, or @ and the seconds since 1970", text)
+	}
+	return t, nil
 }
 
 // caEnrollCommand is "isthmus ca enroll": a token becomes a certificate.

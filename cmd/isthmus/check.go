@@ -20,6 +20,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/daemon"
 	"github.com/isthmus-grid/isthmus/internal/lab"
 	"github.com/isthmus-grid/isthmus/internal/policy"
+	"github.com/isthmus-grid/isthmus/launch/starter"
 	"github.com/isthmus-grid/isthmus/proxy"
 )
 
@@ -36,6 +37,7 @@ func fileKinds() []fileKind {
 		{"frontal", daemon.Keys[frontal.Config](), checkSettings[frontal.Config]},
 		{"proxy", daemon.Keys[proxy.Config](), checkSettings[proxy.Config]},
 		{"helper", daemon.Keys[connhelper.Config](), checkSettings[connhelper.Config]},
+		{"starter", daemon.Keys[starter.Config](), checkSettings[starter.Config]},
 		{"policy", []string{"mode", "contact", "zone", "rules"}, checkPolicy},
 		{"lab", []string{"ipv6", "wan", "sites"}, checkLab},
 		{"socket", nil, checkSocketUnit},
@@ -44,7 +46,7 @@ func fileKinds() []fileKind {
 
 // A finding is one thing wrong with a file, or hardly meant.
 type finding struct {
-	Severity string `json:"severity"` // error or warning
+	Severity string `json:"severity"` // error, warning or note
 	File     string `json:"file"`
 	Line     int    `json:"line,omitempty"`
 	Column   int    `json:"column,omitempty"`
@@ -55,6 +57,7 @@ type finding struct {
 const (
 	severe = "error"
 	minor  = "warning"
+	noted  = "note" // not wrong: what the file leaves denied, and the line that permits it
 )
 
 func (f finding) String() string {
@@ -79,7 +82,8 @@ func checkCommand() *cli.Command {
 		ArgsUsage: "FILE...",
 		Description: "Each line names file, line and key, what is wrong and what may stand there. What kind of file it is is\n" +
 			"seen from its keys, or from the name's end, .socket. Nothing is changed and nobody is asked; settings that name files which are not on this\n" +
-			"machine are warned of. The status is 0 when all is well, 1 with warnings, and 2 with errors.",
+			"machine are warned of. A note says what the settings deny, and the line that permits it. The status is 0 when\n" +
+			"all is well, notes or none, 1 with warnings, and 2 with errors.",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "as", Usage: "what the files are: `KIND` is one of " + kindNames()},
 			&cli.BoolFlag{Name: "json", Usage: "print one object for each file, with its findings"},
@@ -215,8 +219,8 @@ func kindOf(kinds []fileKind, file string, text []byte) (fileKind, error) {
 
 // checkSettings checks the settings of a daemon.
 func checkSettings[C any](file string, text []byte) []finding {
-	faults, absent := daemon.Examine[C](file, text)
-	return append(findings(file, severe, faults), findings(file, minor, absent)...)
+	faults, absent, advice := daemon.Examine[C](file, text)
+	return slices.Concat(findings(file, severe, faults), findings(file, minor, absent), findings(file, noted, advice))
 }
 
 func checkPolicy(file string, text []byte) []finding {

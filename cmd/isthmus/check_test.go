@@ -23,7 +23,10 @@ func TestCheck(t *testing.T) {
 	files := map[string]string{
 		"broker.yaml":  "lease: 2s\ntls: {cert: here, key: here, ca: here}\nproxy_choise: turn\n",
 		"f.yaml":       "site: sitea\nbroker: b:443\nlisten: 10.0.0.1:1\nprofile: {inbound: none}\ntls: {cert: here, key: gone.key, ca: here}\n",
-		"good.yaml":    "frontal: 10.0.0.1:7440\ntls: {cert: here, key: here, ca: here}\n",
+		"good.yaml":    "frontal: 10.0.0.1:7440\ntls: {cert: here, key: here, ca: here}\noffer: {jobs: 1, allow: [{site: sitea}]}\n",
+		"closed.yaml":  "frontal: 10.0.0.1:7440\ntls: {cert: here, key: here, ca: here}\n",
+		"nobody.yaml":  "frontal: 10.0.0.1:7440\ntls: {cert: here, key: here, ca: here}\noffer: {jobs: 2}\n",
+		"inside.yaml":  "site: sitea\nbroker: b:443\nlisten: 10.0.0.1:1\nprofile: {inbound: none}\ntls: {cert: here, key: here, ca: here}\n",
 		"policy.yaml":  "contact: x\nrules:\n- {name: a, effect: allow, tecniques: [relay]}\n",
 		"doubtful.yml": "contact: x\nrules:\n- {name: a, effect: allow}\n- {name: b, effect: deny, sites: [x]}\n",
 		"lab.yaml":     "sites:\n- {name: a, preset: stateful}\n- {name: b, preset: nosuch}\n",
@@ -45,6 +48,10 @@ func TestCheck(t *testing.T) {
 		want   string
 	}{
 		{[]string{"good.yaml"}, 0, "good.yaml: ok (helper)"},
+		{[]string{"closed.yaml"}, 0, "closed.yaml: note: offer.jobs: 0, so this node takes no job; to have it take one at a time of its own site's users, write\noffer: {jobs: 1, allow: [{site: sitea}]}\nclosed.yaml: ok (helper)"},
+		{[]string{"nobody.yaml"}, 2, "nobody.yaml:3:8: error: offer.allow: jobs: 2 is offered, and nobody may have it; say who may, as in allow: [{site: sitea}], or for every member of the grid"},
+		{[]string{"inside.yaml"}, 0, "inside.yaml: note: policy: not set, so links with other sites are refused (rule no-policy); to permit site siteb, add the line\npolicy: /etc/isthmus/policy.yaml\n" +
+			"and write into that file\n{contact: grid@sitea.example.org, rules: [{name: siteb, effect: allow, sites: [siteb]}]}\ninside.yaml: ok (frontal)"},
 		{[]string{"broker.yaml"}, 2, "broker.yaml:3:1: error: proxy_choise: unknown key; did you mean proxy_choice?"},
 		{[]string{"f.yaml"}, 1, "f.yaml:5:24: warning: tls.key: "},
 		{[]string{"policy.yaml"}, 2, "policy.yaml:3:28: error: rules[0].tecniques: unknown key; did you mean techniques?"},
@@ -102,7 +109,7 @@ func TestSamplesPassCheck(t *testing.T) {
 			t.Errorf("%v: %s", err, r.stdout)
 		}
 		for _, f := range one.Findings {
-			if !strings.Contains(f.Text, "/etc/isthmus/") && !strings.Contains(f.Text, "/var/lib/isthmus/") {
+			if f.Severity != noted && !strings.Contains(f.Text, "/etc/isthmus/") && !strings.Contains(f.Text, "/var/lib/isthmus/") {
 				t.Errorf("%v", f)
 			}
 		}
@@ -119,7 +126,7 @@ func TestPolicyExplain(t *testing.T) {
 		status int
 		want   string
 	}{
-		{"--user alice --project p --at 2026-11-21T21:00", 0, "sitea: rule \"nights\" allows it\nsiteb: it has no policy\npermitted by relay\n"},
+		{"--user alice --project p --at 2026-11-21T21:00", 0, "sitea: rule \"nights\" allows it\nsiteb: it is not asked here\npermitted by relay\n"},
 		{"--user alice --project p --at 2026-11-21T21:00", 0, "  not by reversed: the policy of sitea does not allow it (rule \"nights\"); ask opsa\n"},
 		{"--user alice --project p --at 2026-11-21T21:00", 0, "within rule \"nights\" of sitea: 1Gbit/s; ask opsa\n"},
 		{"--user alice --project p --at 2026-11-21T19:30:00Z", 0, "permitted"},

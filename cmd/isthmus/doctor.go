@@ -153,7 +153,7 @@ func helperSubject(file string, text []byte) (doctor.Subject, error) {
 	}
 	via, err := httpProxy(cfg.HTTPProxy.Address, cfg.HTTPProxy.User, cfg.HTTPProxy.PasswordFile)
 	return doctor.Subject{
-		Role: control.RoleHelper, Address: cfg.Frontal, HTTPProxy: via, Socket: cfg.Socket,
+		Role: control.RoleHelper, Settings: file, Denied: texts(cfg.Advice()), Address: cfg.Frontal, HTTPProxy: via, Socket: cfg.Socket,
 		Cert: string(cfg.TLS.Cert), Key: string(cfg.TLS.Key), CA: string(cfg.TLS.CA),
 	}, err
 }
@@ -166,9 +166,17 @@ func frontalSubject(file string, text []byte) (doctor.Subject, error) {
 	via, err := httpProxy(cfg.HTTPProxy.Address, cfg.HTTPProxy.User, cfg.HTTPProxy.PasswordFile)
 	profile := cfg.SiteProfile()
 	return doctor.Subject{
-		Role: control.RoleFrontal, Address: cfg.Broker[0], Others: cfg.Broker[1:], HTTPProxy: via, Profile: &profile, MeasuresMTU: !cfg.Profile.MTU.Given && cfg.Measure > 0,
+		Role: control.RoleFrontal, Settings: file, Denied: texts(cfg.Advice()), Address: cfg.Broker[0], Others: cfg.Broker[1:], HTTPProxy: via, Profile: &profile, MeasuresMTU: !cfg.Profile.MTU.Given && cfg.Measure > 0,
 		Cert: string(cfg.TLS.Cert), Key: string(cfg.TLS.Key), CA: string(cfg.TLS.CA),
 	}, err
+}
+
+// texts are the faults as lines.
+func texts(faults daemon.Faults) (all []string) {
+	for _, f := range faults {
+		all = append(all, f.Key+": "+f.Err.Error())
+	}
+	return all
 }
 
 func httpProxy(address, user string, passwordFile daemon.Path) (carrier.HTTPProxy, error) {
@@ -207,7 +215,7 @@ func askPair(c *cli.Context) (*doctor.Pair, error) {
 		if err != nil {
 			return err
 		}
-		pair.Absent, err = absent(r.Json, a, b)
+		pair.Absent, pair.Store, err = absent(r.Json, a, b)
 		return err
 	})
 	var mistake cli.ExitCoder
@@ -220,24 +228,25 @@ func askPair(c *cli.Context) (*doctor.Pair, error) {
 	return pair, nil
 }
 
-// absent lists those of the sites whose gateway has no session with the broker.
-func absent(status []byte, sites ...string) ([]string, error) {
+// absent lists those of the sites whose gateway has no session with the broker,
+// and says why the broker's store cannot be written.
+func absent(status []byte, sites ...string) (away []string, storeFault string, err error) {
 	var known struct {
+		Store struct{ Error string }
 		Sites []struct {
 			Profile   struct{ Site string }
 			Connected bool
 		}
 	}
 	if err := json.Unmarshal(status, &known); err != nil {
-		return nil, fmt.Errorf("the broker's status: %w", err)
+		return nil, "", fmt.Errorf("the broker's status: %w", err)
 	}
-	var away []string
 	for _, s := range known.Sites {
 		if !s.Connected && slices.Contains(sites, s.Profile.Site) {
 			away = append(away, s.Profile.Site)
 		}
 	}
-	return away, nil
+	return away, known.Store.Error, nil
 }
 
 // terminal reports whether somebody watches f.

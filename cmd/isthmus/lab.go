@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/isthmus-grid/isthmus/internal/lab"
@@ -20,17 +21,15 @@ func labCommand() *cli.Command {
 
 A preset is the kind of firewall: ` + presets() + `. With
 no-route/ in front, nodes have no route out but their gateway has. Public hosts have no firewall: public.`,
-		Subcommands: []*cli.Command{labUpCommand(), labRunCommand(), labMatrixCommand(), labBreakCommand(), labBreakEndCommand(), labUnprivilegedCommand(), labHelpersCommand()},
+		Subcommands: []*cli.Command{labUpCommand(), labRunCommand(), labMatrixCommand(), labBreakCommand(), labBreakEndCommand(), labRandomCommand(), labUnprivilegedCommand(), labHelpersCommand()},
 	}
 }
 
 // presets lists the kinds of firewall, a few to a line.
 func presets() string {
 	var text strings.Builder
-	for i, name := range lab.Presets() {
-		if strings.HasPrefix(name, "no-route/") {
-			break // the same once more
-		}
+	plain := slices.DeleteFunc(lab.Presets(), func(name string) bool { return strings.HasPrefix(name, "no-route/") })
+	for i, name := range slices.Concat(plain, lab.Unforeseen()) {
 		switch {
 		case i%8 == 7:
 			text.WriteString(",\n")

@@ -20,9 +20,10 @@ func labMatrixCommand() *cli.Command {
 		Name:  "matrix",
 		Usage: "connect every ordered pair of kinds of site, and compare with what the broker predicts and what was measured",
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "presets", Value: "plain", Usage: "`KINDS` of site, separated by commas; plain stands for all but no-route/, no-route for those, all for both"},
+			&cli.StringFlag{Name: "presets", Value: "plain", Usage: "`KINDS` of site, separated by commas; plain stands for all but no-route/, no-route for those, all for both, unforeseen for kinds without a profile, which need --measured"},
 			&cli.StringFlag{Name: "pairs", Usage: "connect only `FROM:TO`, each a kind of site, and others after commas"},
 			&cli.BoolFlag{Name: "ipv6", Usage: "use IPv6 alone, among those of the kinds of site that have it"},
+			&cli.BoolFlag{Name: "measured", Usage: "declare nothing of the firewalls: every site measures its own; links may then move to a better path"},
 			&cli.BoolFlag{Name: "unprivileged", Usage: "run helpers and frontals without CAP_NET_RAW"},
 			&cli.DurationFlag{Name: "rtt", Value: 10 * time.Millisecond, Usage: "round-trip time between any two places"},
 			&cli.BoolFlag{Name: "json", Usage: "print one JSON object per pair"},
@@ -41,6 +42,13 @@ func labMatrixCommand() *cli.Command {
 			if err != nil {
 				return usage("lab matrix: " + err.Error())
 			}
+			all := slices.Clone(presets)
+			for _, p := range pairs {
+				all = append(all, p.From, p.To)
+			}
+			if i := slices.IndexFunc(all, undeclared); i >= 0 && !c.Bool("measured") {
+				return usage(fmt.Sprintf("lab matrix: preset %q declares nothing; add --measured", all[i]))
+			}
 			if c.Bool("ipv6") {
 				if presets, err = havingIPv6(presets, pairs); err != nil {
 					return usage("lab matrix: " + err.Error())
@@ -55,7 +63,7 @@ func labMatrixCommand() *cli.Command {
 			}
 			return matrix.Run(c.Context, matrix.Options{
 				Presets: presets, Pairs: pairs, RTT: c.Duration("rtt"), JSON: c.Bool("json"), HTML: c.Path("html"), PNG: c.Path("png"),
-				Unprivileged: c.Bool("unprivileged"), IPv6: c.Bool("ipv6"),
+				Unprivileged: c.Bool("unprivileged"), IPv6: c.Bool("ipv6"), Measured: c.Bool("measured"),
 				Binary:   func(daemon string) []string { return program(daemon) },
 				Confined: func(argv []string) []string { return program(append([]string{"lab", "unprivileged"}, argv[1:]...)...) },
 				Out:      c.App.Writer, Err: os.Stderr,
@@ -93,7 +101,7 @@ func pairList(text string) ([]matrix.Pair, error) {
 			return nil, fmt.Errorf("pair %q: want FROM:TO", word)
 		}
 		for _, name := range []string{from, to} {
-			if !slices.Contains(lab.Presets(), name) {
+			if !slices.Contains(lab.Presets(), name) && !undeclared(name) {
 				return nil, unknownPreset(name)
 			}
 		}
@@ -103,7 +111,12 @@ func pairList(text string) ([]matrix.Pair, error) {
 }
 
 func unknownPreset(name string) error {
-	return fmt.Errorf("unknown preset %q; known are %s, and all, plain, no-route", name, strings.Join(lab.Presets(), ", "))
+	return fmt.Errorf("unknown preset %q; known are %s, and all, plain, no-route, unforeseen", name, strings.Join(slices.Concat(lab.Presets(), lab.Unforeseen()), ", "))
+}
+
+// undeclared reports whether the preset is one that has no profile.
+func undeclared(name string) bool {
+	return slices.Contains(lab.Unforeseen(), strings.TrimPrefix(name, "no-route/"))
 }
 
 // presetList returns the presets that a list of kinds and groups of kinds names,
@@ -120,6 +133,14 @@ func presetList(text string) ([]string, error) {
 			found = true
 			if !slices.Contains(presets, p) {
 				presets = append(presets, p)
+			}
+		}
+		for _, p := range lab.Unforeseen() {
+			if word == "unforeseen" || strings.TrimPrefix(word, "no-route/") == p {
+				found = true
+				if name := strings.Replace(word, "unforeseen", p, 1); !slices.Contains(presets, name) {
+					presets = append(presets, name)
+				}
 			}
 		}
 		if !found {

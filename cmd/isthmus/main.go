@@ -13,10 +13,13 @@ import (
 	"github.com/isthmus-grid/isthmus/broker"
 	"github.com/isthmus-grid/isthmus/connhelper"
 	"github.com/isthmus-grid/isthmus/frontal"
+	"github.com/isthmus-grid/isthmus/launch/jobagent"
+	"github.com/isthmus-grid/isthmus/launch/starter"
 	"github.com/isthmus-grid/isthmus/proxy"
 )
 
 func main() {
+	jobagent.Main()
 	app := &cli.App{
 		Name:  "isthmus",
 		Usage: "one message-passing job over sites that firewalls keep apart",
@@ -30,7 +33,7 @@ func main() {
 		OnUsageError:    badFlags(""),
 		ExitErrHandler:  func(*cli.Context, error) {}, // exit reports it, once
 	}
-	for _, d := range []*cli.Command{broker.Command(), frontal.Command(), proxy.Command(), connhelper.Command()} {
+	for _, d := range []*cli.Command{broker.Command(), frontal.Command(), proxy.Command(), connhelper.Command(), starter.Command()} {
 		d.Category = "daemons"
 		d.UsageText = strings.Replace(d.UsageText, "isthmus-", "isthmus ", 1)
 		app.Commands = append(app.Commands, d)

@@ -1,20 +1,25 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/isthmus-grid/isthmus/connhelper"
 	"github.com/isthmus-grid/isthmus/internal/ca"
 	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/internal/enrol"
+	"github.com/isthmus-grid/isthmus/internal/local"
 	"github.com/isthmus-grid/isthmus/internal/ranks"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
@@ -28,17 +33,22 @@ func nodeCommand() *cli.Command {
 		Description: "One task on each node of the allocation runs the node's helper, for the processes of its own user only:\n\n" +
 			"  export ISTHMUS_JOB_KEY=$(cat myjob.key)\n" +
 			"  eval $(isthmus node --env)\n" +
-			"  srun --overlap --ntasks-per-node=1 isthmus node --site sitea --frontal gateway:7440 --certs ~/certs &\n" +
+			"  srun --overlap --ntasks-per-node=1 isthmus node --frontal gateway:7440 --broker broker.example.org:443 \\\n" +
+			"    --token /run/isthmus-alloc-$SLURM_JOB_ID/token &\n" +
 			"  srun --overlap ./program\n\n" +
 			"The programs that srun starts take their ranks and their number from Slurm. They wait for the helper.\n" +
-			"The folder of --certs has what `isthmus ca issue --out FOLDER helper SITE/NODE` writes, for each node as Slurm names it.\n" +
-			"Without --config the node offers the cores that the allocation has of it, to jobs that are launched\n" +
-			"from elsewhere in the grid, and keeps their files for as long as the allocation lasts.",
+			"The token is that of the allocation (isthmus ca token --allocation), as the site's prolog left it for the job's user. Each node\n" +
+			"enrols with it once, as SITE/alloc-JOB.NODE, until the allocation ends; the key stays in the job's own folder and goes with it.\n" +
+			"In place of a token, --certs names a folder with what `isthmus ca issue --out FOLDER helper SITE/NODE` writes, for each node as\n" +
+			"Slurm names it. Without --config the node offers the cores that the allocation has of it, to jobs that the same user\n" +
+			"launches from the site's other nodes, and keeps their files for as long as the allocation lasts.",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "env", Usage: "print, for a shell, what programs of the allocation need in their environment, and end"},
-			&cli.StringFlag{Name: "site", Usage: "`NAME` of the site"},
+			&cli.StringFlag{Name: "site", Usage: "`NAME` of the site; a token says it, too"},
 			&cli.StringFlag{Name: "frontal", Usage: "`HOST:PORT` where the site's frontal listens for helpers"},
-			&cli.StringFlag{Name: "certs", Usage: "`FOLDER` with the certificates of the site's helpers"},
+			&cli.StringFlag{Name: "token", Usage: "`FILE` with the allocation's token, for nobody but the job's user to read", EnvVars: []string{"ISTHMUS_TOKEN_FILE"}},
+			&cli.StringFlag{Name: "broker", Usage: "with --token: `HOST:PORT` of the broker, which enrols", EnvVars: []string{"ISTHMUS_BROKER"}},
+			&cli.StringFlag{Name: "certs", Usage: "in place of --token: `FOLDER` with the certificates of the site's helpers"},
 			&cli.StringFlag{Name: "config", Usage: "`FILE` with further settings of the helper, such as its offer"},
 		},
 		Action: func(c *cli.Context) error {
@@ -53,17 +63,24 @@ func nodeCommand() *cli.Command {
 				fmt.Fprintf(c.App.Writer, "export %s=%s\n", ranks.EnvHelper, a.socket())
 				return nil
 			}
-			args, err := a.helperArgs(c.String("site"), c.String("frontal"), c.String("certs"), c.String("config"))
+			o := nodeOptions{c.String("site"), c.String("frontal"), c.String("certs"), c.String("config"), c.String("token"), c.String("broker")}
+			if o.certs != "" && !c.IsSet("token") {
+				o.token = "" // one of the environment
+			}
+			h, err := a.helper(o)
 			if err != nil {
 				return usage("node: " + err.Error())
 			}
 			if a.task != 0 {
 				return nil // another task of this node is the helper
 			}
-			return a.serve(c, args)
+			return a.serve(c, h)
 		},
 	}
 }
+
+// nodeOptions are the command line's.
+type nodeOptions struct{ site, frontal, certs, config, token, broker string }
 
 // allocation is what Slurm says of the batch job and of this task's place in it.
 type allocation struct {
@@ -102,56 +119,139 @@ func allocationFrom(lookup func(string) (string, bool), temp string, uid int) (a
 
 func (a allocation) socket() string { return filepath.Join(a.dir, "helper.sock") }
 
-// helperArgs returns the words that start the helper.
-func (a allocation) helperArgs(site, frontal, certs, config string) ([]string, error) {
-	switch "" {
-	case site:
-		return nil, errors.New("give --site, the name of the site")
-	case certs:
-		return nil, errors.New("give --certs, the folder with the certificates of the site's helpers")
-	case frontal + config:
-		return nil, errors.New("give --frontal, where the site's frontal listens for helpers")
-	case a.node:
-		return nil, errors.New("SLURMD_NODENAME is not set; start it with srun, which runs it on the nodes")
-	}
-	node, err := overlay.ParseNodeID(site + "/" + a.node)
-	if err != nil {
-		return nil, err
-	}
-	files := ca.FilesFor(certs, control.Identity{Role: control.RoleHelper, Site: node.Site, Name: node.Name})
-	if _, err := os.Stat(files.Cert); err != nil {
-		return nil, fmt.Errorf("node %v has no certificate: %w; make it with: isthmus ca issue --out %s helper %v", node, err, certs, node)
-	}
-	args := []string{
-		"helper", "--socket", a.socket(), "--public=false", "--tls-cert", files.Cert, "--tls-key", files.Key, "--tls-ca", files.CA,
-	}
-	if frontal != "" {
-		args = append(args, "--frontal", frontal)
-	}
+// allocationHelper is the helper of this node of the allocation.
+type allocationHelper struct {
+	node   overlay.NodeID
+	files  ca.Files
+	args   []string // that start it
+	offer  bool     // by settings of its own: to the jobs of its user
+	token  string   // with which it enrols; "" where it has a certificate
+	broker string
+}
+
+// helper returns the helper that the options ask for.
+func (a allocation) helper(o nodeOptions) (h allocationHelper, err error) {
 	switch {
-	case config != "":
-		args = append(args, "--config", config)
-	default:
-		args = append(args, "--gate-store", filepath.Join(a.dir, "gate"))
-		if a.cores > 0 {
-			args = append(args, "--offer-processes", strconv.Itoa(a.cores), "--offer-cpu", strconv.Itoa(a.cores))
-		}
+	case o.token != "" && o.certs != "":
+		return h, errors.New("give either --token or --certs")
+	case o.token == "" && o.certs == "":
+		return h, errors.New("give --token, the file with the allocation's token, or --certs, the folder with the certificates of the site's helpers")
+	case o.frontal+o.config == "":
+		return h, errors.New("give --frontal, where the site's frontal listens for helpers")
+	case a.node == "":
+		return h, errors.New("SLURMD_NODENAME is not set; start it with srun, which runs it on the nodes")
 	}
-	return args, nil
+	if o.token != "" {
+		err = a.byToken(&h, o)
+	} else {
+		err = a.byCertificate(&h, o)
+	}
+	if err != nil {
+		return h, err
+	}
+	h.args = []string{"helper", "--socket", a.socket(), "--public=false", "--gate-end-jobs", "--tls-cert", h.files.Cert, "--tls-key", h.files.Key, "--tls-ca", h.files.CA}
+	if o.frontal != "" {
+		h.args = append(h.args, "--frontal", o.frontal)
+	}
+	if h.offer = o.config == ""; h.offer {
+		o.config = a.settings()
+	}
+	h.args = append(h.args, "--config", o.config)
+	return h, nil
+}
+
+// byCertificate is a helper with a certificate that the site's admin made.
+func (a allocation) byCertificate(h *allocationHelper, o nodeOptions) (err error) {
+	if o.site == "" {
+		return errors.New("give --site, the name of the site")
+	}
+	if h.node, err = overlay.ParseNodeID(o.site + "/" + a.node); err != nil {
+		return err
+	}
+	h.files = ca.FilesFor(o.certs, control.Identity{Role: control.RoleHelper, Site: h.node.Site, Name: h.node.Name})
+	if _, err := os.Stat(h.files.Cert); err != nil {
+		return fmt.Errorf("node %v has no certificate: %w; make it with: isthmus ca issue --out %s helper %v, or use --token", h.node, err, o.certs, h.node)
+	}
+	return nil
+}
+
+// byToken is a helper that is to enrol.
+func (a allocation) byToken(h *allocationHelper, o nodeOptions) error {
+	if _, _, err := net.SplitHostPort(o.broker); err != nil {
+		return errors.New("give --broker, HOST:PORT of the broker, which enrols")
+	}
+	text, err := ca.ReadTokenFile(o.token)
+	if err != nil {
+		return fmt.Errorf("--token: %w; the site's prolog leaves it for the job's user (isthmus ca token --allocation %s)", err, a.job)
+	}
+	t, err := ca.ReadToken(text)
+	if err != nil {
+		return fmt.Errorf("--token %s: %w", o.token, err)
+	}
+	if t.Allocation == nil || t.Allocation.ID != a.job {
+		return fmt.Errorf("--token %s: the token is for %s, and this is allocation %s", o.token, t.Identity, a.job)
+	}
+	id, err := t.For(a.node)
+	if err != nil {
+		return err
+	}
+	if o.site != "" && o.site != string(id.Site) {
+		return fmt.Errorf("--token %s: the token is for a node of %s, not of %s", o.token, id.Site, o.site)
+	}
+	h.node, h.token, h.broker = id.Node(), text, o.broker
+	dir := filepath.Join(a.dir, "tls")
+	h.files = ca.Files{Cert: filepath.Join(dir, "cert.pem"), Key: filepath.Join(dir, "key.pem"), CA: filepath.Join(dir, "ca.pem")}
+	return nil
+}
+
+// settings is the file with the settings that the helper has from here.
+func (a allocation) settings() string { return filepath.Join(a.dir, "helper.yaml") }
+
+// offerText offers the allocation's cores to the jobs of an account of the site.
+func (a allocation) offerText(site overlay.SiteID, account string) string {
+	text := fmt.Sprintf("gate: {store: %q}\noffer:\n  jobs: 1\n  allow: [{identity: %q}]\n", filepath.Join(a.dir, "gate"), account+"@"+string(site)+"/*")
+	if a.cores > 0 {
+		text += fmt.Sprintf("  processes: %d\n  cpu: %d\n", a.cores, a.cores)
+	}
+	return text
 }
 
 // serve is the helper, until it is told to end. What it had in its folder goes with it.
-func (a allocation) serve(c *cli.Context, args []string) error {
+func (a allocation) serve(c *cli.Context, h allocationHelper) error {
 	if err := privateFolder(a.dir); err != nil {
 		return fmt.Errorf("node: %w", err)
 	}
 	defer os.RemoveAll(a.dir)
+	if h.offer {
+		if err := os.WriteFile(a.settings(), []byte(a.offerText(h.node.Site, local.Account(uint32(os.Getuid())))), 0o600); err != nil {
+			return fmt.Errorf("node: %w", err)
+		}
+	}
+	if h.token != "" {
+		if err := h.enrol(c.Context); err != nil {
+			return fmt.Errorf("node: %w", err)
+		}
+	}
 	helper := connhelper.Command()
 	app := &cli.App{
 		Name: "isthmus node", Flags: helper.Flags, Action: helper.Action, OnUsageError: helper.OnUsageError,
 		HideHelp: true, HideVersion: true, Writer: c.App.Writer, ErrWriter: c.App.ErrWriter, ExitErrHandler: func(*cli.Context, error) {},
 	}
-	return app.RunContext(c.Context, args)
+	return app.RunContext(c.Context, h.args)
+}
+
+// enrol gets the node's certificate for its token, unless one is left of a helper that
+// was killed here: no node enrols twice.
+func (h allocationHelper) enrol(ctx context.Context) error {
+	if creds, err := control.LoadCredentials(h.files.Cert, h.files.Key, h.files.CA); err == nil && creds.Identity().Node() == h.node && time.Now().Before(creds.Leaf().NotAfter) {
+		return nil
+	}
+	_, host, _ := strings.Cut(h.node.Name, ".")
+	got, err := enrol.Ask(ctx, h.broker, h.token, host, nil)
+	if err != nil {
+		return err
+	}
+	return ca.InstallAs(h.files, got.Chain, got.Key, got.Root)
 }
 
 // privateFolder makes a folder that only its owner may enter. One that is there must

@@ -6,6 +6,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/ca"
 )
 
 func TestAllocation(t *testing.T) {
@@ -43,28 +46,63 @@ func TestHelperOfAnAllocation(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := allocation{job: "71", node: "node07", cores: 16, dir: "/t/d"}
-	tls := []string{"helper", "--socket", "/t/d/helper.sock", "--public=false", "--tls-cert", cert,
-		"--tls-key", filepath.Join(certs, "helper-sitea-node07.key"), "--tls-ca", filepath.Join(certs, "ca.pem")}
+	authority, _, err := ca.New("tg", time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	token := func(id, nodes string) string {
+		t.Helper()
+		text, err := authority.Token(ca.AllocationToken("sitea", ca.Allocation{ID: id, Nodes: nodes, Account: "alice"}, time.Now().Add(time.Hour)), time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		file := filepath.Join(t.TempDir(), "token")
+		if err := os.WriteFile(file, []byte(text+"\n"), 0o400); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	good, other, elsewhere := token("71", "node[01-08]"), token("72", "node[01-08]"), token("71", "node[08-09]")
+	open := token("71", "node07")
+	if err := os.Chmod(open, 0o444); err != nil {
+		t.Fatal(err)
+	}
+	start := func(cert, key, root string) []string {
+		return []string{"helper", "--socket", "/t/d/helper.sock", "--public=false", "--gate-end-jobs", "--tls-cert", cert, "--tls-key", key, "--tls-ca", root}
+	}
+	given := start(cert, filepath.Join(certs, "helper-sitea-node07.key"), filepath.Join(certs, "ca.pem"))
+	enrolled := start("/t/d/tls/cert.pem", "/t/d/tls/key.pem", "/t/d/tls/ca.pem")
 	for _, tc := range []struct {
-		site, frontal, certs, config string
-		want                         []string
-		fault                        string
+		o     nodeOptions
+		want  []string
+		fault string
 	}{
-		{"sitea", "gw:7440", certs, "", append(slices.Clone(tls), "--frontal", "gw:7440", "--gate-store", "/t/d/gate", "--offer-processes", "16", "--offer-cpu", "16"), ""},
-		{"sitea", "", certs, "h.yaml", append(slices.Clone(tls), "--config", "h.yaml"), ""},
-		{"", "gw:7440", certs, "", nil, "give --site"},
-		{"sitea", "", certs, "", nil, "give --frontal"},
-		{"sitea", "gw:7440", "", "", nil, "give --certs"},
-		{"Site", "gw:7440", certs, "", nil, `site name "Site"`},
-		{"siteb", "gw:7440", certs, "", nil, "isthmus ca issue --out " + certs + " helper siteb/node07"},
+		{nodeOptions{"sitea", "gw:7440", certs, "", "", ""}, append(slices.Clone(given), "--frontal", "gw:7440", "--config", "/t/d/helper.yaml"), ""},
+		{nodeOptions{"sitea", "", certs, "h.yaml", "", ""}, append(slices.Clone(given), "--config", "h.yaml"), ""},
+		{nodeOptions{"", "gw:7440", "", "", good, "b:443"}, append(slices.Clone(enrolled), "--frontal", "gw:7440", "--config", "/t/d/helper.yaml"), ""},
+		{nodeOptions{"", "gw:7440", certs, "", "", ""}, nil, "give --site"},
+		{nodeOptions{"sitea", "", certs, "", "", ""}, nil, "give --frontal"},
+		{nodeOptions{"sitea", "gw:7440", "", "", "", ""}, nil, "give --token"},
+		{nodeOptions{"sitea", "gw:7440", certs, "", good, ""}, nil, "give either --token or --certs"},
+		{nodeOptions{"sitea", "gw:7440", "", "", good, ""}, nil, "give --broker"},
+		{nodeOptions{"siteb", "gw:7440", "", "", good, "b:443"}, nil, "the token is for a node of sitea, not of siteb"},
+		{nodeOptions{"sitea", "gw:7440", "", "", other, "b:443"}, nil, "the token is for helper sitea/alloc-72.*, and this is allocation 71"},
+		{nodeOptions{"sitea", "gw:7440", "", "", elsewhere, "b:443"}, nil, "host node07 is not one of allocation 71 (node[08-09])"},
+		{nodeOptions{"sitea", "gw:7440", "", "", open, "b:443"}, nil, "lets others read the token"},
+		{nodeOptions{"Site", "gw:7440", certs, "", "", ""}, nil, `site name "Site"`},
+		{nodeOptions{"siteb", "gw:7440", certs, "", "", ""}, nil, "isthmus ca issue --out " + certs + " helper siteb/node07"},
 	} {
-		got, err := a.helperArgs(tc.site, tc.frontal, tc.certs, tc.config)
+		got, err := a.helper(tc.o)
 		switch {
-		case tc.fault == "" && (err != nil || !slices.Equal(got, tc.want)):
-			t.Errorf("%+v: %q, %v", tc, got, err)
+		case tc.fault == "" && (err != nil || !slices.Equal(got.args, tc.want)):
+			t.Errorf("%+v: %q, %v", tc, got.args, err)
 		case tc.fault != "" && (err == nil || !strings.Contains(err.Error(), tc.fault)):
 			t.Errorf("%+v: %v", tc, err)
 		}
+	}
+	const want = "gate: {store: \"/t/d/gate\"}\noffer:\n  jobs: 1\n  allow: [{identity: \"alice@sitea/*\"}]\n  processes: 16\n  cpu: 16\n"
+	if got := a.offerText("sitea", "alice"); got != want {
+		t.Errorf("its settings:\n%s", got)
 	}
 }
 

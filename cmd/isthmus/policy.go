@@ -35,7 +35,7 @@ func policyExplainCommand() *cli.Command {
 			"  isthmus policy explain --policy policy.yaml --user alice --project climate --to siteb",
 		Flags: append([]cli.Flag{
 			&cli.StringFlag{Name: "policy", Usage: "`FILE` with this site's policy"},
-			&cli.StringFlag{Name: "peer-policy", Usage: "`FILE` with the other site's; without it, that site permits everything"},
+			&cli.StringFlag{Name: "peer-policy", Usage: "`FILE` with the other site's; without it, that site is not asked"},
 			&cli.StringFlag{Name: "from", Value: "here", Usage: "this `SITE`"},
 			&cli.StringFlag{Name: "to", Usage: "the other `SITE`"},
 			&cli.StringFlag{Name: "user", Usage: "on whose behalf: `NAME` of a grid user, or NAME@SITE without a grant"},
@@ -112,9 +112,9 @@ func explainGrid(c *cli.Context, who []policy.Who) error {
 	return explain(c.App.Writer, e, c.Bool("json"))
 }
 
-// readSide reads one site's policy; no file is none.
+// readSide reads one site's policy; without a file it is not asked.
 func readSide(site, file string) (policy.Side, error) {
-	side := policy.Side{Site: overlay.SiteID(site)}
+	side := policy.Side{Site: overlay.SiteID(site), Unasked: file == ""}
 	if err := overlay.CheckName("site", site); err != nil {
 		return side, usage("policy explain: " + err.Error())
 	}

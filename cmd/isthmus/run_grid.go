@@ -327,7 +327,7 @@ func jobName(j *submit.Job) string {
 }
 
 // placeVariables say where a process is, so they are not passed on; or are for one job.
-var placeVariables = []string{ranks.EnvRank, ranks.EnvSize, ranks.EnvHelper, ranks.EnvDir, jobkey.EnvKey, grant.Env, jobgroups.Env, mpilib.EnvReport}
+var placeVariables = []string{ranks.EnvRank, ranks.EnvSize, ranks.EnvHelper, ranks.EnvDir, jobkey.EnvKey, jobkey.EnvKeyFD, grant.Env, jobgroups.Env, mpilib.EnvReport}
 
 // environmentOf is what processes get of an environment: what is asked for, and what
 // tunes the library.

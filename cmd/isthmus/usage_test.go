@@ -10,11 +10,14 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/isthmus-grid/isthmus/launch/jobagent"
 )
 
 // TestMain makes this binary the command itself, so that tests meet it as a
 // shell does: as a process with words, two outputs and a status.
 func TestMain(m *testing.M) {
+	jobagent.Main()
 	if os.Getenv("ISTHMUS_TEST_MAIN") != "" {
 		main()
 		os.Exit(0)
@@ -85,7 +88,7 @@ func TestMistakesOnTheCommandLine(t *testing.T) {
 		{[]string{"job", "new", "Upper"}, `job new: job name "Upper": byte 0 is 'U'; allowed are a-z, 0-9 and, after the first, '-', '_' and '.'`},
 		{[]string{"ca", "init"}, "ca init: want NAME"},
 		{[]string{"ca", "issue", "frontal"}, "ca issue: want ROLE NAME"},
-		{[]string{"ca", "issue", "king", "arthur"}, `ca issue: identity "king arthur": unknown role; known are ["broker" "frontal" "proxy" "helper" "admin" "user"]`},
+		{[]string{"ca", "issue", "king", "arthur"}, `ca issue: identity "king arthur": unknown role; known are ["broker" "frontal" "proxy" "helper" "admin" "user" "scheduler"]`},
 		{[]string{"job", "grant", "--cert", "x", "k"}, "job grant: give both --cert and --tls-key, or neither"},
 		{[]string{"job", "grant", "--valid", "0s", "k"}, "job grant: --valid 0s: want more than none and at most 744h0m0s"},
 		{[]string{"run", "-n", "2", "--user-cert", "x", "--user-key", "y", "true"}, "run: --user-cert is for jobs with a helper: without one nobody asks for whom a job works"},
@@ -95,7 +98,7 @@ func TestMistakesOnTheCommandLine(t *testing.T) {
 		{[]string{"ca", "sign", "frontal", "sitea"}, "ca sign: want REQUEST ROLE NAME"},
 		{[]string{"ca", "sign", "--valid", "0s", "r.csr", "frontal", "sitea"}, "ca sign: --valid must be positive"},
 		{[]string{"ca", "sign", "--project", "p1", "r.csr", "frontal", "sitea"}, "ca sign: --project: frontal sitea has no projects, only users have"},
-		{[]string{"ca", "issuer", "--roles", "king"}, `ca issuer: --roles: role "king": known are ["broker" "frontal" "proxy" "helper" "admin" "user"]`},
+		{[]string{"ca", "issuer", "--roles", "king"}, `ca issuer: --roles: role "king": known are ["broker" "frontal" "proxy" "helper" "admin" "user" "scheduler"]`},
 		{[]string{"ca", "token", "frontal"}, "ca token: want ROLE NAME"},
 		{[]string{"ca", "token", "--uses", "0", "frontal", "sitea"}, "ca token: --uses 0: want 1 or more"},
 		{[]string{"ca", "enroll", "--broker", "b:1"}, "ca enroll: give --token: the keeper of the grid's CA makes one with isthmus ca token"},
@@ -106,7 +109,7 @@ func TestMistakesOnTheCommandLine(t *testing.T) {
 		{[]string{"ca", "renew", "--broker", "b:1"}, "ca renew: give --cert"},
 		{[]string{"ca", "revoke"}, "ca revoke: want ROLE NAME | SERIAL"},
 		{[]string{"ca", "revoke", "nobody"}, `ca revoke: "nobody" is no serial number; want hexadecimal digits, or ROLE NAME`},
-		{[]string{"ca", "revoke", "king", "arthur"}, `ca revoke: identity "king arthur": unknown role; known are ["broker" "frontal" "proxy" "helper" "admin" "user"]`},
+		{[]string{"ca", "revoke", "king", "arthur"}, `ca revoke: identity "king arthur": unknown role; known are ["broker" "frontal" "proxy" "helper" "admin" "user" "scheduler"]`},
 		{[]string{"ca", "issue", "helper", "sitea"}, `ca issue: node "sitea": want site/node`},
 		{[]string{"ca", "issue", "--valid", "0s", "frontal", "sitea"}, "ca issue: --valid must be positive"},
 		{[]string{"ca", "issue", "frontal", "sitea", "--out", "x"}, "ca issue: flags come before other words: put --out in front of frontal"},

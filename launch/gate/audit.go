@@ -1,6 +1,17 @@
 package gate
 
-import "github.com/isthmus-grid/isthmus/internal/audit"
+import (
+	"github.com/isthmus-grid/isthmus/internal/audit"
+	"github.com/isthmus-grid/isthmus/launch/reserve"
+)
+
+// auditDenied records that the owner's rules let somebody not book the node.
+func (k *Keeper) auditDenied(who Asker, ask reserve.Ask, why string) {
+	k.opts.Audit.Append(audit.Record{
+		Event: audit.Refusal, User: who.Identity(), Job: string(ask.Job), Rule: "offer", Reason: why,
+		Sites: []string{string(who.Node.Site), string(k.opts.Node.Site)}, Nodes: []string{who.Node.Name, k.opts.Node.Name},
+	})
+}
 
 // auditJob records the start or the end of a job here. User is who launched
 // it, as that one's node says: USER@SITE/NODE.

@@ -180,6 +180,9 @@ func (s *service) Echo(stream gatepb.Gate_EchoServer) error {
 	if _, err := s.caller(stream.Context()); err != nil {
 		return control.Status(err)
 	}
+	if !s.keeper.offers.Load() {
+		return status.Error(codes.PermissionDenied, "the node's owner offers nothing (offer.jobs in its helper's settings is 0), so nobody needs to measure the way to it")
+	}
 	select {
 	case s.echoes <- struct{}{}:
 		defer func() { <-s.echoes }()

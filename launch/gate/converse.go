@@ -7,7 +7,6 @@ import (
 	"io"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -15,6 +14,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/audit"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/launch/gate/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/jobagent"
 	"github.com/isthmus-grid/isthmus/launch/reserve"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
@@ -97,9 +97,17 @@ func (c *conversation) ask(ask reserve.Ask) (answer *gatepb.ToSubmitter, err err
 			answer = toSubmitter(reserve.NOK{Key: ask.Key, Reason: reserve.Busy, Text: "the helper ends"}, 0)
 			return
 		}
+		if err := k.takes(c.who); err != nil {
+			answer = toSubmitter(reserve.NOK{Key: ask.Key, Reason: reserve.Denied, Text: err.Error()}, 0)
+			k.auditDenied(c.who, ask, err.Error())
+			return
+		}
 		said, actions := k.node.Receive(c.who.requester(), ask, now)
 		k.act(actions, lateStart)
 		answer = toSubmitter(said, 0)
+		if nok, refused := said.(reserve.NOK); refused && nok.Reason == reserve.Denied {
+			k.auditDenied(c.who, ask, nok.Text)
+		}
 		ok, granted := said.(reserve.OK)
 		if !granted {
 			return
@@ -127,7 +135,7 @@ func (c *conversation) attachTo(key reserve.Key, hold reserve.Hold) (answer *gat
 		}
 		c.attach(b)
 		answer = &gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Attached{Attached: &gatepb.Attached{
-			Started: b.program != nil, Committed: b.committed, Taken: b.input.taken(),
+			Started: b.program != nil, Committed: b.committed, Taken: b.taken.Load(),
 		}}}
 	})
 	return answer, err
@@ -156,10 +164,10 @@ func (c *conversation) attach(b *booking) {
 		close(b.stream.replaced)
 	}
 	b.stream, b.orphan, c.b = c, time.Time{}, b
-	c.events().ack(c.have)
+	c.events().Ack(c.have)
 }
 
-func (c *conversation) events() *events { return c.b.events }
+func (c *conversation) events() *jobagent.Events { return c.b.events }
 
 // detach leaves the booking to whoever attaches next, for some time.
 func (c *conversation) detach(now time.Time) {
@@ -206,7 +214,7 @@ func (c *conversation) speak(stream Stream, heard <-chan error) error {
 			continue
 		default:
 		}
-		event, more := c.events().next(at)
+		event, more := c.events().Next(at)
 		if event != nil {
 			if err := stream.Send(event); err != nil {
 				return err
@@ -247,7 +255,7 @@ func (c *conversation) last(stream Stream, at uint64) error {
 			continue
 		default:
 		}
-		event, _ := c.events().next(at)
+		event, _ := c.events().Next(at)
 		if event == nil {
 			return nil
 		}
@@ -313,14 +321,14 @@ func (c *conversation) take(m *gatepb.ToNode) error {
 	case *gatepb.ToNode_Input:
 		if p := c.b.begun.Load(); p == nil || !p.listens() {
 			c.answer(fault(gatepb.Fault_INVALID, "", "input, and no process that reads it was started here"))
-		} else if err := c.b.input.put(m.Input); err != nil {
-			c.answer(fault(gatepb.Fault_INVALID, "", "%v", err))
-			return c.k.do(func(now time.Time) { c.k.end(c.b, err.Error(), now) })
+		} else {
+			c.b.tell(&gatepb.ToAgent{Say: &gatepb.ToAgent_Input{Input: m.Input}})
 		}
 	case *gatepb.ToNode_Signal:
 		c.signal(m.Signal)
 	case *gatepb.ToNode_Ack:
-		c.events().ack(m.Ack.Event)
+		c.events().Ack(m.Ack.Event)
+		c.b.tell(&gatepb.ToAgent{Say: &gatepb.ToAgent_Ack{Ack: m.Ack}})
 		if c.b.heardAll() {
 			c.b.release()
 		}
@@ -338,7 +346,8 @@ func (c *conversation) tell(m reserve.Message, what gatepb.Refused_What) error {
 		said, actions := k.node.Receive(c.who.requester(), m, now)
 		k.act(actions, lateStart)
 		if _, committed := said.(reserve.Committed); committed && !b.committed {
-			b.committed = true
+			b.committed, b.since = true, now
+			b.note()
 			k.watchOver(b) // also where all is over: then it says so to the others
 		}
 		answer = toSubmitter(said, what)
@@ -357,9 +366,7 @@ func (c *conversation) start(m *gatepb.Start) error {
 		c.answer(refused(gatepb.Refused_START, reserve.Invalid, err.Error()))
 		return nil
 	}
-	b.mu.Lock()
 	folder, err := b.home()
-	b.mu.Unlock()
 	if err != nil && !errors.Is(err, errOver) { // of which the node knows more
 		c.answer(refused(gatepb.Refused_START, reserve.Invalid, err.Error()))
 		return nil
@@ -372,6 +379,7 @@ func (c *conversation) start(m *gatepb.Start) error {
 		if _, started := said.(reserve.Started); started && b.program == nil && k.node.Has(b.key) {
 			b.program = &program
 			b.begun.Store(&program)
+			b.note()
 			k.log.Info("job starts", "job", string(b.ask.Job), "by", b.who.Identity(), "processes", len(program.processes), "program", program.argv[0])
 			k.auditJob(b, audit.JobStart, fmt.Sprintf("%d processes of %s", len(program.processes), program.argv[0]))
 		}
@@ -389,10 +397,10 @@ func (c *conversation) start(m *gatepb.Start) error {
 
 // signal sends a signal to the processes that run.
 func (c *conversation) signal(m *gatepb.Signal) {
-	sig := unix.SignalNum("SIG" + strings.TrimPrefix(m.Name, "SIG"))
-	if sig == 0 {
+	m.Name = strings.TrimPrefix(m.Name, "SIG")
+	if unix.SignalNum("SIG"+m.Name) == 0 {
 		c.answer(fault(gatepb.Fault_INVALID, "", "there is no signal SIG%.20s at this node", m.Name))
 		return
 	}
-	c.b.signal(syscall.Signal(sig), m.Ranks)
+	c.b.tell(&gatepb.ToAgent{Say: &gatepb.ToAgent_Signal{Signal: m}})
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/isthmus-grid/isthmus/launch/allocate"
 	"github.com/isthmus-grid/isthmus/launch/gate/gatepb"
 	"github.com/isthmus-grid/isthmus/launch/gossip"
+	"github.com/isthmus-grid/isthmus/launch/jobagent"
 	"github.com/isthmus-grid/isthmus/launch/reserve"
 	"github.com/isthmus-grid/isthmus/launch/stage"
 	"github.com/isthmus-grid/isthmus/launch/watch"
@@ -21,13 +22,10 @@ import (
 
 // Bounds of what a submitter may say.
 const (
-	maxText    = 1 << 20 // bytes of arguments, and of the environment
-	maxFiles   = 4096    // staged, and brought back
-	maxName    = 4096    // bytes of a file's name
-	maxSums    = 1 << 16 // in one message
-	maxInput   = 64 << 10
-	inputAhead = 256 << 10
-	piece      = 32 << 10 // bytes of output in one message
+	maxText  = 1 << 20 // bytes of arguments, and of the environment
+	maxFiles = 4096    // staged, and brought back
+	maxName  = 4096    // bytes of a file's name
+	maxSums  = 1 << 16 // in one message
 )
 
 func keyOf(b []byte) (reserve.Key, error) {
@@ -89,13 +87,10 @@ func fault(code gatepb.Fault_Code, name, format string, args ...any) *gatepb.ToS
 
 // program is what a Start says to run, checked.
 type program struct {
-	key       jobkey.Key
+	start     *gatepb.Start // until the agent has it
 	processes []allocate.Process
 	size      int
 	argv      []string
-	env       []string
-	groups    jobgroups.Layout
-	limits    []limit
 	outputs   []string
 	input     bool
 	hosts     []watch.Host // all of the job; empty: they do not watch each other
@@ -106,23 +101,23 @@ type program struct {
 func (p *program) listens() bool { return p.input && slices.Contains(p.processes, allocate.Process{}) }
 
 func programOf(m *gatepb.Start, job overlay.JobID) (program, error) {
-	p := program{size: int(m.Size), argv: m.Argv, env: m.Environment, outputs: m.Outputs, input: m.Input}
-	var err error
-	if p.key, err = jobkey.Parse(m.JobKey); err != nil {
+	p := program{start: m, size: int(m.Size), argv: m.Argv, outputs: m.Outputs, input: m.Input}
+	key, err := jobkey.Parse(m.JobKey)
+	if err != nil {
 		return p, err
 	}
 	switch {
-	case p.key.ID() != job:
-		return p, fmt.Errorf("the key is that of job %s, the reservation that of %s", p.key.ID(), job)
+	case key.ID() != job:
+		return p, fmt.Errorf("the key is that of job %s, the reservation that of %s", key.ID(), job)
 	case m.Size < 1 || m.Size > math.MaxInt32:
 		return p, fmt.Errorf("a job of %d ranks", m.Size)
 	case len(p.argv) == 0 || p.argv[0] == "":
 		return p, errors.New("no program to run")
-	case tooLong(p.argv) || tooLong(p.env):
+	case tooLong(p.argv) || tooLong(m.Environment):
 		return p, fmt.Errorf("arguments or environment have more than %d bytes or a zero byte among them", maxText)
 	case len(p.outputs) > maxFiles:
 		return p, fmt.Errorf("%d output files; at most %d", len(p.outputs), maxFiles)
-	case slices.ContainsFunc(p.env, func(v string) bool { return strings.Index(v, "=") < 1 }):
+	case slices.ContainsFunc(m.Environment, func(v string) bool { return strings.Index(v, "=") < 1 }):
 		return p, errors.New("an environment that is not NAME=VALUE")
 	}
 	seen := map[allocate.Process]bool{}
@@ -139,13 +134,13 @@ func programOf(m *gatepb.Start, job overlay.JobID) (program, error) {
 			return p, fmt.Errorf("output file: %w", err)
 		}
 	}
-	if p.limits, err = limitsOf(m.Limits); err != nil {
+	if err := jobagent.CheckLimits(m.Limits); err != nil {
 		return p, err
 	}
 	if p.hosts, p.gossip, err = hostsOf(m); err != nil {
 		return p, err
 	}
-	p.groups, err = jobgroups.Parse(m.Groups, p.size)
+	_, err = jobgroups.Parse(m.Groups, p.size)
 	return p, err
 }
 

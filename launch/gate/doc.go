@@ -15,9 +15,9 @@
 // another rank. Such a link proves nothing; a session with the certificates of both
 // helpers stands on it (package control).
 //
-// State is in memory: the reservations belong to the goroutine of Keeper.Serve, and
-// what runs under one to its booking. On the disk are the store of chunks, and a folder
-// for each reservation that has files, which goes with it. A keeper that starts finds
-// and removes the folders of one that was killed; the processes of that one ended with
-// it, by the kernel's or the undertaker's hand.
+// State is in memory: the reservations belong to the goroutine of Keeper.Serve. What runs
+// under one runs in a job agent, a process of its own (package jobagent), so a keeper that
+// ends or is killed leaves it running; the next one with the same folder takes it over. On
+// the disk are the store of chunks, and of each reservation that has an agent a record and
+// a socket; the agent keeps the job's folder.
 package gate

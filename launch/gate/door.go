@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -124,6 +126,9 @@ func callerAway(ctx context.Context) (Asker, error) {
 	if err == nil {
 		err = overlay.CheckAccount(name)
 	}
+	if own := session.Account(); err == nil && own != "" && own != name {
+		err = fmt.Errorf("%w: %v is of an allocation of %s's, and calls for no other user, and not for %s", overlay.ErrForbidden, id, own, name)
+	}
 	who.UID, who.User = uint32(uid), name
 	return who, err
 }
@@ -151,4 +156,12 @@ func target(ctx context.Context, here overlay.NodeID) (overlay.NodeID, error) {
 // onBehalf returns the context of a call that is passed on for who.
 func onBehalf(ctx context.Context, who Asker) context.Context {
 	return metadata.NewOutgoingContext(ctx, metadata.Pairs(metaUser, fmt.Sprintf("%d %s", who.UID, who.User)))
+}
+
+// Fits reports whether one of the patterns, of path.Match, fits an identity.
+func Fits(patterns []string, identity string) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool {
+		ok, err := path.Match(p, identity)
+		return ok && err == nil
+	})
 }

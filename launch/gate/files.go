@@ -4,10 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
+	"time"
 
 	"github.com/isthmus-grid/isthmus/launch/gate/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/jobagent"
 	"github.com/isthmus-grid/isthmus/launch/stage"
+	"github.com/isthmus-grid/isthmus/overlay"
 )
 
 // mostTries is how often a chunk may come corrupt.
@@ -92,6 +94,9 @@ func (c *conversation) admitFile(m *gatepb.Manifest) error {
 	if err != nil {
 		return &diskError{err}
 	}
+	if _, err := b.home(); err != nil {
+		return &diskError{err}
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
@@ -101,9 +106,6 @@ func (c *conversation) admitFile(m *gatepb.Manifest) error {
 		return fmt.Errorf("%d files are staged; no more are taken", b.files)
 	case b.bytes+int64(m.Size) > c.k.opts.Limit:
 		return fmt.Errorf("%w: the files of this job have %d bytes with %s, and the node takes %d; ask its owner for more (gate.limit)", stage.ErrFull, b.bytes+int64(m.Size), m.Name, c.k.opts.Limit)
-	}
-	if _, err := b.home(); err != nil {
-		return &diskError{err}
 	}
 	b.files++
 	b.bytes += int64(m.Size)
@@ -165,22 +167,13 @@ func (c *conversation) chunk(m *gatepb.Chunk) {
 	}
 }
 
-// assemble puts the file into the job's folder, checked once more.
+// stageTime bounds how long an agent may take to write what it was given last.
+const stageTime = time.Minute
+
+// assemble has the agent put the file into the job's folder, checked once more.
 func (c *conversation) assemble() {
-	f, b := &c.incoming, c.b
-	err := func() error {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		dir, err := b.home()
-		if err != nil {
-			return err
-		}
-		path := filepath.Join(dir, filepath.FromSlash(f.name))
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			return err
-		}
-		return f.store.Assemble(f.file, path, f.mode)
-	}()
+	f := &c.incoming
+	err := c.sendFile()
 	name := f.name
 	switch {
 	case errors.Is(err, stage.ErrMissing):
@@ -196,6 +189,40 @@ func (c *conversation) assemble() {
 		return
 	}
 	c.answer(&gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Stored{Stored: &gatepb.Stored{Name: name}}})
+}
+
+// sendFile hands the file to the agent, chunk by chunk.
+func (c *conversation) sendFile() error {
+	f, b := &c.incoming, c.b
+	if _, err := b.home(); err != nil {
+		return err
+	}
+	select { // the answer about a file of a stream before, which nobody waited for
+	case <-b.staged:
+	default:
+	}
+	part := func(p *gatepb.StagePart) {
+		p.Name, p.Mode = f.name, uint32(f.mode)
+		b.tell(&gatepb.ToAgent{Say: &gatepb.ToAgent_File{File: p}})
+	}
+	err := f.store.Each(f.file, func(chunk []byte) error {
+		part(&gatepb.StagePart{Data: chunk})
+		return nil
+	})
+	part(&gatepb.StagePart{End: err == nil, Drop: err != nil})
+	select {
+	case said := <-b.staged:
+		if err == nil && said.Fault != "" {
+			err = errors.New(said.Fault)
+		}
+	case <-b.agentGone:
+		err = jobagent.ErrGone
+	case <-b.free:
+		err = errOver
+	case <-time.After(stageTime):
+		err = fmt.Errorf("%w: the job agent did not write it within %v", overlay.ErrTimeout, stageTime)
+	}
+	return err
 }
 
 // diskError is a file that could not be written.

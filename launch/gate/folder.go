@@ -3,7 +3,6 @@ package gate
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -26,12 +25,10 @@ func lockFolder(dir string) (*os.File, error) {
 	return f, nil
 }
 
-// openUp gives the owner all rights to the folders below dir.
-func openUp(dir string) {
-	filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if d != nil && d.IsDir() {
-			_ = os.Chmod(path, 0o700) // RemoveAll tells
-		}
-		return nil
-	})
+// makeFolder makes a folder with these rights, whatever the process's mask takes away.
+func makeFolder(dir string, mode os.FileMode) error {
+	if err := os.MkdirAll(dir, 0o711); err != nil {
+		return err
+	}
+	return os.Chmod(dir, mode)
 }

@@ -48,6 +48,7 @@ func New(settings Settings) (*Gate, error) {
 	g.end = control.NewEndpoint(settings.Credentials, settings.Log, func(r grpc.ServiceRegistrar) {
 		gatepb.RegisterGateServer(r, &service{keeper: keeper, distances: far, echoes: make(chan struct{}, echoes), caller: callerAway})
 	})
+	g.end.SetStreaming()
 	g.sessions = newSessions(settings.Node, settings.Helper, g.end, settings.Log)
 	g.door = grpc.NewServer(grpc.Creds(doorCredentials{}), grpc.WaitForHandlers(true), grpc.MaxConcurrentStreams(maxSessions))
 	gatepb.RegisterGateServer(g.door, &service{
@@ -65,8 +66,7 @@ func (g *Gate) Reach(ctx context.Context, node overlay.NodeID) (client gatepb.Ga
 	return g.sessions.reach(ctx, node)
 }
 
-// Serve answers local programs on door and, where the node's owner offers anything,
-// other gate-keepers, until ctx ends or the door fails. It closes door. It returns when
+// Serve answers local programs on door, and other gate-keepers, until ctx ends or the door fails. It closes door. It returns when
 // nothing is left of the jobs here and of the sessions.
 func (g *Gate) Serve(ctx context.Context, door *net.UnixListener) error {
 	keeping, letGo := context.WithCancel(ctx)
@@ -84,9 +84,7 @@ func (g *Gate) Serve(ctx context.Context, door *net.UnixListener) error {
 		defer close(kept)
 		g.Keeper.Serve(keeping)
 	})
-	if g.settings.Policy.Jobs > 0 {
-		parts.Go(func() { g.sessions.answer(reaching) })
-	}
+	parts.Go(func() { g.sessions.answer(reaching) }) // also who offers nothing says so
 	parts.Go(func() {
 		<-kept
 		cancel()

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/audit"
@@ -53,6 +54,17 @@ type Options struct {
 	Dead   func(job overlay.JobID, ranks []uint32, why string)
 	Forget func(job overlay.JobID)
 
+	// Starter starts the agents of jobs; nil: they have this process's own account.
+	Starter Starter
+
+	// Takes says why jobs of somebody are not taken, whatever the policy says; nil: the
+	// policy says all.
+	Takes func(who Asker) error
+
+	// EndJobs says that jobs end with Serve. Without it they run on for Orphan, and the
+	// next keeper with the same Store takes them over.
+	EndJobs bool
+
 	// Orphan is how long a reservation stays that nobody converses about; 0: 30 s.
 	Orphan time.Duration
 }
@@ -87,7 +99,8 @@ type Keeper struct {
 	bookings map[reserve.Key]*booking
 	stopping bool
 
-	starter starter
+	starter Starter
+	offers  atomic.Bool // the owner lets somebody have something
 
 	mu      sync.Mutex // guards the fields below
 	store   *stage.Store
@@ -98,27 +111,33 @@ type Keeper struct {
 // NewKeeper returns a keeper that does nothing before Serve.
 func NewKeeper(opts Options) (*Keeper, error) {
 	opts.Orphan = cmp.Or(opts.Orphan, orphanTime)
+	if opts.Starter == nil {
+		opts.Starter = &ownAccount{}
+	}
 	node, err := reserve.NewNode(uint64(time.Now().UnixNano()), opts.Policy)
 	if err != nil {
 		return nil, err
 	}
-	return &Keeper{
+	k := &Keeper{
 		opts: opts, log: opts.Log, ops: make(chan func(time.Time)), done: make(chan struct{}),
-		node: node, bookings: map[reserve.Key]*booking{}, watches: map[overlay.JobID]*watch.Watch{}, starter: newStarter(),
-	}, nil
+		node: node, bookings: map[reserve.Key]*booking{}, watches: map[overlay.JobID]*watch.Watch{}, starter: opts.Starter,
+	}
+	k.offers.Store(opts.Policy.Jobs > 0)
+	return k, nil
 }
 
-// Serve keeps the gate until ctx ends. It then ends all reservations and their
-// processes, and returns when nothing is left of them.
+// Serve keeps the gate until ctx ends. It goes on with the jobs of a keeper that was here
+// before. At the end it ends all reservations, and returns when nothing is left of them;
+// but jobs that were started run on, unless EndJobs says otherwise.
 func (k *Keeper) Serve(ctx context.Context) error {
 	defer k.closeStore()
-	defer k.starter.stop()
 	defer k.work.Wait()
 	defer close(k.done)
-	k.starter.start()
-	if _, err := os.Stat(k.opts.Store); err == nil { // what a keeper that was killed left goes at once
+	if _, err := os.Stat(k.opts.Store); err == nil { // what a keeper left that was here before
 		if _, err := k.openStore(); err != nil {
 			k.log.Warn("the gate-keeper can take no files for now", "error", err)
+		} else {
+			k.adopt()
 		}
 	}
 	timer := time.NewTimer(0)
@@ -133,12 +152,30 @@ func (k *Keeper) Serve(ctx context.Context) error {
 		case <-end:
 			end, k.stopping = nil, true
 			for _, b := range k.bookings {
-				k.end(b, "the helper of its node was stopped", time.Now())
+				if k.opts.EndJobs || b.program == nil || b.ending {
+					k.end(b, "the helper of its node was stopped", time.Now())
+				} else {
+					k.leave(b)
+				}
 			}
 		}
 		k.tick(time.Now())
 	}
 	return nil
+}
+
+// leave leaves a job to the keeper that comes next.
+func (k *Keeper) leave(b *booking) {
+	b.mu.Lock()
+	b.left = true
+	if b.link != nil {
+		b.link.Close()
+	}
+	b.mu.Unlock()
+	close(b.leave)
+	b.idle(watch.ErrHandedOver)
+	delete(k.bookings, b.key)
+	k.log.Info("job left to the next helper", "job", string(b.ask.Job), "by", b.who.Identity(), "for", k.opts.Orphan)
 }
 
 // wait is for how long nothing ends by itself.
@@ -194,7 +231,7 @@ func (k *Keeper) act(actions []reserve.Action, why string) {
 		switch a := a.(type) {
 		case reserve.Launch:
 			b := k.bookings[a.Key]
-			k.work.Go(b.execute)
+			k.work.Go(b.launch)
 		case reserve.Kill:
 			k.bookings[a.Key].kill(why)
 		}
@@ -217,14 +254,18 @@ func (k *Keeper) do(f func(now time.Time)) error {
 // they were promised. It waits for Serve to begin, and fails when it has ended.
 func (k *Keeper) SetPolicy(policy reserve.Policy) error {
 	var err error
-	if ended := k.do(func(time.Time) { err = k.node.SetPolicy(policy) }); ended != nil {
+	if ended := k.do(func(time.Time) {
+		if err = k.node.SetPolicy(policy); err == nil {
+			k.offers.Store(policy.Jobs > 0)
+		}
+	}); ended != nil {
 		return ended
 	}
 	return err
 }
 
 // openStore returns the store, opened when first needed. Only one keeper has it at a
-// time: what lies in its folder of jobs is another's rest, and goes.
+// time.
 func (k *Keeper) openStore() (*stage.Store, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -234,20 +275,16 @@ func (k *Keeper) openStore() (*stage.Store, error) {
 	if k.opts.Store == "" {
 		return nil, errors.New("this helper has no folder for the files of jobs; name one in its settings: gate.store")
 	}
-	if err := os.MkdirAll(k.opts.Store, 0o700); err != nil {
+	if err := makeFolder(k.opts.Store, k.mode(0o700, 0o711)); err != nil {
 		return nil, fmt.Errorf("gate.store: %w", err)
 	}
 	lock, err := lockFolder(k.opts.Store)
 	if err != nil {
 		return nil, err
 	}
-	rest, _ := os.ReadDir(k.jobs()) // there may be none
-	for _, r := range rest {
-		leftCgroup(r.Name()).remove()
-	}
-	err = os.RemoveAll(k.jobs())
+	err = os.MkdirAll(k.agents(), 0o700)
 	if err == nil {
-		err = os.Mkdir(k.jobs(), 0o700)
+		err = makeFolder(k.jobs(), k.mode(0o700, 0o777|os.ModeSticky))
 	}
 	var store *stage.Store
 	if err == nil {
@@ -259,6 +296,22 @@ func (k *Keeper) openStore() (*stage.Store, error) {
 	}
 	k.store, k.lock = store, lock
 	return store, nil
+}
+
+// mode is that of a folder: the second where jobs have accounts of their own.
+func (k *Keeper) mode(own, others os.FileMode) os.FileMode {
+	if _, is := k.starter.(*ownAccount); is {
+		return own
+	}
+	return others
+}
+
+// takes says why jobs of somebody are not taken, or returns nil.
+func (k *Keeper) takes(who Asker) error {
+	if k.opts.Takes == nil {
+		return nil
+	}
+	return k.opts.Takes(who)
 }
 
 // jobs is the folder of the jobs' folders.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/launch/gate/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/jobagent"
 	"github.com/isthmus-grid/isthmus/launch/reserve"
 	"github.com/isthmus-grid/isthmus/launch/stage"
 	"github.com/isthmus-grid/isthmus/overlay"
@@ -162,7 +163,7 @@ func TestSubmitterDies(t *testing.T) {
 		"running": func(c *talk) { c.runs(script, nil) },
 		"input full": func(c *talk) {
 			c.runs(script, func(s *gatepb.Start) { s.Input = true })
-			c.say(&gatepb.ToNode{Say: &gatepb.ToNode_Input{Input: &gatepb.Input{Data: make([]byte, maxInput)}}})
+			c.say(&gatepb.ToNode{Say: &gatepb.ToNode_Input{Input: &gatepb.Input{Data: make([]byte, jobagent.MaxInput)}}})
 		},
 		"shouting": func(c *talk) { c.runs("yes; yes >&2", nil) },
 		"over":     func(c *talk) { c.runs("true", nil) },
@@ -323,6 +324,45 @@ func TestKeeperStops(t *testing.T) {
 	}
 }
 
+// A keeper that ends after it has said that a job starts, and before its agent knows what
+// to run: nothing runs, and the submitter hears why as soon as the next one is there.
+func TestKeeperEndsBeforeTheLaunch(t *testing.T) {
+	h := newHost(t, func(o *Options) { o.EndJobs = false })
+	c := h.talk().booked()
+	var b *booking
+	h.do(func(time.Time) {
+		for _, b = range h.bookings {
+		}
+	})
+	if _, err := b.home(); err != nil {
+		t.Fatal(err)
+	}
+	b.mu.Lock()
+	link := b.link
+	b.link = nil // what is said to the agent is lost
+	b.mu.Unlock()
+	c.runs("echo up", nil)
+	if m := c.hear(); m.GetCommitted() == nil {
+		t.Fatalf("committed, the node says %v", m)
+	}
+	stopped := make(chan struct{})
+	go func() { h.stop(); close(stopped) }()
+	h.until("the keeper to leave the job", b.isLeft)
+	link.Close()
+	receive(t, "the keeper's end", stopped)
+	next := newHost(t, func(o *Options) { o.EndJobs, o.Store = false, h.opts.Store })
+	c.h = next
+	c.open()
+	if m := c.attach(0); m.GetAttached() == nil {
+		t.Fatalf("attached, the node says %v", m)
+	}
+	got := c.listen()
+	if got.exits[0].GetSignal() != "KILL" || !strings.Contains(got.ended, "before it had the processes started") {
+		t.Errorf("%+v", got)
+	}
+	next.empty()
+}
+
 func TestSignals(t *testing.T) {
 	h := newHost(t, nil)
 	c := h.talk().booked()
@@ -430,7 +470,7 @@ func TestTooMuchInput(t *testing.T) {
 	c.runs("sleep 1000", func(s *gatepb.Start) { s.Input = true })
 	go func() { // ends with the stream
 		for i := range 8 {
-			c.say(&gatepb.ToNode{Say: &gatepb.ToNode_Input{Input: &gatepb.Input{Offset: uint64(i) * maxInput, Data: make([]byte, maxInput)}}})
+			c.say(&gatepb.ToNode{Say: &gatepb.ToNode_Input{Input: &gatepb.Input{Offset: uint64(i) * jobagent.MaxInput, Data: make([]byte, jobagent.MaxInput)}}})
 		}
 	}()
 	for m := c.hear(); m.GetFault() == nil; m = c.hear() {

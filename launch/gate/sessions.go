@@ -192,7 +192,7 @@ func (s *sessions) connect(life context.Context, node overlay.NodeID) (_ *contro
 		return nil, nil, err
 	}
 	if err := m.mesh.Connect(ctx, 0); err != nil {
-		return nil, nil, fmt.Errorf("%w; does its helper run, and does it offer anything (offer.jobs)?", err)
+		return nil, nil, fmt.Errorf("%w; does its helper run?", err)
 	}
 	l := <-m.links // there since Connect returned
 	session, err := s.end.Dial(life, control.DialConfig{
@@ -222,7 +222,7 @@ type member struct {
 // join makes this helper a rank of a gate job, until leave. Links that nobody takes
 // from the channel while it is full are closed.
 func (s *sessions) join(life context.Context, key jobkey.Key, rank uint32) *member {
-	generation := overlay.Generation(time.Now().UnixMicro())
+	generation := overlay.NewGeneration(time.Now(), 0)
 	self := link.NewIdentity(key, rank, generation)
 	m := &member{links: make(chan *link.Link, 64), failed: make(chan error, 1)}
 	m.client = local.NewClient(local.ClientConfig{Socket: s.socket, Process: self.Process, Generation: generation, Auth: key.Auth()})

@@ -15,12 +15,19 @@ import (
 
 	"github.com/isthmus-grid/isthmus/internal/jobkey"
 	"github.com/isthmus-grid/isthmus/launch/gate/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/jobagent"
 	"github.com/isthmus-grid/isthmus/launch/reserve"
 	"github.com/isthmus-grid/isthmus/launch/stage"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
 var here = overlay.NodeID{Site: "here", Name: "n1"}
+
+// TestMain is a job agent where a keeper of a test starts one.
+func TestMain(m *testing.M) {
+	jobagent.Main()
+	os.Exit(m.Run())
+}
 
 // host is a keeper that runs, for one test.
 type host struct {
@@ -33,8 +40,8 @@ type host struct {
 func newHost(t *testing.T, change func(*Options)) *host {
 	t.Helper()
 	opts := Options{
-		Node: here, Policy: reserve.Policy{Jobs: 4, Processes: 4}, Store: filepath.Join(t.TempDir(), "store"), Limit: 64 << 20,
-		Helper: "/nowhere", Log: slog.New(slog.DiscardHandler),
+		Node: here, Policy: reserve.Policy{Jobs: 4, Processes: 4, Allow: []reserve.Rule{{Identity: "*@*/*"}}}, Store: filepath.Join(t.TempDir(), "store"), Limit: 64 << 20,
+		Helper: "/nowhere", Log: slog.New(slog.DiscardHandler), EndJobs: true,
 	}
 	if change != nil {
 		change(&opts)

@@ -44,7 +44,7 @@ func (k *Keeper) watchOver(b *booking) {
 		return
 	}
 	w, err := watch.New(watch.Config{
-		Self: k.opts.Node, Hosts: p.hosts, Gossip: p.gossip, Log: k.log.With("job", string(b.ask.Job)),
+		Self: k.opts.Node, Since: b.since, Hosts: p.hosts, Gossip: p.gossip, Log: k.log.With("job", string(b.ask.Job)),
 		Carrier: &carrier{k, b.ask.Job},
 		Dead: func(h watch.Host, why string) {
 			if k.opts.Dead != nil {

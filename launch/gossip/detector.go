@@ -80,6 +80,11 @@ func New(cfg Config, self overlay.NodeID, incarnation uint64, members []overlay.
 	return d, nil
 }
 
+// Resume has the detector go on as the one that this host had before it was started anew,
+// with the same incarnation: to others it only was silent. heartbeat is more than that one
+// can have come to. Call it before all else.
+func (d *Detector) Resume(heartbeat uint64) { d.self.Heartbeat = heartbeat }
+
 // Next returns when Step has something to do; after Leave that is a day away.
 func (d *Detector) Next() time.Time {
 	if d.self.Left {

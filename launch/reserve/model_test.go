@@ -14,7 +14,7 @@ import (
 // scenes are the small systems that are explored to the last world: two submitters that
 // race for two nodes, and what may go wrong.
 func scenes() []scene {
-	policy := Policy{Jobs: 1, Processes: 1, Lease: 3 * time.Second, Longest: 5 * time.Second}
+	policy := Policy{Allow: everyone, Jobs: 1, Processes: 1, Lease: 3 * time.Second, Longest: 5 * time.Second}
 	race := scene{policy: policy, job: allocate.Job{Ranks: 2, Copies: 1}, strategy: allocate.Spread{}, nodes: 2, subs: 2, prompt: true}
 	with := func(name string, change func(*scene)) scene {
 		sc := race
@@ -135,7 +135,7 @@ func TestRandomWorlds(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		n := 1 + rng.IntN(6)
 		sc := scene{
-			policy:   Policy{Jobs: 1 + rng.IntN(2), Processes: 1 + rng.IntN(3), Lease: 4 * time.Second, Longest: 8 * time.Second},
+			policy:   Policy{Allow: everyone, Jobs: 1 + rng.IntN(2), Processes: 1 + rng.IntN(3), Lease: 4 * time.Second, Longest: 8 * time.Second},
 			job:      allocate.Job{Ranks: n, Copies: 1 + rng.IntN(2)},
 			strategy: []allocate.Strategy{allocate.Spread{}, allocate.Concentrate{}, allocate.Auto{}}[rng.IntN(3)],
 			spares:   rng.IntN(3), nodes: 2 + rng.IntN(8), subs: 1 + rng.IntN(4),

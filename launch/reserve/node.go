@@ -102,11 +102,15 @@ func (n *Node) SetPolicy(policy Policy) error {
 	return nil
 }
 
-// Adopt counts a job that runs already, after the daemon was started anew under it. The
-// key can be cancelled by the same requester.
-func (n *Node) Adopt(key Key, by Requester, job overlay.JobID, processes []allocate.Process, now time.Time) {
-	n.held[key] = &reservation{hold: n.next(), by: by, ask: Ask{Key: key, Job: job, Processes: len(processes)},
-		state: Running, granted: len(processes), processes: slices.Clone(processes), since: now}
+// Adopt counts a job that runs already, after the daemon was started anew under it, with
+// the hold that it had: its submitter goes on as if nothing had been. One that was not
+// committed has a new lease.
+func (n *Node) Adopt(hold Hold, by Requester, ask Ask, processes []allocate.Process, committed bool, now time.Time) {
+	r := &reservation{hold: hold, by: by, ask: ask, state: Running, granted: len(processes), processes: slices.Clone(processes), since: now}
+	if !committed {
+		r.state, r.until = starts, now.Add(n.policy.Lease)
+	}
+	n.held[ask.Key] = r
 }
 
 func (n *Node) next() Hold {
@@ -153,6 +157,8 @@ func (n *Node) ask(from Requester, m Ask, now time.Time) Message {
 	switch {
 	case m.Key == Key{} || m.Processes < 1 || m.Memory < 0 || m.CPU < 0:
 		return nok(Invalid, "the request has no key, asks for no process, or for negative memory or CPU")
+	case n.policy.Jobs == 0:
+		return nok(Denied, "the node's owner offers nothing (offer.jobs in its helper's settings is 0); what permits site %s: offer: {jobs: 1, allow: [{site: %s}]}", from.Site, from.Site)
 	case !allowed:
 		return nok(Denied, "%s", why)
 	case len(n.held)+1 > n.policy.Jobs:

@@ -21,8 +21,8 @@ type Policy struct {
 	CPU       int   // thousandths of a core for all jobs together; 0: not limited
 
 	// Deny and Allow say who may book. Whoever one rule of Deny fits may not; of the
-	// others, whoever one rule of Allow fits, or everyone when it is empty. Only members
-	// of the grid get as far as asking.
+	// others, whoever one rule of Allow fits: nobody when it is empty. Only members of
+	// the grid get as far as asking.
 	Allow, Deny []Rule
 
 	Lease   time.Duration // how long a reservation lives unless renewed; 0: 30 s
@@ -96,14 +96,14 @@ func (p Policy) withDefaults() Policy {
 	return p
 }
 
-// Allows reports whether q may book, and if not, why, for people.
+// Allows reports whether the rules let q book, and if not, why, for people.
 func (p Policy) Allows(q Requester) (ok bool, why string) {
 	fits := func(r Rule) bool { return r.fits(q) }
 	if i := slices.IndexFunc(p.Deny, fits); i >= 0 {
 		return false, fmt.Sprintf("the owner denies %v", p.Deny[i])
 	}
-	if len(p.Allow) > 0 && !slices.ContainsFunc(p.Allow, fits) {
-		return false, fmt.Sprintf("no rule of the owner allows %v", q)
+	if !slices.ContainsFunc(p.Allow, fits) {
+		return false, fmt.Sprintf("no rule of the owner allows %v; what does: {site: %s} in offer.allow of its helper's settings", q, q.Site)
 	}
 	return true, ""
 }

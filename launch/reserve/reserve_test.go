@@ -13,12 +13,18 @@ import (
 
 func newNode(t *testing.T, p Policy) *Node {
 	t.Helper()
+	if p.Allow == nil {
+		p.Allow = everyone
+	}
 	n, err := NewNode(7, p)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return n
 }
+
+// everyone is whom tests let in that say nothing else.
+var everyone = []Rule{{Identity: "*"}, {Identity: "*@*/*"}}
 
 func ask(key byte, processes int) Ask { return Ask{Key: Key{key}, Job: "j", Processes: processes} }
 
@@ -55,7 +61,7 @@ func TestJobsAndProcesses(t *testing.T) {
 	one := newNode(t, Policy{Jobs: 1, Processes: 2})
 	expect(t, one, person(1), ask(1, 9), epoch, "ok 2 for 30s")
 	expect(t, one, person(2), ask(2, 9), epoch, "nok busy")
-	expect(t, newNode(t, Policy{}), person(1), ask(1, 1), epoch, "nok busy")
+	expect(t, newNode(t, Policy{}), person(1), ask(1, 1), epoch, "nok denied")
 }
 
 func TestAJobCountsUntilItHasExited(t *testing.T) {
@@ -182,7 +188,7 @@ func TestMemoryAndCPUAreShared(t *testing.T) {
 	expect(t, n, person(1), need(6, 1, -1, 0), epoch, "nok invalid")
 	expect(t, n, person(1), need(7, 0, 0, 0), epoch, "nok invalid")
 	expect(t, n, person(1), need(0, 1, 0, 0), epoch, "nok invalid")
-	n.Adopt(Key{8}, person(1), "old", make([]allocate.Process, 2), epoch)
+	n.Adopt(Hold{7, 7}, person(1), Ask{Key: Key{8}, Job: "old", Processes: 2}, make([]allocate.Process, 2), true, epoch)
 	if got := len(n.List()); got != 4 {
 		t.Errorf("%d reservations, want 4", got)
 	}
@@ -196,6 +202,7 @@ func TestWhoMayBook(t *testing.T) {
 		in          bool
 	}{
 		{"everyone", nil, nil, true},
+		{"nobody", []Rule{}, nil, false},
 		{"denied by site", nil, []Rule{{Site: "lyon"}}, false},
 		{"denied by range", nil, []Rule{{Addresses: netip.MustParsePrefix("10.1.0.0/16")}}, false},
 		{"denied by identity", nil, []Rule{{Identity: "ann"}}, false},
@@ -237,7 +244,7 @@ func TestRulesAreNamed(t *testing.T) {
 	if _, why := deny.Allows(q); why != "the owner denies identity alice@*/*, site nancy, addresses 192.0.2.0/24" {
 		t.Error(why)
 	}
-	if _, why := (Policy{Allow: []Rule{{Site: "lyon"}}}).Allows(q); why != "no rule of the owner allows alice@nancy/n1 of site nancy at 192.0.2.1" {
+	if _, why := (Policy{Allow: []Rule{{Site: "lyon"}}}).Allows(q); why != "no rule of the owner allows alice@nancy/n1 of site nancy at 192.0.2.1; what does: {site: nancy} in offer.allow of its helper's settings" {
 		t.Error(why)
 	}
 }

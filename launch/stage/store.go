@@ -187,31 +187,24 @@ func (s *Store) Pin(m Manifest) (release func()) {
 	})
 }
 
-// Assemble writes the file of a manifest, with the permissions of mode, in place
-// of what may be there. The file appears whole or not at all. If chunks are
-// missing, or turn out to be spoilt, the error is ErrMissing, and Missing has
-// them. A file may be replaced while it runs or is read.
-func (s *Store) Assemble(m Manifest, path string, mode os.FileMode) error {
+// Each hands the chunks of a file to f, in order, each checked. If chunks are missing, or
+// turn out to be spoilt, the error is ErrMissing, and Missing has them. An error of f
+// ends it.
+func (s *Store) Each(m Manifest, f func(chunk []byte) error) error {
 	if err := m.Check(); err != nil {
 		return err
 	}
-	err := s.create(path, mode, func(f *os.File) error {
-		for i, sum := range m.Chunks {
-			chunk, err := s.Get(sum)
-			if err != nil {
-				return err
-			}
-			if int64(len(chunk)) != m.chunk(i) {
-				return fmt.Errorf("chunk %d has %d bytes, and the manifest wants %d: %w", i, len(chunk), m.chunk(i), ErrCorrupt)
-			}
-			if err := s.write(f, chunk); err != nil {
-				return err
-			}
+	for i, sum := range m.Chunks {
+		chunk, err := s.Get(sum)
+		if err != nil {
+			return err
 		}
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("stage: %s: %w", path, err)
+		if int64(len(chunk)) != m.chunk(i) {
+			return fmt.Errorf("stage: chunk %d has %d bytes, and the manifest wants %d: %w", i, len(chunk), m.chunk(i), ErrCorrupt)
+		}
+		if err := f(chunk); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -99,7 +99,7 @@ func newWorld(t *testing.T, names ...string) *world {
 	w := &world{t: t, nodes: map[string]*node{}}
 	for _, name := range names {
 		name, count, _ := strings.Cut(name, ":")
-		n := &node{name: name, policy: reserve.Policy{Jobs: 2, Processes: 1}, talks: map[reserve.Key]*talk{}, chunks: map[stage.Sum][]byte{}}
+		n := &node{name: name, policy: reserve.Policy{Jobs: 2, Processes: 1, Allow: []reserve.Rule{{Identity: "*"}}}, talks: map[reserve.Key]*talk{}, chunks: map[stage.Sum][]byte{}}
 		fmt.Sscan(count, &n.policy.Processes)
 		n.life = func(p *process) { p.say("rank %d\n", p.Rank); p.exit(0, "") }
 		var err error

@@ -44,6 +44,10 @@ const (
 // its processes have ended.
 var ErrOver = errors.New("the job is over there")
 
+// ErrHandedOver is the cause with which the context of Serve ends where another watch will
+// go on with the job: the other hosts are not told that it is over here.
+var ErrHandedOver = errors.New("another watch goes on")
+
 // A Carrier takes messages to other hosts.
 type Carrier interface {
 	// Send takes a message to the watch of the same job on another host, which is
@@ -66,6 +70,10 @@ type Config struct {
 	Hosts   []Host         // all of the job; the watch keeps it
 	Gossip  gossip.Config
 	Carrier Carrier
+
+	// Since is when the job began here, if another watch was there before this one, whose
+	// work this one goes on with, after ErrHandedOver or without a word; zero: now.
+	Since time.Time
 
 	// Dead is called for each host that is taken for dead, once, and why. One call is
 	// made at a time, by a goroutine of Serve.
@@ -117,7 +125,14 @@ func (w *Watch) detector(now time.Time) (*gossip.Detector, error) {
 		members = append(members, h.Node)
 	}
 	// The time of day rises from one start of the host to the next.
-	return gossip.New(w.cfg.Gossip, w.cfg.Self, uint64(now.UnixNano()), members, now)
+	if w.cfg.Since.IsZero() {
+		return gossip.New(w.cfg.Gossip, w.cfg.Self, uint64(now.UnixNano()), members, now)
+	}
+	d, err := gossip.New(w.cfg.Gossip, w.cfg.Self, uint64(w.cfg.Since.UnixNano()), members, now)
+	if err == nil {
+		d.Resume(uint64(max(now.Sub(w.cfg.Since).Milliseconds(), 0))) // a step takes longer than that
+	}
+	return d, err
 }
 
 // Bound returns for how long a dead host may pass for living.
@@ -127,14 +142,15 @@ func (w *Watch) Bound() time.Duration { return w.cfg.Gossip.Bound(len(w.hosts)) 
 func (w *Watch) Dropped() uint64 { return w.dropped.Load() }
 
 // Serve watches until ctx ends: when the job is over here. It tells the other hosts
-// so, unless that is within its first 2 s, in which it is silent. It returns when everything that it started has ended,
+// so, unless that is within its first 2 s, in which it is silent, or the cause is
+// ErrHandedOver. It returns when everything that it started has ended,
 // after what Dead is told and at most 2 s more. Call it once.
 func (w *Watch) Serve(ctx context.Context) error {
 	sending, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer w.work.Wait()
 	defer stop()
 	select {
-	case <-time.After(settling):
+	case <-time.After(w.settling()):
 	case <-ctx.Done():
 		return nil
 	}
@@ -151,12 +167,24 @@ func (w *Watch) Serve(ctx context.Context) error {
 		case m := <-w.incoming:
 			w.do(sending, d.Receive(m, time.Now()))
 		case <-ctx.Done():
+			if errors.Is(context.Cause(ctx), ErrHandedOver) {
+				return nil
+			}
 			w.do(sending, d.Leave(time.Now()))
 			w.mail.wait(farewell)
 			return nil
 		}
 		timer.Reset(time.Until(d.Next()))
 	}
+}
+
+// settling is how long the watch is silent at first. One that goes on with another's work
+// has no time to lose.
+func (w *Watch) settling() time.Duration {
+	if !w.cfg.Since.IsZero() && time.Since(w.cfg.Since) > settling {
+		return 0
+	}
+	return settling
 }
 
 // Receive hands the watch a message that came from another host, which is the one

@@ -7,8 +7,17 @@ import (
 
 // What is asked of a link.
 const (
-	stallBound  = time.Second      // while another path exists
+	stallBound = time.Second // while another path exists, and stallRTTs
+	stallRTTs  = 4
+
+	// Where the site's uplink dies, its session with the broker does too, which nobody can
+	// be asked for another path before it is made anew: 1.5 s until the session is known to
+	// be dead, two dials that wait 250 ms for the dead uplink, and the handshakes.
+	uplinkStall     = 3500 * time.Millisecond
+	uplinkStallRTTs = 16
+
 	returnBound = 60 * time.Second // from the return of the best path until it is used
+	busyBound   = 0.3              // of a processor, when all is over
 )
 
 // A Cell is the outcome for one technique and one cut. Times are in milliseconds.
@@ -41,16 +50,22 @@ type Cell struct {
 	Connections int      `json:"connections"` // that the receiver got
 	Rate        float64  `json:"mbit_s"`      // of the stream before the cut
 
+	// Busy is the most processor time that a daemon or an end used of a second, in seconds, when
+	// all was over but a trickle.
+	Busy   float64 `json:"busy"`
+	Busier string  `json:"busier"` // who that was
+
 	Error  string   `json:"error"`
 	Faults []string `json:"faults"`
 	OK     bool     `json:"ok"`
 
-	want     uint64 // bytes
-	best     string // technique
-	was, is  string // before the cut and at the end
-	broken   int    // carriers by which the stream came when it was cut, and that ended then or later while it did
-	stayed   bool   // it comes by one of them at the end
-	mismatch string // the receiver's words for what is wrong with the content
+	want     uint64        // bytes
+	most     time.Duration // for a stall, where another path exists
+	best     string        // technique
+	was, is  string        // before the cut and at the end
+	broken   int           // carriers by which the stream came when it was cut, and that ended then or later while it did
+	stayed   bool          // it comes by one of them at the end
+	mismatch string        // the receiver's words for what is wrong with the content
 }
 
 var hitNames = map[hit]string{misses: "misses", perhaps: "perhaps", kills: "kills"}
@@ -78,7 +93,9 @@ func (c *Cell) judge() {
 	missed := c.Hit == hitNames[misses]
 	blame(missed && c.broken > 0, "the cut should not matter, but carriers of the stream broke (%d), and %s became %s", c.broken, c.Before, c.End)
 	blame(missed && c.broken == 0 && !c.stayed, "the cut should not matter, but the link left all carriers that it had: %s became %s", c.Before, c.End)
-	blame((missed || c.OtherPath) && c.StallMS > ms(stallBound), "a stall of %.0f ms, at most %.0f are good", c.StallMS, ms(stallBound))
+	most := ms(c.most)
+	blame((missed || c.OtherPath) && c.StallMS > most, "a stall of %.0f ms, at most %.0f are good", c.StallMS, most)
+	blame(c.Busy > busyBound, "%s used %.2f of a processor when all was over, at most %.2f is good", c.Busier, c.Busy, busyBound)
 	switch {
 	case c.BackMS == nil:
 		blame(true, "not back on %s %v after it was there again, but on %s", c.best, returnBound, c.is)

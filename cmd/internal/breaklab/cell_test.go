@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // goodCell is a cell without a fault, of a cut that leaves another path.
@@ -14,7 +15,7 @@ func goodCell() Cell {
 	return Cell{
 		Technique: "direct", Cut: "drop", Hit: "kills", OtherPath: true, Bytes: 100, HashOK: true, StallMS: 900,
 		Before: "direct", After: "relay through p1", End: "direct", BackMS: &back,
-		want: 100, best: "direct", was: "direct", is: "direct",
+		want: 100, most: stallBound, best: "direct", was: "direct", is: "direct",
 	}
 }
 
@@ -34,6 +35,7 @@ func TestJudge(t *testing.T) {
 		{"doubled", func(c *Cell) { c.Doubled = 4 }, "4 bytes came twice"},
 		{"short", func(c *Cell) { c.Bytes = 99 }, "only 99 of 100"},
 		{"stall", func(c *Cell) { c.StallMS = 1001 }, "a stall of 1001 ms"},
+		{"a longer stall that is good", func(c *Cell) { c.StallMS, c.most = 3000, 3*time.Second }, ""},
 		{"stall without a path", func(c *Cell) { c.StallMS, c.OtherPath = 9000, false }, ""},
 		{"never back", func(c *Cell) { c.BackMS, c.is = nil, "relay" }, "not back on direct 1m0s after it was there again, but on relay"},
 		{"late", func(c *Cell) { c.BackMS = &late }, "back on direct only 60.0 s"},
@@ -111,7 +113,7 @@ func TestOptions(t *testing.T) {
 		t.Error(err)
 	}
 	ws, ks, err := good.chosen()
-	if err != nil || len(ws) != 8 || len(ks) != 6 {
+	if err != nil || len(ws) != 8 || len(ks) != 10 {
 		t.Errorf("%d techniques and %d cuts are all (%v)", len(ws), len(ks), err)
 	}
 	for want, change := range map[string]func(*Options){
@@ -132,14 +134,14 @@ func TestOptions(t *testing.T) {
 // What each cut means for each technique, as a table to read.
 func TestHits(t *testing.T) {
 	want := map[string]string{
-		"direct":            "proxy- rst+ drop+ gateway- address+ conntrack-",
-		"port-range":        "proxy- rst+ drop+ gateway- address+ conntrack+",
-		"reversed":          "proxy- rst+ drop+ gateway- address+ conntrack+",
-		"simultaneous-open": "proxy- rst+ drop+ gateway- address+ conntrack?",
-		"traversing":        "proxy- rst+ drop+ gateway- address+ conntrack-",
-		"hole-punching":     "proxy- rst- drop+ gateway- address+ conntrack-",
-		"relay":             "proxy+ rst+ drop+ gateway- address+ conntrack+",
-		"gateway":           "proxy- rst+ drop+ gateway+ address+ conntrack?",
+		"direct":            "proxy- rst+ drop+ gateway- address+ conntrack- policing+ mtu+ options+ uplink+",
+		"port-range":        "proxy- rst+ drop+ gateway- address+ conntrack+ policing+ mtu+ options+ uplink+",
+		"reversed":          "proxy- rst+ drop+ gateway- address+ conntrack+ policing+ mtu+ options+ uplink+",
+		"simultaneous-open": "proxy- rst+ drop+ gateway- address+ conntrack? policing+ mtu+ options+ uplink+",
+		"traversing":        "proxy- rst+ drop+ gateway- address+ conntrack- policing+ mtu+ options+ uplink+",
+		"hole-punching":     "proxy- rst- drop+ gateway- address+ conntrack- policing+ mtu? options- uplink+",
+		"relay":             "proxy+ rst+ drop+ gateway- address+ conntrack+ policing? mtu+ options+ uplink+",
+		"gateway":           "proxy- rst+ drop+ gateway+ address+ conntrack? policing+ mtu+ options+ uplink+",
 	}
 	for _, w := range ways {
 		var got []string
@@ -150,8 +152,18 @@ func TestHits(t *testing.T) {
 			t.Errorf("%s: %s, want %s", w.name, got, want[w.name])
 		}
 	}
-	if !slices.Equal(Cuts(), []string{"proxy", "rst", "drop", "gateway", "address", "conntrack"}) {
+	if !slices.Equal(Cuts(), []string{"proxy", "rst", "drop", "gateway", "address", "conntrack", "policing", "mtu", "options", "uplink"}) {
 		t.Errorf("cuts: %v", Cuts())
+	}
+}
+
+// Where the uplink dies the broker has to be found again first.
+func TestStallBound(t *testing.T) {
+	for name, want := range map[string]time.Duration{"drop": 1800 * time.Millisecond, "uplink": 6700 * time.Millisecond} {
+		k := cuts[slices.Index(Cuts(), name)]
+		if got := k.stall(200 * time.Millisecond); got != want {
+			t.Errorf("%s: %v, want %v", name, got, want)
+		}
 	}
 }
 

@@ -21,6 +21,9 @@ type cut struct {
 	// spares says whether another path goes on while the way's own is away.
 	spares func(way) bool
 
+	// multihomed gives the asker's site a second uplink.
+	multihomed bool
+
 	// do cuts. What it returns brings the path back; nil says that it was never
 	// away, though the carrier is dead.
 	do func(context.Context, *site) (undo func(context.Context) error, err error)
@@ -41,6 +44,14 @@ type site struct {
 	lab  *lab.Lab
 	grid *grid.Grid
 	used carrierState // by the sender, for the stream
+}
+
+// stall bounds how long a link may stand still, where another path exists.
+func (c cut) stall(rtt time.Duration) time.Duration {
+	if c.multihomed {
+		return uplinkStall + uplinkStallRTTs*rtt
+	}
+	return stallBound + stallRTTs*rtt
 }
 
 func always(way) bool { return true }
@@ -77,10 +88,88 @@ var cuts = []cut{
 			return either(w.strict)
 		},
 		// A strict firewall has forgotten every connection of its site, the warm
-		// relay's and those to the broker too: nothing is left to go on.
-		spares: func(w way) bool { return !w.strict },
+		// relay's and those to the broker too; but it lets new ones through.
+		spares: always,
 		do:     cutConntrack,
 	},
+	{ // one relay is not measured against another: a link that has no other kind of path stays
+		name: "policing",
+		hits: func(w way) hit {
+			if w.technique == overlay.Relay {
+				return perhaps
+			}
+			return kills
+		},
+		spares: func(w way) bool { return w.technique != overlay.Relay },
+		do:     cutPolice,
+	},
+	{name: "mtu", hits: func(w way) hit { return unless(w.datagrams) }, spares: always, do: cutMTU},
+	{name: "options", hits: func(w way) hit { return either(!w.datagrams) }, spares: always, do: cutOptions},
+	{name: "uplink", hits: func(way) hit { return kills }, spares: always, multihomed: true, do: cutUplink},
+}
+
+// unless is perhaps where a carrier may find another size of packet by itself.
+func unless(adapts bool) hit {
+	if adapts {
+		return perhaps
+	}
+	return kills
+}
+
+// narrowed is the largest packet of a path that has become narrower, in bytes.
+const narrowed = 1300
+
+// cutMTU makes packets of full size vanish on the way to the asker's site, with
+// every word about it.
+func cutMTU(_ context.Context, s *site) (func(context.Context) error, error) {
+	n, err := s.lab.Narrow(askerSite, narrowed)
+	if err != nil {
+		return nil, err
+	}
+	return func(context.Context) error { return n.Lift() }, nil
+}
+
+// cutOptions has the asker's gateway take window scaling, SACK and timestamps out of what
+// passes it, and resets the carrier's connection: the next one is made without them, and ends
+// when the gateway leaves them alone again.
+func cutOptions(ctx context.Context, s *site) (func(context.Context) error, error) {
+	stripping, err := s.lab.Host(askerSite+"/gw").Strip("window", "sack-perm", "timestamp")
+	if err != nil {
+		return nil, err
+	}
+	undo := func(ctx context.Context) error {
+		if err := stripping.Lift(); err != nil {
+			return err
+		}
+		others := append(s.targets(), s.lab.Host(proxy1).Addr(), s.lab.Host(proxy2).Addr())
+		return s.inflict(ctx, (*lab.Host).Reset, between(netip.Addr{}, others), resetFor)
+	}
+	if _, err := cutReset(ctx, s); err != nil {
+		return nil, errors.Join(err, stripping.Lift())
+	}
+	return undo, nil
+}
+
+// policed is the rate of a path that is policed, in bytes a second: 320 kb/s.
+const policed = 40_000
+
+// cutPolice has the asker's gateway drop what is above a trickle between the site and the
+// carrier's other end: the path connects, and carries next to nothing.
+func cutPolice(_ context.Context, s *site) (func(context.Context) error, error) {
+	police := func(h *lab.Host, f lab.Flow) (*lab.Fault, error) { return h.Police(f, policed) }
+	faults, err := s.start(police, between(netip.Addr{}, s.far()))
+	if err != nil {
+		return nil, err
+	}
+	return func(context.Context) error { return lift(faults) }, nil
+}
+
+// far returns the addresses of the carrier's other end: the proxy, or the target's whole site.
+func (s *site) far() []netip.Addr {
+	if s.used.Proxy != "" {
+		return []netip.Addr{s.lab.Host("public/" + s.used.Proxy).Addr()}
+	}
+	return s.targets()
 }
 
 // Cuts returns the names of how a run can break them.
@@ -142,15 +231,17 @@ func cutReset(ctx context.Context, s *site) (func(context.Context) error, error)
 // cutDrop drops everything that the asker's gateway passes between the site and
 // the carrier's other end: the proxy, or the target's whole site.
 func cutDrop(_ context.Context, s *site) (func(context.Context) error, error) {
-	far := s.targets()
-	if s.used.Proxy != "" {
-		far = []netip.Addr{s.lab.Host("public/" + s.used.Proxy).Addr()}
-	}
-	faults, err := s.start((*lab.Host).Drop, between(netip.Addr{}, far))
+	faults, err := s.start((*lab.Host).Drop, between(netip.Addr{}, s.far()))
 	if err != nil {
 		return nil, err
 	}
 	return func(context.Context) error { return lift(faults) }, nil
+}
+
+// cutUplink silences the uplink of the asker's site by which its hosts send of their
+// own accord. The other lives.
+func cutUplink(_ context.Context, s *site) (func(context.Context) error, error) {
+	return func(context.Context) error { return s.lab.RestoreUplink(askerSite, 1) }, s.lab.CutUplink(askerSite, 1)
 }
 
 // cutAddress gives the asker's node another address.

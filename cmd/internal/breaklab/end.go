@@ -151,7 +151,7 @@ func (e *end) report(add func(*report)) error {
 // run joins the job, gets the link and does its part.
 func (e *end) run(ctx context.Context, key jobkey.Key) error {
 	ctx, cancel := context.WithCancelCause(ctx)
-	self := link.NewIdentity(key, e.Rank, overlay.Generation(time.Now().UnixNano()))
+	self := link.NewIdentity(key, e.Rank, overlay.NewGeneration(time.Now(), 0))
 	client := local.NewClient(local.ClientConfig{Socket: e.Socket, Process: self.Process, Generation: self.Generation, Auth: key.Auth()})
 	e.carrier = &observer{Connector: client}
 	links := make(chan *link.Link, 1)

@@ -22,9 +22,10 @@ const (
 	// calm is how long the stream must have come by the best technique.
 	calm = 2 * time.Second
 	// starts bounds the pairs that are tried until one is on the best technique,
-	// each within onBest: a relay may win a race that it should lose.
-	starts = 3
-	onBest = 3 * time.Second
+	// each within onBest and onBestRTTs: a relay may win a race that it should lose.
+	starts     = 3
+	onBest     = 3 * time.Second
+	onBestRTTs = 20
 	// cellSlack is what a cell may take besides its stream and its waiting, and
 	// slowest what a busy machine makes of the stream, in bit/s.
 	cellSlack = 3 * time.Minute
@@ -41,9 +42,10 @@ func (o Options) bound() time.Duration {
 	return stream + o.Away + returnBound + cellSlack
 }
 
-// build makes the way's lab with a whole grid.
-func (o Options) build(ctx context.Context, w way) (*lab.Lab, *grid.Grid, error) {
-	l, err := lab.Up(ctx, lab.Spec{WAN: lab.WAN{Default: wan.Shape{Delay: o.RTT / 2, Rate: o.Rate}}, Sites: w.sites()})
+// build makes the way's lab, with two uplinks at the asker's site or with one, and a whole
+// grid in it.
+func (o Options) build(ctx context.Context, w way, multihomed bool) (*lab.Lab, *grid.Grid, error) {
+	l, err := lab.Up(ctx, lab.Spec{WAN: lab.WAN{Default: wan.Shape{Delay: o.RTT / 2, Rate: o.Rate}}, Sites: w.sites(multihomed)})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -63,7 +65,7 @@ func (o Options) build(ctx context.Context, w way) (*lab.Lab, *grid.Grid, error)
 func (o Options) cell(ctx context.Context, w way, k cut) Cell {
 	c := Cell{
 		Technique: w.name, Cut: k.name, Hit: hitNames[k.hits(w)], OtherPath: k.spares(w),
-		want: o.Size, best: w.technique.String(),
+		want: o.Size, most: k.stall(o.RTT), best: w.technique.String(),
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, o.bound(), fmt.Errorf("not done after %v", o.bound()))
 	defer cancel()
@@ -81,7 +83,7 @@ func (o Options) cell(ctx context.Context, w way, k cut) Cell {
 
 // try fills a cell in a lab of its own and returns what the daemons wrote.
 func (o Options) try(ctx context.Context, w way, k cut, c *Cell) (logs map[string]string, err error) {
-	l, g, err := o.build(ctx, w)
+	l, g, err := o.build(ctx, w, k.multihomed)
 	if err != nil {
 		return nil, err
 	}
@@ -144,6 +146,9 @@ func (t *trial) run(ctx context.Context) (err error) {
 	if err := t.settle(ctx); err != nil {
 		return err
 	}
+	if err := t.rest(ctx); err != nil {
+		return err
+	}
 	line := t.pair.timeline()
 	sent, got, err := t.pair.finish(ctx)
 	if err != nil {
@@ -155,6 +160,7 @@ func (t *trial) run(ctx context.Context) (err error) {
 
 // startOnBest starts a pair whose stream comes by the best technique.
 func (t *trial) startOnBest(ctx context.Context) (*pair, error) {
+	wait := onBest + onBestRTTs*t.RTT
 	for try := 1; ; try++ {
 		p, err := startPair(ctx, t.site.grid, t.Program("lab", "break-end"), false, trickle)
 		if err != nil {
@@ -165,7 +171,7 @@ func (t *trial) startOnBest(ctx context.Context) (*pair, error) {
 			return nil, errors.Join(err, p.kill())
 		}
 		by := ""
-		soon, cancel := context.WithTimeout(ctx, onBest)
+		soon, cancel := context.WithTimeout(ctx, wait)
 		err = p.ends[receiver].until(soon, "the stream flows", func(e *process) bool {
 			s, ok := e.line.latest(time.Now())
 			by = s.Technique.String()
@@ -178,7 +184,7 @@ func (t *trial) startOnBest(ctx context.Context) (*pair, error) {
 		}
 		err = errors.Join(err, p.kill())
 		if !late || ctx.Err() != nil || try == starts {
-			return nil, fmt.Errorf("the link is not on %v after %v, but on %s; %d pairs of processes were tried: %w", t.site.way.technique, onBest, by, try, err)
+			return nil, fmt.Errorf("the link is not on %v after %v, but on %s; %d pairs of processes were tried: %w", t.site.way.technique, wait, by, try, err)
 		}
 	}
 }
@@ -240,6 +246,33 @@ func (t *trial) settle(ctx context.Context) error {
 		return nil // the cell tells
 	}
 	return err
+}
+
+// resting is how long it is watched whether anybody is busy in vain.
+const resting = 2 * time.Second
+
+// rest looks whether a daemon or an end is busy though all is over but a trickle.
+func (t *trial) rest(ctx context.Context) error {
+	pids := map[string]int{}
+	for _, d := range t.site.grid.Daemons() {
+		pids[d.Name] = d.PID()
+	}
+	for _, e := range t.pair.ends {
+		pids[e.name] = e.cmd.Process.Pid
+	}
+	before := map[string]time.Duration{}
+	for name, pid := range pids {
+		before[name] = grid.ProcessorTime(pid)
+	}
+	if err := pause(ctx, resting); err != nil {
+		return err
+	}
+	for name, pid := range pids {
+		if busy := (grid.ProcessorTime(pid) - before[name]).Seconds() / resting.Seconds(); busy > t.cell.Busy || t.cell.Busier == "" {
+			t.cell.Busy, t.cell.Busier = busy, name
+		}
+	}
+	return nil
 }
 
 var errNotBack = errors.New("the time for that is over")

@@ -65,7 +65,7 @@ func RunSoak(ctx context.Context, o Options, d time.Duration) (err error) {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, d+soakSlack, fmt.Errorf("not done %v after %v", soakSlack, d))
 	defer cancel()
-	l, g, err := o.build(ctx, ws[0])
+	l, g, err := o.build(ctx, ws[0], false)
 	if err != nil {
 		return err
 	}

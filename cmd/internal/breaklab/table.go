@@ -33,7 +33,7 @@ func (t *table) add(c Cell) {
 // text writes the table for people.
 func (t *table) text(w io.Writer) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(tw, "TECHNIQUE\tCUT\tVERDICT\tSTALL\tBACK\tLOST\tDOUBLED\tHASH\tCARRIERS\tAFTER THE CUT\tEND\tMbit/s")
+	fmt.Fprintln(tw, "TECHNIQUE\tCUT\tVERDICT\tSTALL\tBACK\tLOST\tDOUBLED\tHASH\tCARRIERS\tBUSY\tAFTER THE CUT\tEND\tMbit/s")
 	for _, c := range t.cells {
 		verdict, hash, back := "good", "right", "never"
 		if !c.OK {
@@ -45,8 +45,8 @@ func (t *table) text(w io.Writer) error {
 		if c.BackMS != nil {
 			back = seconds(*c.BackMS)
 		}
-		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\t%d\t%d\t%s\t%d\t%s\t%s\t%.0f\n", c.Technique, c.Cut, verdict,
-			seconds(c.StallMS), back, c.Lost, c.Doubled, hash, c.Carriers, c.After, c.End, c.Rate)
+		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\t%d\t%d\t%s\t%d\t%.2f\t%s\t%s\t%.0f\n", c.Technique, c.Cut, verdict,
+			seconds(c.StallMS), back, c.Lost, c.Doubled, hash, c.Carriers, c.Busy, c.After, c.End, c.Rate)
 	}
 	if err := tw.Flush(); err != nil {
 		return err

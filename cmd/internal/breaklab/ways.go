@@ -49,11 +49,11 @@ const (
 	proxy2     = "public/p2"
 )
 
-// sites returns the sites of the way's lab.
-func (w way) sites() []lab.Site {
+// sites returns the sites of the way's lab, the asker's with one uplink or two.
+func (w way) sites(multihomed bool) []lab.Site {
 	return []lab.Site{
 		{Name: "public", Preset: lab.Public, Nodes: []string{"broker", "p1", "p2"}},
-		{Name: askerSite, Preset: w.from, Nodes: []string{"n1"}},
+		{Name: askerSite, Preset: w.from, Nodes: []string{"n1"}, Second: multihomed},
 		{Name: targetSite, Preset: w.to, Nodes: []string{"n1"}},
 	}
 }

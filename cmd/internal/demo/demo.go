@@ -126,6 +126,9 @@ func runProgram(ctx context.Context, o Options, self string, g *grid.Grid, prog 
 		return err
 	}
 	defer os.RemoveAll(dir)
+	if err := os.Chmod(dir, os.ModeSticky|0o777); err != nil { // ranks have accounts of their own
+		return err
+	}
 	p.title(prog.title, len(nodes)*ranksPerNode)
 	before := wanTotal(g)
 	start := time.Now()

@@ -25,6 +25,12 @@ type Cell struct {
 
 	SetupMS float64 `json:"setup_ms"` // from the dial to the authenticated link, at the dialler
 
+	// FirstMS and First are of a measured run: how long the first message took,
+	// from the wish for a link until the other end had read it, and by which
+	// technique it went. Technique is where the link ended up.
+	FirstMS float64 `json:"first_ms,omitempty"`
+	First   string  `json:"first,omitempty"`
+
 	// ProxyBytes is what the proxy relayed for the pair, by its own account;
 	// ThirdPartyPackets what the wide area network carried between the two
 	// sites and anybody but each other, the broker and the proxies.
@@ -41,6 +47,7 @@ type Cell struct {
 	// last.
 	Tries int `json:"tries"`
 
+	measured  bool
 	known     truth.Pair
 	heard     map[string]string // what the broker was told of techniques that failed
 	strangers map[path]uint64   // ThirdPartyPackets by path
@@ -54,8 +61,22 @@ func newCell(pair Pair, known truth.Pair) Cell {
 	return Cell{From: pair.From, To: pair.To, Reasons: map[string]string{}, DirectPossible: known.Direct(), known: known}
 }
 
-// astray reports whether the link took another way than the broker predicted.
-func (c *Cell) astray() bool { return c.Connected && c.Technique != c.Predicted }
+// astray reports whether the link took another way than the broker predicted. A
+// link of a measured run goes where it is best.
+func (c *Cell) astray() bool { return c.Connected && c.Technique != c.Predicted && !c.measured }
+
+// planned reports whether the first technique of the broker's plan is one that
+// works, and not the relay where there is a direct path.
+func (c *Cell) planned() bool {
+	var t overlay.Technique
+	if t.UnmarshalText([]byte(c.Predicted)) != nil {
+		return false
+	}
+	if t == overlay.Relay {
+		return !c.DirectPossible
+	}
+	return c.known.Works.Has(t) || c.known.Unsettled.Has(t)
+}
 
 // relayed reports whether the link goes through a proxy.
 func (c *Cell) relayed() bool { return c.Technique == overlay.Relay.String() }
@@ -83,7 +104,7 @@ func (c *Cell) Fault() string {
 	blame(c.Connected && c.Error != "", "connected, but: %s", c.Error)
 	blame(c.astray(), "connected by %s in %d tries, predicted was %s%s", c.Technique, c.Tries, c.Predicted, c.hearsay(c.Predicted))
 	c.judgePath(blame)
-	blame(!c.relayed() && c.ProxyBytes > 0, "%d bytes went to the proxy", c.ProxyBytes)
+	blame(!c.relayed() && c.ProxyBytes > 0 && !c.measured, "%d bytes went to the proxy", c.ProxyBytes)
 	blame(c.relayed() && c.ProxyBytes < 2*volume, "only %d bytes went to the proxy", c.ProxyBytes)
 	blame(c.ThirdPartyPackets > 0, "%d packets to third parties%s", c.ThirdPartyPackets, c.strangeness())
 	for _, t := range overlay.Techniques() {

@@ -28,6 +28,10 @@ type Options struct {
 	Unprivileged bool
 	Confined     func(argv []string) []string
 
+	// Measured has every site measure its own firewall: nothing of it is declared.
+	// Links are made as processes of a job make them, and may move to a better path.
+	Measured bool
+
 	// IPv6 has everything happen over IPv6, which all presets must have (HasIPv6),
 	// and so without traversing TCP.
 	IPv6 bool

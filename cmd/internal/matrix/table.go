@@ -26,6 +26,9 @@ func newTable(o Options, pairs int) *table {
 	if o.IPv6 {
 		who += ", IPv6 alone"
 	}
+	if o.Measured {
+		who += ", nothing declared"
+	}
 	return &table{
 		title: fmt.Sprintf("%d pairs of %d kinds of site, %g ms round trip, %s",
 			pairs, len(o.Presets), float64(o.RTT.Microseconds())/1000, who),
@@ -141,8 +144,29 @@ func (t *table) totals() string {
 		}
 		strangers += c.ThirdPartyPackets
 	})
-	return fmt.Sprintf("%d of %d pairs connected; a direct path exists for %d, and %d have one; %d needed more than one try; %d packets to third parties",
-		connected, len(t.cells), possible, got, again, strangers)
+	return fmt.Sprintf("%d of %d pairs connected; a direct path exists for %d, and %d have one; %d needed more than one try; %d packets to third parties%s",
+		connected, len(t.cells), possible, got, again, strangers, t.measuredTotals())
+}
+
+// measuredTotals says of a measured run how well was planned and how long the
+// first message took; "" of another.
+func (t *table) measuredTotals() string {
+	var first []float64
+	planned := 0
+	t.each(func(_, _ int, c *Cell) {
+		if c.planned() {
+			planned++
+		}
+		if c.FirstMS > 0 {
+			first = append(first, c.FirstMS)
+		}
+	})
+	if len(first) == 0 {
+		return ""
+	}
+	slices.Sort(first)
+	return fmt.Sprintf("; %d planned as measurements of the firewalls say; the first message took %.0f ms (median), %.0f (p99), %.0f (most)",
+		planned, bench.Median(first), first[(len(first)*99+99)/100-1], first[len(first)-1])
 }
 
 // text prints the grid: a letter for each cell, columns numbered like the rows.

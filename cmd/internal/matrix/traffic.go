@@ -135,7 +135,7 @@ func (w *world) tunnels() map[path]bool {
 	for _, d := range w.grid.Daemons() {
 		site, _, _ := strings.Cut(d.Host.Name(), "/")
 		for peer := range peersOf(d.Log()) {
-			kept[path{site, peer}] = true
+			kept[path{w.lab.Place(site), w.lab.Place(peer)}] = true
 		}
 	}
 	return kept

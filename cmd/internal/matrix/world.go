@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
 	"strings"
 	"time"
 
@@ -29,6 +30,7 @@ const pairTimeout = 20 * time.Second
 const (
 	brokerHost = "public/broker"
 	proxyHost  = "public/proxy"
+	proxyPort  = 443
 )
 
 // world is one lab with a grid. A preset has the site askerSite, targetSite or
@@ -64,12 +66,18 @@ func build(ctx context.Context, o Options, part part) (*world, error) {
 	if err != nil {
 		return nil, err
 	}
-	g, err := grid.Start(ctx, l, o.gridConfig())
+	cfg := o.gridConfig()
+	if at := l.Host(proxyHost); o.Measured && at.Addr6().IsValid() {
+		// What sites know of their IPv6 they learn from somebody who has it too.
+		both := []string{netip.AddrPortFrom(at.Addr(), proxyPort).String(), netip.AddrPortFrom(at.Addr6(), proxyPort).String()}
+		cfg.Settings = map[string]map[string]any{"proxy": {"listen": both, "advertise": both}}
+	}
+	g, err := grid.Start(ctx, l, cfg)
 	if err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
 	w := &world{Options: o, lab: l, grid: g}
-	if err := w.checkPrivileges(); err != nil {
+	if err := errors.Join(w.checkPrivileges(), w.awaitMeasured(ctx)); err != nil {
 		return nil, errors.Join(err, w.close())
 	}
 	return w, nil
@@ -78,8 +86,10 @@ func build(ctx context.Context, o Options, part part) (*world, error) {
 func (o Options) gridConfig() grid.Config {
 	c := grid.Config{
 		IPv6: o.IPv6, Binary: o.Binary, Broker: brokerHost, Proxies: []string{proxyHost},
-		// Sites that measure themselves send packets of their own.
-		Settings: map[string]map[string]any{"frontal": {"measure": "0s"}},
+		Measured: o.Measured,
+	}
+	if !o.Measured { // sites that measure themselves send packets of their own
+		c.Settings = map[string]map[string]any{"frontal": {"measure": "0s"}}
 	}
 	if o.Unprivileged {
 		c.Binary = func(daemon string) []string {
@@ -120,6 +130,7 @@ func (w *world) close() error { return errors.Join(w.grid.Close(), w.lab.Close()
 func (w *world) connect(ctx context.Context, pair Pair) Cell {
 	known, err := w.known(pair)
 	c := newCell(pair, known)
+	c.measured = w.Measured
 	if err == nil {
 		err = w.predict(ctx, &c)
 	}
@@ -134,7 +145,7 @@ func (w *world) connect(ctx context.Context, pair Pair) Cell {
 			break
 		}
 	}
-	w.before = path{askerSite(pair.From), targetSite(pair.To)}
+	w.before = path{w.lab.Place(askerSite(pair.From)), w.lab.Place(targetSite(pair.To))}
 	if c.astray() || !c.Connected {
 		c.heard = w.heard(ctx, &c)
 	}
@@ -149,9 +160,14 @@ func (w *world) try(ctx context.Context, c *Cell) {
 	before := w.lab.Traffic()
 	key, err := jobkey.New("matrix")
 	if err == nil {
-		err = w.link(ctx, c, key)
+		link := w.link
+		if w.Measured {
+			link = w.meet
+		}
+		err = link(ctx, c, key)
 	}
 	a, b := askerSite(c.From), targetSite(c.To)
+	a, b = w.lab.Place(a), w.lab.Place(b)
 	strange := strangers(before, w.settle(ctx, a, b), a, b)
 	if len(strange) > 0 { // few pairs: it reads much
 		earlier := w.tunnels()

@@ -196,7 +196,7 @@ func serveHelpers(ctx context.Context, o order, in *bufio.Reader, out io.Writer,
 		if err != nil {
 			return err
 		}
-		ln, err := connhelper.ListenLocal(o.socket(i), 0o600)
+		ln, err := local.ListenUnix(o.socket(i), 0o600)
 		if err != nil {
 			return err
 		}
@@ -243,9 +243,9 @@ func (o order) join(ctx context.Context, all *sync.WaitGroup) ([]*local.Client, 
 	var ranks []*local.Client
 	for i := range o.Processes {
 		c := local.NewClient(local.ClientConfig{
-			Socket:     o.socket(i % o.Helpers),
-			Process:    overlay.ProcessName{Job: key.ID(), Rank: uint32(o.Ranks + i)},
-			Generation: overlay.Generation(time.Now().UnixNano()), Auth: key.Auth(),
+			Socket:  o.socket(i % o.Helpers),
+			Process: overlay.ProcessName{Job: key.ID(), Rank: uint32(o.Ranks + i)},
+			Auth:    key.Auth(),
 		})
 		ranks = append(ranks, c)
 		all.Go(func() { c.Serve(ctx) })

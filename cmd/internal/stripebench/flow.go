@@ -8,6 +8,7 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/isthmus-grid/isthmus/link"
@@ -26,6 +27,19 @@ const joining = 30 * time.Second
 // flow links two ranks by a number of carriers and sends from the first, which dials,
 // to the second.
 func flow(ctx context.Context, from, to rank, carriers int) (r result, err error) {
+	err = linked(ctx, from, to, carriers, func(ctx context.Context, near, far *link.Link) error {
+		t := pump(near.Conn, far.Conn)
+		err := warm(ctx, near, carriers)
+		r, err = t.measure(ctx, err)
+		d := describe(near)
+		r.carriers, r.proxies = d.carriers, d.proxies
+		return errors.Join(err, t.end())
+	})
+	return r, err
+}
+
+// linked links two ranks by a number of carriers for as long as use takes.
+func linked(ctx context.Context, from, to rank, carriers int, use func(ctx context.Context, near, far *link.Link) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var serving sync.WaitGroup
 	defer serving.Wait()
@@ -43,50 +57,66 @@ func flow(ctx context.Context, from, to rank, carriers int) (r result, err error
 	meeting, done := context.WithTimeout(ctx, joining)
 	defer done()
 	if err := meshes[0].Connect(meeting, to.self.Process.Rank); err != nil {
-		return r, err
+		return err
 	}
 	near := <-links[0]
 	select {
 	case far := <-links[1]:
-		return pump(ctx, near, far, carriers)
+		return use(ctx, near, far)
 	case <-meeting.Done():
-		return r, errors.New("the other rank did not get the link")
+		return errors.New("the other rank did not get the link")
 	}
 }
 
-// pump sends for as long as a turn takes, and measures.
-func pump(ctx context.Context, near, far *link.Link, carriers int) (r result, err error) {
-	var got atomic.Uint64
-	var moving sync.WaitGroup
-	ends := make([]error, 2)
-	moving.Go(func() {
+// traffic is bytes that flow as fast as they can from one end of a connection to the
+// other.
+type traffic struct {
+	near, far net.Conn
+	got       atomic.Uint64
+	moving    sync.WaitGroup
+	ends      [2]error
+}
+
+// pump starts the traffic.
+func pump(near, far net.Conn) *traffic {
+	t := &traffic{near: near, far: far}
+	t.moving.Go(func() {
 		buf := make([]byte, 1<<20)
-		for ends[0] == nil {
-			_, ends[0] = near.Conn.Write(buf)
+		for t.ends[0] == nil {
+			_, t.ends[0] = near.Write(buf)
 		}
 	})
-	moving.Go(func() {
+	t.moving.Go(func() {
 		buf := make([]byte, 1<<20)
-		for ends[1] == nil {
+		for t.ends[1] == nil {
 			var n int
-			n, ends[1] = far.Conn.Read(buf)
-			got.Add(uint64(n))
+			n, t.ends[1] = far.Read(buf)
+			t.got.Add(uint64(n))
 		}
 	})
-	err = warm(ctx, near, carriers)
-	before, start := got.Load(), time.Now()
-	err = errors.Join(err, pause(ctx, measuring))
-	r = describe(near)
-	r.rate = float64(got.Load()-before) * 8 / 1e6 / time.Since(start).Seconds()
-	near.Conn.Close()
-	far.Conn.Close()
-	moving.Wait()
-	for _, end := range ends {
-		if !errors.Is(end, net.ErrClosed) && !errors.Is(end, io.EOF) {
+	return t
+}
+
+// measure returns what arrives while a turn takes, unless getting there failed.
+func (t *traffic) measure(ctx context.Context, failed error) (result, error) {
+	before, start := t.got.Load(), time.Now()
+	err := errors.Join(failed, pause(ctx, measuring))
+	return result{rate: mbit(t.got.Load()-before, time.Since(start))}, err
+}
+
+func mbit(bytes uint64, in time.Duration) float64 { return float64(bytes) * 8 / 1e6 / in.Seconds() }
+
+// end ends the traffic, and returns what ended it before.
+func (t *traffic) end() (err error) {
+	t.near.Close()
+	t.far.Close()
+	t.moving.Wait()
+	for _, end := range t.ends {
+		if !errors.Is(end, net.ErrClosed) && !errors.Is(end, io.EOF) && !errors.Is(end, syscall.ECONNRESET) && !errors.Is(end, syscall.EPIPE) {
 			err = errors.Join(err, end)
 		}
 	}
-	return r, err
+	return err
 }
 
 // warm waits until a link has the carriers that it is to have, and its speed.
@@ -99,6 +129,9 @@ func warm(ctx context.Context, l *link.Link, carriers int) error {
 			if err := pause(ctx, 50*time.Millisecond); err != nil {
 				return err
 			}
+		}
+		if carriers > 1 {
+			return pause(ctx, 2*warming) // the window grows with them
 		}
 		return pause(ctx, warming)
 	}

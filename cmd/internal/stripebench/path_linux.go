@@ -1,6 +1,7 @@
 package stripebench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,16 +27,22 @@ type path struct {
 	done     chan error
 }
 
-func newPath(ctx context.Context, shape wan.Shape) (_ *path, err error) {
+func newPath(ctx context.Context, shape wan.Shape) (*path, error) {
+	return newStar(ctx, 2, []wan.Path{between(0, 1, shape), between(1, 0, shape)})
+}
+
+// between is the path from one host of a star to another.
+func between(from, to int, shape wan.Shape) wan.Path {
+	return wan.Path{From: star.Port(from), To: star.Port(to), In: star.Port(from), Out: star.Port(to), Shape: shape}
+}
+
+func newStar(ctx context.Context, hosts int, paths []wan.Path) (_ *path, err error) {
 	p := &path{done: make(chan error, 1)}
-	if p.star, err = star.New(2); err != nil {
+	if p.star, err = star.New(hosts); err != nil {
 		return nil, err
 	}
 	err = p.star.Centre.Do(func() (err error) {
-		p.emulator, err = wan.New([]wan.Path{
-			{From: "a", To: "b", In: star.Port(0), Out: star.Port(1), Shape: shape},
-			{From: "b", To: "a", In: star.Port(1), Out: star.Port(0), Shape: shape},
-		}, wan.Options{Seed: 1})
+		p.emulator, err = wan.New(paths, wan.Options{Seed: 1})
 		return err
 	})
 	if err != nil {
@@ -85,6 +92,10 @@ type socket struct {
 	congestion string
 	peer       netip.AddrPort
 	ln         *net.TCPListener
+
+	relay  netip.AddrPort    // if any
+	first  overlay.Technique // that is taken where every one may be; 0: Direct
+	direct chan struct{}     // where first is the relay: what is direct is found once it is closed; nil: never
 }
 
 func (s *socket) listen(at netip.AddrPort) error {
@@ -96,16 +107,29 @@ func (s *socket) listen(at netip.AddrPort) error {
 
 func (s *socket) Close() error { return s.ln.Close() }
 
-func (s *socket) Dial(context.Context, overlay.ProcessName, overlay.Ways) (overlay.Carrier, error) {
+func (s *socket) Dial(ctx context.Context, _ overlay.ProcessName, ways overlay.Ways) (overlay.Carrier, error) {
+	technique := cmp.Or(s.first, overlay.Direct)
+	if technique == overlay.Relay && ways == overlay.DirectOnly {
+		select {
+		case <-s.direct:
+			technique = overlay.Direct
+		case <-ctx.Done():
+			return overlay.Carrier{}, overlay.ErrTimeout
+		}
+	}
+	to := s.peer
+	if technique == overlay.Relay {
+		to = s.relay
+	}
 	var c *net.TCPConn
 	err := s.space.Do(func() (err error) {
-		c, err = net.DialTCP("tcp4", nil, net.TCPAddrFromAddrPort(s.peer))
+		c, err = net.DialTCP("tcp4", nil, net.TCPAddrFromAddrPort(to))
 		return err
 	})
 	if err != nil {
 		return overlay.Carrier{}, err
 	}
-	return s.carrier(c)
+	return s.carrier(c, technique)
 }
 
 func (s *socket) Accept(ctx context.Context) (overlay.Carrier, error) {
@@ -114,15 +138,19 @@ func (s *socket) Accept(ctx context.Context) (overlay.Carrier, error) {
 	if err != nil {
 		return overlay.Carrier{}, err
 	}
-	return s.carrier(c)
+	technique := overlay.Direct
+	if s.relay.IsValid() && c.RemoteAddr().(*net.TCPAddr).AddrPort().Addr().Unmap() == s.relay.Addr() {
+		technique = overlay.Relay
+	}
+	return s.carrier(c, technique)
 }
 
-func (s *socket) carrier(c *net.TCPConn) (overlay.Carrier, error) {
+func (s *socket) carrier(c *net.TCPConn, technique overlay.Technique) (overlay.Carrier, error) {
 	if err := setCongestion(c, s.congestion); err != nil {
 		c.Close()
 		return overlay.Carrier{}, err
 	}
-	return overlay.Carrier{Conn: c, Path: overlay.Path{Technique: overlay.Direct}}, nil
+	return overlay.Carrier{Conn: c, Path: overlay.Path{Technique: technique}}, nil
 }
 
 func setCongestion(c *net.TCPConn, name string) error {

@@ -1,6 +1,7 @@
 package stripebench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,6 +23,12 @@ const lossy = "cubic"
 // Run measures and writes the rows, those of a scene when it is done. It must run
 // in a process that went through lab.Enter. Missing a target is no error.
 func Run(ctx context.Context, o Options) error {
+	if o.Scene == "lossy" {
+		if err := runLossy(ctx, o); err != nil {
+			return fmt.Errorf("bench stripe: over a long path with losses: %w", err)
+		}
+		return nil
+	}
 	if o.Scene != "proxies" {
 		if err := runPath(ctx, o); err != nil {
 			return fmt.Errorf("bench stripe: over one path: %w", err)
@@ -40,6 +47,7 @@ func runPath(ctx context.Context, o Options) (err error) {
 	if err != nil {
 		return err
 	}
+	o.Rate = cmp.Or(o.Rate, 1e9)
 	p, err := newPath(ctx, wan.Shape{Delay: o.RTT / 2, Loss: o.Loss, Rate: o.Rate})
 	if err != nil {
 		return err

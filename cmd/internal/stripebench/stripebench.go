@@ -26,13 +26,15 @@ type Options struct {
 	Repeat int           // rounds, 1 or more
 	RTT    time.Duration // of both scenes
 	Loss   float64       // of packets, in the first
-	Rate   int64         // bit/s of the path of the first
+	Rate   int64         // bit/s of the path of the first and the last; 0: 1 Gb/s, and of the last 100 Mb/s and 1 Gb/s
 	Proxy  int64         // bit/s to and from each proxy
-	Scene  string        // only this one: "path" or "proxies"; empty: both
-	Binary func(daemon string) []string
-	JSON   bool
-	Out    io.Writer
-	Err    io.Writer // progress
+	Scene  string        // only this one: "path", "proxies" or "lossy"; empty: the first two
+
+	Control string // the only congestion control of the last; empty: cubic and bbr
+	Binary  func(daemon string) []string
+	JSON    bool
+	Out     io.Writer
+	Err     io.Writer // progress
 }
 
 // How long things take.

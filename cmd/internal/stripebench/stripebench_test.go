@@ -2,6 +2,7 @@ package stripebench
 
 import (
 	"testing"
+	"time"
 )
 
 // TestRows: figures are held against one carrier, and the target is that of the
@@ -24,5 +25,42 @@ func TestRows(t *testing.T) {
 	}
 	if r := rows[2]; r.Ratio != 2 || r.Met != nil || r.Params["carriers"] != 6.0 || r.Params["proxies"] != 2.0 || r.Params["loss"] != 0.5 {
 		t.Errorf("its own choice: %+v", r)
+	}
+}
+
+// TestSettled: a link that stands still for a second after its move has lost that second.
+func TestSettled(t *testing.T) {
+	var seen []arrived
+	bytes := uint64(0)
+	moved := time.Unix(3, 0)
+	for at := time.Unix(0, 0); at.Before(time.Unix(20, 0)); at = at.Add(step) {
+		seen = append(seen, arrived{at, bytes})
+		if at.Before(moved) || at.Sub(moved) >= time.Second {
+			bytes += 250_000 // 100 Mb/s
+		}
+	}
+	full, cost := settled(seen, moved)
+	if full < 99.9 || full > 100.1 || cost < 990*time.Millisecond || cost > 1010*time.Millisecond {
+		t.Errorf("%v Mbit/s and a cost of %v", full, cost)
+	}
+	if _, cost := settled(seen, time.Unix(5, 0)); cost > step {
+		t.Errorf("a move without a pause costs %v", cost)
+	}
+}
+
+// TestLossyRows: figures are held against TCP, and each target is judged.
+func TestLossyRows(t *testing.T) {
+	rows := lossyRows([]cell{
+		{name: "raw", results: []result{{rate: 100}, {rate: 300}, {rate: 200}}},
+		{name: "relay", target: 0.8, results: []result{{rate: 150, carriers: 1}}},
+	}, []float64{30, 5, 9}, map[string]any{"loss": 0.01})
+	if len(rows) != 3 || rows[0].Value != 200 || rows[0].Met != nil {
+		t.Fatalf("%+v", rows)
+	}
+	if r := rows[1]; r.Ratio != 0.75 || r.Met == nil || *r.Met || r.Params["loss"] != 0.01 {
+		t.Errorf("relay: %+v", r)
+	}
+	if r := rows[2]; r.Value != 9 || r.Met == nil || !*r.Met {
+		t.Errorf("the move: %+v", r)
 	}
 }

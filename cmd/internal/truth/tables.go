@@ -113,11 +113,20 @@ const punchable = "OSRFJXYLPNIECD"
 // that looks at TCP only.
 const takesAnyDatagram = "OSRCD"
 
+// forDatagrams returns the kind as it is to datagrams.
+func (k kind) forDatagrams() kind {
+	if k.dgram != 0 {
+		k.letter = k.dgram
+	}
+	return k
+}
+
 // punches reports whether UDP hole punching connects the two.
 func punches(a, b kind) bool {
 	if !a.udp || !b.udp {
 		return false
 	}
+	a, b = a.forDatagrams(), b.forDatagrams()
 	switch {
 	case in(a, symmetricNAT):
 		return in(b, takesAnyDatagram)

@@ -146,6 +146,21 @@ func TestEveryPresetIsKnown(t *testing.T) {
 	}
 }
 
+// Each kind that was met later is known, and most of them can do without a relay.
+func TestUnforeseenKinds(t *testing.T) {
+	for _, p := range lab.Unforeseen() {
+		if between(t, p, "open").Works == 0 && p != "tls-only-443" && p != "connect-tls-only" && p != "ipv6-only" {
+			t.Errorf("nothing but the relay joins %s and open", p)
+		}
+	}
+	if p := between(t, "same-nat-no-hairpin", "same-nat-no-hairpin"); p.Direct() {
+		t.Errorf("behind one NAT without hairpinning these work: %v", p.Works)
+	}
+	if p := between(t, "nat-tcp-symmetric-udp-eim", "nat-tcp-symmetric-udp-eim"); p.Works != Of(overlay.HolePunching) {
+		t.Errorf("between two NATs that are symmetric for TCP alone these work: %v", p.Works)
+	}
+}
+
 // plain returns the lab's presets without those that have no route.
 func plain() []string {
 	var names []string

@@ -3315,6 +3315,782 @@ func (x *Host) GetLatencyNs() uint64 {
 	return 0
 }
 
+// ToAgent is what a helper says. Exactly one field is set.
+type ToAgent struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Say:
+	//
+	//	*ToAgent_Open
+	//	*ToAgent_File
+	//	*ToAgent_Launch
+	//	*ToAgent_Input
+	//	*ToAgent_Signal
+	//	*ToAgent_Ack
+	//	*ToAgent_End
+	//	*ToAgent_Release
+	Say           isToAgent_Say `protobuf_oneof:"say"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ToAgent) Reset() {
+	*x = ToAgent{}
+	mi := &file_gate_proto_msgTypes[48]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ToAgent) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ToAgent) ProtoMessage() {}
+
+func (x *ToAgent) ProtoReflect() protoreflect.Message {
+	mi := &file_gate_proto_msgTypes[48]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ToAgent.ProtoReflect.Descriptor instead.
+func (*ToAgent) Descriptor() ([]byte, []int) {
+	return file_gate_proto_rawDescGZIP(), []int{48}
+}
+
+func (x *ToAgent) GetSay() isToAgent_Say {
+	if x != nil {
+		return x.Say
+	}
+	return nil
+}
+
+func (x *ToAgent) GetOpen() *Open {
+	if x != nil {
+		if x, ok := x.Say.(*ToAgent_Open); ok {
+			return x.Open
+		}
+	}
+	return nil
+}
+
+func (x *ToAgent) GetFile() *StagePart {
+	if x != nil {
+		if x, ok := x.Say.(*ToAgent_File); ok {
+			return x.File
+		}
+	}
+	return nil
+}
+
+func (x *ToAgent) GetLaunch() *Launch {
+	if x != nil {
+		if x, ok := x.Say.(*ToAgent_Launch); ok {
+			return x.Launch
+		}
+	}
+	return nil
+}
+
+func (x *ToAgent) GetInput() *Input {
+	if x != nil {
+		if x, ok := x.Say.(*ToAgent_Input); ok {
+			return x.Input
+		}
+	}
+	return nil
+}
+
+func (x *ToAgent) GetSignal() *Signal {
+	if x != nil {
+		if x, ok := x.Say.(*ToAgent_Signal); ok {
+			return x.Signal
+		}
+	}
+	return nil
+}
+
+func (x *ToAgent) GetAck() *Ack {
+	if x != nil {
+		if x, ok := x.Say.(*ToAgent_Ack); ok {
+			return x.Ack
+		}
+	}
+	return nil
+}
+
+func (x *ToAgent) GetEnd() *EndJob {
+	if x != nil {
+		if x, ok := x.Say.(*ToAgent_End); ok {
+			return x.End
+		}
+	}
+	return nil
+}
+
+func (x *ToAgent) GetRelease() *Release {
+	if x != nil {
+		if x, ok := x.Say.(*ToAgent_Release); ok {
+			return x.Release
+		}
+	}
+	return nil
+}
+
+type isToAgent_Say interface {
+	isToAgent_Say()
+}
+
+type ToAgent_Open struct {
+	Open *Open `protobuf:"bytes,1,opt,name=open,proto3,oneof"` // first, on every connection
+}
+
+type ToAgent_File struct {
+	File *StagePart `protobuf:"bytes,2,opt,name=file,proto3,oneof"`
+}
+
+type ToAgent_Launch struct {
+	Launch *Launch `protobuf:"bytes,3,opt,name=launch,proto3,oneof"` // the same once more does nothing
+}
+
+type ToAgent_Input struct {
+	Input *Input `protobuf:"bytes,4,opt,name=input,proto3,oneof"`
+}
+
+type ToAgent_Signal struct {
+	Signal *Signal `protobuf:"bytes,5,opt,name=signal,proto3,oneof"`
+}
+
+type ToAgent_Ack struct {
+	Ack *Ack `protobuf:"bytes,6,opt,name=ack,proto3,oneof"`
+}
+
+type ToAgent_End struct {
+	End *EndJob `protobuf:"bytes,7,opt,name=end,proto3,oneof"`
+}
+
+type ToAgent_Release struct {
+	Release *Release `protobuf:"bytes,8,opt,name=release,proto3,oneof"`
+}
+
+func (*ToAgent_Open) isToAgent_Say() {}
+
+func (*ToAgent_File) isToAgent_Say() {}
+
+func (*ToAgent_Launch) isToAgent_Say() {}
+
+func (*ToAgent_Input) isToAgent_Say() {}
+
+func (*ToAgent_Signal) isToAgent_Say() {}
+
+func (*ToAgent_Ack) isToAgent_Say() {}
+
+func (*ToAgent_End) isToAgent_Say() {}
+
+func (*ToAgent_Release) isToAgent_Say() {}
+
+// FromAgent is what an agent says. Exactly one field is set.
+type FromAgent struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Say:
+	//
+	//	*FromAgent_Opened
+	//	*FromAgent_Staged
+	//	*FromAgent_Taken
+	//	*FromAgent_Event
+	//	*FromAgent_Ended
+	//	*FromAgent_Fault
+	Say           isFromAgent_Say `protobuf_oneof:"say"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FromAgent) Reset() {
+	*x = FromAgent{}
+	mi := &file_gate_proto_msgTypes[49]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FromAgent) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FromAgent) ProtoMessage() {}
+
+func (x *FromAgent) ProtoReflect() protoreflect.Message {
+	mi := &file_gate_proto_msgTypes[49]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FromAgent.ProtoReflect.Descriptor instead.
+func (*FromAgent) Descriptor() ([]byte, []int) {
+	return file_gate_proto_rawDescGZIP(), []int{49}
+}
+
+func (x *FromAgent) GetSay() isFromAgent_Say {
+	if x != nil {
+		return x.Say
+	}
+	return nil
+}
+
+func (x *FromAgent) GetOpened() *Opened {
+	if x != nil {
+		if x, ok := x.Say.(*FromAgent_Opened); ok {
+			return x.Opened
+		}
+	}
+	return nil
+}
+
+func (x *FromAgent) GetStaged() *StagedFile {
+	if x != nil {
+		if x, ok := x.Say.(*FromAgent_Staged); ok {
+			return x.Staged
+		}
+	}
+	return nil
+}
+
+func (x *FromAgent) GetTaken() *Taken {
+	if x != nil {
+		if x, ok := x.Say.(*FromAgent_Taken); ok {
+			return x.Taken
+		}
+	}
+	return nil
+}
+
+func (x *FromAgent) GetEvent() *ToSubmitter {
+	if x != nil {
+		if x, ok := x.Say.(*FromAgent_Event); ok {
+			return x.Event
+		}
+	}
+	return nil
+}
+
+func (x *FromAgent) GetEnded() *ProcessesEnded {
+	if x != nil {
+		if x, ok := x.Say.(*FromAgent_Ended); ok {
+			return x.Ended
+		}
+	}
+	return nil
+}
+
+func (x *FromAgent) GetFault() *Fault {
+	if x != nil {
+		if x, ok := x.Say.(*FromAgent_Fault); ok {
+			return x.Fault
+		}
+	}
+	return nil
+}
+
+type isFromAgent_Say interface {
+	isFromAgent_Say()
+}
+
+type FromAgent_Opened struct {
+	Opened *Opened `protobuf:"bytes,1,opt,name=opened,proto3,oneof"`
+}
+
+type FromAgent_Staged struct {
+	Staged *StagedFile `protobuf:"bytes,2,opt,name=staged,proto3,oneof"`
+}
+
+type FromAgent_Taken struct {
+	Taken *Taken `protobuf:"bytes,3,opt,name=taken,proto3,oneof"`
+}
+
+type FromAgent_Event struct {
+	Event *ToSubmitter `protobuf:"bytes,4,opt,name=event,proto3,oneof"` // output, exited, file or over
+}
+
+type FromAgent_Ended struct {
+	Ended *ProcessesEnded `protobuf:"bytes,5,opt,name=ended,proto3,oneof"` // once on every connection
+}
+
+type FromAgent_Fault struct {
+	Fault *Fault `protobuf:"bytes,6,opt,name=fault,proto3,oneof"` // of an input that is too much or not in order
+}
+
+func (*FromAgent_Opened) isFromAgent_Say() {}
+
+func (*FromAgent_Staged) isFromAgent_Say() {}
+
+func (*FromAgent_Taken) isFromAgent_Say() {}
+
+func (*FromAgent_Event) isFromAgent_Say() {}
+
+func (*FromAgent_Ended) isFromAgent_Say() {}
+
+func (*FromAgent_Fault) isFromAgent_Say() {}
+
+// Open begins a connection. The first one of all makes the job's folder.
+type Open struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Parent        string                 `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`                      // folder in which the job's is made
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`                          // how the folder's name begins
+	OrphanMs      uint64                 `protobuf:"varint,3,opt,name=orphan_ms,json=orphanMs,proto3" json:"orphan_ms,omitempty"` // how long the agent waits for a helper without a connection
+	Have          uint64                 `protobuf:"varint,4,opt,name=have,proto3" json:"have,omitempty"`                         // the last event that the helper has; those after it are said (again)
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Open) Reset() {
+	*x = Open{}
+	mi := &file_gate_proto_msgTypes[50]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Open) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Open) ProtoMessage() {}
+
+func (x *Open) ProtoReflect() protoreflect.Message {
+	mi := &file_gate_proto_msgTypes[50]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Open.ProtoReflect.Descriptor instead.
+func (*Open) Descriptor() ([]byte, []int) {
+	return file_gate_proto_rawDescGZIP(), []int{50}
+}
+
+func (x *Open) GetParent() string {
+	if x != nil {
+		return x.Parent
+	}
+	return ""
+}
+
+func (x *Open) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Open) GetOrphanMs() uint64 {
+	if x != nil {
+		return x.OrphanMs
+	}
+	return 0
+}
+
+func (x *Open) GetHave() uint64 {
+	if x != nil {
+		return x.Have
+	}
+	return 0
+}
+
+// Opened answers Open.
+type Opened struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Folder        string                 `protobuf:"bytes,1,opt,name=folder,proto3" json:"folder,omitempty"`    // of the job; empty when it could not be made
+	Fault         string                 `protobuf:"bytes,2,opt,name=fault,proto3" json:"fault,omitempty"`      // why not, for people
+	Taken         uint64                 `protobuf:"varint,3,opt,name=taken,proto3" json:"taken,omitempty"`     // as Taken says it
+	Version       uint32                 `protobuf:"varint,4,opt,name=version,proto3" json:"version,omitempty"` // of this protocol: 1
+	Waits         bool                   `protobuf:"varint,5,opt,name=waits,proto3" json:"waits,omitempty"`     // no Launch has come yet
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Opened) Reset() {
+	*x = Opened{}
+	mi := &file_gate_proto_msgTypes[51]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Opened) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Opened) ProtoMessage() {}
+
+func (x *Opened) ProtoReflect() protoreflect.Message {
+	mi := &file_gate_proto_msgTypes[51]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Opened.ProtoReflect.Descriptor instead.
+func (*Opened) Descriptor() ([]byte, []int) {
+	return file_gate_proto_rawDescGZIP(), []int{51}
+}
+
+func (x *Opened) GetFolder() string {
+	if x != nil {
+		return x.Folder
+	}
+	return ""
+}
+
+func (x *Opened) GetFault() string {
+	if x != nil {
+		return x.Fault
+	}
+	return ""
+}
+
+func (x *Opened) GetTaken() uint64 {
+	if x != nil {
+		return x.Taken
+	}
+	return 0
+}
+
+func (x *Opened) GetVersion() uint32 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *Opened) GetWaits() bool {
+	if x != nil {
+		return x.Waits
+	}
+	return false
+}
+
+// StagePart is a part of a file for the job's folder; the parts of a file come
+// in order and are not mixed with another's.
+type StagePart struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Mode          uint32                 `protobuf:"varint,2,opt,name=mode,proto3" json:"mode,omitempty"`
+	Data          []byte                 `protobuf:"bytes,3,opt,name=data,proto3" json:"data,omitempty"`  // at most 1 MiB
+	End           bool                   `protobuf:"varint,4,opt,name=end,proto3" json:"end,omitempty"`   // the file has no more, and appears
+	Drop          bool                   `protobuf:"varint,5,opt,name=drop,proto3" json:"drop,omitempty"` // the file does not come after all
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StagePart) Reset() {
+	*x = StagePart{}
+	mi := &file_gate_proto_msgTypes[52]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StagePart) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StagePart) ProtoMessage() {}
+
+func (x *StagePart) ProtoReflect() protoreflect.Message {
+	mi := &file_gate_proto_msgTypes[52]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StagePart.ProtoReflect.Descriptor instead.
+func (*StagePart) Descriptor() ([]byte, []int) {
+	return file_gate_proto_rawDescGZIP(), []int{52}
+}
+
+func (x *StagePart) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *StagePart) GetMode() uint32 {
+	if x != nil {
+		return x.Mode
+	}
+	return 0
+}
+
+func (x *StagePart) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+func (x *StagePart) GetEnd() bool {
+	if x != nil {
+		return x.End
+	}
+	return false
+}
+
+func (x *StagePart) GetDrop() bool {
+	if x != nil {
+		return x.Drop
+	}
+	return false
+}
+
+// StagedFile answers the last part of a file.
+type StagedFile struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Fault         string                 `protobuf:"bytes,2,opt,name=fault,proto3" json:"fault,omitempty"` // why it is not there, for people; empty: it is
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StagedFile) Reset() {
+	*x = StagedFile{}
+	mi := &file_gate_proto_msgTypes[53]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StagedFile) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StagedFile) ProtoMessage() {}
+
+func (x *StagedFile) ProtoReflect() protoreflect.Message {
+	mi := &file_gate_proto_msgTypes[53]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StagedFile.ProtoReflect.Descriptor instead.
+func (*StagedFile) Descriptor() ([]byte, []int) {
+	return file_gate_proto_rawDescGZIP(), []int{53}
+}
+
+func (x *StagedFile) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *StagedFile) GetFault() string {
+	if x != nil {
+		return x.Fault
+	}
+	return ""
+}
+
+// Launch starts the processes of a job.
+type Launch struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Start         *Start                 `protobuf:"bytes,1,opt,name=start,proto3" json:"start,omitempty"`   // as the submitter said it
+	Helper        string                 `protobuf:"bytes,2,opt,name=helper,proto3" json:"helper,omitempty"` // the socket by which processes reach other ranks
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Launch) Reset() {
+	*x = Launch{}
+	mi := &file_gate_proto_msgTypes[54]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Launch) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Launch) ProtoMessage() {}
+
+func (x *Launch) ProtoReflect() protoreflect.Message {
+	mi := &file_gate_proto_msgTypes[54]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Launch.ProtoReflect.Descriptor instead.
+func (*Launch) Descriptor() ([]byte, []int) {
+	return file_gate_proto_rawDescGZIP(), []int{54}
+}
+
+func (x *Launch) GetStart() *Start {
+	if x != nil {
+		return x.Start
+	}
+	return nil
+}
+
+func (x *Launch) GetHelper() string {
+	if x != nil {
+		return x.Helper
+	}
+	return ""
+}
+
+// EndJob ends the processes, for a reason that Over says.
+type EndJob struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Why           string                 `protobuf:"bytes,1,opt,name=why,proto3" json:"why,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EndJob) Reset() {
+	*x = EndJob{}
+	mi := &file_gate_proto_msgTypes[55]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EndJob) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EndJob) ProtoMessage() {}
+
+func (x *EndJob) ProtoReflect() protoreflect.Message {
+	mi := &file_gate_proto_msgTypes[55]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EndJob.ProtoReflect.Descriptor instead.
+func (*EndJob) Descriptor() ([]byte, []int) {
+	return file_gate_proto_rawDescGZIP(), []int{55}
+}
+
+func (x *EndJob) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
+// Release says that nobody will ask for anything any more: what runs is ended,
+// the folder removed, and the connection closed as the agent's last deed.
+type Release struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Release) Reset() {
+	*x = Release{}
+	mi := &file_gate_proto_msgTypes[56]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Release) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Release) ProtoMessage() {}
+
+func (x *Release) ProtoReflect() protoreflect.Message {
+	mi := &file_gate_proto_msgTypes[56]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Release.ProtoReflect.Descriptor instead.
+func (*Release) Descriptor() ([]byte, []int) {
+	return file_gate_proto_rawDescGZIP(), []int{56}
+}
+
+// ProcessesEnded says that no process of the job is left.
+type ProcessesEnded struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProcessesEnded) Reset() {
+	*x = ProcessesEnded{}
+	mi := &file_gate_proto_msgTypes[57]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProcessesEnded) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProcessesEnded) ProtoMessage() {}
+
+func (x *ProcessesEnded) ProtoReflect() protoreflect.Message {
+	mi := &file_gate_proto_msgTypes[57]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProcessesEnded.ProtoReflect.Descriptor instead.
+func (*ProcessesEnded) Descriptor() ([]byte, []int) {
+	return file_gate_proto_rawDescGZIP(), []int{57}
+}
+
 var File_gate_proto protoreflect.FileDescriptor
 
 const file_gate_proto_rawDesc = "" +
@@ -3538,7 +4314,53 @@ const file_gate_proto_rawDesc = "" +
 	"\x05state\x18\x06 \x01(\tR\x05state\x12\x1b\n" +
 	"\tsilent_ms\x18\a \x01(\x04R\bsilentMs\x12\x1d\n" +
 	"\n" +
-	"latency_ns\x18\b \x01(\x04R\tlatencyNs2\xf1\x03\n" +
+	"latency_ns\x18\b \x01(\x04R\tlatencyNs\"\x92\x03\n" +
+	"\aToAgent\x12+\n" +
+	"\x04open\x18\x01 \x01(\v2\x15.isthmus.gate.v1.OpenH\x00R\x04open\x120\n" +
+	"\x04file\x18\x02 \x01(\v2\x1a.isthmus.gate.v1.StagePartH\x00R\x04file\x121\n" +
+	"\x06launch\x18\x03 \x01(\v2\x17.isthmus.gate.v1.LaunchH\x00R\x06launch\x12.\n" +
+	"\x05input\x18\x04 \x01(\v2\x16.isthmus.gate.v1.InputH\x00R\x05input\x121\n" +
+	"\x06signal\x18\x05 \x01(\v2\x17.isthmus.gate.v1.SignalH\x00R\x06signal\x12(\n" +
+	"\x03ack\x18\x06 \x01(\v2\x14.isthmus.gate.v1.AckH\x00R\x03ack\x12+\n" +
+	"\x03end\x18\a \x01(\v2\x17.isthmus.gate.v1.EndJobH\x00R\x03end\x124\n" +
+	"\arelease\x18\b \x01(\v2\x18.isthmus.gate.v1.ReleaseH\x00R\areleaseB\x05\n" +
+	"\x03say\"\xcb\x02\n" +
+	"\tFromAgent\x121\n" +
+	"\x06opened\x18\x01 \x01(\v2\x17.isthmus.gate.v1.OpenedH\x00R\x06opened\x125\n" +
+	"\x06staged\x18\x02 \x01(\v2\x1b.isthmus.gate.v1.StagedFileH\x00R\x06staged\x12.\n" +
+	"\x05taken\x18\x03 \x01(\v2\x16.isthmus.gate.v1.TakenH\x00R\x05taken\x124\n" +
+	"\x05event\x18\x04 \x01(\v2\x1c.isthmus.gate.v1.ToSubmitterH\x00R\x05event\x127\n" +
+	"\x05ended\x18\x05 \x01(\v2\x1f.isthmus.gate.v1.ProcessesEndedH\x00R\x05ended\x12.\n" +
+	"\x05fault\x18\x06 \x01(\v2\x16.isthmus.gate.v1.FaultH\x00R\x05faultB\x05\n" +
+	"\x03say\"c\n" +
+	"\x04Open\x12\x16\n" +
+	"\x06parent\x18\x01 \x01(\tR\x06parent\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1b\n" +
+	"\torphan_ms\x18\x03 \x01(\x04R\borphanMs\x12\x12\n" +
+	"\x04have\x18\x04 \x01(\x04R\x04have\"|\n" +
+	"\x06Opened\x12\x16\n" +
+	"\x06folder\x18\x01 \x01(\tR\x06folder\x12\x14\n" +
+	"\x05fault\x18\x02 \x01(\tR\x05fault\x12\x14\n" +
+	"\x05taken\x18\x03 \x01(\x04R\x05taken\x12\x18\n" +
+	"\aversion\x18\x04 \x01(\rR\aversion\x12\x14\n" +
+	"\x05waits\x18\x05 \x01(\bR\x05waits\"m\n" +
+	"\tStagePart\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
+	"\x04mode\x18\x02 \x01(\rR\x04mode\x12\x12\n" +
+	"\x04data\x18\x03 \x01(\fR\x04data\x12\x10\n" +
+	"\x03end\x18\x04 \x01(\bR\x03end\x12\x12\n" +
+	"\x04drop\x18\x05 \x01(\bR\x04drop\"6\n" +
+	"\n" +
+	"StagedFile\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05fault\x18\x02 \x01(\tR\x05fault\"N\n" +
+	"\x06Launch\x12,\n" +
+	"\x05start\x18\x01 \x01(\v2\x16.isthmus.gate.v1.StartR\x05start\x12\x16\n" +
+	"\x06helper\x18\x02 \x01(\tR\x06helper\"\x1a\n" +
+	"\x06EndJob\x12\x10\n" +
+	"\x03why\x18\x01 \x01(\tR\x03why\"\t\n" +
+	"\aRelease\"\x10\n" +
+	"\x0eProcessesEnded2\xf1\x03\n" +
 	"\x04Gate\x12E\n" +
 	"\bConverse\x12\x17.isthmus.gate.v1.ToNode\x1a\x1c.isthmus.gate.v1.ToSubmitter(\x010\x01\x12C\n" +
 	"\x04Ping\x12\x1c.isthmus.gate.v1.PingRequest\x1a\x1d.isthmus.gate.v1.PingResponse\x12L\n" +
@@ -3563,7 +4385,7 @@ func file_gate_proto_rawDescGZIP() []byte {
 }
 
 var file_gate_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_gate_proto_msgTypes = make([]protoimpl.MessageInfo, 48)
+var file_gate_proto_msgTypes = make([]protoimpl.MessageInfo, 58)
 var file_gate_proto_goTypes = []any{
 	(Refused_What)(0),       // 0: isthmus.gate.v1.Refused.What
 	(Fault_Code)(0),         // 1: isthmus.gate.v1.Fault.Code
@@ -3615,6 +4437,16 @@ var file_gate_proto_goTypes = []any{
 	(*HostsRequest)(nil),    // 47: isthmus.gate.v1.HostsRequest
 	(*HostsResponse)(nil),   // 48: isthmus.gate.v1.HostsResponse
 	(*Host)(nil),            // 49: isthmus.gate.v1.Host
+	(*ToAgent)(nil),         // 50: isthmus.gate.v1.ToAgent
+	(*FromAgent)(nil),       // 51: isthmus.gate.v1.FromAgent
+	(*Open)(nil),            // 52: isthmus.gate.v1.Open
+	(*Opened)(nil),          // 53: isthmus.gate.v1.Opened
+	(*StagePart)(nil),       // 54: isthmus.gate.v1.StagePart
+	(*StagedFile)(nil),      // 55: isthmus.gate.v1.StagedFile
+	(*Launch)(nil),          // 56: isthmus.gate.v1.Launch
+	(*EndJob)(nil),          // 57: isthmus.gate.v1.EndJob
+	(*Release)(nil),         // 58: isthmus.gate.v1.Release
+	(*ProcessesEnded)(nil),  // 59: isthmus.gate.v1.ProcessesEnded
 }
 var file_gate_proto_depIdxs = []int32{
 	6,  // 0: isthmus.gate.v1.ToNode.ask:type_name -> isthmus.gate.v1.Ask
@@ -3659,27 +4491,42 @@ var file_gate_proto_depIdxs = []int32{
 	44, // 39: isthmus.gate.v1.JobsResponse.jobs:type_name -> isthmus.gate.v1.JobHere
 	5,  // 40: isthmus.gate.v1.JobHere.places:type_name -> isthmus.gate.v1.Process
 	49, // 41: isthmus.gate.v1.HostsResponse.hosts:type_name -> isthmus.gate.v1.Host
-	2,  // 42: isthmus.gate.v1.Gate.Converse:input_type -> isthmus.gate.v1.ToNode
-	34, // 43: isthmus.gate.v1.Gate.Ping:input_type -> isthmus.gate.v1.PingRequest
-	36, // 44: isthmus.gate.v1.Gate.Measure:input_type -> isthmus.gate.v1.MeasureRequest
-	39, // 45: isthmus.gate.v1.Gate.Echo:input_type -> isthmus.gate.v1.Piece
-	40, // 46: isthmus.gate.v1.Gate.Gossip:input_type -> isthmus.gate.v1.GossipRequest
-	42, // 47: isthmus.gate.v1.Gate.Jobs:input_type -> isthmus.gate.v1.JobsRequest
-	45, // 48: isthmus.gate.v1.Gate.Kill:input_type -> isthmus.gate.v1.KillRequest
-	47, // 49: isthmus.gate.v1.Desk.Hosts:input_type -> isthmus.gate.v1.HostsRequest
-	3,  // 50: isthmus.gate.v1.Gate.Converse:output_type -> isthmus.gate.v1.ToSubmitter
-	35, // 51: isthmus.gate.v1.Gate.Ping:output_type -> isthmus.gate.v1.PingResponse
-	37, // 52: isthmus.gate.v1.Gate.Measure:output_type -> isthmus.gate.v1.MeasureResponse
-	39, // 53: isthmus.gate.v1.Gate.Echo:output_type -> isthmus.gate.v1.Piece
-	41, // 54: isthmus.gate.v1.Gate.Gossip:output_type -> isthmus.gate.v1.GossipResponse
-	43, // 55: isthmus.gate.v1.Gate.Jobs:output_type -> isthmus.gate.v1.JobsResponse
-	46, // 56: isthmus.gate.v1.Gate.Kill:output_type -> isthmus.gate.v1.KillResponse
-	48, // 57: isthmus.gate.v1.Desk.Hosts:output_type -> isthmus.gate.v1.HostsResponse
-	50, // [50:58] is the sub-list for method output_type
-	42, // [42:50] is the sub-list for method input_type
-	42, // [42:42] is the sub-list for extension type_name
-	42, // [42:42] is the sub-list for extension extendee
-	0,  // [0:42] is the sub-list for field type_name
+	52, // 42: isthmus.gate.v1.ToAgent.open:type_name -> isthmus.gate.v1.Open
+	54, // 43: isthmus.gate.v1.ToAgent.file:type_name -> isthmus.gate.v1.StagePart
+	56, // 44: isthmus.gate.v1.ToAgent.launch:type_name -> isthmus.gate.v1.Launch
+	25, // 45: isthmus.gate.v1.ToAgent.input:type_name -> isthmus.gate.v1.Input
+	27, // 46: isthmus.gate.v1.ToAgent.signal:type_name -> isthmus.gate.v1.Signal
+	28, // 47: isthmus.gate.v1.ToAgent.ack:type_name -> isthmus.gate.v1.Ack
+	57, // 48: isthmus.gate.v1.ToAgent.end:type_name -> isthmus.gate.v1.EndJob
+	58, // 49: isthmus.gate.v1.ToAgent.release:type_name -> isthmus.gate.v1.Release
+	53, // 50: isthmus.gate.v1.FromAgent.opened:type_name -> isthmus.gate.v1.Opened
+	55, // 51: isthmus.gate.v1.FromAgent.staged:type_name -> isthmus.gate.v1.StagedFile
+	26, // 52: isthmus.gate.v1.FromAgent.taken:type_name -> isthmus.gate.v1.Taken
+	3,  // 53: isthmus.gate.v1.FromAgent.event:type_name -> isthmus.gate.v1.ToSubmitter
+	59, // 54: isthmus.gate.v1.FromAgent.ended:type_name -> isthmus.gate.v1.ProcessesEnded
+	33, // 55: isthmus.gate.v1.FromAgent.fault:type_name -> isthmus.gate.v1.Fault
+	19, // 56: isthmus.gate.v1.Launch.start:type_name -> isthmus.gate.v1.Start
+	2,  // 57: isthmus.gate.v1.Gate.Converse:input_type -> isthmus.gate.v1.ToNode
+	34, // 58: isthmus.gate.v1.Gate.Ping:input_type -> isthmus.gate.v1.PingRequest
+	36, // 59: isthmus.gate.v1.Gate.Measure:input_type -> isthmus.gate.v1.MeasureRequest
+	39, // 60: isthmus.gate.v1.Gate.Echo:input_type -> isthmus.gate.v1.Piece
+	40, // 61: isthmus.gate.v1.Gate.Gossip:input_type -> isthmus.gate.v1.GossipRequest
+	42, // 62: isthmus.gate.v1.Gate.Jobs:input_type -> isthmus.gate.v1.JobsRequest
+	45, // 63: isthmus.gate.v1.Gate.Kill:input_type -> isthmus.gate.v1.KillRequest
+	47, // 64: isthmus.gate.v1.Desk.Hosts:input_type -> isthmus.gate.v1.HostsRequest
+	3,  // 65: isthmus.gate.v1.Gate.Converse:output_type -> isthmus.gate.v1.ToSubmitter
+	35, // 66: isthmus.gate.v1.Gate.Ping:output_type -> isthmus.gate.v1.PingResponse
+	37, // 67: isthmus.gate.v1.Gate.Measure:output_type -> isthmus.gate.v1.MeasureResponse
+	39, // 68: isthmus.gate.v1.Gate.Echo:output_type -> isthmus.gate.v1.Piece
+	41, // 69: isthmus.gate.v1.Gate.Gossip:output_type -> isthmus.gate.v1.GossipResponse
+	43, // 70: isthmus.gate.v1.Gate.Jobs:output_type -> isthmus.gate.v1.JobsResponse
+	46, // 71: isthmus.gate.v1.Gate.Kill:output_type -> isthmus.gate.v1.KillResponse
+	48, // 72: isthmus.gate.v1.Desk.Hosts:output_type -> isthmus.gate.v1.HostsResponse
+	65, // [65:73] is the sub-list for method output_type
+	57, // [57:65] is the sub-list for method input_type
+	57, // [57:57] is the sub-list for extension type_name
+	57, // [57:57] is the sub-list for extension extendee
+	0,  // [0:57] is the sub-list for field type_name
 }
 
 func init() { file_gate_proto_init() }
@@ -3717,13 +4564,31 @@ func file_gate_proto_init() {
 		(*ToSubmitter_File)(nil),
 		(*ToSubmitter_Over)(nil),
 	}
+	file_gate_proto_msgTypes[48].OneofWrappers = []any{
+		(*ToAgent_Open)(nil),
+		(*ToAgent_File)(nil),
+		(*ToAgent_Launch)(nil),
+		(*ToAgent_Input)(nil),
+		(*ToAgent_Signal)(nil),
+		(*ToAgent_Ack)(nil),
+		(*ToAgent_End)(nil),
+		(*ToAgent_Release)(nil),
+	}
+	file_gate_proto_msgTypes[49].OneofWrappers = []any{
+		(*FromAgent_Opened)(nil),
+		(*FromAgent_Staged)(nil),
+		(*FromAgent_Taken)(nil),
+		(*FromAgent_Event)(nil),
+		(*FromAgent_Ended)(nil),
+		(*FromAgent_Fault)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_gate_proto_rawDesc), len(file_gate_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   48,
+			NumMessages:   58,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

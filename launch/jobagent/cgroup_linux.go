@@ -1,17 +1,18 @@
-package gate
+package jobagent
 
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
 )
 
-// cgroup is a control group (version 2) that holds a job's processes here, so that all
-// of them can be ended, also those that left their process group, and so that they stay
-// within what they asked for, where the controllers are there. A nil one is none.
+// cgroup is a control group (version 2) that holds a job's agent and processes, so that
+// all of them can be ended at once, and so that they stay within what they asked for,
+// where the controllers are there. A nil one is none.
 type cgroup struct{ dir string }
 
 // newCgroup makes a group below the helper's own, or beside it where that is called
@@ -20,6 +21,9 @@ type cgroup struct{ dir string }
 // nil where no group can be made. memory is in bytes, cpu in thousandths of a core; 0:
 // not limited.
 func newCgroup(name string, memory int64, cpu int) *cgroup {
+	if name == "" {
+		return nil
+	}
 	dir := cgroupOf(name)
 	if dir == "" || os.Mkdir(dir, 0o755) != nil {
 		return nil
@@ -47,7 +51,7 @@ func cgroupOf(name string) string {
 	return filepath.Join(base, "isthmus-"+name)
 }
 
-// leftCgroup returns the group of that name that a helper left which was killed, or nil.
+// leftCgroup returns the group of that name that a process left which was killed, or nil.
 func leftCgroup(name string) *cgroup {
 	dir := cgroupOf(name)
 	if _, err := os.Stat(dir); dir == "" || err != nil {
@@ -81,17 +85,31 @@ func ownCgroup() string {
 	return ""
 }
 
-func (g *cgroup) path() string {
+// start starts a command in the group; where the kernel refuses that, outside of it.
+func (g *cgroup) start(cmd *exec.Cmd) error {
 	if g == nil {
-		return ""
+		return cmd.Start()
 	}
-	return g.dir
+	dir, err := os.Open(g.dir)
+	if err != nil {
+		return cmd.Start()
+	}
+	defer dir.Close()
+	inside := *cmd
+	attr := *cmd.SysProcAttr
+	attr.UseCgroupFD, attr.CgroupFD = true, int(dir.Fd())
+	inside.SysProcAttr = &attr
+	if inside.Start() == nil {
+		*cmd = inside
+		return nil
+	}
+	return cmd.Start()
 }
 
-// add puts a process into the group.
-func (g *cgroup) add(pid int) {
+// kill ends all processes of the group.
+func (g *cgroup) kill() {
 	if g != nil {
-		_ = os.WriteFile(filepath.Join(g.dir, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0) // its process group still holds it
+		_ = os.WriteFile(filepath.Join(g.dir, "cgroup.kill"), []byte("1"), 0)
 	}
 }
 
@@ -100,7 +118,7 @@ func (g *cgroup) remove() {
 	if g == nil {
 		return
 	}
-	_ = os.WriteFile(filepath.Join(g.dir, "cgroup.kill"), []byte("1"), 0)
+	g.kill()
 	for end := time.Now().Add(time.Second); os.Remove(g.dir) != nil && time.Now().Before(end); {
 		time.Sleep(5 * time.Millisecond) // until the kernel has buried them
 	}

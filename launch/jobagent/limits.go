@@ -1,4 +1,4 @@
-package gate
+package jobagent
 
 import (
 	"fmt"
@@ -13,7 +13,8 @@ type limit struct {
 	value    uint64
 }
 
-func limitsOf(list []*gatepb.Limit) ([]limit, error) {
+// parseLimits reads the limits of a Start, of which each is there once at most.
+func parseLimits(list []*gatepb.Limit) ([]limit, error) {
 	var limits []limit
 	seen := map[string]bool{}
 	for _, l := range list {
@@ -28,4 +29,10 @@ func limitsOf(list []*gatepb.Limit) ([]limit, error) {
 		limits = append(limits, limit{l.Name, resource, l.Value})
 	}
 	return limits, nil
+}
+
+// CheckLimits says what is wrong with the limits of a Start, or returns nil.
+func CheckLimits(list []*gatepb.Limit) error {
+	_, err := parseLimits(list)
+	return err
 }

@@ -1,4 +1,4 @@
-package gate
+package jobagent
 
 import (
 	"runtime"
@@ -7,14 +7,14 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/ranks"
 )
 
-// starter starts processes from one thread that lives as long as they do: the kernel
+// thread starts processes from one thread that lives as long as they do: the kernel
 // sends a process its lifeline's signal when the thread that started it ends.
-type starter struct{ jobs chan func() }
+type thread struct{ jobs chan func() }
 
-func newStarter() starter { return starter{make(chan func())} }
+func newThread() thread { return thread{make(chan func())} }
 
 // start makes the thread. It ends with stop.
-func (s starter) start() {
+func (s thread) start() {
 	go func() {
 		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
 		for job := range s.jobs {
@@ -24,9 +24,9 @@ func (s starter) start() {
 }
 
 // stop ends the thread, when all it started have ended.
-func (s starter) stop() { close(s.jobs) }
+func (s thread) stop() { close(s.jobs) }
 
-func (s starter) run(f func() (*ranks.Process, error)) (p *ranks.Process, err error) {
+func (s thread) run(f func() (*ranks.Process, error)) (p *ranks.Process, err error) {
 	done := make(chan struct{})
 	s.jobs <- func() {
 		defer close(done)

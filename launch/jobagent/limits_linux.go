@@ -1,4 +1,4 @@
-package gate
+package jobagent
 
 import (
 	"context"
@@ -18,11 +18,11 @@ var resources = map[string]int{
 	"memlock": unix.RLIMIT_MEMLOCK, "nofile": unix.RLIMIT_NOFILE, "nproc": unix.RLIMIT_NPROC, "stack": unix.RLIMIT_STACK,
 }
 
-// startLimited starts a process with its limits and in its control group. Both are set
-// from outside before the program runs: a shell waits for a word on descriptor 3 and
+// startLimited starts a process with its limits. They are set from outside before the
+// program runs: a shell waits for a word on descriptor 3 and
 // then becomes the program.
-func startLimited(ctx context.Context, s ranks.Spec, limits []limit, group *cgroup) (*ranks.Process, error) {
-	if len(limits) == 0 && group == nil {
+func startLimited(ctx context.Context, s ranks.Spec, limits []limit) (*ranks.Process, error) {
+	if len(limits) == 0 {
 		return ranks.Start(ctx, s)
 	}
 	program, err := lookUp(s.Argv[0], s.Dir)
@@ -41,7 +41,6 @@ func startLimited(ctx context.Context, s ranks.Spec, limits []limit, group *cgro
 	if err != nil {
 		return nil, err
 	}
-	group.add(p.PID())
 	for _, l := range limits {
 		rlimit := unix.Rlimit{Cur: l.value, Max: l.value}
 		if err := unix.Prlimit(p.PID(), l.resource, &rlimit, nil); err != nil {

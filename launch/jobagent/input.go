@@ -1,4 +1,4 @@
-package gate
+package jobagent
 
 import (
 	"fmt"
@@ -6,6 +6,11 @@ import (
 	"sync"
 
 	"github.com/isthmus-grid/isthmus/launch/gate/gatepb"
+)
+
+const (
+	MaxInput   = 64 << 10  // bytes of input in one message
+	inputAhead = 256 << 10 // bytes that were not taken
 )
 
 // input is what rank 0 is to read: at most inputAhead bytes that it has not taken yet.
@@ -31,8 +36,8 @@ func (in *input) put(m *gatepb.Input) error {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	end := in.start + uint64(len(in.data))
-	if m.Offset > end || len(m.Data) > maxInput {
-		return fmt.Errorf("input of %d bytes from %d on, where %d are known; want at most %d bytes, in order", len(m.Data), m.Offset, end, maxInput)
+	if m.Offset > end || len(m.Data) > MaxInput {
+		return fmt.Errorf("input of %d bytes from %d on, where %d are known; want at most %d bytes, in order", len(m.Data), m.Offset, end, MaxInput)
 	}
 	if known := end - m.Offset; known < uint64(len(m.Data)) && !in.ended {
 		in.data = append(in.data, m.Data[known:]...)
@@ -81,7 +86,7 @@ func (in *input) feed(w io.WriteCloser, quit <-chan struct{}, taken func(uint64)
 			}
 			continue
 		}
-		data = data[:min(len(data), piece)]
+		data = data[:min(len(data), Piece)]
 		if !deaf {
 			_, err := w.Write(data)
 			deaf = err != nil

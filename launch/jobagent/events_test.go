@@ -1,4 +1,4 @@
-package gate
+package jobagent
 
 import (
 	"bytes"
@@ -16,19 +16,19 @@ func output(n int) *gatepb.ToSubmitter {
 // Events are numbered from 1 and kept until acknowledged; whoever has more to say than
 // is kept waits, but for what must be said.
 func TestEvents(t *testing.T) {
-	e := newEvents()
-	for n := 0; n+piece+64 <= maxUnacked; n += proto.Size(output(piece)) {
-		e.add(output(piece))
+	e := NewEvents()
+	for n := 0; n+Piece+64 <= MaxUnacked; n += proto.Size(output(Piece)) {
+		e.Add(output(Piece))
 	}
-	e.add(output(0))
+	e.Add(output(0))
 	added := make(chan struct{})
 	go func() {
-		e.add(output(piece))
+		e.Add(output(Piece))
 		close(added)
 	}()
-	e.force(output(maxUnacked))
+	e.Force(output(MaxUnacked))
 	var last uint64
-	for m, _ := e.next(0); m != nil; m, _ = e.next(last) {
+	for m, _ := e.Next(0); m != nil; m, _ = e.Next(last) {
 		if m.Event != last+1 {
 			t.Fatalf("event %d comes after %d", m.Event, last)
 		}
@@ -39,29 +39,29 @@ func TestEvents(t *testing.T) {
 		t.Fatal("an event was added beyond the bound")
 	default:
 	}
-	_, more := e.next(last)
-	e.ack(last)
-	receive(t, "room for an event", added)
-	receive(t, "word of it", more)
-	if m, _ := e.next(last); m.GetEvent() != last+1 {
+	_, more := e.Next(last)
+	e.Ack(last)
+	<-added
+	<-more
+	if m, _ := e.Next(last); m.GetEvent() != last+1 {
 		t.Errorf("after an acknowledgement of %d comes %v", last, m.GetEvent())
 	}
-	if e.acked(last+1) || !e.acked(last) {
+	if e.Acked(last+1) || !e.Acked(last) {
 		t.Error("what was acknowledged is not known")
 	}
-	e.ack(1 << 60)
+	e.Ack(1 << 60)
 	if e.bytes != 0 || len(e.queue) != 0 || e.first != last+2 {
 		t.Errorf("after all was acknowledged, %d bytes are kept, and the next is %d", e.bytes, e.first)
 	}
-	e.silence()
-	for range 2 * maxUnacked / piece {
-		e.add(output(piece))
+	e.Silence()
+	for range 2 * MaxUnacked / Piece {
+		e.Add(output(Piece))
 	}
-	if m, _ := e.next(0); m != nil {
+	if m, _ := e.Next(0); m != nil {
 		t.Error("an event was added to a log that is mute")
 	}
-	e.force(output(1))
-	if m, _ := e.next(0); m == nil {
+	e.Force(output(1))
+	if m, _ := e.Next(0); m == nil {
 		t.Error("what must be said was not")
 	}
 }

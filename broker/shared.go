@@ -1,0 +1,494 @@
+package broker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/store"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+const (
+	keyName  = "name/"
+	keyLease = "lease/"
+)
+
+// sharedNames are the published names as they are in the store: they outlive the
+// broker, and brokers that share the store have the same. A name goes when its
+// process says so or ends, or when no broker has renewed the lease of its site.
+// Safe for concurrent use; without a store all its methods do nothing.
+//
+// The registry has the names of the sites that have sessions here. This is what
+// is known of them beyond that.
+type sharedNames struct {
+	store *storeKeeper
+	lease time.Duration // setting lease
+	log   *slog.Logger
+	wake  chan struct{} // something is to be deleted
+
+	mu      sync.Mutex // guards the fields below; never held while the store is asked
+	names   map[string]sharedName
+	owners  map[overlay.ProcessName]map[string]bool // whose names those are
+	gone    map[string]sharedName                   // to be deleted, and taken for deleted
+	waiters map[string]*waiters                     // for names that are not there
+
+	// Of serve alone.
+	renewed time.Time // when leases were last renewed
+	fine    time.Time // since when all that was to be renewed was; zero: it was not
+}
+
+// sharedName is one name. Its JSON is the value in the store.
+type sharedName struct {
+	Job        overlay.JobID      `json:"job"`
+	Rank       uint32             `json:"rank"`
+	Generation overlay.Generation `json:"generation"`
+	Site       overlay.SiteID     `json:"site"`
+	Port       string             `json:"port"`
+
+	seen time.Time // when this broker learned of it
+}
+
+func (n sharedName) process() overlay.ProcessName {
+	return overlay.ProcessName{Job: n.Job, Rank: n.Rank}
+}
+
+// same reports whether both are the same publication.
+func (n sharedName) same(o sharedName) bool {
+	n.seen = o.seen
+	return n == o
+}
+
+func newSharedNames(s *storeKeeper, lease time.Duration, log *slog.Logger) *sharedNames {
+	return &sharedNames{
+		store: s, lease: lease, log: log, wake: make(chan struct{}, 1),
+		names: map[string]sharedName{}, owners: map[overlay.ProcessName]map[string]bool{}, gone: map[string]sharedName{}, waiters: map[string]*waiters{},
+	}
+}
+
+// publish puts a name of a process at a site into the store, if nobody else has it.
+func (n *sharedNames) publish(ctx context.Context, site overlay.SiteID, p overlay.Publication) error {
+	if !n.store.on() {
+		return nil
+	}
+	want := sharedName{Job: p.Process.Job, Rank: p.Process.Rank, Generation: p.Generation, Site: site, Port: p.Port}
+	n.mu.Lock()
+	has, known := n.names[p.Name]
+	count := len(n.names)
+	n.mu.Unlock()
+	if !known && count >= maxNames {
+		return fmt.Errorf("%w: %d names are published, the limit", overlay.ErrOverloaded, count)
+	}
+	value, err := json.Marshal(want)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, storeCall)
+	defer cancel()
+	for {
+		r, err := n.store.Get(ctx, keyName+p.Name)
+		switch {
+		case err == nil:
+		case known && has.same(want): // it was published, and is said again; the store is away
+			return nil
+		default:
+			return fmt.Errorf("%q is not published: %w", p.Name, err)
+		}
+		if has, ok := readName(r); ok && has.process() != p.Process && !n.isGone(p.Name, has) {
+			return fmt.Errorf("%w: %q belongs to %v until that unpublishes it or ends; choose another name", overlay.ErrNameTaken, p.Name, has.process())
+		} else if ok && has.same(want) {
+			n.learn(p.Name, want)
+			return nil
+		}
+		err = n.store.Commit(ctx, store.Tx{
+			If:  []store.Record{r},
+			Put: []store.Record{{Key: r.Key, Value: value}, n.leaseOf(site, time.Now())},
+		})
+		switch {
+		case err == nil:
+			n.learn(p.Name, want)
+			return nil
+		case !errors.Is(err, store.ErrConflict):
+			return fmt.Errorf("%q is not published: %w", p.Name, err)
+		}
+	}
+}
+
+func (n *sharedNames) leaseOf(site overlay.SiteID, now time.Time) store.Record {
+	return store.Record{Key: keyLease + string(site), Expires: now.Add(n.lease)}
+}
+
+func readName(r store.Record) (one sharedName, ok bool) {
+	return one, r.Version != 0 && json.Unmarshal(r.Value, &one) == nil
+}
+
+func (n *sharedNames) isGone(name string, has sharedName) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	gone, ok := n.gone[name]
+	return ok && gone.same(has)
+}
+
+// learn notes that a name is published, and lets those go that wait for it.
+func (n *sharedNames) learn(name string, one sharedName) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if gone, ok := n.gone[name]; ok && !gone.same(one) {
+		delete(n.gone, name)
+	}
+	if had, ok := n.names[name]; ok && had.same(one) {
+		return
+	}
+	n.remove(name)
+	one.seen = time.Now()
+	n.names[name] = one
+	if n.owners[one.process()] == nil {
+		n.owners[one.process()] = map[string]bool{}
+	}
+	n.owners[one.process()][name] = true
+	if w := n.waiters[name]; w != nil {
+		close(w.done)
+		delete(n.waiters, name)
+	}
+}
+
+// unpublish has a process's name be deleted.
+func (n *sharedNames) unpublish(name string, process overlay.ProcessName) {
+	n.drop(process, func(has string, _ sharedName) bool { return has == name })
+}
+
+// ended has the names of a process at a site be deleted, which is over up to that
+// generation.
+func (n *sharedNames) ended(site overlay.SiteID, process overlay.ProcessName, generation overlay.Generation) {
+	n.drop(process, func(_ string, one sharedName) bool { return one.Site == site && one.Generation <= generation })
+}
+
+// drop has names of a process be deleted, at once for who asks here, and in the store as soon as
+// that can be written.
+func (n *sharedNames) drop(process overlay.ProcessName, is func(name string, one sharedName) bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for name := range n.owners[process] {
+		one := n.names[name]
+		if _, already := n.gone[name]; already || !is(name, one) {
+			continue
+		}
+		n.gone[name] = one
+		select {
+		case n.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// lookup returns a name, or what is closed when it comes, to be left with leave.
+func (n *sharedNames) lookup(name string) (p overlay.Publication, w *waiters) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	one, ok := n.names[name]
+	if _, gone := n.gone[name]; ok && !gone {
+		return overlay.Publication{Name: name, Port: one.Port, Process: one.process(), Generation: one.Generation}, nil
+	}
+	if w = n.waiters[name]; w == nil {
+		w = &waiters{done: make(chan struct{})}
+		n.waiters[name] = w
+	}
+	w.count++
+	return p, w
+}
+
+// count returns how many names are published: in the store, if there is one, and
+// else in the registry.
+func (n *sharedNames) count(registered int) int {
+	if !n.store.on() {
+		return registered
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return len(n.names) - len(n.gone)
+}
+
+func (n *sharedNames) leave(name string, w *waiters) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if w.count--; w.count == 0 && n.waiters[name] == w {
+		delete(n.waiters, name)
+	}
+}
+
+// follow learns what is in the store, until ctx ends.
+func (n *sharedNames) follow(ctx context.Context) {
+	if !n.store.on() {
+		return
+	}
+	n.store.Watch(ctx, keyName, func(changes []store.Change, whole bool) {
+		if whole {
+			n.forgetBut(changes)
+		}
+		for _, c := range changes {
+			name := strings.TrimPrefix(c.Key, keyName)
+			if one, ok := readName(c.Record); ok && !c.Deleted {
+				n.learn(name, one)
+			} else {
+				n.forget(name)
+			}
+		}
+	})
+}
+
+func (n *sharedNames) forgetBut(there []store.Change) {
+	has := make(map[string]bool, len(there))
+	for _, c := range there {
+		has[strings.TrimPrefix(c.Key, keyName)] = true
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for name := range n.names {
+		if !has[name] {
+			n.remove(name)
+			delete(n.gone, name)
+		}
+	}
+}
+
+func (n *sharedNames) forget(name string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.remove(name)
+	delete(n.gone, name)
+}
+
+// remove takes a name out of names and owners. n.mu is held.
+func (n *sharedNames) remove(name string) {
+	had, ok := n.names[name]
+	if !ok {
+		return
+	}
+	delete(n.names, name)
+	if delete(n.owners[had.process()], name); len(n.owners[had.process()]) == 0 {
+		delete(n.owners, had.process())
+	}
+}
+
+// serve renews the leases of sites that have a session here, and deletes what is
+// over, until ctx ends.
+func (n *sharedNames) serve(ctx context.Context, registry Registry) {
+	if !n.store.on() {
+		return
+	}
+	tick := time.NewTicker(min(max(n.lease/4, 10*time.Millisecond), keepEvery))
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-n.wake:
+		case <-tick.C:
+			n.sweep(ctx, registry, time.Now())
+		}
+		n.deleteGone(ctx)
+	}
+}
+
+// all returns the names by site, as they are now.
+func (n *sharedNames) all() map[overlay.SiteID]map[string]sharedName {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	sites := map[overlay.SiteID]map[string]sharedName{}
+	for name, one := range n.names {
+		if sites[one.Site] == nil {
+			sites[one.Site] = map[string]sharedName{}
+		}
+		sites[one.Site][name] = one
+	}
+	return sites
+}
+
+// sweep does what time asks for.
+func (n *sharedNames) sweep(ctx context.Context, registry Registry, now time.Time) {
+	sites := n.all()
+	var here []overlay.SiteID
+	away := false
+	for id, names := range sites {
+		site, err := registry.Site(id)
+		if err != nil || site.Holder == 0 {
+			away = true
+			continue
+		}
+		here = append(here, id)
+		if now.Sub(site.Since) >= n.lease {
+			n.notRenewed(ctx, registry, names, now)
+		}
+	}
+	if now.Sub(n.renewed) >= n.lease/3 {
+		if err := n.renew(ctx, here, now); err != nil || n.store.Status().Error != "" {
+			n.fine = time.Time{} // nobody could renew: nothing is over
+			return
+		}
+		n.renewed = now
+		if n.fine.IsZero() {
+			n.fine = now
+		}
+	}
+	if away && !n.fine.IsZero() && now.Sub(n.fine) > n.lease {
+		if err := n.prune(ctx, sites, now); err != nil {
+			n.log.Warn("published names whose site is away are still in the store", "error", err)
+		}
+	}
+}
+
+// notRenewed has the names be deleted that the frontal of their site, which has had
+// a session here for a lease, did not publish here in all that time.
+func (n *sharedNames) notRenewed(ctx context.Context, registry Registry, names map[string]sharedName, now time.Time) {
+	for name, one := range names {
+		if now.Sub(one.seen) < n.lease {
+			continue
+		}
+		if p, err := registry.LookupName(ctx, name, false); err != nil || p.Process != one.process() {
+			n.unpublish(name, one.process())
+		}
+	}
+}
+
+// renew renews the leases of sites.
+func (n *sharedNames) renew(ctx context.Context, sites []overlay.SiteID, now time.Time) error {
+	for len(sites) > 0 {
+		some := sites[:min(len(sites), store.MaxTx)]
+		sites = sites[len(some):]
+		var tx store.Tx
+		for _, id := range some {
+			tx.Put = append(tx.Put, n.leaseOf(id, now))
+		}
+		call, cancel := context.WithTimeout(ctx, storeCall)
+		err := n.store.Commit(call, tx)
+		cancel()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// prune deletes the names of sites whose lease is over.
+func (n *sharedNames) prune(ctx context.Context, sites map[overlay.SiteID]map[string]sharedName, now time.Time) error {
+	ctx, cancel := context.WithTimeout(ctx, storeCall)
+	defer cancel()
+	for id, names := range sites {
+		lease, err := n.store.Get(ctx, keyLease+string(id))
+		if err != nil {
+			return err
+		}
+		if now.Before(lease.Expires) {
+			continue
+		}
+		for name, one := range names {
+			if err := n.delete(ctx, name, one, lease); err != nil && !errors.Is(err, store.ErrConflict) {
+				return err
+			}
+		}
+		n.log.Info("published names dropped: the lease of their site is over", "site", string(id), "names", len(names))
+		if err := n.store.Commit(ctx, store.Tx{If: []store.Record{lease}, Delete: []string{keyLease + string(id)}}); err != nil && !errors.Is(err, store.ErrConflict) {
+			return err
+		}
+	}
+	return nil
+}
+
+// deleteGone deletes what is taken for deleted, as far as the store can be written.
+func (n *sharedNames) deleteGone(ctx context.Context) {
+	n.mu.Lock()
+	gone := make(map[string]sharedName, len(n.gone))
+	for name, one := range n.gone {
+		gone[name] = one
+	}
+	n.mu.Unlock()
+	for name, one := range gone {
+		call, cancel := context.WithTimeout(ctx, storeCall)
+		err := n.delete(call, name, one)
+		cancel()
+		if err != nil && !errors.Is(err, store.ErrConflict) {
+			return // the next tick tries again
+		}
+	}
+}
+
+// delete deletes a name if it is still that publication, and the conditions hold.
+func (n *sharedNames) delete(ctx context.Context, name string, one sharedName, conditions ...store.Record) error {
+	r, err := n.store.Get(ctx, keyName+name)
+	if err != nil {
+		return err
+	}
+	if is, ok := readName(r); ok && !is.same(one) {
+		n.learn(name, is)
+		return nil
+	}
+	if r.Version != 0 {
+		if err := n.store.Commit(ctx, store.Tx{If: append(conditions, r), Delete: []string{r.Key}}); err != nil {
+			return err
+		}
+	}
+	n.forget(name)
+	return nil
+}
+
+// publish publishes names of processes at a site, with one error for each.
+func (b *Broker) publish(ctx context.Context, site overlay.SiteID, holder Holder, list []overlay.Publication) []error {
+	had := make([]bool, len(list))
+	for i, p := range list {
+		has, err := b.registry.LookupName(ctx, p.Name, false)
+		had[i] = err == nil && has.Process == p.Process
+	}
+	errs := b.registry.Publish(holder, list)
+	for i, p := range list {
+		if errs[i] != nil {
+			continue
+		}
+		if errs[i] = b.names.publish(ctx, site, p); errs[i] != nil && !had[i] {
+			b.registry.Unpublish(holder, p)
+		}
+	}
+	return errs
+}
+
+// lookupName returns a published name, from the registry or the store.
+func (b *Broker) lookupName(ctx context.Context, name string, wait bool) (overlay.Publication, error) {
+	if !b.store.on() {
+		return b.registry.LookupName(ctx, name, wait)
+	}
+	for {
+		p, w := b.names.lookup(name)
+		if w == nil {
+			return p, nil
+		}
+		if !wait {
+			b.names.leave(name, w)
+			return b.registry.LookupName(ctx, name, false)
+		}
+		call, cancel := context.WithCancel(ctx)
+		var watching sync.WaitGroup
+		watching.Go(func() {
+			select {
+			case <-w.done:
+				cancel()
+			case <-call.Done():
+			}
+		})
+		p, err := b.registry.LookupName(call, name, true)
+		cancel()
+		watching.Wait()
+		b.names.leave(name, w)
+		select {
+		case <-w.done: // it may have come to the store
+			if err == nil || ctx.Err() != nil {
+				return p, err
+			}
+		default:
+			return p, err
+		}
+	}
+}

@@ -1,0 +1,357 @@
+package broker
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/internal/daemon"
+	"github.com/isthmus-grid/isthmus/internal/enrol"
+	"github.com/isthmus-grid/isthmus/internal/revoked"
+	"github.com/isthmus-grid/isthmus/internal/store"
+)
+
+// What a broker has in its store: used tokens (package enrol), and
+//
+//	revocations   the newest revocation list, DER
+//	name/NAME     who has published a name, and its text (shared.go)
+//	lease/SITE    until when the site's names are kept
+//	probe/BROKER  nothing: that it can be written
+const (
+	keyRevocations = "revocations"
+	keyProbe       = "probe/"
+)
+
+// StoreTLS are the files by which a broker and an etcd know each other.
+type StoreTLS struct {
+	CA   daemon.Path `yaml:"ca" path:"file" example:"/etc/isthmus/etcd-ca.pem" help:"Certificates of the authorities by which the etcd's members are judged. Without it, only an etcd at addresses of this host is talked with, in clear text."`
+	Cert daemon.Path `yaml:"cert" path:"file" example:"/etc/isthmus/etcd.pem" help:"Certificate that is shown to the etcd."`
+	Key  daemon.Path `yaml:"key" path:"file" example:"/etc/isthmus/etcd.key" help:"Private key of the certificate."`
+}
+
+// sharedStore reports whether the settings name an etcd.
+func (c Config) sharedStore() bool { return strings.Contains(string(c.Store), "://") }
+
+// checkStore relates the keys of the store.
+func (c Config) checkStore() error {
+	if !c.sharedStore() {
+		if c.StoreTLS != (StoreTLS{}) {
+			return daemon.Wrong("store_tls", "it is for an etcd, and store is none; write store: etcd://host:2379/prefix, or leave it out")
+		}
+		return nil
+	}
+	at, err := store.ParseEtcd(string(c.Store))
+	switch {
+	case err != nil:
+		return daemon.Wrong("store", "%v", err)
+	case c.StoreTLS.CA == "" && !at.Local():
+		return daemon.Wrong("store_tls.ca", "an etcd at another host is talked with over TLS only: whoever reads or changes what is said makes used tokens good again")
+	case (c.StoreTLS.Cert == "") != (c.StoreTLS.Key == ""):
+		return daemon.Wrong("store_tls.cert", "a certificate and its key go together")
+	}
+	return nil
+}
+
+// storeFile is where a broker's own store is; "" nowhere.
+func (c Config) storeFile() string {
+	file := enrol.InState(string(c.Store), "broker.db")
+	if file == "" && c.Enrol.State != "" {
+		file = filepath.Join(filepath.Dir(string(c.Enrol.State)), "broker.db")
+	}
+	return file
+}
+
+// newStore returns the store of the settings, nil if there is none. That of a file
+// is not open yet.
+func newStore(cfg Config) (store.Store, error) {
+	if !cfg.sharedStore() {
+		if file := cfg.storeFile(); file != "" {
+			return store.NewBolt(file), nil
+		}
+		return nil, nil
+	}
+	at, err := store.ParseEtcd(string(cfg.Store))
+	if err != nil {
+		return nil, fmt.Errorf("store: %w", err)
+	}
+	conf, err := cfg.StoreTLS.config()
+	if err != nil {
+		return nil, fmt.Errorf("store_tls: %w", err)
+	}
+	return store.OpenEtcd(at, conf)
+}
+
+// config is what is said to an etcd's TLS; nil is none.
+func (t StoreTLS) config() (*tls.Config, error) {
+	if t.CA == "" {
+		return nil, nil
+	}
+	text, err := os.ReadFile(string(t.CA))
+	if err != nil {
+		return nil, err
+	}
+	cfg := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: x509.NewCertPool()}
+	if !cfg.RootCAs.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("%s: no certificate in it", t.CA)
+	}
+	if t.Cert != "" {
+		own, err := tls.LoadX509KeyPair(string(t.Cert), string(t.Key))
+		if err != nil {
+			return nil, err
+		}
+		cfg.Certificates = []tls.Certificate{own}
+	}
+	return cfg, nil
+}
+
+// Bounds of the store's use.
+const (
+	storeCall   = 3 * time.Second  // one look or write, without tokens
+	keepEvery   = 5 * time.Second  // between two looks at what is to be written again
+	probeEvery  = time.Minute      // between two tries whether a store can be written that could be
+	pruneEvery  = 10 * time.Minute // between two deletions of what has expired
+	takeOverFor = 10 * time.Second // for a predecessor to give up its file
+)
+
+// storeKeeper has a broker's store and what the broker does in it besides
+// answering. All methods do nothing on one without a store.
+type storeKeeper struct {
+	store.Store
+	name   string // of the broker
+	log    *slog.Logger
+	creds  *control.Credentials
+	desk   *enrol.Desk // nil is none; set before serve
+	old    string      // file of the revocation list of an older version; "" is none
+	kept   uint64      // number of a list that is known to be in the store
+	probed time.Time
+	pruned time.Time
+	failed bool // as of the last time it was logged
+}
+
+// newStoreKeeper returns that of the settings' store, which is not open yet.
+func newStoreKeeper(cfg Config, creds *control.Credentials, log *slog.Logger) (*storeKeeper, error) {
+	s, err := newStore(cfg)
+	if err != nil {
+		return nil, err
+	}
+	k := &storeKeeper{Store: s, name: creds.Identity().Name, log: log, creds: creds}
+	revokedFile := enrol.InState(string(cfg.TLS.Revoked), "revoked.pem")
+	if _, own := s.(*store.Bolt); own {
+		k.old = revokedFile
+	} else if revokedFile != "" {
+		// Also with an etcd: who is revoked must be known while it cannot be reached.
+		if err := creds.Revocations().Keep(revokedFile); err != nil {
+			return nil, err
+		}
+	}
+	return k, nil
+}
+
+// on reports whether there is a store.
+func (k *storeKeeper) on() bool { return k.Store != nil }
+
+// open opens the store and takes from it, and from the file of an older version,
+// what is revoked. If there is a predecessor, it has the file for a moment still.
+func (k *storeKeeper) open(ctx context.Context, succeeds bool) error {
+	if !k.on() {
+		return nil
+	}
+	if file, own := k.Store.(*store.Bolt); own {
+		err := file.Open()
+		for end := time.Now().Add(takeOverFor); succeeds && errors.Is(err, store.ErrLocked) && time.Now().Before(end) && ctx.Err() == nil; {
+			err = file.Open() // it waits
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if s := k.Status(); s.Error != "" {
+		k.log.Error("the store cannot be written; what needs it is refused", "store", s.Where, "error", s.Error)
+		k.failed = true
+	}
+	if err := k.loadRevocations(ctx); err != nil {
+		return err
+	}
+	k.creds.Revocations().KeepWith(k)
+	return nil
+}
+
+// loadRevocations takes the list of the store and the one of an older version's
+// file. A list that cannot be understood is an error, since what it said is not
+// known.
+func (k *storeKeeper) loadRevocations(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, storeCall)
+	defer cancel()
+	r, err := k.Get(ctx, keyRevocations)
+	if errors.Is(err, store.ErrUnavailable) {
+		return nil // an etcd is away; Open has told the same of a file
+	}
+	if err == nil && r.Version != 0 {
+		_, err = k.creds.Revocations().Take(r.Value)
+	}
+	if err != nil {
+		return fmt.Errorf("the store's revocation list: %w", err)
+	}
+	if k.old == "" {
+		return nil
+	}
+	text, err := os.ReadFile(k.old)
+	if errors.Is(err, fs.ErrNotExist) {
+		k.old = ""
+		return nil
+	}
+	if err == nil {
+		var der []byte
+		if _, der, err = control.ParseRevocations(text, k.creds.Roots()); err == nil {
+			_, err = k.creds.Revocations().Take(der)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w; put a good list there (isthmus ca revoke writes crl.pem), or remove it if there is none", k.old, err)
+	}
+	return nil
+}
+
+// KeepRevocations implements control.Keeper.
+func (k *storeKeeper) KeepRevocations(number uint64, der []byte) error {
+	ctx, cancel := context.WithTimeout(context.Background(), storeCall)
+	defer cancel()
+	for {
+		r, err := k.Get(ctx, keyRevocations)
+		if err != nil {
+			return err
+		}
+		if r.Version != 0 {
+			list, err := revoked.Parse(r.Value, k.creds.Roots())
+			if err != nil {
+				return fmt.Errorf("the store's revocation list: %w", err)
+			}
+			if list.Number >= number {
+				return nil
+			}
+		}
+		err = k.Commit(ctx, store.Tx{If: []store.Record{r}, Put: []store.Record{{Key: keyRevocations, Value: der}}})
+		if !errors.Is(err, store.ErrConflict) {
+			return err
+		}
+	}
+}
+
+// Where implements control.Keeper.
+func (k *storeKeeper) Where() string { return k.Status().Where }
+
+// serve keeps the store in order, and takes over what other brokers put there,
+// until ctx ends.
+func (k *storeKeeper) serve(ctx context.Context) {
+	if !k.on() {
+		return
+	}
+	tick := time.NewTicker(keepEvery)
+	defer tick.Stop()
+	for {
+		k.keep(ctx, time.Now())
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// follow takes lists that other brokers put into the store, until ctx ends.
+func (k *storeKeeper) follow(ctx context.Context) {
+	if !k.on() {
+		return
+	}
+	k.Watch(ctx, keyRevocations, func(changes []store.Change, _ bool) {
+		for _, c := range changes {
+			if c.Deleted || c.Key != keyRevocations {
+				continue
+			}
+			if newer, err := k.creds.Revocations().Take(c.Value); err != nil {
+				k.log.Error("the store's revocation list", "error", err)
+			} else if newer {
+				_, number := k.creds.Revocations().DER()
+				k.log.Info("revocation list taken from the store", "number", number)
+			}
+		}
+	})
+}
+
+// keep does what is due.
+func (k *storeKeeper) keep(ctx context.Context, now time.Time) {
+	if k.failed || now.Sub(k.probed) >= probeEvery {
+		k.probed = now
+		call, cancel := context.WithTimeout(ctx, storeCall)
+		k.Commit(call, store.Tx{Put: []store.Record{{Key: keyProbe + k.name}}}) // its error is in Status
+		cancel()
+	}
+	s := k.Status()
+	switch {
+	case s.Error != "" && !k.failed:
+		k.log.Error("the store cannot be written; what needs it is refused", "store", s.Where, "error", s.Error)
+	case s.Error == "" && k.failed:
+		k.log.Info("the store can be written again", "store", s.Where)
+	}
+	if k.failed = s.Error != ""; k.failed {
+		return
+	}
+	if err := k.takeOver(ctx); err != nil {
+		k.log.Error("files of an older version are not in the store yet", "error", err)
+	}
+	if now.Sub(k.pruned) >= pruneEvery && k.desk != nil {
+		if err := k.desk.Prune(ctx); err != nil {
+			k.log.Warn("used tokens that have expired are still in the store", "error", err)
+			return
+		}
+		k.pruned = now
+	}
+}
+
+// takeOver puts into the store what came from elsewhere: the list that counts
+// here, if it could not be kept when it came, and files of an older version.
+func (k *storeKeeper) takeOver(ctx context.Context) error {
+	if der, number := k.creds.Revocations().DER(); number > k.kept {
+		if err := k.KeepRevocations(number, der); err != nil {
+			return err
+		}
+		k.kept = number
+	}
+	if k.old != "" {
+		if err := os.Rename(k.old, k.old+".migrated"); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("%w: all of it is in the store: remove it, or make its folder writable", err)
+		}
+		k.old = ""
+	}
+	if k.desk != nil {
+		ctx, cancel := context.WithTimeout(ctx, storeCall)
+		defer cancel()
+		return k.desk.Migrate(ctx)
+	}
+	return nil
+}
+
+// status is that of the store, nil without one.
+func (k *storeKeeper) status() *store.Status {
+	if !k.on() {
+		return nil
+	}
+	s := k.Status()
+	return &s
+}
+
+// close ends the store.
+func (k *storeKeeper) close() {
+	if k.on() {
+		k.Store.Close()
+	}
+}

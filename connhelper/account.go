@@ -1,0 +1,78 @@
+package connhelper
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+
+	"github.com/isthmus-grid/isthmus/internal/local"
+	"github.com/isthmus-grid/isthmus/launch/gate"
+	"github.com/isthmus-grid/isthmus/launch/jobagent"
+	"github.com/isthmus-grid/isthmus/launch/starter"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// lowestUser is the first account that is no system's.
+const lowestUser = 1000
+
+// noStarter is why a helper takes no jobs that has nobody to run them as.
+const noStarter = "this helper runs as a system account, which launched processes must not have, and has no starter: run isthmus-starter (systemctl enable --now isthmus-starter) and add to the helper's settings: gate: {starter: " + starter.DefaultSocket + "}"
+
+// setAccounts says in the gate's options as whom jobs run, and whose jobs are taken. It
+// returns why no jobs can be taken, or "".
+func (c Config) setAccounts(o *gate.Options) (why string) {
+	if c.Gate.Starter != "" {
+		o.Starter = byStarter{&starter.Client{Socket: string(c.Gate.Starter)}}
+		return ""
+	}
+	uidMap, _ := os.ReadFile("/proc/self/uid_map")
+	if isSystem(os.Geteuid(), uidMap) {
+		return noStarter
+	}
+	o.Takes = ownJobs(uint32(os.Getuid()), c.Gate.owners(o.Node))
+	return ""
+}
+
+// isSystem reports whether an account is root's, or another of the system. Root of a user
+// namespace that has only one account is the ordinary user who made it.
+func isSystem(uid int, uidMap []byte) bool {
+	fields := bytes.Fields(uidMap)
+	if uid == 0 && len(fields) == 3 && string(fields[2]) == "1" {
+		return false
+	}
+	return uid < lowestUser
+}
+
+// owners are the patterns of identities whose jobs an ordinary user's helper takes.
+func (s GateSettings) owners(node overlay.NodeID) []string {
+	if len(s.Owner) > 0 {
+		return s.Owner
+	}
+	return []string{local.Account(uint32(os.Getuid())) + "@" + string(node.Site) + "/*"}
+}
+
+// ownJobs refuses jobs that are not of the user whose account they would get.
+func ownJobs(uid uint32, owners []string) func(gate.Asker) error {
+	return func(who gate.Asker) error {
+		if who.Here && who.UID == uid || gate.Fits(owners, who.Identity()) {
+			return nil
+		}
+		return fmt.Errorf("this helper is an ordinary user's, and takes that user's jobs only, of %v; not of %s (gate.owner)", owners, who.Identity())
+	}
+}
+
+// byStarter has the starter start agents.
+type byStarter struct{ client *starter.Client }
+
+// Start implements gate.Starter.
+func (b byStarter) Start(who gate.Asker, folder string, s jobagent.Spec) error {
+	client := *b.client
+	client.Folder = folder
+	return client.Start(who.Identity(), s)
+}
+
+// Kill implements gate.Starter.
+func (b byStarter) Kill(name string) error { return b.client.Kill(name) }
+
+// Ended implements gate.Starter.
+func (b byStarter) Ended(name string) error { return b.client.Ended(name) }

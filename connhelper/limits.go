@@ -1,0 +1,75 @@
+package connhelper
+
+import (
+	"fmt"
+	"net"
+
+	"github.com/isthmus-grid/isthmus/internal/accept"
+	"github.com/isthmus-grid/isthmus/internal/audit"
+	"github.com/isthmus-grid/isthmus/internal/limit"
+)
+
+// Limits bound what others have at a helper. A bound of 0 is the default.
+type Limits struct {
+	Processes int `yaml:"processes" default:"4096" min:"1" max:"1000000" help:"Processes of this node."`
+	PerUser   int `yaml:"processes_per_user" default:"2048" min:"1" max:"1000000" help:"The same of one account."`
+
+	HalfOpen          int `yaml:"half_open" default:"1024" min:"1" max:"1000000" help:"Connections to the data port, and as many to the socket, that have not said yet what they are for. When there are as many, the source address, or the account, that has the most loses its oldest, so that others get in."`
+	HalfOpenPerSource int `yaml:"half_open_per_source" default:"512" min:"1" max:"1000000" help:"The same of one source: an IPv4 address, a /64 of IPv6; or of one account at the socket."`
+}
+
+// orDefault fills in what is not set.
+func (l Limits) orDefault() Limits {
+	for _, b := range []struct {
+		of     *int
+		preset int
+	}{{&l.Processes, 4096}, {&l.PerUser, 2048}, {&l.HalfOpen, 1024}, {&l.HalfOpenPerSource, 512}} {
+		if *b.of == 0 {
+			*b.of = b.preset
+		}
+	}
+	return l
+}
+
+// uid is an account of the node.
+type uid uint32
+
+// String returns "uid 1000".
+func (u uid) String() string { return fmt.Sprintf("uid %d", uint32(u)) }
+
+// budgets are what Limits bound.
+type budgets struct {
+	processes *limit.Counter[uid]
+	silent    *limit.Places[uid] // connections to the socket without a hello
+	half      *accept.HalfOpen   // connections to the data port without an intro
+}
+
+func (h *Helper) newBudgets(l Limits) budgets {
+	return budgets{
+		processes: limit.NewCounter[uid](limit.Bounds{
+			What: "processes", Total: l.Processes, PerKey: l.PerUser, TotalSetting: "limits.processes", KeySetting: "limits.processes_per_user",
+		}),
+		silent: limit.NewPlaces[uid](limit.Bounds{
+			What: "connections to the socket without a hello", Total: l.HalfOpen, PerKey: l.HalfOpenPerSource,
+			TotalSetting: "limits.half_open", KeySetting: "limits.half_open_per_source",
+		}),
+		half: accept.NewHalfOpen(accept.Bounds{
+			What: "data connections without an intro", Total: l.HalfOpen, PerSource: l.HalfOpenPerSource,
+			TotalSetting: "limits.half_open", SourceSetting: "limits.half_open_per_source",
+		}, func(from net.Addr, err error) {
+			h.opts.Audit.Append(audit.Record{
+				Event: audit.Refusal, Peer: from.String(), Rule: "too-many-intros", Reason: err.Error(),
+				Sites: []string{string(h.node.Site)}, Nodes: []string{h.node.Name},
+			})
+		}),
+	}
+}
+
+// auditSilent records a connection to the socket that was closed because its
+// account, or all together, have too many that say nothing.
+func (h *Helper) auditSilent(who uid, err error) {
+	h.opts.Audit.Append(audit.Record{
+		Event: audit.Refusal, Peer: who.String(), Rule: "silent-processes", Reason: err.Error(),
+		Sites: []string{string(h.node.Site)}, Nodes: []string{h.node.Name},
+	})
+}

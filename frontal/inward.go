@@ -1,0 +1,93 @@
+package frontal
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/internal/netrule"
+	"github.com/isthmus-grid/isthmus/overlay"
+	"github.com/isthmus-grid/isthmus/wire"
+)
+
+// rule is what the settings say of addresses that others name.
+func (c Config) rule() netrule.Rule { return netrule.Rule{Deny: c.Deny, Private: c.Private} }
+
+// ownAddress says why the address at which a helper says it listens is not believed
+// to be its own, or must not be dialled; the gateway would dial it for others. from is
+// where the helper's session comes from. An address of this host, say, would lead
+// others into it.
+func (f *Frontal) ownAddress(id control.Identity, from netip.Addr, p overlay.AccessPoint) error {
+	if !p.Local.IsValid() {
+		return nil
+	}
+	ip, from := p.Local.Addr().Unmap().WithZone(""), from.Unmap().WithZone("")
+	cfg := f.config()
+	if ip != from {
+		if kind := neverDialled(ip); kind != "" {
+			return f.forbidden("%v registers %v at %v, a %s address that is not its own", id, p.Process, p.Local, kind)
+		}
+		if !slices.ContainsFunc(cfg.NodeNetworks, func(n netip.Prefix) bool { return n.Contains(ip) }) {
+			return f.forbidden("%v registers %v at %v; its session comes from %v, and node_networks does not list another address of it", id, p.Process, p.Local, from)
+		}
+	}
+	if err := cfg.rule().Denied(ip); err != nil {
+		return fmt.Errorf("%s: %v at %v: %w", f.who, p.Process, id.Node(), err)
+	}
+	return nil
+}
+
+// declared is the site's profile as the broker is told: with the gateway's own public
+// address among its networks.
+func (f *Frontal) declared() overlay.SiteProfile {
+	p := f.profile()
+	if ip := f.publicAddr.Addr(); f.publicAddr.IsValid() && !p.Declares(ip) {
+		p.Networks = append(slices.Clip(p.Networks), netip.PrefixFrom(ip.Unmap(), ip.Unmap().BitLen()))
+	}
+	return p
+}
+
+// askerInside says why an introduction from a process of this site does not fit what
+// the site itself knows: the target's helper would dial the address on the own network.
+func (f *Frontal) askerInside(in *controlpb.Introduction) error {
+	if overlay.SiteID(in.AskerSite) != f.site || in.ConnectAddress == "" {
+		return nil
+	}
+	name, err := control.ProcessFromPB(in.Asker)
+	if err != nil {
+		return fmt.Errorf("%s: %w: asker: %w", f.who, wire.ErrMalformed, err)
+	}
+	f.mu.Lock()
+	reg := f.roster.processes[name]
+	f.mu.Unlock()
+	if reg == nil || reg.point.Local.String() != in.ConnectAddress {
+		return f.forbidden("%v is to be dialled back at %s, where this site has no such process", name, in.ConnectAddress)
+	}
+	return nil
+}
+
+// insideOf takes the inside address out of what the broker says of a process, unless
+// this site has the process there itself: nobody is looked for on the own network
+// because another says so. The answer is shared, so a changed one is a copy.
+func (f *Frontal) insideOf(m *controlpb.AccessPoint) *controlpb.AccessPoint {
+	if m.GetLocal() == "" {
+		return m
+	}
+	if overlay.SiteID(m.Site) == f.site {
+		name, err := control.ProcessFromPB(m.Process)
+		f.mu.Lock()
+		reg := f.roster.processes[name]
+		own := err == nil && reg != nil && reg.point.Local.String() == m.Local
+		f.mu.Unlock()
+		if own {
+			return m
+		}
+	}
+	stripped := proto.Clone(m).(*controlpb.AccessPoint)
+	stripped.Local = ""
+	return stripped
+}

@@ -1,0 +1,62 @@
+package frontal
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// A broker that takes long is not waited for where something is known, and its answer counts
+// for the next question.
+func TestLateBroker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		name := overlay.ProcessName{Job: overlay.JobID("late-0123456789abcdef0123456789abcdef"), Rank: 3}
+		at := func(generation uint64) *controlpb.AccessPoint {
+			return &controlpb.AccessPoint{Process: control.ProcessToPB(name), Generation: generation, Site: "here", Node: "n1"}
+		}
+		var work sync.WaitGroup
+		defer work.Wait()
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		r := &resolver{
+			who: "frontal", up: func() bool { return true }, now: time.Now, work: &work, ctx: ctx,
+			cache: newCache("here", 10, time.Hour), queued: map[overlay.ProcessName]*flight{}, asked: map[overlay.ProcessName]*flight{},
+			ask: func(ctx context.Context, req *controlpb.ResolveRequest) (*controlpb.ResolveResponse, error) {
+				select {
+				case <-time.After(2 * time.Second):
+					return &controlpb.ResolveResponse{Answers: []*controlpb.Answer{{Point: at(2)}}}, nil
+				case <-ctx.Done():
+					return nil, ctx.Err()
+				}
+			},
+		}
+		ask := func() (answer, time.Duration) {
+			start := time.Now()
+			short, cancel := context.WithTimeout(ctx, time.Second)
+			defer cancel()
+			return r.resolve(short, []question{{name, true}})[0], time.Since(start)
+		}
+		if a, took := ask(); !errors.Is(a.err, overlay.ErrTimeout) || took != time.Second {
+			t.Errorf("nothing is known: %v after %v", a.err, took)
+		}
+		r.remember(answer{name: name, point: at(1)})
+		if a, took := ask(); a.err != nil || a.point.Generation != 1 || took != lateAfter {
+			t.Errorf("%v, %v after %v", a.point, a.err, took)
+		}
+		synctest.Wait()
+		time.Sleep(5 * time.Second) // the broker has answered
+		if a, ok := r.cached(name); !ok || a.point.Generation != 2 {
+			t.Errorf("remembered: %v, %v", a.point, ok)
+		}
+		if n := r.counters().Late; n != 1 {
+			t.Errorf("%d answers were late", n)
+		}
+	})
+}

@@ -1,0 +1,135 @@
+package gate
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/launch/gossip"
+	"github.com/isthmus-grid/isthmus/launch/jobagent"
+	"github.com/isthmus-grid/isthmus/launch/reserve"
+	"github.com/isthmus-grid/isthmus/launch/watch"
+)
+
+// record is what a keeper writes down of a booking that has an agent, for the keeper that
+// comes after it. It is the keeper's own file, since an agent has its job's account and
+// could say anything of whose it is. The job's key is not in it.
+type record struct {
+	Who       Asker
+	Ask       reserve.Ask
+	Hold      reserve.Hold
+	Folder    string // "" before the agent has said it
+	Started   bool
+	Committed bool
+	Since     time.Time // it was
+
+	// Of the program, when it was started.
+	Processes []place
+	Size      int
+	Argv      []string
+	Outputs   []string
+	Input     bool
+	Hosts     []watch.Host
+	Gossip    gossip.Config
+}
+
+// agents is the folder of the agents' sockets and the bookings' records.
+func (k *Keeper) agents() string { return filepath.Join(k.opts.Store, "agents") }
+
+const recordSuffix = ".json"
+
+func (k *Keeper) recordFile(name string) string {
+	return filepath.Join(k.agents(), name+recordSuffix)
+}
+
+// note writes the booking's record. A job whose record cannot be written ends with this
+// helper. Its callers exclude each other.
+func (b *booking) note() {
+	r := record{Who: b.who, Ask: b.ask, Hold: b.hold, Folder: b.folder, Committed: b.committed, Since: b.since}
+	if p := b.begun.Load(); p != nil {
+		r.Started, r.Processes, r.Size, r.Argv, r.Outputs, r.Input, r.Hosts, r.Gossip = true, p.processes, p.size, p.argv, p.outputs, p.input, p.hosts, p.gossip
+	}
+	text, err := json.Marshal(r)
+	file := b.k.recordFile(b.name)
+	if err == nil {
+		err = os.WriteFile(file+".new", text, 0o600)
+	}
+	if err == nil {
+		err = os.Rename(file+".new", file)
+	}
+	if err != nil {
+		b.k.log.Warn("a job will not outlive this helper", "job", string(b.ask.Job), "error", err)
+	}
+}
+
+// adopt takes over the bookings of the keeper before, which may have been killed, and
+// removes what none of them owns. Serve's goroutine calls it before all else.
+func (k *Keeper) adopt() {
+	owned := map[string]bool{} // folders
+	files, _ := os.ReadDir(k.agents())
+	for _, f := range files {
+		name, is := strings.CutSuffix(f.Name(), recordSuffix)
+		if !is {
+			continue
+		}
+		var r record
+		text, err := os.ReadFile(k.recordFile(name))
+		if err == nil {
+			err = json.Unmarshal(text, &r)
+		}
+		if err != nil { // its agent ends by itself
+			k.log.Warn("a job cannot be taken over", "record", f.Name(), "error", err)
+			os.Remove(k.recordFile(name))
+			continue
+		}
+		owned[filepath.Base(r.Folder)] = true
+		k.adoptOne(name, r)
+	}
+	folders, _ := os.ReadDir(k.jobs())
+	for _, f := range folders {
+		if !owned[f.Name()] {
+			jobagent.RemoveAll(filepath.Join(k.jobs(), f.Name())) // fails for what another account owns, whose starter does it
+		}
+	}
+	for _, f := range files { // sockets that belong to nothing
+		if b := k.named(strings.TrimSuffix(strings.TrimSuffix(f.Name(), ".new"), recordSuffix)); b == nil {
+			os.Remove(filepath.Join(k.agents(), f.Name()))
+		}
+	}
+}
+
+func (k *Keeper) named(name string) *booking {
+	for _, b := range k.bookings {
+		if b.name == name {
+			return b
+		}
+	}
+	return nil
+}
+
+// adoptOne takes over a booking. One that had not started ends.
+func (k *Keeper) adoptOne(name string, r record) {
+	b := k.newBooking(r.Who, r.Ask)
+	b.name, b.hold, b.committed, b.since, b.folder = name, r.Hold, r.Committed, r.Since, r.Folder
+	now := time.Now()
+	k.bookings[b.key] = b
+	b.hasAgent = true
+	k.work.Go(func() { b.hear(nil) })
+	if !r.Started {
+		b.closed = true
+		b.finish()
+		return
+	}
+	p := &program{processes: r.Processes, size: r.Size, argv: r.Argv, outputs: r.Outputs, input: r.Input, hosts: r.Hosts, gossip: r.Gossip}
+	b.program = p
+	b.begun.Store(p)
+	b.orphan = now.Add(k.opts.Orphan)
+	k.node.Adopt(b.hold, b.who.requester(), b.ask, p.processes, b.committed, now)
+	if b.committed {
+		k.watchOver(b)
+	}
+	k.work.Go(b.run)
+	k.log.Info("job taken over", "job", string(b.ask.Job), "by", b.who.Identity(), "processes", len(p.processes))
+}

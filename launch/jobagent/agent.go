@@ -1,0 +1,194 @@
+package jobagent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/launch/gate/gatepb"
+)
+
+const (
+	// orphanTime is how long an agent waits for a helper that has not said how long.
+	orphanTime = 30 * time.Second
+	// lastWords is how long the submitter of a job that was ended may take to hear what
+	// there is to say.
+	lastWords = 3 * time.Second
+	// version of the protocol between helper and agent.
+	version = 1
+)
+
+// agent is the process that runs a job.
+//
+//	waiting for Open --> folder --Launch--> processes, then output files, then Over
+//	                        |                  | Over acknowledged, Release, or no helper came
+//	                        v                  v
+//	                     what is left is ended, the folder removed: the end
+type agent struct {
+	ln     *net.UnixListener
+	guard  int // the process whose offspring all processes of the job are; 0: none
+	events *Events
+	input  *input
+	thread thread
+	free   chan struct{} // closed when nobody will ask for anything any more
+	once   sync.Once     // closes free
+
+	ctx  context.Context // of the processes
+	stop context.CancelCauseFunc
+	work sync.WaitGroup // launch, feeding and connections
+
+	mu       sync.Mutex // guards the fields below, and the files in the folder
+	folder   string     // "" before it is made
+	closed   bool       // the folder is gone, or was never made and will not be
+	orphan   time.Duration
+	lonely   *time.Timer // ends the job; stopped while a helper is connected
+	newest   *connection
+	launched bool
+	over     uint64 // number of the event Over; 0: not yet
+	ended    bool   // no process is left
+	running  map[place]*running
+	incoming map[string]*os.File // staged files in the making, by name
+}
+
+// errKilled is why processes are ended; its text is for people.
+type errKilled string
+
+func (e errKilled) Error() string { return string(e) }
+
+// serve is the agent's life. dead is closed when the guard has died.
+func serve(ln *net.UnixListener, guard int, dead <-chan struct{}) {
+	a := &agent{
+		ln: ln, guard: guard, events: NewEvents(), input: newInput(), thread: newThread(), free: make(chan struct{}),
+		orphan: orphanTime, running: map[place]*running{}, incoming: map[string]*os.File{},
+	}
+	a.ctx, a.stop = context.WithCancelCause(context.Background())
+	a.thread.start()
+	a.lonely = time.AfterFunc(a.orphan, a.orphaned)
+	told := make(chan os.Signal, 1)
+	signal.Notify(told, syscall.SIGTERM)
+	signal.Ignore(syscall.SIGHUP, syscall.SIGINT)
+	accepting := make(chan struct{})
+	go func() { // ends with the listener
+		defer close(accepting)
+		a.accept()
+	}()
+	select {
+	case <-a.free:
+	case <-dead:
+		a.kill("the guard of its job agent was killed")
+	case <-told:
+		a.kill("its job agent was told to end")
+	}
+	// Where it was not released, the submitter is still to hear why, if it listens.
+	select {
+	case <-a.free:
+	case <-time.After(lastWords + goneTime):
+	}
+	a.release()
+	ln.Close()
+	<-accepting
+	a.finish()
+}
+
+// goneTime bounds the wait for processes that were killed: they have 2 s to end, and
+// what they leave behind as much again.
+const goneTime = 5 * time.Second
+
+// finish removes all, and says so by closing the connection.
+func (a *agent) finish() {
+	a.mu.Lock()
+	a.closed = true
+	dir, last := a.folder, a.newest
+	a.mu.Unlock()
+	killOffspring(a.guard)
+	a.lonely.Stop()
+	if dir != "" {
+		RemoveAll(dir)
+	}
+	if last != nil {
+		last.close()
+	}
+	a.work.Wait()
+	a.thread.stop()
+}
+
+// kill ends the processes. Their last words are still said, but nobody is waited for
+// who does not listen.
+func (a *agent) kill(why string) {
+	a.stop(errKilled(why))
+	a.input.close()
+	time.AfterFunc(lastWords, a.events.Silence)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.launched {
+		a.once.Do(func() { close(a.free) })
+	}
+}
+
+// release says that nobody will ask for the events any more, so that all can go when
+// the processes have ended.
+func (a *agent) release() {
+	a.events.Silence()
+	a.input.close()
+	a.stop(nil)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.ended || !a.launched {
+		a.once.Do(func() { close(a.free) })
+	}
+	a.orphan = 0
+}
+
+// orphaned ends a job that no helper cares for.
+func (a *agent) orphaned() {
+	a.stop(errKilled("no helper asked for it"))
+	a.release()
+}
+
+// accept takes connections until the listener is closed.
+func (a *agent) accept() {
+	for {
+		c, err := a.ln.AcceptUnix()
+		switch {
+		case errors.Is(err, net.ErrClosed):
+			return
+		case err != nil: // such as too many open files
+			time.Sleep(10 * time.Millisecond)
+			continue
+		}
+		a.work.Go(func() { a.converse(c) }) // ends with the connection, which the next one and finish end
+	}
+}
+
+// home makes the job's folder.
+func (a *agent) home(m *gatepb.Open) (string, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.closed {
+		return "", errors.New("the job is over")
+	}
+	if a.folder != "" {
+		return a.folder, nil
+	}
+	if !filepath.IsAbs(m.Parent) || m.Name == "" || strings.ContainsAny(m.Name, "/*\x00") {
+		return "", fmt.Errorf("no folder %q can be made in %q", m.Name, m.Parent)
+	}
+	dir, err := os.MkdirTemp(m.Parent, m.Name+"-") // for its owner only
+	switch {
+	case errors.Is(err, os.ErrPermission):
+		return "", fmt.Errorf("%w: the account of the job, %d, must be able to enter gate.store and all folders above it", err, os.Getuid())
+	case err != nil:
+		return "", err
+	}
+	a.folder = dir
+	tellGuard(dir)
+	return dir, nil
+}

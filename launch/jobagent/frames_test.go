@@ -1,0 +1,59 @@
+package jobagent
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/isthmus-grid/isthmus/launch/gate/gatepb"
+)
+
+// A message comes as it was sent, and no shorter one passes for it.
+func TestFrames(t *testing.T) {
+	sent := &gatepb.ToAgent{Say: &gatepb.ToAgent_Open{Open: &gatepb.Open{Parent: "/jobs", Name: "job", OrphanMs: 30000, Have: 7}}}
+	var b bytes.Buffer
+	if err := writeFrame(&b, sent); err != nil {
+		t.Fatal(err)
+	}
+	whole := b.Bytes()
+	for n := range len(whole) {
+		want := io.ErrUnexpectedEOF
+		if n == 0 {
+			want = io.EOF
+		}
+		if err := readFrame(bytes.NewReader(whole[:n]), &gatepb.ToAgent{}); !errors.Is(err, want) {
+			t.Errorf("of %d bytes the first %d: %v, want %v", len(whole), n, err, want)
+		}
+	}
+	got := &gatepb.ToAgent{}
+	if err := readFrame(bytes.NewReader(whole), got); err != nil || !proto.Equal(got, sent) {
+		t.Errorf("%v, %v", got, err)
+	}
+	if err := readFrame(bytes.NewReader([]byte{0xff, 0, 0, 0}), got); err == nil {
+		t.Error("a message of 4 GiB is read")
+	}
+	if err := writeFrame(io.Discard, &gatepb.ToAgent{Say: &gatepb.ToAgent_File{File: &gatepb.StagePart{Data: make([]byte, maxFrame)}}}); err == nil {
+		t.Error("a message beyond the bound is sent")
+	}
+}
+
+func FuzzFrame(f *testing.F) {
+	f.Add([]byte{0, 0, 0, 2, 0x42, 0})
+	f.Add([]byte{0, 0, 0, 9, 1})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		m := &gatepb.ToAgent{}
+		if readFrame(bytes.NewReader(b), m) != nil {
+			return
+		}
+		var again bytes.Buffer
+		if err := writeFrame(&again, m); err != nil {
+			t.Fatal(err)
+		}
+		if err := readFrame(&again, &gatepb.ToAgent{}); err != nil {
+			t.Fatal(err)
+		}
+	})
+}

@@ -1,0 +1,16 @@
+//go:build !linux
+
+package jobagent
+
+import (
+	"context"
+
+	"github.com/isthmus-grid/isthmus/internal/ranks"
+)
+
+var resources map[string]int
+
+// startLimited starts a process; there are no limits here.
+func startLimited(ctx context.Context, s ranks.Spec, _ []limit) (*ranks.Process, error) {
+	return ranks.Start(ctx, s)
+}

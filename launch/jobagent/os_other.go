@@ -1,0 +1,31 @@
+//go:build !linux
+
+package jobagent
+
+import (
+	"os"
+	"syscall"
+)
+
+func executable() string {
+	path, err := os.Executable()
+	if err != nil {
+		return os.Args[0]
+	}
+	return path
+}
+
+// restrict does nothing: process groups are all that holds a job's processes here.
+func restrict() error { return nil }
+
+func await(pid int) {
+	for {
+		got, err := syscall.Wait4(pid, nil, 0, nil)
+		if got == pid || err != nil && err != syscall.EINTR {
+			return
+		}
+	}
+}
+
+func endOrphans()       {}
+func killOffspring(int) {}

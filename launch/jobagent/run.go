@@ -1,0 +1,230 @@
+package jobagent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/isthmus-grid/isthmus/internal/jobgroups"
+	"github.com/isthmus-grid/isthmus/internal/jobkey"
+	"github.com/isthmus-grid/isthmus/internal/ranks"
+	"github.com/isthmus-grid/isthmus/launch/allocate"
+	"github.com/isthmus-grid/isthmus/launch/gate/gatepb"
+)
+
+// EnvCopy is the variable by which a process of a job whose ranks are replicated
+// learns which copy of its rank it is.
+const EnvCopy = "ISTHMUS_COPY"
+
+// Piece is how many bytes of output one event has at most.
+const Piece = 32 << 10
+
+type place = allocate.Process
+
+// running is a process that has not been waited for.
+type running struct{ process *ranks.Process }
+
+// job is what a Launch says to run.
+type job struct {
+	*gatepb.Start
+	helper string   // socket by which the processes reach other ranks
+	key    *os.File // as processes get it
+	groups jobgroups.Layout
+	limits []limit
+}
+
+func jobOf(m *gatepb.Launch) (job, error) {
+	j := job{Start: m.Start, helper: m.Helper}
+	if len(m.GetStart().GetArgv()) == 0 {
+		return j, errors.New("no program to run")
+	}
+	var err error
+	if j.limits, err = parseLimits(m.Start.Limits); err != nil {
+		return j, err
+	}
+	if j.groups, err = jobgroups.Parse(m.Start.Groups, int(m.Start.Size)); err != nil {
+		return j, err
+	}
+	key, err := jobkey.Parse(m.Start.JobKey)
+	if err == nil {
+		j.key, err = key.File()
+	}
+	return j, err
+}
+
+// launch starts the processes, once. What cannot be started says so by events.
+func (a *agent) launch(m *gatepb.Launch) {
+	j, err := jobOf(m)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.launched || a.closed || a.folder == "" {
+		return
+	}
+	a.launched = true
+	a.work.Go(func() { a.execute(j, err) })
+}
+
+// execute runs the processes to their end and says what there is to say.
+func (a *agent) execute(j job, err error) {
+	var all sync.WaitGroup
+	for _, q := range j.GetProcesses() {
+		at := place{Rank: int(q.Rank), Copy: int(q.Copy)}
+		process, startErr := (*ranks.Process)(nil), err
+		if err == nil {
+			process, startErr = a.startOne(j, at)
+		}
+		if startErr != nil {
+			a.exited(at, a.unstarted(startErr))
+			continue
+		}
+		all.Go(func() { a.await(at, process) })
+	}
+	j.key.Close()
+	all.Wait()
+	killOffspring(a.guard)
+	a.mu.Lock()
+	a.ended = true
+	a.mu.Unlock()
+	a.poke()
+	a.fetch(j)
+	ended := ""
+	var killed errKilled
+	if errors.As(context.Cause(a.ctx), &killed) {
+		ended = killed.Error()
+	}
+	over := &gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Over{Over: &gatepb.Over{Ended: ended}}}
+	a.events.Force(over)
+	a.mu.Lock()
+	a.over = over.Event
+	released := a.orphan == 0
+	a.mu.Unlock()
+	if released || a.heardAll() { // it may have been acknowledged before it was noted
+		a.release()
+	}
+}
+
+func (a *agent) hasEnded() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.ended
+}
+
+// heardAll reports whether the submitter has acknowledged the last event.
+func (a *agent) heardAll() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.over != 0 && a.events.Acked(a.over)
+}
+
+// unstarted says of a process why it was not started: where the job is ended that is why,
+// whatever the start came to.
+func (a *agent) unstarted(err error) *gatepb.Exited {
+	if cause := context.Cause(a.ctx); cause != nil {
+		return &gatepb.Exited{Status: 128 + uint32(syscall.SIGKILL), Signal: "KILL", Text: "not started: " + cause.Error()}
+	}
+	return &gatepb.Exited{Status: uint32(ranks.StartStatus(err)), Text: err.Error()}
+}
+
+// startOne starts a process.
+func (a *agent) startOne(j job, at place) (*ranks.Process, error) {
+	if err := context.Cause(a.ctx); err != nil {
+		return nil, err
+	}
+	s := ranks.Spec{
+		Argv: j.Argv, Dir: a.folder, Env: environment(j, at, a.folder),
+		Stdout: &teller{a, at, false}, Stderr: &teller{a, at, true},
+		Attr: lifeline(), Key: j.key,
+	}
+	if j.Input && at == (place{}) {
+		theirs, ours, err := os.Pipe()
+		if err != nil {
+			return nil, err
+		}
+		s.Stdin = theirs
+		defer theirs.Close()
+		context.AfterFunc(a.ctx, func() { ours.SetWriteDeadline(time.Unix(1, 0)) })
+		defer a.work.Go(func() { a.input.feed(ours, a.ctx.Done(), func(uint64) { a.poke() }) }) // ends with the reader of the pipe, the input or the job
+	}
+	process, err := a.thread.run(func() (*ranks.Process, error) { return startLimited(a.ctx, s, j.limits) })
+	if err != nil {
+		return nil, err
+	}
+	a.mu.Lock()
+	a.running[at] = &running{process}
+	a.mu.Unlock()
+	return process, nil
+}
+
+// environment is that of a process: the agent's, which is clean, then the job's, then
+// its place.
+func environment(j job, at place, folder string) []string {
+	env := os.Environ()
+	if os.Getenv("HOME") == "" { // an account that only jobs have
+		env = append(env, "HOME="+folder)
+	}
+	env = append(env, slices.DeleteFunc(slices.Clone(j.Environment), func(v string) bool {
+		return strings.HasPrefix(v, ranks.EnvDir+"=") || strings.HasPrefix(v, jobkey.EnvKey+"=")
+	})...)
+	env = append(env, ranks.EnvHelper+"="+j.helper)
+	if at.Copy > 0 {
+		env = append(env, fmt.Sprintf("%s=%d", EnvCopy, at.Copy))
+	}
+	return append(env, ranks.Environment(j.groups, at.Rank, int(j.Size))...)
+}
+
+// await waits for a process and tells how it ended.
+func (a *agent) await(at place, process *ranks.Process) {
+	err := process.Wait()
+	a.mu.Lock()
+	delete(a.running, at)
+	a.mu.Unlock()
+	e := &gatepb.Exited{Status: uint32(process.Status())}
+	if sig := process.Killer(); sig != 0 {
+		e.Signal = strings.TrimPrefix(unix.SignalName(sig), "SIG")
+	}
+	if err != nil {
+		e.Text = err.Error()
+	}
+	a.exited(at, e)
+}
+
+func (a *agent) exited(at place, e *gatepb.Exited) {
+	e.Process = &gatepb.Process{Rank: uint32(at.Rank), Copy: uint32(at.Copy)}
+	a.events.Force(&gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Exited{Exited: e}})
+}
+
+// signal sends a signal to the groups of the processes with these ranks, or of all.
+func (a *agent) signal(sig syscall.Signal, only []uint32) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for at, r := range a.running {
+		if len(only) == 0 || slices.Contains(only, uint32(at.Rank)) {
+			r.process.Signal(sig) // fails when it has just ended
+		}
+	}
+}
+
+// teller makes events of what a process writes.
+type teller struct {
+	a      *agent
+	at     place
+	stderr bool
+}
+
+// Write implements io.Writer. It waits while too much has not been acknowledged.
+func (t *teller) Write(p []byte) (int, error) {
+	for part := range slices.Chunk(p, Piece) {
+		t.a.events.Add(&gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Output{Output: &gatepb.Output{
+			Process: &gatepb.Process{Rank: uint32(t.at.Rank), Copy: uint32(t.at.Copy)}, Stderr: t.stderr, Data: slices.Clone(part),
+		}}})
+	}
+	return len(p), nil
+}

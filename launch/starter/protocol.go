@@ -1,0 +1,194 @@
+package starter
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/isthmus-grid/isthmus/launch/jobagent"
+)
+
+// What is asked of a starter: one question, one answer, each a line of JSON, on a
+// connection of its own.
+const (
+	doStart = "start" // an agent, whose listening socket comes with the question
+	doKill  = "kill"  // an agent, at once
+	doEnded = "ended" // answered when nothing is left of an agent
+)
+
+// maxLine bounds a question and an answer.
+const maxLine = 4096
+
+// request is a question.
+type request struct {
+	Do       string `json:"do"`
+	Name     string `json:"name"`               // of the agent: 16 hexadecimal digits
+	Identity string `json:"identity,omitempty"` // for whom, as USER@SITE/NODE
+	Folder   string `json:"folder,omitempty"`   // in which the job's folder will be
+	Memory   int64  `json:"memory,omitempty"`   // bytes; 0: not limited
+	CPU      int    `json:"cpu,omitempty"`      // thousandths of a core; 0: not limited
+}
+
+// reply is an answer.
+type reply struct {
+	UID     uint32 `json:"uid,omitempty"`
+	Refused string `json:"refused,omitempty"` // why, for people
+}
+
+// check says what is wrong with a question.
+func (r request) check() error {
+	if len(r.Name) != 16 || strings.Trim(r.Name, "0123456789abcdef") != "" {
+		return fmt.Errorf("a name of an agent that is not 16 hexadecimal digits: %.40q", r.Name)
+	}
+	switch r.Do {
+	case doKill, doEnded:
+		return nil
+	case doStart:
+	default:
+		return fmt.Errorf("%.20q is nothing that a starter does", r.Do)
+	}
+	user, node, _ := strings.Cut(r.Identity, "@")
+	site, host, _ := strings.Cut(node, "/")
+	if user == "" || site == "" || host == "" || len(r.Identity) > 400 || strings.ContainsAny(r.Identity, "\n\x00*?[\\") {
+		return fmt.Errorf("%.100q is no identity; want USER@SITE/NODE", r.Identity)
+	}
+	if !path.IsAbs(r.Folder) || r.Memory < 0 || r.CPU < 0 {
+		return errors.New("a folder that is not absolute, or negative bounds")
+	}
+	return nil
+}
+
+// decode reads a line that came.
+func decode(line []byte) (r request, err error) {
+	d := json.NewDecoder(bytes.NewReader(line))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&r); err != nil {
+		return r, fmt.Errorf("a question that is no JSON: %w", err)
+	}
+	if d.More() {
+		return r, errors.New("more than one question")
+	}
+	return r, r.check()
+}
+
+// readLine reads up to the end of a line, and the descriptor that came with it. It stops
+// at maxLine.
+func readLine(c *net.UnixConn) (line []byte, file *os.File, err error) {
+	buf, oob := make([]byte, maxLine), make([]byte, unix.CmsgSpace(4*4))
+	for len(line) < maxLine {
+		n, oobn, _, _, err := c.ReadMsgUnix(buf[:maxLine-len(line)], oob)
+		if oobn > 0 {
+			for _, f := range descriptors(oob[:oobn]) {
+				if file == nil {
+					file = f
+				} else {
+					f.Close()
+				}
+			}
+		}
+		line = append(line, buf[:n]...)
+		if end := bytes.IndexByte(line, '\n'); end >= 0 {
+			return line[:end], file, nil
+		}
+		if err == nil && n == 0 {
+			err = errors.New("it ended within a line")
+		}
+		if err != nil {
+			if file != nil {
+				file.Close()
+			}
+			return nil, nil, err
+		}
+	}
+	if file != nil {
+		file.Close()
+	}
+	return nil, nil, fmt.Errorf("a line of more than %d bytes", maxLine)
+}
+
+func descriptors(oob []byte) (files []*os.File) {
+	messages, _ := unix.ParseSocketControlMessage(oob)
+	for i := range messages {
+		fds, _ := unix.ParseUnixRights(&messages[i])
+		for _, fd := range fds {
+			unix.CloseOnExec(fd)
+			files = append(files, os.NewFile(uintptr(fd), "socket"))
+		}
+	}
+	return files
+}
+
+// Client asks the starter at a socket. It is safe for concurrent use.
+type Client struct {
+	Socket string
+	Folder string // in which jobs' folders are
+}
+
+// answerTime bounds the wait for an answer.
+const answerTime = 30 * time.Second
+
+// Start has an agent run in the account of an identity.
+func (c *Client) Start(identity string, s jobagent.Spec) error {
+	_, err := c.ask(request{Do: doStart, Name: s.Group, Identity: identity, Folder: c.Folder, Memory: s.Memory, CPU: s.CPU}, s.Listener)
+	return err
+}
+
+// Kill ends an agent and its job at once.
+func (c *Client) Kill(name string) error {
+	_, err := c.ask(request{Do: doKill, Name: name}, nil)
+	return err
+}
+
+// Ended returns when nothing is left of an agent that has ended, or is killed.
+func (c *Client) Ended(name string) error {
+	_, err := c.ask(request{Do: doEnded, Name: name}, nil)
+	return err
+}
+
+// Available says why no starter answers at the socket, or returns nil.
+func (c *Client) Available() error {
+	conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: c.Socket, Net: "unix"})
+	if err != nil {
+		return fmt.Errorf("the starter: %w", err)
+	}
+	return conn.Close()
+}
+
+func (c *Client) ask(q request, file *os.File) (r reply, err error) {
+	conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: c.Socket, Net: "unix"})
+	if err != nil {
+		return r, fmt.Errorf("the starter: %w; is isthmus-starter running?", err)
+	}
+	defer conn.Close()
+	conn.SetDeadline(time.Now().Add(answerTime))
+	line, err := json.Marshal(q)
+	if err != nil {
+		return r, err
+	}
+	var rights []byte
+	if file != nil {
+		rights = unix.UnixRights(int(file.Fd()))
+	}
+	if _, _, err := conn.WriteMsgUnix(append(line, '\n'), rights, nil); err != nil {
+		return r, fmt.Errorf("the starter at %s: %w", c.Socket, err)
+	}
+	answer, _, err := readLine(conn)
+	if err == nil {
+		err = json.Unmarshal(answer, &r)
+	}
+	if err != nil {
+		return r, fmt.Errorf("the starter at %s does not answer: %w", c.Socket, err)
+	}
+	if r.Refused != "" {
+		return r, fmt.Errorf("the starter refuses: %s", r.Refused)
+	}
+	return r, nil
+}

@@ -1,0 +1,47 @@
+package starter
+
+import (
+	"encoding/json"
+	"testing"
+)
+
+var question = request{Do: doStart, Name: "0123456789abcdef", Identity: "alice@a/n1", Folder: "/jobs", Memory: 1, CPU: 2}
+
+// A question comes as it was asked, and no shorter line passes for it.
+func TestQuestions(t *testing.T) {
+	line, err := json.Marshal(question)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := decode(line); err != nil || got != question {
+		t.Errorf("%+v, %v", got, err)
+	}
+	for n := range len(line) {
+		if _, err := decode(line[:n]); err == nil {
+			t.Errorf("%q passes for a question", line[:n])
+		}
+	}
+	for what, change := range map[string]func(*request){
+		"no name": func(r *request) { r.Name = "" }, "a path as name": func(r *request) { r.Name = "../../etc/passwd" },
+		"no identity": func(r *request) { r.Identity = "" }, "a pattern": func(r *request) { r.Identity = "*@a/n1" },
+		"no node": func(r *request) { r.Identity = "alice@a" }, "a relative folder": func(r *request) { r.Folder = "jobs" },
+		"a negative bound": func(r *request) { r.Memory = -1 }, "another deed": func(r *request) { r.Do = "exec" },
+	} {
+		bad := question
+		change(&bad)
+		if bad.check() == nil {
+			t.Errorf("%s is taken", what)
+		}
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	line, _ := json.Marshal(question)
+	f.Add(line)
+	f.Add([]byte(`{"do":"kill","name":"0123456789abcdef"}`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if r, err := decode(b); err == nil && r.check() != nil {
+			t.Errorf("%q", b)
+		}
+	})
+}

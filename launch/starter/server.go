@@ -1,0 +1,378 @@
+package starter
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/audit"
+	"github.com/isthmus-grid/isthmus/internal/local"
+	"github.com/isthmus-grid/isthmus/launch/jobagent"
+)
+
+// Options of a Server.
+type Options struct {
+	Helper uint32   // the account that may ask
+	Rules  []Mapped // in order; the first that fits counts
+	Range  Range    // accounts of those whom no rule fits
+	State  string   // file in which the next starter finds what lives; "": it finds what it sees
+	Log    *slog.Logger
+	Audit  *audit.Log
+}
+
+// maxConns bounds the questions that are answered at a time; others wait in the kernel.
+const maxConns = 64
+
+// askTime bounds how long a question may take to come.
+const askTime = 5 * time.Second
+
+// endTime bounds how long an answer about an agent's end waits for it.
+const endTime = 20 * time.Second
+
+// Server starts job agents. Make it with New, run it with Serve.
+type Server struct {
+	opts Options
+
+	mu       sync.Mutex // guards the fields below
+	accounts *accounts
+	agents   map[string]*started // by name
+}
+
+// started is an agent.
+type started struct {
+	UID      uint32
+	Identity string
+	PID      int    // of its guard
+	Begun    uint64 // when that process started, as the kernel counts
+	Folder   string
+
+	ended chan struct{} // closed when nothing is left of it
+}
+
+// New returns a server that has found what an earlier one had started.
+func New(opts Options) *Server {
+	s := &Server{
+		opts: opts, agents: map[string]*started{},
+		accounts: &accounts{rules: opts.Rules, free: opts.Range, never: []uint32{opts.Helper}, live: map[uint32]string{}},
+	}
+	if uid := os.Getuid(); uid != 0 {
+		s.accounts.never = append(s.accounts.never, uint32(uid))
+	}
+	s.load()
+	return s
+}
+
+// Serve answers on ln until ctx ends. It leaves the agents running.
+func (s *Server) Serve(ctx context.Context, ln *net.UnixListener) error {
+	defer context.AfterFunc(ctx, func() { ln.Close() })()
+	var work sync.WaitGroup
+	defer work.Wait()
+	s.mu.Lock()
+	for name, a := range s.agents {
+		work.Go(func() { s.watchOver(ctx, name, a) })
+	}
+	s.mu.Unlock()
+	room := make(chan struct{}, maxConns)
+	for {
+		c, err := ln.AcceptUnix()
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, net.ErrClosed):
+			return err
+		case err != nil: // such as too many open files
+			s.opts.Log.Warn("a connection cannot be accepted", "error", err)
+			time.Sleep(50 * time.Millisecond)
+			continue
+		}
+		room <- struct{}{}
+		work.Go(func() { // ends with the question's time and the answer's
+			defer func() { <-room }()
+			defer c.Close()
+			s.converse(ctx, c)
+		})
+	}
+}
+
+// converse answers one question.
+func (s *Server) converse(ctx context.Context, c *net.UnixConn) {
+	cred, err := local.PeerCred(c)
+	if err == nil && cred.UID != s.opts.Helper {
+		err = fmt.Errorf("uid %d (pid %d) asks, and only uid %d, the helper's, may", cred.UID, cred.PID, s.opts.Helper)
+	}
+	var q request
+	var socket *os.File
+	if err == nil {
+		c.SetDeadline(time.Now().Add(askTime))
+		var line []byte
+		if line, socket, err = readLine(c); err == nil {
+			q, err = decode(line)
+		}
+	}
+	if socket != nil {
+		defer socket.Close()
+	}
+	var r reply
+	if err == nil {
+		r, err = s.answer(ctx, q, socket)
+	}
+	if err != nil {
+		r = reply{Refused: err.Error()}
+		s.opts.Log.Warn("refused", "do", q.Do, "agent", q.Name, "identity", q.Identity, "reason", err)
+		s.opts.Audit.Append(audit.Record{Event: audit.Refusal, User: q.Identity, Rule: "starter", Peer: fmt.Sprintf("uid %d", cred.UID), Reason: err.Error()})
+	}
+	text, err := json.Marshal(r)
+	if err == nil {
+		c.SetWriteDeadline(time.Now().Add(askTime))
+		c.Write(append(text, '\n'))
+	}
+}
+
+func (s *Server) answer(ctx context.Context, q request, socket *os.File) (reply, error) {
+	switch q.Do {
+	case doStart:
+		if socket == nil {
+			return reply{}, errors.New("no socket for the agent came with the question")
+		}
+		uid, err := s.start(q, socket)
+		return reply{UID: uid}, err
+	case doKill:
+		s.kill(q.Name)
+		return reply{}, nil
+	}
+	s.mu.Lock()
+	a := s.agents[q.Name]
+	s.mu.Unlock()
+	if a == nil {
+		return reply{}, nil
+	}
+	select {
+	case <-a.ended:
+		return reply{}, nil
+	case <-ctx.Done():
+		return reply{}, errors.New("the starter ends")
+	case <-time.After(endTime):
+		return reply{}, fmt.Errorf("agent %s has not ended within %v", q.Name, endTime)
+	}
+}
+
+// start starts an agent.
+func (s *Server) start(q request, socket *os.File) (uint32, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.agents[q.Name] != nil {
+		return 0, fmt.Errorf("agent %s runs already", q.Name)
+	}
+	s.noteStrangers()
+	uid, err := s.accounts.assign(q.Identity)
+	if err != nil {
+		return 0, err
+	}
+	_, shared := s.accounts.live[uid]
+	credential, env, err := s.account(uid)
+	if err == nil && !shared && s.opts.Range.Has(uid) {
+		err = jobagent.Sweep(credential, q.Folder)
+	}
+	if err != nil {
+		return 0, err
+	}
+	p, err := jobagent.Spawn(jobagent.Spec{Listener: socket, Env: env, Credential: credential, Group: q.Name, Memory: q.Memory, CPU: q.CPU})
+	if err != nil {
+		return 0, err
+	}
+	a := &started{UID: uid, Identity: q.Identity, PID: p.PID(), Begun: begun(p.PID()), Folder: q.Folder, ended: make(chan struct{})}
+	s.agents[q.Name] = a
+	s.accounts.begins(uid, q.Identity)
+	s.save()
+	s.opts.Log.Info("job agent started", "agent", q.Name, "identity", q.Identity, "uid", uid, "pid", a.PID)
+	s.opts.Audit.Append(audit.Record{Event: audit.JobStart, User: q.Identity, Rule: "starter", Reason: fmt.Sprintf("agent %s as uid %d, pid %d", q.Name, uid, a.PID)})
+	go func() { // ends with the agent, which may outlive this process
+		p.Wait()
+		s.over(q.Name, a)
+	}()
+	return uid, nil
+}
+
+// watchOver waits for the end of an agent that an earlier starter had started.
+func (s *Server) watchOver(ctx context.Context, name string, a *started) {
+	for begun(a.PID) == a.Begun {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(200 * time.Millisecond): // it is no child of this process
+		}
+	}
+	jobagent.RemoveGroup(name)
+	s.over(name, a)
+}
+
+// over ends what is left of an agent's account, and takes the account back.
+func (s *Server) over(name string, a *started) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.agents, name)
+	last := true
+	for _, other := range s.agents {
+		last = last && other.UID != a.UID
+	}
+	if last {
+		if credential, _, err := s.account(a.UID); err == nil && s.opts.Range.Has(a.UID) {
+			if err := jobagent.Sweep(credential, a.Folder); err != nil {
+				s.opts.Log.Warn("something of a job may be left", "uid", a.UID, "error", err)
+			}
+		}
+		s.accounts.ends(a.UID)
+	}
+	s.save()
+	s.opts.Log.Info("job agent ended", "agent", name, "identity", a.Identity, "uid", a.UID)
+	s.opts.Audit.Append(audit.Record{Event: audit.JobEnd, User: a.Identity, Rule: "starter", Reason: fmt.Sprintf("agent %s as uid %d", name, a.UID)})
+	close(a.ended)
+}
+
+// kill ends an agent and its processes, by a process of their account.
+func (s *Server) kill(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a := s.agents[name]
+	if a == nil || begun(a.PID) != a.Begun {
+		return
+	}
+	if credential, _, err := s.account(a.UID); err == nil {
+		jobagent.KillTree(credential, a.PID)
+	}
+	s.opts.Log.Warn("job agent killed", "agent", name, "identity", a.Identity, "uid", a.UID)
+}
+
+// account returns what a process gets of an account: groups, and a clean environment.
+func (s *Server) account(uid uint32) (*syscall.Credential, []string, error) {
+	path := os.Getenv("PATH")
+	if path == "" {
+		path = "/usr/local/bin:/usr/bin:/bin"
+	}
+	env := []string{"PATH=" + path, "SHELL=/bin/sh"}
+	for _, name := range []string{"LANG", "LC_ALL", "TZ"} {
+		if v, ok := os.LookupEnv(name); ok {
+			env = append(env, name+"="+v)
+		}
+	}
+	id := strconv.FormatUint(uint64(uid), 10)
+	if s.opts.Range.Has(uid) {
+		return &syscall.Credential{Uid: uid, Gid: uid}, append(env, "USER="+id, "LOGNAME="+id), nil
+	}
+	u, err := user.LookupId(id)
+	if err != nil {
+		return nil, nil, fmt.Errorf("account %d: %w", uid, err)
+	}
+	gid, err := strconv.ParseUint(u.Gid, 10, 32)
+	if err != nil {
+		return nil, nil, fmt.Errorf("account %d: group %q", uid, u.Gid)
+	}
+	c := &syscall.Credential{Uid: uid, Gid: uint32(gid)}
+	groups, err := u.GroupIds()
+	if err != nil {
+		return nil, nil, fmt.Errorf("groups of %s: %w", u.Username, err)
+	}
+	for _, g := range groups {
+		if n, err := strconv.ParseUint(g, 10, 32); err == nil && n != 0 {
+			c.Groups = append(c.Groups, uint32(n))
+		}
+	}
+	return c, append(env, "USER="+u.Username, "LOGNAME="+u.Username, "HOME="+u.HomeDir), nil
+}
+
+// noteStrangers takes accounts of the range for used that have processes, which an earlier
+// starter may have started. mu is held.
+func (s *Server) noteStrangers() {
+	processes, _ := filepath.Glob("/proc/[0-9]*")
+	for _, p := range processes {
+		var stat syscall.Stat_t
+		if syscall.Stat(p, &stat) != nil || !s.opts.Range.Has(stat.Uid) {
+			continue
+		}
+		if _, known := s.accounts.live[stat.Uid]; !known {
+			s.accounts.live[stat.Uid] = ""
+		}
+	}
+	for uid, owner := range s.accounts.live { // forgotten when the next look does not find them
+		if owner == "" && !lives(uid, processes) {
+			s.accounts.ends(uid)
+		}
+	}
+}
+
+func lives(uid uint32, processes []string) bool {
+	for _, p := range processes {
+		var stat syscall.Stat_t
+		if syscall.Stat(p, &stat) == nil && stat.Uid == uid {
+			return true
+		}
+	}
+	return false
+}
+
+// kept is the file of what lives.
+type kept struct {
+	Agents map[string]*started
+	Used   []uint32
+	Next   uint32
+}
+
+// save writes down what lives. mu is held.
+func (s *Server) save() {
+	if s.opts.State == "" {
+		return
+	}
+	text, err := json.Marshal(kept{s.agents, s.accounts.used, s.accounts.next})
+	if err == nil {
+		err = os.WriteFile(s.opts.State+".new", text, 0o600)
+	}
+	if err == nil {
+		err = os.Rename(s.opts.State+".new", s.opts.State)
+	}
+	if err != nil {
+		s.opts.Log.Warn("the next starter will not know what runs", "error", err)
+	}
+}
+
+// load finds what an earlier starter had started and still lives.
+func (s *Server) load() {
+	text, err := os.ReadFile(s.opts.State)
+	if err != nil {
+		return
+	}
+	var k kept
+	if err := json.Unmarshal(text, &k); err != nil {
+		s.opts.Log.Warn("what an earlier starter had started is not known", "file", s.opts.State, "error", err)
+		return
+	}
+	for _, uid := range k.Used {
+		if s.opts.Range.Has(uid) {
+			s.accounts.used = append(s.accounts.used, uid)
+		}
+	}
+	s.accounts.next = k.Next
+	for name, a := range k.Agents {
+		a.ended = make(chan struct{})
+		s.agents[name] = a
+		s.accounts.begins(a.UID, a.Identity)
+	}
+}
+
+// begun returns when a process started, in the kernel's ticks; 0: there is none.
+func begun(pid int) uint64 {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0
+	}
+	return jobagent.StartOf(text)
+}
