@@ -108,6 +108,9 @@ func (w *world) wantDialError(r *probe.Rank, peer uint32, class error, job overl
 	var err error
 	for _, budget := range []time.Duration{time.Second, 4 * time.Second, 15 * time.Second} {
 		if err = w.dialError(r, peer, budget); isError(err, class, job, text) {
+			if twice := saidTwice(err.Error()); twice != "" {
+				w.t.Errorf("%v says twice %q", err, twice)
+			}
 			return
 		}
 	}
@@ -133,21 +136,21 @@ func TestAbsentDaemons(t *testing.T) {
 	}
 
 	w.wantDialError(asker.Rank, 7, overlay.ErrUnknownProcess, job,
-		"local.Dial: rank 7 of job <job>: process is not registered: waited <duration> for rank 7 of job <job> to start; it has not registered with any helper")
+		"local.Dial: rank 7 of job <job>: process is not registered: waited <duration> for it to start; it has not registered with any helper")
 
 	w.Daemon("proxy p1").Kill()
 	w.until("the broker to miss the proxy", func() bool { return len(w.status("broker", "proxies").([]any)) == 0 })
 	w.wantDialError(asker.Rank, 1, overlay.ErrNoRelay, job,
-		"local.Dial: rank 1 of job <job>: rank 1 of job <job> at shut/n1: relay: no proxy is available: no proxy has a session with the broker; start one, or look at its log")
+		"local.Dial: rank 1 of job <job>: at shut/n1: relay: no proxy is available: no proxy has a session with the broker; start one, or look at its log")
 	restart("proxy p1")
 
 	w.Daemon("broker").Kill()
 	w.wantDialError(asker.Rank, 1, overlay.ErrUnreachable, job,
 		"local.Dial: rank 1 of job <job>: frontal closed has no session with the broker at 203.0.113.2:443 since <time>: "+
-			"dial 203.0.113.2:443: refused: nothing listens there, or a firewall resets")
+			"refused: nothing listens there, or a firewall resets")
 	w.wantDialError(asker.Rank, 6, overlay.ErrUnreachable, job,
 		"local.Dial: rank 6 of job <job>: frontal closed has no session with the broker at 203.0.113.2:443 since <time>: "+
-			"dial 203.0.113.2:443: refused: nothing listens there, or a firewall resets")
+			"refused: nothing listens there, or a firewall resets")
 	restart("broker")
 
 	w.Daemon("frontal closed").Kill()
@@ -172,7 +175,7 @@ func TestAbsentDaemons(t *testing.T) {
 	socket := w.Socket("closed/n1")
 	w.Daemon("helper closed/n1").Kill()
 	w.wantDialError(asker.Rank, 1, context.DeadlineExceeded, job,
-		"local.Dial: rank 1 of job <job>: helper "+socket+" is not reachable: dial unix "+socket+": connect: connection refused; is isthmus-helper running? (context deadline exceeded)")
+		"local.Dial: rank 1 of job <job>: helper "+socket+" is not reachable: connect: connection refused; is isthmus-helper running? (context deadline exceeded)")
 	restart("helper closed/n1")
 
 	l, _, err := asker.Dial(w.ctx, 1)
@@ -266,8 +269,8 @@ func TestSilence(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = w.dialError(asker.Rank, 1, 4*time.Second)
-	if !errors.Is(err, overlay.ErrTimeout) || !regexp.MustCompile(`^local.Dial: rank 1 of job `+string(job)+`: rank 1 of job `+string(job)+
-		` at open/n1: direct: .*dial 10\.2\.0\.11:\d+: timed out: no answer within [0-9.]+s$`).MatchString(err.Error()) {
+	if !errors.Is(err, overlay.ErrTimeout) || !regexp.MustCompile(`^local.Dial: rank 1 of job `+string(job)+
+		`: at open/n1: direct: .*dial 10\.2\.0\.11:\d+: timed out: no answer within [0-9.]+s$`).MatchString(err.Error()) {
 		t.Errorf("cut off: %v", err)
 	}
 	if err := w.Lab.Restore("closed", "open"); err != nil {

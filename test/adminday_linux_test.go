@@ -91,13 +91,13 @@ func TestAdminDay(t *testing.T) {
 	desk.types("root", "isthmus ca issue --dir ca --out certs broker b1")
 	desk.types("root", "isthmus ca issuer --dir ca --out certs")
 	desk.types("root", "isthmus ca issue --dir ca --out certs --valid 720h admin ada")
-	d.say("The broker's host gets them, and three lines of its settings lose their mark.")
+	d.say("The broker's host gets them, and two lines of its settings lose their mark.")
 	broker.apt("isthmus", "isthmus-broker")
 	for _, f := range []string{"broker-b1.pem broker.pem", "broker-b1.key broker.key", "ca.pem ca.pem", "issuer.pem issuer.pem", "issuer.key issuer.key"} {
 		from, to, _ := strings.Cut(f, " ")
 		d.scp(desk, "/root/certs/"+from, broker, "/etc/isthmus/"+to, "isthmus")
 	}
-	broker.edit("broker.yaml", "enrol.cert", "", "enrol.key", "", "enrol.state", "")
+	broker.edit("broker.yaml", "enrol.cert", "", "enrol.key", "")
 	broker.types("root", "isthmus check /etc/isthmus/broker.yaml")
 	broker.ctl("enable --now isthmus-broker")
 	d.say("Two proxies enrol with tokens, which work once.")

@@ -53,7 +53,7 @@ func newAttacked(t *testing.T) *attacked {
 			"broker":  settings("broker", nil),
 			"proxy":   settings("proxy", map[string]any{"limits": map[string]any{"handshakes": 32}}),
 			"frontal": settings("frontal", map[string]any{"deny": []string{"192.0.2.0/24"}}),
-			"helper":  settings("helper", nil),
+			"helper":  settings("helper", map[string]any{"deny": []string{"198.18.0.0/15"}}),
 		},
 	})
 	a.beside = a.flow(a.linked("hidden/n1", "closed/n1"))
@@ -118,6 +118,24 @@ func (a *attacked) as(t *testing.T, id control.Identity, daemon, from string, po
 	if err != nil {
 		t.Fatal(err)
 	}
+	return a.with(t, files, daemon, from, port)
+}
+
+// with is as for a certificate that is there.
+func (w *world) with(t *testing.T, files ca.Files, daemon, from string, port uint16) *control.Session {
+	t.Helper()
+	e, cfg := w.visitor(t, files, daemon, from, port)
+	s, err := e.Dial(w.ctx, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+// visitor is what makes such a session.
+func (w *world) visitor(t *testing.T, files ca.Files, daemon, from string, port uint16) (*control.Endpoint, control.DialConfig) {
+	t.Helper()
 	creds, err := control.LoadCredentials(files.Cert, files.Key, files.CA)
 	if err != nil {
 		t.Fatal(err)
@@ -128,17 +146,12 @@ func (a *attacked) as(t *testing.T, id control.Identity, daemon, from string, po
 	}
 	e := control.NewEndpoint(creds, slog.New(slog.DiscardHandler), nil)
 	t.Cleanup(e.Close)
-	s, err := e.Dial(a.ctx, control.DialConfig{
-		Addr: netip.AddrPortFrom(a.Daemon(daemon).Host.Addr(), port).String(), Role: role, Visit: true,
+	return e, control.DialConfig{
+		Addr: netip.AddrPortFrom(w.Daemon(daemon).Host.Addr(), port).String(), Role: role, Visit: true,
 		Dial: func(ctx context.Context, addr string) (net.Conn, error) {
-			return a.Lab.Host(from).Dial(ctx, "tcp", addr)
+			return w.Lab.Host(from).Dial(ctx, "tcp", addr)
 		},
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
-	t.Cleanup(func() { s.Close() })
-	return s
 }
 
 // assigned asks the broker for a relay from rank 0 of the job to rank 1, as the
@@ -270,11 +283,10 @@ func TestAttacks(t *testing.T) {
 			"0.1.2.3:22":                  "is no host's address",
 			"224.0.0.1:22":                "is not one host's address",
 		} {
-			resp, err := controlpb.NewDirectoryClient(hidden.Conn()).Register(a.ctx, &controlpb.RegisterRequest{Points: []*controlpb.AccessPoint{control.PointToPB(overlay.AccessPoint{
-				Process: overlay.ProcessName{Job: key.ID(), Rank: 0}, Generation: 1, Node: overlay.NodeID{Site: "hidden", Name: "n1"}, Public: netip.MustParseAddrPort(addr),
-			})}})
-			if err != nil || len(resp.GetFaults()) != 1 || !strings.Contains(resp.Faults[0].GetText(), want) {
-				t.Errorf("%s: %v, %v; want %q", addr, resp, err, want)
+			p := overlay.AccessPoint{Process: overlay.ProcessName{Job: key.ID()}, Generation: 1, Node: overlay.NodeID{Site: "hidden", Name: "n1"}, Public: netip.MustParseAddrPort(addr)}
+			p.Proof = string(key.Auth().Prove(p.Process, p.Generation, p.Node))
+			if err := a.registers(t, controlpb.NewDirectoryClient(hidden.Conn()), p); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v; want %q", addr, err, want)
 				continue
 			}
 			a.audited(t, "broker", addr, refusedFor("access-point", want))
@@ -297,7 +309,7 @@ func TestAttacks(t *testing.T) {
 			"[::ffff:127.0.0.1]:22":    "a loopback address",
 			"169.254.169.254:80":       "a link-local address",
 			"[64:ff9b::a9fe:a9fe]:80":  "a translated IPv4 address",
-			"192.0.2.7:22":             "which the site's admin denies",
+			"192.0.2.7:22":             "which this host's settings deny",
 			"localhost:22":             "is not an address:port", // no name is ever resolved for anybody
 			"127.0.0.1.example.org:80": "is not an address:port",
 			"x\n{\"seq\":1,\"event\":\"decision\",\"user\":\"root\"}": "is not an address:port",
@@ -314,6 +326,11 @@ func TestAttacks(t *testing.T) {
 		}
 		a.unharmed(t)
 	})
+	rogue := a.rogue(t)
+	t.Run("launch service of another node", func(t *testing.T) { a.stolenGates(t, rogue) })
+	t.Run("process of another site", func(t *testing.T) { a.stolenNames(t, rogue) })
+	t.Run("false addresses", func(t *testing.T) { a.falseAddresses(t, rogue) })
+	t.Run("generations", func(t *testing.T) { a.generations(t) })
 	t.Run("a length of 1 GiB", func(t *testing.T) { a.gibibyte(t) })
 	t.Run("helper's socket by another user", func(t *testing.T) { a.otherUser(t) })
 	t.Run("flood of half-open links", func(t *testing.T) { a.flood(t) })
@@ -469,7 +486,7 @@ func (a *attacked) otherUser(t *testing.T) {
 	}
 	defer c.Close()
 	theirs := newKey(t, "theirs")
-	hello := wire.Append(nil, &wire.LocalHello{Job: a.beside.joint.b.Identity.Process.Job, Rank: 1, Generation: 99, Auth: theirs.Auth()})
+	hello := wire.Append(nil, &wire.LocalHello{Job: a.beside.joint.b.Identity.Process.Job, Rank: 1, Generation: 99, Key: theirs.Auth().Public()})
 	c.SetDeadline(time.Now().Add(30 * time.Second))
 	if _, err := c.Write(hello); err != nil {
 		t.Fatal(err)

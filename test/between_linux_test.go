@@ -21,9 +21,9 @@ import (
 
 // between stands between a program and the helper of a node: it returns the socket that
 // the program is to take for its helper's. What they say passes through it, and at a
-// moment, as struck has them, something happens before the message passes on. begun is
-// closed when it does.
-func (w *world) between(t *testing.T, node, moment string, happen func()) (socket string, begun <-chan struct{}) {
+// moment of a submission to so many hosts, as struck has them, something happens before
+// the message passes on. begun is closed when it does.
+func (w *world) between(t *testing.T, node, moment string, hosts int, happen func()) (socket string, begun <-chan struct{}) {
 	t.Helper()
 	conn, err := gate.Connect(w.Socket(node))
 	if err != nil {
@@ -40,7 +40,7 @@ func (w *world) between(t *testing.T, node, moment string, happen func()) (socke
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := newStruck(conn, moment, happen)
+	s := newStruck(conn, moment, hosts, happen)
 	server := grpc.NewServer(grpc.UnknownServiceHandler(func(_ any, here grpc.ServerStream) error { return passOn(s, here) }))
 	served := make(chan struct{})
 	go func() { // ends with Stop

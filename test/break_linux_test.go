@@ -35,6 +35,7 @@ func TestBreak(t *testing.T) {
 		{"simultaneous-open", "drop", "kills", "relay", 2},
 		{"relay", "proxy", "kills", "relay", 2},
 		{"gateway", "gateway", "kills", "", 2},
+		{"relay", "uplink", "kills", "relay", 2},
 	} {
 		t.Run(c.technique+" "+c.cut, func(t *testing.T) {
 			needLab(t)

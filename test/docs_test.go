@@ -158,6 +158,7 @@ func TestProtocolPageComputesRight(t *testing.T) {
 		"text   " + text,
 		fmt.Sprintf("auth   %x", key.Auth()),
 		fmt.Sprintf("links  %x", key.Links()),
+		fmt.Sprintf("public %x", key.Auth().Public()),
 		"id     " + string(key.ID()),
 		fmt.Sprintf("%x", issued.MAC),
 		fmt.Sprintf("%x", wire.Envelope{Kind: wire.EnvelopeEager, Context: 2, Tag: 7, Length: 3}.Append(nil)),
@@ -171,7 +172,7 @@ func TestProtocolPageComputesRight(t *testing.T) {
 		"`filter`":                       {overlay.FilterNone, overlay.FilterStateless, overlay.FilterStateful, overlay.FilterStrict},
 		"`refusal`":                      {overlay.RefuseDrop, overlay.RefuseReset},
 		"`nat_mapping`, `nat_filtering`": {overlay.NATNone, overlay.EndpointIndependent, overlay.AddressDependent, overlay.AddressAndPortDependent},
-		"`egress`":                       {overlay.EgressAny, overlay.Egress443, overlay.EgressHTTPProxy, overlay.EgressNone},
+		"`egress`":                       {overlay.EgressAny, overlay.Egress443, overlay.EgressHTTPProxy, overlay.EgressNone, overlay.EgressTLS443, overlay.EgressHTTPProxyTLS},
 	} {
 		var row []string
 		for i, v := range values {

@@ -39,7 +39,7 @@ func TestEnrolRenewRevoke(t *testing.T) {
 	must("issuer")
 	settings := "listen: 127.0.0.1:0\nstun_listen: \"\"\nallow_loopback: true\n" +
 		"tls: {cert: broker-b1.pem, key: broker-b1.key, ca: ca.pem, revoked: revoked.pem}\n" +
-		"enrol: {cert: issuer.pem, key: issuer.key, state: used}\n"
+		"store: broker.db\nenrol: {cert: issuer.pem, key: issuer.key}\n"
 	if err := os.WriteFile(at("broker.yaml"), []byte(settings), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +76,7 @@ func TestEnrolRenewRevoke(t *testing.T) {
 		t.Fatal(err)
 	}
 	said := must("revoke", "--broker", broker, "--cert", "admin-ada.pem", "--tls-key", "admin-ada.key", "--ca", "ca.pem", "proxy", "p1")
-	if !strings.Contains(said, "judges by list 1 now, and keeps it in "+at("revoked.pem")) {
+	if !strings.Contains(said, "judges by list 1 now, and keeps it in "+at("broker.db")) {
 		t.Errorf("revoke printed:\n%s", said)
 	}
 	select {

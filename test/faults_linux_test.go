@@ -41,7 +41,7 @@ var moments = []string{
 	"stored",    // all files are there
 	"start",     // 7: the hosts are told who runs what
 	"committed", // 8: all have started, and know it
-	"output",    // the processes run
+	"output",    // the processes run: one has written, and every host knows that all have started, or is done
 }
 
 // struck is a submitter's connection with its helper on which something happens at a
@@ -49,18 +49,46 @@ var moments = []string{
 type struck struct {
 	grpc.ClientConnInterface
 	moment string
+	hosts  int // of the submission
 	happen func()
 	once   sync.Once
 	begun  chan struct{} // closed when it happens
 	over   chan struct{} // closed when it has happened
+
+	mu      sync.Mutex                 // guards the fields below
+	settled map[grpc.ClientStream]bool // the streams that said committed, or over
+	written bool                       // there was output
 }
 
-func newStruck(conn grpc.ClientConnInterface, moment string, happen func()) *struck {
-	return &struck{ClientConnInterface: conn, moment: moment, happen: happen, begun: make(chan struct{}), over: make(chan struct{})}
+func newStruck(conn grpc.ClientConnInterface, moment string, hosts int, happen func()) *struck {
+	return &struck{
+		ClientConnInterface: conn, moment: moment, hosts: hosts, happen: happen, begun: make(chan struct{}), over: make(chan struct{}),
+		settled: map[grpc.ClientStream]bool{},
+	}
 }
 
-func (s *struck) pass(moment string) {
-	if moment == s.moment {
+// running notes what a stream says and reports whether the processes run. Output alone
+// does not prove it: a host's processes may write, and even end, before another host has
+// heard that it is to start, let alone that all have.
+func (s *struck) running(stream grpc.ClientStream, says string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch says {
+	case "committed", "over": // one whose processes have ended may not be told any more
+		s.settled[stream] = true
+	case "output":
+		s.written = true
+	}
+	return s.written && len(s.settled) >= s.hosts
+}
+
+// pass is called with what is about to be said or was just heard; stream is nil for a call.
+func (s *struck) pass(stream grpc.ClientStream, moment string) {
+	now := moment == s.moment
+	if s.moment == "output" {
+		now = s.running(stream, moment)
+	}
+	if now {
 		s.once.Do(func() {
 			close(s.begun)
 			s.happen()
@@ -71,13 +99,13 @@ func (s *struck) pass(moment string) {
 
 // Invoke implements grpc.ClientConnInterface.
 func (s *struck) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
-	s.pass(path.Base(method))
+	s.pass(nil, path.Base(method))
 	return s.ClientConnInterface.Invoke(ctx, method, args, reply, opts...)
 }
 
 // NewStream implements grpc.ClientConnInterface.
 func (s *struck) NewStream(ctx context.Context, d *grpc.StreamDesc, method string, opts ...grpc.CallOption) (grpc.ClientStream, error) {
-	s.pass(path.Base(method)) // one that is passed on may be any call
+	s.pass(nil, path.Base(method)) // one that is passed on may be any call
 	c, err := s.ClientConnInterface.NewStream(ctx, d, method, opts...)
 	return struckStream{c, s}, err
 }
@@ -88,16 +116,44 @@ type struckStream struct {
 }
 
 func (c struckStream) SendMsg(m any) error {
-	c.s.pass(said(m))
+	c.s.pass(c.ClientStream, said(m))
 	return c.ClientStream.SendMsg(m)
 }
 
 func (c struckStream) RecvMsg(m any) error {
 	err := c.ClientStream.RecvMsg(m)
 	if err == nil {
-		c.s.pass(said(m))
+		c.s.pass(c.ClientStream, said(m))
 	}
 	return err
+}
+
+// The processes of a submission run when all hosts have committed it or are done, whichever
+// of them writes first, and when.
+func TestMomentOfOutput(t *testing.T) {
+	type stream struct {
+		grpc.ClientStream
+		host int
+	}
+	one, two := stream{host: 1}, stream{host: 2}
+	type heard struct {
+		from stream
+		says string
+	}
+	for _, c := range [][]heard{
+		{{one, "output"}, {one, "committed"}, {one, "output"}, {two, "committed"}},
+		{{one, "committed"}, {one, "committed"}, {two, "committed"}, {two, "output"}},
+		{{two, "output"}, {two, "over"}, {one, "output"}, {one, "committed"}},
+	} {
+		happened := 0
+		s := newStruck(nil, "output", 2, func() { happened++ })
+		for i, h := range c {
+			s.pass(h.from, h.says)
+			if last := i == len(c)-1; (happened == 1) != last {
+				t.Errorf("after %v of %v it has happened %d times", h, c, happened)
+			}
+		}
+	}
 }
 
 // said returns the name of what a message of a conversation says.
@@ -191,7 +247,7 @@ func (s *submission) run(t *testing.T, moment string, happen func(), hosts ...ov
 	for _, h := range hosts {
 		shares = append(shares, submit.HostShare{Node: h, Ranks: 1})
 	}
-	conn := newStruck(s.conn, moment, happen)
+	conn := newStruck(s.conn, moment, len(hosts), happen)
 	if moment == "" {
 		close(conn.begun)
 		close(conn.over)
@@ -293,8 +349,8 @@ func impatient() grid.Config {
 }
 
 // Whoever takes part in a submission is killed in the middle of each of its steps, and
-// started anew: a frontal or the broker does not matter to the job; with a helper or the
-// submitter nothing of the job is left.
+// started anew: a frontal or the broker does not matter to the job, a helper not once the
+// job was committed; what fails leaves nothing.
 func TestFaultsAtEachStep(t *testing.T) {
 	w := newWorld(t, siteClosed+siteShut, impatient())
 	ctx, cancel := context.WithTimeoutCause(context.Background(), 6*time.Minute, errors.New("not done after 6 minutes"))
@@ -306,7 +362,7 @@ func TestFaultsAtEachStep(t *testing.T) {
 	t.Run("submitter", func(t *testing.T) { w.killedRuns(t, "closed/n1", hosts...) })
 	for _, victim := range []struct {
 		daemon string
-		harms  bool // the job may fail
+		harms  bool // the job may fail before it was committed
 	}{{"broker", false}, {"frontal closed", false}, {"frontal shut", false}, {"helper shut/n1", true}, {"helper closed/n1", true}} {
 		t.Run(victim.daemon, func(t *testing.T) {
 			for _, moment := range moments {
@@ -319,7 +375,7 @@ func TestFaultsAtEachStep(t *testing.T) {
 						go func() { again <- w.Daemon(victim.daemon).Start(w.ctx) }()
 					}, hosts...)
 					t.Logf("after %v: %v", time.Since(start), err)
-					if err != nil && !victim.harms {
+					if err != nil && (!victim.harms || moment == "committed" || moment == "output") {
 						t.Error(err)
 					}
 					if err == nil && strings.Count(s.out.String(), "content for ") != 2 {
@@ -359,7 +415,7 @@ func (w *world) killedRuns(t *testing.T, node string, hosts ...overlay.NodeID) {
 		var out lockedBuffer
 		var cmd *exec.Cmd
 		ready, dead := make(chan struct{}), make(chan struct{})
-		socket, begun := w.between(t, node, moment, func() {
+		socket, begun := w.between(t, node, moment, len(hosts), func() {
 			<-ready
 			cmd.Process.Kill()
 			<-dead // nothing passes before

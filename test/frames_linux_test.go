@@ -22,7 +22,7 @@ var garbage = []struct {
 	{"a lying length", "IS\x01\x01\xff\xff", wire.CodeMalformed, "malformed frame: intro says it has 65535 bytes, at most 4096 are allowed"},
 	{"a length that hides the end", "IS\x01\x01\x00\x01\x01", wire.CodeMalformed, "malformed frame: intro: "},
 	{"another version", "IS\x02\x01\x00\x00", wire.CodeVersion, "unknown protocol version: the peer speaks version 2, this side 1"},
-	{"another protocol", "GET / HTTP/1.1\r\nHost: x\r\n\r\n", wire.CodeMalformed, "not an Isthmus frame: it starts with 47 45"},
+	{"another protocol", "SSH-2.0-OpenSSH_9.2\r\n", wire.CodeMalformed, "not an Isthmus frame: it starts with 53 53"}, // HTTP is answered by the proxy
 	{"an unknown frame", "IS\x01\x70\x00\x00", wire.CodeMalformed, "unexpected frame: type 0x70"},
 }
 

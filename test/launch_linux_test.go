@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/isthmus-grid/isthmus/internal/grid"
+	"github.com/isthmus-grid/isthmus/internal/lab"
 )
 
 // isthmus runs words of isthmus by the helper of open/n1.
@@ -128,10 +129,42 @@ func (b *background) status(w *world) int {
 	return b.cmd.ProcessState.ExitCode()
 }
 
+// enterable is a folder for a test's files to which the accounts of jobs come through.
+func enterable(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp(lab.Dir(), "enterable-")
+	if err == nil {
+		err = os.Chmod(dir, 0o711)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
+// enterableSelf is a copy of this test's program that the accounts of jobs can run.
+func enterableSelf(t *testing.T) string {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	program, err := os.ReadFile(self)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := filepath.Join(enterable(t), "test")
+	if err := os.WriteFile(name, program, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
 // smallDisk mounts a disk of 2 MiB and returns where.
 func smallDisk(t *testing.T) string {
 	t.Helper()
-	dir := t.TempDir()
+	dir := enterable(t)
 	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=2m"); err != nil {
 		t.Fatal(err)
 	}
@@ -369,13 +402,15 @@ func TestJobsThatAreEnded(t *testing.T) {
 		if err := w.Daemon("helper closed/n1").Start(w.ctx); err != nil {
 			t.Fatal(err)
 		}
-		if status := b.status(w); status != 128+int(syscall.SIGKILL) || !strings.Contains(b.said(), "lost with closed/n1") {
-			t.Errorf("status %d after the helper of closed/n1 was killed:\n%s", status, b.said())
+		w.logged("helper closed/n1", "job taken over")
+		b.cmd.Process.Signal(syscall.SIGTERM)
+		if status := b.status(w); status != 128+int(syscall.SIGTERM) || strings.Contains(b.said(), "lost with closed/n1") {
+			t.Errorf("status %d after the helper of closed/n1 was killed and started anew:\n%s", status, b.said())
 		}
 		w.quiet()
 	})
 	t.Run("own helper", func(t *testing.T) {
-		flag := filepath.Join(t.TempDir(), "flag")
+		flag := filepath.Join(enterable(t), "flag")
 		b := w.begin(w.isthmus("run", "--hosts", "n2@closed:2,n1@shut:1", "sh", "-c", "echo ready; while [ ! -e "+flag+" ]; do sleep 0.1; done; echo went on"), "] ready\n", 3)
 		w.Daemon("helper open/n1").Kill()
 		w.until("the launcher to see that", func() bool { return strings.Contains(b.said(), "cannot be reached; it is tried again") }, b.said)

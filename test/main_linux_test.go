@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/lab"
+	"github.com/isthmus-grid/isthmus/internal/store/storetest"
 )
 
 // fetchedKey marks, in the environment, that the modules which the programs
@@ -26,7 +27,7 @@ const fetchedKey = "ISTHMUS_TEST_FETCHED"
 var refused error
 
 func TestMain(m *testing.M) {
-	for key, rank := range map[string]func() error{doomKey: survive, mournKey: mourn, movesKey: moves} {
+	for key, rank := range map[string]func() error{doomKey: survive, mournKey: mourn, movesKey: moves, roundsKey: rounds} {
 		if os.Getenv(key) == "" {
 			continue
 		}
@@ -39,6 +40,10 @@ func TestMain(m *testing.M) {
 	if os.Getenv(fetchedKey) == "" {
 		if out, err := exec.Command("go", "list", "-deps", module+"/cmd/...").CombinedOutput(); err != nil {
 			fmt.Fprintf(os.Stderr, "go list: %v\n%s", err, out)
+			os.Exit(1)
+		}
+		if err := storetest.Fetch(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
 		os.Setenv(fetchedKey, "yes")
@@ -74,7 +79,11 @@ var built = sync.OnceValues(func() (string, error) {
 	if err := os.Chmod(dir, 0o755); err != nil {
 		return "", err
 	}
-	build := exec.Command("go", "build", "-buildvcs=false", "-o", dir+"/", module+"/cmd/...")
+	args := []string{"build", "-buildvcs=false", "-o", dir + "/"}
+	if raced {
+		args = append(args, "-race")
+	}
+	build := exec.Command("go", append(args, module+"/cmd/...")...)
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%v: %w\n%s", build, err, out)
 	}

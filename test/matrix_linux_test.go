@@ -20,6 +20,7 @@ type cell struct {
 	Technique, Predicted string
 	DirectPossible       bool              `json:"direct_possible"`
 	SetupMS              float64           `json:"setup_ms"`
+	First                string            `json:"first"`
 	ProxyBytes           uint64            `json:"proxy_bytes"`
 	ThirdPartyPackets    uint64            `json:"third_party_packets"`
 	Reasons              map[string]string `json:"reasons"`
@@ -143,6 +144,48 @@ func TestMatrixIPv6(t *testing.T) {
 		{"no-route/syn-drop", "no-route/syn-drop", "hole-punching"},
 		{"no-route/http-proxy", "stateful", "relay"},
 	}, "--ipv6")
+}
+
+// Kinds of site that nobody planned for meet others and themselves, by what they
+// measure of their firewalls alone: directly where there is such a path.
+func TestMatrixMeasured(t *testing.T) {
+	t.Parallel() // most of it is waiting
+	needLab(t)
+	var words []string
+	for i, p := range lab.Unforeseen() {
+		words = append(words, p+":"+p, p+":"+[]string{"stateful", "nat", "nat-symmetric", "no-route/egress-443"}[i%4])
+	}
+	stdout, stderr, status := runWithin(t, 5*time.Minute, exec.Command(isthmus(t, ""), "lab", "matrix", "--measured", "--json", "--pairs", strings.Join(words, ",")))
+	if status != 0 {
+		t.Errorf("status %d:\n%s", status, stderr)
+	}
+	d := json.NewDecoder(strings.NewReader(stdout))
+	for _, pair := range words {
+		var c cell
+		if err := d.Decode(&c); err != nil {
+			t.Fatalf("%s: %v; the run said:\n%s", pair, err, stderr)
+		}
+		if got := c.From + ":" + c.To; got != pair || !c.Connected || c.Error != "" || c.First == "" || len(c.Reasons) != 7 {
+			t.Errorf("%s: %+v", pair, c)
+		}
+		if (c.Technique == "relay") == c.DirectPossible {
+			t.Errorf("%s: by %s; a direct path exists: %v", pair, c.Technique, c.DirectPossible)
+		}
+		if c.ThirdPartyPackets != 0 {
+			t.Errorf("%s: %d packets to third parties", pair, c.ThirdPartyPackets)
+		}
+	}
+}
+
+// A job across networks composed at random gets all its bytes, whatever fails
+// meanwhile. `isthmus lab random --count 100` plays more of them.
+func TestRandomNetworks(t *testing.T) {
+	t.Parallel() // most of it is waiting
+	needLab(t)
+	stdout, stderr, status := runWithin(t, 5*time.Minute, exec.Command(isthmus(t, ""), "lab", "random", "--seed", "3", "--count", "3"))
+	if status != 0 || strings.Count(stdout, "messages in") != 3 {
+		t.Errorf("status %d:\n%s%s", status, stdout, stderr)
+	}
 }
 
 // checkMatrix has the pairs connected and judges the outcome once more.

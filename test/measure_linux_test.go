@@ -19,6 +19,7 @@ import (
 // helpers or gateways, with the help of broker and proxy, and the broker
 // decides by what they found.
 func TestUndeclaredSitesAreMeasured(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	needLab(t)
 	presets := map[string]string{
 		"plain": "open", "resets": "syn-reset", "cone": "nat-random", "symmetric": "nat-symmetric",

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -67,7 +68,8 @@ func TestMetrics(t *testing.T) {
 	for kind, port := range ports {
 		settings[kind] = map[string]any{"metrics_listen": "127.0.0.1:" + port}
 	}
-	settings["broker"]["audit"] = map[string]any{"folder": t.TempDir()} // who keeps no log tells no figures of it
+	settings["broker"]["audit"] = map[string]any{"folder": t.TempDir()}   // who keeps no log tells no figures of it
+	settings["broker"]["store"] = filepath.Join(t.TempDir(), "broker.db") // nor who keeps nothing
 	w := newWorld(t, siteClosed+siteShut+siteHidden, grid.Config{Settings: settings})
 	j := w.linked("closed/n1", "shut/n1")
 	if j.near.Path.Technique != overlay.Relay {

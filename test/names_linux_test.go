@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -18,7 +19,9 @@ import (
 // other by a name and compute together; and the name lives and dies with who has
 // published it, whatever becomes of the daemons.
 func TestNamesAcrossJobs(t *testing.T) {
-	w := newWorld(t, siteClosed+"  - {name: shed, preset: no-route/egress-443, nodes: 1}\n", grid.Config{})
+	w := newWorld(t, siteClosed+"  - {name: shed, preset: no-route/egress-443, nodes: 1}\n", grid.Config{
+		Settings: map[string]map[string]any{"broker": {"store": filepath.Join(t.TempDir(), "broker.db")}},
+	})
 
 	t.Run("several ranks", func(t *testing.T) {
 		var servers, clients string
@@ -69,6 +72,49 @@ func TestNamesAcrossJobs(t *testing.T) {
 			t.Errorf("%v\n%s", err, server.out.String())
 		}
 		w.published(0)
+	})
+
+	// The broker starts anew while the gateway of the one who has published is away, so
+	// that nobody tells it: it knows from its store.
+	t.Run("the broker remembers", func(t *testing.T) {
+		w := &world{w.Grid, t, w.ctx}
+		server := w.alone("closed/n1", "--serve", "kept")
+		w.published(1)
+		early := w.alone("shed/n1", "--serve", "kept")
+		if err := early.Wait(); err == nil || !strings.Contains(early.out.String(), "belongs to rank 0 of job solo-") {
+			t.Errorf("the name is free before: %v\n%s", err, early.out.String())
+		}
+		for _, name := range []string{"frontal closed", "broker"} {
+			w.Daemon(name).Kill()
+		}
+		if err := w.Daemon("broker").Start(w.ctx); err != nil {
+			t.Fatal(err)
+		}
+		w.until("the other site to be back", func() bool {
+			for _, site := range w.status("broker", "sites").([]any) {
+				if s := site.(map[string]any); s["profile"].(map[string]any)["site"] == "shed" && s["connected"] == true {
+					return true
+				}
+			}
+			return false
+		})
+		rival := w.alone("shed/n1", "--serve", "kept")
+		if err := rival.Wait(); err == nil || !strings.Contains(rival.out.String(), "belongs to rank 0 of job solo-") {
+			t.Errorf("the name is free: %v\n%s", err, rival.out.String())
+		}
+		if err := w.Daemon("frontal closed").Start(w.ctx); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Settled(w.ctx); err != nil {
+			t.Fatal(err)
+		}
+		client := w.alone("shed/n1", "--join", "kept")
+		if err := client.Wait(); err != nil {
+			t.Errorf("%v\n%s", err, client.out.String())
+		}
+		if err := server.Wait(); err != nil {
+			t.Errorf("%v\n%s", err, server.out.String())
+		}
 	})
 
 	t.Run("the publisher is killed", func(t *testing.T) {

@@ -50,9 +50,9 @@ func TestProviderAndRenewal(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	write("broker.yaml", fmt.Sprintf("listen: 127.0.0.1:0\nstun_listen: \"\"\nallow_loopback: true\naudit: {folder: %s}\n"+
+	write("broker.yaml", fmt.Sprintf("listen: 127.0.0.1:0\nstun_listen: \"\"\nallow_loopback: true\nstore: broker.db\naudit: {folder: %s}\n"+
 		"tls: {cert: %s, key: %s, ca: %s}\n"+
-		"enrol:\n  cert: %s\n  key: %s\n  state: used\n"+
+		"enrol:\n  cert: %s\n  key: %s\n"+
 		"  oidc: {issuer: %q, audience: grid, ca: %s, user_prefix: vo-, projects_claim: groups, projects: {/climate: climate}}\n",
 		at("audit"), broker.Cert, broker.Key, broker.CA, issuerCert, issuerKey, provider.URL, provider.RootFile()))
 	addr := startDaemon(t, exec.Command(isthmus(t, "-broker"), "--config", at("broker.yaml")))

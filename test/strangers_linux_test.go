@@ -222,14 +222,14 @@ func TestProcessesOfAnotherJob(t *testing.T) {
 	const cause = "not permitted: its proof does not fit: it does not hold the job's key, or somebody replays or changes what was said"
 	_, _, err = asker.Dial(w.ctx, 1)
 	wantError(t, err, overlay.ErrForbidden, ours.ID(), "link to rank 1 of job <job> (direct): "+cause)
-	wantError(t, <-accepted, overlay.ErrForbidden, ours.ID(), "link to rank 0 of job <job> (direct): rank 0 of job <job>: "+cause)
+	wantError(t, <-accepted, overlay.ErrForbidden, ours.ID(), "link to rank 0 of job <job> (direct): it says: "+cause)
 
 	// The same rank of another job is another process: nobody waits for it here.
 	lonely := w.member(theirs, "closed/n1", 0, 2)
 	ctx, cancel := context.WithTimeout(w.ctx, 4*time.Second)
 	defer cancel()
 	_, _, err = lonely.Dial(ctx, 1)
-	if !errors.Is(err, overlay.ErrUnknownProcess) || !regexp.MustCompile(`waited .* for rank 1 of job `+string(theirs.ID())+` to start`).MatchString(err.Error()) {
+	if !errors.Is(err, overlay.ErrUnknownProcess) || !regexp.MustCompile(`rank 1 of job `+string(theirs.ID())+`: .*waited .* for it to start`).MatchString(err.Error()) {
 		t.Errorf("got %v", err)
 	}
 }

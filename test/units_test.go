@@ -30,12 +30,30 @@ func TestSystemdUnits(t *testing.T) {
 				"ExecStart=/usr/bin/isthmus-" + name + " --config /etc/isthmus/" + name + ".yaml",
 				"CapabilityBoundingSet=" + capabilities,
 				"AmbientCapabilities=" + capabilities,
+				map[bool]string{true: "MemoryMax=75%", false: "TasksMax=512"}[name == "helper"],
 			}, hardening...) {
 				if !slices.Contains(lines, want) {
 					t.Errorf("no line %q", want)
 				}
 			}
 		})
+	}
+}
+
+// The starter may become another user and nothing else, and its end is not that of jobs.
+func TestStarterUnit(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "deploy", "systemd", "isthmus-starter.service"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(string(text), "\n")
+	for _, want := range []string{
+		"ExecStart=/usr/bin/isthmus-starter --config /etc/isthmus/starter.yaml", "CapabilityBoundingSet=CAP_SETUID CAP_SETGID",
+		"AmbientCapabilities=", "NoNewPrivileges=yes", "KillMode=process", "RestrictSUIDSGID=yes",
+	} {
+		if !slices.Contains(lines, want) {
+			t.Errorf("no line %q", want)
+		}
 	}
 }
 

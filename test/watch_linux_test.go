@@ -119,10 +119,7 @@ func (w *world) pings(from, to string) {
 func TestNodesOfAJobWatchEachOther(t *testing.T) {
 	w := newWorld(t, siteOpen+siteClosed, launching(map[string]any{"jobs": 1, "processes": 4}))
 	key := newKey(t, "mourn")
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	self := enterableSelf(t)
 	nodes := []*gatepb.NodeOfJob{
 		{Node: "open/n1", Ranks: []uint32{0, 1}},
 		{Node: "closed/n1", Ranks: []uint32{2}},

@@ -224,6 +224,11 @@ func (w *world) memberFor(key jobkey.Key, node string, rank, size uint32, grant 
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	return w.served(r, size)
+}
+
+// served gives a rank that has joined a mesh.
+func (w *world) served(r *probe.Rank, size uint32) *member {
 	m := &member{Rank: r, links: make(chan *link.Link, size), done: make(chan error, 1)}
 	m.mesh = link.NewMesh(link.Config{Self: r.Identity, Size: size, Connector: r.Connector(), Up: func(l *link.Link) { m.links <- l }})
 	ctx, stop := context.WithCancel(context.Background())
@@ -304,8 +309,10 @@ func (w *world) exchange(j *joint) {
 
 // end closes the link and takes both members out.
 func (j *joint) end(t *testing.T) {
-	j.near.Conn.Close()
-	j.far.Conn.Close()
+	var both sync.WaitGroup // either waits for the other's
+	both.Go(func() { j.near.Conn.Close() })
+	both.Go(func() { j.far.Conn.Close() })
+	both.Wait()
 	j.a.leave(t)
 	j.b.leave(t)
 }

@@ -5,6 +5,9 @@ set -e
 case "${1:-}" in
 0 | remove)
 	if [ -d /run/systemd/system ]; then
+		if [ DAEMON = isthmus-helper ]; then
+			systemctl --no-reload disable --now isthmus-starter.service || true
+		fi
 		systemctl --no-reload disable --now DAEMON.service || true # it may never have been enabled
 	fi
 	;;

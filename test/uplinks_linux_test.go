@@ -1,0 +1,33 @@
+package test
+
+import (
+	"testing"
+
+	"github.com/isthmus-grid/isthmus/internal/grid"
+)
+
+// An uplink of a site goes silent under a link: the link goes on over the other, and
+// another link comes about meanwhile; so they do when the uplinks have changed roles.
+func TestUplinkDies(t *testing.T) {
+	const siteTwo = "  - {name: two, preset: two-uplinks, nodes: 2}\n"
+	for _, c := range []struct{ name, from, to, sites string }{
+		{"asker", "two/n1", "closed/n1", siteTwo + siteClosed},
+		{"target", "closed/n1", "two/n1", siteTwo + siteClosed},
+		{"gateway", "two/n1", "closed/n1", "  - {name: two, preset: no-route/two-uplinks, nodes: 2}\n" + siteClosed},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(t, c.sites, grid.Config{Profile: plain})
+			j := w.linked(c.from, c.to)
+			for _, uplink := range []int{1, 2} {
+				if err := w.Lab.CutUplink("two", uplink); err != nil {
+					t.Fatal(err)
+				}
+				w.exchange(j)
+				w.linked(c.from, c.to).end(t)
+				if err := w.Lab.RestoreUplink("two", uplink); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+	}
+}
