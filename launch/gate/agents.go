@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -168,9 +169,27 @@ func (b *booking) dial() (*jobagent.Link, error) {
 		return nil, err
 	}
 	defer done()
-	return jobagent.Dial(path, &gatepb.Open{
+	link, err := jobagent.Dial(path, &gatepb.Open{
 		Parent: b.k.jobs(), Name: b.ask.Job.Name(), OrphanMs: uint64(b.k.opts.Orphan.Milliseconds()), Have: b.events.Last(),
 	})
+	if err != nil {
+		return nil, err
+	}
+	if err := b.checkFolder(link.Opened.Folder); err != nil {
+		link.Close()
+		return nil, err
+	}
+	return link, nil
+}
+
+// checkFolder says why a folder is not one that the job's agent makes, or returns nil: the
+// keeper removes it in the end, in its own account, and believes no agent where it is.
+func (b *booking) checkFolder(folder string) error {
+	name, below := strings.CutPrefix(folder, b.k.jobs()+"/")
+	if !below || !strings.HasPrefix(name, b.ask.Job.Name()+"-") || strings.Contains(name, "/") {
+		return fmt.Errorf("the job agent says that the job is in %.200q, which is no folder of its in %s", folder, b.k.jobs())
+	}
+	return nil
 }
 
 // maxDials is how often a keeper tries to reach an agent whose connection broke, 20 s each
@@ -315,14 +334,21 @@ func (b *booking) happened(m *gatepb.ToSubmitter) error {
 		return err
 	}
 	if e := m.GetExited(); e != nil {
-		b.mu.Lock()
-		b.exited[place{Rank: int(e.GetProcess().GetRank()), Copy: int(e.GetProcess().GetCopy())}] = true
-		b.mu.Unlock()
+		b.noteExit(place{Rank: int(e.GetProcess().GetRank()), Copy: int(e.GetProcess().GetCopy())})
 	}
 	if over := m.GetOver(); over != nil {
 		b.isOver(m.Event, over.Ended)
 	}
 	return nil
+}
+
+// noteExit notes of a process that its end was told: of as many as there are.
+func (b *booking) noteExit(at place) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if p := b.begun.Load(); p != nil && len(b.exited) < len(p.processes) {
+		b.exited[at] = true
+	}
 }
 
 // died says what an agent does not say any more that has ended.

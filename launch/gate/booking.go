@@ -245,8 +245,10 @@ func (b *booking) remove() {
 		return
 	}
 	<-b.agentGone
-	if err := jobagent.RemoveAll(b.folder); err != nil && !errors.Is(err, os.ErrPermission) {
-		b.k.log.Warn("files of a job stay", "folder", b.folder, "error", err)
+	if b.folder != "" { // the agent has said it
+		if err := jobagent.RemoveAll(b.folder); err != nil && !errors.Is(err, os.ErrPermission) {
+			b.k.log.Warn("files of a job stay", "folder", b.folder, "error", err)
+		}
 	}
 	b.forget()
 }
