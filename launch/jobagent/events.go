@@ -9,8 +9,8 @@ import (
 	"github.com/isthmus-grid/isthmus/launch/gate/gatepb"
 )
 
-// MaxUnacked is how many bytes of events a node keeps that the submitter has not
-// acknowledged. Whoever has more to say waits.
+// MaxUnacked is how many bytes of events, eventCost for each included, a node keeps that
+// the submitter has not acknowledged. Whoever has more to say waits.
 const MaxUnacked = 1 << 20
 
 // Events is what happened to a job since it was started: numbered, and kept until
@@ -34,6 +34,12 @@ type event struct {
 // NewEvents returns a log that has no events.
 func NewEvents() *Events { return &Events{changed: make(chan struct{}), first: 1} }
 
+// eventCost is what an event takes in memory besides its bytes, so that many small ones
+// are no way around the bounds.
+const eventCost = 256
+
+func sizeOf(m *gatepb.ToSubmitter) int { return eventCost + proto.Size(m) }
+
 func (e *Events) change() {
 	close(e.changed)
 	e.changed = make(chan struct{})
@@ -41,7 +47,7 @@ func (e *Events) change() {
 
 // Add appends an event. It waits while there are too many, unless the log is mute.
 func (e *Events) Add(m *gatepb.ToSubmitter) {
-	size := proto.Size(m)
+	size := sizeOf(m)
 	for {
 		e.mu.Lock()
 		if e.mute {
@@ -64,7 +70,7 @@ func (e *Events) Add(m *gatepb.ToSubmitter) {
 func (e *Events) Force(m *gatepb.ToSubmitter) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.append(m, proto.Size(m))
+	e.append(m, sizeOf(m))
 }
 
 // maxCopied bounds the bytes of events that a copy holds: what Add lets in, and what was
@@ -89,7 +95,7 @@ func (e *Events) Put(m *gatepb.ToSubmitter) error {
 	if len(e.queue) == 0 {
 		e.first = m.Event
 	}
-	e.append(m, proto.Size(m))
+	e.append(m, sizeOf(m))
 	return nil
 }
 

@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"testing"
 
-	"google.golang.org/protobuf/proto"
-
 	"github.com/isthmus-grid/isthmus/launch/gate/gatepb"
 )
 
@@ -17,10 +15,12 @@ func output(n int) *gatepb.ToSubmitter {
 // is kept waits, but for what must be said.
 func TestEvents(t *testing.T) {
 	e := NewEvents()
-	for n := 0; n+Piece+64 <= MaxUnacked; n += proto.Size(output(Piece)) {
+	for n := 0; n+sizeOf(output(Piece))+64 <= MaxUnacked; n += sizeOf(output(Piece)) {
 		e.Add(output(Piece))
 	}
-	e.Add(output(0))
+	for e.bytes+sizeOf(output(Piece)) <= MaxUnacked {
+		e.Add(output(0))
+	}
 	added := make(chan struct{})
 	go func() {
 		e.Add(output(Piece))
@@ -63,6 +63,20 @@ func TestEvents(t *testing.T) {
 	e.Force(output(1))
 	if m, _ := e.Next(0); m == nil {
 		t.Error("what must be said was not")
+	}
+}
+
+// A copy of what an agent says is bounded in memory, also where the events are tiny.
+func TestTinyEvents(t *testing.T) {
+	e := NewEvents()
+	for n := uint64(1); ; n++ {
+		if n > maxCopied/eventCost+1 {
+			t.Fatalf("%d events are kept", len(e.queue))
+		}
+		m := &gatepb.ToSubmitter{Event: n, Say: &gatepb.ToSubmitter_Exited{Exited: &gatepb.Exited{}}}
+		if e.Put(m) != nil {
+			break
+		}
 	}
 }
 
