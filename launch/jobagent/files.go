@@ -126,17 +126,26 @@ func (a *agent) part(p *gatepb.FileChunk) {
 	a.events.Add(&gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_File{File: p}})
 }
 
-// RemoveAll removes a folder, also where a job took its own rights away.
+// RemoveAll removes a folder, also where a job took its own rights away. It follows no
+// link out of the folder above, which a job could put in its way meanwhile.
 func RemoveAll(dir string) error {
-	err := os.RemoveAll(dir)
-	if err == nil {
+	root, err := os.OpenRoot(filepath.Dir(dir))
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if d != nil && d.IsDir() {
-			_ = os.Chmod(path, 0o700) // RemoveAll tells
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	name := filepath.Base(dir)
+	if err = root.RemoveAll(name); err == nil {
+		return nil
+	}
+	fs.WalkDir(root.FS(), name, func(path string, d fs.DirEntry, err error) error {
+		if d != nil && d.IsDir() && err == nil {
+			_ = root.Chmod(path, 0o700) // RemoveAll tells
 		}
 		return nil
 	})
-	return os.RemoveAll(dir)
+	return root.RemoveAll(name)
 }
