@@ -51,6 +51,13 @@ func (h *Helper) auditProcessRefused(conn *local.Conn, p *process, err error) {
 	h.opts.Audit.Append(r)
 }
 
+// auditOverBudget records that a process asked for more than its account may at a time.
+func (h *Helper) auditOverBudget(p *process, err error) {
+	r := h.record(p)
+	r.Event, r.Rule, r.Reason = audit.Refusal, "requests", err.Error()
+	h.opts.Audit.Append(r)
+}
+
 // auditDenied records an address that this helper was to dial and does not.
 func (h *Helper) auditDenied(j journey, err error) {
 	h.opts.Audit.Append(audit.Record{

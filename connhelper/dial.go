@@ -69,7 +69,7 @@ func (h *Helper) dial(ctx context.Context, p *process, name overlay.ProcessName,
 	if name == p.name {
 		return made{}, fmt.Errorf("%v: %w: a process does not dial itself", name, overlay.ErrRefused)
 	}
-	release, err := h.admit()
+	release, err := h.admit(p)
 	if err != nil {
 		return made{}, err
 	}
@@ -493,8 +493,12 @@ func (h *Helper) report(to target, t overlay.Technique, took time.Duration, caus
 	h.work.Go(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		if _, err := f.directory().Report(ctx, request); err != nil {
-			h.log.Debug("cannot report", "error", control.FromStatus(err))
+		err := h.brief(ctx, func() error {
+			_, err := f.directory().Report(ctx, request)
+			return control.FromStatus(err)
+		})
+		if err != nil {
+			h.log.Debug("cannot report", "error", err)
 		}
 	})
 }

@@ -102,8 +102,8 @@ type Helper struct {
 	stock    *meeting.Stock
 	engine   *traverse.Engine // nil without CAP_NET_RAW
 	proxies  *encap.Dialer
-	open     chan struct{} // one token for each dial or introduction in progress
 	budgets  budgets
+	calls    chan struct{} // one token for each call under way of those that brief makes
 	seq      atomic.Uint64 // numbers carriers
 	dials    dials         // counts for metrics
 	ownLinks atomic.Int64  // accounts.open of all processes
@@ -120,7 +120,7 @@ func New(opts Options) (*Helper, error) {
 		here: newTable(), home: newFrontalHolder(), leads: newLeads(), crypt: newEncryption(opts.Log, id.Site),
 		bearings: meeting.NewBearingsCache(), stock: meeting.NewStock(),
 		proxies: encap.NewDialer(func() *tls.Config { return opts.Credentials.DataClient(control.RoleProxy) }),
-		open:    make(chan struct{}, opts.MaxOpen),
+		calls:   make(chan struct{}, maxBrief),
 	}
 	h.budgets = h.newBudgets(opts.Limits.orDefault())
 	h.offer.Store(&opts.Offer)
@@ -256,9 +256,13 @@ func (h *Helper) register(ctx context.Context, f *frontal, p *process) error {
 	ctx, cancel := context.WithTimeout(ctx, registerWait)
 	defer cancel()
 	point := overlay.AccessPoint{Process: p.name, Generation: p.generation, Node: h.node, Local: f.local, Public: f.public, Principal: p.principal, Grant: p.grant, Proof: p.proof}
-	r, err := f.directory().Register(ctx, &controlpb.RegisterRequest{Points: []*controlpb.AccessPoint{control.RegistrationToPB(point)}})
-	if err != nil {
+	var r *controlpb.RegisterResponse
+	err := h.brief(ctx, func() (err error) {
+		r, err = f.directory().Register(ctx, &controlpb.RegisterRequest{Points: []*controlpb.AccessPoint{control.RegistrationToPB(point)}})
 		return control.FromStatus(err)
+	})
+	if err != nil {
+		return err
 	}
 	if len(r.Faults) > 0 {
 		return control.FaultErr(r.Faults[0])
@@ -287,22 +291,43 @@ func (h *Helper) withdraw(ctx context.Context, p *process) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, registerWait)
 	defer cancel()
-	_, err := f.directory().Withdraw(ctx, &controlpb.WithdrawRequest{Processes: []*controlpb.Withdrawal{
-		{Process: control.ProcessToPB(p.name), Generation: uint64(p.generation), Died: !p.left.Load()},
-	}})
+	err := h.brief(ctx, func() error {
+		_, err := f.directory().Withdraw(ctx, &controlpb.WithdrawRequest{Processes: []*controlpb.Withdrawal{
+			{Process: control.ProcessToPB(p.name), Generation: uint64(p.generation), Died: !p.left.Load()},
+		}})
+		return control.FromStatus(err)
+	})
 	if err != nil && ctx.Err() == nil {
-		h.log.Warn("cannot withdraw", "process", p.name.String(), "error", control.FromStatus(err))
+		h.log.Warn("cannot withdraw", "process", p.name.String(), "error", err)
 	}
 }
 
-// admit takes one of the helper's tokens for work in progress.
-func (h *Helper) admit() (release func(), err error) {
+// maxBrief bounds the calls to the frontal that come and go with processes. With those
+// that max_open bounds they are fewer than a frontal takes of one node
+// (limits.peer_calls): it ends the session of one that goes far over that, and hundreds
+// of processes may end at a time.
+const maxBrief = 128
+
+// brief makes a call to the frontal when there is room for it.
+func (h *Helper) brief(ctx context.Context, call func() error) error {
 	select {
-	case h.open <- struct{}{}:
-		return func() { <-h.open }, nil
-	default:
-		return nil, fmt.Errorf("helper %v: %w: %d connections are being made; more must wait", h.node, overlay.ErrOverloaded, cap(h.open))
+	case h.calls <- struct{}{}:
+		defer func() { <-h.calls }()
+		return call()
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %d calls to the frontal are not answered yet", overlay.ErrTimeout, maxBrief)
 	}
+}
+
+// admit counts a connection in the making, or a question about a name, as its process's
+// account's, until release.
+func (h *Helper) admit(p *process) (release func(), err error) {
+	who := uid(p.uid)
+	if err := h.budgets.open.Take(who, 1); err != nil {
+		h.auditOverBudget(p, err)
+		return nil, fmt.Errorf("helper %v: %w", h.node, err)
+	}
+	return func() { h.budgets.open.Give(who, 1) }, nil
 }
 
 // frontal is one session with the site's frontal and what it said.

@@ -151,11 +151,6 @@ func (s targetService) Introduced(m *controlpb.Introduction, stream grpc.ServerS
 }
 
 func (h *Helper) introduced(ctx context.Context, m *controlpb.Introduction, tell func(*controlpb.IntroduceEvent) error) error {
-	release, err := h.admit()
-	if err != nil {
-		return err
-	}
-	defer release()
 	name, err := control.ProcessFromPB(m.Target)
 	if err != nil {
 		return err
@@ -174,6 +169,11 @@ func (h *Helper) introduced(ctx context.Context, m *controlpb.Introduction, tell
 	if m.TargetGeneration != 0 && m.TargetGeneration != uint64(p.generation) {
 		return fmt.Errorf("%w: %v has started again since", overlay.ErrStale, name)
 	}
+	release, err := h.admit(p)
+	if err != nil {
+		return err
+	}
+	defer release()
 	f, err := h.frontal(ctx)
 	if err != nil {
 		return err

@@ -1,6 +1,7 @@
 package connhelper
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 
@@ -13,6 +14,8 @@ import (
 type Limits struct {
 	Processes int `yaml:"processes" default:"4096" min:"1" max:"1000000" help:"Processes of this node."`
 	PerUser   int `yaml:"processes_per_user" default:"2048" min:"1" max:"1000000" help:"The same of one account."`
+
+	OpenPerUser int `yaml:"open_per_user" default:"0" min:"0" max:"65536" help:"Connections in the making, of those that max_open allows, for processes of one account. 0 is three quarters of max_open, so that there is always room for others."`
 
 	HalfOpen          int `yaml:"half_open" default:"1024" min:"1" max:"1000000" help:"Connections to the data port, and as many to the socket, that have not said yet what they are for. When there are as many, the source address, or the account, that has the most loses its oldest, so that others get in."`
 	HalfOpenPerSource int `yaml:"half_open_per_source" default:"512" min:"1" max:"1000000" help:"The same of one source: an IPv4 address, a /64 of IPv6; or of one account at the socket."`
@@ -40,12 +43,17 @@ func (u uid) String() string { return fmt.Sprintf("uid %d", uint32(u)) }
 // budgets are what Limits bound.
 type budgets struct {
 	processes *limit.Counter[uid]
-	silent    *limit.Places[uid] // connections to the socket without a hello
-	half      *accept.HalfOpen   // connections to the data port without an intro
+	open      *limit.Counter[uid] // dials and introductions in progress
+	silent    *limit.Places[uid]  // connections to the socket without a hello
+	half      *accept.HalfOpen    // connections to the data port without an intro
 }
 
 func (h *Helper) newBudgets(l Limits) budgets {
 	return budgets{
+		open: limit.NewCounter[uid](limit.Bounds{
+			What: "connections in the making", Total: h.opts.MaxOpen, PerKey: cmp.Or(l.OpenPerUser, h.opts.MaxOpen-h.opts.MaxOpen/4),
+			TotalSetting: "max_open", KeySetting: "limits.open_per_user",
+		}),
 		processes: limit.NewCounter[uid](limit.Bounds{
 			What: "processes", Total: l.Processes, PerKey: l.PerUser, TotalSetting: "limits.processes", KeySetting: "limits.processes_per_user",
 		}),

@@ -62,7 +62,7 @@ func (h *Helper) metrics(creds *control.Credentials) metrics.Daemon {
 
 func (h *Helper) limits() []metrics.Limit {
 	b := h.budgets
-	all := []metrics.Limit{{Name: "open", Used: len(h.open), Max: cap(h.open)}}
+	all := metrics.LimitsOf("open", "open_per_user", b.open.Stats())
 	all = append(all, metrics.LimitsOf("processes", "processes_per_user", b.processes.Stats())...)
 	all = append(all, metrics.LimitsOf("silent_processes", "silent_processes_per_user", b.silent.Stats())...)
 	return append(all, metrics.LimitsOf("half_open_data", "half_open_data_per_source", b.half.Stats())...)

@@ -25,8 +25,15 @@ func (h *Helper) serveName(ctx context.Context, p *process, work *sync.WaitGroup
 		p.fail(request, err)
 		return
 	}
+	release, err := h.admit(p)
+	if err != nil {
+		done()
+		p.fail(request, err)
+		return
+	}
 	work.Go(func() {
 		port, err := do(ctx)
+		release()
 		done() // before the answer, after which the number may be used again
 		if err != nil {
 			p.fail(request, err)

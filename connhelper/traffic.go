@@ -197,6 +197,8 @@ func (h *Helper) pass(ctx context.Context, f *frontal, p *process, ends []ended)
 		}
 		req.Links = append(req.Links, m)
 	}
-	_, err := controlpb.NewNodesClient(f.session.Conn()).Account(ctx, req)
-	return control.FromStatus(err)
+	return h.brief(ctx, func() error {
+		_, err := controlpb.NewNodesClient(f.session.Conn()).Account(ctx, req)
+		return control.FromStatus(err)
+	})
 }

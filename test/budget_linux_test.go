@@ -26,6 +26,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/grid"
+	"github.com/isthmus-grid/isthmus/internal/local"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
 )
@@ -324,6 +325,14 @@ func TestBudgets(t *testing.T) {
 		t.Run("half-open at "+port.name, func(t *testing.T) { b.halfOpen(t, port) })
 	}
 	t.Run("silent at the helper's socket", b.silent)
+	t.Run("dials of one account", func(t *testing.T) {
+		b.requests(t, func(n uint32) wire.Frame { return &wire.LocalDial{Request: n, Rank: n + 1, Budget: 10 * time.Minute} })
+	})
+	t.Run("lookups of one account", func(t *testing.T) {
+		b.requests(t, func(n uint32) wire.Frame {
+			return &wire.LocalLookup{Request: n, Name: fmt.Sprint("nothing-", n), Budget: 10 * time.Minute}
+		})
+	})
 
 	b.released(t)
 }
@@ -517,6 +526,72 @@ func (b *budgeted) silent(t *testing.T) {
 	b.served(t, "hidden/n3", "closed/n4")
 	b.audited(t, "helper", "the silent connections", refusedFor("silent-processes", fmt.Sprintf("for uid %d is reached (limits.half_open_per_source)", nobody)))
 	b.counted(t, "helper closed/n4", "silent_processes_per_user")
+}
+
+// requests has a process of one account ask a helper for as much as it can at a time,
+// of what never comes: there is room for others' processes, and the session with the
+// frontal lives on.
+func (b *budgeted) requests(t *testing.T, request func(n uint32) wire.Frame) {
+	if !root(t) {
+		t.Skip("this process cannot become another user")
+	}
+	raw, err := dialAs(t, b.Socket("closed/n4"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := local.NewConn(raw.(*net.UnixConn))
+	defer c.Close()
+	key := newKey(t, "greedy")
+	process := overlay.ProcessName{Job: key.ID()}
+	c.Send(&wire.LocalHello{Key: key.Auth().Public(), Job: process.Job}, nil)
+	hear := func() wire.Frame {
+		t.Helper()
+		f, file, err := c.Receive()
+		if file != nil {
+			file.Close()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	place := hear().(*wire.LocalPlace)
+	proof := key.Auth().Prove(process, place.Generation, place.Node)
+	c.Send(&wire.LocalProof{Signature: [64]byte(proof[32:])}, nil)
+	if f, ok := hear().(*wire.LocalWelcome); !ok {
+		t.Fatalf("told %v", f)
+	}
+	first := make(chan wire.Frame, 1)
+	go func() { // ends with the connection
+		for {
+			f, _, err := c.Receive()
+			if err != nil {
+				return
+			}
+			select {
+			case first <- f:
+			default:
+			}
+		}
+	}()
+	for n := range uint32(4096) {
+		if err := c.Send(request(n), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f, ok := (<-first).(*wire.LocalFailed)
+	if !ok || f.Code != wire.CodeOverloaded || !strings.Contains(f.Text, "(limits.open_per_user)") {
+		t.Errorf("told %+v", f)
+	}
+	for range 3 {
+		b.served(t, "hidden/n3", "closed/n4")
+		b.served(t, "closed/n4", "hidden/n3")
+	}
+	b.audited(t, "helper", "what is over the budget", refusedFor("requests", fmt.Sprintf("for uid %d is reached (limits.open_per_user)", nobody)))
+	b.counted(t, "helper closed/n4", "open_per_user")
+	if n := scrape(&world{b.Grid, t, b.ctx}, "frontal closed", scrapePorts["frontal"])[`isthmus_limit_refused_total{limit="peer_calls"}`]; n != "0" {
+		t.Errorf("the helper went over its own budget at the frontal %q times", n)
+	}
 }
 
 // released waits until the daemons use what they used before.
