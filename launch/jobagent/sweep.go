@@ -19,14 +19,19 @@ const (
 	roleKill  = "kill"  // kills a process and its descendants
 )
 
-// shared are the folders in which any account may leave files.
-var shared = []string{"/tmp", "/var/tmp", "/dev/shm"}
+// shared are the folders in which any account may leave files; those of /dev/mqueue are
+// queues of POSIX messages.
+var shared = []string{"/tmp", "/var/tmp", "/dev/shm", "/dev/mqueue"}
 
-// sweepTime bounds a sweep.
-const sweepTime = 10 * time.Second
+// sweepTime bounds a sweep, and killTime how much of it goes by until no process is left.
+const (
+	sweepTime = 10 * time.Second
+	killTime  = 5 * time.Second
+)
 
-// Sweep ends all processes of an account that only jobs have, and removes what it owns in
-// folder and in those that all accounts share, by a process of that account.
+// Sweep ends all processes of an account that only jobs have, and removes its System V
+// shared memory, semaphores and queues, and what it owns in folder and in those that all
+// accounts share, by a process of that account. It fails when processes are left.
 func Sweep(credential *syscall.Credential, folder string) error {
 	return helpOut(credential, roleSweep, folder)
 }
@@ -59,12 +64,16 @@ func sweep(folder string) error {
 	if uid < 1000 {
 		return errors.New("a system account is not swept")
 	}
-	for range 100 { // what is forked while it dies
-		if err := syscall.Kill(-1, syscall.SIGKILL); err == syscall.ESRCH {
+	for end := time.Now().Add(killTime); ; time.Sleep(time.Millisecond) { // what is forked while it dies
+		syscall.Kill(-1, syscall.SIGKILL)
+		if !othersOf(uid) {
 			break
 		}
-		time.Sleep(time.Millisecond)
+		if time.Now().After(end) {
+			return fmt.Errorf("processes of account %d do not end within %v of SIGKILL", uid, killTime)
+		}
 	}
+	removeIPC(uid)
 	for _, dir := range append([]string{folder}, shared...) {
 		entries, _ := os.ReadDir(dir)
 		for _, e := range entries {

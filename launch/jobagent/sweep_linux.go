@@ -1,0 +1,58 @@
+package jobagent
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// othersOf reports whether an account has processes besides this one that have not ended.
+// Its own it sees also where /proc hides those of others.
+func othersOf(uid int) bool {
+	all, _ := filepath.Glob("/proc/[0-9]*")
+	return slices.ContainsFunc(all, func(dir string) bool {
+		var stat syscall.Stat_t
+		pid, err := strconv.Atoi(filepath.Base(dir))
+		return err == nil && pid != os.Getpid() && syscall.Stat(dir, &stat) == nil && int(stat.Uid) == uid && !isZombie(pid)
+	})
+}
+
+// removers are how the objects of System V's inter-process communication are removed, by
+// the file that lists them. They last until then, whoever made them.
+var removers = map[string]func(id int){
+	"shm": func(id int) { unix.SysvShmCtl(id, unix.IPC_RMID, nil) },
+	"sem": func(id int) { unix.Syscall6(unix.SYS_SEMCTL, uintptr(id), 0, unix.IPC_RMID, 0, 0, 0) },
+	"msg": func(id int) { unix.Syscall(unix.SYS_MSGCTL, uintptr(id), unix.IPC_RMID, 0) },
+}
+
+// removeIPC removes what an account has of those objects.
+func removeIPC(uid int) {
+	for kind, remove := range removers {
+		text, _ := os.ReadFile("/proc/sysvipc/" + kind)
+		for _, id := range objectsOf(string(text), kind+"id", strconv.Itoa(uid)) {
+			remove(id)
+		}
+	}
+}
+
+// objectsOf returns the numbers of an account's objects in a list as those in /proc/sysvipc.
+func objectsOf(list, idColumn, uid string) (ids []int) {
+	head, rows, _ := strings.Cut(list, "\n")
+	columns := strings.Fields(head)
+	at, owner, maker := slices.Index(columns, idColumn), slices.Index(columns, "uid"), slices.Index(columns, "cuid")
+	for row := range strings.Lines(rows) {
+		f := strings.Fields(row)
+		if at < 0 || owner < 0 || maker < 0 || len(f) <= max(at, owner, maker) || f[owner] != uid && f[maker] != uid {
+			continue
+		}
+		if id, err := strconv.Atoi(f[at]); err == nil {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
