@@ -3,6 +3,7 @@ package starter
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 )
 
@@ -69,5 +70,18 @@ func TestAccountsThatNobodyGets(t *testing.T) {
 		if uid, err := a.assign(identity); err == nil {
 			t.Errorf("%s gets %d", identity, uid)
 		}
+	}
+}
+
+// No job has root's group, or the one that may read the daemons' keys.
+func TestGroupsThatNobodyGets(t *testing.T) {
+	for _, gid := range []uint32{0, 7} {
+		if c, err := credential(1000, gid, nil, 7); err == nil {
+			t.Errorf("an account of group %d gets %+v", gid, c)
+		}
+	}
+	c, err := credential(1000, 1001, []string{"1001", "7", "0", "20", "no number"}, 7)
+	if err != nil || c.Uid != 1000 || c.Gid != 1001 || !slices.Equal(c.Groups, []uint32{1001, 20}) {
+		t.Errorf("%+v, %v", c, err)
 	}
 }

@@ -2,6 +2,7 @@ package starter
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -23,7 +24,7 @@ const DefaultSocket = "/run/isthmus-starter/starter.sock"
 // Config is the starter's file and flags.
 type Config struct {
 	Socket string       `yaml:"socket" default:"/run/isthmus-starter/starter.sock" help:"The Unix socket at which the helper asks (starter in its settings)."`
-	Helper string       `yaml:"helper" default:"isthmus" help:"The account that may ask, by name or number: the helper's. No job runs as it."`
+	Helper string       `yaml:"helper" default:"isthmus" help:"The account that may ask, by name or number: the helper's. No job runs as it, nor in its group, which may read the daemons' keys."`
 	Map    []MapRule    `yaml:"map" help:"Which local accounts jobs run as. The first rule counts that fits who launched the job; whom none fits gets a number of uids."`
 	UIDs   string       `yaml:"uids" default:"1900000000-1900009999" help:"Numbers of accounts, FIRST-LAST, that nobody else uses: each submitter has one of them as long as a job of theirs runs here. At least as many as offer.jobs of the helper."`
 	State  daemon.Path  `yaml:"state" example:"$STATE/agents.json" help:"File in which a starter that is started anew finds the jobs that run. Empty: agents.json in the service manager's state folder (STATE_DIRECTORY)."`
@@ -73,6 +74,19 @@ func uidOf(account string) (uint32, error) {
 	return uint32(n), err
 }
 
+// groupOf returns the group of an account; 0 for a number without a name, which has none.
+func groupOf(uid uint32) (uint32, error) {
+	u, err := user.LookupId(strconv.FormatUint(uint64(uid), 10))
+	if _, unknown := errors.AsType[user.UnknownUserIdError](err); unknown {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	n, err := strconv.ParseUint(u.Gid, 10, 32)
+	return uint32(n), err
+}
+
 var spec = daemon.Spec[Config]{
 	Name:  "isthmus-starter",
 	Usage: "start the jobs of this node in accounts of their own",
@@ -91,6 +105,9 @@ func serve(ctx context.Context, cfg Config, log *slog.Logger, ready func(facts .
 	if opts.Helper, err = uidOf(cfg.Helper); err != nil {
 		return fmt.Errorf("helper: %w", err)
 	}
+	if opts.Keys, err = groupOf(opts.Helper); err != nil {
+		return fmt.Errorf("helper: %w", err)
+	}
 	if opts.Range, err = parseRange(cfg.UIDs); err != nil {
 		return fmt.Errorf("uids: %w", err)
 	}
@@ -101,6 +118,8 @@ func serve(ctx context.Context, cfg Config, log *slog.Logger, ready func(facts .
 			return fmt.Errorf("map: %w", err)
 		case uid == 0 || uid == opts.Helper:
 			return fmt.Errorf("map: %s is root's or the helper's account; no job runs as that", m.Account)
+		case opts.Range.Has(uid):
+			return fmt.Errorf("map: %s is one of uids, which nobody else has, and whose files and processes are removed after a job", m.Account)
 		}
 		opts.Rules = append(opts.Rules, Mapped{m.Identity, uid})
 	}

@@ -23,6 +23,7 @@ import (
 // Options of a Server.
 type Options struct {
 	Helper uint32   // the account that may ask
+	Keys   uint32   // the group that may read the daemons' keys: the helper's
 	Rules  []Mapped // in order; the first that fits counts
 	Range  Range    // accounts of those whom no rule fits
 	State  string   // file in which the next starter finds what lives; "": it finds what it sees
@@ -277,17 +278,27 @@ func (s *Server) account(uid uint32) (*syscall.Credential, []string, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("account %d: group %q", uid, u.Gid)
 	}
-	c := &syscall.Credential{Uid: uid, Gid: uint32(gid)}
 	groups, err := u.GroupIds()
 	if err != nil {
 		return nil, nil, fmt.Errorf("groups of %s: %w", u.Username, err)
 	}
+	c, err := credential(uid, uint32(gid), groups, s.opts.Keys)
+	return c, append(env, "USER="+u.Username, "LOGNAME="+u.Username, "HOME="+u.HomeDir), err
+}
+
+// credential returns what a process gets of an account of the system: of its groups all
+// but root's and the one that may read the daemons' keys.
+func credential(uid, gid uint32, groups []string, keys uint32) (*syscall.Credential, error) {
+	if gid == 0 || gid == keys {
+		return nil, fmt.Errorf("account %d runs no jobs: its group %d is root's, or may read the keys of a daemon", uid, gid)
+	}
+	c := &syscall.Credential{Uid: uid, Gid: gid}
 	for _, g := range groups {
-		if n, err := strconv.ParseUint(g, 10, 32); err == nil && n != 0 {
+		if n, err := strconv.ParseUint(g, 10, 32); err == nil && n != 0 && uint32(n) != keys {
 			c.Groups = append(c.Groups, uint32(n))
 		}
 	}
-	return c, append(env, "USER="+u.Username, "LOGNAME="+u.Username, "HOME="+u.HomeDir), nil
+	return c, nil
 }
 
 // noteStrangers takes accounts of the range for used that have processes, which an earlier
