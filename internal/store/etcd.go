@@ -103,14 +103,17 @@ func OpenEtcd(at Address, cfg *tls.Config) (*Etcd, error) {
 	return &Etcd{health: health{kind: "etcd", where: at.String()}, client: client, prefix: at.Prefix + "/"}, nil
 }
 
-// failed classes an error of a call.
-func (e *Etcd) failed(ctx context.Context, err error) error {
+// failed classes an error of a call, of which asker is the caller's context: that somebody
+// did not wait says nothing of the store.
+func (e *Etcd) failed(asker context.Context, err error) error {
 	switch {
 	case err == nil, errors.Is(err, ErrConflict):
 		return e.note(err)
 	case errors.Is(err, rpctypes.ErrRequestTooLarge):
 		return fmt.Errorf("store: %s: %w", e.where, err)
-	case ctx.Err() != nil:
+	case asker.Err() != nil:
+		return fmt.Errorf("%w %s was not waited for: %w", ErrUnavailable, e.where, err)
+	case errors.Is(err, context.DeadlineExceeded):
 		err = fmt.Errorf("no answer in time (%w)", err)
 	}
 	return e.note(fmt.Errorf("%w %s cannot be used: %w; is a majority of its members up, and reachable from here?", ErrUnavailable, e.where, err))
@@ -118,9 +121,9 @@ func (e *Etcd) failed(ctx context.Context, err error) error {
 
 // Get implements Store.
 func (e *Etcd) Get(ctx context.Context, key string) (Record, error) {
-	ctx, cancel := context.WithTimeout(ctx, etcdCall)
+	call, cancel := context.WithTimeout(ctx, etcdCall)
 	defer cancel()
-	resp, err := e.client.Get(ctx, e.prefix+key)
+	resp, err := e.client.Get(call, e.prefix+key)
 	if err = e.failed(ctx, err); err != nil {
 		return Record{}, err
 	}
@@ -145,9 +148,9 @@ func (e *Etcd) List(ctx context.Context, prefix, after string, max int) ([]Recor
 // list returns records as of a revision of etcd, 0 for the present one, and that
 // revision.
 func (e *Etcd) list(ctx context.Context, prefix, after string, max int, revision int64) ([]Record, int64, error) {
-	ctx, cancel := context.WithTimeout(ctx, etcdCall)
+	call, cancel := context.WithTimeout(ctx, etcdCall)
 	defer cancel()
-	resp, err := e.client.Get(ctx, e.prefix+first(prefix, after), clientv3.WithRange(clientv3.GetPrefixRangeEnd(e.prefix+prefix)),
+	resp, err := e.client.Get(call, e.prefix+first(prefix, after), clientv3.WithRange(clientv3.GetPrefixRangeEnd(e.prefix+prefix)),
 		clientv3.WithLimit(int64(max)), clientv3.WithRev(revision))
 	if err = e.failed(ctx, err); err != nil {
 		return nil, 0, err
@@ -180,9 +183,9 @@ func (e *Etcd) Commit(ctx context.Context, tx Tx) error {
 	for _, key := range tx.Delete {
 		ops = append(ops, clientv3.OpDelete(e.prefix+key))
 	}
-	ctx, cancel := context.WithTimeout(ctx, etcdCall)
+	call, cancel := context.WithTimeout(ctx, etcdCall)
 	defer cancel()
-	resp, err := e.client.Txn(ctx).If(conditions...).Then(ops...).Commit()
+	resp, err := e.client.Txn(call).If(conditions...).Then(ops...).Commit()
 	if err == nil && !resp.Succeeded {
 		err = ErrConflict
 	}

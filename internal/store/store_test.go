@@ -425,6 +425,26 @@ func TestEtcdMembersDie(t *testing.T) {
 	}
 }
 
+// Who does not wait for an answer, as a peer may whose call ends, does not make the store
+// one that cannot be used: nobody else would renew a lease.
+func TestEtcdIsNotWaitedFor(t *testing.T) {
+	s := openEtcd(t, store.Address{Hosts: []string{"127.0.0.1:1"}, Prefix: "grid"})
+	hasty, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	if _, err := s.Get(hasty, "key"); !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("hasty: %v", err)
+	}
+	if err := s.Commit(hasty, store.Tx{}); !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("hasty: %v", err)
+	}
+	if status := s.Status(); status.Error != "" {
+		t.Errorf("after who did not wait: %+v", status)
+	}
+	if _, err := s.Get(t.Context(), "key"); !errors.Is(err, store.ErrUnavailable) || s.Status().Error == "" {
+		t.Errorf("patient: %v, %+v", err, s.Status())
+	}
+}
+
 func TestParseEtcd(t *testing.T) {
 	a, err := store.ParseEtcd("etcd://10.0.0.1:2379,[2001:db8::1]:2379/grid/a/")
 	if err != nil || a.String() != "etcd://10.0.0.1:2379,[2001:db8::1]:2379/grid/a" || a.Local() {
