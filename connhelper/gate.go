@@ -75,11 +75,16 @@ func newGate(h *Helper, cfg Config, offers bool, creds *control.Credentials, log
 	if why := cfg.setAccounts(&options); why != "" && offers {
 		options.Takes = func(gate.Asker) error { return errors.New(why) }
 	}
+	limits := cfg.Limits.orDefault()
 	g.gate, err = gate.New(gate.Settings{
-		Options:     options,
+		Options: options,
+		Door:    limits.Door, DoorPerUser: limits.DoorPerUser,
 		Credentials: creds,
 		Hosts:       gate.HostList{List: h.Hosts, Near: g.near}.Hosts,
 	})
+	if err == nil {
+		h.callers.Store(g.gate)
+	}
 	return &g, err
 }
 

@@ -33,6 +33,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/meeting"
 	"github.com/isthmus-grid/isthmus/internal/netrule"
 	"github.com/isthmus-grid/isthmus/internal/traverse"
+	"github.com/isthmus-grid/isthmus/launch/gate"
 	"github.com/isthmus-grid/isthmus/launch/offer"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
@@ -103,10 +104,11 @@ type Helper struct {
 	engine   *traverse.Engine // nil without CAP_NET_RAW
 	proxies  *encap.Dialer
 	budgets  budgets
-	calls    chan struct{} // one token for each call under way of those that brief makes
-	seq      atomic.Uint64 // numbers carriers
-	dials    dials         // counts for metrics
-	ownLinks atomic.Int64  // accounts.open of all processes
+	callers  atomic.Pointer[gate.Gate] // whose door has limits for metrics; nil before there is one
+	calls    chan struct{}             // one token for each call under way of those that brief makes
+	seq      atomic.Uint64             // numbers carriers
+	dials    dials                     // counts for metrics
+	ownLinks atomic.Int64              // accounts.open of all processes
 }
 
 // New returns a helper that runs with Serve.

@@ -17,6 +17,9 @@ type Limits struct {
 
 	OpenPerUser int `yaml:"open_per_user" default:"0" min:"0" max:"65536" help:"Connections in the making, of those that max_open allows, for processes of one account. 0 is three quarters of max_open, so that there is always room for others."`
 
+	Door        int `yaml:"door" default:"4096" min:"1" max:"1000000" help:"Connections of local programs that launch or watch jobs, such as isthmus run, at a time."`
+	DoorPerUser int `yaml:"door_per_user" default:"1024" min:"1" max:"1000000" help:"The same of one account."`
+
 	HalfOpen          int `yaml:"half_open" default:"1024" min:"1" max:"1000000" help:"Connections to the data port, and as many to the socket, that have not said yet what they are for. When there are as many, the source address, or the account, that has the most loses its oldest, so that others get in."`
 	HalfOpenPerSource int `yaml:"half_open_per_source" default:"512" min:"1" max:"1000000" help:"The same of one source: an IPv4 address, a /64 of IPv6; or of one account at the socket."`
 }
@@ -26,7 +29,7 @@ func (l Limits) orDefault() Limits {
 	for _, b := range []struct {
 		of     *int
 		preset int
-	}{{&l.Processes, 4096}, {&l.PerUser, 2048}, {&l.HalfOpen, 1024}, {&l.HalfOpenPerSource, 512}} {
+	}{{&l.Processes, 4096}, {&l.PerUser, 2048}, {&l.Door, 4096}, {&l.DoorPerUser, 1024}, {&l.HalfOpen, 1024}, {&l.HalfOpenPerSource, 512}} {
 		if *b.of == 0 {
 			*b.of = b.preset
 		}

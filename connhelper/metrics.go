@@ -63,6 +63,9 @@ func (h *Helper) metrics(creds *control.Credentials) metrics.Daemon {
 func (h *Helper) limits() []metrics.Limit {
 	b := h.budgets
 	all := metrics.LimitsOf("open", "open_per_user", b.open.Stats())
+	if g := h.callers.Load(); g != nil {
+		all = append(all, metrics.LimitsOf("door", "door_per_user", g.Callers())...)
+	}
 	all = append(all, metrics.LimitsOf("processes", "processes_per_user", b.processes.Stats())...)
 	all = append(all, metrics.LimitsOf("silent_processes", "silent_processes_per_user", b.silent.Stats())...)
 	return append(all, metrics.LimitsOf("half_open_data", "half_open_data_per_source", b.half.Stats())...)

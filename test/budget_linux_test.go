@@ -27,6 +27,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/grid"
 	"github.com/isthmus-grid/isthmus/internal/local"
+	"github.com/isthmus-grid/isthmus/launch/gate"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
 )
@@ -324,7 +325,12 @@ func TestBudgets(t *testing.T) {
 	for _, port := range b.ports(t) {
 		t.Run("half-open at "+port.name, func(t *testing.T) { b.halfOpen(t, port) })
 	}
-	t.Run("silent at the helper's socket", b.silent)
+	t.Run("silent at the helper's socket", func(t *testing.T) {
+		b.silent(t, "", "silent-processes", "half_open_per_source", "silent_processes_per_user")
+	})
+	t.Run("silent at the helper's door", func(t *testing.T) {
+		b.silent(t, gate.DoorSuffix, "door", "door_per_user", "door_per_user")
+	})
 	t.Run("dials of one account", func(t *testing.T) {
 		b.requests(t, func(n uint32) wire.Frame { return &wire.LocalDial{Request: n, Rank: n + 1, Budget: 10 * time.Minute} })
 	})
@@ -496,12 +502,13 @@ func (b *budgeted) halfOpen(t *testing.T, p port) {
 	b.counted(t, p.daemon, p.limit)
 }
 
-// silent has one account open connections to a helper's socket and say nothing.
-func (b *budgeted) silent(t *testing.T) {
+// silent has one account open connections to a helper's socket, or the one of that suffix,
+// and say nothing.
+func (b *budgeted) silent(t *testing.T, suffix, rule, setting, metric string) {
 	if !root(t) {
 		t.Skip("this process cannot become another user")
 	}
-	socket := b.Socket("closed/n4")
+	socket := b.Socket("closed/n4") + suffix
 	const most = 4200
 	held := make(chan net.Conn, most)
 	defer func() {
@@ -524,8 +531,8 @@ func (b *budgeted) silent(t *testing.T) {
 	}
 	attack.Wait()
 	b.served(t, "hidden/n3", "closed/n4")
-	b.audited(t, "helper", "the silent connections", refusedFor("silent-processes", fmt.Sprintf("for uid %d is reached (limits.half_open_per_source)", nobody)))
-	b.counted(t, "helper closed/n4", "silent_processes_per_user")
+	b.audited(t, "helper", "the silent connections", refusedFor(rule, fmt.Sprintf("for uid %d is reached (limits.%s)", nobody, setting)))
+	b.counted(t, "helper closed/n4", metric)
 }
 
 // requests has a process of one account ask a helper for as much as it can at a time,

@@ -2,6 +2,7 @@ package gate
 
 import (
 	"github.com/isthmus-grid/isthmus/internal/audit"
+	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/launch/reserve"
 )
 
@@ -10,6 +11,14 @@ func (k *Keeper) auditDenied(who Asker, ask reserve.Ask, why string) {
 	k.opts.Audit.Append(audit.Record{
 		Event: audit.Refusal, User: who.Identity(), Job: string(ask.Job), Rule: "offer", Reason: why,
 		Sites: []string{string(who.Node.Site), string(k.opts.Node.Site)}, Nodes: []string{who.Node.Name, k.opts.Node.Name},
+	})
+}
+
+// auditOverBudget records what another node was refused that is over its budget.
+func (g *Gate) auditOverBudget(s *control.Session, err error) {
+	g.settings.Audit.Append(audit.Record{
+		Event: audit.Refusal, Peer: s.Peer().String(), Rule: "budget", Reason: err.Error(),
+		Sites: []string{string(s.Peer().Site), string(g.settings.Node.Site)}, Nodes: []string{s.Peer().Name, g.settings.Node.Name},
 	})
 }
 

@@ -67,11 +67,11 @@ func (doorInfo) AuthType() string { return "unix" }
 type doorCredentials struct{}
 
 func (doorCredentials) ServerHandshake(c net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	u, ok := c.(*net.UnixConn)
+	u, ok := c.(*counted)
 	if !ok {
 		return nil, nil, fmt.Errorf("gate: a connection of type %T at the door", c)
 	}
-	cred, err := local.PeerCred(u)
+	cred, err := local.PeerCred(u.UnixConn)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -9,7 +9,9 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/internal/limit"
 	"github.com/isthmus-grid/isthmus/launch/gate/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/reserve"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -19,6 +21,10 @@ type Settings struct {
 	Credentials *control.Credentials // of the helper
 
 	// Reach of the Options is the Gate's own.
+
+	// Door bounds the connections of local programs, and DoorPerUser those of one account;
+	// 0 is no bound.
+	Door, DoorPerUser int
 
 	// Hosts returns the grid's hosts, for Desk.
 	Hosts func(context.Context, *gatepb.HostsRequest) (*gatepb.HostsResponse, error)
@@ -33,11 +39,12 @@ type Gate struct {
 	end      *control.Endpoint
 	sessions *sessions
 	door     *grpc.Server
+	callers  *limit.Counter[account] // connections at the door
 }
 
 // New returns a gate that runs with Serve.
 func New(settings Settings) (*Gate, error) {
-	g := &Gate{settings: settings}
+	g := &Gate{settings: settings, callers: newCallers(settings.Door, settings.DoorPerUser)}
 	settings.Reach = g.Reach
 	keeper, err := NewKeeper(settings.Options)
 	if err != nil {
@@ -49,14 +56,35 @@ func New(settings Settings) (*Gate, error) {
 		gatepb.RegisterGateServer(r, &service{keeper: keeper, distances: far, echoes: make(chan struct{}, echoes), caller: callerAway})
 	})
 	g.end.SetStreaming()
+	g.end.SetBudget(budget(settings.Policy.Jobs))
+	g.end.OverBudget = g.auditOverBudget
 	g.sessions = newSessions(settings.Node, settings.Helper, g.end, settings.Log)
-	g.door = grpc.NewServer(grpc.Creds(doorCredentials{}), grpc.WaitForHandlers(true), grpc.MaxConcurrentStreams(maxSessions))
+	g.door = newDoor()
 	gatepb.RegisterGateServer(g.door, &service{
 		keeper: keeper, distances: far, caller: func(ctx context.Context) (Asker, error) { return callerHere(ctx, settings.Node) },
 		reach: g.sessions.reach,
 	})
 	gatepb.RegisterDeskServer(g.door, &desk{hosts: settings.Hosts})
 	return g, nil
+}
+
+// callsBesides is how many calls of one node are answered at a time besides those about
+// jobs, of which there are two for each.
+const callsBesides = 64
+
+// budget is what one other node may have under way here, where as many jobs are taken:
+// what a call has sent and nobody has read, as much as a window, is in no other bound.
+func budget(jobs int) control.Budget {
+	return control.Budget{Streams: control.StandardBudget.Streams, Calls: callsBesides + 2*jobs}
+}
+
+// SetPolicy is Keeper.SetPolicy.
+func (g *Gate) SetPolicy(policy reserve.Policy) error {
+	err := g.Keeper.SetPolicy(policy)
+	if err == nil {
+		g.end.SetBudget(budget(policy.Jobs))
+	}
+	return err
 }
 
 // Reach returns the gate of another node for calls of the helper's own, over a session
@@ -90,7 +118,7 @@ func (g *Gate) Serve(ctx context.Context, door *net.UnixListener) error {
 		cancel()
 		g.door.Stop()
 	})
-	err := g.door.Serve(door)
+	err := g.serveDoor(ctx, door)
 	if ctx.Err() != nil {
 		return nil
 	}
