@@ -18,15 +18,26 @@ type cgroup struct{ dir string }
 // newCgroup makes a group below the helper's own, or beside it where that is called
 // "helper", as systemd's DelegateSubgroup=helper has it: processes may then be limited,
 // which the kernel does not allow below a group that has processes itself. It returns
-// nil where no group can be made. memory is in bytes, cpu in thousandths of a core; 0:
-// not limited.
-func newCgroup(name string, memory int64, cpu int) *cgroup {
-	if name == "" {
+// nil where no group can be made. memory is in bytes, cpu in thousandths of a core,
+// and tasks counts threads; 0: not limited.
+func newCgroup(name string, memory int64, cpu, tasks int) *cgroup {
+	base := ownCgroup()
+	if name == "" || base == "" {
 		return nil
 	}
-	dir := cgroupOf(name)
+	return newCgroupIn(base, name, memory, cpu, tasks)
+}
+
+// newCgroupIn is newCgroup of a process that is in the group base.
+func newCgroupIn(base, name string, memory int64, cpu, tasks int) *cgroup {
+	dir := groupIn(base, name)
 	if dir == "" || os.Mkdir(dir, 0o755) != nil {
 		return nil
+	}
+	if filepath.Base(base) == delegated { // systemd gives the controllers to the group above, and no further
+		for _, c := range []string{"+memory", "+cpu", "+pids"} {
+			_ = os.WriteFile(filepath.Join(filepath.Dir(base), "cgroup.subtree_control"), []byte(c), 0)
+		}
 	}
 	// The files are there only where the controllers are.
 	if memory > 0 {
@@ -36,16 +47,26 @@ func newCgroup(name string, memory int64, cpu int) *cgroup {
 		const period = 100_000 // microseconds
 		_ = os.WriteFile(filepath.Join(dir, "cpu.max"), fmt.Appendf(nil, "%d %d", cpu*(period/1000), period), 0)
 	}
+	if tasks > 0 {
+		_ = os.WriteFile(filepath.Join(dir, "pids.max"), []byte(strconv.Itoa(tasks)), 0)
+	}
 	return &cgroup{dir}
 }
 
+// delegated is how the group is called in which systemd puts this process where it gives
+// the one above to it.
+const delegated = "helper"
+
 // cgroupOf returns the folder of the group of that name, or "" where there can be none.
 func cgroupOf(name string) string {
-	base := ownCgroup()
+	return groupIn(ownCgroup(), name)
+}
+
+func groupIn(base, name string) string {
 	if base == "" {
 		return ""
 	}
-	if filepath.Base(base) == "helper" {
+	if filepath.Base(base) == delegated {
 		base = filepath.Dir(base)
 	}
 	return filepath.Join(base, "isthmus-"+name)

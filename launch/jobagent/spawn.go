@@ -14,11 +14,12 @@ type Spec struct {
 	Credential *syscall.Credential // its account; nil: this process's own
 
 	// Group names the control group that holds the agent and all its processes, where
-	// this process can make one; Memory (bytes) and CPU (thousandths of a core) bound
-	// what they may use together; 0: not limited.
+	// this process can make one; Memory (bytes), CPU (thousandths of a core) and Tasks
+	// (processes and threads) bound what they may use together; 0: not limited.
 	Group  string
 	Memory int64
 	CPU    int
+	Tasks  int
 
 	Log *os.File // takes what an agent says that cannot run; nil: nothing does
 }
@@ -39,7 +40,7 @@ func Spawn(s Spec) (*Process, error) {
 	if memory > 0 {
 		memory += agentMemory
 	}
-	p := &Process{cmd: again(roleGuard), group: newCgroup(s.Group, memory, s.CPU)}
+	p := &Process{cmd: again(roleGuard), group: newCgroup(s.Group, memory, s.CPU, s.Tasks)}
 	p.cmd.Env, p.cmd.ExtraFiles = s.Env, []*os.File{s.Listener}
 	if p.cmd.Env == nil {
 		p.cmd.Env = []string{}

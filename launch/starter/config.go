@@ -27,6 +27,7 @@ type Config struct {
 	Helper string       `yaml:"helper" default:"isthmus" help:"The account that may ask, by name or number: the helper's. No job runs as it, nor in its group, which may read the daemons' keys."`
 	Map    []MapRule    `yaml:"map" help:"Which local accounts jobs run as. The first rule counts that fits who launched the job; whom none fits gets a number of uids."`
 	UIDs   string       `yaml:"uids" default:"1900000000-1900009999" help:"Numbers of accounts, FIRST-LAST, that nobody else uses: each submitter has one of them as long as a job of theirs runs here. At least as many as offer.jobs of the helper."`
+	Tasks  int          `yaml:"tasks" default:"16384" min:"0" max:"4194304" help:"Processes and threads of one job at most, where it has a control group; 0 is as many as the unit may have (TasksMax)."`
 	State  daemon.Path  `yaml:"state" example:"$STATE/agents.json" help:"File in which a starter that is started anew finds the jobs that run. Empty: agents.json in the service manager's state folder (STATE_DIRECTORY)."`
 	Audit  audit.Config `yaml:"audit" help:"The audit log: every job agent that was started, as which account and for whom, and what was refused."`
 }
@@ -100,7 +101,7 @@ func Command() *cli.Command { return daemon.Command(spec) }
 func Main() { daemon.Main(spec) }
 
 func serve(ctx context.Context, cfg Config, log *slog.Logger, ready func(facts ...string)) error {
-	opts := Options{Log: log, State: string(cfg.State)}
+	opts := Options{Log: log, State: string(cfg.State), Tasks: cfg.Tasks}
 	var err error
 	if opts.Helper, err = uidOf(cfg.Helper); err != nil {
 		return fmt.Errorf("helper: %w", err)

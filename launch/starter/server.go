@@ -26,6 +26,7 @@ type Options struct {
 	Keys   uint32   // the group that may read the daemons' keys: the helper's
 	Rules  []Mapped // in order; the first that fits counts
 	Range  Range    // accounts of those whom no rule fits
+	Tasks  int      // processes and threads of one job; 0: as many as all
 	State  string   // file in which the next starter finds what lives; "": it finds what it sees
 	Log    *slog.Logger
 	Audit  *audit.Log
@@ -187,7 +188,7 @@ func (s *Server) start(q request, socket *os.File) (uint32, error) {
 	if err != nil {
 		return 0, err
 	}
-	p, err := jobagent.Spawn(jobagent.Spec{Listener: socket, Env: env, Credential: credential, Group: q.Name, Memory: q.Memory, CPU: q.CPU})
+	p, err := jobagent.Spawn(jobagent.Spec{Listener: socket, Env: env, Credential: credential, Group: q.Name, Memory: q.Memory, CPU: q.CPU, Tasks: s.opts.Tasks})
 	if err != nil {
 		return 0, err
 	}
@@ -248,7 +249,8 @@ func (s *Server) kill(name string) {
 	if a == nil || begun(a.PID) != a.Begun {
 		return
 	}
-	if credential, _, err := s.account(a.UID); err == nil {
+	jobagent.RemoveGroup(name) // which needs no new process, should the job have all that may be
+	if credential, _, err := s.account(a.UID); err == nil && begun(a.PID) == a.Begun {
 		jobagent.KillTree(credential, a.PID)
 	}
 	s.opts.Log.Warn("job agent killed", "agent", name, "identity", a.Identity, "uid", a.UID)
