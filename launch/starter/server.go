@@ -382,10 +382,17 @@ func (s *Server) load() {
 }
 
 // begun returns when a process started, in the kernel's ticks; 0: there is none.
-func begun(pid int) uint64 {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0
+func begun(pid int) uint64 { return begunIn("/proc", pid) }
+
+// begunIn is begun by what a folder as /proc says. Where that hides others' processes
+// (hidepid), it is 1 for all that live.
+func begunIn(proc string, pid int) uint64 {
+	text, err := os.ReadFile(fmt.Sprintf("%s/%d/stat", proc, pid))
+	if err == nil {
+		return jobagent.StartOf(text)
 	}
-	return jobagent.StartOf(text)
+	if pid > 0 && !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
+		return 1
+	}
+	return 0
 }
