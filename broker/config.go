@@ -145,6 +145,7 @@ type Limits struct {
 	Hosts         int `yaml:"hosts" default:"20000" min:"1" max:"20000" help:"Nodes in the list of hosts, those whose helper or frontal is away included."`
 	Waiting       int `yaml:"waiting" default:"100000" min:"1" help:"Callers that wait for a process to start."`
 	WaitsPerSite  int `yaml:"waiting_per_site" default:"10000" min:"1" help:"The same of one site, about 13 KB each."`
+	NamesPerSite  int `yaml:"names_per_site" default:"10000" min:"1" max:"100000" help:"Published names of one site, of 100000 in all."`
 	Introductions int `yaml:"introductions" default:"10000" min:"1" help:"Introductions in flight."`
 
 	HalfOpen          int `yaml:"half_open" default:"1024" min:"1" max:"1000000" help:"Connections that have not proved yet who they are, about 30 KB each. When there are as many, the source address that has the most loses its oldest, so that others get in. As many again may ask how they look from outside."`

@@ -72,6 +72,7 @@ func (m *Memory) SetLimits(l Limits) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.limits = l
+	m.names.perSite.SetMax(maxNames, l.NamesPerSite)
 }
 
 // NewMemory returns an empty registry. The lease is how long the processes of
@@ -83,7 +84,7 @@ func NewMemory(lease time.Duration, limits Limits) *Memory {
 		holders: make(map[Holder]*siteState),
 		jobs:    make(map[overlay.JobID]*jobState),
 		proxies: make(map[string]*proxyState),
-		names:   newNames(),
+		names:   newNames(limits.NamesPerSite),
 	}
 }
 
@@ -470,7 +471,7 @@ func listed(counts map[JobPrincipal]int) []JobPrincipal {
 func (m *Memory) Inventory() Inventory {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	inv := Inventory{Waiting: m.waiting, Names: len(m.names.published)}
+	inv := Inventory{Waiting: m.waiting, Names: len(m.names.published), NameLimits: m.names.perSite.Stats()}
 	for _, s := range m.sites {
 		inv.Sites = append(inv.Sites, SiteInventory{*s.now, s.processes})
 	}

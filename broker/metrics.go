@@ -58,6 +58,7 @@ func (b *Broker) limits() []metrics.Limit {
 	if b.desk != nil {
 		all = append(all, metrics.LimitsOf("enrolments", "enrolments_per_source", b.desk.Limits())...)
 	}
+	all = append(all, metrics.LimitsOf("names", "names_per_site", inv.NameLimits)...)
 	all = append(all, metrics.LimitsOf("", "waiting_per_site", b.waits.Stats())...)
 	return append(all, metrics.LimitsOf("observers", "observers_per_source", b.observed.Stats())...)
 }

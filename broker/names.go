@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/isthmus-grid/isthmus/internal/limit"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -25,6 +26,7 @@ const (
 //	                                                   until published or forgotten
 type names struct {
 	published map[string]*publication
+	perSite   *limit.Counter[overlay.SiteID]
 	perJob    map[overlay.JobID]int
 	perOwner  map[overlay.ProcessName]map[string]*publication
 	waiters   map[string]*waiters
@@ -36,11 +38,15 @@ type names struct {
 // publication is a published name.
 type publication struct {
 	overlay.Publication
+	site   overlay.SiteID
 	holder Holder // the session that published it last
 }
 
-func newNames() names {
+func newNames(perSite int) names {
 	return names{
+		perSite: limit.NewCounter[overlay.SiteID](limit.Bounds{
+			What: "published names", Total: maxNames, PerKey: perSite, KeySetting: "limits.names_per_site",
+		}),
 		published:  make(map[string]*publication),
 		perJob:     make(map[overlay.JobID]int),
 		perOwner:   make(map[overlay.ProcessName]map[string]*publication),
@@ -49,9 +55,9 @@ func newNames() names {
 	}
 }
 
-// publish enters p, or gives the process's own name its new text. Whoever waits
-// for the name is woken.
-func (n *names) publish(p overlay.Publication, holder Holder) error {
+// publish enters p of a process at a site, or gives the process's own name its new text.
+// Whoever waits for the name is woken.
+func (n *names) publish(p overlay.Publication, site overlay.SiteID, holder Holder) error {
 	old := n.published[p.Name]
 	switch {
 	case old != nil && old.Process != p.Process:
@@ -61,11 +67,12 @@ func (n *names) publish(p overlay.Publication, holder Holder) error {
 		return nil
 	case n.perJob[p.Process.Job] >= overlay.MaxNamesPerJob:
 		return fmt.Errorf("%w: job %s has published %d names, the limit for a job", overlay.ErrOverloaded, p.Process.Job, overlay.MaxNamesPerJob)
-	case len(n.published) >= maxNames:
-		return fmt.Errorf("%w: %d names are published, the broker's limit", overlay.ErrOverloaded, maxNames)
+	}
+	if err := n.perSite.Take(site, 1); err != nil {
+		return err
 	}
 	p.Name, p.Port = strings.Clone(p.Name), strings.Clone(p.Port)
-	entry := &publication{p, holder}
+	entry := &publication{p, site, holder}
 	n.published[p.Name] = entry
 	n.perJob[p.Process.Job]++
 	if n.perOwner[p.Process] == nil {
@@ -95,6 +102,7 @@ func (n *names) unpublish(process overlay.ProcessName, name string) error {
 
 func (n *names) remove(p *publication) {
 	delete(n.published, p.Name)
+	n.perSite.Give(p.site, 1)
 	if n.perJob[p.Process.Job]--; n.perJob[p.Process.Job] == 0 {
 		delete(n.perJob, p.Process.Job)
 	}
@@ -146,7 +154,7 @@ func (m *Memory) Publish(holder Holder, list []overlay.Publication) []error {
 	errs := make([]error, len(list))
 	for i, p := range list {
 		if errs[i] = m.speaksFor(holder, p); errs[i] == nil {
-			errs[i] = m.names.publish(p, holder)
+			errs[i] = m.names.publish(p, m.holders[holder].now.Profile.Site, holder)
 		}
 	}
 	return errs

@@ -190,3 +190,25 @@ func TestWaitingForAName(t *testing.T) {
 		}
 	})
 }
+
+// The names of one site are not all there may be, and those that go make room.
+func TestNamesOfASite(t *testing.T) {
+	n := newNames(2)
+	publish := func(site overlay.SiteID, rank uint32) error {
+		p := overlay.Publication{Name: fmt.Sprint(site, rank), Process: overlay.ProcessName{Job: testJob, Rank: rank}}
+		return n.publish(p, site, 1)
+	}
+	for rank := range uint32(2) {
+		if err := publish("greedy", rank); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wantErr(t, "a third", publish("greedy", 2), overlay.ErrOverloaded, "overloaded: the limit of 2 published names for greedy is reached (limits.names_per_site); try again later")
+	if err := publish("other", 3); err != nil {
+		t.Errorf("another site: %v", err)
+	}
+	n.ended(overlay.ProcessName{Job: testJob, Rank: 1}, true)
+	if err := publish("greedy", 4); err != nil {
+		t.Errorf("after one has gone: %v", err)
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/internal/limit"
 	"github.com/isthmus-grid/isthmus/internal/ticket"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
@@ -177,6 +178,8 @@ type Inventory struct {
 	Proxies []ProxyInventory
 	Waiting int // callers of Await and LookupName
 	Names   int // that are published
+
+	NameLimits limit.Stats // how far those of one site and all are used
 }
 
 // SiteInventory is one site.

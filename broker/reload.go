@@ -3,7 +3,7 @@ package broker
 // liveKeys are the settings that take effect while the broker serves.
 var liveKeys = []string{
 	"proxy_choice", "relay_limit", "limits.sessions", "limits.sites", "limits.proxies", "limits.processes",
-	"limits.processes_per_site", "limits.waiting", "limits.waiting_per_site", "limits.half_open", "limits.half_open_per_source",
+	"limits.processes_per_site", "limits.waiting", "limits.waiting_per_site", "limits.names_per_site", "limits.half_open", "limits.half_open_per_source",
 	"limits.enrolments", "limits.enrolments_per_source",
 	"limits.peer_sessions", "limits.peer_streams", "limits.peer_calls", "limits.peer_bytes",
 }
