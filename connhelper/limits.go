@@ -17,6 +17,8 @@ type Limits struct {
 
 	OpenPerUser int `yaml:"open_per_user" default:"0" min:"0" max:"65536" help:"Connections in the making, of those that max_open allows, for processes of one account. 0 is three quarters of max_open, so that there is always room for others."`
 
+	NamesPerUser int `yaml:"names_per_user" default:"2048" min:"1" max:"1000000" help:"Names that processes of one account have published at a time."`
+
 	Door        int `yaml:"door" default:"4096" min:"1" max:"1000000" help:"Connections of local programs that launch or watch jobs, such as isthmus run, at a time."`
 	DoorPerUser int `yaml:"door_per_user" default:"1024" min:"1" max:"1000000" help:"The same of one account."`
 
@@ -29,7 +31,7 @@ func (l Limits) orDefault() Limits {
 	for _, b := range []struct {
 		of     *int
 		preset int
-	}{{&l.Processes, 4096}, {&l.PerUser, 2048}, {&l.Door, 4096}, {&l.DoorPerUser, 1024}, {&l.HalfOpen, 1024}, {&l.HalfOpenPerSource, 512}} {
+	}{{&l.Processes, 4096}, {&l.PerUser, 2048}, {&l.NamesPerUser, 2048}, {&l.Door, 4096}, {&l.DoorPerUser, 1024}, {&l.HalfOpen, 1024}, {&l.HalfOpenPerSource, 512}} {
 		if *b.of == 0 {
 			*b.of = b.preset
 		}
@@ -47,6 +49,7 @@ func (u uid) String() string { return fmt.Sprintf("uid %d", uint32(u)) }
 type budgets struct {
 	processes *limit.Counter[uid]
 	open      *limit.Counter[uid] // dials and introductions in progress
+	names     *limit.Counter[uid] // published
 	silent    *limit.Places[uid]  // connections to the socket without a hello
 	half      *accept.HalfOpen    // connections to the data port without an intro
 }
@@ -57,6 +60,7 @@ func (h *Helper) newBudgets(l Limits) budgets {
 			What: "connections in the making", Total: h.opts.MaxOpen, PerKey: cmp.Or(l.OpenPerUser, h.opts.MaxOpen-h.opts.MaxOpen/4),
 			TotalSetting: "max_open", KeySetting: "limits.open_per_user",
 		}),
+		names: limit.NewCounter[uid](limit.Bounds{What: "published names", PerKey: l.NamesPerUser, KeySetting: "limits.names_per_user"}),
 		processes: limit.NewCounter[uid](limit.Bounds{
 			What: "processes", Total: l.Processes, PerKey: l.PerUser, TotalSetting: "limits.processes", KeySetting: "limits.processes_per_user",
 		}),

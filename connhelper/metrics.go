@@ -63,6 +63,7 @@ func (h *Helper) metrics(creds *control.Credentials) metrics.Daemon {
 func (h *Helper) limits() []metrics.Limit {
 	b := h.budgets
 	all := metrics.LimitsOf("open", "open_per_user", b.open.Stats())
+	all = append(all, metrics.LimitsOf("", "names_per_user", b.names.Stats())...)
 	if g := h.callers.Load(); g != nil {
 		all = append(all, metrics.LimitsOf("door", "door_per_user", g.Callers())...)
 	}

@@ -52,9 +52,13 @@ func (h *Helper) publish(ctx context.Context, p *process, f *wire.LocalPublish) 
 		p.mu.Unlock()
 		return fmt.Errorf("%w: %v has published %d names, the limit for a job", overlay.ErrOverloaded, p.name, overlay.MaxNamesPerJob)
 	}
-	p.names[f.Name] = f.Port
+	err := h.keepName(p, f.Name, f.Port)
 	p.mu.Unlock()
-	err := h.publishAt(ctx, p, f)
+	if err != nil {
+		h.auditOverBudget(p, err)
+		return err
+	}
+	err = h.publishAt(ctx, p, f)
 	if err == nil {
 		h.log.Info("name published", "name", f.Name, "process", p.name.String())
 		return nil
@@ -64,11 +68,41 @@ func (h *Helper) publish(ctx context.Context, p *process, f *wire.LocalPublish) 
 	switch {
 	case f.Again && errors.Is(err, overlay.ErrUnreachable): // what was published stays so: the next session says it again
 	case had:
-		p.names[f.Name] = before
+		if _, has := p.names[f.Name]; has { // it was not taken back meanwhile
+			p.names[f.Name] = before
+		}
 	default:
-		delete(p.names, f.Name)
+		h.dropName(p, f.Name)
 	}
 	return err
+}
+
+// keepName notes a name of p as its account's. p.mu is held.
+func (h *Helper) keepName(p *process, name, port string) error {
+	if _, had := p.names[name]; !had {
+		if err := h.budgets.names.Take(uid(p.uid), 1); err != nil {
+			return fmt.Errorf("helper %v: %w", h.node, err)
+		}
+	}
+	p.names[name] = port
+	return nil
+}
+
+// dropName ends what keepName began, if it did. p.mu is held.
+func (h *Helper) dropName(p *process, name string) {
+	if _, had := p.names[name]; had {
+		delete(p.names, name)
+		h.budgets.names.Give(uid(p.uid), 1)
+	}
+}
+
+// dropNames is dropName of all names of a process that has ended.
+func (h *Helper) dropNames(p *process) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for name := range p.names {
+		h.dropName(p, name)
+	}
 }
 
 func (h *Helper) publishAt(ctx context.Context, p *process, f *wire.LocalPublish) error {
@@ -110,7 +144,7 @@ func (h *Helper) publishAgain(ctx context.Context, f *frontal, p *process) error
 	for i, err := range errs {
 		if err != nil {
 			h.log.Warn("a name that was published before is lost", "name", req.Names[i].Name, "process", p.name.String(), "error", err)
-			delete(p.names, req.Names[i].Name)
+			h.dropName(p, req.Names[i].Name)
 		}
 	}
 	return nil
@@ -120,7 +154,7 @@ func (h *Helper) publishAgain(ctx context.Context, f *frontal, p *process) error
 // an earlier helper, or an attempt of this one, has published it.
 func (h *Helper) unpublish(ctx context.Context, p *process, name string) error {
 	p.mu.Lock()
-	delete(p.names, name)
+	h.dropName(p, name)
 	p.mu.Unlock()
 	f, err := h.frontalFor(ctx, p)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -146,5 +147,44 @@ func TestNamesOfAProcessAreBounded(t *testing.T) {
 	}
 	if _, err := r.asks(&wire.LocalPublish{Request: 99, Name: "one more", Port: "p"}); !errors.Is(err, overlay.ErrOverloaded) {
 		t.Error(err)
+	}
+}
+
+// An account has so many names, whichever of its processes published them; those that
+// were taken back, refused, or are an ended process's, do not count.
+func TestNamesOfAnAccount(t *testing.T) {
+	f := newFakeFrontal(t, open, overlay.Direct)
+	f.taken = map[string]bool{"taken": true}
+	socket, _ := f.helper("a1")
+	names := f.last.budgets.names
+	names.SetMax(0, 2)
+	first, second := join(t, socket, newKey(t), 0), join(t, socket, newKey(t), 0)
+	publish := func(r *rank, request uint32, name string) error {
+		_, err := r.asks(&wire.LocalPublish{Request: request, Name: name, Port: "p"})
+		return err
+	}
+	for i, err := range []error{publish(first, 1, "a"), publish(first, 2, "a"), publish(second, 1, "b")} {
+		if err != nil {
+			t.Errorf("name %d: %v", i, err)
+		}
+	}
+	if err := publish(first, 3, "c"); !errors.Is(err, overlay.ErrOverloaded) || !strings.Contains(err.Error(), "(limits.names_per_user)") || f.named("c") != "" {
+		t.Errorf("a third name: %v", err)
+	}
+	if _, err := first.asks(&wire.LocalUnpublish{Request: 4, Name: "a"}); err != nil {
+		t.Error(err)
+	}
+	if err := publish(first, 5, "taken"); !errors.Is(err, overlay.ErrNameTaken) {
+		t.Error(err)
+	}
+	if err := publish(first, 6, "c"); err != nil {
+		t.Errorf("after one was taken back: %v", err)
+	}
+	first.conn.Close()
+	second.conn.Close()
+	for end := time.Now().Add(10 * time.Second); names.Stats().Used > 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("after their processes there are %d names", names.Stats().Used)
+		}
 	}
 }

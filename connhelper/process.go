@@ -150,6 +150,7 @@ func (h *Helper) serveProcess(ctx context.Context, conn *local.Conn, place *limi
 	if err == nil {
 		if err = h.budgets.processes.Take(uid(p.uid), 1); err == nil {
 			defer h.budgets.processes.Give(uid(p.uid), 1)
+			defer h.dropNames(p)
 		}
 	}
 	if err != nil {
