@@ -12,6 +12,13 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
+// translated are the IPv6 addresses that stand for IPv4 addresses, behind which a private
+// or denied one could hide: NAT64 (RFC 6052), 6to4 (RFC 3056) and IPv4-compatible ones
+// (RFC 4291, section 2.5.5.1).
+var translated = []netip.Prefix{
+	netip.MustParsePrefix("64:ff9b::/96"), netip.MustParsePrefix("2002::/16"), netip.MustParsePrefix("::/96"),
+}
+
 // Rule is what one host's settings say. The zero Rule denies nothing, and knows no
 // private network on which other sites are.
 type Rule struct {
@@ -45,13 +52,17 @@ func (r Rule) Without(list []string) []string {
 }
 
 // Foreign is Denied for the address that a process of another site, or who speaks for
-// it, names as its own. It fails with overlay.ErrForbidden for a private address,
-// too, unless the settings say that other sites are there.
+// it, names as its own. It fails with overlay.ErrForbidden for one that stands for an
+// IPv4 address, too, and for a private one, unless the settings say that other sites
+// are there.
 func (r Rule) Foreign(ip netip.Addr) error {
 	if err := r.Denied(ip); err != nil {
 		return err
 	}
 	ip = ip.Unmap().WithZone("")
+	if i := index(translated, ip); i >= 0 && !ip.IsLoopback() {
+		return fmt.Errorf("%w: %v stands for an IPv4 address, which is to be named itself", overlay.ErrForbidden, ip)
+	}
 	if i := index(private, ip); i >= 0 && index(r.Private, ip) < 0 {
 		return fmt.Errorf("%w: %v lies in %v: processes of other sites are not looked for on private networks (private lists those where they are)",
 			overlay.ErrForbidden, ip, private[i])

@@ -49,7 +49,7 @@ func TestRule(t *testing.T) {
 		}
 		ip, _ := netip.AddrFromSlice(near)
 		denied := any(r.Deny, ip)
-		foreign := denied || any(private, ip) && !any(r.Private, ip)
+		foreign := denied || any(translated, ip) && !ip.IsLoopback() || any(private, ip) && !any(r.Private, ip)
 		shown := ip
 		if ip.Is4() && rng.IntN(2) == 0 { // as IPv6 has it
 			shown = netip.AddrFrom16(ip.As16())
@@ -62,5 +62,17 @@ func TestRule(t *testing.T) {
 				t.Fatalf("%s of %v by %+v: %v", what, shown, r, c.err)
 			}
 		}
+	}
+}
+
+// Nobody hides an IPv4 address, which would be refused, in an IPv6 address.
+func TestTranslatedAddresses(t *testing.T) {
+	for _, text := range []string{"64:ff9b::10.0.0.1", "2002:a00:1::1", "::10.0.0.1"} {
+		if err := (Rule{}).Foreign(netip.MustParseAddr(text)); !errors.Is(err, overlay.ErrForbidden) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+	if err := (Rule{}).Foreign(netip.MustParseAddr("2001:db8::1")); err != nil {
+		t.Error(err)
 	}
 }
