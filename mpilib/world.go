@@ -48,7 +48,8 @@ type config struct {
 	place          *place
 	connector      overlay.Connector
 	reach          func(overlay.ProcessName) (overlay.Connector, error) // of further jobs that this process joins; nil: as place says
-	limit          int
+	limit          int                                                  // of what is kept for receives to come, of one peer
+	mostLimit      int                                                  // that it grows to
 	unshared       bool
 	connectTimeout time.Duration
 	byeTimeout     time.Duration
@@ -79,8 +80,11 @@ func WithConnector(c overlay.Connector, key jobkey.Key, rank, size int) Option {
 }
 
 // WithUnexpectedLimit sets how many bytes of messages from one peer are kept
-// for receives to come (default 16 MiB; 64 KiB at least).
-func WithUnexpectedLimit(bytes int) Option { return func(cfg *config) { cfg.limit = bytes } }
+// for receives to come (64 KiB at least). The default is 16 MiB, which grows up to 64 MiB, and by
+// 256 MiB for all peers together, where more is under way on a long path.
+func WithUnexpectedLimit(bytes int) Option {
+	return func(cfg *config) { cfg.limit, cfg.mostLimit = bytes, bytes }
+}
 
 // WithConnectTimeout bounds each attempt to reach a peer, waiting for it to
 // start included (default 60 s). What waits for the peer then fails.
@@ -107,7 +111,7 @@ func Init(ctx context.Context, opts ...Option) (*World, error) {
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("mpilib: Init: %w", ctx.Err())
 	}
-	cfg := config{lookup: os.LookupEnv, limit: 16 << 20, connectTimeout: time.Minute, byeTimeout: time.Minute}
+	cfg := config{lookup: os.LookupEnv, limit: 16 << 20, mostLimit: 64 << 20, connectTimeout: time.Minute, byeTimeout: time.Minute}
 	for _, opt := range opts {
 		opt(&cfg)
 	}
@@ -138,7 +142,7 @@ func Init(ctx context.Context, opts ...Option) (*World, error) {
 func newWorld(ctx context.Context, cfg config) (*World, error) {
 	w := &World{config: cfg}
 	w.life, w.die = context.WithCancelCause(context.Background())
-	w.engine = engine.New(engine.Config{Rank: cfg.place.rank, Size: cfg.place.size, Unexpected: cfg.limit, Near: !cfg.place.unshared, Connect: w.connect, Unmade: w.unmade, Told: w.told})
+	w.engine = engine.New(engine.Config{Rank: cfg.place.rank, Size: cfg.place.size, Unexpected: cfg.limit, MostUnexpected: cfg.mostLimit, Near: !cfg.place.unshared, Connect: w.connect, Unmade: w.unmade, Told: w.told})
 	if err := w.firstComms(); err != nil {
 		return nil, fmt.Errorf("mpilib: Init: %w", err)
 	}

@@ -32,17 +32,18 @@ const (
 
 // charge notes n bytes of credit that the peer keeps in use here, until refund. mu is held.
 func (p *peer) charge(n int) error {
-	if p.held+n > p.e.cfg.Unexpected {
+	g := &p.grant
+	if g.held+n > g.total {
 		return fmt.Errorf("%w: the peer sent %d bytes unasked beside %d that no receive has taken yet, counting %d for each message; it was granted %d in all",
-			wire.ErrMalformed, n, p.held, messageCost, p.e.cfg.Unexpected)
+			wire.ErrMalformed, n, g.held, messageCost, g.total)
 	}
-	p.held += n
+	g.held += n
 	return nil
 }
 
 // refund ends what charge began, and gives the credit back. mu is held.
 func (p *peer) refund(n int) {
-	p.held -= n
+	p.grant.held -= n
 	p.owe(n)
 }
 
@@ -110,16 +111,20 @@ func (e *Engine) tooFarAhead(first, n uint32) bool {
 }
 
 // unheard says, now and then, whether too much waits for a peer that does not read what it is
-// answered. What the program sends it is bounded by its credit. mu is held.
+// answered. Of what the program sends it no more than maxBatches are copied. mu is held.
 func (p *peer) unheard() error {
 	if p.handled++; p.handled%repliesEvery != 0 {
 		return nil
 	}
 	n := 0
 	for i := range p.out.queue {
-		n += len(p.out.queue[i].copied) + int(unsafe.Sizeof(segment{}))
+		if s := &p.out.queue[i]; s.r == nil {
+			n += len(s.copied) + int(unsafe.Sizeof(segment{}))
+		} else { // a message of the program's, behind what else is written
+			n += max(0, len(s.copied)-wire.EnvelopeLen)
+		}
 	}
-	if n > p.e.cfg.Unexpected+maxReplies {
+	if n > maxBatches*batchSize+maxReplies {
 		return fmt.Errorf("%w: the peer sends more and more, and does not read the answers: %d bytes wait", wire.ErrMalformed, n)
 	}
 	return nil

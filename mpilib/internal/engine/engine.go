@@ -35,6 +35,10 @@ type Config struct {
 	// bytes more are counted.
 	Unexpected int
 
+	// MostUnexpected is what that may grow to for a peer at the end of a path on which more is
+	// under way; no more than Unexpected: it stays.
+	MostUnexpected int
+
 	// Near has messages to processes of the same node go through shared memory
 	// where the system lets them.
 	Near bool
@@ -67,6 +71,7 @@ type Engine struct {
 	remote   int     // how many of them have a link
 	arrived  chan struct{}
 	selfHeld int        // bytes of copied messages to self
+	extra    int        // what is left of extraCredit
 	spare    []*Request // of Handles that are over; see handle.go
 	any      *anyOf     // that nobody uses; nil: none
 	closed   error
@@ -122,6 +127,7 @@ type Group interface {
 func New(cfg Config) *Engine {
 	e := &Engine{cfg: cfg, contexts: map[uint32]*msgContext{}, made: map[uint32]bool{}, arrived: make(chan struct{}), tend: make(chan struct{}, 1)}
 	e.cfg.Unexpected = max(cfg.Unexpected, firstCredit)
+	e.extra = extraCredit
 	e.sharing = system
 	e.lanes.init(&e.mu)
 	e.ctx, e.cancel = context.WithCancel(context.Background())

@@ -58,6 +58,7 @@ type peer struct {
 
 	// What was sent and is not over.
 	credit  int                 // bytes that may be sent unasked
+	most    int                 // that it has been
 	far     int                 // see unasked
 	looked  int                 // how often that was asked for
 	head    int                 // of a large message, may go unasked; 0 if the latest was not waited for
@@ -68,10 +69,9 @@ type peer struct {
 	// What came and is not over.
 	kept     map[uint32]*message // unmatched, of those that have an id
 	arriving map[uint32]*inflow  // matched offers
-	owed     int                 // credit to be given back
-	held     int                 // credit in use by what is kept; see bound.go
-	ahead    int                 // contexts that only its messages have made
-	handled  uint32              // envelopes, for now and then
+	grant    grant
+	ahead    int    // contexts that only its messages have made
+	handled  uint32 // envelopes, for now and then
 
 	confirmed      chan struct{} // closed when it has read all we sent, or there is no one to read it
 	isClosed       bool          // confirmed is
@@ -93,7 +93,7 @@ const firstCredit = 64 << 10
 
 func newPeer(e *Engine, rank int) *peer {
 	return &peer{
-		e: e, rank: rank, credit: firstCredit,
+		e: e, rank: rank, credit: firstCredit, most: e.cfg.Unexpected, grant: newGrant(e.cfg.Unexpected, e.cfg.MostUnexpected),
 		turn: make(chan struct{}, 1), toReader: make(chan struct{}, 1), toWriter: make(chan struct{}, 1), writeTurnTo: make(chan struct{}, 1),
 		offers: map[uint32]*Request{}, kept: map[uint32]*message{}, arriving: map[uint32]*inflow{},
 		confirmed: make(chan struct{}),
@@ -104,9 +104,8 @@ func newPeer(e *Engine, rank int) *peer {
 func (p *peer) attach(l *link.Link) {
 	p.link = l
 	p.in.buf = make([]byte, readBuffer)
-	if more := p.e.cfg.Unexpected - firstCredit; more > 0 {
-		p.control(wire.Envelope{Kind: wire.EnvelopeCredit, Length: uint64(more)})
-	}
+	p.resize()
+	p.giveCredit()
 	p.inform()
 	wake(p.toReader)
 	wake(p.toWriter)
@@ -176,6 +175,7 @@ func (p *peer) fail(err error) {
 	if p.near.open {
 		p.e.lanes.remove(p)
 	}
+	p.e.extra += p.grant.end()
 	p.e.failReceives(p, p.failed)
 	if p.e.closed == nil && !p.gone && errors.Is(err, ErrProcFailed) {
 		p.e.died(p)
@@ -186,6 +186,7 @@ func (p *peer) fail(err error) {
 // depart notes the peer's goodbye: it neither sends nor receives any more. mu is held.
 func (p *peer) depart() {
 	p.gone = true
+	p.e.extra += p.grant.end()
 	for _, r := range p.backlog {
 		r.finish(p.left())
 	}

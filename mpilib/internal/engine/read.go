@@ -309,7 +309,10 @@ func (p *peer) handle(env wire.Envelope) error {
 		}
 		p.over(r)
 	case wire.EnvelopeCredit:
-		p.credit = min(p.credit+int(env.Length), p.e.cfg.Unexpected) // its bound is this one's, or ought to be
+		p.credit = min(p.credit+int(env.Length), wire.MaxMessage) // of its own memory it may grant what it likes
+		if p.credit > p.most {
+			p.most, p.looked = p.credit, 0
+		}
 		p.granted()
 	case wire.EnvelopeWithdraw:
 		p.withdrawn(env.ID)
@@ -520,6 +523,7 @@ func (p *peer) arrived() error {
 	in := &p.in
 	r, f, m, n := in.request, in.flow, in.msg, in.size
 	p.owe(in.refund)
+	p.came(int(n), f != nil && in.refund == 0)
 	in.request, in.flow, in.msg, in.into, in.refund = nil, nil, nil, nil, 0
 	if in.share {
 		in.share = false
@@ -570,16 +574,6 @@ func (p *peer) headArrived(m *message) {
 		m.data, m.paid = head, len(head)
 	default:
 		p.refund(len(head))
-	}
-}
-
-// owe gives the peer credit for bytes that are not kept any more, when it is
-// worth an envelope. mu is held.
-func (p *peer) owe(n int) {
-	p.owed += n
-	if p.owed >= p.e.cfg.Unexpected/4 && !p.gone {
-		p.control(wire.Envelope{Kind: wire.EnvelopeCredit, Length: uint64(p.owed)})
-		p.owed = 0
 	}
 }
 

@@ -79,7 +79,7 @@ func (e *Engine) sendNow(g Group, ctxID uint32, dst, tag int, b []byte, mode Mod
 		if len(b) > eagerShared || len(p.out.queue) > 0 || !p.through(env, b) {
 			return false
 		}
-	case len(b) >= gatherBelow || len(b) > p.unasked():
+	case len(b) >= gatherBelow || len(b) > p.unasked() || len(p.out.queue) >= maxBatches:
 		return false
 	default:
 		p.out.add(env, b)
@@ -132,7 +132,7 @@ func (p *peer) unasked() int {
 	}
 	if p.looked%farLook == 0 {
 		_, rtt := p.link.Current()
-		p.far = unaskedAt(rtt, p.link.Bandwidth(), p.e.cfg.Unexpected)
+		p.far = unaskedAt(rtt, p.link.Bandwidth(), p.most)
 	}
 	p.looked++
 	return p.far
@@ -167,7 +167,7 @@ func (p *peer) announce(r *Request) bool {
 			}
 			return true
 		}
-		if n >= gatherBelow || p.out.near { // who finds no room shall wait, not fill the memory
+		if n >= gatherBelow || p.out.near || len(p.out.queue) >= maxBatches { // who finds no room shall wait, not fill the memory
 			p.out.lend(env, r, 0, n, true)
 			return true
 		}

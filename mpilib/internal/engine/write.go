@@ -13,6 +13,7 @@ const (
 	// copy starts to cost more than a system call).
 	gatherBelow = 16 << 10
 	batchSize   = 64 << 10 // of copied messages that are written at once
+	maxBatches  = 256      // that wait to be written; further messages stay in their callers' buffers
 	maxTaken    = 1 << 20  // bytes that are written in one turn, apart from the last message
 	chunk       = 1 << 20  // of an offer that was asked for: others may go between
 )
