@@ -34,10 +34,11 @@
 //
 // A message below 16 KiB is copied when it is sent, and its send is complete.
 // What arrives before its receive is kept, up to a limit for each peer
-// (WithUnexpectedLimit, 16 MiB). Beyond it, and where messages are large, they are
-// offered: a send is complete when its receive has them, as the standard allows
-// (MPI-4.1, section 3.4), so a program that needs its sends to be complete
-// before they are received uses Bsend, or Isend. Large messages are written
+// (WithUnexpectedLimit: 16 MiB, which grow to 64 where a long path holds more).
+// Beyond it, and where messages are large, they are offered: a send is complete
+// when its receive has them, as the standard allows (MPI-4.1, section 3.4), so a
+// program that needs its sends to be complete before they are received uses
+// Bsend, or Isend. Large messages are written
 // straight from the caller's buffer and read straight into the receiver's; if
 // their receive is posted they take no round trip more than small ones.
 //
