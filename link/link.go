@@ -163,9 +163,13 @@ func (l *Link) Current() (overlay.Path, time.Duration) {
 	return l.Path, l.RTT
 }
 
-// leastHeld is for how long a link must have had more to send than its carriers took
-// before that says what they carry.
-const leastHeld = 2 * stream.Tick
+// leastHeld, and as many round trips as leastTrips, is for how long a link must have had more to send
+// than its carriers took before that says what they carry: before, it says how
+// congestion control begins.
+const (
+	leastHeld  = 2 * stream.Tick
+	leastTrips = 4
+)
 
 // Bandwidth returns how many bytes a second this link's carriers took from this end
 // while there was more for them to take, or 0: there never was for long enough, so
@@ -174,8 +178,12 @@ func (l *Link) Bandwidth() float64 {
 	if l.stream == nil {
 		return 0
 	}
-	load := l.stream.Load()
-	if load.HeldFor < leastHeld {
+	_, rtt := l.Current()
+	return bandwidthOf(l.stream.Load(), rtt)
+}
+
+func bandwidthOf(load stream.Load, rtt time.Duration) float64 {
+	if load.HeldFor < max(leastHeld, leastTrips*rtt) {
 		return 0
 	}
 	return float64(load.HeldBytes) / load.HeldFor.Seconds()
