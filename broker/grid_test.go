@@ -200,8 +200,11 @@ func (g *grid) proxy(name, address string) *peer {
 	return p
 }
 
+// proxyClock is the clock of proxies: tickets expire by it.
+func proxyClock() time.Time { return time.Now().Add(-2 * time.Hour) }
+
 func offerOf(name, address string) *controlpb.OfferRequest {
-	return &controlpb.OfferRequest{Name: name, Addresses: []string{address}, TicketKey: bytes.Repeat([]byte{7}, 32), Capacity: 100}
+	return &controlpb.OfferRequest{ClockMs: proxyClock().UnixMilli(), Name: name, Addresses: []string{address}, TicketKey: bytes.Repeat([]byte{7}, 32), Capacity: 100}
 }
 
 func (g *grid) adminPeer() *peer {

@@ -276,7 +276,7 @@ func (d directory) arrange(in *introduction) (*controlpb.Introduction, *controlp
 		return nil, nil, err
 	}
 	in.proxy = offer.Name
-	expires := time.Now().Add(ticketLife)
+	expires := offer.at(time.Now()).Add(ticketLife)
 	message.Relay = in.assignment(offer, 1, expires, uint64(d.b.config().RelayLimit))
 	return message, in.assignment(offer, 0, expires, uint64(d.b.config().RelayLimit)), nil
 }

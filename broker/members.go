@@ -134,5 +134,8 @@ func (r relays) offer(peer control.Identity, req *controlpb.OfferRequest) (Offer
 		return o, malformed(fmt.Errorf("%v: %w", peer, err))
 	}
 	o.Key = key
+	if ms := req.GetClockMs(); ms != 0 {
+		o.Clock, o.Heard = time.UnixMilli(ms), time.Now()
+	}
 	return o, nil
 }

@@ -226,7 +226,7 @@ func TestLimitsAreInTheTickets(t *testing.T) {
 			t.Fatal(err)
 		}
 		tk := frame.(*wire.Ticket)
-		if err := ticket.NewChecker("p1", 1, ticket.Key(offer.TicketKey)).Check(tk, time.Now()); err != nil || tk.Allowances != [2]overlay.Allowance{want} {
+		if err := ticket.NewChecker("p1", 1, ticket.Key(offer.TicketKey)).Check(tk, proxyClock()); err != nil || tk.Allowances != [2]overlay.Allowance{want} {
 			t.Errorf("%v, the ticket has %+v", err, tk.Allowances)
 		}
 	}

@@ -66,7 +66,7 @@ func TestPrincipalsReachEverybody(t *testing.T) {
 				t.Fatal(err)
 			}
 			tk := frame.(*wire.Ticket)
-			if err := checker.Check(tk, time.Now()); err != nil || tk.Principal != want {
+			if err := checker.Check(tk, proxyClock()); err != nil || tk.Principal != want {
 				t.Errorf("named %v: the ticket is for %v (%v), want %v", named, tk.Principal, err, want)
 			}
 		}

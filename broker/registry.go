@@ -153,9 +153,21 @@ type Offer struct {
 	Named     bool // it takes tickets that name a principal
 	Limited   bool // it takes tickets with allowances, and keeps those
 
+	// Clock is the proxy's, by which its tickets expire, when this broker's was Heard; zero
+	// of one of an older version, whose clock is taken for the broker's.
+	Clock, Heard time.Time
+
 	// The lowest rates that its quota holds links to, those of no project and those
 	// of one; nil is none. For users to know; not to be changed.
 	Limit, ProjectLimit *controlpb.RateLimit
+}
+
+// at returns what the proxy's clock shows when the broker's is now.
+func (o Offer) at(now time.Time) time.Time {
+	if o.Clock.IsZero() {
+		return now
+	}
+	return o.Clock.Add(now.Sub(o.Heard))
 }
 
 // on443 reports whether a site that lets only port 443 out reaches the proxy.

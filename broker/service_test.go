@@ -361,7 +361,7 @@ func TestIntroduceByRelay(t *testing.T) {
 		if tk.End != uint8(end) || string(tk.Link[:]) != string(linkID) || tk.Job != testJob || tk.Asker != 0 || tk.Target != 1 {
 			t.Errorf("end %d: ticket %+v", end, tk)
 		}
-		if err := checker.Check(tk, time.Now()); err != nil {
+		if err := checker.Check(tk, proxyClock()); err != nil {
 			t.Errorf("end %d: %v", end, err)
 		}
 	}

@@ -41,6 +41,13 @@ type sharedNames struct {
 	// Of serve alone.
 	renewed time.Time // when leases were last renewed
 	fine    time.Time // since when all that was to be renewed was; zero: it was not
+	leases  map[overlay.SiteID]seenLease
+}
+
+// seenLease is the lease of a site that is away, as it was when this broker first saw it so.
+type seenLease struct {
+	version int64
+	at      time.Time
 }
 
 // sharedName is one name. Its JSON is the value in the store.
@@ -335,7 +342,7 @@ func (n *sharedNames) sweep(ctx context.Context, registry Registry, now time.Tim
 			n.fine = now
 		}
 	}
-	if away && !n.fine.IsZero() && now.Sub(n.fine) > n.lease {
+	if away && !n.fine.IsZero() {
 		if err := n.prune(ctx, sites, now); err != nil {
 			n.log.Warn("published names whose site is away are still in the store", "error", err)
 		}
@@ -374,16 +381,24 @@ func (n *sharedNames) renew(ctx context.Context, sites []overlay.SiteID, now tim
 	return nil
 }
 
-// prune deletes the names of sites whose lease is over.
+// prune deletes the names of sites whose lease is over: that nobody has renewed in the
+// time of a lease, by the clock of this broker alone.
 func (n *sharedNames) prune(ctx context.Context, sites map[overlay.SiteID]map[string]sharedName, now time.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, storeCall)
 	defer cancel()
+	leases := map[overlay.SiteID]seenLease{}
+	defer func() { n.leases = leases }()
 	for id, names := range sites {
 		lease, err := n.store.Get(ctx, keyLease+string(id))
 		if err != nil {
 			return err
 		}
-		if now.Before(lease.Expires) {
+		seen, known := n.leases[id]
+		if !known || seen.version != lease.Version {
+			seen = seenLease{lease.Version, now}
+		}
+		leases[id] = seen
+		if now.Sub(seen.at) < n.lease || now.Sub(n.fine) < n.lease {
 			continue
 		}
 		for name, one := range names {

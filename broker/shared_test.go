@@ -145,7 +145,7 @@ func TestSharedNamesLease(t *testing.T) {
 	}
 	n.until("both know it", func() bool { _, ok := n.has(1, "sum"); return ok })
 	sweep := func(broker int, after time.Duration) {
-		n.brokers[broker].sweep(n.ctx, n.registry[broker], at(after))
+		n.brokers[broker].sweep(n.ctx, n.registry[broker], at(after).Add(time.Duration(broker)*10*nameLease)) // their clocks differ
 		n.brokers[broker].deleteGone(n.ctx)
 	}
 	there := func(what string, want bool) {

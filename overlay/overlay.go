@@ -151,19 +151,14 @@ func (p ProcessName) String() string { return fmt.Sprintf("rank %d of job %s", p
 // since 1970 (Unix time). The process carries it to the next helper.
 type Generation uint64
 
-// MaxAhead is how far the clock of who gave a generation may be ahead of the clock
-// of who judges it: well over what a host without NTP is off, and no more than the
-// later lives of a process could wait for.
-const MaxAhead = time.Hour
-
 // NewGeneration returns the generation of a process that registers now, after one
 // of generation old; 0 is none.
 func NewGeneration(now time.Time, old Generation) Generation {
 	return max(Generation(max(now.UnixMicro(), 1)), old+1)
 }
 
-// Check fails with ErrForbidden for a generation that nobody can have given yet: it
-// would keep all later lives of the process out.
+// Check fails with ErrForbidden for a generation that nobody can have given yet, by a clock
+// that is no more than MaxAhead ahead: it would keep all later lives of the process out.
 func (g Generation) Check(now time.Time) error {
 	latest := now.Add(MaxAhead)
 	if g <= Generation(max(latest.UnixMicro(), 0)) {

@@ -119,7 +119,7 @@ func (s *Server) take(e *end, frame wire.Frame) (asks bool, err error) {
 		return false, refusal(NotATicket, wire.CodeMalformed, "the first frame must be a ticket, this is a %v frame", frame.Type())
 	}
 	e.ticket = t
-	if err := s.checker.Check(t, time.Now()); err != nil {
+	if err := s.checker.Check(t, s.clock()); err != nil {
 		var bad *ticket.Error
 		errors.As(err, &bad)
 		return false, refusal(Reason(bad.Reason), wire.CodeOf(err), "%v", err)

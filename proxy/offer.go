@@ -79,7 +79,7 @@ func (o *offerer) offer(ctx context.Context, relays controlpb.RelaysClient, addr
 	resp, err := relays.Offer(ctx, &controlpb.OfferRequest{
 		Limit: control.RateLimitToPB(quota.Lowest(false)), ProjectLimit: control.RateLimitToPB(quota.Lowest(true)),
 		Name: st.Name, Addresses: texts(addresses), TicketKey: o.key[:],
-		Live: uint32(st.Links + st.Waiting), Capacity: uint32(st.Capacity), Stun: stun, Draining: st.Draining, NamedTickets: true, LimitedTickets: true,
+		Live: uint32(st.Links + st.Waiting), Capacity: uint32(st.Capacity), Stun: stun, Draining: st.Draining, NamedTickets: true, LimitedTickets: true, ClockMs: o.server.clock().UnixMilli(),
 	})
 	if err == nil {
 		o.server.elsewhere.Store(resp.GetOthers() > 0)

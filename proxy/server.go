@@ -90,8 +90,16 @@ type Server struct {
 	draining bool
 	closed   chan struct{} // closed by StopAccepting
 
+	began     time.Time   // by which tickets are judged, see clock
 	life      uint64      // of this start, for brokers that count what passes
 	elsewhere atomic.Bool // a broker knows of other proxies
+}
+
+// clock is the time by which tickets are judged, and which brokers are told (OfferRequest):
+// that of the start, and what has passed since. A clock that is set makes no ticket expire,
+// and none that was used good again.
+func (s *Server) clock() time.Time {
+	return s.began.Add(time.Since(s.began))
 }
 
 // New returns a Server, which does nothing until Serve.
@@ -116,6 +124,7 @@ func New(set Settings, log *slog.Logger) *Server {
 		changed: make(chan struct{}),
 		limits:  set.Limits,
 		closed:  make(chan struct{}),
+		began:   time.Now(),
 		life:    rand.Uint64() | 1,
 
 		observer: vantage.NewObserver("proxy "+set.Name, nil, 0, nil),

@@ -72,7 +72,7 @@ type Ticket struct {
 	Asker   uint32 // rank
 	Target  uint32 // rank
 	Proxy   string // the only proxy that honours it
-	Expires uint64 // Unix time in milliseconds, by the broker's clock
+	Expires uint64 // Unix time in milliseconds, by the proxy's clock
 	Limit   uint64 // bytes in both directions together; 0 is no limit
 
 	// Principal is on whose behalf the asker works. A ticket that names one is

@@ -35,7 +35,8 @@ const (
 	KeyFile  = "ca.key"
 )
 
-// ClockSlack is how far back validity starts, for peers whose clock is behind.
+// ClockSlack is how far back validity starts, for who judges strictly. The grid's daemons
+// bear more (overlay.MaxAhead).
 const ClockSlack = 5 * time.Minute
 
 // CA is a certificate authority, loaded. Safe for concurrent use.

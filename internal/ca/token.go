@@ -173,13 +173,27 @@ func (t Token) MadeAt() time.Time { return time.UnixMilli(t.Made) }
 // ExpiresAt is described at MadeAt.
 func (t Token) ExpiresAt() time.Time { return time.UnixMilli(t.Expires) }
 
+// Enrolled returns since when who enrols by the token takes part, as far as revocations
+// go (control.Enrolled): since it was made. The clock of a batch system is not the CA's,
+// by which revocations are dated, and may be ahead of it.
+func (t Token) Enrolled() time.Time {
+	if t.Allocation != nil {
+		return t.MadeAt().Add(-overlay.MaxAhead)
+	}
+	return t.MadeAt()
+}
+
+// Forgotten returns from when on nobody takes the token, however wrong the clocks of
+// brokers are that remember together which ones were used.
+func (t Token) Forgotten() time.Time { return t.ExpiresAt().Add(overlay.MaxAhead) }
+
 // Current says why the token does not work at time now, or returns nil.
 func (t Token) Current(now time.Time) error {
 	switch {
 	case now.After(t.ExpiresAt()):
 		return fmt.Errorf("the token expired at %s; ask the keeper of the CA for another (isthmus ca token), or else %s",
 			t.ExpiresAt().UTC().Format(time.RFC3339), overlay.ClocksDiffer("this host", "the CA", now.Sub(t.ExpiresAt())))
-	case now.Add(ClockSlack).Before(t.MadeAt()):
+	case now.Add(overlay.MaxAhead).Before(t.MadeAt()):
 		return fmt.Errorf("the token is not good before %s, when it was made: %s",
 			t.MadeAt().UTC().Format(time.RFC3339), overlay.ClocksDiffer("this host", "the CA", t.MadeAt().Sub(now)))
 	}

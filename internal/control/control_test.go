@@ -223,7 +223,7 @@ func TestRefusals(t *testing.T) {
 			return control.NewCredentials(cert, key, g.ca.CertPEM())
 		}
 	}
-	if _, err := issue(time.Now().Add(-time.Minute))(); err == nil || !strings.Contains(err.Error(), "the certificate of helper sitea/a1 expired at") {
+	if _, err := issue(time.Now().Add(-time.Hour))(); err == nil || !strings.Contains(err.Error(), "the certificate of helper sitea/a1 expired at") {
 		t.Errorf("own expired certificate: %v", err)
 	}
 	addr := serve(t, endpoint(t, g.creds(frontal), admin{}), func(id control.Identity) error {
@@ -300,7 +300,7 @@ func TestClientIsToldWhatIsWrongWithItsCertificate(t *testing.T) {
 		cert tls.Certificate
 		want string
 	}{
-		{pair(g.ca, time.Now().Add(-time.Minute)), "the certificate of helper sitea/a1 expired at "},
+		{pair(g.ca, time.Now().Add(-time.Hour)), "the certificate of helper sitea/a1 expired at "},
 		{pair(other.ca, time.Now().Add(time.Hour)), "the certificate of helper sitea/a1 was not issued by this grid's CA"},
 	} {
 		f := rawClient(t, addr, tc.cert, nil)
@@ -308,6 +308,80 @@ func TestClientIsToldWhatIsWrongWithItsCertificate(t *testing.T) {
 		if !ok || refusal.Code != wire.CodeForbidden || refusal.By != "frontal sitea" || !strings.Contains(refusal.Text, tc.want) {
 			t.Errorf("got %+v, want a refusal with %q", f, tc.want)
 		}
+	}
+}
+
+// shared collects what several goroutines write.
+type shared struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (s *shared) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.Write(p)
+}
+
+func (s *shared) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.String()
+}
+
+// Clocks may be wrong by so much, whichever end's; beyond that both ends say so. The
+// certificates are valid from five minutes ago for an hour.
+func TestClocksMayDiffer(t *testing.T) {
+	g := newGrid(t)
+	const late, early = "expired at ", "is not valid before "
+	for _, c := range []struct {
+		off  time.Duration
+		want string
+	}{
+		{10 * time.Minute, ""}, {-10 * time.Minute, ""},
+		{time.Hour + overlay.MaxLate - time.Minute, ""}, {time.Hour + overlay.MaxLate + time.Minute, late},
+		{-overlay.MaxAhead, ""}, {-overlay.MaxAhead - 10*time.Minute, early},
+	} {
+		for _, server := range []bool{true, false} {
+			above, below := g.creds(frontal), g.creds(helper)
+			off := map[bool]*control.Credentials{true: above, false: below}[server]
+			off.SetClock(func() time.Time { return time.Now().Add(c.off) })
+			var log shared
+			e := control.NewEndpoint(above, slog.New(slog.NewTextHandler(&log, nil)), func(grpc.ServiceRegistrar) {})
+			t.Cleanup(e.Close)
+			addr := serve(t, e, nil, nil)
+			_, err := endpoint(t, below, admin{}).Dial(t.Context(), control.DialConfig{Addr: addr, Role: control.RoleFrontal})
+			if c.want == "" {
+				if err != nil {
+					t.Errorf("off by %v, the server's: %v: %v", c.off, server, err)
+				}
+				continue
+			}
+			said := func(text string) bool {
+				return strings.Contains(text, c.want) && strings.Contains(text, "the clocks of this host and its issuer differ by at least ")
+			}
+			if err == nil || !said(err.Error()) {
+				t.Errorf("off by %v, the server's: %v: the client says %v", c.off, server, err)
+			}
+			for end := time.Now().Add(10 * time.Second); !said(log.String()); time.Sleep(time.Millisecond) {
+				if time.Now().After(end) {
+					t.Errorf("off by %v, the server's: %v: the server says %q", c.off, server, log.String())
+					break
+				}
+			}
+		}
+	}
+}
+
+// A server whose certificate is of another grid is shown none, whatever its time.
+func TestClockIsNoExcuse(t *testing.T) {
+	g, other := newGrid(t), newGrid(t)
+	below := other.creds(helper)
+	below.SetClock(func() time.Time { return time.Now().Add(72 * time.Hour) })
+	addr := serve(t, endpoint(t, g.creds(frontal), admin{}), nil, nil)
+	_, err := endpoint(t, below, admin{}).Dial(t.Context(), control.DialConfig{Addr: addr, Role: control.RoleFrontal})
+	if err == nil || !strings.Contains(err.Error(), "was not issued by this grid's CA") {
+		t.Error(err)
 	}
 }
 

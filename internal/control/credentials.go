@@ -213,24 +213,21 @@ func verifyChain(chain [][]byte, roots *x509.CertPool, now time.Time) (Proof, er
 			intermediates.AddCert(cert)
 		}
 	}
-	chains, err := leaf.Verify(x509.VerifyOptions{
+	chains, at, bad, err := verifyNear(leaf, x509.VerifyOptions{
 		Roots: roots, Intermediates: intermediates, CurrentTime: now,
 		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny},
 	})
 	var invalid x509.CertificateInvalidError
 	var foreign x509.UnknownAuthorityError
 	switch {
-	case err == nil:
-	case errors.As(err, &invalid) && invalid.Reason == x509.Expired && now.Before(invalid.Cert.NotBefore):
-		return p, fmt.Errorf("the certificate of %v is not valid before %v: %s", id, invalid.Cert.NotBefore.UTC().Format(time.RFC3339),
-			overlay.ClocksDiffer("this host", "its issuer", invalid.Cert.NotBefore.Sub(now)))
-	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
-		return p, fmt.Errorf("the certificate of %v expired at %v; issue a new one, or else %s", id, invalid.Cert.NotAfter.UTC().Format(time.RFC3339),
-			overlay.ClocksDiffer("this host", "its issuer", now.Sub(invalid.Cert.NotAfter)))
 	case errors.As(err, &foreign):
 		return p, fmt.Errorf("the certificate of %v was not issued by this grid's CA", id)
-	default:
+	case errors.As(err, &invalid) && invalid.Reason == x509.Expired: // before its issuer's time, or after it
+		return p, errors.New(notNow(id, bad, now))
+	case err != nil:
 		return p, fmt.Errorf("the certificate of %v: %w", id, err)
+	case at.Sub(now) > overlay.MaxAhead, now.Sub(at) > overlay.MaxLate:
+		return p, notNowError(notNow(id, bad, now))
 	}
 	between := chains[0][1 : len(chains[0])-1]
 	for _, issuer := range between {
@@ -240,6 +237,48 @@ func verifyChain(chain [][]byte, roots *x509.CertPool, now time.Time) (Proof, er
 		p.serials = append(p.serials, issuer.SerialNumber)
 	}
 	return p, nil
+}
+
+// notNowError says of a chain that is good at another time why it is not now.
+type notNowError string
+
+func (e notNowError) Error() string { return string(e) }
+
+// notNow says why the certificate of id is not valid now: bad, in its chain, is not.
+func notNow(id Identity, bad *x509.Certificate, now time.Time) string {
+	if now.Before(bad.NotBefore) {
+		return fmt.Sprintf("the certificate of %v is not valid before %v: %s", id, bad.NotBefore.UTC().Format(time.RFC3339),
+			overlay.ClocksDiffer("this host", "its issuer", bad.NotBefore.Sub(now)))
+	}
+	return fmt.Sprintf("the certificate of %v expired at %v; issue a new one, or else %s", id, bad.NotAfter.UTC().Format(time.RFC3339),
+		overlay.ClocksDiffer("this host", "its issuer", now.Sub(bad.NotAfter)))
+}
+
+func isNotNow(err error) bool {
+	var e notNowError
+	return errors.As(err, &e)
+}
+
+// verifyNear verifies a chain at the time nearest to now at which all its certificates are
+// valid, and returns that, and the first certificate that is not valid now; nil if all are.
+func verifyNear(leaf *x509.Certificate, opts x509.VerifyOptions) (chains [][]*x509.Certificate, at time.Time, bad *x509.Certificate, err error) {
+	for range maxChain {
+		chains, err = leaf.Verify(opts)
+		var invalid x509.CertificateInvalidError
+		if !errors.As(err, &invalid) || invalid.Reason != x509.Expired {
+			break
+		}
+		c := invalid.Cert
+		if bad == nil {
+			bad = c
+		}
+		if opts.CurrentTime.Before(c.NotBefore) {
+			opts.CurrentTime = c.NotBefore
+		} else {
+			opts.CurrentTime = c.NotAfter
+		}
+	}
+	return chains, opts.CurrentTime, bad, err
 }
 
 // maxChain bounds how many certificates of a chain are looked at: a holder's,
@@ -361,7 +400,8 @@ func (c *Credentials) serverTLS(enrol, data bool) *tls.Config {
 
 // clientTLS checks that the server holds role want. The check replaces that of
 // the host name: a grid's daemons are known by role and name, wherever they
-// listen.
+// listen. A server of the grid whose certificate is not valid now is refused after the
+// hand-shake, in words (exchange): its clock may be what is wrong.
 func (c *Credentials) clientTLS(want Role, name string) *tls.Config {
 	return &tls.Config{
 		MinVersion:         tls.VersionTLS13,
@@ -369,7 +409,12 @@ func (c *Credentials) clientTLS(want Role, name string) *tls.Config {
 		ServerName:         name, // for front ends that choose by SNI
 		NextProtos:         []string{alpn},
 		InsecureSkipVerify: true, // VerifyConnection below does it
-		VerifyConnection:   c.holds(want),
+		VerifyConnection: func(state tls.ConnectionState) error {
+			if err := c.holds(want)(state); !isNotNow(err) {
+				return err
+			}
+			return nil
+		},
 	}
 }
 
@@ -378,13 +423,10 @@ func (c *Credentials) clientTLS(want Role, name string) *tls.Config {
 func (c *Credentials) holds(roles ...Role) func(tls.ConnectionState) error {
 	return func(state tls.ConnectionState) error {
 		p, err := c.verify(rawChain(state))
-		if err != nil {
-			return err
-		}
-		if !slices.Contains(roles, p.Role) {
+		if (err == nil || isNotNow(err)) && !slices.Contains(roles, p.Role) {
 			return fmt.Errorf("this is %v, wanted a %v", p.Identity, roles[0])
 		}
-		return nil
+		return err
 	}
 }
 

@@ -1,6 +1,12 @@
 package control
 
-import "net/netip"
+import (
+	"net/netip"
+	"time"
+)
+
+// SetClock has c judge by another clock.
+func (c *Credentials) SetClock(now func() time.Time) { c.now = now }
 
 // HasAddress is hasAddress for the tests.
 var HasAddress = hasAddress

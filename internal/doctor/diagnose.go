@@ -56,16 +56,20 @@ func files(o Observations) []Finding {
 			r.Status, r.Class, r.Evidence = Failed, Certificate, f.Err
 			r.Meaning = "without it no daemon of the grid talks to this one"
 			r.Fix = "put the right files where the settings say (tls.cert, tls.key, tls.ca); " + renew
-		case o.Start.Before(f.NotBefore):
+		case o.Start.Before(f.NotBefore.Add(-overlay.MaxAhead)):
 			r.Status, r.Class = Failed, Clock
 			r.Evidence += fmt.Sprintf("; this host's clock says %s", stamp(o.Start))
 			r.Meaning = "certificates are not issued ahead of time: " + overlay.ClocksDiffer("this host", "its issuer", f.NotBefore.Sub(o.Start))
 			r.Device, r.Fix = "this host: its clock", setClocks
-		case o.Start.After(f.NotAfter):
+		case o.Start.After(f.NotAfter.Add(overlay.MaxLate)):
 			r.Status, r.Class = Failed, Certificate
 			r.Evidence += fmt.Sprintf("; this host's clock says %s", stamp(o.Start))
 			r.Meaning = "the certificate has expired, or else " + overlay.ClocksDiffer("this host", "its issuer", o.Start.Sub(f.NotAfter))
 			r.Fix = "if this host's clock is right, " + renew
+		case o.Start.After(f.NotAfter):
+			r.Status, r.Class, r.Fix = Warning, Expiring, "if this host's clock is right, "+renew
+			r.Meaning = fmt.Sprintf("the certificate has expired, and counts for %v more; or else %s", f.NotAfter.Add(overlay.MaxLate).Sub(o.Start).Round(time.Second),
+				overlay.ClocksDiffer("this host", "its issuer", o.Start.Sub(f.NotAfter)))
 		case f.NotAfter.Sub(o.Start) < soon && f.NotAfter.Sub(f.NotBefore) > 2*soon:
 			r.Status, r.Class, r.Meaning, r.Fix = Warning, Expiring, "the certificate expires within a week", renew
 		}

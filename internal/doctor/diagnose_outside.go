@@ -12,9 +12,9 @@ import (
 )
 
 // The clock may be off by that much before something breaks, and before it is
-// worth a word: certificates start five minutes early, tickets live a minute.
+// worth a word.
 const (
-	clockBroken = 4 * time.Minute
+	clockBroken = min(overlay.MaxAhead, overlay.MaxLate)
 	clockOff    = 2 * time.Second
 )
 
@@ -65,7 +65,7 @@ func clock(o Observations, target string) Finding {
 	f.Status, f.Class, f.Fix = Warning, Clock, setClocks
 	f.Meaning = differ + "; agreed instants still hold, since offsets are measured, and log lines do not compare"
 	if off.Abs() > clockBroken {
-		f.Status, f.Meaning = Failed, differ+", since fresh certificates and tickets allow for less"
+		f.Status, f.Meaning = Failed, differ+", and certificates allow for less than that"
 	}
 	return f
 }

@@ -79,8 +79,8 @@ var cases = []struct {
 	{"inspected", leaf(func(c *Cert) { c.OfGrid, c.Identity, c.Issuer = false, "", "CN=Inspection" }), Intercepted, Failed, "CN=Inspection|a device in between|or the address"},
 	{"other grid", leaf(func(c *Cert) { c.OfGrid = false }), Certificate, Failed, "grid with another CA"},
 	{"other daemon", leaf(func(c *Cert) { c.Identity = "broker b1" }), Settings, Failed, "this is broker b1"},
-	{"peer expired", leaf(func(c *Cert) { c.NotAfter = now.Add(-time.Minute) }), Certificate, Failed, "expired|the clocks of this host and its issuer differ by at least 1m0s: set them by NTP"},
-	{"peer not yet valid", leaf(func(c *Cert) { c.NotBefore = now.Add(time.Minute) }), Clock, Failed, "2026-05-01T12:01:00Z|the clocks of this host and its issuer differ by at least 1m0s: set them by NTP"},
+	{"peer expired", leaf(func(c *Cert) { c.NotAfter = now.Add(-time.Hour) }), Certificate, Failed, "expired|the clocks of this host and its issuer differ by at least 1h0m0s: set them by NTP"},
+	{"peer not yet valid", leaf(func(c *Cert) { c.NotBefore = now.Add(2 * time.Hour) }), Clock, Failed, "2026-05-01T14:00:00Z|the clocks of this host and its issuer differ by at least 2h0m0s: set them by NTP"},
 	{"no TLS", handshaken(Handshake{Tried: true, Err: "tls: first record does not look like a TLS handshake"}), TLSBroken, Failed, "speaks no TLS"},
 	{"reset in TLS", handshaken(Handshake{Tried: true, Err: "read: connection reset by peer"}), TLSBroken, Failed, "reset when TLS began"},
 	{"silent TLS", stalledWith(Segments{Tried: true, Stalled: []int{0, 1360, 536}}), TLSBroken, Failed, "neither with segments of full size, 1360, 536|look the same"},
@@ -97,7 +97,8 @@ var cases = []struct {
 
 	{"own certificate missing", func(o *Observations) { o.Local.Files[0].Err = "no such file" }, Certificate, Failed, "no such file"},
 	{"own certificate expired", func(o *Observations) { o.Local.Files[0].NotAfter = now.Add(-time.Hour) }, Certificate, Failed, "has expired|the clocks of this host and its issuer differ by at least 1h0m0s: set them by NTP"},
-	{"own certificate early", func(o *Observations) { o.Local.Files[0].NotBefore = now.Add(time.Hour) }, Clock, Failed, "the clocks of this host and its issuer differ by at least 1h0m0s: set them by NTP"},
+	{"own certificate early", func(o *Observations) { o.Local.Files[0].NotBefore = now.Add(2 * time.Hour) }, Clock, Failed, "the clocks of this host and its issuer differ by at least 2h0m0s: set them by NTP"},
+	{"own certificate expired just now", func(o *Observations) { o.Local.Files[0].NotAfter = now.Add(-10 * time.Minute) }, Expiring, Warning, "counts for 20m0s more|the clocks of this host and its issuer differ by at least 10m0s: set them by NTP"},
 	{"own certificate ends soon", func(o *Observations) {
 		o.Local.Files[0].NotBefore, o.Local.Files[0].NotAfter = now.Add(-1000*time.Hour), now.Add(time.Hour)
 	}, Expiring, Warning, "within a week"},
@@ -112,6 +113,7 @@ var cases = []struct {
 		o.Session.Bearings, o.Session.Gone, o.Session.BearingsErr = false, true, "frontal sitea has no session"
 	}, BrokerAway, Failed, "frontal sitea has no session|doctor on the gateway"},
 	{"clock an hour off", clockOffBy(time.Hour), Clock, Failed, "1h0m0s ahead of"},
+	{"clock ten minutes off", clockOffBy(10 * time.Minute), Clock, Warning, "10m0s ahead of|the clocks of this host and the broker differ by at least"},
 	{"clock ten seconds off", clockOffBy(-10 * time.Second), Clock, Warning, "10s behind"},
 	{"clock a second off", clockOffBy(time.Second), OK, Passed, ""},
 

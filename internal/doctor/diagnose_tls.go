@@ -66,12 +66,12 @@ func judgeChain(f *Finding, now time.Time, s Service) {
 		f.Status, f.Class = Failed, Settings
 		f.Meaning = fmt.Sprintf("this is %s, and the settings want a %s there", leaf.Identity, s.What)
 		f.Fix = "correct the address in the settings"
-	case now.Before(leaf.NotBefore):
+	case now.Before(leaf.NotBefore.Add(-overlay.MaxAhead)):
 		f.Status, f.Class = Failed, Clock
 		f.Evidence += fmt.Sprintf("; this host's clock says %s", stamp(now))
 		f.Meaning = "certificates are not issued ahead of time: " + overlay.ClocksDiffer("this host", "its issuer", leaf.NotBefore.Sub(now))
 		f.Device, f.Fix = "this host: its clock", setClocks
-	case now.After(leaf.NotAfter):
+	case now.After(leaf.NotAfter.Add(overlay.MaxLate)):
 		f.Status, f.Class = Failed, Certificate
 		f.Evidence += fmt.Sprintf("; this host's clock says %s", stamp(now))
 		f.Meaning = "the other end's certificate has expired, or else " + overlay.ClocksDiffer("this host", "its issuer", now.Sub(leaf.NotAfter))

@@ -217,12 +217,12 @@ func (d *Desk) Enrol(ctx context.Context, text string, request []byte) (who stri
 		return who, nil, err
 	}
 	if list, _ := d.creds.Revocations().Now(); true {
-		if since, yes := list.Names(who, t.MadeAt()); yes {
+		if since, yes := list.Names(who, t.Enrolled()); yes {
 			return who, nil, fmt.Errorf("%v was revoked at %s, after this token was made; ask the keeper of the CA for another", id, since.UTC().Format(time.RFC3339))
 		}
 	}
 	// Made before the token is used up: what can fail has not failed.
-	grant := ca.Grant{ID: id, Projects: t.Projects, Enrolled: t.MadeAt(), NotAfter: now.Add(min(time.Duration(t.Valid)*time.Second, d.longest))}
+	grant := ca.Grant{ID: id, Projects: t.Projects, Enrolled: t.Enrolled(), NotAfter: now.Add(min(time.Duration(t.Valid)*time.Second, d.longest))}
 	if a := t.Allocation; a != nil {
 		// Nothing outlives the allocation.
 		grant.Account, grant.Final, grant.NotAfter = a.Account, true, now.Add(min(t.ExpiresAt().Sub(now), d.longest))
@@ -231,7 +231,7 @@ func (d *Desk) Enrol(ctx context.Context, text string, request []byte) (who stri
 	if err != nil {
 		return who, nil, err
 	}
-	chain, err = d.take(ctx, use{token: t.Nonce, times: t.Uses, who: who, once: t.Allocation != nil, expires: t.ExpiresAt().Add(ca.ClockSlack)}, chain, now)
+	chain, err = d.take(ctx, use{token: t.Nonce, times: t.Uses, who: who, once: t.Allocation != nil, expires: t.Forgotten()}, chain, now)
 	return who, chain, err
 }
 

@@ -51,8 +51,9 @@ func (d *Desk) Exchange(ctx context.Context, token string, request []byte) (who 
 	if since, yes := list.Names(who, time.Time{}); yes {
 		return who, nil, fmt.Errorf("%v was revoked at %s; the keeper of the CA can let them come back (isthmus ca token)", id, since.UTC().Format(time.RFC3339))
 	}
-	// Made before the token is used up: what can fail has not failed.
-	chain, err = d.issuer.Issue(pub, ca.Grant{ID: id, Projects: h.Projects, Enrolled: now, NotAfter: now.Add(min(o.Valid, d.longest)), Final: true}, now)
+	// Made before the token is used up: what can fail has not failed. This broker's clock may
+	// be ahead of the CA's, by which a revocation that is to come is dated.
+	chain, err = d.issuer.Issue(pub, ca.Grant{ID: id, Projects: h.Projects, Enrolled: now.Add(-overlay.MaxAhead), NotAfter: now.Add(min(o.Valid, d.longest)), Final: true}, now)
 	if err != nil {
 		return who, nil, err
 	}
@@ -60,7 +61,7 @@ func (d *Desk) Exchange(ctx context.Context, token string, request []byte) (who 
 		return who, nil, fmt.Errorf("the certificates take %d bytes, at most %d can be sent; map to fewer projects", n, wire.MaxBody)
 	}
 	if o.Once {
-		chain, err = d.take(ctx, use{token: h.ID, times: 1, who: who, expires: h.Expires.Add(oidc.Skew)}, chain, now)
+		chain, err = d.take(ctx, use{token: h.ID, times: 1, who: who, expires: h.Expires.Add(oidc.Skew + overlay.MaxAhead)}, chain, now)
 		if errors.Is(err, errUsed) {
 			err = fmt.Errorf("the token was used already; each works once here, get a new one from %s", o.Verifier.Issuer())
 		}

@@ -246,3 +246,20 @@ func TestProviderIsSlow(t *testing.T) {
 		t.Errorf("recorded %+v", r)
 	}
 }
+
+// A revocation counts for who enrolled before it also where the broker's clock is ahead of the
+// CA's: the one is dated by this, the other by that.
+func TestRevokedByAnotherClock(t *testing.T) {
+	i := oidctest.New(t)
+	i.Add("k1", jose.ES256)
+	g := newGrid(t, "tg")
+	g.believe(i, true)
+	got, err := g.askAsUser(tokenOf(i, "1", nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.revoke(time.Now().Add(-10*time.Minute), got.ID.String())
+	if _, err := g.creds.Verify(got.Chain); err == nil || !strings.Contains(err.Error(), "was revoked at") {
+		t.Errorf("%v is still good: %v", got.ID, err)
+	}
+}

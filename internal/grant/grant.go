@@ -31,12 +31,9 @@ import (
 // Text, to its processes.
 const Env = "ISTHMUS_GRANT"
 
-// MaxLife is the longest that a grant may be valid, and Skew how far the clocks
-// of who makes one and of the broker may be apart.
-const (
-	MaxLife = 31 * 24 * time.Hour
-	Skew    = 5 * time.Minute
-)
+// MaxLife is the longest that a grant may be valid. It ends by the broker's clock, and may
+// begin overlay.MaxAhead later than that says.
+const MaxLife = 31 * 24 * time.Hour
 
 const (
 	version  = 1
@@ -252,7 +249,7 @@ func (g *Grant) Judge(job overlay.JobID, now time.Time, holder func(chain [][]by
 	case !now.Before(g.Expires):
 		return p, fmt.Errorf("%w: the grant of %v expired at %s; make a new one (isthmus job grant), or else %s", ErrExpired, p, g.Expires.UTC().Format(time.RFC3339),
 			overlay.ClocksDiffer("this host", "the user", now.Sub(g.Expires)))
-	case now.Add(Skew).Before(g.Issued):
+	case now.Add(overlay.MaxAhead).Before(g.Issued):
 		return overlay.Principal{}, refuse("it is not valid before %s: %s", g.Issued.UTC().Format(time.RFC3339), overlay.ClocksDiffer("this host", "the user", g.Issued.Sub(now)))
 	}
 	return p, nil

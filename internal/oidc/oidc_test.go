@@ -84,7 +84,7 @@ func TestJudge(t *testing.T) {
 		{"an ID token for several, made for us", IDToken, both(set("aud", []string{"x", "https://grid.example.org"}), set("azp", "https://grid.example.org")), nil, "=alice []"},
 		{"an ID token without nbf", IDToken, without("nbf"), nil, "=alice []"},
 		{"just expired", IDToken, set("exp", now.Add(-Skew+time.Second).Unix()), func(r *Rules) { r.Longest = 24 * time.Hour }, "=alice []"},
-		{"from just now", IDToken, both(set("iat", now.Add(Skew).Unix()), set("nbf", now.Add(Skew).Unix())), nil, "=alice []"},
+		{"from just now", IDToken, both(set("iat", now.Add(overlay.MaxAhead).Unix()), set("nbf", now.Add(overlay.MaxAhead).Unix())), nil, "=alice []"},
 
 		{"no claims", IDToken, func(c map[string]any) { clear(c) }, nil, `no "iss"`},
 		{"another issuer", IDToken, set("iss", issuer+"/"), nil, "was issued by"},
@@ -102,7 +102,7 @@ func TestJudge(t *testing.T) {
 		{"an expiry past all times", IDToken, set("exp", 1e300), nil, `no "exp" that is a time`},
 		{"no time of issue", IDToken, without("iat"), nil, `no "iat"`},
 		{"from tomorrow", IDToken, both(set("iat", now.Add(24*time.Hour).Unix()), set("exp", now.Add(25*time.Hour).Unix())), nil, "is not good before"},
-		{"not yet", IDToken, set("nbf", now.Add(Skew+time.Second).Unix()), nil, "is not good before"},
+		{"not yet", IDToken, set("nbf", now.Add(overlay.MaxAhead+time.Second).Unix()), nil, "is not good before"},
 		{"a WLCG token without nbf", WLCG, without("nbf"), nil, `no "nbf"`},
 		{"for a year", IDToken, set("exp", now.Add(365*24*time.Hour).Unix()), nil, "longer than the 24h0m0s"},
 		{"no subject", IDToken, without("sub"), nil, `no "sub"`},

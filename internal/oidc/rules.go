@@ -37,7 +37,8 @@ const (
 	SciToken Profile = "scitoken" // SciTokens Claims and Scopes Language, version 2
 )
 
-// Skew is how far the clocks of the provider and of this host may be apart.
+// Skew is for how long after its end a token counts: who has one may use it, so this host's
+// clock may be ahead of the provider's by no more. It may be behind by overlay.MaxAhead.
 const Skew = time.Minute
 
 // Rules say which tokens are believed and what they are good for.
@@ -202,7 +203,7 @@ func (r Rules) Judge(claims []byte, now time.Time) (Holder, error) {
 	switch {
 	case !now.Before(h.Expires.Add(Skew)):
 		return Holder{}, fmt.Errorf("the token expired at %s; get a new one, or else %s", stamp(h.Expires), overlay.ClocksDiffer("this host", "the provider", now.Sub(h.Expires)))
-	case now.Add(Skew).Before(from), now.Add(Skew).Before(h.Issued):
+	case now.Add(overlay.MaxAhead).Before(later(from, h.Issued)):
 		return Holder{}, fmt.Errorf("the token is not good before %s: %s", stamp(later(from, h.Issued)), overlay.ClocksDiffer("this host", "the provider", later(from, h.Issued).Sub(now)))
 	case h.Expires.Sub(h.Issued) > r.Longest:
 		return Holder{}, fmt.Errorf("the token is good for %v, longer than the %v that are believed here", h.Expires.Sub(h.Issued), r.Longest)

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// Skew is how far the clocks of broker and proxy may be apart: a ticket is
-	// honoured so long after its expiry.
+	// Skew is how wrong a broker may be about the proxy's clock, by which tickets
+	// expire: a ticket is honoured so long after its expiry.
 	Skew = 5 * time.Second
 
 	// MaxLife is the furthest expiry that is honoured, Skew not counted. It

@@ -3019,6 +3019,7 @@ type OfferRequest struct {
 	LimitedTickets bool                   `protobuf:"varint,9,opt,name=limited_tickets,json=limitedTickets,proto3" json:"limited_tickets,omitempty"` // ... and those with what policies allow, which it keeps
 	Limit          *RateLimit             `protobuf:"bytes,10,opt,name=limit,proto3" json:"limit,omitempty"`                                         // lowest rate that its quota holds links without a project to; absent: none
 	ProjectLimit   *RateLimit             `protobuf:"bytes,11,opt,name=project_limit,json=projectLimit,proto3" json:"project_limit,omitempty"`       // ... and links of a project
+	ClockMs        int64                  `protobuf:"varint,12,opt,name=clock_ms,json=clockMs,proto3" json:"clock_ms,omitempty"`                     // its clock, by which tickets expire, in Unix milliseconds; 0 of an older version: the broker's own
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -3128,6 +3129,13 @@ func (x *OfferRequest) GetProjectLimit() *RateLimit {
 		return x.ProjectLimit
 	}
 	return nil
+}
+
+func (x *OfferRequest) GetClockMs() int64 {
+	if x != nil {
+		return x.ClockMs
+	}
+	return 0
 }
 
 // RateLimit is what holds a link to a rate, which it shares with others under
@@ -5054,7 +5062,7 @@ const file_control_proto_rawDesc = "" +
 	"\x06broker\x18\x01 \x01(\tR\x06broker\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\x12\x16\n" +
 	"\x06policy\x18\x03 \x01(\bR\x06policy\x12\x16\n" +
-	"\x06limits\x18\x04 \x01(\bR\x06limits\"\x86\x03\n" +
+	"\x06limits\x18\x04 \x01(\bR\x06limits\"\xa1\x03\n" +
 	"\fOfferRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1c\n" +
 	"\taddresses\x18\x02 \x03(\tR\taddresses\x12\x1d\n" +
@@ -5068,7 +5076,8 @@ const file_control_proto_rawDesc = "" +
 	"\x0flimited_tickets\x18\t \x01(\bR\x0elimitedTickets\x123\n" +
 	"\x05limit\x18\n" +
 	" \x01(\v2\x1d.isthmus.control.v1.RateLimitR\x05limit\x12B\n" +
-	"\rproject_limit\x18\v \x01(\v2\x1d.isthmus.control.v1.RateLimitR\fprojectLimit\"3\n" +
+	"\rproject_limit\x18\v \x01(\v2\x1d.isthmus.control.v1.RateLimitR\fprojectLimit\x12\x19\n" +
+	"\bclock_ms\x18\f \x01(\x03R\aclockMs\"3\n" +
 	"\tRateLimit\x12\x12\n" +
 	"\x04rule\x18\x01 \x01(\tR\x04rule\x12\x12\n" +
 	"\x04rate\x18\x02 \x01(\x04R\x04rate\"'\n" +
