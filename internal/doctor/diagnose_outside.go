@@ -116,7 +116,7 @@ func outside(o Observations) []Finding {
 		all = append(all, vantage(v))
 	}
 	all = append(all, stripped(o)...)
-	return append(all, translated(o)...)
+	return append(append(all, translated(o)...), mappingTCP(o)...)
 }
 
 // onlySix reports whether this host reaches all of the grid's hosts that it was told of
@@ -294,6 +294,69 @@ func translated(o Observations) []Finding {
 	return nil
 }
 
+// dependence says whether mappings depend on the destination (RFC 4787, section 4.1).
+type dependence int
+
+const (
+	notTold dependence = iota
+	independent
+	dependent
+)
+
+// ofTCP and ofUDP are what the NAT on the way does with one port of this host, if there is one.
+func (o Observations) ofTCP() dependence {
+	m := o.Inbound.Mapped
+	switch {
+	case len(m) < 2:
+		return notTold
+	case m[0].Seen != m[1].Seen:
+		return dependent
+	}
+	return independent
+}
+
+func (o Observations) ofUDP() dependence {
+	var first netip.AddrPort
+	d := notTold
+	for _, seen := range o.UDP.Seen {
+		switch {
+		case !first.IsValid():
+			first = seen
+		case seen != first:
+			return dependent
+		default:
+			d = independent
+		}
+	}
+	return d
+}
+
+// mappingTCP is mapping for TCP, of which nothing is said unless it is in the way.
+func mappingTCP(o Observations) []Finding {
+	if o.ofTCP() != dependent {
+		return nil
+	}
+	m := o.Inbound.Mapped
+	f := Finding{Layer: "NAT", Target: fmt.Sprintf("%s, %s", m[0].At, m[1].At), Status: Warning, Class: NATSymmetric,
+		Evidence: fmt.Sprintf("connections from one port of this host: %s sees %s, %s sees %s", m[0].At, m[0].Seen, m[1].At, m[1].Seen),
+		Device:   "the NAT of this site, or one beyond it"}
+	f.Fix = "nothing: links are direct where the other end can be dialled, else they are relayed"
+	ask := ". For direct TCP ask for endpoint-independent mapping (RFC 5382, REQ-1)"
+	switch o.ofUDP() {
+	case independent:
+		f.Meaning = "the NAT's TCP mappings depend on the destination, UDP's do not: direct TCP by simultaneous open is not possible from here, hole punching over UDP is"
+		f.Fix = "nothing: links are direct where the other end can be dialled, or else by hole punching, if that end's site lets datagrams through"
+		ask += ", as UDP has it"
+	case dependent:
+		f.Meaning = "the NAT's TCP mappings depend on the destination, as UDP's do: neither direct TCP by simultaneous open nor hole punching over UDP is possible from here"
+		ask = ". For more direct paths ask for endpoint-independent mapping of both (RFC 5382, REQ-1; RFC 4787, REQ-1)"
+	default:
+		f.Meaning = "the NAT's TCP mappings depend on the destination: direct TCP by simultaneous open is not possible from here; whether UDP's do could not be told"
+	}
+	f.Fix += ask
+	return []Finding{f}
+}
+
 // ipv6 judges the way to the grid's public hosts over IPv6. That there is none
 // is no fault.
 func ipv6(o Observations) []Finding {
@@ -393,22 +456,21 @@ func mapping(o Observations) Finding {
 	d := o.UDP
 	f := Finding{Layer: "UDP", Target: servers(d), Status: Passed, Class: OK, Meaning: "datagrams pass, and no NAT changes them"}
 	var first netip.AddrPort
-	same := true
 	var texts []string
 	for _, s := range d.Servers {
 		if seen, ok := d.Seen[s]; ok {
 			texts = append(texts, fmt.Sprintf("%s sees %s", s, seen))
-			if first.IsValid() && seen != first {
-				same = false
-			}
 			first = seen
 		}
 	}
 	f.Evidence = fmt.Sprintf("from %s: %s", d.Local, strings.Join(texts, ", "))
 	switch {
-	case !same:
+	case o.ofUDP() == dependent:
 		f.Status, f.Class = Warning, NATSymmetric
 		f.Meaning = "the NAT takes another port for each destination (address-dependent mapping at least): a peer cannot know where to send"
+		if o.ofTCP() == independent {
+			f.Meaning += "; TCP's mappings do not depend on the destination: direct TCP by simultaneous open can work"
+		}
 		f.Device, f.Fix = "the NAT of this site, or one beyond it", "nothing: links are direct where the other end can be dialled; else they are relayed. For more direct paths ask for endpoint-independent mapping (RFC 4787, REQ-1)"
 		if a := o.ownIPv6(); a.IsValid() {
 			f.Fix += fmt.Sprintf("; over IPv6 (%s), which is not translated, they exist already between sites that have it", a)

@@ -184,6 +184,22 @@ var cases = []struct {
 	}, UDPBlocked, Warning, "own firewall"},
 	{"one server down", func(o *Observations) { delete(o.UDP.Seen, addr("203.0.113.3:3478")) }, UDPBlocked, Warning, "while others answered|datagrams do leave"},
 	{"symmetric", func(o *Observations) { o.UDP.Seen[addr("203.0.113.3:3478")] = addr("192.0.2.1:4000") }, NATSymmetric, Warning, "another port for each"},
+	{"TCP symmetric, UDP not", mappedTo("192.0.2.1:4000", "192.0.2.1:4001"), NATSymmetric, Warning,
+		"203.0.113.2:443 sees 192.0.2.1:4000, 203.0.113.3:443 sees 192.0.2.1:4001|TCP mappings depend on the destination, UDP's do not|simultaneous open is not possible from here, hole punching over UDP is|RFC 5382, REQ-1"},
+	{"TCP symmetric, no UDP", func(o *Observations) {
+		mappedTo("192.0.2.1:4000", "192.0.2.1:4001")(o)
+		delete(o.UDP.Seen, addr("203.0.113.3:3478"))
+		o.UDP.Servers = o.UDP.Servers[:1]
+	}, NATSymmetric, Warning, "whether UDP's do could not be told|else they are relayed"},
+	{"both symmetric", func(o *Observations) {
+		mappedTo("192.0.2.1:4000", "192.0.2.1:4001")(o)
+		o.UDP.Seen[addr("203.0.113.3:3478")] = addr("192.0.2.1:4000")
+	}, NATSymmetric, Warning, "neither direct TCP by simultaneous open nor hole punching"},
+	{"UDP symmetric, TCP not", func(o *Observations) {
+		mappedTo("192.0.2.1:4000", "192.0.2.1:4000")(o)
+		o.UDP.Seen[addr("203.0.113.3:3478")] = addr("192.0.2.1:4000")
+	}, NATSymmetric, Warning, "another port for each|TCP's mappings do not depend"},
+	{"neither symmetric", mappedTo("192.0.2.1:4000", "192.0.2.1:4000"), OK, Passed, ""},
 	{"symmetric, with IPv6", func(o *Observations) {
 		o.IPv6 = []Vantage{overSix("[2001:db8::1]:9")}
 		o.UDP.Seen[addr("203.0.113.3:3478")] = addr("192.0.2.1:4000")
@@ -285,6 +301,13 @@ func refusing(words string) func(*Observations) {
 	return connectTo(func(s *Service) {
 		s.Hello = Hello{OwnOldest: 1, OwnNewest: 1, Refusal: words, RefusedBy: "frontal sitea"}
 	})
+}
+
+// mappedTo has two vantage points see one port of the host.
+func mappedTo(first, second string) func(*Observations) {
+	return func(o *Observations) {
+		o.Inbound.Mapped = []Mapping{{addr("203.0.113.2:443"), addr(first)}, {addr("203.0.113.3:443"), addr(second)}}
+	}
 }
 
 func clockOffBy(off time.Duration) func(*Observations) {

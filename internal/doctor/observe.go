@@ -212,7 +212,14 @@ type Inbound struct {
 	Text    string // the vantage point's words
 	Arrived bool   // the listener saw it
 	Err     string // why it was not tried
+
+	// Mapped is how vantage points see connections from that port; of fewer than two
+	// it was not learned what a NAT does.
+	Mapped []Mapping
 }
+
+// Mapping is an address of this host as somebody outside sees it.
+type Mapping struct{ At, Seen netip.AddrPort }
 
 // Pair is what the broker says of two sites.
 type Pair struct {

@@ -262,9 +262,8 @@ func (l *looker) observeTLS(ctx context.Context, connect func() *net.TCPConn) (n
 }
 
 // inbound listens on a port, learns by which address and port one vantage
-// point sees it, and has another connect there.
-func (l *looker) inbound(ctx context.Context) Inbound {
-	in := Inbound{}
+// point sees it, has another connect there, and then learns how that sees it.
+func (l *looker) inbound(ctx context.Context) (in Inbound) {
 	ln, err := listen(ctx, l.profile())
 	if err != nil {
 		in.Err = err.Error()
@@ -282,6 +281,8 @@ func (l *looker) inbound(ctx context.Context) Inbound {
 		in.Err = fmt.Sprintf("the vantage point %v did not say what it sees: %v", l.vantages[0], err)
 		return in
 	}
+	mapped := []Mapping{{l.vantages[0], seen}}
+	defer func() { in.Mapped = mapped }()
 	arrived := make(chan bool, 1)
 	go func() { // ends with ln
 		peer, err := ln.Accept()
@@ -291,6 +292,13 @@ func (l *looker) inbound(ctx context.Context) Inbound {
 		arrived <- err == nil
 	}()
 	got, err := l.ask(ctx, seen, l.vantages[1])
+	// Not before: whom this host has sent to, a filter may let in.
+	if second, _ := connectIn(ctx, l.vantages[1], dialOptions{port: addrPort(ln.Addr()).Port()}); second != nil {
+		if seen, err := observe(ctx, second); err == nil {
+			mapped = append(mapped, Mapping{l.vantages[1], seen})
+		}
+		second.Close()
+	}
 	ln.Close()
 	got.Arrived = <-arrived
 	if err != nil {
