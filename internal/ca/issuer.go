@@ -126,11 +126,13 @@ func newIssuer(pair tls.Certificate, roots []*x509.Certificate) (*Issuer, error)
 	for _, root := range roots {
 		pool.AddCert(root)
 	}
-	switch _, err := i.cert.Verify(x509.VerifyOptions{Roots: pool, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}); {
-	case !i.cert.IsCA || len(i.roles) == 0:
+	if !i.cert.IsCA || len(i.roles) == 0 {
 		return nil, errors.New("this is no issuing certificate; make one with isthmus ca issuer")
-	case err != nil:
-		return nil, fmt.Errorf("the issuing certificate: %w", err)
+	}
+	if _, err := control.VerifyNear("the issuing certificate", i.cert, x509.VerifyOptions{
+		Roots: pool, CurrentTime: time.Now(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny},
+	}); err != nil {
+		return nil, err
 	}
 	return i, nil
 }

@@ -213,21 +213,12 @@ func verifyChain(chain [][]byte, roots *x509.CertPool, now time.Time) (Proof, er
 			intermediates.AddCert(cert)
 		}
 	}
-	chains, at, bad, err := verifyNear(leaf, x509.VerifyOptions{
+	chains, err := VerifyNear(fmt.Sprintf("the certificate of %v", id), leaf, x509.VerifyOptions{
 		Roots: roots, Intermediates: intermediates, CurrentTime: now,
 		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny},
 	})
-	var invalid x509.CertificateInvalidError
-	var foreign x509.UnknownAuthorityError
-	switch {
-	case errors.As(err, &foreign):
-		return p, fmt.Errorf("the certificate of %v was not issued by this grid's CA", id)
-	case errors.As(err, &invalid) && invalid.Reason == x509.Expired: // before its issuer's time, or after it
-		return p, errors.New(notNow(id, bad, now))
-	case err != nil:
-		return p, fmt.Errorf("the certificate of %v: %w", id, err)
-	case at.Sub(now) > overlay.MaxAhead, now.Sub(at) > overlay.MaxLate:
-		return p, notNowError(notNow(id, bad, now))
+	if err != nil {
+		return p, err
 	}
 	between := chains[0][1 : len(chains[0])-1]
 	for _, issuer := range between {
@@ -244,41 +235,53 @@ type notNowError string
 
 func (e notNowError) Error() string { return string(e) }
 
-// notNow says why the certificate of id is not valid now: bad, in its chain, is not.
-func notNow(id Identity, bad *x509.Certificate, now time.Time) string {
-	if now.Before(bad.NotBefore) {
-		return fmt.Sprintf("the certificate of %v is not valid before %v: %s", id, bad.NotBefore.UTC().Format(time.RFC3339),
-			overlay.ClocksDiffer("this host", "its issuer", bad.NotBefore.Sub(now)))
-	}
-	return fmt.Sprintf("the certificate of %v expired at %v; issue a new one, or else %s", id, bad.NotAfter.UTC().Format(time.RFC3339),
-		overlay.ClocksDiffer("this host", "its issuer", now.Sub(bad.NotAfter)))
-}
-
 func isNotNow(err error) bool {
 	var e notNowError
 	return errors.As(err, &e)
 }
 
-// verifyNear verifies a chain at the time nearest to now at which all its certificates are
-// valid, and returns that, and the first certificate that is not valid now; nil if all are.
-func verifyNear(leaf *x509.Certificate, opts x509.VerifyOptions) (chains [][]*x509.Certificate, at time.Time, bad *x509.Certificate, err error) {
+// VerifyNear is cert.Verify for clocks that differ: it takes a chain that is good at a time not
+// more than overlay.MaxAhead after opts.CurrentTime, and not more than overlay.MaxLate
+// before it. The error calls the certificate what.
+func VerifyNear(what string, cert *x509.Certificate, opts x509.VerifyOptions) ([][]*x509.Certificate, error) {
+	now, bad := opts.CurrentTime, (*x509.Certificate)(nil) // the first that is not valid now
+	var chains [][]*x509.Certificate
+	var err error
+	var invalid x509.CertificateInvalidError
 	for range maxChain {
-		chains, err = leaf.Verify(opts)
-		var invalid x509.CertificateInvalidError
+		chains, err = cert.Verify(opts)
 		if !errors.As(err, &invalid) || invalid.Reason != x509.Expired {
 			break
 		}
-		c := invalid.Cert
 		if bad == nil {
-			bad = c
+			bad = invalid.Cert
 		}
-		if opts.CurrentTime.Before(c.NotBefore) {
-			opts.CurrentTime = c.NotBefore
+		if opts.CurrentTime.Before(invalid.Cert.NotBefore) {
+			opts.CurrentTime = invalid.Cert.NotBefore
 		} else {
-			opts.CurrentTime = c.NotAfter
+			opts.CurrentTime = invalid.Cert.NotAfter
 		}
 	}
-	return chains, opts.CurrentTime, bad, err
+	words := func() string {
+		if now.Before(bad.NotBefore) {
+			return fmt.Sprintf("%s is not valid before %v: %s", what, bad.NotBefore.UTC().Format(time.RFC3339),
+				overlay.ClocksDiffer("this host", "its issuer", bad.NotBefore.Sub(now)))
+		}
+		return fmt.Sprintf("%s expired at %v; issue a new one, or else %s", what, bad.NotAfter.UTC().Format(time.RFC3339),
+			overlay.ClocksDiffer("this host", "its issuer", now.Sub(bad.NotAfter)))
+	}
+	var foreign x509.UnknownAuthorityError
+	switch {
+	case errors.As(err, &foreign):
+		return nil, fmt.Errorf("%s was not issued by this grid's CA", what)
+	case errors.As(err, &invalid) && invalid.Reason == x509.Expired: // there is no time at which all are valid
+		return nil, errors.New(words())
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w", what, err)
+	case opts.CurrentTime.Sub(now) > overlay.MaxAhead, now.Sub(opts.CurrentTime) > overlay.MaxLate:
+		return nil, notNowError(words())
+	}
+	return chains, nil
 }
 
 // maxChain bounds how many certificates of a chain are looked at: a holder's,

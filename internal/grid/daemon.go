@@ -25,6 +25,7 @@ const (
 type Daemon struct {
 	Name string
 	Host *lab.Host
+	Env  []string // beside this process's, from the next Start on
 	argv []string
 	log  string // file
 
@@ -51,6 +52,7 @@ func (d *Daemon) Start(ctx context.Context) error {
 	defer ready.Close()
 	// The daemon outlives ctx, which bounds its start only.
 	d.cmd = d.Host.Command(context.WithoutCancel(ctx), d.argv[0], append(d.argv[1:], "--ready-fd", "3")...)
+	d.cmd.Env = append(os.Environ(), d.Env...)
 	d.cmd.Stdout, d.cmd.Stderr = logFile, logFile
 	d.cmd.ExtraFiles = []*os.File{theirs}
 	err = d.cmd.Start()
