@@ -184,7 +184,7 @@ func (d directory) callBackFrom(ctx context.Context, s *control.Session, target 
 		}
 		ctx, cancel := context.WithTimeout(ctx, callBackMax)
 		defer cancel()
-		resp, err := controlpb.NewVantagesClient(proxy.Conn()).CallBack(ctx, &controlpb.CallBackRequest{To: target.To.String(), Udp: target.UDP, Nonce: target.Nonce[:], AfterS: req.GetAfterS()})
+		resp, err := controlpb.NewVantagesClient(proxy.Conn()).CallBack(ctx, &controlpb.CallBackRequest{To: target.To.String(), Udp: target.UDP, Nonce: target.Nonce[:], AfterS: req.GetAfterS(), Quiet: target.Quiet, FromPort: uint32(target.Port)})
 		if err != nil {
 			return nil, fmt.Errorf("%v: %w", proxy.Peer(), control.FromStatus(err))
 		}

@@ -11,7 +11,10 @@
 //	                  calls invalid shows only to packets that no ordinary
 //	                  socket sends. It is reported as stateful.
 //	filter, no UDP    Stateless and stateful filters refuse the same SYNs. An
-//	                  unasked datagram tells them apart, where datagrams pass.
+//	                  unasked datagram tells them apart, where datagrams pass;
+//	                  else a SYN that comes from where this host has just sent
+//	                  one, from a port of a vantage point that answers nothing.
+//	                  Where that port cannot be reached, it is unknown.
 //	filter behind NAT A NAT tracks connections, and what its filter adds to that
 //	                  is hidden behind it. It is reported as stateful.
 //	filter, all let in What lets every SYN in refuses nothing: none, without a NAT.

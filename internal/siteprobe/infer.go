@@ -223,7 +223,7 @@ func (o Observations) filter(nat translation, inbound overlay.Inbound) told[over
 		return is(overlay.FilterNone, "a connection to a port that had never sent anything came in")
 	}
 	if udp := o.udp(); !udp.value {
-		return unknown[overlay.Filter]("it refuses a SYN from outside; without UDP, stateless and stateful ones look alike")
+		return o.filterByTCP()
 	}
 	datagrams, err := o.calls(Fresh, true)
 	if len(datagrams) == 0 {
@@ -233,6 +233,21 @@ func (o Observations) filter(nat translation, inbound overlay.Inbound) told[over
 		return is(overlay.FilterStateless, "it refuses a SYN from %v, but a datagram that nobody asked for came in", c.From.Addr())
 	}
 	return is(overlay.FilterStateful, "answers to datagrams come in, and one from %v that nobody asked for did not; whether invalid packets are dropped, too, cannot be told", datagrams[0].From.Addr())
+}
+
+// filterByTCP tells the filter where no datagram does.
+func (o Observations) filterByTCP() told[overlay.Filter] {
+	const refuses = "it refuses a SYN from outside"
+	c := o.Cross
+	switch {
+	case c == nil:
+		return unknown[overlay.Filter](refuses + "; without UDP, stateless and stateful ones look alike")
+	case c.Err != "":
+		return unknown[overlay.Filter](refuses+"; without UDP, only a SYN that follows one of this host's tells stateless and stateful ones apart: %s", c.Err)
+	case c.Came:
+		return is(overlay.FilterStateful, refuses+", but one from %v came in after this host had sent one there; whether invalid packets are dropped, too, cannot be told", c.From)
+	}
+	return is(overlay.FilterStateless, refuses+", also one from %v after this host had sent one there: a SYN of its own opens no way", c.From)
 }
 
 // translation is what the views say of a NAT.

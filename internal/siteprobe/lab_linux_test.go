@@ -131,7 +131,7 @@ func cannotTell(preset string, truth overlay.SiteProfile) map[string]string {
 		}
 	}
 	switch base {
-	case "no-udp", "egress-443", "syn-drop-no-udp":
+	case "egress-443": // nor does a SYN get to a quiet port
 		other[Filter] = ""
 	case "http-proxy":
 		for _, field := range []string{Inbound, Filter, Refusal, NATMapping, NATFiltering, NATKeepsPort, Stripped} {

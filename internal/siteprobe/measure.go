@@ -74,6 +74,7 @@ func Measure(ctx context.Context, opts Options) (Observations, error) {
 	if len(points) > 0 {
 		m.look(ctx)
 		m.beCalled(ctx)
+		m.cross(ctx)
 	}
 	m.lookAtPath(ctx)
 	m.o.sort()
@@ -270,12 +271,7 @@ func (m *measurement) lookProxy(ctx context.Context) {
 // beCalled has the vantage points call back, all at once. It needs an address
 // that the first one, which is the broker, has seen over TCP.
 func (m *measurement) beCalled(ctx context.Context) {
-	var outside netip.Addr
-	for _, v := range m.o.TCP {
-		if v.Seen.IsValid() && v.To == m.points[0].tcp {
-			outside = v.Seen.Addr()
-		}
-	}
+	outside := m.o.outside(m.points[0])
 	if !outside.IsValid() {
 		return
 	}
@@ -307,6 +303,16 @@ func (m *measurement) beCalled(ctx context.Context) {
 	}
 	m.callMapped(call, first, stranger)
 	wg.Wait()
+}
+
+// outside returns the address that a vantage point has seen this host's over TCP as.
+func (o Observations) outside(first point) (a netip.Addr) {
+	for _, v := range o.TCP {
+		if v.Seen.IsValid() && v.To == first.tcp {
+			a = v.Seen.Addr()
+		}
+	}
+	return a
 }
 
 // callMapped has the mappings of the first sockets called, which asked the

@@ -16,6 +16,7 @@ type Observations struct {
 	UDP   []View // STUN questions to vantage points
 	Proxy *View  // the same through the site's HTTP proxy; nil: there is none
 	Calls []Call // call-backs
+	Cross *Cross // nil: not tried, since datagrams tell what it would
 	IPv6  []View // connections to vantage points over IPv6; Socket means nothing
 
 	Sizes   *PathSizes // nil: not tried, since no datagram was answered
@@ -47,6 +48,14 @@ type TCPOptions struct {
 	Scale, Timestamps bool // RFC 7323
 	SACK              bool // RFC 2018
 	Segment           int  // bytes: the largest that is sent; 0: not known
+}
+
+// Cross is a SYN from a vantage point's port to a port of this host that had sent one there,
+// and had got no answer.
+type Cross struct {
+	From netip.AddrPort // the vantage point's port
+	Came bool           // this host answered, or the port's listener accepted
+	Err  string         // why it was not tried
 }
 
 // Target says what had gone on at a port before it was called back.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/netip"
 	"os"
@@ -37,6 +38,8 @@ type Target struct {
 	UDP   bool
 	Nonce [NonceLen]byte
 	After time.Duration // 0: at once and from a new port; else as an answer, so much later
+	Quiet bool          // instead: keep a quiet port for To
+	Port  uint16        // to call from, a quiet one; 0: a new one
 }
 
 // ParseTarget checks the form of a request. Addresses that are nobody's in
@@ -53,6 +56,10 @@ func ParseTarget(req *controlpb.CallBackRequest, loopback bool) (Target, error) 
 	t.To, t.Nonce = plain(to), [NonceLen]byte(req.GetNonce())
 	if t.After = time.Duration(req.GetAfterS()) * time.Second; t.After > MaxAfter {
 		return t, fmt.Errorf("%w: an answer after %v, at most %v", wire.ErrMalformed, t.After, MaxAfter)
+	}
+	t.Quiet, t.Port = req.GetQuiet(), uint16(req.GetFromPort())
+	if (t.Quiet || req.GetFromPort() != 0) && (t.UDP || t.After != 0) || req.GetFromPort() > math.MaxUint16 {
+		return t, fmt.Errorf("%w: a quiet port is one of TCP, from which a call goes out at once", wire.ErrMalformed)
 	}
 	ip := t.To.Addr()
 	why := ""
@@ -83,13 +90,17 @@ func CallBack(ctx context.Context, t Target, local netip.Addr) *controlpb.CallBa
 }
 
 func callTCP(ctx context.Context, t Target, local netip.Addr) *controlpb.CallBackResponse {
-	ctx, cancel := context.WithTimeout(ctx, tcpSilence)
-	defer cancel()
 	d := net.Dialer{KeepAlive: -1}
-	d.SetMultipathTCP(false)
 	if local.IsValid() {
 		d.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(local, 0))
 	}
+	return dialTCP(ctx, t, d)
+}
+
+func dialTCP(ctx context.Context, t Target, d net.Dialer) *controlpb.CallBackResponse {
+	ctx, cancel := context.WithTimeout(ctx, tcpSilence)
+	defer cancel()
+	d.SetMultipathTCP(false)
 	c, err := d.DialContext(ctx, "tcp", t.To.String())
 	if err != nil {
 		return outcome(t, tcpSilence, err)

@@ -43,6 +43,8 @@ type Observer struct {
 	held map[netip.AddrPort]*question // by whom they came from; at most one for each place
 	owed int                          // promises among them
 
+	quiet map[uint16]*quietPort
+
 	answered, refused atomic.Uint64
 }
 
@@ -57,7 +59,7 @@ func NewObserver(by string, places *accept.HalfOpen, hold time.Duration, seen fu
 	if hold == 0 {
 		hold = DefaultHold
 	}
-	return &Observer{by: by, hold: hold, seen: seen, places: places, held: make(map[netip.AddrPort]*question)}
+	return &Observer{by: by, hold: hold, seen: seen, places: places, held: make(map[netip.AddrPort]*question), quiet: make(map[uint16]*quietPort)}
 }
 
 // ObserverStats counts since the Observer was made.

@@ -36,6 +36,14 @@ type Point struct {
 func (p Point) CallBack(ctx context.Context, t Target) *controlpb.CallBackResponse {
 	var err error
 	switch {
+	case t.Quiet:
+		port, err := p.Observer.keepQuiet(t.To)
+		if err != nil {
+			return &controlpb.CallBackResponse{Outcome: controlpb.CallBackResponse_UNKNOWN, Text: err.Error()}
+		}
+		return &controlpb.CallBackResponse{Outcome: controlpb.CallBackResponse_PROMISED, Port: uint32(port), Text: fmt.Sprintf("port %d is kept for %v", port, quietLife)}
+	case t.Port != 0:
+		return p.Observer.callQuiet(ctx, t)
 	case t.After == 0:
 		return CallBack(ctx, t, netip.Addr{})
 	case !t.UDP:

@@ -269,6 +269,9 @@ func TestParseTarget(t *testing.T) {
 	}{
 		{request("192.0.2.1:5", true), nil, ""},
 		{request("name:5", false), wire.ErrMalformed, `malformed frame: call back "name:5"`},
+		{&controlpb.CallBackRequest{To: "192.0.2.1:5", Nonce: make([]byte, NonceLen), Quiet: true}, nil, ""},
+		{&controlpb.CallBackRequest{To: "192.0.2.1:5", Nonce: make([]byte, NonceLen), Quiet: true, Udp: true}, wire.ErrMalformed, "malformed frame: a quiet port is one of TCP"},
+		{&controlpb.CallBackRequest{To: "192.0.2.1:5", Nonce: make([]byte, NonceLen), FromPort: 70000}, wire.ErrMalformed, "malformed frame: a quiet port is one of TCP"},
 		{short, wire.ErrMalformed, "malformed frame: a nonce of 3 bytes, want 16"},
 		{request("192.0.2.1:0", false), overlay.ErrForbidden, "not permitted: call back 192.0.2.1:0: it has no port"},
 		{request("127.0.0.1:22", false), overlay.ErrForbidden, "not permitted: call back 127.0.0.1:22: it is the loopback of whoever calls back"},

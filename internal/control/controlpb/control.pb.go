@@ -88,7 +88,7 @@ const (
 	CallBackResponse_RESET       CallBackResponse_Outcome = 2 // TCP: refused by a reset; UDP: an ICMP error said that no port is there
 	CallBackResponse_UNREACHABLE CallBackResponse_Outcome = 3 // another ICMP error came back
 	CallBackResponse_SILENT      CallBackResponse_Outcome = 4 // nothing came back within the vantage point's bound
-	CallBackResponse_PROMISED    CallBackResponse_Outcome = 5 // with after_s: it will be sent; what comes of it only the caller learns
+	CallBackResponse_PROMISED    CallBackResponse_Outcome = 5 // with after_s: it will be sent; what comes of it only the caller learns. With quiet: the port is there
 )
 
 // Enum value maps for CallBackResponse_Outcome.
@@ -2199,11 +2199,13 @@ func (x *BearingsResponse) GetTcp6() []string {
 
 type CallBackRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	To            string                 `protobuf:"bytes,1,opt,name=to,proto3" json:"to,omitempty"`                        // address:port
-	Udp           bool                   `protobuf:"varint,2,opt,name=udp,proto3" json:"udp,omitempty"`                     // by one datagram; else by a TCP connection
-	Nonce         []byte                 `protobuf:"bytes,3,opt,name=nonce,proto3" json:"nonce,omitempty"`                  // 16 bytes that the vantage point sends there
-	From          string                 `protobuf:"bytes,4,opt,name=from,proto3" json:"from,omitempty"`                    // the vantage point, as in BearingsResponse.tcp or .stun; empty: the broker
-	AfterS        uint32                 `protobuf:"varint,5,opt,name=after_s,json=afterS,proto3" json:"after_s,omitempty"` // 0: at once, from a new port; else so many seconds later, as an answer: from the STUN port, or on the connection that asked from there
+	To            string                 `protobuf:"bytes,1,opt,name=to,proto3" json:"to,omitempty"`                              // address:port
+	Udp           bool                   `protobuf:"varint,2,opt,name=udp,proto3" json:"udp,omitempty"`                           // by one datagram; else by a TCP connection
+	Nonce         []byte                 `protobuf:"bytes,3,opt,name=nonce,proto3" json:"nonce,omitempty"`                        // 16 bytes that the vantage point sends there
+	From          string                 `protobuf:"bytes,4,opt,name=from,proto3" json:"from,omitempty"`                          // the vantage point, as in BearingsResponse.tcp or .stun; empty: the broker
+	AfterS        uint32                 `protobuf:"varint,5,opt,name=after_s,json=afterS,proto3" json:"after_s,omitempty"`       // 0: at once, from a new port; else so many seconds later, as an answer: from the STUN port, or on the connection that asked from there
+	Quiet         bool                   `protobuf:"varint,6,opt,name=quiet,proto3" json:"quiet,omitempty"`                       // instead, of TCP: keep a port for ten seconds that takes two connections and answers no more; it alone is told
+	FromPort      uint32                 `protobuf:"varint,7,opt,name=from_port,json=fromPort,proto3" json:"from_port,omitempty"` // call from this port, which was kept for the same address
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2273,10 +2275,25 @@ func (x *CallBackRequest) GetAfterS() uint32 {
 	return 0
 }
 
+func (x *CallBackRequest) GetQuiet() bool {
+	if x != nil {
+		return x.Quiet
+	}
+	return false
+}
+
+func (x *CallBackRequest) GetFromPort() uint32 {
+	if x != nil {
+		return x.FromPort
+	}
+	return 0
+}
+
 type CallBackResponse struct {
 	state         protoimpl.MessageState   `protogen:"open.v1"`
 	Outcome       CallBackResponse_Outcome `protobuf:"varint,1,opt,name=outcome,proto3,enum=isthmus.control.v1.CallBackResponse_Outcome" json:"outcome,omitempty"`
-	Text          string                   `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"` // the same in words
+	Text          string                   `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`  // the same in words
+	Port          uint32                   `protobuf:"varint,3,opt,name=port,proto3" json:"port,omitempty"` // with quiet; 0 of an older version, which calls back
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2323,6 +2340,13 @@ func (x *CallBackResponse) GetText() string {
 		return x.Text
 	}
 	return ""
+}
+
+func (x *CallBackResponse) GetPort() uint32 {
+	if x != nil {
+		return x.Port
+	}
+	return 0
 }
 
 type ReportRequest struct {
@@ -4978,16 +5002,19 @@ const file_control_proto_rawDesc = "" +
 	"\x04time\x18\x01 \x01(\x03R\x04time\x12\x10\n" +
 	"\x03tcp\x18\x02 \x03(\tR\x03tcp\x12\x12\n" +
 	"\x04stun\x18\x03 \x03(\tR\x04stun\x12\x12\n" +
-	"\x04tcp6\x18\x04 \x03(\tR\x04tcp6\"v\n" +
+	"\x04tcp6\x18\x04 \x03(\tR\x04tcp6\"\xa9\x01\n" +
 	"\x0fCallBackRequest\x12\x0e\n" +
 	"\x02to\x18\x01 \x01(\tR\x02to\x12\x10\n" +
 	"\x03udp\x18\x02 \x01(\bR\x03udp\x12\x14\n" +
 	"\x05nonce\x18\x03 \x01(\fR\x05nonce\x12\x12\n" +
 	"\x04from\x18\x04 \x01(\tR\x04from\x12\x17\n" +
-	"\aafter_s\x18\x05 \x01(\rR\x06afterS\"\xcb\x01\n" +
+	"\aafter_s\x18\x05 \x01(\rR\x06afterS\x12\x14\n" +
+	"\x05quiet\x18\x06 \x01(\bR\x05quiet\x12\x1b\n" +
+	"\tfrom_port\x18\a \x01(\rR\bfromPort\"\xdf\x01\n" +
 	"\x10CallBackResponse\x12F\n" +
 	"\aoutcome\x18\x01 \x01(\x0e2,.isthmus.control.v1.CallBackResponse.OutcomeR\aoutcome\x12\x12\n" +
-	"\x04text\x18\x02 \x01(\tR\x04text\"[\n" +
+	"\x04text\x18\x02 \x01(\tR\x04text\x12\x12\n" +
+	"\x04port\x18\x03 \x01(\rR\x04port\"[\n" +
 	"\aOutcome\x12\v\n" +
 	"\aUNKNOWN\x10\x00\x12\r\n" +
 	"\tCONNECTED\x10\x01\x12\t\n" +

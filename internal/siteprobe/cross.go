@@ -1,0 +1,111 @@
+package siteprobe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/carrier"
+	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+)
+
+// A SYN is sent crossTries times, each given up after crossWait, so that one that is lost
+// does not look like a filter.
+const (
+	crossTries = 3
+	crossWait  = 150 * time.Millisecond
+)
+
+// cross looks, where datagrams do not tell it, whether a SYN of this host's opens the way
+// for one from where it went. vantage/quiet.go has the course of it.
+func (m *measurement) cross(ctx context.Context) {
+	nat := m.o.nat(false)
+	outside, from := m.o.outside(m.points[0]), m.points[len(m.points)-1].tcp
+	in := slices.ContainsFunc(m.o.Calls, func(c Call) bool { return c.Target == Fresh && !c.UDP && (c.Err != "" || c.Arrived) })
+	if m.o.udp().value || !outside.IsValid() || nat.translates || in {
+		return
+	}
+	c, err := m.crossed(ctx, outside, from)
+	if err != nil {
+		c.Err = why(err)
+	}
+	m.o.Cross = &c
+}
+
+func (m *measurement) crossed(ctx context.Context, outside netip.Addr, from netip.AddrPort) (c Cross, err error) {
+	p, err := m.openOutside(false)
+	if err != nil {
+		return c, err
+	}
+	nonce, arrived := p.expect()
+	ask := &controlpb.CallBackRequest{To: netip.AddrPortFrom(outside, p.number).String(), Nonce: nonce, From: from.String(), Quiet: true}
+	resp, err := m.ask(ctx, ask)
+	if err != nil {
+		return c, err
+	}
+	if resp.GetPort() == 0 || resp.GetPort() > 65535 {
+		return c, fmt.Errorf("%v keeps no port for that (%s)", from.Addr(), resp.GetText())
+	}
+	c.From = netip.AddrPortFrom(from.Addr(), uint16(resp.GetPort()))
+	for range 2 { // that they come about shows that SYNs to the port leave the site
+		conn, err := m.dial(ctx, 0, c.From, viewTime)
+		if err != nil {
+			return c, fmt.Errorf("%v is not reached (%s)", c.From, why(err))
+		}
+		defer carrier.Reset(conn)
+	}
+	for range crossTries {
+		conn, err := m.dial(ctx, p.number, c.From, crossWait)
+		if conn != nil {
+			carrier.Reset(conn)
+			err = errors.New("accepted")
+		}
+		if ne, ok := errors.AsType[net.Error](err); !ok || !ne.Timeout() {
+			return c, fmt.Errorf("%v is not silent (%s)", c.From, why(err))
+		}
+	}
+	ask.Quiet, ask.FromPort = false, resp.GetPort()
+	if resp, err = m.ask(ctx, ask); err != nil {
+		return c, err
+	}
+	if resp.GetOutcome() == controlpb.CallBackResponse_UNKNOWN {
+		return c, errors.New(resp.GetText())
+	}
+	// A strict tracker lets the SYN in, and not the listener's answer out.
+	err = m.opts.Do(func() (err error) { c.Came, err = halfOpen(p.number, c.From.Port()); return err })
+	late := time.NewTimer(arriveTime)
+	defer late.Stop()
+	select {
+	case <-arrived:
+		return Cross{From: c.From, Came: true}, nil
+	case <-late.C:
+	}
+	return c, err
+}
+
+// ask has a vantage point do what a call-back asks.
+func (m *measurement) ask(ctx context.Context, req *controlpb.CallBackRequest) (*controlpb.CallBackResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	resp, err := m.opts.Grid.CallBack(ctx, req)
+	return resp, control.FromStatus(err)
+}
+
+// dial connects from a port of this host, 0 for any.
+func (m *measurement) dial(ctx context.Context, number uint16, to netip.AddrPort, patience time.Duration) (c net.Conn, err error) {
+	d := net.Dialer{LocalAddr: &net.TCPAddr{Port: int(number)}, Control: share, KeepAlive: -1, Timeout: patience}
+	d.SetMultipathTCP(false)
+	err = m.opts.Do(func() (err error) {
+		c, err = d.DialContext(ctx, "tcp", to.String())
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}

@@ -1,0 +1,26 @@
+package siteprobe
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"strings"
+)
+
+// halfOpen reports whether a SYN from a port of some peer to a port of this host was answered
+// and the answer not acknowledged: state 03 of /proc/net/tcp (proc_net(5)), which all may read.
+func halfOpen(local, remote uint16) (bool, error) {
+	f, err := os.Open("/proc/thread-self/net/tcp") // of the network namespace that this thread is in
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	at, peer := fmt.Sprintf(":%04X", local), fmt.Sprintf(":%04X", remote)
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		if w := strings.Fields(lines.Text()); len(w) > 3 && strings.HasSuffix(w[1], at) && strings.HasSuffix(w[2], peer) && w[3] == "03" {
+			return true, nil
+		}
+	}
+	return false, lines.Err()
+}

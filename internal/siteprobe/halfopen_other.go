@@ -1,0 +1,9 @@
+//go:build !linux
+
+package siteprobe
+
+import "errors"
+
+func halfOpen(local, remote uint16) (bool, error) {
+	return false, errors.New("whether a SYN was answered is told on Linux only")
+}
