@@ -63,6 +63,26 @@ func TestIPv6Where(t *testing.T) {
 	}
 }
 
+// A site has nothing but IPv6 by its preset, or because its spec says so, whatever
+// its preset filters.
+func TestOnlyIPv6(t *testing.T) {
+	p := makePlan(Spec{Sites: []Site{
+		{Name: "a", Preset: "ipv6-only", Nodes: Nodes(1)},
+		{Name: "b", Preset: "no-route/syn-drop", Nodes: Nodes(1), OnlyIPv6: true},
+		{Name: "c", Preset: "syn-drop", Nodes: Nodes(1)},
+		{Name: "pub", Preset: Public, Nodes: []string{"x"}},
+	}})
+	for _, h := range p.hosts {
+		only := siteOf(h.name) == "a" || siteOf(h.name) == "b"
+		if h.only6 != only || only && (!h.six.addr.IsValid() || h.defaultRoute(h.addrs).IsValid()) {
+			t.Errorf("%s: IPv6 alone is %v, IPv6 at %v, its IPv4 route by %v", h.name, h.only6, h.six.addr, h.defaultRoute(h.addrs))
+		}
+		if hidden := h.name == "b/n1"; h.six.addr.IsValid() && hidden == h.defaultRoute(h.six).IsValid() {
+			t.Errorf("%s: its IPv6 route is by %v", h.name, h.defaultRoute(h.six))
+		}
+	}
+}
+
 // TestIPv6Meeting: two sites reach each other over IPv6 once both have sent, by
 // UDP and by simultaneous open of TCP, and the WAN counts it.
 func TestIPv6Meeting(t *testing.T) {

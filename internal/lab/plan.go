@@ -106,14 +106,14 @@ func (p *plan) uplinkName() string {
 // addSite adds the gateway, what lies before it, and the nodes behind.
 func (p *plan) addSite(s Site, number byte, proxy hostPlan, ipv6 bool) {
 	preset, _ := lookupPreset(s.Preset) // Check has found it
-	hidden := strings.HasPrefix(s.Preset, noRoute)
+	hidden, only6 := strings.HasPrefix(s.Preset, noRoute), preset.only6 || s.OnlyIPv6
 	lan := number
 	if preset.overlaps {
 		lan = overlapping
 	}
 	gw := hostPlan{
 		addrs: four.gateway(number, lan, !hidden && !preset.translates()), name: s.Name + "/" + s.gateway(),
-		role: roleGateway, on: -1, rate: s.Uplink, burst: s.Burst, hidden: hidden, only6: preset.only6, preset: preset, nodes: len(s.Nodes), presetIs: s.Preset,
+		role: roleGateway, on: -1, rate: s.Uplink, burst: s.Burst, hidden: hidden, only6: only6, preset: preset, nodes: len(s.Nodes), presetIs: s.Preset,
 	}
 	vars := ruleVars{
 		ext: gw.wan, host: four.node(lan, 0), proxy: proxy.addr, proxy6: proxy.six.addr, hidden: hidden, ipv6: ipv6,
@@ -144,7 +144,7 @@ func (p *plan) addSite(s Site, number byte, proxy hostPlan, ipv6 bool) {
 		}
 	}
 	for i, n := range s.Nodes {
-		node := hostPlan{name: s.Name + "/" + n, role: roleNode, on: at, only6: preset.only6, presetIs: s.Preset}
+		node := hostPlan{name: s.Name + "/" + n, role: roleNode, on: at, only6: only6, presetIs: s.Preset}
 		node.addrs = gw.nodeBehind(four.node(lan, i), hidden)
 		if s.multihomed() && !preset.back && !hidden {
 			node.second = &second{addrs: p.hosts[at].second.nodeBehind(fourSecond.node(number, i), hidden)}

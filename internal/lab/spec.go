@@ -54,6 +54,9 @@ type Site struct {
 	Burst   int64    // bytes that go over an idle access link at once; 0 is 10 ms of Uplink, and 64 KiB at least
 	// Second adds a second uplink as in the preset two-uplinks; it is IPv4's alone.
 	Second bool
+	// OnlyIPv6 gives the site IPv6 and takes from its hosts every route out over IPv4;
+	// the gateway must not translate addresses.
+	OnlyIPv6 bool
 	// UDPLife replaces the life of UDP mappings in a preset that ends them at a
 	// certain age (nat-double), in whole milliseconds; 0 leaves it.
 	UDPLife time.Duration
@@ -113,14 +116,14 @@ func (s Spec) ipv6At(site Site) bool {
 	if err != nil { // it is Public
 		return s.anyIPv6()
 	}
-	return p.ipv6 || s.IPv6 && !p.translates() && (p.outer == nil || !p.outer.rules.translates())
+	return p.ipv6 || (s.IPv6 || site.OnlyIPv6) && !p.translates() && (p.outer == nil || !p.outer.rules.translates())
 }
 
 // anyIPv6 reports whether there is a site with IPv6. Public hosts then have it too.
 func (s Spec) anyIPv6() bool {
 	return s.IPv6 || slices.ContainsFunc(s.Sites, func(site Site) bool {
 		p, err := lookupPreset(site.Preset)
-		return err == nil && p.ipv6
+		return site.OnlyIPv6 || err == nil && p.ipv6
 	})
 }
 
@@ -330,6 +333,9 @@ func (s Site) check(key string) error {
 	outer := s.outer()
 	if s.Second && (s.Preset == Public || outer != nil || s.overlaps()) {
 		return specErr(key+".second", "a second uplink is a gateway's that is on the internet itself, with addresses of its own")
+	}
+	if s.OnlyIPv6 && (s.Preset == Public || !(Spec{}).ipv6At(s)) {
+		return specErr(key+".only-ipv6", "preset %s has no IPv6: its gateway, or what lies before it, translates addresses, or it has none", s.Preset)
 	}
 	if s.UDPLife != 0 {
 		if outer == nil || outer.udpLife == 0 {

@@ -193,14 +193,15 @@ func (r *specReader) sites(key string, n *yaml.Node, dst *[]Site) error {
 	return r.list(key, n, func(key string, n *yaml.Node) error {
 		var s Site
 		err := r.mapping(key, n, map[string]field{
-			"name":     scalar(r, &s.Name, plain),
-			"preset":   scalar(r, &s.Preset, plain),
-			"gateway":  scalar(r, &s.Gateway, plain),
-			"uplink":   scalar(r, &s.Uplink, parseRate),
-			"burst":    scalar(r, &s.Burst, parseBytes),
-			"udp-life": scalar(r, &s.UDPLife, parseDuration),
-			"second":   scalar(r, &s.Second, parseBool),
-			"nodes":    func(key string, n *yaml.Node) error { return r.nodes(key, n, &s.Nodes) },
+			"name":      scalar(r, &s.Name, plain),
+			"preset":    scalar(r, &s.Preset, plain),
+			"gateway":   scalar(r, &s.Gateway, plain),
+			"uplink":    scalar(r, &s.Uplink, parseRate),
+			"burst":     scalar(r, &s.Burst, parseBytes),
+			"udp-life":  scalar(r, &s.UDPLife, parseDuration),
+			"second":    scalar(r, &s.Second, parseBool),
+			"only-ipv6": scalar(r, &s.OnlyIPv6, parseBool),
+			"nodes":     func(key string, n *yaml.Node) error { return r.nodes(key, n, &s.Nodes) },
 		})
 		if err == nil && s.Nodes == nil {
 			s.Nodes = Nodes(1)
