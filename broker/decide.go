@@ -62,9 +62,23 @@ func (p pair) judge(t overlay.Technique) verdict {
 			return reject("the admin of %s forbids it", s.Site)
 		}
 	}
-	if v := p.families(t); v != nil {
-		return *v
+	if p.onlyIPv6() && t != overlay.Relay {
+		return p.judgeOnlyIPv6(t)
 	}
+	v := p.judgeOne(t)
+	if v.take || t != overlay.SimultaneousOpen || p.lacksIPv6() != "" {
+		return v
+	}
+	six := p.overIPv6().judgeOne(t)
+	if !six.take {
+		return v
+	}
+	six.ipv6, six.reason = true, fmt.Sprintf("%s over IPv6 (not over IPv4: %s)", six.reason, v.reason)
+	return six
+}
+
+// judgeOne is judge over the version of IP that the profiles are about.
+func (p pair) judgeOne(t overlay.Technique) verdict {
 	if meets(t) {
 		if v := p.meeting(); !v.take {
 			return v
@@ -87,27 +101,6 @@ func (p pair) judge(t overlay.Technique) verdict {
 		return p.relay()
 	}
 	return reject("not known to this broker")
-}
-
-// families judges what a site with nothing but IPv6 takes part in, or leaves it to
-// the others. Profiles tell of IPv4's firewall and NAT, so that nothing is known of
-// who lets connections in.
-func (p pair) families(t overlay.Technique) *verdict {
-	six, other := p.asker, p.target
-	if !six.IPv6Only {
-		six, other = other, six
-	}
-	switch {
-	case !six.IPv6Only || t == overlay.Relay:
-		return nil
-	case !other.IPv6 && !other.IPv6Only:
-		return against("%s has nothing but IPv6, and %s none of it", six.Site, other.Site)
-	case t == overlay.SimultaneousOpen && p.bothIPv6():
-		v := take("%s and %s have IPv6, where each lets its own SYN out, and it opens the way for the other's", p.asker.Site, p.target.Site)
-		v.ipv6 = true
-		return &v
-	}
-	return against("%s has nothing but IPv6, over which this is not done", six.Site)
 }
 
 // port is the port from which the asker must dial: a target that lets only

@@ -323,28 +323,66 @@ func TestPhysicsTable(t *testing.T) {
 	golden(t, "testdata/physics.txt", b.String())
 }
 
-// Where IPv4 leads nowhere, sites meet at a proxy, or over IPv6 where both have it.
+// Where IPv4 leads nowhere, sites meet at a proxy, or over IPv6 where both have it;
+// gateways as well as nodes. What a site with IPv6 alone lets in is about IPv6.
 func TestDecideIPv6Only(t *testing.T) {
+	with := func(p overlay.SiteProfile, site overlay.SiteID, change func(*overlay.SiteProfile)) overlay.SiteProfile {
+		p.Site = site
+		change(&p)
+		return p
+	}
 	four := overlay.SiteProfile{Site: "four", Filter: overlay.FilterStateful, UDP: true, Inbound: overlay.InboundOpen}
-	both, six := four, four
-	both.Site, both.IPv6 = "both", true
-	six.Site, six.IPv6, six.IPv6Only, six.Inbound, six.UDP = "six", true, true, overlay.InboundNone, false
+	both := with(four, "both", func(p *overlay.SiteProfile) { p.IPv6 = true })
+	six := with(four, "six", func(p *overlay.SiteProfile) {
+		p.IPv6, p.IPv6Only, p.Inbound, p.UDP = true, true, overlay.InboundNone, false
+	})
+	open := with(six, "open", func(p *overlay.SiteProfile) { p.Inbound = overlay.InboundOpen })
+	hidden := with(six, "hidden", func(p *overlay.SiteProfile) { p.GatewayOnly = true })
+	web := with(both, "web", func(p *overlay.SiteProfile) { p.Egress = overlay.Egress443 })
+	nptv6 := with(six, "nptv6", func(p *overlay.SiteProfile) { p.IPv6 = false })
+	drop := with(six, "drop", func(p *overlay.SiteProfile) { p.Filter = overlay.FilterStateless })
 	for _, tc := range []struct {
 		a, b overlay.SiteProfile
 		want string
+		says string // of simultaneous open, if that is left out
 	}{
-		{six, four, "relay"}, {four, six, "relay"}, {six, both, "simultaneous-open relay"}, {both, six, "simultaneous-open relay"},
-		{six, func() overlay.SiteProfile { p := six; p.Site = "six2"; return p }(), "simultaneous-open relay"}, {both, four, "direct relay"},
+		{six, four, "relay", "six has nothing but IPv6, and four none of it"},
+		{four, six, "relay", "six has nothing but IPv6, and four none of it"},
+		{six, both, "simultaneous-open/6 relay", ""},
+		{both, six, "simultaneous-open/6 relay", ""},
+		{six, with(six, "six2", func(*overlay.SiteProfile) {}), "simultaneous-open/6 relay", ""},
+		{both, four, "direct relay", "need no more than one of them to dial"},
+		{hidden, four, "relay", "hidden has nothing but IPv6, and four none of it"},
+		{hidden, both, "simultaneous-open/6 relay", ""},
+		{six, hidden, "simultaneous-open/6 relay", ""},
+		{hidden, with(hidden, "hidden2", func(*overlay.SiteProfile) {}), "simultaneous-open/6 relay", ""},
+		{six, web, "relay", "web lets only port 443 out, and what it lets out over IPv6 is not known"},
+		{six, nptv6, "relay", "the IPv6 addresses of nptv6 are translated"},
+		{drop, with(drop, "drop2", func(*overlay.SiteProfile) {}), "relay", "both refuse every SYN"},
+		{both, open, "direct relay", "need no more than one of them to dial"},
+		{hidden, open, "direct relay", "need no more than one of them to dial"},
+		{open, both, "reversed relay", "need no more than one of them to dial"},
+		{four, open, "relay", "open has nothing but IPv6, and four none of it"},
 	} {
+		plan := Decide(tc.a, tc.b)
 		var got []string
-		for _, s := range Decide(tc.a, tc.b).Steps {
-			got = append(got, s.Technique.String())
-			if (s.Technique == overlay.SimultaneousOpen) != s.IPv6 {
-				t.Errorf("%s to %s: %+v", tc.a.Site, tc.b.Site, s)
+		for _, s := range plan.Steps {
+			name := s.Technique.String()
+			if s.IPv6 {
+				name += "/6"
+			}
+			got = append(got, name)
+			if gateways := tc.a.GatewayOnly || tc.b.GatewayOnly; gateways != (s.Via != 0) {
+				t.Errorf("%s to %s: %v is via %v", tc.a.Site, tc.b.Site, s.Technique, s.Via)
 			}
 		}
 		if strings.Join(got, " ") != tc.want {
 			t.Errorf("%s to %s: %q, want %q", tc.a.Site, tc.b.Site, got, tc.want)
+		}
+		for _, r := range plan.Rejected {
+			if r.Technique == overlay.SimultaneousOpen && !strings.Contains(r.Reason, tc.says) {
+				t.Errorf("%s to %s: %q, want %q", tc.a.Site, tc.b.Site, r.Reason, tc.says)
+			}
 		}
 	}
 }

@@ -55,7 +55,7 @@ func against(format string, args ...any) *verdict {
 // to meet a tracker that saw the other's.
 func (p pair) simultaneousOpen() verdict {
 	works := take("%s and %s each let their own SYN out, and it opens the way for the other's", p.asker.Site, p.target.Site)
-	v := p.sides(works, func(self, peer overlay.SiteProfile) *verdict {
+	return p.sides(works, func(self, peer overlay.SiteProfile) *verdict {
 		switch {
 		case self.Egress == overlay.EgressNone || self.Egress.ThroughHTTPProxy():
 			return against("%s, which carries no SYN of its own", egressLimit(self))
@@ -70,22 +70,6 @@ func (p pair) simultaneousOpen() verdict {
 		}
 		return nil
 	})
-	if !v.take && p.bothIPv6() {
-		v = take("%s and %s have IPv6, where each lets its own SYN out, and it opens the way for the other's (not over IPv4: %s)", p.asker.Site, p.target.Site, v.reason)
-		v.ipv6 = true
-	}
-	return v
-}
-
-// bothIPv6 reports whether nodes of both sites can meet over IPv6, where no
-// address is translated. Gateways take part over IPv4 only.
-func (p pair) bothIPv6() bool {
-	for _, s := range []overlay.SiteProfile{p.asker, p.target} {
-		if !s.IPv6 || s.GatewayOnly || s.Egress != overlay.EgressAny {
-			return false
-		}
-	}
-	return true
 }
 
 // stateless reports whether the site refuses bare SYNs by their flags alone.

@@ -84,8 +84,8 @@ func (b *Broker) serveSTUN(ctx context.Context) {
 // reaches them; stun is not valid without a STUN server.
 func (b *Broker) ownAddresses(s *control.Session) (tcp, stun netip.AddrPort) {
 	tcp = b.cfg.Advertise
-	if !tcp.IsValid() {
-		tcp = s.LocalAddr()
+	if own := s.LocalAddr(); !tcp.IsValid() || tcp.Addr().Is4() != own.Addr().Unmap().Is4() {
+		tcp = own // a peer that came by the other version of IP may have no other way
 	}
 	if b.vantage.sockets != nil {
 		stun = netip.AddrPortFrom(tcp.Addr(), b.vantage.sockets.Port())
@@ -101,7 +101,7 @@ func (d directory) Bearings(ctx context.Context, _ *controlpb.BearingsRequest) (
 	}
 	d.b.counters.bearings.Add(1)
 	tcp, stun := d.b.ownAddresses(s)
-	resp := &controlpb.BearingsResponse{Tcp: []string{tcp.String()}}
+	resp := &controlpb.BearingsResponse{Tcp: []string{tcp.String()}, Clock: d.b.name}
 	if stun.IsValid() {
 		resp.Stun = append(resp.Stun, stun.String())
 	}

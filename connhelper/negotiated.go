@@ -31,7 +31,7 @@ func (h *Helper) side(f *frontal, j journey) *meeting.Side {
 		ip = f.session.LocalAddr().Addr()
 	}
 	return &meeting.Side{
-		Address: ip, Address6: h.address6(ip), Profile: f.profile, Log: h.log, Stock: h.stock, Engine: h.engine,
+		Address: ip, Other: meeting.OtherAddress(ip), Profile: f.profile, Log: h.log, Stock: h.stock, Engine: h.engine,
 		Permit: func(ip netip.Addr) error {
 			err := h.opts.Rule.Foreign(ip)
 			if err != nil {
@@ -46,24 +46,6 @@ func (h *Helper) side(f *frontal, j journey) *meeting.Side {
 			})
 		},
 	}
-}
-
-// address6 returns an IPv6 address of this host by which other sites may reach
-// it, if ip is of IPv4 and there is one.
-func (h *Helper) address6(ip netip.Addr) netip.Addr {
-	if !ip.Is4() {
-		return netip.Addr{}
-	}
-	own, err := net.InterfaceAddrs()
-	if err != nil {
-		h.log.Debug("cannot look for IPv6 addresses", "error", err)
-	}
-	for _, a := range own {
-		if p, err := netip.ParsePrefix(a.String()); err == nil && p.Addr().Is6() && p.Addr().IsGlobalUnicast() && !p.Addr().IsPrivate() {
-			return p.Addr()
-		}
-	}
-	return netip.Addr{}
 }
 
 // negotiated carries out a technique of package meeting from the asker's side,
@@ -121,7 +103,7 @@ func (h *Helper) negotiated(ctx context.Context, f *frontal, p *process, to targ
 // connection from it.
 func (h *Helper) negotiatedByGateway(ctx context.Context, f *frontal, p *process, to target, step overlay.Step) (made, error) {
 	request := h.introduction(p, to, step.Technique)
-	request.Port = uint32(step.Port)
+	request.Port, request.Ipv6 = uint32(step.Port), step.IPv6
 	in, err := h.openIntroduction(ctx, f, request)
 	if err != nil {
 		return made{}, err

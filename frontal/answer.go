@@ -59,7 +59,7 @@ func (f *Frontal) meetFor(ctx context.Context, in *controlpb.Introduction, point
 		return nil, err
 	}
 	defer leave()
-	end, err := f.newEnd(ctx)
+	end, err := f.newEnd(ctx, false)
 	if err != nil {
 		return nil, err
 	}

@@ -102,7 +102,7 @@ func (f *Frontal) newAsking(ctx context.Context, req *controlpb.IntroduceRequest
 	if a.uplink, err = f.up.get(ctx); err != nil {
 		return nil, told{err}
 	}
-	if a.end, err = f.newEnd(ctx); err != nil {
+	if a.end, err = f.newEnd(ctx, req.Ipv6); err != nil {
 		return nil, told{err}
 	}
 	return a, nil

@@ -76,7 +76,7 @@ type Frontal struct {
 
 	// The gateway as an end of meetings.
 	meetings meetings
-	newEnd   func(context.Context) (end, error) // side
+	newEnd   func(ctx context.Context, ipv6 bool) (end, error) // side
 	vantages *meeting.BearingsCache
 	stock    *meeting.Stock
 	engine   *traverse.Engine // nil without CAP_NET_RAW; set by Serve before anything reads it

@@ -41,7 +41,7 @@ func (a *asking) exchange(ctx context.Context, offer []byte) ([]byte, error) {
 		return nil, told{err}
 	}
 	req := proto.CloneOf(a.request)
-	req.Offer, req.Port = offer, 0
+	req.Offer, req.Port, req.Ipv6 = offer, 0, false
 	life, cancel := context.WithCancel(a.ctx)
 	in := &introducing{cancel: cancel, accepted: make(chan struct{}), done: make(chan struct{})}
 	a.current = in

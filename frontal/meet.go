@@ -110,21 +110,28 @@ func (f *Frontal) boundMeeting(ctx context.Context) (context.Context, context.Ca
 }
 
 // side is this gateway as an end of meetings: where its own connections out of
-// the site begin.
-func (f *Frontal) side(ctx context.Context) (end, error) {
+// the site begin, those over IPv6 if it is to ask by it.
+func (f *Frontal) side(ctx context.Context, ipv6 bool) (end, error) {
 	s, err := f.up.get(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return &meeting.Side{
-		Address: s.LocalAddr().Addr().WithZone(""), Profile: f.profile(), Log: f.log,
+	ip := s.LocalAddr().Addr().Unmap().WithZone("")
+	side := &meeting.Side{
+		Address: ip, Other: meeting.OtherAddress(ip), Profile: f.profile(), Log: f.log,
 		Forbidden: neverMet, Permit: f.config().rule().Foreign, Stock: f.stock, Engine: f.engine,
 		Bearings: func(ctx context.Context) (meeting.Bearings, error) {
 			return f.vantages.Get(ctx, func(ctx context.Context) (*controlpb.BearingsResponse, error) {
 				return f.bearings(ctx, &controlpb.BearingsRequest{})
 			})
 		},
-	}, nil
+	}
+	if ipv6 {
+		if side, err = side.OverIPv6(); err != nil {
+			return nil, fmt.Errorf("%s: %w", f.who, err)
+		}
+	}
+	return side, nil
 }
 
 // neverMet is what neverDialled refuses and package meeting does not refuse by

@@ -38,8 +38,8 @@ func (e labEnd) Answer(ctx context.Context, t overlay.Technique, peer string, of
 // standOn puts a frontal's end of meetings on a host. Its sessions stay on
 // loopback.
 func (r *rig) standOn(h *lab.Host, b meeting.Bearings) {
-	r.f.newEnd = func(ctx context.Context) (end, error) {
-		e, err := r.f.side(ctx)
+	r.f.newEnd = func(ctx context.Context, ipv6 bool) (end, error) {
+		e, err := r.f.side(ctx, ipv6)
 		if err != nil {
 			return nil, err
 		}

@@ -51,7 +51,7 @@ func newLoopEnd(t *testing.T) *loopEnd {
 }
 
 // use makes r's frontal meet through e.
-func (r *rig) use(e end) { r.f.newEnd = func(context.Context) (end, error) { return e, nil } }
+func (r *rig) use(e end) { r.f.newEnd = func(context.Context, bool) (end, error) { return e, nil } }
 
 func (e *loopEnd) Ask(ctx context.Context, t overlay.Technique, peer string, port uint16, ex meeting.Exchange) (net.Conn, error) {
 	e.mu.Lock()
@@ -796,7 +796,7 @@ func TestConnectedBeforeTheAnswer(t *testing.T) {
 // the gateway passes introductions on.
 func TestOthersMeetForThemselves(t *testing.T) {
 	r := newRig(t, plain)
-	r.f.newEnd = func(context.Context) (end, error) { panic("the gateway is nobody's end") }
+	r.f.newEnd = func(context.Context, bool) (end, error) { panic("the gateway is nobody's end") }
 	h := r.helper("a1")
 	h.register(0)
 	r.broker.locked(func() { r.broker.introduce = sendAll(isConnected) })
@@ -829,7 +829,7 @@ func TestOthersMeetForThemselves(t *testing.T) {
 // what it never dials.
 func TestSide(t *testing.T) {
 	r := newRig(t, func(c *Config) { closed(c); c.Deny = []netip.Prefix{netip.MustParsePrefix("10.9.0.0/16")} })
-	e, err := r.f.side(t.Context())
+	e, err := r.f.side(t.Context(), false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -848,7 +848,7 @@ func TestSide(t *testing.T) {
 	}
 	r.broker.stop()
 	r.until("the session is lost", func() bool { return !r.f.up.up() })
-	if _, err := r.f.side(t.Context()); !errors.Is(err, overlay.ErrUnreachable) {
+	if _, err := r.f.side(t.Context(), false); !errors.Is(err, overlay.ErrUnreachable) {
 		t.Errorf("without a broker: %v", err)
 	}
 }

@@ -39,14 +39,14 @@ type SiteProfile struct {
 	IdleTCP uint32 `json:"idle_tcp,omitempty" yaml:"idle_tcp,omitempty"`
 	IdleUDP uint32 `json:"idle_udp,omitempty" yaml:"idle_udp,omitempty"`
 
-	// IPv6 says that nodes have, besides the IPv4 that all other fields are about,
-	// addresses that other sites' IPv6 hosts can be reached from: not translated,
-	// and filtered with state.
+	// IPv6 says that nodes have, or with GatewayOnly the gateway has, besides the IPv4
+	// that all other fields are about, addresses that other sites' IPv6 hosts can be
+	// reached from: not translated, and filtered with state.
 	IPv6 bool `json:"ipv6,omitempty" yaml:"ipv6,omitempty"`
 
 	// IPv6Only says that IPv4 leads nowhere from the site, so that other sites are met
-	// over IPv6, or at a proxy that has both. Besides Egress and IPv6 the other fields
-	// tell nothing then.
+	// over IPv6, or at a proxy that has both. What the admin declares of who may come in
+	// is about IPv6 then; nothing of that is measured. Read it by OverIPv6.
 	IPv6Only bool `json:"ipv6_only,omitempty" yaml:"ipv6_only,omitempty"`
 
 	// GatewayOnly says that compute nodes have no route out at all: the frontal
@@ -79,6 +79,20 @@ func (p SiteProfile) DatagramNAT() NAT {
 		return p.NATUDP
 	}
 	return p.NAT
+}
+
+// OverIPv6 returns the site as it is over IPv6. Nothing is translated there, and nothing
+// is measured of the filter, which counts as one that follows connections and lets none
+// in, unless IPv6 is all that the profile is about.
+func (p SiteProfile) OverIPv6() SiteProfile {
+	six := SiteProfile{
+		Site: p.Site, Filter: FilterStateful, Egress: p.Egress, IPv6: p.IPv6, IPv6Only: p.IPv6Only,
+		GatewayOnly: p.GatewayOnly, Privileged: p.Privileged, Forbidden: p.Forbidden,
+	}
+	if p.IPv6Only {
+		six.Inbound, six.Ports, six.Filter, six.Refusal = p.Inbound, p.Ports, p.Filter, p.Refusal
+	}
+	return six
 }
 
 // Forbids reports whether the site's admin forbids t.

@@ -154,8 +154,8 @@ type Step struct {
 	// lets out no other; 0 is any.
 	Port uint16 `json:"port,omitempty"`
 
-	// IPv6 says that the two ends use their IPv6 addresses, which both sites have
-	// besides those of IPv4.
+	// IPv6 says that the two ends of a technique that needs both at work use their IPv6
+	// addresses, whatever others they have.
 	IPv6 bool `json:"ipv6,omitempty"`
 }
 

@@ -37,9 +37,9 @@ const MaxOffer = 8 << 10
 
 // Side is one end of meetings: a host and what is known of its site.
 type Side struct {
-	Address  netip.Addr // from which to dial
-	Address6 netip.Addr // of IPv6 besides, if Address is of IPv4 and the host has one
-	Profile  overlay.SiteProfile
+	Address netip.Addr // that faces the frontal or the broker
+	Other   netip.Addr // from which packets of the other version of IP leave; not valid without one (OtherAddress)
+	Profile overlay.SiteProfile
 
 	// Bearings returns the vantage points: the first TCP one is the broker, whose
 	// clock counts, and is the same for every site of the grid.
@@ -59,8 +59,9 @@ type Side struct {
 
 // Bearings are where a host learns its address as others see it.
 type Bearings struct {
-	TCP  []netip.AddrPort
-	STUN []netip.AddrPort
+	TCP   []netip.AddrPort
+	STUN  []netip.AddrPort
+	Clock string // name of the first of TCP; "" if the broker does not say it
 }
 
 // ReadBearings checks and converts what the directory says.
@@ -76,20 +77,8 @@ func ReadBearings(m *controlpb.BearingsResponse) (b Bearings, err error) {
 		}
 		return out
 	}
-	b.TCP, b.STUN = parse(m.GetTcp()), parse(m.GetStun())
+	b.TCP, b.STUN, b.Clock = parse(m.GetTcp()), parse(m.GetStun()), m.GetClock()
 	return b, err
-}
-
-// OverIPv6 returns the side as it is over IPv6: not translated, and filtered
-// with state.
-func (s *Side) OverIPv6() (*Side, error) {
-	if !s.Address6.IsValid() {
-		return nil, fmt.Errorf("%w: this host has no IPv6 address to meet others from, though its site's profile says so", overlay.ErrUnreachable)
-	}
-	six := *s
-	six.Address, six.Address6 = s.Address6, netip.Addr{}
-	six.Profile = overlay.SiteProfile{Site: s.Profile.Site, Filter: overlay.FilterStateful, IPv6: true}
-	return &six, nil
 }
 
 // Exchange carries the offer to the target's side and returns its answer.
@@ -103,8 +92,9 @@ func Knows(t overlay.Technique) bool {
 // Ask carries out t from the asker's side and returns the connection: a
 // *net.TCPConn, or a *punch.Conn of hole punching. peer is the target under any
 // name that the caller has for it, always the same. port is the port to dial from,
-// 0 for any (overlay.Step.Port). ex is called once or more, one after the other;
-// the last call is that of the connection. It ends with ctx.
+// 0 for any (overlay.Step.Port). For a step over IPv6 the side is OverIPv6. ex is
+// called once or more, one after the other; the last call is that of the connection.
+// It ends with ctx.
 func (s *Side) Ask(ctx context.Context, t overlay.Technique, peer string, port uint16, ex Exchange) (net.Conn, error) {
 	switch t {
 	case overlay.SimultaneousOpen:

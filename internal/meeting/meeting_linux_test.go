@@ -85,7 +85,7 @@ func (w *world) side(name string) (*Side, *lab.Host) {
 	}
 	profile.Site = overlay.SiteID(name)
 	s := &Side{
-		Address: h.Addr(), Address6: h.Addr6(), Profile: profile, Log: slog.New(slog.DiscardHandler), Stock: NewStock(),
+		Address: h.Addr(), Other: h.Addr6(), Profile: profile, Log: slog.New(slog.DiscardHandler), Stock: NewStock(),
 		Bearings: func(context.Context) (Bearings, error) { return w.bearings, nil },
 	}
 	err = h.Do(func() (err error) {

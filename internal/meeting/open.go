@@ -24,6 +24,7 @@ type ready struct {
 	port    *simopen.Port
 	end     simopen.End
 	server  netip.AddrPort // whose clock end.Clock is about
+	clock   string         // its name, or ""
 	made    time.Time
 	release func() // lets the next meeting have webPort; nil when it is another port
 }
@@ -47,13 +48,13 @@ func (s *Side) prepare(ctx context.Context, ports overlay.Ports) (*ready, error)
 	if len(b.TCP) == 0 {
 		return nil, fmt.Errorf("%w: the broker names no vantage point", overlay.ErrUnreachable)
 	}
-	r := &ready{server: b.TCP[0]}
+	r := &ready{server: b.TCP[0], clock: b.Clock}
 	if lone(ports) && ports.First == webPort && s.Stock != nil {
 		if r.release, err = s.Stock.alone(ctx); err != nil {
 			return nil, err
 		}
 	}
-	if r.port, err = simopen.Prepare(ctx, s.Address, ports); err != nil {
+	if r.port, err = simopen.Prepare(ctx, s.from(b.TCP), ports); err != nil {
 		r.close()
 		return nil, err
 	}
@@ -70,24 +71,40 @@ func (s *Side) prepare(ctx context.Context, ports overlay.Ports) (*ready, error)
 	return r, nil
 }
 
+// maxAsked bounds the vantage points that are asked about one port.
+const maxAsked = 8
+
 // observe learns how others see the port, and compares clocks with the first
-// vantage point. Where the vantage points have no IPv6 the port is what it is,
-// for its addresses are not translated, and only the clock is asked for.
-func (s *Side) observe(ctx context.Context, port *simopen.Port, vantages []netip.AddrPort) (simopen.Mapping, error) {
-	if port.Local().Addr().Is4() || vantages[0].Addr().Is6() {
-		m, err := port.Observe(ctx, vantages)
-		if err == nil && !m.Seen[0].IsValid() {
+// vantage point, by the other version of IP if it must. Where the vantage points have no
+// IPv6 a port there is what it is, for its addresses are not translated.
+func (s *Side) observe(ctx context.Context, port *simopen.Port, vantages []netip.AddrPort) (m simopen.Mapping, err error) {
+	local := port.Local()
+	same := ofVersion(local.Addr(), vantages)
+	switch {
+	case len(same) > 0:
+		m, err = port.Observe(ctx, same[:min(len(same), maxAsked)])
+	case local.Addr().Is6():
+		m = simopen.Mapping{Local: local, Outside: local, Independent: true}
+	default:
+		err = fmt.Errorf("%w: no vantage point has an IPv4 address", overlay.ErrUnreachable)
+	}
+	if err != nil {
+		return m, err
+	}
+	if len(same) > 0 && same[0] == vantages[0] {
+		if !m.Seen[0].IsValid() {
 			err = fmt.Errorf("%w: %w", overlay.ErrUnreachable, m.Failed) // without the broker's clock there is no instant
 		}
 		return m, err
 	}
 	c, err := carrier.DialTCP(ctx, vantages[0].String(), carrier.HTTPProxy{})
 	if err != nil {
-		return simopen.Mapping{}, err
+		return m, err
 	}
 	defer c.Close()
 	_, sample, err := simopen.Ask(ctx, c)
-	return simopen.Mapping{Local: port.Local(), Outside: port.Local(), Independent: true, Samples: []simopen.Sample{sample}}, err
+	m.Samples = []simopen.Sample{sample}
+	return m, err
 }
 
 // ports returns where this end must bind: at the port that the peer needs, or
@@ -125,7 +142,7 @@ const (
 // not kept, agrees with the peer on an instant, and again when that failed.
 func (s *Side) askOpen(ctx context.Context, peer string, ex Exchange, port uint16) (net.Conn, error) {
 	var r *ready
-	promised, warm := s.Stock.recall(peer)
+	promised, warm := s.recall(peer)
 	if warm = warm && port == 0; warm {
 		r = s.spare()
 	}
@@ -214,7 +231,7 @@ func (r *ready) offer(promise []byte) []byte {
 	m := &meetingpb.OpenOffer{
 		Local: r.end.Mapping.Local.String(), Outside: r.end.Mapping.Outside.String(), Independent: r.end.Mapping.Independent,
 		Server: r.server.String(), ClockOffsetNs: int64(r.end.Clock.Offset), ClockErrorNs: int64(r.end.Clock.Error), RttNs: int64(r.end.Clock.RTT),
-		Promise: promise,
+		Promise: promise, Clock: r.clock,
 	}
 	m.Profile = r.profile()
 	return marshal(m)
@@ -231,7 +248,7 @@ func (s *Side) answerOpen(ctx context.Context, offer []byte, reply func([]byte) 
 	if err != nil {
 		return nil, err
 	}
-	if asker.Mapping.Local.Addr().Is6() && s.Address.Is4() {
+	if asker.Mapping.Local.Addr().Is6() {
 		if s, err = s.OverIPv6(); err != nil {
 			return nil, err
 		}
@@ -244,7 +261,7 @@ func (s *Side) answerOpen(ctx context.Context, offer []byte, reply func([]byte) 
 		return nil, err
 	}
 	defer r.close()
-	if m.Server != r.server.String() {
+	if m.Server != r.server.String() && (m.Clock == "" || m.Clock != r.clock) {
 		return nil, fmt.Errorf("%w: the asker took the time from %s, this end from %v", overlay.ErrRefused, m.Server, r.server)
 	}
 	agreed, err := simopen.Agree(r.end.Clock.Server(time.Now()), asker, r.end)

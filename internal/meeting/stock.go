@@ -185,7 +185,7 @@ func (s *Side) spare() *ready {
 	if s.Stock == nil {
 		return nil
 	}
-	return s.Stock.take(s.Address)
+	return s.Stock.take(s.usual())
 }
 
 // alone waits for webPort, where two meetings cannot listen at once. When its
@@ -276,17 +276,24 @@ func (s *Stock) keep(peer string, m *meetingpb.Promise) error {
 	return nil
 }
 
-// recall returns a peer's promise, which is used up by that.
-func (s *Stock) recall(peer string) (received, bool) {
+// recall returns a peer's promise of a port that ip's version of IP leads to, which is
+// used up by that.
+func (s *Stock) recall(peer string, ip netip.Addr) (received, bool) {
 	if s == nil {
 		return received{}, false
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r, ok := s.received[peer]
+	if !ok || r.end.Mapping.Outside.Addr().Unmap().Is4() != ip.Unmap().Is4() {
+		return received{}, false
+	}
 	delete(s.received, peer)
-	return r, ok && time.Now().Before(r.expires)
+	return r, time.Now().Before(r.expires)
 }
+
+// recall returns the peer's promise, if it is of use to this side.
+func (s *Side) recall(peer string) (received, bool) { return s.Stock.recall(peer, s.usual()) }
 
 var errNotKept = fmt.Errorf("%w: the promised port is not kept any more", overlay.ErrStale)
 
@@ -331,7 +338,7 @@ func (s *Side) Promise(ctx context.Context, t overlay.Technique, peer string, of
 		if err != nil || neededBy(asker.Profile.Egress) != 0 {
 			return nil
 		}
-		if asker.Mapping.Local.Addr().Is6() && s.Address.Is4() {
+		if asker.Mapping.Local.Addr().Is6() {
 			if s, err = s.OverIPv6(); err != nil {
 				return nil
 			}

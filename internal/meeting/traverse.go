@@ -28,7 +28,7 @@ func (s *Side) askTraverse(ctx context.Context, peer string, ex Exchange) (net.C
 	if err != nil {
 		return nil, err
 	}
-	promised, warm := s.Stock.recall(peer)
+	promised, warm := s.recall(peer)
 	asked := make(chan error, 1)
 	if warm {
 		asked <- nil

@@ -31,7 +31,7 @@ type own struct {
 // own networks.
 func Others(to netip.Addr) []Source {
 	to = to.Unmap()
-	selected, err := selectedFor(to)
+	selected, err := Selected(to)
 	if err != nil { // there is no route at all, but perhaps one from a certain source
 		selected = netip.Addr{}
 	}
@@ -69,8 +69,9 @@ func choose(to, selected netip.Addr, all []own, routed func(Source) bool) (sourc
 	return sources
 }
 
-// selectedFor returns the source that the kernel selects for a destination.
-func selectedFor(to netip.Addr) (netip.Addr, error) {
+// Selected returns the source that the kernel selects for a destination, and an error
+// without a route there.
+func Selected(to netip.Addr) (netip.Addr, error) {
 	c, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(netip.AddrPortFrom(to, 9))) // sends nothing
 	if err != nil {
 		return netip.Addr{}, err

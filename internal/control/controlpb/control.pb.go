@@ -1677,8 +1677,10 @@ type IntroduceRequest struct {
 	ConnectId        []byte                 `protobuf:"bytes,8,opt,name=connect_id,json=connectId,proto3" json:"connect_id,omitempty"`                // REVERSED: 16 random bytes to show there
 	Offer            []byte                 `protobuf:"bytes,9,opt,name=offer,proto3" json:"offer,omitempty"`                                         // the asker's half of what the technique negotiates; empty: the
 	// gateway is to negotiate, because the node has no route out
-	Port          uint32 `protobuf:"varint,10,opt,name=port,proto3" json:"port,omitempty"`                                     // with no offer: Step.port
-	SmallPackets  bool   `protobuf:"varint,11,opt,name=small_packets,json=smallPackets,proto3" json:"small_packets,omitempty"` // what the asker's end dials, and the target's, has packets of 576
+	Port         uint32 `protobuf:"varint,10,opt,name=port,proto3" json:"port,omitempty"`                                     // with no offer: Step.port
+	SmallPackets bool   `protobuf:"varint,11,opt,name=small_packets,json=smallPackets,proto3" json:"small_packets,omitempty"` // what the asker's end dials, and the target's, has packets of 576
+	// bytes at most: larger ones seem to vanish on the way
+	Ipv6          bool `protobuf:"varint,12,opt,name=ipv6,proto3" json:"ipv6,omitempty"` // with no offer: Step.ipv6
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1786,6 +1788,13 @@ func (x *IntroduceRequest) GetPort() uint32 {
 func (x *IntroduceRequest) GetSmallPackets() bool {
 	if x != nil {
 		return x.SmallPackets
+	}
+	return false
+}
+
+func (x *IntroduceRequest) GetIpv6() bool {
+	if x != nil {
+		return x.Ipv6
 	}
 	return false
 }
@@ -2131,10 +2140,11 @@ func (*BearingsRequest) Descriptor() ([]byte, []int) {
 
 type BearingsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Time          int64                  `protobuf:"varint,1,opt,name=time,proto3" json:"time,omitempty"` // Unix time of the broker in nanoseconds
-	Tcp           []string               `protobuf:"bytes,2,rep,name=tcp,proto3" json:"tcp,omitempty"`    // address:port of two or more vantage points that answer an observe frame
-	Stun          []string               `protobuf:"bytes,3,rep,name=stun,proto3" json:"stun,omitempty"`  // address:port of two or more STUN servers; they answer observe frames over TCP, too
-	Tcp6          []string               `protobuf:"bytes,4,rep,name=tcp6,proto3" json:"tcp6,omitempty"`  // other addresses of those in tcp, over IPv6: to see whether that works at all
+	Time          int64                  `protobuf:"varint,1,opt,name=time,proto3" json:"time,omitempty"`  // Unix time of the broker in nanoseconds
+	Tcp           []string               `protobuf:"bytes,2,rep,name=tcp,proto3" json:"tcp,omitempty"`     // address:port of two or more vantage points that answer an observe frame
+	Stun          []string               `protobuf:"bytes,3,rep,name=stun,proto3" json:"stun,omitempty"`   // address:port of two or more STUN servers; they answer observe frames over TCP, too
+	Tcp6          []string               `protobuf:"bytes,4,rep,name=tcp6,proto3" json:"tcp6,omitempty"`   // other addresses of those in tcp, over IPv6: to see whether that works at all
+	Clock         string                 `protobuf:"bytes,5,opt,name=clock,proto3" json:"clock,omitempty"` // name of the broker, the first in tcp, which other sites may know by another address
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2195,6 +2205,13 @@ func (x *BearingsResponse) GetTcp6() []string {
 		return x.Tcp6
 	}
 	return nil
+}
+
+func (x *BearingsResponse) GetClock() string {
+	if x != nil {
+		return x.Clock
+	}
+	return ""
 }
 
 type CallBackRequest struct {
@@ -4942,7 +4959,7 @@ const file_control_proto_rawDesc = "" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\"^\n" +
 	"\fAwaitRequest\x125\n" +
 	"\aprocess\x18\x01 \x01(\v2\x1b.isthmus.control.v1.ProcessR\aprocess\x12\x17\n" +
-	"\await_ms\x18\x02 \x01(\rR\x06waitMs\"\x8f\x03\n" +
+	"\await_ms\x18\x02 \x01(\rR\x06waitMs\"\xa3\x03\n" +
 	"\x10IntroduceRequest\x12\x12\n" +
 	"\x04link\x18\x01 \x01(\fR\x04link\x12\x1c\n" +
 	"\ttechnique\x18\x02 \x01(\rR\ttechnique\x121\n" +
@@ -4957,7 +4974,8 @@ const file_control_proto_rawDesc = "" +
 	"\x05offer\x18\t \x01(\fR\x05offer\x12\x12\n" +
 	"\x04port\x18\n" +
 	" \x01(\rR\x04port\x12#\n" +
-	"\rsmall_packets\x18\v \x01(\bR\fsmallPackets\"\xf6\x04\n" +
+	"\rsmall_packets\x18\v \x01(\bR\fsmallPackets\x12\x12\n" +
+	"\x04ipv6\x18\f \x01(\bR\x04ipv6\"\xf6\x04\n" +
 	"\fIntroduction\x12\x12\n" +
 	"\x04link\x18\x01 \x01(\fR\x04link\x12\x1c\n" +
 	"\ttechnique\x18\x02 \x01(\rR\ttechnique\x121\n" +
@@ -4997,12 +5015,13 @@ const file_control_proto_rawDesc = "" +
 	"\tCONNECTED\x10\x03\x12\n" +
 	"\n" +
 	"\x06FAILED\x10\x04\"\x11\n" +
-	"\x0fBearingsRequest\"`\n" +
+	"\x0fBearingsRequest\"v\n" +
 	"\x10BearingsResponse\x12\x12\n" +
 	"\x04time\x18\x01 \x01(\x03R\x04time\x12\x10\n" +
 	"\x03tcp\x18\x02 \x03(\tR\x03tcp\x12\x12\n" +
 	"\x04stun\x18\x03 \x03(\tR\x04stun\x12\x12\n" +
-	"\x04tcp6\x18\x04 \x03(\tR\x04tcp6\"\xa9\x01\n" +
+	"\x04tcp6\x18\x04 \x03(\tR\x04tcp6\x12\x14\n" +
+	"\x05clock\x18\x05 \x01(\tR\x05clock\"\xa9\x01\n" +
 	"\x0fCallBackRequest\x12\x0e\n" +
 	"\x02to\x18\x01 \x01(\tR\x02to\x12\x10\n" +
 	"\x03udp\x18\x02 \x01(\bR\x03udp\x12\x14\n" +

@@ -37,6 +37,7 @@ type OpenOffer struct {
 	ClockErrorNs  int64                  `protobuf:"varint,7,opt,name=clock_error_ns,json=clockErrorNs,proto3" json:"clock_error_ns,omitempty"`
 	RttNs         int64                  `protobuf:"varint,8,opt,name=rtt_ns,json=rttNs,proto3" json:"rtt_ns,omitempty"` // to it
 	Promise       []byte                 `protobuf:"bytes,9,opt,name=promise,proto3" json:"promise,omitempty"`           // the target's port that is meant, Promise.id; the target then dials at once
+	Clock         string                 `protobuf:"bytes,10,opt,name=clock,proto3" json:"clock,omitempty"`              // name of that vantage point (BearingsResponse.clock)
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -132,6 +133,13 @@ func (x *OpenOffer) GetPromise() []byte {
 		return x.Promise
 	}
 	return nil
+}
+
+func (x *OpenOffer) GetClock() string {
+	if x != nil {
+		return x.Clock
+	}
+	return ""
 }
 
 // OpenAnswer is what the target decided.
@@ -420,6 +428,7 @@ type TraverseOffer struct {
 	Syn           []byte                 `protobuf:"bytes,3,opt,name=syn,proto3" json:"syn,omitempty"`         // the packet as it left the asker's host
 	Source        string                 `protobuf:"bytes,4,opt,name=source,proto3" json:"source,omitempty"`   // address:port of the asker as others see it
 	Level         uint32                 `protobuf:"varint,5,opt,name=level,proto3" json:"level,omitempty"`    // traverse.Level
+	Ipv6          bool                   `protobuf:"varint,6,opt,name=ipv6,proto3" json:"ipv6,omitempty"`      // both ends use their IPv6 addresses
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -489,11 +498,18 @@ func (x *TraverseOffer) GetLevel() uint32 {
 	return 0
 }
 
+func (x *TraverseOffer) GetIpv6() bool {
+	if x != nil {
+		return x.Ipv6
+	}
+	return false
+}
+
 var File_meeting_proto protoreflect.FileDescriptor
 
 const file_meeting_proto_rawDesc = "" +
 	"\n" +
-	"\rmeeting.proto\x12\x12isthmus.meeting.v1\"\x8e\x02\n" +
+	"\rmeeting.proto\x12\x12isthmus.meeting.v1\"\xa4\x02\n" +
 	"\tOpenOffer\x12\x18\n" +
 	"\aprofile\x18\x01 \x01(\fR\aprofile\x12\x14\n" +
 	"\x05local\x18\x02 \x01(\tR\x05local\x12\x18\n" +
@@ -503,7 +519,9 @@ const file_meeting_proto_rawDesc = "" +
 	"\x0fclock_offset_ns\x18\x06 \x01(\x03R\rclockOffsetNs\x12$\n" +
 	"\x0eclock_error_ns\x18\a \x01(\x03R\fclockErrorNs\x12\x15\n" +
 	"\x06rtt_ns\x18\b \x01(\x03R\x05rttNs\x12\x18\n" +
-	"\apromise\x18\t \x01(\fR\apromise\"~\n" +
+	"\apromise\x18\t \x01(\fR\apromise\x12\x14\n" +
+	"\x05clock\x18\n" +
+	" \x01(\tR\x05clock\"~\n" +
 	"\n" +
 	"OpenAnswer\x12\x1c\n" +
 	"\n" +
@@ -527,13 +545,14 @@ const file_meeting_proto_rawDesc = "" +
 	"\vindependent\x18\x04 \x01(\bR\vindependent\x12\x18\n" +
 	"\aprofile\x18\x05 \x01(\fR\aprofile\x12\x15\n" +
 	"\x06rtt_ns\x18\x06 \x01(\x03R\x05rttNs\x12\x17\n" +
-	"\alife_ns\x18\a \x01(\x03R\x06lifeNs\"\x83\x01\n" +
+	"\alife_ns\x18\a \x01(\x03R\x06lifeNs\"\x97\x01\n" +
 	"\rTraverseOffer\x12\x18\n" +
 	"\aprofile\x18\x01 \x01(\fR\aprofile\x12\x18\n" +
 	"\apromise\x18\x02 \x01(\fR\apromise\x12\x10\n" +
 	"\x03syn\x18\x03 \x01(\fR\x03syn\x12\x16\n" +
 	"\x06source\x18\x04 \x01(\tR\x06source\x12\x14\n" +
-	"\x05level\x18\x05 \x01(\rR\x05levelB<Z:github.com/isthmus-grid/isthmus/internal/meeting/meetingpbb\x06proto3"
+	"\x05level\x18\x05 \x01(\rR\x05level\x12\x12\n" +
+	"\x04ipv6\x18\x06 \x01(\bR\x04ipv6B<Z:github.com/isthmus-grid/isthmus/internal/meeting/meetingpbb\x06proto3"
 
 var (
 	file_meeting_proto_rawDescOnce sync.Once

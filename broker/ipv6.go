@@ -1,0 +1,67 @@
+package broker
+
+import (
+	"fmt"
+
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// This file judges what two sites can do over IPv6, where nothing is translated and
+// little is known of filters (overlay.SiteProfile.OverIPv6).
+
+// onlyIPv6 reports whether one of the sites has nothing but IPv6, so that the two meet
+// over that or not at all.
+func (p pair) onlyIPv6() bool { return p.asker.IPv6Only || p.target.IPv6Only }
+
+// overIPv6 is the pair as it is over IPv6.
+func (p pair) overIPv6() pair {
+	p.asker, p.target = p.asker.OverIPv6(), p.target.OverIPv6()
+	return p
+}
+
+// lacksIPv6 says why nodes or gateways of the two sites cannot meet over IPv6, or
+// returns "".
+func (p pair) lacksIPv6() string {
+	for _, s := range []overlay.SiteProfile{p.asker, p.target} {
+		switch {
+		case s.IPv6 && (s.IPv6Only || s.Egress == overlay.EgressAny):
+		case s.IPv6:
+			return fmt.Sprintf("%s, and what it lets out over IPv6 is not known", egressLimit(s))
+		case s.IPv6Only:
+			return fmt.Sprintf("the IPv6 addresses of %s are translated, or are not known not to be", s.Site)
+		default:
+			return fmt.Sprintf("%s has no IPv6", s.Site)
+		}
+	}
+	return ""
+}
+
+// judgeOnlyIPv6 is judge, but for the relay, where one of the sites has nothing but IPv6.
+// Of a site that has both, the profile tells of IPv4's firewall, so that it is not known
+// whom it lets in over IPv6.
+func (p pair) judgeOnlyIPv6(t overlay.Technique) verdict {
+	six, other := p.asker, p.target
+	if !six.IPv6Only {
+		six, other = other, six
+	}
+	listener := p.target
+	if t == overlay.Reversed {
+		listener = p.asker
+	}
+	lacks := p.lacksIPv6()
+	switch {
+	case !other.IPv6 && !other.IPv6Only:
+		return reject("%s has nothing but IPv6, and %s none of it", six.Site, other.Site)
+	case t == overlay.Traversing || t == overlay.HolePunching:
+		return reject("%s has nothing but IPv6, over which this is not done", six.Site)
+	case meets(t) && lacks != "":
+		return reject("%s has nothing but IPv6, and %s", six.Site, lacks)
+	case !meets(t) && !listener.IPv6Only:
+		return reject("%s has nothing but IPv6, over which it is not known what %s lets in", six.Site, listener.Site)
+	}
+	v := p.overIPv6().judgeOne(t)
+	if v.take {
+		v.ipv6, v.reason = meets(t), v.reason+", over IPv6"
+	}
+	return v
+}
