@@ -329,8 +329,9 @@ func (s *Side) Promise(ctx context.Context, t overlay.Technique, peer string, of
 	if s.Stock == nil || t != overlay.SimultaneousOpen && t != overlay.Traversing || s.Stock.owes(peer) || lone(s.ports(0)) {
 		return nil
 	}
-	var m meetingpb.OpenOffer
+	six := false
 	if t == overlay.SimultaneousOpen {
+		var m meetingpb.OpenOffer
 		if unmarshal(offer, &m) != nil {
 			return nil
 		}
@@ -338,10 +339,18 @@ func (s *Side) Promise(ctx context.Context, t overlay.Technique, peer string, of
 		if err != nil || neededBy(asker.Profile.Egress) != 0 {
 			return nil
 		}
-		if asker.Mapping.Local.Addr().Is6() {
-			if s, err = s.OverIPv6(); err != nil {
-				return nil
-			}
+		six = asker.Mapping.Local.Addr().Is6()
+	} else {
+		var m meetingpb.TraverseOffer
+		if unmarshal(offer, &m) != nil {
+			return nil
+		}
+		six = m.Ipv6
+	}
+	if six {
+		var err error
+		if s, err = s.OverIPv6(); err != nil {
+			return nil
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, prepareTime)

@@ -68,12 +68,16 @@ func (s *Side) traverse(ctx context.Context, engine *traverse.Engine, own *ready
 	if err := s.checkTarget(remote); err != nil {
 		return nil, err
 	}
+	if own.port.Local().Addr().Is6() && remote.Addr().Unmap().Is4() {
+		return nil, fmt.Errorf("%w: the target promised %v where a port on its IPv6 address was asked for; a daemon of an earlier version does so: upgrade it", overlay.ErrUnreachable, remote)
+	}
 	c, err := engine.Connect(ctx, traverse.Request{
 		Level: level, Local: own.port.Local(), Remote: remote,
 		Dial: func(ctx context.Context) (*net.TCPConn, error) { return own.port.Dial(ctx, remote) },
 		Carry: func(ctx context.Context, syn []byte) error {
 			_, err := ex(ctx, marshal(&meetingpb.TraverseOffer{
 				Profile: own.profile(), Promise: promised.id[:], Syn: syn, Source: own.end.Mapping.Outside.String(), Level: uint32(level),
+				Ipv6: remote.Addr().Unmap().Is6(),
 			}))
 			return err
 		},
@@ -86,7 +90,7 @@ func (s *Side) traverse(ctx context.Context, engine *traverse.Engine, own *ready
 
 // askPromise has the target prepare a port.
 func (s *Side) askPromise(ctx context.Context, ex Exchange) (received, error) {
-	reply, err := ex(ctx, marshal(&meetingpb.TraverseOffer{Profile: marshal(control.ProfileToPB(s.Profile))}))
+	reply, err := ex(ctx, marshal(&meetingpb.TraverseOffer{Profile: marshal(control.ProfileToPB(s.Profile)), Ipv6: s.usual().Is6()}))
 	if err != nil {
 		return received{}, err
 	}
@@ -106,6 +110,11 @@ func (s *Side) answerTraverse(ctx context.Context, peer string, offer []byte, re
 	var m meetingpb.TraverseOffer
 	if err := unmarshal(offer, &m); err != nil {
 		return nil, err
+	}
+	if m.Ipv6 {
+		if s, err = s.OverIPv6(); err != nil {
+			return nil, err
+		}
 	}
 	if len(m.Promise) == 0 {
 		p, err := s.promise(ctx, peer)

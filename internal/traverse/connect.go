@@ -179,8 +179,8 @@ func (e *Engine) watch(local, remote netip.AddrPort, repeats bool) (*Watch, erro
 		local:  netip.AddrPortFrom(local.Addr().Unmap(), local.Port()),
 		remote: netip.AddrPortFrom(remote.Addr().Unmap(), remote.Port()),
 	}
-	if !w.key.local.Addr().Is4() || !w.key.remote.Addr().Is4() {
-		return nil, ErrUnsupported
+	if err := sameVersion(w.key.local.Addr(), w.key.remote.Addr()); err != nil {
+		return nil, err
 	}
 	w.flow = &flow{seen: w.seen, failed: func(error) {}}
 	e.mu.Lock()

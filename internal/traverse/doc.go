@@ -21,7 +21,7 @@
 // the caller's affair, and so is whether the asker may connect. It injects
 // nothing but SYNs from a named source to a named local address. An Engine holds
 // the two sockets and the connections under way; packets, levels and the
-// conversation itself are plain functions. IPv4 on Linux only.
+// conversation itself are plain functions. Linux only.
 package traverse
 
 import (
@@ -33,8 +33,8 @@ var (
 	// ErrPrivilege says that a raw or packet socket is not permitted.
 	ErrPrivilege = errors.New("traversing TCP needs CAP_NET_RAW")
 
-	// ErrUnsupported is returned where there are no packet sockets, or no IPv4.
-	ErrUnsupported = errors.New("traversing TCP needs Linux and IPv4")
+	// ErrUnsupported is returned where there are no packet sockets.
+	ErrUnsupported = errors.New("traversing TCP needs Linux")
 )
 
 // Bounds of an Engine.

@@ -41,7 +41,7 @@ func TestEngineErrors(t *testing.T) {
 	check("another host", inject(elsewhere), overlay.ErrForbidden, "no interface of this host has the address")
 	garbage := good
 	garbage.SYN = []byte("not a packet")
-	check("garbage", inject(garbage), errPacket, "no IPv4 header")
+	check("garbage", inject(garbage), errPacket, "no IPv6 header")
 
 	connect := func(to string, dial bool, boom error) error {
 		client, err := g.place(a, false)

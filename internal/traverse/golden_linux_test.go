@@ -91,7 +91,7 @@ func TestPaperLevel(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { l.Close() })
-	g := &grid{&gridtest.Grid{Lab: l}, t, make(map[*lab.Host]*Engine)}
+	g := &grid{Grid: &gridtest.Grid{Lab: l}, t: t, engines: make(map[*lab.Host]*Engine)}
 	for _, h := range l.Hosts() {
 		if h.Role() == "node" {
 			g.engines[h] = engine(t, h)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/lab"
+	"github.com/isthmus-grid/isthmus/internal/lab/wan"
 	"github.com/isthmus-grid/isthmus/internal/simopen"
 	"github.com/isthmus-grid/isthmus/internal/simopen/gridtest"
 	"github.com/isthmus-grid/isthmus/overlay"
@@ -27,11 +28,12 @@ type grid struct {
 	*gridtest.Grid
 	t       *testing.T
 	engines map[*lab.Host]*Engine
+	six     bool // ports are on the hosts' IPv6 addresses
 }
 
 func newGrid(t *testing.T, presets ...string) *grid {
 	t.Helper()
-	g := &grid{gridtest.Up(t, oneWay, simopen.Answer, presets...), t, make(map[*lab.Host]*Engine)}
+	g := &grid{Grid: gridtest.Up(t, oneWay, simopen.Answer, presets...), t: t, engines: make(map[*lab.Host]*Engine)}
 	for _, p := range presets {
 		for _, side := range []string{"a", "b"} {
 			h := g.Node(side, p)
@@ -78,7 +80,11 @@ type place struct {
 func (g *grid) place(h *lab.Host, observe bool) (*place, error) {
 	p := &place{host: h}
 	return p, h.Do(func() (err error) {
-		if p.port, err = simopen.Prepare(g.t.Context(), h.Addr(), overlay.Ports{}); err != nil || !observe {
+		at := h.Addr()
+		if g.six {
+			at = h.Addr6()
+		}
+		if p.port, err = simopen.Prepare(g.t.Context(), at, overlay.Ports{}); err != nil || !observe {
 			return err
 		}
 		m, err := p.port.Observe(g.t.Context(), g.Vantages)
@@ -258,6 +264,59 @@ func TestLevels(t *testing.T) {
 		t.Logf("%v: %d of %d reached, in %s", level, len(took), len(jobs), gridtest.Times(took))
 	}
 	fewAgain(t, &second, 168)
+}
+
+// TestLevelsOverIPv6: every level reaches over IPv6, where nothing is translated, the
+// filters that it reaches over IPv4, and no other.
+func TestLevelsOverIPv6(t *testing.T) {
+	kinds := []string{"open", "syn-drop", "stateful", "stateful-strict", "stateful-strict-new", "stateful-noloose"}
+	spec := lab.Spec{IPv6: true, WAN: lab.WAN{Default: wan.Shape{Delay: oneWay}}}
+	for _, k := range kinds {
+		for _, side := range []string{"a-", "b-"} {
+			spec.Sites = append(spec.Sites, lab.Site{Name: side + k, Preset: k, Nodes: lab.Nodes(1), OnlyIPv6: true})
+		}
+	}
+	l, err := lab.Up(t.Context(), spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	g := &grid{Grid: &gridtest.Grid{Lab: l}, t: t, engines: make(map[*lab.Host]*Engine), six: true}
+	for _, h := range l.Hosts() {
+		if h.Role() == "node" {
+			g.engines[h] = engine(t, h)
+		}
+	}
+	var second atomic.Int32
+	var reached atomic.Int32
+	var jobs []func()
+	for _, level := range Levels() {
+		for _, a := range kinds {
+			for _, b := range kinds {
+				jobs = append(jobs, func() {
+					from, to := g.Node("a", a), g.Node("b", b)
+					want := slices.Contains(targets[level], b)
+					run, bound := g.run, 700*ms
+					if want {
+						run, bound = func(a, b *lab.Host, try attempt) (time.Duration, error) { return g.again(a, b, try, &second) }, 3*time.Second
+					}
+					_, err := run(from, to, attempt{
+						level: level, bound: bound,
+						source: netip.AddrPortFrom(from.Addr6(), 1), target: netip.AddrPortFrom(to.Addr6(), 1),
+					})
+					if want != (err == nil) {
+						t.Errorf("%v, %s to %s: want %v, got: %v", level, a, b, want, err)
+					}
+					if err == nil {
+						reached.Add(1)
+					}
+				})
+			}
+		}
+	}
+	gridtest.Limited(8, jobs)
+	t.Logf("%d of %d reached", reached.Load(), len(jobs))
+	fewAgain(t, &second, len(jobs))
 }
 
 // TestChoose tries the chosen level on every pair; where there is none, none works.

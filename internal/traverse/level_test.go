@@ -132,8 +132,16 @@ func TestConversationRefuses(t *testing.T) {
 		{Trav, syn, client, at("127.0.0.1:80"), overlay.ErrForbidden},
 		{Trav, syn, client, at("10.2.0.11:0"), overlay.ErrForbidden},
 		{Trav, syn, at("10.2.0.11:7"), server, overlay.ErrForbidden}, // from itself
-		{Trav, syn, at("[2001:db8::1]:1"), server, ErrUnsupported},
-		{Trav, syn, netip.AddrPort{}, server, ErrUnsupported},
+		{Trav, syn, at("[2001:db8::1]:1"), server, overlay.ErrUnreachable},
+		{Trav, syn, client, server6, overlay.ErrUnreachable},
+		{Trav, syn, netip.AddrPort{}, server, overlay.ErrUnreachable},
+		{Trav, syn, client6, server6, overlay.ErrForbidden}, // a SYN over IPv4
+		{Trav, syn.Rewrite(client6, server6), client, server, overlay.ErrForbidden},
+		{Trav, syn.Rewrite(client6, server6), at("[::1]:1"), server6, overlay.ErrForbidden},
+		{Trav, syn.Rewrite(client6, server6), at("[fe80::1]:1"), server6, overlay.ErrForbidden},
+		{Trav, syn.Rewrite(client6, server6), at("[ff02::1]:1"), server6, overlay.ErrForbidden},
+		{Trav, syn.Rewrite(client6, server6), client6, at("[::]:1"), overlay.ErrForbidden},
+		{Trav, syn.Rewrite(client6, server6), server6, server6, overlay.ErrForbidden},
 	} {
 		if c, err := newConversation(tc.level, tc.syn, tc.source, tc.target); !errors.Is(err, tc.class) {
 			t.Errorf("%+v: %+v, %v", tc, c, err)
@@ -141,6 +149,9 @@ func TestConversationRefuses(t *testing.T) {
 	}
 	if _, err := newConversation(7, syn, client, server); err == nil || !strings.Contains(err.Error(), "unknown level(7)") {
 		t.Error(err)
+	}
+	if _, err := newConversation(Trav, syn.Rewrite(client6, server6), client6, server6); err != nil {
+		t.Errorf("over IPv6: %v", err)
 	}
 	ecn, err := newConversation(TravEcho, withFlags(flagSYN|flagECE|flagCWR), client, server)
 	if err != nil || ecn.syn.Flags != flagSYN {

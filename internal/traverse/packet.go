@@ -21,12 +21,17 @@ const (
 // Lengths in bytes.
 const (
 	ipHeader  = 20
+	ip6Header = 40
 	tcpHeader = 20
-	// MaxPacket bounds an IPv4 packet with a TCP header and no payload.
+	// MaxPacket bounds a packet with a TCP header and no payload.
 	MaxPacket = 60 + 60
 )
 
-// A Segment is a TCP segment over IPv4 that carries no data.
+// protocolTCP is TCP's number in both versions of IP.
+const protocolTCP = 6
+
+// A Segment is a TCP segment over IPv4 or IPv6 that carries no data. Both addresses are
+// of the version that it is over.
 type Segment struct {
 	Src, Dst netip.AddrPort
 	Seq, Ack uint32
@@ -36,38 +41,67 @@ type Segment struct {
 }
 
 // errPacket wraps what is wrong with a packet.
-var errPacket = errors.New("not a TCP segment over IPv4")
+var errPacket = errors.New("not a TCP segment over IPv4 or IPv6")
 
-// Parse reads an IPv4 packet. Bytes behind it (padding of short frames) are
-// ignored, and so are the checksums: the kernel leaves those of a packet that
-// is about to leave to the network card. The result shares no memory with b.
+func badPacket(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", errPacket, fmt.Sprintf(format, args...))
+}
+
+// Parse reads a packet. Bytes behind it (padding of short frames) are ignored, and so
+// are the checksums: the kernel leaves those of a packet that is about to leave to the
+// network card. The result shares no memory with b.
 func Parse(b []byte) (Segment, error) {
-	bad := func(format string, args ...any) (Segment, error) {
-		return Segment{}, fmt.Errorf("%w: %s", errPacket, fmt.Sprintf(format, args...))
+	if len(b) > 0 && b[0]>>4 == 6 {
+		return parse6(b)
 	}
 	if len(b) < ipHeader || b[0]>>4 != 4 {
-		return bad("%d bytes that are no IPv4 header", len(b))
+		return Segment{}, badPacket("%d bytes that are no IP header", len(b))
 	}
 	header, total := int(b[0]&0x0f)*4, int(binary.BigEndian.Uint16(b[2:]))
 	switch {
 	case header < ipHeader || total < header+tcpHeader || total > len(b):
-		return bad("a header of %d and a packet of %d bytes, of which %d came", header, total, len(b))
-	case b[9] != 6:
-		return bad("protocol %d", b[9])
+		return Segment{}, badPacket("a header of %d and a packet of %d bytes, of which %d came", header, total, len(b))
+	case b[9] != protocolTCP:
+		return Segment{}, badPacket("protocol %d", b[9])
 	case binary.BigEndian.Uint16(b[6:])&0x3fff != 0:
-		return bad("a fragment")
+		return Segment{}, badPacket("a fragment")
 	}
-	t := b[header:total]
+	return parseTCP(b[header:total], netip.AddrFrom4([4]byte(b[12:16])), netip.AddrFrom4([4]byte(b[16:20])))
+}
+
+// parse6 reads an IPv6 packet, RFC 8200 section 3. Extension headers are refused,
+// fragments among them: no kernel puts any before a SYN by itself, and what they ask for
+// would be lost on the way.
+func parse6(b []byte) (Segment, error) {
+	if len(b) < ip6Header {
+		return Segment{}, badPacket("%d bytes that are no IPv6 header", len(b))
+	}
+	payload := int(binary.BigEndian.Uint16(b[4:]))
+	switch {
+	case payload < tcpHeader || ip6Header+payload > len(b):
+		return Segment{}, badPacket("a payload of %d bytes, of which %d came", payload, len(b)-ip6Header)
+	case b[6] != protocolTCP:
+		return Segment{}, badPacket("next header %d", b[6])
+	}
+	src, dst := netip.AddrFrom16([16]byte(b[8:24])), netip.AddrFrom16([16]byte(b[24:40]))
+	if src.Is4In6() || dst.Is4In6() {
+		return Segment{}, badPacket("IPv4 addresses in IPv6, from %v to %v", src, dst)
+	}
+	return parseTCP(b[ip6Header:ip6Header+payload], src, dst)
+}
+
+// parseTCP reads the TCP header t, of tcpHeader bytes at least.
+func parseTCP(t []byte, src, dst netip.Addr) (Segment, error) {
 	offset := int(t[12]>>4) * 4
 	switch {
 	case offset < tcpHeader || offset > len(t):
-		return bad("a TCP header of %d in %d bytes", offset, len(t))
+		return Segment{}, badPacket("a TCP header of %d in %d bytes", offset, len(t))
 	case offset < len(t):
-		return bad("%d bytes of data (TCP Fast Open?)", len(t)-offset)
+		return Segment{}, badPacket("%d bytes of data (TCP Fast Open?)", len(t)-offset)
 	}
 	return Segment{
-		Src:     netip.AddrPortFrom(netip.AddrFrom4([4]byte(b[12:16])), binary.BigEndian.Uint16(t)),
-		Dst:     netip.AddrPortFrom(netip.AddrFrom4([4]byte(b[16:20])), binary.BigEndian.Uint16(t[2:])),
+		Src:     netip.AddrPortFrom(src, binary.BigEndian.Uint16(t)),
+		Dst:     netip.AddrPortFrom(dst, binary.BigEndian.Uint16(t[2:])),
 		Seq:     binary.BigEndian.Uint32(t[4:]),
 		Ack:     binary.BigEndian.Uint32(t[8:]),
 		Flags:   t[13],
@@ -76,34 +110,53 @@ func Parse(b []byte) (Segment, error) {
 	}, nil
 }
 
-// Append appends the segment as an IPv4 packet, with both checksums, and
-// returns the extended slice. Addresses must be IPv4 and Options as said; it
-// panics otherwise, since Segments come from Parse.
+// Append appends the segment as a packet, with its checksums, and returns the extended
+// slice. Addresses must be of one version of IP and Options as said; it panics
+// otherwise, since Segments come from Parse.
 func (s Segment) Append(dst []byte) []byte {
 	if len(s.Options)%4 != 0 || len(s.Options) > 40 {
 		panic(fmt.Sprintf("traverse: %d bytes of options", len(s.Options)))
 	}
-	start := len(dst)
-	total := ipHeader + tcpHeader + len(s.Options)
-	src, to := s.Src.Addr().As4(), s.Dst.Addr().As4()
+	start, size := len(dst), tcpHeader+len(s.Options)
+	if s.Src.Addr().Is4() {
+		dst = s.append4(dst, size)
+		binary.BigEndian.PutUint16(dst[start+10:], fold(sum(0, dst[start:])))
+	} else {
+		dst = s.append6(dst, size)
+	}
+	// The pseudo headers of RFC 9293, section 3.1, and RFC 8200, section 8.1, add up
+	// to the same but for the length of the addresses.
+	pseudo := sum(uint32(size)+protocolTCP, s.Src.Addr().AsSlice())
+	pseudo = sum(pseudo, s.Dst.Addr().AsSlice())
 
-	dst = append(dst, 0x45, 0)                              // version 4, header of 5 words
-	dst = binary.BigEndian.AppendUint16(dst, uint16(total)) //
-	dst = append(dst, 0, 0, 0x40, 0, 64, 6, 0, 0)           // id 0, don't fragment, TTL 64, TCP, checksum
-	dst = append(append(dst, src[:]...), to[:]...)          //
-	dst = binary.BigEndian.AppendUint16(dst, s.Src.Port())  //
-	dst = binary.BigEndian.AppendUint16(dst, s.Dst.Port())  //
-	dst = binary.BigEndian.AppendUint32(dst, s.Seq)         //
-	dst = binary.BigEndian.AppendUint32(dst, s.Ack)         //
-	dst = append(dst, byte(total-ipHeader)/4<<4, s.Flags)   // header length in words
-	dst = binary.BigEndian.AppendUint16(dst, s.Window)      //
-	dst = append(append(dst, 0, 0, 0, 0), s.Options...)     // checksum, urgent pointer
-
-	ip, tcp := dst[start:start+ipHeader], dst[start+ipHeader:]
-	binary.BigEndian.PutUint16(ip[10:], fold(sum(0, ip)))
-	pseudo := sum(uint32(len(tcp))+6, ip[12:20]) // RFC 9293, section 3.1
-	binary.BigEndian.PutUint16(tcp[16:], fold(sum(pseudo, tcp)))
+	at := len(dst)
+	dst = binary.BigEndian.AppendUint16(dst, s.Src.Port())
+	dst = binary.BigEndian.AppendUint16(dst, s.Dst.Port())
+	dst = binary.BigEndian.AppendUint32(dst, s.Seq)
+	dst = binary.BigEndian.AppendUint32(dst, s.Ack)
+	dst = append(dst, byte(size)/4<<4, s.Flags) // header length in words
+	dst = binary.BigEndian.AppendUint16(dst, s.Window)
+	dst = append(append(dst, 0, 0, 0, 0), s.Options...) // checksum, urgent pointer
+	binary.BigEndian.PutUint16(dst[at+16:], fold(sum(pseudo, dst[at:])))
 	return dst
+}
+
+// append4 appends an IPv4 header before size bytes, without its checksum.
+func (s Segment) append4(dst []byte, size int) []byte {
+	src, to := s.Src.Addr().As4(), s.Dst.Addr().As4()
+	dst = append(dst, 0x45, 0) // version 4, header of 5 words
+	dst = binary.BigEndian.AppendUint16(dst, uint16(ipHeader+size))
+	dst = append(dst, 0, 0, 0x40, 0, 64, protocolTCP, 0, 0) // id 0, don't fragment, TTL 64, TCP, checksum
+	return append(append(dst, src[:]...), to[:]...)
+}
+
+// append6 appends an IPv6 header before size bytes.
+func (s Segment) append6(dst []byte, size int) []byte {
+	src, to := s.Src.Addr().As16(), s.Dst.Addr().As16()
+	dst = append(dst, 0x60, 0, 0, 0) // version 6, no traffic class, no flow label
+	dst = binary.BigEndian.AppendUint16(dst, uint16(size))
+	dst = append(dst, protocolTCP, 64) // next header, hop limit
+	return append(append(dst, src[:]...), to[:]...)
 }
 
 // sum adds b to a checksum under way (RFC 1071); b has an even length.

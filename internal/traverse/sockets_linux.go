@@ -9,11 +9,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sockets are the packet socket that sees SYNs and the raw socket that sends
-// segments.
+// sockets are the packet socket that sees SYNs and the raw sockets that send
+// segments. Both of these take packets with their IP header: the protocol
+// IPPROTO_RAW means that, in raw(7) as in net/ipv6/af_inet6.c.
 type sockets struct {
-	packet *os.File
-	raw    *os.File
+	packet     *os.File
+	raw4, raw6 *os.File // raw6 is nil where the kernel has no IPv6
 }
 
 // packetBuffer is the packet socket's buffer in bytes: room for a thousand SYNs
@@ -25,12 +26,26 @@ func openSockets() (*sockets, error) {
 	if err != nil {
 		return nil, privilege("packet socket", err)
 	}
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, unix.IPPROTO_RAW)
+	s := &sockets{packet: packet}
+	if s.raw4, err = rawSocket(unix.AF_INET); err == nil {
+		s.raw6, err = rawSocket(unix.AF_INET6)
+		if errors.Is(err, unix.EAFNOSUPPORT) {
+			err = nil
+		}
+	}
 	if err != nil {
-		packet.Close()
+		s.close()
 		return nil, privilege("raw socket", err)
 	}
-	return &sockets{packet, os.NewFile(uintptr(fd), "raw socket")}, nil
+	return s, nil
+}
+
+func rawSocket(family int) (*os.File, error) {
+	fd, err := unix.Socket(family, unix.SOCK_RAW|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, unix.IPPROTO_RAW)
+	if err != nil {
+		return nil, os.NewSyscallError("socket", err)
+	}
+	return os.NewFile(uintptr(fd), "raw socket"), nil
 }
 
 // packetSocket makes a packet socket that gets only what synFilter lets pass
@@ -79,8 +94,11 @@ func privilege(what string, err error) error {
 }
 
 func (s *sockets) close() {
-	s.packet.Close()
-	s.raw.Close()
+	for _, f := range []*os.File{s.packet, s.raw4, s.raw6} {
+		if f != nil {
+			f.Close()
+		}
+	}
 }
 
 // interrupt makes receive return os.ErrDeadlineExceeded.
@@ -110,20 +128,32 @@ func (s *sockets) receive(buf []byte) (n int, outgoing bool, err error) {
 // send sends a segment: to the network, or to the local kernel when the
 // destination is one of this host's.
 func (s *sockets) send(seg Segment) error {
-	raw, err := s.raw.SyscallConn()
+	socket, to := s.raw4, unix.Sockaddr(nil)
+	if dst := seg.Dst.Addr(); dst.Is4() {
+		to = &unix.SockaddrInet4{Addr: dst.As4()}
+	} else {
+		socket, to = s.raw6, &unix.SockaddrInet6{Addr: dst.As16()}
+	}
+	fail := func(err error) error {
+		return fmt.Errorf("sending a segment from %v to %v: %w", seg.Src, seg.Dst, err)
+	}
+	if socket == nil {
+		return fail(unix.EAFNOSUPPORT)
+	}
+	raw, err := socket.SyscallConn()
 	if err != nil {
-		return err
+		return fail(err)
 	}
 	packet := seg.Append(make([]byte, 0, MaxPacket))
 	var sent error
 	err = raw.Control(func(fd uintptr) { // never waits: the buffer is emptied at once or the packet is lost, as packets are
-		sent = unix.Sendto(int(fd), packet, 0, &unix.SockaddrInet4{Addr: seg.Dst.Addr().As4()})
+		sent = unix.Sendto(int(fd), packet, 0, to)
 	})
 	if errors.Is(sent, unix.EPERM) {
 		sent = fmt.Errorf("%w: a firewall on this host drops what leaves it", sent)
 	}
 	if err = errors.Join(err, sent); err != nil {
-		return fmt.Errorf("sending a segment from %v to %v: %w", seg.Src, seg.Dst, err)
+		return fail(err)
 	}
 	return nil
 }

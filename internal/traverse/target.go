@@ -40,8 +40,10 @@ func newConversation(level Level, syn Segment, source, target netip.AddrPort) (*
 		return nil, fmt.Errorf("unknown %v", level)
 	case !syn.is(flagSYN):
 		return nil, fmt.Errorf("%w: the carried segment has flags %#02x and is no bare SYN", overlay.ErrForbidden, syn.Flags)
-	case !src.Is4() || !dst.Is4():
-		return nil, fmt.Errorf("%w: from %v to %v", ErrUnsupported, source, target)
+	case sameVersion(src, dst) != nil:
+		return nil, sameVersion(src, dst)
+	case sameVersion(syn.Src.Addr(), src) != nil:
+		return nil, fmt.Errorf("%w: the carried segment is from %v, and to be from %v", overlay.ErrForbidden, syn.Src, source)
 	case !src.IsGlobalUnicast() || source.Port() == 0:
 		return nil, fmt.Errorf("%w: the source %v is not an address of another host", overlay.ErrForbidden, source)
 	case !dst.IsGlobalUnicast() || target.Port() == 0 || src == dst:
@@ -52,6 +54,14 @@ func newConversation(level Level, syn Segment, source, target netip.AddrPort) (*
 		syn.Flags &^= flagECE | flagCWR // a simultaneous open negotiates no ECN at the client
 	}
 	return &conversation{level: level, syn: syn}, nil
+}
+
+// sameVersion says why no segment goes from one address to another, or returns nil.
+func sameVersion(src, dst netip.Addr) error {
+	if src.IsValid() && dst.IsValid() && src.Is4() == dst.Is4() {
+		return nil
+	}
+	return fmt.Errorf("%w: %v and %v are not of the same version of IP", overlay.ErrUnreachable, src, dst)
 }
 
 // start returns the first segments to send.
