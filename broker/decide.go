@@ -66,7 +66,7 @@ func (p pair) judge(t overlay.Technique) verdict {
 		return p.judgeOnlyIPv6(t)
 	}
 	v := p.judgeOne(t)
-	if v.take || t != overlay.SimultaneousOpen || p.lacksIPv6() != "" {
+	if v.take || t != overlay.SimultaneousOpen && t != overlay.Traversing || p.lacksIPv6() != "" {
 		return v
 	}
 	six := p.overIPv6().judgeOne(t)

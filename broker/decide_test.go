@@ -340,6 +340,12 @@ func TestDecideIPv6Only(t *testing.T) {
 	hidden := with(six, "hidden", func(p *overlay.SiteProfile) { p.GatewayOnly = true })
 	web := with(both, "web", func(p *overlay.SiteProfile) { p.Egress = overlay.Egress443 })
 	nptv6 := with(six, "nptv6", func(p *overlay.SiteProfile) { p.IPv6 = false })
+	raw := with(six, "raw", func(p *overlay.SiteProfile) { p.Privileged = true })
+	rawBoth := with(both, "rawboth", func(p *overlay.SiteProfile) {
+		p.Privileged, p.Inbound = true, overlay.InboundNone
+		p.NAT = overlay.NAT{Mapping: overlay.AddressAndPortDependent, Filtering: overlay.AddressAndPortDependent}
+	})
+	rawDrop := with(raw, "rawdrop", func(p *overlay.SiteProfile) { p.Filter = overlay.FilterStateless })
 	drop := with(six, "drop", func(p *overlay.SiteProfile) { p.Filter = overlay.FilterStateless })
 	for _, tc := range []struct {
 		a, b overlay.SiteProfile
@@ -359,6 +365,13 @@ func TestDecideIPv6Only(t *testing.T) {
 		{six, web, "relay", "web lets only port 443 out, and what it lets out over IPv6 is not known"},
 		{six, nptv6, "relay", "the IPv6 addresses of nptv6 are translated"},
 		{drop, with(drop, "drop2", func(*overlay.SiteProfile) {}), "relay", "both refuse every SYN"},
+		{raw, with(raw, "raw2", func(*overlay.SiteProfile) {}), "simultaneous-open/6 traversing/6 relay", ""},
+		{raw, six, "simultaneous-open/6 relay", ""},
+		{raw, rawBoth, "simultaneous-open/6 traversing/6 relay", ""},
+		{rawBoth, with(rawBoth, "rawboth2", func(p *overlay.SiteProfile) { p.UDP = false }), "simultaneous-open/6 traversing/6 relay", ""},
+		{rawDrop, with(rawDrop, "rawdrop2", func(*overlay.SiteProfile) {}), "traversing/6 relay", "both refuse every SYN"},
+		{raw, with(hidden, "rawhidden", func(p *overlay.SiteProfile) { p.Privileged = true }), "simultaneous-open/6 traversing/6 relay", ""},
+		{raw, web, "relay", "web lets only port 443 out, and what it lets out over IPv6 is not known"},
 		{both, open, "direct relay", "need no more than one of them to dial"},
 		{hidden, open, "direct relay", "need no more than one of them to dial"},
 		{open, both, "reversed relay", "need no more than one of them to dial"},

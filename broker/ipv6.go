@@ -52,8 +52,8 @@ func (p pair) judgeOnlyIPv6(t overlay.Technique) verdict {
 	switch {
 	case !other.IPv6 && !other.IPv6Only:
 		return reject("%s has nothing but IPv6, and %s none of it", six.Site, other.Site)
-	case t == overlay.Traversing || t == overlay.HolePunching:
-		return reject("%s has nothing but IPv6, over which this is not done", six.Site)
+	case t == overlay.HolePunching:
+		return reject("%s has nothing but IPv6, over which holes are not punched", six.Site)
 	case meets(t) && lacks != "":
 		return reject("%s has nothing but IPv6, and %s", six.Site, lacks)
 	case !meets(t) && !listener.IPv6Only:

@@ -56,3 +56,39 @@ func TestGatewaysOverIPv6(t *testing.T) {
 		j.end(t)
 	}
 }
+
+// Two sites with nothing but IPv6 whose filters refuse every SYN meet by a carried one,
+// nodes as well as gateways, by what they measured: that IPv6 is all there is, and
+// nothing of the filter. Nobody else sees a packet.
+func TestTraversingOverIPv6(t *testing.T) {
+	const sites = `
+  - {name: a, preset: syn-drop, only-ipv6: true, nodes: 1}
+  - {name: b, preset: syn-drop, only-ipv6: true, nodes: 1}
+  - {name: hidden, preset: no-route/syn-drop, only-ipv6: true, nodes: 1}
+  - {name: other, preset: syn-drop, only-ipv6: true, nodes: 1}
+`
+	w := newMeasuredWorld(t, sites, grid.Config{Profile: directly})
+	for _, tc := range []struct{ from, to, path string }{
+		{"a", "b", "traversing"},
+		{"b", "a", "traversing"},
+		{"a", "hidden", "traversing, via target's gateway"},
+		{"hidden", "b", "traversing, via asker's gateway"},
+		{"a", "b", "traversing"}, // from what was promised
+	} {
+		j := w.linked(tc.from+"/n1", tc.to+"/n1")
+		if got := pathOf(j.near); got != tc.path {
+			t.Errorf("%s to %s: linked by %s, want %s", tc.from, tc.to, got, tc.path)
+		}
+		j.end(t)
+	}
+	stranger := func(end string) bool {
+		return end == "other" || end == "public/stranger" || end == "public/p2" || end == "public/p3"
+	}
+	control := func(end string) bool { return end == "public/broker" || end == "public/p1" }
+	for _, c := range w.Lab.Traffic() {
+		third := stranger(c.From) && !control(c.To) || stranger(c.To) && !control(c.From)
+		if third && c.Packets > 0 {
+			t.Errorf("%d packets from %s to %s", c.Packets, c.From, c.To)
+		}
+	}
+}

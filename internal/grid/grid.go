@@ -260,7 +260,6 @@ func (g *Grid) profile(site, preset string) (overlay.SiteProfile, error) {
 func OverIPv6(p overlay.SiteProfile) overlay.SiteProfile {
 	p.NAT = overlay.NAT{} // it is IPv4's
 	p.IPv6 = false        // there is none besides
-	p.Privileged = false  // to no avail: traversing TCP is of IPv4
 	return p
 }
 

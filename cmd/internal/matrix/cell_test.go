@@ -71,8 +71,8 @@ func TestFault(t *testing.T) {
 	}
 }
 
-// Without privileges, and over IPv6, a pair that only carried SYNs connect has no
-// direct path; where a NAT of IPv4 is in the way, there is one over IPv6.
+// Without privileges a pair that only carried SYNs connect has no direct path; where a
+// NAT of IPv4 is in the way, there is one over IPv6.
 func TestKnown(t *testing.T) {
 	carried, symmetric := Pair{"syn-drop-no-udp", "syn-drop-no-udp"}, Pair{"nat-symmetric-ipv6", "no-route/nat-symmetric-ipv6"}
 	for _, tc := range []struct {
@@ -82,8 +82,10 @@ func TestKnown(t *testing.T) {
 	}{
 		{Options{}, carried, true},
 		{Options{Unprivileged: true}, carried, false},
-		{Options{IPv6: true}, carried, false},
-		{Options{}, symmetric, false},
+		{Options{IPv6: true}, carried, true},
+		{Options{IPv6: true, Unprivileged: true}, carried, false},
+		{Options{}, Pair{"nat-symmetric-ipv6", "nat-symmetric"}, false},
+		{Options{}, symmetric, true},
 		{Options{IPv6: true}, symmetric, true},
 	} {
 		known, err := tc.of.known(tc.pair)

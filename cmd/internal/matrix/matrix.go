@@ -32,8 +32,7 @@ type Options struct {
 	// Links are made as processes of a job make them, and may move to a better path.
 	Measured bool
 
-	// IPv6 has everything happen over IPv6, which all presets must have (HasIPv6),
-	// and so without traversing TCP.
+	// IPv6 has everything happen over IPv6, which all presets must have (HasIPv6).
 	IPv6 bool
 
 	JSON bool      // one object per pair in place of the grid

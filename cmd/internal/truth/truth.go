@@ -95,8 +95,7 @@ func Between(asker, target string) (Pair, error) {
 
 // OverIPv6 is Between for processes that have nothing but IPv6. No gateway
 // translates that, and the rules that judge IPv4 judge it too, so that the
-// measurements tell of it; only traversing TCP is of IPv4 alone. Kinds of site
-// without IPv6 are an error.
+// measurements tell of it. Kinds of site without IPv6 are an error.
 func OverIPv6(asker, target string) (Pair, error) {
 	a, err := findSix(asker)
 	if err != nil {
@@ -106,7 +105,7 @@ func OverIPv6(asker, target string) (Pair, error) {
 	if err != nil {
 		return Pair{}, err
 	}
-	return look(a, b).Unprivileged(), nil
+	return look(a, b), nil
 }
 
 // look asks the tables about two kinds.
@@ -124,19 +123,16 @@ func look(a, b kind) Pair {
 	add(overlay.PortRange, dials(a, b) && in(b, somePorts))
 	add(overlay.Reversed, dials(b, a))
 	six := a.ipv6 && b.ipv6
-	add(overlay.SimultaneousOpen, opens(a, b) || six && !a.hidden && !b.hidden)
-	if six && !p.Works.Has(overlay.SimultaneousOpen) { // a gateway's own IPv6 was not measured
-		p.Unsettled |= Of(overlay.SimultaneousOpen)
-	}
+	add(overlay.SimultaneousOpen, opens(a, b) || six)
 	slow := a.slow || b.slow
 	add(overlay.HolePunching, punches(a, b) && !slow)
 	if punches(a, b) && slow {
 		p.Unsettled |= Of(overlay.HolePunching)
 	}
-	switch traverses(a, b) {
-	case yes:
+	switch {
+	case six || traverses(a, b) == yes:
 		add(overlay.Traversing, true)
-	case unsettled:
+	case traverses(a, b) == unsettled:
 		p.Unsettled |= Of(overlay.Traversing)
 	}
 	if a.unscaled || b.unscaled { // they connect, and are given up where they carry next to nothing

@@ -66,9 +66,9 @@ func TestStatedFacts(t *testing.T) {
 		{"stateful", "port-range", Of(r, s, c, u)},
 		{"nat-1to1", "nat-1to1", Of(d, v, s, c, u)},
 		{"nat-symmetric", "nat-symmetric-ipv6", Of()},
-		{"nat-symmetric-ipv6", "nat-symmetric-ipv6", Of(s)},
-		{"nat-ipv6", "nat-symmetric-ipv6", Of(s)},
-		{"nat-symmetric-ipv6", "no-route/nat-ipv6", Of()},
+		{"nat-symmetric-ipv6", "nat-symmetric-ipv6", Of(s, c)},
+		{"nat-ipv6", "nat-symmetric-ipv6", Of(s, c)},
+		{"nat-symmetric-ipv6", "no-route/nat-ipv6", Of(s, c)},
 		{"nat-double", "mtu-1400", Of(s, c, u)},
 		{"udp-slow", "udp-slow", Of(s, c)},
 		{"no-route/syn-drop", "syn-drop", Of(c, u)},
@@ -229,15 +229,15 @@ func TestDecisionAgreesOverIPv6(t *testing.T) {
 	}
 }
 
-// Over IPv6 a preset is what its filter is, and traversing TCP is nowhere.
+// Over IPv6 a preset is what its filter is.
 func TestOverIPv6(t *testing.T) {
 	for _, tc := range []struct {
 		asker, target string
 		works         Set
 	}{
-		{"nat-symmetric-ipv6", "no-route/nat-symmetric-ipv6", Of(overlay.SimultaneousOpen, overlay.HolePunching)},
+		{"nat-symmetric-ipv6", "no-route/nat-symmetric-ipv6", Of(overlay.SimultaneousOpen, overlay.Traversing, overlay.HolePunching)},
 		{"syn-drop", "syn-reset", Of(overlay.HolePunching)},
-		{"syn-drop-no-udp", "syn-drop-no-udp", 0},
+		{"syn-drop-no-udp", "syn-drop-no-udp", Of(overlay.Traversing)},
 		{"egress-443", "stateful", Of(overlay.SimultaneousOpen)},
 	} {
 		if known, err := OverIPv6(tc.asker, tc.target); err != nil || known != (Pair{Works: tc.works}) {
