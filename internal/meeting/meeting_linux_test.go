@@ -237,12 +237,18 @@ func TestMeetingOverIPv6(t *testing.T) {
 	}
 	w.sides[a] = six
 	sb, hb := w.side(b)
-	for i, offers := range []int{1, 1} {
-		m := w.mustMeet(fmt.Sprintf("meeting %d", i), overlay.SimultaneousOpen, a, b, 0)
-		if m.offers != offers {
-			t.Errorf("meeting %d: %d offers", i, m.offers)
+	for i, tc := range []struct {
+		technique overlay.Technique
+		offers    int
+	}{{overlay.Traversing, 2}, {overlay.Traversing, 1}, {overlay.SimultaneousOpen, 1}, {overlay.SimultaneousOpen, 1}} {
+		m := w.mustMeet(fmt.Sprintf("meeting %d", i), tc.technique, a, b, 0)
+		if m.offers != tc.offers {
+			t.Errorf("meeting %d, %v: %d offers", i, tc.technique, m.offers)
 		}
-		if err := hb.Do(func() error { six.Keep(b, sb.Promise(t.Context(), overlay.SimultaneousOpen, a, m.last)); return nil }); err != nil {
+		if from := m.asker.LocalAddr().String(); !strings.HasPrefix(from, "[2001:db8:") {
+			t.Errorf("meeting %d, %v: from %s", i, tc.technique, from)
+		}
+		if err := hb.Do(func() error { six.Keep(b, sb.Promise(t.Context(), tc.technique, a, m.last)); return nil }); err != nil {
 			t.Fatal(err)
 		}
 		if len(six.Stock.received) != 1 {
@@ -252,6 +258,9 @@ func TestMeetingOverIPv6(t *testing.T) {
 	w.sides[a] = sa
 	if _, err := w.meet(overlay.SimultaneousOpen, a, b, 0); err == nil {
 		t.Error("symmetric NATs met over IPv4")
+	}
+	if len(six.Stock.received) != 1 {
+		t.Error("a promise over IPv6 was used up over IPv4")
 	}
 }
 

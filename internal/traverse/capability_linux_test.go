@@ -185,9 +185,9 @@ func line(t *testing.T, r *bufio.Reader) string {
 }
 
 // TestOneCapability: CAP_NET_RAW is all that both helpers need, at the most
-// demanding level.
+// demanding level, over either version of IP.
 func TestOneCapability(t *testing.T) {
-	l, err := lab.Up(t.Context(), lab.Spec{WAN: lab.WAN{Default: wan.Shape{Delay: oneWay}}, Sites: []lab.Site{
+	l, err := lab.Up(t.Context(), lab.Spec{IPv6: true, WAN: lab.WAN{Default: wan.Shape{Delay: oneWay}}, Sites: []lab.Site{
 		{Name: "a", Preset: "stateful-strict", Nodes: lab.Nodes(1)}, {Name: "b", Preset: "stateful-strict", Nodes: lab.Nodes(1)},
 	}})
 	if err != nil {
@@ -195,16 +195,18 @@ func TestOneCapability(t *testing.T) {
 	}
 	t.Cleanup(func() { l.Close() })
 	a, b := l.Host("a/n1"), l.Host("b/n1")
-	toTarget, fromTarget := helper(t, b, fmt.Sprint("raw target ", b.Addr()))
-	listener := line(t, fromTarget)
-	toAsker, fromAsker := helper(t, a, fmt.Sprintf("raw asker %v %s", a.Addr(), listener))
-	fmt.Fprintln(toTarget, line(t, fromAsker))
-	if got := line(t, fromTarget); got != "injected" {
-		t.Fatalf("target: %s", got)
-	}
-	fmt.Fprintln(toAsker, "injected")
-	if got := line(t, fromAsker); got != "heard hello" {
-		t.Errorf("asker: %s", got)
+	for _, ends := range [][2]netip.Addr{{a.Addr(), b.Addr()}, {a.Addr6(), b.Addr6()}} {
+		toTarget, fromTarget := helper(t, b, fmt.Sprint("raw target ", ends[1]))
+		listener := line(t, fromTarget)
+		toAsker, fromAsker := helper(t, a, fmt.Sprintf("raw asker %v %s", ends[0], listener))
+		fmt.Fprintln(toTarget, line(t, fromAsker))
+		if got := line(t, fromTarget); got != "injected" {
+			t.Fatalf("target at %v: %s", ends[1], got)
+		}
+		fmt.Fprintln(toAsker, "injected")
+		if got := line(t, fromAsker); got != "heard hello" {
+			t.Errorf("asker at %v: %s", ends[0], got)
+		}
 	}
 
 	_, without := helper(t, b, fmt.Sprint("none target ", b.Addr()))

@@ -1,0 +1,58 @@
+package meeting
+
+import (
+	"errors"
+	"net/netip"
+	"testing"
+
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// From where an end meets others, by what it knows of itself and of the grid.
+func TestFamilies(t *testing.T) {
+	four, six := netip.MustParseAddr("10.1.0.11"), netip.MustParseAddr("2001:db8:1::b")
+	v4, v6 := netip.MustParseAddrPort("203.0.113.2:443"), netip.MustParseAddrPort("[2001:db8:ffff::2]:443")
+	nat := overlay.NAT{Mapping: overlay.EndpointIndependent, Filtering: overlay.AddressAndPortDependent}
+	var (
+		plain = overlay.SiteProfile{NAT: nat}
+		dual  = overlay.SiteProfile{NAT: nat, IPv6: true}
+		only  = overlay.SiteProfile{IPv6: true, IPv6Only: true}
+		none  netip.Addr
+	)
+	for _, tc := range []struct {
+		what           string
+		address, other netip.Addr
+		profile        overlay.SiteProfile
+		vantages       []netip.AddrPort
+		usual          netip.Addr // over the version of IP that the profile is about
+		over6          netip.Addr // not valid: there is no IPv6
+	}{
+		{"IPv4 alone", four, none, plain, []netip.AddrPort{v4}, four, none},
+		{"both", four, six, dual, []netip.AddrPort{v4, v6}, four, six},
+		{"both, the session over IPv6", six, four, dual, []netip.AddrPort{v6, v4}, four, six},
+		{"both, and the grid has no IPv4", six, four, dual, []netip.AddrPort{v6}, six, six},
+		{"both, and no route out over IPv4", six, none, dual, []netip.AddrPort{v4, v6}, six, six},
+		{"IPv6 alone", six, none, only, []netip.AddrPort{v6, v4}, six, six},
+		{"IPv6 alone, the LAN of IPv4", four, six, only, []netip.AddrPort{v6, v4}, four, six},
+		{"IPv6 alone, a private address besides", six, four, only, []netip.AddrPort{v6, v4}, six, six},
+		{"a grid of IPv6", six, four, overlay.SiteProfile{}, []netip.AddrPort{v6}, six, six},
+	} {
+		s := &Side{Address: tc.address, Other: tc.other, Profile: tc.profile}
+		if got := s.from(tc.vantages); got != tc.usual {
+			t.Errorf("%s: from %v, want %v", tc.what, got, tc.usual)
+		}
+		o, err := s.OverIPv6()
+		if !tc.over6.IsValid() {
+			if !errors.Is(err, overlay.ErrUnreachable) {
+				t.Errorf("%s: over IPv6: %v", tc.what, err)
+			}
+			continue
+		}
+		if err != nil || o.from(tc.vantages) != tc.over6 || o.usual() != tc.over6 || o.Profile.NAT.Translates() {
+			t.Errorf("%s: over IPv6: %+v, %v", tc.what, o, err)
+		}
+		if s.Profile.NAT != tc.profile.NAT {
+			t.Errorf("%s: OverIPv6 changed the side", tc.what)
+		}
+	}
+}
