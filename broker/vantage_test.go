@@ -135,7 +135,7 @@ func TestBearings(t *testing.T) {
 	resp, err := a.directory.Bearings(g.ctx(), &controlpb.BearingsRequest{})
 	stun := fmt.Sprintf("127.0.0.1:%d", g.b.vantage.sockets.Port())
 	if err != nil || resp.Time < before || resp.Time > time.Now().UnixNano() ||
-		!slices.Equal(resp.Tcp, []string{g.addr}) || !slices.Equal(resp.Stun, []string{stun}) {
+		!slices.Equal(resp.Tcp, []string{g.addr}) || !slices.Equal(resp.Stun, []string{stun}) || resp.Clock != g.b.name {
 		t.Errorf("alone: %v, %v", resp, err)
 	}
 	g.proxy("p2", "192.0.2.8:443")
@@ -170,6 +170,19 @@ func TestBearingsAdvertised(t *testing.T) {
 	g.start()
 	resp, err := g.frontal(openA, nil).directory.Bearings(g.ctx(), &controlpb.BearingsRequest{})
 	if err != nil || !slices.Equal(resp.Tcp, []string{"198.51.100.1:4443"}) || len(resp.Stun) != 0 {
+		t.Errorf("%v, %v", resp, err)
+	}
+}
+
+// Who came by the other version of IP than the advertised address is of, is told the
+// address by which it came.
+func TestBearingsAdvertisedOtherwise(t *testing.T) {
+	g := newGrid(t)
+	g.cfg.Advertise, g.cfg.STUNListen = netip.MustParseAddrPort("[2001:db8::1]:4443"), netip.AddrPort{}
+	g.tune = func(b *Broker) { b.openSTUN(context.Background()) }
+	g.start()
+	resp, err := g.frontal(openA, nil).directory.Bearings(g.ctx(), &controlpb.BearingsRequest{})
+	if err != nil || !slices.Equal(resp.Tcp, []string{g.addr}) {
 		t.Errorf("%v, %v", resp, err)
 	}
 }

@@ -33,6 +33,7 @@ type loopEnd struct {
 
 	mu     sync.Mutex
 	ports  []uint16 // to ask from
+	six    int      // ends that were to ask over IPv6
 	kept   []string // peers and their promises
 	asked  []string // peers
 	before func()   // runs before this end connects, if set
@@ -51,7 +52,16 @@ func newLoopEnd(t *testing.T) *loopEnd {
 }
 
 // use makes r's frontal meet through e.
-func (r *rig) use(e end) { r.f.newEnd = func(context.Context, bool) (end, error) { return e, nil } }
+func (r *rig) use(e end) {
+	r.f.newEnd = func(_ context.Context, ipv6 bool) (end, error) {
+		if l, ok := e.(*loopEnd); ok && ipv6 {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.six++
+		}
+		return e, nil
+	}
+}
 
 func (e *loopEnd) Ask(ctx context.Context, t overlay.Technique, peer string, port uint16, ex meeting.Exchange) (net.Conn, error) {
 	e.mu.Lock()
@@ -229,7 +239,7 @@ func TestMeeting(t *testing.T) {
 				t.Fatal(err)
 			}
 			req := introduction(technique, 0)
-			req.Port = 443
+			req.Port, req.Ipv6 = 443, true
 			call := ha.begin(req)
 			call.next(controlpb.IntroduceEvent_ASSIGNED)
 			near := a.fetch(call.next(controlpb.IntroduceEvent_ACCEPTED))
@@ -259,11 +269,14 @@ func TestMeeting(t *testing.T) {
 			if e := ends[0]; len(e.kept) != 1 || e.kept[0] != "siteb/b1: for next time" || e.asked[0] != "siteb/b1" || e.ports[0] != 443 {
 				t.Errorf("kept %q, asked for %q from %v", e.kept, e.asked, e.ports)
 			}
+			if a, b := ends[0].six, ends[1].six; a != 1 || b != 0 {
+				t.Errorf("%d of the asker's ends are over IPv6, and %d of the target's, which goes by the offer", a, b)
+			}
 			if e := ends[1]; e.asked[0] != "siteq/a1" {
 				t.Errorf("the target's gateway answered %q", e.asked)
 			}
 			for _, asked := range a.broker.introductions() {
-				if asked.AskerNode != "a1" || len(asked.Offer) == 0 || asked.Port != 0 {
+				if asked.AskerNode != "a1" || len(asked.Offer) == 0 || asked.Port != 0 || asked.Ipv6 {
 					t.Errorf("the broker was asked %v", asked)
 				}
 			}

@@ -27,7 +27,8 @@
 // The internet routes a site's LAN only when its gateway neither translates
 // addresses nor hides its nodes, and the wire to a gateway only when no provider
 // translates; packets to other addresses of these networks vanish there. A site has
-// IPv6 when its preset or Spec.IPv6 says so, and public hosts when any site does.
+// IPv6 when its preset, Spec.IPv6 or Site.OnlyIPv6 says so, and public hosts when any
+// site does.
 // IPv6 is never translated, and what a preset filters it filters in both.
 //
 // A site with two uplinks has a second wire, wan1 at 100.65.s.2, and its hosts have a
