@@ -73,7 +73,7 @@ func (p pair) judge(t overlay.Technique) verdict {
 	if !six.take {
 		return v
 	}
-	six.ipv6, six.reason = true, fmt.Sprintf("%s over IPv6 (not over IPv4: %s)", six.reason, v.reason)
+	six.ipv6, six.reason = true, fmt.Sprintf("over IPv6: %s (not over IPv4: %s)", six.reason, v.reason)
 	return six
 }
 

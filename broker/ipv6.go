@@ -61,7 +61,7 @@ func (p pair) judgeOnlyIPv6(t overlay.Technique) verdict {
 	}
 	v := p.overIPv6().judgeOne(t)
 	if v.take {
-		v.ipv6, v.reason = meets(t), v.reason+", over IPv6"
+		v.ipv6, v.reason = meets(t), "over IPv6: "+v.reason
 	}
 	return v
 }
