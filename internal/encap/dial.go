@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/carrier"
@@ -68,8 +69,9 @@ func (r Route) forms() []Form {
 type Dialer struct {
 	tls func() *tls.Config // nil: only plain connections
 
-	mu    sync.Mutex // guards known
+	mu    sync.Mutex // guards the fields below
 	known map[place]known
+	asked map[place]*race // under way
 }
 
 // place is an address as one route leads there.
@@ -80,17 +82,23 @@ type known struct {
 	until time.Time
 }
 
+// A race finds out the form for all who want to know it at that time.
+type race struct {
+	over chan struct{} // closed when err is known
+	err  error
+}
+
 // NewDialer returns a Dialer that believes whom config, called for each dial,
 // believes.
 func NewDialer(config func() *tls.Config) *Dialer {
-	return &Dialer{tls: config, known: make(map[place]known)}
+	return &Dialer{tls: config, known: make(map[place]known), asked: make(map[place]*race)}
 }
 
 // Dial opens a connection to the proxy at addr, in the form that got through last.
 // If none is known it tries them in their order: the next begins when the one
-// before has failed, or is silent for a while, and the first that is answered wins.
-// A plain connection is tried with an observe frame, which every proxy answers,
-// and then made anew.
+// before has failed, or has connected and is silent for a while, and the first that is
+// answered wins. A plain connection is tried with an observe frame, which every proxy
+// answers, and then made anew. Who dials the same proxy meanwhile waits for what comes of it.
 //
 // The connection is a *net.TCPConn if it is plain. An error names every form that
 // was tried.
@@ -99,18 +107,69 @@ func (d *Dialer) Dial(ctx context.Context, addr string, r Route) (carrier.Stream
 	if d.tls == nil {
 		forms = []Form{Plain}
 	}
-	form, ok := d.remembered(place{addr, r.HTTPProxy.Addr})
-	if len(forms) == 1 {
-		form, ok = forms[0], true
-	}
-	if ok && slices.Contains(forms, form) {
-		s, err := d.open(ctx, form, addr, r)
-		if err != nil {
-			d.Forget(addr)
+	at := place{addr, r.HTTPProxy.Addr}
+	for {
+		form, ok := d.remembered(at)
+		if len(forms) == 1 {
+			form, ok = forms[0], true
 		}
-		return s, form, err
+		if ok && slices.Contains(forms, form) {
+			s, err := d.open(ctx, form, addr, r)
+			if err != nil && !r.dialFailed(err) {
+				d.Forget(addr)
+			}
+			return s, form, err
+		}
+		asked, mine := d.ask(at)
+		if mine {
+			won, err := d.first(ctx, addr, r, forms)
+			d.answer(ctx, at, won.form, err)
+			if err != nil || won.stream != nil {
+				return won.stream, won.form, err
+			}
+			continue // a plain connection that was answered has served its turn
+		}
+		select {
+		case <-asked.over:
+		case <-ctx.Done():
+			if errors.Is(ctx.Err(), context.Canceled) {
+				return nil, 0, context.Canceled
+			}
+			return nil, 0, fmt.Errorf("%w: waited for another dial of %s to find out what gets through", overlay.ErrTimeout, addr)
+		}
+		if asked.err != nil {
+			return nil, 0, asked.err
+		}
 	}
-	return d.race(ctx, addr, r, forms)
+}
+
+// ask returns the race under way for a place, or a new one that the caller is to run.
+func (d *Dialer) ask(at place) (r *race, mine bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if r = d.asked[at]; r == nil {
+		r, mine = &race{over: make(chan struct{})}, true
+		d.asked[at] = r
+	}
+	return r, mine
+}
+
+// answer ends a race. A failure counts for the others unless the caller gave up.
+func (d *Dialer) answer(ctx context.Context, at place, f Form, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	r := d.asked[at]
+	delete(d.asked, at)
+	switch {
+	case err == nil:
+		if len(d.known) >= maxKnown {
+			clear(d.known) // each costs a moment to find out again
+		}
+		d.known[at] = known{f, time.Now().Add(memory)}
+	case ctx.Err() == nil:
+		r.err = err
+	}
+	close(r.over)
 }
 
 // Forget has the next dial to addr find out anew what gets through: what was
@@ -132,34 +191,11 @@ func (d *Dialer) remembered(at place) (Form, bool) {
 	return k.form, ok && time.Now().Before(k.until)
 }
 
-func (d *Dialer) remember(at place, f Form) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if len(d.known) >= maxKnown {
-		clear(d.known) // each costs a moment to find out again
-	}
-	d.known[at] = known{f, time.Now().Add(memory)}
-}
-
 // try is what became of one form.
 type try struct {
 	form   Form
 	stream carrier.Stream // nil for a plain connection that was answered, which has served its turn
 	err    error
-}
-
-// race tries the forms as Dial says.
-func (d *Dialer) race(ctx context.Context, addr string, r Route, forms []Form) (carrier.Stream, Form, error) {
-	won, err := d.first(ctx, addr, r, forms)
-	if err != nil {
-		return nil, 0, err
-	}
-	d.remember(place{addr, r.HTTPProxy.Addr}, won.form)
-	if won.stream != nil {
-		return won.stream, won.form, nil
-	}
-	s, err := d.open(ctx, won.form, addr, r)
-	return s, won.form, err
 }
 
 // first returns the first form that was answered. All others have ended.
@@ -177,11 +213,23 @@ func (d *Dialer) first(ctx context.Context, addr string, r Route, forms []Form) 
 	}()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	// Before a form has connected others need not try, for their SYNs are the same; only
+	// an HTTP proxy may tell them apart.
+	var connected atomic.Bool
+	connected.Store(r.HTTPProxy.Addr != "")
+	reached := r
+	reached.Dial = func(ctx context.Context, addr string) (*net.TCPConn, error) {
+		c, err := r.dial(ctx, addr)
+		if err == nil {
+			connected.Store(true)
+		}
+		return c, err
+	}
 	begun, ended := 0, 0
 	begin := func() {
 		form := forms[begun]
 		begun++
-		running.Go(func() { tries <- d.try(ctx, form, addr, r) })
+		running.Go(func() { tries <- d.try(ctx, form, addr, reached) })
 	}
 	var failed failures
 	next := time.NewTicker(stagger)
@@ -190,7 +238,7 @@ func (d *Dialer) first(ctx context.Context, addr string, r Route, forms []Form) 
 	for {
 		select {
 		case <-next.C:
-			if begun < len(forms) {
+			if begun < len(forms) && connected.Load() {
 				begin()
 			}
 		case t := <-tries:

@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -284,6 +285,67 @@ func TestDialFindsTheForm(t *testing.T) {
 	}
 }
 
+// However many dial a proxy of which nothing is known yet, one finds out the form: a
+// connection for that, and one for each. While none has come about no other form is tried.
+func TestManyFindTheForm(t *testing.T) {
+	const dials = 8
+	g := newGrid(t)
+	s := serve(t, g.proxy.DataServer())
+	d := NewDialer(g.clientTLS)
+	var asked atomic.Int32
+	route := Route{Dial: func(ctx context.Context, addr string) (*net.TCPConn, error) {
+		if asked.Add(1) == 1 {
+			time.Sleep(2 * stagger) // SYNs get lost
+		}
+		return carrier.DialTCP(ctx, addr, carrier.HTTPProxy{})
+	}}
+	var all sync.WaitGroup
+	for range dials {
+		all.Go(func() {
+			if c, form, err := d.Dial(t.Context(), s.addr, route); err != nil || form != Plain {
+				t.Errorf("%v, %v", form, err)
+			} else {
+				c.Close()
+			}
+		})
+	}
+	all.Wait()
+	if n := asked.Load(); n != dials+1 {
+		t.Errorf("%d connections for %d dials, want one more", n, dials)
+	}
+}
+
+// Who gives up finding out the form does not fail those that wait for it.
+func TestGivenUpFindingTheForm(t *testing.T) {
+	g := newGrid(t)
+	s := serve(t, g.proxy.DataServer())
+	d := NewDialer(g.clientTLS)
+	ctx, giveUp := context.WithCancel(t.Context())
+	begun := make(chan struct{})
+	var first sync.WaitGroup
+	first.Go(func() {
+		_, _, err := d.Dial(ctx, s.addr, Route{Dial: func(ctx context.Context, _ string) (*net.TCPConn, error) {
+			close(begun)
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}})
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("given up: %v", err)
+		}
+	})
+	<-begun
+	first.Go(func() {
+		c, form, err := d.Dial(t.Context(), s.addr, Route{})
+		if err != nil || form != Plain {
+			t.Errorf("the one that waited: %v, %v", form, err)
+			return
+		}
+		c.Close()
+	})
+	giveUp()
+	first.Wait()
+}
+
 // A profile that says so has plain connections not tried at all.
 func TestOnlyTLS(t *testing.T) {
 	g := newGrid(t)
@@ -292,7 +354,7 @@ func TestOnlyTLS(t *testing.T) {
 	for _, egress := range []overlay.Egress{overlay.EgressTLS443, overlay.EgressHTTPProxyTLS} {
 		d := NewDialer(g.clientTLS)
 		route := RouteOf(overlay.SiteProfile{Egress: egress}, carrier.HTTPProxy{})
-		d.remember(place{i.addr, ""}, Plain) // before the site was measured
+		d.known[place{i.addr, ""}] = known{Plain, time.Now().Add(memory)} // before the site was measured
 		before := i.count()
 		c, form, err := d.Dial(t.Context(), i.addr, route)
 		if err != nil || form != TLS || i.count() != before+1 {
