@@ -1,7 +1,6 @@
 package connhelper
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -75,14 +74,16 @@ func (h *Helper) dial(ctx context.Context, p *process, name overlay.ProcessName,
 	}
 	defer release()
 	fresh := p.askedBefore(name.Rank)
-	giveUp := time.Now().Add(persistence)
-	var before error // of the last try that ended by itself
+	var giveUp time.Time // known when a try has failed
+	var before error     // of the last try that ended by itself
 	for pause := 100 * time.Millisecond; ; pause = min(2*pause, longestPause) {
 		m, err := h.dialOnce(ctx, p, name, ways, fresh)
 		if err != nil && before != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			return made{}, before // it says more than that the time was up in the midst of another try
 		}
-		before = err
+		if before = err; giveUp.IsZero() {
+			giveUp = time.Now().Add(persistence)
+		}
 		if err == nil || !passing(err) || ctx.Err() != nil || !rest(ctx, pause, giveUp) {
 			return m, err
 		}
@@ -107,6 +108,9 @@ func (h *Helper) dialOnce(ctx context.Context, p *process, name overlay.ProcessN
 
 // passing reports whether a failure may go away by itself.
 func passing(err error) bool {
+	if errors.Is(err, errUnanswered) {
+		return true
+	}
 	for _, class := range []error{overlay.ErrNoPath, overlay.ErrForbidden, overlay.ErrEnded, overlay.ErrOverloaded, wire.ErrVersion, wire.ErrMalformed} {
 		if errors.Is(err, class) {
 			return false
@@ -429,7 +433,9 @@ func (h *Helper) tell(to target, entries []entry, got []outcome, won int) (vain 
 		case o.err != nil && !errors.Is(o.err, context.Canceled):
 			vain = append(vain, fmt.Sprintf("%v: %v", step.Technique, o.err))
 			if aside(o.err) {
-				last = cmp.Or(last, o.err)
+				if last == nil || !passing(last) { // another of them may pass
+					last = o.err
+				}
 				continue
 			}
 			last, learnt = o.err, true

@@ -28,6 +28,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/internal/dialwindow"
 	"github.com/isthmus-grid/isthmus/internal/encap"
 	"github.com/isthmus-grid/isthmus/internal/enrol"
 	"github.com/isthmus-grid/isthmus/internal/meeting"
@@ -46,7 +47,8 @@ const (
 	awaitStep      = 20 * time.Second       // for one long question about a process that has not started
 	registerWait   = 5 * time.Second        // for the frontal to take a registration
 	rejoin         = time.Second            // between tries to reach a frontal that is away; it is near, and a try costs little
-	persistence    = 8 * time.Second        // for trying again after every technique failed
+	turnTimeout    = 12 * time.Second       // for the target's turn to dial, so that the asker hears why it did not come
+	persistence    = 8 * time.Second        // for trying again after every technique failed once
 	longestPause   = 400 * time.Millisecond // between two of these tries
 	maxBudget      = 10 * time.Minute       // for one dial, whatever the process asks
 	watchTimeout   = 30 * time.Second       // for news of a carrier that was handed out
@@ -103,6 +105,7 @@ type Helper struct {
 	stock    *meeting.Stock
 	engine   *traverse.Engine // nil without CAP_NET_RAW
 	proxies  *encap.Dialer
+	window   *dialwindow.Window // of connections out of the site
 	budgets  budgets
 	callers  atomic.Pointer[gate.Gate] // whose door has limits for metrics; nil before there is one
 	calls    chan struct{}             // one token for each call under way of those that brief makes
@@ -122,6 +125,7 @@ func New(opts Options) (*Helper, error) {
 		here: newTable(), home: newFrontalHolder(), leads: newLeads(), crypt: newEncryption(opts.Log, id.Site),
 		bearings: meeting.NewBearingsCache(), stock: meeting.NewStock(),
 		proxies: encap.NewDialer(func() *tls.Config { return opts.Credentials.DataClient(control.RoleProxy) }),
+		window:  dialwindow.New(opts.Log),
 		calls:   make(chan struct{}, maxBrief),
 	}
 	h.budgets = h.newBudgets(opts.Limits.orDefault())

@@ -69,7 +69,11 @@ func receive(ctx context.Context, stream grpc.ServerStreamingClient[controlpb.In
 			return control.FromStatus(err)
 		}
 		if e.Kind == controlpb.IntroduceEvent_FAILED {
-			return control.FaultErr(e.Fault)
+			err := control.FaultErr(e.Fault)
+			if errors.Is(err, overlay.ErrOverloaded) { // the broker's own bounds fail the call
+				err = fmt.Errorf("%w: %w", err, errUnanswered)
+			}
+			return err
 		}
 		select {
 		case events <- e:
@@ -214,6 +218,9 @@ func (h *Helper) meet(ctx context.Context, f *frontal, asker overlay.ProcessName
 		path.Via = overlay.ViaTarget
 	}
 	if meeting.Knows(path.Technique) && !f.profile.GatewayOnly {
+		if err := h.spare(path.Technique); err != nil {
+			return nil, path, err
+		}
 		target := overlay.ProcessName{Job: asker.Job, Rank: m.Target.GetRank()}
 		c, err := h.side(f, journey{asker: asker, target: target}).Answer(ctx, path.Technique, path.Peer.String(), m.Offer, accept)
 		if c == nil || err != nil {
@@ -222,6 +229,12 @@ func (h *Helper) meet(ctx context.Context, f *frontal, asker overlay.ProcessName
 		s, err := h.handable(c)
 		return s, path, err
 	}
+	inside := path.Technique == overlay.Reversed && overlay.SiteID(m.AskerSite) == h.node.Site
+	ctx, end, err := h.turn(ctx, f, inside, turnTimeout) // before the asker counts on this end
+	if err != nil {
+		return nil, path, err
+	}
+	defer end()
 	if err := accept(nil); err != nil {
 		return nil, path, err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/internal/dialwindow"
 	"github.com/isthmus-grid/isthmus/internal/encap"
 	"github.com/isthmus-grid/isthmus/internal/meeting"
 	"github.com/isthmus-grid/isthmus/overlay"
@@ -37,7 +38,18 @@ func (h *Helper) attempt(ctx context.Context, p *process, to target, step overla
 		if !meeting.Knows(step.Technique) {
 			return made{}, fmt.Errorf("%w: this helper does not know the technique; upgrade it", wire.ErrVersion)
 		}
+		if err := h.spare(step.Technique); err != nil {
+			return made{}, err
+		}
 		try = h.negotiated
+	}
+	if step.Technique == overlay.Direct || step.Technique == overlay.PortRange || step.Technique == overlay.Relay {
+		inside := step.Technique != overlay.Relay && to.point.Node.Site == h.node.Site
+		var end func()
+		if ctx, end, err = h.turn(ctx, f, inside, maxBudget); err != nil {
+			return made{}, err
+		}
+		defer end()
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, bound, fmt.Errorf("%w after %v", overlay.ErrTimeout, bound))
 	defer cancel()
@@ -51,6 +63,30 @@ func (h *Helper) attempt(ctx context.Context, p *process, to target, step overla
 	m.path.Technique, m.path.Via, m.path.Reason, m.path.Peer = step.Technique, step.Via, withLimits(step.Reason, m.limits), to.point.Node
 	m.path.Small = small
 	return m, nil
+}
+
+// turn waits, for max at most, until this node may open one more connection out of the
+// site, if one is about to be opened. It returns a context for that.
+func (h *Helper) turn(ctx context.Context, f *frontal, inside bool, max time.Duration) (context.Context, func(), error) {
+	if inside || f.profile.GatewayOnly || f.profile.Egress.ThroughHTTPProxy() {
+		return ctx, func() {}, nil
+	}
+	wait, cancel := context.WithTimeout(ctx, max)
+	defer cancel()
+	t, err := h.window.Wait(wait)
+	if err != nil {
+		return ctx, nil, err
+	}
+	return t.With(ctx), t.End, nil
+}
+
+// spare returns why a technique is left out that needs several connections, where the site
+// lets few through.
+func (h *Helper) spare(t overlay.Technique) error {
+	if !meeting.AsksByTCP(t) {
+		return nil
+	}
+	return h.window.Limited()
 }
 
 // direct dials the target's helper, or the frontal of its site, and says whom
@@ -136,6 +172,9 @@ func (h *Helper) reversed(ctx context.Context, f *frontal, p *process, to target
 	}
 }
 
+// ticketTime is for how long a proxy is relied on to wait for a ticket; it does for 5 s.
+const ticketTime = 4 * time.Second
+
 // relay gets a proxy and two tickets from the broker. Both ends then dial the
 // proxy at once; the process is given the connection when the target's helper
 // has taken its part on. What goes wrong there later reaches the process as a
@@ -163,13 +202,21 @@ func (h *Helper) relayCarrier(ctx context.Context, f *frontal, p *process, to ta
 	if assigned.Relay == nil {
 		return made{}, fmt.Errorf("%v assigned no proxy", f.session.Peer())
 	}
-	c, limits, err := h.reach(ctx, f, journey{addrs: assigned.Relay.Addresses, proxy: true, asker: p.name, target: to.point.Process, link: in.link})
+	j := journey{addrs: assigned.Relay.Addresses, proxy: true, asker: p.name, target: to.point.Process, link: in.link}
+	c, limits, err := h.reach(ctx, f, j)
 	if err != nil {
 		return made{}, fmt.Errorf("proxy %s: %w", assigned.Relay.Proxy, err)
 	}
+	begun := time.Now()
 	if _, err := in.await(ctx, controlpb.IntroduceEvent_ACCEPTED); err != nil {
 		c.Close()
 		return made{}, err
+	}
+	if time.Since(begun) > ticketTime { // the target waited for its turn
+		c.Close()
+		if c, limits, err = h.reach(ctx, f, j); err != nil {
+			return made{}, fmt.Errorf("proxy %s: %w", assigned.Relay.Proxy, err)
+		}
 	}
 	s, err := h.handable(c)
 	if err != nil {
@@ -237,12 +284,22 @@ func (h *Helper) reach(ctx context.Context, f *frontal, j journey) (c carrier.St
 	if len(allowed) == 0 {
 		return nil, nil, err
 	}
+	dial := func(ctx context.Context, addr string) (*net.TCPConn, error) { return carrier.DialTCP(ctx, addr, proxy) }
+	if proxy.Addr == "" && !j.inside {
+		dial = func(ctx context.Context, addr string) (*net.TCPConn, error) {
+			return dialwindow.Dial(ctx, h.window, func(ctx context.Context) (*net.TCPConn, error) {
+				return carrier.DialTCP(ctx, addr, proxy)
+			})
+		}
+	}
 	first, err := carrier.FirstOf(ctx, allowed, func(ctx context.Context, addr string) (noted, error) {
 		if j.proxy {
-			c, form, err := h.proxies.Dial(ctx, addr, encap.RouteOf(f.profile, proxy))
+			route := encap.RouteOf(f.profile, proxy)
+			route.Dial = dial
+			c, form, err := h.proxies.Dial(ctx, addr, route)
 			return noted{c, []string{form.Note()}}, err
 		}
-		c, err := carrier.DialTCP(ctx, addr, proxy)
+		c, err := dial(ctx, addr)
 		return noted{c, nil}, err
 	})
 	return first.Stream, first.limits, err

@@ -52,6 +52,9 @@ func (f *Frontal) meetFor(ctx context.Context, in *controlpb.Introduction, point
 	if err != nil {
 		return nil, err
 	}
+	if err := f.spare(l.technique); err != nil {
+		return nil, err
+	}
 	ctx, cancel := f.boundMeeting(ctx)
 	defer cancel()
 	leave, err := f.meetings.enter(ctx)

@@ -126,6 +126,9 @@ func (f *Frontal) reserveMeeting(a *asking, id control.Identity) (*carry, error)
 
 // connect carries the technique out.
 func (a *asking) connect() (net.Conn, error) {
+	if err := a.f.spare(a.technique); err != nil {
+		return nil, err
+	}
 	ctx, cancel := a.f.boundMeeting(a.ctx)
 	defer cancel()
 	leave, err := a.f.meetings.enter(ctx)

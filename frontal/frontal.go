@@ -22,6 +22,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/daemon"
+	"github.com/isthmus-grid/isthmus/internal/dialwindow"
 	"github.com/isthmus-grid/isthmus/internal/encap"
 	"github.com/isthmus-grid/isthmus/internal/enrol"
 	"github.com/isthmus-grid/isthmus/internal/limit"
@@ -92,6 +93,7 @@ type Frontal struct {
 	work      sync.WaitGroup     // everything Serve must wait for
 	bounds    bounds
 	httpProxy carrier.HTTPProxy      // the site's, if there is one
+	window    *dialwindow.Window     // of connections out of the site
 	proxies   *encap.Dialer          // dials the grid's proxies; nil: as everybody else
 	came      chan struct{}          // holds a value after a helper came
 	hostNews  chan struct{}          // holds a value when the broker is to be told of the site's hosts
@@ -177,11 +179,14 @@ func New(cfg Config, creds *control.Credentials, log *slog.Logger) (*Frontal, er
 		cache:  newCache(site, cfg.Limits.Cache, cfg.CacheAge),
 		queued: make(map[overlay.ProcessName]*flight), asked: make(map[overlay.ProcessName]*flight),
 	}
+	f.window = dialwindow.New(log)
 	f.dial = func(ctx context.Context, addr string) (*net.TCPConn, error) {
 		if f.profile().Egress.ThroughHTTPProxy() {
 			return carrier.DialTCP(ctx, addr, proxy)
 		}
-		return carrier.DialTCP(ctx, addr, carrier.HTTPProxy{})
+		return dialwindow.Dial(ctx, f.window, func(ctx context.Context) (*net.TCPConn, error) {
+			return carrier.DialTCP(ctx, addr, carrier.HTTPProxy{})
+		})
 	}
 	f.dialBroker = func(ctx context.Context, addr string) (net.Conn, error) {
 		c, err := carrier.DialSmall(ctx, addr, proxy)

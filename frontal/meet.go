@@ -88,6 +88,15 @@ func (f *Frontal) standsIn(t overlay.Technique) bool {
 	return f.profile().GatewayOnly && meeting.Knows(t)
 }
 
+// spare returns why a technique is left out that needs several connections, where the site
+// lets few through.
+func (f *Frontal) spare(t overlay.Technique) error {
+	if !meeting.AsksByTCP(t) {
+		return nil
+	}
+	return f.window.Limited()
+}
+
 // openMeetings makes the gateway ready to be an end of meetings, if it is to be
 // one: ports are prepared ahead, and with the privilege segments injected.
 func (f *Frontal) openMeetings() error {

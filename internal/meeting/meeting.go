@@ -89,6 +89,12 @@ func Knows(t overlay.Technique) bool {
 	return t == overlay.SimultaneousOpen || t == overlay.Traversing || t == overlay.HolePunching
 }
 
+// AsksByTCP reports whether t opens TCP connections to vantage points, beside the one
+// that it makes.
+func AsksByTCP(t overlay.Technique) bool {
+	return t == overlay.SimultaneousOpen || t == overlay.Traversing
+}
+
 // Ask carries out t from the asker's side and returns the connection: a
 // *net.TCPConn, or a *punch.Conn of hole punching. peer is the target under any
 // name that the caller has for it, always the same. port is the port to dial from,

@@ -1,0 +1,165 @@
+package dialwindow
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// Window has dials wait for their turn. It is safe for concurrent use. Who may wait
+// is bounded by its users, which bound the connections that they make at a time.
+type Window struct {
+	log *slog.Logger
+
+	mu      sync.Mutex // guards the fields below
+	w       window
+	waiting []chan struct{} // in the order of arrival; closed when their turn has come
+	told    bool            // the log was told of the limit that shows now
+}
+
+// New returns a window. log is told when the site turns out to limit connections.
+func New(log *slog.Logger) *Window { return &Window{log: log, w: newWindow()} }
+
+// Turn is the right to make one dial. It ends with the dial, or with End.
+type Turn struct {
+	in    *Window
+	used  atomic.Bool
+	ended atomic.Bool
+}
+
+// Wait waits for the caller's turn while ctx goes on. The error says what is waited
+// for; it is an overlay.ErrTimeout unless ctx was cancelled.
+func (d *Window) Wait(ctx context.Context) (*Turn, error) {
+	begin := time.Now()
+	d.mu.Lock()
+	if len(d.waiting) == 0 && d.w.admit(begin) {
+		d.mu.Unlock()
+		return &Turn{in: d}, nil
+	}
+	mine := make(chan struct{})
+	d.waiting = append(d.waiting, mine)
+	d.next(begin)
+	d.mu.Unlock()
+	select {
+	case <-mine:
+		return &Turn{in: d}, nil
+	case <-ctx.Done():
+	}
+	return nil, d.giveUp(ctx, mine, time.Since(begin))
+}
+
+// giveUp leaves the line, or gives the turn back that has come meanwhile.
+func (d *Window) giveUp(ctx context.Context, mine chan struct{}, waited time.Duration) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	found := false
+	for i, c := range d.waiting {
+		if c == mine {
+			d.waiting = append(d.waiting[:i], d.waiting[i+1:]...)
+			found = true
+			break
+		}
+	}
+	if !found {
+		d.w.leave()
+		d.next(time.Now())
+	}
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return context.Canceled
+	}
+	why := "of which none has been answered"
+	if rate, is := d.w.limited(time.Now()); is {
+		why = limit(rate)
+	}
+	return fmt.Errorf("%w: waited %v for its turn to open a connection, after %d others: %s",
+		overlay.ErrTimeout, waited.Round(time.Millisecond), d.w.open, why)
+}
+
+// next lets begin who may. d.mu is held.
+func (d *Window) next(now time.Time) {
+	for len(d.waiting) > 0 && d.w.admit(now) {
+		close(d.waiting[0])
+		d.waiting = d.waiting[1:]
+	}
+}
+
+// End gives the turn back, if no dial has used it. A nil Turn has nothing to give.
+func (t *Turn) End() {
+	if t != nil && t.used.CompareAndSwap(false, true) {
+		t.end()
+	}
+}
+
+func (t *Turn) end() {
+	if t.ended.CompareAndSwap(false, true) {
+		t.in.mu.Lock()
+		defer t.in.mu.Unlock()
+		t.in.w.leave()
+		t.in.next(time.Now())
+	}
+}
+
+type key struct{}
+
+// With returns a context in which the next Dial of a window is made in this turn.
+func (t *Turn) With(ctx context.Context) context.Context { return context.WithValue(ctx, key{}, t) }
+
+// Dial makes a dial in the turn that ctx has, and else waits for one.
+func Dial[C any](ctx context.Context, d *Window, dial func(context.Context) (C, error)) (c C, err error) {
+	t, _ := ctx.Value(key{}).(*Turn)
+	if t == nil || t.in != d || !t.used.CompareAndSwap(false, true) {
+		if t, err = d.Wait(ctx); err != nil {
+			return c, err
+		}
+		t.used.Store(true)
+	}
+	defer t.end()
+	begin := time.Now()
+	defer time.AfterFunc(turnTime, func() {
+		if d.Limited() == nil {
+			t.end()
+		}
+	}).Stop()
+	defer time.AfterFunc(limitedTurnTime, t.end).Stop()
+	if c, err = dial(ctx); err == nil {
+		d.answered(time.Since(begin))
+	}
+	return c, err
+}
+
+// answered notes what an answer took.
+func (d *Window) answered(took time.Duration) {
+	now := time.Now()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.w.answered(now, took)
+	rate, is := d.w.limited(now)
+	if is && !d.told {
+		d.log.Warn("the site lets few new connections through; they wait for their turn, and techniques that need several are left out",
+			"about_per_second", math.Round(rate),
+			"remedy", "raise the limit for new TCP connections (SYN) that the site's firewall has for this host")
+	}
+	d.told = is
+}
+
+// Limited returns nil, or why what needs several connections is better left out: an
+// overlay.ErrOverloaded.
+func (d *Window) Limited() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if rate, is := d.w.limited(time.Now()); is {
+		return fmt.Errorf("%w: %s", overlay.ErrOverloaded, limit(rate))
+	}
+	return nil
+}
+
+func limit(rate float64) string {
+	return fmt.Sprintf("the site's firewall lets about %.0f new connections a second through", math.Max(rate, 1))
+}
