@@ -289,6 +289,20 @@ func (l *Lab) reshape(from, to string, change func(wan.Shape) (remembered, used 
 	return nil
 }
 
+// Reshape gives one path a shape, its ends named as Shapes has them.
+func (l *Lab) Reshape(ends [2]string, s wan.Shape) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, ok := l.shapes[ends]; !ok {
+		return fmt.Errorf("lab: no way from %q to %q", ends[0], ends[1])
+	}
+	if err := l.emulator.Shape(ends[0], ends[1], s); err != nil {
+		return fmt.Errorf("lab: the way from %s to %s: %w", ends[0], ends[1], err)
+	}
+	l.shapes[ends] = s
+	return nil
+}
+
 // ends returns the names on the WAN that a site or place means.
 func (l *Lab) ends(name string) (all []string) {
 	for _, e := range l.spec.expand(name) {

@@ -61,6 +61,9 @@ func (*Lab) Shapes() map[[2]string]wan.Shape { return nil }
 // Traffic returns nil.
 func (*Lab) Traffic() []wan.Counter { return nil }
 
+// Reshape returns ErrNotLinux.
+func (*Lab) Reshape(ends [2]string, s wan.Shape) error { return ErrNotLinux }
+
 // SetWAN returns ErrNotLinux.
 func (*Lab) SetWAN(from, to string, s wan.Shape) error { return ErrNotLinux }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -81,13 +82,13 @@ func worsen(change func(*wan.Shape)) inflict {
 		var undo []func() error
 		var errs []error
 		for ends, was := range g.Lab.Shapes() {
-			if !slices.Contains(ends[:], site) {
+			if !isAt(site, ends[0]) && !isAt(site, ends[1]) {
 				continue
 			}
 			shape := was
 			change(&shape)
-			errs = append(errs, g.Lab.SetWAN(ends[0], ends[1], shape))
-			undo = append(undo, func() error { return g.Lab.SetWAN(ends[0], ends[1], was) })
+			errs = append(errs, g.Lab.Reshape(ends, shape))
+			undo = append(undo, func() error { return g.Lab.Reshape(ends, was) })
 		}
 		return func() error {
 			var errs []error
@@ -98,6 +99,9 @@ func worsen(change func(*wan.Shape)) inflict {
 		}, errors.Join(errs...)
 	}
 }
+
+// isAt reports whether an end of a path is a site's gateway, or one of its uplinks.
+func isAt(site, end string) bool { return end == site || strings.HasPrefix(end, site+"/") }
 
 // happen waits until the job is there, lets the fault happen, and undoes it.
 func (r *round) happen(ctx context.Context) error {
