@@ -51,6 +51,9 @@ type fakeFrontal struct {
 	memory    *controlpb.Memory // that every answer has
 	reports   []*controlpb.ReportRequest
 	resolves  int
+	accepted  int                         // introductions that the target's helper has taken on
+	asked     int                         // introductions
+	unused    int                         // connections to the relay that were closed without a ticket
 	refuse    error                       // for Register
 	fails     map[overlay.Technique]error // of introductions
 	ends      int                         // so many introductions end their session
@@ -230,6 +233,7 @@ func (f *fakeFrontal) Introduce(r *controlpb.IntroduceRequest, up grpc.ServerStr
 	node := f.points[name].Node
 	helper, relay := f.helpers[node.Name], f.relay
 	fails := f.fails[overlay.Technique(r.Technique)]
+	f.asked++
 	ends := f.ends > 0
 	if ends {
 		f.ends--
@@ -259,6 +263,11 @@ func (f *fakeFrontal) Introduce(r *controlpb.IntroduceRequest, up grpc.ServerStr
 		}
 		if err != nil {
 			return err
+		}
+		if e.Kind == controlpb.IntroduceEvent_ACCEPTED {
+			f.mu.Lock()
+			f.accepted++
+			f.mu.Unlock()
 		}
 		if err := up.Send(e); err != nil {
 			return err

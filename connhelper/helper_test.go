@@ -2,6 +2,7 @@ package connhelper
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -101,6 +102,12 @@ func (f *fakeFrontal) startRelay(want wire.Frame) {
 			if err == nil && got.Type() == wire.TypeObserve {
 				c.Write(wire.Append(nil, &wire.Observed{From: c.RemoteAddr().(*net.TCPAddr).AddrPort(), Time: time.Now()}))
 				continue // the dialler closes it
+			}
+			if errors.Is(err, io.EOF) {
+				f.mu.Lock()
+				f.unused++
+				f.mu.Unlock()
+				continue
 			}
 			if err != nil || got.Type() != want.Type() {
 				f.t.Errorf("the relay read %+v, %v", got, err)
