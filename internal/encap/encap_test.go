@@ -334,16 +334,17 @@ func TestGivenUpFindingTheForm(t *testing.T) {
 		}
 	})
 	<-begun
-	first.Go(func() {
-		c, form, err := d.Dial(t.Context(), s.addr, Route{})
-		if err != nil || form != Plain {
-			t.Errorf("the one that waited: %v, %v", form, err)
-			return
-		}
-		c.Close()
-	})
+	asked, mine := d.ask(place{s.addr, ""}) // as who dials now
 	giveUp()
+	if <-asked.over; mine || asked.err != nil {
+		t.Errorf("who waits is told %v", asked.err)
+	}
 	first.Wait()
+	c, form, err := d.Dial(t.Context(), s.addr, Route{})
+	if err != nil || form != Plain {
+		t.Fatalf("afterwards: %v, %v", form, err)
+	}
+	c.Close()
 }
 
 // A profile that says so has plain connections not tried at all.
