@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/carrier"
@@ -213,32 +212,38 @@ func (d *Dialer) first(ctx context.Context, addr string, r Route, forms []Form) 
 	}()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	// Before a form has connected others need not try, for their SYNs are the same; only
-	// an HTTP proxy may tell them apart.
-	var connected atomic.Bool
-	connected.Store(r.HTTPProxy.Addr != "")
-	reached := r
-	reached.Dial = func(ctx context.Context, addr string) (*net.TCPConn, error) {
+	// The next form is tried after a while without an answer, which begins when the one
+	// before has connected: a SYN is the same in all of them. Only an HTTP proxy may tell
+	// them apart earlier.
+	connected := make(chan struct{}, len(forms))
+	after := r
+	after.Dial = func(ctx context.Context, addr string) (*net.TCPConn, error) {
 		c, err := r.dial(ctx, addr)
 		if err == nil {
-			connected.Store(true)
+			connected <- struct{}{} // has room for all
 		}
 		return c, err
 	}
+	next := time.NewTimer(stagger)
+	next.Stop()
+	defer next.Stop()
 	begun, ended := 0, 0
 	begin := func() {
 		form := forms[begun]
 		begun++
-		running.Go(func() { tries <- d.try(ctx, form, addr, reached) })
+		running.Go(func() { tries <- d.try(ctx, form, addr, after) })
+		if r.HTTPProxy.Addr != "" {
+			next.Reset(stagger)
+		}
 	}
 	var failed failures
-	next := time.NewTicker(stagger)
-	defer next.Stop()
 	begin()
 	for {
 		select {
+		case <-connected:
+			next.Reset(stagger)
 		case <-next.C:
-			if begun < len(forms) && connected.Load() {
+			if begun < len(forms) {
 				begin()
 			}
 		case t := <-tries:
@@ -250,7 +255,6 @@ func (d *Dialer) first(ctx context.Context, addr string, r Route, forms []Form) 
 			switch {
 			case begun < len(forms) && !r.dialFailed(t.err):
 				begin()
-				next.Reset(stagger)
 			case ended == begun:
 				return try{}, failed.err(addr)
 			}
