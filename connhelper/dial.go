@@ -14,6 +14,7 @@ import (
 
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/internal/dialwindow"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
 )
@@ -108,8 +109,8 @@ func (h *Helper) dialOnce(ctx context.Context, p *process, name overlay.ProcessN
 
 // passing reports whether a failure may go away by itself.
 func passing(err error) bool {
-	if errors.Is(err, errUnanswered) {
-		return true
+	if errors.Is(err, errUnanswered) || errors.Is(err, dialwindow.ErrTurn) {
+		return true // nothing was tried
 	}
 	for _, class := range []error{overlay.ErrNoPath, overlay.ErrForbidden, overlay.ErrEnded, overlay.ErrOverloaded, wire.ErrVersion, wire.ErrMalformed} {
 		if errors.Is(err, class) {

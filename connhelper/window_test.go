@@ -20,7 +20,7 @@ func occupy(t *testing.T, h *Helper) (release func()) {
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		turn, err := h.window.Wait(ctx)
 		cancel()
-		if errors.Is(err, overlay.ErrTimeout) {
+		if errors.Is(err, dialwindow.ErrTurn) {
 			return func() {
 				for _, turn := range turns {
 					turn.End()
@@ -78,7 +78,7 @@ func TestAskerWaitsForItsTurn(t *testing.T) {
 	s2, _ := f.helper("a2")
 	r0 := join(t, s1, key, 0)
 	join(t, s2, key, 1)
-	r0.failedAs(1, 500*time.Millisecond, wire.CodeTimeout, "for its turn to open a connection")
+	r0.failedAs(1, 500*time.Millisecond, wire.CodeOverloaded, "its turn to open a connection did not come")
 	f.mu.Lock()
 	if f.asked != 0 {
 		t.Errorf("%d introductions", f.asked)

@@ -34,8 +34,11 @@ type Turn struct {
 	ended atomic.Bool
 }
 
-// Wait waits for the caller's turn while ctx goes on. The error says what is waited
-// for; it is an overlay.ErrTimeout unless ctx was cancelled.
+// ErrTurn says that a dial was not made, since its turn did not come in time.
+var ErrTurn = errors.New("its turn to open a connection did not come")
+
+// Wait waits for the caller's turn while ctx goes on. Unless ctx was cancelled the
+// error is an ErrTurn and an overlay.ErrOverloaded, and says what is waited for.
 func (d *Window) Wait(ctx context.Context) (*Turn, error) {
 	begin := time.Now()
 	d.mu.Lock()
@@ -78,8 +81,7 @@ func (d *Window) giveUp(ctx context.Context, mine chan struct{}, waited time.Dur
 	if rate, is := d.w.limited(time.Now()); is {
 		why = limit(rate)
 	}
-	return fmt.Errorf("%w: waited %v for its turn to open a connection, after %d others: %s",
-		overlay.ErrTimeout, waited.Round(time.Millisecond), d.w.open, why)
+	return fmt.Errorf("%w: %w within %v, after %d others: %s", overlay.ErrOverloaded, ErrTurn, waited.Round(time.Millisecond), d.w.open, why)
 }
 
 // next lets begin who may. d.mu is held.
