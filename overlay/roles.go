@@ -81,6 +81,17 @@ type Connector interface {
 	Close() error
 }
 
+// Reserver is a Connector that keeps a relay ready for a link, which gets the link over
+// the death of all its paths while no daemon of the control plane can be asked for
+// another. Both ends dial it, with Reserved.
+type Reserver interface {
+	// Reserve sees to it that a relay is ready to a process in one of its lives. It
+	// does not wait, and nobody hears whether it comes to anything. Call it now and
+	// then while there is a link: a relay is ready for some minutes only, and for one
+	// use.
+	Reserve(peer ProcessName, life Generation)
+}
+
 // What callers tell apart with errors.Is. Every error that crosses a daemon
 // keeps its class on the way.
 var (

@@ -52,6 +52,7 @@ const (
 	AllWays    Ways = iota // every technique of the plan
 	DirectOnly             // all but the relay
 	RelayOnly
+	Reserved // the relay that a Reserver was told to keep ready, which needs no daemon but its proxy
 )
 
 // What a dial asks of the size of packets. Without a flag the helper decides by what
@@ -73,12 +74,12 @@ const SmallPacket = 576
 func (w Ways) Techniques() Ways { return w &^ packetFlags }
 
 // Known reports whether w is one of the ways, with one flag at most.
-func (w Ways) Known() bool { return w.Techniques() <= RelayOnly && w&packetFlags != packetFlags }
+func (w Ways) Known() bool { return w.Techniques() <= Reserved && w&packetFlags != packetFlags }
 
 // Allow reports whether t is one of them.
 func (w Ways) Allow(t Technique) bool {
 	w = w.Techniques()
-	return w == AllWays || (w == RelayOnly) == (t == Relay)
+	return w == AllWays || (w != DirectOnly) == (t == Relay)
 }
 
 // String returns what a dial in these ways looks for.
@@ -98,6 +99,8 @@ func (w Ways) String() string {
 		return "a way without a relay"
 	case RelayOnly:
 		return "a relay"
+	case Reserved:
+		return "a reserve relay"
 	}
 	return fmt.Sprintf("ways(%d)", uint8(w))
 }

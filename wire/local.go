@@ -82,6 +82,10 @@ const FeatureGrants = 1 << 1
 // sender knows the flags of overlay.Ways and Path.Small; without it none is sent.
 const FeaturePacketSize = 1 << 2
 
+// FeatureReserve in a LocalWelcome's Features says that the helper knows overlay.Reserved
+// as the way of a LocalDial; without it none is sent.
+const FeatureReserve = 1 << 3
+
 // LocalWelcome answers LocalProof once the process is registered. A Refuse
 // takes its place when it is not.
 type LocalWelcome struct {
@@ -344,6 +348,27 @@ func (f *LocalOutcome) decodeBody(r *reader) {
 	f.Carrier = r.u64()
 	f.Code = Code(r.u8())
 	f.Text = r.text()
+}
+
+// LocalReserve tells the helper that the process has a link to Rank, in one of its
+// lives, and wants a relay kept ready for it. There is no answer. A process says so again
+// and again; a helper that has one ready does nothing. One that does not know the frame
+// skips it.
+type LocalReserve struct {
+	Rank       uint32
+	Generation overlay.Generation
+}
+
+// Type implements Frame.
+func (*LocalReserve) Type() Type { return TypeLocalReserve }
+
+func (f *LocalReserve) appendBody(b []byte) []byte {
+	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint32(b, f.Rank), uint64(f.Generation))
+}
+
+func (f *LocalReserve) decodeBody(r *reader) {
+	f.Rank = r.u32()
+	f.Generation = overlay.Generation(r.u64())
 }
 
 // LocalTraffic tells the helper what one link of the process has moved that no

@@ -62,6 +62,7 @@ const (
 	TypeLocalDead     = Type(0xa9) // n:u16 ranks[n]:u32 text:str16
 	TypeLocalGrant    = Type(0xaa) // n:u16 grant[n]
 	TypeLocalOutcome  = Type(0xac) // carrier:u64 code:u8 text:str16
+	TypeLocalReserve  = Type(0xad) // rank:u32 generation:u64
 	TypeLocalTraffic  = Type(0xab) // link[16] rank:u32 site:str8 node:str8 technique:u8 sent:u64 received:u64 lasted:u64(ms) over:u8
 
 	// The same, of names by which processes of other jobs find this one.
@@ -251,6 +252,8 @@ func newFrame(t Type) decoder {
 		return new(LocalTraffic)
 	case TypeLocalOutcome:
 		return new(LocalOutcome)
+	case TypeLocalReserve:
+		return new(LocalReserve)
 	case TypeControlHello:
 		return new(ControlHello)
 	case TypeEnrol:
@@ -267,7 +270,7 @@ var typeNames = map[Type]string{
 	TypeLocalHello: "local hello", TypeLocalPlace: "local place", TypeLocalProof: "local proof", TypeLocalWelcome: "local welcome", TypeLocalDial: "local dial",
 	TypeLocalCancel: "local cancel", TypeLocalDialled: "local dialled", TypeLocalFailed: "local failed",
 	TypeLocalPublish: "local publish", TypeLocalUnpublish: "local unpublish", TypeLocalLookup: "local lookup", TypeLocalNamed: "local named",
-	TypeLocalIncoming: "local incoming", TypeLocalFault: "local fault", TypeLocalLeave: "local leave", TypeLocalDead: "local dead", TypeLocalGrant: "local grant", TypeLocalTraffic: "local traffic", TypeLocalOutcome: "local outcome", TypeControlHello: "control hello",
+	TypeLocalIncoming: "local incoming", TypeLocalFault: "local fault", TypeLocalLeave: "local leave", TypeLocalDead: "local dead", TypeLocalGrant: "local grant", TypeLocalTraffic: "local traffic", TypeLocalOutcome: "local outcome", TypeLocalReserve: "local reserve", TypeControlHello: "control hello",
 	TypeEnrol: "enrol", TypeEnrolled: "enrolled",
 }
 

@@ -75,6 +75,7 @@ func samples() []Frame {
 		&LocalOutcome{Carrier: 12, Code: CodeTimeout, Text: "no proof within 2s"},
 		&Enrol{Token: "isthmus-token-1.e30.AA", Request: []byte{0x30, 0x01, 0x02}},
 		&Padding{N: 3},
+		&LocalReserve{Rank: 4, Generation: 99},
 		&Enrolled{Certificates: [][]byte{{0x30, 0x03}, {0x30, 0x04, 0x05}}},
 	}
 }

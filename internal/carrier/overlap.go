@@ -21,6 +21,10 @@ const (
 	// attemptDelay is how long an attempt may stay alone without an answer (section 5).
 	attemptDelay = 250 * time.Millisecond
 
+	// urgentDelay is attemptDelay where a path is known to have died just now (Urgent):
+	// more than section 5's least, for each attempt costs the network a SYN.
+	urgentDelay = 50 * time.Millisecond
+
 	// attemptTime ends an attempt where there are others: a SYN, one more after a second, and their answer.
 	// A socket keeps the source address and the route with which it began, so that
 	// waiting longer for a way that changed meanwhile would be in vain.
@@ -32,6 +36,21 @@ const (
 	// maxAttempts bounds those that overlap.
 	maxAttempts = 8
 )
+
+// urgentKey marks a context of Urgent.
+type urgentKey struct{}
+
+// Urgent returns a context in which dials wait only a moment for one of this host's
+// uplinks before they try another: something stands still, perhaps because one has died.
+func Urgent(ctx context.Context) context.Context { return context.WithValue(ctx, urgentKey{}, true) }
+
+// delay is how long an attempt stays alone.
+func delay(ctx context.Context) time.Duration {
+	if ctx.Value(urgentKey{}) != nil {
+		return urgentDelay
+	}
+	return attemptDelay
+}
 
 // An attempt is one way to connect.
 type attempt struct {
@@ -160,7 +179,7 @@ func interleaved(all []netip.AddrPort) []netip.AddrPort {
 func round(ctx context.Context, next func() (attempt, bool), dial func(context.Context, attempt) (*net.TCPConn, error)) (connected, error) {
 	var alone atomic.Bool
 	begun := 0
-	conn, errs := race(ctx, attemptDelay, func() (attempt, bool) {
+	conn, errs := race(ctx, delay(ctx), func() (attempt, bool) {
 		a, ok := next()
 		if ok {
 			begun++

@@ -212,3 +212,12 @@ func TestFirstOf(t *testing.T) {
 		t.Errorf("all failed: %v", err)
 	}
 }
+
+// A dial that is urgent is made so through all that makes it.
+func TestUrgent(t *testing.T) {
+	ctx, cancel := context.WithCancel(Urgent(WithSmallPackets(t.Context())))
+	defer cancel()
+	if delay(t.Context()) != attemptDelay || delay(ctx) != urgentDelay {
+		t.Errorf("%v, urgent %v", delay(t.Context()), delay(ctx))
+	}
+}

@@ -128,17 +128,22 @@ func (d *Dialer) Dial(ctx context.Context, addr string, r Route) (carrier.Stream
 			}
 			continue // a plain connection that was answered has served its turn
 		}
-		select {
-		case <-asked.over:
-		case <-ctx.Done():
-			if errors.Is(ctx.Err(), context.Canceled) {
-				return nil, 0, context.Canceled
-			}
-			return nil, 0, fmt.Errorf("%w: waited for another dial of %s to find out what gets through", overlay.ErrTimeout, addr)
+		if err := asked.wait(ctx, addr); err != nil {
+			return nil, 0, err
 		}
-		if asked.err != nil {
-			return nil, 0, asked.err
+	}
+}
+
+// wait returns when somebody else's race for addr is over, with its error, or when ctx is.
+func (r *race) wait(ctx context.Context, addr string) error {
+	select {
+	case <-r.over:
+		return r.err
+	case <-ctx.Done():
+		if errors.Is(ctx.Err(), context.Canceled) {
+			return context.Canceled
 		}
+		return fmt.Errorf("%w: waited for another dial of %s to find out what gets through", overlay.ErrTimeout, addr)
 	}
 }
 
@@ -161,14 +166,41 @@ func (d *Dialer) answer(ctx context.Context, at place, f Form, err error) {
 	delete(d.asked, at)
 	switch {
 	case err == nil:
-		if len(d.known) >= maxKnown {
-			clear(d.known) // each costs a moment to find out again
-		}
-		d.known[at] = known{f, time.Now().Add(memory)}
+		d.note(at, f, memory)
 	case ctx.Err() == nil:
 		r.err = err
 	}
 	close(r.over)
+}
+
+// Prepare finds out which form gets through to addr, unless that is known, so that a
+// later dial, within the given time, need not.
+func (d *Dialer) Prepare(ctx context.Context, addr string, r Route, within time.Duration) error {
+	if d.tls == nil {
+		return nil
+	}
+	at, forms := place{addr, r.HTTPProxy.Addr}, r.forms()
+	for {
+		if form, ok := d.remembered(at); ok && slices.Contains(forms, form) {
+			d.remember(at, form, within)
+			return nil
+		}
+		asked, mine := d.ask(at)
+		if !mine {
+			if err := asked.wait(ctx, addr); err != nil {
+				return err
+			}
+			continue
+		}
+		won, err := d.first(ctx, addr, r, forms)
+		d.answer(ctx, at, won.form, err)
+		if err != nil {
+			return err
+		}
+		if won.stream != nil {
+			carrier.Reset(won.stream)
+		}
+	}
 }
 
 // Forget has the next dial to addr find out anew what gets through: what was
@@ -188,6 +220,25 @@ func (d *Dialer) remembered(at place) (Form, bool) {
 	defer d.mu.Unlock()
 	k, ok := d.known[at]
 	return k.form, ok && time.Now().Before(k.until)
+}
+
+// remember notes which form got through, for a time at least.
+func (d *Dialer) remember(at place, f Form, within time.Duration) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.note(at, f, within)
+}
+
+// note is remember with mu held.
+func (d *Dialer) note(at place, f Form, within time.Duration) {
+	if len(d.known) >= maxKnown {
+		clear(d.known) // each costs a moment to find out again
+	}
+	until := time.Now().Add(within)
+	if before := d.known[at]; before.form == f && before.until.After(until) {
+		until = before.until
+	}
+	d.known[at] = known{f, until}
 }
 
 // try is what became of one form.

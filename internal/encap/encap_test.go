@@ -347,6 +347,34 @@ func TestGivenUpFindingTheForm(t *testing.T) {
 	c.Close()
 }
 
+// What was found out beforehand is not found out when a connection is needed.
+func TestPrepare(t *testing.T) {
+	g := newGrid(t)
+	for _, likes := range []string{all, onlyTLS, onlyHTTP} {
+		s := serve(t, g.proxy.DataServer())
+		i := inspect(t, s.addr, likes, true)
+		d := NewDialer(g.clientTLS)
+		for range 2 {
+			if err := d.Prepare(t.Context(), i.addr, Route{}, 2*memory); err != nil {
+				t.Fatal(err)
+			}
+		}
+		before := i.count()
+		conn, form, err := d.Dial(t.Context(), i.addr, Route{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		talk(t, conn)
+		if n := i.count() - before; n != 1 {
+			t.Errorf("%v: %d connections were opened", form, n)
+		}
+		d.remember(place{i.addr, ""}, form, memory)
+		if left := time.Until(d.known[place{i.addr, ""}].until); left < memory+time.Minute {
+			t.Errorf("%v is remembered for %v", form, left)
+		}
+	}
+}
+
 // A profile that says so has plain connections not tried at all.
 func TestOnlyTLS(t *testing.T) {
 	g := newGrid(t)
@@ -355,7 +383,7 @@ func TestOnlyTLS(t *testing.T) {
 	for _, egress := range []overlay.Egress{overlay.EgressTLS443, overlay.EgressHTTPProxyTLS} {
 		d := NewDialer(g.clientTLS)
 		route := RouteOf(overlay.SiteProfile{Egress: egress}, carrier.HTTPProxy{})
-		d.known[place{i.addr, ""}] = known{Plain, time.Now().Add(memory)} // before the site was measured
+		d.remember(place{i.addr, ""}, Plain, memory) // before the site was measured
 		before := i.count()
 		c, form, err := d.Dial(t.Context(), i.addr, route)
 		if err != nil || form != TLS || i.count() != before+1 {

@@ -25,6 +25,9 @@ const (
 	// rememberFaults bounds the carriers whose faults are still listened for.
 	// A fault concerns a carrier's first seconds, so the oldest are forgotten.
 	rememberFaults = 1024
+	// maxReserves bounds the relays to be reserved of which the helper is still to be
+	// told; of further ones it is told when they are asked for again.
+	maxReserves = 4096
 	// greetTimeout bounds the connection to the helper and its welcome.
 	greetTimeout = 10 * time.Second
 	// defaultBudget is a Dial's when its context has no deadline.
@@ -71,6 +74,7 @@ type Client struct {
 	dials   map[uint32]chan dialResult // requests of all kinds that wait for their answer
 	named   bool                       // the helper knows of names
 	sizes   bool                       // it knows of sizes of packets
+	keeps   bool                       // it keeps reserve relays
 	names   map[string]string          // that were published, with their ports
 	faults  map[uint64]*fault
 	order   []uint64 // keys of faults, oldest first
@@ -78,8 +82,9 @@ type Client struct {
 
 	telling sync.Mutex // held while reports are sent; held before mu
 	reports map[[16]byte]report
-	judged  []*wire.LocalOutcome // of this helper's carriers, and not sent; at most rememberFaults
-	news    chan struct{}        // capacity 1: there is one to send
+	wanted  map[uint32]overlay.Generation // relays to be reserved of which this helper is still to be told; at most maxReserves
+	judged  []*wire.LocalOutcome          // of this helper's carriers, and not sent; at most rememberFaults
+	news    chan struct{}                 // capacity 1: there is one to send
 }
 
 // report is what a link has moved, as it was said last.
@@ -91,6 +96,7 @@ type report struct {
 var (
 	_ overlay.Connector       = (*Client)(nil)
 	_ overlay.TrafficReporter = (*Client)(nil)
+	_ overlay.Reserver        = (*Client)(nil)
 )
 
 type dialResult struct {
@@ -125,6 +131,7 @@ func NewClient(cfg ClientConfig) *Client {
 		names:    map[string]string{},
 		faults:   map[uint64]*fault{},
 		reports:  map[[16]byte]report{},
+		wanted:   map[uint32]overlay.Generation{},
 		news:     make(chan struct{}, 1),
 	}
 }
@@ -188,7 +195,7 @@ func (c *Client) session(ctx context.Context, welcomed func()) error {
 	welcomed()
 	c.mu.Lock()
 	c.conn, c.node, c.named = conn, welcome.Node, welcome.Features&wire.FeatureNames != 0
-	c.sizes = welcome.Features&wire.FeaturePacketSize != 0
+	c.sizes, c.keeps = welcome.Features&wire.FeaturePacketSize != 0, welcome.Features&wire.FeatureReserve != 0
 	again := c.publishAgain()
 	c.announce()
 	c.mu.Unlock()
@@ -422,6 +429,7 @@ func (c *Client) disconnected(err error, final bool) {
 	}
 	clear(c.faults) // the next helper numbers its carriers anew
 	c.order, c.judged = nil, nil
+	clear(c.wanted)
 	c.announce()
 }
 
@@ -474,6 +482,9 @@ func (c *Client) Dial(ctx context.Context, peer overlay.ProcessName, ways overla
 		if err != nil {
 			return overlay.Carrier{}, fmt.Errorf("local.Dial: %v: %w", peer, err)
 		}
+		if ways == overlay.Reserved && !c.keepsReserves() {
+			return overlay.Carrier{}, fmt.Errorf("local.Dial: %v: %w: the helper keeps no reserve", peer, overlay.ErrNoRelay)
+		}
 		r := c.ask(ctx, conn, peer.Rank, ways)
 		switch {
 		case r.again && ctx.Err() == nil:
@@ -501,6 +512,13 @@ func (c *Client) knowsSizes() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.sizes
+}
+
+// keepsReserves reports whether the helper knows overlay.Reserved.
+func (c *Client) keepsReserves() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.keeps
 }
 
 // budgetOf is how long the helper may take for what ctx bounds here.

@@ -1,6 +1,7 @@
 package local
 
 import (
+	"maps"
 	"sync"
 
 	"github.com/isthmus-grid/isthmus/overlay"
@@ -16,6 +17,20 @@ func (c *Client) Report(t overlay.Traffic) {
 		return
 	}
 	c.reports[t.Link] = report{Traffic: t}
+	select {
+	case c.news <- struct{}{}:
+	default:
+	}
+}
+
+// Reserve implements overlay.Reserver.
+func (c *Client) Reserve(peer overlay.ProcessName, life overlay.Generation) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.conn == nil || !c.keeps || len(c.wanted) >= maxReserves {
+		return
+	}
+	c.wanted[peer.Rank] = life
 	select {
 	case c.news <- struct{}{}:
 	default:
@@ -52,7 +67,7 @@ func (c *Client) reportTo(conn *Conn) (stop func()) {
 	}
 }
 
-// tell sends the outcomes and reports that were not sent. When it returns nil, all that was
+// tell sends the outcomes, wishes and reports that were not sent. When it returns nil, all that was
 // reported before the call was sent. An error has closed conn.
 func (c *Client) tell(conn *Conn) error {
 	c.telling.Lock()
@@ -66,9 +81,16 @@ func (c *Client) tell(conn *Conn) error {
 	}
 	judged := c.judged
 	c.judged = nil
+	wanted := maps.Clone(c.wanted)
+	clear(c.wanted)
 	c.mu.Unlock()
 	for _, f := range judged {
 		if err := conn.Send(f, nil); err != nil {
+			return err
+		}
+	}
+	for rank, life := range wanted {
+		if err := conn.Send(&wire.LocalReserve{Rank: rank, Generation: life}, nil); err != nil {
 			return err
 		}
 	}

@@ -77,7 +77,7 @@ func (x IntroduceEvent_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use IntroduceEvent_Kind.Descriptor instead.
 func (IntroduceEvent_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{29, 0}
+	return file_control_proto_rawDescGZIP(), []int{31, 0}
 }
 
 type CallBackResponse_Outcome int32
@@ -135,7 +135,7 @@ func (x CallBackResponse_Outcome) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use CallBackResponse_Outcome.Descriptor instead.
 func (CallBackResponse_Outcome) EnumDescriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{33, 0}
+	return file_control_proto_rawDescGZIP(), []int{35, 0}
 }
 
 type Host_State int32
@@ -187,7 +187,7 @@ func (x Host_State) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Host_State.Descriptor instead.
 func (Host_State) EnumDescriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{57, 0}
+	return file_control_proto_rawDescGZIP(), []int{59, 0}
 }
 
 type Process struct {
@@ -1816,7 +1816,9 @@ type Introduction struct {
 	Offer            []byte                 `protobuf:"bytes,12,opt,name=offer,proto3" json:"offer,omitempty"`                                         // as IntroduceRequest.offer
 	AskerPrincipal   *Principal             `protobuf:"bytes,13,opt,name=asker_principal,json=askerPrincipal,proto3" json:"asker_principal,omitempty"` // as the broker knows them; absent: unknown
 	TargetPrincipal  *Principal             `protobuf:"bytes,14,opt,name=target_principal,json=targetPrincipal,proto3" json:"target_principal,omitempty"`
-	SmallPackets     bool                   `protobuf:"varint,15,opt,name=small_packets,json=smallPackets,proto3" json:"small_packets,omitempty"` // as IntroduceRequest.small_packets
+	SmallPackets     bool                   `protobuf:"varint,15,opt,name=small_packets,json=smallPackets,proto3" json:"small_packets,omitempty"`          // as IntroduceRequest.small_packets
+	AskerGeneration  uint64                 `protobuf:"varint,16,opt,name=asker_generation,json=askerGeneration,proto3" json:"asker_generation,omitempty"` // Reserve: the life of the asker that has the link
+	LifeMs           uint32                 `protobuf:"varint,17,opt,name=life_ms,json=lifeMs,proto3" json:"life_ms,omitempty"`                            // Reserve: how long the ticket is good, from now
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -1956,6 +1958,141 @@ func (x *Introduction) GetSmallPackets() bool {
 	return false
 }
 
+func (x *Introduction) GetAskerGeneration() uint64 {
+	if x != nil {
+		return x.AskerGeneration
+	}
+	return 0
+}
+
+func (x *Introduction) GetLifeMs() uint32 {
+	if x != nil {
+		return x.LifeMs
+	}
+	return 0
+}
+
+// Reserved is the asker's end of a reserve relay.
+type Reserved struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Relay         *Assignment            `protobuf:"bytes,1,opt,name=relay,proto3" json:"relay,omitempty"`
+	LifeMs        uint32                 `protobuf:"varint,2,opt,name=life_ms,json=lifeMs,proto3" json:"life_ms,omitempty"` // how long the ticket is good, from now
+	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`                // why the sites may use a relay
+	Via           uint32                 `protobuf:"varint,4,opt,name=via,proto3" json:"via,omitempty"`                     // overlay.Via
+	TargetNode    string                 `protobuf:"bytes,5,opt,name=target_node,json=targetNode,proto3" json:"target_node,omitempty"`
+	TargetSite    string                 `protobuf:"bytes,6,opt,name=target_site,json=targetSite,proto3" json:"target_site,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Reserved) Reset() {
+	*x = Reserved{}
+	mi := &file_control_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Reserved) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Reserved) ProtoMessage() {}
+
+func (x *Reserved) ProtoReflect() protoreflect.Message {
+	mi := &file_control_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Reserved.ProtoReflect.Descriptor instead.
+func (*Reserved) Descriptor() ([]byte, []int) {
+	return file_control_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *Reserved) GetRelay() *Assignment {
+	if x != nil {
+		return x.Relay
+	}
+	return nil
+}
+
+func (x *Reserved) GetLifeMs() uint32 {
+	if x != nil {
+		return x.LifeMs
+	}
+	return 0
+}
+
+func (x *Reserved) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Reserved) GetVia() uint32 {
+	if x != nil {
+		return x.Via
+	}
+	return 0
+}
+
+func (x *Reserved) GetTargetNode() string {
+	if x != nil {
+		return x.TargetNode
+	}
+	return ""
+}
+
+func (x *Reserved) GetTargetSite() string {
+	if x != nil {
+		return x.TargetSite
+	}
+	return ""
+}
+
+type ReserveResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReserveResponse) Reset() {
+	*x = ReserveResponse{}
+	mi := &file_control_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReserveResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReserveResponse) ProtoMessage() {}
+
+func (x *ReserveResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_control_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReserveResponse.ProtoReflect.Descriptor instead.
+func (*ReserveResponse) Descriptor() ([]byte, []int) {
+	return file_control_proto_rawDescGZIP(), []int{29}
+}
+
 // Assignment names a relay and the ticket for one end of the link.
 type Assignment struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1969,7 +2106,7 @@ type Assignment struct {
 
 func (x *Assignment) Reset() {
 	*x = Assignment{}
-	mi := &file_control_proto_msgTypes[28]
+	mi := &file_control_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1981,7 +2118,7 @@ func (x *Assignment) String() string {
 func (*Assignment) ProtoMessage() {}
 
 func (x *Assignment) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[28]
+	mi := &file_control_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1994,7 +2131,7 @@ func (x *Assignment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Assignment.ProtoReflect.Descriptor instead.
 func (*Assignment) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{28}
+	return file_control_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Assignment) GetProxy() string {
@@ -2039,7 +2176,7 @@ type IntroduceEvent struct {
 
 func (x *IntroduceEvent) Reset() {
 	*x = IntroduceEvent{}
-	mi := &file_control_proto_msgTypes[29]
+	mi := &file_control_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2051,7 +2188,7 @@ func (x *IntroduceEvent) String() string {
 func (*IntroduceEvent) ProtoMessage() {}
 
 func (x *IntroduceEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[29]
+	mi := &file_control_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2064,7 +2201,7 @@ func (x *IntroduceEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IntroduceEvent.ProtoReflect.Descriptor instead.
 func (*IntroduceEvent) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{29}
+	return file_control_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *IntroduceEvent) GetKind() IntroduceEvent_Kind {
@@ -2110,7 +2247,7 @@ type BearingsRequest struct {
 
 func (x *BearingsRequest) Reset() {
 	*x = BearingsRequest{}
-	mi := &file_control_proto_msgTypes[30]
+	mi := &file_control_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2122,7 +2259,7 @@ func (x *BearingsRequest) String() string {
 func (*BearingsRequest) ProtoMessage() {}
 
 func (x *BearingsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[30]
+	mi := &file_control_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2135,7 +2272,7 @@ func (x *BearingsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BearingsRequest.ProtoReflect.Descriptor instead.
 func (*BearingsRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{30}
+	return file_control_proto_rawDescGZIP(), []int{32}
 }
 
 type BearingsResponse struct {
@@ -2151,7 +2288,7 @@ type BearingsResponse struct {
 
 func (x *BearingsResponse) Reset() {
 	*x = BearingsResponse{}
-	mi := &file_control_proto_msgTypes[31]
+	mi := &file_control_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2163,7 +2300,7 @@ func (x *BearingsResponse) String() string {
 func (*BearingsResponse) ProtoMessage() {}
 
 func (x *BearingsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[31]
+	mi := &file_control_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2176,7 +2313,7 @@ func (x *BearingsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BearingsResponse.ProtoReflect.Descriptor instead.
 func (*BearingsResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{31}
+	return file_control_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *BearingsResponse) GetTime() int64 {
@@ -2229,7 +2366,7 @@ type CallBackRequest struct {
 
 func (x *CallBackRequest) Reset() {
 	*x = CallBackRequest{}
-	mi := &file_control_proto_msgTypes[32]
+	mi := &file_control_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2241,7 +2378,7 @@ func (x *CallBackRequest) String() string {
 func (*CallBackRequest) ProtoMessage() {}
 
 func (x *CallBackRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[32]
+	mi := &file_control_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2254,7 +2391,7 @@ func (x *CallBackRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallBackRequest.ProtoReflect.Descriptor instead.
 func (*CallBackRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{32}
+	return file_control_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *CallBackRequest) GetTo() string {
@@ -2317,7 +2454,7 @@ type CallBackResponse struct {
 
 func (x *CallBackResponse) Reset() {
 	*x = CallBackResponse{}
-	mi := &file_control_proto_msgTypes[33]
+	mi := &file_control_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2329,7 +2466,7 @@ func (x *CallBackResponse) String() string {
 func (*CallBackResponse) ProtoMessage() {}
 
 func (x *CallBackResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[33]
+	mi := &file_control_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2342,7 +2479,7 @@ func (x *CallBackResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallBackResponse.ProtoReflect.Descriptor instead.
 func (*CallBackResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{33}
+	return file_control_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *CallBackResponse) GetOutcome() CallBackResponse_Outcome {
@@ -2381,7 +2518,7 @@ type ReportRequest struct {
 
 func (x *ReportRequest) Reset() {
 	*x = ReportRequest{}
-	mi := &file_control_proto_msgTypes[34]
+	mi := &file_control_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2393,7 +2530,7 @@ func (x *ReportRequest) String() string {
 func (*ReportRequest) ProtoMessage() {}
 
 func (x *ReportRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[34]
+	mi := &file_control_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2406,7 +2543,7 @@ func (x *ReportRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportRequest.ProtoReflect.Descriptor instead.
 func (*ReportRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{34}
+	return file_control_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ReportRequest) GetTarget() *Process {
@@ -2466,7 +2603,7 @@ type ReportResponse struct {
 
 func (x *ReportResponse) Reset() {
 	*x = ReportResponse{}
-	mi := &file_control_proto_msgTypes[35]
+	mi := &file_control_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2478,7 +2615,7 @@ func (x *ReportResponse) String() string {
 func (*ReportResponse) ProtoMessage() {}
 
 func (x *ReportResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[35]
+	mi := &file_control_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2491,7 +2628,7 @@ func (x *ReportResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportResponse.ProtoReflect.Descriptor instead.
 func (*ReportResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{35}
+	return file_control_proto_rawDescGZIP(), []int{37}
 }
 
 type Profile struct {
@@ -2525,7 +2662,7 @@ type Profile struct {
 
 func (x *Profile) Reset() {
 	*x = Profile{}
-	mi := &file_control_proto_msgTypes[36]
+	mi := &file_control_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2537,7 +2674,7 @@ func (x *Profile) String() string {
 func (*Profile) ProtoMessage() {}
 
 func (x *Profile) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[36]
+	mi := &file_control_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2550,7 +2687,7 @@ func (x *Profile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Profile.ProtoReflect.Descriptor instead.
 func (*Profile) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{36}
+	return file_control_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Profile) GetInbound() uint32 {
@@ -2726,7 +2863,7 @@ type JoinRequest struct {
 
 func (x *JoinRequest) Reset() {
 	*x = JoinRequest{}
-	mi := &file_control_proto_msgTypes[37]
+	mi := &file_control_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2738,7 +2875,7 @@ func (x *JoinRequest) String() string {
 func (*JoinRequest) ProtoMessage() {}
 
 func (x *JoinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[37]
+	mi := &file_control_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2751,7 +2888,7 @@ func (x *JoinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinRequest.ProtoReflect.Descriptor instead.
 func (*JoinRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{37}
+	return file_control_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *JoinRequest) GetProfile() *Profile {
@@ -2793,7 +2930,7 @@ type MeasureRequest struct {
 
 func (x *MeasureRequest) Reset() {
 	*x = MeasureRequest{}
-	mi := &file_control_proto_msgTypes[38]
+	mi := &file_control_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2805,7 +2942,7 @@ func (x *MeasureRequest) String() string {
 func (*MeasureRequest) ProtoMessage() {}
 
 func (x *MeasureRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[38]
+	mi := &file_control_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2818,7 +2955,7 @@ func (x *MeasureRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MeasureRequest.ProtoReflect.Descriptor instead.
 func (*MeasureRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{38}
+	return file_control_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *MeasureRequest) GetFirstPort() uint32 {
@@ -2856,7 +2993,7 @@ type Measurement struct {
 
 func (x *Measurement) Reset() {
 	*x = Measurement{}
-	mi := &file_control_proto_msgTypes[39]
+	mi := &file_control_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2868,7 +3005,7 @@ func (x *Measurement) String() string {
 func (*Measurement) ProtoMessage() {}
 
 func (x *Measurement) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[39]
+	mi := &file_control_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2881,7 +3018,7 @@ func (x *Measurement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Measurement.ProtoReflect.Descriptor instead.
 func (*Measurement) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{39}
+	return file_control_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Measurement) GetTime() int64 {
@@ -2930,7 +3067,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_control_proto_msgTypes[40]
+	mi := &file_control_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2942,7 +3079,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[40]
+	mi := &file_control_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2955,7 +3092,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{40}
+	return file_control_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Finding) GetField() string {
@@ -2991,7 +3128,7 @@ type JoinResponse struct {
 
 func (x *JoinResponse) Reset() {
 	*x = JoinResponse{}
-	mi := &file_control_proto_msgTypes[41]
+	mi := &file_control_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3003,7 +3140,7 @@ func (x *JoinResponse) String() string {
 func (*JoinResponse) ProtoMessage() {}
 
 func (x *JoinResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[41]
+	mi := &file_control_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3016,7 +3153,7 @@ func (x *JoinResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinResponse.ProtoReflect.Descriptor instead.
 func (*JoinResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{41}
+	return file_control_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *JoinResponse) GetBroker() string {
@@ -3067,7 +3204,7 @@ type OfferRequest struct {
 
 func (x *OfferRequest) Reset() {
 	*x = OfferRequest{}
-	mi := &file_control_proto_msgTypes[42]
+	mi := &file_control_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3079,7 +3216,7 @@ func (x *OfferRequest) String() string {
 func (*OfferRequest) ProtoMessage() {}
 
 func (x *OfferRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[42]
+	mi := &file_control_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3092,7 +3229,7 @@ func (x *OfferRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OfferRequest.ProtoReflect.Descriptor instead.
 func (*OfferRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{42}
+	return file_control_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *OfferRequest) GetName() string {
@@ -3191,7 +3328,7 @@ type RateLimit struct {
 
 func (x *RateLimit) Reset() {
 	*x = RateLimit{}
-	mi := &file_control_proto_msgTypes[43]
+	mi := &file_control_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3203,7 +3340,7 @@ func (x *RateLimit) String() string {
 func (*RateLimit) ProtoMessage() {}
 
 func (x *RateLimit) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[43]
+	mi := &file_control_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3216,7 +3353,7 @@ func (x *RateLimit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RateLimit.ProtoReflect.Descriptor instead.
 func (*RateLimit) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{43}
+	return file_control_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *RateLimit) GetRule() string {
@@ -3242,7 +3379,7 @@ type OfferResponse struct {
 
 func (x *OfferResponse) Reset() {
 	*x = OfferResponse{}
-	mi := &file_control_proto_msgTypes[44]
+	mi := &file_control_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3254,7 +3391,7 @@ func (x *OfferResponse) String() string {
 func (*OfferResponse) ProtoMessage() {}
 
 func (x *OfferResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[44]
+	mi := &file_control_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3267,7 +3404,7 @@ func (x *OfferResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OfferResponse.ProtoReflect.Descriptor instead.
 func (*OfferResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{44}
+	return file_control_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *OfferResponse) GetOthers() uint32 {
@@ -3287,7 +3424,7 @@ type EnterRequest struct {
 
 func (x *EnterRequest) Reset() {
 	*x = EnterRequest{}
-	mi := &file_control_proto_msgTypes[45]
+	mi := &file_control_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3299,7 +3436,7 @@ func (x *EnterRequest) String() string {
 func (*EnterRequest) ProtoMessage() {}
 
 func (x *EnterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[45]
+	mi := &file_control_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3312,7 +3449,7 @@ func (x *EnterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnterRequest.ProtoReflect.Descriptor instead.
 func (*EnterRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{45}
+	return file_control_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *EnterRequest) GetSoftware() string {
@@ -3342,7 +3479,7 @@ type EnterResponse struct {
 
 func (x *EnterResponse) Reset() {
 	*x = EnterResponse{}
-	mi := &file_control_proto_msgTypes[46]
+	mi := &file_control_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3354,7 +3491,7 @@ func (x *EnterResponse) String() string {
 func (*EnterResponse) ProtoMessage() {}
 
 func (x *EnterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[46]
+	mi := &file_control_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3367,7 +3504,7 @@ func (x *EnterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnterResponse.ProtoReflect.Descriptor instead.
 func (*EnterResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{46}
+	return file_control_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *EnterResponse) GetProfile() *Profile {
@@ -3417,7 +3554,7 @@ type Encryption struct {
 
 func (x *Encryption) Reset() {
 	*x = Encryption{}
-	mi := &file_control_proto_msgTypes[47]
+	mi := &file_control_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3429,7 +3566,7 @@ func (x *Encryption) String() string {
 func (*Encryption) ProtoMessage() {}
 
 func (x *Encryption) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[47]
+	mi := &file_control_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3442,7 +3579,7 @@ func (x *Encryption) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Encryption.ProtoReflect.Descriptor instead.
 func (*Encryption) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{47}
+	return file_control_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Encryption) GetOtherSites() bool {
@@ -3479,7 +3616,7 @@ type CarryRequest struct {
 
 func (x *CarryRequest) Reset() {
 	*x = CarryRequest{}
-	mi := &file_control_proto_msgTypes[48]
+	mi := &file_control_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3491,7 +3628,7 @@ func (x *CarryRequest) String() string {
 func (*CarryRequest) ProtoMessage() {}
 
 func (x *CarryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[48]
+	mi := &file_control_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3504,7 +3641,7 @@ func (x *CarryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarryRequest.ProtoReflect.Descriptor instead.
 func (*CarryRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{48}
+	return file_control_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *CarryRequest) GetAddresses() []string {
@@ -3553,7 +3690,7 @@ type CarryResponse struct {
 
 func (x *CarryResponse) Reset() {
 	*x = CarryResponse{}
-	mi := &file_control_proto_msgTypes[49]
+	mi := &file_control_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3565,7 +3702,7 @@ func (x *CarryResponse) String() string {
 func (*CarryResponse) ProtoMessage() {}
 
 func (x *CarryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[49]
+	mi := &file_control_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3578,7 +3715,7 @@ func (x *CarryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarryResponse.ProtoReflect.Descriptor instead.
 func (*CarryResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{49}
+	return file_control_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *CarryResponse) GetCarryId() []byte {
@@ -3612,7 +3749,7 @@ type AccountRequest struct {
 
 func (x *AccountRequest) Reset() {
 	*x = AccountRequest{}
-	mi := &file_control_proto_msgTypes[50]
+	mi := &file_control_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3624,7 +3761,7 @@ func (x *AccountRequest) String() string {
 func (*AccountRequest) ProtoMessage() {}
 
 func (x *AccountRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[50]
+	mi := &file_control_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3637,7 +3774,7 @@ func (x *AccountRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountRequest.ProtoReflect.Descriptor instead.
 func (*AccountRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{50}
+	return file_control_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *AccountRequest) GetProcess() *Process {
@@ -3662,7 +3799,7 @@ type AccountResponse struct {
 
 func (x *AccountResponse) Reset() {
 	*x = AccountResponse{}
-	mi := &file_control_proto_msgTypes[51]
+	mi := &file_control_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3674,7 +3811,7 @@ func (x *AccountResponse) String() string {
 func (*AccountResponse) ProtoMessage() {}
 
 func (x *AccountResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[51]
+	mi := &file_control_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3687,7 +3824,7 @@ func (x *AccountResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountResponse.ProtoReflect.Descriptor instead.
 func (*AccountResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{51}
+	return file_control_proto_rawDescGZIP(), []int{53}
 }
 
 // What one link has moved, by the word of one of its processes.
@@ -3707,7 +3844,7 @@ type LinkAccount struct {
 
 func (x *LinkAccount) Reset() {
 	*x = LinkAccount{}
-	mi := &file_control_proto_msgTypes[52]
+	mi := &file_control_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3719,7 +3856,7 @@ func (x *LinkAccount) String() string {
 func (*LinkAccount) ProtoMessage() {}
 
 func (x *LinkAccount) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[52]
+	mi := &file_control_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3732,7 +3869,7 @@ func (x *LinkAccount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LinkAccount.ProtoReflect.Descriptor instead.
 func (*LinkAccount) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{52}
+	return file_control_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *LinkAccount) GetLink() []byte {
@@ -3799,7 +3936,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_control_proto_msgTypes[53]
+	mi := &file_control_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3811,7 +3948,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[53]
+	mi := &file_control_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3824,7 +3961,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{53}
+	return file_control_proto_rawDescGZIP(), []int{55}
 }
 
 type StatusResponse struct {
@@ -3836,7 +3973,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_control_proto_msgTypes[54]
+	mi := &file_control_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3848,7 +3985,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[54]
+	mi := &file_control_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3861,7 +3998,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{54}
+	return file_control_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *StatusResponse) GetJson() []byte {
@@ -3884,7 +4021,7 @@ type DecideRequest struct {
 
 func (x *DecideRequest) Reset() {
 	*x = DecideRequest{}
-	mi := &file_control_proto_msgTypes[55]
+	mi := &file_control_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3896,7 +4033,7 @@ func (x *DecideRequest) String() string {
 func (*DecideRequest) ProtoMessage() {}
 
 func (x *DecideRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[55]
+	mi := &file_control_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3909,7 +4046,7 @@ func (x *DecideRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecideRequest.ProtoReflect.Descriptor instead.
 func (*DecideRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{55}
+	return file_control_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *DecideRequest) GetAsker() string {
@@ -3960,7 +4097,7 @@ type HostOffer struct {
 
 func (x *HostOffer) Reset() {
 	*x = HostOffer{}
-	mi := &file_control_proto_msgTypes[56]
+	mi := &file_control_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3972,7 +4109,7 @@ func (x *HostOffer) String() string {
 func (*HostOffer) ProtoMessage() {}
 
 func (x *HostOffer) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[56]
+	mi := &file_control_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3985,7 +4122,7 @@ func (x *HostOffer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostOffer.ProtoReflect.Descriptor instead.
 func (*HostOffer) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{56}
+	return file_control_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *HostOffer) GetJobs() uint32 {
@@ -4030,7 +4167,7 @@ type Host struct {
 
 func (x *Host) Reset() {
 	*x = Host{}
-	mi := &file_control_proto_msgTypes[57]
+	mi := &file_control_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4042,7 +4179,7 @@ func (x *Host) String() string {
 func (*Host) ProtoMessage() {}
 
 func (x *Host) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[57]
+	mi := &file_control_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4055,7 +4192,7 @@ func (x *Host) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Host.ProtoReflect.Descriptor instead.
 func (*Host) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{57}
+	return file_control_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Host) GetSite() string {
@@ -4103,7 +4240,7 @@ type HostList struct {
 
 func (x *HostList) Reset() {
 	*x = HostList{}
-	mi := &file_control_proto_msgTypes[58]
+	mi := &file_control_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4115,7 +4252,7 @@ func (x *HostList) String() string {
 func (*HostList) ProtoMessage() {}
 
 func (x *HostList) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[58]
+	mi := &file_control_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4128,7 +4265,7 @@ func (x *HostList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostList.ProtoReflect.Descriptor instead.
 func (*HostList) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{58}
+	return file_control_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *HostList) GetHosts() []*Host {
@@ -4146,7 +4283,7 @@ type HostsRequest struct {
 
 func (x *HostsRequest) Reset() {
 	*x = HostsRequest{}
-	mi := &file_control_proto_msgTypes[59]
+	mi := &file_control_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4158,7 +4295,7 @@ func (x *HostsRequest) String() string {
 func (*HostsRequest) ProtoMessage() {}
 
 func (x *HostsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[59]
+	mi := &file_control_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4171,7 +4308,7 @@ func (x *HostsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostsRequest.ProtoReflect.Descriptor instead.
 func (*HostsRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{59}
+	return file_control_proto_rawDescGZIP(), []int{61}
 }
 
 type HostsTaken struct {
@@ -4182,7 +4319,7 @@ type HostsTaken struct {
 
 func (x *HostsTaken) Reset() {
 	*x = HostsTaken{}
-	mi := &file_control_proto_msgTypes[60]
+	mi := &file_control_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4194,7 +4331,7 @@ func (x *HostsTaken) String() string {
 func (*HostsTaken) ProtoMessage() {}
 
 func (x *HostsTaken) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[60]
+	mi := &file_control_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4207,7 +4344,7 @@ func (x *HostsTaken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostsTaken.ProtoReflect.Descriptor instead.
 func (*HostsTaken) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{60}
+	return file_control_proto_rawDescGZIP(), []int{62}
 }
 
 // RevocationList is an X.509 revocation list in DER, signed by the root of the
@@ -4221,7 +4358,7 @@ type RevocationList struct {
 
 func (x *RevocationList) Reset() {
 	*x = RevocationList{}
-	mi := &file_control_proto_msgTypes[61]
+	mi := &file_control_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4233,7 +4370,7 @@ func (x *RevocationList) String() string {
 func (*RevocationList) ProtoMessage() {}
 
 func (x *RevocationList) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[61]
+	mi := &file_control_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4246,7 +4383,7 @@ func (x *RevocationList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevocationList.ProtoReflect.Descriptor instead.
 func (*RevocationList) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{61}
+	return file_control_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *RevocationList) GetDer() []byte {
@@ -4265,7 +4402,7 @@ type RevocationTaken struct {
 
 func (x *RevocationTaken) Reset() {
 	*x = RevocationTaken{}
-	mi := &file_control_proto_msgTypes[62]
+	mi := &file_control_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4277,7 +4414,7 @@ func (x *RevocationTaken) String() string {
 func (*RevocationTaken) ProtoMessage() {}
 
 func (x *RevocationTaken) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[62]
+	mi := &file_control_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4290,7 +4427,7 @@ func (x *RevocationTaken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevocationTaken.ProtoReflect.Descriptor instead.
 func (*RevocationTaken) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{62}
+	return file_control_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *RevocationTaken) GetNumber() uint64 {
@@ -4311,7 +4448,7 @@ type RevokeResponse struct {
 
 func (x *RevokeResponse) Reset() {
 	*x = RevokeResponse{}
-	mi := &file_control_proto_msgTypes[63]
+	mi := &file_control_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4323,7 +4460,7 @@ func (x *RevokeResponse) String() string {
 func (*RevokeResponse) ProtoMessage() {}
 
 func (x *RevokeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[63]
+	mi := &file_control_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4336,7 +4473,7 @@ func (x *RevokeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeResponse.ProtoReflect.Descriptor instead.
 func (*RevokeResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{63}
+	return file_control_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *RevokeResponse) GetNumber() uint64 {
@@ -4369,7 +4506,7 @@ type RenewRequest struct {
 
 func (x *RenewRequest) Reset() {
 	*x = RenewRequest{}
-	mi := &file_control_proto_msgTypes[64]
+	mi := &file_control_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4381,7 +4518,7 @@ func (x *RenewRequest) String() string {
 func (*RenewRequest) ProtoMessage() {}
 
 func (x *RenewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[64]
+	mi := &file_control_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4394,7 +4531,7 @@ func (x *RenewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewRequest.ProtoReflect.Descriptor instead.
 func (*RenewRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{64}
+	return file_control_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *RenewRequest) GetChain() [][]byte {
@@ -4413,7 +4550,7 @@ type RenewResponse struct {
 
 func (x *RenewResponse) Reset() {
 	*x = RenewResponse{}
-	mi := &file_control_proto_msgTypes[65]
+	mi := &file_control_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4425,7 +4562,7 @@ func (x *RenewResponse) String() string {
 func (*RenewResponse) ProtoMessage() {}
 
 func (x *RenewResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[65]
+	mi := &file_control_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4438,7 +4575,7 @@ func (x *RenewResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewResponse.ProtoReflect.Descriptor instead.
 func (*RenewResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{65}
+	return file_control_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *RenewResponse) GetChain() [][]byte {
@@ -4458,7 +4595,7 @@ type CutRequest struct {
 
 func (x *CutRequest) Reset() {
 	*x = CutRequest{}
-	mi := &file_control_proto_msgTypes[66]
+	mi := &file_control_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4470,7 +4607,7 @@ func (x *CutRequest) String() string {
 func (*CutRequest) ProtoMessage() {}
 
 func (x *CutRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[66]
+	mi := &file_control_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4483,7 +4620,7 @@ func (x *CutRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CutRequest.ProtoReflect.Descriptor instead.
 func (*CutRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{66}
+	return file_control_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *CutRequest) GetProcesses() []*Process {
@@ -4509,7 +4646,7 @@ type CutResponse struct {
 
 func (x *CutResponse) Reset() {
 	*x = CutResponse{}
-	mi := &file_control_proto_msgTypes[67]
+	mi := &file_control_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4521,7 +4658,7 @@ func (x *CutResponse) String() string {
 func (*CutResponse) ProtoMessage() {}
 
 func (x *CutResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[67]
+	mi := &file_control_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4534,7 +4671,7 @@ func (x *CutResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CutResponse.ProtoReflect.Descriptor instead.
 func (*CutResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{67}
+	return file_control_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *CutResponse) GetLinks() uint32 {
@@ -4555,7 +4692,7 @@ type CarriedRequest struct {
 
 func (x *CarriedRequest) Reset() {
 	*x = CarriedRequest{}
-	mi := &file_control_proto_msgTypes[68]
+	mi := &file_control_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4567,7 +4704,7 @@ func (x *CarriedRequest) String() string {
 func (*CarriedRequest) ProtoMessage() {}
 
 func (x *CarriedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[68]
+	mi := &file_control_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4580,7 +4717,7 @@ func (x *CarriedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarriedRequest.ProtoReflect.Descriptor instead.
 func (*CarriedRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{68}
+	return file_control_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *CarriedRequest) GetLife() uint64 {
@@ -4619,7 +4756,7 @@ type Carried struct {
 
 func (x *Carried) Reset() {
 	*x = Carried{}
-	mi := &file_control_proto_msgTypes[69]
+	mi := &file_control_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4631,7 +4768,7 @@ func (x *Carried) String() string {
 func (*Carried) ProtoMessage() {}
 
 func (x *Carried) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[69]
+	mi := &file_control_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4644,7 +4781,7 @@ func (x *Carried) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Carried.ProtoReflect.Descriptor instead.
 func (*Carried) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{69}
+	return file_control_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *Carried) GetFrom() string {
@@ -4707,7 +4844,7 @@ type Ends struct {
 
 func (x *Ends) Reset() {
 	*x = Ends{}
-	mi := &file_control_proto_msgTypes[70]
+	mi := &file_control_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4719,7 +4856,7 @@ func (x *Ends) String() string {
 func (*Ends) ProtoMessage() {}
 
 func (x *Ends) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[70]
+	mi := &file_control_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4732,7 +4869,7 @@ func (x *Ends) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ends.ProtoReflect.Descriptor instead.
 func (*Ends) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{70}
+	return file_control_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *Ends) GetJob() string {
@@ -4765,7 +4902,7 @@ type CarriedResponse struct {
 
 func (x *CarriedResponse) Reset() {
 	*x = CarriedResponse{}
-	mi := &file_control_proto_msgTypes[71]
+	mi := &file_control_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4777,7 +4914,7 @@ func (x *CarriedResponse) String() string {
 func (*CarriedResponse) ProtoMessage() {}
 
 func (x *CarriedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[71]
+	mi := &file_control_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4790,7 +4927,7 @@ func (x *CarriedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarriedResponse.ProtoReflect.Descriptor instead.
 func (*CarriedResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{71}
+	return file_control_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *CarriedResponse) GetSites() []*SitePair {
@@ -4810,7 +4947,7 @@ type SitePair struct {
 
 func (x *SitePair) Reset() {
 	*x = SitePair{}
-	mi := &file_control_proto_msgTypes[72]
+	mi := &file_control_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4822,7 +4959,7 @@ func (x *SitePair) String() string {
 func (*SitePair) ProtoMessage() {}
 
 func (x *SitePair) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[72]
+	mi := &file_control_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4835,7 +4972,7 @@ func (x *SitePair) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SitePair.ProtoReflect.Descriptor instead.
 func (*SitePair) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{72}
+	return file_control_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *SitePair) GetAsker() string {
@@ -4975,7 +5112,7 @@ const file_control_proto_rawDesc = "" +
 	"\x04port\x18\n" +
 	" \x01(\rR\x04port\x12#\n" +
 	"\rsmall_packets\x18\v \x01(\bR\fsmallPackets\x12\x12\n" +
-	"\x04ipv6\x18\f \x01(\bR\x04ipv6\"\xf6\x04\n" +
+	"\x04ipv6\x18\f \x01(\bR\x04ipv6\"\xba\x05\n" +
 	"\fIntroduction\x12\x12\n" +
 	"\x04link\x18\x01 \x01(\fR\x04link\x12\x1c\n" +
 	"\ttechnique\x18\x02 \x01(\rR\ttechnique\x121\n" +
@@ -4995,7 +5132,19 @@ const file_control_proto_rawDesc = "" +
 	"\x05offer\x18\f \x01(\fR\x05offer\x12F\n" +
 	"\x0fasker_principal\x18\r \x01(\v2\x1d.isthmus.control.v1.PrincipalR\x0easkerPrincipal\x12H\n" +
 	"\x10target_principal\x18\x0e \x01(\v2\x1d.isthmus.control.v1.PrincipalR\x0ftargetPrincipal\x12#\n" +
-	"\rsmall_packets\x18\x0f \x01(\bR\fsmallPackets\"\x8d\x01\n" +
+	"\rsmall_packets\x18\x0f \x01(\bR\fsmallPackets\x12)\n" +
+	"\x10asker_generation\x18\x10 \x01(\x04R\x0faskerGeneration\x12\x17\n" +
+	"\alife_ms\x18\x11 \x01(\rR\x06lifeMs\"\xc5\x01\n" +
+	"\bReserved\x124\n" +
+	"\x05relay\x18\x01 \x01(\v2\x1e.isthmus.control.v1.AssignmentR\x05relay\x12\x17\n" +
+	"\alife_ms\x18\x02 \x01(\rR\x06lifeMs\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x10\n" +
+	"\x03via\x18\x04 \x01(\rR\x03via\x12\x1f\n" +
+	"\vtarget_node\x18\x05 \x01(\tR\n" +
+	"targetNode\x12\x1f\n" +
+	"\vtarget_site\x18\x06 \x01(\tR\n" +
+	"targetSite\"\x11\n" +
+	"\x0fReserveResponse\"\x8d\x01\n" +
 	"\n" +
 	"Assignment\x12\x14\n" +
 	"\x05proxy\x18\x01 \x01(\tR\x05proxy\x12\x1c\n" +
@@ -5238,13 +5387,14 @@ const file_control_proto_rawDesc = "" +
 	"\x05sites\x18\x01 \x03(\v2\x1c.isthmus.control.v1.SitePairR\x05sites\"8\n" +
 	"\bSitePair\x12\x14\n" +
 	"\x05asker\x18\x01 \x01(\tR\x05asker\x12\x16\n" +
-	"\x06target\x18\x02 \x01(\tR\x06target2\x80\b\n" +
+	"\x06target\x18\x02 \x01(\tR\x06target2\xcf\b\n" +
 	"\tDirectory\x12U\n" +
 	"\bRegister\x12#.isthmus.control.v1.RegisterRequest\x1a$.isthmus.control.v1.RegisterResponse\x12U\n" +
 	"\bWithdraw\x12#.isthmus.control.v1.WithdrawRequest\x1a$.isthmus.control.v1.WithdrawResponse\x12R\n" +
 	"\aResolve\x12\".isthmus.control.v1.ResolveRequest\x1a#.isthmus.control.v1.ResolveResponse\x12E\n" +
 	"\x05Await\x12 .isthmus.control.v1.AwaitRequest\x1a\x1a.isthmus.control.v1.Answer\x12W\n" +
-	"\tIntroduce\x12$.isthmus.control.v1.IntroduceRequest\x1a\".isthmus.control.v1.IntroduceEvent0\x01\x12U\n" +
+	"\tIntroduce\x12$.isthmus.control.v1.IntroduceRequest\x1a\".isthmus.control.v1.IntroduceEvent0\x01\x12M\n" +
+	"\aReserve\x12$.isthmus.control.v1.IntroduceRequest\x1a\x1c.isthmus.control.v1.Reserved\x12U\n" +
 	"\bBearings\x12#.isthmus.control.v1.BearingsRequest\x1a$.isthmus.control.v1.BearingsResponse\x12U\n" +
 	"\bCallBack\x12#.isthmus.control.v1.CallBackRequest\x1a$.isthmus.control.v1.CallBackResponse\x12R\n" +
 	"\aPublish\x12\".isthmus.control.v1.PublishRequest\x1a#.isthmus.control.v1.PublishResponse\x12X\n" +
@@ -5265,10 +5415,11 @@ const file_control_proto_rawDesc = "" +
 	"\x05Nodes\x12L\n" +
 	"\x05Enter\x12 .isthmus.control.v1.EnterRequest\x1a!.isthmus.control.v1.EnterResponse\x12L\n" +
 	"\x05Carry\x12 .isthmus.control.v1.CarryRequest\x1a!.isthmus.control.v1.CarryResponse\x12R\n" +
-	"\aAccount\x12\".isthmus.control.v1.AccountRequest\x1a#.isthmus.control.v1.AccountResponse2\xae\x01\n" +
+	"\aAccount\x12\".isthmus.control.v1.AccountRequest\x1a#.isthmus.control.v1.AccountResponse2\x80\x02\n" +
 	"\x06Target\x12T\n" +
 	"\n" +
-	"Introduced\x12 .isthmus.control.v1.Introduction\x1a\".isthmus.control.v1.IntroduceEvent0\x01\x12N\n" +
+	"Introduced\x12 .isthmus.control.v1.Introduction\x1a\".isthmus.control.v1.IntroduceEvent0\x01\x12P\n" +
+	"\aReserve\x12 .isthmus.control.v1.Introduction\x1a#.isthmus.control.v1.ReserveResponse\x12N\n" +
 	"\aMeasure\x12\".isthmus.control.v1.MeasureRequest\x1a\x1f.isthmus.control.v1.Measurement2\xf1\x01\n" +
 	"\x05Admin\x12O\n" +
 	"\x06Status\x12!.isthmus.control.v1.StatusRequest\x1a\".isthmus.control.v1.StatusResponse\x12E\n" +
@@ -5292,7 +5443,7 @@ func file_control_proto_rawDescGZIP() []byte {
 }
 
 var file_control_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_control_proto_msgTypes = make([]protoimpl.MessageInfo, 73)
+var file_control_proto_msgTypes = make([]protoimpl.MessageInfo, 75)
 var file_control_proto_goTypes = []any{
 	(IntroduceEvent_Kind)(0),      // 0: isthmus.control.v1.IntroduceEvent.Kind
 	(CallBackResponse_Outcome)(0), // 1: isthmus.control.v1.CallBackResponse.Outcome
@@ -5325,51 +5476,53 @@ var file_control_proto_goTypes = []any{
 	(*AwaitRequest)(nil),          // 28: isthmus.control.v1.AwaitRequest
 	(*IntroduceRequest)(nil),      // 29: isthmus.control.v1.IntroduceRequest
 	(*Introduction)(nil),          // 30: isthmus.control.v1.Introduction
-	(*Assignment)(nil),            // 31: isthmus.control.v1.Assignment
-	(*IntroduceEvent)(nil),        // 32: isthmus.control.v1.IntroduceEvent
-	(*BearingsRequest)(nil),       // 33: isthmus.control.v1.BearingsRequest
-	(*BearingsResponse)(nil),      // 34: isthmus.control.v1.BearingsResponse
-	(*CallBackRequest)(nil),       // 35: isthmus.control.v1.CallBackRequest
-	(*CallBackResponse)(nil),      // 36: isthmus.control.v1.CallBackResponse
-	(*ReportRequest)(nil),         // 37: isthmus.control.v1.ReportRequest
-	(*ReportResponse)(nil),        // 38: isthmus.control.v1.ReportResponse
-	(*Profile)(nil),               // 39: isthmus.control.v1.Profile
-	(*JoinRequest)(nil),           // 40: isthmus.control.v1.JoinRequest
-	(*MeasureRequest)(nil),        // 41: isthmus.control.v1.MeasureRequest
-	(*Measurement)(nil),           // 42: isthmus.control.v1.Measurement
-	(*Finding)(nil),               // 43: isthmus.control.v1.Finding
-	(*JoinResponse)(nil),          // 44: isthmus.control.v1.JoinResponse
-	(*OfferRequest)(nil),          // 45: isthmus.control.v1.OfferRequest
-	(*RateLimit)(nil),             // 46: isthmus.control.v1.RateLimit
-	(*OfferResponse)(nil),         // 47: isthmus.control.v1.OfferResponse
-	(*EnterRequest)(nil),          // 48: isthmus.control.v1.EnterRequest
-	(*EnterResponse)(nil),         // 49: isthmus.control.v1.EnterResponse
-	(*Encryption)(nil),            // 50: isthmus.control.v1.Encryption
-	(*CarryRequest)(nil),          // 51: isthmus.control.v1.CarryRequest
-	(*CarryResponse)(nil),         // 52: isthmus.control.v1.CarryResponse
-	(*AccountRequest)(nil),        // 53: isthmus.control.v1.AccountRequest
-	(*AccountResponse)(nil),       // 54: isthmus.control.v1.AccountResponse
-	(*LinkAccount)(nil),           // 55: isthmus.control.v1.LinkAccount
-	(*StatusRequest)(nil),         // 56: isthmus.control.v1.StatusRequest
-	(*StatusResponse)(nil),        // 57: isthmus.control.v1.StatusResponse
-	(*DecideRequest)(nil),         // 58: isthmus.control.v1.DecideRequest
-	(*HostOffer)(nil),             // 59: isthmus.control.v1.HostOffer
-	(*Host)(nil),                  // 60: isthmus.control.v1.Host
-	(*HostList)(nil),              // 61: isthmus.control.v1.HostList
-	(*HostsRequest)(nil),          // 62: isthmus.control.v1.HostsRequest
-	(*HostsTaken)(nil),            // 63: isthmus.control.v1.HostsTaken
-	(*RevocationList)(nil),        // 64: isthmus.control.v1.RevocationList
-	(*RevocationTaken)(nil),       // 65: isthmus.control.v1.RevocationTaken
-	(*RevokeResponse)(nil),        // 66: isthmus.control.v1.RevokeResponse
-	(*RenewRequest)(nil),          // 67: isthmus.control.v1.RenewRequest
-	(*RenewResponse)(nil),         // 68: isthmus.control.v1.RenewResponse
-	(*CutRequest)(nil),            // 69: isthmus.control.v1.CutRequest
-	(*CutResponse)(nil),           // 70: isthmus.control.v1.CutResponse
-	(*CarriedRequest)(nil),        // 71: isthmus.control.v1.CarriedRequest
-	(*Carried)(nil),               // 72: isthmus.control.v1.Carried
-	(*Ends)(nil),                  // 73: isthmus.control.v1.Ends
-	(*CarriedResponse)(nil),       // 74: isthmus.control.v1.CarriedResponse
-	(*SitePair)(nil),              // 75: isthmus.control.v1.SitePair
+	(*Reserved)(nil),              // 31: isthmus.control.v1.Reserved
+	(*ReserveResponse)(nil),       // 32: isthmus.control.v1.ReserveResponse
+	(*Assignment)(nil),            // 33: isthmus.control.v1.Assignment
+	(*IntroduceEvent)(nil),        // 34: isthmus.control.v1.IntroduceEvent
+	(*BearingsRequest)(nil),       // 35: isthmus.control.v1.BearingsRequest
+	(*BearingsResponse)(nil),      // 36: isthmus.control.v1.BearingsResponse
+	(*CallBackRequest)(nil),       // 37: isthmus.control.v1.CallBackRequest
+	(*CallBackResponse)(nil),      // 38: isthmus.control.v1.CallBackResponse
+	(*ReportRequest)(nil),         // 39: isthmus.control.v1.ReportRequest
+	(*ReportResponse)(nil),        // 40: isthmus.control.v1.ReportResponse
+	(*Profile)(nil),               // 41: isthmus.control.v1.Profile
+	(*JoinRequest)(nil),           // 42: isthmus.control.v1.JoinRequest
+	(*MeasureRequest)(nil),        // 43: isthmus.control.v1.MeasureRequest
+	(*Measurement)(nil),           // 44: isthmus.control.v1.Measurement
+	(*Finding)(nil),               // 45: isthmus.control.v1.Finding
+	(*JoinResponse)(nil),          // 46: isthmus.control.v1.JoinResponse
+	(*OfferRequest)(nil),          // 47: isthmus.control.v1.OfferRequest
+	(*RateLimit)(nil),             // 48: isthmus.control.v1.RateLimit
+	(*OfferResponse)(nil),         // 49: isthmus.control.v1.OfferResponse
+	(*EnterRequest)(nil),          // 50: isthmus.control.v1.EnterRequest
+	(*EnterResponse)(nil),         // 51: isthmus.control.v1.EnterResponse
+	(*Encryption)(nil),            // 52: isthmus.control.v1.Encryption
+	(*CarryRequest)(nil),          // 53: isthmus.control.v1.CarryRequest
+	(*CarryResponse)(nil),         // 54: isthmus.control.v1.CarryResponse
+	(*AccountRequest)(nil),        // 55: isthmus.control.v1.AccountRequest
+	(*AccountResponse)(nil),       // 56: isthmus.control.v1.AccountResponse
+	(*LinkAccount)(nil),           // 57: isthmus.control.v1.LinkAccount
+	(*StatusRequest)(nil),         // 58: isthmus.control.v1.StatusRequest
+	(*StatusResponse)(nil),        // 59: isthmus.control.v1.StatusResponse
+	(*DecideRequest)(nil),         // 60: isthmus.control.v1.DecideRequest
+	(*HostOffer)(nil),             // 61: isthmus.control.v1.HostOffer
+	(*Host)(nil),                  // 62: isthmus.control.v1.Host
+	(*HostList)(nil),              // 63: isthmus.control.v1.HostList
+	(*HostsRequest)(nil),          // 64: isthmus.control.v1.HostsRequest
+	(*HostsTaken)(nil),            // 65: isthmus.control.v1.HostsTaken
+	(*RevocationList)(nil),        // 66: isthmus.control.v1.RevocationList
+	(*RevocationTaken)(nil),       // 67: isthmus.control.v1.RevocationTaken
+	(*RevokeResponse)(nil),        // 68: isthmus.control.v1.RevokeResponse
+	(*RenewRequest)(nil),          // 69: isthmus.control.v1.RenewRequest
+	(*RenewResponse)(nil),         // 70: isthmus.control.v1.RenewResponse
+	(*CutRequest)(nil),            // 71: isthmus.control.v1.CutRequest
+	(*CutResponse)(nil),           // 72: isthmus.control.v1.CutResponse
+	(*CarriedRequest)(nil),        // 73: isthmus.control.v1.CarriedRequest
+	(*Carried)(nil),               // 74: isthmus.control.v1.Carried
+	(*Ends)(nil),                  // 75: isthmus.control.v1.Ends
+	(*CarriedResponse)(nil),       // 76: isthmus.control.v1.CarriedResponse
+	(*SitePair)(nil),              // 77: isthmus.control.v1.SitePair
 }
 var file_control_proto_depIdxs = []int32{
 	3,  // 0: isthmus.control.v1.AccessPoint.process:type_name -> isthmus.control.v1.Process
@@ -5401,98 +5554,103 @@ var file_control_proto_depIdxs = []int32{
 	3,  // 26: isthmus.control.v1.IntroduceRequest.target:type_name -> isthmus.control.v1.Process
 	3,  // 27: isthmus.control.v1.Introduction.asker:type_name -> isthmus.control.v1.Process
 	3,  // 28: isthmus.control.v1.Introduction.target:type_name -> isthmus.control.v1.Process
-	31, // 29: isthmus.control.v1.Introduction.relay:type_name -> isthmus.control.v1.Assignment
+	33, // 29: isthmus.control.v1.Introduction.relay:type_name -> isthmus.control.v1.Assignment
 	5,  // 30: isthmus.control.v1.Introduction.asker_principal:type_name -> isthmus.control.v1.Principal
 	5,  // 31: isthmus.control.v1.Introduction.target_principal:type_name -> isthmus.control.v1.Principal
-	46, // 32: isthmus.control.v1.Assignment.limit:type_name -> isthmus.control.v1.RateLimit
-	0,  // 33: isthmus.control.v1.IntroduceEvent.kind:type_name -> isthmus.control.v1.IntroduceEvent.Kind
-	31, // 34: isthmus.control.v1.IntroduceEvent.relay:type_name -> isthmus.control.v1.Assignment
-	6,  // 35: isthmus.control.v1.IntroduceEvent.fault:type_name -> isthmus.control.v1.Fault
-	1,  // 36: isthmus.control.v1.CallBackResponse.outcome:type_name -> isthmus.control.v1.CallBackResponse.Outcome
-	3,  // 37: isthmus.control.v1.ReportRequest.target:type_name -> isthmus.control.v1.Process
-	6,  // 38: isthmus.control.v1.ReportRequest.fault:type_name -> isthmus.control.v1.Fault
-	39, // 39: isthmus.control.v1.JoinRequest.profile:type_name -> isthmus.control.v1.Profile
-	42, // 40: isthmus.control.v1.JoinRequest.measured:type_name -> isthmus.control.v1.Measurement
-	43, // 41: isthmus.control.v1.Measurement.findings:type_name -> isthmus.control.v1.Finding
-	46, // 42: isthmus.control.v1.OfferRequest.limit:type_name -> isthmus.control.v1.RateLimit
-	46, // 43: isthmus.control.v1.OfferRequest.project_limit:type_name -> isthmus.control.v1.RateLimit
-	59, // 44: isthmus.control.v1.EnterRequest.offer:type_name -> isthmus.control.v1.HostOffer
-	39, // 45: isthmus.control.v1.EnterResponse.profile:type_name -> isthmus.control.v1.Profile
-	50, // 46: isthmus.control.v1.EnterResponse.encryption:type_name -> isthmus.control.v1.Encryption
-	3,  // 47: isthmus.control.v1.CarryRequest.asker:type_name -> isthmus.control.v1.Process
-	3,  // 48: isthmus.control.v1.CarryRequest.target:type_name -> isthmus.control.v1.Process
-	46, // 49: isthmus.control.v1.CarryResponse.limit:type_name -> isthmus.control.v1.RateLimit
-	3,  // 50: isthmus.control.v1.AccountRequest.process:type_name -> isthmus.control.v1.Process
-	55, // 51: isthmus.control.v1.AccountRequest.links:type_name -> isthmus.control.v1.LinkAccount
-	5,  // 52: isthmus.control.v1.DecideRequest.who:type_name -> isthmus.control.v1.Principal
-	2,  // 53: isthmus.control.v1.Host.state:type_name -> isthmus.control.v1.Host.State
-	59, // 54: isthmus.control.v1.Host.offer:type_name -> isthmus.control.v1.HostOffer
-	60, // 55: isthmus.control.v1.HostList.hosts:type_name -> isthmus.control.v1.Host
-	3,  // 56: isthmus.control.v1.CutRequest.processes:type_name -> isthmus.control.v1.Process
-	72, // 57: isthmus.control.v1.CarriedRequest.carried:type_name -> isthmus.control.v1.Carried
-	73, // 58: isthmus.control.v1.CarriedRequest.ends:type_name -> isthmus.control.v1.Ends
-	75, // 59: isthmus.control.v1.CarriedResponse.sites:type_name -> isthmus.control.v1.SitePair
-	7,  // 60: isthmus.control.v1.Directory.Register:input_type -> isthmus.control.v1.RegisterRequest
-	9,  // 61: isthmus.control.v1.Directory.Withdraw:input_type -> isthmus.control.v1.WithdrawRequest
-	19, // 62: isthmus.control.v1.Directory.Resolve:input_type -> isthmus.control.v1.ResolveRequest
-	28, // 63: isthmus.control.v1.Directory.Await:input_type -> isthmus.control.v1.AwaitRequest
-	29, // 64: isthmus.control.v1.Directory.Introduce:input_type -> isthmus.control.v1.IntroduceRequest
-	33, // 65: isthmus.control.v1.Directory.Bearings:input_type -> isthmus.control.v1.BearingsRequest
-	35, // 66: isthmus.control.v1.Directory.CallBack:input_type -> isthmus.control.v1.CallBackRequest
-	13, // 67: isthmus.control.v1.Directory.Publish:input_type -> isthmus.control.v1.PublishRequest
-	15, // 68: isthmus.control.v1.Directory.Unpublish:input_type -> isthmus.control.v1.UnpublishRequest
-	17, // 69: isthmus.control.v1.Directory.LookupName:input_type -> isthmus.control.v1.LookupNameRequest
-	37, // 70: isthmus.control.v1.Directory.Report:input_type -> isthmus.control.v1.ReportRequest
-	62, // 71: isthmus.control.v1.Directory.Hosts:input_type -> isthmus.control.v1.HostsRequest
-	40, // 72: isthmus.control.v1.Sites.Join:input_type -> isthmus.control.v1.JoinRequest
-	61, // 73: isthmus.control.v1.Sites.Hosts:input_type -> isthmus.control.v1.HostList
-	45, // 74: isthmus.control.v1.Relays.Offer:input_type -> isthmus.control.v1.OfferRequest
-	71, // 75: isthmus.control.v1.Traffic.Carried:input_type -> isthmus.control.v1.CarriedRequest
-	35, // 76: isthmus.control.v1.Vantages.CallBack:input_type -> isthmus.control.v1.CallBackRequest
-	48, // 77: isthmus.control.v1.Nodes.Enter:input_type -> isthmus.control.v1.EnterRequest
-	51, // 78: isthmus.control.v1.Nodes.Carry:input_type -> isthmus.control.v1.CarryRequest
-	53, // 79: isthmus.control.v1.Nodes.Account:input_type -> isthmus.control.v1.AccountRequest
-	30, // 80: isthmus.control.v1.Target.Introduced:input_type -> isthmus.control.v1.Introduction
-	41, // 81: isthmus.control.v1.Target.Measure:input_type -> isthmus.control.v1.MeasureRequest
-	56, // 82: isthmus.control.v1.Admin.Status:input_type -> isthmus.control.v1.StatusRequest
-	58, // 83: isthmus.control.v1.Admin.Decide:input_type -> isthmus.control.v1.DecideRequest
-	64, // 84: isthmus.control.v1.Admin.Revoke:input_type -> isthmus.control.v1.RevocationList
-	64, // 85: isthmus.control.v1.Trust.Revoked:input_type -> isthmus.control.v1.RevocationList
-	67, // 86: isthmus.control.v1.Trust.Renew:input_type -> isthmus.control.v1.RenewRequest
-	69, // 87: isthmus.control.v1.Trust.Cut:input_type -> isthmus.control.v1.CutRequest
-	8,  // 88: isthmus.control.v1.Directory.Register:output_type -> isthmus.control.v1.RegisterResponse
-	11, // 89: isthmus.control.v1.Directory.Withdraw:output_type -> isthmus.control.v1.WithdrawResponse
-	21, // 90: isthmus.control.v1.Directory.Resolve:output_type -> isthmus.control.v1.ResolveResponse
-	22, // 91: isthmus.control.v1.Directory.Await:output_type -> isthmus.control.v1.Answer
-	32, // 92: isthmus.control.v1.Directory.Introduce:output_type -> isthmus.control.v1.IntroduceEvent
-	34, // 93: isthmus.control.v1.Directory.Bearings:output_type -> isthmus.control.v1.BearingsResponse
-	36, // 94: isthmus.control.v1.Directory.CallBack:output_type -> isthmus.control.v1.CallBackResponse
-	14, // 95: isthmus.control.v1.Directory.Publish:output_type -> isthmus.control.v1.PublishResponse
-	16, // 96: isthmus.control.v1.Directory.Unpublish:output_type -> isthmus.control.v1.UnpublishResponse
-	18, // 97: isthmus.control.v1.Directory.LookupName:output_type -> isthmus.control.v1.LookupNameResponse
-	38, // 98: isthmus.control.v1.Directory.Report:output_type -> isthmus.control.v1.ReportResponse
-	61, // 99: isthmus.control.v1.Directory.Hosts:output_type -> isthmus.control.v1.HostList
-	44, // 100: isthmus.control.v1.Sites.Join:output_type -> isthmus.control.v1.JoinResponse
-	63, // 101: isthmus.control.v1.Sites.Hosts:output_type -> isthmus.control.v1.HostsTaken
-	47, // 102: isthmus.control.v1.Relays.Offer:output_type -> isthmus.control.v1.OfferResponse
-	74, // 103: isthmus.control.v1.Traffic.Carried:output_type -> isthmus.control.v1.CarriedResponse
-	36, // 104: isthmus.control.v1.Vantages.CallBack:output_type -> isthmus.control.v1.CallBackResponse
-	49, // 105: isthmus.control.v1.Nodes.Enter:output_type -> isthmus.control.v1.EnterResponse
-	52, // 106: isthmus.control.v1.Nodes.Carry:output_type -> isthmus.control.v1.CarryResponse
-	54, // 107: isthmus.control.v1.Nodes.Account:output_type -> isthmus.control.v1.AccountResponse
-	32, // 108: isthmus.control.v1.Target.Introduced:output_type -> isthmus.control.v1.IntroduceEvent
-	42, // 109: isthmus.control.v1.Target.Measure:output_type -> isthmus.control.v1.Measurement
-	57, // 110: isthmus.control.v1.Admin.Status:output_type -> isthmus.control.v1.StatusResponse
-	25, // 111: isthmus.control.v1.Admin.Decide:output_type -> isthmus.control.v1.Plan
-	66, // 112: isthmus.control.v1.Admin.Revoke:output_type -> isthmus.control.v1.RevokeResponse
-	65, // 113: isthmus.control.v1.Trust.Revoked:output_type -> isthmus.control.v1.RevocationTaken
-	68, // 114: isthmus.control.v1.Trust.Renew:output_type -> isthmus.control.v1.RenewResponse
-	70, // 115: isthmus.control.v1.Trust.Cut:output_type -> isthmus.control.v1.CutResponse
-	88, // [88:116] is the sub-list for method output_type
-	60, // [60:88] is the sub-list for method input_type
-	60, // [60:60] is the sub-list for extension type_name
-	60, // [60:60] is the sub-list for extension extendee
-	0,  // [0:60] is the sub-list for field type_name
+	33, // 32: isthmus.control.v1.Reserved.relay:type_name -> isthmus.control.v1.Assignment
+	48, // 33: isthmus.control.v1.Assignment.limit:type_name -> isthmus.control.v1.RateLimit
+	0,  // 34: isthmus.control.v1.IntroduceEvent.kind:type_name -> isthmus.control.v1.IntroduceEvent.Kind
+	33, // 35: isthmus.control.v1.IntroduceEvent.relay:type_name -> isthmus.control.v1.Assignment
+	6,  // 36: isthmus.control.v1.IntroduceEvent.fault:type_name -> isthmus.control.v1.Fault
+	1,  // 37: isthmus.control.v1.CallBackResponse.outcome:type_name -> isthmus.control.v1.CallBackResponse.Outcome
+	3,  // 38: isthmus.control.v1.ReportRequest.target:type_name -> isthmus.control.v1.Process
+	6,  // 39: isthmus.control.v1.ReportRequest.fault:type_name -> isthmus.control.v1.Fault
+	41, // 40: isthmus.control.v1.JoinRequest.profile:type_name -> isthmus.control.v1.Profile
+	44, // 41: isthmus.control.v1.JoinRequest.measured:type_name -> isthmus.control.v1.Measurement
+	45, // 42: isthmus.control.v1.Measurement.findings:type_name -> isthmus.control.v1.Finding
+	48, // 43: isthmus.control.v1.OfferRequest.limit:type_name -> isthmus.control.v1.RateLimit
+	48, // 44: isthmus.control.v1.OfferRequest.project_limit:type_name -> isthmus.control.v1.RateLimit
+	61, // 45: isthmus.control.v1.EnterRequest.offer:type_name -> isthmus.control.v1.HostOffer
+	41, // 46: isthmus.control.v1.EnterResponse.profile:type_name -> isthmus.control.v1.Profile
+	52, // 47: isthmus.control.v1.EnterResponse.encryption:type_name -> isthmus.control.v1.Encryption
+	3,  // 48: isthmus.control.v1.CarryRequest.asker:type_name -> isthmus.control.v1.Process
+	3,  // 49: isthmus.control.v1.CarryRequest.target:type_name -> isthmus.control.v1.Process
+	48, // 50: isthmus.control.v1.CarryResponse.limit:type_name -> isthmus.control.v1.RateLimit
+	3,  // 51: isthmus.control.v1.AccountRequest.process:type_name -> isthmus.control.v1.Process
+	57, // 52: isthmus.control.v1.AccountRequest.links:type_name -> isthmus.control.v1.LinkAccount
+	5,  // 53: isthmus.control.v1.DecideRequest.who:type_name -> isthmus.control.v1.Principal
+	2,  // 54: isthmus.control.v1.Host.state:type_name -> isthmus.control.v1.Host.State
+	61, // 55: isthmus.control.v1.Host.offer:type_name -> isthmus.control.v1.HostOffer
+	62, // 56: isthmus.control.v1.HostList.hosts:type_name -> isthmus.control.v1.Host
+	3,  // 57: isthmus.control.v1.CutRequest.processes:type_name -> isthmus.control.v1.Process
+	74, // 58: isthmus.control.v1.CarriedRequest.carried:type_name -> isthmus.control.v1.Carried
+	75, // 59: isthmus.control.v1.CarriedRequest.ends:type_name -> isthmus.control.v1.Ends
+	77, // 60: isthmus.control.v1.CarriedResponse.sites:type_name -> isthmus.control.v1.SitePair
+	7,  // 61: isthmus.control.v1.Directory.Register:input_type -> isthmus.control.v1.RegisterRequest
+	9,  // 62: isthmus.control.v1.Directory.Withdraw:input_type -> isthmus.control.v1.WithdrawRequest
+	19, // 63: isthmus.control.v1.Directory.Resolve:input_type -> isthmus.control.v1.ResolveRequest
+	28, // 64: isthmus.control.v1.Directory.Await:input_type -> isthmus.control.v1.AwaitRequest
+	29, // 65: isthmus.control.v1.Directory.Introduce:input_type -> isthmus.control.v1.IntroduceRequest
+	29, // 66: isthmus.control.v1.Directory.Reserve:input_type -> isthmus.control.v1.IntroduceRequest
+	35, // 67: isthmus.control.v1.Directory.Bearings:input_type -> isthmus.control.v1.BearingsRequest
+	37, // 68: isthmus.control.v1.Directory.CallBack:input_type -> isthmus.control.v1.CallBackRequest
+	13, // 69: isthmus.control.v1.Directory.Publish:input_type -> isthmus.control.v1.PublishRequest
+	15, // 70: isthmus.control.v1.Directory.Unpublish:input_type -> isthmus.control.v1.UnpublishRequest
+	17, // 71: isthmus.control.v1.Directory.LookupName:input_type -> isthmus.control.v1.LookupNameRequest
+	39, // 72: isthmus.control.v1.Directory.Report:input_type -> isthmus.control.v1.ReportRequest
+	64, // 73: isthmus.control.v1.Directory.Hosts:input_type -> isthmus.control.v1.HostsRequest
+	42, // 74: isthmus.control.v1.Sites.Join:input_type -> isthmus.control.v1.JoinRequest
+	63, // 75: isthmus.control.v1.Sites.Hosts:input_type -> isthmus.control.v1.HostList
+	47, // 76: isthmus.control.v1.Relays.Offer:input_type -> isthmus.control.v1.OfferRequest
+	73, // 77: isthmus.control.v1.Traffic.Carried:input_type -> isthmus.control.v1.CarriedRequest
+	37, // 78: isthmus.control.v1.Vantages.CallBack:input_type -> isthmus.control.v1.CallBackRequest
+	50, // 79: isthmus.control.v1.Nodes.Enter:input_type -> isthmus.control.v1.EnterRequest
+	53, // 80: isthmus.control.v1.Nodes.Carry:input_type -> isthmus.control.v1.CarryRequest
+	55, // 81: isthmus.control.v1.Nodes.Account:input_type -> isthmus.control.v1.AccountRequest
+	30, // 82: isthmus.control.v1.Target.Introduced:input_type -> isthmus.control.v1.Introduction
+	30, // 83: isthmus.control.v1.Target.Reserve:input_type -> isthmus.control.v1.Introduction
+	43, // 84: isthmus.control.v1.Target.Measure:input_type -> isthmus.control.v1.MeasureRequest
+	58, // 85: isthmus.control.v1.Admin.Status:input_type -> isthmus.control.v1.StatusRequest
+	60, // 86: isthmus.control.v1.Admin.Decide:input_type -> isthmus.control.v1.DecideRequest
+	66, // 87: isthmus.control.v1.Admin.Revoke:input_type -> isthmus.control.v1.RevocationList
+	66, // 88: isthmus.control.v1.Trust.Revoked:input_type -> isthmus.control.v1.RevocationList
+	69, // 89: isthmus.control.v1.Trust.Renew:input_type -> isthmus.control.v1.RenewRequest
+	71, // 90: isthmus.control.v1.Trust.Cut:input_type -> isthmus.control.v1.CutRequest
+	8,  // 91: isthmus.control.v1.Directory.Register:output_type -> isthmus.control.v1.RegisterResponse
+	11, // 92: isthmus.control.v1.Directory.Withdraw:output_type -> isthmus.control.v1.WithdrawResponse
+	21, // 93: isthmus.control.v1.Directory.Resolve:output_type -> isthmus.control.v1.ResolveResponse
+	22, // 94: isthmus.control.v1.Directory.Await:output_type -> isthmus.control.v1.Answer
+	34, // 95: isthmus.control.v1.Directory.Introduce:output_type -> isthmus.control.v1.IntroduceEvent
+	31, // 96: isthmus.control.v1.Directory.Reserve:output_type -> isthmus.control.v1.Reserved
+	36, // 97: isthmus.control.v1.Directory.Bearings:output_type -> isthmus.control.v1.BearingsResponse
+	38, // 98: isthmus.control.v1.Directory.CallBack:output_type -> isthmus.control.v1.CallBackResponse
+	14, // 99: isthmus.control.v1.Directory.Publish:output_type -> isthmus.control.v1.PublishResponse
+	16, // 100: isthmus.control.v1.Directory.Unpublish:output_type -> isthmus.control.v1.UnpublishResponse
+	18, // 101: isthmus.control.v1.Directory.LookupName:output_type -> isthmus.control.v1.LookupNameResponse
+	40, // 102: isthmus.control.v1.Directory.Report:output_type -> isthmus.control.v1.ReportResponse
+	63, // 103: isthmus.control.v1.Directory.Hosts:output_type -> isthmus.control.v1.HostList
+	46, // 104: isthmus.control.v1.Sites.Join:output_type -> isthmus.control.v1.JoinResponse
+	65, // 105: isthmus.control.v1.Sites.Hosts:output_type -> isthmus.control.v1.HostsTaken
+	49, // 106: isthmus.control.v1.Relays.Offer:output_type -> isthmus.control.v1.OfferResponse
+	76, // 107: isthmus.control.v1.Traffic.Carried:output_type -> isthmus.control.v1.CarriedResponse
+	38, // 108: isthmus.control.v1.Vantages.CallBack:output_type -> isthmus.control.v1.CallBackResponse
+	51, // 109: isthmus.control.v1.Nodes.Enter:output_type -> isthmus.control.v1.EnterResponse
+	54, // 110: isthmus.control.v1.Nodes.Carry:output_type -> isthmus.control.v1.CarryResponse
+	56, // 111: isthmus.control.v1.Nodes.Account:output_type -> isthmus.control.v1.AccountResponse
+	34, // 112: isthmus.control.v1.Target.Introduced:output_type -> isthmus.control.v1.IntroduceEvent
+	32, // 113: isthmus.control.v1.Target.Reserve:output_type -> isthmus.control.v1.ReserveResponse
+	44, // 114: isthmus.control.v1.Target.Measure:output_type -> isthmus.control.v1.Measurement
+	59, // 115: isthmus.control.v1.Admin.Status:output_type -> isthmus.control.v1.StatusResponse
+	25, // 116: isthmus.control.v1.Admin.Decide:output_type -> isthmus.control.v1.Plan
+	68, // 117: isthmus.control.v1.Admin.Revoke:output_type -> isthmus.control.v1.RevokeResponse
+	67, // 118: isthmus.control.v1.Trust.Revoked:output_type -> isthmus.control.v1.RevocationTaken
+	70, // 119: isthmus.control.v1.Trust.Renew:output_type -> isthmus.control.v1.RenewResponse
+	72, // 120: isthmus.control.v1.Trust.Cut:output_type -> isthmus.control.v1.CutResponse
+	91, // [91:121] is the sub-list for method output_type
+	61, // [61:91] is the sub-list for method input_type
+	61, // [61:61] is the sub-list for extension type_name
+	61, // [61:61] is the sub-list for extension extendee
+	0,  // [0:61] is the sub-list for field type_name
 }
 
 func init() { file_control_proto_init() }
@@ -5506,7 +5664,7 @@ func file_control_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_control_proto_rawDesc), len(file_control_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   73,
+			NumMessages:   75,
 			NumExtensions: 0,
 			NumServices:   9,
 		},

@@ -28,6 +28,7 @@ const (
 	Directory_Resolve_FullMethodName    = "/isthmus.control.v1.Directory/Resolve"
 	Directory_Await_FullMethodName      = "/isthmus.control.v1.Directory/Await"
 	Directory_Introduce_FullMethodName  = "/isthmus.control.v1.Directory/Introduce"
+	Directory_Reserve_FullMethodName    = "/isthmus.control.v1.Directory/Reserve"
 	Directory_Bearings_FullMethodName   = "/isthmus.control.v1.Directory/Bearings"
 	Directory_CallBack_FullMethodName   = "/isthmus.control.v1.Directory/CallBack"
 	Directory_Publish_FullMethodName    = "/isthmus.control.v1.Directory/Publish"
@@ -61,6 +62,11 @@ type DirectoryClient interface {
 	// (with a relay's address and ticket, if there is one), then ACCEPTED when
 	// the target's helper set to work, and CONNECTED or FAILED at the end.
 	Introduce(ctx context.Context, in *IntroduceRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[IntroduceEvent], error)
+	// Reserve assigns a relay to a link that has other paths, for the time when they
+	// are dead and nobody can be asked. The broker checks it as it does an introduction
+	// to a relay, tells the target's side, and answers when that has it. Nobody dials
+	// until the link has no path left. Whoever does not know the call has no reserves.
+	Reserve(ctx context.Context, in *IntroduceRequest, opts ...grpc.CallOption) (*Reserved, error)
 	// Bearings returns the broker's clock, by which two ends agree on an
 	// instant, and where one can learn one's own address as others see it. The
 	// answer is never cached: the caller halves the call's round trip.
@@ -157,6 +163,16 @@ func (c *directoryClient) Introduce(ctx context.Context, in *IntroduceRequest, o
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Directory_IntroduceClient = grpc.ServerStreamingClient[IntroduceEvent]
 
+func (c *directoryClient) Reserve(ctx context.Context, in *IntroduceRequest, opts ...grpc.CallOption) (*Reserved, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Reserved)
+	err := c.cc.Invoke(ctx, Directory_Reserve_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *directoryClient) Bearings(ctx context.Context, in *BearingsRequest, opts ...grpc.CallOption) (*BearingsResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(BearingsResponse)
@@ -251,6 +267,11 @@ type DirectoryServer interface {
 	// (with a relay's address and ticket, if there is one), then ACCEPTED when
 	// the target's helper set to work, and CONNECTED or FAILED at the end.
 	Introduce(*IntroduceRequest, grpc.ServerStreamingServer[IntroduceEvent]) error
+	// Reserve assigns a relay to a link that has other paths, for the time when they
+	// are dead and nobody can be asked. The broker checks it as it does an introduction
+	// to a relay, tells the target's side, and answers when that has it. Nobody dials
+	// until the link has no path left. Whoever does not know the call has no reserves.
+	Reserve(context.Context, *IntroduceRequest) (*Reserved, error)
 	// Bearings returns the broker's clock, by which two ends agree on an
 	// instant, and where one can learn one's own address as others see it. The
 	// answer is never cached: the caller halves the call's round trip.
@@ -302,6 +323,9 @@ func (UnimplementedDirectoryServer) Await(context.Context, *AwaitRequest) (*Answ
 }
 func (UnimplementedDirectoryServer) Introduce(*IntroduceRequest, grpc.ServerStreamingServer[IntroduceEvent]) error {
 	return status.Error(codes.Unimplemented, "method Introduce not implemented")
+}
+func (UnimplementedDirectoryServer) Reserve(context.Context, *IntroduceRequest) (*Reserved, error) {
+	return nil, status.Error(codes.Unimplemented, "method Reserve not implemented")
 }
 func (UnimplementedDirectoryServer) Bearings(context.Context, *BearingsRequest) (*BearingsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Bearings not implemented")
@@ -427,6 +451,24 @@ func _Directory_Introduce_Handler(srv interface{}, stream grpc.ServerStream) err
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Directory_IntroduceServer = grpc.ServerStreamingServer[IntroduceEvent]
+
+func _Directory_Reserve_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(IntroduceRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(DirectoryServer).Reserve(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Directory_Reserve_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(DirectoryServer).Reserve(ctx, req.(*IntroduceRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
 
 func _Directory_Bearings_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(BearingsRequest)
@@ -576,6 +618,10 @@ var Directory_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Await",
 			Handler:    _Directory_Await_Handler,
+		},
+		{
+			MethodName: "Reserve",
+			Handler:    _Directory_Reserve_Handler,
 		},
 		{
 			MethodName: "Bearings",
@@ -1298,6 +1344,7 @@ var Nodes_ServiceDesc = grpc.ServiceDesc{
 
 const (
 	Target_Introduced_FullMethodName = "/isthmus.control.v1.Target/Introduced"
+	Target_Reserve_FullMethodName    = "/isthmus.control.v1.Target/Reserve"
 	Target_Measure_FullMethodName    = "/isthmus.control.v1.Target/Measure"
 )
 
@@ -1311,6 +1358,8 @@ type TargetClient interface {
 	// CONNECTED once its end has a carrier and handed it to the process, or
 	// FAILED with the reason.
 	Introduced(ctx context.Context, in *Introduction, opts ...grpc.CallOption) (grpc.ServerStreamingClient[IntroduceEvent], error)
+	// Reserve has a helper keep its end's assignment of a reserve relay.
+	Reserve(ctx context.Context, in *Introduction, opts ...grpc.CallOption) (*ReserveResponse, error)
 	// Measure has a helper measure its site's profile (frontal to helper only).
 	// It takes some seconds.
 	Measure(ctx context.Context, in *MeasureRequest, opts ...grpc.CallOption) (*Measurement, error)
@@ -1343,6 +1392,16 @@ func (c *targetClient) Introduced(ctx context.Context, in *Introduction, opts ..
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Target_IntroducedClient = grpc.ServerStreamingClient[IntroduceEvent]
 
+func (c *targetClient) Reserve(ctx context.Context, in *Introduction, opts ...grpc.CallOption) (*ReserveResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ReserveResponse)
+	err := c.cc.Invoke(ctx, Target_Reserve_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *targetClient) Measure(ctx context.Context, in *MeasureRequest, opts ...grpc.CallOption) (*Measurement, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(Measurement)
@@ -1363,6 +1422,8 @@ type TargetServer interface {
 	// CONNECTED once its end has a carrier and handed it to the process, or
 	// FAILED with the reason.
 	Introduced(*Introduction, grpc.ServerStreamingServer[IntroduceEvent]) error
+	// Reserve has a helper keep its end's assignment of a reserve relay.
+	Reserve(context.Context, *Introduction) (*ReserveResponse, error)
 	// Measure has a helper measure its site's profile (frontal to helper only).
 	// It takes some seconds.
 	Measure(context.Context, *MeasureRequest) (*Measurement, error)
@@ -1378,6 +1439,9 @@ type UnimplementedTargetServer struct{}
 
 func (UnimplementedTargetServer) Introduced(*Introduction, grpc.ServerStreamingServer[IntroduceEvent]) error {
 	return status.Error(codes.Unimplemented, "method Introduced not implemented")
+}
+func (UnimplementedTargetServer) Reserve(context.Context, *Introduction) (*ReserveResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Reserve not implemented")
 }
 func (UnimplementedTargetServer) Measure(context.Context, *MeasureRequest) (*Measurement, error) {
 	return nil, status.Error(codes.Unimplemented, "method Measure not implemented")
@@ -1414,6 +1478,24 @@ func _Target_Introduced_Handler(srv interface{}, stream grpc.ServerStream) error
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Target_IntroducedServer = grpc.ServerStreamingServer[IntroduceEvent]
 
+func _Target_Reserve_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(Introduction)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(TargetServer).Reserve(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Target_Reserve_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(TargetServer).Reserve(ctx, req.(*Introduction))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Target_Measure_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(MeasureRequest)
 	if err := dec(in); err != nil {
@@ -1439,6 +1521,10 @@ var Target_ServiceDesc = grpc.ServiceDesc{
 	ServiceName: "isthmus.control.v1.Target",
 	HandlerType: (*TargetServer)(nil),
 	Methods: []grpc.MethodDesc{
+		{
+			MethodName: "Reserve",
+			Handler:    _Target_Reserve_Handler,
+		},
 		{
 			MethodName: "Measure",
 			Handler:    _Target_Measure_Handler,
