@@ -24,6 +24,9 @@ func (b *Broker) auditIntroduction(by control.Identity, in *introduction, err er
 		Ranks: []uint32{in.asker.Rank, in.target.Rank}, Technique: in.technique.String(), Relay: in.proxy,
 		Link: hex.EncodeToString(in.link[:]), Rule: in.rule, Reason: in.reason,
 	}
+	if in.reserved {
+		r.Reason = "kept in reserve: " + r.Reason
+	}
 	if in.entry.Site != nil {
 		r.Sites = []string{string(in.askerSite.Profile.Site), string(in.entry.Point.Node.Site)}
 		r.Nodes = []string{in.askerNode, in.entry.Point.Node.Name}

@@ -131,6 +131,15 @@ func (s scripted) Introduced(in *controlpb.Introduction, stream grpc.ServerStrea
 	return s.do(in, stream)
 }
 
+// Reserve is as if the target's side were told of an introduction that it keeps; where
+// it does nothing, it is of a frontal that does not know the call.
+func (s scripted) Reserve(ctx context.Context, in *controlpb.Introduction) (*controlpb.ReserveResponse, error) {
+	if s.do == nil {
+		return s.UnimplementedTargetServer.Reserve(ctx, in)
+	}
+	return &controlpb.ReserveResponse{}, s.do(in, nil)
+}
+
 type targetFunc = func(*controlpb.Introduction, grpc.ServerStreamingServer[controlpb.IntroduceEvent]) error
 
 func (g *grid) dial(id control.Identity, target targetFunc) (*peer, error) {

@@ -23,8 +23,8 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// ticketLife is how long a relay's tickets are good: both ends dial at once,
-// so a minute is for slow clocks and slow networks.
+// ticketLife is how long a relay's tickets are good that both ends dial at once:
+// a minute is for slow clocks and slow networks.
 const ticketLife = time.Minute
 
 // introduction is one request for the target's help, checked.
@@ -38,13 +38,17 @@ type introduction struct {
 	generation overlay.Generation
 	address    string // where a reversed dial goes
 	connectID  []byte
-	small      bool   // packets, IntroduceRequest.small_packets
-	offer      []byte // the asker's half of a negotiation, which the broker does not read
+	small      bool          // packets, IntroduceRequest.small_packets
+	life       time.Duration // of a relay's tickets
+	reserved   bool          // the relay is not dialled now
+	offer      []byte        // the asker's half of a negotiation, which the broker does not read
 
 	askerSite *Site
 	entry     Entry // the target's
 	frontal   *control.Session
 	reason    string
+	via       overlay.Via
+	askerLife overlay.Generation
 	rule      string              // of the sites' policies (policy.Agreement.Rule); empty within a site
 	denied    bool                // rule refuses it
 	allowed   []overlay.Allowance // that the relay is to keep
@@ -86,15 +90,11 @@ func (d directory) introduce(req *controlpb.IntroduceRequest, stream grpc.Server
 		return in, malformed(err)
 	}
 	d.b.counters.byTech[in.technique].asked.Add(1)
-	select {
-	case d.b.introductions <- struct{}{}:
-		defer func() { <-d.b.introductions }()
-	default:
-		return in, fmt.Errorf("%w: %d introductions are in flight, the broker's limit", overlay.ErrOverloaded, cap(d.b.introductions))
-	}
-	if err := d.b.audit.Ready(); err != nil {
+	leave, err := d.b.enterIntroduction()
+	if err != nil {
 		return in, err
 	}
+	defer leave()
 	if err := d.permit(session.Peer().Site, in); err != nil {
 		return in, err
 	}
@@ -113,11 +113,25 @@ func (d directory) introduce(req *controlpb.IntroduceRequest, stream grpc.Server
 	return in, nil
 }
 
+// enterIntroduction takes a place among the introductions in flight, until leave is
+// called.
+func (b *Broker) enterIntroduction() (leave func(), err error) {
+	if err := b.audit.Ready(); err != nil {
+		return nil, err
+	}
+	select {
+	case b.introductions <- struct{}{}:
+		return func() { <-b.introductions }, nil
+	default:
+		return nil, fmt.Errorf("%w: %d introductions are in flight, the broker's limit", overlay.ErrOverloaded, cap(b.introductions))
+	}
+}
+
 // parseIntroduction checks the request's form. The result is never nil.
 func parseIntroduction(req *controlpb.IntroduceRequest) (*introduction, error) {
 	in := &introduction{
 		generation: overlay.Generation(req.GetTargetGeneration()),
-		address:    req.GetConnectAddress(), connectID: req.GetConnectId(), offer: req.GetOffer(), small: req.GetSmallPackets(),
+		address:    req.GetConnectAddress(), connectID: req.GetConnectId(), offer: req.GetOffer(), small: req.GetSmallPackets(), life: ticketLife,
 	}
 	if n := len(in.offer); n > control.MaxNegotiation {
 		return in, fmt.Errorf("an offer of %d bytes, at most %d are passed on", n, control.MaxNegotiation)
@@ -184,7 +198,7 @@ func (d directory) permit(site overlay.SiteID, in *introduction) error {
 		}
 	}
 	in.entry = target
-	in.askerNode, in.principal = asker.Point.Node.Name, asker.Point.Principal
+	in.askerNode, in.principal, in.askerLife = asker.Point.Node.Name, asker.Point.Principal, asker.Point.Generation
 	return d.permitTechnique(in, asker.Point)
 }
 
@@ -209,7 +223,7 @@ func (d directory) permitTechnique(in *introduction, asker overlay.AccessPoint) 
 		}
 		return fmt.Errorf("%w: %s to %s by %v: %s", overlay.ErrNoPath, p.Asker, p.Target, in.technique, p.rejection(in.technique))
 	}
-	in.reason = step.Reason
+	in.reason, in.via = step.Reason, step.Via
 	if in.technique == overlay.Reversed {
 		if err := d.checkConnectAddress(in, asker); err != nil {
 			return err
@@ -276,7 +290,10 @@ func (d directory) arrange(in *introduction) (*controlpb.Introduction, *controlp
 		return nil, nil, err
 	}
 	in.proxy = offer.Name
-	expires := offer.at(time.Now()).Add(ticketLife)
+	expires := offer.at(time.Now()).Add(in.life)
+	if in.reserved {
+		message.AskerGeneration, message.LifeMs = uint64(in.askerLife), uint32(in.life.Milliseconds())
+	}
 	message.Relay = in.assignment(offer, 1, expires, uint64(d.b.config().RelayLimit))
 	return message, in.assignment(offer, 0, expires, uint64(d.b.config().RelayLimit)), nil
 }

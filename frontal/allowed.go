@@ -11,7 +11,8 @@ import (
 
 // allowed is the set of addresses that the frontal may dial for its nodes:
 // those that an answer, an assignment or an introduction of the broker named
-// to this site a short while ago. So the gateway is no open relay.
+// to this site a short while ago, and the proxies of reserve relays for the life of
+// their tickets. So the gateway is no open relay.
 type allowed struct {
 	keep  time.Duration
 	rule  netrule.Rule
@@ -34,6 +35,12 @@ func newAllowed(rule netrule.Rule, keep time.Duration) *allowed {
 // name allows an address for a while. What is not an address is passed over:
 // nobody can ask for it.
 func (a *allowed) name(addr string, foreign bool, now time.Time) {
+	a.nameFor(addr, foreign, now, a.keep)
+}
+
+// nameFor allows an address for the given time.
+func (a *allowed) nameFor(addr string, foreign bool, now time.Time, keep time.Duration) {
+	until := now.Add(keep)
 	ap, err := netip.ParseAddrPort(addr)
 	if err != nil {
 		return
@@ -41,8 +48,11 @@ func (a *allowed) name(addr string, foreign bool, now time.Time) {
 	ap = plainAddr(ap)
 	if before, ok := a.named.get(ap); ok && now.Before(before.until) {
 		foreign = foreign && before.foreign // a proxy is one whoever else is there
+		if before.until.After(until) {
+			until = before.until
+		}
 	}
-	a.named.put(ap, named{now.Add(a.keep), foreign})
+	a.named.put(ap, named{until, foreign})
 }
 
 // check parses an address that a node wants dialled and says why it may not

@@ -118,15 +118,20 @@ func (f *Frontal) dialAny(ctx context.Context, c *carry) (carrier.Stream, error)
 // dialOutward dials one address: a proxy in whatever form gets through to it.
 func (f *Frontal) dialOutward(ctx context.Context, to outward) (carrier.Stream, encap.Form, error) {
 	if to.proxy && f.proxies != nil {
-		route := encap.RouteOf(f.profile(), f.httpProxy)
-		route.Dial = f.dial
-		return f.proxies.Dial(ctx, to.String(), route)
+		return f.proxies.Dial(ctx, to.String(), f.wayOut())
 	}
 	c, err := f.dial(ctx, to.String())
 	if err != nil {
 		return nil, 0, err // not a nil *net.TCPConn in a Stream
 	}
 	return c, encap.Plain, nil
+}
+
+// wayOut is the way out of the site to a proxy.
+func (f *Frontal) wayOut() encap.Route {
+	route := encap.RouteOf(f.profile(), f.httpProxy)
+	route.Dial = f.dial
+	return route
 }
 
 // fromNode hands a node's connection to the carry whose id it shows.

@@ -192,7 +192,7 @@ func TestCarryTriesAllAddresses(t *testing.T) {
 	echo(t, far)
 	r.outside("203.0.113.1:443", gone.Addr().String())
 	r.outside("203.0.113.2:443", far.Addr().String())
-	r.f.allowRelay(&controlpb.Assignment{Addresses: []string{"203.0.113.1:443", "203.0.113.2:443"}})
+	r.f.allowRelay(&controlpb.Assignment{Addresses: []string{"203.0.113.1:443", "203.0.113.2:443"}}, allowedFor)
 	conn, err := h.carry("203.0.113.1:443", "203.0.113.2:443")
 	if err != nil {
 		t.Fatal(err)

@@ -360,18 +360,18 @@ func (f *Frontal) passEvents(in grpc.ServerStreamingClient[controlpb.IntroduceEv
 		if err := f.checkNegotiation("answer", event.Answer); err != nil {
 			return err
 		}
-		f.allowRelay(event.Relay)
+		f.allowRelay(event.Relay, allowedFor)
 		if err := out.Send(event); err != nil {
 			return err
 		}
 	}
 }
 
-func (f *Frontal) allowRelay(a *controlpb.Assignment) {
+func (f *Frontal) allowRelay(a *controlpb.Assignment, keep time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, addr := range a.GetAddresses() {
-		f.allowed.name(addr, false, time.Now())
+		f.allowed.nameFor(addr, false, time.Now(), keep)
 	}
 }
 

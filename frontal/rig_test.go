@@ -217,6 +217,7 @@ type fakeBroker struct {
 	await     func(context.Context, *controlpb.AwaitRequest) (*controlpb.Answer, error)
 	refuse    func(*controlpb.AccessPoint) *controlpb.Fault
 	introduce func(*controlpb.IntroduceRequest, grpc.ServerStreamingServer[controlpb.IntroduceEvent]) error
+	reserved  *controlpb.Reserved // nil: it does not know the call
 }
 
 func newFakeBroker(r *rig) *fakeBroker {
@@ -401,6 +402,27 @@ func (b *fakeBroker) Introduce(req *controlpb.IntroduceRequest, out grpc.ServerS
 	return introduce(req, out)
 }
 
+func (b *fakeBroker) Reserve(ctx context.Context, req *controlpb.IntroduceRequest) (*controlpb.Reserved, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.asked = append(b.asked, req)
+	if b.reserved == nil {
+		return b.UnimplementedDirectoryServer.Reserve(ctx, req)
+	}
+	return b.reserved, nil
+}
+
+// reserve calls the frontal as the broker does.
+func (b *fakeBroker) reserve(in *controlpb.Introduction) error {
+	b.mu.Lock()
+	s := b.session
+	b.mu.Unlock()
+	ctx, cancel := context.WithTimeout(b.r.t.Context(), patience)
+	defer cancel()
+	_, err := controlpb.NewTargetClient(s.Conn()).Reserve(ctx, in)
+	return control.FromStatus(err)
+}
+
 // introduced calls the frontal as the broker does and returns its events.
 func (b *fakeBroker) introduced(in *controlpb.Introduction) ([]*controlpb.IntroduceEvent, error) {
 	b.mu.Lock()
@@ -437,6 +459,14 @@ type fakeHelper struct {
 	nodes      controlpb.NodesClient
 	ln         net.Listener
 	introduced func(*controlpb.Introduction, grpc.ServerStreamingServer[controlpb.IntroduceEvent]) error
+	reserved   func(*controlpb.Introduction) error // nil: it does not know the call
+}
+
+func (h *fakeHelper) Reserve(ctx context.Context, in *controlpb.Introduction) (*controlpb.ReserveResponse, error) {
+	if h.reserved == nil {
+		return h.UnimplementedTargetServer.Reserve(ctx, in)
+	}
+	return &controlpb.ReserveResponse{}, control.Status(h.reserved(in))
 }
 
 func (h *fakeHelper) Introduced(in *controlpb.Introduction, out grpc.ServerStreamingServer[controlpb.IntroduceEvent]) error {

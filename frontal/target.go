@@ -24,31 +24,15 @@ type target struct {
 func (t *target) Introduced(in *controlpb.Introduction, out grpc.ServerStreamingServer[controlpb.IntroduceEvent]) error {
 	ctx, cancel := context.WithTimeout(out.Context(), maxIntroduction)
 	defer cancel()
-	if id := control.SessionOf(ctx).Peer(); id.Role != control.RoleBroker {
-		return control.Status(t.f.forbidden("%v may not call Introduced; the broker may", id))
-	}
-	name, err := control.ProcessFromPB(in.Target)
+	point, s, err := t.check(ctx, in, "Introduced")
 	if err != nil {
-		return control.Status(fmt.Errorf("%s: %w: target: %w", t.f.who, wire.ErrMalformed, err))
-	}
-	t.f.mu.Lock()
-	point, s, err := t.f.roster.target(name, overlay.Generation(in.TargetGeneration))
-	t.f.mu.Unlock()
-	if err != nil {
-		return control.Status(fmt.Errorf("%s: %w", t.f.who, err))
-	}
-	if err := t.f.permit(in, point); err != nil {
-		t.f.log.Warn("the site's policy refuses what the broker introduces", "job", name.Job, "target", name.Rank, "asker_node", in.AskerSite+"/"+in.AskerNode, "error", err)
-		return control.Status(fmt.Errorf("%s: %w", t.f.who, err))
-	}
-	if err := t.f.askerInside(in); err != nil {
-		t.f.auditRefusal(control.SessionOf(ctx).Peer().String(), "introduction", err)
 		return control.Status(err)
 	}
+	name := point.Process
 	t.f.mu.Lock()
 	t.f.allowed.name(in.ConnectAddress, true, time.Now())
 	t.f.mu.Unlock()
-	t.f.allowRelay(in.Relay)
+	t.f.allowRelay(in.Relay, allowedFor)
 	t.f.log.Info("introduction", "link", fmt.Sprintf("%x", in.Link), "job", name.Job, "asker", in.Asker.GetRank(), "asker_node", in.AskerSite+"/"+in.AskerNode,
 		"target", name.Rank, "node", point.Node.String(), "technique", overlay.Technique(min(in.Technique, 255)).String(), "proxy", in.Relay.GetProxy())
 	if technique, err := control.TechniqueFromPB(in.Technique); err == nil && t.f.standsIn(technique) {
@@ -62,6 +46,33 @@ func (t *target) Introduced(in *controlpb.Introduction, out grpc.ServerStreaming
 		return control.Status(t.f.helperError(s, point, err))
 	}
 	return control.Status(t.f.passEvents(events, out, func(err error) error { return t.f.helperError(s, point, err) }))
+}
+
+// check says who is to do the target's part of an introduction, if the broker makes it
+// and the site's policy permits it.
+func (t *target) check(ctx context.Context, in *controlpb.Introduction, call string) (point overlay.AccessPoint, s *control.Session, err error) {
+	if id := control.SessionOf(ctx).Peer(); id.Role != control.RoleBroker {
+		return overlay.AccessPoint{}, nil, t.f.forbidden("%v may not call %s; the broker may", id, call)
+	}
+	name, err := control.ProcessFromPB(in.Target)
+	if err != nil {
+		return overlay.AccessPoint{}, nil, fmt.Errorf("%s: %w: target: %w", t.f.who, wire.ErrMalformed, err)
+	}
+	t.f.mu.Lock()
+	point, s, err = t.f.roster.target(name, overlay.Generation(in.TargetGeneration))
+	t.f.mu.Unlock()
+	if err != nil {
+		return overlay.AccessPoint{}, nil, fmt.Errorf("%s: %w", t.f.who, err)
+	}
+	if err := t.f.permit(in, point); err != nil {
+		t.f.log.Warn("the site's policy refuses what the broker introduces", "job", name.Job, "target", name.Rank, "asker_node", in.AskerSite+"/"+in.AskerNode, "error", err)
+		return overlay.AccessPoint{}, nil, fmt.Errorf("%s: %w", t.f.who, err)
+	}
+	if err := t.f.askerInside(in); err != nil {
+		t.f.auditRefusal(control.SessionOf(ctx).Peer().String(), "introduction", err)
+		return overlay.AccessPoint{}, nil, err
+	}
+	return point, s, nil
 }
 
 // helperError gives the error of a call to a helper its class and its words.

@@ -1,0 +1,73 @@
+package broker
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+
+	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/internal/ticket"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// reserveLife is how long the tickets of a reserve relay are good. Both ends keep them
+// for the time when they can ask nobody.
+const reserveLife = ticket.MaxLife
+
+// Reserve implements controlpb.DirectoryServer. What holds of a relay that is dialled at
+// once holds of one that may be dialled later.
+func (d directory) Reserve(ctx context.Context, req *controlpb.IntroduceRequest) (*controlpb.Reserved, error) {
+	in, r, err := d.reserve(ctx, req)
+	result := "reserved"
+	if err != nil {
+		result = err.Error()
+	}
+	by := control.SessionOf(ctx).Peer()
+	d.b.log.Info("reserve", "by", by.String(), "job", in.asker.Job, "user", in.principal.User, "project", in.principal.Project,
+		"asker", in.asker.Rank, "target", in.target.Rank, "proxy", in.proxy, "link", hex.EncodeToString(in.link[:]), "result", result, "rule", in.rule)
+	d.b.auditIntroduction(by, in, err)
+	if err != nil {
+		return nil, d.b.fail(err)
+	}
+	return r, nil
+}
+
+// reserve checks the request, assigns the relay and has the target's side keep its end.
+// The introduction is never nil.
+func (d directory) reserve(ctx context.Context, req *controlpb.IntroduceRequest) (*introduction, *controlpb.Reserved, error) {
+	session, _, err := d.b.caller(ctx, control.RoleFrontal)
+	if err != nil {
+		return new(introduction), nil, err
+	}
+	in, err := parseIntroduction(req)
+	switch {
+	case err != nil:
+		return in, nil, malformed(err)
+	case in.technique != overlay.Relay:
+		return in, nil, malformed(fmt.Errorf("technique %v is not kept in reserve", in.technique))
+	}
+	in.life, in.reserved = reserveLife, true
+	leave, err := d.b.enterIntroduction()
+	if err != nil {
+		return in, nil, err
+	}
+	defer leave()
+	if err := d.permit(session.Peer().Site, in); err != nil {
+		return in, nil, err
+	}
+	message, toAsker, err := d.arrange(in)
+	if err != nil {
+		return in, nil, err
+	}
+	in.assigned = true
+	ctx, cancel := context.WithTimeout(ctx, d.b.introduceMax)
+	defer cancel()
+	if _, err := controlpb.NewTargetClient(in.frontal.Conn()).Reserve(ctx, message); err != nil {
+		return in, nil, fmt.Errorf("%v: %w", in.frontal.Peer(), control.FromStatus(err))
+	}
+	return in, &controlpb.Reserved{
+		Relay: toAsker, LifeMs: uint32(in.life.Milliseconds()), Reason: in.reason, Via: uint32(in.via),
+		TargetSite: string(in.entry.Point.Node.Site), TargetNode: in.entry.Point.Node.Name,
+	}, nil
+}
