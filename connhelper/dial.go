@@ -74,6 +74,9 @@ func (h *Helper) dial(ctx context.Context, p *process, name overlay.ProcessName,
 		return made{}, err
 	}
 	defer release()
+	if ways == overlay.Reserved {
+		return h.dialReserve(ctx, p, name.Rank)
+	}
 	fresh := p.askedBefore(name.Rank)
 	var giveUp time.Time // known when a try has failed
 	var before error     // of the last try that ended by itself

@@ -63,6 +63,7 @@ type fakeFrontal struct {
 	hosts     *controlpb.HostList
 	last      *Helper // that helper made
 	accounts  []*controlpb.AccountRequest
+	reserves  int        // that were asked for
 	audit     *audit.Log // of the helpers to come
 }
 

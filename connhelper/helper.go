@@ -88,30 +88,32 @@ type Options struct {
 
 // Helper is the daemon. Make it with New, run it with Serve.
 type Helper struct {
-	offer    atomic.Pointer[offer.Offer] // of opts, or a later one
-	node     overlay.NodeID
-	opts     Options
-	log      *slog.Logger
-	ctl      *control.Endpoint
-	home     frontalHolder
-	here     table
-	leads    leads
-	sizes    sizes
-	crypt    *encryption
-	site     atomic.Pointer[overlay.SiteProfile] // as the frontal said last; nil before it did
-	work     sync.WaitGroup                      // goroutines of Serve that nothing else waits for
-	life     context.Context                     // of Serve, for what outlasts the call that began it; set before anything runs
-	bearings *meeting.BearingsCache
-	stock    *meeting.Stock
-	engine   *traverse.Engine // nil without CAP_NET_RAW
-	proxies  *encap.Dialer
-	window   *dialwindow.Window // of connections out of the site
-	budgets  budgets
-	callers  atomic.Pointer[gate.Gate] // whose door has limits for metrics; nil before there is one
-	calls    chan struct{}             // one token for each call under way of those that brief makes
-	seq      atomic.Uint64             // numbers carriers
-	dials    dials                     // counts for metrics
-	ownLinks atomic.Int64              // accounts.open of all processes
+	offer     atomic.Pointer[offer.Offer] // of opts, or a later one
+	node      overlay.NodeID
+	opts      Options
+	log       *slog.Logger
+	ctl       *control.Endpoint
+	home      frontalHolder
+	here      table
+	leads     leads
+	sizes     sizes
+	crypt     *encryption
+	site      atomic.Pointer[overlay.SiteProfile] // as the frontal said last; nil before it did
+	work      sync.WaitGroup                      // goroutines of Serve that nothing else waits for
+	life      context.Context                     // of Serve, for what outlasts the call that began it; set before anything runs
+	bearings  *meeting.BearingsCache
+	stock     *meeting.Stock
+	engine    *traverse.Engine // nil without CAP_NET_RAW
+	proxies   *encap.Dialer
+	window    *dialwindow.Window // of connections out of the site
+	budgets   budgets
+	callers   atomic.Pointer[gate.Gate] // whose door has limits for metrics; nil before there is one
+	calls     chan struct{}             // one token for each call under way of those that brief makes
+	seq       atomic.Uint64             // numbers carriers
+	dials     dials                     // counts for metrics
+	ownLinks  atomic.Int64              // accounts.open of all processes
+	kept      reserves
+	reserving chan struct{} // one token for each reserve that is being got
 }
 
 // New returns a helper that runs with Serve.
@@ -124,9 +126,10 @@ func New(opts Options) (*Helper, error) {
 		node: id.Node(), opts: opts, log: opts.Log,
 		here: newTable(), home: newFrontalHolder(), leads: newLeads(), crypt: newEncryption(opts.Log, id.Site),
 		bearings: meeting.NewBearingsCache(), stock: meeting.NewStock(),
-		proxies: encap.NewDialer(func() *tls.Config { return opts.Credentials.DataClient(control.RoleProxy) }),
-		window:  dialwindow.New(opts.Log),
-		calls:   make(chan struct{}, maxBrief),
+		proxies:   encap.NewDialer(func() *tls.Config { return opts.Credentials.DataClient(control.RoleProxy) }),
+		window:    dialwindow.New(opts.Log),
+		calls:     make(chan struct{}, maxBrief),
+		reserving: make(chan struct{}, maxReserving),
 	}
 	h.budgets = h.newBudgets(opts.Limits.orDefault())
 	h.offer.Store(&opts.Offer)

@@ -155,29 +155,16 @@ func (s targetService) Introduced(m *controlpb.Introduction, stream grpc.ServerS
 }
 
 func (h *Helper) introduced(ctx context.Context, m *controlpb.Introduction, tell func(*controlpb.IntroduceEvent) error) error {
-	name, err := control.ProcessFromPB(m.Target)
+	p, asker, err := h.parties(m)
 	if err != nil {
 		return err
-	}
-	asker, err := control.ProcessFromPB(m.Asker)
-	if err != nil {
-		return err
-	}
-	if asker.Job != name.Job {
-		return fmt.Errorf("%w: %v asks for %v of another job", overlay.ErrForbidden, asker, name)
-	}
-	p := h.here.get(name)
-	if p == nil {
-		return fmt.Errorf("%w: no %v here", overlay.ErrUnknownProcess, name)
-	}
-	if m.TargetGeneration != 0 && m.TargetGeneration != uint64(p.generation) {
-		return fmt.Errorf("%w: %v has started again since", overlay.ErrStale, name)
 	}
 	release, err := h.admit(p)
 	if err != nil {
 		return err
 	}
 	defer release()
+	name := p.name
 	f, err := h.frontal(ctx)
 	if err != nil {
 		return err
@@ -204,6 +191,29 @@ func (h *Helper) introduced(ctx context.Context, m *controlpb.Introduction, tell
 	h.log.Info("introduced", "from", asker.String(), "to", name.String(), "technique", path.String())
 	connected.Answer = h.side(f, journey{asker: asker, target: name}).Promise(ctx, path.Technique, path.Peer.String(), m.Offer)
 	return tell(connected)
+}
+
+// parties returns the process here that an introduction names, and who asks for it.
+func (h *Helper) parties(m *controlpb.Introduction) (p *process, asker overlay.ProcessName, err error) {
+	name, err := control.ProcessFromPB(m.Target)
+	if err != nil {
+		return nil, asker, err
+	}
+	asker, err = control.ProcessFromPB(m.Asker)
+	if err != nil {
+		return nil, asker, err
+	}
+	if asker.Job != name.Job {
+		return nil, asker, fmt.Errorf("%w: %v asks for %v of another job", overlay.ErrForbidden, asker, name)
+	}
+	p = h.here.get(name)
+	if p == nil {
+		return nil, asker, fmt.Errorf("%w: no %v here", overlay.ErrUnknownProcess, name)
+	}
+	if m.TargetGeneration != 0 && m.TargetGeneration != uint64(p.generation) {
+		return nil, asker, fmt.Errorf("%w: %v has started again since", overlay.ErrStale, name)
+	}
+	return p, asker, nil
 }
 
 // meet makes the target's connection: to the relay with its ticket, back to the

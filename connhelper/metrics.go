@@ -19,6 +19,8 @@ var (
 	metricFailures  = metrics.Counter("isthmus_dial_failures_total", "Connections that processes of this node asked for and did not get, by the class of the error.", "cause")
 	metricSetup     = metrics.Histogram("isthmus_dial_setup_seconds", "Time from a process's request to its connected socket, by technique.", "technique")
 	metricDirect    = metrics.Gauge("isthmus_helper_direct_links", "Links of processes of this node that no daemon carries, as these say.")
+	metricReserves  = metrics.Gauge("isthmus_helper_reserves", "Relays that are kept ready for links of this node's processes, in case all their paths die at once.")
+	metricReserved  = metrics.Counter("isthmus_helper_reserves_total", "Relays that were kept ready since the helper's start, and those of them that were dialled.", "event")
 	metricAccepted  = metrics.Counter("isthmus_accepted_connections_total", "Connections that other processes opened and processes of this node were handed, by technique.", "technique")
 )
 
@@ -54,7 +56,7 @@ func (h *Helper) metrics(creds *control.Credentials) metrics.Daemon {
 	return metrics.Daemon{
 		Name: "helper", NotAfter: creds.NotAfter, Limits: h.limits,
 		Sources: []metrics.Source{{
-			Families: []*metrics.Family{metricFrontalUp, metricProcesses, metricJobs, metricDials, metricFailures, metricSetup, metricAccepted, metricDirect},
+			Families: []*metrics.Family{metricFrontalUp, metricProcesses, metricJobs, metricDials, metricFailures, metricSetup, metricAccepted, metricDirect, metricReserves, metricReserved},
 			Read:     h.readMetrics,
 		}, h.opts.Audit.Metrics()},
 	}
@@ -79,6 +81,9 @@ func (h *Helper) readMetrics(w metrics.Writer) {
 	w.Put(metricProcesses, float64(processes))
 	w.Put(metricJobs, float64(jobs))
 	w.Put(metricDirect, float64(h.ownLinks.Load()))
+	w.Put(metricReserves, float64(h.kept.held(time.Now())))
+	w.Put(metricReserved, float64(h.kept.got.Load()), "kept")
+	w.Put(metricReserved, float64(h.kept.used.Load()), "dialled")
 	d := &h.dials
 	for _, t := range append([]overlay.Technique{0}, overlay.Techniques()...) {
 		name := t.String()

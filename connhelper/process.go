@@ -173,6 +173,7 @@ func (h *Helper) serveProcess(ctx context.Context, conn *local.Conn, place *limi
 	}
 	defer func() {
 		was := h.here.remove(p)
+		h.kept.forget(p)
 		if ctx.Err() != nil {
 			return
 		}
@@ -203,7 +204,7 @@ func (h *Helper) welcome(ctx context.Context, p *process) error {
 			return err
 		}
 	}
-	if err := p.conn.Send(&wire.LocalWelcome{Features: wire.FeatureNames | wire.FeatureGrants | wire.FeaturePacketSize, Node: h.node}, nil); err != nil {
+	if err := p.conn.Send(&wire.LocalWelcome{Features: wire.FeatureNames | wire.FeatureGrants | wire.FeaturePacketSize | wire.FeatureReserve, Node: h.node}, nil); err != nil {
 		return err
 	}
 	for _, f := range p.missed {
@@ -361,6 +362,8 @@ func (h *Helper) serveRequests(ctx context.Context, p *process) {
 			p.left.Store(true)
 		case *wire.LocalOutcome:
 			p.settle(f)
+		case *wire.LocalReserve:
+			h.reserve(ctx, dials.Go, p, f)
 		case *wire.LocalTraffic:
 			h.traffic(ctx, p, f)
 		default:
@@ -405,6 +408,10 @@ func (p *process) cancel(request uint32) {
 
 // answerDial tells the process the outcome of a request.
 func (h *Helper) answerDial(p *process, f *wire.LocalDial, m made, err error) {
+	if err != nil && f.Ways == overlay.Reserved { // which is tried beside the others, whether there is one or not
+		p.fail(f.Request, err)
+		return
+	}
 	h.dials.dialled(m.path.Technique, m.path.Setup, err)
 	if err != nil {
 		h.log.Info("not connected", "from", p.name.String(), "to", f.Rank, "error", err)

@@ -264,24 +264,8 @@ func (h *Helper) reach(ctx context.Context, f *frontal, j journey) (c carrier.St
 		}
 		return c, limits, nil
 	}
-	var proxy carrier.HTTPProxy
-	if f.profile.Egress.ThroughHTTPProxy() && !j.inside {
-		proxy = h.opts.HTTPProxy
-		if proxy.Addr == "" {
-			return nil, nil, fmt.Errorf("%w: the site lets nothing out but through its HTTP proxy, and this helper has none configured (http_proxy)", overlay.ErrUnreachable)
-		}
-	}
-	var allowed []string
-	err = fmt.Errorf("%w: there is no address to dial", overlay.ErrUnreachable)
-	for _, addr := range j.addrs {
-		if bad := h.checkAddress(addr, j); bad != nil {
-			h.auditDenied(j, bad)
-			err = bad
-			continue
-		}
-		allowed = append(allowed, addr)
-	}
-	if len(allowed) == 0 {
+	allowed, proxy, err := h.mayReach(f, j)
+	if err != nil {
 		return nil, nil, err
 	}
 	dial := func(ctx context.Context, addr string) (*net.TCPConn, error) { return carrier.DialTCP(ctx, addr, proxy) }
@@ -303,6 +287,30 @@ func (h *Helper) reach(ctx context.Context, f *frontal, j journey) (c carrier.St
 		return noted{c, nil}, err
 	})
 	return first.Stream, first.limits, err
+}
+
+// mayReach returns which of the addresses of a journey this helper dials, and through
+// which HTTP proxy.
+func (h *Helper) mayReach(f *frontal, j journey) (allowed []string, proxy carrier.HTTPProxy, err error) {
+	if f.profile.Egress.ThroughHTTPProxy() && !j.inside {
+		proxy = h.opts.HTTPProxy
+		if proxy.Addr == "" {
+			return nil, proxy, fmt.Errorf("%w: the site lets nothing out but through its HTTP proxy, and this helper has none configured (http_proxy)", overlay.ErrUnreachable)
+		}
+	}
+	err = fmt.Errorf("%w: there is no address to dial", overlay.ErrUnreachable)
+	for _, addr := range j.addrs {
+		if bad := h.checkAddress(addr, j); bad != nil {
+			h.auditDenied(j, bad)
+			err = bad
+			continue
+		}
+		allowed = append(allowed, addr)
+	}
+	if len(allowed) > 0 {
+		err = nil
+	}
+	return allowed, proxy, err
 }
 
 // noted is a connection and what holds it back.

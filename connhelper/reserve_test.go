@@ -1,0 +1,204 @@
+package connhelper
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/overlay"
+	"github.com/isthmus-grid/isthmus/wire"
+)
+
+// Reserve assigns the relay, as a frontal and its broker do.
+func (f *fakeFrontal) Reserve(ctx context.Context, r *controlpb.IntroduceRequest) (*controlpb.Reserved, error) {
+	name, err := control.ProcessFromPB(r.Target)
+	if err != nil {
+		return nil, control.Status(err)
+	}
+	asker, err := control.ProcessFromPB(r.Asker)
+	if err != nil {
+		return nil, control.Status(err)
+	}
+	f.mu.Lock()
+	f.reserves++
+	node, life := f.points[name].Node, f.points[asker].Generation
+	helper, relay := f.helpers[node.Name], f.relay
+	fails := f.fails[overlay.Relay]
+	f.mu.Unlock()
+	if fails != nil {
+		return nil, control.Status(fails)
+	}
+	_, err = controlpb.NewTargetClient(helper.Conn()).Reserve(ctx, &controlpb.Introduction{
+		Link: r.Link, Technique: r.Technique, Asker: r.Asker, AskerSite: "sitea", AskerNode: r.AskerNode,
+		Target: r.Target, TargetGeneration: r.TargetGeneration, AskerGeneration: uint64(life), Relay: relay, LifeMs: 600_000,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &controlpb.Reserved{Relay: relay, LifeMs: 600_000, TargetSite: "sitea", TargetNode: node.Name}, nil
+}
+
+func (f *fakeFrontal) life(rank uint32) overlay.Generation {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for name, p := range f.points {
+		if name.Rank == rank {
+			return p.Generation
+		}
+	}
+	f.t.Fatalf("rank %d is not registered", rank)
+	return 0
+}
+
+// keeps waits until a helper has so many relays in reserve.
+func keeps(t *testing.T, h *Helper, n int) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); h.kept.held(time.Now()) != n; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%v keeps %d relays in reserve, want %d", h.node, h.kept.held(time.Now()), n)
+		}
+	}
+}
+
+// TestReserveIsDialled: a relay that is kept for a link connects its ends while there is
+// no frontal, once.
+func TestReserveIsDialled(t *testing.T) {
+	key := newKey(t)
+	f := newFakeFrontal(t, open, overlay.Relay)
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.addr = ln.Addr().String()
+	stop := f.start(ln)
+	f.startRelay(&wire.Ticket{Job: key.ID(), Proxy: "p1"})
+	s1, _ := f.helper("a1")
+	h1 := f.last
+	s2, _ := f.helper("a2")
+	h2 := f.last
+	r0, r1 := join(t, s1, key, 0), join(t, s2, key, 1)
+	if got := r0.failedBy(1, overlay.Reserved, time.Second); got.Code != wire.CodeNoRelay {
+		t.Errorf("before there was one: %+v", got)
+	}
+	r0.send(&wire.LocalReserve{Rank: 1, Generation: f.life(1)})
+	keeps(t, h1, 1)
+	keeps(t, h2, 1)
+	r1.send(&wire.LocalReserve{Rank: 0, Generation: f.life(0)}) // which has one already
+	stop()
+	done := make(chan struct{})
+	var path overlay.Path
+	var c net.Conn
+	go func() {
+		defer close(done)
+		d, got := r0.dial(1, overlay.Reserved)
+		path, c = d.Path, got
+	}()
+	in, d := r1.dial(0, overlay.Reserved)
+	<-done
+	if path.String() != "relay through p1" || path.Peer.String() != "sitea/a2" || in.Path.Peer.String() != "sitea/a1" {
+		t.Errorf("paths %+v, %+v", path, in.Path)
+	}
+	joined(t, c, d)
+	if got := r0.failedBy(1, overlay.Reserved, time.Second); got.Code != wire.CodeNoRelay {
+		t.Errorf("once more: %+v", got)
+	}
+	keeps(t, h1, 0)
+	if f.mu.Lock(); f.reserves != 1 {
+		t.Errorf("asked for %d relays", f.reserves)
+	}
+	f.mu.Unlock()
+}
+
+// TestNoReserveFromWhoHasNone: who refuses is not asked again at once, and a process that
+// leaves takes its relays with it.
+func TestNoReserveFromWhoHasNone(t *testing.T) {
+	key := newKey(t)
+	f := newFakeFrontal(t, open, overlay.Relay)
+	f.startRelay(&wire.Ticket{Job: key.ID(), Proxy: "p1"})
+	s1, _ := f.helper("a1")
+	h1 := f.last
+	s2, _ := f.helper("a2")
+	r0, _ := join(t, s1, key, 0), join(t, s2, key, 1)
+	f.mu.Lock()
+	f.fails = map[overlay.Technique]error{overlay.Relay: fmt.Errorf("%w: an older broker", wire.ErrVersion)}
+	f.mu.Unlock()
+	for range 3 {
+		r0.send(&wire.LocalReserve{Rank: 1, Generation: f.life(1)})
+		r0.failedBy(1, overlay.Reserved, time.Second) // behind which it is seen
+	}
+	if f.mu.Lock(); f.reserves > 1 {
+		t.Errorf("asked %d times", f.reserves)
+	}
+	f.fails = nil
+	f.mu.Unlock()
+	r0.send(&wire.LocalReserve{Rank: 1, Generation: f.life(1) + 1}) // of another life, which the target refuses
+	r0.failedBy(1, overlay.Reserved, time.Second)
+	r0.conn.Close()
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
+		h1.kept.mu.Lock()
+		n := h1.kept.order.Len()
+		h1.kept.mu.Unlock()
+		if n == 0 {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%d are remembered of a process that has left", n)
+		}
+	}
+}
+
+// TestReserves: what is kept, for how long, and how much of it.
+func TestReserves(t *testing.T) {
+	now := time.Now()
+	var r reserves
+	p, q := new(process), new(process)
+	full := func() *reserved {
+		return (&reserved{relay: &controlpb.Assignment{Proxy: "p1"}, life: 7}).expiring(600_000, now)
+	}
+	if !r.wants(p, 1, 7, now) || r.wants(p, 1, 7, now.Add(reserveRetry/2)) || !r.wants(p, 1, 7, now.Add(reserveRetry)) {
+		t.Error("one that is being got is wanted when it takes too long, and not before")
+	}
+	if r.take(p, 1, now) != nil || r.held(now) != 0 {
+		t.Error("one that is being got was taken")
+	}
+	r.failed(p, 1, overlay.ErrForbidden, now)
+	if r.wants(p, 1, 7, now.Add(reserveRest-time.Second)) || !r.wants(p, 1, 7, now.Add(reserveRest)) {
+		t.Error("one that is refused is wanted after a while, and not before")
+	}
+	r.keep(p, 1, full())
+	r.keep(q, 1, full())
+	if r.wants(p, 1, 7, now.Add(6*time.Minute)) || !r.wants(p, 1, 7, now.Add(8*time.Minute)) || !r.wants(p, 1, 8, now) {
+		t.Error("one that is kept is wanted some minutes before its end, or for another life")
+	}
+	r.keep(p, 1, full())
+	if r.take(p, 1, now) == nil || r.take(p, 1, now) != nil {
+		t.Error("one is taken once")
+	}
+	r.keep(p, 1, full())
+	if r.take(p, 1, now.Add(10*time.Minute)) != nil {
+		t.Error("one was taken after its end")
+	}
+	if r.held(now) != 1 {
+		t.Errorf("%d are held of another process", r.held(now))
+	}
+	for i := range uint32(maxReservesEach + 2) {
+		r.keep(p, i, full())
+	}
+	if r.take(p, 1, now) != nil || r.take(p, 2, now) == nil || r.take(q, 1, now) == nil {
+		t.Error("the oldest of the process goes, and nobody else's")
+	}
+	for i := range uint32(maxReserves) {
+		r.keep(&process{}, i, full())
+	}
+	if n := r.held(now); n != maxReserves {
+		t.Errorf("%d are held", n)
+	}
+	r.forget(p)
+	if n := r.held(now); n != maxReserves || r.order.Len() != maxReserves {
+		t.Errorf("%d are held, %d counted, after those of a process had gone as the oldest", n, r.order.Len())
+	}
+}
