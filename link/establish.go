@@ -73,7 +73,7 @@ func Establish(ctx context.Context, c overlay.Carrier, self Identity, peer *over
 		Lost: func(_ *stream.Carrier, err error, _ int) error {
 			return fmt.Errorf("link to %v (%v): %w", l.Peer, l.Path, err)
 		},
-		Silent: func() {}, Ended: func() {},
+		Silent: func(bool) {}, Ended: func() {},
 	})
 	_, err = l.attach(c, m)
 	return l, err

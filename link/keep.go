@@ -42,10 +42,11 @@ type keeper struct {
 	link    *Link
 	born    time.Time
 	account account
+	away    bool // the two ends are at different sites
 
 	mu      sync.Mutex // a stream may be locked before it, and not after
 	dialing bool
-	silence bool      // it is because all paths are silent, which the other end need not know
+	silence bool      // it is because all paths are silent, which the other end need not know, for it has nothing to wait for
 	doubt   bool      // large packets may have vanished: small ones are tried beside
 	spare   time.Time // when a relay with small packets was dialled to stand by
 	since   time.Time // of the loss
@@ -55,10 +56,12 @@ type keeper struct {
 	lookout   lookout
 	widening  widening
 
-	several several
-	ranker  ranker // mu guards it
-	ranking ranking
-	lossDue time.Time // when carriers are looked at for losses; see watchLoss
+	several     several
+	ranker      ranker // mu guards it
+	ranking     ranking
+	reserveDue  time.Time // when to have a relay kept ready; zero: it was used, or the link is without a carrier
+	reserveUsed time.Time // when it was dialled last, if there was one
+	lossDue     time.Time // when carriers are looked at for losses; see watchLoss
 }
 
 // lost is stream.Options.Lost.
@@ -81,11 +84,11 @@ func (k *keeper) lost(c *stream.Carrier, err error, left int) error {
 	case a.path.Technique == 0: // one node: what ends there is the process
 		return fmt.Errorf("link to %v (%v): %w", k.link.Peer, a.path, err)
 	}
-	return k.redial(false)
+	return k.redial(false, false)
 }
 
 // silent is stream.Options.Silent.
-func (k *keeper) silent() { k.redial(true) } // if that cannot be, the mesh ends the link
+func (k *keeper) silent(unacked bool) { k.redial(true, unacked) } // if that cannot be, the mesh ends the link
 
 // beside gets a relay with small packets to stand by. A carrier fell silent under load,
 // and the link goes on over another, where the same may happen: large packets vanish on
@@ -115,10 +118,12 @@ func (k *keeper) note(what string) {
 	k.tries = append(k.tries, what)
 }
 
-// redial looks for another carrier, unless that is being done.
-func (k *keeper) redial(silence bool) error {
+// redial looks for another carrier, unless that is being done. doubt and silence are the
+// fields.
+func (k *keeper) redial(doubt, silence bool) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	k.useReserve()
 	if k.dialing {
 		return nil
 	}
@@ -126,7 +131,7 @@ func (k *keeper) redial(silence bool) error {
 		return fmt.Errorf("link to %v: %w", k.link.Peer, errClosed)
 	}
 	k.dialing, k.silence, k.since = true, silence, time.Now()
-	k.doubt = silence
+	k.doubt = doubt
 	return nil
 }
 
@@ -145,7 +150,7 @@ func (k *keeper) again() {
 		k.dialing = false
 		k.mu.Unlock()
 		if len(k.link.stream.Carriers()) == 0 && !k.link.stream.Over() { // lost meanwhile
-			if err := k.redial(false); err != nil {
+			if err := k.redial(false, false); err != nil {
 				k.link.stream.Fail(err)
 			}
 		}
@@ -170,7 +175,7 @@ func (k *keeper) restore(ctx context.Context) {
 	switch {
 	case err == nil || len(s.Carriers()) > 0: // the other end may have been quicker
 		if len(s.Carriers()) == 0 && !s.Over() { // and what came is lost again
-			if err := k.redial(false); err != nil {
+			if err := k.redial(false, false); err != nil {
 				s.Fail(err)
 			}
 		}
@@ -310,7 +315,8 @@ func (k *keeper) dial(ctx context.Context, bound time.Duration, ways overlay.Way
 	known := !l.Dialled || l.stream.Met()
 	c, m, err := shake(ctx, c, k.mesh.cfg.Self, &l.Peer, terms{link: l.id, again: known, admit: k.admit})
 	if err != nil {
-		if settleFailed(dialled, err) {
+		// That the other end does not come to a reserve says nothing of the path.
+		if ways != overlay.Reserved && settleFailed(dialled, err) {
 			k.mu.Lock()
 			k.doubt = k.doubt || !dialled.Path.Small
 			k.mu.Unlock()

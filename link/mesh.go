@@ -59,6 +59,7 @@ type Config struct {
 type Mesh struct {
 	cfg      Config
 	reporter overlay.TrafficReporter // nil: nobody wants to know
+	reserver overlay.Reserver        // nil: nobody keeps relays ready
 	lessons  lessons
 	trials   trials
 
@@ -93,7 +94,8 @@ func NewMesh(cfg Config) *Mesh {
 	}
 	cfg.Carriers = min(cfg.Carriers, MostForced)
 	reporter, _ := cfg.Connector.(overlay.TrafficReporter)
-	return &Mesh{cfg: cfg, reporter: reporter, pairs: map[uint32]*attempt{}, links: map[uint32]*keeper{}, logged: map[choice]bool{}}
+	reserver, _ := cfg.Connector.(overlay.Reserver)
+	return &Mesh{cfg: cfg, reporter: reporter, reserver: reserver, pairs: map[uint32]*attempt{}, links: map[uint32]*keeper{}, logged: map[choice]bool{}}
 }
 
 // Serve accepts carriers from the connector and makes links of them until outer
@@ -289,7 +291,7 @@ func (m *Mesh) lasting(c overlay.Carrier, h met, dialled bool) (*Link, error) {
 func (m *Mesh) carrierless(c overlay.Carrier, h met, err error) (*Link, error) {
 	k := m.keep(c, h, true)
 	k.note(fmt.Sprintf("%v: %v", c.Path, err))
-	if err := k.redial(false); err != nil {
+	if err := k.redial(false, false); err != nil {
 		k.link.stream.Fail(err)
 	}
 	return k.link, nil
@@ -306,7 +308,8 @@ func (m *Mesh) serving() bool {
 func (m *Mesh) keep(c overlay.Carrier, h met, dialled bool) *keeper {
 	l := newLink(c, h, dialled)
 	l.fault = nil // the keeper asks
-	k := &keeper{mesh: m, link: l, born: time.Now(), account: account{since: time.Now()}}
+	here, there := c.Here.Site, c.Path.Peer.Site
+	k := &keeper{mesh: m, link: l, born: time.Now(), account: account{since: time.Now()}, away: here != "" && there != "" && here != there}
 	rank := l.Peer.Rank
 	o := stream.Options{Lost: k.lost, Silent: k.silent, AskAfter: k.askAfter, Ended: func() { // a mesh is never locked before a stream is
 		m.mu.Lock()
@@ -355,9 +358,11 @@ func (m *Mesh) watch(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		for _, k := range m.kept() {
+		kept := m.kept()
+		for _, k := range kept {
 			k.link.stream.Watch()
 			k.tick(now)
+			k.reserve(now, len(kept))
 		}
 		m.report(now)
 	}

@@ -52,12 +52,14 @@ type Carrier struct {
 
 	heard  int64         // tick at which something came in last
 	served int64         // tick at which data did
+	asking int64         // served when a question was put last
 	spoke  int64         // tick at which something was written last
 	used   int64         // tick at which it was given data last
 	woke   time.Duration // how long nothing had passed before a word that nothing was heard after; 0: none
 	silent bool          // questions have had no answer
 	rtt    time.Duration
 	least  time.Duration // of all that were measured
+	slower bool          // the path was taken for dead, and was not
 	in     uint64        // bytes
 	data   uint64        // of these, bytes of the stream
 	outN   uint64

@@ -36,7 +36,7 @@ func (*mirror) Close() error { return nil }
 // BenchmarkOwnWork is what a round trip of a small message costs beside the
 // system calls.
 func BenchmarkOwnWork(b *testing.B) {
-	s := New(Options{Peer: "a mirror", Lost: func(*Carrier, error, int) error { return io.EOF }, Silent: func() {}, Ended: func() {}})
+	s := New(Options{Peer: "a mirror", Lost: func(*Carrier, error, int) error { return io.EOF }, Silent: func(bool) {}, Ended: func() {}})
 	if _, err := s.Attach(&mirror{size: 16}, nil, 0, 0); err != nil {
 		b.Fatal(err)
 	}

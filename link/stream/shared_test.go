@@ -42,7 +42,7 @@ func (c *sink) bytes() int {
 }
 
 func lonely(t *testing.T) *Stream {
-	s := New(Options{Peer: "nobody", Lost: func(*Carrier, error, int) error { return nil }, Silent: func() {}, Ended: func() {}})
+	s := New(Options{Peer: "nobody", Lost: func(*Carrier, error, int) error { return nil }, Silent: func(bool) {}, Ended: func() {}})
 	t.Cleanup(func() { s.Fail(net.ErrClosed); s.Wait() })
 	return s
 }

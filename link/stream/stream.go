@@ -26,10 +26,11 @@ type Options struct {
 	Lost func(c *Carrier, err error, left int) error
 
 	// Silent is told that nothing comes on any carrier any more. Another is
-	// wanted; those that there are may yet revive. nil: these carriers end when the
+	// wanted; those that there are may yet revive. unacked says that this end waits for
+	// an acknowledgement: the other may have nothing to wait for, and not know. nil: these carriers end when the
 	// peer does and not before, as within one machine, so that silence is no sign of
 	// anything: the process may be suspended.
-	Silent func()
+	Silent func(unacked bool)
 
 	// AskAfter, if any, returns after how long a silence the peer of a carrier
 	// without load is asked for a sign of life. It is called at every tick.

@@ -45,7 +45,7 @@ func TestTail(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			l := &ledger{writes: make(chan []byte, 8), closed: make(chan struct{})}
-			s := New(Options{Peer: "a ledger", Lost: func(*Carrier, error, int) error { return io.EOF }, Silent: func() {}, Ended: func() {}})
+			s := New(Options{Peer: "a ledger", Lost: func(*Carrier, error, int) error { return io.EOF }, Silent: func(bool) {}, Ended: func() {}})
 			if _, err := s.Attach(l, nil, 0, 0); err != nil {
 				t.Fatal(err)
 			}

@@ -306,3 +306,69 @@ func TestSlowWriterOfManyBytes(t *testing.T) {
 		})
 	}
 }
+
+// questions returns how many questions an end has put on its first carrier, and whether
+// each has its answer.
+func (e *end) questions() (n uint64, answered bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	q := &e.carriers[0].asked
+	return q.number, q.since == 0
+}
+
+// TestReceiverAsksOnce: an end to which data came, and then no more, asks once whether
+// that was all, and not again until more has come.
+func TestReceiverAsksOnce(t *testing.T) {
+	w := newWorld(t)
+	w.with("tcp")
+	a, b := w.ends[0], w.ends[1]
+	for want := range uint64(3) {
+		if want > 0 { // the first time nothing has come
+			if _, err := a.Write([]byte("a word")); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.ReadFull(b, make([]byte, 6)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 2 {
+			w.pass(int(askLoaded/Tick) + 1)
+			until(t, "an answer", func() bool { _, answered := b.questions(); return answered })
+			if n, _ := b.questions(); n != want {
+				t.Fatalf("%d questions after %d words", n, want)
+			}
+		}
+		w.pass(int(time.Second / Tick))
+		if n, _ := b.questions(); n != want {
+			t.Fatalf("%d questions after %d words and a second", n, want)
+		}
+	}
+	if n, _ := a.questions(); n > 2 { // while a word was not acknowledged
+		t.Errorf("the end that wrote asked %d times", n)
+	}
+}
+
+// TestReceiverNoticesSilence: where data came until the path and the one that stands by
+// died, the receiver calls for another one as soon as the sender does.
+func TestReceiverNoticesSilence(t *testing.T) {
+	w := newWorld(t)
+	used, spare := w.with("middle"), w.with("middle")
+	for i, e := range w.ends {
+		e.Use(used.carriers[i], 1)
+		e.Use(spare.carriers[i], 0)
+	}
+	if _, err := w.ends[0].Write([]byte("a word")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(w.ends[1], make([]byte, 6)); err != nil {
+		t.Fatal(err)
+	}
+	used.mute()
+	spare.mute()
+	w.pass(int((askLoaded+doubtAfter)/Tick) + 3)
+	select {
+	case <-w.ends[1].want:
+	default:
+		t.Errorf("nothing is called for, with carriers %+v", w.ends[1].Carriers())
+	}
+}

@@ -9,7 +9,7 @@ import (
 // The watch looks at each carrier every tick and decides, by when something came
 // in last, whether to ask the peer for a sign of life and when to believe that
 // the path is dead. It asks only when it must: while data is on its way that was
-// not acknowledged, or before a firewall forgets an idle connection. A socket
+// not acknowledged, once when data has come and no more does, or before a firewall forgets an idle connection. A socket
 // alone tells neither in time: its own keepalive rests while data is under way,
 // and counts in seconds. The peer of a busy carrier speaks at least every
 // signOfLife, so that a slow path is not taken for a dead one.
@@ -22,7 +22,7 @@ const (
 
 	askLoaded  = 200 * time.Millisecond // of silence under load, after which the peer is asked
 	signOfLife = 100 * time.Millisecond // after which what comes in is acknowledged though nobody has taken it
-	doubtAfter = 200 * time.Millisecond // after the question, and twice the round trip: another way is looked for
+	doubtAfter = 200 * time.Millisecond // after an answer should be here, or twice the time for it: another way is looked for
 	giveUp     = 2 * time.Second        // after the question: the carrier is given up
 
 	// abandonAfter, or two round trips if they take longer, is what a carrier has that
@@ -78,10 +78,12 @@ const (
 )
 
 // judge is the decision. All are durations until now: since something came in,
-// since the question that has no answer yet (negative: there is none). load says
-// that something is under way that the peer should acknowledge, idle is how long
+// since the question that has no answer yet (negative: there is none); answer is how long
+// one may take, rtt how long one took last. load says
+// that something is under way that the peer should acknowledge, or that data may be of
+// which this end would not know, idle is how long
 // a carrier without load may be silent.
-func judge(silence, asked, rtt, idle time.Duration, load bool) sign {
+func judge(silence, asked, answer, rtt, idle time.Duration, load bool) sign {
 	switch {
 	case asked < 0 && (load && silence >= askLoaded || silence >= idle):
 		return ask
@@ -89,7 +91,7 @@ func judge(silence, asked, rtt, idle time.Duration, load bool) sign {
 		return fine
 	case asked >= max(giveUp, 4*rtt):
 		return gone
-	case asked >= doubtAfter+2*rtt:
+	case asked >= answer+max(doubtAfter, answer):
 		return doubtful
 	}
 	return fine
@@ -130,9 +132,10 @@ func (s *Stream) Watch() {
 	now := s.ticks.Add(1)
 	alive, asks := false, false
 	for _, c := range append([]*Carrier(nil), s.carriers...) {
+		loaded := s.loaded(c)
 		s.look(c, now)
 		alive = alive || !c.dead && !c.silent
-		asks = asks || !c.dead && c.asked.since == now && s.send.Carried(c.id) > 0
+		asks = asks || !c.dead && c.asked.since == now && loaded
 	}
 	if asks {
 		s.askOthers(now)
@@ -177,6 +180,7 @@ func (s *Stream) look(c *Carrier, now int64) {
 // judge has a carrier asked, and doubts it or gives it up without an answer.
 func (s *Stream) judge(c *Carrier, now int64, since func(int64) time.Duration) {
 	if c.heard > c.asked.since {
+		c.slower = c.slower || c.silent
 		c.asked.since, c.silent = 0, false
 	}
 	asked := time.Duration(-1)
@@ -187,15 +191,30 @@ func (s *Stream) judge(c *Carrier, now int64, since func(int64) time.Duration) {
 	if s.o.AskAfter != nil {
 		idle = s.o.AskAfter(c)
 	}
-	switch judge(since(c.heard), asked, c.rtt, idle, s.send.Carried(c.id) > 0) {
+	switch judge(since(c.heard), asked, c.answerTime(), c.rtt, idle, s.loaded(c)) {
 	case ask:
-		c.asked.since = now
+		c.asked.since, c.asking = now, c.served
 		c.say(sayPing)
 	case doubtful:
 		c.silent = true
 	case gone:
 		s.failed(c, c.died(ErrSilent))
 	}
+}
+
+// loaded reports whether a carrier must not be silent for long: it carries what the peer
+// has to acknowledge, or data has come on it, and the peer was not asked since whether
+// that was all. A receiver would not notice otherwise that its path is dead.
+func (s *Stream) loaded(c *Carrier) bool { return s.send.Carried(c.id) > 0 || c.served > c.asking }
+
+// answerTime is how long nothing may come in after a question though the path is alive:
+// the least round trip. An answer takes longer behind much data, but then data comes in,
+// or what acknowledges it. Where that was shown to be wrong it is the latest round trip.
+func (c *Carrier) answerTime() time.Duration {
+	if c.slower {
+		return max(c.rtt, c.least)
+	}
+	return c.least
 }
 
 // askOthers puts a question to each carrier that may be silent for the same reason as one
@@ -220,7 +239,7 @@ func (s *Stream) dismiss(alive bool) {
 		if alive {
 			s.failed(c, c.died(ErrSilent))
 		} else {
-			s.o.Silent()
+			s.o.Silent(s.send.Acked() < s.send.End())
 			return
 		}
 	}

@@ -25,12 +25,15 @@ func TestJudge(t *testing.T) {
 		{400 * time.Millisecond, 190 * time.Millisecond, 0, AskIdle, true, fine},
 		{400 * time.Millisecond, 200 * time.Millisecond, 0, AskIdle, true, doubtful},
 		{400 * time.Millisecond, 200 * time.Millisecond, 100 * time.Millisecond, AskIdle, true, fine}, // an answer cannot be here yet
-		{100 * time.Millisecond, 250 * time.Millisecond, 0, AskIdle, true, fine},                      // something came since
+		{500 * time.Millisecond, 300 * time.Millisecond, 100 * time.Millisecond, AskIdle, true, doubtful},
+		{time.Second, 790 * time.Millisecond, 400 * time.Millisecond, AskIdle, true, fine},
+		{time.Second, 800 * time.Millisecond, 400 * time.Millisecond, AskIdle, true, doubtful},
+		{100 * time.Millisecond, 250 * time.Millisecond, 0, AskIdle, true, fine}, // something came since
 		{3 * time.Second, 2 * time.Second, 0, AskIdle, true, gone},
-		{3 * time.Second, 2 * time.Second, time.Second, AskIdle, true, fine},
+		{3 * time.Second, 1990 * time.Millisecond, time.Second, AskIdle, true, fine},
 		{16 * time.Second, 2 * time.Second, 0, AskIdle, false, gone},
 	} {
-		if got := judge(tc.silence, tc.asked, tc.rtt, tc.idle, tc.load); got != tc.want {
+		if got := judge(tc.silence, tc.asked, tc.rtt, tc.rtt, tc.idle, tc.load); got != tc.want {
 			t.Errorf("%+v: %v", tc, got)
 		}
 	}

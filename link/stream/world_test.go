@@ -70,7 +70,7 @@ func newWorld(t testing.TB) *world {
 	for i := range w.ends {
 		e := &end{over: make(chan struct{}), want: make(chan struct{}, 1)}
 		e.Stream = New(Options{
-			Peer: fmt.Sprintf("end %d", 1-i), Lost: e.wasLost, Silent: e.wants, Ended: func() { close(e.over) }, Windows: true,
+			Peer: fmt.Sprintf("end %d", 1-i), Lost: e.wasLost, Silent: func(bool) { e.wants() }, Ended: func() { close(e.over) }, Windows: true,
 		})
 		w.ends[i] = e
 	}
