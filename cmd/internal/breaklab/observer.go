@@ -39,6 +39,13 @@ func (o *observer) Accept(ctx context.Context) (overlay.Carrier, error) {
 	return o.watch(o.Connector.Accept(ctx))
 }
 
+// Reserve implements overlay.Reserver.
+func (o *observer) Reserve(peer overlay.ProcessName, life overlay.Generation) {
+	if r, ok := o.Connector.(overlay.Reserver); ok {
+		r.Reserve(peer, life)
+	}
+}
+
 func (o *observer) watch(c overlay.Carrier, err error) (overlay.Carrier, error) {
 	if err != nil {
 		return c, err
