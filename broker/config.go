@@ -41,7 +41,7 @@ type Config struct {
 
 // budget is what one peer may have under way.
 func (l Limits) budget() control.Budget {
-	return control.Budget{Sessions: l.PeerSessions, Streams: l.PeerStreams, Calls: l.PeerCalls, Bytes: int(l.PeerBytes), Request: control.StandardBudget.Request}
+	return control.Budget{Sessions: l.PeerSessions, Streams: l.PeerStreams, Calls: l.PeerCalls, Bytes: int(l.PeerBytes), AllBytes: int(l.PeerBytesTotal), Request: control.StandardBudget.Request}
 }
 
 // Check relates the keys to each other.
@@ -158,6 +158,8 @@ type Limits struct {
 	PeerStreams  int         `yaml:"peer_streams" default:"32" min:"2" max:"100000" help:"Streams in all sessions of one peer; more end the session. A peer needs one in each."`
 	PeerCalls    int         `yaml:"peer_calls" default:"20000" min:"1" max:"10000000" help:"Calls of one peer that are not answered yet, about 13 KB each; more are refused. A frontal has one for each process that its site waits for, and each introduction."`
 	PeerBytes    daemon.Size `yaml:"peer_bytes" default:"16MiB" min:"5MiB" max:"16GiB" help:"Bytes that came with these calls, begun ones included, of one peer; more end the session."`
+
+	PeerBytesTotal daemon.Size `yaml:"peer_bytes_total" default:"1GiB" min:"16MiB" max:"1TiB" help:"The same of all peers, a quarter of the unit's MemoryMax. Where there are more, the peer that has the most loses its sessions."`
 }
 
 // DefaultConfig returns the settings of a broker that nobody configured.

@@ -5,7 +5,7 @@ var liveKeys = []string{
 	"proxy_choice", "relay_limit", "limits.sessions", "limits.sites", "limits.proxies", "limits.processes",
 	"limits.processes_per_site", "limits.waiting", "limits.waiting_per_site", "limits.names_per_site", "limits.half_open", "limits.half_open_per_source",
 	"limits.enrolments", "limits.enrolments_per_source",
-	"limits.peer_sessions", "limits.peer_streams", "limits.peer_calls", "limits.peer_bytes",
+	"limits.peer_sessions", "limits.peer_streams", "limits.peer_calls", "limits.peer_bytes", "limits.peer_bytes_total",
 }
 
 // config returns the settings in effect, which do not change; later ones replace

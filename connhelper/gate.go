@@ -78,7 +78,11 @@ func newGate(h *Helper, cfg Config, offers bool, creds *control.Credentials, log
 	limits := cfg.Limits.orDefault()
 	g.gate, err = gate.New(gate.Settings{
 		Options: options,
-		Door:    limits.Door, DoorPerUser: limits.DoorPerUser,
+		Bounds: gate.Bounds{
+			Door: limits.Door, DoorPerUser: limits.DoorPerUser, DoorCalls: limits.DoorCalls, DoorCallsPerUser: limits.DoorCallsPerUser,
+			DoorBytes: int(limits.DoorBytes), DoorBytesPerUser: int(limits.DoorBytesPerUser),
+			NodeBytes: int(limits.NodeBytes), AllNodesBytes: int(limits.NodeBytesTotal),
+		},
 		Credentials: creds,
 		Hosts:       gate.HostList{List: h.Hosts, Near: g.near}.Hosts,
 	})

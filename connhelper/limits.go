@@ -7,6 +7,7 @@ import (
 
 	"github.com/isthmus-grid/isthmus/internal/accept"
 	"github.com/isthmus-grid/isthmus/internal/audit"
+	"github.com/isthmus-grid/isthmus/internal/daemon"
 	"github.com/isthmus-grid/isthmus/internal/limit"
 )
 
@@ -22,6 +23,14 @@ type Limits struct {
 	Door        int `yaml:"door" default:"4096" min:"1" max:"1000000" help:"Connections of local programs that launch or watch jobs, such as isthmus run, at a time."`
 	DoorPerUser int `yaml:"door_per_user" default:"1024" min:"1" max:"1000000" help:"The same of one account."`
 
+	DoorCalls        int         `yaml:"door_calls" default:"8192" min:"1" max:"1000000" help:"Calls on these connections that are not answered yet, about 25 KB each; more are refused. A launched job has one for each of its nodes."`
+	DoorCallsPerUser int         `yaml:"door_calls_per_user" default:"6144" min:"1" max:"1000000" help:"The same of one account."`
+	DoorBytes        daemon.Size `yaml:"door_bytes" default:"1GiB" min:"16MiB" max:"1TiB" help:"Bytes of these calls' messages, begun ones included, that are not read yet. Where there are more, the account that has the most loses its connections."`
+	DoorBytesPerUser daemon.Size `yaml:"door_bytes_per_user" default:"768MiB" min:"8MiB" max:"1TiB" help:"The same of one account; more end the connection. A job that brings files has up to 1.1 MiB under way for each of its nodes."`
+
+	NodeBytes      daemon.Size `yaml:"node_bytes" default:"128MiB" min:"16MiB" max:"1TiB" help:"Bytes of messages of one other node's calls about jobs, begun ones included, that are not read yet; more end its session."`
+	NodeBytesTotal daemon.Size `yaml:"node_bytes_total" default:"512MiB" min:"16MiB" max:"1TiB" help:"The same of all other nodes. Where there are more, the node that has the most loses its sessions."`
+
 	HalfOpen          int `yaml:"half_open" default:"1024" min:"1" max:"1000000" help:"Connections to the data port, and as many to the socket, that have not said yet what they are for. When there are as many, the source address, or the account, that has the most loses its oldest, so that others get in."`
 	HalfOpenPerSource int `yaml:"half_open_per_source" default:"512" min:"1" max:"1000000" help:"The same of one source: an IPv4 address, a /64 of IPv6; or of one account at the socket."`
 }
@@ -29,9 +38,15 @@ type Limits struct {
 // orDefault fills in what is not set.
 func (l Limits) orDefault() Limits {
 	for _, b := range []struct {
+		of     *daemon.Size
+		preset daemon.Size
+	}{{&l.DoorBytes, 1 << 30}, {&l.DoorBytesPerUser, 768 << 20}, {&l.NodeBytes, 128 << 20}, {&l.NodeBytesTotal, 512 << 20}} {
+		*b.of = cmp.Or(*b.of, b.preset)
+	}
+	for _, b := range []struct {
 		of     *int
 		preset int
-	}{{&l.Processes, 4096}, {&l.PerUser, 2048}, {&l.NamesPerUser, 2048}, {&l.Door, 4096}, {&l.DoorPerUser, 1024}, {&l.HalfOpen, 1024}, {&l.HalfOpenPerSource, 512}} {
+	}{{&l.DoorCalls, 8192}, {&l.DoorCallsPerUser, 6144}, {&l.Processes, 4096}, {&l.PerUser, 2048}, {&l.NamesPerUser, 2048}, {&l.Door, 4096}, {&l.DoorPerUser, 1024}, {&l.HalfOpen, 1024}, {&l.HalfOpenPerSource, 512}} {
 		if *b.of == 0 {
 			*b.of = b.preset
 		}

@@ -67,7 +67,7 @@ func (h *Helper) limits() []metrics.Limit {
 	all := metrics.LimitsOf("open", "open_per_user", b.open.Stats())
 	all = append(all, metrics.LimitsOf("", "names_per_user", b.names.Stats())...)
 	if g := h.callers.Load(); g != nil {
-		all = append(all, metrics.LimitsOf("door", "door_per_user", g.Callers())...)
+		all = append(all, g.Limits()...)
 	}
 	all = append(all, metrics.LimitsOf("processes", "processes_per_user", b.processes.Stats())...)
 	all = append(all, metrics.LimitsOf("silent_processes", "silent_processes_per_user", b.silent.Stats())...)

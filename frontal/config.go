@@ -146,6 +146,8 @@ type Limits struct {
 	PeerStreams  int         `yaml:"peer_streams" default:"32" min:"2" max:"100000" help:"Streams in all sessions of one peer; more end the session. A peer needs one in each."`
 	PeerCalls    int         `yaml:"peer_calls" default:"1280" min:"1" max:"10000000" help:"Calls of one helper that are not answered yet; more are refused. A helper has no more than max_open and the names that its processes look up."`
 	PeerBytes    daemon.Size `yaml:"peer_bytes" default:"4MiB" min:"2MiB" max:"16GiB" help:"Bytes that came with these calls, begun ones included, of one peer; more end the session."`
+
+	PeerBytesTotal daemon.Size `yaml:"peer_bytes_total" default:"512MiB" min:"16MiB" max:"1TiB" help:"The same of all peers, a quarter of the unit's MemoryMax. Where there are more, the peer that has the most loses its sessions."`
 }
 
 // halfOpen bounds the connections to a port that carries what.
@@ -158,7 +160,7 @@ func (l Limits) halfOpen(what string) accept.Bounds {
 
 // budget is what one peer may have under way.
 func (l Limits) budget() control.Budget {
-	return control.Budget{Sessions: l.PeerSessions, Streams: l.PeerStreams, Calls: l.PeerCalls, Bytes: int(l.PeerBytes), Request: control.StandardBudget.Request}
+	return control.Budget{Sessions: l.PeerSessions, Streams: l.PeerStreams, Calls: l.PeerCalls, Bytes: int(l.PeerBytes), AllBytes: int(l.PeerBytesTotal), Request: control.StandardBudget.Request}
 }
 
 // Check says what is wrong with the settings as a whole.

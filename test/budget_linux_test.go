@@ -28,6 +28,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/grid"
 	"github.com/isthmus-grid/isthmus/internal/local"
 	"github.com/isthmus-grid/isthmus/launch/gate"
+	"github.com/isthmus-grid/isthmus/launch/gate/gatepb"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
 )
@@ -51,6 +52,7 @@ func newBudgeted(t *testing.T) *budgeted {
 	for kind, port := range scrapePorts {
 		settings[kind] = map[string]any{"audit": map[string]any{"folder": filepath.Join(b.trails, kind)}, "metrics_listen": "127.0.0.1:" + port}
 	}
+	settings["helper"]["limits"] = map[string]any{"door_bytes": "32MiB", "door_bytes_per_user": "16MiB"}
 	const sites = "  - {name: hidden, preset: no-route/egress-443, nodes: 3}\n  - {name: closed, preset: stateful, nodes: 4}\n"
 	b.world = newWorld(t, sites, grid.Config{Settings: settings})
 	for range 3 {
@@ -192,6 +194,11 @@ func newCalls(t *testing.T, m *yamux.Session) *calls {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return callsOn(s)
+}
+
+// callsOn is newCalls on a connection.
+func callsOn(s net.Conn) *calls {
 	io.WriteString(s, http2.ClientPreface)
 	c := &calls{http2.NewFramer(s, s), s, 0}
 	c.WriteSettings()
@@ -331,6 +338,7 @@ func TestBudgets(t *testing.T) {
 	t.Run("silent at the helper's door", func(t *testing.T) {
 		b.silent(t, gate.DoorSuffix, "door", "door_per_user", "door_per_user")
 	})
+	t.Run("unfinished messages at the helper's door", b.unfinished)
 	t.Run("dials of one account", func(t *testing.T) {
 		b.requests(t, func(n uint32) wire.Frame { return &wire.LocalDial{Request: n, Rank: n + 1, Budget: 10 * time.Minute} })
 	})
@@ -533,6 +541,54 @@ func (b *budgeted) silent(t *testing.T, suffix, rule, setting, metric string) {
 	b.served(t, "hidden/n3", "closed/n4")
 	b.audited(t, "helper", "the silent connections", refusedFor(rule, fmt.Sprintf("for uid %d is reached (limits.%s)", nobody, setting)))
 	b.counted(t, "helper closed/n4", metric)
+}
+
+// unfinished has one account begin messages at a helper's door, on many connections, and
+// finish none.
+func (b *budgeted) unfinished(t *testing.T) {
+	if !root(t) {
+		t.Skip("this process cannot become another user")
+	}
+	const helper = "helper closed/n4"
+	idle := b.usage(t, helper).kib
+	if err := os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", b.Daemon(helper).PID()), []byte("5"), 0); err != nil {
+		t.Fatal(err)
+	}
+	var held []net.Conn
+	defer func() {
+		for _, c := range held {
+			c.Close()
+		}
+	}()
+	for range 8 {
+		raw, err := dialAs(t, b.Socket("closed/n4")+gate.DoorSuffix)
+		if err != nil {
+			t.Fatal(err)
+		}
+		held = append(held, raw)
+		c := callsOn(raw)
+		for range 200 {
+			if c.unfinished(gatepb.Gate_Converse_FullMethodName) != nil {
+				break
+			}
+		}
+	}
+	conn, err := gate.Connect(b.Socket("closed/n4"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := gatepb.NewGateClient(conn).Ping(b.ctx, &gatepb.PingRequest{}); err != nil {
+		t.Errorf("a call of another account: %v", err)
+	}
+	b.served(t, "hidden/n3", "closed/n4")
+	most := b.memory(t, helper)
+	t.Logf("%s: %d MiB idle, %d MiB at most", helper, idle>>10, most>>10)
+	if most > idle+64<<10 {
+		t.Errorf("%s had %d MiB, and %d MiB idle", helper, most>>10, idle>>10)
+	}
+	b.audited(t, "helper", "the unfinished messages", refusedFor("budget", fmt.Sprintf("for uid %d is reached (limits.door_bytes_per_user)", nobody)))
+	b.counted(t, helper, "door_bytes_per_user")
 }
 
 // requests has a process of one account ask a helper for as much as it can at a time,

@@ -2,12 +2,15 @@ package control
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/tap"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/isthmus-grid/isthmus/internal/limit"
 	"github.com/isthmus-grid/isthmus/internal/metrics"
@@ -22,6 +25,10 @@ type Budget struct {
 	Calls    int // that are not answered yet; more are refused, and a quarter more end the session
 	Bytes    int // that came with calls which are not answered yet; more end the session
 
+	// AllCalls and AllBytes are of all peers together. Where that is too much, a call
+	// is refused, and whoever has the most bytes loses its sessions.
+	AllCalls, AllBytes int
+
 	// Request is how long a call's request may take to come whole. The call is
 	// then cancelled.
 	Request time.Duration
@@ -33,7 +40,7 @@ func (b Budget) openCalls() int { return b.Calls + b.Calls/4 }
 // The budgets of an Endpoint that nobody set: of the peers that come to it, and
 // of those that it dials, which serve it and have more to ask.
 var (
-	StandardBudget = Budget{Sessions: 16, Streams: 32, Calls: 1280, Bytes: 4 << 20, Request: requestTimeout}
+	StandardBudget = Budget{Sessions: 16, Streams: 32, Calls: 1280, Bytes: 4 << 20, AllBytes: 512 << 20, Request: requestTimeout}
 	dialledBudget  = Budget{Streams: 32, Calls: 16384, Bytes: 32 << 20, Request: requestTimeout}
 )
 
@@ -44,11 +51,15 @@ const requestTimeout = 30 * time.Second
 // bytes for each. Honest ones take some hundred bytes.
 const maxHeader = 4 << 10
 
-// accounts are what the peers of an Endpoint have under way, by identity.
+// accounts are what the peers of an Endpoint or a Meter have under way, by who they are.
 type accounts struct {
 	sessions, streams, calls, bytes *limit.Counter[string]
 	open                            *limit.Counter[string] // calls whose answers have not left, refusals too
 	request                         time.Duration
+	streaming                       bool // messages of a stream are given back as they are read
+
+	mu     sync.Mutex // guards purses
+	purses map[*purse]struct{}
 }
 
 func newAccounts(b Budget) *accounts {
@@ -59,31 +70,63 @@ func newAccounts(b Budget) *accounts {
 		sessions: counter("sessions of one peer", "peer_sessions", b.Sessions),
 		streams:  counter("streams of one peer", "peer_streams", b.Streams),
 		calls:    counter("calls of one peer that are not answered yet", "peer_calls", b.Calls),
-		bytes:    counter("bytes of one peer's calls that are not answered yet", "peer_bytes", b.Bytes),
-		open:     counter("calls of one peer that are not answered or refused yet, a quarter more than limits.peer_calls", "peer_calls", b.openCalls()),
-		request:  b.Request,
+		bytes: limit.NewCounter[string](limit.Bounds{
+			What: "bytes of calls that are not answered yet", Total: b.AllBytes, PerKey: b.Bytes,
+			TotalSetting: "limits.peer_bytes_total", KeySetting: "limits.peer_bytes",
+		}),
+		open:    counter("calls of one peer that are not answered or refused yet, a quarter more than limits.peer_calls", "peer_calls", b.openCalls()),
+		request: b.Request,
+		purses:  map[*purse]struct{}{},
 	}
+}
+
+// set changes all bounds but Request.
+func (a *accounts) set(b Budget) {
+	a.sessions.SetMax(0, b.Sessions)
+	a.streams.SetMax(0, b.Streams)
+	a.calls.SetMax(b.AllCalls, b.Calls)
+	a.open.SetMax(0, b.openCalls())
+	a.bytes.SetMax(b.AllBytes, b.Bytes)
+}
+
+// relieve ends the connections of whoever has the most bytes, because all together have
+// too many, and reports whether that is another than who.
+func (a *accounts) relieve(who string, why error) bool {
+	heaviest, any := a.bytes.Heaviest()
+	if !any || a.bytes.Held(who) >= a.bytes.Held(heaviest) {
+		return false
+	}
+	a.mu.Lock()
+	var victims []*purse
+	for p := range a.purses {
+		if p.who == heaviest {
+			victims = append(victims, p)
+		}
+	}
+	a.mu.Unlock()
+	why = fmt.Errorf("%w; %s has the most", why, heaviest)
+	for _, p := range victims {
+		p.close()
+		p.exceed(why, true)
+	}
+	return len(victims) > 0
 }
 
 // SetBudget changes the bounds for peers that come to the endpoint. Set it
 // before Serve, or while it runs for what comes from then on; only Request stays
 // as it was.
-func (e *Endpoint) SetBudget(b Budget) {
-	a := e.accepted
-	a.sessions.SetMax(0, b.Sessions)
-	a.streams.SetMax(0, b.Streams)
-	a.calls.SetMax(0, b.Calls)
-	a.open.SetMax(0, b.openCalls())
-	a.bytes.SetMax(0, b.Bytes)
-}
+func (e *Endpoint) SetBudget(b Budget) { e.accepted.set(b) }
 
-// SetStreaming says that calls of this endpoint last and carry files and output,
-// so that what comes with a call is held back by gRPC's windows alone and not
-// counted, and that streams are to be fast over a long way. Call it before the
-// first session.
+// SetStreaming says that calls of this endpoint last and carry files and output: a
+// message of a stream is counted from its first byte until it is read, and streams are
+// to be fast over a long way. The sessions of a peer are not counted, nor what peers
+// answer, which gRPC's windows hold back. Call it before the first session.
 func (e *Endpoint) SetStreaming() {
 	e.window = streamWindow
-	e.accepted.bytes.SetMax(0, 0)
+	e.accepted.streaming = true
+	e.accepted.bytes = limit.NewCounter[string](limit.Bounds{
+		What: "bytes of messages that are not read yet", TotalSetting: "limits.node_bytes_total", KeySetting: "limits.node_bytes",
+	})
 	e.dialled.bytes.SetMax(0, 0)
 	e.accepted.sessions.SetMax(0, 0)
 }
@@ -95,11 +138,14 @@ func (e *Endpoint) Limits() []metrics.Limit {
 	calls := a.calls.Stats()
 	calls.KeyRefused += a.open.Stats().KeyRefused // a burst can end the session before gRPC has begun its first call
 	all := metrics.LimitsOf("half_open_control", "half_open_control_per_source", e.half.Stats())
-	for name, s := range map[string]limit.Stats{"peer_sessions": a.sessions.Stats(), "peer_streams": a.streams.Stats(), "peer_calls": calls, "peer_bytes": a.bytes.Stats()} {
+	for name, s := range map[string]limit.Stats{"peer_sessions": a.sessions.Stats(), "peer_streams": a.streams.Stats(), "peer_calls": calls} {
 		all = append(all, metrics.LimitsOf("", name, s)...)
 	}
-	return all
+	return append(all, metrics.LimitsOf("peer_bytes_total", "peer_bytes", a.bytes.Stats())...)
 }
+
+// ByteStats returns how far the bounds of bytes are used.
+func (e *Endpoint) ByteStats() limit.Stats { return e.accepted.bytes.Stats() }
 
 // exceeded notes that a peer went over its budget, for the log and whoever
 // wants to know; end says that its session does not outlive that.
@@ -120,8 +166,10 @@ func (e *Endpoint) exceeded(s *Session, err error, end bool) {
 
 // call is one call of a peer, from its header on.
 type call struct {
-	over  error       // why it is refused; nil if it is not
-	timer *time.Timer // cancels it; nil for none
+	over   error       // why it is refused; nil if it is not
+	timer  *time.Timer // cancels it; nil for none
+	purse  *purse
+	stream uint32 // of HTTP/2
 }
 
 type callKey struct{}
@@ -143,23 +191,37 @@ func (c *call) came() error {
 	return Status(c.over)
 }
 
+// meteredInfo is a credentials.AuthInfo of a connection that is metered.
+type meteredInfo interface{ meter() *metered }
+
+// serverOptions are those of a server all of whose connections are metered. gRPC reads
+// them frame by frame, so that the header that a meter saw last is that of the call which
+// begins.
+func serverOptions() []grpc.ServerOption {
+	return []grpc.ServerOption{
+		grpc.ReadBufferSize(0), grpc.MaxHeaderListSize(maxHeader),
+		grpc.InTapHandle(begin), grpc.UnaryInterceptor(serveUnary), grpc.StreamInterceptor(serveStream),
+	}
+}
+
 // begin counts a call when its header has come. It does not refuse it by an
 // error: gRPC would keep the context of a call that is refused so early until its
 // connection ends.
-func (e *Endpoint) begin(ctx context.Context, _ *tap.Info) (context.Context, error) {
-	s := SessionOf(ctx)
-	who, c := s.Peer().String(), new(call)
+func begin(ctx context.Context, _ *tap.Info) (context.Context, error) {
+	from, _ := peer.FromContext(ctx)
+	m := from.AuthInfo.(meteredInfo).meter()
+	p, c := m.purse, &call{purse: m.purse, stream: m.last}
 	ctx, cancel := context.WithCancel(context.WithValue(ctx, callKey{}, c))
-	if err := s.accounts.calls.Take(who, 1); err != nil {
-		c.over = fmt.Errorf("%v: %w", e.Identity(), err)
-		e.exceeded(s, err, false)
+	if err := p.accounts.calls.Take(p.who, 1); err != nil {
+		c.over = fmt.Errorf("%v: %w", p.by, err)
+		p.exceed(err, false)
 	}
-	if s.accounts.request > 0 {
-		c.timer = time.AfterFunc(s.accounts.request, cancel)
+	if p.accounts.request > 0 {
+		c.timer = time.AfterFunc(p.accounts.request, cancel)
 	}
 	context.AfterFunc(ctx, func() { // gRPC cancels it when the call is over
 		if c.over == nil {
-			s.accounts.calls.Give(who, 1)
+			p.accounts.calls.Give(p.who, 1)
 		}
 		cancel()
 		if c.timer != nil {
@@ -171,10 +233,18 @@ func (e *Endpoint) begin(ctx context.Context, _ *tap.Info) (context.Context, err
 
 // serveUnary and serveStream are interceptors.
 func serveUnary(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-	if err := callOf(ctx).came(); err != nil {
+	c := callOf(ctx)
+	if err := c.came(); err != nil {
 		return nil, err
 	}
-	return handler(ctx, req)
+	resp, err := handler(ctx, req)
+	if m, ok := resp.(proto.Message); ok && err == nil && c.purse != nil && c.purse.accounts.streaming {
+		if over := c.purse.add(c.stream, proto.Size(m)); over != nil { // until it has left, which takes as long as the peer wants
+			c.purse.exceed(over, false)
+			return nil, Status(fmt.Errorf("%v: %w", c.purse.by, over))
+		}
+	}
+	return resp, err
 }
 
 func serveStream(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
@@ -185,7 +255,7 @@ func serveStream(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, handle
 	return handler(srv, &beginning{ServerStream: ss, call: c})
 }
 
-// beginning is a stream of messages that tells when the first has come.
+// beginning is a stream of messages that tells when the first has come, and each is read.
 type beginning struct {
 	grpc.ServerStream
 	call *call
@@ -195,28 +265,49 @@ func (b *beginning) RecvMsg(m any) error {
 	err := b.ServerStream.RecvMsg(m)
 	if err == nil {
 		b.call.came()
+		if b.call.purse != nil {
+			b.call.purse.read(b.call.stream)
+		}
 	}
 	return err
 }
 
 // purse is what one HTTP/2 connection has taken from its peer's accounts of open
 // calls and of bytes. What comes with a call is counted until the call is over, by
-// the frames that go either way: gRPC takes a connection's bytes in as fast as
-// they come, whether or not a handler reads them, and keeps its answers for as
-// long as the peer does not.
+// the frames that go either way, or until the message is read: gRPC takes a
+// connection's bytes in as fast as they come, whether or not a handler reads them,
+// and keeps its answers for as long as the peer does not.
 type purse struct {
-	who   string
-	open  *limit.Counter[string] // nil where this end calls
-	bytes *limit.Counter[string]
+	who      string
+	by       string // this end, as refusals name it
+	accounts *accounts
+	open     *limit.Counter[string]    // nil where this end calls
+	exceed   func(err error, end bool) // told of what is over the budget
+	mu       sync.Mutex                // guards the fields below
+	calls    map[uint32]*taken         // of calls that are not over
+	closed   bool
+}
 
-	mu     sync.Mutex     // guards the fields below
-	calls  map[uint32]int // bytes of each call that is not over
-	closed bool
+func newPurse(who, by string, a *accounts, open *limit.Counter[string], exceed func(error, bool)) *purse {
+	p := &purse{who: who, by: by, accounts: a, open: open, exceed: exceed, calls: make(map[uint32]*taken)}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.purses[p] = struct{}{}
+	return p
+}
+
+// taken is what one call has.
+type taken struct {
+	bytes    int // of all below, and of what is not split into messages
+	messages messages
 }
 
 // frameCost is what gRPC keeps of a frame besides its bytes, so that many small
 // ones are no way around the limit.
 const frameCost = 256
+
+// errClosed is why nothing more is taken for a connection.
+var errClosed = errors.New("the connection is being closed")
 
 func (p *purse) opened(stream uint32) error {
 	p.mu.Lock()
@@ -229,21 +320,70 @@ func (p *purse) opened(stream uint32) error {
 			return err
 		}
 	}
-	p.calls[stream] = 0
+	p.calls[stream] = new(taken)
 	return nil
 }
 
+// received counts a frame of a call.
 func (p *purse) received(stream uint32, n int) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if _, open := p.calls[stream]; !open || n == 0 {
+	if n == 0 {
 		return nil // gRPC keeps nothing of that
 	}
-	if err := p.bytes.Take(p.who, n+frameCost); err != nil {
+	err := p.add(stream, n+frameCost)
+	if err == nil && p.accounts.streaming {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if t := p.calls[stream]; t != nil {
+			t.messages.cost += frameCost
+		}
+	}
+	return err
+}
+
+// add counts n bytes more for a call, if it is one of those that are not over.
+func (p *purse) add(stream uint32, n int) error {
+	err := p.tryAdd(stream, n)
+	if over := (*limit.Exceeded)(nil); errors.As(err, &over) && over.Of == "" && p.accounts.relieve(p.who, err) {
+		err = p.tryAdd(stream, n)
+	}
+	return err
+}
+
+func (p *purse) tryAdd(stream uint32, n int) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return errClosed
+	}
+	t := p.calls[stream]
+	if t == nil {
+		return nil // gRPC keeps nothing of that
+	}
+	if err := p.accounts.bytes.Take(p.who, n); err != nil {
 		return err
 	}
-	p.calls[stream] += n + frameCost
+	t.bytes += n
 	return nil
+}
+
+// body finds the messages in a part of a frame of a call.
+func (p *purse) body(stream uint32, b []byte) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if t := p.calls[stream]; t != nil && p.accounts.streaming {
+		t.messages.scan(b)
+	}
+}
+
+// read gives back the first message of a stream that was not read yet.
+func (p *purse) read(stream uint32) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if t := p.calls[stream]; t != nil {
+		n := t.messages.read()
+		p.accounts.bytes.Give(p.who, n)
+		t.bytes -= n
+	}
 }
 
 func (p *purse) over(stream uint32) {
@@ -254,11 +394,11 @@ func (p *purse) over(stream uint32) {
 
 // end forgets a call, if it is one of those that are not over. The lock is held.
 func (p *purse) end(stream uint32) {
-	n, open := p.calls[stream]
-	if !open {
+	t := p.calls[stream]
+	if t == nil {
 		return
 	}
-	p.bytes.Give(p.who, n)
+	p.accounts.bytes.Give(p.who, t.bytes)
 	if p.open != nil {
 		p.open.Give(p.who, 1)
 	}
@@ -267,9 +407,12 @@ func (p *purse) end(stream uint32) {
 
 func (p *purse) close() {
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	p.closed = true
 	for stream := range p.calls {
 		p.end(stream)
 	}
+	p.mu.Unlock()
+	p.accounts.mu.Lock()
+	defer p.accounts.mu.Unlock()
+	delete(p.accounts.purses, p)
 }

@@ -75,9 +75,8 @@ func NewEndpoint(creds *Credentials, log *slog.Logger, register func(grpc.Servic
 		window:   callWindow,
 		accepted: newAccounts(StandardBudget), dialled: newAccounts(dialledBudget),
 	}
-	e.rpc = grpc.NewServer(grpc.Creds(streamCredentials{}), grpc.WaitForHandlers(true),
-		grpc.InitialWindowSize(streamWindow), grpc.InitialConnWindowSize(streamWindow), grpc.MaxHeaderListSize(maxHeader),
-		grpc.InTapHandle(e.begin), grpc.UnaryInterceptor(serveUnary), grpc.StreamInterceptor(serveStream))
+	e.rpc = grpc.NewServer(append(serverOptions(), grpc.Creds(streamCredentials{}), grpc.WaitForHandlers(true),
+		grpc.InitialWindowSize(streamWindow), grpc.InitialConnWindowSize(streamWindow))...)
 	e.half = accept.NewHalfOpen(standardHalfOpen, e.turnedAway)
 	controlpb.RegisterTrustServer(e.rpc, trustService{e: e})
 	if register != nil {
@@ -173,7 +172,7 @@ func (e *Endpoint) stream(s *Session, c net.Conn) (net.Conn, error) {
 	if err := streams.Take(who, 1); err != nil {
 		return nil, err
 	}
-	return &stream{session: s, Conn: newMetered(c, true, s.purse(s.accounts.open), func(err error) { e.exceeded(s, err, true) }, func() { streams.Give(who, 1) })}, nil
+	return &stream{session: s, metered: newMetered(c, true, e.purse(s, s.accounts.open), func() { streams.Give(who, 1) })}, nil
 }
 
 // Serve accepts sessions on ln until ctx ends or ln fails, and closes ln. A

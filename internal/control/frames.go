@@ -1,7 +1,10 @@
 package control
 
 import (
+	"bufio"
 	"encoding/binary"
+	"errors"
+	"io"
 	"net"
 	"sync"
 )
@@ -14,21 +17,31 @@ const (
 	frameHeaders  = 1
 	frameReset    = 3
 	flagEndStream = 1
+	flagPadded    = 8
 )
+
+// errPadded is why a connection ends: gRPC pads nothing, and where padding lies in a
+// message is not looked at.
+var errPadded = errors.New("a padded frame")
 
 // frames finds the frames in one direction of an HTTP/2 connection. It checks
 // nothing: gRPC does.
 type frames struct {
 	skip   int // bytes until the next header
 	header [frameHeader]byte
-	have   int // bytes of the header
+	have   int  // bytes of the header
+	begun  bool // a header has come
 }
 
-// scan calls found for each frame whose header ends in b.
-func (f *frames) scan(b []byte, found func(kind, flags byte, stream uint32, length int) error) error {
+// scan calls found for each frame whose header ends in b, and body, if not nil, for each
+// part of a DATA frame.
+func (f *frames) scan(b []byte, found func(kind, flags byte, stream uint32, length int) error, body func(stream uint32, b []byte)) error {
 	for len(b) > 0 {
 		if f.skip > 0 {
 			n := min(f.skip, len(b))
+			if f.header[3] == frameData && f.begun && body != nil {
+				body(f.stream(), b[:n])
+			}
 			f.skip -= n
 			b = b[n:]
 			continue
@@ -39,34 +52,78 @@ func (f *frames) scan(b []byte, found func(kind, flags byte, stream uint32, leng
 		if f.have < frameHeader {
 			return nil
 		}
-		f.have = 0
+		f.have, f.begun = 0, true
 		h := f.header
 		f.skip = int(h[0])<<16 | int(h[1])<<8 | int(h[2])
-		if err := found(h[3], h[4], binary.BigEndian.Uint32(h[5:])&(1<<31-1), f.skip); err != nil {
+		if err := found(h[3], h[4], f.stream(), f.skip); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+func (f *frames) stream() uint32 { return binary.BigEndian.Uint32(f.header[5:]) & (1<<31 - 1) }
+
+// messages finds the messages of gRPC in what a call sends: each is a flag, a length of
+// four bytes and as many bytes.
+type messages struct {
+	prefix [5]byte
+	have   int    // bytes of the prefix
+	left   uint32 // bytes of the message that are to come
+	cost   int    // of the message that is not whole
+	whole  []int  // costs of those that are and were not read, the first first
+}
+
+func (m *messages) scan(b []byte) {
+	for len(b) > 0 {
+		if m.have < len(m.prefix) {
+			n := copy(m.prefix[m.have:], b)
+			m.have += n
+			m.cost += n
+			b = b[n:]
+			if m.have < len(m.prefix) {
+				return
+			}
+			m.left = binary.BigEndian.Uint32(m.prefix[1:])
+		}
+		n := int(min(int64(m.left), int64(len(b))))
+		m.left -= uint32(n)
+		m.cost += n
+		b = b[n:]
+		if m.left == 0 {
+			m.whole = append(m.whole, m.cost)
+			m.have, m.cost = 0, 0
+		}
+	}
+}
+
+// read takes the first message out and returns its cost, 0 if there is none.
+func (m *messages) read() (cost int) {
+	if len(m.whole) > 0 {
+		cost, m.whole = m.whole[0], m.whole[1:]
+	}
+	return cost
+}
+
 // metered is a stream of a session, with HTTP/2 on it, that counts what the
 // peer sends. Read is called by one goroutine at a time, and so is Write.
 type metered struct {
 	net.Conn
+	from    io.Reader // the connection, buffered
 	purse   *purse
-	calls   bool // the peer calls, this end answers
+	calls   bool   // the peer calls, this end answers
+	last    uint32 // the call whose header came last; for the goroutine that reads
 	in, out frames
-	exceed  func(error) // told why the limit ends the session
 	closing sync.Once
 	closed  func()
 }
 
 // newMetered returns c metered. calls says that the peer calls and this end
-// answers; else it is the other way round. exceed is told of an error of the
-// purse, closed of the first Close.
-func newMetered(c net.Conn, calls bool, p *purse, exceed func(error), closed func()) *metered {
-	m := &metered{Conn: c, purse: p, calls: calls, exceed: exceed, closed: closed}
+// answers; else it is the other way round. closed is told of the first Close.
+func newMetered(c net.Conn, calls bool, p *purse, closed func()) *metered {
+	m := &metered{Conn: c, from: c, purse: p, calls: calls, closed: closed}
 	if calls {
+		m.from = bufio.NewReaderSize(c, 32<<10) // as gRPC's own would be
 		m.in.skip = clientPreface
 	} else {
 		m.out.skip = clientPreface
@@ -75,20 +132,25 @@ func newMetered(c net.Conn, calls bool, p *purse, exceed func(error), closed fun
 }
 
 func (m *metered) Read(b []byte) (int, error) {
-	n, err := m.Conn.Read(b)
+	n, err := m.from.Read(b)
 	over := m.in.scan(b[:n], func(kind, flags byte, stream uint32, length int) error {
 		switch {
+		case kind == frameData && flags&flagPadded != 0 && m.purse.accounts.streaming:
+			return errPadded
 		case kind == frameData:
 			return m.purse.received(stream, length)
 		case kind == frameReset, kind == frameHeaders && flags&flagEndStream != 0 && !m.calls:
 			m.purse.over(stream)
 		case kind == frameHeaders && m.calls:
+			m.last = stream
 			return m.purse.opened(stream)
 		}
 		return nil
-	})
+	}, m.purse.body)
 	if over != nil {
-		m.exceed(over)
+		if over != errClosed { // else it was told already
+			m.purse.exceed(over, true)
+		}
 		return 0, over
 	}
 	return n, err
@@ -104,7 +166,7 @@ func (m *metered) Write(b []byte) (int, error) {
 			m.purse.over(stream)
 		}
 		return nil
-	})
+	}, nil)
 	if over != nil {
 		return 0, over
 	}

@@ -269,7 +269,7 @@ func (e *Endpoint) start(conn net.Conn, id peerHello, client bool, idle time.Dur
 			if err != nil {
 				return nil, err
 			}
-			return newMetered(c, false, s.purse(nil), func(err error) { e.exceeded(s, err, true) }, nil), nil
+			return newMetered(c, false, e.purse(s, nil), nil), nil
 		}), grpc.WithMaxHeaderListSize(maxHeader),
 		grpc.WithInitialWindowSize(streamWindow), grpc.WithInitialConnWindowSize(streamWindow),
 		grpc.WithUnaryInterceptor(s.unary), grpc.WithStreamInterceptor(s.stream),
@@ -284,22 +284,24 @@ func (e *Endpoint) start(conn net.Conn, id peerHello, client bool, idle time.Dur
 }
 
 // purse returns a new one on the peer's account; open is nil where this end calls.
-func (s *Session) purse(open *limit.Counter[string]) *purse {
-	return &purse{who: s.Peer().String(), open: open, bytes: s.accounts.bytes, calls: make(map[uint32]int)}
+func (e *Endpoint) purse(s *Session, open *limit.Counter[string]) *purse {
+	return newPurse(s.Peer().String(), e.Identity().String(), s.accounts, open, func(err error, end bool) { e.exceeded(s, err, end) })
 }
 
 // stream is one yamux stream of a session; the session rides along so that a
 // handler can ask whose call it serves.
 type stream struct {
-	net.Conn
+	*metered
 	session *Session
 }
 
 // sessionInfo is the credentials.AuthInfo of calls on a session.
 type sessionInfo struct {
 	credentials.CommonAuthInfo
-	session *Session
+	*stream
 }
+
+func (i sessionInfo) meter() *metered { return i.metered }
 
 // AuthType implements credentials.AuthInfo.
 func (sessionInfo) AuthType() string { return "isthmus-session" }
@@ -312,7 +314,7 @@ func (streamCredentials) ServerHandshake(c net.Conn) (net.Conn, credentials.Auth
 	if !ok {
 		return nil, nil, fmt.Errorf("control: a connection of type %T outside any session", c)
 	}
-	return c, sessionInfo{credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity}, st.session}, nil
+	return c, sessionInfo{credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity}, st}, nil
 }
 
 func (streamCredentials) ClientHandshake(context.Context, string, net.Conn) (net.Conn, credentials.AuthInfo, error) {

@@ -57,6 +57,20 @@ func (c *Counter[K]) Held(key K) int {
 	return c.held[key]
 }
 
+// Heaviest returns the key that holds the most, if any holds something. It looks at
+// every key.
+func (c *Counter[K]) Heaviest() (key K, any bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	most := 0
+	for k, n := range c.held {
+		if n > most {
+			key, most = k, n
+		}
+	}
+	return key, most > 0
+}
+
 // SetMax changes the limits for what comes from now on.
 func (c *Counter[K]) SetMax(total, perKey int) {
 	c.mu.Lock()

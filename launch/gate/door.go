@@ -56,6 +56,7 @@ func At(ctx context.Context, node overlay.NodeID) context.Context {
 // doorInfo is who is at the other end of a local connection.
 type doorInfo struct {
 	credentials.CommonAuthInfo
+	control.Metered
 	local.Cred
 	user string
 }
@@ -67,15 +68,15 @@ func (doorInfo) AuthType() string { return "unix" }
 type doorCredentials struct{}
 
 func (doorCredentials) ServerHandshake(c net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	u, ok := c.(*counted)
+	d, ok := c.(doorConn)
 	if !ok {
 		return nil, nil, fmt.Errorf("gate: a connection of type %T at the door", c)
 	}
-	cred, err := local.PeerCred(u.UnixConn)
+	cred, err := local.PeerCred(d.below.UnixConn)
 	if err != nil {
 		return nil, nil, err
 	}
-	return c, doorInfo{credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity}, cred, local.Account(cred.UID)}, nil
+	return c, doorInfo{credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity}, d.Metered, cred, local.Account(cred.UID)}, nil
 }
 
 func (doorCredentials) ClientHandshake(context.Context, string, net.Conn) (net.Conn, credentials.AuthInfo, error) {

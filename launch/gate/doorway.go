@@ -11,8 +11,10 @@ import (
 
 	"github.com/isthmus-grid/isthmus/internal/accept"
 	"github.com/isthmus-grid/isthmus/internal/audit"
+	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/limit"
 	"github.com/isthmus-grid/isthmus/internal/local"
+	"github.com/isthmus-grid/isthmus/internal/metrics"
 )
 
 // doorGreeting is how long a connection at the door may take to begin.
@@ -23,9 +25,36 @@ func (g *Gate) serveDoor(ctx context.Context, door *net.UnixListener) error {
 	return g.door.Serve(&doorway{accept.Patient(ctx, g.settings.Log, door), g})
 }
 
+// The windows of the door: what an account has sent and nobody has read is the helper's
+// memory, and nothing is far away.
+const (
+	doorWindow     = 64 << 10 // of a call; gRPC makes room for a longer message when it is read
+	doorConnWindow = 1 << 20
+)
+
 // newDoor returns the server of local programs.
-func newDoor() *grpc.Server {
-	return grpc.NewServer(grpc.Creds(doorCredentials{}), grpc.WaitForHandlers(true), grpc.MaxConcurrentStreams(maxSessions), grpc.ConnectionTimeout(doorGreeting))
+func newDoor(meter *control.Meter) *grpc.Server {
+	return grpc.NewServer(append(meter.ServerOptions(), grpc.Creds(doorCredentials{}), grpc.WaitForHandlers(true),
+		grpc.MaxConcurrentStreams(maxSessions), grpc.ConnectionTimeout(doorGreeting),
+		grpc.InitialWindowSize(doorWindow), grpc.InitialConnWindowSize(doorConnWindow))...)
+}
+
+// newDoorMeter returns what bounds the calls at the door and their bytes.
+func (g *Gate) newDoorMeter() *control.Meter {
+	b := g.settings.Bounds
+	return control.NewMeter(control.Budget{
+		Calls: b.DoorCallsPerUser, AllCalls: b.DoorCalls, Bytes: b.DoorBytesPerUser, AllBytes: b.DoorBytes, Request: control.StandardBudget.Request,
+	}, g.settings.Node.String(), control.MeterNames{
+		Calls: "door_calls", CallsPerKey: "door_calls_per_user", Bytes: "door_bytes", BytesPerKey: "door_bytes_per_user",
+	}, func(who string, err error) { g.auditDoor(who, "budget", err) })
+}
+
+// auditDoor records what an account was refused at the door.
+func (g *Gate) auditDoor(who, rule string, err error) {
+	g.settings.Audit.Append(audit.Record{
+		Event: audit.Refusal, Peer: who, Rule: rule, Reason: err.Error(),
+		Sites: []string{string(g.settings.Node.Site)}, Nodes: []string{g.settings.Node.Name},
+	})
 }
 
 // account is one of this node, as limits name it.
@@ -53,15 +82,19 @@ func (d *doorway) Accept() (net.Conn, error) {
 		who := account(cred.UID)
 		if err == nil {
 			if err = d.g.callers.Take(who, 1); err == nil {
-				return &counted{UnixConn: u, leave: sync.OnceFunc(func() { d.g.callers.Give(who, 1) })}, nil
+				c := &counted{UnixConn: u, leave: sync.OnceFunc(func() { d.g.callers.Give(who, 1) })}
+				return doorConn{d.g.meter.Conn(c, who.String()), c}, nil
 			}
 		}
 		u.Close()
-		d.g.settings.Audit.Append(audit.Record{
-			Event: audit.Refusal, Peer: who.String(), Rule: "door", Reason: err.Error(),
-			Sites: []string{string(d.g.settings.Node.Site)}, Nodes: []string{d.g.settings.Node.Name},
-		})
+		d.g.auditDoor(who.String(), "door", err)
 	}
+}
+
+// doorConn is a connection at the door.
+type doorConn struct {
+	control.Metered
+	below *counted
 }
 
 // counted is a connection that is counted until Close.
@@ -84,5 +117,10 @@ func newCallers(total, perUser int) *limit.Counter[account] {
 	})
 }
 
-// Callers returns how far the limits of connections at the door are used, for metrics.
-func (g *Gate) Callers() limit.Stats { return g.callers.Stats() }
+// Limits returns how far the limits of the door and of other nodes' calls are used, for
+// metrics.
+func (g *Gate) Limits() []metrics.Limit {
+	all := metrics.LimitsOf("door", "door_per_user", g.callers.Stats())
+	all = append(all, g.meter.Limits()...)
+	return append(all, metrics.LimitsOf("node_bytes_total", "node_bytes", g.end.ByteStats())...)
+}

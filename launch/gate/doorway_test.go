@@ -16,7 +16,7 @@ func TestDoorway(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer ln.Close()
-	d := &doorway{ln, &Gate{callers: newCallers(9, 2)}}
+	d := &doorway{ln, &Gate{callers: newCallers(9, 2), meter: new(Gate).newDoorMeter()}}
 	accepted := make(chan net.Conn, 9)
 	go func() { // ends with the listener
 		for {
@@ -46,14 +46,15 @@ func TestDoorway(t *testing.T) {
 	first.Close() // as gRPC may
 	dial()
 	receive(t, "another after one has left", accepted)
-	if s := d.g.Callers(); s.Used != 2 || s.KeyRefused != 1 {
+	if s := d.g.callers.Stats(); s.Used != 2 || s.KeyRefused != 1 {
 		t.Errorf("%+v", s)
 	}
 }
 
 // A node that is offered more jobs may ask for more at a time.
 func TestBudgetOfANode(t *testing.T) {
-	if none, some := budget(0), budget(100); none.Calls != callsBesides || some.Calls != callsBesides+200 || none.Streams == 0 {
+	var b Bounds
+	if none, some := b.budget(0), b.budget(100); none.Calls != callsBesides || some.Calls != callsBesides+200 || none.Streams == 0 {
 		t.Errorf("%+v, %+v", none, some)
 	}
 }

@@ -22,12 +22,18 @@ type Settings struct {
 
 	// Reach of the Options is the Gate's own.
 
-	// Door bounds the connections of local programs, and DoorPerUser those of one account;
-	// 0 is no bound.
-	Door, DoorPerUser int
+	Bounds
 
 	// Hosts returns the grid's hosts, for Desk.
 	Hosts func(context.Context, *gatepb.HostsRequest) (*gatepb.HostsResponse, error)
+}
+
+// Bounds are of what comes to a gate; 0 is none.
+type Bounds struct {
+	Door, DoorPerUser           int // connections of local programs, of all and of one account
+	DoorCalls, DoorCallsPerUser int // calls on these that are not answered yet
+	DoorBytes, DoorBytesPerUser int // of their messages that are not read yet
+	NodeBytes, AllNodesBytes    int // the same of the calls of one other node, and of all of them
 }
 
 // Gate is all of a helper that has to do with launching: the keeper of its node, the
@@ -40,6 +46,7 @@ type Gate struct {
 	sessions *sessions
 	door     *grpc.Server
 	callers  *limit.Counter[account] // connections at the door
+	meter    *control.Meter          // of the door
 }
 
 // New returns a gate that runs with Serve.
@@ -56,10 +63,11 @@ func New(settings Settings) (*Gate, error) {
 		gatepb.RegisterGateServer(r, &service{keeper: keeper, distances: far, echoes: make(chan struct{}, echoes), caller: callerAway})
 	})
 	g.end.SetStreaming()
-	g.end.SetBudget(budget(settings.Policy.Jobs))
+	g.end.SetBudget(settings.budget(settings.Policy.Jobs))
 	g.end.OverBudget = g.auditOverBudget
 	g.sessions = newSessions(settings.Node, settings.Helper, g.end, settings.Log)
-	g.door = newDoor()
+	g.meter = g.newDoorMeter()
+	g.door = newDoor(g.meter)
 	gatepb.RegisterGateServer(g.door, &service{
 		keeper: keeper, distances: far, caller: func(ctx context.Context) (Asker, error) { return callerHere(ctx, settings.Node) },
 		reach: g.sessions.reach,
@@ -72,17 +80,16 @@ func New(settings Settings) (*Gate, error) {
 // jobs, of which there are two for each.
 const callsBesides = 64
 
-// budget is what one other node may have under way here, where as many jobs are taken:
-// what a call has sent and nobody has read, as much as a window, is in no other bound.
-func budget(jobs int) control.Budget {
-	return control.Budget{Streams: control.StandardBudget.Streams, Calls: callsBesides + 2*jobs}
+// budget is what one other node may have under way here, where as many jobs are taken.
+func (b Bounds) budget(jobs int) control.Budget {
+	return control.Budget{Streams: control.StandardBudget.Streams, Calls: callsBesides + 2*jobs, Bytes: b.NodeBytes, AllBytes: b.AllNodesBytes}
 }
 
 // SetPolicy is Keeper.SetPolicy.
 func (g *Gate) SetPolicy(policy reserve.Policy) error {
 	err := g.Keeper.SetPolicy(policy)
 	if err == nil {
-		g.end.SetBudget(budget(policy.Jobs))
+		g.end.SetBudget(g.settings.budget(policy.Jobs))
 	}
 	return err
 }

@@ -1,0 +1,65 @@
+package control
+
+import (
+	"net"
+
+	"google.golang.org/grpc"
+
+	"github.com/isthmus-grid/isthmus/internal/limit"
+	"github.com/isthmus-grid/isthmus/internal/metrics"
+)
+
+// Meter bounds what those may have under way who call a gRPC server that is no
+// Endpoint's. A message of a stream is counted from its first byte until it is read, all
+// else until the call is over. Safe for concurrent use.
+type Meter struct {
+	accounts *accounts
+	by       string
+	over     func(who string, err error)
+	names    MeterNames
+}
+
+// MeterNames are the bounds of a Meter as refusals and metrics name them, each without
+// "limits.".
+type MeterNames struct{ Calls, CallsPerKey, Bytes, BytesPerKey string }
+
+// NewMeter returns a Meter, which says in its refusals that they are by by, and tells
+// over, which must not wait, of each.
+func NewMeter(b Budget, by string, names MeterNames, over func(who string, err error)) *Meter {
+	a := newAccounts(b)
+	a.streaming = true
+	counter := func(what, total, key string) *limit.Counter[string] {
+		return limit.NewCounter[string](limit.Bounds{What: what, TotalSetting: "limits." + total, KeySetting: "limits." + key})
+	}
+	a.calls = counter("calls that are not answered yet", names.Calls, names.CallsPerKey)
+	a.open = counter("calls that are not answered or refused yet, a quarter more than the setting", names.Calls, names.CallsPerKey)
+	a.bytes = counter("bytes of messages that are not read yet", names.Bytes, names.BytesPerKey)
+	a.set(b)
+	return &Meter{accounts: a, by: by, over: over, names: names}
+}
+
+// ServerOptions are those that the server needs.
+func (m *Meter) ServerOptions() []grpc.ServerOption { return serverOptions() }
+
+// Metered is a connection of a Meter, to be part of what the server's credentials say.
+type Metered struct{ *metered }
+
+func (m Metered) meter() *metered { return m.metered }
+
+// Conn returns a connection of who's that is metered. It is closed when it goes over the
+// budget.
+func (m *Meter) Conn(c net.Conn, who string) Metered {
+	return Metered{newMetered(c, true, newPurse(who, m.by, m.accounts, m.accounts.open, func(err error, end bool) {
+		m.over(who, err)
+		if end {
+			c.Close()
+		}
+	}), nil)}
+}
+
+// Limits returns how far the bounds are used, for metrics.
+func (m *Meter) Limits() []metrics.Limit {
+	calls := m.accounts.calls.Stats()
+	calls.KeyRefused += m.accounts.open.Stats().KeyRefused
+	return append(metrics.LimitsOf(m.names.Calls, m.names.CallsPerKey, calls), metrics.LimitsOf(m.names.Bytes, m.names.BytesPerKey, m.accounts.bytes.Stats())...)
+}
