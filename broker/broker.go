@@ -55,8 +55,8 @@ type Broker struct {
 
 	waits *limit.Counter[overlay.SiteID] // of its callers; Memory counts all together
 
-	introductions chan struct{} // a place for each in flight
-	introduceMax  time.Duration // bound of one introduction
+	introductions *limit.Counter[overlay.SiteID] // in flight, by the asker's site
+	introduceMax  time.Duration                  // bound of one introduction
 }
 
 // introduceMax is how long one introduction takes at most: what the target's
@@ -72,12 +72,15 @@ func New(cfg Config, creds *control.Credentials, log *slog.Logger) (*Broker, err
 	}
 	b := &Broker{
 		name: id.Name, epoch: max(rand.Uint64(), 1), cfg: cfg, log: log, started: time.Now(),
-		creds:         creds,
-		registry:      NewMemory(cfg.Lease, cfg.Limits),
-		hosts:         newHosts(cfg.Lease, cfg.Limits.Hosts),
-		introductions: make(chan struct{}, cfg.Limits.Introductions),
-		introduceMax:  introduceMax,
-		grants:        newGrants(creds),
+		creds:    creds,
+		registry: NewMemory(cfg.Lease, cfg.Limits),
+		hosts:    newHosts(cfg.Lease, cfg.Limits.Hosts),
+		introductions: limit.NewCounter[overlay.SiteID](limit.Bounds{
+			What: "introductions in flight", Total: cfg.Limits.Introductions, PerKey: cfg.Limits.IntroductionsPerSite,
+			TotalSetting: "limits.introductions", KeySetting: "limits.introductions_per_site",
+		}),
+		introduceMax: introduceMax,
+		grants:       newGrants(creds),
 	}
 	b.half = accept.NewHalfOpen(accept.Bounds{Total: cfg.Limits.HalfOpen, PerSource: cfg.Limits.HalfOpenPerSource}, b.turnedAway)
 	b.observed = accept.NewHalfOpen(accept.Bounds{

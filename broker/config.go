@@ -148,6 +148,8 @@ type Limits struct {
 	NamesPerSite  int `yaml:"names_per_site" default:"10000" min:"1" max:"100000" help:"Published names of one site, of 100000 in all."`
 	Introductions int `yaml:"introductions" default:"10000" min:"1" help:"Introductions in flight."`
 
+	IntroductionsPerSite int `yaml:"introductions_per_site" default:"5000" min:"1" help:"The same that one site asked for."`
+
 	HalfOpen          int `yaml:"half_open" default:"1024" min:"1" max:"1000000" help:"Connections that have not proved yet who they are, about 30 KB each. When there are as many, the source address that has the most loses its oldest, so that others get in. As many again may ask how they look from outside."`
 	HalfOpenPerSource int `yaml:"half_open_per_source" default:"512" min:"1" max:"1000000" help:"The same of one source: an IPv4 address, a /64 of IPv6."`
 

@@ -90,7 +90,7 @@ func (d directory) introduce(req *controlpb.IntroduceRequest, stream grpc.Server
 		return in, malformed(err)
 	}
 	d.b.counters.byTech[in.technique].asked.Add(1)
-	leave, err := d.b.enterIntroduction()
+	leave, err := d.b.enterIntroduction(session.Peer().Site)
 	if err != nil {
 		return in, err
 	}
@@ -113,18 +113,16 @@ func (d directory) introduce(req *controlpb.IntroduceRequest, stream grpc.Server
 	return in, nil
 }
 
-// enterIntroduction takes a place among the introductions in flight, until leave is
-// called.
-func (b *Broker) enterIntroduction() (leave func(), err error) {
+// enterIntroduction takes one of the asker's site's places among the introductions in
+// flight, until leave is called.
+func (b *Broker) enterIntroduction(asker overlay.SiteID) (leave func(), err error) {
 	if err := b.audit.Ready(); err != nil {
 		return nil, err
 	}
-	select {
-	case b.introductions <- struct{}{}:
-		return func() { <-b.introductions }, nil
-	default:
-		return nil, fmt.Errorf("%w: %d introductions are in flight, the broker's limit", overlay.ErrOverloaded, cap(b.introductions))
+	if err := b.introductions.Take(asker, 1); err != nil {
+		return nil, err
 	}
+	return func() { b.introductions.Give(asker, 1) }, nil
 }
 
 // parseIntroduction checks the request's form. The result is never nil.

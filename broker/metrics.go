@@ -52,8 +52,8 @@ func (b *Broker) limits() []metrics.Limit {
 		{Name: "processes", Used: processes, Max: limits.Processes},
 		{Name: "hosts", Used: b.hosts.known(), Max: limits.Hosts},
 		{Name: "waiting", Used: inv.Waiting, Max: limits.Waiting},
-		{Name: "introductions", Used: len(b.introductions), Max: cap(b.introductions)},
 	}
+	all = append(all, metrics.LimitsOf("introductions", "introductions_per_site", b.introductions.Stats())...)
 	all = append(all, b.endpoint.Limits()...)
 	if b.desk != nil {
 		all = append(all, metrics.LimitsOf("enrolments", "enrolments_per_source", b.desk.Limits())...)

@@ -5,7 +5,7 @@ var liveKeys = []string{
 	"proxy_choice", "relay_limit", "limits.sessions", "limits.sites", "limits.proxies", "limits.processes",
 	"limits.processes_per_site", "limits.waiting", "limits.waiting_per_site", "limits.names_per_site", "limits.half_open", "limits.half_open_per_source",
 	"limits.enrolments", "limits.enrolments_per_source",
-	"limits.peer_sessions", "limits.peer_streams", "limits.peer_calls", "limits.peer_bytes", "limits.peer_bytes_total",
+	"limits.peer_sessions", "limits.peer_streams", "limits.peer_calls", "limits.peer_bytes", "limits.peer_bytes_total", "limits.introductions", "limits.introductions_per_site",
 }
 
 // config returns the settings in effect, which do not change; later ones replace
@@ -25,6 +25,7 @@ func (b *Broker) reload(next Config) (apply func(), err error) {
 			b.desk.SetMax(next.Limits.Enrolments, next.Limits.EnrolmentsPerSource)
 		}
 		b.waits.SetMax(0, next.Limits.WaitsPerSite)
+		b.introductions.SetMax(next.Limits.Introductions, next.Limits.IntroductionsPerSite)
 		b.endpoint.SetBudget(next.Limits.budget())
 	}, nil
 }

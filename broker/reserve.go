@@ -48,7 +48,7 @@ func (d directory) reserve(ctx context.Context, req *controlpb.IntroduceRequest)
 		return in, nil, malformed(fmt.Errorf("technique %v is not kept in reserve", in.technique))
 	}
 	in.life, in.reserved = reserveLife, true
-	leave, err := d.b.enterIntroduction()
+	leave, err := d.b.enterIntroduction(session.Peer().Site)
 	if err != nil {
 		return in, nil, err
 	}

@@ -580,10 +580,17 @@ func TestIntroduceFrontalDies(t *testing.T) {
 
 func TestIntroductionsAreBounded(t *testing.T) {
 	g := newGrid(t)
-	g.cfg.Limits.Introductions = 0
+	g.cfg.Limits.Introductions, g.cfg.Limits.IntroductionsPerSite = 2, 1
 	g.start()
 	b := g.frontal(closedB, nil)
-	wantStatus(t, "no place", introduceErr(g.ctx(), b, relayRequest()), overlay.ErrOverloaded, "overloaded: 0 introductions are in flight, the broker's limit")
+	own := overlay.SiteID(closedB.Site)
+	g.b.introductions.Take(own, 1)
+	wantStatus(t, "no place", introduceErr(g.ctx(), b, relayRequest()), overlay.ErrOverloaded, "overloaded: the limit of 1 introductions in flight for siteb is reached (limits.introductions_per_site); try again later")
+	g.b.introductions.Give(own, 1)
+	g.b.introductions.Take("another", 1)
+	if err := introduceErr(g.ctx(), b, relayRequest()); errors.Is(control.FromStatus(err), overlay.ErrOverloaded) {
+		t.Errorf("another site's are in the way: %v", err)
+	}
 }
 
 func TestOfferRefusals(t *testing.T) {

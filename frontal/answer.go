@@ -47,7 +47,7 @@ func (f *Frontal) answerMeeting(ctx context.Context, in *controlpb.Introduction,
 // process. It returns what was prepared for the asker's next time, if anything.
 func (f *Frontal) meetFor(ctx context.Context, in *controlpb.Introduction, point overlay.AccessPoint, l *link, tell func(*controlpb.IntroduceEvent) error) (promise []byte, err error) {
 	f.mu.Lock()
-	err = f.links.room()
+	err = f.links.room(l.node)
 	f.mu.Unlock()
 	if err != nil {
 		return nil, err
@@ -57,7 +57,7 @@ func (f *Frontal) meetFor(ctx context.Context, in *controlpb.Introduction, point
 	}
 	ctx, cancel := f.boundMeeting(ctx)
 	defer cancel()
-	leave, err := f.meetings.enter(ctx)
+	leave, err := f.meetings.enter(ctx, l.node)
 	if err != nil {
 		return nil, err
 	}

@@ -65,7 +65,7 @@ func (f *Frontal) askMeeting(ctx context.Context, id control.Identity, req *cont
 	if err != nil {
 		return f.says(err)
 	}
-	conn, err := a.connect()
+	conn, err := a.connect(id.Name)
 	if err != nil {
 		f.meetings.failed.Add(1)
 		f.mu.Lock()
@@ -118,20 +118,20 @@ func (f *Frontal) reserveMeeting(a *asking, id control.Identity) (*carry, error)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	c.principal = f.roster.principal(a.asker)
-	if err := f.links.room(); err != nil {
+	if err := f.links.room(id.Name); err != nil {
 		return nil, err
 	}
 	return c, f.carries.add(c.id, c)
 }
 
 // connect carries the technique out.
-func (a *asking) connect() (net.Conn, error) {
+func (a *asking) connect(node string) (net.Conn, error) {
 	if err := a.f.spare(a.technique); err != nil {
 		return nil, err
 	}
 	ctx, cancel := a.f.boundMeeting(a.ctx)
 	defer cancel()
-	leave, err := a.f.meetings.enter(ctx)
+	leave, err := a.f.meetings.enter(ctx, node)
 	if err != nil {
 		return nil, err
 	}

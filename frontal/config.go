@@ -136,6 +136,9 @@ type Limits struct {
 	Pending   int `yaml:"pending" default:"4096" min:"1" help:"Connections dialled for a node, or expected from outside, that wait for their other half, and meetings that wait for their turn."`
 	Links     int `yaml:"links" default:"8192" min:"1" help:"Connections carried at a time."`
 
+	PendingPerNode int `yaml:"pending_per_node" default:"2048" min:"1" help:"What limits.pending counts, of one node."`
+	LinksPerNode   int `yaml:"links_per_node" default:"4096" min:"1" help:"Connections carried at a time for one node."`
+
 	Waiting      int `yaml:"waiting" default:"65536" min:"1" help:"Calls of helpers that wait for a process to start, or for a name."`
 	WaitsPerNode int `yaml:"waiting_per_node" default:"512" min:"1" help:"The same of one node, about 35 KB each. A helper for whose processes there is no room asks every second instead."`
 

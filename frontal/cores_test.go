@@ -240,13 +240,16 @@ func TestAllowed(t *testing.T) {
 }
 
 func TestCarriesAreBoundedAndTakenOnce(t *testing.T) {
-	c := newCarries(1)
+	c := newCarries(Limits{Pending: 2, PendingPerNode: 1})
 	v := new(carry)
 	if err := c.add(wire.ID{1}, v); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.add(wire.ID{2}, v); !errors.Is(err, overlay.ErrOverloaded) || !strings.Contains(err.Error(), "limits.pending") {
+	if err := c.add(wire.ID{2}, v); !errors.Is(err, overlay.ErrOverloaded) || !strings.Contains(err.Error(), "limits.pending_per_node") {
 		t.Errorf("one too many: %v", err)
+	}
+	if err := c.add(wire.ID{3}, &carry{link: link{node: "n2"}}); err != nil {
+		t.Errorf("another node's: %v", err)
 	}
 	if c.take(wire.ID{1}) != v || c.take(wire.ID{1}) != nil {
 		t.Error("not taken once")
@@ -254,15 +257,15 @@ func TestCarriesAreBoundedAndTakenOnce(t *testing.T) {
 }
 
 func TestReturns(t *testing.T) {
-	r := newReturns(1)
+	r := newReturns(Limits{Pending: 2, PendingPerNode: 1})
 	id := wire.ID{1}
-	if err := r.add(id, returning{proc(3), epoch0.Add(time.Minute)}, epoch0); err != nil {
+	if err := r.add(id, returning{proc(3), "n1", epoch0.Add(time.Minute)}, epoch0); err != nil {
 		t.Fatal(err)
 	}
-	if err := newReturnsWith(id).add(id, returning{proc(4), epoch0.Add(time.Minute)}, epoch0); !errors.Is(err, overlay.ErrForbidden) {
+	if err := newReturnsWith(id).add(id, returning{proc(4), "n1", epoch0.Add(time.Minute)}, epoch0); !errors.Is(err, overlay.ErrForbidden) {
 		t.Errorf("an id twice: %v", err)
 	}
-	if err := r.add(wire.ID{2}, returning{}, epoch0); !errors.Is(err, overlay.ErrOverloaded) {
+	if err := r.add(wire.ID{2}, returning{node: "n1"}, epoch0); !errors.Is(err, overlay.ErrOverloaded) {
 		t.Errorf("one too many: %v", err)
 	}
 	r.end(id, epoch0.Add(10*time.Second))
@@ -272,14 +275,14 @@ func TestReturns(t *testing.T) {
 	if _, ok := r.find(id, epoch0.Add(10*time.Second)); ok {
 		t.Error("found after its end")
 	}
-	if err := r.add(wire.ID{2}, returning{}, epoch0.Add(10*time.Second)); err != nil {
+	if err := r.add(wire.ID{2}, returning{node: "n1"}, epoch0.Add(10*time.Second)); err != nil {
 		t.Errorf("the place of one that is over: %v", err)
 	}
 }
 
 // newReturnsWith returns a table with room that holds id.
 func newReturnsWith(id wire.ID) *returns {
-	r := newReturns(2)
-	r.wait[id] = returning{proc(3), epoch0.Add(time.Minute)}
+	r := newReturns(Limits{Pending: 2})
+	r.wait[id] = returning{proc(3), "n1", epoch0.Add(time.Minute)}
 	return r
 }

@@ -347,7 +347,7 @@ func TestBoundsOnData(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if refuse := r.refused(conn); refuse.Code != wire.CodeOverloaded || !strings.Contains(refuse.Text, "1 links are carried already (limits.links)") {
+	if refuse := r.refused(conn); refuse.Code != wire.CodeOverloaded || !strings.Contains(refuse.Text, "1 links that are carried for all together is reached (limits.links)") {
 		t.Errorf("links: %+v", refuse)
 	}
 	exchange(t, silent, inner)
@@ -362,7 +362,7 @@ func TestBoundsOnData(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = h.nodes.Carry(h.ctx(), unfetched)
-	if err = control.FromStatus(err); !errors.Is(err, overlay.ErrOverloaded) || !strings.Contains(err.Error(), "1 connections wait for their node already (limits.pending)") {
+	if err = control.FromStatus(err); !errors.Is(err, overlay.ErrOverloaded) || !strings.Contains(err.Error(), "1 connections that wait for their node for all together is reached (limits.pending)") {
 		t.Errorf("pending: %v", err)
 	}
 	r.stop() // nobody fetches the first; the frontal's end is its end

@@ -403,16 +403,16 @@ func (f *Frontal) completeIntroduce(id control.Identity, req *controlpb.Introduc
 		return nil, fmt.Errorf("%s: %w: a connect-id of %d bytes, want %d", f.who, wire.ErrMalformed, len(req.ConnectId), len(wire.ID{}))
 	}
 	req.ConnectAddress = f.publicAddr.String()
-	return f.expectReturn(wire.ID(req.ConnectId), asker)
+	return f.expectReturn(wire.ID(req.ConnectId), asker, id.Name)
 }
 
 // expectReturn lets a connection that shows id through to asker until the
 // returned function is called, and a little longer.
-func (f *Frontal) expectReturn(id wire.ID, asker overlay.ProcessName) (release func(), err error) {
+func (f *Frontal) expectReturn(id wire.ID, asker overlay.ProcessName, node string) (release func(), err error) {
 	now := time.Now()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if err := f.returns.add(id, returning{asker, now.Add(maxIntroduction + returnLinger)}, now); err != nil {
+	if err := f.returns.add(id, returning{asker, node, now.Add(maxIntroduction + returnLinger)}, now); err != nil {
 		return nil, fmt.Errorf("%s: %w", f.who, err)
 	}
 	return func() {

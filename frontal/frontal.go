@@ -150,12 +150,12 @@ func New(cfg Config, creds *control.Credentials, log *slog.Logger) (*Frontal, er
 		probing: newProbing(),
 		roster:  newRoster(site, cfg.Grace, cfg.Limits.Processes, cfg.Limits.PerNode),
 		allowed: newAllowed(cfg.rule(), allowedFor),
-		carries: newCarries(cfg.Limits.Pending),
+		carries: newCarries(cfg.Limits),
 		memory:  newMemory(),
 
 		stopMetrics: func() {},
-		returns:     newReturns(cfg.Limits.Pending),
-		links:       newLinks(cfg.Limits.Links, quota),
+		returns:     newReturns(cfg.Limits),
+		links:       newLinks(cfg.Limits.Links, cfg.Limits.LinksPerNode, quota),
 	}
 	f.waits = limit.NewCounter[string](limit.Bounds{
 		What: "calls that wait for a process or a name", Total: cfg.Limits.Waiting, PerKey: cfg.Limits.WaitsPerNode,
@@ -170,7 +170,7 @@ func New(cfg Config, creds *control.Credentials, log *slog.Logger) (*Frontal, er
 	f.httpProxy = proxy
 	f.ctx, f.cancel = context.WithCancel(context.Background())
 	f.open, f.shut = context.WithCancel(f.ctx)
-	f.meetings, f.newEnd = newMeetings(cfg.Limits.Pending), f.side
+	f.meetings, f.newEnd = newMeetings(cfg.Limits), f.side
 	f.vantages, f.stock = meeting.NewBearingsCache(), meeting.NewStock()
 	f.up = newUplinks(f.who, cfg.Broker, cfg.Patience)
 	f.awaits.flights = make(map[overlay.ProcessName]*awaiting)

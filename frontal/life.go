@@ -16,7 +16,7 @@ import (
 
 // liveKeys are the settings that take effect while the frontal serves.
 var liveKeys = append(pace.LiveKeys(),
-	"policy", "deny", "private", "node_networks", "encryption", "dial_timeout", "limits.links", "limits.processes", "limits.processes_per_node", "limits.waiting", "limits.waiting_per_node",
+	"policy", "deny", "private", "node_networks", "encryption", "dial_timeout", "limits.links", "limits.links_per_node", "limits.processes", "limits.processes_per_node", "limits.waiting", "limits.waiting_per_node",
 	"limits.half_open", "limits.half_open_per_source", "limits.peer_sessions", "limits.peer_streams", "limits.peer_calls", "limits.peer_bytes", "limits.peer_bytes_total",
 	"profile.inbound", "profile.ports", "profile.filter", "profile.refusal", "profile.nat", "profile.egress",
 	"profile.udp", "profile.udp_rate", "profile.mtu", "profile.idle_tcp", "profile.idle_udp", "profile.ipv6",
@@ -37,8 +37,8 @@ func (f *Frontal) reload(next Config) (apply func(), err error) {
 	merged.Deny, merged.Encryption, merged.Dial = next.Deny, next.Encryption, next.Dial
 	merged.Policy = next.Policy
 	merged.Limits = next.Limits
-	merged.Limits.Cache, merged.Limits.Pending = old.Limits.Cache, old.Limits.Pending // they take other tables
-	state := old.Quota.State                                                          // read and written since the start
+	merged.Limits.Cache, merged.Limits.Pending, merged.Limits.PendingPerNode = old.Limits.Cache, old.Limits.Pending, old.Limits.PendingPerNode // they take other tables
+	state := old.Quota.State                                                                                                                   // read and written since the start
 	merged.Quota, merged.Quota.State = next.Quota, state
 	merged.Profile = next.Profile
 	merged.Profile.GatewayOnly = old.Profile.GatewayOnly // it takes other listeners
@@ -57,7 +57,7 @@ func (f *Frontal) reload(next Config) (apply func(), err error) {
 		f.links.quota.SetRules(merged.Quota.Rules())
 		f.mu.Lock()
 		f.allowed.rule = merged.rule()
-		f.links.max = merged.Limits.Links
+		f.links.places.SetMax(merged.Limits.Links, merged.Limits.LinksPerNode)
 		f.roster.count.SetMax(merged.Limits.Processes, merged.Limits.PerNode)
 		measured := f.measured
 		f.mu.Unlock()

@@ -2,13 +2,13 @@ package frontal
 
 import (
 	"context"
-	"fmt"
 	"net"
 	"sync"
 	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/internal/encap"
+	"github.com/isthmus-grid/isthmus/internal/limit"
 	"github.com/isthmus-grid/isthmus/internal/pace"
 	"github.com/isthmus-grid/isthmus/internal/punch"
 	"github.com/isthmus-grid/isthmus/internal/quota"
@@ -37,8 +37,8 @@ type metered interface{ Stats() carrier.Stats }
 
 // links are the connections that are being carried, and counts of all.
 type links struct {
-	max     int
-	quota   *pace.Keeper // that carried links are held to
+	places  *limit.Counter[string] // by node of this site
+	quota   *pace.Keeper           // that carried links are held to
 	live    map[metered]*liveLink
 	total   uint64
 	refused uint64 // data connections that were turned away
@@ -46,8 +46,11 @@ type links struct {
 	tallies        // the same, by whom
 }
 
-func newLinks(max int, quota *pace.Keeper) links {
-	return links{max: max, quota: quota, live: make(map[metered]*liveLink)}
+func newLinks(max, perNode int, quota *pace.Keeper) links {
+	places := limit.NewCounter[string](limit.Bounds{
+		What: "links that are carried", Total: max, PerKey: perNode, TotalSetting: "limits.links", KeySetting: "limits.links_per_node",
+	})
+	return links{places: places, quota: quota, live: make(map[metered]*liveLink)}
 }
 
 // LinkCounters say what the frontal carries and has carried.
@@ -66,12 +69,13 @@ func (l *links) counters() LinkCounters {
 	return c
 }
 
-// room says that no more links can be carried, or returns nil.
-func (l *links) room() error {
-	if len(l.live) >= l.max {
-		return fmt.Errorf("%w: %d links are carried already (limits.links)", overlay.ErrOverloaded, l.max)
+// room says that no more links of a node can be carried, or returns nil.
+func (l *links) room(node string) error {
+	err := l.places.Take(node, 1)
+	if err == nil {
+		l.places.Give(node, 1)
 	}
-	return nil
+	return err
 }
 
 // joining is a link that has its place and is about to be carried.
@@ -98,10 +102,12 @@ func (f *Frontal) book(l link, inside *net.TCPConn, outside net.Conn) (j joining
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err = f.audit.Ready(); err == nil {
-		err = f.links.room()
+		err = f.links.places.Take(l.node, 1)
 	}
 	if err == nil {
-		j.pace, err = f.links.quota.Admit(l.owner(), func() uint64 { return m.Stats().Total() })
+		if j.pace, err = f.links.quota.Admit(l.owner(), func() uint64 { return m.Stats().Total() }); err != nil {
+			f.links.places.Give(l.node, 1)
+		}
 	}
 	if err != nil {
 		f.links.refused++
@@ -196,6 +202,7 @@ func (f *Frontal) carryLink(l link, j joining) {
 	j.pace.Close()
 	out, back := traffic.Of(stats, j.pace, false)
 	f.mu.Lock()
+	f.links.places.Give(f.links.live[j.meter].node, 1)
 	delete(f.links.live, j.meter)
 	f.links.bytes += stats.Total()
 	f.links.note(f.site, l, out, back)

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/internal/limit"
 	"github.com/isthmus-grid/isthmus/internal/meeting"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
@@ -45,14 +46,14 @@ type end interface {
 
 // meetings are those that are under way, and counts of all.
 type meetings struct {
-	line   chan struct{} // one token for each that waits for a place
-	places chan struct{} // one token for each that has one
+	line   *limit.Counter[string] // those that wait for a place, by node
+	places chan struct{}          // one token for each that has one
 
 	connected, failed atomic.Uint64
 }
 
-func newMeetings(waiting int) meetings {
-	return meetings{line: make(chan struct{}, waiting), places: make(chan struct{}, maxMeetings)}
+func newMeetings(l Limits) meetings {
+	return meetings{line: newPending("meetings that wait for their turn", l), places: make(chan struct{}, maxMeetings)}
 }
 
 // MeetingCounters say how the gateway did as an end of meetings.
@@ -66,14 +67,12 @@ func (m *meetings) counters() MeetingCounters {
 	return MeetingCounters{UnderWay: len(m.places), Connected: m.connected.Load(), Failed: m.failed.Load()}
 }
 
-// enter takes a place, waiting for one while ctx goes on.
-func (m *meetings) enter(ctx context.Context) (leave func(), err error) {
-	select {
-	case m.line <- struct{}{}:
-		defer func() { <-m.line }()
-	default:
-		return nil, fmt.Errorf("%w: %d meetings wait for their turn already (limits.pending)", overlay.ErrOverloaded, cap(m.line))
+// enter takes a place for a node, waiting for one while ctx goes on.
+func (m *meetings) enter(ctx context.Context, node string) (leave func(), err error) {
+	if err := m.line.Take(node, 1); err != nil {
+		return nil, err
 	}
+	defer m.line.Give(node, 1)
 	select {
 	case m.places <- struct{}{}:
 		return func() { <-m.places }, nil

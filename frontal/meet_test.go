@@ -598,13 +598,13 @@ func TestMeetingsStayBelowTheLimits(t *testing.T) {
 	r.acceptThen(events)
 	call, accepted, far := h.held()
 	_, err := h.introduce(introduction(overlay.SimultaneousOpen, 0))
-	if !errors.Is(err, overlay.ErrOverloaded) || !strings.Contains(err.Error(), "1 connections wait for their node already (limits.pending)") {
+	if !errors.Is(err, overlay.ErrOverloaded) || !strings.Contains(err.Error(), "1 connections that wait for their node for all together is reached (limits.pending)") {
 		t.Errorf("pending: %v", err)
 	}
 	near := r.fetch(accepted)
 	r.until("it is carried", func() bool { return r.f.status().Links.Live == 1 })
 	_, err = h.introduce(introduction(overlay.SimultaneousOpen, 0))
-	const full = "1 links are carried already (limits.links)"
+	const full = "1 links that are carried for all together is reached (limits.links)"
 	if !errors.Is(err, overlay.ErrOverloaded) || !strings.Contains(err.Error(), full) {
 		t.Errorf("links, asker's side: %v", err)
 	}
@@ -619,28 +619,28 @@ func TestMeetingsStayBelowTheLimits(t *testing.T) {
 
 // TestMeetingsTakeTurns: over the bound they wait, and no longer than they may.
 func TestMeetingsTakeTurns(t *testing.T) {
-	m := newMeetings(1)
+	m := newMeetings(Limits{Pending: 1, PendingPerNode: 1 << 10})
 	var leave func()
 	for range maxMeetings {
 		var err error
-		if leave, err = m.enter(t.Context()); err != nil {
+		if leave, err = m.enter(t.Context(), "n1"); err != nil {
 			t.Fatal(err)
 		}
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	waited := make(chan error)
-	go func() { _, err := m.enter(ctx); waited <- err }()
-	(&rig{t: t, log: new(logText)}).until("it waits", func() bool { return len(m.line) == 1 })
-	if _, err := m.enter(ctx); !errors.Is(err, overlay.ErrOverloaded) || !strings.Contains(err.Error(), "1 meetings wait for their turn already (limits.pending)") {
+	go func() { _, err := m.enter(ctx, "n1"); waited <- err }()
+	(&rig{t: t, log: new(logText)}).until("it waits", func() bool { return m.line.Stats().Used == 1 })
+	if _, err := m.enter(ctx, "n1"); !errors.Is(err, overlay.ErrOverloaded) || !strings.Contains(err.Error(), "1 meetings that wait for their turn for all together is reached (limits.pending)") {
 		t.Errorf("a full line: %v", err)
 	}
 	cancel(fmt.Errorf("%w after 1s", overlay.ErrTimeout))
 	if err := receive(t, "a turn", waited); wire.CodeOf(err) != wire.CodeOverloaded || !strings.Contains(err.Error(), "256 meetings are under way, and none ended in time: timed out after 1s") {
 		t.Errorf("in vain: %v", err)
 	}
-	go func() { _, err := m.enter(t.Context()); waited <- err }()
+	go func() { _, err := m.enter(t.Context(), "n1"); waited <- err }()
 	leave()
-	if err := receive(t, "a turn", waited); err != nil || len(m.line) != 0 {
+	if err := receive(t, "a turn", waited); err != nil || m.line.Stats().Used != 0 {
 		t.Errorf("after one ended: %v", err)
 	}
 }

@@ -46,12 +46,12 @@ func (f *Frontal) limits() []metrics.Limit {
 	defer f.mu.Unlock()
 	all := []metrics.Limit{
 		{Name: "cache", Used: entries, Max: limits.Cache},
-		{Name: "pending_carries", Used: len(f.carries.wait), Max: limits.Pending},
-		{Name: "pending_returns", Used: len(f.returns.wait), Max: limits.Pending},
-		{Name: "pending_meetings", Used: len(f.meetings.line), Max: cap(f.meetings.line)},
 		{Name: "meetings", Used: len(f.meetings.places), Max: cap(f.meetings.places)},
-		{Name: "links", Used: len(f.links.live), Max: f.links.max},
 	}
+	all = append(all, metrics.LimitsOf("pending_carries", "pending_carries_per_node", f.carries.count.Stats())...)
+	all = append(all, metrics.LimitsOf("pending_returns", "pending_returns_per_node", f.returns.count.Stats())...)
+	all = append(all, metrics.LimitsOf("pending_meetings", "pending_meetings_per_node", f.meetings.line.Stats())...)
+	all = append(all, metrics.LimitsOf("links", "links_per_node", f.links.places.Stats())...)
 	all = append(all, f.endpoint.Limits()...)
 	all = append(all, metrics.LimitsOf("processes", "processes_per_node", f.roster.count.Stats())...)
 	all = append(all, metrics.LimitsOf("waiting", "waiting_per_node", f.waits.Stats())...)

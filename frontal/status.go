@@ -99,7 +99,7 @@ func (f *Frontal) status() Status {
 	s.Links, s.Quota = f.links.counters(), f.links.quota.Status()
 	s.Audit = f.audit.Status()
 	s.Memory = f.memory.status(time.Now())
-	s.Waiting = map[string]int{"half_open": f.half.nodes.Stats().Used + f.half.outside.Stats().Used, "carries": len(f.carries.wait), "returns": len(f.returns.wait), "meetings": len(f.meetings.line)}
+	s.Waiting = map[string]int{"half_open": f.half.nodes.Stats().Used + f.half.outside.Stats().Used, "carries": len(f.carries.wait), "returns": len(f.returns.wait), "meetings": f.meetings.line.Stats().Used}
 	for name := range f.roster.processes {
 		s.Jobs[name.Job]++
 	}

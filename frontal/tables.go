@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/internal/limit"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
 )
@@ -11,15 +12,24 @@ import (
 // carries holds the dials that the frontal makes for its nodes until the node
 // shows up to be joined. A carry-id is taken once.
 type carries struct {
-	max  int
-	wait map[wire.ID]*carry
+	count *limit.Counter[string] // by node
+	wait  map[wire.ID]*carry
 }
 
-func newCarries(max int) *carries { return &carries{max: max, wait: make(map[wire.ID]*carry)} }
+func newCarries(l Limits) *carries {
+	return &carries{newPending("connections that wait for their node", l), make(map[wire.ID]*carry)}
+}
+
+// newPending counts by node what waits for its other half, or its turn.
+func newPending(what string, l Limits) *limit.Counter[string] {
+	return limit.NewCounter[string](limit.Bounds{
+		What: what, Total: l.Pending, PerKey: l.PendingPerNode, TotalSetting: "limits.pending", KeySetting: "limits.pending_per_node",
+	})
+}
 
 func (c *carries) add(id wire.ID, v *carry) error {
-	if len(c.wait) >= c.max {
-		return fmt.Errorf("%w: %d connections wait for their node already (limits.pending)", overlay.ErrOverloaded, c.max)
+	if err := c.count.Take(v.node, 1); err != nil {
+		return err
 	}
 	c.wait[id] = v
 	return nil
@@ -28,34 +38,43 @@ func (c *carries) add(id wire.ID, v *carry) error {
 // take removes and returns what id stands for; nil if nothing.
 func (c *carries) take(id wire.ID) *carry {
 	v := c.wait[id]
-	delete(c.wait, id)
+	if v != nil {
+		c.count.Give(v.node, 1)
+		delete(c.wait, id)
+	}
 	return v
 }
 
 // returns knows which node's connect-id is whose, so that a target that dials
 // back to the gateway is brought to the node that asked for it.
 type returns struct {
-	max  int
-	wait map[wire.ID]returning
+	count *limit.Counter[string] // by node
+	wait  map[wire.ID]returning
 }
 
 type returning struct {
 	asker overlay.ProcessName
+	node  string // of the asker
 	until time.Time
 }
 
-func newReturns(max int) *returns { return &returns{max: max, wait: make(map[wire.ID]returning)} }
+func newReturns(l Limits) *returns {
+	return &returns{newPending("connect-ids with which to be dialled back", l), make(map[wire.ID]returning)}
+}
 
 // add remembers a connect-id. Over the bound the ones that are over go first.
 func (r *returns) add(id wire.ID, v returning, now time.Time) error {
-	if len(r.wait) >= r.max {
-		r.expire(now)
-	}
-	if len(r.wait) >= r.max {
-		return fmt.Errorf("%w: %d nodes wait to be dialled back already (limits.pending)", overlay.ErrOverloaded, r.max)
-	}
 	if old, ok := r.wait[id]; ok && now.Before(old.until) {
 		return fmt.Errorf("%w: the connect-id is in use", overlay.ErrForbidden)
+	}
+	r.forget(id)
+	err := r.count.Take(v.node, 1)
+	if err != nil {
+		r.expire(now)
+		err = r.count.Take(v.node, 1)
+	}
+	if err != nil {
+		return err
 	}
 	r.wait[id] = v
 	return nil
@@ -79,7 +98,14 @@ func (r *returns) find(id wire.ID, now time.Time) (overlay.ProcessName, bool) {
 func (r *returns) expire(now time.Time) {
 	for id, v := range r.wait {
 		if !now.Before(v.until) {
-			delete(r.wait, id)
+			r.forget(id)
 		}
+	}
+}
+
+func (r *returns) forget(id wire.ID) {
+	if v, ok := r.wait[id]; ok {
+		r.count.Give(v.node, 1)
+		delete(r.wait, id)
 	}
 }
