@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 
+	"github.com/isthmus-grid/isthmus/internal/netrule"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -22,7 +23,7 @@ func checkTarget(what string, addr netip.AddrPort, loopback bool) error {
 		why = "is not one host's address"
 	case ip.IsLinkLocalUnicast():
 		why = "is link-local"
-	case embeds4(ip):
+	case netrule.StandsFor4(ip):
 		why = "stands for an IPv4 address, which is to be registered itself"
 	case ip.Is4() && ip.As4()[0] == 0:
 		why = "is no host's address"
@@ -32,24 +33,4 @@ func checkTarget(what string, addr netip.AddrPort, loopback bool) error {
 		return nil
 	}
 	return fmt.Errorf("%w: %s %v %s", overlay.ErrForbidden, what, addr, why)
-}
-
-var translated = []netip.Prefix{
-	netip.MustParsePrefix("64:ff9b::/96"), // NAT64, RFC 6052
-	netip.MustParsePrefix("2002::/16"),    // 6to4, RFC 3056
-}
-
-// compatible are the IPv4-compatible addresses, RFC 4291 section 2.5.5.1; ::1
-// is among them and is judged as loopback.
-var compatible = netip.MustParsePrefix("::/96")
-
-// embeds4 reports whether an IPv6 address stands for an IPv4 address, behind
-// which a refused one could hide.
-func embeds4(ip netip.Addr) bool {
-	for _, p := range translated {
-		if p.Contains(ip) {
-			return true
-		}
-	}
-	return compatible.Contains(ip) && !ip.IsLoopback()
 }

@@ -107,25 +107,8 @@ func neverDialled(ip netip.Addr) string {
 		return "multicast"
 	case ip == netip.AddrFrom4([4]byte{255, 255, 255, 255}):
 		return "broadcast"
-	case embeds4(ip):
+	case netrule.StandsFor4(ip):
 		return "translated IPv4"
 	}
 	return ""
-}
-
-var translated = []netip.Prefix{
-	netip.MustParsePrefix("64:ff9b::/96"), // NAT64, RFC 6052
-	netip.MustParsePrefix("2002::/16"),    // 6to4, RFC 3056
-	netip.MustParsePrefix("::/96"),        // IPv4-compatible, RFC 4291 section 2.5.5.1
-}
-
-// embeds4 reports whether an IPv6 address stands for an IPv4 address, behind
-// which a refused one could hide.
-func embeds4(ip netip.Addr) bool {
-	for _, p := range translated {
-		if p.Contains(ip) {
-			return true
-		}
-	}
-	return false
 }

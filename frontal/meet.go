@@ -11,6 +11,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/limit"
 	"github.com/isthmus-grid/isthmus/internal/meeting"
+	"github.com/isthmus-grid/isthmus/internal/netrule"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
@@ -144,7 +145,7 @@ func (f *Frontal) side(ctx context.Context, ipv6 bool) (end, error) {
 
 // neverMet is what neverDialled refuses and package meeting does not refuse by
 // itself.
-var neverMet = slices.Concat(translated, []netip.Prefix{
+var neverMet = slices.Concat(netrule.Translated(), []netip.Prefix{
 	netip.MustParsePrefix("0.0.0.0/8"),
 	netip.MustParsePrefix("255.255.255.255/32"),
 })

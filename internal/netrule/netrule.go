@@ -27,10 +27,10 @@ type Rule struct {
 }
 
 // private are the networks whose addresses mean another host in each site: RFC 1918,
-// RFC 6598 (shared by a provider's customers) and RFC 4193.
+// RFC 6598 (shared by a provider's customers), RFC 4193 and, before that, RFC 3513 (site-local).
 var private = []netip.Prefix{
 	netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("172.16.0.0/12"), netip.MustParsePrefix("192.168.0.0/16"),
-	netip.MustParsePrefix("100.64.0.0/10"), netip.MustParsePrefix("fc00::/7"),
+	netip.MustParsePrefix("100.64.0.0/10"), netip.MustParsePrefix("fc00::/7"), netip.MustParsePrefix("fec0::/10"),
 }
 
 // Denied fails with overlay.ErrForbidden for an address that the settings deny.
@@ -60,7 +60,7 @@ func (r Rule) Foreign(ip netip.Addr) error {
 		return err
 	}
 	ip = ip.Unmap().WithZone("")
-	if i := index(translated, ip); i >= 0 && !ip.IsLoopback() {
+	if StandsFor4(ip) {
 		return fmt.Errorf("%w: %v stands for an IPv4 address, which is to be named itself", overlay.ErrForbidden, ip)
 	}
 	if i := index(private, ip); i >= 0 && index(r.Private, ip) < 0 {
@@ -69,6 +69,13 @@ func (r Rule) Foreign(ip netip.Addr) error {
 	}
 	return nil
 }
+
+// StandsFor4 reports whether an IPv6 address stands for an IPv4 address, behind which a
+// refused one could hide. ::1 is the loopback.
+func StandsFor4(ip netip.Addr) bool { return index(translated, ip) >= 0 && !ip.IsLoopback() }
+
+// Translated returns the networks of the addresses that stand for IPv4 addresses.
+func Translated() []netip.Prefix { return slices.Clone(translated) }
 
 func index(in []netip.Prefix, ip netip.Addr) int {
 	return slices.IndexFunc(in, func(p netip.Prefix) bool { return p.Contains(ip) })

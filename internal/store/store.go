@@ -20,7 +20,8 @@ import (
 )
 
 // A Store keeps records. Safe for concurrent use. Every call is bounded in time,
-// also when ctx is not.
+// also when ctx is not, but for one of a Bolt whose disk neither answers nor fails: that
+// waits in the kernel for as long as the disk does.
 type Store interface {
 	// Get returns the record with the key, with Version 0 if there is none.
 	Get(ctx context.Context, key string) (Record, error)
