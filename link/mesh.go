@@ -84,6 +84,7 @@ type attempt struct {
 	asked      map[carrierID]wire.ID    // the links for which incoming carriers came whose handshakes go on
 	settled    chan struct{}            // closed when the link was handed up or err says why not
 	handed     bool
+	refused    bool  // the dial under way was told that the peer has a link
 	err        error // of the last dial
 }
 
@@ -239,7 +240,11 @@ func (m *Mesh) step(a *attempt, e event) (verdict error) {
 		case actRefuse:
 			a.decide(act.id, act.err)
 		case actPark:
-			time.AfterFunc(patience, func() {
+			wait := patience
+			if a.refused { // this is that link, and nothing is to be expected of our dial
+				wait = 0
+			}
+			time.AfterFunc(wait, func() {
 				m.mu.Lock()
 				defer m.mu.Unlock()
 				m.step(a, event{kind: evPatience, id: act.id})
@@ -434,6 +439,9 @@ func (m *Mesh) answer(ctx context.Context, c overlay.Carrier) {
 		m.mu.Unlock()
 		return
 	}
+	if a.granting != 0 && a.asked[a.granting] == got.link {
+		a.granting = id // both were dialled for one link, and the proof on either is the word for it
+	}
 	dropped := m.step(a, event{kind: evGranted, id: id, life: got.hello.Generation})
 	m.mu.Unlock()
 	if dropped == nil {
@@ -513,7 +521,7 @@ func (m *Mesh) incoming(h *wire.Hello) (*attempt, carrierID, chan error) {
 // startDial begins the pair's own dial. mu is held.
 func (m *Mesh) startDial(a *attempt) {
 	ctx, cancel := context.WithCancel(m.serve)
-	a.cancelDial = cancel
+	a.cancelDial, a.refused = cancel, false
 	m.work.Go(func() {
 		defer cancel()
 		m.dial(ctx, a)
@@ -545,8 +553,9 @@ func (m *Mesh) tryDial(ctx context.Context, a *attempt) (*Link, error) {
 	peer := overlay.ProcessName{Job: m.cfg.Self.Process.Job, Rank: a.rank}
 	pause := firstPause
 	var id wire.ID
-	rand.Read(id[:]) // never fails (crypto/rand). One for all tries: by it the peer knows that the one before has failed
-	for try, began := 1, time.Now(); ; try++ {
+	rand.Read(id[:])      // never fails (crypto/rand). One for all tries: by it the peer knows that the one before has failed
+	var refused time.Time // when the peer first said that it has a link
+	for try := 1; ; try++ {
 		c, err := m.cfg.Connector.Dial(ctx, peer, overlay.AllWays)
 		if err != nil {
 			return nil, err
@@ -561,11 +570,15 @@ func (m *Mesh) tryDial(ctx context.Context, a *attempt) (*Link, error) {
 			return nil, r.err
 		case errors.Is(r.err, overlay.ErrDuplicate):
 			// It has a link that we do not have: the first carrier's end is not known
-			// to it yet. It dials for that link again when it is, and then that counts.
-			if m.parks(a) || time.Since(began) > handshakeTimeout {
+			// to it yet. It dials for that link again when it is, and then that counts; or
+			// it gives the link up in the end.
+			if refused.IsZero() {
+				refused, pause = time.Now(), duplicatePause
+			}
+			if m.parks(ctx, a) || time.Since(refused) > m.cfg.Patience {
 				return nil, r.err
 			}
-			pause, try = duplicatePause, 0
+			try = 0
 		case try == maxDials:
 			return nil, r.err
 		}
@@ -580,18 +593,22 @@ func (m *Mesh) tryDial(ctx context.Context, a *attempt) (*Link, error) {
 	}
 }
 
-// The rests between dials that broke in their handshakes: they grow fourfold. Where the
-// peer says that it has a link they are even.
+// The rests between dials that broke in their handshakes: they grow fourfold, and from
+// duplicatePause on where the peer says that it has a link.
 const (
 	firstPause     = 20 * time.Millisecond
 	lastPause      = 1280 * time.Millisecond
 	duplicatePause = 320 * time.Millisecond
 )
 
-// parks reports whether an incoming carrier waits for the pair's own dial.
-func (m *Mesh) parks(a *attempt) bool {
+// parks notes that the peer said to the pair's own dial that it has a link, and reports
+// whether an incoming carrier waits for that dial, as another need not from now on.
+func (m *Mesh) parks(ctx context.Context, a *attempt) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if ctx.Err() == nil { // else another dial may be under way
+		a.refused = true
+	}
 	return a.parked != 0
 }
 

@@ -5,15 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/local"
 	"github.com/isthmus-grid/isthmus/overlay"
+	"github.com/isthmus-grid/isthmus/wire"
 )
 
 // end is one process's mesh and the links it was handed.
@@ -59,8 +62,12 @@ func (s sealing) Accept(ctx context.Context) (overlay.Carrier, error) {
 }
 
 func startEnd(id Identity, size uint32, conn overlay.Connector) *end {
+	return startEndThat(id, size, conn, 0)
+}
+
+func startEndThat(id Identity, size uint32, conn overlay.Connector, patience time.Duration) *end {
 	e := &end{conn: conn, links: make(chan *Link, 16), done: make(chan error, 1)}
-	e.mesh = NewMesh(Config{Self: id, Size: size, Connector: conn, Up: func(l *Link) { e.links <- l }})
+	e.mesh = NewMesh(Config{Self: id, Size: size, Connector: conn, Patience: patience, Up: func(l *Link) { e.links <- l }})
 	ctx, stop := context.WithCancel(context.Background())
 	e.stop = stop
 	go func() { e.done <- e.mesh.Serve(ctx) }()
@@ -189,6 +196,147 @@ func TestParkedCarrierIsTaken(t *testing.T) {
 	}
 	low.close(t)
 	high.close(t)
+}
+
+// refusing is a connector whose dials meet a peer that says it has a link already, until
+// block is closed: from then on they do not end.
+type refusing struct {
+	overlay.Connector
+	peer  Identity
+	takes time.Duration // a dial
+	dials atomic.Int32
+	block chan struct{}
+}
+
+func (r *refusing) Dial(ctx context.Context, peer overlay.ProcessName, _ overlay.Ways) (overlay.Carrier, error) {
+	r.dials.Add(1)
+	time.Sleep(r.takes)
+	select {
+	case <-r.block:
+		<-ctx.Done()
+		return overlay.Carrier{}, ctx.Err()
+	default:
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return overlay.Carrier{}, err
+	}
+	defer ln.Close()
+	ours, err := net.Dial("tcp", ln.Addr().String())
+	if err != nil {
+		return overlay.Carrier{}, err
+	}
+	theirs, err := ln.Accept()
+	if err != nil {
+		return overlay.Carrier{}, err
+	}
+	go Establish(ctx, overlay.Carrier{Conn: theirs}, r.peer, nil, func(*wire.Hello) error { return errKept }) // ends with its handshake
+	return overlay.Carrier{Conn: ours}, nil
+}
+
+// A peer that has a link which this end has not is waited for as long as links are kept without a
+// carrier, from when it says so: what came before may have taken long.
+func TestPeerHasALink(t *testing.T) {
+	conn, err := local.Listen(shortDir(t), identity(t, 0).Process)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &refusing{Connector: conn, peer: identity(t, 1), takes: 2 * time.Second, block: make(chan struct{})}
+	low := startEndThat(identity(t, 0), 2, r, time.Second)
+	err = low.mesh.Connect(t.Context(), 1)
+	if n := r.dials.Load(); !errors.Is(err, overlay.ErrDuplicate) || n != 2 {
+		t.Errorf("after %d dials, want 2: %v", n, err)
+	}
+	low.close(t)
+}
+
+// When that peer comes, it does not wait for a dial that can lead to nothing.
+func TestPeerComesForItsLink(t *testing.T) {
+	dir := shortDir(t)
+	conn, err := local.Listen(dir, identity(t, 0).Process)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &refusing{Connector: conn, peer: identity(t, 1), block: make(chan struct{})}
+	low := startEnd(identity(t, 0), 2, r)
+	result := make(chan error, 1)
+	go func() { result <- low.mesh.Connect(t.Context(), 1) }()
+	for !toldOfALink(low.mesh, 1) {
+		time.Sleep(time.Millisecond)
+	}
+	close(r.block)
+	for n := r.dials.Load(); r.dials.Load() == n; {
+		time.Sleep(time.Millisecond)
+	}
+	high := newEnd(t, dir, 1, 2)
+	began := time.Now()
+	if err := errors.Join(high.mesh.Connect(t.Context(), 0), <-result); err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(began); took >= patience {
+		t.Errorf("it took %v, as long as one that waits for a dial", took)
+	}
+	low.close(t)
+	high.close(t)
+}
+
+func toldOfALink(m *Mesh, rank uint32) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.pairs[rank] != nil && m.pairs[rank].refused
+}
+
+// A peer that looks for a carrier in two ways at once, for a link of which this end does
+// not know, gets it by whichever carrier is proven first, though this end heard of the other later.
+func TestTwoCarriersForOneLink(t *testing.T) {
+	dir := shortDir(t)
+	a := newEnd(t, dir, 0, 2)
+	peer, b := identity(t, 0).Process, identity(t, 1)
+	conn, err := local.Listen(dir, b.Process)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	id := wire.ID{1}
+	dial := func(admit func(ctx context.Context) error) (overlay.Carrier, error) {
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+		c, err := conn.Dial(ctx, peer, overlay.AllWays)
+		if err != nil {
+			return c, err
+		}
+		c, _, err = shake(ctx, c, b, &peer, terms{link: id, admit: func(*wire.Hello) (uint64, error) { return 0, admit(ctx) }})
+		return c, err
+	}
+	first, second, over := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	var others sync.WaitGroup
+	others.Go(func() {
+		<-first
+		if _, err := dial(func(context.Context) error { close(second); <-over; return errKept }); !errors.Is(err, overlay.ErrDuplicate) {
+			t.Errorf("the second: %v", err)
+		}
+	})
+	c, err := dial(func(ctx context.Context) error {
+		close(first)
+		select {
+		case <-second:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := linked(t, a.links)
+	close(over)
+	others.Wait()
+	if l.id != id {
+		t.Errorf("link %v", l.id)
+	}
+	c.Conn.Close()
+	l.Conn.Close()
+	a.close(t)
 }
 
 // waitFor polls a pair until it is as the test needs it.
