@@ -49,7 +49,7 @@ func TestReserve(t *testing.T) {
 			t.Errorf("end %d: ticket %+v for %s", end, tk, a.Proxy)
 		}
 		for _, after := range []time.Duration{0, ticket.MaxLife - time.Minute} {
-			if err := ticket.NewChecker("p1", 100, ticket.Key(offerOf("", "").TicketKey)).Check(tk, time.Now().Add(after)); err != nil {
+			if err := ticket.NewChecker("p1", 100, ticket.Key(offerOf("", "").TicketKey)).Check(tk, proxyClock().Add(after)); err != nil {
 				t.Errorf("end %d after %v: %v", end, after, err)
 			}
 		}
