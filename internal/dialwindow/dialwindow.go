@@ -131,17 +131,17 @@ func Dial[C any](ctx context.Context, d *Window, dial func(context.Context) (C, 
 	}).Stop()
 	defer time.AfterFunc(limitedTurnTime, t.end).Stop()
 	if c, err = dial(ctx); err == nil {
-		d.answered(time.Since(begin))
+		d.answered(retransmitted(c, time.Since(begin)))
 	}
 	return c, err
 }
 
-// answered notes what an answer took.
-func (d *Window) answered(took time.Duration) {
+// answered notes an answer.
+func (d *Window) answered(late bool) {
 	now := time.Now()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.w.answered(now, took)
+	d.w.answered(now, late)
 	rate, is := d.w.limited(now)
 	if is && !d.told {
 		d.log.Warn("the site lets few new connections through; they wait for their turn, and techniques that need several are left out",

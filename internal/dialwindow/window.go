@@ -12,7 +12,8 @@ const (
 	limitedSize = 16
 
 	// lateAfter is what an answer takes at least if the first SYN, or the answer to it,
-	// was lost: it is sent again after a second (RFC 6298, section 2.1).
+	// was lost: it is sent again after a second (RFC 6298, section 2.1). It counts where
+	// the kernel does not tell (retransmitted).
 	lateAfter = 900 * time.Millisecond
 
 	// turnTime is how long a dial without an answer counts: nobody may be there, and who is
@@ -60,12 +61,13 @@ func (w *window) admit(now time.Time) bool {
 // leave has a dial count no more.
 func (w *window) leave() { w.open-- }
 
-// answered notes what the answer to a dial took, the dial being counted still or not.
-func (w *window) answered(now time.Time, took time.Duration) {
+// answered notes that a dial was answered, at once or late, the dial being counted
+// still or not.
+func (w *window) answered(now time.Time, late bool) {
 	if now.Sub(w.began) > staleTime {
 		w.began, w.prompt, w.late = now, 0, 0
 	}
-	if took < lateAfter {
+	if !late {
 		w.prompt++
 		if 2*w.open >= w.size {
 			w.size = min(w.size+1, mostSize)

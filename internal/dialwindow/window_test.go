@@ -77,7 +77,7 @@ func play(s *site, w *window, n int, gap time.Duration, dead func(int) bool) (an
 			switch {
 			case e.try == -1:
 				answered[e.dial] = now
-				w.answered(zero.Add(now), now-begun[e.dial])
+				w.answered(zero.Add(now), now-begun[e.dial] >= lateAfter)
 				fallthrough
 			case e.try == -2:
 				if _, is := w.limited(zero.Add(now)); e.try == -2 && is && now < begun[e.dial]+limitedTurnTime {
