@@ -7,8 +7,9 @@
 // who gives up before has cost nothing, and the daemon knows that it must be thrifty.
 //
 //	dial answered at once         the window grows by one, if it is in use
-//	most answered only after      it halves, down to 4: SYNs were lost, though
-//	a second, in a second         somebody answers
+//	most answered only when the   it halves, down to 4: SYNs were lost, though
+//	SYN was sent again, in a      somebody answers
+//	second
 //	not answered at all           says nothing: nobody may be there
 //
 // It decides when to dial and neither where nor how. The window is a pure core
