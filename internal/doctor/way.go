@@ -35,7 +35,7 @@ func (l *looker) far(life context.Context) (context.Context, context.CancelFunc)
 
 // trip is the round trip to the broker, as far as it is known: a TLS handshake takes three
 // with what is said before it, and a question that a gateway passes on takes one.
-func (o Observations) trip() (trip time.Duration) {
+func (o *Observations) trip() (trip time.Duration) { // not of a copy: others write what it does not read
 	for _, s := range o.Services {
 		if s.Connect.Outcome == Connected {
 			trip = max(trip, s.Connect.Took)

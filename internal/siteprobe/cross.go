@@ -19,6 +19,7 @@ import (
 const (
 	crossTries = 3
 	crossWait  = 150 * time.Millisecond
+	crossLooks = 2
 )
 
 // cross looks, where datagrams do not tell it, whether a SYN of this host's opens the way
@@ -37,7 +38,18 @@ func (m *measurement) cross(ctx context.Context) {
 	m.o.Cross = &c
 }
 
+// crossed looks again where nothing came: that may be a loss, or a busy host, and no
+// filter makes something come that it does not let in.
 func (m *measurement) crossed(ctx context.Context, outside netip.Addr, from netip.AddrPort) (c Cross, err error) {
+	for range crossLooks {
+		if c, err = m.crossOnce(ctx, outside, from); c.Came || err != nil {
+			break
+		}
+	}
+	return c, err
+}
+
+func (m *measurement) crossOnce(ctx context.Context, outside netip.Addr, from netip.AddrPort) (c Cross, err error) {
 	p, err := m.openOutside(false)
 	if err != nil {
 		return c, err

@@ -131,7 +131,7 @@ func (g *grid) again(a, b *lab.Host, try attempt, again *atomic.Int32) (time.Dur
 // fewAgain fails the test when second tries were not the exception.
 func fewAgain(t *testing.T, again *atomic.Int32, of int) {
 	t.Helper()
-	if n := int(again.Load()); n*50 > of {
+	if n := int(again.Load()); n*20 > of {
 		t.Errorf("%d of %d attempts needed a second try", n, of)
 	}
 }

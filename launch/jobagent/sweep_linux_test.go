@@ -24,11 +24,13 @@ func TestSweep(t *testing.T) {
 		t.Skip("this process cannot become another user")
 	}
 	const account, other = 1_987_654_321, 1_987_654_322
-	folder := t.TempDir()
-	for dir, mode := range map[string]os.FileMode{folder: 0o777 | os.ModeSticky, filepath.Dir(folder): 0o711} {
-		if err := os.Chmod(dir, mode); err != nil {
-			t.Fatal(err)
-		}
+	folder, err := os.MkdirTemp("/tmp", "isthmus-sweep-") // TMPDIR may be where other accounts do not come
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(folder) })
+	if err := os.Chmod(folder, 0o777|os.ModeSticky); err != nil {
+		t.Fatal(err)
 	}
 	left := map[int]func() []string{}
 	for _, uid := range []int{account, other} {
