@@ -130,8 +130,8 @@ func linkHasReserve(t *testing.T, r *roads) {
 		r.block(overlay.Direct, errors.New("nobody can be asked"))
 		r.block(overlay.Relay, errors.New("nobody can be asked"))
 		r.mute(overlay.Direct, overlay.Relay)
+		w.cut() // before the ends can have taken what is kept
 		r.cut()
-		w.cut()
 		pump(t, a, b, 1<<20)
 		w.wait("both ends to take it", func() bool { return w.taken == [2]int{round + 1, round + 1} })
 		if path, _ := a.Current(); path.Reason != "kept" {

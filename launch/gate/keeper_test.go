@@ -366,7 +366,7 @@ func TestKeeperEndsBeforeTheLaunch(t *testing.T) {
 func TestSignals(t *testing.T) {
 	h := newHost(t, nil)
 	c := h.talk().booked()
-	c.runs("trap 'echo usr; exit 4' USR1; echo up; while :; do sleep 0.01; done", func(s *gatepb.Start) {
+	c.runs("trap 'echo usr; exit 4' USR1; sleep 1000 & echo up; wait", func(s *gatepb.Start) {
 		s.Size, s.Processes = 2, []*gatepb.Process{{Rank: 0}, {Rank: 1}}
 	})
 	for up := ""; len(up) < len("up\nup\n"); {
