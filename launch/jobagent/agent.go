@@ -55,6 +55,8 @@ type agent struct {
 	over     uint64 // number of the event Over; 0: not yet
 	ended    bool   // no process is left
 	running  map[place]*running
+	early    []early             // signals for processes that are not started yet
+	started  bool                // all processes were started, or could not be
 	incoming map[string]*os.File // staged files in the making, by name
 }
 

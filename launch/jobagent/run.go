@@ -88,6 +88,9 @@ func (a *agent) execute(j job, err error) {
 		all.Go(func() { a.await(at, process) })
 	}
 	j.key.Close()
+	a.mu.Lock()
+	a.started, a.early = true, nil
+	a.mu.Unlock()
 	all.Wait()
 	killOffspring(a.guard)
 	a.mu.Lock()
@@ -158,8 +161,13 @@ func (a *agent) startOne(j job, at place) (*ranks.Process, error) {
 		return nil, err
 	}
 	a.mu.Lock()
+	defer a.mu.Unlock()
 	a.running[at] = &running{process}
-	a.mu.Unlock()
+	for _, e := range a.early {
+		if e.concerns(at) {
+			process.Signal(e.signal)
+		}
+	}
 	return process, nil
 }
 
@@ -201,12 +209,31 @@ func (a *agent) exited(at place, e *gatepb.Exited) {
 	a.events.Force(&gatepb.ToSubmitter{Say: &gatepb.ToSubmitter_Exited{Exited: e}})
 }
 
+// An early signal came before all processes were started: those that were not get it
+// when they are. A process is running, and may have told its submitter so, a moment
+// before the agent knows of it.
+type early struct {
+	signal syscall.Signal
+	ranks  []uint32 // empty: all
+}
+
+// maxEarly bounds the early signals of a job: nobody has more to say in that time.
+const maxEarly = 64
+
+func (e early) concerns(at place) bool {
+	return len(e.ranks) == 0 || slices.Contains(e.ranks, uint32(at.Rank))
+}
+
 // signal sends a signal to the groups of the processes with these ranks, or of all.
 func (a *agent) signal(sig syscall.Signal, only []uint32) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	e := early{sig, only}
+	if !a.started && len(a.early) < maxEarly {
+		a.early = append(a.early, e)
+	}
 	for at, r := range a.running {
-		if len(only) == 0 || slices.Contains(only, uint32(at.Rank)) {
+		if e.concerns(at) {
 			r.process.Signal(sig) // fails when it has just ended
 		}
 	}
