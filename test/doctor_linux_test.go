@@ -35,6 +35,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/doctor"
 	"github.com/isthmus-grid/isthmus/internal/grid"
 	"github.com/isthmus-grid/isthmus/internal/lab"
+	"github.com/isthmus-grid/isthmus/overlay"
 )
 
 // doctorBound is what a run may take, whatever is broken.
@@ -312,7 +313,7 @@ func TestDoctorOnABrokenGrid(t *testing.T) {
 
 	foreign := w.foreign()
 	with("helper closed/n1", map[string]any{"tls": map[string]any{"ca": foreign}}, doctor.Certificate, "was not issued by the CA")
-	expired, err := w.Issue(control.Identity{Role: control.RoleHelper, Site: "closed", Name: "late"}, time.Now().Add(-time.Minute))
+	expired, err := w.Issue(control.Identity{Role: control.RoleHelper, Site: "closed", Name: "late"}, time.Now().Add(-overlay.MaxLate-time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -111,6 +111,8 @@ func (e *Etcd) failed(asker context.Context, err error) error {
 		return e.note(err)
 	case errors.Is(err, rpctypes.ErrRequestTooLarge):
 		return fmt.Errorf("store: %s: %w", e.where, err)
+	case errors.Is(asker.Err(), context.DeadlineExceeded):
+		return fmt.Errorf("%w %s did not answer while the caller waited: %w; is a majority of its members up, and reachable from here?", ErrUnavailable, e.where, err)
 	case asker.Err() != nil:
 		return fmt.Errorf("%w %s was not waited for: %w", ErrUnavailable, e.where, err)
 	case errors.Is(err, context.DeadlineExceeded):
