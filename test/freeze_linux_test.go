@@ -41,10 +41,11 @@ func TestBrokerStops(t *testing.T) {
 		}
 	}
 	flows := []*flow{w.flow(w.linked("closed/n1", "shut/n1"))}
-	stopLoad := w.load("closed/n2", "shut/n1", 2)
+	more, stopLoad := w.load("closed/n2", "shut/n1", 2)
 	var took []time.Duration
 	for range n {
 		took = append(took, w.stopBroker(t)...)
+		more() // or one dial might ask the broker that is stopped each time, for longer than dials are tried again
 	}
 	stopLoad()
 	slices.Sort(took)
@@ -120,12 +121,13 @@ func (w *world) resume(t *testing.T, daemons ...string) {
 }
 
 // load has pairs of ranks make links all the time, until it is told to stop: none may fail.
-func (w *world) load(from, to string, pairs int) (stop func()) {
+// more returns when each pair has made another one.
+func (w *world) load(from, to string, pairs int) (more, stop func()) {
 	w.t.Helper()
 	key := newKey(w.t, "load")
 	ctx, cancel := context.WithCancel(w.ctx)
 	var loops sync.WaitGroup
-	var links atomic.Int64
+	links := make([]atomic.Int64, pairs)
 	for i := range pairs {
 		var ranks [2]*probe.Rank
 		for k, node := range []string{from, to} {
@@ -148,15 +150,25 @@ func (w *world) load(from, to string, pairs int) (stop func()) {
 				}
 				loops.Go(func() { far.Conn.Close() })
 				near.Conn.Close()
-				links.Add(1)
+				links[i].Add(1)
 			}
 		})
 	}
 	stop = sync.OnceFunc(func() {
 		cancel()
 		loops.Wait()
-		w.t.Logf("%d links of the load", links.Load())
+		all := int64(0)
+		for i := range links {
+			all += links[i].Load()
+		}
+		w.t.Logf("%d links of the load", all)
 	})
 	w.t.Cleanup(stop)
-	return stop
+	more = func() {
+		for i := range links {
+			from := links[i].Load()
+			w.until("another link of the load", func() bool { return links[i].Load() > from })
+		}
+	}
+	return more, stop
 }
