@@ -90,6 +90,13 @@ func (k *keeper) lost(c *stream.Carrier, err error, left int) error {
 // silent is stream.Options.Silent.
 func (k *keeper) silent(unacked bool) { k.redial(true, unacked) } // if that cannot be, the mesh ends the link
 
+// late is stream.Options.Late.
+func (k *keeper) late() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.useReserve()
+}
+
 // beside gets a relay with small packets to stand by. A carrier fell silent under load,
 // and the link goes on over another, where the same may happen: large packets vanish on
 // the way, in which case the link would be silent twice as long.

@@ -316,7 +316,7 @@ func (m *Mesh) keep(c overlay.Carrier, h met, dialled bool) *keeper {
 	here, there := c.Here.Site, c.Path.Peer.Site
 	k := &keeper{mesh: m, link: l, born: time.Now(), account: account{since: time.Now()}, away: here != "" && there != "" && here != there}
 	rank := l.Peer.Rank
-	o := stream.Options{Lost: k.lost, Silent: k.silent, AskAfter: k.askAfter, Ended: func() { // a mesh is never locked before a stream is
+	o := stream.Options{Lost: k.lost, Silent: k.silent, Late: k.late, AskAfter: k.askAfter, Ended: func() { // a mesh is never locked before a stream is
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		if m.links[rank] == k {
@@ -330,7 +330,7 @@ func (m *Mesh) keep(c overlay.Carrier, h met, dialled bool) *keeper {
 		o.Counts = func(a any) bool { return a.(*about).path.Uncounted() }
 	}
 	if c.Path.Technique == 0 { // one node
-		o.Silent = nil
+		o.Silent, o.Late = nil, nil
 	}
 	l.begin(o)
 	m.mu.Lock()

@@ -206,7 +206,7 @@ func TestTampering(t *testing.T) {
 					t.Fatal(err)
 				}
 				got, err := io.ReadAll(to)
-				if !bytes.Equal(got, data[:2*maxContent]) || err == nil || !strings.Contains(err.Error(), c.want) {
+				if !bytes.Equal(got, data[:2*firstContent]) || err == nil || !strings.Contains(err.Error(), c.want) {
 					t.Errorf("read %d bytes, right: %v, then %v", len(got), bytes.HasPrefix(data, got), err)
 				}
 				if _, again := to.Read(make([]byte, 1)); again != err {
@@ -219,6 +219,42 @@ func TestTampering(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// The first records fit into a packet each, so that what has come of the first flight can
+// be read; those behind them are full.
+func TestFirstRecordsAreSmall(t *testing.T) {
+	first := dataRecord(t)
+	var mu sync.Mutex
+	var sizes []int
+	r := &relay{edit: func(d, n int, record []byte) [][]byte {
+		if d == 0 && n >= first[0] {
+			mu.Lock()
+			sizes = append(sizes, len(record)-overhead)
+			mu.Unlock()
+		}
+		return [][]byte{record}
+	}}
+	a, b := r.between(t)
+	from, to := sealedOver(t, a, b)
+	data := random(1, 10*maxContent)
+	exchange(t, from, to, data, []int{len(data)}, []int{len(data)})
+	mu.Lock()
+	defer mu.Unlock()
+	sum := 0
+	for i, n := range sizes {
+		want := min(maxContent, len(data)-sum)
+		if sum < firstBytes {
+			want = firstContent
+		}
+		if n != want {
+			t.Fatalf("record %d has %d bytes, behind %d; want %d", i, n, sum, want)
+		}
+		sum += n
+	}
+	if sum != len(data) {
+		t.Errorf("%d bytes in records of %d", sum, len(data))
 	}
 }
 

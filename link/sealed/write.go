@@ -14,6 +14,13 @@ const (
 	renewAfter = 1 << 23
 	// reserve is the room in a buffer for a KeyUpdate before the data.
 	reserve = len(keyUpdate) + overhead
+
+	// The first firstBytes of a connection are sent in records of at most firstContent
+	// bytes, which fit into one packet of usual size. The peer can open a record when it
+	// has all of it, and a full one is more than the first flight of a TCP connection
+	// holds (10 segments, RFC 6928): it would arrive a round trip later than its first part.
+	firstContent = 1200
+	firstBytes   = 64 << 10
 )
 
 // writer seals and sends. Writes from several goroutines do not mix.
@@ -23,6 +30,7 @@ type writer struct {
 	conn  net.Conn
 	err   error       // why nothing can be written any more
 	renew uint64      // renewAfter, less in tests
+	first int         // of firstBytes, what has been sealed
 	asked atomic.Bool // the peer wants us to change keys
 	kept  kept
 }
@@ -71,7 +79,7 @@ func (w *writer) write(bufs [][]byte) (sent int, err error) {
 func (w *writer) seal(out []byte, from *cursor, left int) ([]byte, int, error) {
 	taken := 0
 	for left > taken {
-		n := min(left-taken, maxContent)
+		n := min(left-taken, w.content())
 		if len(out)+reserve+n+overhead > cap(out) {
 			break
 		}
@@ -81,8 +89,17 @@ func (w *writer) seal(out []byte, from *cursor, left int) ([]byte, int, error) {
 		}
 		out = w.half.appendRecord(out, typeApplication, from, n)
 		taken += n
+		w.first = min(w.first+n, firstBytes)
 	}
 	return out, taken, nil
+}
+
+// content returns how many bytes the next record holds at most.
+func (w *writer) content() int {
+	if w.first < firstBytes {
+		return firstContent
+	}
+	return maxContent
 }
 
 // renewKeys appends a KeyUpdate to out, and goes on to the next keys, when the

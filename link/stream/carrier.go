@@ -57,6 +57,7 @@ type Carrier struct {
 	used   int64         // tick at which it was given data last
 	woke   time.Duration // how long nothing had passed before a word that nothing was heard after; 0: none
 	silent bool          // questions have had no answer
+	late   bool          // an answer should be here
 	rtt    time.Duration
 	least  time.Duration // of all that were measured
 	slower bool          // the path was taken for dead, and was not

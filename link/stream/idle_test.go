@@ -3,6 +3,8 @@ package stream
 import (
 	"errors"
 	"fmt"
+	"io"
+	"slices"
 	"testing"
 	"time"
 )
@@ -110,5 +112,53 @@ func TestCarriersFallSilentTogether(t *testing.T) {
 	case <-w.ends[0].want:
 	default:
 		t.Errorf("nothing is called for, with carriers %+v", w.ends[0].Carriers())
+	}
+}
+
+// A carrier that comes while all others are silent takes over at once: what those carried
+// goes first on it, before anything newer.
+func TestNewCarrierDismissesSilent(t *testing.T) {
+	w := newWorld(t)
+	old := w.with("middle")
+	old.mute()
+	if _, err := w.ends[0].Write([]byte("still there?")); err != nil {
+		t.Fatal(err)
+	}
+	for range int((askLoaded + lateAfter + doubtAfter) / Tick) {
+		w.pass(1)
+	}
+	if all := w.ends[0].Carriers(); len(all) != 1 || !all[0].Silent {
+		t.Fatalf("the carriers are %+v", all)
+	}
+	w.with("tcp")
+	if all := w.ends[0].Carriers(); len(all) != 1 || all[0].Silent { // before any tick
+		t.Errorf("the carriers are %+v", all)
+	}
+	if _, err := io.ReadFull(w.ends[1], make([]byte, len("still there?"))); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What is at hand for a link is made use of before its path is so long silent that
+// another is looked for.
+func TestLate(t *testing.T) {
+	w := newWorld(t)
+	var said []string
+	e := w.ends[0]
+	e.o.Late = func() { said = append(said, "late") }
+	e.o.Silent = func(bool) { said = append(said, "silent") }
+	r := w.with("middle")
+	e.mu.Lock()
+	e.carriers[0].least = 4 * lateAfter
+	e.mu.Unlock()
+	r.mute()
+	if _, err := e.Write([]byte("still there?")); err != nil {
+		t.Fatal(err)
+	}
+	for range int((askLoaded + 9*lateAfter) / Tick) {
+		e.Watch()
+	}
+	if n := slices.Index(said, "silent"); n != int(3*lateAfter/Tick) || slices.Contains(said[n:], "late") {
+		t.Errorf("it was told %v", said)
 	}
 }

@@ -32,6 +32,11 @@ type Options struct {
 	// anything: the process may be suspended.
 	Silent func(unacked bool)
 
+	// Late, if any, is called at each tick at which no carrier has answered in time and
+	// none is silent for so long that Silent is told: dials that cost nobody anything
+	// can begin.
+	Late func()
+
 	// AskAfter, if any, returns after how long a silence the peer of a carrier
 	// without load is asked for a sign of life. It is called at every tick.
 	AskAfter func(c *Carrier) time.Duration
@@ -155,6 +160,7 @@ func (s *Stream) Attach(conn net.Conn, about any, received uint64, rtt time.Dura
 	if rtt > longHandshake {
 		c.say(sayPing)
 	}
+	s.dismiss(true) // before c is given anything: what a silent one carries goes first
 	s.work.Go(c.writeLoop)
 	c.wake()
 	s.readable.Broadcast()

@@ -20,9 +20,10 @@ const (
 	// Options.AskAfter says nothing else: firewalls are to remember the connection.
 	AskIdle = 15 * time.Second
 
-	askLoaded  = 200 * time.Millisecond // of silence under load, after which the peer is asked
+	askLoaded  = 150 * time.Millisecond // of silence under load, after which the peer is asked
 	signOfLife = 100 * time.Millisecond // after which what comes in is acknowledged though nobody has taken it
-	doubtAfter = 200 * time.Millisecond // after an answer should be here, or twice the time for it: another way is looked for
+	lateAfter  = 200 * time.Millisecond // after an answer should be here: what is at hand for the link is made use of
+	doubtAfter = 200 * time.Millisecond // the same, or twice the time for an answer: another way is looked for
 	giveUp     = 2 * time.Second        // after the question: the carrier is given up
 
 	// abandonAfter, or two round trips if they take longer, is what a carrier has that
@@ -73,6 +74,7 @@ type sign uint8
 const (
 	fine     sign = iota
 	ask           // put a question
+	late          // the answer should be here
 	doubtful      // look for another way
 	gone          // give it up
 )
@@ -93,6 +95,8 @@ func judge(silence, asked, answer, rtt, idle time.Duration, load bool) sign {
 		return gone
 	case asked >= answer+max(doubtAfter, answer):
 		return doubtful
+	case asked >= answer+lateAfter:
+		return late
 	}
 	return fine
 }
@@ -130,15 +134,19 @@ func (s *Stream) Watch() {
 		return
 	}
 	now := s.ticks.Add(1)
-	alive, asks := false, false
+	alive, prompt, asks := false, false, false
 	for _, c := range append([]*Carrier(nil), s.carriers...) {
 		loaded := s.loaded(c)
 		s.look(c, now)
 		alive = alive || !c.dead && !c.silent
+		prompt = prompt || !c.dead && !c.silent && !c.late
 		asks = asks || !c.dead && c.asked.since == now && loaded
 	}
 	if asks {
 		s.askOthers(now)
+	}
+	if !prompt && alive && s.o.Late != nil {
+		s.o.Late()
 	}
 	s.dismiss(alive)
 	s.notice()
@@ -191,7 +199,9 @@ func (s *Stream) judge(c *Carrier, now int64, since func(int64) time.Duration) {
 	if s.o.AskAfter != nil {
 		idle = s.o.AskAfter(c)
 	}
-	switch judge(since(c.heard), asked, c.answerTime(), c.rtt, idle, s.loaded(c)) {
+	verdict := judge(since(c.heard), asked, c.answerTime(), c.rtt, idle, s.loaded(c))
+	c.late = verdict == late
+	switch verdict {
 	case ask:
 		c.asked.since, c.asking = now, c.served
 		c.say(sayPing)

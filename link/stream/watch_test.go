@@ -15,8 +15,8 @@ func TestJudge(t *testing.T) {
 		want                      sign
 	}{
 		{0, none, 0, AskIdle, true, fine},
-		{190 * time.Millisecond, none, 0, AskIdle, true, fine},
-		{200 * time.Millisecond, none, 0, AskIdle, true, ask},
+		{140 * time.Millisecond, none, 0, AskIdle, true, fine},
+		{150 * time.Millisecond, none, 0, AskIdle, true, ask},
 		{200 * time.Millisecond, none, 0, AskIdle, false, fine},
 		{15 * time.Second, none, 0, AskIdle, false, ask},
 		{1400 * time.Millisecond, none, 0, 1500 * time.Millisecond, false, fine},
@@ -26,11 +26,13 @@ func TestJudge(t *testing.T) {
 		{400 * time.Millisecond, 200 * time.Millisecond, 0, AskIdle, true, doubtful},
 		{400 * time.Millisecond, 200 * time.Millisecond, 100 * time.Millisecond, AskIdle, true, fine}, // an answer cannot be here yet
 		{500 * time.Millisecond, 300 * time.Millisecond, 100 * time.Millisecond, AskIdle, true, doubtful},
-		{time.Second, 790 * time.Millisecond, 400 * time.Millisecond, AskIdle, true, fine},
+		{time.Second, 590 * time.Millisecond, 400 * time.Millisecond, AskIdle, true, fine},
+		{time.Second, 600 * time.Millisecond, 400 * time.Millisecond, AskIdle, true, late},
+		{time.Second, 790 * time.Millisecond, 400 * time.Millisecond, AskIdle, true, late},
 		{time.Second, 800 * time.Millisecond, 400 * time.Millisecond, AskIdle, true, doubtful},
 		{100 * time.Millisecond, 250 * time.Millisecond, 0, AskIdle, true, fine}, // something came since
 		{3 * time.Second, 2 * time.Second, 0, AskIdle, true, gone},
-		{3 * time.Second, 1990 * time.Millisecond, time.Second, AskIdle, true, fine},
+		{3 * time.Second, 1990 * time.Millisecond, time.Second, AskIdle, true, late},
 		{16 * time.Second, 2 * time.Second, 0, AskIdle, false, gone},
 	} {
 		if got := judge(tc.silence, tc.asked, tc.rtt, tc.rtt, tc.idle, tc.load); got != tc.want {

@@ -10,12 +10,6 @@ const (
 	stallBound = time.Second // while another path exists, and stallRTTs
 	stallRTTs  = 4
 
-	// Where the site's uplink dies, its session with the broker does too, which nobody can
-	// be asked for another path before it is made anew: 1.5 s until the session is known to
-	// be dead, two dials that wait 250 ms for the dead uplink, and the handshakes.
-	uplinkStall     = 3500 * time.Millisecond
-	uplinkStallRTTs = 16
-
 	returnBound = 60 * time.Second // from the return of the best path until it is used
 	busyBound   = 0.3              // of a processor, when all is over
 )

@@ -48,9 +48,6 @@ type site struct {
 
 // stall bounds how long a link may stand still, where another path exists.
 func (c cut) stall(rtt time.Duration) time.Duration {
-	if c.multihomed {
-		return uplinkStall + uplinkStallRTTs*rtt
-	}
 	return stallBound + stallRTTs*rtt
 }
 
