@@ -53,3 +53,20 @@ func TestIPv6Only(t *testing.T) {
 		j.end(t)
 	}
 }
+
+// Holes are punched through a path that holds less than an Ethernet's packets and says
+// nothing of it, whatever was measured of it.
+func TestPunchingThroughANarrowPath(t *testing.T) {
+	w := newMeasuredWorld(t, "  - {name: wide, preset: stateful, nodes: 1}\n  - {name: narrow, preset: mtu-1300-blackhole, nodes: 1}\n",
+		grid.Config{Profile: func(_ string, p overlay.SiteProfile) overlay.SiteProfile {
+			p.Forbidden = []overlay.Technique{overlay.SimultaneousOpen, overlay.Traversing, overlay.Relay}
+			return p
+		}})
+	for _, nodes := range [][2]string{{"wide/n1", "narrow/n1"}, {"narrow/n1", "wide/n1"}} {
+		j := w.linked(nodes[0], nodes[1])
+		if got := pathOf(j.near); got != "hole-punching" {
+			t.Errorf("%s to %s: linked by %s", nodes[0], nodes[1], got)
+		}
+		j.end(t)
+	}
+}

@@ -29,10 +29,11 @@ const (
 	keepAlive   = 10 * time.Second // well below the 30 s after which NATs forget a UDP mapping
 )
 
-// quicConfig returns how QUIC goes. Small packets are the least that RFC 9000
-// (section 14) has a path carry, and are never made larger.
+// quicConfig returns how QUIC goes. It begins with the least packets that RFC 9000
+// (section 14) has a path carry, for the way may hold no more and say nothing, and finds
+// larger ones by itself (section 14.3). Small ones are never made larger.
 func quicConfig(small bool) *quic.Config {
-	c := &quic.Config{
+	return &quic.Config{
 		HandshakeIdleTimeout:           DefaultTimeout,
 		MaxIdleTimeout:                 idleTimeout,
 		KeepAlivePeriod:                keepAlive,
@@ -42,11 +43,9 @@ func quicConfig(small bool) *quic.Config {
 		MaxConnectionReceiveWindow:     allWindows,
 		MaxIncomingStreams:             maxStreams,
 		MaxIncomingUniStreams:          4 * maxStreams, // marks, of streams of both ends and of those before
+		InitialPacketSize:              leastDatagram,
+		DisablePathMTUDiscovery:        small,
 	}
-	if small {
-		c.InitialPacketSize, c.DisablePathMTUDiscovery = leastDatagram, true
-	}
-	return c
 }
 
 // leastDatagram is the UDP payload of 1200 bytes below which QUIC does not go.
