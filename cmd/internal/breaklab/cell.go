@@ -2,12 +2,13 @@ package breaklab
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
 
 // What is asked of a link.
 const (
-	stallBound = time.Second // while another path exists, and stallRTTs
+	stallBound = time.Second // while another path exists, and stallRTTs of the longer path
 	stallRTTs  = 4
 
 	returnBound = 60 * time.Second // from the return of the best path until it is used
@@ -54,7 +55,7 @@ type Cell struct {
 	OK     bool     `json:"ok"`
 
 	want     uint64        // bytes
-	most     time.Duration // for a stall, where another path exists
+	rtt      time.Duration // between any two places
 	best     string        // technique
 	was, is  string        // before the cut and at the end
 	broken   int           // carriers by which the stream came when it was cut, and that ended then or later while it did
@@ -65,6 +66,16 @@ type Cell struct {
 var hitNames = map[hit]string{misses: "misses", perhaps: "perhaps", kills: "kills"}
 
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+// stallBound bounds how long the stream may stand still where another path exists: for
+// the death of one to be noticed and the handshake on the next. A relay is two paths long.
+func (c *Cell) stallBound() time.Duration {
+	rtt := c.rtt
+	if strings.HasPrefix(c.Before, "relay") || strings.HasPrefix(c.After, "relay") {
+		rtt *= 2
+	}
+	return stallBound + stallRTTs*rtt
+}
 
 // judge fills Faults and OK.
 func (c *Cell) judge() {
@@ -87,7 +98,7 @@ func (c *Cell) judge() {
 	missed := c.Hit == hitNames[misses]
 	blame(missed && c.broken > 0, "the cut should not matter, but carriers of the stream broke (%d), and %s became %s", c.broken, c.Before, c.End)
 	blame(missed && c.broken == 0 && !c.stayed, "the cut should not matter, but the link left all carriers that it had: %s became %s", c.Before, c.End)
-	most := ms(c.most)
+	most := ms(c.stallBound())
 	blame((missed || c.OtherPath) && c.StallMS > most, "a stall of %.0f ms, at most %.0f are good", c.StallMS, most)
 	blame(c.Busy > busyBound, "%s used %.2f of a processor when all was over, at most %.2f is good", c.Busier, c.Busy, busyBound)
 	switch {

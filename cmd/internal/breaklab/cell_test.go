@@ -15,7 +15,7 @@ func goodCell() Cell {
 	return Cell{
 		Technique: "direct", Cut: "drop", Hit: "kills", OtherPath: true, Bytes: 100, HashOK: true, StallMS: 900,
 		Before: "direct", After: "relay through p1", End: "direct", BackMS: &back,
-		want: 100, most: stallBound, best: "direct", was: "direct", is: "direct",
+		want: 100, best: "direct", was: "direct", is: "direct",
 	}
 }
 
@@ -35,7 +35,7 @@ func TestJudge(t *testing.T) {
 		{"doubled", func(c *Cell) { c.Doubled = 4 }, "4 bytes came twice"},
 		{"short", func(c *Cell) { c.Bytes = 99 }, "only 99 of 100"},
 		{"stall", func(c *Cell) { c.StallMS = 1001 }, "a stall of 1001 ms"},
-		{"a longer stall that is good", func(c *Cell) { c.StallMS, c.most = 3000, 3*time.Second }, ""},
+		{"a longer stall that is good", func(c *Cell) { c.StallMS, c.rtt = 3000, 250*time.Millisecond }, ""},
 		{"stall without a path", func(c *Cell) { c.StallMS, c.OtherPath = 9000, false }, ""},
 		{"never back", func(c *Cell) { c.BackMS, c.is = nil, "relay" }, "not back on direct 1m0s after it was there again, but on relay"},
 		{"late", func(c *Cell) { c.BackMS = &late }, "back on direct only 60.0 s"},
@@ -157,12 +157,19 @@ func TestHits(t *testing.T) {
 	}
 }
 
-// Where the uplink dies the broker has to be found again first.
+// A relay is as long as both of its legs.
 func TestStallBound(t *testing.T) {
-	for name, want := range map[string]time.Duration{"drop": 1800 * time.Millisecond, "uplink": 6700 * time.Millisecond} {
-		k := cuts[slices.Index(Cuts(), name)]
-		if got := k.stall(200 * time.Millisecond); got != want {
-			t.Errorf("%s: %v, want %v", name, got, want)
+	for _, tc := range []struct {
+		before, after string
+		want          time.Duration
+	}{
+		{"direct", "direct", 1800 * time.Millisecond},
+		{"direct", "relay through p1", 2600 * time.Millisecond},
+		{"relay through p1", "hole-punching", 2600 * time.Millisecond},
+	} {
+		c := Cell{Before: tc.before, After: tc.after, rtt: 200 * time.Millisecond}
+		if got := c.stallBound(); got != tc.want {
+			t.Errorf("%s, %s: %v, want %v", tc.before, tc.after, got, tc.want)
 		}
 	}
 }

@@ -46,11 +46,6 @@ type site struct {
 	used carrierState // by the sender, for the stream
 }
 
-// stall bounds how long a link may stand still, where another path exists.
-func (c cut) stall(rtt time.Duration) time.Duration {
-	return stallBound + stallRTTs*rtt
-}
-
 func always(way) bool { return true }
 
 func either(kill bool) hit {

@@ -65,7 +65,7 @@ func (o Options) build(ctx context.Context, w way, multihomed bool) (*lab.Lab, *
 func (o Options) cell(ctx context.Context, w way, k cut) Cell {
 	c := Cell{
 		Technique: w.name, Cut: k.name, Hit: hitNames[k.hits(w)], OtherPath: k.spares(w),
-		want: o.Size, most: k.stall(o.RTT), best: w.technique.String(),
+		want: o.Size, rtt: o.RTT, best: w.technique.String(),
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, o.bound(), fmt.Errorf("not done after %v", o.bound()))
 	defer cancel()
