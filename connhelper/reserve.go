@@ -314,7 +314,9 @@ func (h *Helper) keepReserve(ctx context.Context, m *controlpb.Introduction) err
 	return nil
 }
 
-// dialReserve connects p to the relay that is kept for its link to rank. Whether the
+// dialReserve connects p to the relay that is kept for its link to rank, in small packets:
+// it may be large ones that do not pass any more, and there is no time to find out. The
+// link looks for a path in full ones afterwards. Whether the
 // other end comes too shows in the link's handshake, and says nothing of the path.
 func (h *Helper) dialReserve(ctx context.Context, p *process, rank uint32) (made, error) {
 	one := h.kept.take(p, rank, time.Now())
@@ -329,10 +331,10 @@ func (h *Helper) dialReserve(ctx context.Context, p *process, rank uint32) (made
 		return made{}, fmt.Errorf("%w: the gateway that would carry to proxy %s is away", overlay.ErrNoSession, one.relay.Proxy)
 	}
 	path := overlay.Path{
-		Technique: overlay.Relay, Via: one.via, Proxy: one.relay.Proxy, Peer: one.peer,
+		Technique: overlay.Relay, Via: one.via, Proxy: one.relay.Proxy, Peer: one.peer, Small: true,
 		Reason: withLimits(one.reason+"; it was kept in reserve", []string{relayLimit(one.relay)}),
 	}
-	c, limits, err := h.reach(carrier.Urgent(ctx), f, one.journey(p, rank))
+	c, limits, err := h.reach(carrier.WithSmallPackets(carrier.Urgent(ctx)), f, one.journey(p, rank))
 	if err != nil {
 		return made{}, fmt.Errorf("proxy %s: %w", one.relay.Proxy, err)
 	}
