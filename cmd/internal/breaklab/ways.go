@@ -23,19 +23,20 @@ type way struct {
 	unprivileged bool
 }
 
-// onlyRelay leaves the techniques out that open a way where none is.
+// onlyRelay leaves the techniques out that open a way where none is, in order of preference.
 var onlyRelay = []overlay.Technique{overlay.SimultaneousOpen, overlay.Traversing, overlay.HolePunching}
 
-// ways are all techniques, and a node without a route out.
+// ways are all techniques, and a node without a route out. What races with a way's own
+// technique, and may connect sooner on a long path, is forbidden.
 var ways = []way{
 	{name: "direct", technique: overlay.Direct, from: "open", to: "open"},
 	{name: "port-range", technique: overlay.PortRange, from: "stateful-noloose", to: "port-range", tracked: true, strict: true},
 	{name: "reversed", technique: overlay.Reversed, from: "open", to: "stateful-noloose", tracked: true, strict: true},
-	{name: "simultaneous-open", technique: overlay.SimultaneousOpen, from: "stateful", to: "stateful", tracked: true},
-	{name: "traversing", technique: overlay.Traversing, from: "syn-drop", to: "syn-drop"},
+	{name: "simultaneous-open", technique: overlay.SimultaneousOpen, from: "stateful", to: "stateful", tracked: true, forbidden: onlyRelay[1:]},
+	{name: "traversing", technique: overlay.Traversing, from: "syn-drop", to: "syn-drop", forbidden: onlyRelay[2:]},
 	{name: "hole-punching", technique: overlay.HolePunching, from: "syn-drop", to: "syn-drop", datagrams: true, unprivileged: true},
 	{name: "relay", technique: overlay.Relay, from: "stateful-noloose", to: "stateful", tracked: true, strict: true, forbidden: onlyRelay},
-	{name: "gateway", technique: overlay.SimultaneousOpen, from: "no-route/stateful", to: "stateful", tracked: true, via: true},
+	{name: "gateway", technique: overlay.SimultaneousOpen, from: "no-route/stateful", to: "stateful", tracked: true, via: true, forbidden: onlyRelay[1:]},
 }
 
 // Names of the sites and hosts of every cell's lab.
