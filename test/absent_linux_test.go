@@ -84,23 +84,6 @@ func (w *world) dialError(r *probe.Rank, peer uint32, budget time.Duration) erro
 	return err
 }
 
-// wantError compares an error with a text in which <job> stands for the job's
-// id, and <time>, <duration> and <address> for any; the rest is literal.
-func wantError(t *testing.T, err error, class error, job overlay.JobID, text string) {
-	t.Helper()
-	if !isError(err, class, job, text) {
-		t.Errorf("got  %v\nwant %s (%v)", err, text, class)
-	}
-}
-
-func isError(err error, class error, job overlay.JobID, text string) bool {
-	pattern := regexp.QuoteMeta(strings.ReplaceAll(text, "<job>", string(job)))
-	pattern = strings.ReplaceAll(pattern, "<time>", `\d\d:\d\d:\d\d`)
-	pattern = strings.ReplaceAll(pattern, "<duration>", `[0-9.]+m?s`)
-	pattern = strings.ReplaceAll(pattern, "<address>", `[0-9.]+:[0-9]+`)
-	return err != nil && regexp.MustCompile("^"+pattern+"$").MatchString(err.Error()) && errors.Is(err, class)
-}
-
 // wantDialError dials in vain and compares the error. Who asks may give up just before
 // the daemons have told him why, on a busy machine: then he asks again, and waits longer.
 func (w *world) wantDialError(r *probe.Rank, peer uint32, class error, job overlay.JobID, text string) {

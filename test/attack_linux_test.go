@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/netip"
 	"os"
@@ -63,7 +62,7 @@ func newAttacked(t *testing.T) *attacked {
 // unharmed is to be called after an attack.
 func (a *attacked) unharmed(t *testing.T) {
 	t.Helper()
-	w := &world{a.Grid, t, a.ctx}
+	w := a.sub(t)
 	w.flowing("after the attack", []*flow{a.beside})
 }
 
@@ -71,36 +70,6 @@ func (a *attacked) unharmed(t *testing.T) {
 func (a *attacked) audited(t *testing.T, kind, what string, is func(*audit.Record) bool) audit.Record {
 	t.Helper()
 	return audited(t, a.ctx, filepath.Join(a.trails, kind), what, is)
-}
-
-// audited waits for a record in the audit logs of a folder, and returns it.
-func audited(t *testing.T, ctx context.Context, folder, what string, is func(*audit.Record) bool) (found audit.Record) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	for {
-		files, err := filepath.Glob(filepath.Join(folder, "*.jsonl"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		ok := false
-		if _, err := audit.Read(files, func(r *audit.Record) error {
-			if is(r) {
-				found, ok = *r, true
-			}
-			return nil
-		}); err != nil {
-			t.Fatal(err)
-		}
-		if ok {
-			return found
-		}
-		select {
-		case <-ctx.Done():
-			t.Fatalf("waited for the audit log in %s to tell of %s", folder, what)
-		case <-time.After(5 * time.Millisecond):
-		}
-	}
 }
 
 // refusedFor is a refusal under a rule whose reason has the words.
@@ -119,39 +88,6 @@ func (a *attacked) as(t *testing.T, id control.Identity, daemon, from string, po
 		t.Fatal(err)
 	}
 	return a.with(t, files, daemon, from, port)
-}
-
-// with is as for a certificate that is there.
-func (w *world) with(t *testing.T, files ca.Files, daemon, from string, port uint16) *control.Session {
-	t.Helper()
-	e, cfg := w.visitor(t, files, daemon, from, port)
-	s, err := e.Dial(w.ctx, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Close() })
-	return s
-}
-
-// visitor is what makes such a session.
-func (w *world) visitor(t *testing.T, files ca.Files, daemon, from string, port uint16) (*control.Endpoint, control.DialConfig) {
-	t.Helper()
-	creds, err := control.LoadCredentials(files.Cert, files.Key, files.CA)
-	if err != nil {
-		t.Fatal(err)
-	}
-	role := control.RoleFrontal
-	if daemon == "broker" {
-		role = control.RoleBroker
-	}
-	e := control.NewEndpoint(creds, slog.New(slog.DiscardHandler), nil)
-	t.Cleanup(e.Close)
-	return e, control.DialConfig{
-		Addr: netip.AddrPortFrom(w.Daemon(daemon).Host.Addr(), port).String(), Role: role, Visit: true,
-		Dial: func(ctx context.Context, addr string) (net.Conn, error) {
-			return w.Lab.Host(from).Dial(ctx, "tcp", addr)
-		},
-	}
 }
 
 // assigned asks the broker for a relay from rank 0 of the job to rank 1, as the
@@ -211,7 +147,7 @@ func TestAttacks(t *testing.T) {
 	t.Run("ticket for another proxy", func(t *testing.T) {
 		relay := a.assigned(t, hidden)
 		other := map[string]string{"p1": "p2", "p2": "p1"}[relay.Proxy]
-		w := &world{a.Grid, t, a.ctx}
+		w := a.sub(t)
 		if r := w.refusal(a.showTicket(t, other, relay.Ticket)); !strings.Contains(r.Text, "the ticket is for proxy "+relay.Proxy) {
 			t.Errorf("told %+v", r)
 		}
@@ -235,7 +171,7 @@ func TestAttacks(t *testing.T) {
 		a.audited(t, "proxy", "the thief's link", func(r *audit.Record) bool {
 			return r.Event == audit.LinkEnd && r.Job == job && strings.Contains(r.Peer, a.Lab.Host("public/stranger").Addr().String()) && r.Sent < 1000
 		})
-		w := &world{a.Grid, t, a.ctx}
+		w := a.sub(t)
 		if r := w.refusal(a.showTicket(t, relay.Proxy, relay.Ticket)); r.Text != "the ticket was used before" {
 			t.Errorf("told %+v", r)
 		}
@@ -491,7 +427,7 @@ func (a *attacked) otherUser(t *testing.T) {
 	if _, err := c.Write(hello); err != nil {
 		t.Fatal(err)
 	}
-	w := &world{a.Grid, t, a.ctx}
+	w := a.sub(t)
 	if r := w.refusal(c); r.Code != wire.CodeForbidden || !strings.Contains(r.Text, "does not hold the key of job") {
 		t.Errorf("told %+v", r)
 	}

@@ -68,7 +68,7 @@ func newBudgeted(t *testing.T) *budgeted {
 func (b *budgeted) link(t *testing.T, from, to string) time.Duration {
 	t.Helper()
 	start := time.Now()
-	w := &world{b.Grid, t, b.ctx}
+	w := b.sub(t)
 	j := w.linked(from, to)
 	took := time.Since(start)
 	j.end(t)
@@ -102,8 +102,8 @@ func (b *budgeted) usage(t *testing.T, daemon string) taken {
 		t.Fatal(err)
 	}
 	kind, _, _ := strings.Cut(daemon, " ")
-	w := &world{b.Grid, t, b.ctx}
-	u.goroutines, _ = strconv.Atoi(scrape(w, daemon, scrapePorts[kind])["go_goroutines"])
+	w := b.sub(t)
+	u.goroutines, _ = strconv.Atoi(w.scrape(daemon, scrapePorts[kind])["go_goroutines"])
 	return u
 }
 
@@ -137,8 +137,8 @@ func (b *budgeted) bounded(t *testing.T) {
 func (b *budgeted) counted(t *testing.T, daemon, limit string) {
 	t.Helper()
 	kind, _, _ := strings.Cut(daemon, " ")
-	w := &world{b.Grid, t, b.ctx}
-	if n := scrape(w, daemon, scrapePorts[kind])[`isthmus_limit_refused_total{limit="`+limit+`"}`]; n == "" || n == "0" {
+	w := b.sub(t)
+	if n := w.scrape(daemon, scrapePorts[kind])[`isthmus_limit_refused_total{limit="`+limit+`"}`]; n == "" || n == "0" {
 		t.Errorf("%s counts %q refusals over %s", daemon, n, limit)
 	}
 }
@@ -652,7 +652,7 @@ func (b *budgeted) requests(t *testing.T, request func(n uint32) wire.Frame) {
 	}
 	b.audited(t, "helper", "what is over the budget", refusedFor("requests", fmt.Sprintf("for uid %d is reached (limits.open_per_user)", nobody)))
 	b.counted(t, "helper closed/n4", "open_per_user")
-	if n := scrape(&world{b.Grid, t, b.ctx}, "frontal closed", scrapePorts["frontal"])[`isthmus_limit_refused_total{limit="peer_calls"}`]; n != "0" {
+	if n := b.sub(t).scrape("frontal closed", scrapePorts["frontal"])[`isthmus_limit_refused_total{limit="peer_calls"}`]; n != "0" {
 		t.Errorf("the helper went over its own budget at the frontal %q times", n)
 	}
 }

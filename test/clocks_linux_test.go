@@ -158,7 +158,7 @@ func TestDaemonsClocksDiffer(t *testing.T) {
 	for _, names := range [][]string{{"broker"}, {"proxy p1"}, {"frontal closed", "frontal left"}, {"helper closed/n1", "helper left/n1"}} {
 		for _, d := range []time.Duration{10 * time.Minute, -10 * time.Minute} {
 			t.Run(fmt.Sprintf("%s %v", names[0], d), func(t *testing.T) {
-				w := &world{w.Grid, t, w.ctx}
+				w := w.sub(t)
 				set := func(env []string) {
 					t.Helper()
 					for _, name := range names {

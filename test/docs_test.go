@@ -20,15 +20,6 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-func read(t *testing.T, name string) string {
-	t.Helper()
-	b, err := os.ReadFile(filepath.Join("..", name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(b)
-}
-
 // A constant of package wire, as its source has it.
 type constant struct {
 	name, value string // "TypeIntro", "0x01"

@@ -52,7 +52,7 @@ func TestBadFirstFrames(t *testing.T) {
 	} {
 		for _, g := range garbage {
 			t.Run(g.name+" to the "+port.name, func(t *testing.T) {
-				w := &world{w.Grid, t, w.ctx}
+				w := w.sub(t)
 				c, err := port.dial()
 				if err != nil {
 					t.Fatal(err)
@@ -79,7 +79,7 @@ func TestBadFirstFrames(t *testing.T) {
 		}
 		for _, g := range garbage {
 			t.Run(g.name+" to the control port of "+daemon, func(t *testing.T) {
-				w := &world{w.Grid, t, w.ctx}
+				w := w.sub(t)
 				if r := w.refusedByTLS(daemon, at, admin, []byte(g.bytes)); r.Code != g.code || !strings.Contains(r.Text, g.want) || !strings.HasPrefix(r.By, daemon) {
 					t.Errorf("told %+v, want %q", r, g.want)
 				}
@@ -87,7 +87,7 @@ func TestBadFirstFrames(t *testing.T) {
 			})
 		}
 		t.Run("no TLS to the control port of "+daemon, func(t *testing.T) {
-			w := &world{w.Grid, t, w.ctx}
+			w := w.sub(t)
 			c, err := w.Daemon(daemon).Host.Dial(w.ctx, "tcp", at.String())
 			if err != nil {
 				t.Fatal(err)

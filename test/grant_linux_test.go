@@ -112,7 +112,7 @@ func TestGrants(t *testing.T) {
 		{"a daemon's", good, daemon, daemon.Key, "the certificate is that of proxy p9, not of a user"},
 	} {
 		t.Run(tc.what, func(t *testing.T) {
-			w := &world{w.Grid, t, w.ctx}
+			w := w.sub(t)
 			cmd := w.Lab.Host("hidden/n1").Command(w.ctx, bin, "example", "rendezvous", "--serve", "refused")
 			cmd.Env = append(os.Environ(), mpilib.EnvHelper+"="+w.Socket("hidden/n1"), jobkey.EnvKey+"="+key.String(), grant.Env+"="+grantOf(t, tc.claims, tc.cert.Cert, tc.key))
 			out, err := cmd.CombinedOutput()

@@ -12,8 +12,6 @@ import (
 	"testing"
 )
 
-const module = "github.com/isthmus-grid/isthmus"
-
 // A tier is a floor of the house. A package may import its own floor and the
 // floors below.
 type tier int

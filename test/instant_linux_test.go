@@ -25,13 +25,13 @@ func TestBothDialAtOnce(t *testing.T) {
 			continue // dials as direct does
 		}
 		t.Run(way.from+" and "+way.to, func(t *testing.T) {
-			w := &world{w.Grid, t, w.ctx}
+			w := w.sub(t)
 			for range repeats / atOnce {
 				var pairs sync.WaitGroup
 				for range atOnce {
 					j := w.members(way.from, way.to)
 					pairs.Go(func() {
-						if err := j.dialAtOnce(w.ctx); err != nil {
+						if err := dialAtOnce(w.ctx, j); err != nil {
 							t.Error(err)
 						}
 					})
@@ -48,7 +48,7 @@ func TestBothDialAtOnce(t *testing.T) {
 }
 
 // dialAtOnce has both ends dial together and checks what they get.
-func (j *joint) dialAtOnce(ctx context.Context) error {
+func dialAtOnce(ctx context.Context, j *joint) error {
 	var start, connected sync.WaitGroup
 	var errs [2]error
 	start.Add(1)

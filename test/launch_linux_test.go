@@ -11,7 +11,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 
@@ -20,13 +19,6 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/grid"
 	"github.com/isthmus-grid/isthmus/internal/lab"
 )
-
-// isthmus runs words of isthmus by the helper of open/n1.
-func (w *world) isthmus(words ...string) *exec.Cmd {
-	cmd := exec.CommandContext(w.ctx, isthmus(w.t, ""), words...)
-	cmd.Env = append(os.Environ(), "ISTHMUS_HELPER="+w.Socket("open/n1"))
-	return cmd
-}
 
 // ends runs a command, which has to end with that status and say the words in
 // its standard error.
@@ -46,28 +38,6 @@ func threeSites() grid.Config {
 	return cfg
 }
 
-// listed waits until all n hosts can be booked.
-func (w *world) listed(n int) {
-	w.t.Helper()
-	var out []byte
-	var err error
-	w.until(fmt.Sprintf("%d hosts", n), func() bool {
-		out, err = w.isthmus("hosts", "--json").CombinedOutput()
-		return err == nil && strings.Count(string(out), `"state":"up"`) == n
-	}, func() string { return fmt.Sprintf("%s (%v)", out, err) })
-}
-
-// quiet waits until no host has a job any more.
-func (w *world) quiet() {
-	w.t.Helper()
-	var out []byte
-	var err error
-	w.until("no job to be left", func() bool {
-		out, err = w.isthmus("ps", "--json").CombinedOutput()
-		return err == nil && len(out) == 0
-	}, func() string { return fmt.Sprintf("%s (%v)", out, err) })
-}
-
 // script writes a program.
 func script(t *testing.T, text string) string {
 	t.Helper()
@@ -76,57 +46,6 @@ func script(t *testing.T, text string) string {
 		t.Fatal(err)
 	}
 	return name
-}
-
-// background is a command that runs while the test looks at what it writes.
-type background struct {
-	cmd  *exec.Cmd
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-// Write takes what the command writes.
-func (b *background) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *background) said() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
-}
-
-// begin starts a command and waits until it has written the word n times.
-func (w *world) begin(cmd *exec.Cmd, word string, n int) *background {
-	w.t.Helper()
-	b := &background{cmd: cmd}
-	cmd.Stdout, cmd.Stderr = b, b
-	if err := cmd.Start(); err != nil {
-		w.t.Fatal(err)
-	}
-	w.t.Cleanup(func() { cmd.Process.Kill() }) // nothing if it has ended
-	w.until(fmt.Sprintf("%d times %q", n, word), func() bool { return strings.Count(b.said(), word) == n }, b.said)
-	return b
-}
-
-// status waits for the end.
-func (b *background) status(w *world) int {
-	w.t.Helper()
-	done := make(chan struct{})
-	go func() { // ends with the command
-		b.cmd.Wait()
-		close(done)
-	}()
-	select {
-	case <-done:
-	case <-w.ctx.Done():
-		b.cmd.Process.Kill()
-		<-done
-		w.t.Fatalf("the command did not end; it wrote\n%s", b.said())
-	}
-	return b.cmd.ProcessState.ExitCode()
 }
 
 // enterable is a folder for a test's files to which the accounts of jobs come through.

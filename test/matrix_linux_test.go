@@ -1,9 +1,7 @@
 package test
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
 	"os/exec"
 	"strings"
 	"testing"
@@ -26,34 +24,6 @@ type cell struct {
 	Reasons              map[string]string `json:"reasons"`
 	Error                string            `json:"error"`
 	Tries                int               `json:"tries"`
-}
-
-// run runs a program to its end and returns what it wrote. The test fails when
-// that takes longer than the patience.
-func run(t *testing.T, cmd *exec.Cmd) (stdout, stderr string, status int) {
-	t.Helper()
-	return runWithin(t, patience, cmd)
-}
-
-// runWithin is run with another patience.
-func runWithin(t *testing.T, patience time.Duration, cmd *exec.Cmd) (stdout, stderr string, status int) {
-	t.Helper()
-	var out, complaint bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &complaint
-	cmd.WaitDelay = 2 * time.Second
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	over := time.AfterFunc(patience, func() { cmd.Process.Kill() })
-	err := cmd.Wait()
-	if !over.Stop() {
-		t.Fatalf("%v did not end within %v; it wrote:\n%s%s", cmd.Args, patience, out.Bytes(), complaint.Bytes())
-	}
-	var exit *exec.ExitError
-	if err != nil && !errors.As(err, &exit) {
-		t.Fatalf("%v: %v", cmd.Args, err)
-	}
-	return out.String(), complaint.String(), cmd.ProcessState.ExitCode()
 }
 
 // meeting is a pair of kinds of site and what joins them, said by hand.

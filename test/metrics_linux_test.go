@@ -1,12 +1,7 @@
 package test
 
 import (
-	"bufio"
-	"context"
 	"encoding/json"
-	"io"
-	"net"
-	"net/http"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -18,47 +13,6 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/grid"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
-
-// scrape reads the metrics of a daemon of the grid from its own host, and
-// returns the values of all series by the text before the value.
-func scrape(w *world, daemon, port string) map[string]string {
-	w.t.Helper()
-	body := fetch(w, daemon, "http://127.0.0.1:"+port+"/metrics")
-	series := map[string]string{}
-	for lines := bufio.NewScanner(strings.NewReader(body)); lines.Scan(); {
-		if line := lines.Text(); !strings.HasPrefix(line, "#") {
-			i := strings.LastIndex(line, " ")
-			series[line[:i]] = line[i+1:]
-		}
-	}
-	return series
-}
-
-// fetch gets a page from a daemon's own host.
-func fetch(w *world, daemon, url string) string {
-	w.t.Helper()
-	host := w.Daemon(daemon).Host
-	client := http.Client{Transport: &http.Transport{
-		DisableKeepAlives: true,
-		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
-			return host.Dial(ctx, network, addr)
-		},
-	}}
-	req, err := http.NewRequestWithContext(w.ctx, http.MethodGet, url, nil)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	resp, err := client.Do(req)
-	if err != nil {
-		w.t.Fatalf("%s of %s: %v", url, daemon, err)
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil || resp.StatusCode != http.StatusOK {
-		w.t.Fatalf("%s of %s: %s, %v: %s", url, daemon, resp.Status, err, body)
-	}
-	return string(body)
-}
 
 // All daemons show their figures, and nobody asks for a figure that there is
 // not: a board with an empty panel is a fault that nobody sees.
@@ -79,13 +33,13 @@ func TestMetrics(t *testing.T) {
 	carried := w.linked("hidden/n1", "shut/n1")
 	defer carried.end(t)
 	w.until("the broker was told of both relayed links", func() bool {
-		n, err := strconv.ParseFloat(scrape(w, "broker", ports["broker"])[`isthmus_broker_introductions_connected_total{technique="relay"}`], 64)
+		n, err := strconv.ParseFloat(w.scrape("broker", ports["broker"])[`isthmus_broker_introductions_connected_total{technique="relay"}`], 64)
 		return err == nil && n >= 2
 	})
 	exported := map[string]bool{"up": true} // up is Prometheus's own
 	all := map[string]string{}
 	for kind, daemon := range map[string]string{"broker": "broker", "frontal": "frontal closed", "proxy": "proxy p1", "helper": "helper closed/n1"} {
-		for s, v := range scrape(w, daemon, ports[kind]) {
+		for s, v := range w.scrape(daemon, ports[kind]) {
 			name, _, _ := strings.Cut(s, "{")
 			exported[name], all[s] = true, v
 		}
@@ -106,7 +60,7 @@ func TestMetrics(t *testing.T) {
 			t.Errorf("%s is %q, want %s", series, all[series], want)
 		}
 	}
-	gateway := scrape(w, "frontal hidden", ports["frontal"])
+	gateway := w.scrape("frontal hidden", ports["frontal"])
 	for s := range gateway {
 		name, _, _ := strings.Cut(s, "{")
 		exported[name] = true

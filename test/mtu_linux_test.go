@@ -12,7 +12,7 @@ import (
 )
 
 // small reports whether a link's end sends in small packets only.
-func (j *joint) small() bool {
+func small(j *joint) bool {
 	small := false
 	for _, c := range j.near.Carriers() {
 		if c.Used && !c.Path.Small {
@@ -24,7 +24,7 @@ func (j *joint) small() bool {
 }
 
 // relayed reports whether a link's end sends through a relay.
-func (j *joint) relayed() bool {
+func relayed(j *joint) bool {
 	return slices.ContainsFunc(j.near.Carriers(), func(c link.Carrier) bool { return c.Used && c.Path.Technique == overlay.Relay })
 }
 
@@ -48,23 +48,23 @@ func TestPathNarrowsUnderWay(t *testing.T) {
 			if err := probe.Exchange(w.ctx, j.near, j.far, 4<<20); err != nil {
 				t.Fatal(err)
 			}
-			if !j.small() {
+			if !small(j) {
 				t.Errorf("the link goes by %v", j.near.Carriers())
 			}
 			late := w.linked("closed/n2", "open/n2")
-			if !late.small() {
+			if !small(late) {
 				t.Errorf("a link that began meanwhile goes by %v", late.near.Carriers())
 			}
 			w.logged("helper closed/n1", "carries nothing in packets of full size", "remedy", "ICMP")
 			w.until("the link to go without a relay, in small packets", func() bool {
-				return j.small() && !j.relayed()
+				return small(j) && !relayed(j)
 			}, func() string { return fmt.Sprint(j.near.Carriers()) })
 			for _, f := range lift {
 				if err := f(); err != nil {
 					t.Fatal(err)
 				}
 			}
-			w.until("packets of full size to be used again", func() bool { return !j.small() })
+			w.until("packets of full size to be used again", func() bool { return !small(j) })
 			w.exchange(j)
 		})
 	}
@@ -96,7 +96,7 @@ func TestPathIsNarrowFromTheStart(t *testing.T) {
 				return c.profile(site, p)
 			}})
 			j := w.linked(c.from, c.to)
-			if !j.small() {
+			if !small(j) {
 				t.Errorf("the link goes by %v", j.near.Carriers())
 			}
 		})

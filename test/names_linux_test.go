@@ -1,18 +1,13 @@
 package test
 
 import (
-	"bytes"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/isthmus-grid/isthmus/internal/grid"
-	"github.com/isthmus-grid/isthmus/internal/jobkey"
-	"github.com/isthmus-grid/isthmus/internal/lab"
-	"github.com/isthmus-grid/isthmus/mpilib"
 )
 
 // Two jobs that are started apart, at two sites that let nobody in, find each
@@ -42,7 +37,7 @@ func TestNamesAcrossJobs(t *testing.T) {
 	})
 
 	t.Run("daemons start anew", func(t *testing.T) {
-		w := &world{w.Grid, t, w.ctx}
+		w := w.sub(t)
 		const rounds = 3
 		server := w.alone("closed/n1", "--serve", "lasting", "--times", fmt.Sprint(rounds))
 		w.published(1)
@@ -77,7 +72,7 @@ func TestNamesAcrossJobs(t *testing.T) {
 	// The broker starts anew while the gateway of the one who has published is away, so
 	// that nobody tells it: it knows from its store.
 	t.Run("the broker remembers", func(t *testing.T) {
-		w := &world{w.Grid, t, w.ctx}
+		w := w.sub(t)
 		server := w.alone("closed/n1", "--serve", "kept")
 		w.published(1)
 		early := w.alone("shed/n1", "--serve", "kept")
@@ -118,7 +113,7 @@ func TestNamesAcrossJobs(t *testing.T) {
 	})
 
 	t.Run("the publisher is killed", func(t *testing.T) {
-		w := &world{w.Grid, t, w.ctx}
+		w := w.sub(t)
 		server := w.alone("closed/n1", "--serve", "mortal")
 		w.published(1)
 		if err := server.Process.Kill(); err != nil {
@@ -132,42 +127,4 @@ func TestNamesAcrossJobs(t *testing.T) {
 			t.Errorf("%v\n%s\nwant %s", err, client.out.String(), want)
 		}
 	})
-}
-
-// solo is a job of one process.
-type solo struct {
-	*lab.Cmd
-	out bytes.Buffer
-}
-
-// alone starts the rendezvous as a job of one process, that it is itself.
-func (w *world) alone(node string, words ...string) *solo {
-	w.t.Helper()
-	s := &solo{Cmd: w.Lab.Host(node).Command(w.ctx, isthmus(w.t, ""), append([]string{"example", "rendezvous"}, words...)...)}
-	s.Stdout, s.Stderr = &s.out, &s.out
-	s.Env = append(os.Environ(), mpilib.EnvHelper+"="+w.Socket(node), jobkey.EnvKey+"="+newKey(w.t, "solo").String())
-	if err := s.Start(); err != nil {
-		w.t.Fatal(err)
-	}
-	w.t.Cleanup(func() {
-		if s.ProcessState == nil { // else it was waited for
-			s.Process.Kill()
-			s.Wait()
-		}
-	})
-	return s
-}
-
-// published waits until the broker knows so many names.
-func (w *world) published(n int) {
-	w.t.Helper()
-	got := -1.0
-	w.until(fmt.Sprintf("%d names to be published", n), func() bool {
-		st, err := w.Status(w.ctx, "broker")
-		if err != nil {
-			return false // it is starting
-		}
-		got, _ = st["names"].(float64)
-		return got == float64(n)
-	}, func() string { return fmt.Sprint(got) })
 }

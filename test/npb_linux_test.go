@@ -1,12 +1,7 @@
 package test
 
 import (
-	"bytes"
-	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/isthmus-grid/isthmus/internal/grid"
@@ -37,41 +32,4 @@ func TestKernelsOverTwoClosedSites(t *testing.T) {
 			}
 		})
 	}
-}
-
-// job runs words of isthmus as a job by `isthmus run` on each of the nodes,
-// with so many ranks on each, and returns what it wrote.
-func (w *world) job(t *testing.T, nodes []string, ranks int, words ...string) string {
-	t.Helper()
-	return w.jobOf(t, nodes, ranks, append([]string{isthmus(t, "")}, words...)...)
-}
-
-// jobOf is job for any program.
-func (w *world) jobOf(t *testing.T, nodes []string, ranks int, command ...string) string {
-	t.Helper()
-	key := filepath.Join(t.TempDir(), "job.key")
-	if err := os.WriteFile(key, []byte(newKey(t, "job").String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	program := isthmus(t, "")
-	outputs := make([]bytes.Buffer, len(nodes))
-	var running sync.WaitGroup
-	for i, node := range nodes {
-		argv := append([]string{"run", "--key", key, "--size", fmt.Sprint(len(nodes) * ranks),
-			"--ranks", fmt.Sprintf("%d-%d", i*ranks, (i+1)*ranks-1), "--helper", w.Socket(node), "--label", node, "--"}, command...)
-		cmd := w.Lab.Host(node).Command(w.ctx, program, argv...)
-		cmd.Stdout, cmd.Stderr = &outputs[i], &outputs[i]
-		t.Logf("on %s: isthmus %s", node, strings.Join(argv, " "))
-		running.Go(func() {
-			if err := cmd.Run(); err != nil {
-				t.Errorf("the ranks on %s: %v", node, err)
-			}
-		})
-	}
-	running.Wait()
-	var all strings.Builder
-	for i := range outputs {
-		all.Write(outputs[i].Bytes())
-	}
-	return all.String()
 }

@@ -145,7 +145,7 @@ func answering(t *testing.T, network, addr string, answer func(net.Conn)) string
 // refusing is a broker that lets nobody in, for that reason, or with none answers no calls.
 func refusing(t *testing.T, by *ca.CA, reason error) string {
 	t.Helper()
-	creds, err := by.Credentials(asBroker)
+	creds, err := by.Credentials(control.Identity{Role: control.RoleBroker, Name: "bx"})
 	if err != nil {
 		t.Fatal(err)
 	}

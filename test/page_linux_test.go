@@ -56,15 +56,15 @@ func TestStatusPage(t *testing.T) {
 	const rule = "quota.per_job.rate 16Mbit/s at proxy p1"
 	page := ""
 	w.until("the pages tell of traffic and of what holds it back", func() bool {
-		page = fetch(w, "broker", "http://"+at+"/")
-		return strings.Contains(fetch(w, "broker", "http://"+at+"/pair?asker=hidden&target=closed"), "<td>frontal hidden</td>") && strings.Contains(page, "held back</text>") && strings.Contains(page, "Held back</strong> by "+rule) && strings.Contains(page, "direct: not counted here")
+		page = w.fetch("broker", "http://"+at+"/")
+		return strings.Contains(w.fetch("broker", "http://"+at+"/pair?asker=hidden&target=closed"), "<td>frontal hidden</td>") && strings.Contains(page, "held back</text>") && strings.Contains(page, "Held back</strong> by "+rule) && strings.Contains(page, "direct: not counted here")
 	})
 	for _, want := range []string{"Grid of broker broker", ">closed</a>", ">direct</span>", ">relay</span>", "<b>4<small>/4</small></b> sites connected"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("no %s on the page:\n%s", want, page)
 		}
 	}
-	pair := fetch(w, "broker", "http://"+at+"/pair?asker=closed&target=shut")
+	pair := w.fetch("broker", "http://"+at+"/pair?asker=closed&target=shut")
 	for _, want := range []string{"closed to shut", "both sites can reach a proxy", "connected</span> in", "shut lets no connection in", "<td>proxy p1</td>", "quota.per_job.rate, 16Mbit/s"} {
 		if !strings.Contains(pair, want) {
 			t.Errorf("no %s on the pair's page:\n%s", want, pair)

@@ -89,7 +89,7 @@ func (a *attacked) stolenGates(t *testing.T, rogue controlpb.DirectoryClient) {
 	a.audited(t, "helper", "a user who says he is the launch service", refusedFor("process", "a helper alone is that"))
 
 	start := time.Now()
-	w := &world{a.Grid, t, a.ctx}
+	w := a.sub(t)
 	talk := w.talk("hidden/n1", "closed/n1", newKey(t, "launched"))
 	talk.ask(1)
 	if took := time.Since(start); took > time.Second {

@@ -37,7 +37,7 @@ func TestProxySharesItsRate(t *testing.T) {
 	// moved says what the proxy has carried for projects, all at one moment; 0 before
 	// the first link.
 	moved := func(projects ...string) (n [2]float64) {
-		series := scrape(w, "proxy p1", "9443")
+		series := w.scrape("proxy p1", "9443")
 		for i, project := range projects {
 			n[i], _ = strconv.ParseFloat(series[fmt.Sprintf(`isthmus_proxy_project_bytes_total{project=%q}`, project)], 64)
 		}

@@ -29,7 +29,7 @@ func TestLinksOutliveDaemons(t *testing.T) {
 	} {
 		for _, kind := range []string{"broker", "frontal", "helper"} {
 			t.Run(kind+" "+ending.name, func(t *testing.T) {
-				w := &world{w.Grid, t, w.ctx}
+				w := w.sub(t)
 				var before []*joint
 				for _, way := range ways {
 					before = append(before, w.members(way.from, way.to))

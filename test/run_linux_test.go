@@ -1,7 +1,6 @@
 package test
 
 import (
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -53,13 +52,4 @@ func TestInitWithoutAHelper(t *testing.T) {
 	if err == nil || err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}
-}
-
-func keyFile(t *testing.T) string {
-	t.Helper()
-	name := filepath.Join(t.TempDir(), "job.key")
-	if err := os.WriteFile(name, []byte(newKey(t, "run").String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return name
 }

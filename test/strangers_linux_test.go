@@ -132,7 +132,7 @@ func TestDaemonsRefuseStrangers(t *testing.T) {
 		{"foreign at a frontal", "frontal closed", frontal, foreign(asHelper), "the certificate of helper closed/nx was not issued by this grid's CA"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			w := &world{w.Grid, t, w.ctx}
+			w := w.sub(t)
 			files, err := tc.show()
 			if err != nil {
 				t.Fatal(err)

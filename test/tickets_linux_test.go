@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -85,47 +84,6 @@ func startProxy(t *testing.T) (at string, key ticket.Key, trail string) {
 		t.Fatalf("waited %v for the proxy's offer", patience)
 	}
 	return at, key, trail
-}
-
-// startDaemon starts a daemon and returns its "listen" fact once it is ready.
-// It is asked to end with the test, and must do so properly.
-func startDaemon(t *testing.T, cmd *exec.Cmd) (listen string) {
-	t.Helper()
-	ready, theirs, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ready.Close()
-	cmd.Args = append(cmd.Args, "--ready-fd", "3")
-	cmd.ExtraFiles = []*os.File{theirs}
-	var log strings.Builder
-	cmd.Stderr = &log
-	err = cmd.Start()
-	theirs.Close()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		cmd.Process.Signal(os.Interrupt)
-		over := time.AfterFunc(patience, func() { cmd.Process.Kill() })
-		defer over.Stop()
-		if err := cmd.Wait(); err != nil || t.Failed() {
-			t.Errorf("%v: %v; it wrote:\n%s", cmd.Args, err, &log)
-		}
-	})
-	ready.SetReadDeadline(time.Now().Add(patience))
-	line := make([]byte, 256)
-	n, err := ready.Read(line)
-	if err != nil {
-		t.Fatalf("%v did not become ready: %v", cmd.Args, err)
-	}
-	for _, fact := range strings.Fields(string(line[:n])) {
-		if at, ok := strings.CutPrefix(fact, "listen="); ok {
-			return at
-		}
-	}
-	t.Fatalf("%v says %q, not where it listens", cmd.Args, line[:n])
-	return ""
 }
 
 // show dials the proxy with a ticket.

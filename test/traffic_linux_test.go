@@ -140,7 +140,7 @@ func TestDirectLinksAreAudited(t *testing.T) {
 	key = newKey(t, "killed")
 	ranks := job(key, "stays")
 	for _, helper := range []string{"helper closed/n1", "helper open/n1"} { // until then it knows of no link
-		w.until(helper+" to hear of the link", func() bool { return scrape(w, helper, "9444")["isthmus_helper_direct_links"] == "1" })
+		w.until(helper+" to hear of the link", func() bool { return w.scrape(helper, "9444")["isthmus_helper_direct_links"] == "1" })
 	}
 	for _, cmd := range ranks {
 		cmd.Process.Kill()

@@ -1,7 +1,6 @@
 package test
 
 import (
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -9,9 +8,6 @@ import (
 	"syscall"
 	"testing"
 )
-
-// nobody is a user who owns nothing.
-const nobody = 65534
 
 // asOrdinaryUser makes cmd run as nobody, with a home and a folder for
 // temporary files of its own; where this process is an ordinary user in a user
@@ -35,21 +31,6 @@ func asOrdinaryUser(t *testing.T, cmd *exec.Cmd) {
 		}
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
 	}
-}
-
-// root reports whether this process is the machine's root, who can become
-// others.
-func root(t *testing.T) bool {
-	t.Helper()
-	text, err := os.ReadFile("/proc/self/uid_map")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var inside, outside, size uint64
-	if _, err := fmt.Sscan(string(text), &inside, &outside, &size); err != nil {
-		t.Fatalf("uid_map %q: %v", text, err)
-	}
-	return os.Geteuid() == 0 && size == 1<<32-1
 }
 
 // Demo and matrix need no privilege.

@@ -32,7 +32,7 @@ func mourn() error {
 		}
 		doomed = append(doomed, r)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), killPatience)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	w, err := mpilib.Init(ctx)
 	if err != nil {
@@ -64,34 +64,6 @@ func mourn() error {
 		return err
 	}
 	return nil
-}
-
-// hearAll listens until the job has written a line with the words, and returns what it
-// wrote so far.
-func (t *talk) hearAll(words string) string {
-	t.w.t.Helper()
-	all := ""
-	for !strings.Contains(all, words) {
-		m := t.hear()
-		if m.Event != 0 {
-			t.ack(m.Event)
-		}
-		all += string(m.GetOutput().GetData())
-		if e := m.GetExited(); e != nil {
-			t.w.t.Fatalf("waiting for %q: a rank ended: %v; it wrote:\n%s", words, e, all)
-		}
-	}
-	return all
-}
-
-// again goes on with a conversation that was broken off.
-func (t *talk) again(from, to string) *talk {
-	t.w.t.Helper()
-	c := t.w.talk(from, to, t.key)
-	c.id, c.hold = t.id, t.hold
-	c.say(&gatepb.ToNode{Say: &gatepb.ToNode_Attach{Attach: &gatepb.Attach{Key: c.id, Hold: c.hold}}})
-	expect(c, (*gatepb.ToSubmitter).GetAttached)
-	return c
 }
 
 // pings waits until a program of one node has an answer of another's gate.

@@ -30,12 +30,15 @@ const (
 	siteHidden = "  - {name: hidden, preset: no-route/egress-443, nodes: 1}\n"
 )
 
-// ways are pairs of nodes by the path that joins them.
-var ways = []struct {
+// way is a pair of nodes, the path that joins them, and the sites it takes.
+type way struct {
 	path     string // overlay.Path.String, the proxy's name left out
 	from, to string
 	sites    string
-}{
+}
+
+// ways has each path that a link may take.
+var ways = []way{
 	{"direct", "closed/n1", "open/n1", siteClosed + siteOpen},
 	{"port-range", "closed/n1", "range/n1", siteClosed + siteRange},
 	{"reversed", "open/n1", "closed/n1", siteOpen + siteClosed},
@@ -80,6 +83,9 @@ func newWorld(t *testing.T, sites string, cfg grid.Config) *world {
 	t.Helper()
 	return newWorldOver(t, "{rtt: 4ms}", sites, cfg)
 }
+
+// sub is the same world for a part of the test.
+func (w *world) sub(t *testing.T) *world { return &world{w.Grid, t, w.ctx} }
 
 // newWorldOver is newWorld with a WAN as the lab's files have it.
 func newWorldOver(t *testing.T, wan, sites string, cfg grid.Config) *world {

@@ -1,0 +1,151 @@
+package test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// run runs a program to its end and returns what it wrote. The test fails when
+// that takes longer than the patience.
+func run(t *testing.T, cmd *exec.Cmd) (stdout, stderr string, status int) {
+	t.Helper()
+	return runWithin(t, patience, cmd)
+}
+
+// runWithin is run with another patience.
+func runWithin(t *testing.T, patience time.Duration, cmd *exec.Cmd) (stdout, stderr string, status int) {
+	t.Helper()
+	var out, complaint bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &complaint
+	cmd.WaitDelay = 2 * time.Second
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	over := time.AfterFunc(patience, func() { cmd.Process.Kill() })
+	err := cmd.Wait()
+	if !over.Stop() {
+		t.Fatalf("%v did not end within %v; it wrote:\n%s%s", cmd.Args, patience, out.Bytes(), complaint.Bytes())
+	}
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatalf("%v: %v", cmd.Args, err)
+	}
+	return out.String(), complaint.String(), cmd.ProcessState.ExitCode()
+}
+
+// background is a command that runs while the test looks at what it writes.
+type background struct {
+	cmd  *exec.Cmd
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+// Write takes what the command writes.
+func (b *background) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *background) said() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+// begin starts a command and waits until it has written the word n times.
+func (w *world) begin(cmd *exec.Cmd, word string, n int) *background {
+	w.t.Helper()
+	b := &background{cmd: cmd}
+	cmd.Stdout, cmd.Stderr = b, b
+	if err := cmd.Start(); err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() { cmd.Process.Kill() }) // nothing if it has ended
+	w.until(fmt.Sprintf("%d times %q", n, word), func() bool { return strings.Count(b.said(), word) == n }, b.said)
+	return b
+}
+
+// status waits for the end.
+func (b *background) status(w *world) int {
+	w.t.Helper()
+	done := make(chan struct{})
+	go func() { // ends with the command
+		b.cmd.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-w.ctx.Done():
+		b.cmd.Process.Kill()
+		<-done
+		w.t.Fatalf("the command did not end; it wrote\n%s", b.said())
+	}
+	return b.cmd.ProcessState.ExitCode()
+}
+
+// startDaemon starts a daemon and returns its "listen" fact once it is ready.
+// It is asked to end with the test, and must do so properly.
+func startDaemon(t *testing.T, cmd *exec.Cmd) (listen string) {
+	t.Helper()
+	ready, theirs, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ready.Close()
+	cmd.Args = append(cmd.Args, "--ready-fd", "3")
+	cmd.ExtraFiles = []*os.File{theirs}
+	var log strings.Builder
+	cmd.Stderr = &log
+	err = cmd.Start()
+	theirs.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cmd.Process.Signal(os.Interrupt)
+		over := time.AfterFunc(patience, func() { cmd.Process.Kill() })
+		defer over.Stop()
+		if err := cmd.Wait(); err != nil || t.Failed() {
+			t.Errorf("%v: %v; it wrote:\n%s", cmd.Args, err, &log)
+		}
+	})
+	ready.SetReadDeadline(time.Now().Add(patience))
+	line := make([]byte, 256)
+	n, err := ready.Read(line)
+	if err != nil {
+		t.Fatalf("%v did not become ready: %v", cmd.Args, err)
+	}
+	for _, fact := range strings.Fields(string(line[:n])) {
+		if at, ok := strings.CutPrefix(fact, "listen="); ok {
+			return at
+		}
+	}
+	t.Fatalf("%v says %q, not where it listens", cmd.Args, line[:n])
+	return ""
+}
+
+// nobody is a user who owns nothing.
+const nobody = 65534
+
+// root reports whether this process is the machine's root, who can become
+// others.
+func root(t *testing.T) bool {
+	t.Helper()
+	text, err := os.ReadFile("/proc/self/uid_map")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var inside, outside, size uint64
+	if _, err := fmt.Sscan(string(text), &inside, &outside, &size); err != nil {
+		t.Fatalf("uid_map %q: %v", text, err)
+	}
+	return os.Geteuid() == 0 && size == 1<<32-1
+}

@@ -1,0 +1,18 @@
+package test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+const module = "github.com/isthmus-grid/isthmus"
+
+func read(t *testing.T, name string) string {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join("..", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
