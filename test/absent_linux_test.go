@@ -20,7 +20,7 @@ import (
 // Processes may start before any daemon does, and daemons in any order: here
 // the one that is needed last comes first. Each waits for the next.
 func TestDaemonsComeInAnyOrder(t *testing.T) {
-	w := newWorld(t, siteClosed+siteShut+siteHidden, grid.Config{})
+	w := newWorld(t, SiteClosed+SiteShut+SiteHidden, grid.Config{})
 	daemons := slices.Clone(w.Daemons())
 	slices.Reverse(daemons) // helpers, frontals, proxy, broker
 	for _, d := range daemons {
@@ -29,15 +29,15 @@ func TestDaemonsComeInAnyOrder(t *testing.T) {
 		}
 	}
 	joined := make(chan error, 1)
-	key := newKey(t, "early")
+	key := NewKey(t, "early")
 	var early *probe.Rank
 	go func() {
 		var err error
-		early, err = probe.Join(w.ctx, w.Grid, "closed/n1", key, 0)
+		early, err = probe.Join(w.Ctx, w.Grid, "closed/n1", key, 0)
 		joined <- err
 	}()
 	var dialled chan error
-	var late *member
+	var late *Member
 	for _, d := range daemons {
 		if d.Name == "broker" {
 			select {
@@ -46,7 +46,7 @@ func TestDaemonsComeInAnyOrder(t *testing.T) {
 			default:
 			}
 		}
-		if err := d.Start(w.ctx); err != nil {
+		if err := d.Start(w.Ctx); err != nil {
 			t.Fatal(err)
 		}
 		if d.Name == "helper closed/n1" { // the last of the helpers to start
@@ -54,10 +54,10 @@ func TestDaemonsComeInAnyOrder(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(early.Leave)
-			late = w.member(key, "shut/n1", 1, 2)
+			late = w.Join(key, "shut/n1", 1, 2)
 			dialled = make(chan error, 1)
 			go func() {
-				l, _, err := early.Dial(w.ctx, 1)
+				l, _, err := early.Dial(w.Ctx, 1)
 				if err == nil {
 					l.Conn.Close()
 				}
@@ -68,18 +68,18 @@ func TestDaemonsComeInAnyOrder(t *testing.T) {
 	if err := <-dialled; err != nil {
 		t.Error(err)
 	}
-	w.next(late)
+	w.NextLink(late)
 }
 
 // dialError is what a process is told that dials within a budget.
 func (w *world) dialError(r *probe.Rank, peer uint32, budget time.Duration) error {
-	w.t.Helper()
-	ctx, cancel := context.WithTimeout(w.ctx, budget)
+	w.T.Helper()
+	ctx, cancel := context.WithTimeout(w.Ctx, budget)
 	defer cancel()
 	l, _, err := r.Dial(ctx, peer)
 	if err == nil {
 		l.Conn.Close()
-		w.t.Fatal("the dial succeeded")
+		w.T.Fatal("the dial succeeded")
 	}
 	return err
 }
@@ -87,33 +87,33 @@ func (w *world) dialError(r *probe.Rank, peer uint32, budget time.Duration) erro
 // wantDialError dials in vain and compares the error. Who asks may give up just before
 // the daemons have told him why, on a busy machine: then he asks again, and waits longer.
 func (w *world) wantDialError(r *probe.Rank, peer uint32, class error, job overlay.JobID, text string) {
-	w.t.Helper()
+	w.T.Helper()
 	var err error
 	for _, budget := range []time.Duration{time.Second, 4 * time.Second, 15 * time.Second} {
-		if err = w.dialError(r, peer, budget); isError(err, class, job, text) {
+		if err = w.dialError(r, peer, budget); IsError(err, class, job, text) {
 			if twice := saidTwice(err.Error()); twice != "" {
-				w.t.Errorf("%v says twice %q", err, twice)
+				w.T.Errorf("%v says twice %q", err, twice)
 			}
 			return
 		}
 	}
-	wantError(w.t, err, class, job, text)
+	WantError(w.T, err, class, job, text)
 }
 
 // What a person sees when a daemon stays away: which one, where and since when.
 func TestAbsentDaemons(t *testing.T) {
-	w := newWorld(t, siteClosed+siteShut, grid.Config{Settings: map[string]map[string]any{"frontal": {"patience": "200ms"}}})
-	key := newKey(t, "absent")
-	asker, target := w.member(key, "closed/n1", 0, 8), w.member(key, "shut/n1", 1, 8)
+	w := newWorld(t, SiteClosed+SiteShut, grid.Config{Settings: map[string]map[string]any{"frontal": {"patience": "200ms"}}})
+	key := NewKey(t, "absent")
+	asker, target := w.Join(key, "closed/n1", 0, 8), w.Join(key, "shut/n1", 1, 8)
 	job := key.ID()
 	restart := func(names ...string) {
 		t.Helper()
 		for _, name := range names {
-			if err := w.Daemon(name).Start(w.ctx); err != nil {
+			if err := w.Daemon(name).Start(w.Ctx); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if err := w.Settled(w.ctx); err != nil {
+		if err := w.Settled(w.Ctx); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -122,7 +122,7 @@ func TestAbsentDaemons(t *testing.T) {
 		"local.Dial: rank 7 of job <job>: process is not registered: waited <duration> for it to start; it has not registered with any helper")
 
 	w.Daemon("proxy p1").Kill()
-	w.until("the broker to miss the proxy", func() bool { return len(w.status("broker", "proxies").([]any)) == 0 })
+	w.Until("the broker to miss the proxy", func() bool { return len(w.Figure("broker", "proxies").([]any)) == 0 })
 	w.wantDialError(asker.Rank, 1, overlay.ErrNoRelay, job,
 		"local.Dial: rank 1 of job <job>: at shut/n1: relay: no proxy is available: no proxy has a session with the broker; start one, or look at its log")
 	restart("proxy p1")
@@ -142,8 +142,8 @@ func TestAbsentDaemons(t *testing.T) {
 	restart("frontal closed")
 
 	w.Daemon("frontal shut").Kill()
-	w.until("the broker to miss the frontal", func() bool {
-		for _, s := range w.status("broker", "sites").([]any) {
+	w.Until("the broker to miss the frontal", func() bool {
+		for _, s := range w.Figure("broker", "sites").([]any) {
 			if s := s.(map[string]any); !s["connected"].(bool) {
 				return true
 			}
@@ -161,26 +161,26 @@ func TestAbsentDaemons(t *testing.T) {
 		"local.Dial: rank 1 of job <job>: helper "+socket+" is not reachable: connect: connection refused; is isthmus-helper running? (context deadline exceeded)")
 	restart("helper closed/n1")
 
-	l, _, err := asker.Dial(w.ctx, 1)
+	l, _, err := asker.Dial(w.Ctx, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
 	l.Conn.Close()
-	w.next(target)
+	w.NextLink(target)
 }
 
 // world of mpilib for one rank of a job of two, which reaches the other by a
 // helper of the grid.
 func (w *world) mpi(node string, key string, rank int) *mpilib.World {
-	w.t.Helper()
+	w.T.Helper()
 	for name, value := range map[string]string{
 		mpilib.EnvRank: string(rune('0' + rank)), mpilib.EnvSize: "2", mpilib.EnvHelper: w.Socket(node), mpilib.EnvJobKey: key,
 	} {
-		w.t.Setenv(name, value)
+		w.T.Setenv(name, value)
 	}
-	m, err := mpilib.Init(w.ctx)
+	m, err := mpilib.Init(w.Ctx)
 	if err != nil {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
 	return m
 }
@@ -188,8 +188,8 @@ func (w *world) mpi(node string, key string, rank int) *mpilib.World {
 // A proxy that dies in the middle of a job: the job does not notice, its link
 // goes on by another proxy.
 func TestProxyDiesInTheMiddle(t *testing.T) {
-	w := newWorld(t, siteClosed+siteShut, grid.Config{Proxies: []string{"public/p1", "public/p2"}})
-	key := newKey(t, "loss").String()
+	w := newWorld(t, SiteClosed+SiteShut, grid.Config{Proxies: []string{"public/p1", "public/p2"}})
+	key := NewKey(t, "loss").String()
 	worlds := []*mpilib.World{w.mpi("closed/n1", key, 0), w.mpi("shut/n1", key, 1)}
 	exchange := func(tag int) {
 		t.Helper()
@@ -197,13 +197,13 @@ func TestProxyDiesInTheMiddle(t *testing.T) {
 		for i, m := range worlds {
 			go func() {
 				var got [1]int
-				_, err := mpilib.Recv(w.ctx, m.Comm(), got[:], 1-i, tag)
+				_, err := mpilib.Recv(w.Ctx, m.Comm(), got[:], 1-i, tag)
 				if err == nil && got[0] != 1-i {
 					err = fmt.Errorf("got %d", got)
 				}
 				received <- err
 			}()
-			if err := mpilib.Send(w.ctx, m.Comm(), []int{i}, 1-i, tag); err != nil {
+			if err := mpilib.Send(w.Ctx, m.Comm(), []int{i}, 1-i, tag); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -225,7 +225,7 @@ func TestProxyDiesInTheMiddle(t *testing.T) {
 	var finalized sync.WaitGroup
 	for _, m := range worlds {
 		finalized.Go(func() {
-			if err := m.Finalize(w.ctx); err != nil {
+			if err := m.Finalize(w.Ctx); err != nil {
 				t.Error(err)
 			}
 		})
@@ -236,10 +236,10 @@ func TestProxyDiesInTheMiddle(t *testing.T) {
 // A path that drops everything, silently: every technique is tried within its
 // bound, and the error names what was waited for.
 func TestSilence(t *testing.T) {
-	w := newWorld(t, siteClosed+siteOpen, grid.Config{})
-	key := newKey(t, "silence")
-	asker, target := w.member(key, "closed/n1", 0, 3), w.member(key, "open/n1", 1, 3)
-	deaf, err := probe.Join(w.ctx, w.Grid, "open/n1", key, 2) // registered, and accepts nothing
+	w := newWorld(t, SiteClosed+SiteOpen, grid.Config{})
+	key := NewKey(t, "silence")
+	asker, target := w.Join(key, "closed/n1", 0, 3), w.Join(key, "open/n1", 1, 3)
+	deaf, err := probe.Join(w.Ctx, w.Grid, "open/n1", key, 2) // registered, and accepts nothing
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -259,12 +259,12 @@ func TestSilence(t *testing.T) {
 	if err := w.Lab.Restore("closed", "open"); err != nil {
 		t.Fatal(err)
 	}
-	l, _, err := asker.Dial(w.ctx, 1)
+	l, _, err := asker.Dial(w.Ctx, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
 	l.Conn.Close()
-	w.next(target)
+	w.NextLink(target)
 }
 
 // silentPeer is what a dialler is told whose peer has a socket but says nothing.

@@ -15,7 +15,7 @@ import (
 type tenant struct {
 	uid   uint32
 	want  string // the account that the job gets; "": one that nobody has
-	job   *background
+	job   *Background
 	input io.WriteCloser
 	ran   string // as what: a uid
 	pid   string
@@ -23,11 +23,11 @@ type tenant struct {
 }
 
 // asUser has a command run as another user.
-func (w *world) asUser(uid uint32, words ...string) *background {
-	cmd := w.isthmus(words...)
+func (w *world) asUser(uid uint32, words ...string) *Background {
+	cmd := w.Isthmus(words...)
 	cmd.Dir = "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
-	return &background{cmd: cmd}
+	return &Background{Cmd: cmd}
 }
 
 const tenancy = `umask 022; echo secret >secret; umask 077; echo secret >/dev/shm/isthmus-test-$(id -u)
@@ -51,10 +51,10 @@ echo over`
 // that nobody has. None reads another's files, environment, job key, memory or shared
 // memory, nor the keys of the node.
 func TestAccountsOfJobs(t *testing.T) {
-	if !root(t) {
+	if !IsRoot(t) {
 		t.Skip("there is one account only")
 	}
-	cfg := launching(map[string]any{"jobs": 9, "processes": 1})
+	cfg := LaunchConfig(map[string]any{"jobs": 9, "processes": 1})
 	trail := t.TempDir()
 	cfg.Settings["starter"] = map[string]any{
 		"map": []any{
@@ -63,22 +63,22 @@ func TestAccountsOfJobs(t *testing.T) {
 		},
 	}
 	cfg.Settings["starter closed/n1"] = map[string]any{"audit": map[string]any{"folder": trail}}
-	cfg.Profile = plain
-	w := newWorld(t, siteOpen+siteClosed, cfg)
-	w.listed(4)
-	tenants := []*tenant{{uid: 5, want: "games"}, {uid: nobody, want: "nobody"}, {uid: 4242}, {uid: 4243}}
+	cfg.Profile = NoTraversalProfile
+	w := newWorld(t, SiteOpen+SiteClosed, cfg)
+	w.AwaitHosts(4)
+	tenants := []*tenant{{uid: 5, want: "games"}, {uid: Nobody, want: "nobody"}, {uid: 4242}, {uid: 4243}}
 	told := regexp.MustCompile(`ran as (\d+), called (\w*), pid (\d+), in (\S+), end`)
 	for _, u := range tenants {
 		u.job = w.asUser(u.uid, "run", "--hosts", "n1@closed:1", "sh", "-c", tenancy)
-		input, err := u.job.cmd.StdinPipe()
+		input, err := u.job.Cmd.StdinPipe()
 		if err != nil {
 			t.Fatal(err)
 		}
 		u.input = input
-		u.job = w.begin(u.job.cmd, ", end", 1)
-		m := told.FindStringSubmatch(u.job.said())
+		u.job = w.Begin(u.job.Cmd, ", end", 1)
+		m := told.FindStringSubmatch(u.job.Output())
 		if m == nil || u.want != "" && m[2] != u.want {
-			t.Fatalf("the job of %d says %q", u.uid, u.job.said())
+			t.Fatalf("the job of %d says %q", u.uid, u.job.Output())
 		}
 		u.ran, u.pid, u.dir = m[1], m[3], m[4]
 		for _, other := range tenants {
@@ -94,7 +94,7 @@ func TestAccountsOfJobs(t *testing.T) {
 	for _, thief := range tenants {
 		for _, victim := range tenants {
 			words := append([]string{"run", "--hosts", "n1@closed:1", "sh", "-c", steal, "sh", victim.pid, victim.dir, victim.ran}, keys...)
-			stdout, stderr, status := run(t, w.asUser(thief.uid, words...).cmd)
+			stdout, stderr, status := Run(t, w.asUser(thief.uid, words...).Cmd)
 			own, got := strings.Count(stdout, "] can "), strings.Count(stdout, "] cannot ")
 			switch {
 			case status != 0 || !strings.Contains(stdout, "] over"):
@@ -109,11 +109,11 @@ func TestAccountsOfJobs(t *testing.T) {
 	t.Run("starter killed", func(t *testing.T) { w.starterKilled(tenants) })
 	for _, u := range tenants {
 		u.input.Close()
-		if status := u.job.status(w); status != 0 {
-			t.Errorf("the job of %d ends with %d:\n%s", u.uid, status, u.job.said())
+		if status := u.job.ExitStatus(w); status != 0 {
+			t.Errorf("the job of %d ends with %d:\n%s", u.uid, status, u.job.Output())
 		}
 	}
-	w.quiet()
+	w.AwaitNoJobs()
 	w.nothingOf("closed/n1")
 	log := textsIn(t, trail)
 	for _, want := range []string{`"user":"games@open/n1"`, fmt.Sprintf("as uid %s, pid", tenants[2].ran)} {
@@ -126,18 +126,18 @@ func TestAccountsOfJobs(t *testing.T) {
 // starterKilled kills the starter under jobs: they go on, and the next starter gives their
 // accounts to nobody else.
 func (w *world) starterKilled(tenants []*tenant) {
-	w.t.Helper()
+	w.T.Helper()
 	w.Starter("closed/n1").Kill()
-	if err := w.Starter("closed/n1").Start(w.ctx); err != nil {
-		w.t.Fatal(err)
+	if err := w.Starter("closed/n1").Start(w.Ctx); err != nil {
+		w.T.Fatal(err)
 	}
-	stdout, stderr, status := run(w.t, w.asUser(4244, "run", "--hosts", "n1@closed:1", "sh", "-c", "echo uid $(id -u)").cmd)
+	stdout, stderr, status := Run(w.T, w.asUser(4244, "run", "--hosts", "n1@closed:1", "sh", "-c", "echo uid $(id -u)").Cmd)
 	for _, u := range tenants {
 		if status != 0 || strings.Contains(stdout, "uid "+u.ran+"\n") {
-			w.t.Errorf("after the starter was killed a job runs as %d's account, status %d:\n%s\n%s", u.uid, status, stdout, stderr)
+			w.T.Errorf("after the starter was killed a job runs as %d's account, status %d:\n%s\n%s", u.uid, status, stdout, stderr)
 		}
 		if _, err := os.Stat("/proc/" + u.pid); err != nil {
-			w.t.Errorf("the job of %d ended with the starter", u.uid)
+			w.T.Errorf("the job of %d ended with the starter", u.uid)
 		}
 	}
 }

@@ -18,8 +18,8 @@ import (
 // falseAddresses has a node, a site and a member of a job name addresses that are not
 // theirs, for a gateway and for nodes to dial. rogue is the session of the site.
 func (a *attacked) falseAddresses(t *testing.T, rogue controlpb.DirectoryClient) {
-	key := newKey(t, "led")
-	victim, err := probe.Join(a.ctx, a.Grid, "closed/n1", key, 0)
+	key := NewKey(t, "led")
+	victim, err := probe.Join(a.Ctx, a.Grid, "closed/n1", key, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +76,7 @@ func (a *attacked) falseAddresses(t *testing.T, rogue controlpb.DirectoryClient)
 		if err := a.registers(t, rogue, claim(site, "", addr)); err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithTimeout(a.ctx, 2*time.Second)
+		ctx, cancel := context.WithTimeout(a.Ctx, 2*time.Second)
 		_, _, err := victim.Dial(ctx, 1)
 		cancel()
 		if err == nil {

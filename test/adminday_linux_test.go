@@ -44,9 +44,9 @@ broker and two proxies are on public hosts. The [admin guide](admin.md) explains
 // What an admin does in a day, with the commands that a person types and the
 // files that the packages bring.
 func TestAdminDay(t *testing.T) {
-	needLab(t)
+	NeedLab(t)
 	if os.Getenv(packagesKey) == "" {
-		isthmus(t, "") // building takes its own time
+		Program(t, "") // building takes its own time
 	}
 	ctx, cancel := context.WithTimeoutCause(context.Background(), 5*time.Minute, fmt.Errorf("%s: not done after 5 minutes", t.Name()))
 	defer cancel()
@@ -70,7 +70,7 @@ func TestAdminDay(t *testing.T) {
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	d := &day{world: &world{t: t, ctx: ctx}, lab: l, dir: dir, root: root(t)}
+	d := &day{world: &world{T: t, Ctx: ctx}, lab: l, dir: dir, root: IsRoot(t)}
 	defer d.end()
 	names := fmt.Sprintf("127.0.0.1 localhost\n%v broker.example.org\n%v gateway.site-a.example\n%v gateway.site-b.example\n",
 		l.Host("pub/broker").Addr(), l.Host("sitea/gw").Addr(), l.Host("siteb/gw").Addr())
@@ -149,7 +149,7 @@ func TestAdminDay(t *testing.T) {
 	nodeB.ctl("enable --now isthmus-helper")
 	d.say("The doctor looks from the node through the firewall, and writes what the network's admin would have to open.")
 	look, report := "isthmus doctor --config /etc/isthmus/helper.yaml --firewall-request", ""
-	d.until("a green doctor", func() (green bool) { // on a busy machine an answer may be late
+	d.Until("a green doctor", func() (green bool) { // on a busy machine an answer may be late
 		out, complaint, status := nodeB.run("root", look)
 		report = out + complaint
 		return status == 0
@@ -179,7 +179,7 @@ func TestAdminDay(t *testing.T) {
 	gwB.types("root", "isthmus check /etc/isthmus/policy.yaml")
 	gwB.ctl("reload isthmus-frontal")
 	admin := "--broker broker.example.org:443 --cert certs/admin-ada.pem --tls-key certs/admin-ada.key --ca certs/ca.pem"
-	d.until("the broker to have site B's new policy", func() bool {
+	d.Until("the broker to have site B's new policy", func() bool {
 		out, _, status := desk.run("root", "isthmus policy explain --from sitea --to siteb --user alice --project climate "+admin)
 		return status == 0 && strings.Contains(out, "permitted")
 	})
@@ -207,7 +207,7 @@ func TestAdminDay(t *testing.T) {
 	if out := long.wait(); long.status() != 0 {
 		t.Errorf("the job that went on ended with %d; it wrote:\n%s", long.status(), out)
 	}
-	d.until("the frontal's predecessor to end after its last link", gwA.services["isthmus-frontal"].ended)
+	d.Until("the frontal's predecessor to end after its last link", gwA.services["isthmus-frontal"].ended)
 	jobs, failed := load.end()
 	if len(failed) > 0 {
 		t.Errorf("%d of %d jobs failed under load, the first with:\n%s", len(failed), jobs, failed[0])
@@ -252,12 +252,12 @@ func (d *day) compare() {
 	d.closeBlock()
 	if name := os.Getenv(adminDayKey); name != "" {
 		if err := os.WriteFile(name, []byte(settledText(d.page.String())), 0o644); err != nil {
-			d.t.Error(err)
+			d.T.Error(err)
 		}
 		return
 	}
 	var there []string
-	for line := range strings.Lines(read(d.t, "docs/admin-day.md")) {
+	for line := range strings.Lines(ReadFile(d.T, "docs/admin-day.md")) {
 		if prompt.MatchString(line) {
 			there = append(there, strings.TrimSpace(line))
 		}
@@ -265,7 +265,7 @@ func (d *day) compare() {
 	if !slices.Equal(there, d.typed) {
 		for i := range max(len(there), len(d.typed)) {
 			if i >= len(there) || i >= len(d.typed) || there[i] != d.typed[i] {
-				d.t.Errorf("docs/admin-day.md has other commands than were typed, from number %d on; write it anew with %s=../docs/admin-day.md", i+1, adminDayKey)
+				d.T.Errorf("docs/admin-day.md has other commands than were typed, from number %d on; write it anew with %s=../docs/admin-day.md", i+1, adminDayKey)
 				break
 			}
 		}
@@ -337,7 +337,7 @@ func (d *day) show(m *machine, user, line, answer string) {
 
 // types runs a command that has to succeed, shows it, and returns its output.
 func (m *machine) types(user, line string) string {
-	m.day.t.Helper()
+	m.day.T.Helper()
 	out := m.quietly(user, line)
 	m.day.show(m, user, line, out)
 	return out
@@ -345,10 +345,10 @@ func (m *machine) types(user, line string) string {
 
 // quietly is types without showing it.
 func (m *machine) quietly(user, line string) string {
-	m.day.t.Helper()
+	m.day.T.Helper()
 	out, complaint, status := m.run(user, line)
 	if status != 0 {
-		m.day.t.Fatalf("%s@%s: %s: status %d:\n%s%s", user, m.name, line, status, out, complaint)
+		m.day.T.Fatalf("%s@%s: %s: status %d:\n%s%s", user, m.name, line, status, out, complaint)
 	}
 	return out + complaint
 }
@@ -356,7 +356,7 @@ func (m *machine) quietly(user, line string) string {
 // run runs a command line of words, with quotes, "sudo -u USER" in front, and
 // "< FILE" or "> FILE" behind.
 func (m *machine) run(user, line string) (stdout, stderr string, status int) {
-	m.day.t.Helper()
+	m.day.T.Helper()
 	words := split(line)
 	home := accounts[user].home
 	file := func(mark string) string {
@@ -385,7 +385,7 @@ func (m *machine) run(user, line string) (stdout, stderr string, status int) {
 		cmd.Stdin = strings.NewReader(m.read(from))
 	}
 	if err := cmd.Run(); err != nil && cmd.ProcessState == nil {
-		m.day.t.Fatalf("%s: %v", line, err)
+		m.day.T.Fatalf("%s: %v", line, err)
 	}
 	if to != "" {
 		m.write(to, out.String())
@@ -403,7 +403,7 @@ func split(line string) (words []string) {
 }
 
 func (m *machine) apt(packages ...string) {
-	m.day.t.Helper()
+	m.day.T.Helper()
 	m.install(packages...)
 	line := "apt-get install"
 	for _, p := range packages {
@@ -413,7 +413,7 @@ func (m *machine) apt(packages ...string) {
 }
 
 func (m *machine) ctl(line string) {
-	m.day.t.Helper()
+	m.day.T.Helper()
 	m.systemctl(strings.Fields(line)...)
 	m.day.show(m, "root", "systemctl "+line, "")
 }
@@ -421,7 +421,7 @@ func (m *machine) ctl(line string) {
 // edit changes settings that the package brought: each key loses its mark, and
 // gets the value if one is given.
 func (m *machine) edit(file string, keysAndValues ...string) {
-	m.day.t.Helper()
+	m.day.T.Helper()
 	name := "/etc/isthmus/" + file
 	lines := strings.Split(m.read(name), "\n")
 	var said []string
@@ -433,7 +433,7 @@ func (m *machine) edit(file string, keysAndValues ...string) {
 			start := regexp.MustCompile(fmt.Sprintf(`^ {%d}#?%s:`, 2*depth, part))
 			next := slices.IndexFunc(lines[at:], start.MatchString)
 			if next < 0 {
-				m.day.t.Fatalf("%s has no key %s", name, key)
+				m.day.T.Fatalf("%s has no key %s", name, key)
 			}
 			at += next
 		}
@@ -450,7 +450,7 @@ func (m *machine) edit(file string, keysAndValues ...string) {
 
 // scp brings a file to another machine.
 func (d *day) scp(from *machine, file string, to *machine, name, owner string) {
-	d.t.Helper()
+	d.T.Helper()
 	mode := os.FileMode(0o644)
 	if strings.HasSuffix(name, ".key") || strings.Contains(name, "key.pem") || strings.Contains(name, "token") {
 		mode = 0o600
@@ -467,7 +467,7 @@ func (d *day) scp(from *machine, file string, to *machine, name, owner string) {
 // enroll makes a token, brings it to the host, and makes a certificate of it
 // where the daemon's settings want it.
 func (d *day) enroll(desk, host *machine, daemon, identity, flags string) {
-	d.t.Helper()
+	d.T.Helper()
 	desk.types("root", "isthmus ca token --dir ca "+identity+" > token")
 	d.scp(desk, "/root/token", host, "/root/token", "root")
 	host.types("root", "sudo -u isthmus isthmus ca enroll --config /etc/isthmus/"+daemon+".yaml"+flags+" --token - < token")
@@ -477,13 +477,13 @@ func (d *day) enroll(desk, host *machine, daemon, identity, flags string) {
 type pairJob struct {
 	d    *day
 	cmds [2]*lab.Cmd
-	outs [2]*background
+	outs [2]*Background
 	done sync.WaitGroup
 }
 
 // job has a user start the traffic program at both sites, for a time.
 func (d *day) job(user, last string, show bool) *pairJob {
-	d.t.Helper()
+	d.T.Helper()
 	nodes := []*machine{d.machineCalled("n1.siteb"), d.machineCalled("n1.sitea")}
 	key := nodes[0].quietly(user, "isthmus job new work")
 	file := accounts[user].home + "/work.key"
@@ -507,10 +507,10 @@ func (d *day) job(user, last string, show bool) *pairJob {
 			env = append(env, "ISTHMUS_GRANT="+grant)
 		}
 		cmd := m.command(user, strings.Fields(line), env...)
-		out := &background{}
+		out := &Background{}
 		cmd.Stdout, cmd.Stderr = out, out
 		if err := cmd.Start(); err != nil {
-			d.t.Fatal(err)
+			d.T.Fatal(err)
 		}
 		j.cmds[rank], j.outs[rank] = cmd, out
 		j.done.Go(func() { cmd.Wait() }) // ends with d.ctx at the latest
@@ -527,11 +527,11 @@ func (d *day) machineCalled(name string) *machine {
 
 // there waits until both ranks take part.
 func (j *pairJob) there() {
-	j.d.t.Helper()
-	j.d.until("the job to run", func() bool { return strings.Contains(j.outs[0].said(), "2 ranks are there") }, j.said)
+	j.d.T.Helper()
+	j.d.Until("the job to run", func() bool { return strings.Contains(j.outs[0].Output(), "2 ranks are there") }, j.said)
 }
 
-func (j *pairJob) said() string { return j.outs[0].said() + j.outs[1].said() }
+func (j *pairJob) said() string { return j.outs[0].Output() + j.outs[1].Output() }
 
 // wait returns what the job wrote until it ended.
 func (j *pairJob) wait() string {
@@ -572,7 +572,7 @@ func (l *load) run() {
 		select {
 		case <-l.stop:
 			return
-		case <-l.d.ctx.Done():
+		case <-l.d.Ctx.Done():
 			return
 		default:
 		}
@@ -595,9 +595,9 @@ func (l *load) count() int {
 
 // more waits until so many more jobs have begun and ended.
 func (l *load) more(n int) {
-	l.d.t.Helper()
+	l.d.T.Helper()
 	want := l.count() + n + 1 // the one that is under way may have begun before
-	l.d.until("more jobs to end", func() bool { return l.count() >= want })
+	l.d.Until("more jobs to end", func() bool { return l.count() >= want })
 }
 
 func (l *load) end() (jobs int, failed []string) {

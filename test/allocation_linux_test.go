@@ -20,14 +20,14 @@ import (
 // grid with the token that the site's scheduler made for it, for that user's processes
 // and jobs alone, and leaves nothing behind.
 func TestAllocationByToken(t *testing.T) {
-	needLab(t)
-	if !root(t) {
+	NeedLab(t)
+	if !IsRoot(t) {
 		t.Skip("there is no other user here")
 	}
-	cfg := launching(map[string]any{"jobs": 1, "processes": 2})
-	cfg.Profile, cfg.Enrol = plain, true
-	w := newWorld(t, siteClosed+siteOpen, cfg)
-	dir, err := os.MkdirTemp(filepath.Dir(isthmus(t, "")), "batch-") // where other users get
+	cfg := LaunchConfig(map[string]any{"jobs": 1, "processes": 2})
+	cfg.Profile, cfg.Enrol = NoTraversalProfile, true
+	w := newWorld(t, SiteClosed+SiteOpen, cfg)
+	dir, err := os.MkdirTemp(filepath.Dir(Program(t, "")), "batch-") // where other users get
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,16 +45,16 @@ func TestAllocationByToken(t *testing.T) {
 	second.up(t, "closed/alloc-4711.n2")
 
 	// The user's processes, with others of the job at another site.
-	key := newKey(t, "batch")
+	key := NewKey(t, "batch")
 	keyFile := filepath.Join(j.dir, "job.key")
 	if err := os.WriteFile(keyFile, []byte(key.String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Chown(keyFile, nobody, nobody); err != nil {
+	if err := os.Chown(keyFile, Nobody, Nobody); err != nil {
 		t.Fatal(err)
 	}
 	ranks := func(host, rank, socket string) *lab.Cmd {
-		return w.Lab.Host(host).Command(w.ctx, isthmus(t, ""), "run", "--key", keyFile, "--size", "3", "--ranks", rank, "--helper", socket, isthmus(t, ""), "example", "pingpong")
+		return w.Lab.Host(host).Command(w.Ctx, Program(t, ""), "run", "--key", keyFile, "--size", "3", "--ranks", rank, "--helper", socket, Program(t, ""), "example", "pingpong")
 	}
 	mine, my2, theirs := ranks("closed/n1", "0", first.socket()), ranks("closed/n2", "1", second.socket()), ranks("open/n1", "2", w.Socket("open/n1"))
 	var out lockedBuffer
@@ -103,9 +103,9 @@ func TestAllocationByToken(t *testing.T) {
 func (j *batchJob) impostor(t *testing.T) {
 	w := j.w
 	files := ca.Files{Cert: j.file("n1", "tls/cert.pem"), Key: j.file("n1", "tls/key.pem"), CA: j.file("n1", "tls/ca.pem")}
-	s := w.with(t, files, "frontal closed", "closed/n1", 7440)
-	key := newKey(t, "others")
-	reply, err := controlpb.NewDirectoryClient(s.Conn()).Register(w.ctx, &controlpb.RegisterRequest{Points: []*controlpb.AccessPoint{{
+	s := w.Visit(t, files, "frontal closed", "closed/n1", 7440)
+	key := NewKey(t, "others")
+	reply, err := controlpb.NewDirectoryClient(s.Conn()).Register(w.Ctx, &controlpb.RegisterRequest{Points: []*controlpb.AccessPoint{{
 		Process: &controlpb.Process{Job: string(key.ID()), Rank: 0}, Generation: 1, Site: "closed", Node: "alloc-4711.n1", Local: w.Lab.Host("closed/n1").Addr().String() + ":4000",
 		Principal: &controlpb.Principal{User: "root@closed"},
 	}}})
@@ -115,7 +115,7 @@ func (j *batchJob) impostor(t *testing.T) {
 	if got, want := control.FaultErr(reply.Faults[0]).Error(), `this helper is of an allocation of nobody's, and speaks for no other account, and not for "root@closed"`; !strings.Contains(got, want) {
 		t.Errorf("a process of another account: %v; want %s", got, want)
 	}
-	reply, err = controlpb.NewDirectoryClient(s.Conn()).Register(w.ctx, &controlpb.RegisterRequest{Points: []*controlpb.AccessPoint{{
+	reply, err = controlpb.NewDirectoryClient(s.Conn()).Register(w.Ctx, &controlpb.RegisterRequest{Points: []*controlpb.AccessPoint{{
 		Process: &controlpb.Process{Job: string(key.ID()), Rank: 0}, Generation: 1, Site: "closed", Node: "n1", Local: w.Lab.Host("closed/n1").Addr().String() + ":4000",
 	}}})
 	if err != nil || len(reply.Faults) != 1 {
@@ -126,12 +126,12 @@ func (j *batchJob) impostor(t *testing.T) {
 // booking has others book a node of the allocation.
 func (j *batchJob) booking(t *testing.T) {
 	for _, from := range []string{"closed/n2", "open/n1"} { // as root
-		c := j.w.talk(from, "closed/alloc-4711.n1", newKey(t, "no"))
-		c.request(1)
-		if m := c.hear(); !strings.Contains(m.GetNok().GetText(), "takes that user's jobs only, of [nobody@closed/*]; not of root@"+from) {
+		c := j.w.Talk(from, "closed/alloc-4711.n1", NewKey(t, "no"))
+		c.Request(1)
+		if m := c.Hear(); !strings.Contains(m.GetNok().GetText(), "takes that user's jobs only, of [nobody@closed/*]; not of root@"+from) {
 			t.Errorf("booked from %s by another user: %v", from, m)
 		}
-		c.end()
+		c.End()
 	}
 }
 
@@ -154,14 +154,14 @@ func (j *batchJob) scheduler(t *testing.T) {
 // token is what a prolog leaves for the user.
 func (j *batchJob) token(t *testing.T, nodes string, ends time.Time) string {
 	t.Helper()
-	cmd := j.w.isthmus("ca", "token", "--scheduler", j.signer.Cert, "--scheduler-key", j.signer.Key, "--ca", j.signer.CA,
+	cmd := j.w.Isthmus("ca", "token", "--scheduler", j.signer.Cert, "--scheduler-key", j.signer.Key, "--ca", j.signer.CA,
 		"--allocation", j.id, "--nodes", nodes, "--account", "nobody", "--until", fmt.Sprintf("@%d", ends.Unix()), "helper", "closed")
 	text := j.w.ends(0, "", cmd)
 	file := filepath.Join(j.dir, "token")
 	if err := os.WriteFile(file, []byte(text), 0o400); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Chown(file, nobody, nobody); err != nil {
+	if err := os.Chown(file, Nobody, Nobody); err != nil {
 		t.Fatal(err)
 	}
 	return file
@@ -177,13 +177,13 @@ func (j *batchJob) tmpOf(node string) string {
 
 // file is one of a node's helper.
 func (j *batchJob) file(node, name string) string {
-	return filepath.Join(j.tmpOf(node), fmt.Sprintf("isthmus-%d-%s", nobody, j.id), name)
+	return filepath.Join(j.tmpOf(node), fmt.Sprintf("isthmus-%d-%s", Nobody, j.id), name)
 }
 
 // asUser has a command run as the job's user.
 func (j *batchJob) asUser(cmd *lab.Cmd) {
 	cmd.Dir = "/"
-	cmd.SysProcAttr.Credential = &syscall.Credential{Uid: nobody, Gid: nobody}
+	cmd.SysProcAttr.Credential = &syscall.Credential{Uid: Nobody, Gid: Nobody}
 }
 
 // nodeHelper is isthmus node on one node.
@@ -196,16 +196,16 @@ type nodeHelper struct {
 }
 
 func (j *batchJob) helper(host, node, token string) *nodeHelper {
-	t := j.w.t
+	t := j.w.T
 	t.Helper()
 	if err := os.MkdirAll(j.tmpOf(node), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Chown(j.tmpOf(node), nobody, nobody); err != nil {
+	if err := os.Chown(j.tmpOf(node), Nobody, Nobody); err != nil {
 		t.Fatal(err)
 	}
 	h := &nodeHelper{j: j, node: node, out: new(lockedBuffer)}
-	h.cmd = j.w.Lab.Host(host).Command(j.w.ctx, isthmus(t, ""), "node", "--token", token,
+	h.cmd = j.w.Lab.Host(host).Command(j.w.Ctx, Program(t, ""), "node", "--token", token,
 		"--frontal", j.w.Daemon("frontal closed").Host.Addr().String()+":7440", "--broker", j.w.Daemon("broker").Host.Addr().String()+":443")
 	j.asUser(h.cmd)
 	h.cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "TMPDIR=" + j.tmpOf(node), "SLURM_JOB_ID=" + j.id, "SLURMD_NODENAME=" + node, "SLURM_CPUS_ON_NODE=2", "ISTHMUS_HELPER_PRIVATE=" + strings.Join(grid.Private, ",")}
@@ -229,7 +229,7 @@ func (h *nodeHelper) up(t *testing.T, name string) {
 			t.Fatalf("%s is not listed; its helper wrote:\n%s", name, h.out.String())
 		}
 	}
-	if info, err := os.Stat(h.j.file(h.node, "tls/key.pem")); err != nil || info.Mode().Perm() != 0o600 || info.Sys().(*syscall.Stat_t).Uid != nobody {
+	if info, err := os.Stat(h.j.file(h.node, "tls/key.pem")); err != nil || info.Mode().Perm() != 0o600 || info.Sys().(*syscall.Stat_t).Uid != Nobody {
 		t.Errorf("the key: %v, %v", info, err)
 	}
 }

@@ -14,13 +14,13 @@ import (
 // whose nodes have not even a way out: both prove their results, and send between
 // the sites what they should.
 func TestApplicationsOverTwoClosedSites(t *testing.T) {
-	w := newWorld(t, siteClosed+"  - {name: shed, preset: no-route/egress-443, nodes: 2}\n", grid.Config{
+	w := newWorld(t, SiteClosed+"  - {name: shed, preset: no-route/egress-443, nodes: 2}\n", grid.Config{
 		Profile: func(_ string, p overlay.SiteProfile) overlay.SiteProfile { return p }, // whatever works first
 	})
 	nodes := []string{"closed/n1", "closed/n2", "shed/n1", "shed/n2"}
 	t.Run("tsqr", func(t *testing.T) {
 		var got []string
-		for _, line := range objects(t, w.job(t, nodes, 2, "example", "tsqr", "--rows", "2000", "--cols", "16", "--repeat", "1", "--json")) {
+		for _, line := range objects(t, w.RunJob(t, nodes, 2, "example", "tsqr", "--rows", "2000", "--cols", "16", "--repeat", "1", "--json")) {
 			var r struct {
 				Method                   string
 				Ranks, Sites, Reductions int
@@ -41,7 +41,7 @@ func TestApplicationsOverTwoClosedSites(t *testing.T) {
 	})
 	t.Run("ray2mesh", func(t *testing.T) {
 		var messages []int
-		for _, line := range objects(t, w.job(t, nodes, 2, "example", "ray2mesh", "--pattern", "vanilla,hierarchical", "--rays", "300", "--chunk", "2", "--json")) {
+		for _, line := range objects(t, w.RunJob(t, nodes, 2, "example", "ray2mesh", "--pattern", "vanilla,hierarchical", "--rays", "300", "--chunk", "2", "--json")) {
 			var r struct {
 				Bosses, Workers int
 				Verified        bool

@@ -34,7 +34,7 @@ import (
 type attacked struct {
 	*world
 	trails string // folder of the audit logs, one folder for each kind of daemon
-	beside *flow
+	beside *Flow
 }
 
 func newAttacked(t *testing.T) *attacked {
@@ -46,7 +46,7 @@ func newAttacked(t *testing.T) *attacked {
 		}
 		return all
 	}
-	a.world = newWorld(t, siteClosed+siteHidden, grid.Config{
+	a.world = newWorld(t, SiteClosed+SiteHidden, grid.Config{
 		Proxies: []string{"public/p1", "public/p2"},
 		Settings: map[string]map[string]any{
 			"broker":  settings("broker", nil),
@@ -55,7 +55,7 @@ func newAttacked(t *testing.T) *attacked {
 			"helper":  settings("helper", map[string]any{"deny": []string{"198.18.0.0/15"}}),
 		},
 	})
-	a.beside = a.flow(a.linked("hidden/n1", "closed/n1"))
+	a.beside = a.StartFlow(a.LinkPair("hidden/n1", "closed/n1"))
 	return a
 }
 
@@ -63,13 +63,13 @@ func newAttacked(t *testing.T) *attacked {
 func (a *attacked) unharmed(t *testing.T) {
 	t.Helper()
 	w := a.sub(t)
-	w.flowing("after the attack", []*flow{a.beside})
+	w.AwaitFlows("after the attack", []*Flow{a.beside})
 }
 
 // audited waits for a record in the audit logs of a kind of daemon, and returns it.
 func (a *attacked) audited(t *testing.T, kind, what string, is func(*audit.Record) bool) audit.Record {
 	t.Helper()
-	return audited(t, a.ctx, filepath.Join(a.trails, kind), what, is)
+	return AwaitAudit(t, a.Ctx, filepath.Join(a.trails, kind), what, is)
 }
 
 // refusedFor is a refusal under a rule whose reason has the words.
@@ -87,7 +87,7 @@ func (a *attacked) as(t *testing.T, id control.Identity, daemon, from string, po
 	if err != nil {
 		t.Fatal(err)
 	}
-	return a.with(t, files, daemon, from, port)
+	return a.Visit(t, files, daemon, from, port)
 }
 
 // assigned asks the broker for a relay from rank 0 of the job to rank 1, as the
@@ -104,7 +104,7 @@ func (a *attacked) assigned(t *testing.T, frontal *control.Session) *controlpb.A
 // introduce returns the broker's first answer.
 func (a *attacked) introduce(t *testing.T, frontal *control.Session, change func(*controlpb.IntroduceRequest)) (*controlpb.IntroduceEvent, error) {
 	t.Helper()
-	asker, target := a.beside.joint.a.Identity, a.beside.joint.b.Identity
+	asker, target := a.beside.Pair.A.Identity, a.beside.Pair.B.Identity
 	link := make([]byte, 16)
 	rand.Read(link)
 	req := &controlpb.IntroduceRequest{
@@ -112,7 +112,7 @@ func (a *attacked) introduce(t *testing.T, frontal *control.Session, change func
 		TargetGeneration: uint64(target.Generation),
 	}
 	change(req)
-	ctx, cancel := context.WithCancel(a.ctx)
+	ctx, cancel := context.WithCancel(a.Ctx)
 	t.Cleanup(cancel) // the target's side must have its time
 	stream, err := controlpb.NewDirectoryClient(frontal.Conn()).Introduce(ctx, req)
 	if err != nil {
@@ -125,7 +125,7 @@ func (a *attacked) introduce(t *testing.T, frontal *control.Session, change func
 // showTicket shows a ticket at a proxy from a host that is no part of the grid.
 func (a *attacked) showTicket(t *testing.T, proxy string, ticket []byte) net.Conn {
 	t.Helper()
-	c, err := a.Lab.Host("public/stranger").Dial(a.ctx, "tcp", netip.AddrPortFrom(a.Daemon("proxy "+proxy).Host.Addr(), 443).String())
+	c, err := a.Lab.Host("public/stranger").Dial(a.Ctx, "tcp", netip.AddrPortFrom(a.Daemon("proxy "+proxy).Host.Addr(), 443).String())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +161,7 @@ func TestAttacks(t *testing.T) {
 		// The thief is joined with the target, which wants a proof that only
 		// the job's key gives; and the ticket is used up.
 		relay := a.assigned(t, hidden)
-		job := string(a.beside.joint.a.Identity.Process.Job)
+		job := string(a.beside.Pair.A.Identity.Process.Job)
 		thief := a.showTicket(t, relay.Proxy, relay.Ticket)
 		thief.Write(wire.Append(nil, &wire.Proof{}))
 		if _, err := io.Copy(io.Discard, thief); errors.Is(err, os.ErrDeadlineExceeded) {
@@ -182,7 +182,7 @@ func TestAttacks(t *testing.T) {
 		a.unharmed(t)
 	})
 	t.Run("cross-job dial", func(t *testing.T) {
-		stranger := newKey(t, "stranger").ID()
+		stranger := NewKey(t, "stranger").ID()
 		_, err := a.introduce(t, hidden, func(r *controlpb.IntroduceRequest) { r.Asker.Job = string(stranger) })
 		if !errors.Is(err, overlay.ErrForbidden) || !strings.Contains(err.Error(), "a process of another job") {
 			t.Errorf("told %v", err)
@@ -204,7 +204,7 @@ func TestAttacks(t *testing.T) {
 		})
 	})
 	t.Run("access points that nobody may dial", func(t *testing.T) {
-		key := newKey(t, "poison")
+		key := NewKey(t, "poison")
 		for addr, want := range map[string]string{
 			"127.0.0.1:22":                "is the loopback",
 			"[::1]:22":                    "is the loopback",
@@ -231,7 +231,7 @@ func TestAttacks(t *testing.T) {
 	})
 	t.Run("a proxy at a loopback address", func(t *testing.T) {
 		proxy := a.as(t, asProxy, "broker", "public/stranger", 443)
-		_, err := controlpb.NewRelaysClient(proxy.Conn()).Offer(a.ctx, &controlpb.OfferRequest{Name: "px", Addresses: []string{"127.0.0.1:443"}, TicketKey: make([]byte, 32), Capacity: 1})
+		_, err := controlpb.NewRelaysClient(proxy.Conn()).Offer(a.Ctx, &controlpb.OfferRequest{Name: "px", Addresses: []string{"127.0.0.1:443"}, TicketKey: make([]byte, 32), Capacity: 1})
 		if err := control.FromStatus(err); !errors.Is(err, overlay.ErrForbidden) {
 			t.Errorf("told %v", err)
 		}
@@ -239,7 +239,7 @@ func TestAttacks(t *testing.T) {
 	})
 	t.Run("a gateway as a way to other hosts", func(t *testing.T) {
 		helper := a.as(t, control.Identity{Role: control.RoleHelper, Site: "hidden", Name: "n1"}, "frontal hidden", "hidden/n1", 7440)
-		pair := a.beside.joint
+		pair := a.beside.Pair
 		for addr, want := range map[string]string{
 			"127.0.0.1:22":             "a loopback address",
 			"[::ffff:127.0.0.1]:22":    "a loopback address",
@@ -251,8 +251,8 @@ func TestAttacks(t *testing.T) {
 			"x\n{\"seq\":1,\"event\":\"decision\",\"user\":\"root\"}": "is not an address:port",
 			a.Daemon("broker").Host.Addr().String() + ":22":           "the broker did not name",
 		} {
-			_, err := controlpb.NewNodesClient(helper.Conn()).Carry(a.ctx, &controlpb.CarryRequest{
-				Asker: control.ProcessToPB(pair.a.Identity.Process), Target: control.ProcessToPB(pair.b.Identity.Process), Addresses: []string{addr},
+			_, err := controlpb.NewNodesClient(helper.Conn()).Carry(a.Ctx, &controlpb.CarryRequest{
+				Asker: control.ProcessToPB(pair.A.Identity.Process), Target: control.ProcessToPB(pair.B.Identity.Process), Addresses: []string{addr},
 			})
 			if err := control.FromStatus(err); err == nil || !strings.Contains(err.Error(), want) || !errors.Is(err, overlay.ErrForbidden) {
 				t.Errorf("%s: %v; want %q", addr, err, want)
@@ -285,22 +285,22 @@ func TestAttacks(t *testing.T) {
 			t.Errorf("%s is gone", d.Name)
 		}
 	}
-	last := a.linked("hidden/n1", "closed/n1") // as before
-	last.end(t)
-	job := string(last.a.Identity.Process.Job)
+	last := a.LinkPair("hidden/n1", "closed/n1") // as before
+	last.End(t)
+	job := string(last.A.Identity.Process.Job)
 	for _, kind := range []string{"proxy", "frontal"} {
 		a.audited(t, kind, "the last link's end", func(r *audit.Record) bool { return r.Event == audit.LinkEnd && r.Job == job })
 	}
-	if lost := a.status("broker", "audit", "lost"); lost != 0.0 {
+	if lost := a.Figure("broker", "audit", "lost"); lost != 0.0 {
 		t.Errorf("the broker's audit log lost %v records", lost)
 	}
 	// Who moved it? The gateway and the proxy both counted, and it is told once.
-	who, stderr, status := run(t, exec.Command(isthmus(t, ""), "audit", "query", "--sum", "bytes", "--by", "user,sites", "--job", job, "--over", "200kB",
+	who, stderr, status := Run(t, exec.Command(Program(t, ""), "audit", "query", "--sum", "bytes", "--by", "user,sites", "--job", job, "--over", "200kB",
 		filepath.Join(a.trails, "broker"), filepath.Join(a.trails, "proxy"), filepath.Join(a.trails, "frontal")))
 	if rows := strings.Split(strings.TrimSpace(who), "\n"); status != 0 || len(rows) != 2 || !strings.Contains(rows[1], "@hidden") || !strings.Contains(rows[1], "closed hidden") {
 		t.Errorf("status %d\n%s%s", status, who, stderr)
 	}
-	whole, stderr, status := run(t, exec.Command(isthmus(t, ""), "audit", "verify",
+	whole, stderr, status := Run(t, exec.Command(Program(t, ""), "audit", "verify",
 		filepath.Join(a.trails, "broker"), filepath.Join(a.trails, "proxy"), filepath.Join(a.trails, "frontal"), filepath.Join(a.trails, "helper")))
 	if status != 0 || strings.Count(whole, ": whole, ") != 1+2+2+3 {
 		t.Errorf("status %d\n%s%s", status, whole, stderr)
@@ -325,7 +325,7 @@ func (a *attacked) slowly(t *testing.T) *sync.WaitGroup {
 		{"frontal's data port", "hidden/n1", at("frontal hidden", 7441), "IS\x01\x01"},
 		{"helper", "closed/n2", a.listening("helper closed/n1").String(), "IS\x01\x01"},
 	} {
-		c, err := a.Lab.Host(port.from).Dial(a.ctx, "tcp", port.at)
+		c, err := a.Lab.Host(port.from).Dial(a.Ctx, "tcp", port.at)
 		if err != nil {
 			t.Fatalf("%s: %v", port.name, err)
 		}
@@ -339,7 +339,7 @@ func (a *attacked) slowly(t *testing.T) *sync.WaitGroup {
 				if _, err := io.Copy(io.Discard, c); !errors.Is(err, os.ErrDeadlineExceeded) {
 					return // it was closed
 				}
-				if a.ctx.Err() != nil {
+				if a.Ctx.Err() != nil {
 					t.Errorf("%s keeps a connection that says nothing", port.name)
 					return
 				}
@@ -354,7 +354,7 @@ func (a *attacked) flood(t *testing.T) {
 	at := netip.AddrPortFrom(a.Daemon("proxy p1").Host.Addr(), 443).String()
 	stranger := a.Lab.Host("public/stranger")
 	for range 200 {
-		c, err := stranger.Dial(a.ctx, "tcp", at)
+		c, err := stranger.Dial(a.Ctx, "tcp", at)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -412,7 +412,7 @@ func (a *attacked) memory(t *testing.T, daemon string) int {
 // otherUser presents another job's id at a helper's socket, as another user of
 // the node; and tries a socket that is its owner's.
 func (a *attacked) otherUser(t *testing.T) {
-	if !root(t) {
+	if !IsRoot(t) {
 		t.Log("this process cannot become another user: only the other job's id is tried")
 	}
 	socket := a.Socket("closed/n1")
@@ -421,8 +421,8 @@ func (a *attacked) otherUser(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	theirs := newKey(t, "theirs")
-	hello := wire.Append(nil, &wire.LocalHello{Job: a.beside.joint.b.Identity.Process.Job, Rank: 1, Generation: 99, Key: theirs.Auth().Public()})
+	theirs := NewKey(t, "theirs")
+	hello := wire.Append(nil, &wire.LocalHello{Job: a.beside.Pair.B.Identity.Process.Job, Rank: 1, Generation: 99, Key: theirs.Auth().Public()})
 	c.SetDeadline(time.Now().Add(30 * time.Second))
 	if _, err := c.Write(hello); err != nil {
 		t.Fatal(err)
@@ -432,11 +432,11 @@ func (a *attacked) otherUser(t *testing.T) {
 		t.Errorf("told %+v", r)
 	}
 	r := a.audited(t, "helper", "the other user", refusedFor("process", "does not hold the key of job"))
-	if root(t) && !strings.HasPrefix(r.Peer, fmt.Sprintf("uid %d pid", nobody)) {
+	if IsRoot(t) && !strings.HasPrefix(r.Peer, fmt.Sprintf("uid %d pid", Nobody)) {
 		t.Errorf("the record is of %q", r.Peer)
 	}
 	a.unharmed(t)
-	if !root(t) {
+	if !IsRoot(t) {
 		return
 	}
 	if err := os.Chmod(socket, 0o600); err != nil { // as with public: false
@@ -471,8 +471,8 @@ func dialAs(t *testing.T, socket string) (net.Conn, error) {
 	done := make(chan result)
 	go func() { // its thread ends with it: it is not unlocked
 		runtime.LockOSThread()
-		if root(t) {
-			if _, _, no := syscall.RawSyscall(syscall.SYS_SETRESUID, ^uintptr(0), nobody, ^uintptr(0)); no != 0 {
+		if IsRoot(t) {
+			if _, _, no := syscall.RawSyscall(syscall.SYS_SETRESUID, ^uintptr(0), Nobody, ^uintptr(0)); no != 0 {
 				done <- result{nil, no}
 				return
 			}
@@ -493,7 +493,7 @@ func (a *attacked) shaken(t *testing.T, show ca.Files) net.Conn {
 		t.Fatal(err)
 	}
 	at := netip.AddrPortFrom(a.Daemon("broker").Host.Addr(), 443)
-	raw, err := a.Lab.Host("public/stranger").Dial(a.ctx, "tcp", at.String())
+	raw, err := a.Lab.Host("public/stranger").Dial(a.Ctx, "tcp", at.String())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,15 +14,15 @@ import (
 // keeps a job off it that sends much, or asks for more in its profile; and the user sees
 // why.
 func TestPlacedByBandwidth(t *testing.T) {
-	needLab(t)
+	NeedLab(t)
 	const lines = "  - {name: open, preset: open, nodes: 1}\n" +
 		"  - {name: thin, preset: open, nodes: 1, uplink: 4Mbit}\n" +
 		"  - {name: wide, preset: open, nodes: 1}\n"
 	const thin, enough = 4e6 / 8, 16e6 / 8 // bytes a second; the wide ways carry far more, however busy this machine is
-	cfg := launching(map[string]any{"jobs": 1, "processes": 1})
-	cfg.Profile = plain
+	cfg := LaunchConfig(map[string]any{"jobs": 1, "processes": 1})
+	cfg.Profile = NoTraversalProfile
 	w := newWorldOver(t, "{rtt: 4ms, pairs: [{between: [open, wide], rtt: 100ms}, {between: [thin, wide], rtt: 100ms}]}", lines, cfg)
-	w.listed(3)
+	w.AwaitHosts(3)
 	profile := filepath.Join(t.TempDir(), "job.yaml")
 	profiled := func(text string) []string {
 		t.Helper()
@@ -39,8 +39,8 @@ func TestPlacedByBandwidth(t *testing.T) {
 	// What was not measured in time at first is, some other time.
 	var last string
 	words := everywhere("1kbit/s")
-	w.until("all ways to be measured", func() bool {
-		stdout, stderr, status := run(t, w.isthmus(words...))
+	w.Until("all ways to be measured", func() bool {
+		stdout, stderr, status := Run(t, w.Isthmus(words...))
 		last = stdout + stderr
 		return status == 0
 	}, func() string { return last })
@@ -59,7 +59,7 @@ func TestPlacedByBandwidth(t *testing.T) {
 			Hosts []struct{ Site string }
 			Paths []path
 		}
-		out := w.ends(0, "", w.isthmus(append([]string{"run", "--json"}, words[1:]...)...))
+		out := w.ends(0, "", w.Isthmus(append([]string{"run", "--json"}, words[1:]...)...))
 		if err := json.Unmarshal([]byte(out), &plan); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
@@ -96,5 +96,5 @@ func TestPlacedByBandwidth(t *testing.T) {
 			}
 		}
 	}
-	w.ends(1, `inside "all": bandwidth: asks for at least 16Mbit/s; the best is `, w.isthmus(everywhere("16Mbit/s")...))
+	w.ends(1, `inside "all": bandwidth: asks for at least 16Mbit/s; the best is `, w.Isthmus(everywhere("16Mbit/s")...))
 }

@@ -122,7 +122,7 @@ func messagesOf(name string) (input, output protoreflect.MessageType, err error)
 // the lab: by host and kind, TCP ports that are listened on, UDP ports that are bound,
 // and local sockets that are listened on.
 func (w *world) socketsOf() map[string][]string {
-	w.t.Helper()
+	w.T.Helper()
 	found := map[string][]string{}
 	for _, h := range w.Lab.Hosts() {
 		err := h.Do(func() error {
@@ -142,7 +142,7 @@ func (w *world) socketsOf() map[string][]string {
 			return nil
 		})
 		if err != nil {
-			w.t.Fatal(err)
+			w.T.Fatal(err)
 		}
 	}
 	return found
@@ -173,9 +173,9 @@ func at(fields []string, i int) string {
 // noMoreSockets waits until no host has more sockets of a kind than before. They are
 // counted, not compared by name: who was started anew may have another port.
 func (w *world) noMoreSockets(before map[string][]string) {
-	w.t.Helper()
+	w.T.Helper()
 	var more []string
-	w.until("no socket to be left", func() bool {
+	w.Until("no socket to be left", func() bool {
 		more = nil
 		for kind, now := range w.socketsOf() {
 			if len(now) > len(before[kind]) {

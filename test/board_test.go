@@ -20,7 +20,7 @@ func TestBoard(t *testing.T) {
 			Targets                  []struct{ RefID, Expr, LegendFormat string }
 		}
 	}
-	if err := json.Unmarshal([]byte(read(t, "deploy/grafana/isthmus.json")), &board); err != nil {
+	if err := json.Unmarshal([]byte(ReadFile(t, "deploy/grafana/isthmus.json")), &board); err != nil {
 		t.Fatal(err)
 	}
 	ids := map[int]bool{}

@@ -39,10 +39,10 @@ func TestBreak(t *testing.T) {
 		{"relay", "uplink", "kills", "relay", 2, "5s"}, // so young a link has no reserve: another path takes 2 s
 	} {
 		t.Run(c.technique+" "+c.cut, func(t *testing.T) {
-			needLab(t)
-			cmd := exec.Command(isthmus(t, ""), "lab", "break", "--json", "--size", "32MiB", "--away", c.away,
+			NeedLab(t)
+			cmd := exec.Command(Program(t, ""), "lab", "break", "--json", "--size", "32MiB", "--away", c.away,
 				"--technique", c.technique, "--cut", c.cut)
-			out, complaint, _ := runWithin(t, 2*time.Minute, cmd) // it also fails for being slow
+			out, complaint, _ := RunWithin(t, 2*time.Minute, cmd) // it also fails for being slow
 			var got brokenCell
 			if err := json.Unmarshal([]byte(out), &got); err != nil {
 				t.Fatalf("%v in %q; it wrote:\n%s", err, out, complaint)

@@ -12,44 +12,44 @@ import (
 // other. Links go on, and processes from before and after each death find each
 // other by the broker that is left, also where that takes an introduction.
 func TestEitherBrokerIsEnough(t *testing.T) {
-	w := newWorld(t, siteOpen+siteClosed+siteShut, grid.Config{Standby: "public/stranger"})
-	some := slices.Concat(ways[:1], ways[2:4]) // direct, reversed, relay
-	var flows []*flow
+	w := newWorld(t, SiteOpen+SiteClosed+SiteShut, grid.Config{Standby: "public/stranger"})
+	some := slices.Concat(Ways[:1], Ways[2:4]) // direct, reversed, relay
+	var flows []*Flow
 	for _, way := range some {
-		flows = append(flows, w.flow(w.linked(way.from, way.to)))
+		flows = append(flows, w.StartFlow(w.LinkPair(way.From, way.To)))
 	}
 	for _, broker := range []string{"broker", "broker 2"} {
-		var before []*joint
+		var before []*Pair
 		for _, way := range some {
-			before = append(before, w.members(way.from, way.to))
+			before = append(before, w.JoinPair(way.From, way.To))
 		}
 		w.Daemon(broker).Kill()
 		died := time.Now()
 		for i, way := range some {
-			w.connect(before[i])
-			w.exchange(before[i])
-			j := w.linked(way.from, way.to)
-			if got := pathOf(j.near); got != way.path {
-				t.Errorf("without %s: %s to %s by %s, want %s", broker, way.from, way.to, got, way.path)
+			w.Connect(before[i])
+			w.Exchange(before[i])
+			j := w.LinkPair(way.From, way.To)
+			if got := PathOf(j.Near); got != way.Path {
+				t.Errorf("without %s: %s to %s by %s, want %s", broker, way.From, way.To, got, way.Path)
 			}
-			before[i].end(t)
-			j.end(t)
+			before[i].End(t)
+			j.End(t)
 		}
 		t.Logf("without %s: %v until %d new links", broker, time.Since(died).Round(time.Millisecond), 2*len(some))
-		w.flowing("without "+broker, flows)
-		if err := w.Daemon(broker).Start(w.ctx); err != nil {
+		w.AwaitFlows("without "+broker, flows)
+		if err := w.Daemon(broker).Start(w.Ctx); err != nil {
 			t.Fatal(err)
 		}
-		if err := w.Settled(w.ctx); err != nil {
+		if err := w.Settled(w.Ctx); err != nil {
 			t.Fatal(err)
 		}
 	}
-	w.flowing("with both again", flows)
+	w.AwaitFlows("with both again", flows)
 
 	// One that hands over is not missed at all: it has the same address and all news.
-	if err := w.Daemon("broker").HandOver(w.ctx); err != nil {
+	if err := w.Daemon("broker").HandOver(w.Ctx); err != nil {
 		t.Fatal(err)
 	}
-	w.until("the successor to know everybody", func() bool { return w.Settled(w.ctx) == nil })
-	w.linked("closed/n1", "shut/n1").end(t)
+	w.Until("the successor to know everybody", func() bool { return w.Settled(w.Ctx) == nil })
+	w.LinkPair("closed/n1", "shut/n1").End(t)
 }

@@ -69,9 +69,9 @@ func (b *budgeted) link(t *testing.T, from, to string) time.Duration {
 	t.Helper()
 	start := time.Now()
 	w := b.sub(t)
-	j := w.linked(from, to)
+	j := w.LinkPair(from, to)
 	took := time.Since(start)
-	j.end(t)
+	j.End(t)
 	return took
 }
 
@@ -103,7 +103,7 @@ func (b *budgeted) usage(t *testing.T, daemon string) taken {
 	}
 	kind, _, _ := strings.Cut(daemon, " ")
 	w := b.sub(t)
-	u.goroutines, _ = strconv.Atoi(w.scrape(daemon, scrapePorts[kind])["go_goroutines"])
+	u.goroutines, _ = strconv.Atoi(w.Scrape(daemon, scrapePorts[kind])["go_goroutines"])
 	return u
 }
 
@@ -138,7 +138,7 @@ func (b *budgeted) counted(t *testing.T, daemon, limit string) {
 	t.Helper()
 	kind, _, _ := strings.Cut(daemon, " ")
 	w := b.sub(t)
-	if n := w.scrape(daemon, scrapePorts[kind])[`isthmus_limit_refused_total{limit="`+limit+`"}`]; n == "" || n == "0" {
+	if n := w.Scrape(daemon, scrapePorts[kind])[`isthmus_limit_refused_total{limit="`+limit+`"}`]; n == "" || n == "0" {
 		t.Errorf("%s counts %q refusals over %s", daemon, n, limit)
 	}
 }
@@ -159,7 +159,7 @@ func (b *budgeted) mux(t *testing.T) *yamux.Session {
 	if err != nil {
 		t.Fatal(err)
 	}
-	raw, err := b.Lab.Host("hidden/n1").Dial(b.ctx, "tcp", netip.AddrPortFrom(b.Daemon("frontal hidden").Host.Addr(), 7440).String())
+	raw, err := b.Lab.Host("hidden/n1").Dial(b.Ctx, "tcp", netip.AddrPortFrom(b.Daemon("frontal hidden").Host.Addr(), 7440).String())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -288,7 +288,7 @@ func TestBudgets(t *testing.T) {
 		}
 		select {
 		case <-m.CloseChan():
-		case <-b.ctx.Done():
+		case <-b.Ctx.Done():
 			t.Error("the session goes on")
 		}
 		b.served(t, "hidden/n3", "closed/n4")
@@ -309,7 +309,7 @@ func TestBudgets(t *testing.T) {
 		}()
 		select {
 		case <-m.CloseChan():
-		case <-b.ctx.Done():
+		case <-b.Ctx.Done():
 			t.Error("the session goes on")
 		}
 		b.audited(t, "frontal", "the streams", refusedFor("budget", "limits.peer_streams"))
@@ -358,8 +358,8 @@ func (b *budgeted) session(t *testing.T, id control.Identity, daemon, from strin
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, cfg := b.visitor(t, files, daemon, from, port)
-	s, err := e.Dial(b.ctx, cfg)
+	e, cfg := b.Visitor(t, files, daemon, from, port)
+	s, err := e.Dial(b.Ctx, cfg)
 	if err == nil {
 		t.Cleanup(func() { s.Close() })
 	}
@@ -370,8 +370,8 @@ func (b *budgeted) session(t *testing.T, id control.Identity, daemon, from strin
 func (b *budgeted) waits(t *testing.T) {
 	b.begin(t)
 	s := b.as(t, hostile, "frontal hidden", "hidden/n1", 7440)
-	job := newKey(t, "never").ID()
-	ctx, cancel := context.WithCancel(b.ctx)
+	job := NewKey(t, "never").ID()
+	ctx, cancel := context.WithCancel(b.Ctx)
 	defer cancel()
 	var told atomic.Value
 	var refused, ended atomic.Int64
@@ -391,7 +391,7 @@ func (b *budgeted) waits(t *testing.T) {
 			ended.Add(1)
 		})
 	}
-	b.until("most waits to be refused", func() bool { return ended.Load() > 18_000 })
+	b.Until("most waits to be refused", func() bool { return ended.Load() > 18_000 })
 	for range 3 {
 		b.served(t, "hidden/n3", "closed/n4")
 	}
@@ -409,7 +409,7 @@ func (b *budgeted) waits(t *testing.T) {
 func (b *budgeted) registrations(t *testing.T) {
 	s := b.as(t, hostile, "frontal hidden", "hidden/n1", 7440)
 	d := controlpb.NewDirectoryClient(s.Conn())
-	key := newKey(t, "crowd")
+	key := NewKey(t, "crowd")
 	var points []*controlpb.AccessPoint
 	var names []*controlpb.Withdrawal
 	for rank := range uint32(5000) {
@@ -418,14 +418,14 @@ func (b *budgeted) registrations(t *testing.T) {
 		points = append(points, control.RegistrationToPB(p))
 		names = append(names, &controlpb.Withdrawal{Process: control.ProcessToPB(p.Process), Generation: 1})
 	}
-	resp, err := d.Register(b.ctx, &controlpb.RegisterRequest{Points: points})
+	resp, err := d.Register(b.Ctx, &controlpb.RegisterRequest{Points: points})
 	if err != nil || len(resp.Faults) != 5000-4096 || !strings.Contains(resp.Faults[0].Text, "the limit of 4096 registered processes for n9 is reached (limits.processes_per_node)") {
 		t.Fatalf("%d refused: %.300v, %v", len(resp.GetFaults()), resp, err)
 	}
 	b.served(t, "hidden/n3", "closed/n4")
 	b.audited(t, "frontal", "the registrations", refusedFor("access-point", "limits.processes_per_node"))
 	b.counted(t, "frontal hidden", "processes_per_node")
-	if _, err := d.Withdraw(b.ctx, &controlpb.WithdrawRequest{Processes: names[:4096]}); err != nil {
+	if _, err := d.Withdraw(b.Ctx, &controlpb.WithdrawRequest{Processes: names[:4096]}); err != nil {
 		t.Error(err)
 	}
 }
@@ -488,7 +488,7 @@ func (b *budgeted) halfOpen(t *testing.T, p port) {
 		for range 10 {
 			attack.Go(func() {
 				for range 100 {
-					c, err := b.Lab.Host(from).Dial(b.ctx, "tcp", p.addr)
+					c, err := b.Lab.Host(from).Dial(b.Ctx, "tcp", p.addr)
 					if err != nil {
 						t.Errorf("%s: %v", from, err)
 						return
@@ -513,7 +513,7 @@ func (b *budgeted) halfOpen(t *testing.T, p port) {
 // silent has one account open connections to a helper's socket, or the one of that suffix,
 // and say nothing.
 func (b *budgeted) silent(t *testing.T, suffix, rule, setting, metric string) {
-	if !root(t) {
+	if !IsRoot(t) {
 		t.Skip("this process cannot become another user")
 	}
 	socket := b.Socket("closed/n4") + suffix
@@ -539,14 +539,14 @@ func (b *budgeted) silent(t *testing.T, suffix, rule, setting, metric string) {
 	}
 	attack.Wait()
 	b.served(t, "hidden/n3", "closed/n4")
-	b.audited(t, "helper", "the silent connections", refusedFor(rule, fmt.Sprintf("for uid %d is reached (limits.%s)", nobody, setting)))
+	b.audited(t, "helper", "the silent connections", refusedFor(rule, fmt.Sprintf("for uid %d is reached (limits.%s)", Nobody, setting)))
 	b.counted(t, "helper closed/n4", metric)
 }
 
 // unfinished has one account begin messages at a helper's door, on many connections, and
 // finish none.
 func (b *budgeted) unfinished(t *testing.T) {
-	if !root(t) {
+	if !IsRoot(t) {
 		t.Skip("this process cannot become another user")
 	}
 	const helper = "helper closed/n4"
@@ -578,7 +578,7 @@ func (b *budgeted) unfinished(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	if _, err := gatepb.NewGateClient(conn).Ping(b.ctx, &gatepb.PingRequest{}); err != nil {
+	if _, err := gatepb.NewGateClient(conn).Ping(b.Ctx, &gatepb.PingRequest{}); err != nil {
 		t.Errorf("a call of another account: %v", err)
 	}
 	b.served(t, "hidden/n3", "closed/n4")
@@ -587,7 +587,7 @@ func (b *budgeted) unfinished(t *testing.T) {
 	if most > idle+64<<10 {
 		t.Errorf("%s had %d MiB, and %d MiB idle", helper, most>>10, idle>>10)
 	}
-	b.audited(t, "helper", "the unfinished messages", refusedFor("budget", fmt.Sprintf("for uid %d is reached (limits.door_bytes_per_user)", nobody)))
+	b.audited(t, "helper", "the unfinished messages", refusedFor("budget", fmt.Sprintf("for uid %d is reached (limits.door_bytes_per_user)", Nobody)))
 	b.counted(t, helper, "door_bytes_per_user")
 }
 
@@ -595,7 +595,7 @@ func (b *budgeted) unfinished(t *testing.T) {
 // of what never comes: there is room for others' processes, and the session with the
 // frontal lives on.
 func (b *budgeted) requests(t *testing.T, request func(n uint32) wire.Frame) {
-	if !root(t) {
+	if !IsRoot(t) {
 		t.Skip("this process cannot become another user")
 	}
 	raw, err := dialAs(t, b.Socket("closed/n4"))
@@ -604,7 +604,7 @@ func (b *budgeted) requests(t *testing.T, request func(n uint32) wire.Frame) {
 	}
 	c := local.NewConn(raw.(*net.UnixConn))
 	defer c.Close()
-	key := newKey(t, "greedy")
+	key := NewKey(t, "greedy")
 	process := overlay.ProcessName{Job: key.ID()}
 	c.Send(&wire.LocalHello{Key: key.Auth().Public(), Job: process.Job}, nil)
 	hear := func() wire.Frame {
@@ -650,9 +650,9 @@ func (b *budgeted) requests(t *testing.T, request func(n uint32) wire.Frame) {
 		b.served(t, "hidden/n3", "closed/n4")
 		b.served(t, "closed/n4", "hidden/n3")
 	}
-	b.audited(t, "helper", "what is over the budget", refusedFor("requests", fmt.Sprintf("for uid %d is reached (limits.open_per_user)", nobody)))
+	b.audited(t, "helper", "what is over the budget", refusedFor("requests", fmt.Sprintf("for uid %d is reached (limits.open_per_user)", Nobody)))
 	b.counted(t, "helper closed/n4", "open_per_user")
-	if n := b.sub(t).scrape("frontal closed", scrapePorts["frontal"])[`isthmus_limit_refused_total{limit="peer_calls"}`]; n != "0" {
+	if n := b.sub(t).Scrape("frontal closed", scrapePorts["frontal"])[`isthmus_limit_refused_total{limit="peer_calls"}`]; n != "0" {
 		t.Errorf("the helper went over its own budget at the frontal %q times", n)
 	}
 }
@@ -661,7 +661,7 @@ func (b *budgeted) requests(t *testing.T, request func(n uint32) wire.Frame) {
 func (b *budgeted) released(t *testing.T) {
 	for _, d := range b.Daemons() {
 		idle, now := b.idle[d.Name], taken{}
-		b.until(d.Name+" to give back what it had taken", func() bool {
+		b.Until(d.Name+" to give back what it had taken", func() bool {
 			now = b.usage(t, d.Name)
 			return now.descriptors <= idle.descriptors+10 && now.goroutines <= idle.goroutines+idle.goroutines/5+20
 		}, func() string { return fmt.Sprintf("%+v, idle %+v", now, idle) })
@@ -675,9 +675,9 @@ func TestSilentEnrolments(t *testing.T) {
 	at := func(name string) string { return filepath.Join(dir, name) }
 	must := func(args ...string) string {
 		t.Helper()
-		cmd := exec.Command(isthmus(t, ""), append([]string{"ca"}, args...)...)
+		cmd := exec.Command(Program(t, ""), append([]string{"ca"}, args...)...)
 		cmd.Dir = dir
-		stdout, stderr, status := run(t, cmd)
+		stdout, stderr, status := Run(t, cmd)
 		if status != 0 {
 			t.Fatalf("ca %q: status %d: %s", args, status, stderr)
 		}
@@ -692,7 +692,7 @@ func TestSilentEnrolments(t *testing.T) {
 	if err := os.WriteFile(at("broker.yaml"), []byte(settings), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	broker := startDaemon(t, exec.Command(isthmus(t, "-broker"), "--config", at("broker.yaml")))
+	broker := StartDaemon(t, exec.Command(Program(t, "-broker"), "--config", at("broker.yaml")))
 	var silent []*tls.Conn
 	for range 70 {
 		d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}
@@ -713,7 +713,7 @@ func TestSilentEnrolments(t *testing.T) {
 	if took := time.Since(start); took > time.Second {
 		t.Errorf("enrolling beside silent ones took %v", took)
 	}
-	audited(t, t.Context(), at("audit"), "the silent ones", refusedFor("enrolment", "no request for a certificate came within"))
+	AwaitAudit(t, t.Context(), at("audit"), "the silent ones", refusedFor("enrolment", "no request for a certificate came within"))
 	for _, c := range silent {
 		c.SetDeadline(time.Now().Add(30 * time.Second))
 		if _, err := io.Copy(io.Discard, c); errors.Is(err, os.ErrDeadlineExceeded) {

@@ -27,12 +27,12 @@ func TestBundle(t *testing.T) {
 	const figures = "127.0.0.1:9442"
 	w := newWorld(t, "  - {name: quokka, preset: stateful, nodes: [kiwi3]}\n  - {name: wombat, preset: egress-443, nodes: [emu4]}\n",
 		grid.Config{Settings: map[string]map[string]any{"frontal": {"metrics_listen": figures}}})
-	key := newKey(t, "tidalwave")
-	j := &joint{a: w.member(key, "quokka/kiwi3", 0, 2), b: w.member(key, "wombat/emu4", 1, 2)}
-	w.connect(j)
-	defer j.end(t)
-	w.exchange(j)
-	w.until("the broker was told how", func() bool { return len(w.status("broker", "outcomes").([]any)) > 0 })
+	key := NewKey(t, "tidalwave")
+	j := &Pair{A: w.Join(key, "quokka/kiwi3", 0, 2), B: w.Join(key, "wombat/emu4", 1, 2)}
+	w.Connect(j)
+	defer j.End(t)
+	w.Exchange(j)
+	w.Until("the broker was told how", func() bool { return len(w.Figure("broker", "outcomes").([]any)) > 0 })
 	admin, err := w.Issue(control.Identity{Role: control.RoleAdmin, Name: "adalovelace"}, time.Now().Add(time.Hour))
 	if err != nil {
 		t.Fatal(err)
@@ -50,7 +50,7 @@ func TestBundle(t *testing.T) {
 		t.Fatal(err)
 	}
 	out := filepath.Join(t.TempDir(), "b.tar.gz")
-	said, err := gateway.Command(w.ctx, isthmus(t, ""), "bundle", "--out", out, "--config", w.settings("frontal quokka"), "--config", w.settings("helper quokka/kiwi3"), "--log", logs,
+	said, err := gateway.Command(w.Ctx, Program(t, ""), "bundle", "--out", out, "--config", w.SettingsFile("frontal quokka"), "--config", w.SettingsFile("helper quokka/kiwi3"), "--log", logs,
 		"--broker", w.Daemon("broker").Host.Addr().String()+":443", "--frontal", "127.0.0.1:7999", "--cert", admin.Cert, "--tls-key", admin.Key, "--ca", admin.CA).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %s", err, said)
@@ -66,7 +66,7 @@ func TestBundle(t *testing.T) {
 	for _, d := range w.Daemons() {
 		never = append(never, d.Host.Addr().String(), d.Host.WANAddr().String())
 	}
-	secrets := keyLines(t, filepath.Dir(w.settings("broker")))
+	secrets := keyLines(t, filepath.Dir(w.SettingsFile("broker")))
 	if never = append(never, secrets...); len(secrets) < 10 {
 		t.Fatalf("this test looks for too little: %q", never)
 	}

@@ -12,25 +12,25 @@ import (
 // once; and once more when the peer has started anew.
 func TestFrontalAsksOnce(t *testing.T) {
 	const askers = 12
-	w := newWorld(t, siteClosed+siteShut, grid.Config{
-		Binary: func(daemon string) []string { return []string{isthmus(t, "-"+daemon)} }, // the daemons as programs of their own
+	w := newWorld(t, SiteClosed+SiteShut, grid.Config{
+		Binary: func(daemon string) []string { return []string{Program(t, "-"+daemon)} }, // the daemons as programs of their own
 	})
-	key := newKey(t, "cache")
-	join := func(first uint32) []*member {
-		var all []*member
+	key := NewKey(t, "cache")
+	join := func(first uint32) []*Member {
+		var all []*Member
 		for i := range uint32(askers) {
-			all = append(all, w.member(key, []string{"closed/n1", "closed/n2"}[i%2], first+i, 1+2*askers))
+			all = append(all, w.Join(key, []string{"closed/n1", "closed/n2"}[i%2], first+i, 1+2*askers))
 		}
 		return all
 	}
 	first, second := join(1), join(1+askers)
-	questions := func() int { return int(w.status("broker", "counters", "questions").(float64)) }
-	connect := func(members []*member) {
+	questions := func() int { return int(w.Figure("broker", "counters", "questions").(float64)) }
+	connect := func(members []*Member) {
 		t.Helper()
 		var all sync.WaitGroup
 		for _, m := range members {
 			all.Go(func() {
-				if err := m.mesh.Connect(w.ctx, 0); err != nil {
+				if err := m.Mesh.Connect(w.Ctx, 0); err != nil {
 					t.Error(err)
 				}
 			})
@@ -38,18 +38,18 @@ func TestFrontalAsksOnce(t *testing.T) {
 		all.Wait()
 	}
 
-	target := w.member(key, "shut/n1", 0, 1+2*askers)
+	target := w.Join(key, "shut/n1", 0, 1+2*askers)
 	before := questions()
 	connect(first)
 	if n := questions() - before; n != 1 {
 		t.Errorf("%d processes of a site made for %d questions, want 1", askers, n)
 	}
-	if hits := w.status("frontal closed", "resolve"); hits == nil {
+	if hits := w.Figure("frontal closed", "resolve"); hits == nil {
 		t.Error("no counters")
 	}
 
-	target.leave(t)
-	w.member(key, "shut/n1", 0, 1+2*askers) // a greater generation
+	target.End(t)
+	w.Join(key, "shut/n1", 0, 1+2*askers) // a greater generation
 	before = questions()
 	connect(second[:1]) // finds out that what the frontal knew is of an earlier life
 	connect(second[1:])
@@ -61,7 +61,7 @@ func TestFrontalAsksOnce(t *testing.T) {
 // Relayed links go to the proxies in turn, both ends of a link to the same;
 // one that is dead is left out.
 func TestProxiesTakeTurns(t *testing.T) {
-	w := newWorld(t, siteClosed+siteShut, grid.Config{
+	w := newWorld(t, SiteClosed+SiteShut, grid.Config{
 		Proxies:  []string{"public/p1", "public/p2", "public/p3"},
 		Settings: map[string]map[string]any{"broker": {"proxy_choice": "round-robin"}},
 	})
@@ -69,12 +69,12 @@ func TestProxiesTakeTurns(t *testing.T) {
 		t.Helper()
 		counts := map[string]int{}
 		for range n {
-			j := w.linked("closed/n1", "shut/n1")
-			if j.near.Path.Technique != overlay.Relay || j.near.Path.Proxy != j.far.Path.Proxy {
-				t.Errorf("near end by %v, far end by %v", j.near.Path, j.far.Path)
+			j := w.LinkPair("closed/n1", "shut/n1")
+			if j.Near.Path.Technique != overlay.Relay || j.Near.Path.Proxy != j.Far.Path.Proxy {
+				t.Errorf("near end by %v, far end by %v", j.Near.Path, j.Far.Path)
 			}
-			counts[j.near.Path.Proxy]++
-			j.end(t)
+			counts[j.Near.Path.Proxy]++
+			j.End(t)
 		}
 		return counts
 	}
@@ -90,6 +90,6 @@ func TestProxiesTakeTurns(t *testing.T) {
 	}
 	even(relayed(11), "p1", "p2", "p3")
 	w.Daemon("proxy p2").Kill()
-	w.until("the broker to miss p2", func() bool { return len(w.status("broker", "proxies").([]any)) == 2 })
+	w.Until("the broker to miss p2", func() bool { return len(w.Figure("broker", "proxies").([]any)) == 2 })
 	even(relayed(7), "p1", "p3")
 }

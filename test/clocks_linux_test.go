@@ -22,38 +22,38 @@ import (
 // skewed is a rank at a node whose clock is ahead by so much, as far as its
 // certificate goes: a test cannot set a clock of this machine, and its ranks are
 // in this process.
-func (w *world) skewed(key jobkey.Key, node string, rank, size uint32, ahead time.Duration) *member {
-	w.t.Helper()
-	r, err := probe.JoinFor(w.ctx, w.Grid, node, key, rank, nil)
+func (w *world) skewed(key jobkey.Key, node string, rank, size uint32, ahead time.Duration) *Member {
+	w.T.Helper()
+	r, err := probe.JoinFor(w.Ctx, w.Grid, node, key, rank, nil)
 	if err != nil {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
 	r.Identity.Credentials = sync.OnceValues(func() (sealed.Credentials, error) {
 		return key.CertificatesBy(func() time.Time { return time.Now().Add(ahead) }, rank, r.Identity.Generation)
 	})
-	return w.served(r, size)
+	return w.Serve(r, size)
 }
 
 // Ranks at sites whose clocks differ by ten minutes are linked, encrypted, whichever
 // of them dials; by days they are not, and both ends are told why.
 func TestClocksDiffer(t *testing.T) {
-	w := newWorld(t, siteClosed+siteOpen, grid.Config{})
+	w := newWorld(t, SiteClosed+SiteOpen, grid.Config{})
 	for _, ahead := range []time.Duration{10 * time.Minute, -10 * time.Minute} {
 		for _, nodes := range [][2]string{{"closed/n1", "open/n1"}, {"open/n1", "closed/n1"}} {
-			key := newKey(t, "clocks")
-			j := &joint{a: w.skewed(key, nodes[0], 0, 2, ahead), b: w.member(key, nodes[1], 1, 2)}
-			w.connect(j)
-			if j.near.Path.Cipher == "" {
-				t.Errorf("%v from %s: %v is not encrypted", ahead, nodes[0], j.near.Path)
+			key := NewKey(t, "clocks")
+			j := &Pair{A: w.skewed(key, nodes[0], 0, 2, ahead), B: w.Join(key, nodes[1], 1, 2)}
+			w.Connect(j)
+			if j.Near.Path.Cipher == "" {
+				t.Errorf("%v from %s: %v is not encrypted", ahead, nodes[0], j.Near.Path)
 			}
-			w.exchange(j)
-			j.end(t)
+			w.Exchange(j)
+			j.End(t)
 		}
 	}
-	key := newKey(t, "clocks")
-	a, b := w.skewed(key, "closed/n1", 0, 2, 72*time.Hour), w.member(key, "open/n1", 1, 2)
-	for m, peer := range map[*member]uint32{a: 1, b: 0} {
-		if err := m.mesh.Connect(w.ctx, peer); err == nil || !strings.Contains(err.Error(), "by NTP") {
+	key := NewKey(t, "clocks")
+	a, b := w.skewed(key, "closed/n1", 0, 2, 72*time.Hour), w.Join(key, "open/n1", 1, 2)
+	for m, peer := range map[*Member]uint32{a: 1, b: 0} {
+		if err := m.Mesh.Connect(w.Ctx, peer); err == nil || !strings.Contains(err.Error(), "by NTP") {
 			t.Errorf("rank %d, with clocks three days apart: %v", 1-peer, err)
 		}
 	}
@@ -68,7 +68,7 @@ func ahead(d time.Duration) []string { return []string{fmt.Sprintf("%s=%d", ahea
 // toolchain with one line more. The wall clock alone is another; what passes between two
 // readings is the machine's.
 var withClock = sync.OnceValues(func() (program string, err error) {
-	dir, err := built()
+	dir, err := Programs()
 	if err != nil {
 		return "", err
 	}
@@ -128,10 +128,10 @@ var ahead = func() (n int64) {
 	}
 	program = filepath.Join(dir, "isthmus")
 	args := []string{"build", "-buildvcs=false", "-overlay", filepath.Join(dir, "overlay.json"), "-o", program}
-	if raced {
+	if RaceEnabled {
 		args = append(args, "-race")
 	}
-	if out, err := exec.Command("go", append(args, module+"/cmd/isthmus")...).CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", append(args, Module+"/cmd/isthmus")...).CombinedOutput(); err != nil {
 		return "", fmt.Errorf("building with another clock: %w\n%s", err, out)
 	}
 	return program, nil
@@ -140,16 +140,16 @@ var ahead = func() (n int64) {
 // Each daemon in turn has a clock that is ten minutes ahead or behind: all join, and links
 // come about directly, by relay, and by what needs an instant that both ends agree on.
 func TestDaemonsClocksDiffer(t *testing.T) {
-	needLab(t)
+	NeedLab(t)
 	program, err := withClock()
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := newWorld(t, siteClosed+siteOpen+siteShut+"  - {name: left, preset: stateful, nodes: 1}\n  - {name: right, preset: stateful, nodes: 1}\n", grid.Config{
+	w := newWorld(t, SiteClosed+SiteOpen+SiteShut+"  - {name: left, preset: stateful, nodes: 1}\n  - {name: right, preset: stateful, nodes: 1}\n", grid.Config{
 		Binary: func(daemon string) []string { return []string{program, daemon} },
 		Profile: func(site string, p overlay.SiteProfile) overlay.SiteProfile {
 			if site != "left" && site != "right" {
-				return settled(site, p)
+				return FixedProfile(site, p)
 			}
 			p.Forbidden = []overlay.Technique{overlay.Relay, overlay.HolePunching, overlay.Traversing}
 			return p
@@ -167,22 +167,22 @@ func TestDaemonsClocksDiffer(t *testing.T) {
 							t.Fatal(err)
 						}
 						daemon.Env = env
-						if err := daemon.Start(w.ctx); err != nil {
+						if err := daemon.Start(w.Ctx); err != nil {
 							t.Fatal(err)
 						}
 					}
-					if err := w.Settled(w.ctx); err != nil {
+					if err := w.Settled(w.Ctx); err != nil {
 						t.Fatal(err)
 					}
 				}
 				set(ahead(d))
 				defer set(nil)
 				for _, way := range [][3]string{{"direct", "closed/n1", "open/n1"}, {"relay", "closed/n1", "shut/n1"}, {"simultaneous-open", "left/n1", "right/n1"}, {"simultaneous-open", "right/n1", "left/n1"}} {
-					j := w.linked(way[1], way[2])
-					if got := pathOf(j.near); got != way[0] {
+					j := w.LinkPair(way[1], way[2])
+					if got := PathOf(j.Near); got != way[0] {
 						t.Errorf("%s to %s by %s, want %s", way[1], way[2], got, way[0])
 					}
-					j.end(t)
+					j.End(t)
 				}
 			})
 		}
@@ -192,7 +192,7 @@ func TestDaemonsClocksDiffer(t *testing.T) {
 // Who enrols and renews may have a clock that is ten minutes off, and so may the broker. By
 // days they may not, and each end is told so.
 func TestEnrolClocksDiffer(t *testing.T) {
-	needLab(t)
+	NeedLab(t)
 	program, err := withClock()
 	if err != nil {
 		t.Fatal(err)
@@ -206,7 +206,7 @@ func TestEnrolClocksDiffer(t *testing.T) {
 			ca := func(d time.Duration, args ...string) (stdout, stderr string, status int) {
 				cmd := exec.Command(program, append([]string{"ca"}, args...)...)
 				cmd.Dir, cmd.Env = dir, append(os.Environ(), ahead(d)...)
-				return run(t, cmd)
+				return Run(t, cmd)
 			}
 			must := func(d time.Duration, args ...string) string {
 				t.Helper()
@@ -235,7 +235,7 @@ func TestEnrolClocksDiffer(t *testing.T) {
 				}
 				return
 			}
-			broker := startDaemon(t, daemon)
+			broker := StartDaemon(t, daemon)
 			token := must(0, "token", "proxy", "p1")
 			enrol := []string{"enroll", "--broker", broker, "--token", token, "--out", "p1"}
 			if days < -time.Hour {

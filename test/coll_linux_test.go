@@ -22,7 +22,7 @@ type collRow struct {
 // collRows runs the benchmark with no other MPI.
 func collRows(t *testing.T, args ...string) (rows []collRow) {
 	t.Helper()
-	stdout, stderr, status := run(t, exec.Command(isthmus(t, ""), append([]string{"bench", "coll", "--json", "--peers", "none"}, args...)...))
+	stdout, stderr, status := Run(t, exec.Command(Program(t, ""), append([]string{"bench", "coll", "--json", "--peers", "none"}, args...)...))
 	if status != 0 {
 		t.Fatalf("status %d:\n%s", status, stderr)
 	}
@@ -39,7 +39,7 @@ func collRows(t *testing.T, args ...string) (rows []collRow) {
 // What ranks say they sent to other sites is exactly what the schedules of an algorithm
 // say, however ranks are assigned to sites.
 func TestCollCrossings(t *testing.T) {
-	needLab(t)
+	NeedLab(t)
 	seen := map[string]bool{}
 	for _, r := range collRows(t, "--counts", "--algorithms", "--sites", "3", "--ranks", "2", "--rtt", "4ms", "--rate", "1gbit", "--sizes", "8B,64KiB") {
 		seen[r.Params.Scene+" "+r.Params.Collective+" "+r.Figure] = true
@@ -55,7 +55,7 @@ func TestCollCrossings(t *testing.T) {
 // Calls between sites are timed beside what they take at least. How far from it they
 // are is the benchmark's to say.
 func TestBenchColl(t *testing.T) {
-	needLab(t)
+	NeedLab(t)
 	seen := map[string]int{}
 	for _, r := range collRows(t, "--sites", "2", "--ranks", "2", "--rtt", "4ms", "--rate", "100mbit", "--repeat", "1", "--collectives", "barrier,allgather", "--sizes", "8B,64KiB") {
 		seen[r.Params.Scene]++

@@ -12,15 +12,15 @@ import (
 	"time"
 )
 
-// run runs a program to its end and returns what it wrote. The test fails when
+// Run runs a program to its end and returns what it wrote. The test fails when
 // that takes longer than the patience.
-func run(t *testing.T, cmd *exec.Cmd) (stdout, stderr string, status int) {
+func Run(t *testing.T, cmd *exec.Cmd) (stdout, stderr string, status int) {
 	t.Helper()
-	return runWithin(t, patience, cmd)
+	return RunWithin(t, Patience, cmd)
 }
 
-// runWithin is run with another patience.
-func runWithin(t *testing.T, patience time.Duration, cmd *exec.Cmd) (stdout, stderr string, status int) {
+// RunWithin is run with another patience.
+func RunWithin(t *testing.T, patience time.Duration, cmd *exec.Cmd) (stdout, stderr string, status int) {
 	t.Helper()
 	var out, complaint bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &complaint
@@ -40,60 +40,60 @@ func runWithin(t *testing.T, patience time.Duration, cmd *exec.Cmd) (stdout, std
 	return out.String(), complaint.String(), cmd.ProcessState.ExitCode()
 }
 
-// background is a command that runs while the test looks at what it writes.
-type background struct {
-	cmd  *exec.Cmd
+// Background is a command that runs while the test looks at what it writes.
+type Background struct {
+	Cmd  *exec.Cmd
 	mu   sync.Mutex
 	text bytes.Buffer
 }
 
 // Write takes what the command writes.
-func (b *background) Write(p []byte) (int, error) {
+func (b *Background) Write(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.text.Write(p)
 }
 
-func (b *background) said() string {
+func (b *Background) Output() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.text.String()
 }
 
-// begin starts a command and waits until it has written the word n times.
-func (w *world) begin(cmd *exec.Cmd, word string, n int) *background {
-	w.t.Helper()
-	b := &background{cmd: cmd}
+// Begin starts a command and waits until it has written the word n times.
+func (w *world) Begin(cmd *exec.Cmd, word string, n int) *Background {
+	w.T.Helper()
+	b := &Background{Cmd: cmd}
 	cmd.Stdout, cmd.Stderr = b, b
 	if err := cmd.Start(); err != nil {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
-	w.t.Cleanup(func() { cmd.Process.Kill() }) // nothing if it has ended
-	w.until(fmt.Sprintf("%d times %q", n, word), func() bool { return strings.Count(b.said(), word) == n }, b.said)
+	w.T.Cleanup(func() { cmd.Process.Kill() }) // nothing if it has ended
+	w.Until(fmt.Sprintf("%d times %q", n, word), func() bool { return strings.Count(b.Output(), word) == n }, b.Output)
 	return b
 }
 
-// status waits for the end.
-func (b *background) status(w *world) int {
-	w.t.Helper()
+// ExitStatus waits for the end.
+func (b *Background) ExitStatus(w *world) int {
+	w.T.Helper()
 	done := make(chan struct{})
 	go func() { // ends with the command
-		b.cmd.Wait()
+		b.Cmd.Wait()
 		close(done)
 	}()
 	select {
 	case <-done:
-	case <-w.ctx.Done():
-		b.cmd.Process.Kill()
+	case <-w.Ctx.Done():
+		b.Cmd.Process.Kill()
 		<-done
-		w.t.Fatalf("the command did not end; it wrote\n%s", b.said())
+		w.T.Fatalf("the command did not end; it wrote\n%s", b.Output())
 	}
-	return b.cmd.ProcessState.ExitCode()
+	return b.Cmd.ProcessState.ExitCode()
 }
 
-// startDaemon starts a daemon and returns its "listen" fact once it is ready.
+// StartDaemon starts a daemon and returns its "listen" fact once it is ready.
 // It is asked to end with the test, and must do so properly.
-func startDaemon(t *testing.T, cmd *exec.Cmd) (listen string) {
+func StartDaemon(t *testing.T, cmd *exec.Cmd) (listen string) {
 	t.Helper()
 	ready, theirs, err := os.Pipe()
 	if err != nil {
@@ -111,13 +111,13 @@ func startDaemon(t *testing.T, cmd *exec.Cmd) (listen string) {
 	}
 	t.Cleanup(func() {
 		cmd.Process.Signal(os.Interrupt)
-		over := time.AfterFunc(patience, func() { cmd.Process.Kill() })
+		over := time.AfterFunc(Patience, func() { cmd.Process.Kill() })
 		defer over.Stop()
 		if err := cmd.Wait(); err != nil || t.Failed() {
 			t.Errorf("%v: %v; it wrote:\n%s", cmd.Args, err, &log)
 		}
 	})
-	ready.SetReadDeadline(time.Now().Add(patience))
+	ready.SetReadDeadline(time.Now().Add(Patience))
 	line := make([]byte, 256)
 	n, err := ready.Read(line)
 	if err != nil {
@@ -132,12 +132,12 @@ func startDaemon(t *testing.T, cmd *exec.Cmd) (listen string) {
 	return ""
 }
 
-// nobody is a user who owns nothing.
-const nobody = 65534
+// Nobody is a user who owns nothing.
+const Nobody = 65534
 
-// root reports whether this process is the machine's root, who can become
+// IsRoot reports whether this process is the machine's root, who can become
 // others.
-func root(t *testing.T) bool {
+func IsRoot(t *testing.T) bool {
 	t.Helper()
 	text, err := os.ReadFile("/proc/self/uid_map")
 	if err != nil {

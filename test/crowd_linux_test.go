@@ -16,9 +16,9 @@ import (
 // is busy with other things the relay overtakes that one, and ranks try more than
 // they should: a run that shows no more than that is repeated, and in the end let pass.
 func TestCrowd(t *testing.T) {
-	needLab(t)
+	NeedLab(t)
 	for range 3 {
-		stdout, stderr, status := run(t, exec.Command(isthmus(t, ""), "bench", "crowd", "--json", "--ranks", "40", "--nodes", "2"))
+		stdout, stderr, status := Run(t, exec.Command(Program(t, ""), "bench", "crowd", "--json", "--ranks", "40", "--nodes", "2"))
 		if status != 0 {
 			t.Fatalf("status %d:\n%s", status, stderr)
 		}

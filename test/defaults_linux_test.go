@@ -26,19 +26,19 @@ func TestDefaultsDeny(t *testing.T) {
 	for _, kind := range []string{"broker", "frontal", "helper"} {
 		settings[kind] = map[string]any{"audit": map[string]any{"folder": filepath.Join(trails, kind)}}
 	}
-	w := newWorld(t, siteOpen+siteClosed, grid.Config{Profile: plain, Settings: settings, Bare: true})
+	w := newWorld(t, SiteOpen+SiteClosed, grid.Config{Profile: NoTraversalProfile, Settings: settings, Bare: true})
 	audited := func(kind, what string, is func(*audit.Record) bool) {
 		t.Helper()
-		audited(t, w.ctx, filepath.Join(trails, kind), what, is)
+		AwaitAudit(t, w.Ctx, filepath.Join(trails, kind), what, is)
 	}
 
-	inside := w.linked("closed/n1", "closed/n2")
+	inside := w.LinkPair("closed/n1", "closed/n2")
 	for _, way := range [][2]string{{"closed/n1", "open/n1"}, {"open/n1", "closed/n1"}} {
 		here, _, _ := strings.Cut(way[0], "/")
-		j := w.members(way[0], way[1])
-		ctx, cancel := context.WithTimeout(w.ctx, 30*time.Second)
+		j := w.JoinPair(way[0], way[1])
+		ctx, cancel := context.WithTimeout(w.Ctx, 30*time.Second)
 		begun := time.Now()
-		err := j.a.mesh.Connect(ctx, 1)
+		err := j.A.Mesh.Connect(ctx, 1)
 		took := time.Since(begun)
 		cancel()
 		if !errors.Is(err, overlay.ErrForbidden) || !strings.Contains(err.Error(), `it has no policy (rule "no-policy"), so its links stay inside it; set policy: in its frontal.yaml; the smallest that permits site `) {
@@ -48,16 +48,16 @@ func TestDefaultsDeny(t *testing.T) {
 			t.Errorf("%s to %s: refused after %v", way[0], way[1], took)
 		}
 		audited("broker", "a link from "+here, func(r *audit.Record) bool {
-			return r.Event == audit.Decision && r.Effect == audit.Refused && r.Job == string(j.a.Identity.Process.Job) && strings.HasSuffix(r.Rule, "/no-policy")
+			return r.Event == audit.Decision && r.Effect == audit.Refused && r.Job == string(j.A.Identity.Process.Job) && strings.HasSuffix(r.Rule, "/no-policy")
 		})
 	}
 	denied := func(from, to, want string) {
 		t.Helper()
-		c := w.talk(from, to, newKey(t, "denied"))
-		defer c.end()
-		c.request(1)
+		c := w.Talk(from, to, NewKey(t, "denied"))
+		defer c.End()
+		c.Request(1)
 		begun := time.Now()
-		m, err := c.stream.Recv()
+		m, err := c.Stream.Recv()
 		if err != nil || m.GetNok().GetReason() != string(reserve.Denied) || !strings.Contains(m.GetNok().GetText(), want) {
 			t.Errorf("%s books %s: %v, %v; want %s", from, to, m, err, want)
 		}
@@ -65,7 +65,7 @@ func TestDefaultsDeny(t *testing.T) {
 			t.Errorf("%s books %s: refused after %v", from, to, took)
 		}
 		audited("helper", from+" books "+to, func(r *audit.Record) bool {
-			return r.Event == audit.Refusal && r.Rule == "offer" && r.User == "root@"+from && r.Job == string(c.key.ID()) && strings.Contains(r.Reason, want)
+			return r.Event == audit.Refusal && r.Rule == "offer" && r.User == "root@"+from && r.Job == string(c.Key.ID()) && strings.Contains(r.Reason, want)
 		})
 	}
 	denied("closed/n2", "closed/n1", "offer.jobs in its helper's settings is 0); what permits site closed: offer: {jobs: 1, allow: [{site: closed}]}")
@@ -83,13 +83,13 @@ func TestDefaultsDeny(t *testing.T) {
 		}
 		w.amend("frontal "+way[0], "policy: "+file)
 	}
-	w.until("links between the sites to be permitted", func() bool {
-		j := w.members("closed/n1", "open/n1")
-		if j.a.mesh.Connect(w.ctx, 1) != nil {
+	w.Until("links between the sites to be permitted", func() bool {
+		j := w.JoinPair("closed/n1", "open/n1")
+		if j.A.Mesh.Connect(w.Ctx, 1) != nil {
 			return false
 		}
-		j.near, j.far = w.next(j.a), w.next(j.b)
-		w.exchange(j)
+		j.Near, j.Far = w.NextLink(j.A), w.NextLink(j.B)
+		w.Exchange(j)
 		return true
 	})
 	denied("open/n1", "closed/n1", "what permits site open: offer: {jobs: 1, allow: [{site: open}]}")
@@ -100,22 +100,22 @@ func TestDefaultsDeny(t *testing.T) {
 		t.Fatalf("check prints %q", lines)
 	}
 	w.amend("helper closed/n1", lines[0])
-	w.booked("closed/n2", "closed/n1", "own").end()
+	w.BookedTalk("closed/n2", "closed/n1", "own").End()
 	denied("open/n1", "closed/n1", "no rule of the owner allows root@open/n1 of site open")
 	w.amend("helper closed/n2", "offer: {jobs: 1, allow: [{site: open}]}")
-	w.booked("open/n1", "closed/n2", "other").end()
-	w.exchange(inside)
+	w.BookedTalk("open/n1", "closed/n2", "other").End()
+	w.Exchange(inside)
 }
 
 // advice returns the lines that isthmus check says to add to a daemon's settings.
 func (w *world) advice(daemon string) (lines []string) {
-	w.t.Helper()
-	out, err := exec.CommandContext(w.ctx, isthmus(w.t, ""), "check", w.settings(daemon)).CombinedOutput()
+	w.T.Helper()
+	out, err := exec.CommandContext(w.Ctx, Program(w.T, ""), "check", w.SettingsFile(daemon)).CombinedOutput()
 	if err != nil {
-		w.t.Fatalf("check: %v\n%s", err, out)
+		w.T.Fatalf("check: %v\n%s", err, out)
 	}
 	for line := range strings.Lines(string(out)) {
-		if line = strings.TrimSuffix(line, "\n"); !strings.HasPrefix(line, w.settings(daemon)) {
+		if line = strings.TrimSuffix(line, "\n"); !strings.HasPrefix(line, w.SettingsFile(daemon)) {
 			lines = append(lines, line)
 		}
 	}
@@ -124,8 +124,8 @@ func (w *world) advice(daemon string) (lines []string) {
 
 // amend adds a line to a daemon's settings and has it read them again.
 func (w *world) amend(daemon, line string) {
-	w.t.Helper()
-	file := w.settings(daemon)
+	w.T.Helper()
+	file := w.SettingsFile(daemon)
 	text, err := os.ReadFile(file)
 	if err == nil {
 		err = os.WriteFile(file, []byte(string(text)+line+"\n"), 0o600)
@@ -134,6 +134,6 @@ func (w *world) amend(daemon, line string) {
 		err = w.Daemon(daemon).Signal(syscall.SIGHUP)
 	}
 	if err != nil {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
 }

@@ -27,43 +27,43 @@ func (w *world) doctorBound() time.Duration {
 	return doctorBound + 16*longest
 }
 
-// doctor runs `isthmus doctor` where a daemon runs, with the daemon's own
+// Doctor runs `isthmus doctor` where a daemon runs, with the daemon's own
 // settings, and returns its report. It must keep its bound and end with the
 // status that it reports. Several may run at once.
-func (w *world) doctor(daemon string, words ...string) doctor.Report {
-	w.t.Helper()
-	return w.doctorWith(daemon, append([]string{"--config", w.settings(daemon)}, words...)...)
+func (w *world) Doctor(daemon string, words ...string) doctor.Report {
+	w.T.Helper()
+	return w.DoctorWith(daemon, append([]string{"--config", w.SettingsFile(daemon)}, words...)...)
 }
 
-func (w *world) doctorWith(daemon string, words ...string) doctor.Report {
-	w.t.Helper()
+func (w *world) DoctorWith(daemon string, words ...string) doctor.Report {
+	w.T.Helper()
 	start := time.Now()
-	cmd := w.Daemon(daemon).Host.Command(w.ctx, isthmus(w.t, ""), append([]string{"doctor", "--json"}, words...)...)
+	cmd := w.Daemon(daemon).Host.Command(w.Ctx, Program(w.T, ""), append([]string{"doctor", "--json"}, words...)...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	err := cmd.Run()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
-		w.t.Errorf("doctor on %s: %v", daemon, err)
+		w.T.Errorf("doctor on %s: %v", daemon, err)
 		return doctor.Report{}
 	}
 	took := time.Since(start)
 	if took > w.doctorBound() {
-		w.t.Errorf("doctor on %s took %v", daemon, took)
+		w.T.Errorf("doctor on %s took %v", daemon, took)
 	}
-	w.t.Logf("doctor on %s took %v", daemon, took.Round(10*time.Millisecond))
+	w.T.Logf("doctor on %s took %v", daemon, took.Round(10*time.Millisecond))
 	var r doctor.Report
 	if err := json.Unmarshal(stdout.Bytes(), &r); err != nil {
-		w.t.Errorf("doctor on %s: %v; it wrote %s%s", daemon, err, stdout.Bytes(), stderr.Bytes())
+		w.T.Errorf("doctor on %s: %v; it wrote %s%s", daemon, err, stdout.Bytes(), stderr.Bytes())
 	}
 	if got := cmd.ProcessState.ExitCode(); got != r.Exit {
-		w.t.Errorf("doctor on %s ended with status %d and reports %d", daemon, got, r.Exit)
+		w.T.Errorf("doctor on %s ended with status %d and reports %d", daemon, got, r.Exit)
 	}
 	return r
 }
 
-// causes are the classes of a report's failures and warnings, each once.
-func causes(r doctor.Report) []string {
+// Causes are the classes of a report's failures and warnings, each once.
+func Causes(r doctor.Report) []string {
 	var all []string
 	for _, f := range r.Findings {
 		if f.Status == doctor.Failed || f.Status == doctor.Warning {
@@ -74,37 +74,37 @@ func causes(r doctor.Report) []string {
 	return slices.Compact(all)
 }
 
-func printed(r doctor.Report) string {
+func Printed(r doctor.Report) string {
 	var b bytes.Buffer
 	r.Print(&b, true)
 	return b.String()
 }
 
-// finds runs the doctor and compares the causes it names, and what else its
+// DoctorFinds runs the doctor and compares the causes it names, and what else its
 // report says. It must not fail.
-func (w *world) finds(daemon, want string, details ...string) {
-	w.t.Helper()
-	r := w.doctor(daemon)
+func (w *world) DoctorFinds(daemon, want string, details ...string) {
+	w.T.Helper()
+	r := w.Doctor(daemon)
 	for _, d := range details {
-		if !strings.Contains(printed(r), d) {
-			w.t.Errorf("%s: the report does not say %q:\n%s", daemon, d, printed(r))
+		if !strings.Contains(Printed(r), d) {
+			w.T.Errorf("%s: the report does not say %q:\n%s", daemon, d, Printed(r))
 		}
 	}
 	if err := named(r); err != nil {
-		w.t.Errorf("%s: %v:\n%s", daemon, err, printed(r))
+		w.T.Errorf("%s: %v:\n%s", daemon, err, Printed(r))
 	}
-	if got := strings.Join(causes(r), " "); got != want || r.Exit != 0 {
-		w.t.Errorf("%s: found %q, status %d; want %q:\n%s", daemon, got, r.Exit, want, printed(r))
+	if got := strings.Join(Causes(r), " "); got != want || r.Exit != 0 {
+		w.T.Errorf("%s: found %q, status %d; want %q:\n%s", daemon, got, r.Exit, want, Printed(r))
 	}
 }
 
-// saysRate stands before the rate that datagrams are held to.
-const saysRate = "datagrams get through at about "
+// RateText stands before the rate that datagrams are held to.
+const RateText = "datagrams get through at about "
 
 // named checks the rate that a report names, if it names one: it is as exact as
 // can be.
 func named(r doctor.Report) error {
-	_, text, ok := strings.Cut(printed(r), saysRate)
+	_, text, ok := strings.Cut(Printed(r), RateText)
 	if !ok {
 		return nil
 	}
@@ -118,7 +118,7 @@ func named(r doctor.Report) error {
 	return nil
 }
 
-// settings is the file of a daemon's settings.
-func (w *world) settings(daemon string) string {
+// SettingsFile is the file of a daemon's settings.
+func (w *world) SettingsFile(daemon string) string {
 	return filepath.Join(filepath.Dir(w.Socket("x")), strings.NewReplacer(" ", "-", "/", "-").Replace(daemon)+".yaml")
 }

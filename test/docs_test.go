@@ -66,7 +66,7 @@ func bare(layout string) string {
 // finds every frame with its layout and an example, every code, every call and
 // every label.
 func TestProtocolPageIsComplete(t *testing.T) {
-	page := read(t, "docs/protocol.md")
+	page := ReadFile(t, "docs/protocol.md")
 	layouts := map[string]string{} // by "TypeIntro 0x01"
 	for _, m := range regexp.MustCompile("(?m)^\\*\\*(Type\\w+ 0x\\w+)\\*\\* `([^`]*)`").FindAllStringSubmatch(page, -1) {
 		layouts[m[1]] = bare(m[2])
@@ -95,7 +95,7 @@ func TestProtocolPageIsComplete(t *testing.T) {
 	}
 	squeezed := strings.NewReplacer(" ", "", "\n", "").Replace(page)
 	examples := 0
-	for line := range strings.Lines(read(t, "wire/testdata/golden.hex")) {
+	for line := range strings.Lines(ReadFile(t, "wire/testdata/golden.hex")) {
 		fields := strings.Fields(line)
 		examples++
 		if !strings.Contains(squeezed, fields[len(fields)-1]) {
@@ -114,7 +114,7 @@ func TestProtocolPageIsComplete(t *testing.T) {
 	}
 	labels := 0
 	for _, file := range []string{"internal/jobkey/jobkey.go", "link/establish.go"} {
-		for _, label := range regexp.MustCompile(`"(isthmus v1 [^"]+)"`).FindAllStringSubmatch(read(t, file), -1) {
+		for _, label := range regexp.MustCompile(`"(isthmus v1 [^"]+)"`).FindAllStringSubmatch(ReadFile(t, file), -1) {
 			labels++
 			if !strings.Contains(page, label[1]) {
 				t.Errorf("the page does not name label %q", label[1])
@@ -130,7 +130,7 @@ func TestProtocolPageIsComplete(t *testing.T) {
 // TestProtocolPageComputesRight: the page's worked examples are what the code
 // makes of the same input.
 func TestProtocolPageComputesRight(t *testing.T) {
-	page := read(t, "docs/protocol.md")
+	page := ReadFile(t, "docs/protocol.md")
 	var secret [32]byte
 	for i := range secret {
 		secret[i] = byte(i)
@@ -178,7 +178,7 @@ func TestProtocolPageComputesRight(t *testing.T) {
 // golden returns the hexadecimal example of a frame.
 func golden(t *testing.T, name string) string {
 	t.Helper()
-	for line := range strings.Lines(read(t, "wire/testdata/golden.hex")) {
+	for line := range strings.Lines(ReadFile(t, "wire/testdata/golden.hex")) {
 		if rest, ok := strings.CutPrefix(line, name+" "); ok {
 			return strings.TrimSpace(rest)
 		}
@@ -206,7 +206,7 @@ func pages(t *testing.T) []string {
 func TestLinksInPagesLeadSomewhere(t *testing.T) {
 	links := 0
 	for _, name := range pages(t) {
-		for _, m := range regexp.MustCompile(`\]\(([^)\s]+)\)`).FindAllStringSubmatch(read(t, name), -1) {
+		for _, m := range regexp.MustCompile(`\]\(([^)\s]+)\)`).FindAllStringSubmatch(ReadFile(t, name), -1) {
 			target, _, _ := strings.Cut(m[1], "#")
 			if target == "" || strings.Contains(target, "://") {
 				continue
@@ -228,10 +228,10 @@ func TestDependenciesHaveReasons(t *testing.T) {
 	var reasons strings.Builder
 	for _, name := range pages(t) {
 		if strings.HasPrefix(name, "docs/decisions/") {
-			reasons.WriteString(read(t, name))
+			reasons.WriteString(ReadFile(t, name))
 		}
 	}
-	for line := range strings.Lines(read(t, "go.mod")) {
+	for line := range strings.Lines(ReadFile(t, "go.mod")) {
 		fields := strings.Fields(line)
 		if !strings.HasPrefix(line, "\t") || strings.Contains(line, "// indirect") || len(fields) < 2 {
 			continue // a tool, or somebody else's need

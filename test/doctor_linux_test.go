@@ -79,7 +79,7 @@ const headers = 40
 var details = map[string]struct{ node, gateway []string }{
 	"open":     {node: []string{"not limited below"}, gateway: []string{"not limited below"}},
 	"mtu-1400": {node: []string{"packets of 1400 bytes pass", "knows it (mtu 1400)", "ICMP inbound"}, gateway: []string{fmt.Sprintf("in segments of at most %d bytes", carrier.MinMTU-headers), "packets of 1400 bytes pass", "knows it (mtu 1400)"}},
-	"udp-slow": {node: []string{saysRate, "a low rate"}, gateway: []string{saysRate}},
+	"udp-slow": {node: []string{RateText, "a low rate"}, gateway: []string{RateText}},
 	"nat-double": {
 		node: []string{"one or several in a row cannot be told"}, gateway: []string{"theirs are changed twice", "RFC 6598"},
 	},
@@ -107,13 +107,13 @@ func TestDoctorNamesTheCause(t *testing.T) {
 			for _, p := range part {
 				want, more := trueCauses[p], details[p]
 				var runs sync.WaitGroup // a run mostly waits
-				runs.Go(func() { w.finds("helper "+siteOf(p)+"/n1", want.node, more.node...) })
+				runs.Go(func() { w.DoctorFinds("helper "+siteOf(p)+"/n1", want.node, more.node...) })
 				if p == "udp-slow" {
 					runs.Wait() // two of one site would share its limit
 				}
-				runs.Go(func() { w.finds("frontal "+siteOf(p), want.gateway, more.gateway...) })
-				runs.Go(func() { w.finds("helper "+siteOf("no-route/"+p)+"/n1", "gateway-only") })
-				runs.Go(func() { w.finds("frontal "+siteOf("no-route/"+p), want.hidden, more.gateway...) })
+				runs.Go(func() { w.DoctorFinds("frontal "+siteOf(p), want.gateway, more.gateway...) })
+				runs.Go(func() { w.DoctorFinds("helper "+siteOf("no-route/"+p)+"/n1", "gateway-only") })
+				runs.Go(func() { w.DoctorFinds("frontal "+siteOf("no-route/"+p), want.hidden, more.gateway...) })
 				runs.Wait()
 			}
 		})
@@ -138,33 +138,33 @@ func overBoth(t *testing.T, presets []string) map[string]map[string]any {
 
 // fails runs the doctor and compares the class it names and its status.
 func (w *world) fails(daemon string, want doctor.Class, evidence string, words ...string) {
-	w.t.Helper()
-	w.judged(daemon, w.doctor(daemon, words...), want, evidence)
+	w.T.Helper()
+	w.judged(daemon, w.Doctor(daemon, words...), want, evidence)
 }
 
 // judged compares a report with the class and a part of what a finding of that
 // class must have seen.
 func (w *world) judged(daemon string, r doctor.Report, want doctor.Class, evidence string) {
-	w.t.Helper()
+	w.T.Helper()
 	seen := slices.ContainsFunc(r.Findings, func(f doctor.Finding) bool {
 		return f.Class == want && f.Status == doctor.Failed && strings.Contains(f.Evidence+" | "+f.Meaning+" | "+f.Device, evidence)
 	})
 	if r.Class != want || r.Exit != want.ExitCode() || !seen {
-		w.t.Errorf("%s: named %s, status %d; want %s with %q:\n%s", daemon, r.Class, r.Exit, want, evidence, printed(r))
+		w.T.Errorf("%s: named %s, status %d; want %s with %q:\n%s", daemon, r.Class, r.Exit, want, evidence, Printed(r))
 	}
 }
 
 // changed is the settings file of a daemon with other values, as its admin may
 // have mistyped them; a map's values replace those of a map.
 func (w *world) changed(daemon string, values map[string]any) string {
-	w.t.Helper()
-	text, err := os.ReadFile(w.settings(daemon))
+	w.T.Helper()
+	text, err := os.ReadFile(w.SettingsFile(daemon))
 	if err != nil {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
 	settings := map[string]any{}
 	if err := yaml.Unmarshal(text, &settings); err != nil {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
 	for k, v := range values {
 		inner, ok := v.(map[string]any)
@@ -176,11 +176,11 @@ func (w *world) changed(daemon string, values map[string]any) string {
 	}
 	text, err = yaml.Marshal(settings)
 	if err != nil {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
-	file := filepath.Join(w.t.TempDir(), "settings.yaml")
+	file := filepath.Join(w.T.TempDir(), "settings.yaml")
 	if err := os.WriteFile(file, text, 0o600); err != nil {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
 	return file
 }
@@ -188,10 +188,10 @@ func (w *world) changed(daemon string, values map[string]any) string {
 // TestDoctorOnABrokenGrid breaks one thing at a time: the doctor names the
 // layer and the class of each, on the node and on the gateway.
 func TestDoctorOnABrokenGrid(t *testing.T) {
-	w := newWorld(t, siteClosed+siteHidden+"  - {name: web, preset: http-proxy, nodes: 1}\n", grid.Config{})
+	w := newWorld(t, SiteClosed+SiteHidden+"  - {name: web, preset: http-proxy, nodes: 1}\n", grid.Config{})
 	with := func(daemon string, values map[string]any, want doctor.Class, evidence string) {
 		t.Helper()
-		w.judged(daemon, w.doctorWith(daemon, "--config", w.changed(daemon, values)), want, evidence)
+		w.judged(daemon, w.DoctorWith(daemon, "--config", w.changed(daemon, values)), want, evidence)
 	}
 
 	with("helper closed/n1", map[string]any{"frontal": "gateway.nowhere.example:7440"}, doctor.Name, "gateway.nowhere.example")
@@ -214,7 +214,7 @@ func TestDoctorOnABrokenGrid(t *testing.T) {
 
 	with("frontal closed", map[string]any{"broker": w.interceptor("public/stranger")}, doctor.Intercepted, "Inspection")
 
-	w.finds("frontal closed", "inbound-dropped") // nothing is broken until here
+	w.DoctorFinds("frontal closed", "inbound-dropped") // nothing is broken until here
 	if err := w.Lab.Cut("closed", "public/broker"); err != nil {
 		t.Fatal(err)
 	}
@@ -223,7 +223,7 @@ func TestDoctorOnABrokenGrid(t *testing.T) {
 	if err := w.Lab.Restore("closed", "public/broker"); err != nil {
 		t.Fatal(err)
 	}
-	w.until("the frontal to be back at its broker", func() bool { return w.status("frontal closed", "broker", "up") == true })
+	w.Until("the frontal to be back at its broker", func() bool { return w.Figure("frontal closed", "broker", "up") == true })
 
 	if err := w.Daemon("helper closed/n1").Stop(); err != nil {
 		t.Fatal(err)
@@ -232,7 +232,7 @@ func TestDoctorOnABrokenGrid(t *testing.T) {
 	if err := w.Daemon("broker").Stop(); err != nil {
 		t.Fatal(err)
 	}
-	w.logged("frontal closed", "broker")
+	w.AwaitLog("frontal closed", "broker")
 	w.fails("frontal closed", doctor.TCPRefused, "reset")
 	w.fails("helper closed/n2", doctor.BrokerAway, "has no session with the broker")
 	w.fails("helper hidden/n1", doctor.BrokerAway, "has no session with the broker")
@@ -245,43 +245,43 @@ func TestDoctorOnABrokenGrid(t *testing.T) {
 // TestDoctorForAPair asks the broker about two sites, from a node and from a
 // host that is none of the grid's.
 func TestDoctorForAPair(t *testing.T) {
-	w := newWorld(t, siteClosed+siteHidden, grid.Config{})
+	w := newWorld(t, SiteClosed+SiteHidden, grid.Config{})
 	files, err := w.Issue(control.Identity{Role: control.RoleAdmin, Name: "ada"}, time.Now().Add(time.Hour))
 	if err != nil {
 		t.Fatal(err)
 	}
 	admin := []string{"--broker", w.Daemon("broker").Host.Addr().String() + ":443", "--cert", files.Cert, "--tls-key", files.Key, "--ca", files.CA}
-	node := append([]string{"--config", w.settings("helper closed/n1")}, admin...)
+	node := append([]string{"--config", w.SettingsFile("helper closed/n1")}, admin...)
 	for daemon, words := range map[string][]string{"helper closed/n1": node, "broker": admin} {
-		r := w.doctorWith(daemon, append(words, "closed/n1", "hidden")...)
+		r := w.DoctorWith(daemon, append(words, "closed/n1", "hidden")...)
 		pair := slices.IndexFunc(r.Findings, func(f doctor.Finding) bool { return f.Layer == "pair" })
 		if r.Exit != 0 || pair < 0 || !strings.Contains(r.Findings[pair].Evidence, "relay (") {
-			t.Errorf("on %s:\n%s", daemon, printed(r))
+			t.Errorf("on %s:\n%s", daemon, Printed(r))
 		}
 		if want := map[string]int{"helper closed/n1": 2, "broker": 4}[daemon]; len(r.Elsewhere) != want {
 			t.Errorf("on %s: %d things to test elsewhere, want %d: %q", daemon, len(r.Elsewhere), want, r.Elsewhere)
 		}
 	}
-	w.judged("broker", w.doctorWith("broker", append(admin, "closed", "nowhere")...), doctor.SiteAway, "nowhere")
+	w.judged("broker", w.DoctorWith("broker", append(admin, "closed", "nowhere")...), doctor.SiteAway, "nowhere")
 	if err := w.Daemon("frontal hidden").Stop(); err != nil {
 		t.Fatal(err)
 	}
-	w.until("the broker to miss the gateway of hidden", func() bool {
-		r := w.doctorWith("broker", append(admin, "closed", "hidden")...)
+	w.Until("the broker to miss the gateway of hidden", func() bool {
+		r := w.DoctorWith("broker", append(admin, "closed", "hidden")...)
 		return r.Class == doctor.SiteAway && r.Exit == doctor.SiteAway.ExitCode()
 	})
 }
 
 // foreign writes the CA certificate of another grid.
 func (w *world) foreign() string {
-	w.t.Helper()
+	w.T.Helper()
 	a, _, err := ca.New("foreign", time.Hour)
 	if err != nil {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
-	file := filepath.Join(w.t.TempDir(), "ca.pem")
+	file := filepath.Join(w.T.TempDir(), "ca.pem")
 	if err := os.WriteFile(file, a.CertPEM(), 0o600); err != nil {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
 	return file
 }
@@ -289,20 +289,20 @@ func (w *world) foreign() string {
 // interceptor opens TLS on a host as an inspecting firewall does, with a
 // certificate of its own, and returns its address. It ends with the test.
 func (w *world) interceptor(host string) string {
-	w.t.Helper()
+	w.T.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "Corporate Inspection"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
 	h := w.Lab.Host(host)
 	ln, err := h.Listen("tcp4", ":443")
 	if err != nil {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
 	var serving sync.WaitGroup
 	serving.Go(func() {
@@ -313,21 +313,21 @@ func (w *world) interceptor(host string) string {
 			}
 			serving.Go(func() {
 				defer c.Close()
-				c.SetDeadline(time.Now().Add(patience))
+				c.SetDeadline(time.Now().Add(Patience))
 				conn := tls.Server(c, &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}, MaxVersion: tls.VersionTLS12})
 				io.Copy(io.Discard, conn) // until the client leaves
 			})
 		}
 	})
-	w.t.Cleanup(func() { ln.Close(); serving.Wait() })
+	w.T.Cleanup(func() { ln.Close(); serving.Wait() })
 	return netip.AddrPortFrom(h.Addr(), 443).String()
 }
 
 // TestDoctorFindsABlackHole: behind a gateway whose uplink carries 1400 bytes
 // and whose ICMP errors nobody hears, small packets pass and large ones vanish.
 func TestDoctorFindsABlackHole(t *testing.T) {
-	w := newWorld(t, siteClosed, grid.Config{})
-	w.finds("helper closed/n1", "inbound-dropped")
+	w := newWorld(t, SiteClosed, grid.Config{})
+	w.DoctorFinds("helper closed/n1", "inbound-dropped")
 	err := w.Lab.Host("closed/gw").Do(func() error { return errors.Join(lab.SetMTU("wan0", 1400), dropFragNeeded()) })
 	if err != nil {
 		t.Fatal(err)
@@ -358,9 +358,9 @@ func dropFragNeeded() error {
 // gateways, also behind an HTTP proxy.
 func TestDoctorOverALongWay(t *testing.T) {
 	t.Parallel() // most of it is waiting
-	w := newWorldOver(t, "{rtt: 900ms}", siteClosed+siteHidden+"  - {name: web, preset: http-proxy, nodes: 1}\n", grid.Config{})
+	w := newWorldOver(t, "{rtt: 900ms}", SiteClosed+SiteHidden+"  - {name: web, preset: http-proxy, nodes: 1}\n", grid.Config{})
 	for _, f := range []string{"frontal closed", "frontal web"} {
-		w.until("the broker's answer to be at "+f, func() bool { return w.status(f, "broker", "up") == true })
+		w.Until("the broker's answer to be at "+f, func() bool { return w.Figure(f, "broker", "up") == true })
 	}
 	for _, c := range []struct{ daemon, want string }{
 		{"helper closed/n1", "inbound-dropped"},
@@ -368,7 +368,7 @@ func TestDoctorOverALongWay(t *testing.T) {
 		{"helper web/n1", "egress-http-proxy udp-blocked"},
 		{"frontal web", "egress-http-proxy udp-blocked"},
 	} {
-		w.finds(c.daemon, c.want)
+		w.DoctorFinds(c.daemon, c.want)
 	}
 }
 
@@ -388,7 +388,7 @@ func TestDoctorOnUnforeseenNetworks(t *testing.T) {
 		fmt.Fprintf(&sites, "  - {name: %s, preset: %s, nodes: 1}\n", siteOf(p), p)
 	}
 	w := newWorld(t, sites.String(), grid.Config{Measured: true})
-	if err := w.AwaitMeasured(w.ctx); err != nil {
+	if err := w.AwaitMeasured(w.Ctx); err != nil {
 		t.Fatal(err)
 	}
 	for p, want := range wants {
@@ -396,7 +396,7 @@ func TestDoctorOnUnforeseenNetworks(t *testing.T) {
 		if p == "nat-tcp-symmetric-udp-eim" {
 			details = []string{"TCP mappings depend on the destination, UDP's do not", "RFC 5382, REQ-1"}
 		}
-		w.finds("helper "+siteOf(p)+"/n1", want[0], details...)
-		w.finds("frontal "+siteOf(p), want[1], details...)
+		w.DoctorFinds("helper "+siteOf(p)+"/n1", want[0], details...)
+		w.DoctorFinds("frontal "+siteOf(p), want[1], details...)
 	}
 }

@@ -20,18 +20,18 @@ type recorder struct{ fd int }
 const recordBuffer = 32 << 20
 
 func (w *world) record(host string) recorder {
-	w.t.Helper()
+	w.T.Helper()
 	r := recorder{}
 	err := w.Lab.Host(host).Do(func() (err error) {
 		r.fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, unix.ETH_P_ALL<<8) // in network order
 		return err
 	})
 	if err != nil {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
-	w.t.Cleanup(func() { unix.Close(r.fd) })
+	w.T.Cleanup(func() { unix.Close(r.fd) })
 	if err := unix.SetsockoptInt(r.fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, recordBuffer); err != nil {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
 	return r
 }
@@ -86,14 +86,14 @@ func TestWhoCanReadAlong(t *testing.T) {
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			w := newWorld(t, siteClosed+siteShut+siteHidden, grid.Config{Settings: tc.settings})
+			w := newWorld(t, SiteClosed+SiteShut+SiteHidden, grid.Config{Settings: tc.settings})
 			for _, p := range tc.pairs {
-				j := w.members(p.from, p.to)
-				w.connect(j)
-				if got := pathOf(j.near); got != p.by {
+				j := w.JoinPair(p.from, p.to)
+				w.Connect(j)
+				if got := PathOf(j.Near); got != p.by {
 					t.Fatalf("%s to %s: linked by %s", p.from, p.to, got)
 				}
-				for _, l := range []*link.Link{j.near, j.far} {
+				for _, l := range []*link.Link{j.Near, j.Far} {
 					if (l.Path.Cipher != "") != p.sealed {
 						t.Errorf("%s to %s: rank %d says cipher %q", p.from, p.to, l.Peer.Rank, l.Path.Cipher)
 					}
@@ -113,29 +113,29 @@ func TestWhoCanReadAlong(t *testing.T) {
 						t.Errorf("%s to %s, encrypted: %v: %s could read what was said: %v", p.from, p.to, p.sealed, p.at[i], seen)
 					}
 				}
-				j.end(t)
+				j.End(t)
 			}
-			w.logged("helper closed/n1", `"encryption"`, `"peer_site":"shut"`, `"wanted":`)
+			w.AwaitLog("helper closed/n1", `"encryption"`, `"peer_site":"shut"`, `"wanted":`)
 		})
 	}
 }
 
 // say sends text both ways over a joint's link.
-func (w *world) say(j *joint, text []byte) {
-	w.t.Helper()
-	for _, d := range [][2]*link.Link{{j.near, j.far}, {j.far, j.near}} {
+func (w *world) say(j *Pair, text []byte) {
+	w.T.Helper()
+	for _, d := range [][2]*link.Link{{j.Near, j.Far}, {j.Far, j.Near}} {
 		sent := make(chan error, 1)
 		go func() { // ends with the Write, at the latest when the test closes the link
 			_, err := d[0].Conn.Write(text)
 			sent <- err
 		}()
-		d[1].Conn.SetReadDeadline(time.Now().Add(patience))
+		d[1].Conn.SetReadDeadline(time.Now().Add(Patience))
 		got := make([]byte, len(text))
 		if _, err := io.ReadFull(d[1].Conn, got); err != nil || !bytes.Equal(got, text) {
-			w.t.Fatalf("%v: %v", d[1].Path, err)
+			w.T.Fatalf("%v: %v", d[1].Path, err)
 		}
 		if err := <-sent; err != nil {
-			w.t.Fatal(err)
+			w.T.Fatal(err)
 		}
 	}
 }

@@ -17,13 +17,13 @@ import (
 // From nothing to a proxy that takes part and is then revoked, with the commands
 // that a person types.
 func TestEnrolRenewRevoke(t *testing.T) {
-	needLab(t)
+	NeedLab(t)
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
 	isthmusCA := func(args ...string) (stdout, stderr string, status int) {
-		cmd := exec.Command(isthmus(t, ""), append([]string{"ca"}, args...)...)
+		cmd := exec.Command(Program(t, ""), append([]string{"ca"}, args...)...)
 		cmd.Dir = dir
-		return run(t, cmd)
+		return Run(t, cmd)
 	}
 	must := func(args ...string) string {
 		t.Helper()
@@ -43,7 +43,7 @@ func TestEnrolRenewRevoke(t *testing.T) {
 	if err := os.WriteFile(at("broker.yaml"), []byte(settings), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	broker := startDaemon(t, exec.Command(isthmus(t, "-broker"), "--config", at("broker.yaml")))
+	broker := StartDaemon(t, exec.Command(Program(t, "-broker"), "--config", at("broker.yaml")))
 
 	token := must("token", "proxy", "p1")
 	lines := must("enroll", "--broker", broker, "--token", token, "--out", "p1")
@@ -67,7 +67,7 @@ func TestEnrolRenewRevoke(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), Patience)
 	defer cancel()
 	e := control.NewEndpoint(creds, slog.New(slog.DiscardHandler), nil)
 	defer e.Close()
@@ -93,19 +93,19 @@ func TestEnrolRenewRevoke(t *testing.T) {
 // A helper is revoked in the middle of a job: its sessions end everywhere, its
 // links at the gateway and the relay that carry them, and nobody else's.
 func TestRevocationEndsLinks(t *testing.T) {
-	w := newWorld(t, siteHidden+siteClosed+siteShut, grid.Config{})
-	doomed := w.flow(w.linked("hidden/n1", "closed/n1"))
-	other := w.flow(w.linked("closed/n2", "shut/n1"))
-	w.flowing("before", []*flow{doomed, other})
+	w := newWorld(t, SiteHidden+SiteClosed+SiteShut, grid.Config{})
+	doomed := w.StartFlow(w.LinkPair("hidden/n1", "closed/n1"))
+	other := w.StartFlow(w.LinkPair("closed/n2", "shut/n1"))
+	w.AwaitFlows("before", []*Flow{doomed, other})
 	lost := control.Identity{Role: control.RoleHelper, Site: "hidden", Name: "n1"}
 	start := time.Now()
-	if err := w.Revoke(w.ctx, lost); err != nil {
+	if err := w.Revoke(w.Ctx, lost); err != nil {
 		t.Fatal(err)
 	}
-	w.logged("proxy p1", "link ended", string(doomed.joint.a.Identity.Process.Job), "revoked")
-	w.logged("frontal hidden", `"msg":"carried"`, string(doomed.joint.a.Identity.Process.Job)) // by its own or by the relay's doing
-	w.until("the helper's session to end", func() bool {
-		for _, h := range w.status("frontal hidden", "helpers").([]any) {
+	w.AwaitLog("proxy p1", "link ended", string(doomed.Pair.A.Identity.Process.Job), "revoked")
+	w.AwaitLog("frontal hidden", `"msg":"carried"`, string(doomed.Pair.A.Identity.Process.Job)) // by its own or by the relay's doing
+	w.Until("the helper's session to end", func() bool {
+		for _, h := range w.Figure("frontal hidden", "helpers").([]any) {
 			if h.(map[string]any)["up"] == true {
 				return false
 			}
@@ -113,20 +113,20 @@ func TestRevocationEndsLinks(t *testing.T) {
 		return true
 	})
 	t.Logf("all ended after %v", time.Since(start))
-	w.logged("helper hidden/n1", "this helper is revoked")
-	w.flowing("afterwards", []*flow{other})
+	w.AwaitLog("helper hidden/n1", "this helper is revoked")
+	w.AwaitFlows("afterwards", []*Flow{other})
 
 	// Its process is ended, and told why.
 	select {
-	case err := <-doomed.joint.a.done:
+	case err := <-doomed.Pair.A.Done:
 		if err == nil || !strings.Contains(err.Error(), "helper hidden/n1: revoked") {
 			t.Errorf("the process of the revoked ended with %v", err)
 		}
-		doomed.joint.a.done <- nil // for leave
-	case <-w.ctx.Done():
+		doomed.Pair.A.Done <- nil // for leave
+	case <-w.Ctx.Done():
 		t.Fatal("the process of the revoked goes on")
 	}
 
 	// The helper tries to come back, and is told why it cannot.
-	w.logged("helper hidden/n1", "was revoked at")
+	w.AwaitLog("helper hidden/n1", "was revoked at")
 }

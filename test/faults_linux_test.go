@@ -215,8 +215,8 @@ func (w *world) newSubmission(t *testing.T, node string) *submission {
 	t.Cleanup(func() { conn.Close() })
 	s.conn = conn
 	nodes := w.helpers()
-	w.until("all hosts to be listed", func() bool {
-		list, err := gatepb.NewDeskClient(conn).Hosts(w.ctx, &gatepb.HostsRequest{})
+	w.Until("all hosts to be listed", func() bool {
+		list, err := gatepb.NewDeskClient(conn).Hosts(w.Ctx, &gatepb.HostsRequest{})
 		up := 0
 		for _, h := range list.GetHosts() {
 			if h.State == "up" && h.Jobs > 0 {
@@ -232,7 +232,7 @@ func (w *world) newSubmission(t *testing.T, node string) *submission {
 // that, or soon where there is none. It may run beside the test's goroutine.
 func (s *submission) run(t *testing.T, moment string, happen func(), hosts ...overlay.NodeID) error {
 	t.Helper()
-	ctx, stop := context.WithCancel(s.w.ctx)
+	ctx, stop := context.WithCancel(s.w.Ctx)
 	defer stop()
 	s.stop = stop
 	files, err := submit.Collect([]string{s.file})
@@ -264,7 +264,7 @@ func (s *submission) run(t *testing.T, moment string, happen func(), hosts ...ov
 	}()
 	_, err = submit.Run(ctx, submit.NewGrid(conn), &submit.Job{
 		Key: key, Argv: []string{"sh", "-c", program},
-		Place: allocate.Job{Ranks: len(hosts), Copies: 1}, Hosts: shares, Wait: patience, Files: files, Stdin: stdin,
+		Place: allocate.Job{Ranks: len(hosts), Copies: 1}, Hosts: shares, Wait: Patience, Files: files, Stdin: stdin,
 		Output: ranks.Lines(&s.out, &s.out),
 	})
 	select {
@@ -289,9 +289,9 @@ func (w *world) gone(t *testing.T, node string, out string) {
 	}
 	defer conn.Close()
 	nodes := w.helpers()
-	w.until("no reservation to be left", func() bool {
+	w.Until("no reservation to be left", func() bool {
 		for _, n := range nodes {
-			p, err := gatepb.NewGateClient(conn).Ping(gate.At(w.ctx, n), &gatepb.PingRequest{})
+			p, err := gatepb.NewGateClient(conn).Ping(gate.At(w.Ctx, n), &gatepb.PingRequest{})
 			if err != nil || p.Jobs > 0 {
 				return false
 			}
@@ -301,15 +301,15 @@ func (w *world) gone(t *testing.T, node string, out string) {
 	for _, n := range nodes {
 		jobs := filepath.Join(w.Store(n.String()), "jobs")
 		list := func() string { return fmt.Sprint(os.ReadDir(jobs)) }
-		w.until("no folder to be left at "+n.String(), func() bool {
+		w.Until("no folder to be left at "+n.String(), func() bool {
 			entries, err := os.ReadDir(jobs)
 			return len(entries) == 0 && (err == nil || os.IsNotExist(err))
 		}, list)
 	}
-	w.until("no process to be left", func() bool { return len(processesOf(program)) == 0 }, func() string { return fmt.Sprint(processesOf(program)) })
+	w.Until("no process to be left", func() bool { return len(processesOf(program)) == 0 }, func() string { return fmt.Sprint(processesOf(program)) })
 	for line := range strings.Lines(out) {
 		if _, pid, ok := strings.Cut(strings.TrimSpace(line), "pid "); ok {
-			w.until("process "+pid+" to end", func() bool {
+			w.Until("process "+pid+" to end", func() bool {
 				_, err := os.Stat("/proc/" + pid)
 				return err != nil
 			})
@@ -343,7 +343,7 @@ func (w *world) helpers() (nodes []overlay.NodeID) {
 
 // impatient is a grid whose nodes soon give up submitters that are not heard of.
 func impatient() grid.Config {
-	cfg := launching(map[string]any{"jobs": 50, "processes": 2})
+	cfg := LaunchConfig(map[string]any{"jobs": 50, "processes": 2})
 	cfg.Settings["helper"]["gate"] = map[string]any{"orphan": "3s"} // longer than a busy machine stalls, mostly
 	return cfg
 }
@@ -352,10 +352,10 @@ func impatient() grid.Config {
 // started anew: a frontal or the broker does not matter to the job, a helper not once the
 // job was committed; what fails leaves nothing.
 func TestFaultsAtEachStep(t *testing.T) {
-	w := newWorld(t, siteClosed+siteShut, impatient())
+	w := newWorld(t, SiteClosed+SiteShut, impatient())
 	ctx, cancel := context.WithTimeoutCause(context.Background(), 6*time.Minute, errors.New("not done after 6 minutes"))
 	defer cancel()
-	w.ctx = ctx // it is many tests
+	w.Ctx = ctx // it is many tests
 	hosts := []overlay.NodeID{{Site: "shut", Name: "n1"}, {Site: "closed", Name: "n2"}}
 	w.newSubmission(t, "closed/n1").run(t, "", nil, hosts...) // the ways are open then
 	sockets := w.socketsOf()
@@ -372,7 +372,7 @@ func TestFaultsAtEachStep(t *testing.T) {
 					start := time.Now()
 					err := s.run(t, moment, func() {
 						w.Daemon(victim.daemon).Kill()
-						go func() { again <- w.Daemon(victim.daemon).Start(w.ctx) }()
+						go func() { again <- w.Daemon(victim.daemon).Start(w.Ctx) }()
 					}, hosts...)
 					t.Logf("after %v: %v", time.Since(start), err)
 					if err != nil && (!victim.harms || moment == "committed" || moment == "output") {
@@ -420,7 +420,7 @@ func (w *world) killedRuns(t *testing.T, node string, hosts ...overlay.NodeID) {
 			cmd.Process.Kill()
 			<-dead // nothing passes before
 		})
-		cmd = exec.Command(isthmus(t, ""), "run", "--helper", socket, "--hosts", strings.Join(named, ","), "--wait", patience.String(), "--input", file, "sh", "-c", program)
+		cmd = exec.Command(Program(t, ""), "run", "--helper", socket, "--hosts", strings.Join(named, ","), "--wait", Patience.String(), "--input", file, "sh", "-c", program)
 		cmd.Stdout, cmd.Stderr = &out, &out
 		input, err := cmd.StdinPipe() // which nobody writes to: the ranks wait
 		if err != nil {
@@ -443,7 +443,7 @@ func (w *world) killedRuns(t *testing.T, node string, hosts ...overlay.NodeID) {
 			default:
 				t.Fatalf("isthmus run ended before %s:\n%s", moment, out.String())
 			}
-		case <-w.ctx.Done():
+		case <-w.Ctx.Done():
 			cmd.Process.Kill()
 			t.Fatalf("isthmus run did not come to %s:\n%s", moment, out.String())
 		}
@@ -503,7 +503,7 @@ func (w *world) randomFaults(t *testing.T) {
 	more := 2 * len(w.Daemons())
 	for _, d := range w.Daemons() {
 		n := 0
-		w.until(fmt.Sprintf("%s to have at most %d descriptors more than %d", d.Name, more, before[d.Name]), func() bool {
+		w.Until(fmt.Sprintf("%s to have at most %d descriptors more than %d", d.Name, more, before[d.Name]), func() bool {
 			n, _ = d.Descriptors()
 			return n <= before[d.Name]+more
 		}, func() string { return fmt.Sprint(n) })

@@ -9,7 +9,7 @@ import (
 // Every algorithm can be forced on a job of two closed sites, and sends between them just
 // what its schedules say, however ranks are assigned to sites.
 func TestForcedBetweenSites(t *testing.T) {
-	needLab(t)
+	NeedLab(t)
 	forced := map[string]bool{}
 	for _, r := range collRows(t, "--counts", "--algorithms", "--sites", "2", "--ranks", "2", "--rtt", "2ms", "--rate", "1gbit", "--sizes", "8B") {
 		if r.Met == nil || !*r.Met {

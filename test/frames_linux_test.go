@@ -29,25 +29,25 @@ var garbage = []struct {
 // Whatever comes first on a connection, to whichever daemon: it is refused in
 // words, nothing crashes, and nobody else notices.
 func TestBadFirstFrames(t *testing.T) {
-	w := newWorld(t, siteClosed+siteOpen+siteHidden, grid.Config{})
-	flows := []*flow{w.flow(w.linked("hidden/n1", "closed/n1")), w.flow(w.linked("closed/n1", "open/n1"))}
+	w := newWorld(t, SiteClosed+SiteOpen+SiteHidden, grid.Config{})
+	flows := []*Flow{w.StartFlow(w.LinkPair("hidden/n1", "closed/n1")), w.StartFlow(w.LinkPair("closed/n1", "open/n1"))}
 	helper := w.listening("helper open/n1")
 	for _, port := range []struct {
 		name, by string
 		dial     func() (net.Conn, error)
 	}{
 		{"helper's data port", "helper open/n1", func() (net.Conn, error) {
-			return w.Lab.Host("public/stranger").Dial(w.ctx, "tcp", helper.String())
+			return w.Lab.Host("public/stranger").Dial(w.Ctx, "tcp", helper.String())
 		}},
 		{"frontal's data port", "frontal hidden", func() (net.Conn, error) {
 			gateway := w.Daemon("frontal hidden").Host
-			return w.Lab.Host("hidden/n1").Dial(w.ctx, "tcp", netip.AddrPortFrom(gateway.Addr(), 7441).String())
+			return w.Lab.Host("hidden/n1").Dial(w.Ctx, "tcp", netip.AddrPortFrom(gateway.Addr(), 7441).String())
 		}},
 		{"proxy", "proxy p1", func() (net.Conn, error) {
-			return w.Lab.Host("public/stranger").Dial(w.ctx, "tcp", netip.AddrPortFrom(w.Daemon("proxy p1").Host.Addr(), 443).String())
+			return w.Lab.Host("public/stranger").Dial(w.Ctx, "tcp", netip.AddrPortFrom(w.Daemon("proxy p1").Host.Addr(), 443).String())
 		}},
 		{"helper's socket", "helper closed/n1", func() (net.Conn, error) {
-			return new(net.Dialer).DialContext(w.ctx, "unix", w.Socket("closed/n1"))
+			return new(net.Dialer).DialContext(w.Ctx, "unix", w.Socket("closed/n1"))
 		}},
 	} {
 		for _, g := range garbage {
@@ -65,7 +65,7 @@ func TestBadFirstFrames(t *testing.T) {
 				if r := w.refusal(c); r.Code != g.code || !strings.Contains(r.Text, g.want) || r.By != port.by {
 					t.Errorf("told %+v, want %q by %s", r, g.want, port.by)
 				}
-				w.logged(port.by, "refused", g.want)
+				w.AwaitLog(port.by, "refused", g.want)
 			})
 		}
 	}
@@ -83,18 +83,18 @@ func TestBadFirstFrames(t *testing.T) {
 				if r := w.refusedByTLS(daemon, at, admin, []byte(g.bytes)); r.Code != g.code || !strings.Contains(r.Text, g.want) || !strings.HasPrefix(r.By, daemon) {
 					t.Errorf("told %+v, want %q", r, g.want)
 				}
-				w.logged(daemon, "control session refused", g.want)
+				w.AwaitLog(daemon, "control session refused", g.want)
 			})
 		}
 		t.Run("no TLS to the control port of "+daemon, func(t *testing.T) {
 			w := w.sub(t)
-			c, err := w.Daemon(daemon).Host.Dial(w.ctx, "tcp", at.String())
+			c, err := w.Daemon(daemon).Host.Dial(w.Ctx, "tcp", at.String())
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer c.Close()
 			c.Write([]byte("GET / HTTP/1.1\r\n\r\n"))
-			w.logged(daemon, "control session refused", "first record does not look like a TLS handshake")
+			w.AwaitLog(daemon, "control session refused", "first record does not look like a TLS handshake")
 		})
 	}
 	for _, d := range w.Daemons() {
@@ -102,14 +102,14 @@ func TestBadFirstFrames(t *testing.T) {
 			t.Errorf("%s is gone", d.Name)
 		}
 	}
-	w.flowing("after all the garbage", flows)
-	w.linked("hidden/n1", "closed/n1")
-	w.linked("closed/n1", "open/n1")
+	w.AwaitFlows("after all the garbage", flows)
+	w.LinkPair("hidden/n1", "closed/n1")
+	w.LinkPair("closed/n1", "open/n1")
 }
 
 // listening returns the address of a helper's data port, from its log.
 func (w *world) listening(helper string) netip.AddrPort {
-	w.t.Helper()
+	w.T.Helper()
 	for line := range strings.Lines(w.Daemon(helper).Log()) {
 		var entry struct{ Msg, Listening string }
 		if json.Unmarshal([]byte(line), &entry) == nil && entry.Msg == "joined" {
@@ -118,6 +118,6 @@ func (w *world) listening(helper string) netip.AddrPort {
 			}
 		}
 	}
-	w.t.Fatalf("%s does not say where it listens:\n%s", helper, w.Daemon(helper).Log())
+	w.T.Fatalf("%s does not say where it listens:\n%s", helper, w.Daemon(helper).Log())
 	return netip.AddrPort{}
 }

@@ -32,7 +32,7 @@ const (
 // about within leftWithin. When the broker goes on it has all again. Where there is no
 // other, who asks is told so within that time.
 func TestBrokerStops(t *testing.T) {
-	w := newWorld(t, siteClosed+siteShut, grid.Config{Standby: "public/stranger"})
+	w := newWorld(t, SiteClosed+SiteShut, grid.Config{Standby: "public/stranger"})
 	n := freezes
 	if text := os.Getenv(freezesKey); text != "" {
 		var err error
@@ -40,7 +40,7 @@ func TestBrokerStops(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	flows := []*flow{w.flow(w.linked("closed/n1", "shut/n1"))}
+	flows := []*Flow{w.StartFlow(w.LinkPair("closed/n1", "shut/n1"))}
 	more, stopLoad := w.load("closed/n2", "shut/n1", 2)
 	var took []time.Duration
 	for range n {
@@ -55,7 +55,7 @@ func TestBrokerStops(t *testing.T) {
 		t.Errorf("%v until a new link, want %v", last, leftWithin)
 	}
 	w.stopLastBroker(t)
-	w.flowing("at last", flows)
+	w.AwaitFlows("at last", flows)
 }
 
 // stopBroker stops the broker that is asked, and returns how long it was until there was a
@@ -63,24 +63,24 @@ func TestBrokerStops(t *testing.T) {
 func (w *world) stopBroker(t *testing.T) []time.Duration {
 	t.Helper()
 	broker := "broker"
-	if w.status("frontal closed", "broker", "name") != broker {
+	if w.Figure("frontal closed", "broker", "name") != broker {
 		broker = "broker 2"
 	}
-	known := w.members("closed/n1", "shut/n1") // over a relay, which the broker assigns
+	known := w.JoinPair("closed/n1", "shut/n1") // over a relay, which the broker assigns
 	if err := w.Daemon(broker).Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
 	stopped := time.Now()
 	var took []time.Duration
-	w.connect(known)
+	w.Connect(known)
 	took = append(took, time.Since(stopped))
-	w.exchange(known)
-	fresh := w.members("closed/n1", "shut/n1")
-	w.connect(fresh)
+	w.Exchange(known)
+	fresh := w.JoinPair("closed/n1", "shut/n1")
+	w.Connect(fresh)
 	took = append(took, time.Since(stopped))
 	t.Logf("%s: a link of known processes after %v, of new ones after %v", broker, took[0].Round(time.Millisecond), took[1].Round(time.Millisecond))
-	known.end(t)
-	fresh.end(t)
+	known.End(t)
+	fresh.End(t)
 	w.resume(t, broker)
 	return took
 }
@@ -88,21 +88,21 @@ func (w *world) stopBroker(t *testing.T) []time.Duration {
 // stopLastBroker stops the only one that is left, and has one dial meanwhile and after.
 func (w *world) stopLastBroker(t *testing.T) {
 	t.Helper()
-	j := w.members("closed/n1", "shut/n1")
+	j := w.JoinPair("closed/n1", "shut/n1")
 	if err := w.Daemon("broker 2").Stop(); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.Daemon("broker").Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	err := w.dialError(j.a.Rank, 1, leftWithin)
+	err := w.dialError(j.A.Rank, 1, leftWithin)
 	if !errors.Is(err, overlay.ErrUnreachable) || !strings.Contains(err.Error(), "the process is stopped, or does not get to run") {
 		t.Errorf("while no broker runs: %v", err)
 	}
 	w.resume(t, "broker")
-	w.connect(j)
-	w.exchange(j)
-	j.end(t)
+	w.Connect(j)
+	w.Exchange(j)
+	j.End(t)
 }
 
 // resume has stopped daemons go on, and waits until they have all again.
@@ -114,7 +114,7 @@ func (w *world) resume(t *testing.T, daemons ...string) {
 		}
 	}
 	again := time.Now()
-	if err := w.Settled(w.ctx); err != nil {
+	if err := w.Settled(w.Ctx); err != nil {
 		t.Fatal(err)
 	}
 	t.Logf("all is settled %v after %v went on", time.Since(again).Round(time.Millisecond), daemons)
@@ -123,17 +123,17 @@ func (w *world) resume(t *testing.T, daemons ...string) {
 // load has pairs of ranks make links all the time, until it is told to stop: none may fail.
 // more returns when each pair has made another one.
 func (w *world) load(from, to string, pairs int) (more, stop func()) {
-	w.t.Helper()
-	key := newKey(w.t, "load")
-	ctx, cancel := context.WithCancel(w.ctx)
+	w.T.Helper()
+	key := NewKey(w.T, "load")
+	ctx, cancel := context.WithCancel(w.Ctx)
 	var loops sync.WaitGroup
 	links := make([]atomic.Int64, pairs)
 	for i := range pairs {
 		var ranks [2]*probe.Rank
 		for k, node := range []string{from, to} {
-			r, err := probe.Join(w.ctx, w.Grid, node, key, uint32(2*i+k))
+			r, err := probe.Join(w.Ctx, w.Grid, node, key, uint32(2*i+k))
 			if err != nil {
-				w.t.Fatal(err)
+				w.T.Fatal(err)
 			}
 			ranks[k] = r
 		}
@@ -144,7 +144,7 @@ func (w *world) load(from, to string, pairs int) (more, stop func()) {
 				near, far, _, err := probe.Pair(ctx, ranks[0], ranks[1])
 				if err != nil {
 					if ctx.Err() == nil {
-						w.t.Errorf("a link of the load: %v", err)
+						w.T.Errorf("a link of the load: %v", err)
 					}
 					continue
 				}
@@ -161,13 +161,13 @@ func (w *world) load(from, to string, pairs int) (more, stop func()) {
 		for i := range links {
 			all += links[i].Load()
 		}
-		w.t.Logf("%d links of the load", all)
+		w.T.Logf("%d links of the load", all)
 	})
-	w.t.Cleanup(stop)
+	w.T.Cleanup(stop)
 	more = func() {
 		for i := range links {
 			from := links[i].Load()
-			w.until("another link of the load", func() bool { return links[i].Load() > from })
+			w.Until("another link of the load", func() bool { return links[i].Load() > from })
 		}
 	}
 	return more, stop

@@ -26,8 +26,8 @@ import (
 // A job works for a user of the grid, at two sites, and everybody on the way
 // knows: the broker's status and the proxy that carries its link.
 func TestGrants(t *testing.T) {
-	w := newWorld(t, siteClosed+siteHidden, grid.Config{})
-	bin := isthmus(t, "")
+	w := newWorld(t, SiteClosed+SiteHidden, grid.Config{})
+	bin := Program(t, "")
 	user := control.Identity{Role: control.RoleUser, Name: "alice"}
 	alice, err := w.Issue(user, time.Now().Add(time.Hour), "climate", "fusion")
 	if err != nil {
@@ -35,8 +35,8 @@ func TestGrants(t *testing.T) {
 	}
 
 	t.Run("good", func(t *testing.T) {
-		key := keyFile(t)
-		out, complaint, status := run(t, exec.Command(bin, "job", "grant", "--cert", alice.Cert, "--tls-key", alice.Key, "--project", "climate", "--valid", "30m", key))
+		key := KeyFile(t)
+		out, complaint, status := Run(t, exec.Command(bin, "job", "grant", "--cert", alice.Cert, "--tls-key", alice.Key, "--project", "climate", "--valid", "30m", key))
 		if status != 0 {
 			t.Fatalf("isthmus job grant: %s", complaint)
 		}
@@ -50,7 +50,7 @@ func TestGrants(t *testing.T) {
 			} else {
 				env = append(env, grant.Env+"="+strings.TrimSpace(out))
 			}
-			cmd := w.Lab.Host(node).Command(w.ctx, bin, append(argv, "--", bin, "example", "rendezvous", "--serve", "granted")...)
+			cmd := w.Lab.Host(node).Command(w.Ctx, bin, append(argv, "--", bin, "example", "rendezvous", "--serve", "granted")...)
 			cmd.Stdout, cmd.Stderr, cmd.Env = &outputs[i], &outputs[i], env
 			ends[i] = make(chan error, 1)
 			if err := cmd.Start(); err != nil {
@@ -58,25 +58,25 @@ func TestGrants(t *testing.T) {
 			}
 			go func() { ends[i] <- cmd.Wait() }() // ends with w.ctx at the latest
 		}
-		w.published(1)
+		w.AwaitNames(1)
 		want := `[{"site":"closed","user":"alice","project":"climate","processes":1},{"site":"hidden","user":"alice","project":"climate","processes":1}]`
 		var seen []string
-		w.until("alice's job in the broker's status", func() bool {
+		w.Until("alice's job in the broker's status", func() bool {
 			seen = w.jobsFor(t)
 			return slices.Contains(seen, want)
 		}, func() string { return fmt.Sprint(seen) })
-		if client := w.alone("closed/n1", "--join", "granted"); client.Wait() != nil {
-			t.Errorf("the client: %s", client.out.String())
+		if client := w.StartSolo("closed/n1", "--join", "granted"); client.Wait() != nil {
+			t.Errorf("the client: %s", client.Out.String())
 		}
 		for i := range ends {
 			if err := <-ends[i]; err != nil {
 				t.Errorf("rank %d: %v: %s", i, err, outputs[i].String())
 			}
 		}
-		w.until("the proxy's line of alice's link", func() bool {
+		w.Until("the proxy's line of alice's link", func() bool {
 			return strings.Contains(w.Daemon("proxy p1").Log(), `"user":"alice","project":"climate"`)
 		}, w.Daemon("proxy p1").Log)
-		w.until("the gateway's line of alice's link", func() bool {
+		w.Until("the gateway's line of alice's link", func() bool {
 			return strings.Contains(w.Daemon("frontal hidden").Log(), `"user":"alice","project":"climate"`)
 		}, w.Daemon("frontal hidden").Log)
 	})
@@ -93,7 +93,7 @@ func TestGrants(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	key := newKey(t, "solo")
+	key := NewKey(t, "solo")
 	now := time.Now()
 	good := grant.Claims{Job: key.ID(), Project: "climate", Issued: now, Expires: now.Add(30 * time.Minute)}
 	change := func(f func(*grant.Claims)) grant.Claims { c := good; f(&c); return c }
@@ -106,14 +106,14 @@ func TestGrants(t *testing.T) {
 	}{
 		{"forged", good, alice, daemon.Key, "the grant is not good: it is forged: the key of its certificate did not sign it"},
 		{"expired", change(func(c *grant.Claims) { c.Issued, c.Expires = now.Add(-time.Hour), now.Add(-time.Minute) }), alice, alice.Key, "the grant of alice for climate expired at "},
-		{"another job's", change(func(c *grant.Claims) { c.Job = newKey(t, "other").ID() }), alice, alice.Key, "the grant is not good: it is for job other-"},
+		{"another job's", change(func(c *grant.Claims) { c.Job = NewKey(t, "other").ID() }), alice, alice.Key, "the grant is not good: it is for job other-"},
 		{"another's project", change(func(c *grant.Claims) { c.Project = "secret" }), alice, alice.Key, "the certificate of user alice does not name project secret"},
 		{"another grid's", good, elsewhere, elsewhere.Key, "the certificate of user alice was not issued by this grid's CA"},
 		{"a daemon's", good, daemon, daemon.Key, "the certificate is that of proxy p9, not of a user"},
 	} {
 		t.Run(tc.what, func(t *testing.T) {
 			w := w.sub(t)
-			cmd := w.Lab.Host("hidden/n1").Command(w.ctx, bin, "example", "rendezvous", "--serve", "refused")
+			cmd := w.Lab.Host("hidden/n1").Command(w.Ctx, bin, "example", "rendezvous", "--serve", "refused")
 			cmd.Env = append(os.Environ(), mpilib.EnvHelper+"="+w.Socket("hidden/n1"), jobkey.EnvKey+"="+key.String(), grant.Env+"="+grantOf(t, tc.claims, tc.cert.Cert, tc.key))
 			out, err := cmd.CombinedOutput()
 			if err == nil || !strings.Contains(string(out), "not permitted") || !strings.Contains(string(out), tc.want) {
@@ -144,7 +144,7 @@ func grantOf(t *testing.T, c grant.Claims, cert, key string) string {
 // jobsFor is for whom each job works, as the broker's status has it.
 func (w *world) jobsFor(t *testing.T) (all []string) {
 	t.Helper()
-	st, err := w.Status(w.ctx, "broker")
+	st, err := w.Status(w.Ctx, "broker")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,29 +18,29 @@ import (
 // A rank that sends a GiB beyond its credit, over a real link, loses its link: its peer
 // keeps no more than was granted, says which rank did what, and goes on with the others.
 func TestRankExceedsItsCredit(t *testing.T) {
-	w := newWorld(t, siteClosed+siteOpen, grid.Config{})
-	key := newKey(t, "hostile")
+	w := newWorld(t, SiteClosed+SiteOpen, grid.Config{})
+	key := NewKey(t, "hostile")
 	honest := map[int]*mpilib.World{}
 	for rank, node := range map[int]string{0: "closed/n1", 2: "closed/n2"} {
-		r, err := probe.Join(w.ctx, w.Grid, node, key, uint32(rank))
+		r, err := probe.Join(w.Ctx, w.Grid, node, key, uint32(rank))
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(r.Leave)
-		m, err := mpilib.Init(w.ctx, mpilib.WithConnector(r.Connector(), key, rank, 3), mpilib.WithFinalizeTimeout(5*time.Second))
+		m, err := mpilib.Init(w.Ctx, mpilib.WithConnector(r.Connector(), key, rank, 3), mpilib.WithFinalizeTimeout(5*time.Second))
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { m.Finalize(w.ctx) }) // which may say that a rank has failed
+		t.Cleanup(func() { m.Finalize(w.Ctx) }) // which may say that a rank has failed
 		honest[rank] = m
 	}
-	hostile := w.member(key, "open/n1", 1, 3)
-	if err := hostile.mesh.Connect(w.ctx, 0); err != nil {
+	hostile := w.Join(key, "open/n1", 1, 3)
+	if err := hostile.Mesh.Connect(w.Ctx, 0); err != nil {
 		t.Fatal(err)
 	}
-	l := w.next(hostile)
+	l := w.NextLink(hostile)
 	rounds := make(chan int, 1) // of the others, from before until after
-	ctx, stop := context.WithCancel(w.ctx)
+	ctx, stop := context.WithCancel(w.Ctx)
 	var others sync.WaitGroup
 	others.Go(func() {
 		for n := 0; ; n++ {
@@ -69,7 +69,7 @@ func TestRankExceedsItsCredit(t *testing.T) {
 			break
 		}
 	}
-	_, err := mpilib.Recv(w.ctx, honest[0].Comm(), make([]byte, 1), 1, 5)
+	_, err := mpilib.Recv(w.Ctx, honest[0].Comm(), make([]byte, 1), 1, 5)
 	if !errors.Is(err, mpilib.ErrProcFailed) || !strings.Contains(err.Error(), "rank 1 of the world") || !strings.Contains(err.Error(), "bytes unasked beside") {
 		t.Errorf("its peer says: %v", err)
 	}
@@ -81,8 +81,8 @@ func TestRankExceedsItsCredit(t *testing.T) {
 	for seen := range 3 { // the others go on
 		select {
 		case <-rounds:
-		case <-w.ctx.Done():
-			t.Fatalf("the others stopped after %d more rounds: %v", seen, context.Cause(w.ctx))
+		case <-w.Ctx.Done():
+			t.Fatalf("the others stopped after %d more rounds: %v", seen, context.Cause(w.Ctx))
 		}
 	}
 }
@@ -93,14 +93,14 @@ func (w *world) pingPong(a, b *mpilib.World) error {
 	defer back.Wait()
 	back.Go(func() {
 		var got [1]int
-		if _, err := mpilib.Recv(w.ctx, b.Comm(), got[:], a.Comm().Rank(), 1); err == nil {
-			mpilib.Send(w.ctx, b.Comm(), got[:], a.Comm().Rank(), 1)
+		if _, err := mpilib.Recv(w.Ctx, b.Comm(), got[:], a.Comm().Rank(), 1); err == nil {
+			mpilib.Send(w.Ctx, b.Comm(), got[:], a.Comm().Rank(), 1)
 		}
 	})
-	if err := mpilib.Send(w.ctx, a.Comm(), []int{1}, b.Comm().Rank(), 1); err != nil {
+	if err := mpilib.Send(w.Ctx, a.Comm(), []int{1}, b.Comm().Rank(), 1); err != nil {
 		return err
 	}
-	_, err := mpilib.Recv(w.ctx, a.Comm(), make([]int, 1), b.Comm().Rank(), 1)
+	_, err := mpilib.Recv(w.Ctx, a.Comm(), make([]int, 1), b.Comm().Rank(), 1)
 	return err
 }
 

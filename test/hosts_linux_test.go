@@ -14,16 +14,16 @@ import (
 // The broker lists what stands at three sites, sees helpers and frontals come
 // and go, and is told anew by all when it has forgotten everything.
 func TestHostsComeAndGo(t *testing.T) {
-	w := newWorld(t, siteOpen+siteClosed+siteHidden, grid.Config{
+	w := newWorld(t, SiteOpen+SiteClosed+SiteHidden, grid.Config{
 		Settings: map[string]map[string]any{"broker": {"lease": "1s"}},
 	})
 	listed := func(what, open, closed, hidden string) {
 		t.Helper()
 		want := fmt.Sprintf("open %s, closed %s, hidden %s", open, closed, hidden)
 		var got string
-		w.until(what+": "+want, func() bool {
+		w.Until(what+": "+want, func() bool {
 			at := map[string]string{}
-			for _, s := range w.status("broker", "sites").([]any) {
+			for _, s := range w.Figure("broker", "sites").([]any) {
 				site := s.(map[string]any)
 				h := site["hosts"].(map[string]any)
 				at[site["profile"].(map[string]any)["site"].(string)] = fmt.Sprintf("%v/%v/%v", h["up"], h["away"], h["unknown"])
@@ -36,7 +36,7 @@ func TestHostsComeAndGo(t *testing.T) {
 	}
 	start := func(daemon string) {
 		t.Helper()
-		if err := w.Daemon(daemon).Start(w.ctx); err != nil {
+		if err := w.Daemon(daemon).Start(w.Ctx); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -60,7 +60,7 @@ func TestHostsComeAndGo(t *testing.T) {
 // Whoever asks a helper, wherever, is told of all hosts, how far they are, and
 // who is away; a host that offers nothing is listed, too.
 func TestHostsFromEverywhere(t *testing.T) {
-	w := newWorld(t, siteOpen+siteClosed+siteHidden, grid.Config{Profile: plain, Settings: map[string]map[string]any{
+	w := newWorld(t, SiteOpen+SiteClosed+SiteHidden, grid.Config{Profile: NoTraversalProfile, Settings: map[string]map[string]any{
 		"broker":           {"lease": "1s"},
 		"helper closed/n1": {"offer": map[string]any{"jobs": 3, "processes": 7, "memory": "1GiB", "cpu": 1.5}},
 		"helper open/n2":   {"offer": map[string]any{"jobs": 0}},
@@ -68,7 +68,7 @@ func TestHostsFromEverywhere(t *testing.T) {
 	all := []string{"closed/n1 up", "closed/n2 up", "hidden/n1 up", "open/n1 up", "open/n2 up"}
 	for _, from := range []string{"closed/n1", "hidden/n1", "open/n2"} {
 		// The list is some seconds old, and a node is measured when somebody asked.
-		w.until(fmt.Sprintf("%s to know all of %v, and how far", from, all), func() bool {
+		w.Until(fmt.Sprintf("%s to know all of %v, and how far", from, all), func() bool {
 			hosts := w.hosts(from)
 			return slices.Equal(hostStates(hosts), all) && !slices.ContainsFunc(hosts, func(h host) bool { return h.Jobs > 0 && h.LatencyMS == 0 })
 		}, func() string { return fmt.Sprint(w.hosts(from)) })
@@ -90,7 +90,7 @@ func TestHostsFromEverywhere(t *testing.T) {
 	w.Daemon("helper closed/n2").Kill()
 	w.Daemon("frontal open").Kill()
 	gone := []string{"closed/n1 up", "closed/n2 away", "hidden/n1 up", "open/n1 unknown", "open/n2 unknown"}
-	w.until(fmt.Sprintf("hidden/n1 to know %v", gone), func() bool { return slices.Equal(hostStates(w.hosts("hidden/n1")), gone) },
+	w.Until(fmt.Sprintf("hidden/n1 to know %v", gone), func() bool { return slices.Equal(hostStates(w.hosts("hidden/n1")), gone) },
 		func() string { return fmt.Sprint(w.hosts("hidden/n1")) })
 }
 
@@ -113,20 +113,20 @@ func hostStates(hosts []host) (all []string) {
 
 // hosts asks a node's helper as a user would.
 func (w *world) hosts(node string) (all []host) {
-	w.t.Helper()
-	cmd := w.Lab.Host(node).Command(w.ctx, isthmus(w.t, ""), "hosts", "--json", "--wait", "0s", "--helper", w.Socket(node))
+	w.T.Helper()
+	cmd := w.Lab.Host(node).Command(w.Ctx, Program(w.T, ""), "hosts", "--json", "--wait", "0s", "--helper", w.Socket(node))
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Start(); err != nil {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
 	if err := cmd.Wait(); err != nil {
-		w.t.Fatalf("isthmus hosts at %s: %v\n%s", node, err, stderr.String())
+		w.T.Fatalf("isthmus hosts at %s: %v\n%s", node, err, stderr.String())
 	}
 	for dec := json.NewDecoder(&stdout); dec.More(); {
 		var h host
 		if err := dec.Decode(&h); err != nil {
-			w.t.Fatal(err)
+			w.T.Fatal(err)
 		}
 		all = append(all, h)
 	}

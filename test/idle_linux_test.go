@@ -20,19 +20,19 @@ const siteForgetful = "  - {name: closed, preset: stateful-strict-new, nodes: 1}
 // forgets has a gateway's firewall forget TCP connections on which nothing passes
 // for so long, in whole seconds.
 func (w *world) forgets(gateway, seconds string) {
-	w.t.Helper()
+	w.T.Helper()
 	err := w.Lab.Host(gateway).Do(func() error {
 		return os.WriteFile("/proc/sys/net/netfilter/nf_conntrack_tcp_timeout_established", []byte(seconds), 0)
 	})
 	if err != nil {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
 }
 
 // idle leaves a link alone, and returns what both ends have said on it meanwhile and what
 // the network has carried between their sites.
-func (w *world) idle(j *joint, d time.Duration) (said uint64, packets, bytes uint64) {
-	w.t.Helper()
+func (w *world) idle(j *Pair, d time.Duration) (said uint64, packets, bytes uint64) {
+	w.T.Helper()
 	count := func() (said, packets, bytes uint64) {
 		for _, c := range w.Lab.Traffic() {
 			if (c.From == "closed" || c.From == "open") && (c.To == "closed" || c.To == "open") {
@@ -44,15 +44,15 @@ func (w *world) idle(j *joint, d time.Duration) (said uint64, packets, bytes uin
 	said0, packets0, bytes0 := count()
 	select {
 	case <-time.After(d): // which is what the test is about
-	case <-w.ctx.Done():
-		w.t.Fatal(context.Cause(w.ctx))
+	case <-w.Ctx.Done():
+		w.T.Fatal(context.Cause(w.Ctx))
 	}
 	said, packets, bytes = count()
 	return said - said0, packets - packets0, bytes - bytes0
 }
 
 // saidOn returns how many bytes both ends of a link have said on the carriers they use.
-func saidOn(j *joint) (bytes uint64) {
+func saidOn(j *Pair) (bytes uint64) {
 	for _, c := range used(j) {
 		bytes += c.Sent
 	}
@@ -61,7 +61,7 @@ func saidOn(j *joint) (bytes uint64) {
 
 // quiet waits until nothing was said on a link for a second: what was exchanged is
 // acknowledged then, and the questions that are put while it passes have their answers.
-func quiet(t *testing.T, j *joint) {
+func quiet(t *testing.T, j *Pair) {
 	t.Helper()
 	look := time.NewTicker(10 * time.Millisecond)
 	defer look.Stop()
@@ -78,9 +78,9 @@ func quiet(t *testing.T, j *joint) {
 
 // used returns the carriers on which the ends of a link send. There may be one more,
 // when both ends have dialled after a loss; nobody keeps that from being forgotten.
-func used(j *joint) [2]stream.State {
+func used(j *Pair) [2]stream.State {
 	var all [2]stream.State
-	for i, l := range []*link.Link{j.near, j.far} {
+	for i, l := range []*link.Link{j.Near, j.Far} {
 		for _, c := range l.Carriers() {
 			if c.Used {
 				all[i] = c.State
@@ -92,14 +92,14 @@ func used(j *joint) [2]stream.State {
 }
 
 // carriersOf returns what used does, without their state.
-func carriersOf(j *joint) [2]*stream.Carrier {
+func carriersOf(j *Pair) [2]*stream.Carrier {
 	u := used(j)
 	return [2]*stream.Carrier{u[0].Carrier, u[1].Carrier}
 }
 
 // settledCarriers returns the carriers when each end has used the same one for some
 // time: an end that lost one may find another while its peer dials, too.
-func settledCarriers(t *testing.T, j *joint) [2]*stream.Carrier {
+func settledCarriers(t *testing.T, j *Pair) [2]*stream.Carrier {
 	t.Helper()
 	look := time.NewTicker(10 * time.Millisecond)
 	defer look.Stop()
@@ -109,7 +109,7 @@ func settledCarriers(t *testing.T, j *joint) [2]*stream.Carrier {
 			now, since = c, time.Now()
 		}
 		if time.Now().After(end) {
-			t.Fatalf("not settled after 30 s: %v and %v", j.near.Carriers(), j.far.Carriers())
+			t.Fatalf("not settled after 30 s: %v and %v", j.Near.Carriers(), j.Far.Carriers())
 		}
 	}
 	return now
@@ -132,22 +132,22 @@ func TestIdleLinks(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, siteForgetful+siteOpen, grid.Config{Profile: func(site string, p overlay.SiteProfile) overlay.SiteProfile {
-				p = settled(site, p)
+			w := newWorld(t, siteForgetful+SiteOpen, grid.Config{Profile: func(site string, p overlay.SiteProfile) overlay.SiteProfile {
+				p = FixedProfile(site, p)
 				if site == "closed" && tc.told {
 					p.IdleTCP = uint32(memory / time.Second)
 				}
 				return p
 			}})
 			w.forgets("closed/gw", strconv.Itoa(int(memory/time.Second)))
-			j := w.linked(tc.from, tc.to)
-			if got := pathOf(j.near); got != tc.path {
+			j := w.LinkPair(tc.from, tc.to)
+			if got := PathOf(j.Near); got != tc.path {
 				t.Fatalf("linked by %s", got)
 			}
 			before := carriersOf(j)
 			if !tc.told {
 				w.idle(j, memory*3/2)
-				w.exchange(j)
+				w.Exchange(j)
 				if after := carriersOf(j); after[0] == before[0] || after[1] == before[1] {
 					t.Fatal("the firewall has forgotten nothing: the test shows nothing")
 				}
@@ -155,7 +155,7 @@ func TestIdleLinks(t *testing.T) {
 			}
 			quiet(t, j)
 			said, packets, bytes := w.idle(j, 4*memory)
-			w.exchange(j)
+			w.Exchange(j)
 			if after := carriersOf(j); after != before {
 				t.Fatal("a carrier was lost while nothing passed")
 			}

@@ -126,9 +126,9 @@ func TestImportRulesComplain(t *testing.T) {
 	} {
 		to := c.to
 		if _, ours := tiers[top(to)]; ours {
-			to = module + "/" + to
+			to = Module + "/" + to
 		}
-		got := complaints(pkg{ImportPath: module + "/" + c.from, Doc: "x", GoFiles: []string{"x.go"}, Imports: []string{to}, Deps: []string{to}})
+		got := complaints(pkg{ImportPath: Module + "/" + c.from, Doc: "x", GoFiles: []string{"x.go"}, Imports: []string{to}, Deps: []string{to}})
 		if text := strings.Join(got, "\n"); c.want == "" && text != "" || !strings.Contains(text, c.want) {
 			t.Errorf("%s imports %s: complaint %q, want %q", c.from, c.to, text, c.want)
 		}
@@ -199,7 +199,7 @@ func forbids(banned, to string, ours bool) bool {
 
 // folder is a package's folder in the module, or false when it is not there.
 func folder(importPath string) (string, bool) {
-	return strings.CutPrefix(importPath, module+"/")
+	return strings.CutPrefix(importPath, Module+"/")
 }
 
 // top is the first part of a folder.
@@ -219,7 +219,7 @@ func list(t *testing.T) []pkg {
 	t.Helper()
 	var all []pkg
 	for _, goos := range []string{"linux", "darwin"} {
-		cmd := exec.Command("go", "list", "-e", "-json=ImportPath,Doc,Name,GoFiles,CgoFiles,Imports,Deps", module+"/...")
+		cmd := exec.Command("go", "list", "-e", "-json=ImportPath,Doc,Name,GoFiles,CgoFiles,Imports,Deps", Module+"/...")
 		cmd.Env = append(cmd.Environ(), "GOOS="+goos)
 		var complaint bytes.Buffer
 		cmd.Stderr = &complaint

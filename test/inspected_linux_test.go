@@ -21,7 +21,7 @@ import (
 const sitesInspected = "  - {name: inspected, preset: tls-only-443, nodes: 2}\n" +
 	"  - {name: tunnelled, preset: connect-tls-only, nodes: 1}\n" +
 	"  - {name: inner, preset: no-route/tls-only-443, nodes: 1}\n" +
-	"  - {name: deceived, preset: tls-only-443, nodes: 1}\n" + siteClosed
+	"  - {name: deceived, preset: tls-only-443, nodes: 1}\n" + SiteClosed
 
 // undeclared are settings of frontals that leave the sites' profiles to measuring.
 func undeclared(sites ...string) map[string]map[string]any {
@@ -59,17 +59,17 @@ func TestOnlyTLSGetsOut(t *testing.T) {
 		{"tunnelled/n1", "closed/n2"}, {"inspected/n1", "tunnelled/n1"}, {"inner/n1", "inspected/n2"},
 		{"deceived/n1", "closed/n1"},
 	} {
-		j := w.members(c.from, c.to)
-		w.connect(j)
-		if got := j.near.Path.String(); !strings.HasPrefix(got, "relay through p1") {
-			t.Errorf("%s to %s: %s (%s)", c.from, c.to, got, j.near.Path.Reason)
+		j := w.JoinPair(c.from, c.to)
+		w.Connect(j)
+		if got := j.Near.Path.String(); !strings.HasPrefix(got, "relay through p1") {
+			t.Errorf("%s to %s: %s (%s)", c.from, c.to, got, j.Near.Path.Reason)
 		}
-		if from, _, _ := strings.Cut(c.from, "/"); from != "closed" && !strings.Contains(j.near.Path.Reason, "over TLS") {
-			t.Errorf("%s to %s: the path's reason does not say that it is inside of TLS: %s", c.from, c.to, j.near.Path.Reason)
+		if from, _, _ := strings.Cut(c.from, "/"); from != "closed" && !strings.Contains(j.Near.Path.Reason, "over TLS") {
+			t.Errorf("%s to %s: the path's reason does not say that it is inside of TLS: %s", c.from, c.to, j.Near.Path.Reason)
 		}
 		w.checked(j, 3<<20)
-		j.a.leave(t)
-		j.b.leave(t)
+		j.A.End(t)
+		j.B.End(t)
 	}
 
 	for daemon, want := range map[string][]doctor.Class{
@@ -77,18 +77,18 @@ func TestOnlyTLSGetsOut(t *testing.T) {
 		"helper inspected/n1": {doctor.EgressTLS, doctor.Egress443},
 		"helper tunnelled/n1": {doctor.EgressTLS, doctor.EgressProxy},
 	} {
-		r := w.doctor(daemon)
+		r := w.Doctor(daemon)
 		for _, class := range want {
-			if r.Exit != 0 || !slices.Contains(causes(r), class.String()) {
-				t.Errorf("%s: status %d, causes %q, want %v among them:\n%s", daemon, r.Exit, causes(r), class, printed(r))
+			if r.Exit != 0 || !slices.Contains(Causes(r), class.String()) {
+				t.Errorf("%s: status %d, causes %q, want %v among them:\n%s", daemon, r.Exit, Causes(r), class, Printed(r))
 			}
 		}
 	}
 }
 
 // checked sends n bytes each way over a link and checks them.
-func (w *world) checked(j *joint, n int) {
-	w.t.Helper()
+func (w *world) checked(j *Pair, n int) {
+	w.T.Helper()
 	var ends sync.WaitGroup
 	defer ends.Wait()
 	text := func(side byte) []byte {
@@ -96,7 +96,7 @@ func (w *world) checked(j *joint, n int) {
 		return bytes.Repeat(block[:], n/len(block))
 	}
 	errs := make([]error, 4)
-	for i, c := range []io.ReadWriter{j.near.Conn, j.far.Conn} {
+	for i, c := range []io.ReadWriter{j.Near.Conn, j.Far.Conn} {
 		ends.Go(func() { _, errs[2*i] = c.Write(text(byte(i))) })
 		ends.Go(func() {
 			got := make([]byte, len(text(0)))
@@ -110,7 +110,7 @@ func (w *world) checked(j *joint, n int) {
 	ends.Wait()
 	for _, err := range errs {
 		if err != nil {
-			w.t.Error(err)
+			w.T.Error(err)
 		}
 	}
 }

@@ -19,24 +19,24 @@ import (
 // path between sites.
 func TestBothDialAtOnce(t *testing.T) {
 	const repeats, atOnce = 100, 10
-	w := newWorld(t, siteOpen+siteClosed+siteShut+siteHidden, grid.Config{})
-	for _, way := range ways {
-		if way.from == "closed/n1" && way.path == "port-range" {
+	w := newWorld(t, SiteOpen+SiteClosed+SiteShut+SiteHidden, grid.Config{})
+	for _, way := range Ways {
+		if way.From == "closed/n1" && way.Path == "port-range" {
 			continue // dials as direct does
 		}
-		t.Run(way.from+" and "+way.to, func(t *testing.T) {
+		t.Run(way.From+" and "+way.To, func(t *testing.T) {
 			w := w.sub(t)
 			for range repeats / atOnce {
 				var pairs sync.WaitGroup
 				for range atOnce {
-					j := w.members(way.from, way.to)
+					j := w.JoinPair(way.From, way.To)
 					pairs.Go(func() {
-						if err := dialAtOnce(w.ctx, j); err != nil {
+						if err := dialAtOnce(w.Ctx, j); err != nil {
 							t.Error(err)
 						}
 					})
-					defer j.a.leave(t)
-					defer j.b.leave(t)
+					defer j.A.End(t)
+					defer j.B.End(t)
 				}
 				pairs.Wait()
 				if t.Failed() {
@@ -48,14 +48,14 @@ func TestBothDialAtOnce(t *testing.T) {
 }
 
 // dialAtOnce has both ends dial together and checks what they get.
-func dialAtOnce(ctx context.Context, j *joint) error {
+func dialAtOnce(ctx context.Context, j *Pair) error {
 	var start, connected sync.WaitGroup
 	var errs [2]error
 	start.Add(1)
-	for i, m := range []*member{j.a, j.b} {
+	for i, m := range []*Member{j.A, j.B} {
 		connected.Go(func() {
 			start.Wait()
-			errs[i] = m.mesh.Connect(ctx, uint32(1-i))
+			errs[i] = m.Mesh.Connect(ctx, uint32(1-i))
 		})
 	}
 	start.Done()
@@ -63,7 +63,7 @@ func dialAtOnce(ctx context.Context, j *joint) error {
 	if err := errors.Join(errs[:]...); err != nil {
 		return err
 	}
-	near, far := <-j.a.links, <-j.b.links // Connect has returned, so they are there
+	near, far := <-j.A.Links, <-j.B.Links // Connect has returned, so they are there
 	defer near.Conn.Close()
 	defer far.Conn.Close()
 	if near.Dialled == far.Dialled {
@@ -72,7 +72,7 @@ func dialAtOnce(ctx context.Context, j *joint) error {
 	if err := oneMessageEach(near, far); err != nil {
 		return fmt.Errorf("%v: %w", near.Path, err)
 	}
-	if n := len(j.a.links) + len(j.b.links); n > 0 {
+	if n := len(j.A.Links) + len(j.B.Links); n > 0 {
 		return fmt.Errorf("%d links too many", n)
 	}
 	return nil

@@ -18,7 +18,7 @@ func TestGatewaysOverIPv6(t *testing.T) {
   - {name: both, preset: no-route/nat-ipv6, nodes: 1}
   - {name: ranged, preset: no-route/port-range, only-ipv6: true, nodes: 1}
   - {name: dual, preset: nat-symmetric-ipv6, nodes: 1}
-` + siteClosed
+` + SiteClosed
 	w := newMeasuredWorld(t, sites, grid.Config{
 		Settings: map[string]map[string]any{
 			"frontal hidden":   {"listen": "[::]:7440", "data_listen": "[2001:db8:1::1]:7441"},
@@ -49,11 +49,11 @@ func TestGatewaysOverIPv6(t *testing.T) {
 		{"hidden", "closed", "relay, via asker's gateway"},
 		{"closed", "hidden", "relay, via target's gateway"},
 	} {
-		j := w.linked(tc.from+"/n1", tc.to+"/n1")
-		if got := pathOf(j.near); got != tc.path {
+		j := w.LinkPair(tc.from+"/n1", tc.to+"/n1")
+		if got := PathOf(j.Near); got != tc.path {
 			t.Errorf("%s to %s: linked by %s, want %s", tc.from, tc.to, got, tc.path)
 		}
-		j.end(t)
+		j.End(t)
 	}
 }
 
@@ -75,11 +75,11 @@ func TestTraversingOverIPv6(t *testing.T) {
 		{"hidden", "b", "traversing, via asker's gateway"},
 		{"a", "b", "traversing"}, // from what was promised
 	} {
-		j := w.linked(tc.from+"/n1", tc.to+"/n1")
-		if got := pathOf(j.near); got != tc.path {
+		j := w.LinkPair(tc.from+"/n1", tc.to+"/n1")
+		if got := PathOf(j.Near); got != tc.path {
 			t.Errorf("%s to %s: linked by %s, want %s", tc.from, tc.to, got, tc.path)
 		}
-		j.end(t)
+		j.End(t)
 	}
 	stranger := func(end string) bool {
 		return end == "other" || end == "public/stranger" || end == "public/p2" || end == "public/p3"

@@ -273,7 +273,7 @@ func (k killed) check(t *testing.T, outputs []bytes.Buffer, errs []error) {
 // Whichever rank of a job on one node is killed, and whatever it was at, the others
 // go on.
 func TestKill(t *testing.T) {
-	needLab(t) // its own folder and processes are looked after there
+	NeedLab(t) // its own folder and processes are looked after there
 	n := kills
 	if text := os.Getenv(killsKey); text != "" {
 		var err error
@@ -299,7 +299,7 @@ func TestKill(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		key := newKey(t, "kill").String()
+		key := NewKey(t, "kill").String()
 		took := k.run(t, func(_ int, env []string, out io.Writer) command {
 			cmd := exec.Command(os.Args[0])
 			cmd.Env, cmd.Stdout, cmd.Stderr = append(env, mpilib.EnvDir+"="+dir, jobkey.EnvKey+"="+key), out, out
@@ -328,7 +328,7 @@ func TestKill(t *testing.T) {
 // Ranks of two closed sites survive the death of one of them, also those that
 // share no node with it.
 func TestKillOverTwoSites(t *testing.T) {
-	w := newWorld(t, siteClosed+"  - {name: shed, preset: no-route/egress-443, nodes: 2}\n", grid.Config{
+	w := newWorld(t, SiteClosed+"  - {name: shed, preset: no-route/egress-443, nodes: 2}\n", grid.Config{
 		Profile: func(_ string, p overlay.SiteProfile) overlay.SiteProfile { return p }, // whatever works first
 	})
 	nodes := []string{"closed/n1", "closed/n1", "closed/n2", "shed/n1", "shed/n2"}
@@ -338,9 +338,9 @@ func TestKillOverTwoSites(t *testing.T) {
 		{5, 3, "sending", 0},
 		{5, 4, "starting", 300000},
 	} {
-		key := newKey(t, "kill").String()
+		key := NewKey(t, "kill").String()
 		took := k.run(t, func(r int, env []string, out io.Writer) command {
-			cmd := w.Lab.Host(nodes[r]).Command(w.ctx, os.Args[0])
+			cmd := w.Lab.Host(nodes[r]).Command(w.Ctx, os.Args[0])
 			cmd.Env, cmd.Stdout, cmd.Stderr = append(env, mpilib.EnvHelper+"="+w.Socket(nodes[r]), jobkey.EnvKey+"="+key), out, out
 			return cmd
 		})

@@ -16,18 +16,18 @@ import (
 type couple struct{ from, to *probe.Rank }
 
 func (w *world) couple(from, to string) couple {
-	w.t.Helper()
-	key := newKey(w.t, "again")
+	w.T.Helper()
+	key := NewKey(w.T, "again")
 	var c couple
 	for i, end := range []struct {
 		node string
 		rank **probe.Rank
 	}{{from, &c.from}, {to, &c.to}} {
-		r, err := probe.Join(w.ctx, w.Grid, end.node, key, uint32(i))
+		r, err := probe.Join(w.Ctx, w.Grid, end.node, key, uint32(i))
 		if err != nil {
-			w.t.Fatal(err)
+			w.T.Fatal(err)
 		}
-		w.t.Cleanup(r.Leave)
+		w.T.Cleanup(r.Leave)
 		*end.rank = r
 	}
 	return c
@@ -35,13 +35,13 @@ func (w *world) couple(from, to string) couple {
 
 // link makes a link, sends a little both ways and closes it.
 func (w *world) link(c couple) error {
-	near, far, _, err := probe.Pair(w.ctx, c.from, c.to)
+	near, far, _, err := probe.Pair(w.Ctx, c.from, c.to)
 	if err != nil {
 		return err
 	}
 	defer near.Conn.Close()
 	defer far.Conn.Close()
-	return probe.Exchange(w.ctx, near, far, 1000)
+	return probe.Exchange(w.Ctx, near, far, 1000)
 }
 
 // A thousand links, opened and closed in every way between sites, leave no
@@ -49,12 +49,12 @@ func (w *world) link(c couple) error {
 // not in any daemon, whose memory does not grow with them either.
 func TestThousandLinksLeakNothing(t *testing.T) {
 	const links, warm, atOnce = 1000, 200, 3
-	w := newWorld(t, siteOpen+siteClosed+siteShut+siteHidden, grid.Config{})
+	w := newWorld(t, SiteOpen+SiteClosed+SiteShut+SiteHidden, grid.Config{})
 	var couples []couple
-	for _, way := range ways {
-		if way.path != "port-range" { // dials as direct does
+	for _, way := range Ways {
+		if way.Path != "port-range" { // dials as direct does
 			for range atOnce {
-				couples = append(couples, w.couple(way.from, way.to))
+				couples = append(couples, w.couple(way.From, way.To))
 			}
 		}
 	}
@@ -79,7 +79,7 @@ func TestThousandLinksLeakNothing(t *testing.T) {
 	open(warm)
 	before := w.still()
 	open(links)
-	w.until("goroutines and descriptors to be given back", func() bool {
+	w.Until("goroutines and descriptors to be given back", func() bool {
 		return w.usage().beyond(before) == ""
 	}, func() string { return w.usage().beyond(before) })
 	for name, was := range before.memory {
@@ -102,24 +102,24 @@ type usage struct {
 }
 
 func (w *world) usage() usage {
-	w.t.Helper()
+	w.T.Helper()
 	u := usage{runtime.NumGoroutine(), map[string]int{}, map[string]int{}}
 	own, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
 	u.descriptors["this process"] = len(own)
 	for _, d := range w.Daemons() {
 		if u.descriptors[d.Name], err = d.Descriptors(); err != nil {
-			w.t.Fatal(err)
+			w.T.Fatal(err)
 		}
 		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", d.PID()))
 		if err != nil {
-			w.t.Fatal(err)
+			w.T.Fatal(err)
 		}
 		var size, resident int
 		if _, err := fmt.Sscan(string(text), &size, &resident); err != nil {
-			w.t.Fatal(err)
+			w.T.Fatal(err)
 		}
 		u.memory[d.Name] = resident * os.Getpagesize()
 	}
@@ -129,9 +129,9 @@ func (w *world) usage() usage {
 // still is the usage at its least: what is closing at both ends and in between
 // has been given back when it has not changed for a while.
 func (w *world) still() usage {
-	w.t.Helper()
+	w.T.Helper()
 	least, same := w.usage(), 0
-	w.until("goroutines and descriptors to be still", func() bool {
+	w.Until("goroutines and descriptors to be still", func() bool {
 		now := w.usage()
 		if now.beyond(least) == "" && least.beyond(now) == "" {
 			same++

@@ -49,7 +49,7 @@ var accounts = map[string]account{
 // newMachine furnishes a host as a distribution does, with nothing of Isthmus.
 // The names are what /etc/hosts has besides.
 func newMachine(d *day, name, host, names string) *machine {
-	t := d.t
+	t := d.T
 	m := &machine{name: name, host: d.lab.Host(host), root: filepath.Join(d.dir, name), day: d, services: map[string]*service{}}
 	for _, dir := range []string{"dev", "etc", "proc", "run", "tmp", "usr/bin", "var/log"} {
 		if err := os.MkdirAll(filepath.Join(m.root, dir), 0o755); err != nil {
@@ -77,49 +77,49 @@ func newMachine(d *day, name, host, names string) *machine {
 func (m *machine) at(name string) string { return filepath.Join(m.root, name) }
 
 func (m *machine) write(name, text string) {
-	m.day.t.Helper()
+	m.day.T.Helper()
 	if err := os.WriteFile(m.at(name), []byte(text), 0o644); err != nil {
-		m.day.t.Fatal(err)
+		m.day.T.Fatal(err)
 	}
 }
 
 func (m *machine) read(name string) string {
-	m.day.t.Helper()
+	m.day.T.Helper()
 	text, err := os.ReadFile(m.at(name))
 	if err != nil {
-		m.day.t.Fatal(err)
+		m.day.T.Fatal(err)
 	}
 	return string(text)
 }
 
 // own gives a file to one of the machine's users, where there are others.
 func (m *machine) own(name, user string) {
-	m.day.t.Helper()
+	m.day.T.Helper()
 	if id := int(accounts[user].id); m.day.root {
 		if err := os.Chown(m.at(name), id, id); err != nil {
-			m.day.t.Fatal(err)
+			m.day.T.Fatal(err)
 		}
 	}
 }
 
 // folder makes a folder, with those above it.
 func (m *machine) folder(name, user string, mode fs.FileMode) {
-	m.day.t.Helper()
+	m.day.T.Helper()
 	if err := os.MkdirAll(m.at(name), 0o755); err != nil {
-		m.day.t.Fatal(err)
+		m.day.T.Fatal(err)
 	}
 	if err := os.Chmod(m.at(name), mode); err != nil {
-		m.day.t.Fatal(err)
+		m.day.T.Fatal(err)
 	}
 	m.own(name, user)
 }
 
 // mount shows something of this process's file system at the same place.
 func (m *machine) mount(name string) {
-	m.day.t.Helper()
+	m.day.T.Helper()
 	at := m.at(name)
 	if err := unix.Mount(name, at, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
-		m.day.t.Fatalf("mounting %s: %v", at, err)
+		m.day.T.Fatalf("mounting %s: %v", at, err)
 	}
 	m.day.mounts = append(m.day.mounts, at)
 }
@@ -129,7 +129,7 @@ func (m *machine) mount(name string) {
 // deploy/pack has made; without one it is made of what packages.yaml says, and the
 // programs that the other tests run, since CI's machines need no dpkg.
 func (m *machine) install(packages ...string) {
-	m.day.t.Helper()
+	m.day.T.Helper()
 	for _, name := range packages {
 		if folder := os.Getenv(packagesKey); folder != "" {
 			m.unpack(folder, name)
@@ -145,7 +145,7 @@ func (m *machine) install(packages ...string) {
 		}
 		if m.day.root {
 			if err := os.Chown(m.at("/etc/isthmus/"+daemon+".yaml"), 0, int(accounts["isthmus"].id)); err != nil {
-				m.day.t.Fatal(err)
+				m.day.T.Fatal(err)
 			}
 		}
 		m.folder("/var/lib/isthmus/"+daemon, "isthmus", 0o700)
@@ -157,7 +157,7 @@ const packagesKey = "ISTHMUS_PACKAGES"
 
 // unpack unpacks a deb: an ar archive with a tar archive in it.
 func (m *machine) unpack(folder, name string) {
-	t := m.day.t
+	t := m.day.T
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(folder, name+"_*.deb"))
 	if err != nil || len(found) != 1 {
@@ -187,7 +187,7 @@ func (m *machine) unpack(folder, name string) {
 }
 
 func (m *machine) untar(name string, data []byte) {
-	t := m.day.t
+	t := m.day.T
 	t.Helper()
 	unzip, err := gzip.NewReader(bytes.NewReader(data))
 	if err != nil {
@@ -212,25 +212,25 @@ func (m *machine) untar(name string, data []byte) {
 }
 
 func (m *machine) put(name string, text []byte, mode fs.FileMode) {
-	m.day.t.Helper()
+	m.day.T.Helper()
 	if err := os.MkdirAll(filepath.Dir(m.at(name)), 0o755); err != nil {
-		m.day.t.Fatal(err)
+		m.day.T.Fatal(err)
 	}
 	if err := os.WriteFile(m.at(name), text, mode); err != nil {
-		m.day.t.Fatal(err)
+		m.day.T.Fatal(err)
 	}
 }
 
 // assemble installs what packages.yaml says that a package holds.
 func (m *machine) assemble(name string) {
-	t := m.day.t
+	t := m.day.T
 	t.Helper()
-	bin := filepath.Dir(isthmus(t, ""))
+	bin := filepath.Dir(Program(t, ""))
 	type content struct {
 		Src, Dst, Type string
 		FileInfo       struct{ Mode fs.FileMode } `yaml:"file_info"`
 	}
-	text := strings.ReplaceAll(read(t, "deploy/pack/packages.yaml"), "${BIN}", bin)
+	text := strings.ReplaceAll(ReadFile(t, "deploy/pack/packages.yaml"), "${BIN}", bin)
 	for docs := yaml.NewDecoder(strings.NewReader(text)); ; {
 		var doc struct {
 			Name     string
@@ -249,7 +249,7 @@ func (m *machine) assemble(name string) {
 			case filepath.Dir(c.Src) == bin:
 				m.program(c.Src, c.Dst)
 			case !strings.Contains(c.Src, "*"): // else pages
-				m.put(c.Dst, []byte(read(t, c.Src)), c.FileInfo.Mode)
+				m.put(c.Dst, []byte(ReadFile(t, c.Src)), c.FileInfo.Mode)
 			}
 		}
 		return
@@ -259,7 +259,7 @@ func (m *machine) assemble(name string) {
 // program installs one that was built, and the libraries that it asks for: it is
 // static only where it was built without cgo.
 func (m *machine) program(from, to string) {
-	t := m.day.t
+	t := m.day.T
 	t.Helper()
 	if err := os.Link(from, m.at(to)); err != nil {
 		t.Fatal(err)
@@ -308,7 +308,7 @@ func (m *machine) program(from, to string) {
 
 // command is a command of a user, not started yet.
 func (m *machine) command(user string, argv []string, env ...string) *lab.Cmd {
-	cmd := m.host.Command(m.day.ctx, "/usr/bin/"+argv[0], argv[1:]...)
+	cmd := m.host.Command(m.day.Ctx, "/usr/bin/"+argv[0], argv[1:]...)
 	cmd.SysProcAttr.Chroot = m.root
 	who := accounts[user]
 	if m.day.root {
@@ -335,7 +335,7 @@ type service struct {
 
 // setting returns the value of a unit's key, without the file's comments.
 func (s *service) setting(key string) string {
-	s.m.day.t.Helper()
+	s.m.day.T.Helper()
 	text := s.m.read("/usr/lib/systemd/system/" + s.unit + ".service")
 	found := regexp.MustCompile("(?m)^" + key + "=(.*)$").FindStringSubmatch(text)
 	if found == nil {
@@ -347,7 +347,7 @@ func (s *service) setting(key string) string {
 // systemctl does what systemd does on start, reload, kill and stop, as far as
 // these units need it.
 func (m *machine) systemctl(words ...string) {
-	t := m.day.t
+	t := m.day.T
 	t.Helper()
 	unit := words[len(words)-1]
 	s := m.services[unit]
@@ -361,19 +361,19 @@ func (m *machine) systemctl(words ...string) {
 	case verb == "reload":
 		before, _ := s.state()
 		s.signal(syscall.SIGHUP)
-		m.day.until(unit+" to have read its settings", func() bool { n, _ := s.state(); return n > before }, s.log)
+		m.day.Until(unit+" to have read its settings", func() bool { n, _ := s.state(); return n > before }, s.log)
 	case verb == "kill" && strings.Contains(strings.Join(words, " "), "USR2"):
 		_, before := s.state()
 		s.signal(syscall.SIGUSR2)
-		m.day.until(unit+" to have a successor", func() bool { _, pid := s.state(); return pid != before }, s.log)
+		m.day.Until(unit+" to have a successor", func() bool { _, pid := s.state(); return pid != before }, s.log)
 	case verb == "kill" && strings.Contains(strings.Join(words, " "), "USR1"):
 		s.signal(syscall.SIGUSR1)
-		m.day.until(unit+" to have drained", func() bool { return s.gone() }, s.log)
+		m.day.Until(unit+" to have drained", func() bool { return s.gone() }, s.log)
 		s.bus.Close()
 		delete(m.services, unit)
 	case verb == "stop":
 		s.signal(syscall.SIGTERM)
-		m.day.until(unit+" to end", func() bool { return s.gone() }, s.log)
+		m.day.Until(unit+" to end", func() bool { return s.gone() }, s.log)
 		s.bus.Close()
 		delete(m.services, unit)
 	default:
@@ -382,7 +382,7 @@ func (m *machine) systemctl(words ...string) {
 }
 
 func (s *service) start() {
-	t, m := s.m.day.t, s.m
+	t, m := s.m.day.T, s.m
 	t.Helper()
 	words := strings.Fields(s.setting("ExecStart"))
 	user := s.setting("User")
@@ -431,7 +431,7 @@ func (s *service) start() {
 		close(s.done)
 	}()
 	go s.listen() // ends when the socket is closed
-	m.day.until(s.unit+" on "+m.name+" to be ready", func() bool {
+	m.day.Until(s.unit+" on "+m.name+" to be ready", func() bool {
 		if s.ended() {
 			t.Fatalf("%s on %s ended:\n%s", s.unit, m.name, s.log())
 		}
@@ -471,7 +471,7 @@ func (s *service) state() (ready, pid int) {
 func (s *service) signal(sig syscall.Signal) {
 	_, pid := s.state()
 	if err := syscall.Kill(pid, sig); err != nil {
-		s.m.day.t.Errorf("%s on %s: %v: %v", s.unit, s.m.name, sig, err)
+		s.m.day.T.Errorf("%s on %s: %v: %v", s.unit, s.m.name, sig, err)
 	}
 }
 
@@ -531,23 +531,23 @@ type day struct {
 
 // end stops what still runs and takes the machines away.
 func (d *day) end() {
-	if d.t.Failed() {
-		d.t.Logf("the page as far as it came:\n%s", d.page.String())
+	if d.T.Failed() {
+		d.T.Logf("the page as far as it came:\n%s", d.page.String())
 	}
 	for i := len(d.machines) - 1; i >= 0; i-- {
 		for _, s := range d.machines[i].services {
-			if d.t.Failed() {
-				d.t.Logf("%s on %s wrote:\n%s", s.unit, d.machines[i].name, s.log())
+			if d.T.Failed() {
+				d.T.Logf("%s on %s wrote:\n%s", s.unit, d.machines[i].name, s.log())
 			}
 			s.kill()
 		}
 	}
 	for _, at := range d.mounts {
 		if err := unix.Unmount(at, unix.MNT_DETACH); err != nil {
-			d.t.Fatalf("unmounting %s: %v; its files are left", at, err) // removing them would be removing what is mounted
+			d.T.Fatalf("unmounting %s: %v; its files are left", at, err) // removing them would be removing what is mounted
 		}
 	}
 	if err := os.RemoveAll(d.dir); err != nil {
-		d.t.Error(err)
+		d.T.Error(err)
 	}
 }

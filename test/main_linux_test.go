@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 		os.Exit(0)
 	}
 	if os.Getenv(fetchedKey) == "" {
-		if out, err := exec.Command("go", "list", "-deps", module+"/cmd/...").CombinedOutput(); err != nil {
+		if out, err := exec.Command("go", "list", "-deps", Module+"/cmd/...").CombinedOutput(); err != nil {
 			fmt.Fprintf(os.Stderr, "go list: %v\n%s", err, out)
 			os.Exit(1)
 		}
@@ -60,18 +60,18 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
-// needLab stops a test that cannot run where namespaces are refused.
-func needLab(t *testing.T) {
+// NeedLab stops a test that cannot run where namespaces are refused.
+func NeedLab(t *testing.T) {
 	t.Helper()
 	if refused != nil {
 		t.Fatal(refused)
 	}
 }
 
-// built builds every program of the suite once, as a person would, and
+// Programs builds every program of the suite once, as a person would, and
 // returns the folder they are in: a folder that every user can enter, on the
 // lab's own file system, which ends with this run.
-var built = sync.OnceValues(func() (string, error) {
+var Programs = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp(filepath.Dir(lab.Dir()), "isthmus-test-")
 	if err != nil {
 		return "", err
@@ -80,21 +80,21 @@ var built = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	args := []string{"build", "-buildvcs=false", "-o", dir + "/"}
-	if raced {
+	if RaceEnabled {
 		args = append(args, "-race")
 	}
-	build := exec.Command("go", append(args, module+"/cmd/...")...)
+	build := exec.Command("go", append(args, Module+"/cmd/...")...)
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%v: %w\n%s", build, err, out)
 	}
 	return dir, nil
 })
 
-// isthmus returns the path of the program isthmus, or of one of the daemons
+// Program returns the path of the program isthmus, or of one of the daemons
 // with "-broker" and so on behind.
-func isthmus(t *testing.T, suffix string) string {
+func Program(t *testing.T, suffix string) string {
 	t.Helper()
-	dir, err := built()
+	dir, err := Programs()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,7 +20,7 @@ const manyRanks = 64
 // is bounded and does not grow with time. ISTHMUS_SOAK says for how long, such as
 // 10m; else it is a few seconds. How long they take to start is told, not judged.
 func TestManyRanks(t *testing.T) {
-	needLab(t) // its processes and files are looked after there
+	NeedLab(t) // its processes and files are looked after there
 	last := 2 * time.Second
 	if s := os.Getenv("ISTHMUS_SOAK"); s != "" {
 		var err error
@@ -28,7 +28,7 @@ func TestManyRanks(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	bin := isthmus(t, "")
+	bin := Program(t, "")
 	cmd := exec.CommandContext(t.Context(), bin, "run", "-n", fmt.Sprint(manyRanks), "--label", "",
 		bin, "example", "traffic", "--json", "--for", last.String())
 	var complaints bytes.Buffer

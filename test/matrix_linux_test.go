@@ -75,14 +75,14 @@ func others() []meeting {
 // technique. They connect as the broker predicts and as the measurements say;
 // proxies see nothing of links that need none, and nobody else sees anything of any.
 func TestMatrix(t *testing.T) {
-	needLab(t)
+	NeedLab(t)
 	checkMatrix(t, append(others(), meetings...))
 }
 
 // Without the right to open raw sockets, sites whose filters refuse bare SYNs
 // still meet where datagrams pass, and only there.
 func TestMatrixUnprivileged(t *testing.T) {
-	needLab(t)
+	NeedLab(t)
 	checkMatrix(t, []meeting{
 		{"stateful", "nat", "simultaneous-open"},
 		{"syn-drop", "syn-drop", "hole-punching"},
@@ -95,7 +95,7 @@ func TestMatrixUnprivileged(t *testing.T) {
 // Sites meet over IPv6 alone as they do over IPv4, by every technique, and a NAT of
 // IPv4 is in nobody's way.
 func TestMatrixIPv6(t *testing.T) {
-	needLab(t)
+	NeedLab(t)
 	checkMatrix(t, []meeting{
 		{"stateful", "open", "direct"},
 		{"http-proxy", "port-range", "relay"},
@@ -120,12 +120,12 @@ func TestMatrixIPv6(t *testing.T) {
 // measure of their firewalls alone: directly where there is such a path.
 func TestMatrixMeasured(t *testing.T) {
 	t.Parallel() // most of it is waiting
-	needLab(t)
+	NeedLab(t)
 	var words []string
 	for i, p := range lab.Unforeseen() {
 		words = append(words, p+":"+p, p+":"+[]string{"stateful", "nat", "nat-symmetric", "no-route/egress-443"}[i%4])
 	}
-	stdout, stderr, status := runWithin(t, 5*time.Minute, exec.Command(isthmus(t, ""), "lab", "matrix", "--measured", "--json", "--pairs", strings.Join(words, ",")))
+	stdout, stderr, status := RunWithin(t, 5*time.Minute, exec.Command(Program(t, ""), "lab", "matrix", "--measured", "--json", "--pairs", strings.Join(words, ",")))
 	if status != 0 {
 		t.Errorf("status %d:\n%s", status, stderr)
 	}
@@ -151,9 +151,9 @@ func TestMatrixMeasured(t *testing.T) {
 // meanwhile. `isthmus lab random --count 100` plays more of them.
 func TestRandomNetworks(t *testing.T) {
 	t.Parallel() // most of it is waiting
-	needLab(t)
+	NeedLab(t)
 	for _, seed := range []string{"2", "3", "5"} { // the first has a site that lets few connections through
-		stdout, stderr, status := runWithin(t, 5*time.Minute, exec.Command(isthmus(t, ""), "lab", "random", "--seed", seed, "--count", "1"))
+		stdout, stderr, status := RunWithin(t, 5*time.Minute, exec.Command(Program(t, ""), "lab", "random", "--seed", seed, "--count", "1"))
 		if status != 0 || strings.Count(stdout, "messages in") != 1 {
 			t.Errorf("seed %s: status %d:\n%s%s", seed, status, stdout, stderr)
 		}
@@ -168,7 +168,7 @@ func checkMatrix(t *testing.T, pairs []meeting, flags ...string) {
 		words = append(words, m.from+":"+m.to)
 	}
 	command := append([]string{"lab", "matrix", "--json", "--pairs", strings.Join(words, ",")}, flags...)
-	stdout, stderr, status := runWithin(t, 5*time.Minute, exec.Command(isthmus(t, ""), command...))
+	stdout, stderr, status := RunWithin(t, 5*time.Minute, exec.Command(Program(t, ""), command...))
 	if status != 0 {
 		t.Errorf("status %d:\n%s", status, stderr)
 	}
@@ -215,7 +215,7 @@ func (c cell) check(t *testing.T, want meeting) {
 
 // A grid on IPv6 says which host keeps it from being one.
 func TestGridWithoutIPv6(t *testing.T) {
-	needLab(t)
+	NeedLab(t)
 	l, err := lab.Up(t.Context(), lab.Spec{IPv6: true, Sites: []lab.Site{
 		{Name: "public", Preset: lab.Public, Nodes: []string{"broker"}},
 		{Name: "old", Preset: "nat", Nodes: lab.Nodes(1)},

@@ -20,7 +20,7 @@ import (
 // decides by what they found.
 func TestUndeclaredSitesAreMeasured(t *testing.T) {
 	t.Parallel() // most of it is waiting
-	needLab(t)
+	NeedLab(t)
 	presets := map[string]string{
 		"plain": "open", "resets": "syn-reset", "cone": "nat-random", "symmetric": "nat-symmetric",
 		"narrow": "egress-443", "hidden": "no-route/nat-symmetric",
@@ -41,7 +41,7 @@ func TestUndeclaredSitesAreMeasured(t *testing.T) {
 	both := []string{netip.AddrPortFrom(p1.Addr(), 443).String(), netip.AddrPortFrom(p1.Addr6(), 443).String()}
 	settings["proxy p1"] = map[string]any{"listen": both, "advertise": both}
 	g, err := grid.Start(t.Context(), l, grid.Config{
-		Binary: func(daemon string) []string { return []string{isthmus(t, "-"+daemon)} },
+		Binary: func(daemon string) []string { return []string{Program(t, "-"+daemon)} },
 		Broker: "pub/broker", Proxies: []string{"pub/p1"}, Settings: settings,
 	})
 	if err != nil {
@@ -72,8 +72,8 @@ func TestUndeclaredSitesAreMeasured(t *testing.T) {
 		}
 	}
 	w := &world{g, t, t.Context()} // what daemons measure and keep to is nothing that stops them
-	w.finds("frontal small", "inbound-dropped mtu", "(profile.mtu: auto)")
-	w.finds("helper small/n1", "inbound-dropped mtu", "knows it (mtu 1400)")
+	w.DoctorFinds("frontal small", "inbound-dropped mtu", "(profile.mtu: auto)")
+	w.DoctorFinds("helper small/n1", "inbound-dropped mtu", "knows it (mtu 1400)")
 	// One that measured again, because the host was busy, may meet the broker's limit.
 	if v := status.Vantage; v.CallBacks["CONNECTED"] == 0 || v.CallBacks["SILENT"] == 0 || v.Observer.Answered == 0 || v.Refused > v.CallBacks["CONNECTED"]+v.CallBacks["SILENT"] {
 		t.Errorf("vantage %+v", v)

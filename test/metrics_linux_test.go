@@ -24,22 +24,22 @@ func TestMetrics(t *testing.T) {
 	}
 	settings["broker"]["audit"] = map[string]any{"folder": t.TempDir()}   // who keeps no log tells no figures of it
 	settings["broker"]["store"] = filepath.Join(t.TempDir(), "broker.db") // nor who keeps nothing
-	w := newWorld(t, siteClosed+siteShut+siteHidden, grid.Config{Settings: settings})
-	j := w.linked("closed/n1", "shut/n1")
-	if j.near.Path.Technique != overlay.Relay {
-		t.Fatalf("linked by %v", j.near.Path)
+	w := newWorld(t, SiteClosed+SiteShut+SiteHidden, grid.Config{Settings: settings})
+	j := w.LinkPair("closed/n1", "shut/n1")
+	if j.Near.Path.Technique != overlay.Relay {
+		t.Fatalf("linked by %v", j.Near.Path)
 	}
-	defer j.end(t)
-	carried := w.linked("hidden/n1", "shut/n1")
-	defer carried.end(t)
-	w.until("the broker was told of both relayed links", func() bool {
-		n, err := strconv.ParseFloat(w.scrape("broker", ports["broker"])[`isthmus_broker_introductions_connected_total{technique="relay"}`], 64)
+	defer j.End(t)
+	carried := w.LinkPair("hidden/n1", "shut/n1")
+	defer carried.End(t)
+	w.Until("the broker was told of both relayed links", func() bool {
+		n, err := strconv.ParseFloat(w.Scrape("broker", ports["broker"])[`isthmus_broker_introductions_connected_total{technique="relay"}`], 64)
 		return err == nil && n >= 2
 	})
 	exported := map[string]bool{"up": true} // up is Prometheus's own
 	all := map[string]string{}
 	for kind, daemon := range map[string]string{"broker": "broker", "frontal": "frontal closed", "proxy": "proxy p1", "helper": "helper closed/n1"} {
-		for s, v := range w.scrape(daemon, ports[kind]) {
+		for s, v := range w.Scrape(daemon, ports[kind]) {
 			name, _, _ := strings.Cut(s, "{")
 			exported[name], all[s] = true, v
 		}
@@ -60,7 +60,7 @@ func TestMetrics(t *testing.T) {
 			t.Errorf("%s is %q, want %s", series, all[series], want)
 		}
 	}
-	gateway := w.scrape("frontal hidden", ports["frontal"])
+	gateway := w.Scrape("frontal hidden", ports["frontal"])
 	for s := range gateway {
 		name, _, _ := strings.Cut(s, "{")
 		exported[name] = true
@@ -111,7 +111,7 @@ func boardExprs(t *testing.T) (all []string) {
 			Targets     []struct{ Expr string }
 		}
 	}
-	if err := json.Unmarshal([]byte(read(t, "deploy/grafana/isthmus.json")), &board); err != nil {
+	if err := json.Unmarshal([]byte(ReadFile(t, "deploy/grafana/isthmus.json")), &board); err != nil {
 		t.Fatal(err)
 	}
 	for _, p := range board.Panels {
@@ -135,7 +135,7 @@ func alertExprs(t *testing.T) (all []string) {
 			}
 		}
 	}
-	d := yaml.NewDecoder(strings.NewReader(read(t, "deploy/prometheus/alerts.yaml")))
+	d := yaml.NewDecoder(strings.NewReader(ReadFile(t, "deploy/prometheus/alerts.yaml")))
 	d.KnownFields(true)
 	if err := d.Decode(&file); err != nil {
 		t.Fatal(err)

@@ -12,9 +12,9 @@ import (
 )
 
 // small reports whether a link's end sends in small packets only.
-func small(j *joint) bool {
+func small(j *Pair) bool {
 	small := false
-	for _, c := range j.near.Carriers() {
+	for _, c := range j.Near.Carriers() {
 		if c.Used && !c.Path.Small {
 			return false
 		}
@@ -24,8 +24,8 @@ func small(j *joint) bool {
 }
 
 // relayed reports whether a link's end sends through a relay.
-func relayed(j *joint) bool {
-	return slices.ContainsFunc(j.near.Carriers(), func(c link.Carrier) bool { return c.Used && c.Path.Technique == overlay.Relay })
+func relayed(j *Pair) bool {
+	return slices.ContainsFunc(j.Near.Carriers(), func(c link.Carrier) bool { return c.Used && c.Path.Technique == overlay.Relay })
 }
 
 // Large packets begin to vanish on the way to both sites, without a word: links go on in
@@ -35,8 +35,8 @@ func TestPathNarrowsUnderWay(t *testing.T) {
 	t.Parallel() // most of it is waiting
 	for _, bytes := range []int{1300, 600} {
 		t.Run(fmt.Sprint(bytes), func(t *testing.T) {
-			w := newWorld(t, siteOpen+siteClosed, grid.Config{})
-			j := w.linked("closed/n1", "open/n1")
+			w := newWorld(t, SiteOpen+SiteClosed, grid.Config{})
+			j := w.LinkPair("closed/n1", "open/n1")
 			var lift []func() error
 			for _, site := range []string{"open", "closed"} {
 				n, err := w.Lab.Narrow(site, bytes)
@@ -45,27 +45,27 @@ func TestPathNarrowsUnderWay(t *testing.T) {
 				}
 				lift = append(lift, n.Lift)
 			}
-			if err := probe.Exchange(w.ctx, j.near, j.far, 4<<20); err != nil {
+			if err := probe.Exchange(w.Ctx, j.Near, j.Far, 4<<20); err != nil {
 				t.Fatal(err)
 			}
 			if !small(j) {
-				t.Errorf("the link goes by %v", j.near.Carriers())
+				t.Errorf("the link goes by %v", j.Near.Carriers())
 			}
-			late := w.linked("closed/n2", "open/n2")
+			late := w.LinkPair("closed/n2", "open/n2")
 			if !small(late) {
-				t.Errorf("a link that began meanwhile goes by %v", late.near.Carriers())
+				t.Errorf("a link that began meanwhile goes by %v", late.Near.Carriers())
 			}
-			w.logged("helper closed/n1", "carries nothing in packets of full size", "remedy", "ICMP")
-			w.until("the link to go without a relay, in small packets", func() bool {
+			w.AwaitLog("helper closed/n1", "carries nothing in packets of full size", "remedy", "ICMP")
+			w.Until("the link to go without a relay, in small packets", func() bool {
 				return small(j) && !relayed(j)
-			}, func() string { return fmt.Sprint(j.near.Carriers()) })
+			}, func() string { return fmt.Sprint(j.Near.Carriers()) })
 			for _, f := range lift {
 				if err := f(); err != nil {
 					t.Fatal(err)
 				}
 			}
-			w.until("packets of full size to be used again", func() bool { return !small(j) })
-			w.exchange(j)
+			w.Until("packets of full size to be used again", func() bool { return !small(j) })
+			w.Exchange(j)
 		})
 	}
 }
@@ -79,11 +79,11 @@ func TestPathIsNarrowFromTheStart(t *testing.T) {
 		from, to, sites string
 		profile         func(string, overlay.SiteProfile) overlay.SiteProfile
 	}{
-		{"narrow/n1", "open/n1", siteNarrow + siteOpen, settled},
-		{"open/n1", "narrow/n1", siteNarrow + siteOpen, settled},
-		{"narrow/n1", "closed/n1", siteNarrow + siteClosed, plain},
-		{"closed/n1", "narrow/n1", siteNarrow + siteClosed, plain},
-		{"closed/n1", "narrow/n1", siteNarrow + siteClosed, nil},
+		{"narrow/n1", "open/n1", siteNarrow + SiteOpen, FixedProfile},
+		{"open/n1", "narrow/n1", siteNarrow + SiteOpen, FixedProfile},
+		{"narrow/n1", "closed/n1", siteNarrow + SiteClosed, NoTraversalProfile},
+		{"closed/n1", "narrow/n1", siteNarrow + SiteClosed, NoTraversalProfile},
+		{"closed/n1", "narrow/n1", siteNarrow + SiteClosed, nil},
 	} {
 		t.Run(c.from+" to "+c.to, func(t *testing.T) {
 			w := newWorld(t, c.sites, grid.Config{Profile: func(site string, p overlay.SiteProfile) overlay.SiteProfile {
@@ -95,9 +95,9 @@ func TestPathIsNarrowFromTheStart(t *testing.T) {
 				}
 				return c.profile(site, p)
 			}})
-			j := w.linked(c.from, c.to)
+			j := w.LinkPair(c.from, c.to)
 			if !small(j) {
-				t.Errorf("the link goes by %v", j.near.Carriers())
+				t.Errorf("the link goes by %v", j.Near.Carriers())
 			}
 		})
 	}

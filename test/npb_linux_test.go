@@ -19,12 +19,12 @@ var kernels = []struct{ name, class, size string }{
 // Each kernel finds the official values on eight ranks, half of them in a site
 // that lets nobody in and half in one whose nodes have not even a way out.
 func TestKernelsOverTwoClosedSites(t *testing.T) {
-	w := newWorld(t, siteClosed+"  - {name: shed, preset: no-route/egress-443, nodes: 2}\n", grid.Config{
+	w := newWorld(t, SiteClosed+"  - {name: shed, preset: no-route/egress-443, nodes: 2}\n", grid.Config{
 		Profile: func(_ string, p overlay.SiteProfile) overlay.SiteProfile { return p }, // whatever works first
 	})
 	for _, k := range kernels {
 		t.Run(k.name+"/"+k.class, func(t *testing.T) {
-			out := w.job(t, []string{"closed/n1", "closed/n2", "shed/n1", "shed/n2"}, 2, "example", k.name, "--class", k.class)
+			out := w.RunJob(t, []string{"closed/n1", "closed/n2", "shed/n1", "shed/n2"}, 2, "example", k.name, "--class", k.class)
 			for _, want := range []string{"SUCCESSFUL", k.size} {
 				if !strings.Contains(out, " "+want+"\n") {
 					t.Errorf("it did not print %q but:\n%s", want, out)

@@ -21,11 +21,11 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// scrape reads the metrics of a daemon of the grid from its own host, and
+// Scrape reads the metrics of a daemon of the grid from its own host, and
 // returns the values of all series by the text before the value.
-func (w *world) scrape(daemon, port string) map[string]string {
-	w.t.Helper()
-	body := w.fetch(daemon, "http://127.0.0.1:"+port+"/metrics")
+func (w *world) Scrape(daemon, port string) map[string]string {
+	w.T.Helper()
+	body := w.Fetch(daemon, "http://127.0.0.1:"+port+"/metrics")
 	series := map[string]string{}
 	for lines := bufio.NewScanner(strings.NewReader(body)); lines.Scan(); {
 		if line := lines.Text(); !strings.HasPrefix(line, "#") {
@@ -36,9 +36,9 @@ func (w *world) scrape(daemon, port string) map[string]string {
 	return series
 }
 
-// fetch gets a page from a daemon's own host.
-func (w *world) fetch(daemon, url string) string {
-	w.t.Helper()
+// Fetch gets a page from a daemon's own host.
+func (w *world) Fetch(daemon, url string) string {
+	w.T.Helper()
 	host := w.Daemon(daemon).Host
 	client := http.Client{Transport: &http.Transport{
 		DisableKeepAlives: true,
@@ -46,26 +46,26 @@ func (w *world) fetch(daemon, url string) string {
 			return host.Dial(ctx, network, addr)
 		},
 	}}
-	req, err := http.NewRequestWithContext(w.ctx, http.MethodGet, url, nil)
+	req, err := http.NewRequestWithContext(w.Ctx, http.MethodGet, url, nil)
 	if err != nil {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
 	resp, err := client.Do(req)
 	if err != nil {
-		w.t.Fatalf("%s of %s: %v", url, daemon, err)
+		w.T.Fatalf("%s of %s: %v", url, daemon, err)
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
 	if err != nil || resp.StatusCode != http.StatusOK {
-		w.t.Fatalf("%s of %s: %s, %v: %s", url, daemon, resp.Status, err, body)
+		w.T.Fatalf("%s of %s: %s, %v: %s", url, daemon, resp.Status, err, body)
 	}
 	return string(body)
 }
 
-// audited waits for a record in the audit logs of a folder, and returns it.
-func audited(t *testing.T, ctx context.Context, folder, what string, is func(*audit.Record) bool) (found audit.Record) {
+// AwaitAudit waits for a record in the audit logs of a folder, and returns it.
+func AwaitAudit(t *testing.T, ctx context.Context, folder, what string, is func(*audit.Record) bool) (found audit.Record) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, Patience)
 	defer cancel()
 	for {
 		files, err := filepath.Glob(filepath.Join(folder, "*.jsonl"))
@@ -92,11 +92,11 @@ func audited(t *testing.T, ctx context.Context, folder, what string, is func(*au
 	}
 }
 
-// with is as for a certificate that is there.
-func (w *world) with(t *testing.T, files ca.Files, daemon, from string, port uint16) *control.Session {
+// Visit is as for a certificate that is there.
+func (w *world) Visit(t *testing.T, files ca.Files, daemon, from string, port uint16) *control.Session {
 	t.Helper()
-	e, cfg := w.visitor(t, files, daemon, from, port)
-	s, err := e.Dial(w.ctx, cfg)
+	e, cfg := w.Visitor(t, files, daemon, from, port)
+	s, err := e.Dial(w.Ctx, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,8 +104,8 @@ func (w *world) with(t *testing.T, files ca.Files, daemon, from string, port uin
 	return s
 }
 
-// visitor is what makes such a session.
-func (w *world) visitor(t *testing.T, files ca.Files, daemon, from string, port uint16) (*control.Endpoint, control.DialConfig) {
+// Visitor is what makes such a session.
+func (w *world) Visitor(t *testing.T, files ca.Files, daemon, from string, port uint16) (*control.Endpoint, control.DialConfig) {
 	t.Helper()
 	creds, err := control.LoadCredentials(files.Cert, files.Key, files.CA)
 	if err != nil {
@@ -125,16 +125,16 @@ func (w *world) visitor(t *testing.T, files ca.Files, daemon, from string, port 
 	}
 }
 
-// wantError compares an error with a text in which <job> stands for the job's
+// WantError compares an error with a text in which <job> stands for the job's
 // id, and <time>, <duration> and <address> for any; the rest is literal.
-func wantError(t *testing.T, err error, class error, job overlay.JobID, text string) {
+func WantError(t *testing.T, err error, class error, job overlay.JobID, text string) {
 	t.Helper()
-	if !isError(err, class, job, text) {
+	if !IsError(err, class, job, text) {
 		t.Errorf("got  %v\nwant %s (%v)", err, text, class)
 	}
 }
 
-func isError(err error, class error, job overlay.JobID, text string) bool {
+func IsError(err error, class error, job overlay.JobID, text string) bool {
 	pattern := regexp.QuoteMeta(strings.ReplaceAll(text, "<job>", string(job)))
 	pattern = strings.ReplaceAll(pattern, "<time>", `\d\d:\d\d:\d\d`)
 	pattern = strings.ReplaceAll(pattern, "<duration>", `[0-9.]+m?s`)

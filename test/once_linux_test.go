@@ -57,14 +57,14 @@ func TestSaidTwice(t *testing.T) {
 // The error of a command that finds nobody, or somebody who hangs up, talks nonsense or
 // refuses, says each thing once, and names whom it asked.
 func TestErrorsSayAThingOnce(t *testing.T) {
-	needLab(t)
+	NeedLab(t)
 	dir := t.TempDir()
-	program := isthmus(t, "")
+	program := Program(t, "")
 	must := func(args ...string) string {
 		t.Helper()
 		cmd := exec.Command(program, args...)
 		cmd.Dir = dir
-		out, complaint, status := run(t, cmd)
+		out, complaint, status := Run(t, cmd)
 		if status != 0 {
 			t.Fatalf("isthmus %s: %s", strings.Join(args, " "), complaint)
 		}
@@ -113,7 +113,7 @@ func TestErrorsSayAThingOnce(t *testing.T) {
 	for _, args := range failing {
 		cmd := exec.Command(program, args...)
 		cmd.Dir = dir
-		out, complaint, status := run(t, cmd)
+		out, complaint, status := Run(t, cmd)
 		t.Logf("%s\n\t%s", strings.Join(args, " "), complaint)
 		if twice := saidTwice(complaint); status == 0 || twice != "" {
 			t.Errorf("isthmus %s: status %d, says twice %q:\n%s%s", strings.Join(args, " "), status, twice, out, complaint)

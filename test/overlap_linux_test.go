@@ -12,8 +12,8 @@ import (
 // A message crosses from one closed site to another, encrypted, while its sender
 // computes. What that costs the machine at hand is the benchmark's to say.
 func TestOverlap(t *testing.T) {
-	needLab(t)
-	stdout, stderr, status := run(t, exec.Command(isthmus(t, ""), "bench", "overlap", "--json", "--repeat", "1", "--size", "1000000"))
+	NeedLab(t)
+	stdout, stderr, status := Run(t, exec.Command(Program(t, ""), "bench", "overlap", "--json", "--repeat", "1", "--size", "1000000"))
 	if status != 0 {
 		t.Fatalf("status %d:\n%s", status, stderr)
 	}

@@ -21,7 +21,7 @@ var pagesDir = flag.String("pages", "", "folder for pictures of the status page,
 // A browser on the broker's host sees the sites, how they connect, and why.
 func TestStatusPage(t *testing.T) {
 	const at = "127.0.0.1:9480"
-	w := newWorld(t, siteOpen+siteClosed+siteShut+siteHidden, grid.Config{
+	w := newWorld(t, SiteOpen+SiteClosed+SiteShut+SiteHidden, grid.Config{
 		Settings: map[string]map[string]any{
 			"broker":  {"status_listen": at},
 			"frontal": {"quota": map[string]any{"per_user": map[string]any{"rate": "1Gbit/s"}}},
@@ -31,12 +31,12 @@ func TestStatusPage(t *testing.T) {
 	var sent sync.WaitGroup
 	defer sent.Wait() // until the links have ended
 	for _, way := range [][2]string{{"closed/n1", "open/n1"}, {"closed/n2", "shut/n1"}, {"shut/n1", "hidden/n1"}, {"hidden/n1", "closed/n1"}} {
-		j := w.linked(way[0], way[1])
-		defer j.end(t)
+		j := w.LinkPair(way[0], way[1])
+		defer j.End(t)
 		// Whoever may be held back is told, at both ends.
-		for site, end := range map[string]*link.Link{way[0]: j.near, way[1]: j.far} {
+		for site, end := range map[string]*link.Link{way[0]: j.Near, way[1]: j.Far} {
 			want := end.Path.Reason
-			if j.near.Path.Technique == overlay.Relay {
+			if j.Near.Path.Technique == overlay.Relay {
 				want, _, _ = strings.Cut(want, "; ")
 				if site == "hidden/n1" {
 					want += "; held to 1Gbit/s by quota.per_user.rate of the gateway of hidden"
@@ -48,23 +48,23 @@ func TestStatusPage(t *testing.T) {
 			}
 		}
 		if way[0] == "closed/n2" { // a relayed link sends all that it is let
-			sent.Go(func() { io.Copy(j.near.Conn, rand.Reader) })
-			sent.Go(func() { io.Copy(io.Discard, j.far.Conn) })
+			sent.Go(func() { io.Copy(j.Near.Conn, rand.Reader) })
+			sent.Go(func() { io.Copy(io.Discard, j.Far.Conn) })
 		}
 	}
-	w.until("the broker was told of four pairs", func() bool { return len(w.status("broker", "outcomes").([]any)) >= 4 })
+	w.Until("the broker was told of four pairs", func() bool { return len(w.Figure("broker", "outcomes").([]any)) >= 4 })
 	const rule = "quota.per_job.rate 16Mbit/s at proxy p1"
 	page := ""
-	w.until("the pages tell of traffic and of what holds it back", func() bool {
-		page = w.fetch("broker", "http://"+at+"/")
-		return strings.Contains(w.fetch("broker", "http://"+at+"/pair?asker=hidden&target=closed"), "<td>frontal hidden</td>") && strings.Contains(page, "held back</text>") && strings.Contains(page, "Held back</strong> by "+rule) && strings.Contains(page, "direct: not counted here")
+	w.Until("the pages tell of traffic and of what holds it back", func() bool {
+		page = w.Fetch("broker", "http://"+at+"/")
+		return strings.Contains(w.Fetch("broker", "http://"+at+"/pair?asker=hidden&target=closed"), "<td>frontal hidden</td>") && strings.Contains(page, "held back</text>") && strings.Contains(page, "Held back</strong> by "+rule) && strings.Contains(page, "direct: not counted here")
 	})
 	for _, want := range []string{"Grid of broker broker", ">closed</a>", ">direct</span>", ">relay</span>", "<b>4<small>/4</small></b> sites connected"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("no %s on the page:\n%s", want, page)
 		}
 	}
-	pair := w.fetch("broker", "http://"+at+"/pair?asker=closed&target=shut")
+	pair := w.Fetch("broker", "http://"+at+"/pair?asker=closed&target=shut")
 	for _, want := range []string{"closed to shut", "both sites can reach a proxy", "connected</span> in", "shut lets no connection in", "<td>proxy p1</td>", "quota.per_job.rate, 16Mbit/s"} {
 		if !strings.Contains(pair, want) {
 			t.Errorf("no %s on the pair's page:\n%s", want, pair)
@@ -78,7 +78,7 @@ func TestStatusPage(t *testing.T) {
 	} {
 		args := append([]string{"--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars", "--user-data-dir=" + t.TempDir(),
 			"--window-size=" + shot[0], "--screenshot=" + filepath.Join(*pagesDir, name+".png")}, shot[2:]...)
-		cmd := w.Daemon("broker").Host.Command(w.ctx, "chromium", append(args, "http://"+at+shot[1])...)
+		cmd := w.Daemon("broker").Host.Command(w.Ctx, "chromium", append(args, "http://"+at+shot[1])...)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Errorf("%s: %v: %s", name, err, out)
 		}

@@ -32,7 +32,7 @@ func TestSitesPermitLinks(t *testing.T) {
 		}
 		return map[string]any{"policy": path}
 	}
-	w := newWorld(t, siteOpen+siteClosed, grid.Config{Profile: plain, Settings: map[string]map[string]any{
+	w := newWorld(t, SiteOpen+SiteClosed, grid.Config{Profile: NoTraversalProfile, Settings: map[string]map[string]any{
 		"frontal open": file("open.yaml", `
 contact: grid@open.example
 rules:
@@ -47,15 +47,15 @@ rules:
 - {name: slow-only, effect: allow, jobs: ["slow*"]}
 `),
 	}})
-	pair := func(job, from, to string) *joint {
-		key := newKey(t, job)
-		return &joint{a: w.member(key, from, 0, 2), b: w.member(key, to, 1, 2)}
+	pair := func(job, from, to string) *Pair {
+		key := NewKey(t, job)
+		return &Pair{A: w.Join(key, from, 0, 2), B: w.Join(key, to, 1, 2)}
 	}
 
 	for _, way := range [][2]string{{"closed/n1", "open/n1"}, {"open/n1", "closed/n1"}} {
 		j := pair("test1", way[0], way[1])
-		ctx, cancel := context.WithTimeout(w.ctx, 30*time.Second)
-		err := j.a.mesh.Connect(ctx, 1)
+		ctx, cancel := context.WithTimeout(w.Ctx, 30*time.Second)
+		err := j.A.Mesh.Connect(ctx, 1)
 		cancel()
 		if !errors.Is(err, overlay.ErrForbidden) || !strings.Contains(err.Error(), `rule "no-tests" denies it; ask grid@open.example`) {
 			t.Errorf("%s to %s: %v", way[0], way[1], err)
@@ -63,18 +63,18 @@ rules:
 	}
 
 	j := pair("slow1", "closed/n1", "open/n1")
-	w.connect(j)
-	w.exchange(j)
-	if got := pathOf(j.near); got != "relay" {
+	w.Connect(j)
+	w.Exchange(j)
+	if got := PathOf(j.Near); got != "relay" {
 		t.Errorf("slow1 goes by %s, its rule allows relay", got)
 	}
 
 	j = pair("work", "closed/n1", "open/n1")
-	w.connect(j)
-	w.exchange(j)
-	w.logged("broker", "dry-run: the policy of closed would refuse links of job work, ", "no rule allows it")
+	w.Connect(j)
+	w.Exchange(j)
+	w.AwaitLog("broker", "dry-run: the policy of closed would refuse links of job work, ", "no rule allows it")
 
-	for _, s := range w.status("broker", "sites").([]any) {
+	for _, s := range w.Figure("broker", "sites").([]any) {
 		site := s.(map[string]any)
 		name := site["profile"].(map[string]any)["site"]
 		p, ok := site["policy"].(map[string]any)
@@ -83,12 +83,12 @@ rules:
 		}
 	}
 
-	s, done, err := w.Admin(w.ctx, "broker")
+	s, done, err := w.Admin(w.Ctx, "broker")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer done()
-	plan, err := controlpb.NewAdminClient(s.Conn()).Decide(w.ctx, &controlpb.DecideRequest{
+	plan, err := controlpb.NewAdminClient(s.Conn()).Decide(w.Ctx, &controlpb.DecideRequest{
 		Asker: "closed", Target: "open", Job: "slow2", Who: []*controlpb.Principal{{User: "alice", Project: "p"}},
 	})
 	if err != nil {
@@ -113,7 +113,7 @@ rules:
 `), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	w := newWorld(t, siteOpen+siteClosed, grid.Config{Profile: plain, Settings: map[string]map[string]any{"frontal open": {"policy": file}}})
+	w := newWorld(t, SiteOpen+SiteClosed, grid.Config{Profile: NoTraversalProfile, Settings: map[string]map[string]any{"frontal open": {"policy": file}}})
 	alice, err := w.Issue(control.Identity{Role: control.RoleUser, Name: "alice"}, time.Now().Add(time.Hour), "ocean", "climate", "fusion")
 	if err != nil {
 		t.Fatal(err)
@@ -122,21 +122,21 @@ rules:
 	if err != nil {
 		t.Fatal(err)
 	}
-	pair := func(project string) *joint {
-		key := newKey(t, "work")
+	pair := func(project string) *Pair {
+		key := NewKey(t, "work")
 		now := time.Now()
 		g, err := grant.Issue(grant.Claims{Job: key.ID(), Project: project, Issued: now, Expires: now.Add(30 * time.Minute)}, cert.Certificate, cert.PrivateKey.(crypto.Signer))
 		if err != nil {
 			t.Fatal(err)
 		}
-		return &joint{a: w.memberFor(key, "closed/n1", 0, 2, g), b: w.memberFor(key, "open/n1", 1, 2, g)}
+		return &Pair{A: w.JoinFor(key, "closed/n1", 0, 2, g), B: w.JoinFor(key, "open/n1", 1, 2, g)}
 	}
 	refused := func(project string, class error, want string) {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(w.ctx, 30*time.Second)
+		ctx, cancel := context.WithTimeout(w.Ctx, 30*time.Second)
 		defer cancel()
 		j := pair(project)
-		if err := j.a.mesh.Connect(ctx, 1); !errors.Is(err, class) || !strings.Contains(err.Error(), want) {
+		if err := j.A.Mesh.Connect(ctx, 1); !errors.Is(err, class) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v\nwant %s", project, err, want)
 		}
 		if class != overlay.ErrForbidden {
@@ -144,24 +144,24 @@ rules:
 		}
 		// The first rank to hear of it leaves. The other is told the same, and waits
 		// for nobody.
-		j.a.leave(t)
-		if err := j.b.mesh.Connect(w.ctx, 0); !errors.Is(err, class) || !strings.Contains(err.Error(), want) {
+		j.A.End(t)
+		if err := j.B.Mesh.Connect(w.Ctx, 0); !errors.Is(err, class) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s, the other rank: %v\nwant %s", project, err, want)
 		}
 	}
 	refused("fusion", overlay.ErrForbidden, "user alice (project fusion) with closed: no rule allows it; ask grid@open.example")
 
 	j := pair("ocean")
-	w.connect(j)
-	w.exchange(j)
-	if got := pathOf(j.near); got != "direct" {
+	w.Connect(j)
+	w.Exchange(j)
+	if got := PathOf(j.Near); got != "direct" {
 		t.Errorf("ocean goes by %s", got)
 	}
 
 	j = pair("climate")
-	w.connect(j)
-	w.exchange(j)
-	if got, want := j.near.Path, `within rule "climate" of open: 1 links at a time, 1Gbit/s; ask grid@open.example`; got.Technique != overlay.Relay || !strings.Contains(got.Reason, want) {
+	w.Connect(j)
+	w.Exchange(j)
+	if got, want := j.Near.Path, `within rule "climate" of open: 1 links at a time, 1Gbit/s; ask grid@open.example`; got.Technique != overlay.Relay || !strings.Contains(got.Reason, want) {
 		t.Errorf("climate goes by %v because %s; want %s", got, got.Reason, want)
 	}
 	refused("climate", overlay.ErrOverloaded, `the policy of open (rule "climate") allows project climate 1 relayed links at a time, and it has them; ask grid@open.example`)
@@ -179,7 +179,7 @@ rules:
 		{"climate", `within rule "climate" of open: 1 links at a time, 1Gbit/s; ask grid@open.example`, 0},
 		{"fusion", "refused: not permitted: the policy of open refuses links of job ", 1},
 	} {
-		cmd := w.Lab.Host("closed/n1").Command(w.ctx, isthmus(t, ""), "policy", "explain", "--from", "closed", "--to", "open", "--user", "alice", "--project", c.project,
+		cmd := w.Lab.Host("closed/n1").Command(w.Ctx, Program(t, ""), "policy", "explain", "--from", "closed", "--to", "open", "--user", "alice", "--project", c.project,
 			"--broker", fmt.Sprintf("%v:443", w.Daemon("broker").Host.Addr()), "--cert", admin.Cert, "--tls-key", admin.Key, "--ca", admin.CA)
 		text, err := cmd.CombinedOutput()
 		exit, _ := errors.AsType[*exec.ExitError](err)

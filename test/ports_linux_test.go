@@ -23,11 +23,11 @@ func TestPortRangeFull(t *testing.T) {
 		profile func(site string, p overlay.SiteProfile) overlay.SiteProfile
 		ways    [][3]string // from, to, path
 	}{
-		{"from other sites", plain, [][3]string{{"closed/n1", "range/n1", "relay"}, {"open/n1", "range/n1", "relay"}}},
-		{"from its own", settled, [][3]string{{"range/n2", "range/n1", "reversed"}, {"range/n1", "range/n2", "direct"}, {"closed/n1", "range/n2", "port-range"}}},
+		{"from other sites", NoTraversalProfile, [][3]string{{"closed/n1", "range/n1", "relay"}, {"open/n1", "range/n1", "relay"}}},
+		{"from its own", FixedProfile, [][3]string{{"range/n2", "range/n1", "reversed"}, {"range/n1", "range/n2", "direct"}, {"closed/n1", "range/n2", "port-range"}}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			w := newWorld(t, siteRange+siteClosed+siteOpen, grid.Config{
+			w := newWorld(t, SiteRange+SiteClosed+SiteOpen, grid.Config{
 				Settings: map[string]map[string]any{"frontal": {"measure": "0s"}},
 				Profile: func(site string, p overlay.SiteProfile) overlay.SiteProfile {
 					if p.Inbound == overlay.InboundPorts {
@@ -42,8 +42,8 @@ func TestPortRangeFull(t *testing.T) {
 			}
 			w.occupy(full)
 			for _, way := range tc.ways {
-				j := w.linked(way[0], way[1])
-				if got := pathOf(j.near); got != way[2] {
+				j := w.LinkPair(way[0], way[1])
+				if got := PathOf(j.Near); got != way[2] {
 					t.Errorf("%s to %s by %s, want %s", way[0], way[1], got, way[2])
 				}
 			}
@@ -55,31 +55,31 @@ func TestPortRangeFull(t *testing.T) {
 // onlyListener checks that nothing in a daemon's namespace listens but on the
 // one port. The site must not be measured, which takes listeners for a moment.
 func (w *world) onlyListener(d *grid.Daemon) {
-	w.t.Helper()
-	if got := listeners(w.t, d); len(got) != 1 || got[0] != onlyPort {
-		w.t.Errorf("%s listens on the ports %v, want %d only", d.Name, got, onlyPort)
+	w.T.Helper()
+	if got := listeners(w.T, d); len(got) != 1 || got[0] != onlyPort {
+		w.T.Errorf("%s listens on the ports %v, want %d only", d.Name, got, onlyPort)
 	}
 }
 
 // occupy takes the only port of a helper's site while it is away, starts it
 // anew and waits for its complaint.
 func (w *world) occupy(helper *grid.Daemon) {
-	w.t.Helper()
+	w.T.Helper()
 	if err := helper.Stop(); err != nil {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
 	squatter, err := helper.Host.Listen("tcp", netip.AddrPortFrom(helper.Host.Addr(), onlyPort).String())
 	if err != nil {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
-	w.t.Cleanup(func() { squatter.Close() })
-	if err := helper.Start(w.ctx); err != nil {
-		w.t.Fatal(err)
+	w.T.Cleanup(func() { squatter.Close() })
+	if err := helper.Start(w.Ctx); err != nil {
+		w.T.Fatal(err)
 	}
-	if err := w.Settled(w.ctx); err != nil {
-		w.t.Fatal(err)
+	if err := w.Settled(w.Ctx); err != nil {
+		w.T.Fatal(err)
 	}
-	w.logged(helper.Name, "no data port: other nodes cannot dial this one",
+	w.AwaitLog(helper.Name, "no data port: other nodes cannot dial this one",
 		fmt.Sprintf("listen on %v: no free port in the site's range: all 1 ports of %d-%d are in use; "+
 			"widen the range in the site's profile and firewall, or end what listens there (ss -ltnp)", helper.Host.Addr(), onlyPort, onlyPort))
 }

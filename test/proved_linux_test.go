@@ -26,7 +26,7 @@ func (a *attacked) rogue(t *testing.T) controlpb.DirectoryClient {
 		netip.PrefixFrom(a.Daemon("frontal closed").Host.Addr(), 24), netip.MustParsePrefix("100.64.0.0/10"),
 	}}
 	permits := []byte("contact: nobody\nrules:\n- {name: all, effect: allow}\n")
-	if _, err := controlpb.NewSitesClient(s.Conn()).Join(a.ctx, &controlpb.JoinRequest{Profile: control.ProfileToPB(profile), Policy: permits}); err != nil {
+	if _, err := controlpb.NewSitesClient(s.Conn()).Join(a.Ctx, &controlpb.JoinRequest{Profile: control.ProfileToPB(profile), Policy: permits}); err != nil {
 		t.Fatal(control.FromStatus(err))
 	}
 	return controlpb.NewDirectoryClient(s.Conn())
@@ -35,7 +35,7 @@ func (a *attacked) rogue(t *testing.T) controlpb.DirectoryClient {
 // registers tries to register one process; nil is that it was taken.
 func (a *attacked) registers(t *testing.T, with controlpb.DirectoryClient, p overlay.AccessPoint) error {
 	t.Helper()
-	resp, err := with.Register(a.ctx, &controlpb.RegisterRequest{Points: []*controlpb.AccessPoint{control.RegistrationToPB(p)}})
+	resp, err := with.Register(a.Ctx, &controlpb.RegisterRequest{Points: []*controlpb.AccessPoint{control.RegistrationToPB(p)}})
 	if err != nil {
 		t.Fatal(control.FromStatus(err))
 	}
@@ -90,12 +90,12 @@ func (a *attacked) stolenGates(t *testing.T, rogue controlpb.DirectoryClient) {
 
 	start := time.Now()
 	w := a.sub(t)
-	talk := w.talk("hidden/n1", "closed/n1", newKey(t, "launched"))
-	talk.ask(1)
+	talk := w.Talk("hidden/n1", "closed/n1", NewKey(t, "launched"))
+	talk.Ask(1)
 	if took := time.Since(start); took > time.Second {
 		t.Errorf("the victim was reached after %v", took)
 	}
-	talk.end()
+	talk.End()
 	a.unharmed(t)
 }
 
@@ -104,12 +104,12 @@ func (a *attacked) joins(t *testing.T, cfg local.ClientConfig) (*local.Client, e
 	t.Helper()
 	c := local.NewClient(cfg)
 	served := make(chan error, 1)
-	go func() { served <- c.Serve(a.ctx) }()
+	go func() { served <- c.Serve(a.Ctx) }()
 	t.Cleanup(func() {
 		c.Close()
 		<-served
 	})
-	_, err := c.Ready(a.ctx)
+	_, err := c.Ready(a.Ctx)
 	return c, err
 }
 
@@ -117,14 +117,14 @@ func (a *attacked) joins(t *testing.T, cfg local.ClientConfig) (*local.Client, e
 // ranks: with no proof, with one of a key of their own, and with the true one, which
 // they overheard.
 func (a *attacked) stolenNames(t *testing.T, rogue controlpb.DirectoryClient) {
-	key := newKey(t, "victim")
-	victim, err := probe.Join(a.ctx, a.Grid, "closed/n1", key, 1)
+	key := NewKey(t, "victim")
+	victim, err := probe.Join(a.Ctx, a.Grid, "closed/n1", key, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer victim.Leave()
 	process, life := victim.Identity.Process, victim.Identity.Generation
-	own := newKey(t, "victim").Auth()
+	own := NewKey(t, "victim").Auth()
 	overheard := key.Auth().Prove(process, life, victim.Node)
 	neighbour := controlpb.NewDirectoryClient(a.as(t, control.Identity{Role: control.RoleHelper, Site: "closed", Name: "n8"}, "frontal closed", "closed/n2", 7440).Conn())
 	for _, level := range []struct {
@@ -162,17 +162,17 @@ func (a *attacked) stolenNames(t *testing.T, rogue controlpb.DirectoryClient) {
 	a.audited(t, "helper", "a life to come", refusedFor("process", "is no time"))
 
 	start := time.Now()
-	asker, err := probe.Join(a.ctx, a.Grid, "hidden/n1", key, 0)
+	asker, err := probe.Join(a.Ctx, a.Grid, "hidden/n1", key, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer asker.Leave()
 	accepted := make(chan error, 1)
 	go func() {
-		_, err := victim.Accept(a.ctx)
+		_, err := victim.Accept(a.Ctx)
 		accepted <- err
 	}()
-	if _, _, err := asker.Dial(a.ctx, 1); err != nil {
+	if _, _, err := asker.Dial(a.Ctx, 1); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-accepted; err != nil {
@@ -187,7 +187,7 @@ func (a *attacked) stolenNames(t *testing.T, rogue controlpb.DirectoryClient) {
 // A process that its helper gave a generation keeps it at the next helper, and a later
 // life of the rank takes its place.
 func (a *attacked) generations(t *testing.T) {
-	key := newKey(t, "lives")
+	key := NewKey(t, "lives")
 	cfg := local.ClientConfig{Socket: a.Socket("closed/n2"), Process: overlay.ProcessName{Job: key.ID(), Rank: 0}, Auth: key.Auth()}
 	first, err := a.joins(t, cfg)
 	if err != nil {

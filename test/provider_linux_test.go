@@ -22,13 +22,13 @@ import (
 // tokens, by which jobs are granted; and a frontal whose certificate is past two
 // thirds of its life gets a new one from it, and shows that, while it runs.
 func TestProviderAndRenewal(t *testing.T) {
-	needLab(t)
+	NeedLab(t)
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
 	isthmusIn := func(args ...string) (stdout, stderr string, status int) {
-		cmd := exec.Command(isthmus(t, ""), args...)
+		cmd := exec.Command(Program(t, ""), args...)
 		cmd.Dir = dir
-		return run(t, cmd)
+		return Run(t, cmd)
 	}
 	authority, err := ca.Create(dir, "tg", 24*time.Hour)
 	if err != nil {
@@ -55,7 +55,7 @@ func TestProviderAndRenewal(t *testing.T) {
 		"enrol:\n  cert: %s\n  key: %s\n"+
 		"  oidc: {issuer: %q, audience: grid, ca: %s, user_prefix: vo-, projects_claim: groups, projects: {/climate: climate}}\n",
 		at("audit"), broker.Cert, broker.Key, broker.CA, issuerCert, issuerKey, provider.URL, provider.RootFile()))
-	addr := startDaemon(t, exec.Command(isthmus(t, "-broker"), "--config", at("broker.yaml")))
+	addr := StartDaemon(t, exec.Command(Program(t, "-broker"), "--config", at("broker.yaml")))
 
 	now := time.Now()
 	tokenFor := func(user string) {
@@ -87,7 +87,7 @@ func TestProviderAndRenewal(t *testing.T) {
 			t.Errorf("a user's certificate went to the daemon's file %s", name)
 		}
 	}
-	key := keyFile(t)
+	key := KeyFile(t)
 	if _, stderr, status := isthmusIn("job", "grant", "--cert", "user/user-vo-alice.pem", "--tls-key", "user/user-vo-alice.key", "--project", "climate", "--valid", "30m", key); status != 0 {
 		t.Errorf("a grant: status %d: %s", status, stderr)
 	}
@@ -127,8 +127,8 @@ func TestProviderAndRenewal(t *testing.T) {
 		t.Fatal(err)
 	}
 	write("frontal.yaml", fmt.Sprintf("site: sitea\nbroker: %s\nlisten: 127.0.0.1:0\nprofile: {inbound: none, egress: any}\ntls: {cert: %s, key: %s, ca: %s}\n", addr, files.Cert, files.Key, files.CA))
-	listen := startDaemon(t, exec.Command(isthmus(t, "-frontal"), "--config", at("frontal.yaml")))
-	for over := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
+	listen := StartDaemon(t, exec.Command(Program(t, "-frontal"), "--config", at("frontal.yaml")))
+	for over := time.Now().Add(Patience); ; time.Sleep(50 * time.Millisecond) {
 		shown := shownAt(t, listen)
 		if shown.SerialNumber.Cmp(old.SerialNumber) != 0 {
 			if left := time.Until(shown.NotAfter); left < 2*time.Hour {

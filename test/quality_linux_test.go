@@ -24,11 +24,11 @@ var onlyPunching = []string{"simultaneous-open", "traversing", "reversed"}
 // profiles are measured but for the techniques that they forbid.
 func newMeasured(t *testing.T, preset string, nodes int, forbidden ...string) *world {
 	t.Helper()
-	needLab(t)
-	program := isthmus(t, "")
-	ctx, cancel := context.WithTimeoutCause(context.Background(), patience, fmt.Errorf("%s: not done after %v", t.Name(), patience))
+	NeedLab(t)
+	program := Program(t, "")
+	ctx, cancel := context.WithTimeoutCause(context.Background(), Patience, fmt.Errorf("%s: not done after %v", t.Name(), Patience))
 	t.Cleanup(cancel)
-	text := fmt.Sprintf("wan: {rtt: 20ms}\nsites:\n%s  - {name: a, preset: %s, nodes: %d}\n  - {name: b, preset: %s, nodes: %d}\n", sitePublic, preset, nodes, preset, nodes)
+	text := fmt.Sprintf("wan: {rtt: 20ms}\nsites:\n%s  - {name: a, preset: %s, nodes: %d}\n  - {name: b, preset: %s, nodes: %d}\n", SitePublic, preset, nodes, preset, nodes)
 	spec, err := lab.Parse(t.Name(), []byte(text))
 	if err != nil {
 		t.Fatal(err)
@@ -54,7 +54,7 @@ func newMeasured(t *testing.T, preset string, nodes int, forbidden ...string) *w
 		t.Fatal(err)
 	}
 	w := &world{g, t, ctx}
-	t.Cleanup(w.end)
+	t.Cleanup(w.End)
 	s, done, err := g.Admin(ctx, "broker")
 	if err != nil {
 		t.Fatal(err)
@@ -71,7 +71,7 @@ type streamed struct {
 }
 
 // stream starts one from the near end to the far one.
-func (w *world) stream(j *joint) *streamed {
+func (w *world) stream(j *Pair) *streamed {
 	s := new(streamed)
 	var ends sync.WaitGroup
 	over := make(chan struct{})
@@ -82,13 +82,13 @@ func (w *world) stream(j *joint) *streamed {
 		for i := uint64(0); ; i++ {
 			select {
 			case <-over:
-				sendErr = j.near.Conn.CloseWrite()
+				sendErr = j.Near.Conn.CloseWrite()
 				return
 			default:
 			}
 			copy(piece, fmt.Sprint(i))
 			sent.Write(piece)
-			if _, sendErr = j.near.Conn.Write(piece); sendErr != nil {
+			if _, sendErr = j.Near.Conn.Write(piece); sendErr != nil {
 				return
 			}
 		}
@@ -96,7 +96,7 @@ func (w *world) stream(j *joint) *streamed {
 	ends.Go(func() {
 		buf := make([]byte, 64<<10)
 		for {
-			n, err := j.far.Conn.Read(buf)
+			n, err := j.Far.Conn.Read(buf)
 			got.Write(buf[:n])
 			s.arrived.Add(uint64(n))
 			if err != nil {
@@ -118,13 +118,13 @@ func (w *world) stream(j *joint) *streamed {
 		}
 		return nil
 	})
-	w.t.Cleanup(func() { s.stop() })
+	w.T.Cleanup(func() { s.stop() })
 	return s
 }
 
 // carriedBy returns the technique by which the near end sends.
-func carriedBy(j *joint) overlay.Technique {
-	p, _ := j.near.Current()
+func carriedBy(j *Pair) overlay.Technique {
+	p, _ := j.Near.Current()
 	return p.Technique
 }
 
@@ -141,23 +141,23 @@ func punchingIsPoor(reason string) bool {
 func TestPolicedAfterTheLinkCameUp(t *testing.T) {
 	t.Parallel() // most of it is waiting
 	w := newMeasured(t, "stateful", 1, onlyPunching...)
-	j := w.linked("a/n1", "b/n1")
-	w.until("the link to be punched", func() bool { return carriedBy(j) == overlay.HolePunching })
+	j := w.LinkPair("a/n1", "b/n1")
+	w.Until("the link to be punched", func() bool { return carriedBy(j) == overlay.HolePunching })
 	s := w.stream(j)
-	w.until("bytes to flow", func() bool { return s.arrived.Load() > 4<<20 })
+	w.Until("bytes to flow", func() bool { return s.arrived.Load() > 4<<20 })
 	flow := lab.Everything(w.Lab.Host("a/n1").Addr(), w.Lab.Host("b/n1").Addr())
 	if _, err := w.Lab.Host("a/gw").Police(flow, 40_000); err != nil {
 		t.Fatal(err)
 	}
 	at := s.arrived.Load()
-	w.until("the link to move to the relay", func() bool { return carriedBy(j) == overlay.Relay })
-	w.until("the path to say why", func() bool {
-		p, _ := j.near.Current()
+	w.Until("the link to move to the relay", func() bool { return carriedBy(j) == overlay.Relay })
+	w.Until("the path to say why", func() bool {
+		p, _ := j.Near.Current()
 		return punchingIsPoor(p.Reason)
 	})
-	p, _ := j.near.Current()
+	p, _ := j.Near.Current()
 	t.Logf("%v: %s", p, p.Reason)
-	w.until("more than the policed path carries in patience", func() bool { return s.arrived.Load() > at+12<<20 })
+	w.Until("more than the policed path carries in patience", func() bool { return s.arrived.Load() > at+12<<20 })
 	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		if by := carriedBy(j); by != overlay.Relay {
 			t.Fatalf("it went back to %v", by)
@@ -166,10 +166,10 @@ func TestPolicedAfterTheLinkCameUp(t *testing.T) {
 	if err := s.stop(); err != nil {
 		t.Error(err)
 	}
-	next := w.members("a/n1", "b/n1")
-	w.connect(next)
-	w.exchange(next)
-	if p := next.near.Path; p.Technique != overlay.Relay || !punchingIsPoor(p.Reason) {
+	next := w.JoinPair("a/n1", "b/n1")
+	w.Connect(next)
+	w.Exchange(next)
+	if p := next.Near.Path; p.Technique != overlay.Relay || !punchingIsPoor(p.Reason) {
 		t.Errorf("the next link is by %v: %s", p, p.Reason)
 	}
 }
@@ -182,9 +182,9 @@ func TestPoorUDP(t *testing.T) {
 		t.Run(preset, func(t *testing.T) {
 			t.Parallel()
 			w := newMeasured(t, preset, 1, onlyPunching...)
-			j := w.linked("a/n1", "b/n1")
+			j := w.LinkPair("a/n1", "b/n1")
 			s := w.stream(j)
-			w.until("bytes to flow", func() bool { return s.arrived.Load() > 4<<20 })
+			w.Until("bytes to flow", func() bool { return s.arrived.Load() > 4<<20 })
 			had := s.arrived.Load()
 			// Whatever is tried meanwhile: by far the most of it is by what carries.
 			w.idle(j, 30*time.Second)
@@ -202,12 +202,12 @@ func TestPoorUDP(t *testing.T) {
 // a link that nobody used for 45 s carries on, by the same carriers.
 func TestIdleFor20Seconds(t *testing.T) {
 	w := newMeasured(t, "idle-20s", 1)
-	j := w.linked("a/n1", "b/n1")
+	j := w.LinkPair("a/n1", "b/n1")
 	before := settledCarriers(t, j)
 	w.idle(j, 45*time.Second)
-	w.exchange(j)
+	w.Exchange(j)
 	if after := carriersOf(j); after != before {
-		t.Errorf("a carrier was lost while nothing passed: %v", j.near.Carriers())
+		t.Errorf("a carrier was lost while nothing passed: %v", j.Near.Carriers())
 	}
 }
 
@@ -216,17 +216,17 @@ func TestIdleFor20Seconds(t *testing.T) {
 func TestFewSYNs(t *testing.T) {
 	const size = 8
 	w := newMeasured(t, "syn-rate-5", size/2)
-	key := newKey(t, "few")
-	var members [size]*member
+	key := NewKey(t, "few")
+	var members [size]*Member
 	for i := range members {
-		members[i] = w.member(key, fmt.Sprintf("%s/n%d", []string{"a", "b"}[i%2], 1+i/2), uint32(i), size)
+		members[i] = w.Join(key, fmt.Sprintf("%s/n%d", []string{"a", "b"}[i%2], 1+i/2), uint32(i), size)
 	}
 	var all sync.WaitGroup
 	for i, m := range members {
 		for peer := range uint32(size) {
 			if peer != uint32(i) {
 				all.Go(func() {
-					if err := m.mesh.Connect(w.ctx, peer); err != nil {
+					if err := m.Mesh.Connect(w.Ctx, peer); err != nil {
 						t.Errorf("%d to %d: %v", i, peer, err)
 					}
 				})

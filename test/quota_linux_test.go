@@ -31,13 +31,13 @@ func TestProxySharesItsRate(t *testing.T) {
 		measured = 16 << 20 // bytes of both together; 3 s
 		held     = 16 << 20 // more than all the buffers on the way have room for
 	)
-	w := newWorld(t, siteClosed+siteShut, grid.Config{Settings: map[string]map[string]any{
+	w := newWorld(t, SiteClosed+SiteShut, grid.Config{Settings: map[string]map[string]any{
 		"proxy": {"metrics_listen": "127.0.0.1:9443", "quota": map[string]any{"rate": rate}},
 	}})
 	// moved says what the proxy has carried for projects, all at one moment; 0 before
 	// the first link.
 	moved := func(projects ...string) (n [2]float64) {
-		series := w.scrape("proxy p1", "9443")
+		series := w.Scrape("proxy p1", "9443")
 		for i, project := range projects {
 			n[i], _ = strconv.ParseFloat(series[fmt.Sprintf(`isthmus_proxy_project_bytes_total{project=%q}`, project)], 64)
 		}
@@ -50,7 +50,7 @@ func TestProxySharesItsRate(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		key, now := newKey(t, project), time.Now()
+		key, now := NewKey(t, project), time.Now()
 		shown, err := grant.FromText(grantOf(t, grant.Claims{Job: key.ID(), Project: project, Issued: now, Expires: now.Add(30 * time.Minute)}, cert.Cert, cert.Key))
 		if err != nil {
 			t.Fatal(err)
@@ -64,17 +64,17 @@ func TestProxySharesItsRate(t *testing.T) {
 	var ends [2]*probe.Rank
 	for i, node := range []string{"closed/n1", "shut/n1"} {
 		var err error
-		if ends[i], err = probe.JoinFor(w.ctx, w.Grid, node, key, uint32(i), shown); err != nil {
+		if ends[i], err = probe.JoinFor(w.Ctx, w.Grid, node, key, uint32(i), shown); err != nil {
 			t.Fatal(err)
 		}
 		defer ends[i].Leave()
 	}
-	near, err := ends[0].Connector().Dial(w.ctx, ends[1].Identity.Process, overlay.AllWays)
+	near, err := ends[0].Connector().Dial(w.Ctx, ends[1].Identity.Process, overlay.AllWays)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer near.Conn.Close()
-	far, err := ends[1].Connector().Accept(w.ctx)
+	far, err := ends[1].Connector().Accept(w.Ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,38 +99,38 @@ func TestProxySharesItsRate(t *testing.T) {
 		}
 		near.Conn.(interface{ CloseWrite() error }).CloseWrite()
 	})
-	w.until("the proxy to carry for ocean", func() bool { return moved("ocean")[0] > 0 })
+	w.Until("the proxy to carry for ocean", func() bool { return moved("ocean")[0] > 0 })
 
-	var links []*joint
+	var links []*Pair
 	var flowing sync.WaitGroup
 	for user, n := range map[string]uint32{"alice climate": 1, "bob fusion": 2} {
 		name, project, _ := strings.Cut(user, " ")
 		key, shown := of(name, project)
 		for i := range n {
-			j := &joint{a: w.memberFor(key, "closed/n1", 2*i, 2*n, shown), b: w.memberFor(key, "shut/n1", 2*i+1, 2*n, shown)}
+			j := &Pair{A: w.JoinFor(key, "closed/n1", 2*i, 2*n, shown), B: w.JoinFor(key, "shut/n1", 2*i+1, 2*n, shown)}
 			links = append(links, j)
-			if err := j.a.mesh.Connect(w.ctx, 2*i+1); err != nil {
+			if err := j.A.Mesh.Connect(w.Ctx, 2*i+1); err != nil {
 				t.Fatal(err)
 			}
-			j.near, j.far = w.next(j.a), w.next(j.b)
-			if j.near.Path.Technique != overlay.Relay {
-				t.Fatalf("linked by %v", j.near.Path)
+			j.Near, j.Far = w.NextLink(j.A), w.NextLink(j.B)
+			if j.Near.Path.Technique != overlay.Relay {
+				t.Fatalf("linked by %v", j.Near.Path)
 			}
-			flowing.Go(func() { io.Copy(j.near.Conn, endless{}) }) // until it is closed
-			flowing.Go(func() { io.Copy(io.Discard, j.far.Conn) })
+			flowing.Go(func() { io.Copy(j.Near.Conn, endless{}) }) // until it is closed
+			flowing.Go(func() { io.Copy(io.Discard, j.Far.Conn) })
 		}
 	}
 	stop := sync.OnceFunc(func() {
 		for _, j := range links {
-			j.near.Conn.Close()
-			j.far.Conn.Close()
+			j.Near.Conn.Close()
+			j.Far.Conn.Close()
 		}
 		flowing.Wait()
 	})
 	defer stop()
 	var from, to [2]float64
-	w.until("both to have got going", func() bool { from = moved("climate", "fusion"); return from[0] > 1<<20 && from[1] > 1<<20 })
-	w.until("both to move more", func() bool { to = moved("climate", "fusion"); return to[0]+to[1] > from[0]+from[1]+measured })
+	w.Until("both to have got going", func() bool { from = moved("climate", "fusion"); return from[0] > 1<<20 && from[1] > 1<<20 })
+	w.Until("both to move more", func() bool { to = moved("climate", "fusion"); return to[0]+to[1] > from[0]+from[1]+measured })
 	climate, fusion := to[0]-from[0], to[1]-from[1]
 	if ratio := climate / fusion; ratio < 0.75 || ratio > 1.25 {
 		t.Errorf("climate moved %.0f bytes and fusion %.0f: %.2f to 1", climate, fusion, ratio)
@@ -142,7 +142,7 @@ func TestProxySharesItsRate(t *testing.T) {
 	stop()
 
 	got := sha256.New()
-	far.Conn.SetReadDeadline(time.Now().Add(patience))
+	far.Conn.SetReadDeadline(time.Now().Add(Patience))
 	if n, err := io.Copy(got, far.Conn); err != nil || n != held {
 		t.Errorf("the reader that had stood still got %d of %d bytes, %v", n, held, err)
 	}

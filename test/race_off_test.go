@@ -2,4 +2,4 @@
 
 package test
 
-const raced = false
+const RaceEnabled = false

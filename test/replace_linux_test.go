@@ -12,29 +12,29 @@ import (
 // A proxy is replaced by a new process of it while links go through it and new
 // ones are made all the time: nobody is refused, and no link breaks.
 func TestProxyIsReplacedUnderLoad(t *testing.T) {
-	w := newWorld(t, siteClosed+siteShut, grid.Config{})
-	flows := []*flow{w.flow(w.linked("closed/n1", "shut/n1")), w.flow(w.linked("shut/n1", "closed/n2"))}
+	w := newWorld(t, SiteClosed+SiteShut, grid.Config{})
+	flows := []*Flow{w.StartFlow(w.LinkPair("closed/n1", "shut/n1")), w.StartFlow(w.LinkPair("shut/n1", "closed/n2"))}
 	w.replace("proxy p1", "closed/n2", "shut/n1", flows)
 }
 
 // The same for a gateway, which carries all that its nodes send, and knows where
 // they are.
 func TestGatewayIsReplacedUnderLoad(t *testing.T) {
-	w := newWorld(t, siteHidden+siteClosed, grid.Config{})
-	flows := []*flow{w.flow(w.linked("hidden/n1", "closed/n1")), w.flow(w.linked("closed/n2", "hidden/n1"))}
+	w := newWorld(t, SiteHidden+SiteClosed, grid.Config{})
+	flows := []*Flow{w.StartFlow(w.LinkPair("hidden/n1", "closed/n1")), w.StartFlow(w.LinkPair("closed/n2", "hidden/n1"))}
 	w.replace("frontal hidden", "hidden/n1", "closed/n2", flows)
 }
 
 // replace has a daemon hand over while links are made all the time between two
 // nodes whose way goes through it, and flows go on.
-func (w *world) replace(daemon, from, to string, flows []*flow) {
-	w.t.Helper()
-	t, p := w.t, w.Daemon(daemon)
+func (w *world) replace(daemon, from, to string, flows []*Flow) {
+	w.T.Helper()
+	t, p := w.T, w.Daemon(daemon)
 	old := p.PID()
 	over := make(chan error, 1)
-	go func() { over <- p.HandOver(w.ctx) }()
+	go func() { over <- p.HandOver(w.Ctx) }()
 	for replaced, more := false, 5; more > 0; {
-		w.linked(from, to).end(t)
+		w.LinkPair(from, to).End(t)
 		select {
 		case err := <-over:
 			if err != nil {
@@ -47,7 +47,7 @@ func (w *world) replace(daemon, from, to string, flows []*flow) {
 			more--
 		}
 	}
-	w.flowing("after the hand-over", flows)
+	w.AwaitFlows("after the hand-over", flows)
 	if !p.Running() || p.PID() != old {
 		t.Error("the old process has ended while links go through it")
 	}
@@ -71,17 +71,17 @@ func cutByDaemon(msg, cause string) bool {
 
 // A proxy that drains is left by its links, which go on by another, and ends.
 func TestDrainedProxyIsLeft(t *testing.T) {
-	w := newWorld(t, siteClosed+siteShut, grid.Config{Proxies: []string{"public/p1", "public/p2"}})
-	j := w.linked("closed/n1", "shut/n1")
-	flows := []*flow{w.flow(j)}
-	first := j.near.Path.Proxy
-	if err := w.Daemon("proxy " + first).Drain(w.ctx); err != nil {
+	w := newWorld(t, SiteClosed+SiteShut, grid.Config{Proxies: []string{"public/p1", "public/p2"}})
+	j := w.LinkPair("closed/n1", "shut/n1")
+	flows := []*Flow{w.StartFlow(j)}
+	first := j.Near.Path.Proxy
+	if err := w.Daemon("proxy " + first).Drain(w.Ctx); err != nil {
 		t.Fatal(err)
 	}
-	w.flowing("after its proxy has drained", flows)
-	again := w.linked("closed/n2", "shut/n1")
-	if got := again.near.Path.Proxy; got == first || got == "" {
+	w.AwaitFlows("after its proxy has drained", flows)
+	again := w.LinkPair("closed/n2", "shut/n1")
+	if got := again.Near.Path.Proxy; got == first || got == "" {
 		t.Errorf("a new link goes through %q, and %s has drained", got, first)
 	}
-	again.end(t)
+	again.End(t)
 }

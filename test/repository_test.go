@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-const module = "github.com/isthmus-grid/isthmus"
+const Module = "github.com/isthmus-grid/isthmus"
 
-func read(t *testing.T, name string) string {
+func ReadFile(t *testing.T, name string) string {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join("..", name))
 	if err != nil {

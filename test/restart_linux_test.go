@@ -11,14 +11,14 @@ import (
 // before go on all the time, and afterwards new ones are made in every way, by
 // processes that were there before and by new ones.
 func TestLinksOutliveDaemons(t *testing.T) {
-	w := newWorld(t, siteOpen+siteClosed+siteShut+siteRange+siteHidden, grid.Config{})
-	var flows []*flow
-	for _, way := range ways {
-		j := w.linked(way.from, way.to)
-		if got := pathOf(j.near); got != way.path {
-			t.Errorf("%s to %s by %s, want %s", way.from, way.to, got, way.path)
+	w := newWorld(t, SiteOpen+SiteClosed+SiteShut+SiteRange+SiteHidden, grid.Config{})
+	var flows []*Flow
+	for _, way := range Ways {
+		j := w.LinkPair(way.From, way.To)
+		if got := PathOf(j.Near); got != way.Path {
+			t.Errorf("%s to %s by %s, want %s", way.From, way.To, got, way.Path)
 		}
-		flows = append(flows, w.flow(j))
+		flows = append(flows, w.StartFlow(j))
 	}
 	for _, ending := range []struct {
 		name string
@@ -30,9 +30,9 @@ func TestLinksOutliveDaemons(t *testing.T) {
 		for _, kind := range []string{"broker", "frontal", "helper"} {
 			t.Run(kind+" "+ending.name, func(t *testing.T) {
 				w := w.sub(t)
-				var before []*joint
-				for _, way := range ways {
-					before = append(before, w.members(way.from, way.to))
+				var before []*Pair
+				for _, way := range Ways {
+					before = append(before, w.JoinPair(way.From, way.To))
 				}
 				for _, d := range w.Daemons() {
 					// The gateway of hidden carries its nodes' data: that link
@@ -43,27 +43,27 @@ func TestLinksOutliveDaemons(t *testing.T) {
 						}
 					}
 				}
-				w.flowing("while every "+kind+" is away", flows)
+				w.AwaitFlows("while every "+kind+" is away", flows)
 				for _, d := range w.Daemons() {
 					if !d.Running() {
-						if err := d.Start(w.ctx); err != nil {
+						if err := d.Start(w.Ctx); err != nil {
 							t.Fatal(err)
 						}
 					}
 				}
-				if err := w.Settled(w.ctx); err != nil {
+				if err := w.Settled(w.Ctx); err != nil {
 					t.Fatal(err)
 				}
-				w.flowing("after every "+kind+" came back", flows)
-				for i, way := range ways {
-					w.connect(before[i])
-					w.exchange(before[i])
-					before[i].end(t)
-					j := w.linked(way.from, way.to)
-					if got := pathOf(j.near); got != way.path {
-						t.Errorf("after the restart %s to %s by %s, want %s", way.from, way.to, got, way.path)
+				w.AwaitFlows("after every "+kind+" came back", flows)
+				for i, way := range Ways {
+					w.Connect(before[i])
+					w.Exchange(before[i])
+					before[i].End(t)
+					j := w.LinkPair(way.From, way.To)
+					if got := PathOf(j.Near); got != way.Path {
+						t.Errorf("after the restart %s to %s by %s, want %s", way.From, way.To, got, way.Path)
 					}
-					j.end(t)
+					j.End(t)
 				}
 			})
 		}
@@ -73,13 +73,13 @@ func TestLinksOutliveDaemons(t *testing.T) {
 // A link that a gateway carries waits for its frontal, and goes on when that is
 // back.
 func TestCarriedLinkSurvivesItsGateway(t *testing.T) {
-	w := newWorld(t, siteHidden+siteClosed, grid.Config{})
-	f := w.flow(w.linked("hidden/n1", "closed/n1"))
-	w.flowing("before", []*flow{f})
+	w := newWorld(t, SiteHidden+SiteClosed, grid.Config{})
+	f := w.StartFlow(w.LinkPair("hidden/n1", "closed/n1"))
+	w.AwaitFlows("before", []*Flow{f})
 	w.Daemon("frontal hidden").Kill()
-	w.until("the link to have no carrier", func() bool { return len(f.joint.near.Carriers()) == 0 })
-	if err := w.Daemon("frontal hidden").Start(w.ctx); err != nil {
+	w.Until("the link to have no carrier", func() bool { return len(f.Pair.Near.Carriers()) == 0 })
+	if err := w.Daemon("frontal hidden").Start(w.Ctx); err != nil {
 		t.Fatal(err)
 	}
-	w.flowing("after the gateway's restart", []*flow{f})
+	w.AwaitFlows("after the gateway's restart", []*Flow{f})
 }

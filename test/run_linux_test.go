@@ -12,8 +12,8 @@ import (
 
 // A job on one machine needs no daemon.
 func TestRunWithoutDaemons(t *testing.T) {
-	needLab(t) // its own folder and processes are looked after there
-	bin := isthmus(t, "")
+	NeedLab(t) // its own folder and processes are looked after there
+	bin := Program(t, "")
 	for _, tc := range []struct {
 		name   string
 		argv   []string
@@ -28,11 +28,11 @@ func TestRunWithoutDaemons(t *testing.T) {
 		{"status of a rank", []string{"run", "-n", "4", "sh", "-c", "[ $ISTHMUS_RANK != 2 ] || exit 9; exec sleep 100"}, 9, "", "isthmus: rank 2: exit status 9\n"},
 		{"signal to a rank", []string{"run", "-n", "2", "sh", "-c", "[ $ISTHMUS_RANK != 1 ] || kill -9 $$; exec sleep 100"}, 128 + 9, "", "isthmus: rank 1: signal: killed\n"},
 		{"no such program", []string{"run", "-n", "2", "./no-such-program"}, 127, "", "no-such-program: no such file or directory\n"},
-		{"no helper", []string{"run", "--size", "8", "--ranks", "0-3", "--key", keyFile(t), bin, "example", "pingpong"}, 2, "",
+		{"no helper", []string{"run", "--size", "8", "--ranks", "0-3", "--key", KeyFile(t), bin, "example", "pingpong"}, 2, "",
 			"isthmus: run: ranks 0-3 of 8 run here and no helper was named, so they could not reach the others; give --helper or ISTHMUS_HELPER\n"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			stdout, stderr, status := run(t, exec.Command(bin, tc.argv...))
+			stdout, stderr, status := Run(t, exec.Command(bin, tc.argv...))
 			if status != tc.status || !strings.Contains(stdout, tc.stdout) || !strings.HasSuffix(stderr, tc.stderr) {
 				t.Errorf("status %d, want %d\nstdout:\n%s\nstderr:\n%s\nwant stderr:\n%s", status, tc.status, stdout, stderr, tc.stderr)
 			}
@@ -46,7 +46,7 @@ func TestInitWithoutAHelper(t *testing.T) {
 	t.Setenv(mpilib.EnvRank, "0")
 	t.Setenv(mpilib.EnvSize, "2")
 	t.Setenv(mpilib.EnvHelper, socket)
-	t.Setenv(mpilib.EnvJobKey, newKey(t, "alone").String())
+	t.Setenv(mpilib.EnvJobKey, NewKey(t, "alone").String())
 	_, err := mpilib.Init(t.Context(), mpilib.WithConnectTimeout(300*time.Millisecond))
 	want := "mpilib: Init: rank 0 of 2: helper " + socket + " is not reachable: connect: no such file or directory; is isthmus-helper running? (context deadline exceeded)"
 	if err == nil || err.Error() != want {

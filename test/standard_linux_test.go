@@ -13,14 +13,14 @@ import (
 // each time, hold for processes of a grid: on one node, on two of a site, and between
 // sites of which one has no way out but its gateway's.
 func TestRulesOnAGrid(t *testing.T) {
-	w := newWorld(t, siteClosed+siteHidden, grid.Config{})
-	rules := filepath.Join(filepath.Dir(isthmus(t, "")), "rules.test")
-	if out, err := exec.Command("go", "test", "-c", "-buildvcs=false", "-o", rules, module+"/mpilib").CombinedOutput(); err != nil {
+	w := newWorld(t, SiteClosed+SiteHidden, grid.Config{})
+	rules := filepath.Join(filepath.Dir(Program(t, "")), "rules.test")
+	if out, err := exec.Command("go", "test", "-c", "-buildvcs=false", "-o", rules, Module+"/mpilib").CombinedOutput(); err != nil {
 		t.Fatalf("building the rules: %v\n%s", err, out)
 	}
 	nodes := []string{"closed/n1", "closed/n2", "hidden/n1"}
 	// Left out are what needs memory that ranks share, or an option of its own.
-	out := w.jobOf(t, nodes, 2, rules, "-injob", "-test.run", "TestStandard_(3_[58]|7|8)", "-test.skip", "SynchronousBlocks|Signatures", "-test.v")
+	out := w.RunJobOf(t, nodes, 2, rules, "-injob", "-test.run", "TestStandard_(3_[58]|7|8)", "-test.skip", "SynchronousBlocks|Signatures", "-test.v")
 	if passed := strings.Count(out, "] PASS\n"); passed != 6 || !strings.Contains(out, "--- PASS: TestStandard_8_6_NeighborExchange") {
 		t.Errorf("%d of 6 ranks passed:\n%.20000s", passed, out)
 	}

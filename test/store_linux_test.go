@@ -40,8 +40,8 @@ type enrolment struct {
 
 func newEnrolment(t *testing.T) *enrolment {
 	t.Helper()
-	needLab(t)
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	NeedLab(t)
+	ctx, cancel := context.WithTimeout(context.Background(), Patience)
 	t.Cleanup(cancel)
 	e := &enrolment{t: t, ctx: ctx, dir: t.TempDir()}
 	e.ca("init", "tg")
@@ -56,9 +56,9 @@ func newEnrolment(t *testing.T) *enrolment {
 // ca runs "isthmus ca" in the CA's folder.
 func (e *enrolment) ca(args ...string) string {
 	e.t.Helper()
-	cmd := exec.Command(isthmus(e.t, ""), append([]string{"ca"}, args...)...)
+	cmd := exec.Command(Program(e.t, ""), append([]string{"ca"}, args...)...)
 	cmd.Dir = e.dir
-	out, complaint, status := run(e.t, cmd)
+	out, complaint, status := Run(e.t, cmd)
 	if status != 0 {
 		e.t.Fatalf("ca %q: status %d: %s", args, status, complaint)
 	}
@@ -108,7 +108,7 @@ func (b *enrolling) start() {
 		b.e.t.Fatal(err)
 	}
 	defer ready.Close()
-	b.cmd = exec.Command(isthmus(b.e.t, "-broker"), append([]string{"--config", b.file, "--listen", b.addr, "--ready-fd", "3"}, b.args...)...)
+	b.cmd = exec.Command(Program(b.e.t, "-broker"), append([]string{"--config", b.file, "--listen", b.addr, "--ready-fd", "3"}, b.args...)...)
 	log, err := os.OpenFile(b.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		b.e.t.Fatal(err)
@@ -120,7 +120,7 @@ func (b *enrolling) start() {
 	if err != nil {
 		b.e.t.Fatal(err)
 	}
-	ready.SetReadDeadline(time.Now().Add(patience))
+	ready.SetReadDeadline(time.Now().Add(Patience))
 	line, err := io.ReadAll(io.LimitReader(ready, 256))
 	if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) || len(line) == 0 {
 		b.e.t.Fatalf("broker %s did not become ready: %v\n%s", b.name, err, b.wrote())
@@ -199,9 +199,9 @@ func (b *enrolling) admin(args ...string) (stdout, stderr string, status int) {
 			args = slices.Concat(args[:i], []string{"--broker", b.addr, "--cert", "admin-ada.pem", "--tls-key", "admin-ada.key", "--ca", "ca.pem"}, args[i+1:])
 		}
 	}
-	cmd := exec.Command(isthmus(b.e.t, ""), args...)
+	cmd := exec.Command(Program(b.e.t, ""), args...)
 	cmd.Dir = b.e.dir
-	return run(b.e.t, cmd)
+	return Run(b.e.t, cmd)
 }
 
 func (b *enrolling) status() (s broker.Status) {
@@ -254,7 +254,7 @@ func TestTwoBrokersShareEtcd(t *testing.T) {
 	b2.refuses("the token of the other", first, "used already")
 	b2.mustAsk("another token", second)
 	b1.refuses("the token of the other", second, "used already")
-	audited(t, e.ctx, b1.trail, "the refusal", func(r *audit.Record) bool { return strings.Contains(r.Reason, "used already") })
+	AwaitAudit(t, e.ctx, b1.trail, "the refusal", func(r *audit.Record) bool { return strings.Contains(r.Reason, "used already") })
 
 	// Of many that show one token at both, one gets a certificate.
 	contested := e.token("p3")
@@ -445,7 +445,7 @@ func TestBrokerOnFullDisk(t *testing.T) {
 	if text := b.figures(); !strings.Contains(text, `isthmus_broker_store_writable{kind="bolt"} 0`) {
 		t.Errorf("the metrics do not say it:\n%s", text)
 	}
-	audited(t, e.ctx, b.trail, "the refusal", func(r *audit.Record) bool { return strings.Contains(r.Reason, noSpace) })
+	AwaitAudit(t, e.ctx, b.trail, "the refusal", func(r *audit.Record) bool { return strings.Contains(r.Reason, noSpace) })
 	free()
 	e.until("the store to be written again", func() bool { return b.status().Store.Error == "" })
 	p1 := b.mustAsk("with space again", first)
@@ -522,7 +522,7 @@ func TestBrokerTakesOverOldFiles(t *testing.T) {
 		e.until(name+" to be renamed", func() bool { _, err := os.Stat(filepath.Join(old, name+".migrated")); return err == nil })
 	}
 
-	stdout, complaint, status := run(t, exec.Command(isthmus(t, "-broker"), "--config", b.file, "--listen", "127.0.0.1:0"))
+	stdout, complaint, status := Run(t, exec.Command(Program(t, "-broker"), "--config", b.file, "--listen", "127.0.0.1:0"))
 	if status == 0 || !strings.Contains(complaint, "another process uses it; each broker on a host needs its own file") {
 		t.Errorf("a second broker on the file: status %d: %s%s", status, stdout, complaint)
 	}

@@ -37,7 +37,7 @@ var (
 // Every daemon refuses to start with a certificate that is not for it, has
 // expired, or is of another grid, and says so in one line.
 func TestDaemonsCheckTheirOwnCertificate(t *testing.T) {
-	needLab(t)
+	NeedLab(t)
 	dir := t.TempDir()
 	authority, stranger := newCA(t), newCA(t)
 	over := time.Date(2020, 2, 3, 4, 5, 6, 0, time.UTC)
@@ -78,7 +78,7 @@ func TestDaemonsCheckTheirOwnCertificate(t *testing.T) {
 				if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 					t.Fatal(err)
 				}
-				_, stderr, status := run(t, exec.Command(isthmus(t, "-"+d.name), "--config", file))
+				_, stderr, status := Run(t, exec.Command(Program(t, "-"+d.name), "--config", file))
 				last := stderr[strings.LastIndexByte(strings.TrimSuffix(stderr, "\n"), '\n')+1:]
 				if status != 1 || !strings.HasPrefix(last, "isthmus-"+d.name+": ") || !strings.HasSuffix(last, tc.want+"\n") && !strings.Contains(last, tc.want) {
 					t.Errorf("status %d:\n%swant %s", status, stderr, tc.want)
@@ -100,8 +100,8 @@ func newCA(t *testing.T) *ca.CA {
 // A visitor with a certificate that gives it no business with a daemon is told
 // so in words, and the daemon writes them down.
 func TestDaemonsRefuseStrangers(t *testing.T) {
-	w := newWorld(t, siteClosed+siteShut, grid.Config{})
-	f := w.flow(w.linked("closed/n1", "shut/n1"))
+	w := newWorld(t, SiteClosed+SiteShut, grid.Config{})
+	f := w.StartFlow(w.LinkPair("closed/n1", "shut/n1"))
 	stranger := newCA(t)
 	over := time.Date(2020, 2, 3, 4, 5, 6, 0, time.UTC)
 	hour := time.Now().Add(time.Hour)
@@ -141,47 +141,47 @@ func TestDaemonsRefuseStrangers(t *testing.T) {
 			if !strings.Contains(refuse.Text, tc.want) || refuse.Code != wire.CodeForbidden {
 				t.Errorf("told %+v, want %q", refuse, tc.want)
 			}
-			w.logged(tc.daemon, "control session refused", refuse.Text)
+			w.AwaitLog(tc.daemon, "control session refused", refuse.Text)
 		})
 	}
-	w.flowing("after all strangers were refused", []*flow{f})
-	w.linked("closed/n1", "shut/n1")
+	w.AwaitFlows("after all strangers were refused", []*Flow{f})
+	w.LinkPair("closed/n1", "shut/n1")
 }
 
 // refusedByTLS shows a certificate at a daemon's control port, from the
 // daemon's own host, writes what is given and returns the refusal it gets.
 func (w *world) refusedByTLS(daemon string, at netip.AddrPort, show ca.Files, write []byte) *wire.Refuse {
-	w.t.Helper()
+	w.T.Helper()
 	pair, err := tls.LoadX509KeyPair(show.Cert, show.Key)
 	if err != nil {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
-	raw, err := w.Daemon(daemon).Host.Dial(w.ctx, "tcp", at.String())
+	raw, err := w.Daemon(daemon).Host.Dial(w.Ctx, "tcp", at.String())
 	if err != nil {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
 	defer raw.Close()
 	raw.SetDeadline(time.Now().Add(30 * time.Second))
 	c := tls.Client(raw, &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{pair}, InsecureSkipVerify: true, NextProtos: []string{"isthmus-control"}})
 	if _, err := c.Write(write); err != nil {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
 	return w.refusal(c)
 }
 
 // refusal reads the refusal that must come, perhaps behind a hello.
 func (w *world) refusal(c net.Conn) *wire.Refuse {
-	w.t.Helper()
+	w.T.Helper()
 	for {
 		frame, err := wire.Read(c)
 		if err != nil {
-			w.t.Fatalf("waiting for a refusal: %v", err)
+			w.T.Fatalf("waiting for a refusal: %v", err)
 		}
 		if r, ok := frame.(*wire.Refuse); ok {
 			return r
 		}
 		if _, hello := frame.(*wire.ControlHello); !hello {
-			w.t.Fatalf("got a %v, want a refusal", frame.Type())
+			w.T.Fatalf("got a %v, want a refusal", frame.Type())
 		}
 	}
 }
@@ -189,44 +189,44 @@ func (w *world) refusal(c net.Conn) *wire.Refuse {
 // A process of another job can neither pass for one of this job with the
 // helper nor, if it knew how to be dialled, with its peers.
 func TestProcessesOfAnotherJob(t *testing.T) {
-	w := newWorld(t, siteClosed+siteOpen, grid.Config{})
-	ours, theirs := newKey(t, "ours"), newKey(t, "theirs")
+	w := newWorld(t, SiteClosed+SiteOpen, grid.Config{})
+	ours, theirs := NewKey(t, "ours"), NewKey(t, "theirs")
 
 	pretender := local.NewClient(local.ClientConfig{
 		Socket: w.Socket("closed/n1"), Process: overlay.ProcessName{Job: ours.ID(), Rank: 1}, Generation: 1, Auth: theirs.Auth(),
 	})
-	err := pretender.Serve(w.ctx)
+	err := pretender.Serve(w.Ctx)
 	want := fmt.Sprintf("helper closed/n1: not permitted: process %d of user %d does not hold the key of job %s", os.Getpid(), os.Geteuid(), ours.ID())
 	if err == nil || err.Error() != want || !errors.Is(err, overlay.ErrForbidden) {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}
-	w.logged("helper closed/n1", "process refused", "does not hold the key of job "+string(ours.ID()))
+	w.AwaitLog("helper closed/n1", "process refused", "does not hold the key of job "+string(ours.ID()))
 
 	// One who stole what is shown to helpers, but not the key of the links.
-	asker := w.member(ours, "closed/n1", 0, 2)
-	thief, err := probe.Join(w.ctx, w.Grid, "open/n1", ours, 1)
+	asker := w.Join(ours, "closed/n1", 0, 2)
+	thief, err := probe.Join(w.Ctx, w.Grid, "open/n1", ours, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(thief.Leave)
 	accepted := make(chan error, 1)
 	go func() {
-		c, err := thief.Connector().Accept(w.ctx)
+		c, err := thief.Connector().Accept(w.Ctx)
 		if err == nil {
 			self := thief.Identity
 			self.Key = theirs.Links()
-			_, err = link.Establish(w.ctx, c, self, nil, func(*wire.Hello) error { return nil })
+			_, err = link.Establish(w.Ctx, c, self, nil, func(*wire.Hello) error { return nil })
 		}
 		accepted <- err
 	}()
 	const cause = "not permitted: its proof does not fit: it does not hold the job's key, or somebody replays or changes what was said"
-	_, _, err = asker.Dial(w.ctx, 1)
-	wantError(t, err, overlay.ErrForbidden, ours.ID(), "link to rank 1 of job <job> (direct): "+cause)
-	wantError(t, <-accepted, overlay.ErrForbidden, ours.ID(), "link to rank 0 of job <job> (direct): it says: "+cause)
+	_, _, err = asker.Dial(w.Ctx, 1)
+	WantError(t, err, overlay.ErrForbidden, ours.ID(), "link to rank 1 of job <job> (direct): "+cause)
+	WantError(t, <-accepted, overlay.ErrForbidden, ours.ID(), "link to rank 0 of job <job> (direct): it says: "+cause)
 
 	// The same rank of another job is another process: nobody waits for it here.
-	lonely := w.member(theirs, "closed/n1", 0, 2)
-	ctx, cancel := context.WithTimeout(w.ctx, 4*time.Second)
+	lonely := w.Join(theirs, "closed/n1", 0, 2)
+	ctx, cancel := context.WithTimeout(w.Ctx, 4*time.Second)
 	defer cancel()
 	_, _, err = lonely.Dial(ctx, 1)
 	if !errors.Is(err, overlay.ErrUnknownProcess) || !regexp.MustCompile(`rank 1 of job `+string(theirs.ID())+`: .*waited .* for it to start`).MatchString(err.Error()) {

@@ -24,7 +24,7 @@ const roundsKey = "ISTHMUS_TEST_ROUNDS"
 // rounds is a rank: all ranks exchange blocks with all others, check what came, and say
 // so, until rank 0's input ends. Each says at the end how many rounds were right.
 func rounds() error {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), Patience)
 	defer cancel()
 	w, err := mpilib.Init(ctx)
 	if err != nil {
@@ -78,13 +78,13 @@ func rounds() error {
 func TestHelperRestartsUnderAJob(t *testing.T) {
 	cfg := threeSites()
 	cfg.Settings["helper"]["gate"] = map[string]any{"end_jobs": false}
-	w := newWorld(t, siteOpen+siteClosed+siteShut, cfg)
+	w := newWorld(t, SiteOpen+SiteClosed+SiteShut, cfg)
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.listed(5)
-	cmd := w.isthmus("run", "--hosts", "n2@open:2,n1@closed:2,n1@shut:2", self)
+	w.AwaitHosts(5)
+	cmd := w.Isthmus("run", "--hosts", "n2@open:2,n1@closed:2,n1@shut:2", self)
 	cmd.Env = append(cmd.Env, roundsKey+"=yes")
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
@@ -125,8 +125,8 @@ func TestHelperRestartsUnderAJob(t *testing.T) {
 				t.Errorf("%q where round %d was due", line, next)
 			}
 			return !t.Failed()
-		case <-w.ctx.Done():
-			t.Fatalf("no output after round %d: %v\n%s", next-1, context.Cause(w.ctx), complaints.String())
+		case <-w.Ctx.Done():
+			t.Fatalf("no output after round %d: %v\n%s", next-1, context.Cause(w.Ctx), complaints.String())
 		}
 		return false
 	}
@@ -152,10 +152,10 @@ func TestHelperRestartsUnderAJob(t *testing.T) {
 		if end.daemon != "helper open/n2" {
 			hearTo(next + 10) // the ranks do not need their helper
 		}
-		if err := w.Daemon(end.daemon).Start(w.ctx); err != nil {
+		if err := w.Daemon(end.daemon).Start(w.Ctx); err != nil {
 			t.Fatal(err)
 		}
-		w.logged(end.daemon, "job taken over")
+		w.AwaitLog(end.daemon, "job taken over")
 		hearTo(next + 50)
 	}
 	stdin.Close()
@@ -164,7 +164,7 @@ func TestHelperRestartsUnderAJob(t *testing.T) {
 	if err := cmd.Wait(); err != nil || right != 6 {
 		t.Errorf("%v, %d ranks were right to the end\n%s", err, right, complaints.String())
 	}
-	w.quiet()
+	w.AwaitNoJobs()
 	for _, node := range w.helpers() {
 		w.nothingOf(node.String())
 	}
@@ -172,13 +172,13 @@ func TestHelperRestartsUnderAJob(t *testing.T) {
 
 // nothingOf waits until a node's gate-keeper has neither agents nor folders of jobs.
 func (w *world) nothingOf(node string) {
-	w.t.Helper()
+	w.T.Helper()
 	left := func() string {
 		var all []string
 		for _, folder := range []string{"jobs", "agents"} {
 			entries, err := os.ReadDir(filepath.Join(w.Store(node), folder))
 			if err != nil && !errors.Is(err, os.ErrNotExist) {
-				w.t.Fatal(err)
+				w.T.Fatal(err)
 			}
 			for _, e := range entries {
 				all = append(all, e.Name())
@@ -186,13 +186,13 @@ func (w *world) nothingOf(node string) {
 		}
 		return fmt.Sprint(all)
 	}
-	w.until("nothing to be left at "+node, func() bool { return left() == "[]" }, left)
+	w.Until("nothing to be left at "+node, func() bool { return left() == "[]" }, left)
 }
 
 // ended waits until a process is gone.
 func (w *world) ended(pid string) {
-	w.t.Helper()
-	w.until("process "+pid+" to end", func() bool {
+	w.T.Helper()
+	w.Until("process "+pid+" to end", func() bool {
 		_, err := os.Stat("/proc/" + pid)
 		return err != nil
 	})
@@ -200,29 +200,29 @@ func (w *world) ended(pid string) {
 
 // parentOf returns the parent of a process.
 func (w *world) parentOf(pid string) string {
-	w.t.Helper()
+	w.T.Helper()
 	text, err := os.ReadFile("/proc/" + pid + "/status")
 	if m := regexp.MustCompile(`(?m)^PPid:\s+(\d+)$`).FindSubmatch(text); err == nil && m != nil {
 		return string(m[1])
 	}
-	w.t.Fatalf("process %s has no parent: %v", pid, err)
+	w.T.Fatalf("process %s has no parent: %v", pid, err)
 	return ""
 }
 
 // Who ends a job agent ends its job: the submitter hears why, and neither processes are
 // left, wherever they moved, nor files. The same without a helper, by and by.
 func TestJobAgentKilled(t *testing.T) {
-	cfg := launching(map[string]any{"jobs": 2, "processes": 1})
+	cfg := LaunchConfig(map[string]any{"jobs": 2, "processes": 1})
 	cfg.Settings["helper"]["gate"] = map[string]any{"end_jobs": false, "orphan": "2s"}
-	w := newWorld(t, siteClosed+siteShut, cfg)
+	w := newWorld(t, SiteClosed+SiteShut, cfg)
 	// One stays, one left its group and session, and its parent has ended.
 	const restless = "(setsid sh -c 'echo $$; trap \"\" TERM HUP; while :; do sleep 1; done' &); trap '' TERM HUP; echo $$; sleep 1000"
-	begin := func() (c *talk, pids []string, agent, guard int) {
-		c = w.booked("closed/n1", "shut/n1", "killed")
-		c.stageFile("input", []byte("content"))
-		c.start(&gatepb.Start{Argv: []string{"sh", "-c", restless}})
+	begin := func() (c *Talk, pids []string, agent, guard int) {
+		c = w.BookedTalk("closed/n1", "shut/n1", "killed")
+		c.StageFile("input", []byte("content"))
+		c.Start(&gatepb.Start{Argv: []string{"sh", "-c", restless}})
 		for said := ""; len(strings.Fields(said)) < 2; pids = strings.Fields(said) {
-			_, text := c.hearOutput()
+			_, text := c.HearOutput()
 			said += text
 		}
 		daemons := map[string]bool{fmt.Sprint(w.Daemon("helper shut/n1").PID()): true}
@@ -240,8 +240,8 @@ func TestJobAgentKilled(t *testing.T) {
 	for _, who := range []string{"agent", "guard"} {
 		c, pids, agent, guard := begin()
 		syscall.Kill(map[string]int{"agent": agent, "guard": guard}[who], syscall.SIGKILL)
-		all := c.listen()
-		if all.exits[0].GetSignal() != "KILL" || !strings.Contains(all.over.GetEnded(), "job agent") {
+		all := c.Listen()
+		if all.Exits[0].GetSignal() != "KILL" || !strings.Contains(all.Over.GetEnded(), "job agent") {
 			t.Errorf("the %s killed: %+v", who, all)
 		}
 		for _, pid := range pids {
@@ -255,7 +255,7 @@ func TestJobAgentKilled(t *testing.T) {
 		for _, pid := range pids {
 			w.ended(pid)
 		}
-		if err := w.Daemon("helper shut/n1").Start(w.ctx); err != nil {
+		if err := w.Daemon("helper shut/n1").Start(w.Ctx); err != nil {
 			t.Fatal(err)
 		}
 		w.nothingOf("shut/n1")

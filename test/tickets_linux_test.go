@@ -40,7 +40,7 @@ func (k *keeper) Offer(_ context.Context, r *controlpb.OfferRequest) (*controlpb
 // the key of its tickets and the folder of its audit log.
 func startProxy(t *testing.T) (at string, key ticket.Key, trail string) {
 	t.Helper()
-	needLab(t)
+	NeedLab(t)
 	authority := newCA(t)
 	creds, err := authority.Credentials(asBroker)
 	if err != nil {
@@ -74,14 +74,14 @@ func startProxy(t *testing.T) (at string, key ticket.Key, trail string) {
 	if err := os.WriteFile(settings, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	at = startDaemon(t, exec.Command(isthmus(t, "-proxy"), "--config", settings))
+	at = StartDaemon(t, exec.Command(Program(t, "-proxy"), "--config", settings))
 	select {
 	case offer := <-k.offers:
 		if key, err = ticket.ParseKey(offer.TicketKey); err != nil {
 			t.Fatal(err)
 		}
-	case <-time.After(patience):
-		t.Fatalf("waited %v for the proxy's offer", patience)
+	case <-time.After(Patience):
+		t.Fatalf("waited %v for the proxy's offer", Patience)
 	}
 	return at, key, trail
 }
@@ -107,7 +107,7 @@ func TestTickets(t *testing.T) {
 	at, key, trail := startProxy(t)
 	claims := func(change func(*wire.Ticket)) wire.Ticket {
 		c := wire.Ticket{
-			Link: wire.ID{1}, Job: newKey(t, "tickets").ID(), Asker: 0, Target: 1, Proxy: "px",
+			Link: wire.ID{1}, Job: NewKey(t, "tickets").ID(), Asker: 0, Target: 1, Proxy: "px",
 			Expires: uint64(time.Now().Add(time.Minute).UnixMilli()),
 		}
 		change(&c)
@@ -152,7 +152,7 @@ func TestTickets(t *testing.T) {
 			if err != nil || !ok || r.Code != wire.CodeForbidden || r.By != "proxy px" || !regexp.MustCompile("^"+tc.want+"$").MatchString(r.Text) {
 				t.Errorf("got %+v, %v; want %q", frame, err, tc.want)
 			}
-			audited(t, context.Background(), trail, tc.name, refusedFor(tc.rule, ""))
+			AwaitAudit(t, context.Background(), trail, tc.name, refusedFor(tc.rule, ""))
 		})
 	}
 	pass(target, asker)

@@ -35,7 +35,7 @@ const most = 3 * moved
 
 // moves is a rank.
 func moves() error {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), Patience)
 	defer cancel()
 	w, err := mpilib.Init(ctx)
 	if err != nil {
@@ -63,7 +63,7 @@ func TestDirectLinksAreAudited(t *testing.T) {
 		settings[kind] = map[string]any{"audit": map[string]any{"folder": filepath.Join(trails, kind)}}
 	}
 	settings["helper"]["metrics_listen"] = "127.0.0.1:9444"
-	w := newWorld(t, siteClosed+siteOpen, grid.Config{Settings: settings})
+	w := newWorld(t, SiteClosed+SiteOpen, grid.Config{Settings: settings})
 	user := control.Identity{Role: control.RoleUser, Name: "alice"}
 	alice, err := w.Issue(user, time.Now().Add(time.Hour), "climate")
 	if err != nil {
@@ -78,7 +78,7 @@ func TestDirectLinksAreAudited(t *testing.T) {
 		shown := grantOf(t, grant.Claims{Job: key.ID(), Project: "climate", Issued: now, Expires: now.Add(30 * time.Minute)}, alice.Cert, alice.Key)
 		var lines [2]*bufio.Reader
 		for i, node := range []string{"closed/n1", "open/n1"} {
-			cmd := w.Lab.Host(node).Command(w.ctx, self)
+			cmd := w.Lab.Host(node).Command(w.Ctx, self)
 			cmd.Env = append(os.Environ(), movesKey+"="+what, mpilib.EnvHelper+"="+w.Socket(node), jobkey.EnvKey+"="+key.String(), grant.Env+"="+shown,
 				fmt.Sprintf("%s=%d", mpilib.EnvRank, i), mpilib.EnvSize+"=2")
 			cmd.Stderr = os.Stderr
@@ -100,12 +100,12 @@ func TestDirectLinksAreAudited(t *testing.T) {
 		return ranks
 	}
 	end := func(key jobkey.Key, kind, daemon string) audit.Record {
-		return audited(t, w.ctx, filepath.Join(trails, kind), daemon+" to know what the link moved", func(r *audit.Record) bool {
+		return AwaitAudit(t, w.Ctx, filepath.Join(trails, kind), daemon+" to know what the link moved", func(r *audit.Record) bool {
 			return r.Event == audit.LinkEnd && r.Rule == audit.OwnWord && r.Job == string(key.ID()) && r.Daemon == daemon
 		})
 	}
 
-	key := newKey(t, "moves")
+	key := NewKey(t, "moves")
 	for i, cmd := range job(key, "ends") {
 		if err := cmd.Wait(); err != nil {
 			t.Errorf("rank %d: %v", i, err)
@@ -131,16 +131,16 @@ func TestDirectLinksAreAudited(t *testing.T) {
 	for kind := range settings {
 		argv = append(argv, filepath.Join(trails, kind))
 	}
-	out, complaint, status := run(t, exec.Command(isthmus(t, ""), argv...))
+	out, complaint, status := Run(t, exec.Command(Program(t, ""), argv...))
 	var sum audit.Group
 	if err := json.Unmarshal([]byte(out), &sum); err != nil || status != 0 || sum.Records != 1 || sum.Bytes < moved || sum.Bytes > 2*most || sum.By["sites"] != "closed open" {
 		t.Errorf("isthmus audit query: %d, %s%s, %v", status, out, complaint, err)
 	}
 
-	key = newKey(t, "killed")
+	key = NewKey(t, "killed")
 	ranks := job(key, "stays")
 	for _, helper := range []string{"helper closed/n1", "helper open/n1"} { // until then it knows of no link
-		w.until(helper+" to hear of the link", func() bool { return w.scrape(helper, "9444")["isthmus_helper_direct_links"] == "1" })
+		w.Until(helper+" to hear of the link", func() bool { return w.Scrape(helper, "9444")["isthmus_helper_direct_links"] == "1" })
 	}
 	for _, cmd := range ranks {
 		cmd.Process.Kill()

@@ -18,7 +18,7 @@ func newMeasuredWorld(t *testing.T, sites string, cfg grid.Config) *world {
 	t.Helper()
 	cfg.Measured = true
 	w := newWorld(t, sites, cfg)
-	if err := w.AwaitMeasured(w.ctx); err != nil {
+	if err := w.AwaitMeasured(w.Ctx); err != nil {
 		t.Fatal(err)
 	}
 	return w
@@ -29,28 +29,28 @@ func newMeasuredWorld(t *testing.T, sites string, cfg grid.Config) *world {
 func TestNATByProtocol(t *testing.T) {
 	w := newMeasuredWorld(t, "  - {name: sitea, preset: nat-tcp-symmetric-udp-eim, nodes: 1}\n  - {name: siteb, preset: nat-tcp-symmetric-udp-eim, nodes: 1}\n",
 		grid.Config{Profile: directly})
-	j := w.linked("sitea/n1", "siteb/n1")
-	if got := pathOf(j.near); got != "hole-punching" {
+	j := w.LinkPair("sitea/n1", "siteb/n1")
+	if got := PathOf(j.Near); got != "hole-punching" {
 		t.Errorf("linked by %s", got)
 	}
-	j.end(t)
+	j.End(t)
 }
 
 // A site with nothing but IPv6 and one with nothing but IPv4 meet at a proxy that has
 // both, and not at one that has IPv4 alone, by what they measured.
 func TestIPv6Only(t *testing.T) {
-	w := newMeasuredWorld(t, "  - {name: six, preset: ipv6-only, nodes: 1}\n"+siteClosed, grid.Config{
+	w := newMeasuredWorld(t, "  - {name: six, preset: ipv6-only, nodes: 1}\n"+SiteClosed, grid.Config{
 		Proxies: []string{"public/p1", "public/p2"},
 		// It listens to both all the same: who has no IPv6 advertises none.
 		Settings: map[string]map[string]any{"proxy p2": {"advertise": []string{"203.0.113.4:443"}}},
 		Profile:  func(_ string, p overlay.SiteProfile) overlay.SiteProfile { return p },
 	})
 	for _, nodes := range [][2]string{{"six/n1", "closed/n1"}, {"closed/n1", "six/n1"}, {"six/n1", "closed/n1"}} {
-		j := w.linked(nodes[0], nodes[1])
-		if p := j.near.Path; p.Technique != overlay.Relay || p.Proxy != "p1" {
+		j := w.LinkPair(nodes[0], nodes[1])
+		if p := j.Near.Path; p.Technique != overlay.Relay || p.Proxy != "p1" {
 			t.Errorf("%s to %s: linked by %v", nodes[0], nodes[1], p)
 		}
-		j.end(t)
+		j.End(t)
 	}
 }
 

@@ -19,26 +19,26 @@ import (
 // Daemons of this version and of the one before work together, whichever end of
 // a session is the older: so a grid is upgraded daemon by daemon.
 func TestDaemonsOfTwoVersions(t *testing.T) {
-	needLab(t)
+	NeedLab(t)
 	before := previous(t)
 	for _, old := range [][]string{{"broker", "helper"}, {"frontal", "proxy"}} {
 		t.Run("old "+strings.Join(old, " and "), func(t *testing.T) {
-			now := isthmus(t, "-")
-			w := newWorld(t, siteOpen+siteClosed+siteShut, grid.Config{Binary: func(daemon string) []string {
+			now := Program(t, "-")
+			w := newWorld(t, SiteOpen+SiteClosed+SiteShut, grid.Config{Binary: func(daemon string) []string {
 				if slices.Contains(old, daemon) {
 					return []string{before + daemon}
 				}
 				return []string{now + daemon}
 			}})
-			for _, way := range ways {
-				if strings.HasPrefix(way.to, "range/") || strings.HasPrefix(way.from, "hidden/") {
+			for _, way := range Ways {
+				if strings.HasPrefix(way.To, "range/") || strings.HasPrefix(way.From, "hidden/") {
 					continue // sites that are not here
 				}
-				j := w.linked(way.from, way.to)
-				if got := pathOf(j.near); got != way.path {
-					t.Errorf("%s to %s by %s, want %s", way.from, way.to, got, way.path)
+				j := w.LinkPair(way.From, way.To)
+				if got := PathOf(j.Near); got != way.Path {
+					t.Errorf("%s to %s by %s, want %s", way.From, way.To, got, way.Path)
 				}
-				j.end(t)
+				j.End(t)
 			}
 		})
 	}

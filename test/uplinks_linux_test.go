@@ -11,19 +11,19 @@ import (
 func TestUplinkDies(t *testing.T) {
 	const siteTwo = "  - {name: two, preset: two-uplinks, nodes: 2}\n"
 	for _, c := range []struct{ name, from, to, sites string }{
-		{"asker", "two/n1", "closed/n1", siteTwo + siteClosed},
-		{"target", "closed/n1", "two/n1", siteTwo + siteClosed},
-		{"gateway", "two/n1", "closed/n1", "  - {name: two, preset: no-route/two-uplinks, nodes: 2}\n" + siteClosed},
+		{"asker", "two/n1", "closed/n1", siteTwo + SiteClosed},
+		{"target", "closed/n1", "two/n1", siteTwo + SiteClosed},
+		{"gateway", "two/n1", "closed/n1", "  - {name: two, preset: no-route/two-uplinks, nodes: 2}\n" + SiteClosed},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			w := newWorld(t, c.sites, grid.Config{Profile: plain})
-			j := w.linked(c.from, c.to)
+			w := newWorld(t, c.sites, grid.Config{Profile: NoTraversalProfile})
+			j := w.LinkPair(c.from, c.to)
 			for _, uplink := range []int{1, 2} {
 				if err := w.Lab.CutUplink("two", uplink); err != nil {
 					t.Fatal(err)
 				}
-				w.exchange(j)
-				w.linked(c.from, c.to).end(t)
+				w.Exchange(j)
+				w.LinkPair(c.from, c.to).End(t)
 				if err := w.Lab.RestoreUplink("two", uplink); err != nil {
 					t.Fatal(err)
 				}

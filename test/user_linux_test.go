@@ -25,17 +25,17 @@ func asOrdinaryUser(t *testing.T, cmd *exec.Cmd) {
 	})
 	cmd.Dir = "/"
 	cmd.Env = []string{"HOME=" + home, "TMPDIR=" + home, "PATH=" + os.Getenv("PATH")}
-	if root(t) {
-		if err := os.Chown(home, nobody, nobody); err != nil {
+	if IsRoot(t) {
+		if err := os.Chown(home, Nobody, Nobody); err != nil {
 			t.Fatal(err)
 		}
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: Nobody, Gid: Nobody}}
 	}
 }
 
 // Demo and matrix need no privilege.
 func TestOrdinaryUser(t *testing.T) {
-	needLab(t)
+	NeedLab(t)
 	for _, tc := range []struct {
 		argv []string
 		want []string
@@ -50,9 +50,9 @@ func TestOrdinaryUser(t *testing.T) {
 		{[]string{"lab", "matrix", "--presets", "open,stateful"}, []string{"\n 1 open      D  R\n 2 stateful  D  S\n", "4 of 4 pairs connected"}},
 	} {
 		t.Run(tc.argv[0], func(t *testing.T) {
-			cmd := exec.Command(isthmus(t, ""), tc.argv...)
+			cmd := exec.Command(Program(t, ""), tc.argv...)
 			asOrdinaryUser(t, cmd)
-			stdout, stderr, status := run(t, cmd)
+			stdout, stderr, status := Run(t, cmd)
 			if status != 0 {
 				t.Fatalf("status %d\n%s\n%s", status, stdout, stderr)
 			}

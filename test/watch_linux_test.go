@@ -32,7 +32,7 @@ func mourn() error {
 		}
 		doomed = append(doomed, r)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), Patience)
 	defer cancel()
 	w, err := mpilib.Init(ctx)
 	if err != nil {
@@ -68,18 +68,18 @@ func mourn() error {
 
 // pings waits until a program of one node has an answer of another's gate.
 func (w *world) pings(from, to string) {
-	w.t.Helper()
+	w.T.Helper()
 	conn, err := gate.Connect(w.Socket(from))
 	if err != nil {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
 	defer conn.Close()
 	node, err := overlay.ParseNodeID(to)
 	if err != nil {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
-	w.until(fmt.Sprintf("%s to reach the gate of %s", from, to), func() bool {
-		_, err = gatepb.NewGateClient(conn).Ping(gate.At(w.ctx, node), &gatepb.PingRequest{})
+	w.Until(fmt.Sprintf("%s to reach the gate of %s", from, to), func() bool {
+		_, err = gatepb.NewGateClient(conn).Ping(gate.At(w.Ctx, node), &gatepb.PingRequest{})
 		return err == nil
 	}, func() string { return err.Error() })
 }
@@ -89,18 +89,18 @@ func (w *world) pings(from, to string) {
 // stands still for 3 s is taken for well; and for neither a broker nor a frontal is
 // needed.
 func TestNodesOfAJobWatchEachOther(t *testing.T) {
-	w := newWorld(t, siteOpen+siteClosed, launching(map[string]any{"jobs": 1, "processes": 4}))
-	key := newKey(t, "mourn")
+	w := newWorld(t, SiteOpen+SiteClosed, LaunchConfig(map[string]any{"jobs": 1, "processes": 4}))
+	key := NewKey(t, "mourn")
 	self := enterableSelf(t)
 	nodes := []*gatepb.NodeOfJob{
 		{Node: "open/n1", Ranks: []uint32{0, 1}},
 		{Node: "closed/n1", Ranks: []uint32{2}},
 		{Node: "closed/n2", Ranks: []uint32{3, 4}},
 	}
-	var talks []*talk
+	var talks []*Talk
 	for _, n := range nodes { // all are booked before any starts
-		c := w.talk("open/n1", n.Node, key)
-		c.ask(len(n.Ranks))
+		c := w.Talk("open/n1", n.Node, key)
+		c.Ask(len(n.Ranks))
 		talks = append(talks, c)
 	}
 	for i, n := range nodes {
@@ -108,10 +108,10 @@ func TestNodesOfAJobWatchEachOther(t *testing.T) {
 		for _, r := range n.Ranks {
 			s.Processes = append(s.Processes, &gatepb.Process{Rank: r})
 		}
-		talks[i].start(s)
+		talks[i].Start(s)
 	}
 	for i, words := range []string{"rank 0 is there", "rank 2 is there", "rank 3 is there"} {
-		talks[i].hearAll(words)
+		talks[i].HearUntil(words)
 	}
 
 	// The time of the stall is the matter here.
@@ -125,7 +125,7 @@ func TestNodesOfAJobWatchEachOther(t *testing.T) {
 	}
 
 	// Sessions with who stands still end, and come again.
-	talks[1] = talks[1].again("open/n1", nodes[1].Node)
+	talks[1] = talks[1].Reattach("open/n1", nodes[1].Node)
 	for _, from := range nodes {
 		for _, to := range nodes {
 			w.pings(from.Node, to.Node)
@@ -140,13 +140,13 @@ func TestNodesOfAJobWatchEachOther(t *testing.T) {
 	w.Daemon("helper closed/n2").Kill()
 	said := ""
 	for i, survivors := range [][]int{{0, 1}, {2}} {
-		all := talks[i].listen()
+		all := talks[i].Listen()
 		for _, r := range survivors {
-			if !strings.Contains(all.out, fmt.Sprintf("rank %d goes on with 3\n", r)) || all.exits[uint32(r)].GetStatus() != 0 {
-				t.Errorf("rank %d: %v; its node wrote:\n%s%s", r, all.exits[uint32(r)], all.out, all.err)
+			if !strings.Contains(all.Out, fmt.Sprintf("rank %d goes on with 3\n", r)) || all.Exits[uint32(r)].GetStatus() != 0 {
+				t.Errorf("rank %d: %v; its node wrote:\n%s%s", r, all.Exits[uint32(r)], all.Out, all.Err)
 			}
 		}
-		said += all.out
+		said += all.Out
 	}
 	if !strings.Contains(said, "node closed/n2 is taken for dead") { // the others may hear it from ranks that were told
 		t.Errorf("nobody was told by its helper:\n%s", said)
