@@ -1,0 +1,87 @@
+package admin
+
+import (
+	"crypto/rand"
+	"flag"
+	"io"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/isthmus-grid/isthmus/internal/grid"
+	"github.com/isthmus-grid/isthmus/link"
+	"github.com/isthmus-grid/isthmus/overlay"
+	"github.com/isthmus-grid/isthmus/test/internal/labtest"
+)
+
+// pagesDir is where TestStatusPage has a browser put pictures of the pages; the
+// script test/pages sets it.
+var pagesDir = flag.String("pages", "", "folder for pictures of the status page, taken by chromium")
+
+// A browser on the broker's host sees the sites, how they connect, and why.
+func TestStatusPage(t *testing.T) {
+	const at = "127.0.0.1:9480"
+	w := labtest.NewWorld(t, labtest.SiteOpen+labtest.SiteClosed+labtest.SiteShut+labtest.SiteHidden, grid.Config{
+		Settings: map[string]map[string]any{
+			"broker":  {"status_listen": at},
+			"frontal": {"quota": map[string]any{"per_user": map[string]any{"rate": "1Gbit/s"}}},
+			"proxy":   {"quota": map[string]any{"per_job": map[string]any{"rate": "16Mbit/s"}}},
+		},
+	})
+	var sent sync.WaitGroup
+	defer sent.Wait() // until the links have ended
+	for _, way := range [][2]string{{"closed/n1", "open/n1"}, {"closed/n2", "shut/n1"}, {"shut/n1", "hidden/n1"}, {"hidden/n1", "closed/n1"}} {
+		j := w.LinkPair(way[0], way[1])
+		defer j.End(t)
+		// Whoever may be held back is told, at both ends.
+		for site, end := range map[string]*link.Link{way[0]: j.Near, way[1]: j.Far} {
+			want := end.Path.Reason
+			if j.Near.Path.Technique == overlay.Relay {
+				want, _, _ = strings.Cut(want, "; ")
+				if site == "hidden/n1" {
+					want += "; held to 1Gbit/s by quota.per_user.rate of the gateway of hidden"
+				}
+				want += "; held to 16Mbit/s by quota.per_job.rate of proxy p1"
+			}
+			if end.Path.Reason != want {
+				t.Errorf("the end at %s: %q, want %q", site, end.Path.Reason, want)
+			}
+		}
+		if way[0] == "closed/n2" { // a relayed link sends all that it is let
+			sent.Go(func() { io.Copy(j.Near.Conn, rand.Reader) })
+			sent.Go(func() { io.Copy(io.Discard, j.Far.Conn) })
+		}
+	}
+	w.Until("the broker was told of four pairs", func() bool { return len(w.Figure("broker", "outcomes").([]any)) >= 4 })
+	const rule = "quota.per_job.rate 16Mbit/s at proxy p1"
+	page := ""
+	w.Until("the pages tell of traffic and of what holds it back", func() bool {
+		page = w.Fetch("broker", "http://"+at+"/")
+		return strings.Contains(w.Fetch("broker", "http://"+at+"/pair?asker=hidden&target=closed"), "<td>frontal hidden</td>") && strings.Contains(page, "held back</text>") && strings.Contains(page, "Held back</strong> by "+rule) && strings.Contains(page, "direct: not counted here")
+	})
+	for _, want := range []string{"Grid of broker broker", ">closed</a>", ">direct</span>", ">relay</span>", "<b>4<small>/4</small></b> sites connected"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("no %s on the page:\n%s", want, page)
+		}
+	}
+	pair := w.Fetch("broker", "http://"+at+"/pair?asker=closed&target=shut")
+	for _, want := range []string{"closed to shut", "both sites can reach a proxy", "connected</span> in", "shut lets no connection in", "<td>proxy p1</td>", "quota.per_job.rate, 16Mbit/s"} {
+		if !strings.Contains(pair, want) {
+			t.Errorf("no %s on the pair's page:\n%s", want, pair)
+		}
+	}
+	if *pagesDir == "" {
+		return
+	}
+	for name, shot := range map[string][]string{
+		"status-wide": {"1280,1150", "/"}, "status-narrow": {"400,1300", "/"}, "status-pair": {"1280,1000", "/pair?asker=closed&target=shut"},
+	} {
+		args := append([]string{"--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars", "--user-data-dir=" + t.TempDir(),
+			"--window-size=" + shot[0], "--screenshot=" + filepath.Join(*pagesDir, name+".png")}, shot[2:]...)
+		cmd := w.Daemon("broker").Host.Command(w.Ctx, "chromium", append(args, "http://"+at+shot[1])...)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%s: %v: %s", name, err, out)
+		}
+	}
+}

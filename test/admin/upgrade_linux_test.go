@@ -1,0 +1,120 @@
+package admin
+
+import (
+	"archive/tar"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/isthmus-grid/isthmus/internal/grid"
+	"github.com/isthmus-grid/isthmus/test/internal/labtest"
+)
+
+// Daemons of this version and of the one before work together, whichever end of
+// a session is the older: so a grid is upgraded daemon by daemon.
+func TestDaemonsOfTwoVersions(t *testing.T) {
+	labtest.NeedLab(t)
+	before := previous(t)
+	for _, old := range [][]string{{"broker", "helper"}, {"frontal", "proxy"}} {
+		t.Run("old "+strings.Join(old, " and "), func(t *testing.T) {
+			now := filepath.Join(labtest.Programs(t), "isthmus-")
+			w := labtest.NewWorld(t, labtest.SiteOpen+labtest.SiteClosed+labtest.SiteShut, grid.Config{Binary: func(daemon string) []string {
+				if slices.Contains(old, daemon) {
+					return []string{before + daemon}
+				}
+				return []string{now + daemon}
+			}})
+			for _, way := range labtest.Ways {
+				if strings.HasPrefix(way.To, "range/") || strings.HasPrefix(way.From, "hidden/") {
+					continue // sites that are not here
+				}
+				j := w.LinkPair(way.From, way.To)
+				if got := labtest.PathOf(j.Near); got != way.Path {
+					t.Errorf("%s to %s by %s, want %s", way.From, way.To, got, way.Path)
+				}
+				j.End(t)
+			}
+		})
+	}
+}
+
+// previous builds the daemons as they were before: at the last tag below the commit
+// that is checked out or, without tags, at its parent. It returns what their paths
+// begin with.
+func previous(t *testing.T) string {
+	t.Helper()
+	commit, err := git("rev-parse", "--verify", "--quiet", "HEAD~1^{commit}")
+	if err != nil {
+		t.Skipf("there is no commit before this one here: clone with its history, or at least with --depth=2 (%v)", err)
+	}
+	if tag, err := git("describe", "--tags", "--abbrev=0", commit); err == nil {
+		commit = tag
+	}
+	dir := t.TempDir()
+	source, err := git("archive", "--format=tar", commit)
+	if err == nil {
+		err = unpack(dir, source)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	build := exec.Command("go", "build", "-buildvcs=false", "-ldflags=-s -w", "-o", "before/",
+		"./cmd/isthmus-broker", "./cmd/isthmus-frontal", "./cmd/isthmus-proxy", "./cmd/isthmus-helper")
+	build.Dir = dir
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("building %.12s: %v\n%s", commit, err, out)
+	}
+	t.Logf("the version before is that of %.12s", commit)
+	return filepath.Join(dir, "before", "isthmus-")
+}
+
+// git runs the command at the root of the module and returns what it prints.
+func git(args ...string) (string, error) {
+	// The lab's root is not always the owner of the files.
+	cmd := exec.Command("git", append([]string{"-c", "safe.directory=*"}, args...)...)
+	cmd.Dir = labtest.Root
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("git %s: %w: %s", args[0], err, stderr.Bytes())
+	}
+	if args[0] == "archive" {
+		return string(out), nil
+	}
+	return strings.TrimSpace(string(out)), nil
+}
+
+// unpack writes the files of an archive below dir.
+func unpack(dir, archive string) error {
+	for r := tar.NewReader(strings.NewReader(archive)); ; {
+		h, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if h.Typeflag != tar.TypeReg || !filepath.IsLocal(h.Name) {
+			continue
+		}
+		name := filepath.Join(dir, h.Name)
+		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+			return err
+		}
+		text, err := io.ReadAll(r)
+		if err == nil {
+			err = os.WriteFile(name, text, 0o644)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}

@@ -1,0 +1,96 @@
+package connect
+
+import (
+	"sync"
+	"testing"
+
+	"github.com/isthmus-grid/isthmus/internal/grid"
+	"github.com/isthmus-grid/isthmus/overlay"
+	"github.com/isthmus-grid/isthmus/test/internal/labtest"
+)
+
+// However many processes of a site look for one peer, the broker is asked
+// once; and once more when the peer has started anew.
+func TestFrontalAsksOnce(t *testing.T) {
+	const askers = 12
+	w := newWorld(t, labtest.SiteClosed+labtest.SiteShut, grid.Config{
+		Binary: func(daemon string) []string { return []string{labtest.Program(t, "-"+daemon)} }, // the daemons as programs of their own
+	})
+	key := labtest.NewKey(t, "cache")
+	join := func(first uint32) []*labtest.Member {
+		var all []*labtest.Member
+		for i := range uint32(askers) {
+			all = append(all, w.Join(key, []string{"closed/n1", "closed/n2"}[i%2], first+i, 1+2*askers))
+		}
+		return all
+	}
+	first, second := join(1), join(1+askers)
+	questions := func() int { return int(w.Figure("broker", "counters", "questions").(float64)) }
+	connect := func(members []*labtest.Member) {
+		t.Helper()
+		var all sync.WaitGroup
+		for _, m := range members {
+			all.Go(func() {
+				if err := m.Mesh.Connect(w.Ctx, 0); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+	}
+
+	target := w.Join(key, "shut/n1", 0, 1+2*askers)
+	before := questions()
+	connect(first)
+	if n := questions() - before; n != 1 {
+		t.Errorf("%d processes of a site made for %d questions, want 1", askers, n)
+	}
+	if hits := w.Figure("frontal closed", "resolve"); hits == nil {
+		t.Error("no counters")
+	}
+
+	target.End(t)
+	w.Join(key, "shut/n1", 0, 1+2*askers) // a greater generation
+	before = questions()
+	connect(second[:1]) // finds out that what the frontal knew is of an earlier life
+	connect(second[1:])
+	if n := questions() - before; n != 1 {
+		t.Errorf("after the peer started anew %d processes made for %d questions, want 1", askers, n)
+	}
+}
+
+// Relayed links go to the proxies in turn, both ends of a link to the same;
+// one that is dead is left out.
+func TestProxiesTakeTurns(t *testing.T) {
+	w := newWorld(t, labtest.SiteClosed+labtest.SiteShut, grid.Config{
+		Proxies:  []string{"public/p1", "public/p2", "public/p3"},
+		Settings: map[string]map[string]any{"broker": {"proxy_choice": "round-robin"}},
+	})
+	relayed := func(n int) map[string]int {
+		t.Helper()
+		counts := map[string]int{}
+		for range n {
+			j := w.LinkPair("closed/n1", "shut/n1")
+			if j.Near.Path.Technique != overlay.Relay || j.Near.Path.Proxy != j.Far.Path.Proxy {
+				t.Errorf("near end by %v, far end by %v", j.Near.Path, j.Far.Path)
+			}
+			counts[j.Near.Path.Proxy]++
+			j.End(t)
+		}
+		return counts
+	}
+	even := func(counts map[string]int, names ...string) {
+		t.Helper()
+		least, most := counts[names[0]], counts[names[0]]
+		for _, name := range names {
+			least, most = min(least, counts[name]), max(most, counts[name])
+		}
+		if most-least > 1 || len(counts) != len(names) {
+			t.Errorf("links by proxy %v, want %v with at most one more each", counts, names)
+		}
+	}
+	even(relayed(11), "p1", "p2", "p3")
+	w.Daemon("proxy p2").Kill()
+	w.Until("the broker to miss p2", func() bool { return len(w.Figure("broker", "proxies").([]any)) == 2 })
+	even(relayed(7), "p1", "p3")
+}

@@ -1,0 +1,232 @@
+package connect
+
+import (
+	"encoding/json"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/grid"
+	"github.com/isthmus-grid/isthmus/internal/lab"
+	"github.com/isthmus-grid/isthmus/test/internal/labtest"
+)
+
+// cell is one line of `isthmus lab matrix --json`.
+type cell struct {
+	From, To             string
+	Connected            bool
+	Technique, Predicted string
+	DirectPossible       bool              `json:"direct_possible"`
+	SetupMS              float64           `json:"setup_ms"`
+	First                string            `json:"first"`
+	ProxyBytes           uint64            `json:"proxy_bytes"`
+	ThirdPartyPackets    uint64            `json:"third_party_packets"`
+	Reasons              map[string]string `json:"reasons"`
+	Error                string            `json:"error"`
+	Tries                int               `json:"tries"`
+}
+
+// meeting is a pair of kinds of site and what joins them, said by hand.
+type meeting struct{ from, to, technique string }
+
+// meetings has each technique where nothing better works, and kinds of site that
+// it has to cope with.
+var meetings = []meeting{
+	{"open", "open", "direct"},
+	{"nat-symmetric", "nat-1to1", "direct"},
+	{"nat-symmetric", "port-range", "port-range"},
+	{"port-range", "nat-symmetric", "reversed"},
+	{"no-udp", "stateful", "simultaneous-open"},
+	{"stateful-reject", "nat-answers", "simultaneous-open"},
+	{"nat-random", "stateful-strict-new", "simultaneous-open"},
+	{"egress-443", "egress-443", "simultaneous-open"},
+	{"nat-symmetric-ipv6", "nat-symmetric-ipv6", "simultaneous-open"},
+	{"syn-drop-no-udp", "syn-drop-no-udp", "traversing"},
+	{"nat-symmetric", "syn-drop", "hole-punching"},
+	{"syn-reset", "syn-reset", "hole-punching"},
+	{"nat-symmetric", "nat-symmetric", "relay"},
+	{"http-proxy", "open", "relay"},
+
+	{"no-route/open", "stateful", "reversed"},
+	{"nat", "no-route/port-range", "port-range"},
+	{"no-route/stateful", "no-route/nat", "simultaneous-open"},
+	{"no-route/egress-443", "open", "simultaneous-open"},
+	{"no-route/syn-drop-no-udp", "no-route/syn-drop-no-udp", "traversing"},
+	{"syn-reset", "no-route/syn-reset", "hole-punching"},
+	{"no-route/http-proxy", "no-route/http-proxy", "relay"},
+}
+
+// others are the pairs by which every kind of site asks and is asked for.
+func others() []meeting {
+	var kinds []string
+	for _, p := range lab.Presets() {
+		if !strings.HasPrefix(p, "no-route/") {
+			kinds = append(kinds, p)
+		}
+	}
+	var all []meeting
+	for i, from := range kinds {
+		all = append(all, meeting{from: from, to: kinds[(i+5)%len(kinds)]}) // 5: most of these are closed to each other
+	}
+	return all
+}
+
+// Kinds of site meet: every kind with one other at least, and by every
+// technique. They connect as the broker predicts and as the measurements say;
+// proxies see nothing of links that need none, and nobody else sees anything of any.
+func TestMatrix(t *testing.T) {
+	labtest.NeedLab(t)
+	checkMatrix(t, append(others(), meetings...))
+}
+
+// Without the right to open raw sockets, sites whose filters refuse bare SYNs
+// still meet where datagrams pass, and only there.
+func TestMatrixUnprivileged(t *testing.T) {
+	labtest.NeedLab(t)
+	checkMatrix(t, []meeting{
+		{"stateful", "nat", "simultaneous-open"},
+		{"syn-drop", "syn-drop", "hole-punching"},
+		{"syn-drop-no-udp", "syn-drop-no-udp", "relay"},
+		{"no-route/syn-drop", "syn-drop", "hole-punching"},
+		{"no-route/syn-drop-no-udp", "syn-drop", "relay"},
+	}, "--unprivileged")
+}
+
+// Sites meet over IPv6 alone as they do over IPv4, by every technique, and a NAT of
+// IPv4 is in nobody's way.
+func TestMatrixIPv6(t *testing.T) {
+	labtest.NeedLab(t)
+	checkMatrix(t, []meeting{
+		{"stateful", "open", "direct"},
+		{"http-proxy", "port-range", "relay"},
+		{"stateful-reject", "port-range", "port-range"},
+		{"open", "stateful-noloose", "reversed"},
+		{"syn-drop", "stateful-strict", "simultaneous-open"},
+		{"stateful-strict-new", "syn-reset", "simultaneous-open"},
+		{"egress-443", "no-udp", "simultaneous-open"},
+		{"nat-symmetric-ipv6", "nat-ipv6", "simultaneous-open"},
+		{"mtu-1400", "udp-slow", "simultaneous-open"},
+		{"syn-drop", "syn-reset", "hole-punching"},
+		{"syn-drop-no-udp", "syn-drop", "traversing"},
+
+		{"no-route/stateful", "no-route/port-range", "port-range"},
+		{"no-route/nat-symmetric-ipv6", "no-route/egress-443", "simultaneous-open"},
+		{"no-route/syn-drop", "no-route/syn-drop", "traversing"},
+		{"no-route/http-proxy", "stateful", "relay"},
+	}, "--ipv6")
+}
+
+// Kinds of site that nobody planned for meet others and themselves, by what they
+// measure of their firewalls alone: directly where there is such a path.
+func TestMatrixMeasured(t *testing.T) {
+	t.Parallel() // most of it is waiting
+	labtest.NeedLab(t)
+	var words []string
+	for i, p := range lab.Unforeseen() {
+		words = append(words, p+":"+p, p+":"+[]string{"stateful", "nat", "nat-symmetric", "no-route/egress-443"}[i%4])
+	}
+	stdout, stderr, status := labtest.RunWithin(t, 5*time.Minute, exec.Command(labtest.Program(t, ""), "lab", "matrix", "--measured", "--json", "--pairs", strings.Join(words, ",")))
+	if status != 0 {
+		t.Errorf("status %d:\n%s", status, stderr)
+	}
+	d := json.NewDecoder(strings.NewReader(stdout))
+	for _, pair := range words {
+		var c cell
+		if err := d.Decode(&c); err != nil {
+			t.Fatalf("%s: %v; the run said:\n%s", pair, err, stderr)
+		}
+		if got := c.From + ":" + c.To; got != pair || !c.Connected || c.Error != "" || c.First == "" || len(c.Reasons) != 7 {
+			t.Errorf("%s: %+v", pair, c)
+		}
+		if (c.Technique == "relay") == c.DirectPossible {
+			t.Errorf("%s: by %s; a direct path exists: %v", pair, c.Technique, c.DirectPossible)
+		}
+		if c.ThirdPartyPackets != 0 {
+			t.Errorf("%s: %d packets to third parties", pair, c.ThirdPartyPackets)
+		}
+	}
+}
+
+// A job across networks composed at random gets all its bytes, whatever fails
+// meanwhile. `isthmus lab random --count 100` plays more of them.
+func TestRandomNetworks(t *testing.T) {
+	t.Parallel() // most of it is waiting
+	labtest.NeedLab(t)
+	for _, seed := range []string{"2", "3", "5"} { // the first has a site that lets few connections through
+		stdout, stderr, status := labtest.RunWithin(t, 5*time.Minute, exec.Command(labtest.Program(t, ""), "lab", "random", "--seed", seed, "--count", "1"))
+		if status != 0 || strings.Count(stdout, "messages in") != 1 {
+			t.Errorf("seed %s: status %d:\n%s%s", seed, status, stdout, stderr)
+		}
+	}
+}
+
+// checkMatrix has the pairs connected and judges the outcome once more.
+func checkMatrix(t *testing.T, pairs []meeting, flags ...string) {
+	t.Helper()
+	var words []string
+	for _, m := range pairs {
+		words = append(words, m.from+":"+m.to)
+	}
+	command := append([]string{"lab", "matrix", "--json", "--pairs", strings.Join(words, ",")}, flags...)
+	stdout, stderr, status := labtest.RunWithin(t, 5*time.Minute, exec.Command(labtest.Program(t, ""), command...))
+	if status != 0 {
+		t.Errorf("status %d:\n%s", status, stderr)
+	}
+	d := json.NewDecoder(strings.NewReader(stdout))
+	for _, m := range pairs {
+		var c cell
+		if err := d.Decode(&c); err != nil {
+			t.Fatalf("%s to %s: %v; the run said:\n%s", m.from, m.to, err, stderr)
+		}
+		c.check(t, m)
+	}
+	if d.More() {
+		t.Errorf("more than %d objects:\n%s", len(pairs), stdout)
+	}
+}
+
+// check says what is wrong with a cell.
+func (c cell) check(t *testing.T, want meeting) {
+	t.Helper()
+	pair := want.from + " to " + want.to
+	if c.From != want.from || c.To != want.to {
+		t.Errorf("%s to %s in place of %s", c.From, c.To, pair)
+		return
+	}
+	switch {
+	case !c.Connected || c.Error != "":
+		t.Errorf("%s: %s", pair, c.Error)
+	case c.Technique != c.Predicted || c.Technique == "":
+		t.Errorf("%s: by %s, predicted was %s", pair, c.Technique, c.Predicted)
+	case want.technique != "" && c.Technique != want.technique:
+		t.Errorf("%s: by %s, want %s", pair, c.Technique, want.technique)
+	}
+	relayed := c.Technique == "relay"
+	if relayed != (c.ProxyBytes > 0) || relayed == c.DirectPossible {
+		t.Errorf("%s: by %s, and %d bytes by the proxy; a direct path exists: %v", pair, c.Technique, c.ProxyBytes, c.DirectPossible)
+	}
+	if c.ThirdPartyPackets != 0 {
+		t.Errorf("%s: %d packets to third parties", pair, c.ThirdPartyPackets)
+	}
+	if len(c.Reasons) != 7 || c.SetupMS <= 0 || c.Tries < 1 {
+		t.Errorf("%s: %d reasons, set-up in %v ms, %d tries", pair, len(c.Reasons), c.SetupMS, c.Tries)
+	}
+}
+
+// A grid on IPv6 says which host keeps it from being one.
+func TestGridWithoutIPv6(t *testing.T) {
+	labtest.NeedLab(t)
+	l, err := lab.Up(t.Context(), lab.Spec{IPv6: true, Sites: []lab.Site{
+		{Name: "public", Preset: lab.Public, Nodes: []string{"broker"}},
+		{Name: "old", Preset: "nat", Nodes: lab.Nodes(1)},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	_, err = grid.Start(t.Context(), l, grid.Config{Broker: "public/broker", IPv6: true})
+	if err == nil || !strings.Contains(err.Error(), "old/gw has no IPv6 address; its preset is nat") {
+		t.Errorf("the grid starts: %v", err)
+	}
+}

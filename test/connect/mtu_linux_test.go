@@ -1,0 +1,105 @@
+package connect
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/isthmus-grid/isthmus/internal/grid"
+	"github.com/isthmus-grid/isthmus/link"
+	"github.com/isthmus-grid/isthmus/link/probe"
+	"github.com/isthmus-grid/isthmus/overlay"
+	"github.com/isthmus-grid/isthmus/test/internal/labtest"
+)
+
+// small reports whether a link's end sends in small packets only.
+func small(j *labtest.Pair) bool {
+	small := false
+	for _, c := range j.Near.Carriers() {
+		if c.Used && !c.Path.Small {
+			return false
+		}
+		small = small || c.Used
+	}
+	return small
+}
+
+// relayed reports whether a link's end sends through a relay.
+func relayed(j *labtest.Pair) bool {
+	return slices.ContainsFunc(j.Near.Carriers(), func(c link.Carrier) bool { return c.Used && c.Path.Technique == overlay.Relay })
+}
+
+// Large packets begin to vanish on the way to both sites, without a word: links go on in
+// small ones, directly where that was the path, nothing is lost, the helper says that it
+// is slower; and in large ones when these pass again. A link that begins meanwhile does so.
+func TestPathNarrowsUnderWay(t *testing.T) {
+	t.Parallel() // most of it is waiting
+	for _, bytes := range []int{1300, 600} {
+		t.Run(fmt.Sprint(bytes), func(t *testing.T) {
+			w := newWorld(t, labtest.SiteOpen+labtest.SiteClosed, grid.Config{})
+			j := w.LinkPair("closed/n1", "open/n1")
+			var lift []func() error
+			for _, site := range []string{"open", "closed"} {
+				n, err := w.Lab.Narrow(site, bytes)
+				if err != nil {
+					t.Fatal(err)
+				}
+				lift = append(lift, n.Lift)
+			}
+			if err := probe.Exchange(w.Ctx, j.Near, j.Far, 4<<20); err != nil {
+				t.Fatal(err)
+			}
+			if !small(j) {
+				t.Errorf("the link goes by %v", j.Near.Carriers())
+			}
+			late := w.LinkPair("closed/n2", "open/n2")
+			if !small(late) {
+				t.Errorf("a link that began meanwhile goes by %v", late.Near.Carriers())
+			}
+			w.AwaitLog("helper closed/n1", "carries nothing in packets of full size", "remedy", "ICMP")
+			w.Until("the link to go without a relay, in small packets", func() bool {
+				return small(j) && !relayed(j)
+			}, func() string { return fmt.Sprint(j.Near.Carriers()) })
+			for _, f := range lift {
+				if err := f(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			w.Until("packets of full size to be used again", func() bool { return !small(j) })
+			w.Exchange(j)
+		})
+	}
+}
+
+// Large packets vanish from the start, and the site's profile does not say so: links come
+// about in small ones, directly, relayed, dialled back and by simultaneous open.
+func TestPathIsNarrowFromTheStart(t *testing.T) {
+	t.Parallel() // most of it is waiting
+	const siteNarrow = "  - {name: narrow, preset: mtu-1300-blackhole, nodes: 1}\n"
+	for _, c := range []struct {
+		from, to, sites string
+		profile         func(string, overlay.SiteProfile) overlay.SiteProfile
+	}{
+		{"narrow/n1", "open/n1", siteNarrow + labtest.SiteOpen, labtest.FixedProfile},
+		{"open/n1", "narrow/n1", siteNarrow + labtest.SiteOpen, labtest.FixedProfile},
+		{"narrow/n1", "closed/n1", siteNarrow + labtest.SiteClosed, labtest.NoTraversalProfile},
+		{"closed/n1", "narrow/n1", siteNarrow + labtest.SiteClosed, labtest.NoTraversalProfile},
+		{"closed/n1", "narrow/n1", siteNarrow + labtest.SiteClosed, nil},
+	} {
+		t.Run(c.from+" to "+c.to, func(t *testing.T) {
+			w := newWorld(t, c.sites, grid.Config{Profile: func(site string, p overlay.SiteProfile) overlay.SiteProfile {
+				if site == "narrow" {
+					p.Filter, p.UDP, p.MTU = overlay.FilterStateful, true, 0
+				}
+				if c.profile == nil {
+					return p
+				}
+				return c.profile(site, p)
+			}})
+			j := w.LinkPair(c.from, c.to)
+			if !small(j) {
+				t.Errorf("the link goes by %v", j.Near.Carriers())
+			}
+		})
+	}
+}

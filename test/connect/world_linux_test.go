@@ -1,0 +1,19 @@
+package connect
+
+import (
+	"testing"
+
+	"github.com/isthmus-grid/isthmus/internal/grid"
+	"github.com/isthmus-grid/isthmus/test/internal/labtest"
+)
+
+// world is labtest.World with what the tests of this package ask of it besides.
+type world struct{ *labtest.World }
+
+func newWorld(t *testing.T, sites string, cfg grid.Config) *world {
+	t.Helper()
+	return &world{labtest.NewWorld(t, sites, cfg)}
+}
+
+// sub is the same world for a part of the test.
+func (w *world) sub(t *testing.T) *world { return &world{w.Sub(t)} }

@@ -1,0 +1,126 @@
+package labtest
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/doctor"
+)
+
+// doctorBound is what a run may take, whatever is broken.
+const doctorBound = 10 * time.Second
+
+// doctorBound is doctorBound and what the lab's longest way adds, of which the doctor takes some
+// round trips.
+func (w *World) doctorBound() time.Duration {
+	longest := time.Duration(0)
+	for _, s := range w.Lab.Shapes() {
+		longest = max(longest, 2*s.Delay)
+	}
+	return doctorBound + 16*longest
+}
+
+// Doctor runs `isthmus doctor` where a daemon runs, with the daemon's own
+// settings, and returns its report. It must keep its bound and end with the
+// status that it reports. Several may run at once.
+func (w *World) Doctor(daemon string, words ...string) doctor.Report {
+	w.T.Helper()
+	return w.DoctorWith(daemon, append([]string{"--config", w.SettingsFile(daemon)}, words...)...)
+}
+
+// DoctorWith is Doctor with the words alone.
+func (w *World) DoctorWith(daemon string, words ...string) doctor.Report {
+	w.T.Helper()
+	start := time.Now()
+	cmd := w.Daemon(daemon).Host.Command(w.Ctx, Program(w.T, ""), append([]string{"doctor", "--json"}, words...)...)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		w.T.Errorf("doctor on %s: %v", daemon, err)
+		return doctor.Report{}
+	}
+	took := time.Since(start)
+	if took > w.doctorBound() {
+		w.T.Errorf("doctor on %s took %v", daemon, took)
+	}
+	w.T.Logf("doctor on %s took %v", daemon, took.Round(10*time.Millisecond))
+	var r doctor.Report
+	if err := json.Unmarshal(stdout.Bytes(), &r); err != nil {
+		w.T.Errorf("doctor on %s: %v; it wrote %s%s", daemon, err, stdout.Bytes(), stderr.Bytes())
+	}
+	if got := cmd.ProcessState.ExitCode(); got != r.Exit {
+		w.T.Errorf("doctor on %s ended with status %d and reports %d", daemon, got, r.Exit)
+	}
+	return r
+}
+
+// Causes are the classes of a report's failures and warnings, each once.
+func Causes(r doctor.Report) []string {
+	var all []string
+	for _, f := range r.Findings {
+		if f.Status == doctor.Failed || f.Status == doctor.Warning {
+			all = append(all, f.Class.String())
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// Printed is a report as people read it.
+func Printed(r doctor.Report) string {
+	var b bytes.Buffer
+	r.Print(&b, true)
+	return b.String()
+}
+
+// DoctorFinds runs the doctor and compares the causes it names, and what else its
+// report says. It must not fail.
+func (w *World) DoctorFinds(daemon, want string, details ...string) {
+	w.T.Helper()
+	r := w.Doctor(daemon)
+	for _, d := range details {
+		if !strings.Contains(Printed(r), d) {
+			w.T.Errorf("%s: the report does not say %q:\n%s", daemon, d, Printed(r))
+		}
+	}
+	if err := named(r); err != nil {
+		w.T.Errorf("%s: %v:\n%s", daemon, err, Printed(r))
+	}
+	if got := strings.Join(Causes(r), " "); got != want || r.Exit != 0 {
+		w.T.Errorf("%s: found %q, status %d; want %q:\n%s", daemon, got, r.Exit, want, Printed(r))
+	}
+}
+
+// RateText stands before the rate that datagrams are held to.
+const RateText = "datagrams get through at about "
+
+// named checks the rate that a report names, if it names one: it is as exact as
+// can be.
+func named(r doctor.Report) error {
+	_, text, ok := strings.Cut(Printed(r), RateText)
+	if !ok {
+		return nil
+	}
+	var rate float64
+	if _, err := fmt.Sscanf(text, "%g Mb/s", &rate); err != nil {
+		return err
+	}
+	if rate < 0.66 || rate > 1.5 {
+		return fmt.Errorf("datagrams are held to 1 Mb/s, not to %g", rate)
+	}
+	return nil
+}
+
+// SettingsFile is the file of a daemon's settings.
+func (w *World) SettingsFile(daemon string) string {
+	return filepath.Join(filepath.Dir(w.Socket("x")), strings.NewReplacer(" ", "-", "/", "-").Replace(daemon)+".yaml")
+}

@@ -1,0 +1,263 @@
+package labtest
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"io"
+	"strings"
+
+	"google.golang.org/grpc"
+
+	"github.com/isthmus-grid/isthmus/internal/jobkey"
+	"github.com/isthmus-grid/isthmus/launch/gate"
+	"github.com/isthmus-grid/isthmus/launch/gate/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/stage"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// Talk is a conversation by hand, of a program at one node with the gate-keeper of
+// another.
+type Talk struct {
+	w      *World
+	Key    jobkey.Key
+	ID     []byte // of the reservation
+	Hold   *gatepb.Hold
+	Conn   *grpc.ClientConn
+	Stream gatepb.Gate_ConverseClient
+	End    context.CancelFunc // breaks the stream
+}
+
+// Talk opens one and says nothing yet.
+func (w *World) Talk(from, to string, key jobkey.Key) *Talk {
+	w.T.Helper()
+	conn, err := gate.Connect(w.Socket(from))
+	if err != nil {
+		w.T.Fatal(err)
+	}
+	w.T.Cleanup(func() { conn.Close() })
+	node, err := overlay.ParseNodeID(to)
+	if err != nil {
+		w.T.Fatal(err)
+	}
+	ctx, end := context.WithCancel(gate.At(w.Ctx, node))
+	w.T.Cleanup(end)
+	stream, err := gatepb.NewGateClient(conn).Converse(ctx)
+	if err != nil {
+		w.T.Fatal(err)
+	}
+	t := &Talk{w: w, Key: key, ID: make([]byte, 16), Conn: conn, Stream: stream, End: end}
+	rand.Read(t.ID)
+	return t
+}
+
+// BookedTalk is a Talk with a node that holds a process, of which there may be none before: who has
+// just lost the session with it takes a moment to see that.
+func (w *World) BookedTalk(from, to, job string) (t *Talk) {
+	w.T.Helper()
+	w.Until(to+" to be booked", func() bool {
+		t = w.Talk(from, to, NewKey(w.T, job))
+		t.Request(1)
+		if m, err := t.Stream.Recv(); err == nil && m.GetOk() != nil {
+			t.Hold = m.GetOk().Hold
+			return true
+		}
+		t.End()
+		t.Conn.Close() // what Cleanup does comes too late for hundreds
+		return false
+	})
+	return t
+}
+
+// Say sends a message; what fails shows in the answer.
+func (t *Talk) Say(m *gatepb.ToNode) { t.Stream.Send(m) }
+
+// Hear returns the next message.
+func (t *Talk) Hear() *gatepb.ToSubmitter {
+	t.w.T.Helper()
+	m, err := t.Stream.Recv()
+	if err != nil {
+		t.w.T.Fatalf("waiting for an answer: %v", err)
+	}
+	return m
+}
+
+// Expect hears a message and fails unless get finds in it what was expected.
+func Expect[T comparable](t *Talk, get func(*gatepb.ToSubmitter) T) T {
+	t.w.T.Helper()
+	m := t.Hear()
+	got := get(m)
+	var none T
+	if got == none {
+		t.w.T.Fatalf("the node says %v", m)
+	}
+	return got
+}
+
+// Request asks the node to hold so many processes.
+func (t *Talk) Request(processes int) {
+	t.Say(&gatepb.ToNode{Say: &gatepb.ToNode_Ask{Ask: &gatepb.Ask{Key: t.ID, Job: string(t.Key.ID()), Processes: uint32(processes)}}})
+}
+
+// Ask is Request, and what the node grants.
+func (t *Talk) Ask(processes int) *gatepb.OK {
+	t.w.T.Helper()
+	t.Request(processes)
+	ok := Expect(t, (*gatepb.ToSubmitter).GetOk)
+	t.Hold = ok.Hold
+	return ok
+}
+
+// StageFile brings a file, and returns how many chunks were missing.
+func (t *Talk) StageFile(name string, content []byte) int {
+	t.w.T.Helper()
+	m := t.Describe(name, content)
+	answer := t.Hear()
+	if answer.GetStored() != nil {
+		return 0
+	}
+	missing := answer.GetMissing()
+	if missing == nil {
+		t.w.T.Fatalf("asked for %s, the node says %v", name, answer)
+	}
+	for _, sum := range missing.Sums {
+		for i, s := range m.Chunks {
+			if bytes.Equal(s[:], sum) {
+				t.Say(&gatepb.ToNode{Say: &gatepb.ToNode_Chunk{Chunk: &gatepb.Chunk{Sum: sum, Data: content[i*stage.ChunkSize : min(len(content), (i+1)*stage.ChunkSize)]}}})
+			}
+		}
+	}
+	Expect(t, (*gatepb.ToSubmitter).GetStored)
+	return len(missing.Sums)
+}
+
+// Describe says the manifest of a file.
+func (t *Talk) Describe(name string, content []byte) stage.Manifest {
+	t.w.T.Helper()
+	m, err := stage.Describe(bytes.NewReader(content))
+	if err != nil {
+		t.w.T.Fatal(err)
+	}
+	say := &gatepb.Manifest{Name: name, Mode: 0o700, Size: uint64(m.Size)}
+	for _, sum := range m.Chunks {
+		say.Sums = append(say.Sums, append([]byte(nil), sum[:]...))
+	}
+	t.Say(&gatepb.ToNode{Say: &gatepb.ToNode_Manifest{Manifest: say}})
+	return m
+}
+
+// Start starts ranks of a job of size, and commits.
+func (t *Talk) Start(s *gatepb.Start) (folder string) {
+	t.w.T.Helper()
+	t.SayStart(s)
+	folder = Expect(t, (*gatepb.ToSubmitter).GetStarted).Folder
+	t.Say(&gatepb.ToNode{Say: &gatepb.ToNode_Commit{Commit: &gatepb.Commit{Hold: t.Hold}}})
+	return folder
+}
+
+// SayStart says what Start does, and hears no answer.
+func (t *Talk) SayStart(s *gatepb.Start) {
+	s.Hold, s.JobKey = t.Hold, t.Key.String()
+	if s.Processes == nil {
+		s.Processes = []*gatepb.Process{{}}
+	}
+	s.Size = max(s.Size, 1)
+	t.Say(&gatepb.ToNode{Say: &gatepb.ToNode_Start{Start: s}})
+}
+
+// Ack acknowledges the events up to this one.
+func (t *Talk) Ack(event uint64) {
+	t.Say(&gatepb.ToNode{Say: &gatepb.ToNode_Ack{Ack: &gatepb.Ack{Event: event}}})
+}
+
+// JobReport is all that a job said.
+type JobReport struct {
+	Out, Err string
+	Exits    map[uint32]*gatepb.Exited
+	Files    map[string]string
+	Over     *gatepb.Over
+	last     uint64
+}
+
+// Listen hears events until the job is over, and acknowledges them.
+func (t *Talk) Listen() JobReport {
+	t.w.T.Helper()
+	all := JobReport{Exits: map[uint32]*gatepb.Exited{}, Files: map[string]string{}}
+	for {
+		m, err := t.Stream.Recv()
+		if errors.Is(err, io.EOF) && all.Over != nil {
+			return all
+		}
+		if err != nil {
+			t.w.T.Fatalf("listening: %v; until then: %+v", err, all)
+		}
+		if m.Event != 0 {
+			if m.Event <= all.last {
+				t.w.T.Errorf("event %d comes after %d", m.Event, all.last)
+			}
+			all.last = m.Event
+			t.Ack(m.Event)
+		}
+		switch say := m.Say.(type) {
+		case *gatepb.ToSubmitter_Output:
+			if say.Output.Stderr {
+				all.Err += string(say.Output.Data)
+			} else {
+				all.Out += string(say.Output.Data)
+			}
+		case *gatepb.ToSubmitter_Exited:
+			all.Exits[say.Exited.Process.Rank] = say.Exited
+		case *gatepb.ToSubmitter_File:
+			all.Files[say.File.Name] += string(say.File.Data) + say.File.Fault
+		case *gatepb.ToSubmitter_Over:
+			all.Over = say.Over
+		}
+	}
+}
+
+// HearOutput hears the next output of a job, and passes everything else over.
+func (t *Talk) HearOutput() (event uint64, text string) {
+	t.w.T.Helper()
+	for {
+		if m := t.Hear(); m.GetOutput() != nil {
+			return m.Event, string(m.GetOutput().Data)
+		}
+	}
+}
+
+// HearUntil listens until the job has written a line with the words, and returns what it
+// wrote so far.
+func (t *Talk) HearUntil(words string) string {
+	t.w.T.Helper()
+	all := ""
+	for !strings.Contains(all, words) {
+		m := t.Hear()
+		if m.Event != 0 {
+			t.Ack(m.Event)
+		}
+		all += string(m.GetOutput().GetData())
+		if e := m.GetExited(); e != nil {
+			t.w.T.Fatalf("waiting for %q: a rank ended: %v; it wrote:\n%s", words, e, all)
+		}
+	}
+	return all
+}
+
+// Reopen opens another stream for the same reservation.
+func (t *Talk) Reopen(from, to string) *Talk {
+	t.w.T.Helper()
+	next := t.w.Talk(from, to, t.Key)
+	next.ID, next.Hold = t.ID, t.Hold
+	return next
+}
+
+// Reattach goes on with a conversation that was broken off.
+func (t *Talk) Reattach(from, to string) *Talk {
+	t.w.T.Helper()
+	c := t.w.Talk(from, to, t.Key)
+	c.ID, c.Hold = t.ID, t.Hold
+	c.Say(&gatepb.ToNode{Say: &gatepb.ToNode_Attach{Attach: &gatepb.Attach{Key: c.ID, Hold: c.Hold}}})
+	Expect(c, (*gatepb.ToSubmitter).GetAttached)
+	return c
+}

@@ -1,0 +1,163 @@
+package launch
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/launch/gate"
+	"github.com/isthmus-grid/isthmus/launch/gate/gatepb"
+	"github.com/isthmus-grid/isthmus/launch/stage"
+	"github.com/isthmus-grid/isthmus/overlay"
+	"github.com/isthmus-grid/isthmus/test/internal/labtest"
+)
+
+func TestGateConversation(t *testing.T) {
+	w := newWorld(t, labtest.SiteClosed+labtest.SiteShut, labtest.LaunchConfig(map[string]any{"jobs": 2, "processes": 4}))
+	c := w.Talk("closed/n1", "shut/n1", labtest.NewKey(t, "talk"))
+	if ok := c.Ask(8); ok.Processes != 4 {
+		t.Errorf("%d processes are granted, want the 4 that are offered", ok.Processes)
+	}
+	script := []byte("#!/bin/sh\nread word\necho rank $ISTHMUS_RANK of $ISTHMUS_SIZE in $PLACE heard $word\necho this is wrong >&2\necho result >result.$ISTHMUS_RANK\nexit $ISTHMUS_RANK\n" + strings.Repeat("#\n", stage.ChunkSize))
+	if n := c.StageFile("bin/script", script); n != 3 {
+		t.Errorf("%d chunks of a new file are missing, want 3", n)
+	}
+	c.Start(&gatepb.Start{
+		Argv: []string{"bin/script"}, Environment: []string{"PLACE=shut"}, Size: 5, Input: true,
+		Processes: []*gatepb.Process{{Rank: 0}, {Rank: 3}}, Outputs: []string{"result.*", "nothing"},
+		Limits: []*gatepb.Limit{{Name: "nofile", Value: 99}},
+	})
+	c.Say(&gatepb.ToNode{Say: &gatepb.ToNode_Input{Input: &gatepb.Input{Data: []byte("hello\n"), End: true}}})
+	all := c.Listen()
+	if !strings.Contains(all.Out, "rank 0 of 5 in shut heard hello\n") || !strings.Contains(all.Out, "rank 3 of 5 in shut heard\n") || all.Err != "this is wrong\nthis is wrong\n" {
+		t.Errorf("the ranks said %q and %q", all.Out, all.Err)
+	}
+	if fmt.Sprint(all.Exits[0].GetStatus(), all.Exits[3].GetStatus()) != "0 3" {
+		t.Errorf("the ranks ended with %v", all.Exits)
+	}
+	if all.Files["result.0"] != "result\n" || all.Files["result.3"] != "result\n" || !strings.Contains(all.Files["nothing"], "no such file") {
+		t.Errorf("the files are %q", all.Files)
+	}
+	if all.Over.Ended != "" {
+		t.Errorf("it was ended: %s", all.Over.Ended)
+	}
+}
+
+// A conversation goes on when the relay dies under it, and when its stream breaks it
+// can be taken up where it was.
+func TestGateOutlivesItsPath(t *testing.T) {
+	cfg := labtest.LaunchConfig(map[string]any{"jobs": 1, "processes": 1})
+	cfg.Proxies = []string{"public/p1", "public/p2"}
+	w := newWorld(t, labtest.SiteClosed+labtest.SiteShut, cfg)
+	c := w.Talk("closed/n1", "shut/n1", labtest.NewKey(t, "path"))
+	c.Ask(1)
+	c.Start(&gatepb.Start{Argv: []string{"sh", "-c", "while read word; do echo heard $word; done; exit 7"}, Input: true})
+	said := 0
+	tell := func(word string) {
+		c.Say(&gatepb.ToNode{Say: &gatepb.ToNode_Input{Input: &gatepb.Input{Offset: uint64(said), Data: []byte(word + "\n")}}})
+		said += len(word) + 1
+	}
+	tell("one")
+	event, text := c.HearOutput()
+	used := "proxy p1"
+	if n, _ := w.Daemon("proxy p2").Descriptors(); strings.Contains(w.Daemon("helper closed/n1").Log(), "relay through p2") {
+		t.Logf("p2 relays, with %d descriptors", n)
+		used = "proxy p2"
+	}
+	w.Daemon(used).Kill()
+	tell("two")
+	if _, text2 := c.HearOutput(); text+text2 != "heard one\nheard two\n" {
+		t.Errorf("heard %q and then %q", text, text2)
+	}
+	c.End()
+	c = c.Reopen("closed/n2", "shut/n1") // the same user from another node is another
+	c.Say(&gatepb.ToNode{Say: &gatepb.ToNode_Attach{Attach: &gatepb.Attach{Key: c.ID, Hold: c.Hold, Have: event}}})
+	labtest.Expect(c, (*gatepb.ToSubmitter).GetRefused)
+	c = c.Reopen("closed/n1", "shut/n1")
+	c.Say(&gatepb.ToNode{Say: &gatepb.ToNode_Attach{Attach: &gatepb.Attach{Key: c.ID, Hold: c.Hold, Have: event}}})
+	if a := labtest.Expect(c, (*gatepb.ToSubmitter).GetAttached); !a.Committed || a.Taken != uint64(said) {
+		t.Errorf("attached: %v", a)
+	}
+	c.Say(&gatepb.ToNode{Say: &gatepb.ToNode_Input{Input: &gatepb.Input{Offset: uint64(said), End: true}}})
+	if all := c.Listen(); all.Out != "heard two\n" || all.Exits[0].GetStatus() != 7 {
+		t.Errorf("%+v", all)
+	}
+	if err := w.Daemon(used).Start(w.Ctx); err != nil {
+		t.Error(err)
+	}
+}
+
+// A reservation that was not started ends with the helper, and its files with it; and the
+// next one takes jobs again.
+func TestGateHelperKilled(t *testing.T) {
+	w := newWorld(t, labtest.SiteClosed+labtest.SiteShut, labtest.LaunchConfig(map[string]any{"jobs": 1, "processes": 1}))
+	c := w.BookedTalk("closed/n1", "shut/n1", "killed")
+	c.StageFile("input", []byte("content"))
+	w.Daemon("helper shut/n1").Kill()
+	if err := w.Daemon("helper shut/n1").Start(w.Ctx); err != nil {
+		t.Fatal(err)
+	}
+	w.nothingOf("shut/n1")
+	w.AwaitLog("helper shut/n1", "joined")
+	c.End()
+	w.BookedTalk("closed/n1", "shut/n1", "after").End()
+}
+
+// What cannot be reached says why, and lists and ends are for who may.
+func TestGateCalls(t *testing.T) {
+	cfg := labtest.LaunchConfig(map[string]any{"jobs": 2, "processes": 1})
+	cfg.Settings["helper closed/n2"] = map[string]any{"offer": map[string]any{"jobs": 0}}
+	w := newWorld(t, labtest.SiteClosed+labtest.SiteShut, cfg)
+	conn, err := gate.Connect(w.Socket("closed/n2"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	g, desk := gatepb.NewGateClient(conn), gatepb.NewDeskClient(conn)
+	shut := gate.At(w.Ctx, overlay.NodeID{Site: "shut", Name: "n1"})
+	p, err := g.Ping(shut, &gatepb.PingRequest{Payload: []byte("to and fro")})
+	if err != nil || string(p.Payload) != "to and fro" || p.Jobs != 0 {
+		t.Fatalf("%v, %v", p, err)
+	}
+	for _, c := range []struct {
+		node overlay.NodeID
+		want string
+	}{
+		{overlay.NodeID{Site: "nowhere", Name: "n1"}, "the gate of nowhere/n1"},
+		{overlay.NodeID{Site: "shut", Name: "UPPER/CASE"}, "allowed are"},
+	} {
+		ctx, cancel := context.WithTimeout(gate.At(w.Ctx, c.node), 2*time.Second)
+		_, err := g.Ping(ctx, &gatepb.PingRequest{})
+		cancel()
+		if err == nil || !strings.Contains(err.Error(), c.want) && !strings.Contains(err.Error(), "DeadlineExceeded") {
+			t.Errorf("a ping to %v: %v", c.node, err)
+		}
+	}
+	c := w.Talk("closed/n2", "shut/n1", labtest.NewKey(t, "calls"))
+	c.Ask(1)
+	c.Start(&gatepb.Start{Argv: []string{"sh", "-c", "echo up; sleep 1000"}})
+	c.HearOutput()
+	list, err := g.Jobs(shut, &gatepb.JobsRequest{})
+	if err != nil || len(list.Jobs) != 1 || list.Jobs[0].Job != string(c.Key.ID()) || list.Jobs[0].By != "closed/n2" || len(list.Jobs[0].Argv) != 3 {
+		t.Errorf("the jobs are %v, %v", list, err)
+	}
+	far, err := g.Measure(shut, &gatepb.MeasureRequest{Nodes: []string{"closed/n1", "shut/n1"}})
+	if err != nil || len(far.Distances) != 2 || far.Distances[0].LatencyNs < uint64(4*time.Millisecond) || far.Distances[1].LatencyNs >= uint64(time.Millisecond) {
+		t.Errorf("shut/n1 measures %v, %v", far, err)
+	}
+	if r, err := g.Kill(shut, &gatepb.KillRequest{Job: string(c.Key.ID())}); err != nil || r.Reservations != 1 {
+		t.Errorf("kill: %v, %v", r, err)
+	}
+	if all := c.Listen(); all.Exits[0].GetSignal() != "TERM" || all.Over.Ended != "ended by root@closed/n2" {
+		t.Errorf("%+v", all)
+	}
+	none := w.Talk("closed/n1", "closed/n2", labtest.NewKey(t, "none"))
+	none.Say(&gatepb.ToNode{Say: &gatepb.ToNode_Cancel{Cancel: &gatepb.Cancel{Key: none.ID}}})
+	none.End() // nobody answers at a node that offers nothing
+	hosts, err := desk.Hosts(w.Ctx, &gatepb.HostsRequest{})
+	if err != nil || len(hosts.Hosts) != 3 {
+		t.Errorf("the hosts are %v, %v", hosts, err)
+	}
+}

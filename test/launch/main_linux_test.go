@@ -1,0 +1,11 @@
+package launch
+
+import (
+	"testing"
+
+	"github.com/isthmus-grid/isthmus/test/internal/labtest"
+)
+
+func TestMain(m *testing.M) {
+	labtest.Main(m, map[string]func() error{mournKey: mourn, roundsKey: rounds})
+}

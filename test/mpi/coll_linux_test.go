@@ -1,0 +1,78 @@
+package mpi
+
+import (
+	"encoding/json"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/isthmus-grid/isthmus/test/internal/labtest"
+)
+
+// collRow is what these tests look at of a row of `isthmus bench coll`.
+type collRow struct {
+	Bench, Figure, Unit, Against string
+	Params                       struct {
+		Scene, Collective, Contestant, Algorithm string
+		Size, Repetitions                        int
+		Bound                                    float64 `json:"bound_ms"`
+	}
+	Value, Ratio float64
+	Met          *bool
+}
+
+// collRows runs the benchmark with no other MPI.
+func collRows(t *testing.T, args ...string) (rows []collRow) {
+	t.Helper()
+	stdout, stderr, status := labtest.Run(t, exec.Command(labtest.Program(t, ""), append([]string{"bench", "coll", "--json", "--peers", "none"}, args...)...))
+	if status != 0 {
+		t.Fatalf("status %d:\n%s", status, stderr)
+	}
+	for d := json.NewDecoder(strings.NewReader(stdout)); d.More(); {
+		var row collRow
+		if err := d.Decode(&row); err != nil {
+			t.Fatalf("%v in:\n%s", err, stdout)
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// What ranks say they sent to other sites is exactly what the schedules of an algorithm
+// say, however ranks are assigned to sites.
+func TestCollCrossings(t *testing.T) {
+	labtest.NeedLab(t)
+	seen := map[string]bool{}
+	for _, r := range collRows(t, "--counts", "--algorithms", "--sites", "3", "--ranks", "2", "--rtt", "4ms", "--rate", "1gbit", "--sizes", "8B,64KiB") {
+		seen[r.Params.Scene+" "+r.Params.Collective+" "+r.Figure] = true
+		if r.Met == nil || !*r.Met {
+			t.Errorf("%+v", r)
+		}
+	}
+	if want := 2 * 10 * 2; len(seen) != want { // orders, collectives, figures
+		t.Errorf("%d kinds of rows, want %d: %v", len(seen), want, seen)
+	}
+}
+
+// Calls between sites are timed beside what they take at least. How far from it they
+// are is the benchmark's to say.
+func TestBenchColl(t *testing.T) {
+	labtest.NeedLab(t)
+	seen := map[string]int{}
+	for _, r := range collRows(t, "--sites", "2", "--ranks", "2", "--rtt", "4ms", "--rate", "100mbit", "--repeat", "1", "--collectives", "barrier,allgather", "--sizes", "8B,64KiB") {
+		seen[r.Params.Scene]++
+		if r.Bench != "coll" || r.Figure != "time" || r.Unit != "ms" || r.Against != "bound" || r.Met == nil || r.Params.Contestant != "isthmus" {
+			t.Errorf("%+v", r)
+		}
+		least := 2.0 // ms of one way
+		if r.Params.Size == 64<<10 {
+			least += 2 * 64 << 10 * 8 / 100e6 * 1e3
+		}
+		if d := r.Params.Bound - least; d > 0.001 || d < -0.001 || r.Value < 0.85*least || r.Params.Repetitions < 1 {
+			t.Errorf("%+v: want a bound of %v ms, and no time much below", r, least)
+		}
+	}
+	if seen["2x2/4ms/100mbit/blocked"] != 3 || seen["2x2/4ms/100mbit/round-robin"] != 3 || len(seen) != 2 {
+		t.Errorf("rows by scene: %v", seen)
+	}
+}

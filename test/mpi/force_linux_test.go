@@ -1,0 +1,30 @@
+package mpi
+
+import (
+	"testing"
+
+	"github.com/isthmus-grid/isthmus/collectives"
+	"github.com/isthmus-grid/isthmus/test/internal/labtest"
+)
+
+// Every algorithm can be forced on a job of two closed sites, and sends between them just
+// what its schedules say, however ranks are assigned to sites.
+func TestForcedBetweenSites(t *testing.T) {
+	labtest.NeedLab(t)
+	forced := map[string]bool{}
+	for _, r := range collRows(t, "--counts", "--algorithms", "--sites", "2", "--ranks", "2", "--rtt", "2ms", "--rate", "1gbit", "--sizes", "8B") {
+		if r.Met == nil || !*r.Met {
+			t.Errorf("%+v", r)
+		}
+		if r.Against == "schedule" {
+			forced[r.Params.Collective+" "+r.Params.Algorithm] = true
+		}
+	}
+	for _, collective := range []string{"bcast", "allreduce", "allgather", "alltoall", "scan"} {
+		for _, a := range collectives.Algorithms(collective) {
+			if !forced[collective+" "+a.Name] {
+				t.Errorf("%s was never carried out by %s", collective, a.Name)
+			}
+		}
+	}
+}

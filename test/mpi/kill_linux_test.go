@@ -1,0 +1,350 @@
+package mpi
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/grid"
+	"github.com/isthmus-grid/isthmus/internal/jobkey"
+	"github.com/isthmus-grid/isthmus/mpilib"
+	"github.com/isthmus-grid/isthmus/overlay"
+	"github.com/isthmus-grid/isthmus/test/internal/labtest"
+)
+
+// These tests kill a rank in the middle of something and see that all others
+// learn of it, agree on it, shrink and go on, in bounded time.
+
+const (
+	// killsKey says in the environment how often TestKill kills; without it, kills.
+	killsKey = "ISTHMUS_TEST_KILLS"
+	kills    = 40
+	// doomKey marks, in the environment, a process as a rank of survive: "-" for
+	// one that lives, else the state in which it dies and after how many
+	// microseconds there; but before the late states unless that is one of them.
+	doomKey = "ISTHMUS_TEST_DOOM"
+	// killPatience bounds a job; what the survivors need is much less.
+	killPatience = 4 * time.Minute
+	// killReach is how long a rank may take to start or to answer before the others hold it for
+	// dead. On a machine that does much else it must not be short: who is taken for
+	// failed though it lives is out for good.
+	killReach = 15 * time.Second
+)
+
+// A state is what a rank is at. Without a function it is none of a communicator's.
+type state struct {
+	name string
+	do   func(ctx context.Context, c *mpilib.Comm) error
+}
+
+// states are what a rank can be at when it is killed, in the order in which a
+// job goes through them.
+var states = []state{
+	{"starting", nil},
+	{"bcast", func(ctx context.Context, c *mpilib.Comm) error { return mpilib.Bcast(ctx, c, make([]byte, 1<<20), 0) }},
+	{"computing", func(ctx context.Context, c *mpilib.Comm) error {
+		for end := time.Now().Add(2 * time.Millisecond); time.Now().Before(end); {
+		}
+		return nil
+	}},
+	{"sending", func(ctx context.Context, c *mpilib.Comm) error { return ring(ctx, c, 1<<20, false) }},
+	{"receiving", func(ctx context.Context, c *mpilib.Comm) error { return ring(ctx, c, 100, true) }},
+	{"any source", anySource},
+	{"probing", probing},
+	{"allreduce", func(ctx context.Context, c *mpilib.Comm) error {
+		return mpilib.Allreduce(ctx, c, make([]float64, 1<<14), make([]float64, 1<<14), mpilib.Sum[float64])
+	}},
+	{"alltoall", func(ctx context.Context, c *mpilib.Comm) error {
+		return mpilib.Alltoall(ctx, c, make([]byte, c.Size()<<14), make([]byte, c.Size()<<14))
+	}},
+	{"split", func(ctx context.Context, c *mpilib.Comm) error {
+		d, err := c.Split(ctx, c.Rank()%2, 0)
+		if err != nil {
+			return err
+		}
+		return d.Free()
+	}},
+	{"agreeing", func(ctx context.Context, c *mpilib.Comm) error { _, err := c.Agree(ctx, 1); return err }},
+	{"shrinking", func(ctx context.Context, c *mpilib.Comm) error { _, err := c.Shrink(ctx); return err }},
+	{"finalizing", nil},
+}
+
+// isLate reports whether one that is to die in a state may have a part in the last
+// agreement, after which a death changes nothing for the others.
+func isLate(name string) bool {
+	return slices.ContainsFunc(states[len(states)-5:], func(s state) bool { return s.name == name })
+}
+
+// ring passes n bytes on to the next rank; the receive is there first or not.
+func ring(ctx context.Context, c *mpilib.Comm, n int, first bool) error {
+	next, last := (c.Rank()+1)%c.Size(), (c.Rank()+c.Size()-1)%c.Size()
+	if first {
+		_, err := mpilib.Sendrecv(ctx, c, make([]byte, n), next, 1, make([]byte, n), last, 1)
+		return err
+	}
+	out := mpilib.Isend(c, make([]byte, n), next, 2)
+	_, inErr := mpilib.Recv(ctx, c, make([]byte, n), last, 2)
+	_, outErr := out.Wait(ctx)
+	return errors.Join(inErr, outErr)
+}
+
+// anySource has the first rank hear of all.
+func anySource(ctx context.Context, c *mpilib.Comm) error {
+	if c.Rank() != 0 {
+		return mpilib.Ssend(ctx, c, []int{1}, 0, 3)
+	}
+	for range c.Size() - 1 {
+		if _, err := mpilib.Recv(ctx, c, []int{0}, mpilib.AnySource, 3); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// probing has every rank probe for the next one's message.
+func probing(ctx context.Context, c *mpilib.Comm) error {
+	next, last := (c.Rank()+1)%c.Size(), (c.Rank()+c.Size()-1)%c.Size()
+	if _, err := mpilib.Isend(c, []int{1}, last, 4).Wait(ctx); err != nil {
+		return err
+	}
+	m, err := c.Mprobe(ctx, next, 4)
+	if err != nil {
+		return err
+	}
+	_, err = mpilib.MRecv(ctx, m, []int{0})
+	return err
+}
+
+// survive is a rank: it goes through all states, and after each that failed
+// somewhere it goes on with those that are left. It writes how many those are.
+func survive() error {
+	doom := os.Getenv(doomKey)
+	end := func() { syscall.Kill(os.Getpid(), syscall.SIGKILL) }
+	die := func(state string) {
+		name, micros, _ := strings.Cut(doom, ":")
+		switch {
+		case name == state:
+			d, _ := strconv.Atoi(micros)
+			time.AfterFunc(time.Duration(d)*time.Microsecond, end)
+		case doom != "-" && isLate(state) && !isLate(name): // its time is longer than the states before took
+			end()
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), killPatience)
+	defer cancel()
+	die("starting")
+	w, err := mpilib.Init(ctx, mpilib.WithConnectTimeout(killReach))
+	if err != nil {
+		return err
+	}
+	c := w.Comm()
+	for _, s := range states {
+		if s.do == nil {
+			continue
+		}
+		die(s.name)
+		if c, err = together(ctx, c, s.name, s.do); err != nil {
+			return fmt.Errorf("%s: %w", s.name, err)
+		}
+	}
+	fmt.Println("left:", c.Size())
+	die("finalizing")
+	if doom != "-" {
+		defer time.Sleep(killPatience) // until it is killed, if it was not yet
+	}
+	if err := w.Finalize(ctx); err != nil && !errors.Is(err, mpilib.ErrProcFailed) {
+		return err
+	}
+	return nil
+}
+
+// together does something with c, agrees on whether all could, and if not
+// returns what is left of it.
+func together(ctx context.Context, c *mpilib.Comm, state string, do func(context.Context, *mpilib.Comm) error) (*mpilib.Comm, error) {
+	well := uint64(1)
+	if err := do(ctx, c); err != nil {
+		fmt.Printf("%s: %v\n", state, err)
+		if ctx.Err() != nil {
+			return nil, err
+		}
+		well = 0
+		if err := c.Revoke(); err != nil {
+			return nil, err
+		}
+	}
+	all, err := c.Agree(ctx, well)
+	switch {
+	case err != nil && !errors.Is(err, mpilib.ErrProcFailed):
+		return nil, err
+	case err == nil && all == 1:
+		return c, nil
+	}
+	return c.Shrink(ctx)
+}
+
+// A killed is a job of which one rank is to die.
+type killed struct {
+	size, rank int
+	state      string
+	micros     int
+}
+
+func (k killed) String() string {
+	return fmt.Sprintf("rank %d of %d, %s for %d us", k.rank, k.size, k.state, k.micros)
+}
+
+// command is an exec.Cmd, or one of a lab's.
+type command interface {
+	Start() error
+	Wait() error
+}
+
+// run runs the job. rank makes the process of one, with what is added to its
+// environment and with its output. It returns how long the last survivor took
+// from the death on.
+func (k killed) run(t *testing.T, rank func(r int, env []string, out io.Writer) command) time.Duration {
+	t.Helper()
+	outputs := make([]bytes.Buffer, k.size)
+	errs := make([]error, k.size)
+	ends := make([]time.Time, k.size)
+	var ranks sync.WaitGroup
+	for r := range k.size {
+		doom := "-"
+		if r == k.rank {
+			doom = fmt.Sprintf("%s:%d", k.state, k.micros)
+		}
+		env := append(os.Environ(), doomKey+"="+doom, mpilib.EnvRank+"="+strconv.Itoa(r), mpilib.EnvSize+"="+strconv.Itoa(k.size))
+		cmd := rank(r, env, &outputs[r])
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		ranks.Go(func() {
+			errs[r] = cmd.Wait()
+			ends[r] = time.Now()
+		})
+	}
+	ranks.Wait()
+	k.check(t, outputs, errs)
+	return slices.MaxFunc(ends, time.Time.Compare).Sub(ends[k.rank])
+}
+
+// check looks at how the ranks ended and what they wrote.
+func (k killed) check(t *testing.T, outputs []bytes.Buffer, errs []error) {
+	t.Helper()
+	left := map[string]bool{}
+	for r := range outputs {
+		status, _ := errs[r].(*exec.ExitError)
+		switch {
+		case r == k.rank:
+			if status == nil || status.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
+				t.Errorf("%v: it ended otherwise: %v", k, errs[r])
+			}
+			continue
+		case errs[r] != nil:
+			t.Errorf("%v: rank %d: %v", k, r, errs[r])
+		}
+		for line := range strings.Lines(outputs[r].String()) {
+			if n, ok := strings.CutPrefix(line, "left: "); ok {
+				left[strings.TrimSpace(n)] = true
+			}
+		}
+	}
+	if len(left) != 1 || !left[strconv.Itoa(k.size-1)] && !(isLate(k.state) && left[strconv.Itoa(k.size)]) {
+		t.Errorf("%v: left are %v", k, left)
+	}
+	if t.Failed() {
+		for r := range outputs {
+			t.Logf("rank %d wrote:\n%s", r, outputs[r].String())
+		}
+	}
+}
+
+// Whichever rank of a job on one node is killed, and whatever it was at, the others
+// go on.
+func TestKill(t *testing.T) {
+	labtest.NeedLab(t) // its own folder and processes are looked after there
+	n := kills
+	if text := os.Getenv(killsKey); text != "" {
+		var err error
+		if n, err = strconv.Atoi(text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	seed := uint64(time.Now().UnixNano())
+	rng := rand.New(rand.NewPCG(seed, 0))
+	longest, longestStart := time.Duration(0), time.Duration(0)
+	shm, _ := os.ReadDir("/dev/shm")
+	for i := range n {
+		state := states[i%len(states)].name
+		size := 4 + rng.IntN(3)
+		k := killed{size: size, rank: rng.IntN(size), state: state, micros: rng.IntN(4000)}
+		switch {
+		case i == 0:
+			k.micros = 1e6 // longer than all states take
+		case state == "starting":
+			k.micros = rng.IntN(50000)
+		}
+		dir, err := os.MkdirTemp("", "isthmus")
+		if err != nil {
+			t.Fatal(err)
+		}
+		key := labtest.NewKey(t, "kill").String()
+		took := k.run(t, func(_ int, env []string, out io.Writer) command {
+			cmd := exec.Command(os.Args[0])
+			cmd.Env, cmd.Stdout, cmd.Stderr = append(env, mpilib.EnvDir+"="+dir, jobkey.EnvKey+"="+key), out, out
+			return cmd
+		})
+		if state == "starting" {
+			longestStart = max(longestStart, took)
+		} else {
+			longest = max(longest, took)
+		}
+		files, err := os.ReadDir(dir)
+		if len(files) > 1 || err != nil { // the dead rank's socket
+			t.Errorf("%v: left behind: %v, %v", k, files, err)
+		}
+		os.RemoveAll(dir)
+		if t.Failed() {
+			t.Fatalf("job %d with seed %d", i, seed)
+		}
+	}
+	if now, _ := os.ReadDir("/dev/shm"); len(now) > len(shm) {
+		t.Errorf("left in /dev/shm: %v", now)
+	}
+	t.Logf("%d kills: the last survivor was done %v after the death, %v where it was starting", n, longest, longestStart)
+}
+
+// Ranks of two closed sites survive the death of one of them, also those that
+// share no node with it.
+func TestKillOverTwoSites(t *testing.T) {
+	w := labtest.NewWorld(t, labtest.SiteClosed+"  - {name: shed, preset: no-route/egress-443, nodes: 2}\n", grid.Config{
+		Profile: func(_ string, p overlay.SiteProfile) overlay.SiteProfile { return p }, // whatever works first
+	})
+	nodes := []string{"closed/n1", "closed/n1", "closed/n2", "shed/n1", "shed/n2"}
+	for _, k := range []killed{
+		{5, 0, "allreduce", 500},
+		{5, 2, "receiving", 0},
+		{5, 3, "sending", 0},
+		{5, 4, "starting", 300000},
+	} {
+		key := labtest.NewKey(t, "kill").String()
+		took := k.run(t, func(r int, env []string, out io.Writer) command {
+			cmd := w.Lab.Host(nodes[r]).Command(w.Ctx, os.Args[0])
+			cmd.Env, cmd.Stdout, cmd.Stderr = append(env, mpilib.EnvHelper+"="+w.Socket(nodes[r]), jobkey.EnvKey+"="+key), out, out
+			return cmd
+		})
+		t.Logf("%v: the last survivor was done %v after the death", k, took)
+	}
+}

@@ -1,0 +1,9 @@
+package mpi
+
+import (
+	"testing"
+
+	"github.com/isthmus-grid/isthmus/test/internal/labtest"
+)
+
+func TestMain(m *testing.M) { labtest.Main(m, map[string]func() error{doomKey: survive}) }

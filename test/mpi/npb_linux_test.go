@@ -1,0 +1,36 @@
+package mpi
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/isthmus-grid/isthmus/internal/grid"
+	"github.com/isthmus-grid/isthmus/overlay"
+	"github.com/isthmus-grid/isthmus/test/internal/labtest"
+)
+
+// kernels of the NAS Parallel Benchmarks that `isthmus demo` does not show,
+// with what of a report names the class's size.
+var kernels = []struct{ name, class, size string }{
+	{"cg", "S", "order 1400"}, {"cg", "W", "order 7000"},
+	{"mg", "S", "32 x 32 x 32"}, {"mg", "W", "128 x 128 x 128"},
+	{"ft", "S", "64 x 64 x 64"}, {"ft", "W", "128 x 128 x 32"},
+}
+
+// Each kernel finds the official values on eight ranks, half of them in a site
+// that lets nobody in and half in one whose nodes have not even a way out.
+func TestKernelsOverTwoClosedSites(t *testing.T) {
+	w := labtest.NewWorld(t, labtest.SiteClosed+"  - {name: shed, preset: no-route/egress-443, nodes: 2}\n", grid.Config{
+		Profile: func(_ string, p overlay.SiteProfile) overlay.SiteProfile { return p }, // whatever works first
+	})
+	for _, k := range kernels {
+		t.Run(k.name+"/"+k.class, func(t *testing.T) {
+			out := w.RunJob(t, []string{"closed/n1", "closed/n2", "shed/n1", "shed/n2"}, 2, "example", k.name, "--class", k.class)
+			for _, want := range []string{"SUCCESSFUL", k.size} {
+				if !strings.Contains(out, " "+want+"\n") {
+					t.Errorf("it did not print %q but:\n%s", want, out)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,28 @@
+package mpi
+
+import (
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/isthmus-grid/isthmus/internal/grid"
+	"github.com/isthmus-grid/isthmus/test/internal/labtest"
+)
+
+// The rules of the standard that mpilib's own tests hold it to, within one process
+// each time, hold for processes of a grid: on one node, on two of a site, and between
+// sites of which one has no way out but its gateway's.
+func TestRulesOnAGrid(t *testing.T) {
+	w := labtest.NewWorld(t, labtest.SiteClosed+labtest.SiteHidden, grid.Config{})
+	rules := filepath.Join(filepath.Dir(labtest.Program(t, "")), "rules.test")
+	if out, err := exec.Command("go", "test", "-c", "-buildvcs=false", "-o", rules, labtest.Module+"/mpilib").CombinedOutput(); err != nil {
+		t.Fatalf("building the rules: %v\n%s", err, out)
+	}
+	nodes := []string{"closed/n1", "closed/n2", "hidden/n1"}
+	// Left out are what needs memory that ranks share, or an option of its own.
+	out := w.RunJobOf(t, nodes, 2, rules, "-injob", "-test.run", "TestStandard_(3_[58]|7|8)", "-test.skip", "SynchronousBlocks|Signatures", "-test.v")
+	if passed := strings.Count(out, "] PASS\n"); passed != 6 || !strings.Contains(out, "--- PASS: TestStandard_8_6_NeighborExchange") {
+		t.Errorf("%d of 6 ranks passed:\n%.20000s", passed, out)
+	}
+}

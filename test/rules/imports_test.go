@@ -1,0 +1,246 @@
+package rules
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/isthmus-grid/isthmus/test/internal/labtest"
+)
+
+// A tier is a floor of the house. A package may import its own floor and the
+// floors below.
+type tier int
+
+const (
+	vocabulary tier = iota
+	frames
+	internals
+	parts
+	messages
+	services
+	programs
+)
+
+func (t tier) String() string {
+	return [...]string{"overlay", "wire", "internal/*", "collectives and link", "mpilib", "daemons and what uses mpilib", "cmd and test"}[t]
+}
+
+// tiers says where each top folder stands. A folder that is missing here fails
+// the test: whoever adds one decides where it stands.
+var tiers = map[string]tier{
+	"overlay":  vocabulary,
+	"wire":     frames,
+	"internal": internals,
+
+	"collectives": parts,
+	"link":        parts,
+
+	"mpilib": messages,
+
+	"broker": services, "frontal": services, "proxy": services, "connhelper": services,
+	"launch": services, "aiac": services, "cabi": services, "examples": services,
+
+	"cmd": programs, "test": programs,
+}
+
+var daemons = []string{"broker", "frontal", "proxy", "connhelper"}
+
+// A ban is an import that no floor rules out.
+type ban struct {
+	from, to string // folders of the module, or packages outside it
+	deep     bool   // whether an import of an import counts too
+	why      string
+}
+
+var bans = append([]ban{
+	{"collectives", "net", false, "an algorithm talks to its Comm, never to a socket"},
+	{"collectives", "syscall", false, "an algorithm talks to its Comm, never to a socket"},
+	{"collectives", "golang.org/x/sys", false, "an algorithm talks to its Comm, never to a socket"},
+	{"collectives", "link", true, "an algorithm talks to its Comm, never to a link"},
+	{"link", "collectives", true, "a link carries bytes; it knows no algorithm"},
+}, daemonBans()...)
+
+// daemonBans keep one daemon from using another as a library, and mpilib from
+// using any: it is given a dialer.
+func daemonBans() []ban {
+	var all []ban
+	for _, to := range daemons {
+		all = append(all, ban{"mpilib", to, true, "mpilib is given a dialer; it knows no daemon"})
+		for _, from := range daemons {
+			if from != to {
+				all = append(all, ban{from, to, true, "daemons meet on the wire"})
+			}
+		}
+	}
+	return all
+}
+
+// A pkg is what the go command says of one package.
+type pkg struct {
+	ImportPath string
+	Doc        string
+	Name       string
+	GoFiles    []string
+	CgoFiles   []string
+	Imports    []string
+	Deps       []string
+}
+
+func TestImportsGoDown(t *testing.T) {
+	said := map[string]bool{} // a package is listed once per system
+	for _, p := range list(t) {
+		for _, complaint := range complaints(p) {
+			if !said[complaint] {
+				t.Error(complaint)
+			}
+			said[complaint] = true
+		}
+	}
+}
+
+// The rules must be able to complain: each of these imports breaks one.
+func TestImportRulesComplain(t *testing.T) {
+	for _, c := range []struct{ from, to, want string }{
+		{"wire", "internal/control", "imports go down only"},
+		{"internal/lab", "link", "imports go down only"},
+		{"mpilib", "proxy", "mpilib is given a dialer"},
+		{"mpilib/pmi", "connhelper/local", "imports go down only"},
+		{"collectives", "mpilib", "imports go down only"},
+		{"overlay", "wire", "imports go down only"},
+		{"collectives/model", "net", "never to a socket"},
+		{"collectives", "golang.org/x/sys/unix", "never to a socket"},
+		{"collectives", "link", "never to a link"},
+		{"broker", "proxy", "daemons meet on the wire"},
+		{"attic", "wire", "stands on no floor yet"},
+		{"cmd/isthmus", "mpilib", ""},
+		{"mpilib", "collectives", ""},
+		{"examples/is", "mpilib", ""},
+		{"link", "internal/carrier", ""},
+		{"collectives", "net/netip", ""},
+		{"broker", "net", ""},
+	} {
+		to := c.to
+		if _, ours := tiers[top(to)]; ours {
+			to = labtest.Module + "/" + to
+		}
+		got := complaints(pkg{ImportPath: labtest.Module + "/" + c.from, Doc: "x", GoFiles: []string{"x.go"}, Imports: []string{to}, Deps: []string{to}})
+		if text := strings.Join(got, "\n"); c.want == "" && text != "" || !strings.Contains(text, c.want) {
+			t.Errorf("%s imports %s: complaint %q, want %q", c.from, c.to, text, c.want)
+		}
+	}
+}
+
+func TestPackagesHaveComments(t *testing.T) {
+	said := map[string]bool{}
+	for _, p := range list(t) {
+		if said[p.ImportPath] {
+			continue
+		}
+		if p.Doc == "" && len(p.GoFiles)+len(p.CgoFiles) > 0 { // a folder of tests has nothing to say
+			said[p.ImportPath] = true
+			t.Errorf("package %s has no comment; say what it is, what it refuses to know, and where its state lives", p.ImportPath)
+		}
+	}
+}
+
+// complaints lists what p imports and should not, with the reason.
+func complaints(p pkg) []string {
+	from, ours := folder(p.ImportPath)
+	if !ours {
+		return nil
+	}
+	floor, known := tiers[top(from)]
+	if !known {
+		return []string{fmt.Sprintf("%s stands on no floor yet; add its top folder to tiers", from)}
+	}
+	var all []string
+	for _, path := range p.Imports {
+		to, ours := folder(path)
+		if above, known := tiers[top(to)]; ours && known && above > floor {
+			all = append(all, fmt.Sprintf("%s (%s) imports %s (%s): imports go down only", from, floor, to, above))
+		}
+	}
+	for _, b := range bans {
+		imports := p.Imports
+		if b.deep {
+			imports = p.Deps
+		}
+		if !within(from, b.from) {
+			continue
+		}
+		for _, path := range imports {
+			to, ours := folder(path)
+			if !ours {
+				to = path
+			}
+			if forbids(b.to, to, ours) {
+				all = append(all, fmt.Sprintf("%s imports %s: %s", from, to, b.why))
+			}
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// forbids reports whether a ban of the package or folder banned covers to. A
+// folder and a foreign module are banned with all below, a package of the
+// standard library by itself: net/netip has no socket in it.
+func forbids(banned, to string, ours bool) bool {
+	if ours || strings.Contains(top(banned), ".") {
+		return within(to, banned)
+	}
+	return to == banned
+}
+
+// folder is a package's folder in the module, or false when it is not there.
+func folder(importPath string) (string, bool) {
+	return strings.CutPrefix(importPath, labtest.Module+"/")
+}
+
+// top is the first part of a folder.
+func top(folder string) string {
+	first, _, _ := strings.Cut(folder, "/")
+	return first
+}
+
+// within reports whether folder is dir or below it.
+func within(folder, dir string) bool {
+	return folder == dir || strings.HasPrefix(folder, dir+"/")
+}
+
+// list asks the go command for every package of the module, for each system the
+// project builds for: a file of one system must not hide an import.
+func list(t *testing.T) []pkg {
+	t.Helper()
+	var all []pkg
+	for _, goos := range []string{"linux", "darwin"} {
+		cmd := exec.Command("go", "list", "-e", "-json=ImportPath,Doc,Name,GoFiles,CgoFiles,Imports,Deps", labtest.Module+"/...")
+		cmd.Env = append(cmd.Environ(), "GOOS="+goos)
+		var complaint bytes.Buffer
+		cmd.Stderr = &complaint
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatalf("go list: %v\n%s", err, complaint.Bytes())
+		}
+		for dec := json.NewDecoder(bytes.NewReader(out)); ; {
+			var p pkg
+			if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+				break
+			} else if err != nil {
+				t.Fatalf("go list: %v", err)
+			}
+			all = append(all, p)
+		}
+	}
+	if len(all) == 0 {
+		t.Fatal("go list names no package")
+	}
+	return all
+}

@@ -1,0 +1,4 @@
+// Package scale tests many ranks and many links at once, and that a thousand links leave
+// nothing behind. It measures memory and descriptors, so it is best run with nothing
+// beside it.
+package scale

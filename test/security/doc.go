@@ -1,0 +1,4 @@
+// Package security tests who may do what: enrolment, renewal and revocation of
+// certificates, policies of sites, grants of users, quotas, encryption, and the audit
+// of links.
+package security
