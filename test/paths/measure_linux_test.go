@@ -1,4 +1,4 @@
-package connect
+package paths
 
 import (
 	"encoding/json"

@@ -1,4 +1,4 @@
-package faults
+package upgrade
 
 import (
 	"encoding/json"

@@ -1,4 +1,4 @@
-package admin
+package upgrade
 
 import (
 	"archive/tar"
