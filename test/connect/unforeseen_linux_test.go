@@ -64,10 +64,10 @@ func TestPunchingThroughANarrowPath(t *testing.T) {
 			return p
 		}})
 	for _, nodes := range [][2]string{{"wide/n1", "narrow/n1"}, {"narrow/n1", "wide/n1"}} {
-		j := w.linked(nodes[0], nodes[1])
-		if got := pathOf(j.near); got != "hole-punching" {
+		j := w.LinkPair(nodes[0], nodes[1])
+		if got := labtest.PathOf(j.Near); got != "hole-punching" {
 			t.Errorf("%s to %s: linked by %s", nodes[0], nodes[1], got)
 		}
-		j.end(t)
+		j.End(t)
 	}
 }
