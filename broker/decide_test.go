@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/isthmus-grid/isthmus/internal/lab"
+	"github.com/isthmus-grid/isthmus/lab"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 

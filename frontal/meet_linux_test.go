@@ -8,11 +8,11 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
-	"github.com/isthmus-grid/isthmus/internal/lab"
-	"github.com/isthmus-grid/isthmus/internal/lab/wan"
 	"github.com/isthmus-grid/isthmus/internal/meeting"
 	"github.com/isthmus-grid/isthmus/internal/meeting/meetingtest"
 	"github.com/isthmus-grid/isthmus/internal/netrule"
+	"github.com/isthmus-grid/isthmus/lab"
+	"github.com/isthmus-grid/isthmus/lab/wan"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
 )

@@ -6,8 +6,8 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/isthmus-grid/isthmus/cmd/internal/appsbench"
-	"github.com/isthmus-grid/isthmus/internal/lab"
+	"github.com/isthmus-grid/isthmus/bench/apps"
+	"github.com/isthmus-grid/isthmus/lab"
 )
 
 // bedFlags are the flags of both applications' benchmarks.

@@ -5,7 +5,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/isthmus-grid/isthmus/broker/brokerbench"
+	"github.com/isthmus-grid/isthmus/bench/broker"
 )
 
 // benchBrokerCommand is "isthmus bench broker": what one core of a broker does.

@@ -10,8 +10,8 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/isthmus-grid/isthmus/cmd/internal/collbench"
-	"github.com/isthmus-grid/isthmus/internal/lab"
+	"github.com/isthmus-grid/isthmus/bench/coll"
+	"github.com/isthmus-grid/isthmus/lab"
 )
 
 // benchCollCommand is "isthmus bench coll": collective calls between sites, beside the

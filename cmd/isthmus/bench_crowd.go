@@ -6,8 +6,8 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/isthmus-grid/isthmus/cmd/internal/crowdbench"
-	"github.com/isthmus-grid/isthmus/internal/lab"
+	"github.com/isthmus-grid/isthmus/bench/crowd"
+	"github.com/isthmus-grid/isthmus/lab"
 )
 
 // benchCrowdCommand is "isthmus bench crowd": many ranks that dial at once.

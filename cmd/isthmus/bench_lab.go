@@ -1,8 +1,8 @@
 package main
 
 import (
-	"github.com/isthmus-grid/isthmus/internal/lab"
-	"github.com/isthmus-grid/isthmus/internal/lab/labbench"
+	"github.com/isthmus-grid/isthmus/bench/emulator"
+	"github.com/isthmus-grid/isthmus/lab"
 	"github.com/urfave/cli/v2"
 )
 

@@ -7,8 +7,8 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/isthmus-grid/isthmus/cmd/internal/launchbench"
-	"github.com/isthmus-grid/isthmus/internal/lab"
+	"github.com/isthmus-grid/isthmus/bench/launch"
+	"github.com/isthmus-grid/isthmus/lab"
 )
 
 // benchLaunchCommand is "isthmus bench launch": jobs launched over many nodes.

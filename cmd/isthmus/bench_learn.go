@@ -5,8 +5,8 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/isthmus-grid/isthmus/cmd/internal/benchplot"
-	"github.com/isthmus-grid/isthmus/cmd/internal/collbench"
+	"github.com/isthmus-grid/isthmus/bench/coll"
+	"github.com/isthmus-grid/isthmus/bench/plot"
 )
 
 // benchLearnCommand is "isthmus bench learn": corrections of predictions from what was

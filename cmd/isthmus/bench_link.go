@@ -7,7 +7,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/isthmus-grid/isthmus/cmd/internal/linkbench"
+	"github.com/isthmus-grid/isthmus/bench/link"
 )
 
 // benchLinkCommand is "isthmus bench link": what carries messages between two

@@ -5,8 +5,8 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/isthmus-grid/isthmus/cmd/internal/overlapbench"
-	"github.com/isthmus-grid/isthmus/internal/lab"
+	"github.com/isthmus-grid/isthmus/bench/overlap"
+	"github.com/isthmus-grid/isthmus/lab"
 )
 
 // benchOverlapCommand is "isthmus bench overlap": a send beside a computation.

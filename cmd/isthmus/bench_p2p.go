@@ -8,7 +8,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/isthmus-grid/isthmus/cmd/internal/p2pbench"
+	"github.com/isthmus-grid/isthmus/bench/p2p"
 )
 
 // benchP2PCommand is "isthmus bench p2p": messages between ranks, beside those

@@ -3,7 +3,7 @@ package main
 import (
 	"github.com/urfave/cli/v2"
 
-	"github.com/isthmus-grid/isthmus/cmd/internal/benchplot"
+	"github.com/isthmus-grid/isthmus/bench/plot"
 )
 
 // benchPlotCommand is "isthmus bench plot": pictures of what was measured.

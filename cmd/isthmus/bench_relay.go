@@ -5,7 +5,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/isthmus-grid/isthmus/proxy/proxybench"
+	"github.com/isthmus-grid/isthmus/bench/relay"
 )
 
 // benchRelayCommand is "isthmus bench relay": what a relay costs.

@@ -6,7 +6,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/isthmus-grid/isthmus/cmd/internal/scalebench"
+	"github.com/isthmus-grid/isthmus/bench/scale"
 )
 
 // benchScaleCommand is "isthmus bench scale": how much a proxy and a frontal hold.

@@ -6,8 +6,8 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/isthmus-grid/isthmus/cmd/internal/setupbench"
-	"github.com/isthmus-grid/isthmus/internal/lab"
+	"github.com/isthmus-grid/isthmus/bench/setup"
+	"github.com/isthmus-grid/isthmus/lab"
 )
 
 // benchSetupCommand is "isthmus bench setup": how long links take to make.

@@ -7,8 +7,8 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/isthmus-grid/isthmus/cmd/internal/stripebench"
-	"github.com/isthmus-grid/isthmus/internal/lab"
+	"github.com/isthmus-grid/isthmus/bench/stripe"
+	"github.com/isthmus-grid/isthmus/lab"
 )
 
 // benchStripeCommand is "isthmus bench stripe": what a link gains from several

@@ -18,8 +18,8 @@ import (
 	"github.com/isthmus-grid/isthmus/connhelper"
 	"github.com/isthmus-grid/isthmus/frontal"
 	"github.com/isthmus-grid/isthmus/internal/daemon"
-	"github.com/isthmus-grid/isthmus/internal/lab"
 	"github.com/isthmus-grid/isthmus/internal/policy"
+	"github.com/isthmus-grid/isthmus/lab"
 	"github.com/isthmus-grid/isthmus/launch/starter"
 	"github.com/isthmus-grid/isthmus/proxy"
 )

@@ -7,8 +7,8 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/isthmus-grid/isthmus/cmd/internal/demo"
-	"github.com/isthmus-grid/isthmus/internal/lab"
+	"github.com/isthmus-grid/isthmus/lab"
+	"github.com/isthmus-grid/isthmus/lab/demo"
 )
 
 // demoCommand is "isthmus demo".

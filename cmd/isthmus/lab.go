@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/isthmus-grid/isthmus/internal/lab"
+	"github.com/isthmus-grid/isthmus/lab"
 	"github.com/urfave/cli/v2"
 )
 

@@ -10,8 +10,8 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/isthmus-grid/isthmus/cmd/internal/breaklab"
-	"github.com/isthmus-grid/isthmus/internal/lab"
+	"github.com/isthmus-grid/isthmus/lab"
+	"github.com/isthmus-grid/isthmus/lab/faults"
 )
 
 // labBreakCommand is "isthmus lab break": what links survive.

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/isthmus-grid/isthmus/cmd/internal/matrix"
-	"github.com/isthmus-grid/isthmus/internal/lab"
+	"github.com/isthmus-grid/isthmus/lab"
+	"github.com/isthmus-grid/isthmus/lab/matrix"
 )
 
 func TestPresetList(t *testing.T) {

@@ -5,7 +5,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/isthmus-grid/isthmus/cmd/internal/rawcap"
+	"github.com/isthmus-grid/isthmus/lab/rawcap"
 )
 
 // labUnprivilegedCommand is how the lab's matrix starts daemons without

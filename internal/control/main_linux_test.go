@@ -4,7 +4,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/isthmus-grid/isthmus/internal/lab"
+	"github.com/isthmus-grid/isthmus/lab"
 )
 
 func TestMain(m *testing.M) {

@@ -15,11 +15,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/isthmus-grid/isthmus/internal/lab"
-	"github.com/isthmus-grid/isthmus/internal/lab/wan"
 	"github.com/isthmus-grid/isthmus/internal/meeting/meetingpb"
 	"github.com/isthmus-grid/isthmus/internal/meeting/meetingtest"
 	"github.com/isthmus-grid/isthmus/internal/simopen"
+	"github.com/isthmus-grid/isthmus/lab"
+	"github.com/isthmus-grid/isthmus/lab/wan"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
 )

@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/isthmus-grid/isthmus/internal/lab/wan"
 	"github.com/isthmus-grid/isthmus/internal/meeting/meetingpb"
 	"github.com/isthmus-grid/isthmus/internal/punch"
+	"github.com/isthmus-grid/isthmus/lab/wan"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
 )

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/isthmus-grid/isthmus/internal/bench"
+	"github.com/isthmus-grid/isthmus/bench"
 	"github.com/isthmus-grid/isthmus/internal/quota"
 )
 

@@ -13,8 +13,8 @@ import (
 
 	"github.com/quic-go/quic-go"
 
-	"github.com/isthmus-grid/isthmus/internal/bench"
-	"github.com/isthmus-grid/isthmus/internal/lab/wan"
+	"github.com/isthmus-grid/isthmus/bench"
+	"github.com/isthmus-grid/isthmus/lab/wan"
 )
 
 // BenchmarkSetup connects two sites behind port-keeping NATs at a round trip of

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/isthmus-grid/isthmus/internal/lab"
+	"github.com/isthmus-grid/isthmus/lab"
 )
 
 // refused is why no lab can be built here, or nil. Tests that need none run all

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/isthmus-grid/isthmus/internal/lab"
 	"github.com/isthmus-grid/isthmus/internal/simopen/gridtest"
+	"github.com/isthmus-grid/isthmus/lab"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
-	"github.com/isthmus-grid/isthmus/internal/lab"
+	"github.com/isthmus-grid/isthmus/lab"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 

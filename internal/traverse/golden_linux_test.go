@@ -13,10 +13,10 @@ import (
 
 	"github.com/google/nftables"
 
-	"github.com/isthmus-grid/isthmus/internal/lab"
-	"github.com/isthmus-grid/isthmus/internal/lab/wan"
 	"github.com/isthmus-grid/isthmus/internal/simopen"
 	"github.com/isthmus-grid/isthmus/internal/simopen/gridtest"
+	"github.com/isthmus-grid/isthmus/lab"
+	"github.com/isthmus-grid/isthmus/lab/wan"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 

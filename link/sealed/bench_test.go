@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/isthmus-grid/isthmus/internal/bench"
+	"github.com/isthmus-grid/isthmus/bench"
 )
 
 // The benchmark compares, interleaved in one run, a sealed connection with a

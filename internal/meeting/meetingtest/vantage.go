@@ -10,9 +10,9 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/isthmus-grid/isthmus/internal/lab"
 	"github.com/isthmus-grid/isthmus/internal/simopen"
 	"github.com/isthmus-grid/isthmus/internal/stunserver"
+	"github.com/isthmus-grid/isthmus/lab"
 )
 
 // Vantages has hosts tell whoever asks how they see it, until the test ends: by

@@ -1,0 +1,99 @@
+// Package appsbench is `isthmus bench tsqr` and `isthmus bench ray2mesh`: the shapes
+// that the QCG-OMPI article shows of these two applications, on closed sites in a lab
+// with emulated distance and, so that a small machine can stand for all of them,
+// processors of an emulated speed. The applications are those of examples/, which prove
+// their results and count their messages; this package starts them and makes figures
+// of what they print. It keeps no state.
+package appsbench
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/lab"
+	"github.com/isthmus-grid/isthmus/lab/grid"
+	"github.com/isthmus-grid/isthmus/lab/gridjob"
+	"github.com/isthmus-grid/isthmus/lab/wan"
+)
+
+// Bed is where applications run.
+type Bed struct {
+	RTT    time.Duration // between sites
+	Preset string        // of the sites, as package lab names them
+	Self   []string      // command line of this program
+	JSON   bool
+	Out    io.Writer // for rows
+	Err    io.Writer // for progress
+}
+
+// patience bounds a job.
+const patience = 10 * time.Minute
+
+// on runs f on a grid of so many sites of one node each.
+func (b Bed) on(ctx context.Context, sites int, f func(*grid.Grid) error) (err error) {
+	spec := lab.Spec{WAN: lab.WAN{Default: wan.Shape{Delay: b.RTT / 2}}}
+	for i := range sites {
+		spec.Sites = append(spec.Sites, lab.Site{Name: site(i), Preset: b.Preset, Nodes: lab.Nodes(1)})
+	}
+	g, down, err := gridjob.Up(ctx, spec, b.Self)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, down()) }()
+	return f(g)
+}
+
+func site(i int) string { return fmt.Sprintf("s%d", i+1) }
+
+// spread returns the nodes of so many ranks, as even as can be over the first sites.
+func spread(ranks, sites int) []string {
+	nodes := make([]string, ranks)
+	for r := range nodes {
+		nodes[r] = site(r*sites/ranks) + "/n1"
+	}
+	return nodes
+}
+
+// example runs an application on the nodes and returns the objects that its rank 0
+// printed.
+func example[T any](ctx context.Context, b Bed, g *grid.Grid, nodes []string, name string, args ...string) (results []T, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("%s on %d ranks was not done after %v", name, len(nodes), patience))
+	defer cancel()
+	argv := append(append(b.Self[:len(b.Self):len(b.Self)], "example", name, "--json"), args...)
+	launchers, forget, err := gridjob.Job{Grid: g, Self: b.Self, Name: name, Nodes: nodes, Argv: argv}.Launchers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, forget()) }()
+	out, said, errs := make([]bytes.Buffer, len(launchers)), make([]bytes.Buffer, len(launchers)), make([]error, len(launchers))
+	var running sync.WaitGroup
+	for i, cmd := range launchers {
+		cmd.Stdout, cmd.Stderr = &out[i], &said[i]
+		running.Go(func() {
+			if err := cmd.Run(); err != nil {
+				errs[i] = fmt.Errorf("%s: the ranks of launcher %d: %w: %s", name, i, err, said[i].Bytes())
+				cancel()
+			}
+		})
+	}
+	running.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return nil, errors.Join(context.Cause(ctx), err)
+	}
+	for d := json.NewDecoder(&out[0]); ; {
+		var r T
+		switch err := d.Decode(&r); {
+		case errors.Is(err, io.EOF):
+			return results, nil
+		case err != nil:
+			return nil, fmt.Errorf("%s said what is no result: %w", name, err)
+		}
+		results = append(results, r)
+	}
+}

@@ -1,0 +1,158 @@
+package appsbench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/isthmus-grid/isthmus/bench"
+	"github.com/isthmus-grid/isthmus/examples/ray2mesh/farm"
+	"github.com/isthmus-grid/isthmus/lab/grid"
+)
+
+// Ray2mesh is a sweep over the number of processes, in both patterns.
+type Ray2mesh struct {
+	Bed
+	Sites     int
+	Processes []int // ascending
+	Rays      int
+	Chunk     int
+	Credit    int     // chunks that a worker has at most
+	Speed     float64 // rays that a processor traces in a second
+	Handling  float64 // of the program
+	Repeat    int
+}
+
+// The figures' lines.
+const (
+	lineVanilla = "vanilla"
+	lineBosses  = "hierarchical"
+	lineUncount = "hierarchical, bosses not counted"
+)
+
+// Check says what is wrong with the sweep, or returns nil.
+func (s Ray2mesh) Check() error {
+	switch {
+	case len(s.Processes) == 0 || slices.Min(s.Processes) < 2 || !slices.IsSorted(s.Processes):
+		return fmt.Errorf("numbers of processes %v; want some, ascending from 2 or more", s.Processes)
+	case s.Sites < 1 || s.Sites > s.Processes[0]:
+		return fmt.Errorf("%d sites for %d processes; want one to as many", s.Sites, s.Processes[0])
+	case s.Rays < 1 || s.Chunk < 1 || s.Chunk > s.Rays || s.Credit < 1 || s.Repeat < 1 || !(s.Speed >= 0 && s.Handling >= 0):
+		return fmt.Errorf("%d rays in chunks of %d, %d at a worker, %d runs, %g rays a second, handling %g; want one or more of each, and no less than 0", s.Rays, s.Chunk, s.Credit, s.Repeat, s.Speed, s.Handling)
+	}
+	return nil
+}
+
+// Run builds the sites, sweeps and prints the rows. It must run in a process that went
+// through lab.Enter.
+func (s Ray2mesh) Run(ctx context.Context) error {
+	if err := s.Check(); err != nil {
+		return err
+	}
+	var all []point
+	err := s.on(ctx, s.Sites, func(g *grid.Grid) error {
+		for _, processes := range s.Processes {
+			fmt.Fprintf(s.Err, "ray2mesh: %d rays on %d processes\n", s.Rays, processes)
+			some, err := s.measure(ctx, g, processes, len(all) == 0)
+			if err != nil {
+				return err
+			}
+			all = append(all, some...)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if err := agree(all); err != nil {
+		return err
+	}
+	return bench.Write(s.Out, s.JSON, s.rows(all)...)
+}
+
+// A point is one result where a figure has it.
+type point struct {
+	line      string
+	processes int // as counted
+	farm.Result
+}
+
+// measure runs both patterns on so many processes, and the hierarchical one on as many
+// more as there are bosses then: they need hardly any processor, so that each can share
+// one with a worker, and the article counts them so, too.
+func (s Ray2mesh) measure(ctx context.Context, g *grid.Grid, processes int, check bool) ([]point, error) {
+	args := []string{"--rays", fmt.Sprint(s.Rays), "--chunk", fmt.Sprint(s.Chunk), "--speed", fmt.Sprint(s.Speed),
+		"--handling", fmt.Sprint(s.Handling), "--credit", fmt.Sprint(s.Credit), "--repeat", fmt.Sprint(s.Repeat)}
+	both, err := example[farm.Result](ctx, s.Bed, g, spread(processes, s.Sites), "ray2mesh",
+		append([]string{"--pattern", "vanilla,hierarchical", fmt.Sprintf("--check=%v", check)}, args...)...)
+	if err != nil {
+		return nil, err
+	}
+	more, err := example[farm.Result](ctx, s.Bed, g, spread(processes+s.Sites, s.Sites), "ray2mesh",
+		append([]string{"--pattern", "hierarchical", "--check=false"}, args...)...)
+	if err != nil {
+		return nil, err
+	}
+	if len(both) != 2 || len(more) != 1 {
+		return nil, fmt.Errorf("ray2mesh on %d processes: %d and %d results, want 2 and 1", processes, len(both), len(more))
+	}
+	return []point{{lineVanilla, processes, both[0]}, {lineBosses, processes, both[1]}, {lineUncount, processes, more[0]}}, nil
+}
+
+// agree returns an error unless all results are that of the first, which was checked.
+func agree(all []point) error {
+	for _, p := range all {
+		if p.Times != all[0].Times || p.Mesh != all[0].Mesh {
+			return fmt.Errorf("%s on %d processes: the results are not those of %s on %d", p.line, p.processes, all[0].line, all[0].processes)
+		}
+	}
+	if len(all) == 0 || !all[0].Verified {
+		return errors.New("the results were not checked against one rank's")
+	}
+	return nil
+}
+
+// rows turns points into figures: times, how many times as fast as vanilla, messages,
+// and from how many processes on bosses pay.
+func (s Ray2mesh) rows(all []point) (rows []bench.Row) {
+	for _, p := range all {
+		params := s.params(p.line)
+		params["processes"] = p.processes
+		seconds := bench.Row{Bench: "ray2mesh", Figure: "time", Params: params, Value: p.Seconds, Unit: "s"}
+		if v := vanillaOf(all, p.processes); p.line != lineVanilla {
+			seconds.Against, seconds.Ratio = lineVanilla, p.Seconds/v.Seconds
+			rows = append(rows, bench.Row{Bench: "ray2mesh", Figure: "acceleration", Params: params, Value: v.Seconds / p.Seconds, Unit: "times"})
+		}
+		rows = append(rows, seconds,
+			bench.Row{Bench: "ray2mesh", Figure: "collective_phases", Params: params, Value: p.Phases.Broadcast + p.Phases.Merge, Unit: "s"},
+			bench.Row{Bench: "ray2mesh", Figure: "workers", Params: params, Value: float64(p.Workers), Unit: "processes"},
+			bench.Row{Bench: "ray2mesh", Figure: "wan_messages", Params: params, Value: float64(p.Traffic.WANMessages), Unit: "messages"})
+	}
+	return append(rows, bench.Row{Bench: "ray2mesh", Figure: "bosses_pay_from", Params: s.params(lineBosses), Value: float64(payFrom(all)), Unit: "processes"})
+}
+
+func (s Ray2mesh) params(line string) map[string]any {
+	return map[string]any{"algorithm": line, "sites": s.Sites, "rays": s.Rays, "chunk": s.Chunk, "credit": s.Credit, "rays_per_second": s.Speed,
+		"handling": s.Handling, "rtt_ms": float64(s.RTT.Microseconds()) / 1000}
+}
+
+func vanillaOf(all []point, processes int) point {
+	i := slices.IndexFunc(all, func(p point) bool { return p.line == lineVanilla && p.processes == processes })
+	return all[i]
+}
+
+// payFrom returns the least number of processes from which on the hierarchical pattern is
+// the faster one, bosses counted; 0 if it never is.
+func payFrom(all []point) (processes int) {
+	for _, p := range slices.Backward(all) {
+		if p.line != lineBosses {
+			continue
+		}
+		if p.Seconds >= vanillaOf(all, p.processes).Seconds {
+			return processes
+		}
+		processes = p.processes
+	}
+	return processes
+}

@@ -1,0 +1,132 @@
+package appsbench
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/isthmus-grid/isthmus/bench"
+	"github.com/isthmus-grid/isthmus/examples/tsqr/factor"
+	"github.com/isthmus-grid/isthmus/lab/grid"
+)
+
+// TSQR is a sweep over the height of a matrix, with both methods, on several numbers
+// of sites.
+type TSQR struct {
+	Bed
+	Sites        []int // numbers of them, ascending
+	RanksPerSite int
+	Cols         int
+	Least, Most  int     // rows, doubled from one to the other
+	Mflops       float64 // of a rank's processor, in millions a second
+	Repeat       int
+}
+
+// Check says what is wrong with the sweep, or returns nil.
+func (s TSQR) Check() error {
+	switch {
+	case len(s.Sites) == 0 || slices.Min(s.Sites) < 1 || !slices.IsSorted(s.Sites):
+		return fmt.Errorf("numbers of sites %v; want some, ascending from 1 or more", s.Sites)
+	case s.RanksPerSite < 1 || s.Cols < 1 || s.Repeat < 1 || !(s.Mflops >= 0):
+		return fmt.Errorf("%d ranks in a site, %d columns, %d runs, %g Mflop/s; want one of each or more, and no less than 0", s.RanksPerSite, s.Cols, s.Repeat, s.Mflops)
+	}
+	if least := slices.Max(s.Sites) * s.RanksPerSite * s.Cols; s.Least < least || s.Most < s.Least {
+		return fmt.Errorf("%d to %d rows; each of the ranks needs as many as there are columns: want %d or more", s.Least, s.Most, least)
+	}
+	return nil
+}
+
+// Run builds the sites, sweeps and prints the rows. It must run in a process that went
+// through lab.Enter.
+func (s TSQR) Run(ctx context.Context) error {
+	if err := s.Check(); err != nil {
+		return err
+	}
+	var all []factor.Result
+	err := s.on(ctx, slices.Max(s.Sites), func(g *grid.Grid) error {
+		for _, sites := range s.Sites {
+			fmt.Fprintf(s.Err, "tsqr: %s rows on %d sites\n", s.heights(), sites)
+			some, err := example[factor.Result](ctx, s.Bed, g, spread(sites*s.RanksPerSite, sites), "tsqr", "--rows", s.heights(),
+				"--cols", fmt.Sprint(s.Cols), "--mflops", fmt.Sprint(s.Mflops), "--repeat", fmt.Sprint(s.Repeat))
+			if err != nil {
+				return err
+			}
+			all = append(all, some...)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return bench.Write(s.Out, s.JSON, s.rows(all)...)
+}
+
+// heights returns the numbers of rows, as the program is told them.
+func (s TSQR) heights() string {
+	var words []string
+	for rows := s.Least; rows <= s.Most; rows *= 2 {
+		words = append(words, fmt.Sprint(rows))
+	}
+	return strings.Join(words, ",")
+}
+
+// rows turns results into figures: speeds, messages between sites, and from which
+// height on a method is fastest on the most sites.
+func (s TSQR) rows(results []factor.Result) (rows []bench.Row) {
+	for _, r := range results {
+		params := s.params(r.Method, r.Sites)
+		params["rows"] = r.Rows
+		speed := bench.Row{Bench: "tsqr", Figure: "speed", Params: params, Value: r.Mflops, Unit: "Mflop/s"}
+		if other, ok := find(results, "columns", r.Sites, r.Rows); ok && r.Method == "tsqr" {
+			speed.Against, speed.Ratio = "columns", other.Seconds/r.Seconds
+		}
+		rows = append(rows, speed, bench.Row{Bench: "tsqr", Figure: "wan_messages", Params: params, Value: float64(r.WANMessages), Unit: "messages"})
+	}
+	most := slices.Max(s.Sites)
+	for _, method := range []string{"tsqr", "columns"} {
+		rows = append(rows, bench.Row{Bench: "tsqr", Figure: "fastest_on_all_sites_from", Params: s.params(method, most),
+			Value: float64(crossover(results, method, s.Sites)), Unit: "rows"})
+		if last, ok := find(results, method, most, highest(results)); ok {
+			if one, ok := find(results, method, s.Sites[0], last.Rows); ok {
+				rows = append(rows, bench.Row{Bench: "tsqr", Figure: "speed_up_at_most_rows", Params: s.params(method, most), Value: one.Seconds / last.Seconds, Unit: "times"})
+			}
+		}
+	}
+	return rows
+}
+
+func (s TSQR) params(method string, sites int) map[string]any {
+	return map[string]any{"algorithm": fmt.Sprintf("%s, sites: %d", method, sites), "cols": s.Cols, "ranks_per_site": s.RanksPerSite,
+		"mflops_per_rank": s.Mflops, "rtt_ms": float64(s.RTT.Microseconds()) / 1000}
+}
+
+func find(results []factor.Result, method string, sites, rows int) (factor.Result, bool) {
+	i := slices.IndexFunc(results, func(r factor.Result) bool { return r.Method == method && r.Sites == sites && r.Rows == rows })
+	if i < 0 {
+		return factor.Result{}, false
+	}
+	return results[i], true
+}
+
+func highest(results []factor.Result) int {
+	return slices.MaxFunc(results, func(a, b factor.Result) int { return cmp.Compare(a.Rows, b.Rows) }).Rows
+}
+
+// crossover returns the least number of rows from which on a method is fastest on the
+// most sites, at every larger number too; 0 if it is not even at the largest.
+func crossover(results []factor.Result, method string, sites []int) (rows int) {
+	best := map[int]factor.Result{} // by rows
+	for _, r := range results {
+		if b, ok := best[r.Rows]; r.Method == method && (!ok || r.Seconds < b.Seconds) {
+			best[r.Rows] = r
+		}
+	}
+	heights := slices.Sorted(maps.Keys(best))
+	for i := len(heights) - 1; i >= 0 && best[heights[i]].Sites == slices.Max(sites); i-- {
+		rows = heights[i]
+	}
+	return rows
+}

@@ -1,0 +1,54 @@
+package collbench
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"slices"
+
+	"github.com/isthmus-grid/isthmus/bench"
+)
+
+// learned names what a correction is for.
+type learned struct {
+	collective, algorithm string
+	size                  int
+}
+
+// Learn writes the corrections that the times of forced algorithms call for, as
+// mpilib.EnvCollLearned takes them: how many times as long as predicted calls took, the
+// median of all scenes. Rows without a prediction say nothing.
+func Learn(rows []bench.Row, w io.Writer) error {
+	factors := map[learned][]float64{}
+	for _, r := range rows {
+		predicted, _ := r.Params["predicted_ms"].(float64)
+		size, _ := r.Params["size"].(float64)
+		collective, _ := r.Params["collective"].(string)
+		algorithm, _ := r.Params["algorithm"].(string)
+		if r.Bench != "coll" || r.Figure != "time" || r.Unit != "ms" || predicted <= 0 || algorithm == "" {
+			continue
+		}
+		if flits, ok := r.Params["flits"].(float64); ok && flits > 1 {
+			algorithm = fmt.Sprintf("%s:%d", algorithm, int(flits))
+		}
+		k := learned{collective, algorithm, int(size)}
+		factors[k] = append(factors[k], r.Value/predicted)
+	}
+	if len(factors) == 0 {
+		return errors.New("nothing to learn: no time of a forced algorithm beside its prediction, as bench coll --algorithms --json between sites has them")
+	}
+	keys := slices.SortedFunc(maps.Keys(factors), func(a, b learned) int {
+		return cmp.Or(cmp.Compare(a.collective, b.collective), cmp.Compare(a.algorithm, b.algorithm), cmp.Compare(a.size, b.size))
+	})
+	fmt.Fprintln(w, "# collective, algorithm, bytes, times the predicted time")
+	for _, k := range keys {
+		f := math.Min(1e3, math.Max(1e-3, bench.Median(factors[k])))
+		if _, err := fmt.Fprintf(w, "%s %s %d %.3f\n", k.collective, k.algorithm, k.size, f); err != nil {
+			return err
+		}
+	}
+	return nil
+}

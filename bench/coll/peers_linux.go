@@ -1,0 +1,153 @@
+package collbench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+
+	_ "embed"
+
+	"github.com/isthmus-grid/isthmus/bench/peermpi"
+	"github.com/isthmus-grid/isthmus/bench/twohosts"
+	"github.com/isthmus-grid/isthmus/lab"
+)
+
+//go:embed c/coll.c
+var cSource []byte
+
+// nodeNetwork holds the addresses of all hosts in sites (package lab).
+const nodeNetwork = "10.0.0.0/8"
+
+// nodeInterface is a host's only one.
+const nodeInterface = "eth0"
+
+// A peer is a contestant of another MPI.
+type peer struct {
+	name string
+	mpi  peermpi.MPI
+	args func(p *peer, s *scene) []string // of the launcher, for all ranks
+
+	*peermpi.Program
+	hosts map[string]peermpi.Host // by node
+}
+
+var peers = []peer{
+	{name: nameTuned, mpi: peermpi.OpenMPI, args: func(p *peer, s *scene) []string { return openMPIArgs(p, s, "--mca", "coll", "^han") }},
+	{name: nameHAN, mpi: peermpi.OpenMPI, args: func(p *peer, s *scene) []string { return openMPIArgs(p, s, "--mca", "coll_han_priority", "100") }},
+	{name: nameMPICH, mpi: peermpi.MPICH, args: mpichArgs},
+}
+
+// crowded reports whether ranks outnumber processors, so that those who poll must be told
+// to let others run.
+func (s *scene) crowded() bool { return s.sites*s.ranks > runtime.NumCPU() }
+
+func openMPIArgs(p *peer, s *scene, more ...string) []string {
+	args := []string{
+		"--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "--mca", "pml", "ob1", "--mca", "btl", "tcp,vader,self",
+		"--mca", "btl_tcp_if_include", nodeNetwork, "--mca", "oob_tcp_if_include", nodeNetwork, "--mca", "plm_rsh_agent", p.Agent,
+	}
+	if s.crowded() {
+		args = append(args, "--mca", "mpi_yield_when_idle", "1")
+	}
+	return append(args, more...)
+}
+
+func mpichArgs(p *peer, s *scene) []string {
+	args := []string{"-launcher", "ssh", "-launcher-exec", p.Agent, "-iface", nodeInterface, "-genv", "UCX_TLS", "tcp,self"}
+	if s.crowded() {
+		args = append(args, "-genv", "LD_PRELOAD", p.Preload)
+	}
+	return args
+}
+
+// installPeers compiles the program for those that are asked for, to run in a lab.
+// Those that are not installed are told of, and left out.
+func (r *run) installPeers(ctx context.Context, l *lab.Lab) (all []*peer, err error) {
+	hosts := map[string]peermpi.Host{}
+	var list []peermpi.Host
+	for _, h := range l.Hosts() {
+		if h.Role() != "node" {
+			continue
+		}
+		var ns *os.File // keeps the namespace's path
+		if err := h.Do(func() (err error) { ns, err = os.Open("/proc/thread-self/ns/net"); return err }); err != nil {
+			return nil, err
+		}
+		r.namespaces = append(r.namespaces, ns)
+		hosts[h.Name()] = peermpi.Host{
+			Addr: h.Addr().String(), Name: strings.ReplaceAll(h.Name(), "/", "-"), Namespace: fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), ns.Fd()),
+		}
+		list = append(list, hosts[h.Name()])
+	}
+	programs := map[string]*peermpi.Program{}
+	for _, p := range peers {
+		if !slices.Contains(r.Peers, p.name) {
+			continue
+		}
+		if programs[p.mpi.Name] == nil {
+			folder, err := os.MkdirTemp(r.folder, p.mpi.Name+"-")
+			if err != nil {
+				return nil, err
+			}
+			programs[p.mpi.Name], err = peermpi.Install(ctx, p.mpi, folder, cSource, list)
+			if errors.Is(err, peermpi.ErrNotInstalled) {
+				fmt.Fprintf(r.Err, "bench coll: %v: measured without it\n", err)
+				r.Peers = slices.DeleteFunc(slices.Clone(r.Peers), func(n string) bool { return strings.HasPrefix(n, p.mpi.Name) })
+				continue
+			}
+			if err != nil {
+				return nil, err
+			}
+		}
+		p.Program, p.hosts = programs[p.mpi.Name], hosts
+		all = append(all, &p)
+	}
+	return all, nil
+}
+
+// start starts the peer's ranks of a scene.
+func (p *peer) start(ctx context.Context, l *lab.Lab, s *scene) (*twohosts.Process, error) {
+	places := s.places()
+	args := append(append(p.LaunchAt(p.hosts[places[0]]), p.args(p, s)...), p.placing(s)...)
+	cmd := l.Host(places[0]).Command(ctx, args[0], args[1:]...)
+	return twohosts.Attend(cmd.Cmd, cmd.Start, cmd.Wait)
+}
+
+// placing tells a launcher which ranks are where. Open MPI takes a program for each row
+// of ranks at one host, and so any order; MPICH takes hosts and how many ranks follow one
+// another there, over and over.
+func (p *peer) placing(s *scene) (args []string) {
+	places := s.places()
+	var hosts []string
+	for first := 0; first < len(places); {
+		last := first
+		for last+1 < len(places) && places[last+1] == places[first] {
+			last++
+		}
+		n := strconv.Itoa(last + 1 - first)
+		host := p.hosts[places[first]].Addr + ":" + n
+		hosts = append(hosts, host)
+		if p.mpi == peermpi.OpenMPI {
+			args = append(args, "-np", n, "--host", host, p.Path, ":")
+		}
+		first = last + 1
+	}
+	if p.mpi == peermpi.OpenMPI {
+		return args[:len(args)-1]
+	}
+	return []string{"-np", strconv.Itoa(len(places)), "-hosts", strings.Join(hosts, ","), p.Path}
+}
+
+// machines are the hosts' names of a scene's ranks, as they should see them.
+func (p *peer) machines(s *scene) []string {
+	var all []string
+	for _, place := range s.places() {
+		all = append(all, p.hosts[place].Name)
+	}
+	return all
+}

@@ -1,0 +1,167 @@
+package collbench
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/bench"
+	"github.com/isthmus-grid/isthmus/collectives"
+)
+
+// A series is what one contestant did.
+type series struct {
+	name    string // "isthmus", "mpich"
+	variant        // of ours
+	took    []float64
+	late    []float64 // ms, by rounds
+	version string
+}
+
+func (m *series) ours() bool { return m.name == nameOurs }
+
+// chosen reports whether it is ours as they come.
+func (m *series) chosen() bool { return m.ours() && len(m.forced) == 0 }
+
+// Targets.
+const (
+	mostOverBound = 1.3                  // for what is large
+	mostBehind    = 2 * time.Millisecond // the bound, for what is small
+	large         = 64 * kib
+	small         = kib
+	mostOverBest  = 1.1 // the best of our algorithms
+	mostOverHAN   = 1.0
+	mostOverPeer  = 0.5 // the best peer, at four sites, where a call is bound by latency
+	mostOverNear  = 1.2 // the best peer, within a site
+)
+
+// unit returns in what a scene's times are told, and how many ns that is.
+func (s *scene) unit() (string, float64) {
+	if s.far() {
+		return "ms", 1e6
+	}
+	return "us", 1e3
+}
+
+// rows are the rows of a figure, whose contestants ran in turn.
+func (s *scene) rows(f figure, root int, runs []*series) ([]bench.Row, error) {
+	least, err := s.bound(f.collective, f.size)
+	if err != nil {
+		return nil, err
+	}
+	var predicted []collectives.Choice
+	if s.far() && slices.ContainsFunc(runs, func(m *series) bool { return len(m.forced) > 0 }) {
+		if predicted, err = s.predicted(f, root); err != nil {
+			return nil, err
+		}
+	}
+	var rows []bench.Row
+	for _, m := range runs {
+		row := s.row(f, m, "time")
+		if algorithm := m.forced[f.collective]; algorithm != "" {
+			name := m.named(algorithm)
+			for _, c := range predicted {
+				if c.Algorithm.Name == name && (m.flits == 0 || c.Algorithm.Flits == m.flits) {
+					row.Params["predicted_ms"] = round(float64(c.Predicted) / 1e6)
+				}
+			}
+			if m.flits > 0 {
+				row.Params["chosen"] = m.flits == chosenFlits(predicted, algorithm)
+			}
+		}
+		if s.far() {
+			bound := float64(least) / 1e6
+			row.Params["bound_ms"] = round(bound)
+			row.Params["late_ms"] = round(bench.Median(m.late))
+			row.Against, row.Ratio = "bound", row.Value/bound
+			if bound == 0 { // neither delay nor bytes
+				row.Against, row.Ratio = "", 0
+			} else if m.chosen() {
+				most := mostOverBound
+				if f.size < large {
+					most = (bound + mostBehind.Seconds()*1e3) / bound
+				}
+				row = row.AtMost(most)
+			}
+		}
+		rows = append(rows, row)
+	}
+	return append(rows, s.judgements(f, runs)...), nil
+}
+
+// row is the row of a contestant.
+func (s *scene) row(f figure, m *series, what string) bench.Row {
+	unit, ns := s.unit()
+	row := bench.Row{Bench: "coll", Figure: what, Value: bench.Median(m.took) / ns, Unit: unit, Params: map[string]any{
+		"scene": s.name, "collective": f.collective, "size": f.size, "contestant": m.name,
+	}}
+	if len(m.took) > 0 {
+		row.Params["repetitions"], row.Params["spread"] = len(m.took), round(bench.Spread(m.took))
+	}
+	if m.version != "" {
+		row.Params["version"] = m.version
+	}
+	if a := m.forced[f.collective]; a != "" {
+		row.Params["algorithm"] = a
+	}
+	if m.flits > 0 {
+		row.Params["flits"] = m.flits
+	}
+	return row
+}
+
+// judgements compare our choice with others that ran in turn with it.
+func (s *scene) judgements(f figure, runs []*series) (rows []bench.Row) {
+	at := slices.IndexFunc(runs, (*series).chosen)
+	if at < 0 {
+		return nil
+	}
+	mine := runs[at]
+	compare := func(what string, with func(*series) bool, most float64) {
+		other := best(runs, with)
+		if other == nil {
+			return
+		}
+		row := s.row(f, mine, what)
+		row.Against = other.name
+		if other.ours() {
+			row.Against = other.contestant(f.collective)
+		}
+		row.Ratio = bench.Median(mine.took) / bench.Median(other.took)
+		row.Params["against_spread"] = round(bench.Spread(other.took))
+		if most > 0 {
+			row = row.AtMost(most)
+		}
+		rows = append(rows, row)
+	}
+	peer := func(m *series) bool { return !m.ours() }
+	compare("time_beside_best_algorithm", func(m *series) bool { return m.ours() && !m.chosen() }, mostOverBest)
+	if !s.far() {
+		compare("time_beside_best_peer", peer, mostOverNear)
+		return rows
+	}
+	compare("time_beside_han", func(m *series) bool { return m.name == nameHAN }, mostOverHAN)
+	compare("time_beside_best_peer", peer, s.mostOverPeer(f))
+	return rows
+}
+
+// mostOverPeer is the target beside the best peer; 0 if there is none.
+func (s *scene) mostOverPeer(f figure) float64 {
+	bound := slices.Contains([]string{"barrier", "allgather", "alltoall"}, f.collective) || f.collective == "allreduce" && f.size <= small
+	if s.sites == 4 && s.rtt > 0 && bound {
+		return mostOverPeer
+	}
+	return 0
+}
+
+// best is the quickest of some; nil if there is none.
+func best(runs []*series, of func(*series) bool) (quickest *series) {
+	for _, m := range runs {
+		if of(m) && (quickest == nil || bench.Median(m.took) < bench.Median(quickest.took)) {
+			quickest = m
+		}
+	}
+	return quickest
+}
+
+func round(v float64) float64 { return math.Round(v*1000) / 1000 }

@@ -1,0 +1,322 @@
+package collbench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/bench"
+	"github.com/isthmus-grid/isthmus/bench/twohosts"
+	"github.com/isthmus-grid/isthmus/lab/grid"
+	"github.com/isthmus-grid/isthmus/lab/gridjob"
+)
+
+// Run builds the scenes one after the other, measures, and writes the rows to w: with
+// JSON as soon as a figure is done, else as a table at the end. The process went through
+// lab.Enter. Missing a target is no error.
+func Run(ctx context.Context, w io.Writer, o Options) (err error) {
+	if err := o.Check(); err != nil {
+		return err
+	}
+	r := &run{Options: o, out: w}
+	if r.folder, err = os.MkdirTemp("", "isthmus-coll-"); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(r.folder)) }()
+	twohosts.WarnIfBusy(r.Err, "bench coll")
+	if err := r.plan(); err != nil {
+		return err
+	}
+	for len(r.todo) > 0 {
+		together := 1
+		for together < len(r.todo) && r.todo[together].sameLab(r.todo[0].scene) {
+			together++
+		}
+		if err := r.lab(ctx, r.todo[:together]); err != nil {
+			if !o.JSON && len(r.rows) > 0 { // what was measured was measured
+				err = errors.Join(err, bench.WriteTable(w, r.rows...))
+			}
+			return fmt.Errorf("bench coll: %w", err)
+		}
+		r.todo = r.todo[together:]
+	}
+	if o.JSON {
+		return nil
+	}
+	return bench.WriteTable(w, r.rows...)
+}
+
+// A run is one call of Run.
+type run struct {
+	Options
+	out        io.Writer
+	folder     string // of programs
+	namespaces []*os.File
+	todo       []task
+	done, all  int // figures
+	began      time.Time
+	rows       []bench.Row
+}
+
+// A task is a scene and what to measure there.
+type task struct {
+	*scene
+	figures []figure
+}
+
+// plan decides what to measure, and tells people.
+func (r *run) plan() error {
+	for _, s := range r.scenes() {
+		figures, tooLong, err := r.figures(&s)
+		if err != nil {
+			return err
+		}
+		for _, f := range tooLong {
+			fmt.Fprintf(r.Err, "bench coll: %s: %s of %d bytes would take more than %v: left out\n", s.name, f.collective, f.size, r.Longest)
+		}
+		var asked []figure
+		for _, f := range figures {
+			if r.asked(&s, f) {
+				asked = append(asked, f)
+			}
+		}
+		if len(asked) > 0 {
+			t := task{&s, asked}
+			r.todo = append(r.todo, t)
+			r.all += len(asked) * len(r.passes(t))
+		}
+	}
+	if len(r.todo) == 0 {
+		return fmt.Errorf("bench coll: no row matches %q; rows are called like %s", r.Only, figure{"bcast", 1024}.key(&r.scenes()[0], nameOurs))
+	}
+	r.began = time.Now()
+	return nil
+}
+
+// asked reports whether any contestant's row of a figure is asked for.
+func (r *run) asked(s *scene, f figure) bool {
+	names := append([]string{nameOurs}, r.Peers...)
+	for _, v := range r.variants() {
+		if v.concerns(f.collective) {
+			names = append(names, v.contestant(f.collective))
+		}
+	}
+	for _, name := range names {
+		if r.wanted(s, f, name) {
+			return true
+		}
+	}
+	return false
+}
+
+func (r *run) wanted(s *scene, f figure, contestant string) bool {
+	return r.Only == nil || r.Only.MatchString(f.key(s, contestant))
+}
+
+// A pass is who runs in turn: our choice with the other MPIs, which comes first, or with
+// some of our algorithms. All at once would be more processes than machines have memory for.
+type pass struct {
+	variants []variant
+	first    bool
+}
+
+// mostTogether is how many of our variants a pass has beside the choice.
+const mostTogether = 6
+
+func (r *run) passes(t task) (all []pass) {
+	variants := r.variants()
+	choice, rest := variants[:1], slices.DeleteFunc(variants[1:], func(v variant) bool {
+		return !slices.ContainsFunc(t.figures, func(f figure) bool {
+			return v.concerns(f.collective) && r.wanted(t.scene, f, v.contestant(f.collective))
+		})
+	})
+	all = append(all, pass{choice, true})
+	for len(rest) > 0 {
+		n := min(len(rest), mostTogether)
+		all = append(all, pass{append(choice[:1:1], rest[:n]...), false})
+		rest = rest[n:]
+	}
+	return all
+}
+
+// lab measures the scenes of one lab.
+func (r *run) lab(ctx context.Context, tasks []task) (err error) {
+	g, down, err := gridjob.Up(ctx, tasks[0].spec(), r.Self)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, down()) }()
+	defer func() {
+		for _, ns := range r.namespaces {
+			ns.Close()
+		}
+		r.namespaces = nil
+	}()
+	peers, err := r.installPeers(ctx, g.Lab)
+	if err != nil {
+		return err
+	}
+	for _, t := range tasks {
+		for _, p := range r.passes(t) {
+			if !p.first {
+				err = r.pass(ctx, g, t, p, nil)
+			} else {
+				err = r.pass(ctx, g, t, p, peers)
+			}
+			if err != nil {
+				return fmt.Errorf("scene %s: %w", t.name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// pass starts the jobs and has them make all calls.
+func (r *run) pass(ctx context.Context, g *grid.Grid, t task, p pass, peers []*peer) (err error) {
+	var jobs []*job
+	defer func() {
+		for _, j := range jobs {
+			if e := j.stop(); e != nil && j.ours() {
+				err = errors.Join(err, fmt.Errorf("%s: ending: %w", j.name, e))
+			} else if e != nil { // how the others end is not our affair, but people are told
+				fmt.Fprintf(r.Err, "bench coll: %s: %s did not end as it should: %v\n", t.name, j.name, e)
+			}
+		}
+	}()
+	for _, v := range p.variants {
+		j, err := r.startOurs(ctx, g, t.scene, v)
+		if err != nil {
+			return fmt.Errorf("starting %s: %w", nameOurs, err)
+		}
+		jobs = append(jobs, j)
+	}
+	for _, peer := range peers {
+		j, err := r.startPeer(ctx, g, t.scene, peer)
+		if err != nil {
+			return fmt.Errorf("starting %s: %w", peer.name, err)
+		}
+		jobs = append(jobs, j)
+	}
+	for _, f := range t.figures {
+		r.progress(t.scene, f, p)
+		rows, err := r.figure(ctx, t.scene, f, p, jobs)
+		if err != nil {
+			return fmt.Errorf("%s of %d bytes: %w", f.collective, f.size, err)
+		}
+		if r.JSON {
+			if err := bench.WriteJSON(r.out, rows...); err != nil {
+				return err
+			}
+		}
+		r.rows = append(r.rows, rows...)
+		r.done++
+	}
+	return nil
+}
+
+// progress tells people what comes, and when all will be done.
+func (r *run) progress(s *scene, f figure, p pass) {
+	left := ""
+	if r.done > 0 {
+		left = fmt.Sprintf(", about %v left", (time.Since(r.began) / time.Duration(r.done) * time.Duration(r.all-r.done)).Round(time.Second))
+	}
+	with := ""
+	if !p.first {
+		for _, v := range p.variants[1:] {
+			if v.concerns(f.collective) {
+				with += " " + v.algorithm(v.forced[f.collective])
+			}
+		}
+	}
+	fmt.Fprintf(r.Err, "bench coll: %s: %s of %d bytes%s (%d of %d%s)\n", s.name, f.collective, f.size, with, r.done+1, r.all, left)
+}
+
+// figure has those whom it concerns make a call in turn, and returns the rows.
+func (r *run) figure(ctx context.Context, s *scene, f figure, p pass, jobs []*job) ([]bench.Row, error) {
+	var turn []*job
+	others := false
+	for _, j := range jobs {
+		if j.ours() && (!j.concerns(f.collective) || !s.right(j.variant, f.collective)) || !r.wanted(s, f, r.called(j, f)) && !j.chosen() {
+			continue
+		}
+		j.took, j.late, j.count = nil, nil, 0
+		turn = append(turn, j)
+		others = others || !j.chosen()
+	}
+	if !p.first && !others {
+		return nil, nil // what our choice does, the first pass has told
+	}
+	if r.Counts && !p.first {
+		turn = slices.DeleteFunc(turn, func(j *job) bool { return j.chosen() })
+	}
+	if r.Counts {
+		return r.crossings(s, f, turn)
+	}
+	for range r.Repeat {
+		var still []*job
+		for _, j := range turn {
+			if err := ctx.Err(); err != nil {
+				return nil, err
+			}
+			err := r.turn(s, f, j)
+			switch {
+			case errors.Is(err, errRefused):
+				fmt.Fprintf(r.Err, "bench coll: %s: %s: %v\n", s.name, r.called(j, f), err)
+				continue
+			case err != nil:
+				return nil, fmt.Errorf("%s: %w", r.called(j, f), err)
+			}
+			still = append(still, j)
+		}
+		turn = still
+	}
+	var runs []*series
+	for _, j := range turn {
+		runs = append(runs, &j.series)
+	}
+	rows, err := s.rows(f, r.Root, runs)
+	if err == nil && !p.first {
+		rows = withoutChoice(rows)
+	}
+	return rows, err
+}
+
+// withoutChoice leaves the times of our choice out, which the first pass has told; what it
+// is compared with stays.
+func withoutChoice(rows []bench.Row) (some []bench.Row) {
+	for _, row := range rows {
+		if row.Figure != "time" || row.Params["algorithm"] != nil {
+			some = append(some, row)
+		}
+	}
+	return some
+}
+
+// called is a contestant's name in keys and reports.
+func (r *run) called(j *job, f figure) string {
+	if j.ours() {
+		return j.contestant(f.collective)
+	}
+	return j.name
+}
+
+// turn has a job make a call as often as its first time says.
+func (r *run) turn(s *scene, f figure, j *job) error {
+	if j.count == 0 { // that is its warming up, too
+		took, _, err := j.time(s, f, r.Root, 1)
+		if err != nil {
+			return err
+		}
+		j.count = s.count(time.Duration(took[0]))
+	}
+	took, late, err := j.time(s, f, r.Root, j.count)
+	if err != nil {
+		return err
+	}
+	j.took, j.late = append(j.took, took...), append(j.late, late)
+	return nil
+}

@@ -1,0 +1,16 @@
+//go:build !linux
+
+package collbench
+
+import (
+	"context"
+	"io"
+
+	"github.com/isthmus-grid/isthmus/lab"
+)
+
+// Run needs network namespaces.
+func Run(context.Context, io.Writer, Options) error { return lab.ErrNotLinux }
+
+// Part is of use to Run only.
+func Part(context.Context, io.Reader, io.Writer) error { return lab.ErrNotLinux }

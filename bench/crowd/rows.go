@@ -1,0 +1,63 @@
+package crowdbench
+
+import (
+	"maps"
+
+	"github.com/isthmus-grid/isthmus/bench"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// spare is how many introductions a node of the asking site may use beside one
+// for each link: the first of its ranks tries out what works, by as many as
+// there are techniques that need one, and the relay once more for a rank that
+// did not wait any longer.
+const spare = 5
+
+// rows turns a crowd into figures. Times have no target: they depend on the
+// machine that runs all the daemons and ranks.
+func (c *crowd) rows(o Options, cache string) []bench.Row {
+	params := map[string]any{
+		"cache": cache, "from": o.From, "to": o.To, "ranks": o.Ranks, "nodes": o.Nodes,
+		"rtt_ms": float64(o.RTT.Microseconds()) / 1000,
+	}
+	row := func(figure, unit string, value float64, more ...any) bench.Row {
+		p := maps.Clone(params)
+		for i := 0; i < len(more); i += 2 {
+			p[more[i].(string)] = more[i+1]
+		}
+		return bench.Row{Bench: "crowd", Figure: figure, Params: p, Value: value, Unit: unit}
+	}
+	rows := []bench.Row{
+		row("all_up", "ms", float64(c.allUp.Microseconds())/1000),
+		row("setup_p50", "ms", bench.Median(c.setups)),
+		row("setup_max", "ms", bench.Quantile(c.setups, 1)),
+		row("decisions", "plans", float64(c.after.decisions)).AtMost(1),
+		row("resolve_calls", "calls", float64(c.after.Resolves-c.before.Resolves)),
+		row("resolve_questions", "questions", float64(c.after.Questions-c.before.Questions)),
+		row("introductions", "calls", float64(c.introductions())).AtMost(float64(o.Ranks + spare*o.Nodes)),
+	}
+	for _, t := range overlay.Techniques() {
+		if n := c.introduced(t); n > 0 {
+			rows = append(rows, row("introductions_by", "calls", float64(n), "technique", t.String()))
+		}
+	}
+	for _, t := range overlay.Techniques() {
+		if n := c.links[t]; n > 0 {
+			rows = append(rows, row("links_by", "links", float64(n), "technique", t.String()))
+		}
+	}
+	return rows
+}
+
+// introduced returns how often the broker was asked to introduce by t.
+func (c *crowd) introduced(t overlay.Technique) uint64 {
+	return c.after.Introductions[t].Asked - c.before.Introductions[t].Asked
+}
+
+// introductions returns how often it was asked to introduce at all.
+func (c *crowd) introductions() (n uint64) {
+	for _, t := range overlay.Techniques() {
+		n += c.introduced(t)
+	}
+	return n
+}

@@ -1,0 +1,13 @@
+//go:build !linux
+
+package labbench
+
+import (
+	"context"
+	"io"
+
+	"github.com/isthmus-grid/isthmus/lab/wan"
+)
+
+// Run returns wan.ErrUnsupported.
+func Run(context.Context, io.Writer, bool) error { return wan.ErrUnsupported }

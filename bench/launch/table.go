@@ -1,0 +1,224 @@
+package launchbench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/bench"
+	"github.com/isthmus-grid/isthmus/bench/plot/draw"
+	"github.com/isthmus-grid/isthmus/lab"
+	"github.com/isthmus-grid/isthmus/lab/grid"
+)
+
+// TableOptions say how to reproduce the paper's allocation table on live
+// peers.
+type TableOptions struct {
+	Sizes   []int  // ranks, ascending
+	Copies  []int  // of each rank; jobs of more processes than the peers take are left out
+	Scale   int    // 1: all 350 hosts; k: every k-th, and sizes divided by k
+	Figures string // folder for two PNG files; empty: none
+	Binary  func(daemon string) []string
+	JSON    bool
+	Out     io.Writer
+	Err     io.Writer // progress
+}
+
+// TableSizes are those of the paper's Fig. 2 and 3.
+var TableSizes = []int{100, 150, 200, 250, 300, 350, 400, 450, 500, 550, 600}
+
+// settle is how long the first rounds of pings take.
+const settle = 20 * time.Second
+
+// tries is how often a job is launched that fails because a busy machine does
+// not get round to hundreds of peers in time.
+const tries = 3
+
+// strategies in the order of the paper's figures.
+var strategies = []string{"concentrate", "spread"}
+
+// Table launches a job of each size by both strategies on the peers of six
+// sites, and compares where its processes ran with what the paper's algorithms
+// give. It must run in a process that went through lab.Enter. A process that ran
+// elsewhere misses the figure's target and is no error; a job that failed is one.
+func Table(ctx context.Context, o TableOptions) (err error) {
+	l, err := lab.Up(ctx, spec())
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, l.Close()) }()
+	start := time.Now()
+	g, err := grid.Start(ctx, l, gridConfig(o.Scale, o.Binary))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, g.Close()) }()
+	fmt.Fprintf(o.Err, "%d peers at %d sites are up after %v\n", len(hosts(o.Scale)), len(sites()), time.Since(start).Round(time.Second))
+	start = time.Now()
+	submitter := clusters[0].node(0).String()
+	if _, err := known(ctx, g, submitter, len(hosts(o.Scale))); err != nil {
+		return err
+	}
+	time.Sleep(settle) // no job is to be launched by the first word alone
+	rtts, err := known(ctx, g, submitter, len(hosts(o.Scale)))
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(o.Err, "%s knows how far they are after %v; the nearest, middle and farthest of each site:", submitter, time.Since(start).Round(10*time.Millisecond))
+	for _, site := range sites() {
+		all := rtts[site]
+		fmt.Fprintf(o.Err, " %s %v %v %v", site, all[0].Round(time.Microsecond), all[len(all)/2].Round(time.Microsecond), all[len(all)-1].Round(time.Microsecond))
+	}
+	fmt.Fprintln(o.Err)
+	var failed []error // jobs; the others are told of all the same
+	t := &table{o: o, g: g, lines: map[string]*lineSet{}}
+	for _, strategy := range strategies {
+		for _, copies := range o.Copies {
+			for _, n := range o.Sizes {
+				if n/o.Scale*copies > capacity(o.Scale) {
+					continue
+				}
+				if err := t.size(ctx, strategy, n/o.Scale, copies); err != nil {
+					failed = append(failed, err)
+				}
+				if ctx.Err() != nil {
+					return errors.Join(append(failed, context.Cause(ctx))...)
+				}
+			}
+		}
+	}
+	return errors.Join(append(failed, bench.Write(o.Out, o.JSON, t.rows...), t.draw())...)
+}
+
+type table struct {
+	o     TableOptions
+	g     *grid.Grid
+	rows  []bench.Row
+	lines map[string]*lineSet // by strategy and site, of jobs without further copies
+}
+
+// lineSet is what a figure shows of one site.
+type lineSet struct{ n, hosts []float64 }
+
+// point adds a point to a line.
+func (t *table) point(key string, n, hosts int) {
+	if t.lines[key] == nil {
+		t.lines[key] = &lineSet{}
+	}
+	set := t.lines[key]
+	set.n, set.hosts = append(set.n, float64(n)), append(set.hosts, float64(hosts))
+}
+
+// size runs one job and compares.
+func (t *table) size(ctx context.Context, strategy string, n, copies int) error {
+	want, err := expected(t.o.Scale, n, copies, strategy)
+	if err != nil {
+		return err
+	}
+	node := clusters[0].node(0).String()
+	words := []string{"-n", strconv.Itoa(n), "-a", strategy}
+	if copies > 1 {
+		words = append(words, "-r", strconv.Itoa(copies), "--independent")
+	}
+	words = append(words, "hostname")
+	var lines []line
+	var took time.Duration
+	try := 1
+	for ; ; try++ {
+		if lines, took, err = run(ctx, t.g, t.o.Binary, node, "nancy/peers", words...); err == nil && len(lines) != n*copies {
+			err = fmt.Errorf("%s: %d of %d processes said anything", strategy, len(lines), n*copies)
+		}
+		if err == nil {
+			break
+		}
+		fmt.Fprintf(t.o.Err, "try %d: %v\n", try, err)
+		if try == tries || ctx.Err() != nil {
+			return err
+		}
+	}
+	got := shares(lines)
+	var text []string
+	for _, site := range sites() {
+		if copies == 1 {
+			t.point(strategy+" "+site, n, got[site].hosts)
+		}
+		text = append(text, fmt.Sprintf("%s %d/%d", site, got[site].hosts, got[site].processes))
+		for _, f := range []struct {
+			figure    string
+			got, want int
+		}{{"hosts", got[site].hosts, want[site].hosts}, {"processes", got[site].processes, want[site].processes}} {
+			t.rows = append(t.rows, bench.Row{
+				Bench: "launch", Figure: f.figure, Unit: f.figure, Value: float64(f.got),
+				Params: map[string]any{"strategy": strategy, "n": n, "r": copies, "site": site, "peers": len(hosts(t.o.Scale))},
+			}.Within(float64(f.want), 0))
+		}
+	}
+	t.rows = append(t.rows, bench.Row{
+		Bench: "launch", Figure: "job", Unit: "ms", Value: float64(took.Milliseconds()),
+		Params: map[string]any{"strategy": strategy, "n": n, "r": copies, "peers": len(hosts(t.o.Scale)), "try": try},
+	})
+	fmt.Fprintf(t.o.Err, "%s %d x %d in %v: %s\n", strategy, n, copies, took.Round(time.Millisecond), strings.Join(text, ", "))
+	return nil
+}
+
+// shares counts hosts and processes of each site in what the processes of a
+// job wrote, a line each.
+func shares(lines []line) map[string]share {
+	got := map[string]share{}
+	seen := map[string]bool{}
+	for _, l := range lines {
+		site, _, _ := strings.Cut(l.Host, "/")
+		s := got[site]
+		s.processes++
+		if !seen[l.Host] {
+			seen[l.Host] = true
+			s.hosts++
+		}
+		got[site] = s
+	}
+	return got
+}
+
+// draw writes the figures: hosts of each site over the size of the job, as the
+// paper's Fig. 2 and 3 have them.
+func (t *table) draw() error {
+	if t.o.Figures == "" {
+		return nil
+	}
+	if err := os.MkdirAll(t.o.Figures, 0o755); err != nil {
+		return err
+	}
+	for _, strategy := range strategies {
+		f := plot.Figure{
+			Title: fmt.Sprintf("%s: %d peers, job submitted at nancy", strategy, len(hosts(t.o.Scale))),
+			X:     plot.Axis{Label: "processes", Whole: true}, Y: plot.Axis{Label: "hosts used"},
+		}
+		for _, site := range sites() {
+			set := t.lines[strategy+" "+site]
+			if set == nil {
+				continue // no job ended well
+			}
+			f.Lines = append(f.Lines, plot.Line{Name: site, X: set.n, Y: set.hosts})
+		}
+		if len(f.Lines) == 0 {
+			continue
+		}
+		if err := writePNG(fmt.Sprintf("%s/launch-%s.png", t.o.Figures, strategy), f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func writePNG(name string, f plot.Figure) error {
+	file, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.WritePNG(file), file.Close())
+}

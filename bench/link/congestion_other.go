@@ -1,0 +1,11 @@
+//go:build !linux
+
+package linkbench
+
+import (
+	"net"
+
+	"github.com/isthmus-grid/isthmus/lab"
+)
+
+func setCongestion(*net.TCPConn, string) (string, error) { return "", lab.ErrNotLinux }

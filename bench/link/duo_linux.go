@@ -1,0 +1,74 @@
+package linkbench
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/bench/twohosts"
+)
+
+//go:embed c/end.c
+var cSource []byte
+
+// A duo is the two ends of a connection.
+type duo struct {
+	listener, dialler *twohosts.Process
+	congestion        string // in use
+}
+
+// newDuo starts two ends and waits until they are connected. command returns
+// the command line of an end that listens, or dials.
+func newDuo(ctx context.Context, w *twohosts.Wire, oneCPU bool, command func(role ...string) []string) (_ *duo, err error) {
+	d := new(duo)
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, d.stop())
+		}
+	}()
+	listen := twohosts.Command{Args: command("listen", twohosts.LeftAddr.String()), OneCPU: oneCPU}
+	if d.listener, err = twohosts.Start(ctx, w.Left, listen); err != nil {
+		return nil, err
+	}
+	var port string
+	if err := d.listener.Hear(joinBound, "listening", &port); err != nil {
+		return nil, err
+	}
+	dial := twohosts.Command{Args: command("dial", twohosts.LeftAddr.String(), port), OneCPU: oneCPU}
+	if d.dialler, err = twohosts.Start(ctx, w.Right, dial); err != nil {
+		return nil, err
+	}
+	var other string
+	err = errors.Join(d.listener.Hear(joinBound, "ready", &other), d.dialler.Hear(joinBound, "ready", &d.congestion))
+	if err == nil && other != d.congestion {
+		err = fmt.Errorf("%v: its ends use different congestion controls, %s and %s", d.dialler, other, d.congestion)
+	}
+	return d, err
+}
+
+// stop ends the one that dialled first: the other sees the end of the stream
+// while it is idle.
+func (d *duo) stop() error {
+	if d == nil {
+		return nil
+	}
+	return errors.Join(d.dialler.Stop(), d.listener.Stop())
+}
+
+// orderBound is how long an order may take: many times what the slowest does.
+const orderBound = time.Minute
+
+// do has both ends carry out an order and returns the answer of the one that
+// dialled.
+func (d *duo) do(order string) (a, b float64, err error) {
+	for _, end := range []*twohosts.Process{d.listener, d.dialler} {
+		if err := end.Tell(order); err != nil {
+			return 0, 0, err
+		}
+	}
+	var none1, none2 float64
+	err = d.dialler.Hear(orderBound, "ok", &a, &b)
+	return a, b, errors.Join(err, d.listener.Hear(orderBound, "ok", &none1, &none2))
+}

@@ -1,0 +1,179 @@
+package linkbench
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/isthmus-grid/isthmus/bench"
+)
+
+// A scene is a state of the wire and the processors.
+type scene struct {
+	name    string
+	rate    uint64 // of the wire, in bit/s; 0 is as fast as it goes
+	oneCPU  bool   // both ends are bound to the same processor
+	figures []figure
+}
+
+// Where the wire is not limited the ends use cubic if they may: bbr, which paces,
+// holds a stream there to half of what the wire carries. A limited wire is met
+// with the system's own choice.
+func (s *scene) cubic() bool { return s.rate == 0 }
+
+// A kind is what a figure tells.
+type kind string
+
+const (
+	halfRoundTrip kind = "half_round_trip" // median, in us
+	messageRate   kind = "message_rate"    // of messages sent one by one, in million/s
+	bandwidth     kind = "bandwidth"       // of messages sent one by one, in GB/s
+)
+
+// A figure is something to measure with every contestant.
+type figure struct {
+	kind  kind
+	size  int // bytes of a message
+	count int // messages, or round trips, in a full run
+}
+
+const (
+	kib = 1 << 10
+	mib = 1 << 20
+)
+
+var scenes = []scene{
+	{name: "unlimited", figures: []figure{
+		{halfRoundTrip, 1, 4000}, {halfRoundTrip, kib, 4000}, {halfRoundTrip, 64 * kib, 1000},
+		{halfRoundTrip, mib, 150}, {halfRoundTrip, 4 * mib, 40},
+		{messageRate, 16, 100_000},
+		{bandwidth, 64 * kib, 4096}, {bandwidth, 256 * kib, 1024}, {bandwidth, mib, 256}, {bandwidth, 4 * mib, 64},
+	}},
+	{name: "one-cpu", oneCPU: true, figures: []figure{
+		{halfRoundTrip, 1, 4000}, {halfRoundTrip, kib, 4000}, {halfRoundTrip, 64 * kib, 500},
+		{halfRoundTrip, mib, 75}, {halfRoundTrip, 4 * mib, 20},
+		{messageRate, 16, 100_000},
+		{bandwidth, 64 * kib, 2048}, {bandwidth, 256 * kib, 512}, {bandwidth, mib, 128}, {bandwidth, 4 * mib, 32},
+	}},
+	{name: "1-gbit", rate: 1e9, figures: []figure{
+		{halfRoundTrip, 1, 4000}, {bandwidth, 64 * kib, 512}, {bandwidth, mib, 32}, {bandwidth, 4 * mib, 8},
+	}},
+}
+
+// A rival is what the plan needs to know of a contestant.
+type rival struct {
+	name    string
+	secured bool
+	c       bool // an end of C, not one of Contestants
+}
+
+// meets reports whether r runs in s. What polls without ever giving the CPU
+// away has nothing to poll for where its peer waits for the same CPU.
+func (r rival) meets(s *scene) bool { return !s.oneCPU || r.name != nameCSpinning }
+
+// against returns what r is compared with in a figure, or "" if r itself is
+// the yardstick. Without C there is only Go to compare with.
+func (r rival) against(s *scene, f figure, haveC bool) string {
+	base := nameCBlocking
+	switch {
+	case !haveC:
+		base = namePlain
+	case f.kind == halfRoundTrip && !s.oneCPU && s.rate == 0:
+		base = nameCSpinning
+	}
+	if r.secured && r.name != nameTLS && f.kind == bandwidth && s.rate == 0 {
+		base = nameTLS
+	}
+	if base == r.name {
+		return ""
+	}
+	return base
+}
+
+// judge returns row, which compares r with what against says, with the
+// target that a link has there, if any. Without C the yardstick is not the one
+// that targets were set for, but for TLS.
+func (r rival) judge(row bench.Row, s *scene, f figure, haveC bool) bench.Row {
+	tls := r.name == nameLinkTLS
+	if r.name != nameLink && !tls || !haveC && row.Against != nameTLS {
+		return row
+	}
+	switch {
+	case tls && f.kind == bandwidth && f.size == mib && s.rate > 0:
+		return row.AtLeast(0.98)
+	case tls && f.kind == bandwidth && f.size == mib && !s.oneCPU:
+		return row.AtLeast(1.7)
+	case tls:
+		return row
+	case f.kind == halfRoundTrip && s.oneCPU:
+		return row.AtMost(1.2)
+	case f.kind == halfRoundTrip && f.size == 1 && s.rate == 0:
+		return row.AtMost(1.15)
+	case f.kind == messageRate && !s.oneCPU:
+		return row.AtLeast(10)
+	case f.kind == bandwidth && !s.oneCPU:
+		return row.AtLeast(0.97)
+	}
+	return row
+}
+
+// key is what Options.Only is matched with.
+func key(s *scene, f figure, r rival) string {
+	return fmt.Sprintf("%s/%s/%d/%s", s.name, f.kind, f.size, r.name)
+}
+
+// value turns an end's answer, in ns, into the figure's unit.
+func (f figure) value(ns float64, count int) (v float64, unit string) {
+	switch f.kind {
+	case halfRoundTrip:
+		return ns / 2e3, "us"
+	case messageRate:
+		return float64(count) / ns * 1e3, "M/s"
+	default:
+		return float64(count) * float64(f.size) / ns, "GB/s"
+	}
+}
+
+// order is what both ends are told.
+func (f figure) order(count int) string {
+	what := orderStream
+	if f.kind == halfRoundTrip {
+		what = orderTrips
+	}
+	return fmt.Sprintf("%s %d %d", what, f.size, count)
+}
+
+// A series is what one contestant did, a value per round.
+type series struct {
+	values, p99 []float64 // in the figure's unit
+	congestion  string    // that was in use
+}
+
+// rows are the rows of a figure; runs holds all who took part, asked those
+// that were asked for.
+func rows(s *scene, f figure, runs map[string]*series, asked []rival, haveC bool) []bench.Row {
+	var all []bench.Row
+	for _, r := range asked {
+		mine := runs[r.name]
+		_, unit := f.value(1, 1)
+		row := bench.Row{
+			Bench: "link", Figure: string(f.kind), Value: bench.Median(mine.values), Unit: unit,
+			Params: map[string]any{
+				"scene": s.name, "contestant": r.name, "size": f.size, "congestion": mine.congestion,
+				"repeat": len(mine.values), "spread": round(bench.Spread(mine.values)),
+			},
+		}
+		if f.kind == halfRoundTrip {
+			row.Params["p99"] = round(bench.Median(mine.p99))
+		}
+		if base := r.against(s, f, haveC); base != "" {
+			row.Against, row.Ratio = base, row.Value/bench.Median(runs[base].values)
+			row.Params["against_spread"] = round(bench.Spread(runs[base].values))
+			row = r.judge(row, s, f, haveC)
+		}
+		all = append(all, row)
+	}
+	return all
+}
+
+// round keeps three digits behind the point, for people.
+func round(v float64) float64 { return math.Round(v*1000) / 1000 }

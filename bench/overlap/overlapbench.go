@@ -1,0 +1,125 @@
+// Package overlapbench is `isthmus bench overlap`: what a computation costs more
+// while a large message that its process has begun to send crosses the WAN. Two
+// processes, at two sites that let nobody in, of a whole grid in a lab; the sender
+// computes alone, sends alone and does both at once, in turn.
+package overlapbench
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/bench"
+	"github.com/isthmus-grid/isthmus/lab"
+	"github.com/isthmus-grid/isthmus/lab/grid"
+	"github.com/isthmus-grid/isthmus/lab/gridjob"
+	"github.com/isthmus-grid/isthmus/lab/wan"
+)
+
+// Options of a run.
+type Options struct {
+	Size   int           // bytes of the message
+	RTT    time.Duration // between the sites
+	Repeat int           // how often each of the three is done
+	Self   []string      // command line of this program; "bench overlap --part" go behind it
+	JSON   bool
+	Out    io.Writer
+}
+
+// Check says what is wrong with the options, or returns nil.
+func (o Options) Check() error {
+	switch {
+	case o.Size < 1 || o.Size > 1<<30:
+		return fmt.Errorf("a message of %d bytes; want 1 to 1 GiB", o.Size)
+	case o.Repeat < 1:
+		return fmt.Errorf("%d repetitions; want one at least", o.Repeat)
+	}
+	return nil
+}
+
+// mostCost is by how much a computation may take longer for a send beside it.
+const mostCost = 1.05
+
+// patience bounds the ranks.
+const patience = 5 * time.Minute
+
+// Run builds the sites, has two ranks measure, and prints the rows. It must run in a
+// process that went through lab.Enter. Missing the target is no error.
+func Run(ctx context.Context, o Options) (err error) {
+	if err := o.Check(); err != nil {
+		return err
+	}
+	g, down, err := gridjob.Up(ctx, lab.Spec{
+		WAN: lab.WAN{Default: wan.Shape{Delay: o.RTT / 2}},
+		Sites: []lab.Site{
+			{Name: "here", Preset: "stateful", Nodes: lab.Nodes(1)},
+			{Name: "there", Preset: "stateful", Nodes: lab.Nodes(1)},
+		},
+	}, o.Self)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, down()) }()
+	times, err := o.job(ctx, g)
+	if err != nil {
+		return err
+	}
+	return bench.Write(o.Out, o.JSON, o.rows(times)...)
+}
+
+// job runs the two ranks and returns what the sender measured.
+func (o Options) job(ctx context.Context, g *grid.Grid) (t times, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("the ranks were not done after %v", patience))
+	defer cancel()
+	ranks := gridjob.Job{Grid: g, Self: o.Self, Name: "overlap", Nodes: []string{"here/n1", "there/n1"},
+		Argv: append(o.Self[:len(o.Self):len(o.Self)], "bench", "overlap", "--part", "--repeat", fmt.Sprint(o.Repeat), "--size", fmt.Sprint(o.Size))}
+	launchers, forget, err := ranks.Launchers(ctx)
+	if err != nil {
+		return t, err
+	}
+	defer func() { err = errors.Join(err, forget()) }()
+	var out [2]bytes.Buffer
+	var errs [2]error
+	var running sync.WaitGroup
+	for rank, cmd := range launchers {
+		var said bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &out[rank], &said
+		running.Go(func() {
+			if err := cmd.Run(); err != nil {
+				errs[rank] = fmt.Errorf("the rank at %s: %w: %s", ranks.Nodes[rank], err, said.Bytes())
+				cancel()
+			}
+		})
+	}
+	running.Wait()
+	if err := errors.Join(errs[:]...); err != nil {
+		return t, err
+	}
+	if err := json.Unmarshal(out[0].Bytes(), &t); err != nil {
+		return t, fmt.Errorf("the sender said %q: %w", out[0].Bytes(), err)
+	}
+	return t, nil
+}
+
+// rows turns times into figures. The cost is the median of the turns', each of
+// which is compared with the computation just before it.
+func (o Options) rows(t times) []bench.Row {
+	params := map[string]any{"size": o.Size, "rtt_ms": float64(o.RTT.Microseconds()) / 1000, "technique": t.Technique, "cipher": t.Cipher}
+	ratios := make([]float64, len(t.Both))
+	for i := range ratios {
+		ratios[i] = t.Both[i] / t.Alone[i]
+	}
+	both := bench.Row{Bench: "overlap", Figure: "isend_compute_wait", Params: params, Value: bench.Median(t.Both), Unit: "ms",
+		Against: "compute", Ratio: bench.Median(ratios)}
+	return []bench.Row{
+		{Bench: "overlap", Figure: "compute", Params: params, Value: bench.Median(t.Alone), Unit: "ms"},
+		{Bench: "overlap", Figure: "send", Params: params, Value: bench.Median(t.Send), Unit: "ms"},
+		{Bench: "overlap", Figure: "send_cpu", Params: params, Value: bench.Median(t.SendCPU), Unit: "ms"},
+		both.AtMost(mostCost),
+	}
+}

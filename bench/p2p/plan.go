@@ -1,0 +1,210 @@
+package p2pbench
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/bench"
+)
+
+// A scene says where the ranks are.
+type scene struct {
+	name    string
+	ranks   int
+	apart   bool // at two hosts, one each; else all at one
+	oneCPU  bool // all are bound to the same processor
+	figures []figure
+}
+
+// A kind is what a figure tells.
+type kind string
+
+const (
+	halfRoundTrip kind = "half_round_trip" // of two ranks, in us
+	bandwidth     kind = "bandwidth"       // from one rank to another, window messages at a time, in GB/s
+	messageRate   kind = "message_rate"    // likewise, in million/s
+	ringHop       kind = "ring_hop"        // of a message that goes round all ranks, in us
+	barrier       kind = "barrier"         // of all ranks, in us
+)
+
+// window is how many messages are under way at once where many are: as in the
+// OSU benchmarks, sender and receiver start that many and wait for all.
+const window = 64
+
+// A figure is something to measure with every contestant.
+type figure struct {
+	kind kind
+	size int // bytes of a message
+}
+
+const (
+	kib = 1 << 10
+	mib = 1 << 20
+)
+
+// pairFigures are those of two ranks.
+func pairFigures() []figure {
+	var all []figure
+	for _, size := range []int{0, 1, 8, 64, kib, 8 * kib, 64 * kib, 256 * kib, mib, 4 * mib} {
+		all = append(all, figure{halfRoundTrip, size})
+	}
+	for _, size := range []int{16, 64, kib, 8 * kib, 64 * kib, 256 * kib, mib, 4 * mib} {
+		all = append(all, figure{bandwidth, size})
+	}
+	return append(all, figure{messageRate, 16})
+}
+
+var scenes = []scene{
+	{name: "two-nodes", ranks: 2, apart: true, figures: pairFigures()},
+	{name: "same-node", ranks: 2, figures: pairFigures()},
+	{name: "oversubscribed", ranks: 4, oneCPU: true, figures: []figure{{ringHop, 1}, {barrier, 0}}},
+}
+
+// key is what Options.Only is matched with.
+func key(s *scene, f figure, contestant string) string {
+	return fmt.Sprintf("%s/%s/%d/%s", s.name, f.kind, f.size, contestant)
+}
+
+// order is what rank 0 is told, in the language of rank.go.
+func (f figure) order(count int) string {
+	what := map[kind]string{
+		halfRoundTrip: orderTrips, bandwidth: orderStream, messageRate: orderStream, ringHop: orderRing, barrier: orderBarrier,
+	}[f.kind]
+	return fmt.Sprintf("%s %d %d", what, f.size, count)
+}
+
+// value turns the answer to an order, in ns, into the figure's unit.
+func (f figure) value(s *scene, ns float64) float64 {
+	switch f.kind {
+	case halfRoundTrip:
+		return ns / 2e3
+	case bandwidth:
+		return window * float64(f.size) / ns
+	case messageRate:
+		return window / ns * 1e3
+	case ringHop:
+		return ns / 1e3 / float64(s.ranks)
+	default:
+		return ns / 1e3
+	}
+}
+
+func (f figure) unit() string {
+	switch f.kind {
+	case bandwidth:
+		return "GB/s"
+	case messageRate:
+		return "M/s"
+	default:
+		return "us"
+	}
+}
+
+// moreIsBetter says which of two values is the better one.
+func (f figure) moreIsBetter() bool { return f.kind == bandwidth || f.kind == messageRate }
+
+// payload is how many bytes an order of count sends between the ranks at least.
+func (f figure) payload(count int) uint64 {
+	each := uint64(f.size)
+	switch f.kind {
+	case halfRoundTrip:
+		each *= 2
+	case bandwidth, messageRate:
+		each *= window
+	}
+	return each * uint64(count)
+}
+
+// mostCount bounds how many messages, or windows of them, an order asks for.
+const mostCount = 1 << 20
+
+// countFor is the count that takes about d when one takes ns.
+func countFor(d time.Duration, ns float64) int {
+	return int(min(max(1, float64(d)/max(ns, 1)), mostCount))
+}
+
+// A series is what one contestant did, a value per round.
+type series struct {
+	values  []float64 // in the figure's unit
+	version string    // of the contestant; empty for ours
+}
+
+// rows are the rows of a figure; runs holds all who took part, asked are those
+// whose rows are asked for.
+func rows(s *scene, f figure, runs map[string]*series, asked []string, congestion string) []bench.Row {
+	var all []bench.Row
+	for _, name := range asked {
+		mine := runs[name]
+		row := bench.Row{
+			Bench: "p2p", Figure: string(f.kind), Value: bench.Median(mine.values), Unit: f.unit(),
+			Params: map[string]any{
+				"scene": s.name, "contestant": name, "size": f.size,
+				"repeat": len(mine.values), "spread": round(bench.Spread(mine.values)),
+			},
+		}
+		if mine.version != "" {
+			row.Params["version"] = mine.version
+		}
+		if s.apart {
+			row.Params["congestion"] = congestion
+		}
+		if best := better(s, f, runs); name == nameOurs && best != "" {
+			row.Against, row.Ratio = best, row.Value/bench.Median(runs[best].values)
+			row.Params["against_spread"] = round(bench.Spread(runs[best].values))
+			row = judge(row, s, f, runs)
+		}
+		all = append(all, row)
+	}
+	return all
+}
+
+// better is whom ours is compared with: the better of the others that took
+// part. Where ranks share a processor it is Open MPI, which has a setting for
+// that and which the target names.
+func better(s *scene, f figure, runs map[string]*series) string {
+	if s.oneCPU && runs[nameOpenMPI] != nil {
+		return nameOpenMPI
+	}
+	best := ""
+	for _, name := range PeerNames() {
+		r := runs[name]
+		if r == nil {
+			continue
+		}
+		if best == "" || (bench.Median(r.values) > bench.Median(runs[best].values)) == f.moreIsBetter() {
+			best = name
+		}
+	}
+	return best
+}
+
+// judge gives ours the target that it has in a figure, if any, and if those
+// are there that it was set for.
+func judge(row bench.Row, s *scene, f figure, runs map[string]*series) bench.Row {
+	switch {
+	case s.oneCPU:
+		if row.Against == nameOpenMPI {
+			return row.AtMost(1)
+		}
+	case runs[nameOpenMPI] == nil || runs[nameMPICH] == nil:
+	case f.kind == bandwidth && s.apart && f.size == 64*kib:
+		return row.AtLeast(1.4)
+	case f.kind == bandwidth:
+		return row.AtLeast(1)
+	case f.kind == messageRate && s.apart:
+		return row.AtLeast(5)
+	case f.kind == halfRoundTrip && s.apart && f.size == 64*kib:
+		return row.AtMost(0.5)
+	case f.kind == halfRoundTrip && s.apart:
+		return row.AtMost(0.9)
+	case f.kind == halfRoundTrip && f.size >= 64*kib:
+		return row.AtMost(0.5)
+	case f.kind == halfRoundTrip && f.size == 1:
+		return row.AtMost(1)
+	}
+	return row
+}
+
+// round keeps three digits behind the point, for people.
+func round(v float64) float64 { return math.Round(v*1000) / 1000 }

@@ -1,0 +1,281 @@
+package p2pbench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/bench"
+	"github.com/isthmus-grid/isthmus/bench/orders"
+	"github.com/isthmus-grid/isthmus/mpilib"
+)
+
+// Rank 0 of a job, in C or Go, prints
+//
+//	ready RANKS VERSION
+//
+// when it has joined, passes every line of its input on to the other ranks,
+// and all carry it out:
+//
+//	trips SIZE COUNT     a message goes from rank 0 to rank 1 and back
+//	stream SIZE COUNT    windows of messages go from rank 0 to rank 1, and a byte back after all
+//	ring SIZE COUNT      a message goes round all ranks
+//	barrier 0 COUNT      all ranks wait for each other
+//
+// It answers "ok NS": how long one of COUNT takes. Before it starts to look
+// at the clock all is done a tenth as often, a stream once. For all but a
+// stream the answer is that of the middle one of 20 blocks of the COUNT. Where
+// messages have a first and a last byte, both must arrive. Messages to one rank
+// share a buffer, as in the OSU benchmarks.
+const (
+	orderTrips   = "trips"
+	orderStream  = "stream"
+	orderRing    = "ring"
+	orderBarrier = "barrier"
+)
+
+const (
+	blocks      = 20
+	messageTag  = 1
+	orderTag    = 2
+	mostMessage = 64 << 20 // bytes that an order may ask for
+)
+
+// Part is a rank of ours played by this process, one of those that the
+// environment says (ISTHMUS_RANK and so on). Its role says how it reaches the
+// others: "environment", as any program does, or "tcp" and the address of each
+// rank's host.
+func Part(ctx context.Context, role string, in io.Reader, out io.Writer) (err error) {
+	var options []mpilib.Option
+	if role != "environment" {
+		option, err := reachByTCP(strings.Fields(role))
+		if err != nil {
+			return fmt.Errorf("bench p2p: a rank's role %q: %w", role, err)
+		}
+		options = append(options, option)
+	}
+	w, err := mpilib.Init(ctx, options...)
+	if err != nil {
+		return fmt.Errorf("bench p2p: %w", err)
+	}
+	defer func() { err = errors.Join(err, w.Finalize(ctx)) }()
+	r := &rank{comm: w.Comm(), orders: orders.New(w.Comm(), orderTag, in), answers: out}
+	if r.comm.Rank() == 0 {
+		fmt.Fprintln(out, "ready", r.comm.Size(), "-")
+	}
+	if err := r.obey(ctx); err != nil {
+		return fmt.Errorf("bench p2p: rank %d of %d: %w", r.comm.Rank(), r.comm.Size(), err)
+	}
+	return nil
+}
+
+func reachByTCP(words []string) (mpilib.Option, error) {
+	if len(words) < 2 || words[0] != "tcp" {
+		return nil, errors.New(`want "environment", or "tcp" and addresses`)
+	}
+	var hosts []netip.Addr
+	for _, word := range words[1:] {
+		a, err := netip.ParseAddr(word)
+		if err != nil {
+			return nil, err
+		}
+		hosts = append(hosts, a)
+	}
+	number, err := strconv.Atoi(os.Getenv(mpilib.EnvRank))
+	if err != nil || number < 0 || number >= len(hosts) {
+		return nil, fmt.Errorf("%s=%q with %d hosts", mpilib.EnvRank, os.Getenv(mpilib.EnvRank), len(hosts))
+	}
+	return join(hosts, number)
+}
+
+// A rank carries out orders.
+type rank struct {
+	comm    *mpilib.Comm
+	orders  *orders.Reader
+	answers io.Writer
+	out     []byte // the message that goes
+	back    []byte // the one that comes
+	started [window]*mpilib.Request
+	ended   [window]mpilib.Status
+}
+
+func (r *rank) obey(ctx context.Context) error {
+	for {
+		line, err := r.orders.Next(ctx)
+		if err != nil || line == "" {
+			return err
+		}
+		ns, err := r.carryOut(ctx, line)
+		if err != nil {
+			return fmt.Errorf("order %q: %w", line, err)
+		}
+		if r.comm.Rank() == 0 {
+			fmt.Fprintf(r.answers, "ok %.1f\n", ns)
+		}
+	}
+}
+
+func (r *rank) carryOut(ctx context.Context, line string) (ns float64, err error) {
+	what, size, count, err := parseOrder(line)
+	if err != nil {
+		return 0, err
+	}
+	if r.comm.Size() < 2 {
+		return 0, errors.New("there is no other rank")
+	}
+	r.out, r.back = make([]byte, size), make([]byte, size)
+	for i := range size { // the pages are there from now on
+		r.out[i], r.back[i] = 'x', 'x'
+	}
+	switch what {
+	case orderTrips:
+		return repeated(ctx, count, r.trip)
+	case orderStream:
+		return r.stream(ctx, count)
+	case orderRing:
+		return repeated(ctx, count, r.ring)
+	default:
+		return repeated(ctx, count, func(ctx context.Context, _ int) error { return mpilib.Barrier(ctx, r.comm) })
+	}
+}
+
+// parseOrder takes an order apart.
+func parseOrder(line string) (what string, size, count int, err error) {
+	words := strings.Fields(line)
+	if len(words) != 3 {
+		return "", 0, 0, errors.New("want a word, a size and a count")
+	}
+	switch what = words[0]; what {
+	case orderTrips, orderStream, orderRing, orderBarrier:
+	default:
+		return "", 0, 0, errors.New("unknown")
+	}
+	if size, err = strconv.Atoi(words[1]); err != nil || size < 0 || size > mostMessage {
+		return "", 0, 0, fmt.Errorf("size %q: want a number up to %d", words[1], mostMessage)
+	}
+	if count, err = strconv.Atoi(words[2]); err != nil || count < 1 || count > mostCount {
+		return "", 0, 0, fmt.Errorf("count %q: want a number from 1 to %d", words[2], mostCount)
+	}
+	return what, size, count, nil
+}
+
+// repeated does step count times, after a tenth as many to warm up, and
+// returns the ns of one in the middle block.
+func repeated(ctx context.Context, count int, step func(context.Context, int) error) (float64, error) {
+	for i := range count/10 + 1 {
+		if err := step(ctx, i); err != nil {
+			return 0, err
+		}
+	}
+	n, done := min(count, blocks), 0
+	var took []float64
+	for b := range n {
+		from, until := done, count*(b+1)/n
+		start := time.Now()
+		for ; done < until; done++ {
+			if err := step(ctx, done); err != nil {
+				return 0, err
+			}
+		}
+		took = append(took, float64(time.Since(start))/float64(until-from))
+	}
+	return bench.Median(took), nil
+}
+
+// trip is one round trip between ranks 0 and 1.
+func (r *rank) trip(ctx context.Context, i int) error {
+	switch r.comm.Rank() {
+	case 0:
+		r.mark(i)
+		if err := mpilib.Send(ctx, r.comm, r.out, 1, messageTag); err != nil {
+			return err
+		}
+		if _, err := mpilib.Recv(ctx, r.comm, r.back, 1, messageTag); err != nil {
+			return err
+		}
+		return r.check(i)
+	case 1:
+		if _, err := mpilib.Recv(ctx, r.comm, r.back, 0, messageTag); err != nil {
+			return err
+		}
+		r.mark(i)
+		return mpilib.Send(ctx, r.comm, r.out, 0, messageTag)
+	}
+	return nil
+}
+
+// ring is one message's way round all ranks.
+func (r *rank) ring(ctx context.Context, i int) error {
+	n := r.comm.Size()
+	next, last := (r.comm.Rank()+1)%n, (r.comm.Rank()+n-1)%n
+	if r.comm.Rank() == 0 {
+		r.mark(i)
+		if err := mpilib.Send(ctx, r.comm, r.out, next, messageTag); err != nil {
+			return err
+		}
+		if _, err := mpilib.Recv(ctx, r.comm, r.back, last, messageTag); err != nil {
+			return err
+		}
+		return r.check(i)
+	}
+	if _, err := mpilib.Recv(ctx, r.comm, r.back, last, messageTag); err != nil {
+		return err
+	}
+	r.mark(i)
+	return mpilib.Send(ctx, r.comm, r.out, next, messageTag)
+}
+
+// mark gives the next message its number, check looks for it in what came.
+func (r *rank) mark(i int) {
+	if n := len(r.out); n > 0 {
+		r.out[0], r.out[n-1] = byte(i), byte(i)
+	}
+}
+
+func (r *rank) check(i int) error {
+	if n := len(r.back); n > 0 && (r.back[0] != byte(i) || r.back[n-1] != byte(i)) {
+		return fmt.Errorf("number %d brought another message", i)
+	}
+	return nil
+}
+
+// stream returns the ns of a window, once one has warmed up.
+func (r *rank) stream(ctx context.Context, count int) (float64, error) {
+	if r.comm.Rank() > 1 {
+		return 0, nil
+	}
+	if err := r.windows(ctx, 1); err != nil {
+		return 0, err
+	}
+	start := time.Now()
+	err := r.windows(ctx, count)
+	return float64(time.Since(start)) / float64(count), err
+}
+
+func (r *rank) windows(ctx context.Context, count int) error {
+	sends := r.comm.Rank() == 0
+	for range count {
+		for i := range r.started {
+			if sends {
+				r.started[i] = mpilib.Isend(r.comm, r.out, 1, messageTag)
+			} else {
+				r.started[i] = mpilib.Irecv(r.comm, r.back, 0, messageTag)
+			}
+		}
+		if err := mpilib.WaitallInto(ctx, r.ended[:], r.started[:]...); err != nil {
+			return err
+		}
+	}
+	done := []byte{1}
+	if sends {
+		_, err := mpilib.Recv(ctx, r.comm, done, 1, messageTag)
+		return err
+	}
+	return mpilib.Send(ctx, r.comm, done, 0, messageTag)
+}

@@ -1,0 +1,232 @@
+package p2pbench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/bench"
+	"github.com/isthmus-grid/isthmus/bench/peermpi"
+	"github.com/isthmus-grid/isthmus/bench/twohosts"
+	"github.com/isthmus-grid/isthmus/lab"
+)
+
+// Run lays the wire, starts the jobs, measures, and writes the rows to w: with
+// JSON as soon as a figure is done, else as a table at the end. It must be
+// called first thing in main (see lab.Enter).
+func Run(ctx context.Context, w io.Writer, o Options) (err error) {
+	if err := lab.Enter(); err != nil {
+		return err
+	}
+	if o.Repeat == 0 {
+		o.Repeat = 7
+	}
+	if o.For == 0 {
+		o.For = 100 * time.Millisecond
+	}
+	r := &run{Options: o, out: w}
+	defer func() { err = errors.Join(err, r.close()) }()
+	if err := r.prepare(ctx); err != nil {
+		return fmt.Errorf("bench p2p: %w", err)
+	}
+	twohosts.WarnIfBusy(r.Err, "bench p2p")
+	for i := range scenes {
+		if err := r.scene(ctx, &scenes[i]); err != nil {
+			if !o.JSON && len(r.rows) > 0 { // what was measured was measured
+				err = errors.Join(err, bench.WriteTable(w, r.rows...))
+			}
+			return fmt.Errorf("bench p2p: %w", err)
+		}
+	}
+	if len(r.rows) == 0 {
+		return fmt.Errorf("bench p2p: no row matches %q; rows are called like %s", o.Only, key(&scenes[0], scenes[0].figures[0], nameOurs))
+	}
+	if o.JSON {
+		return nil
+	}
+	return bench.WriteTable(w, r.rows...)
+}
+
+// A run is one call of Run.
+type run struct {
+	Options
+	out         io.Writer
+	folder      string // of programs and sockets
+	wire        *twohosts.Wire
+	congestion  string // in use between the hosts
+	contestants []contestant
+	rows        []bench.Row
+}
+
+func (r *run) prepare(ctx context.Context) (err error) {
+	if r.folder, err = os.MkdirTemp("", "isthmus-p2p-"); err != nil {
+		return err
+	}
+	if r.wire, err = twohosts.NewWire(); err != nil {
+		return err
+	}
+	// bbr, which paces, holds a stream to half of what the wire carries. A host
+	// may be free to use reno only, which on a wire that loses nothing is as good.
+	if r.congestion, err = r.wire.SetCongestion("cubic", "reno"); err != nil {
+		return err
+	}
+	r.contestants = []contestant{&ours{self: r.Self, folder: r.folder}}
+	hosts, err := hostsOf(r.wire)
+	if err != nil {
+		return err
+	}
+	for _, m := range mpis {
+		if !slices.Contains(r.Peers, m.Name) {
+			continue
+		}
+		p, err := peermpi.Install(ctx, m.MPI, r.folder, cSource, hosts)
+		switch {
+		case errors.Is(err, peermpi.ErrNotInstalled):
+			fmt.Fprintf(r.Err, "bench p2p: %v: measured without it\n", err)
+		case err != nil:
+			return err
+		default:
+			r.contestants = append(r.contestants, &foreign{Program: p, hosts: hosts, args: m.args})
+		}
+	}
+	return nil
+}
+
+func (r *run) close() error {
+	if r.wire != nil {
+		r.wire.Close()
+	}
+	return os.RemoveAll(r.folder)
+}
+
+// scene measures all figures of s that are asked for.
+func (r *run) scene(ctx context.Context, s *scene) (err error) {
+	jobs := make(map[string]*job) // started when first needed, and kept
+	defer func() {
+		for name, j := range jobs {
+			err = errors.Join(err, r.end(s, name, j))
+		}
+	}()
+	for _, f := range s.figures {
+		asked, needed := r.choose(s, f)
+		if len(asked) == 0 {
+			continue
+		}
+		fmt.Fprintf(r.Err, "bench p2p: %s: %s of %d bytes\n", s.name, f.kind, f.size)
+		runs, err := r.figure(ctx, s, f, needed, jobs)
+		if err != nil {
+			return fmt.Errorf("scene %s: %s of %d bytes: %w", s.name, f.kind, f.size, err)
+		}
+		more := rows(s, f, runs, asked, r.congestion)
+		if r.JSON {
+			if err := bench.WriteJSON(r.out, more...); err != nil {
+				return err
+			}
+		}
+		r.rows = append(r.rows, more...)
+	}
+	return nil
+}
+
+// end ends a job that has been measured. How the others end is not our affair,
+// but people are told.
+func (r *run) end(s *scene, name string, j *job) error {
+	err := j.stop()
+	switch {
+	case err == nil:
+	case name == nameOurs:
+		return fmt.Errorf("scene %s: %s: ending: %w", s.name, name, err)
+	default:
+		fmt.Fprintf(r.Err, "bench p2p: %s: %s did not end as it should: %v\n", s.name, name, err)
+	}
+	return nil
+}
+
+// choose returns whose rows are asked for, and who must run for them: for ours
+// those that it is compared with, too.
+func (r *run) choose(s *scene, f figure) (asked []string, needed []contestant) {
+	for _, c := range r.contestants {
+		if r.Only == nil || r.Only.MatchString(key(s, f, c.name())) {
+			asked = append(asked, c.name())
+		}
+	}
+	for _, c := range r.contestants {
+		if slices.Contains(asked, nameOurs) || slices.Contains(asked, c.name()) {
+			needed = append(needed, c)
+		}
+	}
+	return asked, needed
+}
+
+// figure measures f with each of needed in turn, r.Repeat times.
+func (r *run) figure(ctx context.Context, s *scene, f figure, needed []contestant, jobs map[string]*job) (map[string]*series, error) {
+	var cases []func(context.Context) (float64, error)
+	for _, c := range needed {
+		name := c.name()
+		if jobs[name] == nil {
+			j, err := newJob(ctx, c, s, r.wire)
+			if err != nil {
+				return nil, fmt.Errorf("starting %s: %w", name, err)
+			}
+			jobs[name] = j
+		}
+		count, err := r.count(s, f, jobs[name])
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		cases = append(cases, func(context.Context) (float64, error) {
+			ns, err := r.measure(s, f, jobs[name], count)
+			return f.value(s, ns), err
+		})
+	}
+	values, err := bench.Interleave(ctx, r.Repeat, cases...)
+	if err != nil {
+		return nil, err
+	}
+	runs := make(map[string]*series)
+	for i, c := range needed {
+		runs[c.name()] = &series{values: values[i], version: jobs[c.name()].version}
+	}
+	return runs, nil
+}
+
+// count finds out how many of f a job does in r.For. That is its warming up,
+// too.
+func (r *run) count(s *scene, f figure, j *job) (int, error) {
+	count := 1
+	for _, d := range []time.Duration{r.For / 100, r.For / 10, r.For} {
+		ns, err := r.measure(s, f, j, count)
+		if err != nil {
+			return 0, err
+		}
+		count = countFor(d, ns)
+	}
+	return count, nil
+}
+
+// measure has a job do f count times. What ranks at two hosts say to each
+// other must have crossed the wire.
+func (r *run) measure(s *scene, f figure, j *job, count int) (ns float64, err error) {
+	before, err := r.wire.Carried()
+	if err != nil {
+		return 0, err
+	}
+	if ns, err = j.do(f.order(count)); err != nil {
+		return 0, err
+	}
+	after, err := r.wire.Carried()
+	if err != nil {
+		return 0, err
+	}
+	if carried := after - before; s.apart && carried < f.payload(count) {
+		return 0, fmt.Errorf("%d bytes crossed the wire where the messages alone have %d: the ranks have another way", carried, f.payload(count))
+	}
+	if ns <= 0 {
+		return 0, fmt.Errorf("%v: answered %v ns", j.all[0], ns)
+	}
+	return ns, nil
+}

@@ -1,0 +1,13 @@
+//go:build !linux
+
+package p2pbench
+
+import (
+	"context"
+	"io"
+
+	"github.com/isthmus-grid/isthmus/lab"
+)
+
+// Run needs network namespaces.
+func Run(context.Context, io.Writer, Options) error { return lab.ErrNotLinux }

@@ -1,0 +1,103 @@
+package peermpi
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/isthmus-grid/isthmus/bench/twohosts"
+)
+
+//go:embed c/yield.c
+var yieldSource []byte
+
+// An MPI is how one of the two is installed and started.
+type MPI struct {
+	Name, Title      string
+	Packages         string // of Debian
+	Compiler, Launch string
+}
+
+// The two.
+var (
+	OpenMPI = MPI{"openmpi", "Open MPI", "openmpi-bin libopenmpi-dev", "mpicc.openmpi", "mpirun.openmpi"}
+	MPICH   = MPI{"mpich", "MPICH", "mpich libmpich-dev", "mpicc.mpich", "mpiexec.hydra"}
+)
+
+// ErrNotInstalled says that an MPI is not there, which is no failure.
+var ErrNotInstalled = errors.New("not installed")
+
+// A Program is a program compiled with an MPI. All but MPI are paths.
+type Program struct {
+	MPI     MPI
+	Launch  string // the launcher
+	Path    string // the program
+	Preload string // a library that has MPICH give the processor away when it polled in vain
+	Agent   string // runs a command at the host that it is given, in place of ssh
+	host    string // runs a command as on a machine of its own
+}
+
+// A Host is where ranks can be.
+type Host struct {
+	Addr      string // by which launchers know it
+	Name      string // of the machine, as its processes see it; at most a few letters, digits and dashes
+	Namespace string // path of its network namespace
+}
+
+// Install compiles source, in folder, as a program whose ranks can be at hosts.
+func Install(ctx context.Context, m MPI, folder string, source []byte, hosts []Host) (p *Program, err error) {
+	p = &Program{MPI: m, host: filepath.Join(folder, "host"), Agent: filepath.Join(folder, "agent")}
+	if p.Launch, err = exec.LookPath(m.Launch); err != nil {
+		return nil, fmt.Errorf("%s is %w: %w; Debian's packages are %s", m.Title, ErrNotInstalled, err, m.Packages)
+	}
+	p.Path, err = twohosts.Compile(ctx, m.Compiler, folder, m.Name, source)
+	if errors.Is(err, twohosts.ErrNoCompiler) {
+		return nil, fmt.Errorf("%s is %w to compile with: %w; Debian's packages are %s", m.Title, ErrNotInstalled, err, m.Packages)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if p.Preload, err = twohosts.Compile(ctx, "cc", folder, "yield.so", yieldSource, "-shared", "-fPIC"); err != nil {
+		return nil, err
+	}
+	return p, p.writeScripts(hosts)
+}
+
+// LaunchAt returns the command line that runs the launcher at a host, to be started in
+// its network namespace. The launcher's arguments and the program's path go behind it.
+func (p *Program) LaunchAt(h Host) []string { return []string{p.host, h.Name, p.Launch} }
+
+// hostText is a script that runs a command as on a machine of its own, with the
+// network of the host that it is called at: an own name, no memory shared with
+// others, and a /sys that shows this network's interfaces, among which MPICH
+// looks for some.
+const hostText = `#!/bin/sh
+exec unshare --uts --ipc --mount sh -c '
+	hostname "$0" && mount -t sysfs sysfs /sys && exec "$@"' "$@"
+`
+
+// agentText is the program that launchers take for ssh, which runs a command at
+// a host.
+const agentText = `#!/bin/sh
+while [ "${1#-}" != "$1" ]; do shift; done # what ssh is told
+case $1 in
+%s*) echo "no host $1" >&2; exit 255 ;;
+esac
+shift
+exec nsenter --net=$ns %s $name sh -c "$*"
+`
+
+// writeScripts writes both.
+func (p *Program) writeScripts(hosts []Host) error {
+	var cases strings.Builder
+	for _, h := range hosts {
+		fmt.Fprintf(&cases, "%s) ns=%s name=%s ;;\n", h.Addr, h.Namespace, h.Name)
+	}
+	agent := fmt.Appendf(nil, agentText, cases.String(), p.host)
+	return errors.Join(os.WriteFile(p.host, []byte(hostText), 0o700), os.WriteFile(p.Agent, agent, 0o700))
+}

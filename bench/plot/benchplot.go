@@ -1,0 +1,346 @@
+// Package benchplot is `isthmus bench plot`: figures of what benchmarks printed with
+// --json. It reads rows of package bench and nothing else, so that it draws those of
+// every benchmark; only what it makes of names that say no more than that, such as
+// "bound_ms", is agreed on. It keeps no state.
+//
+// # What becomes a figure
+//
+// Rows that are alike but for their x, the parameter that a curve runs over, and for who
+// was measured, the contestant and algorithm, share a figure. x is the first of axes that is
+// a number and differs among them. Each who is a line; over flits each algorithm has a figure
+// and each size a line. Rows without x are left out. A parameter "bound_ms" adds a dashed line where all who are measured share it, and a second
+// figure with each value over its bound. A row whose parameter "chosen" is true is marked.
+// Figures called "this_beside_that" only judge what other rows have, and are left out.
+package benchplot
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/isthmus-grid/isthmus/bench"
+	"github.com/isthmus-grid/isthmus/bench/plot/draw"
+)
+
+// axes are the parameters that a curve can run over, the likeliest first.
+var axes = []string{"flits", "size", "rows", "processes", "ranks", "streams", "carriers", "size_mb", "delay_ms"}
+
+// who are the parameters that tell a figure's lines apart.
+var who = []string{"contestant", "algorithm", "technique"}
+
+// remarks are parameters that say how a row came about, and not what it is about.
+var remarks = []string{
+	"repeat", "repetitions", "spread", "against_spread", "version", "congestion", "cipher", paramBound, paramChosen, "late_ms", "predicted_ms",
+	"rays_per_second", "handling", "mflops_per_rank",
+}
+
+// Parameters with a meaning of their own.
+const (
+	paramBound  = "bound_ms" // what the value, in ms, can be at least
+	paramChosen = "chosen"   // true: the row to be marked
+)
+
+// Read reads the rows of one benchmark's output. name is for errors.
+func Read(name string, r io.Reader) ([]bench.Row, error) {
+	var rows []bench.Row
+	for dec := json.NewDecoder(r); ; {
+		var row bench.Row
+		switch err := dec.Decode(&row); {
+		case errors.Is(err, io.EOF):
+			return rows, nil
+		case err != nil:
+			return nil, fmt.Errorf("%s: row %d: %w; it wants what a benchmark prints with --json", name, len(rows)+1, err)
+		case row.Bench == "" || row.Figure == "":
+			return nil, fmt.Errorf("%s: row %d names no benchmark or figure; it wants what a benchmark prints with --json", name, len(rows)+1)
+		}
+		rows = append(rows, row)
+	}
+}
+
+// ReadFiles reads those of several files.
+func ReadFiles(files []string) ([]bench.Row, error) {
+	var rows []bench.Row
+	for _, name := range files {
+		f, err := os.Open(name)
+		if err != nil {
+			return nil, err
+		}
+		more, err := Read(name, f)
+		if err = errors.Join(err, f.Close()); err != nil {
+			return nil, err
+		}
+		rows = append(rows, more...)
+	}
+	return rows, nil
+}
+
+// Run reads the files, draws what is in them into folder, and prints the name of each
+// file to out.
+func Run(files []string, folder string, out io.Writer) error {
+	rows, err := ReadFiles(files)
+	if err != nil {
+		return err
+	}
+	figures := Figures(rows)
+	if len(figures) == 0 {
+		return fmt.Errorf("nothing to draw: no two of %d rows differ in one of %s", len(rows), strings.Join(axes, ", "))
+	}
+	if err := os.MkdirAll(folder, 0o777); err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(figures)) {
+		path := filepath.Join(folder, name+".png")
+		if err := write(path, figures[name]); err != nil {
+			return err
+		}
+		fmt.Fprintln(out, path)
+	}
+	return nil
+}
+
+func write(path string, f plot.Figure) (err error) {
+	file, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	return f.WritePNG(file)
+}
+
+// Figures returns the figures of rows by the names of their files, without extension.
+func Figures(rows []bench.Row) map[string]plot.Figure {
+	figures := map[string]plot.Figure{}
+	for _, g := range groups(rows) {
+		name := fileName(g.words())
+		figures[name] = g.figure()
+		if f, ok := g.overBound(); ok {
+			figures[name+"-over-bound"] = f
+		}
+	}
+	return figures
+}
+
+// A group is the rows of one figure.
+type group struct {
+	x     string
+	key   string
+	what  bench.Row // Bench, Figure, Unit
+	same  []string  // what its parameters are, those that lines differ by left out
+	lines map[string][]bench.Row
+}
+
+// groups puts rows together that a figure can show.
+func groups(rows []bench.Row) []*group {
+	byKey := map[string]*group{}
+	for _, x := range axes {
+		var rest []bench.Row
+		found := map[string]*group{}
+		for _, r := range rows {
+			if _, ok := number(r, x); !ok || strings.Contains(r.Figure, "_beside_") {
+				rest = append(rest, r)
+				continue
+			}
+			g := newGroup(r, x)
+			if found[g.key] == nil {
+				found[g.key] = g
+			}
+			g = found[g.key]
+			line := g.line(r)
+			g.lines[line] = append(g.lines[line], r)
+		}
+		for key, g := range found {
+			if g.varies() {
+				byKey[key] = g
+				continue
+			}
+			for _, l := range g.lines {
+				rest = append(rest, l...)
+			}
+		}
+		rows = rest
+	}
+	return slices.SortedFunc(maps.Values(byKey), func(a, b *group) int { return cmp.Compare(a.key, b.key) })
+}
+
+func newGroup(r bench.Row, x string) *group {
+	g := &group{x: x, what: bench.Row{Bench: r.Bench, Figure: r.Figure, Unit: r.Unit}, lines: map[string][]bench.Row{}}
+	for _, k := range slices.Sorted(maps.Keys(r.Params)) {
+		if k != x && !slices.Contains(remarks, k) && !g.tells(k) {
+			g.same = append(g.same, say(k, r.Params[k]))
+		}
+	}
+	g.key = strings.Join(append([]string{r.Bench, r.Figure, r.Unit, x}, g.same...), "\x00")
+	return g
+}
+
+// tells reports whether a parameter tells the figure's lines apart.
+func (g *group) tells(key string) bool {
+	if g.x == "flits" { // each algorithm has a figure
+		return key == "contestant" || key == "size"
+	}
+	return slices.Contains(who, key)
+}
+
+// say puts a parameter into a few words.
+func say(key string, value any) string {
+	switch v := value.(type) {
+	case string:
+		return v // names speak for themselves
+	case float64:
+		if key == "size" {
+			return plot.FormatBytes(v)
+		}
+	}
+	return fmt.Sprintf("%s %v", strings.ReplaceAll(key, "_", " "), value)
+}
+
+// varies reports whether some line has two values of x.
+func (g *group) varies() bool {
+	for _, l := range g.lines {
+		for _, r := range l[1:] {
+			if r.Params[g.x] != l[0].Params[g.x] {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (g *group) words() []string {
+	return append([]string{g.what.Bench, g.what.Figure}, append(slices.Clone(g.same), "by "+g.x)...)
+}
+
+// fileName makes one word of some.
+func fileName(words []string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '.', r == '-', r == '_':
+			return r
+		}
+		return '-'
+	}, strings.Join(words, "-"))
+}
+
+// number returns a parameter that is one.
+func number(r bench.Row, key string) (float64, bool) {
+	switch v := r.Params[key].(type) {
+	case float64:
+		return v, true
+	case int:
+		return float64(v), true
+	}
+	return 0, false
+}
+
+// line is the name of the line that a row is a point of.
+func (g *group) line(r bench.Row) string {
+	var parts []string
+	for _, k := range append(slices.Clone(who), "size") {
+		if v := r.Params[k]; g.tells(k) && v != "" && v != nil {
+			parts = append(parts, say(k, v))
+		}
+	}
+	if len(parts) == 0 {
+		return g.what.Figure
+	}
+	return strings.Join(parts, " ")
+}
+
+func (g *group) title(more ...string) string {
+	return strings.Join(slices.Concat([]string{g.what.Bench + ": " + strings.ReplaceAll(g.what.Figure, "_", " ")}, more, g.same), ", ")
+}
+
+func (g *group) axis() plot.Axis {
+	switch g.x {
+	case "size":
+		return plot.Axis{Label: "size (bytes)", Log: true, Bytes: true}
+	case "rows":
+		return plot.Axis{Label: g.x, Log: true}
+	case "flits", "processes", "ranks", "streams", "carriers":
+		return plot.Axis{Label: g.x, Log: true, Whole: true}
+	}
+	return plot.Axis{Label: strings.ReplaceAll(g.x, "_", " ")}
+}
+
+// figure is that of the values.
+func (g *group) figure() plot.Figure {
+	f := plot.Figure{Title: g.title(), X: g.axis(), Y: plot.Axis{Label: g.what.Figure + " (" + g.what.Unit + ")", Log: true}}
+	f.Y.Label = strings.ReplaceAll(f.Y.Label, "_", " ")
+	f.Lines, f.Marks = g.curves(func(r bench.Row) (float64, bool) { return r.Value, true })
+	bounds := map[float64]float64{}
+	for _, l := range g.lines {
+		for _, r := range l {
+			x, _ := number(r, g.x)
+			b, ok := number(r, paramBound)
+			if known, seen := bounds[x]; !ok || seen && known != b {
+				return f // not everybody's
+			}
+			bounds[x] = b
+		}
+	}
+	bound := plot.Line{Name: "lower bound", Dashed: true}
+	for _, x := range slices.Sorted(maps.Keys(bounds)) {
+		bound.X, bound.Y = append(bound.X, x), append(bound.Y, bounds[x])
+	}
+	f.Lines = append(f.Lines, bound)
+	return f
+}
+
+// overBound is the figure of the values over their bounds, if they have some.
+func (g *group) overBound() (plot.Figure, bool) {
+	f := plot.Figure{Title: g.title("over the lower bound"), X: g.axis(), Y: plot.Axis{Label: "times the lower bound", Log: true}}
+	f.Lines, f.Marks = g.curves(func(r bench.Row) (float64, bool) {
+		b, ok := number(r, paramBound)
+		return r.Value / b, ok && b > 0
+	})
+	var some bool
+	one := plot.Line{Name: "lower bound", Dashed: true}
+	for _, l := range f.Lines {
+		if len(l.X) > 0 {
+			some = true
+			one.X = append(one.X, l.X...)
+		}
+	}
+	if !some {
+		return f, false
+	}
+	slices.Sort(one.X)
+	one.X = slices.Compact(one.X)
+	for range one.X {
+		one.Y = append(one.Y, 1)
+	}
+	f.Lines = append(f.Lines, one)
+	return f, true
+}
+
+// curves are the lines of what is made of rows; rows of which nothing is are left out.
+func (g *group) curves(value func(bench.Row) (float64, bool)) (lines []plot.Line, marks []plot.Mark) {
+	for _, who := range slices.Sorted(maps.Keys(g.lines)) {
+		rows := slices.SortedStableFunc(slices.Values(g.lines[who]), func(a, b bench.Row) int {
+			x, _ := number(a, g.x)
+			y, _ := number(b, g.x)
+			return cmp.Compare(x, y)
+		})
+		l := plot.Line{Name: who}
+		for _, r := range rows {
+			x, _ := number(r, g.x)
+			y, ok := value(r)
+			if !ok {
+				continue
+			}
+			l.X, l.Y = append(l.X, x), append(l.Y, y)
+			if r.Params[paramChosen] == true {
+				marks = append(marks, plot.Mark{X: x, Y: y, Text: "chosen"})
+			}
+		}
+		lines = append(lines, l)
+	}
+	return lines, marks
+}

@@ -1,0 +1,12 @@
+//go:build !linux
+
+package stripebench
+
+import (
+	"context"
+
+	"github.com/isthmus-grid/isthmus/lab"
+)
+
+// Run needs network namespaces.
+func Run(context.Context, Options) error { return lab.ErrNotLinux }

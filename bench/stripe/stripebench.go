@@ -1,0 +1,108 @@
+// Package stripebench is `isthmus bench stripe`: what a link gains from several
+// carriers. In one process it plays both ranks of a job, each with a mesh of its
+// own, and sends one way for as long as it takes:
+//
+//   - over one path of 1 Gb/s, 50 ms and a little loss, where each carrier is a
+//     TCP connection between two network namespaces, once with each congestion
+//     control, since one that takes losses for a full path is what several
+//     carriers are for;
+//   - by relays, in a whole grid with two proxies that 100 Mb/s reach each.
+//
+// Each time a link of one carrier, one of several, and one that chooses for itself
+// take turns. The package knows of links what their users do, and the number of
+// their carriers. It keeps no state; lab.Enter sees to it that the kernel
+// clears everything away.
+package stripebench
+
+import (
+	"io"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/bench"
+)
+
+// Options of a run.
+type Options struct {
+	Repeat int           // rounds, 1 or more
+	RTT    time.Duration // of both scenes
+	Loss   float64       // of packets, in the first
+	Rate   int64         // bit/s of the path of the first and the last; 0: 1 Gb/s, and of the last 100 Mb/s and 1 Gb/s
+	Proxy  int64         // bit/s to and from each proxy
+	Scene  string        // only this one: "path", "proxies" or "lossy"; empty: the first two
+
+	Control string // the only congestion control of the last; empty: cubic and bbr
+	Binary  func(daemon string) []string
+	JSON    bool
+	Out     io.Writer
+	Err     io.Writer // progress
+}
+
+// How long things take.
+const (
+	warming   = 6 * time.Second // until a link of a given number of carriers has found its speed
+	measuring = 4 * time.Second
+	calm      = 10 * time.Second // without another carrier: a link that chooses has chosen
+	choosing  = 60 * time.Second // after which it is measured all the same
+)
+
+// own is the number of carriers of a link that chooses for itself.
+const own = 0
+
+// result is what one turn of a link was.
+type result struct {
+	rate     float64 // Mbit/s that arrived
+	carriers int     // that were used
+	proxies  int     // that these went through
+}
+
+// scene is what is measured in one place.
+type scene struct {
+	name   string
+	params map[string]any
+	counts []int // of carriers
+	target float64
+	of     int // the number of carriers that is to reach the target
+}
+
+// rows are a scene's figures; results are by the index of counts, that of one
+// carrier first.
+func (s *scene) rows(results [][]result) []bench.Row {
+	var rows []bench.Row
+	base := bench.Median(rates(results[0]))
+	for i, n := range s.counts {
+		m := bench.Median(rates(results[i]))
+		r := bench.Row{Bench: "stripe", Figure: s.name, Value: m, Unit: "Mbit/s", Params: map[string]any{
+			"asked": n, "spread": bench.Spread(rates(results[i])), "repeat": len(results[i]),
+			"carriers": bench.Median(each(results[i], func(r result) float64 { return float64(r.carriers) })),
+		}}
+		if n == own {
+			r.Params["asked"] = "its own choice"
+		}
+		if p := bench.Median(each(results[i], func(r result) float64 { return float64(r.proxies) })); p > 0 {
+			r.Params["proxies"] = p
+		}
+		for k, v := range s.params {
+			r.Params[k] = v
+		}
+		if i > 0 {
+			r.Against, r.Ratio = "1 carrier", m/base
+		}
+		if n == s.of && s.target > 0 {
+			r = r.AtLeast(s.target)
+		}
+		rows = append(rows, r)
+	}
+	return rows
+}
+
+func rates(results []result) []float64 {
+	return each(results, func(r result) float64 { return r.rate })
+}
+
+func each(results []result, f func(result) float64) []float64 {
+	values := make([]float64, len(results))
+	for i, r := range results {
+		values[i] = f(r)
+	}
+	return values
+}

@@ -1,0 +1,161 @@
+package twohosts
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/isthmus-grid/isthmus/lab/wan/star"
+)
+
+// compileBound is how long a compiler may take.
+const compileBound = time.Minute
+
+// ErrNoCompiler says that there is none, which a benchmark can do without.
+var ErrNoCompiler = errors.New("no C compiler")
+
+// Compile makes a program of C source, called name, in folder. The arguments
+// come before the source's name on the compiler's command line.
+func Compile(ctx context.Context, cc, folder, name string, source []byte, arguments ...string) (path string, err error) {
+	if cc, err = exec.LookPath(cc); err != nil {
+		return "", fmt.Errorf("%w: %w", ErrNoCompiler, err)
+	}
+	path = filepath.Join(folder, name)
+	if err := os.WriteFile(path+".c", source, 0o600); err != nil {
+		return "", err
+	}
+	ctx, cancel := context.WithTimeout(ctx, compileBound)
+	defer cancel()
+	arguments = append(arguments[:len(arguments):len(arguments)], "-O2", "-o", path, path+".c")
+	if said, err := exec.CommandContext(ctx, cc, arguments...).CombinedOutput(); err != nil {
+		return "", fmt.Errorf("compiling %s with %s: %w: %s", name, cc, err, said)
+	}
+	return path, nil
+}
+
+// A Command is how to start a Process.
+type Command struct {
+	Args   []string // the program and its arguments
+	Env    []string // beside this process's own environment
+	OneCPU bool     // on one processor, the same for all that have this set
+	Apart  bool     // in UTS and IPC namespaces of its own, as on a machine of its own
+}
+
+// A Process is a program at a host that takes orders.
+type Process struct {
+	what string // for errors
+	cmd  *exec.Cmd
+	wait func() error
+	in   io.WriteCloser
+	out  *bufio.Reader
+}
+
+// Start starts a command on a host. It is killed when ctx ends.
+func Start(ctx context.Context, at *star.Space, c Command) (*Process, error) {
+	cmd := exec.CommandContext(ctx, c.Args[0], c.Args[1:]...)
+	if len(c.Env) > 0 {
+		cmd.Env = append(os.Environ(), c.Env...)
+	}
+	if c.Apart {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWUTS | unix.CLONE_NEWIPC}
+	}
+	start := cmd.Start
+	if c.OneCPU {
+		start = func() error { return OnOneCPU(cmd.Start) }
+	}
+	return Attend(cmd, func() error { return at.Do(start) }, cmd.Wait)
+}
+
+// Attend starts a command that takes orders, by start, and waits for its end by wait
+// when it is stopped. What it says on its standard error, this process does.
+func Attend(cmd *exec.Cmd, start, wait func() error) (*Process, error) {
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	cmd.Stderr = os.Stderr
+	p := &Process{what: strings.Join(cmd.Args, " "), cmd: cmd, wait: wait, in: in, out: bufio.NewReader(out)}
+	if err := start(); err != nil {
+		return nil, fmt.Errorf("starting %s: %w", p.what, err)
+	}
+	return p, nil
+}
+
+// String returns the command line.
+func (p *Process) String() string { return p.what }
+
+// Tell gives the process an order, one line.
+func (p *Process) Tell(order string) error {
+	if _, err := fmt.Fprintln(p.in, order); err != nil {
+		return fmt.Errorf("%s: order %q: %w", p.what, order, err)
+	}
+	return nil
+}
+
+// Hear waits for a line that begins with word and reads what follows into to,
+// as fmt.Sscan does. A process that says nothing within bound is killed, so that
+// the wait ends too.
+func (p *Process) Hear(bound time.Duration, word string, to ...any) error {
+	line, err := p.line(bound)
+	if err != nil {
+		return fmt.Errorf("%w instead of %q", err, word)
+	}
+	rest, ok := strings.CutPrefix(line, word)
+	if !ok {
+		return fmt.Errorf("%s: said %q instead of %q", p.what, line, word)
+	}
+	if _, err := fmt.Sscan(rest, to...); err != nil {
+		return fmt.Errorf("%s: said %q: %w", p.what, line, err)
+	}
+	return nil
+}
+
+// HearLine is Hear of any line, and returns its words.
+func (p *Process) HearLine(bound time.Duration) ([]string, error) {
+	line, err := p.line(bound)
+	return strings.Fields(line), err
+}
+
+func (p *Process) line(bound time.Duration) (string, error) {
+	hung := time.AfterFunc(bound, func() { p.cmd.Process.Kill() })
+	line, err := p.out.ReadString('\n')
+	if !hung.Stop() {
+		return "", fmt.Errorf("%s: waited %v for a line", p.what, bound)
+	}
+	if err != nil {
+		return "", fmt.Errorf("%s: said %q and no more: %w", p.what, line, err)
+	}
+	return line, nil
+}
+
+// stopBound is how long a process may take to end once it gets no more orders.
+const stopBound = 10 * time.Second
+
+// Stop tells the process that no order comes any more, by the end of its input,
+// and returns how it ended. A nil Process has ended.
+func (p *Process) Stop() error {
+	if p == nil {
+		return nil
+	}
+	p.in.Close()
+	hung := time.AfterFunc(stopBound, func() { p.cmd.Process.Kill() })
+	defer hung.Stop()
+	if err := p.wait(); err != nil {
+		return fmt.Errorf("%s: %w", p.what, err)
+	}
+	return nil
+}

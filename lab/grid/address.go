@@ -1,0 +1,70 @@
+package grid
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/isthmus-grid/isthmus/lab"
+)
+
+// This file says which of a host's addresses the daemons of a grid use.
+
+// addr returns where a host is reached from its site, or from everywhere for a
+// public host.
+func (g *Grid) addr(h *lab.Host) netip.Addr {
+	if g.cfg.IPv6 {
+		return h.Addr6()
+	}
+	return h.Addr()
+}
+
+// wan returns where a gateway is reached from other sites.
+func (g *Grid) wan(h *lab.Host) netip.Addr {
+	if g.cfg.IPv6 {
+		return h.WANAddr6()
+	}
+	return h.WANAddr()
+}
+
+// at returns addr with a port, as settings have it.
+func (g *Grid) at(h *lab.Host, port uint16) string {
+	return netip.AddrPortFrom(g.addr(h), port).String()
+}
+
+// dual reports whether public daemons need both versions of IP: there is a site with
+// nothing but IPv6 among others.
+func (g *Grid) dual() bool {
+	return !g.cfg.IPv6 && slices.ContainsFunc(g.Lab.Hosts(), (*lab.Host).OnlyIPv6)
+}
+
+// public is where a public host's port is, by each version of IP that is needed.
+func (g *Grid) public(h *lab.Host, port uint16) []string {
+	all := []string{g.at(h, port)}
+	if g.dual() {
+		all = append(all, netip.AddrPortFrom(h.Addr6(), port).String())
+	}
+	return all
+}
+
+// everywhere is what a public daemon listens on.
+func (g *Grid) everywhere(port uint16) string {
+	if g.cfg.IPv6 || g.dual() {
+		return netip.AddrPortFrom(netip.IPv6Unspecified(), port).String()
+	}
+	return netip.AddrPortFrom(netip.IPv4Unspecified(), port).String()
+}
+
+// checkHosts makes sure that every host that is to run a daemon has the address
+// that it needs for that.
+func (g *Grid) checkHosts() error {
+	if !g.cfg.IPv6 {
+		return nil
+	}
+	for _, h := range g.Lab.Hosts() {
+		if h.Role() != "provider" && !h.Addr6().IsValid() {
+			return fmt.Errorf("a grid on IPv6: %s has no IPv6 address; its preset is %s (with ipv6: true the lab gives one to sites without a NAT)", h.Name(), h.Preset())
+		}
+	}
+	return nil
+}

@@ -1,0 +1,138 @@
+package randomnet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/lab"
+	"github.com/isthmus-grid/isthmus/lab/grid"
+	"github.com/isthmus-grid/isthmus/lab/wan"
+)
+
+// inflict lets a fault happen and returns how it is undone.
+type inflict func(ctx context.Context, g *grid.Grid, n Network) (undo func() error, err error)
+
+// faults are what can happen, by name. None of them takes the last path that two
+// sites have for longer than the fault lasts.
+var faults = map[string]inflict{
+	"kill":    kill,
+	"freeze":  freeze,
+	"cut":     cut,
+	"forget":  forget,
+	"shrink":  shrink,
+	"delay":   worsen(func(s *wan.Shape) { s.Delay += 150 * time.Millisecond }),
+	"loss":    worsen(func(s *wan.Shape) { s.Loss = 0.05 }),
+	"trickle": worsen(func(s *wan.Shape) { s.Rate = 2_000_000 }),
+}
+
+// faultKinds returns the names in order.
+func faultKinds() []string {
+	var names []string
+	for name := range faults {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// kill ends a daemon at once; it is started again.
+func kill(ctx context.Context, g *grid.Grid, n Network) (func() error, error) {
+	d := g.Daemon(n.Fault.At)
+	d.Kill()
+	return func() error { return d.Start(ctx) }, nil
+}
+
+// freeze stops a daemon without its connections ending.
+func freeze(_ context.Context, g *grid.Grid, n Network) (func() error, error) {
+	d := g.Daemon(n.Fault.At)
+	return func() error { return d.Signal(syscall.SIGCONT) }, d.Signal(syscall.SIGSTOP)
+}
+
+// cut drops everything between two sites.
+func cut(_ context.Context, g *grid.Grid, n Network) (func() error, error) {
+	a, b := g.Lab.Place(n.Fault.At), g.Lab.Place(n.Fault.With)
+	if a == b { // they share a provider, and have no path of the wide area between them
+		return func() error { return nil }, nil
+	}
+	return func() error { return g.Lab.Restore(a, b) }, g.Lab.Cut(a, b)
+}
+
+// forget empties what a site's gateway tracks.
+func forget(_ context.Context, g *grid.Grid, n Network) (func() error, error) {
+	return func() error { return nil }, g.Lab.Host(n.Fault.At + "/gw").ForgetFlows()
+}
+
+// shrink makes the largest packet that leaves a site smaller.
+func shrink(_ context.Context, g *grid.Grid, n Network) (func() error, error) {
+	set := func(bytes int) error {
+		return g.Lab.Host(n.Fault.At + "/gw").Do(func() error { return lab.SetMTU("wan0", bytes) })
+	}
+	return func() error { return set(1500) }, set(1300)
+}
+
+// worsen changes the paths between a site and all else.
+func worsen(change func(*wan.Shape)) inflict {
+	return func(_ context.Context, g *grid.Grid, n Network) (func() error, error) {
+		site := g.Lab.Place(n.Fault.At)
+		var undo []func() error
+		var errs []error
+		for ends, was := range g.Lab.Shapes() {
+			if !isAt(site, ends[0]) && !isAt(site, ends[1]) {
+				continue
+			}
+			shape := was
+			change(&shape)
+			errs = append(errs, g.Lab.Reshape(ends, shape))
+			undo = append(undo, func() error { return g.Lab.Reshape(ends, was) })
+		}
+		return func() error {
+			var errs []error
+			for _, u := range undo {
+				errs = append(errs, u())
+			}
+			return errors.Join(errs...)
+		}, errors.Join(errs...)
+	}
+}
+
+// isAt reports whether an end of a path is a site's gateway, or one of its uplinks.
+func isAt(site, end string) bool { return end == site || strings.HasPrefix(end, site+"/") }
+
+// happen waits until the job is there, lets the fault happen, and undoes it.
+func (r *round) happen(ctx context.Context) error {
+	f := r.net.Fault
+	if err := pause(ctx, r.there, f.After); err != nil {
+		return nil // the job has ended, and says why
+	}
+	undo, err := faults[f.Kind](context.WithoutCancel(ctx), r.grid, r.net)
+	if err != nil {
+		return fmt.Errorf("%v: %w", f, err)
+	}
+	pause(ctx, nil, f.For) // undone in any case
+	if err := undo(); err != nil {
+		return fmt.Errorf("undoing %v: %w", f, err)
+	}
+	return nil
+}
+
+// pause waits for begin, if there is one, and then for d.
+func pause(ctx context.Context, begin <-chan struct{}, d time.Duration) error {
+	if begin != nil {
+		select {
+		case <-begin:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
