@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/isthmus-grid/isthmus/internal/grid"
+	"github.com/isthmus-grid/isthmus/lab/grid"
 	"github.com/isthmus-grid/isthmus/test/internal/labtest"
 	"github.com/isthmus-grid/isthmus/wire"
 )

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/isthmus-grid/isthmus/internal/grid"
+	"github.com/isthmus-grid/isthmus/lab/grid"
 	"github.com/isthmus-grid/isthmus/test/internal/labtest"
 )
 

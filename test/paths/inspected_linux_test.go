@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/isthmus-grid/isthmus/internal/doctor"
-	"github.com/isthmus-grid/isthmus/internal/grid"
+	"github.com/isthmus-grid/isthmus/lab/grid"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/test/internal/labtest"
 )

@@ -5,9 +5,9 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/isthmus-grid/isthmus/internal/grid"
+	"github.com/isthmus-grid/isthmus/lab/grid"
+	"github.com/isthmus-grid/isthmus/lab/probe"
 	"github.com/isthmus-grid/isthmus/link"
-	"github.com/isthmus-grid/isthmus/link/probe"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/test/internal/labtest"
 )

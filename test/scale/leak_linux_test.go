@@ -8,8 +8,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/isthmus-grid/isthmus/internal/grid"
-	"github.com/isthmus-grid/isthmus/link/probe"
+	"github.com/isthmus-grid/isthmus/lab/grid"
+	"github.com/isthmus-grid/isthmus/lab/probe"
 	"github.com/isthmus-grid/isthmus/test/internal/labtest"
 )
 

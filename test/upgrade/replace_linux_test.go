@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/isthmus-grid/isthmus/internal/grid"
+	"github.com/isthmus-grid/isthmus/lab/grid"
 	"github.com/isthmus-grid/isthmus/test/internal/labtest"
 )
 

@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/isthmus-grid/isthmus/internal/lab"
 	"github.com/isthmus-grid/isthmus/internal/store/storetest"
+	"github.com/isthmus-grid/isthmus/lab"
 )
 
 // fetchedKey marks, in the environment, that the modules which the programs

@@ -11,11 +11,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/isthmus-grid/isthmus/internal/grid"
 	"github.com/isthmus-grid/isthmus/internal/jobkey"
-	"github.com/isthmus-grid/isthmus/internal/lab"
+	"github.com/isthmus-grid/isthmus/lab"
+	"github.com/isthmus-grid/isthmus/lab/grid"
+	"github.com/isthmus-grid/isthmus/lab/probe"
 	"github.com/isthmus-grid/isthmus/link"
-	"github.com/isthmus-grid/isthmus/link/probe"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
