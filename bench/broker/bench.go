@@ -1,4 +1,4 @@
-// Package brokerbench measures a broker: how many questions it answers on one
+// Package broker measures a broker: how many questions it answers on one
 // core, and what a registered process costs it in memory. The broker is a real
 // process held to one core (GOMAXPROCS=1); the frontals are real sessions from
 // this process, over mutual TLS on loopback. Both share the machine, so every
@@ -6,7 +6,7 @@
 //
 // It needs /proc, from which it reads the broker's memory and CPU time. Its
 // files are in a temporary folder, which it removes.
-package brokerbench
+package broker
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package brokerbench
+package broker
 
 import (
 	"bufio"

@@ -1,4 +1,4 @@
-// Package collbench is `isthmus bench coll`: how long collective calls take among ranks
+// Package coll is `isthmus bench coll`: how long collective calls take among ranks
 // at several sites, beside the least that they could take (package bound), beside each
 // algorithm when it is forced, and beside Open MPI and MPICH.
 //
@@ -24,4 +24,4 @@
 //
 // The bound counts only what MPI's counts say at the link's full rate. Ethernet, IP and TCP
 // take 4.4 % of that, and TLS another 0.1 %.
-package collbench
+package coll

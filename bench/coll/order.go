@@ -1,4 +1,4 @@
-package collbench
+package coll
 
 import (
 	"errors"

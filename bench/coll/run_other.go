@@ -1,6 +1,6 @@
 //go:build !linux
 
-package collbench
+package coll
 
 import (
 	"context"

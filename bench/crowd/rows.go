@@ -1,4 +1,4 @@
-package crowdbench
+package crowd
 
 import (
 	"maps"

@@ -1,4 +1,4 @@
-package labbench
+package emulator
 
 import (
 	"context"

@@ -1,6 +1,6 @@
 //go:build !linux
 
-package labbench
+package emulator
 
 import (
 	"context"

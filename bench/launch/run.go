@@ -1,4 +1,4 @@
-package launchbench
+package launch
 
 import (
 	"bytes"

@@ -1,4 +1,4 @@
-package launchbench
+package launch
 
 import (
 	"context"
@@ -194,16 +194,16 @@ func (t *table) draw() error {
 		return err
 	}
 	for _, strategy := range strategies {
-		f := plot.Figure{
+		f := draw.Figure{
 			Title: fmt.Sprintf("%s: %d peers, job submitted at nancy", strategy, len(hosts(t.o.Scale))),
-			X:     plot.Axis{Label: "processes", Whole: true}, Y: plot.Axis{Label: "hosts used"},
+			X:     draw.Axis{Label: "processes", Whole: true}, Y: draw.Axis{Label: "hosts used"},
 		}
 		for _, site := range sites() {
 			set := t.lines[strategy+" "+site]
 			if set == nil {
 				continue // no job ended well
 			}
-			f.Lines = append(f.Lines, plot.Line{Name: site, X: set.n, Y: set.hosts})
+			f.Lines = append(f.Lines, draw.Line{Name: site, X: set.n, Y: set.hosts})
 		}
 		if len(f.Lines) == 0 {
 			continue
@@ -215,7 +215,7 @@ func (t *table) draw() error {
 	return nil
 }
 
-func writePNG(name string, f plot.Figure) error {
+func writePNG(name string, f draw.Figure) error {
 	file, err := os.Create(name)
 	if err != nil {
 		return err

@@ -1,4 +1,4 @@
-// Package linkbench measures what carries a job's messages between two
+// Package link measures what carries a job's messages between two
 // processes, in turn with raw TCP in C and in Go over the same wire between two
 // hosts (package twohosts). Each end of a connection is a process of its own,
 // for C a program compiled for the run, for Go this program again.
@@ -9,4 +9,4 @@
 // printed are medians of at least five such rounds. The package knows nothing
 // of how a contestant works. It keeps no state; lab.Enter sees to it that the
 // kernel clears everything away.
-package linkbench
+package link

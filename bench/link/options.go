@@ -1,4 +1,4 @@
-package linkbench
+package link
 
 import (
 	"io"

@@ -1,6 +1,6 @@
 //go:build !linux
 
-package linkbench
+package link
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package overlapbench
+package overlap
 
 import (
 	"context"

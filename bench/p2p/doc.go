@@ -1,4 +1,4 @@
-// Package p2pbench measures messages between ranks, as programs send them with
+// Package p2p measures messages between ranks, as programs send them with
 // mpilib, in turn with the same messages of Open MPI and MPICH.
 //
 // A scene says where the ranks are: at two hosts that only a wire joins, at
@@ -14,4 +14,4 @@
 // payload, so that nobody is measured over shared memory by mistake. The
 // package knows of mpilib only its public calls, and of the other two only how
 // they are started. It keeps no state.
-package p2pbench
+package p2p

@@ -1,4 +1,4 @@
-package p2pbench
+package p2p
 
 import (
 	"context"

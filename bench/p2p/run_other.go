@@ -1,6 +1,6 @@
 //go:build !linux
 
-package p2pbench
+package p2p
 
 import (
 	"context"

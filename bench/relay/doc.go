@@ -1,4 +1,4 @@
-// Package proxybench measures what a relay costs: the same two hosts talk TCP
+// Package relay measures what a relay costs: the same two hosts talk TCP
 // directly and through a real proxy process on the host between them, in turn.
 //
 //	client - 10.1.0.0/24 - middle - 10.2.0.0/24 - server
@@ -17,4 +17,4 @@
 //
 // It knows of a proxy what a broker knows: its address and its ticket key. It
 // keeps no state; lab.Enter sees to it that the kernel clears everything away.
-package proxybench
+package relay

@@ -1,4 +1,4 @@
-package proxybench
+package relay
 
 import (
 	"bufio"

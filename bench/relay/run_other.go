@@ -1,6 +1,6 @@
 //go:build !linux
 
-package proxybench
+package relay
 
 import (
 	"context"

@@ -1,6 +1,6 @@
 //go:build !linux
 
-package scalebench
+package scale
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package stripebench
+package stripe
 
 import (
 	"cmp"

@@ -1,6 +1,6 @@
 //go:build !linux
 
-package stripebench
+package stripe
 
 import (
 	"context"

@@ -11,7 +11,7 @@ import (
 )
 
 // bedFlags are the flags of both applications' benchmarks.
-func bedFlags(b *appsbench.Bed, preset string) []cli.Flag {
+func bedFlags(b *apps.Bed, preset string) []cli.Flag {
 	return []cli.Flag{
 		&cli.BoolFlag{Name: "json", Usage: "print one JSON object per figure", Destination: &b.JSON},
 		&cli.DurationFlag{Name: "rtt", Usage: "round-trip time between the sites", Value: 20 * time.Millisecond, Destination: &b.RTT},
@@ -20,7 +20,7 @@ func bedFlags(b *appsbench.Bed, preset string) []cli.Flag {
 }
 
 // bedAction checks, enters the lab and runs a sweep.
-func bedAction(name string, b *appsbench.Bed, check func(*cli.Context) error, run func(*cli.Context) error) cli.ActionFunc {
+func bedAction(name string, b *apps.Bed, check func(*cli.Context) error, run func(*cli.Context) error) cli.ActionFunc {
 	return func(c *cli.Context) error {
 		if err := check(c); err != nil {
 			return usage(name + ": " + err.Error())
@@ -42,7 +42,7 @@ func bedAction(name string, b *appsbench.Bed, check func(*cli.Context) error, ru
 
 // benchTSQRCommand is "isthmus bench tsqr".
 func benchTSQRCommand() *cli.Command {
-	s := new(appsbench.TSQR)
+	s := new(apps.TSQR)
 	return &cli.Command{
 		Name:  "tsqr",
 		Usage: "factor tall matrices on one to four closed sites: by a tree that crosses once for each site, and column by column (about five minutes)",
@@ -64,7 +64,7 @@ func benchTSQRCommand() *cli.Command {
 
 // benchRay2meshCommand is "isthmus bench ray2mesh".
 func benchRay2meshCommand() *cli.Command {
-	s := new(appsbench.Ray2mesh)
+	s := new(apps.Ray2mesh)
 	return &cli.Command{
 		Name:  "ray2mesh",
 		Usage: "trace rays on three sites, dealt by one master, and by a boss in each site (about five minutes)",

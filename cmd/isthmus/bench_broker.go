@@ -10,7 +10,7 @@ import (
 
 // benchBrokerCommand is "isthmus bench broker": what one core of a broker does.
 func benchBrokerCommand() *cli.Command {
-	var o brokerbench.Options
+	var o broker.Options
 	return &cli.Command{
 		Name:  "broker",
 		Usage: "measure questions answered on one core, and memory per registered process",
@@ -29,7 +29,7 @@ func benchBrokerCommand() *cli.Command {
 				return err
 			}
 			o.Broker = []string{self, "broker"}
-			return brokerbench.Run(c.Context, c.App.Writer, o)
+			return broker.Run(c.Context, c.App.Writer, o)
 		},
 	}
 }

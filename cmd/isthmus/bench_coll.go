@@ -30,30 +30,30 @@ func benchCollCommand() *cli.Command {
 			&cli.IntFlag{Name: "nodes", Usage: "on `N` hosts of each site", Value: 1},
 			&cli.StringFlag{Name: "rtt", Usage: "`TIMES` of a round trip between any two sites, such as 8ms,20ms, or 0s for no delay"},
 			&cli.StringFlag{Name: "rate", Usage: "`RATES` of each site's link, such as 136mbit,1gbit"},
-			&cli.StringFlag{Name: "order", Usage: "`ORDERS` of the ranks: those of a site follow one another, or are dealt out", Value: strings.Join(collbench.Orders(), ",")},
+			&cli.StringFlag{Name: "order", Usage: "`ORDERS` of the ranks: those of a site follow one another, or are dealt out", Value: strings.Join(coll.Orders(), ",")},
 			&cli.BoolFlag{Name: "near", Usage: "also within one host, and one site of two"},
-			&cli.StringFlag{Name: "collectives", Usage: "call `NAMES`", Value: strings.Join(collbench.Standard(), ",")},
+			&cli.StringFlag{Name: "collectives", Usage: "call `NAMES`", Value: strings.Join(coll.Standard(), ",")},
 			&cli.StringFlag{Name: "sizes", Usage: "`SIZES` of what a rank has (for one other, in an alltoall)", Value: "8B,1KiB,16KiB,64KiB,256KiB,1MiB,4MiB"},
 			&cli.IntFlag{Name: "root", Usage: "`RANK` of the root, where there is one"},
 			&cli.BoolFlag{Name: "algorithms", Usage: "also with each of our algorithms"},
 			&cli.StringFlag{Name: "flits", Usage: "also with each of our algorithms that cuts messages into pieces, with `NUMBERS` of pieces"},
 			&cli.BoolFlag{Name: "counts", Usage: "instead of times, tell how much of ours crosses between sites"},
 			&cli.BoolFlag{Name: "explain", Usage: "measure nothing, but print what is expected of each algorithm, and the steps of the one that would be chosen"},
-			&cli.StringFlag{Name: "peers", Usage: "compare with `NAMES`, or with none", Value: strings.Join(collbench.PeerNames(), ",")},
+			&cli.StringFlag{Name: "peers", Usage: "compare with `NAMES`, or with none", Value: strings.Join(coll.PeerNames(), ",")},
 			&cli.IntFlag{Name: "repeat", Usage: "`N` rounds, in each of which all contestants make a call up to five times", Value: 3},
 			&cli.DurationFlag{Name: "longest", Usage: "leave out what must take longer than `TIME` for its bytes", Value: time.Second},
 			&cli.BoolFlag{Name: "part", Hidden: true},
 		},
 		Action: func(c *cli.Context) error {
 			if c.Bool("part") {
-				return collbench.Part(c.Context, os.Stdin, os.Stdout)
+				return coll.Part(c.Context, os.Stdin, os.Stdout)
 			}
 			o, err := collOptions(c)
 			if err != nil {
 				return usage("bench coll: " + err.Error())
 			}
 			if c.Bool("explain") {
-				return collbench.Explain(c.App.Writer, o)
+				return coll.Explain(c.App.Writer, o)
 			}
 			if err := lab.Enter(); err != nil {
 				return err
@@ -63,14 +63,14 @@ func benchCollCommand() *cli.Command {
 				return err
 			}
 			o.Self, o.Err = program(), os.Stderr
-			return collbench.Run(c.Context, c.App.Writer, o)
+			return coll.Run(c.Context, c.App.Writer, o)
 		},
 	}
 }
 
 // collOptions reads the flags.
-func collOptions(c *cli.Context) (o collbench.Options, err error) {
-	o = collbench.Options{
+func collOptions(c *cli.Context) (o coll.Options, err error) {
+	o = coll.Options{
 		Ranks: c.Int("ranks"), Nodes: c.Int("nodes"), Near: c.Bool("near"), Root: c.Int("root"), Algorithms: c.Bool("algorithms"),
 		Counts: c.Bool("counts"), Repeat: c.Int("repeat"), Longest: c.Duration("longest"), JSON: c.Bool("json"),
 		Orders: parts(c.String("order")), Collectives: parts(c.String("collectives")),

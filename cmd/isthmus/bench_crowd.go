@@ -12,7 +12,7 @@ import (
 
 // benchCrowdCommand is "isthmus bench crowd": many ranks that dial at once.
 func benchCrowdCommand() *cli.Command {
-	o := crowdbench.Options{Err: os.Stderr}
+	o := crowd.Options{Err: os.Stderr}
 	return &cli.Command{
 		Name:  "crowd",
 		Usage: "have all ranks of one site dial those of another at once; time it, and count what the broker is asked",
@@ -40,7 +40,7 @@ func benchCrowdCommand() *cli.Command {
 			}
 			o.Binary = func(daemon string) []string { return program(daemon) }
 			o.Out = c.App.Writer
-			return crowdbench.Run(c.Context, o)
+			return crowd.Run(c.Context, o)
 		},
 	}
 }

@@ -19,7 +19,7 @@ func benchLabCommand() *cli.Command {
 			if err := lab.Enter(); err != nil {
 				return err
 			}
-			return labbench.Run(c.Context, c.App.Writer, c.Bool("json"))
+			return emulator.Run(c.Context, c.App.Writer, c.Bool("json"))
 		},
 	}
 }

@@ -42,7 +42,7 @@ func benchLaunchCommand() *cli.Command {
 			if c.Bool("grid5000") {
 				return benchTable(c, binary)
 			}
-			o := launchbench.StartOptions{
+			o := launch.StartOptions{
 				Ranks: c.IntSlice("n"), Repeat: c.Int("repeat"), Sites: c.Int("sites"), Nodes: c.Int("nodes"), RTT: c.Duration("rtt"),
 				Binary: binary, JSON: c.Bool("json"), Out: c.App.Writer, Err: os.Stderr,
 			}
@@ -55,7 +55,7 @@ func benchLaunchCommand() *cli.Command {
 			if err := lab.Enter(); err != nil {
 				return err
 			}
-			return launchbench.Start(c.Context, o)
+			return launch.Start(c.Context, o)
 		},
 	}
 }
@@ -64,7 +64,7 @@ func benchTable(c *cli.Context, binary func(string) []string) error {
 	if k := c.Int("scale"); k < 1 || k > 10 {
 		return usage(fmt.Sprintf("bench launch: --scale %d: want 1 to 10", k))
 	}
-	sizes := launchbench.TableSizes
+	sizes := launch.TableSizes
 	if c.IsSet("n") {
 		sizes = c.IntSlice("n")
 	}
@@ -76,7 +76,7 @@ func benchTable(c *cli.Context, binary func(string) []string) error {
 	if err := lab.Enter(); err != nil {
 		return err
 	}
-	return launchbench.Table(c.Context, launchbench.TableOptions{
+	return launch.Table(c.Context, launch.TableOptions{
 		Sizes: sizes, Copies: c.IntSlice("r"), Scale: c.Int("scale"), Figures: c.String("o"), Binary: binary,
 		JSON: c.Bool("json"), Out: c.App.Writer, Err: os.Stderr,
 	})

@@ -20,9 +20,9 @@ func benchLearnCommand() *cli.Command {
 			if c.NArg() == 0 {
 				return usage("bench learn: name a file that bench coll --algorithms --json filled")
 			}
-			rows, err := benchplot.ReadFiles(c.Args().Slice())
+			rows, err := plot.ReadFiles(c.Args().Slice())
 			if err == nil {
-				err = collbench.Learn(rows, c.App.Writer)
+				err = coll.Learn(rows, c.App.Writer)
 			}
 			if err != nil {
 				return fmt.Errorf("bench learn: %w", err)

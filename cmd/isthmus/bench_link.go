@@ -14,7 +14,7 @@ import (
 // processes, beside raw TCP.
 func benchLinkCommand() *cli.Command {
 	var part, only string
-	o := linkbench.Options{Err: os.Stderr}
+	o := link.Options{Err: os.Stderr}
 	return &cli.Command{
 		Name:  "link",
 		Usage: "measure latency, message rate and bandwidth of links beside raw TCP in C and in Go (about five minutes)",
@@ -26,7 +26,7 @@ func benchLinkCommand() *cli.Command {
 		},
 		Action: func(c *cli.Context) error {
 			if part != "" {
-				return linkbench.Part(c.Context, part, os.Stdin, os.Stdout)
+				return link.Part(c.Context, part, os.Stdin, os.Stdout)
 			}
 			if o.Repeat < 1 {
 				return usage(fmt.Sprintf("bench link: --repeat %d: want 1 or more, 5 for figures to rely on", o.Repeat))
@@ -38,7 +38,7 @@ func benchLinkCommand() *cli.Command {
 				}
 			}
 			o.Self = []string{"/proc/self/exe", "bench", "link", "--part"}
-			return linkbench.Run(c.Context, c.App.Writer, o)
+			return link.Run(c.Context, c.App.Writer, o)
 		},
 	}
 }

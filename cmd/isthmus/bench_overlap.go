@@ -12,7 +12,7 @@ import (
 // benchOverlapCommand is "isthmus bench overlap": a send beside a computation.
 func benchOverlapCommand() *cli.Command {
 	var part bool
-	var o overlapbench.Options
+	var o overlap.Options
 	return &cli.Command{
 		Name:  "overlap",
 		Usage: "measure what a computation costs more while a large message is sent to another site",
@@ -28,7 +28,7 @@ func benchOverlapCommand() *cli.Command {
 				return usage("bench overlap: " + err.Error())
 			}
 			if part {
-				return overlapbench.Part(c.Context, c.App.Writer, o.Size, o.Repeat)
+				return overlap.Part(c.Context, c.App.Writer, o.Size, o.Repeat)
 			}
 			if err := roundTrip(c, "bench overlap", 0); err != nil {
 				return err
@@ -41,7 +41,7 @@ func benchOverlapCommand() *cli.Command {
 				return err
 			}
 			o.Self, o.Out = program(), c.App.Writer
-			return overlapbench.Run(c.Context, o)
+			return overlap.Run(c.Context, o)
 		},
 	}
 }

@@ -19,7 +19,7 @@ func benchPlotCommand() *cli.Command {
 			if c.NArg() == 0 {
 				return usage("bench plot: name a file that a benchmark's --json filled")
 			}
-			return benchplot.Run(c.Args().Slice(), c.String("o"), c.App.Writer)
+			return plot.Run(c.Args().Slice(), c.String("o"), c.App.Writer)
 		},
 	}
 }

@@ -11,7 +11,7 @@ import (
 // benchRelayCommand is "isthmus bench relay": what a relay costs.
 func benchRelayCommand() *cli.Command {
 	var part string
-	var o proxybench.Options
+	var o relay.Options
 	return &cli.Command{
 		Name:  "relay",
 		Usage: "measure throughput and latency through a proxy beside direct TCP",
@@ -22,13 +22,13 @@ func benchRelayCommand() *cli.Command {
 		},
 		Action: func(c *cli.Context) error {
 			if part != "" {
-				return proxybench.Part(c.Context, part, os.Stdin, os.Stdout)
+				return relay.Part(c.Context, part, os.Stdin, os.Stdout)
 			}
 			if err := counts(c, "bench relay", "repeat"); err != nil {
 				return err
 			}
 			o.Self = []string{"/proc/self/exe", "bench", "relay", "--part"}
-			return proxybench.Run(c.Context, c.App.Writer, o)
+			return relay.Run(c.Context, c.App.Writer, o)
 		},
 	}
 }

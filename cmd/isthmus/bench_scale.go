@@ -11,7 +11,7 @@ import (
 
 // benchScaleCommand is "isthmus bench scale": how much a proxy and a frontal hold.
 func benchScaleCommand() *cli.Command {
-	o := scalebench.Options{Err: os.Stderr}
+	o := scale.Options{Err: os.Stderr}
 	var part, rate string
 	return &cli.Command{
 		Name:  "scale",
@@ -27,7 +27,7 @@ func benchScaleCommand() *cli.Command {
 		},
 		Action: func(c *cli.Context) error {
 			if part != "" {
-				return scalebench.Part(c.Context, part, os.Stdin, os.Stdout)
+				return scale.Part(c.Context, part, os.Stdin, os.Stdout)
 			}
 			if err := o.Rate.UnmarshalText([]byte(rate)); err != nil {
 				return usage("bench scale: --rate: " + err.Error())
@@ -37,7 +37,7 @@ func benchScaleCommand() *cli.Command {
 			}
 			o.Self = []string{"/proc/self/exe", "bench", "scale", "--part"}
 			o.Out = c.App.Writer
-			return scalebench.Run(c.Context, o)
+			return scale.Run(c.Context, o)
 		},
 	}
 }

@@ -35,7 +35,7 @@ func benchSetupCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			return setupbench.Run(c.Context, setupbench.Options{
+			return setup.Run(c.Context, setup.Options{
 				RTT: c.Duration("rtt"), Repeat: c.Int("repeat"), JSON: c.Bool("json"),
 				Binary: func(daemon string) []string { return program(daemon) },
 				Out:    c.App.Writer, Err: os.Stderr,

@@ -57,7 +57,7 @@ func benchStripeCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			return stripebench.Run(c.Context, stripebench.Options{
+			return stripe.Run(c.Context, stripe.Options{
 				Repeat: c.Int("repeat"), RTT: rtt, Loss: loss, Rate: int64(c.Int("rate")) * 1e6, Proxy: 1e8,
 				Scene: only, Control: c.String("control"), JSON: c.Bool("json"),
 				Binary: func(daemon string) []string { return program(daemon) },

@@ -20,8 +20,8 @@ func labBreakCommand() *cli.Command {
 		Name:  "break",
 		Usage: "cut a busy link's carrier in every way, for every technique, and see what the stream makes of it",
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "technique", Usage: "only `NAMES`, separated by commas, of: " + strings.Join(breaklab.Techniques(), ", ")},
-			&cli.StringFlag{Name: "cut", Usage: "only `NAMES`, separated by commas, of: " + strings.Join(breaklab.Cuts(), ", ")},
+			&cli.StringFlag{Name: "technique", Usage: "only `NAMES`, separated by commas, of: " + strings.Join(faults.Techniques(), ", ")},
+			&cli.StringFlag{Name: "cut", Usage: "only `NAMES`, separated by commas, of: " + strings.Join(faults.Cuts(), ", ")},
 			&cli.StringFlag{Name: "size", Value: "1GiB", Usage: "`SIZE` of the stream at least; it is cut at half of it"},
 			&cli.DurationFlag{Name: "rtt", Value: 10 * time.Millisecond, Usage: "round-trip time between any two places"},
 			&cli.StringFlag{Name: "rate", Value: "1Gbit", Usage: "`RATE` of the network between any two places, or 0 for no limit"},
@@ -32,7 +32,7 @@ func labBreakCommand() *cli.Command {
 			&cli.BoolFlag{Name: "json", Usage: "print one JSON object per technique and cut"},
 		},
 		Action: func(c *cli.Context) error {
-			o := breaklab.Options{
+			o := faults.Options{
 				Techniques: nameList(c.String("technique")), Cuts: nameList(c.String("cut")), RTT: c.Duration("rtt"),
 				Away: c.Duration("away"), Repeat: c.Int("repeat"), Logs: c.Path("logs"), JSON: c.Bool("json"), Out: c.App.Writer, Err: os.Stderr,
 			}
@@ -53,9 +53,9 @@ func labBreakCommand() *cli.Command {
 				return err
 			}
 			if d := c.Duration("soak"); d > 0 {
-				return breaklab.RunSoak(c.Context, o, d)
+				return faults.RunSoak(c.Context, o, d)
 			}
-			return breaklab.Run(c.Context, o)
+			return faults.Run(c.Context, o)
 		},
 	}
 }
@@ -67,7 +67,7 @@ func labBreakEndCommand() *cli.Command {
 		Name:   "break-end",
 		Usage:  "be one end of a link that is to be broken",
 		Hidden: true,
-		Action: func(c *cli.Context) error { return breaklab.RunEnd(c.Context, os.Stdin, os.Stdout) },
+		Action: func(c *cli.Context) error { return faults.RunEnd(c.Context, os.Stdin, os.Stdout) },
 	}
 }
 

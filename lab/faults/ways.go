@@ -1,4 +1,4 @@
-package breaklab
+package faults
 
 import (
 	"fmt"

@@ -48,7 +48,7 @@ type Cell struct {
 	Tries int `json:"tries"`
 
 	measured  bool
-	known     truth.Pair
+	known     oracle.Pair
 	heard     map[string]string // what the broker was told of techniques that failed
 	strangers map[path]uint64   // ThirdPartyPackets by path
 }
@@ -57,7 +57,7 @@ type Cell struct {
 const maxTries = 3
 
 // newCell returns a cell with what the measurements say.
-func newCell(pair Pair, known truth.Pair) Cell {
+func newCell(pair Pair, known oracle.Pair) Cell {
 	return Cell{From: pair.From, To: pair.To, Reasons: map[string]string{}, DirectPossible: known.Direct(), known: known}
 }
 

@@ -12,7 +12,7 @@ import (
 // good returns a cell without a fault.
 func good(t *testing.T, from, to string, taken overlay.Technique) Cell {
 	t.Helper()
-	known, err := truth.Between(from, to)
+	known, err := oracle.Between(from, to)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,7 @@ import (
 // A preset has IPv6 for the lab and for the measurements alike.
 func TestHasIPv6(t *testing.T) {
 	for _, p := range lab.Presets() {
-		if _, err := truth.OverIPv6(p, p); (err == nil) != HasIPv6(p) {
+		if _, err := oracle.OverIPv6(p, p); (err == nil) != HasIPv6(p) {
 			t.Errorf("%s has IPv6: %v, but %v", p, HasIPv6(p), err)
 		}
 	}

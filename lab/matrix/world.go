@@ -184,10 +184,10 @@ func (w *world) try(ctx context.Context, c *Cell) {
 
 // known returns what the measurements say of a pair under the conditions of the
 // run.
-func (o Options) known(pair Pair) (truth.Pair, error) {
-	between := truth.Between
+func (o Options) known(pair Pair) (oracle.Pair, error) {
+	between := oracle.Between
 	if o.IPv6 {
-		between = truth.OverIPv6
+		between = oracle.OverIPv6
 	}
 	p, err := between(pair.From, pair.To)
 	if o.Unprivileged {

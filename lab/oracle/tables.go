@@ -1,4 +1,4 @@
-package truth
+package oracle
 
 // The measured tables, by letter. Each function answers for an ordered pair.
 

@@ -1,4 +1,4 @@
-// Package truth is a second opinion on which techniques can connect two kinds
+// Package oracle is a second opinion on which techniques can connect two kinds
 // of site: what probes of the lab's presets found, one pair of firewalls at a
 // time, before any daemon existed. It is data. It does not know the broker's
 // rules, profiles or plans, so that these can be held against it, and it keeps
@@ -7,7 +7,7 @@
 // The measurements used bare sockets between network namespaces, 10 ms apart;
 // every success carried 200 kB both ways. The birthday technique, which works
 // against some symmetric NATs, is left out on purpose: it looks like scanning.
-package truth
+package oracle
 
 import (
 	"fmt"

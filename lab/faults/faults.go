@@ -1,10 +1,10 @@
-// Package breaklab is `isthmus lab break`: two processes at two sites with a
+// Package faults is `isthmus lab break`: two processes at two sites with a
 // stream between them, whose carrier is cut in the middle in every way that is
 // known to end connections, for every technique that makes one. Each cell of the
 // table has a lab and a grid of its own. The package judges what came out of the
 // link and when; it knows nothing of how links keep, and watches carriers from
 // below, where the mesh gets them. Its state is one lab at a time.
-package breaklab
+package faults
 
 import (
 	"context"

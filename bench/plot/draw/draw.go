@@ -1,7 +1,7 @@
-// Package plot draws figures of measurements: lines over two axes with their units, a
+// Package draw draws figures of measurements: lines over two axes with their units, a
 // legend, and marks on points that something is to be said of. It knows of figures
 // only; what they show is its callers'. It keeps no state.
-package plot
+package draw
 
 import (
 	"errors"

@@ -1,4 +1,4 @@
-package appsbench
+package apps
 
 import (
 	"slices"

@@ -1,4 +1,4 @@
-// Package benchplot is `isthmus bench plot`: figures of what benchmarks printed with
+// Package plot is `isthmus bench plot`: figures of what benchmarks printed with
 // --json. It reads rows of package bench and nothing else, so that it draws those of
 // every benchmark; only what it makes of names that say no more than that, such as
 // "bound_ms", is agreed on. It keeps no state.
@@ -11,7 +11,7 @@
 // and each size a line. Rows without x are left out. A parameter "bound_ms" adds a dashed line where all who are measured share it, and a second
 // figure with each value over its bound. A row whose parameter "chosen" is true is marked.
 // Figures called "this_beside_that" only judge what other rows have, and are left out.
-package benchplot
+package plot
 
 import (
 	"cmp"
@@ -105,7 +105,7 @@ func Run(files []string, folder string, out io.Writer) error {
 	return nil
 }
 
-func write(path string, f plot.Figure) (err error) {
+func write(path string, f draw.Figure) (err error) {
 	file, err := os.Create(path)
 	if err != nil {
 		return err
@@ -115,8 +115,8 @@ func write(path string, f plot.Figure) (err error) {
 }
 
 // Figures returns the figures of rows by the names of their files, without extension.
-func Figures(rows []bench.Row) map[string]plot.Figure {
-	figures := map[string]plot.Figure{}
+func Figures(rows []bench.Row) map[string]draw.Figure {
+	figures := map[string]draw.Figure{}
 	for _, g := range groups(rows) {
 		name := fileName(g.words())
 		figures[name] = g.figure()
@@ -195,7 +195,7 @@ func say(key string, value any) string {
 		return v // names speak for themselves
 	case float64:
 		if key == "size" {
-			return plot.FormatBytes(v)
+			return draw.FormatBytes(v)
 		}
 	}
 	return fmt.Sprintf("%s %v", strings.ReplaceAll(key, "_", " "), value)
@@ -257,21 +257,21 @@ func (g *group) title(more ...string) string {
 	return strings.Join(slices.Concat([]string{g.what.Bench + ": " + strings.ReplaceAll(g.what.Figure, "_", " ")}, more, g.same), ", ")
 }
 
-func (g *group) axis() plot.Axis {
+func (g *group) axis() draw.Axis {
 	switch g.x {
 	case "size":
-		return plot.Axis{Label: "size (bytes)", Log: true, Bytes: true}
+		return draw.Axis{Label: "size (bytes)", Log: true, Bytes: true}
 	case "rows":
-		return plot.Axis{Label: g.x, Log: true}
+		return draw.Axis{Label: g.x, Log: true}
 	case "flits", "processes", "ranks", "streams", "carriers":
-		return plot.Axis{Label: g.x, Log: true, Whole: true}
+		return draw.Axis{Label: g.x, Log: true, Whole: true}
 	}
-	return plot.Axis{Label: strings.ReplaceAll(g.x, "_", " ")}
+	return draw.Axis{Label: strings.ReplaceAll(g.x, "_", " ")}
 }
 
 // figure is that of the values.
-func (g *group) figure() plot.Figure {
-	f := plot.Figure{Title: g.title(), X: g.axis(), Y: plot.Axis{Label: g.what.Figure + " (" + g.what.Unit + ")", Log: true}}
+func (g *group) figure() draw.Figure {
+	f := draw.Figure{Title: g.title(), X: g.axis(), Y: draw.Axis{Label: g.what.Figure + " (" + g.what.Unit + ")", Log: true}}
 	f.Y.Label = strings.ReplaceAll(f.Y.Label, "_", " ")
 	f.Lines, f.Marks = g.curves(func(r bench.Row) (float64, bool) { return r.Value, true })
 	bounds := map[float64]float64{}
@@ -285,7 +285,7 @@ func (g *group) figure() plot.Figure {
 			bounds[x] = b
 		}
 	}
-	bound := plot.Line{Name: "lower bound", Dashed: true}
+	bound := draw.Line{Name: "lower bound", Dashed: true}
 	for _, x := range slices.Sorted(maps.Keys(bounds)) {
 		bound.X, bound.Y = append(bound.X, x), append(bound.Y, bounds[x])
 	}
@@ -294,14 +294,14 @@ func (g *group) figure() plot.Figure {
 }
 
 // overBound is the figure of the values over their bounds, if they have some.
-func (g *group) overBound() (plot.Figure, bool) {
-	f := plot.Figure{Title: g.title("over the lower bound"), X: g.axis(), Y: plot.Axis{Label: "times the lower bound", Log: true}}
+func (g *group) overBound() (draw.Figure, bool) {
+	f := draw.Figure{Title: g.title("over the lower bound"), X: g.axis(), Y: draw.Axis{Label: "times the lower bound", Log: true}}
 	f.Lines, f.Marks = g.curves(func(r bench.Row) (float64, bool) {
 		b, ok := number(r, paramBound)
 		return r.Value / b, ok && b > 0
 	})
 	var some bool
-	one := plot.Line{Name: "lower bound", Dashed: true}
+	one := draw.Line{Name: "lower bound", Dashed: true}
 	for _, l := range f.Lines {
 		if len(l.X) > 0 {
 			some = true
@@ -321,14 +321,14 @@ func (g *group) overBound() (plot.Figure, bool) {
 }
 
 // curves are the lines of what is made of rows; rows of which nothing is are left out.
-func (g *group) curves(value func(bench.Row) (float64, bool)) (lines []plot.Line, marks []plot.Mark) {
+func (g *group) curves(value func(bench.Row) (float64, bool)) (lines []draw.Line, marks []draw.Mark) {
 	for _, who := range slices.Sorted(maps.Keys(g.lines)) {
 		rows := slices.SortedStableFunc(slices.Values(g.lines[who]), func(a, b bench.Row) int {
 			x, _ := number(a, g.x)
 			y, _ := number(b, g.x)
 			return cmp.Compare(x, y)
 		})
-		l := plot.Line{Name: who}
+		l := draw.Line{Name: who}
 		for _, r := range rows {
 			x, _ := number(r, g.x)
 			y, ok := value(r)
@@ -337,7 +337,7 @@ func (g *group) curves(value func(bench.Row) (float64, bool)) (lines []plot.Line
 			}
 			l.X, l.Y = append(l.X, x), append(l.Y, y)
 			if r.Params[paramChosen] == true {
-				marks = append(marks, plot.Mark{X: x, Y: y, Text: "chosen"})
+				marks = append(marks, draw.Mark{X: x, Y: y, Text: "chosen"})
 			}
 		}
 		lines = append(lines, l)

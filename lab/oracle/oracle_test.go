@@ -1,4 +1,4 @@
-package truth
+package oracle
 
 import (
 	"slices"

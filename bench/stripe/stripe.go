@@ -1,4 +1,4 @@
-// Package stripebench is `isthmus bench stripe`: what a link gains from several
+// Package stripe is `isthmus bench stripe`: what a link gains from several
 // carriers. In one process it plays both ranks of a job, each with a mesh of its
 // own, and sends one way for as long as it takes:
 //
@@ -12,7 +12,7 @@
 // take turns. The package knows of links what their users do, and the number of
 // their carriers. It keeps no state; lab.Enter sees to it that the kernel
 // clears everything away.
-package stripebench
+package stripe
 
 import (
 	"io"
