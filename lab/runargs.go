@@ -6,7 +6,7 @@ import (
 )
 
 // errRunUsage says how RunArgs wants its words.
-var errRunUsage = errors.New("lab run: want FILE [--at SITE/HOST] -- COMMAND [ARGUMENT...]")
+var errRunUsage = errors.New("run: want FILE [--at SITE/HOST] -- COMMAND [ARGUMENT...]")
 
 // RunArgs splits the words behind "isthmus lab run": FILE [--at SITE/HOST] --
 // COMMAND [ARGUMENT...]. at is what a flag in front of FILE said; flag parsers

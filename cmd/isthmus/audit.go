@@ -12,6 +12,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/isthmus-grid/isthmus/cmd/internal/cmdline"
 	"github.com/isthmus-grid/isthmus/internal/audit"
 	"github.com/isthmus-grid/isthmus/internal/daemon"
 )
@@ -37,13 +38,13 @@ func auditVerifyCommand() *cli.Command {
 		},
 		Action: func(c *cli.Context) error {
 			if c.NArg() == 0 {
-				return usage("audit verify: name the files of an audit log, or its folder")
+				return cmdline.Usage("audit verify: name the files of an audit log, or its folder")
 			}
 			var head audit.Head
 			if c.IsSet("head") {
 				var err error
 				if head, err = audit.ParseHead(c.String("head")); err != nil {
-					return usage("audit verify: --head: " + err.Error())
+					return cmdline.Usage("audit verify: --head: " + err.Error())
 				}
 			}
 			chains, err := audit.Chains(c.Args().Slice())
@@ -51,7 +52,7 @@ func auditVerifyCommand() *cli.Command {
 				return fmt.Errorf("audit verify: %w", err)
 			}
 			if head.Seq != 0 && len(chains) != 1 {
-				return usage(fmt.Sprintf("audit verify: --head is of one log, and these are %d; name the files of that one", len(chains)))
+				return cmdline.Usage(fmt.Sprintf("audit verify: --head is of one log, and these are %d; name the files of that one", len(chains)))
 			}
 			bad := 0
 			for _, chain := range chains {
@@ -131,11 +132,11 @@ own-word.`,
 		},
 		Action: func(c *cli.Context) error {
 			if c.NArg() == 0 {
-				return usage("audit query: name the files of audit logs, or their folders")
+				return cmdline.Usage("audit query: name the files of audit logs, or their folders")
 			}
 			q, err := questionOf(c)
 			if err != nil {
-				return usage("audit query: " + err.Error())
+				return cmdline.Usage("audit query: " + err.Error())
 			}
 			chains, err := audit.Chains(c.Args().Slice())
 			if err != nil {

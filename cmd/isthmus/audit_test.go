@@ -11,6 +11,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/isthmus-grid/isthmus/cmd/internal/cmdline"
 	"github.com/isthmus-grid/isthmus/internal/audit"
 )
 
@@ -18,7 +19,7 @@ import (
 func runAudit(args ...string) (out, notes string, status int) {
 	var o, e bytes.Buffer
 	commands := []*cli.Command{auditCommand()}
-	strict("", commands)
+	cmdline.Strict("", commands)
 	app := &cli.App{Commands: commands, Writer: &o, ErrWriter: &e, ExitErrHandler: func(*cli.Context, error) {}}
 	err := app.Run(append([]string{"isthmus", "audit"}, args...))
 	if err != nil {

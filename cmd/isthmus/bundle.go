@@ -18,6 +18,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/isthmus-grid/isthmus/broker"
+	"github.com/isthmus-grid/isthmus/cmd/internal/cmdline"
 	"github.com/isthmus-grid/isthmus/connhelper"
 	"github.com/isthmus-grid/isthmus/frontal"
 	"github.com/isthmus-grid/isthmus/internal/bundle"
@@ -62,7 +63,7 @@ func bundleCommand() *cli.Command {
 }
 
 func runBundle(c *cli.Context) error {
-	if err := words(c, "bundle", 0); err != nil {
+	if err := cmdline.Words(c, "bundle", 0); err != nil {
 		return err
 	}
 	for _, flag := range []string{"broker", "frontal"} {
@@ -244,7 +245,7 @@ func (l *collector) credentials() (*control.Credentials, error) {
 		}
 		return creds, err
 	case given > 0 || l.c.IsSet("broker") || l.c.IsSet("frontal"):
-		return nil, usage("bundle: to ask for a status give --cert, --tls-key and --ca with an admin's certificate (isthmus ca issue admin NAME)")
+		return nil, cmdline.Usage("bundle: to ask for a status give --cert, --tls-key and --ca with an admin's certificate (isthmus ca issue admin NAME)")
 	}
 	return nil, nil
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/isthmus-grid/isthmus/cmd/internal/cmdline"
 	"github.com/isthmus-grid/isthmus/internal/ca"
 	"github.com/isthmus-grid/isthmus/internal/control"
 )
@@ -25,7 +26,7 @@ func caCommand() *cli.Command {
 				Flags: []cli.Flag{dir,
 					&cli.DurationFlag{Name: "valid", Value: 10 * 365 * 24 * time.Hour, Usage: "how long the CA is valid, in hours: `TIME`", DefaultText: "ten years"}},
 				Action: func(c *cli.Context) error {
-					if err := words(c, "ca init", 1); err != nil {
+					if err := cmdline.Words(c, "ca init", 1); err != nil {
 						return err
 					}
 					if _, err := ca.Create(c.String("dir"), c.Args().First(), c.Duration("valid")); err != nil {
@@ -46,7 +47,7 @@ func caCommand() *cli.Command {
 					&cli.StringFlag{Name: "project", Usage: "what a user may work for: `NAMES` with commas between them"},
 					&cli.DurationFlag{Name: "valid", Value: 90 * 24 * time.Hour, Usage: "how long the certificate is valid, in hours: `TIME`", DefaultText: "90 days"}},
 				Action: func(c *cli.Context) error {
-					if err := words(c, "ca issue", 2); err != nil {
+					if err := cmdline.Words(c, "ca issue", 2); err != nil {
 						return err
 					}
 					id, projects, err := holder(c, "ca issue", c.Args().Get(0), c.Args().Get(1))
@@ -74,19 +75,19 @@ func caCommand() *cli.Command {
 // and --valid of the command called what.
 func holder(c *cli.Context, what, role, name string) (id control.Identity, projects []string, err error) {
 	if id, err = control.ParseIdentity(role + " " + name); err != nil {
-		return id, nil, usage(what + ": " + err.Error())
+		return id, nil, cmdline.Usage(what + ": " + err.Error())
 	}
 	if c.Duration("valid") <= 0 {
-		return id, nil, usage(what + ": --valid must be positive")
+		return id, nil, cmdline.Usage(what + ": --valid must be positive")
 	}
 	if c.IsSet("project") {
 		projects = strings.Split(c.String("project"), ",")
 	}
 	if _, err := control.ProjectURIs(projects); err != nil {
-		return id, nil, usage(what + ": --project: " + err.Error())
+		return id, nil, cmdline.Usage(what + ": --project: " + err.Error())
 	}
 	if len(projects) > 0 && id.Role != control.RoleUser {
-		return id, nil, usage(fmt.Sprintf("%s: --project: %v has no projects, only users have", what, id))
+		return id, nil, cmdline.Usage(fmt.Sprintf("%s: --project: %v has no projects, only users have", what, id))
 	}
 	return id, projects, nil
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/isthmus-grid/isthmus/cmd/internal/cmdline"
 	"github.com/isthmus-grid/isthmus/internal/ca"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
@@ -42,12 +43,12 @@ func caIssuerCommand(dir cli.Flag) *cli.Command {
 			for _, text := range strings.Split(c.String("roles"), ",") {
 				role, err := control.ParseRole(text)
 				if err != nil {
-					return usage("ca issuer: --roles: " + err.Error())
+					return cmdline.Usage("ca issuer: --roles: " + err.Error())
 				}
 				roles = append(roles, role)
 			}
 			if c.Duration("valid") <= 0 {
-				return usage("ca issuer: --valid must be positive")
+				return cmdline.Usage("ca issuer: --valid must be positive")
 			}
 			authority, err := ca.Load(c.String("dir"))
 			if err != nil {
@@ -90,7 +91,7 @@ func caTokenCommand(dir cli.Flag) *cli.Command {
 			&cli.StringFlag{Name: "project", Usage: "what a user may work for: `NAMES` with commas between them"},
 			&cli.BoolFlag{Name: "json", Usage: "print one JSON object"}},
 		Action: func(c *cli.Context) error {
-			if err := words(c, "ca token", 2); err != nil {
+			if err := cmdline.Words(c, "ca token", 2); err != nil {
 				return err
 			}
 			if c.IsSet("allocation") || c.IsSet("scheduler") {
@@ -101,9 +102,9 @@ func caTokenCommand(dir cli.Flag) *cli.Command {
 				return err
 			}
 			if c.Duration("valid") <= 0 || c.Duration("cert-valid") < time.Second {
-				return usage("ca token: --valid and --cert-valid must be positive")
+				return cmdline.Usage("ca token: --valid and --cert-valid must be positive")
 			}
-			if err := counts(c, "ca token", "uses"); err != nil {
+			if err := cmdline.Counts(c, "ca token", "uses"); err != nil {
 				return err
 			}
 			authority, err := ca.Load(c.String("dir"))
@@ -120,7 +121,7 @@ func caTokenCommand(dir cli.Flag) *cli.Command {
 			}
 			text, err := authority.Token(t, now)
 			if err != nil {
-				return usage("ca token: " + err.Error())
+				return cmdline.Usage("ca token: " + err.Error())
 			}
 			return printToken(c, text)
 		},
@@ -152,20 +153,20 @@ func printToken(c *cli.Context, text string) error {
 func allocationToken(c *cli.Context) (string, error) {
 	for _, name := range []string{"allocation", "nodes", "account", "until"} {
 		if !c.IsSet(name) {
-			return "", usage("ca token: a token for an allocation needs --" + name)
+			return "", cmdline.Usage("ca token: a token for an allocation needs --" + name)
 		}
 	}
 	for _, name := range []string{"valid", "cert-valid", "uses", "project"} {
 		if c.IsSet(name) {
-			return "", usage("ca token: --" + name + " does not go with --allocation")
+			return "", cmdline.Usage("ca token: --" + name + " does not go with --allocation")
 		}
 	}
 	ends, err := untilTime(c.String("until"))
 	if err != nil {
-		return "", usage("ca token: --until: " + err.Error())
+		return "", cmdline.Usage("ca token: --until: " + err.Error())
 	}
 	if c.Args().Get(0) != "helper" || overlay.CheckName("site", c.Args().Get(1)) != nil {
-		return "", usage("ca token: a token for an allocation is for: helper SITE")
+		return "", cmdline.Usage("ca token: a token for an allocation is for: helper SITE")
 	}
 	site := overlay.SiteID(c.Args().Get(1))
 	a := ca.Allocation{ID: c.String("allocation"), Nodes: strings.ToLower(c.String("nodes")), Account: c.String("account")}
@@ -180,7 +181,7 @@ func allocationToken(c *cli.Context) (string, error) {
 		text, err = authority.Token(ca.AllocationToken(site, a, ends), time.Now())
 	}
 	if err != nil {
-		return "", usage("ca token: " + err.Error())
+		return "", cmdline.Usage("ca token: " + err.Error())
 	}
 	return text, nil
 }
@@ -248,7 +249,7 @@ func caEnrollCommand() *cli.Command {
 			}
 			token = strings.TrimSpace(token)
 			if token == "" {
-				return usage("ca enroll: give --token: the keeper of the grid's CA makes one with isthmus ca token")
+				return cmdline.Usage("ca enroll: give --token: the keeper of the grid's CA makes one with isthmus ca token")
 			}
 			if !c.IsSet("config") {
 				if err := hostPort(c, "ca enroll", "broker"); err != nil {
@@ -311,7 +312,7 @@ func caEnrollCommand() *cli.Command {
 // enrollUser is "isthmus ca enroll --oidc-token".
 func enrollUser(c *cli.Context) error {
 	if c.String("token") != "" || c.IsSet("node") {
-		return usage("ca enroll: --oidc-token goes with neither --token (or ISTHMUS_TOKEN) nor --node")
+		return cmdline.Usage("ca enroll: --oidc-token goes with neither --token (or ISTHMUS_TOKEN) nor --node")
 	}
 	broker, rootFile, err := brokerFor(c)
 	if err != nil {
@@ -380,7 +381,7 @@ func brokerFor(c *cli.Context) (broker, rootFile string, err error) {
 		rootFile = known.files.CA
 	}
 	if rootFile == "" {
-		return "", "", usage("ca enroll: give --ca, the certificate of the grid's CA: the token is shown to no other grid's broker")
+		return "", "", cmdline.Usage("ca enroll: give --ca, the certificate of the grid's CA: the token is shown to no other grid's broker")
 	}
 	if c.IsSet("broker") || known.broker == "" {
 		return c.String("broker"), rootFile, hostPort(c, "ca enroll", "broker")
@@ -391,10 +392,10 @@ func brokerFor(c *cli.Context) (broker, rootFile string, err error) {
 // hostPort returns usage unless the flag is an address.
 func hostPort(c *cli.Context, what, flag string) error {
 	if !c.IsSet(flag) {
-		return usage(fmt.Sprintf("%s: give --%s HOST:PORT", what, flag))
+		return cmdline.Usage(fmt.Sprintf("%s: give --%s HOST:PORT", what, flag))
 	}
 	if _, _, err := net.SplitHostPort(c.String(flag)); err != nil {
-		return usage(fmt.Sprintf("%s: --%s %s: want HOST:PORT", what, flag, c.String(flag)))
+		return cmdline.Usage(fmt.Sprintf("%s: --%s %s: want HOST:PORT", what, flag, c.String(flag)))
 	}
 	return nil
 }
@@ -429,7 +430,7 @@ func ownFlags(whose string) []cli.Flag {
 func ownCredentials(c *cli.Context, what string) (*control.Credentials, error) {
 	for _, name := range []string{"cert", "tls-key", "ca"} {
 		if !c.IsSet(name) {
-			return nil, usage(fmt.Sprintf("%s: give --%s", what, name))
+			return nil, cmdline.Usage(fmt.Sprintf("%s: give --%s", what, name))
 		}
 	}
 	return control.LoadCredentials(c.String("cert"), c.String("tls-key"), c.String("ca"))
@@ -449,7 +450,7 @@ func caRenewCommand() *cli.Command {
 		}, ownFlags("the old")...),
 		Action: func(c *cli.Context) error {
 			if c.IsSet("broker") == c.IsSet("frontal") {
-				return usage("ca renew: give either --broker or --frontal")
+				return cmdline.Usage("ca renew: give either --broker or --frontal")
 			}
 			creds, err := ownCredentials(c, "ca renew")
 			if err != nil {
@@ -526,7 +527,7 @@ func caRevokeCommand(dir cli.Flag) *cli.Command {
 func revocations(c *cli.Context) ([]byte, error) {
 	if c.IsSet("list") {
 		if c.NArg() > 0 || !c.IsSet("broker") {
-			return nil, usage("ca revoke: --list goes with --broker, and with nobody to revoke")
+			return nil, cmdline.Usage("ca revoke: --list goes with --broker, and with nobody to revoke")
 		}
 		text, err := os.ReadFile(c.String("ca"))
 		if err != nil {
@@ -550,16 +551,16 @@ func revocations(c *cli.Context) ([]byte, error) {
 	switch c.NArg() {
 	case 1:
 		if _, err := ca.ParseSerial(c.Args().First()); err != nil {
-			return nil, usage("ca revoke: " + err.Error() + ", or ROLE NAME")
+			return nil, cmdline.Usage("ca revoke: " + err.Error() + ", or ROLE NAME")
 		}
 		serials = []string{c.Args().First()}
 	default:
-		if err := words(c, "ca revoke", 2); err != nil {
+		if err := cmdline.Words(c, "ca revoke", 2); err != nil {
 			return nil, err
 		}
 		id, err := control.ParseIdentity(c.Args().Get(0) + " " + c.Args().Get(1))
 		if err != nil {
-			return nil, usage("ca revoke: " + err.Error())
+			return nil, cmdline.Usage("ca revoke: " + err.Error())
 		}
 		ids = []control.Identity{id}
 	}
@@ -581,7 +582,7 @@ func revocations(c *cli.Context) ([]byte, error) {
 // handOver gives a broker the list.
 func handOver(c *cli.Context, addr string, der []byte) error {
 	if _, _, err := net.SplitHostPort(addr); err != nil {
-		return usage(fmt.Sprintf("ca revoke: --broker %s: want HOST:PORT", addr))
+		return cmdline.Usage(fmt.Sprintf("ca revoke: --broker %s: want HOST:PORT", addr))
 	}
 	creds, err := ownCredentials(c, "ca revoke")
 	if err != nil {

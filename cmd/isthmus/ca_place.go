@@ -8,6 +8,8 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/isthmus-grid/isthmus/cmd/internal/cmdline"
+	"github.com/isthmus-grid/isthmus/cmd/internal/runjob"
 	"github.com/isthmus-grid/isthmus/connhelper"
 	"github.com/isthmus-grid/isthmus/frontal"
 	"github.com/isthmus-grid/isthmus/internal/ca"
@@ -30,7 +32,7 @@ type place struct {
 // the identity, name.
 func placeOf(c *cli.Context, identity string) (place, error) {
 	if c.IsSet("config") && c.IsSet("out") {
-		return place{}, usage("ca enroll: give either --config or --out")
+		return place{}, cmdline.Usage("ca enroll: give either --config or --out")
 	}
 	if file := c.String("config"); file != "" {
 		p, err := placeIn(file)
@@ -43,7 +45,7 @@ func placeOf(c *cli.Context, identity string) (place, error) {
 		return p, nil
 	}
 	if strings.HasPrefix(identity, control.RoleUser.String()+" ") && !c.IsSet("out") {
-		files, err := userFiles()
+		files, err := runjob.UserFiles()
 		if err != nil {
 			return place{}, fmt.Errorf("%w; give --out", err)
 		}

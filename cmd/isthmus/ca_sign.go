@@ -11,6 +11,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/isthmus-grid/isthmus/cmd/internal/cmdline"
 	"github.com/isthmus-grid/isthmus/internal/ca"
 	"github.com/isthmus-grid/isthmus/internal/control"
 )
@@ -27,12 +28,12 @@ func caRequestCommand() *cli.Command {
 		ArgsUsage: "ROLE NAME",
 		Flags:     []cli.Flag{&cli.StringFlag{Name: "out", Value: ".", Usage: "`FOLDER` to write to"}},
 		Action: func(c *cli.Context) error {
-			if err := words(c, "ca request", 2); err != nil {
+			if err := cmdline.Words(c, "ca request", 2); err != nil {
 				return err
 			}
 			id, err := control.ParseIdentity(c.Args().Get(0) + " " + c.Args().Get(1))
 			if err != nil {
-				return usage("ca request: " + err.Error())
+				return cmdline.Usage("ca request: " + err.Error())
 			}
 			request, keyPEM, err := ca.Request(id)
 			if err != nil {
@@ -90,7 +91,7 @@ func caSignCommand(dir cli.Flag) *cli.Command {
 			&cli.DurationFlag{Name: "valid", Value: 90 * 24 * time.Hour, Usage: "how long the certificate is valid, in hours: `TIME`", DefaultText: "90 days"},
 			&cli.BoolFlag{Name: "json", Usage: "print one JSON object"}},
 		Action: func(c *cli.Context) error {
-			if err := words(c, "ca sign", 3); err != nil {
+			if err := cmdline.Words(c, "ca sign", 3); err != nil {
 				return err
 			}
 			file := c.Args().First()

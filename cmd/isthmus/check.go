@@ -15,11 +15,11 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/isthmus-grid/isthmus/broker"
+	"github.com/isthmus-grid/isthmus/cmd/internal/cmdline"
 	"github.com/isthmus-grid/isthmus/connhelper"
 	"github.com/isthmus-grid/isthmus/frontal"
 	"github.com/isthmus-grid/isthmus/internal/daemon"
 	"github.com/isthmus-grid/isthmus/internal/policy"
-	"github.com/isthmus-grid/isthmus/lab"
 	"github.com/isthmus-grid/isthmus/launch/starter"
 	"github.com/isthmus-grid/isthmus/proxy"
 )
@@ -78,7 +78,7 @@ func (f finding) String() string {
 func checkCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "check",
-		Usage:     "find mistakes in settings, policies, lab files and systemd socket units",
+		Usage:     "find mistakes in settings, policies and systemd socket units",
 		ArgsUsage: "FILE...",
 		Description: "Each line names file, line and key, what is wrong and what may stand there. What kind of file it is is\n" +
 			"seen from its keys, or from the name's end, .socket. Nothing is changed and nobody is asked; settings that name files which are not on this\n" +
@@ -90,18 +90,18 @@ func checkCommand() *cli.Command {
 		},
 		Action: func(c *cli.Context) error {
 			if c.NArg() == 0 {
-				return usage("check: want FILE...")
+				return cmdline.Usage("check: want FILE...")
 			}
 			for _, word := range c.Args().Slice() {
 				if len(word) > 1 && word[0] == '-' {
-					return words(c, "check", 0)
+					return cmdline.Words(c, "check", 0)
 				}
 			}
 			kinds := fileKinds()
 			if c.IsSet("as") {
 				i := slices.IndexFunc(kinds, func(k fileKind) bool { return k.name == c.String("as") })
 				if i < 0 {
-					return usage(fmt.Sprintf("check: --as %s: want one of %s", c.String("as"), kindNames()))
+					return cmdline.Usage(fmt.Sprintf("check: --as %s: want one of %s", c.String("as"), kindNames()))
 				}
 				kinds = kinds[i : i+1]
 			}
@@ -228,16 +228,9 @@ func checkPolicy(file string, text []byte) []finding {
 	return append(findings(file, severe, faults), findings(file, minor, doubts)...)
 }
 
-func checkLab(file string, text []byte) []finding {
-	_, err := lab.Parse(file, text)
-	if err == nil {
-		return nil
-	}
-	f := finding{Severity: severe, File: file, Text: err.Error()}
-	if e, ok := errors.AsType[*lab.SpecError](err); ok {
-		f.Line, f.Key, f.Text = e.Line, e.Key, e.Err.Error()
-	}
-	return []finding{f}
+// checkLab says who checks such a file: this program knows nothing of the laboratory.
+func checkLab(file string, _ []byte) []finding {
+	return []finding{{Severity: severe, File: file, Text: "this describes the sites of a laboratory; check it with: isthmus-lab check " + file}}
 }
 
 func findings(file, severity string, faults daemon.Faults) []finding {

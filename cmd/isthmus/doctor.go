@@ -13,6 +13,7 @@ import (
 	"github.com/urfave/cli/v2"
 	"gopkg.in/yaml.v3"
 
+	"github.com/isthmus-grid/isthmus/cmd/internal/cmdline"
 	"github.com/isthmus-grid/isthmus/connhelper"
 	"github.com/isthmus-grid/isthmus/frontal"
 	"github.com/isthmus-grid/isthmus/internal/carrier"
@@ -58,10 +59,10 @@ func exitTable() string {
 
 func runDoctor(c *cli.Context) error {
 	if n := c.NArg(); n != 0 && n != 2 {
-		return words(c, "doctor", 2)
+		return cmdline.Words(c, "doctor", 2)
 	}
 	if c.NArg() == 0 && !c.IsSet("config") {
-		return usage("doctor: give --config with the settings of this host's helper or frontal")
+		return cmdline.Usage("doctor: give --config with the settings of this host's helper or frontal")
 	}
 	proxies, err := publicAddresses(c.StringSlice("proxy"))
 	if err != nil {
@@ -120,7 +121,7 @@ func publicAddresses(texts []string) ([]netip.AddrPort, error) {
 	for _, t := range texts {
 		a, err := netip.ParseAddrPort(t)
 		if err != nil {
-			return nil, usage(fmt.Sprintf("doctor: --proxy %s: want ADDRESS:PORT", t))
+			return nil, cmdline.Usage(fmt.Sprintf("doctor: --proxy %s: want ADDRESS:PORT", t))
 		}
 		all = append(all, a)
 	}
@@ -196,7 +197,7 @@ func httpProxy(address, user string, passwordFile daemon.Path) (carrier.HTTPProx
 // and whether it has sessions with both. A node stands for its site.
 func askPair(c *cli.Context) (*doctor.Pair, error) {
 	if c.IsSet("frontal") {
-		return nil, usage("doctor: only the broker knows pairs; give --broker in place of --frontal")
+		return nil, cmdline.Usage("doctor: only the broker knows pairs; give --broker in place of --frontal")
 	}
 	a, _, _ := strings.Cut(c.Args().Get(0), "/")
 	b, _, _ := strings.Cut(c.Args().Get(1), "/")

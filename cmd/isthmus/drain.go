@@ -14,6 +14,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/isthmus-grid/isthmus/cmd/internal/cmdline"
 	"github.com/isthmus-grid/isthmus/internal/daemon"
 )
 
@@ -40,14 +41,14 @@ func drainCommand() *cli.Command {
 			socket := c.String("socket")
 			switch name := c.Args().First(); {
 			case socket != "" && c.NArg() > 0 || socket == "" && c.NArg() != 1:
-				return usage("drain: want one of " + strings.Join(daemons, ", ") + ", or --socket")
+				return cmdline.Usage("drain: want one of " + strings.Join(daemons, ", ") + ", or --socket")
 			case socket == "" && !slices.Contains(daemons, name):
-				return usage(fmt.Sprintf("drain: %q: want one of %s, or --socket", name, strings.Join(daemons, ", ")))
+				return cmdline.Usage(fmt.Sprintf("drain: %q: want one of %s, or --socket", name, strings.Join(daemons, ", ")))
 			case socket == "":
 				socket = filepath.Join(stateFolder, name, daemon.AdminSocketName)
 			}
 			if c.Duration("wait") < 0 {
-				return usage("drain: --wait: less than nothing")
+				return cmdline.Usage("drain: --wait: less than nothing")
 			}
 			return drain(c.Context, c.App.Writer, socket, c.Duration("wait"), c.Bool("json"))
 		},

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/isthmus-grid/isthmus/cmd/internal/cmdline"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/ranks"
 	"github.com/isthmus-grid/isthmus/launch/gate/gatepb"
@@ -34,7 +35,7 @@ func hostsCommand() *cli.Command {
 		},
 		Action: func(c *cli.Context) error {
 			if c.String("helper") == "" {
-				return usage("hosts: name this node's helper with --helper or ISTHMUS_HELPER")
+				return cmdline.Usage("hosts: name this node's helper with --helper or ISTHMUS_HELPER")
 			}
 			list, err := listHosts(c.Context, c.String("helper"), c.Duration("wait"))
 			if err != nil {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	"github.com/urfave/cli/v2"
+
+	"github.com/isthmus-grid/isthmus/cmd/internal/cmdline"
 )
 
 // killCommand is "isthmus kill": the end of a job.
@@ -15,7 +17,7 @@ func killCommand() *cli.Command {
 		ArgsUsage:   "JOB",
 		Flags:       []cli.Flag{helperFlag()},
 		Action: func(c *cli.Context) error {
-			if err := words(c, "kill", 1); err != nil {
+			if err := cmdline.Words(c, "kill", 1); err != nil {
 				return err
 			}
 			grid, err := gridOf(c)

@@ -1,16 +1,19 @@
-// Isthmus is the command of users and admins: it shows the suite on this
-// machine, makes certificates and job keys, starts the ranks of a job, builds
-// rehearsal sites and measures. It also holds the four daemons, so that one
-// file is enough to try everything.
+// Isthmus is the command of users and admins: it makes certificates and job keys,
+// starts the ranks of a job, checks settings, and asks the daemons. It also holds the
+// four daemons, so that one file is enough to run everything.
 package main
 
 import (
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/isthmus-grid/isthmus/broker"
+	"github.com/isthmus-grid/isthmus/cmd/internal/cmdline"
+	"github.com/isthmus-grid/isthmus/cmd/internal/example"
+	"github.com/isthmus-grid/isthmus/cmd/internal/runjob"
 	"github.com/isthmus-grid/isthmus/connhelper"
 	"github.com/isthmus-grid/isthmus/frontal"
 	"github.com/isthmus-grid/isthmus/launch/jobagent"
@@ -24,28 +27,25 @@ func main() {
 		Name:  "isthmus",
 		Usage: "one message-passing job over sites that firewalls keep apart",
 		Commands: []*cli.Command{
-			demoCommand(), runCommand(), psCommand(), killCommand(), hostsCommand(), nodeCommand(), jobCommand(), caCommand(), checkCommand(), policyCommand(), drainCommand(), statusCommand(), planCommand(), doctorCommand(), bundleCommand(), auditCommand(),
-			labCommand(), benchCommand(), exampleCommand(),
+			runjob.Command(), psCommand(), killCommand(), hostsCommand(), nodeCommand(), runjob.KeyCommand(), caCommand(), checkCommand(), policyCommand(), drainCommand(), statusCommand(), planCommand(), doctorCommand(), bundleCommand(), auditCommand(),
+			example.Command(), movedCommand("demo"), movedCommand("lab"), movedCommand("bench"),
 		},
-		HideVersion:     true,
-		HideHelpCommand: true,
-		Action:          wantCommand(""),
-		OnUsageError:    badFlags(""),
-		ExitErrHandler:  func(*cli.Context, error) {}, // exit reports it, once
 	}
 	for _, d := range []*cli.Command{broker.Command(), frontal.Command(), proxy.Command(), connhelper.Command(), starter.Command()} {
 		d.Category = "daemons"
 		d.UsageText = strings.Replace(d.UsageText, "isthmus-", "isthmus ", 1)
 		app.Commands = append(app.Commands, d)
 	}
-	strict("", app.Commands)
-	os.Exit(exit(app.Run(os.Args)))
+	os.Exit(cmdline.Run(app))
 }
 
-func benchCommand() *cli.Command {
-	return &cli.Command{
-		Name:        "bench",
-		Usage:       "measure, against what it is to be compared with",
-		Subcommands: []*cli.Command{benchSetupCommand(), benchCrowdCommand(), benchRelayCommand(), benchScaleCommand(), benchLinkCommand(), benchP2PCommand(), benchOverlapCommand(), benchTSQRCommand(), benchRay2meshCommand(), benchCollCommand(), benchStripeCommand(), benchBrokerCommand(), benchLabCommand(), benchPlotCommand(), benchLearnCommand(), benchLaunchCommand()},
-	}
+// movedCommand says where a command went that isthmus-lab has now.
+func movedCommand(name string) *cli.Command {
+	return &cli.Command{Name: name, Hidden: true, SkipFlagParsing: true, Action: func(c *cli.Context) error {
+		words := append([]string{"isthmus-lab", name}, c.Args().Slice()...)
+		if name == "lab" {
+			words = slices.Delete(words, 1, 2)
+		}
+		return cmdline.Usage("that is now: " + strings.Join(words, " "))
+	}}
 }

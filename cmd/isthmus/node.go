@@ -15,6 +15,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/isthmus-grid/isthmus/cmd/internal/cmdline"
 	"github.com/isthmus-grid/isthmus/connhelper"
 	"github.com/isthmus-grid/isthmus/internal/ca"
 	"github.com/isthmus-grid/isthmus/internal/control"
@@ -52,12 +53,12 @@ func nodeCommand() *cli.Command {
 			&cli.StringFlag{Name: "config", Usage: "`FILE` with further settings of the helper, such as its offer"},
 		},
 		Action: func(c *cli.Context) error {
-			if err := words(c, "node", 0); err != nil {
+			if err := cmdline.Words(c, "node", 0); err != nil {
 				return err
 			}
 			a, err := allocationFrom(os.LookupEnv, os.TempDir(), os.Getuid())
 			if err != nil {
-				return usage("node: " + err.Error())
+				return cmdline.Usage("node: " + err.Error())
 			}
 			if c.Bool("env") {
 				fmt.Fprintf(c.App.Writer, "export %s=%s\n", ranks.EnvHelper, a.socket())
@@ -69,7 +70,7 @@ func nodeCommand() *cli.Command {
 			}
 			h, err := a.helper(o)
 			if err != nil {
-				return usage("node: " + err.Error())
+				return cmdline.Usage("node: " + err.Error())
 			}
 			if a.task != 0 {
 				return nil // another task of this node is the helper

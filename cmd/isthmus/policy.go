@@ -10,6 +10,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/isthmus-grid/isthmus/cmd/internal/cmdline"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/policy"
@@ -47,19 +48,19 @@ func policyExplainCommand() *cli.Command {
 			&cli.BoolFlag{Name: "json", Usage: "print one object"},
 		}, adminFlags()...),
 		Action: func(c *cli.Context) error {
-			if err := words(c, "policy explain", 0); err != nil {
+			if err := cmdline.Words(c, "policy explain", 0); err != nil {
 				return err
 			}
 			for _, name := range []string{"to", "user"} {
 				if !c.IsSet(name) {
-					return usage("policy explain: give --" + name)
+					return cmdline.Usage("policy explain: give --" + name)
 				}
 			}
 			if c.IsSet("policy") == c.IsSet("broker") {
-				return usage("policy explain: give either --policy or --broker")
+				return cmdline.Usage("policy explain: give either --policy or --broker")
 			}
 			if c.String("from") == c.String("to") {
-				return usage("policy explain: policies say nothing of links within a site; --from and --to must differ")
+				return cmdline.Usage("policy explain: policies say nothing of links within a site; --from and --to must differ")
 			}
 			who := []policy.Who{{User: c.String("user"), Project: c.String("project")}}
 			if c.IsSet("peer-user") {
@@ -78,7 +79,7 @@ func policyExplainCommand() *cli.Command {
 			}
 			when, err := parseTime(c.String("at"), own.Policy.Zone.Location)
 			if err != nil {
-				return usage("policy explain: " + err.Error())
+				return cmdline.Usage("policy explain: " + err.Error())
 			}
 			g := policy.Agree(own, peer, c.String("job"), who, when)
 			return explain(c.App.Writer, g.Explain(), c.Bool("json"))
@@ -94,7 +95,7 @@ func explainGrid(c *cli.Context, who []policy.Who) error {
 	}
 	when, err := parseTime(c.String("at"), time.UTC)
 	if err != nil {
-		return usage("policy explain: " + err.Error())
+		return cmdline.Usage("policy explain: " + err.Error())
 	}
 	req.At = when.Unix()
 	var plan *controlpb.Plan
@@ -116,7 +117,7 @@ func explainGrid(c *cli.Context, who []policy.Who) error {
 func readSide(site, file string) (policy.Side, error) {
 	side := policy.Side{Site: overlay.SiteID(site), Unasked: file == ""}
 	if err := overlay.CheckName("site", site); err != nil {
-		return side, usage("policy explain: " + err.Error())
+		return side, cmdline.Usage("policy explain: " + err.Error())
 	}
 	if file == "" {
 		return side, nil

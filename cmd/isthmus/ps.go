@@ -10,6 +10,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/isthmus-grid/isthmus/cmd/internal/cmdline"
 	"github.com/isthmus-grid/isthmus/internal/ranks"
 	"github.com/isthmus-grid/isthmus/launch/submit"
 	"github.com/isthmus-grid/isthmus/overlay"
@@ -23,7 +24,7 @@ func helperFlag() cli.Flag {
 // gridOf is the grid that a command sees.
 func gridOf(c *cli.Context) (*submit.Grid, error) {
 	if c.String("helper") == "" {
-		return nil, usage(c.Command.Name + ": name this node's helper with --helper or " + ranks.EnvHelper)
+		return nil, cmdline.Usage(c.Command.Name + ": name this node's helper with --helper or " + ranks.EnvHelper)
 	}
 	return submit.Dial(c.String("helper"))
 }

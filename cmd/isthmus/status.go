@@ -12,6 +12,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/isthmus-grid/isthmus/broker"
+	"github.com/isthmus-grid/isthmus/cmd/internal/cmdline"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 )
@@ -34,14 +35,14 @@ func askAdmin(c *cli.Context, call func(context.Context, controlpb.AdminClient) 
 		addr, role = c.String("frontal"), control.RoleFrontal
 	}
 	if addr == "" || c.IsSet("broker") && c.IsSet("frontal") {
-		return usage(c.Command.Name + ": give either --broker or --frontal")
+		return cmdline.Usage(c.Command.Name + ": give either --broker or --frontal")
 	}
 	if _, _, err := net.SplitHostPort(addr); err != nil {
-		return usage(fmt.Sprintf("%s: --%v %s: want HOST:PORT", c.Command.Name, role, addr))
+		return cmdline.Usage(fmt.Sprintf("%s: --%v %s: want HOST:PORT", c.Command.Name, role, addr))
 	}
 	for _, name := range []string{"cert", "tls-key", "ca"} {
 		if !c.IsSet(name) {
-			return usage(fmt.Sprintf("%s: give --%s: who asks must show an admin's certificate (isthmus ca issue admin NAME)", c.Command.Name, name))
+			return cmdline.Usage(fmt.Sprintf("%s: give --%s: who asks must show an admin's certificate (isthmus ca issue admin NAME)", c.Command.Name, name))
 		}
 	}
 	creds, err := control.LoadCredentials(c.String("cert"), c.String("tls-key"), c.String("ca"))
@@ -100,7 +101,7 @@ func planCommand() *cli.Command {
 		ArgsUsage: "ASKER TARGET",
 		Flags:     append(adminFlags(), &cli.BoolFlag{Name: "json", Usage: "print the plan as JSON"}),
 		Action: func(c *cli.Context) error {
-			if err := words(c, "plan", 2); err != nil {
+			if err := cmdline.Words(c, "plan", 2); err != nil {
 				return err
 			}
 			return askAdmin(c, func(ctx context.Context, admin controlpb.AdminClient) error {

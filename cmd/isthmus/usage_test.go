@@ -1,29 +1,15 @@
 package main
 
 import (
-	"bytes"
-	"context"
-	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/isthmus-grid/isthmus/launch/jobagent"
+	"github.com/isthmus-grid/isthmus/cmd/internal/cmdtest"
 )
 
-// TestMain makes this binary the command itself, so that tests meet it as a
-// shell does: as a process with words, two outputs and a status.
-func TestMain(m *testing.M) {
-	jobagent.Main()
-	if os.Getenv("ISTHMUS_TEST_MAIN") != "" {
-		main()
-		os.Exit(0)
-	}
-	os.Exit(m.Run())
-}
+func TestMain(m *testing.M) { os.Exit(cmdtest.Main(m, main)) }
 
 // result is how a command ended.
 type result struct {
@@ -34,23 +20,8 @@ type result struct {
 // isthmus runs the command in folder dir. It must end by itself.
 func isthmus(t *testing.T, dir string, words ...string) result {
 	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, self, words...)
-	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "ISTHMUS_TEST_MAIN=1")
-	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	err = cmd.Run()
-	var exit *exec.ExitError
-	if err != nil && !errors.As(err, &exit) {
-		t.Fatalf("isthmus %q: %v", words, err)
-	}
-	return result{stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()}
+	stdout, stderr, status := cmdtest.Run(t, dir, words...)
+	return result{stdout, stderr, status}
 }
 
 // TestMistakesOnTheCommandLine: one line that says what is wrong, on stderr,
@@ -63,16 +34,16 @@ func TestMistakesOnTheCommandLine(t *testing.T) {
 	}{
 		{[]string{"frobnicate"}, `unknown command "frobnicate" (--help lists them)`},
 		{[]string{"--frobnicate"}, `unknown flag --frobnicate (--help lists the flags)`},
+		{[]string{"demo", "--json"}, "that is now: isthmus-lab demo --json"},
+		{[]string{"lab", "matrix", "--presets", "open"}, "that is now: isthmus-lab matrix --presets open"},
+		{[]string{"lab"}, "that is now: isthmus-lab"},
+		{[]string{"bench", "p2p"}, "that is now: isthmus-lab bench p2p"},
 		{[]string{"job", "frobnicate"}, `job: unknown command "frobnicate" (--help lists them)`},
-		{[]string{"bench", "frobnicate"}, `bench: unknown command "frobnicate" (--help lists them)`},
 		{[]string{"example", "frobnicate"}, `example: unknown command "frobnicate" (--help lists them)`},
-		{[]string{"demo", "now"}, `demo: "now" is not expected here; see --help`},
-		{[]string{"bench", "relay", "now"}, `bench relay: "now" is not expected here; see --help`},
 
 		{[]string{"run"}, "run: give either -n or --ranks"},
 		{[]string{"hosts"}, "hosts: name this node's helper with --helper or ISTHMUS_HELPER"},
 		{[]string{"hosts", "now"}, `hosts: "now" is not expected here; see --help`},
-		{[]string{"lab", "helpers"}, "lab helpers: give a --config for each helper"},
 		{[]string{"run", "-n", "2", "--ranks", "0-1", "true"}, "run: give either -n or --ranks"},
 		{[]string{"run", "-n", "2"}, "run: no program to run"},
 		{[]string{"run", "-n", "0", "true"}, "run: 0 processes: want at least 1"},
@@ -121,24 +92,6 @@ func TestMistakesOnTheCommandLine(t *testing.T) {
 		{append([]string{"plan"}, admin...), "plan: want ASKER TARGET"},
 		{append(append([]string{"plan"}, admin...), "one"), "plan: want ASKER TARGET"},
 		{append([]string{"plan", "one", "two"}, admin...), "plan: flags come before other words: put --broker in front of one"},
-
-		{[]string{"lab", "up"}, "lab up: want FILE"},
-		{[]string{"lab", "run"}, "lab run: want FILE [--at SITE/HOST] -- COMMAND [ARGUMENT...]"},
-		{[]string{"lab", "run", "file", "--"}, "lab run: want FILE [--at SITE/HOST] -- COMMAND [ARGUMENT...]"},
-		{[]string{"lab", "matrix", "--rtt=-1ms"}, "lab matrix: --rtt -1ms: want 0s or more"},
-
-		{[]string{"bench", "setup", "--repeat", "0"}, "bench setup: --repeat 0: want 1 or more"},
-		{[]string{"bench", "setup", "--rtt", "0"}, "bench setup: --rtt 0s: want 1µs or more"},
-		{[]string{"bench", "crowd", "--rtt=-5ms"}, "bench crowd: --rtt -5ms: want 0s or more"},
-		{[]string{"bench", "crowd", "--ranks", "0"}, "bench crowd: 0 ranks at a site of 4 nodes; want one for each node at least, and at most 5000"},
-		{[]string{"bench", "relay", "--repeat", "0"}, "bench relay: --repeat 0: want 1 or more"},
-		{[]string{"bench", "link", "--repeat=-1"}, "bench link: --repeat -1: want 1 or more, 5 for figures to rely on"},
-		{[]string{"bench", "p2p", "--repeat=0"}, "bench p2p: --repeat 0: want 1 or more, 5 for figures to rely on"},
-		{[]string{"bench", "p2p", "--only=("}, "bench p2p: --only: error parsing regexp: missing closing ): `(`"},
-		{[]string{"bench", "p2p", "--peers=lam"}, "bench p2p: --peers: \"lam\": want some of openmpi, mpich, each once and with commas between them, or none"},
-		{[]string{"bench", "broker", "--repeat", "0"}, "bench broker: --repeat 0: want 1 or more"},
-		{[]string{"bench", "broker", "--sites=-1"}, "bench broker: --sites -1: want 1 or more"},
-		{[]string{"bench", "broker", "--processes", "0"}, "bench broker: --processes 0: want 1 or more"},
 
 		{[]string{"broker", "--lesae", "1m"}, "unknown flag --lesae; did you mean --lease? (--help lists them)"},
 		{[]string{"helper", "now"}, `"now" is not expected here; settings are flags, see --help`},
@@ -199,9 +152,9 @@ func TestRunEndsAsItsRanksDo(t *testing.T) {
 // TestHelp: every command has its page, on stdout, with status 0.
 func TestHelp(t *testing.T) {
 	for _, words := range [][]string{
-		nil, {"job"}, {"ca"}, {"lab"}, {"bench"}, {"example"},
-		{"--help"}, {"demo", "--help"}, {"run", "--help"}, {"job", "new", "--help"}, {"ca", "init", "--help"}, {"ca", "issue", "--help"},
-		{"status", "--help"}, {"plan", "--help"}, {"lab", "up", "--help"}, {"lab", "run", "--help"}, {"bench", "relay", "--help"},
+		nil, {"job"}, {"ca"}, {"example"},
+		{"--help"}, {"run", "--help"}, {"job", "new", "--help"}, {"ca", "init", "--help"}, {"ca", "issue", "--help"},
+		{"status", "--help"}, {"plan", "--help"},
 		{"broker", "--help"}, {"frontal", "--help"}, {"proxy", "--help"}, {"helper", "--help"},
 	} {
 		got := isthmus(t, t.TempDir(), words...)

@@ -83,7 +83,7 @@ func Run(ctx context.Context, o Options) error {
 	p.step("sites, firewalls and wide area network", start)
 	step := time.Now()
 	g, err := grid.Start(ctx, l, grid.Config{
-		Binary:  func(daemon string) []string { return o.Program(daemon) },
+		Binary:  func(daemon string) []string { return o.Program("isthmus", daemon) },
 		Broker:  "public/broker",
 		Proxies: []string{"public/proxy"},
 		// However few processors there are, and though the last program may not be all gone.
@@ -153,7 +153,7 @@ func launch(ctx context.Context, o Options, self string, g *grid.Grid, prog prog
 		site, name := filepath.Split(node)
 		hosts = append(hosts, fmt.Sprintf("%s@%s:%d", name, filepath.Clean(site), ranksPerNode))
 	}
-	words := []string{"run", "--helper", g.Socket(nodes[0]), "--hosts", strings.Join(hosts, ","), "--installed", "--wait", hostsTimeout.String(),
+	words := []string{"isthmus", "run", "--helper", g.Socket(nodes[0]), "--hosts", strings.Join(hosts, ","), "--installed", "--wait", hostsTimeout.String(),
 		"--env", "ISTHMUS_REPORT=" + dir, "--", self, "example"}
 	argv := o.Program(append(words, prog.argv...)...)
 	cmd := g.Lab.Host(nodes[0]).Command(ctx, argv[0], argv[1:]...)
@@ -169,7 +169,7 @@ func launch(ctx context.Context, o Options, self string, g *grid.Grid, prog prog
 // where the lab's own file system covers it, where every node sees it under one
 // name, and returns that.
 func installed(path string) (string, error) {
-	own := filepath.Join(lab.Dir(), "isthmus")
+	own := filepath.Join(lab.Dir(), "isthmus-lab")
 	from, err := os.Open(path)
 	if err != nil {
 		return "", err

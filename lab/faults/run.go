@@ -50,7 +50,7 @@ func (o Options) build(ctx context.Context, w way, multihomed bool) (*lab.Lab, *
 		return nil, nil, err
 	}
 	g, err := grid.Start(ctx, l, grid.Config{
-		Binary: func(daemon string) []string { return o.Program(daemon) }, Broker: brokerHost, Proxies: []string{proxy1, proxy2},
+		Binary: func(daemon string) []string { return o.Program("isthmus", daemon) }, Broker: brokerHost, Proxies: []string{proxy1, proxy2},
 		// Sites that measure themselves send packets of their own.
 		Settings: map[string]map[string]any{"frontal": {"measure": "0s"}},
 		Profile:  w.profile,
@@ -162,7 +162,7 @@ func (t *trial) run(ctx context.Context) (err error) {
 func (t *trial) startOnBest(ctx context.Context) (*pair, error) {
 	wait := onBest + onBestRTTs*t.RTT
 	for try := 1; ; try++ {
-		p, err := startPair(ctx, t.site.grid, t.Program("lab", "break-end"), false, trickle)
+		p, err := startPair(ctx, t.site.grid, t.Program("break-end"), false, trickle)
 		if err != nil {
 			return nil, err
 		}

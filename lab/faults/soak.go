@@ -70,7 +70,7 @@ func RunSoak(ctx context.Context, o Options, d time.Duration) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, g.Close(), l.Close()) }()
-	p, err := startPair(ctx, g, o.Program("lab", "break-end"), true, soakPause)
+	p, err := startPair(ctx, g, o.Program("break-end"), true, soakPause)
 	if err != nil {
 		return err
 	}
@@ -82,7 +82,7 @@ func RunSoak(ctx context.Context, o Options, d time.Duration) (err error) {
 	if err := s.print(o.Out, o.JSON); err != nil || s.OK {
 		return err
 	}
-	return errors.New("lab break: " + s.Faults[0])
+	return errors.New("break: " + s.Faults[0])
 }
 
 // soak watches a pair for a time.

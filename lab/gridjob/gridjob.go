@@ -19,7 +19,7 @@ import (
 var Public = lab.Site{Name: "public", Preset: lab.Public, Nodes: []string{"broker", "proxy"}}
 
 // Up builds sites, and Public, and starts an Isthmus there. self is the command line of
-// this program, which has the daemons as its commands. The process went through
+// this program, which has the daemons behind the word isthmus (isthmus-lab). The process went through
 // lab.Enter. down ends all.
 func Up(ctx context.Context, spec lab.Spec, self []string) (g *grid.Grid, down func() error, err error) {
 	spec.Sites = append([]lab.Site{Public}, spec.Sites...)
@@ -28,7 +28,7 @@ func Up(ctx context.Context, spec lab.Spec, self []string) (g *grid.Grid, down f
 		return nil, nil, err
 	}
 	g, err = grid.Start(ctx, l, grid.Config{
-		Binary: func(daemon string) []string { return with(self, daemon) },
+		Binary: func(daemon string) []string { return with(self, "isthmus", daemon) },
 		Broker: "public/broker", Proxies: []string{"public/proxy"},
 	})
 	if err != nil {
@@ -40,7 +40,7 @@ func Up(ctx context.Context, spec lab.Spec, self []string) (g *grid.Grid, down f
 // A Job is what to start where.
 type Job struct {
 	Grid  *grid.Grid
-	Self  []string // command line of this program, "isthmus"
+	Self  []string // command line of isthmus-lab, which has run behind the word isthmus
 	Name  string
 	Nodes []string // of each rank, "site/node"
 	Argv  []string // of each rank
@@ -67,7 +67,7 @@ func (j Job) Launchers(ctx context.Context) (all []*lab.Cmd, forget func() error
 		for last+1 < len(j.Nodes) && j.Nodes[last+1] == node {
 			last++
 		}
-		argv := with(j.Self, "run", "--key", file.Name(), "--size", fmt.Sprint(len(j.Nodes)), "--ranks", fmt.Sprintf("%d-%d", first, last),
+		argv := with(j.Self, "isthmus", "run", "--key", file.Name(), "--size", fmt.Sprint(len(j.Nodes)), "--ranks", fmt.Sprintf("%d-%d", first, last),
 			"--helper", j.Grid.Socket(node), "--label", "", "--")
 		argv = append(argv, j.Argv...)
 		cmd := j.Grid.Lab.Host(node).Command(ctx, argv[0], argv[1:]...)

@@ -79,7 +79,7 @@ func (r *round) run(ctx context.Context, out *Outcome) (err error) {
 		}
 	}
 	r.grid, err = grid.Start(ctx, l, grid.Config{
-		Binary: func(daemon string) []string { return r.Program(daemon) },
+		Binary: func(daemon string) []string { return r.Program("isthmus", daemon) },
 		Broker: "public/broker", Proxies: proxies, Measured: true, Settings: settings,
 	})
 	if err != nil {

@@ -1,0 +1,112 @@
+// Package cmdline is what the command lines of isthmus and isthmus-lab have in common:
+// every mistake is told in one line and ends the process with status 2. It knows no
+// command and keeps no state.
+package cmdline
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+)
+
+// Usage is a mistake on the command line: exit status 2.
+func Usage(text string) error { return cli.Exit(text, 2) }
+
+// Words returns Usage unless the command was given exactly the words that its
+// ArgsUsage names.
+func Words(c *cli.Context, what string, n int) error {
+	if c.NArg() == n {
+		return nil
+	}
+	for _, word := range c.Args().Slice() {
+		if len(word) > 1 && word[0] == '-' {
+			return Usage(fmt.Sprintf("%s: flags come before other words: put %s in front of %s", what, word, c.Args().First()))
+		}
+	}
+	if n == 0 {
+		return Usage(fmt.Sprintf("%s: %q is not expected here; see --help", what, c.Args().First()))
+	}
+	return Usage(fmt.Sprintf("%s: want %s", what, c.Command.ArgsUsage))
+}
+
+// Counts returns Usage unless each of the flags is a number of 1 or more.
+func Counts(c *cli.Context, what string, flags ...string) error {
+	for _, name := range flags {
+		if n := c.Int(name); n < 1 {
+			return Usage(fmt.Sprintf("%s: --%s %d: want 1 or more", what, name, n))
+		}
+	}
+	return nil
+}
+
+// Strict sees to it that every mistake on the command line is told in one
+// line and ends with status 2, for commands and those below them. The library
+// would print a page of help first, and end unknown commands with status 3.
+func Strict(path string, commands []*cli.Command) {
+	for _, c := range commands {
+		name := strings.TrimSpace(path + " " + c.Name)
+		c.HideHelpCommand = true // or the program of "run -n 1 help" would be a page of help
+		if c.OnUsageError == nil {
+			c.OnUsageError = badFlags(name)
+		}
+		switch action := c.Action; {
+		case len(c.Subcommands) > 0:
+			c.Action = wantCommand(name)
+			Strict(name, c.Subcommands)
+		case c.ArgsUsage == "" && c.Category == "" && !c.SkipFlagParsing:
+			c.Action = func(ctx *cli.Context) error {
+				if err := Words(ctx, name, 0); err != nil {
+					return err
+				}
+				return action(ctx)
+			}
+		}
+	}
+}
+
+func badFlags(name string) cli.OnUsageErrorFunc {
+	return func(_ *cli.Context, err error, _ bool) error {
+		text := strings.Replace(err.Error(), "flag provided but not defined: -", "unknown flag --", 1)
+		return Usage(strings.TrimPrefix(name+": "+text+" (--help lists the flags)", ": "))
+	}
+}
+
+// wantCommand is the action of a command that only groups others.
+func wantCommand(name string) cli.ActionFunc {
+	return func(c *cli.Context) error {
+		if c.NArg() == 0 {
+			return cli.ShowSubcommandHelp(c)
+		}
+		text := fmt.Sprintf("unknown command %q (--help lists them)", c.Args().First())
+		return Usage(strings.TrimPrefix(name+": "+text, ": "))
+	}
+}
+
+// Run runs a program by the words that it was started with, and returns its exit
+// status.
+func Run(app *cli.App) int {
+	app.HideVersion, app.HideHelpCommand = true, true
+	app.Action, app.OnUsageError = wantCommand(""), badFlags("")
+	app.ExitErrHandler = func(*cli.Context, error) {} // exit reports it, once
+	Strict("", app.Commands)
+	return exit(app.Name, app.Run(os.Args))
+}
+
+// exit reports an error once, if it has anything to say, and returns the
+// process's status: that of the error, or 1.
+func exit(program string, err error) int {
+	if err == nil {
+		return 0
+	}
+	if text := err.Error(); text != "" {
+		fmt.Fprintf(os.Stderr, "%s: %s\n", program, text)
+	}
+	var coder cli.ExitCoder
+	if errors.As(err, &coder) {
+		return coder.ExitCode()
+	}
+	return 1
+}

@@ -1,0 +1,51 @@
+// Package cmdtest has the tests of a command meet it as a shell does: as a process with
+// words, two outputs and a status. The test binary itself is that process. It keeps no
+// state.
+package cmdtest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/launch/jobagent"
+)
+
+// mainKey marks, in the environment, a process that is the command.
+const mainKey = "ISTHMUS_TEST_MAIN"
+
+// Main is what TestMain calls: it runs the tests, or main in a process of Run.
+func Main(m *testing.M, main func()) int {
+	jobagent.Main()
+	if os.Getenv(mainKey) != "" {
+		main()
+		return 0
+	}
+	return m.Run()
+}
+
+// Run runs the command in folder dir. It must end by itself.
+func Run(t *testing.T, dir string, words ...string) (stdout, stderr string, status int) {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, self, words...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), mainKey+"=1")
+	var out, complaints bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &complaints
+	err = cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatalf("%q: %v", words, err)
+	}
+	return out.String(), complaints.String(), cmd.ProcessState.ExitCode()
+}

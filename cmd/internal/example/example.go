@@ -1,0 +1,59 @@
+package example
+
+import (
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/isthmus-grid/isthmus/examples/npb"
+	"github.com/isthmus-grid/isthmus/examples/npb/cg"
+	"github.com/isthmus-grid/isthmus/examples/npb/ep"
+	"github.com/isthmus-grid/isthmus/examples/npb/ft"
+	"github.com/isthmus-grid/isthmus/examples/npb/is"
+	"github.com/isthmus-grid/isthmus/examples/npb/kernel"
+	"github.com/isthmus-grid/isthmus/examples/npb/mg"
+	"github.com/isthmus-grid/isthmus/examples/pingpong/measure"
+	"github.com/isthmus-grid/isthmus/examples/ray2mesh/farm"
+	"github.com/isthmus-grid/isthmus/examples/rendezvous/meet"
+	"github.com/isthmus-grid/isthmus/examples/traffic/storm"
+	"github.com/isthmus-grid/isthmus/examples/tsqr/factor"
+)
+
+// Command is "isthmus example": the programs of examples/, so that one
+// binary is enough for the demo.
+func Command() *cli.Command {
+	run := func(main func(args []string) int) cli.ActionFunc {
+		return func(c *cli.Context) error {
+			if status := main(c.Args().Slice()); status != 0 {
+				return cli.Exit("", status) // the program has said why
+			}
+			return nil
+		}
+	}
+	example := func(name, usage string, main func(args []string) int) *cli.Command {
+		return &cli.Command{Name: name, Usage: usage, SkipFlagParsing: true, Action: run(main)}
+	}
+	nas := func(name, usage string, classes []npb.Class, run kernel.Runner) *cli.Command {
+		return example(name, "NAS Parallel Benchmark "+strings.ToUpper(name)+": "+usage, func(args []string) int {
+			return kernel.Main(name, classes, run, args)
+		})
+	}
+	return &cli.Command{
+		Name:  "example",
+		Usage: "be a process of an example job, as isthmus run starts it",
+		Description: "For instance, with flags of the example behind its name (--help lists them):\n\n" +
+			"  isthmus run -n 4 isthmus example is --class W",
+		Subcommands: []*cli.Command{
+			example("pingpong", "measure round trips between two ranks", measure.Main),
+			example("traffic", "send from every rank to every rank for a while, and check every byte", storm.Main),
+			example("ray2mesh", "trace seismic rays through the Earth, dealt by one master or by a boss in each site", farm.Main),
+			example("rendezvous", "connect two jobs that were started apart, by a name", meet.Main),
+			example("tsqr", "QR factorization of a tall and skinny matrix, by a tree and column by column", factor.Main),
+			nas("is", "sort integers", is.Classes, is.Run),
+			nas("ep", "random pairs", ep.Classes, ep.Run),
+			nas("cg", "sparse matrix, conjugate gradients", cg.Classes, cg.Run),
+			nas("mg", "multigrid", mg.Classes, mg.Run),
+			nas("ft", "three-dimensional Fourier transforms", ft.Classes, ft.Run),
+		},
+	}
+}

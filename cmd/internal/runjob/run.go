@@ -1,0 +1,195 @@
+package runjob
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/isthmus-grid/isthmus/cmd/internal/cmdline"
+	"github.com/isthmus-grid/isthmus/cmd/internal/runmap"
+	"github.com/isthmus-grid/isthmus/internal/grant"
+	"github.com/isthmus-grid/isthmus/internal/jobgroups"
+	"github.com/isthmus-grid/isthmus/internal/jobkey"
+	"github.com/isthmus-grid/isthmus/internal/ranks"
+	"github.com/isthmus-grid/isthmus/mpilib"
+)
+
+// KeyCommand is "isthmus job": the secret that a job's processes share.
+func KeyCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "job",
+		Usage: "make the key of a job, and grants for it",
+		Subcommands: []*cli.Command{{
+			Name:        "new",
+			Usage:       "print a new key for the job NAME",
+			Description: "Keep it in a file that only you can read and give the same file to `isthmus run` at every site:\n\n  (umask 077; isthmus job new myjob > myjob.key)",
+			ArgsUsage:   "NAME",
+			Action: func(c *cli.Context) error {
+				if err := cmdline.Words(c, "job new", 1); err != nil {
+					return err
+				}
+				k, err := jobkey.New(c.Args().First())
+				if err != nil {
+					return cmdline.Usage("job new: " + err.Error())
+				}
+				fmt.Fprintln(c.App.Writer, k)
+				return nil
+			},
+		}, jobGrantCommand()},
+	}
+}
+
+// Command is "isthmus run": a job over hosts of the grid, all of it on this node, or
+// this node's share.
+func Command() *cli.Command {
+	return &cli.Command{
+		Name:  "run",
+		Usage: "start a job",
+		Description: "On one machine, without any daemon:\n\n  isthmus run -n 4 ./program\n\n" +
+			"Over the grid, by this node's helper, which ISTHMUS_HELPER or --helper names: hosts are booked, get the program and --input files, and start their ranks:\n\n" +
+			"  isthmus run -n 40 ./program\n" +
+			"  isthmus run --hosts n1@paris:8,n2@lyon:8 --input mesh.dat --fetch 'out.*' ./program mesh.dat\n" +
+			"  isthmus run -n 40 --dry-run ./program       shows only where it would run\n\n" +
+			"A program with a slash in its name is brought to the hosts, others are sought there. Hosts are chosen by --strategy, nearest first: spread gives\n" +
+			"each one process, then a second; concentrate fills each; auto looks for what is near each other and, with --message 1MiB, for ways that carry much.\n\n" +
+			"By hand, on nodes that each have a helper, with the same key and the same size everywhere:\n\n" +
+			"  site a:  isthmus run --key myjob.key --size 8 --ranks 0-3 ./program\n" +
+			"  site b:  isthmus run --key myjob.key --size 8 --ranks 4-7 ./program\n\n" +
+			"Rank 0 reads the standard input. When a process fails, the others are ended, and the exit status is the first failed one's: its own,\n" +
+			"128 + signal, 126 or 127 when it could not be started. A signal is passed on as SIGTERM and, 2 s later, as SIGKILL; over the grid\n" +
+			"a second signal is passed on as SIGKILL at once.\n" +
+			"With --survive the others go on instead, for programs that go on without a process (see the library's documentation, \"Failures\"):\n" +
+			"the exit status is then that of the first that ended with one of its own, and 0 if processes were only killed and one ended well.\n\n" +
+			"With --show-map it writes to the standard error, at the end, where the ranks ran and which paths their messages took.",
+		ArgsUsage: "PROGRAM [ARGUMENT...]",
+		Flags: append([]cli.Flag{
+			&cli.IntFlag{Name: "n", Usage: "`NUMBER` of ranks", DefaultText: "none"},
+			&cli.StringFlag{Name: "ranks", Usage: "in place of -n: the ranks that run on this node, `FIRST-LAST`"},
+			&cli.IntFlag{Name: "size", Usage: "with --ranks: `NUMBER` of ranks of the whole job", DefaultText: "up to the last of this node"},
+			&cli.StringFlag{Name: "key", Usage: "`FILE` with the job's key (isthmus job new); the job is started by hand, and -n or --ranks are the ranks of this node"},
+			&cli.StringFlag{Name: "groups", Usage: "what the ranks are, in their order: `NAME:COUNT,...`, such as master:1,workers:7; the same on all nodes"},
+			&cli.StringFlag{Name: "helper", EnvVars: []string{ranks.EnvHelper}, Usage: "`SOCKET` of this node's helper; without one, all ranks are on this node"},
+			&cli.StringFlag{Name: "label", Value: hostname(), Usage: "output is tagged [`LABEL`:rank]; empty for no tags; over the grid, the tag is [site/host:rank]"},
+			&cli.StringFlag{Name: "output", Usage: "in place of tagged lines: json for one object per line of output, or `FOLDER` for a file per rank and stream"},
+			&cli.BoolFlag{Name: "survive", Usage: "do not end the other processes when one fails"},
+			&cli.BoolFlag{Name: "show-map", Usage: "show at the end where the ranks ran, and the paths between sites that were used"},
+			&cli.BoolFlag{Name: "json", Usage: "with --show-map or --dry-run: print objects in place of tables"},
+		}, append(grantFlags(), gridFlags()...)...),
+		Action: func(c *cli.Context) error {
+			if c.Bool("json") && !c.Bool("show-map") && !c.Bool("dry-run") {
+				return cmdline.Usage("run: --json is for --show-map and --dry-run; for the output there is --output json")
+			}
+			if v := os.Getenv(mpilib.EnvReport); v != "" && c.Bool("show-map") {
+				return cmdline.Usage(fmt.Sprintf("run: --show-map needs %s for itself, and it is set to %s; unset it, or leave --show-map", mpilib.EnvReport, v))
+			}
+			if c.String("helper") != "" && !c.IsSet("ranks") && !c.IsSet("key") {
+				return runOverGrid(c)
+			}
+			for _, name := range gridFlagNames() {
+				if c.IsSet(name) {
+					return cmdline.Usage(fmt.Sprintf("run: --%s is for jobs over the grid: name this node's helper with --helper or %s, and leave --ranks and --key", name, ranks.EnvHelper))
+				}
+			}
+			job, err := jobOf(c)
+			if err != nil {
+				return err
+			}
+			if job.Output, err = ranks.NewOutput(c.String("output"), os.Stdout, os.Stderr); err != nil {
+				return fmt.Errorf("run: --output: %w", err)
+			}
+			if c.Bool("show-map") {
+				return runWithMap(c, job)
+			}
+			return runHere(c.Context, job)
+		},
+	}
+}
+
+// runHere runs the ranks of this node. Its errors know the exit status.
+func runHere(ctx context.Context, job ranks.Job) error {
+	err := ranks.Run(ctx, job)
+	if closeErr := job.Output.Close(); err == nil && closeErr != nil {
+		return fmt.Errorf("run: the output: %w", closeErr)
+	}
+	return err
+}
+
+// runWithMap has the ranks write their reports to a folder of our own, and shows at
+// the end what they say, also when the job failed: then it matters most.
+func runWithMap(c *cli.Context, job ranks.Job) error {
+	dir, err := os.MkdirTemp("", "isthmus-map-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	job.Env = append(job.Env, mpilib.EnvReport+"="+dir)
+	runErr := runHere(c.Context, job)
+	m, err := runmap.Read(dir, job.First, job.Count, job.Size)
+	if err == nil && c.Bool("json") {
+		err = m.WriteJSON(c.App.ErrWriter)
+	} else if err == nil {
+		err = m.Write(c.App.ErrWriter)
+	}
+	if runErr != nil {
+		return runErr // what it says of the exit status counts
+	}
+	return err
+}
+
+func jobOf(c *cli.Context) (ranks.Job, error) {
+	j := ranks.Job{
+		Argv: c.Args().Slice(), Count: c.Int("n"), Size: c.Int("size"), Helper: c.String("helper"), Label: c.String("label"), Survive: c.Bool("survive"),
+		Stdin: os.Stdin,
+	}
+	if c.IsSet("n") == c.IsSet("ranks") {
+		return j, cmdline.Usage("run: give either -n or --ranks")
+	}
+	var err error
+	if c.IsSet("ranks") {
+		if j.First, j.Count, err = ranks.ParseRanks(c.String("ranks")); err != nil {
+			return j, cmdline.Usage("run: --ranks: " + err.Error())
+		}
+	}
+	if j.Size == 0 {
+		j.Size = j.First + j.Count
+	}
+	if j.Groups, err = jobgroups.Parse(c.String("groups"), j.Size); err != nil {
+		return j, cmdline.Usage("run: --groups: " + err.Error())
+	}
+	if c.IsSet("key") {
+		j.Key, err = jobkey.Load(c.String("key"))
+	} else if j.Count < j.Size {
+		return j, cmdline.Usage("run: other nodes take part, so all need the same --key; make one with: isthmus job new NAME")
+	} else {
+		j.Key, err = jobkey.New("local")
+	}
+	if err != nil {
+		return j, err
+	}
+	if err := j.Check(); err != nil {
+		return j, cmdline.Usage("run: " + err.Error())
+	}
+	if j.Helper != "" {
+		asked := c.IsSet("user-cert") || c.IsSet("user-key") || c.IsSet("project") || c.IsSet("valid")
+		if asked || os.Getenv(grant.Env) == "" { // else the environment has one
+			j.Env, err = grantFor(c, j.Key)
+		}
+		return j, err
+	}
+	for _, f := range grantFlags() {
+		if c.IsSet(f.Names()[0]) {
+			return j, cmdline.Usage(fmt.Sprintf("run: --%s is for jobs with a helper: without one nobody asks for whom a job works", f.Names()[0]))
+		}
+	}
+	return j, nil
+}
+
+func hostname() string {
+	name, err := os.Hostname()
+	if err != nil {
+		return "localhost"
+	}
+	return name
+}

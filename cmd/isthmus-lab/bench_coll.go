@@ -1,0 +1,127 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/isthmus-grid/isthmus/bench/coll"
+	"github.com/isthmus-grid/isthmus/cmd/internal/cmdline"
+	"github.com/isthmus-grid/isthmus/lab"
+)
+
+// benchCollCommand is "isthmus-lab bench coll": collective calls between sites, beside the
+// least that they can take and beside other MPIs.
+func benchCollCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "coll",
+		Usage: "measure collective calls between sites beside their lower bounds, Open MPI and MPICH (an hour or more; less with flags)",
+		Description: "Without --sites, --rtt, --rate and --near it measures the standard scenes: 2 and 4 sites, 8 and 20 ms, 136 Mbit/s and 1 Gbit/s;\n" +
+			"2 sites without delay at 100 Mbit/s; and one host, and one site of two. Lists have commas between their parts.",
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "json", Usage: "print one JSON object per figure"},
+			&cli.StringFlag{Name: "only", Usage: "measure the rows that match `REGEXP`, of SCENE/COLLECTIVE/SIZE/CONTESTANT, such as 4x4/20ms/1gbit/blocked/bcast/"},
+			&cli.StringFlag{Name: "sites", Usage: "`NUMBERS` of sites"},
+			&cli.IntFlag{Name: "ranks", Usage: "`N` ranks at each site", Value: 4},
+			&cli.IntFlag{Name: "nodes", Usage: "on `N` hosts of each site", Value: 1},
+			&cli.StringFlag{Name: "rtt", Usage: "`TIMES` of a round trip between any two sites, such as 8ms,20ms, or 0s for no delay"},
+			&cli.StringFlag{Name: "rate", Usage: "`RATES` of each site's link, such as 136mbit,1gbit"},
+			&cli.StringFlag{Name: "order", Usage: "`ORDERS` of the ranks: those of a site follow one another, or are dealt out", Value: strings.Join(coll.Orders(), ",")},
+			&cli.BoolFlag{Name: "near", Usage: "also within one host, and one site of two"},
+			&cli.StringFlag{Name: "collectives", Usage: "call `NAMES`", Value: strings.Join(coll.Standard(), ",")},
+			&cli.StringFlag{Name: "sizes", Usage: "`SIZES` of what a rank has (for one other, in an alltoall)", Value: "8B,1KiB,16KiB,64KiB,256KiB,1MiB,4MiB"},
+			&cli.IntFlag{Name: "root", Usage: "`RANK` of the root, where there is one"},
+			&cli.BoolFlag{Name: "algorithms", Usage: "also with each of our algorithms"},
+			&cli.StringFlag{Name: "flits", Usage: "also with each of our algorithms that cuts messages into pieces, with `NUMBERS` of pieces"},
+			&cli.BoolFlag{Name: "counts", Usage: "instead of times, tell how much of ours crosses between sites"},
+			&cli.BoolFlag{Name: "explain", Usage: "measure nothing, but print what is expected of each algorithm, and the steps of the one that would be chosen"},
+			&cli.StringFlag{Name: "peers", Usage: "compare with `NAMES`, or with none", Value: strings.Join(coll.PeerNames(), ",")},
+			&cli.IntFlag{Name: "repeat", Usage: "`N` rounds, in each of which all contestants make a call up to five times", Value: 3},
+			&cli.DurationFlag{Name: "longest", Usage: "leave out what must take longer than `TIME` for its bytes", Value: time.Second},
+			&cli.BoolFlag{Name: "part", Hidden: true},
+		},
+		Action: func(c *cli.Context) error {
+			if c.Bool("part") {
+				return coll.Part(c.Context, os.Stdin, os.Stdout)
+			}
+			o, err := collOptions(c)
+			if err != nil {
+				return cmdline.Usage("bench coll: " + err.Error())
+			}
+			if c.Bool("explain") {
+				return coll.Explain(c.App.Writer, o)
+			}
+			if err := lab.Enter(); err != nil {
+				return err
+			}
+			program, err := self()
+			if err != nil {
+				return err
+			}
+			o.Self, o.Err = program(), os.Stderr
+			return coll.Run(c.Context, c.App.Writer, o)
+		},
+	}
+}
+
+// collOptions reads the flags.
+func collOptions(c *cli.Context) (o coll.Options, err error) {
+	o = coll.Options{
+		Ranks: c.Int("ranks"), Nodes: c.Int("nodes"), Near: c.Bool("near"), Root: c.Int("root"), Algorithms: c.Bool("algorithms"),
+		Counts: c.Bool("counts"), Repeat: c.Int("repeat"), Longest: c.Duration("longest"), JSON: c.Bool("json"),
+		Orders: parts(c.String("order")), Collectives: parts(c.String("collectives")),
+	}
+	if c.String("peers") != "none" && !o.Counts {
+		o.Peers = parts(c.String("peers"))
+	}
+	if o.Sites, err = list(c, "sites", strconv.Atoi); err != nil {
+		return o, err
+	}
+	if o.RTT, err = list(c, "rtt", time.ParseDuration); err != nil {
+		return o, err
+	}
+	if o.Rate, err = list(c, "rate", lab.ParseRate); err != nil {
+		return o, err
+	}
+	if o.Flits, err = list(c, "flits", strconv.Atoi); err != nil {
+		return o, err
+	}
+	sizes, err := list(c, "sizes", lab.ParseBytes)
+	if err != nil {
+		return o, err
+	}
+	for _, s := range sizes {
+		o.Sizes = append(o.Sizes, int(s))
+	}
+	if only := c.String("only"); only != "" {
+		if o.Only, err = regexp.Compile(only); err != nil {
+			return o, fmt.Errorf("--only: %w", err)
+		}
+	}
+	return o, o.Check()
+}
+
+// list reads a flag with commas between its parts.
+func list[T any](c *cli.Context, flag string, parse func(string) (T, error)) (all []T, err error) {
+	for _, word := range parts(c.String(flag)) {
+		v, err := parse(word)
+		if err != nil {
+			return nil, fmt.Errorf("--%s: %w", flag, err)
+		}
+		all = append(all, v)
+	}
+	return all, nil
+}
+
+// parts returns what lies between commas.
+func parts(text string) []string {
+	if text == "" {
+		return nil
+	}
+	return strings.Split(text, ",")
+}

@@ -1,0 +1,26 @@
+package main
+
+import (
+	"github.com/urfave/cli/v2"
+
+	"github.com/isthmus-grid/isthmus/bench/plot"
+	"github.com/isthmus-grid/isthmus/cmd/internal/cmdline"
+)
+
+// benchPlotCommand is "isthmus-lab bench plot": pictures of what was measured.
+func benchPlotCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "plot",
+		Usage:     "draw what other benchmarks printed with --json: a PNG file per figure, with a line for each contestant and algorithm",
+		ArgsUsage: "FILE...",
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "o", Usage: "`FOLDER` for the pictures, made if it is not there", Value: "."},
+		},
+		Action: func(c *cli.Context) error {
+			if c.NArg() == 0 {
+				return cmdline.Usage("bench plot: name a file that a benchmark's --json filled")
+			}
+			return plot.Run(c.Args().Slice(), c.String("o"), c.App.Writer)
+		},
+	}
+}

@@ -1,0 +1,50 @@
+package main
+
+import (
+	"os"
+	"runtime"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/isthmus-grid/isthmus/broker"
+	"github.com/isthmus-grid/isthmus/cmd/internal/runjob"
+	"github.com/isthmus-grid/isthmus/connhelper"
+	"github.com/isthmus-grid/isthmus/frontal"
+	"github.com/isthmus-grid/isthmus/launch/starter"
+	"github.com/isthmus-grid/isthmus/proxy"
+)
+
+// suiteName is the word behind which this program has those commands of isthmus that
+// the laboratory starts: the daemons, and run. Some of its own have the same names.
+const suiteName = "isthmus"
+
+// suiteCommand is "isthmus-lab isthmus".
+func suiteCommand() *cli.Command {
+	all := []*cli.Command{runjob.Command()}
+	for _, d := range []*cli.Command{broker.Command(), frontal.Command(), proxy.Command(), connhelper.Command(), starter.Command()} {
+		d.Category = "daemons"
+		d.UsageText = strings.Replace(d.UsageText, "isthmus-", "isthmus-lab "+suiteName+" ", 1)
+		all = append(all, d)
+	}
+	return &cli.Command{Name: suiteName, Usage: "be a daemon, or start ranks, as isthmus does: one file is enough for a laboratory", Hidden: true, Subcommands: all}
+}
+
+// suite returns how program runs a daemon.
+func suite(program func(words ...string) []string) func(daemon string) []string {
+	return func(daemon string) []string { return program(suiteName, daemon) }
+}
+
+// self returns how to run this very binary with other words. On Linux it is not
+// the binary's path: the lab covers /run with a file system of its own, and the
+// binary may lie below it.
+func self() (func(words ...string) []string, error) {
+	path := "/proc/self/exe"
+	if runtime.GOOS != "linux" {
+		var err error
+		if path, err = os.Executable(); err != nil {
+			return nil, err
+		}
+	}
+	return func(words ...string) []string { return append([]string{path}, words...) }, nil
+}
