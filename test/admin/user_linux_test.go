@@ -49,10 +49,10 @@ func TestOrdinaryUser(t *testing.T) {
 			"simultaneous-open via target's gateway",
 			"alpha and beta each let their own SYN out, and it opens the way for the other's",
 		}},
-		{[]string{"lab", "matrix", "--presets", "open,stateful"}, []string{"\n 1 open      D  R\n 2 stateful  D  S\n", "4 of 4 pairs connected"}},
+		{[]string{"matrix", "--presets", "open,stateful"}, []string{"\n 1 open      D  R\n 2 stateful  D  S\n", "4 of 4 pairs connected"}},
 	} {
 		t.Run(tc.argv[0], func(t *testing.T) {
-			cmd := exec.Command(labtest.Program(t, ""), tc.argv...)
+			cmd := exec.Command(labtest.Program(t, "-lab"), tc.argv...)
 			asOrdinaryUser(t, cmd)
 			stdout, stderr, status := labtest.Run(t, cmd)
 			if status != 0 {

@@ -12,7 +12,7 @@ import (
 	"github.com/isthmus-grid/isthmus/test/internal/labtest"
 )
 
-// cell is one line of `isthmus lab matrix --json`.
+// cell is one line of `isthmus-lab matrix --json`.
 type cell struct {
 	From, To             string
 	Connected            bool
@@ -126,7 +126,7 @@ func TestMatrixMeasured(t *testing.T) {
 	for i, p := range lab.Unforeseen() {
 		words = append(words, p+":"+p, p+":"+[]string{"stateful", "nat", "nat-symmetric", "no-route/egress-443"}[i%4])
 	}
-	stdout, stderr, status := labtest.RunWithin(t, 5*time.Minute, exec.Command(labtest.Program(t, ""), "lab", "matrix", "--measured", "--json", "--pairs", strings.Join(words, ",")))
+	stdout, stderr, status := labtest.RunWithin(t, 5*time.Minute, exec.Command(labtest.Program(t, "-lab"), "matrix", "--measured", "--json", "--pairs", strings.Join(words, ",")))
 	if status != 0 {
 		t.Errorf("status %d:\n%s", status, stderr)
 	}
@@ -149,12 +149,12 @@ func TestMatrixMeasured(t *testing.T) {
 }
 
 // A job across networks composed at random gets all its bytes, whatever fails
-// meanwhile. `isthmus lab random --count 100` plays more of them.
+// meanwhile. `isthmus-lab random --count 100` plays more of them.
 func TestRandomNetworks(t *testing.T) {
 	t.Parallel() // most of it is waiting
 	labtest.NeedLab(t)
 	for _, seed := range []string{"2", "3", "5"} { // the first has a site that lets few connections through
-		stdout, stderr, status := labtest.RunWithin(t, 5*time.Minute, exec.Command(labtest.Program(t, ""), "lab", "random", "--seed", seed, "--count", "1"))
+		stdout, stderr, status := labtest.RunWithin(t, 5*time.Minute, exec.Command(labtest.Program(t, "-lab"), "random", "--seed", seed, "--count", "1"))
 		if status != 0 || strings.Count(stdout, "messages in") != 1 {
 			t.Errorf("seed %s: status %d:\n%s%s", seed, status, stdout, stderr)
 		}
@@ -168,8 +168,8 @@ func checkMatrix(t *testing.T, pairs []meeting, flags ...string) {
 	for _, m := range pairs {
 		words = append(words, m.from+":"+m.to)
 	}
-	command := append([]string{"lab", "matrix", "--json", "--pairs", strings.Join(words, ",")}, flags...)
-	stdout, stderr, status := labtest.RunWithin(t, 5*time.Minute, exec.Command(labtest.Program(t, ""), command...))
+	command := append([]string{"matrix", "--json", "--pairs", strings.Join(words, ",")}, flags...)
+	stdout, stderr, status := labtest.RunWithin(t, 5*time.Minute, exec.Command(labtest.Program(t, "-lab"), command...))
 	if status != 0 {
 		t.Errorf("status %d:\n%s", status, stderr)
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/isthmus-grid/isthmus/test/internal/labtest"
 )
 
-// brokenCell is one line of `isthmus lab break --json`.
+// brokenCell is one line of `isthmus-lab break --json`.
 type brokenCell struct {
 	Technique, Cut, Hit  string
 	Bytes, Lost, Doubled uint64
@@ -42,7 +42,7 @@ func TestBreak(t *testing.T) {
 	} {
 		t.Run(c.technique+" "+c.cut, func(t *testing.T) {
 			labtest.NeedLab(t)
-			cmd := exec.Command(labtest.Program(t, ""), "lab", "break", "--json", "--size", "32MiB", "--away", c.away,
+			cmd := exec.Command(labtest.Program(t, "-lab"), "break", "--json", "--size", "32MiB", "--away", c.away,
 				"--technique", c.technique, "--cut", c.cut)
 			out, complaint, _ := labtest.RunWithin(t, 2*time.Minute, cmd) // it also fails for being slow
 			var got brokenCell

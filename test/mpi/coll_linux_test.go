@@ -9,7 +9,7 @@ import (
 	"github.com/isthmus-grid/isthmus/test/internal/labtest"
 )
 
-// collRow is what these tests look at of a row of `isthmus bench coll`.
+// collRow is what these tests look at of a row of `isthmus-lab bench coll`.
 type collRow struct {
 	Bench, Figure, Unit, Against string
 	Params                       struct {
@@ -24,7 +24,7 @@ type collRow struct {
 // collRows runs the benchmark with no other MPI.
 func collRows(t *testing.T, args ...string) (rows []collRow) {
 	t.Helper()
-	stdout, stderr, status := labtest.Run(t, exec.Command(labtest.Program(t, ""), append([]string{"bench", "coll", "--json", "--peers", "none"}, args...)...))
+	stdout, stderr, status := labtest.Run(t, exec.Command(labtest.Program(t, "-lab"), append([]string{"bench", "coll", "--json", "--peers", "none"}, args...)...))
 	if status != 0 {
 		t.Fatalf("status %d:\n%s", status, stderr)
 	}

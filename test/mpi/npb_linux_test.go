@@ -9,7 +9,7 @@ import (
 	"github.com/isthmus-grid/isthmus/test/internal/labtest"
 )
 
-// kernels of the NAS Parallel Benchmarks that `isthmus demo` does not show,
+// kernels of the NAS Parallel Benchmarks that `isthmus-lab demo` does not show,
 // with what of a report names the class's size.
 var kernels = []struct{ name, class, size string }{
 	{"cg", "S", "order 1400"}, {"cg", "W", "order 7000"},

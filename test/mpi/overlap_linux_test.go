@@ -15,7 +15,7 @@ import (
 // computes. What that costs the machine at hand is the benchmark's to say.
 func TestOverlap(t *testing.T) {
 	labtest.NeedLab(t)
-	stdout, stderr, status := labtest.Run(t, exec.Command(labtest.Program(t, ""), "bench", "overlap", "--json", "--repeat", "1", "--size", "1000000"))
+	stdout, stderr, status := labtest.Run(t, exec.Command(labtest.Program(t, "-lab"), "bench", "overlap", "--json", "--repeat", "1", "--size", "1000000"))
 	if status != 0 {
 		t.Fatalf("status %d:\n%s", status, stderr)
 	}

@@ -20,7 +20,7 @@ import (
 func TestCrowd(t *testing.T) {
 	labtest.NeedLab(t)
 	for range 3 {
-		stdout, stderr, status := labtest.Run(t, exec.Command(labtest.Program(t, ""), "bench", "crowd", "--json", "--ranks", "40", "--nodes", "2"))
+		stdout, stderr, status := labtest.Run(t, exec.Command(labtest.Program(t, "-lab"), "bench", "crowd", "--json", "--ranks", "40", "--nodes", "2"))
 		if status != 0 {
 			t.Fatalf("status %d:\n%s", status, stderr)
 		}
@@ -35,7 +35,7 @@ func TestCrowd(t *testing.T) {
 	}
 }
 
-// crowd has the figures of `isthmus bench crowd` by cache, figure and technique:
+// crowd has the figures of `isthmus-lab bench crowd` by cache, figure and technique:
 // "cold links_by relay".
 type crowd struct {
 	figures map[string]float64
