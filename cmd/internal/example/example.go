@@ -1,3 +1,6 @@
+// Package example is `isthmus example`: the programs of examples/ behind one word, so
+// that one binary is enough to try a grid. It knows nothing of what they do and keeps no
+// state.
 package example
 
 import (
@@ -19,8 +22,7 @@ import (
 	"github.com/isthmus-grid/isthmus/examples/tsqr/factor"
 )
 
-// Command is "isthmus example": the programs of examples/, so that one
-// binary is enough for the demo.
+// Command is "isthmus example".
 func Command() *cli.Command {
 	run := func(main func(args []string) int) cli.ActionFunc {
 		return func(c *cli.Context) error {

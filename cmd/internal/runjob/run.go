@@ -1,3 +1,6 @@
+// Package runjob is `isthmus run` and `isthmus job`: it reads what job is meant, gets a
+// grant for it, and has the ranks started, here or over the grid. How ranks run and hosts
+// are chosen is known to internal/ranks and launch. It keeps no state.
 package runjob
 
 import (
