@@ -22,7 +22,7 @@ const (
 	stopPatience  = 5 * time.Second // for a command that was asked to stop
 )
 
-// Stay is "isthmus lab up": it builds the sites of a spec file, prints a table of
+// Stay is "isthmus-lab up": it builds the sites of a spec file, prints a table of
 // hosts and how to enter them to w, and stays until ctx is done or SIGINT, SIGTERM or SIGHUP
 // comes; then it prints what the WAN carried. It calls Enter.
 func Stay(ctx context.Context, file string, w io.Writer) error {
@@ -115,7 +115,7 @@ func (l *Lab) printTraffic(w io.Writer) {
 	t.Flush()
 }
 
-// RunAt is "isthmus lab run": it builds the sites of a spec file, runs argv on the
+// RunAt is "isthmus-lab run": it builds the sites of a spec file, runs argv on the
 // host named at ("" means the first node of the first site) with this process's
 // standard streams, takes the lab down and returns the command's exit status (128 +
 // signal when a signal ended it, 127 when it could not be started). SIGINT, SIGTERM

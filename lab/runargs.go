@@ -8,7 +8,7 @@ import (
 // errRunUsage says how RunArgs wants its words.
 var errRunUsage = errors.New("run: want FILE [--at SITE/HOST] -- COMMAND [ARGUMENT...]")
 
-// RunArgs splits the words behind "isthmus lab run": FILE [--at SITE/HOST] --
+// RunArgs splits the words behind "isthmus-lab run": FILE [--at SITE/HOST] --
 // COMMAND [ARGUMENT...]. at is what a flag in front of FILE said; flag parsers
 // leave the one behind it, and the --, to us.
 func RunArgs(at string, words []string) (file, host string, argv []string, err error) {

@@ -16,7 +16,7 @@ import (
 // several nodes or sites, its rank 0's environment counts for all of them, also for the
 // communicators made from it; where they are not, all have the same.
 const (
-	// EnvColl forces algorithms: "bcast=two-level:8,allreduce=ring". isthmus bench coll
+	// EnvColl forces algorithms: "bcast=two-level:8,allreduce=ring". isthmus-lab bench coll
 	// lists them. Where an algorithm would give a wrong result, for the operator or the
 	// order of the ranks, another one is taken.
 	EnvColl = "ISTHMUS_COLL"

@@ -1,4 +1,4 @@
-// Package apps is `isthmus bench tsqr` and `isthmus bench ray2mesh`: the shapes
+// Package apps is `isthmus-lab bench tsqr` and `isthmus-lab bench ray2mesh`: the shapes
 // that the QCG-OMPI article shows of these two applications, on closed sites in a lab
 // with emulated distance and, so that a small machine can stand for all of them,
 // processors of an emulated speed. The applications are those of examples/, which prove

@@ -1,4 +1,4 @@
-// Package coll is `isthmus bench coll`: how long collective calls take among ranks
+// Package coll is `isthmus-lab bench coll`: how long collective calls take among ranks
 // at several sites, beside the least that they could take (package bound), beside each
 // algorithm when it is forced, and beside Open MPI and MPICH.
 //

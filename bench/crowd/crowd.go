@@ -1,4 +1,4 @@
-// Package crowd is `isthmus bench crowd`: all ranks of one site dial their
+// Package crowd is `isthmus-lab bench crowd`: all ranks of one site dial their
 // counterparts at another at the same moment. It measures how long it takes until
 // every link is up, and counts what that cost the broker: the grid is to decide
 // once for the two sites, and not to try out every technique for every rank.

@@ -1,4 +1,4 @@
-// Package overlap is `isthmus bench overlap`: what a computation costs more
+// Package overlap is `isthmus-lab bench overlap`: what a computation costs more
 // while a large message that its process has begun to send crosses the WAN. Two
 // processes, at two sites that let nobody in, of a whole grid in a lab; the sender
 // computes alone, sends alone and does both at once, in turn.

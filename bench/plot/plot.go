@@ -1,4 +1,4 @@
-// Package plot is `isthmus bench plot`: figures of what benchmarks printed with
+// Package plot is `isthmus-lab bench plot`: figures of what benchmarks printed with
 // --json. It reads rows of package bench and nothing else, so that it draws those of
 // every benchmark; only what it makes of names that say no more than that, such as
 // "bound_ms", is agreed on. It keeps no state.

@@ -1,4 +1,4 @@
-// Package scale is `isthmus bench scale`: how much one proxy and one frontal
+// Package scale is `isthmus-lab bench scale`: how much one proxy and one frontal
 // hold. The proxy has thousands of live links that share its rate; the frontal
 // a thousand helpers with ten processes each. Daemons run in processes of their
 // own, on sockets of loopback, and their memory and descriptors are read from

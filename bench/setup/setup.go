@@ -1,4 +1,4 @@
-// Package setup is `isthmus bench setup`: how long a link takes, for each
+// Package setup is `isthmus-lab bench setup`: how long a link takes, for each
 // technique, when helpers and frontals have just been started (cold) and when
 // the two nodes were linked before (warm), in multiples of the round trip that a
 // bare TCP connect takes in the same minute. It counts from the dial, once until

@@ -1,4 +1,4 @@
-// Package stripe is `isthmus bench stripe`: what a link gains from several
+// Package stripe is `isthmus-lab bench stripe`: what a link gains from several
 // carriers. In one process it plays both ranks of a job, each with a mesh of its
 // own, and sends one way for as long as it takes:
 //

@@ -1,4 +1,4 @@
-// Package demo is `isthmus demo`: two closed sites on this machine, joined by
+// Package demo is `isthmus-lab demo`: two closed sites on this machine, joined by
 // a broker and a proxy on public hosts, and one job across them. Everything in
 // it is real: namespaces with nftables firewalls, the daemons and the ranks as
 // processes, 10 ms between any two places. It only builds, starts, watches and

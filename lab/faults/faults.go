@@ -1,4 +1,4 @@
-// Package faults is `isthmus lab break`: two processes at two sites with a
+// Package faults is `isthmus-lab break`: two processes at two sites with a
 // stream between them, whose carrier is cut in the middle in every way that is
 // known to end connections, for every technique that makes one. Each cell of the
 // table has a lab and a grid of its own. The package judges what came out of the

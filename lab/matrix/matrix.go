@@ -1,4 +1,4 @@
-// Package matrix is `isthmus lab matrix`: it builds two sites of each kind of
+// Package matrix is `isthmus-lab matrix`: it builds two sites of each kind of
 // firewall, runs a whole grid over them, connects every ordered pair of kinds,
 // and holds what happened against what the broker said beforehand, what the
 // measurements of package truth say, and what the emulated internet counted. It

@@ -1,4 +1,4 @@
-// Package randomnet is `isthmus lab random`: it composes networks at random of
+// Package randomnet is `isthmus-lab random`: it composes networks at random of
 // every kind of site, wide area path and fault that the lab has, one for each
 // seed, runs a whole grid there that measures its own firewalls, and a job that
 // checks every byte of an all-to-all while the fault happens. A seed gives the

@@ -45,7 +45,7 @@
 //
 // # Figures
 //
-// By "isthmus bench lab" at 10 ms one way, as root, on a virtual machine of two
+// By "isthmus-lab bench lab" at 10 ms one way, as root, on a virtual machine of two
 // processors shared with other work; "busy" is with five to ten more programs
 // than processors wanting to run.
 //
