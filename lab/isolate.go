@@ -19,7 +19,7 @@ var ErrNotLinux = errors.New("the lab needs Linux network namespaces")
 // with status 1 when there is one.
 func Main() {
 	if err := Enter(); err != nil {
-		fmt.Fprintln(os.Stderr, "isthmus lab:", err)
+		fmt.Fprintln(os.Stderr, "isthmus-lab:", err)
 		os.Exit(1)
 	}
 }

@@ -133,7 +133,11 @@ func described(top string) (version string, made time.Time, err error) {
 // build builds the programs, static and alike wherever that is done, and writes the
 // scripts that differ from daemon to daemon.
 func (r *release) build() error {
-	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=auto", "-ldflags=-s -w", "-o", r.bin+"/", "./cmd/...")
+	args := []string{"build", "-trimpath", "-buildvcs=auto", "-ldflags=-s -w", "-o", r.bin + "/", "./cmd/isthmus-starter"}
+	for _, program := range programs() { // not isthmus-lab, which no host of a grid needs
+		args = append(args, "./cmd/"+program)
+	}
+	cmd := exec.Command("go", args...)
 	cmd.Dir = r.top
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+r.arch)
 	cmd.Stderr = os.Stderr

@@ -35,7 +35,7 @@ sites:
 const ranksPerNode = 2
 
 // program is one thing that the job runs, by the words behind
-// `isthmus example`.
+// `isthmus-lab example`.
 type program struct {
 	title string
 	argv  []string
