@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/bench"
-	"github.com/isthmus-grid/isthmus/bench/plot/draw"
+	"github.com/isthmus-grid/isthmus/bench/plot"
 	"github.com/isthmus-grid/isthmus/lab"
 	"github.com/isthmus-grid/isthmus/lab/grid"
 )
@@ -194,31 +194,23 @@ func (t *table) draw() error {
 		return err
 	}
 	for _, strategy := range strategies {
-		f := draw.Figure{
+		f := plot.Figure{
 			Title: fmt.Sprintf("%s: %d peers, job submitted at nancy", strategy, len(hosts(t.o.Scale))),
-			X:     draw.Axis{Label: "processes", Whole: true}, Y: draw.Axis{Label: "hosts used"},
+			X:     plot.Axis{Label: "processes", Whole: true}, Y: plot.Axis{Label: "hosts used"},
 		}
 		for _, site := range sites() {
 			set := t.lines[strategy+" "+site]
 			if set == nil {
 				continue // no job ended well
 			}
-			f.Lines = append(f.Lines, draw.Line{Name: site, X: set.n, Y: set.hosts})
+			f.Lines = append(f.Lines, plot.Line{Name: site, X: set.n, Y: set.hosts})
 		}
 		if len(f.Lines) == 0 {
 			continue
 		}
-		if err := writePNG(fmt.Sprintf("%s/launch-%s.png", t.o.Figures, strategy), f); err != nil {
+		if err := f.WriteFile(fmt.Sprintf("%s/launch-%s.png", t.o.Figures, strategy)); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func writePNG(name string, f draw.Figure) error {
-	file, err := os.Create(name)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.WritePNG(file), file.Close())
 }

@@ -137,7 +137,7 @@ func TestImportRulesComplain(t *testing.T) {
 		{"internal/control", "lab/wan", "imports go down only"},
 		{"frontal", "bench", "isthmus-lab alone has the laboratory"},
 		{"cmd/isthmus", "lab", "isthmus-lab alone has the laboratory"},
-		{"cmd/internal/runmap", "bench/plot/draw", "isthmus-lab alone has the laboratory"},
+		{"cmd/internal/runmap", "bench/plot", "isthmus-lab alone has the laboratory"},
 		{"cmd/isthmus-lab", "lab", ""},
 		{"bench/p2p", "lab/wan/star", ""},
 		{"lab", "cmd/isthmus", "imports go down only"},

@@ -1,13 +1,11 @@
-// Package draw draws figures of measurements: lines over two axes with their units, a
-// legend, and marks on points that something is to be said of. It knows of figures
-// only; what they show is its callers'. It keeps no state.
-package draw
+package plot
 
 import (
 	"errors"
 	"fmt"
 	"image/color"
 	"io"
+	"os"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/font"
@@ -75,6 +73,15 @@ func (f Figure) WritePNG(w io.Writer) error {
 		return fmt.Errorf("plot: %q: %w", f.Title, err)
 	}
 	return nil
+}
+
+// WriteFile writes that image to a file.
+func (f Figure) WriteFile(path string) error {
+	file, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.WritePNG(file), file.Close())
 }
 
 var margin = vg.Points(9)

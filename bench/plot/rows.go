@@ -1,7 +1,9 @@
 // Package plot is `isthmus-lab bench plot`: figures of what benchmarks printed with
-// --json. It reads rows of package bench and nothing else, so that it draws those of
+// --json. Of benchmarks it reads rows of package bench and nothing else, so that it draws those of
 // every benchmark; only what it makes of names that say no more than that, such as
-// "bound_ms", is agreed on. It keeps no state.
+// "bound_ms", is agreed on. A Figure, which is drawn as lines over two axes with their
+// units, a legend and marks, knows nothing of benchmarks, and others draw some of their
+// own. The package keeps no state.
 //
 // # What becomes a figure
 //
@@ -26,7 +28,6 @@ import (
 	"strings"
 
 	"github.com/isthmus-grid/isthmus/bench"
-	"github.com/isthmus-grid/isthmus/bench/plot/draw"
 )
 
 // axes are the parameters that a curve can run over, the likeliest first.
@@ -97,7 +98,7 @@ func Run(files []string, folder string, out io.Writer) error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(figures)) {
 		path := filepath.Join(folder, name+".png")
-		if err := write(path, figures[name]); err != nil {
+		if err := figures[name].WriteFile(path); err != nil {
 			return err
 		}
 		fmt.Fprintln(out, path)
@@ -105,18 +106,9 @@ func Run(files []string, folder string, out io.Writer) error {
 	return nil
 }
 
-func write(path string, f draw.Figure) (err error) {
-	file, err := os.Create(path)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, file.Close()) }()
-	return f.WritePNG(file)
-}
-
 // Figures returns the figures of rows by the names of their files, without extension.
-func Figures(rows []bench.Row) map[string]draw.Figure {
-	figures := map[string]draw.Figure{}
+func Figures(rows []bench.Row) map[string]Figure {
+	figures := map[string]Figure{}
 	for _, g := range groups(rows) {
 		name := fileName(g.words())
 		figures[name] = g.figure()
@@ -195,7 +187,7 @@ func say(key string, value any) string {
 		return v // names speak for themselves
 	case float64:
 		if key == "size" {
-			return draw.FormatBytes(v)
+			return FormatBytes(v)
 		}
 	}
 	return fmt.Sprintf("%s %v", strings.ReplaceAll(key, "_", " "), value)
@@ -257,21 +249,21 @@ func (g *group) title(more ...string) string {
 	return strings.Join(slices.Concat([]string{g.what.Bench + ": " + strings.ReplaceAll(g.what.Figure, "_", " ")}, more, g.same), ", ")
 }
 
-func (g *group) axis() draw.Axis {
+func (g *group) axis() Axis {
 	switch g.x {
 	case "size":
-		return draw.Axis{Label: "size (bytes)", Log: true, Bytes: true}
+		return Axis{Label: "size (bytes)", Log: true, Bytes: true}
 	case "rows":
-		return draw.Axis{Label: g.x, Log: true}
+		return Axis{Label: g.x, Log: true}
 	case "flits", "processes", "ranks", "streams", "carriers":
-		return draw.Axis{Label: g.x, Log: true, Whole: true}
+		return Axis{Label: g.x, Log: true, Whole: true}
 	}
-	return draw.Axis{Label: strings.ReplaceAll(g.x, "_", " ")}
+	return Axis{Label: strings.ReplaceAll(g.x, "_", " ")}
 }
 
 // figure is that of the values.
-func (g *group) figure() draw.Figure {
-	f := draw.Figure{Title: g.title(), X: g.axis(), Y: draw.Axis{Label: g.what.Figure + " (" + g.what.Unit + ")", Log: true}}
+func (g *group) figure() Figure {
+	f := Figure{Title: g.title(), X: g.axis(), Y: Axis{Label: g.what.Figure + " (" + g.what.Unit + ")", Log: true}}
 	f.Y.Label = strings.ReplaceAll(f.Y.Label, "_", " ")
 	f.Lines, f.Marks = g.curves(func(r bench.Row) (float64, bool) { return r.Value, true })
 	bounds := map[float64]float64{}
@@ -285,7 +277,7 @@ func (g *group) figure() draw.Figure {
 			bounds[x] = b
 		}
 	}
-	bound := draw.Line{Name: "lower bound", Dashed: true}
+	bound := Line{Name: "lower bound", Dashed: true}
 	for _, x := range slices.Sorted(maps.Keys(bounds)) {
 		bound.X, bound.Y = append(bound.X, x), append(bound.Y, bounds[x])
 	}
@@ -294,14 +286,14 @@ func (g *group) figure() draw.Figure {
 }
 
 // overBound is the figure of the values over their bounds, if they have some.
-func (g *group) overBound() (draw.Figure, bool) {
-	f := draw.Figure{Title: g.title("over the lower bound"), X: g.axis(), Y: draw.Axis{Label: "times the lower bound", Log: true}}
+func (g *group) overBound() (Figure, bool) {
+	f := Figure{Title: g.title("over the lower bound"), X: g.axis(), Y: Axis{Label: "times the lower bound", Log: true}}
 	f.Lines, f.Marks = g.curves(func(r bench.Row) (float64, bool) {
 		b, ok := number(r, paramBound)
 		return r.Value / b, ok && b > 0
 	})
 	var some bool
-	one := draw.Line{Name: "lower bound", Dashed: true}
+	one := Line{Name: "lower bound", Dashed: true}
 	for _, l := range f.Lines {
 		if len(l.X) > 0 {
 			some = true
@@ -321,14 +313,14 @@ func (g *group) overBound() (draw.Figure, bool) {
 }
 
 // curves are the lines of what is made of rows; rows of which nothing is are left out.
-func (g *group) curves(value func(bench.Row) (float64, bool)) (lines []draw.Line, marks []draw.Mark) {
+func (g *group) curves(value func(bench.Row) (float64, bool)) (lines []Line, marks []Mark) {
 	for _, who := range slices.Sorted(maps.Keys(g.lines)) {
 		rows := slices.SortedStableFunc(slices.Values(g.lines[who]), func(a, b bench.Row) int {
 			x, _ := number(a, g.x)
 			y, _ := number(b, g.x)
 			return cmp.Compare(x, y)
 		})
-		l := draw.Line{Name: who}
+		l := Line{Name: who}
 		for _, r := range rows {
 			x, _ := number(r, g.x)
 			y, ok := value(r)
@@ -337,7 +329,7 @@ func (g *group) curves(value func(bench.Row) (float64, bool)) (lines []draw.Line
 			}
 			l.X, l.Y = append(l.X, x), append(l.Y, y)
 			if r.Params[paramChosen] == true {
-				marks = append(marks, draw.Mark{X: x, Y: y, Text: "chosen"})
+				marks = append(marks, Mark{X: x, Y: y, Text: "chosen"})
 			}
 		}
 		lines = append(lines, l)
