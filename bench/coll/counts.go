@@ -10,8 +10,8 @@ import (
 // A crossing is what goes from any site to another.
 type crossing struct{ messages, bytes int }
 
-// layout is the scene's, as collectives have it: sites, and hosts.
-func (s *scene) layout() collectives.Layout {
+// layout is the scenario's, as collectives have it: sites, and hosts.
+func (s *scenario) layout() collectives.Layout {
 	l := make(collectives.Layout, 2)
 	hosts := map[string]int{}
 	for rank, place := range s.places() {
@@ -24,7 +24,7 @@ func (s *scene) layout() collectives.Layout {
 }
 
 // scheduled is what an algorithm's schedules have cross in a call of f.
-func (s *scene) scheduled(f figure, algorithm string, root int) (crossing, error) {
+func (s *scenario) scheduled(f figure, algorithm string, root int) (crossing, error) {
 	a, err := collectives.Find(f.collective, algorithm)
 	if err != nil {
 		return crossing{}, err
@@ -45,7 +45,7 @@ func (s *scene) scheduled(f figure, algorithm string, root int) (crossing, error
 
 // like is the first algorithm, with as few flits as can be, whose schedules have just so
 // much cross; "" if there is none.
-func (s *scene) like(f figure, root int, got crossing) (string, error) {
+func (s *scenario) like(f figure, root int, got crossing) (string, error) {
 	for flits := 1; flits <= 32; flits *= 2 {
 		for _, a := range collectives.Algorithms(f.collective) {
 			v := variant{flits: flits, forced: map[string]string{f.collective: a.Name}}
@@ -118,7 +118,7 @@ func arguments(f figure, rank, n, root int) *collectives.Args {
 //	scan, exscan            C(C-1)/2       C(C-1)/2 m, for ranks in the order of their sites
 //
 // The pairwise alltoall has a message for each pair of ranks: P^2 - C n^2.
-func (s *scene) tabled(f figure, algorithm string) (crossing, bool) {
+func (s *scenario) tabled(f figure, algorithm string) (crossing, bool) {
 	c, n, m := s.sites, s.ranks, f.size
 	p, pairs := c*n, c*(c-1)
 	apart := p*p - c*n*n // pairs of ranks at different sites

@@ -9,7 +9,7 @@ import (
 
 // crossings has jobs of ours make a call once, and returns what crossed between sites
 // beside what their schedules and the table say.
-func (r *run) crossings(s *scene, f figure, jobs []*job) (rows []bench.Row, err error) {
+func (r *run) crossings(s *scenario, f figure, jobs []*job) (rows []bench.Row, err error) {
 	for _, j := range jobs {
 		words, err := j.do(fmt.Sprintf("%s %s %d %d", orderCount, f.collective, f.size, r.Root))
 		if errors.Is(err, errRefused) {
@@ -67,7 +67,7 @@ func beside(row bench.Row, what string, want int) bench.Row {
 }
 
 // crossed adds up what an answer says went from one site to another.
-func (s *scene) crossed(words []string) (c crossing, err error) {
+func (s *scenario) crossed(words []string) (c crossing, err error) {
 	for _, w := range words {
 		var from, to, messages, bytes int
 		if _, err := fmt.Sscanf(w, "%d:%d:%d:%d", &from, &to, &messages, &bytes); err != nil {

@@ -15,7 +15,7 @@ func TestScheduledAsTabled(t *testing.T) {
 	known := 0
 	for _, sites := range []int{2, 3, 4} {
 		for _, order := range Orders() {
-			s := &scene{sites: sites, ranks: 4, nodes: 2, order: order}
+			s := &scenario{sites: sites, ranks: 4, nodes: 2, order: order}
 			for _, collective := range collectives.Names() {
 				for _, a := range collectives.Algorithms(collective) {
 					f := figure{collective, 64}
@@ -47,7 +47,7 @@ func TestFlatBcast(t *testing.T) {
 		order        string
 		want         int
 	}{{2, 16, blocked, 1}, {2, 16, roundRobin, 16}, {3, 20, roundRobin, 59}} {
-		s := &scene{sites: tc.sites, ranks: tc.ranks, nodes: 1, order: tc.order}
+		s := &scenario{sites: tc.sites, ranks: tc.ranks, nodes: 1, order: tc.order}
 		if got, err := s.scheduled(figure{"bcast", 8}, "binomial", 0); err != nil || got != (crossing{tc.want, 8 * tc.want}) {
 			t.Errorf("%+v: %+v, %v", tc, got, err)
 		}
@@ -86,7 +86,7 @@ func TestPlaces(t *testing.T) {
 		{blocked, "[s1/n1 s1/n1 s1/n2 s1/n2 s2/n1 s2/n1 s2/n2 s2/n2] [[0 0 0 0 1 1 1 1] [0 0 1 1 2 2 3 3]]"},
 		{roundRobin, "[s1/n1 s2/n1 s1/n1 s2/n1 s1/n2 s2/n2 s1/n2 s2/n2] [[0 1 0 1 0 1 0 1] [0 1 0 1 2 3 2 3]]"},
 	} {
-		s := &scene{sites: 2, nodes: 2, ranks: 4, order: tc.order}
+		s := &scenario{sites: 2, nodes: 2, ranks: 4, order: tc.order}
 		if got := fmt.Sprint(s.places(), " ", s.layout()); got != tc.want {
 			t.Errorf("%s: %s, want %s", tc.order, got, tc.want)
 		}

@@ -2,7 +2,7 @@
 // at several sites, beside the least that they could take (package bound), beside each
 // algorithm when it is forced, and beside Open MPI and MPICH.
 //
-// A scene (scene.go) is a lab of sites, each a LAN with its hosts behind a gateway that
+// A scenario (scenario.go) is a lab of sites, each a LAN with its hosts behind a gateway that
 // lets everything pass, so that the others can run there too. A site's link has the same
 // rate both ways, and shares it among all other sites; any two sites are the same round
 // trip apart. The ranks of a site are at one host unless Options.Nodes says more. Ours run

@@ -7,13 +7,13 @@ import (
 )
 
 // Explain measures nothing: it writes what package collectives expects of each algorithm
-// in the scenes that are asked for, as they are said to be, and the steps of every rank
+// in the scenarios that are asked for, as they are said to be, and the steps of every rank
 // with the one that it would choose. It runs anywhere.
 func Explain(w io.Writer, o Options) error {
 	if err := o.Check(); err != nil {
 		return err
 	}
-	for _, s := range o.scenes() {
+	for _, s := range o.scenarios() {
 		figures, _, err := o.figures(&s)
 		if err != nil {
 			return err
@@ -30,7 +30,7 @@ func Explain(w io.Writer, o Options) error {
 	return nil
 }
 
-func (s *scene) explain(w io.Writer, f figure, root int) error {
+func (s *scenario) explain(w io.Writer, f figure, root int) error {
 	choices, err := s.predicted(f, root)
 	if err != nil {
 		return err

@@ -21,7 +21,7 @@ const (
 	orderBound = 2 * time.Minute // of an order: many times what the slowest should take
 )
 
-// A job is a contestant's ranks in a scene.
+// A job is a contestant's ranks in a scenario.
 type job struct {
 	series
 	head  *twohosts.Process // takes orders
@@ -30,7 +30,7 @@ type job struct {
 }
 
 // startOurs starts ranks of ours.
-func (r *run) startOurs(ctx context.Context, g *grid.Grid, s *scene, v variant) (*job, error) {
+func (r *run) startOurs(ctx context.Context, g *grid.Grid, s *scenario, v variant) (*job, error) {
 	launchers, forget, err := gridjob.Job{
 		Grid: g, Self: r.Self, Name: "coll", Nodes: s.places(), Env: v.environment(),
 		Argv: append(slices.Clone(r.Self), "bench", "coll", "--part"),
@@ -71,7 +71,7 @@ func (r *run) startOurs(ctx context.Context, g *grid.Grid, s *scene, v variant) 
 }
 
 // startPeer starts another MPI's.
-func (r *run) startPeer(ctx context.Context, g *grid.Grid, s *scene, p *peer) (*job, error) {
+func (r *run) startPeer(ctx context.Context, g *grid.Grid, s *scenario, p *peer) (*job, error) {
 	head, err := p.start(ctx, g.Lab, s)
 	if err != nil {
 		return nil, err
@@ -118,7 +118,7 @@ func (j *job) do(order string) ([]string, error) {
 }
 
 // time has the job make a call count times.
-func (j *job) time(s *scene, f figure, root, count int) (took []float64, late float64, err error) {
+func (j *job) time(s *scenario, f figure, root, count int) (took []float64, late float64, err error) {
 	words, err := j.do(f.order(s, root, count))
 	if err != nil {
 		return nil, 0, err

@@ -20,7 +20,7 @@ type learned struct {
 
 // Learn writes the corrections that the times of forced algorithms call for, as
 // mpilib.EnvCollLearned takes them: how many times as long as predicted calls took, the
-// median of all scenes. Rows without a prediction say nothing.
+// median of all scenarios. Rows without a prediction say nothing.
 func Learn(rows []bench.Row, w io.Writer) error {
 	factors := map[learned][]float64{}
 	for _, r := range rows {

@@ -11,8 +11,8 @@ import (
 	"github.com/isthmus-grid/isthmus/collectives/bound"
 )
 
-// Options say what to measure. The zero value of a list that makes scenes means the
-// standard ones; see Scenes.
+// Options say what to measure. The zero value of a list that makes scenarios means the
+// standard ones; see Scenarios.
 type Options struct {
 	// Self is the command line of this program; "bench coll --part" behind it makes it a
 	// rank. Element 0 is a path.
@@ -35,7 +35,7 @@ type Options struct {
 
 	Counts bool // instead of times, how much crosses between sites; of ours only
 
-	Only    *regexp.Regexp // rows to measure, by SCENE/COLLECTIVE/SIZE/CONTESTANT; nil is all
+	Only    *regexp.Regexp // rows to measure, by SCENARIO/COLLECTIVE/SIZE/CONTESTANT; nil is all
 	Repeat  int            // rounds
 	Longest time.Duration  // what must take longer is left out
 	JSON    bool

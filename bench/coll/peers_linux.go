@@ -30,23 +30,23 @@ const nodeInterface = "eth0"
 type peer struct {
 	name string
 	mpi  peermpi.MPI
-	args func(p *peer, s *scene) []string // of the launcher, for all ranks
+	args func(p *peer, s *scenario) []string // of the launcher, for all ranks
 
 	*peermpi.Program
 	hosts map[string]peermpi.Host // by node
 }
 
 var peers = []peer{
-	{name: nameTuned, mpi: peermpi.OpenMPI, args: func(p *peer, s *scene) []string { return openMPIArgs(p, s, "--mca", "coll", "^han") }},
-	{name: nameHAN, mpi: peermpi.OpenMPI, args: func(p *peer, s *scene) []string { return openMPIArgs(p, s, "--mca", "coll_han_priority", "100") }},
+	{name: nameTuned, mpi: peermpi.OpenMPI, args: func(p *peer, s *scenario) []string { return openMPIArgs(p, s, "--mca", "coll", "^han") }},
+	{name: nameHAN, mpi: peermpi.OpenMPI, args: func(p *peer, s *scenario) []string { return openMPIArgs(p, s, "--mca", "coll_han_priority", "100") }},
 	{name: nameMPICH, mpi: peermpi.MPICH, args: mpichArgs},
 }
 
 // crowded reports whether ranks outnumber processors, so that those who poll must be told
 // to let others run.
-func (s *scene) crowded() bool { return s.sites*s.ranks > runtime.NumCPU() }
+func (s *scenario) crowded() bool { return s.sites*s.ranks > runtime.NumCPU() }
 
-func openMPIArgs(p *peer, s *scene, more ...string) []string {
+func openMPIArgs(p *peer, s *scenario, more ...string) []string {
 	args := []string{
 		"--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "--mca", "pml", "ob1", "--mca", "btl", "tcp,vader,self",
 		"--mca", "btl_tcp_if_include", nodeNetwork, "--mca", "oob_tcp_if_include", nodeNetwork, "--mca", "plm_rsh_agent", p.Agent,
@@ -57,7 +57,7 @@ func openMPIArgs(p *peer, s *scene, more ...string) []string {
 	return append(args, more...)
 }
 
-func mpichArgs(p *peer, s *scene) []string {
+func mpichArgs(p *peer, s *scenario) []string {
 	args := []string{"-launcher", "ssh", "-launcher-exec", p.Agent, "-iface", nodeInterface, "-genv", "UCX_TLS", "tcp,self"}
 	if s.crowded() {
 		args = append(args, "-genv", "LD_PRELOAD", p.Preload)
@@ -110,8 +110,8 @@ func (r *run) installPeers(ctx context.Context, l *lab.Lab) (all []*peer, err er
 	return all, nil
 }
 
-// start starts the peer's ranks of a scene.
-func (p *peer) start(ctx context.Context, l *lab.Lab, s *scene) (*twohosts.Process, error) {
+// start starts the peer's ranks of a scenario.
+func (p *peer) start(ctx context.Context, l *lab.Lab, s *scenario) (*twohosts.Process, error) {
 	places := s.places()
 	args := append(append(p.LaunchAt(p.hosts[places[0]]), p.args(p, s)...), p.placing(s)...)
 	cmd := l.Host(places[0]).Command(ctx, args[0], args[1:]...)
@@ -121,7 +121,7 @@ func (p *peer) start(ctx context.Context, l *lab.Lab, s *scene) (*twohosts.Proce
 // placing tells a launcher which ranks are where. Open MPI takes a program for each row
 // of ranks at one host, and so any order; MPICH takes hosts and how many ranks follow one
 // another there, over and over.
-func (p *peer) placing(s *scene) (args []string) {
+func (p *peer) placing(s *scenario) (args []string) {
 	places := s.places()
 	var hosts []string
 	for first := 0; first < len(places); {
@@ -143,8 +143,8 @@ func (p *peer) placing(s *scene) (args []string) {
 	return []string{"-np", strconv.Itoa(len(places)), "-hosts", strings.Join(hosts, ","), p.Path}
 }
 
-// machines are the hosts' names of a scene's ranks, as they should see them.
-func (p *peer) machines(s *scene) []string {
+// machines are the hosts' names of a scenario's ranks, as they should see them.
+func (p *peer) machines(s *scenario) []string {
 	var all []string
 	for _, place := range s.places() {
 		all = append(all, p.hosts[place].Name)

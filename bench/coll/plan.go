@@ -14,8 +14,8 @@ type figure struct {
 	size       int
 }
 
-// figures are those of a scene that are asked for, and those that would take too long.
-func (o Options) figures(s *scene) (all, tooLong []figure, err error) {
+// figures are those of a scenario that are asked for, and those that would take too long.
+func (o Options) figures(s *scenario) (all, tooLong []figure, err error) {
 	for _, collective := range orElse(o.Collectives, Standard()...) {
 		sizes := orElse(o.Sizes, StandardSizes()...)
 		if collective == "barrier" {
@@ -38,7 +38,7 @@ func (o Options) figures(s *scene) (all, tooLong []figure, err error) {
 }
 
 // key is what Options.Only is matched with.
-func (f figure) key(s *scene, contestant string) string {
+func (f figure) key(s *scenario, contestant string) string {
 	return fmt.Sprintf("%s/%s/%d/%s", s.name, f.collective, f.size, contestant)
 }
 
@@ -53,7 +53,7 @@ const (
 )
 
 // order is what rank 0 is told, for so many repetitions.
-func (f figure) order(s *scene, root, count int) string {
+func (f figure) order(s *scenario, root, count int) string {
 	warm, ahead := warmNear, time.Duration(0)
 	if s.far() {
 		warm, ahead = warmFar, s.rtt+startWait
@@ -62,7 +62,7 @@ func (f figure) order(s *scene, root, count int) string {
 }
 
 // count is how many repetitions make a turn if one takes d.
-func (s *scene) count(d time.Duration) int {
+func (s *scenario) count(d time.Duration) int {
 	most := mostNear
 	if s.far() {
 		most = mostFar
@@ -70,7 +70,7 @@ func (s *scene) count(d time.Duration) int {
 	return int(min(max(int64(turn/max(d, 1)), 1), int64(most)))
 }
 
-// variants returns what ours are told in passes of a scene, the first of which is that
+// variants returns what ours are told in passes of a scenario, the first of which is that
 // they choose. In each other one every collective is forced at most once.
 func (o Options) variants() []variant {
 	all := []variant{{}}
@@ -113,9 +113,9 @@ func (v variant) concerns(collective string) bool {
 	return len(v.forced) == 0 || v.forced[collective] != ""
 }
 
-// right reports whether what is forced would be right in a scene, so that it is not
+// right reports whether what is forced would be right in a scenario, so that it is not
 // chosen anew. What we reduce is commutative.
-func (s *scene) right(v variant, collective string) bool {
+func (s *scenario) right(v variant, collective string) bool {
 	a, err := collectives.Find(collective, v.forced[collective])
 	return err != nil || a.Needs != collectives.Ordered || s.layout().Ordered()
 }

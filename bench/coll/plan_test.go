@@ -39,7 +39,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-func names(all []scene) string {
+func names(all []scenario) string {
 	var names []string
 	for _, s := range all {
 		names = append(names, s.name)
@@ -47,11 +47,11 @@ func names(all []scene) string {
 	return strings.Join(names, " ")
 }
 
-func TestScenes(t *testing.T) {
+func TestScenarios(t *testing.T) {
 	o := usual()
-	standard := o.scenes()
+	standard := o.scenarios()
 	if len(standard) != 2*2*2*2+2+2 {
-		t.Errorf("%d standard scenes: %s", len(standard), names(standard))
+		t.Errorf("%d standard scenarios: %s", len(standard), names(standard))
 	}
 	for i := 1; i < 18; i += 2 {
 		if !standard[i].sameLab(&standard[i-1]) || i > 2 && standard[i-1].sameLab(&standard[i-2]) {
@@ -70,7 +70,7 @@ func TestScenes(t *testing.T) {
 	} {
 		o := usual()
 		tc.change(&o)
-		if got := names(o.scenes()); got != tc.want {
+		if got := names(o.scenarios()); got != tc.want {
 			t.Errorf("%s, want %s", got, tc.want)
 		}
 	}
@@ -79,7 +79,7 @@ func TestScenes(t *testing.T) {
 func TestFigures(t *testing.T) {
 	o := usual()
 	o.Collectives, o.Sizes = []string{"barrier", "bcast", "alltoall"}, []int{8, 4 * mib}
-	s := &scene{sites: 4, ranks: 4, rtt: 20 * time.Millisecond, rate: 136e6}
+	s := &scenario{sites: 4, ranks: 4, rtt: 20 * time.Millisecond, rate: 136e6}
 	all, tooLong, err := o.figures(s)
 	if err != nil || fmt.Sprint(all, tooLong) != "[{barrier 0} {bcast 8} {bcast 4194304} {alltoall 8}] [{alltoall 4194304}]" {
 		t.Error(all, tooLong, err)
@@ -123,7 +123,7 @@ func TestRight(t *testing.T) {
 		collective, order string
 		want              bool
 	}{{"scan", blocked, true}, {"scan", roundRobin, false}, {"bcast", roundRobin, true}, {"barrier", roundRobin, true}} {
-		s := &scene{sites: 2, ranks: 2, nodes: 1, order: tc.order}
+		s := &scenario{sites: 2, ranks: 2, nodes: 1, order: tc.order}
 		if s.right(v, tc.collective) != tc.want {
 			t.Errorf("%+v", tc)
 		}
@@ -139,7 +139,7 @@ func ran(name, algorithm string, ms float64) *series {
 }
 
 func TestRows(t *testing.T) {
-	s := &scene{name: "x", sites: 4, ranks: 4, rtt: 20 * time.Millisecond, rate: 1e9}
+	s := &scenario{name: "x", sites: 4, ranks: 4, rtt: 20 * time.Millisecond, rate: 1e9}
 	f := figure{"allgather", 64 * kib} // 16.3 ms at least
 	rows, err := s.rows(f, 0, []*series{ran(nameOurs, "", 20), ran(nameOurs, "ring", 19), ran(nameOurs, "bruck", 40), ran(nameHAN, "", 30), ran(nameMPICH, "", 25)})
 	if err != nil {
@@ -166,9 +166,9 @@ func TestRows(t *testing.T) {
 
 // What is small may be 2 ms behind the bound; within a site the best peer counts.
 func TestTargets(t *testing.T) {
-	far, here := &scene{sites: 2, ranks: 4, rtt: 20 * time.Millisecond}, &near()[0]
+	far, here := &scenario{sites: 2, ranks: 4, rtt: 20 * time.Millisecond}, &near()[0]
 	for _, tc := range []struct {
-		s    *scene
+		s    *scenario
 		runs []*series
 		row  int
 		met  bool
@@ -183,14 +183,14 @@ func TestTargets(t *testing.T) {
 			t.Errorf("%+v, %v; want row %d met: %v", rows, err, tc.row, tc.met)
 		}
 	}
-	if rows, err := (&scene{sites: 2, ranks: 1}).rows(figure{"barrier", 0}, 0, []*series{ran(nameOurs, "", 1)}); err != nil || rows[0].Against != "" || rows[0].Met != nil {
+	if rows, err := (&scenario{sites: 2, ranks: 1}).rows(figure{"barrier", 0}, 0, []*series{ran(nameOurs, "", 1)}); err != nil || rows[0].Against != "" || rows[0].Met != nil {
 		t.Errorf("without delay and bytes there is no bound: %+v, %v", rows, err)
 	}
 }
 
 // Of several numbers of flits the one of which the model expects most is marked.
 func TestChosenFlits(t *testing.T) {
-	s := &scene{name: "x", sites: 2, ranks: 4, nodes: 1, rtt: 8 * time.Millisecond, rate: 136e6, order: blocked}
+	s := &scenario{name: "x", sites: 2, ranks: 4, nodes: 1, rtt: 8 * time.Millisecond, rate: 136e6, order: blocked}
 	f := figure{"bcast", mib}
 	var runs []*series
 	for _, flits := range []int{1, 2, 4, 8, 16, 32} {

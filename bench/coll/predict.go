@@ -6,10 +6,10 @@ import (
 	"github.com/isthmus-grid/isthmus/collectives"
 )
 
-// predicted is what package collectives makes of a call in the scene, as it is and not as
+// predicted is what package collectives makes of a call in the scenario, as it is and not as
 // ranks measure it: its choice, and then the others, the best first. Those of which it
 // expects nothing are missing.
-func (s *scene) predicted(f figure, root int) ([]collectives.Choice, error) {
+func (s *scenario) predicted(f figure, root int) ([]collectives.Choice, error) {
 	layout := s.layout()
 	p, err := collectives.NewPlanner(0, len(layout[0]), layout)
 	if err != nil {

@@ -75,7 +75,7 @@ func TestOrders(t *testing.T) {
 		}
 		measured++
 		if o.what == orderCount {
-			var s scene
+			var s scenario
 			s.sites, s.ranks, s.order = 4, 1, blocked // everything crosses
 			if c, err := s.crossed(words[1:]); err != nil || c.messages < 3 || (c.bytes == 0) != (o.size == 0) {
 				t.Errorf("%s: %s: %+v, %v", orders[i], answer, c, err)

@@ -35,8 +35,8 @@ const (
 	mostOverNear  = 1.2 // the best peer, within a site
 )
 
-// unit returns in what a scene's times are told, and how many ns that is.
-func (s *scene) unit() (string, float64) {
+// unit returns in what a scenario's times are told, and how many ns that is.
+func (s *scenario) unit() (string, float64) {
 	if s.far() {
 		return "ms", 1e6
 	}
@@ -44,7 +44,7 @@ func (s *scene) unit() (string, float64) {
 }
 
 // rows are the rows of a figure, whose contestants ran in turn.
-func (s *scene) rows(f figure, root int, runs []*series) ([]bench.Row, error) {
+func (s *scenario) rows(f figure, root int, runs []*series) ([]bench.Row, error) {
 	least, err := s.bound(f.collective, f.size)
 	if err != nil {
 		return nil, err
@@ -90,7 +90,7 @@ func (s *scene) rows(f figure, root int, runs []*series) ([]bench.Row, error) {
 }
 
 // row is the row of a contestant.
-func (s *scene) row(f figure, m *series, what string) bench.Row {
+func (s *scenario) row(f figure, m *series, what string) bench.Row {
 	unit, ns := s.unit()
 	row := bench.Row{Bench: "coll", Figure: what, Value: bench.Median(m.took) / ns, Unit: unit, Params: map[string]any{
 		"scene": s.name, "collective": f.collective, "size": f.size, "contestant": m.name,
@@ -111,7 +111,7 @@ func (s *scene) row(f figure, m *series, what string) bench.Row {
 }
 
 // judgements compare our choice with others that ran in turn with it.
-func (s *scene) judgements(f figure, runs []*series) (rows []bench.Row) {
+func (s *scenario) judgements(f figure, runs []*series) (rows []bench.Row) {
 	at := slices.IndexFunc(runs, (*series).chosen)
 	if at < 0 {
 		return nil
@@ -146,7 +146,7 @@ func (s *scene) judgements(f figure, runs []*series) (rows []bench.Row) {
 }
 
 // mostOverPeer is the target beside the best peer; 0 if there is none.
-func (s *scene) mostOverPeer(f figure) float64 {
+func (s *scenario) mostOverPeer(f figure) float64 {
 	bound := slices.Contains([]string{"barrier", "allgather", "alltoall"}, f.collective) || f.collective == "allreduce" && f.size <= small
 	if s.sites == 4 && s.rtt > 0 && bound {
 		return mostOverPeer

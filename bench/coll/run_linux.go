@@ -15,7 +15,7 @@ import (
 	"github.com/isthmus-grid/isthmus/lab/gridjob"
 )
 
-// Run builds the scenes one after the other, measures, and writes the rows to w: with
+// Run builds the scenarios one after the other, measures, and writes the rows to w: with
 // JSON as soon as a figure is done, else as a table at the end. The process went through
 // lab.Enter. Missing a target is no error.
 func Run(ctx context.Context, w io.Writer, o Options) (err error) {
@@ -33,7 +33,7 @@ func Run(ctx context.Context, w io.Writer, o Options) (err error) {
 	}
 	for len(r.todo) > 0 {
 		together := 1
-		for together < len(r.todo) && r.todo[together].sameLab(r.todo[0].scene) {
+		for together < len(r.todo) && r.todo[together].sameLab(r.todo[0].scenario) {
 			together++
 		}
 		if err := r.lab(ctx, r.todo[:together]); err != nil {
@@ -62,15 +62,15 @@ type run struct {
 	rows       []bench.Row
 }
 
-// A task is a scene and what to measure there.
+// A task is a scenario and what to measure there.
 type task struct {
-	*scene
+	*scenario
 	figures []figure
 }
 
 // plan decides what to measure, and tells people.
 func (r *run) plan() error {
-	for _, s := range r.scenes() {
+	for _, s := range r.scenarios() {
 		figures, tooLong, err := r.figures(&s)
 		if err != nil {
 			return err
@@ -91,14 +91,14 @@ func (r *run) plan() error {
 		}
 	}
 	if len(r.todo) == 0 {
-		return fmt.Errorf("bench coll: no row matches %q; rows are called like %s", r.Only, figure{"bcast", 1024}.key(&r.scenes()[0], nameOurs))
+		return fmt.Errorf("bench coll: no row matches %q; rows are called like %s", r.Only, figure{"bcast", 1024}.key(&r.scenarios()[0], nameOurs))
 	}
 	r.began = time.Now()
 	return nil
 }
 
 // asked reports whether any contestant's row of a figure is asked for.
-func (r *run) asked(s *scene, f figure) bool {
+func (r *run) asked(s *scenario, f figure) bool {
 	names := append([]string{nameOurs}, r.Peers...)
 	for _, v := range r.variants() {
 		if v.concerns(f.collective) {
@@ -113,7 +113,7 @@ func (r *run) asked(s *scene, f figure) bool {
 	return false
 }
 
-func (r *run) wanted(s *scene, f figure, contestant string) bool {
+func (r *run) wanted(s *scenario, f figure, contestant string) bool {
 	return r.Only == nil || r.Only.MatchString(f.key(s, contestant))
 }
 
@@ -131,7 +131,7 @@ func (r *run) passes(t task) (all []pass) {
 	variants := r.variants()
 	choice, rest := variants[:1], slices.DeleteFunc(variants[1:], func(v variant) bool {
 		return !slices.ContainsFunc(t.figures, func(f figure) bool {
-			return v.concerns(f.collective) && r.wanted(t.scene, f, v.contestant(f.collective))
+			return v.concerns(f.collective) && r.wanted(t.scenario, f, v.contestant(f.collective))
 		})
 	})
 	all = append(all, pass{choice, true})
@@ -143,7 +143,7 @@ func (r *run) passes(t task) (all []pass) {
 	return all
 }
 
-// lab measures the scenes of one lab.
+// lab measures the scenarios of one lab.
 func (r *run) lab(ctx context.Context, tasks []task) (err error) {
 	g, down, err := gridjob.Up(ctx, tasks[0].spec(), r.Self)
 	if err != nil {
@@ -168,7 +168,7 @@ func (r *run) lab(ctx context.Context, tasks []task) (err error) {
 				err = r.pass(ctx, g, t, p, peers)
 			}
 			if err != nil {
-				return fmt.Errorf("scene %s: %w", t.name, err)
+				return fmt.Errorf("scenario %s: %w", t.name, err)
 			}
 		}
 	}
@@ -188,22 +188,22 @@ func (r *run) pass(ctx context.Context, g *grid.Grid, t task, p pass, peers []*p
 		}
 	}()
 	for _, v := range p.variants {
-		j, err := r.startOurs(ctx, g, t.scene, v)
+		j, err := r.startOurs(ctx, g, t.scenario, v)
 		if err != nil {
 			return fmt.Errorf("starting %s: %w", nameOurs, err)
 		}
 		jobs = append(jobs, j)
 	}
 	for _, peer := range peers {
-		j, err := r.startPeer(ctx, g, t.scene, peer)
+		j, err := r.startPeer(ctx, g, t.scenario, peer)
 		if err != nil {
 			return fmt.Errorf("starting %s: %w", peer.name, err)
 		}
 		jobs = append(jobs, j)
 	}
 	for _, f := range t.figures {
-		r.progress(t.scene, f, p)
-		rows, err := r.figure(ctx, t.scene, f, p, jobs)
+		r.progress(t.scenario, f, p)
+		rows, err := r.figure(ctx, t.scenario, f, p, jobs)
 		if err != nil {
 			return fmt.Errorf("%s of %d bytes: %w", f.collective, f.size, err)
 		}
@@ -219,7 +219,7 @@ func (r *run) pass(ctx context.Context, g *grid.Grid, t task, p pass, peers []*p
 }
 
 // progress tells people what comes, and when all will be done.
-func (r *run) progress(s *scene, f figure, p pass) {
+func (r *run) progress(s *scenario, f figure, p pass) {
 	left := ""
 	if r.done > 0 {
 		left = fmt.Sprintf(", about %v left", (time.Since(r.began) / time.Duration(r.done) * time.Duration(r.all-r.done)).Round(time.Second))
@@ -236,7 +236,7 @@ func (r *run) progress(s *scene, f figure, p pass) {
 }
 
 // figure has those whom it concerns make a call in turn, and returns the rows.
-func (r *run) figure(ctx context.Context, s *scene, f figure, p pass, jobs []*job) ([]bench.Row, error) {
+func (r *run) figure(ctx context.Context, s *scenario, f figure, p pass, jobs []*job) ([]bench.Row, error) {
 	var turn []*job
 	others := false
 	for _, j := range jobs {
@@ -305,7 +305,7 @@ func (r *run) called(j *job, f figure) string {
 }
 
 // turn has a job make a call as often as its first time says.
-func (r *run) turn(s *scene, f figure, j *job) error {
+func (r *run) turn(s *scenario, f figure, j *job) error {
 	if j.count == 0 { // that is its warming up, too
 		took, _, err := j.time(s, f, r.Root, 1)
 		if err != nil {

@@ -3,7 +3,7 @@
 // hosts (package twohosts). Each end of a connection is a process of its own,
 // for C a program compiled for the run, for Go this program again.
 //
-// A scene is a state of the wire and the processors, a figure something to
+// A scenario is a state of the wire and the processors, a figure something to
 // measure in it (plan.go); a Contestant is a way to carry messages. All of a
 // figure's contestants run one after the other, and then all again: what is
 // printed are medians of at least five such rounds. The package knows nothing

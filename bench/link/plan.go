@@ -7,8 +7,8 @@ import (
 	"github.com/isthmus-grid/isthmus/bench"
 )
 
-// A scene is a state of the wire and the processors.
-type scene struct {
+// A scenario is a state of the wire and the processors.
+type scenario struct {
 	name    string
 	rate    uint64 // of the wire, in bit/s; 0 is as fast as it goes
 	oneCPU  bool   // both ends are bound to the same processor
@@ -18,7 +18,7 @@ type scene struct {
 // Where the wire is not limited the ends use cubic if they may: bbr, which paces,
 // holds a stream there to half of what the wire carries. A limited wire is met
 // with the system's own choice.
-func (s *scene) cubic() bool { return s.rate == 0 }
+func (s *scenario) cubic() bool { return s.rate == 0 }
 
 // A kind is what a figure tells.
 type kind string
@@ -41,7 +41,7 @@ const (
 	mib = 1 << 20
 )
 
-var scenes = []scene{
+var scenarios = []scenario{
 	{name: "unlimited", figures: []figure{
 		{halfRoundTrip, 1, 4000}, {halfRoundTrip, kib, 4000}, {halfRoundTrip, 64 * kib, 1000},
 		{halfRoundTrip, mib, 150}, {halfRoundTrip, 4 * mib, 40},
@@ -68,11 +68,11 @@ type rival struct {
 
 // meets reports whether r runs in s. What polls without ever giving the CPU
 // away has nothing to poll for where its peer waits for the same CPU.
-func (r rival) meets(s *scene) bool { return !s.oneCPU || r.name != nameCSpinning }
+func (r rival) meets(s *scenario) bool { return !s.oneCPU || r.name != nameCSpinning }
 
 // against returns what r is compared with in a figure, or "" if r itself is
 // the yardstick. Without C there is only Go to compare with.
-func (r rival) against(s *scene, f figure, haveC bool) string {
+func (r rival) against(s *scenario, f figure, haveC bool) string {
 	base := nameCBlocking
 	switch {
 	case !haveC:
@@ -92,7 +92,7 @@ func (r rival) against(s *scene, f figure, haveC bool) string {
 // judge returns row, which compares r with what against says, with the
 // target that a link has there, if any. Without C the yardstick is not the one
 // that targets were set for, but for TLS.
-func (r rival) judge(row bench.Row, s *scene, f figure, haveC bool) bench.Row {
+func (r rival) judge(row bench.Row, s *scenario, f figure, haveC bool) bench.Row {
 	tls := r.name == nameLinkTLS
 	if r.name != nameLink && !tls || !haveC && row.Against != nameTLS {
 		return row
@@ -117,7 +117,7 @@ func (r rival) judge(row bench.Row, s *scene, f figure, haveC bool) bench.Row {
 }
 
 // key is what Options.Only is matched with.
-func key(s *scene, f figure, r rival) string {
+func key(s *scenario, f figure, r rival) string {
 	return fmt.Sprintf("%s/%s/%d/%s", s.name, f.kind, f.size, r.name)
 }
 
@@ -150,7 +150,7 @@ type series struct {
 
 // rows are the rows of a figure; runs holds all who took part, asked those
 // that were asked for.
-func rows(s *scene, f figure, runs map[string]*series, asked []rival, haveC bool) []bench.Row {
+func rows(s *scenario, f figure, runs map[string]*series, asked []rival, haveC bool) []bench.Row {
 	var all []bench.Row
 	for _, r := range asked {
 		mine := runs[r.name]

@@ -30,8 +30,8 @@ func TestValues(t *testing.T) {
 // as good as each contestant meets none but those of at most one.
 func TestTargets(t *testing.T) {
 	var got []string
-	for i := range scenes {
-		s := &scenes[i]
+	for i := range scenarios {
+		s := &scenarios[i]
 		for _, f := range s.figures {
 			for _, r := range []rival{{name: nameLink}, {name: nameLinkTLS, secured: true}} {
 				runs := make(map[string]*series)
@@ -73,7 +73,7 @@ one-cpu/half_round_trip/4194304/link vs c-blocking: 1.2 true
 
 // Without C nothing is held to targets that were set for C.
 func TestTargetsWithoutC(t *testing.T) {
-	s := &scenes[0]
+	s := &scenarios[0]
 	for _, f := range s.figures {
 		link, tls := rival{name: nameLink}, rival{name: nameLinkTLS, secured: true}
 		if base := link.against(s, f, false); base != namePlain {
@@ -90,14 +90,14 @@ func TestTargetsWithoutC(t *testing.T) {
 }
 
 func TestYardsticksHaveNone(t *testing.T) {
-	s := &scenes[0]
+	s := &scenarios[0]
 	for _, f := range s.figures {
 		base := rival{name: nameCBlocking}.against(s, f, true)
 		if f.kind == halfRoundTrip && base != nameCSpinning || f.kind != halfRoundTrip && base != "" {
 			t.Errorf("%s of %d bytes: C blocking is compared with %q", f.kind, f.size, base)
 		}
 	}
-	if (rival{name: nameCSpinning}).meets(&scenes[1]) || !(rival{name: nameCBlocking}).meets(&scenes[1]) {
+	if (rival{name: nameCSpinning}).meets(&scenarios[1]) || !(rival{name: nameCBlocking}).meets(&scenarios[1]) {
 		t.Error("on one processor C blocks and does not spin")
 	}
 }

@@ -37,13 +37,13 @@ func Run(ctx context.Context, w io.Writer, o Options) (err error) {
 		return fmt.Errorf("bench link: %w", err)
 	}
 	twohosts.WarnIfBusy(r.Err, "bench link")
-	for i := range scenes {
-		if err := r.scene(ctx, &scenes[i]); err != nil {
+	for i := range scenarios {
+		if err := r.scenario(ctx, &scenarios[i]); err != nil {
 			return fmt.Errorf("bench link: %w", err)
 		}
 	}
 	if len(r.rows) == 0 {
-		return fmt.Errorf("bench link: no row matches %q; rows are called like %s", o.Only, key(&scenes[0], scenes[0].figures[0], rival{name: namePlain}))
+		return fmt.Errorf("bench link: no row matches %q; rows are called like %s", o.Only, key(&scenarios[0], scenarios[0].figures[0], rival{name: namePlain}))
 	}
 	if o.JSON {
 		return nil
@@ -90,7 +90,7 @@ func (r *run) close() error {
 }
 
 // command returns how to start an end of v in a role.
-func (r *run) command(s *scene, v rival) func(role ...string) []string {
+func (r *run) command(s *scenario, v rival) func(role ...string) []string {
 	congestion := r.wire.Congestion
 	if s.cubic() {
 		congestion = "cubic"
@@ -107,10 +107,10 @@ func (r *run) command(s *scene, v rival) func(role ...string) []string {
 	}
 }
 
-// scene measures all figures of s that are asked for.
-func (r *run) scene(ctx context.Context, s *scene) (err error) {
+// scenario measures all figures of s that are asked for.
+func (r *run) scenario(ctx context.Context, s *scenario) (err error) {
 	if err := r.wire.Limit(s.rate); err != nil {
-		return fmt.Errorf("scene %s: limiting the wire to %d bit/s: %w", s.name, s.rate, err)
+		return fmt.Errorf("scenario %s: limiting the wire to %d bit/s: %w", s.name, s.rate, err)
 	}
 	duos := make(map[string]*duo) // started when first needed, and kept
 	defer func() {
@@ -133,7 +133,7 @@ func (r *run) scene(ctx context.Context, s *scene) (err error) {
 		}
 		runs, err := r.figure(ctx, f, needed, duos)
 		if err != nil {
-			return fmt.Errorf("scene %s: %s of %d bytes: %w", s.name, f.kind, f.size, err)
+			return fmt.Errorf("scenario %s: %s of %d bytes: %w", s.name, f.kind, f.size, err)
 		}
 		more := rows(s, f, runs, asked, r.cEnd != "")
 		if r.JSON {
@@ -148,7 +148,7 @@ func (r *run) scene(ctx context.Context, s *scene) (err error) {
 
 // choose returns whose rows are asked for, and who must run for them: those
 // they are compared with, too.
-func (r *run) choose(s *scene, f figure) (asked, needed []rival) {
+func (r *run) choose(s *scenario, f figure) (asked, needed []rival) {
 	for _, v := range r.rivals {
 		if v.meets(s) && (r.Only == nil || r.Only.MatchString(key(s, f, v))) {
 			asked = append(asked, v)

@@ -53,16 +53,16 @@ func brief(t *testing.T, only, cc string) (rows []bench.Row, told string) {
 	return rows, err.String()
 }
 
-// A short run goes through every scene, figure and contestant.
+// A short run goes through every scenario, figure and contestant.
 func TestRun(t *testing.T) {
 	rows, _ := brief(t, "", "")
 	want := 0
-	for i := range scenes {
+	for i := range scenarios {
 		each := len(Contestants) + 1
-		if (rival{name: nameCSpinning}).meets(&scenes[i]) {
+		if (rival{name: nameCSpinning}).meets(&scenarios[i]) {
 			each++
 		}
-		want += each * len(scenes[i].figures)
+		want += each * len(scenarios[i].figures)
 	}
 	seen := make(map[string]bool)
 	for _, row := range rows {

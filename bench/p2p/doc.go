@@ -1,7 +1,7 @@
 // Package p2p measures messages between ranks, as programs send them with
 // mpilib, in turn with the same messages of Open MPI and MPICH.
 //
-// A scene says where the ranks are: at two hosts that only a wire joins, at
+// A scenario says where the ranks are: at two hosts that only a wire joins, at
 // one, or all on one processor of it. Figures are what to measure there: half a
 // round trip, bandwidth and message rate with 64 messages under way, a ring
 // and a barrier (plan.go). Each contestant is a job of its own that does the
@@ -10,7 +10,7 @@
 // compiler wrappers of Debian's packages and started by their launchers.
 //
 // All contestants of a figure run one after the other, then all again: what is
-// printed are medians. In the two-host scene the wire's counters must show the
+// printed are medians. In the two-host scenario the wire's counters must show the
 // payload, so that nobody is measured over shared memory by mistake. The
 // package knows of mpilib only its public calls, and of the other two only how
 // they are started. It keeps no state.

@@ -26,9 +26,9 @@ var cSource []byte
 type contestant interface {
 	name() string
 
-	// start starts the job of a scene and returns it, rank 0 or what passes
+	// start starts the job of a scenario and returns it, rank 0 or what passes
 	// orders on to it first, also with an error.
-	start(ctx context.Context, s *scene, w *twohosts.Wire) ([]*twohosts.Process, error)
+	start(ctx context.Context, s *scenario, w *twohosts.Wire) ([]*twohosts.Process, error)
 }
 
 // ours are ranks that use mpilib.
@@ -39,7 +39,7 @@ type ours struct {
 
 func (o *ours) name() string { return nameOurs }
 
-func (o *ours) start(ctx context.Context, s *scene, w *twohosts.Wire) (all []*twohosts.Process, err error) {
+func (o *ours) start(ctx context.Context, s *scenario, w *twohosts.Wire) (all []*twohosts.Process, err error) {
 	key, err := jobkey.New("bench")
 	if err != nil {
 		return nil, err
@@ -71,12 +71,12 @@ func (o *ours) start(ctx context.Context, s *scene, w *twohosts.Wire) (all []*tw
 type foreign struct {
 	*peermpi.Program // c/p2p.c
 	hosts            []peermpi.Host
-	args             func(f *foreign, s *scene) []string
+	args             func(f *foreign, s *scenario) []string
 }
 
 func (f *foreign) name() string { return f.MPI.Name }
 
-func (f *foreign) start(ctx context.Context, s *scene, w *twohosts.Wire) ([]*twohosts.Process, error) {
+func (f *foreign) start(ctx context.Context, s *scenario, w *twohosts.Wire) ([]*twohosts.Process, error) {
 	args := append(f.LaunchAt(f.hosts[0]), "-np", strconv.Itoa(s.ranks))
 	args = append(append(args, f.args(f, s)...), f.Path)
 	p, err := twohosts.Start(ctx, w.Left, twohosts.Command{Args: args, OneCPU: s.oneCPU})
@@ -86,10 +86,10 @@ func (f *foreign) start(ctx context.Context, s *scene, w *twohosts.Wire) ([]*two
 	return []*twohosts.Process{p}, nil
 }
 
-// mpis are the others, and how each is told what a scene is about.
+// mpis are the others, and how each is told what a scenario is about.
 var mpis = []struct {
 	peermpi.MPI
-	args func(f *foreign, s *scene) []string
+	args func(f *foreign, s *scenario) []string
 }{
 	{peermpi.OpenMPI, openMPIArgs},
 	{peermpi.MPICH, mpichArgs},
@@ -98,9 +98,9 @@ var mpis = []struct {
 // oneEach is how launchers are told the hosts.
 var oneEach = fmt.Sprintf("%v:1,%v:1", twohosts.LeftAddr, twohosts.RightAddr)
 
-// openMPIArgs choose the transport that a scene is about, and let the ranks
+// openMPIArgs choose the transport that a scenario is about, and let the ranks
 // move between processors as ours do.
-func openMPIArgs(f *foreign, s *scene) []string {
+func openMPIArgs(f *foreign, s *scenario) []string {
 	hosts := twohosts.Network.String()
 	args := []string{"--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "--mca", "pml", "ob1", "--mca", "oob_tcp_if_include", hosts}
 	if s.oneCPU {
@@ -113,7 +113,7 @@ func openMPIArgs(f *foreign, s *scene) []string {
 		"--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", hosts)
 }
 
-func mpichArgs(f *foreign, s *scene) []string {
+func mpichArgs(f *foreign, s *scenario) []string {
 	var args []string
 	if s.oneCPU {
 		args = append(args, "-genv", "LD_PRELOAD", f.Preload)
@@ -154,7 +154,7 @@ type job struct {
 }
 
 // newJob starts a job and waits until rank 0 takes orders.
-func newJob(ctx context.Context, c contestant, s *scene, w *twohosts.Wire) (_ *job, err error) {
+func newJob(ctx context.Context, c contestant, s *scenario, w *twohosts.Wire) (_ *job, err error) {
 	j := new(job)
 	defer func() {
 		if err != nil {

@@ -16,7 +16,7 @@ type Options struct {
 	Self []string
 
 	Peers  []string       // whom to compare with, of PeerNames; those that are not installed are left out
-	Only   *regexp.Regexp // rows to print, by SCENE/FIGURE/SIZE/CONTESTANT; nil is all
+	Only   *regexp.Regexp // rows to print, by SCENARIO/FIGURE/SIZE/CONTESTANT; nil is all
 	Repeat int            // rounds of each figure; 7 if 0
 	For    time.Duration  // how long a contestant is measured at a time, about; 100 ms if 0
 	JSON   bool

@@ -8,8 +8,8 @@ import (
 	"github.com/isthmus-grid/isthmus/bench"
 )
 
-// A scene says where the ranks are.
-type scene struct {
+// A scenario says where the ranks are.
+type scenario struct {
 	name    string
 	ranks   int
 	apart   bool // at two hosts, one each; else all at one
@@ -55,14 +55,14 @@ func pairFigures() []figure {
 	return append(all, figure{messageRate, 16})
 }
 
-var scenes = []scene{
+var scenarios = []scenario{
 	{name: "two-nodes", ranks: 2, apart: true, figures: pairFigures()},
 	{name: "same-node", ranks: 2, figures: pairFigures()},
 	{name: "oversubscribed", ranks: 4, oneCPU: true, figures: []figure{{ringHop, 1}, {barrier, 0}}},
 }
 
 // key is what Options.Only is matched with.
-func key(s *scene, f figure, contestant string) string {
+func key(s *scenario, f figure, contestant string) string {
 	return fmt.Sprintf("%s/%s/%d/%s", s.name, f.kind, f.size, contestant)
 }
 
@@ -75,7 +75,7 @@ func (f figure) order(count int) string {
 }
 
 // value turns the answer to an order, in ns, into the figure's unit.
-func (f figure) value(s *scene, ns float64) float64 {
+func (f figure) value(s *scenario, ns float64) float64 {
 	switch f.kind {
 	case halfRoundTrip:
 		return ns / 2e3
@@ -132,7 +132,7 @@ type series struct {
 
 // rows are the rows of a figure; runs holds all who took part, asked are those
 // whose rows are asked for.
-func rows(s *scene, f figure, runs map[string]*series, asked []string, congestion string) []bench.Row {
+func rows(s *scenario, f figure, runs map[string]*series, asked []string, congestion string) []bench.Row {
 	var all []bench.Row
 	for _, name := range asked {
 		mine := runs[name]
@@ -162,7 +162,7 @@ func rows(s *scene, f figure, runs map[string]*series, asked []string, congestio
 // better is whom ours is compared with: the better of the others that took
 // part. Where ranks share a processor it is Open MPI, which has a setting for
 // that and which the target names.
-func better(s *scene, f figure, runs map[string]*series) string {
+func better(s *scenario, f figure, runs map[string]*series) string {
 	if s.oneCPU && runs[nameOpenMPI] != nil {
 		return nameOpenMPI
 	}
@@ -181,7 +181,7 @@ func better(s *scene, f figure, runs map[string]*series) string {
 
 // judge gives ours the target that it has in a figure, if any, and if those
 // are there that it was set for.
-func judge(row bench.Row, s *scene, f figure, runs map[string]*series) bench.Row {
+func judge(row bench.Row, s *scenario, f figure, runs map[string]*series) bench.Row {
 	switch {
 	case s.oneCPU:
 		if row.Against == nameOpenMPI {

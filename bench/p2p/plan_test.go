@@ -27,7 +27,7 @@ func TestParsePeers(t *testing.T) {
 }
 
 func TestValues(t *testing.T) {
-	s := &scenes[len(scenes)-1] // four ranks
+	s := &scenarios[len(scenarios)-1] // four ranks
 	for _, c := range []struct {
 		f    figure
 		ns   float64
@@ -47,8 +47,8 @@ func TestValues(t *testing.T) {
 
 // Every order of the plan is one that ranks understand.
 func TestOrders(t *testing.T) {
-	for i := range scenes {
-		for _, f := range scenes[i].figures {
+	for i := range scenarios {
+		for _, f := range scenarios[i].figures {
 			for _, count := range []int{1, mostCount} {
 				order := f.order(count)
 				_, size, n, err := parseOrder(order)
@@ -92,8 +92,8 @@ func every(values map[string]float64) map[string]*series {
 // as MPICH, and Open MPI is half as good where more is better, else twice.
 func TestTargets(t *testing.T) {
 	var got []string
-	for i := range scenes {
-		s := &scenes[i]
+	for i := range scenarios {
+		s := &scenarios[i]
 		for _, f := range s.figures {
 			runs := every(map[string]float64{nameOurs: 4, nameMPICH: 4, nameOpenMPI: 8})
 			if f.moreIsBetter() {
@@ -155,7 +155,7 @@ oversubscribed/barrier/0/isthmus vs openmpi: 1 true
 
 // A target against the better of two needs both.
 func TestTargetsNeedThePeers(t *testing.T) {
-	for _, s := range scenes {
+	for _, s := range scenarios {
 		for _, f := range s.figures {
 			for _, name := range PeerNames() {
 				row := rows(&s, f, every(map[string]float64{nameOurs: 4, name: 4}), []string{nameOurs}, "reno")[0]

@@ -34,8 +34,8 @@ func Run(ctx context.Context, w io.Writer, o Options) (err error) {
 		return fmt.Errorf("bench p2p: %w", err)
 	}
 	twohosts.WarnIfBusy(r.Err, "bench p2p")
-	for i := range scenes {
-		if err := r.scene(ctx, &scenes[i]); err != nil {
+	for i := range scenarios {
+		if err := r.scenario(ctx, &scenarios[i]); err != nil {
 			if !o.JSON && len(r.rows) > 0 { // what was measured was measured
 				err = errors.Join(err, bench.WriteTable(w, r.rows...))
 			}
@@ -43,7 +43,7 @@ func Run(ctx context.Context, w io.Writer, o Options) (err error) {
 		}
 	}
 	if len(r.rows) == 0 {
-		return fmt.Errorf("bench p2p: no row matches %q; rows are called like %s", o.Only, key(&scenes[0], scenes[0].figures[0], nameOurs))
+		return fmt.Errorf("bench p2p: no row matches %q; rows are called like %s", o.Only, key(&scenarios[0], scenarios[0].figures[0], nameOurs))
 	}
 	if o.JSON {
 		return nil
@@ -103,8 +103,8 @@ func (r *run) close() error {
 	return os.RemoveAll(r.folder)
 }
 
-// scene measures all figures of s that are asked for.
-func (r *run) scene(ctx context.Context, s *scene) (err error) {
+// scenario measures all figures of s that are asked for.
+func (r *run) scenario(ctx context.Context, s *scenario) (err error) {
 	jobs := make(map[string]*job) // started when first needed, and kept
 	defer func() {
 		for name, j := range jobs {
@@ -119,7 +119,7 @@ func (r *run) scene(ctx context.Context, s *scene) (err error) {
 		fmt.Fprintf(r.Err, "bench p2p: %s: %s of %d bytes\n", s.name, f.kind, f.size)
 		runs, err := r.figure(ctx, s, f, needed, jobs)
 		if err != nil {
-			return fmt.Errorf("scene %s: %s of %d bytes: %w", s.name, f.kind, f.size, err)
+			return fmt.Errorf("scenario %s: %s of %d bytes: %w", s.name, f.kind, f.size, err)
 		}
 		more := rows(s, f, runs, asked, r.congestion)
 		if r.JSON {
@@ -134,12 +134,12 @@ func (r *run) scene(ctx context.Context, s *scene) (err error) {
 
 // end ends a job that has been measured. How the others end is not our affair,
 // but people are told.
-func (r *run) end(s *scene, name string, j *job) error {
+func (r *run) end(s *scenario, name string, j *job) error {
 	err := j.stop()
 	switch {
 	case err == nil:
 	case name == nameOurs:
-		return fmt.Errorf("scene %s: %s: ending: %w", s.name, name, err)
+		return fmt.Errorf("scenario %s: %s: ending: %w", s.name, name, err)
 	default:
 		fmt.Fprintf(r.Err, "bench p2p: %s: %s did not end as it should: %v\n", s.name, name, err)
 	}
@@ -148,7 +148,7 @@ func (r *run) end(s *scene, name string, j *job) error {
 
 // choose returns whose rows are asked for, and who must run for them: for ours
 // those that it is compared with, too.
-func (r *run) choose(s *scene, f figure) (asked []string, needed []contestant) {
+func (r *run) choose(s *scenario, f figure) (asked []string, needed []contestant) {
 	for _, c := range r.contestants {
 		if r.Only == nil || r.Only.MatchString(key(s, f, c.name())) {
 			asked = append(asked, c.name())
@@ -163,7 +163,7 @@ func (r *run) choose(s *scene, f figure) (asked []string, needed []contestant) {
 }
 
 // figure measures f with each of needed in turn, r.Repeat times.
-func (r *run) figure(ctx context.Context, s *scene, f figure, needed []contestant, jobs map[string]*job) (map[string]*series, error) {
+func (r *run) figure(ctx context.Context, s *scenario, f figure, needed []contestant, jobs map[string]*job) (map[string]*series, error) {
 	var cases []func(context.Context) (float64, error)
 	for _, c := range needed {
 		name := c.name()
@@ -196,7 +196,7 @@ func (r *run) figure(ctx context.Context, s *scene, f figure, needed []contestan
 
 // count finds out how many of f a job does in r.For. That is its warming up,
 // too.
-func (r *run) count(s *scene, f figure, j *job) (int, error) {
+func (r *run) count(s *scenario, f figure, j *job) (int, error) {
 	count := 1
 	for _, d := range []time.Duration{r.For / 100, r.For / 10, r.For} {
 		ns, err := r.measure(s, f, j, count)
@@ -210,7 +210,7 @@ func (r *run) count(s *scene, f figure, j *job) (int, error) {
 
 // measure has a job do f count times. What ranks at two hosts say to each
 // other must have crossed the wire.
-func (r *run) measure(s *scene, f figure, j *job, count int) (ns float64, err error) {
+func (r *run) measure(s *scenario, f figure, j *job, count int) (ns float64, err error) {
 	before, err := r.wire.Carried()
 	if err != nil {
 		return 0, err

@@ -53,7 +53,7 @@ func brief(t *testing.T, o Options) (rows []bench.Row, told string, err error) {
 	return rows, said.String(), err
 }
 
-// Ours go through every kind of figure, in every scene.
+// Ours go through every kind of figure, in every scenario.
 func TestRun(t *testing.T) {
 	rows, _, err := brief(t, Options{Only: regexp.MustCompile(`/(0|1|16|65536)/`)})
 	if err != nil {
@@ -121,10 +121,10 @@ func TestAnotherWayIsNoticed(t *testing.T) {
 		t.Fatal(err)
 	}
 	r, j := &run{wire: w}, &job{all: []*twohosts.Process{p}}
-	if _, err := r.measure(&scene{apart: true}, figure{halfRoundTrip, 1 << 20}, j, 100); err == nil || !strings.Contains(err.Error(), "another way") {
+	if _, err := r.measure(&scenario{apart: true}, figure{halfRoundTrip, 1 << 20}, j, 100); err == nil || !strings.Contains(err.Error(), "another way") {
 		t.Error(err)
 	}
-	if ns, err := r.measure(&scene{}, figure{halfRoundTrip, 1 << 20}, j, 100); ns != 5 || err != nil {
+	if ns, err := r.measure(&scenario{}, figure{halfRoundTrip, 1 << 20}, j, 100); ns != 5 || err != nil {
 		t.Error(ns, err)
 	}
 	if err := j.stop(); err != nil {

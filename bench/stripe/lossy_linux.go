@@ -193,7 +193,7 @@ func (l *longPath) move(ctx context.Context, congestion string, rtt time.Duratio
 	return full, rtts, err
 }
 
-// runLossy measures the cells of the scene "lossy".
+// runLossy measures the cells of the scenario "lossy".
 func runLossy(ctx context.Context, o Options) error {
 	rates := []int64{100e6, 1000e6}
 	if o.Rate > 0 {

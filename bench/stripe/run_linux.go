@@ -20,21 +20,21 @@ const (
 // not, as bbr, fills a path of little loss with one carrier.
 const lossy = "cubic"
 
-// Run measures and writes the rows, those of a scene when it is done. It must run
+// Run measures and writes the rows, those of a scenario when it is done. It must run
 // in a process that went through lab.Enter. Missing a target is no error.
 func Run(ctx context.Context, o Options) error {
-	if o.Scene == "lossy" {
+	if o.Scenario == "lossy" {
 		if err := runLossy(ctx, o); err != nil {
 			return fmt.Errorf("bench stripe: over a long path with losses: %w", err)
 		}
 		return nil
 	}
-	if o.Scene != "proxies" {
+	if o.Scenario != "proxies" {
 		if err := runPath(ctx, o); err != nil {
 			return fmt.Errorf("bench stripe: over one path: %w", err)
 		}
 	}
-	if o.Scene != "path" {
+	if o.Scenario != "path" {
 		if err := runProxies(ctx, o); err != nil {
 			return fmt.Errorf("bench stripe: by two proxies: %w", err)
 		}
@@ -54,7 +54,7 @@ func runPath(ctx context.Context, o Options) (err error) {
 	}
 	defer func() { err = errors.Join(err, p.close()) }()
 	for _, congestion := range measured {
-		s := &scene{name: "path", counts: []int{1, 8, own}, of: 8, params: map[string]any{
+		s := &scenario{name: "path", counts: []int{1, 8, own}, of: 8, params: map[string]any{
 			"congestion": congestion, "system_congestion": system, "rtt_ms": float64(o.RTT.Microseconds()) / 1000,
 			"loss": o.Loss, "rate_mbit": float64(o.Rate) / 1e6,
 		}}
@@ -79,14 +79,14 @@ func runProxies(ctx context.Context, o Options) (err error) {
 	if err != nil {
 		return err
 	}
-	s := &scene{name: "proxies", counts: []int{1, 2, own}, target: targetProxies, of: 2, params: map[string]any{
+	s := &scenario{name: "proxies", counts: []int{1, 2, own}, target: targetProxies, of: 2, params: map[string]any{
 		"congestion": system, "rtt_ms": float64(o.RTT.Microseconds()) / 1000, "proxy_mbit": float64(o.Proxy) / 1e6,
 	}}
 	return o.measure(ctx, s, func(n int) (result, error) { return r.turn(ctx, n) })
 }
 
 // measure has links of all counts of carriers take turns, and writes the rows.
-func (o Options) measure(ctx context.Context, s *scene, turn func(carriers int) (result, error)) error {
+func (o Options) measure(ctx context.Context, s *scenario, turn func(carriers int) (result, error)) error {
 	results := make([][]result, len(s.counts))
 	for round := range o.Repeat {
 		for i, n := range s.counts {

@@ -23,12 +23,12 @@ import (
 
 // Options of a run.
 type Options struct {
-	Repeat int           // rounds, 1 or more
-	RTT    time.Duration // of both scenes
-	Loss   float64       // of packets, in the first
-	Rate   int64         // bit/s of the path of the first and the last; 0: 1 Gb/s, and of the last 100 Mb/s and 1 Gb/s
-	Proxy  int64         // bit/s to and from each proxy
-	Scene  string        // only this one: "path", "proxies" or "lossy"; empty: the first two
+	Repeat   int           // rounds, 1 or more
+	RTT      time.Duration // of both scenarios
+	Loss     float64       // of packets, in the first
+	Rate     int64         // bit/s of the path of the first and the last; 0: 1 Gb/s, and of the last 100 Mb/s and 1 Gb/s
+	Proxy    int64         // bit/s to and from each proxy
+	Scenario string        // only this one: "path", "proxies" or "lossy"; empty: the first two
 
 	Control string // the only congestion control of the last; empty: cubic and bbr
 	Binary  func(daemon string) []string
@@ -55,8 +55,8 @@ type result struct {
 	proxies  int     // that these went through
 }
 
-// scene is what is measured in one place.
-type scene struct {
+// scenario is what is measured in one place.
+type scenario struct {
 	name   string
 	params map[string]any
 	counts []int // of carriers
@@ -64,9 +64,9 @@ type scene struct {
 	of     int // the number of carriers that is to reach the target
 }
 
-// rows are a scene's figures; results are by the index of counts, that of one
+// rows are a scenario's figures; results are by the index of counts, that of one
 // carrier first.
-func (s *scene) rows(results [][]result) []bench.Row {
+func (s *scenario) rows(results [][]result) []bench.Row {
 	var rows []bench.Row
 	base := bench.Median(rates(results[0]))
 	for i, n := range s.counts {

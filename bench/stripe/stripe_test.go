@@ -8,7 +8,7 @@ import (
 // TestRows: figures are held against one carrier, and the target is that of the
 // count it is meant for.
 func TestRows(t *testing.T) {
-	s := &scene{name: "path", counts: []int{1, 8, own}, target: 3, of: 8, params: map[string]any{"loss": 0.5}}
+	s := &scenario{name: "path", counts: []int{1, 8, own}, target: 3, of: 8, params: map[string]any{"loss": 0.5}}
 	rows := s.rows([][]result{
 		{{10, 1, 0}, {30, 1, 0}, {20, 1, 0}},
 		{{90, 8, 0}, {100, 8, 0}, {80, 8, 0}},

@@ -21,11 +21,11 @@ func benchCollCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "coll",
 		Usage: "measure collective calls between sites beside their lower bounds, Open MPI and MPICH (an hour or more; less with flags)",
-		Description: "Without --sites, --rtt, --rate and --near it measures the standard scenes: 2 and 4 sites, 8 and 20 ms, 136 Mbit/s and 1 Gbit/s;\n" +
+		Description: "Without --sites, --rtt, --rate and --near it measures the standard scenarios: 2 and 4 sites, 8 and 20 ms, 136 Mbit/s and 1 Gbit/s;\n" +
 			"2 sites without delay at 100 Mbit/s; and one host, and one site of two. Lists have commas between their parts.",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "json", Usage: "print one JSON object per figure"},
-			&cli.StringFlag{Name: "only", Usage: "measure the rows that match `REGEXP`, of SCENE/COLLECTIVE/SIZE/CONTESTANT, such as 4x4/20ms/1gbit/blocked/bcast/"},
+			&cli.StringFlag{Name: "only", Usage: "measure the rows that match `REGEXP`, of SCENARIO/COLLECTIVE/SIZE/CONTESTANT, such as 4x4/20ms/1gbit/blocked/bcast/"},
 			&cli.StringFlag{Name: "sites", Usage: "`NUMBERS` of sites"},
 			&cli.IntFlag{Name: "ranks", Usage: "`N` ranks at each site", Value: 4},
 			&cli.IntFlag{Name: "nodes", Usage: "on `N` hosts of each site", Value: 1},

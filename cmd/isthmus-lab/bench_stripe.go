@@ -60,7 +60,7 @@ func benchStripeCommand() *cli.Command {
 			}
 			return stripe.Run(c.Context, stripe.Options{
 				Repeat: c.Int("repeat"), RTT: rtt, Loss: loss, Rate: int64(c.Int("rate")) * 1e6, Proxy: 1e8,
-				Scene: only, Control: c.String("control"), JSON: c.Bool("json"),
+				Scenario: only, Control: c.String("control"), JSON: c.Bool("json"),
 				Binary: suite(program),
 				Out:    c.App.Writer, Err: os.Stderr,
 			})

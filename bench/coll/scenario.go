@@ -11,8 +11,8 @@ import (
 	"github.com/isthmus-grid/isthmus/lab/wan"
 )
 
-// A scene is where ranks are, and what lies between.
-type scene struct {
+// A scenario is where ranks are, and what lies between.
+type scenario struct {
 	name         string
 	sites, nodes int // hosts of each site
 	ranks        int // of each site
@@ -21,19 +21,19 @@ type scene struct {
 	order        string
 }
 
-// nearRanks is how many ranks the scenes within one site have.
+// nearRanks is how many ranks the scenarios within one site have.
 const nearRanks = 4
 
-// scenes are those that the options ask for. The standard ones are 2 and 4 sites, 8 and
+// scenarios are those that the options ask for. The standard ones are 2 and 4 sites, 8 and
 // 20 ms, 136 Mbit/s and 1 Gbit/s, each with both orders; two sites without delay at
 // 100 Mbit/s; and those within one site.
-func (o Options) scenes() []scene {
+func (o Options) scenarios() []scenario {
 	if len(o.Sites) == 0 && len(o.RTT) == 0 && len(o.Rate) == 0 && !o.Near {
 		all := o.with([]int{2, 4}, []time.Duration{8 * time.Millisecond, 20 * time.Millisecond}, []int64{136e6, 1e9})
 		all = append(all, o.with([]int{2}, []time.Duration{0}, []int64{100e6})...)
 		return append(all, near()...)
 	}
-	var all []scene
+	var all []scenario
 	if !o.Near || len(o.Sites) > 0 || len(o.RTT) > 0 || len(o.Rate) > 0 {
 		all = o.with(orElse(o.Sites, 2, 4), orElse(o.RTT, 8*time.Millisecond, 20*time.Millisecond), orElse(o.Rate, 136e6, 1e9))
 	}
@@ -50,8 +50,8 @@ func orElse[T any](list []T, otherwise ...T) []T {
 	return list
 }
 
-func near() []scene {
-	return []scene{
+func near() []scenario {
+	return []scenario{
 		{name: "node", sites: 1, nodes: 1, ranks: nearRanks, order: blocked},
 		{name: "site", sites: 1, nodes: 2, ranks: nearRanks, order: blocked},
 	}
@@ -59,12 +59,12 @@ func near() []scene {
 
 // with returns all combinations; those that differ only in the order of the ranks follow
 // one another, so that they can share a lab.
-func (o Options) with(sites []int, rtts []time.Duration, rates []int64) (all []scene) {
+func (o Options) with(sites []int, rtts []time.Duration, rates []int64) (all []scenario) {
 	for _, n := range sites {
 		for _, rtt := range rtts {
 			for _, rate := range rates {
 				for _, order := range orElse(o.Orders, Orders()...) {
-					s := scene{sites: n, nodes: o.Nodes, ranks: o.Ranks, rtt: rtt, rate: rate, order: order}
+					s := scenario{sites: n, nodes: o.Nodes, ranks: o.Ranks, rtt: rtt, rate: rate, order: order}
 					s.name = fmt.Sprintf("%dx%d/%v/%s/%s", n, o.Ranks, rtt, rateName(rate), order)
 					if o.Nodes > 1 {
 						s.name = fmt.Sprintf("%dx%dx%d/%v/%s/%s", n, o.Nodes, o.Ranks/o.Nodes, rtt, rateName(rate), order)
@@ -90,17 +90,17 @@ func rateName(rate int64) string {
 }
 
 // far reports whether there are several sites, so that there is a bound.
-func (s *scene) far() bool { return s.sites > 1 }
+func (s *scenario) far() bool { return s.sites > 1 }
 
-// sameLab reports whether both scenes can run in one lab.
-func (s *scene) sameLab(t *scene) bool {
+// sameLab reports whether both scenarios can run in one lab.
+func (s *scenario) sameLab(t *scenario) bool {
 	other := *t
 	other.name, other.order = s.name, s.order
 	return *s == other
 }
 
 // site returns where a rank is, counted from 0.
-func (s *scene) site(rank int) int {
+func (s *scenario) site(rank int) int {
 	if s.order == roundRobin {
 		return rank % s.sites
 	}
@@ -108,7 +108,7 @@ func (s *scene) site(rank int) int {
 }
 
 // place returns the node of a rank, "site/host".
-func (s *scene) place(rank int) string {
+func (s *scenario) place(rank int) string {
 	within := rank % s.ranks
 	if s.order == roundRobin {
 		within = rank / s.sites
@@ -119,7 +119,7 @@ func (s *scene) place(rank int) string {
 func siteName(i int) string { return fmt.Sprintf("s%d", i+1) }
 
 // places returns the nodes of all ranks.
-func (s *scene) places() []string {
+func (s *scenario) places() []string {
 	all := make([]string, s.sites*s.ranks)
 	for r := range all {
 		all[r] = s.place(r)
@@ -128,17 +128,17 @@ func (s *scene) places() []string {
 }
 
 // bound is how long a call takes at least; 0 where nothing is known.
-func (s *scene) bound(collective string, size int) (time.Duration, error) {
+func (s *scenario) bound(collective string, size int) (time.Duration, error) {
 	return bound.Of(collective, bound.Grid{Sites: s.sites, Ranks: s.ranks, Latency: s.rtt / 2, Rate: float64(s.rate) / 8, Dealt: s.order == roundRobin}, size)
 }
 
 // burst is what a link lets through at once: half a millisecond of its rate, so that
 // little of what is timed against it is not held to it, and enough for the timer that
 // refills the bucket.
-func (s *scene) burst() int64 { return max(s.rate/8/2000, 16<<10) }
+func (s *scenario) burst() int64 { return max(s.rate/8/2000, 16<<10) }
 
-// spec is that of the scene's lab.
-func (s *scene) spec() lab.Spec {
+// spec is that of the scenario's lab.
+func (s *scenario) spec() lab.Spec {
 	spec := lab.Spec{WAN: lab.WAN{Default: wan.Shape{Delay: s.rtt / 2}}}
 	for i := range s.sites {
 		site := lab.Site{Name: siteName(i), Preset: "open", Nodes: lab.Nodes(s.nodes), Uplink: s.rate}
