@@ -13,7 +13,7 @@ func (r *run) crossings(s *scenario, f figure, jobs []*job) (rows []bench.Row, e
 	for _, j := range jobs {
 		words, err := j.do(fmt.Sprintf("%s %s %d %d", orderCount, f.collective, f.size, r.Root))
 		if errors.Is(err, errRefused) {
-			fmt.Fprintf(r.Err, "bench coll: %s: %s: %v\n", s.name, j.contestant(f.collective), err)
+			fmt.Fprintf(r.Err, "bench coll: %s: %s: %v\n", s.name, j.implementation(f.collective), err)
 			continue
 		}
 		if err != nil {

@@ -19,7 +19,7 @@
 // nothing is subtracted. Within a site, where a call takes less than waking up does, each
 // begins when its rank leaves a barrier, as in the OSU benchmarks.
 //
-// All contestants of a figure run one after the other, then all again: printed are the
+// All implementations of a figure run one after the other, then all again: printed are the
 // medians of all repetitions. Those whose turn it is not sleep.
 //
 // The bound counts only what MPI's counts say at the link's full rate. Ethernet, IP and TCP

@@ -21,7 +21,7 @@ const (
 	orderBound = 2 * time.Minute // of an order: many times what the slowest should take
 )
 
-// A job is a contestant's ranks in a scenario.
+// A job is an implementation's ranks in a scenario.
 type job struct {
 	series
 	head  *twohosts.Process // takes orders

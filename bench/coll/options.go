@@ -35,14 +35,14 @@ type Options struct {
 
 	Counts bool // instead of times, how much crosses between sites; of ours only
 
-	Only    *regexp.Regexp // rows to measure, by SCENARIO/COLLECTIVE/SIZE/CONTESTANT; nil is all
+	Only    *regexp.Regexp // rows to measure, by SCENARIO/COLLECTIVE/SIZE/IMPLEMENTATION; nil is all
 	Repeat  int            // rounds
 	Longest time.Duration  // what must take longer is left out
 	JSON    bool
 	Err     io.Writer // for people to see what goes on; not nil
 }
 
-// The contestants, as rows call them.
+// The implementations, as rows call them.
 const (
 	nameOurs  = "isthmus"
 	nameTuned = "openmpi-tuned"
@@ -102,7 +102,7 @@ func (o Options) Check() error {
 	case o.Nodes < 1 || o.Ranks%o.Nodes != 0:
 		return fmt.Errorf("--nodes %d: want a number that divides the %d ranks of a site", o.Nodes, o.Ranks)
 	case o.Root < 0 || o.Root >= 2*o.Ranks || o.Near && o.Root >= nearRanks:
-		return fmt.Errorf("--root %d: not a rank of every scene", o.Root)
+		return fmt.Errorf("--root %d: not a rank of every scenario", o.Root)
 	case o.Repeat < 1:
 		return fmt.Errorf("--repeat %d: want 1 or more", o.Repeat)
 	case o.Longest <= 0:

@@ -26,7 +26,7 @@ const nodeNetwork = "10.0.0.0/8"
 // nodeInterface is a host's only one.
 const nodeInterface = "eth0"
 
-// A peer is a contestant of another MPI.
+// A peer is an implementation of another MPI.
 type peer struct {
 	name string
 	mpi  peermpi.MPI

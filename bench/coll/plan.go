@@ -8,7 +8,7 @@ import (
 	"github.com/isthmus-grid/isthmus/collectives"
 )
 
-// A figure is a call that contestants make in turn.
+// A figure is a call that implementations make in turn.
 type figure struct {
 	collective string
 	size       int
@@ -38,13 +38,13 @@ func (o Options) figures(s *scenario) (all, tooLong []figure, err error) {
 }
 
 // key is what Options.Only is matched with.
-func (f figure) key(s *scenario, contestant string) string {
-	return fmt.Sprintf("%s/%s/%d/%s", s.name, f.collective, f.size, contestant)
+func (f figure) key(s *scenario, implementation string) string {
+	return fmt.Sprintf("%s/%s/%d/%s", s.name, f.collective, f.size, implementation)
 }
 
 // How often a call is repeated at a time.
 const (
-	turn      = 150 * time.Millisecond // about how long a contestant is measured at a time
+	turn      = 150 * time.Millisecond // about how long an implementation is measured at a time
 	mostFar   = 5                      // repetitions in that time
 	mostNear  = 2000
 	warmFar   = 1
@@ -120,8 +120,8 @@ func (s *scenario) right(v variant, collective string) bool {
 	return err != nil || a.Needs != collectives.Ordered || s.layout().Ordered()
 }
 
-// contestant is the name of ours in keys and reports.
-func (v variant) contestant(collective string) string {
+// implementation is the name of ours in keys and reports.
+func (v variant) implementation(collective string) string {
 	if len(v.forced) == 0 {
 		return nameOurs
 	}

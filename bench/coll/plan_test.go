@@ -55,7 +55,7 @@ func TestScenarios(t *testing.T) {
 	}
 	for i := 1; i < 18; i += 2 {
 		if !standard[i].sameLab(&standard[i-1]) || i > 2 && standard[i-1].sameLab(&standard[i-2]) {
-			t.Errorf("scenes %d and before: %s", i, names(standard[i-2:i+1]))
+			t.Errorf("scenarios %d and before: %s", i, names(standard[i-2:i+1]))
 		}
 	}
 	for _, tc := range []struct {

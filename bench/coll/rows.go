@@ -9,7 +9,7 @@ import (
 	"github.com/isthmus-grid/isthmus/collectives"
 )
 
-// A series is what one contestant did.
+// A series is what one implementation did.
 type series struct {
 	name    string // "isthmus", "mpich"
 	variant        // of ours
@@ -43,7 +43,7 @@ func (s *scenario) unit() (string, float64) {
 	return "us", 1e3
 }
 
-// rows are the rows of a figure, whose contestants ran in turn.
+// rows are the rows of a figure, whose implementations ran in turn.
 func (s *scenario) rows(f figure, root int, runs []*series) ([]bench.Row, error) {
 	least, err := s.bound(f.collective, f.size)
 	if err != nil {
@@ -89,7 +89,7 @@ func (s *scenario) rows(f figure, root int, runs []*series) ([]bench.Row, error)
 	return append(rows, s.judgements(f, runs)...), nil
 }
 
-// row is the row of a contestant.
+// row is the row of an implementation.
 func (s *scenario) row(f figure, m *series, what string) bench.Row {
 	unit, ns := s.unit()
 	row := bench.Row{Bench: "coll", Figure: what, Value: bench.Median(m.took) / ns, Unit: unit, Params: map[string]any{
@@ -125,7 +125,7 @@ func (s *scenario) judgements(f figure, runs []*series) (rows []bench.Row) {
 		row := s.row(f, mine, what)
 		row.Against = other.name
 		if other.ours() {
-			row.Against = other.contestant(f.collective)
+			row.Against = other.implementation(f.collective)
 		}
 		row.Ratio = bench.Median(mine.took) / bench.Median(other.took)
 		row.Params["against_spread"] = round(bench.Spread(other.took))

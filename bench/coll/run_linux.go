@@ -97,12 +97,12 @@ func (r *run) plan() error {
 	return nil
 }
 
-// asked reports whether any contestant's row of a figure is asked for.
+// asked reports whether any implementation's row of a figure is asked for.
 func (r *run) asked(s *scenario, f figure) bool {
 	names := append([]string{nameOurs}, r.Peers...)
 	for _, v := range r.variants() {
 		if v.concerns(f.collective) {
-			names = append(names, v.contestant(f.collective))
+			names = append(names, v.implementation(f.collective))
 		}
 	}
 	for _, name := range names {
@@ -113,8 +113,8 @@ func (r *run) asked(s *scenario, f figure) bool {
 	return false
 }
 
-func (r *run) wanted(s *scenario, f figure, contestant string) bool {
-	return r.Only == nil || r.Only.MatchString(f.key(s, contestant))
+func (r *run) wanted(s *scenario, f figure, implementation string) bool {
+	return r.Only == nil || r.Only.MatchString(f.key(s, implementation))
 }
 
 // A pass is who runs in turn: our choice with the other MPIs, which comes first, or with
@@ -131,7 +131,7 @@ func (r *run) passes(t task) (all []pass) {
 	variants := r.variants()
 	choice, rest := variants[:1], slices.DeleteFunc(variants[1:], func(v variant) bool {
 		return !slices.ContainsFunc(t.figures, func(f figure) bool {
-			return v.concerns(f.collective) && r.wanted(t.scenario, f, v.contestant(f.collective))
+			return v.concerns(f.collective) && r.wanted(t.scenario, f, v.implementation(f.collective))
 		})
 	})
 	all = append(all, pass{choice, true})
@@ -296,10 +296,10 @@ func withoutChoice(rows []bench.Row) (some []bench.Row) {
 	return some
 }
 
-// called is a contestant's name in keys and reports.
+// called is an implementation's name in keys and reports.
 func (r *run) called(j *job, f figure) string {
 	if j.ours() {
-		return j.contestant(f.collective)
+		return j.implementation(f.collective)
 	}
 	return j.name
 }

@@ -11,7 +11,7 @@ type Options struct {
 	// Part's role. Element 0 is a path.
 	Self []string
 
-	Only   *regexp.Regexp // rows to print, by SCENARIO/FIGURE/SIZE/CONTESTANT; nil is all
+	Only   *regexp.Regexp // rows to print, by SCENARIO/FIGURE/SIZE/IMPLEMENTATION; nil is all
 	Repeat int            // rounds of each figure; 7 if 0
 	Scale  float64        // of the number of messages; 1 if 0
 	CC     string         // the C compiler; cc if empty

@@ -39,16 +39,16 @@ const joinBound = 10 * time.Second
 // mostMessage bounds what an order may ask for.
 const mostMessage = 64 << 20
 
-// Part is an end played by this process. Its role is the name of a contestant,
+// Part is an end played by this process. Its role is the name of an implementation,
 // a congestion control, and "listen ADDRESS" or "dial ADDRESS PORT".
 func Part(ctx context.Context, role string, in io.Reader, out io.Writer) (err error) {
 	words := strings.Fields(role)
 	if len(words) < 4 {
-		return fmt.Errorf("bench link: an end wants a contestant, a congestion control, what to do and an address, got %q", role)
+		return fmt.Errorf("bench link: an end wants an implementation, a congestion control, what to do and an address, got %q", role)
 	}
-	at := slices.IndexFunc(Contestants, func(c Contestant) bool { return c.Name() == words[0] })
+	at := slices.IndexFunc(Transports, func(c Transport) bool { return c.Name() == words[0] })
 	if at < 0 {
-		return fmt.Errorf("bench link: there is no contestant %q", words[0])
+		return fmt.Errorf("bench link: there is no implementation %q", words[0])
 	}
 	dialled := words[2] == "dial"
 	raw, err := connect(ctx, dialled, words[3:], out)
@@ -62,7 +62,7 @@ func Part(ctx context.Context, role string, in io.Reader, out io.Writer) (err er
 	}
 	joining, cancel := context.WithTimeout(ctx, joinBound)
 	defer cancel()
-	e, err := Contestants[at].Open(joining, raw, dialled)
+	e, err := Transports[at].Open(joining, raw, dialled)
 	if err != nil {
 		raw.Close()
 		return fmt.Errorf("bench link: opening %s: %w", words[0], err)

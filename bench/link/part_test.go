@@ -14,8 +14,8 @@ import (
 // patience bounds every wait of a test.
 const patience = 30 * time.Second
 
-// ends opens both ends of a contestant on this machine's loopback.
-func ends(t *testing.T, c Contestant) (listener, dialler End) {
+// ends opens both ends of an implementation on this machine's loopback.
+func ends(t *testing.T, c Transport) (listener, dialler End) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -51,9 +51,9 @@ func ends(t *testing.T, c Contestant) (listener, dialler End) {
 
 const orders = "trips 1 20\ntrips 70000 3\nstream 16 1000\nstream 300000 5\n"
 
-// Every contestant carries out every order.
-func TestContestantsObey(t *testing.T) {
-	for _, c := range Contestants {
+// Every implementation carries out every order.
+func TestTransportsObey(t *testing.T) {
+	for _, c := range Transports {
 		t.Run(c.Name(), func(t *testing.T) {
 			listener, dialler := ends(t, c)
 			served := make(chan error, 1)

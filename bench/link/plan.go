@@ -29,7 +29,7 @@ const (
 	bandwidth     kind = "bandwidth"       // of messages sent one by one, in GB/s
 )
 
-// A figure is something to measure with every contestant.
+// A figure is something to measure with every implementation.
 type figure struct {
 	kind  kind
 	size  int // bytes of a message
@@ -59,20 +59,20 @@ var scenarios = []scenario{
 	}},
 }
 
-// A rival is what the plan needs to know of a contestant.
-type rival struct {
+// An implementation is what the plan needs to know of what carries messages.
+type implementation struct {
 	name    string
 	secured bool
-	c       bool // an end of C, not one of Contestants
+	c       bool // an end of C, not one of Transports
 }
 
 // meets reports whether r runs in s. What polls without ever giving the CPU
 // away has nothing to poll for where its peer waits for the same CPU.
-func (r rival) meets(s *scenario) bool { return !s.oneCPU || r.name != nameCSpinning }
+func (r implementation) meets(s *scenario) bool { return !s.oneCPU || r.name != nameCSpinning }
 
 // against returns what r is compared with in a figure, or "" if r itself is
 // the yardstick. Without C there is only Go to compare with.
-func (r rival) against(s *scenario, f figure, haveC bool) string {
+func (r implementation) against(s *scenario, f figure, haveC bool) string {
 	base := nameCBlocking
 	switch {
 	case !haveC:
@@ -92,7 +92,7 @@ func (r rival) against(s *scenario, f figure, haveC bool) string {
 // judge returns row, which compares r with what against says, with the
 // target that a link has there, if any. Without C the yardstick is not the one
 // that targets were set for, but for TLS.
-func (r rival) judge(row bench.Row, s *scenario, f figure, haveC bool) bench.Row {
+func (r implementation) judge(row bench.Row, s *scenario, f figure, haveC bool) bench.Row {
 	tls := r.name == nameLinkTLS
 	if r.name != nameLink && !tls || !haveC && row.Against != nameTLS {
 		return row
@@ -117,7 +117,7 @@ func (r rival) judge(row bench.Row, s *scenario, f figure, haveC bool) bench.Row
 }
 
 // key is what Options.Only is matched with.
-func key(s *scenario, f figure, r rival) string {
+func key(s *scenario, f figure, r implementation) string {
 	return fmt.Sprintf("%s/%s/%d/%s", s.name, f.kind, f.size, r.name)
 }
 
@@ -142,7 +142,7 @@ func (f figure) order(count int) string {
 	return fmt.Sprintf("%s %d %d", what, f.size, count)
 }
 
-// A series is what one contestant did, a value per round.
+// A series is what one implementation did, a value per round.
 type series struct {
 	values, p99 []float64 // in the figure's unit
 	congestion  string    // that was in use
@@ -150,7 +150,7 @@ type series struct {
 
 // rows are the rows of a figure; runs holds all who took part, asked those
 // that were asked for.
-func rows(s *scenario, f figure, runs map[string]*series, asked []rival, haveC bool) []bench.Row {
+func rows(s *scenario, f figure, runs map[string]*series, asked []implementation, haveC bool) []bench.Row {
 	var all []bench.Row
 	for _, r := range asked {
 		mine := runs[r.name]

@@ -27,18 +27,18 @@ func TestValues(t *testing.T) {
 }
 
 // Every target there is, and what it is compared with; a link that is exactly
-// as good as each contestant meets none but those of at most one.
+// as good as each implementation meets none but those of at most one.
 func TestTargets(t *testing.T) {
 	var got []string
 	for i := range scenarios {
 		s := &scenarios[i]
 		for _, f := range s.figures {
-			for _, r := range []rival{{name: nameLink}, {name: nameLinkTLS, secured: true}} {
+			for _, r := range []implementation{{name: nameLink}, {name: nameLinkTLS, secured: true}} {
 				runs := make(map[string]*series)
 				for _, name := range []string{nameCBlocking, nameCSpinning, namePlain, nameTLS, nameLink, nameLinkTLS} {
 					runs[name] = &series{values: []float64{3, 4, 5}, congestion: "cubic"}
 				}
-				row := rows(s, f, runs, []rival{r}, true)[0]
+				row := rows(s, f, runs, []implementation{r}, true)[0]
 				if row.Ratio != 1 || row.Params["repeat"] != 3 || row.Params["spread"] != 0.25 || row.Params["congestion"] != "cubic" {
 					t.Errorf("%+v", row)
 				}
@@ -75,7 +75,7 @@ one-cpu/half_round_trip/4194304/link vs c-blocking: 1.2 true
 func TestTargetsWithoutC(t *testing.T) {
 	s := &scenarios[0]
 	for _, f := range s.figures {
-		link, tls := rival{name: nameLink}, rival{name: nameLinkTLS, secured: true}
+		link, tls := implementation{name: nameLink}, implementation{name: nameLinkTLS, secured: true}
 		if base := link.against(s, f, false); base != namePlain {
 			t.Errorf("%s: against %q", key(s, f, link), base)
 		}
@@ -92,12 +92,12 @@ func TestTargetsWithoutC(t *testing.T) {
 func TestYardsticksHaveNone(t *testing.T) {
 	s := &scenarios[0]
 	for _, f := range s.figures {
-		base := rival{name: nameCBlocking}.against(s, f, true)
+		base := implementation{name: nameCBlocking}.against(s, f, true)
 		if f.kind == halfRoundTrip && base != nameCSpinning || f.kind != halfRoundTrip && base != "" {
 			t.Errorf("%s of %d bytes: C blocking is compared with %q", f.kind, f.size, base)
 		}
 	}
-	if (rival{name: nameCSpinning}).meets(&scenarios[1]) || !(rival{name: nameCBlocking}).meets(&scenarios[1]) {
+	if (implementation{name: nameCSpinning}).meets(&scenarios[1]) || !(implementation{name: nameCBlocking}).meets(&scenarios[1]) {
 		t.Error("on one processor C blocks and does not spin")
 	}
 }

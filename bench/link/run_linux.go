@@ -43,7 +43,7 @@ func Run(ctx context.Context, w io.Writer, o Options) (err error) {
 		}
 	}
 	if len(r.rows) == 0 {
-		return fmt.Errorf("bench link: no row matches %q; rows are called like %s", o.Only, key(&scenarios[0], scenarios[0].figures[0], rival{name: namePlain}))
+		return fmt.Errorf("bench link: no row matches %q; rows are called like %s", o.Only, key(&scenarios[0], scenarios[0].figures[0], implementation{name: namePlain}))
 	}
 	if o.JSON {
 		return nil
@@ -54,12 +54,12 @@ func Run(ctx context.Context, w io.Writer, o Options) (err error) {
 // A run is one call of Run.
 type run struct {
 	Options
-	out    io.Writer
-	folder string // of the program in C
-	cEnd   string // its path; empty without a compiler
-	rivals []rival
-	wire   *twohosts.Wire
-	rows   []bench.Row
+	out             io.Writer
+	folder          string // of the program in C
+	cEnd            string // its path; empty without a compiler
+	implementations []implementation
+	wire            *twohosts.Wire
+	rows            []bench.Row
 }
 
 func (r *run) prepare(ctx context.Context) (err error) {
@@ -73,10 +73,10 @@ func (r *run) prepare(ctx context.Context) (err error) {
 	case err != nil:
 		return err
 	default:
-		r.rivals = []rival{{name: nameCBlocking, c: true}, {name: nameCSpinning, c: true}}
+		r.implementations = []implementation{{name: nameCBlocking, c: true}, {name: nameCSpinning, c: true}}
 	}
-	for _, c := range Contestants {
-		r.rivals = append(r.rivals, rival{name: c.Name(), secured: c.Secured()})
+	for _, c := range Transports {
+		r.implementations = append(r.implementations, implementation{name: c.Name(), secured: c.Secured()})
 	}
 	r.wire, err = twohosts.NewWire()
 	return err
@@ -90,7 +90,7 @@ func (r *run) close() error {
 }
 
 // command returns how to start an end of v in a role.
-func (r *run) command(s *scenario, v rival) func(role ...string) []string {
+func (r *run) command(s *scenario, v implementation) func(role ...string) []string {
 	congestion := r.wire.Congestion
 	if s.cubic() {
 		congestion = "cubic"
@@ -148,14 +148,14 @@ func (r *run) scenario(ctx context.Context, s *scenario) (err error) {
 
 // choose returns whose rows are asked for, and who must run for them: those
 // they are compared with, too.
-func (r *run) choose(s *scenario, f figure) (asked, needed []rival) {
-	for _, v := range r.rivals {
+func (r *run) choose(s *scenario, f figure) (asked, needed []implementation) {
+	for _, v := range r.implementations {
 		if v.meets(s) && (r.Only == nil || r.Only.MatchString(key(s, f, v))) {
 			asked = append(asked, v)
 		}
 	}
-	for _, v := range r.rivals {
-		compared := func(a rival) bool { return a.name == v.name || a.against(s, f, r.cEnd != "") == v.name }
+	for _, v := range r.implementations {
+		compared := func(a implementation) bool { return a.name == v.name || a.against(s, f, r.cEnd != "") == v.name }
 		if slices.ContainsFunc(asked, compared) {
 			needed = append(needed, v)
 		}
@@ -164,7 +164,7 @@ func (r *run) choose(s *scenario, f figure) (asked, needed []rival) {
 }
 
 // figure measures f with each of needed in turn, r.Repeat times.
-func (r *run) figure(ctx context.Context, f figure, needed []rival, duos map[string]*duo) (map[string]*series, error) {
+func (r *run) figure(ctx context.Context, f figure, needed []implementation, duos map[string]*duo) (map[string]*series, error) {
 	count := max(1, int(float64(f.count)*r.Scale))
 	runs := make(map[string]*series)
 	var cases []func(context.Context) (float64, error)

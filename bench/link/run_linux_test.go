@@ -53,13 +53,13 @@ func brief(t *testing.T, only, cc string) (rows []bench.Row, told string) {
 	return rows, err.String()
 }
 
-// A short run goes through every scenario, figure and contestant.
+// A short run goes through every scenario, figure and implementation.
 func TestRun(t *testing.T) {
 	rows, _ := brief(t, "", "")
 	want := 0
 	for i := range scenarios {
-		each := len(Contestants) + 1
-		if (rival{name: nameCSpinning}).meets(&scenarios[i]) {
+		each := len(Transports) + 1
+		if (implementation{name: nameCSpinning}).meets(&scenarios[i]) {
 			each++
 		}
 		want += each * len(scenarios[i].figures)
@@ -81,7 +81,7 @@ func TestWithoutCompiler(t *testing.T) {
 	if !strings.Contains(told, "no C compiler") {
 		t.Errorf("told %q", told)
 	}
-	if len(rows) != len(Contestants) {
+	if len(rows) != len(Transports) {
 		t.Errorf("%d rows", len(rows))
 	}
 	for _, row := range rows {

@@ -4,12 +4,12 @@
 // A scenario says where the ranks are: at two hosts that only a wire joins, at
 // one, or all on one processor of it. Figures are what to measure there: half a
 // round trip, bandwidth and message rate with 64 messages under way, a ring
-// and a barrier (plan.go). Each contestant is a job of its own that does the
+// and a barrier (plan.go). Each implementation is a job of its own that does the
 // same on the same orders: ours are processes of this program (rank.go), the
 // others' a program in C (c/p2p.c) that is compiled for the run with the
 // compiler wrappers of Debian's packages and started by their launchers.
 //
-// All contestants of a figure run one after the other, then all again: what is
+// All implementations of a figure run one after the other, then all again: what is
 // printed are medians. In the two-host scenario the wire's counters must show the
 // payload, so that nobody is measured over shared memory by mistake. The
 // package knows of mpilib only its public calls, and of the other two only how

@@ -22,8 +22,8 @@ import (
 //go:embed c/p2p.c
 var cSource []byte
 
-// A contestant starts jobs.
-type contestant interface {
+// An implementation starts jobs.
+type implementation interface {
 	name() string
 
 	// start starts the job of a scenario and returns it, rank 0 or what passes
@@ -67,7 +67,7 @@ func (o *ours) start(ctx context.Context, s *scenario, w *twohosts.Wire) (all []
 	return all, nil
 }
 
-// A foreign contestant is an MPI that is installed.
+// A foreign implementation is an MPI that is installed.
 type foreign struct {
 	*peermpi.Program // c/p2p.c
 	hosts            []peermpi.Host
@@ -147,14 +147,14 @@ const joinBound = 30 * time.Second
 // orderBound is how long an order may take: many times what the slowest does.
 const orderBound = time.Minute
 
-// A job is a contestant's ranks.
+// A job is an implementation's ranks.
 type job struct {
 	all     []*twohosts.Process // the first takes orders
 	version string
 }
 
 // newJob starts a job and waits until rank 0 takes orders.
-func newJob(ctx context.Context, c contestant, s *scenario, w *twohosts.Wire) (_ *job, err error) {
+func newJob(ctx context.Context, c implementation, s *scenario, w *twohosts.Wire) (_ *job, err error) {
 	j := new(job)
 	defer func() {
 		if err != nil {

@@ -16,14 +16,14 @@ type Options struct {
 	Self []string
 
 	Peers  []string       // whom to compare with, of PeerNames; those that are not installed are left out
-	Only   *regexp.Regexp // rows to print, by SCENARIO/FIGURE/SIZE/CONTESTANT; nil is all
+	Only   *regexp.Regexp // rows to print, by SCENARIO/FIGURE/SIZE/IMPLEMENTATION; nil is all
 	Repeat int            // rounds of each figure; 7 if 0
-	For    time.Duration  // how long a contestant is measured at a time, about; 100 ms if 0
+	For    time.Duration  // how long an implementation is measured at a time, about; 100 ms if 0
 	JSON   bool
 	Err    io.Writer // for people to see what goes on; not nil
 }
 
-// The contestants, as rows and orders call them.
+// The implementations, as rows and orders call them.
 const (
 	nameOurs    = "isthmus"
 	nameOpenMPI = "openmpi"

@@ -32,7 +32,7 @@ const (
 // OSU benchmarks, sender and receiver start that many and wait for all.
 const window = 64
 
-// A figure is something to measure with every contestant.
+// A figure is something to measure with every implementation.
 type figure struct {
 	kind kind
 	size int // bytes of a message
@@ -62,8 +62,8 @@ var scenarios = []scenario{
 }
 
 // key is what Options.Only is matched with.
-func key(s *scenario, f figure, contestant string) string {
-	return fmt.Sprintf("%s/%s/%d/%s", s.name, f.kind, f.size, contestant)
+func key(s *scenario, f figure, implementation string) string {
+	return fmt.Sprintf("%s/%s/%d/%s", s.name, f.kind, f.size, implementation)
 }
 
 // order is what rank 0 is told, in the language of rank.go.
@@ -124,10 +124,10 @@ func countFor(d time.Duration, ns float64) int {
 	return int(min(max(1, float64(d)/max(ns, 1)), mostCount))
 }
 
-// A series is what one contestant did, a value per round.
+// A series is what one implementation did, a value per round.
 type series struct {
 	values  []float64 // in the figure's unit
-	version string    // of the contestant; empty for ours
+	version string    // of the implementation; empty for ours
 }
 
 // rows are the rows of a figure; runs holds all who took part, asked are those

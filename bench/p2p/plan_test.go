@@ -79,7 +79,7 @@ func TestCountFor(t *testing.T) {
 	}
 }
 
-// every has each contestant reach the given value.
+// every has each implementation reach the given value.
 func every(values map[string]float64) map[string]*series {
 	runs := make(map[string]*series)
 	for name, v := range values {

@@ -54,12 +54,12 @@ func Run(ctx context.Context, w io.Writer, o Options) (err error) {
 // A run is one call of Run.
 type run struct {
 	Options
-	out         io.Writer
-	folder      string // of programs and sockets
-	wire        *twohosts.Wire
-	congestion  string // in use between the hosts
-	contestants []contestant
-	rows        []bench.Row
+	out             io.Writer
+	folder          string // of programs and sockets
+	wire            *twohosts.Wire
+	congestion      string // in use between the hosts
+	implementations []implementation
+	rows            []bench.Row
 }
 
 func (r *run) prepare(ctx context.Context) (err error) {
@@ -74,7 +74,7 @@ func (r *run) prepare(ctx context.Context) (err error) {
 	if r.congestion, err = r.wire.SetCongestion("cubic", "reno"); err != nil {
 		return err
 	}
-	r.contestants = []contestant{&ours{self: r.Self, folder: r.folder}}
+	r.implementations = []implementation{&ours{self: r.Self, folder: r.folder}}
 	hosts, err := hostsOf(r.wire)
 	if err != nil {
 		return err
@@ -90,7 +90,7 @@ func (r *run) prepare(ctx context.Context) (err error) {
 		case err != nil:
 			return err
 		default:
-			r.contestants = append(r.contestants, &foreign{Program: p, hosts: hosts, args: m.args})
+			r.implementations = append(r.implementations, &foreign{Program: p, hosts: hosts, args: m.args})
 		}
 	}
 	return nil
@@ -148,13 +148,13 @@ func (r *run) end(s *scenario, name string, j *job) error {
 
 // choose returns whose rows are asked for, and who must run for them: for ours
 // those that it is compared with, too.
-func (r *run) choose(s *scenario, f figure) (asked []string, needed []contestant) {
-	for _, c := range r.contestants {
+func (r *run) choose(s *scenario, f figure) (asked []string, needed []implementation) {
+	for _, c := range r.implementations {
 		if r.Only == nil || r.Only.MatchString(key(s, f, c.name())) {
 			asked = append(asked, c.name())
 		}
 	}
-	for _, c := range r.contestants {
+	for _, c := range r.implementations {
 		if slices.Contains(asked, nameOurs) || slices.Contains(asked, c.name()) {
 			needed = append(needed, c)
 		}
@@ -163,7 +163,7 @@ func (r *run) choose(s *scenario, f figure) (asked []string, needed []contestant
 }
 
 // figure measures f with each of needed in turn, r.Repeat times.
-func (r *run) figure(ctx context.Context, s *scenario, f figure, needed []contestant, jobs map[string]*job) (map[string]*series, error) {
+func (r *run) figure(ctx context.Context, s *scenario, f figure, needed []implementation, jobs map[string]*job) (map[string]*series, error) {
 	var cases []func(context.Context) (float64, error)
 	for _, c := range needed {
 		name := c.name()

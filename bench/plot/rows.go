@@ -8,7 +8,7 @@
 // # What becomes a figure
 //
 // Rows that are alike but for their x, the parameter that a curve runs over, and for who
-// was measured, the contestant and algorithm, share a figure. x is the first of axes that is
+// was measured, the implementation and algorithm, share a figure. x is the first of axes that is
 // a number and differs among them. Each who is a line; over flits each algorithm has a figure
 // and each size a line. Rows without x are left out. A parameter "bound_ms" adds a dashed line where all who are measured share it, and a second
 // figure with each value over its bound. A row whose parameter "chosen" is true is marked.

@@ -13,7 +13,7 @@ import (
 	"github.com/isthmus-grid/isthmus/bench"
 )
 
-// output is what a benchmark prints: contestants over sizes, and over flits.
+// output is what a benchmark prints: implementations over sizes, and over flits.
 func output(t *testing.T) string {
 	t.Helper()
 	var rows []bench.Row

@@ -25,7 +25,7 @@ func benchCollCommand() *cli.Command {
 			"2 sites without delay at 100 Mbit/s; and one host, and one site of two. Lists have commas between their parts.",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "json", Usage: "print one JSON object per figure"},
-			&cli.StringFlag{Name: "only", Usage: "measure the rows that match `REGEXP`, of SCENARIO/COLLECTIVE/SIZE/CONTESTANT, such as 4x4/20ms/1gbit/blocked/bcast/"},
+			&cli.StringFlag{Name: "only", Usage: "measure the rows that match `REGEXP`, of SCENARIO/COLLECTIVE/SIZE/IMPLEMENTATION, such as 4x4/20ms/1gbit/blocked/bcast/"},
 			&cli.StringFlag{Name: "sites", Usage: "`NUMBERS` of sites"},
 			&cli.IntFlag{Name: "ranks", Usage: "`N` ranks at each site", Value: 4},
 			&cli.IntFlag{Name: "nodes", Usage: "on `N` hosts of each site", Value: 1},
@@ -41,7 +41,7 @@ func benchCollCommand() *cli.Command {
 			&cli.BoolFlag{Name: "counts", Usage: "instead of times, tell how much of ours crosses between sites"},
 			&cli.BoolFlag{Name: "explain", Usage: "measure nothing, but print what is expected of each algorithm, and the steps of the one that would be chosen"},
 			&cli.StringFlag{Name: "peers", Usage: "compare with `NAMES`, or with none", Value: strings.Join(coll.PeerNames(), ",")},
-			&cli.IntFlag{Name: "repeat", Usage: "`N` rounds, in each of which all contestants make a call up to five times", Value: 3},
+			&cli.IntFlag{Name: "repeat", Usage: "`N` rounds, in each of which all implementations make a call up to five times", Value: 3},
 			&cli.DurationFlag{Name: "longest", Usage: "leave out what must take longer than `TIME` for its bytes", Value: time.Second},
 			&cli.BoolFlag{Name: "part", Hidden: true},
 		},

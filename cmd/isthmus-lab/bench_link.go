@@ -21,8 +21,8 @@ func benchLinkCommand() *cli.Command {
 		Usage: "measure latency, message rate and bandwidth of links beside raw TCP in C and in Go (about five minutes)",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "json", Usage: "print one JSON object per figure", Destination: &o.JSON},
-			&cli.StringFlag{Name: "only", Usage: "print the rows that match `REGEXP`, of SCENARIO/FIGURE/SIZE/CONTESTANT, such as unlimited/half_round_trip/1/", Destination: &only},
-			&cli.IntFlag{Name: "repeat", Usage: "measure each figure `N` times, contestants in turn", Value: 7, Destination: &o.Repeat},
+			&cli.StringFlag{Name: "only", Usage: "print the rows that match `REGEXP`, of SCENARIO/FIGURE/SIZE/IMPLEMENTATION, such as unlimited/half_round_trip/1/", Destination: &only},
+			&cli.IntFlag{Name: "repeat", Usage: "measure each figure `N` times, implementations in turn", Value: 7, Destination: &o.Repeat},
 			&cli.StringFlag{Name: "part", Hidden: true, Destination: &part},
 		},
 		Action: func(c *cli.Context) error {

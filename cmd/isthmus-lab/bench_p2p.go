@@ -22,8 +22,8 @@ func benchP2PCommand() *cli.Command {
 		Usage: "measure latency, bandwidth and rate of messages beside Open MPI and MPICH (about four minutes)",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "json", Usage: "print one JSON object per figure", Destination: &o.JSON},
-			&cli.StringFlag{Name: "only", Usage: "print the rows that match `REGEXP`, of SCENARIO/FIGURE/SIZE/CONTESTANT, such as two-nodes/half_round_trip/1/", Destination: &only},
-			&cli.IntFlag{Name: "repeat", Usage: "measure each figure `N` times, contestants in turn", Value: 7, Destination: &o.Repeat},
+			&cli.StringFlag{Name: "only", Usage: "print the rows that match `REGEXP`, of SCENARIO/FIGURE/SIZE/IMPLEMENTATION, such as two-nodes/half_round_trip/1/", Destination: &only},
+			&cli.IntFlag{Name: "repeat", Usage: "measure each figure `N` times, implementations in turn", Value: 7, Destination: &o.Repeat},
 			&cli.StringFlag{Name: "peers", Usage: "compare with `NAMES`, or with none", Value: strings.Join(p2p.PeerNames(), ","), Destination: &peers},
 			&cli.StringFlag{Name: "part", Hidden: true, Destination: &part},
 		},

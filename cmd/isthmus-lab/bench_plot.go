@@ -11,7 +11,7 @@ import (
 func benchPlotCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "plot",
-		Usage:     "draw what other benchmarks printed with --json: a PNG file per figure, with a line for each contestant and algorithm",
+		Usage:     "draw what other benchmarks printed with --json: a PNG file per figure, with a line for each implementation and algorithm",
 		ArgsUsage: "FILE...",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "o", Usage: "`FOLDER` for the pictures, made if it is not there", Value: "."},

@@ -15,8 +15,8 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/spin"
 )
 
-// A Contestant is a way, written in Go, to carry messages between two processes.
-type Contestant interface {
+// A Transport is a way, written in Go, to carry messages between two processes.
+type Transport interface {
 	// Name is how rows and orders call it, in one word.
 	Name() string
 
@@ -48,9 +48,9 @@ type End interface {
 	Close() error
 }
 
-// Contestants are all there are, but for those in C. The targets of plan.go
+// Transports are all there are, but for those in C. The targets of plan.go
 // hold for the names link and link-tls.
-var Contestants = []Contestant{plain{}, spinning{}, bareTLS{}, links{}, links{sealed: true}}
+var Transports = []Transport{plain{}, spinning{}, bareTLS{}, links{}, links{sealed: true}}
 
 // The names that the plan knows.
 const (
