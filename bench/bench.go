@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -144,6 +145,9 @@ func Spread(values []float64) float64 {
 	}
 	return (Quantile(values, 0.75) - Quantile(values, 0.25)) / m
 }
+
+// Round returns v to a thousandth, as people read parameters.
+func Round(v float64) float64 { return math.Round(v*1000) / 1000 }
 
 // Interleave runs every case once, then all again, n times, and returns the
 // values of each case in order. The first error ends it.

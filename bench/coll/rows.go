@@ -1,7 +1,6 @@
 package coll
 
 import (
-	"math"
 	"slices"
 	"time"
 
@@ -62,7 +61,7 @@ func (s *scenario) rows(f figure, root int, runs []*series) ([]bench.Row, error)
 			name := m.named(algorithm)
 			for _, c := range predicted {
 				if c.Algorithm.Name == name && (m.flits == 0 || c.Algorithm.Flits == m.flits) {
-					row.Params["predicted_ms"] = round(float64(c.Predicted) / 1e6)
+					row.Params["predicted_ms"] = bench.Round(float64(c.Predicted) / 1e6)
 				}
 			}
 			if m.flits > 0 {
@@ -71,8 +70,8 @@ func (s *scenario) rows(f figure, root int, runs []*series) ([]bench.Row, error)
 		}
 		if s.far() {
 			bound := float64(least) / 1e6
-			row.Params["bound_ms"] = round(bound)
-			row.Params["late_ms"] = round(bench.Median(m.late))
+			row.Params["bound_ms"] = bench.Round(bound)
+			row.Params["late_ms"] = bench.Round(bench.Median(m.late))
 			row.Against, row.Ratio = "bound", row.Value/bound
 			if bound == 0 { // neither delay nor bytes
 				row.Against, row.Ratio = "", 0
@@ -96,7 +95,7 @@ func (s *scenario) row(f figure, m *series, what string) bench.Row {
 		"scene": s.name, "collective": f.collective, "size": f.size, "contestant": m.name,
 	}}
 	if len(m.took) > 0 {
-		row.Params["repetitions"], row.Params["spread"] = len(m.took), round(bench.Spread(m.took))
+		row.Params["repetitions"], row.Params["spread"] = len(m.took), bench.Round(bench.Spread(m.took))
 	}
 	if m.version != "" {
 		row.Params["version"] = m.version
@@ -128,7 +127,7 @@ func (s *scenario) judgements(f figure, runs []*series) (rows []bench.Row) {
 			row.Against = other.implementation(f.collective)
 		}
 		row.Ratio = bench.Median(mine.took) / bench.Median(other.took)
-		row.Params["against_spread"] = round(bench.Spread(other.took))
+		row.Params["against_spread"] = bench.Round(bench.Spread(other.took))
 		if most > 0 {
 			row = row.AtMost(most)
 		}
@@ -163,5 +162,3 @@ func best(runs []*series, of func(*series) bool) (quickest *series) {
 	}
 	return quickest
 }
-
-func round(v float64) float64 { return math.Round(v*1000) / 1000 }

@@ -206,7 +206,7 @@ func rates(ctx context.Context) (rows []bench.Row, err error) {
 		}
 		rows = append(rows, bench.Row{
 			Figure: "goodput",
-			Params: map[string]any{"streams": 1, "delay_ms": ms(s.Delay), "rate_mbit": mbit, "spread": round(bench.Spread(v[0]))},
+			Params: map[string]any{"streams": 1, "delay_ms": ms(s.Delay), "rate_mbit": mbit, "spread": bench.Round(bench.Spread(v[0]))},
 			Value:  bench.Median(v[0]), Unit: "Mbit/s",
 		}.AtLeast(0.95*tcpShare*float64(mbit)))
 	}
@@ -225,7 +225,7 @@ func throughput(ctx context.Context) (rows []bench.Row, err error) {
 		row := func(emulator string, v []float64) bench.Row {
 			return bench.Row{
 				Figure: "goodput",
-				Params: map[string]any{"streams": n, "emulator": emulator, "spread": round(bench.Spread(v))},
+				Params: map[string]any{"streams": n, "emulator": emulator, "spread": bench.Round(bench.Spread(v))},
 				Value:  bench.Median(v), Unit: "Mbit/s",
 			}
 		}
@@ -234,6 +234,3 @@ func throughput(ctx context.Context) (rows []bench.Row, err error) {
 	}
 	return rows, nil
 }
-
-// round keeps three decimals, for people.
-func round(v float64) float64 { return math.Round(v*1000) / 1000 }

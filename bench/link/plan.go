@@ -2,7 +2,6 @@ package link
 
 import (
 	"fmt"
-	"math"
 
 	"github.com/isthmus-grid/isthmus/bench"
 )
@@ -159,21 +158,18 @@ func rows(s *scenario, f figure, runs map[string]*series, asked []implementation
 			Bench: "link", Figure: string(f.kind), Value: bench.Median(mine.values), Unit: unit,
 			Params: map[string]any{
 				"scene": s.name, "contestant": r.name, "size": f.size, "congestion": mine.congestion,
-				"repeat": len(mine.values), "spread": round(bench.Spread(mine.values)),
+				"repeat": len(mine.values), "spread": bench.Round(bench.Spread(mine.values)),
 			},
 		}
 		if f.kind == halfRoundTrip {
-			row.Params["p99"] = round(bench.Median(mine.p99))
+			row.Params["p99"] = bench.Round(bench.Median(mine.p99))
 		}
 		if base := r.against(s, f, haveC); base != "" {
 			row.Against, row.Ratio = base, row.Value/bench.Median(runs[base].values)
-			row.Params["against_spread"] = round(bench.Spread(runs[base].values))
+			row.Params["against_spread"] = bench.Round(bench.Spread(runs[base].values))
 			row = r.judge(row, s, f, haveC)
 		}
 		all = append(all, row)
 	}
 	return all
 }
-
-// round keeps three digits behind the point, for people.
-func round(v float64) float64 { return math.Round(v*1000) / 1000 }

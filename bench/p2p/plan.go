@@ -2,7 +2,6 @@ package p2p
 
 import (
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/isthmus-grid/isthmus/bench"
@@ -140,7 +139,7 @@ func rows(s *scenario, f figure, runs map[string]*series, asked []string, conges
 			Bench: "p2p", Figure: string(f.kind), Value: bench.Median(mine.values), Unit: f.unit(),
 			Params: map[string]any{
 				"scene": s.name, "contestant": name, "size": f.size,
-				"repeat": len(mine.values), "spread": round(bench.Spread(mine.values)),
+				"repeat": len(mine.values), "spread": bench.Round(bench.Spread(mine.values)),
 			},
 		}
 		if mine.version != "" {
@@ -151,7 +150,7 @@ func rows(s *scenario, f figure, runs map[string]*series, asked []string, conges
 		}
 		if best := better(s, f, runs); name == nameOurs && best != "" {
 			row.Against, row.Ratio = best, row.Value/bench.Median(runs[best].values)
-			row.Params["against_spread"] = round(bench.Spread(runs[best].values))
+			row.Params["against_spread"] = bench.Round(bench.Spread(runs[best].values))
 			row = judge(row, s, f, runs)
 		}
 		all = append(all, row)
@@ -205,6 +204,3 @@ func judge(row bench.Row, s *scenario, f figure, runs map[string]*series) bench.
 	}
 	return row
 }
-
-// round keeps three digits behind the point, for people.
-func round(v float64) float64 { return math.Round(v*1000) / 1000 }

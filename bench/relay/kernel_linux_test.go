@@ -45,7 +45,7 @@ func TestRelayedBytesStayInTheKernel(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pid := r.proxy.cmd.Process.Pid
+	pid := r.proxy.PID()
 	before, _ := userBytes(t, pid)
 	const size = 200 << 20
 	send(t, r.relayed, size)

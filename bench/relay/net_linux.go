@@ -10,6 +10,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/isthmus-grid/isthmus/bench/twohosts"
 )
 
 // The hosts and their addresses.
@@ -122,29 +124,9 @@ func (n *network) limit(rate uint64) error {
 		at   *place
 		name string
 	}{{n.client, "wire0"}, {n.middle, "left"}, {n.middle, "right"}, {n.server, "wire0"}} {
-		if err := end.at.do(func() error { return limit(end.name, rate) }); err != nil {
+		if err := end.at.do(func() error { return twohosts.Limit(end.name, rate) }); err != nil {
 			return fmt.Errorf("limiting %s to %d bit/s: %w", end.name, rate, err)
 		}
 	}
 	return nil
-}
-
-// limit shapes what leaves by an interface, with 1 ms of tokens and 10 ms of queue.
-func limit(name string, rate uint64) error {
-	link, err := netlink.LinkByName(name)
-	if err != nil {
-		return err
-	}
-	bytes := rate / 8
-	burst := uint32(max(bytes/1000, 128<<10)) // at least two of the largest packets
-	tbf := &netlink.Tbf{
-		QdiscAttrs: netlink.QdiscAttrs{LinkIndex: link.Attrs().Index, Handle: netlink.MakeHandle(1, 0), Parent: netlink.HANDLE_ROOT},
-		Rate:       bytes, Limit: burst + uint32(bytes/100), Buffer: netlink.Xmittime(bytes, burst),
-	}
-	if rate == 0 {
-		err = netlink.QdiscDel(tbf)
-	} else {
-		err = netlink.QdiscReplace(tbf)
-	}
-	return err
 }

@@ -246,8 +246,8 @@ func (r *rig) compare(ctx context.Context, figure, unit, link string, size int, 
 	row := bench.Row{
 		Bench: "relay", Figure: figure, Value: relayed, Unit: unit, Against: "direct", Ratio: relayed / direct,
 		Params: map[string]any{
-			"link": link, "message": size, "repeat": r.Repeat, "direct": round(direct),
-			"spread": round(bench.Spread(values[1])), "direct_spread": round(bench.Spread(values[0])),
+			"link": link, "message": size, "repeat": r.Repeat, "direct": bench.Round(direct),
+			"spread": bench.Round(bench.Spread(values[1])), "direct_spread": bench.Round(bench.Spread(values[0])),
 		},
 	}
 	if target > 0 {
@@ -264,8 +264,8 @@ func (r *rig) latency(ctx context.Context, trip func(way) func(context.Context) 
 	}
 	direct, relayed := bench.Median(values[0]), bench.Median(values[1])
 	params := map[string]any{
-		"link": "unlimited", "message": 1, "repeat": r.Repeat, "direct": round(direct),
-		"spread": round(bench.Spread(values[1])), "direct_spread": round(bench.Spread(values[0])),
+		"link": "unlimited", "message": 1, "repeat": r.Repeat, "direct": bench.Round(direct),
+		"spread": bench.Round(bench.Spread(values[1])), "direct_spread": bench.Round(bench.Spread(values[0])),
 	}
 	added := bench.Row{Bench: "relay", Figure: "added_one_way", Params: params, Value: (relayed - direct) / 2, Unit: "us"}
 	return []bench.Row{
@@ -273,6 +273,3 @@ func (r *rig) latency(ctx context.Context, trip func(way) func(context.Context) 
 		added.AtMost(25),
 	}, nil
 }
-
-// round keeps three digits behind the point, for people.
-func round(v float64) float64 { return float64(int64(v*1000+0.5)) / 1000 }

@@ -98,6 +98,9 @@ func Attend(cmd *exec.Cmd, start, wait func() error) (*Process, error) {
 // String returns the command line.
 func (p *Process) String() string { return p.what }
 
+// PID returns the process's number.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
 // Tell gives the process an order, one line.
 func (p *Process) Tell(order string) error {
 	if _, err := fmt.Fprintln(p.in, order); err != nil {

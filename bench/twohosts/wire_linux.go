@@ -116,10 +116,11 @@ func awaitUp() error {
 
 // Limit holds what leaves either host to rate bit/s, with 1 ms of tokens and
 // 10 ms of queue; 0 takes the limit off.
-func (w *Wire) Limit(rate uint64) error { return w.Both(func() error { return limit(rate) }) }
+func (w *Wire) Limit(rate uint64) error { return w.Both(func() error { return Limit(WireName, rate) }) }
 
-func limit(rate uint64) error {
-	link, err := netlink.LinkByName(WireName)
+// Limit shapes so what leaves the calling thread's host by one interface.
+func Limit(name string, rate uint64) error {
+	link, err := netlink.LinkByName(name)
 	if err != nil {
 		return err
 	}

@@ -1,7 +1,7 @@
 // Package matrix is `isthmus-lab matrix`: it builds two sites of each kind of
 // firewall, runs a whole grid over them, connects every ordered pair of kinds,
 // and holds what happened against what the broker said beforehand, what the
-// measurements of package truth say, and what the emulated internet counted. It
+// measurements of package oracle say, and what the emulated internet counted. It
 // judges; it does not decide or connect. Its state is one lab at a time.
 package matrix
 
