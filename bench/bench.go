@@ -98,6 +98,32 @@ func Write(w io.Writer, asJSON bool, rows ...Row) error {
 	return WriteTable(w, rows...)
 }
 
+// A Report takes rows as they are measured. With JSON it writes them at once, else as
+// one table in the end.
+type Report struct {
+	W    io.Writer
+	JSON bool
+	Rows []Row // that it was given
+}
+
+// Add takes rows.
+func (r *Report) Add(rows ...Row) error {
+	r.Rows = append(r.Rows, rows...)
+	if r.JSON {
+		return WriteJSON(r.W, rows...)
+	}
+	return nil
+}
+
+// End writes what Add has not. A benchmark that fails may call it too: what was
+// measured was measured.
+func (r *Report) End() error {
+	if r.JSON || len(r.Rows) == 0 {
+		return nil
+	}
+	return WriteTable(r.W, r.Rows...)
+}
+
 func conditions(params map[string]any) string {
 	var parts []string
 	for _, k := range slices.Sorted(maps.Keys(params)) {

@@ -95,3 +95,25 @@ func TestInterleave(t *testing.T) {
 		t.Error("ran although ended")
 	}
 }
+
+// With JSON rows are written when they come, else in the end.
+func TestReport(t *testing.T) {
+	for asJSON, want := range map[bool][]int{true: {1, 2, 2}, false: {0, 0, 3}} {
+		var out strings.Builder
+		r := Report{W: &out, JSON: asJSON}
+		var got []int
+		for _, step := range []func() error{
+			func() error { return r.Add(Row{Bench: "x", Figure: "a"}) },
+			func() error { return r.Add(Row{Bench: "x", Figure: "b"}) },
+			r.End,
+		} {
+			if err := step(); err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, strings.Count(out.String(), "\n"))
+		}
+		if !slices.Equal(got, want) || len(r.Rows) != 2 {
+			t.Errorf("JSON %v: %d lines after each step, want %d; %d rows", asJSON, got, want, len(r.Rows))
+		}
+	}
+}

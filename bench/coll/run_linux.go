@@ -22,7 +22,7 @@ func Run(ctx context.Context, w io.Writer, o Options) (err error) {
 	if err := o.Check(); err != nil {
 		return err
 	}
-	r := &run{Options: o, out: w}
+	r := &run{Options: o, report: bench.Report{W: w, JSON: o.JSON}}
 	if r.folder, err = os.MkdirTemp("", "isthmus-coll-"); err != nil {
 		return err
 	}
@@ -37,29 +37,22 @@ func Run(ctx context.Context, w io.Writer, o Options) (err error) {
 			together++
 		}
 		if err := r.lab(ctx, r.todo[:together]); err != nil {
-			if !o.JSON && len(r.rows) > 0 { // what was measured was measured
-				err = errors.Join(err, bench.WriteTable(w, r.rows...))
-			}
-			return fmt.Errorf("bench coll: %w", err)
+			return fmt.Errorf("bench coll: %w", errors.Join(err, r.report.End()))
 		}
 		r.todo = r.todo[together:]
 	}
-	if o.JSON {
-		return nil
-	}
-	return bench.WriteTable(w, r.rows...)
+	return r.report.End()
 }
 
 // A run is one call of Run.
 type run struct {
 	Options
-	out        io.Writer
 	folder     string // of programs
 	namespaces []*os.File
 	todo       []task
 	done, all  int // figures
 	began      time.Time
-	rows       []bench.Row
+	report     bench.Report
 }
 
 // A task is a scenario and what to measure there.
@@ -207,12 +200,9 @@ func (r *run) pass(ctx context.Context, g *grid.Grid, t task, p pass, peers []*p
 		if err != nil {
 			return fmt.Errorf("%s of %d bytes: %w", f.collective, f.size, err)
 		}
-		if r.JSON {
-			if err := bench.WriteJSON(r.out, rows...); err != nil {
-				return err
-			}
+		if err := r.report.Add(rows...); err != nil {
+			return err
 		}
-		r.rows = append(r.rows, rows...)
 		r.done++
 	}
 	return nil

@@ -34,7 +34,7 @@ func Run(ctx context.Context, w io.Writer, asJSON bool) error {
 	// The emulator shares this process with the traffic: with few processors its
 	// threads would wait for the runtime to take one from a writer.
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(16))
-	var all []bench.Row
+	report := bench.Report{W: w, JSON: asJSON}
 	for _, g := range []struct {
 		name    string
 		measure func(context.Context) ([]bench.Row, error)
@@ -53,17 +53,11 @@ func Run(ctx context.Context, w io.Writer, asJSON bool) error {
 		for i := range rows {
 			rows[i].Bench = "lab"
 		}
-		if asJSON {
-			if err := bench.WriteJSON(w, rows...); err != nil {
-				return err
-			}
+		if err := report.Add(rows...); err != nil {
+			return err
 		}
-		all = append(all, rows...)
 	}
-	if asJSON {
-		return nil
-	}
-	return bench.WriteTable(w, all...)
+	return report.End()
 }
 
 // with runs f on a rig of shape s.

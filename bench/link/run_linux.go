@@ -31,7 +31,7 @@ func Run(ctx context.Context, w io.Writer, o Options) (err error) {
 	if o.CC == "" {
 		o.CC = "cc"
 	}
-	r := &run{Options: o, out: w}
+	r := &run{Options: o, report: bench.Report{W: w, JSON: o.JSON}}
 	defer func() { err = errors.Join(err, r.close()) }()
 	if err := r.prepare(ctx); err != nil {
 		return fmt.Errorf("bench link: %w", err)
@@ -42,24 +42,20 @@ func Run(ctx context.Context, w io.Writer, o Options) (err error) {
 			return fmt.Errorf("bench link: %w", err)
 		}
 	}
-	if len(r.rows) == 0 {
+	if len(r.report.Rows) == 0 {
 		return fmt.Errorf("bench link: no row matches %q; rows are called like %s", o.Only, key(&scenarios[0], scenarios[0].figures[0], implementation{name: namePlain}))
 	}
-	if o.JSON {
-		return nil
-	}
-	return bench.WriteTable(w, r.rows...)
+	return r.report.End()
 }
 
 // A run is one call of Run.
 type run struct {
 	Options
-	out             io.Writer
 	folder          string // of the program in C
 	cEnd            string // its path; empty without a compiler
 	implementations []implementation
 	wire            *twohosts.Wire
-	rows            []bench.Row
+	report          bench.Report
 }
 
 func (r *run) prepare(ctx context.Context) (err error) {
@@ -136,12 +132,9 @@ func (r *run) scenario(ctx context.Context, s *scenario) (err error) {
 			return fmt.Errorf("scenario %s: %s of %d bytes: %w", s.name, f.kind, f.size, err)
 		}
 		more := rows(s, f, runs, asked, r.cEnd != "")
-		if r.JSON {
-			if err := bench.WriteJSON(r.out, more...); err != nil {
-				return err
-			}
+		if err := r.report.Add(more...); err != nil {
+			return err
 		}
-		r.rows = append(r.rows, more...)
 	}
 	return nil
 }

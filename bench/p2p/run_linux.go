@@ -28,7 +28,7 @@ func Run(ctx context.Context, w io.Writer, o Options) (err error) {
 	if o.For == 0 {
 		o.For = 100 * time.Millisecond
 	}
-	r := &run{Options: o, out: w}
+	r := &run{Options: o, report: bench.Report{W: w, JSON: o.JSON}}
 	defer func() { err = errors.Join(err, r.close()) }()
 	if err := r.prepare(ctx); err != nil {
 		return fmt.Errorf("bench p2p: %w", err)
@@ -36,30 +36,23 @@ func Run(ctx context.Context, w io.Writer, o Options) (err error) {
 	twohosts.WarnIfBusy(r.Err, "bench p2p")
 	for i := range scenarios {
 		if err := r.scenario(ctx, &scenarios[i]); err != nil {
-			if !o.JSON && len(r.rows) > 0 { // what was measured was measured
-				err = errors.Join(err, bench.WriteTable(w, r.rows...))
-			}
-			return fmt.Errorf("bench p2p: %w", err)
+			return fmt.Errorf("bench p2p: %w", errors.Join(err, r.report.End()))
 		}
 	}
-	if len(r.rows) == 0 {
+	if len(r.report.Rows) == 0 {
 		return fmt.Errorf("bench p2p: no row matches %q; rows are called like %s", o.Only, key(&scenarios[0], scenarios[0].figures[0], nameOurs))
 	}
-	if o.JSON {
-		return nil
-	}
-	return bench.WriteTable(w, r.rows...)
+	return r.report.End()
 }
 
 // A run is one call of Run.
 type run struct {
 	Options
-	out             io.Writer
 	folder          string // of programs and sockets
 	wire            *twohosts.Wire
 	congestion      string // in use between the hosts
 	implementations []implementation
-	rows            []bench.Row
+	report          bench.Report
 }
 
 func (r *run) prepare(ctx context.Context) (err error) {
@@ -122,12 +115,9 @@ func (r *run) scenario(ctx context.Context, s *scenario) (err error) {
 			return fmt.Errorf("scenario %s: %s of %d bytes: %w", s.name, f.kind, f.size, err)
 		}
 		more := rows(s, f, runs, asked, r.congestion)
-		if r.JSON {
-			if err := bench.WriteJSON(r.out, more...); err != nil {
-				return err
-			}
+		if err := r.report.Add(more...); err != nil {
+			return err
 		}
-		r.rows = append(r.rows, more...)
 	}
 	return nil
 }
