@@ -33,7 +33,7 @@ type process struct {
 
 // startBroker starts the broker on one core and returns when it serves.
 func startBroker(ctx context.Context, o Options) (*process, error) {
-	dir, err := os.MkdirTemp("", "isthmus-brokerbench-")
+	dir, err := os.MkdirTemp("", "isthmus-bench-broker-")
 	if err != nil {
 		return nil, fmt.Errorf("bench broker: %w", err)
 	}
