@@ -8,7 +8,6 @@ import (
 
 	"github.com/isthmus-grid/isthmus/bench/apps"
 	"github.com/isthmus-grid/isthmus/cmd/internal/cmdline"
-	"github.com/isthmus-grid/isthmus/lab"
 )
 
 // bedFlags are the flags of both applications' benchmarks.
@@ -29,10 +28,7 @@ func bedAction(name string, b *apps.Bed, check func(*cli.Context) error, run fun
 		if err := roundTrip(c, name, 0); err != nil {
 			return err
 		}
-		if err := lab.Enter(); err != nil {
-			return err
-		}
-		program, err := self()
+		program, err := enter()
 		if err != nil {
 			return err
 		}

@@ -56,10 +56,7 @@ func benchCollCommand() *cli.Command {
 			if c.Bool("explain") {
 				return coll.Explain(c.App.Writer, o)
 			}
-			if err := lab.Enter(); err != nil {
-				return err
-			}
-			program, err := self()
+			program, err := enter()
 			if err != nil {
 				return err
 			}

@@ -8,7 +8,6 @@ import (
 
 	"github.com/isthmus-grid/isthmus/bench/crowd"
 	"github.com/isthmus-grid/isthmus/cmd/internal/cmdline"
-	"github.com/isthmus-grid/isthmus/lab"
 )
 
 // benchCrowdCommand is "isthmus-lab bench crowd": many ranks that dial at once.
@@ -32,10 +31,7 @@ func benchCrowdCommand() *cli.Command {
 			if err := roundTrip(c, "bench crowd", 0); err != nil {
 				return err
 			}
-			if err := lab.Enter(); err != nil {
-				return err
-			}
-			program, err := self()
+			program, err := enter()
 			if err != nil {
 				return err
 			}

@@ -7,7 +7,6 @@ import (
 
 	"github.com/isthmus-grid/isthmus/bench/overlap"
 	"github.com/isthmus-grid/isthmus/cmd/internal/cmdline"
-	"github.com/isthmus-grid/isthmus/lab"
 )
 
 // benchOverlapCommand is "isthmus-lab bench overlap": a send beside a computation.
@@ -34,10 +33,7 @@ func benchOverlapCommand() *cli.Command {
 			if err := roundTrip(c, "bench overlap", 0); err != nil {
 				return err
 			}
-			if err := lab.Enter(); err != nil {
-				return err
-			}
-			program, err := self()
+			program, err := enter()
 			if err != nil {
 				return err
 			}

@@ -8,7 +8,6 @@ import (
 
 	"github.com/isthmus-grid/isthmus/bench/setup"
 	"github.com/isthmus-grid/isthmus/cmd/internal/cmdline"
-	"github.com/isthmus-grid/isthmus/lab"
 )
 
 // benchSetupCommand is "isthmus-lab bench setup": how long links take to make.
@@ -29,10 +28,7 @@ func benchSetupCommand() *cli.Command {
 			if err := roundTrip(c, "bench setup", time.Microsecond); err != nil {
 				return err
 			}
-			if err := lab.Enter(); err != nil {
-				return err
-			}
-			program, err := self()
+			program, err := enter()
 			if err != nil {
 				return err
 			}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/isthmus-grid/isthmus/bench/stripe"
 	"github.com/isthmus-grid/isthmus/cmd/internal/cmdline"
-	"github.com/isthmus-grid/isthmus/lab"
 )
 
 // benchStripeCommand is "isthmus-lab bench stripe": what a link gains from several
@@ -51,10 +50,7 @@ func benchStripeCommand() *cli.Command {
 			if c.Int("rate") < 0 {
 				return cmdline.Usage(fmt.Sprintf("bench stripe: --rate %d: want a number of Mbit/s", c.Int("rate")))
 			}
-			if err := lab.Enter(); err != nil {
-				return err
-			}
-			program, err := self()
+			program, err := enter()
 			if err != nil {
 				return err
 			}

@@ -55,10 +55,7 @@ func matrixCommand() *cli.Command {
 					return cmdline.Usage("matrix: " + err.Error())
 				}
 			}
-			if err := lab.Enter(); err != nil {
-				return err
-			}
-			program, err := self()
+			program, err := enter()
 			if err != nil {
 				return err
 			}

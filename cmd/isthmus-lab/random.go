@@ -4,7 +4,6 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/isthmus-grid/isthmus/cmd/internal/cmdline"
-	"github.com/isthmus-grid/isthmus/lab"
 	"github.com/isthmus-grid/isthmus/lab/randomnet"
 )
 
@@ -22,10 +21,7 @@ func randomCommand() *cli.Command {
 			if err := cmdline.Words(c, "random", 0); err != nil {
 				return err
 			}
-			if err := lab.Enter(); err != nil {
-				return err
-			}
-			program, err := self()
+			program, err := enter()
 			if err != nil {
 				return err
 			}

@@ -11,6 +11,7 @@ import (
 	"github.com/isthmus-grid/isthmus/cmd/internal/runjob"
 	"github.com/isthmus-grid/isthmus/connhelper"
 	"github.com/isthmus-grid/isthmus/frontal"
+	"github.com/isthmus-grid/isthmus/lab"
 	"github.com/isthmus-grid/isthmus/launch/starter"
 	"github.com/isthmus-grid/isthmus/proxy"
 )
@@ -33,6 +34,15 @@ func suiteCommand() *cli.Command {
 // suite returns how program runs a daemon.
 func suite(program func(words ...string) []string) func(daemon string) []string {
 	return func(daemon string) []string { return program(suiteName, daemon) }
+}
+
+// enter has this process be in a laboratory, and returns how to run this very binary
+// with other words.
+func enter() (program func(words ...string) []string, err error) {
+	if err := lab.Enter(); err != nil {
+		return nil, err
+	}
+	return self()
 }
 
 // self returns how to run this very binary with other words. On Linux it is not
