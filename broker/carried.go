@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/isthmus-grid/isthmus/internal/traffic"
+	"github.com/isthmus-grid/isthmus/internal/account/traffic"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 

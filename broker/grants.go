@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/control"
-	"github.com/isthmus-grid/isthmus/internal/grant"
+	"github.com/isthmus-grid/isthmus/internal/pki/grant"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 

@@ -1,8 +1,8 @@
 package broker
 
 import (
+	"github.com/isthmus-grid/isthmus/internal/account/metrics"
 	"github.com/isthmus-grid/isthmus/internal/control"
-	"github.com/isthmus-grid/isthmus/internal/metrics"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 

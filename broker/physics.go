@@ -1,7 +1,7 @@
 package broker
 
 import (
-	"github.com/isthmus-grid/isthmus/internal/traverse"
+	"github.com/isthmus-grid/isthmus/internal/nat/traverse"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 

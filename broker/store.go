@@ -15,8 +15,8 @@ import (
 
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/daemon"
-	"github.com/isthmus-grid/isthmus/internal/enrol"
-	"github.com/isthmus-grid/isthmus/internal/revoked"
+	"github.com/isthmus-grid/isthmus/internal/pki/enrol"
+	"github.com/isthmus-grid/isthmus/internal/pki/revoked"
 	"github.com/isthmus-grid/isthmus/internal/store"
 )
 

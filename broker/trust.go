@@ -11,11 +11,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/isthmus-grid/isthmus/internal/audit"
+	"github.com/isthmus-grid/isthmus/internal/account/audit"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
-	"github.com/isthmus-grid/isthmus/internal/enrol"
-	"github.com/isthmus-grid/isthmus/internal/oidc"
+	"github.com/isthmus-grid/isthmus/internal/pki/enrol"
+	"github.com/isthmus-grid/isthmus/internal/pki/oidc"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 

@@ -8,11 +8,11 @@ import (
 	"slices"
 	"time"
 
-	"github.com/isthmus-grid/isthmus/internal/accept"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
-	"github.com/isthmus-grid/isthmus/internal/stunserver"
-	"github.com/isthmus-grid/isthmus/internal/vantage"
+	"github.com/isthmus-grid/isthmus/internal/limit/accept"
+	"github.com/isthmus-grid/isthmus/internal/nat/reflector"
+	"github.com/isthmus-grid/isthmus/internal/nat/stunserver"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/isthmus-grid/isthmus/internal/traffic"
+	"github.com/isthmus-grid/isthmus/internal/account/traffic"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 

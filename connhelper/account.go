@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/isthmus-grid/isthmus/internal/local"
+	"github.com/isthmus-grid/isthmus/internal/ipc/local"
 	"github.com/isthmus-grid/isthmus/launch/gate"
 	"github.com/isthmus-grid/isthmus/launch/jobagent"
 	"github.com/isthmus-grid/isthmus/launch/starter"

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"net"
 
-	"github.com/isthmus-grid/isthmus/internal/audit"
-	"github.com/isthmus-grid/isthmus/internal/local"
+	"github.com/isthmus-grid/isthmus/internal/account/audit"
+	"github.com/isthmus-grid/isthmus/internal/ipc/local"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 

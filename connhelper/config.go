@@ -13,14 +13,14 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/isthmus-grid/isthmus/internal/audit"
+	"github.com/isthmus-grid/isthmus/internal/account/audit"
+	"github.com/isthmus-grid/isthmus/internal/account/metrics"
 	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/daemon"
-	"github.com/isthmus-grid/isthmus/internal/enrol"
-	"github.com/isthmus-grid/isthmus/internal/local"
-	"github.com/isthmus-grid/isthmus/internal/metrics"
-	"github.com/isthmus-grid/isthmus/internal/netrule"
+	"github.com/isthmus-grid/isthmus/internal/ipc/local"
+	"github.com/isthmus-grid/isthmus/internal/pki/enrol"
+	"github.com/isthmus-grid/isthmus/internal/policy/netrule"
 	"github.com/isthmus-grid/isthmus/launch/gate"
 )
 

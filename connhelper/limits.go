@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"net"
 
-	"github.com/isthmus-grid/isthmus/internal/accept"
-	"github.com/isthmus-grid/isthmus/internal/audit"
+	"github.com/isthmus-grid/isthmus/internal/account/audit"
 	"github.com/isthmus-grid/isthmus/internal/daemon"
 	"github.com/isthmus-grid/isthmus/internal/limit"
+	"github.com/isthmus-grid/isthmus/internal/limit/accept"
 )
 
 // Limits bound what others have at a helper. A bound of 0 is the default.

@@ -10,11 +10,11 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/carrier"
+	"github.com/isthmus-grid/isthmus/internal/carrier/encap"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
-	"github.com/isthmus-grid/isthmus/internal/dialwindow"
-	"github.com/isthmus-grid/isthmus/internal/encap"
-	"github.com/isthmus-grid/isthmus/internal/meeting"
+	"github.com/isthmus-grid/isthmus/internal/limit/dialwindow"
+	"github.com/isthmus-grid/isthmus/internal/nat/coordinate"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
 )

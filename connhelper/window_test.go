@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/isthmus-grid/isthmus/internal/dialwindow"
+	"github.com/isthmus-grid/isthmus/internal/limit/dialwindow"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
 )

@@ -5,7 +5,7 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/isthmus-grid/isthmus/internal/netrule"
+	"github.com/isthmus-grid/isthmus/internal/policy/netrule"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 

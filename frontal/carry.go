@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/carrier"
-	"github.com/isthmus-grid/isthmus/internal/encap"
+	"github.com/isthmus-grid/isthmus/internal/carrier/encap"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
 )

@@ -6,11 +6,11 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/isthmus-grid/isthmus/internal/audit"
+	"github.com/isthmus-grid/isthmus/internal/account/audit"
+	"github.com/isthmus-grid/isthmus/internal/account/metrics"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/daemon"
-	"github.com/isthmus-grid/isthmus/internal/enrol"
-	"github.com/isthmus-grid/isthmus/internal/metrics"
+	"github.com/isthmus-grid/isthmus/internal/pki/enrol"
 )
 
 // Spec returns the daemon as daemon.Main runs it.

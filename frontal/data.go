@@ -9,9 +9,9 @@ import (
 	"os"
 	"time"
 
-	"github.com/isthmus-grid/isthmus/internal/accept"
 	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/internal/limit"
+	"github.com/isthmus-grid/isthmus/internal/limit/accept"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
 )

@@ -10,8 +10,8 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
-	"github.com/isthmus-grid/isthmus/internal/siteprobe"
-	"github.com/isthmus-grid/isthmus/internal/traverse"
+	"github.com/isthmus-grid/isthmus/internal/nat/probe"
+	"github.com/isthmus-grid/isthmus/internal/nat/traverse"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 

@@ -13,7 +13,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/daemon"
-	"github.com/isthmus-grid/isthmus/internal/siteprobe"
+	"github.com/isthmus-grid/isthmus/internal/nat/probe"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 

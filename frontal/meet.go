@@ -10,8 +10,8 @@ import (
 
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/limit"
-	"github.com/isthmus-grid/isthmus/internal/meeting"
-	"github.com/isthmus-grid/isthmus/internal/netrule"
+	"github.com/isthmus-grid/isthmus/internal/nat/coordinate"
+	"github.com/isthmus-grid/isthmus/internal/policy/netrule"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
-	"github.com/isthmus-grid/isthmus/internal/meeting"
-	"github.com/isthmus-grid/isthmus/internal/meeting/meetingtest"
-	"github.com/isthmus-grid/isthmus/internal/netrule"
+	"github.com/isthmus-grid/isthmus/internal/nat/coordinate"
+	"github.com/isthmus-grid/isthmus/internal/nat/coordinate/meetingtest"
+	"github.com/isthmus-grid/isthmus/internal/policy/netrule"
 	"github.com/isthmus-grid/isthmus/lab"
 	"github.com/isthmus-grid/isthmus/lab/wan"
 	"github.com/isthmus-grid/isthmus/overlay"

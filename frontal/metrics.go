@@ -1,9 +1,9 @@
 package frontal
 
 import (
+	"github.com/isthmus-grid/isthmus/internal/account/metrics"
+	"github.com/isthmus-grid/isthmus/internal/account/traffic"
 	"github.com/isthmus-grid/isthmus/internal/control"
-	"github.com/isthmus-grid/isthmus/internal/metrics"
-	"github.com/isthmus-grid/isthmus/internal/traffic"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 

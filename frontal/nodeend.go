@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/isthmus-grid/isthmus/internal/carrier"
-	"github.com/isthmus-grid/isthmus/internal/pace"
+	"github.com/isthmus-grid/isthmus/internal/limit/pace"
 )
 
 // nodeEnd is a node's end of a link whose other end is no kernel's socket. It

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/isthmus-grid/isthmus/internal/jobgroups"
-	"github.com/isthmus-grid/isthmus/internal/jobkey"
+	"github.com/isthmus-grid/isthmus/internal/job/jobgroups"
+	"github.com/isthmus-grid/isthmus/internal/pki/jobkey"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/group"
 	"github.com/isthmus-grid/isthmus/overlay"
 )

@@ -3,7 +3,7 @@ package mpilib
 import (
 	"fmt"
 
-	"github.com/isthmus-grid/isthmus/internal/jobgroups"
+	"github.com/isthmus-grid/isthmus/internal/job/jobgroups"
 	"github.com/isthmus-grid/isthmus/mpilib/internal/group"
 )
 

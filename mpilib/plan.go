@@ -7,7 +7,7 @@ import (
 	"sync"
 
 	"github.com/isthmus-grid/isthmus/collectives"
-	"github.com/isthmus-grid/isthmus/internal/shm"
+	"github.com/isthmus-grid/isthmus/internal/ipc/shm"
 )
 
 // A plan is what a communicator's calls choose their algorithms by, alike on all ranks.

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/isthmus-grid/isthmus/internal/shm"
+	"github.com/isthmus-grid/isthmus/internal/ipc/shm"
 )
 
 // slateAfter is how many collective calls a communicator has made before its ranks, if they are all

@@ -7,10 +7,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/isthmus-grid/isthmus/internal/audit"
+	"github.com/isthmus-grid/isthmus/internal/account/audit"
 	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/internal/daemon"
-	"github.com/isthmus-grid/isthmus/internal/pace"
+	"github.com/isthmus-grid/isthmus/internal/limit/pace"
 )
 
 // Config is what the daemon's file and flags set. The proxy's name is that of

@@ -4,11 +4,11 @@ import (
 	"maps"
 	"sync"
 
-	"github.com/isthmus-grid/isthmus/internal/audit"
+	"github.com/isthmus-grid/isthmus/internal/account/audit"
 	"github.com/isthmus-grid/isthmus/internal/carrier"
-	"github.com/isthmus-grid/isthmus/internal/pace"
-	"github.com/isthmus-grid/isthmus/internal/stunserver"
-	"github.com/isthmus-grid/isthmus/internal/vantage"
+	"github.com/isthmus-grid/isthmus/internal/limit/pace"
+	"github.com/isthmus-grid/isthmus/internal/nat/reflector"
+	"github.com/isthmus-grid/isthmus/internal/nat/stunserver"
 )
 
 // Status is what a Server does and did. Its JSON form is what status commands

@@ -8,11 +8,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/isthmus-grid/isthmus/internal/account/metrics"
+	"github.com/isthmus-grid/isthmus/internal/account/traffic"
 	"github.com/isthmus-grid/isthmus/internal/carrier"
-	"github.com/isthmus-grid/isthmus/internal/metrics"
-	"github.com/isthmus-grid/isthmus/internal/pace"
-	"github.com/isthmus-grid/isthmus/internal/quota"
-	"github.com/isthmus-grid/isthmus/internal/traffic"
+	"github.com/isthmus-grid/isthmus/internal/limit/pace"
+	"github.com/isthmus-grid/isthmus/internal/limit/quota"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
 )

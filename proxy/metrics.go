@@ -1,9 +1,9 @@
 package proxy
 
 import (
+	"github.com/isthmus-grid/isthmus/internal/account/metrics"
 	"github.com/isthmus-grid/isthmus/internal/control"
-	"github.com/isthmus-grid/isthmus/internal/metrics"
-	"github.com/isthmus-grid/isthmus/internal/ticket"
+	"github.com/isthmus-grid/isthmus/internal/pki/ticket"
 )
 
 // The families of a proxy.

@@ -12,15 +12,15 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/isthmus-grid/isthmus/internal/accept"
-	"github.com/isthmus-grid/isthmus/internal/audit"
+	"github.com/isthmus-grid/isthmus/internal/account/audit"
+	"github.com/isthmus-grid/isthmus/internal/account/metrics"
 	"github.com/isthmus-grid/isthmus/internal/carrier"
-	"github.com/isthmus-grid/isthmus/internal/metrics"
-	"github.com/isthmus-grid/isthmus/internal/pace"
-	"github.com/isthmus-grid/isthmus/internal/quota"
-	"github.com/isthmus-grid/isthmus/internal/stunserver"
-	"github.com/isthmus-grid/isthmus/internal/ticket"
-	"github.com/isthmus-grid/isthmus/internal/vantage"
+	"github.com/isthmus-grid/isthmus/internal/limit/accept"
+	"github.com/isthmus-grid/isthmus/internal/limit/pace"
+	"github.com/isthmus-grid/isthmus/internal/limit/quota"
+	"github.com/isthmus-grid/isthmus/internal/nat/reflector"
+	"github.com/isthmus-grid/isthmus/internal/nat/stunserver"
+	"github.com/isthmus-grid/isthmus/internal/pki/ticket"
 	"github.com/isthmus-grid/isthmus/wire"
 )
 

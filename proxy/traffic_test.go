@@ -5,9 +5,9 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/isthmus-grid/isthmus/internal/account/traffic"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
-	"github.com/isthmus-grid/isthmus/internal/quota"
-	"github.com/isthmus-grid/isthmus/internal/traffic"
+	"github.com/isthmus-grid/isthmus/internal/limit/quota"
 )
 
 // What a link moves counts for the sites that a broker names, also what it moved

@@ -14,8 +14,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/isthmus-grid/isthmus/internal/ca"
 	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/internal/pki/ca"
 )
 
 // patience bounds the broker's start, its end and every call to it.

@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"github.com/isthmus-grid/isthmus/collectives/bound"
-	"github.com/isthmus-grid/isthmus/internal/jobkey"
-	"github.com/isthmus-grid/isthmus/internal/ranks"
+	"github.com/isthmus-grid/isthmus/internal/job/ranks"
+	"github.com/isthmus-grid/isthmus/internal/pki/jobkey"
 	"github.com/isthmus-grid/isthmus/mpilib"
 )
 

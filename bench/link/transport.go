@@ -12,7 +12,7 @@ import (
 	"net"
 	"time"
 
-	"github.com/isthmus-grid/isthmus/internal/spin"
+	"github.com/isthmus-grid/isthmus/internal/ipc/spin"
 )
 
 // A Transport is a way, written in Go, to carry messages between two processes.

@@ -14,7 +14,7 @@ import (
 
 	"github.com/isthmus-grid/isthmus/bench/peermpi"
 	"github.com/isthmus-grid/isthmus/bench/twohosts"
-	"github.com/isthmus-grid/isthmus/internal/jobkey"
+	"github.com/isthmus-grid/isthmus/internal/pki/jobkey"
 	"github.com/isthmus-grid/isthmus/lab/wan/star"
 	"github.com/isthmus-grid/isthmus/mpilib"
 )

@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/frontal"
-	"github.com/isthmus-grid/isthmus/internal/ca"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
-	"github.com/isthmus-grid/isthmus/internal/jobkey"
+	"github.com/isthmus-grid/isthmus/internal/pki/ca"
+	"github.com/isthmus-grid/isthmus/internal/pki/jobkey"
 )
 
 // dials is how many connections are made when all are registered.

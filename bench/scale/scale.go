@@ -10,7 +10,7 @@ import (
 	"io"
 	"time"
 
-	"github.com/isthmus-grid/isthmus/internal/quota"
+	"github.com/isthmus-grid/isthmus/internal/limit/quota"
 )
 
 // Options of a run.

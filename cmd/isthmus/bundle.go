@@ -21,10 +21,10 @@ import (
 	"github.com/isthmus-grid/isthmus/cmd/internal/cmdline"
 	"github.com/isthmus-grid/isthmus/connhelper"
 	"github.com/isthmus-grid/isthmus/frontal"
-	"github.com/isthmus-grid/isthmus/internal/bundle"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/daemon"
-	"github.com/isthmus-grid/isthmus/internal/doctor"
+	"github.com/isthmus-grid/isthmus/internal/support/bundle"
+	"github.com/isthmus-grid/isthmus/internal/support/doctor"
 	"github.com/isthmus-grid/isthmus/proxy"
 )
 

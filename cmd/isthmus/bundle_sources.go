@@ -24,10 +24,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/isthmus-grid/isthmus/internal/bundle"
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/daemon"
+	"github.com/isthmus-grid/isthmus/internal/support/bundle"
 )
 
 // versions says what this program is made of.

@@ -14,7 +14,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/isthmus-grid/isthmus/internal/bundle"
+	"github.com/isthmus-grid/isthmus/internal/support/bundle"
 )
 
 // bundledHost is a folder with what a host has that was enrolled but whose

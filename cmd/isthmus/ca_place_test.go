@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/isthmus-grid/isthmus/internal/ca"
+	"github.com/isthmus-grid/isthmus/internal/pki/ca"
 )
 
 // The settings that are shipped say where each daemon's certificate goes, and a

@@ -20,7 +20,7 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/control"
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/daemon"
-	"github.com/isthmus-grid/isthmus/internal/doctor"
+	"github.com/isthmus-grid/isthmus/internal/support/doctor"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 

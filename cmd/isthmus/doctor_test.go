@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/isthmus-grid/isthmus/internal/doctor"
+	"github.com/isthmus-grid/isthmus/internal/support/doctor"
 )
 
 func TestDoctorMistakes(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/isthmus-grid/isthmus/internal/ca"
+	"github.com/isthmus-grid/isthmus/internal/pki/ca"
 )
 
 func TestAllocation(t *testing.T) {

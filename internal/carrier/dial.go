@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/isthmus-grid/isthmus/internal/multihome"
+	"github.com/isthmus-grid/isthmus/internal/carrier/multihome"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 

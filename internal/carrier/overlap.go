@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/isthmus-grid/isthmus/internal/multihome"
+	"github.com/isthmus-grid/isthmus/internal/carrier/multihome"
 )
 
 // How dials overlap ("Happy Eyeballs", RFC 8305).

@@ -12,8 +12,8 @@ import (
 	"google.golang.org/grpc/tap"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/isthmus-grid/isthmus/internal/account/metrics"
 	"github.com/isthmus-grid/isthmus/internal/limit"
-	"github.com/isthmus-grid/isthmus/internal/metrics"
 )
 
 // Budget bounds what one peer may have under way at an Endpoint, all its

@@ -6,7 +6,7 @@ import (
 	"unicode"
 
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
-	"github.com/isthmus-grid/isthmus/internal/quota"
+	"github.com/isthmus-grid/isthmus/internal/limit/quota"
 )
 
 // maxRule bounds what says which rule sets a rate, in bytes.

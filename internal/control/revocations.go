@@ -13,7 +13,7 @@ import (
 
 	"crypto/x509"
 
-	"github.com/isthmus-grid/isthmus/internal/revoked"
+	"github.com/isthmus-grid/isthmus/internal/pki/revoked"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 

@@ -16,8 +16,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/isthmus-grid/isthmus/internal/accept"
-	"github.com/isthmus-grid/isthmus/internal/local"
+	"github.com/isthmus-grid/isthmus/internal/ipc/local"
+	"github.com/isthmus-grid/isthmus/internal/limit/accept"
 )
 
 // This file is how a person on the daemon's host orders it to drain and sees how

@@ -17,7 +17,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/isthmus-grid/isthmus/internal/daemon"
-	"github.com/isthmus-grid/isthmus/internal/quota"
+	"github.com/isthmus-grid/isthmus/internal/limit/quota"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 

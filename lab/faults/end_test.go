@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/isthmus-grid/isthmus/internal/jobkey"
+	"github.com/isthmus-grid/isthmus/internal/pki/jobkey"
 )
 
 // An end that has no helper says so, and one whose orders stop ends.

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/isthmus-grid/isthmus/internal/local"
+	"github.com/isthmus-grid/isthmus/internal/ipc/local"
 )
 
 // A rank whom nobody dials stops waiting when it is told to, every time.

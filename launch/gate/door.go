@@ -19,7 +19,7 @@ import (
 	"google.golang.org/grpc/peer"
 
 	"github.com/isthmus-grid/isthmus/internal/control"
-	"github.com/isthmus-grid/isthmus/internal/local"
+	"github.com/isthmus-grid/isthmus/internal/ipc/local"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 

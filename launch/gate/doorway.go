@@ -9,12 +9,12 @@ import (
 
 	"google.golang.org/grpc"
 
-	"github.com/isthmus-grid/isthmus/internal/accept"
-	"github.com/isthmus-grid/isthmus/internal/audit"
+	"github.com/isthmus-grid/isthmus/internal/account/audit"
+	"github.com/isthmus-grid/isthmus/internal/account/metrics"
 	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/internal/ipc/local"
 	"github.com/isthmus-grid/isthmus/internal/limit"
-	"github.com/isthmus-grid/isthmus/internal/local"
-	"github.com/isthmus-grid/isthmus/internal/metrics"
+	"github.com/isthmus-grid/isthmus/internal/limit/accept"
 )
 
 // doorGreeting is how long a connection at the door may take to begin.

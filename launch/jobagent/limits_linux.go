@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/isthmus-grid/isthmus/internal/ranks"
+	"github.com/isthmus-grid/isthmus/internal/job/ranks"
 )
 
 var resources = map[string]int{

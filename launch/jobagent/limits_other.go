@@ -5,7 +5,7 @@ package jobagent
 import (
 	"context"
 
-	"github.com/isthmus-grid/isthmus/internal/ranks"
+	"github.com/isthmus-grid/isthmus/internal/job/ranks"
 )
 
 var resources map[string]int

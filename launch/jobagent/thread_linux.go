@@ -4,7 +4,7 @@ import (
 	"runtime"
 	"syscall"
 
-	"github.com/isthmus-grid/isthmus/internal/ranks"
+	"github.com/isthmus-grid/isthmus/internal/job/ranks"
 )
 
 // thread starts processes from one thread that lives as long as they do: the kernel

@@ -5,7 +5,7 @@ package jobagent
 import (
 	"syscall"
 
-	"github.com/isthmus-grid/isthmus/internal/ranks"
+	"github.com/isthmus-grid/isthmus/internal/job/ranks"
 )
 
 // thread starts processes. Here only the guard ends them when the agent dies.

@@ -15,8 +15,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/isthmus-grid/isthmus/internal/audit"
-	"github.com/isthmus-grid/isthmus/internal/local"
+	"github.com/isthmus-grid/isthmus/internal/account/audit"
+	"github.com/isthmus-grid/isthmus/internal/ipc/local"
 	"github.com/isthmus-grid/isthmus/launch/jobagent"
 )
 

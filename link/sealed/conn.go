@@ -8,7 +8,7 @@ import (
 	"net"
 	"time"
 
-	"github.com/isthmus-grid/isthmus/internal/jobkey"
+	"github.com/isthmus-grid/isthmus/internal/pki/jobkey"
 )
 
 var (

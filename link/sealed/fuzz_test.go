@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/isthmus-grid/isthmus/internal/jobkey"
+	"github.com/isthmus-grid/isthmus/internal/pki/jobkey"
 )
 
 // scripted is a carrier on which the peer says what is written in a script,

@@ -9,7 +9,7 @@ import (
 	"net"
 	"testing"
 
-	"github.com/isthmus-grid/isthmus/internal/spin"
+	"github.com/isthmus-grid/isthmus/internal/ipc/spin"
 )
 
 // miser is a connection that takes without waiting what take says, and of which

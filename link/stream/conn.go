@@ -3,7 +3,7 @@ package stream
 import (
 	"net"
 
-	"github.com/isthmus-grid/isthmus/internal/spin"
+	"github.com/isthmus-grid/isthmus/internal/ipc/spin"
 )
 
 // Conn is a connection as a carrier needs it. ReadVec fills the buffers in

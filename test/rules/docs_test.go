@@ -14,8 +14,8 @@ import (
 	"testing"
 
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
-	"github.com/isthmus-grid/isthmus/internal/jobkey"
-	"github.com/isthmus-grid/isthmus/internal/ticket"
+	"github.com/isthmus-grid/isthmus/internal/pki/jobkey"
+	"github.com/isthmus-grid/isthmus/internal/pki/ticket"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/test/internal/labtest"
 	"github.com/isthmus-grid/isthmus/wire"
@@ -114,7 +114,7 @@ func TestProtocolPageIsComplete(t *testing.T) {
 		}
 	}
 	labels := 0
-	for _, file := range []string{"internal/jobkey/jobkey.go", "link/establish.go"} {
+	for _, file := range []string{"internal/pki/jobkey/jobkey.go", "link/establish.go"} {
 		for _, label := range regexp.MustCompile(`"(isthmus v1 [^"]+)"`).FindAllStringSubmatch(labtest.ReadFile(t, file), -1) {
 			labels++
 			if !strings.Contains(page, label[1]) {

@@ -55,7 +55,7 @@ var tiers = map[string]tier{
 
 // forTests are packages that stand low and import the laboratory all the same: they
 // are for tests, and what is not a test must not get them either (laboratoryBans).
-var forTests = []string{"internal/meeting/meetingtest", "internal/simopen/gridtest"}
+var forTests = []string{"internal/nat/coordinate/meetingtest", "internal/nat/simopen/gridtest"}
 
 var daemons = []string{"broker", "frontal", "proxy", "connhelper"}
 
@@ -141,7 +141,7 @@ func TestImportRulesComplain(t *testing.T) {
 		{"cmd/isthmus-lab", "lab", ""},
 		{"bench/p2p", "lab/wan/star", ""},
 		{"lab", "cmd/isthmus", "imports go down only"},
-		{"internal/simopen/gridtest", "lab", ""},
+		{"internal/nat/simopen/gridtest", "lab", ""},
 		{"mpilib", "proxy", "mpilib is given a dialer"},
 		{"mpilib/pmi", "connhelper/local", "imports go down only"},
 		{"collectives", "mpilib", "imports go down only"},

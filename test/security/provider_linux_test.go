@@ -13,9 +13,9 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 
-	"github.com/isthmus-grid/isthmus/internal/ca"
 	"github.com/isthmus-grid/isthmus/internal/control"
-	"github.com/isthmus-grid/isthmus/internal/oidc/oidctest"
+	"github.com/isthmus-grid/isthmus/internal/pki/ca"
+	"github.com/isthmus-grid/isthmus/internal/pki/oidc/oidctest"
 	"github.com/isthmus-grid/isthmus/test/internal/labtest"
 )
 

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/internal/control"
-	"github.com/isthmus-grid/isthmus/internal/grant"
+	"github.com/isthmus-grid/isthmus/internal/pki/grant"
 	"github.com/isthmus-grid/isthmus/lab/grid"
 	"github.com/isthmus-grid/isthmus/lab/probe"
 	"github.com/isthmus-grid/isthmus/test/internal/labtest"

@@ -21,10 +21,10 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/broker"
-	"github.com/isthmus-grid/isthmus/internal/audit"
-	"github.com/isthmus-grid/isthmus/internal/ca"
+	"github.com/isthmus-grid/isthmus/internal/account/audit"
 	"github.com/isthmus-grid/isthmus/internal/control"
-	"github.com/isthmus-grid/isthmus/internal/enrol"
+	"github.com/isthmus-grid/isthmus/internal/pki/ca"
+	"github.com/isthmus-grid/isthmus/internal/pki/enrol"
 	"github.com/isthmus-grid/isthmus/internal/store/storetest"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/test/internal/labtest"

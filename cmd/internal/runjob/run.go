@@ -1,6 +1,6 @@
 // Package runjob is `isthmus run` and `isthmus job`: it reads what job is meant, gets a
 // grant for it, and has the ranks started, here or over the grid. How ranks run and hosts
-// are chosen is known to internal/ranks and launch. It keeps no state.
+// are chosen is known to internal/job/ranks and launch. It keeps no state.
 package runjob
 
 import (
@@ -12,10 +12,10 @@ import (
 
 	"github.com/isthmus-grid/isthmus/cmd/internal/cmdline"
 	"github.com/isthmus-grid/isthmus/cmd/internal/runmap"
-	"github.com/isthmus-grid/isthmus/internal/grant"
-	"github.com/isthmus-grid/isthmus/internal/jobgroups"
-	"github.com/isthmus-grid/isthmus/internal/jobkey"
-	"github.com/isthmus-grid/isthmus/internal/ranks"
+	"github.com/isthmus-grid/isthmus/internal/job/jobgroups"
+	"github.com/isthmus-grid/isthmus/internal/job/ranks"
+	"github.com/isthmus-grid/isthmus/internal/pki/grant"
+	"github.com/isthmus-grid/isthmus/internal/pki/jobkey"
 	"github.com/isthmus-grid/isthmus/mpilib"
 )
 

@@ -3,4 +3,4 @@
 // a session to run on, and the values their Go form.
 package controlpb
 
-//go:generate go run github.com/isthmus-grid/isthmus/internal/protogen control.proto
+//go:generate go run github.com/isthmus-grid/isthmus/internal/control/protogen control.proto

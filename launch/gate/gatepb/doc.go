@@ -3,4 +3,4 @@
 // package submit makes them.
 package gatepb
 
-//go:generate go run github.com/isthmus-grid/isthmus/internal/protogen gate.proto
+//go:generate go run github.com/isthmus-grid/isthmus/internal/control/protogen gate.proto

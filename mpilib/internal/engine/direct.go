@@ -1,7 +1,7 @@
 package engine
 
 import (
-	"github.com/isthmus-grid/isthmus/internal/shm"
+	"github.com/isthmus-grid/isthmus/internal/ipc/shm"
 	"github.com/isthmus-grid/isthmus/wire"
 )
 

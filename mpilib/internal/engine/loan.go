@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/isthmus-grid/isthmus/internal/shm"
+	"github.com/isthmus-grid/isthmus/internal/ipc/shm"
 	"github.com/isthmus-grid/isthmus/wire"
 )
 

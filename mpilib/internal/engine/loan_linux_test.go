@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/isthmus-grid/isthmus/internal/shm"
+	"github.com/isthmus-grid/isthmus/internal/ipc/shm"
 )
 
 const lentSize = 3<<20 + 5

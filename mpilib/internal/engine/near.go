@@ -6,7 +6,7 @@ import (
 	"os"
 	"unsafe"
 
-	"github.com/isthmus-grid/isthmus/internal/shm"
+	"github.com/isthmus-grid/isthmus/internal/ipc/shm"
 	"github.com/isthmus-grid/isthmus/wire"
 )
 

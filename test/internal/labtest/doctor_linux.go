@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/isthmus-grid/isthmus/internal/doctor"
+	"github.com/isthmus-grid/isthmus/internal/support/doctor"
 )
 
 // doctorBound is what a run may take, whatever is broken.

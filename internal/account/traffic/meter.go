@@ -1,0 +1,136 @@
+package traffic
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/limit/quota"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+const (
+	// least is the shortest time that a rate is taken over: reports that follow
+	// each other sooner say nothing of it.
+	least = time.Second
+
+	// Old is how long what a daemon told counts as the present.
+	Old = 15 * time.Second
+
+	// maxFlows bounds what a Meter keeps of all daemons together.
+	maxFlows = 100_000
+)
+
+// Meter is what daemons told of their traffic, and the rates that follow. It
+// has no clock. The zero value is ready; it is safe for concurrent use.
+type Meter struct {
+	mu    sync.Mutex // guards the fields below
+	by    map[string]*daemonCounts
+	flows int
+}
+
+// daemonCounts are those of one daemon.
+type daemonCounts struct {
+	life  uint64
+	heard time.Time      // the last report
+	since time.Time      // of the report that the next rates begin at
+	base  map[Pair]Count // of that report
+	flows map[Pair]*flow
+}
+
+type flow struct {
+	Flow
+	last Count // as told in the last report
+}
+
+// Flow is what one daemon carried in one direction between two sites.
+type Flow struct {
+	By    string         `json:"by"` // "proxy p1", "frontal a"
+	From  overlay.SiteID `json:"from_site"`
+	To    overlay.SiteID `json:"to_site"`
+	Bytes uint64         `json:"bytes"`           // since the daemon started, and from earlier starts what was told
+	Rate  float64        `json:"bits_per_second"` // between the last two reports; 0 without two lately
+	Links int            `json:"links"`           // live
+	Waits uint64         `json:"waits"`           // how often a link had to wait for a quota
+
+	Held     bool       `json:"held"`               // one did between the last two reports
+	Rule     string     `json:"rule,omitempty"`     // what the last wait was for
+	RuleRate quota.Rate `json:"rule_rate,omitzero"` // that the rule gives all links under it together
+	At       time.Time  `json:"at"`                 // the last report
+}
+
+// Note takes a report in.
+func (m *Meter) Note(by string, r Report, now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.by == nil {
+		m.by = map[string]*daemonCounts{}
+	}
+	d := m.by[by]
+	if d == nil {
+		d = &daemonCounts{flows: map[Pair]*flow{}}
+		m.by[by] = d
+	}
+	if d.life != r.Life || now.Sub(d.heard) > Old { // nothing to compare with
+		d.since, d.base = time.Time{}, nil
+		for _, f := range d.flows {
+			f.Rate, f.Held, f.Links = 0, false, 0
+			if d.life != r.Life {
+				f.last = Count{}
+			}
+		}
+	}
+	d.life, d.heard = r.Life, now
+	took := now.Sub(d.since)
+	for p, c := range r.Counts {
+		f := d.flows[p]
+		if f == nil {
+			if m.flows >= maxFlows {
+				continue
+			}
+			m.flows++
+			f = &flow{Flow: Flow{By: by, From: p.From, To: p.To}}
+			d.flows[p] = f
+		}
+		f.Bytes += grown(f.last.Bytes, c.Bytes)
+		f.Waits += grown(f.last.Waits, c.Waits)
+		f.last, f.Links = c, c.Links
+		if c.Rule != "" {
+			f.Rule, f.RuleRate = c.Rule, c.Rate
+		}
+		if !d.since.IsZero() && took >= least {
+			was := d.base[p]
+			f.Rate = float64(grown(was.Bytes, c.Bytes)) * 8 / took.Seconds()
+			f.Held = c.Waits > was.Waits
+		}
+	}
+	if d.since.IsZero() || took >= least {
+		d.since, d.base = now, r.Counts
+	}
+}
+
+// grown is by how much a count grew. One that shrank, which it must not, has
+// not grown.
+func grown(from, to uint64) uint64 { return to - min(from, to) }
+
+// Flows returns what is known, by pair and daemon. What a daemon told longer ago
+// than Old has no rate and no links.
+func (m *Meter) Flows(now time.Time) []Flow {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	all := make([]Flow, 0, m.flows)
+	for _, d := range m.by {
+		for _, f := range d.flows {
+			one := f.Flow
+			if one.At = d.heard; now.Sub(d.heard) > Old {
+				one.Rate, one.Held, one.Links = 0, false, 0
+			}
+			all = append(all, one)
+		}
+	}
+	slices.SortFunc(all, func(a, b Flow) int {
+		return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To), cmp.Compare(a.By, b.By))
+	})
+	return all
+}

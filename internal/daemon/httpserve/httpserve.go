@@ -1,0 +1,117 @@
+// Package httpserve serves the plain HTTP pages of a daemon, its metrics and
+// its status page: to readers only, with bounds on everything that a reader may
+// take up. It knows nothing of what is served, and nothing of who asks: these
+// pages have no authentication, so the address that they listen on is their
+// only protection.
+package httpserve
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync"
+	"time"
+
+	"golang.org/x/net/netutil"
+
+	"github.com/isthmus-grid/isthmus/internal/daemon"
+	"github.com/isthmus-grid/isthmus/internal/limit/accept"
+)
+
+// What a reader may take up. Connections over maxConns wait in the listener's
+// queue until another ends; a page that is not taken within writeTime is cut.
+const (
+	maxConns   = 64
+	headerTime = 5 * time.Second
+	writeTime  = 30 * time.Second
+	idleTime   = 2 * time.Minute
+	maxHeader  = 16 << 10
+)
+
+// A Server serves one handler on one address. A nil *Server is one that was
+// not asked for: all of its methods do nothing.
+type Server struct {
+	name string
+	ln   net.Listener
+	http http.Server
+	log  *slog.Logger
+}
+
+// Open listens on an address for handler. The name is that of the setting, for
+// errors, the log and [Server.Fact]. An address that is not valid means that
+// nobody wants the page: the Server is nil. Nothing is answered until Serve.
+//
+// A successor of the process gets the socket (daemon.Socket): whoever hands
+// over then stops the Server, or readers get pages of either.
+func Open(ctx context.Context, name string, at netip.AddrPort, handler http.Handler, log *slog.Logger) (*Server, error) {
+	if !at.IsValid() {
+		return nil, nil
+	}
+	ln, err := daemon.Socket(ctx, name+" "+at.String(), func() (*net.TCPListener, error) {
+		return net.ListenTCP("tcp", net.TCPAddrFromAddrPort(at))
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w; choose another port, or leave the setting out", name, err)
+	}
+	return &Server{name: name, ln: ln, log: log, http: http.Server{
+		Handler:           readOnly(handler),
+		ReadHeaderTimeout: headerTime, ReadTimeout: headerTime, WriteTimeout: writeTime, IdleTimeout: idleTime,
+		MaxHeaderBytes: maxHeader,
+		ErrorLog:       slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+	}}, nil
+}
+
+// readOnly refuses every method but GET and HEAD, whatever the handler.
+func readOnly(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			w.Header().Set("Allow", "GET, HEAD")
+			http.Error(w, "this page can only be read", http.StatusMethodNotAllowed)
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+// Start serves in a goroutine of its own until ctx ends or the function that
+// it returns is called, which waits for that goroutine and may be called again. A
+// listener that fails meanwhile is logged: no page is worth a daemon.
+func (s *Server) Start(ctx context.Context) (stop func()) {
+	if s == nil {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	s.http.BaseContext = func(net.Listener) context.Context { return ctx }
+	s.log.Info("serving a page", "setting", s.name, "listen", s.ln.Addr().String())
+	var own sync.WaitGroup
+	own.Go(func() {
+		<-ctx.Done()
+		s.http.Close()
+	})
+	own.Go(func() {
+		if err := s.http.Serve(netutil.LimitListener(accept.Patient(ctx, s.log, s.ln), maxConns)); ctx.Err() == nil {
+			s.log.Error("a page is no longer served", "setting", s.name, "error", err)
+		}
+	})
+	return func() { cancel(); own.Wait() }
+}
+
+// Close gives up the address of a Server that was never started.
+func (s *Server) Close() {
+	if s != nil {
+		s.ln.Close()
+	}
+}
+
+// Facts returns what a daemon says when it is ready: "metrics_listen=ADDRESS",
+// or nothing.
+func (s *Server) Facts() []string {
+	if s == nil {
+		return nil
+	}
+	return []string{s.name + "=" + s.ln.Addr().String()}
+}

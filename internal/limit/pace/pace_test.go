@@ -1,0 +1,263 @@
+package pace
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/bench"
+	"github.com/isthmus-grid/isthmus/internal/limit/quota"
+)
+
+// serve runs a Keeper until the test ends or stop is called.
+func serve(t *testing.T, rules quota.Rules, state string) (k *Keeper, stop func()) {
+	t.Helper()
+	k, err := New(rules, state, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var served sync.WaitGroup
+	served.Go(func() { k.Serve(ctx) })
+	stop = func() { cancel(); served.Wait() }
+	t.Cleanup(stop)
+	return k, stop
+}
+
+func admit(t *testing.T, k *Keeper, o quota.Owner, moved func() uint64) *Link {
+	t.Helper()
+	if moved == nil {
+		moved = func() uint64 { return 0 }
+	}
+	l, err := k.Admit(o, moved)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(l.Stop)
+	return l
+}
+
+// receive returns what comes from a channel, or the zero value once it is closed.
+func receive[T any](t testing.TB, what string, from <-chan T) (v T) {
+	t.Helper()
+	select {
+	case v = <-from:
+	case <-time.After(30 * time.Second):
+		t.Fatalf("waited 30s for %s", what)
+	}
+	return v
+}
+
+// until waits for what somebody else brings about.
+func until(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); !is(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("waited 30s: not so that %s", what)
+		}
+	}
+}
+
+var alice = quota.Owner{User: "alice", Project: "p", Job: "j"}
+
+// Twenty links take turns, and together get the rate and no more.
+func TestTurns(t *testing.T) {
+	const rate = 80e6 // 10 MB/s
+	k, _ := serve(t, quota.Rules{Rate: rate}, "")
+	var moved [20]atomic.Int64
+	var all sync.WaitGroup
+	var links []*Link
+	start := time.Now()
+	for i := range moved {
+		l := admit(t, k, alice, nil)
+		links = append(links, l)
+		all.Go(func() {
+			for {
+				n := l.Take(i%2, 1<<20)
+				if n == 0 {
+					return
+				}
+				moved[i].Add(int64(n))
+			}
+		})
+	}
+	sum := func() (n int64) {
+		for i := range moved {
+			n += moved[i].Load()
+		}
+		return n
+	}
+	until(t, "two seconds' worth has passed", func() bool { return sum() >= 20e6 })
+	for _, l := range links {
+		l.Stop()
+	}
+	all.Wait()
+	if most := rate/8*time.Since(start).Seconds() + 600e3; float64(sum()) > most {
+		t.Errorf("%d bytes passed, at most %.0f may have", sum(), most)
+	}
+	var values []float64
+	for i := range moved {
+		values = append(values, float64(moved[i].Load()))
+	}
+	if j := bench.Jain(values); j < 0.95 {
+		t.Errorf("Jain index %.3f, want 0.95", j)
+	}
+	if st := k.Status(); st.Waits == 0 || st.Links != 20 || st.Users["alice"].Links != 20 {
+		t.Errorf("status %+v", st)
+	}
+}
+
+// Stop ends a Take that waits; what waits behind it goes on.
+func TestStopWhileWaiting(t *testing.T) {
+	k, _ := serve(t, quota.Rules{Job: quota.Limits{Rate: 8}}, "") // a byte a second
+	l := admit(t, k, alice, nil)
+	for l.Paced() && k.Status().Waiting == 0 {
+		done := make(chan int, 1)
+		go func() { done <- l.Take(0, 1<<20) }()
+		until(t, "it waits or passes", func() bool { return k.Status().Waiting > 0 || len(done) > 0 })
+		if k.Status().Waiting > 0 {
+			l.Stop()
+			if n := receive(t, "the end of Take", done); n != 0 {
+				t.Errorf("stopped, and %d bytes may pass", n)
+			}
+			break
+		}
+		<-done
+	}
+	if n := l.Take(0, 1); n != 0 {
+		t.Errorf("after Stop %d bytes may pass", n)
+	}
+	if st := k.Status(); st.Waiting != 0 {
+		t.Errorf("%d still wait", st.Waiting)
+	}
+	l.Close()
+	if st := k.Status(); st.Links != 0 {
+		t.Errorf("%d links after Close", st.Links)
+	}
+}
+
+// New rules reach a link that waits.
+func TestNewRulesFreeWhoWaits(t *testing.T) {
+	k, _ := serve(t, quota.Rules{Job: quota.Limits{Rate: 8}}, "")
+	l := admit(t, k, alice, nil)
+	passed := make(chan bool, 1)
+	go func() { passed <- l.Pay(0, 1<<20) }()
+	until(t, "it waits", func() bool { return k.Status().Waiting > 0 })
+	k.SetRules(quota.Rules{})
+	if !receive(t, "the end of Pay", passed) {
+		t.Error("the payment failed")
+	}
+	if l.Paced() {
+		t.Error("still paced")
+	}
+}
+
+// The month's counts survive a restart, and so does what they bring about.
+func TestMonthSurvives(t *testing.T) {
+	state := filepath.Join(t.TempDir(), "quota.json")
+	rules := quota.Rules{User: quota.Limits{Month: 1000}}
+	k, stop := serve(t, rules, state)
+	var moved atomic.Uint64
+	l := admit(t, k, alice, moved.Load)
+	moved.Store(1000)
+	l.Close()
+	stop()
+
+	text, err := os.ReadFile(state)
+	if err != nil || !strings.Contains(string(text), `"alice":1000`) {
+		t.Fatalf("stored: %s, %v", text, err)
+	}
+	k, stop = serve(t, rules, state)
+	if _, err := k.Admit(alice, moved.Load); err == nil || !strings.Contains(err.Error(), "per_user.bytes_month") {
+		t.Errorf("after a restart: %v", err)
+	}
+	stop()
+	if left, _ := filepath.Glob(state + ".new-*"); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+
+	if err := os.WriteFile(state, text[:20], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := New(rules, state, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), state) {
+		t.Errorf("a broken file: %v", err)
+	}
+}
+
+// Two processes that share the file, a daemon and its successor, count
+// together.
+func TestTwoShareTheFile(t *testing.T) {
+	state := filepath.Join(t.TempDir(), "quota.json")
+	rules := quota.Rules{User: quota.Limits{Month: 100}}
+	old, stopOld := serve(t, rules, state)
+	next, stopNext := serve(t, rules, state)
+	for _, k := range []*Keeper{old, next} {
+		var moved atomic.Uint64
+		l := admit(t, k, alice, moved.Load)
+		moved.Store(60)
+		l.Close()
+	}
+	stopOld()
+	next.store()
+	if _, err := next.Admit(alice, func() uint64 { return 0 }); err == nil {
+		t.Error("60 bytes here and 60 there of 100, and a link is admitted")
+	}
+	stopNext()
+	if text, err := os.ReadFile(state); err != nil || !strings.Contains(string(text), `"alice":120`) {
+		t.Errorf("stored: %s, %v", text, err)
+	}
+}
+
+// Counts that could not be stored are stored the next time.
+func TestStoreFails(t *testing.T) {
+	dir := t.TempDir()
+	state := filepath.Join(dir, "there", "quota.json")
+	k, stop := serve(t, quota.Rules{User: quota.Limits{Month: 100}}, state)
+	var moved atomic.Uint64
+	l := admit(t, k, alice, moved.Load)
+	moved.Store(60)
+	l.Close()
+	k.store() // there is no such folder
+	if err := os.Mkdir(filepath.Join(dir, "there"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	stop()
+	if text, err := os.ReadFile(state); err != nil || !strings.Contains(string(text), `"alice":60`) {
+		t.Errorf("stored: %s, %v", text, err)
+	}
+}
+
+// A live link is slowed once its month is used up.
+func TestLiveLinkIsSlowed(t *testing.T) {
+	k, _ := serve(t, quota.Rules{Project: quota.Limits{Month: 1000}, Trickle: 8}, "")
+	var moved atomic.Uint64
+	l := admit(t, k, alice, moved.Load)
+	if l.Paced() {
+		t.Fatal("paced from the start")
+	}
+	moved.Store(5000)
+	k.countAll()
+	if rate, key := l.Limit(); !l.Paced() || rate != 8 || key != "quota.per_project.rate" {
+		t.Errorf("paced %v, held to %v by %s", l.Paced(), rate, key)
+	}
+}
+
+func TestConfig(t *testing.T) {
+	c := Config{PerUser: Limits{Month: 5}}
+	if err := c.Check("quota"); err == nil || !strings.Contains(err.Error(), "quota.state") {
+		t.Errorf("bytes_month without a file: %v", err)
+	}
+	c.State = "x"
+	if err := c.Check("quota"); err != nil {
+		t.Error(err)
+	}
+	if r := c.Rules(); r.User.Month != 5 {
+		t.Errorf("%+v", r)
+	}
+}

@@ -1,0 +1,107 @@
+package pace
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/limit/quota"
+)
+
+// maxState bounds the file of the month's counts.
+const maxState = 64 << 20
+
+// load reads the month's counts; without a file there are none.
+func load(path string) (*quota.Ledger, error) {
+	ledger := quota.NewLedger()
+	if path == "" {
+		return ledger, nil
+	}
+	f, err := os.Open(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return ledger, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the month's counts: %w", err)
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxState))
+	if err == nil {
+		err = json.Unmarshal(text, ledger)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the month's counts in %s: %w; repair the file, or remove it to count from zero", path, err)
+	}
+	return ledger, nil
+}
+
+// store adds what was counted since the last time to the month's counts in the
+// file, if there is one. Another process may do the same: one that hands its
+// sockets over goes on with its links beside its successor. Each learns what
+// the other has counted.
+func (k *Keeper) store() {
+	if k.state == "" {
+		return
+	}
+	k.mu.Lock()
+	fresh := k.quota.Fresh()
+	k.mu.Unlock()
+	all, err := merge(k.state, fresh)
+	if err != nil {
+		k.log.Error("the month's counts are not stored; a restart would lose them", "file", k.state, "error", err)
+	} else {
+		fresh = nil
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	now := time.Now()
+	k.quota.Stored(all, fresh, now)
+	k.renew(now)
+}
+
+// merge adds counts to those in the file, while no other process does, and
+// returns what the file says then.
+func merge(path string, fresh *quota.Ledger) (*quota.Ledger, error) {
+	lock, err := os.OpenFile(path+".lock", os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	defer lock.Close() // which ends the lock
+	if err := lockFile(lock); err != nil {
+		return nil, fmt.Errorf("%s: %w", lock.Name(), err)
+	}
+	all, err := load(path)
+	if err != nil {
+		return nil, err
+	}
+	all.Merge(fresh)
+	text, err := json.Marshal(all)
+	if err == nil {
+		err = replace(path, text)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return all, nil
+}
+
+// replace writes a file such that at any time there is the old or the new one.
+func replace(path string, text []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".new-*")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	err = errors.Join(err, f.Sync(), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		os.Remove(f.Name())
+	}
+	return err
+}

@@ -1,0 +1,194 @@
+// Package meeting carries out the techniques that need both ends at work:
+// simultaneous open, traversing TCP and hole punching. Each side runs its half,
+// Ask at the asker and Answer at the target; an offer and an answer, opaque to
+// whoever carries them, go between.
+//
+//	asker                          target
+//	prepare, learn own address
+//	        ---------- offer ---------->
+//	                               prepare, learn own address, decide
+//	        <--------- answer ----------
+//	open                           open
+//	        <--------- promise ---------    a port for the next time
+//
+// It knows sockets and firewalls, but no process, job or broker. What it keeps
+// between two meetings is in a Stock.
+package meeting
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/internal/nat/traverse"
+	"github.com/isthmus-grid/isthmus/overlay"
+	"github.com/isthmus-grid/isthmus/wire"
+)
+
+// MaxOffer is the largest offer or answer, in bytes.
+const MaxOffer = 8 << 10
+
+// Side is one end of meetings: a host and what is known of its site.
+type Side struct {
+	Address netip.Addr // that faces the frontal or the broker
+	Other   netip.Addr // from which packets of the other version of IP leave; not valid without one (OtherAddress)
+	Profile overlay.SiteProfile
+
+	// Bearings returns the vantage points: the first TCP one is the broker, whose
+	// clock counts, and is the same for every site of the grid.
+	Bearings func(context.Context) (Bearings, error)
+
+	Forbidden []netip.Prefix // networks that no peer may make this host contact
+
+	// Permit, if not nil, says why this host does not contact an address that a peer
+	// names as its own.
+	Permit func(netip.Addr) error
+
+	Log *slog.Logger
+
+	Stock  *Stock           // nil: nothing is prepared ahead
+	Engine *traverse.Engine // nil: this process may not do traversing TCP
+}
+
+// Bearings are where a host learns its address as others see it.
+type Bearings struct {
+	TCP   []netip.AddrPort
+	STUN  []netip.AddrPort
+	Clock string // name of the first of TCP; "" if the broker does not say it
+}
+
+// ReadBearings checks and converts what the directory says.
+func ReadBearings(m *controlpb.BearingsResponse) (b Bearings, err error) {
+	parse := func(texts []string) (out []netip.AddrPort) {
+		for _, text := range texts {
+			a, parseErr := netip.ParseAddrPort(text)
+			if parseErr != nil {
+				err = fmt.Errorf("vantage point %q: %w", text, parseErr)
+				continue
+			}
+			out = append(out, a)
+		}
+		return out
+	}
+	b.TCP, b.STUN, b.Clock = parse(m.GetTcp()), parse(m.GetStun()), m.GetClock()
+	return b, err
+}
+
+// Exchange carries the offer to the target's side and returns its answer.
+type Exchange func(ctx context.Context, offer []byte) (answer []byte, err error)
+
+// Knows reports whether the package carries t out.
+func Knows(t overlay.Technique) bool {
+	return t == overlay.SimultaneousOpen || t == overlay.Traversing || t == overlay.HolePunching
+}
+
+// AsksByTCP reports whether t opens TCP connections to vantage points, beside the one
+// that it makes.
+func AsksByTCP(t overlay.Technique) bool {
+	return t == overlay.SimultaneousOpen || t == overlay.Traversing
+}
+
+// Ask carries out t from the asker's side and returns the connection: a
+// *net.TCPConn, or a *punch.Conn of hole punching. peer is the target under any
+// name that the caller has for it, always the same. port is the port to dial from,
+// 0 for any (overlay.Step.Port). For a step over IPv6 the side is OverIPv6. ex is
+// called once or more, one after the other; the last call is that of the connection.
+// It ends with ctx.
+func (s *Side) Ask(ctx context.Context, t overlay.Technique, peer string, port uint16, ex Exchange) (net.Conn, error) {
+	switch t {
+	case overlay.SimultaneousOpen:
+		return s.askOpen(ctx, peer, ex, port)
+	case overlay.Traversing:
+		return s.askTraverse(ctx, peer, ex)
+	case overlay.HolePunching:
+		return s.askPunch(ctx, peer, ex)
+	}
+	return nil, fmt.Errorf("%w: technique %v", wire.ErrVersion, t)
+}
+
+// Answer carries out t from the target's side. It calls reply once, when it
+// knows its answer, and then opens its end. The connection is nil, without an
+// error, when the asker only wanted something prepared. peer is the asker under
+// any name that the caller has for it, always the same.
+func (s *Side) Answer(ctx context.Context, t overlay.Technique, peer string, offer []byte, reply func(answer []byte) error) (net.Conn, error) {
+	if len(offer) > MaxOffer {
+		return nil, fmt.Errorf("%w: an offer of %d bytes", wire.ErrMalformed, len(offer))
+	}
+	switch t {
+	case overlay.SimultaneousOpen:
+		return s.answerOpen(ctx, offer, reply)
+	case overlay.Traversing:
+		return s.answerTraverse(ctx, peer, offer, reply)
+	case overlay.HolePunching:
+		return s.answerPunch(ctx, peer, offer, reply)
+	}
+	return nil, fmt.Errorf("%w: technique %v", wire.ErrVersion, t)
+}
+
+// checkTarget refuses to contact what is nobody's public or site address: a
+// peer's offer must not become a way into this host or its networks.
+func (s *Side) checkTarget(a netip.AddrPort) error {
+	ip := a.Addr().Unmap()
+	if !ip.IsValid() || ip.IsLoopback() || ip.IsLinkLocalUnicast() || ip.IsMulticast() || ip.IsUnspecified() {
+		return fmt.Errorf("%w: the peer names %v as its address", overlay.ErrForbidden, a)
+	}
+	for _, p := range s.Forbidden {
+		if p.Contains(ip) {
+			return fmt.Errorf("%w: the peer names %v as its address, which this site's settings deny", overlay.ErrForbidden, a)
+		}
+	}
+	if s.Permit != nil {
+		if err := s.Permit(ip); err != nil {
+			return fmt.Errorf("the peer names %v as its address: %w", a, err)
+		}
+	}
+	return nil
+}
+
+func marshal(m proto.Message) []byte {
+	b, err := proto.Marshal(m)
+	if err != nil {
+		panic(err) // only for strings that are no UTF-8
+	}
+	return b
+}
+
+func unmarshal(b []byte, m proto.Message) error {
+	if err := proto.Unmarshal(b, m); err != nil {
+		return fmt.Errorf("%w: %w", wire.ErrMalformed, err)
+	}
+	return nil
+}
+
+// profileOf reads the profile that the peer sent. It decides only how hard the
+// two ends try; nothing is permitted by it.
+func profileOf(b []byte) (overlay.SiteProfile, error) {
+	var m controlpb.Profile
+	if err := unmarshal(b, &m); err != nil {
+		return overlay.SiteProfile{}, err
+	}
+	return control.ProfileFromPB("peer", &m)
+}
+
+func parseAddr(what, text string) (netip.AddrPort, error) {
+	a, err := netip.ParseAddrPort(text)
+	if err != nil {
+		return a, fmt.Errorf("%w: %s: %w", wire.ErrMalformed, what, err)
+	}
+	return a, nil
+}
+
+// cause prefers why ctx ended to the error that this led to.
+func cause(ctx context.Context, err error) error {
+	if c := context.Cause(ctx); c != nil && errors.Is(err, ctx.Err()) {
+		return c
+	}
+	return err
+}

@@ -1,0 +1,344 @@
+package meeting
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/carrier"
+	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/internal/nat/coordinate/meetingpb"
+	"github.com/isthmus-grid/isthmus/internal/nat/simopen"
+	"github.com/isthmus-grid/isthmus/overlay"
+	"github.com/isthmus-grid/isthmus/wire"
+)
+
+// webPort is the port from which to dial a peer whose site lets only that out.
+const webPort = 443
+
+// ready is a port that listens and knows how others see it.
+type ready struct {
+	port    *simopen.Port
+	end     simopen.End
+	server  netip.AddrPort // whose clock end.Clock is about
+	clock   string         // its name, or ""
+	made    time.Time
+	release func() // lets the next meeting have webPort; nil when it is another port
+}
+
+// close gives the port up.
+func (r *ready) close() {
+	if r.port != nil {
+		r.port.Close()
+	}
+	if r.release != nil {
+		r.release()
+	}
+}
+
+// prepare makes a port and asks the vantage points about it.
+func (s *Side) prepare(ctx context.Context, ports overlay.Ports) (*ready, error) {
+	b, err := s.Bearings(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if len(b.TCP) == 0 {
+		return nil, fmt.Errorf("%w: the broker names no vantage point", overlay.ErrUnreachable)
+	}
+	r := &ready{server: b.TCP[0], clock: b.Clock}
+	if lone(ports) && ports.First == webPort && s.Stock != nil {
+		if r.release, err = s.Stock.alone(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if r.port, err = simopen.Prepare(ctx, s.from(b.TCP), ports); err != nil {
+		r.close()
+		return nil, err
+	}
+	m, err := s.observe(ctx, r.port, b.TCP)
+	if err != nil {
+		r.close()
+		return nil, err
+	}
+	r.made = time.Now()
+	var clock simopen.Clock
+	clock.Add(m.Samples[0])
+	r.end = simopen.End{Profile: s.Profile, Mapping: m}
+	r.end.Clock, _ = clock.Estimate(time.Now())
+	return r, nil
+}
+
+// maxAsked bounds the vantage points that are asked about one port.
+const maxAsked = 8
+
+// observe learns how others see the port, and compares clocks with the first
+// vantage point, by the other version of IP if it must. Where the vantage points have no
+// IPv6 a port there is what it is, for its addresses are not translated.
+func (s *Side) observe(ctx context.Context, port *simopen.Port, vantages []netip.AddrPort) (m simopen.Mapping, err error) {
+	local := port.Local()
+	same := ofVersion(local.Addr(), vantages)
+	switch {
+	case len(same) > 0:
+		m, err = port.Observe(ctx, same[:min(len(same), maxAsked)])
+	case local.Addr().Is6():
+		m = simopen.Mapping{Local: local, Outside: local, Independent: true}
+	default:
+		err = fmt.Errorf("%w: no vantage point has an IPv4 address", overlay.ErrUnreachable)
+	}
+	if err != nil {
+		return m, err
+	}
+	if len(same) > 0 && same[0] == vantages[0] {
+		if !m.Seen[0].IsValid() {
+			err = fmt.Errorf("%w: %w", overlay.ErrUnreachable, m.Failed) // without the broker's clock there is no instant
+		}
+		return m, err
+	}
+	c, err := carrier.DialTCP(ctx, vantages[0].String(), carrier.HTTPProxy{})
+	if err != nil {
+		return m, err
+	}
+	defer c.Close()
+	_, sample, err := simopen.Ask(ctx, c)
+	m.Samples = []simopen.Sample{sample}
+	return m, err
+}
+
+// ports returns where this end must bind: at the port that the peer needs, or
+// inside the site's range.
+func (s *Side) ports(needed uint16) overlay.Ports {
+	switch {
+	case needed != 0:
+		return overlay.Ports{First: needed, Last: needed}
+	case s.Profile.Inbound == overlay.InboundPorts:
+		return s.Profile.Ports
+	}
+	return overlay.Ports{}
+}
+
+// lone reports whether there is but one port: none is kept for a later meeting
+// then, which would keep it from all others.
+func lone(p overlay.Ports) bool { return p.First != 0 && p.First == p.Last }
+
+// neededBy is the port from which to dial a peer with that egress.
+func neededBy(peer overlay.Egress) uint16 {
+	if peer == overlay.Egress443 {
+		return webPort
+	}
+	return 0
+}
+
+// agreements bounds how often the ends agree on an instant before they give up,
+// and agreed how long they try after each.
+const (
+	agreements = 3
+	agreedTime = 1500 * time.Millisecond
+)
+
+// askOpen goes by the peer's promise if there is one, and else, or when that is
+// not kept, agrees with the peer on an instant, and again when that failed.
+func (s *Side) askOpen(ctx context.Context, peer string, ex Exchange, port uint16) (net.Conn, error) {
+	var r *ready
+	promised, warm := s.recall(peer)
+	if warm = warm && port == 0; warm {
+		r = s.spare()
+	}
+	if r == nil {
+		var err error
+		if r, err = s.prepare(ctx, s.ports(port)); err != nil {
+			return nil, err
+		}
+	}
+	defer r.close()
+	if warm {
+		c, err := s.openPromised(ctx, r, promised, ex)
+		if err == nil || !errors.Is(err, overlay.ErrStale) {
+			return c, err
+		}
+	}
+	for try := 1; ; try++ {
+		c, err := s.openAgreed(ctx, r, ex)
+		if err == nil || try == agreements || !again(ctx, err) {
+			return c, err
+		}
+		s.Log.Debug("agreeing on another instant", "peer", peer, "error", err)
+	}
+}
+
+// again reports whether another instant may do better.
+func again(ctx context.Context, err error) bool {
+	var missed *missedError
+	return ctx.Err() == nil && errors.As(err, &missed)
+}
+
+// missedError says that the ends did not meet.
+type missedError struct{ error }
+
+func (e *missedError) Unwrap() error { return e.error }
+
+// openAgreed has the target name an instant, and dials then.
+func (s *Side) openAgreed(ctx context.Context, r *ready, ex Exchange) (net.Conn, error) {
+	reply, err := ex(ctx, r.offer(nil))
+	if err != nil {
+		return nil, err
+	}
+	var a meetingpb.OpenAnswer
+	if err := unmarshal(reply, &a); err != nil {
+		return nil, err
+	}
+	remote, err := parseAddr("the target's address", a.Remote)
+	if err != nil {
+		return nil, err
+	}
+	return s.open(ctx, r, simopen.Start{At: time.Unix(0, a.AtUnixNs), Remote: remote, AnyPort: a.AnyPort, Patience: min(max(time.Duration(a.PatienceNs), 0), maxAhead)})
+}
+
+// openPromised dials the promised port while its word travels to the target.
+// The error is overlay.ErrStale when the target does not keep the port any more.
+func (s *Side) openPromised(ctx context.Context, r *ready, promised received, ex Exchange) (net.Conn, error) {
+	agreed, err := simopen.Hurry(time.Now(), r.end, promised.end)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	said := make(chan error, 1)
+	go func() {
+		_, err := ex(ctx, r.offer(promised.id[:]))
+		if err != nil {
+			cancel() // nobody is going to dial
+		}
+		said <- err
+	}()
+	c, err := s.open(ctx, r, agreed.A)
+	if err != nil {
+		cancel()
+	}
+	if saidErr := <-said; saidErr != nil && !(err != nil && errors.Is(saidErr, context.Canceled)) {
+		if c != nil {
+			c.Close()
+		}
+		return nil, saidErr
+	}
+	return c, err
+}
+
+// offer is what the target is told; promise names its port, if it is known.
+func (r *ready) offer(promise []byte) []byte {
+	m := &meetingpb.OpenOffer{
+		Local: r.end.Mapping.Local.String(), Outside: r.end.Mapping.Outside.String(), Independent: r.end.Mapping.Independent,
+		Server: r.server.String(), ClockOffsetNs: int64(r.end.Clock.Offset), ClockErrorNs: int64(r.end.Clock.Error), RttNs: int64(r.end.Clock.RTT),
+		Promise: promise, Clock: r.clock,
+	}
+	m.Profile = r.profile()
+	return marshal(m)
+}
+
+func (r *ready) profile() []byte { return marshal(control.ProfileToPB(r.end.Profile)) }
+
+func (s *Side) answerOpen(ctx context.Context, offer []byte, reply func([]byte) error) (net.Conn, error) {
+	var m meetingpb.OpenOffer
+	if err := unmarshal(offer, &m); err != nil {
+		return nil, err
+	}
+	asker, err := endOf(&m)
+	if err != nil {
+		return nil, err
+	}
+	if asker.Mapping.Local.Addr().Is6() {
+		if s, err = s.OverIPv6(); err != nil {
+			return nil, err
+		}
+	}
+	if len(m.Promise) > 0 {
+		return s.keepPromise(ctx, m.Promise, asker, reply)
+	}
+	r, err := s.prepare(ctx, s.ports(neededBy(asker.Profile.Egress)))
+	if err != nil {
+		return nil, err
+	}
+	defer r.close()
+	if m.Server != r.server.String() && (m.Clock == "" || m.Clock != r.clock) {
+		return nil, fmt.Errorf("%w: the asker took the time from %s, this end from %v", overlay.ErrRefused, m.Server, r.server)
+	}
+	agreed, err := simopen.Agree(r.end.Clock.Server(time.Now()), asker, r.end)
+	if err != nil {
+		return nil, err
+	}
+	answer := &meetingpb.OpenAnswer{AtUnixNs: agreed.A.At.UnixNano(), Remote: agreed.A.Remote.String(), AnyPort: agreed.A.AnyPort, PatienceNs: int64(agreed.A.Patience)}
+	if err := reply(marshal(answer)); err != nil {
+		return nil, err
+	}
+	return s.open(ctx, r, agreed.B)
+}
+
+// keepPromise dials the asker at once, from the port that it was promised.
+func (s *Side) keepPromise(ctx context.Context, id []byte, asker simopen.End, reply func([]byte) error) (net.Conn, error) {
+	r, err := s.Stock.redeem(id)
+	if err != nil {
+		return nil, err
+	}
+	defer r.close()
+	agreed, err := simopen.Hurry(time.Now(), asker, r.end)
+	if err != nil {
+		return nil, err
+	}
+	if err := reply(nil); err != nil {
+		return nil, err
+	}
+	return s.open(ctx, r, agreed.B)
+}
+
+// endOf reads the asker's end.
+func endOf(m *meetingpb.OpenOffer) (e simopen.End, err error) {
+	if e.Profile, err = profileOf(m.Profile); err != nil {
+		return e, err
+	}
+	if e.Mapping.Local, err = parseAddr("the asker's local address", m.Local); err != nil {
+		return e, err
+	}
+	if e.Mapping.Outside, err = parseAddr("the asker's address", m.Outside); err != nil {
+		return e, err
+	}
+	e.Mapping.Independent = m.Independent
+	e.Clock = simopen.Estimate{Offset: time.Duration(m.ClockOffsetNs), Error: time.Duration(m.ClockErrorNs), RTT: time.Duration(m.RttNs)}
+	if e.Clock.RTT < 0 || e.Clock.RTT > time.Minute || e.Clock.Error < 0 {
+		return e, fmt.Errorf("%w: a round trip of %v, a clock right within %v", wire.ErrMalformed, e.Clock.RTT, e.Clock.Error)
+	}
+	return e, nil
+}
+
+// maxAhead bounds how far off an agreed instant may be: a peer must not make
+// this end wait.
+const maxAhead = 5 * time.Second
+
+func (s *Side) open(ctx context.Context, r *ready, start simopen.Start) (net.Conn, error) {
+	if err := s.checkTarget(start.Remote); err != nil {
+		return nil, err
+	}
+	if ahead := time.Until(start.At); ahead > maxAhead {
+		return nil, fmt.Errorf("%w: the agreed instant is %v ahead", overlay.ErrRefused, ahead)
+	}
+	c, err := r.port.Open(ctx, start.Remote, start.At, simopen.Options{AnyPort: start.AnyPort, Patience: start.Patience, Bound: agreedTime + 2*start.Patience})
+	if err != nil {
+		return nil, &missedError{cause(ctx, err)}
+	}
+	return scaled(c)
+}
+
+// scaled returns c unless its ends were kept from agreeing on window scaling. When SYNs cross,
+// Linux goes on to scale what it announces, and the peer does not: windows of 64 KiB are
+// then read as ones of 63 bytes, and so is the window of one end where SYN and SYN/ACK took
+// different ways. Another socket at the same time would fare no better.
+func scaled(c *net.TCPConn) (net.Conn, error) {
+	if !carrier.Unscaled(c) {
+		return c, nil
+	}
+	c.SetLinger(0) // the peer is to hear of it even if it takes the connection for a good one
+	c.Close()
+	return nil, fmt.Errorf("%w: connected with %v, but somebody on the way takes out TCP's window scaling, so that next to nothing would be carried; use hole punching or a relay",
+		overlay.ErrUnreachable, c.RemoteAddr())
+}

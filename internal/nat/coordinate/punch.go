@@ -1,0 +1,105 @@
+package meeting
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+
+	"github.com/isthmus-grid/isthmus/internal/carrier"
+	"github.com/isthmus-grid/isthmus/internal/nat/coordinate/meetingpb"
+	"github.com/isthmus-grid/isthmus/internal/nat/punch"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+func (s *Side) attempt(ctx context.Context, controlling, lowTTL bool) (*punch.Attempt, error) {
+	b, err := s.Bearings(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if len(b.STUN) == 0 {
+		return nil, fmt.Errorf("%w: the broker names no STUN server", overlay.ErrUnreachable)
+	}
+	return punch.New(punch.Config{
+		Local: netip.AddrPortFrom(s.from(b.STUN), 0), STUN: b.STUN, LowTTL: lowTTL, Controlling: controlling,
+		Forbidden: s.Forbidden, Permit: s.Permit, Log: s.Log, SmallPackets: carrier.SmallPackets(ctx),
+	})
+}
+
+// lowTTL makes the first datagrams die behind the own gateway. Only gateways
+// that answer by themselves need it, but an end does not know the other's, and
+// it costs no more than punch.DefaultHoldOff.
+const lowTTL = true
+
+// askPunch opens a stream in the tunnel to the peer if there is one, and else,
+// or when that is of no use any more, makes a tunnel. For small packets it makes one
+// in any case: a tunnel does not notice that large ones begin to vanish.
+func (s *Side) askPunch(ctx context.Context, peer string, ex Exchange) (net.Conn, error) {
+	if t := s.Stock.tunnelTo(peer); t != nil && !carrier.SmallPackets(ctx) {
+		c, err := s.openStream(ctx, t, ex)
+		if err == nil {
+			return c, nil
+		}
+		if ctx.Err() != nil || !errors.Is(err, overlay.ErrStale) {
+			return nil, cause(ctx, err)
+		}
+		s.Log.Debug("the tunnel is of no use any more, making another", "peer", peer, "error", err)
+		s.Stock.dropTunnel(t)
+	}
+	a, err := s.attempt(ctx, true, lowTTL)
+	if err != nil {
+		return nil, err
+	}
+	defer a.Close() // does nothing to a connection
+	description, err := a.Describe(ctx)
+	if err != nil {
+		return nil, err
+	}
+	reply, err := ex(ctx, marshal(&meetingpb.PunchOffer{Description: description, LowTtl: lowTTL}))
+	if err != nil {
+		return nil, err
+	}
+	var m meetingpb.PunchAnswer
+	if err := unmarshal(reply, &m); err != nil {
+		return nil, err
+	}
+	return s.punch(ctx, a, peer, m.Description)
+}
+
+// answerPunch makes a tunnel with the peer, or takes a stream of the one that
+// there is.
+func (s *Side) answerPunch(ctx context.Context, peer string, offer []byte, reply func([]byte) error) (net.Conn, error) {
+	var m meetingpb.PunchOffer
+	if err := unmarshal(offer, &m); err != nil {
+		return nil, err
+	}
+	if len(m.Tunnel) > 0 {
+		return s.takeStream(ctx, peer, &m, reply)
+	}
+	a, err := s.attempt(ctx, false, m.LowTtl)
+	if err != nil {
+		return nil, err
+	}
+	defer a.Close()
+	description, err := a.Describe(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := reply(marshal(&meetingpb.PunchAnswer{Description: description})); err != nil {
+		return nil, err
+	}
+	return s.punch(ctx, a, peer, m.Description)
+}
+
+// punch is what the two ends do alike when they have each other's descriptions.
+func (s *Side) punch(ctx context.Context, a *punch.Attempt, peer string, description []byte) (net.Conn, error) {
+	c, err := a.Connect(ctx, description)
+	if err != nil {
+		return nil, cause(ctx, err)
+	}
+	if s.Stock.keepTunnel(peer, c.Tunnel()) {
+		s.Log.Info("a tunnel stays for the next time", "peer", peer, "unused", tunnelLife.String())
+	}
+	return c, nil
+}

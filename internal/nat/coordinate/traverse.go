@@ -1,0 +1,152 @@
+package meeting
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+
+	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/internal/nat/coordinate/meetingpb"
+	"github.com/isthmus-grid/isthmus/internal/nat/traverse"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// engine returns the engine or says why there is none.
+func (s *Side) engine() (*traverse.Engine, error) {
+	if s.Engine == nil || s.Stock == nil {
+		return nil, fmt.Errorf("%w: %w; give isthmus-helper (or, on a gateway, isthmus-frontal) the capability, as in AmbientCapabilities=CAP_NET_RAW",
+			overlay.ErrForbidden, traverse.ErrPrivilege)
+	}
+	return s.Engine, nil
+}
+
+// askTraverse dials a port that the target promised, and has the SYN carried
+// there meanwhile. Without a promise that is kept it asks for one first.
+func (s *Side) askTraverse(ctx context.Context, peer string, ex Exchange) (net.Conn, error) {
+	engine, err := s.engine()
+	if err != nil {
+		return nil, err
+	}
+	promised, warm := s.recall(peer)
+	asked := make(chan error, 1)
+	if warm {
+		asked <- nil
+	} else {
+		go func() { // while this end prepares its own port
+			var err error
+			promised, err = s.askPromise(ctx, ex)
+			asked <- err
+		}()
+	}
+	own := s.spare()
+	if own == nil {
+		own, err = s.prepare(ctx, s.ports(0))
+	}
+	if own != nil {
+		defer own.close()
+	}
+	if err = errors.Join(err, <-asked); err != nil {
+		return nil, err
+	}
+	c, err := s.traverse(ctx, engine, own, promised, ex)
+	if warm && errors.Is(err, overlay.ErrStale) {
+		if promised, err = s.askPromise(ctx, ex); err == nil {
+			c, err = s.traverse(ctx, engine, own, promised, ex)
+		}
+	}
+	return c, err
+}
+
+// traverse dials the promised port from own.
+func (s *Side) traverse(ctx context.Context, engine *traverse.Engine, own *ready, promised received, ex Exchange) (net.Conn, error) {
+	level, why, ok := traverse.Choose(s.Profile, promised.end.Profile)
+	if !ok {
+		return nil, fmt.Errorf("%w: %s", overlay.ErrNoPath, why)
+	}
+	remote := promised.end.Mapping.Outside
+	if err := s.checkTarget(remote); err != nil {
+		return nil, err
+	}
+	if own.port.Local().Addr().Is6() && remote.Addr().Unmap().Is4() {
+		return nil, fmt.Errorf("%w: the target promised %v where a port on its IPv6 address was asked for; a daemon of an earlier version does so: upgrade it", overlay.ErrUnreachable, remote)
+	}
+	c, err := engine.Connect(ctx, traverse.Request{
+		Level: level, Local: own.port.Local(), Remote: remote,
+		Dial: func(ctx context.Context) (*net.TCPConn, error) { return own.port.Dial(ctx, remote) },
+		Carry: func(ctx context.Context, syn []byte) error {
+			_, err := ex(ctx, marshal(&meetingpb.TraverseOffer{
+				Profile: own.profile(), Promise: promised.id[:], Syn: syn, Source: own.end.Mapping.Outside.String(), Level: uint32(level),
+				Ipv6: remote.Addr().Unmap().Is6(),
+			}))
+			return err
+		},
+	})
+	if err != nil {
+		return nil, cause(ctx, err)
+	}
+	return scaled(c)
+}
+
+// askPromise has the target prepare a port.
+func (s *Side) askPromise(ctx context.Context, ex Exchange) (received, error) {
+	reply, err := ex(ctx, marshal(&meetingpb.TraverseOffer{Profile: marshal(control.ProfileToPB(s.Profile)), Ipv6: s.usual().Is6()}))
+	if err != nil {
+		return received{}, err
+	}
+	var m meetingpb.Promise
+	if err := unmarshal(reply, &m); err != nil {
+		return received{}, err
+	}
+	return readPromise(&m)
+}
+
+// answerTraverse promises a port, or injects the SYN that came for one.
+func (s *Side) answerTraverse(ctx context.Context, peer string, offer []byte, reply func([]byte) error) (net.Conn, error) {
+	engine, err := s.engine()
+	if err != nil {
+		return nil, err
+	}
+	var m meetingpb.TraverseOffer
+	if err := unmarshal(offer, &m); err != nil {
+		return nil, err
+	}
+	if m.Ipv6 {
+		if s, err = s.OverIPv6(); err != nil {
+			return nil, err
+		}
+	}
+	if len(m.Promise) == 0 {
+		p, err := s.promise(ctx, peer)
+		if err != nil {
+			return nil, err
+		}
+		return nil, reply(marshal(p))
+	}
+	source, err := parseAddr("the asker's address", m.Source)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.checkTarget(source); err != nil {
+		return nil, err
+	}
+	r, err := s.Stock.redeem(m.Promise)
+	if err != nil {
+		return nil, err
+	}
+	defer r.close()
+	injected, err := engine.Inject(ctx, traverse.Injection{Level: traverse.Level(min(m.Level, 255)), SYN: m.Syn, Source: source, Target: r.port.Local()})
+	if err != nil {
+		return nil, err
+	}
+	if err := reply(nil); err != nil {
+		injected.Close()
+		return nil, err
+	}
+	c, err := r.port.Accept(ctx, source)
+	if err != nil {
+		injected.Close()
+		return nil, cause(ctx, err)
+	}
+	return c, nil
+}

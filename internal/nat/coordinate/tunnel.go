@@ -1,0 +1,178 @@
+package meeting
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/nat/coordinate/meetingpb"
+	"github.com/isthmus-grid/isthmus/internal/nat/punch"
+	"github.com/isthmus-grid/isthmus/overlay"
+	"github.com/isthmus-grid/isthmus/wire"
+)
+
+// Of tunnels that hole punching leaves.
+const (
+	tunnelLife = 60 * time.Second // without streams
+	maxTunnels = 256              // beyond that a tunnel ends with its first stream
+
+	// streamPatience bounds two waits, each of which begins when the other end
+	// has done its part: the target's for the stream, which left the asker before
+	// the offer did, and the asker's for the welcome, which left the target before
+	// the reply. Both come by a shorter way than what they are compared with, so
+	// what this is for is a packet sent again.
+	streamPatience = 500 * time.Millisecond
+)
+
+// tunnel is one that the Stock keeps.
+type tunnel struct {
+	*punch.Tunnel
+	peer string
+}
+
+// keepTunnel has a tunnel stay for the next time, and reports whether it does. It
+// goes before one that there is already.
+func (s *Stock) keepTunnel(peer string, t *punch.Tunnel) bool {
+	if s == nil {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed || len(s.tunnels) >= maxTunnels {
+		return false
+	}
+	t.Keep(tunnelLife)
+	s.tunnels[t.ID()] = tunnel{t, peer}
+	s.newest[peer] = t
+	return true
+}
+
+// tunnelTo returns the newest tunnel to the peer, or nil.
+func (s *Stock) tunnelTo(peer string) *punch.Tunnel {
+	if s == nil {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := s.newest[peer]
+	if t == nil || ended(t) {
+		return nil
+	}
+	return t
+}
+
+// tunnelFrom returns the tunnel that the peer names, if it is one to that peer.
+func (s *Stock) tunnelFrom(peer string, id []byte) (*punch.Tunnel, error) {
+	if len(id) != punch.TokenLen {
+		return nil, fmt.Errorf("%w: a tunnel with a name of %d bytes", wire.ErrMalformed, len(id))
+	}
+	if s == nil {
+		return nil, errNoTunnel
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := s.tunnels[[punch.TokenLen]byte(id)]
+	if t.Tunnel == nil || t.peer != peer || ended(t.Tunnel) {
+		return nil, errNoTunnel
+	}
+	return t.Tunnel, nil
+}
+
+// dropTunnel has a tunnel end with its streams.
+func (s *Stock) dropTunnel(t *punch.Tunnel) {
+	s.mu.Lock()
+	s.removeTunnel(t.ID())
+	s.mu.Unlock()
+	t.Keep(0)
+}
+
+// removeTunnel forgets a tunnel, with mu held.
+func (s *Stock) removeTunnel(id [punch.TokenLen]byte) {
+	t := s.tunnels[id]
+	delete(s.tunnels, id)
+	if s.newest[t.peer] == t.Tunnel {
+		delete(s.newest, t.peer)
+	}
+}
+
+// buryTunnels forgets those that have ended, with mu held.
+func (s *Stock) buryTunnels() {
+	for id, t := range s.tunnels {
+		if ended(t.Tunnel) {
+			s.removeTunnel(id)
+		}
+	}
+}
+
+// releaseTunnels has all end with their streams.
+func (s *Stock) releaseTunnels() {
+	s.mu.Lock()
+	tunnels := s.tunnels
+	s.tunnels, s.newest = nil, nil
+	s.mu.Unlock()
+	for _, t := range tunnels { // without mu: ending one takes a moment
+		t.Keep(0)
+	}
+}
+
+func ended(t *punch.Tunnel) bool {
+	select {
+	case <-t.Done():
+		return true
+	default:
+		return false
+	}
+}
+
+var errNoTunnel = fmt.Errorf("%w: the tunnel is not there any more", overlay.ErrStale)
+
+// openStream opens a stream in t while its token travels to the target. The
+// error is overlay.ErrStale when the tunnel is of no use, to the target or to
+// this end.
+func (s *Side) openStream(ctx context.Context, t *punch.Tunnel, ex Exchange) (net.Conn, error) {
+	var token punch.Token
+	rand.Read(token[:]) // never fails (crypto/rand)
+	o, err := t.Open(token)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", overlay.ErrStale, err)
+	}
+	id := t.ID()
+	if _, err := ex(ctx, marshal(&meetingpb.PunchOffer{Tunnel: id[:], Token: token[:]})); err != nil {
+		o.Abort()
+		return nil, err
+	}
+	waiting, cancel := context.WithTimeout(ctx, streamPatience)
+	defer cancel()
+	c, err := o.Await(waiting)
+	if err != nil {
+		return nil, fmt.Errorf("%w: the target took a stream that does not reach this end: %w", overlay.ErrStale, err)
+	}
+	return c, nil
+}
+
+// takeStream accepts the stream that the offer names.
+func (s *Side) takeStream(ctx context.Context, peer string, m *meetingpb.PunchOffer, reply func([]byte) error) (net.Conn, error) {
+	if len(m.Token) != punch.TokenLen {
+		return nil, fmt.Errorf("%w: a token of %d bytes", wire.ErrMalformed, len(m.Token))
+	}
+	t, err := s.Stock.tunnelFrom(peer, m.Tunnel)
+	if err != nil {
+		return nil, err
+	}
+	waiting, cancel := context.WithTimeout(ctx, streamPatience)
+	defer cancel()
+	c, err := t.Accept(waiting, punch.Token(m.Token))
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, cause(ctx, err)
+		}
+		return nil, fmt.Errorf("%w: %w", overlay.ErrStale, err)
+	}
+	if err := reply(nil); err != nil {
+		c.Abort()
+		return nil, err
+	}
+	return c, nil
+}

@@ -1,0 +1,450 @@
+package siteprobe
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/carrier"
+	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/internal/nat/reflector"
+	"github.com/isthmus-grid/isthmus/internal/nat/stunserver"
+	"github.com/isthmus-grid/isthmus/internal/nat/traverse"
+	"github.com/isthmus-grid/isthmus/lab"
+	"github.com/isthmus-grid/isthmus/lab/wan"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+func TestMain(m *testing.M) {
+	lab.Main()
+	os.Exit(m.Run())
+}
+
+// labGrid is a broker and a proxy of a lab, as far as a measurement needs them.
+// Sockets are made in the hosts' namespaces.
+type labGrid struct {
+	broker, proxy *lab.Host
+	seen          *vantage.Seen
+	points        map[*lab.Host]vantage.Point
+}
+
+// newLabGrid runs the two vantage points until the test ends.
+func newLabGrid(t *testing.T, l *lab.Lab) *labGrid {
+	t.Helper()
+	g := &labGrid{broker: l.Host("pub/broker"), proxy: l.Host("pub/proxy"), seen: vantage.NewSeen(1000, time.Hour), points: map[*lab.Host]vantage.Point{}}
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	t.Cleanup(func() { cancel(); wg.Wait() })
+	for _, h := range []*lab.Host{g.broker, g.proxy} {
+		o := vantage.NewObserver(h.Name(), nil, 0, func(a netip.AddrPort) {
+			if h == g.broker {
+				g.seen.Note(a.Addr(), time.Now())
+			}
+		})
+		for _, network := range []string{"tcp", "tcp6"} {
+			if network == "tcp6" && !h.Addr6().IsValid() {
+				continue
+			}
+			ln, err := h.Listen(network, ":443")
+			if err != nil {
+				t.Fatal(err)
+			}
+			wg.Go(func() { o.Serve(ctx, ln) })
+		}
+		var sockets *vantage.Sockets
+		err := h.Do(func() (err error) {
+			sockets, err = vantage.Listen(ctx, netip.AddrPortFrom(h.Addr(), 3478))
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		g.points[h] = vantage.Point{Observer: o, Sockets: sockets}
+		wg.Go(func() { sockets.Serve(ctx, new(stunserver.Server), o) })
+	}
+	return g
+}
+
+func (g *labGrid) Bearings(context.Context, *controlpb.BearingsRequest) (*controlpb.BearingsResponse, error) {
+	resp := &controlpb.BearingsResponse{Time: time.Now().UnixNano()}
+	for _, h := range []*lab.Host{g.broker, g.proxy} {
+		resp.Tcp = append(resp.Tcp, netip.AddrPortFrom(h.Addr(), 443).String())
+		resp.Stun = append(resp.Stun, netip.AddrPortFrom(h.Addr(), 3478).String())
+		if h.Addr6().IsValid() {
+			resp.Tcp6 = append(resp.Tcp6, netip.AddrPortFrom(h.Addr6(), 443).String())
+		}
+	}
+	return resp, nil
+}
+
+func (g *labGrid) CallBack(ctx context.Context, req *controlpb.CallBackRequest) (resp *controlpb.CallBackResponse, err error) {
+	target, err := vantage.ParseTarget(req, false)
+	if err != nil {
+		return nil, err
+	}
+	if !g.seen.Has(target.To.Addr(), time.Now()) {
+		return nil, fmt.Errorf("%w: %v has not asked", overlay.ErrForbidden, target.To.Addr())
+	}
+	from := g.proxy
+	if strings.HasPrefix(req.From, g.broker.Addr().String()+":") {
+		from = g.broker
+	}
+	err = from.Do(func() error { resp = g.points[from].CallBack(ctx, target); return nil })
+	return resp, err
+}
+
+// cannotTell are the fields in which a measurement differs from the profile of
+// a preset, with the value it must have instead; empty is unknown. The package
+// comment says why.
+func cannotTell(preset string, truth overlay.SiteProfile) map[string]string {
+	other := map[string]string{}
+	base, hidden := strings.CutPrefix(preset, "no-route/")
+	if truth.Filter == overlay.FilterStrict {
+		other[Filter] = "stateful"
+	}
+	if truth.Inbound == overlay.InboundOpen {
+		other[Refusal] = ""
+	}
+	other[IdleTCP], other[IdleUDP] = "", "" // see TestIdle
+	other[Stripped] = none
+	switch preset {
+	case "ipv6-only": // what is about IPv4 cannot be told
+		for _, field := range []string{Inbound, Filter, Refusal, NATMapping, NATFiltering, NATKeepsPort, Egress, Stripped} {
+			other[field] = ""
+		}
+	case "wscale-stripped":
+		other[Stripped] = "window-scale"
+	case "options-stripped":
+		other[Stripped] = "window-scale sack timestamps"
+	}
+	other[UDPRate] = none // at the paces tried here; see TestRate
+	if !truth.UDP {
+		for _, field := range []string{UDPRate, MTU, NATUDPMapping, NATUDPFiltering, NATUDPKeepsPort} {
+			other[field] = ""
+		}
+	}
+	switch base {
+	case "egress-443": // nor does a SYN get to a quiet port
+		other[Filter] = ""
+	case "http-proxy":
+		for _, field := range []string{Inbound, Filter, Refusal, NATMapping, NATFiltering, NATKeepsPort, Stripped} {
+			other[field] = ""
+		}
+	case "nat", "nat-answers", "nat-fullcone", "nat-1to1", "nat-ipv6":
+		if hidden { // the gateway translates its own packets to what they are
+			other[NATMapping], other[NATFiltering], other[NATKeepsPort] = "none", "none", "false"
+			other[NATUDPMapping], other[NATUDPFiltering], other[NATUDPKeepsPort] = "none", "none", "false"
+			if base == "nat-1to1" {
+				other[Filter] = "none"
+			}
+		}
+	}
+	return other
+}
+
+// want returns the value of a field of a profile as a finding has it.
+func want(p overlay.SiteProfile, field string) string {
+	return map[string]string{
+		Inbound: p.Inbound.String(), Filter: p.Filter.String(), Refusal: p.Refusal.String(),
+		NATMapping: p.NAT.Mapping.String(), NATFiltering: p.NAT.Filtering.String(), NATKeepsPort: fmt.Sprint(p.NAT.KeepsPort),
+		NATUDPMapping: p.DatagramNAT().Mapping.String(), NATUDPFiltering: p.DatagramNAT().Filtering.String(), NATUDPKeepsPort: fmt.Sprint(p.DatagramNAT().KeepsPort),
+		Egress: p.Egress.String(), UDP: fmt.Sprint(p.UDP), MTU: bound{value: uint64(p.MTU)}.String(),
+		IPv6: fmt.Sprint(p.IPv6), IPv6Only: fmt.Sprint(p.IPv6Only), Privileged: fmt.Sprint(p.Privileged),
+	}[field]
+}
+
+// TestPresets measures every kind of gateway of the lab, from a node or from the
+// gateway itself, and compares with the preset's profile.
+func TestPresets(t *testing.T) {
+	spec := lab.Spec{
+		WAN:   lab.WAN{Default: wan.Shape{Delay: 5 * time.Millisecond}},
+		Sites: []lab.Site{{Name: "pub", Preset: lab.Public, Nodes: []string{"broker", "proxy"}}},
+	}
+	presets := lab.Presets()
+	truths := map[string]overlay.SiteProfile{}
+	for _, preset := range presets {
+		truth, err := lab.Profile(preset)
+		if err != nil {
+			t.Fatal(err)
+		}
+		truths[preset] = truth
+	}
+	checkPresets(t, spec, presets, truths)
+}
+
+// checkPresets brings up a site of each preset and measures it.
+func checkPresets(t *testing.T, spec lab.Spec, presets []string, truths map[string]overlay.SiteProfile) {
+	for i, preset := range presets {
+		spec.Sites = append(spec.Sites, lab.Site{Name: fmt.Sprintf("s%d", i), Preset: preset, Nodes: lab.Nodes(1)})
+	}
+	l, err := lab.Up(t.Context(), spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	g := newLabGrid(t, l)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	places := make(chan struct{}, 12) // all at once would be too much for a machine that is busy
+	for i, preset := range presets {
+		site := fmt.Sprintf("s%d", i)
+		places <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-places }()
+			checkPreset(t, l, g, site, preset, truths[preset])
+		})
+	}
+}
+
+func checkPreset(t *testing.T, l *lab.Lab, g *labGrid, site, preset string, truth overlay.SiteProfile) {
+	host := l.Host(site + "/n1")
+	if truth.GatewayOnly {
+		host = l.Host(site + "/gw")
+	}
+	opts := Options{Grid: g, Ports: truth.Ports, Do: host.Do, Paces: paces[:2], Raw: traverse.Available}
+	if l.Proxy(site) != nil {
+		opts.HTTPProxy = carrier.HTTPProxy{Addr: net.JoinHostPort(l.Host(site+"/proxy").Addr().String(), "3128")}
+	}
+	o, err := Measure(t.Context(), opts)
+	if err != nil {
+		t.Errorf("%s: %v", preset, err)
+		return
+	}
+	for _, v := range slices.Concat(o.TCP, o.UDP) {
+		if v.Socket == 0 && v.To.Addr() != g.broker.Addr() {
+			t.Errorf("%s: the socket that strangers call has asked %v, too", preset, v.To)
+		}
+	}
+	r := Infer(o)
+	other := cannotTell(preset, truth)
+	if !g.broker.Addr6().IsValid() {
+		other[IPv6] = ""
+	}
+	for _, field := range Fields() {
+		expected := want(truth, field)
+		if v, ok := other[field]; ok {
+			expected = v
+		}
+		f := r.Finding(field)
+		if f.Value != expected || f.How == "" {
+			t.Errorf("%s: %s is %q, want %q: %s\n%+v", preset, field, f.Value, expected, f.How, o)
+		}
+	}
+	if udp := r.Profile.NATUDP; udp != truth.NATUDP {
+		t.Errorf("%s: nat_udp is %+v, want %+v", preset, udp, truth.NATUDP)
+	}
+	if r.Profile.Ports != truth.Ports && r.Finding(Inbound).Value == want(truth, Inbound) {
+		t.Errorf("%s: ports %v", preset, r.Profile.Ports)
+	}
+	text := preset + ":"
+	for _, f := range r.Findings {
+		text += fmt.Sprintf("\n  %-14s %-22s %s", f.Field, f.Value, f.How)
+	}
+	t.Log(text)
+}
+
+// newLab brings up sites of the given presets, named s0, s1 and so on, and the
+// vantage points, until the test ends.
+func newLab(t *testing.T, sites ...lab.Site) (*lab.Lab, *labGrid) {
+	t.Helper()
+	spec := lab.Spec{
+		WAN:   lab.WAN{Default: wan.Shape{Delay: 5 * time.Millisecond}},
+		Sites: []lab.Site{{Name: "pub", Preset: lab.Public, Nodes: []string{"broker", "proxy"}}},
+	}
+	for i, s := range sites {
+		s.Name, s.Nodes = fmt.Sprintf("s%d", i), lab.Nodes(1)
+		spec.Sites = append(spec.Sites, s)
+	}
+	l, err := lab.Up(t.Context(), spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return l, newLabGrid(t, l)
+}
+
+// TestRate tells what is throttled, at which rate, from what is not; that the
+// throttle is for datagrams alone, or for everything, makes no difference.
+func TestRate(t *testing.T) {
+	sites := []lab.Site{
+		{Preset: "stateful"}, {Preset: "udp-slow"}, {Preset: "nat", Uplink: 1_000_000}, {Preset: "no-route/udp-slow"},
+	}
+	l, g := newLab(t, sites...)
+	var wg sync.WaitGroup
+	for i, s := range sites {
+		host := l.Host(fmt.Sprintf("s%d/n1", i))
+		if strings.HasPrefix(s.Preset, "no-route/") {
+			host = l.Host(fmt.Sprintf("s%d/gw", i))
+		}
+		wg.Go(func() { checkRate(t, g, host, s, i == 0) })
+	}
+	wg.Wait()
+}
+
+// checkRate measures from host, which is at a free site or at one of 1 Mb/s.
+func checkRate(t *testing.T, g *labGrid, host *lab.Host, s lab.Site, free bool) {
+	o, err := Measure(t.Context(), Options{Grid: g, Do: host.Do})
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	r := Infer(o)
+	f, rate := r.Finding(UDPRate), float64(r.Profile.UDPRate)
+	if free != (f.Value == none) || !free && (rate < 1e6/1.5 || rate > 1e6*1.5) {
+		t.Errorf("%s, uplink %d: udp_rate is %q: %s\n%+v", s.Preset, s.Uplink, f.Value, f.How, o.Rate)
+	}
+	bytes := 0
+	for _, step := range o.Rate {
+		_, size := shape(step.Pace)
+		bytes += step.Sent * size
+	}
+	if bytes > 530_000 {
+		t.Errorf("%s: %d bytes were sent", s.Preset, bytes)
+	}
+	t.Logf("%s, uplink %d: %s, %d bytes: %s", s.Preset, s.Uplink, f.Value, bytes, f.How)
+}
+
+// TestIdle leaves mappings alone for longer than gateways remember them, which
+// they are told to do for three seconds, and for less.
+func TestIdle(t *testing.T) {
+	t.Parallel()
+	sites := []lab.Site{
+		{Preset: "open"}, {Preset: "stateful"}, {Preset: "nat"}, {Preset: "nat-symmetric"},
+		{Preset: "egress-443"}, {Preset: "no-route/stateful"},
+	}
+	wants := []string{"5+ 5+", "2 2", "2 2", "2 2", "2 ", "2 2"}
+	l, g := newLab(t, sites...)
+	var wg sync.WaitGroup
+	for i, s := range sites {
+		gateway, host := l.Host(fmt.Sprintf("s%d/gw", i)), l.Host(fmt.Sprintf("s%d/n1", i))
+		if strings.HasPrefix(s.Preset, "no-route/") {
+			host = gateway
+		}
+		if s.Preset != "open" {
+			forgetful(t, gateway, "3")
+		}
+		wg.Go(func() {
+			o, err := MeasureIdle(t.Context(), Options{Grid: g, Do: host.Do}, []time.Duration{time.Second, 2 * time.Second, 5 * time.Second})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			f := o.Findings()
+			if got := f[0].Value + " " + f[1].Value; got != wants[i] {
+				t.Errorf("%s: idle TCP and UDP %q, want %q\n%+v", s.Preset, got, wants[i], o)
+			}
+			t.Logf("%s: %+v", s.Preset, f)
+		})
+	}
+	wg.Wait()
+}
+
+// forgetful sets how long a gateway remembers what is idle.
+func forgetful(t *testing.T, gateway *lab.Host, seconds string) {
+	t.Helper()
+	err := gateway.Do(func() error {
+		for _, key := range []string{"udp_timeout", "udp_timeout_stream", "tcp_timeout_established"} {
+			if err := os.WriteFile("/proc/sys/net/netfilter/nf_conntrack_"+key, []byte(seconds), 0); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestToldMTU: where a router says how large packets may be, it is believed to
+// the byte, unlike where they vanish (mtu-1400, among TestPresets).
+func TestToldMTU(t *testing.T) {
+	t.Parallel()
+	l, g := newLab(t, lab.Site{Preset: "stateful"})
+	if err := l.Host("s0/gw").Do(func() error { return lab.SetMTU("wan0", 1410) }); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct{ host, want, word string }{
+		{"s0/n1", "1410", "router"},
+		{"s0/gw", none, "interface of 1410"}, // which knows by itself
+	} {
+		o, err := Measure(t.Context(), Options{Grid: g, Do: l.Host(tc.host).Do, Paces: paces[:1]})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f := Infer(o).Finding(MTU); f.Value != tc.want || !strings.Contains(f.How, tc.word) {
+			t.Errorf("%s: %+v, %+v", tc.host, f, o.Sizes)
+		}
+	}
+}
+
+// TestDoubleNATForgets: a carrier's NAT that forgets after a while counts, not
+// the gateway before it.
+func TestDoubleNATForgets(t *testing.T) {
+	t.Parallel()
+	l, g := newLab(t, lab.Site{Preset: "nat-double", UDPLife: 3 * time.Second})
+	o, err := MeasureIdle(t.Context(), Options{Grid: g, Do: l.Host("s0/n1").Do}, []time.Duration{time.Second, 2 * time.Second, 5 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f := o.Findings(); f[0].Value != "5+" || f[1].Value != "2" {
+		t.Errorf("%+v", f)
+	}
+}
+
+// A measurement that is ended ends at once, and says nothing that it does not
+// know.
+func TestIdleEndsWithItsContext(t *testing.T) {
+	l, g := newLab(t, lab.Site{Preset: "open"})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	promised := make(chan struct{}, 2)
+	done := make(chan IdleObservations, 1)
+	go func() {
+		o, err := MeasureIdle(ctx, Options{Grid: promising{g, promised}, Do: l.Host("s0/n1").Do}, []time.Duration{vantage.MaxAfter})
+		if err != nil {
+			t.Error(err)
+		}
+		done <- o
+	}()
+	for range 2 {
+		select {
+		case <-promised:
+		case <-ctx.Done():
+			t.Fatal("no promise was asked for")
+		}
+	}
+	cancel()
+	o := <-done
+	for _, f := range o.Findings() {
+		if f.Known() || !strings.Contains(f.How, "ended early") {
+			t.Errorf("%+v", f)
+		}
+	}
+}
+
+// promising tells of each promise.
+type promising struct {
+	*labGrid
+	made chan struct{}
+}
+
+func (p promising) CallBack(ctx context.Context, req *controlpb.CallBackRequest) (*controlpb.CallBackResponse, error) {
+	resp, err := p.labGrid.CallBack(ctx, req)
+	p.made <- struct{}{}
+	return resp, err
+}

@@ -1,0 +1,354 @@
+package siteprobe
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/pion/stun/v4"
+
+	"github.com/isthmus-grid/isthmus/internal/carrier"
+	"github.com/isthmus-grid/isthmus/internal/nat/reflector"
+	"github.com/isthmus-grid/isthmus/overlay"
+	"github.com/isthmus-grid/isthmus/wire"
+)
+
+// port is one port of this host that asks and is called back. A TCP port
+// listens and dials at once. Nobody but a holder of a nonce gets anything out
+// of it: what arrives and is neither an answer nor a nonce is dropped.
+type port struct {
+	number uint16
+	ln     *net.TCPListener
+	pc     *net.UDPConn
+	served sync.WaitGroup
+
+	mu      sync.Mutex // guards the fields below
+	conns   []net.Conn // to vantage points, open until the end
+	nonces  map[[vantage.NonceLen]byte]chan struct{}
+	answers map[[stun.TransactionIDSize]byte]chan netip.AddrPort
+}
+
+// open opens a port of the given number, 0 for any, until the measurement ends.
+func (m *measurement) open(udp bool, number uint16) (*port, error) {
+	p := &port{
+		nonces:  make(map[[vantage.NonceLen]byte]chan struct{}),
+		answers: make(map[[stun.TransactionIDSize]byte]chan netip.AddrPort),
+	}
+	lc := net.ListenConfig{Control: share, KeepAlive: -1}
+	lc.SetMultipathTCP(false)
+	at := fmt.Sprintf(":%d", number)
+	err := m.opts.Do(func() error {
+		if udp {
+			pc, err := lc.ListenPacket(context.Background(), "udp4", at)
+			if err == nil {
+				p.pc = pc.(*net.UDPConn)
+				p.number = addrOf(pc.LocalAddr()).Port()
+			}
+			return err
+		}
+		ln, err := lc.Listen(context.Background(), "tcp4", at)
+		if err == nil {
+			p.ln = ln.(*net.TCPListener)
+			p.number = addrOf(ln.Addr()).Port()
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if udp {
+		p.served.Go(p.receive)
+	} else {
+		p.served.Go(p.accept)
+	}
+	m.closers = append(m.closers, p.close)
+	return p, nil
+}
+
+func (p *port) close() {
+	p.mu.Lock()
+	for _, c := range p.conns {
+		carrier.Reset(c) // TIME-WAIT would keep the port for a minute
+	}
+	p.mu.Unlock()
+	if p.ln != nil {
+		p.ln.Close()
+	}
+	if p.pc != nil {
+		p.pc.Close()
+	}
+	p.served.Wait()
+}
+
+// expect returns a new nonce and a channel that is closed when it arrives.
+func (p *port) expect() (nonce []byte, arrived <-chan struct{}) {
+	var n [vantage.NonceLen]byte
+	rand.Read(n[:])
+	ch := make(chan struct{})
+	p.mu.Lock()
+	p.nonces[n] = ch
+	p.mu.Unlock()
+	return n[:], ch
+}
+
+// arrived notes a nonce; it is the sender's proof that it is who was asked.
+func (p *port) arrived(nonce []byte) {
+	if len(nonce) != vantage.NonceLen {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if ch, ok := p.nonces[[vantage.NonceLen]byte(nonce)]; ok {
+		close(ch)
+		delete(p.nonces, [vantage.NonceLen]byte(nonce))
+	}
+}
+
+// acceptPause is what accept waits after an error that may pass.
+const acceptPause = 50 * time.Millisecond
+
+// accept takes connections until the port is closed. One after the other will
+// do: a vantage point sends its nonce at once.
+func (p *port) accept() {
+	for {
+		c, err := p.ln.AcceptTCP()
+		if err != nil {
+			if errors.Is(err, net.ErrClosed) {
+				return
+			}
+			time.Sleep(acceptPause) // such as for a descriptor that is free
+			continue
+		}
+		nonce := make([]byte, vantage.NonceLen)
+		c.SetDeadline(time.Now().Add(arriveTime / 2))
+		if _, err := io.ReadFull(c, nonce); err == nil {
+			p.arrived(nonce)
+		}
+		c.SetLinger(0)
+		c.Close()
+	}
+}
+
+// receive takes datagrams until the port is closed.
+func (p *port) receive() {
+	b := make([]byte, 1500)
+	for {
+		n, err := p.pc.Read(b)
+		switch {
+		case errors.Is(err, net.ErrClosed):
+			return
+		case err != nil:
+			continue // an ICMP error for something sent earlier
+		case n == vantage.NonceLen:
+			p.arrived(b[:n])
+		default:
+			p.answered(b[:n])
+		}
+	}
+}
+
+// answered notes a STUN server's answer.
+func (p *port) answered(b []byte) {
+	seen, id, ok := mappedAddress(b)
+	if !ok {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if ch, ok := p.answers[id]; ok {
+		ch <- seen
+		delete(p.answers, id)
+	}
+}
+
+// mappedAddress reads a STUN server's answer.
+func mappedAddress(b []byte) (seen netip.AddrPort, id [stun.TransactionIDSize]byte, ok bool) {
+	m := &stun.Message{Raw: append([]byte(nil), b...)}
+	var mapped stun.XORMappedAddress
+	if m.Decode() != nil || m.Type != stun.BindingSuccess || mapped.GetFrom(m) != nil {
+		return seen, id, false
+	}
+	ip, ok := netip.AddrFromSlice(mapped.IP)
+	return netip.AddrPortFrom(ip.Unmap(), uint16(mapped.Port)), m.TransactionID, ok
+}
+
+// askTCP dials a vantage point from the port and asks it, if need be and secure
+// says so inside of TLS; the connection stays open.
+func (p *port) askTCP(ctx context.Context, opts Options, secure bool, v *View) {
+	d := net.Dialer{LocalAddr: &net.TCPAddr{Port: int(p.number)}, Control: share, KeepAlive: -1}
+	d.SetMultipathTCP(false)
+	open := func(ctx context.Context) (c net.Conn, err error) {
+		err = opts.Do(func() (err error) {
+			c, err = d.DialContext(ctx, "tcp", v.To.String())
+			return err
+		})
+		return c, err
+	}
+	cfg := opts.TLS
+	if !secure {
+		cfg = nil
+	}
+	c, err := v.ask(ctx, open, cfg)
+	if c != nil {
+		p.mu.Lock()
+		p.conns = append(p.conns, c)
+		p.mu.Unlock()
+	}
+	if err != nil {
+		v.Err = why(err)
+	}
+}
+
+// ask asks the vantage point on a connection that open makes. Where that comes
+// about and brings no answer, it asks again inside of TLS, unless cfg is nil: who
+// inspects a connection lets it begin and then drops what is not TLS. The
+// connection is returned open, for the caller to close; nil if there is none.
+func (v *View) ask(ctx context.Context, open func(context.Context) (net.Conn, error), cfg *tls.Config) (net.Conn, error) {
+	c, err := v.askOnce(ctx, open, nil)
+	_, refused := errors.AsType[refusedError](err)
+	if err == nil || cfg == nil || c == nil || refused || ctx.Err() != nil {
+		return c, err
+	}
+	carrier.Reset(c) // the same port is needed again, and what was not acknowledged is not
+	c, terr := v.askOnce(ctx, open, cfg)
+	if terr != nil {
+		return c, bothFailed{err, terr}
+	}
+	v.TLS = true
+	return c, nil
+}
+
+func (v *View) askOnce(ctx context.Context, open func(context.Context) (net.Conn, error), cfg *tls.Config) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, viewTime)
+	defer cancel()
+	c, err := open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	v.Local, v.Options = addrOf(c.LocalAddr()), OptionsOf(c)
+	if cfg != nil {
+		t := tls.Client(c, cfg)
+		if err := t.HandshakeContext(ctx); err != nil {
+			return c, err
+		}
+		c = t
+	}
+	v.Seen, err = observe(ctx, c)
+	return c, err
+}
+
+// askUDP asks a STUN server from the port.
+func (p *port) askUDP(ctx context.Context, do func(func() error) error, v *View) {
+	ip, err := source(do, v.To)
+	if err != nil {
+		v.Err = why(err)
+		return
+	}
+	v.Local = netip.AddrPortFrom(ip, p.number)
+	request := stun.MustBuild(stun.TransactionID, stun.BindingRequest)
+	answer := make(chan netip.AddrPort, 1)
+	p.mu.Lock()
+	p.answers[request.TransactionID] = answer
+	p.mu.Unlock()
+	for range stunTries {
+		if _, err := p.pc.WriteToUDPAddrPort(request.Raw, v.To); err != nil {
+			v.Err = why(err) // an own firewall may say no to one and let the next out
+		}
+		wait := time.NewTimer(stunWait)
+		select {
+		case v.Seen = <-answer:
+			v.Err = ""
+		case <-wait.C:
+		case <-ctx.Done():
+		}
+		wait.Stop()
+		if v.Seen.IsValid() {
+			return
+		}
+	}
+	if v.Err == "" {
+		v.Err = fmt.Sprintf("no answer to %d datagrams", stunTries)
+	}
+}
+
+// source returns the address from which this host sends to another. Nothing is
+// sent for it.
+func source(do func(func() error) error, to netip.AddrPort) (netip.Addr, error) {
+	var c net.Conn
+	err := do(func() (err error) {
+		c, err = net.Dial("udp", to.String())
+		return err
+	})
+	if err != nil {
+		return netip.Addr{}, err
+	}
+	defer c.Close()
+	return addrOf(c.LocalAddr()).Addr(), nil
+}
+
+// observe asks over a connection from where it is seen to come.
+func observe(ctx context.Context, c net.Conn) (netip.AddrPort, error) {
+	defer context.AfterFunc(ctx, func() { c.SetDeadline(time.Unix(1, 0)) })()
+	if _, err := c.Write(wire.Append(nil, &wire.Observe{})); err != nil {
+		return netip.AddrPort{}, err
+	}
+	f, err := wire.Read(c)
+	switch f := f.(type) {
+	case *wire.Observed:
+		return f.From, nil
+	case *wire.Refuse:
+		return netip.AddrPort{}, refusedError{f.Err()}
+	}
+	if err == nil {
+		err = fmt.Errorf("%w: a %v in place of the answer", wire.ErrType, f.Type())
+	}
+	return netip.AddrPort{}, err
+}
+
+// refusedError is what a vantage point answered in place of an address.
+type refusedError struct{ error }
+
+func (e refusedError) Unwrap() error { return e.error }
+
+// bothFailed is that neither a plain question nor one inside of TLS was answered.
+type bothFailed struct{ plain, inside error }
+
+func (e bothFailed) Error() string {
+	return fmt.Sprintf("%s (inside of TLS: %s)", why(e.plain), why(e.inside))
+}
+
+// why is an error in few words, without the addresses that net adds.
+func why(err error) string {
+	var ne net.Error
+	var op *net.OpError
+	both, ok := err.(bothFailed)
+	switch {
+	case ok:
+		return both.Error()
+	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.ECONNRESET):
+		return overlay.ErrRefused.Error() + ": reset"
+	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &ne) && ne.Timeout():
+		return overlay.ErrTimeout.Error()
+	case errors.As(err, &op):
+		return op.Err.Error()
+	}
+	return err.Error()
+}
+
+func addrOf(a net.Addr) netip.AddrPort {
+	switch a := a.(type) {
+	case *net.TCPAddr:
+		return netip.AddrPortFrom(a.AddrPort().Addr().Unmap(), uint16(a.Port))
+	case *net.UDPAddr:
+		return netip.AddrPortFrom(a.AddrPort().Addr().Unmap(), uint16(a.Port))
+	}
+	return netip.AddrPort{}
+}

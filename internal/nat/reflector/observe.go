@@ -1,0 +1,188 @@
+package vantage
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/limit"
+	"github.com/isthmus-grid/isthmus/internal/limit/accept"
+	"github.com/isthmus-grid/isthmus/overlay"
+	"github.com/isthmus-grid/isthmus/wire"
+)
+
+// Bounds of an Observer.
+const (
+	DefaultPlaces = 1024             // connections held at a time
+	DefaultHold   = 30 * time.Second // how long one is held: a NAT's mapping lives at least as long as its connection
+	firstFrame    = 5 * time.Second  // for the first frame to come
+	maxQuestions  = 64               // observe frames on one connection
+)
+
+// Observer answers observe frames. Safe for concurrent use.
+type Observer struct {
+	// Log is told when Serve cannot accept for a while; nil is none. Set it before
+	// Serve.
+	Log *slog.Logger
+
+	by     string // "broker main", for refusals
+	hold   time.Duration
+	seen   func(netip.AddrPort)
+	places *accept.HalfOpen
+
+	mu   sync.Mutex                   // guards the fields below, and the promises
+	held map[netip.AddrPort]*question // by whom they came from; at most one for each place
+	owed int                          // promises among them
+
+	quiet map[uint16]*quietPort
+
+	answered, refused atomic.Uint64
+}
+
+// NewObserver returns an Observer that refuses in the name of by. It holds as
+// many connections as places lets in; nil means DefaultPlaces, half of them of
+// one source. Each is held for at most hold; zero means DefaultHold. seen, if not
+// nil, is told every address that was answered; it must not block.
+func NewObserver(by string, places *accept.HalfOpen, hold time.Duration, seen func(netip.AddrPort)) *Observer {
+	if places == nil {
+		places = accept.NewHalfOpen(accept.Bounds{Total: DefaultPlaces, PerSource: DefaultPlaces / 2}, nil)
+	}
+	if hold == 0 {
+		hold = DefaultHold
+	}
+	return &Observer{by: by, hold: hold, seen: seen, places: places, held: make(map[netip.AddrPort]*question), quiet: make(map[uint16]*quietPort)}
+}
+
+// ObserverStats counts since the Observer was made.
+type ObserverStats struct {
+	Answered   uint64 `json:"answered"`   // observe frames
+	Refused    uint64 `json:"refused"`    // connections whose first frame was no observe frame
+	Overloaded uint64 `json:"overloaded"` // connections closed because too many were held
+	Held       int    `json:"held"`       // connections now
+}
+
+// Stats returns the counts so far.
+func (o *Observer) Stats() ObserverStats {
+	at := o.places.Stats()
+	return ObserverStats{o.answered.Load(), o.refused.Load(), at.Refused + at.KeyRefused + at.Evicted, at.Used}
+}
+
+// Limits returns how far the bounds of held connections are used, for metrics.
+func (o *Observer) Limits() limit.Stats { return o.places.Stats() }
+
+// Serve answers the connections that ln accepts until ctx is done or ln fails,
+// and closes ln. It returns when all its connections are closed.
+func (o *Observer) Serve(ctx context.Context, ln net.Listener) error {
+	var conns sync.WaitGroup
+	defer conns.Wait()
+	defer ln.Close()
+	defer context.AfterFunc(ctx, func() { ln.Close() })()
+	err := accept.Each(ctx, cmp.Or(o.Log, slog.New(slog.DiscardHandler)), ln.Addr(), ln.Accept, func(c net.Conn) { conns.Go(func() { o.Take(ctx, c) }) })
+	if err != nil {
+		return fmt.Errorf("observing on %v: %w", ln.Addr(), err)
+	}
+	return nil
+}
+
+// Take reads the first frame of c, answers it if it is an observe frame and
+// refuses it else. It owns c and returns when c is closed.
+func (o *Observer) Take(ctx context.Context, c net.Conn) {
+	defer c.Close()
+	place, err := o.places.Enter(c)
+	if err != nil {
+		return
+	}
+	defer place.Leave()
+	defer context.AfterFunc(ctx, func() { c.SetDeadline(time.Unix(1, 0)) })()
+	c.SetDeadline(time.Now().Add(firstFrame))
+	frame, err := wire.Read(c)
+	if _, ok := frame.(*wire.Observe); err != nil || !ok {
+		o.refuse(c, frame, err)
+		return
+	}
+	o.converse(c)
+}
+
+// Answer is Take for a connection whose first observe frame was read already.
+func (o *Observer) Answer(ctx context.Context, c net.Conn) {
+	defer c.Close()
+	place, err := o.places.Enter(c)
+	if err != nil {
+		return
+	}
+	defer place.Leave()
+	defer context.AfterFunc(ctx, func() { c.SetDeadline(time.Unix(1, 0)) })()
+	o.converse(c)
+}
+
+// converse answers the question that was read and those that follow, until the
+// peer closes, its time is over or a promise is kept.
+func (o *Observer) converse(c net.Conn) {
+	c.SetDeadline(time.Now().Add(o.hold))
+	from := addrPort(c.RemoteAddr())
+	q := o.enter(from, c)
+	defer o.leave(from, q)
+	for range maxQuestions {
+		answer := &wire.Observed{From: from, Time: time.Now()}
+		if _, err := c.Write(wire.Append(nil, answer)); err != nil {
+			return
+		}
+		o.answered.Add(1)
+		if o.seen != nil {
+			o.seen(from)
+		}
+		f, err := wire.Read(c)
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			o.keep(q)
+			return
+		}
+		if err != nil || f.Type() != wire.TypeObserve {
+			return
+		}
+	}
+}
+
+// refuse says what was wrong with the first frame.
+func (o *Observer) refuse(c net.Conn, frame wire.Frame, err error) {
+	o.refused.Add(1)
+	switch {
+	case errors.Is(err, io.EOF), errors.Is(err, net.ErrClosed):
+		return // nobody is there to be told
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		err = fmt.Errorf("%w: no frame came within %v", overlay.ErrTimeout, firstFrame)
+	case err == nil:
+		err = fmt.Errorf("%w: a %v in place of an observe frame", wire.ErrType, frame.Type())
+	}
+	c.SetDeadline(time.Now().Add(time.Second))
+	if _, err := c.Write(wire.Append(nil, &wire.Refuse{Code: wire.CodeOf(err), By: o.by, Text: err.Error()})); err != nil {
+		return
+	}
+	if half, ok := c.(interface{ CloseWrite() error }); ok {
+		half.CloseWrite() // closing with input unread would destroy the words
+		io.Copy(io.Discard, io.LimitReader(c, 64<<10))
+	}
+}
+
+// addrPort returns the address of a TCP or UDP peer, IPv4 as such.
+func addrPort(a net.Addr) netip.AddrPort {
+	switch a := a.(type) {
+	case *net.TCPAddr:
+		return plain(a.AddrPort())
+	case *net.UDPAddr:
+		return plain(a.AddrPort())
+	}
+	return netip.AddrPort{}
+}
+
+func plain(a netip.AddrPort) netip.AddrPort {
+	return netip.AddrPortFrom(a.Addr().Unmap().WithZone(""), a.Port())
+}

@@ -1,0 +1,237 @@
+package vantage
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/carrier"
+	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/internal/limit/accept"
+	"github.com/isthmus-grid/isthmus/internal/nat/stunserver"
+	"github.com/isthmus-grid/isthmus/overlay"
+	"github.com/isthmus-grid/isthmus/wire"
+)
+
+// newPoint serves a whole vantage point on loopback until the test ends.
+func newPoint(t *testing.T, places int) (p Point, at netip.AddrPort) {
+	t.Helper()
+	s, err := Listen(t.Context(), netip.MustParseAddrPort("127.0.0.1:0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var half *accept.HalfOpen
+	if places > 0 {
+		half = accept.NewHalfOpen(accept.Bounds{Total: places}, nil)
+	}
+	o := NewObserver("broker main", half, 0, nil)
+	run(t, func(ctx context.Context) { s.Serve(ctx, new(stunserver.Server), o) })
+	return Point{o, s}, netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), s.Port())
+}
+
+func later(to net.Addr, udp bool, after time.Duration) Target {
+	return Target{To: addrPort(to), UDP: udp, Nonce: [NonceLen]byte([]byte("0123456789abcdef")), After: after}
+}
+
+// A connection that asked gets its nonce when the time has come, after which
+// it is closed, and not before.
+func TestPromiseTCP(t *testing.T) {
+	p, at := newPoint(t, 0)
+	c := dial(t, at.String())
+	wantObserved(t, c)
+	const after = 200 * time.Millisecond
+	begin := time.Now()
+	if r := p.CallBack(t.Context(), later(c.LocalAddr(), false, after)); r.Outcome != controlpb.CallBackResponse_PROMISED {
+		t.Fatalf("%v", r)
+	}
+	if r := p.CallBack(t.Context(), later(c.LocalAddr(), false, after)); r.Outcome != controlpb.CallBackResponse_UNKNOWN {
+		t.Errorf("promised twice: %v", r)
+	}
+	if b, err := io.ReadAll(c); string(b) != "0123456789abcdef" || err != nil || time.Since(begin) < after {
+		t.Errorf("%q, %v after %v", b, err, time.Since(begin))
+	}
+	c.Close()
+	wait(t, "the connection is let go", func() bool {
+		p.Observer.mu.Lock()
+		defer p.Observer.mu.Unlock()
+		return len(p.Observer.held) == 0 && p.Observer.owed == 0
+	})
+	if r := p.CallBack(t.Context(), later(c.LocalAddr(), false, after)); r.Outcome != controlpb.CallBackResponse_UNKNOWN ||
+		r.Text != "unreachable: no connection from "+c.LocalAddr().String()+" is held here" {
+		t.Errorf("to nobody: %v", r)
+	}
+}
+
+// A connection may be behind a Front, and its promise may be longer than it
+// would be held else.
+func TestPromiseThroughFront(t *testing.T) {
+	o := NewObserver("broker main", nil, 50*time.Millisecond, nil)
+	f := NewFront(listen(t), o, accept.NewHalfOpen(accept.Bounds{}, nil), nil)
+	run(t, f.Serve)
+	c := dial(t, f.Addr().String())
+	wantObserved(t, c)
+	if r := (Point{Observer: o}).CallBack(t.Context(), later(c.LocalAddr(), false, 300*time.Millisecond)); r.Outcome != controlpb.CallBackResponse_PROMISED {
+		t.Fatalf("%v", r)
+	}
+	if b, err := io.ReadAll(c); string(b) != "0123456789abcdef" || err != nil {
+		t.Errorf("%q, %v", b, err)
+	}
+}
+
+// A promise ends with the one who gave it, and is not kept early.
+func TestPromiseIsBroken(t *testing.T) {
+	s, err := Listen(t.Context(), netip.MustParseAddrPort("127.0.0.1:0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := NewObserver("broker main", nil, 0, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(ctx, new(stunserver.Server), o) }()
+	c := dial(t, netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), s.Port()).String())
+	wantObserved(t, c)
+	for _, udp := range []bool{false, true} {
+		if r := (Point{o, s}).CallBack(ctx, later(c.LocalAddr(), udp, time.Hour)); r.Outcome != controlpb.CallBackResponse_PROMISED {
+			t.Errorf("%v", r)
+		}
+	}
+	cancel()
+	if b, _ := io.ReadAll(c); len(b) > 0 {
+		t.Errorf("got %q", b)
+	}
+	select {
+	case err := <-done:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(patience):
+		t.Error("it does not end")
+	}
+}
+
+// A datagram comes from the port that was asked.
+func TestPromiseUDP(t *testing.T) {
+	p, at := newPoint(t, 0)
+	c, err := net.DialUDP("udp4", nil, net.UDPAddrFromAddrPort(at)) // takes datagrams of that port only
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	c.SetDeadline(time.Now().Add(patience))
+	const after = 150 * time.Millisecond
+	begin := time.Now()
+	if r := p.CallBack(t.Context(), later(c.LocalAddr(), true, after)); r.Outcome != controlpb.CallBackResponse_PROMISED {
+		t.Fatalf("%v", r)
+	}
+	b := make([]byte, 100)
+	for range udpCopies {
+		n, err := c.Read(b)
+		if string(b[:n]) != "0123456789abcdef" || err != nil || time.Since(begin) < after {
+			t.Errorf("%q, %v after %v", b[:n], err, time.Since(begin))
+		}
+	}
+	c.SetReadDeadline(time.Now().Add(udpSilence))
+	if n, err := c.Read(b); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("a copy too many: %q, %v", b[:n], err)
+	}
+	if r := (Point{Observer: p.Observer}).CallBack(t.Context(), later(c.LocalAddr(), true, after)); r.Outcome != controlpb.CallBackResponse_UNKNOWN {
+		t.Errorf("without a STUN port: %v", r)
+	}
+}
+
+func TestSchedule(t *testing.T) {
+	s := newSchedule()
+	zero := time.Unix(0, 0)
+	to := func(port uint16) netip.AddrPort {
+		return netip.AddrPortFrom(netip.MustParseAddr("192.0.2.1"), port)
+	}
+	for port, after := range []time.Duration{3 * time.Second, time.Second, 2 * time.Second} {
+		if err := s.add(due{to: to(uint16(port)), at: zero.Add(after), copies: 1}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if send, next := s.take(zero); len(send) != 0 || !next.Equal(zero.Add(time.Second)) {
+		t.Errorf("early: %v, then %v", send, next)
+	}
+	if send, next := s.take(zero.Add(2 * time.Second)); len(send) != 2 || send[0].to != to(1) || send[1].to != to(2) || !next.Equal(zero.Add(3*time.Second)) {
+		t.Errorf("in time: %v, then %v", send, next)
+	}
+	if send, next := s.take(zero.Add(time.Hour)); len(send) != 1 || !next.IsZero() || len(s.all) != 0 {
+		t.Errorf("late: %v, then %v, left %v", send, next, s.all)
+	}
+	s.add(due{to: to(9), at: zero, copies: 3})
+	now, sent := zero, 0
+	for range 3 {
+		send, next := s.take(now)
+		sent, now = sent+len(send), next
+	}
+	if sent != 3 || !now.IsZero() {
+		t.Errorf("%d copies, then %v", sent, now)
+	}
+	for range maxDue {
+		s.add(due{to: to(1), at: zero, copies: 1})
+	}
+	if err := s.add(due{to: to(1), at: zero, copies: 1}); err == nil {
+		t.Error("there is no bound")
+	}
+}
+
+func TestParseLateTarget(t *testing.T) {
+	req := request("192.0.2.1:5", true)
+	req.AfterS = 290
+	if target, err := ParseTarget(req, false); err != nil || target.After != 290*time.Second {
+		t.Errorf("%+v, %v", target, err)
+	}
+	req.AfterS = 1 << 31
+	if _, err := ParseTarget(req, false); !errors.Is(err, wire.ErrMalformed) {
+		t.Errorf("for ever: %v", err)
+	}
+}
+
+// wait polls until cond holds.
+func wait(t *testing.T, what string, cond func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !cond(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("waited %v for: %s", patience, what)
+		}
+	}
+}
+
+// silentConn notes whether its keep-alive was turned off.
+type silentConn struct {
+	net.Conn
+	off bool
+}
+
+func (c *silentConn) SetKeepAlive(on bool) error  { c.off = !on; return nil }
+func (c *silentConn) SetDeadline(time.Time) error { return nil }
+
+// Whoever waits for a promise hears nothing before: a keep-alive would keep the
+// NAT's memory alive, too. More than so many do not wait.
+func TestPromiseKeepsQuiet(t *testing.T) {
+	o := NewObserver("broker main", nil, 0, nil)
+	at := func(i int) netip.AddrPort {
+		return netip.AddrPortFrom(netip.MustParseAddr("192.0.2.1"), uint16(1000+i))
+	}
+	for i := range maxOwed {
+		c := new(silentConn)
+		o.enter(at(i), carrier.Unread(c, nil))
+		if err := o.promise(Target{To: at(i), After: time.Hour}); err != nil || !c.off {
+			t.Fatalf("%v, %+v", err, c)
+		}
+	}
+	q := o.enter(at(maxOwed), new(silentConn))
+	if err := o.promise(Target{To: at(maxOwed), After: time.Hour}); !errors.Is(err, overlay.ErrOverloaded) {
+		t.Errorf("over the limit: %v", err)
+	}
+	o.leave(at(0), o.held[at(0)])
+	if err := o.promise(Target{To: at(maxOwed), After: time.Hour}); err != nil || q.at.IsZero() {
+		t.Errorf("with room again: %v", err)
+	}
+}

@@ -1,0 +1,191 @@
+package enrol
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/carrier"
+	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/internal/pki/ca"
+	"github.com/isthmus-grid/isthmus/wire"
+)
+
+// Enrolled is what somebody has who enrolled.
+type Enrolled struct {
+	ID    control.Identity
+	Chain [][]byte // DER, the certificate first
+	Key   []byte   // PEM
+	Root  *x509.Certificate
+}
+
+// Ask enrols with a token at the broker at addr, host:port. node names a helper's
+// node where the token leaves that open. The key is made here and goes nowhere.
+// The broker is believed only if the CA that the token names stands above it.
+// dial opens the connection; nil dials directly.
+func Ask(ctx context.Context, addr, token, node string, dial func(ctx context.Context, addr string) (net.Conn, error)) (*Enrolled, error) {
+	t, err := ca.ReadToken(token)
+	if err != nil {
+		return nil, err
+	}
+	if err := t.Current(time.Now()); err != nil {
+		return nil, err
+	}
+	id, err := t.For(node)
+	if err != nil {
+		return nil, err
+	}
+	request, key, err := ca.Request(id)
+	if err != nil {
+		return nil, err
+	}
+	chain, root, err := insist(ctx, addr, dial, t.CA, &wire.Enrol{Token: token, Request: request})
+	if err != nil {
+		return nil, err
+	}
+	e := &Enrolled{ID: id, Chain: chain, Key: key, Root: root}
+	if _, err := control.NewCredentials(ca.ChainPEM(chain), key, ca.ChainPEM([][]byte{root.Raw})); err != nil {
+		return nil, fmt.Errorf("what the broker at %s sent: %w", addr, err)
+	}
+	return e, nil
+}
+
+// Bounds of asking again.
+const (
+	insistFor  = 10 * time.Second
+	insistWait = 300 * time.Millisecond
+)
+
+// insist is converse for what uses up a token. A broker that ends before it
+// answers may have counted the use. The same request gets the certificate of
+// that use, so it is made again for a while.
+func insist(ctx context.Context, addr string, dial func(context.Context, string) (net.Conn, error), fingerprint string, ask *wire.Enrol) ([][]byte, *x509.Certificate, error) {
+	asked := false
+	for end := time.Now().Add(insistFor); ; {
+		chain, root, err := converse(ctx, addr, dial, fingerprint, nil, ask)
+		none, isNone := errors.AsType[*noAnswer](err)
+		asked = asked || isNone && none.asked
+		if !asked || !isNone || time.Now().After(end) {
+			return chain, root, err
+		}
+		select {
+		case <-time.After(insistWait):
+		case <-ctx.Done():
+			return nil, nil, err
+		}
+	}
+}
+
+// noAnswer is the error of a conversation in which the broker decided nothing.
+type noAnswer struct {
+	error
+	asked bool // the request was sent
+}
+
+func (e *noAnswer) Unwrap() error { return e.error }
+
+// Renew asks the broker at addr for a new certificate in place of that of creds,
+// which it shows it. The key stays the same. dial is as in Ask.
+func Renew(ctx context.Context, addr string, creds *control.Credentials, dial func(ctx context.Context, addr string) (net.Conn, error)) ([][]byte, error) {
+	chain, _, err := converse(ctx, addr, dial, control.Fingerprint(creds.Roots()[0]), creds.Certificate(), &wire.Enrol{})
+	if err != nil {
+		return nil, err
+	}
+	return chain, fits(creds, chain)
+}
+
+// fits says why a renewed certificate cannot take the place of that of creds.
+func fits(creds *control.Credentials, chain [][]byte) error {
+	p, err := creds.Verify(chain)
+	if err != nil {
+		return fmt.Errorf("the new certificate: %w", err)
+	}
+	if !bytes.Equal(creds.Leaf().RawSubjectPublicKeyInfo, p.Leaf.RawSubjectPublicKeyInfo) || p.Identity != creds.Identity() {
+		return fmt.Errorf("the new certificate is that of %v, not one for the key of %v", p.Identity, creds.Identity())
+	}
+	return nil
+}
+
+// converse asks one thing of the broker.
+func converse(ctx context.Context, addr string, dial func(context.Context, string) (net.Conn, error), fingerprint string, own *tls.Certificate, ask *wire.Enrol) ([][]byte, *x509.Certificate, error) {
+	asked := false
+	fail := func(err error) ([][]byte, *x509.Certificate, error) {
+		if ctx.Err() != nil {
+			err = fmt.Errorf("%w (%w)", context.Cause(ctx), err)
+		}
+		return nil, nil, &noAnswer{fmt.Errorf("broker at %s: %w", addr, control.WithoutAddress(err, addr)), asked}
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	if dial == nil {
+		dial = func(ctx context.Context, addr string) (net.Conn, error) {
+			c, err := carrier.DialTCP(ctx, addr, carrier.HTTPProxy{})
+			if err != nil {
+				return nil, err // not a nil *net.TCPConn in a net.Conn
+			}
+			return c, nil
+		}
+	}
+	c, err := dial(ctx, addr)
+	if err != nil {
+		return fail(err)
+	}
+	defer c.Close()
+	defer context.AfterFunc(ctx, func() { c.SetDeadline(time.Unix(1, 0)) })()
+	host, _, _ := net.SplitHostPort(addr)
+	if net.ParseIP(host) != nil {
+		host = "" // SNI carries names only
+	}
+	var root *x509.Certificate
+	cfg := &tls.Config{
+		MinVersion: tls.VersionTLS13, ServerName: host, NextProtos: []string{control.EnrolALPN},
+		InsecureSkipVerify: true, // VerifyConnection does it
+		VerifyConnection: func(state tls.ConnectionState) error {
+			var p control.Proof
+			var err error
+			p, root, err = control.VerifyByFingerprint(state.PeerCertificates, fingerprint, time.Now())
+			if err != nil {
+				return err
+			}
+			if p.Role != control.RoleBroker {
+				return fmt.Errorf("this is %v, wanted a broker", p.Identity)
+			}
+			return nil
+		},
+	}
+	if own != nil {
+		cfg.Certificates = []tls.Certificate{*own}
+	}
+	conn := tls.Client(c, cfg)
+	if err := conn.HandshakeContext(ctx); err != nil {
+		if strings.Contains(err.Error(), noProtocol) {
+			return fail(errors.New("it does not enrol; its settings need the key enrol"))
+		}
+		return fail(fmt.Errorf("TLS: %w", err))
+	}
+	asked = true
+	if _, err := conn.Write(wire.Append(nil, ask)); err != nil {
+		return fail(err)
+	}
+	frame, err := wire.Read(conn)
+	if err != nil {
+		return fail(fmt.Errorf("waiting for the certificate: %w", err))
+	}
+	switch f := frame.(type) {
+	case *wire.Enrolled:
+		return f.Certificates, root, nil
+	case *wire.Refuse:
+		return nil, nil, f.Err()
+	}
+	return fail(fmt.Errorf("%w: a %v in place of a certificate", wire.ErrType, frame.Type()))
+}
+
+// noProtocol is how package tls names the alert of a server that speaks none of
+// the client's protocols (RFC 7301, section 3.2); it has no type to ask for.
+const noProtocol = "no application protocol"

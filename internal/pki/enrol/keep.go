@@ -1,0 +1,111 @@
+package enrol
+
+import (
+	"context"
+	"crypto/x509"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/internal/pki/ca"
+)
+
+// start is when the certificate began to count, without the allowance for
+// clocks that are behind.
+func start(cert *x509.Certificate) time.Time {
+	if at := cert.NotBefore.Add(ca.ClockSlack); at.Before(cert.NotAfter) {
+		return at
+	}
+	return cert.NotBefore
+}
+
+// due returns when a certificate is to be renewed: after two thirds of its life.
+func due(cert *x509.Certificate) time.Time {
+	begin := start(cert)
+	return begin.Add(cert.NotAfter.Sub(begin) * 2 / 3)
+}
+
+// Bounds of the time between two tries to renew.
+const (
+	soonest = 10 * time.Second
+	latest  = time.Hour
+)
+
+// pause is how long to wait before the next try to renew a certificate that is
+// due: a tenth of what is left of it, within bounds.
+func pause(cert *x509.Certificate, now time.Time) time.Duration {
+	return min(max(cert.NotAfter.Sub(now)/10, soonest), latest)
+}
+
+// Keep renews the certificate of creds in its file after two thirds of its life,
+// until ctx ends. ask gets a new chain from whoever stands above. The daemon
+// takes the file over by itself (control.Credentials). Without a file that
+// can be written it says so in the log, each time that it tries.
+func Keep(ctx context.Context, creds *control.Credentials, log *slog.Logger, ask func(ctx context.Context, chain [][]byte) ([][]byte, error)) {
+	wait := time.Until(due(creds.Leaf()))
+	for {
+		// Those that enrolled together do not come back together, but none too late.
+		left := time.Until(creds.Leaf().NotAfter)
+		t := time.NewTimer(max(wait, 0) + rand.N(max(wait/20, min(left/10, time.Second), 1)))
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			return
+		}
+		creds.Refresh() // somebody else may have renewed it; what is wrong with the file is told at the next hand-shake
+		if wait = time.Until(due(creds.Leaf())); wait > 0 {
+			continue
+		}
+		if err := renew(ctx, creds, ask); err != nil {
+			if ctx.Err() != nil {
+				return
+			}
+			wait = pause(creds.Leaf(), time.Now())
+			log.Warn("own certificate not renewed", "valid_until", creds.Leaf().NotAfter.UTC().Format(time.RFC3339), "retry_in", wait.String(), "error", err)
+			continue
+		}
+		log.Info("own certificate renewed", "valid_until", creds.Leaf().NotAfter.UTC().Format(time.RFC3339))
+		wait = time.Until(due(creds.Leaf()))
+	}
+}
+
+func renew(ctx context.Context, creds *control.Credentials, ask func(context.Context, [][]byte) ([][]byte, error)) error {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	chain, err := ask(ctx, creds.Certificate().Certificate)
+	if err != nil {
+		return err
+	}
+	if err := fits(creds, chain); err != nil {
+		return err
+	}
+	return creds.Replace(ca.ChainPEM(chain))
+}
+
+// KeepRevoked has the revocation list of creds be kept in a file: the one that is
+// set, or revoked.pem in the service manager's state folder. Without either it is
+// in memory alone.
+func KeepRevoked(creds *control.Credentials, file string) error {
+	if file = InState(file, "revoked.pem"); file == "" {
+		return nil
+	}
+	return creds.Revocations().Keep(file)
+}
+
+// InState returns the file that is set, or the named one in the service manager's
+// state folder; "" without either.
+func InState(file, name string) string {
+	if file != "" {
+		return file
+	}
+	dir, _, _ := strings.Cut(os.Getenv("STATE_DIRECTORY"), ":")
+	if !filepath.IsAbs(dir) {
+		return ""
+	}
+	return filepath.Join(dir, name)
+}

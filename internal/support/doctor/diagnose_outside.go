@@ -1,0 +1,592 @@
+package doctor
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/nat/probe"
+	"github.com/isthmus-grid/isthmus/overlay"
+)
+
+// The clock may be off by that much before something breaks, and before it is
+// worth a word.
+const (
+	clockBroken = min(overlay.MaxAhead, overlay.MaxLate)
+	clockOff    = 2 * time.Second
+)
+
+// session judges what the daemon above told.
+func session(o Observations) []Finding {
+	s := o.Session
+	if !s.Tried || len(o.Services) == 0 {
+		return nil
+	}
+	target := o.Services[0].What + " " + s.At
+	f := Finding{Layer: "session", Target: target, Status: Passed, Class: OK, Evidence: "it answers calls", Meaning: "the control plane works up to the broker"}
+	var all []Finding
+	switch {
+	case s.Err != "":
+		f.Status, f.Class, f.Evidence = Failed, Refused, s.Err
+		f.Meaning, f.Fix = "the hand-shake goes through and the session fails", "look at the daemon's log"
+	case s.Bearings:
+		all = append(all, clock(o, target))
+	case s.Gone:
+		f.Status, f.Class, f.Evidence = Failed, BrokerAway, s.BearingsErr
+		f.Meaning = "this node reaches its gateway, and the gateway gets no answer from the broker: it has no session, for the reason in its words, or the session has just gone silent"
+		f.Device, f.Fix = "what lies between the site's gateway and the broker", "run isthmus doctor on the gateway"
+	case s.Unknown:
+		f.Status, f.Evidence, f.Meaning = NotChecked, s.BearingsErr, "not checked: a daemon on the way does not know the call by which the grid's public addresses are learned"
+		f.Fix = "upgrade the grid's daemons, or name public hosts with --proxy"
+	default:
+		f.Status, f.Class, f.Evidence = Failed, Refused, s.BearingsErr
+		f.Meaning, f.Fix = "the session works and the call for bearings fails", "look at the log of gateway and broker"
+	}
+	return append([]Finding{f}, all...)
+}
+
+// setClocks is what to do where clocks differ.
+const setClocks = "have NTP set both clocks (chrony, ntpd)"
+
+// clock compares this host's clock with the broker's, by half a round trip.
+func clock(o Observations, target string) Finding {
+	s := o.Session
+	trip := s.Got.Sub(s.Sent)
+	off := s.Sent.Add(trip / 2).Sub(s.BrokerTime)
+	f := Finding{Layer: "clock", Target: target, Status: Passed, Class: OK,
+		Evidence: fmt.Sprintf("this host's clock is %s %s the broker's, give or take %s", off.Abs().Round(time.Millisecond), aheadOf(off), (trip / 2).Round(time.Millisecond)),
+		Meaning:  "the clocks agree well enough"}
+	if off.Abs() <= clockOff+trip/2 {
+		return f
+	}
+	differ := overlay.ClocksDiffer("this host", "the broker", off.Abs()-trip/2)
+	f.Status, f.Class, f.Fix = Warning, Clock, setClocks
+	f.Meaning = differ + "; agreed instants still hold, since offsets are measured, and log lines do not compare"
+	if off.Abs() > clockBroken {
+		f.Status, f.Meaning = Failed, differ+", and certificates allow for less than that"
+	}
+	return f
+}
+
+func aheadOf(off time.Duration) string {
+	if off < 0 {
+		return "behind"
+	}
+	return "ahead of"
+}
+
+// profile is the site's, or one that says nothing.
+func (o Observations) profile() overlay.SiteProfile {
+	if o.Session.Profile != nil {
+		return *o.Session.Profile
+	}
+	return overlay.SiteProfile{}
+}
+
+// outside judges the way to the grid's public hosts over TCP.
+func outside(o Observations) []Finding {
+	var all []Finding
+	p := o.profile()
+	if o.Helper && p.GatewayOnly {
+		return gatewayOnly(o)
+	}
+	if o.Straight != nil {
+		all = append(all, pastProxy(*o.Straight))
+	}
+	on443 := false
+	for _, v := range o.Vantages {
+		on443 = on443 || v.At.Port() == 443 && v.Connect.Outcome == Connected
+	}
+	blocked := false
+	if onlySix(o) {
+		return append(all, Finding{Layer: "TCP", Target: "outside, over IPv4", Status: Passed, Class: OK,
+			Evidence: fmt.Sprintf("no route to %v; over IPv6 %v answers", o.Vantages[0].At, o.IPv6[0].At),
+			Meaning:  "this host has nothing but IPv6: links with sites that have IPv4 alone go over a proxy that advertises both"})
+	}
+	for _, v := range o.Vantages {
+		if v.At.Port() != 443 && on443 && v.Connect.Outcome != Connected {
+			if !blocked { // once is enough
+				all = append(all, only443(v, p))
+			}
+			blocked = true
+			continue
+		}
+		all = append(all, vantage(v))
+	}
+	all = append(all, stripped(o)...)
+	return append(append(all, translated(o)...), mappingTCP(o)...)
+}
+
+// onlySix reports whether this host reaches all of the grid's hosts that it was told of
+// over IPv6, and has no route to any over IPv4.
+func onlySix(o Observations) bool {
+	is := func(outcome Outcome) func(Vantage) bool {
+		return func(v Vantage) bool { return v.Connect.Outcome != outcome }
+	}
+	return len(o.Vantages) > 0 && !slices.ContainsFunc(o.Vantages, is(Routeless)) && len(o.IPv6) > 0 && !slices.ContainsFunc(o.IPv6, is(Connected))
+}
+
+// gatewayOnly judges a node whose data its gateway carries.
+func gatewayOnly(o Observations) []Finding {
+	f := Finding{Layer: "TCP", Target: "outside", Status: Warning, Class: GatewayOnly, Device: "this host: its routes",
+		Evidence: "the site's profile says gateway_only",
+		Meaning:  "by design: this node needs no way out, its gateway carries its data; what the gateway reaches is for a run there",
+		Fix:      "nothing, if this is meant; run isthmus doctor on the gateway for the rest"}
+	for _, v := range o.Vantages {
+		switch v.Connect.Outcome {
+		case Connected:
+			f.Evidence += fmt.Sprintf("; yet a connection to %s was made", v.At)
+			f.Meaning, f.Device = "this node has a way out that its site's profile does not use: every link takes the detour over the gateway", ""
+			f.Fix = "set profile.gateway_only: false at the frontal, if all nodes have that way out"
+			return []Finding{f}
+		default:
+			f.Evidence += fmt.Sprintf("; to %s: %s", v.At, v.Connect.Err)
+		}
+	}
+	return []Finding{f}
+}
+
+// pastProxy judges a connection that left the HTTP proxy aside.
+func pastProxy(c Connection) Finding {
+	f := connection("TCP", c)
+	f.Target = c.To.String() + ", past the HTTP proxy"
+	f.Status, f.Class = Warning, EgressProxy
+	f.Fix = "nothing, if this is meant: links go over relays. For direct ones ask for the rules that --firewall-request prints"
+	if c.Outcome == Connected {
+		f.Meaning = "TCP leaves the site without the proxy, though the profile says that it does not: links go over relays for nothing"
+		f.Fix = "set profile.egress at the frontal to what the firewall does"
+		return f
+	}
+	f.Meaning = "only the HTTP proxy leads out, as the profile says"
+	return f
+}
+
+// only443 judges another port of a host whose port 443 answers.
+func only443(v Vantage, p overlay.SiteProfile) Finding {
+	f := connection("TCP", v.Connect)
+	f.Target, f.Status, f.Class = v.At.String(), Warning, Egress443
+	f.Evidence += "; port 443 answers"
+	f.Meaning = "only port 443 leads out, or somebody before that host refuses its other ports: both look alike"
+	if p.Egress == overlay.Egress443 || p.Egress == overlay.EgressTLS443 {
+		f.Meaning = "only port 443 leads out, as the profile says"
+	}
+	f.Fix = "nothing, if this is meant: links go over relays on port 443. For direct ones ask for the rules that --firewall-request prints"
+	return f
+}
+
+// vantage judges one public host.
+func vantage(v Vantage) Finding {
+	f := connection("TCP", v.Connect)
+	f.Target = v.At.String()
+	switch {
+	case v.Via != "" && v.Connect.Outcome == Connected && !v.Tunnel.Open:
+		f.Layer = "HTTP proxy"
+		return refusedTunnel(f, v.Via, v.At.String(), v.Tunnel)
+	case v.Connect.Outcome != Connected:
+		return f
+	case v.TLS:
+		f.Status, f.Class = Warning, EgressTLS
+		f.Evidence += fmt.Sprintf("; a plain question got no answer (%s), and one inside of TLS did: it sees %s", v.Err, v.Seen)
+		f.Meaning = "something on the way inspects connections and lets only TLS through: links go over relays, inside of TLS"
+		f.Device = "a firewall that inspects what passes port 443, most likely this site's"
+		if v.Via != "" {
+			f.Meaning = "the HTTP proxy opens tunnels and lets only TLS through them: links go over relays, inside of TLS"
+			f.Device = "the HTTP proxy " + v.Via
+		}
+		f.Fix = "nothing, if this is meant: relayed links work, and cost this host and the proxy some CPU time more. For plain and direct ones ask for a rule without inspection"
+	case v.Err != "":
+		f.Status, f.Class = Warning, Refused
+		f.Evidence += "; then " + v.Err
+		f.Meaning = "TCP passes; what answers is no vantage point of the grid, or something in between lets nothing through of which it does not know the protocol"
+		f.Fix = "check that the address is that of a broker or proxy; ask for a rule without inspection"
+		if strings.Contains(v.Err, "refused:") {
+			f.Status, f.Class, f.Meaning, f.Fix = Passed, OK, "TCP passes, and a daemon of the grid answers", ""
+		}
+	case v.Bulk.Tried && !v.Bulk.Passed && v.Bulk.Smaller == 0:
+		return lostBulk(f, v)
+	default:
+		f.Evidence += fmt.Sprintf("; it sees %s", v.Seen)
+		switch {
+		case v.Bulk.Passed:
+			f.Evidence += "; full-size segments arrive"
+		case v.Bulk.Tried:
+			f.Evidence += "; full-size segments do not arrive (see MTU)"
+		}
+		f.Meaning = "a host of the grid answers: data passes in the clear form that links use on this port"
+		if v.Via != "" {
+			f.Evidence += ", through the HTTP proxy " + v.Via
+		}
+	}
+	return f
+}
+
+// lostBulk judges a connection on which a question is answered and nothing
+// larger arrives, in whatever segments.
+func lostBulk(f Finding, v Vantage) Finding {
+	f.Layer, f.Status, f.Class = "MTU", Failed, TCPDropped
+	f.Evidence += fmt.Sprintf("; small frames are answered, and of 4000 bytes not all were acknowledged within %s, neither in full-size segments nor in segments of %d bytes (path MTU as this host knows it: %d)", ms(segmentBound), smallSegment, v.Bulk.PathMTU)
+	f.Meaning = "the way loses what comes after the first packets: a device that inspects connections, or heavy loss"
+	f.Fix = "ask for a rule without inspection"
+	return f
+}
+
+// stripped says which TCP options no connection has. A host of the grid whose administrator took
+// one away is told by another that has it.
+func stripped(o Observations) []Finding {
+	var with siteprobe.TCPOptions
+	var to []string
+	for _, v := range o.Vantages {
+		if v.Options != nil {
+			to = append(to, v.At.String())
+			with.Scale, with.SACK, with.Timestamps = with.Scale || v.Options.Scale, with.SACK || v.Options.SACK, with.Timestamps || v.Options.Timestamps
+		}
+	}
+	if len(to) == 0 {
+		return nil
+	}
+	var missing []string
+	f := Finding{Layer: "TCP", Target: "options", Status: Warning, Class: TCPOptions, Meaning: "losses cost connections more than they need to",
+		Device: "something on the way that normalises TCP, most likely this site's firewall or a WAN optimiser; the settings net.ipv4.tcp_window_scaling, tcp_sack and tcp_timestamps of this host would look the same",
+		Fix:    "ask whoever runs it to leave TCP's options alone (RFC 7323, RFC 2018)"}
+	if !with.Scale {
+		missing = append(missing, "window scaling")
+		f.Meaning = "a connection carries no more than 64 KiB a round trip, 6 Mb/s at 80 ms; simultaneous open and traversing do not work, for where SYNs cross next to nothing is carried. Hole punching goes by UDP and is not concerned"
+	}
+	if !with.SACK {
+		missing = append(missing, "SACK")
+	}
+	if !with.Timestamps {
+		missing = append(missing, "timestamps")
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	f.Evidence = fmt.Sprintf("no connection to %s has %s", strings.Join(to, ", "), strings.Join(missing, " or "))
+	return []Finding{f}
+}
+
+// carriers is the space between carriers and their customers (RFC 6598).
+var carriers = netip.MustParsePrefix("100.64.0.0/10")
+
+// translated compares addresses here with those that were seen.
+func translated(o Observations) []Finding {
+	for _, v := range o.Vantages {
+		if v.Via != "" || !v.Seen.IsValid() || v.Seen.Addr() == v.Connect.From.Addr() {
+			continue
+		}
+		f := Finding{Layer: "NAT", Target: v.At.String(), Status: Warning, Class: NAT,
+			Evidence: fmt.Sprintf("this host connects from %s, and %s sees %s", v.Connect.From, v.At, v.Seen),
+			Meaning:  "a NAT on the way changes this host's address; whether it is one or several in a row cannot be told from this host",
+			Device:   "the NAT of this site, or one beyond it; isthmus doctor on the site's gateway tells which, if that is what translates",
+			Fix:      "nothing: the grid works with it; what kind of NAT it is decides which direct paths exist"}
+		if !o.Helper {
+			f.Meaning = "a NAT beyond this host changes its address; if this host translates for the site's nodes, theirs are changed twice"
+			f.Device = "what lies beyond this host: a NAT of the site in front of its gateway, or the provider's"
+		}
+		if carriers.Contains(v.Connect.From.Addr()) {
+			f.Device = fmt.Sprintf("most likely a NAT of the provider, on which the site has no say: %s is of the space between carriers and their customers (RFC 6598)", v.Connect.From.Addr())
+			f.Fix += "; what is to be reachable from outside needs a public address from the provider, or IPv6"
+		}
+		return []Finding{f}
+	}
+	return nil
+}
+
+// dependence says whether mappings depend on the destination (RFC 4787, section 4.1).
+type dependence int
+
+const (
+	notTold dependence = iota
+	independent
+	dependent
+)
+
+// ofTCP and ofUDP are what the NAT on the way does with one port of this host, if there is one.
+func (o Observations) ofTCP() dependence {
+	m := o.Inbound.Mapped
+	switch {
+	case len(m) < 2:
+		return notTold
+	case m[0].Seen != m[1].Seen:
+		return dependent
+	}
+	return independent
+}
+
+func (o Observations) ofUDP() dependence {
+	var first netip.AddrPort
+	d := notTold
+	for _, seen := range o.UDP.Seen {
+		switch {
+		case !first.IsValid():
+			first = seen
+		case seen != first:
+			return dependent
+		default:
+			d = independent
+		}
+	}
+	return d
+}
+
+// mappingTCP is mapping for TCP, of which nothing is said unless it is in the way.
+func mappingTCP(o Observations) []Finding {
+	if o.ofTCP() != dependent {
+		return nil
+	}
+	m := o.Inbound.Mapped
+	f := Finding{Layer: "NAT", Target: fmt.Sprintf("%s, %s", m[0].At, m[1].At), Status: Warning, Class: NATSymmetric,
+		Evidence: fmt.Sprintf("connections from one port of this host: %s sees %s, %s sees %s", m[0].At, m[0].Seen, m[1].At, m[1].Seen),
+		Device:   "the NAT of this site, or one beyond it"}
+	f.Fix = "nothing: links are direct where the other end can be dialled, else they are relayed"
+	ask := ". For direct TCP ask for endpoint-independent mapping (RFC 5382, REQ-1)"
+	switch o.ofUDP() {
+	case independent:
+		f.Meaning = "the NAT's TCP mappings depend on the destination, UDP's do not: direct TCP by simultaneous open is not possible from here, hole punching over UDP is"
+		f.Fix = "nothing: links are direct where the other end can be dialled, or else by hole punching, if that end's site lets datagrams through"
+		ask += ", as UDP has it"
+	case dependent:
+		f.Meaning = "the NAT's TCP mappings depend on the destination, as UDP's do: neither direct TCP by simultaneous open nor hole punching over UDP is possible from here"
+		ask = ". For more direct paths ask for endpoint-independent mapping of both (RFC 5382, REQ-1; RFC 4787, REQ-1)"
+	default:
+		f.Meaning = "the NAT's TCP mappings depend on the destination: direct TCP by simultaneous open is not possible from here; whether UDP's do could not be told"
+	}
+	f.Fix += ask
+	return []Finding{f}
+}
+
+// ipv6 judges the way to the grid's public hosts over IPv6. That there is none
+// is no fault.
+func ipv6(o Observations) []Finding {
+	for _, v := range o.IPv6 {
+		if !v.Seen.IsValid() {
+			continue
+		}
+		f := Finding{Layer: "IPv6", Target: v.At.String(), Status: Passed, Class: OK,
+			Evidence: fmt.Sprintf("connected from %s, and it sees %s", v.Connect.From, v.Seen),
+			Meaning:  "IPv6 leaves this site untranslated: nodes of two such sites can meet over it, whatever NATs do to IPv4"}
+		if v.Seen != v.Connect.From {
+			f.Status, f.Class = Warning, NAT
+			f.Meaning = "a NAT on the way changes this host's IPv6 address: the site counts as one without IPv6"
+			f.Fix = "nothing: the grid works without IPv6. For direct paths ask for IPv6 without translation"
+		}
+		return []Finding{f}
+	}
+	if len(o.IPv6) == 0 {
+		return nil
+	}
+	v := o.IPv6[0]
+	why := v.Connect.Err
+	if why == "" {
+		why = v.Err
+	}
+	return []Finding{{Layer: "IPv6", Target: v.At.String(), Status: Passed, Class: OK,
+		Evidence: fmt.Sprintf("not reached (%s), which the grid does not need", why), Meaning: "there is no IPv6 from here to the grid's hosts; links go over IPv4"}}
+}
+
+// ownIPv6 is this host's address as a public host saw it untranslated; not valid
+// if none did.
+func (o Observations) ownIPv6() netip.Addr {
+	for _, v := range o.IPv6 {
+		if v.Seen.IsValid() && v.Seen == v.Connect.From {
+			return v.Seen.Addr()
+		}
+	}
+	return netip.Addr{}
+}
+
+// datagrams judges the questions to STUN servers.
+func datagrams(o Observations) []Finding {
+	d := o.UDP
+	f := Finding{Layer: "UDP", Target: "STUN servers", Status: NotChecked, Class: OK}
+	switch {
+	case o.Helper && o.profile().GatewayOnly:
+		return nil
+	case o.Pair != nil && !o.Session.Tried:
+		return nil
+	case len(d.Servers) == 0 && o.Session.Bearings:
+		f.Meaning = "not checked: the grid offers no STUN server"
+		return []Finding{f}
+	case len(d.Servers) == 0:
+		f.Meaning = "not checked: where the grid's STUN servers are is learned from a session with the broker, and there is none"
+		return []Finding{f}
+	case len(d.Seen) == 0:
+		return []Finding{silentUDP(d)}
+	}
+	return append([]Finding{mapping(o)}, missing(d)...)
+}
+
+func silentUDP(d Datagrams) Finding {
+	f := Finding{Layer: "UDP", Target: servers(d), Status: Warning, Class: UDPBlocked,
+		Evidence: fmt.Sprintf("none of %d STUN servers answered within %s", len(d.Servers), ms(d.Waited)),
+		Meaning:  "no datagrams get out, or no answers back in; servers that are all down would look the same",
+		Device:   "unknown: silence does not tell who drops; with several servers silent at once, most likely this site's gateway",
+		Fix:      "nothing, if this is meant: what goes by TCP remains (dialling, simultaneous open, traversing, relays). For hole punching ask for the rule that --firewall-request prints"}
+	for _, s := range d.Servers {
+		if e := d.Errs[s]; e != "" {
+			f.Evidence += fmt.Sprintf("; to %s: %s", s, e)
+			if strings.Contains(e, "operation not permitted") {
+				f.Meaning, f.Device = "this host's own firewall refuses to send datagrams", "this host: its own firewall (the system call failed)"
+			}
+		}
+	}
+	return f
+}
+
+// missing names servers that did not answer while others did.
+func missing(d Datagrams) []Finding {
+	var all []Finding
+	for _, s := range d.Servers {
+		if _, ok := d.Seen[s]; ok {
+			continue
+		}
+		all = append(all, Finding{Layer: "UDP", Target: s.String(), Status: Warning, Class: UDPBlocked,
+			Evidence: strings.TrimSuffix(fmt.Sprintf("no answer within %s, while others answered; %s", ms(d.Waited), d.Errs[s]), "; "),
+			Meaning:  "this server is down, or its own firewall is closed: datagrams do leave this site",
+			Device:   "most likely " + s.Addr().String(),
+			Fix:      "look at that daemon's stun_listen and its firewall"})
+	}
+	return all
+}
+
+// mapping compares what several servers saw of one port (RFC 4787 section 4.1).
+func mapping(o Observations) Finding {
+	d := o.UDP
+	f := Finding{Layer: "UDP", Target: servers(d), Status: Passed, Class: OK, Meaning: "datagrams pass, and no NAT changes them"}
+	var first netip.AddrPort
+	var texts []string
+	for _, s := range d.Servers {
+		if seen, ok := d.Seen[s]; ok {
+			texts = append(texts, fmt.Sprintf("%s sees %s", s, seen))
+			first = seen
+		}
+	}
+	f.Evidence = fmt.Sprintf("from %s: %s", d.Local, strings.Join(texts, ", "))
+	switch {
+	case o.ofUDP() == dependent:
+		f.Status, f.Class = Warning, NATSymmetric
+		f.Meaning = "the NAT takes another port for each destination (address-dependent mapping at least): a peer cannot know where to send"
+		if o.ofTCP() == independent {
+			f.Meaning += "; TCP's mappings do not depend on the destination: direct TCP by simultaneous open can work"
+		}
+		f.Device, f.Fix = "the NAT of this site, or one beyond it", "nothing: links are direct where the other end can be dialled; else they are relayed. For more direct paths ask for endpoint-independent mapping (RFC 4787, REQ-1)"
+		if a := o.ownIPv6(); a.IsValid() {
+			f.Fix += fmt.Sprintf("; over IPv6 (%s), which is not translated, they exist already between sites that have it", a)
+		}
+	case first != d.Local:
+		f.Status, f.Class = Warning, NAT
+		f.Meaning = "a NAT on the way changes this host's address"
+		if len(texts) > 1 {
+			f.Meaning += ", the same for all servers asked: hole punching can work"
+		} else {
+			f.Meaning += "; with one server it cannot be told whether the same for all destinations"
+		}
+		f.Fix = "nothing: the grid works with it"
+	}
+	return f
+}
+
+func servers(d Datagrams) string {
+	var texts []string
+	for _, s := range d.Servers {
+		texts = append(texts, s.String())
+	}
+	return strings.Join(texts, ", ")
+}
+
+// inbound judges the call back.
+func inbound(o Observations) []Finding {
+	in := o.Inbound
+	f := Finding{Layer: "inbound", Target: "this host", Status: NotChecked, Class: OK}
+	if !in.Tried {
+		if in.Err == "" {
+			return nil
+		}
+		f.Evidence, f.Meaning = in.Err, "not checked: nobody outside could be asked to connect here"
+		return []Finding{f}
+	}
+	f.Target = in.To.String()
+	said := ""
+	if in.Text != "" {
+		said = ": " + in.Text
+	}
+	f.Evidence = fmt.Sprintf("asked to connect to %s, %s reports %s%s", in.To, in.From, in.Outcome, said)
+	f.Status, f.Device = Warning, "this site's firewall or NAT, most likely at its gateway; this host's own firewall would look the same"
+	if len(translated(o)) > 0 {
+		f.Device = "a NAT on the way, which forwards nothing unasked to this host, or a firewall; which of several cannot be told"
+	}
+	f.Fix = unlessOpened(o.profile())
+	switch {
+	case in.Outcome == Connected && in.Arrived:
+		f.Status, f.Class, f.Fix, f.Device = Passed, OK, "", ""
+		f.Meaning = "connections from outside reach this port"
+	case in.Outcome == Connected:
+		f.Class, f.Meaning = InboundRefused, "somebody in between accepted in this host's name; nothing arrived here"
+	case in.Outcome == Silent:
+		f.Class, f.Meaning = InboundDropped, "connections from outside vanish"
+	default:
+		f.Class, f.Meaning = InboundRefused, "connections from outside are refused with a reset or an ICMP error"
+	}
+	return []Finding{f}
+}
+
+// unlessOpened says how links come about that nobody can dial from outside.
+func unlessOpened(p overlay.SiteProfile) string {
+	fix := "nothing, if this is meant: "
+	switch {
+	case p.Egress != overlay.EgressAny:
+		fix += "links are relayed"
+	case p.Filter == overlay.FilterStateless && p.Privileged:
+		fix += "links are direct where the other end can be dialled, by traversing TCP, or by hole punching where datagrams pass; else they are relayed"
+	case p.Filter == overlay.FilterStateless:
+		fix += "links are direct where the other end can be dialled, or by hole punching where datagrams pass; else they are relayed. Past a filter that judges SYNs alone TCP gets by traversing, for which the daemons that make connections need CAP_NET_RAW (install traversing.conf, set profile.privileged)"
+	default:
+		fix += "links are direct where the other end can be dialled, or where both ends can open the way at once (simultaneous open, traversing TCP, hole punching; isthmus plan SITE SITE tells); else they are relayed"
+	}
+	return fix + ". To be dialled open a port range (--firewall-request)"
+}
+
+// pair judges what the broker says of two sites.
+func pair(p Pair) []Finding {
+	target := p.A + " to " + p.B
+	f := Finding{Layer: "pair", Target: target, Status: Passed, Class: OK}
+	switch {
+	case p.Err != "" && !p.Asked:
+		f.Status, f.Evidence, f.Meaning = NotChecked, p.Err, "not checked: the broker could not be asked for its plan"
+	case p.Err != "":
+		f.Status, f.Class, f.Evidence = Failed, SiteAway, p.Err
+		f.Meaning, f.Fix = "the broker gives no plan for the pair", "run isthmus doctor on the gateway of the site that the broker does not know"
+	case len(p.Absent) > 0:
+		f.Status, f.Class = Failed, SiteAway
+		f.Evidence = fmt.Sprintf("the broker knows %s from before and has no session with its gateway", strings.Join(p.Absent, " and "))
+		f.Meaning, f.Fix = "nothing can be arranged with that site now", "run isthmus doctor on its gateway"
+	case p.Plan != nil && len(p.Plan.Steps) == 0:
+		f.Status, f.Class = Failed, NoPath
+		f.Evidence, f.Meaning = "the broker's plan has no technique: "+rejections(*p.Plan), "by their profiles the two sites cannot be joined"
+		f.Fix = "change the rule that a reason names; a relay needs no more than TCP to port 443 out of both sites"
+	case p.Plan != nil:
+		var names []string
+		for _, s := range p.Plan.Steps {
+			names = append(names, fmt.Sprintf("%v (%s)", s.Technique, s.Reason))
+		}
+		f.Evidence, f.Meaning = "the broker's plan: "+strings.Join(names, "; then "), "by their profiles the two sites can be joined"
+	}
+	if p.Store == "" {
+		return []Finding{f}
+	}
+	return []Finding{f, {
+		Layer: "store", Target: "the broker", Status: Warning, Class: StoreFault, Evidence: p.Store,
+		Meaning: "nobody can enrol with a token, and no name can be published; links, and who is enrolled, go on",
+		Device:  "the broker's disk, or the etcd that it shares with others", Fix: "free space there, or bring a majority of the etcd's members up",
+	}}
+}
+
+func rejections(p overlay.Plan) string {
+	var texts []string
+	for _, r := range p.Rejected {
+		texts = append(texts, fmt.Sprintf("%v: %s", r.Technique, r.Reason))
+	}
+	return strings.Join(texts, "; ")
+}

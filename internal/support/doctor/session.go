@@ -1,0 +1,336 @@
+package doctor
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/isthmus-grid/isthmus/internal/carrier"
+	"github.com/isthmus-grid/isthmus/internal/control"
+	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
+	"github.com/isthmus-grid/isthmus/internal/nat/probe"
+	"github.com/isthmus-grid/isthmus/overlay"
+	"github.com/isthmus-grid/isthmus/wire"
+)
+
+// session asks the daemon above at address for the site's profile and for
+// bearings, on a session that takes nobody's place. It leaves l.leave and l.ask
+// behind.
+func (l *looker) session(ctx context.Context, address string) {
+	o := &l.o.Session
+	o.Tried, o.At = true, address
+	creds, err := control.LoadCredentials(l.s.Cert, l.s.Key, l.s.CA)
+	if err != nil {
+		o.Err = err.Error()
+		return
+	}
+	l.data = creds.DataClient(control.RoleBroker, control.RoleProxy)
+	via := l.s.proxyTo()
+	e := control.NewEndpoint(creds, slog.New(slog.DiscardHandler), nil)
+	ctx, cancel := context.WithCancel(ctx) // the session ends with it
+	patience := farther(ctx, connectBound)
+	late := time.AfterFunc(patience, cancel)
+	s, err := e.Dial(ctx, control.DialConfig{
+		Addr: address, Role: l.s.upper(), Visit: true,
+		Dial: func(ctx context.Context, addr string) (net.Conn, error) {
+			dial := carrier.DialTCP
+			if l.smallControl() {
+				dial = carrier.DialSmall
+			}
+			c, err := dial(ctx, addr, via)
+			if err != nil {
+				return nil, err // not a nil *net.TCPConn in a net.Conn
+			}
+			return c, nil
+		},
+	})
+	if !late.Stop() && err == nil {
+		s.Close()
+		err = fmt.Errorf("the session took longer than %v", patience)
+	}
+	if err != nil {
+		cancel()
+		e.Close()
+		o.Err = err.Error()
+		return
+	}
+	l.leave = func() { s.Close(); e.Close(); cancel() }
+	l.enter(ctx, s)
+	l.bearings(ctx, s)
+	l.ask = func(ctx context.Context, to, from netip.AddrPort) (Inbound, error) { return callBack(ctx, s, to, from) }
+}
+
+// enter learns the site's profile from a frontal.
+func (l *looker) enter(ctx context.Context, s *control.Session) {
+	if s.Peer().Role != control.RoleFrontal {
+		return
+	}
+	ctx, cancel := bounded(ctx, callBound)
+	defer cancel()
+	r, err := controlpb.NewNodesClient(s.Conn()).Enter(ctx, &controlpb.EnterRequest{Software: control.Software + " doctor"})
+	if err != nil {
+		l.o.Session.Err = control.FromStatus(err).Error()
+		return
+	}
+	if p, err := control.ProfileFromPB(overlay.SiteID(r.Site), r.Profile); err == nil {
+		l.o.Session.Profile = &p
+	}
+}
+
+// bearings learns the broker's clock and the grid's public addresses.
+func (l *looker) bearings(ctx context.Context, s *control.Session) {
+	ctx, cancel := bounded(ctx, brokerBound)
+	defer cancel()
+	o := &l.o.Session
+	o.Sent = time.Now()
+	r, err := controlpb.NewDirectoryClient(s.Conn()).Bearings(ctx, &controlpb.BearingsRequest{})
+	o.Got = time.Now()
+	if err != nil {
+		err = control.FromStatus(err)
+		o.BearingsErr = err.Error()
+		o.Unknown = errors.Is(err, wire.ErrVersion)
+		// The gateway has answered Enter, so what does not answer is behind it.
+		away := errors.Is(err, overlay.ErrUnreachable) || errors.Is(err, overlay.ErrTimeout)
+		o.Gone = away && o.Err == "" && s.Peer().Role == control.RoleFrontal
+		return
+	}
+	o.Bearings, o.BrokerTime = true, time.Unix(0, r.Time)
+	l.vantages, l.stun, l.six = addresses(r.Tcp), addresses(r.Stun), addresses(r.Tcp6)
+}
+
+// addresses reads what a peer lists; what is none is left out, and so is what
+// no grid should name.
+func addresses(texts []string) []netip.AddrPort {
+	var all []netip.AddrPort
+	for _, t := range texts {
+		a, err := netip.ParseAddrPort(t)
+		if err != nil || a.Port() == 0 || a.Addr().IsUnspecified() || a.Addr().IsMulticast() {
+			continue
+		}
+		all = append(all, netip.AddrPortFrom(a.Addr().Unmap(), a.Port()))
+	}
+	return all
+}
+
+// vantage asks a public host of the grid which address it sees.
+func (l *looker) vantage(ctx context.Context, to netip.AddrPort, via carrier.HTTPProxy) Vantage {
+	v := Vantage{At: to, Via: via.Addr}
+	first := to
+	if via.Addr != "" {
+		var s Service
+		addrs, port := s.resolve(ctx, via.Addr)
+		if len(addrs) == 0 {
+			v.Err = s.Resolve.Err
+			return v
+		}
+		first = netip.AddrPortFrom(addrs[0], port)
+	}
+	conn, c := connectIn(ctx, first, dialOptions{})
+	v.Connect = c
+	if conn == nil {
+		if c.Outcome == Silent {
+			v.Connect.Hops = hops(ctx, first)
+		}
+		return v
+	}
+	defer conn.Close()
+	if via.Addr != "" {
+		if v.Tunnel = tunnel(ctx, conn, via, to.String()); !v.Tunnel.Open {
+			return v
+		}
+	}
+	var err error
+	if v.Seen, err = observe(ctx, conn); err != nil {
+		v.Err = err.Error()
+		if v.Seen, err = l.observeTLS(ctx, func() *net.TCPConn {
+			again, _ := connectIn(ctx, first, dialOptions{})
+			if again != nil && via.Addr != "" && !tunnel(ctx, again, via, to.String()).Open {
+				again.Close()
+				return nil
+			}
+			return again
+		}); err == nil {
+			v.TLS = true
+		}
+	} else if via.Addr == "" { // an HTTP proxy's acknowledgements say nothing of the way behind it
+		v.Options = siteprobe.OptionsOf(conn)
+		v.Bulk = l.bulk(ctx, conn, to)
+	}
+	return v
+}
+
+// smallSegment surely passes where anything does (RFC 791 asks for datagrams
+// of 576 bytes).
+const smallSegment = 536
+
+// bulk sends more than full-size segments over conn, on which a vantage point
+// has answered, and if they get lost the same in smaller ones on others: such
+// as fit the profile's MTU, and such as pass anywhere.
+func (l *looker) bulk(ctx context.Context, conn *net.TCPConn, to netip.AddrPort) Bulk {
+	b := Bulk{PathMTU: pathMTU(conn)}
+	b.Tried, b.Passed = arrives(ctx, conn)
+	if !b.Tried || b.Passed {
+		return b
+	}
+	segments := []int{smallSegment}
+	if p := l.profile(); p != nil && p.MTU > 0 {
+		segments = append(segments, max(int(p.MTU), carrier.MinMTU)-headers(to.Addr()))
+	}
+	passed := make([]bool, len(segments))
+	var all sync.WaitGroup
+	for i, size := range segments {
+		all.Go(func() { passed[i] = bulkIn(ctx, to, size) })
+	}
+	all.Wait()
+	for i, size := range segments {
+		if passed[i] {
+			b.Smaller = max(b.Smaller, size)
+		}
+	}
+	return b
+}
+
+// bulkIn reports whether padding in segments of size bytes arrives.
+func bulkIn(ctx context.Context, to netip.AddrPort, size int) bool {
+	conn, _ := connectIn(ctx, to, dialOptions{segment: size})
+	if conn == nil {
+		return false
+	}
+	defer conn.Close()
+	if _, err := observe(ctx, conn); err != nil {
+		return false
+	}
+	_, passed := arrives(ctx, conn)
+	return passed
+}
+
+// padding is a frame that every receiver skips, larger than two full segments.
+func padding() []byte {
+	const size = 4000
+	b := make([]byte, wire.HeaderLen+size)
+	copy(b, []byte{'I', 'S', wire.Version, byte(wire.OptionalBit | 0x7f), size >> 8, size & 0xff})
+	return b
+}
+
+// observe asks over conn where it seems to come from.
+func observe(ctx context.Context, conn net.Conn) (netip.AddrPort, error) {
+	ctx, cancel := bounded(ctx, callBound)
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })()
+	if _, err := conn.Write(wire.Append(nil, &wire.Observe{})); err != nil {
+		return netip.AddrPort{}, err
+	}
+	f, err := wire.Read(conn)
+	if err != nil {
+		return netip.AddrPort{}, err
+	}
+	switch f := f.(type) {
+	case *wire.Observed:
+		return f.From, nil
+	case *wire.Refuse:
+		return netip.AddrPort{}, fmt.Errorf("%s refused: %s", f.By, f.Text)
+	}
+	return netip.AddrPort{}, fmt.Errorf("a %v in place of an answer", f.Type())
+}
+
+// observeTLS is observe inside of TLS, on a new connection. Only who has a session
+// can say whom to believe.
+func (l *looker) observeTLS(ctx context.Context, connect func() *net.TCPConn) (netip.AddrPort, error) {
+	if l.data == nil {
+		return netip.AddrPort{}, overlay.ErrNoSession
+	}
+	conn := connect()
+	if conn == nil {
+		return netip.AddrPort{}, overlay.ErrUnreachable
+	}
+	defer conn.Close()
+	shake, cancel := bounded(ctx, shakeBound)
+	defer cancel()
+	t := tls.Client(conn, l.data)
+	if err := t.HandshakeContext(shake); err != nil {
+		return netip.AddrPort{}, err
+	}
+	return observe(ctx, t)
+}
+
+// inbound listens on a port, learns by which address and port one vantage
+// point sees it, has another connect there, and then learns how that sees it.
+func (l *looker) inbound(ctx context.Context) (in Inbound) {
+	ln, err := listen(ctx, l.profile())
+	if err != nil {
+		in.Err = err.Error()
+		return in
+	}
+	defer ln.Close()
+	conn, c := connectIn(ctx, l.vantages[0], dialOptions{port: addrPort(ln.Addr()).Port()})
+	if conn == nil {
+		in.Err = fmt.Sprintf("the vantage point %v cannot be asked: %s", l.vantages[0], c.Err)
+		return in
+	}
+	defer conn.Close() // stays open meanwhile, and with it a NAT's mapping
+	seen, err := observe(ctx, conn)
+	if err != nil {
+		in.Err = fmt.Sprintf("the vantage point %v did not say what it sees: %v", l.vantages[0], err)
+		return in
+	}
+	mapped := []Mapping{{l.vantages[0], seen}}
+	defer func() { in.Mapped = mapped }()
+	arrived := make(chan bool, 1)
+	go func() { // ends with ln
+		peer, err := ln.Accept()
+		if err == nil {
+			peer.Close()
+		}
+		arrived <- err == nil
+	}()
+	got, err := l.ask(ctx, seen, l.vantages[1])
+	// Not before: whom this host has sent to, a filter may let in.
+	if second, _ := connectIn(ctx, l.vantages[1], dialOptions{port: addrPort(ln.Addr()).Port()}); second != nil {
+		if seen, err := observe(ctx, second); err == nil {
+			mapped = append(mapped, Mapping{l.vantages[1], seen})
+		}
+		second.Close()
+	}
+	ln.Close()
+	got.Arrived = <-arrived
+	if err != nil {
+		got.Err = err.Error()
+		return got
+	}
+	got.Tried, got.To, got.From = true, seen, l.vantages[1].String()
+	return got
+}
+
+// callBack has a vantage point connect to an address of ours.
+func callBack(ctx context.Context, s *control.Session, to, from netip.AddrPort) (Inbound, error) {
+	ctx, cancel := bounded(ctx, callBound+connectBound)
+	defer cancel()
+	nonce := make([]byte, 16)
+	rand.Read(nonce)
+	r, err := controlpb.NewDirectoryClient(s.Conn()).CallBack(ctx, &controlpb.CallBackRequest{To: to.String(), From: from.String(), Nonce: nonce})
+	if err != nil {
+		return Inbound{}, control.FromStatus(err)
+	}
+	in := Inbound{Text: strings.ToValidUTF8(r.Text, "?")}
+	switch r.Outcome {
+	case controlpb.CallBackResponse_CONNECTED:
+		in.Outcome = Connected
+	case controlpb.CallBackResponse_RESET:
+		in.Outcome = Reset
+	case controlpb.CallBackResponse_UNREACHABLE:
+		in.Outcome = ICMPError
+	case controlpb.CallBackResponse_SILENT:
+		in.Outcome = Silent
+	default:
+		return in, fmt.Errorf("an outcome that this version does not know: %v", r.Outcome)
+	}
+	return in, nil
+}
