@@ -48,8 +48,8 @@ type SiteStatus struct {
 
 	// Measured is what the site's probes found, if they ran, and Differs where
 	// that is not what the profile says.
-	Measured *siteprobe.Measured    `json:"measured,omitempty"`
-	Differs  []siteprobe.Difference `json:"differs,omitempty"`
+	Measured *probe.Measured    `json:"measured,omitempty"`
+	Differs  []probe.Difference `json:"differs,omitempty"`
 }
 
 // JobStatus is one job.

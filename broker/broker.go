@@ -118,7 +118,7 @@ func (b *Broker) Serve(ctx context.Context, ln net.Listener) error {
 	defer own.Wait()
 	defer b.endpoint.Close()
 	defer cancel()
-	front := vantage.NewFront(ln, b.vantage.observer, b.half, b.log)
+	front := reflector.NewFront(ln, b.vantage.observer, b.half, b.log)
 	own.Go(func() { b.sweep(ctx) })
 	own.Go(func() { front.Serve(ctx) })
 	own.Go(func() { b.serveSTUN(ctx) })

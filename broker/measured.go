@@ -13,20 +13,20 @@ import (
 // each site that the registry knows. The zero value is ready.
 type measurements struct {
 	mu sync.Mutex // guards of
-	of map[overlay.SiteID]siteprobe.Measured
+	of map[overlay.SiteID]probe.Measured
 }
 
 // note keeps what a site told when it joined, instead of what it told before.
 // Nil forgets that.
 func (m *measurements) note(site overlay.SiteID, pb *controlpb.Measurement) error {
-	measured, err := siteprobe.FromPB(pb)
+	measured, err := probe.FromPB(pb)
 	if err != nil {
 		return err
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.of == nil {
-		m.of = make(map[overlay.SiteID]siteprobe.Measured)
+		m.of = make(map[overlay.SiteID]probe.Measured)
 	}
 	if pb == nil {
 		delete(m.of, site)
@@ -37,7 +37,7 @@ func (m *measurements) note(site overlay.SiteID, pb *controlpb.Measurement) erro
 }
 
 // get returns what a site told last; nil if nothing.
-func (m *measurements) get(site overlay.SiteID) *siteprobe.Measured {
+func (m *measurements) get(site overlay.SiteID) *probe.Measured {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if measured, ok := m.of[site]; ok {

@@ -18,10 +18,10 @@ func TestMeasuredIsShown(t *testing.T) {
 	g.cfg.Lease = 50 * time.Millisecond
 	g.start()
 	a := g.frontal(openA, nil)
-	m := siteprobe.Measured{Time: time.Unix(9, 0), Node: "a1", Findings: []siteprobe.Finding{
-		{Field: siteprobe.Inbound, Value: "none", How: "nothing came in"},
-		{Field: siteprobe.Filter, Value: "", How: "no UDP"},
-		{Field: siteprobe.Refusal, Value: "drop", How: "silence"},
+	m := probe.Measured{Time: time.Unix(9, 0), Node: "a1", Findings: []probe.Finding{
+		{Field: probe.Inbound, Value: "none", How: "nothing came in"},
+		{Field: probe.Filter, Value: "", How: "no UDP"},
+		{Field: probe.Refusal, Value: "drop", How: "silence"},
 	}}
 	req := &controlpb.JoinRequest{Profile: declared(openA), Measured: m.ToPB()}
 	if _, err := a.sites.Join(g.ctx(), req); err != nil {
@@ -29,7 +29,7 @@ func TestMeasuredIsShown(t *testing.T) {
 	}
 	site := g.b.Status().Sites[0]
 	if site.Measured == nil || site.Measured.Node != "a1" || len(site.Measured.Findings) != 3 ||
-		len(site.Differs) != 1 || site.Differs[0] != (siteprobe.Difference{Field: "inbound", Declared: "open", Measured: "none", How: "nothing came in"}) {
+		len(site.Differs) != 1 || site.Differs[0] != (probe.Difference{Field: "inbound", Declared: "open", Measured: "none", How: "nothing came in"}) {
 		t.Errorf("status %+v", site)
 	}
 	if log := g.logs.String(); !strings.Contains(log, "a site's declared profile is not what it measured") || !strings.Contains(log, "field=inbound declared=open measured=none") {

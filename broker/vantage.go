@@ -32,28 +32,28 @@ const (
 
 // vantagePoint is what the broker needs to be one.
 type vantagePoint struct {
-	observer *vantage.Observer
-	seen     *vantage.Seen // addresses that asked the broker over TCP
-	rates    *vantage.Rates[overlay.SiteID]
+	observer *reflector.Observer
+	seen     *reflector.Seen // addresses that asked the broker over TCP
+	rates    *reflector.Rates[overlay.SiteID]
 	inFlight chan struct{} // a place for each call-back
 	stun     *stunserver.Server
-	sockets  *vantage.Sockets // nil: no STUN
+	sockets  *reflector.Sockets // nil: no STUN
 }
 
 func newVantagePoint(by string, places *accept.HalfOpen, log *slog.Logger) vantagePoint {
 	v := vantagePoint{
-		seen:     vantage.NewSeen(seenMax, seenLife),
-		rates:    vantage.NewRates[overlay.SiteID](callBackBurst, callBackEvery),
+		seen:     reflector.NewSeen(seenMax, seenLife),
+		rates:    reflector.NewRates[overlay.SiteID](callBackBurst, callBackEvery),
 		inFlight: make(chan struct{}, callBacksAtOnce), stun: new(stunserver.Server),
 	}
-	v.observer = vantage.NewObserver(by, places, 0, func(a netip.AddrPort) { v.seen.Note(a.Addr(), time.Now()) })
+	v.observer = reflector.NewObserver(by, places, 0, func(a netip.AddrPort) { v.seen.Note(a.Addr(), time.Now()) })
 	v.observer.Log = log
 	return v
 }
 
 // point is what the broker itself calls back from.
-func (v *vantagePoint) point() vantage.Point {
-	return vantage.Point{Observer: v.observer, Sockets: v.sockets}
+func (v *vantagePoint) point() reflector.Point {
+	return reflector.Point{Observer: v.observer, Sockets: v.sockets}
 }
 
 // openSTUN opens the sockets of stun_listen. A broker without them serves all
@@ -62,7 +62,7 @@ func (b *Broker) openSTUN(ctx context.Context) {
 	if !b.cfg.STUNListen.IsValid() {
 		return
 	}
-	s, err := vantage.Listen(ctx, b.cfg.STUNListen)
+	s, err := reflector.Listen(ctx, b.cfg.STUNListen)
 	if err != nil {
 		b.log.Warn("no STUN server: sites cannot learn their UDP mapping here; if a proxy on this host has the port, set stun_listen to another or to \"\"", "error", err)
 		return
@@ -141,7 +141,7 @@ func (d directory) callBack(ctx context.Context, req *controlpb.CallBackRequest)
 	if err != nil {
 		return nil, err
 	}
-	target, err := vantage.ParseTarget(req, d.b.cfg.AllowLoopback)
+	target, err := reflector.ParseTarget(req, d.b.cfg.AllowLoopback)
 	if err != nil {
 		return nil, err
 	}
@@ -163,7 +163,7 @@ func (d directory) callBack(ctx context.Context, req *controlpb.CallBackRequest)
 }
 
 // callBackFrom lets the vantage point that the request names do it.
-func (d directory) callBackFrom(ctx context.Context, s *control.Session, target vantage.Target, req *controlpb.CallBackRequest) (*controlpb.CallBackResponse, error) {
+func (d directory) callBackFrom(ctx context.Context, s *control.Session, target reflector.Target, req *controlpb.CallBackRequest) (*controlpb.CallBackResponse, error) {
 	if req.GetFrom() == "" {
 		return d.b.vantage.point().CallBack(ctx, target), nil
 	}
@@ -195,12 +195,12 @@ func (d directory) callBackFrom(ctx context.Context, s *control.Session, target 
 
 // VantageStatus is what the broker did as a vantage point.
 type VantageStatus struct {
-	STUN      string                `json:"stun,omitempty"` // port, "" without a STUN server
-	Observer  vantage.ObserverStats `json:"observer"`
-	Answers   stunserver.Stats      `json:"stun_answers"`
-	Bearings  uint64                `json:"bearings"`
-	CallBacks map[string]uint64     `json:"call_backs"` // by outcome
-	Refused   uint64                `json:"call_backs_refused"`
+	STUN      string                  `json:"stun,omitempty"` // port, "" without a STUN server
+	Observer  reflector.ObserverStats `json:"observer"`
+	Answers   stunserver.Stats        `json:"stun_answers"`
+	Bearings  uint64                  `json:"bearings"`
+	CallBacks map[string]uint64       `json:"call_backs"` // by outcome
+	Refused   uint64                  `json:"call_backs_refused"`
 }
 
 func (b *Broker) vantageStatus() VantageStatus {

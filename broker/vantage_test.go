@@ -313,7 +313,7 @@ func TestCallBackFromProxy(t *testing.T) {
 
 func TestCallBackBounds(t *testing.T) {
 	g := newGrid(t)
-	g.tune = func(b *Broker) { b.vantage.rates = vantage.NewRates[overlay.SiteID](3, time.Hour) }
+	g.tune = func(b *Broker) { b.vantage.rates = reflector.NewRates[overlay.SiteID](3, time.Hour) }
 	g.start()
 	a, b := g.frontal(openA, nil), g.frontal(closedB, nil)
 	closed, err := net.ListenPacket("udp", "127.0.0.1:0")

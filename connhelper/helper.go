@@ -101,8 +101,8 @@ type Helper struct {
 	site      atomic.Pointer[overlay.SiteProfile] // as the frontal said last; nil before it did
 	work      sync.WaitGroup                      // goroutines of Serve that nothing else waits for
 	life      context.Context                     // of Serve, for what outlasts the call that began it; set before anything runs
-	bearings  *meeting.BearingsCache
-	stock     *meeting.Stock
+	bearings  *coordinate.BearingsCache
+	stock     *coordinate.Stock
 	engine    *traverse.Engine // nil without CAP_NET_RAW
 	proxies   *encap.Dialer
 	window    *dialwindow.Window // of connections out of the site
@@ -125,7 +125,7 @@ func New(opts Options) (*Helper, error) {
 	h := &Helper{
 		node: id.Node(), opts: opts, log: opts.Log,
 		here: newTable(), home: newFrontalHolder(), leads: newLeads(), crypt: newEncryption(opts.Log, id.Site),
-		bearings: meeting.NewBearingsCache(), stock: meeting.NewStock(),
+		bearings: coordinate.NewBearingsCache(), stock: coordinate.NewStock(),
 		proxies:   encap.NewDialer(func() *tls.Config { return opts.Credentials.DataClient(control.RoleProxy) }),
 		window:    dialwindow.New(opts.Log),
 		calls:     make(chan struct{}, maxBrief),
@@ -165,10 +165,10 @@ func (h *Helper) Serve(ctx context.Context, ln *net.UnixListener) error {
 	defer h.ctl.Close() // waits for calls of peers, which may start work
 	defer cancel()
 	var err error
-	if h.engine, err = meeting.OpenEngine(h.log); err != nil {
+	if h.engine, err = coordinate.OpenEngine(h.log); err != nil {
 		return err
 	}
-	h.work.Go(func() { meeting.ServeEngine(ctx, h.engine, h.log) })
+	h.work.Go(func() { coordinate.ServeEngine(ctx, h.engine, h.log) })
 	h.work.Go(func() { h.stock.Serve(ctx) })
 	h.work.Go(func() { h.followRevocations(ctx) })
 	if h.opts.Renew {

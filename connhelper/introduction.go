@@ -227,7 +227,7 @@ func (h *Helper) meet(ctx context.Context, f *frontal, asker overlay.ProcessName
 	if f.profile.GatewayOnly {
 		path.Via = overlay.ViaTarget
 	}
-	if meeting.Knows(path.Technique) && !f.profile.GatewayOnly {
+	if coordinate.Knows(path.Technique) && !f.profile.GatewayOnly {
 		if err := h.spare(path.Technique); err != nil {
 			return nil, path, err
 		}

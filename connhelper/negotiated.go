@@ -25,13 +25,13 @@ func (h *Helper) permitted(r *controlpb.BearingsResponse) *controlpb.BearingsRes
 }
 
 // side is this node as an end of meetings, on whose behalf j says.
-func (h *Helper) side(f *frontal, j journey) *meeting.Side {
+func (h *Helper) side(f *frontal, j journey) *coordinate.Side {
 	ip := f.local.Addr()
 	if !ip.IsValid() {
 		ip = f.session.LocalAddr().Addr()
 	}
-	return &meeting.Side{
-		Address: ip, Other: meeting.OtherAddress(ip), Profile: f.profile, Log: h.log, Stock: h.stock, Engine: h.engine,
+	return &coordinate.Side{
+		Address: ip, Other: coordinate.OtherAddress(ip), Profile: f.profile, Log: h.log, Stock: h.stock, Engine: h.engine,
 		Permit: func(ip netip.Addr) error {
 			err := h.opts.Rule.Foreign(ip)
 			if err != nil {
@@ -39,7 +39,7 @@ func (h *Helper) side(f *frontal, j journey) *meeting.Side {
 			}
 			return err
 		},
-		Bearings: func(ctx context.Context) (meeting.Bearings, error) {
+		Bearings: func(ctx context.Context) (coordinate.Bearings, error) {
 			return h.bearings.Get(ctx, func(ctx context.Context) (*controlpb.BearingsResponse, error) {
 				r, err := f.directory().Bearings(ctx, &controlpb.BearingsRequest{})
 				return h.permitted(r), err
@@ -48,7 +48,7 @@ func (h *Helper) side(f *frontal, j journey) *meeting.Side {
 	}
 }
 
-// negotiated carries out a technique of package meeting from the asker's side,
+// negotiated carries out a technique of package coordinate from the asker's side,
 // or has the gateway do so for a node without a route out.
 func (h *Helper) negotiated(ctx context.Context, f *frontal, p *process, to target, step overlay.Step) (made, error) {
 	if f.profile.GatewayOnly {

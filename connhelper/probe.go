@@ -34,31 +34,31 @@ func (s targetService) Measure(ctx context.Context, req *controlpb.MeasureReques
 	return m.ToPB(), nil
 }
 
-func (h *Helper) measure(ctx context.Context, req *controlpb.MeasureRequest) (siteprobe.Measured, error) {
+func (h *Helper) measure(ctx context.Context, req *controlpb.MeasureRequest) (probe.Measured, error) {
 	token, bound := measuring, measureTimeout
 	waits := idleWaits(req)
 	if len(waits) > 0 {
-		if err := siteprobe.CheckIdleWaits(waits); err != nil {
-			return siteprobe.Measured{}, fmt.Errorf("%w: %w", wire.ErrMalformed, err)
+		if err := probe.CheckIdleWaits(waits); err != nil {
+			return probe.Measured{}, fmt.Errorf("%w: %w", wire.ErrMalformed, err)
 		}
-		token, bound = idling, measureTimeout+siteprobe.IdleBound(waits)
+		token, bound = idling, measureTimeout+probe.IdleBound(waits)
 	}
 	select {
 	case token <- struct{}{}:
 		defer func() { <-token }()
 	default:
-		return siteprobe.Measured{}, fmt.Errorf("%w: it is being measured already", overlay.ErrOverloaded)
+		return probe.Measured{}, fmt.Errorf("%w: it is being measured already", overlay.ErrOverloaded)
 	}
 	if req.GetFirstPort() > 65535 || req.GetLastPort() > 65535 {
-		return siteprobe.Measured{}, fmt.Errorf("%w: ports %d-%d", wire.ErrMalformed, req.GetFirstPort(), req.GetLastPort())
+		return probe.Measured{}, fmt.Errorf("%w: ports %d-%d", wire.ErrMalformed, req.GetFirstPort(), req.GetLastPort())
 	}
 	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
 	f, err := h.frontal(ctx)
 	if err != nil {
-		return siteprobe.Measured{}, err
+		return probe.Measured{}, err
 	}
-	opts := siteprobe.Options{
+	opts := probe.Options{
 		Grid:      askFrontal{f.directory(), h},
 		Ports:     overlay.Ports{First: uint16(req.GetFirstPort()), Last: uint16(req.GetLastPort())},
 		HTTPProxy: h.opts.HTTPProxy,
@@ -66,14 +66,14 @@ func (h *Helper) measure(ctx context.Context, req *controlpb.MeasureRequest) (si
 		Raw:       traverse.Available,
 	}
 	if len(waits) > 0 {
-		o, err := siteprobe.MeasureIdle(ctx, opts, waits)
-		return siteprobe.Result{Findings: o.Findings()}.MeasuredBy(h.node.Name, time.Now()), err
+		o, err := probe.MeasureIdle(ctx, opts, waits)
+		return probe.Result{Findings: o.Findings()}.MeasuredBy(h.node.Name, time.Now()), err
 	}
-	o, err := siteprobe.Measure(ctx, opts)
+	o, err := probe.Measure(ctx, opts)
 	if err != nil {
-		return siteprobe.Measured{}, err
+		return probe.Measured{}, err
 	}
-	return siteprobe.Infer(o).MeasuredBy(h.node.Name, time.Now()), nil
+	return probe.Infer(o).MeasuredBy(h.node.Name, time.Now()), nil
 }
 
 // idleWaits returns the times that mappings are to be idle for; none for a

@@ -28,7 +28,7 @@ type vantageFrontal struct {
 	*fakeFrontal
 	tcp, stun string
 	hold      chan struct{} // Bearings waits until it is closed
-	point     *vantage.Point
+	point     *reflector.Point
 }
 
 func (f vantageFrontal) Bearings(ctx context.Context, _ *controlpb.BearingsRequest) (*controlpb.BearingsResponse, error) {
@@ -41,7 +41,7 @@ func (f vantageFrontal) Bearings(ctx context.Context, _ *controlpb.BearingsReque
 }
 
 func (f vantageFrontal) CallBack(ctx context.Context, req *controlpb.CallBackRequest) (*controlpb.CallBackResponse, error) {
-	target, err := vantage.ParseTarget(req, true)
+	target, err := reflector.ParseTarget(req, true)
 	if err != nil {
 		return nil, control.Status(err)
 	}
@@ -50,21 +50,21 @@ func (f vantageFrontal) CallBack(ctx context.Context, req *controlpb.CallBackReq
 
 // A helper measures for its frontal, one measurement at a time.
 func TestMeasure(t *testing.T) {
-	f := vantageFrontal{fakeFrontal: newFakeFrontal(t, overlay.SiteProfile{}), hold: make(chan struct{}), point: new(vantage.Point)}
+	f := vantageFrontal{fakeFrontal: newFakeFrontal(t, overlay.SiteProfile{}), hold: make(chan struct{}), point: new(reflector.Point)}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	var wg sync.WaitGroup
 	t.Cleanup(func() { cancel(); wg.Wait() })
-	observer := vantage.NewObserver("broker main", nil, 0, nil)
+	observer := reflector.NewObserver("broker main", nil, 0, nil)
 	main, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	wg.Go(func() { observer.Serve(ctx, main) })
-	second, err := vantage.Listen(ctx, netip.MustParseAddrPort("127.0.0.1:0"))
+	second, err := reflector.Listen(ctx, netip.MustParseAddrPort("127.0.0.1:0"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	*f.point = vantage.Point{Observer: observer, Sockets: second}
+	*f.point = reflector.Point{Observer: observer, Sockets: second}
 	wg.Go(func() { second.Serve(ctx, new(stunserver.Server), observer) })
 	f.tcp, f.stun = main.Addr().String(), netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), second.Port()).String()
 
@@ -114,15 +114,15 @@ func TestMeasure(t *testing.T) {
 	if first.err != nil {
 		t.Fatal(control.FromStatus(first.err))
 	}
-	m, err := siteprobe.FromPB(first.m)
+	m, err := probe.FromPB(first.m)
 	if err != nil || m.Node != "a1" || time.Since(m.Time).Abs() > time.Hour {
 		t.Errorf("%+v, %v", m, err)
 	}
-	for _, want := range []siteprobe.Finding{
-		{Field: siteprobe.Inbound, Value: "open"}, {Field: siteprobe.NATMapping, Value: "none"},
-		{Field: siteprobe.Egress, Value: "any"}, {Field: siteprobe.UDP, Value: "true"},
-		{Field: siteprobe.UDPRate, Value: "none"}, {Field: siteprobe.MTU, Value: "none"},
-		{Field: siteprobe.Privileged, Value: strconv.FormatBool(traverse.Available() == nil)},
+	for _, want := range []probe.Finding{
+		{Field: probe.Inbound, Value: "open"}, {Field: probe.NATMapping, Value: "none"},
+		{Field: probe.Egress, Value: "any"}, {Field: probe.UDP, Value: "true"},
+		{Field: probe.UDPRate, Value: "none"}, {Field: probe.MTU, Value: "none"},
+		{Field: probe.Privileged, Value: strconv.FormatBool(traverse.Available() == nil)},
 	} {
 		wantFinding(t, m, want.Field, want.Value)
 	}
@@ -130,11 +130,11 @@ func TestMeasure(t *testing.T) {
 	if err != nil {
 		t.Fatal(control.FromStatus(err))
 	}
-	if m, err = siteprobe.FromPB(idle); err != nil || len(m.Findings) != 2 {
+	if m, err = probe.FromPB(idle); err != nil || len(m.Findings) != 2 {
 		t.Errorf("idle: %+v, %v", m, err)
 	}
-	wantFinding(t, m, siteprobe.IdleTCP, "1+")
-	wantFinding(t, m, siteprobe.IdleUDP, "1+")
+	wantFinding(t, m, probe.IdleTCP, "1+")
+	wantFinding(t, m, probe.IdleUDP, "1+")
 	if _, err = target.Measure(ctx, &controlpb.MeasureRequest{IdleS: []uint32{5, 1}}); !errors.Is(control.FromStatus(err), wire.ErrMalformed) {
 		t.Errorf("idle times that fall: %v", err)
 	}
@@ -145,7 +145,7 @@ func TestMeasure(t *testing.T) {
 }
 
 // wantFinding checks the value of one field.
-func wantFinding(t *testing.T, m siteprobe.Measured, field, value string) {
+func wantFinding(t *testing.T, m probe.Measured, field, value string) {
 	t.Helper()
 	for _, f := range m.Findings {
 		if f.Field == field && f.Value == value {

@@ -35,7 +35,7 @@ func (h *Helper) attempt(ctx context.Context, p *process, to target, step overla
 	case overlay.Relay:
 		try, bound = h.relay, relayTimeout
 	default:
-		if !meeting.Knows(step.Technique) {
+		if !coordinate.Knows(step.Technique) {
 			return made{}, fmt.Errorf("%w: this helper does not know the technique; upgrade it", wire.ErrVersion)
 		}
 		if err := h.spare(step.Technique); err != nil {
@@ -83,7 +83,7 @@ func (h *Helper) turn(ctx context.Context, f *frontal, inside bool, max time.Dur
 // spare returns why a technique is left out that needs several connections, where the site
 // lets few through.
 func (h *Helper) spare(t overlay.Technique) error {
-	if !meeting.AsksByTCP(t) {
+	if !coordinate.AsksByTCP(t) {
 		return nil
 	}
 	return h.window.Limited()

@@ -78,8 +78,8 @@ type Frontal struct {
 	// The gateway as an end of meetings.
 	meetings meetings
 	newEnd   func(ctx context.Context, ipv6 bool) (end, error) // side
-	vantages *meeting.BearingsCache
-	stock    *meeting.Stock
+	vantages *coordinate.BearingsCache
+	stock    *coordinate.Stock
 	engine   *traverse.Engine // nil without CAP_NET_RAW; set by Serve before anything reads it
 
 	// dial reaches out of the site as its egress allows, dialBroker to the broker.
@@ -110,8 +110,8 @@ type Frontal struct {
 	dataAddr, publicAddr netip.AddrPort
 	passOn               func(c *net.TCPConn, first []byte) error // to a predecessor
 
-	mu       sync.Mutex          // guards the fields below; never held while calling or dialling
-	measured *siteprobe.Measured // nil: not yet
+	mu       sync.Mutex      // guards the fields below; never held while calling or dialling
+	measured *probe.Measured // nil: not yet
 	roster   *roster
 	own      *siteHosts
 	allowed  *allowed
@@ -171,7 +171,7 @@ func New(cfg Config, creds *control.Credentials, log *slog.Logger) (*Frontal, er
 	f.ctx, f.cancel = context.WithCancel(context.Background())
 	f.open, f.shut = context.WithCancel(f.ctx)
 	f.meetings, f.newEnd = newMeetings(cfg.Limits), f.side
-	f.vantages, f.stock = meeting.NewBearingsCache(), meeting.NewStock()
+	f.vantages, f.stock = coordinate.NewBearingsCache(), coordinate.NewStock()
 	f.up = newUplinks(f.who, cfg.Broker, cfg.Patience)
 	f.awaits.flights = make(map[overlay.ProcessName]*awaiting)
 	f.resolver = &resolver{

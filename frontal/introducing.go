@@ -32,7 +32,7 @@ type introducing struct {
 	err      error                     // why there is no last
 }
 
-// exchange is the meeting.Exchange: it has the target's side introduced with an
+// exchange is the coordinate.Exchange: it has the target's side introduced with an
 // offer and returns the answer, or ends with ctx. A failure after the answer
 // ends the technique, too.
 func (a *asking) exchange(ctx context.Context, offer []byte) ([]byte, error) {

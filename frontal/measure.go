@@ -29,21 +29,21 @@ const (
 // probing is what keepMeasuring, which owns it, remembers from one measurement
 // to the next.
 type probing struct {
-	doubted chan struct{}            // anybody's: holds a value after a technique failed that should work
-	idle    chan []siteprobe.Finding // the outcome of an idle measurement, which runs beside the others
+	doubted chan struct{}        // anybody's: holds a value after a technique failed that should work
+	idle    chan []probe.Finding // the outcome of an idle measurement, which runs beside the others
 
-	waits   []time.Duration     // to be idle for
-	found   []siteprobe.Finding // by the last idle measurement
-	since   time.Time           // when that was begun
-	state   [2]string           // what remembered connections then, and whether addresses were translated
-	running bool                // one is under way
-	warned  string              // the differences that were logged last
+	waits   []time.Duration // to be idle for
+	found   []probe.Finding // by the last idle measurement
+	since   time.Time       // when that was begun
+	state   [2]string       // what remembered connections then, and whether addresses were translated
+	running bool            // one is under way
+	warned  string          // the differences that were logged last
 }
 
 func newProbing() probing {
 	return probing{
-		doubted: make(chan struct{}, 1), idle: make(chan []siteprobe.Finding, 1),
-		waits: siteprobe.IdleWaits(),
+		doubted: make(chan struct{}, 1), idle: make(chan []probe.Finding, 1),
+		waits: probe.IdleWaits(),
 	}
 }
 
@@ -136,7 +136,7 @@ func (f *Frontal) doubtProfile() {
 }
 
 // withIdle returns m with what is known of idle mappings.
-func (f *Frontal) withIdle(m siteprobe.Measured) siteprobe.Measured {
+func (f *Frontal) withIdle(m probe.Measured) probe.Measured {
 	f.mu.Lock()
 	if f.measured != nil {
 		m = m.Steady(*f.measured)
@@ -152,7 +152,7 @@ func (f *Frontal) withIdle(m siteprobe.Measured) siteprobe.Measured {
 // beginIdle measures idle mappings anew, beside everything else, if what is
 // known of them is old or m says that the site has changed. It comes after
 // adopt, which may end the session of the helper that measures.
-func (f *Frontal) beginIdle(m siteprobe.Measured) {
+func (f *Frontal) beginIdle(m probe.Measured) {
 	p := &f.probing
 	state := m.State()
 	_, stateless := m.Stateless()
@@ -167,7 +167,7 @@ func (f *Frontal) beginIdle(m siteprobe.Measured) {
 // tryIdle is measureIdle, and again for some times if it fails: it takes
 // minutes, in which whoever measures may be cut off, as by a profile that
 // changes. It returns nil when nothing was found.
-func (f *Frontal) tryIdle(waits []time.Duration) []siteprobe.Finding {
+func (f *Frontal) tryIdle(waits []time.Duration) []probe.Finding {
 	for left := idleTries - 1; ; left-- {
 		found, err := f.measureIdle(waits)
 		if err == nil {
@@ -185,7 +185,7 @@ func (f *Frontal) tryIdle(waits []time.Duration) []siteprobe.Finding {
 }
 
 // adoptIdle takes over what an idle measurement found; nothing if it failed.
-func (f *Frontal) adoptIdle(found []siteprobe.Finding) {
+func (f *Frontal) adoptIdle(found []probe.Finding) {
 	p := &f.probing
 	p.running = false
 	if found == nil {
@@ -202,33 +202,33 @@ func (f *Frontal) adoptIdle(found []siteprobe.Finding) {
 }
 
 // measure lets whoever stands where the site's connections begin measure it.
-func (f *Frontal) measure() (siteprobe.Measured, error) {
+func (f *Frontal) measure() (probe.Measured, error) {
 	if !f.config().Profile.GatewayOnly {
 		return f.measureByHelper(nil, measureBound)
 	}
 	ctx, cancel := context.WithTimeout(f.ctx, measureBound)
 	defer cancel()
-	o, err := siteprobe.Measure(ctx, siteprobe.Options{
+	o, err := probe.Measure(ctx, probe.Options{
 		Grid: askBroker{f}, Ports: f.config().ports(), HTTPProxy: f.httpProxy, Raw: traverse.Available,
 		TLS: f.dataTLS(),
 	})
 	if err != nil {
-		return siteprobe.Measured{}, err
+		return probe.Measured{}, err
 	}
-	return siteprobe.Infer(o).MeasuredBy("gateway", time.Now()), nil
+	return probe.Infer(o).MeasuredBy("gateway", time.Now()), nil
 }
 
 // measureIdle is measure for idle mappings. It takes as long as the longest of
 // waits.
-func (f *Frontal) measureIdle(waits []time.Duration) ([]siteprobe.Finding, error) {
-	bound := siteprobe.IdleBound(waits) + measureBound
+func (f *Frontal) measureIdle(waits []time.Duration) ([]probe.Finding, error) {
+	bound := probe.IdleBound(waits) + measureBound
 	if !f.config().Profile.GatewayOnly {
 		m, err := f.measureByHelper(waits, bound)
 		return m.Idle(), err
 	}
 	ctx, cancel := context.WithTimeout(f.ctx, bound)
 	defer cancel()
-	o, err := siteprobe.MeasureIdle(ctx, siteprobe.Options{Grid: askBroker{f}, TLS: f.dataTLS()}, waits)
+	o, err := probe.MeasureIdle(ctx, probe.Options{Grid: askBroker{f}, TLS: f.dataTLS()}, waits)
 	if err != nil {
 		return nil, err
 	}
@@ -253,10 +253,10 @@ func (a askBroker) CallBack(ctx context.Context, req *controlpb.CallBackRequest)
 
 // measureByHelper appoints the first helper that there is, waiting for one to
 // come, and has it measure; with waits, how long the site remembers.
-func (f *Frontal) measureByHelper(waits []time.Duration, bound time.Duration) (siteprobe.Measured, error) {
+func (f *Frontal) measureByHelper(waits []time.Duration, bound time.Duration) (probe.Measured, error) {
 	node, s, err := f.awaitHelper()
 	if err != nil {
-		return siteprobe.Measured{}, err
+		return probe.Measured{}, err
 	}
 	ctx, cancel := context.WithTimeout(f.ctx, bound)
 	defer cancel()
@@ -267,9 +267,9 @@ func (f *Frontal) measureByHelper(waits []time.Duration, bound time.Duration) (s
 	}
 	pb, err := controlpb.NewTargetClient(s.Conn()).Measure(ctx, req)
 	if err != nil {
-		return siteprobe.Measured{}, fmt.Errorf("helper %s/%s: %w", f.site, node, control.FromStatus(err))
+		return probe.Measured{}, fmt.Errorf("helper %s/%s: %w", f.site, node, control.FromStatus(err))
 	}
-	m, err := siteprobe.FromPB(pb)
+	m, err := probe.FromPB(pb)
 	m.Node = node // by its session, whatever it says
 	return m, err
 }
@@ -321,7 +321,7 @@ func (f *Frontal) someHelper() (string, *control.Session) {
 
 // adopt takes a measurement over: what the admin left open follows it, and
 // broker and helpers learn what changed. It reports whether the profile did.
-func (f *Frontal) adopt(m siteprobe.Measured) (changed bool) {
+func (f *Frontal) adopt(m probe.Measured) (changed bool) {
 	old, profile := f.profile(), f.filled(m)
 	f.mu.Lock()
 	first := f.measured == nil
@@ -343,7 +343,7 @@ func (f *Frontal) adopt(m siteprobe.Measured) (changed bool) {
 }
 
 // filled is the site's profile as declared, with what is measured where nothing is.
-func (f *Frontal) filled(m siteprobe.Measured) overlay.SiteProfile {
+func (f *Frontal) filled(m probe.Measured) overlay.SiteProfile {
 	cfg := f.config()
 	profile := m.Fill(cfg.SiteProfile(), cfg.unset())
 	if profile.GatewayOnly && !f.publicAddr.IsValid() {
@@ -354,7 +354,7 @@ func (f *Frontal) filled(m siteprobe.Measured) overlay.SiteProfile {
 
 // warnOf logs where the declared profile is not what was measured, when that
 // is news.
-func (f *Frontal) warnOf(differences []siteprobe.Difference, node string) {
+func (f *Frontal) warnOf(differences []probe.Difference, node string) {
 	var text strings.Builder
 	for _, d := range differences {
 		fmt.Fprintf(&text, "%s %s %s\n", d.Field, d.Declared, d.Measured)

@@ -20,10 +20,10 @@ import (
 // measurer is a helper that measures what it is told to.
 type measurer struct {
 	controlpb.UnimplementedTargetServer
-	result siteprobe.Measured
+	result probe.Measured
 	asked  atomic.Pointer[controlpb.MeasureRequest]
-	idle   chan siteprobe.Measured // what it finds of idle mappings; nil: it takes for ever
-	idling chan struct{}           // holds a value after idle mappings were asked for; nil: nobody waits for that
+	idle   chan probe.Measured // what it finds of idle mappings; nil: it takes for ever
+	idling chan struct{}       // holds a value after idle mappings were asked for; nil: nobody waits for that
 }
 
 func (m *measurer) Measure(ctx context.Context, req *controlpb.MeasureRequest) (*controlpb.Measurement, error) {
@@ -50,8 +50,8 @@ func (b *fakeBroker) joinsSoFar() []*controlpb.JoinRequest {
 	return append([]*controlpb.JoinRequest(nil), b.joins...)
 }
 
-func finding(field, value string) siteprobe.Finding {
-	return siteprobe.Finding{Field: field, Value: value, How: "the test says so"}
+func finding(field, value string) probe.Finding {
+	return probe.Finding{Field: field, Value: value, How: "the test says so"}
 }
 
 // A routed site is measured by a helper; what the admin left open follows the
@@ -64,8 +64,8 @@ func TestMeasuredByHelper(t *testing.T) {
 		c.Profile.Ports = Ports{First: 20000, Last: 20999}
 		c.DataListen, c.PublicListen = declared.DataListen, declared.PublicListen
 	})
-	m := &measurer{result: siteprobe.Measured{Time: time.Unix(9, 0), Node: "lies", Ports: overlay.Ports{First: 20000, Last: 20999}, Findings: []siteprobe.Finding{
-		finding(siteprobe.Inbound, "ports"), finding(siteprobe.Egress, "443"), finding(siteprobe.UDP, "true"), finding(siteprobe.Refusal, ""),
+	m := &measurer{result: probe.Measured{Time: time.Unix(9, 0), Node: "lies", Ports: overlay.Ports{First: 20000, Last: 20999}, Findings: []probe.Finding{
+		finding(probe.Inbound, "ports"), finding(probe.Egress, "443"), finding(probe.UDP, "true"), finding(probe.Refusal, ""),
 	}}}
 	first := r.broker.joinsSoFar()[0]
 	if first.Profile.Udp || first.Measured != nil || strings.Join(first.Unset, " ") != "inbound filter refusal nat.mapping nat.filtering nat.keeps_port nat_udp.mapping nat_udp.filtering nat_udp.keeps_port udp udp_rate mtu idle_tcp idle_udp ipv6 ipv6_only" {
@@ -91,7 +91,7 @@ func TestMeasuredByHelper(t *testing.T) {
 	}
 	r.ends(s, "the helper is to enter again, with the new profile")
 	status := r.f.status()
-	if len(status.Differs) != 1 || status.Differs[0].Field != siteprobe.Egress || status.Measured == nil {
+	if len(status.Differs) != 1 || status.Differs[0].Field != probe.Egress || status.Measured == nil {
 		t.Errorf("status %+v", status)
 	}
 	if !strings.Contains(r.log.String(), "the declared profile is not what was measured") {
@@ -149,9 +149,9 @@ func (r *rig) ends(s *control.Session, why string) {
 // was measured before. A rate that was measured again is kept while it differs
 // little.
 func TestIdleIsToldLater(t *testing.T) {
-	m := &measurer{idle: make(chan siteprobe.Measured, 1)}
-	m.result = siteprobe.Measured{Findings: []siteprobe.Finding{
-		finding(siteprobe.Filter, "stateful"), finding(siteprobe.NATMapping, "none"), finding(siteprobe.UDPRate, "1000000"), finding(siteprobe.IdleUDP, ""),
+	m := &measurer{idle: make(chan probe.Measured, 1)}
+	m.result = probe.Measured{Findings: []probe.Finding{
+		finding(probe.Filter, "stateful"), finding(probe.NATMapping, "none"), finding(probe.UDPRate, "1000000"), finding(probe.IdleUDP, ""),
 	}}
 	r := newRig(t, undeclared)
 	r.ends(r.measuredBy(m), "the profile changes, and the helper is to learn it")
@@ -159,17 +159,17 @@ func TestIdleIsToldLater(t *testing.T) {
 	if p := r.f.profile(); p.IdleUDP != 0 || p.UDPRate != 1_000_000 {
 		t.Errorf("at first: %+v", p)
 	}
-	m.idle <- siteprobe.Measured{Findings: []siteprobe.Finding{finding(siteprobe.IdleUDP, "25"), finding(siteprobe.IdleTCP, "290+")}}
+	m.idle <- probe.Measured{Findings: []probe.Finding{finding(probe.IdleUDP, "25"), finding(probe.IdleTCP, "290+")}}
 	r.until("the broker hears of idle times", func() bool {
 		joins := r.broker.joinsSoFar()
 		p := joins[len(joins)-1].Profile
 		return p.IdleUdp == 25 && p.IdleTcp == 290 && p.UdpRate == 1_000_000
 	})
-	again := siteprobe.Measured{Findings: []siteprobe.Finding{
-		finding(siteprobe.Filter, "stateful"), finding(siteprobe.NATMapping, "none"), finding(siteprobe.UDPRate, "1200000"),
+	again := probe.Measured{Findings: []probe.Finding{
+		finding(probe.Filter, "stateful"), finding(probe.NATMapping, "none"), finding(probe.UDPRate, "1200000"),
 	}}
 	told := r.f.withIdle(again)
-	if f := told.Idle(); len(f) != 2 || (siteprobe.Result{Findings: told.Findings}).Finding(siteprobe.UDPRate).Value != "1000000" {
+	if f := told.Idle(); len(f) != 2 || (probe.Result{Findings: told.Findings}).Finding(probe.UDPRate).Value != "1000000" {
 		t.Errorf("measured again: %+v", told)
 	}
 }
@@ -181,7 +181,7 @@ func TestIdleIsTriedAgain(t *testing.T) {
 	b.idle = time.Millisecond
 	r := newRigWith(t, b, undeclared)
 	m := &measurer{idling: make(chan struct{}, 1)}
-	m.result = siteprobe.Measured{Findings: []siteprobe.Finding{finding(siteprobe.Filter, "stateful"), finding(siteprobe.UDP, "true")}}
+	m.result = probe.Measured{Findings: []probe.Finding{finding(probe.Filter, "stateful"), finding(probe.UDP, "true")}}
 	r.ends(r.measuredBy(m), "the profile changes, and the helper is to learn it")
 	s := r.measuredBy(m)
 	select {
@@ -190,15 +190,15 @@ func TestIdleIsTriedAgain(t *testing.T) {
 		t.Fatalf("waited %v for idle mappings to be measured", patience)
 	}
 	s.Close()
-	next := &measurer{idle: make(chan siteprobe.Measured, 1)}
-	next.idle <- siteprobe.Measured{Findings: []siteprobe.Finding{finding(siteprobe.IdleUDP, "25")}}
+	next := &measurer{idle: make(chan probe.Measured, 1)}
+	next.idle <- probe.Measured{Findings: []probe.Finding{finding(probe.IdleUDP, "25")}}
 	r.measuredBy(next)
 	r.until("idle times are known", func() bool { return r.f.profile().IdleUDP == 25 })
 }
 
 // What remembers nothing is not left alone for minutes to find that out.
 func TestNoIdleWithoutState(t *testing.T) {
-	m := &measurer{result: siteprobe.Measured{Findings: []siteprobe.Finding{finding(siteprobe.Filter, "stateless"), finding(siteprobe.NATMapping, "none")}}}
+	m := &measurer{result: probe.Measured{Findings: []probe.Finding{finding(probe.Filter, "stateless"), finding(probe.NATMapping, "none")}}}
 	r := newRig(t, undeclared)
 	r.measuredBy(m)
 	r.until("the site is measured", func() bool { return r.f.status().Measured != nil })
@@ -213,9 +213,9 @@ func TestDoubtIsMeasured(t *testing.T) {
 	b := standardBounds
 	b.doubt = time.Millisecond
 	r := newRigWith(t, b, undeclared)
-	s := r.measuredBy(&measurer{result: siteprobe.Measured{Findings: []siteprobe.Finding{finding(siteprobe.UDP, "true")}}})
+	s := r.measuredBy(&measurer{result: probe.Measured{Findings: []probe.Finding{finding(probe.UDP, "true")}}})
 	r.ends(s, "datagrams pass, and the helper is to learn it")
-	r.measuredBy(&measurer{result: siteprobe.Measured{Findings: []siteprobe.Finding{finding(siteprobe.UDP, "false")}}})
+	r.measuredBy(&measurer{result: probe.Measured{Findings: []probe.Finding{finding(probe.UDP, "false")}}})
 	h := r.helper("a2")
 	fails := func(technique overlay.Technique) error {
 		_, err := h.dir.Report(h.ctx(), &controlpb.ReportRequest{
@@ -269,7 +269,7 @@ func TestMeasuredByGateway(t *testing.T) {
 	r := newRig(t, func(c *Config) {
 		c.Profile.Inbound, c.PublicListen = Setting[overlay.Inbound]{}, daemon.Defaults[Config]().PublicListen
 	})
-	r.f.adopt(siteprobe.Measured{Node: "gateway", Findings: []siteprobe.Finding{finding(siteprobe.Inbound, "open"), finding(siteprobe.UDP, "true")}})
+	r.f.adopt(probe.Measured{Node: "gateway", Findings: []probe.Finding{finding(probe.Inbound, "open"), finding(probe.UDP, "true")}})
 	if p := r.f.profile(); p.Inbound != overlay.InboundNone || !p.UDP {
 		t.Errorf("without a listener: %+v", p)
 	}

@@ -37,9 +37,9 @@ import (
 // sockets and must send at its instant; more than these wait for a place.
 const maxMeetings = 256
 
-// end is one end of meetings, as package meeting has it; tests have others.
+// end is one end of meetings, as package coordinate has it; tests have others.
 type end interface {
-	Ask(ctx context.Context, t overlay.Technique, peer string, port uint16, ex meeting.Exchange) (net.Conn, error)
+	Ask(ctx context.Context, t overlay.Technique, peer string, port uint16, ex coordinate.Exchange) (net.Conn, error)
 	Answer(ctx context.Context, t overlay.Technique, peer string, offer []byte, reply func(answer []byte) error) (net.Conn, error)
 	Promise(ctx context.Context, t overlay.Technique, peer string, offer []byte) []byte
 	Keep(peer string, promise []byte)
@@ -85,13 +85,13 @@ func (m *meetings) enter(ctx context.Context, node string) (leave func(), err er
 
 // standsIn reports whether this gateway is the site's end of such a technique.
 func (f *Frontal) standsIn(t overlay.Technique) bool {
-	return f.profile().GatewayOnly && meeting.Knows(t)
+	return f.profile().GatewayOnly && coordinate.Knows(t)
 }
 
 // spare returns why a technique is left out that needs several connections, where the site
 // lets few through.
 func (f *Frontal) spare(t overlay.Technique) error {
-	if !meeting.AsksByTCP(t) {
+	if !coordinate.AsksByTCP(t) {
 		return nil
 	}
 	return f.window.Limited()
@@ -104,10 +104,10 @@ func (f *Frontal) openMeetings() error {
 		return nil
 	}
 	var err error
-	if f.engine, err = meeting.OpenEngine(f.log); err != nil {
+	if f.engine, err = coordinate.OpenEngine(f.log); err != nil {
 		return err
 	}
-	f.work.Go(func() { meeting.ServeEngine(f.ctx, f.engine, f.log) })
+	f.work.Go(func() { coordinate.ServeEngine(f.ctx, f.engine, f.log) })
 	f.work.Go(func() { f.stock.Serve(f.ctx) })
 	return nil
 }
@@ -126,10 +126,10 @@ func (f *Frontal) side(ctx context.Context, ipv6 bool) (end, error) {
 		return nil, err
 	}
 	ip := s.LocalAddr().Addr().Unmap().WithZone("")
-	side := &meeting.Side{
-		Address: ip, Other: meeting.OtherAddress(ip), Profile: f.profile(), Log: f.log,
+	side := &coordinate.Side{
+		Address: ip, Other: coordinate.OtherAddress(ip), Profile: f.profile(), Log: f.log,
 		Forbidden: neverMet, Permit: f.config().rule().Foreign, Stock: f.stock, Engine: f.engine,
-		Bearings: func(ctx context.Context) (meeting.Bearings, error) {
+		Bearings: func(ctx context.Context) (coordinate.Bearings, error) {
 			return f.vantages.Get(ctx, func(ctx context.Context) (*controlpb.BearingsResponse, error) {
 				return f.bearings(ctx, &controlpb.BearingsRequest{})
 			})
@@ -143,7 +143,7 @@ func (f *Frontal) side(ctx context.Context, ipv6 bool) (end, error) {
 	return side, nil
 }
 
-// neverMet is what neverDialled refuses and package meeting does not refuse by
+// neverMet is what neverDialled refuses and package coordinate does not refuse by
 // itself.
 var neverMet = slices.Concat(netrule.Translated(), []netip.Prefix{
 	netip.MustParsePrefix("0.0.0.0/8"),

@@ -9,7 +9,7 @@ import (
 
 	"github.com/isthmus-grid/isthmus/internal/control/controlpb"
 	"github.com/isthmus-grid/isthmus/internal/nat/coordinate"
-	"github.com/isthmus-grid/isthmus/internal/nat/coordinate/meetingtest"
+	"github.com/isthmus-grid/isthmus/internal/nat/coordinate/coordinatetest"
 	"github.com/isthmus-grid/isthmus/internal/policy/netrule"
 	"github.com/isthmus-grid/isthmus/lab"
 	"github.com/isthmus-grid/isthmus/lab/wan"
@@ -21,11 +21,11 @@ func init() { enterLab = lab.Main }
 
 // labEnd is the end that a gateway really has, on a host of the lab.
 type labEnd struct {
-	*meeting.Side
+	*coordinate.Side
 	host *lab.Host
 }
 
-func (e labEnd) Ask(ctx context.Context, t overlay.Technique, peer string, port uint16, ex meeting.Exchange) (c net.Conn, err error) {
+func (e labEnd) Ask(ctx context.Context, t overlay.Technique, peer string, port uint16, ex coordinate.Exchange) (c net.Conn, err error) {
 	err = e.host.Do(func() (err error) { c, err = e.Side.Ask(ctx, t, peer, port, ex); return err })
 	return c, err
 }
@@ -37,20 +37,20 @@ func (e labEnd) Answer(ctx context.Context, t overlay.Technique, peer string, of
 
 // standOn puts a frontal's end of meetings on a host. Its sessions stay on
 // loopback.
-func (r *rig) standOn(h *lab.Host, b meeting.Bearings) {
+func (r *rig) standOn(h *lab.Host, b coordinate.Bearings) {
 	r.f.newEnd = func(ctx context.Context, ipv6 bool) (end, error) {
 		e, err := r.f.side(ctx, ipv6)
 		if err != nil {
 			return nil, err
 		}
-		side := e.(*meeting.Side)
+		side := e.(*coordinate.Side)
 		if side.Profile, err = lab.Profile(h.Preset()); err != nil {
 			return nil, err
 		}
 		side.Profile.Site, side.Profile.GatewayOnly = overlay.SiteID(h.Name()), true
 		side.Address, side.Stock, side.Engine = h.Addr(), nil, nil
 		side.Permit = netrule.Rule{Private: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}.Foreign // those of the lab
-		side.Bearings = func(context.Context) (meeting.Bearings, error) { return b, nil }
+		side.Bearings = func(context.Context) (coordinate.Bearings, error) { return b, nil }
 		return labEnd{side, h}, nil
 	}
 }
@@ -74,8 +74,8 @@ func TestMeetingThroughFirewalls(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	tcp, stun := meetingtest.Vantages(t, l.Host("v/n1"), l.Host("v/n2"))
-	bearings := meeting.Bearings{TCP: tcp, STUN: stun}
+	tcp, stun := coordinatetest.Vantages(t, l.Host("v/n1"), l.Host("v/n2"))
+	bearings := coordinate.Bearings{TCP: tcp, STUN: stun}
 	a, b, ha, hb, _ := two(t)
 	a.standOn(l.Host("a/n1"), bearings)
 	b.standOn(l.Host("b/n1"), bearings)

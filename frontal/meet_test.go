@@ -24,7 +24,7 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// loopEnd is an end of meetings over loopback, which package meeting itself
+// loopEnd is an end of meetings over loopback, which package coordinate itself
 // refuses to contact: a TCP connection to the target, or a stream of hole
 // punching.
 type loopEnd struct {
@@ -63,7 +63,7 @@ func (r *rig) use(e end) {
 	}
 }
 
-func (e *loopEnd) Ask(ctx context.Context, t overlay.Technique, peer string, port uint16, ex meeting.Exchange) (net.Conn, error) {
+func (e *loopEnd) Ask(ctx context.Context, t overlay.Technique, peer string, port uint16, ex coordinate.Exchange) (net.Conn, error) {
 	e.mu.Lock()
 	e.asked, e.ports = append(e.asked, peer), append(e.ports, port)
 	e.mu.Unlock()
@@ -109,7 +109,7 @@ func (e *loopEnd) Answer(ctx context.Context, t overlay.Technique, peer string, 
 }
 
 // punch describes this end, swaps descriptions and connects.
-func (e *loopEnd) punch(ctx context.Context, controlling bool, swap meeting.Exchange) (net.Conn, error) {
+func (e *loopEnd) punch(ctx context.Context, controlling bool, swap coordinate.Exchange) (net.Conn, error) {
 	a, err := punch.New(punch.Config{Local: netip.MustParseAddrPort("127.0.0.1:0"), STUN: []netip.AddrPort{e.stun}, Controlling: controlling, AllowLoopback: true})
 	if err != nil {
 		return nil, err
@@ -287,11 +287,11 @@ func TestMeeting(t *testing.T) {
 // scriptEnd is an end that does what its functions say.
 type scriptEnd struct {
 	loopEnd
-	ask    func(context.Context, meeting.Exchange) (net.Conn, error)
+	ask    func(context.Context, coordinate.Exchange) (net.Conn, error)
 	answer func(context.Context, func([]byte) error) (net.Conn, error)
 }
 
-func (e *scriptEnd) Ask(ctx context.Context, _ overlay.Technique, _ string, _ uint16, ex meeting.Exchange) (net.Conn, error) {
+func (e *scriptEnd) Ask(ctx context.Context, _ overlay.Technique, _ string, _ uint16, ex coordinate.Exchange) (net.Conn, error) {
 	return e.ask(ctx, ex)
 }
 
@@ -300,7 +300,7 @@ func (e *scriptEnd) Answer(ctx context.Context, _ overlay.Technique, _ string, _
 }
 
 // afterAnswer waits, once the answer is there, for the meeting to be aborted.
-func afterAnswer(ctx context.Context, ex meeting.Exchange) (net.Conn, error) {
+func afterAnswer(ctx context.Context, ex coordinate.Exchange) (net.Conn, error) {
 	if _, err := ex(ctx, []byte("offer")); err != nil {
 		return nil, err
 	}
@@ -331,7 +331,7 @@ func TestAskFails(t *testing.T) {
 	for name, tc := range map[string]struct {
 		broker func(*controlpb.IntroduceRequest, grpc.ServerStreamingServer[controlpb.IntroduceEvent]) error
 		change func(*controlpb.IntroduceRequest)
-		ask    func(context.Context, meeting.Exchange) (net.Conn, error)
+		ask    func(context.Context, coordinate.Exchange) (net.Conn, error)
 		class  error
 		text   string
 	}{
@@ -344,10 +344,10 @@ func TestAskFails(t *testing.T) {
 		"accepted twice":             {broker: sendAll(isAccepted, isAccepted), class: wire.ErrMalformed, text: "says ACCEPTED after it accepted"},
 		"a long answer":              {broker: sendAll(long), class: wire.ErrMalformed, text: "an answer of 8193 bytes"},
 		"failed without a reason":    {broker: sendAll(&controlpb.IntroduceEvent{Kind: controlpb.IntroduceEvent_FAILED}), class: overlay.ErrRefused, text: "gave no reason"},
-		"the own end fails": {ask: func(context.Context, meeting.Exchange) (net.Conn, error) {
+		"the own end fails": {ask: func(context.Context, coordinate.Exchange) (net.Conn, error) {
 			return nil, fmt.Errorf("10.0.0.1:4000: %w", overlay.ErrPortRangeFull)
 		}, class: overlay.ErrPortRangeFull, text: "frontal sitea: 10.0.0.1:4000: "},
-		"a long offer": {ask: func(ctx context.Context, ex meeting.Exchange) (net.Conn, error) {
+		"a long offer": {ask: func(ctx context.Context, ex coordinate.Exchange) (net.Conn, error) {
 			_, err := ex(ctx, make([]byte, control.MaxNegotiation+1))
 			return nil, err
 		}, class: wire.ErrMalformed, text: "frontal sitea: malformed frame: an offer of 8193 bytes"},
@@ -385,7 +385,7 @@ func TestAskFails(t *testing.T) {
 func (h *fakeHelper) held() (*helpersCall, *controlpb.IntroduceEvent, *net.TCPConn) {
 	h.r.t.Helper()
 	far := listenLoop(h.r.t)
-	h.r.use(&scriptEnd{ask: func(ctx context.Context, ex meeting.Exchange) (net.Conn, error) {
+	h.r.use(&scriptEnd{ask: func(ctx context.Context, ex coordinate.Exchange) (net.Conn, error) {
 		if _, err := ex(ctx, []byte("offer")); err != nil {
 			return nil, err
 		}
@@ -652,7 +652,7 @@ func TestMeetingsEndWithTheFrontal(t *testing.T) {
 	h.register(0)
 	r.acceptThen(nil)
 	hanging := make(chan struct{}, 2)
-	r.use(&scriptEnd{ask: func(ctx context.Context, ex meeting.Exchange) (net.Conn, error) {
+	r.use(&scriptEnd{ask: func(ctx context.Context, ex coordinate.Exchange) (net.Conn, error) {
 		hanging <- struct{}{}
 		return afterAnswer(ctx, ex)
 	}, answer: func(ctx context.Context, _ func([]byte) error) (net.Conn, error) {
@@ -690,7 +690,7 @@ func TestMeetingsAreBounded(t *testing.T) {
 	r.acceptThen(nil)
 	hangs := func(ctx context.Context) (net.Conn, error) { <-ctx.Done(); return nil, context.Cause(ctx) }
 	r.use(&scriptEnd{
-		ask:    func(ctx context.Context, _ meeting.Exchange) (net.Conn, error) { return hangs(ctx) },
+		ask:    func(ctx context.Context, _ coordinate.Exchange) (net.Conn, error) { return hangs(ctx) },
 		answer: func(ctx context.Context, _ func([]byte) error) (net.Conn, error) { return hangs(ctx) },
 	})
 	const want = "frontal sitea: timed out after 50ms"
@@ -743,7 +743,7 @@ func TestPreparingIsOver(t *testing.T) {
 			return err
 		}
 	})
-	r.use(&scriptEnd{ask: func(ctx context.Context, ex meeting.Exchange) (net.Conn, error) {
+	r.use(&scriptEnd{ask: func(ctx context.Context, ex coordinate.Exchange) (net.Conn, error) {
 		for _, offer := range []string{"first", "second"} {
 			if _, err := ex(ctx, []byte(offer)); err != nil {
 				return nil, err
@@ -783,7 +783,7 @@ func TestConnectedBeforeTheAnswer(t *testing.T) {
 			return sendAll(isAssigned, isAccepted, isConnected)(req, out)
 		}
 	})
-	r.use(&scriptEnd{ask: func(ctx context.Context, ex meeting.Exchange) (net.Conn, error) {
+	r.use(&scriptEnd{ask: func(ctx context.Context, ex coordinate.Exchange) (net.Conn, error) {
 		carrying, cancel := context.WithCancel(ctx)
 		var carried sync.WaitGroup
 		carried.Go(func() { ex(carrying, []byte("offer")) })
@@ -846,7 +846,7 @@ func TestSide(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	side := e.(*meeting.Side)
+	side := e.(*coordinate.Side)
 	if side.Address != netip.MustParseAddr("127.0.0.1") || !side.Profile.GatewayOnly || side.Stock == nil {
 		t.Errorf("%+v", side)
 	}

@@ -131,13 +131,13 @@ func (c Config) unset() []string {
 		name  string
 		given bool
 	}{
-		{siteprobe.Inbound, p.Inbound.Given}, {siteprobe.Filter, p.Filter.Given}, {siteprobe.Refusal, p.Refusal.Given},
-		{siteprobe.NATMapping, p.NAT.Mapping.Given}, {siteprobe.NATFiltering, p.NAT.Filtering.Given},
-		{siteprobe.NATKeepsPort, p.NAT.KeepsPort.Given},
-		{siteprobe.NATUDPMapping, udp}, {siteprobe.NATUDPFiltering, udp}, {siteprobe.NATUDPKeepsPort, udp}, {siteprobe.Egress, p.Egress.Given}, {siteprobe.UDP, p.UDP.Given},
-		{siteprobe.UDPRate, p.UDPRate.Given}, {siteprobe.MTU, p.MTU.Given},
-		{siteprobe.IdleTCP, p.IdleTCP.Given}, {siteprobe.IdleUDP, p.IdleUDP.Given},
-		{siteprobe.IPv6, p.IPv6.Given}, {siteprobe.IPv6Only, p.IPv6Only.Given}, {siteprobe.Privileged, p.Privileged.Given},
+		{probe.Inbound, p.Inbound.Given}, {probe.Filter, p.Filter.Given}, {probe.Refusal, p.Refusal.Given},
+		{probe.NATMapping, p.NAT.Mapping.Given}, {probe.NATFiltering, p.NAT.Filtering.Given},
+		{probe.NATKeepsPort, p.NAT.KeepsPort.Given},
+		{probe.NATUDPMapping, udp}, {probe.NATUDPFiltering, udp}, {probe.NATUDPKeepsPort, udp}, {probe.Egress, p.Egress.Given}, {probe.UDP, p.UDP.Given},
+		{probe.UDPRate, p.UDPRate.Given}, {probe.MTU, p.MTU.Given},
+		{probe.IdleTCP, p.IdleTCP.Given}, {probe.IdleUDP, p.IdleUDP.Given},
+		{probe.IPv6, p.IPv6.Given}, {probe.IPv6Only, p.IPv6Only.Given}, {probe.Privileged, p.Privileged.Given},
 	} {
 		if !f.given {
 			fields = append(fields, f.name)

@@ -16,26 +16,26 @@ import (
 
 // Status is what Admin.Status tells, as JSON.
 type Status struct {
-	Site     overlay.SiteID         `json:"site"`
-	Profile  overlay.SiteProfile    `json:"profile"`
-	Measured *siteprobe.Measured    `json:"measured,omitempty"` // what the probes found
-	Differs  []siteprobe.Difference `json:"differs,omitempty"`  // where that is not what the profile says
-	Epoch    uint64                 `json:"epoch"`              // of this start of the frontal
-	Started  time.Time              `json:"started"`
-	Data     string                 `json:"data,omitempty"`   // address for the site's own nodes
-	Public   string                 `json:"public,omitempty"` // address that other sites are told
-	Policy   *PolicyStatus          `json:"policy,omitempty"` // absent: no link with another site is permitted
-	Broker   BrokerStatus           `json:"broker"`           // the one that is asked, or else the first
-	Brokers  []BrokerStatus         `json:"brokers"`          // all, in the order of the settings
-	Helpers  []HelperStatus         `json:"helpers"`          // by node
-	Jobs     map[overlay.JobID]int  `json:"jobs"`             // processes of this site
-	Resolve  ResolveCounters        `json:"resolve"`
-	Links    LinkCounters           `json:"links"`
-	Audit    *audit.Status          `json:"audit,omitempty"` // of the audit log, if one is kept
-	Quota    pace.Status            `json:"quota"`           // who uses how much of what is carried, and who waits
-	Meetings MeetingCounters        `json:"meetings"`        // of this gateway for nodes with no route out
-	Memory   []SiteMemory           `json:"memory"`          // how techniques did towards other sites
-	Waiting  map[string]int         `json:"waiting"`         // what holds a place under limits
+	Site     overlay.SiteID        `json:"site"`
+	Profile  overlay.SiteProfile   `json:"profile"`
+	Measured *probe.Measured       `json:"measured,omitempty"` // what the probes found
+	Differs  []probe.Difference    `json:"differs,omitempty"`  // where that is not what the profile says
+	Epoch    uint64                `json:"epoch"`              // of this start of the frontal
+	Started  time.Time             `json:"started"`
+	Data     string                `json:"data,omitempty"`   // address for the site's own nodes
+	Public   string                `json:"public,omitempty"` // address that other sites are told
+	Policy   *PolicyStatus         `json:"policy,omitempty"` // absent: no link with another site is permitted
+	Broker   BrokerStatus          `json:"broker"`           // the one that is asked, or else the first
+	Brokers  []BrokerStatus        `json:"brokers"`          // all, in the order of the settings
+	Helpers  []HelperStatus        `json:"helpers"`          // by node
+	Jobs     map[overlay.JobID]int `json:"jobs"`             // processes of this site
+	Resolve  ResolveCounters       `json:"resolve"`
+	Links    LinkCounters          `json:"links"`
+	Audit    *audit.Status         `json:"audit,omitempty"` // of the audit log, if one is kept
+	Quota    pace.Status           `json:"quota"`           // who uses how much of what is carried, and who waits
+	Meetings MeetingCounters       `json:"meetings"`        // of this gateway for nodes with no route out
+	Memory   []SiteMemory          `json:"memory"`          // how techniques did towards other sites
+	Waiting  map[string]int        `json:"waiting"`         // what holds a place under limits
 }
 
 // BrokerStatus is the state of the session with a broker.

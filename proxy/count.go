@@ -30,8 +30,8 @@ type Status struct {
 
 	Quota pace.Status `json:"quota"` // who uses how much, and who waits
 
-	Observer    vantage.ObserverStats `json:"observer"`     // who asked where they come from
-	STUNAnswers stunserver.Stats      `json:"stun_answers"` // the same over UDP
+	Observer    reflector.ObserverStats `json:"observer"`     // who asked where they come from
+	STUNAnswers stunserver.Stats        `json:"stun_answers"` // the same over UDP
 
 	Audit *audit.Status `json:"audit,omitempty"` // of the audit log, if one is kept
 }

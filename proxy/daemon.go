@@ -123,7 +123,7 @@ type life struct {
 	stopMetrics func()
 	log         *slog.Logger
 
-	sockets *vantage.Sockets // set before the first session
+	sockets *reflector.Sockets // set before the first session
 
 	// What a successor takes over.
 	let   sync.WaitGroup
@@ -169,8 +169,8 @@ func (l *life) run(ctx context.Context, ready func()) error {
 func (l *life) endpoint() *control.Endpoint {
 	e := control.NewEndpoint(l.creds, l.log, func(r grpc.ServiceRegistrar) {
 		controlpb.RegisterAdminServer(r, admin{server: l.server})
-		controlpb.RegisterVantagesServer(r, vantages{log: l.log, point: func() vantage.Point {
-			return vantage.Point{Observer: l.server.observer, Sockets: l.sockets}
+		controlpb.RegisterVantagesServer(r, vantages{log: l.log, point: func() reflector.Point {
+			return reflector.Point{Observer: l.server.observer, Sockets: l.sockets}
 		}})
 	})
 	e.SetTrust(control.Trust{Cut: l.server.cutFor})

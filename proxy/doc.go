@@ -2,7 +2,7 @@
 // each other. Both connect to it and show a ticket that the broker issued for
 // their link; it joins the two connections in the kernel and closes them. It
 // dials nobody, except that its broker may have it call back, once and with a
-// nonce, a site that measures what its firewall lets in (package vantage). For
+// nonce, a site that measures what its firewall lets in (package reflector). For
 // such measurements it also answers observe frames and STUN.
 //
 // It knows nothing of what it carries: bytes are opaque, and it asks nobody

@@ -75,7 +75,7 @@ type Server struct {
 	projects metrics.Tally // bytes of links that are over, by project
 
 	half     *accept.HalfOpen // connections that have not shown a ticket yet
-	observer *vantage.Observer
+	observer *reflector.Observer
 	stun     *stunserver.Server // served by the daemon, if it has the sockets
 
 	mu       sync.Mutex // guards the fields below; never held while waiting or writing to a peer
@@ -127,7 +127,7 @@ func New(set Settings, log *slog.Logger) *Server {
 		began:   time.Now(),
 		life:    rand.Uint64() | 1,
 
-		observer: vantage.NewObserver("proxy "+set.Name, nil, 0, nil),
+		observer: reflector.NewObserver("proxy "+set.Name, nil, 0, nil),
 		stun:     new(stunserver.Server),
 	}
 	s.observer.Log = log

@@ -15,11 +15,11 @@ import (
 
 // serveSTUN runs the STUN server in wg until ctx ends, and returns its sockets;
 // nil if it is off or cannot listen, which is no reason for a proxy not to relay.
-func serveSTUN(ctx context.Context, wg *sync.WaitGroup, addr netip.AddrPort, s *Server) *vantage.Sockets {
+func serveSTUN(ctx context.Context, wg *sync.WaitGroup, addr netip.AddrPort, s *Server) *reflector.Sockets {
 	if !addr.IsValid() {
 		return nil
 	}
-	sockets, err := vantage.Listen(ctx, addr)
+	sockets, err := reflector.Listen(ctx, addr)
 	if err != nil {
 		s.log.Warn("no STUN server: sites cannot learn their UDP mapping here; if a broker on this host has the port, set stun_listen to another or to \"\"", "error", err)
 		return nil
@@ -36,7 +36,7 @@ func serveSTUN(ctx context.Context, wg *sync.WaitGroup, addr netip.AddrPort, s *
 type vantages struct {
 	controlpb.UnimplementedVantagesServer
 	log   *slog.Logger
-	point func() vantage.Point
+	point func() reflector.Point
 }
 
 // CallBack implements controlpb.VantagesServer. The broker has checked that
@@ -47,7 +47,7 @@ func (v vantages) CallBack(ctx context.Context, req *controlpb.CallBackRequest) 
 	if role := s.Peer().Role; role != control.RoleBroker {
 		return nil, control.Status(fmt.Errorf("%w: a %v has nobody called back", overlay.ErrForbidden, role))
 	}
-	target, err := vantage.ParseTarget(req, s.LocalAddr().Addr().IsLoopback())
+	target, err := reflector.ParseTarget(req, s.LocalAddr().Addr().IsLoopback())
 	if err != nil {
 		return nil, control.Status(err)
 	}

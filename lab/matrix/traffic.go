@@ -156,5 +156,5 @@ func peersOf(log string) iter.Seq[string] {
 	}
 }
 
-// tunnelKept is what package meeting logs of it.
+// tunnelKept is what package coordinate logs of it.
 const tunnelKept = "a tunnel stays for the next time"

@@ -55,7 +55,7 @@ var tiers = map[string]tier{
 
 // forTests are packages that stand low and import the laboratory all the same: they
 // are for tests, and what is not a test must not get them either (laboratoryBans).
-var forTests = []string{"internal/nat/coordinate/meetingtest", "internal/nat/simopen/gridtest"}
+var forTests = []string{"internal/nat/coordinate/coordinatetest", "internal/nat/simopen/gridtest"}
 
 var daemons = []string{"broker", "frontal", "proxy", "connhelper"}
 

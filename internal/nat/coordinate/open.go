@@ -1,4 +1,4 @@
-package meeting
+package coordinate
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 
 	"github.com/isthmus-grid/isthmus/internal/carrier"
 	"github.com/isthmus-grid/isthmus/internal/control"
-	"github.com/isthmus-grid/isthmus/internal/nat/coordinate/meetingpb"
+	"github.com/isthmus-grid/isthmus/internal/nat/coordinate/coordinatepb"
 	"github.com/isthmus-grid/isthmus/internal/nat/simopen"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
@@ -185,7 +185,7 @@ func (s *Side) openAgreed(ctx context.Context, r *ready, ex Exchange) (net.Conn,
 	if err != nil {
 		return nil, err
 	}
-	var a meetingpb.OpenAnswer
+	var a coordinatepb.OpenAnswer
 	if err := unmarshal(reply, &a); err != nil {
 		return nil, err
 	}
@@ -228,7 +228,7 @@ func (s *Side) openPromised(ctx context.Context, r *ready, promised received, ex
 
 // offer is what the target is told; promise names its port, if it is known.
 func (r *ready) offer(promise []byte) []byte {
-	m := &meetingpb.OpenOffer{
+	m := &coordinatepb.OpenOffer{
 		Local: r.end.Mapping.Local.String(), Outside: r.end.Mapping.Outside.String(), Independent: r.end.Mapping.Independent,
 		Server: r.server.String(), ClockOffsetNs: int64(r.end.Clock.Offset), ClockErrorNs: int64(r.end.Clock.Error), RttNs: int64(r.end.Clock.RTT),
 		Promise: promise, Clock: r.clock,
@@ -240,7 +240,7 @@ func (r *ready) offer(promise []byte) []byte {
 func (r *ready) profile() []byte { return marshal(control.ProfileToPB(r.end.Profile)) }
 
 func (s *Side) answerOpen(ctx context.Context, offer []byte, reply func([]byte) error) (net.Conn, error) {
-	var m meetingpb.OpenOffer
+	var m coordinatepb.OpenOffer
 	if err := unmarshal(offer, &m); err != nil {
 		return nil, err
 	}
@@ -268,7 +268,7 @@ func (s *Side) answerOpen(ctx context.Context, offer []byte, reply func([]byte) 
 	if err != nil {
 		return nil, err
 	}
-	answer := &meetingpb.OpenAnswer{AtUnixNs: agreed.A.At.UnixNano(), Remote: agreed.A.Remote.String(), AnyPort: agreed.A.AnyPort, PatienceNs: int64(agreed.A.Patience)}
+	answer := &coordinatepb.OpenAnswer{AtUnixNs: agreed.A.At.UnixNano(), Remote: agreed.A.Remote.String(), AnyPort: agreed.A.AnyPort, PatienceNs: int64(agreed.A.Patience)}
 	if err := reply(marshal(answer)); err != nil {
 		return nil, err
 	}
@@ -293,7 +293,7 @@ func (s *Side) keepPromise(ctx context.Context, id []byte, asker simopen.End, re
 }
 
 // endOf reads the asker's end.
-func endOf(m *meetingpb.OpenOffer) (e simopen.End, err error) {
+func endOf(m *coordinatepb.OpenOffer) (e simopen.End, err error) {
 	if e.Profile, err = profileOf(m.Profile); err != nil {
 		return e, err
 	}

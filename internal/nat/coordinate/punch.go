@@ -1,4 +1,4 @@
-package meeting
+package coordinate
 
 import (
 	"context"
@@ -8,7 +8,7 @@ import (
 	"net/netip"
 
 	"github.com/isthmus-grid/isthmus/internal/carrier"
-	"github.com/isthmus-grid/isthmus/internal/nat/coordinate/meetingpb"
+	"github.com/isthmus-grid/isthmus/internal/nat/coordinate/coordinatepb"
 	"github.com/isthmus-grid/isthmus/internal/nat/punch"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
@@ -56,11 +56,11 @@ func (s *Side) askPunch(ctx context.Context, peer string, ex Exchange) (net.Conn
 	if err != nil {
 		return nil, err
 	}
-	reply, err := ex(ctx, marshal(&meetingpb.PunchOffer{Description: description, LowTtl: lowTTL}))
+	reply, err := ex(ctx, marshal(&coordinatepb.PunchOffer{Description: description, LowTtl: lowTTL}))
 	if err != nil {
 		return nil, err
 	}
-	var m meetingpb.PunchAnswer
+	var m coordinatepb.PunchAnswer
 	if err := unmarshal(reply, &m); err != nil {
 		return nil, err
 	}
@@ -70,7 +70,7 @@ func (s *Side) askPunch(ctx context.Context, peer string, ex Exchange) (net.Conn
 // answerPunch makes a tunnel with the peer, or takes a stream of the one that
 // there is.
 func (s *Side) answerPunch(ctx context.Context, peer string, offer []byte, reply func([]byte) error) (net.Conn, error) {
-	var m meetingpb.PunchOffer
+	var m coordinatepb.PunchOffer
 	if err := unmarshal(offer, &m); err != nil {
 		return nil, err
 	}
@@ -86,7 +86,7 @@ func (s *Side) answerPunch(ctx context.Context, peer string, offer []byte, reply
 	if err != nil {
 		return nil, err
 	}
-	if err := reply(marshal(&meetingpb.PunchAnswer{Description: description})); err != nil {
+	if err := reply(marshal(&coordinatepb.PunchAnswer{Description: description})); err != nil {
 		return nil, err
 	}
 	return s.punch(ctx, a, peer, m.Description)

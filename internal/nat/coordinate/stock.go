@@ -1,4 +1,4 @@
-package meeting
+package coordinate
 
 import (
 	"context"
@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/isthmus-grid/isthmus/internal/nat/coordinate/meetingpb"
+	"github.com/isthmus-grid/isthmus/internal/nat/coordinate/coordinatepb"
 	"github.com/isthmus-grid/isthmus/internal/nat/punch"
 	"github.com/isthmus-grid/isthmus/internal/nat/simopen"
 	"github.com/isthmus-grid/isthmus/overlay"
@@ -214,7 +214,7 @@ const turnTime = 2 * time.Second
 
 // give keeps r for a peer, and returns what to tell it. A peer that has a
 // promise gets no second one: nil, and r remains the caller's.
-func (s *Stock) give(peer string, r *ready) *meetingpb.Promise {
+func (s *Stock) give(peer string, r *ready) *coordinatepb.Promise {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed || len(s.given) >= maxGiven {
@@ -225,7 +225,7 @@ func (s *Stock) give(peer string, r *ready) *meetingpb.Promise {
 	rand.Read(id[:]) // never fails (crypto/rand)
 	s.given[id] = p
 	m := r.end.Mapping
-	return &meetingpb.Promise{
+	return &coordinatepb.Promise{
 		Id: id[:], Local: m.Local.String(), Outside: m.Outside.String(), Independent: m.Independent,
 		Profile: r.profile(), RttNs: int64(r.end.Clock.RTT), LifeNs: int64(promiseLife),
 	}
@@ -263,7 +263,7 @@ func (s *Stock) redeem(id []byte) (*ready, error) {
 }
 
 // keep notes a peer's promise.
-func (s *Stock) keep(peer string, m *meetingpb.Promise) error {
+func (s *Stock) keep(peer string, m *coordinatepb.Promise) error {
 	r, err := readPromise(m)
 	if err != nil {
 		return err
@@ -297,7 +297,7 @@ func (s *Side) recall(peer string) (received, bool) { return s.Stock.recall(peer
 
 var errNotKept = fmt.Errorf("%w: the promised port is not kept any more", overlay.ErrStale)
 
-func readPromise(m *meetingpb.Promise) (r received, err error) {
+func readPromise(m *coordinatepb.Promise) (r received, err error) {
 	if len(m.GetId()) != idLen {
 		return r, fmt.Errorf("%w: a promise with an id of %d bytes", wire.ErrMalformed, len(m.GetId()))
 	}
@@ -331,7 +331,7 @@ func (s *Side) Promise(ctx context.Context, t overlay.Technique, peer string, of
 	}
 	six := false
 	if t == overlay.SimultaneousOpen {
-		var m meetingpb.OpenOffer
+		var m coordinatepb.OpenOffer
 		if unmarshal(offer, &m) != nil {
 			return nil
 		}
@@ -341,7 +341,7 @@ func (s *Side) Promise(ctx context.Context, t overlay.Technique, peer string, of
 		}
 		six = asker.Mapping.Local.Addr().Is6()
 	} else {
-		var m meetingpb.TraverseOffer
+		var m coordinatepb.TraverseOffer
 		if unmarshal(offer, &m) != nil {
 			return nil
 		}
@@ -364,7 +364,7 @@ func (s *Side) Promise(ctx context.Context, t overlay.Technique, peer string, of
 }
 
 // promise prepares a port and gives it to the peer.
-func (s *Side) promise(ctx context.Context, peer string) (*meetingpb.Promise, error) {
+func (s *Side) promise(ctx context.Context, peer string) (*coordinatepb.Promise, error) {
 	r := s.spare()
 	if r == nil {
 		var err error
@@ -385,7 +385,7 @@ func (s *Side) Keep(peer string, promise []byte) {
 	if s.Stock == nil || len(promise) == 0 {
 		return
 	}
-	var m meetingpb.Promise
+	var m coordinatepb.Promise
 	err := unmarshal(promise, &m)
 	if err == nil {
 		err = s.Stock.keep(peer, &m)

@@ -1,4 +1,4 @@
-package meeting
+package coordinate
 
 import (
 	"context"
@@ -7,7 +7,7 @@ import (
 	"net"
 
 	"github.com/isthmus-grid/isthmus/internal/control"
-	"github.com/isthmus-grid/isthmus/internal/nat/coordinate/meetingpb"
+	"github.com/isthmus-grid/isthmus/internal/nat/coordinate/coordinatepb"
 	"github.com/isthmus-grid/isthmus/internal/nat/traverse"
 	"github.com/isthmus-grid/isthmus/overlay"
 )
@@ -75,7 +75,7 @@ func (s *Side) traverse(ctx context.Context, engine *traverse.Engine, own *ready
 		Level: level, Local: own.port.Local(), Remote: remote,
 		Dial: func(ctx context.Context) (*net.TCPConn, error) { return own.port.Dial(ctx, remote) },
 		Carry: func(ctx context.Context, syn []byte) error {
-			_, err := ex(ctx, marshal(&meetingpb.TraverseOffer{
+			_, err := ex(ctx, marshal(&coordinatepb.TraverseOffer{
 				Profile: own.profile(), Promise: promised.id[:], Syn: syn, Source: own.end.Mapping.Outside.String(), Level: uint32(level),
 				Ipv6: remote.Addr().Unmap().Is6(),
 			}))
@@ -90,11 +90,11 @@ func (s *Side) traverse(ctx context.Context, engine *traverse.Engine, own *ready
 
 // askPromise has the target prepare a port.
 func (s *Side) askPromise(ctx context.Context, ex Exchange) (received, error) {
-	reply, err := ex(ctx, marshal(&meetingpb.TraverseOffer{Profile: marshal(control.ProfileToPB(s.Profile)), Ipv6: s.usual().Is6()}))
+	reply, err := ex(ctx, marshal(&coordinatepb.TraverseOffer{Profile: marshal(control.ProfileToPB(s.Profile)), Ipv6: s.usual().Is6()}))
 	if err != nil {
 		return received{}, err
 	}
-	var m meetingpb.Promise
+	var m coordinatepb.Promise
 	if err := unmarshal(reply, &m); err != nil {
 		return received{}, err
 	}
@@ -107,7 +107,7 @@ func (s *Side) answerTraverse(ctx context.Context, peer string, offer []byte, re
 	if err != nil {
 		return nil, err
 	}
-	var m meetingpb.TraverseOffer
+	var m coordinatepb.TraverseOffer
 	if err := unmarshal(offer, &m); err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package meeting
+package coordinate
 
 import (
 	"context"
@@ -7,7 +7,7 @@ import (
 	"net"
 	"time"
 
-	"github.com/isthmus-grid/isthmus/internal/nat/coordinate/meetingpb"
+	"github.com/isthmus-grid/isthmus/internal/nat/coordinate/coordinatepb"
 	"github.com/isthmus-grid/isthmus/internal/nat/punch"
 	"github.com/isthmus-grid/isthmus/overlay"
 	"github.com/isthmus-grid/isthmus/wire"
@@ -139,7 +139,7 @@ func (s *Side) openStream(ctx context.Context, t *punch.Tunnel, ex Exchange) (ne
 		return nil, fmt.Errorf("%w: %w", overlay.ErrStale, err)
 	}
 	id := t.ID()
-	if _, err := ex(ctx, marshal(&meetingpb.PunchOffer{Tunnel: id[:], Token: token[:]})); err != nil {
+	if _, err := ex(ctx, marshal(&coordinatepb.PunchOffer{Tunnel: id[:], Token: token[:]})); err != nil {
 		o.Abort()
 		return nil, err
 	}
@@ -153,7 +153,7 @@ func (s *Side) openStream(ctx context.Context, t *punch.Tunnel, ex Exchange) (ne
 }
 
 // takeStream accepts the stream that the offer names.
-func (s *Side) takeStream(ctx context.Context, peer string, m *meetingpb.PunchOffer, reply func([]byte) error) (net.Conn, error) {
+func (s *Side) takeStream(ctx context.Context, peer string, m *coordinatepb.PunchOffer, reply func([]byte) error) (net.Conn, error) {
 	if len(m.Token) != punch.TokenLen {
 		return nil, fmt.Errorf("%w: a token of %d bytes", wire.ErrMalformed, len(m.Token))
 	}

@@ -1,4 +1,4 @@
-package meeting
+package coordinate
 
 import (
 	"context"
@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/isthmus-grid/isthmus/internal/nat/coordinate/meetingpb"
+	"github.com/isthmus-grid/isthmus/internal/nat/coordinate/coordinatepb"
 	"github.com/isthmus-grid/isthmus/internal/nat/punch"
 	"github.com/isthmus-grid/isthmus/lab/wan"
 	"github.com/isthmus-grid/isthmus/overlay"
@@ -41,7 +41,7 @@ func (m met) id() [punch.TokenLen]byte { return m.asker.(*punch.Conn).Tunnel().I
 
 // byStream reports whether the last offer was of a stream.
 func (m met) byStream() bool {
-	var o meetingpb.PunchOffer
+	var o coordinatepb.PunchOffer
 	return unmarshal(m.last, &o) == nil && len(o.Tunnel) > 0
 }
 
@@ -116,15 +116,15 @@ func TestWhoMayUseTunnels(t *testing.T) {
 	token := make([]byte, punch.TokenLen)
 	for name, tc := range map[string]struct {
 		peer  string
-		offer *meetingpb.PunchOffer
+		offer *coordinatepb.PunchOffer
 		class error
 	}{
-		"another peer":       {"somebody", &meetingpb.PunchOffer{Tunnel: id[:], Token: token}, overlay.ErrStale},
-		"another tunnel":     {a, &meetingpb.PunchOffer{Tunnel: token, Token: token}, overlay.ErrStale},
-		"a token not shown":  {a, &meetingpb.PunchOffer{Tunnel: id[:], Token: token}, overlay.ErrStale},
-		"half a tunnel":      {a, &meetingpb.PunchOffer{Tunnel: id[:8], Token: token}, wire.ErrMalformed},
-		"no token":           {a, &meetingpb.PunchOffer{Tunnel: id[:]}, wire.ErrMalformed},
-		"a token and a half": {a, &meetingpb.PunchOffer{Tunnel: id[:], Token: append(token, 1)}, wire.ErrMalformed},
+		"another peer":       {"somebody", &coordinatepb.PunchOffer{Tunnel: id[:], Token: token}, overlay.ErrStale},
+		"another tunnel":     {a, &coordinatepb.PunchOffer{Tunnel: token, Token: token}, overlay.ErrStale},
+		"a token not shown":  {a, &coordinatepb.PunchOffer{Tunnel: id[:], Token: token}, overlay.ErrStale},
+		"half a tunnel":      {a, &coordinatepb.PunchOffer{Tunnel: id[:8], Token: token}, wire.ErrMalformed},
+		"no token":           {a, &coordinatepb.PunchOffer{Tunnel: id[:]}, wire.ErrMalformed},
+		"a token and a half": {a, &coordinatepb.PunchOffer{Tunnel: id[:], Token: append(token, 1)}, wire.ErrMalformed},
 	} {
 		var c net.Conn
 		err := hb.Do(func() (err error) {

@@ -1,4 +1,4 @@
-// Package siteprobe measures a site's profile: what its firewall, NAT and
+// Package probe measures a site's profile: what its firewall, NAT and
 // routes let through, seen from a node of the site (or its gateway) with the
 // help of the grid's vantage points. Measure makes observations with sockets;
 // Infer says what follows from them and is a pure function. Every finding says
@@ -53,4 +53,4 @@
 //
 // The package keeps no state; its sockets live as long as a call of Measure or
 // MeasureIdle.
-package siteprobe
+package probe

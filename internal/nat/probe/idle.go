@@ -1,4 +1,4 @@
-package siteprobe
+package probe
 
 import (
 	"context"
@@ -50,8 +50,8 @@ func CheckIdleWaits(waits []time.Duration) error {
 	switch {
 	case len(waits) == 0 || len(waits) > MaxIdleWaits:
 		return fmt.Errorf("%d idle times to try, want 1 to %d", len(waits), MaxIdleWaits)
-	case !slices.IsSorted(waits) || waits[0] < time.Second || waits[len(waits)-1] > vantage.MaxAfter:
-		return fmt.Errorf("idle times %v to try, want rising ones from %v to %v", waits, time.Second, vantage.MaxAfter)
+	case !slices.IsSorted(waits) || waits[0] < time.Second || waits[len(waits)-1] > reflector.MaxAfter:
+		return fmt.Errorf("idle times %v to try, want rising ones from %v to %v", waits, time.Second, reflector.MaxAfter)
 	}
 	return nil
 }
@@ -117,7 +117,7 @@ func beIdle(ctx context.Context, opts Options, p point, wait time.Duration, open
 		return r
 	}
 	defer c.Close()
-	var nonce [vantage.NonceLen]byte
+	var nonce [reflector.NonceLen]byte
 	rand.Read(nonce[:])
 	if err := c.ask(ctx, opts.Grid, wait, nonce[:]); err != nil {
 		r.Err = err.Error()
@@ -153,8 +153,8 @@ func (c *idler) ask(ctx context.Context, grid Grid, wait time.Duration, nonce []
 }
 
 // await reports whether the nonce comes before the read deadline.
-func (c *idler) await(nonce [vantage.NonceLen]byte) bool {
-	var got [vantage.NonceLen]byte
+func (c *idler) await(nonce [reflector.NonceLen]byte) bool {
+	var got [reflector.NonceLen]byte
 	if !c.udp {
 		_, err := io.ReadFull(c, got[:])
 		return err == nil && got == nonce
@@ -163,7 +163,7 @@ func (c *idler) await(nonce [vantage.NonceLen]byte) bool {
 	for {
 		n, err := c.Read(b)
 		switch {
-		case err == nil && n == len(nonce) && [vantage.NonceLen]byte(b) == nonce:
+		case err == nil && n == len(nonce) && [reflector.NonceLen]byte(b) == nonce:
 			return true
 		case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, net.ErrClosed):
 			return false

@@ -1,4 +1,4 @@
-package siteprobe
+package probe
 
 import (
 	"context"
@@ -31,19 +31,19 @@ func TestMain(m *testing.M) {
 // Sockets are made in the hosts' namespaces.
 type labGrid struct {
 	broker, proxy *lab.Host
-	seen          *vantage.Seen
-	points        map[*lab.Host]vantage.Point
+	seen          *reflector.Seen
+	points        map[*lab.Host]reflector.Point
 }
 
 // newLabGrid runs the two vantage points until the test ends.
 func newLabGrid(t *testing.T, l *lab.Lab) *labGrid {
 	t.Helper()
-	g := &labGrid{broker: l.Host("pub/broker"), proxy: l.Host("pub/proxy"), seen: vantage.NewSeen(1000, time.Hour), points: map[*lab.Host]vantage.Point{}}
+	g := &labGrid{broker: l.Host("pub/broker"), proxy: l.Host("pub/proxy"), seen: reflector.NewSeen(1000, time.Hour), points: map[*lab.Host]reflector.Point{}}
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	t.Cleanup(func() { cancel(); wg.Wait() })
 	for _, h := range []*lab.Host{g.broker, g.proxy} {
-		o := vantage.NewObserver(h.Name(), nil, 0, func(a netip.AddrPort) {
+		o := reflector.NewObserver(h.Name(), nil, 0, func(a netip.AddrPort) {
 			if h == g.broker {
 				g.seen.Note(a.Addr(), time.Now())
 			}
@@ -58,15 +58,15 @@ func newLabGrid(t *testing.T, l *lab.Lab) *labGrid {
 			}
 			wg.Go(func() { o.Serve(ctx, ln) })
 		}
-		var sockets *vantage.Sockets
+		var sockets *reflector.Sockets
 		err := h.Do(func() (err error) {
-			sockets, err = vantage.Listen(ctx, netip.AddrPortFrom(h.Addr(), 3478))
+			sockets, err = reflector.Listen(ctx, netip.AddrPortFrom(h.Addr(), 3478))
 			return err
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		g.points[h] = vantage.Point{Observer: o, Sockets: sockets}
+		g.points[h] = reflector.Point{Observer: o, Sockets: sockets}
 		wg.Go(func() { sockets.Serve(ctx, new(stunserver.Server), o) })
 	}
 	return g
@@ -85,7 +85,7 @@ func (g *labGrid) Bearings(context.Context, *controlpb.BearingsRequest) (*contro
 }
 
 func (g *labGrid) CallBack(ctx context.Context, req *controlpb.CallBackRequest) (resp *controlpb.CallBackResponse, err error) {
-	target, err := vantage.ParseTarget(req, false)
+	target, err := reflector.ParseTarget(req, false)
 	if err != nil {
 		return nil, err
 	}
@@ -415,7 +415,7 @@ func TestIdleEndsWithItsContext(t *testing.T) {
 	promised := make(chan struct{}, 2)
 	done := make(chan IdleObservations, 1)
 	go func() {
-		o, err := MeasureIdle(ctx, Options{Grid: promising{g, promised}, Do: l.Host("s0/n1").Do}, []time.Duration{vantage.MaxAfter})
+		o, err := MeasureIdle(ctx, Options{Grid: promising{g, promised}, Do: l.Host("s0/n1").Do}, []time.Duration{reflector.MaxAfter})
 		if err != nil {
 			t.Error(err)
 		}

@@ -1,6 +1,6 @@
 //go:build !linux
 
-package siteprobe
+package probe
 
 import (
 	"errors"

@@ -1,4 +1,4 @@
-package siteprobe
+package probe
 
 import (
 	"context"
@@ -32,14 +32,14 @@ type port struct {
 
 	mu      sync.Mutex // guards the fields below
 	conns   []net.Conn // to vantage points, open until the end
-	nonces  map[[vantage.NonceLen]byte]chan struct{}
+	nonces  map[[reflector.NonceLen]byte]chan struct{}
 	answers map[[stun.TransactionIDSize]byte]chan netip.AddrPort
 }
 
 // open opens a port of the given number, 0 for any, until the measurement ends.
 func (m *measurement) open(udp bool, number uint16) (*port, error) {
 	p := &port{
-		nonces:  make(map[[vantage.NonceLen]byte]chan struct{}),
+		nonces:  make(map[[reflector.NonceLen]byte]chan struct{}),
 		answers: make(map[[stun.TransactionIDSize]byte]chan netip.AddrPort),
 	}
 	lc := net.ListenConfig{Control: share, KeepAlive: -1}
@@ -90,7 +90,7 @@ func (p *port) close() {
 
 // expect returns a new nonce and a channel that is closed when it arrives.
 func (p *port) expect() (nonce []byte, arrived <-chan struct{}) {
-	var n [vantage.NonceLen]byte
+	var n [reflector.NonceLen]byte
 	rand.Read(n[:])
 	ch := make(chan struct{})
 	p.mu.Lock()
@@ -101,14 +101,14 @@ func (p *port) expect() (nonce []byte, arrived <-chan struct{}) {
 
 // arrived notes a nonce; it is the sender's proof that it is who was asked.
 func (p *port) arrived(nonce []byte) {
-	if len(nonce) != vantage.NonceLen {
+	if len(nonce) != reflector.NonceLen {
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if ch, ok := p.nonces[[vantage.NonceLen]byte(nonce)]; ok {
+	if ch, ok := p.nonces[[reflector.NonceLen]byte(nonce)]; ok {
 		close(ch)
-		delete(p.nonces, [vantage.NonceLen]byte(nonce))
+		delete(p.nonces, [reflector.NonceLen]byte(nonce))
 	}
 }
 
@@ -127,7 +127,7 @@ func (p *port) accept() {
 			time.Sleep(acceptPause) // such as for a descriptor that is free
 			continue
 		}
-		nonce := make([]byte, vantage.NonceLen)
+		nonce := make([]byte, reflector.NonceLen)
 		c.SetDeadline(time.Now().Add(arriveTime / 2))
 		if _, err := io.ReadFull(c, nonce); err == nil {
 			p.arrived(nonce)
@@ -147,7 +147,7 @@ func (p *port) receive() {
 			return
 		case err != nil:
 			continue // an ICMP error for something sent earlier
-		case n == vantage.NonceLen:
+		case n == reflector.NonceLen:
 			p.arrived(b[:n])
 		default:
 			p.answered(b[:n])

@@ -1,6 +1,6 @@
 //go:build unix
 
-package siteprobe
+package probe
 
 import (
 	"errors"

@@ -1,6 +1,6 @@
 //go:build !linux
 
-package vantage
+package reflector
 
 import (
 	"errors"

@@ -107,7 +107,7 @@ func orNone(n int) string {
 }
 
 // pace judges at what rate datagrams pass.
-func pace(o Observations, p siteprobe.Path) Finding {
+func pace(o Observations, p probe.Path) Finding {
 	_, rate := p.Findings()
 	f := Finding{Layer: "UDP", Target: p.To.String() + ", many datagrams", Status: Passed, Class: OK, Evidence: rate.How, Meaning: "datagrams are not held to a low rate"}
 	switch v, err := strconv.ParseUint(rate.Value, 10, 64); {

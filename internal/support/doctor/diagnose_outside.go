@@ -235,7 +235,7 @@ func lostBulk(f Finding, v Vantage) Finding {
 // stripped says which TCP options no connection has. A host of the grid whose administrator took
 // one away is told by another that has it.
 func stripped(o Observations) []Finding {
-	var with siteprobe.TCPOptions
+	var with probe.TCPOptions
 	var to []string
 	for _, v := range o.Vantages {
 		if v.Options != nil {

@@ -144,21 +144,21 @@ var cases = []struct {
 	}, MTU, Failed, "mtu 1480|profile.mtu: 1400"},
 	{"large datagrams lost", func(o *Observations) { o.Path = sized(0) }, MTU, Warning, "full-size segments of TCP arrive|MSS clamp"},
 	{"a router tells", func(o *Observations) { o.Path = sized(1400) }, OK, Passed, ""},
-	{"no size told", func(o *Observations) { o.Path = &siteprobe.Path{Sizes: &siteprobe.PathSizes{Lost: []int{1280}}} }, OK, Passed, ""},
+	{"no size told", func(o *Observations) { o.Path = &probe.Path{Sizes: &probe.PathSizes{Lost: []int{1280}}} }, OK, Passed, ""},
 	{"slow datagrams", func(o *Observations) {
-		o.Path = &siteprobe.Path{To: addr("203.0.113.2:3478"), Rate: limitedAt(1_000_000)}
+		o.Path = &probe.Path{To: addr("203.0.113.2:3478"), Rate: limitedAt(1_000_000)}
 	}, UDPSlow, Warning, "about 1 Mb/s|was not measured|without a rate limit"},
 	{"no window scaling", func(o *Observations) {
 		for i := range o.Vantages {
-			o.Vantages[i].Options = &siteprobe.TCPOptions{SACK: true, Timestamps: true}
+			o.Vantages[i].Options = &probe.TCPOptions{SACK: true, Timestamps: true}
 		}
 	}, TCPOptions, Warning, "has window scaling|64 KiB a round trip|leave TCP's options alone"},
 	{"no SACK at one host", func(o *Observations) {
-		o.Vantages[0].Options = &siteprobe.TCPOptions{Scale: true, Timestamps: true}
-		o.Vantages[1].Options = &siteprobe.TCPOptions{Scale: true, SACK: true, Timestamps: true}
+		o.Vantages[0].Options = &probe.TCPOptions{Scale: true, Timestamps: true}
+		o.Vantages[1].Options = &probe.TCPOptions{Scale: true, SACK: true, Timestamps: true}
 	}, OK, Passed, ""},
 	{"no SACK and timestamps", func(o *Observations) {
-		o.Vantages[0].Options = &siteprobe.TCPOptions{Scale: true}
+		o.Vantages[0].Options = &probe.TCPOptions{Scale: true}
 	}, TCPOptions, Warning, "has SACK or timestamps|losses cost"},
 	{"stranger answers", func(o *Observations) { o.Vantages[0].Err = "EOF" }, Refused, Warning, "no vantage point"},
 	{"nat", func(o *Observations) { o.Vantages[0].Seen = addr("192.0.2.1:30000") }, NAT, Warning, "sees 192.0.2.1:30000"},
@@ -229,20 +229,20 @@ var cases = []struct {
 }
 
 // sized is a way on which packets of 1400 bytes pass; told is what a router said.
-func sized(told int) *siteprobe.Path {
-	return &siteprobe.Path{
+func sized(told int) *probe.Path {
+	return &probe.Path{
 		To:    addr("203.0.113.2:3478"),
-		Sizes: &siteprobe.PathSizes{To: addr("203.0.113.2:3478"), Interface: 1500, Passed: []int{1400, 1280}, Lost: []int{1500, 1420}, Told: told},
-		Rate:  []siteprobe.RateStep{{Pace: 3_000_000, Echoed: true, Sent: 100, Answered: 100, Offered: 3_000_000, Through: 3_000_000}},
+		Sizes: &probe.PathSizes{To: addr("203.0.113.2:3478"), Interface: 1500, Passed: []int{1400, 1280}, Lost: []int{1500, 1420}, Told: told},
+		Rate:  []probe.RateStep{{Pace: 3_000_000, Echoed: true, Sent: 100, Answered: 100, Offered: 3_000_000, Through: 3_000_000}},
 	}
 }
 
 // limitedAt are the steps by which a limit of both directions shows.
-func limitedAt(rate uint64) []siteprobe.RateStep {
-	step := func(pace, through uint64, echoed bool) siteprobe.RateStep {
-		return siteprobe.RateStep{Pace: pace, Echoed: echoed, Sent: 100, Answered: 50, Offered: pace, Through: through}
+func limitedAt(rate uint64) []probe.RateStep {
+	step := func(pace, through uint64, echoed bool) probe.RateStep {
+		return probe.RateStep{Pace: pace, Echoed: echoed, Sent: 100, Answered: 50, Offered: pace, Through: through}
 	}
-	return []siteprobe.RateStep{step(rate/4, rate/4, true), step(3*rate, rate, true), step(3*rate, rate, true), step(3*rate, rate, false)}
+	return []probe.RateStep{step(rate/4, rate/4, true), step(3*rate, rate, true), step(3*rate, rate, true), step(3*rate, rate, false)}
 }
 
 // overSix is a public host that sees a host with the address 2001:db8::1.

@@ -233,7 +233,7 @@ func (l *looker) datagrams(ctx context.Context) {
 	l.o.UDP = askSTUN(ctx, l.stun)
 	for _, s := range l.stun {
 		if _, ok := l.o.UDP.Seen[s]; ok {
-			p := siteprobe.MeasurePath(ctx, s)
+			p := probe.MeasurePath(ctx, s)
 			l.o.Path = &p
 			return
 		}

@@ -10,20 +10,20 @@ import (
 
 // Observations are what a run saw, without any judgement.
 type Observations struct {
-	Self     string          // the daemon whose settings were used: "helper sitea/n1"
-	Helper   bool            // it is a helper; else a frontal
-	Start    time.Time       // by this host's clock
-	Local    Local           // this host
-	Services []Service       // each daemon that was spoken to
-	Session  Session         // what the daemon above told
-	Straight *Connection     // past the HTTP proxy, where data goes through one
-	Vantages []Vantage       // public hosts of the grid, over TCP
-	IPv6     []Vantage       // those that have an IPv6 address, over that
-	UDP      Datagrams       // the same, over UDP
-	Path     *siteprobe.Path // sizes and paces of datagrams to one that answered; nil if none did
-	Inbound  Inbound         // what reaches this host from outside
-	Pair     *Pair           // nil unless a pair was asked for
-	Took     time.Duration   // of the whole run
+	Self     string        // the daemon whose settings were used: "helper sitea/n1"
+	Helper   bool          // it is a helper; else a frontal
+	Start    time.Time     // by this host's clock
+	Local    Local         // this host
+	Services []Service     // each daemon that was spoken to
+	Session  Session       // what the daemon above told
+	Straight *Connection   // past the HTTP proxy, where data goes through one
+	Vantages []Vantage     // public hosts of the grid, over TCP
+	IPv6     []Vantage     // those that have an IPv6 address, over that
+	UDP      Datagrams     // the same, over UDP
+	Path     *probe.Path   // sizes and paces of datagrams to one that answered; nil if none did
+	Inbound  Inbound       // what reaches this host from outside
+	Pair     *Pair         // nil unless a pair was asked for
+	Took     time.Duration // of the whole run
 
 	Settings string   // the daemon's settings file
 	Denied   []string // what these deny, and the lines that permit it
@@ -182,7 +182,7 @@ type Vantage struct {
 	TLS     bool           // the answer came inside of TLS, and to a plain question none did
 	Bulk    Bulk
 
-	Options *siteprobe.TCPOptions // of the connection; nil: not known, or they tell of the way to Via alone
+	Options *probe.TCPOptions // of the connection; nil: not known, or they tell of the way to Via alone
 }
 
 // Bulk tells whether full-size segments arrive, by the other kernel's

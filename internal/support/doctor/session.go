@@ -161,7 +161,7 @@ func (l *looker) vantage(ctx context.Context, to netip.AddrPort, via carrier.HTT
 			v.TLS = true
 		}
 	} else if via.Addr == "" { // an HTTP proxy's acknowledgements say nothing of the way behind it
-		v.Options = siteprobe.OptionsOf(conn)
+		v.Options = probe.OptionsOf(conn)
 		v.Bulk = l.bulk(ctx, conn, to)
 	}
 	return v

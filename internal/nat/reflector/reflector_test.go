@@ -1,4 +1,4 @@
-package vantage
+package reflector
 
 import (
 	"bytes"

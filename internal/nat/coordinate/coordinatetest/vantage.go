@@ -1,6 +1,6 @@
-// Package meetingtest has what tests of meetings need on hosts of a lab. It knows
+// Package coordinatetest has what tests of meetings need on hosts of a lab. It knows
 // no technique and keeps nothing beyond a test.
-package meetingtest
+package coordinatetest
 
 import (
 	"context"

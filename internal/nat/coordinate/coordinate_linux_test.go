@@ -1,4 +1,4 @@
-package meeting
+package coordinate
 
 import (
 	"bytes"
@@ -15,8 +15,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/isthmus-grid/isthmus/internal/nat/coordinate/meetingpb"
-	"github.com/isthmus-grid/isthmus/internal/nat/coordinate/meetingtest"
+	"github.com/isthmus-grid/isthmus/internal/nat/coordinate/coordinatepb"
+	"github.com/isthmus-grid/isthmus/internal/nat/coordinate/coordinatetest"
 	"github.com/isthmus-grid/isthmus/internal/nat/simopen"
 	"github.com/isthmus-grid/isthmus/lab"
 	"github.com/isthmus-grid/isthmus/lab/wan"
@@ -69,7 +69,7 @@ func newWorld(t *testing.T, presets ...string) *world {
 			t.Error(err)
 		}
 	})
-	w.bearings.TCP, w.bearings.STUN = meetingtest.Vantages(t, l.Host("v/n1"), l.Host("v/n2"))
+	w.bearings.TCP, w.bearings.STUN = coordinatetest.Vantages(t, l.Host("v/n1"), l.Host("v/n2"))
 	return w
 }
 
@@ -425,24 +425,24 @@ func TestLyingPeers(t *testing.T) {
 	side, host := w.side("b-stateful")
 	other, _ := w.side("a-stateful")
 	side.Forbidden = []netip.Prefix{netip.MustParsePrefix("10.77.0.0/16")}
-	good := func() *meetingpb.OpenOffer {
-		return &meetingpb.OpenOffer{
+	good := func() *coordinatepb.OpenOffer {
+		return &coordinatepb.OpenOffer{
 			Profile: (&ready{end: simopen.End{Profile: other.Profile}}).profile(), Local: "10.1.0.11:5000", Outside: "10.1.0.11:5000",
 			Independent: true, Server: w.bearings.TCP[0].String(), RttNs: int64(10 * time.Millisecond),
 		}
 	}
 	for name, tc := range map[string]struct {
-		spoil func(*meetingpb.OpenOffer)
+		spoil func(*coordinatepb.OpenOffer)
 		class error
 	}{
-		"loopback":           {func(m *meetingpb.OpenOffer) { m.Local, m.Outside = "127.0.0.1:22", "127.0.0.1:22" }, overlay.ErrForbidden},
-		"metadata service":   {func(m *meetingpb.OpenOffer) { m.Local, m.Outside = "169.254.169.254:80", "169.254.169.254:80" }, overlay.ErrForbidden},
-		"a denied network":   {func(m *meetingpb.OpenOffer) { m.Local, m.Outside = "10.77.0.1:80", "10.77.0.1:80" }, overlay.ErrForbidden},
-		"no address":         {func(m *meetingpb.OpenOffer) { m.Outside = "here" }, wire.ErrMalformed},
-		"another clock":      {func(m *meetingpb.OpenOffer) { m.Server = "203.0.113.99:443" }, overlay.ErrRefused},
-		"a round trip below": {func(m *meetingpb.OpenOffer) { m.RttNs = -1 }, wire.ErrMalformed},
-		"a day's round trip": {func(m *meetingpb.OpenOffer) { m.RttNs = int64(24 * time.Hour) }, wire.ErrMalformed},
-		"no profile":         {func(m *meetingpb.OpenOffer) { m.Profile = []byte{0xff} }, wire.ErrMalformed},
+		"loopback":           {func(m *coordinatepb.OpenOffer) { m.Local, m.Outside = "127.0.0.1:22", "127.0.0.1:22" }, overlay.ErrForbidden},
+		"metadata service":   {func(m *coordinatepb.OpenOffer) { m.Local, m.Outside = "169.254.169.254:80", "169.254.169.254:80" }, overlay.ErrForbidden},
+		"a denied network":   {func(m *coordinatepb.OpenOffer) { m.Local, m.Outside = "10.77.0.1:80", "10.77.0.1:80" }, overlay.ErrForbidden},
+		"no address":         {func(m *coordinatepb.OpenOffer) { m.Outside = "here" }, wire.ErrMalformed},
+		"another clock":      {func(m *coordinatepb.OpenOffer) { m.Server = "203.0.113.99:443" }, overlay.ErrRefused},
+		"a round trip below": {func(m *coordinatepb.OpenOffer) { m.RttNs = -1 }, wire.ErrMalformed},
+		"a day's round trip": {func(m *coordinatepb.OpenOffer) { m.RttNs = int64(24 * time.Hour) }, wire.ErrMalformed},
+		"no profile":         {func(m *coordinatepb.OpenOffer) { m.Profile = []byte{0xff} }, wire.ErrMalformed},
 	} {
 		m := good()
 		tc.spoil(m)
@@ -466,9 +466,9 @@ func TestLyingPeers(t *testing.T) {
 
 // FuzzOffer: no offer makes the reader panic, and what it accepts is whole.
 func FuzzOffer(f *testing.F) {
-	f.Add(marshal(&meetingpb.OpenOffer{Local: "10.0.0.1:1", Outside: "10.0.0.1:1", Server: "10.0.0.2:443"}))
+	f.Add(marshal(&coordinatepb.OpenOffer{Local: "10.0.0.1:1", Outside: "10.0.0.1:1", Server: "10.0.0.2:443"}))
 	f.Fuzz(func(t *testing.T, in []byte) {
-		var m meetingpb.OpenOffer
+		var m coordinatepb.OpenOffer
 		if unmarshal(in, &m) != nil {
 			return
 		}

@@ -6,9 +6,9 @@
 // versions:
 // 	protoc-gen-go v1.36.12
 // 	protoc        (unknown)
-// source: meeting.proto
+// source: coordinate.proto
 
-package meetingpb
+package coordinatepb
 
 import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
@@ -44,7 +44,7 @@ type OpenOffer struct {
 
 func (x *OpenOffer) Reset() {
 	*x = OpenOffer{}
-	mi := &file_meeting_proto_msgTypes[0]
+	mi := &file_coordinate_proto_msgTypes[0]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -56,7 +56,7 @@ func (x *OpenOffer) String() string {
 func (*OpenOffer) ProtoMessage() {}
 
 func (x *OpenOffer) ProtoReflect() protoreflect.Message {
-	mi := &file_meeting_proto_msgTypes[0]
+	mi := &file_coordinate_proto_msgTypes[0]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -69,7 +69,7 @@ func (x *OpenOffer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenOffer.ProtoReflect.Descriptor instead.
 func (*OpenOffer) Descriptor() ([]byte, []int) {
-	return file_meeting_proto_rawDescGZIP(), []int{0}
+	return file_coordinate_proto_rawDescGZIP(), []int{0}
 }
 
 func (x *OpenOffer) GetProfile() []byte {
@@ -155,7 +155,7 @@ type OpenAnswer struct {
 
 func (x *OpenAnswer) Reset() {
 	*x = OpenAnswer{}
-	mi := &file_meeting_proto_msgTypes[1]
+	mi := &file_coordinate_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -167,7 +167,7 @@ func (x *OpenAnswer) String() string {
 func (*OpenAnswer) ProtoMessage() {}
 
 func (x *OpenAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_meeting_proto_msgTypes[1]
+	mi := &file_coordinate_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -180,7 +180,7 @@ func (x *OpenAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenAnswer.ProtoReflect.Descriptor instead.
 func (*OpenAnswer) Descriptor() ([]byte, []int) {
-	return file_meeting_proto_rawDescGZIP(), []int{1}
+	return file_coordinate_proto_rawDescGZIP(), []int{1}
 }
 
 func (x *OpenAnswer) GetAtUnixNs() int64 {
@@ -225,7 +225,7 @@ type PunchOffer struct {
 
 func (x *PunchOffer) Reset() {
 	*x = PunchOffer{}
-	mi := &file_meeting_proto_msgTypes[2]
+	mi := &file_coordinate_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -237,7 +237,7 @@ func (x *PunchOffer) String() string {
 func (*PunchOffer) ProtoMessage() {}
 
 func (x *PunchOffer) ProtoReflect() protoreflect.Message {
-	mi := &file_meeting_proto_msgTypes[2]
+	mi := &file_coordinate_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -250,7 +250,7 @@ func (x *PunchOffer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PunchOffer.ProtoReflect.Descriptor instead.
 func (*PunchOffer) Descriptor() ([]byte, []int) {
-	return file_meeting_proto_rawDescGZIP(), []int{2}
+	return file_coordinate_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *PunchOffer) GetDescription() []byte {
@@ -292,7 +292,7 @@ type PunchAnswer struct {
 
 func (x *PunchAnswer) Reset() {
 	*x = PunchAnswer{}
-	mi := &file_meeting_proto_msgTypes[3]
+	mi := &file_coordinate_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -304,7 +304,7 @@ func (x *PunchAnswer) String() string {
 func (*PunchAnswer) ProtoMessage() {}
 
 func (x *PunchAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_meeting_proto_msgTypes[3]
+	mi := &file_coordinate_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -317,7 +317,7 @@ func (x *PunchAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PunchAnswer.ProtoReflect.Descriptor instead.
 func (*PunchAnswer) Descriptor() ([]byte, []int) {
-	return file_meeting_proto_rawDescGZIP(), []int{3}
+	return file_coordinate_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *PunchAnswer) GetDescription() []byte {
@@ -343,7 +343,7 @@ type Promise struct {
 
 func (x *Promise) Reset() {
 	*x = Promise{}
-	mi := &file_meeting_proto_msgTypes[4]
+	mi := &file_coordinate_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -355,7 +355,7 @@ func (x *Promise) String() string {
 func (*Promise) ProtoMessage() {}
 
 func (x *Promise) ProtoReflect() protoreflect.Message {
-	mi := &file_meeting_proto_msgTypes[4]
+	mi := &file_coordinate_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -368,7 +368,7 @@ func (x *Promise) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Promise.ProtoReflect.Descriptor instead.
 func (*Promise) Descriptor() ([]byte, []int) {
-	return file_meeting_proto_rawDescGZIP(), []int{4}
+	return file_coordinate_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Promise) GetId() []byte {
@@ -435,7 +435,7 @@ type TraverseOffer struct {
 
 func (x *TraverseOffer) Reset() {
 	*x = TraverseOffer{}
-	mi := &file_meeting_proto_msgTypes[5]
+	mi := &file_coordinate_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -447,7 +447,7 @@ func (x *TraverseOffer) String() string {
 func (*TraverseOffer) ProtoMessage() {}
 
 func (x *TraverseOffer) ProtoReflect() protoreflect.Message {
-	mi := &file_meeting_proto_msgTypes[5]
+	mi := &file_coordinate_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -460,7 +460,7 @@ func (x *TraverseOffer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TraverseOffer.ProtoReflect.Descriptor instead.
 func (*TraverseOffer) Descriptor() ([]byte, []int) {
-	return file_meeting_proto_rawDescGZIP(), []int{5}
+	return file_coordinate_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *TraverseOffer) GetProfile() []byte {
@@ -505,11 +505,11 @@ func (x *TraverseOffer) GetIpv6() bool {
 	return false
 }
 
-var File_meeting_proto protoreflect.FileDescriptor
+var File_coordinate_proto protoreflect.FileDescriptor
 
-const file_meeting_proto_rawDesc = "" +
+const file_coordinate_proto_rawDesc = "" +
 	"\n" +
-	"\rmeeting.proto\x12\x12isthmus.meeting.v1\"\xa4\x02\n" +
+	"\x10coordinate.proto\x12\x12isthmus.meeting.v1\"\xa4\x02\n" +
 	"\tOpenOffer\x12\x18\n" +
 	"\aprofile\x18\x01 \x01(\fR\aprofile\x12\x14\n" +
 	"\x05local\x18\x02 \x01(\tR\x05local\x12\x18\n" +
@@ -552,22 +552,22 @@ const file_meeting_proto_rawDesc = "" +
 	"\x03syn\x18\x03 \x01(\fR\x03syn\x12\x16\n" +
 	"\x06source\x18\x04 \x01(\tR\x06source\x12\x14\n" +
 	"\x05level\x18\x05 \x01(\rR\x05level\x12\x12\n" +
-	"\x04ipv6\x18\x06 \x01(\bR\x04ipv6B<Z:github.com/isthmus-grid/isthmus/internal/nat/coordinate/meetingpbb\x06proto3"
+	"\x04ipv6\x18\x06 \x01(\bR\x04ipv6BFZDgithub.com/isthmus-grid/isthmus/internal/nat/coordinate/coordinatepbb\x06proto3"
 
 var (
-	file_meeting_proto_rawDescOnce sync.Once
-	file_meeting_proto_rawDescData []byte
+	file_coordinate_proto_rawDescOnce sync.Once
+	file_coordinate_proto_rawDescData []byte
 )
 
-func file_meeting_proto_rawDescGZIP() []byte {
-	file_meeting_proto_rawDescOnce.Do(func() {
-		file_meeting_proto_rawDescData = protoimpl.X.CompressGZIP(unsafe.Slice(unsafe.StringData(file_meeting_proto_rawDesc), len(file_meeting_proto_rawDesc)))
+func file_coordinate_proto_rawDescGZIP() []byte {
+	file_coordinate_proto_rawDescOnce.Do(func() {
+		file_coordinate_proto_rawDescData = protoimpl.X.CompressGZIP(unsafe.Slice(unsafe.StringData(file_coordinate_proto_rawDesc), len(file_coordinate_proto_rawDesc)))
 	})
-	return file_meeting_proto_rawDescData
+	return file_coordinate_proto_rawDescData
 }
 
-var file_meeting_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
-var file_meeting_proto_goTypes = []any{
+var file_coordinate_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
+var file_coordinate_proto_goTypes = []any{
 	(*OpenOffer)(nil),     // 0: isthmus.meeting.v1.OpenOffer
 	(*OpenAnswer)(nil),    // 1: isthmus.meeting.v1.OpenAnswer
 	(*PunchOffer)(nil),    // 2: isthmus.meeting.v1.PunchOffer
@@ -575,7 +575,7 @@ var file_meeting_proto_goTypes = []any{
 	(*Promise)(nil),       // 4: isthmus.meeting.v1.Promise
 	(*TraverseOffer)(nil), // 5: isthmus.meeting.v1.TraverseOffer
 }
-var file_meeting_proto_depIdxs = []int32{
+var file_coordinate_proto_depIdxs = []int32{
 	0, // [0:0] is the sub-list for method output_type
 	0, // [0:0] is the sub-list for method input_type
 	0, // [0:0] is the sub-list for extension type_name
@@ -583,26 +583,26 @@ var file_meeting_proto_depIdxs = []int32{
 	0, // [0:0] is the sub-list for field type_name
 }
 
-func init() { file_meeting_proto_init() }
-func file_meeting_proto_init() {
-	if File_meeting_proto != nil {
+func init() { file_coordinate_proto_init() }
+func file_coordinate_proto_init() {
+	if File_coordinate_proto != nil {
 		return
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
-			RawDescriptor: unsafe.Slice(unsafe.StringData(file_meeting_proto_rawDesc), len(file_meeting_proto_rawDesc)),
+			RawDescriptor: unsafe.Slice(unsafe.StringData(file_coordinate_proto_rawDesc), len(file_coordinate_proto_rawDesc)),
 			NumEnums:      0,
 			NumMessages:   6,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
-		GoTypes:           file_meeting_proto_goTypes,
-		DependencyIndexes: file_meeting_proto_depIdxs,
-		MessageInfos:      file_meeting_proto_msgTypes,
+		GoTypes:           file_coordinate_proto_goTypes,
+		DependencyIndexes: file_coordinate_proto_depIdxs,
+		MessageInfos:      file_coordinate_proto_msgTypes,
 	}.Build()
-	File_meeting_proto = out.File
-	file_meeting_proto_goTypes = nil
-	file_meeting_proto_depIdxs = nil
+	File_coordinate_proto = out.File
+	file_coordinate_proto_goTypes = nil
+	file_coordinate_proto_depIdxs = nil
 }

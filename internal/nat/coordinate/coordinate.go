@@ -1,4 +1,4 @@
-// Package meeting carries out the techniques that need both ends at work:
+// Package coordinate carries out the techniques that need both ends at work:
 // simultaneous open, traversing TCP and hole punching. Each side runs its half,
 // Ask at the asker and Answer at the target; an offer and an answer, opaque to
 // whoever carries them, go between.
@@ -13,7 +13,7 @@
 //
 // It knows sockets and firewalls, but no process, job or broker. What it keeps
 // between two meetings is in a Stock.
-package meeting
+package coordinate
 
 import (
 	"context"
