@@ -113,7 +113,7 @@ func Program(t *testing.T, suffix string) string {
 	return program
 }
 
-// Programs builds all programs, and returns their folder.
+// Programs builds all programs that are installed at sites, and returns their folder.
 func Programs(t *testing.T) string {
 	t.Helper()
 	for _, suffix := range []string{"", "-broker", "-frontal", "-helper", "-proxy", "-starter"} {
