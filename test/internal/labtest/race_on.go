@@ -1,6 +1,6 @@
 //go:build race
 
-package test
+package labtest
 
 // RaceEnabled says that these tests were built with the race detector; the programs are then, too.
-const raced = true
+const RaceEnabled = true
