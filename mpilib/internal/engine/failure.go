@@ -399,7 +399,12 @@ func (e *Engine) end(why func(*Request) error) {
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		for _, r := range e.sends() {
-			if err := why(r); err != nil && r.state != complete && r.giveUp == nil {
+			// To abandon one gives mu up: others may be complete by now, and their owners
+			// may have begun something else with them, which may be no send.
+			if !r.send || r.task != nil || r.state == complete || r.giveUp != nil {
+				continue
+			}
+			if err := why(r); err != nil {
 				r.abandon(err)
 			}
 		}

@@ -99,3 +99,42 @@ func TestHandleOfMany(t *testing.T) {
 		all.Wait()
 	}
 }
+
+// Sends that are over, and in other hands, by the time that a failure comes to them are
+// left alone: to give up the one before takes time.
+func TestFailureLeavesWhatIsOver(t *testing.T) {
+	e := New(Config{Size: 1})
+	t.Cleanup(e.Close)
+	var s [3]Handle
+	for i := range s {
+		e.StartSend(&s[i], everyone{}, 0, 0, i, make([]byte, 8), Synchronous, false)
+	}
+	e.mu.Lock()
+	var judged []*Request
+	done := make(chan struct{})
+	e.end(func(r *Request) error {
+		if judged = append(judged, r); len(judged) > 1 {
+			return nil
+		}
+		first := true
+		for i := range s { // as others do while mu is given up
+			if other := s[i].r.Load(); other != r {
+				other.finish(nil)
+				e.takeBack(other)
+				if first {
+					e.spareRequest().beginTask(e, func(error) { t.Error("a task of somebody else was given up") })
+					first = false
+				}
+			}
+		}
+		close(done)
+		return nil
+	})
+	e.mu.Unlock()
+	<-done
+	e.mu.Lock() // until end is through
+	defer e.mu.Unlock()
+	if len(judged) != 1 {
+		t.Errorf("%d requests were judged, of which two were over", len(judged))
+	}
+}
