@@ -57,6 +57,7 @@ type Carrier struct {
 	used   int64         // tick at which it was given data last
 	woke   time.Duration // how long nothing had passed before a word that nothing was heard after; 0: none
 	silent bool          // questions have had no answer
+	frame  int           // how large frames may be, in bytes; whoever writes has it
 	late   bool          // an answer should be here
 	rtt    time.Duration
 	least  time.Duration // of all that were measured
@@ -97,7 +98,7 @@ const (
 func newCarrier(s *Stream, conn net.Conn, about any, rtt time.Duration) *Carrier {
 	c := &Carrier{
 		About: about, s: s, conn: ConnOf(conn), since: time.Now(), rtt: rtt, least: rtt,
-		kick: make(chan struct{}, 1), buf: make([]byte, readBuffer),
+		kick: make(chan struct{}, 1), buf: make([]byte, readBuffer), frame: leastFrame,
 	}
 	c.alone = c.readAlone
 	return c
@@ -212,13 +213,43 @@ func (c *Carrier) write() {
 	c.writing = true
 	for !c.dead && c.compose() {
 		c.speaks(s.ticks.Load())
+		large := c.to-c.from >= leastFrame
 		s.mu.Unlock()
+		var began time.Time
+		if large {
+			began = time.Now()
+		}
 		n, err := c.conn.WriteVec(c.iov...)
+		if large {
+			c.frame = nextFrame(c.frame, n, time.Since(began))
+		}
 		s.mu.Lock()
 		c.wrote(n, err)
 	}
 	c.writing = false
 	s.through()
+}
+
+// Frames are as large as a carrier takes in a moment: what is in one is under way, and if
+// the path is slow all that has to go first later, because another carrier lost it, waits
+// behind it. A new carrier begins with small ones.
+const (
+	leastFrame = 64 << 10
+	mostFrame  = wire.MaxLinkData
+
+	quickWrite = 50 * time.Millisecond
+	slowWrite  = 200 * time.Millisecond
+)
+
+// nextFrame returns how large frames may be after a write of n bytes that took so long.
+func nextFrame(size, n int, took time.Duration) int {
+	switch {
+	case took > slowWrite:
+		return max(size/2, leastFrame)
+	case took < quickWrite && n >= size:
+		return min(2*size, mostFrame)
+	}
+	return size
 }
 
 // wrote notes what came of writing what was composed.

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/isthmus-grid/isthmus/link/resume"
-	"github.com/isthmus-grid/isthmus/wire"
 )
 
 // This file is about streams that use several carriers at once.
@@ -26,7 +25,7 @@ const piece = 64 << 10
 // it is another's turn, that one is woken.
 func (s *Stream) frame(c *Carrier) (resume.Frame, bool) {
 	if !s.send.Shared() {
-		return s.send.Next(c.id, wire.MaxLinkData)
+		return s.send.Next(c.id, c.frame)
 	}
 	if first := s.turnOf(c); first != c {
 		if first != nil {

@@ -40,3 +40,23 @@ func TestJudge(t *testing.T) {
 		}
 	}
 }
+
+// TestNextFrame: frames grow where writes are quick and shrink where they are slow.
+func TestNextFrame(t *testing.T) {
+	for _, tc := range []struct {
+		size, n int
+		took    time.Duration
+		want    int
+	}{
+		{leastFrame, leastFrame, time.Millisecond, 2 * leastFrame},
+		{leastFrame, leastFrame, 100 * time.Millisecond, leastFrame},
+		{leastFrame, leastFrame, time.Second, leastFrame},
+		{4 * leastFrame, leastFrame, time.Millisecond, 4 * leastFrame}, // it was not full
+		{4 * leastFrame, 4 * leastFrame, 201 * time.Millisecond, 2 * leastFrame},
+		{mostFrame, mostFrame + 40, time.Millisecond, mostFrame},
+	} {
+		if got := nextFrame(tc.size, tc.n, tc.took); got != tc.want {
+			t.Errorf("%+v: %d", tc, got)
+		}
+	}
+}
