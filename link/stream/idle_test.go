@@ -115,6 +115,37 @@ func TestCarriersFallSilentTogether(t *testing.T) {
 	}
 }
 
+// The same where something came on the one that stands by a moment before, for it was
+// under way.
+func TestCarriersFallSilentOneAfterTheOther(t *testing.T) {
+	w := newWorld(t)
+	used, spare := w.with("middle"), w.with("middle")
+	for i, e := range w.ends {
+		e.Use(used.carriers[i], 1)
+		e.Use(spare.carriers[i], 0)
+	}
+	w.pass(int(time.Second / Tick))
+	used.mute()
+	if _, err := w.ends[0].Write([]byte("still there?")); err != nil {
+		t.Fatal(err)
+	}
+	w.pass(int(askLoaded/Tick) - 1)
+	e := w.ends[0]
+	e.Ask(spare.carriers[0])
+	until(t, "the answer on the one that stands by", func() bool {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		return e.carriers[1].asked.at.IsZero() && e.carriers[1].asked.number > 0
+	})
+	spare.mute()
+	w.pass(2*int(doubtAfter/Tick) + 4)
+	select {
+	case <-e.want:
+	default:
+		t.Errorf("nothing is called for, with carriers %+v", e.Carriers())
+	}
+}
+
 // A carrier that comes while all others are silent takes over at once: what those carried
 // goes first on it, before anything newer.
 func TestNewCarrierDismissesSilent(t *testing.T) {

@@ -229,10 +229,11 @@ func (c *Carrier) answerTime() time.Duration {
 
 // askOthers puts a question to each carrier that may be silent for the same reason as one
 // that carries: whether there is another to go on with is then known as soon as that one
-// is in doubt, and not as long again after it.
+// is in doubt, and not as long again after it. What came on it a moment ago says nothing:
+// it may have been under way.
 func (s *Stream) askOthers(now int64) {
 	for _, c := range s.carriers {
-		if !c.dead && c.asked.since == 0 && time.Duration(now-c.heard)*Tick >= askLoaded {
+		if !c.dead && c.asked.since == 0 {
 			c.asked.since = now
 			c.say(sayPing)
 		}
@@ -248,6 +249,7 @@ func (s *Stream) dismiss(alive bool) {
 		}
 		if alive {
 			s.failed(c, c.died(ErrSilent))
+			s.askOthers(s.ticks.Load()) // those that were heard since they were asked
 		} else {
 			s.o.Silent(s.send.Acked() < s.send.End())
 			return
