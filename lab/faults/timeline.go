@@ -94,6 +94,12 @@ func (l *timeline) stall(from, to time.Time) (longest gap, ok bool) {
 // for a busy machine too.
 const pauseBound = 500 * time.Millisecond
 
+// same reports whether a stream that comes by a technique does as it did by another: the
+// target that dials of its own accord calls direct what the asker calls reversed.
+func same(technique, as overlay.Technique) bool {
+	return technique == as || as == overlay.Reversed && technique == overlay.Direct
+}
+
 // steady returns since when, after from, the stream has come by the technique
 // without a break until the last sample; false if it does not.
 func (l *timeline) steady(from time.Time, by overlay.Technique) (since time.Time, ok bool) {
@@ -102,7 +108,7 @@ func (l *timeline) steady(from time.Time, by overlay.Technique) (since time.Time
 	for _, s := range l.samples {
 		switch {
 		case s.At.Before(from):
-		case s.Carrier >= 0 && s.Technique == by:
+		case s.Carrier >= 0 && same(s.Technique, by):
 			last = s.At
 		case s.Carrier >= 0 || s.At.Sub(last) > pauseBound:
 			since, last = s.At, time.Time{}

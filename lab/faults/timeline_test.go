@@ -69,6 +69,9 @@ func TestTimeline(t *testing.T) {
 	if since, ok := l.steady(at(3000), direct); !ok || !since.Equal(at(4950)) {
 		t.Errorf("back on direct since %v, %v", since.Sub(epoch), ok)
 	}
+	if _, ok := l.steady(at(3000), overlay.Reversed); !ok {
+		t.Error("a target that dials is not as good as one that is asked to")
+	}
 	if _, ok := l.steady(at(3000), relay); ok {
 		t.Error("still on the relay")
 	}
