@@ -22,7 +22,7 @@ type Lab struct {
 	hosts    map[string]*Host
 	proxies  map[string]*ConnectProxy // by site
 	emulator *wan.Emulator            // nil when there is one place on the WAN only
-	takers   []*undertaker
+	reapers  []*reaper
 
 	cancel   context.CancelFunc
 	services sync.WaitGroup
@@ -74,11 +74,11 @@ func (l *Lab) build(ctx context.Context) error {
 			}
 		}
 		if h.outer.udpLife > 0 {
-			u, err := newUndertaker(l.hosts[h.name])
+			u, err := newReaper(l.hosts[h.name])
 			if err != nil {
 				return err
 			}
-			l.takers = append(l.takers, u)
+			l.reapers = append(l.reapers, u)
 		}
 	}
 	if err := os.WriteFile(filepath.Join(Dir(), "hosts"), []byte(l.plan.hostsFile()), 0o644); err != nil {
@@ -104,7 +104,7 @@ func (l *Lab) serve(life context.Context) {
 	for _, p := range l.proxies {
 		l.services.Go(func() { l.fail(p.serve(life)) })
 	}
-	for _, u := range l.takers {
+	for _, u := range l.reapers {
 		l.services.Go(func() { l.fail(u.serve(life)) })
 	}
 }
@@ -149,7 +149,7 @@ func (l *Lab) Close() error {
 	for _, p := range l.proxies {
 		p.ln.Close() // an error means that it is closed: it served
 	}
-	for _, u := range l.takers {
+	for _, u := range l.reapers {
 		u.nl.Close()
 	}
 	if l.emulator != nil {

@@ -71,14 +71,14 @@ var further = []preset{
 
 // patientUDP keeps conntrack's own timeouts longer than any life of a mapping.
 var patientUDP = map[string]string{
-	"netfilter/nf_conntrack_timestamp":          "1", // for the undertaker
+	"netfilter/nf_conntrack_timestamp":          "1", // for the reaper
 	"netfilter/nf_conntrack_udp_timeout":        "300",
 	"netfilter/nf_conntrack_udp_timeout_stream": "300",
 }
 
 // natMortal is a carrier's NAT whose UDP mappings end LIFE after their first
 // packet, used or not: live holds the mappings (add, unlike update, renews
-// nothing) and the undertaker ends the connections that the kernel would still
+// nothing) and the reaper ends the connections that the kernel would still
 // translate. A place whose mapping ended gets another port with the next one, as
 // from a carrier whose ports go from hand to hand; the first keeps its port. Only
 // where nothing was ever answered may a mapping be renewed with its old port.

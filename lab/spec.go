@@ -65,7 +65,7 @@ type Site struct {
 // Public is the preset of a site whose nodes are hosts on the internet.
 const Public = "public"
 
-// minUDPLife is the shortest life of a mapping that the undertaker keeps to.
+// minUDPLife is the shortest life of a mapping that the reaper keeps to.
 const minUDPLife = 200 * time.Millisecond
 
 // minBurst is the least that an access link must let through at once: the bucket

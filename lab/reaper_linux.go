@@ -10,19 +10,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An undertaker ends the UDP mappings of one NAT at a certain age, used or not.
+// A reaper ends the UDP mappings of one NAT at a certain age, used or not.
 // The kernel prolongs a mapping with every packet, so it looks through them in
 // short intervals and deletes those whose time has come. All state is the
 // kernel's.
-type undertaker struct {
+type reaper struct {
 	name string // of the host
 	nl   *netlink.Handle
 	life time.Duration
 }
 
-// newUndertaker makes one for the host h, whose rules are natMortal.
-func newUndertaker(h *Host) (*undertaker, error) {
-	u := &undertaker{name: h.Name(), life: h.plan.outer.udpLife}
+// newReaper makes one for the host h, whose rules are natMortal.
+func newReaper(h *Host) (*reaper, error) {
+	u := &reaper{name: h.Name(), life: h.plan.outer.udpLife}
 	return u, h.Do(func() (err error) {
 		if u.nl, err = netlink.NewHandle(unix.NETLINK_NETFILTER); err != nil {
 			return fmt.Errorf("%s: opening conntrack: %w", u.name, err)
@@ -32,7 +32,7 @@ func newUndertaker(h *Host) (*undertaker, error) {
 }
 
 // serve works until ctx is done or the kernel refuses.
-func (u *undertaker) serve(ctx context.Context) error {
+func (u *reaper) serve(ctx context.Context) error {
 	defer u.nl.Close()
 	tick := time.NewTicker(min(u.life/20, time.Second))
 	defer tick.Stop()
@@ -48,7 +48,7 @@ func (u *undertaker) serve(ctx context.Context) error {
 	}
 }
 
-func (u *undertaker) round(now time.Time) error {
+func (u *reaper) round(now time.Time) error {
 	flows, err := u.nl.ConntrackTableList(netlink.ConntrackTable, unix.AF_INET)
 	if errors.Is(err, netlink.ErrDumpInterrupted) {
 		return nil // the next round sees what this one missed
