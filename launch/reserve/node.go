@@ -32,7 +32,7 @@ type Node struct {
 	serial uint64
 	policy Policy
 	held   map[Key]*reservation
-	used   map[Key]tomb
+	used   map[Key]tombstone
 	oldest []Key // the keys of used, oldest first
 }
 
@@ -47,8 +47,8 @@ const (
 	ending  State = "ending"  // killed, and not yet gone
 )
 
-// tomb is what is remembered of a reservation that ended.
-type tomb struct {
+// tombstone is what is remembered of a reservation that ended.
+type tombstone struct {
 	why  Reason
 	hold Hold
 	by   string // identity
@@ -89,7 +89,7 @@ func NewNode(boot uint64, policy Policy) (*Node, error) {
 	if err := policy.Check(); err != nil {
 		return nil, err
 	}
-	return &Node{boot: boot, policy: policy.withDefaults(), held: map[Key]*reservation{}, used: map[Key]tomb{}}, nil
+	return &Node{boot: boot, policy: policy.withDefaults(), held: map[Key]*reservation{}, used: map[Key]tombstone{}}, nil
 }
 
 // SetPolicy changes what is asked of reservations to come; those that are keep what they
@@ -283,7 +283,7 @@ func (n *Node) start(from Requester, m Start, now time.Time) (Message, []Action)
 // themselves. A short job may be done before the submitter hears that it started; its
 // Start and Commit, coming again, are then answered as if it ran.
 func (n *Node) done(from Requester, key Key, hold Hold) bool {
-	return n.used[key] == tomb{Done, hold, from.Identity}
+	return n.used[key] == tombstone{Done, hold, from.Identity}
 }
 
 func (n *Node) commit(from Requester, m Commit) Message {
@@ -311,7 +311,7 @@ func (n *Node) cancel(from Requester, m Cancel) (Message, []Action) {
 	switch {
 	case r == nil:
 		if _, known := n.used[m.Key]; !known {
-			n.use(m.Key, tomb{why: Used})
+			n.use(m.Key, tombstone{why: Used})
 		}
 		return Cancelled(m), nil
 	case r.by.Identity != from.Identity:
@@ -325,7 +325,7 @@ func (n *Node) end(r *reservation, why Reason) []Action {
 	switch r.state {
 	case Held:
 		delete(n.held, r.ask.Key)
-		n.use(r.ask.Key, tomb{why, r.hold, r.by.Identity})
+		n.use(r.ask.Key, tombstone{why, r.hold, r.by.Identity})
 	case starts, Running:
 		r.state, r.until, r.why = ending, time.Time{}, why
 		return []Action{Kill{r.ask.Key}}
@@ -334,7 +334,7 @@ func (n *Node) end(r *reservation, why Reason) []Action {
 }
 
 // use remembers what became of a key.
-func (n *Node) use(key Key, t tomb) {
+func (n *Node) use(key Key, t tombstone) {
 	if _, known := n.used[key]; !known {
 		n.oldest = append(n.oldest, key)
 	}
@@ -349,7 +349,7 @@ func (n *Node) use(key Key, t tomb) {
 func (n *Node) Exited(key Key) {
 	if r := n.held[key]; r != nil && r.state != Held {
 		delete(n.held, key)
-		n.use(key, tomb{cmp.Or(r.why, Done), r.hold, r.by.Identity})
+		n.use(key, tombstone{cmp.Or(r.why, Done), r.hold, r.by.Identity})
 	}
 }
 
