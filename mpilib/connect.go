@@ -13,7 +13,7 @@ import (
 )
 
 // This file connects two jobs (MPI-4.1, section 11.9). The roots of both meet at a
-// port (parley.go) and derive the key of a joint job there, of which all processes
+// port (porthandshake.go) and derive the key of a joint job there, of which all processes
 // of both communicators become ranks: those that accept the lower ones. So a process
 // has a second world, with links, daemons and techniques as the first has them, and
 // the intercommunicator is one of that world.
@@ -67,11 +67,11 @@ func (c *Comm) meet(ctx context.Context, kind callKind, port string, root int) (
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(c.world.life, func() { cancel(ErrFinalized) })()
-	var talk *parley
+	var talk *portHandshake
 	var d deal
 	var failed error
 	if c.rank == root {
-		if talk, failed = c.world.parley(ctx, kind, port, c.Size()); failed == nil {
+		if talk, failed = c.world.portHandshake(ctx, kind, port, c.Size()); failed == nil {
 			defer talk.close()
 			d = deal{key: talk.key, others: talk.others}
 		}
@@ -237,7 +237,7 @@ func (c *Comm) joinJoint(ctx context.Context, kind callKind, d deal) (*World, er
 
 // allJoined returns nil when all processes of both sides are in the joint job, on
 // all of them, else why not.
-func (c *Comm) allJoined(ctx context.Context, call *collectiveCall, root int, talk *parley, joinErr error) error {
+func (c *Comm) allJoined(ctx context.Context, call *collectiveCall, root int, talk *portHandshake, joinErr error) error {
 	blamed := make([]uint64, 1)
 	mine := uint64(0)
 	if joinErr != nil {

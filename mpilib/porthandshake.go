@@ -14,7 +14,7 @@ import (
 	"github.com/isthmus-grid/isthmus/link"
 )
 
-// A parley is what the roots of two jobs say to each other at a port, on a link
+// A port handshake is what the roots of two jobs say to each other at a port, on a link
 // that both have proven to know the port:
 //
 //	connects                          accepts
@@ -27,28 +27,28 @@ import (
 //
 // The joint job's key follows from the port's and both nonces; it is never sent
 // between the jobs.
-type parley struct {
-	lobby   *lobby
-	link    *link.Link
-	leaves  bool // the lobby is of this parley alone
-	timeout time.Duration
+type portHandshake struct {
+	listener *portListener
+	link     *link.Link
+	leaves   bool // the listener is of this handshake alone
+	timeout  time.Duration
 
 	key    jobkey.Key
 	others int // processes of the other side
 }
 
 const (
-	parleyMagic = "ISjoin01"
-	nonceLen    = 32
-	offerLen    = len(parleyMagic) + 4 + nonceLen // magic, size:u32 (big-endian), nonce
+	portMagic = "ISjoin01"
+	nonceLen  = 32
+	offerLen  = len(portMagic) + 4 + nonceLen // magic, size:u32 (big-endian), nonce
 	// stepTimeout bounds how long a root waits for what the other sends without
 	// waiting for anybody.
 	stepTimeout = 15 * time.Second
 )
 
-// parley meets the other job's root at a port and returns when both know the joint
+// portHandshake meets the other job's root at a port and returns when both know the joint
 // job's key. mine is how many processes this side has.
-func (w *World) parley(ctx context.Context, kind callKind, port string, mine int) (*parley, error) {
+func (w *World) portHandshake(ctx context.Context, kind callKind, port string, mine int) (*portHandshake, error) {
 	if kind == callConnect {
 		key, err := parsePort(port)
 		if err != nil {
@@ -58,7 +58,7 @@ func (w *World) parley(ctx context.Context, kind callKind, port string, mine int
 		if err != nil {
 			return nil, err
 		}
-		k := &parley{lobby: l, link: visit, leaves: true, timeout: w.config.connectTimeout}
+		k := &portHandshake{listener: l, link: visit, leaves: true, timeout: w.config.connectTimeout}
 		if err := k.propose(ctx, key, mine); err != nil {
 			l.close() // with the link, for whose other end there is nothing to wait
 			return nil, fmt.Errorf("at the port: %w", err)
@@ -76,7 +76,7 @@ func (w *World) parley(ctx context.Context, kind callKind, port string, mine int
 	for {
 		select {
 		case caller := <-l.callers:
-			k := &parley{lobby: l, link: caller, timeout: w.config.connectTimeout}
+			k := &portHandshake{listener: l, link: caller, timeout: w.config.connectTimeout}
 			if k.receive(ctx, key, mine) == nil {
 				return k, nil
 			}
@@ -90,15 +90,15 @@ func (w *World) parley(ctx context.Context, kind callKind, port string, mine int
 }
 
 // close ends the talk.
-func (k *parley) close() {
-	k.lobby.part(k.link)
+func (k *portHandshake) close() {
+	k.listener.part(k.link)
 	if k.leaves {
-		k.lobby.close()
+		k.listener.close()
 	}
 }
 
 // propose is the part of who connects.
-func (k *parley) propose(ctx context.Context, port jobkey.Key, mine int) error {
+func (k *portHandshake) propose(ctx context.Context, port jobkey.Key, mine int) error {
 	defer k.bound(ctx, 0)()
 	out := newOffer(mine)
 	if _, err := k.link.Conn.Write(out); err != nil {
@@ -111,12 +111,12 @@ func (k *parley) propose(ctx context.Context, port jobkey.Key, mine int) error {
 	if err := k.settle(port, in, in, out, mine); err != nil {
 		return err
 	}
-	_, err := k.link.Conn.Write([]byte(parleyMagic))
+	_, err := k.link.Conn.Write([]byte(portMagic))
 	return k.explain(ctx, err)
 }
 
 // receive is the part of who accepts.
-func (k *parley) receive(ctx context.Context, port jobkey.Key, mine int) error {
+func (k *portHandshake) receive(ctx context.Context, port jobkey.Key, mine int) error {
 	defer k.bound(ctx, stepTimeout)()
 	in := make([]byte, offerLen)
 	if _, err := io.ReadFull(k.link.Conn, in); err != nil {
@@ -129,18 +129,18 @@ func (k *parley) receive(ctx context.Context, port jobkey.Key, mine int) error {
 	if _, err := k.link.Conn.Write(out); err != nil {
 		return k.explain(ctx, err)
 	}
-	here := make([]byte, len(parleyMagic))
+	here := make([]byte, len(portMagic))
 	if _, err := io.ReadFull(k.link.Conn, here); err != nil {
 		return k.explain(ctx, err)
 	}
-	if string(here) != parleyMagic {
+	if string(here) != portMagic {
 		return fmt.Errorf("%w: the other job's root says something else than this version does", ErrMismatch)
 	}
 	return nil
 }
 
 func newOffer(size int) []byte {
-	b := binary.BigEndian.AppendUint32([]byte(parleyMagic), uint32(size))
+	b := binary.BigEndian.AppendUint32([]byte(portMagic), uint32(size))
 	b = append(b, make([]byte, nonceLen)...)
 	rand.Read(b[len(b)-nonceLen:]) // never fails (crypto/rand)
 	return b
@@ -148,11 +148,11 @@ func newOffer(size int) []byte {
 
 // settle reads the other side's offer and derives the key from the offers of who
 // accepts and of who connects.
-func (k *parley) settle(port jobkey.Key, theirs, accepts, connects []byte, mine int) error {
-	if string(theirs[:len(parleyMagic)]) != parleyMagic {
+func (k *portHandshake) settle(port jobkey.Key, theirs, accepts, connects []byte, mine int) error {
+	if string(theirs[:len(portMagic)]) != portMagic {
 		return fmt.Errorf("%w: the other job's root says something else than this version does", ErrMismatch)
 	}
-	n := binary.BigEndian.Uint32(theirs[len(parleyMagic):])
+	n := binary.BigEndian.Uint32(theirs[len(portMagic):])
 	if n == 0 || uint64(n)+uint64(mine) > math.MaxInt32 {
 		return fmt.Errorf("%w: the other job says that it has %d processes", ErrMismatch, n)
 	}
@@ -163,7 +163,7 @@ func (k *parley) settle(port jobkey.Key, theirs, accepts, connects []byte, mine 
 }
 
 // conclude tells the other root how this side fared, mine, and returns how both did.
-func (k *parley) conclude(ctx context.Context, mine error) error {
+func (k *portHandshake) conclude(ctx context.Context, mine error) error {
 	if mine != nil { // it is told though ctx may be done
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), tellTimeout)
@@ -185,7 +185,7 @@ func (k *parley) conclude(ctx context.Context, mine error) error {
 
 // bound has reads and writes end with ctx, and after d unless it is 0. The function
 // that it returns takes that back.
-func (k *parley) bound(ctx context.Context, d time.Duration) func() {
+func (k *portHandshake) bound(ctx context.Context, d time.Duration) func() {
 	conn := k.link.Conn
 	conn.SetDeadline(time.Time{})
 	if d > 0 {
@@ -197,7 +197,7 @@ func (k *parley) bound(ctx context.Context, d time.Duration) func() {
 
 // explain gives an error of the link its cause: the context's, or that the other end
 // is gone.
-func (k *parley) explain(ctx context.Context, err error) error {
+func (k *portHandshake) explain(ctx context.Context, err error) error {
 	switch {
 	case err == nil:
 		return nil

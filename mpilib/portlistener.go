@@ -18,12 +18,12 @@ import (
 // rank at random.
 const (
 	portPrefix = "isthmus-port:" // before the key
-	lobbySize  = 1 << 31         // ranks of a port's job
+	portSize   = 1 << 31         // ranks of a port's job
 	maxCallers = 64              // who wait at a port for Accept; further ones are turned away
 )
 
-// lobby is this process's part in a port's job.
-type lobby struct {
+// portListener is this process's part in a port's job.
+type portListener struct {
 	port      string
 	connector overlay.Connector
 	mesh      *link.Mesh
@@ -41,11 +41,11 @@ type lobby struct {
 }
 
 // enter joins a port's job as rank. close it when done.
-func (w *World) enter(ctx context.Context, key jobkey.Key, rank uint32) (*lobby, error) {
+func (w *World) enter(ctx context.Context, key jobkey.Key, rank uint32) (*portListener, error) {
 	ctx, cancel := context.WithTimeout(ctx, w.config.connectTimeout)
 	defer cancel()
 	life, stop := context.WithCancel(context.Background())
-	l := &lobby{port: portPrefix + key.String(), callers: make(chan *link.Link, maxCallers), closed: make(chan struct{}), stop: stop}
+	l := &portListener{port: portPrefix + key.String(), callers: make(chan *link.Link, maxCallers), closed: make(chan struct{}), stop: stop}
 	o, err := w.open(ctx, life, &l.serving, rank, key, nil)
 	if err != nil {
 		stop()
@@ -54,13 +54,13 @@ func (w *World) enter(ctx context.Context, key jobkey.Key, rank uint32) (*lobby,
 	}
 	l.connector = o.connector
 	self := link.NewIdentity(key, rank, o.life)
-	l.mesh = link.NewMesh(link.Config{Self: self, Size: lobbySize, Connector: l.connector, Carriers: 1, Log: w.config.log, Up: l.came})
+	l.mesh = link.NewMesh(link.Config{Self: self, Size: portSize, Connector: l.connector, Carriers: 1, Log: w.config.log, Up: l.came})
 	l.leave = serveMesh(life, l.mesh, &l.meshErr)
 	return l, nil
 }
 
 // came queues a caller.
-func (l *lobby) came(caller *link.Link) {
+func (l *portListener) came(caller *link.Link) {
 	caller.Conn.Calm()
 	select {
 	case l.callers <- caller:
@@ -71,7 +71,7 @@ func (l *lobby) came(caller *link.Link) {
 
 // part closes a link, and has close wait until the other end has what was
 // written.
-func (l *lobby) part(caller *link.Link) {
+func (l *portListener) part(caller *link.Link) {
 	caller.Conn.Close()
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -82,7 +82,7 @@ func (l *lobby) part(caller *link.Link) {
 
 // close leaves the port's job; those who wait there are turned away. It returns
 // when nothing is left of it.
-func (l *lobby) close() error {
+func (l *portListener) close() error {
 	l.once.Do(func() {
 		close(l.closed)
 		l.mu.Lock()
@@ -122,7 +122,7 @@ func parsePort(port string) (jobkey.Key, error) {
 // guests is what a world has to do with other jobs.
 type guests struct {
 	mu     sync.Mutex // guards the fields below; never held while waiting
-	ports  map[string]*lobby
+	ports  map[string]*portListener
 	joints map[*World]bool
 	ended  bool
 	names  *directory // of a process without a connector; nil until it is needed
@@ -221,7 +221,7 @@ func (w *World) openPort(ctx context.Context) (string, error) {
 	ended := w.guests.ended
 	if !ended {
 		if w.guests.ports == nil {
-			w.guests.ports = map[string]*lobby{}
+			w.guests.ports = map[string]*portListener{}
 		}
 		w.guests.ports[l.port] = l
 	}
@@ -252,8 +252,8 @@ func (w *World) ClosePort(port string) error {
 
 var errNotMine = fmt.Errorf("%w: this process has not opened it, or has closed it", ErrPort)
 
-// portOf returns the lobby of a port of this process.
-func (w *World) portOf(port string) (*lobby, error) {
+// portOf returns the listener of a port of this process.
+func (w *World) portOf(port string) (*portListener, error) {
 	w.guests.mu.Lock()
 	defer w.guests.mu.Unlock()
 	if l := w.guests.ports[port]; l != nil {
@@ -262,9 +262,9 @@ func (w *World) portOf(port string) (*lobby, error) {
 	return nil, errNotMine
 }
 
-// visit links this process to who has opened a port. close the lobby when done.
-func (w *World) visit(ctx context.Context, key jobkey.Key) (*lobby, *link.Link, error) {
-	l, err := w.enter(ctx, key, 1+rand.Uint32N(lobbySize-1))
+// visit links this process to who has opened a port. close the listener when done.
+func (w *World) visit(ctx context.Context, key jobkey.Key) (*portListener, *link.Link, error) {
+	l, err := w.enter(ctx, key, 1+rand.Uint32N(portSize-1))
 	if err != nil {
 		return nil, nil, err
 	}
