@@ -45,7 +45,7 @@ func (f *Frontal) account(id control.Identity, req *controlpb.AccountRequest) er
 		return fmt.Errorf("%s: %w: %d links, at most %d are allowed", f.who, wire.ErrMalformed, len(req.Links), maxAccounts)
 	}
 	f.mu.Lock()
-	who := f.roster.principal(name)
+	who := f.registry.principal(name)
 	f.mu.Unlock()
 	records := make([]audit.Record, len(req.Links))
 	for i, m := range req.Links {

@@ -22,7 +22,7 @@ func TestAccount(t *testing.T) {
 	a1, a2 := r.helper("a1"), r.helper("a2")
 	a1.register(0)
 	r.f.mu.Lock()
-	r.f.roster.processes[proc(0)].granted = overlay.Principal{User: "alice", Project: "climate"}
+	r.f.registry.processes[proc(0)].granted = overlay.Principal{User: "alice", Project: "climate"}
 	r.f.mu.Unlock()
 
 	link := make([]byte, 16)

@@ -117,7 +117,7 @@ func (f *Frontal) reserveMeeting(a *asking, id control.Identity) (*carry, error)
 	rand.Read(c.id[:])
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	c.principal = f.roster.principal(a.asker)
+	c.principal = f.registry.principal(a.asker)
 	if err := f.links.room(id.Name); err != nil {
 		return nil, err
 	}

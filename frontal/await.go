@@ -141,7 +141,7 @@ func pause(ctx context.Context, d time.Duration) bool {
 	return ctx.Err() == nil
 }
 
-// known answers without the broker: from the roster for a process of this
+// known answers without the broker: from the registry for a process of this
 // site whose helper speaks for it, else from the cache.
 func (f *Frontal) known(name overlay.ProcessName) (answer, bool) {
 	if a, ok := f.local(name); ok {
@@ -153,7 +153,7 @@ func (f *Frontal) known(name overlay.ProcessName) (answer, bool) {
 func (f *Frontal) local(name overlay.ProcessName) (answer, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	p, ok := f.roster.confirmed(name)
+	p, ok := f.registry.confirmed(name)
 	if !ok {
 		return answer{}, false
 	}

@@ -28,7 +28,7 @@ func (f *Frontal) brokerJoined(ctx context.Context, to *uplink, s *control.Sessi
 	}
 	f.policyKept(resp)
 	// From here on a process that registers is told to the broker by itself;
-	// those before are in the roster that registerAll reads. None is missed.
+	// those before are in the registry that registerAll reads. None is missed.
 	f.up.opened(to, s, resp.Broker, resp.Epoch)
 	f.hostsChanged() // to the broker, which may have started anew
 	context.AfterFunc(ctx, func() { f.up.lost(s) })
@@ -48,7 +48,7 @@ func (f *Frontal) brokerJoined(ctx context.Context, to *uplink, s *control.Sessi
 // registerAll tells the broker of every process of the site.
 func (f *Frontal) registerAll(ctx context.Context, s *control.Session) (n int, err error) {
 	f.mu.Lock()
-	points := f.roster.points()
+	points := f.registry.points()
 	f.mu.Unlock()
 	for rest := points; len(rest) > 0; rest = rest[min(chunk, len(rest)):] {
 		batch := rest[:min(chunk, len(rest))]
@@ -68,7 +68,7 @@ func (f *Frontal) registerAll(ctx context.Context, s *control.Session) (n int, e
 	var left []overlay.AccessPoint
 	f.mu.Lock()
 	for _, p := range points {
-		if reg := f.roster.processes[p.Process]; reg == nil {
+		if reg := f.registry.processes[p.Process]; reg == nil {
 			left = append(left, p)
 		}
 	}
@@ -79,7 +79,7 @@ func (f *Frontal) registerAll(ctx context.Context, s *control.Session) (n int, e
 func (f *Frontal) forget(p overlay.AccessPoint) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.roster.withdraw(p.Node.Name, p.Process, p.Generation)
+	f.registry.withdraw(p.Node.Name, p.Process, p.Generation)
 }
 
 // registerAt registers points at the broker and returns one error for each,
@@ -121,7 +121,7 @@ func (f *Frontal) registerAt(ctx context.Context, s *control.Session, points []o
 func (f *Frontal) serves(name overlay.ProcessName) overlay.Principal {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.roster.principal(name)
+	return f.registry.principal(name)
 }
 
 // noteGranted remembers what the broker read in the grants of processes.
@@ -139,7 +139,7 @@ func (f *Frontal) noteGranted(points []overlay.AccessPoint, principals []*contro
 		if err != nil {
 			return fmt.Errorf("%s: the broker's answer: %w: %w", f.who, wire.ErrMalformed, err)
 		}
-		if reg := f.roster.processes[points[i].Process]; reg != nil && reg.point.Generation == points[i].Generation && points[i].Grant != "" {
+		if reg := f.registry.processes[points[i].Process]; reg != nil && reg.point.Generation == points[i].Generation && points[i].Grant != "" {
 			reg.granted = p
 		}
 	}

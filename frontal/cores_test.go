@@ -123,10 +123,10 @@ func ranks(points []overlay.AccessPoint) string {
 	return fmt.Sprint(all)
 }
 
-// TestRosterGrace: a session that comes back in time keeps what it registers
+// TestRegistryGrace: a session that comes back in time keeps what it registers
 // again, and loses the rest.
-func TestRosterGrace(t *testing.T) {
-	r := newRoster("sitea", time.Minute, 10, 10)
+func TestRegistryGrace(t *testing.T) {
+	r := newRegistry("sitea", time.Minute, 10, 10)
 	s1, s2 := new(control.Session), new(control.Session)
 	at := func(d time.Duration) time.Time { return epoch0.Add(d) }
 	r.attach("a1", s1, at(0))
@@ -158,8 +158,8 @@ func TestRosterGrace(t *testing.T) {
 	}
 }
 
-func TestRosterRefuses(t *testing.T) {
-	r := newRoster("sitea", time.Minute, 2, 2)
+func TestRegistryRefuses(t *testing.T) {
+	r := newRegistry("sitea", time.Minute, 2, 2)
 	r.attach("a1", new(control.Session), epoch0)
 	r.attach("a2", new(control.Session), epoch0)
 	r.register(local(0, 5, "a1"), epoch0)

@@ -105,7 +105,7 @@ func vouchedFor(account string, p overlay.Principal) error {
 	return fmt.Errorf("%w: this helper is of an allocation of %s's, and speaks for no other account, and not for %q", overlay.ErrForbidden, account, p.User)
 }
 
-// takePoint checks an access point of a helper and puts it into the roster.
+// takePoint checks an access point of a helper and puts it into the registry.
 // A public address of a gateway_only site is this gateway's.
 func (f *Frontal) takePoint(id control.Identity, account string, from netip.Addr, m *controlpb.AccessPoint) (overlay.AccessPoint, error) {
 	p, err := control.PointFromPB(m)
@@ -138,7 +138,7 @@ func (f *Frontal) takePoint(id control.Identity, account string, from netip.Addr
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if err := f.roster.register(p, time.Now()); err != nil {
+	if err := f.registry.register(p, time.Now()); err != nil {
 		return p, fmt.Errorf("%s: %w", f.who, err)
 	}
 	return p, nil
@@ -165,7 +165,7 @@ func (d *directory) Withdraw(ctx context.Context, req *controlpb.WithdrawRequest
 			return nil, control.Status(fmt.Errorf("%s: %w: %w", d.f.who, wire.ErrMalformed, err))
 		}
 		d.f.mu.Lock()
-		if d.f.roster.withdraw(id.Name, name, overlay.Generation(w.Generation)) {
+		if d.f.registry.withdraw(id.Name, name, overlay.Generation(w.Generation)) {
 			gone = append(gone, w)
 		}
 		d.f.mu.Unlock()
@@ -177,7 +177,7 @@ func (d *directory) Withdraw(ctx context.Context, req *controlpb.WithdrawRequest
 	return &controlpb.WithdrawResponse{}, nil
 }
 
-// Resolve answers from roster and cache, and asks the broker for the rest.
+// Resolve answers from registry and cache, and asks the broker for the rest.
 func (d *directory) Resolve(ctx context.Context, req *controlpb.ResolveRequest) (*controlpb.ResolveResponse, error) {
 	if _, err := d.f.helperOf(ctx, "Resolve"); err != nil {
 		return nil, control.Status(err)
@@ -426,7 +426,7 @@ func (f *Frontal) expectReturn(id wire.ID, asker overlay.ProcessName, node strin
 func (f *Frontal) runsAt(id control.Identity, name overlay.ProcessName) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if reg := f.roster.processes[name]; reg == nil || reg.point.Node != id.Node() {
+	if reg := f.registry.processes[name]; reg == nil || reg.point.Node != id.Node() {
 		return f.forbidden("%v may not speak for %v, which is not registered at its node", id, name)
 	}
 	return nil

@@ -508,7 +508,7 @@ func TestRegisterRefusals(t *testing.T) {
 		}
 	}
 	r.f.mu.Lock()
-	kept, serves := ranks(r.f.roster.points()), r.f.roster.principal(proc(7), proc(5))
+	kept, serves := ranks(r.f.registry.points()), r.f.registry.principal(proc(7), proc(5))
 	r.f.mu.Unlock()
 	if serves != overlay.AccountAt("alice", "sitea") {
 		t.Errorf("rank 5 works for %v", serves)

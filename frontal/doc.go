@@ -14,7 +14,7 @@
 // Links that it does not carry outlive it.
 //
 // The decisions are functions of their arguments, time included: cache,
-// roster, allowed, carries and returns. One lock of the Frontal guards the
+// registry, allowed, carries and returns. One lock of the Frontal guards the
 // last four, the resolver's own lock the cache; neither is held while talking
 // to anybody.
 package frontal

@@ -112,7 +112,7 @@ type Frontal struct {
 
 	mu       sync.Mutex      // guards the fields below; never held while calling or dialling
 	measured *probe.Measured // nil: not yet
-	roster   *roster
+	registry *registry
 	own      *siteHosts
 	allowed  *allowed
 	carries  *carries
@@ -147,11 +147,11 @@ func New(cfg Config, creds *control.Credentials, log *slog.Logger) (*Frontal, er
 		reports:  make(chan *controlpb.ReportRequest, 256),
 		came:     make(chan struct{}, 1),
 		hostNews: make(chan struct{}, 1), grid: newGridHosts(), own: newSiteHosts(site),
-		probing: newProbing(),
-		roster:  newRoster(site, cfg.Grace, cfg.Limits.Processes, cfg.Limits.PerNode),
-		allowed: newAllowed(cfg.rule(), allowedFor),
-		carries: newCarries(cfg.Limits),
-		memory:  newMemory(),
+		probing:  newProbing(),
+		registry: newRegistry(site, cfg.Grace, cfg.Limits.Processes, cfg.Limits.PerNode),
+		allowed:  newAllowed(cfg.rule(), allowedFor),
+		carries:  newCarries(cfg.Limits),
+		memory:   newMemory(),
 
 		stopMetrics: func() {},
 		returns:     newReturns(cfg.Limits),
@@ -401,14 +401,14 @@ func (f *Frontal) admit(id control.Identity) error {
 	return fmt.Errorf("%v has no business with %s, which serves the helpers of its site", id, f.who)
 }
 
-// helperJoined keeps the roster right about one session.
+// helperJoined keeps the registry right about one session.
 func (f *Frontal) helperJoined(ctx context.Context, s *control.Session) {
 	id := s.Peer()
 	if id.Role != control.RoleHelper || s.Visiting() {
 		return
 	}
 	f.mu.Lock()
-	replaced := f.roster.attach(id.Name, s, time.Now())
+	replaced := f.registry.attach(id.Name, s, time.Now())
 	f.mu.Unlock()
 	f.helperCame()
 	f.log.Info("helper joined", "node", id.Node().String(), "from", s.RemoteAddr().String(), "replaces", replaced != nil)
@@ -418,7 +418,7 @@ func (f *Frontal) helperJoined(ctx context.Context, s *control.Session) {
 	}
 	<-ctx.Done()
 	f.mu.Lock()
-	f.roster.detach(id.Name, s, time.Now())
+	f.registry.detach(id.Name, s, time.Now())
 	f.mu.Unlock()
 	f.hostLeft(s)
 	f.log.Info("helper left", "node", id.Node().String(), "grace", f.config().Grace.String())
@@ -433,13 +433,13 @@ func (f *Frontal) sweep() {
 	for {
 		select {
 		case <-f.open.Done():
-			return // a successor's roster counts
+			return // a successor's registry counts
 		case <-tick.C:
 		}
 		f.auditSums(false)
 		now := time.Now()
 		f.mu.Lock()
-		gone := f.roster.expire(now)
+		gone := f.registry.expire(now)
 		f.returns.expire(now)
 		f.own.expire(now)
 		f.mu.Unlock()

@@ -62,7 +62,7 @@ func (f *Frontal) askerInside(in *controlpb.Introduction) error {
 		return fmt.Errorf("%s: %w: asker: %w", f.who, wire.ErrMalformed, err)
 	}
 	f.mu.Lock()
-	reg := f.roster.processes[name]
+	reg := f.registry.processes[name]
 	f.mu.Unlock()
 	if reg == nil || reg.point.Local.String() != in.ConnectAddress {
 		return f.forbidden("%v is to be dialled back at %s, where this site has no such process", name, in.ConnectAddress)
@@ -80,7 +80,7 @@ func (f *Frontal) insideOf(m *controlpb.AccessPoint) *controlpb.AccessPoint {
 	if overlay.SiteID(m.Site) == f.site {
 		name, err := control.ProcessFromPB(m.Process)
 		f.mu.Lock()
-		reg := f.roster.processes[name]
+		reg := f.registry.processes[name]
 		own := err == nil && reg != nil && reg.point.Local.String() == m.Local
 		f.mu.Unlock()
 		if own {

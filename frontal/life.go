@@ -58,7 +58,7 @@ func (f *Frontal) reload(next Config) (apply func(), err error) {
 		f.mu.Lock()
 		f.allowed.rule = merged.rule()
 		f.links.places.SetMax(merged.Limits.Links, merged.Limits.LinksPerNode)
-		f.roster.count.SetMax(merged.Limits.Processes, merged.Limits.PerNode)
+		f.registry.count.SetMax(merged.Limits.Processes, merged.Limits.PerNode)
 		measured := f.measured
 		f.mu.Unlock()
 		profile := merged.SiteProfile()

@@ -301,12 +301,12 @@ func (f *Frontal) helperCame() {
 }
 
 // someHelper returns the first helper by name that has a session, or nil. A
-// session that has ended may still be on the roster.
+// session that has ended may still be on the registry.
 func (f *Frontal) someHelper() (string, *control.Session) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for _, node := range f.roster.nodes() {
-		s := f.roster.helpers[node].session
+	for _, node := range f.registry.nodes() {
+		s := f.registry.helpers[node].session
 		if s == nil {
 			continue
 		}
@@ -388,7 +388,7 @@ func (f *Frontal) joinAgain() {
 func (f *Frontal) enterAgain() {
 	f.mu.Lock()
 	var sessions []*control.Session
-	for _, h := range f.roster.helpers {
+	for _, h := range f.registry.helpers {
 		if h.session != nil {
 			sessions = append(sessions, h.session)
 		}

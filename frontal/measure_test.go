@@ -128,7 +128,7 @@ func (r *rig) measuredBy(m *measurer) *control.Session {
 		}
 		r.f.mu.Lock()
 		defer r.f.mu.Unlock()
-		h := r.f.roster.helpers["a1"]
+		h := r.f.registry.helpers["a1"]
 		return h != nil && h.session != nil && h.session.RemoteAddr() == s.LocalAddr()
 	})
 	return s

@@ -95,7 +95,7 @@ func (f *Frontal) newCarry(id control.Identity, req *controlpb.CarryRequest) (*c
 	c.peer = f.resolver.nodeOf(other)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	c.principal = f.roster.principal(asker, target)
+	c.principal = f.registry.principal(asker, target)
 	if c.addrs, err = f.checkAll(req.Addresses); err != nil {
 		return nil, fmt.Errorf("%s: %w", f.who, err)
 	}

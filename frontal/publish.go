@@ -35,7 +35,7 @@ func (d *directory) Publish(ctx context.Context, req *controlpb.PublishRequest) 
 // meanwhile publishes it, and asks the broker.
 func (f *Frontal) publish(ctx context.Context, node string, p overlay.Publication, again bool) error {
 	f.mu.Lock()
-	undo, err := f.roster.publish(node, p)
+	undo, err := f.registry.publish(node, p)
 	f.mu.Unlock()
 	if err != nil {
 		return fmt.Errorf("%s: %w", f.who, err)
@@ -106,7 +106,7 @@ func (d *directory) Unpublish(ctx context.Context, req *controlpb.UnpublishReque
 // session does not publish goes with its lease.
 func (f *Frontal) unpublish(ctx context.Context, node string, p overlay.Publication) error {
 	f.mu.Lock()
-	f.roster.unpublish(node, p)
+	f.registry.unpublish(node, p)
 	f.mu.Unlock()
 	return f.up.onEach(func(s *control.Session) error { return f.unpublishAt(ctx, s, p) })
 }
@@ -148,7 +148,7 @@ func (f *Frontal) publications(ctx context.Context, call string, names []*contro
 // publishAll tells a new session with the broker all names of the site.
 func (f *Frontal) publishAll(ctx context.Context, s *control.Session) error {
 	f.mu.Lock()
-	list := f.roster.publications()
+	list := f.registry.publications()
 	f.mu.Unlock()
 	for rest := list; len(rest) > 0; rest = rest[min(chunk, len(rest)):] {
 		batch := rest[:min(chunk, len(rest))]
@@ -163,7 +163,7 @@ func (f *Frontal) publishAll(ctx context.Context, s *control.Session) error {
 			// Somebody was quicker, while this site was away, or the process has left.
 			f.log.Warn("a name that was published before is lost", "name", batch[i].Name, "job", batch[i].Process.Job, "rank", batch[i].Process.Rank, "error", verdict)
 			f.mu.Lock()
-			if reg := f.roster.processes[batch[i].Process]; reg != nil && reg.point.Generation == batch[i].Generation {
+			if reg := f.registry.processes[batch[i].Process]; reg != nil && reg.point.Generation == batch[i].Generation {
 				delete(reg.names, batch[i].Name)
 			}
 			f.mu.Unlock()

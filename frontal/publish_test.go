@@ -108,8 +108,8 @@ func TestNamesAreThePublishers(t *testing.T) {
 		t.Errorf("a taken name: %v", err)
 	}
 	r.f.mu.Lock()
-	if got := r.f.roster.publications(); len(got) != 1 || got[0].Name != "x" {
-		t.Errorf("the roster has %v", got)
+	if got := r.f.registry.publications(); len(got) != 1 || got[0].Name != "x" {
+		t.Errorf("the registry has %v", got)
 	}
 	r.f.mu.Unlock()
 	resp, err := other.dir.LookupName(other.ctx(), &controlpb.LookupNameRequest{Name: "x"})
@@ -173,12 +173,12 @@ func TestNamesSurviveTheBroker(t *testing.T) {
 	r.until("the stolen name to be forgotten", func() bool {
 		r.f.mu.Lock()
 		defer r.f.mu.Unlock()
-		return len(r.f.roster.publications()) == 2
+		return len(r.f.registry.publications()) == 2
 	})
 	// A helper that registers the process anew keeps its names; another life has none.
 	h.register(0)
 	r.f.mu.Lock()
-	if n := len(r.f.roster.publications()); n != 2 {
+	if n := len(r.f.registry.publications()); n != 2 {
 		t.Errorf("%d names after the same life registered anew", n)
 	}
 	r.f.mu.Unlock()
@@ -186,7 +186,7 @@ func TestNamesSurviveTheBroker(t *testing.T) {
 		t.Error(err)
 	}
 	r.f.mu.Lock()
-	if n := len(r.f.roster.publications()); n != 0 {
+	if n := len(r.f.registry.publications()); n != 0 {
 		t.Errorf("%d names of a former life", n)
 	}
 	r.f.mu.Unlock()

@@ -491,10 +491,10 @@ func (r *rig) helper(node string) *fakeHelper {
 	}
 	h.s, h.dir, h.nodes = s, controlpb.NewDirectoryClient(s.Conn()), controlpb.NewNodesClient(s.Conn())
 	h.ln = listenLoop(r.t)
-	r.until("helper "+node+" is on the roster", func() bool {
+	r.until("helper "+node+" is on the registry", func() bool {
 		r.f.mu.Lock()
 		defer r.f.mu.Unlock()
-		known := r.f.roster.helpers[node]
+		known := r.f.registry.helpers[node]
 		return known != nil && known.session != nil && known.session.RemoteAddr() == s.LocalAddr()
 	})
 	return h

@@ -100,11 +100,11 @@ func (f *Frontal) status() Status {
 	s.Audit = f.audit.Status()
 	s.Memory = f.memory.status(time.Now())
 	s.Waiting = map[string]int{"half_open": f.half.nodes.Stats().Used + f.half.outside.Stats().Used, "carries": len(f.carries.wait), "returns": len(f.returns.wait), "meetings": f.meetings.line.Stats().Used}
-	for name := range f.roster.processes {
+	for name := range f.registry.processes {
 		s.Jobs[name.Job]++
 	}
-	for _, node := range f.roster.nodes() {
-		h := f.roster.helpers[node]
+	for _, node := range f.registry.nodes() {
+		h := f.registry.helpers[node]
 		hs := HelperStatus{Node: node, Up: h.session != nil, Since: h.since, Processes: len(h.processes)}
 		if host := f.own.of[node]; host != nil {
 			hs.Offer = &host.offer

@@ -50,7 +50,7 @@ func (f *Frontal) cutFor(ctx context.Context, s *control.Session, processes []ov
 	}
 	f.mu.Lock()
 	links := f.links.cut(processes, fmt.Errorf("%w: %s", control.ErrRevoked, reason))
-	helpers := f.roster.sessions()
+	helpers := f.registry.sessions()
 	f.mu.Unlock()
 	f.log.Warn("links ended", "reason", reason, "processes", len(processes), "carried", links)
 	var total atomic.Int64

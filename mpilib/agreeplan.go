@@ -20,7 +20,7 @@ const mostOrders = 1 << 20
 
 // agree has all ranks know the same, that of before or, if it is nil, of nothing, and has them look
 // for a slate if that is due. All make the call.
-func (c *collectiveCall) agree(ctx context.Context, before *outlook, b *slate) (*outlook, *slate, error) {
+func (c *collectiveCall) agree(ctx context.Context, before *snapshot, b *slate) (*snapshot, *slate, error) {
 	o, err := before, error(nil)
 	if o == nil {
 		o, err = c.meet(ctx)
@@ -36,7 +36,7 @@ func (c *collectiveCall) agree(ctx context.Context, before *outlook, b *slate) (
 }
 
 // meet has all ranks know where they are, and what rank 0 orders.
-func (c *collectiveCall) meet(ctx context.Context) (*outlook, error) {
+func (c *collectiveCall) meet(ctx context.Context) (*snapshot, error) {
 	mine := opening{Place: recordOf(c.comm.world.comms.here)}
 	orders := c.comm.world.config.orders.encoded()
 	if c.Rank() == 0 {
@@ -46,7 +46,7 @@ func (c *collectiveCall) meet(ctx context.Context) (*outlook, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := &outlook{places: make([]overlay.NodeID, len(all))}
+	o := &snapshot{places: make([]overlay.NodeID, len(all))}
 	for r := range all {
 		if o.places[r], err = all[r].Place.place(); err != nil {
 			return nil, fmt.Errorf("the place of rank %d: %w", r, err)
@@ -71,7 +71,7 @@ func (c *collectiveCall) meet(ctx context.Context) (*outlook, error) {
 
 // compare has all ranks know what any rank's links have measured between sites: a record
 // for each two, in the order of the sites.
-func (c *collectiveCall) compare(ctx context.Context, o *outlook) (*outlook, error) {
+func (c *collectiveCall) compare(ctx context.Context, o *snapshot) (*snapshot, error) {
 	var err error
 	if c.planner, err = o.planner(c.comm); err != nil {
 		return nil, err

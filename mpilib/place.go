@@ -41,8 +41,8 @@ func (c *Comm) Places(ctx context.Context) ([]overlay.NodeID, error) {
 }
 
 func (c *Comm) places(ctx context.Context, call *collectiveCall) ([]overlay.NodeID, error) {
-	if call.plan != nil && call.plan.outlook.places != nil { // so has every rank
-		return slices.Clone(call.plan.outlook.places), nil
+	if call.plan != nil && call.plan.snapshot.places != nil { // so has every rank
+		return slices.Clone(call.plan.snapshot.places), nil
 	}
 	all, err := allgather(ctx, call, recordOf(c.world.comms.here))
 	if err != nil {

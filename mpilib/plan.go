@@ -25,14 +25,14 @@ import (
 // behind it wait for that.
 type plan struct {
 	comm   *Comm
-	derive func(*outlook) *outlook // makes it of the one before; nil: the ranks agree on it
+	derive func(*snapshot) *snapshot // makes it of the one before; nil: the ranks agree on it
 	once   sync.Once
 	done   chan struct{} // closed when the rest is set
 
-	outlook *outlook
-	planner *collectives.Planner
-	slate   *slate // nil: there is none
-	err     error
+	snapshot *snapshot
+	planner  *collectives.Planner
+	slate    *slate // nil: there is none
+	err      error
 
 	mu     sync.Mutex // guards the rest
 	before *plan      // what it goes on from, until it is done; nil: nothing
@@ -48,7 +48,7 @@ func (c *Comm) planOf(number int32) (p, begins *plan) {
 	case c.plan == nil:
 		first := &plan{comm: c, done: make(chan struct{})}
 		if c.Size() == 1 || c.world.comms.here.Name == "" { // all are at one place
-			first.derive = func(*outlook) *outlook { return &outlook{orders: c.world.config.orders} }
+			first.derive = func(*snapshot) *snapshot { return &snapshot{orders: c.world.config.orders} }
 		} else {
 			begins = first
 		}
@@ -67,7 +67,7 @@ func (c *Comm) begins(number int32) bool {
 }
 
 // goOn has c's calls go by what a plan makes known. c.mu is held.
-func (c *Comm) goOn(from *plan, derive func(*outlook) *outlook) {
+func (c *Comm) goOn(from *plan, derive func(*snapshot) *snapshot) {
 	c.plan = &plan{comm: c, before: from, derive: derive, done: make(chan struct{})}
 }
 
@@ -86,7 +86,7 @@ func (c *Comm) force(list string) {
 // forceAnew is for who holds c.mu.
 func (c *Comm) forceAnew() {
 	if list := c.forced; c.plan != nil {
-		c.goOn(c.plan, func(o *outlook) *outlook { return o.forcing(list) })
+		c.goOn(c.plan, func(o *snapshot) *snapshot { return o.forcing(list) })
 	}
 }
 
@@ -100,7 +100,7 @@ func (c *Comm) goesOnFrom(call *collectiveCall) {
 	whole, some := call.comm.group, c.group
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.goOn(call.plan, func(o *outlook) *outlook { return o.among(whole, some) })
+	c.goOn(call.plan, func(o *snapshot) *snapshot { return o.among(whole, some) })
 }
 
 // get returns when the plan is made; by call, if it is the one.
@@ -113,13 +113,13 @@ func (p *plan) get(ctx context.Context, call *collectiveCall) error {
 	p.mu.Lock()
 	before := p.before
 	p.mu.Unlock()
-	var o *outlook
+	var o *snapshot
 	var known *slate
 	if before != nil {
 		if err := before.get(ctx, call); err != nil {
 			return err
 		}
-		if o = before.outlook; before.comm == p.comm {
+		if o = before.snapshot; before.comm == p.comm {
 			known = before.slate
 		}
 	}
@@ -137,14 +137,14 @@ func (p *plan) get(ctx context.Context, call *collectiveCall) error {
 	}
 }
 
-func (p *plan) set(o *outlook, b *slate, err error) {
+func (p *plan) set(o *snapshot, b *slate, err error) {
 	if err == nil {
 		p.planner, err = o.planner(p.comm)
 	}
 	if err != nil { // who failed does not know what others know
 		err = fmt.Errorf("the ranks of %s did not tell each other where they are, so that it has no collective calls: %w", p.comm.Name(), err)
 	}
-	p.outlook, p.slate, p.err = o, b, err
+	p.snapshot, p.slate, p.err = o, b, err
 	p.mu.Lock()
 	p.before = nil
 	p.mu.Unlock()

@@ -322,7 +322,7 @@ func TestOutlookModel(t *testing.T) {
 		}
 		return places
 	}
-	o := (&outlook{places: at("b", "a", "b", "c")}).knowing(map[siteWay]pathRecord{
+	o := (&snapshot{places: at("b", "a", "b", "c")}).knowing(map[siteWay]pathRecord{
 		{"a", "b"}: {RTT: 0.020, Rate: 5e6}, {"b", "a"}: {RTT: 0.016}, {"c", "a"}: {Rate: 7e6},
 	})
 	m, far := o.model(), collectives.DefaultModel().Far
@@ -336,7 +336,7 @@ func TestOutlookModel(t *testing.T) {
 			t.Errorf("from site %d to %d: %+v, want %+v", w.from, w.to, got, w)
 		}
 	}
-	if !o.apart() || (&outlook{places: at("a", "a")}).apart() || (&outlook{}).apart() {
+	if !o.apart() || (&snapshot{places: at("a", "a")}).apart() || (&snapshot{}).apart() {
 		t.Error("apart is wrong")
 	}
 }

@@ -36,7 +36,7 @@ type slateOffer struct {
 }
 
 // findSlate has all ranks share a slate, or none. That there is none is no error.
-func (c *collectiveCall) findSlate(ctx context.Context, o *outlook) (*slate, error) {
+func (c *collectiveCall) findSlate(ctx context.Context, o *snapshot) (*slate, error) {
 	if !o.oneNode() {
 		return nil, nil
 	}
@@ -103,7 +103,7 @@ func (c *collectiveCall) shareSlate(ctx context.Context) (*shm.Segment, error) {
 
 // oneNode reports whether all ranks are, as far as is known: where nobody says where they are, they
 // are at one place.
-func (o *outlook) oneNode() bool {
+func (o *snapshot) oneNode() bool {
 	for _, p := range o.places {
 		if p != o.places[0] {
 			return false

@@ -12,9 +12,9 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// An outlook is what the ranks of a communicator all know of their places and of what
+// A snapshot is what the ranks of a communicator all know of their places and of what
 // lies between, and so what they choose algorithms by. It does not change.
-type outlook struct {
+type snapshot struct {
 	places []overlay.NodeID // by rank; nil: all are at one
 	paths  map[siteWay]pathRecord
 	orders orders
@@ -32,7 +32,7 @@ type pathRecord struct {
 
 // sites returns those that ranks are at, in the order of their lowest ranks, and the
 // number of each rank's.
-func (o *outlook) sites() (names []overlay.SiteID, of []int) {
+func (o *snapshot) sites() (names []overlay.SiteID, of []int) {
 	of = dense(firstSharing(o.places, SplitSite))
 	for r, k := range of {
 		if k == len(names) {
@@ -43,12 +43,12 @@ func (o *outlook) sites() (names []overlay.SiteID, of []int) {
 }
 
 // apart reports whether ranks are at several sites.
-func (o *outlook) apart() bool {
+func (o *snapshot) apart() bool {
 	return slices.ContainsFunc(o.places, func(p overlay.NodeID) bool { return p.Site != o.places[0].Site })
 }
 
-// among returns the outlook of some of a communicator's processes, which all are in it.
-func (o *outlook) among(whole, some *group.Group) *outlook {
+// among returns the snapshot of some of a communicator's processes, which all are in it.
+func (o *snapshot) among(whole, some *group.Group) *snapshot {
 	of := *o
 	of.hint = ""
 	if o.places == nil {
@@ -61,7 +61,7 @@ func (o *outlook) among(whole, some *group.Group) *outlook {
 	return &of
 }
 
-func (o *outlook) layout() collectives.Layout {
+func (o *snapshot) layout() collectives.Layout {
 	if o.places == nil {
 		return nil
 	}
@@ -69,7 +69,7 @@ func (o *outlook) layout() collectives.Layout {
 }
 
 // model is the default one with what is known.
-func (o *outlook) model() *collectives.Model {
+func (o *snapshot) model() *collectives.Model {
 	m := collectives.DefaultModel()
 	m.Learned = o.orders.Learned
 	if len(o.paths) == 0 {
@@ -88,7 +88,7 @@ func (o *outlook) model() *collectives.Model {
 
 // correct puts what is known of a way in place of what is supposed. What one end has
 // not measured the other may have.
-func (o *outlook) correct(p *schedule.Path, w siteWay) {
+func (o *snapshot) correct(p *schedule.Path, w siteWay) {
 	there, back := o.paths[w], o.paths[siteWay{w.to, w.from}]
 	if rtt := least(there.RTT, back.RTT); rtt > 0 {
 		p.Latency = time.Duration(rtt / 2 * float64(time.Second))
@@ -110,7 +110,7 @@ func least(a, b float64) float64 {
 }
 
 // planner returns this rank's for a communicator.
-func (o *outlook) planner(c *Comm) (*collectives.Planner, error) {
+func (o *snapshot) planner(c *Comm) (*collectives.Planner, error) {
 	p, err := collectives.NewPlanner(c.rank, c.Size(), o.layout())
 	if err != nil {
 		return nil, err
@@ -148,7 +148,7 @@ func choice(c collectives.Choice) string {
 }
 
 // measured returns what this process's links tell of the ways from its site, by site.
-func (c *Comm) measured(o *outlook) map[siteWay]pathRecord {
+func (c *Comm) measured(o *snapshot) map[siteWay]pathRecord {
 	known := map[siteWay]pathRecord{}
 	mine := o.places[c.rank].Site
 	for _, p := range c.Paths() {
@@ -165,15 +165,15 @@ func (r pathRecord) with(s pathRecord) pathRecord {
 	return pathRecord{RTT: least(r.RTT, s.RTT), Rate: max(r.Rate, s.Rate)}
 }
 
-// forcing returns an outlook whose communicator's hint is another.
-func (o *outlook) forcing(list string) *outlook {
+// forcing returns a snapshot whose communicator's hint is another.
+func (o *snapshot) forcing(list string) *snapshot {
 	of := *o
 	of.hint = list
 	return &of
 }
 
-// knowing returns an outlook with other paths.
-func (o *outlook) knowing(paths map[siteWay]pathRecord) *outlook {
+// knowing returns a snapshot with other paths.
+func (o *snapshot) knowing(paths map[siteWay]pathRecord) *snapshot {
 	of := *o
 	of.paths = paths
 	return &of

@@ -12,7 +12,7 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// roster knows the site's helpers and the processes they registered.
+// registry knows the site's helpers and the processes they registered.
 //
 //	            register                     attach, detach
 //	(unknown) ------------> confirmed ------------------------> in doubt, until a deadline
@@ -22,7 +22,7 @@ import (
 //
 // A helper registers its processes again with each new session, so what it
 // does not mention within the grace is gone.
-type roster struct {
+type registry struct {
 	site      overlay.SiteID
 	grace     time.Duration
 	count     *limit.Counter[string] // processes, by node
@@ -46,17 +46,17 @@ type registration struct {
 	granted overlay.Principal
 }
 
-// newRoster returns an empty roster for at most total processes, of which one
+// newRegistry returns an empty registry for at most total processes, of which one
 // node may have perNode.
-func newRoster(site overlay.SiteID, grace time.Duration, total, perNode int) *roster {
-	return &roster{site: site, grace: grace,
+func newRegistry(site overlay.SiteID, grace time.Duration, total, perNode int) *registry {
+	return &registry{site: site, grace: grace,
 		count: limit.NewCounter[string](limit.Bounds{
 			What: "registered processes", Total: total, PerKey: perNode, TotalSetting: "limits.processes", KeySetting: "limits.processes_per_node",
 		}),
 		helpers: make(map[string]*helper), processes: make(map[overlay.ProcessName]*registration)}
 }
 
-func (r *roster) helper(node string, now time.Time) *helper {
+func (r *registry) helper(node string, now time.Time) *helper {
 	h := r.helpers[node]
 	if h == nil {
 		h = &helper{since: now, processes: make(map[overlay.ProcessName]*registration)}
@@ -66,7 +66,7 @@ func (r *roster) helper(node string, now time.Time) *helper {
 }
 
 // attach makes s the session of a node and returns the one it replaces.
-func (r *roster) attach(node string, s *control.Session, now time.Time) (replaced *control.Session) {
+func (r *registry) attach(node string, s *control.Session, now time.Time) (replaced *control.Session) {
 	h := r.helper(node, now)
 	replaced, h.session, h.since = h.session, s, now
 	h.inDoubt(now.Add(r.grace))
@@ -74,7 +74,7 @@ func (r *roster) attach(node string, s *control.Session, now time.Time) (replace
 }
 
 // detach says that a session ended. It does nothing when another replaced it.
-func (r *roster) detach(node string, s *control.Session, now time.Time) {
+func (r *registry) detach(node string, s *control.Session, now time.Time) {
 	h := r.helpers[node]
 	if h == nil || h.session != s {
 		return
@@ -94,7 +94,7 @@ func (h *helper) inDoubt(until time.Time) {
 
 // register adds or confirms a process. The node may take a process over from
 // another node of the site only with a newer generation.
-func (r *roster) register(p overlay.AccessPoint, now time.Time) error {
+func (r *registry) register(p overlay.AccessPoint, now time.Time) error {
 	old := r.processes[p.Process]
 	switch {
 	case old != nil && p.Generation < old.point.Generation:
@@ -138,7 +138,7 @@ func moves(name overlay.ProcessName) bool {
 }
 
 // withdraw removes a process of a node, if it is still in that generation.
-func (r *roster) withdraw(node string, name overlay.ProcessName, generation overlay.Generation) bool {
+func (r *registry) withdraw(node string, name overlay.ProcessName, generation overlay.Generation) bool {
 	reg := r.processes[name]
 	if reg == nil || reg.point.Node.Name != node || reg.point.Generation != generation {
 		return false
@@ -147,13 +147,13 @@ func (r *roster) withdraw(node string, name overlay.ProcessName, generation over
 	return true
 }
 
-func (r *roster) remove(reg *registration) {
+func (r *registry) remove(reg *registration) {
 	r.drop(reg)
 	r.count.Give(reg.point.Node.Name, 1)
 }
 
 // drop is remove of what is counted still.
-func (r *roster) drop(reg *registration) {
+func (r *registry) drop(reg *registration) {
 	node, name := reg.point.Node.Name, reg.point.Process
 	delete(r.processes, name)
 	h := r.helpers[node]
@@ -164,7 +164,7 @@ func (r *roster) drop(reg *registration) {
 }
 
 // publish notes a name of a process of a node, and returns what undoes that.
-func (r *roster) publish(node string, p overlay.Publication) (undo func(), err error) {
+func (r *registry) publish(node string, p overlay.Publication) (undo func(), err error) {
 	reg := r.processes[p.Process]
 	switch {
 	case reg == nil || reg.point.Node.Name != node:
@@ -190,14 +190,14 @@ func (r *roster) publish(node string, p overlay.Publication) (undo func(), err e
 }
 
 // unpublish forgets a name.
-func (r *roster) unpublish(node string, p overlay.Publication) {
+func (r *registry) unpublish(node string, p overlay.Publication) {
 	if reg := r.processes[p.Process]; reg != nil && reg.point.Node.Name == node && reg.point.Generation == p.Generation {
 		delete(reg.names, p.Name)
 	}
 }
 
 // publications returns all names that the site's processes have published, in no order.
-func (r *roster) publications() (all []overlay.Publication) {
+func (r *registry) publications() (all []overlay.Publication) {
 	for _, reg := range r.processes {
 		for name, port := range reg.names {
 			all = append(all, overlay.Publication{Name: name, Port: port, Process: reg.point.Process, Generation: reg.point.Generation})
@@ -208,7 +208,7 @@ func (r *roster) publications() (all []overlay.Publication) {
 
 // expire removes the processes whose helper did not confirm them in time, and
 // returns them.
-func (r *roster) expire(now time.Time) []overlay.AccessPoint {
+func (r *registry) expire(now time.Time) []overlay.AccessPoint {
 	var gone []overlay.AccessPoint
 	for _, reg := range r.processes {
 		if !reg.doubt.IsZero() && !now.Before(reg.doubt) {
@@ -222,7 +222,7 @@ func (r *roster) expire(now time.Time) []overlay.AccessPoint {
 }
 
 // points returns all processes, in no order.
-func (r *roster) points() []overlay.AccessPoint {
+func (r *registry) points() []overlay.AccessPoint {
 	all := make([]overlay.AccessPoint, 0, len(r.processes))
 	for _, reg := range r.processes {
 		all = append(all, reg.point)
@@ -232,7 +232,7 @@ func (r *roster) points() []overlay.AccessPoint {
 
 // principal returns on whose behalf the first of the processes works that is
 // registered here.
-func (r *roster) principal(names ...overlay.ProcessName) overlay.Principal {
+func (r *registry) principal(names ...overlay.ProcessName) overlay.Principal {
 	for _, name := range names {
 		if reg := r.processes[name]; reg != nil {
 			return cmp.Or(reg.granted, reg.point.Principal)
@@ -242,7 +242,7 @@ func (r *roster) principal(names ...overlay.ProcessName) overlay.Principal {
 }
 
 // confirmed returns a process whose helper is here and speaks for it.
-func (r *roster) confirmed(name overlay.ProcessName) (overlay.AccessPoint, bool) {
+func (r *registry) confirmed(name overlay.ProcessName) (overlay.AccessPoint, bool) {
 	reg := r.processes[name]
 	if reg == nil || !reg.doubt.IsZero() {
 		return overlay.AccessPoint{}, false
@@ -251,7 +251,7 @@ func (r *roster) confirmed(name overlay.ProcessName) (overlay.AccessPoint, bool)
 }
 
 // target returns a process and its helper's session. Generation 0 takes any.
-func (r *roster) target(name overlay.ProcessName, generation overlay.Generation) (overlay.AccessPoint, *control.Session, error) {
+func (r *registry) target(name overlay.ProcessName, generation overlay.Generation) (overlay.AccessPoint, *control.Session, error) {
 	reg := r.processes[name]
 	switch {
 	case reg == nil:
@@ -269,7 +269,7 @@ func (r *roster) target(name overlay.ProcessName, generation overlay.Generation)
 }
 
 // sessions returns the sessions of the helpers that are here.
-func (r *roster) sessions() (all []*control.Session) {
+func (r *registry) sessions() (all []*control.Session) {
 	for _, h := range r.helpers {
 		if h.session != nil {
 			all = append(all, h.session)
@@ -279,7 +279,7 @@ func (r *roster) sessions() (all []*control.Session) {
 }
 
 // nodes returns the names of the nodes that are known, sorted.
-func (r *roster) nodes() []string {
+func (r *registry) nodes() []string {
 	names := make([]string, 0, len(r.helpers))
 	for node := range r.helpers {
 		names = append(names, node)
