@@ -37,23 +37,23 @@ func askAfter(told, learned time.Duration, dialled bool) time.Duration {
 	return after
 }
 
-// way is what lessons are about: carriers of one kind to one site.
+// way is what is learnt about: carriers of one kind to one site.
 type way struct {
 	site      overlay.SiteID // the peer's
 	technique overlay.Technique
 }
 
-// lessons are what carriers of a mesh were seen to die of. A shorter time replaces a longer
+// idleDeaths are what carriers of a mesh were seen to die of. A shorter time replaces a longer
 // one, so that what was no firewall's doing costs a few questions more; they
 // end with the process.
-type lessons struct {
+type idleDeaths struct {
 	mu   sync.Mutex // guards idle; held for a moment only, also while a stream is locked
 	idle map[way]time.Duration
 }
 
 // learn takes the death of a carrier into account, and reports whether there
 // was something to learn from it.
-func (l *lessons) learn(path overlay.Path, err error) bool {
+func (l *idleDeaths) learn(path overlay.Path, err error) bool {
 	var forgotten *stream.IdleError
 	if path.Technique == 0 || !errors.As(err, &forgotten) {
 		return false
@@ -71,15 +71,15 @@ func (l *lessons) learn(path overlay.Path, err error) bool {
 	return true
 }
 
-// learn is lessons.learn with a word in the log.
+// learn is idleDeaths.learn with a word in the log.
 func (m *Mesh) learn(path overlay.Path, err error) {
-	if m.lessons.learn(path, err) && m.cfg.Log != nil {
+	if m.idleDeaths.learn(path, err) && m.cfg.Log != nil {
 		m.cfg.Log.Info("idle carriers are asked more often", "path", path.String(), "peer_site", path.Peer.Site, "cause", err)
 	}
 }
 
 // of returns after how long an idle carrier by path was seen dead; 0: never.
-func (l *lessons) of(path overlay.Path) time.Duration {
+func (l *idleDeaths) of(path overlay.Path) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.idle[way{path.Peer.Site, path.Technique}]
@@ -88,7 +88,7 @@ func (l *lessons) of(path overlay.Path) time.Duration {
 // askAfter is stream.Options.AskAfter.
 func (k *keeper) askAfter(c *stream.Carrier) time.Duration {
 	a := c.About.(*about)
-	return askAfter(a.idle, k.mesh.lessons.of(a.path), k.link.Dialled)
+	return askAfter(a.idle, k.mesh.idleDeaths.of(a.path), k.link.Dialled)
 }
 
 // deadPeer is how long the kernel tries to deliver what was written on a carrier. The

@@ -70,14 +70,14 @@ func TestIdleLinkIsQuiet(t *testing.T) {
 }
 
 // A mesh learns from what it lost, for carriers of the same kind to the same site.
-func TestLessons(t *testing.T) {
+func TestIdleDeaths(t *testing.T) {
 	to := func(site overlay.SiteID, technique overlay.Technique) overlay.Path {
 		return overlay.Path{Technique: technique, Peer: overlay.NodeID{Site: site, Name: "n1"}}
 	}
 	idle := func(d time.Duration) error {
 		return fmt.Errorf("writing: %w", &stream.IdleError{Idle: d, Err: errors.New("reset")})
 	}
-	var l lessons
+	var l idleDeaths
 	for i, tc := range []struct {
 		path overlay.Path
 		err  error

@@ -57,11 +57,11 @@ type Config struct {
 // Mesh makes the links of one process with the others of its job, at most one
 // for each, whoever dials. Safe for concurrent use.
 type Mesh struct {
-	cfg      Config
-	reporter overlay.TrafficReporter // nil: nobody wants to know
-	reserver overlay.Reserver        // nil: nobody keeps relays ready
-	lessons  lessons
-	trials   trials
+	cfg        Config
+	reporter   overlay.TrafficReporter // nil: nobody wants to know
+	reserver   overlay.Reserver        // nil: nobody keeps relays ready
+	idleDeaths idleDeaths
+	trials     trials
 
 	mu     sync.Mutex // guards the fields below and every attempt; never held while waiting
 	serve  context.Context

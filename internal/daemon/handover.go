@@ -37,9 +37,9 @@ const handoverEnv = "ISTHMUS_HANDOVER"
 
 // Descriptors of a successor.
 const (
-	readyPipe   = 3 // it writes the line "ready" there
-	kinship     = 4 // its end of the socket to its predecessor
-	firstSocket = 5
+	readyPipe         = 3 // it writes the line "ready" there
+	predecessorSocket = 4 // its end of the socket to its predecessor
+	firstSocket       = 5
 )
 
 const (
@@ -104,7 +104,7 @@ func inherit() (*inheritance, error) {
 	}
 	syscall.CloseOnExec(readyPipe)
 	var err error
-	in.kin, err = unixConn(os.NewFile(kinship, "predecessor"))
+	in.kin, err = unixConn(os.NewFile(predecessorSocket, "predecessor"))
 	return in, err
 }
 

@@ -385,7 +385,7 @@ func TestFlood(t *testing.T) {
 	for _, r := range records {
 		sum.Add(&r)
 	}
-	if len(records) > 2*spareFirst+10 || !strings.Contains(events(records), "link-end") {
+	if len(records) > 2*sampleFirst+10 || !strings.Contains(events(records), "link-end") {
 		t.Errorf("%d records", len(records))
 	}
 	counts := map[string]uint64{}
@@ -402,20 +402,20 @@ func TestFlood(t *testing.T) {
 	}
 }
 
-// Many rules do not make the table of what is spared grow.
-func TestSparingBound(t *testing.T) {
-	var s sparing
+// Many rules do not make the table of what is left out grow.
+func TestSamplerBound(t *testing.T) {
+	var s sampler
 	now := time.Now()
-	for i := range 10 * spareRules {
+	for i := range 10 * sampleRules {
 		s.take(&Record{Event: Refusal, Time: now, Rule: strings.Repeat("r", i)})
 	}
-	if len(s.rules) > spareRules+1 {
+	if len(s.rules) > sampleRules+1 {
 		t.Errorf("%d rules", len(s.rules))
 	}
 	if more := s.over(now.Add(time.Second), false); more != nil {
 		t.Errorf("before the window's end: %v", more)
 	}
-	if more := s.over(now.Add(spareWindow), false); len(more) != 1 || more[0].Rule != "(others)" {
+	if more := s.over(now.Add(sampleWindow), false); len(more) != 1 || more[0].Rule != "(others)" {
 		t.Errorf("at its end: %v", more)
 	}
 }

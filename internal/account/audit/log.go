@@ -189,7 +189,7 @@ func (l *Log) own(r Record) Record {
 	return r
 }
 
-// batch is r and what else waits, without the refusals that are spared.
+// batch is r and what else waits, without the refusals that are left out.
 func (l *Log) batch(r Record) []Record {
 	var out []Record
 	for n := 1; ; n++ {
@@ -203,7 +203,7 @@ func (l *Log) batch(r Record) []Record {
 	}
 }
 
-// flush does what is due by the clock: tells what was spared or lost, brings
+// flush does what is due by the clock: tells what was left out or lost, brings
 // everything to the disk, and says where the chain's head is.
 func (l *Log) flush(end bool) {
 	now := l.now()
@@ -327,7 +327,7 @@ type writer struct {
 	head   Head
 	before before // of the file that is begun next
 	unsaid uint64 // records lost that the log does not tell yet
-	spare  sparing
+	spare  sampler
 	said   time.Time // when the head was
 	tried  time.Time // when writing was
 	nagged time.Time // when it was said that writing fails

@@ -47,7 +47,7 @@ const (
 	tryEvery   = 100 * time.Microsecond
 	quickYield = 2 * time.Microsecond
 	quickRow   = 16
-	shyFor     = 100 * time.Millisecond
+	noYieldFor = 100 * time.Millisecond
 
 	// A crowded process that had so many turns in vain looks for another place among those
 	// that take turns, and then stays for a while, twice as long each time it did not help.
@@ -194,7 +194,7 @@ func (w *Waiter) judge(now, long time.Duration) {
 	w.tried = now
 	switch {
 	case long >= longYield:
-		w.wanted, w.tried = false, now+shyFor
+		w.wanted, w.tried = false, now+noYieldFor
 	case long > quickYield:
 		w.wanted, w.quick = true, 0
 	default:

@@ -134,7 +134,7 @@ func TestYieldsWhereOthersWantTheProcessor(t *testing.T) {
 		t.Error("want no try so soon after that")
 	}
 	w.Begin()
-	if next(shyFor+tryEvery) != Yield {
+	if next(noYieldFor+tryEvery) != Yield {
 		t.Error("want another try after a longer time")
 	}
 }

@@ -9,41 +9,41 @@ import (
 // everything else out of the log. In each window the first few of each rule
 // are written, and one record stands for the others.
 const (
-	spareWindow = 10 * time.Second
-	spareFirst  = 50
-	spareRules  = 64 // that are told apart; further ones count as one
+	sampleWindow = 10 * time.Second
+	sampleFirst  = 50
+	sampleRules  = 64 // that are told apart; further ones count as one
 )
 
-// sparing decides which refusals are written. It knows no clock.
-type sparing struct {
+// sampler decides which refusals are written. It knows no clock.
+type sampler struct {
 	since time.Time
-	rules map[string]*spared
+	rules map[string]*sampledRule
 }
 
-type spared struct {
+type sampledRule struct {
 	written int
 	left    uint64 // not written
 	last    Record
 }
 
 // take reports whether the record is to be written.
-func (s *sparing) take(r *Record) bool {
+func (s *sampler) take(r *Record) bool {
 	if r.Event != Refusal {
 		return true
 	}
 	if s.rules == nil {
-		s.rules, s.since = map[string]*spared{}, r.Time
+		s.rules, s.since = map[string]*sampledRule{}, r.Time
 	}
 	key := r.Rule
-	if s.rules[key] == nil && len(s.rules) >= spareRules {
+	if s.rules[key] == nil && len(s.rules) >= sampleRules {
 		key = "(others)"
 	}
 	of := s.rules[key]
 	if of == nil {
-		of = new(spared)
+		of = new(sampledRule)
 		s.rules[key] = of
 	}
-	if of.written < spareFirst {
+	if of.written < sampleFirst {
 		of.written++
 		return true
 	}
@@ -54,8 +54,8 @@ func (s *sparing) take(r *Record) bool {
 
 // over returns the records that stand for those that were left out, when the
 // window is over by now or whenever it is the end, and begins anew.
-func (s *sparing) over(now time.Time, end bool) []Record {
-	if s.rules == nil || !end && now.Sub(s.since) < spareWindow {
+func (s *sampler) over(now time.Time, end bool) []Record {
+	if s.rules == nil || !end && now.Sub(s.since) < sampleWindow {
 		return nil
 	}
 	var out []Record
