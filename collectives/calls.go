@@ -112,8 +112,8 @@ func carryOut(ctx context.Context, c Comm, collective string, a *Args) error {
 		return fmt.Errorf("collectives: %s: %w", collective, err)
 	}
 	what := a.call(collective)
-	if b, ok := c.(Slate); ok && p.choosesSlate(&what, b.Posts()) {
-		return overSlate(ctx, b, p, a, collective)
+	if b, ok := c.(SharedBuffer); ok && p.choosesSharedBuffer(&what, b.Posts()) {
+		return overSharedBuffer(ctx, b, p, a, collective)
 	}
 	return p.choose(&what).run(ctx, c, a, &what)
 }

@@ -220,14 +220,14 @@ func (p *Planner) choose(c *call) Algorithm {
 	return p.choices(c.collective, s)[0].Algorithm
 }
 
-// choosesSlate reports whether a call goes over a slate on which each rank posts so much at a
+// choosesSharedBuffer reports whether a call goes over a shared buffer on which each rank posts so much at a
 // time: it does where it fits and no algorithm is forced.
-func (p *Planner) choosesSlate(c *call, piece int) bool {
+func (p *Planner) choosesSharedBuffer(c *call, piece int) bool {
 	if piece == 0 {
 		return false
 	}
 	s := c.shape(p.size)
-	if !fitsSlate(c.collective, s, p.size, piece) {
+	if !fitsSharedBuffer(c.collective, s, p.size, piece) {
 		return false
 	}
 	p.mu.Lock()
@@ -236,7 +236,7 @@ func (p *Planner) choosesSlate(c *call, piece int) bool {
 		return false
 	}
 	if p.told != nil {
-		p.unpredicted(s, Algorithm{Collective: c.collective, Name: slateName, Summary: "one step over memory that all share"})
+		p.unpredicted(s, Algorithm{Collective: c.collective, Name: sharedBufferName, Summary: "one step over memory that all share"})
 	}
 	return true
 }

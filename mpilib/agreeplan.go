@@ -19,8 +19,8 @@ type opening struct {
 const mostOrders = 1 << 20
 
 // agree has all ranks know the same, that of before or, if it is nil, of nothing, and has them look
-// for a slate if that is due. All make the call.
-func (c *collectiveCall) agree(ctx context.Context, before *snapshot, b *slate) (*snapshot, *slate, error) {
+// for a shared buffer if that is due. All make the call.
+func (c *collectiveCall) agree(ctx context.Context, before *snapshot, b *sharedBuffer) (*snapshot, *sharedBuffer, error) {
 	o, err := before, error(nil)
 	if o == nil {
 		o, err = c.meet(ctx)
@@ -29,8 +29,8 @@ func (c *collectiveCall) agree(ctx context.Context, before *snapshot, b *slate) 
 	case err != nil:
 	case o.apart():
 		o, err = c.compare(ctx, o)
-	case b == nil && c.number > slateAfter:
-		b, err = c.findSlate(ctx, o)
+	case b == nil && c.number > sharedBufferAfter:
+		b, err = c.findSharedBuffer(ctx, o)
 	}
 	return o, b, err
 }

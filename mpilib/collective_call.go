@@ -75,21 +75,21 @@ func (c *Comm) beginCall(args ...callArgs) (*collectiveCall, error) {
 // collectiveCall is one collective call's collectives.Comm: its messages have
 // a context that point-to-point messages do not, and tags of the call, from tag on.
 type collectiveCall struct {
-	comm    *Comm
-	context uint32
-	tag     int
-	seen    *calling // in debug mode; else nil
-	pair    bool     // only two ranks make it, who need no other
-	whole   *Comm    // whose call it is a part of, where that is not comm
-	plan    *plan    // nil: all ranks are taken to be together
-	begins  *plan    // which the call has to make; nil: none
-	planner *collectives.Planner
-	waited  bool   // by the program, in its own goroutine
-	slate   *slate // over which it goes; nil: by messages
-	number  uint64 // among the communicator's, from 1
-	step    uint64 // of the slate
-	mail    mail
-	round   round // that it is all of
+	comm         *Comm
+	context      uint32
+	tag          int
+	seen         *calling // in debug mode; else nil
+	pair         bool     // only two ranks make it, who need no other
+	whole        *Comm    // whose call it is a part of, where that is not comm
+	plan         *plan    // nil: all ranks are taken to be together
+	begins       *plan    // which the call has to make; nil: none
+	planner      *collectives.Planner
+	waited       bool          // by the program, in its own goroutine
+	sharedBuffer *sharedBuffer // over which it goes; nil: by messages
+	number       uint64        // among the communicator's, from 1
+	step         uint64        // of the shared buffer
+	mail         mail
+	round        round // that it is all of
 }
 
 // spareCall returns one that is nobody's. c.mu is held.

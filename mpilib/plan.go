@@ -18,7 +18,7 @@ import (
 //     if they are at several sites, what their links have measured;
 //   - calls 64, 4096 and 262144, if they are: links know more by then;
 //   - SetInfo: the same, but for the algorithms that are forced;
-//   - call 16, if it is: those that are all on one node have a slate from then on;
+//   - call 16, if it is: those that are all on one node have a shared buffer from then on;
 //   - a communicator that all of another have made: as that one's.
 //
 // What ranks tell each other is a part of the call that begins the plan, and the calls
@@ -29,10 +29,10 @@ type plan struct {
 	once   sync.Once
 	done   chan struct{} // closed when the rest is set
 
-	snapshot *snapshot
-	planner  *collectives.Planner
-	slate    *slate // nil: there is none
-	err      error
+	snapshot     *snapshot
+	planner      *collectives.Planner
+	sharedBuffer *sharedBuffer // nil: there is none
+	err          error
 
 	mu     sync.Mutex // guards the rest
 	before *plan      // what it goes on from, until it is done; nil: nothing
@@ -63,7 +63,7 @@ func (c *Comm) planOf(number int32) (p, begins *plan) {
 
 // begins reports whether a call makes a plan because of its number. c.mu is held.
 func (c *Comm) begins(number int32) bool {
-	return c.Size() > 1 && (number == slateAfter && c.Size() <= shm.MostOnSlate || slices.Contains(comparisons, number))
+	return c.Size() > 1 && (number == sharedBufferAfter && c.Size() <= shm.MaxSharedBufferRanks || slices.Contains(comparisons, number))
 }
 
 // goOn has c's calls go by what a plan makes known. c.mu is held.
@@ -114,13 +114,13 @@ func (p *plan) get(ctx context.Context, call *collectiveCall) error {
 	before := p.before
 	p.mu.Unlock()
 	var o *snapshot
-	var known *slate
+	var known *sharedBuffer
 	if before != nil {
 		if err := before.get(ctx, call); err != nil {
 			return err
 		}
 		if o = before.snapshot; before.comm == p.comm {
-			known = before.slate
+			known = before.sharedBuffer
 		}
 	}
 	switch {
@@ -137,14 +137,14 @@ func (p *plan) get(ctx context.Context, call *collectiveCall) error {
 	}
 }
 
-func (p *plan) set(o *snapshot, b *slate, err error) {
+func (p *plan) set(o *snapshot, b *sharedBuffer, err error) {
 	if err == nil {
 		p.planner, err = o.planner(p.comm)
 	}
 	if err != nil { // who failed does not know what others know
 		err = fmt.Errorf("the ranks of %s did not tell each other where they are, so that it has no collective calls: %w", p.comm.Name(), err)
 	}
-	p.snapshot, p.slate, p.err = o, b, err
+	p.snapshot, p.sharedBuffer, p.err = o, b, err
 	p.mu.Lock()
 	p.before = nil
 	p.mu.Unlock()
@@ -159,7 +159,7 @@ func (c *collectiveCall) ready(ctx context.Context) error {
 	err := c.plan.get(ctx, c)
 	c.planner = c.plan.planner
 	if err == nil {
-		err = c.takeSlate()
+		err = c.takeSharedBuffer()
 	}
 	return err
 }

@@ -47,9 +47,9 @@
 // Who sends decides where, and starts at the front again whenever the receiver has taken everything,
 // for memory that was just used is in the cache.
 //
-// # A slate
+// # A shared buffer
 //
-// [CreateSlate] makes memory for more than two: a [Slate], on which each of them posts what all others may
+// [CreateSharedBuffer] makes memory for more than two: a [SharedBuffer], on which each of them posts what all others may
 // read. After the head, each has:
 //
 //	0      at: the stamp it has posted for last

@@ -26,8 +26,8 @@ const (
 
 // What a segment holds, and how that is laid out.
 const (
-	lanesLayout = 1
-	slateLayout = 1 << 16
+	lanesLayout        = 1
+	sharedBufferLayout = 1 << 16
 )
 
 var magic = [8]byte{'i', 's', 't', 'h', 's', 'h', 'm', '\n'}

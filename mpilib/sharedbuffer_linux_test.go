@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// seasoned has made so many calls that its ranks share a slate, if they can.
+// seasoned has made so many calls that its ranks share a shared buffer, if they can.
 func seasoned(ctx context.Context, c *Comm) error {
-	for range slateAfter + 1 {
+	for range sharedBufferAfter + 1 {
 		if err := Barrier(ctx, c); err != nil {
 			return err
 		}
@@ -17,31 +17,31 @@ func seasoned(ctx context.Context, c *Comm) error {
 	return nil
 }
 
-func slateOf(c *Comm) *slate {
+func sharedBufferOf(c *Comm) *sharedBuffer {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.plan.slate
+	return c.plan.sharedBuffer
 }
 
-// Ranks of one node share a slate after some calls, and go on with it through later plans; the
+// Ranks of one node share a shared buffer after some calls, and go on with it through later plans; the
 // debug mode is for messages.
-func TestSlateIsUsed(t *testing.T) {
+func TestSharedBufferIsUsed(t *testing.T) {
 	t.Setenv(EnvDebug, "")
 	TestWorld(t, 3, func(ctx context.Context, c *Comm) error {
 		if err := seasoned(ctx, c); err != nil {
 			return err
 		}
-		first := slateOf(c)
+		first := sharedBufferOf(c)
 		if first == nil {
-			return errors.New("there is no slate")
+			return errors.New("there is no shared buffer")
 		}
 		for range comparisons[0] {
 			if err := Barrier(ctx, c); err != nil {
 				return err
 			}
 		}
-		if slateOf(c) != first {
-			return errors.New("the next plan has another slate")
+		if sharedBufferOf(c) != first {
+			return errors.New("the next plan has another shared buffer")
 		}
 		d, err := c.Dup(ctx)
 		if err != nil {
@@ -50,15 +50,15 @@ func TestSlateIsUsed(t *testing.T) {
 		if err := seasoned(ctx, d); err != nil {
 			return err
 		}
-		if slateOf(d) == nil || slateOf(d) == first {
-			return errors.New("the duplicate has no slate of its own")
+		if sharedBufferOf(d) == nil || sharedBufferOf(d) == first {
+			return errors.New("the duplicate has no shared buffer of its own")
 		}
 		return nil
 	})
 }
 
-// Where one rank has no shared memory, none has a slate.
-func TestNoSlate(t *testing.T) {
+// Where one rank has no shared memory, none has a shared buffer.
+func TestNoSharedBuffer(t *testing.T) {
 	for name, opt := range map[string]Option{
 		"unshared":       func(cfg *config) { cfg.unshared = cfg.place.rank == 1 },
 		"on other nodes": WithPlaces(layouts[3].place),
@@ -68,8 +68,8 @@ func TestNoSlate(t *testing.T) {
 				if err := seasoned(ctx, c); err != nil {
 					return err
 				}
-				if slateOf(c) != nil {
-					return errors.New("there is a slate")
+				if sharedBufferOf(c) != nil {
+					return errors.New("there is a shared buffer")
 				}
 				return Barrier(ctx, c)
 			}, opt)
@@ -77,9 +77,9 @@ func TestNoSlate(t *testing.T) {
 	}
 }
 
-// What waits on a slate for a rank that dies fails with its failure, on every rank, and so does
+// What waits on a shared buffer for a rank that dies fails with its failure, on every rank, and so does
 // what is called later.
-func TestSlateFailure(t *testing.T) {
+func TestSharedBufferFailure(t *testing.T) {
 	t.Setenv(EnvDebug, "")
 	buf := func() []int { return make([]int, 4) }
 	for name, call := range map[string]func(context.Context, *Comm) error{
@@ -112,8 +112,8 @@ func TestSlateFailure(t *testing.T) {
 	}
 }
 
-// Who waits on a slate is told that its communicator is revoked.
-func TestSlateRevoked(t *testing.T) {
+// Who waits on a shared buffer is told that its communicator is revoked.
+func TestSharedBufferRevoked(t *testing.T) {
 	t.Setenv(EnvDebug, "")
 	TestWorld(t, 3, func(ctx context.Context, c *Comm) error {
 		d, err := c.Dup(ctx)
@@ -135,7 +135,7 @@ func TestSlateRevoked(t *testing.T) {
 
 // A rank that gives up a call, or whose arguments are wrong, leaves the others neither waiting nor
 // out of step.
-func TestSlateGivenUp(t *testing.T) {
+func TestSharedBufferGivenUp(t *testing.T) {
 	t.Setenv(EnvDebug, "")
 	given := newGate(1)
 	TestWorld(t, 2, func(ctx context.Context, c *Comm) error {

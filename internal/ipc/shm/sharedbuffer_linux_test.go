@@ -10,21 +10,21 @@ import (
 	"time"
 )
 
-// slates returns the ends of a slate for n processes, all of them this one.
-func slates(t *testing.T, n int) []*Slate {
+// sharedBuffers returns the ends of a shared buffer for n processes, all of them this one.
+func sharedBuffers(t *testing.T, n int) []*SharedBuffer {
 	t.Helper()
-	first, err := CreateSlate(n)
+	first, err := CreateSharedBuffer(n)
 	if err != nil {
 		t.Fatal(err)
 	}
 	others := make([]CPUs, n-1)
-	all := []*Slate{first.Slate(0, n, others)}
+	all := []*SharedBuffer{first.SharedBuffer(0, n, others)}
 	for i := 1; i < n; i++ {
-		s, err := OpenSlate(first.Offer(), n)
+		s, err := OpenSharedBuffer(first.Offer(), n)
 		if err != nil {
 			t.Fatal(err)
 		}
-		all = append(all, s.Slate(i, n, others))
+		all = append(all, s.SharedBuffer(i, n, others))
 	}
 	first.CloseFile()
 	for _, b := range all {
@@ -39,7 +39,7 @@ func fine() error { return nil }
 // said is what a process posts for a stamp.
 func said(process int, stamp uint64) []byte {
 	r := rand.New(rand.NewPCG(uint64(process), stamp))
-	n := []int{0, 1, 8, postedShort, postedShort + 1, 3000, SlatePiece}[r.IntN(7)]
+	n := []int{0, 1, 8, postedShort, postedShort + 1, 3000, SharedBufferPiece}[r.IntN(7)]
 	p := make([]byte, n)
 	for i := range p {
 		p[i] = byte(r.Uint32())
@@ -47,14 +47,14 @@ func said(process int, stamp uint64) []byte {
 	return p
 }
 
-// TestSlate: everybody reads what was posted for the step, whoever is ahead, and whether many or
+// TestSharedBuffer: everybody reads what was posted for the step, whoever is ahead, and whether many or
 // few read.
-func TestSlate(t *testing.T) {
+func TestSharedBuffer(t *testing.T) {
 	for _, n := range []int{2, 3, 5} {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		var all sync.WaitGroup
-		for me, b := range slates(t, n) {
+		for me, b := range sharedBuffers(t, n) {
 			all.Go(func() {
 				for stamp := uint64(1); stamp < 400; stamp += 1 + stamp%3 {
 					if err := b.Post(ctx, stamp, fine, said(me, stamp)); err != nil {
@@ -80,15 +80,15 @@ func TestSlate(t *testing.T) {
 	}
 }
 
-// TestSlateHoldsBack: who is ahead does not write over what others have yet to read.
-func TestSlateHoldsBack(t *testing.T) {
-	b := slates(t, 2)
+// TestSharedBufferHoldsBack: who is ahead does not write over what others have yet to read.
+func TestSharedBufferHoldsBack(t *testing.T) {
+	b := sharedBuffers(t, 2)
 	ctx, cancel := context.WithCancel(t.Context())
 	stop := errors.New("stop")
 	held := func() error { return stop }
 	long := make([]byte, postedShort+1)
 	stamp := uint64(1)
-	for ; stamp <= slatePieces; stamp++ {
+	for ; stamp <= sharedBufferPieces; stamp++ {
 		if err := b[0].Post(ctx, stamp, fine, long); err != nil {
 			t.Fatal(err)
 		}
@@ -96,7 +96,7 @@ func TestSlateHoldsBack(t *testing.T) {
 	if err := b[0].Post(ctx, stamp, held, long); !errors.Is(err, stop) {
 		t.Fatalf("posted over a piece that nobody has read: %v", err)
 	}
-	for ; stamp <= slateCells; stamp++ {
+	for ; stamp <= sharedBufferCells; stamp++ {
 		if err := b[0].Post(ctx, stamp, fine, []byte{byte(stamp)}); err != nil {
 			t.Fatal(err)
 		}
@@ -119,10 +119,10 @@ func TestSlateHoldsBack(t *testing.T) {
 	}
 }
 
-// TestSlatePassed: who waits for a step that another has left out is told, and meets it at a
+// TestSharedBufferPassed: who waits for a step that another has left out is told, and meets it at a
 // later one.
-func TestSlatePassed(t *testing.T) {
-	b := slates(t, 2)
+func TestSharedBufferPassed(t *testing.T) {
+	b := sharedBuffers(t, 2)
 	b[0].Post(t.Context(), 1, fine, nil)
 	b[1].Post(t.Context(), 2, fine, said(1, 2))
 	if _, err := b[0].Read(t.Context(), 1, 1, fine); !errors.Is(err, ErrPassed) {
@@ -134,9 +134,9 @@ func TestSlatePassed(t *testing.T) {
 	}
 }
 
-// TestSlateSleeps: who sleeps is woken by a post, long before it would look by itself.
-func TestSlateSleeps(t *testing.T) {
-	b := slates(t, 2)
+// TestSharedBufferSleeps: who sleeps is woken by a post, long before it would look by itself.
+func TestSharedBufferSleeps(t *testing.T) {
+	b := sharedBuffers(t, 2)
 	for stamp := uint64(1); stamp <= 3; stamp++ {
 		b[0].Post(t.Context(), stamp, fine, nil)
 		asked := make(chan struct{})
@@ -153,25 +153,25 @@ func TestSlateSleeps(t *testing.T) {
 	}
 }
 
-// TestSlateOffers: what is no slate for so many processes is not opened.
-func TestSlateOffers(t *testing.T) {
-	s, err := CreateSlate(2)
+// TestSharedBufferOffers: what is no shared buffer for so many processes is not opened.
+func TestSharedBufferOffers(t *testing.T) {
+	s, err := CreateSharedBuffer(2)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	if _, err := OpenSlate(s.Offer(), 3); err == nil {
-		t.Error("a slate for 2 was opened as one for 3")
+	if _, err := OpenSharedBuffer(s.Offer(), 3); err == nil {
+		t.Error("a shared buffer for 2 was opened as one for 3")
 	}
 	if _, err := Open(s.Offer()); err == nil {
-		t.Error("a slate was opened as lanes")
+		t.Error("a shared buffer was opened as lanes")
 	}
-	for _, n := range []int{-1, 0, 1, MostOnSlate + 1} {
-		if _, err := CreateSlate(n); err == nil {
-			t.Errorf("a slate for %d", n)
+	for _, n := range []int{-1, 0, 1, MaxSharedBufferRanks + 1} {
+		if _, err := CreateSharedBuffer(n); err == nil {
+			t.Errorf("a shared buffer for %d", n)
 		}
 	}
-	b := s.Slate(0, 2, nil)
+	b := s.SharedBuffer(0, 2, nil)
 	b.all[1].posts[0].size = 1 << 30
 	b.all[1].posts[0].stamp.Store(1)
 	b.Post(t.Context(), 1, fine, nil)
@@ -180,19 +180,19 @@ func TestSlateOffers(t *testing.T) {
 	}
 }
 
-// BenchmarkSlate: a step of two that both read.
-func BenchmarkSlate(b *testing.B) {
-	first, err := CreateSlate(2)
+// BenchmarkSharedBuffer: a step of two that both read.
+func BenchmarkSharedBuffer(b *testing.B) {
+	first, err := CreateSharedBuffer(2)
 	if err != nil {
 		b.Fatal(err)
 	}
-	second, err := OpenSlate(first.Offer(), 2)
+	second, err := OpenSharedBuffer(first.Offer(), 2)
 	if err != nil {
 		b.Fatal(err)
 	}
 	var both sync.WaitGroup
 	for me, s := range []*Segment{first, second} {
-		end := s.Slate(me, 2, nil)
+		end := s.SharedBuffer(me, 2, nil)
 		defer end.Close()
 		both.Go(func() {
 			for i := range b.N {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// counter is a slate on which all ranks post what nobody looks at. It counts the steps.
+// counter is a shared buffer on which all ranks post what nobody looks at. It counts the steps.
 type counter struct {
 	piece, steps int
 	zeros        []byte
@@ -18,8 +18,8 @@ func (c *counter) Read(_ context.Context, _, n int) ([]byte, error) {
 	return c.zeros[:n], nil
 }
 
-// TestSlateSteps: the longest call that a slate is for has no more steps than stamps are kept for.
-func TestSlateSteps(t *testing.T) {
+// TestSharedBufferSteps: the longest call that a shared buffer is for has no more steps than stamps are kept for.
+func TestSharedBufferSteps(t *testing.T) {
 	const piece = 64 << 10
 	ctx := context.Background()
 	for collective, most := range map[string]func(n, size int) Args{
@@ -35,7 +35,7 @@ func TestSlateSteps(t *testing.T) {
 		for _, size := range []int{2, mostSharing} {
 			for _, elem := range []int{1, piece/size/2 + 1} {
 				s := Shape{Elem: elem}
-				for n := elem; n <= 1<<30 && fitsSlate(collective, Shape{Bytes: n, Elem: elem}, size, piece); n *= 2 {
+				for n := elem; n <= 1<<30 && fitsSharedBuffer(collective, Shape{Bytes: n, Elem: elem}, size, piece); n *= 2 {
 					s.Bytes = n
 				}
 				a := most(s.Bytes, size)
@@ -45,7 +45,7 @@ func TestSlateSteps(t *testing.T) {
 					t.Fatal(err)
 				}
 				c := &counter{piece: piece, zeros: make([]byte, piece)}
-				if err := overSlate(ctx, c, p, &a, collective); err != nil || c.steps > MostSteps {
+				if err := overSharedBuffer(ctx, c, p, &a, collective); err != nil || c.steps > MostSteps {
 					t.Errorf("%s of %d bytes, %d ranks, elements of %d: %d steps, %v", collective, s.Bytes, size, elem, c.steps, err)
 				}
 			}

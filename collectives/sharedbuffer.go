@@ -6,13 +6,13 @@ import (
 	"fmt"
 )
 
-// Slate is what a Comm may have besides, where all its ranks are on one machine: memory on which
+// SharedBuffer is what a Comm may have besides, where all its ranks are on one machine: memory on which
 // each posts what all others can read (package shm). What is said to many is written once,
 // every rank has all it needs after one step, and nobody waits for somebody who only passes it on.
 //
 // In every step each rank posts once and then reads what it wants.
-type Slate interface {
-	// Posts returns how many bytes a rank may post in a step; 0: the slate is not for this call.
+type SharedBuffer interface {
+	// Posts returns how many bytes a rank may post in a step; 0: the shared buffer is not for this call.
 	Posts() int
 	// Post shows p to all ranks in the step that it begins, and PostParts several one behind the
 	// other. Neither keeps what it is given. A call has at most MostSteps.
@@ -23,12 +23,12 @@ type Slate interface {
 	Read(ctx context.Context, rank, n int) ([]byte, error)
 }
 
-// MostSteps bounds the steps of one call over a Slate whose ranks post 64 KiB at a time.
+// MostSteps bounds the steps of one call over a SharedBuffer whose ranks post 64 KiB at a time.
 const MostSteps = 1 << 12
 
-// slateName is what a choice calls it. It is no line of the table: it has no schedule, for it sends no
+// sharedBufferName is what a choice calls it. It is no line of the table: it has no schedule, for it sends no
 // messages.
-const slateName = "slate"
+const sharedBufferName = "shared-buffer"
 
 const (
 	// Up to these lengths who wants the result of an allreduce, or of a reduce, reduces the whole vector
@@ -41,28 +41,28 @@ const (
 	bcastPiece = 32 << 10
 	mostBcast  = 512 << 10
 
-	// Up to these lengths blocks that are only moved go over a slate: messages have the longer ones
+	// Up to these lengths blocks that are only moved go over a shared buffer: messages have the longer ones
 	// copied once.
 	mostScatter   = 64 << 10
 	mostGather    = 512 << 10
 	mostExchanged = 1 << 20
 
-	// mostSharing is how many ranks may share a slate.
+	// mostSharing is how many ranks may share one.
 	mostSharing = 64
 
-	// mostOnSlate bounds vectors that are reduced in several steps, and fewScan the ranks of
+	// maxSharedBufferBytes bounds vectors that are reduced in several steps, and fewScan the ranks of
 	// a scan of such: each reduces what all below it have posted.
-	mostOnSlate = 64 << 20
-	fewScan     = 8
+	maxSharedBufferBytes = 64 << 20
+	fewScan              = 8
 )
 
-// fitsSlate reports whether the call of this shape is for a slate on which a rank posts so much at a
+// fitsSharedBuffer reports whether the call of this shape is for a shared buffer on which a rank posts so much at a
 // time. All ranks come to the same answer.
-func fitsSlate(collective string, s Shape, size, piece int) bool {
+func fitsSharedBuffer(collective string, s Shape, size, piece int) bool {
 	if size > mostSharing {
 		return false
 	}
-	n, cut := s.Bytes, s.Elem*size <= piece && s.Bytes <= mostOnSlate
+	n, cut := s.Bytes, s.Elem*size <= piece && s.Bytes <= maxSharedBufferBytes
 	switch collective {
 	case "bcast":
 		return n <= mostBcast
@@ -77,7 +77,7 @@ func fitsSlate(collective string, s Shape, size, piece int) bool {
 	case "allgather", "alltoall":
 		return n <= mostExchanged
 	case "reduce_scatter_block":
-		return cut && n*size <= mostOnSlate
+		return cut && n*size <= maxSharedBufferBytes
 	case "gatherv", "scatterv", "alltoallv": // ranks do not know the same lengths
 		return false
 	}
@@ -86,15 +86,15 @@ func fitsSlate(collective string, s Shape, size, piece int) bool {
 
 // posting is one rank's part of a call.
 type posting struct {
-	Slate
+	SharedBuffer
 	rank, size int
 	parts      [][]byte // of a post
 	Args
 }
 
-// overSlate carries out a call that is right and fits.
-func overSlate(ctx context.Context, b Slate, p *Planner, a *Args, collective string) error {
-	c := posting{Slate: b, rank: p.rank, size: p.size, Args: *a}
+// overSharedBuffer carries out a call that is right and fits.
+func overSharedBuffer(ctx context.Context, b SharedBuffer, p *Planner, a *Args, collective string) error {
+	c := posting{SharedBuffer: b, rank: p.rank, size: p.size, Args: *a}
 	var err error
 	switch collective {
 	case "barrier":
@@ -131,7 +131,7 @@ func overSlate(ctx context.Context, b Slate, p *Planner, a *Args, collective str
 		err = c.scan(ctx, c.rank)
 	}
 	if err != nil {
-		return fmt.Errorf("collectives: %s (%s) on rank %d of %d: %w", collective, slateName, c.rank, c.size, err)
+		return fmt.Errorf("collectives: %s (%s) on rank %d of %d: %w", collective, sharedBufferName, c.rank, c.size, err)
 	}
 	return nil
 }

@@ -11,18 +11,18 @@ import (
 )
 
 const (
-	// MostOnSlate is how many processes may share a slate.
-	MostOnSlate = 64
+	// MaxSharedBufferRanks is how many processes may share a shared buffer.
+	MaxSharedBufferRanks = 64
 
-	// SlatePiece is how many bytes a process may post at a time.
-	SlatePiece = 64 << 10
+	// SharedBufferPiece is how many bytes a process may post at a time.
+	SharedBufferPiece = 64 << 10
 
-	slateCells  = 64  // posts of a process that stay readable at the same time
-	slatePieces = 4   // of which so many may be long: more than postedShort bytes
-	postedShort = 112 // bytes that a cell holds itself, which move with its stamp
+	sharedBufferCells  = 64  // posts of a process that stay readable at the same time
+	sharedBufferPieces = 4   // of which so many may be long: more than postedShort bytes
+	postedShort        = 112 // bytes that a cell holds itself, which move with its stamp
 )
 
-// ErrPassed is in the error of [Slate.Read] when the process that is waited for has gone on
+// ErrPassed is in the error of [SharedBuffer.Read] when the process that is waited for has gone on
 // without posting.
 var ErrPassed = errors.New("it has gone on to a later step")
 
@@ -34,30 +34,30 @@ type post struct {
 	short [postedShort]byte
 }
 
-// poster is what one process writes of the slate, beside its pieces, and the word by which
+// poster is what one process writes of the shared buffer, beside its pieces, and the word by which
 // the others wake it.
 type poster struct {
 	at     atomic.Uint64 // its last stamp: it reads nothing any more that bears an earlier one
 	_      [apart - 8]byte
 	sleeps atomic.Uint32 // set by the process, cleared by all
 	_      [apart - 4]byte
-	posts  [slateCells]post
+	posts  [sharedBufferCells]post
 }
 
 const (
-	posterBytes = 3 * page // at least a poster's size
-	slateShare  = posterBytes + slatePieces*SlatePiece
+	posterBytes       = 3 * page // at least a poster's size
+	sharedBufferShare = posterBytes + sharedBufferPieces*SharedBufferPiece
 )
 
-// slateSize is the size of the segment for so many processes.
-func slateSize(processes int) (int, error) {
-	if processes < 2 || processes > MostOnSlate {
-		return 0, fmt.Errorf("a slate for %d processes: want 2 to %d", processes, MostOnSlate)
+// sharedBufferSize is the size of the segment for so many processes.
+func sharedBufferSize(processes int) (int, error) {
+	if processes < 2 || processes > MaxSharedBufferRanks {
+		return 0, fmt.Errorf("a shared buffer for %d processes: want 2 to %d", processes, MaxSharedBufferRanks)
 	}
-	return headBytes + processes*slateShare, nil
+	return headBytes + processes*sharedBufferShare, nil
 }
 
-// A Slate is memory on which each of a few processes of a machine posts what all the others
+// A SharedBuffer is memory on which each of a few processes of a machine posts what all the others
 // may read: what is said to many is written once, and who reads waits for nobody who only
 // passes it on.
 //
@@ -66,30 +66,30 @@ func slateSize(processes int) (int, error) {
 // bears its own last stamp. So who has posted is through with what came before: a process may
 // write over one of its own pieces as soon as all have posted something later than it.
 //
-// A Slate is for one goroutine at a time. The peers may be broken: see Trust in the package's
+// A SharedBuffer is for one goroutine at a time. The peers may be broken: see Trust in the package's
 // documentation.
-type Slate struct {
+type SharedBuffer struct {
 	seg    *Segment
 	me     int
 	all    []*poster
-	data   [][]byte            // of each process
-	mine   [slateCells]uint64  // the stamps of this process's posts
-	long   [slatePieces]uint64 // and of those in the pieces
-	next   int                 // which cell is written over next
-	piece  int                 // and which piece
-	low    uint64              // all processes have posted for this stamp at least
-	met    uint64              // a bit for each of which the last step's post was read
-	single bool                // other goroutines run only where who waits lets them
+	data   [][]byte                   // of each process
+	mine   [sharedBufferCells]uint64  // the stamps of this process's posts
+	long   [sharedBufferPieces]uint64 // and of those in the pieces
+	next   int                        // which cell is written over next
+	piece  int                        // and which piece
+	low    uint64                     // all processes have posted for this stamp at least
+	met    uint64                     // a bit for each of which the last step's post was read
+	single bool                       // other goroutines run only where who waits lets them
 	waiter *Waiter
 	since  time.Time
 }
 
-// Slate returns the segment, which CreateSlate or OpenSlate made, as the slate of the
+// SharedBuffer returns the segment, which CreateSharedBuffer or OpenSharedBuffer made, as the shared buffer of the
 // given process, from 0, of so many. others says on which processors those run. Call it once.
-func (s *Segment) Slate(me, processes int, others []CPUs) *Slate {
-	b := &Slate{seg: s, me: me, since: time.Now(), single: runtime.GOMAXPROCS(0) == 1}
+func (s *Segment) SharedBuffer(me, processes int, others []CPUs) *SharedBuffer {
+	b := &SharedBuffer{seg: s, me: me, since: time.Now(), single: runtime.GOMAXPROCS(0) == 1}
 	for i := range processes {
-		share := s.mem[headBytes+i*slateShare:][:slateShare:slateShare]
+		share := s.mem[headBytes+i*sharedBufferShare:][:sharedBufferShare:sharedBufferShare]
 		b.all = append(b.all, (*poster)(unsafe.Pointer(&share[0])))
 		b.data = append(b.data, share[posterBytes:])
 	}
@@ -97,17 +97,17 @@ func (s *Segment) Slate(me, processes int, others []CPUs) *Slate {
 	return b
 }
 
-// Post shows what the parts hold one behind the other, at most SlatePiece bytes, to all others. It waits until one of the
+// Post shows what the parts hold one behind the other, at most SharedBufferPiece bytes, to all others. It waits until one of the
 // process's own pieces is free, and gives up when ctx is done or when check, which is called now and
 // then while it waits for long, returns an error. After an error nothing has been posted, and the stamp
 // may be used again.
-func (b *Slate) Post(ctx context.Context, stamp uint64, check func() error, parts ...[]byte) error {
+func (b *SharedBuffer) Post(ctx context.Context, stamp uint64, check func() error, parts ...[]byte) error {
 	size := 0
 	for _, p := range parts {
 		size += len(p)
 	}
-	if size > SlatePiece {
-		return fmt.Errorf("shm: a post of %d bytes, at most %d are possible", size, SlatePiece)
+	if size > SharedBufferPiece {
+		return fmt.Errorf("shm: a post of %d bytes, at most %d are possible", size, SharedBufferPiece)
 	}
 	i := b.next
 	old := b.mine[i]
@@ -125,9 +125,9 @@ func (b *Slate) Post(ctx context.Context, stamp uint64, check func() error, part
 	cell := &b.all[b.me].posts[i]
 	to := cell.short[:]
 	if size > postedShort {
-		to = b.data[b.me][b.piece*SlatePiece:][:SlatePiece]
+		to = b.data[b.me][b.piece*SharedBufferPiece:][:SharedBufferPiece]
 		cell.piece, b.long[b.piece] = uint32(b.piece), stamp
-		b.piece = (b.piece + 1) % slatePieces
+		b.piece = (b.piece + 1) % sharedBufferPieces
 	}
 	for _, p := range parts {
 		to = to[copy(to, p):]
@@ -136,7 +136,7 @@ func (b *Slate) Post(ctx context.Context, stamp uint64, check func() error, part
 	raceRelease()
 	cell.stamp.Store(stamp)
 	b.all[b.me].at.Store(stamp)
-	b.mine[i], b.next, b.met = stamp, (i+1)%slateCells, 1<<b.me
+	b.mine[i], b.next, b.met = stamp, (i+1)%sharedBufferCells, 1<<b.me
 	for r, other := range b.all {
 		if r != b.me && other.sleeps.Load() == 1 && other.sleeps.CompareAndSwap(1, 0) {
 			wakeFutex(&other.sleeps)
@@ -146,15 +146,15 @@ func (b *Slate) Post(ctx context.Context, stamp uint64, check func() error, part
 }
 
 // Read returns what a process has posted for stamp, the caller's own last one, and waits for it
-// as Post does. It is the slate's memory, which stays as it is until the caller posts again.
-func (b *Slate) Read(ctx context.Context, process int, stamp uint64, check func() error) ([]byte, error) {
-	p, i := b.all[process], (b.next+slateCells-1)%slateCells // where the caller's own is, and mostly the others'
+// as Post does. It is the shared buffer's memory, which stays as it is until the caller posts again.
+func (b *SharedBuffer) Read(ctx context.Context, process int, stamp uint64, check func() error) ([]byte, error) {
+	p, i := b.all[process], (b.next+sharedBufferCells-1)%sharedBufferCells // where the caller's own is, and mostly the others'
 	if err := b.wait(ctx, p, aim{stamp, i}, check); err != nil {
 		return nil, err
 	}
 	if p.posts[i].stamp.Load() != stamp {
 		if i = p.find(stamp); i < 0 {
-			return nil, fmt.Errorf("shm: process %d of the slate: %w", process, ErrPassed)
+			return nil, fmt.Errorf("shm: process %d of the shared buffer: %w", process, ErrPassed)
 		}
 	}
 	raceAcquire()
@@ -166,10 +166,10 @@ func (b *Slate) Read(ctx context.Context, process int, stamp uint64, check func(
 	switch {
 	case n <= postedShort:
 		return cell.short[:n:n], nil
-	case n <= SlatePiece && piece < slatePieces:
-		return b.data[process][piece*SlatePiece:][:n:n], nil
+	case n <= SharedBufferPiece && piece < sharedBufferPieces:
+		return b.data[process][piece*SharedBufferPiece:][:n:n], nil
 	}
-	return nil, fmt.Errorf("shm: process %d of the slate posts %d bytes in piece %d: %w", process, n, piece, ErrCorrupt)
+	return nil, fmt.Errorf("shm: process %d of the shared buffer posts %d bytes in piece %d: %w", process, n, piece, ErrCorrupt)
 }
 
 // find returns in which cell the post for stamp is, or -1.
@@ -201,7 +201,7 @@ const (
 )
 
 // wait returns when a process has posted what is aimed at.
-func (b *Slate) wait(ctx context.Context, p *poster, a aim, check func() error) error {
+func (b *SharedBuffer) wait(ctx context.Context, p *poster, a aim, check func() error) error {
 	if p.reached(a) {
 		return nil
 	}
@@ -232,7 +232,7 @@ func (b *Slate) wait(ctx context.Context, p *poster, a aim, check func() error) 
 }
 
 // sleep is wait for who has polled in vain.
-func (b *Slate) sleep(ctx context.Context, p *poster, a aim, check func() error) error {
+func (b *SharedBuffer) sleep(ctx context.Context, p *poster, a aim, check func() error) error {
 	sleeps := &b.all[b.me].sleeps
 	defer sleeps.Store(0)
 	for d := shortSleep; ; d = min(2*d, longSleep) {
@@ -253,5 +253,5 @@ func (b *Slate) sleep(ctx context.Context, p *poster, a aim, check func() error)
 	}
 }
 
-// Close unmaps the slate, which must not be used after that.
-func (b *Slate) Close() error { return b.seg.Close() }
+// Close unmaps the shared buffer, which must not be used after that.
+func (b *SharedBuffer) Close() error { return b.seg.Close() }

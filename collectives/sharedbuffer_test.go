@@ -14,39 +14,39 @@ import (
 	"github.com/isthmus-grid/isthmus/collectives"
 )
 
-// memSlate is a slate on which nobody may be more than a step ahead. What a rank has read is
+// memSharedBuffer is a shared buffer on which nobody may be more than a step ahead. What a rank has read is
 // overwritten as soon as it may be, so that a call that reads later than that is found out.
-type memSlate struct {
+type memSharedBuffer struct {
 	mu    sync.Mutex
 	turn  *sync.Cond
 	steps []int       // that each rank has posted for
 	said  [][2][]byte // of each rank, for even and odd steps
 }
 
-func newMemSlate(p int) *memSlate {
-	b := &memSlate{steps: make([]int, p), said: make([][2][]byte, p)}
+func newMemSharedBuffer(p int) *memSharedBuffer {
+	b := &memSharedBuffer{steps: make([]int, p), said: make([][2][]byte, p)}
 	b.turn = sync.NewCond(&b.mu)
 	return b
 }
 
-// slateComm is a memComm with a slate.
-type slateComm struct {
+// sharedBufferComm is a memComm with a shared buffer.
+type sharedBufferComm struct {
 	*memComm
-	b     *memSlate
+	b     *memSharedBuffer
 	piece int
 	most  int // that it has posted at a time
 }
 
-var _ collectives.Slate = (*slateComm)(nil)
+var _ collectives.SharedBuffer = (*sharedBufferComm)(nil)
 
-func (c *slateComm) Posts() int { return c.piece }
+func (c *sharedBufferComm) Posts() int { return c.piece }
 
-func (c *slateComm) PostParts(ctx context.Context, parts [][]byte) error {
+func (c *sharedBufferComm) PostParts(ctx context.Context, parts [][]byte) error {
 	return c.Post(ctx, bytes.Join(parts, nil))
 }
 
 // until waits for what other ranks do. It is called with b.mu.
-func (b *memSlate) until(ctx context.Context, done func() bool) error {
+func (b *memSharedBuffer) until(ctx context.Context, done func() bool) error {
 	if done() {
 		return nil
 	}
@@ -59,7 +59,7 @@ func (b *memSlate) until(ctx context.Context, done func() bool) error {
 	return nil
 }
 
-func (c *slateComm) Post(ctx context.Context, p []byte) error {
+func (c *sharedBufferComm) Post(ctx context.Context, p []byte) error {
 	c.b.mu.Lock()
 	defer c.b.mu.Unlock()
 	c.most = max(c.most, len(p))
@@ -76,7 +76,7 @@ func (c *slateComm) Post(ctx context.Context, p []byte) error {
 	return nil
 }
 
-func (c *slateComm) Read(ctx context.Context, rank, n int) ([]byte, error) {
+func (c *sharedBufferComm) Read(ctx context.Context, rank, n int) ([]byte, error) {
 	c.b.mu.Lock()
 	defer c.b.mu.Unlock()
 	if err := c.b.until(ctx, func() bool { return c.b.steps[rank] >= c.b.steps[c.rank] }); err != nil {
@@ -89,9 +89,9 @@ func (c *slateComm) Read(ctx context.Context, rank, n int) ([]byte, error) {
 	return p, nil
 }
 
-// TestSlate: every collective, over a slate, does what the oracle says, and sends no message where
-// the slate is to be used.
-func TestSlate(t *testing.T) {
+// TestSharedBuffer: every collective, over a shared buffer, does what the oracle says, and sends no message where
+// the shared buffer is to be used.
+func TestSharedBuffer(t *testing.T) {
 	const piece = 1 << 10
 	rng := rand.New(rand.NewPCG(1, 2))
 	for _, collective := range collectives.Names() {
@@ -102,7 +102,7 @@ func TestSlate(t *testing.T) {
 						root := rng.IntN(p)
 						e := oracles[collective](rng, p, n, root, op)
 						label := fmt.Sprintf("%s, %d ranks, root %d, %d elements, %s, in place %v", collective, p, root, n, op.Name, in)
-						checkSlate(t, label, collective, e, in, piece)
+						checkSharedBuffer(t, label, collective, e, in, piece)
 					}
 				}
 			}
@@ -110,7 +110,7 @@ func TestSlate(t *testing.T) {
 	}
 }
 
-func checkSlate(t *testing.T, label, collective string, e exercise, in bool, piece int) {
+func checkSharedBuffer(t *testing.T, label, collective string, e exercise, in bool, piece int) {
 	t.Helper()
 	untouched := e.sends()
 	if in {
@@ -119,13 +119,13 @@ func checkSlate(t *testing.T, label, collective string, e exercise, in bool, pie
 		}
 		untouched = func() error { return nil }
 	}
-	w, b := newWorld(len(e.args)), newMemSlate(len(e.args))
+	w, b := newWorld(len(e.args)), newMemSharedBuffer(len(e.args))
 	comms := w.comms()
-	ends := make([]*slateComm, len(comms))
+	ends := make([]*sharedBufferComm, len(comms))
 	var told []string
 	var mu sync.Mutex
 	for r, c := range comms {
-		ends[r] = &slateComm{memComm: c, b: b, piece: piece}
+		ends[r] = &sharedBufferComm{memComm: c, b: b, piece: piece}
 		c.planner.Tell(func(_ string, _ collectives.Shape, choices []collectives.Choice) {
 			mu.Lock()
 			told = append(told, choices[0].Algorithm.Name)
@@ -147,17 +147,17 @@ func checkSlate(t *testing.T, label, collective string, e exercise, in bool, pie
 		}
 	}
 	posted := slices.Max(b.steps) > 0
-	if posted != (slices.Min(b.steps) > 0) || posted == (len(w.sent) > 0) || posted != strings.Contains(told[0], "slate") {
+	if posted != (slices.Min(b.steps) > 0) || posted == (len(w.sent) > 0) || posted != strings.Contains(told[0], "shared-buffer") {
 		t.Fatalf("%s: steps %v, %d messages, told %v", label, b.steps, len(w.sent), told)
 	}
 }
 
-// TestSlateForced: who forces an algorithm gets it.
-func TestSlateForced(t *testing.T) {
-	w, b := newWorld(2), newMemSlate(2)
+// TestSharedBufferForced: who forces an algorithm gets it.
+func TestSharedBufferForced(t *testing.T) {
+	w, b := newWorld(2), newMemSharedBuffer(2)
 	comms := w.comms()
 	errs := run(t, w, comms, func(ctx context.Context, _ collectives.Comm, rank int) error {
-		c := &slateComm{memComm: comms[rank], b: b, piece: 1 << 10}
+		c := &sharedBufferComm{memComm: comms[rank], b: b, piece: 1 << 10}
 		if err := c.planner.Force("barrier", "dissemination"); err != nil {
 			return err
 		}

@@ -11,37 +11,37 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/ipc/shm"
 )
 
-// slateAfter is how many collective calls a communicator has made before its ranks, if they are all
-// on one node, look for a slate: one that makes few needs none.
-const slateAfter = 16
+// sharedBufferAfter is how many collective calls a communicator has made before its ranks, if they are all
+// on one node, look for a shared buffer: one that makes few needs none.
+const sharedBufferAfter = 16
 
-// A slate is the memory over which a communicator's ranks, all on one node, make the collective calls
+// A sharedBuffer is the memory over which a communicator's ranks, all on one node, make the collective calls
 // that they wait for. It is unmapped when nobody can reach it any more.
-type slate struct {
+type sharedBuffer struct {
 	mu    sync.Mutex // held by the call that uses it
-	b     *shm.Slate
+	b     *shm.SharedBuffer
 	check func() error // says why to wait no longer, or returns nil
 }
 
-// slateRecord is what a rank tells all others when they look for one.
-type slateRecord struct {
+// sharedBufferRecord is what a rank tells all others when they look for one.
+type sharedBufferRecord struct {
 	Willing bool
 	CPUs    [16]uint64 // on which it may run
 }
 
-// slateOffer is how to map what rank 0 has made.
-type slateOffer struct {
+// sharedBufferOffer is how to map what rank 0 has made.
+type sharedBufferOffer struct {
 	Made  bool
 	Offer [shm.OfferSize]byte
 }
 
-// findSlate has all ranks share a slate, or none. That there is none is no error.
-func (c *collectiveCall) findSlate(ctx context.Context, o *snapshot) (*slate, error) {
+// findSharedBuffer has all ranks share one, or none. That there is none is no error.
+func (c *collectiveCall) findSharedBuffer(ctx context.Context, o *snapshot) (*sharedBuffer, error) {
 	if !o.oneNode() {
 		return nil, nil
 	}
 	world := c.comm.world
-	mine := slateRecord{Willing: !world.config.place.unshared && world.watch == nil, CPUs: shm.Allowed()}
+	mine := sharedBufferRecord{Willing: !world.config.place.unshared && world.watch == nil, CPUs: shm.Allowed()}
 	all, err := allgather(ctx, c, mine)
 	if err != nil {
 		return nil, err
@@ -55,7 +55,7 @@ func (c *collectiveCall) findSlate(ctx context.Context, o *snapshot) (*slate, er
 			others = append(others, all[r].CPUs)
 		}
 	}
-	seg, err := c.shareSlate(ctx)
+	seg, err := c.makeSharedBuffer(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -68,19 +68,19 @@ func (c *collectiveCall) findSlate(ctx context.Context, o *snapshot) (*slate, er
 		return nil, err
 	}
 	seg.CloseFile() // all have opened it
-	b := &slate{b: seg.Slate(c.Rank(), c.Size(), others)}
+	b := &sharedBuffer{b: seg.SharedBuffer(c.Rank(), c.Size(), others)}
 	group, id := (*everybody)(c.comm), c.context
 	b.check = func() error { return world.engine.Refused(group, id) }
-	runtime.AddCleanup(b, func(b *shm.Slate) { b.Close() }, b.b)
+	runtime.AddCleanup(b, func(b *shm.SharedBuffer) { b.Close() }, b.b)
 	return b, nil
 }
 
-// shareSlate returns the memory that rank 0 makes, nil where it could not be had.
-func (c *collectiveCall) shareSlate(ctx context.Context) (*shm.Segment, error) {
-	var offer [1]slateOffer
+// makeSharedBuffer returns the memory that rank 0 makes, nil where it could not be had.
+func (c *collectiveCall) makeSharedBuffer(ctx context.Context) (*shm.Segment, error) {
+	var offer [1]sharedBufferOffer
 	var seg *shm.Segment
 	if c.Rank() == 0 {
-		if made, err := shm.CreateSlate(c.Size()); err == nil {
+		if made, err := shm.CreateSharedBuffer(c.Size()); err == nil {
 			seg, offer[0].Made = made, true
 			made.Offer().Append(offer[0].Offer[:0])
 		}
@@ -93,7 +93,7 @@ func (c *collectiveCall) shareSlate(ctx context.Context) (*shm.Segment, error) {
 	}
 	o, err := shm.ParseOffer(offer[0].Offer[:])
 	if err == nil {
-		seg, err = shm.OpenSlate(o, c.Size())
+		seg, err = shm.OpenSharedBuffer(o, c.Size())
 	}
 	if err != nil { // as in another container of the node: messages do
 		return nil, nil
@@ -115,54 +115,54 @@ func (o *snapshot) oneNode() bool {
 // errGivenUp explains that of a rank that has gone on.
 var errGivenUp = errors.New("the rank has given up this call, or called another; its own error says why")
 
-// takeSlate has the call, which is waited for, go over the communicator's slate if it has one.
-// leaveSlate ends that.
-func (c *collectiveCall) takeSlate() error {
-	b := c.plan.slate
+// takeSharedBuffer has the call, which is waited for, go over the communicator's shared buffer if it has one.
+// leaveSharedBuffer ends that.
+func (c *collectiveCall) takeSharedBuffer() error {
+	b := c.plan.sharedBuffer
 	if b == nil || !c.waited || c.needs() != c.comm {
 		return nil
 	}
 	b.mu.Lock()
-	c.slate = b
+	c.sharedBuffer = b
 	return b.check() // else only who waits would hear of a failure
 }
 
-func (c *collectiveCall) leaveSlate() {
-	if c.slate != nil {
-		c.slate.mu.Unlock()
-		c.slate = nil
+func (c *collectiveCall) leaveSharedBuffer() {
+	if c.sharedBuffer != nil {
+		c.sharedBuffer.mu.Unlock()
+		c.sharedBuffer = nil
 	}
 }
 
-// Posts implements collectives.Slate.
+// Posts implements collectives.SharedBuffer.
 func (c *collectiveCall) Posts() int {
-	if c.slate == nil {
+	if c.sharedBuffer == nil {
 		return 0
 	}
-	return shm.SlatePiece
+	return shm.SharedBufferPiece
 }
 
 // stepBits is how many steps of a call have stamps of their own, as a power of two: more than
 // collectives.MostSteps.
 const stepBits = 16
 
-// Post implements collectives.Slate.
+// Post implements collectives.SharedBuffer.
 func (c *collectiveCall) Post(ctx context.Context, p []byte) error {
 	c.step++
-	return c.slate.b.Post(ctx, c.stamp(), c.slate.check, p)
+	return c.sharedBuffer.b.Post(ctx, c.stamp(), c.sharedBuffer.check, p)
 }
 
-// PostParts implements collectives.Slate.
+// PostParts implements collectives.SharedBuffer.
 func (c *collectiveCall) PostParts(ctx context.Context, parts [][]byte) error {
 	c.step++
-	return c.slate.b.Post(ctx, c.stamp(), c.slate.check, parts...)
+	return c.sharedBuffer.b.Post(ctx, c.stamp(), c.sharedBuffer.check, parts...)
 }
 
 func (c *collectiveCall) stamp() uint64 { return c.number<<stepBits | c.step }
 
-// Read implements collectives.Slate.
+// Read implements collectives.SharedBuffer.
 func (c *collectiveCall) Read(ctx context.Context, rank, n int) ([]byte, error) {
-	p, err := c.slate.b.Read(ctx, rank, c.stamp(), c.slate.check)
+	p, err := c.sharedBuffer.b.Read(ctx, rank, c.stamp(), c.sharedBuffer.check)
 	switch {
 	case errors.Is(err, shm.ErrPassed):
 		return nil, fmt.Errorf("rank %d: %w: %w", rank, err, errGivenUp)
