@@ -37,23 +37,23 @@ type timeline struct {
 	times chan clockNote // answers of rank 0
 
 	mu        sync.Mutex // guards the rest; a leaf
-	lanes     []lane
+	rings     []ring
 	sent      numbers // messages
 	received  numbers
 	colls     map[*Comm]*calling // under way
 	linkState map[int]string     // by peer
 }
 
-// A lane holds spans that do not overlap: viewers want that of a thread, and a
+// A ring holds spans that do not overlap: viewers want that of a thread, and a
 // goroutine has no name.
-type lane struct {
+type ring struct {
 	busy bool
 	end  time.Duration
 }
 
 // A span is a call under way.
 type span struct {
-	lane  int
+	ring  int
 	begun time.Duration
 }
 
@@ -141,28 +141,28 @@ func (t *timeline) timeTold(n clockNote) {
 	}
 }
 
-// begin takes a free lane for a call.
+// begin takes a free ring for a call.
 func (t *timeline) begin() span {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := t.out.Now()
-	for i := range t.lanes {
-		if !t.lanes[i].busy {
-			t.lanes[i].busy = true
-			return span{i, max(now, t.lanes[i].end)}
+	for i := range t.rings {
+		if !t.rings[i].busy {
+			t.rings[i].busy = true
+			return span{i, max(now, t.rings[i].end)}
 		}
 	}
-	t.lanes = append(t.lanes, lane{busy: true})
-	return span{len(t.lanes) - 1, now}
+	t.rings = append(t.rings, ring{busy: true})
+	return span{len(t.rings) - 1, now}
 }
 
 // finish writes a call.
 func (t *timeline) finish(s span, name string, args map[string]any) {
 	t.mu.Lock()
 	end := max(t.out.Now(), s.begun)
-	t.lanes[s.lane] = lane{end: end + 1}
+	t.rings[s.ring] = ring{end: end + 1}
 	t.mu.Unlock()
-	t.out.Add(trace.Event{Phase: trace.Complete, Name: name, Kind: "call", At: s.begun, For: end - s.begun, Thread: s.lane, Args: args})
+	t.out.Add(trace.Event{Phase: trace.Complete, Name: name, Kind: "call", At: s.begun, For: end - s.begun, Thread: s.ring, Args: args})
 }
 
 // started is told of a request that is about to start.
@@ -180,13 +180,13 @@ func (t *timeline) started(r *Request, n int) {
 	at := t.begin()
 	t.finish(at, s.call.name, map[string]any{"what": r.what().String(), "bytes": n, "line": s.call.line})
 	if r.what().send { // behind its call, so that no file of a killed process ends between them
-		t.out.Add(trace.Event{Phase: trace.FlowStart, Name: "message", Kind: "message", ID: s.id, At: at.begun, Thread: at.lane})
+		t.out.Add(trace.Event{Phase: trace.FlowStart, Name: "message", Kind: "message", ID: s.id, At: at.begun, Thread: at.ring})
 	}
 }
 
 // partSent is told of a send that is a part of a collective call.
 func (t *timeline) partSent(s *sighting) {
-	t.out.Add(trace.Event{Phase: trace.FlowStart, Name: "message", Kind: "message", ID: s.id, At: max(t.out.Now(), s.coll.span.begun), Thread: s.coll.span.lane})
+	t.out.Add(trace.Event{Phase: trace.FlowStart, Name: "message", Kind: "message", ID: s.id, At: max(t.out.Now(), s.coll.span.begun), Thread: s.coll.span.ring})
 }
 
 // ended is told, once, of a request that is over.
@@ -200,11 +200,11 @@ func (t *timeline) ended(r *Request) {
 		s.id = t.name(&t.received, got.Source, t.w.world.engine.Rank(), s.context, got.Tag)
 	}
 	if s.coll != nil {
-		t.out.Add(trace.Event{Phase: trace.FlowEnd, Name: "message", Kind: "message", ID: s.id, At: max(t.out.Now(), s.coll.span.begun), Thread: s.coll.span.lane})
+		t.out.Add(trace.Event{Phase: trace.FlowEnd, Name: "message", Kind: "message", ID: s.id, At: max(t.out.Now(), s.coll.span.begun), Thread: s.coll.span.ring})
 		return
 	}
 	at := t.begin()
-	t.out.Add(trace.Event{Phase: trace.FlowEnd, Name: "message", Kind: "message", ID: s.id, At: at.begun, Thread: at.lane})
+	t.out.Add(trace.Event{Phase: trace.FlowEnd, Name: "message", Kind: "message", ID: s.id, At: at.begun, Thread: at.ring})
 	t.finish(at, fmt.Sprintf("received from rank %d", got.Source), map[string]any{"tag": got.Tag, "bytes": got.Bytes, "on": r.what().comm.Name()})
 }
 

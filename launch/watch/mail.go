@@ -19,31 +19,31 @@ type mail struct {
 	w *Watch
 
 	mu    sync.Mutex // not held while sending
-	lanes map[overlay.NodeID]*lane
+	hosts map[overlay.NodeID]*hostQueue
 	over  map[overlay.NodeID]time.Time // when a host said so last
-	idle  chan struct{}                // not nil while somebody waits for all lanes to end
+	idle  chan struct{}                // not nil while somebody waits for all queues to end
 }
 
-// lane is the messages for one host. It exists while one of them is under way.
-type lane struct{ queue [][]byte }
+// hostQueue is the messages for one host. It exists while one of them is under way.
+type hostQueue struct{ queue [][]byte }
 
 // send has a message sent, until ctx ends.
 func (m *mail) send(ctx context.Context, to overlay.NodeID, message []byte) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if l := m.lanes[to]; l != nil {
+	if l := m.hosts[to]; l != nil {
 		if len(l.queue) == maxQueue {
 			l.queue = l.queue[1:]
 		}
 		l.queue = append(l.queue, message)
 		return
 	}
-	l := &lane{queue: [][]byte{message}}
-	m.lanes[to] = l
+	l := &hostQueue{queue: [][]byte{message}}
+	m.hosts[to] = l
 	m.w.work.Go(func() { m.run(ctx, to, l) })
 }
 
-func (m *mail) run(ctx context.Context, to overlay.NodeID, l *lane) {
+func (m *mail) run(ctx context.Context, to overlay.NodeID, l *hostQueue) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for len(l.queue) > 0 && ctx.Err() == nil {
@@ -53,8 +53,8 @@ func (m *mail) run(ctx context.Context, to overlay.NodeID, l *lane) {
 		m.one(ctx, to, next)
 		m.mu.Lock()
 	}
-	delete(m.lanes, to)
-	if len(m.lanes) == 0 && m.idle != nil {
+	delete(m.hosts, to)
+	if len(m.hosts) == 0 && m.idle != nil {
 		close(m.idle)
 		m.idle = nil
 	}
@@ -85,7 +85,7 @@ func (m *mail) saidOver(node overlay.NodeID, of time.Duration) bool {
 // wait returns when all messages were sent, or after d. Nobody sends meanwhile.
 func (m *mail) wait(d time.Duration) {
 	m.mu.Lock()
-	if len(m.lanes) == 0 {
+	if len(m.hosts) == 0 {
 		m.mu.Unlock()
 		return
 	}

@@ -114,7 +114,7 @@ func New(cfg Config) (*Watch, error) {
 	if _, err := w.detector(time.Now()); err != nil {
 		return nil, err
 	}
-	w.mail = mail{w: w, lanes: map[overlay.NodeID]*lane{}, over: map[overlay.NodeID]time.Time{}}
+	w.mail = mail{w: w, hosts: map[overlay.NodeID]*hostQueue{}, over: map[overlay.NodeID]time.Time{}}
 	w.news = news{w: w, told: map[overlay.NodeID]bool{}}
 	return w, nil
 }

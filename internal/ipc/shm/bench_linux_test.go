@@ -108,15 +108,15 @@ func BenchmarkOneCPU(b *testing.B) {
 	}
 }
 
-// BenchmarkAgainstC runs the same lane written in C in turns with this one, and
+// BenchmarkAgainstC runs the same ring written in C in turns with this one, and
 // tells the median ratio of the times: below 1 this one is faster.
 func BenchmarkAgainstC(b *testing.B) {
 	cc, err := exec.LookPath("cc")
 	if err != nil {
 		b.Skip("no C compiler")
 	}
-	program := filepath.Join(b.TempDir(), "lane")
-	if out, err := exec.Command(cc, "-O2", "-o", program, "testdata/lane.c").CombinedOutput(); err != nil {
+	program := filepath.Join(b.TempDir(), "ring")
+	if out, err := exec.Command(cc, "-O2", "-o", program, "testdata/ring.c").CombinedOutput(); err != nil {
 		b.Fatalf("%v\n%s", err, out)
 	}
 	for _, mode := range []string{"latency", "stream"} {

@@ -15,10 +15,10 @@
 // two ends that [Segment.Ends] returns.
 //
 //	0     head: magic[8] version:u32 0:u32 size:u64 nonce[16]
-//	4096  lane that the creator sends on: control, cells, data
-//	...   lane that the opener sends on: the same
+//	4096  ring that the creator sends on: control, cells, data
+//	...   ring that the opener sends on: the same
 //
-// A lane's control has four words of at most 8 bytes, 128 bytes from each other so that no two share
+// A ring's control has four words of at most 8 bytes, 128 bytes from each other so that no two share
 // what a processor fetches at once:
 //
 //	0     done: how many records the receiver is through with, a little late
@@ -29,9 +29,9 @@
 //
 // Numbers are in the machine's own byte order.
 //
-// # A lane
+// # A ring
 //
-// A lane has one sender and one receiver. Its records are announced in a ring of
+// A ring has one sender and one receiver. Its records are announced in a circular array of
 // cells, each a cache line:
 //
 //	0   word: stamp in the upper half, length of the payload in the lower
@@ -66,7 +66,7 @@
 //
 // The peer is a process of the same job, but may be broken. Whatever it writes, an end reads
 // and writes within its mapping only, and an impossible number ends
-// the lane with [ErrCorrupt]. The segment is sealed: it cannot shrink under a reader. Heads
+// the ring with [ErrCorrupt]. The segment is sealed: it cannot shrink under a reader. Heads
 // are copied before they are shown; the bytes of a payload can change until they
 // are copied, so whoever decides by them copies first.
 //

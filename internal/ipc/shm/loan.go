@@ -2,7 +2,7 @@ package shm
 
 import "sync/atomic"
 
-// A lane's control also has the loans of its sender: private memory that the receiver may
+// A ring's control also has the loans of its sender: private memory that the receiver may
 // read without asking, and that the two copy together, a piece at a time. The receiver
 // takes pieces from the front, the lender from the back, until they meet, so each does
 // what it has time for.
@@ -12,10 +12,10 @@ import "sync/atomic"
 //
 // Where the memory is, how large, and where it goes the two tell each other otherwise.
 
-// Loans is how many loans a lane has.
+// Loans is how many loans a ring has.
 const Loans = 56
 
-// A loan is one of a lane, in the mapping.
+// A loan is one of a ring, in the mapping.
 type loan struct {
 	word   atomic.Uint64 // phase:2 back:31 front:31: pieces that nobody has taken are from front to before back
 	helped atomic.Uint64 // pieces that the lender has copied
@@ -61,12 +61,12 @@ func Piece(n int) int {
 func pieces(n int) uint64 { return uint64((n + Piece(n) - 1) / Piece(n)) }
 
 // Lend makes a loan of n bytes, at most MostLent, and returns its number, or false if
-// the lane has no more.
+// the ring has no more.
 func (s *Sender) Lend(n int) (i int, ok bool) {
 	for range Loans {
 		i := s.loan
 		s.loan = (s.loan + 1) % Loans
-		if l := &s.lane.loans[i]; !s.lent[i] {
+		if l := &s.ring.loans[i]; !s.lent[i] {
 			s.lent[i] = true
 			l.helped.Store(0)
 			raceRelease()
@@ -80,7 +80,7 @@ func (s *Sender) Lend(n int) (i int, ok bool) {
 // Revoke takes loan i back, or reports that the receiver has borrowed it: its memory then
 // has to stay until the receiver says that it is done. In either case Free is still to be called.
 func (s *Sender) Revoke(i int) bool {
-	l := &s.lane.loans[i]
+	l := &s.ring.loans[i]
 	word := l.word.Load()
 	phase, _, _ := loanOf(word)
 	return phase == lentLoan && l.word.CompareAndSwap(word, loanWord(freeLoan, 0, 0))
@@ -88,22 +88,22 @@ func (s *Sender) Revoke(i int) bool {
 
 // Free ends loan i. The receiver has said that it is done, or wants nothing of it.
 func (s *Sender) Free(i int) {
-	s.lane.loans[i].word.Store(loanWord(freeLoan, 0, 0))
+	s.ring.loans[i].word.Store(loanWord(freeLoan, 0, 0))
 	s.lent[i] = false
 }
 
 // Help takes a piece of loan i for the lender to copy, and returns its number.
-func (s *Sender) Help(i int) (piece int, ok bool) { return s.lane.loans[i].claim(false) }
+func (s *Sender) Help(i int) (piece int, ok bool) { return s.ring.loans[i].claim(false) }
 
 // Helped tells the receiver that a piece which Help returned is copied.
 func (s *Sender) Helped(i int) {
 	raceRelease()
-	s.lane.loans[i].helped.Add(1)
+	s.ring.loans[i].helped.Add(1)
 }
 
 // Borrow takes loan i of the peer, or reports that it was revoked.
 func (r *Receiver) Borrow(i int) bool {
-	l := &r.lane.loans[i]
+	l := &r.ring.loans[i]
 	word := l.word.Load()
 	phase, front, back := loanOf(word)
 	ok := phase == lentLoan && l.word.CompareAndSwap(word, loanWord(borrowedLoan, front, back))
@@ -113,15 +113,15 @@ func (r *Receiver) Borrow(i int) bool {
 
 // Claim takes a piece of loan i for the receiver to copy, and returns its number, which
 // a broken peer can have made up.
-func (r *Receiver) Claim(i int) (piece int, ok bool) { return r.lane.loans[i].claim(true) }
+func (r *Receiver) Claim(i int) (piece int, ok bool) { return r.ring.loans[i].claim(true) }
 
 // Close leaves nothing of loan i to be taken by either.
-func (r *Receiver) Close(i int) { r.lane.loans[i].word.Store(loanWord(borrowedLoan, 0, 0)) }
+func (r *Receiver) Close(i int) { r.ring.loans[i].word.Store(loanWord(borrowedLoan, 0, 0)) }
 
 // Settled reports whether all pieces of loan i, of n bytes, are copied, given how many the
 // receiver took and copied itself. It is for when Claim has none left.
 func (r *Receiver) Settled(i, n int, own int) bool {
-	done := r.lane.loans[i].helped.Load()+uint64(own) >= pieces(n)
+	done := r.ring.loans[i].helped.Load()+uint64(own) >= pieces(n)
 	raceAcquire()
 	return done
 }

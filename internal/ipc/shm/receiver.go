@@ -6,9 +6,9 @@ import (
 	"sync/atomic"
 )
 
-// A Receiver is the receiving end of a lane. It is for one goroutine at a time.
+// A Receiver is the receiving end of a ring. It is for one goroutine at a time.
 type Receiver struct {
-	lane lane
+	ring ring
 	err  error
 
 	at   uint64         // number of the record that is next
@@ -26,7 +26,7 @@ type Receiver struct {
 // change it before. The head is a copy and stands as long. Called again before
 // Done it returns the same record. An error is final.
 func (r *Receiver) Next() (head *[HeadSize]byte, payload []byte, ok bool, err error) {
-	c := &r.lane.cells[r.at%cellCount]
+	c := &r.ring.cells[r.at%cellCount]
 	word := c.word.Load()
 	if uint32(word>>32) != stamp(r.at) || r.err != nil {
 		return nil, nil, false, r.check(word)
@@ -40,10 +40,10 @@ func (r *Receiver) Next() (head *[HeadSize]byte, payload []byte, ok bool, err er
 		return nil, nil, false, r.corrupt("%d bytes long", n)
 	default:
 		at := binary.NativeEndian.Uint64(c.body[:]) // once: it may change
-		if at > uint64(len(r.lane.data)-n) {
-			return nil, nil, false, r.corrupt("%d bytes long at %d of %d", n, at, len(r.lane.data))
+		if at > uint64(len(r.ring.data)-n) {
+			return nil, nil, false, r.corrupt("%d bytes long at %d of %d", n, at, len(r.ring.data))
 		}
-		payload = r.lane.data[at : at+uint64(n) : at+uint64(n)]
+		payload = r.ring.data[at : at+uint64(n) : at+uint64(n)]
 	}
 	r.head, r.size, r.have = c.head, n, true
 	if r.announced {
@@ -59,7 +59,7 @@ func (r *Receiver) Ready() bool {
 	if r.at >= cellCount {
 		before = stamp(r.at - cellCount)
 	}
-	return uint32(r.lane.cells[r.at%cellCount].word.Load()>>32) != before || r.err != nil
+	return uint32(r.ring.cells[r.at%cellCount].word.Load()>>32) != before || r.err != nil
 }
 
 // check is for a word that announces no record: an error if none ever could
@@ -92,20 +92,20 @@ func (r *Receiver) Done() (wake bool) {
 	}
 	r.told, r.untold = r.at, 0
 	raceRelease()
-	r.lane.done.Store(r.at)
-	return claim(&r.lane.sendSleeps)
+	r.ring.done.Store(r.at)
+	return claim(&r.ring.sendSleeps)
 }
 
 // From returns the processor on which the peer said it runs, or -1.
-func (r *Receiver) From() int { return int(r.lane.sendsFrom.Load()) - 1 }
+func (r *Receiver) From() int { return int(r.ring.sendsFrom.Load()) - 1 }
 
 // Sleep announces that the caller will not look again before it is woken, and
-// reports true, unless something came meanwhile, or the lane is corrupt: then nothing is
+// reports true, unless something came meanwhile, or the ring is corrupt: then nothing is
 // announced. Next takes the announcement back when it finds a record.
 func (r *Receiver) Sleep() bool {
-	r.lane.recvSleeps.Store(1)
+	r.ring.recvSleeps.Store(1)
 	r.announced = true
-	word := r.lane.cells[r.at%cellCount].word.Load() // after the store: see the package's documentation
+	word := r.ring.cells[r.at%cellCount].word.Load() // after the store: see the package's documentation
 	if is, err := ready(word, r.at); is || err != nil || r.err != nil {
 		r.Awake()
 		return false
@@ -116,7 +116,7 @@ func (r *Receiver) Sleep() bool {
 // Awake takes back what Sleep announced, for a receiver that woke by itself and
 // wants no wake-up in vain.
 func (r *Receiver) Awake() {
-	r.lane.recvSleeps.Store(0)
+	r.ring.recvSleeps.Store(0)
 	r.announced = false
 }
 

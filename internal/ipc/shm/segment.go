@@ -20,13 +20,13 @@ const (
 
 	page         = 4096
 	headBytes    = page
-	leastSegment = headBytes + 2*(laneBytes+MinData)
-	mostSegment  = headBytes + 2*(laneBytes+MaxData)
+	leastSegment = headBytes + 2*(ringBytes+MinData)
+	mostSegment  = headBytes + 2*(ringBytes+MaxData)
 )
 
 // What a segment holds, and how that is laid out.
 const (
-	lanesLayout        = 1
+	ringsLayout        = 1
 	sharedBufferLayout = 1 << 16
 )
 
@@ -50,7 +50,7 @@ var ErrElsewhere = errors.New("the peer is not in this machine's PID namespace")
 type Segment struct {
 	mem     []byte
 	fd      int  // -1 once closed, or if opened
-	creator bool // which lane it sends on
+	creator bool // which ring it sends on
 	offer   Offer
 	proof   *[16]byte // keeps what offer.Proof points to
 }
@@ -63,7 +63,7 @@ func sizeOf(data int) (int, error) {
 	if data < MinData || data > MaxData || data%page != 0 {
 		return 0, fmt.Errorf("%d bytes in each direction: want a multiple of %d from %d to %d", data, page, MinData, MaxData)
 	}
-	return headBytes + 2*(laneBytes+data), nil
+	return headBytes + 2*(ringBytes+data), nil
 }
 
 // checkSize is for a size that a peer tells.
@@ -81,7 +81,7 @@ func (s *Segment) head() *segmentHead { return (*segmentHead)(unsafe.Pointer(&s.
 func (s *Segment) Offer() Offer { return s.offer }
 
 // Ends returns the two ends of this process. Call it once: two senders for one
-// lane would write over each other's records. They must not be used once the
+// ring would write over each other's records. They must not be used once the
 // segment is closed: a touch of memory that is no longer mapped ends the process.
 func (s *Segment) Ends() (*Sender, *Receiver) {
 	half := (len(s.mem) - headBytes) / 2
@@ -89,7 +89,7 @@ func (s *Segment) Ends() (*Sender, *Receiver) {
 	if !s.creator {
 		out, in = in, out
 	}
-	return &Sender{lane: laneOf(out)}, &Receiver{lane: laneOf(in)}
+	return &Sender{ring: ringOf(out)}, &Receiver{ring: ringOf(in)}
 }
 
 // checkHead compares what is mapped with what was offered.

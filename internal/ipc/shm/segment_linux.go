@@ -24,7 +24,7 @@ func Create(data int) (*Segment, error) {
 	if err != nil {
 		return nil, fmt.Errorf("shm.Create: %w", err)
 	}
-	s, err := createFile(size, lanesLayout)
+	s, err := createFile(size, ringsLayout)
 	if err != nil {
 		return nil, fmt.Errorf("shm.Create: %w", err)
 	}
@@ -86,7 +86,7 @@ func Open(o Offer) (*Segment, error) {
 	if err := checkSize(o.Size); err != nil {
 		return nil, fmt.Errorf("shm.Open: %w", err)
 	}
-	s, err := openFile(o, lanesLayout)
+	s, err := openFile(o, ringsLayout)
 	if err != nil {
 		return nil, fmt.Errorf("shm.Open: %w", err)
 	}

@@ -46,17 +46,17 @@ func TestCreateSizes(t *testing.T) {
 			data = DefaultData
 		}
 		out, in := s.Ends()
-		if len(out.lane.data) != data || len(in.lane.data) != data || out.lane.control == in.lane.control {
-			t.Errorf("lanes of %d and %d bytes, want %d", len(out.lane.data), len(in.lane.data), data)
+		if len(out.ring.data) != data || len(in.ring.data) != data || out.ring.control == in.ring.control {
+			t.Errorf("rings of %d and %d bytes, want %d", len(out.ring.data), len(in.ring.data), data)
 		}
-		if addressOf(out.lane.data)%page != 0 || addressOf(in.lane.data)%page != 0 {
+		if addressOf(out.ring.data)%page != 0 || addressOf(in.ring.data)%page != 0 {
 			t.Errorf("%d bytes: the data does not begin with a page", data)
 		}
 	}
 }
 
 // Both sides of a segment, mapped twice in this process, see what the other sends.
-func TestOpenJoinsTheLanes(t *testing.T) {
+func TestOpenJoinsTheRings(t *testing.T) {
 	a := newSegmentOf(t, 0)
 	b, err := Open(a.Offer())
 	if err != nil {

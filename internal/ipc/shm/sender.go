@@ -5,9 +5,9 @@ import (
 	"fmt"
 )
 
-// A Sender is the sending end of a lane. It is for one goroutine at a time.
+// A Sender is the sending end of a ring. It is for one goroutine at a time.
 type Sender struct {
-	lane lane
+	ring ring
 	err  error
 
 	sent uint64 // records
@@ -40,7 +40,7 @@ func (s *Sender) TrySend(head *[HeadSize]byte, payload ...[]byte) bool {
 	if s.err != nil || s.sent-s.done == cellCount && !s.ask(n) {
 		return false
 	}
-	c := &s.lane.cells[s.sent%cellCount]
+	c := &s.ring.cells[s.sent%cellCount]
 	to := c.body[:]
 	if n > inline {
 		at, ok := s.place(n)
@@ -48,7 +48,7 @@ func (s *Sender) TrySend(head *[HeadSize]byte, payload ...[]byte) bool {
 			return false
 		}
 		binary.NativeEndian.PutUint64(c.body[:], uint64(at))
-		to = s.lane.data[at : at+n]
+		to = s.ring.data[at : at+n]
 	}
 	for _, p := range payload {
 		to = to[copy(to, p):]
@@ -91,10 +91,10 @@ const hot = 64 << 10
 // fit finds n bytes in one piece: where, and after skipping how many.
 func (s *Sender) fit(n int) (at, skip int, ok bool) {
 	at = s.next
-	if at+n > len(s.lane.data) {
-		at, skip = 0, len(s.lane.data)-at
+	if at+n > len(s.ring.data) {
+		at, skip = 0, len(s.ring.data)-at
 	}
-	return at, skip, s.taken+uint64(skip+n)-s.free <= uint64(len(s.lane.data))
+	return at, skip, s.taken+uint64(skip+n)-s.free <= uint64(len(s.ring.data))
 }
 
 // ask learns how far the receiver is and reports whether there is room
@@ -113,13 +113,13 @@ func (s *Sender) ask(n int) bool {
 	return ok
 }
 
-// learn looks how far the receiver is. It reports false when the lane is
+// learn looks how far the receiver is. It reports false when the ring is
 // corrupt.
 func (s *Sender) learn() bool {
 	if s.err != nil {
 		return false
 	}
-	done := s.lane.done.Load()
+	done := s.ring.done.Load()
 	if done == s.done {
 		return true
 	}
@@ -133,16 +133,16 @@ func (s *Sender) learn() bool {
 
 // PeerSleeps reports whether the receiver must be woken, and takes that upon the
 // caller: it is true once per sleep. Ask it after sending.
-func (s *Sender) PeerSleeps() bool { return claim(&s.lane.recvSleeps) }
+func (s *Sender) PeerSleeps() bool { return claim(&s.ring.recvSleeps) }
 
 // Sleep announces that the caller will not try again before it is woken, and
 // reports true, unless a record of n bytes of payload has room now, or the
-// lane is corrupt: then nothing is announced. A sender that wakes by itself need
+// ring is corrupt: then nothing is announced. A sender that wakes by itself need
 // not take the announcement back; it may be woken in vain.
 func (s *Sender) Sleep(n int) bool {
-	s.lane.sendSleeps.Store(1)
+	s.ring.sendSleeps.Store(1)
 	if s.ask(n) || s.err != nil { // after the store: see the package's documentation
-		s.lane.sendSleeps.Store(0)
+		s.ring.sendSleeps.Store(0)
 		return false
 	}
 	return true
@@ -150,12 +150,12 @@ func (s *Sender) Sleep(n int) bool {
 
 // From tells the peer on which processor this process runs: a hint, for who waits.
 func (s *Sender) From(cpu int) {
-	if at := uint32(cpu + 1); s.lane.sendsFrom.Load() != at {
-		s.lane.sendsFrom.Store(at)
+	if at := uint32(cpu + 1); s.ring.sendsFrom.Load() != at {
+		s.ring.sendsFrom.Store(at)
 	}
 }
 
-// Err returns why the lane can no longer be sent on, or nil.
+// Err returns why the ring can no longer be sent on, or nil.
 func (s *Sender) Err() error { return s.err }
 
 func roundUp(n int) int { return (n + line - 1) &^ (line - 1) }

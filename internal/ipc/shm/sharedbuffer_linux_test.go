@@ -164,7 +164,7 @@ func TestSharedBufferOffers(t *testing.T) {
 		t.Error("a shared buffer for 2 was opened as one for 3")
 	}
 	if _, err := Open(s.Offer()); err == nil {
-		t.Error("a shared buffer was opened as lanes")
+		t.Error("a shared buffer was opened as rings")
 	}
 	for _, n := range []int{-1, 0, 1, MaxSharedBufferRanks + 1} {
 		if _, err := CreateSharedBuffer(n); err == nil {

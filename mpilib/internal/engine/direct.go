@@ -5,11 +5,11 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// directRow is after how many receives one sees to all lanes: others must not wait for two who
+// directRow is after how many receives one sees to all rings: others must not wait for two who
 // talk all the time.
 const directRow = 16
 
-// RecvNow receives a message that is the next in the lane of its sender, and reports whether it
+// RecvNow receives a message that is the next in the ring of its sender, and reports whether it
 // did. If not nothing has happened, and StartRecv is to be called.
 func (e *Engine) RecvNow(g Group, ctxID uint32, src, tag int, b []byte) (got Result, ok bool) {
 	e.mu.Lock()
@@ -20,15 +20,15 @@ func (e *Engine) RecvNow(g Group, ctxID uint32, src, tag int, b []byte) (got Res
 	return e.recvDirect(ctxID, src, tag, b, false)
 }
 
-// recvDirect receives a message straight from the lane of its sender, if it is the next there or,
+// recvDirect receives a message straight from the ring of its sender, if it is the next there or,
 // where the caller waits for it, comes in a moment, and reports whether it did. It posts no
 // receive: while it has the polling turn nobody else takes messages from that sender. What lies
-// in the lane goes to receives that were posted before, and nothing is taken past a message of that
+// in the ring goes to receives that were posted before, and nothing is taken past a message of that
 // sender that is kept, so that the order is the standard's (MPI-4.1, section 3.5). It is a matter of a
 // few microseconds, of which nobody has to know: the death of a process, or of the context, it
 // sees afterwards. mu is held, and given up meanwhile.
 func (e *Engine) recvDirect(ctxID uint32, src, tag int, b []byte, waits bool) (got Result, ok bool) {
-	n := &e.lanes
+	n := &e.rings
 	if src == AnySource || src == e.cfg.Rank || n.polling {
 		return got, false
 	}
@@ -45,7 +45,7 @@ func (e *Engine) recvDirect(ctxID uint32, src, tag int, b []byte, waits bool) (g
 	if n.direct++; n.direct%directRow == 0 {
 		for _, q := range n.peers {
 			if q != p {
-				e.sweepLane(q, nil)
+				e.sweepRing(q, nil)
 			}
 		}
 	}
@@ -60,10 +60,10 @@ func (e *Engine) recvDirect(ctxID uint32, src, tag int, b []byte, waits bool) (g
 		e.mu.Lock()
 	}
 	if table.Receives() {
-		e.sweepLane(p, content{})
+		e.sweepRing(p, content{})
 	}
 	got, ok = p.takeDirect(ctxID, tag, b)
-	e.yieldLanes()
+	e.yieldRings()
 	return got, ok
 }
 
@@ -74,7 +74,7 @@ func (content) here() bool { return true }
 
 func (content) signal() <-chan struct{} { return nil }
 
-// takeDirect takes the next record of the lane if it is a message for a receive with
+// takeDirect takes the next record of the ring if it is a message for a receive with
 // that buffer. The polling turn and mu are held.
 func (p *peer) takeDirect(ctxID uint32, tag int, b []byte) (got Result, ok bool) {
 	rx := p.near.rx

@@ -19,7 +19,7 @@ func has(t *testing.T, e *Engine, n int) {
 }
 
 // Messages from one process are received in their order, whether one finds its receive
-// posted, is kept, or is taken from the lane by who waits for it.
+// posted, is kept, or is taken from the ring by who waits for it.
 func TestDirectKeepsOrder(t *testing.T) {
 	es, _ := together(t)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -43,7 +43,7 @@ func TestDirectKeepsOrder(t *testing.T) {
 		has(t, es[1], 1)
 		send(5, 2)
 		want("the one that is kept", 5, 1)
-		want("the one in the lane", AnyTag, 2)
+		want("the one in the ring", AnyTag, 2)
 
 		es[1].StartRecv(&posted, everyone{}, 0, 0, AnyTag, early)
 		send(5, 3)
@@ -63,7 +63,7 @@ func TestDirectKeepsOrder(t *testing.T) {
 }
 
 // Receives that are started and not waited for keep the order as well, whether their message is
-// kept, offered, in the lane, or for one that was posted before.
+// kept, offered, in the ring, or for one that was posted before.
 func TestReceivedNowKeepsOrder(t *testing.T) {
 	es, _ := together(t)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -98,7 +98,7 @@ func TestReceivedNowKeepsOrder(t *testing.T) {
 		has(t, es[1], 1)
 		send(5, 2)
 		want("the one that is kept", AnyTag, 1, 1)
-		want("the one in the lane", 5, 1, 2)
+		want("the one in the ring", 5, 1, 2)
 
 		var posted [2]Handle
 		var early [2][1]byte
@@ -127,7 +127,7 @@ func TestReceivedNowKeepsOrder(t *testing.T) {
 		}
 	}
 	if now == 0 {
-		t.Error("no message was received from the lane")
+		t.Error("no message was received from the ring")
 	}
 }
 
@@ -172,8 +172,8 @@ func (s satisfied) here() bool { return bool(s) }
 
 func (s satisfied) signal() <-chan struct{} { return nil }
 
-// Who has what he waited for leaves in the lane what finds no receive, and takes the rest.
-func TestEarlyMessagesStayInTheLane(t *testing.T) {
+// Who has what he waited for leaves in the ring what finds no receive, and takes the rest.
+func TestEarlyMessagesStayInTheRing(t *testing.T) {
 	es, _ := together(t)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -181,12 +181,12 @@ func TestEarlyMessagesStayInTheLane(t *testing.T) {
 	es[1].Irecv(&first, everyone{}, 0, 0, 0, make([]byte, 3))
 	e := es[1]
 	e.mu.Lock()
-	for e.lanes.polling { // by the attendant, who looks now and then
-		e.lanes.free.Wait()
+	for e.rings.polling { // by the attendant, who looks now and then
+		e.rings.free.Wait()
 	}
-	e.lanes.take()
+	e.rings.take()
 	defer e.mu.Unlock()
-	defer e.yieldLanes()
+	defer e.yieldRings()
 	for tag := range 3 {
 		if err := es[0].Send(ctx, everyone{}, 0, 1, tag, fmt.Append(nil, tag), Standard); err != nil {
 			t.Fatal(err)
@@ -208,6 +208,6 @@ func TestEarlyMessagesStayInTheLane(t *testing.T) {
 		t.Errorf("with something wanted: %d messages were kept", kept())
 	}
 	if p.receive(satisfied(false)) {
-		t.Error("there was more in the lane")
+		t.Error("there was more in the ring")
 	}
 }

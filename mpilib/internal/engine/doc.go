@@ -31,13 +31,13 @@
 //
 // Processes of one node say everything through memory they share as soon as both have
 // mapped it, and the link is left to bells and to the news of the other's end; see
-// near for how they come to it and lanes for who looks when. What an envelope
+// near for how they come to it and rings for who looks when. What an envelope
 // means is the same on either way. Nobody writes or reads the link of such a peer but its
-// own goroutines, and nothing waits for the lane's lock-free ends but with the lock or the
+// own goroutines, and nothing waits for the ring's lock-free ends but with the lock or the
 // polling turn. Two things spare work where messages are small: a receive looks whether its
-// message is the next in the lane, for a moment if it is waited for, and takes it
+// message is the next in the ring, for a moment if it is waited for, and takes it
 // there without being posted (direct.go); and a message that finds no receive stays in the
-// lane while who polls it has what he waited for, since he may post one next.
+// ring while who polls it has what he waited for, since he may post one next.
 //
 // # Failures
 //

@@ -76,7 +76,7 @@ type Engine struct {
 	any      *anyOf     // that nobody uses; nil: none
 	closed   error
 
-	lanes   lanes
+	rings   rings
 	sharing sharing
 	copies  []*inflow // borrowed messages, of which pieces are to be copied
 	helps   []help    // lent ones, of which pieces may be
@@ -129,7 +129,7 @@ func New(cfg Config) *Engine {
 	e.cfg.Unexpected = max(cfg.Unexpected, firstCredit)
 	e.extra = extraCredit
 	e.sharing = system
-	e.lanes.init(&e.mu)
+	e.rings.init(&e.mu)
 	e.ctx, e.cancel = context.WithCancel(context.Background())
 	e.peers = make([]*peer, cfg.Size)
 	for r := range cfg.Size {
@@ -270,7 +270,7 @@ func (e *Engine) keep() {
 func (e *Engine) look() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	again := e.lookAtLanes()
+	again := e.lookAtRings()
 	for _, p := range e.peers {
 		if p == nil || p.link == nil || p.failed != nil {
 			continue

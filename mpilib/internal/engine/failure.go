@@ -357,7 +357,7 @@ func (r *Request) stir() {
 	for _, c := range r.watchers {
 		wake(c)
 	}
-	if n := &r.e.lanes; n.spinning {
+	if n := &r.e.rings; n.spinning {
 		n.stir.Store(true)
 	}
 	if r.reader != nil && r.reader.blocked {

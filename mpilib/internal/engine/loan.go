@@ -11,14 +11,14 @@ import (
 
 // lendFrom is the size from which on a message is lent to a peer that shares memory: who
 // receives it copies it from the sender's own memory, and the sender copies a part itself
-// while it waits. Below, the two copies through the lane are sooner done than
+// while it waits. Below, the two copies through the ring are sooner done than
 // the system calls.
 const lendFrom = 64 << 10
 
 // A loan is what an offer's record says of the memory that is lent.
 type loan struct {
 	addr   uint64 // of the message in the sender's memory
-	number int    // in the lane; see shm.Sender.Lend
+	number int    // in the ring; see shm.Sender.Lend
 	is     bool
 }
 

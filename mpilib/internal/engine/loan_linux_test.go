@@ -110,7 +110,7 @@ func (e *Engine) abandonForTest(r *Request) {
 	}
 }
 
-// Where a process may not touch its peer's memory, large messages go through the lane.
+// Where a process may not touch its peer's memory, large messages go through the ring.
 func TestMemoryClosed(t *testing.T) {
 	for _, who := range [][]int{{0}, {1}, {0, 1}} {
 		es, _, attach := neighbours(t, 1<<20)

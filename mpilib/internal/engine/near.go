@@ -12,7 +12,7 @@ import (
 
 // near is what a peer of the same machine has beside its link. The lower rank
 // makes the memory and offers it over the link; the higher one maps it and says so,
-// or that it cannot. Each then switches: what it says after that goes through its lane, and
+// or that it cannot. Each then switches: what it says after that goes through its ring, and
 // the link is left to bells, to the news of the peer's end, and to those
 // who cannot share memory. Guarded by the engine's lock, but rx is the turn's
 // holder's.
@@ -27,12 +27,12 @@ type near struct {
 	offer   [shm.OfferSize]byte // of the peer, as it comes
 	cpus    shm.CPUs            // on which it may run
 	mem     *shm.Memory         // its own memory, if the system lets this process in
-	open    bool                // the peer sends through its lane
+	open    bool                // the peer sends through its ring
 	told    bool                // the peer has said how to map its memory
 	why     error               // why there is no shared memory
 	bell    bool                // the peer is to be rung
 	rung    bool                // the peer has rung
-	cut     error               // the link is over, and this is said when the lane is empty
+	cut     error               // the link is over, and this is said when the ring is empty
 	cutting string              // what it broke
 }
 
@@ -134,7 +134,7 @@ func (p *peer) shared() error {
 	offer, err := shm.ParseOffer(p.near.offer[:])
 	p.near.cpus = offer.CPUs
 	if err == nil && int(offer.PID) == os.Getpid() {
-		p.e.lanes.local.Store(true)
+		p.e.rings.local.Store(true)
 	}
 	switch {
 	case !p.near.offered: // it does not know
@@ -157,7 +157,7 @@ func (p *peer) shared() error {
 // openNear maps the memory of the peer.
 func (p *peer) openNear(o shm.Offer) {
 	seg, err := p.e.sharing.open(o)
-	mem, _ := p.e.sharing.memory(o) // without it all goes through the lane
+	mem, _ := p.e.sharing.memory(o) // without it all goes through the ring
 	p.e.mu.Lock()
 	defer p.e.mu.Unlock()
 	if err != nil || p.failed != nil {
@@ -174,7 +174,7 @@ func (p *peer) openNear(o shm.Offer) {
 // knowNear looks whether the memory of the peer, which has mapped what it was offered, can be
 // copied from, and switches.
 func (p *peer) knowNear(o shm.Offer) {
-	mem, _ := p.e.sharing.memory(o) // without it all goes through the lane
+	mem, _ := p.e.sharing.memory(o) // without it all goes through the ring
 	p.e.mu.Lock()
 	defer p.e.mu.Unlock()
 	p.near.mem = mem
@@ -185,7 +185,7 @@ func (p *peer) knowNear(o shm.Offer) {
 // addressOf returns where b is.
 func addressOf(b []byte) uint64 { return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b)))) }
 
-// switchOver has everything that is queued from here on go through the lane. mu is held.
+// switchOver has everything that is queued from here on go through the ring. mu is held.
 func (p *peer) switchOver() {
 	p.control(wire.Envelope{Kind: wire.EnvelopeSwitch})
 	p.out.near = true
@@ -198,11 +198,11 @@ func (p *peer) switched() error {
 	}
 	p.near.open = true
 	p.link.Conn.Calm() // bells come to those who sleep
-	p.e.lanes.add(p)
+	p.e.rings.add(p)
 	return nil
 }
 
-// severed is told that the link is over. What is in the lane is older. mu is held.
+// severed is told that the link is over. What is in the ring is older. mu is held.
 func (p *peer) severed(doing string, err error) {
 	if !p.near.open {
 		p.fail(p.lost(doing, err))
@@ -211,5 +211,5 @@ func (p *peer) severed(doing string, err error) {
 	if p.near.cut == nil {
 		p.near.cut, p.near.cutting = err, doing
 	}
-	p.e.attendLanes()
+	p.e.attendRings()
 }

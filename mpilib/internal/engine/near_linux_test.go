@@ -211,18 +211,18 @@ func TestMemoryRefused(t *testing.T) {
 	}
 }
 
-// asleep waits until an engine's lanes are announced to be asleep.
+// asleep waits until an engine's rings are announced to be asleep.
 func asleep(t *testing.T, e *Engine) {
 	t.Helper()
 	for end := time.Now().Add(30 * time.Second); ; runtime.Gosched() {
 		e.mu.Lock()
-		is := e.lanes.asleep && !e.lanes.polling
+		is := e.rings.asleep && !e.rings.polling
 		e.mu.Unlock()
 		if is {
 			return
 		}
 		if time.Now().After(end) {
-			t.Fatal("the lanes are awake after 30 s")
+			t.Fatal("the rings are awake after 30 s")
 		}
 	}
 }
@@ -243,7 +243,7 @@ func TestBell(t *testing.T) {
 	var late, later Request
 	es[0].Irecv(&late, everyone{}, 0, AnySource, 6, make([]byte, 1))
 	go func() { _, err := wait(t, &late); done <- err }()
-	eventually(t, es[0], "it sleeps, and somebody waits", func() bool { return es[0].lanes.waiters > 0 && es[0].lanes.asleep })
+	eventually(t, es[0], "it sleeps, and somebody waits", func() bool { return es[0].rings.waiters > 0 && es[0].rings.asleep })
 	es[1].Isend(&later, everyone{}, 0, 0, 6, []byte{1}, Standard, false)
 	if err := <-done; err != nil {
 		t.Error(err)

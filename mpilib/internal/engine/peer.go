@@ -173,7 +173,7 @@ func (p *peer) fail(err error) {
 	wake(p.toReader)
 	wake(p.turn)
 	if p.near.open {
-		p.e.lanes.remove(p)
+		p.e.rings.remove(p)
 	}
 	p.e.extra += p.grant.end()
 	p.e.failReceives(p, p.failed)
@@ -335,7 +335,7 @@ func (e *Engine) Goodbye(ctx context.Context) error {
 			wake(p.toWriter)
 		}
 	}
-	e.attendLanes()
+	e.attendRings()
 	e.mu.Unlock()
 
 	var errs []error
@@ -384,7 +384,7 @@ func some(ranks []int) string {
 // up meanwhile.
 func (e *Engine) drain(ctx context.Context) {
 	e.attendAll()
-	e.attendLanes()
+	e.attendRings()
 	for ctx.Err() == nil && slices.ContainsFunc(e.peers, (*peer).offering) {
 		arrived := e.arrived
 		e.mu.Unlock()

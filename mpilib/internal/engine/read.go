@@ -182,7 +182,7 @@ func (p *peer) respond(hold bool) {
 	p.dispatch(hold)
 	if p.near.rung {
 		p.near.rung = false
-		p.e.attendLanes()
+		p.e.attendRings()
 	}
 }
 
@@ -218,7 +218,7 @@ func (p *peer) letGo(r *Request) {
 		return
 	}
 	if f := p.arriving[r.id]; f != nil && f.r == r && f.loan.is {
-		wake(p.e.lanes.tend) // it is complete when the lender copies nothing any more
+		wake(p.e.rings.tend) // it is complete when the lender copies nothing any more
 	} else if f != nil && f.r == r {
 		f.r = nil
 		r.finish(r.giveUp)

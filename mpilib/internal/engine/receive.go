@@ -207,7 +207,7 @@ func (e *Engine) Iprobe(g Group, ctxID uint32, src, tag int, take bool) (m Match
 		return m, true, nil
 	}
 	e.attendAll()
-	if len(e.lanes.peers) > 0 {
+	if len(e.rings.peers) > 0 {
 		e.glance()
 		if m, found = e.find(ctxID, src, tag, take); found {
 			return m, true, nil
@@ -263,7 +263,7 @@ func (e *Engine) Probe(ctx context.Context, g Group, ctxID uint32, src, tag int,
 		}
 		e.attendAll()
 		arrived := e.arrived
-		if len(e.lanes.peers) > 0 {
+		if len(e.rings.peers) > 0 {
 			e.poll(ctx, news{e, arrived})
 			continue
 		}

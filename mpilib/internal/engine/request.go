@@ -92,7 +92,7 @@ func (r *Request) finish(err error) {
 	for _, c := range r.watchers {
 		wake(c)
 	}
-	if n := &r.e.lanes; n.spinning {
+	if n := &r.e.rings; n.spinning {
 		n.stir.Store(true)
 	}
 	if r.reader != nil && r.reader.blocked { // nothing may ever come there
@@ -178,11 +178,11 @@ func (r *Request) wait(ctx context.Context) error {
 	return nil
 }
 
-// polled reports whether the lanes are to be polled for r. mu is held.
+// polled reports whether the rings are to be polled for r. mu is held.
 func (r *Request) polled() bool {
 	e := r.e
 	switch {
-	case len(e.lanes.peers) == 0 || r.giveUp != nil || r.peer == e.cfg.Rank:
+	case len(e.rings.peers) == 0 || r.giveUp != nil || r.peer == e.cfg.Rank:
 		return false
 	case r.peer == AnySource:
 		e.attendAll()
@@ -191,7 +191,7 @@ func (r *Request) polled() bool {
 	return e.peers[r.peer].near.open
 }
 
-// here makes a Request what somebody waits for at the lanes, as signal does.
+// here makes a Request what somebody waits for at the rings, as signal does.
 func (r *Request) here() bool { return r.state == complete || r.held() != nil }
 
 func (r *Request) signal() <-chan struct{} { return r.finished() }
@@ -356,7 +356,7 @@ func (w *anyOf) wait(ctx context.Context, first int, counted bool) (int, error) 
 				continue
 			}
 		}
-		if len(e.lanes.peers) > 0 {
+		if len(e.rings.peers) > 0 {
 			e.poll(ctx, w)
 			continue
 		}

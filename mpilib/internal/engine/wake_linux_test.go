@@ -15,7 +15,7 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// These tests have lanes sleep while there is something in them, or room, and look whether
+// These tests have rings sleep while there is something in them, or room, and look whether
 // somebody comes without a call and without the rounds that should never be needed.
 
 // holding is a link of which one Post waits, once it is told so.
@@ -43,7 +43,7 @@ func three(t *testing.T) (es [3]*Engine, conns [3]holding) {
 	t.Helper()
 	for i := range es {
 		es[i] = New(Config{Rank: i, Size: 3, Unexpected: 1 << 20, Near: true, Connect: func(context.Context, int) error { return nil }})
-		es[i].lanes.round = time.Hour
+		es[i].rings.round = time.Hour
 		t.Cleanup(es[i].Close)
 	}
 	for i := range es {
@@ -71,14 +71,14 @@ func three(t *testing.T) (es [3]*Engine, conns [3]holding) {
 	return es, conns
 }
 
-// A bell that comes while a look at sleeping lanes is under way is heard, also where the look
-// has passed the lane in question.
+// A bell that comes while a look at sleeping rings is under way is heard, also where the look
+// has passed the ring in question.
 func TestBellDuringGlance(t *testing.T) {
 	es, conns := three(t)
 	e := es[0]
 	asleep(t, e)
 	e.mu.Lock()
-	first, last := e.lanes.peers[0], e.lanes.peers[1]
+	first, last := e.rings.peers[0], e.rings.peers[1]
 	e.mu.Unlock()
 	link := conns[last.rank]
 	link.hold.Store(true)
@@ -87,7 +87,7 @@ func TestBellDuringGlance(t *testing.T) {
 	go func() {
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		for e.lanes.polling || !e.lanes.asleep { // again: then this look would be another's
+		for e.rings.polling || !e.rings.asleep { // again: then this look would be another's
 			e.mu.Unlock()
 			runtime.Gosched()
 			e.mu.Lock()
@@ -102,31 +102,31 @@ func TestBellDuringGlance(t *testing.T) {
 	}
 	var r Request
 	es[first.rank].Isend(&r, everyone{}, 0, 0, 5, []byte{1}, Standard, false)
-	eventually(t, e, "the bell is heard", e.lanes.stir.Load)
+	eventually(t, e, "the bell is heard", e.rings.stir.Load)
 	release()
-	eventually(t, e, "the message is taken out of the lane", func() bool { return e.contextOf(0).table.Peek(int32(first.rank), 5) != nil })
+	eventually(t, e, "the message is taken out of the ring", func() bool { return e.contextOf(0).table.Peek(int32(first.rank), 5) != nil })
 }
 
-// Who sends on while the lanes sleep, and finds no room, hears when there is some.
+// Who sends on while the rings sleep, and finds no room, hears when there is some.
 func TestNoRoomWhileAsleep(t *testing.T) {
 	es, _, attach := neighbours(t, 1<<20)
 	for _, e := range es {
-		e.lanes.round = time.Hour
+		e.rings.round = time.Hour
 	}
 	attach()
 	settle(t, es, true)
 	asleep(t, es[0])
 	asleep(t, es[1])
 	es[1].mu.Lock()
-	es[1].lanes.take() // so that nobody receives
+	es[1].rings.take() // so that nobody receives
 	es[1].mu.Unlock()
-	var rs [600]Request // more than a lane has cells
+	var rs [600]Request // more than a ring has cells
 	for i := range rs {
 		es[0].Isend(&rs[i], everyone{}, 0, 1, i, make([]byte, 100), Standard, false)
 	}
-	eventually(t, es[0], "the lane is full", func() bool { return len(es[0].peers[1].out.queue) > 0 })
+	eventually(t, es[0], "the ring is full", func() bool { return len(es[0].peers[1].out.queue) > 0 })
 	es[1].mu.Lock()
-	es[1].yieldLanes()
+	es[1].yieldRings()
 	es[1].disturb()
 	es[1].mu.Unlock()
 	eventually(t, es[1], "all is received", func() bool { return es[1].contextOf(0).table.Peek(0, int32(len(rs)-1)) != nil })

@@ -1,5 +1,5 @@
-// The lane of package shm in C, between two processes, as a yardstick: the same
-// cells, the same data, the same copies. Usage: lane latency|stream SIZE COUNT;
+// The ring of package shm in C, between two processes, as a yardstick: the same
+// cells, the same data, the same copies. Usage: ring latency|stream SIZE COUNT;
 // prints nanoseconds per half round trip, or per message.
 #define _GNU_SOURCE
 #include <sched.h>
@@ -21,14 +21,14 @@ struct cell {
 	char body[INLINE];
 };
 
-struct lane {
+struct ring {
 	_Atomic uint64_t done __attribute__((aligned(4096)));
 	struct cell cells[CELLS] __attribute__((aligned(4096)));
 	char data[DATA];
 };
 
 struct end {
-	struct lane *out, *in;
+	struct ring *out, *in;
 	uint64_t sent, done, taken, freed, taken_by[CELLS];
 	size_t next;
 	uint64_t at, told;
@@ -146,7 +146,7 @@ int main(int argc, char **argv) {
 	int stream = !strcmp(argv[1], "stream");
 	size_t size = atol(argv[2]);
 	long count = atol(argv[3]);
-	struct lane *lanes = mmap(0, 2 * sizeof *lanes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	struct ring *rings = mmap(0, 2 * sizeof *rings, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	char *msg = malloc(size + 1), *buf = malloc(size + 1);
 	memset(msg, 1, size + 1);
 	memset(buf, 1, size + 1);
@@ -156,7 +156,7 @@ int main(int argc, char **argv) {
 	e.crowded = CPU_COUNT(&cpus) == 1;
 	pid_t child = fork();
 	if (child == 0) {
-		e.out = &lanes[1], e.in = &lanes[0];
+		e.out = &rings[1], e.in = &rings[0];
 		for (;;) {
 			char op = recv_all(&e, buf);
 			if (op == 'x')
@@ -165,7 +165,7 @@ int main(int argc, char **argv) {
 				send_all(&e, 'e', buf, size);
 		}
 	}
-	e.out = &lanes[0], e.in = &lanes[1];
+	e.out = &rings[0], e.in = &rings[1];
 	double start = 0;
 	for (long i = -count / 10 - 1; i < count; i++) { // the first tenth warms up
 		if (i == 0)

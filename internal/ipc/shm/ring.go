@@ -18,11 +18,11 @@ const (
 
 	line      = 64       // bytes of a cache line
 	inline    = 32       // bytes of payload that a cell holds itself
-	cellCount = 512      // records of a lane under way at once, a power of two
+	cellCount = 512      // records of a ring under way at once, a power of two
 	apart     = 2 * line // between words that different processes write
 
 	// A receiver says what it is through with once it is so much: each time
-	// costs the sender a cache line. Together they are far less than a lane has,
+	// costs the sender a cache line. Together they are far less than a ring has,
 	// so a sender that finds no room always has records outstanding
 	// that will make the receiver speak.
 	tellCells = cellCount / 8
@@ -33,7 +33,7 @@ const (
 // the protocol writes. Nothing more can be sent or received with that end.
 var ErrCorrupt = errors.New("the shared memory is corrupt")
 
-// A control is the part of a lane that says how far its ends are.
+// A control is the part of a ring that says how far its ends are.
 type control struct {
 	done       atomic.Uint64 // written by the receiver
 	_          [apart - 8]byte
@@ -53,8 +53,8 @@ type cell struct {
 	body [inline]byte
 }
 
-// A lane is one direction of a segment, in the mapping.
-type lane struct {
+// A ring is one direction of a segment, in the mapping.
+type ring struct {
 	*control
 	cells *[cellCount]cell
 	data  []byte
@@ -63,16 +63,16 @@ type lane struct {
 const (
 	controlBytes = 4096 // a page; the data should begin with one
 	cellsBytes   = cellCount * line
-	laneBytes    = controlBytes + cellsBytes // without data
+	ringBytes    = controlBytes + cellsBytes // without data
 )
 
-// laneOf returns the lane in mem, of which there are more than laneBytes, at a multiple
+// ringOf returns the ring in mem, of which there are more than ringBytes, at a multiple
 // of a line's size.
-func laneOf(mem []byte) lane {
-	return lane{
+func ringOf(mem []byte) ring {
+	return ring{
 		control: (*control)(unsafe.Pointer(&mem[0])),
 		cells:   (*[cellCount]cell)(unsafe.Pointer(&mem[controlBytes])),
-		data:    mem[laneBytes:len(mem):len(mem)],
+		data:    mem[ringBytes:len(mem):len(mem)],
 	}
 }
 

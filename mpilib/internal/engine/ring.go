@@ -39,7 +39,7 @@ func (p *peer) record(head *[shm.HeadSize]byte, b ...[]byte) bool {
 		case err != nil && n.cut == nil:
 			n.cut, n.cutting = err, "sending"
 			p.e.disturb()
-		case p.e.lanes.asleep: // when that was announced, nothing waited for room here
+		case p.e.rings.asleep: // when that was announced, nothing waited for room here
 			p.e.disturb()
 		}
 		return false
@@ -88,7 +88,7 @@ func (p *peer) forward(s *segment) bool {
 	return true
 }
 
-// stalled reports whether something waits for room in the lane, and how much of
+// stalled reports whether something waits for room in the ring, and how much of
 // it: the payload of the next record. mu is held.
 func (p *peer) stalled() (n int, yes bool) {
 	o := &p.out
@@ -105,12 +105,12 @@ func (p *peer) stalled() (n int, yes bool) {
 }
 
 const (
-	// How much of a lane is received before others have their turn.
+	// How much of a ring is received before others have their turn.
 	mostRecords  = 64
 	mostReceived = copiedLocked
 )
 
-// receive acts on what is in the lane, and reports whether anything was. What is wanted may
+// receive acts on what is in the ring, and reports whether anything was. What is wanted may
 // be nil. The polling turn and mu are held, and mu may be given up meanwhile.
 func (p *peer) receive(w wanted) bool {
 	rx := p.near.rx
@@ -150,15 +150,15 @@ func (p *peer) receive(w wanted) bool {
 }
 
 // early reports whether a message finds no receive. Where somebody waits who has what he waited
-// for, such a message stays in the lane: he may have a receive to post for it, and a
-// sender that is far ahead is held back by the lane instead of filling the memory. Who leaves
-// the lanes alone after that has them looked at. mu is held.
+// for, such a message stays in the ring: he may have a receive to post for it, and a
+// sender that is far ahead is held back by the ring instead of filling the memory. Who leaves
+// the rings alone after that has them looked at. mu is held.
 func (p *peer) early(env wire.Envelope) bool {
 	c := p.e.contexts[env.Context]
 	return c == nil || !c.table.Awaited(int32(p.rank), int32(env.Tag))
 }
 
-// ended fails a peer whose link is over and whose lane is empty. mu is held.
+// ended fails a peer whose link is over and whose ring is empty. mu is held.
 func (p *peer) ended() {
 	if p.e.ctx.Err() != nil {
 		p.fail(p.e.closed)

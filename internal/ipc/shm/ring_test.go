@@ -13,16 +13,16 @@ import (
 // patience bounds every wait of a test.
 const patience = 30 * time.Second
 
-// newLane returns both ends of a lane in memory of this process.
-func newLane(data int) (*Sender, *Receiver) {
-	words := make([]uint64, (laneBytes+data+line)/8) // for the alignment
+// newRing returns both ends of a ring in memory of this process.
+func newRing(data int) (*Sender, *Receiver) {
+	words := make([]uint64, (ringBytes+data+line)/8) // for the alignment
 	mem := asBytes(words)
 	off := 0
 	for addressOf(mem[off:])%line != 0 {
 		off += 8
 	}
-	l := laneOf(mem[off : off+laneBytes+data])
-	return &Sender{lane: l}, &Receiver{lane: l}
+	l := ringOf(mem[off : off+ringBytes+data])
+	return &Sender{ring: l}, &Receiver{ring: l}
 }
 
 // randomSize prefers what is near a border.
@@ -80,13 +80,13 @@ func split(rnd *rand.Rand, p []byte) (parts [][]byte) {
 	return append(parts, p)
 }
 
-// A lane is a queue: whatever order of sends and receives, what comes out is
+// A ring is a queue: whatever order of sends and receives, what comes out is
 // what went in, and a send fails only when much is under way.
-func TestLaneAgainstQueue(t *testing.T) {
+func TestRingAgainstQueue(t *testing.T) {
 	for seed := range uint64(30) {
 		rnd := rand.New(rand.NewPCG(seed, 1))
 		data := MinData + rnd.IntN(3)*page
-		s, r := newLane(data)
+		s, r := newRing(data)
 		var queue []message
 		next, bias, full, held := 0, 5, 0, 0
 		for range 20_000 {
@@ -132,9 +132,9 @@ func TestLaneAgainstQueue(t *testing.T) {
 	}
 }
 
-// A lane that is empty takes the largest record, wherever it stands.
-func TestEmptyLaneHasRoom(t *testing.T) {
-	s, r := newLane(MinData)
+// A ring that is empty takes the largest record, wherever it stands.
+func TestEmptyRingHasRoom(t *testing.T) {
+	s, r := newRing(MinData)
 	big, head := make([]byte, MaxRecord), new([HeadSize]byte)
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for i := range 20_000 {
@@ -152,9 +152,9 @@ func TestEmptyLaneHasRoom(t *testing.T) {
 	}
 }
 
-func TestFullLane(t *testing.T) {
+func TestFullRing(t *testing.T) {
 	for _, size := range []int{0, inline, inline + 1, 1000, MaxRecord} {
-		s, r := newLane(MinData)
+		s, r := newRing(MinData)
 		p, head := make([]byte, size), new([HeadSize]byte)
 		fill := func() (n int) {
 			for s.TrySend(head, p) {
@@ -168,7 +168,7 @@ func TestFullLane(t *testing.T) {
 		}
 		for range 3 {
 			if !s.Sleep(size) {
-				t.Fatalf("%d bytes: a full lane's sender may not sleep", size)
+				t.Fatalf("%d bytes: a full ring's sender may not sleep", size)
 			}
 			under, woken := int(s.sent-r.at), 0
 			for range under {
@@ -190,7 +190,7 @@ func TestFullLane(t *testing.T) {
 }
 
 func TestSleepAndWake(t *testing.T) {
-	s, r := newLane(MinData)
+	s, r := newRing(MinData)
 	head := new([HeadSize]byte)
 	if s.PeerSleeps() {
 		t.Error("a receiver that never slept sleeps")
@@ -220,7 +220,7 @@ func TestSleepAndWake(t *testing.T) {
 	if s.PeerSleeps() {
 		t.Error("asleep after Next")
 	}
-	if s.Sleep(MaxRecord) || r.lane.sendSleeps.Load() != 0 {
+	if s.Sleep(MaxRecord) || r.ring.sendSleeps.Load() != 0 {
 		t.Error("a sender sleeps though there is room")
 	}
 	for s.TrySend(head) {
@@ -240,7 +240,7 @@ func TestSleepAndWake(t *testing.T) {
 
 // Both ends park whenever they may: a wake-up that is lost is a standstill.
 func TestNoWakeUpIsLost(t *testing.T) {
-	s, r := newLane(MinData)
+	s, r := newRing(MinData)
 	const count = 60_000
 	toRecv, toSend := make(chan struct{}, 1), make(chan struct{}, 1)
 	wake := func(c chan struct{}) {
@@ -308,7 +308,7 @@ func TestNoWakeUpIsLost(t *testing.T) {
 }
 
 func TestSendAndReceiveDoNotAllocate(t *testing.T) {
-	s, r := newLane(MinData)
+	s, r := newRing(MinData)
 	head, a, b := new([HeadSize]byte), make([]byte, 100), make([]byte, 3000)
 	failed := false
 	n := testing.AllocsPerRun(2000, func() {
@@ -328,7 +328,7 @@ func TestSendAndReceiveDoNotAllocate(t *testing.T) {
 }
 
 func TestOversizeIsTheCallersMistake(t *testing.T) {
-	s, _ := newLane(MinData)
+	s, _ := newRing(MinData)
 	defer func() {
 		if recover() == nil {
 			t.Error("a record too large was taken")
@@ -359,13 +359,13 @@ func TestReceiverOfNonsense(t *testing.T) {
 		{"long beyond the end", 0, word(1, MaxRecord), MinData - MaxRecord + 1},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			s, r := newLane(MinData)
+			s, r := newRing(MinData)
 			for range test.before {
 				s.TrySend(new([HeadSize]byte))
 				r.Next()
 				r.Done()
 			}
-			c := &s.lane.cells[r.at%cellCount]
+			c := &s.ring.cells[r.at%cellCount]
 			binary.NativeEndian.PutUint64(c.body[:], test.at)
 			c.word.Store(test.word)
 			for range 2 {
@@ -383,16 +383,16 @@ func TestReceiverOfNonsense(t *testing.T) {
 // So does the sender to who says to have received what was not sent.
 func TestSenderToNonsense(t *testing.T) {
 	for name, done := range map[string]uint64{"ahead": cellCount + 1, "far ahead": 1 << 63, "back": ^uint64(0)} {
-		s, _ := newLane(MinData)
+		s, _ := newRing(MinData)
 		for s.TrySend(new([HeadSize]byte)) {
 		}
-		s.lane.done.Store(done)
+		s.ring.done.Store(done)
 		for range 2 {
 			if s.TrySend(new([HeadSize]byte)) || !errors.Is(s.Err(), ErrCorrupt) || s.Sleep(0) {
 				t.Errorf("%s: %v", name, s.Err())
 			}
 		}
-		s.lane.done.Store(cellCount)
+		s.ring.done.Store(cellCount)
 		if s.TrySend(new([HeadSize]byte)) {
 			t.Errorf("%s: it goes on", name)
 		}
@@ -401,14 +401,14 @@ func TestSenderToNonsense(t *testing.T) {
 
 // Stamps wrap around after 2^32 records.
 func TestStampsWrapAround(t *testing.T) {
-	s, r := newLane(MinData)
+	s, r := newRing(MinData)
 	const first = 1<<32 - cellCount - 5
 	s.sent, s.done, r.at, r.told = first, first, first, first
 	for i := range uint64(cellCount) { // as if all of that had been sent
 		n := first - cellCount + i
-		s.lane.cells[n%cellCount].word.Store(uint64(stamp(n)) << 32)
+		s.ring.cells[n%cellCount].word.Store(uint64(stamp(n)) << 32)
 	}
-	s.lane.done.Store(first)
+	s.ring.done.Store(first)
 	for i := range 3 * cellCount {
 		if _, _, ok, err := r.Next(); ok || err != nil {
 			t.Fatalf("record %d is there before it was sent: %v", i, err)
@@ -423,19 +423,19 @@ func TestStampsWrapAround(t *testing.T) {
 	}
 }
 
-// Whatever is in the cells, Next shows bytes of the lane or fails.
+// Whatever is in the cells, Next shows bytes of the ring or fails.
 func FuzzNext(f *testing.F) {
 	f.Add(uint64(0), []byte{})
 	f.Add(uint64(3), binary.NativeEndian.AppendUint64(nil, 4<<32|100))
 	f.Add(uint64(cellCount), binary.NativeEndian.AppendUint64(nil, (cellCount+1)<<32|MaxRecord))
-	s, r := newLane(MinData)
-	all := asBytes(s.lane.cells[:])
+	s, r := newRing(MinData)
+	all := asBytes(s.ring.cells[:])
 	f.Fuzz(func(t *testing.T, at uint64, content []byte) {
 		clear(all)
 		start := int(at % cellCount * line)
 		copy(all[start:], content)
 		copy(all, content[min(len(content), len(all)-start):])
-		*r = Receiver{lane: s.lane, at: at, told: at}
+		*r = Receiver{ring: s.ring, at: at, told: at}
 		for range cellCount {
 			head, p, ok, err := r.Next()
 			if err != nil && !errors.Is(err, ErrCorrupt) || ok && (err != nil || head == nil || len(p) > MaxRecord) {
@@ -449,21 +449,21 @@ func FuzzNext(f *testing.F) {
 				sum += b
 			}
 			if in := addressOf(p) - addressOf(all); len(p) > 0 && in > uintptr(cellsBytes+MinData-len(p)) {
-				t.Fatalf("%d bytes at %d, outside of the lane", len(p), in)
+				t.Fatalf("%d bytes at %d, outside of the ring", len(p), in)
 			}
 			r.Done()
 		}
 	})
 }
 
-// Whatever the peer says to have received, the sender writes into its lane only.
+// Whatever the peer says to have received, the sender writes into its ring only.
 func FuzzDone(f *testing.F) {
 	f.Add([]byte{1, 0, 0, 0, 0, 0, 0, 0, 200})
 	f.Fuzz(func(t *testing.T, steps []byte) {
-		s, _ := newLane(MinData)
+		s, _ := newRing(MinData)
 		p := make([]byte, MaxRecord)
 		for len(steps) >= 9 && s.Err() == nil {
-			s.lane.done.Store(binary.LittleEndian.Uint64(steps) % (s.sent + 2))
+			s.ring.done.Store(binary.LittleEndian.Uint64(steps) % (s.sent + 2))
 			s.TrySend(new([HeadSize]byte), p[:int(steps[8])*(MaxRecord/255)])
 			steps = steps[9:]
 			if s.taken-s.free > MinData || s.next > MinData || s.sent-s.done > cellCount {

@@ -11,31 +11,31 @@ import (
 	"github.com/isthmus-grid/isthmus/internal/ipc/shm"
 )
 
-// lanes is how the engine sees to the shared memory of all peers that have
-// some. Whoever waits polls all lanes, one goroutine at a time, the holder of
-// the polling turn; when the wait gets long it says in every lane that it
+// rings is how the engine sees to the shared memory of all peers that have
+// some. Whoever waits polls all rings, one goroutine at a time, the holder of
+// the polling turn; when the wait gets long it says in every ring that it
 // sleeps, and whoever sends rings a bell over the link then. Guarded by the
 // engine's lock, but for what is said otherwise.
 //
-//	nobody --a wait--> the waiter polls --it has what it wants--> nobody, lanes awake
-//	   ^                     '--nothing for long--> nobody, lanes asleep --bell--.
-//	   '-- lanes asleep <--all done-- served by the reader of the link, ---------'
+//	nobody --a wait--> the waiter polls --it has what it wants--> nobody, rings awake
+//	   ^                     '--nothing for long--> nobody, rings asleep --bell--.
+//	   '-- rings asleep <--all done-- served by the reader of the link, ---------'
 //	                                  or by the keeper when left alone for a tick
-type lanes struct {
-	peers    []*peer // whose lane is open; replaced when it changes, so that the turn's holder may go through it without the lock
+type rings struct {
+	peers    []*peer // whose ring is open; replaced when it changes, so that the turn's holder may go through it without the lock
 	polling  bool    // somebody has the turn
 	spinning bool    // and polls without the lock
-	asleep   bool    // every lane is announced to be
+	asleep   bool    // every ring is announced to be
 	tended   bool    // the attendant runs
 	waiters  int     // who sleep until what they want is there, or the turn is free
 	turns    uint64  // how often the turn was taken
 	seen     uint64  // turns, as the keeper saw them last
-	direct   uint    // receives that asked for a message straight from its lane
+	direct   uint    // receives that asked for a message straight from its ring
 
 	turn    chan struct{} // tells one waiter that it is free
-	tend    chan struct{} // tells the attendant that the lanes were left alone
+	tend    chan struct{} // tells the attendant that the rings were left alone
 	free    *sync.Cond    // nobody has the turn any more
-	stir    atomic.Bool   // who polls is to look at more than lanes
+	stir    atomic.Bool   // who polls is to look at more than rings
 	waiter  *shm.Waiter   // of the turn's holder
 	paced   bool          // waiter is as fits the peers there are
 	crowded bool          // more processes than processors want to run
@@ -43,10 +43,10 @@ type lanes struct {
 	single  bool          // other goroutines run only where who polls lets them: there is one processor
 	started time.Time
 	left    time.Duration // when this process last went to another processor
-	round   time.Duration // how often lanes are looked at that sleep
+	round   time.Duration // how often rings are looked at that sleep
 }
 
-func (n *lanes) init(mu *sync.Mutex) {
+func (n *rings) init(mu *sync.Mutex) {
 	n.turn, n.tend = make(chan struct{}, 1), make(chan struct{}, 1)
 	n.free = sync.NewCond(mu)
 	n.started, n.round = time.Now(), roundEvery
@@ -58,7 +58,7 @@ func (n *lanes) init(mu *sync.Mutex) {
 const patience = 500 * time.Microsecond
 
 // pace makes the waiter fit for how many share the machine's processors.
-func (n *lanes) pace() {
+func (n *rings) pace() {
 	var others []shm.CPUs
 	for _, p := range n.peers {
 		others = append(others, p.near.cpus)
@@ -72,8 +72,8 @@ func (n *lanes) pace() {
 	n.waiter = shm.NewWaiter(pace)
 }
 
-// add has a peer's lane polled. mu is held.
-func (n *lanes) add(p *peer) {
+// add has a peer's ring polled. mu is held.
+func (n *rings) add(p *peer) {
 	if !n.tended {
 		n.tended = true
 		p.e.work.Go(p.e.attendant)
@@ -84,17 +84,17 @@ func (n *lanes) add(p *peer) {
 }
 
 // remove has it polled no more. mu is held.
-func (n *lanes) remove(p *peer) {
+func (n *rings) remove(p *peer) {
 	n.peers = slices.DeleteFunc(slices.Clone(n.peers), func(q *peer) bool { return q == p })
 	p.e.disturb()
 }
 
-// disturb has the lanes looked at: by the holder of the turn, who takes the lock for it,
+// disturb has the rings looked at: by the holder of the turn, who takes the lock for it,
 // or, where nobody polls, before long. The holder may be past what is to be looked at, and
-// leave the lanes as asleep as it found them: so they are not, until somebody has
+// leave the rings as asleep as it found them: so they are not, until somebody has
 // looked at all of them. mu is held.
 func (e *Engine) disturb() {
-	n := &e.lanes
+	n := &e.rings
 	n.asleep = false
 	if n.polling {
 		n.stir.Store(true)
@@ -104,7 +104,7 @@ func (e *Engine) disturb() {
 }
 
 // take gives the caller the turn, which is free. mu is held.
-func (n *lanes) take() {
+func (n *rings) take() {
 	n.polling = true
 	n.turns++
 	if !n.paced {
@@ -113,8 +113,8 @@ func (n *lanes) take() {
 }
 
 // yield gives the turn back. mu is held.
-func (e *Engine) yieldLanes() {
-	n := &e.lanes
+func (e *Engine) yieldRings() {
+	n := &e.rings
 	n.polling = false
 	n.free.Broadcast()
 	if n.asleep {
@@ -126,8 +126,8 @@ func (e *Engine) yieldLanes() {
 	e.leftAlone()
 }
 
-// awake takes back that the lanes sleep. The turn and mu are held.
-func (n *lanes) awake() {
+// awake takes back that the rings sleep. The turn and mu are held.
+func (n *rings) awake() {
 	if !n.asleep {
 		return
 	}
@@ -137,10 +137,10 @@ func (n *lanes) awake() {
 	}
 }
 
-// sleepLanes announces in every lane that nobody will look, unless something came
+// sleepRings announces in every ring that nobody will look, unless something came
 // meanwhile, or has room now. The turn and mu are held.
-func (e *Engine) sleepLanes() bool {
-	n := &e.lanes
+func (e *Engine) sleepRings() bool {
+	n := &e.rings
 	n.asleep = true
 	for _, p := range n.peers {
 		if p.near.cut != nil || !p.near.rx.Sleep() {
@@ -158,29 +158,29 @@ func (e *Engine) sleepLanes() bool {
 	return n.asleep
 }
 
-// sweep acts on what is in the lanes and sends what found no room, and reports
+// sweep acts on what is in the rings and sends what found no room, and reports
 // whether anything came; w, what somebody waits for, may be nil. The turn and mu are held, and mu may be given up
 // meanwhile.
 func (e *Engine) sweep(w wanted) bool {
 	found := false
-	if e.lanes.stir.Load() {
-		e.lanes.stir.Store(false)
+	if e.rings.stir.Load() {
+		e.rings.stir.Store(false)
 	}
-	for _, p := range e.lanes.peers {
-		if e.sweepLane(p, w) {
+	for _, p := range e.rings.peers {
+		if e.sweepRing(p, w) {
 			found = true
 		}
 	}
 	return found
 }
 
-// sweepLane is sweep for the lane of one peer.
-func (e *Engine) sweepLane(p *peer, w wanted) (found bool) {
+// sweepRing is sweep for the ring of one peer.
+func (e *Engine) sweepRing(p *peer, w wanted) (found bool) {
 	if p.failed != nil {
 		return false
 	}
 	if found = p.receive(w); found {
-		e.lanes.asleep = false
+		e.rings.asleep = false
 	}
 	if p.out.near && (len(p.out.queue) > 0 || len(p.out.bulk) > 0) || p.near.bell {
 		p.dispatch(false)
@@ -188,10 +188,10 @@ func (e *Engine) sweepLane(p *peer, w wanted) (found bool) {
 	return found
 }
 
-// attendLanes acts on what is in the lanes until they sleep, or somebody who waits
+// attendRings acts on what is in the rings until they sleep, or somebody who waits
 // takes over, unless somebody is there who does. mu is held, and given up meanwhile.
-func (e *Engine) attendLanes() {
-	n := &e.lanes
+func (e *Engine) attendRings() {
+	n := &e.rings
 	if n.polling {
 		e.disturb()
 		return
@@ -216,49 +216,49 @@ func (e *Engine) attendLanes() {
 			n.awake()
 			break
 		}
-		if e.sleepLanes() {
+		if e.sleepRings() {
 			break
 		}
 	}
-	e.yieldLanes()
+	e.yieldRings()
 }
 
-// glance acts on what is in the lanes now, unless somebody polls them. mu is held,
+// glance acts on what is in the rings now, unless somebody polls them. mu is held,
 // and given up meanwhile.
 func (e *Engine) glance() {
-	if n := &e.lanes; !n.polling && len(n.peers) > 0 {
+	if n := &e.rings; !n.polling && len(n.peers) > 0 {
 		n.take()
 		e.sweep(nil)
 		e.toil()
-		e.yieldLanes()
+		e.yieldRings()
 	}
 }
 
-// roundEvery is how often lanes are looked at that sleep. Bells should make that
+// roundEvery is how often rings are looked at that sleep. Bells should make that
 // needless; but what comes of one that is missed is to be late, and not to be lost.
 const roundEvery = 100 * time.Millisecond
 
-// attendant sees to lanes that were left alone, until the engine closes.
+// attendant sees to rings that were left alone, until the engine closes.
 func (e *Engine) attendant() {
-	round := time.NewTicker(e.lanes.round)
+	round := time.NewTicker(e.rings.round)
 	defer round.Stop()
 	for {
 		select {
-		case <-e.lanes.tend:
+		case <-e.rings.tend:
 		case <-round.C:
 		case <-e.ctx.Done():
 			return
 		}
 		e.mu.Lock()
-		e.attendLanes()
+		e.attendRings()
 		e.mu.Unlock()
 	}
 }
 
-// lookAtLanes is the keeper's look at the lanes: those that were left alone
+// lookAtRings is the keeper's look at the rings: those that were left alone
 // since the last are attended to. It reports whether they are awake. mu is held.
-func (e *Engine) lookAtLanes() bool {
-	n := &e.lanes
+func (e *Engine) lookAtRings() bool {
+	n := &e.rings
 	if len(n.peers) == 0 || n.asleep && !n.polling {
 		return false
 	}
@@ -275,19 +275,19 @@ type wanted interface {
 	signal() <-chan struct{} // tells when it is to be asked again; with mu held
 }
 
-// poll polls the lanes until what is wanted is here or ctx is done, or sleeps
+// poll polls the rings until what is wanted is here or ctx is done, or sleeps
 // until something has changed: the caller looks and calls again. mu is held, and given up
 // meanwhile.
 func (e *Engine) poll(ctx context.Context, w wanted) {
-	n := &e.lanes
+	n := &e.rings
 	if !n.polling {
 		n.take()
 		n.awake()
 		parks := e.pollTurn(ctx, w)
 		if parks {
-			parks = e.sleepLanes()
+			parks = e.sleepRings()
 		}
-		e.yieldLanes()
+		e.yieldRings()
 		if !parks {
 			return
 		}
@@ -309,7 +309,7 @@ func (e *Engine) poll(ctx context.Context, w wanted) {
 // pollTurn polls, and reports whether it is time to sleep. mu is held, and given
 // up meanwhile.
 func (e *Engine) pollTurn(ctx context.Context, w wanted) (parks bool) {
-	n := &e.lanes
+	n := &e.rings
 	n.waiter.Begin()
 	for {
 		found := e.sweep(w)
@@ -344,7 +344,7 @@ const spinsForRoom = 32
 
 // spin polls without the lock until there is something to look at, and reports whether
 // it is time to sleep instead. The turn is held.
-func (n *lanes) spin(ctx context.Context, peers []*peer, stalled bool) (parks bool) {
+func (n *rings) spin(ctx context.Context, peers []*peer, stalled bool) (parks bool) {
 	for i := 0; ; i++ {
 		for _, p := range peers {
 			if p.near.rx.Ready() {
@@ -383,8 +383,8 @@ func (n *lanes) spin(ctx context.Context, peers []*peer, stalled bool) (parks bo
 func (e *Engine) unmap() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for e.lanes.polling {
-		e.lanes.free.Wait()
+	for e.rings.polling {
+		e.rings.free.Wait()
 	}
 	for _, p := range e.peers {
 		if p != nil && p.near.seg != nil {
@@ -400,7 +400,7 @@ const leaveEvery = 5 * time.Millisecond
 // beside tells the peers on which processor this process runs, and reports whether one
 // of them said the same. Of two that did, the higher rank goes elsewhere now and
 // then: the scheduler would not part them.
-func (n *lanes) beside(peers []*peer, now time.Duration) bool {
+func (n *rings) beside(peers []*peer, now time.Duration) bool {
 	cpu, same := shm.CPU(), false
 	for _, p := range peers {
 		p.near.tx.From(cpu)
