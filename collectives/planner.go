@@ -241,8 +241,8 @@ func (p *Planner) choosesSharedBuffer(c *call, piece int) bool {
 	return true
 }
 
-// mostKept bounds the steps of the schedules that are kept, about 100 bytes each.
-const mostKept = 1 << 16
+// maxKept bounds the steps of the schedules that are kept, about 100 bytes each.
+const maxKept = 1 << 16
 
 // prepared is a schedule with what it takes to run it.
 type prepared struct {
@@ -258,8 +258,8 @@ type running struct {
 	apply  schedule.Apply // op's
 }
 
-// mostScratch is how much memory of a call that is over is kept for the next one alike.
-const mostScratch = 1 << 20
+// maxScratch is how much memory of a call that is over is kept for the next one alike.
+const maxScratch = 1 << 20
 
 // prepare returns this rank's schedule of a call, which is kept for the next call alike, and
 // what to run it with, which release takes back.
@@ -273,7 +273,7 @@ func (p *Planner) prepare(a Algorithm, c *call) (*prepared, *running) {
 		own := *c
 		s := a.schedule(p.rank, p.size, p.layout, &own)
 		p.mu.Lock()
-		if p.steps += len(s.Steps) + 1; p.steps > mostKept || p.kept == nil {
+		if p.steps += len(s.Steps) + 1; p.steps > maxKept || p.kept == nil {
 			p.kept, p.steps = map[scheduleKey]*prepared{}, len(s.Steps)+1
 		}
 		k = &prepared{s: s}
@@ -291,7 +291,7 @@ func (p *Planner) prepare(a Algorithm, c *call) (*prepared, *running) {
 
 // release keeps what a call was run with.
 func (p *Planner) release(k *prepared, r *running) {
-	if k.s.Scratch > mostScratch {
+	if k.s.Scratch > maxScratch {
 		return
 	}
 	p.mu.Lock()

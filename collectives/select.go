@@ -125,8 +125,8 @@ type Choice struct {
 	far       int           // bytes between sites, where something was
 }
 
-// leastFlit is how many bytes a flit must have for messages to be cut any more.
-const leastFlit = 4 << 10
+// minFlit is how many bytes a flit must have for messages to be cut any more.
+const minFlit = 4 << 10
 
 // candidates returns what may be chosen for a call.
 func candidates(collective string, s Shape, ordered bool) (all []Algorithm) {
@@ -135,7 +135,7 @@ func candidates(collective string, s Shape, ordered bool) (all []Algorithm) {
 			continue
 		}
 		all = append(all, a)
-		for flits := 2 * a.Flits; a.Flits > 0 && flits <= 32 && s.Bytes/flits >= leastFlit; flits *= 2 {
+		for flits := 2 * a.Flits; a.Flits > 0 && flits <= 32 && s.Bytes/flits >= minFlit; flits *= 2 {
 			all = append(all, a.cut(flits))
 		}
 	}
@@ -201,14 +201,14 @@ func simplest(choices []Choice) Choice {
 	return best // not reached: who has the least is good
 }
 
-// mostSimulated bounds the ranks of a simulation.
-const mostSimulated = 24
+// maxSimulated bounds the ranks of a simulation.
+const maxSimulated = 24
 
 // thin returns a layout with so few ranks that simulations are quick, the same number at
 // every place that has them, and a shape with which as much crosses between places.
 func thin(collective string, l Layout, s Shape) (Layout, Shape) {
 	parts, _ := l.parts()
-	each := max(2, mostSimulated/len(parts))
+	each := max(2, maxSimulated/len(parts))
 	var keep []int
 	root, size := 0, len(l[0])
 	for _, ranks := range parts {

@@ -15,7 +15,7 @@ type SharedBuffer interface {
 	// Posts returns how many bytes a rank may post in a step; 0: the shared buffer is not for this call.
 	Posts() int
 	// Post shows p to all ranks in the step that it begins, and PostParts several one behind the
-	// other. Neither keeps what it is given. A call has at most MostSteps.
+	// other. Neither keeps what it is given. A call has at most MaxSteps.
 	Post(ctx context.Context, p []byte) error
 	PostParts(ctx context.Context, parts [][]byte) error
 	// Read returns what a rank has posted in this step, which must be n bytes. It is to be read
@@ -23,8 +23,8 @@ type SharedBuffer interface {
 	Read(ctx context.Context, rank, n int) ([]byte, error)
 }
 
-// MostSteps bounds the steps of one call over a SharedBuffer whose ranks post 64 KiB at a time.
-const MostSteps = 1 << 12
+// MaxSteps bounds the steps of one call over a SharedBuffer whose ranks post 64 KiB at a time.
+const MaxSteps = 1 << 12
 
 // sharedBufferName is what a choice calls it. It is no line of the table: it has no schedule, for it sends no
 // messages.
@@ -37,18 +37,18 @@ const (
 	wholeReduce    = 64 << 10
 
 	// bcastPiece is in what pieces a bcast goes, so that others read while the root writes, and
-	// mostBcast how long a vector may be: messages have the longer ones copied once.
+	// maxBcast how long a vector may be: messages have the longer ones copied once.
 	bcastPiece = 32 << 10
-	mostBcast  = 512 << 10
+	maxBcast   = 512 << 10
 
 	// Up to these lengths blocks that are only moved go over a shared buffer: messages have the longer ones
 	// copied once.
-	mostScatter   = 64 << 10
-	mostGather    = 512 << 10
-	mostExchanged = 1 << 20
+	maxScatter   = 64 << 10
+	maxGather    = 512 << 10
+	maxExchanged = 1 << 20
 
-	// mostSharing is how many ranks may share one.
-	mostSharing = 64
+	// maxSharing is how many ranks may share one.
+	maxSharing = 64
 
 	// maxSharedBufferBytes bounds vectors that are reduced in several steps, and fewScan the ranks of
 	// a scan of such: each reduces what all below it have posted.
@@ -59,23 +59,23 @@ const (
 // fitsSharedBuffer reports whether the call of this shape is for a shared buffer on which a rank posts so much at a
 // time. All ranks come to the same answer.
 func fitsSharedBuffer(collective string, s Shape, size, piece int) bool {
-	if size > mostSharing {
+	if size > maxSharing {
 		return false
 	}
 	n, cut := s.Bytes, s.Elem*size <= piece && s.Bytes <= maxSharedBufferBytes
 	switch collective {
 	case "bcast":
-		return n <= mostBcast
+		return n <= maxBcast
 	case "reduce", "allreduce":
 		return cut
 	case "scan", "exscan":
 		return n <= piece || cut && size <= fewScan
 	case "scatter":
-		return n <= mostScatter
+		return n <= maxScatter
 	case "gather":
-		return n <= mostGather
+		return n <= maxGather
 	case "allgather", "alltoall":
-		return n <= mostExchanged
+		return n <= maxExchanged
 	case "reduce_scatter_block":
 		return cut && n*size <= maxSharedBufferBytes
 	case "gatherv", "scatterv", "alltoallv": // ranks do not know the same lengths

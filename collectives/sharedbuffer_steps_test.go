@@ -32,7 +32,7 @@ func TestSharedBufferSteps(t *testing.T) {
 		"scatter":              func(n, size int) Args { return Args{Send: make([]byte, n*size), Recv: make([]byte, n)} },
 		"reduce_scatter_block": func(n, size int) Args { return Args{Send: make([]byte, n*size), Recv: make([]byte, n)} },
 	} {
-		for _, size := range []int{2, mostSharing} {
+		for _, size := range []int{2, maxSharing} {
 			for _, elem := range []int{1, piece/size/2 + 1} {
 				s := Shape{Elem: elem}
 				for n := elem; n <= 1<<30 && fitsSharedBuffer(collective, Shape{Bytes: n, Elem: elem}, size, piece); n *= 2 {
@@ -45,7 +45,7 @@ func TestSharedBufferSteps(t *testing.T) {
 					t.Fatal(err)
 				}
 				c := &counter{piece: piece, zeros: make([]byte, piece)}
-				if err := overSharedBuffer(ctx, c, p, &a, collective); err != nil || c.steps > MostSteps {
+				if err := overSharedBuffer(ctx, c, p, &a, collective); err != nil || c.steps > MaxSteps {
 					t.Errorf("%s of %d bytes, %d ranks, elements of %d: %d steps, %v", collective, s.Bytes, size, elem, c.steps, err)
 				}
 			}

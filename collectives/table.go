@@ -165,8 +165,8 @@ func Find(collective, name string) (Algorithm, error) {
 			return a, nil
 		}
 		n, err := strconv.Atoi(flits)
-		if err != nil || n < 1 || n > mostFlits || a.Flits == 0 {
-			return Algorithm{}, fmt.Errorf("collectives: %s of %s: %q is no number of flits from 1 to %d of an algorithm that has any", name, collective, flits, mostFlits)
+		if err != nil || n < 1 || n > maxFlits || a.Flits == 0 {
+			return Algorithm{}, fmt.Errorf("collectives: %s of %s: %q is no number of flits from 1 to %d of an algorithm that has any", name, collective, flits, maxFlits)
 		}
 		return a.cut(n), nil
 	}
@@ -176,8 +176,8 @@ func Find(collective, name string) (Algorithm, error) {
 	return Algorithm{}, fmt.Errorf("collectives: %s has no algorithm %q, have %s", collective, name, strings.Join(have, ", "))
 }
 
-// mostFlits bounds what a message is cut into.
-const mostFlits = 1024
+// maxFlits bounds what a message is cut into.
+const maxFlits = 1024
 
 // cut returns the algorithm with so many flits.
 func (a Algorithm) cut(flits int) Algorithm {

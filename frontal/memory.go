@@ -21,7 +21,7 @@ const (
 	// A technique that was measured to carry far less than another is left out for
 	// firstInferior, and for twice as long if it still does when that is over.
 	firstInferior = 30 * time.Second
-	mostInferior  = time.Hour
+	maxInferior   = time.Hour
 )
 
 // memory is how the techniques did between this site and each other one. It is
@@ -109,7 +109,7 @@ func (m *memory) inferior(site overlay.SiteID, plan uint64, t overlay.Technique,
 	if tm.inferiorFor == 0 || now.Sub(tm.inferior) > 10*tm.inferiorFor {
 		tm.inferiorFor = firstInferior
 	} else {
-		tm.inferiorFor = min(2*tm.inferiorFor, mostInferior)
+		tm.inferiorFor = min(2*tm.inferiorFor, maxInferior)
 	}
 	tm.inferior, tm.inferiorReason = now.Add(tm.inferiorFor), reason
 }

@@ -106,7 +106,7 @@ func TestInferiorMemory(t *testing.T) {
 	}
 	for now = now.Add(time.Hour); ; now = now.Add(2 * time.Minute) {
 		m.inferior("siteb", 1, overlay.HolePunching, "it carried 0.3 Mb/s", now)
-		if m.of("siteb", 1).tech(overlay.HolePunching).inferiorFor > mostInferior {
+		if m.of("siteb", 1).tech(overlay.HolePunching).inferiorFor > maxInferior {
 			t.Fatal("left out for ever longer")
 		}
 		if now.Unix() > 2_000_000 {

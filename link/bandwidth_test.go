@@ -13,8 +13,8 @@ func TestBandwidthOf(t *testing.T) {
 		heldFor, rtt time.Duration
 		want         float64
 	}{
-		{0, 0, 0}, {leastHeld - 1, 0, 0}, {leastHeld, 0, 1e6}, {leastHeld, leastHeld, 0},
-		{leastTrips*time.Second - 1, time.Second, 0}, {leastTrips * time.Second, time.Second, 1e6}, {time.Minute, time.Second, 1e6},
+		{0, 0, 0}, {minHeld - 1, 0, 0}, {minHeld, 0, 1e6}, {minHeld, minHeld, 0},
+		{minTrips*time.Second - 1, time.Second, 0}, {minTrips * time.Second, time.Second, 1e6}, {time.Minute, time.Second, 1e6},
 	} {
 		load := stream.Load{HeldBytes: uint64(tc.heldFor.Seconds() * 1e6), HeldFor: tc.heldFor}
 		if got := bandwidthOf(load, tc.rtt); got < tc.want*0.99 || got > tc.want*1.01 {

@@ -16,8 +16,8 @@ import (
 // (overlay.Carrier.Idle), and by what it has seen carriers die of; who hears a
 // question need not ask, so that one question and one answer pass in a period.
 
-// leastAsk is the shortest silence after which an idle carrier's peer is asked.
-const leastAsk = time.Second
+// minAsk is the shortest silence after which an idle carrier's peer is asked.
+const minAsk = time.Second
 
 // askAfter decides after how long a silence to ask. told is how long the site
 // remembers an idle carrier, learned how long one was idle that died of it; 0: not
@@ -30,7 +30,7 @@ func askAfter(told, learned time.Duration, dialled bool) time.Duration {
 			after = min(after, idle/2)
 		}
 	}
-	after = max(after, leastAsk)
+	after = max(after, minAsk)
 	if !dialled {
 		after += after / 4
 	}

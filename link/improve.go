@@ -60,12 +60,12 @@ func (a quality) better(b quality) bool {
 	return gain >= shorter || gain > 0 && gain >= b.rtt/shorterPart
 }
 
-// How long to wait between looks, which double each time: up to mostRest when
+// How long to wait between looks, which double each time: up to maxRest when
 // the link had something better once, for that may come back, and up to longRest when not.
 const (
 	firstLook = 250 * time.Millisecond
 	afterFall = time.Second // in its place, where there was something better a moment ago
-	mostRest  = 16 * time.Second
+	maxRest   = 16 * time.Second
 	longRest  = 5 * time.Minute
 	smallRest = 30 * time.Second // where packets are small: the helper remembers when to try larger ones
 	lookBound = 5 * time.Second  // while packets of full size may vanish, and nothing waits
@@ -104,7 +104,7 @@ func (l *lookout) looked(class overlay.Technique, small bool, now time.Time) {
 	most := longRest
 	switch {
 	case class > l.best:
-		most = mostRest
+		most = maxRest
 	case small:
 		most = smallRest
 	}

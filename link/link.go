@@ -163,12 +163,12 @@ func (l *Link) Current() (overlay.Path, time.Duration) {
 	return l.Path, l.RTT
 }
 
-// leastHeld, and as many round trips as leastTrips, is for how long a link must have had more to send
+// minHeld, and as many round trips as minTrips, is for how long a link must have had more to send
 // than its carriers took before that says what they carry: before, it says how
 // congestion control begins.
 const (
-	leastHeld  = 2 * stream.Tick
-	leastTrips = 4
+	minHeld  = 2 * stream.Tick
+	minTrips = 4
 )
 
 // Bandwidth returns how many bytes a second this link's carriers took from this end
@@ -183,7 +183,7 @@ func (l *Link) Bandwidth() float64 {
 }
 
 func bandwidthOf(load stream.Load, rtt time.Duration) float64 {
-	if load.HeldFor < max(leastHeld, leastTrips*rtt) {
+	if load.HeldFor < max(minHeld, minTrips*rtt) {
 		return 0
 	}
 	return float64(load.HeldBytes) / load.HeldFor.Seconds()

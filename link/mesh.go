@@ -39,7 +39,7 @@ type Config struct {
 	// is DefaultPatience.
 	Patience time.Duration
 
-	// Carriers is how many carriers a link to another node has, up to MostForced; 0
+	// Carriers is how many carriers a link to another node has, up to MaxForced; 0
 	// leaves it to each link how many up to MostCarriers are worth it
 	// (stripe.go), and 1 is one only. The end that dials decides.
 	Carriers int
@@ -93,7 +93,7 @@ func NewMesh(cfg Config) *Mesh {
 	if cfg.Patience <= 0 {
 		cfg.Patience = DefaultPatience
 	}
-	cfg.Carriers = min(cfg.Carriers, MostForced)
+	cfg.Carriers = min(cfg.Carriers, MaxForced)
 	reporter, _ := cfg.Connector.(overlay.TrafficReporter)
 	reserver, _ := cfg.Connector.(overlay.Reserver)
 	return &Mesh{cfg: cfg, reporter: reporter, reserver: reserver, pairs: map[uint32]*attempt{}, links: map[uint32]*keeper{}, logged: map[choice]bool{}}

@@ -36,26 +36,26 @@ const (
 	slowRate   = 300_000   // bytes a second below which a path is doubted though nothing better is known of it
 	plenty     = 2_500_000 // bytes a second above which none is: a busy host holds up all paths for a moment
 
-	judgeFor   = 500 * time.Millisecond // and judgeRTTs: for how long a path must have held back for that to count
-	slowFor    = time.Second            // and slowRTTs: the same where only slowRate speaks against it: a flow starts slowly
-	failFor    = 2 * time.Second        // and failRTTs: after which a relay on trial has failed
-	leastMoved = 64 << 10               // bytes that a relay has brought before it can have won for them
-	tryFor     = 10 * time.Second       // after which a trial with little to send is over
+	judgeFor = 500 * time.Millisecond // and judgeRTTs: for how long a path must have held back for that to count
+	slowFor  = time.Second            // and slowRTTs: the same where only slowRate speaks against it: a flow starts slowly
+	failFor  = 2 * time.Second        // and failRTTs: after which a relay on trial has failed
+	minMoved = 64 << 10               // bytes that a relay has brought before it can have won for them
+	tryFor   = 10 * time.Second       // after which a trial with little to send is over
 
 	judgeRTTs, slowRTTs, failRTTs, settleRTTs = 4, 12, 16, 2
 
 	farther     = 50 * time.Millisecond // and fartherPart times: longer round trips than by a relay
 	fartherPart = 3
 
-	firstAvoid = 30 * time.Second // doubles up to mostAvoid
-	mostAvoid  = 10 * time.Minute
-	firstRetry = 30 * time.Second // after a trial that failed; doubles up to mostAvoid
+	firstAvoid = 30 * time.Second // doubles up to maxAvoid
+	maxAvoid   = 10 * time.Minute
+	firstRetry = 30 * time.Second // after a trial that failed; doubles up to maxAvoid
 	fresh      = 10 * time.Minute // for which it is known what a relay has carried
 
 	freeDeaths = 2                // carriers of a class that may fall silent, none of them old,
 	shortLife  = time.Minute      // which is younger than this,
 	oneDeath   = 5 * time.Second  // several at once being one
-	deathAvoid = 15 * time.Second // before the class is avoided; doubles up to mostAvoid
+	deathAvoid = 15 * time.Second // before the class is avoided; doubles up to maxAvoid
 )
 
 // A reading is what was seen of a link since the one before.
@@ -226,7 +226,7 @@ func (k *ranker) unable(now time.Time) { k.fail(k.doubt.class, k.doubt.rate, now
 // fail puts the next trial off.
 func (k *ranker) fail(class overlay.Technique, rate float64, now time.Time) {
 	rec := k.of(class)
-	rec.wait = min(max(2*rec.wait, firstRetry), mostAvoid)
+	rec.wait = min(max(2*rec.wait, firstRetry), maxAvoid)
 	rec.retry, rec.triedRate = now.Add(rec.wait), rate
 }
 
@@ -249,7 +249,7 @@ func (k *ranker) judgeTrial(r reading, now time.Time) finding {
 		gain, soon = 1, 1
 	}
 	long := max(tryFor, 2*(failFor+failRTTs*r.rtt))
-	moved := k.far || k.total.bytes >= leastMoved
+	moved := k.far || k.total.bytes >= minMoved
 	switch {
 	case k.total.took >= judgeFor+judgeRTTs*r.rtt && k.total.rate() >= soon*k.base && moved,
 		k.total.took >= failFor+failRTTs*r.rtt && k.total.rate() >= gain*k.base && moved,
@@ -294,7 +294,7 @@ func (r *record) put(first time.Duration, now time.Time) {
 	if r.avoided == 0 || now.Sub(r.until) > max(10*r.avoided, 2*first) {
 		r.avoided = first
 	} else {
-		r.avoided = min(2*r.avoided, mostAvoid)
+		r.avoided = min(2*r.avoided, maxAvoid)
 	}
 	r.until = now.Add(r.avoided)
 }

@@ -134,7 +134,7 @@ func TestRankAgainstOracle(t *testing.T) {
 		s.run(lasts, c)
 		name := fmt.Sprintf("seed %d: %+v, noise %v: %d moves, %.2f of the oracle's bytes", seed, c, s.noise, len(s.moves), s.moved/s.best)
 		// Both kinds of wait double from half a minute to ten, two moves each.
-		if len(s.moves) > 2*(5+int(lasts/mostAvoid)) {
+		if len(s.moves) > 2*(5+int(lasts/maxAvoid)) {
 			t.Error(name)
 		}
 		switch ratio := c.relay / c.direct; {

@@ -22,14 +22,14 @@ const (
 	// MostCarriers is how many carriers a link takes for itself.
 	MostCarriers = 8
 
-	// MostForced is how many it has at most when it is told. There is room for those
+	// MaxForced is how many it has at most when it is told. There is room for those
 	// that stand by, and those that take over.
-	MostForced = resume.MaxCarriers / 2
+	MaxForced = resume.MaxCarriers / 2
 
 	sampleEvery = 500 * time.Millisecond
 
-	leastRTT   = 5 * time.Millisecond // below, a carrier's window is hardly ever what holds up
-	leastShare = 64 << 10             // bytes that must be under way for each carrier that there would be,
+	minRTT     = 5 * time.Millisecond // below, a carrier's window is hardly ever what holds up
+	minShare   = 64 << 10             // bytes that must be under way for each carrier that there would be,
 	lossyShare = 4 << 10              // and where losses are what keeps windows small, as on long paths they may be
 	longRTT    = 100 * time.Millisecond
 
@@ -41,7 +41,7 @@ const (
 	gainPart   = 10 // one in so many more is a gain
 
 	firstWait = 30 * time.Second / sampleEvery // samples after a carrier that gained nothing; doubles
-	mostWait  = time.Hour / sampleEvery
+	maxWait   = time.Hour / sampleEvery
 	idleAfter = 10 * time.Second / sampleEvery
 )
 
@@ -101,7 +101,7 @@ func (s *striper) next(x sample) verdict {
 		s.changed(x)
 		return stay
 	}
-	if !x.held || x.rtt < leastRTT {
+	if !x.held || x.rtt < minRTT {
 		return s.quiet(x)
 	}
 	s.idle = 0
@@ -157,7 +157,7 @@ func (s *striper) consider(x sample) verdict {
 	}
 	s.base = mean(s.rates)
 	underWay := s.base * float64(x.rtt) / float64(sampleEvery)
-	share := float64(leastShare)
+	share := float64(minShare)
 	if x.lossy || x.rtt >= longRTT {
 		share = lossyShare
 	}
@@ -187,7 +187,7 @@ func (s *striper) judge(x sample) verdict {
 func (s *striper) failed() {
 	s.trying, s.tried = false, 0
 	s.rates = s.rates[:0]
-	s.wait = min(max(2*s.wait, firstWait), mostWait)
+	s.wait = min(max(2*s.wait, firstWait), maxWait)
 	s.waiting = s.wait
 }
 

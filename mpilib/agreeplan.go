@@ -15,8 +15,8 @@ type opening struct {
 	Orders uint32 // how many bytes of orders rank 0 has
 }
 
-// mostOrders bounds those, in bytes.
-const mostOrders = 1 << 20
+// maxOrders bounds those, in bytes.
+const maxOrders = 1 << 20
 
 // agree has all ranks know the same, that of before or, if it is nil, of nothing, and has them look
 // for a shared buffer if that is due. All make the call.
@@ -52,8 +52,8 @@ func (c *collectiveCall) meet(ctx context.Context) (*snapshot, error) {
 			return nil, fmt.Errorf("the place of rank %d: %w", r, err)
 		}
 	}
-	if n := all[0].Orders; n > mostOrders {
-		return nil, fmt.Errorf("%w: %d bytes of orders, at most %d are possible", ErrMismatch, n, mostOrders)
+	if n := all[0].Orders; n > maxOrders {
+		return nil, fmt.Errorf("%w: %d bytes of orders, at most %d are possible", ErrMismatch, n, maxOrders)
 	} else if n == 0 {
 		return o, nil
 	}

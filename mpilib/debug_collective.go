@@ -106,9 +106,9 @@ type checks struct {
 	coming map[callKey][]entry  // at the first rank of a communicator: who has come so far
 }
 
-// mostComing bounds how many calls of all communicators a rank compares at a time.
+// maxComing bounds how many calls of all communicators a rank compares at a time.
 // Beyond it calls are not checked.
-const mostComing = 4096
+const maxComing = 4096
 
 func (c *checks) init() {
 	c.open, c.coming = map[callKey]*calling{}, map[callKey][]entry{}
@@ -190,7 +190,7 @@ func (w *watcher) compare(from int, e entry) {
 	e.from = from
 	w.mu.Lock()
 	coming := append(w.checks.coming[e.Key], e)
-	if len(coming) == 1 && len(w.checks.coming) >= mostComing {
+	if len(coming) == 1 && len(w.checks.coming) >= maxComing {
 		w.mu.Unlock()
 		w.tell(from, note{Kind: noteVerdict, Verdict: &ruling{Key: e.Key}})
 		return

@@ -65,9 +65,9 @@ func (w *watcher) tellDecider(r waitfor.Report) {
 	}
 }
 
-// mostCalls bounds how many communicators a report has calls of. A rank with more does
+// maxCalls bounds how many communicators a report has calls of. A rank with more does
 // not report.
-const mostCalls = 8192
+const maxCalls = 8192
 
 // stuck returns what this rank waits for, if it has done nothing for long and nothing
 // moves.
@@ -79,7 +79,7 @@ func (w *watcher) stuck(now time.Time) (r waitfor.Report, stuck bool) {
 	if acts := w.acts.Load(); acts != d.acts || moving {
 		d.acts, d.active = acts, now
 	}
-	if len(w.waits) == 0 && !w.audit.waiting || now.Sub(d.active) < w.patience || len(w.comms) > mostCalls {
+	if len(w.waits) == 0 && !w.audit.waiting || now.Sub(d.active) < w.patience || len(w.comms) > maxCalls {
 		return r, false
 	}
 	r = waitfor.Report{Rank: w.world.engine.Rank(), Finalizing: w.audit.waiting, Calls: map[uint32]int32{}}

@@ -23,8 +23,8 @@ type leaks struct {
 }
 
 const (
-	mostOpen = 1 << 16 // requests that are remembered
-	mostSent = 1 << 16 // ways of sending that are
+	maxOpen  = 1 << 16 // requests that are remembered
+	maxSent  = 1 << 16 // ways of sending that are
 	lastSent = 4       // lines of each
 )
 
@@ -57,7 +57,7 @@ func (l *leaks) init() {
 func (l *leaks) started(w *watcher, r *Request) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(l.open) < mostOpen {
+	if len(l.open) < maxOpen {
 		l.open[r] = struct{}{}
 	} else {
 		l.more++
@@ -68,7 +68,7 @@ func (l *leaks) started(w *watcher, r *Request) {
 	at := sentTo{r.what().comm.context, r.what().comm.global(r.what().peer), r.what().tag}
 	s := l.sent[at]
 	if s == nil {
-		if len(l.sent) >= mostSent {
+		if len(l.sent) >= maxSent {
 			return
 		}
 		s = &sentFrom{what: r.what()}
@@ -247,7 +247,7 @@ func (w *watcher) leakedRequests() []string {
 	}
 	lines := repeated(count)
 	if w.leaks.more > 0 {
-		lines = append(lines, fmt.Sprintf("%d more requests were started while %d were open, and not looked after", w.leaks.more, mostOpen))
+		lines = append(lines, fmt.Sprintf("%d more requests were started while %d were open, and not looked after", w.leaks.more, maxOpen))
 	}
 	return lines
 }

@@ -82,8 +82,8 @@ func placeFrom(lookup func(string) (string, bool)) (place, error) {
 		return place{}, fmt.Errorf("mpilib: %w: %w", ErrEnv, keyErr)
 	}
 	if text, ok := lookup(EnvCarriers); ok && text != "" {
-		if p.carriers, err = strconv.Atoi(text); err != nil || p.carriers < 1 || p.carriers > link.MostForced {
-			return place{}, fmt.Errorf("mpilib: %w: %s=%q: want a number of carriers from 1 to %d", ErrEnv, EnvCarriers, text, link.MostForced)
+		if p.carriers, err = strconv.Atoi(text); err != nil || p.carriers < 1 || p.carriers > link.MaxForced {
+			return place{}, fmt.Errorf("mpilib: %w: %s=%q: want a number of carriers from 1 to %d", ErrEnv, EnvCarriers, text, link.MaxForced)
 		}
 	}
 	switch text, _ := lookup(EnvShared); text {

@@ -74,8 +74,8 @@ func (cfg *config) readOrders() error {
 	if err != nil {
 		return fmt.Errorf("mpilib: %w: %s: %s: %w", ErrEnv, EnvCollLearned, name, err)
 	}
-	if n := len(cfg.orders.encoded()); n > mostOrders {
-		return fmt.Errorf("mpilib: %w: %s and %s come to %d bytes; at most %d are possible", ErrEnv, EnvColl, EnvCollLearned, n, mostOrders)
+	if n := len(cfg.orders.encoded()); n > maxOrders {
+		return fmt.Errorf("mpilib: %w: %s and %s come to %d bytes; at most %d are possible", ErrEnv, EnvColl, EnvCollLearned, n, maxOrders)
 	}
 	return nil
 }

@@ -143,7 +143,7 @@ func (c *collectiveCall) Posts() int {
 }
 
 // stepBits is how many steps of a call have stamps of their own, as a power of two: more than
-// collectives.MostSteps.
+// collectives.MaxSteps.
 const stepBits = 16
 
 // Post implements collectives.SharedBuffer.

@@ -276,14 +276,14 @@ func (t *timeline) close() error {
 // What was not counted for long is forgotten.
 type numbers struct{ young, old map[string]int }
 
-const mostNumbers = 1 << 15
+const maxNumbers = 1 << 15
 
 func (n *numbers) next(key string) int {
 	i, known := n.young[key]
 	if !known {
 		i = n.old[key]
 	}
-	if len(n.young) >= mostNumbers && !known {
+	if len(n.young) >= maxNumbers && !known {
 		n.old, n.young = n.young, nil
 	}
 	if n.young == nil {

@@ -206,16 +206,16 @@ func TestNumbers(t *testing.T) {
 			t.Errorf("%d, want %d", got, i)
 		}
 	}
-	for i := range mostNumbers {
+	for i := range maxNumbers {
 		n.next(fmt.Sprint(i))
 	}
 	if got := n.next("a"); got != 5 {
 		t.Errorf("%d after others, want 5", got)
 	}
-	for i := range 3 * mostNumbers {
+	for i := range 3 * maxNumbers {
 		n.next(fmt.Sprint("more", i))
 	}
-	if len(n.young)+len(n.old) > 2*mostNumbers {
+	if len(n.young)+len(n.old) > 2*maxNumbers {
 		t.Errorf("%d are remembered", len(n.young)+len(n.old))
 	}
 }

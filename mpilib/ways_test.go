@@ -20,14 +20,14 @@ import (
 // what arrives together elsewhere arrives apart, and in other orders between pairs.
 //
 // A run of the tests takes the ways in turn, a world in one of them; with -every each
-// world is made in each of them, and with 1 to 9 ranks. Those of more than mostEvery ranks,
-// which take most of the time and meet no rule that fewer do not, are made in mostTurns
+// world is made in each of them, and with 1 to 9 ranks. Those of more than maxEvery ranks,
+// which take most of the time and meet no rule that fewer do not, are made in maxTurns
 // of the ways then, other ones each time.
 var everyWay = flag.Bool("every", false, "make each world of the tests in every way, with up to 9 ranks (go test -timeout 1h; best one part of the tests at a time)")
 
 const (
-	mostEvery = 5
-	mostTurns = 3
+	maxEvery = 5
+	maxTurns = 3
 )
 
 // A way is how the ranks of a world reach each other.
@@ -111,10 +111,10 @@ func anyWay(t *testing.T, ranks int, f func(ctx context.Context, c *Comm) error,
 	}
 	turns := 1
 	switch {
-	case *everyWay && ranks <= mostEvery:
+	case *everyWay && ranks <= maxEvery:
 		turns = len(ways)
 	case *everyWay:
-		turns = mostTurns
+		turns = maxTurns
 	}
 	for range turns {
 		ways[turn(t)%len(ways)].world(t, ranks, f, opts...)

@@ -49,7 +49,7 @@ type config struct {
 	connector      overlay.Connector
 	reach          func(overlay.ProcessName) (overlay.Connector, error) // of further jobs that this process joins; nil: as place says
 	limit          int                                                  // of what is kept for receives to come, of one peer
-	mostLimit      int                                                  // that it grows to
+	maxLimit       int                                                  // that it grows to
 	unshared       bool
 	connectTimeout time.Duration
 	byeTimeout     time.Duration
@@ -83,7 +83,7 @@ func WithConnector(c overlay.Connector, key jobkey.Key, rank, size int) Option {
 // for receives to come (64 KiB at least). The default is 16 MiB, which grows up to 64 MiB, and by
 // 256 MiB for all peers together, where more is under way on a long path.
 func WithUnexpectedLimit(bytes int) Option {
-	return func(cfg *config) { cfg.limit, cfg.mostLimit = bytes, bytes }
+	return func(cfg *config) { cfg.limit, cfg.maxLimit = bytes, bytes }
 }
 
 // WithConnectTimeout bounds each attempt to reach a peer, waiting for it to
@@ -111,7 +111,7 @@ func Init(ctx context.Context, opts ...Option) (*World, error) {
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("mpilib: Init: %w", ctx.Err())
 	}
-	cfg := config{lookup: os.LookupEnv, limit: 16 << 20, mostLimit: 64 << 20, connectTimeout: time.Minute, byeTimeout: time.Minute}
+	cfg := config{lookup: os.LookupEnv, limit: 16 << 20, maxLimit: 64 << 20, connectTimeout: time.Minute, byeTimeout: time.Minute}
 	for _, opt := range opts {
 		opt(&cfg)
 	}
@@ -142,7 +142,7 @@ func Init(ctx context.Context, opts ...Option) (*World, error) {
 func newWorld(ctx context.Context, cfg config) (*World, error) {
 	w := &World{config: cfg}
 	w.life, w.die = context.WithCancelCause(context.Background())
-	w.engine = engine.New(engine.Config{Rank: cfg.place.rank, Size: cfg.place.size, Unexpected: cfg.limit, MostUnexpected: cfg.mostLimit, Near: !cfg.place.unshared, Connect: w.connect, Unmade: w.unmade, Told: w.told})
+	w.engine = engine.New(engine.Config{Rank: cfg.place.rank, Size: cfg.place.size, Unexpected: cfg.limit, MaxUnexpected: cfg.maxLimit, Near: !cfg.place.unshared, Connect: w.connect, Unmade: w.unmade, Told: w.told})
 	if err := w.firstComms(); err != nil {
 		return nil, fmt.Errorf("mpilib: Init: %w", err)
 	}

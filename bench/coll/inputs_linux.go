@@ -27,8 +27,8 @@ func newInputs(c *mpilib.Comm, o order) (*inputs, error) {
 	switch {
 	case a.root >= n:
 		return nil, fmt.Errorf("root %d of %d ranks", a.root, n)
-	case a.size > mostBytes/n:
-		return nil, fmt.Errorf("%d blocks of %d bytes: want %d bytes at most", n, a.size, mostBytes)
+	case a.size > maxBytes/n:
+		return nil, fmt.Errorf("%d blocks of %d bytes: want %d bytes at most", n, a.size, maxBytes)
 	}
 	if reductions[a.name] {
 		if a.size%number != 0 {

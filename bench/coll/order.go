@@ -37,8 +37,8 @@ const (
 )
 
 const (
-	mostBytes = 1 << 31 // of a rank's buffer
-	mostCount = 1 << 16 // repetitions
+	maxBytes = 1 << 31 // of a rank's buffer
+	maxCount = 1 << 16 // repetitions
 )
 
 // An order is one taken apart.
@@ -62,8 +62,8 @@ func parseOrder(line string) (o order, err error) {
 		}
 	}
 	o.ahead = float64(ahead)
-	if o.size > mostBytes || o.what == orderTime && (o.count < 1 || o.count > mostCount || o.warm > mostCount) {
-		return o, fmt.Errorf("want up to %d bytes, and 1 to %d repetitions", mostBytes, mostCount)
+	if o.size > maxBytes || o.what == orderTime && (o.count < 1 || o.count > maxCount || o.warm > maxCount) {
+		return o, fmt.Errorf("want up to %d bytes, and 1 to %d repetitions", maxBytes, maxCount)
 	}
 	return o, nil
 }

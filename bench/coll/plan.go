@@ -45,8 +45,8 @@ func (f figure) key(s *scenario, implementation string) string {
 // How often a call is repeated at a time.
 const (
 	turn      = 150 * time.Millisecond // about how long an implementation is measured at a time
-	mostFar   = 5                      // repetitions in that time
-	mostNear  = 2000
+	maxFar    = 5                      // repetitions in that time
+	maxNear   = 2000
 	warmFar   = 1
 	warmNear  = 20
 	startWait = 5 * time.Millisecond // beside a round trip, to tell all when to begin
@@ -63,9 +63,9 @@ func (f figure) order(s *scenario, root, count int) string {
 
 // count is how many repetitions make a turn if one takes d.
 func (s *scenario) count(d time.Duration) int {
-	most := mostNear
+	most := maxNear
 	if s.far() {
-		most = mostFar
+		most = maxFar
 	}
 	return int(min(max(int64(turn/max(d, 1)), 1), int64(most)))
 }

@@ -24,14 +24,14 @@ func (m *series) chosen() bool { return m.ours() && len(m.forced) == 0 }
 
 // Targets.
 const (
-	mostOverBound = 1.3                  // for what is large
-	mostBehind    = 2 * time.Millisecond // the bound, for what is small
-	large         = 64 * kib
-	small         = kib
-	mostOverBest  = 1.1 // the best of our algorithms
-	mostOverHAN   = 1.0
-	mostOverPeer  = 0.5 // the best peer, at four sites, where a call is bound by latency
-	mostOverNear  = 1.2 // the best peer, within a site
+	maxOverBound = 1.3                  // for what is large
+	maxBehind    = 2 * time.Millisecond // the bound, for what is small
+	large        = 64 * kib
+	small        = kib
+	maxOverBest  = 1.1 // the best of our algorithms
+	maxOverHAN   = 1.0
+	maxOverPeer  = 0.5 // the best peer, at four sites, where a call is bound by latency
+	maxOverNear  = 1.2 // the best peer, within a site
 )
 
 // unit returns in what a scenario's times are told, and how many ns that is.
@@ -76,9 +76,9 @@ func (s *scenario) rows(f figure, root int, runs []*series) ([]bench.Row, error)
 			if bound == 0 { // neither delay nor bytes
 				row.Against, row.Ratio = "", 0
 			} else if m.chosen() {
-				most := mostOverBound
+				most := maxOverBound
 				if f.size < large {
-					most = (bound + mostBehind.Seconds()*1e3) / bound
+					most = (bound + maxBehind.Seconds()*1e3) / bound
 				}
 				row = row.AtMost(most)
 			}
@@ -134,21 +134,21 @@ func (s *scenario) judgements(f figure, runs []*series) (rows []bench.Row) {
 		rows = append(rows, row)
 	}
 	peer := func(m *series) bool { return !m.ours() }
-	compare("time_beside_best_algorithm", func(m *series) bool { return m.ours() && !m.chosen() }, mostOverBest)
+	compare("time_beside_best_algorithm", func(m *series) bool { return m.ours() && !m.chosen() }, maxOverBest)
 	if !s.far() {
-		compare("time_beside_best_peer", peer, mostOverNear)
+		compare("time_beside_best_peer", peer, maxOverNear)
 		return rows
 	}
-	compare("time_beside_han", func(m *series) bool { return m.name == nameHAN }, mostOverHAN)
-	compare("time_beside_best_peer", peer, s.mostOverPeer(f))
+	compare("time_beside_han", func(m *series) bool { return m.name == nameHAN }, maxOverHAN)
+	compare("time_beside_best_peer", peer, s.maxOverPeer(f))
 	return rows
 }
 
-// mostOverPeer is the target beside the best peer; 0 if there is none.
-func (s *scenario) mostOverPeer(f figure) float64 {
+// maxOverPeer is the target beside the best peer; 0 if there is none.
+func (s *scenario) maxOverPeer(f figure) float64 {
 	bound := slices.Contains([]string{"barrier", "allgather", "alltoall"}, f.collective) || f.collective == "allreduce" && f.size <= small
 	if s.sites == 4 && s.rtt > 0 && bound {
-		return mostOverPeer
+		return maxOverPeer
 	}
 	return 0
 }

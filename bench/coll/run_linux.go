@@ -117,8 +117,8 @@ type pass struct {
 	first    bool
 }
 
-// mostTogether is how many of our variants a pass has beside the choice.
-const mostTogether = 6
+// maxTogether is how many of our variants a pass has beside the choice.
+const maxTogether = 6
 
 func (r *run) passes(t task) (all []pass) {
 	variants := r.variants()
@@ -129,7 +129,7 @@ func (r *run) passes(t task) (all []pass) {
 	})
 	all = append(all, pass{choice, true})
 	for len(rest) > 0 {
-		n := min(len(rest), mostTogether)
+		n := min(len(rest), maxTogether)
 		all = append(all, pass{append(choice[:1:1], rest[:n]...), false})
 		rest = rest[n:]
 	}

@@ -36,8 +36,8 @@ const (
 // joinBound is how long two ends may take to meet.
 const joinBound = 10 * time.Second
 
-// mostMessage bounds what an order may ask for.
-const mostMessage = 64 << 20
+// maxMessage bounds what an order may ask for.
+const maxMessage = 64 << 20
 
 // Part is an end played by this process. Its role is the name of an implementation,
 // a congestion control, and "listen ADDRESS" or "dial ADDRESS PORT".
@@ -104,7 +104,7 @@ func obey(e End, dialled bool, in io.Reader, out io.Writer) error {
 		if _, err := fmt.Sscan(lines.Text(), &what, &size, &count); err != nil {
 			return fmt.Errorf("order %q: %w", lines.Text(), err)
 		}
-		if size < 1 || size > mostMessage || count < 1 {
+		if size < 1 || size > maxMessage || count < 1 {
 			return fmt.Errorf("order %q: size or count", lines.Text())
 		}
 		var a, b time.Duration

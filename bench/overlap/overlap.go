@@ -42,8 +42,8 @@ func (o Options) Check() error {
 	return nil
 }
 
-// mostCost is by how much a computation may take longer for a send beside it.
-const mostCost = 1.05
+// maxCost is by how much a computation may take longer for a send beside it.
+const maxCost = 1.05
 
 // patience bounds the ranks.
 const patience = 5 * time.Minute
@@ -120,6 +120,6 @@ func (o Options) rows(t times) []bench.Row {
 		{Bench: "overlap", Figure: "compute", Params: params, Value: bench.Median(t.Alone), Unit: "ms"},
 		{Bench: "overlap", Figure: "send", Params: params, Value: bench.Median(t.Send), Unit: "ms"},
 		{Bench: "overlap", Figure: "send_cpu", Params: params, Value: bench.Median(t.SendCPU), Unit: "ms"},
-		both.AtMost(mostCost),
+		both.AtMost(maxCost),
 	}
 }

@@ -26,7 +26,7 @@ type times struct {
 const (
 	messageTag = 1
 	warmUp     = 3                      // sends before anything is measured
-	leastWork  = 200 * time.Millisecond // that the computation takes, or twice what a send does
+	minWork    = 200 * time.Millisecond // that the computation takes, or twice what a send does
 )
 
 // Part is a rank of the job: 0 sends and computes, 1 receives. Rank 0 writes what it
@@ -59,7 +59,7 @@ func measure(ctx context.Context, comm *mpilib.Comm, size, repeat int) (t times,
 	for range warmUp {
 		sends = append(sends, s.time(true, 0))
 	}
-	work := s.calibrate(max(float64(leastWork.Milliseconds()), 2*bench.Median(sends)))
+	work := s.calibrate(max(float64(minWork.Milliseconds()), 2*bench.Median(sends)))
 	for range repeat {
 		before := processor()
 		t.Send = append(t.Send, s.time(true, 0))

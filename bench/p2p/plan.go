@@ -115,12 +115,12 @@ func (f figure) payload(count int) uint64 {
 	return each * uint64(count)
 }
 
-// mostCount bounds how many messages, or windows of them, an order asks for.
-const mostCount = 1 << 20
+// maxCount bounds how many messages, or windows of them, an order asks for.
+const maxCount = 1 << 20
 
 // countFor is the count that takes about d when one takes ns.
 func countFor(d time.Duration, ns float64) int {
-	return int(min(max(1, float64(d)/max(ns, 1)), mostCount))
+	return int(min(max(1, float64(d)/max(ns, 1)), maxCount))
 }
 
 // A series is what one implementation did, a value per round.

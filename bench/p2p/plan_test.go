@@ -49,7 +49,7 @@ func TestValues(t *testing.T) {
 func TestOrders(t *testing.T) {
 	for i := range scenarios {
 		for _, f := range scenarios[i].figures {
-			for _, count := range []int{1, mostCount} {
+			for _, count := range []int{1, maxCount} {
 				order := f.order(count)
 				_, size, n, err := parseOrder(order)
 				if err != nil || size != f.size || n != count || len(order) > orders.Most {
@@ -71,7 +71,7 @@ func TestCountFor(t *testing.T) {
 		ns   float64
 		want int
 	}{
-		{time.Millisecond, 1000, 1000}, {time.Millisecond, 5e6, 1}, {time.Hour, 1, mostCount}, {0, 0, 1},
+		{time.Millisecond, 1000, 1000}, {time.Millisecond, 5e6, 1}, {time.Hour, 1, maxCount}, {0, 0, 1},
 	} {
 		if got := countFor(c.d, c.ns); got != c.want {
 			t.Errorf("%v of %v ns: %d, want %d", c.d, c.ns, got, c.want)

@@ -41,10 +41,10 @@ const (
 )
 
 const (
-	blocks      = 20
-	messageTag  = 1
-	orderTag    = 2
-	mostMessage = 64 << 20 // bytes that an order may ask for
+	blocks     = 20
+	messageTag = 1
+	orderTag   = 2
+	maxMessage = 64 << 20 // bytes that an order may ask for
 )
 
 // Part is a rank of ours played by this process, one of those that the
@@ -156,11 +156,11 @@ func parseOrder(line string) (what string, size, count int, err error) {
 	default:
 		return "", 0, 0, errors.New("unknown")
 	}
-	if size, err = strconv.Atoi(words[1]); err != nil || size < 0 || size > mostMessage {
-		return "", 0, 0, fmt.Errorf("size %q: want a number up to %d", words[1], mostMessage)
+	if size, err = strconv.Atoi(words[1]); err != nil || size < 0 || size > maxMessage {
+		return "", 0, 0, fmt.Errorf("size %q: want a number up to %d", words[1], maxMessage)
 	}
-	if count, err = strconv.Atoi(words[2]); err != nil || count < 1 || count > mostCount {
-		return "", 0, 0, fmt.Errorf("count %q: want a number from 1 to %d", words[2], mostCount)
+	if count, err = strconv.Atoi(words[2]); err != nil || count < 1 || count > maxCount {
+		return "", 0, 0, fmt.Errorf("count %q: want a number from 1 to %d", words[2], maxCount)
 	}
 	return what, size, count, nil
 }

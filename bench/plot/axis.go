@@ -61,13 +61,13 @@ func labelled(format func(float64) string) plot.Ticker {
 	})
 }
 
-// mostTicks is how many marks of an axis have words at most.
-const mostTicks = 10
+// maxTicks is how many marks of an axis have words at most.
+const maxTicks = 10
 
 // byteTicks has a mark at each power of two, and words at some.
 func byteTicks(from, to float64) []plot.Tick {
 	first, last := int(math.Ceil(math.Log2(from))), int(math.Floor(math.Log2(to)))
-	every := 1 + (last-first)/mostTicks
+	every := 1 + (last-first)/maxTicks
 	var ticks []plot.Tick
 	for e := first; e <= last; e++ {
 		t := plot.Tick{Value: math.Exp2(float64(e))}

@@ -15,9 +15,9 @@ const (
 	// nap is the shortest wait: shorter ones are put together, since timers are
 	// late by nearly as much.
 	nap = 300 * time.Microsecond
-	// mostCredit bounds what a late timer, or work that took too long, gives the
+	// maxCredit bounds what a late timer, or work that took too long, gives the
 	// work behind it, which then waits that much less.
-	mostCredit = 20 * time.Millisecond
+	maxCredit = 20 * time.Millisecond
 )
 
 // A Processor does so much work a second. It belongs to one goroutine.
@@ -42,7 +42,7 @@ func (p *Processor) Do(ctx context.Context, work float64, f func()) error {
 	begun := p.now()
 	f()
 	p.owed += time.Duration(work/p.rate*float64(time.Second)) - p.now().Sub(begun)
-	p.owed = max(p.owed, -mostCredit)
+	p.owed = max(p.owed, -maxCredit)
 	if p.owed < nap {
 		return nil
 	}
@@ -50,7 +50,7 @@ func (p *Processor) Do(ctx context.Context, work float64, f func()) error {
 	if err := p.sleep(ctx, p.owed); err != nil {
 		return err
 	}
-	p.owed = max(p.owed-p.now().Sub(begun), -mostCredit)
+	p.owed = max(p.owed-p.now().Sub(begun), -maxCredit)
 	return nil
 }
 

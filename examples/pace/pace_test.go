@@ -64,7 +64,7 @@ func TestCreditIsBounded(t *testing.T) {
 	if err := p.Do(t.Context(), 1, func() {}); err != nil {
 		t.Fatal(err)
 	}
-	if got := c.now.Sub(before); got != time.Second-mostCredit {
+	if got := c.now.Sub(before); got != time.Second-maxCredit {
 		t.Errorf("took %v", got)
 	}
 }

@@ -12,9 +12,9 @@ import (
 const (
 	// soakPause is between two blocks on a link that is nearly idle.
 	soakPause = time.Second
-	// mostMoves is how often a link may change its carrier in quiet times: once to
+	// maxMoves is how often a link may change its carrier in quiet times: once to
 	// the best, and once more for a path that really became better.
-	mostMoves = 2
+	maxMoves = 2
 	// soakSlack is what building a lab and ending a stream may take.
 	soakSlack = 2 * time.Minute
 )
@@ -43,8 +43,8 @@ type Move struct {
 // judge fills Faults and OK.
 func (s *Soak) judge() {
 	s.Faults = []string{}
-	if len(s.Moves) > mostMoves {
-		s.Faults = append(s.Faults, fmt.Sprintf("it changed its carrier %d times, at most %d are good", len(s.Moves), mostMoves))
+	if len(s.Moves) > maxMoves {
+		s.Faults = append(s.Faults, fmt.Sprintf("it changed its carrier %d times, at most %d are good", len(s.Moves), maxMoves))
 	}
 	if !s.HashOK {
 		s.Faults = append(s.Faults, "what arrived is not what was sent")

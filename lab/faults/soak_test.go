@@ -6,7 +6,7 @@ import (
 )
 
 func TestSoakVerdict(t *testing.T) {
-	s := Soak{HashOK: true, Moves: make([]Move, mostMoves)}
+	s := Soak{HashOK: true, Moves: make([]Move, maxMoves)}
 	if s.judge(); !s.OK {
 		t.Errorf("faults %q", s.Faults)
 	}

@@ -21,16 +21,16 @@ import (
 // adds, so that pieces come back one after the other.
 const (
 	pieceBytes = 16<<10 - 64
-	leastBytes = 1 << 20                // that come back, if that is possible in time
-	leastTime  = 300 * time.Millisecond // and this long, or ten round trips, for TCP to find its pace
-	mostBytes  = 16 << 20
-	mostTime   = 6 * time.Second
-	leastAhead = 64 << 10 // that may be under way
-	mostAhead  = 8 << 20  // as the windows of sessions are
+	minBytes   = 1 << 20                // that come back, if that is possible in time
+	minTime    = 300 * time.Millisecond // and this long, or ten round trips, for TCP to find its pace
+	maxBytes   = 16 << 20
+	maxTime    = 6 * time.Second
+	minAhead   = 64 << 10 // that may be under way
+	maxAhead   = 8 << 20  // as the windows of sessions are
 	parts      = 4        // in which what came back is judged
 
 	echoes    = 4                // answered at a time
-	echoBytes = 2 * mostBytes    // of one call
+	echoBytes = 2 * maxBytes     // of one call
 	echoTime  = 10 * time.Second // for one call
 )
 
@@ -48,25 +48,25 @@ type carried struct {
 func (c *carried) due() int {
 	n := len(c.came)
 	if n == 0 {
-		return leastAhead / pieceBytes
+		return minAhead / pieceBytes
 	}
 	last := c.came[n-1]
 	since := last - max(c.came[0], 100*time.Millisecond)
 	first, _ := slices.BinarySearch(c.came, since)
-	ahead := max(leastAhead/pieceBytes, min(2*(n-first), mostAhead/pieceBytes))
-	return min(n+ahead, mostBytes/pieceBytes)
+	ahead := max(minAhead/pieceBytes, min(2*(n-first), maxAhead/pieceBytes))
+	return min(n+ahead, maxBytes/pieceBytes)
 }
 
 // enough reports whether more would say no more.
 func (c *carried) enough() bool {
 	n := len(c.came)
 	switch {
-	case n < leastBytes/pieceBytes:
+	case n < minBytes/pieceBytes:
 		return false
-	case n >= mostBytes/pieceBytes:
+	case n >= maxBytes/pieceBytes:
 		return true
 	}
-	return c.came[n-1] >= max(leastTime, 10*c.came[0])
+	return c.came[n-1] >= max(minTime, 10*c.came[0])
 }
 
 // rate is how many bytes a second came back; 0: too little came to tell. The first
@@ -104,7 +104,7 @@ func bandwidthBy(self overlay.NodeID, reach func(context.Context, overlay.NodeID
 			return 0, err
 		}
 		defer done()
-		ctx, cancel := context.WithTimeoutCause(ctx, mostTime, errors.New("nothing came back in time"))
+		ctx, cancel := context.WithTimeoutCause(ctx, maxTime, errors.New("nothing came back in time"))
 		defer cancel()
 		stream, err := there.Echo(ctx)
 		if err != nil {
@@ -124,7 +124,7 @@ type pieces interface {
 // train sends pieces until enough came back, or ctx ends, and returns their rate. It
 // waits until nothing is under way any more, unless ctx ends.
 func train(ctx context.Context, stream pieces) (float64, error) {
-	grants := make(chan int, mostBytes/pieceBytes) // each is one piece at least
+	grants := make(chan int, maxBytes/pieceBytes) // each is one piece at least
 	sent := make(chan struct{})
 	go func() { // ends with grants, or with the stream
 		defer close(sent)

@@ -24,7 +24,7 @@ type way struct {
 	rate  float64       // bytes a second
 	rtt   time.Duration // of a small message
 	burst int           // bytes that are through at once, after a rest
-	stall time.Duration // for which this machine stands still once, after half of leastBytes
+	stall time.Duration // for which this machine stands still once, after half of minBytes
 	cut   int           // pieces after which the stream breaks; 0: it does not
 
 	sent, read int
@@ -34,7 +34,7 @@ type way struct {
 }
 
 func newWay(ctx context.Context) *way {
-	return &way{ctx: ctx, back: make(chan time.Time, mostBytes/pieceBytes)}
+	return &way{ctx: ctx, back: make(chan time.Time, maxBytes/pieceBytes)}
 }
 
 // Send implements pieces.
@@ -67,7 +67,7 @@ func (w *way) Recv() (*gatepb.Piece, error) {
 	if w.read++; w.cut > 0 && w.read > w.cut {
 		return nil, errors.New("cut")
 	}
-	if w.read == leastBytes/pieceBytes/2 {
+	if w.read == minBytes/pieceBytes/2 {
 		time.Sleep(w.stall)
 	}
 	select {
@@ -104,7 +104,7 @@ func TestTrain(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%g Mbit/s, %v, burst %d, stall %v", w.rate/Mbit, w.rtt, w.burst, w.stall), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				ctx, cancel := context.WithTimeout(t.Context(), mostTime)
+				ctx, cancel := context.WithTimeout(t.Context(), maxTime)
 				defer cancel()
 				p := newWay(ctx)
 				p.rate, p.rtt, p.burst, p.stall = w.rate, w.rtt, w.burst, w.stall
@@ -123,7 +123,7 @@ func TestTrain(t *testing.T) {
 				}
 				// What is under way is soon through: nobody waits behind it for long.
 				ahead := float64(p.under * pieceBytes)
-				if most := max(leastAhead, min(mostAhead, w.rate*2*max(0.1, 2*w.rtt.Seconds()+w.stall.Seconds()))); bytes > mostBytes || ahead > 1.2*most+float64(4*w.burst) || took > mostTime {
+				if most := max(minAhead, min(maxAhead, w.rate*2*max(0.1, 2*w.rtt.Seconds()+w.stall.Seconds()))); bytes > maxBytes || ahead > 1.2*most+float64(4*w.burst) || took > maxTime {
 					t.Errorf("%d bytes in %v, %.0f under way; at most %.0f", bytes, took, ahead, most)
 				}
 			})
@@ -136,7 +136,7 @@ func TestTrainFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, w := range []way{{rate: 1e6, cut: 3}, {rate: 1e6, rtt: time.Minute}} {
 			why := errors.New("nothing came back in time")
-			ctx, cancel := context.WithTimeoutCause(t.Context(), mostTime, why)
+			ctx, cancel := context.WithTimeoutCause(t.Context(), maxTime, why)
 			p := newWay(ctx)
 			p.rate, p.rtt, p.cut = w.rate, w.rtt, w.cut
 			if got, err := train(ctx, p); err == nil || w.cut == 0 && !errors.Is(err, why) {

@@ -12,8 +12,8 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// mostTries is how often a chunk may come corrupt.
-const mostTries = 3
+// maxTries is how often a chunk may come corrupt.
+const maxTries = 3
 
 // incoming is the file that a conversation is about to stage. Its reader owns it.
 type incoming struct {
@@ -150,7 +150,7 @@ func (c *conversation) chunk(m *gatepb.Chunk) {
 		err = f.store.Put(sums[0], m.Data)
 	}
 	switch {
-	case errors.Is(err, stage.ErrCorrupt) && f.wanted[sums[0]]+1 < mostTries:
+	case errors.Is(err, stage.ErrCorrupt) && f.wanted[sums[0]]+1 < maxTries:
 		f.wanted[sums[0]]++
 		c.askFor(sums)
 		return

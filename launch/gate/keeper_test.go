@@ -387,7 +387,7 @@ func TestFilesThatFail(t *testing.T) {
 	c := h.talk().booked()
 	c.manifest("bad", []byte("good content"))
 	sum := c.hear().GetMissing().GetSums()[0]
-	for range mostTries - 1 {
+	for range maxTries - 1 {
 		c.chunk(sum, []byte("bad content!"))
 		if m := c.hear(); len(m.GetMissing().GetSums()) != 1 {
 			t.Fatalf("a corrupt chunk: the node says %v", m)

@@ -21,10 +21,10 @@ const (
 	codecVersion = 1
 	flagLeft     = 1
 
-	nodeLen   = 2 * (1 + overlay.MaxNameLen)
-	entryLen  = nodeLen + 3*8 + 1
-	leastNode = 2 * (1 + 1) // names are not empty
-	leastLen  = leastNode + 3*8 + 1
+	nodeLen  = 2 * (1 + overlay.MaxNameLen)
+	entryLen = nodeLen + 3*8 + 1
+	minNode  = 2 * (1 + 1) // names are not empty
+	minLen   = minNode + 3*8 + 1
 )
 
 // MaxEncoded is the length of the longest encoded message, in bytes.
@@ -83,7 +83,7 @@ func Decode(b []byte) (Message, error) {
 	if n > MaxMembers+1 {
 		r.fail("%d entries; at most %d", n, MaxMembers+1)
 	}
-	if n > len(r.rest)/leastLen {
+	if n > len(r.rest)/minLen {
 		r.fail("%d entries in %d bytes", n, len(r.rest))
 	}
 	if r.err == nil && n > 0 {

@@ -19,9 +19,9 @@ import (
 // waitStep is how long to wait until the grid is asked for hosts again.
 const waitStep = time.Second
 
-// mostRefusals is how many hosts may refuse the job of a profile before it is not matched
+// maxRefusals is how many hosts may refuse the job of a profile before it is not matched
 // with others any more.
-const mostRefusals = 64
+const maxRefusals = 64
 
 // Run brings a job onto hosts of the grid and returns when all its processes have ended.
 // The error says why the job could not be started, or is that of package ranks: an
@@ -38,7 +38,7 @@ func Run(ctx context.Context, g *Grid, j *Job) (*Result, error) {
 	var without []overlay.NodeID
 	for {
 		r, refused, err := attempt(ctx, g, j, without)
-		if err != nil && j.Profile != nil && len(refused) > 0 && len(without) < mostRefusals && later(err) {
+		if err != nil && j.Profile != nil && len(refused) > 0 && len(without) < maxRefusals && later(err) {
 			// The hosts were chosen before they were asked: others may do as well.
 			without = append(without, refused...)
 			continue

@@ -17,8 +17,8 @@ type trier interface {
 	TryWrite(p []byte) (int, error)
 }
 
-// mostTry is a record.
-const mostTry = maxContent
+// maxTry is a record.
+const maxTry = maxContent
 
 // kept is what was sealed for a caller who thinks that it was not written.
 type kept struct {
@@ -35,7 +35,7 @@ func (w *writer) try(bufs [][]byte) (int, error) {
 		n += len(b)
 	}
 	c, ok := w.conn.(trier)
-	if !ok || n == 0 || n > mostTry || !w.mu.TryLock() {
+	if !ok || n == 0 || n > maxTry || !w.mu.TryLock() {
 		return 0, nil
 	}
 	defer w.mu.Unlock()

@@ -142,7 +142,7 @@ func TestTryWriteTakesAllOrNothing(t *testing.T) {
 	n, err = a.Write([]byte("d, and more"))
 	step("the rest, and more", n, 11, err)
 	heard("word, and more")
-	n, err = a.TryWriteVec(make([]byte, mostTry+1))
+	n, err = a.TryWriteVec(make([]byte, maxTry+1))
 	step("too much", n, 0, err)
 	a.w.asked.Store(true)
 	n, err = a.TryWriteVec(word)

@@ -98,7 +98,7 @@ const (
 func newCarrier(s *Stream, conn net.Conn, about any, rtt time.Duration) *Carrier {
 	c := &Carrier{
 		About: about, s: s, conn: ConnOf(conn), since: time.Now(), rtt: rtt, least: rtt,
-		kick: make(chan struct{}, 1), buf: make([]byte, readBuffer), frame: leastFrame,
+		kick: make(chan struct{}, 1), buf: make([]byte, readBuffer), frame: minFrame,
 	}
 	c.alone = c.readAlone
 	return c
@@ -213,7 +213,7 @@ func (c *Carrier) write() {
 	c.writing = true
 	for !c.dead && c.compose() {
 		c.speaks(s.ticks.Load())
-		large := c.to-c.from >= leastFrame
+		large := c.to-c.from >= minFrame
 		s.mu.Unlock()
 		var began time.Time
 		if large {
@@ -234,8 +234,8 @@ func (c *Carrier) write() {
 // the path is slow all that has to go first later, because another carrier lost it, waits
 // behind it. A new carrier begins with small ones.
 const (
-	leastFrame = 64 << 10
-	mostFrame  = wire.MaxLinkData
+	minFrame = 64 << 10
+	maxFrame = wire.MaxLinkData
 
 	quickWrite = 50 * time.Millisecond
 	slowWrite  = 200 * time.Millisecond
@@ -245,9 +245,9 @@ const (
 func nextFrame(size, n int, took time.Duration) int {
 	switch {
 	case took > slowWrite:
-		return max(size/2, leastFrame)
+		return max(size/2, minFrame)
 	case took < quickWrite && n >= size:
-		return min(2*size, mostFrame)
+		return min(2*size, maxFrame)
 	}
 	return size
 }

@@ -29,7 +29,7 @@
 //
 // A stream holds what the peer has not acknowledged and was not lent, and what
 // came in and was not read: at most a window and two pages of 64 KiB each. A window is Window,
-// and up to MostWindow where the path has use for it and the process has lent no more than
+// and up to MaxWindow where the path has use for it and the process has lent no more than
 // extraBytes to its streams. To
 // that come 64 KiB for each page which a lent buffer shares with copied bytes, 68 KiB a
 // carrier to read into, and about 12 KiB. Idle, what stays is the

@@ -51,7 +51,7 @@ func TestTail(t *testing.T) {
 				t.Fatal(err)
 			}
 			s.mu.Lock()
-			carrier.frame = mostFrame // as after some writes
+			carrier.frame = maxFrame // as after some writes
 			s.mu.Unlock()
 			defer func() { s.Fail(net.ErrClosed); s.Wait() }()
 			var bufs [][]byte

@@ -48,12 +48,12 @@ func TestNextFrame(t *testing.T) {
 		took    time.Duration
 		want    int
 	}{
-		{leastFrame, leastFrame, time.Millisecond, 2 * leastFrame},
-		{leastFrame, leastFrame, 100 * time.Millisecond, leastFrame},
-		{leastFrame, leastFrame, time.Second, leastFrame},
-		{4 * leastFrame, leastFrame, time.Millisecond, 4 * leastFrame}, // it was not full
-		{4 * leastFrame, 4 * leastFrame, 201 * time.Millisecond, 2 * leastFrame},
-		{mostFrame, mostFrame + 40, time.Millisecond, mostFrame},
+		{minFrame, minFrame, time.Millisecond, 2 * minFrame},
+		{minFrame, minFrame, 100 * time.Millisecond, minFrame},
+		{minFrame, minFrame, time.Second, minFrame},
+		{4 * minFrame, minFrame, time.Millisecond, 4 * minFrame}, // it was not full
+		{4 * minFrame, 4 * minFrame, 201 * time.Millisecond, 2 * minFrame},
+		{maxFrame, maxFrame + 40, time.Millisecond, maxFrame},
 	} {
 		if got := nextFrame(tc.size, tc.n, tc.took); got != tc.want {
 			t.Errorf("%+v: %d", tc, got)

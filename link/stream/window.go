@@ -13,8 +13,8 @@ import (
 // receivers do (dynamic right-sizing); wire.LinkHeader says how. Memory is had when bytes come,
 // and not when a window grows.
 const (
-	// MostWindow is the largest window, in bytes.
-	MostWindow = 128 << 20
+	// MaxWindow is the largest window, in bytes.
+	MaxWindow = 128 << 20
 
 	// extraBytes is what the windows of all streams of a process may be beyond Window,
 	// those of what they send and of what they receive, in bytes.
@@ -25,14 +25,14 @@ const (
 	// and as much for the growth of both.
 	windowGain = 4
 
-	leastMeasured = 4 * Tick                // time over which a rate is measured, or a round trip
-	narrowAfter   = 10 * time.Second / Tick // ticks idle, after which a window is as it was in the beginning
+	minMeasured = 4 * Tick                // time over which a rate is measured, or a round trip
+	narrowAfter = 10 * time.Second / Tick // ticks idle, after which a window is as it was in the beginning
 )
 
 // windowFor returns the window for a stream of which so many bytes a second are taken
 // over a path with a round trip.
 func windowFor(rate float64, rtt time.Duration) uint64 {
-	want := min(windowGain*rate*rtt.Seconds(), MostWindow)
+	want := min(windowGain*rate*rtt.Seconds(), MaxWindow)
 	return max(Window, (uint64(want)+wire.WindowUnit-1)/wire.WindowUnit*wire.WindowUnit)
 }
 
@@ -75,7 +75,7 @@ type windows struct {
 func (s *Stream) rightSize(now time.Time) {
 	w := &s.windows
 	w.idle = 0
-	if !s.o.Windows || w.in >= MostWindow {
+	if !s.o.Windows || w.in >= MaxWindow {
 		return
 	}
 	var rtt time.Duration
@@ -85,7 +85,7 @@ func (s *Stream) rightSize(now time.Time) {
 		}
 	}
 	passed := now.Sub(w.at)
-	if passed < max(leastMeasured, rtt) {
+	if passed < max(minMeasured, rtt) {
 		return
 	}
 	rate := float64(s.took-w.took) / passed.Seconds()
@@ -120,7 +120,7 @@ func (s *Stream) allowed(ack uint64, units uint16) bool {
 		return false // what is over has given back what it had
 	}
 	w := &s.windows
-	bytes := min(uint64(units)*wire.WindowUnit, MostWindow)
+	bytes := min(uint64(units)*wire.WindowUnit, MaxWindow)
 	if bytes > w.out {
 		w.out += extra.take(bytes - w.out)
 		s.out.pages.widen(w.out)

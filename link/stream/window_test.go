@@ -24,8 +24,8 @@ func TestWindowFor(t *testing.T) {
 		{10_000 * mbit, time.Millisecond, Window},    // a fast short path needs none
 		{200 * mbit, 200 * time.Millisecond, 306 * wire.WindowUnit},
 		{1000 * mbit, 200 * time.Millisecond, 1526 * wire.WindowUnit},
-		{10_000 * mbit, 200 * time.Millisecond, MostWindow},
-		{1e30, time.Hour, MostWindow},
+		{10_000 * mbit, 200 * time.Millisecond, MaxWindow},
+		{1e30, time.Hour, MaxWindow},
 	} {
 		if got := windowFor(tc.rate, tc.rtt); got != tc.want {
 			t.Errorf("windowFor(%v, %v) = %d, want %d", tc.rate, tc.rtt, got, tc.want)

@@ -30,8 +30,8 @@ const (
 	// converged is far above what a solution leaves as residual, near 1e-13,
 	// and far below what a wrong product would.
 	converged = 1e-8
-	// mostRanks keeps columns enough for every rank of the smallest class.
-	mostRanks = 1024
+	// maxRanks keeps columns enough for every rank of the smallest class.
+	maxRanks = 1024
 )
 
 // problem is a class: the order of the matrix, the random elements of each of
@@ -62,7 +62,7 @@ func Run(ctx context.Context, comm *mpilib.Comm, c npb.Class) (npb.Result, error
 	if !ok {
 		return npb.Result{}, fmt.Errorf("cg: no class %q, have %v", c, Classes)
 	}
-	if err := npb.PowerOfTwo("cg", comm.Size(), mostRanks); err != nil {
+	if err := npb.PowerOfTwo("cg", comm.Size(), maxRanks); err != nil {
 		return npb.Result{}, err
 	}
 	s, err := newSolver(ctx, comm, p)

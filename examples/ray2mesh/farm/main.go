@@ -31,8 +31,8 @@ type options struct {
 }
 
 const (
-	mostRays   = 1 << 30 // bounds what the master keeps
-	mostCredit = 1000    // bounds what waits at a worker
+	maxRays   = 1 << 30 // bounds what the master keeps
+	maxCredit = 1000    // bounds what waits at a worker
 )
 
 func parse(args []string, stderr io.Writer) (options, error) {
@@ -63,12 +63,12 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	switch {
 	case flags.NArg() > 0:
 		return o, fmt.Errorf("unexpected argument %q; see ray2mesh --help", flags.Arg(0))
-	case o.rays < 1 || o.rays > mostRays || o.stations < 1 || o.stations > mostRays:
-		return o, fmt.Errorf("--rays %d --stations %d: want 1 to %d of each", o.rays, o.stations, mostRays)
+	case o.rays < 1 || o.rays > maxRays || o.stations < 1 || o.stations > maxRays:
+		return o, fmt.Errorf("--rays %d --stations %d: want 1 to %d of each", o.rays, o.stations, maxRays)
 	case o.chunk < 1 || o.chunk > o.rays || o.big < 0 || o.big > o.rays || o.repeat < 1:
 		return o, fmt.Errorf("--chunk %d --big %d --repeat %d: want at least 1, 0 and 1, and chunks of no more than all %d rays", o.chunk, o.big, o.repeat, o.rays)
-	case o.credit < 1 || o.credit > mostCredit:
-		return o, fmt.Errorf("--credit %d: want 1 to %d", o.credit, mostCredit)
+	case o.credit < 1 || o.credit > maxCredit:
+		return o, fmt.Errorf("--credit %d: want 1 to %d", o.credit, maxCredit)
 	case !(o.speed >= 0 && o.handling >= 0):
 		return o, fmt.Errorf("--speed %g --handling %g: want 0 or more", o.speed, o.handling)
 	}

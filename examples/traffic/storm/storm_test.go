@@ -28,7 +28,7 @@ func TestTakePart(t *testing.T) {
 				return fmt.Errorf("%w in %q", err, figures)
 			}
 			if said != fmt.Sprintf("%d ranks are there", n) || all.Ranks != n || all.Rounds < 1 || all.Messages != uint64(n*n*all.Rounds) ||
-				all.Bytes < headerLen*all.Messages || all.FirstBytes == 0 || all.LastBytes == 0 || all.MostBytes == 0 || all.PeakBytes < all.MostBytes {
+				all.Bytes < headerLen*all.Messages || all.FirstBytes == 0 || all.LastBytes == 0 || all.MaxBytes == 0 || all.PeakBytes < all.MaxBytes {
 				return fmt.Errorf("%q, %+v", said, all)
 			}
 			return nil

@@ -24,7 +24,7 @@ type tally struct {
 	FirstBytes uint64 `json:"first_bytes"`
 	LastBytes  uint64 `json:"last_bytes"`
 	PeakBytes  uint64 `json:"peak_bytes"`
-	MostBytes  uint64 `json:"most_bytes"` // the worst moment of the largest
+	MaxBytes   uint64 `json:"most_bytes"` // the worst moment of the largest
 }
 
 // sum adds the ranks' tallies; rank 0 has the result.
@@ -38,14 +38,14 @@ func sum(ctx context.Context, comm *mpilib.Comm, t tally) (tally, error) {
 		return t, err
 	}
 	t.Ranks = comm.Size()
-	t.Messages, t.Bytes, t.FirstBytes, t.LastBytes, t.PeakBytes, t.MostBytes = all[0], all[1], all[2], all[3], all[4], most[0]
+	t.Messages, t.Bytes, t.FirstBytes, t.LastBytes, t.PeakBytes, t.MaxBytes = all[0], all[1], all[2], all[3], all[4], most[0]
 	return t, nil
 }
 
 func (t tally) print(w io.Writer) error {
 	const mib = 1 << 20
 	_, err := fmt.Fprintf(w, "%d rounds in %.1f s: %d messages, %d MiB, all right\nmemory: %d MiB after the first round, %d at the end, %d at most; the largest process %d\n",
-		t.Rounds, t.Seconds, t.Messages, t.Bytes/mib, t.FirstBytes/mib, t.LastBytes/mib, t.PeakBytes/mib, t.MostBytes/mib)
+		t.Rounds, t.Seconds, t.Messages, t.Bytes/mib, t.FirstBytes/mib, t.LastBytes/mib, t.PeakBytes/mib, t.MaxBytes/mib)
 	return err
 }
 

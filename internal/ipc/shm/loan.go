@@ -39,8 +39,8 @@ func loanOf(word uint64) (phase, front, back uint64) {
 	return word >> (2 * pieceBits), word & pieceMask, word >> pieceBits & pieceMask
 }
 
-// MostLent is how many bytes a loan can have.
-const MostLent = pieceMask * smallestPiece
+// MaxLent is how many bytes a loan can have.
+const MaxLent = pieceMask * smallestPiece
 
 const (
 	smallestPiece = 32 << 10
@@ -60,7 +60,7 @@ func Piece(n int) int {
 
 func pieces(n int) uint64 { return uint64((n + Piece(n) - 1) / Piece(n)) }
 
-// Lend makes a loan of n bytes, at most MostLent, and returns its number, or false if
+// Lend makes a loan of n bytes, at most MaxLent, and returns its number, or false if
 // the ring has no more.
 func (s *Sender) Lend(n int) (i int, ok bool) {
 	for range Loans {

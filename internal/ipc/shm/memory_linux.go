@@ -9,10 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mostCopied is how many bytes one system call copies. The runtime is not told
+// maxCopied is how many bytes one system call copies. The runtime is not told
 // of the call, for that costs more than a small copy, so it bounds how long a
 // collection waits: some tens of microseconds.
-const mostCopied = 128 << 10
+const maxCopied = 128 << 10
 
 // OpenMemory proves that this process may read the memory of the one that made the
 // offer, by reading the nonce there. Where the system forbids it (another
@@ -47,7 +47,7 @@ func (m *Memory) Write(local []byte, addr uint64) error {
 
 func (m *Memory) pieces(op string, local []byte, addr uint64, piece func([]byte, uint64) error) error {
 	for {
-		n := min(len(local), mostCopied)
+		n := min(len(local), maxCopied)
 		err := error(nil)
 		if addr+uint64(n) < addr {
 			err = errNoMemory

@@ -18,10 +18,10 @@ const (
 	MinData = 4 * MaxRecord
 	MaxData = 64 << 20
 
-	page         = 4096
-	headBytes    = page
-	leastSegment = headBytes + 2*(ringBytes+MinData)
-	mostSegment  = headBytes + 2*(ringBytes+MaxData)
+	page       = 4096
+	headBytes  = page
+	minSegment = headBytes + 2*(ringBytes+MinData)
+	maxSegment = headBytes + 2*(ringBytes+MaxData)
 )
 
 // What a segment holds, and how that is laid out.
@@ -68,8 +68,8 @@ func sizeOf(data int) (int, error) {
 
 // checkSize is for a size that a peer tells.
 func checkSize(size uint64) error {
-	if size < leastSegment || size > mostSegment || (size-leastSegment)%(2*page) != 0 {
-		return fmt.Errorf("a segment of %d bytes: want %d to %d, in steps of %d", size, leastSegment, mostSegment, 2*page)
+	if size < minSegment || size > maxSegment || (size-minSegment)%(2*page) != 0 {
+		return fmt.Errorf("a segment of %d bytes: want %d to %d, in steps of %d", size, minSegment, maxSegment, 2*page)
 	}
 	return nil
 }

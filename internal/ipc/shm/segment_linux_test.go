@@ -395,7 +395,7 @@ func TestMemoryInPieces(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, size := range []int{0, 1, page, mostCopied - 1, mostCopied, mostCopied + 1, 3<<20 + 77} {
+	for _, size := range []int{0, 1, page, maxCopied - 1, maxCopied, maxCopied + 1, 3<<20 + 77} {
 		want, got := make([]byte, size), make([]byte, size+1)
 		for i := range want {
 			want[i] = byte(i + i>>8 + i>>16)

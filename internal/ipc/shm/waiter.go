@@ -31,10 +31,10 @@ const TurnEvery = 16
 
 const (
 	defaultBudget = 50 * time.Microsecond
-	mostBudget    = 5 * time.Millisecond
+	maxBudget     = 5 * time.Millisecond
 
-	fewSpins   = 128 // before the first question
-	leastSpins = 4
+	fewSpins = 128 // before the first question
+	minSpins = 4
 
 	// A crowded wait makes so many yields though its budget is spent, unless one
 	// takes so long that whoever runs instead must be computing.
@@ -52,8 +52,8 @@ const (
 	// A crowded process that had so many turns in vain looks for another place among those
 	// that take turns, and then stays for a while, twice as long each time it did not help.
 	strayTurns = 64
-	leastStay  = 2 * time.Millisecond
-	mostStay   = 256 * time.Millisecond
+	minStay    = 2 * time.Millisecond
+	maxStay    = 256 * time.Millisecond
 
 	gain    = 2  // budgets that a wait which paid adds to the account
 	most    = 16 // budgets that the account holds
@@ -109,8 +109,8 @@ func NewWaiter(p Pace) *Waiter {
 	case p.Budget < 0:
 		p.Budget = 0
 	}
-	p.Budget = min(p.Budget, mostBudget)
-	return &Waiter{pace: p, credit: most * p.Budget, spin: fewSpins, stay: leastStay}
+	p.Budget = min(p.Budget, maxBudget)
+	return &Waiter{pace: p, credit: most * p.Budget, spin: fewSpins, stay: minStay}
 }
 
 // Begin starts a wait.
@@ -160,7 +160,7 @@ func (w *Waiter) Next(now time.Duration, beside bool) Step {
 		return Park
 	}
 	if beside || w.pace.Crowded || w.wanted {
-		w.spin, w.yielded = leastSpins, true
+		w.spin, w.yielded = minSpins, true
 		w.yields++
 		return Yield
 	}
@@ -179,7 +179,7 @@ func (w *Waiter) strays(now time.Duration) bool {
 	}
 	w.vain = 0
 	w.stays = now + w.stay + scatter(now)%w.stay
-	w.stay = min(2*w.stay, mostStay)
+	w.stay = min(2*w.stay, maxStay)
 	return true
 }
 
@@ -219,7 +219,7 @@ func (w *Waiter) more(spent, long time.Duration) bool {
 func (w *Waiter) Found() {
 	if w.pace.Crowded {
 		if w.vain = min(max(w.vain+w.yields-1, 0), 2*strayTurns); w.vain == 0 {
-			w.stay = leastStay
+			w.stay = minStay
 		}
 	}
 	w.credit = min(w.credit+gain*w.pace.Budget, most*w.pace.Budget)

@@ -28,7 +28,7 @@ func TestWaits(t *testing.T) {
 		{"alone", Pace{}, us, fewSpins, 50},
 		{"slow yields", Pace{}, 20 * us, fewSpins, 3},
 		{"own budget", Pace{Budget: 10 * us}, us, fewSpins, 10},
-		{"budget beyond bounds", Pace{Budget: time.Second}, mostBudget / 10, fewSpins, 10},
+		{"budget beyond bounds", Pace{Budget: time.Second}, maxBudget / 10, fewSpins, 10},
 		{"no budget", Pace{Budget: -1}, us, 0, 0},
 		{"crowded, nobody there", Pace{Crowded: true}, us / 2, 0, 100},
 		{"crowded, productive", Pace{Crowded: true}, 50 * us, 0, crowdYields},
@@ -88,8 +88,8 @@ func TestYieldsBesideThePeer(t *testing.T) {
 	}
 	w.Found()
 	w.Begin()
-	if n := spins(); n != leastSpins {
-		t.Errorf("%d spins of the next wait, want %d", n, leastSpins)
+	if n := spins(); n != minSpins {
+		t.Errorf("%d spins of the next wait, want %d", n, minSpins)
 	}
 }
 

@@ -307,11 +307,11 @@ func TestOneProcessorIsFair(t *testing.T) {
 	var echo, all sync.WaitGroup
 	for range pairs {
 		a, b := pair(t, "tcp4")
-		from, err := New(a, Options{Budget: mostBudget})
+		from, err := New(a, Options{Budget: maxBudget})
 		if err != nil {
 			t.Fatal(err)
 		}
-		to, err := New(b, Options{Budget: mostBudget})
+		to, err := New(b, Options{Budget: maxBudget})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -352,7 +352,7 @@ func TestManyWaitersLeaveRoom(t *testing.T) {
 	var all sync.WaitGroup
 	peers := make([]net.Conn, waiters)
 	for i := range waiters {
-		c, peer := wrapped(t, "unix", Options{Budget: mostBudget})
+		c, peer := wrapped(t, "unix", Options{Budget: maxBudget})
 		peers[i] = peer
 		all.Go(func() { // ends when its peer closes
 			buf := make([]byte, 1)

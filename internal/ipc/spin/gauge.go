@@ -4,7 +4,7 @@ import "time"
 
 const (
 	defaultBudget = 200 * time.Microsecond
-	mostBudget    = time.Millisecond // beyond it a deadline would be late by too much
+	maxBudget     = time.Millisecond // beyond it a deadline would be late by too much
 
 	gain      = 2  // budgets that a wait pays in when spinning was worth it
 	most      = 16 // budgets that an account holds
@@ -35,7 +35,7 @@ func newGauge(budget time.Duration) gauge {
 	case budget < 0:
 		budget = 0
 	}
-	budget = min(budget, mostBudget)
+	budget = min(budget, maxBudget)
 	return gauge{budget: budget, credit: most * budget}
 }
 

@@ -139,7 +139,7 @@ func TestGaugeForesees(t *testing.T) {
 
 func TestGaugeBudget(t *testing.T) {
 	for _, c := range []struct{ asked, want time.Duration }{
-		{0, defaultBudget}, {-1, 0}, {10 * time.Microsecond, 10 * time.Microsecond}, {time.Second, mostBudget},
+		{0, defaultBudget}, {-1, 0}, {10 * time.Microsecond, 10 * time.Microsecond}, {time.Second, maxBudget},
 	} {
 		g := newGauge(c.asked)
 		if g.budget != c.want {

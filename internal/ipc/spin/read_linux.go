@@ -12,12 +12,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mostRead is how many bytes one read takes. Polls are made behind the
+// maxRead is how many bytes one read takes. Polls are made behind the
 // scheduler's back (RawSyscall), for telling it costs more than an empty poll,
 // and nobody knows beforehand which will find something: while one copies, some
 // tens of microseconds at this size, the runtime cannot stop the world nor give
 // the processor to another goroutine.
-const mostRead = 256 << 10
+const maxRead = 256 << 10
 
 // hushBelow is how many bytes must be there before the kernel tells the
 // runtime's poller, while reads of a TCP connection spin: some thread of the process may
@@ -74,7 +74,7 @@ func (c *Conn) Read(p []byte) (int, error) {
 	r := &c.reader
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.buf = p[:min(len(p), mostRead)]
+	r.buf = p[:min(len(p), maxRead)]
 	return c.read()
 }
 
@@ -85,7 +85,7 @@ func (c *Conn) ReadVec(bufs ...[]byte) (int, error) {
 	r := &c.reader
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.vec.fill(bufs, mostRead)
+	r.vec.fill(bufs, maxRead)
 	if r.vec.len() == 0 {
 		return c.Conn.Read(nil)
 	}

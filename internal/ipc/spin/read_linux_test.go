@@ -29,7 +29,7 @@ func TestDataWhileIdle(t *testing.T) {
 		twoProcessors(t)
 		var peer net.Conn
 		calls := 0
-		c, peer := wrapped(t, network, Options{Budget: mostBudget, Idle: func() { calls++; peer.Write([]byte("now")) }})
+		c, peer := wrapped(t, network, Options{Budget: maxBudget, Idle: func() { calls++; peer.Write([]byte("now")) }})
 		buf := make([]byte, 8)
 		for i := range 10 {
 			n, err := c.Read(buf)
@@ -51,7 +51,7 @@ func TestDataDuringSpin(t *testing.T) {
 	eachNetwork(t, func(t *testing.T, network string) {
 		twoProcessors(t)
 		write := make(chan struct{})
-		c, peer := wrapped(t, network, Options{Budget: mostBudget, Idle: func() { write <- struct{}{} }})
+		c, peer := wrapped(t, network, Options{Budget: maxBudget, Idle: func() { write <- struct{}{} }})
 		written := make(chan struct{})
 		go func() { // ends when write is closed
 			defer close(written)
@@ -67,7 +67,7 @@ func TestDataDuringSpin(t *testing.T) {
 			if _, err := c.Read(buf); err != nil {
 				t.Fatal(err)
 			}
-			if c.reader.phase == spinning && c.reader.gauge.credit > gain*mostBudget {
+			if c.reader.phase == spinning && c.reader.gauge.credit > gain*maxBudget {
 				return
 			}
 		}
@@ -88,12 +88,12 @@ func TestReadyDataIsNotIdle(t *testing.T) {
 func TestDeadlineDuringSpin(t *testing.T) {
 	twoProcessors(t)
 	var c *Conn
-	c, _ = wrapped(t, "tcp4", Options{Budget: mostBudget, Idle: func() { c.SetReadDeadline(time.Now().Add(-time.Second)) }})
+	c, _ = wrapped(t, "tcp4", Options{Budget: maxBudget, Idle: func() { c.SetReadDeadline(time.Now().Add(-time.Second)) }})
 	_, err := c.Read(make([]byte, 1))
 	if !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("%v", err)
 	}
-	if c.reader.gauge.credit >= most*mostBudget {
+	if c.reader.gauge.credit >= most*maxBudget {
 		t.Error("the read did not spin")
 	}
 }
@@ -103,7 +103,7 @@ func TestCloseDuringSpin(t *testing.T) {
 		twoProcessors(t)
 		closed := make(chan error, 1)
 		var c *Conn
-		c, _ = wrapped(t, network, Options{Budget: mostBudget, Idle: func() {
+		c, _ = wrapped(t, network, Options{Budget: maxBudget, Idle: func() {
 			go func() { closed <- c.Close() }() // ends when the read has
 			for {
 				if _, err := c.TryWrite([]byte{1}); err != nil { // the close has begun
@@ -126,7 +126,7 @@ func TestPeerClosesDuringSpin(t *testing.T) {
 	eachNetwork(t, func(t *testing.T, network string) {
 		twoProcessors(t)
 		var peer net.Conn
-		c, peer := wrapped(t, network, Options{Budget: mostBudget, Idle: func() { peer.Close() }})
+		c, peer := wrapped(t, network, Options{Budget: maxBudget, Idle: func() { peer.Close() }})
 		if _, err := c.Read(make([]byte, 1)); err != io.EOF {
 			t.Errorf("%v", err)
 		}
@@ -210,12 +210,12 @@ func TestNoPlaceToSpin(t *testing.T) {
 	twoProcessors(t)
 	spinners.Add(1)
 	defer spinners.Add(-1)
-	c, _ := wrapped(t, "tcp4", Options{Budget: mostBudget})
+	c, _ := wrapped(t, "tcp4", Options{Budget: maxBudget})
 	c.SetReadDeadline(time.Now().Add(time.Millisecond))
 	if _, err := c.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Fatal(err)
 	}
-	if c.reader.phase != parked || c.reader.gauge.credit != most*mostBudget {
+	if c.reader.phase != parked || c.reader.gauge.credit != most*maxBudget {
 		t.Errorf("phase %d, credit %v", c.reader.phase, c.reader.gauge.credit)
 	}
 }
@@ -225,7 +225,7 @@ func TestNoPlaceToSpin(t *testing.T) {
 func TestForeseenWait(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	idled := 0
-	c, peer := wrapped(t, "unix", Options{Budget: mostBudget, Idle: func() { idled++ }})
+	c, peer := wrapped(t, "unix", Options{Budget: maxBudget, Idle: func() { idled++ }})
 	r := &c.reader
 	r.processors, r.waits = 1, 1
 	for _, step := range []struct {
@@ -233,9 +233,9 @@ func TestForeseenWait(t *testing.T) {
 		credit        time.Duration
 		expect, waits bool
 	}{
-		{8, mostBudget, true, true},
-		{2, mostBudget, true, true}, // leaves a byte
-		{8, mostBudget, false, false},
+		{8, maxBudget, true, true},
+		{2, maxBudget, true, true}, // leaves a byte
+		{8, maxBudget, false, false},
 		{8, 0, true, false},
 	} {
 		before := idled

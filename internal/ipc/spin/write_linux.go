@@ -26,7 +26,7 @@ func (s *state) init(c net.Conn, raw syscall.RawConn, o Options) {
 
 func (s *state) calm() { s.reader.calm.Store(true) }
 
-// mostWrite is about how many bytes one system call sends: a MiB with the headers
+// maxWrite is about how many bytes one system call sends: a MiB with the headers
 // before it. Calls of 128 KiB carried a third less and up to half as much. Probably, while a call
 // lasts, the socket is the sender's, and so acknowledgements are worked off, and memory is freed,
 // where it is used again, and not on the receiver's processor.
@@ -35,7 +35,7 @@ func (s *state) calm() { s.reader.calm.Store(true) }
 // hundred microseconds at this size, the runtime cannot stop the world nor give the
 // processor to another goroutine, and a read of the same socket waits. Were the runtime
 // told, its monitor would wake up every 20 us to see whether the call takes long.
-const mostWrite = 1<<20 + 4<<10
+const maxWrite = 1<<20 + 4<<10
 
 // A writer is the writing half of a connection. Writes do not spin: a full
 // buffer at the peer is seldom emptied within a budget.
@@ -167,7 +167,7 @@ func (v *vector) send(fd uintptr) (int, syscall.Errno) {
 // first or several whole ones.
 func (v *vector) atOnce() (count, size int) {
 	for _, b := range v.iov[v.first:v.used] {
-		if n := int(b.Len); size+n <= mostWrite {
+		if n := int(b.Len); size+n <= maxWrite {
 			size += n
 			count++
 			continue
@@ -175,7 +175,7 @@ func (v *vector) atOnce() (count, size int) {
 		break
 	}
 	if count == 0 {
-		return 1, mostWrite
+		return 1, maxWrite
 	}
 	return count, size
 }

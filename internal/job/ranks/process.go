@@ -121,7 +121,7 @@ func passOn(to io.Writer, r *os.File) {
 		return
 	}
 	buf := make([]byte, 32<<10)
-	for left := mostInPipe; left > 0; {
+	for left := maxInPipe; left > 0; {
 		n := 0
 		raw.Read(func(fd uintptr) bool { // never waits
 			n, _ = unix.Read(int(fd), buf)
@@ -137,9 +137,9 @@ func passOn(to io.Writer, r *os.File) {
 	}
 }
 
-// mostInPipe bounds what is read of a pipe in which others may still write: as much as the
+// maxInPipe bounds what is read of a pipe in which others may still write: as much as the
 // system lets one hold by default.
-const mostInPipe = 1 << 20
+const maxInPipe = 1 << 20
 
 // start starts a rank of a job.
 func start(ctx context.Context, j Job, rank int, place string, key *os.File, output Output) (*Process, error) {

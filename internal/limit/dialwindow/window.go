@@ -5,8 +5,8 @@ import "time"
 // How the window adapts.
 const (
 	initialSize = 32   // which no path of a site that is not limited notices
-	leastSize   = 4    // of a window
-	mostSize    = 4096 // of a window
+	minSize     = 4    // of a window
+	maxSize     = 4096 // of a window
 
 	// limitedSize is that of a window from which on the site is said to limit connections.
 	limitedSize = 16
@@ -70,7 +70,7 @@ func (w *window) answered(now time.Time, late bool) {
 	if !late {
 		w.prompt++
 		if 2*w.open >= w.size {
-			w.size = min(w.size+1, mostSize)
+			w.size = min(w.size+1, maxSize)
 		}
 	} else {
 		w.late++
@@ -83,7 +83,7 @@ func (w *window) answered(now time.Time, late bool) {
 // judge ends a round.
 func (w *window) judge(now time.Time, elapsed time.Duration) {
 	if w.late > w.prompt {
-		w.size = max(w.size/2, leastSize)
+		w.size = max(w.size/2, minSize)
 		if w.size <= limitedSize {
 			w.until, w.rate = now.Add(memory), float64(w.prompt+w.late)/elapsed.Seconds()
 		}

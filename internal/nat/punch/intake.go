@@ -13,11 +13,11 @@ import (
 const (
 	// A connection of quic-go drops what arrives while 256 datagrams wait for its
 	// goroutine, 3 ms at 1 Gb/s, and takes that for congestion: a busy machine
-	// then leaves it a small part of the rate. So no more than mostWaiting are
+	// then leaves it a small part of the rate. So no more than maxWaiting are
 	// handed to it; the rest waits in the socket's buffer, which holds thousands.
-	mostWaiting = 128
+	maxWaiting = 128
 
-	nap = 50 * time.Microsecond // between looks at how many still wait; half of mostWaiting take about as long
+	nap = 50 * time.Microsecond // between looks at how many still wait; half of maxWaiting take about as long
 
 	// So long without any progress, some of what was counted is not the
 	// connection's, as when somebody else sends under the peer's address.
@@ -97,7 +97,7 @@ func (in *intake) ReadBatch(ms []ipv4.Message, flags int) (int, error) {
 // holdBack waits until the connection has processed enough.
 func (in *intake) holdBack(w *watched) {
 	last, since := w.processed(), time.Now()
-	for in.waiting.count(last) >= mostWaiting {
+	for in.waiting.count(last) >= maxWaiting {
 		select {
 		case <-w.done:
 			return
@@ -160,7 +160,7 @@ func (in *intake) next(m *ipv4.Message) []byte {
 // which only the bytes processed are known.
 type backlog struct {
 	bytes uint64 // that were handed out
-	ends  [2 * mostWaiting]uint64
+	ends  [2 * maxWaiting]uint64
 	first int // of ends: where in the bytes the oldest datagram that waits ends
 	n     int
 }

@@ -99,10 +99,10 @@ func TestIntakeHoldsBack(t *testing.T) {
 			}
 		}
 	}
-	send(mostWaiting)
-	in.drain(t, mostWaiting, 1)
-	if n := in.waiting.count(0); n != mostWaiting {
-		t.Fatalf("%d datagrams wait, want %d", n, mostWaiting)
+	send(maxWaiting)
+	in.drain(t, maxWaiting, 1)
+	if n := in.waiting.count(0); n != maxWaiting {
+		t.Fatalf("%d datagrams wait, want %d", n, maxWaiting)
 	}
 	send(1)
 	var released atomic.Bool
@@ -126,8 +126,8 @@ func TestIntakeHoldsBack(t *testing.T) {
 		t.Errorf("%d datagrams wait after a reset, want 1", n)
 	}
 
-	send(mostWaiting)
-	in.drain(t, mostWaiting, 1)
+	send(maxWaiting)
+	in.drain(t, maxWaiting, 1)
 	close(done)
 	send(1)
 	in.drain(t, 1, 1)
@@ -164,7 +164,7 @@ func TestBacklog(t *testing.T) {
 	var all []int // sizes of what was handed out
 	var processed, taken uint64
 	for step := range 20_000 {
-		if b.count(processed) < mostWaiting && rng.IntN(2) == 0 {
+		if b.count(processed) < maxWaiting && rng.IntN(2) == 0 {
 			for range rng.IntN(9) {
 				size := 1 + rng.IntN(1452)
 				all = append(all, size)

@@ -256,15 +256,15 @@ func TestDeadlineAndClosedErrors(t *testing.T) {
 		ended <- err
 	}()
 	go func() {
-		_, err := a.Write(make([]byte, mostWindow))
+		_, err := a.Write(make([]byte, maxWindow))
 		close(writing)
 		if err == nil {
-			_, err = a.Write(make([]byte, 4*mostWindow))
+			_, err = a.Write(make([]byte, 4*maxWindow))
 		}
 		ended <- err
 	}()
 	<-reading
-	go io.CopyN(io.Discard, b, mostWindow)
+	go io.CopyN(io.Discard, b, maxWindow)
 	<-writing
 	go b.Abort() // so that Close has nothing to wait for
 	a.Close()

@@ -19,11 +19,11 @@ const (
 	// A path of 1 Gb/s and 60 ms holds 7.5 MB; a window that starts there needs
 	// no time to grow, and twice that lets a reader fall behind a little.
 	firstWindow = 8 << 20
-	mostWindow  = 16 << 20
+	maxWindow   = 16 << 20
 
 	// A stream that nobody reads must not hold up the others, and so the
 	// connection's window has room for the windows of all of them.
-	allWindows = 2 * maxStreams * mostWindow
+	allWindows = 2 * maxStreams * maxWindow
 
 	idleTimeout = 30 * time.Second
 	keepAlive   = 10 * time.Second // well below the 30 s after which NATs forget a UDP mapping
@@ -39,17 +39,17 @@ func quicConfig(small bool) *quic.Config {
 		KeepAlivePeriod:                keepAlive,
 		InitialStreamReceiveWindow:     firstWindow,
 		InitialConnectionReceiveWindow: allWindows,
-		MaxStreamReceiveWindow:         mostWindow,
+		MaxStreamReceiveWindow:         maxWindow,
 		MaxConnectionReceiveWindow:     allWindows,
 		MaxIncomingStreams:             maxStreams,
 		MaxIncomingUniStreams:          4 * maxStreams, // marks, of streams of both ends and of those before
-		InitialPacketSize:              leastDatagram,
+		InitialPacketSize:              minDatagram,
 		DisablePathMTUDiscovery:        small,
 	}
 }
 
-// leastDatagram is the UDP payload of 1200 bytes below which QUIC does not go.
-const leastDatagram = 1200
+// minDatagram is the UDP payload of 1200 bytes below which QUIC does not go.
+const minDatagram = 1200
 
 // A session is the part of Connect that talks to the peer.
 type session struct {

@@ -238,7 +238,7 @@ func TestUnreadStreamHoldsNobodyUp(t *testing.T) {
 	for range 3 {
 		ca, _ := mustReopen(t, a, b)
 		ca.SetWriteDeadline(time.Now().Add(500 * time.Millisecond))
-		if n, err := ca.Write(make([]byte, 2*mostWindow)); err == nil {
+		if n, err := ca.Write(make([]byte, 2*maxWindow)); err == nil {
 			t.Fatalf("wrote %d bytes, %v: the window should be full", n, err)
 		}
 	}

@@ -15,8 +15,8 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// mostMemory is by how much a peer may have the engine's memory grow, whatever it says.
-const mostMemory = 64 << 20
+// maxMemory is by how much a peer may have the engine's memory grow, whatever it says.
+const maxMemory = 64 << 20
 
 // A peer that exceeds what it was granted, over everything that is not over, fails with an
 // error that names it and says what it did; memory stays bounded, and another
@@ -92,7 +92,7 @@ func TestPeerExceedsItsBounds(t *testing.T) {
 				!strings.HasPrefix(err.Error(), "rank 1 of the world: process failed: ") || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("it failed with %v\nwant %s", err, tc.want)
 			}
-			if grown := int64(heap()) - int64(before); grown > mostMemory {
+			if grown := int64(heap()) - int64(before); grown > maxMemory {
 				t.Errorf("memory has grown by %d MiB", grown>>20)
 			}
 			say(t, honest, wire.Envelope{Kind: wire.EnvelopeEager, Tag: 1, Length: 3}, 'a', 'b', 'c')

@@ -23,10 +23,10 @@ const (
 	creditGain = 2
 
 	// On a short path credit is returned a nearStep-th of the whole at a time. On a long one,
-	// where a stream would wait for it, it is a farStep-th, and leastStep bytes if that is more.
-	nearStep  = 4
-	farStep   = 64
-	leastStep = 16 << 10
+	// where a stream would wait for it, it is a farStep-th, and minStep bytes if that is more.
+	nearStep = 4
+	farStep  = 64
+	minStep  = 16 << 10
 
 	// creditIdle is for how long what is beyond the first amount must have been of no use
 	// before it is not returned any more.
@@ -73,7 +73,7 @@ func (g *grant) resize(now time.Time, rtt time.Duration, extra int) (more int) {
 		g.owed += more
 	}
 	if g.step = g.total / nearStep; rtt > farRTT {
-		g.step = max(g.total/farStep, min(g.step, leastStep))
+		g.step = max(g.total/farStep, min(g.step, minStep))
 	}
 	return more
 }

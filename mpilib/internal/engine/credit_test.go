@@ -187,7 +187,7 @@ func TestCreditStep(t *testing.T) {
 		want  int
 	}{
 		{16 << 20, 0, 4 << 20}, {16 << 20, farRTT, 4 << 20}, {16 << 20, farRTT + 1, 256 << 10}, {64 << 20, time.Second, 1 << 20},
-		{256 << 10, time.Second, leastStep}, {64 << 10, time.Second, 16 << 10}, {64 << 10, 0, 16 << 10},
+		{256 << 10, time.Second, minStep}, {64 << 10, time.Second, 16 << 10}, {64 << 10, 0, 16 << 10},
 	} {
 		g := newGrant(tc.total, 0)
 		if g.resize(time.Unix(1e9, 0), tc.rtt, extraCredit); g.step != tc.want || g.total != tc.total {
@@ -264,7 +264,7 @@ func TestStreamOverDelay(t *testing.T) {
 	var conns [2]*net.TCPConn
 	conns[0], conns[1] = delayed(t, delay, &credits)
 	for i := range es {
-		es[i] = New(Config{Rank: i, Size: 2, Unexpected: first, MostUnexpected: most})
+		es[i] = New(Config{Rank: i, Size: 2, Unexpected: first, MaxUnexpected: most})
 		t.Cleanup(es[i].Close)
 		es[i].Attach(&link.Link{Conn: bareConn{conns[i]}, Peer: overlay.ProcessName{Rank: uint32(1 - i)}, RTT: 2 * delay})
 	}
@@ -307,7 +307,7 @@ func TestStreamOverDelay(t *testing.T) {
 	credits.mu.Lock()
 	small := 0
 	for _, n := range credits.each {
-		if n < 2*leastStep {
+		if n < 2*minStep {
 			small++
 		}
 	}
@@ -332,7 +332,7 @@ func TestStreamOverDelay(t *testing.T) {
 func TestPeerExceedsGrownCredit(t *testing.T) {
 	const first, size = 1 << 20, 16 << 10
 	mine, peer := sockets(t)
-	e := New(Config{Rank: 0, Size: 2, Unexpected: first, MostUnexpected: 8 << 20})
+	e := New(Config{Rank: 0, Size: 2, Unexpected: first, MaxUnexpected: 8 << 20})
 	t.Cleanup(func() { peer.Close(); e.Close() })
 	e.Attach(&link.Link{Conn: bareConn{mine}, Peer: overlay.ProcessName{Rank: 1}, RTT: 50 * time.Millisecond})
 	go io.Copy(io.Discard, peer) // credit; ends with the socket
@@ -365,7 +365,7 @@ func TestPeerExceedsGrownCredit(t *testing.T) {
 	if want := fmt.Sprintf("it was granted %d in all", total); !errors.Is(err, wire.ErrMalformed) || !strings.Contains(err.Error(), want) {
 		t.Errorf("it failed with %v, want %s", err, want)
 	}
-	if grown := int64(heap()) - int64(before); grown > mostMemory {
+	if grown := int64(heap()) - int64(before); grown > maxMemory {
 		t.Errorf("memory has grown by %d MiB", grown>>20)
 	}
 	e.mu.Lock()

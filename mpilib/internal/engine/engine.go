@@ -35,9 +35,9 @@ type Config struct {
 	// bytes more are counted.
 	Unexpected int
 
-	// MostUnexpected is what that may grow to for a peer at the end of a path on which more is
+	// MaxUnexpected is what that may grow to for a peer at the end of a path on which more is
 	// under way; no more than Unexpected: it stays.
-	MostUnexpected int
+	MaxUnexpected int
 
 	// Near has messages to processes of the same node go through shared memory
 	// where the system lets them.

@@ -24,9 +24,9 @@ type Handle struct {
 
 const wasCancelled = -2 // no tag of a message
 
-// mostSpare is how many Requests an engine keeps for later: more than programs have under
+// maxSpare is how many Requests an engine keeps for later: more than programs have under
 // way at a time, mostly.
-const mostSpare = 1 << 10
+const maxSpare = 1 << 10
 
 // spareRequest returns a Request that nobody uses. mu is held.
 func (e *Engine) spareRequest() *Request {
@@ -41,7 +41,7 @@ func (e *Engine) spareRequest() *Request {
 // takeBack keeps a Request that is complete for later, unless it failed: then it may
 // still be known somewhere. mu is held.
 func (e *Engine) takeBack(r *Request) {
-	if r.err == nil && r.users == 0 && len(e.spare) < mostSpare {
+	if r.err == nil && r.users == 0 && len(e.spare) < maxSpare {
 		r.group, r.done, r.watchers = nil, nil, nil
 		e.spare = append(e.spare, r)
 	}

@@ -49,7 +49,7 @@ func loanFrom(payload []byte) (loan, error) {
 // bytes stay where they are: they are not on a stack, since the request refers to them,
 // and Go moves nothing else. mu is held.
 func (p *peer) lend(r *Request) []byte {
-	if n := len(r.buf); !p.out.near || n < lendFrom || n > shm.MostLent {
+	if n := len(r.buf); !p.out.near || n < lendFrom || n > shm.MaxLent {
 		return nil
 	}
 	i, ok := p.near.tx.Lend(len(r.buf))
@@ -97,7 +97,7 @@ func (p *peer) borrowed(env wire.Envelope, payload []byte) error {
 
 // borrow begins to copy a matched offer that is lent, if that can be. mu is held.
 func (p *peer) borrow(r *Request, id uint32, l loan) *inflow {
-	if !l.is || p.near.mem == nil || p.failed != nil || r.got.Bytes > shm.MostLent || !p.near.rx.Borrow(l.number) {
+	if !l.is || p.near.mem == nil || p.failed != nil || r.got.Bytes > shm.MaxLent || !p.near.rx.Borrow(l.number) {
 		return nil
 	}
 	f := &inflow{id: id, r: r, left: r.got.Bytes, loan: l, p: p}

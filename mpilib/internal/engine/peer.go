@@ -93,7 +93,7 @@ const firstCredit = 64 << 10
 
 func newPeer(e *Engine, rank int) *peer {
 	return &peer{
-		e: e, rank: rank, credit: firstCredit, most: e.cfg.Unexpected, grant: newGrant(e.cfg.Unexpected, e.cfg.MostUnexpected),
+		e: e, rank: rank, credit: firstCredit, most: e.cfg.Unexpected, grant: newGrant(e.cfg.Unexpected, e.cfg.MaxUnexpected),
 		turn: make(chan struct{}, 1), toReader: make(chan struct{}, 1), toWriter: make(chan struct{}, 1), writeTurnTo: make(chan struct{}, 1),
 		offers: map[uint32]*Request{}, kept: map[uint32]*message{}, arriving: map[uint32]*inflow{},
 		confirmed: make(chan struct{}),

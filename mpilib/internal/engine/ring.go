@@ -106,8 +106,8 @@ func (p *peer) stalled() (n int, yes bool) {
 
 const (
 	// How much of a ring is received before others have their turn.
-	mostRecords  = 64
-	mostReceived = copiedLocked
+	maxRecords  = 64
+	maxReceived = copiedLocked
 )
 
 // receive acts on what is in the ring, and reports whether anything was. What is wanted may
@@ -115,7 +115,7 @@ const (
 func (p *peer) receive(w wanted) bool {
 	rx := p.near.rx
 	bytes := 0
-	for i := range mostRecords {
+	for i := range maxRecords {
 		head, payload, ok, err := rx.Next()
 		if err != nil {
 			p.fail(p.lost("receiving", err))
@@ -142,7 +142,7 @@ func (p *peer) receive(w wanted) bool {
 		if rx.Done() {
 			p.near.bell = true
 		}
-		if bytes += len(payload); bytes >= mostReceived || p.failed != nil {
+		if bytes += len(payload); bytes >= maxReceived || p.failed != nil {
 			break
 		}
 	}

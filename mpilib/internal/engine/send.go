@@ -16,10 +16,10 @@ const (
 	// eagerNear is up to which size messages are sent unasked to a peer nearby,
 	// and how much of a larger one is. It takes as long as the peer's answer.
 	eagerNear = 64 << 10
-	// mostHead is how much of a large message is sent unasked to a peer whose
+	// maxHead is how much of a large message is sent unasked to a peer whose
 	// receives are there before the messages: so much that nobody waits for the
 	// peer's answer, and that others' messages need not wait long.
-	mostHead = 1 << 20
+	maxHead = 1 << 20
 	// farRTT is from where on a peer counts as far, and farRate what a path to it is
 	// thought to carry before that was measured, in bytes a second. Both are looked
 	// at again after farLook messages: links change their paths.
@@ -186,7 +186,7 @@ func (p *peer) announce(r *Request) bool {
 	if lent != nil {
 		return true
 	}
-	if head := min(n, p.mostHead(), p.credit); head > 0 {
+	if head := min(n, p.maxHead(), p.credit); head > 0 {
 		p.credit -= head
 		r.at = head
 		p.out.lend(wire.Envelope{Kind: wire.EnvelopeData, Flags: wire.EnvelopeHead, ID: r.id, Length: uint64(head)}, r, 0, head, false)
@@ -194,8 +194,8 @@ func (p *peer) announce(r *Request) bool {
 	return true
 }
 
-// mostHead returns how many bytes of an offer may go unasked, if there is credit.
-func (p *peer) mostHead() int {
+// maxHead returns how many bytes of an offer may go unasked, if there is credit.
+func (p *peer) maxHead() int {
 	if p.out.near {
 		return eagerShared
 	}
@@ -230,7 +230,7 @@ func (p *peer) asked(r *Request, n uint64, late bool) {
 	if late {
 		p.head = 0
 	} else {
-		p.head = min(4*max(p.head, eagerNear), mostHead)
+		p.head = min(4*max(p.head, eagerNear), maxHead)
 	}
 	if n == 0 {
 		p.over(r)

@@ -257,11 +257,11 @@ func TestUnaskedAt(t *testing.T) {
 // As much of a message goes unasked as the peer's latest answer makes worth while.
 func TestHeadGrowsAndShrinks(t *testing.T) {
 	e, peer := faced(t)
-	data := make([]byte, mostHead+5)
+	data := make([]byte, maxHead+5)
 	for i, step := range []struct {
 		flags uint8
 		head  int // of the next message
-	}{{0, 256 << 10}, {0, mostHead}, {0, mostHead}, {wire.EnvelopeLate, eagerNear}, {wire.EnvelopeLate, eagerNear}, {0, 256 << 10}} {
+	}{{0, 256 << 10}, {0, maxHead}, {0, maxHead}, {wire.EnvelopeLate, eagerNear}, {wire.EnvelopeLate, eagerNear}, {0, 256 << 10}} {
 		var r Request
 		e.mu.Lock()
 		e.peers[1].credit = 4 << 20

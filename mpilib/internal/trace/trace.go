@@ -44,9 +44,9 @@ type Event struct {
 }
 
 const (
-	mostPending = 8192             // events that are held back until clocks are aligned
-	writeAt     = 64 << 10         // bytes that are written without being asked
-	mostBytes   = int64(512 << 20) // of a file, for each process
+	maxPending = 8192             // events that are held back until clocks are aligned
+	writeAt    = 64 << 10         // bytes that are written without being asked
+	maxBytes   = int64(512 << 20) // of a file, for each process
 )
 
 // Writer writes the events of one process. Safe for concurrent use.
@@ -77,7 +77,7 @@ func Open(name string, process int, title string) (*Writer, error) {
 		return nil, err
 	}
 	now := time.Now()
-	w := &Writer{process: process, start: now, base: now.UnixMicro(), file: f, holding: true, most: mostBytes}
+	w := &Writer{process: process, start: now, base: now.UnixMicro(), file: f, holding: true, most: maxBytes}
 	w.Add(Event{Phase: Metadata, Name: "process_name", Args: map[string]any{"name": title}})
 	w.Add(Event{Phase: Metadata, Name: "process_sort_index", Args: map[string]any{"sort_index": process}})
 	return w, nil
@@ -132,7 +132,7 @@ func (w *Writer) Add(e Event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.holding {
-		if w.held = append(w.held, e); len(w.held) >= mostPending {
+		if w.held = append(w.held, e); len(w.held) >= maxPending {
 			w.release()
 		}
 		return

@@ -95,7 +95,7 @@ func TestBounds(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.most = 10 << 10
-	for range mostPending {
+	for range maxPending {
 		w.Add(Event{Phase: Instant, Name: "moment"})
 	}
 	if w.held != nil {

@@ -111,7 +111,7 @@ func Cycle(reports map[int]Report, deadlocked []int) []int {
 	}
 }
 
-const mostLines = 64 // of a description
+const maxLines = 64 // of a description
 
 // Describe says who waits for whom, in lines for people.
 func Describe(reports map[int]Report, deadlocked []int) string {
@@ -130,7 +130,7 @@ func Describe(reports map[int]Report, deadlocked []int) string {
 	for _, rank := range deadlocked {
 		r := reports[rank]
 		for _, w := range r.Waits {
-			if lines++; lines > mostLines {
+			if lines++; lines > maxLines {
 				continue
 			}
 			where := ""
@@ -140,8 +140,8 @@ func Describe(reports map[int]Report, deadlocked []int) string {
 			fmt.Fprintf(&out, "  rank %d%s: %s, for %.0f s\n", rank, where, w.describe(), w.Seconds)
 		}
 	}
-	if lines > mostLines {
-		fmt.Fprintf(&out, "  and %d more\n", lines-mostLines)
+	if lines > maxLines {
+		fmt.Fprintf(&out, "  and %d more\n", lines-maxLines)
 	}
 	return out.String()
 }
