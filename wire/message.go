@@ -17,9 +17,9 @@ const (
 	EnvelopeConfirm   EnvelopeKind = 3  // the sender has read everything before the peer's Goodbye
 	EnvelopeOffer     EnvelopeKind = 4  // a message of Length bytes; none of them follow here
 	EnvelopeAsk       EnvelopeKind = 5  // a receive has matched the offer and wants Length bytes of it: all, or none, which ends it; with Late the offer came before its receive
-	EnvelopeData      EnvelopeKind = 6  // the next Length bytes of the offer follow; with Head they are sent unasked
+	EnvelopeData      EnvelopeKind = 6  // the next Length bytes of the offer follow; with Head they are sent eagerly
 	EnvelopeTaken     EnvelopeKind = 7  // the receiver has all of the offer, or has matched the synchronous message
-	EnvelopeCredit    EnvelopeKind = 8  // Length more bytes may be sent unasked
+	EnvelopeCredit    EnvelopeKind = 8  // Length more bytes may be sent eagerly
 	EnvelopeWithdraw  EnvelopeKind = 9  // the sender wants the offer, or the synchronous message, back
 	EnvelopeWithdrawn EnvelopeKind = 10 // it is as if it had never been sent; without this answer it is too late
 	EnvelopeShare     EnvelopeKind = 11 // Length bytes follow that say how to map the sender's shared memory; none: there will be none

@@ -71,7 +71,7 @@ func TestRankExceedsItsCredit(t *testing.T) {
 		}
 	}
 	_, err := mpilib.Recv(w.Ctx, honest[0].Comm(), make([]byte, 1), 1, 5)
-	if !errors.Is(err, mpilib.ErrProcFailed) || !strings.Contains(err.Error(), "rank 1 of the world") || !strings.Contains(err.Error(), "bytes unasked beside") {
+	if !errors.Is(err, mpilib.ErrProcFailed) || !strings.Contains(err.Error(), "rank 1 of the world") || !strings.Contains(err.Error(), "bytes eagerly beside") {
 		t.Errorf("its peer says: %v", err)
 	}
 	grown := heapInUse() - before

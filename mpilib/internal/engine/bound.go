@@ -34,7 +34,7 @@ const (
 func (p *peer) charge(n int) error {
 	g := &p.grant
 	if g.held+n > g.total {
-		return fmt.Errorf("%w: the peer sent %d bytes unasked beside %d that no receive has taken yet, counting %d for each message; it was granted %d in all",
+		return fmt.Errorf("%w: the peer sent %d bytes eagerly beside %d that no receive has taken yet, counting %d for each message; it was granted %d in all",
 			wire.ErrMalformed, n, g.held, messageCost, g.total)
 	}
 	g.held += n

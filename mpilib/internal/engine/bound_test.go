@@ -29,13 +29,13 @@ func TestPeerExceedsItsBounds(t *testing.T) {
 	}{
 		"messages that nobody receives": {func(i uint32) (wire.Envelope, int) {
 			return wire.Envelope{Kind: wire.EnvelopeEager, Tag: i, Length: 32 << 10}, 32 << 10
-		}, "bytes unasked beside"},
+		}, "bytes eagerly beside"},
 		"empty messages": {func(i uint32) (wire.Envelope, int) {
 			return wire.Envelope{Kind: wire.EnvelopeEager, Tag: i}, 0
-		}, "bytes unasked beside"},
+		}, "bytes eagerly beside"},
 		"one message that is too large": {func(i uint32) (wire.Envelope, int) {
 			return wire.Envelope{Kind: wire.EnvelopeEager, Length: wire.MaxMessage}, 0
-		}, "the peer sent 1099511627840 bytes unasked beside 0"},
+		}, "the peer sent 1099511627840 bytes eagerly beside 0"},
 		"heads of offers": {func(i uint32) (wire.Envelope, int) {
 			env := wire.Envelope{Kind: wire.EnvelopeOffer, ID: i/2 + 1, Length: 1 << 30}
 			if i%2 == 0 {
@@ -43,7 +43,7 @@ func TestPeerExceedsItsBounds(t *testing.T) {
 			}
 			env.Kind, env.Flags, env.Length = wire.EnvelopeData, wire.EnvelopeHead, 64<<10
 			return env, 64 << 10
-		}, "bytes unasked beside"},
+		}, "bytes eagerly beside"},
 		"offers": {func(i uint32) (wire.Envelope, int) {
 			return wire.Envelope{Kind: wire.EnvelopeOffer, ID: i + 1, Length: 1 << 30}, 0
 		}, "8192 messages offered at a time"},

@@ -6,7 +6,7 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// This file sizes the credit that a peer has here: how many bytes it may send unasked. A stream
+// This file sizes the credit that a peer has here: how many bytes it may send eagerly. A stream
 // of messages gets at most that far in the time in which credit is used and comes back, so on a
 // path both long and fast a fixed credit would be what bounds it. The receiver, whose memory
 // is at stake, measures what arrives in a round trip and grants more while its program keeps up, as
@@ -94,7 +94,7 @@ func (p *peer) resize() {
 	p.e.extra -= p.grant.resize(time.Now(), rtt, p.e.extra)
 }
 
-// owe notes that the peer is to have credit back for n bytes that it sent unasked, and returns
+// owe notes that the peer is to have credit back for n bytes that it sent eagerly, and returns
 // all that it is to have when that is worth an envelope. mu is held.
 func (p *peer) owe(n int) {
 	g := &p.grant

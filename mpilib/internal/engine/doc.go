@@ -8,7 +8,7 @@
 // What two engines say to each other are the envelopes of package wire. A small
 // message is sent at once (eagerly), as far as the receiver has granted credit
 // for messages that find no receive. A large one, and any without credit, is
-// offered: its first bytes go along unasked where credit allows it, and the
+// offered: its first bytes go along eagerly where credit allows it, and the
 // receiver asks for the rest when a receive matches. So a receiver's memory is
 // bounded, no link is ever left unread, and a large message that is waited for
 // needs no round trip more than a small one as long as its head is on its way for

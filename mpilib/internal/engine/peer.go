@@ -57,11 +57,11 @@ type peer struct {
 	writeCtx     watched
 
 	// What was sent and is not over.
-	credit  int                 // bytes that may be sent unasked
+	credit  int                 // bytes that may be sent eagerly
 	most    int                 // that it has been
-	far     int                 // see unasked
+	far     int                 // see eagerLimit
 	looked  int                 // how often that was asked for
-	head    int                 // of a large message, may go unasked; 0 if the latest was not waited for
+	head    int                 // of a large message, may go eagerly; 0 if the latest was not waited for
 	offers  map[uint32]*Request // offered or synchronous, until taken or withdrawn
 	nextID  uint32
 	backlog []*Request // not even offered, for too many are

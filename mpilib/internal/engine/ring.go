@@ -8,7 +8,7 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// eagerShared is up to which size messages are sent unasked through shared
+// eagerShared is up to which size messages are sent eagerly through shared
 // memory, and how much of a larger one is: a record's worth. So each record is an
 // envelope and all that belongs to it.
 const eagerShared = shm.MaxRecord

@@ -13,10 +13,10 @@ const (
 	messageCost = 64
 	// maxOffers is how many messages may be offered to a peer at a time.
 	maxOffers = 4096
-	// eagerNear is up to which size messages are sent unasked to a peer nearby,
+	// eagerNear is up to which size messages are sent eagerly to a peer nearby,
 	// and how much of a larger one is. It takes as long as the peer's answer.
 	eagerNear = 64 << 10
-	// maxHead is how much of a large message is sent unasked to a peer whose
+	// maxHead is how much of a large message is sent eagerly to a peer whose
 	// receives are there before the messages: so much that nobody waits for the
 	// peer's answer, and that others' messages need not wait long.
 	maxHead = 1 << 20
@@ -79,7 +79,7 @@ func (e *Engine) sendNow(g Group, ctxID uint32, dst, tag int, b []byte, mode Mod
 		if len(b) > eagerShared || len(p.out.queue) > 0 || !p.through(env, b) {
 			return false
 		}
-	case len(b) >= gatherBelow || len(b) > p.unasked() || len(p.out.queue) >= maxBatches:
+	case len(b) >= gatherBelow || len(b) > p.eagerLimit() || len(p.out.queue) >= maxBatches:
 		return false
 	default:
 		p.out.add(env, b)
@@ -121,9 +121,9 @@ func (p *peer) dispatch(hold bool) {
 	}
 }
 
-// unasked returns how many bytes of a message may be sent before the peer asks,
+// eagerLimit returns how many bytes of a message may be sent before the peer asks,
 // if there is credit.
-func (p *peer) unasked() int {
+func (p *peer) eagerLimit() int {
 	if p.link == nil {
 		return eagerNear
 	}
@@ -132,16 +132,16 @@ func (p *peer) unasked() int {
 	}
 	if p.looked%farLook == 0 {
 		_, rtt := p.link.Current()
-		p.far = unaskedAt(rtt, p.link.Bandwidth(), p.most)
+		p.far = eagerAt(rtt, p.link.Bandwidth(), p.most)
 	}
 	p.looked++
 	return p.far
 }
 
-// unaskedAt is what goes unasked over a path with that round trip that carries rate
+// eagerAt is what goes eagerly over a path with that round trip that carries rate
 // bytes a second, as far as was measured: twice what is under way in it, so that the
 // peer's answer is here before the path is empty, and at most half of the credit.
-func unaskedAt(rtt time.Duration, rate float64, credit int) int {
+func eagerAt(rtt time.Duration, rate float64, credit int) int {
 	if rtt <= farRTT {
 		return eagerNear
 	}
@@ -156,7 +156,7 @@ func unaskedAt(rtt time.Duration, rate float64, credit int) int {
 func (p *peer) announce(r *Request) bool {
 	n := len(r.buf)
 	env := wire.Envelope{Kind: wire.EnvelopeEager, Context: r.ctxID, Tag: uint32(r.tag), Length: uint64(n)}
-	if cost := n + messageCost; n <= p.unasked() && cost <= p.credit {
+	if cost := n + messageCost; n <= p.eagerLimit() && cost <= p.credit {
 		p.credit -= cost
 		if r.mode == Synchronous {
 			env.Flags, env.ID = wire.EnvelopeSynchronous, p.name(r)
@@ -194,12 +194,12 @@ func (p *peer) announce(r *Request) bool {
 	return true
 }
 
-// maxHead returns how many bytes of an offer may go unasked, if there is credit.
+// maxHead returns how many bytes of an offer may go eagerly, if there is credit.
 func (p *peer) maxHead() int {
 	if p.out.near {
 		return eagerShared
 	}
-	return max(p.head, p.unasked())
+	return max(p.head, p.eagerLimit())
 }
 
 // name gives r an id, and remembers it by that.

@@ -237,7 +237,7 @@ func TestOfferIsAskedFor(t *testing.T) {
 	}
 }
 
-// What goes unasked on a long path is twice what the path holds.
+// What goes eagerly on a long path is twice what the path holds.
 func TestUnaskedAt(t *testing.T) {
 	for _, tc := range []struct {
 		rtt  time.Duration
@@ -248,13 +248,13 @@ func TestUnaskedAt(t *testing.T) {
 		{10 * time.Millisecond, 0, 2_500_000}, {10 * time.Millisecond, 10e6, 200_000}, {100 * time.Millisecond, 1e5, eagerNear},
 		{100 * time.Millisecond, 1e9, 8 << 20}, {time.Hour, 1e300, 8 << 20},
 	} {
-		if got := unaskedAt(tc.rtt, tc.rate, 16<<20); got != tc.want {
+		if got := eagerAt(tc.rtt, tc.rate, 16<<20); got != tc.want {
 			t.Errorf("%v at %g B/s: %d, want %d", tc.rtt, tc.rate, got, tc.want)
 		}
 	}
 }
 
-// As much of a message goes unasked as the peer's latest answer makes worth while.
+// As much of a message goes eagerly as the peer's latest answer makes worth while.
 func TestHeadGrowsAndShrinks(t *testing.T) {
 	e, peer := faced(t)
 	data := make([]byte, maxHead+5)
