@@ -305,7 +305,7 @@ func (h *Helper) follow(ctx context.Context, p *process, to target) (made, error
 	fail := func(err error) (made, error) {
 		return made{}, fmt.Errorf("at %v: %w", to.point.Node, err)
 	}
-	t, err := h.leads.enter(ctx, to)
+	t, err := h.pathCache.enter(ctx, to)
 	if err != nil {
 		return fail(err)
 	}

@@ -95,7 +95,7 @@ type Helper struct {
 	ctl       *control.Endpoint
 	home      frontalHolder
 	here      table
-	leads     leads
+	pathCache pathCache
 	sizes     sizes
 	crypt     *encryption
 	site      atomic.Pointer[overlay.SiteProfile] // as the frontal said last; nil before it did
@@ -124,7 +124,7 @@ func New(opts Options) (*Helper, error) {
 	}
 	h := &Helper{
 		node: id.Node(), opts: opts, log: opts.Log,
-		here: newTable(), home: newFrontalHolder(), leads: newLeads(), crypt: newEncryption(opts.Log, id.Site),
+		here: newTable(), home: newFrontalHolder(), pathCache: newPathCache(), crypt: newEncryption(opts.Log, id.Site),
 		bearings: coordinate.NewBearingsCache(), stock: coordinate.NewStock(),
 		proxies:   encap.NewDialer(func() *tls.Config { return opts.Credentials.DataClient(control.RoleProxy) }),
 		window:    dialwindow.New(opts.Log),

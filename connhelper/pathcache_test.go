@@ -18,7 +18,7 @@ func site(digest uint64, winner overlay.Technique) target {
 }
 
 // enter takes a turn that comes.
-func enter(t *testing.T, l *leads, to target) *turn {
+func enter(t *testing.T, l *pathCache, to target) *turn {
 	t.Helper()
 	turn, err := l.enter(t.Context(), to)
 	if err != nil {
@@ -31,7 +31,7 @@ func enter(t *testing.T, l *leads, to target) *turn {
 // time.
 func TestLeads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLeads()
+		l := newPathCache()
 		var explorers, followers, making, most atomic.Int32
 		var all sync.WaitGroup
 		for range 100 {
@@ -91,7 +91,7 @@ func TestLeads(t *testing.T) {
 // TestRelaysAreFollowed: where only a relay is known to work, one link at a time
 // looks for something better, and what the others find is no news.
 func TestRelaysAreFollowed(t *testing.T) {
-	l := newLeads()
+	l := newPathCache()
 	first := enter(t, &l, site(1, overlay.Relay))
 	second := enter(t, &l, site(1, overlay.Relay))
 	if first.follow || !second.follow {
@@ -115,7 +115,7 @@ func TestRelaysAreFollowed(t *testing.T) {
 // links that do not get their turn say so.
 func TestLeadsDoNotWaitForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLeads()
+		l := newPathCache()
 		turns := []*turn{enter(t, &l, site(1, 0))}
 		begin := time.Now()
 		turns = append(turns, enter(t, &l, site(1, 0)))

@@ -9,12 +9,12 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// leads sees to it that of many links to one site only the first tries out how
+// pathCache sees to it that of many links to one site only the first tries out how
 // to get there. The others wait a moment for what it finds, and take that way;
 // so a hundred ranks that dial at once make one decision, not a hundred races.
-type leads struct {
+type pathCache struct {
 	mu    sync.Mutex
-	sites map[overlay.SiteID]*lead
+	sites map[overlay.SiteID]*cachedPath
 }
 
 // known is what is known of the way to a site.
@@ -23,7 +23,7 @@ type known struct {
 	took      time.Duration     // from the dial on
 }
 
-type lead struct {
+type cachedPath struct {
 	plan   uint64 // digest; what was found under another plan does not count
 	winner known
 	found  time.Time
@@ -44,7 +44,7 @@ const (
 	maxMaking = 4
 )
 
-func newLeads() leads { return leads{sites: map[overlay.SiteID]*lead{}} }
+func newPathCache() pathCache { return pathCache{sites: map[overlay.SiteID]*cachedPath{}} }
 
 // A turn is a link's leave to be made.
 type turn struct {
@@ -53,14 +53,14 @@ type turn struct {
 	// follow says to take the winner and try nothing else: others see to that.
 	follow bool
 
-	leads *leads // nil: what is found out is not what others want
-	lead  *lead
-	first bool // others wait for what it finds
+	pathCache  *pathCache // nil: what is found out is not what others want
+	cachedPath *cachedPath
+	first      bool // others wait for what it finds
 }
 
 // enter waits for the link's turn. Whoever entered calls done or
 // leave, once. Who looks for another way than the best has no turn to wait for.
-func (l *leads) enter(ctx context.Context, to target) (*turn, error) {
+func (l *pathCache) enter(ctx context.Context, to target) (*turn, error) {
 	if to.ways != overlay.AllWays {
 		return &turn{}, nil
 	}
@@ -70,7 +70,7 @@ func (l *leads) enter(ctx context.Context, to target) (*turn, error) {
 	case <-ctx.Done():
 		return nil, fmt.Errorf("%w: %d links to %s are being made already", context.Cause(ctx), maxMaking, to.point.Node.Site)
 	}
-	t := &turn{leads: l, lead: s}
+	t := &turn{pathCache: l, cachedPath: s}
 	for {
 		l.mu.Lock()
 		if s.winner.technique != 0 && time.Since(s.found) < leadLife {
@@ -103,13 +103,13 @@ func (l *leads) enter(ctx context.Context, to target) (*turn, error) {
 }
 
 // of returns what is known of the target's site under its plan.
-func (l *leads) of(to target) *lead {
+func (l *pathCache) of(to target) *cachedPath {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	site := to.point.Node.Site
 	s := l.sites[site]
 	if s == nil || s.plan != to.digest {
-		s = &lead{plan: to.digest, turns: make(chan struct{}, maxMaking)}
+		s = &cachedPath{plan: to.digest, turns: make(chan struct{}, maxMaking)}
 		l.sites[site] = s
 	}
 	return s
@@ -117,13 +117,13 @@ func (l *leads) of(to target) *lead {
 
 // done notes how the link was made, or that it was not (nothing is known).
 func (t *turn) done(k known) {
-	if t.leads == nil {
+	if t.pathCache == nil {
 		return
 	}
-	t.leads.mu.Lock()
-	defer t.leads.mu.Unlock()
+	t.pathCache.mu.Lock()
+	defer t.pathCache.mu.Unlock()
 	defer t.end()
-	s := t.lead
+	s := t.cachedPath
 	switch {
 	case k.technique == overlay.Relay && t.follow: // no news
 	case k.technique != 0:
@@ -135,30 +135,30 @@ func (t *turn) done(k known) {
 
 // disproved notes that a link by this technique, which seemed to be made, was not.
 func (t *turn) disproved(technique overlay.Technique) {
-	if t.leads == nil {
+	if t.pathCache == nil {
 		return
 	}
-	t.leads.mu.Lock()
-	defer t.leads.mu.Unlock()
-	if t.lead.winner.technique == technique {
-		t.lead.winner = known{}
+	t.pathCache.mu.Lock()
+	defer t.pathCache.mu.Unlock()
+	if t.cachedPath.winner.technique == technique {
+		t.cachedPath.winner = known{}
 	}
 }
 
 // leave is done for a link that was not made, for reasons that say nothing of
 // the ways to the site: what was known of them still is.
 func (t *turn) leave() {
-	if t.leads == nil {
+	if t.pathCache == nil {
 		return
 	}
-	t.leads.mu.Lock()
-	defer t.leads.mu.Unlock()
+	t.pathCache.mu.Lock()
+	defer t.pathCache.mu.Unlock()
 	t.end()
 }
 
-// end gives the turn back. The leads are locked.
+// end gives the turn back. The cache is locked.
 func (t *turn) end() {
-	s := t.lead
+	s := t.cachedPath
 	if t.winner.technique == overlay.Relay && !t.follow {
 		s.probes--
 	}
