@@ -102,7 +102,7 @@ type Helper struct {
 	work      sync.WaitGroup                      // goroutines of Serve that nothing else waits for
 	life      context.Context                     // of Serve, for what outlasts the call that began it; set before anything runs
 	bearings  *coordinate.BearingsCache
-	stock     *coordinate.Stock
+	portPool  *coordinate.PortPool
 	engine    *traverse.Engine // nil without CAP_NET_RAW
 	proxies   *encap.Dialer
 	window    *dialwindow.Window // of connections out of the site
@@ -125,7 +125,7 @@ func New(opts Options) (*Helper, error) {
 	h := &Helper{
 		node: id.Node(), opts: opts, log: opts.Log,
 		here: newTable(), home: newFrontalHolder(), pathCache: newPathCache(), crypt: newEncryption(opts.Log, id.Site),
-		bearings: coordinate.NewBearingsCache(), stock: coordinate.NewStock(),
+		bearings: coordinate.NewBearingsCache(), portPool: coordinate.NewPortPool(),
 		proxies:   encap.NewDialer(func() *tls.Config { return opts.Credentials.DataClient(control.RoleProxy) }),
 		window:    dialwindow.New(opts.Log),
 		calls:     make(chan struct{}, maxBrief),
@@ -169,7 +169,7 @@ func (h *Helper) Serve(ctx context.Context, ln *net.UnixListener) error {
 		return err
 	}
 	h.work.Go(func() { coordinate.ServeEngine(ctx, h.engine, h.log) })
-	h.work.Go(func() { h.stock.Serve(ctx) })
+	h.work.Go(func() { h.portPool.Serve(ctx) })
 	h.work.Go(func() { h.followRevocations(ctx) })
 	if h.opts.Renew {
 		h.work.Go(func() { enrol.Keep(ctx, h.opts.Credentials, h.log, h.renewed) })

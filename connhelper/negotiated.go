@@ -31,7 +31,7 @@ func (h *Helper) side(f *frontal, j journey) *coordinate.Side {
 		ip = f.session.LocalAddr().Addr()
 	}
 	return &coordinate.Side{
-		Address: ip, Other: coordinate.OtherAddress(ip), Profile: f.profile, Log: h.log, Stock: h.stock, Engine: h.engine,
+		Address: ip, Other: coordinate.OtherAddress(ip), Profile: f.profile, Log: h.log, PortPool: h.portPool, Engine: h.engine,
 		Permit: func(ip netip.Addr) error {
 			err := h.opts.Rule.Foreign(ip)
 			if err != nil {

@@ -79,7 +79,7 @@ type Frontal struct {
 	meetings meetings
 	newEnd   func(ctx context.Context, ipv6 bool) (end, error) // side
 	vantages *coordinate.BearingsCache
-	stock    *coordinate.Stock
+	portPool *coordinate.PortPool
 	engine   *traverse.Engine // nil without CAP_NET_RAW; set by Serve before anything reads it
 
 	// dial reaches out of the site as its egress allows, dialBroker to the broker.
@@ -171,7 +171,7 @@ func New(cfg Config, creds *control.Credentials, log *slog.Logger) (*Frontal, er
 	f.ctx, f.cancel = context.WithCancel(context.Background())
 	f.open, f.shut = context.WithCancel(f.ctx)
 	f.meetings, f.newEnd = newMeetings(cfg.Limits), f.side
-	f.vantages, f.stock = coordinate.NewBearingsCache(), coordinate.NewStock()
+	f.vantages, f.portPool = coordinate.NewBearingsCache(), coordinate.NewPortPool()
 	f.up = newUplinks(f.who, cfg.Broker, cfg.Patience)
 	f.awaits.flights = make(map[overlay.ProcessName]*awaiting)
 	f.resolver = &resolver{

@@ -108,7 +108,7 @@ func (f *Frontal) openMeetings() error {
 		return err
 	}
 	f.work.Go(func() { coordinate.ServeEngine(f.ctx, f.engine, f.log) })
-	f.work.Go(func() { f.stock.Serve(f.ctx) })
+	f.work.Go(func() { f.portPool.Serve(f.ctx) })
 	return nil
 }
 
@@ -128,7 +128,7 @@ func (f *Frontal) side(ctx context.Context, ipv6 bool) (end, error) {
 	ip := s.LocalAddr().Addr().Unmap().WithZone("")
 	side := &coordinate.Side{
 		Address: ip, Other: coordinate.OtherAddress(ip), Profile: f.profile(), Log: f.log,
-		Forbidden: neverMet, Permit: f.config().rule().Foreign, Stock: f.stock, Engine: f.engine,
+		Forbidden: neverMet, Permit: f.config().rule().Foreign, PortPool: f.portPool, Engine: f.engine,
 		Bearings: func(ctx context.Context) (coordinate.Bearings, error) {
 			return f.vantages.Get(ctx, func(ctx context.Context) (*controlpb.BearingsResponse, error) {
 				return f.bearings(ctx, &controlpb.BearingsRequest{})

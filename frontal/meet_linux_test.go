@@ -48,7 +48,7 @@ func (r *rig) standOn(h *lab.Host, b coordinate.Bearings) {
 			return nil, err
 		}
 		side.Profile.Site, side.Profile.GatewayOnly = overlay.SiteID(h.Name()), true
-		side.Address, side.Stock, side.Engine = h.Addr(), nil, nil
+		side.Address, side.PortPool, side.Engine = h.Addr(), nil, nil
 		side.Permit = netrule.Rule{Private: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}.Foreign // those of the lab
 		side.Bearings = func(context.Context) (coordinate.Bearings, error) { return b, nil }
 		return labEnd{side, h}, nil

@@ -12,7 +12,7 @@
 //	        <--------- promise ---------    a port for the next time
 //
 // It knows sockets and firewalls, but no process, job or broker. What it keeps
-// between two meetings is in a Stock.
+// between two meetings is in a PortPool.
 package coordinate
 
 import (
@@ -53,8 +53,8 @@ type Side struct {
 
 	Log *slog.Logger
 
-	Stock  *Stock           // nil: nothing is prepared ahead
-	Engine *traverse.Engine // nil: this process may not do traversing TCP
+	PortPool *PortPool        // nil: nothing is prepared ahead
+	Engine   *traverse.Engine // nil: this process may not do traversing TCP
 }
 
 // Bearings are where a host learns its address as others see it.

@@ -73,7 +73,7 @@ func newWorld(t *testing.T, presets ...string) *world {
 	return w
 }
 
-// side returns the one end at a site's node, with its stock and its engine.
+// side returns the one end at a site's node, with its port pool and its engine.
 func (w *world) side(name string) (*Side, *lab.Host) {
 	h := w.Host(name + "/n1")
 	if s := w.sides[name]; s != nil {
@@ -85,7 +85,7 @@ func (w *world) side(name string) (*Side, *lab.Host) {
 	}
 	profile.Site = overlay.SiteID(name)
 	s := &Side{
-		Address: h.Addr(), Other: h.Addr6(), Profile: profile, Log: slog.New(slog.DiscardHandler), Stock: NewStock(),
+		Address: h.Addr(), Other: h.Addr6(), Profile: profile, Log: slog.New(slog.DiscardHandler), PortPool: NewPortPool(),
 		Bearings: func(context.Context) (Bearings, error) { return w.bearings, nil },
 	}
 	err = h.Do(func() (err error) {
@@ -95,7 +95,7 @@ func (w *world) side(name string) (*Side, *lab.Host) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.serving.Go(func() { h.Do(func() error { s.Stock.Serve(w.ctx); return nil }) })
+	w.serving.Go(func() { h.Do(func() error { s.PortPool.Serve(w.ctx); return nil }) })
 	w.serving.Go(func() { ServeEngine(w.ctx, s.Engine, s.Log) })
 	w.sides[name] = s
 	return s, h
@@ -251,7 +251,7 @@ func TestMeetingOverIPv6(t *testing.T) {
 		if err := hb.Do(func() error { six.Keep(b, sb.Promise(t.Context(), tc.technique, a, m.last)); return nil }); err != nil {
 			t.Fatal(err)
 		}
-		if len(six.Stock.received) != 1 {
+		if len(six.PortPool.received) != 1 {
 			t.Fatal("no promise over IPv6")
 		}
 	}
@@ -259,7 +259,7 @@ func TestMeetingOverIPv6(t *testing.T) {
 	if _, err := w.meet(overlay.SimultaneousOpen, a, b, 0); err == nil {
 		t.Error("symmetric NATs met over IPv4")
 	}
-	if len(six.Stock.received) != 1 {
+	if len(six.PortPool.received) != 1 {
 		t.Error("a promise over IPv6 was used up over IPv4")
 	}
 }
@@ -307,11 +307,11 @@ func TestPromises(t *testing.T) {
 			t.Errorf("%s: %d offers for a meeting by promise", name, m.offers)
 		}
 		promise(m)
-		for id := range sb.Stock.given { // nobody else is at work
-			sb.Stock.mu.Lock()
-			sb.Stock.given[id].ready.port.Close()
-			delete(sb.Stock.given, id)
-			sb.Stock.mu.Unlock()
+		for id := range sb.PortPool.given { // nobody else is at work
+			sb.PortPool.mu.Lock()
+			sb.PortPool.given[id].ready.port.Close()
+			delete(sb.PortPool.given, id)
+			sb.PortPool.mu.Unlock()
 		}
 		if m = w.mustMeet(name+" after a broken promise", tc.technique, tc.a, tc.b, 0); m.offers < 1+tc.cold {
 			t.Errorf("%s: %d offers after a broken promise", name, m.offers)
@@ -354,11 +354,11 @@ func TestManyBehindPort443(t *testing.T) {
 	}
 	meetMany(a, b, webPort)
 	meetMany(b, a, 0)
-	if len(sa.Stock.sole)+len(sb.Stock.sole) != 0 {
+	if len(sa.PortPool.sole)+len(sb.PortPool.sole) != 0 {
 		t.Error("port 443 is still taken after the last meeting")
 	}
 
-	release, err := sa.Stock.alone(t.Context())
+	release, err := sa.PortPool.alone(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -369,7 +369,7 @@ func TestManyBehindPort443(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	enough := errors.New("enough")
 	cancel(enough)
-	if _, err := sa.Stock.alone(ctx); !errors.Is(err, enough) {
+	if _, err := sa.PortPool.alone(ctx); !errors.Is(err, enough) {
 		t.Errorf("a caller that gave up: %v", err)
 	}
 	release()
@@ -382,19 +382,19 @@ func TestManyBehindPort443(t *testing.T) {
 	if err := ha.Do(func() error { _, err := deaf.prepare(t.Context(), deaf.ports(webPort)); return err }); err == nil {
 		t.Error("a port was observed by nobody")
 	}
-	if len(sa.Stock.sole) != 0 {
+	if len(sa.PortPool.sole) != 0 {
 		t.Error("port 443 is still taken after a failure")
 	}
 }
 
 // TestOnlyPort: a site that opens one port keeps it for no later meeting.
 func TestOnlyPort(t *testing.T) {
-	s := &Side{Stock: NewStock(), Profile: overlay.SiteProfile{Inbound: overlay.InboundPorts, Ports: overlay.Ports{First: 5000, Last: 5000}}}
+	s := &Side{PortPool: NewPortPool(), Profile: overlay.SiteProfile{Inbound: overlay.InboundPorts, Ports: overlay.Ports{First: 5000, Last: 5000}}}
 	if p := s.Promise(t.Context(), overlay.Traversing, "peer", nil); p != nil { // asking the directory would panic
 		t.Error("promised")
 	}
-	s.Stock.refill(t.Context(), s)
-	if s.Stock.spare != nil {
+	s.PortPool.refill(t.Context(), s)
+	if s.PortPool.spare != nil {
 		t.Error("prepared ahead")
 	}
 }

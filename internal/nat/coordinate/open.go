@@ -49,8 +49,8 @@ func (s *Side) prepare(ctx context.Context, ports overlay.Ports) (*ready, error)
 		return nil, fmt.Errorf("%w: the broker names no vantage point", overlay.ErrUnreachable)
 	}
 	r := &ready{server: b.TCP[0], clock: b.Clock}
-	if lone(ports) && ports.First == webPort && s.Stock != nil {
-		if r.release, err = s.Stock.alone(ctx); err != nil {
+	if lone(ports) && ports.First == webPort && s.PortPool != nil {
+		if r.release, err = s.PortPool.alone(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -277,7 +277,7 @@ func (s *Side) answerOpen(ctx context.Context, offer []byte, reply func([]byte) 
 
 // keepPromise dials the asker at once, from the port that it was promised.
 func (s *Side) keepPromise(ctx context.Context, id []byte, asker simopen.End, reply func([]byte) error) (net.Conn, error) {
-	r, err := s.Stock.redeem(id)
+	r, err := s.PortPool.redeem(id)
 	if err != nil {
 		return nil, err
 	}

@@ -36,7 +36,7 @@ const lowTTL = true
 // or when that is of no use any more, makes a tunnel. For small packets it makes one
 // in any case: a tunnel does not notice that large ones begin to vanish.
 func (s *Side) askPunch(ctx context.Context, peer string, ex Exchange) (net.Conn, error) {
-	if t := s.Stock.tunnelTo(peer); t != nil && !carrier.SmallPackets(ctx) {
+	if t := s.PortPool.tunnelTo(peer); t != nil && !carrier.SmallPackets(ctx) {
 		c, err := s.openStream(ctx, t, ex)
 		if err == nil {
 			return c, nil
@@ -45,7 +45,7 @@ func (s *Side) askPunch(ctx context.Context, peer string, ex Exchange) (net.Conn
 			return nil, cause(ctx, err)
 		}
 		s.Log.Debug("the tunnel is of no use any more, making another", "peer", peer, "error", err)
-		s.Stock.dropTunnel(t)
+		s.PortPool.dropTunnel(t)
 	}
 	a, err := s.attempt(ctx, true, lowTTL)
 	if err != nil {
@@ -98,7 +98,7 @@ func (s *Side) punch(ctx context.Context, a *punch.Attempt, peer string, descrip
 	if err != nil {
 		return nil, cause(ctx, err)
 	}
-	if s.Stock.keepTunnel(peer, c.Tunnel()) {
+	if s.PortPool.keepTunnel(peer, c.Tunnel()) {
 		s.Log.Info("a tunnel stays for the next time", "peer", peer, "unused", tunnelLife.String())
 	}
 	return c, nil

@@ -14,7 +14,7 @@ import (
 
 // engine returns the engine or says why there is none.
 func (s *Side) engine() (*traverse.Engine, error) {
-	if s.Engine == nil || s.Stock == nil {
+	if s.Engine == nil || s.PortPool == nil {
 		return nil, fmt.Errorf("%w: %w; give isthmus-helper (or, on a gateway, isthmus-frontal) the capability, as in AmbientCapabilities=CAP_NET_RAW",
 			overlay.ErrForbidden, traverse.ErrPrivilege)
 	}
@@ -130,7 +130,7 @@ func (s *Side) answerTraverse(ctx context.Context, peer string, offer []byte, re
 	if err := s.checkTarget(source); err != nil {
 		return nil, err
 	}
-	r, err := s.Stock.redeem(m.Promise)
+	r, err := s.PortPool.redeem(m.Promise)
 	if err != nil {
 		return nil, err
 	}

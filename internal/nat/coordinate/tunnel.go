@@ -26,7 +26,7 @@ const (
 	streamPatience = 500 * time.Millisecond
 )
 
-// tunnel is one that the Stock keeps.
+// tunnel is one that the PortPool keeps.
 type tunnel struct {
 	*punch.Tunnel
 	peer string
@@ -34,7 +34,7 @@ type tunnel struct {
 
 // keepTunnel has a tunnel stay for the next time, and reports whether it does. It
 // goes before one that there is already.
-func (s *Stock) keepTunnel(peer string, t *punch.Tunnel) bool {
+func (s *PortPool) keepTunnel(peer string, t *punch.Tunnel) bool {
 	if s == nil {
 		return false
 	}
@@ -50,7 +50,7 @@ func (s *Stock) keepTunnel(peer string, t *punch.Tunnel) bool {
 }
 
 // tunnelTo returns the newest tunnel to the peer, or nil.
-func (s *Stock) tunnelTo(peer string) *punch.Tunnel {
+func (s *PortPool) tunnelTo(peer string) *punch.Tunnel {
 	if s == nil {
 		return nil
 	}
@@ -64,7 +64,7 @@ func (s *Stock) tunnelTo(peer string) *punch.Tunnel {
 }
 
 // tunnelFrom returns the tunnel that the peer names, if it is one to that peer.
-func (s *Stock) tunnelFrom(peer string, id []byte) (*punch.Tunnel, error) {
+func (s *PortPool) tunnelFrom(peer string, id []byte) (*punch.Tunnel, error) {
 	if len(id) != punch.TokenLen {
 		return nil, fmt.Errorf("%w: a tunnel with a name of %d bytes", wire.ErrMalformed, len(id))
 	}
@@ -81,7 +81,7 @@ func (s *Stock) tunnelFrom(peer string, id []byte) (*punch.Tunnel, error) {
 }
 
 // dropTunnel has a tunnel end with its streams.
-func (s *Stock) dropTunnel(t *punch.Tunnel) {
+func (s *PortPool) dropTunnel(t *punch.Tunnel) {
 	s.mu.Lock()
 	s.removeTunnel(t.ID())
 	s.mu.Unlock()
@@ -89,7 +89,7 @@ func (s *Stock) dropTunnel(t *punch.Tunnel) {
 }
 
 // removeTunnel forgets a tunnel, with mu held.
-func (s *Stock) removeTunnel(id [punch.TokenLen]byte) {
+func (s *PortPool) removeTunnel(id [punch.TokenLen]byte) {
 	t := s.tunnels[id]
 	delete(s.tunnels, id)
 	if s.newest[t.peer] == t.Tunnel {
@@ -98,7 +98,7 @@ func (s *Stock) removeTunnel(id [punch.TokenLen]byte) {
 }
 
 // buryTunnels forgets those that have ended, with mu held.
-func (s *Stock) buryTunnels() {
+func (s *PortPool) buryTunnels() {
 	for id, t := range s.tunnels {
 		if ended(t.Tunnel) {
 			s.removeTunnel(id)
@@ -107,7 +107,7 @@ func (s *Stock) buryTunnels() {
 }
 
 // releaseTunnels has all end with their streams.
-func (s *Stock) releaseTunnels() {
+func (s *PortPool) releaseTunnels() {
 	s.mu.Lock()
 	tunnels := s.tunnels
 	s.tunnels, s.newest = nil, nil
@@ -157,7 +157,7 @@ func (s *Side) takeStream(ctx context.Context, peer string, m *coordinatepb.Punc
 	if len(m.Token) != punch.TokenLen {
 		return nil, fmt.Errorf("%w: a token of %d bytes", wire.ErrMalformed, len(m.Token))
 	}
-	t, err := s.Stock.tunnelFrom(peer, m.Tunnel)
+	t, err := s.PortPool.tunnelFrom(peer, m.Tunnel)
 	if err != nil {
 		return nil, err
 	}

@@ -70,9 +70,9 @@ func TestTunnels(t *testing.T) {
 
 	// A target that has lost the tunnel says so, and the asker makes another.
 	sb, _ := w.side(b)
-	sb.Stock.mu.Lock()
-	sb.Stock.removeTunnel(first.id())
-	sb.Stock.mu.Unlock()
+	sb.PortPool.mu.Lock()
+	sb.PortPool.removeTunnel(first.id())
+	sb.PortPool.mu.Unlock()
 	if m := w.mustPunch("lost at the target", a, b, 2); m.id() == first.id() {
 		t.Error("the lost tunnel is used")
 	}
@@ -140,9 +140,9 @@ func TestWhoMayUseTunnels(t *testing.T) {
 			t.Errorf("%s: %v, %v, want %v", name, c, err, tc.class)
 		}
 	}
-	// Without a stock there are no tunnels.
-	if _, err := (*Stock)(nil).tunnelFrom(a, id[:]); !errors.Is(err, overlay.ErrStale) {
-		t.Errorf("no stock: %v", err)
+	// Without a port pool there are no tunnels.
+	if _, err := (*PortPool)(nil).tunnelFrom(a, id[:]); !errors.Is(err, overlay.ErrStale) {
+		t.Errorf("no port pool: %v", err)
 	}
 }
 
@@ -156,9 +156,9 @@ func waitFor(t *testing.T, end *punch.Tunnel) {
 	}
 }
 
-// TestStockReleasesTunnels: with the stock, tunnels without streams end, and the
+// TestPortPoolReleasesTunnels: with the port pool, tunnels without streams end, and the
 // others with their streams.
-func TestStockReleasesTunnels(t *testing.T) {
+func TestPortPoolReleasesTunnels(t *testing.T) {
 	w := newWorld(t, "syn-drop", "stateful")
 	idle := w.mustPunch("idle", "a-syn-drop", "b-syn-drop", 1)
 	used := w.mustPunch("used", "a-stateful", "b-stateful", 1)
@@ -167,39 +167,39 @@ func TestStockReleasesTunnels(t *testing.T) {
 		t.Fatal("the tunnel was not kept")
 	}
 	for _, s := range w.sides {
-		s.Stock.close()
+		s.PortPool.close()
 	}
 	for _, c := range []net.Conn{idle.asker, idle.target} {
 		waitFor(t, c.(*punch.Conn).Tunnel())
 	}
 	if err := swap(used.asker, used.target); err != nil {
-		t.Errorf("a link whose stock has ended: %v", err)
+		t.Errorf("a link whose port pool has ended: %v", err)
 	}
 	used.abort()
 	for _, c := range []net.Conn{used.asker, used.target} {
 		waitFor(t, c.(*punch.Conn).Tunnel())
 	}
-	w.mustPunch("without a stock", "a-syn-drop", "b-syn-drop", 1).abort()
+	w.mustPunch("without a port pool", "a-syn-drop", "b-syn-drop", 1).abort()
 	if m := w.mustPunch("again", "a-syn-drop", "b-syn-drop", 1); m.byStream() {
-		t.Error("a stock that has ended keeps tunnels")
+		t.Error("a port pool that has ended keeps tunnels")
 	}
 }
 
-// TestFullStock: what a stock has no room for ends with its streams, and it
+// TestFullPortPool: what a port pool has no room for ends with its streams, and it
 // makes room for those that have ended.
-func TestFullStock(t *testing.T) {
+func TestFullPortPool(t *testing.T) {
 	w := newWorld(t, "syn-drop")
 	const a, b = "a-syn-drop", "b-syn-drop"
 	sa, _ := w.side(a)
 	first := w.mustPunch("first", a, b, 1)
 	tunnelOf := first.asker.(*punch.Conn).Tunnel()
-	sa.Stock.mu.Lock()
-	clear(sa.Stock.newest)
+	sa.PortPool.mu.Lock()
+	clear(sa.PortPool.newest)
 	for i := range maxTunnels {
-		sa.Stock.tunnels[[punch.TokenLen]byte{byte(i), byte(i >> 8), 1}] = tunnel{tunnelOf, "another"}
+		sa.PortPool.tunnels[[punch.TokenLen]byte{byte(i), byte(i >> 8), 1}] = tunnel{tunnelOf, "another"}
 	}
-	sa.Stock.mu.Unlock()
-	m := w.mustPunch("with a full stock", a, b, 1)
+	sa.PortPool.mu.Unlock()
+	m := w.mustPunch("with a full port pool", a, b, 1)
 	m.abort()
 	waitFor(t, m.asker.(*punch.Conn).Tunnel())
 	if ended(tunnelOf) {
@@ -208,10 +208,10 @@ func TestFullStock(t *testing.T) {
 	tunnelOf.Keep(0)
 	first.abort()
 	waitFor(t, tunnelOf)
-	sa.Stock.expire(time.Now())
-	sa.Stock.mu.Lock()
-	defer sa.Stock.mu.Unlock()
-	if len(sa.Stock.tunnels) > 0 {
-		t.Errorf("%d tunnels that have ended are still held", len(sa.Stock.tunnels))
+	sa.PortPool.expire(time.Now())
+	sa.PortPool.mu.Lock()
+	defer sa.PortPool.mu.Unlock()
+	if len(sa.PortPool.tunnels) > 0 {
+		t.Errorf("%d tunnels that have ended are still held", len(sa.PortPool.tunnels))
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// A Stock holds what makes the next meeting quick: ports of this host that are
+// A PortPool holds what makes the next meeting quick: ports of this host that are
 // prepared and observed already, and what peers promised of theirs. A promise is
 // one port that a peer keeps ready for this host; a meeting by it needs no more
 // than to say so, because each end knows already where the other is.
@@ -28,7 +28,7 @@ import (
 // promiseLife, or for tunnelLife, is closed again. Its methods are safe for
 // concurrent use; Serve must run, or nothing is prepared ahead and promises do
 // not expire.
-type Stock struct {
+type PortPool struct {
 	wanted chan *Side    // one place: a spare port is wanted
 	sole   chan struct{} // holds a token while a meeting has webPort
 
@@ -64,9 +64,9 @@ type received struct {
 	expires time.Time
 }
 
-// NewStock returns an empty stock. Run Serve.
-func NewStock() *Stock {
-	return &Stock{
+// NewPortPool returns an empty port pool. Run Serve.
+func NewPortPool() *PortPool {
+	return &PortPool{
 		sole:   make(chan struct{}, 1),
 		wanted: make(chan *Side, 1), given: map[[idLen]byte]*promise{}, received: map[string]received{},
 		tunnels: map[[punch.TokenLen]byte]tunnel{}, newest: map[string]*punch.Tunnel{},
@@ -76,7 +76,7 @@ func NewStock() *Stock {
 // Serve prepares ports that are wanted and closes those that nobody used, until
 // ctx is done. Then it closes all, but tunnels with open streams, which end with
 // these.
-func (s *Stock) Serve(ctx context.Context) {
+func (s *PortPool) Serve(ctx context.Context) {
 	tick := time.NewTicker(aging)
 	defer tick.Stop()
 	defer s.close()
@@ -92,7 +92,7 @@ func (s *Stock) Serve(ctx context.Context) {
 	}
 }
 
-func (s *Stock) close() {
+func (s *PortPool) close() {
 	defer s.releaseTunnels()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -106,7 +106,7 @@ func (s *Stock) close() {
 	s.spare, s.given = nil, nil
 }
 
-func (s *Stock) expire(now time.Time) {
+func (s *PortPool) expire(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.spare != nil && now.Sub(s.spare.made) > promiseLife {
@@ -128,7 +128,7 @@ func (s *Stock) expire(now time.Time) {
 }
 
 // want has a spare port prepared, if there is none.
-func (s *Stock) want(side *Side) {
+func (s *PortPool) want(side *Side) {
 	if s == nil {
 		return
 	}
@@ -138,7 +138,7 @@ func (s *Stock) want(side *Side) {
 	}
 }
 
-func (s *Stock) refill(ctx context.Context, side *Side) {
+func (s *PortPool) refill(ctx context.Context, side *Side) {
 	s.mu.Lock()
 	have := s.spare != nil
 	s.mu.Unlock()
@@ -165,7 +165,7 @@ func (s *Stock) refill(ctx context.Context, side *Side) {
 const prepareTime = 3 * time.Second
 
 // take returns the spare port if it is on addr, or nil.
-func (s *Stock) take(addr netip.Addr) *ready {
+func (s *PortPool) take(addr netip.Addr) *ready {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := s.spare
@@ -182,16 +182,16 @@ func (s *Stock) take(addr netip.Addr) *ready {
 
 // spare returns a port that is prepared already, or nil.
 func (s *Side) spare() *ready {
-	if s.Stock == nil {
+	if s.PortPool == nil {
 		return nil
 	}
-	return s.Stock.take(s.usual())
+	return s.PortPool.take(s.usual())
 }
 
 // alone waits for webPort, where two meetings cannot listen at once. When its
 // turn does not come the error is overlay.ErrOverloaded, and not ErrTimeout
 // besides: of the path it says nothing.
-func (s *Stock) alone(ctx context.Context) (release func(), err error) {
+func (s *PortPool) alone(ctx context.Context) (release func(), err error) {
 	begin := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, turnTime)
 	defer cancel()
@@ -214,7 +214,7 @@ const turnTime = 2 * time.Second
 
 // give keeps r for a peer, and returns what to tell it. A peer that has a
 // promise gets no second one: nil, and r remains the caller's.
-func (s *Stock) give(peer string, r *ready) *coordinatepb.Promise {
+func (s *PortPool) give(peer string, r *ready) *coordinatepb.Promise {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed || len(s.given) >= maxGiven {
@@ -232,7 +232,7 @@ func (s *Stock) give(peer string, r *ready) *coordinatepb.Promise {
 }
 
 // owes reports whether a promise to the peer is open.
-func (s *Stock) owes(peer string) bool {
+func (s *PortPool) owes(peer string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, p := range s.given {
@@ -245,7 +245,7 @@ func (s *Stock) owes(peer string) bool {
 
 // redeem returns the port of a promise, of which nobody knows but the peer. It
 // is the caller's then.
-func (s *Stock) redeem(id []byte) (*ready, error) {
+func (s *PortPool) redeem(id []byte) (*ready, error) {
 	if len(id) != idLen {
 		return nil, fmt.Errorf("%w: a promise with an id of %d bytes", wire.ErrMalformed, len(id))
 	}
@@ -263,7 +263,7 @@ func (s *Stock) redeem(id []byte) (*ready, error) {
 }
 
 // keep notes a peer's promise.
-func (s *Stock) keep(peer string, m *coordinatepb.Promise) error {
+func (s *PortPool) keep(peer string, m *coordinatepb.Promise) error {
 	r, err := readPromise(m)
 	if err != nil {
 		return err
@@ -278,7 +278,7 @@ func (s *Stock) keep(peer string, m *coordinatepb.Promise) error {
 
 // recall returns a peer's promise of a port that ip's version of IP leads to, which is
 // used up by that.
-func (s *Stock) recall(peer string, ip netip.Addr) (received, bool) {
+func (s *PortPool) recall(peer string, ip netip.Addr) (received, bool) {
 	if s == nil {
 		return received{}, false
 	}
@@ -293,7 +293,7 @@ func (s *Stock) recall(peer string, ip netip.Addr) (received, bool) {
 }
 
 // recall returns the peer's promise, if it is of use to this side.
-func (s *Side) recall(peer string) (received, bool) { return s.Stock.recall(peer, s.usual()) }
+func (s *Side) recall(peer string) (received, bool) { return s.PortPool.recall(peer, s.usual()) }
 
 var errNotKept = fmt.Errorf("%w: the promised port is not kept any more", overlay.ErrStale)
 
@@ -326,7 +326,7 @@ func readPromise(m *coordinatepb.Promise) (r received, err error) {
 // would not come to a port that could be prepared. offer is what the peer
 // offered this time. It takes a few round trips.
 func (s *Side) Promise(ctx context.Context, t overlay.Technique, peer string, offer []byte) []byte {
-	if s.Stock == nil || t != overlay.SimultaneousOpen && t != overlay.Traversing || s.Stock.owes(peer) || lone(s.ports(0)) {
+	if s.PortPool == nil || t != overlay.SimultaneousOpen && t != overlay.Traversing || s.PortPool.owes(peer) || lone(s.ports(0)) {
 		return nil
 	}
 	six := false
@@ -372,7 +372,7 @@ func (s *Side) promise(ctx context.Context, peer string) (*coordinatepb.Promise,
 			return nil, err
 		}
 	}
-	p := s.Stock.give(peer, r)
+	p := s.PortPool.give(peer, r)
 	if p == nil {
 		r.close()
 		return nil, fmt.Errorf("%w: %d ports are kept for others", overlay.ErrOverloaded, maxGiven)
@@ -382,17 +382,17 @@ func (s *Side) promise(ctx context.Context, peer string) (*coordinatepb.Promise,
 
 // Keep notes what the peer said it has prepared for the next time (Promise).
 func (s *Side) Keep(peer string, promise []byte) {
-	if s.Stock == nil || len(promise) == 0 {
+	if s.PortPool == nil || len(promise) == 0 {
 		return
 	}
 	var m coordinatepb.Promise
 	err := unmarshal(promise, &m)
 	if err == nil {
-		err = s.Stock.keep(peer, &m)
+		err = s.PortPool.keep(peer, &m)
 	}
 	if err != nil {
 		s.Log.Debug("a peer's promise cannot be read", "peer", peer, "error", err)
 		return
 	}
-	s.Stock.want(s)
+	s.PortPool.want(s)
 }
