@@ -27,29 +27,29 @@ import (
 
 // Broker answers frontals, proxies and admins. Safe for concurrent use.
 type Broker struct {
-	name     string
-	epoch    uint64
-	cfg      Config                 // at the start
-	live     atomic.Pointer[Config] // see config
-	log      *slog.Logger
-	registry Registry
-	plans    planner
-	sessions sessions
-	counters counters
-	grants   *grants
-	vantage  vantagePoint
-	measured measurements
-	policies policies
-	outcomes outcomes
-	hosts    *hosts
-	traffic  traffic.Meter
-	endpoint *control.Endpoint
-	audit    *audit.Log // nil is none; set before Serve
-	creds    *control.Credentials
-	desk     *enrol.Desk // nil: this broker does not enrol
-	store    *storeKeeper
-	names    *sharedNames
-	started  time.Time
+	name      string
+	epoch     uint64
+	cfg       Config                 // at the start
+	live      atomic.Pointer[Config] // see config
+	log       *slog.Logger
+	registry  Registry
+	plans     planner
+	sessions  sessions
+	counters  counters
+	grants    *grants
+	vantage   vantagePoint
+	measured  measurements
+	policies  policies
+	outcomes  outcomes
+	hosts     *hosts
+	traffic   traffic.Meter
+	endpoint  *control.Endpoint
+	audit     *audit.Log // nil is none; set before Serve
+	creds     *control.Credentials
+	enrolment *enrol.Server // nil: this broker does not enrol
+	store     *storeKeeper
+	names     *sharedNames
+	started   time.Time
 
 	half, observed *accept.HalfOpen // connections that have not proved who they are
 

@@ -193,7 +193,7 @@ func serve(ctx context.Context, cfg Config, log *slog.Logger, ready func(facts .
 	}
 	defer b.store.close()
 	daemon.OnReload(ctx, liveKeys, b.reload)
-	if err := b.openDesk(); err != nil {
+	if err := b.openEnrolment(); err != nil {
 		return err
 	}
 	hooks := daemon.HooksOf(ctx)

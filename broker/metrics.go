@@ -55,8 +55,8 @@ func (b *Broker) limits() []metrics.Limit {
 	}
 	all = append(all, metrics.LimitsOf("introductions", "introductions_per_site", b.introductions.Stats())...)
 	all = append(all, b.endpoint.Limits()...)
-	if b.desk != nil {
-		all = append(all, metrics.LimitsOf("enrolments", "enrolments_per_source", b.desk.Limits())...)
+	if b.enrolment != nil {
+		all = append(all, metrics.LimitsOf("enrolments", "enrolments_per_source", b.enrolment.Limits())...)
 	}
 	all = append(all, metrics.LimitsOf("names", "names_per_site", inv.NameLimits)...)
 	all = append(all, metrics.LimitsOf("", "waiting_per_site", b.waits.Stats())...)

@@ -21,8 +21,8 @@ func (b *Broker) reload(next Config) (apply func(), err error) {
 		}
 		b.half.SetMax(next.Limits.HalfOpen, next.Limits.HalfOpenPerSource)
 		b.observed.SetMax(next.Limits.HalfOpen, next.Limits.HalfOpenPerSource)
-		if b.desk != nil {
-			b.desk.SetMax(next.Limits.Enrolments, next.Limits.EnrolmentsPerSource)
+		if b.enrolment != nil {
+			b.enrolment.SetMax(next.Limits.Enrolments, next.Limits.EnrolmentsPerSource)
 		}
 		b.waits.SetMax(0, next.Limits.WaitsPerSite)
 		b.introductions.SetMax(next.Limits.Introductions, next.Limits.IntroductionsPerSite)

@@ -126,15 +126,15 @@ const (
 // answering. All methods do nothing on one without a store.
 type storeKeeper struct {
 	store.Store
-	name   string // of the broker
-	log    *slog.Logger
-	creds  *control.Credentials
-	desk   *enrol.Desk // nil is none; set before serve
-	old    string      // file of the revocation list of an older version; "" is none
-	kept   uint64      // number of a list that is known to be in the store
-	probed time.Time
-	pruned time.Time
-	failed bool // as of the last time it was logged
+	name      string // of the broker
+	log       *slog.Logger
+	creds     *control.Credentials
+	enrolment *enrol.Server // nil is none; set before serve
+	old       string        // file of the revocation list of an older version; "" is none
+	kept      uint64        // number of a list that is known to be in the store
+	probed    time.Time
+	pruned    time.Time
+	failed    bool // as of the last time it was logged
 }
 
 // newStoreKeeper returns that of the settings' store, which is not open yet.
@@ -308,8 +308,8 @@ func (k *storeKeeper) keep(ctx context.Context, now time.Time) {
 	if err := k.takeOver(ctx); err != nil {
 		k.log.Error("files of an older version are not in the store yet", "error", err)
 	}
-	if now.Sub(k.pruned) >= pruneEvery && k.desk != nil {
-		if err := k.desk.Prune(ctx); err != nil {
+	if now.Sub(k.pruned) >= pruneEvery && k.enrolment != nil {
+		if err := k.enrolment.Prune(ctx); err != nil {
 			k.log.Warn("used tokens that have expired are still in the store", "error", err)
 			return
 		}
@@ -332,10 +332,10 @@ func (k *storeKeeper) takeOver(ctx context.Context) error {
 		}
 		k.old = ""
 	}
-	if k.desk != nil {
+	if k.enrolment != nil {
 		ctx, cancel := context.WithTimeout(ctx, storeCall)
 		defer cancel()
-		return k.desk.Migrate(ctx)
+		return k.enrolment.Migrate(ctx)
 	}
 	return nil
 }

@@ -19,35 +19,35 @@ import (
 	"github.com/isthmus-grid/isthmus/overlay"
 )
 
-// openDesk opens the desk that issues certificates, if the settings have one.
+// openEnrolment opens the server that issues certificates, if the settings have one.
 // It is called before Serve.
-func (b *Broker) openDesk() (err error) {
+func (b *Broker) openEnrolment() (err error) {
 	if !b.cfg.Enrol.on() {
 		return nil
 	}
 	if !b.store.on() {
 		return errors.New("enrol: used tokens must last, and there is nowhere to keep them; set store to a file, or start the broker with a state folder (STATE_DIRECTORY)")
 	}
-	b.desk, err = enrol.New(enrol.Settings{
+	b.enrolment, err = enrol.New(enrol.Settings{
 		Cert: string(b.cfg.Enrol.Cert), Key: string(b.cfg.Enrol.Key), Store: b.store,
 		Old: string(b.cfg.Enrol.State), Longest: b.cfg.Enrol.Longest,
 	}, b.creds, b.log)
 	if err != nil {
 		return fmt.Errorf("enrol: %w", err)
 	}
-	b.desk.SetMax(b.cfg.Limits.Enrolments, b.cfg.Limits.EnrolmentsPerSource)
-	b.store.desk = b.desk
-	b.desk.Noted = b.auditEnrolment
+	b.enrolment.SetMax(b.cfg.Limits.Enrolments, b.cfg.Limits.EnrolmentsPerSource)
+	b.store.enrolment = b.enrolment
+	b.enrolment.Noted = b.auditEnrolment
 	if err := b.openOutside(b.cfg.Enrol.OIDC); err != nil {
 		return fmt.Errorf("enrol.oidc: %w", err)
 	}
 	b.endpoint.SetTrust(control.Trust{Renew: b.renew, Enrol: func(ctx context.Context, conn *tls.Conn, asked func() bool) {
-		b.desk.Serve(ctx, conn, asked, b.endpoint.RefuseEnrol)
+		b.enrolment.Serve(ctx, conn, asked, b.endpoint.RefuseEnrol)
 	}})
 	return nil
 }
 
-// openOutside has the desk believe the identity provider of the settings.
+// openOutside has the enrolment server believe the identity provider of the settings.
 func (b *Broker) openOutside(o OIDC) error {
 	if !o.on() {
 		return nil
@@ -67,7 +67,7 @@ func (b *Broker) openOutside(o OIDC) error {
 	if err != nil {
 		return err
 	}
-	b.desk.SetOutside(enrol.Outside{Verifier: v, Valid: o.Valid, Once: o.Once})
+	b.enrolment.SetOutside(enrol.Outside{Verifier: v, Valid: o.Valid, Once: o.Once})
 	b.log.Info("an identity provider is believed", "issuer", o.Issuer, "audience", o.Audience, "profile", o.Profile)
 	return nil
 }
@@ -93,10 +93,10 @@ func (b *Broker) renewOwn(_ context.Context, chain [][]byte) ([][]byte, error) {
 }
 
 func (b *Broker) renewed(chain [][]byte) ([][]byte, error) {
-	if b.desk == nil {
+	if b.enrolment == nil {
 		return nil, fmt.Errorf("%w: broker %s does not enrol; issue a new certificate (isthmus ca issue), which is taken over from its file", overlay.ErrRefused, b.name)
 	}
-	return b.desk.Renew(chain)
+	return b.enrolment.Renew(chain)
 }
 
 // Revoke implements controlpb.AdminServer.

@@ -63,7 +63,7 @@ func TestAllocationEnrols(t *testing.T) {
 			if !c.Leaf().NotAfter.Equal(ends) || control.AccountOf(c.Leaf()) != "alice" {
 				t.Errorf("%s: valid until %v, want %v, for account %q", by, c.Leaf().NotAfter, ends, control.AccountOf(c.Leaf()))
 			}
-			_, err = g.desk.Renew(got.Chain)
+			_, err = g.server.Renew(got.Chain)
 			refused(t, "renewal", err, "is not renewed")
 		}
 		_, err = g.ask(token, "n1")
@@ -106,7 +106,7 @@ func TestAllocationRefusals(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, _, err = g.desk.Enrol(t.Context(), token, request)
+		_, _, err = g.server.Enrol(t.Context(), token, request)
 		return err
 	}
 	token, err := sitea.Token(ofAlice, now.Add(10*time.Minute), now)

@@ -21,16 +21,16 @@ import (
 
 // A grid is a CA and a broker that issues for it, at an address.
 type grid struct {
-	t     *testing.T
-	dir   string
-	ca    *ca.CA
-	creds *control.Credentials // the broker's
-	desk  *Desk
-	store *store.Bolt
-	out   *Outside // whom the desk believes when it is started
-	log   *records
-	addr  string
-	stop  func()
+	t      *testing.T
+	dir    string
+	ca     *ca.CA
+	creds  *control.Credentials // the broker's
+	server *Server
+	store  *store.Bolt
+	out    *Outside // whom the server believes when it is started
+	log    *records
+	addr   string
+	stop   func()
 }
 
 func newGrid(t *testing.T, name string) *grid {
@@ -53,7 +53,7 @@ func newGrid(t *testing.T, name string) *grid {
 	return g
 }
 
-// start runs the broker; enrols says whether it has a desk.
+// start runs the broker; enrols says whether it has a server.
 func (g *grid) start(enrols bool) {
 	g.t.Helper()
 	e := control.NewEndpoint(g.creds, slog.New(slog.DiscardHandler), nil)
@@ -63,18 +63,20 @@ func (g *grid) start(enrols bool) {
 		if err != nil {
 			g.t.Fatal(err)
 		}
-		g.desk, err = New(Settings{
+		g.server, err = New(Settings{
 			Cert: filepath.Join(g.dir, ca.IssuerCertFile), Key: filepath.Join(g.dir, ca.IssuerKeyFile),
 			Store: g.store, Old: filepath.Join(g.dir, "used"), Longest: 30 * time.Minute,
 		}, g.creds, slog.New(slog.DiscardHandler))
 		if err != nil {
 			g.t.Fatal(err)
 		}
-		g.desk.Noted = g.log.add
+		g.server.Noted = g.log.add
 		if g.out != nil {
-			g.desk.SetOutside(*g.out)
+			g.server.SetOutside(*g.out)
 		}
-		e.SetTrust(control.Trust{Enrol: func(ctx context.Context, c *tls.Conn, asked func() bool) { g.desk.Serve(ctx, c, asked, e.RefuseEnrol) }})
+		e.SetTrust(control.Trust{Enrol: func(ctx context.Context, c *tls.Conn, asked func() bool) {
+			g.server.Serve(ctx, c, asked, e.RefuseEnrol)
+		}})
 	}
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -202,7 +204,7 @@ func TestRefusals(t *testing.T) {
 	long := func(t *ca.Token) { t.Expires = time.Now().Add(-time.Hour).UnixMilli() }
 	_, err := g.ask(g.token("proxy p1", long), "")
 	refused(t, "expired, as the client sees it", err, "the token expired at")
-	_, _, err = g.desk.Enrol(t.Context(), g.token("proxy p1", long), nil)
+	_, _, err = g.server.Enrol(t.Context(), g.token("proxy p1", long), nil)
 	refused(t, "expired, as the broker sees it", err, "the token expired at")
 	_, err = g.ask(g.token("admin eve", nil), "")
 	refused(t, "an admin", err, "may issue for [frontal proxy helper user] only")
@@ -212,31 +214,31 @@ func TestRefusals(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, _, err = g.desk.Enrol(t.Context(), other.token("proxy p2", nil), request)
+	_, _, err = g.server.Enrol(t.Context(), other.token("proxy p2", nil), request)
 	refused(t, "another grid's token, as the broker sees it", err, "signed by another CA")
-	_, _, err = g.desk.Enrol(t.Context(), g.token("proxy p1", nil), request)
+	_, _, err = g.server.Enrol(t.Context(), g.token("proxy p1", nil), request)
 	refused(t, "somebody else", err, "the token is for proxy p1, not for proxy p2")
 	forged := g.token("proxy p2", nil)
 	dot := strings.LastIndexByte(forged, '.')
 	second := g.token("proxy p2", nil)
-	_, _, err = g.desk.Enrol(t.Context(), forged[:dot]+second[strings.LastIndexByte(second, '.'):], request)
+	_, _, err = g.server.Enrol(t.Context(), forged[:dot]+second[strings.LastIndexByte(second, '.'):], request)
 	refused(t, "forged", err, "forged or damaged")
 	damaged := bytes.Clone(request)
 	damaged[len(damaged)-1] ^= 1
-	_, _, err = g.desk.Enrol(t.Context(), g.token("proxy p2", nil), damaged)
+	_, _, err = g.server.Enrol(t.Context(), g.token("proxy p2", nil), damaged)
 	refused(t, "a request without its key", err, "request for a certificate")
-	g.desk.now = func() time.Time { return time.Now().Add(-2 * time.Hour) }
-	_, _, err = g.desk.Enrol(t.Context(), g.token("proxy p2", nil), request)
+	g.server.now = func() time.Time { return time.Now().Add(-2 * time.Hour) }
+	_, _, err = g.server.Enrol(t.Context(), g.token("proxy p2", nil), request)
 	refused(t, "a clock that is behind", err, "the clocks of this host and the CA differ by at least ")
-	g.desk.now = time.Now
-	if _, _, err := g.desk.Enrol(t.Context(), g.token("proxy p2", nil), request); err != nil {
+	g.server.now = time.Now
+	if _, _, err := g.server.Enrol(t.Context(), g.token("proxy p2", nil), request); err != nil {
 		t.Errorf("a good one after all those: %v", err)
 	}
 
 	g.stop()
 	g.start(false)
 	_, err = g.ask(g.token("proxy p1", nil), "")
-	refused(t, "a broker without a desk", err, "it does not enrol")
+	refused(t, "a broker without a server", err, "it does not enrol")
 }
 
 func (g *grid) revoke(at time.Time, ids ...string) {
@@ -329,7 +331,7 @@ func TestKeep(t *testing.T) {
 	asked := make(chan error, 10)
 	keeping.Go(func() {
 		Keep(ctx, creds, slog.New(slog.DiscardHandler), func(_ context.Context, chain [][]byte) ([][]byte, error) {
-			chain, err := g.desk.Renew(chain)
+			chain, err := g.server.Renew(chain)
 			asked <- err
 			return chain, err
 		})

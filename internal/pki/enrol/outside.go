@@ -15,7 +15,7 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// Outside is an identity provider outside the grid whose word a desk takes for
+// Outside is an identity provider outside the grid whose word a server takes for
 // who its users are.
 type Outside struct {
 	Verifier *oidc.Verifier
@@ -23,9 +23,9 @@ type Outside struct {
 	Once     bool          // whether each of its tokens works once
 }
 
-// SetOutside has the desk believe an identity provider. It is called before the
+// SetOutside has the server believe an identity provider. It is called before the
 // first request.
-func (d *Desk) SetOutside(o Outside) { d.outside = &o }
+func (d *Server) SetOutside(o Outside) { d.outside = &o }
 
 // Exchange issues a user's certificate against a token of the identity provider
 // outside, for a request in DER that names nobody. The user is as far as is
@@ -34,7 +34,7 @@ func (d *Desk) SetOutside(o Outside) { d.outside = &o }
 // The certificate is not renewed, so that who is a user no more with the provider
 // is none here when it ends. A user whom the grid has revoked gets none, however
 // new the token: that the provider still knows them does not undo it.
-func (d *Desk) Exchange(ctx context.Context, token string, request []byte) (who string, chain [][]byte, err error) {
+func (d *Server) Exchange(ctx context.Context, token string, request []byte) (who string, chain [][]byte, err error) {
 	now := d.now()
 	o := d.outside
 	h, err := o.Verifier.Verify(ctx, token, now)

@@ -22,7 +22,7 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// record is what the desk tells of a request.
+// record is what the server tells of a request.
 type record struct {
 	who, by, from string
 	err           error
@@ -190,7 +190,7 @@ func TestProviderAttacks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, _, err = g.desk.Exchange(ctx, tokenOf(i, "8", nil), request)
+	_, _, err = g.server.Exchange(ctx, tokenOf(i, "8", nil), request)
 	refused(t, "a request that names somebody", err, "names somebody")
 	if _, err := g.askAsUser(tokenOf(i, "8", nil)); err != nil {
 		t.Errorf("a good one after all those: %v", err)

@@ -211,7 +211,7 @@ func TestCrashAtEveryStep(t *testing.T) {
 			}
 			defer s.Close()
 			c := &crashing{Store: s, at: crashAt}
-			desk, openErr := New(Settings{Cert: filepath.Join(g.dir, ca.IssuerCertFile), Key: filepath.Join(g.dir, ca.IssuerKeyFile), Store: c, Longest: time.Hour}, g.creds, discard)
+			server, openErr := New(Settings{Cert: filepath.Join(g.dir, ca.IssuerCertFile), Key: filepath.Join(g.dir, ca.IssuerKeyFile), Store: c, Longest: time.Hour}, g.creds, discard)
 			if openErr != nil {
 				t.Fatal(openErr)
 			}
@@ -224,7 +224,7 @@ func TestCrashAtEveryStep(t *testing.T) {
 					crashed = true
 				}
 			}()
-			_, chain, err := desk.Enrol(t.Context(), token, request)
+			_, chain, err := server.Enrol(t.Context(), token, request)
 			if err != nil {
 				return nil, 0, false, err
 			}

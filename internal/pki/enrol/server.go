@@ -1,10 +1,10 @@
-// Package enrol gives certificates to who has leave: a broker's desk issues them
+// Package enrol gives certificates to who has leave: a broker's server issues them
 // against tokens and old certificates, and new nodes, daemons and people ask
 // there. What is in a certificate or a token is package ca's; what an identity
 // provider outside the grid says of a user is package oidc's; who may have a
 // session is package control's.
 //
-// Its state is in the desk's store: which tokens were used, and what was given for
+// Its state is in the server's store: which tokens were used, and what was given for
 // them. A use is in the store before its certificate is answered, so that nothing
 // that fails in between makes the token good again; who got no answer asks
 // again with the same key, and gets the same certificate.
@@ -39,8 +39,8 @@ const (
 	maxOfSource    = 16
 )
 
-// Desk issues certificates. Safe for concurrent use.
-type Desk struct {
+// Server issues certificates. Safe for concurrent use.
+type Server struct {
 	issuer  *ca.Issuer
 	used    *Used
 	creds   *control.Credentials
@@ -57,7 +57,7 @@ type Desk struct {
 	Noted func(identity, by, peer string, err error)
 }
 
-// Settings are those of a desk.
+// Settings are those of a server.
 type Settings struct {
 	Cert, Key string        // files of the issuing certificate and its key
 	Store     store.Store   // remembers used tokens; it stays the caller's to close
@@ -65,13 +65,13 @@ type Settings struct {
 	Longest   time.Duration // no certificate is valid for longer
 }
 
-// New returns a desk. It starts nothing.
-func New(set Settings, creds *control.Credentials, log *slog.Logger) (*Desk, error) {
+// New returns a server. It starts nothing.
+func New(set Settings, creds *control.Credentials, log *slog.Logger) (*Server, error) {
 	issuer, err := ca.LoadIssuer(set.Cert, set.Key, creds.Roots())
 	if err != nil {
 		return nil, err
 	}
-	return &Desk{
+	return &Server{
 		issuer: issuer, used: newUsed(set.Store, set.Old), creds: creds, longest: set.Longest,
 		log: log, now: time.Now, places: newPlaces(),
 	}, nil
@@ -79,10 +79,10 @@ func New(set Settings, creds *control.Credentials, log *slog.Logger) (*Desk, err
 
 // Migrate has the store take over the file of used tokens of an older version.
 // While that fails, no token is taken.
-func (d *Desk) Migrate(ctx context.Context) error { return d.used.migrate(ctx, d.now()) }
+func (d *Server) Migrate(ctx context.Context) error { return d.used.migrate(ctx, d.now()) }
 
 // Prune forgets used tokens that have expired.
-func (d *Desk) Prune(ctx context.Context) error { return d.used.Prune(ctx, d.now()) }
+func (d *Server) Prune(ctx context.Context) error { return d.used.Prune(ctx, d.now()) }
 
 func newPlaces() *limit.Counter[accept.Source] {
 	return limit.NewCounter[accept.Source](limit.Bounds{
@@ -93,15 +93,15 @@ func newPlaces() *limit.Counter[accept.Source] {
 
 // SetMax changes how many requests are judged at a time, and how many of one source
 // address. Those under way go on.
-func (d *Desk) SetMax(total, perSource int) { d.places.SetMax(total, perSource) }
+func (d *Server) SetMax(total, perSource int) { d.places.SetMax(total, perSource) }
 
-// Limits returns how far the desk's limits are used, for metrics.
-func (d *Desk) Limits() limit.Stats { return d.places.Stats() }
+// Limits returns how far the server's limits are used, for metrics.
+func (d *Server) Limits() limit.Stats { return d.places.Stats() }
 
 // Serve answers one connection of the protocol control.EnrolALPN. It calls asked
 // when the request has come, and goes on unless that says that the connection was
 // closed (control.Trust). refuse tells the other side why it gets nothing.
-func (d *Desk) Serve(ctx context.Context, conn *tls.Conn, asked func() bool, refuse func(*tls.Conn, error)) {
+func (d *Server) Serve(ctx context.Context, conn *tls.Conn, asked func() bool, refuse func(*tls.Conn, error)) {
 	request, err := d.request(conn)
 	if !asked() {
 		return
@@ -145,7 +145,7 @@ type applicant struct {
 
 // request reads what is asked. Who is silent holds no place of those that are
 // judged, and soon no connection.
-func (d *Desk) request(conn *tls.Conn) (*wire.Enrol, error) {
+func (d *Server) request(conn *tls.Conn) (*wire.Enrol, error) {
 	conn.SetDeadline(d.now().Add(requestTimeout))
 	frame, err := wire.Read(conn)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
@@ -162,7 +162,7 @@ func (d *Desk) request(conn *tls.Conn) (*wire.Enrol, error) {
 }
 
 // answer decides what is asked.
-func (d *Desk) answer(ctx context.Context, conn *tls.Conn, ask *wire.Enrol) (got applicant, chain [][]byte, err error) {
+func (d *Server) answer(ctx context.Context, conn *tls.Conn, ask *wire.Enrol) (got applicant, chain [][]byte, err error) {
 	source := accept.SourceOf(conn.RemoteAddr())
 	if err := d.places.Take(source, 1); err != nil {
 		return got, nil, err
@@ -196,7 +196,7 @@ func (d *Desk) answer(ctx context.Context, conn *tls.Conn, ask *wire.Enrol) (got
 // Enrol issues a certificate against a token, which is used up by that, for a
 // request in DER. The identity is as far as it is known. Whoever asks again with
 // the same key gets the same certificate.
-func (d *Desk) Enrol(ctx context.Context, text string, request []byte) (who string, chain [][]byte, err error) {
+func (d *Server) Enrol(ctx context.Context, text string, request []byte) (who string, chain [][]byte, err error) {
 	now := d.now()
 	t, err := ca.VerifyToken(text, d.creds)
 	if err != nil {
@@ -237,7 +237,7 @@ func (d *Desk) Enrol(ctx context.Context, text string, request []byte) (who stri
 
 // take uses a token up, for which a chain was made, and returns the chain to
 // answer with.
-func (d *Desk) take(ctx context.Context, one use, chain [][]byte, now time.Time) ([][]byte, error) {
+func (d *Server) take(ctx context.Context, one use, chain [][]byte, now time.Time) ([][]byte, error) {
 	if n := size(chain); n > wire.MaxBody {
 		return nil, fmt.Errorf("the certificates take %d bytes, at most %d can be sent; name fewer projects", n, wire.MaxBody)
 	}
@@ -254,12 +254,12 @@ func (d *Desk) take(ctx context.Context, one use, chain [][]byte, now time.Time)
 // Renew issues a certificate for the holder and the key of an old one, in DER
 // with what leads from it to the root, that is still good. Nothing is gained by
 // showing somebody else's: the new one is for the same key.
-func (d *Desk) Renew(old [][]byte) ([][]byte, error) {
+func (d *Server) Renew(old [][]byte) ([][]byte, error) {
 	_, chain, err := d.renewed(old)
 	return chain, err
 }
 
-func (d *Desk) renewed(old [][]byte) (who string, chain [][]byte, err error) {
+func (d *Server) renewed(old [][]byte) (who string, chain [][]byte, err error) {
 	p, err := d.creds.Verify(old)
 	if err != nil {
 		return p.String(), nil, fmt.Errorf("renewing: %w", err)
