@@ -45,11 +45,11 @@ func live(ctx context.Context, l *life, serve func(ctx context.Context, ready fu
 	defer announce.close()
 
 	orders := make(chan os.Signal, 8)
-	desk, err := openDesk(l, orders)
+	adminSocket, err := openAdminSocket(l, orders)
 	if err != nil {
 		return &exitError{err: err, code: exitFailed}
 	}
-	defer func() { desk.close(announce.handed) }()
+	defer func() { adminSocket.close(announce.handed) }()
 
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -70,7 +70,7 @@ func live(ctx context.Context, l *life, serve func(ctx context.Context, ready fu
 			if err := announce.ready(facts); err != nil {
 				l.log.Error("cannot tell that the daemon is ready", "error", err)
 			}
-			desk.begin()
+			adminSocket.begin()
 		})
 	}()
 

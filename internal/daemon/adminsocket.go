@@ -58,8 +58,8 @@ type Progress struct {
 	Refuse string    `json:"error,omitempty"` // why the order is not carried out; nothing else holds then
 }
 
-// desk serves the socket. A nil *desk is a daemon without one.
-type desk struct {
+// adminSocket serves the socket. A nil *adminSocket is a daemon without one.
+type adminSocket struct {
 	name   string
 	path   string
 	hooks  *Hooks
@@ -75,10 +75,10 @@ type desk struct {
 	slots  chan struct{}
 }
 
-// openDesk listens where the settings say, or in the state folder. What is wrong
+// openAdminSocket listens where the settings say, or in the state folder. What is wrong
 // there is an error only when somebody asked for that place. A successor takes
 // the place when it begins.
-func openDesk(l *life, orders chan<- os.Signal) (*desk, error) {
+func openAdminSocket(l *life, orders chan<- os.Signal) (*adminSocket, error) {
 	path, asked := l.adminSocket, l.adminSocket != ""
 	if !asked {
 		dir, _, _ := strings.Cut(os.Getenv("STATE_DIRECTORY"), ":")
@@ -87,7 +87,7 @@ func openDesk(l *life, orders chan<- os.Signal) (*desk, error) {
 		}
 		path = filepath.Join(dir, AdminSocketName)
 	}
-	d := &desk{name: l.name, path: path, hooks: l.hooks, log: l.log, orders: orders, slots: make(chan struct{}, maxVisitors)}
+	d := &adminSocket{name: l.name, path: path, hooks: l.hooks, log: l.log, orders: orders, slots: make(chan struct{}, maxVisitors)}
 	d.ctx, d.cancel = context.WithCancel(context.Background())
 	if l.hooks.inherited != nil {
 		return d, nil
@@ -105,7 +105,7 @@ func openDesk(l *life, orders chan<- os.Signal) (*desk, error) {
 
 // listen makes the socket. It gets its name when it has its mode, in place of
 // one that a dead daemon, or a predecessor, left there.
-func (d *desk) listen() error {
+func (d *adminSocket) listen() error {
 	at := &net.UnixAddr{Name: d.path, Net: "unix"}
 	if d.hooks.inherited == nil {
 		if c, err := net.DialUnix("unix", nil, at); err == nil {
@@ -135,7 +135,7 @@ func (d *desk) listen() error {
 }
 
 // begin serves visitors from now on.
-func (d *desk) begin() {
+func (d *adminSocket) begin() {
 	if d == nil {
 		return
 	}
@@ -152,7 +152,7 @@ func (d *desk) begin() {
 
 // close tells the visitors that the daemon has ended, and removes the socket
 // unless a successor has the place.
-func (d *desk) close(handed bool) {
+func (d *adminSocket) close(handed bool) {
 	if d == nil {
 		return
 	}
@@ -169,7 +169,7 @@ func (d *desk) close(handed bool) {
 	}
 }
 
-func (d *desk) accept() {
+func (d *adminSocket) accept() {
 	err := accept.Each(d.ctx, d.log, d.ln.Addr(), d.ln.AcceptUnix, func(c *net.UnixConn) {
 		select {
 		case d.slots <- struct{}{}:
@@ -189,7 +189,7 @@ func (d *desk) accept() {
 }
 
 // serve hears what a visitor wants and tells it how far that is.
-func (d *desk) serve(c *net.UnixConn) {
+func (d *adminSocket) serve(c *net.UnixConn) {
 	cred, err := local.PeerCred(c)
 	if err == nil && cred.UID != 0 && int(cred.UID) != os.Geteuid() {
 		err = fmt.Errorf("user %d may give this daemon no orders; be root or its own user", cred.UID)
@@ -228,13 +228,13 @@ func (d *desk) serve(c *net.UnixConn) {
 	}
 }
 
-func (d *desk) progress(state string) Progress {
+func (d *adminSocket) progress(state string) Progress {
 	p := d.hooks.progress()
 	p.Daemon, p.PID, p.State = d.name, os.Getpid(), state
 	return p
 }
 
-func (d *desk) tell(c net.Conn, p Progress) bool {
+func (d *adminSocket) tell(c net.Conn, p Progress) bool {
 	line, err := json.Marshal(p)
 	if err != nil {
 		panic(err) // texts, numbers and a time
