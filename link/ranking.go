@@ -21,6 +21,21 @@ type ranking struct {
 	due  time.Time
 	seen time.Time
 	last stream.Load
+
+	// What tells the helper of the latest path of each class that was in use: its carriers
+	// may be dead by the time that it is judged.
+	outcomes map[overlay.Technique]func(error)
+}
+
+// used notes that a carrier is in use.
+func (r *ranking) used(a *about) {
+	if a.outcome == nil {
+		return
+	}
+	if r.outcomes == nil {
+		r.outcomes = map[overlay.Technique]func(error){}
+	}
+	r.outcomes[a.path.Technique] = a.outcome
 }
 
 // A carrier holds back what is sent also where it takes all, and what it took waits on
@@ -132,6 +147,9 @@ func (k *keeper) read(load, last stream.Load, took time.Duration) (r reading, re
 			r.bytes += carried - a.carried
 		}
 		a.carried = carried
+		if c.Used {
+			k.ranking.used(a)
+		}
 	}
 	for _, c := range carriers {
 		if c.Used && !c.Silent && pathOf(c.Carrier).Technique == r.class {
@@ -204,20 +222,16 @@ func (k *keeper) goBack(class overlay.Technique) {
 // giveUp leaves the carriers of a class, and has the path's report, the log and the
 // helper told why: the next link to that site need not find it out again.
 func (k *keeper) giveUp(class overlay.Technique, why string) {
-	var told func(error)
 	for _, c := range k.link.stream.Carriers() {
 		a := c.Carrier.About.(*about)
 		switch {
 		case a.path.Technique == class:
-			if a.outcome != nil {
-				told = a.outcome
-			}
 			k.leave(c.Carrier, errSlow)
 		case c.Used:
 			a.reason.Store(&why)
 		}
 	}
-	k.tell(class, why, told)
+	k.tell(class, why, k.ranking.outcomes[class])
 }
 
 // tell says why a class is avoided.

@@ -82,6 +82,35 @@ func TestLinkLeavesASlowPath(t *testing.T) {
 	pump(t, a, b, 16<<20)
 }
 
+// TestDeadPathIsToldOf: whoever made a carrier is told that its path carries less than a relay,
+// also where it died while that was found out.
+func TestDeadPathIsToldOf(t *testing.T) {
+	r := newRoads(t)
+	r.thin = true
+	a, b := couple(t, r, 0)
+	pump(t, a, b, 4<<20)
+	r.narrows(overlay.Direct, 200e3)
+	stop := busily(t, a, b)
+	defer stop()
+	current(t, a, overlay.Relay)
+	r.mu.Lock()
+	r.outcomes[overlay.Direct] = nil
+	r.mu.Unlock()
+	r.mute(overlay.Direct)
+	r.block(overlay.Direct, overlay.ErrTimeout)
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(stream.Tick) {
+		r.mu.Lock()
+		told := r.outcomes[overlay.Direct]
+		r.mu.Unlock()
+		if told != nil && strings.Contains(told.Error(), "direct carried ") {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("told %v", told)
+		}
+	}
+}
+
 // TestRelayIsNoBetter: where all paths carry the same little, the link is on its own
 // again after a trial, and does not try again soon.
 func TestRelayIsNoBetter(t *testing.T) {
