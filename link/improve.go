@@ -68,7 +68,8 @@ const (
 	maxRest   = 16 * time.Second
 	longRest  = 5 * time.Minute
 	smallRest = 30 * time.Second // where packets are small: the helper remembers when to try larger ones
-	lookBound = 5 * time.Second  // while packets of full size may vanish, and nothing waits
+	lookBound = 5 * time.Second  // and lookRTTs, while packets of full size may vanish, and nothing waits
+	lookRTTs  = 10               // of the path in use: two ends that dial at an agreed instant take as many
 	leaving   = 2 * time.Second  // between the last data on a carrier that is left and its end
 )
 
@@ -204,7 +205,7 @@ func (k *keeper) improve(ctx context.Context, than quality) bool {
 		k.link.stream.Ask(c.Carrier) // to compare with: the answer is here before the dial is done
 	}
 	for _, ways := range than.waysUp() {
-		if c, err := k.dial(ctx, lookBound, ways); err == nil && k.choose(c) {
+		if c, err := k.dial(ctx, lookBound+lookRTTs*than.rtt, ways); err == nil && k.choose(c) {
 			return true
 		}
 	}
