@@ -83,13 +83,19 @@ func TestLookout(t *testing.T) {
 // current waits until a link sends by a technique.
 func current(t *testing.T, l *Link, want overlay.Technique) {
 	t.Helper()
-	// On a busy machine a measurement may be wrong once; what it led to is over after firstAvoid.
-	for until := time.Now().Add(90 * time.Second); ; time.Sleep(time.Millisecond) {
+	if !comesTo(l, want, 30*time.Second) {
+		t.Fatalf("rank %d sends by %+v, waited for %v", l.Peer.Rank, l.Carriers(), want)
+	}
+}
+
+// comesTo waits until a link sends by a technique, and reports whether it does in time.
+func comesTo(l *Link, want overlay.Technique, bound time.Duration) bool {
+	for until := time.Now().Add(bound); ; time.Sleep(time.Millisecond) {
 		if p, _ := l.Current(); p.Technique == want && len(l.Carriers()) > 0 {
-			return
+			return true
 		}
 		if time.Now().After(until) {
-			t.Fatalf("rank %d sends by %+v, waited for %v", l.Peer.Rank, l.Carriers(), want)
+			return false
 		}
 	}
 }
