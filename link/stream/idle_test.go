@@ -71,7 +71,9 @@ func TestDeathAfterIdling(t *testing.T) {
 				if _, err := w.ends[0].Write([]byte("still there?")); err != nil {
 					t.Fatal(err)
 				}
-				sent += 12
+				w.ends[0].counted(t, sent+12, 0)
+				w.pass(1) // the question that follows, before the next ticks pass it by
+				sent += 12 + headerLen
 			}
 			w.ends[0].counted(t, sent, 0)
 			w.pass(int(AskIdle/Tick) + int(giveUp/Tick))
