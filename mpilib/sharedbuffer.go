@@ -32,7 +32,7 @@ type sharedBufferRecord struct {
 // sharedBufferOffer is how to map what rank 0 has made.
 type sharedBufferOffer struct {
 	Made  bool
-	Offer [shm.OfferSize]byte
+	Offer [shm.DescriptorSize]byte
 }
 
 // findSharedBuffer has all ranks share one, or none. That there is none is no error.
@@ -82,7 +82,7 @@ func (c *collectiveCall) makeSharedBuffer(ctx context.Context) (*shm.Segment, er
 	if c.Rank() == 0 {
 		if made, err := shm.CreateSharedBuffer(c.Size()); err == nil {
 			seg, offer[0].Made = made, true
-			made.Offer().Append(offer[0].Offer[:0])
+			made.Descriptor().Append(offer[0].Offer[:0])
 		}
 	}
 	if err := bcast(ctx, c, offer[:], 0); err != nil || !offer[0].Made || c.Rank() == 0 {
@@ -91,7 +91,7 @@ func (c *collectiveCall) makeSharedBuffer(ctx context.Context) (*shm.Segment, er
 		}
 		return seg, err
 	}
-	o, err := shm.ParseOffer(offer[0].Offer[:])
+	o, err := shm.ParseDescriptor(offer[0].Offer[:])
 	if err == nil {
 		seg, err = shm.OpenSharedBuffer(o, c.Size())
 	}

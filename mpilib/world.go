@@ -142,7 +142,7 @@ func Init(ctx context.Context, opts ...Option) (*World, error) {
 func newWorld(ctx context.Context, cfg config) (*World, error) {
 	w := &World{config: cfg}
 	w.life, w.die = context.WithCancelCause(context.Background())
-	w.engine = engine.New(engine.Config{Rank: cfg.place.rank, Size: cfg.place.size, Unexpected: cfg.limit, MaxUnexpected: cfg.maxLimit, Near: !cfg.place.unshared, Connect: w.connect, Unmade: w.unmade, Told: w.told})
+	w.engine = engine.New(engine.Config{Rank: cfg.place.rank, Size: cfg.place.size, Unexpected: cfg.limit, MaxUnexpected: cfg.maxLimit, SharedMemory: !cfg.place.unshared, Connect: w.connect, Unmade: w.unmade, OnNews: w.told})
 	if err := w.firstComms(); err != nil {
 		return nil, fmt.Errorf("mpilib: Init: %w", err)
 	}

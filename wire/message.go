@@ -8,19 +8,19 @@ import (
 // EnvelopeKind tells what an Envelope on a link is about.
 type EnvelopeKind uint8
 
-// The kinds. A link whose peer sends another one is closed. An offer is a message
-// that the receiver has to ask for; its id is the sender's, and free again when
+// The kinds. A link whose peer sends another one is closed. An RTS announces a message
+// that the receiver has to ask for with a CTS; its id is the sender's, and free again when
 // the message is taken or withdrawn.
 const (
 	EnvelopeEager     EnvelopeKind = 1  // Length bytes of a message follow; with Synchronous the receiver answers Taken when a receive has matched it
 	EnvelopeGoodbye   EnvelopeKind = 2  // the sender will send no more messages; the receiver answers Confirm
 	EnvelopeConfirm   EnvelopeKind = 3  // the sender has read everything before the peer's Goodbye
-	EnvelopeOffer     EnvelopeKind = 4  // a message of Length bytes; none of them follow here
-	EnvelopeAsk       EnvelopeKind = 5  // a receive has matched the offer and wants Length bytes of it: all, or none, which ends it; with Late the offer came before its receive
-	EnvelopeData      EnvelopeKind = 6  // the next Length bytes of the offer follow; with Head they are sent eagerly
-	EnvelopeTaken     EnvelopeKind = 7  // the receiver has all of the offer, or has matched the synchronous message
+	EnvelopeRTS       EnvelopeKind = 4  // a message of Length bytes; none of them follow here
+	EnvelopeCTS       EnvelopeKind = 5  // a receive has matched the RTS and wants Length bytes of it: all, or none, which ends it; with Late the RTS came before its receive
+	EnvelopeData      EnvelopeKind = 6  // the next Length bytes of the message follow; with Head they are sent eagerly
+	EnvelopeTaken     EnvelopeKind = 7  // the receiver has all of the message, or has matched the synchronous message
 	EnvelopeCredit    EnvelopeKind = 8  // Length more bytes may be sent eagerly
-	EnvelopeWithdraw  EnvelopeKind = 9  // the sender wants the offer, or the synchronous message, back
+	EnvelopeWithdraw  EnvelopeKind = 9  // the sender wants the message, of an RTS or synchronous, back
 	EnvelopeWithdrawn EnvelopeKind = 10 // it is as if it had never been sent; without this answer it is too late
 	EnvelopeShare     EnvelopeKind = 11 // Length bytes follow that say how to map the sender's shared memory; none: there will be none
 	EnvelopeSwitch    EnvelopeKind = 12 // what the sender says after this comes through the shared memory
@@ -28,7 +28,7 @@ const (
 	EnvelopeFailed    EnvelopeKind = 14 // the process of world rank ID has failed, as far as the sender knows: nobody talks to it any more
 	EnvelopeRevoked   EnvelopeKind = 15 // Tag contexts from Context on are revoked: nothing is sent or received in them any more
 	EnvelopeNote      EnvelopeKind = 16 // Length bytes of an agreement among the communicator's processes follow; they match no receive
-	EnvelopeBorrow    EnvelopeKind = 17 // the receiver copies an offer that was lent to it; in shared memory only
+	EnvelopeCopying   EnvelopeKind = 17 // the receiver copies the buffer that the RTS exposes; in shared memory only
 	envelopeKinds     EnvelopeKind = 18
 )
 
@@ -36,7 +36,7 @@ const (
 const (
 	EnvelopeSynchronous uint8 = 1 // of EnvelopeEager
 	EnvelopeHead        uint8 = 2 // of EnvelopeData
-	EnvelopeLate        uint8 = 4 // of EnvelopeAsk
+	EnvelopeLate        uint8 = 4 // of EnvelopeCTS
 )
 
 // EnvelopeLen is the size of an encoded Envelope and MaxMessage the greatest
@@ -59,7 +59,7 @@ type Envelope struct {
 	Flags   uint8
 	Context uint32 // of the communicator, agreed by its members
 	Tag     uint32 // at most 1<<31 - 1
-	ID      uint32 // of an offer or a synchronous message; of EnvelopeFailed, a world rank
+	ID      uint32 // of an RTS or a synchronous message; of EnvelopeFailed, a world rank
 	Length  uint64
 }
 
@@ -90,8 +90,8 @@ var uses = [envelopeKinds]fields{
 	EnvelopeEager:     {flags: EnvelopeSynchronous, match: true, id: true, length: true},
 	EnvelopeGoodbye:   {},
 	EnvelopeConfirm:   {},
-	EnvelopeOffer:     {match: true, id: true, length: true},
-	EnvelopeAsk:       {flags: EnvelopeLate, id: true, length: true},
+	EnvelopeRTS:       {match: true, id: true, length: true},
+	EnvelopeCTS:       {flags: EnvelopeLate, id: true, length: true},
 	EnvelopeData:      {flags: EnvelopeHead, id: true, length: true},
 	EnvelopeTaken:     {id: true},
 	EnvelopeCredit:    {length: true},
@@ -103,7 +103,7 @@ var uses = [envelopeKinds]fields{
 	EnvelopeFailed:    {id: true},
 	EnvelopeRevoked:   {match: true},
 	EnvelopeNote:      {match: true, length: true},
-	EnvelopeBorrow:    {id: true},
+	EnvelopeCopying:   {id: true},
 }
 
 // ParseEnvelope decodes the first EnvelopeLen bytes of b and checks that they

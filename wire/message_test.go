@@ -16,9 +16,9 @@ func TestEnvelope(t *testing.T) {
 		{Envelope{Kind: EnvelopeEager, Flags: EnvelopeSynchronous, ID: 0xa1b2c3d4}, "01010000 00000000 00000000 a1b2c3d4 0000000000000000"},
 		{Envelope{Kind: EnvelopeGoodbye}, "02000000 00000000 00000000 00000000 0000000000000000"},
 		{Envelope{Kind: EnvelopeConfirm}, "03000000 00000000 00000000 00000000 0000000000000000"},
-		{Envelope{Kind: EnvelopeOffer, Context: 4, Tag: 5, ID: 6, Length: 7}, "04000000 00000004 00000005 00000006 0000000000000007"},
-		{Envelope{Kind: EnvelopeAsk, ID: 6, Length: 7}, "05000000 00000000 00000000 00000006 0000000000000007"},
-		{Envelope{Kind: EnvelopeAsk, Flags: EnvelopeLate, ID: 6, Length: 7}, "05040000 00000000 00000000 00000006 0000000000000007"},
+		{Envelope{Kind: EnvelopeRTS, Context: 4, Tag: 5, ID: 6, Length: 7}, "04000000 00000004 00000005 00000006 0000000000000007"},
+		{Envelope{Kind: EnvelopeCTS, ID: 6, Length: 7}, "05000000 00000000 00000000 00000006 0000000000000007"},
+		{Envelope{Kind: EnvelopeCTS, Flags: EnvelopeLate, ID: 6, Length: 7}, "05040000 00000000 00000000 00000006 0000000000000007"},
 		{Envelope{Kind: EnvelopeData, Flags: EnvelopeHead, ID: 6, Length: 3}, "06020000 00000000 00000000 00000006 0000000000000003"},
 		{Envelope{Kind: EnvelopeTaken, ID: 6}, "07000000 00000000 00000000 00000006 0000000000000000"},
 		{Envelope{Kind: EnvelopeCredit, Length: 65536}, "08000000 00000000 00000000 00000000 0000000000010000"},
@@ -30,7 +30,7 @@ func TestEnvelope(t *testing.T) {
 		{Envelope{Kind: EnvelopeFailed, ID: 6}, "0e000000 00000000 00000000 00000006 0000000000000000"},
 		{Envelope{Kind: EnvelopeRevoked, Context: 8, Tag: 4}, "0f000000 00000008 00000004 00000000 0000000000000000"},
 		{Envelope{Kind: EnvelopeNote, Context: 8, Length: 7}, "10000000 00000008 00000000 00000000 0000000000000007"},
-		{Envelope{Kind: EnvelopeBorrow, ID: 6}, "11000000 00000000 00000000 00000006 0000000000000000"},
+		{Envelope{Kind: EnvelopeCopying, ID: 6}, "11000000 00000000 00000000 00000006 0000000000000000"},
 	} {
 		b := tc.e.Append(nil)
 		if got := hex.EncodeToString(b); got != strings.ReplaceAll(tc.hex, " ", "") || len(b) != EnvelopeLen {
@@ -72,7 +72,7 @@ func TestEnvelope(t *testing.T) {
 }
 
 func FuzzParseEnvelope(f *testing.F) {
-	f.Add(Envelope{Kind: EnvelopeOffer, Context: 1, Tag: 2, ID: 3, Length: 4}.Append(nil))
+	f.Add(Envelope{Kind: EnvelopeRTS, Context: 1, Tag: 2, ID: 3, Length: 4}.Append(nil))
 	f.Add(Envelope{Kind: EnvelopeEager, Context: 1, Tag: 2, Length: 4}.Append(nil))
 	f.Add(Envelope{Kind: EnvelopeEager, Flags: EnvelopeSynchronous, Context: 1, Tag: 2, ID: 3, Length: 4}.Append(nil))
 	for _, in := range []Envelope{

@@ -3,8 +3,8 @@ package shm
 import "errors"
 
 // ErrOtherProcess is in the error of a read from a peer's memory when the process
-// of that number is no longer the one that made the offer.
-var ErrOtherProcess = errors.New("the process is not the one that made the offer")
+// of that number is no longer the one that made the descriptor.
+var ErrOtherProcess = errors.New("the process is not the one that made the descriptor")
 
 // Memory is the private memory of a peer, to read from and write to:
 // the single copy of a large message. It is for any number of goroutines.

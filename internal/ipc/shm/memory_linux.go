@@ -15,10 +15,10 @@ import (
 const maxCopied = 128 << 10
 
 // OpenMemory proves that this process may read the memory of the one that made the
-// offer, by reading the nonce there. Where the system forbids it (another
+// descriptor, by reading the nonce there. Where the system forbids it (another
 // user, Yama's ptrace_scope, seccomp) it fails, and messages go through the segment.
-func OpenMemory(o Offer) (*Memory, error) {
-	if err := near(o); err != nil {
+func OpenMemory(o Descriptor) (*Memory, error) {
+	if err := sameMachine(o); err != nil {
 		return nil, fmt.Errorf("shm.OpenMemory: %w", err)
 	}
 	m := &Memory{pid: int(o.PID), proof: o.Proof, nonce: o.Nonce}

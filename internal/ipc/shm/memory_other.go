@@ -5,7 +5,9 @@ package shm
 import "fmt"
 
 // OpenMemory fails: this is not Linux.
-func OpenMemory(Offer) (*Memory, error) { return nil, fmt.Errorf("shm.OpenMemory: %w", errNoLinux) }
+func OpenMemory(Descriptor) (*Memory, error) {
+	return nil, fmt.Errorf("shm.OpenMemory: %w", errNoLinux)
+}
 
 // Read fails: this is not Linux.
 func (m *Memory) Read(local []byte, addr uint64) error {

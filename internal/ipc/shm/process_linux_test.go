@@ -15,13 +15,13 @@ import (
 )
 
 // The tests and benchmarks with two processes run this very binary a second time,
-// with the name of what to do in the environment. It reads the offer from its
+// with the name of what to do in the environment. It reads the descriptor from its
 // standard input and writes its own to its output.
 const roleVar = "ISTHMUS_SHM_TEST_ROLE"
 
 var (
 	roles     = map[string]func(p *party) error{"serve": serve}
-	strangers = map[string]func(o Offer) error{"nobody": nobody, "elsewhere": elsewhere}
+	strangers = map[string]func(o Descriptor) error{"nobody": nobody, "elsewhere": elsewhere}
 )
 
 func TestMain(m *testing.M) {
@@ -54,7 +54,7 @@ func play(role string) error {
 		io.Copy(io.Discard, in)
 		os.Exit(1)
 	}()
-	fmt.Print(hexOffer(s.Offer()))
+	fmt.Print(hexOffer(s.Descriptor()))
 	return roles[role](p)
 }
 
@@ -64,18 +64,18 @@ func selfAs(role string) *exec.Cmd {
 	return cmd
 }
 
-func hexOffer(o Offer) string { return hex.EncodeToString(o.Append(nil)) + "\n" }
+func hexOffer(o Descriptor) string { return hex.EncodeToString(o.Append(nil)) + "\n" }
 
-func readOffer(in *bufio.Reader) (Offer, error) {
+func readOffer(in *bufio.Reader) (Descriptor, error) {
 	line, err := in.ReadString('\n')
 	if err != nil {
-		return Offer{}, err
+		return Descriptor{}, err
 	}
 	b, err := hex.DecodeString(line[:len(line)-1])
 	if err != nil {
-		return Offer{}, err
+		return Descriptor{}, err
 	}
-	return ParseOffer(b)
+	return ParseDescriptor(b)
 }
 
 // A party is a process's side of a segment.
@@ -85,7 +85,7 @@ type party struct {
 	in     *Receiver
 	waiter *Waiter
 	began  time.Time
-	other  Offer // in the parent, what the child offered
+	other  Descriptor // in the parent, the child's descriptor
 
 	cmd   *exec.Cmd
 	stdin io.WriteCloser
@@ -96,7 +96,7 @@ func newParty(s *Segment) *party {
 	p.out, p.in = s.Ends()
 	var set unix.CPUSet
 	unix.SchedGetaffinity(0, &set)
-	p.waiter = NewWaiter(Pace{Crowded: set.Count() == 1})
+	p.waiter = NewWaiter(WaitPolicy{Crowded: set.Count() == 1})
 	return p
 }
 
@@ -126,7 +126,7 @@ func start(t testing.TB, role string, data int) *party {
 		t.Fatal(err)
 	}
 	t.Cleanup(p.stop)
-	fmt.Fprint(p.stdin, hexOffer(s.Offer()))
+	fmt.Fprint(p.stdin, hexOffer(s.Descriptor()))
 	if p.other, err = readOffer(bufio.NewReader(out)); err != nil {
 		t.Fatal(err)
 	}

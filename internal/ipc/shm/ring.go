@@ -43,7 +43,7 @@ type control struct {
 	_          [apart - 4]byte
 	sendsFrom  atomic.Uint32 // written by the sender
 	_          [apart - 4]byte
-	loans      [Loans]loan
+	slots      [CopySlots]copySlot
 }
 
 // A cell announces a record.

@@ -51,8 +51,8 @@ type Segment struct {
 	mem     []byte
 	fd      int  // -1 once closed, or if opened
 	creator bool // which ring it sends on
-	offer   Offer
-	proof   *[16]byte // keeps what offer.Proof points to
+	offer   Descriptor
+	proof   *[16]byte // keeps what the descriptor's Proof points to
 }
 
 // sizeOf returns the size of a segment with so much data in each direction.
@@ -76,9 +76,9 @@ func checkSize(size uint64) error {
 
 func (s *Segment) head() *segmentHead { return (*segmentHead)(unsafe.Pointer(&s.mem[0])) }
 
-// Offer returns what the peer needs. On the creator's side that is to [Open] the
+// Descriptor returns what the peer needs. On the creator's side that is to [Open] the
 // segment; on the other side it is for [OpenMemory] only. It holds until Close.
-func (s *Segment) Offer() Offer { return s.offer }
+func (s *Segment) Descriptor() Descriptor { return s.offer }
 
 // Ends returns the two ends of this process. Call it once: two senders for one
 // ring would write over each other's records. They must not be used once the
@@ -92,8 +92,8 @@ func (s *Segment) Ends() (*Sender, *Receiver) {
 	return &Sender{ring: ringOf(out)}, &Receiver{ring: ringOf(in)}
 }
 
-// checkHead compares what is mapped with what was offered.
-func (s *Segment) checkHead(o Offer, layout uint32) error {
+// checkHead compares what is mapped with what was described.
+func (s *Segment) checkHead(o Descriptor, layout uint32) error {
 	h := *s.head()
 	switch {
 	case h.magic != magic:

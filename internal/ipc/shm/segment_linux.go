@@ -78,11 +78,11 @@ func newSegment(fd, size int) (*Segment, error) {
 	return s, nil
 }
 
-// Open maps the segment that a peer of this machine offered. The caller then
+// Open maps the segment that a peer of this machine described. The caller then
 // tells the peer, who can call CloseFile. It fails, with ErrElsewhere, if the peer cannot be
-// of this machine and PID namespace, and if the offer is not of a segment
+// of this machine and PID namespace, and if the descriptor is not of a segment
 // that this process may open: the two stay with their link.
-func Open(o Offer) (*Segment, error) {
+func Open(o Descriptor) (*Segment, error) {
 	if err := checkSize(o.Size); err != nil {
 		return nil, fmt.Errorf("shm.Open: %w", err)
 	}
@@ -94,8 +94,8 @@ func Open(o Offer) (*Segment, error) {
 }
 
 // openFile maps a segment of any size.
-func openFile(o Offer, layout uint32) (*Segment, error) {
-	if err := near(o); err != nil {
+func openFile(o Descriptor, layout uint32) (*Segment, error) {
+	if err := sameMachine(o); err != nil {
 		return nil, err
 	}
 	if o.PID <= 0 || o.FD < 0 {
@@ -109,7 +109,7 @@ func openFile(o Offer, layout uint32) (*Segment, error) {
 	return s, nil
 }
 
-func open(path string, o Offer, layout uint32) (*Segment, error) {
+func open(path string, o Descriptor, layout uint32) (*Segment, error) {
 	// Not blocking, should it be somebody's pipe instead.
 	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
 	switch {
@@ -170,9 +170,9 @@ func (s *Segment) Close() error {
 	return err
 }
 
-// here describes this process, as far as an offer does.
-func here() (Offer, error) {
-	o := Offer{PID: int32(os.Getpid())}
+// here describes this process, as far as a descriptor does.
+func here() (Descriptor, error) {
+	o := Descriptor{PID: int32(os.Getpid())}
 	self, err := os.Readlink("/proc/self")
 	if err != nil {
 		return o, err
@@ -210,8 +210,8 @@ func Allowed() (c CPUs) {
 	return c
 }
 
-// near checks that an offer is of this machine and PID namespace.
-func near(o Offer) error {
+// sameMachine checks that a descriptor is of this machine and PID namespace.
+func sameMachine(o Descriptor) error {
 	us, err := here()
 	if err != nil {
 		return err

@@ -38,7 +38,7 @@ func TestCreateSizes(t *testing.T) {
 	}
 	for _, data := range []int{0, MinData, MinData + page, MaxData} {
 		s := newSegmentOf(t, data)
-		o := s.Offer()
+		o := s.Descriptor()
 		if err := checkSize(o.Size); err != nil {
 			t.Errorf("%d bytes: %v", data, err)
 		}
@@ -58,7 +58,7 @@ func TestCreateSizes(t *testing.T) {
 // Both sides of a segment, mapped twice in this process, see what the other sends.
 func TestOpenJoinsTheRings(t *testing.T) {
 	a := newSegmentOf(t, 0)
-	b, err := Open(a.Offer())
+	b, err := Open(a.Descriptor())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +91,7 @@ func TestOpenRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer plain.Close()
-	if err := plain.Truncate(int64(a.Offer().Size)); err != nil {
+	if err := plain.Truncate(int64(a.Descriptor().Size)); err != nil {
 		t.Fatal(err)
 	}
 	r, w, err := os.Pipe()
@@ -105,37 +105,37 @@ func TestOpenRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Close(unsealed)
-	unix.Ftruncate(unsealed, int64(a.Offer().Size))
+	unix.Ftruncate(unsealed, int64(a.Descriptor().Size))
 	other, err := unix.MemfdCreate("other", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer unix.Close(other)
-	unix.Ftruncate(other, int64(a.Offer().Size))
+	unix.Ftruncate(other, int64(a.Descriptor().Size))
 	unix.FcntlInt(uintptr(other), unix.F_ADD_SEALS, seals)
 	for _, test := range []struct {
 		name string
-		edit func(*Offer)
+		edit func(*Descriptor)
 		is   error
 	}{
-		{"another machine", func(o *Offer) { o.Boot[3]++ }, ErrElsewhere},
-		{"another PID namespace", func(o *Offer) { o.PIDSpace++ }, ErrElsewhere},
-		{"no PID", func(o *Offer) { o.PID = 0 }, nil},
-		{"negative PID", func(o *Offer) { o.PID = -1 }, nil},
-		{"no descriptor", func(o *Offer) { o.FD = -1 }, nil},
-		{"a descriptor nobody has", func(o *Offer) { o.FD = 1 << 20 }, nil},
-		{"a process nobody is", func(o *Offer) { o.PID = 1<<31 - 1 }, nil},
-		{"a size of nothing", func(o *Offer) { o.Size = 0 }, nil},
-		{"an odd size", func(o *Offer) { o.Size++ }, nil},
-		{"a size of everything", func(o *Offer) { o.Size = ^uint64(0) }, nil},
-		{"another size", func(o *Offer) { o.Size += 2 * page }, nil},
-		{"another nonce", func(o *Offer) { o.Nonce[15]++ }, nil},
-		{"a pipe", func(o *Offer) { o.FD = int32(r.Fd()) }, nil},
-		{"a plain file", func(o *Offer) { o.FD = int32(plain.Fd()) }, nil},
-		{"memory that can shrink", func(o *Offer) { o.FD = int32(unsealed) }, nil},
-		{"memory of something else", func(o *Offer) { o.FD = int32(other) }, nil},
+		{"another machine", func(o *Descriptor) { o.Boot[3]++ }, ErrElsewhere},
+		{"another PID namespace", func(o *Descriptor) { o.PIDSpace++ }, ErrElsewhere},
+		{"no PID", func(o *Descriptor) { o.PID = 0 }, nil},
+		{"negative PID", func(o *Descriptor) { o.PID = -1 }, nil},
+		{"no descriptor", func(o *Descriptor) { o.FD = -1 }, nil},
+		{"a descriptor nobody has", func(o *Descriptor) { o.FD = 1 << 20 }, nil},
+		{"a process nobody is", func(o *Descriptor) { o.PID = 1<<31 - 1 }, nil},
+		{"a size of nothing", func(o *Descriptor) { o.Size = 0 }, nil},
+		{"an odd size", func(o *Descriptor) { o.Size++ }, nil},
+		{"a size of everything", func(o *Descriptor) { o.Size = ^uint64(0) }, nil},
+		{"another size", func(o *Descriptor) { o.Size += 2 * page }, nil},
+		{"another nonce", func(o *Descriptor) { o.Nonce[15]++ }, nil},
+		{"a pipe", func(o *Descriptor) { o.FD = int32(r.Fd()) }, nil},
+		{"a plain file", func(o *Descriptor) { o.FD = int32(plain.Fd()) }, nil},
+		{"memory that can shrink", func(o *Descriptor) { o.FD = int32(unsealed) }, nil},
+		{"memory of something else", func(o *Descriptor) { o.FD = int32(other) }, nil},
 	} {
-		o := a.Offer()
+		o := a.Descriptor()
 		test.edit(&o)
 		s, err := Open(o)
 		if err == nil {
@@ -146,7 +146,7 @@ func TestOpenRefuses(t *testing.T) {
 		}
 	}
 	a.CloseFile()
-	if s, err := Open(a.Offer()); err == nil {
+	if s, err := Open(a.Descriptor()); err == nil {
 		s.Close()
 		t.Error("a closed descriptor was opened")
 	}
@@ -189,7 +189,7 @@ func TestCloseLeavesNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b, err := Open(a.Offer())
+		b, err := Open(a.Descriptor())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -323,7 +323,7 @@ func TestStrangers(t *testing.T) {
 		if role == "elsewhere" {
 			cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID}
 		}
-		cmd.Stdin = strings.NewReader(hexOffer(s.Offer()))
+		cmd.Stdin = strings.NewReader(hexOffer(s.Descriptor()))
 		out, err := cmd.CombinedOutput()
 		if err != nil {
 			t.Errorf("%s: %v\n%s", role, err, out)
@@ -332,7 +332,7 @@ func TestStrangers(t *testing.T) {
 }
 
 // nobody is a role: it expects to be refused.
-func nobody(o Offer) error {
+func nobody(o Descriptor) error {
 	if err := syscall.Setresuid(65534, 65534, 65534); err != nil {
 		return err
 	}
@@ -341,11 +341,11 @@ func nobody(o Offer) error {
 }
 
 // elsewhere is the same in another PID namespace, with the /proc of the first.
-func elsewhere(o Offer) error {
+func elsewhere(o Descriptor) error {
 	return refused(o, func(err error) bool { return strings.Contains(err.Error(), "PID namespace") })
 }
 
-func refused(o Offer, as func(error) bool) error {
+func refused(o Descriptor, as func(error) bool) error {
 	if s, err := Open(o); err == nil || !as(err) {
 		return fmt.Errorf("open: %v, %v", s, err)
 	}
@@ -391,7 +391,7 @@ func TestMemory(t *testing.T) {
 
 func TestMemoryInPieces(t *testing.T) {
 	s := newSegmentOf(t, 0)
-	m, err := OpenMemory(s.Offer())
+	m, err := OpenMemory(s.Descriptor())
 	if err != nil {
 		t.Fatal(err)
 	}

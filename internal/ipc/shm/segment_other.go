@@ -19,7 +19,7 @@ func Create(data int) (*Segment, error) {
 }
 
 // Open fails: this is not Linux.
-func Open(Offer) (*Segment, error) { return nil, fmt.Errorf("shm.Open: %w", errNoLinux) }
+func Open(Descriptor) (*Segment, error) { return nil, fmt.Errorf("shm.Open: %w", errNoLinux) }
 
 // Allowed returns the empty set: it is not known.
 func Allowed() CPUs { return CPUs{} }

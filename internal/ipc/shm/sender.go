@@ -20,8 +20,8 @@ type Sender struct {
 	taken, free uint64
 	takenBy     [cellCount]uint64 // taken, after the record in each cell
 
-	loan int         // the next to be lent, if it is free
-	lent [Loans]bool // those that are not
+	nextSlot int             // the next to be used, if it is free
+	exposed  [CopySlots]bool // those that are not
 }
 
 // TrySend sends a record of the head and of all of payload, one after the other, if there

@@ -93,7 +93,7 @@ func (s *Segment) SharedBuffer(me, processes int, others []CPUs) *SharedBuffer {
 		b.all = append(b.all, (*poster)(unsafe.Pointer(&share[0])))
 		b.data = append(b.data, share[posterBytes:])
 	}
-	b.waiter = NewWaiter(Pace{Crowded: Crowded(Allowed(), others)})
+	b.waiter = NewWaiter(WaitPolicy{Crowded: Crowded(Allowed(), others)})
 	return b
 }
 
@@ -220,7 +220,7 @@ func (b *SharedBuffer) wait(ctx context.Context, p *poster, a aim, check func() 
 			case Park:
 				return b.sleep(ctx, p, a, check)
 			}
-			if b.single && i%TurnEvery == 0 {
+			if b.single && i%YieldEvery == 0 {
 				runtime.Gosched()
 			}
 		}

@@ -23,9 +23,9 @@ func CreateSharedBuffer(processes int) (*Segment, error) {
 	return s, nil
 }
 
-// OpenSharedBuffer maps the shared buffer for so many processes that a peer of this machine offered, and fails as
+// OpenSharedBuffer maps the shared buffer for so many processes that a peer of this machine described, and fails as
 // [Open] does.
-func OpenSharedBuffer(o Offer, processes int) (*Segment, error) {
+func OpenSharedBuffer(o Descriptor, processes int) (*Segment, error) {
 	size, err := sharedBufferSize(processes)
 	if err == nil && o.Size != uint64(size) {
 		err = fmt.Errorf("a segment of %d bytes is no shared buffer for %d processes", o.Size, processes)

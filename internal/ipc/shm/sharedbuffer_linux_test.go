@@ -20,7 +20,7 @@ func sharedBuffers(t *testing.T, n int) []*SharedBuffer {
 	others := make([]CPUs, n-1)
 	all := []*SharedBuffer{first.SharedBuffer(0, n, others)}
 	for i := 1; i < n; i++ {
-		s, err := OpenSharedBuffer(first.Offer(), n)
+		s, err := OpenSharedBuffer(first.Descriptor(), n)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -160,10 +160,10 @@ func TestSharedBufferOffers(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	if _, err := OpenSharedBuffer(s.Offer(), 3); err == nil {
+	if _, err := OpenSharedBuffer(s.Descriptor(), 3); err == nil {
 		t.Error("a shared buffer for 2 was opened as one for 3")
 	}
-	if _, err := Open(s.Offer()); err == nil {
+	if _, err := Open(s.Descriptor()); err == nil {
 		t.Error("a shared buffer was opened as rings")
 	}
 	for _, n := range []int{-1, 0, 1, MaxSharedBufferRanks + 1} {
@@ -186,7 +186,7 @@ func BenchmarkSharedBuffer(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	second, err := OpenSharedBuffer(first.Offer(), 2)
+	second, err := OpenSharedBuffer(first.Descriptor(), 2)
 	if err != nil {
 		b.Fatal(err)
 	}

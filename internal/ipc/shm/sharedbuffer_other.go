@@ -17,7 +17,7 @@ func CreateSharedBuffer(processes int) (*Segment, error) {
 }
 
 // OpenSharedBuffer fails: this is not Linux.
-func OpenSharedBuffer(Offer, int) (*Segment, error) {
+func OpenSharedBuffer(Descriptor, int) (*Segment, error) {
 	return nil, fmt.Errorf("shm.OpenSharedBuffer: %w", errNoLinux)
 }
 

@@ -4,7 +4,7 @@ import "time"
 
 // A Pace says how a process waits. The zero value is a good one for a process
 // that has a processor to itself.
-type Pace struct {
+type WaitPolicy struct {
 	// Crowded says that more processes of the job than processors want to run: one that
 	// polls keeps the one it waits for from running, so it yields at once, and goes on
 	// yielding while that gives the processor to others.
@@ -25,9 +25,9 @@ const (
 	Nap                   // call [NapCPU], then poll
 )
 
-// TurnEvery is after how many polls who waits should let other goroutines run where there is one
+// YieldEvery is after how many polls who waits should let other goroutines run where there is one
 // processor for all: that costs as much as a poll.
-const TurnEvery = 16
+const YieldEvery = 16
 
 const (
 	defaultBudget = 50 * time.Microsecond
@@ -51,9 +51,9 @@ const (
 
 	// A crowded process that had so many turns in vain looks for another place among those
 	// that take turns, and then stays for a while, twice as long each time it did not help.
-	strayTurns = 64
-	minStay    = 2 * time.Millisecond
-	maxStay    = 256 * time.Millisecond
+	maxUselessYields = 64
+	minStay          = 2 * time.Millisecond
+	maxStay          = 256 * time.Millisecond
 
 	gain    = 2  // budgets that a wait which paid adds to the account
 	most    = 16 // budgets that the account holds
@@ -78,7 +78,7 @@ const (
 // budget pays two budgets into an account, one that did not pays what it took.
 // Once it is empty, only every 16th wait polls for longer than a moment, until one of those pays.
 type Waiter struct {
-	pace   Pace
+	policy WaitPolicy
 	credit time.Duration
 	asked  int // waits that found the account empty
 	spin   int // spins of a wait before it asks: few where the last wait ended beside its peer
@@ -102,7 +102,7 @@ type Waiter struct {
 }
 
 // NewWaiter returns a waiter with a full account.
-func NewWaiter(p Pace) *Waiter {
+func NewWaiter(p WaitPolicy) *Waiter {
 	switch {
 	case p.Budget == 0:
 		p.Budget = defaultBudget
@@ -110,7 +110,7 @@ func NewWaiter(p Pace) *Waiter {
 		p.Budget = 0
 	}
 	p.Budget = min(p.Budget, maxBudget)
-	return &Waiter{pace: p, credit: most * p.Budget, spin: fewSpins, stay: minStay}
+	return &Waiter{policy: p, credit: most * p.Budget, spin: fewSpins, stay: minStay}
 }
 
 // Begin starts a wait.
@@ -135,7 +135,7 @@ func (w *Waiter) Spinning() bool {
 
 // Spins returns how many steps at the start of a wait are Spin, whatever the time.
 func (w *Waiter) Spins() int {
-	if w.pace.Crowded || w.pace.Budget == 0 {
+	if w.policy.Crowded || w.policy.Budget == 0 {
 		return 0
 	}
 	return w.spin
@@ -159,7 +159,7 @@ func (w *Waiter) Next(now time.Duration, beside bool) Step {
 		w.credit = max(w.credit-(now-w.start), 0)
 		return Park
 	}
-	if beside || w.pace.Crowded || w.wanted {
+	if beside || w.policy.Crowded || w.wanted {
 		w.spin, w.yielded = minSpins, true
 		w.yields++
 		return Yield
@@ -174,7 +174,7 @@ func (w *Waiter) Next(now time.Duration, beside bool) Step {
 
 // strays reports whether the process is to look for another place.
 func (w *Waiter) strays(now time.Duration) bool {
-	if w.vain < strayTurns || w.yields > 0 || now < w.stays {
+	if w.vain < maxUselessYields || w.yields > 0 || now < w.stays {
 		return false
 	}
 	w.vain = 0
@@ -206,21 +206,21 @@ func (w *Waiter) judge(now, long time.Duration) {
 
 func (w *Waiter) more(spent, long time.Duration) bool {
 	switch {
-	case w.pace.Budget == 0 || w.brief:
+	case w.policy.Budget == 0 || w.brief:
 		return false
-	case spent < w.pace.Budget:
+	case spent < w.policy.Budget:
 		return true
 	default:
-		return w.pace.Crowded && w.yields < crowdYields && long < longYield
+		return w.policy.Crowded && w.yields < crowdYields && long < longYield
 	}
 }
 
 // Found ends a wait that found something, without having parked.
 func (w *Waiter) Found() {
-	if w.pace.Crowded {
-		if w.vain = min(max(w.vain+w.yields-1, 0), 2*strayTurns); w.vain == 0 {
+	if w.policy.Crowded {
+		if w.vain = min(max(w.vain+w.yields-1, 0), 2*maxUselessYields); w.vain == 0 {
 			w.stay = minStay
 		}
 	}
-	w.credit = min(w.credit+gain*w.pace.Budget, most*w.pace.Budget)
+	w.credit = min(w.credit+gain*w.policy.Budget, most*w.policy.Budget)
 }

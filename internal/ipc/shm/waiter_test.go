@@ -21,18 +21,18 @@ func TestWaits(t *testing.T) {
 	const us = time.Microsecond
 	for _, test := range []struct {
 		name          string
-		pace          Pace
+		pace          WaitPolicy
 		each          time.Duration
 		spins, yields int
 	}{
-		{"alone", Pace{}, us, fewSpins, 50},
-		{"slow yields", Pace{}, 20 * us, fewSpins, 3},
-		{"own budget", Pace{Budget: 10 * us}, us, fewSpins, 10},
-		{"budget beyond bounds", Pace{Budget: time.Second}, maxBudget / 10, fewSpins, 10},
-		{"no budget", Pace{Budget: -1}, us, 0, 0},
-		{"crowded, nobody there", Pace{Crowded: true}, us / 2, 0, 100},
-		{"crowded, productive", Pace{Crowded: true}, 50 * us, 0, crowdYields},
-		{"crowded by who computes", Pace{Crowded: true}, 3 * time.Millisecond, 0, 1},
+		{"alone", WaitPolicy{}, us, fewSpins, 50},
+		{"slow yields", WaitPolicy{}, 20 * us, fewSpins, 3},
+		{"own budget", WaitPolicy{Budget: 10 * us}, us, fewSpins, 10},
+		{"budget beyond bounds", WaitPolicy{Budget: time.Second}, maxBudget / 10, fewSpins, 10},
+		{"no budget", WaitPolicy{Budget: -1}, us, 0, 0},
+		{"crowded, nobody there", WaitPolicy{Crowded: true}, us / 2, 0, 100},
+		{"crowded, productive", WaitPolicy{Crowded: true}, 50 * us, 0, crowdYields},
+		{"crowded by who computes", WaitPolicy{Crowded: true}, 3 * time.Millisecond, 0, 1},
 	} {
 		spins, yields := steps(NewWaiter(test.pace), test.each)
 		if spins != test.spins || yields != test.yields {
@@ -42,7 +42,7 @@ func TestWaits(t *testing.T) {
 }
 
 func TestWaitsInVainAreBounded(t *testing.T) {
-	w := NewWaiter(Pace{})
+	w := NewWaiter(WaitPolicy{})
 	polled := 0
 	for range 1000 {
 		if _, yields := steps(w, time.Microsecond); yields > 0 {
@@ -66,7 +66,7 @@ func TestWaitsInVainAreBounded(t *testing.T) {
 // A wait spins on while its peer is elsewhere, and yields while it is on the same
 // processor, the next wait after a moment already.
 func TestYieldsBesideThePeer(t *testing.T) {
-	w := NewWaiter(Pace{})
+	w := NewWaiter(WaitPolicy{})
 	spins := func() (n int) {
 		for w.Spinning() {
 			n++
@@ -97,7 +97,7 @@ func TestYieldsBesideThePeer(t *testing.T) {
 // who keeps the processor for long is left alone for a while.
 func TestYieldsWhereOthersWantTheProcessor(t *testing.T) {
 	const us = time.Microsecond
-	w := NewWaiter(Pace{Budget: 5 * time.Millisecond})
+	w := NewWaiter(WaitPolicy{Budget: 5 * time.Millisecond})
 	now := time.Second
 	next := func(took time.Duration) Step {
 		for w.Spinning() {
@@ -188,7 +188,7 @@ func TestTurnsFallIntoOrder(t *testing.T) {
 	for _, turns := range [][]int{{0, 1, 2, 3}, {0, 1, 3, 2}, {0, 2, 1, 3}, {0, 2, 3, 1}, {0, 3, 1, 2}, {0, 3, 2, 1}} {
 		r := rotation{turns: turns, asleep: map[int]time.Duration{}}
 		for range turns {
-			w := NewWaiter(Pace{Crowded: true})
+			w := NewWaiter(WaitPolicy{Crowded: true})
 			w.Begin()
 			r.waiters = append(r.waiters, w)
 		}
@@ -208,7 +208,7 @@ func TestTurnsFallIntoOrder(t *testing.T) {
 
 // TestNapsInVainGetRare: where no order is a good one, little time is spent on looking for it.
 func TestNapsInVainGetRare(t *testing.T) {
-	w := NewWaiter(Pace{Crowded: true})
+	w := NewWaiter(WaitPolicy{Crowded: true})
 	naps, waits := 0, 100_000
 	for i := range waits {
 		w.Begin()

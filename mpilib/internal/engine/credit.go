@@ -14,9 +14,9 @@ import (
 // by not being returned when it was used.
 
 const (
-	// extraCredit is what all peers of a process may have beyond their first amounts, in bytes,
+	// maxExtraCredit is what all peers of a process may have beyond their first amounts, in bytes,
 	// whether they use it or not.
-	extraCredit = 256 << 20
+	maxExtraCredit = 256 << 20
 
 	// creditGain is how many times what arrives in a round trip the credit is: once for
 	// what is under way, and once for credit that is on its way back, and growth.
@@ -24,9 +24,9 @@ const (
 
 	// On a short path credit is returned a nearStep-th of the whole at a time. On a long one,
 	// where a stream would wait for it, it is a farStep-th, and minStep bytes if that is more.
-	nearStep = 4
-	farStep  = 64
-	minStep  = 16 << 10
+	shortStep = 4
+	longStep  = 64
+	minStep   = 16 << 10
 
 	// creditIdle is for how long what is beyond the first amount must have been of no use
 	// before it is not returned any more.
@@ -36,10 +36,10 @@ const (
 // A grant is the credit that a peer has here. Of total, the peer has some, some is on its way
 // in either direction, held is used by what is kept here, and owed waits to be returned.
 type grant struct {
-	first, most int // bounds of total
+	first, max int // bounds of total
 
 	total int
-	held  int // see bound.go
+	held  int // see limits.go
 	owed  int
 	step  int // from which on owed is worth an envelope
 
@@ -50,7 +50,7 @@ type grant struct {
 
 // newGrant returns the grant of a peer that knows of firstCredit only.
 func newGrant(first, most int) grant {
-	return grant{first: first, most: max(first, most), total: first, owed: first - firstCredit}
+	return grant{first: first, max: max(first, most), total: first, owed: first - firstCredit}
 }
 
 // resize grants more, of extra bytes at most, or less, as what came of late over a path
@@ -65,15 +65,15 @@ func (g *grant) resize(now time.Time, rtt time.Duration, extra int) (more int) {
 		}
 		switch {
 		case want > g.total && g.held <= g.total/4:
-			more = min(min(want, g.most)-g.total, extra)
+			more = min(min(want, g.max)-g.total, extra)
 		case now.Sub(g.needed) >= creditIdle:
 			more = -min(g.owed, g.total-g.first)
 		}
 		g.total += more
 		g.owed += more
 	}
-	if g.step = g.total / nearStep; rtt > farRTT {
-		g.step = max(g.total/farStep, min(g.step, minStep))
+	if g.step = g.total / shortStep; rtt > longRTT {
+		g.step = max(g.total/longStep, min(g.step, minStep))
 	}
 	return more
 }
@@ -88,10 +88,10 @@ func (g *grant) end() (less int) {
 // resize is the grant's, now. mu is held.
 func (p *peer) resize() {
 	rtt := time.Duration(0)
-	if !p.near.open {
+	if !p.shm.open {
 		_, rtt = p.link.Current()
 	}
-	p.e.extra -= p.grant.resize(time.Now(), rtt, p.e.extra)
+	p.e.extraCredit -= p.grant.resize(time.Now(), rtt, p.e.extraCredit)
 }
 
 // owe notes that the peer is to have credit back for n bytes that it sent eagerly, and returns
@@ -99,7 +99,7 @@ func (p *peer) resize() {
 func (p *peer) owe(n int) {
 	g := &p.grant
 	if p.gone || p.failed != nil {
-		p.e.extra += g.end()
+		p.e.extraCredit += g.end()
 		return
 	}
 	if g.owed += n; g.owed >= g.step {
@@ -108,9 +108,9 @@ func (p *peer) owe(n int) {
 	}
 }
 
-// came notes that n bytes are here. If the peer was asked for them they use no credit, but
+// countArrival notes that n bytes are here. If the peer was asked for them they use no credit, but
 // tell what the path carries all the same. mu is held.
-func (p *peer) came(n int, asked bool) {
+func (p *peer) countArrival(n int, asked bool) {
 	g := &p.grant
 	g.came += n + messageCost
 	if asked && g.came >= g.step {
@@ -123,7 +123,7 @@ func (p *peer) came(n int, asked bool) {
 // giveCredit returns what the peer is owed. mu is held.
 func (p *peer) giveCredit() {
 	if g := &p.grant; g.owed > 0 {
-		p.control(wire.Envelope{Kind: wire.EnvelopeCredit, Length: uint64(g.owed)})
+		p.queueControl(wire.Envelope{Kind: wire.EnvelopeCredit, Length: uint64(g.owed)})
 		g.owed = 0
 	}
 }

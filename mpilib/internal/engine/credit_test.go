@@ -97,8 +97,8 @@ func (p *longPath) run(d time.Duration, sends int) float64 {
 			}
 			p.giveCredit()
 		}
-		if all := p.credit + sum(p.data) + g.held + g.owed + sum(p.credits); all != g.total || g.total > g.most || g.total < g.first {
-			p.wasBroken = fmt.Errorf("of a credit of %d bytes, %d to %d, there are %d", g.total, g.first, g.most, all)
+		if all := p.credit + sum(p.data) + g.held + g.owed + sum(p.credits); all != g.total || g.total > g.max || g.total < g.first {
+			p.wasBroken = fmt.Errorf("of a credit of %d bytes, %d to %d, there are %d", g.total, g.first, g.max, all)
 		}
 	}
 	return float64(p.arrived-before) / float64(p.rate) / float64(d/time.Millisecond)
@@ -138,7 +138,7 @@ func TestCreditFollowsThePath(t *testing.T) {
 			if p.wasBroken != nil {
 				t.Error(p.wasBroken)
 			}
-			if limit := p.grant.total/farStep + p.rate; p.greatest > limit {
+			if limit := p.grant.total/longStep + p.rate; p.greatest > limit {
 				t.Errorf("%d bytes came back at once, want %d at most", p.greatest, limit)
 			}
 		})
@@ -186,11 +186,11 @@ func TestCreditStep(t *testing.T) {
 		rtt   time.Duration
 		want  int
 	}{
-		{16 << 20, 0, 4 << 20}, {16 << 20, farRTT, 4 << 20}, {16 << 20, farRTT + 1, 256 << 10}, {64 << 20, time.Second, 1 << 20},
+		{16 << 20, 0, 4 << 20}, {16 << 20, longRTT, 4 << 20}, {16 << 20, longRTT + 1, 256 << 10}, {64 << 20, time.Second, 1 << 20},
 		{256 << 10, time.Second, minStep}, {64 << 10, time.Second, 16 << 10}, {64 << 10, 0, 16 << 10},
 	} {
 		g := newGrant(tc.total, 0)
-		if g.resize(time.Unix(1e9, 0), tc.rtt, extraCredit); g.step != tc.want || g.total != tc.total {
+		if g.resize(time.Unix(1e9, 0), tc.rtt, maxExtraCredit); g.step != tc.want || g.total != tc.total {
 			t.Errorf("of %d over %v: %d at a time of %d, want %d", tc.total, tc.rtt, g.step, g.total, tc.want)
 		}
 	}
@@ -272,8 +272,8 @@ func TestStreamOverDelay(t *testing.T) {
 		es[1].mu.Lock()
 		defer es[1].mu.Unlock()
 		g := &es[1].peers[0].grant
-		if es[1].extra != extraCredit-(g.total-first) {
-			t.Errorf("of %d bytes beyond the first %d are missing from what others may have", g.total-first, extraCredit-es[1].extra)
+		if es[1].extraCredit != maxExtraCredit-(g.total-first) {
+			t.Errorf("of %d bytes beyond the first %d are missing from what others may have", g.total-first, maxExtraCredit-es[1].extraCredit)
 		}
 		return g.total, g.held
 	}
@@ -316,7 +316,7 @@ func TestStreamOverDelay(t *testing.T) {
 	}
 	credits.mu.Unlock()
 
-	late := make([]Request, most/size+maxOffers) // of which no receive comes; more than there is credit for, and more than are offered
+	late := make([]Request, most/size+maxPendingSends) // of which no receive comes; more than there is credit for, and more than are announced
 	for i := range late {
 		es[0].Isend(&late[i], everyone{}, 0, 1, 6, message, Standard, false)
 	}
@@ -369,8 +369,8 @@ func TestPeerExceedsGrownCredit(t *testing.T) {
 		t.Errorf("memory has grown by %d MiB", grown>>20)
 	}
 	e.mu.Lock()
-	if g := &e.peers[1].grant; e.extra != extraCredit-(g.total-first) || g.total > max(first, g.held) {
-		t.Errorf("it keeps %d bytes and is counted with %d; others may have %d", g.held, g.total, e.extra)
+	if g := &e.peers[1].grant; e.extraCredit != maxExtraCredit-(g.total-first) || g.total > max(first, g.held) {
+		t.Errorf("it keeps %d bytes and is counted with %d; others may have %d", g.held, g.total, e.extraCredit)
 	}
 	e.mu.Unlock()
 }
@@ -400,7 +400,7 @@ func TestPeerGrantsWithoutEnd(t *testing.T) {
 		}
 	}
 	e.mu.Unlock()
-	if copied > maxBatches*batchSize+len(sends)*wire.EnvelopeLen || lent == 0 || len(e.peers[1].offers) > 0 {
+	if copied > maxBatches*batchSize+len(sends)*wire.EnvelopeLen || lent == 0 || len(e.peers[1].pendingSends) > 0 {
 		t.Errorf("%d bytes are copied, %d messages are not", copied, lent)
 	}
 	go io.Copy(io.Discard, peer) // ends with the socket

@@ -5,16 +5,16 @@ import (
 	"github.com/isthmus-grid/isthmus/wire"
 )
 
-// directRow is after how many receives one sees to all rings: others must not wait for two who
+// directsPerSweep is after how many receives one sees to all rings: others must not wait for two who
 // talk all the time.
-const directRow = 16
+const directsPerSweep = 16
 
 // RecvNow receives a message that is the next in the ring of its sender, and reports whether it
 // did. If not nothing has happened, and StartRecv is to be called.
 func (e *Engine) RecvNow(g Group, ctxID uint32, src, tag int, b []byte) (got Result, ok bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.refused(g, ctxID) != nil {
+	if e.startError(g, ctxID) != nil {
 		return got, false
 	}
 	return e.recvDirect(ctxID, src, tag, b, false)
@@ -22,7 +22,7 @@ func (e *Engine) RecvNow(g Group, ctxID uint32, src, tag int, b []byte) (got Res
 
 // recvDirect receives a message straight from the ring of its sender, if it is the next there or,
 // where the caller waits for it, comes in a moment, and reports whether it did. It posts no
-// receive: while it has the polling turn nobody else takes messages from that sender. What lies
+// receive: while it has the polling token nobody else takes messages from that sender. What lies
 // in the ring goes to receives that were posted before, and nothing is taken past a message of that
 // sender that is kept, so that the order is the standard's (MPI-4.1, section 3.5). It is a matter of a
 // few microseconds, of which nobody has to know: the death of a process, or of the context, it
@@ -33,16 +33,16 @@ func (e *Engine) recvDirect(ctxID uint32, src, tag int, b []byte, waits bool) (g
 		return got, false
 	}
 	p := e.peers[src]
-	if !p.near.open || p.failed != nil || n.stir.Load() || len(e.copies)+len(e.helps) > 0 || e.unwanted(ctxID) {
+	if !p.shm.open || p.failed != nil || n.attention.Load() || len(e.copies)+len(e.helps) > 0 || e.unwanted(ctxID) {
 		return got, false
 	}
-	table, rx := &e.contextOf(ctxID).table, p.near.rx
+	table, rx := &e.contextOf(ctxID).table, p.shm.rx
 	if !waits && !rx.Ready() || table.Peek(int32(src), int32(tag)) != nil {
 		return got, false
 	}
-	n.take()
+	n.takeToken()
 	n.awake()
-	if n.direct++; n.direct%directRow == 0 {
+	if n.direct++; n.direct%directsPerSweep == 0 {
 		for _, q := range n.peers {
 			if q != p {
 				e.sweepRing(q, nil)
@@ -60,24 +60,24 @@ func (e *Engine) recvDirect(ctxID uint32, src, tag int, b []byte, waits bool) (g
 		e.mu.Lock()
 	}
 	if table.Receives() {
-		e.sweepRing(p, content{})
+		e.sweepRing(p, alreadyMet{})
 	}
 	got, ok = p.takeDirect(ctxID, tag, b)
-	e.yieldRings()
+	e.releaseRings()
 	return got, ok
 }
 
-// content is what somebody wants who has all he waits for: see early.
-type content struct{}
+// alreadyMet is what somebody wants who has all he waits for: see early.
+type alreadyMet struct{}
 
-func (content) here() bool { return true }
+func (alreadyMet) met() bool { return true }
 
-func (content) signal() <-chan struct{} { return nil }
+func (alreadyMet) changed() <-chan struct{} { return nil }
 
 // takeDirect takes the next record of the ring if it is a message for a receive with
-// that buffer. The polling turn and mu are held.
+// that buffer. The polling token and mu are held.
 func (p *peer) takeDirect(ctxID uint32, tag int, b []byte) (got Result, ok bool) {
-	rx := p.near.rx
+	rx := p.shm.rx
 	head, payload, ok, err := rx.Next()
 	if !ok || err != nil || p.failed != nil { // who sweeps will find it again
 		return got, false
@@ -91,12 +91,12 @@ func (p *peer) takeDirect(ctxID uint32, tag int, b []byte) (got Result, ok bool)
 	}
 	copy(b, payload)
 	if rx.Done() {
-		p.near.bell = true
+		p.shm.bellDue = true
 	}
 	p.stats.MessagesReceived++
 	p.stats.BytesReceived += length
 	p.owe(len(payload) + messageCost)
-	if p.near.bell || p.out.any() {
+	if p.shm.bellDue || p.out.any() {
 		p.dispatch(false)
 	}
 	return Result{Source: p.rank, Tag: int(sent), Bytes: length}, true

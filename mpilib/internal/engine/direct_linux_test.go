@@ -29,7 +29,7 @@ func TestDirectKeepsOrder(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for round := range 3 * directRow {
+	for round := range 3 * directsPerSweep {
 		var posted Handle
 		early, got := make([]byte, 1), make([]byte, 1)
 		want := func(what string, tag int, b byte) {
@@ -63,7 +63,7 @@ func TestDirectKeepsOrder(t *testing.T) {
 }
 
 // Receives that are started and not waited for keep the order as well, whether their message is
-// kept, offered, in the ring, or for one that was posted before.
+// kept, announced, in the ring, or for one that was posted before.
 func TestReceivedNowKeepsOrder(t *testing.T) {
 	es, _ := together(t)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -73,9 +73,9 @@ func TestReceivedNowKeepsOrder(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	got := make([]byte, 2*lendFrom)
+	got := make([]byte, 2*zeroCopyFrom)
 	now := 0
-	for round := range 3 * directRow {
+	for round := range 3 * directsPerSweep {
 		want := func(what string, tag, bytes int, b byte) {
 			t.Helper()
 			clear(got[:1])
@@ -115,12 +115,12 @@ func TestReceivedNowKeepsOrder(t *testing.T) {
 		}
 
 		var large Handle
-		b := make([]byte, 2*lendFrom)
+		b := make([]byte, 2*zeroCopyFrom)
 		b[0] = 6
 		es[0].StartSend(&large, everyone{}, 0, 1, 5, b, Standard, false)
 		has(t, es[1], 1)
 		send(5, 7)
-		want("the one that is offered", 5, len(b), 6)
+		want("the one that is announced", 5, len(b), 6)
 		want("the one behind it", AnyTag, 1, 7)
 		if _, err := large.Wait(ctx); err != nil {
 			t.Fatal(err)
@@ -137,7 +137,7 @@ func TestDirectLeavesTheRest(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	sent := make(chan error, 1)
-	for i, b := range [][]byte{nil, make([]byte, eagerShared), make([]byte, eagerShared+1), make([]byte, 2*lendFrom)} {
+	for i, b := range [][]byte{nil, make([]byte, eagerShared), make([]byte, eagerShared+1), make([]byte, 2*zeroCopyFrom)} {
 		for _, mode := range []Mode{Standard, Synchronous, Buffered} {
 			numbered(b, i)
 			go func() { sent <- es[0].Send(ctx, everyone{}, 0, 1, i, b, mode) }() // ends with the receive
@@ -168,9 +168,9 @@ func TestDirectLeavesTheRest(t *testing.T) {
 // satisfied is of one who has what he waited for, or has not.
 type satisfied bool
 
-func (s satisfied) here() bool { return bool(s) }
+func (s satisfied) met() bool { return bool(s) }
 
-func (s satisfied) signal() <-chan struct{} { return nil }
+func (s satisfied) changed() <-chan struct{} { return nil }
 
 // Who has what he waited for leaves in the ring what finds no receive, and takes the rest.
 func TestEarlyMessagesStayInTheRing(t *testing.T) {
@@ -184,9 +184,9 @@ func TestEarlyMessagesStayInTheRing(t *testing.T) {
 	for e.rings.polling { // by the attendant, who looks now and then
 		e.rings.free.Wait()
 	}
-	e.rings.take()
+	e.rings.takeToken()
 	defer e.mu.Unlock()
-	defer e.yieldRings()
+	defer e.releaseRings()
 	for tag := range 3 {
 		if err := es[0].Send(ctx, everyone{}, 0, 1, tag, fmt.Append(nil, tag), Standard); err != nil {
 			t.Fatal(err)

@@ -5,39 +5,41 @@
 //
 // # Protocol
 //
-// What two engines say to each other are the envelopes of package wire. A small
-// message is sent at once (eagerly), as far as the receiver has granted credit
-// for messages that find no receive. A large one, and any without credit, is
-// offered: its first bytes go along eagerly where credit allows it, and the
-// receiver asks for the rest when a receive matches. So a receiver's memory is
-// bounded, no link is ever left unread, and a large message that is waited for
-// needs no round trip more than a small one as long as its head is on its way for
-// that long.
+// Two engines talk in the envelopes of package wire. A small message is sent
+// eagerly: at once, as far as the receiver has granted credit for messages that
+// find no receive. A large one, and any without credit, is sent by rendezvous: the
+// sender announces it (RTS), its first bytes (the head) follow eagerly where credit
+// allows that, and the receiver asks for the rest (CTS) when a receive matches. So a
+// receiver's memory is bounded, every link is always read, and a large message that
+// is waited for costs no round trip more than a small one as long as its head is
+// under way.
 //
 // # Who reads and who writes
 //
-// A link is read by one goroutine at a time, whoever holds its reading turn:
+// A link is read by one goroutine at a time, whoever holds its reading token:
 //
 //	nobody --wait of a request--> the waiter itself --it has what it wants--> nobody
 //	nobody --nobody for a while--> the peer's reader goroutine --a waiter comes--> nobody
 //
 // A waiter that reads itself spares two wake-ups for each message. When nobody
 // waits, a clock sees to it, every millisecond while links are left alone, that
-// the peer's own goroutine takes over. Writing has a turn as well: a send
+// the peer's own goroutine takes over. Writing has a token as well: a send
 // writes itself what the link takes without waiting, a blocked waiter writes for
 // itself, and the peer's writer goroutine does the rest.
 //
 // # Shared memory
 //
-// Processes of one node say everything through memory they share as soon as both have
-// mapped it, and the link is left to bells and to the news of the other's end; see
-// near for how they come to it and rings for who looks when. What an envelope
-// means is the same on either way. Nobody writes or reads the link of such a peer but its
-// own goroutines, and nothing waits for the ring's lock-free ends but with the lock or the
-// polling turn. Two things spare work where messages are small: a receive looks whether its
-// message is the next in the ring, for a moment if it is waited for, and takes it
-// there without being posted (direct.go); and a message that finds no receive stays in the
-// ring while who polls it has what he waited for, since he may post one next.
+// Processes of one node send everything through memory they share as soon as both
+// have mapped it; the link is left to bells and to the end of the peer. See
+// sharedmemory.go for how they set it up, rings.go for who looks when, and
+// zerocopy.go for large messages, which the receiver copies from the sender's own
+// buffer. An envelope means the same on either way. Only the peer's own goroutines
+// read and write the link of such a peer. The lock-free ends of a ring are used
+// with the lock or the polling token alone. Two things save work where messages are
+// small: a receive looks whether its message is the next in the ring, for a moment
+// if it is waited for, and takes it there without being posted (direct.go); and a
+// message that finds no receive stays in the ring while the goroutine that polls has
+// what it waited for, since it may post the receive next.
 //
 // # Failures
 //

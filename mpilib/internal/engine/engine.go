@@ -39,9 +39,9 @@ type Config struct {
 	// under way; no more than Unexpected: it stays.
 	MaxUnexpected int
 
-	// Near has messages to processes of the same node go through shared memory
+	// SharedMemory has messages to processes of the same node go through shared memory
 	// where the system lets them.
-	Near bool
+	SharedMemory bool
 
 	// Connect returns when Attach was called for the rank, or why not. It is called
 	// from goroutines of the engine, once for each peer.
@@ -51,9 +51,9 @@ type Config struct {
 	// with the engine's lock held. nil: nothing is known of any.
 	Unmade func(context uint32) bool
 
-	// Told is told of news, one after the other, by a goroutine of the engine. It
+	// OnNews is told of news, one after the other, by a goroutine of the engine. It
 	// may call the engine. nil: nobody is.
-	Told func(News)
+	OnNews func(News)
 }
 
 // An Engine moves the messages of one process. Safe for concurrent use.
@@ -67,19 +67,19 @@ type Engine struct {
 		id uint32
 		c  *msgContext
 	}
-	peers    []*peer // by world rank; nil for this process
-	remote   int     // how many of them have a link
-	arrived  chan struct{}
-	selfHeld int        // bytes of copied messages to self
-	extra    int        // what is left of extraCredit
-	spare    []*Request // of Handles that are over; see handle.go
-	any      *anyOf     // that nobody uses; nil: none
-	closed   error
+	peers        []*peer // by world rank; nil for this process
+	remote       int     // how many of them have a link
+	arrived      chan struct{}
+	selfHeld     int        // bytes of copied messages to self
+	extraCredit  int        // what is left of extraCredit
+	freeRequests []*Request // of Handles that are over; see handle.go
+	freeAny      *anyOf     // that nobody uses; nil: none
+	closed       error
 
 	rings   rings
-	sharing sharing
-	copies  []*inflow // borrowed messages, of which pieces are to be copied
-	helps   []help    // lent ones, of which pieces may be
+	sharing sharingCalls
+	copies  []*transfer // zero-copy messages coming in, of which pieces are to be copied
+	helps   []help      // zero-copy messages going out, of which pieces may be
 
 	// See failure.go and seek.go.
 	dead    []int             // world ranks that have failed, in the order in which that was learned
@@ -94,8 +94,8 @@ type Engine struct {
 	sought  []sought
 	seeking bool
 
-	tending bool // the keeper's clock runs
-	tend    chan struct{}
+	idleWatched bool // watchIdle's clock runs
+	idleWake    chan struct{}
 
 	ctx    context.Context // of everything that is started here; ends with Close
 	cancel context.CancelFunc
@@ -125,10 +125,10 @@ type Group interface {
 
 // New returns an engine without links. Close ends it.
 func New(cfg Config) *Engine {
-	e := &Engine{cfg: cfg, contexts: map[uint32]*msgContext{}, made: map[uint32]bool{}, arrived: make(chan struct{}), tend: make(chan struct{}, 1)}
+	e := &Engine{cfg: cfg, contexts: map[uint32]*msgContext{}, made: map[uint32]bool{}, arrived: make(chan struct{}), idleWake: make(chan struct{}, 1)}
 	e.cfg.Unexpected = max(cfg.Unexpected, firstCredit)
-	e.extra = extraCredit
-	e.sharing = system
+	e.extraCredit = maxExtraCredit
+	e.sharing = systemSharing
 	e.rings.init(&e.mu)
 	e.ctx, e.cancel = context.WithCancel(context.Background())
 	e.peers = make([]*peer, cfg.Size)
@@ -153,11 +153,11 @@ func (e *Engine) Attach(l *link.Link) {
 	defer e.mu.Unlock()
 	rank := int(l.Peer.Rank)
 	if e.ctx.Err() != nil || rank >= e.cfg.Size || e.peers[rank] == nil || e.peers[rank].link != nil || e.peers[rank].failed != nil {
-		e.work.Go(func() { e.turnAway(l) })
+		e.work.Go(func() { e.rejectLink(l) })
 		return
 	}
 	if e.remote == 0 {
-		e.work.Go(e.keep)
+		e.work.Go(e.watchIdle)
 	}
 	e.remote++
 	e.peers[rank].attach(l)
@@ -208,9 +208,9 @@ func (e *Engine) wakeProbes() {
 	e.arrived = make(chan struct{})
 }
 
-// hopeless says why no message can come from source any more, or returns nil.
+// sourceError says why no message can come from source any more, or returns nil.
 // mu is held.
-func (e *Engine) hopeless(source int) error {
+func (e *Engine) sourceError(source int) error {
 	switch {
 	case e.closed != nil:
 		return e.closed
@@ -219,7 +219,7 @@ func (e *Engine) hopeless(source int) error {
 	}
 	p := e.peers[source]
 	if p.failed == nil && p.gone {
-		return p.left()
+		return p.goodbyeError()
 	}
 	return p.failed
 }
@@ -243,13 +243,13 @@ func (e *Engine) failReceives(p *peer, err error) {
 // tick is how long a link may be left alone before the peer's own goroutine reads.
 const tick = time.Millisecond
 
-// keep sees to links that nobody reads, while there are any.
-func (e *Engine) keep() {
+// watchIdle sees to links that nobody reads, while there are any.
+func (e *Engine) watchIdle() {
 	clock := time.NewTimer(tick)
 	defer clock.Stop()
 	for {
 		select {
-		case <-e.tend:
+		case <-e.idleWake:
 		case <-e.ctx.Done():
 			return
 		}
@@ -260,46 +260,46 @@ func (e *Engine) keep() {
 			case <-e.ctx.Done():
 				return
 			}
-			again = e.look()
+			again = e.checkIdle()
 		}
 	}
 }
 
-// look has the links read, and written, that were left alone since the last look, and
+// checkIdle has the links read, and written, that were left alone since the last look, and
 // reports whether any are left to look at.
-func (e *Engine) look() bool {
+func (e *Engine) checkIdle() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	again := e.lookAtRings()
+	again := e.checkRings()
 	for _, p := range e.peers {
 		if p == nil || p.link == nil || p.failed != nil {
 			continue
 		}
 		if p.writable() {
 			again = true
-			if p.writes == p.written {
+			if p.writes == p.writesSeen {
 				wake(p.toWriter)
 			}
 		}
-		p.written = p.writes
+		p.writesSeen = p.writes
 		if p.attended {
 			continue
 		}
 		again = true
-		if p.turns == p.seen && !p.reading {
+		if p.reads == p.readsSeen && !p.reading {
 			wake(p.toReader)
 		}
-		p.seen = p.turns
+		p.readsSeen = p.reads
 	}
-	e.tending = again
+	e.idleWatched = again
 	return again
 }
 
-// leftAlone is told that a link is read by nobody that stays. mu is held.
-func (e *Engine) leftAlone() {
-	if !e.tending {
-		e.tending = true
-		wake(e.tend)
+// noteIdle is told that a link is read by nobody that stays. mu is held.
+func (e *Engine) noteIdle() {
+	if !e.idleWatched {
+		e.idleWatched = true
+		wake(e.idleWake)
 	}
 }
 

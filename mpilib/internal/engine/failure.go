@@ -57,9 +57,9 @@ const (
 	maxNotes = 1 << 14
 )
 
-// died has everybody told that a process has failed, and ends what needs all
+// announceFailure has everybody told that a process has failed, and ends what needs all
 // members of a group it is in. mu is held.
-func (e *Engine) died(p *peer) {
+func (e *Engine) announceFailure(p *peer) {
 	e.dead = append(e.dead, p.rank)
 	if !e.outcast {
 		e.tellAll(wire.Envelope{Kind: wire.EnvelopeFailed, ID: uint32(p.rank)})
@@ -73,44 +73,44 @@ func (e *Engine) died(p *peer) {
 	for _, c := range e.contexts { // those who wait for any source look again
 		c.table.Posted(func(m *match.Receive[*Request]) bool {
 			if r := m.Owner; r.peer == AnySource && r.group.Member(p.rank) {
-				r.stir()
+				r.wakeWaiters()
 			}
 			return true
 		})
 	}
 }
 
-// lost tells the owner. mu is held.
-func (e *Engine) lost(rank int) { e.announce(News{Kind: Lost, Rank: rank}) }
+// announceLost tells the owner. mu is held.
+func (e *Engine) announceLost(rank int) { e.announce(News{Kind: Lost, Rank: rank}) }
 
 // tellAll sends an envelope to everybody there is a link with. mu is held.
 func (e *Engine) tellAll(env wire.Envelope) {
 	for _, p := range e.peers {
 		if p != nil && p.link != nil && !p.gone {
-			p.control(env)
+			p.queueControl(env)
 			wake(p.toWriter)
 		}
 	}
 }
 
-// inform tells a peer whose link is new what it may have missed. mu is held.
-func (p *peer) inform() {
+// sendHistory tells a peer whose link is new what it may have missed. mu is held.
+func (p *peer) sendHistory() {
 	if !p.e.outcast {
 		for _, rank := range p.e.dead {
-			p.control(wire.Envelope{Kind: wire.EnvelopeFailed, ID: uint32(rank)})
+			p.queueControl(wire.Envelope{Kind: wire.EnvelopeFailed, ID: uint32(rank)})
 		}
 	}
 	for first, n := range p.e.revokes {
-		p.control(wire.Envelope{Kind: wire.EnvelopeRevoked, Context: first, Tag: n})
+		p.queueControl(wire.Envelope{Kind: wire.EnvelopeRevoked, Context: first, Tag: n})
 	}
 	if p.e.closed != nil {
-		p.control(wire.Envelope{Kind: wire.EnvelopeGoodbye}) // the others were said before
+		p.queueControl(wire.Envelope{Kind: wire.EnvelopeGoodbye}) // the others were said before
 	}
 }
 
-// turnAway closes a link that is not wanted, so that its peer does not take this
+// rejectLink closes a link that is not wanted, so that its peer does not take this
 // process for failed.
-func (e *Engine) turnAway(l *link.Link) {
+func (e *Engine) rejectLink(l *link.Link) {
 	why := wire.Envelope{Kind: wire.EnvelopeGoodbye}
 	e.mu.Lock()
 	if rank := int(l.Peer.Rank); e.closed == nil && rank < e.cfg.Size && e.peers[rank] != nil && e.peers[rank].failed != nil {
@@ -121,8 +121,8 @@ func (e *Engine) turnAway(l *link.Link) {
 	l.Conn.Close()
 }
 
-// unreached says what it means that no link could be made. mu is held.
-func (p *peer) unreached(err error) {
+// connectFailed says what it means that no link could be made. mu is held.
+func (p *peer) connectFailed(err error) {
 	p.connecting = false
 	switch ended := errors.Is(err, overlay.ErrEnded); {
 	case p.link != nil || p.failed != nil || p.gone:
@@ -150,8 +150,8 @@ func (e *Engine) expects(rank int) bool {
 	return false
 }
 
-// isFailed acts on a peer's news that a process has failed. mu is held.
-func (p *peer) isFailed(env wire.Envelope) error {
+// failedReceived acts on a peer's news that a process has failed. mu is held.
+func (p *peer) failedReceived(env wire.Envelope) error {
 	e, rank := p.e, int(env.ID)
 	switch {
 	case rank >= e.cfg.Size:
@@ -161,7 +161,7 @@ func (p *peer) isFailed(env wire.Envelope) error {
 		e.announce(News{Kind: Outcast, Rank: p.rank})
 		p.fail(fmt.Errorf("rank %d of the world: %w: it takes this process for failed, and has closed the link", p.rank, ErrProcFailed))
 	default:
-		e.peers[rank].condemn(fmt.Errorf("rank %d of the world: %w: rank %d says so", rank, ErrProcFailed, p.rank))
+		e.peers[rank].markFailed(fmt.Errorf("rank %d of the world: %w: rank %d says so", rank, ErrProcFailed, p.rank))
 	}
 	return nil
 }
@@ -171,27 +171,27 @@ func (e *Engine) Fail(rank int, why error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if p := e.peers[rank]; p != nil {
-		p.condemn(fmt.Errorf("rank %d of the world: %w: %w", rank, ErrProcFailed, why))
+		p.markFailed(fmt.Errorf("rank %d of the world: %w: %w", rank, ErrProcFailed, why))
 	}
 }
 
-// condemn fails a peer whose link may be well. It may even live: then it learns
+// markFailed fails a peer whose link may be well. It may even live: then it learns
 // why it is left, so that it does not take the others for failed. mu is held.
-func (p *peer) condemn(err error) {
+func (p *peer) markFailed(err error) {
 	switch {
 	case p.gone || p.e.closed != nil:
 		return
 	case p.failed != nil:
 		if !slices.Contains(p.e.dead, p.rank) { // it was not reached
 			p.failed = err
-			p.e.died(p)
+			p.e.announceFailure(p)
 		}
 		return
 	}
 	switch env := (wire.Envelope{Kind: wire.EnvelopeFailed, ID: uint32(p.rank)}); { // or it does not learn
 	case p.link == nil:
-	case p.out.near:
-		p.through(env, nil)
+	case p.out.viaShm:
+		p.sendRecord(env, nil)
 	case !p.writing:
 		p.link.Conn.Post(env.Append(nil))
 	}
@@ -278,7 +278,7 @@ func (e *Engine) revoke(first, n uint32) {
 // maxRevoked is how many contexts one envelope may revoke.
 const maxRevoked = 16
 
-func (p *peer) isRevoked(env wire.Envelope) error {
+func (p *peer) revokedReceived(env wire.Envelope) error {
 	if env.Tag == 0 || env.Tag > maxRevoked || env.Context+env.Tag < env.Context {
 		return fmt.Errorf("%w: %d contexts from %d on are revoked", wire.ErrMalformed, env.Tag, env.Context)
 	}
@@ -298,12 +298,12 @@ func (e *Engine) Refused(g Group, ctxID uint32) error {
 	if e.closed != nil {
 		return e.closed
 	}
-	return e.refused(g, ctxID)
+	return e.startError(g, ctxID)
 }
 
-// refused says why nothing can be started for a group in a context, or returns
+// startError says why nothing can be started for a group in a context, or returns
 // nil. mu is held.
-func (e *Engine) refused(g Group, ctxID uint32) error {
+func (e *Engine) startError(g Group, ctxID uint32) error {
 	if len(e.revoked) > 0 && e.revoked[ctxID] {
 		return ErrRevoked
 	}
@@ -317,9 +317,9 @@ func (e *Engine) refused(g Group, ctxID uint32) error {
 	return nil
 }
 
-// bereft says which failure keeps a receive from any source of the group from
+// anySourceError says which failure keeps a receive from any source of the group from
 // being waited for, or returns nil. mu is held.
-func (e *Engine) bereft(g Group) error {
+func (e *Engine) anySourceError(g Group) error {
 	for _, rank := range e.dead {
 		if g.Member(rank) && !g.Acknowledged(rank) {
 			return e.peers[rank].failed
@@ -328,13 +328,13 @@ func (e *Engine) bereft(g Group) error {
 	return nil
 }
 
-// held says why r cannot be waited for now though it goes on, or returns nil.
+// holdError says why r cannot be waited for now though it goes on, or returns nil.
 // mu is held.
-func (r *Request) held() error {
+func (r *Request) holdError() error {
 	if r.send || r.peer != AnySource || r.state != waiting || len(r.e.dead) == 0 {
 		return nil
 	}
-	if err := r.e.bereft(r.group); err != nil {
+	if err := r.e.anySourceError(r.group); err != nil {
 		return fmt.Errorf("%w: %w", ErrProcFailedPending, err)
 	}
 	return nil
@@ -345,11 +345,11 @@ func (r *Request) held() error {
 func (r *Request) Held() error {
 	r.e.mu.Lock()
 	defer r.e.mu.Unlock()
-	return r.held()
+	return r.holdError()
 }
 
-// stir has those who wait for r look at it again. mu is held.
-func (r *Request) stir() {
+// wakeWaiters has those who wait for r look at it again. mu is held.
+func (r *Request) wakeWaiters() {
 	if r.done != nil {
 		close(r.done)
 		r.done = nil
@@ -358,7 +358,7 @@ func (r *Request) stir() {
 		wake(c)
 	}
 	if n := &r.e.rings; n.spinning {
-		n.stir.Store(true)
+		n.attention.Store(true)
 	}
 	if r.reader != nil && r.reader.blocked {
 		r.reader.interruptRead()
@@ -374,8 +374,8 @@ func (r *Request) GiveUpHeld() {
 
 func (r *Request) giveUpHeld() {
 	e := r.e
-	if r.held() != nil && e.contextOf(r.ctxID).table.Withdraw(&r.post) {
-		r.finish(e.bereft(r.group))
+	if r.holdError() != nil && e.contextOf(r.ctxID).table.Withdraw(&r.post) {
+		r.finish(e.anySourceError(r.group))
 	}
 }
 
@@ -426,7 +426,7 @@ func (e *Engine) sends() []*Request {
 		for _, r := range p.backlog {
 			add(r)
 		}
-		for _, r := range p.offers {
+		for _, r := range p.pendingSends {
 			add(r)
 		}
 		for _, s := range slices.Concat(p.out.queue, p.out.taken) {
@@ -458,7 +458,7 @@ func (e *Engine) SendNote(rank int, ctxID uint32, b []byte) error {
 	if p == nil || p.failed != nil || p.gone {
 		return nil
 	}
-	p.put(wire.Envelope{Kind: wire.EnvelopeNote, Context: ctxID, Length: uint64(len(b))}, b)
+	p.queueOrSend(wire.Envelope{Kind: wire.EnvelopeNote, Context: ctxID, Length: uint64(len(b))}, b)
 	p.wantLink()
 	wake(p.toWriter)
 	return nil
@@ -478,8 +478,8 @@ func (e *Engine) Expect(rank int) {
 	e.seekSoon()
 }
 
-// note begins a note. mu is held.
-func (p *peer) note(env wire.Envelope) error {
+// noteReceived begins a note. mu is held.
+func (p *peer) noteReceived(env wire.Envelope) error {
 	switch {
 	case env.Length == 0 || env.Length > maxNote || env.Tag != 0:
 		return fmt.Errorf("%w: a note of %d bytes, with tag %d", wire.ErrMalformed, env.Length, env.Tag)
@@ -493,8 +493,8 @@ func (p *peer) note(env wire.Envelope) error {
 	return nil
 }
 
-// noted passes on a note that is all here. mu is held.
-func (p *peer) noted(m *message) {
+// noteArrived passes on a note that is all here. mu is held.
+func (p *peer) noteArrived(m *message) {
 	p.notes++
 	p.noteBytes += len(m.data)
 	p.e.announce(News{Kind: Note, Rank: m.source, Context: m.ctxID, Note: m.data})
@@ -503,7 +503,7 @@ func (p *peer) noted(m *message) {
 // announce queues news for the owner, in order: of each rank what is said here
 // in their time, and at most maxNotes notes. mu is held.
 func (e *Engine) announce(n News) {
-	if e.cfg.Told == nil || e.ctx.Err() != nil {
+	if e.cfg.OnNews == nil || e.ctx.Err() != nil {
 		return
 	}
 	e.news = append(e.news, n)
@@ -526,7 +526,7 @@ func (e *Engine) tell() {
 			p.noteBytes -= len(n.Note)
 		}
 		e.mu.Unlock()
-		e.cfg.Told(n)
+		e.cfg.OnNews(n)
 		e.mu.Lock()
 	}
 	e.news, e.telling = nil, false

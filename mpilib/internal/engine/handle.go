@@ -24,26 +24,26 @@ type Handle struct {
 
 const wasCancelled = -2 // no tag of a message
 
-// maxSpare is how many Requests an engine keeps for later: more than programs have under
+// maxFreeRequests is how many Requests an engine keeps for later: more than programs have under
 // way at a time, mostly.
-const maxSpare = 1 << 10
+const maxFreeRequests = 1 << 10
 
-// spareRequest returns a Request that nobody uses. mu is held.
-func (e *Engine) spareRequest() *Request {
-	if n := len(e.spare); n > 0 {
-		r := e.spare[n-1]
-		e.spare = e.spare[:n-1]
+// newRequest returns a Request that nobody uses. mu is held.
+func (e *Engine) newRequest() *Request {
+	if n := len(e.freeRequests); n > 0 {
+		r := e.freeRequests[n-1]
+		e.freeRequests = e.freeRequests[:n-1]
 		return r
 	}
 	return new(Request)
 }
 
-// takeBack keeps a Request that is complete for later, unless it failed: then it may
+// freeRequest keeps a Request that is complete for later, unless it failed: then it may
 // still be known somewhere. mu is held.
-func (e *Engine) takeBack(r *Request) {
-	if r.err == nil && r.users == 0 && len(e.spare) < maxSpare {
+func (e *Engine) freeRequest(r *Request) {
+	if r.err == nil && r.users == 0 && len(e.freeRequests) < maxFreeRequests {
 		r.group, r.done, r.watchers = nil, nil, nil
-		e.spare = append(e.spare, r)
+		e.freeRequests = append(e.freeRequests, r)
 	}
 }
 
@@ -56,9 +56,9 @@ func (e *Engine) StartSend(h *Handle, g Group, ctxID uint32, dst, tag int, b []b
 		e.Settle(h, Result{Source: e.cfg.Rank, Tag: tag, Bytes: uint64(len(b))})
 		return
 	}
-	r := e.spareRequest()
+	r := e.newRequest()
 	e.isend(r, g, ctxID, dst, tag, b, mode, hold)
-	h.begun(r)
+	h.started(r)
 }
 
 // StartRecv is Irecv for a Handle.
@@ -66,15 +66,15 @@ func (e *Engine) StartRecv(h *Handle, g Group, ctxID uint32, src, tag int, b []b
 	h.e = e
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.refused(g, ctxID) == nil {
+	if e.startError(g, ctxID) == nil {
 		if got, ok := e.recvDirect(ctxID, src, tag, b, false); ok {
 			e.Settle(h, got)
 			return
 		}
 	}
-	r := e.spareRequest()
+	r := e.newRequest()
 	e.irecv(r, g, ctxID, src, tag, b)
-	h.begun(r)
+	h.started(r)
 }
 
 // StartRecv is Irecv for a Handle.
@@ -82,13 +82,13 @@ func (m Matched) StartRecv(h *Handle, g Group, b []byte) {
 	h.e = m.e
 	m.e.mu.Lock()
 	defer m.e.mu.Unlock()
-	r := m.e.spareRequest()
+	r := m.e.newRequest()
 	m.irecv(r, g, b)
-	h.begun(r)
+	h.started(r)
 }
 
-// begun notes the Request, or at once what became of it. mu is held.
-func (h *Handle) begun(r *Request) {
+// started notes the Request, or at once what became of it. mu is held.
+func (h *Handle) started(r *Request) {
 	h.r.Store(r)
 	h.settle(r)
 }
@@ -104,7 +104,7 @@ func (h *Handle) settle(r *Request) {
 		h.tag = wasCancelled
 	}
 	h.r.Store(nil)
-	h.e.takeBack(r)
+	h.e.freeRequest(r)
 }
 
 // Settle makes h, which was not started, that of a transfer that has succeeded.
@@ -117,8 +117,8 @@ func (h *Handle) Is(got Result) bool {
 	return h.bytes == got.Bytes && int(h.source) == got.Source && int(h.tag) == got.Tag && !got.Cancelled
 }
 
-// known is the result of one that is settled.
-func (h *Handle) known() Result {
+// settledResult is the result of one that is settled.
+func (h *Handle) settledResult() Result {
 	if h.tag == wasCancelled {
 		return Result{Cancelled: true}
 	}
@@ -130,20 +130,20 @@ func (h *Handle) Settled() (got Result, ok bool) {
 	if h.r.Load() != nil {
 		return got, false
 	}
-	return h.known(), true
+	return h.settledResult(), true
 }
 
 // Wait is Request.Wait.
 func (h *Handle) Wait(ctx context.Context) (Result, error) {
 	if h.r.Load() == nil {
-		return h.known(), nil
+		return h.settledResult(), nil
 	}
 	e := h.e
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	r := h.r.Load()
 	if r == nil {
-		return h.known(), nil
+		return h.settledResult(), nil
 	}
 	r.users++
 	err := r.wait(ctx)
@@ -160,14 +160,14 @@ func (h *Handle) Wait(ctx context.Context) (Result, error) {
 func (h *Handle) Result() (Result, error) {
 	var got Result
 	var err error
-	if !h.look(func(r *Request) { got, err = r.got, r.err; h.settle(r) }) {
-		return h.known(), nil
+	if !h.withRequest(func(r *Request) { got, err = r.got, r.err; h.settle(r) }) {
+		return h.settledResult(), nil
 	}
 	return got, err
 }
 
-// look calls f with the Request, with mu held, or returns false if the Handle is settled.
-func (h *Handle) look(f func(*Request)) bool {
+// withRequest calls f with the Request, with mu held, or returns false if the Handle is settled.
+func (h *Handle) withRequest(f func(*Request)) bool {
 	if h.r.Load() == nil {
 		return false
 	}
@@ -183,18 +183,18 @@ func (h *Handle) look(f func(*Request)) bool {
 
 // Done is Request.Done.
 func (h *Handle) Done() (done bool) {
-	return !h.look(func(r *Request) {
+	return !h.withRequest(func(r *Request) {
 		if r.state != complete {
 			r.users++
-			h.e.glance()
+			h.e.pollOnce()
 			r.users--
 		}
 		done = r.state == complete
 	}) || done
 }
 
-// over is for Finished of those that are settled.
-var over = func() chan struct{} {
+// closedChannel is for Finished of those that are settled.
+var closedChannel = func() chan struct{} {
 	c := make(chan struct{})
 	close(c)
 	return c
@@ -202,26 +202,26 @@ var over = func() chan struct{} {
 
 // Finished is Request.Finished.
 func (h *Handle) Finished() <-chan struct{} {
-	c := over
-	h.look(func(r *Request) { c = r.finished() })
+	c := closedChannel
+	h.withRequest(func(r *Request) { c = r.finished() })
 	return c
 }
 
 // Cancel is Request.Cancel.
-func (h *Handle) Cancel() { h.look((*Request).cancel) }
+func (h *Handle) Cancel() { h.withRequest((*Request).cancel) }
 
 // Held is Request.Held.
 func (h *Handle) Held() (err error) {
-	h.look(func(r *Request) { err = r.held() })
+	h.withRequest(func(r *Request) { err = r.holdError() })
 	return err
 }
 
 // GiveUpHeld is Request.GiveUpHeld.
-func (h *Handle) GiveUpHeld() { h.look((*Request).giveUpHeld) }
+func (h *Handle) GiveUpHeld() { h.withRequest((*Request).giveUpHeld) }
 
 // Unmatched is Request.Unmatched.
 func (h *Handle) Unmatched() (is bool) {
-	h.look(func(r *Request) { is = r.unmatched() })
+	h.withRequest(func(r *Request) { is = r.unmatched() })
 	return is
 }
 
@@ -235,7 +235,7 @@ func WaitAnyHandle(ctx context.Context, hs []*Handle, first int) (int, error) {
 			return i, nil
 		}
 	}
-	w := e.spareAny()
+	w := e.newAny()
 	for _, h := range hs {
 		r := h.r.Load()
 		r.users++
@@ -259,7 +259,7 @@ func (e *Engine) Send(ctx context.Context, g Group, ctxID uint32, dst, tag int, 
 	if e.sendNow(g, ctxID, dst, tag, b, mode, true) {
 		return nil
 	}
-	r := e.spareRequest()
+	r := e.newRequest()
 	e.isend(r, g, ctxID, dst, tag, b, mode, true)
 	_, err := e.finishNow(ctx, r)
 	return err
@@ -269,12 +269,12 @@ func (e *Engine) Send(ctx context.Context, g Group, ctxID uint32, dst, tag int, 
 func (e *Engine) Recv(ctx context.Context, g Group, ctxID uint32, src, tag int, b []byte) (Result, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.refused(g, ctxID) == nil {
+	if e.startError(g, ctxID) == nil {
 		if got, ok := e.recvDirect(ctxID, src, tag, b, true); ok {
 			return got, nil
 		}
 	}
-	r := e.spareRequest()
+	r := e.newRequest()
 	e.irecv(r, g, ctxID, src, tag, b)
 	return e.finishNow(ctx, r)
 }
@@ -288,6 +288,6 @@ func (e *Engine) finishNow(ctx context.Context, r *Request) (Result, error) {
 		}
 	}
 	got, err := r.got, r.err
-	e.takeBack(r)
+	e.freeRequest(r)
 	return got, err
 }

@@ -40,8 +40,8 @@ func TestHandleOutlivesItsRequest(t *testing.T) {
 			}
 		}
 	}
-	if len(e.spare) == 0 || len(e.spare) > 6 {
-		t.Errorf("%d Requests came back, of 6 that were needed at a time", len(e.spare))
+	if len(e.freeRequests) == 0 || len(e.freeRequests) > 6 {
+		t.Errorf("%d Requests came back, of 6 that were needed at a time", len(e.freeRequests))
 	}
 }
 
@@ -120,9 +120,9 @@ func TestFailureLeavesWhatIsOver(t *testing.T) {
 		for i := range s { // as others do while mu is given up
 			if other := s[i].r.Load(); other != r {
 				other.finish(nil)
-				e.takeBack(other)
+				e.freeRequest(other)
 				if first {
-					e.spareRequest().beginTask(e, func(error) { t.Error("a task of somebody else was given up") })
+					e.newRequest().beginTask(e, func(error) { t.Error("a task of somebody else was given up") })
 					first = false
 				}
 			}

@@ -14,7 +14,7 @@ import (
 )
 
 // peer is another rank of the world as this one sees it. Everything is guarded
-// by the engine's lock, but what the holder of a turn owns.
+// by the engine's lock, but what the holder of a token owns.
 //
 // Its life: no link -> (first message, or the peer dials) link -> failed, or
 // gone after the peer's goodbye. Neither end leads back.
@@ -23,55 +23,55 @@ type peer struct {
 	rank int
 
 	link       *link.Link // nil before
-	near       near
+	shm        sharedMemory
 	connecting bool
 	expected   bool  // the owner waits for its notes
 	failed     error // why nothing can be sent or received any more
 	gone       bool  // it said goodbye: nothing more will come
 
 	// Reading; see package comment.
-	reading  bool          // somebody holds the turn, and owns in
-	readFor  *Request      // for whose waiter, or nil
-	blocked  bool          // and waits for the link
-	attended bool          // it is the peer's own goroutine, and stays
-	turns    uint64        // how often the turn was taken
-	seen     uint64        // turns, as the keeper saw them last
-	waiters  int           // who sleep until a request is complete or the turn is free
-	turn     chan struct{} // tells one of them that it is
-	toReader chan struct{} // tells the peer's goroutine to take it
-	in       incoming
-	readCtx  watched
+	reading   bool          // somebody holds the token, and owns in
+	readFor   *Request      // for whose waiter, or nil
+	blocked   bool          // and waits for the link
+	attended  bool          // it is the peer's own goroutine, and stays
+	reads     uint64        // how often the token was taken
+	readsSeen uint64        // as checkIdle saw it last
+	waiters   int           // who sleep until a request is complete or the token is free
+	readToken chan struct{} // tells one of them that it is
+	toReader  chan struct{} // tells the peer's goroutine to take it
+	in        incoming
+	readCtx   watched
 
 	readInterrupted  bool // see wasInterrupted
 	writeInterrupted bool
 
 	// Writing.
-	writing      bool          // somebody holds the turn, and owns what it took
+	writing      bool          // somebody holds the token, and owns what it took
 	writerWrites bool          // it is the peer's own goroutine
-	writes       uint64        // how often the turn was taken
-	written      uint64        // writes, as the keeper saw them last
-	sendWaiters  int           // who sleep until the turn is theirs
-	writeTurnTo  chan struct{} // tells one of them that it is
+	writes       uint64        // how often the token was taken
+	writesSeen   uint64        // as checkIdle saw it last
+	sendWaiters  int           // who sleep until the token is theirs
+	writeToken   chan struct{} // tells one of them that it is
 	out          outgoing
 	toWriter     chan struct{}
 	writeCtx     watched
 
 	// What was sent and is not over.
-	credit  int                 // bytes that may be sent eagerly
-	most    int                 // that it has been
-	far     int                 // see eagerLimit
-	looked  int                 // how often that was asked for
-	head    int                 // of a large message, may go eagerly; 0 if the latest was not waited for
-	offers  map[uint32]*Request // offered or synchronous, until taken or withdrawn
-	nextID  uint32
-	backlog []*Request // not even offered, for too many are
+	credit       int                 // bytes that may be sent eagerly
+	maxCredit    int                 // that it has been
+	eagerSize    int                 // see eagerLimit
+	eagerQueries int                 // how often that was asked for
+	head         int                 // of a large message, may go eagerly; 0 if the latest was not waited for
+	pendingSends map[uint32]*Request // announced by an RTS, or synchronous: until taken or withdrawn
+	nextID       uint32
+	backlog      []*Request // not even announced, for too many are
 
 	// What came and is not over.
-	kept     map[uint32]*message // unmatched, of those that have an id
-	arriving map[uint32]*inflow  // matched offers
-	grant    grant
-	ahead    int    // contexts that only its messages have made
-	handled  uint32 // envelopes, for now and then
+	kept      map[uint32]*message  // unmatched, of those that have an id
+	arriving  map[uint32]*transfer // matched RTSs
+	grant     grant
+	ahead     int    // contexts that only its messages have made
+	envelopes uint32 // envelopes, for now and then
 
 	confirmed      chan struct{} // closed when it has read all we sent, or there is no one to read it
 	isClosed       bool          // confirmed is
@@ -93,9 +93,9 @@ const firstCredit = 64 << 10
 
 func newPeer(e *Engine, rank int) *peer {
 	return &peer{
-		e: e, rank: rank, credit: firstCredit, most: e.cfg.Unexpected, grant: newGrant(e.cfg.Unexpected, e.cfg.MaxUnexpected),
-		turn: make(chan struct{}, 1), toReader: make(chan struct{}, 1), toWriter: make(chan struct{}, 1), writeTurnTo: make(chan struct{}, 1),
-		offers: map[uint32]*Request{}, kept: map[uint32]*message{}, arriving: map[uint32]*inflow{},
+		e: e, rank: rank, credit: firstCredit, maxCredit: e.cfg.Unexpected, grant: newGrant(e.cfg.Unexpected, e.cfg.MaxUnexpected),
+		readToken: make(chan struct{}, 1), toReader: make(chan struct{}, 1), toWriter: make(chan struct{}, 1), writeToken: make(chan struct{}, 1),
+		pendingSends: map[uint32]*Request{}, kept: map[uint32]*message{}, arriving: map[uint32]*transfer{},
 		confirmed: make(chan struct{}),
 	}
 }
@@ -106,12 +106,12 @@ func (p *peer) attach(l *link.Link) {
 	p.in.buf = make([]byte, readBuffer)
 	p.resize()
 	p.giveCredit()
-	p.inform()
+	p.sendHistory()
 	wake(p.toReader)
 	wake(p.toWriter)
 	p.e.work.Go(p.reader)
 	p.e.work.Go(p.writer)
-	p.beginNear()
+	p.startSharing()
 }
 
 // wantLink starts to connect, once. mu is held.
@@ -124,12 +124,14 @@ func (p *peer) wantLink() {
 		if err := p.e.cfg.Connect(p.e.ctx, p.rank); err != nil {
 			p.e.mu.Lock()
 			defer p.e.mu.Unlock()
-			p.unreached(err)
+			p.connectFailed(err)
 		}
 	})
 }
 
-func (p *peer) left() error { return fmt.Errorf("rank %d of the world: %w", p.rank, ErrFinalized) }
+func (p *peer) goodbyeError() error {
+	return fmt.Errorf("rank %d of the world: %w", p.rank, ErrFinalized)
+}
 
 // fail ends the peer: everything that needs it gets err. mu is held.
 func (p *peer) fail(err error) {
@@ -139,7 +141,7 @@ func (p *peer) fail(err error) {
 	if p.gone {
 		// Its end of the link closes after its goodbye: that is no failure, but
 		// what was still to be sent finds no one.
-		p.failed = p.left()
+		p.failed = p.goodbyeError()
 	} else {
 		p.failed = err
 	}
@@ -147,14 +149,14 @@ func (p *peer) fail(err error) {
 	for _, r := range p.backlog {
 		r.finish(p.failed)
 	}
-	for id, r := range p.offers {
-		delete(p.offers, id)
+	for id, r := range p.pendingSends {
+		delete(p.pendingSends, id)
 		if r.state != moving { // else whoever moves it ends it
 			r.finish(p.failed)
 		}
 	}
 	p.backlog = nil
-	p.abandonLoans()
+	p.abandonCopies()
 	for id, f := range p.arriving {
 		delete(p.arriving, id)
 		if f.r != nil && f.r != p.in.request && !f.copying {
@@ -171,40 +173,40 @@ func (p *peer) fail(err error) {
 	}
 	wake(p.toWriter)
 	wake(p.toReader)
-	wake(p.turn)
-	if p.near.open {
+	wake(p.readToken)
+	if p.shm.open {
 		p.e.rings.remove(p)
 	}
-	p.e.extra += p.grant.end()
+	p.e.extraCredit += p.grant.end()
 	p.e.failReceives(p, p.failed)
 	if p.e.closed == nil && !p.gone && errors.Is(err, ErrProcFailed) {
-		p.e.died(p)
+		p.e.announceFailure(p)
 	}
-	p.e.lost(p.rank)
+	p.e.announceLost(p.rank)
 }
 
-// depart notes the peer's goodbye: it neither sends nor receives any more. mu is held.
-func (p *peer) depart() {
+// goodbyeReceived notes the peer's goodbye: it neither sends nor receives any more. mu is held.
+func (p *peer) goodbyeReceived() {
 	p.gone = true
-	p.e.extra += p.grant.end()
+	p.e.extraCredit += p.grant.end()
 	for _, r := range p.backlog {
-		r.finish(p.left())
+		r.finish(p.goodbyeError())
 	}
 	p.backlog = nil
-	for id, r := range p.offers {
-		delete(p.offers, id)
+	for id, r := range p.pendingSends {
+		delete(p.pendingSends, id)
 		if r.state == moving {
 			r.ended = true
 			if r.giveUp == nil {
-				r.giveUp = p.left()
+				r.giveUp = p.goodbyeError()
 			}
 			continue
 		}
 		p.out.remove(r)
-		r.finish(p.left())
+		r.finish(p.goodbyeError())
 	}
-	p.e.failReceives(p, p.left())
-	p.e.lost(p.rank)
+	p.e.failReceives(p, p.goodbyeError())
+	p.e.announceLost(p.rank)
 }
 
 func (p *peer) confirm() {
@@ -214,8 +216,8 @@ func (p *peer) confirm() {
 	}
 }
 
-// lost describes the end of the peer's link.
-func (p *peer) lost(doing string, cause error) error {
+// linkError describes the end of the peer's link.
+func (p *peer) linkError(doing string, cause error) error {
 	l := p.link
 	where := ""
 	if l.Path.Peer.Name != "" {
@@ -305,7 +307,7 @@ func (e *Engine) Links() []LinkState {
 	var all []LinkState
 	for _, p := range e.peers {
 		if p != nil && p.link != nil {
-			all = append(all, LinkState{Rank: p.rank, Link: p.link, Shared: p.near.open && p.out.near, Reason: p.near.why, Traffic: p.stats})
+			all = append(all, LinkState{Rank: p.rank, Link: p.link, Shared: p.shm.open && p.out.viaShm, Reason: p.shm.reason, Traffic: p.stats})
 		}
 	}
 	return all
@@ -331,11 +333,11 @@ func (e *Engine) Goodbye(ctx context.Context) error {
 		}
 		open = append(open, p)
 		if !p.gone {
-			p.control(wire.Envelope{Kind: wire.EnvelopeGoodbye})
+			p.queueControl(wire.Envelope{Kind: wire.EnvelopeGoodbye})
 			wake(p.toWriter)
 		}
 	}
-	e.attendRings()
+	e.serveRings()
 	e.mu.Unlock()
 
 	var errs []error
@@ -345,7 +347,7 @@ func (e *Engine) Goodbye(ctx context.Context) error {
 		case <-p.confirmed:
 		case <-ctx.Done():
 		}
-		parted, err := p.parted()
+		parted, err := p.goodbyeDone()
 		switch {
 		case !parted:
 			silent = append(silent, p.rank)
@@ -354,13 +356,13 @@ func (e *Engine) Goodbye(ctx context.Context) error {
 		}
 	}
 	if len(silent) > 0 {
-		errs = append(errs, fmt.Errorf("%s not confirmed that everything was read: %w", some(silent), ctx.Err()))
+		errs = append(errs, fmt.Errorf("%s not confirmed that everything was read: %w", describeRanks(silent), ctx.Err()))
 	}
 	return errors.Join(errs...)
 }
 
-// some names ranks, but not hundreds of them.
-func some(ranks []int) string {
+// describeRanks names ranks, but not hundreds of them.
+func describeRanks(ranks []int) string {
 	const most = 8
 	if len(ranks) == 1 {
 		return fmt.Sprintf("rank %d", ranks[0]) + " has"
@@ -379,13 +381,13 @@ func some(ranks []int) string {
 	return b.String() + " have"
 }
 
-// drain waits until every message that was offered is taken, or nobody will take
+// drain waits until every message that was announced is taken, or nobody will take
 // it: those of buffered sends are complete before they are. mu is held, and given
 // up meanwhile.
 func (e *Engine) drain(ctx context.Context) {
-	e.attendAll()
-	e.attendRings()
-	for ctx.Err() == nil && slices.ContainsFunc(e.peers, (*peer).offering) {
+	e.wakeReaders()
+	e.serveRings()
+	for ctx.Err() == nil && slices.ContainsFunc(e.peers, (*peer).hasPendingSends) {
 		arrived := e.arrived
 		e.mu.Unlock()
 		select {
@@ -396,14 +398,14 @@ func (e *Engine) drain(ctx context.Context) {
 	}
 }
 
-// offering reports whether messages are offered, or to be.
-func (p *peer) offering() bool {
-	return p != nil && p.failed == nil && !p.gone && len(p.offers)+len(p.backlog) > 0
+// hasPendingSends reports whether messages wait for a CTS, or are to be announced.
+func (p *peer) hasPendingSends() bool {
+	return p != nil && p.failed == nil && !p.gone && len(p.pendingSends)+len(p.backlog) > 0
 }
 
-// parted reports whether the peer has answered the goodbye, or cannot any more, and
+// goodbyeDone reports whether the peer has answered the goodbye, or cannot any more, and
 // what went wrong with it.
-func (p *peer) parted() (bool, error) {
+func (p *peer) goodbyeDone() (bool, error) {
 	p.e.mu.Lock()
 	defer p.e.mu.Unlock()
 	if p.isClosed && p.failed != nil && !p.gone && !p.confirmedFirst {
@@ -428,7 +430,7 @@ func (e *Engine) Close() {
 			p.writeCtx.end()
 		}
 	}
-	e.disturb()
+	e.requestSweep()
 	e.mu.Unlock()
 	e.work.Wait()
 	e.unmap()

@@ -57,7 +57,7 @@ func joined(rank int, f *os.File) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := New(Config{Rank: rank, Size: 2, Unexpected: 1 << 20, Near: true})
+	e := New(Config{Rank: rank, Size: 2, Unexpected: 1 << 20, SharedMemory: true})
 	e.Attach(&link.Link{Conn: socketConn{c}, Peer: overlay.ProcessName{Rank: uint32(1 - rank)}})
 	return e, nil
 }

@@ -16,7 +16,7 @@ type Kept struct {
 	Bytes   uint64
 }
 
-// Kept returns the messages that have come, or are offered, and found no receive so
+// Kept returns the messages that have come, or were announced, and found no receive so
 // far, in the order of their arrival within each context.
 func (e *Engine) Kept() []Kept {
 	e.mu.Lock()
@@ -53,6 +53,6 @@ func (r *Request) unmatched() bool {
 		return true
 	}
 	p := r.e.peers[r.peer]
-	offered := r.id != 0 && p.offers[r.id] == r && !r.asks
-	return p.link != nil && (offered || slices.Contains(p.backlog, r))
+	announced := r.id != 0 && p.pendingSends[r.id] == r && !r.cleared
+	return p.link != nil && (announced || slices.Contains(p.backlog, r))
 }

@@ -17,86 +17,86 @@ import (
 const readBuffer = 16 << 10
 
 // incoming is how far the peer's stream was read. It belongs to the holder of
-// the reading turn, but that request is looked at by others.
+// the reading token, but that request is looked at by others.
 type incoming struct {
 	buf        []byte
 	begin, end int // of what is buffered
 
-	// Of the message whose bytes come, or the part of an offered one.
-	size, left uint64   // bytes in all, and to come
-	into       []byte   // where to, as far as there is room
-	request    *Request // the receive that gets them at once
-	flow       *inflow  // of a matched offer
-	msg        *message // or what is kept
-	refund     int      // credit that is due when they are dropped
-	loan       loan     // of an offer that is lent
-	share      bool     // it is not of a message but says how to map the peer's memory
+	// Of the message whose bytes come, or the part of one announced by an RTS.
+	size, left uint64    // bytes in all, and to come
+	into       []byte    // where to, as far as there is room
+	request    *Request  // the receive that gets them at once
+	transfer   *transfer // of a matched RTS
+	msg        *message  // or what is kept
+	refund     int       // credit that is due when they are dropped
+	zeroCopy   zeroCopy  // of an RTS that exposes its buffer
+	descriptor bool      // it is not of a message but says how to map the peer's memory
 }
 
-// message is one that came before its receive, or an offer of one.
+// message is one that came before its receive, or the RTS of one.
 type message struct {
-	entry  match.Message[*message]
-	ctxID  uint32
-	source int    // world rank
-	data   []byte // what is here of it
-	head   []byte // where the head of an offer comes to
-	size   uint64 // of all of it
-	id     uint32 // of an offer or a synchronous message
-	offer  bool
-	note   bool     // it is one: see failure.go
-	taken  bool     // a receive or a matched probe has it: no cancel gets it back
-	sender *Request // a send to self that waits for its receive; nil for others
-	paid   int      // credit that its taking gives back
-	flow   *inflow  // of an offer that was matched while its head came
-	loan   loan     // of an offer that is lent
+	entry    match.Message[*message]
+	ctxID    uint32
+	source   int    // world rank
+	data     []byte // what is here of it
+	head     []byte // where the head of a rendezvous message comes to
+	size     uint64 // of all of it
+	id       uint32 // of an RTS or a synchronous message
+	rts      bool
+	note     bool      // it is one: see failure.go
+	taken    bool      // a receive or a matched probe has it: no cancel gets it back
+	sender   *Request  // a send to self that waits for its receive; nil for others
+	paid     int       // credit that its taking gives back
+	transfer *transfer // of an RTS that was matched while its head came
+	zeroCopy zeroCopy  // of an RTS that exposes its buffer
 }
 
 func (m *message) tag() int { return int(m.entry.Tag) }
 
-// inflow is an offer that a receive has matched.
-type inflow struct {
+// transfer is an RTS that a receive has matched.
+type transfer struct {
 	id   uint32
 	r    *Request // nil: nobody wants it any more
 	left uint64   // bytes to come
 
-	// Of one that is lent, and copied by this side and the lender.
-	loan    loan
-	p       *peer
-	own     int  // pieces that this side took
-	copying bool // it copies one now
-	waits   bool // for the lender's last
+	// Of a zero-copy one, which this side and the sender copy.
+	zeroCopy     zeroCopy
+	p            *peer
+	claimed      int  // pieces that this side took
+	copying      bool // it copies one now
+	awaitsSender bool // for the sender's last
 }
 
 // readable reports whether somebody who waits may read the link. mu is held.
 func (p *peer) readable() bool { return !p.reading && p.link != nil && p.failed == nil }
 
-// readTurn reads for a waiter until its request is complete, or something else is
+// readForWaiter reads for a waiter until its request is complete, or something else is
 // to be done for it. mu is held, and given up meanwhile.
-func (p *peer) readTurn(ctx context.Context, r *Request) {
+func (p *peer) readForWaiter(ctx context.Context, r *Request) {
 	p.reading = true
-	p.turns++
+	p.reads++
 	p.readCtx.watch(p.e, ctx, p.interruptRead)
 	r.reader, p.readFor = p, r
-	for r.state != complete && r.held() == nil && p.failed == nil && !p.near.open && ctx.Err() == nil && !(r.send && p.writable()) {
+	for r.state != complete && r.holdError() == nil && p.failed == nil && !p.shm.open && ctx.Err() == nil && !(r.send && p.writable()) {
 		p.step(r.send)
 	}
 	r.reader, p.readFor = nil, nil
 	p.release(false)
 }
 
-// release gives the reading turn back. mu is held.
+// release gives the reading token back. mu is held.
 func (p *peer) release(stays bool) {
 	p.reading = false
-	if p.near.open && !stays {
+	if p.shm.open && !stays {
 		wake(p.toReader) // it has the link to itself from now on
 	}
 	switch {
 	case p.waiters > 0:
-		wake(p.turn)
+		wake(p.readToken)
 		fallthrough
 	case !stays:
 		p.attended = false
-		p.e.leftAlone()
+		p.e.noteIdle()
 	}
 }
 
@@ -113,11 +113,11 @@ func (p *peer) reader() {
 		e.mu.Lock()
 		if p.readable() {
 			p.reading, p.attended = true, true
-			p.turns++
-			for p.failed == nil && (p.waiters == 0 || p.near.open) && p.near.cut == nil && e.ctx.Err() == nil {
+			p.reads++
+			for p.failed == nil && (p.waiters == 0 || p.shm.open) && p.shm.linkErr == nil && e.ctx.Err() == nil {
 				p.step(false)
 			}
-			p.release(p.near.open)
+			p.release(p.shm.open)
 		}
 		failed := p.failed
 		e.mu.Unlock()
@@ -131,9 +131,9 @@ func (p *peer) reader() {
 // takes long. mu is held, and given up while it reads.
 func (p *peer) step(hold bool) {
 	in := &p.in
-	if p.unread() {
+	if p.hasBuffered() {
 		if err := p.digest(); err != nil {
-			p.broken(err)
+			p.readFailed(err)
 			return
 		}
 		p.respond(hold)
@@ -167,7 +167,7 @@ func (p *peer) step(hold bool) {
 		}
 	}
 	if !wasInterrupted(&p.readInterrupted, err, p.link.Conn.SetReadDeadline) && err != nil {
-		p.broken(err)
+		p.readFailed(err)
 		return
 	}
 	if r := in.request; r != nil && r.giveUp != nil {
@@ -180,14 +180,14 @@ func (p *peer) step(hold bool) {
 // and given up meanwhile.
 func (p *peer) respond(hold bool) {
 	p.dispatch(hold)
-	if p.near.rung {
-		p.near.rung = false
-		p.e.attendRings()
+	if p.shm.bellReceived {
+		p.shm.bellReceived = false
+		p.e.serveRings()
 	}
 }
 
-// broken ends the peer for what came, or did not. mu is held.
-func (p *peer) broken(err error) {
+// readFailed ends the peer for what came, or did not. mu is held.
+func (p *peer) readFailed(err error) {
 	switch {
 	case err != io.EOF:
 	case p.in.left > 0:
@@ -196,7 +196,7 @@ func (p *peer) broken(err error) {
 		err = errors.New("the peer closed it")
 	}
 	if p.e.ctx.Err() == nil {
-		p.severed("receiving", err)
+		p.linkLost("receiving", err)
 	} else {
 		p.fail(p.e.closed)
 	}
@@ -206,9 +206,9 @@ func (p *peer) broken(err error) {
 	}
 }
 
-// letGo has a receive completed whose message is on its way and not wanted any
+// stopReceive has a receive completed whose message is on its way and not wanted any
 // more. mu is held.
-func (p *peer) letGo(r *Request) {
+func (p *peer) stopReceive(r *Request) {
 	if p.in.request == r {
 		if p.reading {
 			p.interruptRead()
@@ -217,8 +217,8 @@ func (p *peer) letGo(r *Request) {
 		p.giveUp(r)
 		return
 	}
-	if f := p.arriving[r.id]; f != nil && f.r == r && f.loan.is {
-		wake(p.e.rings.tend) // it is complete when the lender copies nothing any more
+	if f := p.arriving[r.id]; f != nil && f.r == r && f.zeroCopy.valid {
+		wake(p.e.rings.attendantWake) // it is complete when the sender copies nothing any more
 	} else if f != nil && f.r == r {
 		f.r = nil
 		r.finish(r.giveUp)
@@ -229,14 +229,14 @@ func (p *peer) letGo(r *Request) {
 func (p *peer) giveUp(r *Request) {
 	in := &p.in
 	in.request, in.into = nil, nil
-	if in.flow != nil {
-		in.flow.r = nil
+	if in.transfer != nil {
+		in.transfer.r = nil
 	}
 	r.finish(r.giveUp)
 }
 
-// unread reports whether digest has left something that it could act on.
-func (p *peer) unread() bool {
+// hasBuffered reports whether digest has left something that it could act on.
+func (p *peer) hasBuffered() bool {
 	n := p.in.end - p.in.begin
 	return n >= wire.EnvelopeLen || n > 0 && p.in.left > 0
 }
@@ -274,26 +274,26 @@ func (p *peer) digest() error {
 
 // handle acts on an envelope. mu is held.
 func (p *peer) handle(env wire.Envelope) error {
-	if err := p.unheard(); err != nil {
+	if err := p.checkReplies(); err != nil {
 		return err
 	}
 	switch env.Kind {
 	case wire.EnvelopeEager:
 		return p.eager(env)
-	case wire.EnvelopeOffer:
-		return p.offer(env)
+	case wire.EnvelopeRTS:
+		return p.rtsReceived(env)
 	case wire.EnvelopeData:
 		return p.data(env)
-	case wire.EnvelopeAsk:
-		r := p.offers[env.ID]
-		if r == nil || r.asks || env.Length != 0 && env.Length != r.got.Bytes {
-			return p.stranger("asks for", env)
+	case wire.EnvelopeCTS:
+		r := p.pendingSends[env.ID]
+		if r == nil || r.cleared || env.Length != 0 && env.Length != r.got.Bytes {
+			return p.unknownMessage("asks for", env)
 		}
-		p.asked(r, env.Length, env.Flags&wire.EnvelopeLate != 0)
+		p.ctsReceived(r, env.Length, env.Flags&wire.EnvelopeLate != 0)
 	case wire.EnvelopeTaken:
-		r := p.offers[env.ID]
-		if r == nil || r.asks && r.at < len(r.buf) {
-			return p.stranger("has taken", env)
+		r := p.pendingSends[env.ID]
+		if r == nil || r.cleared && r.at < len(r.buf) {
+			return p.unknownMessage("has taken", env)
 		}
 		if r.mark > 0 && r.state != moving { // the peer's process has it; its link has said so before
 			p.e.mu.Unlock()
@@ -307,47 +307,47 @@ func (p *peer) handle(env wire.Envelope) error {
 				return err
 			}
 		}
-		p.over(r)
+		p.sendDone(r)
 	case wire.EnvelopeCredit:
 		p.credit = min(p.credit+int(env.Length), wire.MaxMessage) // of its own memory it may grant what it likes
-		if p.credit > p.most {
-			p.most, p.looked = p.credit, 0
+		if p.credit > p.maxCredit {
+			p.maxCredit, p.eagerQueries = p.credit, 0
 		}
-		p.granted()
+		p.sendBacklog()
 	case wire.EnvelopeWithdraw:
 		p.withdrawn(env.ID)
 	case wire.EnvelopeWithdrawn:
-		r := p.offers[env.ID]
-		if r == nil || r.asks {
-			return p.stranger("gives back", env)
+		r := p.pendingSends[env.ID]
+		if r == nil || r.cleared {
+			return p.unknownMessage("gives back", env)
 		}
 		r.got.Cancelled = true
-		p.over(r)
+		p.sendDone(r)
 	case wire.EnvelopeGoodbye:
-		p.depart()
-		p.control(wire.Envelope{Kind: wire.EnvelopeConfirm})
+		p.goodbyeReceived()
+		p.queueControl(wire.Envelope{Kind: wire.EnvelopeConfirm})
 	case wire.EnvelopeConfirm:
 		p.confirmedFirst = true
 		p.confirm()
-	case wire.EnvelopeBorrow: // comes through shared memory only
-		return p.stranger("borrows", env)
+	case wire.EnvelopeCopying: // comes through shared memory only
+		return p.unknownMessage("copies", env)
 	case wire.EnvelopeShare:
-		return p.sharing(env.Length)
+		return p.shareReceived(env.Length)
 	case wire.EnvelopeSwitch:
-		return p.switched()
+		return p.switchReceived()
 	case wire.EnvelopeBell:
-		p.near.rung = true
+		p.shm.bellReceived = true
 	case wire.EnvelopeFailed:
-		return p.isFailed(env)
+		return p.failedReceived(env)
 	case wire.EnvelopeRevoked:
-		return p.isRevoked(env)
+		return p.revokedReceived(env)
 	case wire.EnvelopeNote:
-		return p.note(env)
+		return p.noteReceived(env)
 	}
 	return nil
 }
 
-func (p *peer) stranger(does string, env wire.Envelope) error {
+func (p *peer) unknownMessage(does string, env wire.Envelope) error {
 	return fmt.Errorf("%w: the peer %s message %d, of %d bytes, which is none", wire.ErrMalformed, does, env.ID, env.Length)
 }
 
@@ -359,11 +359,11 @@ func (p *peer) eager(env wire.Envelope) error {
 	in.size, in.left = n, n
 	cost := int(n) + messageCost
 	if env.ID != 0 || env.Flags != 0 {
-		if err := p.unnamed(env.ID); err != nil {
+		if err := p.checkNewID(env.ID); err != nil {
 			return err
 		}
 	}
-	c, err := p.reached(env.Context)
+	c, err := p.arrivalContext(env.Context)
 	if err != nil {
 		return err
 	}
@@ -377,7 +377,7 @@ func (p *peer) eager(env wire.Envelope) error {
 		p.matched(m.Owner, env)
 		in.request, in.into = m.Owner, m.Owner.room()
 		if env.Flags&wire.EnvelopeSynchronous != 0 {
-			p.control(wire.Envelope{Kind: wire.EnvelopeTaken, ID: env.ID})
+			p.queueControl(wire.Envelope{Kind: wire.EnvelopeTaken, ID: env.ID})
 		}
 		p.owe(cost)
 	default:
@@ -415,14 +415,14 @@ func (r *Request) room() []byte {
 	return r.buf[:r.got.Bytes]
 }
 
-// offer begins a message that is to be asked for. mu is held.
-func (p *peer) offer(env wire.Envelope) error {
+// rtsReceived begins a message that waits for a CTS. mu is held.
+func (p *peer) rtsReceived(env wire.Envelope) error {
 	p.stats.MessagesReceived++
 	p.stats.BytesReceived += env.Length
-	if err := p.unnamed(env.ID); err != nil {
+	if err := p.checkNewID(env.ID); err != nil {
 		return err
 	}
-	c, err := p.reached(env.Context)
+	c, err := p.arrivalContext(env.Context)
 	if err != nil {
 		return err
 	}
@@ -431,10 +431,10 @@ func (p *peer) offer(env wire.Envelope) error {
 		p.decline(env.ID, true)
 	case m != nil:
 		p.matched(m.Owner, env)
-		p.accept(m.Owner, env.ID, 0, 0, p.in.loan)
+		p.sendCTS(m.Owner, env.ID, 0, 0, p.in.zeroCopy)
 	default:
 		m := p.message(env)
-		m.offer, m.loan = true, p.in.loan
+		m.rts, m.zeroCopy = true, p.in.zeroCopy
 		p.keep(m)
 	}
 	return nil
@@ -449,38 +449,38 @@ func (p *peer) keep(m *message) {
 	p.e.wakeProbes()
 }
 
-// accept asks for what a matched receive has not of its offer; flags says whether that
+// sendCTS asks for what a matched receive has not of its message; flags says whether that
 // is late. mu is held.
-func (p *peer) accept(r *Request, id uint32, have uint64, flags uint8, lent loan) *inflow {
+func (p *peer) sendCTS(r *Request, id uint32, have uint64, flags uint8, lent zeroCopy) *transfer {
 	if r.err != nil || r.got.Bytes == 0 {
-		p.control(wire.Envelope{Kind: wire.EnvelopeAsk, Flags: flags, ID: id})
+		p.queueControl(wire.Envelope{Kind: wire.EnvelopeCTS, Flags: flags, ID: id})
 		r.finish(r.err)
 		return nil
 	}
-	if f := p.borrow(r, id, lent); f != nil {
+	if f := p.startCopy(r, id, lent); f != nil {
 		return f
 	}
-	p.control(wire.Envelope{Kind: wire.EnvelopeAsk, Flags: flags, ID: id, Length: r.got.Bytes})
-	f := &inflow{id: id, r: r, left: r.got.Bytes}
+	p.queueControl(wire.Envelope{Kind: wire.EnvelopeCTS, Flags: flags, ID: id, Length: r.got.Bytes})
+	f := &transfer{id: id, r: r, left: r.got.Bytes}
 	r.id = id
 	p.arriving[id] = f
-	p.flowed(f, have)
+	p.transferred(f, have)
 	return f
 }
 
-// flowed notes that n bytes more of a matched offer are here. mu is held.
-func (p *peer) flowed(f *inflow, n uint64) {
+// transferred notes that n bytes more of a matched RTS are here. mu is held.
+func (p *peer) transferred(f *transfer, n uint64) {
 	if f.left -= n; f.left > 0 {
 		return
 	}
 	delete(p.arriving, f.id)
-	p.control(wire.Envelope{Kind: wire.EnvelopeTaken, ID: f.id})
+	p.queueControl(wire.Envelope{Kind: wire.EnvelopeTaken, ID: f.id})
 	if f.r != nil {
 		f.r.finish(nil)
 	}
 }
 
-// data begins some bytes of an offer. mu is held.
+// data begins some bytes of a rendezvous message. mu is held.
 func (p *peer) data(env wire.Envelope) error {
 	in, n := &p.in, env.Length
 	head := env.Flags&wire.EnvelopeHead != 0
@@ -489,10 +489,10 @@ func (p *peer) data(env wire.Envelope) error {
 	}
 	in.size, in.left = n, n
 	if f := p.arriving[env.ID]; f != nil {
-		if n > f.left || f.loan.is {
+		if n > f.left || f.zeroCopy.valid {
 			return fmt.Errorf("%w: message %d has %d bytes more than it was to have", wire.ErrMalformed, env.ID, n-f.left)
 		}
-		if in.flow = f; f.r != nil {
+		if in.transfer = f; f.r != nil {
 			in.request, in.into = f.r, f.r.buf[f.r.got.Bytes-f.left:][:n]
 		}
 		if head {
@@ -503,11 +503,11 @@ func (p *peer) data(env wire.Envelope) error {
 	m := p.kept[env.ID]
 	switch {
 	case !head:
-		return p.stranger("sends bytes of", env)
+		return p.unknownMessage("sends bytes of", env)
 	case m == nil: // it is not wanted any more
 		in.refund = int(n)
-	case !m.offer || m.data != nil || n > m.size:
-		return p.stranger("sends the head of", env)
+	case !m.rts || m.data != nil || n > m.size:
+		return p.unknownMessage("sends the head of", env)
 	default:
 		if err := p.charge(int(n)); err != nil {
 			return err
@@ -521,13 +521,13 @@ func (p *peer) data(env wire.Envelope) error {
 // arrived ends the message, or the part of it, whose last byte came. mu is held.
 func (p *peer) arrived() error {
 	in := &p.in
-	r, f, m, n := in.request, in.flow, in.msg, in.size
+	r, f, m, n := in.request, in.transfer, in.msg, in.size
 	p.owe(in.refund)
-	p.came(int(n), f != nil && in.refund == 0)
-	in.request, in.flow, in.msg, in.into, in.refund = nil, nil, nil, nil, 0
-	if in.share {
-		in.share = false
-		return p.shared()
+	p.countArrival(int(n), f != nil && in.refund == 0)
+	in.request, in.transfer, in.msg, in.into, in.refund = nil, nil, nil, nil, 0
+	if in.descriptor {
+		in.descriptor = false
+		return p.descriptorReceived()
 	}
 	switch {
 	case f != nil:
@@ -535,13 +535,13 @@ func (p *peer) arrived() error {
 			f.r = nil
 			r.finish(r.giveUp)
 		}
-		p.flowed(f, n)
+		p.transferred(f, n)
 	case r != nil:
 		r.finish(cmp.Or(r.giveUp, r.err))
 	case m == nil: // dropped
 	case m.note:
-		p.noted(m)
-	case m.offer:
+		p.noteArrived(m)
+	case m.rts:
 		p.headArrived(m)
 	default: // its receive may have been posted while it came
 		c := p.e.contextOf(m.ctxID)
@@ -559,17 +559,17 @@ func (p *peer) arrived() error {
 	return nil
 }
 
-// headArrived puts the head of an offer where it belongs. mu is held.
+// headArrived puts the head of a rendezvous message where it belongs. mu is held.
 func (p *peer) headArrived(m *message) {
 	head := m.head
 	m.head = nil
-	switch f := m.flow; {
+	switch f := m.transfer; {
 	case f != nil: // matched meanwhile
 		if f.r != nil {
 			copy(f.r.buf, head)
 		}
 		p.refund(len(head))
-		p.flowed(f, uint64(len(head)))
+		p.transferred(f, uint64(len(head)))
 	case p.kept[m.id] == m:
 		m.data, m.paid = head, len(head)
 	default:
@@ -587,5 +587,5 @@ func (p *peer) withdrawn(id uint32) {
 	p.e.contextOf(m.ctxID).table.Remove(&m.entry)
 	delete(p.kept, id)
 	p.refund(m.paid)
-	p.control(wire.Envelope{Kind: wire.EnvelopeWithdrawn, ID: id})
+	p.queueControl(wire.Envelope{Kind: wire.EnvelopeWithdrawn, ID: id})
 }

@@ -22,7 +22,7 @@ func (e *Engine) Irecv(r *Request, g Group, ctxID uint32, src, tag int, b []byte
 func (e *Engine) irecv(r *Request, g Group, ctxID uint32, src, tag int, b []byte) {
 	r.begin(e, g, ctxID, src, tag, b)
 	r.post.Source, r.post.Tag, r.post.Owner = int32(src), int32(tag), r
-	if err := e.refused(g, ctxID); err != nil {
+	if err := e.startError(g, ctxID); err != nil {
 		r.finish(err)
 		return
 	}
@@ -31,7 +31,7 @@ func (e *Engine) irecv(r *Request, g Group, ctxID uint32, src, tag int, b []byte
 		e.give(r, m.Owner)
 		return
 	}
-	if err := e.hopeless(src); err != nil {
+	if err := e.sourceError(src); err != nil {
 		r.finish(err)
 		return
 	}
@@ -42,7 +42,7 @@ func (e *Engine) irecv(r *Request, g Group, ctxID uint32, src, tag int, b []byte
 // copiedLocked is up to how many bytes are copied with mu held.
 const copiedLocked = 64 << 10
 
-// give has a receive take a message that is here, or is offered. mu is held, and
+// give has a receive take a message that is here, or was announced. mu is held, and
 // given up while much is copied.
 func (e *Engine) give(r *Request, m *message) {
 	r.state, m.taken = moving, true
@@ -74,13 +74,13 @@ func (e *Engine) give(r *Request, m *message) {
 		delete(p.kept, m.id)
 	}
 	switch {
-	case m.offer && p.failed != nil:
+	case m.rts && p.failed != nil:
 		r.finish(p.failed)
-	case m.offer:
-		m.flow = p.accept(r, m.id, uint64(len(m.data)), wire.EnvelopeLate, m.loan)
+	case m.rts:
+		m.transfer = p.sendCTS(r, m.id, uint64(len(m.data)), wire.EnvelopeLate, m.zeroCopy)
 	default:
 		if m.id != 0 {
-			p.control(wire.Envelope{Kind: wire.EnvelopeTaken, ID: m.id})
+			p.queueControl(wire.Envelope{Kind: wire.EnvelopeTaken, ID: m.id})
 		}
 		r.finish(r.err)
 	}
@@ -102,18 +102,18 @@ func (e *Engine) drop(m *message) {
 		return
 	}
 	delete(p.kept, m.id)
-	p.decline(m.id, m.offer)
+	p.decline(m.id, m.rts)
 	p.dispatch(false)
 }
 
-// decline tells the peer that nobody will want a message that it offered, or that
+// decline tells the peer that nobody will want a message that it announced, or that
 // is synchronous. mu is held.
 func (p *peer) decline(id uint32, offer bool) {
 	if offer {
-		p.control(wire.Envelope{Kind: wire.EnvelopeAsk, ID: id})
+		p.queueControl(wire.Envelope{Kind: wire.EnvelopeCTS, ID: id})
 		return
 	}
-	p.control(wire.Envelope{Kind: wire.EnvelopeTaken, ID: id})
+	p.queueControl(wire.Envelope{Kind: wire.EnvelopeTaken, ID: id})
 }
 
 // sendSelf matches at once. A message that nobody waits for is copied while it
@@ -200,33 +200,33 @@ func (m Matched) irecv(r *Request, g Group, b []byte) {
 func (e *Engine) Iprobe(g Group, ctxID uint32, src, tag int, take bool) (m Matched, found bool, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if err := e.refused(g, ctxID); err != nil {
+	if err := e.startError(g, ctxID); err != nil {
 		return Matched{}, false, err
 	}
 	if m, found = e.find(ctxID, src, tag, take); found {
 		return m, true, nil
 	}
-	e.attendAll()
+	e.wakeReaders()
 	if len(e.rings.peers) > 0 {
-		e.glance()
+		e.pollOnce()
 		if m, found = e.find(ctxID, src, tag, take); found {
 			return m, true, nil
 		}
 	}
 	e.seek(g, src, true)
-	err = e.barren(g, src)
+	err = e.probeError(g, src)
 	if e.closed == nil && errors.Is(err, ErrFinalized) {
 		err = nil // the peer has left in order: there is no message, and that is all
 	}
 	return Matched{}, false, err
 }
 
-// barren says why a probe finds nothing any more, or returns nil. mu is held.
-func (e *Engine) barren(g Group, src int) error {
+// probeError says why a probe finds nothing any more, or returns nil. mu is held.
+func (e *Engine) probeError(g Group, src int) error {
 	if src == AnySource && e.closed == nil {
-		return e.bereft(g)
+		return e.anySourceError(g)
 	}
-	return e.hopeless(src)
+	return e.sourceError(src)
 }
 
 // find is a probe. mu is held.
@@ -248,23 +248,23 @@ func (e *Engine) Probe(ctx context.Context, g Group, ctxID uint32, src, tag int,
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for {
-		if err := e.refused(g, ctxID); err != nil {
+		if err := e.startError(g, ctxID); err != nil {
 			return Matched{}, err
 		}
 		if m, found := e.find(ctxID, src, tag, take); found {
 			return m, nil
 		}
-		if err := e.barren(g, src); err != nil {
+		if err := e.probeError(g, src); err != nil {
 			return Matched{}, err
 		}
 		e.seek(g, src, true)
 		if ctx.Err() != nil {
 			return Matched{}, context.Cause(ctx)
 		}
-		e.attendAll()
+		e.wakeReaders()
 		arrived := e.arrived
 		if len(e.rings.peers) > 0 {
-			e.poll(ctx, news{e, arrived})
+			e.poll(ctx, arrivals{e, arrived})
 			continue
 		}
 		e.mu.Unlock()
@@ -276,12 +276,12 @@ func (e *Engine) Probe(ctx context.Context, g Group, ctxID uint32, src, tag int,
 	}
 }
 
-// news is that a message, or the end of a process, may concern those who probe.
-type news struct {
+// arrivals is that a message, or the end of a process, may concern those who probe.
+type arrivals struct {
 	e     *Engine
 	since chan struct{}
 }
 
-func (n news) here() bool { return n.e.arrived != n.since }
+func (n arrivals) met() bool { return n.e.arrived != n.since }
 
-func (n news) signal() <-chan struct{} { return n.since }
+func (n arrivals) changed() <-chan struct{} { return n.since }

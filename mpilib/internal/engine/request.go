@@ -40,14 +40,14 @@ type Request struct {
 	giveUp   error // why its owner waits no longer, while moving
 	got      Result
 
-	id     uint32 // of an offer or a synchronous send
-	at     int    // bytes that were sent, or received, so far
-	asks   bool   // the receiver wants the rest
-	ended  bool   // the receiver wants nothing more, while moving
-	orphan bool   // a copy of one that was given up
-	mark   uint64 // of the last byte lent to the link
-	lent   bool   // its memory is, to a peer of this node
-	loan   int    // by which number
+	id      uint32 // of an RTS or a synchronous send
+	at      int    // bytes that were sent, or received, so far
+	cleared bool   // the receiver wants the rest
+	ended   bool   // the receiver wants nothing more, while moving
+	orphan  bool   // a copy of one that was given up
+	mark    uint64 // of the last byte of it that the link refers to
+	exposed bool   // its memory is, to a peer of this node
+	slot    int    // by which number
 }
 
 // requestState says where a request is:
@@ -58,7 +58,7 @@ type requestState uint8
 
 const (
 	idle     requestState = iota
-	waiting               // in a table, a queue, or offered
+	waiting               // in a table, a queue, or announced
 	moving                // its bytes are being read or written
 	complete              // the buffer is the caller's again
 )
@@ -93,7 +93,7 @@ func (r *Request) finish(err error) {
 		wake(c)
 	}
 	if n := &r.e.rings; n.spinning {
-		n.stir.Store(true)
+		n.attention.Store(true)
 	}
 	if r.reader != nil && r.reader.blocked { // nothing may ever come there
 		r.reader.interruptRead()
@@ -105,7 +105,7 @@ func (r *Request) Done() bool {
 	r.e.mu.Lock()
 	defer r.e.mu.Unlock()
 	if r.state != complete {
-		r.e.glance()
+		r.e.pollOnce()
 	}
 	return r.state == complete
 }
@@ -152,7 +152,7 @@ func (r *Request) wait(ctx context.Context) error {
 			r.abandon(context.Cause(ctx))
 			continue
 		}
-		if err := r.held(); err != nil {
+		if err := r.holdError(); err != nil {
 			return err
 		}
 		p := r.served()
@@ -161,19 +161,19 @@ func (r *Request) wait(ctx context.Context) error {
 		}
 		switch {
 		case p != nil && r.send && p.writable():
-			p.writeTurn(ctx)
+			p.writeForWaiter(ctx)
 		case r.polled():
 			e.poll(ctx, r)
 		case p != nil && r.send && p.writerWrites:
-			p.takeOver(ctx, r)
+			p.awaitWriteToken(ctx, r)
 		case p != nil && p.readable():
-			p.readTurn(ctx, r)
+			p.readForWaiter(ctx, r)
 		default:
 			r.sleep(ctx, p)
 		}
 	}
 	if p := r.served(); p != nil && p.writable() { // for others, perhaps the next that is waited for
-		e.leftAlone()
+		e.noteIdle()
 	}
 	return nil
 }
@@ -185,16 +185,16 @@ func (r *Request) polled() bool {
 	case len(e.rings.peers) == 0 || r.giveUp != nil || r.peer == e.cfg.Rank:
 		return false
 	case r.peer == AnySource:
-		e.attendAll()
+		e.wakeReaders()
 		return true
 	}
-	return e.peers[r.peer].near.open
+	return e.peers[r.peer].shm.open
 }
 
-// here makes a Request what somebody waits for at the rings, as signal does.
-func (r *Request) here() bool { return r.state == complete || r.held() != nil }
+// met makes a Request what somebody waits for at the rings, as signal does.
+func (r *Request) met() bool { return r.state == complete || r.holdError() != nil }
 
-func (r *Request) signal() <-chan struct{} { return r.finished() }
+func (r *Request) changed() <-chan struct{} { return r.finished() }
 
 // served returns the peer whose link is to be read for r, if it is one. mu is held.
 func (r *Request) served() *peer {
@@ -219,9 +219,9 @@ func (r *Request) sleep(ctx context.Context, p *peer) {
 	var turn chan struct{}
 	if p != nil {
 		p.waiters++
-		turn = p.turn
+		turn = p.readToken
 	} else {
-		e.attendAll()
+		e.wakeReaders()
 	}
 	stop := ctx.Done()
 	if r.giveUp != nil {
@@ -239,9 +239,9 @@ func (r *Request) sleep(ctx context.Context, p *peer) {
 	}
 }
 
-// attendAll has every link read by its own goroutine, for somebody waits who
+// wakeReaders has every link read by its own goroutine, for somebody waits who
 // cannot know which. mu is held.
-func (e *Engine) attendAll() {
+func (e *Engine) wakeReaders() {
 	for _, p := range e.peers {
 		if p != nil && p.link != nil && !p.reading {
 			wake(p.toReader)
@@ -259,13 +259,13 @@ func (r *Request) abandon(err error) {
 		r.task(err)
 	case r.state == moving && r.send:
 		r.giveUp = err
-		if r.peer != e.cfg.Rank && !r.lent {
+		if r.peer != e.cfg.Rank && !r.exposed {
 			e.peers[r.peer].interruptWrite()
 		}
 	case r.state == moving:
 		r.giveUp = err
 		if r.got.Source != e.cfg.Rank { // else it is being copied
-			e.peers[r.got.Source].letGo(r)
+			e.peers[r.got.Source].stopReceive(r)
 		}
 	case !r.send:
 		e.contextOf(r.ctxID).table.Withdraw(&r.post)
@@ -313,7 +313,7 @@ func WaitAny(ctx context.Context, rs []*Request, first int) (int, error) {
 	e := rs[0].e
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	w := e.spareAny()
+	w := e.newAny()
 	w.rs = append(w.rs, rs...)
 	return w.wait(ctx, first, false)
 }
@@ -324,13 +324,13 @@ type anyOf struct {
 	any chan struct{} // made when somebody sleeps; told when one of them is complete
 }
 
-// spareAny returns one without requests that nobody uses; wait gives it back. mu is held.
-func (e *Engine) spareAny() *anyOf {
-	w := e.any
+// newAny returns one without requests that nobody uses; wait gives it back. mu is held.
+func (e *Engine) newAny() *anyOf {
+	w := e.freeAny
 	if w == nil {
 		return &anyOf{}
 	}
-	e.any = nil
+	e.freeAny = nil
 	w.rs = w.rs[:0]
 	return w
 }
@@ -341,18 +341,18 @@ func (w *anyOf) wait(ctx context.Context, first int, counted bool) (int, error) 
 	e := w.rs[0].e
 	defer w.forget(counted)
 	for {
-		if i := slices.IndexFunc(w.rs, (*Request).here); i >= 0 {
+		if i := slices.IndexFunc(w.rs, (*Request).met); i >= 0 {
 			return i, nil
 		}
 		if ctx.Err() != nil {
 			return 0, context.Cause(ctx)
 		}
 		if first < 0 {
-			e.attendAll()
+			e.wakeReaders()
 		} else {
-			e.leftAlone()
-			if p := w.rs[first].served(); p != nil && !p.near.open {
-				w.lookAfter(ctx, p)
+			e.noteIdle()
+			if p := w.rs[first].served(); p != nil && !p.shm.open {
+				w.readFor(ctx, p)
 				continue
 			}
 		}
@@ -364,23 +364,23 @@ func (w *anyOf) wait(ctx context.Context, first int, counted bool) (int, error) 
 	}
 }
 
-// lookAfter reads a peer's link until one of the requests is complete, or something else
+// readFor reads a peer's link until one of the requests is complete, or something else
 // is to be done; or sleeps if somebody else reads it, who then leaves it. mu is held, and given up
 // meanwhile.
-func (w *anyOf) lookAfter(ctx context.Context, p *peer) {
+func (w *anyOf) readFor(ctx context.Context, p *peer) {
 	if !p.readable() {
 		p.waiters++
-		w.sleep(ctx, p.turn)
+		w.sleep(ctx, p.readToken)
 		p.waiters--
 		return
 	}
 	p.reading = true
-	p.turns++
+	p.reads++
 	p.readCtx.watch(p.e, ctx, p.interruptRead)
 	for _, r := range w.rs { // whichever is complete interrupts
 		r.reader = p
 	}
-	for !w.here() && p.failed == nil && !p.near.open && ctx.Err() == nil {
+	for !w.met() && p.failed == nil && !p.shm.open && ctx.Err() == nil {
 		p.step(false)
 	}
 	for _, r := range w.rs {
@@ -389,10 +389,10 @@ func (w *anyOf) lookAfter(ctx context.Context, p *peer) {
 	p.release(false)
 }
 
-// sleep waits until one of the requests may be complete, or it is the caller's turn. mu is
+// sleep waits until one of the requests may be complete, or the token is the caller's. mu is
 // held, and given up meanwhile.
 func (w *anyOf) sleep(ctx context.Context, turn <-chan struct{}) {
-	e, signal := w.rs[0].e, w.signal()
+	e, signal := w.rs[0].e, w.changed()
 	e.mu.Unlock()
 	select {
 	case <-signal:
@@ -417,14 +417,14 @@ func (w *anyOf) forget(counted bool) {
 		w.any = nil
 	}
 	clear(w.rs)
-	e.any = w
+	e.freeAny = w
 }
 
-func (w *anyOf) here() bool {
-	return slices.ContainsFunc(w.rs, (*Request).here)
+func (w *anyOf) met() bool {
+	return slices.ContainsFunc(w.rs, (*Request).met)
 }
 
-func (w *anyOf) signal() <-chan struct{} {
+func (w *anyOf) changed() <-chan struct{} {
 	if w.any == nil {
 		w.any = make(chan struct{}, 1)
 		for _, r := range w.rs {

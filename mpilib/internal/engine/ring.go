@@ -16,36 +16,36 @@ const eagerShared = shm.MaxRecord
 // bellBytes is the envelope that wakes a peer.
 var bellBytes = wire.Envelope{Kind: wire.EnvelopeBell}.Append(nil)
 
-// put queues an envelope and what belongs to it, or sends them at once where they
+// queueOrSend queues an envelope and what belongs to it, or sends them at once where they
 // go through shared memory and there is room. mu is held.
-func (p *peer) put(env wire.Envelope, b []byte) {
-	if p.out.near && len(p.out.queue) == 0 && p.through(env, b) {
+func (p *peer) queueOrSend(env wire.Envelope, b []byte) {
+	if p.out.viaShm && len(p.out.queue) == 0 && p.sendRecord(env, b) {
 		return
 	}
 	p.out.add(env, b)
 }
 
-// through sends a record, or reports that there is no room. mu is held.
-func (p *peer) through(env wire.Envelope, b []byte) bool {
+// sendRecord sends a record, or reports that there is no room. mu is held.
+func (p *peer) sendRecord(env wire.Envelope, b []byte) bool {
 	var head [shm.HeadSize]byte
 	env.Append(head[:0])
-	return p.record(&head, b)
+	return p.trySend(&head, b)
 }
 
-func (p *peer) record(head *[shm.HeadSize]byte, b ...[]byte) bool {
-	n := &p.near
+func (p *peer) trySend(head *[shm.HeadSize]byte, b ...[]byte) bool {
+	n := &p.shm
 	if !n.tx.TrySend(head, b...) {
 		switch err := n.tx.Err(); {
-		case err != nil && n.cut == nil:
-			n.cut, n.cutting = err, "sending"
-			p.e.disturb()
+		case err != nil && n.linkErr == nil:
+			n.linkErr, n.linkErrDoing = err, "sending"
+			p.e.requestSweep()
 		case p.e.rings.asleep: // when that was announced, nothing waited for room here
-			p.e.disturb()
+			p.e.requestSweep()
 		}
 		return false
 	}
 	if n.tx.PeerSleeps() {
-		n.bell = true
+		n.bellDue = true
 	}
 	return true
 }
@@ -53,14 +53,14 @@ func (p *peer) record(head *[shm.HeadSize]byte, b ...[]byte) bool {
 // flush sends what found no room before, as far as there is some now. mu is held.
 func (p *peer) flush() {
 	o, n := &p.out, 0
-	for n < len(o.queue) && o.queue[n].near && p.failed == nil && p.forward(&o.queue[n]) {
+	for n < len(o.queue) && o.queue[n].viaShm && p.failed == nil && p.sendSegment(&o.queue[n]) {
 		n++
 	}
 	o.queue = slices.Delete(o.queue, 0, n)
 	for len(o.queue) == 0 && len(o.bulk) > 0 && p.failed == nil {
 		r := o.bulk[0]
 		n := min(shm.MaxRecord, len(r.buf)-r.at)
-		if !p.through(wire.Envelope{Kind: wire.EnvelopeData, ID: r.id, Length: uint64(n)}, r.buf[r.at:r.at+n]) {
+		if !p.sendRecord(wire.Envelope{Kind: wire.EnvelopeData, ID: r.id, Length: uint64(n)}, r.buf[r.at:r.at+n]) {
 			return
 		}
 		if r.at += n; r.at == len(r.buf) {
@@ -69,13 +69,13 @@ func (p *peer) flush() {
 	}
 }
 
-// forward sends a segment if there is room. mu is held.
-func (p *peer) forward(s *segment) bool {
+// sendSegment sends a segment if there is room. mu is held.
+func (p *peer) sendSegment(s *segment) bool {
 	var lent []byte
 	if s.r != nil {
 		lent = s.r.buf[s.at : s.at+s.n]
 	}
-	if !p.record(&s.head, s.copied, lent) {
+	if !p.trySend(&s.head, s.copied, lent) {
 		return false
 	}
 	switch r := s.r; {
@@ -83,7 +83,7 @@ func (p *peer) forward(s *segment) bool {
 	case s.last && r.mode != Synchronous:
 		r.finish(nil)
 	default:
-		p.settled(r)
+		p.queueRest(r)
 	}
 	return true
 }
@@ -93,11 +93,11 @@ func (p *peer) forward(s *segment) bool {
 func (p *peer) stalled() (n int, yes bool) {
 	o := &p.out
 	switch {
-	case !o.near || p.failed != nil:
+	case !o.viaShm || p.failed != nil:
 		return 0, false
 	case len(o.queue) > 0:
 		s := &o.queue[0]
-		return len(s.copied) + s.n, s.near
+		return len(s.copied) + s.n, s.viaShm
 	case len(o.bulk) > 0:
 		return min(shm.MaxRecord, len(o.bulk[0].buf)-o.bulk[0].at), true
 	}
@@ -111,36 +111,36 @@ const (
 )
 
 // receive acts on what is in the ring, and reports whether anything was. What is wanted may
-// be nil. The polling turn and mu are held, and mu may be given up meanwhile.
-func (p *peer) receive(w wanted) bool {
-	rx := p.near.rx
+// be nil. The polling token and mu are held, and mu may be given up meanwhile.
+func (p *peer) receive(w condition) bool {
+	rx := p.shm.rx
 	bytes := 0
 	for i := range maxRecords {
 		head, payload, ok, err := rx.Next()
 		if err != nil {
-			p.fail(p.lost("receiving", err))
+			p.fail(p.linkError("receiving", err))
 			return true
 		}
 		if !ok {
-			if p.near.cut != nil {
-				p.ended()
+			if p.shm.linkErr != nil {
+				p.ringEnded()
 				return true
 			}
 			return i > 0
 		}
 		env, err := wire.ParseEnvelope(head[:])
-		if err == nil && env.Kind == wire.EnvelopeEager && w != nil && w.here() && p.early(env) {
+		if err == nil && env.Kind == wire.EnvelopeEager && w != nil && w.met() && p.unmatchedEager(env) {
 			return true
 		}
 		if err == nil {
-			err = p.take(env, payload)
+			err = p.handleRecord(env, payload)
 		}
 		if err != nil {
-			p.fail(p.lost("receiving", err))
+			p.fail(p.linkError("receiving", err))
 			return true
 		}
 		if rx.Done() {
-			p.near.bell = true
+			p.shm.bellDue = true
 		}
 		if bytes += len(payload); bytes >= maxReceived || p.failed != nil {
 			break
@@ -149,34 +149,34 @@ func (p *peer) receive(w wanted) bool {
 	return true
 }
 
-// early reports whether a message finds no receive. Where somebody waits who has what he waited
+// unmatchedEager reports whether a message finds no receive. Where somebody waits who has what he waited
 // for, such a message stays in the ring: he may have a receive to post for it, and a
 // sender that is far ahead is held back by the ring instead of filling the memory. Who leaves
 // the rings alone after that has them looked at. mu is held.
-func (p *peer) early(env wire.Envelope) bool {
+func (p *peer) unmatchedEager(env wire.Envelope) bool {
 	c := p.e.contexts[env.Context]
 	return c == nil || !c.table.Awaited(int32(p.rank), int32(env.Tag))
 }
 
-// ended fails a peer whose link is over and whose ring is empty. mu is held.
-func (p *peer) ended() {
+// ringEnded fails a peer whose link is over and whose ring is empty. mu is held.
+func (p *peer) ringEnded() {
 	if p.e.ctx.Err() != nil {
 		p.fail(p.e.closed)
 		return
 	}
-	p.fail(p.lost(p.near.cutting, p.near.cut))
+	p.fail(p.linkError(p.shm.linkErrDoing, p.shm.linkErr))
 }
 
-// take acts on a record. The payload is the peer's to change: it is only copied. mu is held.
-func (p *peer) take(env wire.Envelope, payload []byte) error {
+// handleRecord acts on a record. The payload is the peer's to change: it is only copied. mu is held.
+func (p *peer) handleRecord(env wire.Envelope, payload []byte) error {
 	want := uint64(0)
-	var lent loan
+	var lent zeroCopy
 	switch env.Kind {
-	case wire.EnvelopeBorrow:
-		return p.borrowed(env, payload)
-	case wire.EnvelopeOffer:
+	case wire.EnvelopeCopying:
+		return p.copyStarted(env, payload)
+	case wire.EnvelopeRTS:
 		var err error
-		if lent, err = loanFrom(payload); err != nil {
+		if lent, err = parseZeroCopy(payload); err != nil {
 			return err
 		}
 		want = uint64(len(payload))
@@ -188,11 +188,11 @@ func (p *peer) take(env wire.Envelope, payload []byte) error {
 	if uint64(len(payload)) != want {
 		return fmt.Errorf("%w: a record of %d bytes for %+v", wire.ErrMalformed, len(payload), env)
 	}
-	p.in.loan = lent
+	p.in.zeroCopy = lent
 	if err := p.handle(env); err != nil {
 		return err
 	}
-	p.in.loan = loan{}
+	p.in.zeroCopy = zeroCopy{}
 	in := &p.in
 	if in.left == 0 {
 		return nil

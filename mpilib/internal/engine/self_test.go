@@ -41,7 +41,7 @@ func TestSomeRanks(t *testing.T) {
 		for i := range ranks {
 			ranks[i] = i
 		}
-		if got := some(ranks); got != want {
+		if got := describeRanks(ranks); got != want {
 			t.Errorf("%d: %s, want %s", n, got, want)
 		}
 	}

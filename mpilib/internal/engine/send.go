@@ -11,21 +11,21 @@ const (
 	// messageCost is what a message is charged beside its bytes, so that a flood
 	// of empty ones is bounded too.
 	messageCost = 64
-	// maxOffers is how many messages may be offered to a peer at a time.
-	maxOffers = 4096
-	// eagerNear is up to which size messages are sent eagerly to a peer nearby,
+	// maxPendingSends is how many sends may wait for a peer's CTS at a time.
+	maxPendingSends = 4096
+	// eagerShort is up to which size messages are sent eagerly to a peer nearby,
 	// and how much of a larger one is. It takes as long as the peer's answer.
-	eagerNear = 64 << 10
+	eagerShort = 64 << 10
 	// maxHead is how much of a large message is sent eagerly to a peer whose
 	// receives are there before the messages: so much that nobody waits for the
 	// peer's answer, and that others' messages need not wait long.
 	maxHead = 1 << 20
-	// farRTT is from where on a peer counts as far, and farRate what a path to it is
+	// longRTT is from where on a peer counts as far, and farRate what a path to it is
 	// thought to carry before that was measured, in bytes a second. Both are looked
 	// at again after farLook messages: links change their paths.
-	farRTT  = time.Millisecond
-	farRate = 125e6
-	farLook = 64
+	longRTT        = time.Millisecond
+	assumedRate    = 125e6
+	pathCheckEvery = 64
 )
 
 // Isend starts a send of b to world rank dst, which may be this process. r
@@ -46,7 +46,7 @@ func (e *Engine) isend(r *Request, g Group, ctxID uint32, dst, tag int, b []byte
 		r.finish(e.closed)
 		return
 	}
-	if err := e.refused(g, ctxID); err != nil {
+	if err := e.startError(g, ctxID); err != nil {
 		r.finish(err)
 		return
 	}
@@ -66,7 +66,7 @@ func (e *Engine) isend(r *Request, g Group, ctxID uint32, dst, tag int, b []byte
 // reports that it is not such a one: see announce. hold is as for Isend. mu is held, and
 // may be given up after that.
 func (e *Engine) sendNow(g Group, ctxID uint32, dst, tag int, b []byte, mode Mode, hold bool) bool {
-	if mode == Synchronous || dst == e.cfg.Rank || e.closed != nil || e.refused(g, ctxID) != nil {
+	if mode == Synchronous || dst == e.cfg.Rank || e.closed != nil || e.startError(g, ctxID) != nil {
 		return false
 	}
 	p, cost := e.peers[dst], len(b)+messageCost
@@ -75,8 +75,8 @@ func (e *Engine) sendNow(g Group, ctxID uint32, dst, tag int, b []byte, mode Mod
 	}
 	env := wire.Envelope{Kind: wire.EnvelopeEager, Context: ctxID, Tag: uint32(tag), Length: uint64(len(b))}
 	switch {
-	case p.out.near:
-		if len(b) > eagerShared || len(p.out.queue) > 0 || !p.through(env, b) {
+	case p.out.viaShm:
+		if len(b) > eagerShared || len(p.out.queue) > 0 || !p.sendRecord(env, b) {
 			return false
 		}
 	case len(b) >= gatherBelow || len(b) > p.eagerLimit() || len(p.out.queue) >= maxBatches:
@@ -87,7 +87,7 @@ func (e *Engine) sendNow(g Group, ctxID uint32, dst, tag int, b []byte, mode Mod
 	p.credit -= cost
 	p.stats.MessagesSent++
 	p.stats.BytesSent += uint64(len(b))
-	if !p.out.near || p.near.bell {
+	if !p.out.viaShm || p.shm.bellDue {
 		p.dispatch(hold && mode == Standard)
 	}
 	return true
@@ -100,7 +100,7 @@ func (p *peer) send(r *Request, hold bool) {
 		r.finish(p.failed)
 		return
 	case p.gone:
-		r.finish(p.left())
+		r.finish(p.goodbyeError())
 		return
 	}
 	p.stats.MessagesSent++
@@ -125,30 +125,30 @@ func (p *peer) dispatch(hold bool) {
 // if there is credit.
 func (p *peer) eagerLimit() int {
 	if p.link == nil {
-		return eagerNear
+		return eagerShort
 	}
-	if p.out.near {
+	if p.out.viaShm {
 		return eagerShared
 	}
-	if p.looked%farLook == 0 {
+	if p.eagerQueries%pathCheckEvery == 0 {
 		_, rtt := p.link.Current()
-		p.far = eagerAt(rtt, p.link.Bandwidth(), p.most)
+		p.eagerSize = eagerAt(rtt, p.link.Bandwidth(), p.maxCredit)
 	}
-	p.looked++
-	return p.far
+	p.eagerQueries++
+	return p.eagerSize
 }
 
 // eagerAt is what goes eagerly over a path with that round trip that carries rate
 // bytes a second, as far as was measured: twice what is under way in it, so that the
 // peer's answer is here before the path is empty, and at most half of the credit.
 func eagerAt(rtt time.Duration, rate float64, credit int) int {
-	if rtt <= farRTT {
-		return eagerNear
+	if rtt <= longRTT {
+		return eagerShort
 	}
 	if rate == 0 {
-		rate = farRate
+		rate = assumedRate
 	}
-	return max(eagerNear, int(min(2*rate*rtt.Seconds(), float64(credit/2))))
+	return max(eagerShort, int(min(2*rate*rtt.Seconds(), float64(credit/2))))
 }
 
 // announce queues r's message, or an offer of it; it returns false if not even that
@@ -159,16 +159,16 @@ func (p *peer) announce(r *Request) bool {
 	if cost := n + messageCost; n <= p.eagerLimit() && cost <= p.credit {
 		p.credit -= cost
 		if r.mode == Synchronous {
-			env.Flags, env.ID = wire.EnvelopeSynchronous, p.name(r)
+			env.Flags, env.ID = wire.EnvelopeSynchronous, p.assignID(r)
 		}
-		if p.out.near && len(p.out.queue) == 0 && p.through(env, r.buf) {
+		if p.out.viaShm && len(p.out.queue) == 0 && p.sendRecord(env, r.buf) {
 			if r.mode != Synchronous {
 				r.finish(nil)
 			}
 			return true
 		}
-		if n >= gatherBelow || p.out.near || len(p.out.queue) >= maxBatches { // who finds no room shall wait, not fill the memory
-			p.out.lend(env, r, 0, n, true)
+		if n >= gatherBelow || p.out.viaShm || len(p.out.queue) >= maxBatches { // who finds no room shall wait, not fill the memory
+			p.out.addFromBuffer(env, r, 0, n, true)
 			return true
 		}
 		p.out.add(env, r.buf)
@@ -177,46 +177,46 @@ func (p *peer) announce(r *Request) bool {
 		}
 		return true
 	}
-	if len(p.offers) >= maxOffers {
+	if len(p.pendingSends) >= maxPendingSends {
 		return false
 	}
-	env.Kind, env.ID = wire.EnvelopeOffer, p.name(r)
-	lent := p.lend(r)
-	p.put(env, lent)
+	env.Kind, env.ID = wire.EnvelopeRTS, p.assignID(r)
+	lent := p.exposeBuffer(r)
+	p.queueOrSend(env, lent)
 	if lent != nil {
 		return true
 	}
 	if head := min(n, p.maxHead(), p.credit); head > 0 {
 		p.credit -= head
 		r.at = head
-		p.out.lend(wire.Envelope{Kind: wire.EnvelopeData, Flags: wire.EnvelopeHead, ID: r.id, Length: uint64(head)}, r, 0, head, false)
+		p.out.addFromBuffer(wire.Envelope{Kind: wire.EnvelopeData, Flags: wire.EnvelopeHead, ID: r.id, Length: uint64(head)}, r, 0, head, false)
 	}
 	return true
 }
 
 // maxHead returns how many bytes of an offer may go eagerly, if there is credit.
 func (p *peer) maxHead() int {
-	if p.out.near {
+	if p.out.viaShm {
 		return eagerShared
 	}
 	return max(p.head, p.eagerLimit())
 }
 
-// name gives r an id, and remembers it by that.
-func (p *peer) name(r *Request) uint32 {
+// assignID gives r an id, and remembers it by that.
+func (p *peer) assignID(r *Request) uint32 {
 	for {
 		p.nextID++
-		if _, used := p.offers[p.nextID]; !used && p.nextID != 0 {
+		if _, used := p.pendingSends[p.nextID]; !used && p.nextID != 0 {
 			break
 		}
 	}
 	r.id = p.nextID
-	p.offers[r.id] = r
+	p.pendingSends[r.id] = r
 	return r.id
 }
 
-// granted announces what credit, or the end of an offer, allows. mu is held.
-func (p *peer) granted() {
+// sendBacklog announces what credit, or the end of another send, allows. mu is held.
+func (p *peer) sendBacklog() {
 	n := 0
 	for n < len(p.backlog) && p.announce(p.backlog[n]) {
 		n++
@@ -224,38 +224,38 @@ func (p *peer) granted() {
 	p.backlog = slices.Delete(p.backlog, 0, n)
 }
 
-// asked is told that the peer wants n bytes of an offer, which came late if it had to
+// ctsReceived is told that the peer wants n bytes of a send's message, whose RTS came late if it had to
 // be kept. mu is held.
-func (p *peer) asked(r *Request, n uint64, late bool) {
+func (p *peer) ctsReceived(r *Request, n uint64, late bool) {
 	if late {
 		p.head = 0
 	} else {
-		p.head = min(4*max(p.head, eagerNear), maxHead)
+		p.head = min(4*max(p.head, eagerShort), maxHead)
 	}
 	if n == 0 {
-		p.over(r)
+		p.sendDone(r)
 		return
 	}
-	r.asks = true
-	p.settled(r)
+	r.cleared = true
+	p.queueRest(r)
 }
 
-// settled has the rest of an offer written if it was asked for and its head is
+// queueRest has the rest of a send written if the CTS is here and its head is
 // not being written any more. mu is held.
-func (p *peer) settled(r *Request) {
-	if r.asks && r.state == waiting && r.at < len(r.buf) && !slices.Contains(p.out.bulk, r) {
+func (p *peer) queueRest(r *Request) {
+	if r.cleared && r.state == waiting && r.at < len(r.buf) && !slices.Contains(p.out.bulk, r) {
 		p.out.bulk = append(p.out.bulk, r)
 	}
 }
 
-// over is told that the peer has what it wants of r's message. mu is held.
-func (p *peer) over(r *Request) {
-	delete(p.offers, r.id)
-	p.returned(r)
+// sendDone is told that the peer has what it wants of r's message. mu is held.
+func (p *peer) sendDone(r *Request) {
+	delete(p.pendingSends, r.id)
+	p.endZeroCopy(r)
 	if p.e.closed != nil {
 		p.e.wakeProbes() // drain may wait for it
 	}
-	defer p.granted()
+	defer p.sendBacklog()
 	if r.state == moving {
 		r.ended = true
 		return
@@ -267,7 +267,7 @@ func (p *peer) over(r *Request) {
 	r.finish(r.giveUp)
 }
 
-// cancel asks for a message back that was offered, or is to be. mu is held.
+// cancel asks for a message back that was announced, or is to be. mu is held.
 func (p *peer) cancel(r *Request) {
 	if i := slices.Index(p.backlog, r); i >= 0 {
 		p.backlog = slices.Delete(p.backlog, i, i+1)
@@ -275,8 +275,8 @@ func (p *peer) cancel(r *Request) {
 		r.finish(nil)
 		return
 	}
-	if p.offers[r.id] == r && !r.asks && r.id != 0 {
-		p.control(wire.Envelope{Kind: wire.EnvelopeWithdraw, ID: r.id})
+	if p.pendingSends[r.id] == r && !r.cleared && r.id != 0 {
+		p.queueControl(wire.Envelope{Kind: wire.EnvelopeWithdraw, ID: r.id})
 		p.dispatch(false)
 	}
 }
@@ -295,18 +295,18 @@ func (p *peer) abandon(r *Request, err error) {
 		r.finish(err)
 		return
 	}
-	if r.lent && !p.near.tx.Revoke(r.loan) { // the peer copies it, and is soon done
+	if r.exposed && !p.shm.tx.Revoke(r.slot) { // the peer copies it, and is soon done
 		r.giveUp = err
 		return
 	}
 	// The peer knows of it. What it may want is sent from a copy.
 	own := &Request{e: p.e, group: r.group, state: waiting, send: true, mode: r.mode, ctxID: r.ctxID, peer: r.peer, tag: r.tag,
-		buf: slices.Clone(r.buf), got: r.got, id: r.id, at: r.at, asks: r.asks, orphan: true, lent: r.lent, loan: r.loan}
-	r.lent = false
-	if p.offers[r.id] == r {
-		p.offers[r.id] = own
-		if !r.asks {
-			p.control(wire.Envelope{Kind: wire.EnvelopeWithdraw, ID: r.id})
+		buf: slices.Clone(r.buf), got: r.got, id: r.id, at: r.at, cleared: r.cleared, orphan: true, exposed: r.exposed, slot: r.slot}
+	r.exposed = false
+	if p.pendingSends[r.id] == r {
+		p.pendingSends[r.id] = own
+		if !r.cleared {
+			p.queueControl(wire.Envelope{Kind: wire.EnvelopeWithdraw, ID: r.id})
 		}
 	}
 	p.out.replace(r, own)
@@ -317,6 +317,6 @@ func (p *peer) abandon(r *Request, err error) {
 		p.e.mu.Lock()
 	}
 	r.finish(err)
-	p.settled(own)
+	p.queueRest(own)
 	p.dispatch(false)
 }

@@ -194,13 +194,13 @@ func TestLinkLostByTimeout(t *testing.T) {
 	}
 }
 
-// An offer is asked for when a receive matches it, its head and the rest come to
+// An RTS is answered when a receive matches it, its head and the rest come to
 // the receive's buffer, and the sender hears that it is taken.
 func TestOfferIsAskedFor(t *testing.T) {
 	for _, when := range []string{"posted", "before", "while the head comes"} {
 		t.Run(when, func(t *testing.T) {
 			e, peer := faced(t)
-			offer := wire.Envelope{Kind: wire.EnvelopeOffer, Tag: 5, ID: 9, Length: 6}
+			offer := wire.Envelope{Kind: wire.EnvelopeRTS, Tag: 5, ID: 9, Length: 6}
 			head := wire.Envelope{Kind: wire.EnvelopeData, Flags: wire.EnvelopeHead, ID: 9, Length: 4}
 			var r Request
 			buf := make([]byte, 8)
@@ -222,7 +222,7 @@ func TestOfferIsAskedFor(t *testing.T) {
 				e.Irecv(&r, everyone{}, 0, 1, 5, buf)
 				peer.Write([]byte{3, 4})
 			}
-			ask := wire.Envelope{Kind: wire.EnvelopeAsk, ID: 9, Length: 6}
+			ask := wire.Envelope{Kind: wire.EnvelopeCTS, ID: 9, Length: 6}
 			if when != "posted" {
 				ask.Flags = wire.EnvelopeLate
 			}
@@ -244,8 +244,8 @@ func TestUnaskedAt(t *testing.T) {
 		rate float64
 		want int
 	}{
-		{0, 0, eagerNear}, {time.Millisecond, 1e9, eagerNear},
-		{10 * time.Millisecond, 0, 2_500_000}, {10 * time.Millisecond, 10e6, 200_000}, {100 * time.Millisecond, 1e5, eagerNear},
+		{0, 0, eagerShort}, {time.Millisecond, 1e9, eagerShort},
+		{10 * time.Millisecond, 0, 2_500_000}, {10 * time.Millisecond, 10e6, 200_000}, {100 * time.Millisecond, 1e5, eagerShort},
 		{100 * time.Millisecond, 1e9, 8 << 20}, {time.Hour, 1e300, 8 << 20},
 	} {
 		if got := eagerAt(tc.rtt, tc.rate, 16<<20); got != tc.want {
@@ -261,18 +261,18 @@ func TestHeadGrowsAndShrinks(t *testing.T) {
 	for i, step := range []struct {
 		flags uint8
 		head  int // of the next message
-	}{{0, 256 << 10}, {0, maxHead}, {0, maxHead}, {wire.EnvelopeLate, eagerNear}, {wire.EnvelopeLate, eagerNear}, {0, 256 << 10}} {
+	}{{0, 256 << 10}, {0, maxHead}, {0, maxHead}, {wire.EnvelopeLate, eagerShort}, {wire.EnvelopeLate, eagerShort}, {0, 256 << 10}} {
 		var r Request
 		e.mu.Lock()
 		e.peers[1].credit = 4 << 20
-		head := min(max(e.peers[1].head, eagerNear), len(data))
+		head := min(max(e.peers[1].head, eagerShort), len(data))
 		e.mu.Unlock()
 		e.Isend(&r, everyone{}, 0, 1, 5, data, Standard, false)
 		id := uint32(i + 1)
-		expect(t, peer, wire.Envelope{Kind: wire.EnvelopeOffer, Tag: 5, ID: id, Length: uint64(len(data))})
+		expect(t, peer, wire.Envelope{Kind: wire.EnvelopeRTS, Tag: 5, ID: id, Length: uint64(len(data))})
 		expect(t, peer, wire.Envelope{Kind: wire.EnvelopeData, Flags: wire.EnvelopeHead, ID: id, Length: uint64(head)})
 		io.ReadFull(peer, make([]byte, head))
-		say(t, peer, wire.Envelope{Kind: wire.EnvelopeAsk, Flags: step.flags, ID: id, Length: uint64(len(data))})
+		say(t, peer, wire.Envelope{Kind: wire.EnvelopeCTS, Flags: step.flags, ID: id, Length: uint64(len(data))})
 		expect(t, peer, wire.Envelope{Kind: wire.EnvelopeData, ID: id, Length: uint64(len(data) - head)})
 		io.ReadFull(peer, make([]byte, len(data)-head))
 		say(t, peer, wire.Envelope{Kind: wire.EnvelopeTaken, ID: id})
@@ -280,7 +280,7 @@ func TestHeadGrowsAndShrinks(t *testing.T) {
 			t.Fatal(err)
 		}
 		e.mu.Lock()
-		if got := max(e.peers[1].head, eagerNear); got != step.head {
+		if got := max(e.peers[1].head, eagerShort); got != step.head {
 			t.Errorf("after %d answers the next head is to have %d bytes, want %d", i+1, got, step.head)
 		}
 		e.mu.Unlock()
@@ -295,22 +295,22 @@ func TestNextReceiveIsPostedFirst(t *testing.T) {
 	buf := make([]byte, 6)
 	e.Irecv(&first, everyone{}, 0, 1, 6, make([]byte, 1))
 	both := append(wire.Envelope{Kind: wire.EnvelopeEager, Tag: 6, Length: 1}.Append(nil), 2)
-	both = wire.Envelope{Kind: wire.EnvelopeOffer, Tag: 5, ID: 9, Length: 6}.Append(both)
+	both = wire.Envelope{Kind: wire.EnvelopeRTS, Tag: 5, ID: 9, Length: 6}.Append(both)
 	e.mu.Lock()
 	p := e.peers[1]
-	p.waiters++ // so that its own goroutine gives up the turn
+	p.waiters++ // so that its own goroutine gives up the token
 	for p.reading {
 		p.interruptRead()
 		e.mu.Unlock()
-		<-p.turn
+		<-p.readToken
 		e.mu.Lock()
 	}
 	p.waiters--
 	if _, err := peer.Write(both); err != nil {
 		t.Fatal(err)
 	}
-	p.readTurn(t.Context(), &first)
-	if first.state != complete || !p.unread() {
+	p.readForWaiter(t.Context(), &first)
+	if first.state != complete || !p.hasBuffered() {
 		t.Errorf("state %d, %d bytes are left", first.state, p.in.end-p.in.begin)
 	}
 	e.mu.Unlock()
@@ -340,29 +340,29 @@ func found(t *testing.T, e *Engine, tag int) {
 	probed(t, e, true, Result{Source: 1, Tag: tag})
 }
 
-// A receive that is too short for an offer wants nothing of it.
+// A receive that is too short for an announced message wants nothing of it.
 func TestOfferTooLong(t *testing.T) {
 	e, peer := faced(t)
 	var r, next Request
 	e.Irecv(&r, everyone{}, 0, 1, 5, make([]byte, 3))
 	e.Irecv(&next, everyone{}, 0, 1, 5, make([]byte, 3))
-	say(t, peer, wire.Envelope{Kind: wire.EnvelopeOffer, Tag: 5, ID: 9, Length: 6})
+	say(t, peer, wire.Envelope{Kind: wire.EnvelopeRTS, Tag: 5, ID: 9, Length: 6})
 	say(t, peer, wire.Envelope{Kind: wire.EnvelopeData, Flags: wire.EnvelopeHead, ID: 9, Length: 4}, 1, 2, 3, 4)
 	say(t, peer, wire.Envelope{Kind: wire.EnvelopeEager, Tag: 5, Length: 1}, 7)
 	if got, err := wait(t, &r); !errors.Is(err, ErrTruncate) || got.Bytes != 6 {
 		t.Errorf("%+v, %v", got, err)
 	}
-	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeAsk, ID: 9})
+	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeCTS, ID: 9})
 	if got, err := wait(t, &next); err != nil || got.Bytes != 1 {
 		t.Errorf("the next: %+v, %v", got, err)
 	}
 }
 
-// A message that was offered or is synchronous can be taken back until a
+// A message that was announced or is synchronous can be taken back until a
 // receive has matched it, from either end.
 func TestWithdraw(t *testing.T) {
 	e, peer := faced(t)
-	say(t, peer, wire.Envelope{Kind: wire.EnvelopeOffer, Tag: 5, ID: 9, Length: 6})
+	say(t, peer, wire.Envelope{Kind: wire.EnvelopeRTS, Tag: 5, ID: 9, Length: 6})
 	say(t, peer, wire.Envelope{Kind: wire.EnvelopeEager, Flags: wire.EnvelopeSynchronous, Tag: 5, ID: 10, Length: 1}, 1)
 	say(t, peer, wire.Envelope{Kind: wire.EnvelopeWithdraw, ID: 9})
 	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeWithdrawn, ID: 9})
@@ -388,17 +388,17 @@ func TestWithdraw(t *testing.T) {
 
 // Whatever a peer says that nobody says ends its link, and nothing else.
 func TestBrokenPeers(t *testing.T) {
-	offer := wire.Envelope{Kind: wire.EnvelopeOffer, Tag: 1, ID: 9, Length: 6}.Append(nil)
+	offer := wire.Envelope{Kind: wire.EnvelopeRTS, Tag: 1, ID: 9, Length: 6}.Append(nil)
 	head := append(wire.Envelope{Kind: wire.EnvelopeData, Flags: wire.EnvelopeHead, ID: 9, Length: 4}.Append(nil), 1, 2, 3, 4)
 	for name, says := range map[string][]byte{
-		"asks for what was not offered":   wire.Envelope{Kind: wire.EnvelopeAsk, ID: 4, Length: 1}.Append(nil),
-		"takes what was not offered":      wire.Envelope{Kind: wire.EnvelopeTaken, ID: 4}.Append(nil),
-		"gives back what was not offered": wire.Envelope{Kind: wire.EnvelopeWithdrawn, ID: 4}.Append(nil),
-		"sends what was not asked for":    wire.Envelope{Kind: wire.EnvelopeData, ID: 4, Length: 1}.Append(nil),
-		"sends beyond its credit":         wire.Envelope{Kind: wire.EnvelopeEager, Length: 2 << 20}.Append(nil),
-		"offers twice":                    append(offer, offer...),
-		"sends two heads":                 append(append(append([]byte(nil), offer...), head...), head...),
-		"sends nothing of an offer":       append(append([]byte(nil), offer...), wire.Envelope{Kind: wire.EnvelopeData, ID: 9}.Append(nil)...),
+		"asks for what was not announced":       wire.Envelope{Kind: wire.EnvelopeCTS, ID: 4, Length: 1}.Append(nil),
+		"takes what was not announced":            wire.Envelope{Kind: wire.EnvelopeTaken, ID: 4}.Append(nil),
+		"gives back what was not announced":       wire.Envelope{Kind: wire.EnvelopeWithdrawn, ID: 4}.Append(nil),
+		"sends what was not asked for":          wire.Envelope{Kind: wire.EnvelopeData, ID: 4, Length: 1}.Append(nil),
+		"sends beyond its credit":               wire.Envelope{Kind: wire.EnvelopeEager, Length: 2 << 20}.Append(nil),
+		"offers twice":                          append(offer, offer...),
+		"sends two heads":                       append(append(append([]byte(nil), offer...), head...), head...),
+		"sends nothing of a rendezvous message": append(append([]byte(nil), offer...), wire.Envelope{Kind: wire.EnvelopeData, ID: 9}.Append(nil)...),
 	} {
 		t.Run(name, func(t *testing.T) {
 			e, peer := faced(t)
@@ -454,9 +454,9 @@ func TestCompletedBySomebodyElse(t *testing.T) {
 	var r, other Request
 	e.Irecv(&other, everyone{}, 0, 1, 1, make([]byte, 1))
 	e.Isend(&r, everyone{}, 0, 1, 5, make([]byte, 100<<10), Standard, false)
-	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeOffer, Tag: 5, ID: 1, Length: 100 << 10})
+	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeRTS, Tag: 5, ID: 1, Length: 100 << 10})
 	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeData, Flags: wire.EnvelopeHead, ID: 1, Length: firstCredit})
-	say(t, peer, wire.Envelope{Kind: wire.EnvelopeAsk, ID: 1})
+	say(t, peer, wire.Envelope{Kind: wire.EnvelopeCTS, ID: 1})
 	say(t, peer, wire.Envelope{Kind: wire.EnvelopeEager, Tag: 1, Length: 1}, 1)
 	if _, err := wait(t, &other); err != nil { // so the answer has been read
 		t.Fatal(err)
@@ -491,11 +491,11 @@ func TestGoodbyeWhileMoving(t *testing.T) {
 	t.Cleanup(open)
 	var r Request
 	e.Isend(&r, everyone{}, 0, 1, 5, make([]byte, size), Standard, false)
-	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeOffer, Tag: 5, ID: 1, Length: size})
+	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeRTS, Tag: 5, ID: 1, Length: size})
 	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeData, Flags: wire.EnvelopeHead, ID: 1, Length: firstCredit})
 	io.CopyN(io.Discard, peer, firstCredit)
 	gate <- struct{}{}
-	say(t, peer, wire.Envelope{Kind: wire.EnvelopeAsk, ID: 1, Length: size})
+	say(t, peer, wire.Envelope{Kind: wire.EnvelopeCTS, ID: 1, Length: size})
 	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeData, ID: 1, Length: chunk})
 	say(t, peer, wire.Envelope{Kind: wire.EnvelopeGoodbye})
 	eventually(t, e, "the goodbye is heard", func() bool { return r.ended })
@@ -513,8 +513,8 @@ func TestBufferedBeforeGoodbye(t *testing.T) {
 	e, peer := faced(t)
 	var a, b Request
 	e.Isend(&a, everyone{}, 0, 1, 5, make([]byte, 100<<10), Buffered, true)
-	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeOffer, Tag: 5, ID: 1, Length: 100 << 10})
-	say(t, peer, wire.Envelope{Kind: wire.EnvelopeOffer, Tag: 5, ID: 7, Length: 1}) // for which there is no receive
+	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeRTS, Tag: 5, ID: 1, Length: 100 << 10})
+	say(t, peer, wire.Envelope{Kind: wire.EnvelopeRTS, Tag: 5, ID: 7, Length: 1}) // for which there is no receive
 	say(t, peer, wire.Envelope{Kind: wire.EnvelopeEager, Flags: wire.EnvelopeSynchronous, Tag: 9, ID: 8})
 	found(t, e, 9)
 	if _, err := wait(t, &a); err != nil {
@@ -526,9 +526,9 @@ func TestBufferedBeforeGoodbye(t *testing.T) {
 	go func() { bye <- e.Goodbye(ctx) }()
 	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeData, Flags: wire.EnvelopeHead, ID: 1, Length: firstCredit})
 	io.CopyN(io.Discard, peer, firstCredit)
-	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeAsk, ID: 7}) // not wanted
+	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeCTS, ID: 7}) // not wanted
 	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeTaken, ID: 8})
-	say(t, peer, wire.Envelope{Kind: wire.EnvelopeAsk, ID: 1, Length: 100 << 10})
+	say(t, peer, wire.Envelope{Kind: wire.EnvelopeCTS, ID: 1, Length: 100 << 10})
 	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeData, ID: 1, Length: 100<<10 - firstCredit})
 	io.CopyN(io.Discard, peer, 100<<10-firstCredit)
 	e.Isend(&b, everyone{}, 0, 1, 5, nil, Standard, false)

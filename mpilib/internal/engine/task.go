@@ -15,9 +15,9 @@ func (e *Engine) BeginTask(h *Handle, giveUp func(why error)) {
 	h.e = e
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	r := e.spareRequest()
+	r := e.newRequest()
 	r.beginTask(e, giveUp)
-	h.begun(r)
+	h.started(r)
 }
 
 func (r *Request) beginTask(e *Engine, giveUp func(why error)) {
@@ -26,7 +26,7 @@ func (r *Request) beginTask(e *Engine, giveUp func(why error)) {
 }
 
 // Finish completes a Handle that BeginTask began.
-func (h *Handle) Finish(err error) { h.look(func(r *Request) { r.finish(err) }) }
+func (h *Handle) Finish(err error) { h.withRequest(func(r *Request) { r.finish(err) }) }
 
 // Finish completes a request that Begin made.
 func (r *Request) Finish(err error) {

@@ -42,8 +42,8 @@ func (c holding) Post(p []byte) (bool, error) {
 func three(t *testing.T) (es [3]*Engine, conns [3]holding) {
 	t.Helper()
 	for i := range es {
-		es[i] = New(Config{Rank: i, Size: 3, Unexpected: 1 << 20, Near: true, Connect: func(context.Context, int) error { return nil }})
-		es[i].rings.round = time.Hour
+		es[i] = New(Config{Rank: i, Size: 3, Unexpected: 1 << 20, SharedMemory: true, Connect: func(context.Context, int) error { return nil }})
+		es[i].rings.checkEvery = time.Hour
 		t.Cleanup(es[i].Close)
 	}
 	for i := range es {
@@ -61,7 +61,7 @@ func three(t *testing.T) (es [3]*Engine, conns [3]holding) {
 	for _, e := range es {
 		eventually(t, e, "memory is shared with both", func() bool {
 			for _, p := range e.peers {
-				if p != nil && !(p.near.open && p.out.near) {
+				if p != nil && !(p.shm.open && p.out.viaShm) {
 					return false
 				}
 			}
@@ -92,8 +92,8 @@ func TestBellDuringGlance(t *testing.T) {
 			runtime.Gosched()
 			e.mu.Lock()
 		}
-		last.near.bell = true // it has something to do there
-		e.glance()
+		last.shm.bellDue = true // it has something to do there
+		e.pollOnce()
 	}()
 	select {
 	case <-link.posting:
@@ -102,7 +102,7 @@ func TestBellDuringGlance(t *testing.T) {
 	}
 	var r Request
 	es[first.rank].Isend(&r, everyone{}, 0, 0, 5, []byte{1}, Standard, false)
-	eventually(t, e, "the bell is heard", e.rings.stir.Load)
+	eventually(t, e, "the bell is heard", e.rings.attention.Load)
 	release()
 	eventually(t, e, "the message is taken out of the ring", func() bool { return e.contextOf(0).table.Peek(int32(first.rank), 5) != nil })
 }
@@ -111,14 +111,14 @@ func TestBellDuringGlance(t *testing.T) {
 func TestNoRoomWhileAsleep(t *testing.T) {
 	es, _, attach := neighbours(t, 1<<20)
 	for _, e := range es {
-		e.rings.round = time.Hour
+		e.rings.checkEvery = time.Hour
 	}
 	attach()
 	settle(t, es, true)
 	asleep(t, es[0])
 	asleep(t, es[1])
 	es[1].mu.Lock()
-	es[1].rings.take() // so that nobody receives
+	es[1].rings.takeToken() // so that nobody receives
 	es[1].mu.Unlock()
 	var rs [600]Request // more than a ring has cells
 	for i := range rs {
@@ -126,8 +126,8 @@ func TestNoRoomWhileAsleep(t *testing.T) {
 	}
 	eventually(t, es[0], "the ring is full", func() bool { return len(es[0].peers[1].out.queue) > 0 })
 	es[1].mu.Lock()
-	es[1].yieldRings()
-	es[1].disturb()
+	es[1].releaseRings()
+	es[1].requestSweep()
 	es[1].mu.Unlock()
 	eventually(t, es[1], "all is received", func() bool { return es[1].contextOf(0).table.Peek(0, int32(len(rs)-1)) != nil })
 }
@@ -141,7 +141,7 @@ type tardy struct {
 func (c tardy) Await(uint64) error { return os.ErrDeadlineExceeded }
 func (c tardy) Reclaim()           { close(c.reclaimed) }
 
-// A send that was lent to the link is complete when the peer has it, though another's
+// A send that the link refers to is complete when the peer has it, though another's
 // write was to be interrupted meanwhile.
 func TestTakenAfterWriteDeadline(t *testing.T) {
 	mine, peer := sockets(t)
@@ -151,10 +151,10 @@ func TestTakenAfterWriteDeadline(t *testing.T) {
 	t.Cleanup(func() { peer.Close(); e.Close() })
 	var r Request
 	e.Isend(&r, everyone{}, 0, 1, 5, make([]byte, 100<<10), Standard, false)
-	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeOffer, Tag: 5, ID: 1, Length: 100 << 10})
+	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeRTS, Tag: 5, ID: 1, Length: 100 << 10})
 	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeData, Flags: wire.EnvelopeHead, ID: 1, Length: firstCredit})
 	discard(t, peer, firstCredit)
-	say(t, peer, wire.Envelope{Kind: wire.EnvelopeAsk, ID: 1, Length: 100 << 10})
+	say(t, peer, wire.Envelope{Kind: wire.EnvelopeCTS, ID: 1, Length: 100 << 10})
 	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeData, ID: 1, Length: 100<<10 - firstCredit})
 	discard(t, peer, 100<<10-firstCredit)
 	eventually(t, e, "all is written", func() bool { return r.state == waiting && r.at == len(r.buf) })

@@ -14,30 +14,30 @@ const (
 	gatherBelow = 16 << 10
 	batchSize   = 64 << 10 // of copied messages that are written at once
 	maxBatches  = 256      // that wait to be written; further messages stay in their callers' buffers
-	maxTaken    = 1 << 20  // bytes that are written in one turn, apart from the last message
-	chunk       = 1 << 20  // of an offer that was asked for: others may go between
+	maxTaken    = 1 << 20  // bytes that are written at a time, apart from the last message
+	chunk       = 1 << 20  // of a message whose CTS is here: others may go between
 )
 
 // outgoing is what waits to be written to a peer.
 type outgoing struct {
-	queue []segment  // in order
-	near  bool       // what is added goes through shared memory, an envelope in each segment
-	bulk  []*Request // offers that were asked for, in turn; behind the queue
-	spare []byte     // memory for the next batch
-	taken []segment  // memory for what is being written
-	bufs  [][]byte
+	queue  []segment  // in order
+	viaShm bool       // what is added goes through shared memory, an envelope in each segment
+	bulk   []*Request // sends whose CTS is here, one chunk each in rotation; behind the queue
+	spare  []byte     // memory for the next batch
+	taken  []segment  // memory for what is being written
+	bufs   [][]byte
 }
 
 // segment is a piece of the outgoing stream: copied bytes, then perhaps n
 // bytes of the buffer of a send, from at on. One that goes through shared memory has its
 // envelope apart.
 type segment struct {
-	head   [wire.EnvelopeLen]byte // where near
+	head   [wire.EnvelopeLen]byte // where viaShm
 	copied []byte
 	r      *Request
 	at, n  int
 	last   bool // the send is complete when it is written
-	near   bool // it goes through shared memory
+	viaShm bool // it goes through shared memory
 }
 
 func (o *outgoing) any() bool { return len(o.queue) > 0 || len(o.bulk) > 0 }
@@ -45,16 +45,16 @@ func (o *outgoing) any() bool { return len(o.queue) > 0 || len(o.bulk) > 0 }
 // forLink reports whether what is next is for the link.
 func (o *outgoing) forLink() bool {
 	if len(o.queue) > 0 {
-		return !o.queue[0].near
+		return !o.queue[0].viaShm
 	}
-	return len(o.bulk) > 0 && !o.near
+	return len(o.bulk) > 0 && !o.viaShm
 }
 
 // add appends an envelope and a small message to the last batch, or a new one.
 func (o *outgoing) add(env wire.Envelope, b []byte) {
 	n := len(o.queue)
-	if o.near {
-		s := segment{near: true, copied: slices.Clone(b)}
+	if o.viaShm {
+		s := segment{viaShm: true, copied: slices.Clone(b)}
 		env.Append(s.head[:0])
 		o.queue = append(o.queue, s)
 		return
@@ -68,24 +68,24 @@ func (o *outgoing) add(env wire.Envelope, b []byte) {
 	last.copied = append(env.Append(last.copied), b...)
 }
 
-// lend appends an envelope and n bytes of r's buffer.
-func (o *outgoing) lend(env wire.Envelope, r *Request, at, n int, last bool) {
+// addFromBuffer appends an envelope and n bytes of r's buffer.
+func (o *outgoing) addFromBuffer(env wire.Envelope, r *Request, at, n int, last bool) {
 	o.add(env, nil)
 	s := &o.queue[len(o.queue)-1]
 	s.r, s.at, s.n, s.last = r, at, n, last
 }
 
 // remove takes what is to be written of r's buffer out of the queue, with its
-// envelope: the last bytes of the segment's copied ones, if it is not near.
+// envelope: the last bytes of the segment's copied ones, if it is not viaShm.
 func (o *outgoing) remove(r *Request) {
 	for i := range o.queue {
-		if s := &o.queue[i]; s.r == r && !s.near {
+		if s := &o.queue[i]; s.r == r && !s.viaShm {
 			s.copied = s.copied[:len(s.copied)-wire.EnvelopeLen]
 			s.r, s.n = nil, 0
 		}
 	}
 	o.queue = slices.DeleteFunc(o.queue, func(s segment) bool {
-		return s.r == r || !s.near && s.r == nil && len(s.copied) == 0
+		return s.r == r || !s.viaShm && s.r == nil && len(s.copied) == 0
 	})
 	o.bulk = slices.DeleteFunc(o.bulk, func(b *Request) bool { return b == r })
 }
@@ -116,8 +116,8 @@ func (o *outgoing) fail(err error) {
 	o.queue, o.bulk = nil, nil
 }
 
-// take moves what is to be written next to taken, and reports how: lent data
-// stays its owner's until the peer has it, what is not lent does not. Taken
+// take moves what is to be written next to taken, and reports how: data of the callers'
+// stays its owner's until the peer has it, what was copied does not. Taken
 // requests move.
 func (o *outgoing) take() (lent bool) {
 	o.taken = o.taken[:0]
@@ -138,7 +138,7 @@ func (o *outgoing) take() (lent bool) {
 	lent = o.queue[0].r != nil && !o.queue[0].last
 	for n < len(o.queue) && bytes < maxTaken {
 		s := o.queue[n]
-		if s.near || (s.r != nil && !s.last) != lent {
+		if s.viaShm || (s.r != nil && !s.last) != lent {
 			break
 		}
 		bytes += len(s.copied) + s.n
@@ -154,17 +154,17 @@ func (o *outgoing) take() (lent bool) {
 	return lent
 }
 
-// control queues an envelope without a message. mu is held.
-func (p *peer) control(env wire.Envelope) {
+// queueControl queues an envelope without a message. mu is held.
+func (p *peer) queueControl(env wire.Envelope) {
 	if p.failed == nil {
-		p.put(env, nil)
+		p.queueOrSend(env, nil)
 	}
 }
 
 // writable reports whether there is something to write, and nobody who does. mu
 // is held.
 func (p *peer) writable() bool {
-	return !p.writing && p.link != nil && p.failed == nil && (p.out.forLink() || p.near.bell)
+	return !p.writing && p.link != nil && p.failed == nil && (p.out.forLink() || p.shm.bellDue)
 }
 
 // post writes what is queued as far as that needs no waiting. Somebody may have
@@ -173,7 +173,7 @@ func (p *peer) writable() bool {
 func (p *peer) post() {
 	wrote := false
 	for {
-		if p.out.near {
+		if p.out.viaShm {
 			p.flush()
 		}
 		b := p.next()
@@ -187,7 +187,7 @@ func (p *peer) post() {
 		p.writing = false
 		switch {
 		case err != nil:
-			p.severed("sending", err)
+			p.linkLost("sending", err)
 		case !taken:
 			p.out.queue = slices.Insert(p.out.queue, 0, segment{copied: b})
 			wake(p.toWriter)
@@ -207,7 +207,7 @@ func (p *peer) next() []byte {
 	case !p.writable():
 		return nil
 	case !p.out.forLink():
-		p.near.bell = false
+		p.shm.bellDue = false
 		return slices.Clone(bellBytes)
 	case len(p.out.queue) == 0 || p.out.queue[0].r != nil:
 		return nil
@@ -241,7 +241,7 @@ func (p *peer) writer() {
 			p.writerWrites = false
 		}
 		if p.sendWaiters > 0 {
-			wake(p.writeTurnTo)
+			wake(p.writeToken)
 		}
 		failed := p.failed
 		e.mu.Unlock()
@@ -251,16 +251,16 @@ func (p *peer) writer() {
 	}
 }
 
-// writeTurn writes for a waiter. mu is held.
-func (p *peer) writeTurn(ctx context.Context) {
+// writeForWaiter writes for a waiter. mu is held.
+func (p *peer) writeForWaiter(ctx context.Context) {
 	p.writeCtx.watch(p.e, ctx, p.interruptWrite)
 	p.write()
 }
 
-// takeOver has a waiter sleep until the peer's own goroutine, which is writing, leaves
+// awaitWriteToken has a waiter sleep until the peer's own goroutine, which is writing, leaves
 // the rest to it: that goroutine would be one thread more that wants a processor. mu is
 // held, and given up meanwhile.
-func (p *peer) takeOver(ctx context.Context, r *Request) {
+func (p *peer) awaitWriteToken(ctx context.Context, r *Request) {
 	done, stop := r.finished(), ctx.Done()
 	if r.giveUp != nil {
 		stop = nil
@@ -269,12 +269,12 @@ func (p *peer) takeOver(ctx context.Context, r *Request) {
 	p.e.mu.Unlock()
 	select {
 	case <-done:
-	case <-p.writeTurnTo:
+	case <-p.writeToken:
 	case <-stop:
 	}
 	p.e.mu.Lock()
 	if p.sendWaiters--; p.sendWaiters > 0 && !p.writerWrites {
-		wake(p.writeTurnTo)
+		wake(p.writeToken)
 	}
 }
 
@@ -287,7 +287,7 @@ func (p *peer) write() {
 	if p.out.forLink() {
 		lent = p.out.take()
 	} else {
-		p.out.taken, p.near.bell = p.out.taken[:0], false
+		p.out.taken, p.shm.bellDue = p.out.taken[:0], false
 		bufs = append(bufs, bellBytes)
 	}
 	for _, s := range p.out.taken {
@@ -313,7 +313,7 @@ func (p *peer) write() {
 	p.wrote(n, mark, err)
 	clear(bufs)
 	p.writing = false
-	if p.out.near {
+	if p.out.viaShm {
 		p.flush()
 	}
 }
@@ -321,11 +321,11 @@ func (p *peer) write() {
 // wrote notes what came of a write of n bytes. mu is held.
 func (p *peer) wrote(n int64, mark uint64, err error) {
 	if wasInterrupted(&p.writeInterrupted, err, p.link.Conn.SetWriteDeadline) {
-		p.own(n)
+		p.requeue(n)
 		err = nil
 	}
 	if err != nil {
-		p.severed("sending", err)
+		p.linkLost("sending", err)
 	}
 	for i, s := range p.out.taken {
 		p.out.taken[i] = segment{}
@@ -348,14 +348,14 @@ func (p *peer) wrote(n int64, mark uint64, err error) {
 			p.abandon(r, r.giveUp)
 		default:
 			r.state = waiting
-			p.settled(r)
+			p.queueRest(r)
 		}
 	}
 }
 
-// own queues a copy of what of the taken segments was not written, before
+// requeue queues a copy of what of the taken segments was not written, before
 // everything else: the stream needs their bytes.
-func (p *peer) own(n int64) {
+func (p *peer) requeue(n int64) {
 	var rest []byte
 	for _, b := range p.out.bufs {
 		k := min(int64(len(b)), n)

@@ -13,7 +13,7 @@ import (
 
 const lentSize = 3<<20 + 5
 
-// A message that is lent and given up before its receive comes is received as it was,
+// A message that is exposed and given up before its receive comes is received as it was,
 // whatever its sender does with the memory since.
 func TestLentAndGivenUp(t *testing.T) {
 	es, _ := together(t)
@@ -24,8 +24,8 @@ func TestLentAndGivenUp(t *testing.T) {
 	probed(t, es[0], true, Result{Source: 1, Tag: 5, Bytes: lentSize})
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	if !s.lent {
-		t.Error("not lent")
+	if !s.exposed {
+		t.Error("not exposed")
 	}
 	es[0].mu.Lock() // so that nobody answers the withdrawal
 	es[0].peers[1].kept[s.id].taken = true
@@ -41,7 +41,7 @@ func TestLentAndGivenUp(t *testing.T) {
 	}
 }
 
-// Both ends of lent messages are given up at any moment. What is received is whole, and
+// Both ends of zero-copy messages are given up at any moment. What is received is whole, and
 // neither side's memory is touched once it has it back.
 func TestLentAndGivenUpAtAnyMoment(t *testing.T) {
 	es, _ := together(t)
@@ -115,7 +115,7 @@ func TestMemoryClosed(t *testing.T) {
 	for _, who := range [][]int{{0}, {1}, {0, 1}} {
 		es, _, attach := neighbours(t, 1<<20)
 		for _, i := range who {
-			es[i].sharing.memory = func(shm.Offer) (*shm.Memory, error) { return nil, errors.New("closed") }
+			es[i].sharing.memory = func(shm.Descriptor) (*shm.Memory, error) { return nil, errors.New("closed") }
 		}
 		attach()
 		settle(t, es, true)

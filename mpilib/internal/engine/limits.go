@@ -47,22 +47,22 @@ func (p *peer) refund(n int) {
 	p.owe(n)
 }
 
-// unnamed says what is wrong with the id of a message that the peer offers, or wants to be
+// checkNewID says what is wrong with the id of a message that the peer announces, or wants to be
 // told of, or returns nil. mu is held.
-func (p *peer) unnamed(id uint32) error {
+func (p *peer) checkNewID(id uint32) error {
 	switch {
 	case id == 0:
-		return fmt.Errorf("%w: message 0 is offered", wire.ErrMalformed)
+		return fmt.Errorf("%w: message 0 is announced", wire.ErrMalformed)
 	case p.kept[id] != nil || p.arriving[id] != nil:
-		return fmt.Errorf("%w: message %d is offered twice", wire.ErrMalformed, id)
-	case len(p.kept) >= 2*maxOffers:
-		return fmt.Errorf("%w: %d messages offered at a time", wire.ErrMalformed, len(p.kept))
+		return fmt.Errorf("%w: message %d is announced twice", wire.ErrMalformed, id)
+	case len(p.kept) >= 2*maxPendingSends:
+		return fmt.Errorf("%w: %d messages announced at a time", wire.ErrMalformed, len(p.kept))
 	}
 	return nil
 }
 
-// reached returns what a context has in which the peer sends a message. mu is held.
-func (p *peer) reached(id uint32) (*msgContext, error) {
+// arrivalContext returns what a context has in which the peer sends a message. mu is held.
+func (p *peer) arrivalContext(id uint32) (*msgContext, error) {
 	e := p.e
 	if e.latest.id == id && e.latest.c != nil {
 		return e.latest.c, nil
@@ -110,10 +110,10 @@ func (e *Engine) tooFarAhead(first, n uint32) bool {
 	return false
 }
 
-// unheard says, now and then, whether too much waits for a peer that does not read what it is
+// checkReplies says, now and then, whether too much waits for a peer that does not read what it is
 // answered. Of what the program sends it no more than maxBatches are copied. mu is held.
-func (p *peer) unheard() error {
-	if p.handled++; p.handled%repliesEvery != 0 {
+func (p *peer) checkReplies() error {
+	if p.envelopes++; p.envelopes%repliesEvery != 0 {
 		return nil
 	}
 	n := 0

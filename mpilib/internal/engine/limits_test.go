@@ -37,7 +37,7 @@ func TestPeerExceedsItsBounds(t *testing.T) {
 			return wire.Envelope{Kind: wire.EnvelopeEager, Length: wire.MaxMessage}, 0
 		}, "the peer sent 1099511627840 bytes eagerly beside 0"},
 		"heads of offers": {func(i uint32) (wire.Envelope, int) {
-			env := wire.Envelope{Kind: wire.EnvelopeOffer, ID: i/2 + 1, Length: 1 << 30}
+			env := wire.Envelope{Kind: wire.EnvelopeRTS, ID: i/2 + 1, Length: 1 << 30}
 			if i%2 == 0 {
 				return env, 0
 			}
@@ -45,14 +45,14 @@ func TestPeerExceedsItsBounds(t *testing.T) {
 			return env, 64 << 10
 		}, "bytes eagerly beside"},
 		"offers": {func(i uint32) (wire.Envelope, int) {
-			return wire.Envelope{Kind: wire.EnvelopeOffer, ID: i + 1, Length: 1 << 30}, 0
-		}, "8192 messages offered at a time"},
+			return wire.Envelope{Kind: wire.EnvelopeRTS, ID: i + 1, Length: 1 << 30}, 0
+		}, "8192 messages announced at a time"},
 		"offers without a name": {func(i uint32) (wire.Envelope, int) {
-			return wire.Envelope{Kind: wire.EnvelopeOffer, Length: 1 << 30}, 0
-		}, "message 0 is offered"},
+			return wire.Envelope{Kind: wire.EnvelopeRTS, Length: 1 << 30}, 0
+		}, "message 0 is announced"},
 		"one name for two synchronous messages": {func(i uint32) (wire.Envelope, int) {
 			return wire.Envelope{Kind: wire.EnvelopeEager, Flags: wire.EnvelopeSynchronous, ID: 7}, 0
-		}, "message 7 is offered twice"},
+		}, "message 7 is announced twice"},
 		"contexts that nobody makes": {func(i uint32) (wire.Envelope, int) {
 			return wire.Envelope{Kind: wire.EnvelopeEager, Context: 1000 + i}, 0
 		}, "the peer sends in context 5096; it has sent in 4096 others that nobody has made here"},
@@ -63,13 +63,13 @@ func TestPeerExceedsItsBounds(t *testing.T) {
 			if i == 0 {
 				return wire.Envelope{Kind: wire.EnvelopeRevoked, Context: 5, Tag: 1}, 0
 			}
-			return wire.Envelope{Kind: wire.EnvelopeOffer, Context: 5, ID: i, Length: 9}, 0
+			return wire.Envelope{Kind: wire.EnvelopeRTS, Context: 5, ID: i, Length: 9}, 0
 		}, "the peer sends more and more, and does not read the answers"},
 		"borrowing over a link": {func(i uint32) (wire.Envelope, int) {
-			return wire.Envelope{Kind: wire.EnvelopeBorrow, ID: 1}, 0
-		}, "the peer borrows message 1"},
-		"an answer to no offer": {func(i uint32) (wire.Envelope, int) {
-			return wire.Envelope{Kind: wire.EnvelopeAsk, ID: 3, Length: 9}, 0
+			return wire.Envelope{Kind: wire.EnvelopeCopying, ID: 1}, 0
+		}, "the peer copies message 1"},
+		"an answer to no RTS": {func(i uint32) (wire.Envelope, int) {
+			return wire.Envelope{Kind: wire.EnvelopeCTS, ID: 3, Length: 9}, 0
 		}, "the peer asks for message 3"},
 		"a rank that is none": {func(i uint32) (wire.Envelope, int) {
 			return wire.Envelope{Kind: wire.EnvelopeFailed, ID: 77}, 0
@@ -168,7 +168,7 @@ func TestPeerUsesAllItsCredit(t *testing.T) {
 // share again.
 func TestPeerSharesTwice(t *testing.T) {
 	mine, peer := sockets(t)
-	e := New(Config{Rank: 0, Size: 2, Near: true, Unexpected: 1 << 20})
+	e := New(Config{Rank: 0, Size: 2, SharedMemory: true, Unexpected: 1 << 20})
 	seg, err := shm.Create(0)
 	if err != nil {
 		t.Skip(err)
@@ -179,11 +179,11 @@ func TestPeerSharesTwice(t *testing.T) {
 	var r Request
 	e.Irecv(&r, everyone{}, 0, 1, 5, nil)
 	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeCredit, Length: 1<<20 - firstCredit})
-	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeShare, Length: shm.OfferSize})
-	o := seg.Offer().Append(nil)
+	expect(t, peer, wire.Envelope{Kind: wire.EnvelopeShare, Length: shm.DescriptorSize})
+	o := seg.Descriptor().Append(nil)
 	share := wire.Envelope{Kind: wire.EnvelopeShare, Length: uint64(len(o))}
 	say(t, peer, share, append(o, wire.Envelope{Kind: wire.EnvelopeShare}.Append(nil)...)...)
-	if _, err := wait(t, &r); !errors.Is(err, wire.ErrMalformed) || !strings.Contains(err.Error(), "shares memory out of turn") {
+	if _, err := wait(t, &r); !errors.Is(err, wire.ErrMalformed) || !strings.Contains(err.Error(), "shares memory out of order") {
 		t.Errorf("shared twice: %v", err)
 	}
 }

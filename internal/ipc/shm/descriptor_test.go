@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-var someOffer = Offer{
+var someOffer = Descriptor{
 	PID: 4711, FD: 7,
 	Boot:     [16]byte{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16},
 	PIDSpace: 4026531836,
@@ -26,22 +26,22 @@ func TestOfferEncoding(t *testing.T) {
 	if got := hex.EncodeToString(b); got != someOfferHex {
 		t.Errorf("encoded as\n%s, want\n%s", got, someOfferHex)
 	}
-	for _, o := range []Offer{someOffer, {FD: -1}, {PID: -1, FD: -1, Size: ^uint64(0)}} {
-		got, err := ParseOffer(o.Append(nil))
+	for _, o := range []Descriptor{someOffer, {FD: -1}, {PID: -1, FD: -1, Size: ^uint64(0)}} {
+		got, err := ParseDescriptor(o.Append(nil))
 		if err != nil || got != o {
 			t.Errorf("%+v became %+v, %v", o, got, err)
 		}
 	}
 	for n := range b {
-		if _, err := ParseOffer(b[:n]); err == nil {
+		if _, err := ParseDescriptor(b[:n]); err == nil {
 			t.Errorf("%d bytes of %d were taken", n, len(b))
 		}
 	}
-	if _, err := ParseOffer(append(b, 0)); err == nil {
+	if _, err := ParseDescriptor(append(b, 0)); err == nil {
 		t.Error("a byte too many was taken")
 	}
 	b[0]++
-	if _, err := ParseOffer(b); err == nil {
+	if _, err := ParseDescriptor(b); err == nil {
 		t.Error("another version was taken")
 	}
 }
@@ -49,7 +49,7 @@ func TestOfferEncoding(t *testing.T) {
 func FuzzParseOffer(f *testing.F) {
 	f.Add(someOffer.Append(nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		o, err := ParseOffer(b)
+		o, err := ParseDescriptor(b)
 		if err == nil && !bytes.Equal(o.Append(nil), b) {
 			t.Errorf("%x is parsed as %+v", b, o)
 		}

@@ -25,7 +25,7 @@ func neighbours(t *testing.T, unexpected int) (es [2]*Engine, conns [2]*net.TCPC
 	t.Helper()
 	conns[0], conns[1] = sockets(t)
 	for i := range es {
-		es[i] = New(Config{Rank: i, Size: 2, Unexpected: unexpected, Near: true,
+		es[i] = New(Config{Rank: i, Size: 2, Unexpected: unexpected, SharedMemory: true,
 			Connect: func(context.Context, int) error { return nil }})
 		t.Cleanup(es[i].Close)
 	}
@@ -191,11 +191,11 @@ func TestSwitchAfterAll(t *testing.T) {
 func TestMemoryRefused(t *testing.T) {
 	no := errors.New("not today")
 	create := func(int) (*shm.Segment, error) { return nil, no }
-	open := func(shm.Offer) (*shm.Segment, error) { return nil, no }
+	open := func(shm.Descriptor) (*shm.Segment, error) { return nil, no }
 	for name, refuse := range map[string]func(es [2]*Engine){
 		"created":             func(es [2]*Engine) { es[0].sharing.create = create },
 		"opened":              func(es [2]*Engine) { es[1].sharing.open = open },
-		"wanted by the lower": func(es [2]*Engine) { es[1].cfg.Near = false },
+		"wanted by the lower": func(es [2]*Engine) { es[1].cfg.SharedMemory = false },
 	} {
 		t.Run(name, func(t *testing.T) {
 			es, _, attach := neighbours(t, 1<<20)
@@ -281,10 +281,10 @@ func TestPeerEndsInSharedMemory(t *testing.T) {
 // else.
 func TestBrokenPeersInSharedMemory(t *testing.T) {
 	record := func(env wire.Envelope, payload int) func(p *peer) {
-		return func(p *peer) { p.through(env, make([]byte, payload)) }
+		return func(p *peer) { p.sendRecord(env, make([]byte, payload)) }
 	}
 	for name, does := range map[string]func(p *peer){
-		"no envelope":         func(p *peer) { p.record(&[shm.HeadSize]byte{99}) },
+		"no envelope":         func(p *peer) { p.trySend(&[shm.HeadSize]byte{99}) },
 		"a message too short": record(wire.Envelope{Kind: wire.EnvelopeEager, Length: 8}, 7),
 		"a message too long":  record(wire.Envelope{Kind: wire.EnvelopeEager, Length: 8}, 9),
 		"more than it says":   record(wire.Envelope{Kind: wire.EnvelopeConfirm}, 1),
@@ -308,16 +308,16 @@ func TestBrokenPeersInSharedMemory(t *testing.T) {
 	}
 }
 
-// Over the link memory is shared in its turn only.
+// Over the link memory is shared in order only.
 func TestSharesOutOfTurn(t *testing.T) {
 	for name, says := range map[string][]byte{
 		"switches":           wire.Envelope{Kind: wire.EnvelopeSwitch}.Append(nil),
 		"describes too much": wire.Envelope{Kind: wire.EnvelopeShare, Length: 1 << 30}.Append(nil),
-		"maps what is not":   append(wire.Envelope{Kind: wire.EnvelopeShare, Length: shm.OfferSize}.Append(nil), shm.Offer{}.Append(nil)...),
+		"maps what is not":   append(wire.Envelope{Kind: wire.EnvelopeShare, Length: shm.DescriptorSize}.Append(nil), shm.Descriptor{}.Append(nil)...),
 	} {
 		t.Run(name, func(t *testing.T) {
 			mine, peer := sockets(t)
-			e := New(Config{Rank: 0, Size: 2, Near: true})
+			e := New(Config{Rank: 0, Size: 2, SharedMemory: true})
 			e.sharing.create = func(int) (*shm.Segment, error) { <-e.ctx.Done(); return nil, e.ctx.Err() }
 			e.Attach(&link.Link{Conn: bareConn{mine}, Peer: overlay.ProcessName{Rank: 1}})
 			t.Cleanup(func() { peer.Close(); e.Close() })

@@ -12,14 +12,14 @@ func TestControlFits(t *testing.T) {
 	}
 }
 
-// Of a loan each piece is copied once, by one of the two.
+// Of a slot each piece is copied once, by one of the two.
 func TestLoan(t *testing.T) {
 	seg, err := Create(0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer seg.Close()
-	other, err := Open(seg.Offer())
+	other, err := Open(seg.Descriptor())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,14 +27,14 @@ func TestLoan(t *testing.T) {
 	tx, _ := seg.Ends()
 	_, rx := other.Ends()
 	const n = 50*largestPiece + 1
-	i, ok := tx.Lend(n)
+	i, ok := tx.Expose(n)
 	if !ok {
-		t.Fatal("no loan")
+		t.Fatal("no slot")
 	}
 	if _, ok := tx.Help(i); ok {
 		t.Error("the lender copies what nobody borrowed")
 	}
-	if !rx.Borrow(i) || tx.Revoke(i) || rx.Borrow(i) {
+	if !rx.Accept(i) || tx.Revoke(i) || rx.Accept(i) {
 		t.Error("borrowed wrongly")
 	}
 	var seen [51]int
@@ -67,8 +67,8 @@ func TestLoan(t *testing.T) {
 		}
 	}
 	tx.Free(i)
-	if _, ok := rx.Claim(i); ok || rx.Borrow(i) {
-		t.Error("a loan that is over is borrowed")
+	if _, ok := rx.Claim(i); ok || rx.Accept(i) {
+		t.Error("a slot that is over is accepted")
 	}
 }
 
@@ -79,22 +79,22 @@ func TestLoansRunOut(t *testing.T) {
 	}
 	defer seg.Close()
 	tx, _ := seg.Ends()
-	for range Loans {
-		if _, ok := tx.Lend(1); !ok {
-			t.Fatal("no loan")
+	for range CopySlots {
+		if _, ok := tx.Expose(1); !ok {
+			t.Fatal("no slot")
 		}
 	}
-	if _, ok := tx.Lend(1); ok {
-		t.Error("one loan too many")
+	if _, ok := tx.Expose(1); ok {
+		t.Error("one slot too many")
 	}
 	if !tx.Revoke(7) || tx.Revoke(7) {
 		t.Error("not revoked once")
 	}
-	if _, ok := tx.Lend(1); ok {
-		t.Error("what is revoked is lent before it is freed")
+	if _, ok := tx.Expose(1); ok {
+		t.Error("what is revoked is used again before it is freed")
 	}
 	tx.Free(7)
-	if i, ok := tx.Lend(1); !ok || i != 7 {
-		t.Errorf("loan %d, %v", i, ok)
+	if i, ok := tx.Expose(1); !ok || i != 7 {
+		t.Errorf("slot %d, %v", i, ok)
 	}
 }

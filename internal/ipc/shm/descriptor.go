@@ -6,10 +6,10 @@ import (
 )
 
 // An Offer tells a peer how to map a segment, and how to prove that it may
-// read the offering process's memory. It is worth something on the same machine only, and
+// read the describing process's memory. It is worth something on the same machine only, and
 // only to who could attach to that process anyway, but who holds it
 // should keep it: send it over an authenticated link.
-type Offer struct {
+type Descriptor struct {
 	PID      int32    // of the process, in its own namespace
 	FD       int32    // its descriptor of the segment, or -1 if it was not the one to create it
 	Boot     [16]byte // of the running system: Linux's boot_id
@@ -20,17 +20,17 @@ type Offer struct {
 	CPUs     CPUs     // on which the process may run
 }
 
-// OfferSize is how many bytes an Offer takes.
-const OfferSize = 1 + 4 + 4 + 16 + 8 + 16 + 8 + 8 + 128
+// DescriptorSize is how many bytes an Offer takes.
+const DescriptorSize = 1 + 4 + 4 + 16 + 8 + 16 + 8 + 8 + 128
 
 const offerVersion = 1
 
-// Append appends the offer to b:
+// Append appends the descriptor to b:
 //
 //	version:u8(1) pid:u32 fd:u32 boot[16] pidspace:u64 nonce[16] size:u64 proof:u64 cpus[16]:u64
 //
 // in big-endian order.
-func (o Offer) Append(b []byte) []byte {
+func (o Descriptor) Append(b []byte) []byte {
 	b = append(b, offerVersion)
 	b = binary.BigEndian.AppendUint32(b, uint32(o.PID))
 	b = binary.BigEndian.AppendUint32(b, uint32(o.FD))
@@ -45,16 +45,16 @@ func (o Offer) Append(b []byte) []byte {
 	return b
 }
 
-// ParseOffer reads what Append wrote. Another version is refused: the two
+// ParseDescriptor reads what Append wrote. Another version is refused: the two
 // use their link instead.
-func ParseOffer(b []byte) (Offer, error) {
-	if len(b) != OfferSize {
-		return Offer{}, fmt.Errorf("shm.ParseOffer: %d bytes, not %d", len(b), OfferSize)
+func ParseDescriptor(b []byte) (Descriptor, error) {
+	if len(b) != DescriptorSize {
+		return Descriptor{}, fmt.Errorf("shm.ParseOffer: %d bytes, not %d", len(b), DescriptorSize)
 	}
 	if b[0] != offerVersion {
-		return Offer{}, fmt.Errorf("shm.ParseOffer: version %d, not %d", b[0], offerVersion)
+		return Descriptor{}, fmt.Errorf("shm.ParseOffer: version %d, not %d", b[0], offerVersion)
 	}
-	var o Offer
+	var o Descriptor
 	o.PID = int32(binary.BigEndian.Uint32(b[1:]))
 	o.FD = int32(binary.BigEndian.Uint32(b[5:]))
 	copy(o.Boot[:], b[9:])

@@ -1,0 +1,144 @@
+package shm
+
+import "sync/atomic"
+
+// A ring's control also has the copy slots of its sender: private memory that the receiver may
+// read without asking, and that the two copy together, a piece at a time. The receiver
+// takes pieces from the front, the sender from the back, until they meet, so each does
+// what it has time for.
+//
+//	free --Expose--> exposed --Accept--> copying --Free--> free
+//	                '------Revoke--> free
+//
+// Where the memory is, how large, and where it goes the two tell each other otherwise.
+
+// CopySlots is how many copy slots a ring has.
+const CopySlots = 56
+
+// A copySlot is one of a ring's, in the mapping.
+type copySlot struct {
+	word   atomic.Uint64 // phase:2 back:31 front:31: pieces that nobody has taken are from front to before back
+	helped atomic.Uint64 // pieces that the sender has copied
+	_      [line - 16]byte
+}
+
+const (
+	slotFree = iota
+	slotExposed
+	slotCopying
+
+	pieceBits = 31
+	pieceMask = 1<<pieceBits - 1
+)
+
+func slotWord(phase, front, back uint64) uint64 {
+	return phase<<(2*pieceBits) | back<<pieceBits | front
+}
+
+func slotState(word uint64) (phase, front, back uint64) {
+	return word >> (2 * pieceBits), word & pieceMask, word >> pieceBits & pieceMask
+}
+
+// MaxExposed is how many bytes an exposed buffer can have.
+const MaxExposed = pieceMask * smallestPiece
+
+const (
+	smallestPiece = 32 << 10
+	largestPiece  = 128 << 10
+)
+
+// Piece returns how long the pieces of a buffer of n bytes are; the last may be shorter.
+func Piece(n int) int {
+	switch {
+	case n <= 128<<10:
+		return smallestPiece
+	case n <= 1<<20:
+		return 2 * smallestPiece
+	}
+	return largestPiece
+}
+
+func pieces(n int) uint64 { return uint64((n + Piece(n) - 1) / Piece(n)) }
+
+// Expose takes a slot for a buffer of n bytes, at most MaxExposed, and returns its number, or false if
+// the ring has no more.
+func (s *Sender) Expose(n int) (i int, ok bool) {
+	for range CopySlots {
+		i := s.nextSlot
+		s.nextSlot = (s.nextSlot + 1) % CopySlots
+		if l := &s.ring.slots[i]; !s.exposed[i] {
+			s.exposed[i] = true
+			l.helped.Store(0)
+			raceRelease()
+			l.word.Store(slotWord(slotExposed, 0, pieces(n)))
+			return i, true
+		}
+	}
+	return 0, false
+}
+
+// Revoke takes slot i back, or reports that the receiver has accepted it: its buffer then
+// has to stay until the receiver says that it is done. In either case Free is still to be called.
+func (s *Sender) Revoke(i int) bool {
+	l := &s.ring.slots[i]
+	word := l.word.Load()
+	phase, _, _ := slotState(word)
+	return phase == slotExposed && l.word.CompareAndSwap(word, slotWord(slotFree, 0, 0))
+}
+
+// Free ends slot i. The receiver has said that it is done, or wants nothing of it.
+func (s *Sender) Free(i int) {
+	s.ring.slots[i].word.Store(slotWord(slotFree, 0, 0))
+	s.exposed[i] = false
+}
+
+// Help takes a piece of slot i for the sender to copy, and returns its number.
+func (s *Sender) Help(i int) (piece int, ok bool) { return s.ring.slots[i].claim(false) }
+
+// Helped tells the receiver that a piece which Help returned is copied.
+func (s *Sender) Helped(i int) {
+	raceRelease()
+	s.ring.slots[i].helped.Add(1)
+}
+
+// Accept takes slot i of the peer, or reports that it was revoked.
+func (r *Receiver) Accept(i int) bool {
+	l := &r.ring.slots[i]
+	word := l.word.Load()
+	phase, front, back := slotState(word)
+	ok := phase == slotExposed && l.word.CompareAndSwap(word, slotWord(slotCopying, front, back))
+	raceAcquire()
+	return ok
+}
+
+// Claim takes a piece of slot i for the receiver to copy, and returns its number, which
+// a broken peer can have made up.
+func (r *Receiver) Claim(i int) (piece int, ok bool) { return r.ring.slots[i].claim(true) }
+
+// Close leaves nothing of slot i to be taken by either.
+func (r *Receiver) Close(i int) { r.ring.slots[i].word.Store(slotWord(slotCopying, 0, 0)) }
+
+// Settled reports whether all pieces of slot i, of n bytes, are copied, given how many the
+// receiver took and copied itself. It is for when Claim has none left.
+func (r *Receiver) Settled(i, n int, own int) bool {
+	done := r.ring.slots[i].helped.Load()+uint64(own) >= pieces(n)
+	raceAcquire()
+	return done
+}
+
+func (l *copySlot) claim(first bool) (piece int, ok bool) {
+	for {
+		word := l.word.Load()
+		phase, front, back := slotState(word)
+		if phase != slotCopying || front >= back {
+			return 0, false
+		}
+		next := slotWord(phase, front, back-1)
+		if piece = int(back - 1); first {
+			piece, next = int(front), slotWord(phase, front+1, back)
+		}
+		if l.word.CompareAndSwap(word, next) {
+			return piece, true
+		}
+	}
+}

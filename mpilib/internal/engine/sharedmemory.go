@@ -1,0 +1,215 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"unsafe"
+
+	"github.com/isthmus-grid/isthmus/internal/ipc/shm"
+	"github.com/isthmus-grid/isthmus/wire"
+)
+
+// sharedMemory is what a peer of the same machine has beside its link. The lower rank
+// makes the memory and describes it over the link; the higher one maps it and says so,
+// or that it cannot. Each then switches: what it says after that goes through its ring, and
+// the link is left to bells, to the news of the peer's end, and to those
+// who cannot share memory. Guarded by the engine's lock, but rx is the token's
+// holder's.
+//
+//	none --Share--> described --Share--> mapped --our Switch--> out.viaShm is set
+//	   '---refused-----'------> why        '----its Switch--> open
+type sharedMemory struct {
+	possible       bool // this side may map memory, or has made it
+	seg            *shm.Segment
+	tx             *shm.Sender
+	rx             *shm.Receiver
+	peerDescriptor [shm.DescriptorSize]byte // of the peer, as it comes
+	cpus           shm.CPUs                 // on which it may run
+	mem            *shm.Memory              // its own memory, if the system lets this process in
+	open           bool                     // the peer sends through its ring
+	described      bool                     // the peer has said how to map its memory
+	reason         error                    // why there is no shared memory
+	bellDue        bool                     // the peer is to be rung
+	bellReceived   bool                     // the peer has rung
+	linkErr        error                    // the link is over, and this is said when the ring is empty
+	linkErrDoing   string                   // what it broke
+}
+
+// A sharing makes and maps memory: package shm's functions, but in tests.
+type sharingCalls struct {
+	create func(data int) (*shm.Segment, error)
+	open   func(shm.Descriptor) (*shm.Segment, error)
+	memory func(shm.Descriptor) (*shm.Memory, error)
+}
+
+var systemSharing = sharingCalls{create: shm.Create, open: shm.Open, memory: shm.OpenMemory}
+
+// manyProcesses is from how many processes on each direction of a segment holds less.
+const manyProcesses = 16
+
+var errNotShared = errors.New("shared memory is switched off")
+
+// startSharing offers the peer shared memory, if it is of this machine and this
+// side's part to do so. mu is held.
+func (p *peer) startSharing() {
+	switch {
+	case p.link.Path.Technique != 0: // on another node
+		return
+	case !p.e.cfg.SharedMemory:
+		p.shm.reason = errNotShared
+		return
+	}
+	p.shm.possible = true
+	if p.e.cfg.Rank < p.rank {
+		p.e.work.Go(p.createSegment)
+	}
+}
+
+// createSegment makes the memory.
+func (p *peer) createSegment() {
+	data := shm.DefaultData
+	if p.e.cfg.Size > manyProcesses {
+		data = shm.MinData
+	}
+	seg, err := p.e.sharing.create(data)
+	p.e.mu.Lock()
+	defer p.e.mu.Unlock()
+	if err != nil || p.failed != nil {
+		p.refuseSharing(seg, err)
+		return
+	}
+	p.setSegment(seg)
+	p.sendDescriptor(seg)
+	p.dispatch(false)
+}
+
+// setSegment notes the memory. mu is held.
+func (p *peer) setSegment(seg *shm.Segment) {
+	p.shm.seg = seg
+	p.shm.tx, p.shm.rx = seg.Ends()
+}
+
+// sendDescriptor tells the peer of the memory. mu is held.
+func (p *peer) sendDescriptor(seg *shm.Segment) {
+	b := seg.Descriptor().Append(nil)
+	p.queueOrSend(wire.Envelope{Kind: wire.EnvelopeShare, Length: uint64(len(b))}, b)
+}
+
+// refuseSharing notes why there will be no shared memory and tells the peer so. mu is held.
+func (p *peer) refuseSharing(seg *shm.Segment, err error) {
+	if seg != nil {
+		seg.Close() // nobody uses it
+	}
+	p.shm.possible, p.shm.reason = false, err
+	p.queueControl(wire.Envelope{Kind: wire.EnvelopeShare})
+	p.dispatch(false)
+}
+
+// shareReceived is told that the peer shares memory, n bytes of which say how to map it. mu
+// is held.
+func (p *peer) shareReceived(n uint64) error {
+	switch {
+	case p.shm.open || p.out.viaShm || p.shm.described, n != 0 && n != shm.DescriptorSize:
+		return fmt.Errorf("%w: the peer shares memory out of order, or described in %d bytes", wire.ErrMalformed, n)
+	case n > 0:
+		p.shm.described = true
+		p.in.size, p.in.left, p.in.descriptor = n, n, true
+		p.in.into = p.shm.peerDescriptor[:]
+		return nil
+	}
+	if p.shm.possible {
+		p.shm.possible = false
+		p.shm.reason = errors.New("the peer could not map shared memory; its own report says why")
+	}
+	if p.shm.seg != nil {
+		p.shm.seg.Close()
+		p.shm.seg, p.shm.tx, p.shm.rx = nil, nil, nil
+	}
+	return nil
+}
+
+// descriptorReceived acts on the peer's descriptor. mu is held.
+func (p *peer) descriptorReceived() error {
+	offer, err := shm.ParseDescriptor(p.shm.peerDescriptor[:])
+	p.shm.cpus = offer.CPUs
+	if err == nil && int(offer.PID) == os.Getpid() {
+		p.e.rings.local.Store(true)
+	}
+	switch {
+	case !p.shm.possible: // it does not know
+		p.queueControl(wire.Envelope{Kind: wire.EnvelopeShare})
+	case err != nil && p.shm.seg == nil:
+		p.refuseSharing(nil, err)
+	case err != nil:
+		return fmt.Errorf("%w: %w", wire.ErrMalformed, err)
+	case p.shm.seg == nil && p.e.cfg.Rank > p.rank:
+		p.e.work.Go(func() { p.mapSegment(offer) })
+	case p.shm.seg == nil:
+		return fmt.Errorf("%w: the peer maps memory that was not described to it", wire.ErrMalformed)
+	default:
+		p.shm.seg.CloseFile() // the peer has it; what can go wrong harms nobody
+		p.e.work.Go(func() { p.openPeerMemory(offer) })
+	}
+	return nil
+}
+
+// mapSegment maps the memory of the peer.
+func (p *peer) mapSegment(o shm.Descriptor) {
+	seg, err := p.e.sharing.open(o)
+	mem, _ := p.e.sharing.memory(o) // without it all goes through the ring
+	p.e.mu.Lock()
+	defer p.e.mu.Unlock()
+	if err != nil || p.failed != nil {
+		p.refuseSharing(seg, err)
+		return
+	}
+	p.setSegment(seg)
+	p.shm.mem = mem
+	p.sendDescriptor(seg)
+	p.switchOver()
+	p.dispatch(false)
+}
+
+// openPeerMemory looks whether the memory of the peer, which has mapped the segment, can be
+// copied from, and switches.
+func (p *peer) openPeerMemory(o shm.Descriptor) {
+	mem, _ := p.e.sharing.memory(o) // without it all goes through the ring
+	p.e.mu.Lock()
+	defer p.e.mu.Unlock()
+	p.shm.mem = mem
+	p.switchOver()
+	p.dispatch(false)
+}
+
+// addressOf returns where b is.
+func addressOf(b []byte) uint64 { return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b)))) }
+
+// switchOver has everything that is queued from here on go through the ring. mu is held.
+func (p *peer) switchOver() {
+	p.queueControl(wire.Envelope{Kind: wire.EnvelopeSwitch})
+	p.out.viaShm = true
+}
+
+// switchReceived is told that the peer has. mu is held.
+func (p *peer) switchReceived() error {
+	if p.shm.seg == nil || p.shm.open {
+		return fmt.Errorf("%w: the peer switches to memory that is not shared", wire.ErrMalformed)
+	}
+	p.shm.open = true
+	p.link.Conn.Calm() // bells come to those who sleep
+	p.e.rings.add(p)
+	return nil
+}
+
+// linkLost is told that the link is over. What is in the ring is older. mu is held.
+func (p *peer) linkLost(doing string, err error) {
+	if !p.shm.open {
+		p.fail(p.linkError(doing, err))
+		return
+	}
+	if p.shm.linkErr == nil {
+		p.shm.linkErr, p.shm.linkErrDoing = err, doing
+	}
+	p.e.serveRings()
+}
